@@ -1,0 +1,66 @@
+package frame
+
+// DropReason says why a frame or its content was discarded. Every drop is
+// counted under its reason and noted in the NIC's own capture.
+type DropReason uint8
+
+const (
+	DropNone         DropReason = iota
+	DropTruncated               // shorter than its headers say
+	DropMalformed               // a header field holds an impossible value
+	DropNotOurMAC               // unicast to another station
+	DropWrongVLAN               // tagged for another VLAN, or tag missing
+	DropEtherType               // no protocol is bound to the EtherType
+	DropNotOurIP                // unicast to another host
+	DropIPChecksum              // IPv4 header checksum wrong
+	DropIPOptions               // source routing and other refused options
+	DropIPProtocol              // no protocol is bound to the IP protocol number
+	DropFragment                // reassembly refused, timed out or overlapping
+	DropL4Checksum              // TCP, UDP or ICMP checksum wrong
+	DropNoListener              // no connection and no listener for the segment
+	DropBacklog                 // the listener's backlog is full
+	DropTCPSequence             // outside the receive window
+	DropTCPDuplicate            // data received before
+	DropTCPState                // not acceptable in the connection's state
+	DropReassembly              // out-of-order memory is exhausted
+	DropNeighbor                // the next hop did not answer ARP or ND
+	DropNoRoute                 // no prefix and no gateway covers the destination
+	DropTxQueue                 // the transmit queue was full
+	DropLink                    // the TAP refused the frame
+	DropFault                   // an injected fault
+	DropHostQueue               // the host TAP's queue was full
+	DropNoBuffer                // the pool is exhausted
+	DropOversize                // longer than the MTU allows
+	DropSource                  // a MAC or IP source address that no station may use
+	NumDropReasons
+)
+
+var dropNames = [NumDropReasons]string{
+	"none", "truncated", "malformed", "not our MAC", "wrong VLAN", "unknown EtherType",
+	"not our IP", "IP checksum", "IP options", "unknown IP protocol", "fragment",
+	"L4 checksum", "no listener", "backlog full", "TCP sequence", "TCP duplicate",
+	"TCP state", "reassembly full", "neighbor unreachable", "no route", "transmit queue full",
+	"link refused", "injected fault", "host queue full", "no buffer", "oversize",
+	"bad source address",
+}
+
+func (r DropReason) String() string {
+	if r < NumDropReasons {
+		return dropNames[r]
+	}
+	return "unknown"
+}
+
+// Drops counts discarded frames by reason.
+type Drops [NumDropReasons]uint64
+
+// Count adds one drop for reason r.
+func (d *Drops) Count(r DropReason) { d[r]++ }
+
+// Total is the sum over all reasons.
+func (d *Drops) Total() (n uint64) {
+	for _, c := range d[1:] {
+		n += c
+	}
+	return n
+}

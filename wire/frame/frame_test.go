@@ -1,0 +1,55 @@
+package frame
+
+import "testing"
+
+func TestFrameWindow(t *testing.T) {
+	f := New(make([]byte, DefaultHeadroom+32), nil)
+	f.Append([]byte("payload"))
+	copy(f.Prepend(4), "head")
+	if got := string(f.Bytes()); got != "headpayload" {
+		t.Fatalf("bytes = %q", got)
+	}
+	f.TrimFront(4)
+	f.Truncate(3)
+	if got := string(f.Bytes()); got != "pay" {
+		t.Fatalf("after trim = %q", got)
+	}
+	if f.Headroom() != DefaultHeadroom || f.Tailroom() != 29 {
+		t.Fatalf("room = %d, %d", f.Headroom(), f.Tailroom())
+	}
+}
+
+func TestReleaseTwicePanics(t *testing.T) {
+	f := New(make([]byte, 128), nil)
+	f.Release()
+	defer func() {
+		if recover() == nil {
+			t.Fatal("second release went unnoticed")
+		}
+	}()
+	f.Release()
+}
+
+func TestEveryDropReasonHasAName(t *testing.T) {
+	seen := map[string]bool{}
+	for r := DropNone; r < NumDropReasons; r++ {
+		if name := r.String(); name == "" || seen[name] {
+			t.Errorf("reason %d: name %q", r, name)
+		} else {
+			seen[name] = true
+		}
+	}
+}
+
+func TestNotesTake(t *testing.T) {
+	n := Notes{On: true}
+	n.Addf("QP %d", 3)
+	n.Addf("WR %d", 7)
+	n.Drop(DropFragment)
+	if c, d := n.Take(); c != "QP 3\nWR 7" || d != DropFragment {
+		t.Fatalf("took %q, %v", c, d)
+	}
+	if c, d := n.Take(); c != "" || d != DropNone {
+		t.Fatalf("second take %q, %v", c, d)
+	}
+}

@@ -1,0 +1,197 @@
+package cm
+
+import (
+	"fmt"
+	"net/netip"
+
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// State is the state of an ID.
+type State uint8
+
+const (
+	Idle       State = iota
+	Connecting       // Connect was called
+	Requested        // a peer's request waits for Accept or Reject
+	Accepting        // Accept was called
+	Connected        // data may flow
+	Closing          // Disconnect was called or the peer closed
+	Closed           // nothing will happen any more
+	numStates
+)
+
+var stateNames = [numStates]string{
+	"IDLE", "CONNECTING", "REQUESTED", "ACCEPTING", "CONNECTED", "CLOSING", "CLOSED",
+}
+
+func (s State) String() string { return stateNames[s] }
+
+// moves lists the transitions; bit n stands for the target state n.
+var moves = [numStates]uint8{
+	Idle:       1<<Connecting | 1<<Closed,
+	Connecting: 1<<Connected | 1<<Closing | 1<<Closed,
+	Requested:  1<<Accepting | 1<<Closing | 1<<Closed,
+	Accepting:  1<<Connected | 1<<Closing | 1<<Closed,
+	Connected:  1<<Closing | 1<<Closed,
+	Closing:    1 << Closed,
+}
+
+// EventType names an event.
+type EventType uint8
+
+const (
+	// ConnectRequest: a peer wants to connect; answer with Accept or Reject.
+	ConnectRequest EventType = iota
+	// ActiveComplete: the connection that this side asked for is up.
+	ActiveComplete
+	// PassiveComplete: the connection that this side accepted is up.
+	PassiveComplete
+	// Rejected: the peer's application refused; PrivateData is its answer.
+	Rejected
+	// Refused: nothing listens at the peer's address.
+	Refused
+	// TimedOut: the peer did not answer in time.
+	TimedOut
+	// Unreachable: no way to the peer.
+	Unreachable
+	// Failed: set-up failed for another reason, Err.
+	Failed
+	// Disconnected: an established connection ended; Err is nil if orderly.
+	Disconnected
+	// ClosedEvent: nothing of the connection is left; the last event of an ID.
+	ClosedEvent
+)
+
+var eventNames = [...]string{
+	"connect request", "active complete", "passive complete", "rejected", "refused",
+	"timed out", "unreachable", "failed", "disconnected", "closed",
+}
+
+func (t EventType) String() string {
+	if int(t) < len(eventNames) {
+		return eventNames[t]
+	}
+	return fmt.Sprintf("event %d", uint8(t))
+}
+
+// Event is what a handler is told.
+type Event struct {
+	Type        EventType
+	ID          *ID
+	Listener    *Listener // of ConnectRequest
+	PrivateData []byte    // the peer's, owned by the receiver of the event
+	// IRD and ORD are this side's limits: offered with ConnectRequest, in
+	// force with a completion.
+	IRD, ORD uint16
+	Err      error
+}
+
+// Handler is called by the device's Dispatch.
+type Handler func(ev Event, now frame.Time)
+
+// Params describes this side of a connection.
+type Params struct {
+	QP          *verbs.QP // in state Init or Reset
+	PrivateData []byte    // sent to the peer; at most 508 octets
+	IRD, ORD    uint16    // wanted; cut to what both sides can do
+	// Local is the address to connect from; the zero value lets the NIC
+	// choose, port 0 an ephemeral one. Connect only.
+	Local netip.AddrPort
+}
+
+// MaxPrivateData is what fits into an MPA frame beside the enhanced words
+// (RFC 5044 section 7.1.1, RFC 6581 section 4).
+const MaxPrivateData = 508
+
+// Transport makes and ends connections. It reports through the methods of ID
+// and Manager that are marked "for transports".
+type Transport interface {
+	Listen(l *Listener) error
+	Unlisten(l *Listener)
+	Connect(id *ID, now frame.Time) error
+	Accept(id *ID, now frame.Time) error
+	// Reject answers with private data, then closes.
+	Reject(id *ID, private []byte, now frame.Time) error
+	// Disconnect ends the connection: gracefully (queued sends first), or
+	// abortively. During set-up it is always abortive.
+	Disconnect(id *ID, abortive bool, now frame.Time)
+}
+
+// Manager is the connection manager of one NIC.
+type Manager struct {
+	dev       *verbs.Device
+	transport Transport
+	ids       []*ID // by creation
+	listeners []*Listener
+	nextNum   uint32
+}
+
+// New returns a manager whose events are dispatched by dev.
+func New(dev *verbs.Device) *Manager { return &Manager{dev: dev} }
+
+// SetTransport binds the transport.
+func (m *Manager) SetTransport(t Transport) { m.transport = t }
+
+// IDs returns all IDs not destroyed, in order of creation, borrowed.
+func (m *Manager) IDs() []*ID { return m.ids }
+
+// Listeners returns all open listeners in order of creation, borrowed.
+func (m *Manager) Listeners() []*Listener { return m.listeners }
+
+// Listener waits for requests at one address.
+type Listener struct {
+	m       *Manager
+	local   netip.AddrPort
+	backlog int
+	handler Handler
+
+	// Context is the owner's and is inherited by the IDs of requests.
+	Context any
+	// Lower is the transport's.
+	Lower any
+}
+
+// Listen opens a listener at local, whose address may be unspecified
+// (wildcard). h is the handler of the requests and, until changed, of their
+// IDs.
+func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) (*Listener, error) {
+	switch {
+	case m.transport == nil:
+		return nil, ErrNoTransport
+	case h == nil || local.Port() == 0 || !local.Addr().IsValid():
+		return nil, fmt.Errorf("listen %v: address, port and handler are needed: %w", local, ErrInvalid)
+	}
+	l := &Listener{m: m, local: local, backlog: max(1, backlog), handler: h, Context: ctx}
+	if err := m.transport.Listen(l); err != nil {
+		return nil, fmt.Errorf("listen %v: %w", local, err)
+	}
+	m.listeners = append(m.listeners, l)
+	return l, nil
+}
+
+// Local returns the listener's address.
+func (l *Listener) Local() netip.AddrPort { return l.local }
+
+// Backlog is the number of connections that may wait to be accepted.
+func (l *Listener) Backlog() int { return l.backlog }
+
+// Close stops listening. Requests already reported stay.
+func (l *Listener) Close() {
+	for i, have := range l.m.listeners {
+		if have == l {
+			l.m.listeners = append(l.m.listeners[:i], l.m.listeners[i+1:]...)
+			l.m.transport.Unlisten(l)
+			return
+		}
+	}
+}
+
+type eventRun struct{ ev Event }
+
+func (r *eventRun) Run(now frame.Time) {
+	if h := r.ev.ID.handler; h != nil {
+		h(r.ev, now)
+	}
+}

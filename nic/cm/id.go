@@ -1,0 +1,245 @@
+package cm
+
+import (
+	"fmt"
+	"net/netip"
+
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// ID is one connection end point.
+type ID struct {
+	m       *Manager
+	num     uint32
+	state   State
+	handler Handler
+	params  Params
+	local   netip.AddrPort
+	remote  netip.AddrPort
+	ird     uint16
+	ord     uint16
+	up      bool // Connected was reached
+	dead    bool
+
+	// Context is the owner's.
+	Context any
+	// Lower is the transport's.
+	Lower any
+}
+
+// NewID makes an ID for Connect.
+func (m *Manager) NewID(h Handler, ctx any) *ID {
+	m.nextNum++
+	id := &ID{m: m, num: m.nextNum, handler: h, Context: ctx}
+	m.ids = append(m.ids, id)
+	return id
+}
+
+// Num is the ID's number within its manager, from 1.
+func (id *ID) Num() uint32 { return id.num }
+
+// State returns the state.
+func (id *ID) State() State { return id.state }
+
+// QP returns the queue pair given to Connect or Accept, or nil.
+func (id *ID) QP() *verbs.QP { return id.params.QP }
+
+// Params returns what Connect or Accept was called with.
+func (id *ID) Params() Params { return id.params }
+
+// Local returns this side's address once known.
+func (id *ID) Local() netip.AddrPort { return id.local }
+
+// Remote returns the peer's address.
+func (id *ID) Remote() netip.AddrPort { return id.remote }
+
+// IRD is the number of the peer's Reads that this side serves at a time.
+func (id *ID) IRD() uint16 { return id.ird }
+
+// ORD is the number of Reads that this side may have outstanding.
+func (id *ID) ORD() uint16 { return id.ord }
+
+// SetHandler replaces the handler.
+func (id *ID) SetHandler(h Handler) { id.handler = h }
+
+func (id *ID) wrap(what string, err error) error {
+	return fmt.Errorf("%s id %d (%v): %w", what, id.num, id.state, err)
+}
+
+func (p *Params) check(m *Manager) error {
+	switch {
+	case m.transport == nil:
+		return ErrNoTransport
+	case p.QP == nil:
+		return fmt.Errorf("no QP: %w", ErrInvalid)
+	case p.QP.State() != verbs.Init && p.QP.State() != verbs.Reset:
+		return fmt.Errorf("QP %d is in state %v: %w", p.QP.Num(), p.QP.State(), ErrInvalid)
+	case len(p.PrivateData) > MaxPrivateData:
+		return fmt.Errorf("%d octets of private data, limit %d: %w",
+			len(p.PrivateData), MaxPrivateData, ErrInvalid)
+	}
+	if p.QP.State() == verbs.Reset {
+		return p.QP.Modify(verbs.Init)
+	}
+	return nil
+}
+
+// Connect asks the peer at remote for a connection. The outcome is an event.
+func (id *ID) Connect(remote netip.AddrPort, p Params, now frame.Time) error {
+	if id.state != Idle || id.dead {
+		return id.wrap("connect", ErrState)
+	}
+	if !remote.Addr().IsValid() || remote.Port() == 0 {
+		return id.wrap("connect", fmt.Errorf("remote address %v: %w", remote, ErrInvalid))
+	}
+	if err := p.check(id.m); err != nil {
+		return id.wrap("connect", err)
+	}
+	p.PrivateData = append([]byte(nil), p.PrivateData...)
+	id.params, id.local, id.remote = p, p.Local, remote
+	if err := id.m.transport.Connect(id, now); err != nil {
+		return id.wrap("connect", err)
+	}
+	id.move(Connecting)
+	return nil
+}
+
+// Accept answers a ConnectRequest with yes. PassiveComplete or Failed
+// follows.
+func (id *ID) Accept(p Params, now frame.Time) error {
+	if id.state != Requested {
+		return id.wrap("accept", ErrState)
+	}
+	if err := p.check(id.m); err != nil {
+		return id.wrap("accept", err)
+	}
+	p.PrivateData = append([]byte(nil), p.PrivateData...)
+	id.params = p
+	id.move(Accepting)
+	if err := id.m.transport.Accept(id, now); err != nil {
+		return id.wrap("accept", err)
+	}
+	return nil
+}
+
+// Reject answers a ConnectRequest with no. Closed follows.
+func (id *ID) Reject(private []byte, now frame.Time) error {
+	if id.state != Requested {
+		return id.wrap("reject", ErrState)
+	}
+	if len(private) > MaxPrivateData {
+		return id.wrap("reject", fmt.Errorf("%d octets of private data: %w", len(private), ErrInvalid))
+	}
+	id.move(Closing)
+	return id.m.transport.Reject(id, private, now)
+}
+
+// Disconnect ends the connection: gracefully, when queued sends are done and
+// acknowledged, or at once if abortive. Disconnected and Closed follow. On an
+// ID whose connection is ending already it has no effect unless abortive.
+func (id *ID) Disconnect(abortive bool, now frame.Time) error {
+	switch id.state {
+	case Idle, Closed:
+		return id.wrap("disconnect", ErrState)
+	case Closing:
+		if !abortive {
+			return nil
+		}
+	}
+	id.m.transport.Disconnect(id, abortive, now)
+	return nil
+}
+
+// Destroy forgets an ID that is Idle or Closed.
+func (id *ID) Destroy() error {
+	switch {
+	case id.m.dev.InCallback():
+		return id.wrap("destroy", ErrInCallback)
+	case id.state != Idle && id.state != Closed:
+		return id.wrap("destroy", ErrBusy)
+	}
+	id.dead = true
+	for i, have := range id.m.ids {
+		if have == id {
+			id.m.ids = append(id.m.ids[:i], id.m.ids[i+1:]...)
+			break
+		}
+	}
+	return nil
+}
+
+func (id *ID) move(to State) bool {
+	if moves[id.state]&(1<<to) == 0 {
+		return false
+	}
+	id.state = to
+	return true
+}
+
+func (id *ID) emit(ev Event) {
+	ev.ID = id
+	id.m.dev.Enqueue(&eventRun{ev})
+}
+
+// Request reports a peer's request, for transports: private data is taken,
+// ird and ord are the limits that follow from the peer's.
+func (m *Manager) Request(l *Listener, local, remote netip.AddrPort, private []byte, ird, ord uint16) *ID {
+	id := m.NewID(l.handler, l.Context)
+	id.state = Requested
+	id.local, id.remote, id.ird, id.ord = local, remote, ird, ord
+	id.emit(Event{Type: ConnectRequest, Listener: l, PrivateData: private, IRD: ird, ORD: ord})
+	return id
+}
+
+// SetLocal records the address chosen for Connect, for transports.
+func (id *ID) SetLocal(local netip.AddrPort) { id.local = local }
+
+// Complete reports that the connection is up, for transports.
+func (id *ID) Complete(private []byte, ird, ord uint16) {
+	typ := ActiveComplete
+	if id.state == Accepting {
+		typ = PassiveComplete
+	}
+	if !id.move(Connected) {
+		return
+	}
+	id.up, id.ird, id.ord = true, ird, ord
+	id.emit(Event{Type: typ, PrivateData: private, IRD: ird, ORD: ord})
+}
+
+// Fail reports, for transports, that set-up failed: typ is Rejected, Refused,
+// TimedOut, Unreachable or Failed. Closed follows by Finish.
+func (id *ID) Fail(typ EventType, err error, private []byte) {
+	if !id.up && id.move(Closing) {
+		id.emit(Event{Type: typ, Err: err, PrivateData: private})
+	}
+}
+
+// Disconnecting reports, for transports, that the connection has begun to
+// end: Disconnected is sent once, if the connection was up. A nil err means
+// an orderly end.
+func (id *ID) Disconnecting(err error) {
+	if id.up && id.move(Closing) {
+		id.emit(Event{Type: Disconnected, Err: err})
+	}
+}
+
+// Finish reports, for transports, that nothing of the connection is left. A
+// connection that was neither completed nor failed is reported as Failed
+// first.
+func (id *ID) Finish(err error) {
+	switch id.state {
+	case Idle, Closed:
+		return
+	case Connecting, Requested, Accepting:
+		if err == nil {
+			err = ErrClosing
+		}
+		id.Fail(Failed, err, nil)
+	case Connected:
+		id.Disconnecting(err)
+	}
+	id.move(Closed)
+	id.emit(Event{Type: ClosedEvent, Err: err})
+}

@@ -1,0 +1,242 @@
+package verbs
+
+import (
+	"fmt"
+
+	"tapir/wire/frame"
+)
+
+// Status is the outcome of a work request, numbered as ibv_wc_status.
+type Status uint8
+
+const (
+	StatusSuccess         Status = 0
+	StatusLocalLength     Status = 1
+	StatusLocalQPOp       Status = 2
+	StatusLocalProtection Status = 4
+	StatusFlushed         Status = 5
+	StatusMWBind          Status = 6
+	StatusBadResponse     Status = 7
+	StatusLocalAccess     Status = 8
+	StatusRemoteInvalid   Status = 9
+	StatusRemoteAccess    Status = 10
+	StatusRemoteOperation Status = 11
+	StatusFatal           Status = 18
+	StatusGeneral         Status = 21
+)
+
+var statusNames = map[Status]string{
+	StatusSuccess: "success", StatusLocalLength: "local length error",
+	StatusLocalQPOp: "local QP operation error", StatusLocalProtection: "local protection error",
+	StatusFlushed: "WR flushed", StatusMWBind: "memory window bind error",
+	StatusBadResponse: "bad response", StatusLocalAccess: "local access error",
+	StatusRemoteInvalid: "remote invalid request", StatusRemoteAccess: "remote access error",
+	StatusRemoteOperation: "remote operation error", StatusFatal: "fatal error",
+	StatusGeneral: "general error",
+}
+
+func (s Status) String() string {
+	if n, ok := statusNames[s]; ok {
+		return n
+	}
+	return fmt.Sprintf("status %d", uint8(s))
+}
+
+// WCOpcode says what completed, numbered as ibv_wc_opcode.
+type WCOpcode uint8
+
+const (
+	WCSend      WCOpcode = 0
+	WCWrite     WCOpcode = 1
+	WCRead      WCOpcode = 2
+	WCCompSwap  WCOpcode = 3
+	WCFetchAdd  WCOpcode = 4
+	WCLocalInv  WCOpcode = 6
+	WCRecv      WCOpcode = 128
+	WCRecvWrite WCOpcode = 129 // receive used up by a Write with immediate
+)
+
+var wcNames = map[WCOpcode]string{
+	WCSend: "send", WCWrite: "write", WCRead: "read", WCCompSwap: "compare-swap",
+	WCFetchAdd: "fetch-add", WCLocalInv: "local invalidate", WCRecv: "recv",
+	WCRecvWrite: "recv with immediate",
+}
+
+func (o WCOpcode) String() string {
+	if n, ok := wcNames[o]; ok {
+		return n
+	}
+	return fmt.Sprintf("opcode %d", uint8(o))
+}
+
+// WC is a work completion.
+type WC struct {
+	ID          uint64 // of the work request
+	QP          *QP
+	ByteLen     uint32 // octets received, read or sent
+	Invalidated uint32 // STag that the peer's Send invalidated, if WithInv
+	Imm         uint64 // immediate data, if WithImm
+	Status      Status
+	Opcode      WCOpcode
+	WithInv     bool
+	WithImm     bool
+	Solicited   bool // the peer asked for an event
+}
+
+const (
+	armedNot = iota
+	armedSolicited
+	armedNext
+)
+
+// CQ is a completion queue: a ring of fixed capacity.
+type CQ struct {
+	dev      *Device
+	num      uint32
+	ring     []WC // grows up to capacity
+	head     int
+	count    int
+	capacity int
+	armed    uint8
+	queued   bool
+	failed   bool
+	dead     bool
+	refs     int
+	handler  func(*CQ, frame.Time)
+	total    uint64
+
+	// Context is the owner's; nothing here looks at it.
+	Context any
+}
+
+// cqNotify makes the CQ itself the queued handler, so that a notification
+// allocates nothing.
+type cqNotify CQ
+
+func (n *cqNotify) Run(now frame.Time) {
+	c := (*CQ)(n)
+	c.queued = false
+	if c.handler != nil && !c.dead {
+		c.handler(c, now)
+	}
+}
+
+// CreateCQ makes a completion queue for entries completions. handler, which
+// may be nil, is called once after each ReqNotify.
+func (d *Device) CreateCQ(entries int, handler func(*CQ, frame.Time)) (*CQ, error) {
+	if entries < 1 || entries > d.limits.MaxCQE {
+		return nil, fmt.Errorf("create CQ: %d entries, allowed are 1..%d: %w",
+			entries, d.limits.MaxCQE, ErrInvalid)
+	}
+	num, err := d.add(kindCQ, d.limits.MaxCQ, "CQ")
+	if err != nil {
+		return nil, err
+	}
+	c := &CQ{dev: d, num: num, capacity: entries, handler: handler}
+	d.cqs = append(d.cqs, c)
+	return c, nil
+}
+
+// Num is the CQ's number within its device, from 1.
+func (c *CQ) Num() uint32 { return c.num }
+
+// Len is the number of completions waiting.
+func (c *CQ) Len() int { return c.count }
+
+// Cap is the number of completions that fit.
+func (c *CQ) Cap() int { return c.capacity }
+
+// Free is the number of completions that still fit.
+func (c *CQ) Free() int { return c.capacity - c.count }
+
+// Failed tells whether the CQ has overflowed; it then takes no more.
+func (c *CQ) Failed() bool { return c.failed }
+
+// Total is the number of completions ever queued.
+func (c *CQ) Total() uint64 { return c.total }
+
+// SetHandler replaces the notification handler.
+func (c *CQ) SetHandler(h func(*CQ, frame.Time)) { c.handler = h }
+
+// Destroy frees the CQ; ErrBusy while a QP uses it.
+func (c *CQ) Destroy() error {
+	if err := c.dev.mayDestroy("CQ", c.num, c.dead, c.refs); err != nil {
+		return err
+	}
+	c.dead = true
+	c.dev.objects[kindCQ]--
+	c.dev.cqs = remove(c.dev.cqs, c)
+	return nil
+}
+
+// Poll moves up to len(wcs) completions into wcs, oldest first, and returns
+// their number.
+func (c *CQ) Poll(wcs []WC) int {
+	n := 0
+	for n < len(wcs) && c.count > 0 {
+		wcs[n] = c.ring[c.head]
+		c.head = (c.head + 1) % len(c.ring)
+		c.count--
+		n++
+	}
+	return n
+}
+
+// ReqNotify asks for one call of the handler at the next completion, or, with
+// solicitedOnly, at the next that is solicited or failed. It reports whether
+// completions wait already: these cause no call, poll again.
+func (c *CQ) ReqNotify(solicitedOnly bool) (missed bool) {
+	if !solicitedOnly {
+		c.armed = armedNext
+	} else if c.armed == armedNot {
+		c.armed = armedSolicited
+	}
+	return c.count > 0
+}
+
+// push queues wc. A CQ that overflows raises EventCQError and takes no more.
+func (c *CQ) push(wc WC) {
+	if c.failed || c.dead {
+		return
+	}
+	if c.count == c.capacity {
+		c.failed = true
+		c.dev.Async(AsyncEvent{Type: EventCQError, CQ: c})
+		return
+	}
+	if c.count == len(c.ring) {
+		c.grow()
+	}
+	c.ring[(c.head+c.count)%len(c.ring)] = wc
+	c.count++
+	c.total++
+	if c.armed == armedNext ||
+		c.armed == armedSolicited && (wc.Solicited || wc.Status != StatusSuccess) {
+		c.armed = armedNot
+		if !c.queued {
+			c.queued = true
+			c.dev.Enqueue((*cqNotify)(c))
+		}
+	}
+}
+
+func (c *CQ) grow() {
+	ring := make([]WC, min(c.capacity, max(16, 2*len(c.ring))))
+	for i := range c.count {
+		ring[i] = c.ring[(c.head+i)%len(c.ring)]
+	}
+	c.ring, c.head = ring, 0
+}
+
+// purge removes the completions of a destroyed QP.
+func (c *CQ) purge(qp *QP) {
+	kept := 0
+	for i := range c.count {
+		wc := c.ring[(c.head+i)%len(c.ring)]
+		if wc.QP != qp {
+			c.ring[(c.head+kept)%len(c.ring)] = wc
+			kept++
+		}
+	}
+	c.count = kept
+}

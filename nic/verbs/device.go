@@ -1,0 +1,213 @@
+package verbs
+
+import (
+	"fmt"
+
+	"tapir/wire/frame"
+)
+
+// Limits bounds what a device gives out. Zero fields take the value of
+// DefaultLimits.
+type Limits struct {
+	MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ int
+	MaxQPWR                            int // work requests per send or receive queue
+	MaxSRQWR                           int
+	MaxCQE                             int // entries per completion queue
+	MaxSGE                             int // elements per Send, Write or receive
+	MaxSGERead                         int // elements per RDMA Read
+	MaxInline                          int // octets
+	MaxIRD                             int // inbound RDMA Reads per queue pair
+	MaxORD                             int // outbound RDMA Reads per queue pair
+	MaxMsg                             uint32
+}
+
+// DefaultLimits are the limits that the Linux siw driver reports, with more
+// room for inline data.
+func DefaultLimits() Limits {
+	return Limits{
+		MaxQP: 102400, MaxCQ: 102400, MaxMR: 1024000, MaxPD: 102400, MaxSRQ: 102400,
+		MaxQPWR: 32768, MaxSRQWR: 327680, MaxCQE: 3276800, MaxSGE: 6, MaxSGERead: 1,
+		MaxInline: 256, MaxIRD: 128, MaxORD: 128, MaxMsg: 1<<32 - 1,
+	}
+}
+
+func (l Limits) withDefaults() Limits {
+	def := DefaultLimits()
+	for _, f := range []struct{ have, def *int }{
+		{&l.MaxQP, &def.MaxQP}, {&l.MaxCQ, &def.MaxCQ}, {&l.MaxMR, &def.MaxMR},
+		{&l.MaxPD, &def.MaxPD}, {&l.MaxSRQ, &def.MaxSRQ}, {&l.MaxQPWR, &def.MaxQPWR},
+		{&l.MaxSRQWR, &def.MaxSRQWR}, {&l.MaxCQE, &def.MaxCQE}, {&l.MaxSGE, &def.MaxSGE},
+		{&l.MaxSGERead, &def.MaxSGERead}, {&l.MaxInline, &def.MaxInline},
+		{&l.MaxIRD, &def.MaxIRD}, {&l.MaxORD, &def.MaxORD},
+	} {
+		if *f.have == 0 {
+			*f.have = *f.def
+		}
+	}
+	if l.MaxMsg == 0 {
+		l.MaxMsg = def.MaxMsg
+	}
+	return l
+}
+
+// Transport carries the work of queue pairs. All calls come on the NIC's
+// loop; a transport only marks what is to be done and does it in its next
+// poll.
+type Transport interface {
+	// Posted says that qp's send queue is no longer empty.
+	Posted(qp *QP)
+	// Modified says that the owner of qp moved it from state old: to SQD
+	// (close gracefully), to Err or Reset (close abortively).
+	Modified(qp *QP, old State)
+	// Deregister is called before mr's memory is given back: bytes that may
+	// have to be sent again must be copied now.
+	Deregister(mr *MR)
+	// Destroyed ends the connection of qp, if any, and forgets qp.
+	Destroyed(qp *QP)
+}
+
+// Device is the RDMA side of one NIC.
+type Device struct {
+	limits    Limits
+	transport Transport
+	async     func(AsyncEvent, frame.Time)
+
+	mrs      map[uint32]*MR // by STag index
+	nextSTag uint32
+	keys     uint64 // state of the key generator
+	nextAddr uint64
+
+	objects   [numKinds]int
+	nextNum   [numKinds]uint32
+	qps       []*QP // by creation
+	cqs       []*CQ
+	mrList    []*MR
+	queue     dispatchQueue
+	callbacks int
+}
+
+type kind uint8
+
+const (
+	kindPD kind = iota
+	kindMR
+	kindCQ
+	kindQP
+	kindSRQ
+	numKinds
+)
+
+// NewDevice returns a device without objects. The first STag and all keys
+// follow from seed.
+func NewDevice(limits Limits, seed uint64) *Device {
+	d := &Device{
+		limits: limits.withDefaults(), mrs: map[uint32]*MR{},
+		keys: seed, nextAddr: 1 << 32,
+	}
+	d.nextSTag = uint32(d.random()) & maxIndex
+	return d
+}
+
+// random is splitmix64: fast, and enough to make STags hard to confuse.
+func (d *Device) random() uint64 {
+	d.keys += 0x9e3779b97f4a7c15
+	z := d.keys
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// Limits returns the limits in force.
+func (d *Device) Limits() Limits { return d.limits }
+
+// SetTransport binds the transport; without one, queue pairs cannot leave
+// the Init state.
+func (d *Device) SetTransport(t Transport) { d.transport = t }
+
+// OnAsync sets the handler of asynchronous events.
+func (d *Device) OnAsync(h func(AsyncEvent, frame.Time)) { d.async = h }
+
+// QPs returns the device's queue pairs in order of creation, borrowed.
+func (d *Device) QPs() []*QP { return d.qps }
+
+// CQs returns the device's completion queues in order of creation, borrowed.
+func (d *Device) CQs() []*CQ { return d.cqs }
+
+// MRs returns the device's memory regions in order of creation, borrowed.
+func (d *Device) MRs() []*MR { return d.mrList }
+
+func (d *Device) add(k kind, limit int, what string) (uint32, error) {
+	if d.objects[k] >= limit {
+		return 0, fmt.Errorf("%s: %d exist: %w", what, limit, ErrLimit)
+	}
+	d.objects[k]++
+	d.nextNum[k]++
+	return d.nextNum[k], nil
+}
+
+// mayDestroy is the common condition of every destroy call.
+func (d *Device) mayDestroy(what string, num uint32, dead bool, refs int) error {
+	switch {
+	case d.callbacks > 0:
+		return fmt.Errorf("destroy %s %d: %w", what, num, ErrInCallback)
+	case dead:
+		return fmt.Errorf("destroy %s %d: %w", what, num, ErrDestroyed)
+	case refs > 0:
+		return fmt.Errorf("destroy %s %d: %w by %d objects", what, num, ErrBusy, refs)
+	}
+	return nil
+}
+
+func remove[T comparable](s []T, v T) []T {
+	for i := range s {
+		if s[i] == v {
+			return append(s[:i], s[i+1:]...)
+		}
+	}
+	return s
+}
+
+// Runner is a queued handler.
+type Runner interface{ Run(now frame.Time) }
+
+type dispatchQueue struct {
+	pending, running []Runner
+	deferred         []func(frame.Time)
+}
+
+// Enqueue queues r to be run, as a callback, by the next Dispatch.
+func (d *Device) Enqueue(r Runner) { d.queue.pending = append(d.queue.pending, r) }
+
+// Defer queues fn to be run by the next Dispatch (or the current one, when
+// called from a handler) behind the handlers and outside of any callback, so
+// that it may destroy objects.
+func (d *Device) Defer(fn func(now frame.Time)) { d.queue.deferred = append(d.queue.deferred, fn) }
+
+// InCallback tells whether a handler is running.
+func (d *Device) InCallback() bool { return d.callbacks > 0 }
+
+// Pending tells whether Dispatch has something to run.
+func (d *Device) Pending() bool { return len(d.queue.pending)+len(d.queue.deferred) > 0 }
+
+// Dispatch runs the handlers queued so far, in order, then the deferred
+// functions. What these queue in turn waits for the next call. It reports
+// whether anything ran.
+func (d *Device) Dispatch(now frame.Time) bool {
+	q := &d.queue
+	if d.callbacks > 0 || !d.Pending() {
+		return false
+	}
+	q.pending, q.running = q.running[:0], q.pending
+	d.callbacks++
+	for i, r := range q.running {
+		q.running[i] = nil
+		r.Run(now)
+	}
+	d.callbacks--
+	deferred := q.deferred
+	q.deferred = nil
+	for _, fn := range deferred {
+		fn(now)
+	}
+	return true
+}

@@ -1,0 +1,29 @@
+// Package verbs holds the RDMA objects of a NIC and their rules: protection
+// domains, memory regions, completion queues, queue pairs and shared receive
+// queues. It knows no transport: work that is posted is handed to a
+// Transport, which pulls work requests and reports their completion.
+//
+// The terms are those of the InfiniBand verbs; where iWARP differs (queue
+// pair states, STags) the mapping of the Linux RDMA core is used. Nothing
+// here locks or starts a goroutine: all calls belong to the NIC's loop.
+// Handlers are queued and run by Device.Dispatch; within a handler work may
+// be posted, but no object may be destroyed (ErrInCallback); Device.Defer
+// runs a function right after the handlers.
+package verbs
+
+import "errors"
+
+// Errors of the verbs calls. They are wrapped with the object concerned; test
+// with errors.Is.
+var (
+	ErrInCallback  = errors.New("not allowed from within a callback; use Device.Defer")
+	ErrBusy        = errors.New("still referenced")
+	ErrDestroyed   = errors.New("object was destroyed")
+	ErrLimit       = errors.New("device limit reached")
+	ErrInvalid     = errors.New("invalid argument")
+	ErrState       = errors.New("queue pair state does not allow it")
+	ErrQueueFull   = errors.New("queue is full")
+	ErrTooManySGE  = errors.New("more scatter/gather elements than the queue pair allows")
+	ErrInlineSize  = errors.New("inline data longer than the queue pair allows")
+	ErrNoTransport = errors.New("device has no transport")
+)

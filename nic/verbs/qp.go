@@ -1,0 +1,241 @@
+package verbs
+
+import "fmt"
+
+// State is the InfiniBand state of a queue pair. iWARP's own states map to
+// it as in the Linux RDMA core: IDLE is Reset and Init, RTS is RTR and RTS,
+// CLOSING is SQD, TERMINATE is SQE, ERROR is Err.
+type State uint8
+
+const (
+	Reset State = iota
+	Init
+	RTR
+	RTS
+	SQD
+	SQE
+	Err
+	numStates
+)
+
+var (
+	stateNames = [numStates]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
+	iwarpNames = [numStates]string{"IDLE", "IDLE", "RTS", "RTS", "CLOSING", "TERMINATE", "ERROR"}
+)
+
+func (s State) String() string { return stateNames[s] }
+
+// IWARP names the iWARP state (RDMA protocol verbs specification, section
+// 6.2) that s stands for.
+func (s State) IWARP() string { return iwarpNames[s] }
+
+// ownerMoves are the transitions that Modify allows; transportMoves those
+// that the transport may make. Bit n stands for the target state n.
+var (
+	ownerMoves = [numStates]uint8{
+		Reset: 1<<Init | 1<<Err,
+		Init:  1<<Init | 1<<Err | 1<<Reset,
+		RTR:   1<<Err | 1<<Reset,
+		RTS:   1<<SQD | 1<<Err | 1<<Reset,
+		SQD:   1<<Err | 1<<Reset,
+		SQE:   1<<Err | 1<<Reset,
+		Err:   1 << Reset,
+	}
+	transportMoves = [numStates]uint8{
+		Init: 1<<RTR | 1<<RTS | 1<<Err,
+		RTR:  1<<RTS | 1<<SQD | 1<<SQE | 1<<Err,
+		RTS:  1<<SQD | 1<<SQE | 1<<Err,
+		SQD:  1<<SQE | 1<<Err,
+		SQE:  1 << Err,
+	}
+)
+
+// QPConfig describes a queue pair to be created.
+type QPConfig struct {
+	SendCQ, RecvCQ *CQ
+	SRQ            *SRQ // receives come from it, if set
+	MaxSend        int  // work requests outstanding; 0 = 16
+	MaxRecv        int  // 0 = 16
+	MaxSGE         int  // elements per work request; 0 = 1
+	MaxInline      int  // octets of inline data; 0 = none
+	SignalAll      bool // every send completes visibly
+	Context        any  // the owner's
+}
+
+// QP is a reliable connected queue pair.
+type QP struct {
+	dev   *Device
+	pd    *PD
+	num   uint32
+	cfg   QPConfig
+	state State
+	dead  bool
+	sq    sendQueue
+	rq    recvQueue
+
+	// Context is the owner's; nothing here looks at it.
+	Context any
+	// Lower is the transport's.
+	Lower any
+}
+
+// CreateQP makes a queue pair in state Reset.
+func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
+	d := p.dev
+	if err := cfg.check(p); err != nil {
+		return nil, fmt.Errorf("create QP: %w", err)
+	}
+	num, err := d.add(kindQP, d.limits.MaxQP, "QP")
+	if err != nil {
+		return nil, err
+	}
+	qp := &QP{dev: d, pd: p, num: num, cfg: cfg, Context: cfg.Context}
+	qp.sq.limit, qp.rq.limit = cfg.MaxSend, cfg.MaxRecv
+	p.refs++
+	cfg.SendCQ.refs++
+	cfg.RecvCQ.refs++
+	if cfg.SRQ != nil {
+		cfg.SRQ.refs++
+	}
+	d.qps = append(d.qps, qp)
+	return qp, nil
+}
+
+// check fills in defaults and refuses what the device cannot give.
+func (c *QPConfig) check(p *PD) error {
+	l := &p.dev.limits
+	for _, f := range []struct {
+		name           string
+		v              *int
+		def, min, most int
+	}{
+		{"max send", &c.MaxSend, 16, 1, l.MaxQPWR}, {"max recv", &c.MaxRecv, 16, 1, l.MaxQPWR},
+		{"max SGE", &c.MaxSGE, 1, 1, l.MaxSGE}, {"max inline", &c.MaxInline, 0, 0, l.MaxInline},
+	} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+		if *f.v < f.min || *f.v > f.most {
+			return fmt.Errorf("%s %d, allowed are %d..%d: %w", f.name, *f.v, f.min, f.most, ErrInvalid)
+		}
+	}
+	switch {
+	case p.dead:
+		return fmt.Errorf("PD %d: %w", p.num, ErrDestroyed)
+	case c.SendCQ == nil || c.RecvCQ == nil:
+		return fmt.Errorf("send and receive CQ are needed: %w", ErrInvalid)
+	case c.SendCQ.dead || c.RecvCQ.dead:
+		return fmt.Errorf("CQ: %w", ErrDestroyed)
+	case c.SendCQ.dev != p.dev || c.RecvCQ.dev != p.dev:
+		return fmt.Errorf("CQ of another device: %w", ErrInvalid)
+	case c.SRQ != nil && (c.SRQ.dead || c.SRQ.pd.dev != p.dev):
+		return fmt.Errorf("SRQ destroyed or of another device: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// Num is the QP number, from 1.
+func (q *QP) Num() uint32 { return q.num }
+
+// State returns the queue pair's state.
+func (q *QP) State() State { return q.state }
+
+// PD returns the protection domain.
+func (q *QP) PD() *PD { return q.pd }
+
+// Device returns the device.
+func (q *QP) Device() *Device { return q.dev }
+
+// Config returns what the queue pair was created with, defaults filled in.
+func (q *QP) Config() QPConfig { return q.cfg }
+
+// Modify moves the queue pair on its owner's behalf: Reset to Init before it
+// is connected, RTS to SQD to close it gracefully (queued sends are finished
+// first), Err or Reset to abort. RTR and RTS are reached only through the
+// connection manager.
+func (q *QP) Modify(to State) error {
+	if q.dead {
+		return fmt.Errorf("modify QP %d: %w", q.num, ErrDestroyed)
+	}
+	if to >= numStates || ownerMoves[q.state]&(1<<to) == 0 {
+		return fmt.Errorf("modify QP %d: %v to %v: %w", q.num, q.state, to, ErrState)
+	}
+	old := q.state
+	q.state = to
+	if to == Err || to == Reset {
+		q.Flush()
+	}
+	if q.dev.transport != nil && old != to {
+		q.dev.transport.Modified(q, old)
+	}
+	return nil
+}
+
+// Transition moves the queue pair on the transport's behalf. Entering Err
+// flushes. It reports whether the state allowed it.
+func (q *QP) Transition(to State) bool {
+	if q.dead || transportMoves[q.state]&(1<<to) == 0 {
+		return false
+	}
+	q.state = to
+	if to == Err {
+		q.Flush()
+	}
+	return true
+}
+
+// Destroy frees the queue pair; its connection, if any, is aborted and its
+// completions are removed from the CQs.
+func (q *QP) Destroy() error {
+	d := q.dev
+	if err := d.mayDestroy("QP", q.num, q.dead, 0); err != nil {
+		return err
+	}
+	if d.transport != nil {
+		d.transport.Destroyed(q)
+	}
+	q.dead = true
+	q.state = Reset
+	q.cfg.SendCQ.purge(q)
+	q.cfg.RecvCQ.purge(q)
+	q.pd.refs--
+	q.cfg.SendCQ.refs--
+	q.cfg.RecvCQ.refs--
+	if q.cfg.SRQ != nil {
+		q.cfg.SRQ.refs--
+	}
+	d.objects[kindQP]--
+	d.qps = remove(d.qps, q)
+	return nil
+}
+
+// Flush completes every work request that is not finished with
+// StatusFlushed, sends in order, then receives in order (RFC 5040 section
+// 5.5; the receives of an SRQ stay).
+func (q *QP) Flush() {
+	for q.sq.head != q.sq.tail {
+		w := q.sq.at(q.sq.head)
+		if !w.done {
+			w.Status = StatusFlushed
+			w.done = true
+		}
+		q.retire(w)
+	}
+	q.sq.next = q.sq.tail
+	if q.cfg.SRQ != nil {
+		if q.rq.srqTaken {
+			q.rq.srqTaken = false
+			q.flushRecv(&q.rq.fromSRQ)
+		}
+		q.dev.Async(AsyncEvent{Type: EventLastWQE, QP: q})
+		return
+	}
+	for q.rq.head != q.rq.tail {
+		q.flushRecv(q.rq.at(q.rq.head))
+		q.rq.head++
+	}
+}
+
+func (q *QP) flushRecv(r *RecvWQE) {
+	q.cfg.RecvCQ.push(WC{ID: r.ID, QP: q, Status: StatusFlushed, Opcode: WCRecv})
+}

@@ -1,0 +1,218 @@
+package mpa
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+)
+
+const (
+	// MarkerInterval is the distance between the first octets of two markers.
+	MarkerInterval = 512
+	// MarkerLen is the length of a marker.
+	MarkerLen = 4
+	// MaxULPDU is the longest ULPDU that ULPDU_Length can express.
+	MaxULPDU = 65535
+	// MinMULPDU is the size below which MULPDU never falls (RFC 5044 section
+	// 4.5).
+	MinMULPDU = 128
+	// MaxFPDULen bounds the length of an FPDU with all its markers.
+	MaxFPDULen = (2+MaxULPDU+3)&^3 + crcLen + MarkerLen*(1+(MaxULPDU+9)/bodyPerMarker)
+
+	lengthLen     = 2
+	crcLen        = 4
+	bodyPerMarker = MarkerInterval - MarkerLen
+	// maxMarkedFPDU keeps every FPDUPTR within its 16 bits.
+	maxMarkedFPDU = 1 << 16
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Layout is how one direction of a connection frames its ULPDUs.
+type Layout struct {
+	CRC     bool // generate and check CRC32C; else the field is sent as zero and not read
+	Markers bool // insert a marker every 512 octets
+}
+
+// body is the length of an FPDU without its markers.
+func body(ulpdu int) int { return (lengthLen+ulpdu+3)&^3 + crcLen }
+
+// untilMarker is the distance from pos to the next marker's first octet.
+func untilMarker(pos uint64) int {
+	return int(-pos % MarkerInterval)
+}
+
+// markers counts the markers of an FPDU of n octets without them that starts
+// at pos. One that falls between two FPDUs belongs to the second.
+func (l Layout) markers(pos uint64, n int) int {
+	d := untilMarker(pos)
+	if !l.Markers || n <= d {
+		return 0
+	}
+	return 1 + (n-d-1)/bodyPerMarker
+}
+
+// lead is the length of the marker in front of the FPDU at pos: 4 or 0.
+func (l Layout) lead(pos uint64) int {
+	if l.Markers && pos%MarkerInterval == 0 {
+		return MarkerLen
+	}
+	return 0
+}
+
+// FPDULen is the length of the FPDU that carries a ULPDU of the given length
+// and starts at position pos of the full operation stream: length field,
+// ULPDU, pad, CRC and the markers that fall into it, one in front included.
+func (l Layout) FPDULen(pos uint64, ulpdu int) int {
+	n := body(ulpdu)
+	return n + MarkerLen*l.markers(pos, n)
+}
+
+// MULPDU is the length of the longest ULPDU whose FPDU, started at pos, fits
+// a TCP segment of emss octets. It counts the markers that really fall into
+// the segment where RFC 5044 section 4.5 assumes the worst case, and like it
+// never goes below MinMULPDU, nor above what the length field and FPDUPTR can
+// express.
+func (l Layout) MULPDU(pos uint64, emss int) int {
+	room := emss &^ 3
+	if l.Markers {
+		room = min(room, maxMarkedFPDU)
+		if d := untilMarker(pos); room > d {
+			room -= MarkerLen * (1 + (room-d-1)/MarkerInterval)
+		}
+	}
+	return min(max(room-lengthLen-crcLen, MinMULPDU), MaxULPDU)
+}
+
+// Body returns the part of dst into which the caller writes the n octets of a
+// ULPDU before Seal makes an FPDU of them. dst must have room for
+// FPDULen(pos, n) octets.
+func (l Layout) Body(dst []byte, n int) []byte { return dst[lengthLen : lengthLen+n] }
+
+// Seal completes the FPDU at position pos around the ULPDU of n octets that
+// the caller wrote into Body(dst, n): length, pad, markers and CRC. It returns
+// the FPDU's length. The same arguments always give the same octets.
+func (l Layout) Seal(dst []byte, pos uint64, n int) int {
+	binary.BigEndian.PutUint16(dst, uint16(n))
+	size := body(n)
+	clear(dst[lengthLen+n : size])
+	if m := l.markers(pos, size); m > 0 {
+		size = insertMarkers(dst, pos, size, m)
+	}
+	if l.CRC {
+		sum := crc32.Checksum(dst[:size-crcLen], castagnoli)
+		binary.LittleEndian.PutUint32(dst[size-crcLen:], sum)
+	}
+	return size
+}
+
+// insertMarkers spreads the size octets of dst, last piece first, and writes
+// the m markers between the pieces.
+func insertMarkers(dst []byte, pos uint64, size, m int) int {
+	first := untilMarker(pos)
+	start := 0 // of the length field
+	if first == 0 {
+		start = MarkerLen
+	}
+	for i := m; i > 0; i-- {
+		from := first + bodyPerMarker*(i-1)
+		to := min(from+bodyPerMarker, size)
+		copy(dst[from+MarkerLen*i:], dst[from:to])
+		at := first + MarkerInterval*(i-1)
+		binary.BigEndian.PutUint32(dst[at:], uint32(uint16(max(at-start, 0))))
+	}
+	return size + MarkerLen*m
+}
+
+// Put writes the FPDU at position pos whose ULPDU is the concatenation of
+// header and payload pieces, copying each octet once, and returns its length.
+func (l Layout) Put(dst []byte, pos uint64, header []byte, payload ...[]byte) int {
+	b := dst[lengthLen:]
+	n := copy(b, header)
+	for _, p := range payload {
+		n += copy(b[n:], p)
+	}
+	return l.Seal(dst, pos, n)
+}
+
+// PutRange writes octets [from, from+len(dst)) of the FPDU that Put would
+// write, for a TCP segment that begins or ends inside it. scratch must have
+// room for the whole FPDU.
+func (l Layout) PutRange(dst, scratch []byte, from int, pos uint64, header []byte, payload ...[]byte) int {
+	n := l.Put(scratch, pos, header, payload...)
+	return copy(dst, scratch[from:n])
+}
+
+// ParseFPDU takes the FPDU at position pos apart. b must begin with it. It
+// returns the ULPDU and the FPDU's length, or 0 when b does not hold it whole.
+// The ULPDU lies in b unless markers fall into it: then it is gathered in
+// scratch, which needs room for the ULPDU and may be b itself. Errors are
+// *Error with code CRC or Marker.
+func (l Layout) ParseFPDU(b []byte, pos uint64, scratch []byte) (ulpdu []byte, n int, err error) {
+	size := l.size(b, pos)
+	if size == 0 || len(b) < size {
+		return nil, 0, nil
+	}
+	if err := l.check(b[:size], pos); err != nil {
+		return nil, 0, err
+	}
+	return l.ulpdu(b[:size], pos, scratch), size, nil
+}
+
+// inside reports whether markers divide the ULPDU of the whole FPDU b.
+func (l Layout) inside(b []byte, pos uint64) bool {
+	if !l.Markers {
+		return false
+	}
+	lead := l.lead(pos)
+	n := int(binary.BigEndian.Uint16(b[lead:]))
+	return l.markers(pos+uint64(lead), lengthLen+n) > 0 && lead == 0 || n > MarkerInterval-MarkerLen-lengthLen
+}
+
+// size is the length of the FPDU that b begins with, 0 when b is too short to
+// tell.
+func (l Layout) size(b []byte, pos uint64) int {
+	lead := l.lead(pos)
+	if len(b) < lead+lengthLen {
+		return 0
+	}
+	return l.FPDULen(pos, int(binary.BigEndian.Uint16(b[lead:])))
+}
+
+// check verifies CRC and markers of the whole FPDU b.
+func (l Layout) check(b []byte, pos uint64) error {
+	end := len(b) - crcLen
+	if l.CRC && crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
+		return &Error{Code: CRC, Pos: pos}
+	}
+	if !l.Markers {
+		return nil
+	}
+	lead := l.lead(pos)
+	for at := untilMarker(pos); at < len(b); at += MarkerInterval {
+		if binary.BigEndian.Uint16(b[at+2:])&^3 != uint16(max(at-lead, 0)) {
+			return &Error{Code: Marker, Pos: pos}
+		}
+	}
+	return nil
+}
+
+// ulpdu returns the ULPDU of the whole FPDU b, without its markers.
+func (l Layout) ulpdu(b []byte, pos uint64, scratch []byte) []byte {
+	lead := l.lead(pos)
+	n := int(binary.BigEndian.Uint16(b[lead:]))
+	b = b[lead+lengthLen:]
+	next := MarkerInterval - lead - lengthLen // to the next marker
+	if lead == 0 {
+		next = untilMarker(pos) - lengthLen
+	}
+	if !l.Markers || n <= next {
+		return b[:n:n]
+	}
+	done := copy(scratch, b[:next])
+	for done < n {
+		b = b[next+MarkerLen:]
+		next = bodyPerMarker
+		done += copy(scratch[done:n], b[:min(next, len(b))])
+	}
+	return scratch[:n:n]
+}

@@ -1,0 +1,98 @@
+package toe
+
+import "time"
+
+// Config sets up an Engine. The zero value of every field means its default.
+type Config struct {
+	// Seed makes the secrets behind initial sequence numbers (RFC 6528),
+	// timestamp offsets and ephemeral ports.
+	Seed uint64
+	// MTU is the largest IP packet sent and the base of the announced MSS,
+	// in octets; default 1500, at least 576.
+	MTU int
+	// RcvWnd is the receive window in octets; default 1 MiB, at least
+	// 64 KiB. It also bounds the out-of-order data held per connection.
+	RcvWnd int
+	// SndWnd bounds unacknowledged sent data per connection, in octets;
+	// default 4 MiB.
+	SndWnd int
+	// MaxSegs is the number of segments that one frame may hold. 1 (the
+	// default) sends one segment per frame with a complete checksum. More
+	// sends GSO super-frames of up to MaxSegs equal segments and 64 KiB, and
+	// leaves the checksum of every frame partial.
+	MaxSegs int
+
+	InitialRTO time.Duration // first retransmission timeout; default 1 s (RFC 6298 section 2.1)
+	MinRTO     time.Duration // lower bound of the timeout; default 200 ms
+	MaxRTO     time.Duration // upper bound of the timeout; default 60 s
+	DelayedAck time.Duration // longest delay of an acknowledgement; default 40 ms
+	TimeWait   time.Duration // stay in TIME-WAIT; default 60 s
+	FinTimeout time.Duration // longest silence of the peer in FIN-WAIT-2; default 60 s
+	KeepAlive  time.Duration // idle time before keep-alive probes; default 0: none are sent
+
+	SynRetries      int // SYN retransmissions before Timeout; default 6
+	Retries         int // consecutive timeouts of data before Timeout; default 10
+	KeepAliveProbes int // unanswered keep-alive probes before Timeout; default 9
+
+	// FirstPort and LastPort bound the ephemeral ports, both included;
+	// default 49152 to 65535 (RFC 6335 section 6).
+	FirstPort, LastPort uint16
+	// TTL is the IPv4 time to live and IPv6 hop limit; default 64.
+	TTL uint8
+	// TOS is DSCP<<2|ECN of every packet sent.
+	TOS uint8
+}
+
+const (
+	minRcvWnd = 64 << 10
+	minMTU    = 576
+	// maxPacket is the longest IP packet, super-frames included.
+	maxPacket = 65535
+	initWnd   = 10 // initial congestion window in segments (RFC 6928)
+	dupThresh = 3  // RFC 5681 section 3.2, RFC 6675 section 2
+)
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// withDefaults returns cfg with every unset or impossible value replaced.
+func (cfg Config) withDefaults() Config {
+	def(&cfg.MTU, 1500)
+	def(&cfg.RcvWnd, 1<<20)
+	def(&cfg.SndWnd, 4<<20)
+	def(&cfg.MaxSegs, 1)
+	def(&cfg.InitialRTO, time.Second)
+	def(&cfg.MinRTO, 200*time.Millisecond)
+	def(&cfg.MaxRTO, time.Minute)
+	def(&cfg.DelayedAck, 40*time.Millisecond)
+	def(&cfg.TimeWait, time.Minute)
+	def(&cfg.FinTimeout, time.Minute)
+	def(&cfg.SynRetries, 6)
+	def(&cfg.Retries, 10)
+	def(&cfg.KeepAliveProbes, 9)
+	def(&cfg.FirstPort, 49152)
+	def(&cfg.LastPort, 65535)
+	def(&cfg.TTL, 64)
+	cfg.MTU = min(max(cfg.MTU, minMTU), maxPacket)
+	cfg.RcvWnd = min(max(cfg.RcvWnd, minRcvWnd), 1<<30)
+	cfg.MaxSegs = max(cfg.MaxSegs, 1)
+	cfg.LastPort = max(cfg.LastPort, cfg.FirstPort)
+	// A window that is a multiple of its scale never moves its right edge
+	// back when it is rounded for the header.
+	scale := 1 << wndScale(cfg.RcvWnd)
+	cfg.RcvWnd = (cfg.RcvWnd + scale - 1) / scale * scale
+	return cfg
+}
+
+// wndScale is the smallest shift that lets wnd be announced in 16 bits
+// (RFC 7323 section 2).
+func wndScale(wnd int) (shift uint8) {
+	for wnd>>shift > 0xffff && shift < 14 {
+		shift++
+	}
+	return shift
+}

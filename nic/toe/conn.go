@@ -1,0 +1,278 @@
+package toe
+
+import (
+	"net/netip"
+	"time"
+
+	"tapir/wire/frame"
+)
+
+// Conn is one TCP connection. Its methods are called on the engine's thread,
+// also from inside a Handler; those that cause output take effect at the next
+// Poll.
+//
+// Inside, both directions count stream octets in 64 bits: offset 0 is the
+// octet after the SYN, and a FIN takes one offset after the last octet.
+type Conn struct {
+	e             *Engine
+	h             Handler
+	listener      *Listener // while in SYN-RECEIVED after a passive open
+	id            uint64
+	prev, next    *Conn // engine's list by creation
+	nextReady     *Conn
+	local, remote netip.AddrPort
+	state         State
+
+	queued    bool // in the ready list
+	gone      bool // no longer the engine's
+	wantAbort bool
+	wantClose bool
+	wantSyn   bool // a SYN or SYN-ACK is due
+	wantProbe bool // a window or keep-alive probe is due
+	wantAck   bool // an acknowledgement is due now
+	passive   bool
+
+	// Sending.
+	iss      uint32
+	una, nxt uint64
+	finOff   uint64 // offset of our FIN once finSent
+	finSent  bool
+	wnd      uint64 // the peer's window
+	maxWnd   uint64
+	wl1      int64  // receive offset of the last window update
+	wl2      uint64 // acknowledgement of the last window update
+	sndScale uint8
+	mtu      int
+	peerMSS  int
+	mss      int
+	segs     segRing
+	ipID     uint16
+	override bool // the next segment may be smaller than silly-window avoidance wants
+
+	loss lossState
+	cc   congestion
+	rtt  rttState
+
+	// Receiving.
+	irs         uint32
+	rcvNxt      uint64
+	lastAck     uint64 // highest rcvNxt acknowledged
+	rcvScale    uint8
+	rcvMSS      int // largest segment seen
+	unacked     int // octets received since the last acknowledgement
+	dupAcksOwed int // out-of-order arrivals not acknowledged yet
+	peerFin     bool
+	peerFinOff  uint64
+	ooo         reassembly
+	sackOK      bool
+	tsOK        bool
+	tsRecent    uint32
+	tsRecentAt  frame.Time
+	tsOff       uint32
+
+	// Timers; frame.Never when not running.
+	rtoAt    frame.Time // retransmission, or window probe when nothing is in flight
+	ackAt    frame.Time // delayed acknowledgement
+	stateAt  frame.Time // TIME-WAIT, FIN-WAIT-2 and keep-alive
+	heapIdx  int
+	backoff  int // consecutive timeouts
+	probes   int // unanswered keep-alive probes
+	lastIn   frame.Time
+	lastOut  frame.Time
+	softErr  Kind // what ICMP said meanwhile
+	chalAt   frame.Time
+	chalLeft int
+
+	saving    bool
+	saved     []SavedPacket
+	savedSize int
+	count     connCounters
+}
+
+type connCounters struct {
+	segsOut, segsIn, retransmits, timeouts, recoveries, dupAcks uint64
+}
+
+// init sets what does not depend on the role.
+func (c *Conn) init(now frame.Time) {
+	t := tuple{c.local, c.remote}
+	c.iss = c.e.isn(t, now)
+	c.tsOff = c.e.hash(t, "ts")
+	c.ipID = uint16(c.iss >> 16)
+	c.mtu = c.e.cfg.MTU
+	c.peerMSS = defaultMSS(c.local.Addr())
+	c.updateMSS()
+	c.rcvMSS = defaultMSS(c.local.Addr())
+	c.rcvScale = wndScale(c.e.cfg.RcvWnd)
+	c.rtoAt, c.ackAt, c.stateAt = frame.Never, frame.Never, frame.Never
+	c.lastIn, c.lastOut = now, now
+	c.rtt.rto = c.e.cfg.InitialRTO
+	c.cc.ssthresh = 1 << 62
+	c.saving = true
+}
+
+// defaultMSS is what a peer that announces nothing accepts (RFC 9293 section
+// 3.7.1).
+func defaultMSS(a netip.Addr) int {
+	if a.Is4() {
+		return 536
+	}
+	return 1220
+}
+
+// headerLen is the length of the IP and TCP headers without TCP options.
+func (c *Conn) headerLen() int {
+	if c.local.Addr().Is4() {
+		return 20 + 20
+	}
+	return 40 + 20
+}
+
+// updateMSS recomputes the payload of a full segment: the peer's MSS option
+// and the MTU count headers without options (RFC 6691).
+func (c *Conn) updateMSS() {
+	c.mss = min(c.peerMSS, c.mtu-c.headerLen())
+	if c.tsOK {
+		c.mss -= tsLen
+	}
+}
+
+const tsLen = 12 // timestamps option with its padding
+
+// Kick says that the Source may have something to send.
+func (c *Conn) Kick() { c.e.ready.push(c) }
+
+// Close sends a FIN once the Source is drained. The peer may go on sending
+// until it closes, too.
+func (c *Conn) Close() {
+	c.wantClose = true
+	c.Kick()
+}
+
+// Abort sends a RST and drops everything; Closed reports Aborted.
+func (c *Conn) Abort() {
+	c.wantAbort = true
+	c.Kick()
+}
+
+// AckNow acknowledges at the next Poll what has been received.
+func (c *Conn) AckNow() {
+	if c.lastAck != c.rcvNxt {
+		c.wantAck = true
+		c.Kick()
+	}
+}
+
+// MSS is the payload of a full segment in octets, options deducted. It falls
+// when the path MTU does.
+func (c *Conn) MSS() int { return c.mss }
+
+// Local is this side's address.
+func (c *Conn) Local() netip.AddrPort { return c.local }
+
+// Remote is the peer's address.
+func (c *Conn) Remote() netip.AddrPort { return c.remote }
+
+// State is the connection's state.
+func (c *Conn) State() State { return c.state }
+
+// Info returns a snapshot for display.
+func (c *Conn) Info() Info {
+	return Info{
+		State: c.state, Local: c.local, Remote: c.remote, MSS: c.mss,
+		SndUna: c.una, SndNxt: c.nxt, SndWnd: c.wnd,
+		RcvNxt: c.rcvNxt, RcvWnd: c.rcvWindow(),
+		Cwnd: c.cc.cwnd, Ssthresh: c.cc.ssthresh,
+		SRTT: c.rtt.srtt, RTTVar: c.rtt.rttvar, RTO: c.rto(),
+		Recovering: c.cc.state != caOpen, SACK: c.sackOK, Timestamps: c.tsOK,
+		SndScale: c.sndScale, RcvScale: c.rcvScale, OutOfOrder: c.ooo.octets,
+		SegsOut: c.count.segsOut, SegsIn: c.count.segsIn,
+		Retransmits: c.count.retransmits, Timeouts: c.count.timeouts,
+		FastRecovers: c.count.recoveries, DuplicateAcks: c.count.dupAcks,
+	}
+}
+
+// rcvWindow is the window offered now, in octets. The upper layer consumes
+// everything at once, so it only depends on whether the peer can scale.
+func (c *Conn) rcvWindow() uint64 {
+	return min(uint64(c.e.cfg.RcvWnd), 0xffff<<c.rcvScale)
+}
+
+// SaveContext switches keeping copies of the connection's first packets; it
+// is on from the SYN. Switching it off keeps what has been saved.
+func (c *Conn) SaveContext(on bool) { c.saving = on }
+
+// Context returns the packets saved so far, borrowed while the connection
+// lives.
+func (c *Conn) Context() []SavedPacket { return c.saved }
+
+const (
+	maxSavedPackets = 16
+	maxSavedOctets  = 4096
+)
+
+// save keeps a copy of a packet. The first one that does not fit ends saving:
+// a hole would mislead whoever reads the packets.
+func (c *Conn) save(dir frame.Direction, at frame.Time, packet []byte) {
+	if len(c.saved) == maxSavedPackets || c.savedSize+len(packet) > maxSavedOctets {
+		c.saving = false
+		return
+	}
+	c.savedSize += len(packet)
+	c.saved = append(c.saved, SavedPacket{dir, at, append([]byte(nil), packet...)})
+}
+
+// releaseBuffers gives back everything that only a live transfer needs.
+func (c *Conn) releaseBuffers() {
+	c.segs.release(c.e)
+	c.ooo.release(c.e)
+}
+
+// finish ends the connection: the handler's last call, then oblivion.
+func (c *Conn) finish(kind Kind, now frame.Time) {
+	if c.gone {
+		return
+	}
+	if c.listener != nil {
+		c.listener.pending--
+		c.listener = nil
+	}
+	c.e.forget(c)
+	c.reportClosed(kind, now)
+}
+
+// reportClosed makes the handler's last call; kind 0 means orderly.
+func (c *Conn) reportClosed(kind Kind, now frame.Time) {
+	h := c.h
+	if h == nil {
+		return
+	}
+	c.h = nil
+	if kind == 0 {
+		h.Closed(c, nil, now)
+		return
+	}
+	c.e.stats.Failures++
+	h.Closed(c, &Error{Kind: kind, Local: c.local, Remote: c.remote}, now)
+}
+
+// enterTimeWait keeps only the 4-tuple and what old segments need as answer.
+func (c *Conn) enterTimeWait(now frame.Time) {
+	c.state = StateTimeWait
+	c.releaseBuffers()
+	c.rtoAt, c.ackAt = frame.Never, frame.Never
+	c.stateAt = now.Add(c.e.cfg.TimeWait)
+	c.saved = nil
+	c.reportClosed(0, now)
+}
+
+// rto is the timeout with its backoff.
+func (c *Conn) rto() time.Duration {
+	d := c.rtt.rto
+	for range c.backoff {
+		if d *= 2; d >= c.e.cfg.MaxRTO {
+			return c.e.cfg.MaxRTO
+		}
+	}
+	return d
+}

@@ -1,0 +1,178 @@
+package toe
+
+import (
+	"net/netip"
+
+	"tapir/wire/frame"
+)
+
+// Engine holds all TCP connections of one NIC. It is a pure state machine:
+// segments and the time go in, packets and the next deadline come out. It has
+// no clock, goroutine or lock; one thread calls it.
+type Engine struct {
+	cfg   Config
+	pool  frame.Pool
+	out   Output
+	notes *frame.Notes
+
+	secret    [32]byte
+	conns     map[tuple]*Conn
+	last      *Conn // the connection of the segment before: saves the map
+	head      *Conn // all connections by creation
+	tail      *Conn
+	nextID    uint64
+	listeners []*Listener
+	timers    timerHeap
+	ready     readyList
+	resets    []reset
+	nextPort  uint16
+	oooFree   *hole
+	rings     [ringClasses][][]segment
+	stats     Stats
+}
+
+// tuple identifies a connection.
+type tuple struct{ local, remote netip.AddrPort }
+
+// New returns an engine that takes its frames from pool, sends through out
+// and says in notes what it did with the frame in hand.
+func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
+	e := &Engine{
+		cfg: cfg.withDefaults(), pool: pool, out: out, notes: notes,
+		conns: make(map[tuple]*Conn),
+	}
+	e.secret = newSecret(e.cfg.Seed)
+	return e
+}
+
+// Connect begins an active open from local to remote; port 0 of local picks
+// an ephemeral port. The SYN leaves at the next Poll. h hears of the outcome
+// through Established or Closed. Errors are *Error (AddrInUse, BadAddr).
+func (e *Engine) Connect(local, remote netip.AddrPort, h Handler, now frame.Time) (*Conn, error) {
+	local, remote = canonical(local), canonical(remote)
+	if !usable(local.Addr()) || !usable(remote.Addr()) || remote.Port() == 0 ||
+		local.Addr().Is4() != remote.Addr().Is4() {
+		return nil, &Error{Kind: BadAddr, Local: local, Remote: remote}
+	}
+	if local.Port() == 0 {
+		port, ok := e.pickPort(local.Addr(), remote)
+		if !ok {
+			return nil, &Error{Kind: AddrInUse, Local: local, Remote: remote}
+		}
+		local = netip.AddrPortFrom(local.Addr(), port)
+	}
+	if e.conns[tuple{local, remote}] != nil {
+		return nil, &Error{Kind: AddrInUse, Local: local, Remote: remote}
+	}
+	c := e.newConn(local, remote, StateSynSent, now)
+	c.h = h
+	e.stats.ActiveOpens++
+	c.openActive(now)
+	return c, nil
+}
+
+// Owns reports whether segments between local and remote belong to this
+// engine: a connection, TIME-WAIT included, or a listener on local.
+func (e *Engine) Owns(local, remote netip.AddrPort) bool {
+	local, remote = canonical(local), canonical(remote)
+	return e.conns[tuple{local, remote}] != nil || e.listener(local) != nil
+}
+
+// Conns yields the connections in the order of their creation.
+func (e *Engine) Conns(yield func(*Conn) bool) {
+	for c := e.head; c != nil; {
+		next := c.next
+		if !yield(c) {
+			return
+		}
+		c = next
+	}
+}
+
+// Stats returns the engine's counters.
+func (e *Engine) Stats() Stats {
+	s := e.stats
+	s.Open = len(e.conns)
+	return s
+}
+
+// drop counts and notes a discarded segment.
+func (e *Engine) drop(r frame.DropReason) {
+	e.stats.Drops.Count(r)
+	if e.notes != nil {
+		e.notes.Drop(r)
+	}
+}
+
+// find returns the connection for a segment, nil if there is none.
+func (e *Engine) find(local, remote netip.AddrPort) *Conn {
+	if c := e.last; c != nil && c.local == local && c.remote == remote {
+		return c
+	}
+	c := e.conns[tuple{local, remote}]
+	if c != nil {
+		e.last = c
+	}
+	return c
+}
+
+// newConn makes a connection known to the engine.
+func (e *Engine) newConn(local, remote netip.AddrPort, state State, now frame.Time) *Conn {
+	e.nextID++
+	c := &Conn{e: e, id: e.nextID, local: local, remote: remote, state: state, heapIdx: -1}
+	c.init(now)
+	e.conns[tuple{local, remote}] = c
+	if c.prev = e.tail; c.prev != nil {
+		c.prev.next = c
+	} else {
+		e.head = c
+	}
+	e.tail = c
+	return c
+}
+
+// forget removes a connection and gives back what it holds.
+func (e *Engine) forget(c *Conn) {
+	c.state = StateClosed
+	c.releaseBuffers()
+	e.timers.remove(c)
+	delete(e.conns, tuple{c.local, c.remote})
+	if e.last == c {
+		e.last = nil
+	}
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		e.head = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	} else {
+		e.tail = c.prev
+	}
+	c.gone = true
+}
+
+// pickPort chooses a free ephemeral port, starting at one that an outsider
+// cannot guess (RFC 6056 algorithm 3).
+func (e *Engine) pickPort(local netip.Addr, remote netip.AddrPort) (uint16, bool) {
+	n := uint32(e.cfg.LastPort) - uint32(e.cfg.FirstPort) + 1
+	base := e.hash(tuple{netip.AddrPortFrom(local, 0), remote}, "port")
+	for range n {
+		port := e.cfg.FirstPort + uint16((base+uint32(e.nextPort))%n)
+		e.nextPort++
+		lp := netip.AddrPortFrom(local, port)
+		if e.conns[tuple{lp, remote}] == nil && e.listener(lp) == nil {
+			return port, true
+		}
+	}
+	return 0, false
+}
+
+func canonical(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}
+
+func usable(a netip.Addr) bool {
+	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}

@@ -1,0 +1,58 @@
+package toe
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// Kind says why a connection or a call failed.
+type Kind uint8
+
+const (
+	Refused     Kind = iota + 1 // the peer answered the SYN with RST
+	Reset                       // the peer reset the connection
+	Timeout                     // the peer did not answer any more
+	Unreachable                 // ICMP says that the peer cannot be reached
+	Aborted                     // this side called Abort
+	AddrInUse                   // the address or 4-tuple is taken
+	BadAddr                     // an address that cannot be used
+)
+
+var kindText = [...]string{
+	Refused:     "connection refused: nothing listens there",
+	Reset:       "connection reset by peer",
+	Timeout:     "connection timed out: the peer does not answer",
+	Unreachable: "destination unreachable",
+	Aborted:     "connection aborted by this side",
+	AddrInUse:   "address already in use",
+	BadAddr:     "unusable address",
+}
+
+func (k Kind) String() string {
+	if int(k) < len(kindText) && k > 0 {
+		return kindText[k]
+	}
+	return "unknown error"
+}
+
+// Error is the one error type of this package.
+type Error struct {
+	Kind          Kind
+	Local, Remote netip.AddrPort // Remote is the zero value for a listener
+}
+
+// Error gives one line: what, and between which addresses.
+func (e *Error) Error() string {
+	if !e.Remote.IsValid() {
+		return fmt.Sprintf("tcp listen %v: %v", e.Local, e.Kind)
+	}
+	return fmt.Sprintf("tcp %v -> %v: %v", e.Local, e.Remote, e.Kind)
+}
+
+// Is reports whether target is an *Error of the same kind; addresses left
+// zero in target match any.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Kind == e.Kind &&
+		(!t.Local.IsValid() || t.Local == e.Local) && (!t.Remote.IsValid() || t.Remote == e.Remote)
+}

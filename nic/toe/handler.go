@@ -1,0 +1,54 @@
+package toe
+
+import (
+	"net/netip"
+
+	"tapir/wire/frame"
+)
+
+// Source renders the byte stream that a connection sends. Offsets count
+// stream octets; 0 is the first octet after the SYN. It lets the engine send
+// whole MPA FPDUs per segment without knowing MPA (RFC 5044 annex A).
+type Source interface {
+	// Next returns the payload length of the segment that starts at off, at
+	// most limit octets: as many whole records (FPDUs) as fit, at least one. If one
+	// record alone exceeds limit, it returns limit, or the rest up to the record's end
+	// when off lies inside it. 0 means that nothing is to be sent at off now.
+	// off is either the end of what was sent, where new records may be cut,
+	// or lower, where the boundaries must be those of the first sending.
+	Next(off uint64, limit int) int
+	// Render writes the stream octets [off, off+len(p)) to p (borrowed). The
+	// octets must be the same every time until they are acknowledged.
+	Render(off uint64, p []byte)
+}
+
+// Handler is the upper layer of one connection. Every call happens inside
+// Segment, Unreachable or Poll. It may call any method of its Conn at any
+// time; those that cause output only mark the connection for the next Poll.
+type Handler interface {
+	Source
+	// Established reports that the handshake is complete, in both roles.
+	Established(c *Conn, now frame.Time)
+	// Receive hands over the next in-order stream octets (borrowed). The
+	// layer consumes all of them.
+	Receive(c *Conn, data []byte, now frame.Time)
+	// Acked reports that the peer has acknowledged every octet below off.
+	Acked(c *Conn, off uint64, now frame.Time)
+	// PeerClosed reports the peer's FIN, in order after its last octet.
+	PeerClosed(c *Conn, now frame.Time)
+	// Closed is the last call. err is nil after an orderly close, reported
+	// when both FINs are done; otherwise it is an *Error.
+	Closed(c *Conn, err error, now frame.Time)
+}
+
+// Output is where an engine's packets go.
+type Output interface {
+	// Transmit takes f, an IP packet with frame.DefaultHeadroom in front of
+	// it, for the neighbour that leads to dst. With Config.MaxSegs 1 the TCP
+	// checksum is complete. Otherwise it is partial and f.Offload describes
+	// what is left to do, with CsumStart and HdrLen counted from the first
+	// byte of the IP header: who prepends a link header adds its length to both.
+	Transmit(f *frame.Frame, dst netip.Addr)
+	// Room is the number of frames that Transmit still accepts.
+	Room() int
+}

@@ -1,0 +1,136 @@
+// Package perf runs RDMA workloads inside a NIC: the bandwidth and latency
+// tests that perftest made the field's vocabulary, and a verified exchange.
+//
+// A workload is an event-driven state machine on completion and connection
+// events. It owns no goroutine and no clock, so the same code runs on a TAP
+// in real time and in virtual time.
+package perf
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Op names a workload.
+type Op string
+
+const (
+	WriteBW  Op = "write-bw"  // RDMA Writes, as many in flight as Depth allows
+	ReadBW   Op = "read-bw"   // RDMA Reads
+	SendBW   Op = "send-bw"   // Sends, paced by the receiver's credits
+	WriteLat Op = "write-lat" // RDMA Write ping-pong, both sides polling memory
+	SendLat  Op = "send-lat"  // Send ping-pong
+	Verify   Op = "verify"    // each operation once per size, target memory checked by SHA-256
+)
+
+// Ops lists every workload.
+var Ops = []Op{WriteBW, ReadBW, SendBW, WriteLat, SendLat, Verify}
+
+// IsLatency tells whether the workload is a ping-pong.
+func (o Op) IsLatency() bool { return o == WriteLat || o == SendLat }
+
+// Defaults, as perftest has them.
+const (
+	DefaultPort  = 18515
+	DefaultIters = 1000
+	DefaultDepth = 128
+
+	defaultSizeBW  = 65536
+	defaultSizeLat = 2
+)
+
+// Limits of a job.
+const (
+	MaxSize  = 1 << 30
+	MaxQPs   = 1024
+	MaxDepth = 8192
+	MaxIters = 1 << 40
+)
+
+// VerifySizes are the message sizes of Verify unless the job names others.
+var VerifySizes = []int{8, 4096, 16 << 20}
+
+// Job describes one side of a workload. The client's parameters win: a
+// server takes them from the client's private data.
+type Job struct {
+	Op Op `json:"op"`
+	// Remote is the server's address; the zero value makes this side the server.
+	Remote netip.Addr `json:"remote,omitzero"`
+	// Port is the server's TCP port.
+	Port uint16 `json:"port,omitempty"`
+	// Size is the message size in bytes.
+	Size int `json:"size,omitempty"`
+	// Iters is the number of messages per queue pair. Exclusive with Duration.
+	Iters int64 `json:"iters,omitempty"`
+	// Duration, if positive, runs the test for that long instead.
+	Duration time.Duration `json:"duration_ns,omitempty"`
+	// QPs is the number of queue pairs.
+	QPs int `json:"qps,omitempty"`
+	// Depth is the number of outstanding messages per queue pair.
+	Depth int `json:"depth,omitempty"`
+	// Sizes are the message sizes of Verify.
+	Sizes []int `json:"sizes,omitempty"`
+}
+
+// Serves tells whether the job is the server side.
+func (j *Job) Serves() bool { return !j.Remote.IsValid() }
+
+// WithDefaults fills what the caller left zero.
+func (j Job) WithDefaults() Job {
+	if j.Port == 0 {
+		j.Port = DefaultPort
+	}
+	if j.Size == 0 {
+		j.Size = defaultSizeBW
+		if j.Op.IsLatency() {
+			j.Size = defaultSizeLat
+		}
+	}
+	if j.Iters == 0 && j.Duration == 0 {
+		j.Iters = DefaultIters
+	}
+	if j.QPs == 0 {
+		j.QPs = 1
+	}
+	if j.Depth == 0 {
+		j.Depth = DefaultDepth
+	}
+	if j.Op == Verify && len(j.Sizes) == 0 {
+		j.Sizes = VerifySizes
+	}
+	return j
+}
+
+// Validate says what is wrong with a job whose defaults are filled.
+func (j *Job) Validate() error {
+	known := false
+	names := make([]string, len(Ops))
+	for i, op := range Ops {
+		known = known || op == j.Op
+		names[i] = string(op)
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("unknown test %q: use one of %s", j.Op, strings.Join(names, ", "))
+	case j.Iters < 0 || j.Iters > MaxIters:
+		return fmt.Errorf("iterations %d: want 1 to %d", j.Iters, int64(MaxIters))
+	case j.Duration < 0:
+		return fmt.Errorf("duration %v: want a positive time", j.Duration)
+	case j.Iters > 0 && j.Duration > 0:
+		return fmt.Errorf("iterations (-n) and duration (-D) exclude each other")
+	case j.QPs < 1 || j.QPs > MaxQPs:
+		return fmt.Errorf("queue pairs %d: want 1 to %d", j.QPs, MaxQPs)
+	case j.Depth < 1 || j.Depth > MaxDepth:
+		return fmt.Errorf("tx depth %d: want 1 to %d", j.Depth, MaxDepth)
+	case j.Op.IsLatency() && j.QPs != 1:
+		return fmt.Errorf("%s runs on one queue pair, not %d", j.Op, j.QPs)
+	}
+	for _, size := range append([]int{j.Size}, j.Sizes...) {
+		if size < 1 || size > MaxSize {
+			return fmt.Errorf("message size %d: want 1 to %d bytes", size, MaxSize)
+		}
+	}
+	return nil
+}

@@ -158,14 +158,18 @@ func (l Layout) ParseFPDU(b []byte, pos uint64, scratch []byte) (ulpdu []byte, n
 	return l.ulpdu(b[:size], pos, scratch), size, nil
 }
 
-// inside reports whether markers divide the ULPDU of the whole FPDU b.
-func (l Layout) inside(b []byte, pos uint64) bool {
-	if !l.Markers {
-		return false
+// unbroken is the number of octets of a ULPDU at pos that lie in front of the
+// first marker that can divide it.
+func (l Layout) unbroken(pos uint64) int {
+	if lead := l.lead(pos); lead > 0 {
+		return MarkerInterval - lead - lengthLen
 	}
-	lead := l.lead(pos)
-	n := int(binary.BigEndian.Uint16(b[lead:]))
-	return l.markers(pos+uint64(lead), lengthLen+n) > 0 && lead == 0 || n > MarkerInterval-MarkerLen-lengthLen
+	return untilMarker(pos) - lengthLen
+}
+
+// divided reports whether markers divide the ULPDU of the whole FPDU b.
+func (l Layout) divided(b []byte, pos uint64) bool {
+	return l.Markers && int(binary.BigEndian.Uint16(b[l.lead(pos):])) > l.unbroken(pos)
 }
 
 // size is the length of the FPDU that b begins with, 0 when b is too short to
@@ -200,14 +204,12 @@ func (l Layout) check(b []byte, pos uint64) error {
 func (l Layout) ulpdu(b []byte, pos uint64, scratch []byte) []byte {
 	lead := l.lead(pos)
 	n := int(binary.BigEndian.Uint16(b[lead:]))
+	divided := l.divided(b, pos)
 	b = b[lead+lengthLen:]
-	next := MarkerInterval - lead - lengthLen // to the next marker
-	if lead == 0 {
-		next = untilMarker(pos) - lengthLen
-	}
-	if !l.Markers || n <= next {
+	if !divided {
 		return b[:n:n]
 	}
+	next := l.unbroken(pos)
 	done := copy(scratch, b[:next])
 	for done < n {
 		b = b[next+MarkerLen:]

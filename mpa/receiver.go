@@ -128,7 +128,7 @@ func (r *Receiver) deliver(b, scratch []byte, c Consumer) {
 		return
 	}
 	var lent []byte
-	if scratch == nil && r.layout.inside(b, r.pos) {
+	if scratch == nil && r.layout.divided(b, r.pos) {
 		lent = r.buffers.Get(len(b))
 		scratch = lent
 	}

@@ -71,7 +71,7 @@ func (r *Responder) match() {
 	if res.RTR == 0 {
 		res.RTR = r.cfg.rtr()
 	}
-	if res.RTR == RTRRead {
+	if res.RTR&RTRRead != 0 {
 		res.IRD = max(res.IRD, 1)
 	}
 }
@@ -91,7 +91,7 @@ func (r *Responder) MaxPrivateData() int { return r.cfg.maxPrivateData(r.enhance
 func (r *Responder) Limit(ird, ord uint16) {
 	res := &r.result
 	res.IRD, res.ORD = min(res.IRD, ird), min(res.ORD, ord)
-	if res.RTR == RTRRead {
+	if res.RTR&RTRRead != 0 {
 		res.IRD = max(res.IRD, 1)
 	}
 }

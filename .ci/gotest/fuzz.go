@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// minFuzz is the shortest run that does more than replay the seeds.
+const minFuzz = 3 * time.Second
+
+type target struct{ pkg, name string }
+
+// fuzz runs every target of pkgs for each, or for less if the budget is small,
+// one per processor at a time.
+func fuzz(rep *report, pkgs []string, each, budget time.Duration) {
+	out, err := exec.Command("go", append([]string{"test", "-list", "^Fuzz"}, pkgs...)...).Output()
+	if err != nil {
+		rep.check("list of fuzz targets", err)
+		return
+	}
+	targets := parseList(string(out))
+	workers := runtime.NumCPU()
+	d := share(each, budget, len(targets), workers)
+	fmt.Fprintf(rep.w, "fuzzing %d targets for %v each\n", len(targets), d)
+	work := make(chan target)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for t := range work {
+				rep.check("fuzz "+t.pkg+" "+t.name, command("go", "test", "-run", "^$", "-parallel", "1",
+					"-fuzz", "^"+t.name+"$", "-fuzztime", d.String(), t.pkg))
+			}
+		})
+	}
+	for _, t := range targets {
+		work <- t
+	}
+	close(work)
+	wg.Wait()
+}
+
+// parseList reads the output of `go test -list`: the names of a package's
+// targets come before its "ok" line.
+func parseList(out string) (all []target) {
+	var names []string
+	for _, line := range strings.Split(out, "\n") {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 1 && strings.HasPrefix(f[0], "Fuzz"):
+			names = append(names, f[0])
+		case len(f) > 1 && f[0] == "ok":
+			for _, n := range names {
+				all = append(all, target{f[1], n})
+			}
+			names = nil
+		}
+	}
+	return all
+}
+
+// share is the time for each of n targets.
+func share(each, budget time.Duration, n, workers int) time.Duration {
+	if n == 0 {
+		return each
+	}
+	d := min(each, budget*time.Duration(workers)/time.Duration(n))
+	return max(d.Round(time.Second), min(each, minFuzz))
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func ev(action, pkg, test, output string) string {
+	quote := strings.NewReplacer("\n", `\n`, "\"", `\"`)
+	return `{"Action":"` + action + `","Package":"` + pkg + `","Test":"` + test + `","Output":"` + quote.Replace(output) + `","Elapsed":0.5}` + "\n"
+}
+
+func TestReport(t *testing.T) {
+	for _, c := range []struct {
+		name, in string
+		want     []string
+		ok       bool
+	}{
+		{"passes", ev("run", "m/a", "TestX", "") + ev("pass", "m/a", "TestX", "") + ev("pass", "m/a", "", ""),
+			[]string{"ok    m/a  0.5s  1 tests", "1 passed, 0 failed, 0 skipped"}, true},
+		{"subtests count, their parent does not",
+			ev("run", "m/a", "TestX", "") + ev("run", "m/a", "TestX/1", "") + ev("run", "m/a", "TestX/2", "") +
+				ev("pass", "m/a", "TestX/1", "") + ev("output", "m/a", "TestX/2", "    x_test.go:9: wrong\n") +
+				ev("fail", "m/a", "TestX/2", "") + ev("fail", "m/a", "TestX", "") + ev("fail", "m/a", "", ""),
+			[]string{"FAIL  m/a", "FAIL TestX/2", "x_test.go:9: wrong", "1 passed, 1 failed, 0 skipped"}, false},
+		{"a parent that fails by itself",
+			ev("run", "m/a", "TestX", "") + ev("run", "m/a", "TestX/1", "") + ev("pass", "m/a", "TestX/1", "") +
+				ev("fail", "m/a", "TestX", "") + ev("fail", "m/a", "", ""),
+			[]string{"FAIL TestX", "1 passed, 1 failed, 0 skipped"}, false},
+		{"listed skip", ev("run", "m/a", "TestTun", "") + ev("output", "m/a", "TestTun", "    a_test.go:7: no /dev/net/tun: load the module\n") +
+			ev("skip", "m/a", "TestTun", "") + ev("pass", "m/a", "", ""),
+			[]string{"skip TestTun: no /dev/net/tun: load the module", "0 passed, 0 failed, 1 skipped"}, true},
+		{"subtest of a listed skip", ev("run", "m/a", "TestTun", "") + ev("run", "m/a", "TestTun/v6", "") +
+			ev("skip", "m/a", "TestTun/v6", "") + ev("pass", "m/a", "TestTun", "") + ev("pass", "m/a", "", ""),
+			[]string{"skip TestTun/v6: no reason given", "0 passed, 0 failed, 1 skipped"}, true},
+		{"unlisted skip", ev("run", "m/a", "TestY", "") + ev("output", "m/a", "TestY", "    a_test.go:7: lazy\n") +
+			ev("skip", "m/a", "TestY", "") + ev("pass", "m/a", "", ""),
+			[]string{"FAIL  m/a", "FAIL TestY: skipped, which .ci/skips does not allow: lazy", "0 passed, 1 failed, 0 skipped"}, false},
+		{"build failure", `{"ImportPath":"m/a","Action":"build-output","Output":"a.go:1: broken\n"}` + "\n" +
+			`{"Action":"fail","Package":"m/a","FailedBuild":"m/a"}` + "\n",
+			[]string{"FAIL  m/a", "a.go:1: broken", "0 passed, 1 failed, 0 skipped"}, false},
+		{"panic", ev("run", "m/a", "TestX", "") + ev("output", "m/a", "TestX", "panic: oops\n") + ev("fail", "m/a", "", ""),
+			[]string{"FAIL  m/a", "panic: oops", "0 passed, 1 failed, 0 skipped"}, false},
+		{"no tests", ev("skip", "m/a", "", ""), []string{"-     m/a  no tests", "0 passed, 0 failed, 0 skipped"}, true},
+		{"plain words", "go: cannot find main module\n", []string{"go: cannot find main module"}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b strings.Builder
+			rep := newReport(&b, map[string]bool{"m/a TestTun": true})
+			rep.read(strings.NewReader(c.in))
+			if ok := rep.finish(); ok != c.ok {
+				t.Errorf("all well: %v", ok)
+			}
+			for _, w := range c.want {
+				if !strings.Contains(b.String(), w) {
+					t.Errorf("no %q in:\n%s", w, b.String())
+				}
+			}
+		})
+	}
+}
+
+func TestChecksCount(t *testing.T) {
+	var b strings.Builder
+	rep := newReport(&b, nil)
+	rep.check("gofmt", nil)
+	rep.check("go vet", errors.New("bad"))
+	if rep.finish() || b.String() != "ok    gofmt\nFAIL  go vet: bad\n1 passed, 1 failed, 0 skipped\n" {
+		t.Fatal(b.String())
+	}
+}
+
+func TestParseSkips(t *testing.T) {
+	got, err := parseSkips(strings.NewReader("# all of them\n\nm/a TestX # needs a guest\n"))
+	if err != nil || len(got) != 1 || !got["m/a TestX"] {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for _, bad := range []string{"m/a\n", "m/a TestX\n", "m/a TestX TestY # why\n"} {
+		if _, err := parseSkips(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+}
+
+func TestParseList(t *testing.T) {
+	got := parseList("FuzzA\nFuzzB\nok  \tm/a\t0.01s\nok  \tm/b\t0.01s\n?   \tm/c\t[no test files]\nFuzzC\nok  \tm/d\t0.01s\n")
+	want := []target{{"m/a", "FuzzA"}, {"m/a", "FuzzB"}, {"m/d", "FuzzC"}}
+	if len(got) != len(want) {
+		t.Fatalf("%v", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%v, want %v", got[i], want[i])
+		}
+	}
+}
+
+func TestShare(t *testing.T) {
+	for _, c := range []struct {
+		each, budget time.Duration
+		n, workers   int
+		want         time.Duration
+	}{
+		{20 * time.Second, 4 * time.Minute, 20, 2, 20 * time.Second},
+		{20 * time.Second, 4 * time.Minute, 40, 2, 12 * time.Second},
+		{20 * time.Second, 4 * time.Minute, 1000, 2, 3 * time.Second},
+		{time.Second, 4 * time.Minute, 1000, 2, time.Second},
+		{time.Second, 4 * time.Minute, 0, 2, time.Second},
+	} {
+		if got := share(c.each, c.budget, c.n, c.workers); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+// Command gotest runs everything that `make test` promises: gofmt, go vet, the
+// tests and, if asked, every fuzz target for a while. It prints each package
+// as it ends and each skip with its reason, treats a skip that is not listed
+// as a failure, and ends with one line:
+//
+//	N passed, N failed, N skipped
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+func main() {
+	skips := flag.String("skips", "", "file of allowed skips, one 'package Test # why' per line")
+	each := flag.Duration("fuzz", 0, "time for each fuzz target; 0 = do not fuzz")
+	budget := flag.Duration("fuzz-budget", 4*time.Minute, "time for all fuzz targets together")
+	timeout := flag.Duration("timeout", 8*time.Minute, "time for the tests of one package")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: gotest [flags] packages...")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	allowed, err := readSkips(*skips)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gotest:", err)
+		os.Exit(2)
+	}
+	rep := newReport(os.Stdout, allowed)
+	run(rep, flag.Args(), *each, *budget, *timeout)
+	if !rep.finish() {
+		os.Exit(1)
+	}
+}
+
+func run(rep *report, pkgs []string, each, budget, timeout time.Duration) {
+	rep.check("gofmt", gofmt())
+	rep.check("go vet", command("go", append([]string{"vet"}, pkgs...)...))
+	args := append([]string{"test", "-json", "-timeout", timeout.String()}, pkgs...)
+	cmd := exec.Command("go", args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		rep.check("go test", err)
+		return
+	}
+	rep.read(out)
+	if err := cmd.Wait(); err != nil && rep.failed == 0 {
+		rep.check("go test", err)
+	}
+	if each > 0 {
+		fuzz(rep, pkgs, each, budget)
+	}
+}
+
+// gofmt names the files that are not formatted.
+func gofmt() error {
+	out, err := exec.Command("gofmt", "-l", ".").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
+	if len(out) > 0 {
+		return fmt.Errorf("run gofmt -w on:\n%s", out)
+	}
+	return nil
+}
+
+// command runs a command and returns its output as the error if it fails.
+func command(name string, args ...string) error {
+	var out bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out.String())
+	}
+	return nil
+}
+
+// readSkips reads the allowed skips; no file allows none.
+func readSkips(path string) (map[string]bool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseSkips(bytes.NewReader(b))
+}
+
+func parseSkips(r io.Reader) (map[string]bool, error) {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	allowed := map[string]bool{}
+	for i, line := range strings.Split(string(b), "\n") {
+		line, why, _ := strings.Cut(line, "#")
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		if len(f) != 2 || strings.TrimSpace(why) == "" {
+			return nil, fmt.Errorf("skips, line %d: want 'package Test # why it may be skipped'", i+1)
+		}
+		allowed[f[0]+" "+f[1]] = true
+	}
+	return allowed, nil
+}

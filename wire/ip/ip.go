@@ -96,10 +96,17 @@ func (h *Header) parse4(b []byte) ([]byte, error) {
 	if Checksum(b[:hl], 0) != 0 {
 		return nil, ErrChecksum
 	}
-	frag := binary.BigEndian.Uint16(b[6:])
-	if frag&0x8000 != 0 {
+	if b[6]&0x80 != 0 {
 		return nil, ErrMalformed // the reserved bit must be zero
 	}
+	h.fields4(b, hl)
+	h.PayloadLen = total - hl
+	return b[hl:total:total], nil
+}
+
+// fields4 sets all fields but PayloadLen; hl is the header length.
+func (h *Header) fields4(b []byte, hl int) {
+	frag := binary.BigEndian.Uint16(b[6:])
 	h.Version, h.TOS, h.TTL, h.Proto = 4, b[1], b[8], b[9]
 	h.ID = binary.BigEndian.Uint16(b[4:])
 	h.DF, h.MF, h.FragOffset = frag&0x4000 != 0, frag&0x2000 != 0, frag&0x1fff<<3
@@ -107,8 +114,6 @@ func (h *Header) parse4(b []byte) ([]byte, error) {
 	if hl > HeaderLen4 {
 		h.Options = b[HeaderLen4:hl:hl]
 	}
-	h.PayloadLen = total - hl
-	return b[hl:total:total], nil
 }
 
 func (h *Header) parse6(b []byte) ([]byte, error) {
@@ -119,18 +124,24 @@ func (h *Header) parse6(b []byte) ([]byte, error) {
 	if len(b) < end {
 		return nil, ErrTruncated
 	}
+	return h.fields6(b[:end:end])
+}
+
+// fields6 sets all fields of the packet b and returns its payload.
+func (h *Header) fields6(b []byte) ([]byte, error) {
 	v := binary.BigEndian.Uint32(b)
 	h.Version, h.TOS, h.FlowLabel, h.TTL = 6, uint8(v>>20), v&0xfffff, b[7]
 	h.Src, h.Dst = netip.AddrFrom16([16]byte(b[8:24])), netip.AddrFrom16([16]byte(b[24:40]))
-	n, err := h.walk(b[6], b[HeaderLen6:end])
+	n, err := h.walk(b[6], b[HeaderLen6:])
 	if err != nil {
 		return nil, err
 	}
+	payload := b[HeaderLen6+n:]
 	if n > 0 {
 		h.ExtFirst, h.Ext = b[6], b[HeaderLen6:HeaderLen6+n:HeaderLen6+n]
 	}
-	h.PayloadLen = end - HeaderLen6 - n
-	return b[HeaderLen6+n : end : end], nil
+	h.PayloadLen = len(payload)
+	return payload, nil
 }
 
 // walk passes over the extension headers at the front of b, the first of type
@@ -177,6 +188,35 @@ func (h *Header) walk(next uint8, b []byte) (n int, err error) {
 		next = ext[0]
 		n += l
 	}
+}
+
+// ParseQuoted reads the header at the front of b, a packet as ICMP errors
+// quote it: cut off anywhere behind the header, its checksum perhaps altered
+// by a router. It returns as much of the payload as there is, borrowed.
+// PayloadLen is what the header says.
+func ParseQuoted(b []byte) (h Header, payload []byte, err error) {
+	if len(b) < HeaderLen4 {
+		return h, nil, ErrTruncated
+	}
+	switch b[0] >> 4 {
+	case 4:
+		hl, total := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
+		if hl < HeaderLen4 || total < hl || len(b) < hl {
+			return h, nil, ErrMalformed
+		}
+		h.fields4(b, hl)
+		h.PayloadLen = total - hl
+		return h, b[hl:min(total, len(b))], nil
+	case 6:
+		if len(b) < HeaderLen6 {
+			return h, nil, ErrTruncated
+		}
+		total := HeaderLen6 + int(binary.BigEndian.Uint16(b[4:]))
+		payload, err = h.fields6(b[:min(total, len(b))])
+		h.PayloadLen = total - HeaderLen6 - len(h.Ext)
+		return h, payload, err
+	}
+	return h, nil, ErrMalformed
 }
 
 // Reassembled continues the walk over extension headers where a Fragment

@@ -1,0 +1,372 @@
+// Package loop is the real-time world of one NIC: one event loop on one
+// operating-system thread that moves frames between TAP queues and an engine.
+//
+// One iteration, in this order:
+//
+//  1. Read a bounded batch of frames from each ready queue into the engine.
+//  2. Run what Do left in the mailbox.
+//  3. Dispatch: the engine's queued handlers.
+//  4. Poll: the engine sends; frames go to the TAP at once, while hot.
+//  5. Report the stamps of sent frames.
+//  6. Sleep until a queue is ready, the engine's deadline or the next Do;
+//     or go on at once if anything is left to do.
+package loop
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/buf"
+	"tapir/nic/tap"
+	"tapir/wire/frame"
+)
+
+// Engine is the state machine that a loop drives. All calls come from the
+// loop's thread.
+type Engine interface {
+	// Receive takes the frames of a batch. It never transmits.
+	Receive(port frame.Port, frames []*frame.Frame, now frame.Time)
+	// Dispatch runs queued handlers; true means that more may be queued.
+	Dispatch(now frame.Time) bool
+	// Poll sends what there is to send and returns the next deadline.
+	Poll(now frame.Time) frame.Time
+	// TxDone reports when the wire frame that carried id left.
+	TxDone(id uint64, stamp frame.Stamp)
+}
+
+// Bounds of one iteration.
+const (
+	rxFrames  = 32        // frames read from a queue
+	rxOctets  = 256 << 10 // octets read from a queue, so that they stay in the cache
+	txFrames  = 64        // frames sent through a link
+	maxRounds = 8         // Dispatch and Poll, while handlers queue more
+)
+
+// idleAfter is how long a loop rests before it gives its buffers back.
+const idleAfter = time.Second
+
+// bufferWait is how long a port rests when the pool had no buffer for it.
+const bufferWait = time.Millisecond
+
+// ErrClosed says that the loop has ended.
+var ErrClosed = errors.New("loop: the event loop has ended")
+
+// Config holds a loop's choices; the zero value is good.
+type Config struct {
+	// Frames is the most frames lent at a time, in queues and engine together
+	// (default 4096).
+	Frames int
+}
+
+// Loop runs one engine. Do, DoWait and Close may be called from any
+// goroutine; everything else belongs to the thread that runs Run, or comes
+// before it.
+type Loop struct {
+	engine Engine
+	pool   *buf.Pool
+	clock  clock
+	ports  []*Port
+	fds    []unix.PollFd // the mailbox's event descriptor, then one per port
+	done   []sent        // frames sent by Poll, stamps not yet reported
+	rested bool          // buffers are given back
+
+	event   int // eventfd that wakes the loop
+	mu      sync.Mutex
+	mail    []func(now frame.Time)
+	spare   []func(now frame.Time) // the emptied slice of the last iteration
+	open    bool
+	woken   bool
+	stopped chan struct{}
+}
+
+type sent struct {
+	id    uint64
+	stamp frame.Stamp
+}
+
+// New returns a loop without engine and queues; it holds one descriptor until
+// Run returns or Close is called.
+func New(cfg Config) (*Loop, error) {
+	if cfg.Frames <= 0 {
+		cfg.Frames = 4096
+	}
+	event, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("event loop: eventfd: %w", err)
+	}
+	l := &Loop{
+		pool:    buf.NewPool(cfg.Frames, 0),
+		clock:   newClock(),
+		event:   event,
+		open:    true,
+		done:    make([]sent, 0, 2*txFrames),
+		stopped: make(chan struct{}),
+	}
+	l.fds = append(l.fds, unix.PollFd{Fd: int32(event), Events: unix.POLLIN})
+	return l, nil
+}
+
+// Pool is the pool of the loop's world, for its engine.
+func (l *Loop) Pool() frame.Pool { return l.pool }
+
+// Clock is a hardware clock that starts at the system's time of day and runs
+// with the monotonic clock; it never steps.
+func (l *Loop) Clock() frame.Clock { return l.clock }
+
+// Now is the loop's monotonic time.
+func (l *Loop) Now() frame.Time { return l.clock.now() }
+
+// AddQueue attaches q (taken; closed when Run returns) as the engine's port
+// and returns the link through which the engine sends on it. maxFrame is the
+// length in octets of the longest frame without segmentation offload. Call it
+// before Run.
+func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
+	p := &Port{loop: l, port: port, queue: q, budget: txFrames}
+	p.readSize = maxFrame + 8
+	if q.Vnet() {
+		p.readSize = superFrame
+	}
+	l.ports = append(l.ports, p)
+	l.fds = append(l.fds, unix.PollFd{Fd: int32(q.Fd()), Events: unix.POLLIN})
+	return p
+}
+
+// SetEngine names the engine. Call it before Run.
+func (l *Loop) SetEngine(e Engine) { l.engine = e }
+
+// Do queues fn (taken) to run on the loop's thread in its next iteration.
+// False means that the loop has ended and fn will not run.
+func (l *Loop) Do(fn func(now frame.Time)) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.open {
+		return false
+	}
+	l.mail = append(l.mail, fn)
+	l.wake()
+	return true
+}
+
+// DoWait runs fn on the loop's thread and returns after it; ErrClosed if the
+// loop ended before. It must not be called on the loop's thread.
+func (l *Loop) DoWait(fn func(now frame.Time)) error {
+	ran := make(chan struct{})
+	if !l.Do(func(now frame.Time) { defer close(ran); fn(now) }) {
+		return ErrClosed
+	}
+	select {
+	case <-ran:
+		return nil
+	case <-l.stopped:
+		select {
+		case <-ran:
+			return nil
+		default:
+			return ErrClosed
+		}
+	}
+}
+
+// wake signals the event descriptor once per sleep; l.mu is held.
+func (l *Loop) wake() {
+	if l.woken {
+		return
+	}
+	l.woken = true
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	unix.Write(l.event, one[:]) // can only fail after 2^64-2 writes
+}
+
+// Run drives the engine until ctx ends or a queue fails for good, then closes
+// the queues. It returns nil in the first case. It occupies the calling
+// goroutine's thread.
+func (l *Loop) Run(ctx context.Context) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer l.close()
+	stop := context.AfterFunc(ctx, func() { l.Do(func(frame.Time) {}) })
+	defer stop()
+	for ctx.Err() == nil {
+		deadline, more, err := l.iterate()
+		if err != nil {
+			return err
+		}
+		if more {
+			deadline = 0
+		}
+		if err := l.sleep(deadline); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close releases a loop that was never run.
+func (l *Loop) Close() { l.close() }
+
+func (l *Loop) close() {
+	l.mu.Lock()
+	if !l.open {
+		l.mu.Unlock()
+		return
+	}
+	l.open = false
+	l.mail = nil
+	unix.Close(l.event)
+	l.mu.Unlock()
+	for _, p := range l.ports {
+		p.discard()
+		p.queue.Close()
+	}
+	close(l.stopped)
+}
+
+// iterate is steps 1 to 5. more tells that the loop must not sleep.
+func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
+	for i, p := range l.ports {
+		ready := &l.fds[i+1]
+		if ready.Revents&unix.POLLOUT != 0 {
+			p.flush()
+		}
+		if ready.Revents&(unix.POLLIN|unix.POLLERR|unix.POLLHUP) != 0 || p.behind {
+			if err := p.receive(); err != nil {
+				return 0, false, fmt.Errorf("%s: %w", p.queue.Name(), err)
+			}
+			more = more || p.behind
+		}
+	}
+	l.runMail()
+	for round := 0; ; round++ {
+		again := l.engine.Dispatch(l.clock.now())
+		l.refill()
+		deadline = l.engine.Poll(l.clock.now())
+		l.report()
+		starved := l.starved()
+		if !again && !starved {
+			return deadline, more, l.failed()
+		}
+		if round == maxRounds {
+			return deadline, true, l.failed()
+		}
+	}
+}
+
+// runMail runs what was queued before the call; what it queues itself waits
+// for the next iteration.
+func (l *Loop) runMail() {
+	l.mu.Lock()
+	mail := l.mail
+	l.mail = l.spare[:0]
+	l.mu.Unlock()
+	for i, fn := range mail {
+		fn(l.clock.now())
+		mail[i] = nil
+	}
+	l.spare = mail
+}
+
+func (l *Loop) refill() {
+	for _, p := range l.ports {
+		p.budget = txFrames
+	}
+}
+
+// starved tells that the engine used up a link that could take more.
+func (l *Loop) starved() bool {
+	for _, p := range l.ports {
+		if p.budget == 0 && p.pending() == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Loop) report() {
+	for _, s := range l.done {
+		l.engine.TxDone(s.id, s.stamp)
+	}
+	l.done = l.done[:0]
+}
+
+func (l *Loop) failed() error {
+	for _, p := range l.ports {
+		if p.err != nil {
+			return fmt.Errorf("%s: %w", p.queue.Name(), p.err)
+		}
+	}
+	return nil
+}
+
+// sleep waits for a queue, the mailbox or the deadline. A past deadline only
+// looks. After a second without anything to do the spare buffers go.
+func (l *Loop) sleep(deadline frame.Time) error {
+	wait := deadline.Sub(l.clock.now())
+	for i, p := range l.ports {
+		l.fds[i+1].Events = unix.POLLIN
+		if p.pending() > 0 {
+			l.fds[i+1].Events |= unix.POLLOUT
+		}
+		if p.unbuffered {
+			p.unbuffered = false
+			l.fds[i+1].Events &^= unix.POLLIN
+			wait = min(wait, bufferWait)
+		}
+	}
+	n, err := l.poll(wait)
+	if err == nil && n == 0 && wait > idleAfter && !l.rested {
+		l.pool.Trim(1)
+		l.rested = true
+		n, err = l.poll(deadline.Sub(l.clock.now()))
+	}
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		l.rested = false
+	}
+	if l.fds[0].Revents != 0 {
+		l.drain()
+	}
+	return nil
+}
+
+// poll is ppoll for at most wait, or idleAfter while buffers are held.
+func (l *Loop) poll(wait time.Duration) (int, error) {
+	if !l.rested {
+		wait = min(wait, idleAfter)
+	}
+	ts := unix.NsecToTimespec(max(0, int64(wait)))
+	n, err := unix.Ppoll(l.fds, &ts, nil)
+	if err == unix.EINTR {
+		clearEvents(l.fds)
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("event loop: ppoll: %w", err)
+	}
+	return n, nil
+}
+
+func clearEvents(fds []unix.PollFd) {
+	for i := range fds {
+		fds[i].Revents = 0
+	}
+}
+
+// drain resets the event descriptor before the mailbox is emptied, so that no
+// later Do is missed.
+func (l *Loop) drain() {
+	var count [8]byte
+	l.mu.Lock()
+	unix.Read(l.event, count[:])
+	l.woken = false
+	l.mu.Unlock()
+}

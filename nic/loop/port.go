@@ -1,0 +1,197 @@
+package loop
+
+import (
+	"errors"
+
+	"tapir/nic/tap"
+	"tapir/wire/frame"
+)
+
+const (
+	// superFrame is room for the longest frame that a TAP with segmentation
+	// offload delivers: 64 KiB of IP packet behind its Ethernet header.
+	superFrame = 64<<10 + 64
+	// copyBelow is the length up to which a frame read into a large buffer
+	// moves into a small one, so that large ones stay few and hot.
+	copyBelow = 2 << 10
+	// backlog bounds the frames that wait for a queue that is not ready.
+	backlog = txFrames
+)
+
+// Port is one queue and the link by which the engine sends on it.
+type Port struct {
+	loop       *Loop
+	port       frame.Port
+	queue      tap.Queue
+	readSize   int
+	batch      [rxFrames]*frame.Frame
+	budget     int                   // frames the engine may still send in this iteration
+	waiting    [backlog]*frame.Frame // a ring: accepted, but the queue was not ready
+	first, n   int
+	behind     bool // the last batch did not empty the queue
+	unbuffered bool // the pool had nothing to read into
+	err        error
+	drops      frame.Drops
+}
+
+// Room is how many frames the link takes now: 0 while the queue is not ready.
+func (p *Port) Room() int {
+	if p.n > 0 {
+		return 0
+	}
+	return p.budget
+}
+
+// Transmit takes f and writes it to the queue at once; the buffer is then
+// free, and still hot, for the next frame. A frame beyond Room is dropped.
+func (p *Port) Transmit(f *frame.Frame) {
+	if p.n > 0 || p.budget == 0 {
+		p.keep(f)
+		return
+	}
+	p.budget--
+	p.send(f)
+}
+
+func (p *Port) send(f *frame.Frame) {
+	stamp := p.loop.clock.At(p.loop.clock.now())
+	if err := p.queue.Write(f); err == tap.ErrAgain {
+		p.keep(f)
+	} else {
+		p.wrote(f, stamp, err)
+	}
+}
+
+// wrote settles a frame that the queue took or refused.
+func (p *Port) wrote(f *frame.Frame, stamp frame.Stamp, err error) {
+	switch err {
+	case nil:
+		if p.port == frame.Wire && f.ID != 0 {
+			p.loop.done = append(p.loop.done, sent{f.ID, stamp})
+		}
+	case tap.ErrRefused:
+		p.drops.Count(frame.DropLink)
+	default:
+		p.drops.Count(frame.DropLink)
+		p.err = err
+	}
+	f.Release()
+}
+
+func (p *Port) keep(f *frame.Frame) {
+	if p.n == backlog {
+		p.drops.Count(frame.DropTxQueue)
+		f.Release()
+		return
+	}
+	p.waiting[(p.first+p.n)%backlog] = f
+	p.n++
+}
+
+// flush sends what waited for the queue, oldest first.
+func (p *Port) flush() {
+	for range p.n {
+		f := p.waiting[p.first]
+		stamp := p.loop.clock.At(p.loop.clock.now())
+		err := p.queue.Write(f)
+		if err == tap.ErrAgain {
+			return
+		}
+		p.waiting[p.first] = nil
+		p.first, p.n = (p.first+1)%backlog, p.n-1
+		p.wrote(f, stamp, err)
+	}
+}
+
+// pending is the number of frames that wait for the queue.
+func (p *Port) pending() int { return p.n }
+
+// discard releases what still waits.
+func (p *Port) discard() {
+	for ; p.n > 0; p.n-- {
+		p.waiting[p.first].Release()
+		p.waiting[p.first] = nil
+		p.first = (p.first + 1) % backlog
+	}
+}
+
+// Drops counts the frames that this port lost itself: refused by the TAP,
+// sent beyond Room, longer than the buffer, or without a buffer.
+func (p *Port) Drops() frame.Drops { return p.drops }
+
+// receive reads one batch and hands it to the engine. If it ends before the
+// queue is empty, the port is behind.
+func (p *Port) receive() error {
+	n, octets := 0, 0
+	p.behind = true
+	for tries := 0; tries < rxFrames && octets < rxOctets; tries++ {
+		f, err := p.read()
+		if err == tap.ErrAgain {
+			p.behind = false
+			break
+		}
+		if err != nil {
+			p.release(n)
+			return err
+		}
+		if f != nil {
+			p.batch[n] = f
+			octets += f.Len()
+			n++
+		}
+	}
+	if n > 0 {
+		p.loop.engine.Receive(p.port, p.batch[:n], p.loop.clock.now())
+		clear(p.batch[:n])
+	}
+	return nil
+}
+
+func (p *Port) release(n int) {
+	for _, f := range p.batch[:n] {
+		f.Release()
+	}
+	clear(p.batch[:n])
+}
+
+// read returns one frame, nil for one that had to be dropped, or the queue's
+// error. Without a free buffer the kernel's queue is left to fill.
+func (p *Port) read() (*frame.Frame, error) {
+	f := p.loop.pool.Get(p.readSize)
+	if f == nil {
+		p.drops.Count(frame.DropNoBuffer)
+		p.unbuffered = true
+		return nil, tap.ErrAgain
+	}
+	err := p.queue.Read(f)
+	if err == nil {
+		f = p.compact(f)
+		f.Stamp = p.loop.clock.At(p.loop.clock.now())
+		return f, nil
+	}
+	f.Release()
+	switch {
+	case errors.Is(err, tap.ErrOversize):
+		p.drops.Count(frame.DropOversize)
+		return nil, nil
+	case errors.Is(err, tap.ErrRefused):
+		p.drops.Count(frame.DropMalformed)
+		return nil, nil
+	}
+	return nil, err
+}
+
+// compact moves a short frame out of a large buffer.
+func (p *Port) compact(f *frame.Frame) *frame.Frame {
+	if p.readSize <= copyBelow || f.Len() > copyBelow {
+		return f
+	}
+	small := p.loop.pool.Get(f.Len())
+	if small == nil {
+		return f
+	}
+	small.Append(f.Bytes())
+	small.Offload = f.Offload
+	f.Release()
+	return small
+}

@@ -1,0 +1,244 @@
+// Package tap opens Linux TAP queues and moves frames through them. A plain
+// queue carries exactly the frames of the wire; a queue with virtio-net
+// headers also carries partial checksums and 64 KiB TCP super-frames.
+package tap
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/songgao/water"
+	"golang.org/x/sys/unix"
+
+	"tapir/wire/frame"
+	"tapir/wire/virtio"
+)
+
+// What a queue can answer. ErrAgain asks to wait until the descriptor polls
+// ready; ErrOversize and ErrRefused concern the one frame; any other error
+// ends the queue's life.
+var (
+	ErrAgain    = errors.New("tap: not ready")
+	ErrOversize = errors.New("tap: the frame is longer than the buffer")
+	ErrRefused  = errors.New("tap: the kernel refused the frame")
+	ErrGone     = errors.New("the TAP was removed")
+
+	// ErrNoDriver says that this host or container has no /dev/net/tun.
+	ErrNoDriver = errors.New("no /dev/net/tun: load the driver with `modprobe tun`; " +
+		"a container needs `--device /dev/net/tun --cap-add NET_ADMIN`")
+)
+
+// Queue is one queue of a TAP, or what stands in for it. It belongs to one
+// goroutine.
+type Queue interface {
+	// Fd is the descriptor to poll: POLLIN before Read, POLLOUT before Write.
+	Fd() int
+	// Read fills f, which must be empty, with the next frame from the kernel
+	// side. It never blocks; see the package's errors.
+	Read(f *frame.Frame) error
+	// Write sends f, borrowed, to the kernel side. After ErrAgain the same
+	// frame must be written next.
+	Write(f *frame.Frame) error
+	// Close gives the queue back. A TAP that this process created disappears
+	// with its last queue.
+	Close() error
+	// Name is the name of the network interface.
+	Name() string
+	// Vnet reports whether frames may carry a frame.Offload.
+	Vnet() bool
+}
+
+// Config says which TAP to open and how.
+type Config struct {
+	// Name of the TAP to make or find, at most 15 octets. Empty lets the
+	// kernel choose a name.
+	Name string
+	// FD is a ready TAP descriptor, taken over (0 = none). Its name and flags
+	// are read from the kernel.
+	FD int
+	// Vnet asks for virtio-net headers with checksum and TCP segmentation
+	// offload in both directions.
+	Vnet bool
+}
+
+// TAP is a Queue of a kernel TAP.
+type TAP struct {
+	fd      int
+	name    string
+	vnet    bool
+	created bool
+	sent    int // segments of the frame in hand that are out already
+	split   virtio.Splitter
+}
+
+// Open opens a TAP queue in the network namespace of the calling thread. An
+// error is one line that says what to do.
+func Open(cfg Config) (*TAP, error) {
+	if cfg.FD > 0 {
+		return adopt(cfg)
+	}
+	if err := CheckName(cfg.Name); err != nil {
+		return nil, err
+	}
+	found := exists(cfg.Name)
+	t, err := open(cfg, found, false)
+	if found && errors.Is(err, unix.EINVAL) {
+		t, err = open(cfg, found, true) // one made with multi_queue stays so
+	}
+	if err != nil {
+		return nil, explain(cfg.Name, err)
+	}
+	t.created = !found
+	return t, nil
+}
+
+func open(cfg Config, found, multi bool) (*TAP, error) {
+	if cfg.Vnet {
+		return openVnet(cfg.Name, multi)
+	}
+	return openPlain(cfg.Name, found, multi)
+}
+
+// CheckName reports whether name can be that of a network interface. Empty
+// is allowed.
+func CheckName(name string) error {
+	if len(name) >= unix.IFNAMSIZ || name == "." || name == ".." || strings.ContainsAny(name, "/: \t\n%") {
+		return fmt.Errorf("TAP name %q: expected at most %d characters, without space, slash, colon or percent sign",
+			name, unix.IFNAMSIZ-1)
+	}
+	return nil
+}
+
+func exists(name string) bool {
+	if name == "" {
+		return false
+	}
+	_, err := net.InterfaceByName(name)
+	return err == nil
+}
+
+// openPlain goes through water. A TAP that is found was made persistent by
+// someone and must stay so: water clears the mark unless asked not to.
+func openPlain(name string, found, multi bool) (*TAP, error) {
+	w, err := water.New(water.Config{DeviceType: water.TAP, PlatformSpecificParams: water.PlatformSpecificParams{
+		Name: name, Persist: found, MultiQueue: multi,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	fd, err := duplicate(w.ReadWriteCloser.(*os.File))
+	if err != nil {
+		return nil, err
+	}
+	return &TAP{fd: fd, name: w.Name()}, nil
+}
+
+// duplicate takes a descriptor of file's open description out of the reach of
+// Go's own poller, which would be woken by every frame.
+func duplicate(file *os.File) (fd int, err error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	ctlErr := raw.Control(func(f uintptr) {
+		fd, err = unix.FcntlInt(f, unix.F_DUPFD_CLOEXEC, 3)
+	})
+	return fd, errors.Join(ctlErr, err)
+}
+
+func openVnet(name string, multi bool) (*TAP, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+	if multi {
+		flags |= unix.IFF_MULTI_QUEUE
+	}
+	ifr, err := unix.NewIfreq(name)
+	if err == nil {
+		ifr.SetUint16(flags)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr)
+	}
+	if err == nil {
+		err = setVnet(fd, true)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &TAP{fd: fd, name: ifr.Name(), vnet: true}, nil
+}
+
+// setVnet fixes the header's length and says what the kernel may leave to us.
+func setVnet(fd int, offload bool) error {
+	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETVNETHDRSZ, virtio.HeaderLen); err != nil {
+		return fmt.Errorf("TUNSETVNETHDRSZ: %w", err)
+	}
+	flags := 0
+	if offload {
+		flags = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6
+	}
+	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, flags); err != nil {
+		return fmt.Errorf("TUNSETOFFLOAD: %w", err)
+	}
+	return nil
+}
+
+// adopt takes over a descriptor that someone else opened.
+func adopt(cfg Config) (*TAP, error) {
+	ifr, err := unix.NewIfreq("")
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.IoctlIfreq(cfg.FD, unix.TUNGETIFF, ifr); err != nil {
+		return nil, fmt.Errorf("file descriptor %d is not an attached TAP queue: %w", cfg.FD, err)
+	}
+	name, flags := ifr.Name(), ifr.Uint16()
+	if flags&unix.IFF_TAP == 0 || flags&unix.IFF_NO_PI == 0 {
+		return nil, fmt.Errorf("file descriptor %d (%s): expected a TAP opened with IFF_TAP and IFF_NO_PI", cfg.FD, name)
+	}
+	if cfg.Name != "" && cfg.Name != name {
+		return nil, fmt.Errorf("file descriptor %d belongs to %s, not to %s", cfg.FD, name, cfg.Name)
+	}
+	t := &TAP{fd: cfg.FD, name: name, vnet: flags&unix.IFF_VNET_HDR != 0}
+	if cfg.Vnet && !t.vnet {
+		return nil, fmt.Errorf("file descriptor %d (%s) was opened without IFF_VNET_HDR: use `frames: wire` or open it with that flag", cfg.FD, name)
+	}
+	if t.vnet {
+		if err := setVnet(t.fd, cfg.Vnet); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if err := unix.SetNonblock(t.fd, true); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	unix.CloseOnExec(t.fd)
+	return t, nil
+}
+
+// Fd is the descriptor to poll.
+func (t *TAP) Fd() int { return t.fd }
+
+// Name is the interface's name.
+func (t *TAP) Name() string { return t.name }
+
+// Vnet reports whether frames may carry an offload.
+func (t *TAP) Vnet() bool { return t.vnet }
+
+// Created reports whether Open made the TAP, rather than finding it.
+func (t *TAP) Created() bool { return t.created }
+
+// Close closes the queue; a TAP that Open made goes with it.
+func (t *TAP) Close() error {
+	if t.fd < 0 {
+		return nil
+	}
+	fd := t.fd
+	t.fd = -1
+	return unix.Close(fd)
+}

@@ -1,0 +1,114 @@
+package link
+
+import (
+	"fmt"
+
+	"tapir/lab/netns"
+)
+
+// Pair is the smallest lab: two network namespaces, in each a TAP on a
+// bridge, and a veth pair between the bridges.
+//
+//	  namespace A                 namespace B
+//	NIC - tap0 - br0 - veth0 === veth0 - br0 - tap0 - NIC
+//
+// The bridges forward super-frames whole between TAPs with a virtio-net
+// header.
+type Pair struct{ A, B *Side }
+
+// Side is one namespace of a Pair.
+type Side struct {
+	NS  *netns.NS
+	Net *Net
+}
+
+// Names of a side's links.
+const (
+	PairTAP    = "tap0"
+	pairBridge = "br0"
+	pairVeth   = "veth0"
+)
+
+// NewPair makes a pair whose links have the given MTU in octets. With vnet
+// its TAPs have virtio-net headers.
+func NewPair(mtu int, vnet bool) (*Pair, error) {
+	p := &Pair{}
+	var err error
+	if p.A, err = newSide(); err != nil {
+		return nil, err
+	}
+	if p.B, err = newSide(); err == nil {
+		err = p.A.Net.AddVeth(pairVeth, p.B.Net, pairVeth)
+	}
+	for _, s := range []*Side{p.A, p.B} {
+		if err == nil {
+			err = s.wire(mtu, vnet)
+		}
+	}
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func newSide() (*Side, error) {
+	ns, err := netns.New()
+	if err != nil {
+		return nil, err
+	}
+	n, err := In(ns)
+	if err != nil {
+		ns.Close()
+		return nil, err
+	}
+	return &Side{ns, n}, Quiet(ns)
+}
+
+// Quiet keeps the kernel's own traffic and filters off the links that are
+// made in ns afterwards.
+func Quiet(ns *netns.NS) error {
+	for _, s := range [][2]string{
+		{"ipv6/conf/default/disable_ipv6", "1"}, // no MLD, RS and DAD on links that only carry frames
+		{"bridge/bridge-nf-call-iptables", "0"},
+		{"bridge/bridge-nf-call-ip6tables", "0"},
+		{"bridge/bridge-nf-call-arptables", "0"},
+	} {
+		if err := ns.Sysctl(s[0], s[1]); err != nil {
+			return fmt.Errorf("set net.%s: %w", s[0], err)
+		}
+	}
+	return nil
+}
+
+func (s *Side) wire(mtu int, vnet bool) error {
+	if err := s.Net.AddTAP(PairTAP, vnet); err != nil {
+		return err
+	}
+	if err := s.Net.AddBridge(pairBridge); err != nil {
+		return err
+	}
+	for _, port := range []string{PairTAP, pairVeth} {
+		if err := s.Net.SetMTU(port, mtu); err != nil {
+			return err
+		}
+		if err := s.Net.Join(port, pairBridge); err != nil {
+			return err
+		}
+		if err := s.Net.Up(port); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close removes the namespaces and everything in them, once no process runs
+// there any more.
+func (p *Pair) Close() {
+	for _, s := range []*Side{p.A, p.B} {
+		if s != nil {
+			s.Net.Close()
+			s.NS.Close()
+		}
+	}
+}

@@ -92,17 +92,42 @@ func (l Layout) Body(dst []byte, n int) []byte { return dst[lengthLen : lengthLe
 // the caller wrote into Body(dst, n): length, pad, markers and CRC. It returns
 // the FPDU's length. The same arguments always give the same octets.
 func (l Layout) Seal(dst []byte, pos uint64, n int) int {
+	return l.SealTrailer(dst, pos, n, Trailer{})
+}
+
+// Trailer is what senders put behind a ULPDU. RFC 5044 section 4.1 has Seal
+// pad with zeros; some senders leave other octets there, which receivers
+// ignore.
+type Trailer struct {
+	Pad [3]byte // the first of them, as many as the ULPDU's length asks for
+	CRC uint32  // the field's little-endian value; computed where CRCs are on
+}
+
+// SealTrailer is Seal with another trailer than the standard's.
+func (l Layout) SealTrailer(dst []byte, pos uint64, n int, t Trailer) int {
 	binary.BigEndian.PutUint16(dst, uint16(n))
 	size := body(n)
-	clear(dst[lengthLen+n : size])
+	copy(dst[lengthLen+n:size-crcLen], t.Pad[:])
 	if m := l.markers(pos, size); m > 0 {
 		size = insertMarkers(dst, pos, size, m)
 	}
 	if l.CRC {
-		sum := crc32.Checksum(dst[:size-crcLen], castagnoli)
-		binary.LittleEndian.PutUint32(dst[size-crcLen:], sum)
+		t.CRC = crc32.Checksum(dst[:size-crcLen], castagnoli)
 	}
+	binary.LittleEndian.PutUint32(dst[size-crcLen:], t.CRC)
 	return size
+}
+
+// Trailer reads the trailer of the whole FPDU b at position pos.
+func (l Layout) Trailer(b []byte, pos uint64) (t Trailer) {
+	n := int(binary.BigEndian.Uint16(b[l.lead(pos):]))
+	end := len(b) - crcLen
+	t.CRC = binary.LittleEndian.Uint32(b[end:])
+	if at := pos + uint64(end) - MarkerLen; l.Markers && at%MarkerInterval == 0 {
+		end -= MarkerLen
+	}
+	copy(t.Pad[:], b[end-(-(lengthLen+n)&3):end])
+	return t
 }
 
 // insertMarkers spreads the size octets of dst, last piece first, and writes

@@ -96,6 +96,26 @@ func TestPutRangeGivesTheOctetsOfPut(t *testing.T) {
 	})
 }
 
+func TestTrailerReadsWhatSealTrailerWrote(t *testing.T) {
+	for _, l := range []Layout{{}, {Markers: true}, {CRC: true, Markers: true}} {
+		for pos := uint64(0); pos <= MarkerInterval; pos += 4 {
+			for n := 480; n < 520; n++ {
+				dst := make([]byte, l.FPDULen(pos, n))
+				want := Trailer{CRC: 0x01020304}
+				copy(want.Pad[:-(n+2)&3], "abc")
+				l.SealTrailer(dst, pos, n, want)
+				got := l.Trailer(dst, pos)
+				if got.Pad != want.Pad || !l.CRC && got != want {
+					t.Fatalf("%+v pos %d length %d: %v, want %v", l, pos, n, got, want)
+				}
+				if err := l.check(dst, pos); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
 // sink collects ULPDUs and can refuse one.
 type sink struct {
 	got    [][]byte

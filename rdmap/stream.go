@@ -1,0 +1,224 @@
+package rdmap
+
+import "tapir/ddp"
+
+// Fault says why the upper layer refuses an access to memory.
+type Fault uint8
+
+const (
+	FaultNone   Fault = iota
+	FaultSTag         // no such STag, or invalidated
+	FaultBounds       // outside the buffer
+	FaultAccess       // right not granted
+	FaultPD           // STag not associated with the stream
+	FaultWrap         // address + length passes 2^64
+	FaultLocal        // this side's own memory cannot be used
+)
+
+// NoRef is the reference of messages that no work request stands for.
+const NoRef = ^uint64(0)
+
+// Work is an outbound request of the upper layer. Lengths are octets.
+type Work struct {
+	Op         Opcode // Write, ReadRequestOp or one of the Sends
+	Fence      bool   // wait until all earlier Reads are complete
+	Ref        uint64 // the upper layer's name for it
+	Length     uint64
+	STag       uint32 // Write: sink; Read: source
+	TO         uint64
+	SinkSTag   uint32 // Read only
+	SinkTO     uint64
+	Invalidate uint32 // Sends with Invalidate
+}
+
+// Upper is the layer above a stream: queues and memory. All slices are
+// borrowed.
+type Upper interface {
+	// NextWork returns the oldest request not begun; BeginWork begins it.
+	NextWork() (w Work, ok bool)
+	BeginWork()
+	// PlaceWrite checks that the peer may write payload to stag at to, and
+	// only then moves its first octet.
+	PlaceWrite(stag uint32, to uint64, payload []byte) Fault
+	// CheckRead checks that the peer may read n octets of stag from to.
+	CheckRead(stag uint32, to, n uint64) Fault
+	// NextRecv takes the receive buffer for the Send that begins and returns
+	// its length; ok is false when there is none.
+	NextRecv() (room uint64, f Fault, ok bool)
+	// PlaceRecv places payload at offset off of that buffer.
+	PlaceRecv(payload []byte, off uint64) Fault
+	// RecvDone completes it with a message of n octets. For the opcodes with
+	// Invalidate, stag has been invalidated.
+	RecvDone(op Opcode, n uint64, stag uint32)
+	// Invalidate invalidates stag on the peer's behalf.
+	Invalidate(stag uint32) Fault
+	// PlaceRead places payload at offset off of the sink of Read ref.
+	PlaceRead(ref uint64, payload []byte, off uint64) Fault
+	// ReadDone completes Read ref.
+	ReadDone(ref uint64)
+}
+
+// Source says where the payload of an outbound segment comes from.
+type Source uint8
+
+const (
+	FromNone    Source = iota
+	FromWork           // octets Off of the message of request Ref
+	FromMemory         // STag and TO, for a Read Response
+	FromControl        // Control, a header that RDMAP itself made
+)
+
+// Segment is one outbound DDP segment. Its payload is Len octets.
+type Segment struct {
+	Header  ddp.Header
+	Op      Opcode
+	From    Source
+	Ref     uint64
+	Off     uint64 // of the payload within its message
+	Len     int
+	STag    uint32
+	TO      uint64
+	Control []byte // valid until the next call of Choose
+}
+
+// Limits bounds the Reads of a stream in each direction.
+type Limits struct{ IRD, ORD int }
+
+// Counters counts whole messages by opcode, and their payload octets.
+type Counters struct {
+	TxMessages, RxMessages [numOpcodes]uint64
+	TxBytes, RxBytes       uint64
+}
+
+// read is an outbound Read whose response has not come in full.
+type read struct {
+	ref  uint64
+	stag uint32
+	to   uint64
+	size uint64
+	have uint64
+}
+
+// response is an inbound Read to be answered.
+type response struct {
+	req ReadRequest
+}
+
+// Stream is one RDMAP stream in full operation, without I/O and clock.
+// Outbound it chooses what to send segment by segment; messages never
+// interleave, requests and Read Responses take turns. Inbound it checks and
+// places. The first error ends it: a Terminate is queued, unless the peer
+// reported the error, and nothing else follows.
+type Stream struct {
+	upper  Upper
+	limits Limits
+	rx     *ddp.Receiver
+
+	msn       [NumQueues]uint32 // of the next outbound message
+	cur       outbound
+	reads     queue[read]
+	responses queue[response]
+	answered  bool // the last message was a Read Response
+	rtr       Opcode
+	rtrSend   bool // rtr is to be sent
+	rtrWait   bool // rtr is expected from the peer
+
+	err       *Error
+	terminate Terminate
+	termQueue bool // terminate is to be sent
+
+	// Of the inbound segment being handled, for a Terminate.
+	header  ddp.Header
+	length  int
+	badRead *ReadRequest
+
+	room uint64 // of the receive buffer in use
+
+	// Counters may be read at any time.
+	Counters Counters
+}
+
+// outbound is the message being sent.
+type outbound struct {
+	active  bool
+	op      Opcode
+	from    Source
+	ref     uint64
+	msg     ddp.Message
+	off     uint64
+	stag    uint32
+	to      uint64
+	control [MaxTerminateLen]byte
+}
+
+// NewStream returns a stream over upper.
+func NewStream(upper Upper, limits Limits) *Stream {
+	s := &Stream{upper: upper, limits: limits}
+	for i := range s.msn {
+		s.msn[i] = 1
+	}
+	s.rx = ddp.NewReceiver((*sink)(s), NumQueues)
+	return s
+}
+
+// SendRTR queues the ready-to-receive indication op, a zero-length Send,
+// Write or Read Request, ahead of all else (RFC 6581 section 9.2).
+func (s *Stream) SendRTR(op Opcode) { s.rtr, s.rtrSend = op, true }
+
+// ExpectRTR makes the stream absorb the peer's ready-to-receive indication op
+// if it is the first message to come.
+func (s *Stream) ExpectRTR(op Opcode) { s.rtr, s.rtrWait = op, true }
+
+// Err is the error that ended the stream, or nil.
+func (s *Stream) Err() *Error { return s.err }
+
+// Reads is the number of own Reads not answered in full.
+func (s *Stream) Reads() int { return s.reads.len() }
+
+// Idle tells whether nothing is under way: no message being sent, no Read
+// outstanding in either direction.
+func (s *Stream) Idle() bool {
+	return !s.cur.active && s.reads.len() == 0 && s.responses.len() == 0 && !s.rtrSend && !s.termQueue
+}
+
+// Terminating tells whether the stream has ended and its Terminate, if any,
+// has been cut.
+func (s *Stream) Terminating() bool { return s.err != nil && !s.termQueue }
+
+// Fail ends the stream with an error found outside it, e.g. by MPA. A
+// Terminate without headers is queued.
+func (s *Stream) Fail(err *Error) {
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	if !err.Remote {
+		s.terminate, s.termQueue = err.Terminate(), true
+	}
+}
+
+// queue is a ring that grows as needed.
+type queue[T any] struct {
+	ring       []T
+	head, tail uint32
+}
+
+func (q *queue[T]) len() int { return int(q.tail - q.head) }
+
+func (q *queue[T]) at(i uint32) *T { return &q.ring[i&uint32(len(q.ring)-1)] }
+
+func (q *queue[T]) front() *T { return q.at(q.head) }
+
+func (q *queue[T]) pop() { q.head++ }
+
+func (q *queue[T]) push(v T) {
+	if q.len() == len(q.ring) {
+		ring := make([]T, max(1, 2*len(q.ring)))
+		for i := q.head; i != q.tail; i++ {
+			ring[i&uint32(len(ring)-1)] = *q.at(i)
+		}
+		q.ring = ring
+	}
+	*q.at(q.tail) = v
+	q.tail++
+}

@@ -1,0 +1,263 @@
+package rdmap
+
+import (
+	"errors"
+
+	"tapir/ddp"
+)
+
+// Receive takes the next ULPDU, borrowed: one DDP segment in stream order.
+// Every check precedes the placement of the segment's first octet. The error
+// is sticky; a Terminate for it is queued unless the peer sent one.
+func (s *Stream) Receive(ulpdu []byte) *Error {
+	if s.err != nil {
+		return s.err
+	}
+	s.badRead = nil
+	if err := s.rx.Segment(ulpdu); err != nil {
+		s.failInbound(err, len(ulpdu))
+	}
+	return s.err
+}
+
+// Last tells whether the segment received last ended its message.
+func (s *Stream) Last() bool { return s.header.Last }
+
+// Header is the DDP header of the segment received last.
+func (s *Stream) Header() *ddp.Header { return &s.header }
+
+// ReadRef is the reference of the Read whose response is expected, or NoRef.
+func (s *Stream) ReadRef() uint64 {
+	if s.reads.len() == 0 {
+		return NoRef
+	}
+	return s.reads.front().ref
+}
+
+// failInbound turns err into the stream's error and a Terminate with the
+// headers that RFC 5040 figure 10 asks for.
+func (s *Stream) failInbound(err error, length int) {
+	var d *ddp.Error
+	var r *Error
+	switch {
+	case errors.As(err, &d):
+		s.Fail(FromDDP(d))
+		s.terminate = s.terminate.WithSegment(d.Header, d.Length)
+	case errors.As(err, &r):
+		s.Fail(r)
+		if r.Remote || r.Layer == LayerRDMA && r.Type == TypeCatastrophic {
+			return
+		}
+		s.terminate = s.terminate.WithSegment(s.header, length)
+		if s.badRead != nil && r.Type == TypeProtection {
+			s.terminate = s.terminate.WithRead(*s.badRead)
+		}
+	default: // shorter than its header: no layer has a better code than MPA
+		s.Fail(&Error{Layer: LayerLLP, Code: 3})
+	}
+}
+
+func protection(code uint8) *Error {
+	return &Error{Layer: LayerRDMA, Type: TypeProtection, Code: code}
+}
+
+func operation(code uint8) *Error {
+	return &Error{Layer: LayerRDMA, Type: TypeOperation, Code: code}
+}
+
+// taggedFault is the error for an inbound Write that f refuses. Rights are
+// RDMAP's business, the rest DDP's (RFC 5041 section 7.1).
+func taggedFault(f Fault) error {
+	switch f {
+	case FaultNone:
+		return nil
+	case FaultSTag:
+		return &ddp.Error{Type: ddp.TypeTagged, Code: ddp.InvalidSTag}
+	case FaultBounds:
+		return &ddp.Error{Type: ddp.TypeTagged, Code: ddp.Bounds}
+	case FaultPD:
+		return &ddp.Error{Type: ddp.TypeTagged, Code: ddp.NotAssociated}
+	case FaultWrap:
+		return &ddp.Error{Type: ddp.TypeTagged, Code: ddp.TOWrap}
+	case FaultAccess:
+		return protection(AccessRights)
+	}
+	return operation(CatastrophicStream)
+}
+
+// readFault is the error for an inbound Read Request that f refuses.
+func readFault(f Fault) error {
+	switch f {
+	case FaultNone:
+		return nil
+	case FaultSTag:
+		return protection(InvalidSTag)
+	case FaultBounds:
+		return protection(Bounds)
+	case FaultPD:
+		return protection(NotAssociated)
+	case FaultWrap:
+		return protection(TOWrap)
+	case FaultAccess:
+		return protection(AccessRights)
+	}
+	return operation(CatastrophicStream)
+}
+
+// sink is the stream as DDP's Placer.
+type sink Stream
+
+// check refuses what no opcode of the header's model may look like.
+func (k *sink) check(h *ddp.Header, payload []byte) (Opcode, error) {
+	k.header = *h
+	c := ParseControl(h.ULP)
+	switch {
+	case c.Version != Version:
+		return 0, operation(InvalidVersion)
+	case c.Opcode > TerminateOp, c.Opcode.Tagged() != h.Tagged:
+		return 0, operation(UnexpectedOpcode)
+	case !h.Tagged && h.QN != c.Opcode.Queue():
+		return 0, &ddp.Error{Type: ddp.TypeUntagged, Code: ddp.InvalidQN}
+	}
+	return c.Opcode, nil
+}
+
+// PlaceTagged implements ddp.Placer.
+func (k *sink) PlaceTagged(h *ddp.Header, payload []byte) error {
+	op, err := k.check(h, payload)
+	if err != nil {
+		return err
+	}
+	if op == ReadResponse {
+		return k.placeRead(h, payload)
+	}
+	if len(payload) == 0 {
+		return nil
+	}
+	return taggedFault(k.upper.PlaceWrite(h.STag, h.TO, payload))
+}
+
+// placeRead places a Read Response, which must answer the oldest Read.
+func (k *sink) placeRead(h *ddp.Header, payload []byte) error {
+	if k.reads.len() == 0 {
+		return operation(UnexpectedOpcode)
+	}
+	r := k.reads.front()
+	n := uint64(len(payload))
+	switch {
+	case n > 0 && h.STag != r.stag:
+		return &ddp.Error{Type: ddp.TypeTagged, Code: ddp.InvalidSTag}
+	case n > 0 && h.TO != r.to+r.have, n > r.size-r.have, h.Last && r.have+n != r.size:
+		return &ddp.Error{Type: ddp.TypeTagged, Code: ddp.Bounds}
+	}
+	if n > 0 {
+		if f := k.upper.PlaceRead(r.ref, payload, r.have); f != FaultNone {
+			return operation(CatastrophicStream)
+		}
+	}
+	r.have += n
+	return nil
+}
+
+// PlaceUntagged implements ddp.Placer.
+func (k *sink) PlaceUntagged(h *ddp.Header, payload []byte) error {
+	op, err := k.check(h, payload)
+	switch {
+	case err != nil:
+		return err
+	case op == ReadRequestOp:
+		return k.readRequest(h, payload)
+	case op == TerminateOp:
+		return k.terminated(payload)
+	case k.absorbs(op, h, payload):
+		return nil
+	}
+	return k.placeSend(h, payload)
+}
+
+// absorbs tells whether the segment is the peer's ready-to-receive Send,
+// which uses up no receive buffer.
+func (k *sink) absorbs(op Opcode, h *ddp.Header, payload []byte) bool {
+	return k.rtrWait && k.rtr == Send && op == Send && h.Last && h.MSN == 1 && h.MO == 0 && len(payload) == 0
+}
+
+func (k *sink) placeSend(h *ddp.Header, payload []byte) error {
+	if h.MO == 0 {
+		room, f, ok := k.upper.NextRecv()
+		switch {
+		case !ok:
+			return &ddp.Error{Type: ddp.TypeUntagged, Code: ddp.NoBuffer}
+		case f != FaultNone:
+			return operation(CatastrophicStream)
+		}
+		k.room = room
+	}
+	if uint64(h.MO)+uint64(len(payload)) > k.room {
+		return &ddp.Error{Type: ddp.TypeUntagged, Code: ddp.TooLong}
+	}
+	if len(payload) > 0 && k.upper.PlaceRecv(payload, uint64(h.MO)) != FaultNone {
+		return operation(CatastrophicStream)
+	}
+	return nil
+}
+
+// readRequest checks a Read Request against IRD and memory and queues its
+// answer.
+func (k *sink) readRequest(h *ddp.Header, payload []byte) error {
+	switch {
+	case len(payload) > ReadRequestLen:
+		return &ddp.Error{Type: ddp.TypeUntagged, Code: ddp.TooLong}
+	case len(payload) < ReadRequestLen || !h.Last:
+		return operation(Unspecified)
+	case k.responses.len() >= k.limits.IRD:
+		return &ddp.Error{Type: ddp.TypeUntagged, Code: ddp.NoBuffer}
+	}
+	req, err := ParseReadRequest(payload)
+	if err != nil {
+		return operation(Unspecified)
+	}
+	if req.Size > 0 {
+		f := k.upper.CheckRead(req.SourceSTag, req.SourceTO, uint64(req.Size))
+		if f != FaultNone {
+			k.badRead = &req
+			return readFault(f)
+		}
+	}
+	k.responses.push(response{req})
+	return nil
+}
+
+// terminated ends the stream with the peer's error.
+func (k *sink) terminated(payload []byte) error {
+	t, _, err := ParseTerminate(payload)
+	if err != nil {
+		return &Error{Layer: LayerRDMA, Type: TypeOperation, Code: Unspecified, Remote: true}
+	}
+	return t.Error()
+}
+
+// Deliver implements ddp.Placer.
+func (k *sink) Deliver(h *ddp.Header, length uint64) error {
+	op := ParseControl(h.ULP).Opcode
+	k.Counters.RxMessages[op]++
+	k.Counters.RxBytes += length
+	first := k.rtrWait
+	k.rtrWait = false
+	switch {
+	case op == ReadResponse:
+		ref := k.reads.front().ref
+		k.reads.pop()
+		if ref != NoRef {
+			k.upper.ReadDone(ref)
+		}
+	case op.IsSend():
+		if first && k.rtr == Send && op == Send && length == 0 {
+			return nil
+		}
+		if op.Invalidates() && k.upper.Invalidate(h.ULPWord) != FaultNone {
+			return protection(CannotBeInvalidated)
+		}
+		k.upper.RecvDone(op, length, h.ULPWord)
+	}
+	return nil
+}

@@ -95,11 +95,16 @@ type Handler func(ev Event, now frame.Time)
 type Params struct {
 	QP          *verbs.QP // in state Init or Reset
 	PrivateData []byte    // sent to the peer; at most 508 octets
-	IRD, ORD    uint16    // wanted; cut to what both sides can do
+	// IRD and ORD are the Reads wanted inbound and outbound, cut to what both
+	// sides can do: 0 takes the NIC's default, NoReads stands for none.
+	IRD, ORD uint16
 	// Local is the address to connect from; the zero value lets the NIC
 	// choose, port 0 an ephemeral one. Connect only.
 	Local netip.AddrPort
 }
+
+// NoReads as IRD or ORD of Params allows no RDMA Read in that direction.
+const NoReads uint16 = 0xffff
 
 // MaxPrivateData is what fits into an MPA frame beside the enhanced words
 // (RFC 5044 section 7.1.1, RFC 6581 section 4).

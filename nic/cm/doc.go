@@ -29,4 +29,5 @@ var (
 	ErrUnreachable = errors.New("peer unreachable")
 	ErrReset       = errors.New("connection reset by peer")
 	ErrClosing     = errors.New("connection closed before it was established")
+	ErrAborted     = errors.New("connection aborted by this side")
 )

@@ -57,7 +57,8 @@ type Transport interface {
 	// Posted says that qp's send queue is no longer empty.
 	Posted(qp *QP)
 	// Modified says that the owner of qp moved it from state old: to SQD
-	// (close gracefully), to Err or Reset (close abortively).
+	// (close gracefully), to Err or Reset (close abortively; the work requests
+	// are flushed after this call).
 	Modified(qp *QP, old State)
 	// Deregister is called before mr's memory is given back: bytes that may
 	// have to be sent again must be copied now.

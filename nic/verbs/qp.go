@@ -162,11 +162,11 @@ func (q *QP) Modify(to State) error {
 	}
 	old := q.state
 	q.state = to
-	if to == Err || to == Reset {
-		q.Flush()
-	}
 	if q.dev.transport != nil && old != to {
 		q.dev.transport.Modified(q, old)
+	}
+	if to == Err || to == Reset {
+		q.Flush()
 	}
 	return nil
 }

@@ -237,6 +237,16 @@ func (w *SendWQE) Addressable() bool {
 	return true
 }
 
+// Valid tells whether the regions of the resolved elements may still be used.
+func (w *SendWQE) Valid() bool {
+	for i := range w.spans {
+		if !w.spans[i].mr.valid {
+			return false
+		}
+	}
+	return true
+}
+
 // Uses tells whether a resolved element of w lies in mr.
 func (w *SendWQE) Uses(mr *MR) bool {
 	for i := range w.spans {

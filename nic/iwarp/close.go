@@ -1,0 +1,158 @@
+package iwarp
+
+import (
+	"tapir/nic/cm"
+	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/rdmap"
+	"tapir/wire/frame"
+)
+
+// fail ends a connection in full operation for a protocol error: Terminate
+// (unless the peer sent one), queue pair to error, FIN.
+func (c *conn) fail(err *rdmap.Error) {
+	if c.phase != full {
+		return
+	}
+	c.stream.Fail(err)
+	c.counters.Terminates++
+	c.failWork(err)
+	c.toError(err)
+	c.raise(err)
+	c.tcp.Close()
+}
+
+// failWork gives the oldest Read the blame for an error that the peer found
+// in a Read Request; other requests are flushed, since a Terminate does not
+// say which Send or Write it means.
+func (c *conn) failWork(err *rdmap.Error) {
+	if ref := c.stream.ReadRef(); err.Remote && ref != rdmap.NoRef && c.qp != nil &&
+		err.Layer == rdmap.LayerRDMA && err.Type == rdmap.TypeProtection {
+		c.qp.FinishSend(ref, verbs.StatusRemoteAccess)
+	}
+}
+
+// toError stops work: what TCP may have to send again is copied, then the
+// queue pair is flushed and the application told.
+func (c *conn) toError(err error) {
+	c.phase = closing
+	c.err = err
+	c.keepUnacked(nil)
+	if c.qp != nil {
+		c.qp.Transition(verbs.Err)
+	}
+	c.id.Disconnecting(err)
+}
+
+// raise queues the asynchronous event for err.
+func (c *conn) raise(err *rdmap.Error) {
+	typ := verbs.EventQPRequestError
+	switch {
+	case err.Remote:
+		typ = verbs.EventTerminated
+	case err.Layer == rdmap.LayerRDMA && err.Type == rdmap.TypeCatastrophic:
+		typ = verbs.EventQPFatal
+	case err.Layer == rdmap.LayerRDMA && err.Type == rdmap.TypeProtection,
+		err.Layer == rdmap.LayerDDP && err.Type == 1:
+		typ = verbs.EventQPAccessError
+	}
+	c.e.dev.Async(verbs.AsyncEvent{Type: typ, QP: c.qp, Err: err})
+}
+
+// drain begins a graceful close: what is queued is still sent and answered.
+func (c *conn) drain() {
+	if c.phase != full || c.draining {
+		return
+	}
+	c.draining = true
+	if c.qp != nil {
+		c.qp.Transition(verbs.SQD)
+	}
+	c.tcp.Kick()
+	c.drained()
+}
+
+// drained sends the FIN of a graceful close once nothing is under way.
+func (c *conn) drained() {
+	if !c.draining || c.phase != full || !c.stream.Idle() {
+		return
+	}
+	if c.qp != nil && c.qp.SendsPending() > 0 {
+		return
+	}
+	c.phase = closing
+	c.e.dev.Async(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: c.qp})
+	c.tcp.Close()
+}
+
+// close sends FIN behind what is queued; a deadline makes it abortive.
+func (c *conn) close(now frame.Time) {
+	c.phase = closing
+	c.tcp.Close()
+	c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
+}
+
+// abort ends the connection now: a Terminate if the stream is up, then RST.
+func (c *conn) abort() {
+	if c.phase != full {
+		c.tcp.Abort()
+		return
+	}
+	c.aborting = true
+	c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic, Code: rdmap.Unspecified})
+	c.counters.Terminates++
+	c.toError(cm.ErrAborted)
+	c.tcp.Kick()
+	c.e.arm(c, 0)
+}
+
+// PeerClosed implements toe.Handler. iWARP knows no half-closed connection:
+// work that is not finished is flushed, then this side closes too.
+func (c *conn) PeerClosed(_ *toe.Conn, now frame.Time) {
+	switch c.phase {
+	case full:
+		var err error
+		if c.rx.Partial() > 0 {
+			err = &rdmap.Error{Layer: rdmap.LayerLLP, Code: 1}
+		}
+		c.toError(err)
+		c.stream = endStream(c)
+	case closing:
+	default:
+		if c.err == nil {
+			c.err = cm.ErrClosing
+		}
+		c.tcp.Abort()
+		return
+	}
+	c.tcp.Close()
+	c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
+}
+
+// endStream stops the stream without a Terminate: the peer reads no more.
+func endStream(c *conn) *rdmap.Stream {
+	c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerLLP, Code: 1, Remote: true})
+	return c.stream
+}
+
+// Closed implements toe.Handler: the last call.
+func (c *conn) Closed(_ *toe.Conn, err error, _ frame.Time) {
+	typ, cause := tcpEvent(err)
+	if c.err != nil {
+		cause = c.err
+	}
+	if err == nil && c.err == nil {
+		cause = nil
+	}
+	if c.qp != nil {
+		c.qp.Transition(verbs.Err)
+	}
+	c.e.forget(c)
+	if c.id == nil {
+		return
+	}
+	if cause != nil {
+		c.id.Fail(typ, cause, nil)
+	}
+	c.id.Finish(cause)
+}

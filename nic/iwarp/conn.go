@@ -1,0 +1,124 @@
+package iwarp
+
+import (
+	"tapir/mpa"
+	"tapir/nic/cm"
+	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/rdmap"
+	"tapir/wire/frame"
+)
+
+// phase is where a connection stands.
+type phase uint8
+
+const (
+	connecting  phase = iota // TCP handshake of an active open
+	waitRequest              // responder: MPA request incomplete
+	offered                  // responder: the application decides
+	waitReply                // initiator: MPA reply incomplete
+	full                     // full operation: FPDUs both ways
+	closing                  // nothing new is accepted; bytes may still leave
+	ended
+)
+
+var phaseNames = [...]string{
+	"connecting", "wait request", "offered", "wait reply", "full operation", "closing", "ended",
+}
+
+func (p phase) String() string { return phaseNames[p] }
+
+// conn is one connection: TCP's handler below a queue pair.
+type conn struct {
+	e        *Engine
+	tcp      *toe.Conn
+	listener *cm.Listener // passive
+	id       *cm.ID
+	qp       *verbs.QP
+	phase    phase
+
+	initiator *mpa.Initiator // during start-up only
+	responder *mpa.Responder
+	result    mpa.Result
+
+	stream *rdmap.Stream
+	rx     *mpa.Receiver
+	tx     mpa.Layout
+	base   uint64 // stream offset of the first FPDU sent
+	gated  bool   // responder: hold FPDUs until the initiator's first one
+
+	log      sendLog
+	keep     keeper
+	seg      rdmap.Segment
+	draining bool   // close gracefully once the send queue is empty
+	aborting bool   // reset the connection once the Terminate is out
+	recvID   uint64 // WR id of the receive in use
+	readID   uint64 // WR id of the Read that a response would answer
+	err      error  // why it ended
+
+	deadline frame.Time
+	timed    bool
+	counters Counters
+}
+
+func (e *Engine) newConn() *conn {
+	c := &conn{e: e, deadline: frame.Never}
+	c.keep.memory = &e.memory
+	e.conns = append(e.conns, c)
+	return c
+}
+
+// forget removes a connection of which nothing is left.
+func (e *Engine) forget(c *conn) {
+	c.phase = ended
+	e.arm(c, frame.Never)
+	if c.stream != nil {
+		c.counters.addStream(c.stream)
+		c.rx.Reset(nil)
+	}
+	e.totals.add(&c.counters)
+	c.log.release(c)
+	c.keep.release()
+	for i, have := range e.conns {
+		if have == c {
+			e.conns = append(e.conns[:i], e.conns[i+1:]...)
+			break
+		}
+	}
+	if c.qp != nil && c.qp.Lower == c {
+		c.qp.Lower = nil
+	}
+	if c.id != nil && c.id.Lower == c {
+		c.id.Lower = nil
+	}
+}
+
+// begin enters full operation with what was negotiated.
+func (c *conn) begin(r mpa.Result) {
+	c.result = r
+	c.initiator, c.responder = nil, nil
+	c.tx = r.Tx()
+	c.rx = mpa.NewReceiver(r.Rx(), &c.e.memory)
+	c.stream = rdmap.NewStream((*upper)(c), rdmap.Limits{IRD: int(r.IRD), ORD: int(r.ORD)})
+	c.base = c.log.end
+	c.phase = full
+	c.tcp.SaveContext(false)
+	c.e.arm(c, frame.Never)
+}
+
+var rtrOpcodes = map[mpa.RTR]rdmap.Opcode{
+	mpa.RTRSend: rdmap.Send, mpa.RTRWrite: rdmap.Write, mpa.RTRRead: rdmap.ReadRequestOp,
+}
+
+// expired runs when the deadline passes: start-up took too long, or a
+// graceful close did.
+func (c *conn) expired(frame.Time) {
+	switch c.phase {
+	case waitReply:
+		c.err = cm.ErrTimedOut
+		c.id.Fail(cm.TimedOut, c.err, nil)
+	case waitRequest:
+		c.err = cm.ErrTimedOut
+	}
+	c.tcp.Abort()
+}

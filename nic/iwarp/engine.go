@@ -1,0 +1,303 @@
+// Package iwarp makes queue pairs and connections work: RDMAP over DDP over
+// MPA over the TCP offload engine. It is the transport of verbs and the
+// connection manager.
+//
+// The way of an outbound work request:
+//
+//  1. verbs queues it and calls Posted; the connection is kicked (engine.go)
+//  2. in its next poll toe asks Next how much to send (send.go)
+//  3. rdmap chooses the message and cuts a DDP segment (rdmap/stream_send.go)
+//  4. a record of the FPDU is kept until TCP acknowledges it (log.go); bytes
+//     that may change meanwhile are copied (keep.go)
+//  5. toe calls Render: header and payload go straight into the frame, the
+//     CRC is computed over that copy (send.go)
+//  6. Acked releases the records and completes requests (send.go)
+//
+// The way of inbound bytes:
+//
+//  1. toe hands over stream bytes in order (receive.go)
+//  2. until start-up is complete they belong to MPA's negotiation (startup.go)
+//  3. mpa finds the FPDUs and checks their CRC
+//  4. rdmap checks the segment and places it through the upper side of the
+//     connection, straight into the memory region (upper.go)
+//  5. errors become a Terminate and end the connection (close.go)
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"tapir/mpa"
+	"tapir/nic/cm"
+	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// Config sets up an Engine. Zero fields take the default in parentheses.
+type Config struct {
+	Revision   uint8         // of MPA (2)
+	CRC        mpa.CRCPolicy // (required)
+	Markers    bool          // demand markers from the peer
+	PeerToPeer bool          // ask for the peer-to-peer model as initiator
+	RTR        mpa.RTR       // ready-to-receive indications supported (all)
+	IRD, ORD   uint16        // Reads served and issued per QP by default (32)
+
+	RequestTimeout time.Duration // responder: until the request is whole (5 s)
+	ReplyTimeout   time.Duration // initiator: until the reply is whole (10 s)
+	CloseTimeout   time.Duration // until a graceful close turns abortive (5 s)
+
+	// Source chooses the local address for a connection to remote when the
+	// application named none.
+	Source func(remote netip.Addr) (netip.Addr, error)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Revision == 0 {
+		c.Revision = 2
+	}
+	if c.RTR == 0 {
+		c.RTR = mpa.RTRAny
+	}
+	if c.IRD == 0 {
+		c.IRD = 32
+	}
+	if c.ORD == 0 {
+		c.ORD = 32
+	}
+	for _, t := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{
+		{&c.RequestTimeout, 5 * time.Second}, {&c.ReplyTimeout, 10 * time.Second},
+		{&c.CloseTimeout, 5 * time.Second},
+	} {
+		if *t.v == 0 {
+			*t.v = t.def
+		}
+	}
+	return c
+}
+
+// Engine is the iWARP transport of one NIC. It has no clock, goroutine or
+// lock; one thread calls it.
+type Engine struct {
+	cfg   Config
+	dev   *verbs.Device
+	cm    *cm.Manager
+	tcp   *toe.Engine
+	notes *frame.Notes
+
+	conns   []*conn // by creation
+	timed   []*conn // those with a deadline
+	memory  memory
+	scratch []byte // one FPDU, for segments that hold only part of it
+	totals  Totals // of connections that are gone
+}
+
+// New returns an engine that serves dev and m over t and makes itself their
+// transport. notes, which may be nil, is told about each FPDU while on.
+func New(cfg Config, dev *verbs.Device, m *cm.Manager, t *toe.Engine, notes *frame.Notes) *Engine {
+	if notes == nil {
+		notes = &frame.Notes{}
+	}
+	e := &Engine{cfg: cfg.withDefaults(), dev: dev, cm: m, tcp: t, notes: notes}
+	dev.SetTransport((*transport)(e))
+	m.SetTransport((*connector)(e))
+	return e
+}
+
+// Poll runs the timers that are due and returns the next deadline. Call it
+// before the TCP engine's Poll, which does the sending.
+func (e *Engine) Poll(now frame.Time) frame.Time {
+	next := frame.Never
+	kept := e.timed[:0]
+	due := []*conn(nil)
+	for _, c := range e.timed {
+		switch {
+		case c.deadline == frame.Never:
+			c.timed = false
+		case c.deadline <= now:
+			c.timed = false
+			due = append(due, c)
+		default:
+			next = min(next, c.deadline)
+			kept = append(kept, c)
+		}
+	}
+	clear(e.timed[len(kept):])
+	e.timed = kept
+	for _, c := range due {
+		c.deadline = frame.Never
+		c.expired(now)
+	}
+	return next
+}
+
+// arm sets c's deadline; frame.Never stops it.
+func (e *Engine) arm(c *conn, at frame.Time) {
+	c.deadline = at
+	if at != frame.Never && !c.timed {
+		c.timed = true
+		e.timed = append(e.timed, c)
+	}
+}
+
+// transport is the engine as verbs sees it.
+type transport Engine
+
+func (t *transport) Posted(qp *verbs.QP) {
+	if c, ok := qp.Lower.(*conn); ok {
+		c.tcp.Kick()
+	}
+}
+
+func (t *transport) Modified(qp *verbs.QP, old verbs.State) {
+	c, ok := qp.Lower.(*conn)
+	if !ok {
+		return
+	}
+	if qp.State() == verbs.SQD {
+		c.drain()
+		return
+	}
+	c.abort()
+}
+
+func (t *transport) Destroyed(qp *verbs.QP) {
+	if c, ok := qp.Lower.(*conn); ok {
+		c.abort()
+		c.qp, qp.Lower = nil, nil
+	}
+}
+
+func (t *transport) Deregister(mr *verbs.MR) {
+	for _, c := range t.conns {
+		c.keepUnacked(mr)
+	}
+}
+
+// connector is the engine as the connection manager sees it.
+type connector Engine
+
+func (t *connector) Listen(l *cm.Listener) error {
+	e := (*Engine)(t)
+	tl, err := e.tcp.Listen(l.Local(), l.Backlog(), func(tc *toe.Conn, now frame.Time) toe.Handler {
+		c := e.newConn()
+		c.tcp, c.listener = tc, l
+		c.awaitRequest(now)
+		return c
+	})
+	if err != nil {
+		return err
+	}
+	l.Lower = tl
+	return nil
+}
+
+func (t *connector) Unlisten(l *cm.Listener) { l.Lower.(*toe.Listener).Close() }
+
+func (t *connector) Connect(id *cm.ID, now frame.Time) error {
+	e := (*Engine)(t)
+	local, err := e.source(id)
+	if err != nil {
+		return err
+	}
+	c := e.newConn()
+	if err = c.prepare(id); err == nil {
+		c.tcp, err = e.tcp.Connect(local, id.Remote(), c, now)
+	}
+	if err != nil {
+		e.forget(c)
+		return err
+	}
+	c.id, c.qp = id, id.QP()
+	id.Lower, c.qp.Lower = c, c
+	id.SetLocal(c.tcp.Local())
+	return nil
+}
+
+// source is the address that id connects from.
+func (e *Engine) source(id *cm.ID) (netip.AddrPort, error) {
+	local := id.Params().Local
+	if local.Addr().IsValid() && !local.Addr().IsUnspecified() {
+		return local, nil
+	}
+	if e.cfg.Source == nil {
+		return local, fmt.Errorf("no local address for %v: %w", id.Remote(), cm.ErrUnreachable)
+	}
+	addr, err := e.cfg.Source(id.Remote().Addr())
+	return netip.AddrPortFrom(addr, local.Port()), err
+}
+
+func (t *connector) Accept(id *cm.ID, now frame.Time) error {
+	c, ok := id.Lower.(*conn)
+	if !ok {
+		return cm.ErrClosing
+	}
+	return c.accept(now)
+}
+
+func (t *connector) Reject(id *cm.ID, private []byte, now frame.Time) error {
+	c, ok := id.Lower.(*conn)
+	if !ok {
+		return cm.ErrClosing
+	}
+	c.reject(private, now)
+	return nil
+}
+
+func (t *connector) Disconnect(id *cm.ID, abortive bool, now frame.Time) {
+	c, ok := id.Lower.(*conn)
+	switch {
+	case !ok:
+	case abortive || c.phase != full:
+		c.abort()
+	default:
+		c.drain()
+		c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
+	}
+}
+
+// reads turns an application's IRD or ORD into the number to negotiate.
+func reads(want, def uint16, limit int) uint16 {
+	switch want {
+	case 0:
+		want = def
+	case cm.NoReads:
+		want = 0
+	}
+	return min(want, uint16(limit), mpa.NotNegotiated-1)
+}
+
+// mpaConfig is what this side brings to a negotiation.
+func (e *Engine) mpaConfig(p cm.Params) mpa.Config {
+	l := e.dev.Limits()
+	return mpa.Config{
+		Revision: e.cfg.Revision, CRC: e.cfg.CRC, Markers: e.cfg.Markers,
+		IRD: reads(p.IRD, e.cfg.IRD, l.MaxIRD), ORD: reads(p.ORD, e.cfg.ORD, l.MaxORD),
+		PeerToPeer: e.cfg.PeerToPeer, RTR: e.cfg.RTR, PrivateData: p.PrivateData,
+	}
+}
+
+// tcpEvent maps a TCP failure to the event and error of the connection
+// manager.
+func tcpEvent(err error) (cm.EventType, error) {
+	var t *toe.Error
+	if !errors.As(err, &t) {
+		return cm.Failed, err
+	}
+	switch t.Kind {
+	case toe.Refused:
+		return cm.Refused, fmt.Errorf("%w (%w)", cm.ErrRefused, err)
+	case toe.Timeout:
+		return cm.TimedOut, fmt.Errorf("%w (%w)", cm.ErrTimedOut, err)
+	case toe.Unreachable:
+		return cm.Unreachable, fmt.Errorf("%w (%w)", cm.ErrUnreachable, err)
+	case toe.Reset:
+		return cm.Failed, fmt.Errorf("%w (%w)", cm.ErrReset, err)
+	}
+	return cm.Failed, err
+}

@@ -1,0 +1,158 @@
+package iwarp
+
+import (
+	"tapir/nic/verbs"
+	"tapir/rdmap"
+)
+
+const (
+	chunkSize = 16 << 10
+	// copyLimit is the message size up to which Sends and Writes are copied
+	// when cut, so that they complete without waiting for the peer.
+	copyLimit = 4 << 10
+	// spareChunks bounds the idle memory of an engine: 4 MiB.
+	spareChunks = 256
+	numClasses  = 33
+	spareRings  = 8
+	spareFPDUs  = 16
+)
+
+// chunk holds the copied payloads of several records.
+type chunk struct {
+	buf  []byte
+	used int
+	refs int
+}
+
+// memory is what the connections of an engine share and hold only while in
+// use.
+type memory struct {
+	chunks []*chunk
+	rings  [numClasses][][]record
+	fpdus  [][]byte
+}
+
+func (m *memory) getChunk(n int) *chunk {
+	if n > chunkSize {
+		return &chunk{buf: make([]byte, n)}
+	}
+	if k := len(m.chunks); k > 0 {
+		c := m.chunks[k-1]
+		m.chunks = m.chunks[:k-1]
+		c.used = 0
+		return c
+	}
+	return &chunk{buf: make([]byte, chunkSize)}
+}
+
+func (m *memory) putChunk(c *chunk) {
+	if len(m.chunks) < spareChunks && len(c.buf) == chunkSize {
+		m.chunks = append(m.chunks, c)
+	}
+}
+
+func (m *memory) getRing(n int) []record {
+	f := &m.rings[class(n)]
+	if k := len(*f); k > 0 {
+		r := (*f)[k-1]
+		*f = (*f)[:k-1]
+		return r
+	}
+	return make([]record, n)
+}
+
+func (m *memory) putRing(r []record) {
+	f := &m.rings[class(len(r))]
+	if len(r) > smallLog && len(*f) < spareRings {
+		clear(r)
+		*f = append(*f, r)
+	}
+}
+
+// Get implements mpa.Buffers: memory for an FPDU that arrives in pieces.
+func (m *memory) Get(size int) []byte {
+	if k := len(m.fpdus); k > 0 {
+		b := m.fpdus[k-1]
+		m.fpdus = m.fpdus[:k-1]
+		if cap(b) >= size {
+			return b[:size]
+		}
+	}
+	return make([]byte, max(size, 2<<10))[:size]
+}
+
+// Put implements mpa.Buffers.
+func (m *memory) Put(b []byte) {
+	if len(m.fpdus) < spareFPDUs {
+		m.fpdus = append(m.fpdus, b)
+	}
+}
+
+// keeper holds the copies of one connection: a queue of chunks, of which the
+// current one is being filled.
+type keeper struct {
+	memory *memory
+	cur    *chunk
+}
+
+// add gives r a copy buffer of n octets, to be filled by the caller.
+func (k *keeper) add(r *record, n int) []byte {
+	if n == 0 {
+		r.kept = nil
+		return nil
+	}
+	if k.cur == nil || len(k.cur.buf)-k.cur.used < n {
+		k.release()
+		k.cur = k.memory.getChunk(n)
+	}
+	c := k.cur
+	r.chunk, r.kept = c, c.buf[c.used:c.used+n:c.used+n]
+	c.used += n
+	c.refs++
+	return r.kept
+}
+
+// drop gives up r's copy.
+func (k *keeper) drop(r *record) {
+	c := r.chunk
+	if c == nil {
+		return
+	}
+	r.chunk, r.kept = nil, nil
+	if c.refs--; c.refs == 0 {
+		if c == k.cur {
+			k.cur = nil
+		}
+		k.memory.putChunk(c)
+	}
+}
+
+// release lets go of the current chunk: it goes back with its last record.
+func (k *keeper) release() {
+	if k.cur != nil && k.cur.refs == 0 {
+		k.memory.putChunk(k.cur)
+	}
+	k.cur = nil
+}
+
+// keepUnacked copies what would have to be read again from mr, or from any
+// region if mr is nil.
+func (c *conn) keepUnacked(mr *verbs.MR) {
+	if c.qp == nil {
+		return
+	}
+	for i := c.log.head; i != c.log.tail; i++ {
+		r := c.log.at(i)
+		if r.kind != lent {
+			continue
+		}
+		w := c.qp.SendWQE(r.seq)
+		if w == nil || mr != nil && !w.Uses(mr) {
+			continue
+		}
+		if err := w.Fetch(c.keep.add(r, int(r.n)), r.moff); err != nil {
+			c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic})
+		}
+		r.kind = copied
+	}
+}

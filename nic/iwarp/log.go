@@ -1,0 +1,118 @@
+package iwarp
+
+import (
+	"math/bits"
+
+	"tapir/ddp"
+	"tapir/rdmap"
+)
+
+// kind says how a record's payload is found again.
+type kind uint8
+
+const (
+	raw    kind = iota // kept holds all octets: a start-up frame
+	copied             // kept holds the payload
+	lent               // the payload is read again from the work request
+)
+
+// record describes one FPDU (or start-up frame) from when it is cut until
+// TCP has acknowledged it, so that any part can be sent again identically.
+type record struct {
+	off   uint64 // stream offset of its first octet
+	size  uint32 // octets in the stream, markers included
+	n     uint32 // payload octets
+	kind  kind
+	hlen  uint8
+	op    rdmap.Opcode
+	last  bool   // of its message
+	seq   uint64 // send queue position, or rdmap.NoRef
+	wr    uint64 // WR id of that request
+	moff  uint64 // of the payload within its message
+	hdr   [ddp.UntaggedLen]byte
+	kept  []byte
+	chunk *chunk // that kept lies in
+}
+
+func (r *record) end() uint64 { return r.off + uint64(r.size) }
+
+// sendLog is the ring of records between what is acknowledged and what is
+// cut.
+type sendLog struct {
+	ring       []record
+	head, tail uint32
+	cursor     uint32 // where find looks first
+	end        uint64 // stream offset behind the last record
+}
+
+const smallLog = 16 // records that an idle connection may keep
+
+func (l *sendLog) len() int { return int(l.tail - l.head) }
+
+func (l *sendLog) at(i uint32) *record { return &l.ring[i&uint32(len(l.ring)-1)] }
+
+// push adds r at the end of the stream and returns its place.
+func (l *sendLog) push(c *conn, r record) *record {
+	if l.len() == len(l.ring) {
+		l.grow(&c.e.memory)
+	}
+	r.off = l.end
+	p := l.at(l.tail)
+	*p = r
+	l.tail++
+	l.end += uint64(r.size)
+	return p
+}
+
+func (l *sendLog) grow(m *memory) {
+	ring := m.getRing(max(4, 2*len(l.ring)))
+	for i := l.head; i != l.tail; i++ {
+		ring[i&uint32(len(ring)-1)] = *l.at(i)
+	}
+	m.putRing(l.ring)
+	l.ring = ring
+}
+
+// find returns the index of the record that holds stream offset off, which
+// must lie in the log. Reads mostly go forward, so the last place comes first.
+func (l *sendLog) find(off uint64) uint32 {
+	for i, tries := l.cursor, 0; tries < 2 && i-l.head < l.tail-l.head; i, tries = i+1, tries+1 {
+		if r := l.at(i); r.off <= off && off < r.end() {
+			l.cursor = i
+			return i
+		}
+	}
+	lo, hi := l.head, l.tail
+	for hi-lo > 1 {
+		mid := lo + (hi-lo)/2
+		if l.at(mid).off <= off {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	l.cursor = lo
+	return lo
+}
+
+// pop removes the oldest record; a large ring that runs empty goes back.
+func (l *sendLog) pop(c *conn) {
+	r := l.at(l.head)
+	c.keep.drop(r)
+	*r = record{}
+	l.head++
+	if l.head == l.tail && len(l.ring) > smallLog {
+		c.e.memory.putRing(l.ring)
+		l.ring = nil
+	}
+}
+
+// release gives everything back.
+func (l *sendLog) release(c *conn) {
+	for l.len() > 0 {
+		l.pop(c)
+	}
+	l.ring = nil
+}
+
+func class(n int) int { return bits.Len(uint(n)) }

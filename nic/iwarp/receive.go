@@ -1,0 +1,83 @@
+package iwarp
+
+import (
+	"errors"
+
+	"tapir/mpa"
+	"tapir/nic/toe"
+	"tapir/rdmap"
+	"tapir/wire/frame"
+)
+
+// Receive implements toe.Handler.
+func (c *conn) Receive(_ *toe.Conn, data []byte, now frame.Time) {
+	switch c.phase {
+	case waitRequest:
+		c.request(data, now)
+		return
+	case offered:
+		c.err = &mpa.Error{Code: mpa.Startup, Detail: "octets before the reply"}
+		c.tcp.Abort()
+		return
+	case waitReply:
+		if data = c.reply(data, now); len(data) == 0 || c.phase != full {
+			return
+		}
+	}
+	if c.phase != full {
+		return
+	}
+	if err := c.rx.Receive(data, (*consumer)(c)); err != nil {
+		c.failReceive(err, now)
+	}
+	c.drained()
+}
+
+// failReceive ends the connection for an error of MPA or of the layers above.
+func (c *conn) failReceive(err error, now frame.Time) {
+	var m *mpa.Error
+	var r *rdmap.Error
+	switch {
+	case errors.As(err, &m):
+		if m.Code == mpa.CRC {
+			c.counters.CRCErrors++
+		}
+		r = &rdmap.Error{Layer: rdmap.LayerLLP, Code: uint8(m.Code)}
+	case !errors.As(err, &r):
+		r = &rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic}
+	}
+	c.fail(r)
+	c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
+}
+
+// consumer is the connection as MPA's receiver sees it.
+type consumer conn
+
+// ULPDU implements mpa.Consumer.
+func (k *consumer) ULPDU(b []byte) error {
+	c := (*conn)(k)
+	c.counters.RxFPDUs++
+	first := c.gated
+	c.gated = false
+	note := c.e.notes.On
+	if note {
+		c.readID = c.readWR()
+	}
+	err := c.stream.Receive(b)
+	if note {
+		c.noteReceived(b)
+	}
+	if err != nil {
+		return err
+	}
+	if first {
+		if c.result.PeerToPeer {
+			c.established()
+		}
+		c.tcp.Kick()
+	}
+	if c.stream.Last() {
+		c.tcp.AckNow()
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package iwarp
+
+import (
+	"math"
+
+	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/rdmap"
+	"tapir/wire/frame"
+)
+
+// Next implements toe.Source: whole FPDUs up to limit octets.
+func (c *conn) Next(off uint64, limit int) int {
+	if off < c.log.end {
+		return c.again(off, limit)
+	}
+	total := 0
+	for total < limit {
+		n := c.cut(limit-total, total == 0)
+		if n == 0 {
+			break
+		}
+		total += n
+	}
+	if total == 0 {
+		c.drained()
+	}
+	return min(total, limit)
+}
+
+// again returns what Next returned before, for a retransmission: records are
+// never cut anew.
+func (c *conn) again(off uint64, limit int) int {
+	i := c.log.find(off)
+	n := int(c.log.at(i).end() - off)
+	if n >= limit {
+		return limit
+	}
+	for i++; i != c.log.tail; i++ {
+		size := int(c.log.at(i).size)
+		if n+size > limit {
+			break
+		}
+		n += size
+	}
+	return n
+}
+
+// cut makes the next FPDU and returns its length in the stream, 0 if there
+// is nothing to send now. An FPDU that is not the first of its segment must
+// fit into room and end its message, so that no message is chopped to fill a
+// segment.
+func (c *conn) cut(room int, first bool) int {
+	if c.stream == nil || c.gated && c.stream.Err() == nil {
+		return 0
+	}
+	pos := c.log.end - c.base
+	for {
+		hlen, left, ok := c.stream.Choose()
+		if !ok {
+			return 0
+		}
+		if !first && (left > math.MaxUint16/2 || c.tx.FPDULen(pos, hlen+int(left)) > room) {
+			return 0
+		}
+		c.stream.Cut(c.tx.MULPDU(pos, room), &c.seg)
+		if n := c.record(pos); n > 0 {
+			return n
+		}
+	}
+}
+
+// record logs the FPDU for c.seg, copying its payload where that may change.
+// It returns 0 when the payload cannot be had: the stream has then failed.
+func (c *conn) record(pos uint64) int {
+	s := &c.seg
+	r := record{n: uint32(s.Len), op: s.Op, last: s.Header.Last, seq: s.Ref, wr: rdmap.NoRef, moff: s.Off, kind: copied}
+	r.hlen = uint8(s.Header.Put(r.hdr[:]))
+	r.size = uint32(c.tx.FPDULen(pos, int(r.hlen)+s.Len))
+	await, ok := c.payload(&r)
+	if !ok {
+		return 0
+	}
+	c.log.push(c, r)
+	c.counters.TxFPDUs++
+	if r.last && r.seq != rdmap.NoRef && r.op != rdmap.ReadRequestOp && !await {
+		c.qp.FinishSend(r.seq, verbs.StatusSuccess)
+	}
+	if c.aborting && c.stream.Terminating() {
+		c.tcp.Abort()
+	}
+	return int(r.size)
+}
+
+// payload finds the segment's payload. await says that the request completes
+// only when its last octet is acknowledged.
+func (c *conn) payload(r *record) (await, ok bool) {
+	s := &c.seg
+	var w *verbs.SendWQE
+	if s.Ref != rdmap.NoRef {
+		if w = c.qp.SendWQE(s.Ref); w == nil {
+			return false, false
+		}
+		r.wr = w.ID
+	}
+	switch s.From {
+	case rdmap.FromControl:
+		copy(c.keep.add(r, s.Len), s.Control)
+	case rdmap.FromMemory:
+		mr, f := c.e.dev.Check(c.qp.PD(), s.STag, s.TO, uint64(s.Len), verbs.RemoteRead)
+		if f != verbs.FaultNone || mr.Fetch(c.keep.add(r, s.Len), s.TO) != nil {
+			return false, c.localFault(r)
+		}
+	case rdmap.FromWork:
+		if !w.Valid() {
+			c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
+			return false, c.localFault(r)
+		}
+		if w.Length > copyLimit && w.Addressable() {
+			r.kind = lent
+			return true, true
+		}
+		if w.Fetch(c.keep.add(r, s.Len), s.Off) != nil {
+			return false, c.localFault(r)
+		}
+	}
+	return false, true
+}
+
+// localFault ends the stream because this side's own memory has gone.
+func (c *conn) localFault(r *record) bool {
+	c.keep.drop(r)
+	c.fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic, Code: rdmap.Unspecified})
+	return false
+}
+
+// Render implements toe.Source.
+func (c *conn) Render(off uint64, p []byte) {
+	for len(p) > 0 {
+		i := c.log.find(off)
+		r := c.log.at(i)
+		n := int(r.size)
+		if r.off == off && len(p) >= n {
+			c.render(r, p[:n])
+		} else {
+			n = c.renderPart(r, off, p)
+		}
+		if c.e.notes.On && r.kind != raw {
+			c.noteSent(r)
+		}
+		off, p = off+uint64(n), p[n:]
+		c.log.cursor = i
+	}
+}
+
+// render writes the whole of r to dst.
+func (c *conn) render(r *record, dst []byte) {
+	if r.kind == raw {
+		copy(dst, r.kept)
+		return
+	}
+	n := int(r.hlen) + int(r.n)
+	body := c.tx.Body(dst, n)
+	copy(body, r.hdr[:r.hlen])
+	if r.kind == copied {
+		copy(body[r.hlen:], r.kept)
+	} else {
+		c.fetchLent(r, body[r.hlen:])
+	}
+	c.tx.Seal(dst, r.off-c.base, n)
+}
+
+// fetchLent reads memory of this process that was checked when r was cut.
+func (c *conn) fetchLent(r *record, p []byte) {
+	if w := c.qp.SendWQE(r.seq); w != nil {
+		_ = w.Fetch(p, r.moff) // Addressable memory cannot fail
+	}
+}
+
+// renderPart writes the part of r from stream offset off on to p.
+func (c *conn) renderPart(r *record, off uint64, p []byte) int {
+	if cap(c.e.scratch) < int(r.size) {
+		c.e.scratch = make([]byte, r.size)
+	}
+	whole := c.e.scratch[:r.size]
+	c.render(r, whole)
+	return copy(p, whole[off-r.off:])
+}
+
+// Acked implements toe.Handler.
+func (c *conn) Acked(_ *toe.Conn, off uint64, _ frame.Time) {
+	for c.log.len() > 0 {
+		r := c.log.at(c.log.head)
+		if r.end() > off {
+			break
+		}
+		if r.last && r.seq != rdmap.NoRef && r.op != rdmap.ReadRequestOp && c.qp != nil {
+			c.qp.FinishSend(r.seq, verbs.StatusSuccess)
+		}
+		c.log.pop(c)
+	}
+	if c.log.len() == 0 {
+		c.keep.release()
+	}
+	c.drained()
+}

@@ -1,0 +1,149 @@
+package iwarp
+
+import (
+	"errors"
+
+	"tapir/mpa"
+	"tapir/nic/cm"
+	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/rdmap"
+	"tapir/wire/frame"
+)
+
+// prepare makes the initiator's side of the negotiation.
+func (c *conn) prepare(id *cm.ID) (err error) {
+	c.initiator, err = mpa.NewInitiator(c.e.mpaConfig(id.Params()))
+	return err
+}
+
+// awaitRequest makes the responder's side.
+func (c *conn) awaitRequest(now frame.Time) {
+	c.responder = mpa.NewResponder(c.e.mpaConfig(cm.Params{}))
+	c.phase = waitRequest
+	c.e.arm(c, now.Add(c.e.cfg.RequestTimeout))
+}
+
+// Established implements toe.Handler: the initiator sends its request.
+func (c *conn) Established(_ *toe.Conn, now frame.Time) {
+	if c.phase != connecting {
+		return
+	}
+	c.phase = waitReply
+	c.e.arm(c, now.Add(c.e.cfg.ReplyTimeout))
+	c.sendRaw(c.initiator.AppendRequest(nil))
+}
+
+// sendRaw queues a start-up frame.
+func (c *conn) sendRaw(b []byte) {
+	c.log.push(c, record{size: uint32(len(b)), kept: b, kind: raw})
+	c.tcp.Kick()
+}
+
+// request handles stream bytes for the responder.
+func (c *conn) request(data []byte, now frame.Time) {
+	n, done, err := c.responder.Receive(data)
+	switch {
+	case err != nil:
+		c.err = err
+		if r := c.responder.Refusal(); len(r) > 0 {
+			c.sendRaw(r)
+			c.close(now)
+			return
+		}
+		c.tcp.Abort()
+	case done && n < len(data):
+		// RFC 5044 section 7.1.3: nothing may follow the request before the
+		// reply.
+		c.err = &mpa.Error{Code: mpa.Startup, Detail: "octets behind the request"}
+		c.tcp.Abort()
+	case done:
+		c.phase = offered
+		c.e.arm(c, frame.Never)
+		r := c.responder.Request()
+		c.id = c.e.cm.Request(c.listener, c.tcp.Local(), c.tcp.Remote(), r.PrivateData, r.IRD, r.ORD)
+		c.id.Lower = c
+	}
+}
+
+// accept answers the request and enters full operation.
+func (c *conn) accept(now frame.Time) error {
+	p := c.id.Params()
+	l := c.e.dev.Limits()
+	c.responder.Limit(reads(p.IRD, c.e.cfg.IRD, l.MaxIRD), reads(p.ORD, c.e.cfg.ORD, l.MaxORD))
+	b, err := c.responder.AppendAccept(nil, p.PrivateData)
+	if err != nil {
+		c.err = err
+		c.tcp.Abort()
+		return err
+	}
+	c.sendRaw(b)
+	c.qp = p.QP
+	c.qp.Lower = c
+	r := c.responder.Result()
+	c.begin(r)
+	c.gated = true
+	if r.PeerToPeer && r.RTR&mpa.RTRSend != 0 {
+		c.stream.ExpectRTR(rdmap.Send)
+	}
+	c.qp.Transition(verbs.RTS)
+	if !r.PeerToPeer {
+		c.established()
+	}
+	return nil
+}
+
+// established tells the responder's application; in the peer-to-peer model
+// that happens when the ready-to-receive indication is in.
+func (c *conn) established() { c.id.Complete(nil, c.result.IRD, c.result.ORD) }
+
+// reject answers the request with no and closes.
+func (c *conn) reject(private []byte, now frame.Time) {
+	c.sendRaw(c.responder.AppendReject(nil, private))
+	c.close(now)
+}
+
+// reply handles stream bytes for the initiator and returns what lies behind
+// the reply.
+func (c *conn) reply(data []byte, now frame.Time) []byte {
+	n, done, err := c.initiator.Receive(data)
+	switch {
+	case err != nil:
+		c.refused(err, now)
+		return nil
+	case !done:
+		return nil
+	}
+	r := c.initiator.Result()
+	c.begin(r)
+	if r.PeerToPeer {
+		c.stream.SendRTR(rtrOpcodes[r.RTR])
+	}
+	c.qp.Transition(verbs.RTS)
+	c.id.Complete(r.PrivateData, r.IRD, r.ORD)
+	c.tcp.Kick()
+	return data[n:]
+}
+
+// refused ends an active open that MPA did not let through.
+func (c *conn) refused(err error, now frame.Time) {
+	c.err = err
+	var rejected *mpa.Rejected
+	if errors.As(err, &rejected) {
+		c.err = cm.ErrRejected
+		c.id.Fail(cm.Rejected, cm.ErrRejected, rejected.PrivateData)
+		c.close(now)
+		return
+	}
+	c.id.Fail(cm.Failed, err, nil)
+	var m *mpa.Error
+	if errors.As(err, &m) && (m.Code == mpa.InsufficientIRD || m.Code == mpa.NoRTR) {
+		// RFC 6581 section 8: these are reported in a Terminate.
+		c.begin(c.initiator.Result())
+		c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerLLP, Code: uint8(m.Code)})
+		c.counters.Terminates++
+		c.close(now)
+		return
+	}
+	c.tcp.Abort()
+}

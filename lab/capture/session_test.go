@@ -1,0 +1,278 @@
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"tapir/wire/frame"
+	"tapir/wire/pcapng"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var info = Info{Application: "tapir test", Name: "nic0", MAC: [6]byte{2, 0, 0, 0, 0, 1}, MTU: 1500, Speed: 100e9,
+	Wire: "tap0", Host: "tap1", Frames: "wire"}
+
+// file is a parsed capture.
+type file struct {
+	ifaces  []*pcapng.Interface
+	packets []*pcapng.Packet
+	stats   []*pcapng.Statistics
+}
+
+func parse(t *testing.T, b []byte) (f file) {
+	t.Helper()
+	r := pcapng.NewReader(bytes.NewReader(b))
+	for {
+		blk, err := r.Next()
+		if err == io.EOF {
+			return f
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch blk := blk.(type) {
+		case *pcapng.Interface:
+			f.ifaces = append(f.ifaces, blk)
+		case *pcapng.Packet:
+			blk.Data = bytes.Clone(blk.Data)
+			f.packets = append(f.packets, blk)
+		case *pcapng.Statistics:
+			f.stats = append(f.stats, blk)
+		}
+	}
+}
+
+// capture runs records through a session and returns the file.
+func capture(t *testing.T, opt Options, records ...*frame.Record) file {
+	t.Helper()
+	var b bytes.Buffer
+	s := New(&b, info, opt)
+	s.Live()
+	for _, r := range records {
+		s.Trace(r)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, b.Bytes())
+}
+
+func TestFileSaysWhatPassed(t *testing.T) {
+	data := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, make([]byte, 54)...)
+	f := capture(t, Options{SnapLen: 40, Host: true},
+		&frame.Record{Port: frame.Wire, Dir: frame.Outbound, Data: data, Stamp: 1000, ID: 1, Comment: "QP 3 WR 17\nlast"},
+		&frame.Record{Port: frame.Host, Dir: frame.Inbound, Data: data[6:], Stamp: 2000, ID: 9, Queue: 2, Drop: frame.DropNotOurIP},
+	)
+	has := pcapng.HasFlags | pcapng.HasID | pcapng.HasQueue
+	want := []*pcapng.Packet{
+		{Interface: 0, Stamp: 1000, Data: data[:40], OrigLen: 60, Has: has, Flags: pcapng.Outbound | pcapng.Broadcast, ID: 1, Comments: []string{"QP 3 WR 17", "last"}},
+		{Interface: 1, Stamp: 2000, Data: data[6:46], OrigLen: 54, Has: has, Flags: pcapng.Inbound | pcapng.Unicast, ID: 9, Queue: 2, Comments: []string{"dropped: not our IP"}},
+	}
+	if d := cmp.Diff(want, f.packets); d != "" {
+		t.Error(d)
+	}
+	if len(f.ifaces) != 2 || f.ifaces[0].MAC != info.MAC || f.ifaces[1].Name != "nic0-host" || f.ifaces[0].Description != "wire TAP tap0, MTU 1500" {
+		t.Errorf("interfaces %+v", f.ifaces)
+	}
+	if len(f.stats) != 2 || f.stats[0].Received != 1 || f.stats[0].Start != 1000 || f.stats[1].Delivered != 1 {
+		t.Errorf("statistics %+v", f.stats)
+	}
+}
+
+func TestHostSideOnlyOnRequest(t *testing.T) {
+	f := capture(t, Options{}, &frame.Record{Port: frame.Host, Data: make([]byte, 60)})
+	if len(f.packets) != 0 || len(f.ifaces) != 1 {
+		t.Fatalf("%d packets, %d interfaces", len(f.packets), len(f.ifaces))
+	}
+}
+
+// superFrame is an IPv4 TCP super-frame of n segments of 100 octets each.
+func superFrame(n int) *frame.Record {
+	d := make([]byte, 54+100*n)
+	copy(d[12:], []byte{0x08, 0x00, 0x45})
+	d[16], d[17] = byte((40+100*n)>>8), byte(40+100*n)
+	d[22], d[23] = 64, 6
+	copy(d[26:], []byte{10, 0, 0, 1, 10, 0, 0, 2})
+	d[46], d[47] = 5<<4, 0x18
+	for i := range d[54:] {
+		d[54+i] = byte(i / 100)
+	}
+	return &frame.Record{Dir: frame.Outbound, Data: d, ID: 5,
+		Offload: frame.Offload{NeedsCsum: true, GSO: frame.GSOTCPv4, HdrLen: 54, GSOSize: 100, CsumStart: 34, CsumOffset: 16}}
+}
+
+func TestSuperFrameIsSplit(t *testing.T) {
+	for _, c := range []struct {
+		comment string
+		want    [][]string
+	}{
+		{"FPDU a\nFPDU b\nFPDU c", [][]string{{"FPDU a"}, {"FPDU b"}, {"FPDU c"}}},
+		{"one\ntwo", [][]string{{"one", "two"}, nil, nil}},
+		{"", [][]string{nil, nil, nil}},
+	} {
+		r := superFrame(3)
+		r.Comment = c.comment
+		f := capture(t, Options{}, r)
+		if len(f.packets) != 3 {
+			t.Fatalf("%d segments", len(f.packets))
+		}
+		for i, p := range f.packets {
+			if len(p.Data) != 154 || p.Data[54] != byte(i) || p.ID != 5 {
+				t.Errorf("segment %d: %d octets, first %d, id %d", i, len(p.Data), p.Data[54], p.ID)
+			}
+			if d := cmp.Diff(c.want[i], p.Comments); d != "" {
+				t.Errorf("segment %d: %s", i, d)
+			}
+		}
+	}
+}
+
+func TestRawKeepsSuperFrames(t *testing.T) {
+	r := superFrame(3)
+	f := capture(t, Options{Raw: true}, r)
+	if len(f.packets) != 1 || !bytes.Equal(f.packets[0].Data, r.Data) {
+		t.Fatalf("%d packets", len(f.packets))
+	}
+}
+
+func TestCountEndsTheFile(t *testing.T) {
+	var b bytes.Buffer
+	s := New(&b, info, Options{Count: 2})
+	r := &frame.Record{Data: make([]byte, 60)}
+	s.Trace(r) // context, not counted
+	s.Live()
+	for range 4 {
+		s.Trace(r)
+	}
+	<-s.Done()
+	if f := parse(t, b.Bytes()); len(f.packets) != 3 || len(f.stats) != 1 {
+		t.Fatalf("%d packets, %d statistics", len(f.packets), len(f.stats))
+	}
+	if st := s.Stats(); st != (Stats{Seen: 3, Written: 3}) {
+		t.Fatalf("%+v", st)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gate is a writer that blocks until it is opened.
+type gate struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.b.Write(p)
+}
+
+func TestSlowWriterLosesAndSaysSo(t *testing.T) {
+	g := &gate{}
+	g.mu.Lock()
+	s := New(g, info, Options{Buffer: 4096})
+	s.Live()
+	r := &frame.Record{Data: make([]byte, 60)}
+	for range 200 {
+		s.Trace(r)
+	}
+	full := s.Stats()
+	g.mu.Unlock()
+	for s.Stats().Written == full.Written { // until one finds room again
+		s.Trace(r)
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	st, f := s.Stats(), parse(t, g.b.Bytes())
+	if full.Lost == 0 || st.Seen != st.Written+st.Lost || uint64(len(f.packets)) != st.Written {
+		t.Fatalf("%+v, %d packets in the file", st, len(f.packets))
+	}
+	var dropped uint64
+	for _, p := range f.packets {
+		dropped += p.DropCount
+	}
+	if dropped != st.Lost || len(f.stats) < 2 || f.stats[0].Dropped == 0 || !strings.Contains(f.stats[0].Comments[0], "are missing here") {
+		t.Fatalf("file accounts for %d of %d lost packets, statistics %+v", dropped, st.Lost, f.stats)
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errBroken }
+
+var errBroken = errors.New("disk full")
+
+func TestWriterErrorEndsTheSession(t *testing.T) {
+	s := New(broken{}, info, Options{})
+	<-s.Done()
+	s.Trace(&frame.Record{Data: make([]byte, 60)})
+	if err := s.Close(); !errors.Is(err, errBroken) {
+		t.Fatalf("error %v", err)
+	}
+	if st := s.Stats(); st.Seen != 0 {
+		t.Fatalf("%+v", st)
+	}
+}
+
+func TestEveryDropHasAComment(t *testing.T) {
+	for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
+		f := capture(t, Options{}, &frame.Record{Data: make([]byte, 60), Drop: r})
+		if want := "dropped: " + r.String(); len(f.packets) != 1 || f.packets[0].Comments[0] != want {
+			t.Errorf("reason %d: %+v", r, f.packets)
+		}
+	}
+}
+
+func TestTee(t *testing.T) {
+	var a, b bytes.Buffer
+	var tee Tee
+	s1, s2 := New(&a, info, Options{}), New(&b, info, Options{})
+	tee.Add(s1)
+	tee.Add(s2)
+	tee.Trace(&frame.Record{Data: make([]byte, 60)})
+	if left := tee.Remove(s1); left != 1 {
+		t.Fatalf("%d left", left)
+	}
+	tee.Trace(&frame.Record{Data: make([]byte, 60)})
+	s1.Close()
+	s2.Close()
+	if n1, n2 := len(parse(t, a.Bytes()).packets), len(parse(t, b.Bytes()).packets); n1 != 1 || n2 != 2 {
+		t.Fatalf("%d and %d packets", n1, n2)
+	}
+}
+
+func TestTraceDoesNotAllocate(t *testing.T) {
+	s := New(io.Discard, info, Options{Buffer: 1 << 16})
+	defer s.Close()
+	r := &frame.Record{Data: make([]byte, 1514), Comment: "QP 3 WR 17 RDMA Write\nlast", Drop: frame.DropFault}
+	for range 1000 { // both buffers reach their full size
+		s.Trace(r)
+		time.Sleep(time.Microsecond)
+	}
+	if n := testing.AllocsPerRun(1000, func() { s.Trace(r) }); n > 0 {
+		t.Fatalf("%v allocations per frame", n)
+	}
+}
+
+func BenchmarkTrace(b *testing.B) {
+	s := New(io.Discard, info, Options{})
+	defer s.Close()
+	r := &frame.Record{Data: make([]byte, 1514), Comment: "QP 3 WR 17 RDMA Write"}
+	b.ReportAllocs()
+	b.SetBytes(1514)
+	for b.Loop() {
+		s.Trace(r)
+	}
+}

@@ -1,0 +1,29 @@
+package capture
+
+import (
+	"slices"
+
+	"tapir/wire/frame"
+)
+
+// Tee hands every frame to any number of tracers, in the order in which they
+// were added. All its methods run on the event loop's thread.
+type Tee struct {
+	tracers []frame.Tracer
+}
+
+// Add appends t.
+func (t *Tee) Add(tr frame.Tracer) { t.tracers = append(t.tracers, tr) }
+
+// Remove takes tr out again and tells how many are left.
+func (t *Tee) Remove(tr frame.Tracer) (left int) {
+	t.tracers = slices.DeleteFunc(t.tracers, func(x frame.Tracer) bool { return x == tr })
+	return len(t.tracers)
+}
+
+// Trace passes r on.
+func (t *Tee) Trace(r *frame.Record) {
+	for _, tr := range t.tracers {
+		tr.Trace(r)
+	}
+}

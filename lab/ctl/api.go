@@ -1,0 +1,77 @@
+// Package ctl is the way into a running NIC from another process: HTTP and
+// JSON over one Unix socket per NIC, with server-sent events for what takes
+// long and a pcapng stream for captures. Only the user who runs the NIC, and
+// root, may use it.
+//
+//	GET    /v1/version?control=1   first on every connection
+//	GET    /v1/show/{kind}         an object, or an array of flat objects
+//	POST   /v1/perf                a job in, events progress... and result or error out
+//	GET    /v1/capture             ?snaplen= &count= &raw=1 &host=1 &context=0
+//	DELETE /v1/capture/{id}        ends that stream with a complete file
+//	POST   /v1/stop                ends the NIC as an interrupt does
+//
+// An error is {"error": what and where, "remedy": how to mend it}.
+//
+// A first request by hand:
+//
+//	curl --unix-socket /run/tapir/nic0.sock http://nic/v1/version?control=1 http://nic/v1/show/qp
+//
+// It keeps no state of its own, and it does not interpret jobs or tables: the
+// NIC behind it does.
+package ctl
+
+import (
+	"encoding/json"
+	"slices"
+
+	"tapir/lab/capture"
+)
+
+// Version is the control protocol's version. Client and server must agree.
+const Version = 1
+
+// Kinds are the tables that Show knows, in the order of the help text.
+var Kinds = []string{"nic", "qp", "cq", "mr", "cep", "counters"}
+
+// KnownKind tells whether kind is one of Kinds.
+func KnownKind(kind string) bool { return slices.Contains(Kinds, kind) }
+
+// NIC is what a server serves. All methods may be called from any goroutine.
+type NIC interface {
+	// Show returns the table of that kind, one of Kinds, ready for
+	// encoding/json: a slice of flat structs, or one struct for "nic".
+	Show(kind string) (any, error)
+	// Perf starts a job. Neither callback may block. done is called exactly
+	// once unless cancel is called first; a cancelled job may skip it.
+	Perf(job json.RawMessage, progress func(any), done func(any, error)) (cancel func(), err error)
+	// CaptureInfo describes the NIC for the head of a capture file.
+	CaptureInfo() capture.Info
+	// Attach adds s to the NIC's tracers, after the saved handshakes of live
+	// connections if context is set, and calls s.Live between the two. detach
+	// returns when no further call to s can happen.
+	Attach(s *capture.Session, context bool) (detach func(), err error)
+	// Stop begins the NIC's orderly end and returns at once.
+	Stop()
+}
+
+// Hello answers the version handshake.
+type Hello struct {
+	Control int    `json:"control"` // the server's Version
+	Version string `json:"version"` // of the server's tapir binary
+	Name    string `json:"name"`
+	PID     int    `json:"pid"`
+}
+
+// Error is what went wrong and how to mend it.
+type Error struct {
+	What   string `json:"error"`
+	Remedy string `json:"remedy,omitempty"`
+	Status int    `json:"-"` // HTTP status; 0 on errors found by the client
+}
+
+func (e *Error) Error() string {
+	if e.Remedy == "" {
+		return e.What
+	}
+	return e.What + ": " + e.Remedy
+}

@@ -1,0 +1,281 @@
+package ctl
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"tapir/lab/capture"
+)
+
+// StartHint is the command that starts a NIC, for messages.
+const StartHint = "tapir nic --tap tap0 --ip 10.0.0.1/24"
+
+// handshakeTimeout bounds how long a live server may take to greet.
+const handshakeTimeout = 5 * time.Second
+
+// Client talks to one running NIC.
+type Client struct {
+	Hello Hello // the server's answer to the handshake
+	path  string
+	http  *http.Client
+}
+
+// List returns the names of the running NICs that this user may control, in
+// order. Sockets whose process is gone are left out.
+func List() (running []string) {
+	dir := Dir()
+	for _, name := range sockets(dir) {
+		if c, err := net.Dial("unix", filepath.Join(dir, name+suffix)); err == nil {
+			c.Close()
+			running = append(running, name)
+		}
+	}
+	return running
+}
+
+// Dial connects to the NIC called name; an empty name means the only one that
+// runs.
+func Dial(name string) (*Client, error) {
+	running := List()
+	if name == "" {
+		switch len(running) {
+		case 0:
+			return nil, &Error{What: "no NIC is running (looked in " + Dir() + ")", Remedy: "start one with: " + StartHint}
+		case 1:
+			name = running[0]
+		default:
+			return nil, &Error{What: "several NICs are running: " + strings.Join(running, ", "), Remedy: "choose one with --nic NAME"}
+		}
+	}
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(Dir(), name+suffix)
+	c := &Client{path: path}
+	c.http = &http.Client{Transport: &http.Transport{DialContext: c.dial, DisableCompression: true, IdleConnTimeout: time.Second}}
+	conn, err := net.Dial("unix", path)
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return nil, notRunning(name, running)
+	}
+	if err != nil {
+		return nil, &Error{What: fmt.Sprintf("cannot reach NIC %s: %v", name, err), Remedy: "run the command as the user who started it, or as root"}
+	}
+	defer conn.Close()
+	if c.Hello, err = handshake(conn); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func notRunning(name string, running []string) error {
+	if len(running) == 0 {
+		return &Error{What: fmt.Sprintf("NIC %s is not running, nor is any other (looked in %s)", name, Dir()), Remedy: "start it with: " + StartHint + " --name " + name}
+	}
+	return &Error{What: fmt.Sprintf("NIC %s is not running", name),
+		Remedy: "running: " + strings.Join(running, ", ") + "; start another with: " + StartHint + " --name " + name}
+}
+
+// dial opens a connection for http.Transport and greets.
+func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", c.path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := handshake(conn); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// handshake says our version on a fresh connection.
+func handshake(conn net.Conn) (h Hello, err error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return h, err
+	}
+	req, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://nic/v1/version?control=%d", Version), nil)
+	if err != nil {
+		return h, err
+	}
+	if err := req.Write(conn); err != nil {
+		return h, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		return h, &Error{What: fmt.Sprintf("the NIC behind %s does not answer: %v", conn.RemoteAddr(), err), Remedy: "end its process and start it again"}
+	}
+	defer resp.Body.Close()
+	if err := decode(resp, &h); err != nil {
+		return h, err
+	}
+	return h, conn.SetDeadline(time.Time{})
+}
+
+// decode reads a JSON answer into v, or the error that it carries.
+func decode(resp *http.Response, v any) error {
+	if resp.StatusCode != http.StatusOK {
+		e := &Error{Status: resp.StatusCode}
+		if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(e); err != nil || e.What == "" {
+			e.What = "the NIC answered " + resp.Status
+		}
+		return e
+	}
+	return json.NewDecoder(resp.Body).Decode(v)
+}
+
+// do sends a request and returns the answer, whose status is not yet checked.
+func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://nic"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if ue := (*url.Error)(nil); errors.As(err, &ue) {
+		if e := (*Error)(nil); errors.As(err, &e) || ctx.Err() != nil {
+			return nil, ue.Err
+		}
+		return nil, &Error{What: fmt.Sprintf("NIC %s: %v", c.Hello.Name, ue.Err), Remedy: "it may have ended; see: tapir show"}
+	}
+	return resp, err
+}
+
+func (c *Client) call(ctx context.Context, method, path string, v any) error {
+	resp, err := c.do(ctx, method, path, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return decode(resp, v)
+}
+
+// Close gives idle connections back.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Show decodes the table of that kind into v, as encoding/json does.
+func (c *Client) Show(ctx context.Context, kind string, v any) error {
+	return c.call(ctx, http.MethodGet, "/v1/show/"+url.PathEscape(kind), v)
+}
+
+// Stop asks the NIC to end.
+func (c *Client) Stop(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/v1/stop", &struct{}{})
+}
+
+// Perf runs job, which encodes to JSON, and decodes the result into report.
+// progress, if not nil, gets what the NIC tells meanwhile. When ctx ends, the
+// NIC cancels the job.
+func (c *Client) Perf(ctx context.Context, job any, progress func(json.RawMessage), report any) error {
+	b, err := json.Marshal(job)
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(ctx, http.MethodPost, "/v1/perf", bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return decode(resp, nil)
+	}
+	return readEvents(resp.Body, progress, report)
+}
+
+// readEvents follows a job to its end.
+func readEvents(r io.Reader, progress func(json.RawMessage), report any) error {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(nil, 16<<20)
+	var name string
+	for sc.Scan() {
+		if n, ok := strings.CutPrefix(sc.Text(), "event: "); ok {
+			name = n
+		}
+		data, ok := bytes.CutPrefix(sc.Bytes(), []byte("data: "))
+		if !ok {
+			continue
+		}
+		switch name {
+		case eventProgress:
+			if progress != nil {
+				progress(bytes.Clone(data))
+			}
+		case eventResult:
+			return json.Unmarshal(data, report)
+		case eventError:
+			e := &Error{}
+			if err := json.Unmarshal(data, e); err != nil {
+				return err
+			}
+			return e
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return err
+	}
+	return &Error{What: "the NIC ended before the job did"}
+}
+
+// CaptureOptions says what to capture; see capture.Options.
+type CaptureOptions struct {
+	SnapLen   int
+	Count     uint64
+	Raw       bool
+	Host      bool
+	NoContext bool // leave out the saved handshakes of live connections
+}
+
+func (o CaptureOptions) query() string {
+	q := url.Values{}
+	set := func(key string, on bool, v string) {
+		if on {
+			q.Set(key, v)
+		}
+	}
+	set("snaplen", o.SnapLen != 0, strconv.Itoa(o.SnapLen))
+	set("count", o.Count != 0, strconv.FormatUint(o.Count, 10))
+	set("raw", o.Raw, "1")
+	set("host", o.Host, "1")
+	set("context", o.NoContext, "0")
+	return q.Encode()
+}
+
+// Capture copies a capture to w until it ends by itself or ctx does; either
+// way the file is complete. It returns the session's counts.
+func (c *Client) Capture(ctx context.Context, opt CaptureOptions, w io.Writer) (st capture.Stats, err error) {
+	reqCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	resp, err := c.do(reqCtx, http.MethodGet, "/v1/capture?"+opt.query(), nil)
+	if err != nil {
+		return st, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return st, decode(resp, nil)
+	}
+	stop := context.AfterFunc(ctx, func() {
+		bounded, cancel := context.WithTimeout(reqCtx, closeGrace)
+		defer cancel()
+		if c.call(bounded, http.MethodDelete, "/v1/capture/"+resp.Header.Get(captureHeader), &struct{}{}) != nil {
+			abort()
+		}
+	})
+	defer stop()
+	if _, err := io.Copy(w, resp.Body); err != nil {
+		return st, err
+	}
+	return st, json.Unmarshal([]byte(resp.Trailer.Get(statsTrailer)), &st)
+}

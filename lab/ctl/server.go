@@ -1,0 +1,192 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// maxBody bounds what a request may carry, in octets.
+const maxBody = 1 << 20
+
+// Server serves one NIC on its socket.
+type Server struct {
+	name    string
+	version string // of the binary
+	dir     string
+	l       net.Listener
+	http    *http.Server
+	served  chan struct{} // closed when http has ended; nil before Serve
+	quit    chan struct{} // closed when Close begins
+	closing sync.Once
+
+	nic      NIC
+	captures captures
+}
+
+// Listen makes the control socket of the NIC called name, so that a clash of
+// names is found before anything else is made. version is what the binary
+// calls itself.
+func Listen(name, version string) (*Server, error) {
+	l, err := listen(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{name: name, version: version, dir: filepath.Dir(l.Addr().String()), l: l, quit: make(chan struct{})}, nil
+}
+
+// Path is where the socket lies.
+func (s *Server) Path() string { return s.l.Addr().String() }
+
+// Serve answers clients on goroutines of its own until Close. It is called at
+// most once.
+func (s *Server) Serve(nic NIC) {
+	s.nic = nic
+	s.served = make(chan struct{})
+	s.http = &http.Server{
+		Handler:           s.guard(s.routes()),
+		ReadHeaderTimeout: 5 * time.Second,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, &conn{allowed: mayUse(c)})
+		},
+	}
+	go func() {
+		defer close(s.served)
+		_ = s.http.Serve(s.l) // ends with ErrServerClosed
+	}()
+}
+
+// Close ends running captures with complete files, cancels running jobs,
+// closes every connection and removes the socket. Its clients get a few
+// seconds to read what is left.
+func (s *Server) Close() {
+	s.closing.Do(func() {
+		close(s.quit)
+		if s.http == nil {
+			s.l.Close()
+		} else {
+			ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+			defer cancel()
+			if s.http.Shutdown(ctx) != nil {
+				s.http.Close()
+			}
+			<-s.served
+		}
+		removeDir(s.dir)
+	})
+}
+
+const closeGrace = 3 * time.Second
+
+type connKey struct{}
+
+// conn is what the server knows about one connection. Requests of one
+// connection come one after the other.
+type conn struct {
+	allowed bool // the peer's user may use this NIC
+	greeted bool // the version handshake is done
+}
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/version", s.hello)
+	mux.HandleFunc("GET /v1/show/{kind}", s.show)
+	mux.HandleFunc("POST /v1/perf", s.perf)
+	mux.HandleFunc("GET /v1/capture", s.capture)
+	mux.HandleFunc("DELETE /v1/capture/{id}", s.endCapture)
+	mux.HandleFunc("POST /v1/stop", s.stop)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s %s does not exist", r.Method, r.URL.Path),
+			Remedy: "the paths are listed in the documentation of lab/ctl"})
+	})
+	return mux
+}
+
+// guard refuses foreign users and connections that did not say their version.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, ok := r.Context().Value(connKey{}).(*conn)
+		switch {
+		case !ok || !c.allowed:
+			fail(w, &Error{Status: http.StatusForbidden, What: "NIC " + s.name + " belongs to another user",
+				Remedy: "run the command as the user who started it, or as root"})
+			return
+		case !c.greeted && r.URL.Path != "/v1/version":
+			fail(w, &Error{Status: http.StatusUpgradeRequired, What: "the version handshake is missing",
+				Remedy: fmt.Sprintf("ask for /v1/version?control=%d first on the same connection", Version)})
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
+	want := r.URL.Query().Get("control")
+	if want != strconv.Itoa(Version) {
+		fail(w, &Error{Status: http.StatusUpgradeRequired,
+			What:   fmt.Sprintf("NIC %s (tapir %s) speaks control protocol %d, the client asked for %q", s.name, s.version, Version, want),
+			Remedy: "use the tapir binary that started the NIC, or start the NIC again with yours"})
+		return
+	}
+	r.Context().Value(connKey{}).(*conn).greeted = true
+	reply(w, Hello{Control: Version, Version: s.version, Name: s.name, PID: os.Getpid()})
+}
+
+func (s *Server) show(w http.ResponseWriter, r *http.Request) {
+	kind := r.PathValue("kind")
+	if !KnownKind(kind) {
+		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("there is nothing called %q to show", kind),
+			Remedy: fmt.Sprintf("choose one of %v", Kinds)})
+		return
+	}
+	v, err := s.nic.Show(kind)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	reply(w, v)
+}
+
+func (s *Server) stop(w http.ResponseWriter, _ *http.Request) {
+	reply(w, struct{}{})
+	s.nic.Stop()
+}
+
+func reply(w http.ResponseWriter, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(b, '\n')) // a client that left misses nothing
+}
+
+// fail answers with err as {error, remedy}. The connection stays usable.
+func fail(w http.ResponseWriter, err error) {
+	e := asError(err)
+	status := e.Status
+	if status == 0 {
+		status = http.StatusUnprocessableEntity
+	}
+	b, _ := json.Marshal(e) // two strings
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n'))
+}
+
+func asError(err error) *Error {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e
+	}
+	return &Error{What: err.Error()}
+}

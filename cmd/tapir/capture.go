@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/ctl"
+)
+
+func newCapture() *cobra.Command {
+	var opt ctl.CaptureOptions
+	var file string
+	cmd := &cobra.Command{
+		Use:   "capture [NIC] -w FILE",
+		Short: "Capture a NIC's frames as pcapng",
+		Long: "Capture writes what passes the NIC's wire port, as pcapng with nanosecond stamps of\n" +
+			"the NIC's clock, direction, packet id, and comments: queue pair and work request of\n" +
+			"each FPDU, and the reason of each drop. It ends at Ctrl-C, after -c packets, or with\n" +
+			"the NIC, always with a complete file.\n\n" +
+			"Connections that live already are preceded by their saved TCP and MPA handshakes,\n" +
+			"commented \"replayed for dissection\", so that Wireshark decodes what follows.",
+		Example: "  tapir capture nic0 -w f.pcapng\n" +
+			"  tapir capture nic0 -w - | wireshark -k -i -\n" +
+			"  tapir capture nic0 -w - -c 10 | tshark -r -",
+		Args:              atMost(1),
+		ValidArgsFunction: completeNIC,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if opt.SnapLen < 0 {
+				return usagef("--snaplen %d: give a number of octets, 0 for all", opt.SnapLen)
+			}
+			name := ""
+			if len(args) > 0 {
+				name = args[0]
+			}
+			return capture(cmd, name, file, opt)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&file, "write", "w", "", "`file` to write, - for standard output (required)")
+	f.IntVar(&opt.SnapLen, "snaplen", 0, "octets to keep of each frame, 0 for all")
+	f.Uint64VarP(&opt.Count, "count", "c", 0, "end after so many packets, 0 for never")
+	f.BoolVar(&opt.NoContext, "no-context", false, "leave out the saved handshakes of live connections")
+	f.BoolVar(&opt.Raw, "raw", false, "keep super-frames whole and partial checksums as they are")
+	f.BoolVar(&opt.Host, "host", false, "capture the host TAP too")
+	return cmd
+}
+
+func capture(cmd *cobra.Command, name, file string, opt ctl.CaptureOptions) (err error) {
+	out := cmd.OutOrStdout()
+	switch {
+	case file == "":
+		return usagef("where to write is missing: add -w FILE, or -w - for a pipe")
+	case file == "-" && isTerminal(out):
+		return usagef("standard output is a terminal: pipe it, as in: tapir capture -w - | wireshark -k -i -")
+	}
+	c, err := dial(name, "its name: tapir capture NIC -w "+file)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if file != "-" {
+		f, err := os.Create(file)
+		if err != nil {
+			return fmt.Errorf("cannot write the capture: %w", err)
+		}
+		out = f
+		defer func() { err = finishFile(f, err) }()
+		fmt.Fprintf(cmd.ErrOrStderr(), "capturing %s into %s; end with Ctrl-C\n", c.Hello.Name, file)
+	}
+	st, err := c.Capture(cmd.Context(), opt, out)
+	if err != nil {
+		return fmt.Errorf("the capture of %s broke off: %w", c.Hello.Name, err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%d packets captured, %d lost\n", st.Written, st.Lost)
+	return nil
+}
+
+// finishFile closes f, and removes it if err left nothing in it.
+func finishFile(f *os.File, err error) error {
+	if fi, serr := f.Stat(); err != nil && serr == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
+		os.Remove(f.Name())
+	}
+	if cerr := f.Close(); err == nil {
+		return cerr
+	}
+	return err
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	fi, err := f.Stat()
+	return err == nil && fi.Mode()&os.ModeCharDevice != 0 && fi.Mode()&os.ModeDevice != 0 && f.Name() != os.DevNull
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:     "man DIR",
+		Short:   "Write the man pages into a directory",
+		Example: "  tapir man /usr/local/share/man/man1",
+		Hidden:  true, // for make install
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("name one directory for the man pages")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return writeMan(cmd.Root(), args[0]) },
+	}
+}
+
+// writeMan writes a page for cmd and every visible verb below it.
+func writeMan(cmd *cobra.Command, dir string) error {
+	name := pageName(cmd)
+	if err := os.WriteFile(filepath.Join(dir, name+".1"), manPage(cmd), 0o644); err != nil {
+		return fmt.Errorf("cannot write a man page: %w", err)
+	}
+	for _, sub := range cmd.Commands() {
+		if documented(sub) {
+			if err := writeMan(sub, dir); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func documented(cmd *cobra.Command) bool {
+	return !cmd.Hidden && cmd.Name() != "help"
+}
+
+func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+
+// manPage is cmd's page in the man macros, man(7).
+func manPage(cmd *cobra.Command) []byte {
+	var b bytes.Buffer
+	name := pageName(cmd)
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"tapir %s\" \"Tapir\"\n", roff(strings.ToUpper(name)), roff(versionText()))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(cmd.Short))
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
+	if cmd.Long != "" {
+		fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n", strings.ReplaceAll(roff(cmd.Long), "\n\n", "\n.PP\n"))
+	}
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString(".SH COMMANDS\n")
+		for _, sub := range cmd.Commands() {
+			if documented(sub) {
+				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(sub.Name()), roff(sub.Short))
+			}
+		}
+	}
+	manFlags(&b, cmd.NonInheritedFlags())
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(cmd.Example))
+	}
+	b.WriteString(".SH EXIT STATUS\n0 on success, 1 on failure, 2 on a mistake on the command line.\n")
+	manSeeAlso(&b, cmd)
+	return b.Bytes()
+}
+
+func manFlags(b *bytes.Buffer, flags *pflag.FlagSet) {
+	if !flags.HasAvailableFlags() {
+		return
+	}
+	b.WriteString(".SH OPTIONS\n")
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		value, usage := pflag.UnquoteUsage(f)
+		head := "--" + f.Name
+		if f.Shorthand != "" {
+			head = "-" + f.Shorthand + ", " + head
+		}
+		if value != "" {
+			head += " " + value
+		}
+		fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(head), roff(usage))
+	})
+}
+
+func manSeeAlso(b *bytes.Buffer, cmd *cobra.Command) {
+	var pages []string
+	if cmd.HasParent() {
+		pages = append(pages, pageName(cmd.Parent()))
+	}
+	for _, sub := range cmd.Commands() {
+		if documented(sub) {
+			pages = append(pages, pageName(sub))
+		}
+	}
+	if pages == nil {
+		return
+	}
+	b.WriteString(".SH SEE ALSO\n")
+	for i, p := range pages {
+		sep := ","
+		if i == len(pages)-1 {
+			sep = ""
+		}
+		fmt.Fprintf(b, ".BR %s (1)%s\n", roff(p), sep)
+	}
+}
+
+// roff escapes what roff would take for its own: backslashes, hyphens that
+// must stay hyphens, and lines that begin like a request.
+func roff(s string) string {
+	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, ".") || strings.HasPrefix(l, "'") {
+			lines[i] = `\&` + l
+		}
+	}
+	return strings.Join(lines, "\n")
+}

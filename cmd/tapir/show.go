@@ -1,0 +1,87 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/ctl"
+)
+
+func newShow() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show [NIC] [" + strings.Join(ctl.Kinds[1:], "|") + "]",
+		Short: "Look inside running NICs",
+		Long: "Show prints one line per running NIC, what one NIC is, or one of its tables:\n" +
+			"queue pairs (qp), completion queues (cq), memory regions (mr), connection\n" +
+			"endpoints (cep) and counters. The name may be left out if only one NIC runs.",
+		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show counters --json",
+		Args:    atMost(2),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return ctl.Kinds, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeNIC(cmd, args, part)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw, err := fetch(cmd, args)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), raw)
+			}
+			return printTable(cmd.OutOrStdout(), raw)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// fetch gets what the arguments ask for.
+func fetch(cmd *cobra.Command, args []string) (json.RawMessage, error) {
+	if len(args) == 0 {
+		return fetchAll(cmd)
+	}
+	name, kind := args[0], ctl.Kinds[0]
+	switch {
+	case len(args) == 2:
+		kind = args[1]
+	case ctl.KnownKind(name): // a kind alone: of the only NIC
+		name, kind = "", name
+	}
+	if !ctl.KnownKind(kind) {
+		return nil, usagef("there is no table %q: choose one of %s", kind, strings.Join(ctl.Kinds, ", "))
+	}
+	c, err := dial(name, "its name: tapir show NIC "+kind)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var raw json.RawMessage
+	return raw, c.Show(cmd.Context(), kind, &raw)
+}
+
+// fetchAll gets a row for each running NIC.
+func fetchAll(cmd *cobra.Command) (json.RawMessage, error) {
+	names := ctl.List()
+	if len(names) == 0 {
+		_, err := ctl.Dial("")
+		return nil, err
+	}
+	rows := make([]json.RawMessage, len(names))
+	for i, name := range names {
+		c, err := ctl.Dial(name)
+		if err != nil {
+			return nil, err
+		}
+		err = c.Show(cmd.Context(), ctl.Kinds[0], &rows[i])
+		c.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(rows)
+}

@@ -21,6 +21,7 @@ func main() {
 	skips := flag.String("skips", "", "file of allowed skips, one 'package Test # why' per line")
 	each := flag.Duration("fuzz", 0, "time for each fuzz target; 0 = do not fuzz")
 	budget := flag.Duration("fuzz-budget", 4*time.Minute, "time for all fuzz targets together")
+	onlyFuzz := flag.Bool("only-fuzz", false, "leave out the checks and tests")
 	timeout := flag.Duration("timeout", 8*time.Minute, "time for the tests of one package")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: gotest [flags] packages...")
@@ -37,13 +38,19 @@ func main() {
 		os.Exit(2)
 	}
 	rep := newReport(os.Stdout, allowed)
-	run(rep, flag.Args(), *each, *budget, *timeout)
+	if !*onlyFuzz {
+		run(rep, flag.Args(), *timeout)
+	}
+	if *each > 0 {
+		fuzz(rep, flag.Args(), *each, *budget)
+	}
 	if !rep.finish() {
 		os.Exit(1)
 	}
 }
 
-func run(rep *report, pkgs []string, each, budget, timeout time.Duration) {
+// run checks the sources and runs their tests.
+func run(rep *report, pkgs []string, timeout time.Duration) {
 	rep.check("gofmt", gofmt())
 	rep.check("go vet", command("go", append([]string{"vet"}, pkgs...)...))
 	args := append([]string{"test", "-json", "-timeout", timeout.String()}, pkgs...)
@@ -60,9 +67,6 @@ func run(rep *report, pkgs []string, each, budget, timeout time.Duration) {
 	rep.read(out)
 	if err := cmd.Wait(); err != nil && rep.failed == 0 {
 		rep.check("go test", err)
-	}
-	if each > 0 {
-		fuzz(rep, pkgs, each, budget)
 	}
 }
 

@@ -74,9 +74,10 @@ type Session struct {
 	comments []string
 
 	// The record in hand while its segments are encoded.
-	pkt   pcapng.Packet
-	notes []string // one per segment, or nil
-	index int
+	splitter virtio.Splitter
+	pkt      pcapng.Packet
+	notes    []string // one per segment, or nil
+	index    int
 
 	wake chan struct{}
 	done chan struct{}
@@ -197,7 +198,7 @@ func (s *Session) split(r *frame.Record) {
 	if n := segments(r); n > 1 && n == len(s.comments) {
 		s.notes = s.comments
 	}
-	if err := virtio.Split(r.Offload, r.Data, s.emit); err != nil && s.index == 0 {
+	if err := s.splitter.Split(r.Offload, r.Data, s.emit); err != nil && s.index == 0 {
 		s.comments = append(s.comments, "left whole: "+err.Error())
 		s.packet(r.Data, s.comments)
 	}

@@ -276,3 +276,16 @@ func BenchmarkTrace(b *testing.B) {
 		s.Trace(r)
 	}
 }
+
+func TestSplittingDoesNotAllocate(t *testing.T) {
+	s := New(io.Discard, info, Options{Buffer: 1 << 20})
+	defer s.Close()
+	r := superFrame(30)
+	for range 500 { // both buffers reach their full size
+		s.Trace(r)
+		time.Sleep(time.Microsecond)
+	}
+	if n := testing.AllocsPerRun(500, func() { s.Trace(r) }); n > 0 {
+		t.Fatalf("%v allocations per super-frame", n)
+	}
+}

@@ -1,0 +1,76 @@
+# make            build bin/tapir
+# make demo       see it work (needs only Go)
+# make test       check everything; brings its tools on Debian and Ubuntu
+# make help       the rest
+
+GO        ?= go
+PREFIX    ?= /usr/local
+DESTDIR   ?=
+FUZZTIME  ?= $(if $(filter true,$(CI)),20s,0)
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+bindir  = $(DESTDIR)$(PREFIX)/bin
+mandir  = $(DESTDIR)$(PREFIX)/share/man/man1
+bashdir = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+zshdir  = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
+# The binary is static: it runs in an empty container.
+build     = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+# The runner's own room begins with a dot, which ./... leaves out.
+packages  = ./... ./.ci/gotest
+
+.PHONY: all build demo test fuzz bench cross install uninstall check clean help
+
+all: build
+
+build:
+	$(build) -o bin/tapir ./cmd/tapir
+
+demo: build
+	./bin/tapir demo
+
+test: build
+	@sh .ci/tools
+	$(GO) run ./.ci/gotest -skips .ci/skips -fuzz $(FUZZTIME) $(packages)
+
+fuzz:
+	$(GO) run ./.ci/gotest -skips .ci/skips -fuzz $(if $(filter 0,$(FUZZTIME)),20s,$(FUZZTIME)) -fuzz-budget 24h -only-fuzz $(packages)
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+check:
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w on these files'; exit 1; }
+	$(GO) vet $(packages)
+
+cross:
+	GOOS=linux GOARCH=amd64 $(build) -o bin/tapir-linux-amd64 ./cmd/tapir
+	GOOS=linux GOARCH=arm64 $(build) -o bin/tapir-linux-arm64 ./cmd/tapir
+
+install: build
+	install -d $(bindir) $(mandir) $(bashdir) $(zshdir) $(fishdir)
+	install -m 755 bin/tapir $(bindir)/tapir
+	./bin/tapir man $(mandir)
+	./bin/tapir completion bash > $(bashdir)/tapir
+	./bin/tapir completion zsh > $(zshdir)/_tapir
+	./bin/tapir completion fish > $(fishdir)/tapir.fish
+
+uninstall:
+	rm -f $(bindir)/tapir $(mandir)/tapir.1 $(mandir)/tapir-*.1
+	rm -f $(bashdir)/tapir $(zshdir)/_tapir $(fishdir)/tapir.fish
+
+clean:
+	rm -rf bin out
+
+help:
+	@echo 'make                     build bin/tapir'
+	@echo 'make demo                two NICs, verified RDMA, a capture to open'
+	@echo 'make test                gofmt, vet and all tests; in CI fuzzing too'
+	@echo 'make fuzz FUZZTIME=1m    every fuzz target for that long'
+	@echo 'make bench               all benchmarks'
+	@echo 'make cross               static binaries for linux/amd64 and linux/arm64'
+	@echo 'make install PREFIX=DIR  binary, man pages, completions (DESTDIR= for packagers)'
+	@echo 'make uninstall           remove what install wrote'
+	@echo 'make check               gofmt and vet only'
+	@echo 'make clean               remove bin and out'

@@ -42,12 +42,14 @@ type Conn struct {
 	wl1      int64  // receive offset of the last window update
 	wl2      uint64 // acknowledgement of the last window update
 	sndScale uint8
-	mtu      int
-	peerMSS  int
-	mss      int
-	segs     segRing
-	ipID     uint16
-	override bool // the next segment may be smaller than silly-window avoidance wants
+	// peerScales says that the peer's SYN had a window scale option.
+	peerScales bool
+	mtu        int
+	peerMSS    int
+	mss        int
+	segs       segRing
+	ipID       uint16
+	override   bool // the next segment may be smaller than silly-window avoidance wants
 
 	loss lossState
 	cc   congestion

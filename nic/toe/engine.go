@@ -26,9 +26,10 @@ type Engine struct {
 	ready     readyList
 	resets    []reset
 	nextPort  uint16
-	oooFree   *hole
+	freePiece *piece
 	rings     [ringClasses][][]segment
 	stats     Stats
+	starved   bool // the pool had no frame in this Poll
 }
 
 // tuple identifies a connection.

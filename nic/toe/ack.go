@@ -1,0 +1,164 @@
+package toe
+
+import (
+	"time"
+
+	"tapir/wire/frame"
+	"tapir/wire/tcp"
+)
+
+// acknowledge handles the ACK field and window of an acceptable segment with
+// n sequence numbers of its own (RFC 9293 section 3.10.7.4, fifth step).
+func (c *Conn) acknowledge(h *tcp.Header, off int64, ack uint64, n int, now frame.Time) {
+	wndMoved := c.updateWindow(h, off, ack)
+	flight := c.nxt - c.una
+	sackedBefore := c.loss.sacked
+	if c.sackOK && h.Opts.NSACK > 0 {
+		c.takeSACK(h, ack, now)
+	}
+	acked := ack - c.una
+	switch {
+	case acked > 0:
+		c.advance(ack, h, now)
+	case flight > 0 && n == 0 && !wndMoved && (!c.sackOK || c.loss.sacked > sackedBefore):
+		c.count.dupAcks++
+		c.loss.dupAcks++
+	}
+	if c.segs.n > 0 {
+		c.detectLoss(acked, now)
+	}
+	c.afterAck(acked, flight, now)
+}
+
+// updateWindow takes the segment's window unless it is older than the one
+// known, and reports whether it changed.
+func (c *Conn) updateWindow(h *tcp.Header, off int64, ack uint64) bool {
+	if off < c.wl1 || (off == c.wl1 && ack < c.wl2) {
+		return false
+	}
+	wnd := uint64(h.Window) << c.sndScale
+	moved := wnd != c.wnd
+	c.wnd, c.wl1, c.wl2 = wnd, off, ack
+	c.maxWnd = max(c.maxWnd, wnd)
+	return moved
+}
+
+// advance moves SND.UNA to ack and forgets the segments below.
+func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
+	sample := frame.Never
+	segs := 0
+	for c.segs.n > 0 {
+		s := c.segs.at(0)
+		if s.end() > ack {
+			c.trimFirst(s, ack)
+			break
+		}
+		segs++
+		if s.flags&segSacked == 0 {
+			c.delivered(s, now)
+			if s.flags&segRetrans == 0 {
+				sample = s.sent
+			}
+		}
+		c.unmark(s)
+		c.segs.pop(c.e)
+	}
+	c.una = ack
+	c.loss.dupAcks = max(0, c.loss.dupAcks-segs)
+	if !c.sackOK && c.cc.state == caOpen {
+		c.loss.dupAcks = 0
+	}
+	c.sampleRTT(sample, h, now)
+	c.backoff, c.probes, c.softErr = 0, 0, 0
+	c.rtoAt = frame.Never
+	if c.segs.n > 0 {
+		c.rtoAt = now.Add(c.rto())
+	}
+	if c.h != nil {
+		off := ack
+		if c.finSent {
+			off = min(off, c.finOff)
+		}
+		c.h.Acked(c, off, now)
+	}
+}
+
+// trimFirst cuts the acknowledged part off a segment that the peer (or a
+// middlebox) acknowledged in part.
+func (c *Conn) trimFirst(s *segment, ack uint64) {
+	if ack <= s.off {
+		return
+	}
+	d := ack - s.off
+	switch {
+	case s.flags&segSacked != 0:
+		c.loss.sacked -= d
+	case s.flags&segLost != 0:
+		c.loss.lost -= d
+	}
+	s.off, s.n = ack, s.n-uint32(d)
+}
+
+// unmark takes a segment that leaves the ring out of the accounts.
+func (c *Conn) unmark(s *segment) {
+	switch {
+	case s.flags&segSacked != 0:
+		c.loss.sacked -= uint64(s.n)
+	case s.flags&segLost != 0:
+		c.loss.lost -= uint64(s.n)
+	case s.flags&segRetrans != 0:
+		c.loss.rexOut--
+	}
+}
+
+// delivered notes when the newest segment that has arrived was sent. A
+// retransmission that is answered faster than the path allows was answered
+// for its first sending (RFC 8985 section 6.2 step 2).
+func (c *Conn) delivered(s *segment, now frame.Time) {
+	if s.flags&segRetrans != 0 && now.Sub(s.sent) < c.rtt.min {
+		return
+	}
+	c.loss.newest = max(c.loss.newest, s.sent)
+}
+
+// rttState is the estimator of RFC 6298 section 2.
+type rttState struct {
+	srtt, rttvar, rto, min time.Duration
+	synAt                  frame.Time // when the SYN or SYN-ACK was sent first
+}
+
+// sampleRTT takes a round-trip sample from a segment sent once, else from
+// the timestamp echoed (RFC 7323 section 4).
+func (c *Conn) sampleRTT(sent frame.Time, h *tcp.Header, now frame.Time) {
+	switch {
+	case sent != frame.Never:
+		c.addRTT(now.Sub(sent))
+	case c.tsOK && h.Opts.HasTS && h.Opts.TSEcr != 0:
+		if ms := int32(c.tsNow(now) - h.Opts.TSEcr); ms >= 0 && ms < maxSampleMS {
+			c.addRTT(max(time.Duration(ms)*time.Millisecond, time.Millisecond/2))
+		}
+	}
+}
+
+// maxSampleMS is the longest round trip that an echoed timestamp can claim.
+const maxSampleMS = 120_000
+
+func (c *Conn) addRTT(d time.Duration) {
+	r := &c.rtt
+	d = max(d, time.Microsecond)
+	if r.srtt == 0 {
+		r.srtt, r.rttvar, r.min = d, d/2, d
+	} else {
+		r.rttvar += ((r.srtt - d).Abs() - r.rttvar) / 4
+		r.srtt += (d - r.srtt) / 8
+		r.min = min(r.min, d)
+	}
+	// The floor stands for the peer's delayed acknowledgements, so it is
+	// added to the round trip instead of hidden by a long one.
+	r.rto = min(r.srtt+max(4*r.rttvar, c.e.cfg.MinRTO), c.e.cfg.MaxRTO)
+}
+
+// tsNow is the timestamp clock: one tick per millisecond from a secret start.
+func (c *Conn) tsNow(now frame.Time) uint32 {
+	return uint32(now/1e6) + c.tsOff
+}

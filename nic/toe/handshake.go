@@ -1,0 +1,160 @@
+package toe
+
+import (
+	"net/netip"
+
+	"tapir/wire/frame"
+	"tapir/wire/tcp"
+)
+
+// openActive sends the first SYN at the next Poll.
+func (c *Conn) openActive(now frame.Time) {
+	c.tsOK, c.sackOK = true, true
+	c.sendSyn(now)
+}
+
+// sendSyn makes a SYN or SYN-ACK due and starts its timer.
+func (c *Conn) sendSyn(now frame.Time) {
+	c.wantSyn = true
+	c.rtoAt = now.Add(c.rto())
+	c.Kick()
+	c.e.timers.schedule(c)
+}
+
+// segment handles a segment to listener l that belongs to no connection (RFC
+// 9293 section 3.10.7.2). It returns the new connection, nil if there is none.
+func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now frame.Time) *Conn {
+	e := l.e
+	switch {
+	case h.Flags.Has(tcp.RST):
+		e.drop(frame.DropTCPState)
+		return nil
+	case h.Flags.Has(tcp.ACK):
+		e.drop(frame.DropTCPState)
+		e.queueReset(reset{local: local, remote: remote, seq: h.Ack, flags: tcp.RST})
+		return nil
+	case !h.Flags.Has(tcp.SYN):
+		e.drop(frame.DropTCPState)
+		return nil
+	case l.pending >= l.backlog:
+		e.drop(frame.DropBacklog)
+		return nil
+	}
+	c := e.newConn(local, remote, StateSynReceived, now)
+	c.listener, c.passive = l, true
+	l.pending++
+	c.takeSyn(h, now)
+	c.sendSyn(now)
+	return c
+}
+
+// takeSyn reads the peer's SYN: its sequence number, window and options.
+// What it does not offer is not used (RFC 7323 sections 2.2 and 3.2, RFC 2018
+// section 2).
+func (c *Conn) takeSyn(h *tcp.Header, now frame.Time) {
+	o := &h.Opts
+	c.irs = uint32(h.Seq)
+	c.rcvNxt, c.lastAck = 0, 0
+	c.wnd, c.maxWnd, c.wl1, c.wl2 = uint64(h.Window), uint64(h.Window), -1, 0
+	if o.MSS != 0 {
+		c.peerMSS = max(int(o.MSS), minPeerMSS)
+	}
+	c.sackOK = o.SACKPermitted
+	if c.tsOK = o.HasTS; c.tsOK {
+		c.tsRecent, c.tsRecentAt = o.TSVal, now
+	}
+	c.sndScale, c.peerScales = o.WS, o.HasWS
+	if !o.HasWS {
+		c.sndScale, c.rcvScale = 0, 0
+	}
+	c.updateMSS()
+}
+
+// minPeerMSS bounds what a tiny MSS option can make us do.
+const minPeerMSS = 48
+
+// inSynSent handles a segment in SYN-SENT (RFC 9293 section 3.10.7.3).
+func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
+	acked := h.Flags.Has(tcp.ACK)
+	if acked && c.sndOffset(h.Ack) != 0 {
+		c.e.drop(frame.DropTCPSequence)
+		if !h.Flags.Has(tcp.RST) {
+			c.e.queueReset(reset{local: c.local, remote: c.remote, seq: h.Ack, flags: tcp.RST})
+		}
+		return
+	}
+	switch {
+	case h.Flags.Has(tcp.RST):
+		if !acked {
+			c.e.drop(frame.DropTCPState)
+			return
+		}
+		c.e.stats.ResetsIn++
+		c.finish(Refused, now)
+	case !h.Flags.Has(tcp.SYN):
+		c.e.drop(frame.DropTCPState)
+	case acked:
+		c.takeSyn(h, now)
+		c.wantAck = true
+		c.establish(now)
+		c.Kick()
+	default: // simultaneous open
+		c.takeSyn(h, now)
+		c.state = StateSynReceived
+		c.backoff = 0
+		c.sendSyn(now)
+	}
+}
+
+// handshakeDone handles the ACK field in SYN-RECEIVED and reports whether the
+// connection is established.
+func (c *Conn) handshakeDone(h *tcp.Header, ack int64, now frame.Time) bool {
+	if ack != 0 {
+		c.e.drop(frame.DropTCPSequence)
+		c.e.queueReset(reset{local: c.local, remote: c.remote, seq: h.Ack, flags: tcp.RST})
+		return false
+	}
+	if l := c.listener; l != nil {
+		c.listener = nil
+		l.pending--
+		c.state = StateEstablished
+		if c.h = l.accept(c, now); c.h == nil {
+			c.wantAbort = true
+			c.Kick()
+			return false
+		}
+		c.e.stats.PassiveOpens++
+	}
+	c.establish(now)
+	return !c.wantAbort
+}
+
+// establish begins the data phase.
+func (c *Conn) establish(now frame.Time) {
+	c.state = StateEstablished
+	if c.backoff == 0 && c.rtt.synAt != 0 {
+		c.addRTT(now.Sub(c.rtt.synAt))
+	}
+	c.cc.cwnd = c.initialWindow(c.backoff > 0)
+	c.backoff, c.softErr = 0, 0
+	c.wantSyn = false
+	c.rtoAt = frame.Never
+	c.lastIn, c.lastOut = now, now
+	if c.e.cfg.KeepAlive > 0 {
+		c.stateAt = now.Add(c.e.cfg.KeepAlive)
+	}
+	c.h.Established(c, now)
+}
+
+// reusedBy reports whether a SYN may replace this connection in TIME-WAIT: it
+// is clearly newer by timestamp (RFC 6191) or sequence number, and a listener
+// will take it.
+func (c *Conn) reusedBy(h *tcp.Header) bool {
+	if h.Flags&(tcp.SYN|tcp.ACK|tcp.RST) != tcp.SYN || c.e.listener(c.local) == nil {
+		return false
+	}
+	if c.tsOK && h.Opts.HasTS && h.Opts.TSVal != c.tsRecent {
+		return int32(h.Opts.TSVal-c.tsRecent) > 0
+	}
+	return c.rcvOffset(h.Seq) > int64(c.rcvNxt)
+}

@@ -1,0 +1,360 @@
+package toe
+
+import (
+	"time"
+
+	"tapir/wire/frame"
+	"tapir/wire/tcp"
+)
+
+// lossState is the scoreboard (RFC 6675 section 3) kept as running sums.
+// Lost segments are not counted as in flight until they are sent again.
+type lossState struct {
+	sacked, lost uint64     // octets so marked
+	high         uint64     // end of the highest octet SACKed
+	mark         uint64     // every segment below has been judged
+	next         uint64     // no lost segment begins below
+	dupAcks      int        // duplicate acknowledgements in a row
+	rexOut       int        // retransmitted segments in flight
+	rexOldest    frame.Time // not later than the sending of any of them
+	newest       frame.Time // sending time of the newest segment delivered
+	force        bool       // the next retransmission need not wait for cwnd
+	seen         [4]block   // SACK blocks of the acknowledgement before
+}
+
+type caState uint8
+
+const (
+	caOpen     caState = iota
+	caRecovery         // fast recovery
+	caLoss             // after a retransmission timeout
+)
+
+// congestion is Reno (RFC 5681) in octets.
+type congestion struct {
+	cwnd, ssthresh uint64
+	credit         uint64 // octets acknowledged towards the next increase
+	recover        uint64 // recovery ends when this is acknowledged
+	state          caState
+	blocked        bool // the last sending stopped for lack of cwnd
+}
+
+// pipe is the number of octets believed to be in flight (RFC 6675 SetPipe).
+// Without SACK every duplicate acknowledgement stands for one segment.
+func (c *Conn) pipe() uint64 {
+	p := c.nxt - c.una - c.loss.sacked - c.loss.lost
+	if !c.sackOK {
+		p -= min(p, uint64(c.loss.dupAcks)*uint64(c.mss))
+	}
+	return p
+}
+
+// takeSACK marks the segments that the blocks cover wholly. Parts of a block
+// that the acknowledgement before held need no second look.
+func (c *Conn) takeSACK(h *tcp.Header, ack uint64, now frame.Time) {
+	var now4 [4]block
+	for i, sb := range h.Opts.SACK[:h.Opts.NSACK] {
+		l, r := c.sndOffset(sb.Left), c.sndOffset(sb.Right)
+		if l < int64(ack) || r <= l || r > int64(c.nxt) {
+			continue // a duplicate (RFC 2883), or nonsense
+		}
+		b := block{uint64(l), uint64(r)}
+		now4[i] = b
+		for _, s := range c.loss.seen {
+			if s.right > s.left && b.left <= s.left && s.right <= b.right {
+				c.markSacked(block{b.left, s.left}, now)
+				b.left = s.right
+			}
+		}
+		c.markSacked(b, now)
+	}
+	c.loss.seen = now4
+}
+
+func (c *Conn) markSacked(b block, now frame.Time) {
+	if b.right <= b.left {
+		return
+	}
+	for i := c.segs.search(b.left); i < c.segs.n; i++ {
+		s := c.segs.at(i)
+		if s.end() > b.right {
+			return
+		}
+		if s.off < b.left || s.flags&segSacked != 0 {
+			continue
+		}
+		c.delivered(s, now)
+		switch {
+		case s.flags&segLost != 0:
+			c.loss.lost -= uint64(s.n)
+			s.flags &^= segLost
+		case s.flags&segRetrans != 0:
+			c.loss.rexOut--
+		}
+		s.flags |= segSacked
+		c.loss.sacked += uint64(s.n)
+		c.loss.high = max(c.loss.high, s.end())
+	}
+}
+
+// setLost marks a segment in flight as lost.
+func (c *Conn) setLost(s *segment) {
+	if s.flags&segRetrans != 0 {
+		c.loss.rexOut--
+	}
+	s.flags |= segLost
+	c.loss.lost += uint64(s.n)
+	c.loss.next = min(c.loss.next, s.off)
+}
+
+// detectLoss judges what is in flight after an acknowledgement of acked
+// octets, and enters recovery when something is missing.
+func (c *Conn) detectLoss(acked uint64, now frame.Time) {
+	found := false
+	if c.sackOK {
+		found = c.loseBelowSacked() || found
+		found = c.loseRetransmissions() || found
+	} else {
+		found = c.loseByDupAcks(acked)
+	}
+	if found && c.cc.state == caOpen {
+		c.enterRecovery()
+	}
+}
+
+// loseBelowSacked marks every segment that has dupThresh SACKed segments
+// above it (RFC 6675 IsLost).
+func (c *Conn) loseBelowSacked() (found bool) {
+	l := &c.loss
+	if l.sacked == 0 || l.high <= l.mark {
+		return false
+	}
+	above := 0
+	i := c.segs.search(l.high - 1)
+	for ; i >= 0 && above < dupThresh; i-- {
+		s := c.segs.at(i)
+		if s.end() <= l.mark {
+			return false
+		}
+		if s.flags&segSacked != 0 {
+			above++
+		}
+	}
+	if above < dupThresh {
+		return false
+	}
+	bound := c.segs.at(i + 1).off
+	for j := c.segs.search(max(l.mark, c.una)); j < c.segs.n; j++ {
+		s := c.segs.at(j)
+		if s.off >= bound {
+			break
+		}
+		if s.flags&(segSacked|segLost|segRetrans) == 0 {
+			c.setLost(s)
+			found = true
+		}
+	}
+	l.mark = max(l.mark, bound)
+	return found
+}
+
+// loseRetransmissions marks retransmissions as lost when a segment that was
+// sent clearly later has arrived (the rule of RFC 8985, for these alone).
+func (c *Conn) loseRetransmissions() (found bool) {
+	l := &c.loss
+	limit := l.newest - frame.Time(max(c.rtt.min/4, 100*time.Microsecond))
+	if l.rexOut == 0 || l.rexOldest >= limit {
+		return false
+	}
+	oldest := frame.Never
+	for i, left := 0, l.rexOut; i < c.segs.n && left > 0; i++ {
+		s := c.segs.at(i)
+		if s.flags&(segRetrans|segLost|segSacked) != segRetrans {
+			continue
+		}
+		left--
+		if s.sent < limit {
+			c.setLost(s)
+			found = true
+		} else {
+			oldest = min(oldest, s.sent)
+		}
+	}
+	l.rexOldest = oldest
+	return found
+}
+
+// loseByDupAcks is fast retransmit without SACK (RFC 6582): the third
+// duplicate acknowledgement, and then every partial one, tells of one loss.
+func (c *Conn) loseByDupAcks(acked uint64) bool {
+	first := c.segs.at(0)
+	if first.flags&segLost != 0 {
+		return false
+	}
+	switch c.cc.state {
+	case caOpen:
+		if c.loss.dupAcks < dupThresh || c.una < c.cc.recover {
+			return false
+		}
+	case caRecovery:
+		if acked == 0 || c.una >= c.cc.recover {
+			return false
+		}
+	default:
+		return false
+	}
+	c.setLost(first)
+	return true
+}
+
+// enterRecovery halves the window (RFC 5681 section 3.2, RFC 6675 section 5).
+func (c *Conn) enterRecovery() {
+	cc := &c.cc
+	cc.state, cc.recover, cc.credit = caRecovery, c.nxt, 0
+	cc.ssthresh = max((c.nxt-c.una)/2, 2*uint64(c.mss))
+	cc.cwnd = cc.ssthresh
+	c.loss.force = true
+	c.count.recoveries++
+	c.e.stats.FastRecoveries++
+}
+
+// afterAck ends recovery and grows the window. flight is what was in flight
+// before the acknowledgement of acked octets.
+func (c *Conn) afterAck(acked, flight uint64, now frame.Time) {
+	cc := &c.cc
+	if cc.state != caOpen && c.una >= cc.recover {
+		if cc.state == caRecovery {
+			cc.cwnd = min(cc.ssthresh, max(c.pipe(), uint64(c.mss))+uint64(c.mss))
+		}
+		cc.state = caOpen
+		c.loss.dupAcks = 0
+	}
+	if acked > 0 && cc.state != caRecovery {
+		c.grow(acked, flight)
+	}
+}
+
+// grow is slow start and congestion avoidance, counting octets (RFC 3465)
+// because acknowledgements of super-segments stand for many. A window that
+// was not used does not grow (RFC 7661).
+func (c *Conn) grow(acked, flight uint64) {
+	cc := &c.cc
+	if cc.cwnd < cc.ssthresh {
+		if cc.blocked || 2*flight >= cc.cwnd {
+			cc.cwnd += acked
+		}
+	} else if cc.blocked || flight+uint64(c.mss) >= cc.cwnd {
+		if cc.credit += acked; cc.credit >= cc.cwnd {
+			cc.credit -= cc.cwnd
+			cc.cwnd += uint64(c.mss)
+		}
+	}
+	cc.cwnd = min(cc.cwnd, uint64(c.e.cfg.SndWnd))
+}
+
+// initialWindow is RFC 6928, or one segment after a lost SYN (RFC 5681
+// section 3.1).
+func (c *Conn) initialWindow(synLost bool) uint64 {
+	if synLost {
+		return uint64(c.mss)
+	}
+	return initWnd * uint64(c.mss)
+}
+
+// onRTO handles the retransmission timer (RFC 6298 section 5).
+func (c *Conn) onRTO(now frame.Time) {
+	switch {
+	case c.state == StateSynSent || c.state == StateSynReceived:
+		c.synTimeout(now)
+	case c.segs.n == 0:
+		c.probeTimeout(now)
+	default:
+		c.dataTimeout(now)
+	}
+}
+
+func (c *Conn) synTimeout(now frame.Time) {
+	if c.backoff >= c.e.cfg.SynRetries {
+		c.finish(c.timeoutKind(), now)
+		return
+	}
+	c.timedOut(now)
+	c.wantSyn = true
+}
+
+// probeTimeout asks for the window when nothing is in flight, or sends what
+// silly-window avoidance has held back.
+func (c *Conn) probeTimeout(now frame.Time) {
+	if c.probes > c.e.cfg.Retries {
+		c.finish(c.timeoutKind(), now)
+		return
+	}
+	if c.una+c.wnd > c.nxt {
+		c.override = true
+	} else {
+		c.wantProbe = true
+		c.probes++
+	}
+	c.backoff++
+	c.Kick()
+}
+
+func (c *Conn) dataTimeout(now frame.Time) {
+	// A peer that closes its window but answers is alive (RFC 1122 section
+	// 4.2.2.17).
+	alive := c.wnd == 0 && now.Sub(c.lastIn) < 2*c.e.cfg.MaxRTO
+	if c.backoff >= c.e.cfg.Retries && !alive {
+		c.finish(c.timeoutKind(), now)
+		return
+	}
+	cc := &c.cc
+	if c.backoff == 0 {
+		cc.ssthresh = max((c.nxt-c.una)/2, 2*uint64(c.mss))
+	}
+	cc.state, cc.recover, cc.credit = caLoss, c.nxt, 0
+	cc.cwnd = uint64(c.mss)
+	c.loseAll()
+	c.count.timeouts++
+	c.timedOut(now)
+}
+
+// loseAll marks everything that was not SACKed as lost. A SACKed first
+// segment means that the peer has thrown SACKed data away (RFC 2018 section
+// 8): then nothing it said counts.
+func (c *Conn) loseAll() {
+	l := &c.loss
+	reneged := c.segs.at(0).flags&segSacked != 0
+	for i := range c.segs.n {
+		s := c.segs.at(i)
+		if reneged && s.flags&segSacked != 0 {
+			l.sacked -= uint64(s.n)
+			s.flags = s.flags&^segSacked | segRetrans
+			l.rexOut++
+		}
+		if s.flags&(segSacked|segLost) == 0 {
+			c.setLost(s)
+		}
+	}
+	if reneged {
+		l.seen, l.high = [4]block{}, 0
+	}
+	l.mark, l.next = c.nxt, c.una
+	l.dupAcks = 0
+	l.force = true
+}
+
+// timedOut backs off and restarts the timer.
+func (c *Conn) timedOut(now frame.Time) {
+	c.backoff++
+	c.e.stats.Timeouts++
+	c.rtoAt = now.Add(c.rto())
+	c.Kick()
+}
+
+// timeoutKind is what ICMP reported meanwhile, else Timeout.
+func (c *Conn) timeoutKind() Kind {
+	if c.softErr != 0 {
+		return c.softErr
+	}
+	return Timeout
+}

@@ -1,0 +1,362 @@
+package toe
+
+import (
+	"time"
+
+	"tapir/wire/frame"
+	"tapir/wire/tcp"
+)
+
+const (
+	// pollFrames bounds the frames of one Poll, so that a Poll ends soon
+	// even if the link takes everything.
+	pollFrames = 256
+	// turnOctets and turnFrames are what one connection sends before the
+	// next one has its turn.
+	turnOctets = 256 << 10
+	turnFrames = 16
+	// starvedRetry is how long to wait for the pool to have frames again.
+	starvedRetry = time.Millisecond
+)
+
+// Poll runs the timers that are due and sends, connection by connection, as
+// much as Output.Room, the windows and a bound per call allow. It returns the
+// next deadline: now if there is more to send at once, frame.Never if only a
+// segment or a Handler can cause work. After Room was used up, Poll again as
+// soon as there is room.
+func (e *Engine) Poll(now frame.Time) frame.Time {
+	e.starved = false
+	e.fire(now)
+	e.sendResets()
+	for budget := pollFrames; e.ready.head != nil && !e.starved; {
+		if e.out.Room() <= 0 {
+			return e.timers.next()
+		}
+		if budget <= 0 {
+			return now
+		}
+		c := e.ready.pop()
+		before := e.stats.FramesOut
+		if !c.gone && c.output(now) {
+			e.ready.push(c)
+		}
+		e.timers.schedule(c)
+		budget -= 1 + int(e.stats.FramesOut-before)
+	}
+	next := e.timers.next()
+	if e.starved {
+		next = min(next, now.Add(starvedRetry))
+	} else if len(e.resets) > 0 && e.out.Room() > 0 {
+		next = now
+	}
+	return next
+}
+
+// turn is what a connection may still send before the next one's turn.
+type turn struct{ frames, octets int }
+
+// output sends what is due and reports whether there is more to send.
+func (c *Conn) output(now frame.Time) (more bool) {
+	if c.wantAbort {
+		return c.sendAbort(now)
+	}
+	t := turn{turnFrames, turnOctets}
+	switch c.state {
+	case StateSynSent:
+		if c.wantClose {
+			c.finish(Aborted, now)
+			return false
+		}
+		return c.outputSyn(now)
+	case StateSynReceived:
+		return c.outputSyn(now)
+	case StateTimeWait:
+	default:
+		more = c.sendLost(&t, now) || c.sendNew(&t, now)
+	}
+	return c.sendAck(&t, now) || more
+}
+
+// stuck reports whether nothing can be sent in this turn.
+func (c *Conn) stuck(t *turn) bool {
+	return t.frames <= 0 || t.octets <= 0 || c.e.starved || c.e.out.Room() <= 0
+}
+
+func (c *Conn) sendAbort(now frame.Time) (more bool) {
+	if c.state != StateSynSent && c.state != StateTimeWait {
+		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(c.nxt), tcp.RST|tcp.ACK, 0, 0, 0, now) {
+			return true
+		}
+		c.e.stats.ResetsOut++
+	}
+	c.finish(Aborted, now)
+	return false
+}
+
+// outputSyn sends a SYN or SYN-ACK, and the ACKs of a simultaneous open.
+func (c *Conn) outputSyn(now frame.Time) (more bool) {
+	flags := tcp.SYN
+	if c.state == StateSynReceived {
+		flags |= tcp.ACK
+	}
+	if c.wantSyn {
+		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(0)-1, flags, 0, 0, 0, now) {
+			return true
+		}
+		c.wantSyn = false
+		if c.rtt.synAt == 0 {
+			c.rtt.synAt = now
+		}
+		return c.wantAck
+	}
+	if c.wantAck && c.state == StateSynReceived {
+		return !c.transmit(c.sndSeq(0), tcp.ACK, 0, 0, 0, now)
+	}
+	return false
+}
+
+// sendLost retransmits what is marked lost, segment by segment as it was sent
+// first, while the congestion window allows.
+func (c *Conn) sendLost(t *turn, now frame.Time) (more bool) {
+	for c.loss.lost > 0 {
+		i := c.segs.search(max(c.loss.next, c.una))
+		for c.segs.at(i).flags&segLost == 0 {
+			i++
+		}
+		first := c.segs.at(i)
+		c.loss.next = first.off
+		if !c.loss.force && c.pipe()+uint64(first.n) > c.cc.cwnd {
+			return false
+		}
+		if c.stuck(t) {
+			return true
+		}
+		if !c.resend(i, t, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// resend sends the lost segment i again, in super-frames together with equal
+// ones behind it.
+func (c *Conn) resend(i int, t *turn, now frame.Time) bool {
+	first := c.segs.at(i)
+	count, octets := 1, int(first.n)
+	flags := tcp.ACK
+	if first.flags&segFin != 0 {
+		flags |= tcp.FIN
+		octets = 0
+	}
+	last := first
+	for c.mayJoin(last, first, i+count, count, octets) {
+		last = c.segs.at(i + count)
+		octets += int(last.n)
+		count++
+	}
+	if last.flags&segPush != 0 {
+		flags |= tcp.PSH
+	}
+	if c.e.notes != nil && c.e.notes.On {
+		c.e.notes.Addf("TCP retransmission of %d segments", count)
+	}
+	gso := 0
+	if count > 1 {
+		gso = int(first.n)
+	}
+	if !c.transmit(c.sndSeq(first.off), flags, first.off, octets, gso, now) {
+		return false
+	}
+	if i == 0 || c.rtoAt == frame.Never {
+		c.rtoAt = now.Add(c.rto())
+	}
+	for j := i; j < i+count; j++ {
+		s := c.segs.at(j)
+		s.flags = s.flags&^segLost | segRetrans
+		s.sent = now
+		c.loss.lost -= uint64(s.n)
+		if c.loss.rexOut == 0 {
+			c.loss.rexOldest = now
+		}
+		c.loss.rexOut++
+	}
+	c.loss.force = false
+	c.loss.next = last.end()
+	c.count.retransmits += uint64(count)
+	c.e.stats.Retransmits += uint64(count)
+	t.frames--
+	t.octets -= octets
+	return true
+}
+
+// mayJoin reports whether segment i may follow last in one super-frame of
+// count segments and octets so far.
+func (c *Conn) mayJoin(last, first *segment, i, count, octets int) bool {
+	if count >= c.e.cfg.MaxSegs || i >= c.segs.n || last.n != first.n || (last.flags|first.flags)&segFin != 0 {
+		return false
+	}
+	s := c.segs.at(i)
+	return s.flags&(segLost|segFin) == segLost && s.n <= first.n &&
+		octets+int(s.n) <= c.maxOctets() &&
+		c.pipe()+uint64(octets)+uint64(s.n) <= c.cc.cwnd
+}
+
+// maxOctets is the payload that one frame can hold.
+func (c *Conn) maxOctets() int { return maxPacket - c.headerLen() - tsLen }
+
+// sendNew sends new segments and, when the Source is drained, the FIN.
+func (c *Conn) sendNew(t *turn, now frame.Time) (more bool) {
+	if c.finSent || (c.state != StateEstablished && c.state != StateCloseWait) {
+		return false
+	}
+	if c.segs.n == 0 && now.Sub(c.lastOut) > c.rtt.rto {
+		c.cc.cwnd = min(c.cc.cwnd, c.initialWindow(false)) // RFC 5681 section 4.1
+	}
+	c.cc.blocked = false
+	n := c.nextLen(c.nxt)
+	for n > 0 {
+		if !c.fits(0, n, now) {
+			return false
+		}
+		if c.stuck(t) {
+			return true
+		}
+		var ok bool
+		if n, ok = c.sendBurst(n, t, now); !ok {
+			return true
+		}
+	}
+	if !c.wantClose {
+		return false
+	}
+	if c.stuck(t) {
+		return true
+	}
+	return !c.sendFin(now)
+}
+
+// nextLen asks the Source for the segment at off.
+func (c *Conn) nextLen(off uint64) int {
+	limit := c.mss
+	if half := int(min(c.maxWnd/2, 1<<20)); half < limit {
+		limit = max(half, 1) // RFC 9293 section 3.8.6.2.1: a receiver with a small buffer
+	}
+	if c.override {
+		limit = min(limit, int(max(1, int64(c.una+c.wnd)-int64(c.nxt))))
+	}
+	return max(0, min(c.h.Next(off, limit), limit))
+}
+
+// fits reports whether n more octets behind the queued ones fit the windows,
+// and notes which window it is that blocks.
+func (c *Conn) fits(queued, n int, now frame.Time) bool {
+	end := c.nxt + uint64(queued+n)
+	idle := c.segs.n == 0 && queued == 0
+	switch {
+	case end > c.una+c.wnd:
+		if idle && c.rtoAt == frame.Never {
+			c.rtoAt = now.Add(c.rto()) // persist: RFC 9293 section 3.8.6.1
+		}
+		return false
+	case end-c.una > uint64(c.e.cfg.SndWnd) && !idle:
+		return false
+	case c.pipe()+uint64(queued+n) > c.cc.cwnd && !idle:
+		c.cc.blocked = true
+		return false
+	}
+	return true
+}
+
+// sendBurst sends the segment of n octets at SND.NXT, in super-frames
+// together with equal ones behind it. It returns the length of the segment
+// after them, and false if the pool is exhausted.
+func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
+	size, octets, count, last := n, n, 1, n
+	for {
+		next = c.nextLen(c.nxt + uint64(octets))
+		if count >= c.e.cfg.MaxSegs || next == 0 || next > size || last < size ||
+			octets+next > c.maxOctets() || !c.fits(octets, next, now) {
+			break
+		}
+		octets, count, last = octets+next, count+1, next
+	}
+	flags, gso := tcp.ACK, 0
+	if next == 0 {
+		flags |= tcp.PSH
+	}
+	if count > 1 {
+		gso = size
+	}
+	off, idle := c.nxt, c.segs.n == 0
+	if !c.transmit(c.sndSeq(off), flags, off, octets, gso, now) {
+		return 0, false
+	}
+	for left := octets; left > 0; {
+		s := segment{off: c.nxt, sent: now, n: uint32(min(size, left))}
+		if left -= int(s.n); left == 0 && next == 0 {
+			s.flags = segPush
+		}
+		c.segs.push(c.e, s)
+		c.nxt += uint64(s.n)
+	}
+	c.sentNew(idle, now)
+	t.frames--
+	t.octets -= octets
+	return next, true
+}
+
+// sentNew starts the retransmission timer. If nothing was in flight before
+// (idle) it takes the place of the persist timer.
+func (c *Conn) sentNew(idle bool, now frame.Time) {
+	c.override = false
+	if idle {
+		c.backoff = 0
+	}
+	if idle || c.rtoAt == frame.Never {
+		c.rtoAt = now.Add(c.rto())
+	}
+}
+
+// sendFin sends the FIN, which is a segment of its own.
+func (c *Conn) sendFin(now frame.Time) bool {
+	if !c.transmit(c.sndSeq(c.nxt), tcp.FIN|tcp.ACK, 0, 0, 0, now) {
+		return false
+	}
+	idle := c.segs.n == 0
+	c.finSent, c.finOff = true, c.nxt
+	c.segs.push(c.e, segment{off: c.nxt, sent: now, n: 1, flags: segFin})
+	c.nxt++
+	c.sentNew(idle, now)
+	c.state = StateFinWait1
+	if c.peerFin && c.rcvNxt > c.peerFinOff {
+		c.state = StateLastAck
+	}
+	return true
+}
+
+// sendAck sends the acknowledgements that no data has carried, and probes.
+func (c *Conn) sendAck(t *turn, now frame.Time) (more bool) {
+	if c.wantProbe {
+		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(c.una)-1, tcp.ACK, 0, 0, 0, now) {
+			return true
+		}
+		c.wantProbe = false
+	}
+	if !c.wantAck {
+		c.dupAcksOwed = 0
+		return false
+	}
+	// Without SACK the peer counts duplicates, so each arrival gets its own.
+	n := 1
+	if !c.sackOK {
+		n = min(max(1, c.dupAcksOwed), turnFrames)
+	}
+	for range n {
+		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(c.nxt), tcp.ACK, 0, 0, 0, now) {
+			return true
+		}
+	}
+	c.wantAck = false
+	c.dupAcksOwed = 0
+	return false
+}

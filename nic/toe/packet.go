@@ -1,0 +1,167 @@
+package toe
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"tapir/wire/frame"
+	"tapir/wire/ip"
+	"tapir/wire/tcp"
+)
+
+// packet returns a frame that holds the IP and TCP headers and room for n
+// octets of payload, nil if the pool has none.
+func (e *Engine) packet(src, dst netip.Addr, th *tcp.Header, n int, id uint16) *frame.Frame {
+	h := ip.Header{
+		Version: 6, TOS: e.cfg.TOS, TTL: e.cfg.TTL, Proto: ip.ProtoTCP, Src: src, Dst: dst,
+		PayloadLen: th.Len() + n,
+	}
+	if src.Is4() {
+		h.Version, h.DF, h.ID = 4, true, id
+	}
+	hl := h.HeaderLen()
+	f := e.pool.Get(hl + h.PayloadLen)
+	if f == nil {
+		e.stats.Drops.Count(frame.DropNoBuffer)
+		e.starved = true
+		return nil
+	}
+	b := f.Extend(hl + h.PayloadLen)
+	h.Put(b)
+	th.Put(b[hl:])
+	return f
+}
+
+// ipHeaderLen is the length of the IP header that packet writes.
+func ipHeaderLen(a netip.Addr) int {
+	if a.Is4() {
+		return ip.HeaderLen4
+	}
+	return ip.HeaderLen6
+}
+
+// seal makes the checksum of f complete, or partial with the rest described
+// in f.Offload if frames may be super-frames. gso is the payload of each
+// segment, 0 for a frame that is one segment.
+func (e *Engine) seal(f *frame.Frame, src, dst netip.Addr, gso int) {
+	b, hl := f.Bytes(), ipHeaderLen(src)
+	if e.cfg.MaxSegs == 1 {
+		putChecksum(b[hl:], src, dst)
+		return
+	}
+	partial := ip.Fold(ip.PseudoSum(src, dst, ip.ProtoTCP, len(b)-hl))
+	binary.BigEndian.PutUint16(b[hl+tcp.ChecksumOffset:], partial)
+	f.Offload = frame.Offload{NeedsCsum: true, CsumStart: uint16(hl), CsumOffset: tcp.ChecksumOffset}
+	if gso > 0 {
+		f.GSO = frame.GSOTCPv6
+		if src.Is4() {
+			f.GSO = frame.GSOTCPv4
+		}
+		f.GSOSize = uint16(gso)
+		f.HdrLen = uint16(hl + int(b[hl+12]>>4)*4)
+	}
+}
+
+// putChecksum computes the checksum of the TCP segment seg in place.
+func putChecksum(seg []byte, src, dst netip.Addr) {
+	field := seg[tcp.ChecksumOffset:]
+	binary.BigEndian.PutUint16(field, 0)
+	binary.BigEndian.PutUint16(field, ip.Checksum(seg, ip.PseudoSum(src, dst, ip.ProtoTCP, len(seg))))
+}
+
+// send hands f, which holds segs segments, to the output.
+func (e *Engine) send(f *frame.Frame, dst netip.Addr, segs int) {
+	e.stats.FramesOut++
+	e.stats.SegsOut += uint64(segs)
+	e.out.Transmit(f, dst)
+}
+
+// transmit sends the n stream octets at off, as segments of gso octets each
+// if gso is not 0, with sequence number seq. Everything sent acknowledges
+// what was received; SACK blocks go in segments without data only. It returns
+// false if the pool is exhausted.
+func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, now frame.Time) bool {
+	e := c.e
+	th := tcp.Header{
+		SrcPort: c.local.Port(), DstPort: c.remote.Port(),
+		Seq: seq, Flags: flags,
+		Window: uint16(min(c.rcvWindow()>>c.rcvScale, 0xffff)),
+	}
+	if flags.Has(tcp.ACK) {
+		th.Ack = c.rcvSeq(c.rcvNxt)
+	}
+	switch {
+	case flags.Has(tcp.SYN):
+		c.synOptions(&th, now)
+	case c.tsOK:
+		th.Opts.HasTS, th.Opts.TSVal, th.Opts.TSEcr = true, c.tsNow(now), c.tsRecent
+	}
+	if n == 0 && c.sackOK && flags == tcp.ACK {
+		c.ooo.fill(&th.Opts, c.rcvSeq(0))
+	}
+	src, dst := c.local.Addr(), c.remote.Addr()
+	f := e.packet(src, dst, &th, n, c.ipID)
+	if f == nil {
+		return false
+	}
+	if n > 0 {
+		b := f.Bytes()
+		c.h.Render(off, b[len(b)-n:])
+		e.stats.BytesOut += uint64(n)
+	}
+	e.seal(f, src, dst, gso)
+	segs := 1
+	if gso > 0 {
+		segs = (n + gso - 1) / gso
+	}
+	c.ipID += uint16(segs)
+	c.count.segsOut += uint64(segs)
+	c.lastOut = now
+	if flags.Has(tcp.ACK) {
+		c.acksSent()
+	}
+	if c.saving {
+		c.saveOut(f, now)
+	}
+	e.send(f, dst, segs)
+	return true
+}
+
+// acksSent notes that everything received so far has been acknowledged.
+func (c *Conn) acksSent() {
+	c.lastAck = c.rcvNxt
+	c.unacked = 0
+	c.ackAt = frame.Never
+	// Ranges that a segment with data could not report are still owed.
+	if !c.ooo.pending() {
+		c.wantAck = false
+	}
+}
+
+// synOptions sets the options and the unscaled window of a SYN; a SYN-ACK
+// only has what the SYN offered.
+func (c *Conn) synOptions(th *tcp.Header, now frame.Time) {
+	th.Window = uint16(min(c.e.cfg.RcvWnd, 0xffff))
+	o := &th.Opts
+	o.MSS = uint16(c.e.cfg.MTU - c.headerLen())
+	o.HasWS, o.WS = true, c.rcvScale
+	o.SACKPermitted = c.sackOK
+	if c.tsOK {
+		o.HasTS, o.TSVal, o.TSEcr = true, c.tsNow(now), c.tsRecent
+	}
+	if th.Flags.Has(tcp.ACK) && !c.peerScales {
+		o.HasWS = false
+	}
+}
+
+// saveOut keeps a copy of a packet about to be sent, its checksum completed.
+func (c *Conn) saveOut(f *frame.Frame, now frame.Time) {
+	if f.GSO != frame.GSONone {
+		c.saving = false
+		return
+	}
+	c.save(frame.Outbound, now, f.Bytes())
+	if n := len(c.saved); c.saving && f.NeedsCsum {
+		putChecksum(c.saved[n-1].Data[f.CsumStart:], c.local.Addr(), c.remote.Addr())
+	}
+}

@@ -1,0 +1,193 @@
+package toe
+
+import (
+	"tapir/wire/frame"
+	"tapir/wire/tcp"
+)
+
+// block is a range of stream offsets, [left, right).
+type block struct{ left, right uint64 }
+
+// piece is data received out of order, copied to a frame of the pool.
+type piece struct {
+	prev, next *piece
+	off        uint64
+	f          *frame.Frame
+}
+
+func (p *piece) end() uint64 { return p.off + uint64(p.f.Len()) }
+
+// reassembly holds a connection's out-of-order data as disjoint pieces in
+// order, and the ranges to report in SACK blocks, the most recent first.
+type reassembly struct {
+	head, tail *piece
+	octets     int // data held
+	memory     int // backing arrays held
+	blocks     [4]block
+	nblocks    int
+	dsack      block // duplicate to be reported once (RFC 2883)
+}
+
+// insert copies what is new of data at off. limit bounds the memory held.
+func (r *reassembly) insert(e *Engine, off uint64, data []byte, limit int) frame.DropReason {
+	p := r.tail
+	for p != nil && p.off > off {
+		p = p.prev
+	}
+	left, right := off, off+uint64(len(data))
+	held := 0
+	for off < right {
+		if p != nil && p.end() > off {
+			n := min(p.end(), right) - off
+			off, data = off+n, data[n:]
+			continue
+		}
+		next := r.head
+		if p != nil {
+			next = p.next
+		}
+		n := right - off
+		if next != nil && next.off < right {
+			n = next.off - off
+		}
+		if n > 0 {
+			var why frame.DropReason
+			if p, why = r.add(e, p, off, data[:n], limit); why != frame.DropNone {
+				return why
+			}
+			held += int(n)
+			off, data = off+n, data[n:]
+		}
+		if off < right {
+			p = next
+		}
+	}
+	if held == 0 {
+		r.dsack = block{left, right}
+		return frame.DropTCPDuplicate
+	}
+	r.note(block{left, right})
+	return frame.DropNone
+}
+
+// add puts data behind piece p (nil: at the front) and returns its piece.
+func (r *reassembly) add(e *Engine, p *piece, off uint64, data []byte, limit int) (*piece, frame.DropReason) {
+	if p != nil && p.end() == off && p.f.Tailroom() >= len(data) {
+		p.f.Append(data)
+		r.octets += len(data)
+		return p, frame.DropNone
+	}
+	if r.memory > limit {
+		return nil, frame.DropReassembly
+	}
+	f := e.pool.Get(len(data))
+	if f == nil {
+		return nil, frame.DropNoBuffer
+	}
+	f.Append(data)
+	q := e.freePiece
+	if q == nil {
+		q = new(piece)
+	} else {
+		e.freePiece = q.next
+	}
+	*q = piece{prev: p, off: off, f: f}
+	if p != nil {
+		q.next, p.next = p.next, q
+	} else {
+		q.next, r.head = r.head, q
+	}
+	if q.next != nil {
+		q.next.prev = q
+	} else {
+		r.tail = q
+	}
+	r.octets += len(data)
+	r.memory += f.Cap()
+	return q, frame.DropNone
+}
+
+// note makes b, joined with every reported range it touches, the most recent
+// block (RFC 2018 section 4).
+func (r *reassembly) note(b block) {
+	kept := 0
+	var keep [4]block
+	for _, o := range r.blocks[:r.nblocks] {
+		if o.left <= b.right && b.left <= o.right {
+			b.left, b.right = min(b.left, o.left), max(b.right, o.right)
+		} else {
+			keep[kept] = o
+			kept++
+		}
+	}
+	r.blocks[0] = b
+	r.nblocks = 1 + copy(r.blocks[1:], keep[:kept])
+}
+
+// pop returns the first piece if it begins at or below next; the caller
+// passes it to free.
+func (r *reassembly) pop(next uint64) *piece {
+	p := r.head
+	if p == nil || p.off > next {
+		return nil
+	}
+	if r.head = p.next; r.head != nil {
+		r.head.prev = nil
+	} else {
+		r.tail = nil
+	}
+	r.octets -= p.f.Len()
+	r.memory -= p.f.Cap()
+	return p
+}
+
+func (r *reassembly) free(e *Engine, p *piece) {
+	p.f.Release()
+	*p = piece{next: e.freePiece}
+	e.freePiece = p
+}
+
+// trim forgets the reported ranges that are in order now.
+func (r *reassembly) trim(next uint64) {
+	kept := 0
+	for _, b := range r.blocks[:r.nblocks] {
+		if b.left > next {
+			r.blocks[kept] = b
+			kept++
+		}
+	}
+	r.nblocks = kept
+}
+
+// pending reports whether an acknowledgement has ranges to report.
+func (r *reassembly) pending() bool { return r.nblocks > 0 || r.dsack != block{} }
+
+// fill writes the SACK option, the duplicate first, and forgets the duplicate.
+func (r *reassembly) fill(o *tcp.Options, base tcp.Seq) {
+	limit := len(o.SACK)
+	if o.HasTS {
+		limit = 3 // what fits beside the timestamps
+	}
+	put := func(b block) {
+		if o.NSACK < limit {
+			o.SACK[o.NSACK] = tcp.SACKBlock{Left: base + tcp.Seq(b.left), Right: base + tcp.Seq(b.right)}
+			o.NSACK++
+		}
+	}
+	if (r.dsack != block{}) {
+		put(r.dsack)
+		r.dsack = block{}
+	}
+	for _, b := range r.blocks[:r.nblocks] {
+		put(b)
+	}
+}
+
+func (r *reassembly) release(e *Engine) {
+	for p := r.head; p != nil; {
+		next := p.next
+		r.free(e, p)
+		p = next
+	}
+	*r = reassembly{}
+}

@@ -30,6 +30,7 @@ type Receiver struct {
 	placer Placer
 	queues []Queue
 	tagged taggedState
+	header Header // of the segment in hand; kept here so that it needs no allocation
 	err    error
 }
 
@@ -80,11 +81,12 @@ func (r *Receiver) Segment(b []byte) error {
 		return r.err
 	}
 	h, payload, err := Parse(b)
+	r.header = h
 	if err == nil {
 		if h.Tagged {
-			err = r.taggedSegment(&h, payload)
+			err = r.taggedSegment(&r.header, payload)
 		} else {
-			err = r.untaggedSegment(&h, payload)
+			err = r.untaggedSegment(&r.header, payload)
 		}
 	}
 	if e, ok := err.(*Error); ok {

@@ -35,7 +35,7 @@ func newCapture() *cobra.Command {
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return capture(cmd, name, file, opt)
+			return runCapture(cmd, name, file, opt)
 		},
 	}
 	f := cmd.Flags()
@@ -48,7 +48,7 @@ func newCapture() *cobra.Command {
 	return cmd
 }
 
-func capture(cmd *cobra.Command, name, file string, opt ctl.CaptureOptions) (err error) {
+func runCapture(cmd *cobra.Command, name, file string, opt ctl.CaptureOptions) (err error) {
 	out := cmd.OutOrStdout()
 	switch {
 	case file == "":

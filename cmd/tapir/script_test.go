@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"tapir/lab/capture"
+	"tapir/lab/ctl"
+	"tapir/lab/perf"
+	"tapir/wire/frame"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"tapir": main, "fakenic": fakeMain})
+}
+
+// TestScripts runs the command lines of testdata/script against the real main
+// function. Each has a runtime directory of its own.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			run := filepath.Join(env.WorkDir, "run")
+			env.Setenv("XDG_RUNTIME_DIR", run)
+			return os.Mkdir(run, 0o700)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"fails": fails, "waitfile": waitFile,
+		},
+	})
+}
+
+// fails CODE PATTERN ARGS... runs tapir and wants that exit code, nothing on
+// standard output and one line that matches on standard error.
+func fails(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: fails CODE PATTERN ARGS...")
+	}
+	err := ts.Exec("tapir", args[2:]...)
+	code := 0
+	if e := (*exec.ExitError)(nil); errors.As(err, &e) {
+		code = e.ExitCode()
+	}
+	if fmt.Sprint(code) != args[0] {
+		ts.Fatalf("tapir %q: exit code %d, want %s: %v", args[2:], code, args[0], err)
+	}
+	if out := ts.ReadFile("stdout"); out != "" {
+		ts.Fatalf("tapir %q: standard output %q", args[2:], out)
+	}
+	line := ts.ReadFile("stderr")
+	if strings.Count(line, "\n") != 1 || !regexp.MustCompile("^"+args[1]).MatchString(line) {
+		ts.Fatalf("tapir %q: %q does not match %q in one line", args[2:], line, args[1])
+	}
+}
+
+// waitFile FILE waits until the file is there and no longer empty, or only
+// there if its name ends in .ready.
+func waitFile(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitfile FILE")
+	}
+	for range 500 {
+		fi, err := os.Stat(ts.MkAbs(args[0]))
+		if err == nil && (fi.Size() > 0 || strings.HasSuffix(args[0], ".ready")) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("%s did not appear in 5 s", args[0])
+}
+
+// fakeMain serves the control socket of a NIC without an engine, named by its
+// argument, until it is interrupted.
+func fakeMain() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	s, err := ctl.Listen(os.Args[1], "test")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	s.Serve(fakeNIC{name: os.Args[1], stop: stop})
+	if err := os.WriteFile(os.Args[1]+".ready", nil, 0o600); err != nil {
+		panic(err)
+	}
+	<-ctx.Done()
+	s.Close()
+}
+
+type fakeNIC struct {
+	name string
+	stop func()
+}
+
+func (f fakeNIC) Show(kind string) (any, error) {
+	type qp struct {
+		QPN    int      `json:"qpn"`
+		State  string   `json:"state"`
+		Remote string   `json:"remote_address"`
+		Flags  []string `json:"flags"`
+	}
+	switch kind {
+	case "nic":
+		return struct {
+			Name string `json:"name"`
+			MTU  int    `json:"mtu"`
+		}{f.name, 1500}, nil
+	case "qp":
+		return []qp{{2, "RTS", "10.0.0.2:18515", []string{"crc", "p2p"}}, {13, "ERROR", "", nil}}, nil
+	case "mr":
+		return nil, errors.New("the engine has ended")
+	}
+	return []qp{}, nil
+}
+
+func (f fakeNIC) Perf(raw json.RawMessage, progress func(any), done func(any, error)) (func(), error) {
+	var job perf.Job
+	if err := json.Unmarshal(raw, &job); err != nil {
+		return nil, err
+	}
+	r := perf.Report{Op: job.Op, Size: job.Size, QPs: job.QPs, Depth: job.Depth, Messages: job.Iters, Elapsed: 2e9, Gbps: 12.5}
+	switch {
+	case job.Serves(): // no client comes
+		return func() {}, os.WriteFile(f.name+".serving.ready", nil, 0o600)
+	case job.Remote.String() == "10.0.0.9":
+		done(nil, &ctl.Error{What: "10.0.0.9:18515 refused the connection", Remedy: "start the server there: tapir perf " + string(job.Op)})
+		return func() {}, nil
+	case job.Op.IsLatency():
+		r.Latency = &perf.Latency{Min: 1000, Median: 2000, Mean: 2100, P99: 3000, P999: 4000, Max: 5000}
+	case job.Op == perf.Verify:
+		r.Checks = []perf.Check{{Operation: "RDMA Read", Size: 8, Elapsed: 1e6, SHA256: "aa", Want: "bb"}}
+	}
+	progress(perf.Progress{Elapsed: 1e9, Messages: 10, Bytes: 1e9})
+	progress(perf.Progress{Elapsed: 1.5e9, Messages: 15, Bytes: 1.5e9})
+	done(r, nil)
+	return func() {}, nil
+}
+
+func (f fakeNIC) CaptureInfo() capture.Info {
+	return capture.Info{Application: "tapir test", Name: f.name, MTU: 1500, Wire: "tap0"}
+}
+
+func (f fakeNIC) Attach(s *capture.Session, context bool) (func(), error) {
+	r := frame.Record{Data: make([]byte, 60), Drop: frame.DropNotOurMAC}
+	if context {
+		r.Comment = "replayed for dissection"
+		s.Trace(&r)
+		r.Comment = ""
+	}
+	s.Live()
+	for range 5 {
+		s.Trace(&r)
+	}
+	return func() {}, nil
+}
+
+func (f fakeNIC) Stop() { f.stop() }

@@ -132,7 +132,8 @@ type Stream struct {
 	length  int
 	badRead *ReadRequest
 
-	room uint64 // of the receive buffer in use
+	room uint64    // of the receive buffer in use
+	peer Terminate // what the peer ended the stream with
 
 	// Counters may be read at any time.
 	Counters Counters

@@ -233,7 +233,23 @@ func (k *sink) terminated(payload []byte) error {
 	if err != nil {
 		return &Error{Layer: LayerRDMA, Type: TypeOperation, Code: Unspecified, Remote: true}
 	}
+	k.peer = t
 	return t.Error()
+}
+
+// FaultyRead is the reference of the Read that the peer's Terminate names, or
+// NoRef. The message number is no help: siw puts the size in its place.
+func (s *Stream) FaultyRead() uint64 {
+	if !s.peer.HasRead {
+		return NoRef
+	}
+	for i := s.reads.head; i != s.reads.tail; i++ {
+		r, named := s.reads.at(i), &s.peer.Read
+		if r.stag == named.SinkSTag && r.to == named.SinkTO && r.size == uint64(named.Size) {
+			return r.ref
+		}
+	}
+	return NoRef
 }
 
 // Deliver implements ddp.Placer.

@@ -1,12 +1,18 @@
 package iwarp
 
 import (
+	"time"
+
 	"tapir/nic/cm"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/rdmap"
 	"tapir/wire/frame"
 )
+
+// abortTimeout is how long the Terminate of an abortive close may wait for
+// the peer's window.
+const abortTimeout = time.Second
 
 // fail ends a connection in full operation for a protocol error: Terminate
 // (unless the peer sent one), queue pair to error, FIN.
@@ -22,14 +28,18 @@ func (c *conn) fail(err *rdmap.Error) {
 	c.tcp.Close()
 }
 
-// failWork gives the oldest Read the blame for an error that the peer found
-// in a Read Request; other requests are flushed, since a Terminate does not
-// say which Send or Write it means.
+// failWork completes the Read that the peer found fault with. Other requests
+// are flushed: those that a Terminate may mean have completed long before.
 func (c *conn) failWork(err *rdmap.Error) {
-	if ref := c.stream.ReadRef(); err.Remote && ref != rdmap.NoRef && c.qp != nil &&
-		err.Layer == rdmap.LayerRDMA && err.Type == rdmap.TypeProtection {
-		c.qp.FinishSend(ref, verbs.StatusRemoteAccess)
+	ref := c.stream.FaultyRead()
+	if ref == rdmap.NoRef || c.qp == nil {
+		return
 	}
+	status := verbs.StatusRemoteOperation
+	if err.Layer == rdmap.LayerRDMA && err.Type == rdmap.TypeProtection {
+		status = verbs.StatusRemoteAccess
+	}
+	c.qp.FinishSend(ref, status)
 }
 
 // toError stops work: what TCP may have to send again is copied, then the
@@ -103,7 +113,7 @@ func (c *conn) abort() {
 	c.counters.Terminates++
 	c.toError(cm.ErrAborted)
 	c.tcp.Kick()
-	c.e.arm(c, 0)
+	c.e.arm(c, c.e.now.Add(abortTimeout))
 }
 
 // PeerClosed implements toe.Handler. iWARP knows no half-closed connection:

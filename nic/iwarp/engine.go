@@ -90,6 +90,7 @@ type Engine struct {
 	tcp   *toe.Engine
 	notes *frame.Notes
 
+	now     frame.Time
 	conns   []*conn // by creation
 	timed   []*conn // those with a deadline
 	memory  memory
@@ -112,6 +113,7 @@ func New(cfg Config, dev *verbs.Device, m *cm.Manager, t *toe.Engine, notes *fra
 // Poll runs the timers that are due and returns the next deadline. Call it
 // before the TCP engine's Poll, which does the sending.
 func (e *Engine) Poll(now frame.Time) frame.Time {
+	e.now = now
 	next := frame.Never
 	kept := e.timed[:0]
 	due := []*conn(nil)

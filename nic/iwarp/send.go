@@ -23,9 +23,17 @@ func (c *conn) Next(off uint64, limit int) int {
 		total += n
 	}
 	if total == 0 {
-		c.drained()
+		c.nothingLeft()
 	}
 	return min(total, limit)
+}
+
+// nothingLeft runs when TCP has taken all that there is to send.
+func (c *conn) nothingLeft() {
+	if c.aborting && c.stream.Terminating() {
+		c.tcp.Abort()
+	}
+	c.drained()
 }
 
 // again returns what Next returned before, for a retransmission: records are
@@ -85,9 +93,6 @@ func (c *conn) record(pos uint64) int {
 	c.counters.TxFPDUs++
 	if r.last && r.seq != rdmap.NoRef && r.op != rdmap.ReadRequestOp && !await {
 		c.qp.FinishSend(r.seq, verbs.StatusSuccess)
-	}
-	if c.aborting && c.stream.Terminating() {
-		c.tcp.Abort()
 	}
 	return int(r.size)
 }

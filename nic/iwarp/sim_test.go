@@ -95,7 +95,9 @@ func (w *world) deliver(n *node, from *wire) (any bool) {
 		if err != nil {
 			w.t.Fatalf("packet: %v", err)
 		}
-		n.tcp.Segment(&h, seg, f.Offload, w.now)
+		if !n.tcp.Segment(&h, seg, f.Offload, w.now) {
+			n.tcp.Reset(&h, seg)
+		}
 		if n.notes.On {
 			if s, _ := n.notes.Take(); s != "" {
 				n.said = append(n.said, s)

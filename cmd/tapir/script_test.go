@@ -105,11 +105,17 @@ type fakeNIC struct {
 }
 
 func (f fakeNIC) Show(kind string) (any, error) {
+	type tcp struct{ RTO int }
 	type qp struct {
-		QPN    int      `json:"qpn"`
-		State  string   `json:"state"`
-		Remote string   `json:"remote_address"`
-		Flags  []string `json:"flags"`
+		QP     int    `json:"qp"`
+		State  string `json:"state"`
+		Remote string `json:"remote,omitempty"`
+		TCP    tcp    `json:"tcp"`
+	}
+	type cq struct {
+		CQ    int      `json:"cq"`
+		Owner string   `json:"owner,omitempty"`
+		Flags []string `json:"flag_list"`
 	}
 	switch kind {
 	case "nic":
@@ -118,7 +124,9 @@ func (f fakeNIC) Show(kind string) (any, error) {
 			MTU  int    `json:"mtu"`
 		}{f.name, 1500}, nil
 	case "qp":
-		return []qp{{2, "RTS", "10.0.0.2:18515", []string{"crc", "p2p"}}, {13, "ERROR", "", nil}}, nil
+		return []qp{{2, "RTS", "10.0.0.2:18515", tcp{}}, {13, "ERROR", "", tcp{}}}, nil
+	case "cq":
+		return []cq{{1, "", []string{"armed", "full"}}, {2, "perf", nil}}, nil
 	case "mr":
 		return nil, errors.New("the engine has ended")
 	}

@@ -26,24 +26,31 @@ func newShow() *cobra.Command {
 			return completeNIC(cmd, args, part)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			raw, err := fetch(cmd, args)
+			raw, kind, err := fetch(cmd, args)
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), raw)
 			}
-			return printTable(cmd.OutOrStdout(), raw)
+			return printTable(cmd.OutOrStdout(), raw, columns[kind])
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// fetch gets what the arguments ask for.
-func fetch(cmd *cobra.Command, args []string) (json.RawMessage, error) {
+// columns are those that fit a screen; --json has them all.
+var columns = map[string][]string{
+	"qp":  {"qp", "state", "iwarp_state", "local", "remote", "sends_pending", "recvs_pending", "crc", "tx_fpdus", "tx_bytes", "rx_fpdus", "rx_bytes"},
+	"cep": {"id", "state", "phase", "local", "remote", "qp", "mpa_revision", "crc", "markers", "peer_to_peer"},
+}
+
+// fetch gets what the arguments ask for, and tells which table it is.
+func fetch(cmd *cobra.Command, args []string) (raw json.RawMessage, kind string, err error) {
 	if len(args) == 0 {
-		return fetchAll(cmd)
+		raw, err = fetchAll(cmd)
+		return raw, "", err
 	}
 	name, kind := args[0], ctl.Kinds[0]
 	switch {
@@ -53,15 +60,15 @@ func fetch(cmd *cobra.Command, args []string) (json.RawMessage, error) {
 		name, kind = "", name
 	}
 	if !ctl.KnownKind(kind) {
-		return nil, usagef("there is no table %q: choose one of %s", kind, strings.Join(ctl.Kinds, ", "))
+		return nil, "", usagef("there is no table %q: choose one of %s", kind, strings.Join(ctl.Kinds, ", "))
 	}
 	c, err := dial(name, "its name: tapir show NIC "+kind)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer c.Close()
-	var raw json.RawMessage
-	return raw, c.Show(cmd.Context(), kind, &raw)
+	err = c.Show(cmd.Context(), kind, &raw)
+	return raw, kind, err
 }
 
 // fetchAll gets a row for each running NIC.

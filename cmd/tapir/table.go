@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -13,9 +14,10 @@ import (
 // the NIC decides the order of columns.
 type field struct{ key, text string }
 
-// printTable writes JSON from a NIC for people: an array of flat objects as a
-// table, one object as a list.
-func printTable(w io.Writer, raw json.RawMessage) error {
+// printTable writes JSON from a NIC for people: an array of objects as a
+// table, one object as a list. only, if not nil, names the columns that fit a
+// screen; the rest is for --json.
+func printTable(w io.Writer, raw json.RawMessage, only []string) error {
 	raw = bytes.TrimSpace(raw)
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	if len(raw) > 0 && raw[0] == '{' {
@@ -28,36 +30,61 @@ func printTable(w io.Writer, raw json.RawMessage) error {
 		}
 		return tw.Flush()
 	}
-	var rows []json.RawMessage
-	if err := json.Unmarshal(raw, &rows); err != nil {
+	var objects []json.RawMessage
+	if err := json.Unmarshal(raw, &objects); err != nil {
 		return err
 	}
-	if len(rows) == 0 {
+	if len(objects) == 0 {
 		_, err := fmt.Fprintln(w, "none")
 		return err
 	}
-	for i, r := range rows {
-		fields, err := members(r)
-		if err != nil {
+	rows := make([][]field, len(objects))
+	for i, o := range objects {
+		var err error
+		if rows[i], err = members(o); err != nil {
 			return err
 		}
-		if i == 0 {
-			fmt.Fprintln(tw, joined(fields, func(f field) string { return strings.ToUpper(strings.ReplaceAll(f.key, "_", "-")) }))
-		}
-		fmt.Fprintln(tw, joined(fields, func(f field) string { return f.text }))
 	}
+	if only == nil {
+		only = keys(rows)
+	}
+	printRows(tw, only, rows)
 	return tw.Flush()
 }
 
-func joined(fields []field, text func(field) string) string {
-	cells := make([]string, len(fields))
-	for i, f := range fields {
-		cells[i] = text(f)
+// keys is the union of the rows' keys, in the order of their first appearance.
+func keys(rows [][]field) (all []string) {
+	for _, r := range rows {
+		for _, f := range r {
+			if !slices.Contains(all, f.key) {
+				all = append(all, f.key)
+			}
+		}
 	}
-	return strings.Join(cells, "\t")
+	return all
 }
 
-// members splits one JSON object into its members, in order.
+func printRows(w io.Writer, columns []string, rows [][]field) {
+	cells := make([]string, len(columns))
+	for i, key := range columns {
+		cells[i] = strings.ToUpper(strings.ReplaceAll(key, "_", "-"))
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+	for _, r := range rows {
+		for i, key := range columns {
+			cells[i] = "-" // a member that the NIC left out
+			for _, f := range r {
+				if f.key == key {
+					cells[i] = f.text
+				}
+			}
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+}
+
+// members splits one JSON object into its members, in order. Objects inside it
+// are for --json only.
 func members(raw json.RawMessage) (all []field, err error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if _, err := d.Token(); err != nil {
@@ -72,7 +99,9 @@ func members(raw json.RawMessage) (all []field, err error) {
 		if err := d.Decode(&v); err != nil {
 			return nil, err
 		}
-		all = append(all, field{fmt.Sprint(key), cell(v)})
+		if v[0] != '{' {
+			all = append(all, field{fmt.Sprint(key), cell(v)})
+		}
 	}
 	return all, nil
 }

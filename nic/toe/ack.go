@@ -45,8 +45,7 @@ func (c *Conn) updateWindow(h *tcp.Header, off int64, ack uint64) bool {
 
 // advance moves SND.UNA to ack and forgets the segments below.
 func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
-	sample := frame.Never
-	segs := 0
+	sample, resent, segs := frame.Never, false, 0
 	for c.segs.n > 0 {
 		s := c.segs.at(0)
 		if s.end() > ack {
@@ -56,12 +55,14 @@ func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
 		segs++
 		if s.flags&segSacked == 0 {
 			c.delivered(s, now)
-			if s.flags&segRetrans == 0 {
-				sample = s.sent
-			}
+			sample = s.sent
 		}
+		resent = resent || s.flags&segRetrans != 0
 		c.unmark(s)
 		c.segs.pop(c.e)
+	}
+	if resent {
+		sample = frame.Never // what a retransmission has let through waited for it
 	}
 	c.una = ack
 	c.loss.dupAcks = max(0, c.loss.dupAcks-segs)

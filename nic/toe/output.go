@@ -346,12 +346,10 @@ func (c *Conn) sendAck(t *turn, now frame.Time) (more bool) {
 		c.dupAcksOwed = 0
 		return false
 	}
-	// Without SACK the peer counts duplicates, so each arrival gets its own.
-	n := 1
-	if !c.sackOK {
-		n = min(max(1, c.dupAcksOwed), turnFrames)
-	}
-	for range n {
+	// Without SACK the peer counts duplicates, so each arrival gets its own;
+	// with SACK, as many as it takes to report every range once.
+	n := min(max(1, c.dupAcksOwed), turnFrames)
+	for i := 0; i == 0 || (!c.sackOK && i < n) || (c.sackOK && c.ooo.fresh > 0); i++ {
 		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(c.nxt), tcp.ACK, 0, 0, 0, now) {
 			return true
 		}

@@ -23,10 +23,15 @@ type reassembly struct {
 	head, tail *piece
 	octets     int // data held
 	memory     int // backing arrays held
-	blocks     [4]block
+	blocks     [maxBlocks]block
 	nblocks    int
+	fresh      int   // blocks at the front that no acknowledgement has reported
 	dsack      block // duplicate to be reported once (RFC 2883)
 }
+
+// maxBlocks is how many ranges are remembered. More than one SACK option holds,
+// because one acknowledgement may answer a whole batch of segments.
+const maxBlocks = 16
 
 // insert copies what is new of data at off. limit bounds the memory held.
 func (r *reassembly) insert(e *Engine, off uint64, data []byte, limit int) frame.DropReason {
@@ -110,18 +115,22 @@ func (r *reassembly) add(e *Engine, p *piece, off uint64, data []byte, limit int
 // note makes b, joined with every reported range it touches, the most recent
 // block (RFC 2018 section 4).
 func (r *reassembly) note(b block) {
-	kept := 0
-	var keep [4]block
-	for _, o := range r.blocks[:r.nblocks] {
+	kept, fresh := 0, 1
+	var keep [maxBlocks]block
+	for i, o := range r.blocks[:r.nblocks] {
 		if o.left <= b.right && b.left <= o.right {
 			b.left, b.right = min(b.left, o.left), max(b.right, o.right)
-		} else {
-			keep[kept] = o
-			kept++
+			continue
 		}
+		if i < r.fresh {
+			fresh++
+		}
+		keep[kept] = o
+		kept++
 	}
 	r.blocks[0] = b
 	r.nblocks = 1 + copy(r.blocks[1:], keep[:kept])
+	r.fresh = min(fresh, r.nblocks)
 }
 
 // pop returns the first piece if it begins at or below next; the caller
@@ -149,38 +158,48 @@ func (r *reassembly) free(e *Engine, p *piece) {
 
 // trim forgets the reported ranges that are in order now.
 func (r *reassembly) trim(next uint64) {
-	kept := 0
-	for _, b := range r.blocks[:r.nblocks] {
+	kept, fresh := 0, 0
+	for i, b := range r.blocks[:r.nblocks] {
 		if b.left > next {
 			r.blocks[kept] = b
 			kept++
+			if i < r.fresh {
+				fresh++
+			}
 		}
 	}
-	r.nblocks = kept
+	r.nblocks, r.fresh = kept, fresh
 }
 
 // pending reports whether an acknowledgement has ranges to report.
 func (r *reassembly) pending() bool { return r.nblocks > 0 || r.dsack != block{} }
 
-// fill writes the SACK option, the duplicate first, and forgets the duplicate.
+// fill writes the SACK option: a duplicate first, then the most recent ranges.
+// Ranges that no acknowledgement has reported yet come first the next time.
 func (r *reassembly) fill(o *tcp.Options, base tcp.Seq) {
 	limit := len(o.SACK)
 	if o.HasTS {
 		limit = 3 // what fits beside the timestamps
 	}
 	put := func(b block) {
-		if o.NSACK < limit {
-			o.SACK[o.NSACK] = tcp.SACKBlock{Left: base + tcp.Seq(b.left), Right: base + tcp.Seq(b.right)}
-			o.NSACK++
-		}
+		o.SACK[o.NSACK] = tcp.SACKBlock{Left: base + tcp.Seq(b.left), Right: base + tcp.Seq(b.right)}
+		o.NSACK++
 	}
 	if (r.dsack != block{}) {
 		put(r.dsack)
 		r.dsack = block{}
 	}
-	for _, b := range r.blocks[:r.nblocks] {
+	n := min(limit-o.NSACK, r.nblocks)
+	for _, b := range r.blocks[:n] {
 		put(b)
 	}
+	if r.fresh > n {
+		var rest [maxBlocks]block
+		copy(rest[:], r.blocks[:n])
+		copy(r.blocks[:], r.blocks[n:r.nblocks])
+		copy(r.blocks[r.nblocks-n:], rest[:n])
+	}
+	r.fresh = max(0, r.fresh-n)
 }
 
 func (r *reassembly) release(e *Engine) {

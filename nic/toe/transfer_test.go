@@ -33,3 +33,67 @@ func TestTransferClean(t *testing.T) {
 		}
 	}
 }
+
+// scenario derives one world from a seed: faults, frame modes, options and
+// sizes all differ.
+func scenario(t *testing.T, seed uint64) (sum [32]byte) {
+	pick := func(n int) int {
+		seed2 := seed*0x9e3779b97f4a7c15 + uint64(n)
+		return int((seed2 ^ seed2>>31) >> 7 & 0x3fffffff)
+	}
+	f := faults{
+		loss:    []int{0, 5, 20, 50, 100}[pick(1)%5],
+		dup:     []int{0, 0, 20}[pick(2)%3],
+		reorder: []int{0, 0, 30, 200}[pick(3)%4],
+		corrupt: []int{0, 0, 20}[pick(4)%3],
+		delay:   []time.Duration{20 * time.Microsecond, time.Millisecond, 20 * time.Millisecond}[pick(5)%3],
+		jitter:  []time.Duration{0, 0, 100 * time.Microsecond}[pick(6)%3],
+		merge:   pick(7)%3 == 0,
+	}
+	cfg := func(n int) Config {
+		return Config{
+			MTU:     []int{576, 1500, 9000}[pick(n)%3],
+			MaxSegs: []int{1, 1, 8, 45}[pick(n+1)%4],
+			RcvWnd:  []int{64 << 10, 1 << 20}[pick(n+2)%2],
+		}
+	}
+	w := newWorld(t, seed, cfg(20), cfg(30), f, pick(8)%4 == 0)
+	a, b := newApp(uint64(pick(9)%(256<<10)), seed), newApp(uint64(pick(10)%(64<<10)), seed+1)
+	if pick(11)%2 == 0 {
+		a.record = func(off uint64) int { return 20 + int(octet(seed, off))*7 }
+	}
+	a.closeAtEnd = true
+	w.connect(a, b)
+	if !w.run(10*time.Minute, func() bool { return a.closed && b.closed }) {
+		t.Fatalf("seed %d: stuck: %+v\n%+v", seed, a.conn.Info(), b.conn.Info())
+	}
+	if a.err != nil || b.err != nil {
+		t.Fatalf("seed %d: %v, %v", seed, a.err, b.err)
+	}
+	b.check(t, a)
+	a.check(t, b)
+	w.rest()
+	copy(sum[:], w.trace.Sum(nil))
+	return sum
+}
+
+func TestTransferUnderFaults(t *testing.T) {
+	seeds := uint64(400)
+	if testing.Short() {
+		seeds = 40
+	}
+	for seed := range seeds {
+		scenario(t, seed)
+	}
+}
+
+func TestSameSeedSameBytes(t *testing.T) {
+	for seed := range uint64(12) {
+		if scenario(t, seed) != scenario(t, seed) {
+			t.Fatalf("seed %d: two runs differ", seed)
+		}
+	}
+	if scenario(t, 1) == scenario(t, 13) {
+		t.Fatal("the trace does not depend on the seed")
+	}
+}

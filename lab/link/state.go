@@ -1,0 +1,132 @@
+package link
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/tap"
+)
+
+// Info describes a link.
+type Info struct {
+	Name   string
+	Kind   string // tuntap, bridge, veth, device, ...
+	MTU    int    // octets
+	Up     bool   // someone brought it up
+	Live   bool   // up, and frames can pass
+	Bridge bool   // it is a port of a bridge or of another link
+	Addrs  []netip.Prefix
+}
+
+// Get describes the link called name.
+func (n *Net) Get(name string) (i Info, err error) {
+	err = n.with("look at", name, func(l netlink.Link) error {
+		i, err = n.describe(l)
+		return err
+	})
+	return i, err
+}
+
+// All describes every link of the namespace, in the kernel's order.
+func (n *Net) All() ([]Info, error) {
+	links, err := n.h.LinkList()
+	if err != nil {
+		return nil, wrap("list", "links", err)
+	}
+	var all []Info
+	for _, l := range links {
+		i, err := n.describe(l)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+func (n *Net) describe(l netlink.Link) (Info, error) {
+	a := l.Attrs()
+	i := Info{Name: a.Name, Kind: l.Type(), MTU: a.MTU, Bridge: a.MasterIndex != 0, Live: live(l), Up: a.Flags&net.FlagUp != 0}
+	addrs, err := n.h.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return i, wrap("list addresses of", a.Name, err)
+	}
+	for _, a := range addrs {
+		ones, _ := a.Mask.Size()
+		if ip, ok := netip.AddrFromSlice(a.IP); ok {
+			i.Addrs = append(i.Addrs, netip.PrefixFrom(ip.Unmap(), ones))
+		}
+	}
+	return i, nil
+}
+
+func live(l netlink.Link) bool { return l.Attrs().RawFlags&unix.IFF_RUNNING != 0 }
+
+// AddRoute routes dst through a link, by way of via unless that is zero.
+func (n *Net) AddRoute(name string, dst netip.Prefix, via netip.Addr) error {
+	return n.with("route "+dst.String()+" through", name, func(l netlink.Link) error {
+		r := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(dst)}
+		if via.IsValid() {
+			r.Gw = via.AsSlice()
+		}
+		return n.h.RouteAdd(r)
+	})
+}
+
+// OpenTAP opens a TAP queue in the namespace.
+func (n *Net) OpenTAP(cfg tap.Config) (t *tap.TAP, err error) {
+	err = n.ns.Do(func() error {
+		t, err = tap.Open(cfg)
+		return err
+	})
+	return t, err
+}
+
+// EphemeralPorts is the range of TCP ports, both included, that the kernel of
+// this namespace gives out itself.
+func (n *Net) EphemeralPorts() (low, high uint16, err error) {
+	err = n.ns.Do(func() error {
+		b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Sscan(strings.TrimSpace(string(b)), &low, &high)
+		return err
+	})
+	return low, high, err
+}
+
+// Watch calls up, from a goroutine of its own, each time the link comes to
+// life: brought up, with a carrier. A link that is alive already counts as
+// coming to life now. stop ends the watch and waits for its goroutine.
+func (n *Net) Watch(name string, up func()) (stop func(), err error) {
+	updates, done := make(chan netlink.LinkUpdate), make(chan struct{})
+	at := netns.NsHandle(n.ns.Fd())
+	err = netlink.LinkSubscribeWithOptions(updates, done, netlink.LinkSubscribeOptions{Namespace: &at, ListExisting: true})
+	if err != nil {
+		return nil, wrap("watch", name, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		was := false
+		for u := range updates {
+			if u.Attrs().Name != name {
+				continue
+			}
+			is := live(u.Link) && u.Header.Type != unix.RTM_DELLINK
+			if is && !was {
+				up()
+			}
+			was = is
+		}
+	}()
+	return func() { close(done); <-ended }, nil
+}

@@ -1,0 +1,257 @@
+// Package node runs one NIC for real: it opens the TAP, sets up the kernel's
+// side of it, starts the event loop with the NIC in it, and in the end
+// removes what it made and nothing else.
+package node
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tapir/lab/netns"
+	"tapir/nic/tap"
+	"tapir/wire/ether"
+)
+
+// Config describes one NIC, as the flags of `tapir nic` and the entries of a
+// nics.yaml do. The zero value of every field means its default.
+type Config struct {
+	Name     string         `json:"name" yaml:"name"`                             // default nic0
+	TAP      string         `json:"tap,omitempty" yaml:"tap,omitempty"`           // made or found; empty: the kernel chooses
+	TAPFD    int            `json:"tap_fd,omitempty" yaml:"tap_fd,omitempty"`     // a ready descriptor, taken over
+	TAPIP    []netip.Prefix `json:"tap_ip,omitempty" yaml:"tap_ip,omitempty"`     // addresses of the kernel's side
+	IP       []netip.Prefix `json:"ip,omitempty" yaml:"ip,omitempty"`             // IPv4
+	IP6      []netip.Prefix `json:"ip6,omitempty" yaml:"ip6,omitempty"`           // IPv6
+	MAC      ether.Addr     `json:"mac,omitzero" yaml:"mac,omitempty"`            // default derived from name and seed
+	MTU      int            `json:"mtu,omitempty" yaml:"mtu,omitempty"`           // octets of IP; default 1500, jumbo 9000
+	Gateways []netip.Addr   `json:"gw,omitempty" yaml:"gw,omitempty"`             // next hops off the link
+	VLAN     uint16         `json:"vlan,omitempty" yaml:"vlan,omitempty"`         // 802.1Q id; 0 untagged
+	Frames   string         `json:"frames,omitempty" yaml:"frames,omitempty"`     // wire (default), gso or jumbo
+	HostTAP  string         `json:"host_tap,omitempty" yaml:"host_tap,omitempty"` // the operating system's side, same MAC and IP
+	Seed     uint64         `json:"seed,omitempty" yaml:"seed,omitempty"`         // of everything that looks random
+
+	// NS is the namespace to work in (borrowed); nil: that of the caller.
+	NS *netns.NS `json:"-" yaml:"-"`
+	// Wire stands in for the TAP (taken), as an end of link.NewWire does.
+	Wire tap.Queue `json:"-" yaml:"-"`
+}
+
+// The frame modes.
+const (
+	framesWire  = "wire"
+	framesGSO   = "gso"
+	framesJumbo = "jumbo"
+)
+
+// key is one setting: its name, what it expects, and how it is taken from a
+// string. A key with many set may be given several times or as a list.
+type key struct {
+	name, expect string
+	many         bool
+	set          func(c *Config, v string) error
+}
+
+var keys = []key{
+	{name: "name", expect: "a name of letters, digits, `-`, `_` and `.`, at most 32 long", set: setName},
+	{name: "tap", expect: "an interface name such as tap0, at most 15 characters", set: func(c *Config, v string) error { c.TAP = v; return tap.CheckName(v) }},
+	{name: "tap_fd", expect: "the number of an open TAP file descriptor, 3 or more", set: func(c *Config, v string) error { return setInt(&c.TAPFD, v, 3, 1<<20) }},
+	{name: "tap_ip", expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", many: true, set: func(c *Config, v string) error { return addPrefix(&c.TAPIP, v, "") }},
+	{name: "ip", expect: "an IPv4 address with prefix length, such as 10.0.0.1/24", many: true, set: func(c *Config, v string) error { return addPrefix(&c.IP, v, "4") }},
+	{name: "ip6", expect: "an IPv6 address with prefix length, such as fd00::1/64", many: true, set: func(c *Config, v string) error { return addPrefix(&c.IP6, v, "6") }},
+	{name: "mac", expect: "a unicast MAC address such as 02:00:00:00:00:01", set: setMAC},
+	{name: "mtu", expect: "a number of octets from 576 to 16000", set: func(c *Config, v string) error { return setInt(&c.MTU, v, 576, 16000) }},
+	{name: "gw", expect: "an IP address such as 10.0.0.254", many: true, set: addGateway},
+	{name: "vlan", expect: "a VLAN id from 0 (untagged) to 4094", set: setVLAN},
+	{name: "frames", expect: "wire, gso or jumbo", set: setFrames},
+	{name: "host_tap", expect: "an interface name such as eth1, at most 15 characters", set: func(c *Config, v string) error { c.HostTAP = v; return tap.CheckName(v) }},
+	{name: "seed", expect: "a number from 0 to 18446744073709551615", set: setSeed},
+}
+
+// Set sets the setting called name (as in nics.yaml; `-` and `_` are the
+// same) from v. Settings that are lists take several values separated by
+// commas, and further ones with each call. The error names key and
+// expectation.
+func (c *Config) Set(name, v string) error {
+	k := findKey(strings.ReplaceAll(name, "-", "_"))
+	if k == nil {
+		return fmt.Errorf("%s: unknown setting; known are %s", name, keyNames())
+	}
+	values := []string{v}
+	if k.many {
+		values = strings.Split(v, ",")
+	}
+	for _, v := range values {
+		if err := k.set(c, strings.TrimSpace(v)); err != nil {
+			return fmt.Errorf("%s: %q: expected %s", name, v, k.expect)
+		}
+	}
+	return nil
+}
+
+func findKey(name string) *key {
+	for i := range keys {
+		if keys[i].name == name {
+			return &keys[i]
+		}
+	}
+	return nil
+}
+
+func keyNames() string {
+	var names []string
+	for _, k := range keys {
+		names = append(names, k.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// errValue stands for "not what was expected", which the caller words.
+var errValue = fmt.Errorf("not as expected")
+
+func setName(c *Config, v string) error {
+	allowed := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)
+	}
+	if v == "" || len(v) > 32 || v[0] == '.' || strings.IndexFunc(v, func(r rune) bool { return !allowed(r) }) >= 0 {
+		return errValue
+	}
+	c.Name = v
+	return nil
+}
+
+func setInt(p *int, v string, low, high int) error {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < low || n > high {
+		return errValue
+	}
+	*p = n
+	return nil
+}
+
+func addPrefix(list *[]netip.Prefix, v, family string) error {
+	p, err := netip.ParsePrefix(v)
+	if err != nil || p.Addr().Is4In6() || family == "4" && !p.Addr().Is4() || family == "6" && !p.Addr().Is6() {
+		return errValue
+	}
+	*list = append(*list, p)
+	return nil
+}
+
+func setMAC(c *Config, v string) (err error) {
+	c.MAC, err = ether.ParseAddr(v)
+	if err == nil && (c.MAC.IsMulticast() || c.MAC.IsZero()) {
+		return errValue
+	}
+	return err
+}
+
+func addGateway(c *Config, v string) error {
+	a, err := netip.ParseAddr(v)
+	if err != nil || a.IsUnspecified() || a.IsMulticast() {
+		return errValue
+	}
+	c.Gateways = append(c.Gateways, a)
+	return nil
+}
+
+func setVLAN(c *Config, v string) error {
+	n, err := strconv.ParseUint(v, 10, 16)
+	if err != nil || n > 4094 {
+		return errValue
+	}
+	c.VLAN = uint16(n)
+	return nil
+}
+
+func setFrames(c *Config, v string) error {
+	if !slices.Contains([]string{framesWire, framesGSO, framesJumbo}, v) {
+		return errValue
+	}
+	c.Frames = v
+	return nil
+}
+
+func setSeed(c *Config, v string) (err error) {
+	c.Seed, err = strconv.ParseUint(v, 10, 64)
+	return err
+}
+
+// withDefaults fills in what was left zero.
+func (c Config) withDefaults() Config {
+	if c.Name == "" {
+		c.Name = "nic0"
+	}
+	if c.Frames == "" {
+		c.Frames = framesWire
+	}
+	if c.MTU == 0 {
+		c.MTU = 1500
+		if c.Frames == framesJumbo {
+			c.MTU = 9000
+		}
+	}
+	return c
+}
+
+// Addrs are the NIC's own addresses, IPv4 first.
+func (c *Config) Addrs() []netip.Prefix { return append(slices.Clone(c.IP), c.IP6...) }
+
+// vnet reports whether the TAP needs virtio-net headers.
+func (c *Config) vnet() bool { return c.Frames == framesGSO || c.Frames == framesJumbo }
+
+// Validate finds settings that do not go together. The error is one line.
+func (c *Config) Validate() error {
+	name := c.withDefaults().Name
+	if problem := c.conflict(); problem != "" {
+		return fmt.Errorf("%s: %s", name, problem)
+	}
+	return nil
+}
+
+func (c *Config) conflict() string {
+	switch {
+	case len(c.IP)+len(c.IP6) == 0:
+		return "no address: give ip, such as 10.0.0.1/24, or ip6"
+	case c.HostTAP != "" && len(c.TAPIP) > 0:
+		return "host_tap and tap_ip exclude each other: with a host TAP the operating system has the NIC's own address"
+	case c.HostTAP != "" && c.HostTAP == c.TAP:
+		return fmt.Sprintf("host_tap and tap are both %s: they need two interfaces", c.TAP)
+	case c.VLAN != 0 && len(c.TAPIP) > 0:
+		return "vlan and tap_ip exclude each other: the kernel's side needs an interface of that VLAN, made with `ip link add link TAP type vlan`"
+	case c.Wire != nil && (c.TAPFD != 0 || c.HostTAP != "" || len(c.TAPIP) > 0):
+		return "a wire in memory has no kernel side: leave out tap_fd, host_tap and tap_ip"
+	}
+	for _, t := range c.TAPIP {
+		for _, p := range c.Addrs() {
+			if t.Addr() == p.Addr() {
+				return fmt.Sprintf("tap_ip %v is the NIC's own address: the kernel's side needs another one of %v, such as %v",
+					t.Addr(), p.Masked(), neighbourOf(p))
+			}
+		}
+	}
+	return ""
+}
+
+// neighbourOf proposes an address for the other side of a link: the last of
+// the prefix that p itself does not have.
+func neighbourOf(p netip.Prefix) netip.Prefix {
+	a := lastOf(p)
+	if p.Addr().Is4() && p.Bits() < 31 {
+		a = a.Prev() // the last one is the broadcast address
+	}
+	if a == p.Addr() {
+		a = a.Prev()
+	}
+	return netip.PrefixFrom(a, p.Bits())
+}
+
+func lastOf(p netip.Prefix) netip.Addr {
+	b := p.Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}

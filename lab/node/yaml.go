@@ -113,6 +113,9 @@ func (d *decoder) file(body ast.Node) ([]Config, error) {
 		}
 		list = s
 	}
+	if list == nil {
+		return nil, d.at(body, "expected `nics:` with a list of NICs")
+	}
 	var all []Config
 	for i, n := range list.Values {
 		c, err := d.nic(n)

@@ -24,7 +24,7 @@ func documentedPrograms(t *testing.T, root string) (programs []string) {
 }
 
 // writeForeignModule makes a module in dir that imports tapir by replacement,
-// with the versions that tapir has, so that nothing is fetched.
+// with the versions that tapir has, so that nothing new is fetched.
 func writeForeignModule(t *testing.T, dir, root, program string) {
 	t.Helper()
 	gomod, err := os.ReadFile(filepath.Join(root, "go.mod"))
@@ -67,7 +67,7 @@ func TestForeignModuleUsesTheLayers(t *testing.T) {
 		writeForeignModule(t, dir, root, program)
 		cmd := exec.Command("go", "run", ".", capture)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("program %d: %v\n%s", i+1, err, out)

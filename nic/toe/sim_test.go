@@ -97,6 +97,7 @@ type world struct {
 	tap   func(from *node, h *ip.Header, th *tcp.Header, data []byte)
 	block func(from *node, th *tcp.Header, data []byte) bool // true: lose it
 	mtu   int                                                // 0: none; larger packets are refused by "ICMP"
+	icmp  []func()
 	steps int
 }
 
@@ -196,7 +197,8 @@ func (w *world) carry(n *node, h *ip.Header, th *tcp.Header, data []byte, room i
 		w.tap(n, h, th, data)
 	}
 	if w.mtu > 0 && packet > w.mtu {
-		n.e.Unreachable(netip.AddrPortFrom(h.Src, th.SrcPort), netip.AddrPortFrom(h.Dst, th.DstPort), uint32(th.Seq), false, w.mtu, w.now)
+		local, remote, seq := netip.AddrPortFrom(h.Src, th.SrcPort), netip.AddrPortFrom(h.Dst, th.DstPort), uint32(th.Seq)
+		w.icmp = append(w.icmp, func() { n.e.Unreachable(local, remote, seq, false, w.mtu, w.now) })
 		return
 	}
 	f := w.pool.Get(packet)
@@ -293,6 +295,11 @@ func (w *world) run(until time.Duration, done func() bool) bool {
 			w.t.Fatal("the world does not come to rest")
 		}
 		next := min(w.a.e.Poll(w.now), w.b.e.Poll(w.now))
+		for _, tell := range w.icmp {
+			tell()
+			next = w.now
+		}
+		w.icmp = w.icmp[:0]
 		if len(w.queue) > 0 {
 			next = min(next, w.queue[0].at)
 		}

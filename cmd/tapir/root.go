@@ -76,7 +76,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w: see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newPerf(), newCapture(), newShow(), newVersion(), newCompletion(), newMan())
+	root.AddCommand(newPerf(), newCapture(), newShow(), newDoctor(), newVersion(), newCompletion(), newMan())
 	return root
 }
 

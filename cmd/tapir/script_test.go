@@ -18,6 +18,7 @@ import (
 
 	"tapir/lab/capture"
 	"tapir/lab/ctl"
+	"tapir/lab/doctor"
 	"tapir/lab/perf"
 	"tapir/wire/frame"
 )
@@ -37,7 +38,7 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(run, 0o700)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"fails": fails, "waitfile": waitFile,
+			"fails": fails, "waitfile": waitFile, "doctor-agrees": doctorAgrees,
 		},
 	})
 }
@@ -62,6 +63,27 @@ func fails(ts *testscript.TestScript, neg bool, args []string) {
 	line := ts.ReadFile("stderr")
 	if strings.Count(line, "\n") != 1 || !regexp.MustCompile("^"+args[1]).MatchString(line) {
 		ts.Fatalf("tapir %q: %q does not match %q in one line", args[2:], line, args[1])
+	}
+}
+
+// doctorAgrees wants the exit code and the remedies of tapir doctor to follow
+// from its findings, whatever they are on this machine.
+func doctorAgrees(ts *testscript.TestScript, _ bool, _ []string) {
+	err := ts.Exec("tapir", "doctor", "--json")
+	var checks []doctor.Check
+	if jerr := json.Unmarshal([]byte(ts.ReadFile("stdout")), &checks); jerr != nil {
+		ts.Fatalf("not JSON: %v", jerr)
+	}
+	if bad := len(doctor.Failing(checks)) > 0; bad != (err != nil) {
+		ts.Fatalf("exit %v with findings %+v", err, checks)
+	}
+	for _, c := range checks {
+		if (c.State == doctor.OK) != (c.Remedy == "") {
+			ts.Fatalf("remedy does not fit: %+v", c)
+		}
+	}
+	if len(checks) < 8 {
+		ts.Fatalf("only %d checks", len(checks))
 	}
 }
 

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/doctor"
+)
+
+func newDoctor() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out why a NIC does not start on this machine",
+		Long: "Doctor checks kernel, TUN device, user namespaces and their limits, seccomp, yama,\n" +
+			"bridge netfilter and the tools that captures are read with. Each finding that is not\n" +
+			"good comes with the command that mends it. It changes nothing. The exit code is 1 if\n" +
+			"no NIC can start.",
+		Example: "  tapir doctor\n  tapir doctor --json",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			checks := doctor.Run(cmd.Context())
+			if err := printChecks(cmd, checks, asJSON); err != nil {
+				return err
+			}
+			if bad := doctor.Failing(checks); len(bad) > 0 {
+				return fmt.Errorf("%s: %s: %s", bad[0].Name, bad[0].Found, bad[0].Remedy)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printChecks(cmd *cobra.Command, checks []doctor.Check, asJSON bool) error {
+	if !asJSON {
+		return doctor.Format(cmd.OutOrStdout(), checks)
+	}
+	raw, err := json.Marshal(checks)
+	if err != nil {
+		return err
+	}
+	return printJSON(cmd.OutOrStdout(), raw)
+}

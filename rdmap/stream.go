@@ -130,7 +130,8 @@ type Stream struct {
 	// Of the inbound segment being handled, for a Terminate.
 	header  ddp.Header
 	length  int
-	badRead *ReadRequest
+	badRead ReadRequest
+	isRead  bool // badRead is set
 
 	room uint64    // of the receive buffer in use
 	peer Terminate // what the peer ended the stream with

@@ -13,7 +13,7 @@ func (s *Stream) Receive(ulpdu []byte) *Error {
 	if s.err != nil {
 		return s.err
 	}
-	s.badRead = nil
+	s.isRead = false
 	if err := s.rx.Segment(ulpdu); err != nil {
 		s.failInbound(err, len(ulpdu))
 	}
@@ -49,8 +49,8 @@ func (s *Stream) failInbound(err error, length int) {
 			return
 		}
 		s.terminate = s.terminate.WithSegment(s.header, length)
-		if s.badRead != nil && r.Type == TypeProtection {
-			s.terminate = s.terminate.WithRead(*s.badRead)
+		if s.isRead && r.Type == TypeProtection {
+			s.terminate = s.terminate.WithRead(s.badRead)
 		}
 	default: // shorter than its header: no layer has a better code than MPA
 		s.Fail(&Error{Layer: LayerLLP, Code: 3})
@@ -219,7 +219,7 @@ func (k *sink) readRequest(h *ddp.Header, payload []byte) error {
 	if req.Size > 0 {
 		f := k.upper.CheckRead(req.SourceSTag, req.SourceTO, uint64(req.Size))
 		if f != FaultNone {
-			k.badRead = &req
+			k.badRead, k.isRead = req, true
 			return readFault(f)
 		}
 	}

@@ -32,6 +32,7 @@ const (
 	DropNoBuffer                // the pool is exhausted
 	DropOversize                // longer than the MTU allows
 	DropSource                  // a MAC or IP source address that no station may use
+	DropUnused                  // a valid message that this NIC has no use for
 	NumDropReasons
 )
 
@@ -41,7 +42,7 @@ var dropNames = [NumDropReasons]string{
 	"L4 checksum", "no listener", "backlog full", "TCP sequence", "TCP duplicate",
 	"TCP state", "reassembly full", "neighbor unreachable", "no route", "transmit queue full",
 	"link refused", "injected fault", "host queue full", "no buffer", "oversize",
-	"bad source address",
+	"bad source address", "not used",
 }
 
 func (r DropReason) String() string {

@@ -1,0 +1,206 @@
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+	"tapir/wire/icmp"
+)
+
+// FrameMode says what frames a NIC exchanges with its TAP.
+type FrameMode uint8
+
+const (
+	// Wire: one TCP segment per frame, complete checksums; what a capture
+	// shows is what a cable would carry.
+	Wire FrameMode = iota
+	// GSO: super-frames of up to 64 KiB with the virtio-net header.
+	GSO
+	// Jumbo: GSO with a default MTU of 9000 octets.
+	Jumbo
+)
+
+var modeNames = [...]string{"wire", "gso", "jumbo"}
+
+// String is the mode as ParseFrameMode reads it.
+func (m FrameMode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
+	}
+	return "unknown"
+}
+
+// ParseFrameMode reads "wire", "gso" or "jumbo".
+func ParseFrameMode(s string) (FrameMode, error) {
+	for i, name := range modeNames {
+		if s == name {
+			return FrameMode(i), nil
+		}
+	}
+	return 0, fmt.Errorf("frame mode %q: use wire, gso or jumbo", s)
+}
+
+// Limits of the MTU in octets.
+const (
+	MinMTU     = 576   // what every IPv4 host must accept (RFC 791)
+	MinMTUIPv6 = 1280  // below it IPv6 is off (RFC 8200 section 5)
+	MaxMTU     = 16000 // fits a frame of the pool's large class many times
+)
+
+// gsoSegs is the number of segments in a super-frame: 64 KiB of 1460.
+const gsoSegs = 44
+
+// Config describes a NIC. The zero value of every field but Name means its
+// default.
+type Config struct {
+	Name     string
+	MAC      ether.Addr     // zero: derived from Name and Seed, locally administered
+	Addrs    []netip.Prefix // each with the prefix length of its link
+	Gateways []netip.Addr   // next hops off the link, the first of each family counts
+	MTU      int            // of IP, in octets; 1500, or 9000 with Jumbo
+	VLAN     uint16         // 802.1Q id of all frames; 0: untagged
+	Frames   FrameMode
+	Seed     uint64 // of everything that looks random
+}
+
+// Reserver keeps TCP ports of the operating system's side free for the
+// engine, by placeholder sockets in the host TAP's namespace.
+type Reserver interface {
+	// Reserve takes the local address and port; release gives it back.
+	Reserve(local netip.AddrPort) (release func(), err error)
+	// EphemeralRange is the operating system's own range, both included.
+	EphemeralRange() (lo, hi uint16)
+}
+
+// Env is the world that a NIC lives in.
+type Env struct {
+	Pool frame.Pool
+	Wire frame.Link
+	// Host is the operating system's side; nil if the NIC owns its addresses
+	// alone. With it, Reserver must be set.
+	Host     frame.Link
+	Clock    frame.Clock // the hardware clock; nil: it shows the engine's time
+	Reserver Reserver
+}
+
+// engineClock shows the engine's time.
+type engineClock struct{}
+
+func (engineClock) At(now frame.Time) frame.Stamp { return frame.Stamp(now) }
+
+// withDefaults fills in what was left zero.
+func (c Config) withDefaults() Config {
+	if c.MTU == 0 {
+		c.MTU = 1500
+		if c.Frames == Jumbo {
+			c.MTU = 9000
+		}
+	}
+	if c.MAC.IsZero() {
+		c.MAC = deriveMAC(c.seed())
+	}
+	return c
+}
+
+// seed mixes the name in, so that NICs with the same Seed differ.
+func (c *Config) seed() uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s", c.Seed, c.Name)
+	return h.Sum64()
+}
+
+// deriveMAC makes a unicast, locally administered address.
+func deriveMAC(seed uint64) ether.Addr {
+	return ether.Addr{byte(seed>>40)&^1 | 2, byte(seed >> 32), byte(seed >> 24), byte(seed >> 16), byte(seed >> 8), byte(seed)}
+}
+
+// validate says what is wrong with a configuration whose defaults are filled
+// in, and how to mend it.
+func (c *Config) validate() error {
+	switch {
+	case c.MAC.IsMulticast():
+		return fmt.Errorf("MAC address %v is a multicast address: clear the lowest bit of the first octet", c.MAC)
+	case c.MTU < MinMTU || c.MTU > MaxMTU:
+		return fmt.Errorf("MTU %d: want %d to %d", c.MTU, MinMTU, MaxMTU)
+	case c.VLAN > 4094:
+		return fmt.Errorf("VLAN %d: want 1 to 4094, or 0 for none", c.VLAN)
+	case int(c.Frames) >= len(modeNames):
+		return fmt.Errorf("frame mode %d: use wire, gso or jumbo", c.Frames)
+	}
+	for i, p := range c.Addrs {
+		if err := c.validateAddr(p); err != nil {
+			return err
+		}
+		for _, q := range c.Addrs[:i] {
+			if p.Addr() == q.Addr() {
+				return fmt.Errorf("address %v is given twice", p.Addr())
+			}
+		}
+	}
+	for _, g := range c.Gateways {
+		if !g.IsLinkLocalUnicast() && !c.onLink(g) {
+			return fmt.Errorf("gateway %v lies in the prefix of no address: give an address such as %v", g, example(g))
+		}
+	}
+	return nil
+}
+
+func (c *Config) validateAddr(p netip.Prefix) error {
+	a := p.Addr()
+	switch {
+	case !p.IsValid():
+		return errors.New("an address is not valid: use the form 10.0.0.1/24")
+	case a.IsMulticast() || a.IsUnspecified() || a.IsLoopback() || a.Is4In6() || a.Zone() != "":
+		return fmt.Errorf("address %v cannot be given to a NIC: use a unicast address", p)
+	case a.Is6() && c.MTU < MinMTUIPv6:
+		return fmt.Errorf("address %v needs an MTU of at least %d, not %d", p, MinMTUIPv6, c.MTU)
+	case a.Is4() && p.Bits() < 31 && (a == p.Masked().Addr() || a == broadcast(p)):
+		return fmt.Errorf("address %v is the network's own or broadcast address: use one in between", p)
+	}
+	return nil
+}
+
+func (c *Config) onLink(a netip.Addr) bool {
+	for _, p := range c.Addrs {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+func example(g netip.Addr) netip.Prefix {
+	bits := 24
+	if g.Is6() {
+		bits = 64
+	}
+	return netip.PrefixFrom(g.Next(), bits)
+}
+
+// broadcast is the last address of an IPv4 prefix.
+func broadcast(p netip.Prefix) netip.Addr {
+	v := p.Addr().As4()
+	for i := p.Bits(); i < 32; i++ {
+		v[i/8] |= 0x80 >> (i % 8)
+	}
+	return netip.AddrFrom4(v)
+}
+
+// addresses are the configured ones and, if IPv6 is on, the link-local one.
+func (c *Config) addresses() []netip.Prefix {
+	all := append([]netip.Prefix(nil), c.Addrs...)
+	if c.MTU < MinMTUIPv6 {
+		return all
+	}
+	ll := netip.PrefixFrom(icmp.LinkLocal(c.MAC), 64)
+	for _, p := range all {
+		if p.Addr() == ll.Addr() {
+			return all
+		}
+	}
+	return append(all, ll)
+}

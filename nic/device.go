@@ -1,0 +1,162 @@
+// Package nic is the big picture: Device composes a port, the Ethernet and IP
+// layers, the TCP offload engine, the RDMA objects and iWARP into one NIC.
+//
+// A Device is a pure state machine. Frames and the time go in through Receive,
+// all output happens in Poll, which returns the next deadline, and handlers of
+// applications run in Dispatch. It has no clock, goroutine or lock: a loop in
+// real time, a lab in virtual time or a test script calls it on one thread.
+//
+// receive.go holds the way in, transmit.go the way out, in packet order.
+package nic
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"tapir/nic/cm"
+	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+	"tapir/wire/icmp"
+)
+
+// Device is one NIC.
+type Device struct {
+	// Verbs and CM are the faces for applications: RDMA objects and
+	// connections.
+	Verbs *verbs.Device
+	CM    *cm.Manager
+
+	cfg      Config
+	pool     frame.Pool
+	clock    frame.Clock
+	toe      *toe.Engine
+	addrs    []netip.Prefix // configured and link-local
+	groups   []ether.Addr   // multicast stations that we listen to
+	allNodes ether.Addr
+	header   ether.Header // of our frames: source and tag
+
+	wire, host port // host.link is nil without a host TAP
+	now        frame.Time
+	polling    bool // inside Poll, when frames may leave
+	in         inbound
+	notes      frame.Notes
+	tracer     frame.Tracer
+	record     frame.Record
+
+	neighbors     neighbors
+	fragments     reassembler
+	limiter       limiter
+	ipID          uint16
+	fragID        uint32
+	scratch       []byte
+	drops         frame.Drops
+	conflicts     uint64 // messages of stations that use our address
+	neighborsLost uint64
+	icmpIn        uint64
+	icmpOut       uint64
+
+	timers  timers
+	pollers []*poller
+}
+
+// allNodes is the group of all IPv6 stations on the link.
+var allNodes = netip.MustParseAddr("ff02::1")
+
+// New returns a NIC that lives in env. It sends nothing before LinkUp or the
+// first frame.
+func New(cfg Config, env Env) (*Device, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
+	}
+	switch {
+	case env.Pool == nil || env.Wire == nil:
+		return nil, errors.New("nic: Env needs a Pool and a Wire link")
+	case (env.Host == nil) != (env.Reserver == nil):
+		return nil, errors.New("nic: Env needs both of Host and Reserver, or neither")
+	}
+	if env.Clock == nil {
+		env.Clock = engineClock{}
+	}
+	seed := cfg.seed()
+	d := &Device{
+		cfg: cfg, pool: env.Pool, clock: env.Clock,
+		addrs: cfg.addresses(), allNodes: icmp.MulticastMAC(allNodes),
+		header:    ether.Header{Src: cfg.MAC},
+		wire:      port{name: frame.Wire, link: env.Wire},
+		host:      port{name: frame.Host, link: env.Host},
+		neighbors: neighbors{byIP: map[netip.Addr]*neighbor{}, next: frame.Never},
+		ipID:      uint16(seed >> 7), fragID: uint32(seed >> 23),
+	}
+	if cfg.VLAN != 0 {
+		d.header.NTags, d.header.Tags[0] = 1, ether.Tag{TPID: ether.TypeVLAN, TCI: cfg.VLAN}
+	}
+	for _, p := range d.addrs {
+		if p.Addr().Is6() {
+			d.groups = append(d.groups, icmp.MulticastMAC(icmp.SolicitedNode(p.Addr())))
+		}
+	}
+	d.compose(seed, env.Reserver)
+	return d, nil
+}
+
+// Config returns the configuration with its defaults filled in.
+func (d *Device) Config() Config { return d.cfg }
+
+// Addrs returns the addresses in use, the link-local one included, borrowed.
+func (d *Device) Addrs() []netip.Prefix { return d.addrs }
+
+// Poll does all output that is due and returns the time at which it wants to
+// be called again, frame.Never if only a frame can change anything. While a
+// link has no room it must be called again as soon as there is some.
+func (d *Device) Poll(now frame.Time) frame.Time {
+	d.now, d.polling = now, true
+	d.timers.run(now)
+	d.fragments.expire(d)
+	d.pollNeighbors()
+	d.flush(&d.wire)
+	if d.host.link != nil {
+		d.flush(&d.host)
+	}
+	next := d.toe.Poll(now)
+	d.polling = false
+	if d.Verbs.Pending() {
+		return now
+	}
+	return min(next, d.timers.next(), d.fragments.next(), d.neighbors.next)
+}
+
+// Dispatch runs the pollers and the queued handlers of applications and
+// reports whether any handler ran.
+func (d *Device) Dispatch(now frame.Time) bool {
+	d.now = now
+	for _, p := range d.pollers {
+		p.fn(now)
+	}
+	return d.Verbs.Dispatch(now)
+}
+
+// TxDone reports the stamp of the wire frame with number id, once it is known.
+func (d *Device) TxDone(id uint64, stamp frame.Stamp) {
+	d.wire.stamped++
+	d.wire.lastStamp = stamp
+}
+
+// LinkUp reports that the carrier has come up: the NIC announces its
+// addresses, unless the host TAP's owner does.
+func (d *Device) LinkUp(now frame.Time) {
+	d.now = now
+	if d.host.link == nil {
+		d.announce()
+	}
+}
+
+// SetTracer hands every frame that passes a port to t from now on; nil stops.
+func (d *Device) SetTracer(t frame.Tracer) {
+	d.tracer = t
+	d.notes.On = t != nil
+	d.notes.Take()
+}

@@ -1,0 +1,90 @@
+package nic
+
+import "tapir/wire/frame"
+
+// queueFrames bounds the frames that wait in a port for its link.
+const queueFrames = 256
+
+// port is one attachment of the NIC with its counters and the frames that
+// wait for the link.
+type port struct {
+	name  frame.Port
+	link  frame.Link
+	queue []outgoing // first is at head
+	head  int
+
+	rxID, txID                 uint64
+	rxFrames, rxBytes          uint64
+	txFrames, txBytes, stamped uint64
+	lastStamp                  frame.Stamp // of a sent frame, as reported by TxDone
+}
+
+// outgoing is a frame on its way out and what is to be said about it.
+type outgoing struct {
+	f    *frame.Frame
+	note string
+}
+
+func (p *port) waiting() int { return len(p.queue) - p.head }
+
+// send takes o.f: it goes to the link at once while Poll runs and nothing
+// waits, else into the queue.
+func (d *Device) send(p *port, o outgoing) {
+	switch {
+	case d.polling && p.waiting() == 0 && p.link.Room() > 0:
+		d.transmit(p, o)
+	case p.waiting() < queueFrames:
+		p.queue = append(p.queue, o)
+	default:
+		reason := frame.DropTxQueue
+		if p.name == frame.Host {
+			reason = frame.DropHostQueue
+		}
+		d.dropOut(p, o, reason)
+	}
+}
+
+// flush sends what waits while the link has room.
+func (d *Device) flush(p *port) {
+	for p.waiting() > 0 && p.link.Room() > 0 {
+		o := p.queue[p.head]
+		p.queue[p.head] = outgoing{}
+		p.head++
+		d.transmit(p, o)
+	}
+	if p.waiting() == 0 {
+		p.queue, p.head = p.queue[:0], 0
+	}
+}
+
+// transmit numbers, stamps, counts and records the frame and hands it to the
+// link.
+func (d *Device) transmit(p *port, o outgoing) {
+	p.txID++
+	p.txFrames++
+	p.txBytes += uint64(o.f.Len())
+	o.f.ID, o.f.Stamp = p.txID, d.clock.At(d.now)
+	d.trace(p, frame.Outbound, o.f, o.note, frame.DropNone)
+	p.link.Transmit(o.f)
+}
+
+// dropOut counts, records and releases a frame that cannot be sent.
+func (d *Device) dropOut(p *port, o outgoing, r frame.DropReason) {
+	d.drops.Count(r)
+	o.f.Stamp = d.clock.At(d.now)
+	d.trace(p, frame.Outbound, o.f, o.note, r)
+	o.f.Release()
+}
+
+// trace hands a frame that passes or fails to pass a port to the tracer.
+func (d *Device) trace(p *port, dir frame.Direction, f *frame.Frame, note string, drop frame.DropReason) {
+	if d.tracer == nil {
+		return
+	}
+	d.record = frame.Record{
+		Port: p.name, Dir: dir, Data: f.Bytes(), Offload: f.Offload,
+		Stamp: f.Stamp, ID: f.ID, Queue: f.Queue, Drop: drop, Comment: note,
+	}
+	d.tracer.Trace(&d.record)
+	d.record.Data = nil
+}

@@ -1,6 +1,9 @@
 package toe
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Config sets up an Engine. The zero value of every field means its default.
 type Config struct {
@@ -41,6 +44,11 @@ type Config struct {
 	TTL uint8
 	// TOS is DSCP<<2|ECN of every packet sent.
 	TOS uint8
+
+	// Reserve, if set, takes a local port from the operating system that has
+	// the same address, before a listener or connection uses it. release
+	// gives it back, after TIME-WAIT.
+	Reserve func(local netip.AddrPort) (release func(), err error)
 }
 
 const (

@@ -22,6 +22,7 @@ type Conn struct {
 	nextReady     *Conn
 	local, remote netip.AddrPort
 	state         State
+	port          *reservation
 
 	queued    bool // in the ready list
 	gone      bool // no longer the engine's

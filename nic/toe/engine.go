@@ -55,21 +55,46 @@ func (e *Engine) Connect(local, remote netip.AddrPort, h Handler, now frame.Time
 		local.Addr().Is4() != remote.Addr().Is4() {
 		return nil, &Error{Kind: BadAddr, Local: local, Remote: remote}
 	}
-	if local.Port() == 0 {
-		port, ok := e.pickPort(local.Addr(), remote)
-		if !ok {
-			return nil, &Error{Kind: AddrInUse, Local: local, Remote: remote}
-		}
-		local = netip.AddrPortFrom(local.Addr(), port)
-	}
-	if e.conns[tuple{local, remote}] != nil {
-		return nil, &Error{Kind: AddrInUse, Local: local, Remote: remote}
+	local, port, err := e.takePort(local, remote)
+	if err != nil {
+		return nil, err
 	}
 	c := e.newConn(local, remote, StateSynSent, now)
-	c.h = h
+	c.h, c.port = h, port
 	e.stats.ActiveOpens++
 	c.openActive(now)
 	return c, nil
+}
+
+// reserveTries bounds how many ephemeral ports that the operating system
+// refuses Connect passes over.
+const reserveTries = 64
+
+// takePort reserves the port of local, or picks one if that is 0.
+func (e *Engine) takePort(local, remote netip.AddrPort) (netip.AddrPort, *reservation, error) {
+	if local.Port() != 0 {
+		if e.conns[tuple{local, remote}] != nil {
+			return local, nil, &Error{Kind: AddrInUse, Local: local, Remote: remote}
+		}
+		r, err := e.reserve(local)
+		if err != nil {
+			return local, nil, &Error{Kind: AddrInUse, Local: local, Remote: remote, Err: err}
+		}
+		return local, r, nil
+	}
+	var err error
+	for range reserveTries {
+		port, ok := e.pickPort(local.Addr(), remote)
+		if !ok {
+			break
+		}
+		picked := netip.AddrPortFrom(local.Addr(), port)
+		var r *reservation
+		if r, err = e.reserve(picked); err == nil {
+			return picked, r, nil
+		}
+	}
+	return local, nil, &Error{Kind: AddrInUse, Local: local, Remote: remote, Err: err}
 }
 
 // Owns reports whether segments between local and remote belong to this
@@ -135,6 +160,7 @@ func (e *Engine) newConn(local, remote netip.AddrPort, state State, now frame.Ti
 // forget removes a connection and gives back what it holds.
 func (e *Engine) forget(c *Conn) {
 	c.state = StateClosed
+	c.port.drop()
 	c.releaseBuffers()
 	e.timers.remove(c)
 	delete(e.conns, tuple{c.local, c.remote})

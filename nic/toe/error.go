@@ -39,14 +39,22 @@ func (k Kind) String() string {
 type Error struct {
 	Kind          Kind
 	Local, Remote netip.AddrPort // Remote is the zero value for a listener
+	Err           error          // the cause, if another layer gave one
 }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
 
 // Error gives one line: what, and between which addresses.
 func (e *Error) Error() string {
-	if !e.Remote.IsValid() {
-		return fmt.Sprintf("tcp listen %v: %v", e.Local, e.Kind)
+	s := fmt.Sprintf("tcp listen %v: %v", e.Local, e.Kind)
+	if e.Remote.IsValid() {
+		s = fmt.Sprintf("tcp %v -> %v: %v", e.Local, e.Remote, e.Kind)
 	}
-	return fmt.Sprintf("tcp %v -> %v: %v", e.Local, e.Remote, e.Kind)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
 }
 
 // Is reports whether target is an *Error of the same kind; addresses left

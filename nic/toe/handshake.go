@@ -41,7 +41,7 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 		return nil
 	}
 	c := e.newConn(local, remote, StateSynReceived, now)
-	c.listener, c.passive = l, true
+	c.listener, c.passive, c.port = l, true, l.port.share()
 	l.pending++
 	c.takeSyn(h, now)
 	c.sendSyn(now)

@@ -17,6 +17,7 @@ type Listener struct {
 	backlog int
 	pending int // connections in SYN-RECEIVED
 	accept  AcceptFunc
+	port    *reservation
 }
 
 // Listen opens local for passive opens; an unspecified address means every
@@ -33,7 +34,11 @@ func (e *Engine) Listen(local netip.AddrPort, backlog int, accept AcceptFunc) (*
 			return nil, &Error{Kind: AddrInUse, Local: local}
 		}
 	}
-	l := &Listener{e: e, local: local, backlog: max(backlog, 1), accept: accept}
+	port, err := e.reserve(local)
+	if err != nil {
+		return nil, &Error{Kind: AddrInUse, Local: local, Err: err}
+	}
+	l := &Listener{e: e, local: local, backlog: max(backlog, 1), accept: accept, port: port}
 	e.listeners = append(e.listeners, l)
 	return l, nil
 }
@@ -47,6 +52,7 @@ func (l *Listener) Close() {
 	for i, o := range l.e.listeners {
 		if o == l {
 			l.e.listeners = append(l.e.listeners[:i:i], l.e.listeners[i+1:]...)
+			l.port.drop()
 			break
 		}
 	}

@@ -1,29 +1,55 @@
 package nic
 
 import (
+	"fmt"
+	"net/netip"
+
 	"tapir/nic/cm"
+	"tapir/nic/iwarp"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 )
 
 // compose makes the engines above IP and connects them.
-func (d *Device) compose(seed uint64, reserver Reserver) {
-	d.Verbs = verbs.NewDevice(verbs.Limits{}, seed)
-	d.CM = cm.New(d.Verbs)
+func (d *Device) compose(seed uint64, reserver Reserver) error {
 	cfg := toe.Config{Seed: seed, MTU: d.cfg.MTU, MaxSegs: 1}
 	if d.cfg.Frames != Wire {
 		cfg.MaxSegs = gsoSegs
 	}
 	if reserver != nil {
-		cfg.FirstPort, cfg.LastPort = ephemeral(reserver.EphemeralRange())
+		lo, hi := reserver.EphemeralRange()
+		var ok bool
+		if cfg.FirstPort, cfg.LastPort, ok = ephemeral(lo, hi); !ok {
+			return fmt.Errorf("the host's ephemeral ports %d-%d leave none to the NIC: narrow net.ipv4.ip_local_port_range", lo, hi)
+		}
+		cfg.Reserve = reserver.Reserve
 	}
+	d.Verbs = verbs.NewDevice(verbs.Limits{}, seed)
+	d.CM = cm.New(d.Verbs)
 	d.toe = toe.New(cfg, d.pool, toeOutput{d}, &d.notes)
+	if d.cfg.IWARP.Source == nil {
+		d.cfg.IWARP.Source = d.sourceFor
+	}
+	d.iwarp = iwarp.New(d.cfg.IWARP, d.Verbs, d.CM, d.toe, &d.notes)
+	return nil
+}
+
+// sourceFor is Source with an error that says how to mend it.
+func (d *Device) sourceFor(remote netip.Addr) (netip.Addr, error) {
+	if !d.nextHop(remote).IsValid() {
+		return netip.Addr{}, fmt.Errorf("no route to %v: no prefix of the NIC covers it and no gateway is set", remote)
+	}
+	return d.Source(remote), nil
 }
 
 // ephemeral is the larger range of ports, from 1024 on, outside of [lo, hi].
-func ephemeral(lo, hi uint16) (first, last uint16) {
-	if 65535-int(hi) > int(lo)-1024 {
-		return hi + 1, 65535
+func ephemeral(lo, hi uint16) (first, last uint16, ok bool) {
+	below, above := int(lo)-1024, 65535-int(hi)
+	switch {
+	case above >= below && above > 0:
+		return hi + 1, 65535, true
+	case below > 0:
+		return 1024, lo - 1, true
 	}
-	return 1024, lo - 1
+	return 0, 0, false
 }

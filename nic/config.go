@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 
+	"tapir/nic/iwarp"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -65,6 +66,7 @@ type Config struct {
 	VLAN     uint16         // 802.1Q id of all frames; 0: untagged
 	Frames   FrameMode
 	Seed     uint64 // of everything that looks random
+	IWARP    iwarp.Config
 }
 
 // Reserver keeps TCP ports of the operating system's side free for the

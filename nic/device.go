@@ -15,6 +15,7 @@ import (
 	"net/netip"
 
 	"tapir/nic/cm"
+	"tapir/nic/iwarp"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
@@ -33,6 +34,7 @@ type Device struct {
 	pool     frame.Pool
 	clock    frame.Clock
 	toe      *toe.Engine
+	iwarp    *iwarp.Engine
 	addrs    []netip.Prefix // configured and link-local
 	groups   []ether.Addr   // multicast stations that we listen to
 	allNodes ether.Addr
@@ -55,6 +57,7 @@ type Device struct {
 	drops         frame.Drops
 	conflicts     uint64 // messages of stations that use our address
 	neighborsLost uint64
+	lost          []lost
 	icmpIn        uint64
 	icmpOut       uint64
 
@@ -99,7 +102,9 @@ func New(cfg Config, env Env) (*Device, error) {
 			d.groups = append(d.groups, icmp.MulticastMAC(icmp.SolicitedNode(p.Addr())))
 		}
 	}
-	d.compose(seed, env.Reserver)
+	if err := d.compose(seed, env.Reserver); err != nil {
+		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
+	}
 	return d, nil
 }
 
@@ -121,9 +126,10 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	if d.host.link != nil {
 		d.flush(&d.host)
 	}
-	next := d.toe.Poll(now)
+	d.reportLost()
+	next := min(d.iwarp.Poll(now), d.toe.Poll(now))
 	d.polling = false
-	if d.Verbs.Pending() {
+	if d.Verbs.Pending() || len(d.lost) > 0 {
 		return now
 	}
 	return min(next, d.timers.next(), d.fragments.next(), d.neighbors.next)

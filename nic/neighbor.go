@@ -196,7 +196,7 @@ func (d *Device) pollNeighbors() {
 		return
 	}
 	c.next = frame.Never
-	var lost []*neighbor
+	var silent []*neighbor
 	for _, n := range c.list {
 		switch {
 		case n.state == reachable:
@@ -208,10 +208,10 @@ func (d *Device) pollNeighbors() {
 		case n.tries < solicitTries:
 			d.solicit(n)
 		default:
-			lost = append(lost, n)
+			silent = append(silent, n)
 		}
 	}
-	for _, n := range lost {
+	for _, n := range silent {
 		c.remove(n)
 		d.neighborsLost++
 		d.dropPending(n)
@@ -222,16 +222,23 @@ func (d *Device) pollNeighbors() {
 // engine which of its segments got lost.
 func (d *Device) dropPending(n *neighbor) {
 	for _, o := range n.pending {
-		d.unreachable(o.f.Bytes(), 0)
+		d.unreachable(o.f.Bytes())
 		d.dropOut(&d.wire, o, frame.DropNeighbor)
 	}
 	n.pending = nil
 }
 
-// unreachable tells the TCP engine that packet, one of ours, cannot be
-// delivered. Only an opening segment counts as lost for good: an established
+// lost is a segment of ours that cannot be delivered.
+type lost struct {
+	local, remote netip.AddrPort
+	seq           uint32
+	hard          bool
+}
+
+// unreachable has the TCP engine told, by the next Poll, that packet, one of
+// ours, cannot be delivered: it may be in the middle of sending now. Only an opening segment counts as lost for good: an established
 // connection may outlive a silent neighbor (RFC 1122 section 4.2.3.9).
-func (d *Device) unreachable(packet []byte, mtu int) {
+func (d *Device) unreachable(packet []byte) {
 	h, seg, err := ip.ParseQuoted(packet)
 	if err != nil || h.Proto != ip.ProtoTCP || h.FragOffset != 0 {
 		return
@@ -241,5 +248,14 @@ func (d *Device) unreachable(packet []byte, mtu int) {
 		return
 	}
 	hard := th.Flags&(tcp.SYN|tcp.ACK) == tcp.SYN
-	d.toe.Unreachable(netip.AddrPortFrom(h.Src, th.SrcPort), netip.AddrPortFrom(h.Dst, th.DstPort), uint32(th.Seq), hard, mtu, d.now)
+	d.lost = append(d.lost, lost{
+		netip.AddrPortFrom(h.Src, th.SrcPort), netip.AddrPortFrom(h.Dst, th.DstPort), uint32(th.Seq), hard})
+}
+
+// reportLost tells the TCP engine of segments that could not be delivered.
+func (d *Device) reportLost() {
+	for _, l := range d.lost {
+		d.toe.Unreachable(l.local, l.remote, l.seq, l.hard, 0, d.now)
+	}
+	d.lost = d.lost[:0]
 }

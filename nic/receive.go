@@ -296,9 +296,6 @@ func (d *Device) tcpIn() verdict {
 	if d.toe.Segment(&in.ip, in.body, in.off, d.now) {
 		return consumed
 	}
-	if !d.l4ChecksumOK() {
-		return d.drop(frame.DropL4Checksum)
-	}
 	d.toe.Reset(&in.ip, in.body)
 	return d.drop(frame.DropNoListener)
 }
@@ -312,8 +309,7 @@ func (d *Device) udpIn() verdict {
 	if len(in.body) < 8 {
 		return d.drop(frame.DropTruncated)
 	}
-	unused := in.ip.Version == 4 && binary.BigEndian.Uint16(in.body[6:]) == 0 // RFC 768: no checksum
-	if !unused && !d.l4ChecksumOK() {
+	if !d.udpChecksumOK() {
 		return d.drop(frame.DropL4Checksum)
 	}
 	if in.ip.Version == 4 {
@@ -324,14 +320,14 @@ func (d *Device) udpIn() verdict {
 	return d.drop(frame.DropNoListener)
 }
 
-// l4ChecksumOK verifies the checksum of a TCP segment or UDP datagram, unless
-// it never left this machine.
-func (d *Device) l4ChecksumOK() bool {
+// udpChecksumOK verifies the checksum of a UDP datagram, unless the datagram
+// never left this machine or has none (RFC 768).
+func (d *Device) udpChecksumOK() bool {
 	in := &d.in
-	if in.off.NeedsCsum || in.off.DataValid {
+	if in.off.NeedsCsum || in.off.DataValid || in.ip.Version == 4 && binary.BigEndian.Uint16(in.body[6:]) == 0 {
 		return true
 	}
-	return ip.Checksum(in.body, ip.PseudoSum(in.ip.Src, in.ip.Dst, in.ip.Proto, len(in.body))) == 0
+	return ip.Checksum(in.body, ip.PseudoSum(in.ip.Src, in.ip.Dst, ip.ProtoUDP, len(in.body))) == 0
 }
 
 // parseDrop is the drop reason for an error of a wire package.

@@ -41,7 +41,7 @@ func (d *Device) output(o outgoing, dst netip.Addr) {
 	}
 	hop := d.nextHop(dst)
 	if !hop.IsValid() {
-		d.unreachable(o.f.Bytes(), 0)
+		d.unreachable(o.f.Bytes())
 		d.dropOut(&d.wire, o, frame.DropNoRoute)
 		return
 	}

@@ -1,0 +1,36 @@
+package nic
+
+import (
+	"tapir/nic/cm"
+	"tapir/nic/toe"
+	"tapir/wire/frame"
+)
+
+// Shutdown begins the orderly end: nothing is accepted any more and every
+// connection is closed, what is queued being sent first. Poll and Receive go
+// on until Idle.
+func (d *Device) Shutdown(now frame.Time) {
+	d.now = now
+	for _, l := range append([]*cm.Listener(nil), d.CM.Listeners()...) {
+		l.Close()
+	}
+	for _, id := range append([]*cm.ID(nil), d.CM.IDs()...) {
+		switch id.State() {
+		case cm.Connected:
+			_ = id.Disconnect(false, now) // an ID that is ending already stays so
+		case cm.Connecting, cm.Requested, cm.Accepting:
+			_ = id.Disconnect(true, now)
+		}
+	}
+}
+
+// Idle reports whether no connection is open, except those that only wait
+// for stray segments (TIME-WAIT), and nothing waits to be sent.
+func (d *Device) Idle() bool {
+	idle := d.wire.waiting() == 0 && d.host.waiting() == 0 && !d.Verbs.Pending()
+	d.toe.Conns(func(c *toe.Conn) bool {
+		idle = idle && c.State() == toe.StateTimeWait
+		return idle
+	})
+	return idle
+}

@@ -1,0 +1,72 @@
+package nic
+
+import (
+	"strings"
+
+	"tapir/wire/frame"
+)
+
+// Counter is one named value, as ethtool -S prints them.
+type Counter struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+}
+
+// outboundDrop tells the reasons for which frames are dropped on the way out.
+func outboundDrop(r frame.DropReason) bool {
+	switch r {
+	case frame.DropNeighbor, frame.DropNoRoute, frame.DropTxQueue, frame.DropLink:
+		return true
+	}
+	return false
+}
+
+// dropName is the counter for reason r: "rx_drop_ip_checksum".
+func dropName(r frame.DropReason) string {
+	dir := "rx_drop_"
+	if outboundDrop(r) {
+		dir = "tx_drop_"
+	}
+	return dir + strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
+}
+
+// rdmaOps names the RDMAP opcodes 0 to 7 in counters.
+var rdmaOps = [8]string{"write", "read_request", "read_response", "send", "send_inv", "send_se", "send_se_inv", "terminate"}
+
+// Counters returns all counters, always in the same order.
+func (d *Device) Counters() []Counter {
+	t, r := d.toe.Stats(), d.iwarp.Totals()
+	list := []Counter{
+		{"rx_packets", d.wire.rxFrames}, {"rx_bytes", d.wire.rxBytes},
+		{"tx_packets", d.wire.txFrames}, {"tx_bytes", d.wire.txBytes},
+		{"tx_stamps", d.wire.stamped},
+	}
+	if d.host.link != nil {
+		list = append(list,
+			Counter{"host_rx_packets", d.host.rxFrames}, Counter{"host_rx_bytes", d.host.rxBytes},
+			Counter{"host_tx_packets", d.host.txFrames}, Counter{"host_tx_bytes", d.host.txBytes})
+	}
+	for reason := frame.DropNone + 1; reason < frame.NumDropReasons; reason++ {
+		list = append(list, Counter{dropName(reason), d.drops[reason] + t.Drops[reason]})
+	}
+	list = append(list,
+		Counter{"icmp_in", d.icmpIn}, Counter{"icmp_out", d.icmpOut},
+		Counter{"neighbors", uint64(len(d.neighbors.list))}, Counter{"neighbors_lost", d.neighborsLost},
+		Counter{"address_conflicts", d.conflicts},
+		Counter{"tcp_segments_in", t.SegsIn}, Counter{"tcp_segments_out", t.SegsOut},
+		Counter{"tcp_frames_in", t.FramesIn}, Counter{"tcp_frames_out", t.FramesOut},
+		Counter{"tcp_bytes_in", t.BytesIn}, Counter{"tcp_bytes_out", t.BytesOut},
+		Counter{"tcp_retransmits", t.Retransmits}, Counter{"tcp_timeouts", t.Timeouts},
+		Counter{"tcp_fast_recoveries", t.FastRecoveries}, Counter{"tcp_out_of_order", t.OutOfOrder},
+		Counter{"tcp_challenge_acks", t.ChallengeAcks},
+		Counter{"tcp_resets_in", t.ResetsIn}, Counter{"tcp_resets_out", t.ResetsOut},
+		Counter{"tcp_active_opens", t.ActiveOpens}, Counter{"tcp_passive_opens", t.PassiveOpens},
+		Counter{"tcp_failures", t.Failures}, Counter{"tcp_open", uint64(t.Open)},
+		Counter{"rdma_fpdus_in", r.RxFPDUs}, Counter{"rdma_fpdus_out", r.TxFPDUs},
+		Counter{"rdma_bytes_in", r.RxBytes}, Counter{"rdma_bytes_out", r.TxBytes},
+		Counter{"rdma_crc_errors", r.CRCErrors}, Counter{"rdma_terminates", r.Terminates})
+	for op, name := range rdmaOps {
+		list = append(list, Counter{"rdma_" + name + "_in", r.RxMessages[op]}, Counter{"rdma_" + name + "_out", r.TxMessages[op]})
+	}
+	return list
+}

@@ -1,0 +1,97 @@
+package nic
+
+import (
+	"net/netip"
+
+	"tapir/nic/iwarp"
+	"tapir/wire/ether"
+)
+
+// Info describes a NIC for display.
+type Info struct {
+	Name      string         `json:"name"`
+	MAC       ether.Addr     `json:"mac"`
+	Addrs     []netip.Prefix `json:"addrs"` // the link-local one included
+	Gateways  []netip.Addr   `json:"gateways"`
+	MTU       int            `json:"mtu"` // octets of IP
+	VLAN      uint16         `json:"vlan"`
+	Frames    string         `json:"frames"`
+	HostTAP   bool           `json:"host_tap"`
+	RxPackets uint64         `json:"rx_packets"`
+	TxPackets uint64         `json:"tx_packets"`
+	RxBytes   uint64         `json:"rx_bytes"`
+	TxBytes   uint64         `json:"tx_bytes"`
+	Drops     uint64         `json:"drops"`
+	QPs       int            `json:"qps"`
+	CQs       int            `json:"cqs"`
+	MRs       int            `json:"mrs"`
+	CEPs      int            `json:"ceps"`
+	LastStamp int64          `json:"last_tx_stamp_ns"` // nanoseconds of the hardware clock
+	Conflicts uint64         `json:"address_conflicts"`
+}
+
+// QPInfo describes a queue pair for display.
+type QPInfo = iwarp.QPInfo
+
+// CEPInfo describes a connection end point for display.
+type CEPInfo = iwarp.CEPInfo
+
+// CQInfo describes a completion queue for display.
+type CQInfo struct {
+	Num     uint32 `json:"cq"`
+	Entries int    `json:"entries"`
+	Waiting int    `json:"waiting"`
+	Total   uint64 `json:"total"` // completions ever queued
+	Failed  bool   `json:"failed"`
+}
+
+// MRInfo describes a memory region for display.
+type MRInfo struct {
+	Num    uint32 `json:"mr"`
+	STag   uint32 `json:"stag"`
+	PD     uint32 `json:"pd"`
+	Addr   uint64 `json:"addr"`
+	Len    uint64 `json:"len"` // octets
+	Access string `json:"access"`
+	Valid  bool   `json:"valid"`
+}
+
+// ShowNIC describes the NIC.
+func (d *Device) ShowNIC() Info {
+	t := d.toe.Stats()
+	return Info{
+		Name: d.cfg.Name, MAC: d.cfg.MAC, Addrs: append([]netip.Prefix{}, d.addrs...),
+		Gateways: append([]netip.Addr{}, d.cfg.Gateways...), MTU: d.cfg.MTU, VLAN: d.cfg.VLAN,
+		Frames: d.cfg.Frames.String(), HostTAP: d.host.link != nil,
+		RxPackets: d.wire.rxFrames, TxPackets: d.wire.txFrames, RxBytes: d.wire.rxBytes, TxBytes: d.wire.txBytes,
+		Drops: d.drops.Total() + t.Drops.Total(),
+		QPs:   len(d.Verbs.QPs()), CQs: len(d.Verbs.CQs()), MRs: len(d.Verbs.MRs()), CEPs: len(d.iwarp.CEPs()),
+		LastStamp: int64(d.wire.lastStamp), Conflicts: d.conflicts,
+	}
+}
+
+// ShowQP describes the queue pairs in order of creation.
+func (d *Device) ShowQP() []QPInfo { return d.iwarp.QPs() }
+
+// ShowCEP describes the listeners, then the connections, in order of
+// creation.
+func (d *Device) ShowCEP() []CEPInfo { return d.iwarp.CEPs() }
+
+// ShowCQ describes the completion queues in order of creation.
+func (d *Device) ShowCQ() []CQInfo {
+	list := make([]CQInfo, 0, len(d.Verbs.CQs()))
+	for _, c := range d.Verbs.CQs() {
+		list = append(list, CQInfo{Num: c.Num(), Entries: c.Cap(), Waiting: c.Len(), Total: c.Total(), Failed: c.Failed()})
+	}
+	return list
+}
+
+// ShowMR describes the memory regions in order of creation.
+func (d *Device) ShowMR() []MRInfo {
+	list := make([]MRInfo, 0, len(d.Verbs.MRs()))
+	for _, m := range d.Verbs.MRs() {
+		list = append(list, MRInfo{Num: m.Num(), STag: m.RKey(), PD: m.PD().Num(), Addr: m.Addr(), Len: m.Len(),
+			Access: m.Access().String(), Valid: m.Valid()})
+	}
+	return list
+}

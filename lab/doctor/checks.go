@@ -16,8 +16,8 @@ func ok(name, found string) Check { return Check{Name: name, State: OK, Found: f
 // Kernel releases: TAPs and user namespaces work as needed from 4.0 on; a
 // supervisor of system calls needs SECCOMP_IOCTL_NOTIF_ADDFD of 5.9.
 const (
-	oldestMajor           = 4
-	notifyMajor, notifyMi = 5, 9
+	oldestMajor              = 4
+	notifyMajor, notifyMinor = 5, 9
 )
 
 func (m *machine) kernel() Check {
@@ -29,7 +29,7 @@ func (m *machine) kernel() Check {
 	switch {
 	case major < oldestMajor:
 		c.State, c.Found, c.Remedy = Fail, m.release+": older than 4.0", m.newKernel()
-	case major < notifyMajor || major == notifyMajor && minor < notifyMi:
+	case major < notifyMajor || major == notifyMajor && minor < notifyMinor:
 		c.State, c.Found, c.Remedy = Warn, m.release+": NICs work; tapir run needs 5.9", m.newKernel()
 	default:
 		c.State = OK
@@ -48,9 +48,9 @@ func (m *machine) tun() Check {
 	case is(err, syscall.ENXIO, syscall.ENODEV):
 		return Check{name, Fail, node + " is there but its driver is not", m.loadTUN()}
 	case is(err, syscall.EACCES):
-		return Check{name, Fail, node + m.mode("dev/net/tun") + " may not be opened by this user", m.openTUNTo()}
+		return Check{name, Fail, node + m.mode("dev/net/tun") + " may not be opened by this user", m.openToAll()}
 	case is(err, syscall.EPERM):
-		return Check{name, Fail, node + " is kept from this process by a device rule", m.passTUN()}
+		return Check{name, Fail, node + " is kept from this process by a device rule", m.ruleTUN()}
 	}
 	return Check{name, Fail, fmt.Sprintf("%s: %v", node, err), m.loadTUN()}
 }
@@ -111,15 +111,14 @@ func (m *machine) whyNoUserNS(err error) (why, remedy string) {
 	armor, _ := m.read("proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 	switch {
 	case limit == "0" || is(err, syscall.ENOSPC):
-		return "the limit user.max_user_namespaces is " + limit, m.sudo("sysctl -w user.max_user_namespaces=15000")
+		return "the limit user.max_user_namespaces is " + limit, m.onHost("sysctl -w user.max_user_namespaces=15000")
 	case clone == "0":
-		return "kernel.unprivileged_userns_clone is 0", m.sudo("sysctl -w kernel.unprivileged_userns_clone=1")
-	case armor == "1":
+		return "kernel.unprivileged_userns_clone is 0", m.onHost("sysctl -w kernel.unprivileged_userns_clone=1")
+	case armor == "1" && m.container == "":
 		return "AppArmor keeps them from ordinary programs (Ubuntu 23.10 and later)",
-			m.sudo("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
-	case m.container:
-		return fmt.Sprintf("the container refuses them: %v", bare(err)),
-			"docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined " + tunFlags
+			m.onHost("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
+	case m.container != "":
+		return fmt.Sprintf("the container refuses them: %v", bare(err)), m.allowUserNS()
 	}
 	return fmt.Sprintf("refused: %v", bare(err)), "sudo tapir demo"
 }
@@ -156,12 +155,12 @@ func (m *machine) yama() Check {
 		return ok(name, what)
 	case scope == "3":
 		return Check{name, Warn, what + ": no process may read another's memory until the next boot; tapir run needs it",
-			"echo kernel.yama.ptrace_scope=1 | " + m.sudo("tee /etc/sysctl.d/99-ptrace.conf") + " && " + m.sudo("reboot")}
+			m.onHost("sh -c 'echo kernel.yama.ptrace_scope=1 >/etc/sysctl.d/99-ptrace.conf && reboot'")}
 	case m.can(capSysPtrace):
 		return ok(name, what+", with CAP_SYS_PTRACE")
 	}
 	return Check{name, Warn, what + ": tapir run may not read its programs' memory",
-		m.sudo("sysctl -w kernel.yama.ptrace_scope=1")}
+		m.onHost("sysctl -w kernel.yama.ptrace_scope=1")}
 }
 
 func (m *machine) bridge() Check {

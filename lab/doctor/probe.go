@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -78,7 +79,7 @@ type machine struct {
 	Probe
 	release   string // kernel release, such as 6.1.0-18-amd64
 	manager   string // apt-get, dnf, pacman, apk or nothing
-	container bool
+	container string // docker, podman, other, or empty outside containers
 	wsl       bool
 	caps      uint64 // effective capabilities
 	tunErr    error
@@ -96,7 +97,7 @@ func (p Probe) survey(ctx context.Context) *machine {
 	m := &machine{Probe: p}
 	m.release, _ = m.read("proc/sys/kernel/osrelease")
 	m.wsl = strings.Contains(strings.ToLower(m.release), "microsoft")
-	m.container = m.exists(".dockerenv") || m.exists("run/.containerenv") || m.exists("run/systemd/container")
+	m.container = m.containerKind()
 	for _, name := range []string{"apt-get", "dnf", "pacman", "apk"} {
 		if _, err := p.LookPath(name); err == nil {
 			m.manager = name
@@ -107,6 +108,41 @@ func (p Probe) survey(ctx context.Context) *machine {
 	m.tunErr = p.OpenTUN()
 	m.trial = p.TryUser(ctx)
 	return m
+}
+
+// containerKind tells what keeps this process from the host, if anything.
+// Disk images made from containers keep /.dockerenv, so it counts only where
+// the root is not the whole of a disk. In a user namespace other than the
+// first, modules and device nodes cannot be made either.
+func (m *machine) containerKind() string {
+	switch {
+	case m.exists("run/.containerenv"):
+		return "podman"
+	case m.exists(".dockerenv") && !m.wholeDisk():
+		return "docker"
+	case m.exists("run/systemd/container"):
+		return "other"
+	}
+	ids, found := m.read("proc/self/uid_map")
+	if found && !slices.Equal(strings.Fields(ids), []string{"0", "0", "4294967295"}) {
+		return "other"
+	}
+	return ""
+}
+
+// wholeDisk tells whether the root directory is the top of a file system that
+// lies on a block device.
+func (m *machine) wholeDisk() bool {
+	mounts, _ := m.read("proc/self/mountinfo")
+	for line := range strings.Lines(mounts) {
+		f := strings.Fields(line)
+		if len(f) < 10 || f[4] != "/" {
+			continue
+		}
+		dash := slices.Index(f, "-")
+		return f[3] == "/" && dash > 0 && dash+2 < len(f) && strings.HasPrefix(f[dash+2], "/dev/")
+	}
+	return false
 }
 
 // read returns the trimmed text of a file, and whether it could be read.

@@ -13,47 +13,66 @@ func (m *machine) sudo(command string) string {
 	return "sudo " + command
 }
 
+// onHost is the same for what a container cannot do for itself.
+func (m *machine) onHost(command string) string {
+	if m.container != "" {
+		return "on the container's host: sudo " + command
+	}
+	return m.sudo(command)
+}
+
 func (m *machine) newKernel() string {
-	if m.wsl && strings.HasPrefix(m.release, "4.4.") {
+	switch {
+	case m.wsl && strings.HasPrefix(m.release, "4.4."):
 		return "wsl.exe --set-version DISTRIBUTION 2"
-	}
-	if m.wsl {
+	case m.wsl:
 		return "wsl.exe --update"
-	}
-	where := ""
-	if m.container {
-		where = "on the container's host: "
+	case m.container != "":
+		return "on the container's host: tapir doctor"
 	}
 	reboot := " && " + m.sudo("reboot")
 	switch m.manager {
 	case "apt-get":
-		return where + m.sudo("apt-get update") + " && " + m.sudo("apt-get full-upgrade") + reboot
+		return m.sudo("apt-get update") + " && " + m.sudo("apt-get full-upgrade") + reboot
 	case "dnf":
-		return where + m.sudo("dnf upgrade --refresh") + reboot
+		return m.sudo("dnf upgrade --refresh") + reboot
 	case "pacman":
-		return where + m.sudo("pacman -Syu") + reboot
+		return m.sudo("pacman -Syu") + reboot
 	case "apk":
-		return where + m.sudo("apk upgrade --update") + reboot
+		return m.sudo("apk upgrade --update-cache") + reboot
 	}
-	return where + "boot Linux 5.9 or later, with CONFIG_SECCOMP_FILTER=y"
+	return "boot Linux 5.9 or later, with CONFIG_SECCOMP_FILTER=y"
 }
 
-// passTUN gives a container the node.
-func (m *machine) passTUN() string { return "docker run " + tunFlags }
+// passTUN gives a container the node, and the capability where that is the
+// way its maker grants it.
+func (m *machine) passTUN() string {
+	switch m.container {
+	case "docker", "podman":
+		return m.container + " run " + tunFlags
+	}
+	return "start the container with the node bound in, such as: bwrap --dev-bind /dev/net/tun /dev/net/tun"
+}
+
+// allowUserNS starts a container that may make user namespaces.
+func (m *machine) allowUserNS() string {
+	switch m.container {
+	case "docker", "podman":
+		return m.container + " run --security-opt seccomp=unconfined --security-opt apparmor=unconfined " + tunFlags
+	}
+	return "start the container without a limit on user namespaces, such as: bwrap without --disable-userns"
+}
 
 // loadTUN loads the driver.
 func (m *machine) loadTUN() string {
-	switch {
-	case m.container:
-		return "on the container's host: sudo modprobe tun"
-	case m.wsl:
+	if m.wsl && m.container == "" {
 		return "wsl.exe --update"
 	}
-	return m.sudo("modprobe tun")
+	return m.onHost("modprobe tun")
 }
 
 // makeTUN makes the node appear. With the driver in place only the node is
-// missing, as in a container or a chroot.
+// missing, as in a chroot.
 func (m *machine) makeTUN() string {
 	misc, _ := m.read("proc/misc")
 	loaded := false
@@ -62,7 +81,7 @@ func (m *machine) makeTUN() string {
 		loaded = loaded || len(f) == 2 && f[1] == "tun"
 	}
 	switch {
-	case m.container:
+	case m.container != "":
 		return m.passTUN()
 	case loaded:
 		return m.sudo("mkdir -p /dev/net") + " && " + m.sudo("mknod -m 666 /dev/net/tun c 10 200")
@@ -70,22 +89,27 @@ func (m *machine) makeTUN() string {
 	return m.loadTUN()
 }
 
-// openTUNTo lets every user open the node, as udev's own rules do. Making a
+// openToAll lets every user open the node, as udev's own rules do. Making a
 // TAP still needs CAP_NET_ADMIN.
-func (m *machine) openTUNTo() string {
-	if m.container {
-		return "on the container's host: sudo chmod 666 /dev/net/tun"
+func (m *machine) openToAll() string { return m.onHost("chmod 666 /dev/net/tun") }
+
+// ruleTUN lets the process past a device rule.
+func (m *machine) ruleTUN() string {
+	if m.container != "" {
+		return m.passTUN()
 	}
-	return m.sudo("chmod 666 /dev/net/tun")
+	return "systemd-run --pty --same-dir tapir doctor"
 }
 
 // ownTAP gets this user a TAP without any further capability.
 func (m *machine) ownTAP() string {
-	if m.container {
+	switch {
+	case m.container == "docker", m.container == "podman":
 		return m.passTUN()
-	}
-	if m.UID == 0 {
-		return "capsh --print # run from a shell that keeps CAP_NET_ADMIN"
+	case m.container != "":
+		return m.allowUserNS()
+	case m.UID == 0:
+		return "systemd-run --pty --same-dir tapir doctor"
 	}
 	return "sudo ip tuntap add dev tap0 mode tap user " + m.User
 }

@@ -308,11 +308,25 @@ func (w *world) run(until time.Duration, done func() bool) bool {
 			return done()
 		}
 		w.now = max(w.now, next)
+		if w.steps%16 == 0 {
+			w.audit()
+		}
 		for len(w.queue) > 0 && w.queue[0].at <= w.now {
 			w.receive(heap.Pop(&w.queue).(arrival))
 		}
 	}
 	return true
+}
+
+func (w *world) audit() {
+	w.t.Helper()
+	for _, n := range []*node{w.a, w.b} {
+		for c := range n.e.Conns {
+			if err := audit(c); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
 }
 
 func (w *world) runFor(d time.Duration) { w.run(d, func() bool { return false }) }

@@ -141,8 +141,11 @@ func (p *rawPeer) listen(a *app) *Listener {
 	p.app = a
 	l, err := p.e.Listen(p.local, 4, func(c *Conn, now frame.Time) Handler {
 		p.conn = c
-		if a == nil {
+		switch {
+		case a == nil:
 			return nil
+		case a.established: // the 4-tuple is used again
+			return quietApp(0)
 		}
 		return a
 	})

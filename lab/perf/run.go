@@ -1,0 +1,430 @@
+package perf
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"tapir/nic"
+	"tapir/nic/cm"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// How a run behaves in time.
+const (
+	progressEvery = time.Second
+	// closeWithin is how long a graceful disconnect may take before the
+	// connection is aborted.
+	closeWithin = 2 * time.Second
+)
+
+// readsInFlight is the IRD and ORD that a run asks for.
+const readsInFlight = 128
+
+// ctlSize is the largest control message: a SHA-256.
+const ctlSize = 32
+
+// workload is what a run does with its connections once they are up.
+type workload interface {
+	// prepare posts the receives that must stand before the peer sends.
+	prepare(c *conn) error
+	// begin starts the exchange; every connection is up.
+	begin(now frame.Time) error
+	// complete handles one successful completion.
+	complete(c *conn, wc *verbs.WC, now frame.Time) error
+	// closed says that the peer ended a connection in order.
+	closed(now frame.Time) error
+}
+
+// Run is one side of a test on one NIC. All its methods belong to the NIC's
+// loop.
+type Run struct {
+	dev      *nic.Device
+	job      Job
+	done     func(Report, error)
+	progress func(Progress)
+
+	pd       *verbs.PD
+	cq       *verbs.CQ
+	buf, ctl []byte
+	mr       *verbs.MR // buf: the data
+	ctlMR    *verbs.MR // ctl: control messages received
+	conns    []*conn
+	up, gone int // connections established, ended
+	listener *cm.Listener
+	seed     uint64
+	work     workload
+	wcs      [64]verbs.WC
+
+	started  frame.Time
+	running  bool
+	messages int64
+	bytes    int64
+	lat      samples
+	checks   []Check
+
+	cancelTimer  func()
+	cancelPoller func()
+	ended        bool
+	report       Report
+	err          error
+}
+
+// conn is one connection of a run.
+type conn struct {
+	run    *Run
+	index  int
+	id     *cm.ID
+	qp     *verbs.QP
+	remote region
+	closed bool
+
+	posted, completed int64
+	credits           int64
+}
+
+// Start begins one side of a job on d. done is called once, when the test is
+// over and everything it made is gone; progress, which may be nil, once a
+// second. Errors returned at once mean that nothing was begun.
+func Start(d *nic.Device, job Job, now frame.Time, done func(Report, error), progress func(Progress)) (*Run, error) {
+	job = job.WithDefaults()
+	if err := job.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Run{dev: d, job: job, done: done, progress: progress, cancelTimer: func() {}, cancelPoller: func() {}}
+	var err error
+	if job.Serves() {
+		err = r.listen()
+	} else {
+		err = r.connect(now)
+	}
+	if err != nil {
+		r.free()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Cancel ends the run early; done is called with an error.
+func (r *Run) Cancel(now frame.Time) { r.finish(fmt.Errorf("%s: cancelled", r.job.Op), now) }
+
+// allocate makes the objects that the job needs.
+func (r *Run) allocate() (err error) {
+	if r.pd, err = r.dev.Verbs.AllocPD(); err != nil {
+		return err
+	}
+	perQP := 3*r.job.Depth + 16
+	if r.cq, err = r.dev.Verbs.CreateCQ(perQP*r.job.QPs, r.completions); err != nil {
+		return err
+	}
+	r.cq.ReqNotify(false)
+	r.buf = make([]byte, r.bufferSize())
+	if r.mr, err = r.pd.RegMR(r.buf, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead); err != nil {
+		return err
+	}
+	r.ctl = make([]byte, ctlSize)
+	r.ctlMR, err = r.pd.RegMR(r.ctl, verbs.LocalWrite)
+	return err
+}
+
+// bufferSize is one message to receive into and, behind it, one to send from.
+func (r *Run) bufferSize() int {
+	size := r.job.Size
+	if r.job.Op == Verify {
+		size = 0
+		for _, s := range r.job.Sizes {
+			size = max(size, s)
+		}
+	}
+	return 2 * max(size, finSize)
+}
+
+// target and source are the halves of the buffer.
+func (r *Run) target() []byte { return r.buf[:len(r.buf)/2] }
+func (r *Run) source() []byte { return r.buf[len(r.buf)/2:] }
+
+func (r *Run) targetSGE(size int) verbs.SGE {
+	return verbs.SGE{Addr: r.mr.Addr(), Length: uint32(size), LKey: r.mr.LKey()}
+}
+
+func (r *Run) sourceSGE(size int) verbs.SGE {
+	return verbs.SGE{Addr: r.mr.Addr() + uint64(len(r.buf)/2), Length: uint32(size), LKey: r.mr.LKey()}
+}
+
+func (r *Run) ctlSGE() verbs.SGE {
+	return verbs.SGE{Addr: r.ctlMR.Addr(), Length: ctlSize, LKey: r.ctlMR.LKey()}
+}
+
+func (r *Run) region() region {
+	return region{STag: r.mr.RKey(), Addr: r.mr.Addr(), Len: uint64(len(r.target()))}
+}
+
+// addConn makes a queue pair and what stands behind it.
+func (r *Run) addConn(index int) (*conn, error) {
+	c := &conn{run: r, index: index}
+	qp, err := r.pd.CreateQP(verbs.QPConfig{
+		SendCQ: r.cq, RecvCQ: r.cq, MaxSend: r.job.Depth + 8, MaxRecv: 2*r.job.Depth + 8,
+		MaxInline: ctlSize, SignalAll: true, Context: c,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.qp = qp
+	r.conns = append(r.conns, c)
+	if err := qp.Modify(verbs.Init); err != nil {
+		return nil, err
+	}
+	return c, r.work.prepare(c)
+}
+
+// connect is the client's side of set-up.
+func (r *Run) connect(now frame.Time) error {
+	if err := r.allocate(); err != nil {
+		return err
+	}
+	r.seed = uint64(now)*0x9e3779b97f4a7c15 + 1
+	r.work = r.clientWork()
+	for i := range r.job.QPs {
+		c, err := r.addConn(i)
+		if err != nil {
+			return err
+		}
+		h := hello{
+			Version: helloVersion, Op: r.job.Op, Size: r.job.Size, Iters: r.job.Iters, Duration: r.job.Duration,
+			QPs: r.job.QPs, QP: i, Depth: r.job.Depth, Sizes: r.job.Sizes, Seed: r.seed, Region: r.region(),
+		}
+		c.id = r.dev.CM.NewID(r.event, c)
+		params := cm.Params{QP: c.qp, PrivateData: encode(h), IRD: readsInFlight, ORD: readsInFlight}
+		if err := c.id.Connect(netip.AddrPortFrom(r.job.Remote, r.job.Port), params, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) clientWork() workload {
+	switch r.job.Op {
+	case WriteLat:
+		return &writePingPong{run: r, client: true}
+	case SendLat:
+		return &sendPingPong{run: r, client: true}
+	case Verify:
+		return &verifyClient{run: r}
+	}
+	return &sender{run: r}
+}
+
+// event handles what the connection manager says of a connection.
+func (r *Run) event(ev cm.Event, now frame.Time) {
+	if ev.Type == cm.ConnectRequest {
+		r.request(ev, now)
+		return
+	}
+	c, ok := ev.ID.Context.(*conn)
+	if !ok { // a request that was turned down
+		if ev.Type == cm.ClosedEvent {
+			r.dev.Verbs.Defer(func(frame.Time) { _ = ev.ID.Destroy() })
+		}
+		return
+	}
+	switch ev.Type {
+	case cm.ActiveComplete:
+		r.welcome(c, ev, now)
+	case cm.PassiveComplete:
+		r.established(now)
+	case cm.Rejected:
+		r.finish(fmt.Errorf("%s: %s turned the test down: %s", r.job.Op, ev.ID.Remote(), refusal(ev.PrivateData)), now)
+	case cm.Disconnected:
+		r.disconnected(ev, now)
+	case cm.ClosedEvent:
+		c.closed = true
+		if r.ended {
+			r.finish(nil, now)
+		}
+	default:
+		r.finish(fmt.Errorf("%s: connect to %s: %w", r.job.Op, ev.ID.Remote(), ev.Err), now)
+	}
+}
+
+// disconnected waits for the last connection before it judges an orderly end:
+// the final messages of the others may still be on their way.
+func (r *Run) disconnected(ev cm.Event, now frame.Time) {
+	err := ev.Err
+	if r.gone++; err == nil && !r.ended {
+		if r.gone < len(r.conns) {
+			return
+		}
+		err = r.work.closed(now)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: connection to %s ended: %w", r.job.Op, ev.ID.Remote(), err)
+	}
+	r.finish(err, now)
+}
+
+// established counts connections and begins when all are up.
+func (r *Run) established(now frame.Time) {
+	if r.up++; r.up < r.job.QPs || r.ended {
+		return
+	}
+	r.started, r.running = now, true
+	r.tick(now)
+	if err := r.work.begin(now); err != nil {
+		r.finish(err, now)
+	}
+}
+
+// tick reports progress and sets itself up again.
+func (r *Run) tick(now frame.Time) {
+	if now != r.started && r.progress != nil {
+		r.progress(Progress{Elapsed: now.Sub(r.started), Messages: r.messages, Bytes: r.bytes})
+	}
+	r.cancelTimer = r.dev.Schedule(now.Add(progressEvery), r.tick)
+}
+
+// completions is the handler of the completion queue.
+func (r *Run) completions(cq *verbs.CQ, now frame.Time) {
+	for {
+		n := cq.Poll(r.wcs[:])
+		for i := range r.wcs[:n] {
+			r.completion(&r.wcs[i], now)
+		}
+		if n == 0 && !cq.ReqNotify(false) {
+			return
+		}
+	}
+}
+
+func (r *Run) completion(wc *verbs.WC, now frame.Time) {
+	if r.ended {
+		return
+	}
+	err := error(nil)
+	if wc.Status == verbs.StatusFlushed {
+		return // the connection event that follows says why
+	} else if wc.Status != verbs.StatusSuccess {
+		err = fmt.Errorf("%s: QP %d, WR %d (%v): %v", r.job.Op, wc.QP.Num(), wc.ID, wc.Opcode, wc.Status)
+	} else {
+		err = r.work.complete(wc.QP.Context.(*conn), wc, now)
+	}
+	if err != nil {
+		r.finish(err, now)
+	}
+}
+
+// measured ends the timed part of the test.
+func (r *Run) measured(now frame.Time) {
+	if !r.running {
+		return
+	}
+	r.running = false
+	r.report.Elapsed = now.Sub(r.started)
+}
+
+// finish begins the end, or takes it a step further: connections are closed,
+// and when the last is gone everything is freed and done is called.
+func (r *Run) finish(err error, now frame.Time) {
+	if !r.ended {
+		r.ended = true
+		r.err = err
+		r.measured(now)
+		r.cancelTimer()
+		r.cancelPoller()
+		r.closeListener()
+		for _, c := range r.conns {
+			r.disconnect(c, err != nil, now)
+		}
+		r.cancelTimer = r.dev.Schedule(now.Add(closeWithin), r.abort)
+	}
+	for _, c := range r.conns {
+		if !c.closed && c.id != nil {
+			return
+		}
+	}
+	r.cancelTimer()
+	r.cancelTimer = func() {}
+	r.dev.Verbs.Defer(r.conclude)
+}
+
+func (r *Run) disconnect(c *conn, abortive bool, now frame.Time) {
+	if c.id == nil || c.closed {
+		return
+	}
+	if err := c.id.Disconnect(abortive, now); err != nil && r.err == nil {
+		r.err = err
+	}
+}
+
+// abort ends connections that did not close in time.
+func (r *Run) abort(now frame.Time) {
+	for _, c := range r.conns {
+		r.disconnect(c, true, now)
+	}
+}
+
+// conclude frees everything and hands the report over, once.
+func (r *Run) conclude(frame.Time) {
+	if r.done == nil {
+		return
+	}
+	done := r.done
+	r.done = nil
+	if err := r.free(); err != nil && r.err == nil {
+		r.err = err
+	}
+	r.fillReport()
+	done(r.report, r.err)
+}
+
+func (r *Run) fillReport() {
+	role := "client"
+	if r.job.Serves() {
+		role = "server"
+	}
+	rep := &r.report
+	rep.Op, rep.Role, rep.Size, rep.QPs, rep.Depth = r.job.Op, role, r.job.Size, r.job.QPs, r.job.Depth
+	rep.Messages, rep.Bytes = r.messages, r.bytes
+	rep.Latency, rep.Checks = r.lat.latency(), r.checks
+	if r.job.Op == Verify {
+		rep.Size = 0
+	}
+	rep.finish()
+}
+
+func (r *Run) closeListener() {
+	if r.listener != nil {
+		r.listener.Close()
+		r.listener = nil
+	}
+}
+
+// free destroys what allocate and addConn made, in reverse order.
+func (r *Run) free() (first error) {
+	keep := func(err error) {
+		if err != nil && first == nil {
+			first = err
+		}
+	}
+	r.closeListener()
+	for _, c := range r.conns {
+		keep(c.qp.Destroy())
+		if c.id != nil {
+			keep(c.id.Destroy())
+		}
+	}
+	r.conns = nil
+	if r.mr != nil {
+		keep(r.mr.Dereg())
+	}
+	if r.ctlMR != nil {
+		keep(r.ctlMR.Dereg())
+	}
+	if r.cq != nil {
+		keep(r.cq.Destroy())
+	}
+	if r.pd != nil {
+		keep(r.pd.Dealloc())
+	}
+	return first
+}

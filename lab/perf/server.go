@@ -1,0 +1,106 @@
+package perf
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"tapir/nic/cm"
+	"tapir/wire/frame"
+)
+
+// listen is the server's side of set-up: wildcard, both families.
+func (r *Run) listen() error {
+	local := netip.AddrPortFrom(netip.IPv6Unspecified(), r.job.Port)
+	l, err := r.dev.CM.Listen(local, MaxQPs, r.event, nil)
+	if err != nil {
+		return err
+	}
+	r.listener = l
+	return nil
+}
+
+// request answers a client: the first one decides the job, its further
+// queue pairs join it, everybody else is turned down.
+func (r *Run) request(ev cm.Event, now frame.Time) {
+	c, err := r.admit(ev)
+	if err != nil {
+		ev.ID.Context = nil
+		// Whoever has gone in the meantime needs no answer.
+		_ = ev.ID.Reject(encode(welcome{Refuse: err.Error()}), now)
+		return
+	}
+	c.id, ev.ID.Context = ev.ID, c
+	params := cm.Params{QP: c.qp, PrivateData: encode(welcome{Region: r.region()}), IRD: readsInFlight, ORD: readsInFlight}
+	if err := ev.ID.Accept(params, now); err != nil {
+		r.finish(err, now)
+	}
+}
+
+func (r *Run) admit(ev cm.Event) (*conn, error) {
+	h, err := decodeHello(ev.PrivateData)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.ended:
+		return nil, errors.New("the test is over")
+	case h.Op != r.job.Op:
+		return nil, fmt.Errorf("this side serves %s, not %s", r.job.Op, h.Op)
+	}
+	if r.work == nil {
+		port := r.job.Port
+		r.job = h.job()
+		r.job.Port = port
+		r.seed = h.Seed
+		if err := r.allocate(); err != nil {
+			return nil, err
+		}
+		r.work = r.serverWork()
+	}
+	if h.Seed != r.seed || len(r.conns) == r.job.QPs {
+		return nil, errors.New("busy with another client")
+	}
+	c, err := r.addConn(h.QP)
+	if err != nil {
+		return nil, err
+	}
+	c.remote = h.Region
+	return c, nil
+}
+
+func (r *Run) serverWork() workload {
+	switch r.job.Op {
+	case WriteLat:
+		return &writePingPong{run: r}
+	case SendLat:
+		return &sendPingPong{run: r}
+	case Verify:
+		return &verifyServer{run: r}
+	}
+	return &receiver{run: r}
+}
+
+// welcome reads the server's answer.
+func (r *Run) welcome(c *conn, ev cm.Event, now frame.Time) {
+	var w welcome
+	if err := json.Unmarshal(ev.PrivateData, &w); err != nil {
+		r.finish(fmt.Errorf("%s: %s answered with private data of another program", r.job.Op, ev.ID.Remote()), now)
+		return
+	}
+	if int(w.Region.Len) < len(r.target()) {
+		r.finish(fmt.Errorf("%s: %s offers %d octets, need %d", r.job.Op, ev.ID.Remote(), w.Region.Len, len(r.target())), now)
+		return
+	}
+	c.remote = w.Region
+	r.established(now)
+}
+
+// refusal is the reason that a server gave.
+func refusal(private []byte) string {
+	var w welcome
+	if err := json.Unmarshal(private, &w); err != nil || w.Refuse == "" {
+		return "no reason given"
+	}
+	return w.Refuse
+}

@@ -1,0 +1,208 @@
+package perf
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"time"
+
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// A verified exchange goes through every operation at every size. For each
+// step the server says "placed" as soon as it is told that the data is in
+// its memory, and then the SHA-256 of that memory. For a Read it is the
+// client's memory that is hashed, and the server sends the hash of what was
+// read.
+
+// verifyOps are the operations in order.
+var verifyOps = []struct {
+	name   string
+	opcode verbs.Opcode
+}{
+	{"Send/Recv", verbs.OpSend},
+	{"RDMA Write", verbs.OpWrite},
+	{"RDMA Read", verbs.OpRead},
+}
+
+// step numbers the combinations of operation and size.
+type step int
+
+func (s step) of(sizes []int) (op verbs.Opcode, name string, size int) {
+	o := verifyOps[int(s)/len(sizes)]
+	return o.opcode, o.name, sizes[int(s)%len(sizes)]
+}
+
+func steps(sizes []int) step { return step(len(verifyOps) * len(sizes)) }
+
+// hashAfter separates "placed" from the hash, so that hashing does not delay
+// the message whose arrival is timed.
+const hashAfter = time.Millisecond
+
+// pattern fills b with data that depends on seed and step (splitmix64).
+func pattern(b []byte, seed uint64, s step) {
+	x := seed ^ uint64(s+1)<<32
+	var word [8]byte
+	for len(b) > 0 {
+		x += 0x9e3779b97f4a7c15
+		z := (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		binary.LittleEndian.PutUint64(word[:], z^z>>31)
+		b = b[copy(b, word[:]):]
+	}
+}
+
+// verifyClient drives the exchange.
+type verifyClient struct {
+	run    *Run
+	at     step
+	posted frame.Time
+	took   time.Duration
+	placed bool
+	want   [sha256.Size]byte // hash of the source, where the client owns it
+}
+
+func (v *verifyClient) prepare(c *conn) error {
+	for range 2 { // "placed" and the hash
+		if err := c.recvCtl(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verifyClient) begin(now frame.Time) error { return v.post(now) }
+
+// post starts the current step.
+func (v *verifyClient) post(now frame.Time) error {
+	r, c := v.run, v.run.conns[0]
+	op, _, size := v.at.of(r.job.Sizes)
+	v.placed, v.posted = false, now
+	wr := verbs.SendWR{ID: idData, Opcode: op, RemoteAddr: c.remote.Addr, RKey: c.remote.STag}
+	if op == verbs.OpRead {
+		clear(r.target())
+		wr.SGEs = []verbs.SGE{r.targetSGE(size)}
+	} else {
+		pattern(r.source()[:size], r.seed, v.at)
+		v.want = sha256.Sum256(r.source()[:size])
+		wr.SGEs = []verbs.SGE{r.sourceSGE(size)}
+	}
+	if _, err := c.qp.PostSend(wr); err != nil {
+		return err
+	}
+	if op == verbs.OpWrite {
+		return c.sendCtl([]byte{byte(v.at)})
+	}
+	return nil
+}
+
+func (v *verifyClient) complete(c *conn, wc *verbs.WC, now frame.Time) error {
+	if wc.Opcode == verbs.WCRead {
+		v.took = now.Sub(v.posted)
+		return c.sendCtl([]byte{byte(v.at)})
+	}
+	if wc.Opcode != verbs.WCRecv {
+		return nil
+	}
+	answer := append([]byte(nil), v.run.ctl[:wc.ByteLen]...)
+	if err := c.recvCtl(); err != nil {
+		return err
+	}
+	if !v.placed {
+		v.placed = true
+		if op, _, _ := v.at.of(v.run.job.Sizes); op != verbs.OpRead {
+			v.took = now.Sub(v.posted)
+		}
+		return nil
+	}
+	v.check(answer)
+	if v.at++; v.at < steps(v.run.job.Sizes) {
+		return v.post(now)
+	}
+	v.run.finish(nil, now)
+	return nil
+}
+
+// check books the step. The answer is the server's hash: of the target for
+// Send and Write, of the source for a Read.
+func (v *verifyClient) check(answer []byte) {
+	op, name, size := v.at.of(v.run.job.Sizes)
+	got, want := answer, v.want[:]
+	if op == verbs.OpRead {
+		sum := sha256.Sum256(v.run.target()[:size])
+		got, want = sum[:], answer
+	}
+	v.run.checks = append(v.run.checks, Check{
+		Operation: name, Size: size, Elapsed: v.took,
+		SHA256: hex.EncodeToString(got), Want: hex.EncodeToString(want),
+		Verified: string(got) == string(want),
+	})
+	v.run.messages++
+	v.run.bytes += int64(size)
+}
+
+func (v *verifyClient) closed(frame.Time) error { return errServerLeft }
+
+// verifyServer owns the memory that is written to and read from.
+type verifyServer struct {
+	run *Run
+	at  step
+}
+
+// prepare makes the memory ready for the current step and posts the receive
+// that its message needs: the data itself, or the client's one octet.
+func (v *verifyServer) prepare(c *conn) error {
+	r := v.run
+	op, _, size := v.at.of(r.job.Sizes)
+	if op == verbs.OpRead {
+		pattern(r.target()[:size], r.seed, v.at)
+	} else {
+		clear(r.target())
+	}
+	if op != verbs.OpSend {
+		return c.recvCtl()
+	}
+	_, err := c.qp.PostRecv(verbs.RecvWR{ID: idData, SGEs: []verbs.SGE{r.targetSGE(size)}})
+	return err
+}
+
+func (v *verifyServer) begin(frame.Time) error { return nil }
+
+func (v *verifyServer) complete(c *conn, wc *verbs.WC, now frame.Time) error {
+	if wc.Opcode != verbs.WCRecv {
+		return nil
+	}
+	v.run.cancelPoller = v.run.dev.Schedule(now.Add(hashAfter), func(now frame.Time) { v.answer(c, now) })
+	return c.sendCtl(nil)
+}
+
+// answer sends the hash of the memory of the step, with the next step ready.
+func (v *verifyServer) answer(c *conn, now frame.Time) {
+	_, name, size := v.at.of(v.run.job.Sizes)
+	sum := sha256.Sum256(v.run.target()[:size])
+	pattern(v.run.source()[:size], v.run.seed, v.at)
+	want := sha256.Sum256(v.run.source()[:size])
+	v.run.checks = append(v.run.checks, Check{
+		Operation: name, Size: size, SHA256: hex.EncodeToString(sum[:]), Want: hex.EncodeToString(want[:]), Verified: sum == want,
+	})
+	v.run.messages++
+	v.run.bytes += int64(size)
+	err := error(nil)
+	if v.at++; v.at < steps(v.run.job.Sizes) {
+		err = v.prepare(c)
+	}
+	if err == nil {
+		err = c.sendCtl(sum[:])
+	}
+	if err != nil {
+		v.run.finish(err, now)
+	}
+}
+
+func (v *verifyServer) closed(frame.Time) error {
+	if v.at < steps(v.run.job.Sizes) {
+		return errEarly
+	}
+	return nil
+}

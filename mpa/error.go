@@ -32,6 +32,7 @@ var codeNames = [...]string{
 	NoRTR:             "no matching RTR option",
 }
 
+// String is the error's description.
 func (c Code) String() string {
 	if int(c) < len(codeNames) && codeNames[c] != "" {
 		return codeNames[c]

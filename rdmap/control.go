@@ -12,6 +12,7 @@ const Version = 1
 // Opcode says what a message is: RFC 5040 section 4.1, RFC 7306 section 4.1.
 type Opcode uint8
 
+// The opcodes. Those that share their name with a header end in Op.
 const (
 	Write            Opcode = 0
 	ReadRequestOp    Opcode = 1
@@ -62,6 +63,7 @@ var opcodes = [numOpcodes]struct {
 // Valid reports whether o is assigned.
 func (o Opcode) Valid() bool { return o < numOpcodes }
 
+// String is the message's name in the RFCs.
 func (o Opcode) String() string {
 	if o.Valid() {
 		return opcodes[o].name

@@ -9,12 +9,14 @@ import (
 // Layer is the layer that found an error, RFC 5040 section 4.8.
 type Layer uint8
 
+// The layers.
 const (
 	LayerRDMA Layer = 0
 	LayerDDP  Layer = 1
 	LayerLLP  Layer = 2 // MPA
 )
 
+// String is the layer's protocol.
 func (l Layer) String() string {
 	switch l {
 	case LayerRDMA:

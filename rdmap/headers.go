@@ -78,12 +78,14 @@ func (i *Immediate) AppendTo(b []byte) []byte { return append(b, i[:]...) }
 // AtomicOp is an Atomic Operation Code, RFC 7306 section 5.2.1.
 type AtomicOp uint8
 
+// The atomic operations.
 const (
 	FetchAdd AtomicOp = 0
 	Swap     AtomicOp = 1
 	CmpSwap  AtomicOp = 2
 )
 
+// String is the operation's name.
 func (o AtomicOp) String() string {
 	switch o {
 	case FetchAdd:

@@ -51,10 +51,17 @@ type MPAStart struct {
 	contents, payload []byte
 }
 
-func (m *MPAStart) LayerType() gopacket.LayerType     { return LayerTypeMPAStart }
-func (m *MPAStart) CanDecode() gopacket.LayerClass    { return LayerTypeMPAStart }
+// LayerType implements gopacket.Layer.
+func (m *MPAStart) LayerType() gopacket.LayerType { return LayerTypeMPAStart }
+
+// CanDecode implements gopacket.DecodingLayer.
+func (m *MPAStart) CanDecode() gopacket.LayerClass { return LayerTypeMPAStart }
+
+// NextLayerType implements gopacket.DecodingLayer.
 func (m *MPAStart) NextLayerType() gopacket.LayerType { return LayerTypeMPA }
-func (m *MPAStart) LayerContents() []byte             { return m.contents }
+
+// LayerContents is the frame.
+func (m *MPAStart) LayerContents() []byte { return m.contents }
 
 // LayerPayload is what follows the frame in the stream.
 func (m *MPAStart) LayerPayload() []byte { return m.payload }
@@ -110,8 +117,13 @@ type MPA struct {
 	contents, ulpdu []byte
 }
 
-func (m *MPA) LayerType() gopacket.LayerType     { return LayerTypeMPA }
-func (m *MPA) CanDecode() gopacket.LayerClass    { return LayerTypeMPA }
+// LayerType implements gopacket.Layer.
+func (m *MPA) LayerType() gopacket.LayerType { return LayerTypeMPA }
+
+// CanDecode implements gopacket.DecodingLayer.
+func (m *MPA) CanDecode() gopacket.LayerClass { return LayerTypeMPA }
+
+// NextLayerType implements gopacket.DecodingLayer.
 func (m *MPA) NextLayerType() gopacket.LayerType { return LayerTypeDDP }
 
 // LayerContents is the ULPDU_Length field; pad and CRC are in Trailer.
@@ -165,11 +177,20 @@ type DDP struct {
 	contents, payload []byte
 }
 
-func (d *DDP) LayerType() gopacket.LayerType     { return LayerTypeDDP }
-func (d *DDP) CanDecode() gopacket.LayerClass    { return LayerTypeDDP }
+// LayerType implements gopacket.Layer.
+func (d *DDP) LayerType() gopacket.LayerType { return LayerTypeDDP }
+
+// CanDecode implements gopacket.DecodingLayer.
+func (d *DDP) CanDecode() gopacket.LayerClass { return LayerTypeDDP }
+
+// NextLayerType implements gopacket.DecodingLayer.
 func (d *DDP) NextLayerType() gopacket.LayerType { return LayerTypeRDMAP }
-func (d *DDP) LayerContents() []byte             { return d.contents }
-func (d *DDP) LayerPayload() []byte              { return d.payload }
+
+// LayerContents is the DDP header.
+func (d *DDP) LayerContents() []byte { return d.contents }
+
+// LayerPayload is what RDMAP put into the segment.
+func (d *DDP) LayerPayload() []byte { return d.payload }
 
 // DecodeFromBytes reads the header at the start of b.
 func (d *DDP) DecodeFromBytes(b []byte, df gopacket.DecodeFeedback) error {
@@ -212,8 +233,13 @@ type RDMAP struct {
 	contents, payload []byte
 }
 
-func (r *RDMAP) LayerType() gopacket.LayerType     { return LayerTypeRDMAP }
-func (r *RDMAP) CanDecode() gopacket.LayerClass    { return LayerTypeRDMAP }
+// LayerType implements gopacket.Layer.
+func (r *RDMAP) LayerType() gopacket.LayerType { return LayerTypeRDMAP }
+
+// CanDecode implements gopacket.DecodingLayer.
+func (r *RDMAP) CanDecode() gopacket.LayerClass { return LayerTypeRDMAP }
+
+// NextLayerType implements gopacket.DecodingLayer.
 func (r *RDMAP) NextLayerType() gopacket.LayerType { return gopacket.LayerTypePayload }
 
 // LayerContents is the header behind the DDP header, often empty.

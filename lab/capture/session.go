@@ -144,7 +144,10 @@ func (s *Session) Trace(r *frame.Record) {
 	s.collect(r)
 	s.pkt = pcapng.Packet{
 		Interface: uint32(r.Port), Stamp: int64(r.Stamp), ID: r.ID, Queue: uint32(r.Queue),
-		Has: pcapng.HasFlags | pcapng.HasID | pcapng.HasQueue, Flags: flags(r),
+		Has: pcapng.HasFlags | pcapng.HasQueue, Flags: flags(r),
+	}
+	if r.ID != 0 { // replayed packets have none
+		s.pkt.Has |= pcapng.HasID
 	}
 	s.notes, s.index = nil, 0
 	if s.opt.Raw || r.Offload.GSO == frame.GSONone && !r.Offload.NeedsCsum {

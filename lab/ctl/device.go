@@ -1,0 +1,156 @@
+package ctl
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"tapir/lab/capture"
+	"tapir/lab/perf"
+	"tapir/nic"
+	"tapir/wire/frame"
+)
+
+// Thread is the way onto the thread of a NIC's event loop; loop.Loop is one.
+type Thread interface {
+	// Do queues fn; false means that the loop has ended.
+	Do(fn func(now frame.Time)) bool
+	// DoWait returns after fn has run, or with an error if the loop ended.
+	DoWait(fn func(now frame.Time)) error
+}
+
+// Device is the NIC that a server serves in a real process: a nic.Device with
+// its thread, and what only its maker knows.
+type Device struct {
+	Device  *nic.Device
+	Thread  Thread
+	Version string // of the binary
+	TAP     string // the wire TAP's name
+	HostTAP string // empty: none
+	OnStop  func() // begins the orderly end; must not wait for it
+
+	tee capture.Tee // belongs to the thread
+}
+
+// nicRow is what Show tells of the NIC itself.
+type nicRow struct {
+	nic.Info
+	TAP     string `json:"tap"`
+	HostTAP string `json:"host_tap_name,omitempty"`
+	PID     int    `json:"pid"`
+	Version string `json:"version"`
+}
+
+// Served returns d as a server wants it.
+func (d *Device) Served() NIC { return (*served)(d) }
+
+// served keeps the server's methods apart from the fields of Device.
+type served Device
+
+func (d *served) Show(kind string) (v any, err error) {
+	err = d.on(func(frame.Time) {
+		switch kind {
+		case "nic":
+			v = nicRow{Info: d.Device.ShowNIC(), TAP: d.TAP, HostTAP: d.HostTAP, PID: os.Getpid(), Version: d.Version}
+		case "qp":
+			v = rows(d.Device.ShowQP())
+		case "cq":
+			v = rows(d.Device.ShowCQ())
+		case "mr":
+			v = rows(d.Device.ShowMR())
+		case "cep":
+			v = rows(d.Device.ShowCEP())
+		case "counters":
+			v = d.Device.Counters()
+		}
+	})
+	return v, err
+}
+
+// rows keeps an empty table an array in JSON.
+func rows[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// on runs fn on the NIC's thread.
+func (d *served) on(fn func(now frame.Time)) error {
+	if err := d.Thread.DoWait(fn); err != nil {
+		return &Error{What: fmt.Sprintf("NIC %s is ending: %v", d.Device.Config().Name, err)}
+	}
+	return nil
+}
+
+func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, error)) (cancel func(), err error) {
+	var job perf.Job
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&job); err != nil {
+		return nil, &Error{What: fmt.Sprintf("the job cannot be read: %v", err), Remedy: "use the tapir binary that started the NIC"}
+	}
+	var run *perf.Run
+	var startErr error
+	err = d.on(func(now frame.Time) {
+		run, startErr = perf.Start(d.Device, job, now,
+			func(r perf.Report, err error) { done(r, err) },
+			func(p perf.Progress) { progress(p) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	if startErr != nil {
+		return nil, startErr
+	}
+	return func() { d.Thread.Do(run.Cancel) }, nil
+}
+
+func (d *served) CaptureInfo() capture.Info {
+	cfg := d.Device.Config()
+	return capture.Info{
+		Application: "tapir " + d.Version, OS: osName(), Hardware: runtime.GOARCH,
+		Name: cfg.Name, MAC: cfg.MAC, MTU: cfg.MTU, Speed: portSpeed,
+		Wire: d.TAP, Host: d.HostTAP, Frames: cfg.Frames.String(),
+	}
+}
+
+// portSpeed is what the emulated port claims, in bits per second: tools and
+// peers expect a number, and a TAP has none.
+const portSpeed = 100_000_000_000
+
+// osName is the kernel's name and release, as uname(1) gives them.
+func osName() string {
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return runtime.GOOS
+	}
+	return "Linux " + strings.TrimSpace(string(release))
+}
+
+func (d *served) Attach(s *capture.Session, context bool) (detach func(), err error) {
+	err = d.on(func(frame.Time) {
+		if context {
+			d.Device.Replay(s)
+		}
+		s.Live()
+		d.tee.Add(s)
+		d.Device.SetTracer(&d.tee)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		// If the loop has ended, no further call to s can happen either.
+		_ = d.on(func(frame.Time) {
+			if d.tee.Remove(s) == 0 {
+				d.Device.SetTracer(nil)
+			}
+		})
+	}, nil
+}
+
+func (d *served) Stop() { d.OnStop() }

@@ -59,9 +59,12 @@ func (d *Device) fragmentIn() verdict {
 	if p.off == p.end || in.ip.MF && len(in.body)%8 != 0 || p.end+ip.HeaderLen4 > maxDatagramSize {
 		return d.refuse(frame.DropFragment)
 	}
+	if r.held >= maxHeld {
+		d.abandon(r.list[0])
+	}
 	g := r.find(&in.ip)
 	if g == nil {
-		for len(r.list) >= maxDatagrams || r.held >= maxHeld {
+		if len(r.list) >= maxDatagrams {
 			d.abandon(r.list[0])
 		}
 		g = r.begin(&in.ip, d.now.Add(reassembleFor))

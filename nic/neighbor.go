@@ -21,7 +21,7 @@ const (
 	delayFirstProbe = 5 * time.Second
 
 	maxNeighbors = 1024
-	maxPending   = 16 // frames that wait for one neighbor
+	maxPending   = 64 // frames that wait for one neighbor: a datagram of 64 KiB
 )
 
 type neighborState uint8

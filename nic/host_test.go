@@ -1,0 +1,185 @@
+package nic
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"tapir/nic/cm"
+	"tapir/wire/arp"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+	"tapir/wire/icmp"
+	"tapir/wire/ip"
+	"tapir/wire/tcp"
+)
+
+// hostSide is the operating system behind a host TAP: a link that keeps what
+// it gets, and the owner of the ports.
+type hostSide struct {
+	w    *world
+	got  [][]byte
+	room int
+	held map[netip.AddrPort]bool
+}
+
+func (h *hostSide) Transmit(f *frame.Frame) {
+	h.got = append(h.got, append([]byte(nil), f.Bytes()...))
+	f.Release()
+}
+
+func (h *hostSide) Room() int { return h.room }
+
+func (h *hostSide) Reserve(local netip.AddrPort) (func(), error) {
+	if h.held[local] {
+		return nil, errors.New("in use")
+	}
+	h.held[local] = true
+	return func() { delete(h.held, local) }, nil
+}
+
+func (h *hostSide) EphemeralRange() (lo, hi uint16) { return 32768, 60999 }
+
+func hostPair(t *testing.T) (*world, *node, *hostSide, *station) {
+	w := newWorld(t)
+	h := &hostSide{w: w, room: 64, held: map[netip.AddrPort]bool{}}
+	n := &node{w: w, room: 64}
+	w.attach(n, Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24", "fd00::1/64")}, Env{Pool: w.pool, Wire: n, Host: h, Reserver: h})
+	return w, n, h, w.station("02:00:00:00:00:99", "10.0.0.2", "fd00::2")
+}
+
+func TestHostGetsWhatTheEngineDoesNotOwn(t *testing.T) {
+	w, n, h, s := hostPair(t)
+	if _, err := n.dev.CM.Listen(netip.AddrPortFrom(nic4, 7), 1, func(cm.Event, frame.Time) {}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !h.held[netip.AddrPortFrom(nic4, 7)] {
+		t.Fatal("listening on a port that was not reserved")
+	}
+	s.arp(arp.Request, peer4, ether.Broadcast, nic4) // introduces the peer
+	w.run(time.Millisecond)
+	syn := func(port uint16) []byte {
+		return segment(peer4, nic4, tcp.Header{SrcPort: 5, DstPort: port, Seq: 100, Flags: tcp.SYN, Window: 9}, nil)
+	}
+	quote := func(port uint16) []byte {
+		q := segment(nic4, peer4, tcp.Header{SrcPort: port, DstPort: 5, Seq: 100}, nil)
+		return packet(ip.Header{Proto: ip.ProtoICMP, Src: peer4, Dst: nic4},
+			icmpBytes(icmp.Message{Type: icmp.Unreachable4, Code: 1, Body: q}, peer4, nic4))
+	}
+	mac := n.dev.cfg.MAC
+	for _, c := range []struct {
+		name   string
+		dst    ether.Addr
+		typ    uint16
+		packet []byte
+		host   bool
+	}{
+		{"SYN to the engine's port", mac, ether.TypeIPv4, syn(7), false},
+		{"SYN to another port", mac, ether.TypeIPv4, syn(8), true},
+		{"error about an engine's segment", mac, ether.TypeIPv4, quote(7), false},
+		{"error about another segment", mac, ether.TypeIPv4, quote(8), true},
+		{"ping", mac, ether.TypeIPv4, packet(ip.Header{Proto: 1, Src: peer4, Dst: nic4}, echoBody(peer4, nic4, 8)), true},
+		{"UDP", mac, ether.TypeIPv4, packet(ip.Header{Proto: 17, Src: peer4, Dst: nic4}, make([]byte, 8)), true},
+		{"broadcast", ether.Broadcast, ether.TypeIPv4, packet(ip.Header{Proto: 17, Src: peer4, Dst: netip.MustParseAddr("10.0.0.255")}, make([]byte, 8)), true},
+		{"LLDP", ether.Addr{1, 0x80, 0xc2, 0, 0, 0xe}, ether.TypeLLDP, make([]byte, 30), true},
+		{"ARP request", ether.Broadcast, ether.TypeARP, arp.Packet{Op: arp.Request, SenderMAC: s.mac, SenderIP: peer4, TargetIP: nic4}.AppendTo(nil), true},
+	} {
+		before := len(h.got)
+		s.transmit(c.dst, c.typ, c.packet)
+		w.run(time.Millisecond)
+		if got := len(h.got) > before; got != c.host {
+			t.Errorf("%s: reached the host: %v", c.name, got)
+		}
+		if c.host && len(h.got) > before && string(h.got[len(h.got)-1][14:]) != string(c.packet) {
+			t.Errorf("%s: changed on the way", c.name)
+		}
+	}
+	for _, r := range s.take() {
+		if r.eth.Type == ether.TypeARP || r.ip.Proto != ip.ProtoTCP || !mustTCP(t, r.body).Flags.Has(tcp.SYN|tcp.ACK) {
+			t.Errorf("the NIC answered for the host: %+v", r)
+		}
+	}
+	if n.counter("host_tx_packets") != uint64(len(h.got)) {
+		t.Errorf("host_tx_packets %d of %d", n.counter("host_tx_packets"), len(h.got))
+	}
+}
+
+func mustTCP(t *testing.T, b []byte) tcp.Header {
+	h, _, err := tcp.Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestHostFragments(t *testing.T) {
+	w, n, h, s := hostPair(t)
+	parts := echoFragments(3000, false)
+	for _, p := range parts {
+		s.transmit(n.dev.cfg.MAC, ether.TypeIPv4, p)
+	}
+	w.run(time.Millisecond)
+	if len(h.got) != len(parts) {
+		t.Fatalf("%d of %d fragments reached the host", len(h.got), len(parts))
+	}
+	for i, p := range parts {
+		if string(h.got[i][14:]) != string(p) {
+			t.Errorf("fragment %d changed", i)
+		}
+	}
+	// A datagram that never gets whole is the host's to complain about.
+	s.transmit(n.dev.cfg.MAC, ether.TypeIPv4, echoFragments(3000, false)[1])
+	w.run(reassembleFor + time.Second)
+	if len(h.got) != len(parts)+1 || n.counter("rx_drop_fragment") != 0 || w.pool.Lent() != 0 {
+		t.Errorf("%d frames at the host, %d lent", len(h.got), w.pool.Lent())
+	}
+}
+
+func TestHostFramesGoOut(t *testing.T) {
+	w, n, h, s := hostPair(t)
+	b := ether.Header{Dst: s.mac, Src: n.dev.cfg.MAC, Type: ether.TypeIPv4}.AppendTo(nil)
+	b = append(b, packet(ip.Header{Proto: 17, Src: nic4, Dst: peer4}, make([]byte, 8))...)
+	f := w.pool.Get(len(b))
+	f.Append(b)
+	n.dev.Receive(frame.Host, []*frame.Frame{f}, w.now)
+	w.run(time.Millisecond)
+	if got := s.take(); len(got) != 1 || got[0].ip.Proto != 17 {
+		t.Fatalf("%+v", got)
+	}
+	if len(n.all) != 2 || n.all[0].Port != frame.Host || n.all[1].Port != frame.Wire || n.all[1].Dir != frame.Outbound {
+		t.Fatalf("records %+v", n.all)
+	}
+	// A host that does not read loses frames, with a reason.
+	h.room = 0
+	for range queueFrames + 5 {
+		s.transmit(n.dev.cfg.MAC, ether.TypeIPv4, packet(ip.Header{Proto: 17, Src: peer4, Dst: nic4}, make([]byte, 8)))
+	}
+	w.run(time.Millisecond)
+	if n.counter("rx_drop_host_queue_full") != 5 {
+		t.Errorf("%d dropped", n.counter("rx_drop_host_queue_full"))
+	}
+	h.room = 1000
+	w.run(time.Millisecond)
+	if w.pool.Lent() != 0 {
+		t.Errorf("%d frames leaked", w.pool.Lent())
+	}
+}
+
+func TestEphemeralPorts(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi, first, last uint16
+		ok                  bool
+	}{
+		{32768, 60999, 1024, 32767, true},
+		{1024, 30000, 30001, 65535, true},
+		{1024, 65535, 0, 0, false},
+		{500, 65535, 0, 0, false},
+		{500, 65534, 65535, 65535, true},
+	} {
+		first, last, ok := ephemeral(c.lo, c.hi)
+		if first != c.first || last != c.last || ok != c.ok {
+			t.Errorf("%d-%d: %d-%d %v", c.lo, c.hi, first, last, ok)
+		}
+	}
+}

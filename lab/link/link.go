@@ -38,7 +38,7 @@ func wrap(verb, name string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%s %s: not permitted: CAP_NET_ADMIN is needed", verb, name)
+		return fmt.Errorf("%s %s: %w: CAP_NET_ADMIN is needed", verb, name, err)
 	}
 	return fmt.Errorf("%s %s: %w", verb, name, err)
 }

@@ -1,0 +1,333 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"tapir/nic"
+	"tapir/nic/loop"
+	"tapir/nic/tap"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// Bounds in time of a node's start and end.
+const (
+	carrierWait = time.Second            // for the TAP to come to life
+	closeWait   = 2 * time.Second        // for connections to close in order
+	closeCheck  = 2 * time.Millisecond   // how often Close looks whether they have
+	linkHeaders = ether.MaxHeaderLen + 4 // what a frame has besides the IP packet
+)
+
+// Node is one NIC that runs. Device belongs to the node's loop: use it only
+// inside Do and DoWait. All methods may be called from any goroutine.
+type Node struct {
+	Device *nic.Device
+
+	cfg    Config
+	loop   *loop.Loop
+	wire   tap.Queue
+	host   *tap.TAP // nil without a host TAP
+	ports  []*loop.Port
+	kernel *kernelSide // nil on a wire in memory
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // of the loop; valid after done
+
+	alive  chan struct{} // the carrier has been up once
+	once   sync.Once
+	ending sync.Once
+}
+
+// Start opens the TAP, sets up the kernel's side and runs the NIC. It waits a
+// moment for the carrier; ctx bounds that wait only. An error is one line,
+// and nothing is left behind. Close ends the node.
+func Start(ctx context.Context, cfg Config) (*Node, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	l, err := loop.New(loop.Config{})
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, loop: l, done: make(chan struct{}), alive: make(chan struct{})}
+	if err := n.build(); err != nil {
+		n.abandon()
+		return nil, err
+	}
+	if err := n.run(ctx); err != nil {
+		n.abandon()
+		return nil, err
+	}
+	return n, nil
+}
+
+// build makes everything up to the first frame.
+func (n *Node) build() (err error) {
+	env := nic.Env{Pool: n.loop.Pool(), Clock: n.loop.Clock()}
+	if n.cfg.Wire != nil {
+		n.wire = n.cfg.Wire
+		env.Wire = n.attach(frame.Wire, n.wire, n.cfg.MTU)
+	} else if err := n.openTAPs(&env); err != nil {
+		return err
+	}
+	if n.Device, err = nic.New(n.deviceConfig(), env); err != nil {
+		return err
+	}
+	if n.host != nil {
+		if err := n.kernel.readyHost(&n.cfg, n.host, n.Device.Config().MAC); err != nil {
+			return fmt.Errorf("%s: host_tap: %w", n.cfg.Name, err)
+		}
+	}
+	n.loop.SetEngine(n.Device)
+	return nil
+}
+
+// abandon undoes a start that failed.
+func (n *Node) abandon() {
+	n.loop.Close() // the queues too
+	if n.kernel != nil {
+		n.kernel.close()
+	}
+}
+
+// StartAll starts several NICs in one process, each on a loop of its own; all
+// or none.
+func StartAll(ctx context.Context, all []Config) ([]*Node, error) {
+	if c := FindConflict(all); c != nil {
+		return nil, errors.New(c.Reason)
+	}
+	var nodes []*Node
+	for _, cfg := range all {
+		n, err := Start(ctx, cfg)
+		if err != nil {
+			return nil, errors.Join(err, CloseAll(nodes))
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// CloseAll closes nodes side by side and returns when all have ended.
+func CloseAll(nodes []*Node) error {
+	errs := make([]error, len(nodes))
+	var wait sync.WaitGroup
+	for i, n := range nodes {
+		wait.Go(func() { errs[i] = n.Close() })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func (n *Node) attach(port frame.Port, q tap.Queue, mtu int) *loop.Port {
+	p := n.loop.AddQueue(port, q, mtu+linkHeaders)
+	n.ports = append(n.ports, p)
+	return p
+}
+
+// openTAPs opens the wire TAP and, if there is one, the host TAP.
+func (n *Node) openTAPs(env *nic.Env) (err error) {
+	if n.kernel, err = openKernelSide(n.cfg.NS); err != nil {
+		return err
+	}
+	t, err := n.kernel.links.OpenTAP(tap.Config{Name: n.cfg.TAP, FD: n.cfg.TAPFD, Vnet: n.cfg.vnet()})
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.cfg.Name, err)
+	}
+	mtu, err := n.kernel.readyWire(&n.cfg, t)
+	if err != nil {
+		t.Close()
+		return err
+	}
+	n.wire = t
+	env.Wire = n.attach(frame.Wire, t, max(mtu, n.cfg.MTU))
+	if n.cfg.HostTAP == "" {
+		return nil
+	}
+	return n.openHost(env)
+}
+
+func (n *Node) openHost(env *nic.Env) error {
+	h := &hostPorts{ns: n.kernel.ns}
+	var err error
+	if h.low, h.high, err = n.kernel.links.EphemeralPorts(); err != nil {
+		return fmt.Errorf("%s: %w", n.cfg.Name, err)
+	}
+	t, err := n.kernel.links.OpenTAP(tap.Config{Name: n.cfg.HostTAP, Vnet: n.cfg.vnet()})
+	if err != nil {
+		return fmt.Errorf("%s: host_tap: %w", n.cfg.Name, err)
+	}
+	n.host = t
+	env.Host, env.Reserver = n.attach(frame.Host, t, n.cfg.MTU), h
+	return nil
+}
+
+func (n *Node) deviceConfig() nic.Config {
+	mode, _ := nic.ParseFrameMode(n.cfg.Frames) // checked when it was set
+	return nic.Config{
+		Name: n.cfg.Name, MAC: n.cfg.MAC, Addrs: n.cfg.Addrs(), Gateways: n.cfg.Gateways,
+		MTU: n.cfg.MTU, VLAN: n.cfg.VLAN, Frames: mode, Seed: n.cfg.Seed,
+	}
+}
+
+// run starts the loop and the watch of the carrier.
+func (n *Node) run(ctx context.Context) error {
+	inner, cancel := context.WithCancel(context.Background())
+	n.cancel = cancel
+	up := func() {
+		n.loop.Do(func(now frame.Time) {
+			n.Device.LinkUp(now)
+			n.once.Do(func() { close(n.alive) })
+		})
+	}
+	if n.kernel == nil {
+		up()
+	} else if err := n.watch(up); err != nil {
+		cancel()
+		return err
+	}
+	go func() {
+		defer close(n.done)
+		n.err = n.loop.Run(inner)
+	}()
+	n.awaitCarrier(ctx)
+	return nil
+}
+
+// watch reports carriers; a TAP in another namespace counts as alive at once.
+func (n *Node) watch(up func()) error {
+	if _, err := n.kernel.links.Get(n.wire.Name()); err != nil {
+		up()
+		return nil
+	}
+	stop, err := n.kernel.links.Watch(n.wire.Name(), up)
+	if err != nil {
+		return err
+	}
+	n.kernel.undo = append(n.kernel.undo, stop)
+	return nil
+}
+
+func (n *Node) awaitCarrier(ctx context.Context) {
+	timer := time.NewTimer(carrierWait)
+	defer timer.Stop()
+	select {
+	case <-n.alive:
+	case <-n.done:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// Do queues fn to run on the NIC's loop. False means that the node has ended
+// and fn will not run.
+func (n *Node) Do(fn func(now frame.Time)) bool { return n.loop.Do(fn) }
+
+// DoWait runs fn on the NIC's loop and returns after it, or with
+// loop.ErrClosed if the node has ended.
+func (n *Node) DoWait(fn func(now frame.Time)) error { return n.loop.DoWait(fn) }
+
+// Config is the configuration with its defaults filled in.
+func (n *Node) Config() Config { return n.cfg }
+
+// Name is the NIC's name.
+func (n *Node) Name() string { return n.cfg.Name }
+
+// TAP is the name of the interface, or of the end of a wire in memory.
+func (n *Node) TAP() string { return n.wire.Name() }
+
+// WireKind is "tap", or "mem" on a wire in memory.
+func (n *Node) WireKind() string {
+	if n.kernel == nil {
+		return "mem"
+	}
+	return "tap"
+}
+
+// Hints are the commands that an administrator may want to run so that the
+// kernel's side can reach the NIC.
+func (n *Node) Hints() []string {
+	if n.kernel == nil {
+		return nil
+	}
+	return n.kernel.hints
+}
+
+// Ready is the line for scripts that says that the NIC runs.
+func (n *Node) Ready() string {
+	var ips []string
+	for _, p := range n.cfg.Addrs() {
+		ips = append(ips, p.String())
+	}
+	return fmt.Sprintf("ready %s mac=%v ip=%s %s=%s frames=%s",
+		n.cfg.Name, n.Device.Config().MAC, strings.Join(ips, ","), n.WireKind(), n.TAP(), n.cfg.Frames)
+}
+
+// Drops counts the frames that were lost between the loop and the TAPs, wire
+// and host together.
+func (n *Node) Drops() (sum frame.Drops) {
+	n.DoWait(func(frame.Time) { // after the end nothing is counted any more
+		for _, p := range n.ports {
+			for r, c := range p.Drops() {
+				sum[r] += c
+			}
+		}
+	})
+	return sum
+}
+
+// Done is closed when the NIC has stopped: after Close, or because its TAP
+// went away.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err is why the NIC stopped by itself; nil while it runs and after Close.
+func (n *Node) Err() error {
+	select {
+	case <-n.done:
+		return n.err
+	default:
+		return nil
+	}
+}
+
+// Close closes the connections in order, for at most two seconds, stops the
+// NIC and removes what Start made. It returns why the NIC had stopped before,
+// if it had.
+func (n *Node) Close() error {
+	n.ending.Do(func() {
+		n.shutdown()
+		n.cancel()
+		<-n.done
+		if n.kernel != nil {
+			n.kernel.close()
+		}
+	})
+	return n.err
+}
+
+func (n *Node) shutdown() {
+	idle := make(chan struct{})
+	var look func(now frame.Time)
+	look = func(now frame.Time) {
+		if n.Device.Idle() {
+			close(idle)
+			return
+		}
+		n.Device.Schedule(now.Add(closeCheck), look)
+	}
+	if !n.loop.Do(func(now frame.Time) { n.Device.Shutdown(now); look(now) }) {
+		return
+	}
+	timer := time.NewTimer(closeWait)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-n.done:
+	case <-timer.C:
+	}
+}

@@ -111,7 +111,7 @@ func (m *machine) whyNoUserNS(err error) (why, remedy string) {
 	armor, _ := m.read("proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 	switch {
 	case m.container != "" && is(err, syscall.ENOSPC):
-		return "a limit set outside this container is reached", m.allowUserNS()
+		return "the limit on user namespaces in this container is reached", m.allowUserNS()
 	case limit == "0" || is(err, syscall.ENOSPC):
 		return "the limit user.max_user_namespaces is " + limit, m.onHost("sysctl -w user.max_user_namespaces=15000")
 	case clone == "0":

@@ -181,7 +181,7 @@ func TestRemedies(t *testing.T) {
 			w.set("proc/self/uid_map", "1001 0 1")
 			w.set("proc/sys/user/max_user_namespaces", "2147483647")
 			w.refuse(syscall.ENOSPC)
-		}, "user namespaces", Fail, "limit set outside", bwrapUser},
+		}, "user namespaces", Fail, "limit on user namespaces in this container", bwrapUser},
 		{"userns not built in", func(w *world) { w.refuse(&fs.PathError{Op: "fork/exec", Path: "/proc/self/exe", Err: syscall.EINVAL}) }, "user namespaces", Fail, "refused: invalid argument", "sudo tapir demo"},
 		{"userns too slow", func(w *world) { w.refuse(context.DeadlineExceeded) }, "user namespaces", Fail, "deadline", "sudo tapir demo"},
 		{"userns root", func(w *world) { w.root(); w.refuse(syscall.EPERM) }, "user namespaces", Info, "not needed", "sudo tapir demo"},

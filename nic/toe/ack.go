@@ -72,8 +72,9 @@ func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
 	c.sampleRTT(sample, h, now)
 	c.backoff, c.probes, c.softErr = 0, 0, 0
 	c.rtoAt = frame.Never
+	c.probeAcked()
 	if c.segs.n > 0 {
-		c.rtoAt = now.Add(c.rto())
+		c.startRTO(now)
 	}
 	if c.h != nil {
 		off := ack

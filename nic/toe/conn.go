@@ -52,9 +52,10 @@ type Conn struct {
 	ipID       uint16
 	override   bool // the next segment may be smaller than silly-window avoidance wants
 
-	loss lossState
-	cc   congestion
-	rtt  rttState
+	loss  lossState
+	probe tailProbe
+	cc    congestion
+	rtt   rttState
 
 	// Receiving.
 	irs         uint32

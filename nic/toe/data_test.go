@@ -206,6 +206,35 @@ func TestFastRetransmit(t *testing.T) {
 	}
 }
 
+// TestTailLossProbe loses the last two of twenty segments, or only what
+// acknowledges them.
+func TestTailLossProbe(t *testing.T) {
+	for _, spurious := range []bool{false, true} {
+		w := newWorld(t, 1, Config{}, Config{}, faults{delay: time.Millisecond}, false)
+		a, b := newApp(20*1448, 1), newApp(0, 2)
+		w.connect(a, b)
+		sent := 0
+		w.block = func(from *node, th *tcp.Header, data []byte) bool {
+			if from == w.a && len(data) > 0 {
+				sent++
+				return !spurious && (sent == 19 || sent == 20)
+			}
+			return spurious && from == w.b && b.received == a.total && w.now < frame.Time(20*time.Millisecond)
+		}
+		w.run(time.Second, func() bool { return a.acked == a.total })
+		i := a.conn.Info()
+		if i.Timeouts != 0 || i.Retransmits == 0 || w.a.e.Stats().TailProbes != 1 {
+			t.Fatalf("spurious %v: %+v", spurious, i)
+		}
+		if halved := i.Ssthresh < 1<<30; halved == spurious {
+			t.Fatalf("spurious %v: ssthresh %d", spurious, i.Ssthresh)
+		}
+		if took := time.Duration(w.now); took > 110*time.Millisecond {
+			t.Fatalf("took %v", took)
+		}
+	}
+}
+
 func TestPAWS(t *testing.T) {
 	p := newRawPeer(t, Config{})
 	a := quietApp(0)

@@ -74,6 +74,7 @@ type Stats struct {
 	Retransmits         uint64 // segments
 	Timeouts            uint64
 	FastRecoveries      uint64
+	TailProbes          uint64
 	OutOfOrder          uint64 // segments held for reassembly
 	ChallengeAcks       uint64
 	ResetsIn, ResetsOut uint64

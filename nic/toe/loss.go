@@ -56,7 +56,10 @@ func (c *Conn) takeSACK(h *tcp.Header, ack uint64, now frame.Time) {
 	for i, sb := range h.Opts.SACK[:h.Opts.NSACK] {
 		l, r := c.sndOffset(sb.Left), c.sndOffset(sb.Right)
 		if l < int64(ack) || r <= l || r > int64(c.nxt) {
-			continue // a duplicate (RFC 2883), or nonsense
+			if i == 0 && r > 0 && uint64(r) == c.probe.end {
+				c.probe.spurious = true // a duplicate (RFC 2883)
+			}
+			continue
 		}
 		b := block{uint64(l), uint64(r)}
 		now4[i] = b
@@ -113,7 +116,7 @@ func (c *Conn) detectLoss(acked uint64, now frame.Time) {
 	found := false
 	if c.sackOK {
 		found = c.loseBelowSacked() || found
-		found = c.loseRetransmissions() || found
+		found = c.loseOlder() || found
 	} else {
 		found = c.loseByDupAcks(acked)
 	}
@@ -158,25 +161,33 @@ func (c *Conn) loseBelowSacked() (found bool) {
 	return found
 }
 
-// loseRetransmissions marks retransmissions as lost when a segment that was
-// sent clearly later has arrived (the rule of RFC 8985, for these alone).
-func (c *Conn) loseRetransmissions() (found bool) {
+// loseOlder marks what was sent clearly before a segment that has arrived:
+// retransmissions always, and everything after a tail loss probe (the rule of
+// RFC 8985, only where counting segments cannot tell).
+func (c *Conn) loseOlder() (found bool) {
 	l := &c.loss
+	all := c.probe.judge && l.newest >= c.probe.sent
 	limit := l.newest - frame.Time(max(c.rtt.min/4, 100*time.Microsecond))
-	if l.rexOut == 0 || l.rexOldest >= limit {
+	if !all && (l.rexOut == 0 || l.rexOldest >= limit) {
 		return false
 	}
+	if all {
+		c.probe.judge = false
+	}
 	oldest := frame.Never
-	for i, left := 0, l.rexOut; i < c.segs.n && left > 0; i++ {
+	for i, left := 0, l.rexOut; i < c.segs.n && (all || left > 0); i++ {
 		s := c.segs.at(i)
-		if s.flags&(segRetrans|segLost|segSacked) != segRetrans {
+		resent := s.flags&segRetrans != 0
+		if s.flags&(segLost|segSacked) != 0 || !resent && !all {
 			continue
 		}
-		left--
+		if resent {
+			left--
+		}
 		if s.sent < limit {
 			c.setLost(s)
 			found = true
-		} else {
+		} else if resent {
 			oldest = min(oldest, s.sent)
 		}
 	}
@@ -268,6 +279,8 @@ func (c *Conn) onRTO(now frame.Time) {
 		c.synTimeout(now)
 	case c.segs.n == 0:
 		c.probeTimeout(now)
+	case c.probe.armed:
+		c.sendProbe(now)
 	default:
 		c.dataTimeout(now)
 	}
@@ -313,6 +326,7 @@ func (c *Conn) dataTimeout(now frame.Time) {
 	}
 	cc.state, cc.recover, cc.credit = caLoss, c.nxt, 0
 	cc.cwnd = uint64(c.mss)
+	c.probe = tailProbe{}
 	c.loseAll()
 	c.count.timeouts++
 	c.timedOut(now)

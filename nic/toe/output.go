@@ -168,7 +168,7 @@ func (c *Conn) resend(i int, t *turn, now frame.Time) bool {
 		return false
 	}
 	if i == 0 || c.rtoAt == frame.Never {
-		c.rtoAt = now.Add(c.rto())
+		c.startRTO(now)
 	}
 	for j := i; j < i+count; j++ {
 		s := c.segs.at(j)
@@ -313,7 +313,7 @@ func (c *Conn) sentNew(idle bool, now frame.Time) {
 		c.backoff = 0
 	}
 	if idle || c.rtoAt == frame.Never {
-		c.rtoAt = now.Add(c.rto())
+		c.startRTO(now)
 	}
 }
 

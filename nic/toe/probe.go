@@ -1,0 +1,62 @@
+package toe
+
+import "tapir/wire/frame"
+
+// tailProbe is the state of a tail loss probe (RFC 8985 section 7): when
+// acknowledgements stop although the peer should have answered, the last
+// segment is sent again, so that its SACK tells what is missing.
+type tailProbe struct {
+	armed    bool       // the running timer is the probe's, not the RTO's
+	end      uint64     // end of the probe in flight; 0: none
+	sent     frame.Time // when it was sent
+	judge    bool       // its arrival has not been used to find losses yet
+	spurious bool       // a D-SACK told that the peer had the segment before
+}
+
+// startRTO starts the timer for what is in flight: the probe's first if a
+// probe may help, else the retransmission timeout.
+func (c *Conn) startRTO(now frame.Time) {
+	d := c.rto()
+	c.probe.armed = false
+	if c.sackOK && c.cc.state == caOpen && c.backoff == 0 && c.probe.end == 0 && c.rtt.srtt > 0 {
+		pto := max(2*c.rtt.srtt, c.e.cfg.TailProbe)
+		if c.segs.n == 1 {
+			pto += c.e.cfg.DelayedAck
+		}
+		if pto < d {
+			d, c.probe.armed = pto, true
+		}
+	}
+	c.rtoAt = now.Add(d)
+}
+
+// sendProbe makes the last segment that the peer has not reported due again.
+func (c *Conn) sendProbe(now frame.Time) {
+	c.probe.armed = false
+	c.rtoAt = now.Add(c.rto())
+	for i := c.segs.n - 1; i >= 0; i-- {
+		s := c.segs.at(i)
+		if s.flags&(segSacked|segLost) != 0 {
+			continue
+		}
+		c.setLost(s)
+		c.loss.force = true
+		c.probe = tailProbe{end: s.end(), sent: now, judge: true}
+		c.e.stats.TailProbes++
+		c.Kick()
+		return
+	}
+}
+
+// probeAcked ends the probe once SND.UNA has passed it. If it repaired a loss
+// that nothing else has shown, the window is halved (RFC 8985 section 7.4).
+func (c *Conn) probeAcked() {
+	if c.probe.end == 0 || c.una < c.probe.end {
+		return
+	}
+	if c.cc.state == caOpen && !c.probe.spurious {
+		c.cc.ssthresh = max(c.cc.cwnd/2, 2*uint64(c.mss))
+		c.cc.cwnd = c.cc.ssthresh
+	}
+	c.probe = tailProbe{armed: c.probe.armed}
+}

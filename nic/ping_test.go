@@ -185,7 +185,9 @@ func TestGateway(t *testing.T) {
 }
 
 func TestDropsAreCountedAndRecorded(t *testing.T) {
-	echo := func() []byte { return packet(ip.Header{Proto: ip.ProtoICMP, Src: peer4, Dst: nic4}, echoBody(peer4, nic4, 8)) }
+	echo := func() []byte {
+		return packet(ip.Header{Proto: ip.ProtoICMP, Src: peer4, Dst: nic4}, echoBody(peer4, nic4, 8))
+	}
 	flip := func(b []byte, at int) []byte { b[at] ^= 1; return b }
 	for _, c := range []struct {
 		name   string

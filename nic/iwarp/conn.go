@@ -45,7 +45,8 @@ type conn struct {
 	rx     *mpa.Receiver
 	tx     mpa.Layout
 	base   uint64 // stream offset of the first FPDU sent
-	gated  bool   // responder: hold FPDUs until the initiator's first one
+	gated  bool   // hold FPDUs: responder until the initiator's first one
+	held   bool   // gated by Config.FirstDelay
 
 	log      sendLog
 	keep     keeper
@@ -58,6 +59,7 @@ type conn struct {
 
 	deadline frame.Time
 	timed    bool
+	progress uint64 // stream octets acknowledged or received when last checked
 	counters Counters
 }
 
@@ -102,7 +104,6 @@ func (c *conn) begin(r mpa.Result) {
 	c.stream = rdmap.NewStream((*upper)(c), rdmap.Limits{IRD: int(r.IRD), ORD: int(r.ORD)})
 	c.base = c.log.end
 	c.phase = full
-	c.tcp.SaveContext(false)
 	c.e.arm(c, frame.Never)
 }
 
@@ -110,9 +111,46 @@ var rtrOpcodes = map[mpa.RTR]rdmap.Opcode{
 	mpa.RTRSend: rdmap.Send, mpa.RTRWrite: rdmap.Write, mpa.RTRRead: rdmap.ReadRequestOp,
 }
 
+// hold keeps an initiator's FPDUs back for Config.FirstDelay.
+func (c *conn) hold(now frame.Time) {
+	if d := c.e.cfg.FirstDelay; d > 0 {
+		c.gated, c.held = true, true
+		c.e.arm(c, now.Add(d))
+	}
+}
+
+// release lets them go.
+func (c *conn) release(now frame.Time) {
+	c.gated, c.held = false, false
+	if c.draining {
+		c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
+	}
+	c.tcp.Kick()
+}
+
+// progressed tells whether anything has moved since the last call: a long
+// queue may take longer than CloseTimeout to drain.
+func (c *conn) progressed() bool {
+	i := c.tcp.Info()
+	moved := i.SndUna + i.RcvNxt
+	if moved == c.progress {
+		return false
+	}
+	c.progress = moved
+	return true
+}
+
 // expired runs when the deadline passes: start-up took too long, or a
 // graceful close did.
-func (c *conn) expired(frame.Time) {
+func (c *conn) expired(now frame.Time) {
+	if c.held && c.phase == full {
+		c.release(now)
+		return
+	}
+	if c.draining && c.progressed() {
+		c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
+		return
+	}
 	switch c.phase {
 	case waitReply:
 		c.err = cm.ErrTimedOut

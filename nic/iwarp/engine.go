@@ -47,7 +47,12 @@ type Config struct {
 
 	RequestTimeout time.Duration // responder: until the request is whole (5 s)
 	ReplyTimeout   time.Duration // initiator: until the reply is whole (10 s)
-	CloseTimeout   time.Duration // until a graceful close turns abortive (5 s)
+	CloseTimeout   time.Duration // without progress, until a graceful close turns abortive (5 s)
+
+	// FirstDelay is how long an initiator waits between the reply and its
+	// first FPDU (not at all). Linux siw as responder does not look at octets
+	// that arrive before it has finished accepting; some milliseconds help.
+	FirstDelay time.Duration
 
 	// Source chooses the local address for a connection to remote when the
 	// application named none.
@@ -259,7 +264,9 @@ func (t *connector) Disconnect(id *cm.ID, abortive bool, now frame.Time) {
 		c.abort()
 	default:
 		c.drain()
-		c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
+		if !c.held {
+			c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
+		}
 	}
 }
 

@@ -57,8 +57,8 @@ type consumer conn
 func (k *consumer) ULPDU(b []byte) error {
 	c := (*conn)(k)
 	c.counters.RxFPDUs++
-	first := c.gated
-	c.gated = false
+	first := c.gated && !c.held
+	c.gated = c.held
 	note := c.e.notes.On
 	if note {
 		c.readID = c.readWR()

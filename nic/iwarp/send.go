@@ -199,6 +199,9 @@ func (c *conn) Acked(_ *toe.Conn, off uint64, _ frame.Time) {
 		if r.end() > off {
 			break
 		}
+		if r.kind == raw && c.phase == full {
+			c.tcp.SaveContext(false) // the peer has the reply: start-up is complete
+		}
 		if r.last && r.seq != rdmap.NoRef && r.op != rdmap.ReadRequestOp && c.qp != nil {
 			c.qp.FinishSend(r.seq, verbs.StatusSuccess)
 		}

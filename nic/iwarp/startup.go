@@ -119,6 +119,8 @@ func (c *conn) reply(data []byte, now frame.Time) []byte {
 	if r.PeerToPeer {
 		c.stream.SendRTR(rtrOpcodes[r.RTR])
 	}
+	c.tcp.SaveContext(false)
+	c.hold(now)
 	c.qp.Transition(verbs.RTS)
 	c.id.Complete(r.PrivateData, r.IRD, r.ORD)
 	c.tcp.Kick()

@@ -1,0 +1,298 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"tapir/nic/cm"
+	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+func TestIPv6(t *testing.T) {
+	w := newWorld(t, toe.Config{}, Config{})
+	w.a.addr, w.b.addr = netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")
+	x := &pair{w, newEnd(t, w.a, 2<<20), newEnd(t, w.b, 2<<20)}
+	if _, err := w.b.cm.Listen(netip.AddrPortFrom(netip.IPv6Unspecified(), port), 8, func(ev cm.Event, now frame.Time) {
+		x.s.handle(ev, now)
+		if ev.Type == cm.ConnectRequest {
+			acceptAll(cm.Params{})(x.s, ev, now)
+		}
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	id := w.a.cm.NewID(x.c.handle, nil)
+	if err := id.Connect(netip.AddrPortFrom(w.b.addr, port), cm.Params{QP: x.c.qp}, w.now); err != nil {
+		t.Fatal(err)
+	}
+	w.must("connection", func() bool { return x.c.got(cm.ActiveComplete) })
+	for _, n := range []int{0, 8, 100000} {
+		transferAll(t, x, n)
+	}
+}
+
+func TestFirstDelay(t *testing.T) {
+	const delay = 20 * time.Millisecond
+	x := connect(t, toe.Config{}, Config{FirstDelay: delay}, 4096)
+	start := x.now
+	x.s.recv(t, verbs.RecvWR{})
+	x.c.post(t, verbs.SendWR{})
+	x.must("send", func() bool { return len(x.s.poll()) == 1 })
+	if d := x.now.Sub(start); d < delay-time.Millisecond || d > delay+time.Millisecond {
+		t.Errorf("first FPDU after %v", d)
+	}
+	transferAll(t, x, 3000)
+}
+
+// TestManyConnections connects and disconnects side by side and leaves
+// nothing behind.
+func TestManyConnections(t *testing.T) {
+	w := newWorld(t, toe.Config{TimeWait: time.Millisecond}, Config{})
+	const n = 20
+	var servers, clients []*end
+	if _, err := w.b.cm.Listen(netip.AddrPortFrom(w.b.addr, port), n, func(ev cm.Event, now frame.Time) {
+		if ev.Type != cm.ConnectRequest {
+			ev.ID.Context.(*end).handle(ev, now)
+			return
+		}
+		s := newEnd(t, w.b, 1<<16)
+		servers = append(servers, s)
+		ev.ID.Context = s
+		if err := s.qp.Modify(verbs.Init); err != nil {
+			t.Error(err)
+		}
+		s.recv(t, verbs.RecvWR{SGEs: s.sge(0, len(s.mem))})
+		if err := ev.ID.Accept(cm.Params{QP: s.qp}, now); err != nil {
+			t.Error(err)
+		}
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 3 {
+		servers, clients = nil, nil
+		for i := range n {
+			c := newEnd(t, w.a, 1<<16)
+			clients = append(clients, c)
+			fill(c.mem, i+round)
+			c.id = w.a.cm.NewID(c.handle, nil)
+			if err := c.id.Connect(netip.AddrPortFrom(w.b.addr, port), cm.Params{QP: c.qp}, w.now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.must("connections", func() bool { return all(clients, cm.ActiveComplete) })
+		for _, c := range clients {
+			c.post(t, verbs.SendWR{SGEs: c.sge(0, 1<<16)})
+			if err := c.id.Disconnect(false, w.now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.must("ends", func() bool { return all(clients, cm.ClosedEvent) && all(servers, cm.ClosedEvent) })
+		sum := 0
+		for _, s := range servers {
+			for _, c := range clients {
+				if bytes.Equal(s.mem, c.mem) {
+					sum++
+				}
+			}
+		}
+		if sum != n || len(servers) != n {
+			t.Errorf("round %d: %d of %d messages arrived whole", round, sum, len(servers))
+		}
+		for _, e := range append(clients, servers...) {
+			e.destroy(t)
+		}
+	}
+	w.run(nil)
+	if !w.a.e.Idle() || !w.b.e.Idle() || w.a.tcp.Stats().Open != 0 || w.pool.Lent() != 0 {
+		t.Errorf("left: %d TCP connections, %d frames", w.a.tcp.Stats().Open, w.pool.Lent())
+	}
+}
+
+func all(ends []*end, ev cm.EventType) bool {
+	for _, e := range ends {
+		if !e.got(ev) {
+			return false
+		}
+	}
+	return true
+}
+
+func (e *end) destroy(t testing.TB) {
+	t.Helper()
+	for _, f := range []func() error{e.qp.Destroy, e.mr.Dereg, e.cq.Destroy, e.pd.Dealloc} {
+		if err := f(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// random is a small generator, so that a seed names a run.
+type random uint64
+
+func (r *random) n(n int) int {
+	*r = *r*6364136223846793005 + 1442695040888963407
+	return int(uint64(*r) >> 33 % uint64(n))
+}
+
+// TestRandomWorkUnderFaults posts random requests while packets are lost and
+// reordered, sometimes with an abrupt end. Every request completes exactly
+// once, in order, or is flushed; completed Reads and Writes hold true data.
+func TestRandomWorkUnderFaults(t *testing.T) {
+	for seed := range 60 {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomWork(t, seed) })
+	}
+}
+
+func randomWork(t *testing.T, seed int) {
+	r := random(seed)
+	x := connect(t, toe.Config{MaxSegs: 1 + 7*(seed%2)}, Config{Markers: seed%3 == 0, IRD: uint16(1 + seed%4), ORD: 4}, 1<<18)
+	faults := func(int, frameArg) bool { return r.n(40) == 0 }
+	x.a.out.drop, x.b.out.drop = faults, faults
+	fill(x.c.mem[:1<<17], seed)
+	fill(x.s.mem[1<<17:], seed+1)
+	total := 20 + r.n(60)
+	cut := -1
+	if seed%5 == 4 {
+		cut = r.n(total)
+	}
+	slot := 1 << 17 / 128 // each request has its own part of the memory
+	type req struct {
+		op verbs.Opcode
+		n  int
+	}
+	reqs := make([]req, total)
+	sends := 0
+	for i := range reqs {
+		reqs[i] = req{[]verbs.Opcode{verbs.OpWrite, verbs.OpRead, verbs.OpSend}[r.n(3)], r.n(slot + 1)}
+		if r.n(4) == 0 {
+			reqs[i].n = r.n(9)
+		}
+		q := reqs[i]
+		wr := verbs.SendWR{ID: uint64(i), Opcode: q.op, Flags: verbs.Signaled, RKey: x.s.mr.RKey()}
+		wr.SGEs = x.c.sge(i*slot, q.n)
+		wr.RemoteAddr = x.s.mr.Addr() + uint64(i*slot)
+		if q.op == verbs.OpRead {
+			wr.SGEs = x.c.sge(1<<17+i*slot, q.n)
+			wr.RemoteAddr += 1 << 17
+		}
+		if q.op == verbs.OpSend {
+			x.s.recv(t, verbs.RecvWR{ID: uint64(sends), SGEs: x.s.sge(i*slot, slot)})
+			sends++
+		}
+		if r.n(5) == 0 {
+			wr.Flags |= verbs.Fence
+		}
+		x.c.post(t, wr)
+		if i == cut {
+			x.must("some progress", func() bool { return len(x.c.poll()) > cut/2 })
+			x.s.id.Disconnect(true, x.now)
+		}
+	}
+	x.must("completions", func() bool { return len(x.c.poll()) == total && (cut >= 0 || len(x.s.poll()) == sends) })
+	flushed := false
+	for i, wc := range x.c.wcs {
+		if wc.ID != uint64(i) || flushed && wc.Status == verbs.StatusSuccess && reqs[i].op == verbs.OpRead {
+			t.Fatalf("completion %d: %s", i, wcString(x.c.wcs[i:i+1]))
+		}
+		if wc.Status != verbs.StatusSuccess {
+			flushed = true
+			if cut < 0 || wc.Status != verbs.StatusFlushed {
+				t.Fatalf("completion %d: %s", i, wcString(x.c.wcs[i:i+1]))
+			}
+			continue
+		}
+		q, at := reqs[i], i*slot
+		switch {
+		case q.op == verbs.OpRead && !bytes.Equal(x.c.mem[1<<17+at:1<<17+at+q.n], x.s.mem[1<<17+at:1<<17+at+q.n]):
+			t.Fatalf("Read %d differs", i)
+		case cut < 0 && q.op != verbs.OpRead:
+			if !x.run(func() bool { return bytes.Equal(x.c.mem[at:at+q.n], x.s.mem[at:at+q.n]) }) {
+				t.Fatalf("%v %d differs", q.op, i)
+			}
+		}
+	}
+	for i, wc := range x.s.poll() {
+		if wc.ID != uint64(i) {
+			t.Fatalf("receive %d: %s", i, wcString(x.s.wcs[i:i+1]))
+		}
+	}
+}
+
+func TestShow(t *testing.T) {
+	x := connect(t, toe.Config{}, Config{}, 1<<16)
+	transferAll(t, x, 5000)
+	qps, ceps := x.b.e.QPs(), x.b.e.CEPs()
+	if len(qps) != 1 || len(ceps) != 2 {
+		t.Fatalf("%d QPs, %d end points", len(qps), len(ceps))
+	}
+	q := qps[0]
+	if q.State != "RTS" || q.IWARPState != "RTS" || !q.CRC || q.IRD != 32 || q.Remote.Addr() != x.a.addr || q.RxFPDUs == 0 ||
+		q.RxMessages[0] != 1 || q.TxMessages[2] != 1 || q.RxBytes < 10000 {
+		t.Errorf("%+v", q)
+	}
+	if ceps[0].State != "LISTEN" || ceps[1].State != "CONNECTED" || ceps[1].Phase != "full operation" || ceps[1].QP != 1 ||
+		ceps[1].Revision != 2 || ceps[1].TCP == nil {
+		t.Errorf("%+v", ceps)
+	}
+	for _, v := range []any{qps, ceps, x.b.e.Totals()} {
+		b, err := json.Marshal(v)
+		if err != nil || bytes.ContainsAny(b, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") && !strings.Contains(string(b), `"RTS"`) && !strings.Contains(string(b), "LISTEN") {
+			t.Errorf("%s %v", b, err)
+		}
+	}
+	before := x.b.e.Totals()
+	x.c.id.Disconnect(false, x.now)
+	x.must("end", func() bool { return x.b.e.Idle() })
+	if x.b.e.Totals() != before {
+		t.Errorf("totals changed with the end: %+v, %+v", before, x.b.e.Totals())
+	}
+}
+
+// A graceful close may take longer than CloseTimeout as long as data moves,
+// and turns abortive when nothing does.
+func TestCloseTimeout(t *testing.T) {
+	for _, dead := range []bool{false, true} {
+		x := connect(t, toe.Config{}, Config{CloseTimeout: 5 * time.Millisecond}, 4<<20)
+		sent := 0
+		x.a.out.drop = func(n int, _ frameArg) bool {
+			sent++
+			return dead && sent > 20
+		}
+		for i := range uint64(40) {
+			x.c.post(t, verbs.SendWR{ID: i, Opcode: verbs.OpWrite, Flags: verbs.Signaled, SGEs: x.c.sge(0, 4<<20), RKey: x.s.mr.RKey(), RemoteAddr: x.s.mr.Addr()})
+		}
+		start := x.now
+		x.c.id.Disconnect(false, x.now)
+		x.must("end", func() bool { return x.c.got(cm.ClosedEvent) })
+		took, last := x.now.Sub(start), x.c.poll()[39].Status
+		if dead && (last != verbs.StatusFlushed || took > 50*time.Millisecond) || !dead && last != verbs.StatusSuccess {
+			t.Errorf("dead %v: last request %v, took %v", dead, last, took)
+		}
+		if !dead && took < 6*time.Millisecond {
+			t.Fatalf("only %v: the timeout was not put to the test", took)
+		}
+	}
+}
+
+// What is saved of a connection's beginning ends with the MPA reply.
+func TestSavedContext(t *testing.T) {
+	x := connect(t, toe.Config{}, Config{}, 1<<16)
+	transferAll(t, x, 30000)
+	for _, e := range []*end{x.c, x.s} {
+		saved := e.qp.Lower.(*conn).tcp.Context()
+		var have [2]int
+		for _, p := range saved {
+			have[0] += bytes.Count(p.Data, []byte("MPA ID Req Frame"))
+			have[1] += bytes.Count(p.Data, []byte("MPA ID Rep Frame"))
+		}
+		if have != [2]int{1, 1} || len(saved) > 8 {
+			t.Errorf("%d packets with %v start-up frames", len(saved), have)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,8 +24,53 @@ import (
 	"tapir/wire/frame"
 )
 
+// inNamespace marks the test process that has a network namespace of its own.
+const inNamespace = "TAPIR_TEST_NAMESPACE"
+
+// TestMain runs the tests in a new network namespace where that is possible,
+// so that the TAPs of the scripts meet nothing of this machine.
 func TestMain(m *testing.M) {
+	if strings.HasSuffix(os.Args[0], ".test") && os.Getenv(inNamespace) == "" {
+		os.Exit(again())
+	}
 	testscript.Main(m, map[string]func(){"tapir": main, "fakenic": fakeMain})
+}
+
+// again starts this test binary in a new network namespace, for an ordinary
+// user inside a new user namespace, and returns its exit code. Where that is
+// not allowed it runs here, and scripts that need a TAP are skipped.
+func again() int {
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if os.Getuid() != 0 {
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	for _, mark := range []string{"new", "none"} {
+		cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+		cmd.Args[0] = os.Args[0]
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		cmd.Env = append(os.Environ(), inNamespace+"="+mark)
+		if mark == "new" {
+			cmd.SysProcAttr = attr
+		}
+		if err := cmd.Start(); err != nil {
+			continue
+		}
+		_ = cmd.Wait() // its exit code says it
+		return cmd.ProcessState.ExitCode()
+	}
+	return 1
+}
+
+// canTAP tells whether a script can make TAPs.
+func canTAP() bool {
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	f.Close()
+	return os.Getenv(inNamespace) == "new"
 }
 
 // TestScripts runs the command lines of testdata/script against the real main
@@ -36,6 +82,12 @@ func TestScripts(t *testing.T) {
 			run := filepath.Join(env.WorkDir, "run")
 			env.Setenv("XDG_RUNTIME_DIR", run)
 			return os.Mkdir(run, 0o700)
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "tap" {
+				return canTAP(), nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": fails, "waitfile": waitFile, "doctor-agrees": doctorAgrees,
@@ -87,15 +139,15 @@ func doctorAgrees(ts *testscript.TestScript, _ bool, _ []string) {
 	}
 }
 
-// waitFile FILE waits until the file is there and no longer empty, or only
-// there if its name ends in .ready.
+// waitFile FILE waits until the file is there and, if it is a capture, no
+// longer empty.
 func waitFile(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitfile FILE")
 	}
 	for range 500 {
 		fi, err := os.Stat(ts.MkAbs(args[0]))
-		if err == nil && (fi.Size() > 0 || strings.HasSuffix(args[0], ".ready")) {
+		if err == nil && (fi.Size() > 0 || !strings.HasSuffix(args[0], ".pcapng")) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -142,9 +194,10 @@ func (f fakeNIC) Show(kind string) (any, error) {
 	switch kind {
 	case "nic":
 		return struct {
-			Name string `json:"name"`
-			MTU  int    `json:"mtu"`
-		}{f.name, 1500}, nil
+			Name     string   `json:"name"`
+			MTU      int      `json:"mtu"`
+			Gateways []string `json:"gateways"`
+		}{f.name, 1500, []string{}}, nil
 	case "qp":
 		return []qp{{2, "RTS", "10.0.0.2:18515", tcp{}}, {13, "ERROR", "", tcp{}}}, nil
 	case "cq":

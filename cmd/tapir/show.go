@@ -40,8 +40,10 @@ func newShow() *cobra.Command {
 	return cmd
 }
 
-// columns are those that fit a screen; --json has them all.
+// columns are those that fit a screen, by kind; "" is the list of NICs. --json
+// has them all.
 var columns = map[string][]string{
+	"":    {"name", "mac", "addrs", "mtu", "frames", "tap", "qps", "ceps", "drops", "pid"},
 	"qp":  {"qp", "state", "iwarp_state", "local", "remote", "sends_pending", "recvs_pending", "crc", "tx_fpdus", "tx_bytes", "rx_fpdus", "rx_bytes"},
 	"cep": {"id", "state", "phase", "local", "remote", "qp", "mpa_revision", "crc", "markers", "peer_to_peer"},
 }

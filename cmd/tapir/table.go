@@ -116,7 +116,10 @@ func cell(v json.RawMessage) string {
 		return s
 	}
 	var list []json.RawMessage
-	if json.Unmarshal(v, &list) == nil && list != nil {
+	if json.Unmarshal(v, &list) == nil {
+		if len(list) == 0 {
+			return "-"
+		}
 		parts := make([]string, len(list))
 		for i, e := range list {
 			parts[i] = cell(e)

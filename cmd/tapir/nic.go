@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"tapir/lab/ctl"
+	"tapir/lab/node"
+)
+
+// nicFlags are the settings of a NIC on the command line; the names are those
+// of a nics.yaml with dashes.
+var nicFlags = []struct{ name, usage string }{
+	{"name", "`name` of the NIC (default nic0)"},
+	{"tap", "wire TAP, made if it does not exist: an interface `name` such as tap0"},
+	{"tap-fd", "a ready TAP as open file descriptor `number` instead of --tap"},
+	{"tap-ip", "`address` of the kernel's side of the TAP, such as 10.0.0.254/24; may be repeated"},
+	{"ip", "IPv4 `address` of the NIC, such as 10.0.0.1/24; may be repeated"},
+	{"ip6", "IPv6 `address` of the NIC, such as fd00::1/64; may be repeated"},
+	{"mac", "MAC `address` (default derived from name and seed)"},
+	{"mtu", "`octets` of an IP packet (default 1500; 9000 with --frames jumbo)"},
+	{"gw", "next hop `address` off the link; may be repeated"},
+	{"vlan", "802.1Q `id` of all frames (default untagged)"},
+	{"frames", "`mode`: wire, one true frame per packet; gso, 64 KiB super-frames; jumbo, gso with MTU 9000 (default wire)"},
+	{"host-tap", "the operating system's side, sharing MAC and IP: an interface `name`"},
+	{"seed", "`number` behind everything that looks random"},
+}
+
+func newNIC() *cobra.Command {
+	cfg := node.Config{Name: "nic0"}
+	var file string
+	cmd := &cobra.Command{
+		Use:   "nic --tap NAME --ip ADDRESS",
+		Short: "Run NICs in the foreground",
+		Long: "Nic runs one NIC on a TAP that it makes or finds, or with -c all NICs of a file, and\n" +
+			"prints one \"ready\" line for each. Ctrl-C closes their connections in order and\n" +
+			"removes what was made, and nothing else.\n\n" +
+			"Without --tap-ip the kernel's side of the TAP gets no address; the line to give it\n" +
+			"one is printed.",
+		Example: "  tapir nic --tap tap0 --ip 10.0.0.1/24 --tap-ip 10.0.0.254/24\n" +
+			"  tapir nic --name nic1 --tap tap1 --ip 10.0.1.1/24 --ip6 fd00::1/64 --frames gso\n" +
+			"  tapir nic -c nics.yaml",
+		Args: atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := nicConfigs(cmd, cfg, file)
+			if err != nil {
+				return err
+			}
+			return runNICs(cmd.Context(), all, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&file, "config", "c", "", "run the NICs of a YAML `file`; excludes all other flags")
+	for _, fl := range nicFlags {
+		f.Func(fl.name, fl.usage, func(v string) error { return cfg.Set(fl.name, v) })
+	}
+	return cmd
+}
+
+// nicConfigs returns what the command line asks for, checked.
+func nicConfigs(cmd *cobra.Command, cfg node.Config, file string) ([]node.Config, error) {
+	if file == "" {
+		if err := cfg.Validate(); err != nil {
+			return nil, usagef("%w: see: tapir nic --help", err)
+		}
+		return []node.Config{cfg}, nil
+	}
+	var other []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "config" {
+			other = append(other, "--"+f.Name)
+		}
+	})
+	if other != nil {
+		return nil, usagef("-c and %s exclude each other: write the settings into %s", strings.Join(other, ", "), file)
+	}
+	all, err := node.Load(file)
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return all, nil
+}
+
+// running is one NIC with its control socket.
+type running struct {
+	node   *node.Node
+	server *ctl.Server
+}
+
+// errStopped is the reason of an end that a client asked for.
+var errStopped = errors.New("stopped by a client")
+
+// runNICs runs until ctx ends, a client stops one of the NICs, or one fails.
+func runNICs(ctx context.Context, all []node.Config, out, errOut io.Writer) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var nics []*running
+	defer func() { closeNICs(nics) }()
+	for _, cfg := range all {
+		n, err := startNIC(ctx, cfg, func() { stop(errStopped) })
+		if err != nil {
+			return err
+		}
+		nics = append(nics, n)
+		for _, hint := range n.node.Hints() {
+			fmt.Fprintln(errOut, hint)
+		}
+		fmt.Fprintln(out, n.node.Ready())
+	}
+	return await(ctx, nics, stop)
+}
+
+// await returns when the NICs have to end: with nil if someone wanted it.
+func await(ctx context.Context, nics []*running, stop context.CancelCauseFunc) error {
+	for _, n := range nics {
+		go func() {
+			<-n.node.Done() // at the latest when it is closed
+			stop(n.node.Err())
+		}()
+	}
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, errStopped) {
+		return cause
+	}
+	return nil
+}
+
+// startNIC takes the control socket first, so that a name in use is found
+// before a TAP is made.
+func startNIC(ctx context.Context, cfg node.Config, stop func()) (*running, error) {
+	s, err := ctl.Listen(cfg.Name, versionText())
+	if err != nil {
+		return nil, err
+	}
+	n, err := node.Start(ctx, cfg)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	dev := ctl.Device{Device: n.Device, Thread: n, Version: versionText(), TAP: n.TAP(), HostTAP: n.Config().HostTAP, OnStop: stop}
+	s.Serve(dev.Served())
+	return &running{n, s}, nil
+}
+
+// closeNICs ends all NICs side by side: first the connections, so that
+// captures see them close, then the control sockets. The failure of a NIC was
+// reported when it happened.
+func closeNICs(nics []*running) {
+	var wg sync.WaitGroup
+	for _, n := range nics {
+		wg.Go(func() {
+			_ = n.node.Close()
+			n.server.Close()
+		})
+	}
+	wg.Wait()
+}

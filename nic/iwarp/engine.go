@@ -119,7 +119,6 @@ func New(cfg Config, dev *verbs.Device, m *cm.Manager, t *toe.Engine, notes *fra
 // before the TCP engine's Poll, which does the sending.
 func (e *Engine) Poll(now frame.Time) frame.Time {
 	e.now = now
-	next := frame.Never
 	kept := e.timed[:0]
 	due := []*conn(nil)
 	for _, c := range e.timed {
@@ -130,7 +129,6 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 			c.timed = false
 			due = append(due, c)
 		default:
-			next = min(next, c.deadline)
 			kept = append(kept, c)
 		}
 	}
@@ -139,6 +137,10 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 	for _, c := range due {
 		c.deadline = frame.Never
 		c.expired(now)
+	}
+	next := frame.Never
+	for _, c := range e.timed {
+		next = min(next, c.deadline)
 	}
 	return next
 }

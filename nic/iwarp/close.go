@@ -26,6 +26,7 @@ func (c *conn) fail(err *rdmap.Error) {
 	c.toError(err)
 	c.raise(err)
 	c.tcp.Close()
+	c.e.arm(c, c.e.now.Add(c.e.cfg.CloseTimeout))
 }
 
 // failWork completes the Read that the peer found fault with. Other requests

@@ -116,7 +116,8 @@ func New(cfg Config, dev *verbs.Device, m *cm.Manager, t *toe.Engine, notes *fra
 }
 
 // Poll runs the timers that are due and returns the next deadline. Call it
-// before the TCP engine's Poll, which does the sending.
+// before the TCP engine's Poll, which does the sending and may bring the
+// deadline forward: ask Deadline after it.
 func (e *Engine) Poll(now frame.Time) frame.Time {
 	e.now = now
 	kept := e.timed[:0]
@@ -138,6 +139,11 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 		c.deadline = frame.Never
 		c.expired(now)
 	}
+	return e.Deadline()
+}
+
+// Deadline is when Poll has something to do, frame.Never if no timer runs.
+func (e *Engine) Deadline() frame.Time {
 	next := frame.Never
 	for _, c := range e.timed {
 		next = min(next, c.deadline)

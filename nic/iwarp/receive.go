@@ -11,6 +11,7 @@ import (
 
 // Receive implements toe.Handler.
 func (c *conn) Receive(_ *toe.Conn, data []byte, now frame.Time) {
+	c.e.now = now
 	switch c.phase {
 	case waitRequest:
 		c.request(data, now)
@@ -28,13 +29,13 @@ func (c *conn) Receive(_ *toe.Conn, data []byte, now frame.Time) {
 		return
 	}
 	if err := c.rx.Receive(data, (*consumer)(c)); err != nil {
-		c.failReceive(err, now)
+		c.failReceive(err)
 	}
 	c.drained()
 }
 
 // failReceive ends the connection for an error of MPA or of the layers above.
-func (c *conn) failReceive(err error, now frame.Time) {
+func (c *conn) failReceive(err error) {
 	var m *mpa.Error
 	var r *rdmap.Error
 	switch {
@@ -47,7 +48,6 @@ func (c *conn) failReceive(err error, now frame.Time) {
 		r = &rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic}
 	}
 	c.fail(r)
-	c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
 }
 
 // consumer is the connection as MPA's receiver sees it.

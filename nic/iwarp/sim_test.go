@@ -115,7 +115,8 @@ func (w *world) deliver(n *node, from *wire) (any bool) {
 func (n *node) turn(now frame.Time) (busy bool) {
 	busy = n.dev.Dispatch(now)
 	before := n.out.sent
-	n.next = min(n.e.Poll(now), n.tcp.Poll(now))
+	n.e.Poll(now)
+	n.next = min(n.tcp.Poll(now), n.e.Deadline())
 	return busy || n.out.sent != before || n.dev.Pending()
 }
 

@@ -127,7 +127,8 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 		d.flush(&d.host)
 	}
 	d.reportLost()
-	next := min(d.iwarp.Poll(now), d.toe.Poll(now))
+	d.iwarp.Poll(now)
+	next := min(d.toe.Poll(now), d.iwarp.Deadline())
 	d.polling = false
 	if d.Verbs.Pending() || len(d.lost) > 0 {
 		return now

@@ -264,6 +264,68 @@ func TestPAWS(t *testing.T) {
 	}
 }
 
+// TestReneging has a peer that throws SACKed data away (RFC 2018 section 8).
+func TestReneging(t *testing.T) {
+	p := newRawPeer(t, Config{})
+	a := quietApp(2000)
+	p.listen(a)
+	p.opts = tcp.Options{MSS: 500, SACKPermitted: true}
+	p.in(tcp.SYN, 0, 0, "")
+	p.poll()
+	p.opts = tcp.Options{}
+	p.in(tcp.ACK, 1, 1, "")
+	p.poll()
+	p.opts.NSACK = 1
+	p.opts.SACK[0] = tcp.SACKBlock{Left: tcp.Seq(p.engISN + 501), Right: tcp.Seq(p.engISN + 2001)}
+	p.in(tcp.ACK, 1, 1, "")
+	p.expect("ACK 1 ack 1 len 500")
+	p.opts = tcp.Options{}
+	p.in(tcp.ACK, 1, 501, "") // the hole is filled, but nothing behind it is there
+	if got := p.wait(time.Second); !strings.HasPrefix(got, "ACK 501 ack 1 len 500") {
+		t.Fatalf("sent %q", got)
+	}
+	p.in(tcp.ACK, 1, 1001, "")
+	p.expect("ACK 1001 ack 1 len 500; PSH,ACK 1501 ack 1 len 500")
+	if err := audit(p.conn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNewReno loses two segments of one window without SACK: each partial
+// acknowledgement repairs the next (RFC 6582).
+func TestNewReno(t *testing.T) {
+	w := newWorld(t, 1, Config{}, Config{}, faults{delay: time.Millisecond}, false)
+	w.strip = func(o *tcp.Options) { o.SACKPermitted = false }
+	a, b := newApp(10*1448, 1), newApp(0, 2)
+	w.connect(a, b)
+	sent := 0
+	w.block = func(from *node, th *tcp.Header, data []byte) bool {
+		if from == w.a && len(data) > 0 {
+			sent++
+		}
+		return from == w.a && len(data) > 0 && (sent == 2 || sent == 5)
+	}
+	w.run(time.Second, func() bool { return a.acked == a.total })
+	if i := a.conn.Info(); i.SACK || i.Retransmits != 2 || i.FastRecovers != 1 || i.Timeouts != 0 {
+		t.Fatalf("%+v", i)
+	}
+	b.check(t, a)
+}
+
+// TestSmallReceiver has a peer whose whole window is smaller than a segment.
+func TestSmallReceiver(t *testing.T) {
+	p := newRawPeer(t, Config{})
+	p.listen(quietApp(1000))
+	p.opts = tcp.Options{MSS: 1460}
+	p.segment(tcp.SYN, 0, 0, 400, "")
+	p.poll()
+	p.opts = tcp.Options{}
+	p.segment(tcp.ACK, 1, 1, 400, "")
+	p.expect("ACK 1 ack 1 len 200; ACK 201 ack 1 len 200")
+	p.segment(tcp.ACK, 1, 401, 400, "")
+	p.expect("ACK 401 ack 1 len 200; ACK 601 ack 1 len 200")
+}
+
 func TestChallengeAcksAreLimited(t *testing.T) {
 	p := newRawPeer(t, Config{})
 	p.establish(quietApp(0))

@@ -98,6 +98,7 @@ type world struct {
 	block func(from *node, th *tcp.Header, data []byte) bool // true: lose it
 	mtu   int                                                // 0: none; larger packets are refused by "ICMP"
 	icmp  []func()
+	strip func(o *tcp.Options) // takes options away from every SYN
 	steps int
 }
 
@@ -128,7 +129,8 @@ func newWorld(t testing.TB, seed uint64, cfgA, cfgB Config, f faults, v6 bool) *
 	return w
 }
 
-func (n *node) Room() int { return n.room }
+// Room is what is left of room since the link was drained, once per step.
+func (n *node) Room() int { return n.room - n.sent }
 
 // Transmit checks the frame as a strict peer would, splits super-frames, and
 // lets the faults have their way with each true segment.
@@ -189,6 +191,9 @@ func (w *world) split(n *node, h *ip.Header, th tcp.Header, data []byte, size in
 
 // carry puts one true segment on the link.
 func (w *world) carry(n *node, h *ip.Header, th *tcp.Header, data []byte, room int, partial bool) {
+	if w.strip != nil && th.Flags.Has(tcp.SYN) {
+		w.strip(&th.Opts)
+	}
 	packet := h.HeaderLen() + th.Len() + len(data)
 	if packet > n.e.cfg.MTU {
 		w.t.Fatalf("packet of %d octets exceeds the MTU", packet)
@@ -294,7 +299,11 @@ func (w *world) run(until time.Duration, done func() bool) bool {
 		if w.steps++; w.steps > 20_000_000 {
 			w.t.Fatal("the world does not come to rest")
 		}
+		w.a.sent, w.b.sent = 0, 0
 		next := min(w.a.e.Poll(w.now), w.b.e.Poll(w.now))
+		if w.a.Room() <= 0 || w.b.Room() <= 0 {
+			next = w.now + 1
+		}
 		for _, tell := range w.icmp {
 			tell()
 			next = w.now

@@ -2,8 +2,13 @@ package toe
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
+	"unsafe"
+
+	"tapir/wire/frame"
+	"tapir/wire/tcp"
 )
 
 func TestTransferClean(t *testing.T) {
@@ -63,6 +68,17 @@ func scenario(t *testing.T, seed uint64) (sum [32]byte) {
 		a.record = func(off uint64) int { return 20 + int(octet(seed, off))*7 }
 	}
 	a.closeAtEnd = true
+	w.strip = func(o *tcp.Options) {
+		if pick(12)%4 == 0 {
+			o.SACKPermitted = false
+		}
+		if pick(13)%4 == 0 {
+			o.HasTS = false
+		}
+		if pick(14)%4 == 0 {
+			o.HasWS = false
+		}
+	}
 	w.connect(a, b)
 	if !w.run(10*time.Minute, func() bool { return a.closed && b.closed }) {
 		t.Fatalf("seed %d: stuck: %+v\n%+v", seed, a.conn.Info(), b.conn.Info())
@@ -95,5 +111,75 @@ func TestSameSeedSameBytes(t *testing.T) {
 	}
 	if scenario(t, 1) == scenario(t, 13) {
 		t.Fatal("the trace does not depend on the seed")
+	}
+}
+
+// TestManyConnections runs 300 connections at once over a lossy link whose
+// queue holds few frames.
+func TestManyConnections(t *testing.T) {
+	const n = 300
+	w := newWorld(t, 4, Config{}, Config{MaxSegs: 8}, faults{loss: 5, reorder: 10, delay: 200 * time.Microsecond}, false)
+	w.a.room, w.b.room = 8, 8
+	servers := map[netip.AddrPort]*app{}
+	_, err := w.b.e.Listen(addrPort(w.b, 4420), n, func(c *Conn, now frame.Time) Handler {
+		a := newApp(20_000, uint64(c.Remote().Port()))
+		servers[c.Remote()] = a
+		return a
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clients []*app
+	for i := range n {
+		a := newApp(30_000, uint64(i))
+		a.closeAtEnd = true
+		if a.conn, err = w.a.e.Connect(addrPort(w.a, 0), addrPort(w.b, 4420), a, w.now); err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, a)
+	}
+	if !w.run(5*time.Minute, func() bool {
+		for _, a := range clients {
+			if !a.closed || servers[a.conn.Local()] == nil || !servers[a.conn.Local()].closed {
+				return false
+			}
+		}
+		return true
+	}) {
+		t.Fatal("stuck")
+	}
+	id := uint64(0)
+	for c := range w.a.e.Conns {
+		if c.id <= id {
+			t.Fatal("connections are not in order of creation")
+		}
+		id = c.id
+	}
+	for _, a := range clients {
+		s := servers[a.conn.Local()]
+		if a.err != nil || s.err != nil {
+			t.Fatal(a.err, s.err)
+		}
+		s.check(t, a)
+		a.check(t, s)
+	}
+	w.rest()
+}
+
+// TestIdleConnectionIsSmall bounds what a connection costs when nothing is in
+// flight: itself and the packets saved from its beginning.
+func TestIdleConnectionIsSmall(t *testing.T) {
+	w := newWorld(t, 1, Config{}, Config{}, faults{loss: 20}, false)
+	a, b := newApp(1<<20, 1), newApp(1<<20, 2)
+	w.connect(a, b)
+	w.run(time.Minute, func() bool { return a.acked == a.total && b.acked == b.total })
+	w.runFor(time.Second)
+	for _, c := range []*Conn{a.conn, b.conn} {
+		if len(c.segs.buf) != 0 || c.ooo.head != nil || c.savedSize > maxSavedOctets {
+			t.Fatalf("ring %d, saved %d", len(c.segs.buf), c.savedSize)
+		}
+	}
+	if size := unsafe.Sizeof(Conn{}); size > 1280 || w.pool.out != 0 {
+		t.Fatalf("a connection takes %d octets, and %d frames", size, w.pool.out)
 	}
 }

@@ -115,7 +115,8 @@ type app struct {
 	connected bool
 }
 
-func newApp(dev *nic.Device, size int) (*app, error) {
+// newApp offers size octets; its receives take Sends of up to room.
+func newApp(dev *nic.Device, size, room int) (*app, error) {
 	a := &app{dev: dev, memory: make([]byte, size)}
 	var err [6]error
 	a.pd, err[0] = dev.Verbs.AllocPD()
@@ -126,7 +127,7 @@ func newApp(dev *nic.Device, size int) (*app, error) {
 	all := verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead
 	a.region, err[2] = a.pd.RegMR(a.memory, all)
 	for i := range a.receives {
-		a.receives[i] = make([]byte, largeSend)
+		a.receives[i] = make([]byte, room)
 		a.recvMR[i], err[3+i] = a.pd.RegMR(a.receives[i], verbs.LocalWrite)
 	}
 	a.qp, err[5] = a.pd.CreateQP(verbs.QPConfig{SendCQ: a.cq, RecvCQ: a.cq, MaxInline: 16, SignalAll: true})
@@ -147,7 +148,7 @@ func (a *app) offer() []byte {
 }
 
 func (a *app) postRecv(i int) error {
-	_, err := a.qp.PostRecv(verbs.RecvWR{ID: uint64(i), SGEs: []verbs.SGE{{Addr: a.recvMR[i].Addr(), Length: largeSend, LKey: a.recvMR[i].LKey()}}})
+	_, err := a.qp.PostRecv(verbs.RecvWR{ID: uint64(i), SGEs: []verbs.SGE{{Addr: a.recvMR[i].Addr(), Length: uint32(len(a.receives[i])), LKey: a.recvMR[i].LKey()}}})
 	return err
 }
 
@@ -361,7 +362,7 @@ func TestNICAgainstKernelTCP(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.mode)
 			var a *app
-			w.do(t, func(frame.Time) (err error) { a, err = newApp(w.dev, c.size); return err })
+			w.do(t, func(frame.Time) (err error) { a, err = newApp(w.dev, c.size, largeSend); return err })
 			cfg := DefaultConfig()
 			c.change(&cfg)
 			local, kernel := netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.254")

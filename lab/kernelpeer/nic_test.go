@@ -341,6 +341,10 @@ func TestNICAgainstKernelTCP(t *testing.T) {
 	noCRC := func(c *Config) { c.MPA.CRC = mpa.CRCOptional }
 	long := func(c *Config) { c.SegmentSize = 60000 }
 	plain := func(*Config) {}
+	rtr := func(r mpa.RTR) func(*Config) {
+		return func(c *Config) { c.MPA.PeerToPeer, c.MPA.RTR = true, r }
+	}
+	old := func(c *Config) { c.MPA.Revision = 1 }
 	for _, c := range []struct {
 		name   string
 		mode   nic.FrameMode
@@ -358,6 +362,10 @@ func TestNICAgainstKernelTCP(t *testing.T) {
 		{"markers to the kernel", nic.Wire, false, false, 4 << 20, markers},
 		{"CRC at the NIC's wish", nic.GSO, false, true, 4 << 20, noCRC},
 		{"FPDUs over many segments", nic.Wire, true, false, 4 << 20, long},
+		{"RTR by Send", nic.Wire, false, false, 1 << 20, rtr(mpa.RTRSend)},
+		{"RTR by Write", nic.Wire, false, false, 1 << 20, rtr(mpa.RTRWrite)},
+		{"RTR by Read", nic.Wire, false, false, 1 << 20, rtr(mpa.RTRRead)},
+		{"MPA revision 1", nic.Wire, false, false, 1 << 20, old},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.mode)

@@ -151,7 +151,7 @@ type progressLine struct {
 
 func (l *progressLine) show(raw json.RawMessage) {
 	var p perf.Progress
-	if json.Unmarshal(raw, &p) != nil || p.Elapsed < l.last+time.Second {
+	if json.Unmarshal(raw, &p) != nil || p.Messages == 0 || p.Elapsed < l.last+time.Second {
 		return
 	}
 	l.last = p.Elapsed

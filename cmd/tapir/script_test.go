@@ -91,6 +91,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": fails, "waitfile": waitFile, "doctor-agrees": doctorAgrees,
+			"pair": pair, "waitcep": waitCEP,
 		},
 	})
 }
@@ -137,6 +138,46 @@ func doctorAgrees(ts *testscript.TestScript, _ bool, _ []string) {
 	if len(checks) < 8 {
 		ts.Fatalf("only %d checks", len(checks))
 	}
+}
+
+// pair TEST ARGS... runs a test of perf from nicB to nicA; both sides must
+// succeed.
+func pair(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: pair TEST ARGS...")
+	}
+	server := make(chan error, 1)
+	go func() { server <- command(ts, "perf", args[0], "--nic", "nicA").Run() }()
+	awaitCEP(ts, "nicA", "18515")
+	ts.Check(ts.Exec("tapir", append(append([]string{"perf"}, args...), "--nic", "nicB", "10.79.0.1")...))
+	ts.Check(<-server)
+}
+
+// waitCEP NIC PORT waits for an end point with that port on either side.
+func waitCEP(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waitcep NIC PORT")
+	}
+	awaitCEP(ts, args[0], args[1])
+}
+
+func awaitCEP(ts *testscript.TestScript, nic, port string) {
+	for range 500 {
+		out, err := command(ts, "show", nic, "cep", "--json").Output()
+		if err == nil && strings.Contains(string(out), ":"+port+`"`) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("no end point of %s has port %s after 5 s", nic, port)
+}
+
+// command is a tapir of the script's environment.
+func command(ts *testscript.TestScript, args ...string) *exec.Cmd {
+	cmd := exec.Command("tapir", args...)
+	cmd.Dir = ts.Getenv("WORK")
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+ts.Getenv("XDG_RUNTIME_DIR"))
+	return cmd
 }
 
 // waitFile FILE waits until the file is there and, if it is a capture, no

@@ -24,7 +24,7 @@ import (
 )
 
 // DefaultBuffer is the number of octets that may wait for the writer.
-const DefaultBuffer = 4 << 20
+const DefaultBuffer = 16 << 20
 
 // Info is what the file says about the NIC.
 type Info struct {

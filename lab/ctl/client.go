@@ -24,6 +24,9 @@ import (
 // StartHint is the command that starts a NIC, for messages.
 const StartHint = "tapir nic --tap tap0 --ip 10.0.0.1/24"
 
+// streamBuffer is what a capture reads and writes at a time, in octets.
+const streamBuffer = 256 << 10
+
 // handshakeTimeout bounds how long a live server may take to greet.
 const handshakeTimeout = 5 * time.Second
 
@@ -66,7 +69,8 @@ func Dial(name string) (*Client, error) {
 	}
 	path := filepath.Join(Dir(), name+suffix)
 	c := &Client{path: path}
-	c.http = &http.Client{Transport: &http.Transport{DialContext: c.dial, DisableCompression: true, IdleConnTimeout: time.Second}}
+	c.http = &http.Client{Transport: &http.Transport{DialContext: c.dial, DisableCompression: true, IdleConnTimeout: time.Second,
+		ReadBufferSize: streamBuffer}}
 	conn, err := net.Dial("unix", path)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
 		return nil, notRunning(name, running)
@@ -229,6 +233,9 @@ func readEvents(r io.Reader, progress func(json.RawMessage), report any) error {
 	return &Error{What: "the NIC ended before the job did"}
 }
 
+// onlyWriter hides ReadFrom, so that io.CopyBuffer uses its buffer.
+type onlyWriter struct{ io.Writer }
+
 // CaptureOptions says what to capture; see capture.Options.
 type CaptureOptions struct {
 	SnapLen   int
@@ -274,7 +281,7 @@ func (c *Client) Capture(ctx context.Context, opt CaptureOptions, w io.Writer) (
 		}
 	})
 	defer stop()
-	if _, err := io.Copy(w, resp.Body); err != nil {
+	if _, err := io.CopyBuffer(onlyWriter{w}, resp.Body, make([]byte, streamBuffer)); err != nil {
 		return st, err
 	}
 	return st, json.Unmarshal([]byte(resp.Trailer.Get(statsTrailer)), &st)

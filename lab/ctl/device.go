@@ -3,6 +3,7 @@ package ctl
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"tapir/lab/capture"
 	"tapir/lab/perf"
 	"tapir/nic"
+	"tapir/nic/cm"
 	"tapir/wire/frame"
 )
 
@@ -97,7 +99,7 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 	var startErr error
 	err = d.on(func(now frame.Time) {
 		run, startErr = perf.Start(d.Device, job, now,
-			func(r perf.Report, err error) { done(r, err) },
+			func(r perf.Report, err error) { done(r, explain(job.Op, err)) },
 			func(p perf.Progress) { progress(p) })
 	})
 	if err != nil {
@@ -107,6 +109,20 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 		return nil, startErr
 	}
 	return func() { d.Thread.Do(run.Cancel) }, nil
+}
+
+// explain adds how to mend what the engine can only name.
+func explain(op perf.Op, err error) error {
+	remedy := ""
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, cm.ErrRefused):
+		remedy = fmt.Sprintf("start the server there first: tapir perf %s", op)
+	case errors.Is(err, cm.ErrUnreachable):
+		remedy = "check the address, and that both TAPs are on one network"
+	}
+	return &Error{What: err.Error(), Remedy: remedy}
 }
 
 func (d *served) CaptureInfo() capture.Info {

@@ -30,6 +30,26 @@ func dropName(r frame.DropReason) string {
 	return dir + strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
 }
 
+// dropper is a link that counts what it had to drop itself.
+type dropper interface{ Drops() frame.Drops }
+
+// allDrops counts the drops of the NIC, its TCP engine and its links.
+func (d *Device) allDrops() frame.Drops {
+	sum := d.drops
+	add := func(more frame.Drops) {
+		for r, n := range more {
+			sum[r] += n
+		}
+	}
+	add(d.toe.Stats().Drops)
+	for _, l := range [...]frame.Link{d.wire.link, d.host.link} {
+		if l, ok := l.(dropper); ok {
+			add(l.Drops())
+		}
+	}
+	return sum
+}
+
 // rdmaOps names the RDMAP opcodes 0 to 7 in counters.
 var rdmaOps = [8]string{"write", "read_request", "read_response", "send", "send_inv", "send_se", "send_se_inv", "terminate"}
 
@@ -46,8 +66,9 @@ func (d *Device) Counters() []Counter {
 			Counter{"host_rx_packets", d.host.rxFrames}, Counter{"host_rx_bytes", d.host.rxBytes},
 			Counter{"host_tx_packets", d.host.txFrames}, Counter{"host_tx_bytes", d.host.txBytes})
 	}
+	drops := d.allDrops()
 	for reason := frame.DropNone + 1; reason < frame.NumDropReasons; reason++ {
-		list = append(list, Counter{dropName(reason), d.drops[reason] + t.Drops[reason]})
+		list = append(list, Counter{dropName(reason), drops[reason]})
 	}
 	list = append(list,
 		Counter{"icmp_in", d.icmpIn}, Counter{"icmp_out", d.icmpOut},

@@ -58,13 +58,13 @@ type MRInfo struct {
 
 // ShowNIC describes the NIC.
 func (d *Device) ShowNIC() Info {
-	t := d.toe.Stats()
+	drops := d.allDrops()
 	return Info{
 		Name: d.cfg.Name, MAC: d.cfg.MAC, Addrs: append([]netip.Prefix{}, d.addrs...),
 		Gateways: append([]netip.Addr{}, d.cfg.Gateways...), MTU: d.cfg.MTU, VLAN: d.cfg.VLAN,
 		Frames: d.cfg.Frames.String(), HostTAP: d.host.link != nil,
 		RxPackets: d.wire.rxFrames, TxPackets: d.wire.txFrames, RxBytes: d.wire.rxBytes, TxBytes: d.wire.txBytes,
-		Drops: d.drops.Total() + t.Drops.Total(),
+		Drops: drops.Total(),
 		QPs:   len(d.Verbs.QPs()), CQs: len(d.Verbs.CQs()), MRs: len(d.Verbs.MRs()), CEPs: len(d.iwarp.CEPs()),
 		LastStamp: int64(d.wire.lastStamp), Conflicts: d.conflicts,
 	}

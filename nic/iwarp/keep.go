@@ -63,7 +63,7 @@ func (m *memory) getRing(n int) []record {
 
 func (m *memory) putRing(r []record) {
 	f := &m.rings[class(len(r))]
-	if len(r) > smallLog && len(*f) < spareRings {
+	if len(r) > 0 && len(*f) < spareRings {
 		clear(r)
 		*f = append(*f, r)
 	}

@@ -140,8 +140,8 @@ func (r *random) n(n int) int {
 	return int(uint64(*r) >> 33 % uint64(n))
 }
 
-// TestRandomWorkUnderFaults posts random requests while packets are lost and
-// reordered, sometimes with an abrupt end. Every request completes exactly
+// TestRandomWorkUnderFaults posts random requests while packets are lost,
+// damaged and reordered, sometimes with an abrupt end. Every request completes exactly
 // once, in order, or is flushed; completed Reads and Writes hold true data.
 func TestRandomWorkUnderFaults(t *testing.T) {
 	for seed := range 60 {
@@ -150,18 +150,31 @@ func TestRandomWorkUnderFaults(t *testing.T) {
 }
 
 func randomWork(t *testing.T, seed int) {
+	const half = 1 << 20
 	r := random(seed)
-	x := connect(t, toe.Config{MaxSegs: 1 + 7*(seed%2)}, Config{Markers: seed%3 == 0, IRD: uint16(1 + seed%4), ORD: 4}, 1<<18)
-	faults := func(int, frameArg) bool { return r.n(40) == 0 }
+	x := connect(t, toe.Config{}, Config{Markers: seed%3 == 0, IRD: uint16(1 + seed%4), ORD: 4}, 2*half)
+	faults := func(_ int, f frameArg) bool {
+		if r.n(60) == 0 {
+			f.Bytes()[f.Len()-1-r.n(40)] ^= 1 << r.n(8)
+		}
+		return r.n(40) == 0
+	}
+	jitter := func() time.Duration {
+		if r.n(10) > 0 {
+			return 0
+		}
+		return time.Duration(r.n(200)) * time.Microsecond
+	}
 	x.a.out.drop, x.b.out.drop = faults, faults
-	fill(x.c.mem[:1<<17], seed)
-	fill(x.s.mem[1<<17:], seed+1)
+	x.a.out.jitter, x.b.out.jitter = jitter, jitter
+	fill(x.c.mem[:half], seed)
+	fill(x.s.mem[half:], seed+1)
 	total := 20 + r.n(60)
 	cut := -1
 	if seed%5 == 4 {
 		cut = r.n(total)
 	}
-	slot := 1 << 17 / 128 // each request has its own part of the memory
+	slot := half / 128 // each request has its own part of the memory
 	type req struct {
 		op verbs.Opcode
 		n  int
@@ -178,8 +191,8 @@ func randomWork(t *testing.T, seed int) {
 		wr.SGEs = x.c.sge(i*slot, q.n)
 		wr.RemoteAddr = x.s.mr.Addr() + uint64(i*slot)
 		if q.op == verbs.OpRead {
-			wr.SGEs = x.c.sge(1<<17+i*slot, q.n)
-			wr.RemoteAddr += 1 << 17
+			wr.SGEs = x.c.sge(half+i*slot, q.n)
+			wr.RemoteAddr += half
 		}
 		if q.op == verbs.OpSend {
 			x.s.recv(t, verbs.RecvWR{ID: uint64(sends), SGEs: x.s.sge(i*slot, slot)})
@@ -209,7 +222,7 @@ func randomWork(t *testing.T, seed int) {
 		}
 		q, at := reqs[i], i*slot
 		switch {
-		case q.op == verbs.OpRead && !bytes.Equal(x.c.mem[1<<17+at:1<<17+at+q.n], x.s.mem[1<<17+at:1<<17+at+q.n]):
+		case q.op == verbs.OpRead && !bytes.Equal(x.c.mem[half+at:half+at+q.n], x.s.mem[half+at:half+at+q.n]):
 			t.Fatalf("Read %d differs", i)
 		case cut < 0 && q.op != verbs.OpRead:
 			if !x.run(func() bool { return bytes.Equal(x.c.mem[at:at+q.n], x.s.mem[at:at+q.n]) }) {

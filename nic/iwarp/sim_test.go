@@ -29,6 +29,7 @@ type wire struct {
 	packets []packet
 	head    int
 	drop    func(n int, f *frame.Frame) bool // may also change the packet
+	jitter  func() time.Duration             // reorders packets
 	sent    int
 }
 
@@ -38,7 +39,14 @@ func (o *wire) Transmit(f *frame.Frame, _ netip.Addr) {
 		f.Release()
 		return
 	}
-	o.packets = append(o.packets, packet{f, o.w.now.Add(wireDelay)})
+	at := o.w.now.Add(wireDelay)
+	if o.jitter != nil {
+		at = at.Add(o.jitter())
+	}
+	o.packets = append(o.packets, packet{f, at})
+	for i := len(o.packets) - 1; i > o.head && o.packets[i-1].at > at; i-- {
+		o.packets[i], o.packets[i-1] = o.packets[i-1], o.packets[i]
+	}
 }
 
 func (o *wire) Room() int { return 256 }
@@ -92,8 +100,9 @@ func (w *world) deliver(n *node, from *wire) (any bool) {
 		f := from.packets[from.head].f
 		from.head++
 		h, seg, err := ip.Parse(f.Bytes())
-		if err != nil {
-			w.t.Fatalf("packet: %v", err)
+		if err != nil { // damaged on the way: the NIC would drop it
+			f.Release()
+			continue
 		}
 		if !n.tcp.Segment(&h, seg, f.Offload, w.now) {
 			n.tcp.Reset(&h, seg)

@@ -34,7 +34,7 @@ func Split(off frame.Offload, data []byte, emit func(seg []byte)) error {
 // IP length, IPv4 identification and header checksum, TCP sequence number,
 // flags and checksum: FIN and PSH only on the last, CWR only on the first.
 // emit borrows its argument. off.HdrLen is a hint of the sender and not
-// looked at. ErrTruncated or ErrMalformed is returned before anything is
+// looked at. ErrTruncated, ErrMalformed or ErrGSOType is returned before anything is
 // emitted.
 func (s *Splitter) Split(off frame.Offload, data []byte, emit func(seg []byte)) error {
 	if off.GSO != frame.GSONone {
@@ -141,10 +141,13 @@ func locate(kind frame.GSO, data []byte) (l layout, err error) {
 		return l, ErrTruncated
 	}
 	l.l3, l.v6 = n, kind == frame.GSOTCPv6
-	if l.v6 {
-		err = l.locate6(eth.Type, data)
-	} else {
+	switch kind {
+	case frame.GSOTCPv4:
 		err = l.locate4(eth.Type, data)
+	case frame.GSOTCPv6:
+		err = l.locate6(eth.Type, data)
+	default:
+		err = ErrGSOType
 	}
 	if err != nil {
 		return l, err

@@ -17,10 +17,10 @@ import (
 
 // Bounds in time of a node's start and end.
 const (
-	carrierWait = time.Second            // for the TAP to come to life
-	closeWait   = 2 * time.Second        // for connections to close in order
-	closeCheck  = 2 * time.Millisecond   // how often Close looks whether they have
-	linkHeaders = ether.MaxHeaderLen + 4 // what a frame has besides the IP packet
+	carrierWait = 1500 * time.Millisecond // for the TAP to come to life: the kernel may sit on that news for 1 s
+	closeWait   = 2 * time.Second         // for connections to close in order
+	closeCheck  = 2 * time.Millisecond    // how often Close looks whether they have
+	linkHeaders = ether.MaxHeaderLen + 4  // what a frame has besides the IP packet
 )
 
 // Node is one NIC that runs. Device belongs to the node's loop: use it only

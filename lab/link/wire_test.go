@@ -1,0 +1,288 @@
+package link
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/buf"
+	"tapir/nic/tap"
+	"tapir/wire/frame"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func readable(e *WireEnd) bool {
+	fds := []unix.PollFd{{Fd: int32(e.Fd()), Events: unix.POLLIN}}
+	n, _ := unix.Poll(fds, 0)
+	return n == 1
+}
+
+func text(pool frame.Pool, s string) *frame.Frame {
+	f := pool.Get(len(s))
+	f.Append([]byte(s))
+	return f
+}
+
+func TestWireInMemory(t *testing.T) {
+	a, b, err := NewWire("a", "b", true)
+	must(t, err)
+	defer a.Close()
+	defer b.Close()
+	pool := buf.NewPool(200, 0)
+	got := pool.Get(100)
+	if err := b.Read(got); err != tap.ErrAgain || readable(b) {
+		t.Fatalf("an empty wire gives %v", err)
+	}
+	for i := range 100 {
+		f := text(pool, string(rune('a'+i%26)))
+		f.GSO, f.GSOSize = frame.GSOTCPv4, uint16(i)
+		must(t, a.Write(f))
+		f.Release()
+	}
+	if !readable(b) || readable(a) {
+		t.Error("the wrong end is readable")
+	}
+	for i := range 100 {
+		f := pool.Get(100)
+		must(t, b.Read(f))
+		if string(f.Bytes()) != string(rune('a'+i%26)) || f.GSOSize != uint16(i) {
+			t.Fatalf("frame %d: %q, %+v", i, f.Bytes(), f.Offload)
+		}
+		f.Release()
+	}
+	if readable(b) {
+		t.Error("readable, but empty")
+	}
+}
+
+func TestWireInMemoryBounds(t *testing.T) {
+	a, b, err := NewWire("a", "b", false)
+	must(t, err)
+	defer a.Close()
+	pool := buf.NewPool(4, 0)
+	f := text(pool, "x")
+	for range wireFrames + 5 {
+		must(t, a.Write(f))
+	}
+	if b.Dropped() != 5 {
+		t.Errorf("%d dropped", b.Dropped())
+	}
+	f.NeedsCsum = true
+	if err := a.Write(f); err != tap.ErrRefused {
+		t.Errorf("a plain wire takes offloads: %v", err)
+	}
+	f.NeedsCsum = false
+	long := pool.Get(3000)
+	long.Extend(3000)
+	must(t, b.Write(long))
+	if err := a.Read(pool.Get(100)); err != tap.ErrOversize {
+		t.Errorf("3000 octets into 2048: %v", err)
+	}
+	must(t, b.Close(), b.Close(), a.Write(f))
+	if err := b.Read(f); err != tap.ErrGone {
+		t.Errorf("a closed end gives %v", err)
+	}
+}
+
+// arrive drains one end up to time now.
+func arrive(p *Pipe, end int, now frame.Time) (all []string) {
+	p.Advance(now)
+	for _, f := range p.End(end).Arrived(nil) {
+		all = append(all, string(f.Bytes()))
+		f.Release()
+	}
+	return all
+}
+
+func TestPipeDelivers(t *testing.T) {
+	pool := buf.NewPool(16, 0)
+	p := NewPipe(PipeConfig{Delay: 5, Queue: 3}, pool)
+	if p.Next() != frame.Never {
+		t.Error("an empty pipe has a deadline")
+	}
+	for i, s := range []string{"one", "two", "three"} {
+		p.Advance(frame.Time(i))
+		p.End(0).Transmit(text(pool, s))
+	}
+	if p.End(0).Room() != 0 || p.End(1).Room() != 3 || p.Next() != 5 {
+		t.Errorf("room %d and %d, next %d", p.End(0).Room(), p.End(1).Room(), p.Next())
+	}
+	p.End(0).Transmit(text(pool, "too much"))
+	if got := arrive(p, 1, 6); !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("at 6: %q", got)
+	}
+	if got := arrive(p, 1, 7); !slices.Equal(got, []string{"three"}) {
+		t.Errorf("at 7: %q", got)
+	}
+	if d := p.End(0).Drops(); d[frame.DropTxQueue] != 1 {
+		t.Errorf("drops %v", d)
+	}
+	p.End(1).Transmit(text(pool, "left over"))
+	p.Close()
+	if pool.Lent() != 0 {
+		t.Errorf("%d frames lost", pool.Lent())
+	}
+}
+
+// faulty sends n numbered frames and returns what arrives.
+func faulty(seed uint64, n int, f Faults) (got []string, drops frame.Drops) {
+	pool := buf.NewPool(4*n, 0)
+	p := NewPipe(PipeConfig{Queue: 2 * n, Seed: seed, Faults: [2]Faults{f, {}}}, pool)
+	for i := range n {
+		p.Advance(frame.Time(i) * 1000)
+		p.End(0).Transmit(text(pool, "ethernet header"+string(rune('0'+i))))
+	}
+	got = arrive(p, 1, frame.Time(time.Second))
+	return got, p.End(0).Drops()
+}
+
+func TestPipeFaults(t *testing.T) {
+	const n = 1000
+	tests := []struct {
+		name  string
+		f     Faults
+		check func(got, clean []string, d frame.Drops) bool
+	}{
+		{"none", Faults{}, func(got, clean []string, _ frame.Drops) bool { return slices.Equal(got, clean) }},
+		{"loss", Faults{Loss: 200_000}, func(got, _ []string, d frame.Drops) bool {
+			return len(got) > 700 && len(got) < 900 && int(d[frame.DropFault]) == n-len(got)
+		}},
+		{"all lost", Faults{Loss: 1_000_000}, func(got, _ []string, d frame.Drops) bool { return len(got) == 0 && d.Total() == n }},
+		{"duplicate", Faults{Duplicate: 200_000}, func(got, clean []string, _ frame.Drops) bool {
+			return len(got) > 1100 && len(got) < 1300 && slices.Equal(slices.Compact(slices.Clone(got)), clean)
+		}},
+		{"reorder", Faults{Reorder: 100_000, Late: 10 * time.Microsecond}, func(got, clean []string, _ frame.Drops) bool {
+			sorted := slices.Sorted(slices.Values(got))
+			return len(got) == n && !slices.Equal(got, clean) && slices.Equal(sorted, slices.Sorted(slices.Values(clean)))
+		}},
+		{"corrupt", Faults{Corrupt: 1_000_000}, func(got, clean []string, _ frame.Drops) bool {
+			for i := range got {
+				if got[i] == clean[i] || got[i][:14] != clean[i][:14] {
+					return false
+				}
+			}
+			return len(got) == n
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			clean, _ := faulty(1, n, Faults{})
+			got, d := faulty(1, n, tt.f)
+			if !tt.check(got, clean, d) {
+				t.Errorf("%d frames, drops %v", len(got), d)
+			}
+			again, _ := faulty(1, n, tt.f)
+			if !slices.Equal(got, again) {
+				t.Error("the same seed gives other frames")
+			}
+			if other, _ := faulty(2, n, tt.f); tt.f.Loss > 0 && tt.f.Loss < 1_000_000 && slices.Equal(got, other) {
+				t.Error("another seed gives the same frames")
+			}
+		})
+	}
+}
+
+func TestReservePort(t *testing.T) {
+	n := newNet(t)
+	must(t, n.ns.Sysctl("ipv6/conf/all/disable_ipv6", "0"), n.Up("lo"))
+	tests := []struct{ hold, clash, free string }{
+		{"127.0.0.1:4791", "127.0.0.1:4791", "127.0.0.1:4792"},
+		{"0.0.0.0:4791", "127.0.0.1:4791", "0.0.0.0:4792"},
+		{"[::]:4791", "0.0.0.0:4791", "[::]:4792"},
+	}
+	for _, tt := range tests {
+		release, err := ReservePort(n.ns, netip.MustParseAddrPort(tt.hold))
+		must(t, err)
+		if r, err := ReservePort(n.ns, netip.MustParseAddrPort(tt.clash)); err == nil {
+			r()
+			t.Errorf("%s was reserved beside %s", tt.clash, tt.hold)
+		}
+		r, err := ReservePort(n.ns, netip.MustParseAddrPort(tt.free))
+		must(t, err)
+		r()
+		release()
+		release()
+		r, err = ReservePort(n.ns, netip.MustParseAddrPort(tt.clash))
+		must(t, err)
+		r()
+	}
+	low, high, err := n.EphemeralPorts()
+	if err != nil || low == 0 || high <= low {
+		t.Errorf("ephemeral ports %d-%d, %v", low, high, err)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	n := newNet(t)
+	must(t, n.AddTAP("tap0", false), n.Up("tap0"))
+	ups := make(chan bool, 16)
+	stop, err := n.Watch("tap0", func() { ups <- true })
+	must(t, err)
+	defer stop()
+	select {
+	case <-ups:
+		t.Error("a TAP without a queue is alive")
+	case <-time.After(20 * time.Millisecond):
+	}
+	for range 2 {
+		q, err := n.OpenTAP(tap.Config{Name: "tap0"})
+		must(t, err)
+		select {
+		case <-ups:
+		case <-time.After(5 * time.Second):
+			t.Fatal("the carrier was not seen")
+		}
+		i, err := n.Get("tap0")
+		if err != nil || !i.Live || !i.Up || i.Kind != "tuntap" {
+			t.Errorf("%+v, %v", i, err)
+		}
+		must(t, q.Close(), n.Down("tap0"))
+		for range 100 { // the news of the lost carrier comes later
+			if i, _ := n.Get("tap0"); !i.Live {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		must(t, n.Up("tap0"))
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	n := newNet(t)
+	must(t, n.AddBridge("br0"), n.AddAddr("br0", netip.MustParsePrefix("10.0.0.1/24")))
+	must(t, n.AddRoute("br0", netip.MustParsePrefix("10.1.0.0/16"), netip.MustParseAddr("10.0.0.9")))
+	must(t, n.AddRoute("br0", netip.MustParsePrefix("10.2.0.0/16"), netip.Addr{}))
+	if err := n.AddRoute("br0", netip.MustParsePrefix("10.3.0.0/16"), netip.MustParseAddr("192.0.2.1")); err == nil {
+		t.Error("a gateway off the link was accepted")
+	}
+	all, err := n.All()
+	must(t, err)
+	if len(all) != 2 || all[1].Name != "br0" || !slices.Contains(all[1].Addrs, netip.MustParsePrefix("10.0.0.1/24")) {
+		t.Errorf("%+v", all)
+	}
+}
+
+func BenchmarkWireInMemory(b *testing.B) {
+	near, far, err := NewWire("a", "b", false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer near.Close()
+	defer far.Close()
+	pool := buf.NewPool(4, 0)
+	f := pool.Get(1514)
+	f.Append(bytes.Repeat([]byte{1}, 1514))
+	b.ReportAllocs()
+	for b.Loop() {
+		near.Write(f)
+		g := pool.Get(1522)
+		far.Read(g)
+		g.Release()
+	}
+}

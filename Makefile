@@ -6,6 +6,7 @@
 GO        ?= go
 PREFIX    ?= /usr/local
 DESTDIR   ?=
+BIN       ?= bin
 FUZZTIME  ?= $(if $(filter true,$(CI)),20s,0)
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
@@ -29,10 +30,10 @@ packages  = ./... ./.ci/gotest
 all: build
 
 build:
-	$(build) -o bin/tapir ./cmd/tapir
+	$(build) -o $(BIN)/tapir ./cmd/tapir
 
 demo: build
-	./bin/tapir demo
+	$(BIN)/tapir demo
 
 test: build
 	@sh .ci/tools
@@ -49,23 +50,23 @@ check:
 	$(GO) vet $(packages)
 
 cross:
-	GOOS=linux GOARCH=amd64 $(build) -o bin/tapir-linux-amd64 ./cmd/tapir
-	GOOS=linux GOARCH=arm64 $(build) -o bin/tapir-linux-arm64 ./cmd/tapir
+	GOOS=linux GOARCH=amd64 $(build) -o $(BIN)/tapir-linux-amd64 ./cmd/tapir
+	GOOS=linux GOARCH=arm64 $(build) -o $(BIN)/tapir-linux-arm64 ./cmd/tapir
 
 install: build
 	install -d $(bindir) $(mandir) $(bashdir) $(zshdir) $(fishdir)
-	install -m 755 bin/tapir $(bindir)/tapir
-	./bin/tapir man $(mandir)
-	./bin/tapir completion bash > $(bashdir)/tapir
-	./bin/tapir completion zsh > $(zshdir)/_tapir
-	./bin/tapir completion fish > $(fishdir)/tapir.fish
+	install -m 755 $(BIN)/tapir $(bindir)/tapir
+	$(BIN)/tapir man $(mandir)
+	$(BIN)/tapir completion bash > $(bashdir)/tapir
+	$(BIN)/tapir completion zsh > $(zshdir)/_tapir
+	$(BIN)/tapir completion fish > $(fishdir)/tapir.fish
 
 uninstall:
 	rm -f $(bindir)/tapir $(mandir)/tapir.1 $(mandir)/tapir-*.1
 	rm -f $(bashdir)/tapir $(zshdir)/_tapir $(fishdir)/tapir.fish
 
 clean:
-	rm -rf bin out
+	rm -rf $(BIN) out
 
 help:
 	@echo 'make                     build bin/tapir'

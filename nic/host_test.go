@@ -166,6 +166,29 @@ func TestHostFramesGoOut(t *testing.T) {
 	}
 }
 
+func TestHostPortsAreReservedForConnections(t *testing.T) {
+	w, n, h, _ := hostPair(t)
+	peer := w.nic(Config{Name: "nic1", Addrs: prefixes("10.0.0.3/24")})
+	// The operating system answers ARP for the address that it shares.
+	w.station(n.dev.cfg.MAC.String(), "10.0.0.1")
+	client, server := dial(w, n, peer, netip.MustParseAddr("10.0.0.3"), 4096)
+	exercise(w, client, server, 4096)
+	local := n.dev.ShowCEP()[0].Local
+	if p := local.Port(); p < 1024 || p >= 32768 || !h.held[local] || len(h.held) != 1 {
+		t.Errorf("local %v, held %v", local, h.held)
+	}
+	for _, b := range h.got {
+		if _, seg, err := ip.Parse(b[14:]); err == nil && b[12] == 8 && b[13] == 0 && b[23] == ip.ProtoTCP {
+			t.Errorf("the host saw an engine's segment % x", seg)
+		}
+	}
+	closeBoth(w, n, peer)
+	w.run(2 * time.Minute) // TIME-WAIT
+	if len(h.held) != 0 {
+		t.Errorf("held at the end: %v", h.held)
+	}
+}
+
 func TestEphemeralPorts(t *testing.T) {
 	for _, c := range []struct {
 		lo, hi, first, last uint16

@@ -209,6 +209,9 @@ func TestDropsAreCountedAndRecorded(t *testing.T) {
 			icmpBytes((&icmp.Neighbor{Target: nic6}).Message(icmp.NeighborSolicitation, nil), peer6, nic6)), frame.DropMalformed},
 		{"router advertisement", ether.TypeIPv6, packet(ip.Header{Proto: 58, TTL: 255, Src: peer6, Dst: nic6},
 			icmpBytes((&icmp.Router{}).Message(icmp.RouterAdvertisement, nil), peer6, nic6)), frame.DropUnused},
+		{"TCP checksum", ether.TypeIPv4, flip(segment(peer4, nic4, tcp.Header{SrcPort: 5, DstPort: 6, Flags: tcp.SYN}, nil), 24), frame.DropL4Checksum},
+		{"UDP checksum", ether.TypeIPv4, packet(ip.Header{Proto: 17, Src: peer4, Dst: nic4}, []byte{0, 5, 0, 6, 0, 8, 1, 1}), frame.DropL4Checksum},
+		{"TCP to a group", ether.TypeIPv6, packet(ip.Header{Proto: 6, Src: peer6, Dst: allNodes}, make([]byte, 20)), frame.DropSource},
 		{"ARP", ether.TypeARP, make([]byte, 28), frame.DropMalformed},
 	} {
 		w, n, s := pair(t, Config{})

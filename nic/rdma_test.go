@@ -14,6 +14,7 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
+	"tapir/wire/icmp"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
 )
@@ -216,6 +217,38 @@ func TestSameSeedSameBytes(t *testing.T) {
 	}
 	if first == other {
 		t.Error("another seed gave the same bytes")
+	}
+}
+
+// A router on the way that takes only small packets says so, and the transfer
+// goes on in smaller segments.
+func TestPathMTU(t *testing.T) {
+	for _, c := range []struct {
+		addr  netip.Addr
+		limit int // octets of IP
+	}{{peer4, 1000}, {peer6, 1280}} {
+		w, a, b := twoNICs(t, Config{})
+		router := w.station("02:00:00:00:00:77")
+		told := 0
+		w.lose = func(from *node, data []byte) bool {
+			if from == router.node || len(data) <= 14+c.limit {
+				return false
+			}
+			told++
+			h, _, _ := ip.Parse(data[14:])
+			m := icmp.Message{Type: icmp.Unreachable4, Code: icmp.FragmentationNeeded4, Rest: uint32(c.limit), Body: data[14 : 14+500]}
+			if h.Version == 6 {
+				m.Type, m.Code = icmp.PacketTooBig6, 0
+			}
+			router.ip(from.dev.cfg.MAC, ip.Header{Proto: protoICMP(h.Src), Src: h.Dst, Dst: h.Src}, icmpBytes(m, h.Dst, h.Src))
+			return true
+		}
+		client, server := dial(w, a, b, c.addr, 256<<10)
+		begin := w.now
+		exercise(w, client, server, 256<<10)
+		if took := w.now.Sub(begin); told == 0 || took > 2*time.Second {
+			t.Errorf("%v: the router spoke %d times, the transfer took %v", c.addr, told, took)
+		}
 	}
 }
 

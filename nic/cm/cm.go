@@ -43,6 +43,8 @@ type EventType uint8
 
 const (
 	// ConnectRequest: a peer wants to connect; answer with Accept or Reject.
+	// The event's ID belongs to the handler, which destroys it when it is
+	// closed.
 	ConnectRequest EventType = iota
 	// ActiveComplete: the connection that this side asked for is up.
 	ActiveComplete

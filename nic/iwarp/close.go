@@ -155,7 +155,7 @@ func (c *conn) Closed(_ *toe.Conn, err error, _ frame.Time) {
 	if err == nil && c.err == nil {
 		cause = nil
 	}
-	if c.qp != nil {
+	if c.qp != nil && c.qp.Lower == c { // else it was reset and has a new connection
 		c.qp.Transition(verbs.Err)
 	}
 	c.e.forget(c)

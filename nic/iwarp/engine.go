@@ -200,6 +200,9 @@ type connector Engine
 func (t *connector) Listen(l *cm.Listener) error {
 	e := (*Engine)(t)
 	tl, err := e.tcp.Listen(l.Local(), l.Backlog(), func(tc *toe.Conn, now frame.Time) toe.Handler {
+		if e.pending(l) >= l.Backlog()+extraPending {
+			return nil
+		}
 		c := e.newConn()
 		c.tcp, c.listener = tc, l
 		c.awaitRequest(now)
@@ -212,10 +215,26 @@ func (t *connector) Listen(l *cm.Listener) error {
 	return nil
 }
 
+// extraPending is how many connections beyond its backlog a listener may have
+// that wait for their MPA request or the application's answer.
+const extraPending = 64
+
+func (e *Engine) pending(l *cm.Listener) (n int) {
+	for _, c := range e.conns {
+		if c.listener == l && (c.phase == waitRequest || c.phase == offered) {
+			n++
+		}
+	}
+	return n
+}
+
 func (t *connector) Unlisten(l *cm.Listener) { l.Lower.(*toe.Listener).Close() }
 
 func (t *connector) Connect(id *cm.ID, now frame.Time) error {
 	e := (*Engine)(t)
+	if err := unbound(id.QP()); err != nil {
+		return err
+	}
 	local, err := e.source(id)
 	if err != nil {
 		return err
@@ -231,6 +250,14 @@ func (t *connector) Connect(id *cm.ID, now frame.Time) error {
 	c.id, c.qp = id, id.QP()
 	id.Lower, c.qp.Lower = c, c
 	id.SetLocal(c.tcp.Local())
+	return nil
+}
+
+// unbound refuses a queue pair that another connection is using.
+func unbound(qp *verbs.QP) error {
+	if c, ok := qp.Lower.(*conn); ok && c.phase < closing {
+		return fmt.Errorf("QP %d is in use by connection id %d: %w", qp.Num(), c.id.Num(), cm.ErrBusy)
+	}
 	return nil
 }
 
@@ -251,6 +278,11 @@ func (t *connector) Accept(id *cm.ID, now frame.Time) error {
 	c, ok := id.Lower.(*conn)
 	if !ok {
 		return cm.ErrClosing
+	}
+	if err := unbound(id.QP()); err != nil {
+		c.err = err
+		c.tcp.Abort()
+		return err
 	}
 	return c.accept(now)
 }

@@ -3,6 +3,7 @@ package iwarp
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -307,5 +308,99 @@ func TestSavedContext(t *testing.T) {
 		if have != [2]int{1, 1} || len(saved) > 8 {
 			t.Errorf("%d packets with %v start-up frames", len(saved), have)
 		}
+	}
+}
+
+func TestQPIsConnectedOnce(t *testing.T) {
+	w := newWorld(t, toe.Config{}, Config{})
+	x := dial(t, w, 4096, cm.Params{}, acceptAll(cm.Params{}))
+	second := w.a.cm.NewID(x.c.handle, nil)
+	err := second.Connect(netip.AddrPortFrom(w.b.addr, port), cm.Params{QP: x.c.qp}, w.now)
+	if !errors.Is(err, cm.ErrBusy) || second.State() != cm.Idle {
+		t.Errorf("second connect: %v", err)
+	}
+	w.must("connection", func() bool { return x.c.got(cm.ActiveComplete) })
+}
+
+// A queue pair that is reset while its old connection still ends can be
+// connected anew.
+func TestResetAndReconnect(t *testing.T) {
+	x := connect(t, toe.Config{}, Config{}, 1<<20)
+	x.c.post(t, verbs.SendWR{Opcode: verbs.OpWrite, SGEs: x.c.sge(0, 1<<20), RemoteAddr: x.s.mr.Addr(), RKey: x.s.mr.RKey()})
+	if err := x.c.qp.Modify(verbs.Reset); err != nil {
+		t.Fatal(err)
+	}
+	s2 := newEnd(t, x.b, 4096)
+	x.s.n.cm.Listeners()[0].Close()
+	if _, err := x.b.cm.Listen(netip.AddrPortFrom(x.b.addr, port), 1, func(ev cm.Event, now frame.Time) {
+		s2.handle(ev, now)
+		if ev.Type == cm.ConnectRequest {
+			acceptAll(cm.Params{})(s2, ev, now)
+		}
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	c2 := &end{}
+	id := x.a.cm.NewID(c2.handle, nil)
+	if err := id.Connect(netip.AddrPortFrom(x.b.addr, port), cm.Params{QP: x.c.qp}, x.now); err != nil {
+		t.Fatal(err)
+	}
+	x.must("second connection", func() bool { return c2.got(cm.ActiveComplete) && x.c.got(cm.ClosedEvent) && x.s.got(cm.ClosedEvent) })
+	x.c.wcs = nil
+	x.c.poll()
+	x.c.wcs = nil
+	y := &pair{x.world, x.c, s2}
+	y.c.post(t, verbs.SendWR{ID: 3, Flags: verbs.Signaled, Opcode: verbs.OpRead, SGEs: y.c.sge(0, 4096), RemoteAddr: s2.mr.Addr(), RKey: s2.mr.RKey()})
+	y.must("read", func() bool { return len(y.c.poll()) == 1 })
+	if y.c.wcs[0].Status != verbs.StatusSuccess || y.c.qp.State() != verbs.RTS {
+		t.Errorf("%s %v", wcString(y.c.wcs), y.c.qp.State())
+	}
+}
+
+func TestSharedReceiveQueue(t *testing.T) {
+	x := connect(t, toe.Config{}, Config{}, 4096)
+	srq, err := x.s.pd.CreateSRQ(8, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := []*end{newEnd(t, x.a, 4096), newEnd(t, x.a, 4096)}
+	x.b.cm.Listeners()[0].Close()
+	accepted := 0
+	if _, err := x.b.cm.Listen(netip.AddrPortFrom(x.b.addr, port), 4, func(ev cm.Event, now frame.Time) {
+		if ev.Type == cm.ConnectRequest {
+			qp, err := x.s.pd.CreateQP(verbs.QPConfig{SendCQ: x.s.cq, RecvCQ: x.s.cq, SRQ: srq})
+			if err == nil {
+				err = ev.ID.Accept(cm.Params{QP: qp}, now)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			accepted++
+		}
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range ends {
+		e.id = x.a.cm.NewID(e.handle, nil)
+		if err := e.id.Connect(netip.AddrPortFrom(x.b.addr, port), cm.Params{QP: e.qp}, x.now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range uint64(4) {
+		if _, err := srq.PostRecv(verbs.RecvWR{ID: i, SGEs: x.s.sge(int(i)*8, 8)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.must("connections", func() bool { return all(ends, cm.ActiveComplete) })
+	for _, e := range []*end{ends[0], ends[1], ends[1], ends[0]} {
+		e.post(t, verbs.SendWR{SGEs: e.sge(0, 8)})
+	}
+	x.must("receives", func() bool { return len(x.s.poll()) == 4 })
+	seen := map[uint64]bool{}
+	for _, wc := range x.s.wcs {
+		seen[wc.ID] = wc.Status == verbs.StatusSuccess
+	}
+	if len(seen) != 4 || srq.Len() != 0 || accepted != 2 {
+		t.Errorf("%s", wcString(x.s.wcs))
 	}
 }

@@ -18,14 +18,19 @@ type Memory interface {
 // Bytes is memory of this process.
 type Bytes []byte
 
-func (b Bytes) Len() uint64                    { return uint64(len(b)) }
+// Len implements Memory.
+func (b Bytes) Len() uint64 { return uint64(len(b)) }
+
+// Slice implements Memory.
 func (b Bytes) Slice(off uint64, n int) []byte { return b[off : off+uint64(n) : off+uint64(n)] }
 
+// ReadAt implements Memory; it cannot fail.
 func (b Bytes) ReadAt(p []byte, off uint64) error {
 	copy(p, b[off:])
 	return nil
 }
 
+// WriteAt implements Memory; it cannot fail.
 func (b Bytes) WriteAt(p []byte, off uint64) error {
 	copy(b[off:], p)
 	return nil

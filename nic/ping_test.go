@@ -268,3 +268,22 @@ func TestClosedPorts(t *testing.T) {
 		}
 	}
 }
+
+func TestNextMTU(t *testing.T) {
+	quote := packet(ip.Header{Proto: ip.ProtoTCP, Src: nic4, Dst: peer4}, make([]byte, 1480))
+	for _, c := range []struct {
+		told uint32
+		body []byte
+		want int
+	}{
+		{1400, quote, 1400},
+		{0, quote[:28], 1492}, // an old router: the next plateau below 1500
+		{0, packet(ip.Header{Proto: ip.ProtoTCP, Src: nic4, Dst: peer4}, make([]byte, 20)), MinMTU},
+		{0, nil, MinMTU},
+	} {
+		m := icmp.Message{Type: icmp.Unreachable4, Code: icmp.FragmentationNeeded4, Rest: c.told, Body: c.body}
+		if got := nextMTU(&m); got != c.want {
+			t.Errorf("told %d about %d octets: %d, want %d", c.told, len(c.body), got, c.want)
+		}
+	}
+}

@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/buf"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
+	"tapir/wire/arp"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
 	"tapir/wire/ip"
@@ -278,6 +281,56 @@ func TestUnreachablePeer(t *testing.T) {
 	err := e.id.Connect(netip.MustParseAddrPort("192.0.2.1:7174"), cm.Params{QP: e.qp}, w.now)
 	if err == nil || !strings.Contains(err.Error(), "no route to 192.0.2.1") {
 		t.Errorf("without a route: %v", err)
+	}
+}
+
+// Whatever state a connection is in, Shutdown ends it and leaves nothing.
+func TestShutdownInAnyState(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		stop func(client, server *rdmaEnd) bool
+	}{
+		{"at once", func(c, s *rdmaEnd) bool { return true }},
+		{"SYN under way", func(c, s *rdmaEnd) bool { return c.n.counter("tcp_segments_out") > 0 }},
+		{"request waits", func(c, s *rdmaEnd) bool { return s.saw(cm.ConnectRequest) }},
+	} {
+		w, a, b := twoNICs(t, Config{})
+		client, server := newEnd(t, a, 64), newEnd(t, b, 64)
+		keep := func(ev cm.Event, _ frame.Time) { server.events = append(server.events, ev) } // never answers
+		if _, err := b.dev.CM.Listen(netip.AddrPortFrom(peer4, rdmaPort), 4, keep, nil); err != nil {
+			t.Fatal(err)
+		}
+		client.id = a.dev.CM.NewID(client.handle, nil)
+		if err := client.id.Connect(netip.AddrPortFrom(peer4, rdmaPort), cm.Params{QP: client.qp}, w.now); err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; !c.stop(client, server) && i < 10000; i++ {
+			w.run(10 * time.Microsecond)
+		}
+		a.dev.Shutdown(w.now)
+		b.dev.Shutdown(w.now)
+		begin := w.now
+		w.until(10*time.Second, func() bool { return a.dev.Idle() && b.dev.Idle() })
+		if took := w.now.Sub(begin); took > time.Second {
+			t.Errorf("%s: the end took %v", c.name, took)
+		}
+		if !client.saw(cm.ClosedEvent) || w.pool.Lent() != 0 {
+			t.Errorf("%s: events %v, %d frames lent", c.name, client.events, w.pool.Lent())
+		}
+	}
+}
+
+// A pool that runs dry loses frames, with a reason, and nothing else.
+func TestPoolExhausted(t *testing.T) {
+	w, n, s := pair(t, Config{})
+	n.dev.pool = buf.NewPool(0, 0)
+	s.arp(arp.Request, peer4, ether.Broadcast, nic4)
+	s.ping(n.dev, peer4, nic4, 8, 1500)
+	s.ping(n.dev, peer4, nic4, 3000, 1500)
+	s.ping(n.dev, peer6, nic6, 8, 1500)
+	w.run(time.Second)
+	if got := n.counter("rx_drop_no_buffer"); got < 4 || w.pool.Lent() != 0 {
+		t.Errorf("%d drops, %d frames lent", got, w.pool.Lent())
 	}
 }
 

@@ -93,8 +93,10 @@ func (n *node) Transmit(f *frame.Frame) {
 	}
 	data := bytes.Clone(f.Bytes())
 	off := f.Offload
+	id, stamp := f.ID, f.Stamp
 	f.Release()
 	w.send(n, data, off)
+	n.dev.TxDone(id, stamp)
 }
 
 // Room implements frame.Link.

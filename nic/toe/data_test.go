@@ -291,6 +291,36 @@ func TestReneging(t *testing.T) {
 	}
 }
 
+// TestSequenceNumbersWrap sends through 2^32 in both directions.
+func TestSequenceNumbersWrap(t *testing.T) {
+	w := newWorld(t, 1, Config{}, Config{MaxSegs: 45}, faults{loss: 10, reorder: 20}, false)
+	a, b := newApp(300_000, 1), newApp(300_000, 2)
+	a.closeAtEnd = true
+	w.connect(a, b).iss = 1<<32 - 70_000
+	w.run(time.Second, func() bool { return w.b.e.head != nil })
+	w.b.e.head.iss = 1<<32 - 100_000
+	if !w.run(time.Minute, func() bool { return a.closed && b.closed }) || a.err != nil || b.err != nil {
+		t.Fatal("not closed", a.err, b.err)
+	}
+	b.check(t, a)
+	a.check(t, b)
+	w.rest()
+}
+
+// TestInitialSequenceNumbers checks RFC 6528: a clock, and a secret offset
+// for each 4-tuple.
+func TestInitialSequenceNumbers(t *testing.T) {
+	one, other := New(Config{Seed: 1}, nil, nil, nil), New(Config{Seed: 2}, nil, nil, nil)
+	x := tuple{addrPortOf("10.0.0.1", 1), addrPortOf("10.0.0.2", 2)}
+	y := tuple{addrPortOf("10.0.0.1", 1), addrPortOf("10.0.0.2", 3)}
+	if one.isn(x, 0) == one.isn(y, 0) || one.isn(x, 0) == other.isn(x, 0) || one.isn(x, 0) == one.hash(x, "ts") {
+		t.Fatal("numbers can be guessed")
+	}
+	if d := one.isn(x, frame.Time(4*time.Second)) - one.isn(x, 0); d != 1_000_000 {
+		t.Fatalf("the clock moved by %d in 4 s", d)
+	}
+}
+
 // TestNewReno loses two segments of one window without SACK: each partial
 // acknowledgement repairs the next (RFC 6582).
 func TestNewReno(t *testing.T) {

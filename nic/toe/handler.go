@@ -14,8 +14,9 @@ type Source interface {
 	// most limit octets: as many whole records (FPDUs) as fit, at least one. If one
 	// record alone exceeds limit, it returns limit, or the rest up to the record's end
 	// when off lies inside it. 0 means that nothing is to be sent at off now.
-	// off is either the end of what was sent, where new records may be cut,
-	// or lower, where the boundaries must be those of the first sending.
+	// off is either the end of what Next has returned so far, where new
+	// records may be cut, or lower, where the boundaries must be those of the
+	// first sending. Only what Next has returned is rendered.
 	Next(off uint64, limit int) int
 	// Render writes the stream octets [off, off+len(p)) to p (borrowed). The
 	// octets must be the same every time until they are acknowledged.

@@ -206,6 +206,15 @@ func (c *Conn) maxOctets() int { return maxPacket - c.headerLen() - tsLen }
 
 // sendNew sends new segments and, when the Source is drained, the FIN.
 func (c *Conn) sendNew(t *turn, now frame.Time) (more bool) {
+	idle := c.segs.n == 0
+	more = c.sendFresh(t, now)
+	if idle && c.segs.n > 1 {
+		c.startRTO(now) // what is in flight as a whole decides
+	}
+	return more
+}
+
+func (c *Conn) sendFresh(t *turn, now frame.Time) (more bool) {
 	if c.finSent || (c.state != StateEstablished && c.state != StateCloseWait) {
 		return false
 	}

@@ -14,16 +14,13 @@ type tailProbe struct {
 }
 
 // startRTO starts the timer for what is in flight: the probe's first if a
-// probe may help, else the retransmission timeout.
+// probe may help, else the retransmission timeout. A single segment is left
+// to the timeout, because its acknowledgement may be delayed for as long.
 func (c *Conn) startRTO(now frame.Time) {
 	d := c.rto()
 	c.probe.armed = false
-	if c.sackOK && c.cc.state == caOpen && c.backoff == 0 && c.probe.end == 0 && c.rtt.srtt > 0 {
-		pto := max(2*c.rtt.srtt, c.e.cfg.TailProbe)
-		if c.segs.n == 1 {
-			pto += c.e.cfg.DelayedAck
-		}
-		if pto < d {
+	if c.sackOK && c.cc.state == caOpen && c.backoff == 0 && c.probe.end == 0 && c.rtt.srtt > 0 && c.segs.n > 1 {
+		if pto := max(2*c.rtt.srtt, c.e.cfg.TailProbe); pto < d {
 			d, c.probe.armed = pto, true
 		}
 	}

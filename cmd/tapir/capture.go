@@ -7,12 +7,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/capture"
 	"tapir/lab/ctl"
 )
+
+// maxBufferMiB keeps a typing error from taking the machine's memory.
+const maxBufferMiB = 4096
 
 func newCapture() *cobra.Command {
 	var opt ctl.CaptureOptions
 	var file string
+	var bufferMiB int
 	cmd := &cobra.Command{
 		Use:   "capture [NIC] -w FILE",
 		Short: "Capture a NIC's frames as pcapng",
@@ -31,6 +36,10 @@ func newCapture() *cobra.Command {
 			if opt.SnapLen < 0 {
 				return usagef("--snaplen %d: give a number of octets, 0 for all", opt.SnapLen)
 			}
+			if bufferMiB < 1 || bufferMiB > maxBufferMiB {
+				return usagef("--buffer %d: give 1 to %d MiB", bufferMiB, maxBufferMiB)
+			}
+			opt.Buffer = bufferMiB << 20
 			name := ""
 			if len(args) > 0 {
 				name = args[0]
@@ -41,6 +50,7 @@ func newCapture() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&file, "write", "w", "", "`file` to write, - for standard output (required)")
 	f.IntVar(&opt.SnapLen, "snaplen", 0, "octets to keep of each frame, 0 for all")
+	f.IntVarP(&bufferMiB, "buffer", "B", capture.DefaultBuffer>>20, "`MiB` that may wait for the writer before frames are lost")
 	f.Uint64VarP(&opt.Count, "count", "c", 0, "end after so many packets, 0 for never")
 	f.BoolVar(&opt.NoContext, "no-context", false, "leave out the saved handshakes of live connections")
 	f.BoolVar(&opt.Raw, "raw", false, "keep super-frames whole and partial checksums as they are")

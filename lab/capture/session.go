@@ -23,8 +23,9 @@ import (
 	"tapir/wire/virtio"
 )
 
-// DefaultBuffer is the number of octets that may wait for the writer.
-const DefaultBuffer = 16 << 20
+// DefaultBuffer is the number of octets that may wait for the writer. The
+// memory is taken only while they do.
+const DefaultBuffer = 32 << 20
 
 // Info is what the file says about the NIC.
 type Info struct {

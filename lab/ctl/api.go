@@ -6,7 +6,7 @@
 //	GET    /v1/version?control=1   first on every connection
 //	GET    /v1/show/{kind}         an object, or an array of flat objects
 //	POST   /v1/perf                a job in, events progress... and result or error out
-//	GET    /v1/capture             ?snaplen= &count= &raw=1 &host=1 &context=0
+//	GET    /v1/capture             ?snaplen= &buffer= &count= &raw=1 &host=1 &context=0
 //	DELETE /v1/capture/{id}        ends that stream with a complete file
 //	POST   /v1/stop                ends the NIC as an interrupt does
 //

@@ -238,11 +238,12 @@ type onlyWriter struct{ io.Writer }
 
 // CaptureOptions says what to capture; see capture.Options.
 type CaptureOptions struct {
-	SnapLen   int
+	SnapLen   int // octets kept of each frame; 0 = all
 	Count     uint64
 	Raw       bool
 	Host      bool
 	NoContext bool // leave out the saved handshakes of live connections
+	Buffer    int  // octets that may wait for the writer; 0 = capture.DefaultBuffer
 }
 
 func (o CaptureOptions) query() string {
@@ -253,6 +254,7 @@ func (o CaptureOptions) query() string {
 		}
 	}
 	set("snaplen", o.SnapLen != 0, strconv.Itoa(o.SnapLen))
+	set("buffer", o.Buffer != 0, strconv.Itoa(o.Buffer))
 	set("count", o.Count != 0, strconv.FormatUint(o.Count, 10))
 	set("raw", o.Raw, "1")
 	set("host", o.Host, "1")

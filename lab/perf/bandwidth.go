@@ -50,8 +50,11 @@ func (c *conn) recvCtl() error {
 	return err
 }
 
+// sendCtl sends a control message. It is solicited, as the peer waits for it;
+// besides, Wireshark's RPC-over-RDMA guesser leaves such Sends alone, while it
+// calls plain ones below 16 octets malformed.
 func (c *conn) sendCtl(b []byte) error {
-	_, err := c.qp.PostSend(verbs.SendWR{ID: idCtl, Opcode: verbs.OpSend, Flags: verbs.Inline, Inline: b})
+	_, err := c.qp.PostSend(verbs.SendWR{ID: idCtl, Opcode: verbs.OpSend, Flags: verbs.Inline | verbs.Solicited, Inline: b})
 	return err
 }
 
@@ -162,9 +165,7 @@ func (s *sender) stop(now frame.Time) error {
 
 func (c *conn) sendFin() error {
 	fin := binary.BigEndian.AppendUint64(nil, uint64(c.completed))
-	fin = binary.BigEndian.AppendUint64(fin, uint64(c.completed)*uint64(c.run.job.Size))
-	_, err := c.qp.PostSend(verbs.SendWR{ID: idCtl, Opcode: verbs.OpSend, Flags: verbs.Inline | verbs.Solicited, Inline: fin})
-	return err
+	return c.sendCtl(binary.BigEndian.AppendUint64(fin, uint64(c.completed)*uint64(c.run.job.Size)))
 }
 
 func (s *sender) closed(frame.Time) error { return errServerLeft }

@@ -127,7 +127,9 @@ func (s *sendPingPong) begin(now frame.Time) error {
 
 func (s *sendPingPong) send(c *conn, now frame.Time) error {
 	s.sent = now
-	_, err := c.qp.PostSend(verbs.SendWR{ID: idData, Opcode: verbs.OpSend, SGEs: []verbs.SGE{s.run.sourceSGE(s.run.job.Size)}})
+	_, err := c.qp.PostSend(verbs.SendWR{
+		ID: idData, Opcode: verbs.OpSend, Flags: verbs.Solicited, SGEs: []verbs.SGE{s.run.sourceSGE(s.run.job.Size)},
+	})
 	return err
 }
 

@@ -65,7 +65,7 @@ type Run struct {
 	checks   []Check
 
 	cancelTimer  func()
-	cancelPoller func()
+	cancelPoller func() // of what runs beside the connections: poller or timer
 	ended        bool
 	report       Report
 	err          error

@@ -36,9 +36,9 @@ func (s step) of(sizes []int) (op verbs.Opcode, name string, size int) {
 
 func steps(sizes []int) step { return step(len(verifyOps) * len(sizes)) }
 
-// hashAfter separates "placed" from the hash, so that hashing does not delay
-// the message whose arrival is timed.
-const hashAfter = time.Millisecond
+// pause keeps filling and hashing memory out of what is timed: they do not
+// delay the message that starts or stops the clock.
+const pause = time.Millisecond
 
 // pattern fills b with data that depends on seed and step (splitmix64).
 func pattern(b []byte, seed uint64, s step) {
@@ -72,21 +72,42 @@ func (v *verifyClient) prepare(c *conn) error {
 	return nil
 }
 
-func (v *verifyClient) begin(now frame.Time) error { return v.post(now) }
+func (v *verifyClient) begin(now frame.Time) error {
+	v.ready(now)
+	return nil
+}
+
+// ready fills the memory of the current step. The request is posted in an
+// iteration of its own, so that its time begins when it is.
+func (v *verifyClient) ready(now frame.Time) {
+	r := v.run
+	op, _, size := v.at.of(r.job.Sizes)
+	if op == verbs.OpRead {
+		clear(r.target())
+	} else {
+		pattern(r.source()[:size], r.seed, v.at)
+		v.want = sha256.Sum256(r.source()[:size])
+	}
+	r.cancelPoller = r.dev.Schedule(now.Add(pause), func(now frame.Time) {
+		if err := v.post(now); err != nil {
+			r.finish(err, now)
+		}
+	})
+}
 
 // post starts the current step.
 func (v *verifyClient) post(now frame.Time) error {
 	r, c := v.run, v.run.conns[0]
 	op, _, size := v.at.of(r.job.Sizes)
 	v.placed, v.posted = false, now
-	wr := verbs.SendWR{ID: idData, Opcode: op, RemoteAddr: c.remote.Addr, RKey: c.remote.STag}
-	if op == verbs.OpRead {
-		clear(r.target())
-		wr.SGEs = []verbs.SGE{r.targetSGE(size)}
-	} else {
-		pattern(r.source()[:size], r.seed, v.at)
-		v.want = sha256.Sum256(r.source()[:size])
-		wr.SGEs = []verbs.SGE{r.sourceSGE(size)}
+	wr := verbs.SendWR{
+		ID: idData, Opcode: op, SGEs: []verbs.SGE{r.sourceSGE(size)}, RemoteAddr: c.remote.Addr, RKey: c.remote.STag,
+	}
+	switch op {
+	case verbs.OpRead:
+		wr.SGEs[0] = r.targetSGE(size)
+	case verbs.OpSend:
+		wr.Flags = verbs.Solicited
 	}
 	if _, err := c.qp.PostSend(wr); err != nil {
 		return err
@@ -118,7 +139,8 @@ func (v *verifyClient) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 	}
 	v.check(answer)
 	if v.at++; v.at < steps(v.run.job.Sizes) {
-		return v.post(now)
+		v.ready(now)
+		return nil
 	}
 	v.run.finish(nil, now)
 	return nil
@@ -173,7 +195,7 @@ func (v *verifyServer) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 	if wc.Opcode != verbs.WCRecv {
 		return nil
 	}
-	v.run.cancelPoller = v.run.dev.Schedule(now.Add(hashAfter), func(now frame.Time) { v.answer(c, now) })
+	v.run.cancelPoller = v.run.dev.Schedule(now.Add(pause), func(now frame.Time) { v.answer(c, now) })
 	return c.sendCtl(nil)
 }
 

@@ -1,7 +1,9 @@
 package link
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"tapir/lab/netns"
 )
@@ -29,27 +31,40 @@ const (
 	pairVeth   = "veth0"
 )
 
-// NewPair makes a pair whose links have the given MTU in octets. With vnet
-// its TAPs have virtio-net headers.
-func NewPair(mtu int, vnet bool) (*Pair, error) {
-	p := &Pair{}
-	var err error
+// NewPair makes a pair whose links have the given MTU in octets, ready to
+// carry frames. With vnet its TAPs have virtio-net headers.
+func NewPair(mtu int, vnet bool) (p *Pair, err error) {
+	p = &Pair{}
+	defer func() {
+		if err != nil {
+			p.Close()
+			p = nil
+		}
+	}()
 	if p.A, err = newSide(); err != nil {
-		return nil, err
+		return p, err
 	}
-	if p.B, err = newSide(); err == nil {
-		err = p.A.Net.AddVeth(pairVeth, p.B.Net, pairVeth)
+	if p.B, err = newSide(); err != nil {
+		return p, err
+	}
+	// B's own links come before the veth pair, A's behind it: its ends then
+	// differ in index, without which the kernel holds back the news of their
+	// carrier for up to a second, and the bridges drop what is sent meanwhile.
+	if err := p.B.addLinks(vnet); err != nil {
+		return p, err
+	}
+	if err := p.A.Net.AddVeth(pairVeth, p.B.Net, pairVeth); err != nil {
+		return p, err
+	}
+	if err := p.A.addLinks(vnet); err != nil {
+		return p, err
 	}
 	for _, s := range []*Side{p.A, p.B} {
-		if err == nil {
-			err = s.wire(mtu, vnet)
+		if err := s.join(mtu); err != nil {
+			return p, err
 		}
 	}
-	if err != nil {
-		p.Close()
-		return nil, err
-	}
-	return p, nil
+	return p, p.awaitVeth()
 }
 
 func newSide() (*Side, error) {
@@ -81,13 +96,14 @@ func Quiet(ns *netns.NS) error {
 	return nil
 }
 
-func (s *Side) wire(mtu int, vnet bool) error {
+func (s *Side) addLinks(vnet bool) error {
 	if err := s.Net.AddTAP(PairTAP, vnet); err != nil {
 		return err
 	}
-	if err := s.Net.AddBridge(pairBridge); err != nil {
-		return err
-	}
+	return s.Net.AddBridge(pairBridge)
+}
+
+func (s *Side) join(mtu int) error {
 	for _, port := range []string{PairTAP, pairVeth} {
 		if err := s.Net.SetMTU(port, mtu); err != nil {
 			return err
@@ -100,6 +116,25 @@ func (s *Side) wire(mtu int, vnet bool) error {
 		}
 	}
 	return nil
+}
+
+// vethWithin is longer than the kernel ever holds a carrier back.
+const vethWithin = 3 * time.Second
+
+// awaitVeth waits until frames can cross from one bridge to the other.
+func (p *Pair) awaitVeth() error {
+	for deadline := time.Now().Add(vethWithin); ; time.Sleep(time.Millisecond) {
+		a, errA := p.A.Net.Get(pairVeth)
+		b, errB := p.B.Net.Get(pairVeth)
+		switch err := errors.Join(errA, errB); {
+		case err != nil:
+			return err
+		case a.Live && b.Live:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("%s has no carrier after %v", pairVeth, vethWithin)
+		}
+	}
 }
 
 // Close removes the namespaces and everything in them, once no process runs

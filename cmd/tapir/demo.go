@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/demo"
+	"tapir/lab/doctor"
+	"tapir/lab/netns"
+)
+
+func newDemo() *cobra.Command {
+	var o demo.Options
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See two NICs exchange verified RDMA traffic",
+		Long: "Demo makes two network namespaces, each with a TAP, joins them, runs a NIC on each as\n" +
+			"a process of its own, and sends, writes and reads 8 B, 4 KiB and 16 MiB between them.\n" +
+			"Each operation is verified by the SHA-256 of the target memory. The traffic is captured\n" +
+			"for Wireshark. Nothing is left behind but the files in the output directory.\n\n" +
+			"It needs root, or a system that lets ordinary users make user namespaces. Without\n" +
+			"/dev/net/tun both NICs run in one process on an in-memory wire.",
+		Example: "  tapir demo\n  tapir demo --frames gso\n  tapir demo --tcpdump --json",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Frames != "wire" && o.Frames != "gso" && o.Frames != "jumbo" {
+				return usagef("--frames %s: use wire, gso or jumbo", o.Frames)
+			}
+			err := runDemo(cmd, o, asJSON)
+			if err != nil && !isChild(err) {
+				advise(cmd.Context(), cmd.ErrOrStderr())
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Out, "out", "out", "directory for the captures")
+	f.StringVar(&o.Frames, "frames", "wire", "wire: one true frame per packet; gso: 64 KiB super-frames; jumbo: gso with MTU 9000")
+	f.BoolVar(&o.Tcpdump, "tcpdump", false, "also run the stock tcpdump on both TAPs and keep its files")
+	f.BoolVar(&o.Mem, "mem", false, "use the in-memory wire even where TAPs can be made")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
+	if o.NeedsTAP() && !netns.Privileged() && !netns.Reexeced() {
+		return netns.Reexec(cmd.Context(), os.Args[1:]...)
+	}
+	var err error
+	if o.Program, err = os.Executable(); err != nil {
+		return err
+	}
+	// Sockets of the demo's NICs lie apart from those of the user's own.
+	run, err := os.MkdirTemp("", "tapir-demo")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(run)
+	if err := os.Setenv("XDG_RUNTIME_DIR", run); err != nil {
+		return err
+	}
+	rep, err := demo.Run(cmd.Context(), o)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		fmt.Fprintln(cmd.OutOrStdout(), rep.JSON())
+	} else if err := rep.Print(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if !rep.Verified() {
+		return errors.New("the memory at the target is not what was sent")
+	}
+	return nil
+}
+
+// isChild tells whether the error is a child's exit code, whose reason the
+// child has printed.
+func isChild(err error) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit)
+}
+
+// advise prints what the doctor finds wrong.
+func advise(ctx context.Context, w io.Writer) {
+	if bad := doctor.Failing(doctor.Run(ctx)); len(bad) > 0 {
+		fmt.Fprintln(w, "tapir doctor says:")
+		_ = doctor.Format(w, bad) // nothing is left to say if this fails
+	}
+}

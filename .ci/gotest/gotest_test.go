@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +114,32 @@ func TestShare(t *testing.T) {
 	} {
 		if got := share(c.each, c.budget, c.n, c.workers); got != c.want {
 			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// TestToolsAreNamedEverywhere runs the script that brings the tools where
+// nothing is installed, not even a package manager.
+func TestToolsAreNamedEverywhere(t *testing.T) {
+	bin := t.TempDir()
+	for _, tool := range []string{"id", "cat"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(bin, tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("/bin/sh", "../tools")
+	cmd.Env = []string{"PATH=" + bin}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, manager := range []string{"apt-get install", "dnf install", "pacman -S", "apk add"} {
+		if !strings.Contains(string(out), manager) {
+			t.Errorf("no %q in:\n%s", manager, out)
 		}
 	}
 }

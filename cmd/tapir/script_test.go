@@ -91,7 +91,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": fails, "waitfile": waitFile, "doctor-agrees": doctorAgrees,
-			"pair": pair, "waitcep": waitCEP,
+			"pair": pair, "waitcep": waitCEP, "nocep": noCEP,
 		},
 	})
 }
@@ -161,15 +161,25 @@ func waitCEP(ts *testscript.TestScript, neg bool, args []string) {
 	awaitCEP(ts, args[0], args[1])
 }
 
-func awaitCEP(ts *testscript.TestScript, nic, port string) {
+// noCEP NIC PORT waits until no end point has that port.
+func noCEP(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: nocep NIC PORT")
+	}
+	waitCEPs(ts, args[0], args[1], false)
+}
+
+func awaitCEP(ts *testscript.TestScript, nic, port string) { waitCEPs(ts, nic, port, true) }
+
+func waitCEPs(ts *testscript.TestScript, nic, port string, want bool) {
 	for range 500 {
 		out, err := command(ts, "show", nic, "cep", "--json").Output()
-		if err == nil && strings.Contains(string(out), ":"+port+`"`) {
+		if err == nil && strings.Contains(string(out), ":"+port+`"`) == want {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	ts.Fatalf("no end point of %s has port %s after 5 s", nic, port)
+	ts.Fatalf("end point of %s with port %s after 5 s: %v", nic, port, !want)
 }
 
 // command is a tapir of the script's environment.

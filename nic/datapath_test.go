@@ -54,7 +54,10 @@ func (c *coupled) step() (busy bool) {
 }
 
 func couple(t testing.TB, mode FrameMode, size int) *coupled {
-	pool := buf.NewPool(4096, 0)
+	return coupleIn(t, buf.NewPool(4096, 0), mode, size)
+}
+
+func coupleIn(t testing.TB, pool *buf.Pool, mode FrameMode, size int) *coupled {
 	c := &coupled{now: 1}
 	mk := func(name, addr string, out *lane) *Device {
 		d, err := New(Config{Name: name, Addrs: prefixes(addr), Frames: mode}, Env{Pool: pool, Wire: out})
@@ -185,13 +188,19 @@ func TestEchoAllocatesNothing(t *testing.T) {
 	}
 }
 
+// inUse is the number of octets in use.
+func inUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
 func TestIdleNICIsSmall(t *testing.T) {
 	const nics = 1000
 	pool := buf.NewPool(64, 0)
 	all := make([]*Device, nics)
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
+	before := inUse()
 	for i := range all {
 		d, err := New(Config{Name: fmt.Sprintf("nic%d", i), Addrs: prefixes("10.0.0.1/24", "fd00::1/64")}, Env{Pool: pool, Wire: sink{}})
 		if err != nil {
@@ -201,12 +210,39 @@ func TestIdleNICIsSmall(t *testing.T) {
 		d.Poll(1)
 		all[i] = d
 	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	per := (after.HeapAlloc - before.HeapAlloc) / nics
+	per := int64(inUse()-before) / nics
 	t.Logf("%d octets per idle NIC", per)
-	if per > 128<<10 {
+	if per <= 0 || per > 128<<10 {
 		t.Errorf("an idle NIC takes %d octets", per)
+	}
+	runtime.KeepAlive(all)
+}
+
+// A connected queue pair at rest after a transfer is small, its NIC's part
+// included.
+func TestIdleQueuePairIsSmall(t *testing.T) {
+	const pairs = 500
+	pool := buf.NewPool(4096, 0)
+	couple := func() *coupled {
+		c := coupleIn(t, pool, Wire, 8<<10)
+		c.write(t)
+		for range 100 {
+			c.now += 1e9
+			c.step()
+		}
+		return c
+	}
+	all := make([]*coupled, pairs)
+	couple() // what pool and tests need once
+	before := inUse()
+	for i := range all {
+		all[i] = couple()
+	}
+	const region = 8 << 10 // the application's memory
+	per := int64(inUse()-before)/(2*pairs) - region
+	t.Logf("%d octets per NIC with one idle queue pair", per)
+	if per <= 0 || per > (8+16)<<10 { // 16 KiB for the queue pair, the rest for the NIC
+		t.Errorf("an idle NIC with a queue pair takes %d octets", per)
 	}
 	runtime.KeepAlive(all)
 }

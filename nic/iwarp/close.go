@@ -83,15 +83,17 @@ func (c *conn) drain() {
 	c.drained()
 }
 
-// drained sends the FIN of a graceful close once nothing is under way.
+// drained sends the FIN of a graceful close once nothing is under way. What
+// the peer sends until it closes too is still placed: it counts as delivered
+// there once TCP has acknowledged it.
 func (c *conn) drained() {
-	if !c.draining || c.phase != full || !c.stream.Idle() {
+	if !c.draining || c.finished || c.phase != full || !c.stream.Idle() {
 		return
 	}
 	if c.qp != nil && c.qp.SendsPending() > 0 {
 		return
 	}
-	c.phase = closing
+	c.finished = true
 	c.e.dev.Async(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: c.qp})
 	c.tcp.Close()
 }

@@ -52,6 +52,7 @@ type conn struct {
 	keep     keeper
 	seg      rdmap.Segment
 	draining bool   // close gracefully once the send queue is empty
+	finished bool   // that has come: FIN follows what is unsent
 	aborting bool   // reset the connection once the Terminate is out
 	recvID   uint64 // WR id of the receive in use
 	readID   uint64 // WR id of the Read that a response would answer
@@ -132,7 +133,10 @@ func (c *conn) release(now frame.Time) {
 // queue may take longer than CloseTimeout to drain.
 func (c *conn) progressed() bool {
 	i := c.tcp.Info()
-	moved := i.SndUna + i.RcvNxt
+	moved := i.SndUna
+	if !c.finished {
+		moved += i.RcvNxt // answers to Reads
+	}
 	if moved == c.progress {
 		return false
 	}

@@ -327,3 +327,57 @@ func TestSameSeedSameBytes(t *testing.T) {
 		t.Error("two runs differ")
 	}
 }
+
+// What one side reports as written before the other's graceful close is in
+// the other's memory, also when both close at once.
+func TestCloseUnderTraffic(t *testing.T) {
+	for _, both := range []bool{false, true} {
+		x := connect(t, toe.Config{}, Config{}, 2<<20)
+		x.c.post(t, verbs.SendWR{Opcode: verbs.OpWrite, SGEs: x.c.sge(0, 8), RKey: x.s.mr.RKey(), RemoteAddr: x.s.mr.Addr()})
+		x.must("first message", func() bool { return x.b.e.Totals().RxFPDUs == 1 })
+		fill(x.c.mem[:1<<20], 1)
+		fill(x.s.mem[:1<<20], 2)
+		const n = 16 << 10
+		posted := map[*end]int{x.c: 64, x.s: 64}
+		if !both {
+			posted[x.c] = 10 // the closing side is done early
+		}
+		for _, p := range []struct{ from, to *end }{{x.c, x.s}, {x.s, x.c}} {
+			for i := range posted[p.from] {
+				p.from.post(t, verbs.SendWR{ID: uint64(i), Opcode: verbs.OpWrite, Flags: verbs.Signaled, SGEs: p.from.sge(i*n, n),
+					RKey: p.to.mr.RKey(), RemoteAddr: p.to.mr.Addr() + uint64(1<<20+i*n)})
+			}
+		}
+		x.must("some progress", func() bool { return len(x.s.poll()) > 3 })
+		fins := 0 // the first is lost: acknowledgements of later data overtake it
+		x.a.out.drop = func(_ int, f *frame.Frame) bool {
+			if f.Bytes()[33]&1 != 0 {
+				fins++
+				return fins == 1
+			}
+			return false
+		}
+		x.c.id.Disconnect(false, x.now)
+		if both {
+			x.s.id.Disconnect(false, x.now)
+		}
+		x.must("end", func() bool { return x.c.got(cm.ClosedEvent) && x.s.got(cm.ClosedEvent) })
+		for _, p := range []struct{ from, to *end }{{x.c, x.s}, {x.s, x.c}} {
+			for _, wc := range p.from.poll() {
+				at := int(wc.ID) * n
+				if wc.Status == verbs.StatusSuccess && !bytes.Equal(p.from.mem[at:at+n], p.to.mem[1<<20+at:1<<20+at+n]) {
+					t.Fatalf("Write %d of node %v is reported but not there", wc.ID, p.from.n.addr)
+				}
+			}
+			if len(p.from.wcs) != posted[p.from] {
+				t.Errorf("%d completions", len(p.from.wcs))
+			}
+		}
+		if last := x.c.wcs[posted[x.c]-1].Status; last != verbs.StatusSuccess {
+			t.Errorf("the side that closed did not finish: %v", last)
+		}
+		if last := x.s.wcs[63].Status; both && last != verbs.StatusSuccess {
+			t.Errorf("the side that closed too did not finish: %v", last)
+		}
+	}
+}

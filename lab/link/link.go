@@ -23,7 +23,13 @@ type Net struct {
 
 // In opens ns. The namespace stays the caller's and must outlive the Net.
 func In(ns *own.NS) (*Net, error) {
-	h, err := netlink.NewHandleAt(netns.NsHandle(ns.Fd()), unix.NETLINK_ROUTE)
+	var h *netlink.Handle
+	var err error
+	if ns.IsCurrent() { // needs no right to enter it
+		h, err = netlink.NewHandle(unix.NETLINK_ROUTE)
+	} else {
+		h, err = netlink.NewHandleAt(netns.NsHandle(ns.Fd()), unix.NETLINK_ROUTE)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open rtnetlink: %w", err)
 	}

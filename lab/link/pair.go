@@ -3,7 +3,10 @@ package link
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"tapir/lab/netns"
 )
@@ -81,7 +84,8 @@ func newSide() (*Side, error) {
 }
 
 // Quiet keeps the kernel's own traffic and filters off the links that are
-// made in ns afterwards.
+// made in ns afterwards. Where /proc/sys is read-only, as in some containers,
+// things stay as they are.
 func Quiet(ns *netns.NS) error {
 	for _, s := range [][2]string{
 		{"ipv6/conf/default/disable_ipv6", "1"}, // no MLD, RS and DAD on links that only carry frames
@@ -89,7 +93,8 @@ func Quiet(ns *netns.NS) error {
 		{"bridge/bridge-nf-call-ip6tables", "0"},
 		{"bridge/bridge-nf-call-arptables", "0"},
 	} {
-		if err := ns.Sysctl(s[0], s[1]); err != nil {
+		err := ns.Sysctl(s[0], s[1])
+		if err != nil && !errors.Is(err, unix.EROFS) && !errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("set net.%s: %w", s[0], err)
 		}
 	}

@@ -108,15 +108,30 @@ func (n *Net) EphemeralPorts() (low, high uint16, err error) {
 // coming to life now. stop ends the watch and waits for its goroutine.
 func (n *Net) Watch(name string, up func()) (stop func(), err error) {
 	updates, done := make(chan netlink.LinkUpdate), make(chan struct{})
-	at := netns.NsHandle(n.ns.Fd())
-	err = netlink.LinkSubscribeWithOptions(updates, done, netlink.LinkSubscribeOptions{Namespace: &at, ListExisting: true})
+	// ListExisting would need CAP_NET_ADMIN: its request goes to the group.
+	var options netlink.LinkSubscribeOptions
+	if !n.ns.IsCurrent() {
+		at := netns.NsHandle(n.ns.Fd())
+		options.Namespace = &at
+	}
+	err = netlink.LinkSubscribeWithOptions(updates, done, options)
 	if err != nil {
 		return nil, wrap("watch", name, err)
+	}
+	existing, err := n.Get(name)
+	if err != nil {
+		close(done)
+		for range updates { // until the subscription has ended
+		}
+		return nil, err
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		was := false
+		was := existing.Live
+		if was {
+			up()
+		}
 		for u := range updates {
 			if u.Attrs().Name != name {
 				continue

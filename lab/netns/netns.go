@@ -81,9 +81,23 @@ func (n *NS) Fd() int { return int(n.f.Fd()) }
 // it, when nothing else uses it.
 func (n *NS) Close() error { return n.f.Close() }
 
+// IsCurrent tells whether the calling thread is inside the namespace.
+func (n *NS) IsCurrent() bool {
+	here, err := os.Stat(threadNS)
+	if err != nil {
+		return false
+	}
+	there, err := n.f.Stat()
+	return err == nil && os.SameFile(here, there)
+}
+
 // Do runs fn on a thread inside the namespace. fn must not start goroutines
-// that rely on it.
+// that rely on it. Entering another namespace needs CAP_SYS_ADMIN; where the
+// caller is already, nothing.
 func (n *NS) Do(fn func() error) error {
+	if n.IsCurrent() {
+		return fn()
+	}
 	return onThread(func() error {
 		if err := unix.Setns(n.Fd(), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("enter network namespace: %w", err)

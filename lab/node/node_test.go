@@ -1,24 +1,57 @@
 package node
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"tapir/lab/labtest"
 	"tapir/lab/link"
 	"tapir/lab/netns"
+	"tapir/nic/tap"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// With this variable set the test binary is a program that runs one NIC on
+// the TAP of that name until its input ends.
+const asProgram = "TAPIR_NODE_TEST_TAP"
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(asProgram)
+	if name == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	n, err := Start(context.Background(), Config{TAP: name, IP: prefixes("10.0.0.1/24")})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(n.Ready())
+	for _, h := range n.Hints() {
+		fmt.Println(h)
+	}
+	fmt.Println("end")
+	io.Copy(io.Discard, os.Stdin)
+	if err := n.Close(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
 
 // room is a namespace for one test. That the machine's own links are
 // untouched is checked when the test ends.
@@ -224,4 +257,96 @@ func TestTAPRemoved(t *testing.T) {
 		t.Error("Close forgot the reason")
 	}
 	n.err = nil // for the cleanup
+}
+
+// ordinary starts this binary in ns as a user without any capability and
+// returns what it says before "end".
+func ordinary(t *testing.T, ns *netns.NS, tapName string) (said []string, finish func() error) {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	dir := labtest.PublicDir(t)
+	cmd := labtest.Unprivileged(t, t.Context(), dir, labtest.Copy(t, dir, self))
+	cmd.Env = append(cmd.Env, asProgram+"="+tapName)
+	input, err := cmd.StdinPipe()
+	must(t, err)
+	output, err := cmd.StdoutPipe()
+	must(t, err)
+	cmd.Stderr = os.Stderr
+	must(t, ns.Start(cmd))
+	lines := bufio.NewScanner(output)
+	for lines.Scan() && lines.Text() != "end" {
+		said = append(said, lines.Text())
+	}
+	return said, func() error { input.Close(); return cmd.Wait() }
+}
+
+// A TAP made for an ordinary user is all that this user needs.
+func TestOrdinaryUserOnOwnTAP(t *testing.T) {
+	ns, links := room(t)
+	if out, err := in(t, ns, "ip", "tuntap", "add", "dev", "tap0", "mode", "tap", "user", "65534"); err != nil {
+		t.Fatal(out)
+	}
+	said, finish := ordinary(t, ns, "tap0")
+	want := []string{"ip link set dev tap0 up", "ip addr add 10.0.0.254/24 dev tap0"}
+	if len(said) != 3 || !strings.HasPrefix(said[0], "ready nic0 ") || !slices.Equal(said[1:], want) {
+		t.Fatalf("it says %q", said)
+	}
+	for _, hint := range said[1:] {
+		if out, err := in(t, ns, strings.Fields(hint)...); err != nil {
+			t.Fatalf("%s: %s", hint, out)
+		}
+	}
+	if out, err := in(t, ns, "ping", "-c", "1", "-W", "3", "10.0.0.1"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	must(t, finish())
+	if !links.Exists("tap0") {
+		t.Error("the TAP is gone")
+	}
+}
+
+func TestOrdinaryUserWithoutTAP(t *testing.T) {
+	ns, links := room(t)
+	said, finish := ordinary(t, ns, "tap0")
+	if finish() == nil {
+		t.Error("it runs")
+	}
+	want := "nic0: TAP tap0: CAP_NET_ADMIN is missing: as root run `ip tuntap add dev tap0 mode tap user "
+	if len(said) != 1 || !strings.HasPrefix(said[0], want) || !strings.Contains(said[0], "setcap cap_net_admin+ep") {
+		t.Errorf("it says %q", said)
+	}
+	if links.Exists("tap0") {
+		t.Error("it made a TAP")
+	}
+}
+
+func TestReadyDescriptor(t *testing.T) {
+	ns, links := room(t)
+	q, err := links.OpenTAP(tap.Config{Name: "tap9"})
+	must(t, err)
+	fd, err := syscall.Dup(q.Fd())
+	must(t, err, q.Close())
+	n := start(t, Config{NS: ns, TAPFD: fd, IP: prefixes("10.0.0.1/24"), TAPIP: prefixes("10.0.0.254/24")})
+	if n.TAP() != "tap9" {
+		t.Errorf("TAP %q", n.TAP())
+	}
+	if out, err := in(t, ns, "ping", "-c", "1", "-W", "2", "10.0.0.1"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A descriptor from another namespace works too; its kernel side is out of
+// reach.
+func TestForeignDescriptor(t *testing.T) {
+	ns, links := room(t)
+	q, err := links.OpenTAP(tap.Config{Name: "tap9"})
+	must(t, err)
+	fd, err := syscall.Dup(q.Fd())
+	must(t, err, q.Close(), links.AddAddr("tap9", netip.MustParsePrefix("10.0.0.254/24")), links.Up("tap9"))
+	elsewhere, _ := room(t)
+	_ = start(t, Config{NS: elsewhere, TAPFD: fd, IP: prefixes("10.0.0.1/24")})
+	if out, err := in(t, ns, "ping", "-c", "1", "-W", "2", "10.0.0.1"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }

@@ -194,7 +194,8 @@ func (c *CQ) ReqNotify(solicitedOnly bool) (missed bool) {
 	return c.count > 0
 }
 
-// push queues wc. A CQ that overflows raises EventCQError and takes no more.
+// push queues wc. A CQ that overflows raises EventCQError and takes no more;
+// its queue pairs go to error, since their completions are lost.
 func (c *CQ) push(wc WC) {
 	if c.failed || c.dead {
 		return
@@ -202,6 +203,7 @@ func (c *CQ) push(wc WC) {
 	if c.count == c.capacity {
 		c.failed = true
 		c.dev.Async(AsyncEvent{Type: EventCQError, CQ: c})
+		c.dev.Defer(c.failQPs)
 		return
 	}
 	if c.count == len(c.ring) {
@@ -216,6 +218,15 @@ func (c *CQ) push(wc WC) {
 		if !c.queued {
 			c.queued = true
 			c.dev.Enqueue((*cqNotify)(c))
+		}
+	}
+}
+
+// failQPs runs outside the transport's calls, which led to the overflow.
+func (c *CQ) failQPs(frame.Time) {
+	for _, q := range c.dev.qps {
+		if (q.cfg.SendCQ == c || q.cfg.RecvCQ == c) && ownerMoves[q.state]&(1<<Err) != 0 {
+			q.fail()
 		}
 	}
 }

@@ -160,6 +160,18 @@ func (q *QP) Modify(to State) error {
 	if to >= numStates || ownerMoves[q.state]&(1<<to) == 0 {
 		return fmt.Errorf("modify QP %d: %v to %v: %w", q.num, q.state, to, ErrState)
 	}
+	q.move(to)
+	return nil
+}
+
+// fail moves the queue pair to Err, from any state that allows it.
+func (q *QP) fail() {
+	q.move(Err)
+	q.dev.Async(AsyncEvent{Type: EventQPFatal, QP: q, Err: ErrQueueFull})
+}
+
+// move changes the state, tells the transport, then flushes.
+func (q *QP) move(to State) {
 	old := q.state
 	q.state = to
 	if q.dev.transport != nil && old != to {
@@ -168,7 +180,6 @@ func (q *QP) Modify(to State) error {
 	if to == Err || to == Reset {
 		q.Flush()
 	}
-	return nil
 }
 
 // Transition moves the queue pair on the transport's behalf. Entering Err

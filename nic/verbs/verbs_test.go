@@ -299,9 +299,13 @@ func TestCQOverflow(t *testing.T) {
 		f.qp.NextRecv()
 		f.qp.FinishRecv(RecvDone{})
 	}
-	f.dev.Dispatch(0)
-	if len(events) != 1 || events[0].Type != EventCQError || events[0].CQ != f.cq || !f.cq.Failed() {
+	for f.dev.Dispatch(0) {
+	}
+	if len(events) != 2 || events[0].Type != EventCQError || events[0].CQ != f.cq || !f.cq.Failed() {
 		t.Errorf("events %v, failed %v", events, f.cq.Failed())
+	}
+	if events[1].Type != EventQPFatal || f.qp.State() != Err || len(f.tr.moved) != 2 {
+		t.Errorf("event %v, QP in %v, transport told %v", events[1].Type, f.qp.State(), f.tr.moved)
 	}
 }
 

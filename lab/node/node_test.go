@@ -202,7 +202,7 @@ func TestFoundTAPStays(t *testing.T) {
 func TestStartErrors(t *testing.T) {
 	ns, links := room(t)
 	must(t, links.AddTAP("small", false), links.AddBridge("br0"), links.AddAddr("br0", netip.MustParsePrefix("10.0.0.9/24")))
-	held := start(t, Config{NS: ns, Name: "first", TAP: "held", IP: prefixes("10.9.0.1/24")})
+	held := start(t, Config{NS: ns, Name: "first", TAP: fmt.Sprint("held", os.Getpid()), IP: prefixes("10.9.0.1/24")})
 	before := names(t, links)
 	tests := []struct {
 		name string

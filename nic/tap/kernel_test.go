@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -314,9 +315,12 @@ func TestPlainQueueSplits(t *testing.T) {
 
 func TestBusyNamesTheHolder(t *testing.T) {
 	_, links := room(t)
-	openTAP(t, links, tap.Config{Name: "tap0"})
-	_, err := links.OpenTAP(tap.Config{Name: "tap0"})
-	if !errors.Is(err, unix.EBUSY) || !strings.HasPrefix(err.Error(), "TAP tap0 is held by another process (pid ") {
+	pid := os.Getpid()
+	name := fmt.Sprint("busy", pid) // no TAP of another namespace has it too
+	openTAP(t, links, tap.Config{Name: name})
+	_, err := links.OpenTAP(tap.Config{Name: name})
+	want := fmt.Sprintf("TAP %s is held by another process (pid %d): stop it", name, pid)
+	if !errors.Is(err, unix.EBUSY) || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
 }

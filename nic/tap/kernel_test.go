@@ -490,3 +490,28 @@ func TestSplitEqualsTheKernel(t *testing.T) {
 		f.Release()
 	}
 }
+
+// A persistent TAP remembers the offloads of its last holder. Whoever opens
+// it plain must still get true frames.
+func TestOffloadIsForgotten(t *testing.T) {
+	ns, links := room(t)
+	must(t, links.AddTAP("tap0", true), links.AddAddr("tap0", netip.MustParsePrefix("10.0.0.254/24")), links.Up("tap0"))
+	q := openTAP(t, links, tap.Config{Name: "tap0", Vnet: true})
+	must(t, q.Close())
+	q = openTAP(t, links, tap.Config{Name: "tap0"})
+	poll(t, q, unix.POLLOUT)
+	deadline := time.Now().Add(3 * time.Second)
+	for time.Now().Before(deadline) {
+		if i, err := links.Get("tap0"); err == nil && i.Live {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	send(t, ns, "10.0.0.255", 101)
+	f := next(t, buf.NewPool(4, 0), q, etherType(ether.TypeIPv4))
+	h, body, err := ip.Parse(f.Bytes()[ether.HeaderLen:])
+	must(t, err)
+	if h.Proto != ip.ProtoUDP || ip.Checksum(body, ip.PseudoSum(h.Src, h.Dst, h.Proto, len(body))) != 0 {
+		t.Errorf("the checksum of protocol %d was left to us", h.Proto)
+	}
+}

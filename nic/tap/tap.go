@@ -134,6 +134,10 @@ func openPlain(name string, found, multi bool) (*TAP, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := setOffload(fd, 0); err != nil { // a found TAP remembers its last holder's
+		unix.Close(fd)
+		return nil, err
+	}
 	return &TAP{fd: fd, name: w.Name()}, nil
 }
 
@@ -183,6 +187,10 @@ func setVnet(fd int, offload bool) error {
 	if offload {
 		flags = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6
 	}
+	return setOffload(fd, flags)
+}
+
+func setOffload(fd, flags int) error {
 	if err := unix.IoctlSetInt(fd, unix.TUNSETOFFLOAD, flags); err != nil {
 		return fmt.Errorf("TUNSETOFFLOAD: %w", err)
 	}
@@ -210,9 +218,12 @@ func adopt(cfg Config) (*TAP, error) {
 		return nil, fmt.Errorf("file descriptor %d (%s) was opened without IFF_VNET_HDR: use `frames: wire` or open it with that flag", cfg.FD, name)
 	}
 	if t.vnet {
-		if err := setVnet(t.fd, cfg.Vnet); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+		err = setVnet(t.fd, cfg.Vnet)
+	} else {
+		err = setOffload(t.fd, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if err := unix.SetNonblock(t.fd, true); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

@@ -481,3 +481,24 @@ func BenchmarkIteration(b *testing.B) {
 		once()
 	}
 }
+
+// A loop that was busy gives its buffers back when it has rested.
+func TestRestGivesBuffersBack(t *testing.T) {
+	w := prepare(t, 0)
+	for range 20 {
+		w.far.send(t, make([]byte, 60))
+	}
+	w.run(t)
+	for range 20 {
+		w.far.receive(t)
+	}
+	memory := func() (m int) {
+		must(t, w.DoWait(func(frame.Time) { m = w.pool.Memory() }))
+		return m
+	}
+	before := memory()
+	time.Sleep(idleAfter + 200*time.Millisecond)
+	if after := memory(); before < 20*1522 || after > before/10 {
+		t.Errorf("%d octets while busy, %d afterwards", before, after)
+	}
+}

@@ -108,7 +108,7 @@ func readFault(f Fault) error {
 type sink Stream
 
 // check refuses what no opcode of the header's model may look like.
-func (k *sink) check(h *ddp.Header, payload []byte) (Opcode, error) {
+func (k *sink) check(h *ddp.Header) (Opcode, error) {
 	k.header = *h
 	c := ParseControl(h.ULP)
 	switch {
@@ -124,7 +124,7 @@ func (k *sink) check(h *ddp.Header, payload []byte) (Opcode, error) {
 
 // PlaceTagged implements ddp.Placer.
 func (k *sink) PlaceTagged(h *ddp.Header, payload []byte) error {
-	op, err := k.check(h, payload)
+	op, err := k.check(h)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (k *sink) placeRead(h *ddp.Header, payload []byte) error {
 
 // PlaceUntagged implements ddp.Placer.
 func (k *sink) PlaceUntagged(h *ddp.Header, payload []byte) error {
-	op, err := k.check(h, payload)
+	op, err := k.check(h)
 	switch {
 	case err != nil:
 		return err

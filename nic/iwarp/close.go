@@ -129,7 +129,8 @@ func (c *conn) PeerClosed(_ *toe.Conn, now frame.Time) {
 			err = &rdmap.Error{Layer: rdmap.LayerLLP, Code: 1}
 		}
 		c.toError(err)
-		c.stream = endStream(c)
+		// No Terminate: the peer reads no more.
+		c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerLLP, Code: 1, Remote: true})
 	case closing:
 	default:
 		if c.err == nil {
@@ -140,12 +141,6 @@ func (c *conn) PeerClosed(_ *toe.Conn, now frame.Time) {
 	}
 	c.tcp.Close()
 	c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
-}
-
-// endStream stops the stream without a Terminate: the peer reads no more.
-func endStream(c *conn) *rdmap.Stream {
-	c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerLLP, Code: 1, Remote: true})
-	return c.stream
 }
 
 // Closed implements toe.Handler: the last call.

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -108,7 +109,7 @@ func keyNames() string {
 }
 
 // errValue stands for "not what was expected", which the caller words.
-var errValue = fmt.Errorf("not as expected")
+var errValue = errors.New("not as expected")
 
 func setName(c *Config, v string) error {
 	allowed := func(r rune) bool {

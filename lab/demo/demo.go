@@ -11,10 +11,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"tapir/lab/ctl"
 	"tapir/lab/perf"
+	"tapir/nic"
 )
 
 // Options say how to run the demo.
@@ -31,18 +33,24 @@ type Options struct {
 	Tcpdump bool
 	// Mem forces the in-memory wire.
 	Mem bool
-	// Log receives the NICs' own words if something fails.
-	Log io.Writer
 }
 
 // Report is what the demo found.
 type Report struct {
-	Wire    string       `json:"wire"` // tap or mem
-	Frames  string       `json:"frames"`
-	Checks  []perf.Check `json:"checks"`
-	FPDUs   uint64       `json:"fpdus"` // sent by both NICs
-	Capture string       `json:"capture"`
-	Tcpdump []string     `json:"tcpdump,omitempty"`
+	Wire   string       `json:"wire"` // tap or mem
+	Frames string       `json:"frames"`
+	Checks []perf.Check `json:"checks"`
+
+	// What both NICs sent, by their own count: FPDUs, octets of payload behind
+	// the DDP headers, and messages by RDMAP opcode.
+	FPDUs  uint64 `json:"fpdus"`
+	Octets uint64 `json:"octets"`
+	// Retransmits counts TCP segments sent again: 0 unless the machine stalls.
+	Retransmits uint64     `json:"retransmits"`
+	Messages    [16]uint64 `json:"messages"`
+
+	Capture string   `json:"capture"`
+	Tcpdump []string `json:"tcpdump,omitempty"`
 }
 
 // Verified tells whether every operation left the right octets in memory.
@@ -134,12 +142,32 @@ func (r *Report) exchange(ctx context.Context, o Options) error {
 		return err
 	}
 	r.Checks = checks
-	for _, c := range []*ctl.Client{srv, cli} {
-		n, err := counter(ctx, c, "rdma_fpdus_out")
-		if err != nil {
-			return err
+	return errors.Join(r.count(ctx, srv), r.count(ctx, cli))
+}
+
+// sent names the counters of messages sent, by RDMAP opcode.
+var sent = [...]string{
+	"rdma_write_out", "rdma_read_request_out", "rdma_read_response_out", "rdma_send_out",
+	"rdma_send_inv_out", "rdma_send_se_out", "rdma_send_se_inv_out", "rdma_terminate_out",
+}
+
+// count adds what one NIC has sent.
+func (r *Report) count(ctx context.Context, c *ctl.Client) error {
+	var list []nic.Counter
+	if err := c.Show(ctx, "counters", &list); err != nil {
+		return err
+	}
+	for _, v := range list {
+		switch i := slices.Index(sent[:], v.Name); {
+		case i >= 0:
+			r.Messages[i] += v.Value
+		case v.Name == "rdma_fpdus_out":
+			r.FPDUs += v.Value
+		case v.Name == "tcp_retransmits":
+			r.Retransmits += v.Value
+		case v.Name == "rdma_bytes_out":
+			r.Octets += v.Value
 		}
-		r.FPDUs += n
 	}
 	return nil
 }
@@ -188,22 +216,6 @@ func listening(ctx context.Context, srv *ctl.Client) error {
 		}
 	}
 	return fmt.Errorf("%s does not listen on port %d", server, port)
-}
-
-func counter(ctx context.Context, c *ctl.Client, name string) (uint64, error) {
-	var list []struct {
-		Name  string `json:"name"`
-		Value uint64 `json:"value"`
-	}
-	if err := c.Show(ctx, "counters", &list); err != nil {
-		return 0, err
-	}
-	for _, v := range list {
-		if v.Name == name {
-			return v.Value, nil
-		}
-	}
-	return 0, fmt.Errorf("%s has no counter %s", c.Hello.Name, name)
 }
 
 // captureBuffer holds the whole exchange twice over, so that nothing is lost

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -71,21 +70,43 @@ func (w *tapWire) tcpdump(ctx context.Context, name, file string) error {
 	return p.await(ctx, "tcpdump: listening on")
 }
 
-// dumpSettle is how long tcpdump gets to read what the kernel has queued.
-const dumpSettle = 300 * time.Millisecond
+// dumpWithin bounds how long tcpdump may take to read what the kernel holds
+// for it; the kernel hands a block over after a second at the latest.
+const dumpWithin = 20 * time.Second
 
 func (w *tapWire) stopDumps() (err error) {
-	if len(w.dumps) > 0 {
-		time.Sleep(dumpSettle)
-	}
 	for _, p := range w.dumps {
-		err = errors.Join(err, p.stop())
-		if err == nil && !strings.Contains(p.output(), "\n0 packets dropped by kernel") {
-			err = fmt.Errorf("tcpdump lost frames: %s", p.output())
-		}
+		err = errors.Join(err, p.drain(), p.stop())
 	}
 	w.dumps = nil
 	return err
+}
+
+// drain waits until tcpdump has read every frame that its filter let through.
+// At SIGUSR1 it prints how far it is; at an interrupt it would drop the rest.
+func (p *process) drain() error {
+	const report = "tcpdump: %d packets captured, %d packets received by filter, %d packets dropped by kernel"
+	for deadline := time.Now().Add(dumpWithin); time.Now().Before(deadline); {
+		if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+			return err
+		}
+		line, err := p.next(time.Second)
+		if err != nil {
+			return err
+		}
+		var captured, received, dropped int
+		if n, _ := fmt.Sscanf(line, report, &captured, &received, &dropped); n != 3 {
+			continue
+		}
+		if dropped > 0 {
+			return fmt.Errorf("tcpdump of %s lost %d frames", p.name, dropped)
+		}
+		if captured == received {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return fmt.Errorf("tcpdump of %s does not keep up: %s", p.name, p.output())
 }
 
 func (w *tapWire) close() (err error) {
@@ -148,22 +169,30 @@ func (p *process) output() string {
 	return p.text.String()
 }
 
+// next returns the process's next line.
+func (p *process) next(within time.Duration) (string, error) {
+	select {
+	case line, ok := <-p.lines:
+		if !ok {
+			return "", fmt.Errorf("%s ended: %s", p.cmd.Path, strings.TrimSpace(p.output()))
+		}
+		return line, nil
+	case <-time.After(within):
+		return "", fmt.Errorf("%s does not answer within %v: %s", p.cmd.Path, within, strings.TrimSpace(p.output()))
+	}
+}
+
 // await returns when the process has printed a line with the prefix.
 func (p *process) await(ctx context.Context, prefix string) error {
-	timeout := time.After(startWithin)
 	for {
-		select {
-		case line, ok := <-p.lines:
-			if !ok {
-				return fmt.Errorf("%s ended: %s", p.cmd.Path, strings.TrimSpace(p.output()))
-			}
-			if strings.HasPrefix(line, prefix) {
-				return nil
-			}
-		case <-timeout:
-			return fmt.Errorf("%s did not start in %v: %s", p.cmd.Path, startWithin, strings.TrimSpace(p.output()))
-		case <-ctx.Done():
+		line, err := p.next(startWithin)
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
+		case err != nil:
+			return err
+		case strings.HasPrefix(line, prefix):
+			return nil
 		}
 	}
 }
@@ -181,12 +210,5 @@ func (p *process) stop() error {
 	case <-time.After(stopWithin):
 		_ = p.cmd.Process.Kill()
 		return fmt.Errorf("%s of %s did not end within %v", p.cmd.Args[0], p.name, stopWithin)
-	}
-}
-
-// say writes what the NICs printed.
-func (w *tapWire) say(log io.Writer) {
-	for _, p := range w.nics {
-		fmt.Fprintf(log, "%s said:\n%s", p.name, p.output())
 	}
 }

@@ -87,13 +87,21 @@ func Fields(ctx context.Context, file string, o Options, fields ...string) (rows
 // Verdict is what tshark thinks of an iWARP capture.
 type Verdict struct {
 	Frames    int
-	Malformed []string  // frames with a malformed packet
-	Checksum  []string  // frames with a wrong IP or TCP checksum
-	Analysis  []string  // frames with a TCP analysis flag, and which
-	GoodCRC   int       // FPDUs whose MPA CRC is right
-	BadCRC    int       // FPDUs whose MPA CRC is wrong
-	Messages  [16]int   // messages by RDMAP opcode: segments with the Last flag
-	Payload   [16]int64 // octets behind the DDP headers, by RDMAP opcode
+	Malformed []string   // frames with a malformed packet
+	Checksum  []string   // frames with a wrong IP or TCP checksum
+	Analysis  []string   // frames with a TCP analysis flag, and which
+	GoodCRC   int        // FPDUs whose MPA CRC is right
+	BadCRC    int        // FPDUs whose MPA CRC is wrong
+	Messages  [16]uint64 // messages by RDMAP opcode: segments with the Last flag
+	Payload   [16]uint64 // octets behind the DDP headers, by RDMAP opcode
+}
+
+// Octets is the payload of all opcodes together.
+func (v *Verdict) Octets() (n uint64) {
+	for _, p := range v.Payload {
+		n += p
+	}
+	return n
 }
 
 // IWARP reads the capture and returns the verdict.
@@ -155,7 +163,7 @@ func (v *Verdict) addSegments(r []string) error {
 		if isTrue(tagged[i]) {
 			header = taggedHeader
 		}
-		v.Payload[op] += int64(n - header)
+		v.Payload[op] += uint64(n - header)
 		if isTrue(last[i]) {
 			v.Messages[op]++
 		}

@@ -24,10 +24,10 @@ func TestVerdictOnKnownCapture(t *testing.T) {
 	if v.Frames != 42 || v.GoodCRC != 22 {
 		t.Errorf("%d frames with %d good CRCs, want 42 with 22", v.Frames, v.GoodCRC)
 	}
-	if want := [16]int{0: 8, 1: 3, 2: 3, 3: 4}; v.Messages != want {
+	if want := [16]uint64{0: 8, 1: 3, 2: 3, 3: 4}; v.Messages != want {
 		t.Errorf("messages by opcode %v, want %v", v.Messages, want)
 	}
-	if want := [16]int64{0: 4119, 1: 3 * 28, 2: 4033, 3: 33}; v.Payload != want {
+	if want := [16]uint64{0: 4119, 1: 3 * 28, 2: 4033, 3: 33}; v.Payload != want {
 		t.Errorf("payload by opcode %v, want %v", v.Payload, want)
 	}
 }

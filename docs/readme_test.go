@@ -1,0 +1,86 @@
+package docs
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// commands returns the shell blocks of README.md, in order.
+func commands(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(text, -1) {
+		blocks = append(blocks, string(m[1]))
+	}
+	return blocks
+}
+
+// TestREADME runs the README's command lines as they stand, in a network
+// namespace of their own. Only `make test` is left out: that is what runs
+// this.
+func TestREADME(t *testing.T) {
+	blocks := commands(t)
+	if len(blocks) < 4 {
+		t.Fatalf("found %d blocks of commands", len(blocks))
+	}
+	script := "set -eu\n"
+	ran := 0
+	for _, b := range blocks {
+		if b == "make test\n" {
+			continue
+		}
+		script += "set -x\n" + b + "{ set +x; } 2>/dev/null\n"
+		ran++
+	}
+	if ran != len(blocks)-1 {
+		t.Fatalf("ran %d of %d blocks", ran, len(blocks))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script)
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir())
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, want := range []string{
+		"wire: tap",                         // the demo
+		"3 packets transmitted, 3 received", // ping
+		"rx_packets",                        // show
+		"1048576",                           // perf
+		"MPA Request Frame",                 // the capture
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+}
+
+// TestREADMELinks finds links to files that do not exist.
+func TestREADMELinks(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := regexp.MustCompile(`\]\(([a-zA-Z][^):]*)\)`).FindAllSubmatch(text, -1)
+	if len(links) < 4 {
+		t.Fatalf("found %d links", len(links))
+	}
+	for _, m := range links {
+		if _, err := os.Stat("../" + string(m[1])); err != nil {
+			t.Error(err)
+		}
+	}
+}

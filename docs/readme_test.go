@@ -84,3 +84,21 @@ func TestREADMELinks(t *testing.T) {
 		}
 	}
 }
+
+// TestArchitectureNamesFiles finds names of files and folders in
+// architecture.md that are not in the tree.
+func TestArchitectureNamesFiles(t *testing.T) {
+	text, err := os.ReadFile("architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile("`((?:cmd|docs|wire|mpa|ddp|rdmap|nic|lab)/[a-z_/]+(?:\\.go|\\.md)?)`").FindAllSubmatch(text, -1)
+	if len(names) < 20 {
+		t.Fatalf("found %d names", len(names))
+	}
+	for _, m := range names {
+		if _, err := os.Stat("../" + string(m[1])); err != nil {
+			t.Error(err)
+		}
+	}
+}

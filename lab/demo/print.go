@@ -13,7 +13,7 @@ func (r *Report) Print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "operation\tsize\ttime\trate\tverified")
 	for _, c := range r.Checks {
-		verdict := "sha256 " + c.SHA256[:16]
+		verdict := "yes, sha256 " + c.SHA256[:16]
 		if !c.Verified {
 			verdict = "NO: got " + c.SHA256[:16] + ", want " + c.Want[:16]
 		}

@@ -31,6 +31,7 @@ var nicFlags = []struct{ name, usage string }{
 	{"vlan", "802.1Q `id` of all frames (default untagged)"},
 	{"frames", "`mode`: wire, one true frame per packet; gso, 64 KiB super-frames; jumbo, gso with MTU 9000 (default wire)"},
 	{"host-tap", "the operating system's side, sharing MAC and IP: an interface `name`"},
+	{"first-delay", "`time` to wait with the first FPDU of a connection that the NIC opens (default 0); stock Linux siw\nas server needs some 5ms"},
 	{"seed", "`number` behind everything that looks random"},
 }
 

@@ -44,7 +44,9 @@ func newPerf() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, op := range perf.Ops {
-		cmd.AddCommand(newPerfOp(op))
+		if op != perf.Rping { // a verb of its own
+			cmd.AddCommand(newPerfOp(op))
+		}
 	}
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"tapir/lab/netns"
 	"tapir/nic/tap"
@@ -31,7 +32,10 @@ type Config struct {
 	VLAN     uint16         `json:"vlan,omitempty" yaml:"vlan,omitempty"`         // 802.1Q id; 0 untagged
 	Frames   string         `json:"frames,omitempty" yaml:"frames,omitempty"`     // wire (default), gso or jumbo
 	HostTAP  string         `json:"host_tap,omitempty" yaml:"host_tap,omitempty"` // the operating system's side, same MAC and IP
-	Seed     uint64         `json:"seed,omitempty" yaml:"seed,omitempty"`         // of everything that looks random
+	// FirstDelay is how long the NIC, as MPA initiator, waits with its first
+	// FPDU. A Linux siw responder misses one that follows its reply at once.
+	FirstDelay time.Duration `json:"first_delay,omitempty" yaml:"first_delay,omitempty"`
+	Seed       uint64        `json:"seed,omitempty" yaml:"seed,omitempty"` // of everything that looks random
 
 	// NS is the namespace to work in (borrowed); nil: that of the caller.
 	NS *netns.NS `json:"-" yaml:"-"`
@@ -67,6 +71,7 @@ var keys = []key{
 	{name: "vlan", expect: "a VLAN id from 0 (untagged) to 4094", set: setVLAN},
 	{name: "frames", expect: "wire, gso or jumbo", set: setFrames},
 	{name: "host_tap", expect: "an interface name such as eth1, at most 15 characters", set: func(c *Config, v string) error { c.HostTAP = v; return tap.CheckName(v) }},
+	{name: "first_delay", expect: "a time such as 5ms, at most 1s", set: setFirstDelay},
 	{name: "seed", expect: "a number from 0 to 18446744073709551615", set: setSeed},
 }
 
@@ -171,6 +176,15 @@ func setFrames(c *Config, v string) error {
 		return errValue
 	}
 	c.Frames = v
+	return nil
+}
+
+func setFirstDelay(c *Config, v string) error {
+	d, err := time.ParseDuration(v)
+	if err != nil || d < 0 || d > time.Second {
+		return errValue
+	}
+	c.FirstDelay = d
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -22,6 +23,7 @@ nics:
     mtu: 9000
     gw: 10.0.0.254
     frames: jumbo
+    first_delay: 5ms
     seed: 18446744073709551615
   - {tap_fd: 3, ip: "10.1.0.1/24", vlan: 7, host_tap: eth1}
 `
@@ -38,7 +40,7 @@ func TestParse(t *testing.T) {
 			IP6:   []netip.Prefix{prefix("fd00::1/64"), prefix("fd00::2/64")},
 			TAPIP: []netip.Prefix{prefix("10.0.0.254/24"), prefix("fd00::fe/64")},
 			MAC:   ether.Addr{2, 0, 0, 0, 0, 1}, MTU: 9000, Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.254")},
-			Frames: "jumbo", Seed: 1<<64 - 1},
+			Frames: "jumbo", FirstDelay: 5 * time.Millisecond, Seed: 1<<64 - 1},
 		{Name: "nic1", TAPFD: 3, IP: []netip.Prefix{prefix("10.1.0.1/24")}, VLAN: 7, HostTAP: "eth1"},
 	}
 	opt := cmp.Options{cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}), cmpopts.EquateEmpty()}
@@ -123,6 +125,9 @@ func TestSet(t *testing.T) {
 		{"gw", "0.0.0.0", "gw: "},
 		{"tap_fd", "1", "tap_fd: "},
 		{"seed", "-1", "seed: "},
+		{"first-delay", "20ms", ""},
+		{"first-delay", "5", "first-delay: "},
+		{"first-delay", "2s", "first-delay: "},
 	}
 	for _, tt := range tests {
 		var c Config

@@ -23,10 +23,21 @@ const (
 	WriteLat Op = "write-lat" // RDMA Write ping-pong, both sides polling memory
 	SendLat  Op = "send-lat"  // Send ping-pong
 	Verify   Op = "verify"    // each operation once per size, target memory checked by SHA-256
+	Rping    Op = "rping"     // the protocol of librdmacm's rping, with any peer that speaks it
 )
 
 // Ops lists every workload.
-var Ops = []Op{WriteBW, ReadBW, SendBW, WriteLat, SendLat, Verify}
+var Ops = []Op{WriteBW, ReadBW, SendBW, WriteLat, SendLat, Verify, Rping}
+
+// The defaults of rping.
+const (
+	RpingPort  = 7174
+	RpingIters = 10
+	rpingSize  = 64
+
+	// rpingMaxSize bounds a ping, as rping does.
+	rpingMaxSize = 65535
+)
 
 // IsLatency tells whether the workload is a ping-pong.
 func (o Op) IsLatency() bool { return o == WriteLat || o == SendLat }
@@ -79,6 +90,9 @@ func (j *Job) Serves() bool { return !j.Remote.IsValid() }
 
 // WithDefaults fills what the caller left zero.
 func (j Job) WithDefaults() Job {
+	if j.Op == Rping {
+		return j.withRpingDefaults()
+	}
 	if j.Port == 0 {
 		j.Port = DefaultPort
 	}
@@ -103,6 +117,23 @@ func (j Job) WithDefaults() Job {
 	return j
 }
 
+func (j Job) withRpingDefaults() Job {
+	if j.Port == 0 {
+		j.Port = RpingPort
+	}
+	if j.Size == 0 {
+		j.Size = rpingSize
+		if j.Serves() {
+			j.Size = rpingMaxSize // the client decides
+		}
+	}
+	if j.Iters == 0 {
+		j.Iters = RpingIters
+	}
+	j.QPs, j.Depth = 1, 1
+	return j
+}
+
 // Validate says what is wrong with a job whose defaults are filled.
 func (j *Job) Validate() error {
 	known := false
@@ -124,6 +155,8 @@ func (j *Job) Validate() error {
 		return fmt.Errorf("queue pairs %d: want 1 to %d", j.QPs, MaxQPs)
 	case j.Depth < 1 || j.Depth > MaxDepth:
 		return fmt.Errorf("tx depth %d: want 1 to %d", j.Depth, MaxDepth)
+	case j.Op == Rping && j.Size > rpingMaxSize:
+		return fmt.Errorf("ping size %d: want at most %d bytes", j.Size, rpingMaxSize)
 	case j.Op.IsLatency() && j.QPs != 1:
 		return fmt.Errorf("%s runs on one queue pair, not %d", j.Op, j.QPs)
 	}

@@ -135,6 +135,28 @@ func TestEveryWorkload(t *testing.T) {
 	}
 }
 
+func TestRping(t *testing.T) {
+	for _, size := range []int{0, 16, 1, 3000, 65535} {
+		var said []string
+		w := newWorld(t, nic.Wire, link.Faults{})
+		server := w.start(0, Job{Op: Rping})
+		client := &outcome{}
+		_, err := Start(w.nics[1], Job{Op: Rping, Remote: serverAddr, Size: size, Iters: 7}, w.now,
+			func(r Report, err error) { client.rep, client.err, client.done = r, err, true },
+			func(p Progress) { said = append(said, p.Data) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.until(func() bool { return server.done && client.done })
+		if server.err != nil || client.err != nil || client.rep.Messages != 7 || server.rep.Messages != 7 {
+			t.Errorf("size %d: server %v, %d pings; client %v, %d pings", size, server.err, server.rep.Messages, client.err, client.rep.Messages)
+		}
+		if len(said) != 7 || size == 0 && !strings.HasPrefix(said[6], "ping data: rdma-ping-6: GHI") {
+			t.Errorf("size %d: said %q", size, said)
+		}
+	}
+}
+
 func TestTimedRun(t *testing.T) {
 	_, client := newWorld(t, nic.Wire, link.Faults{}).run(Job{Op: WriteBW, Size: 4096, Duration: 10 * time.Millisecond})
 	if client.err != nil {

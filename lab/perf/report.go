@@ -10,6 +10,8 @@ type Progress struct {
 	Elapsed  time.Duration `json:"elapsed_ns"`
 	Messages int64         `json:"messages"`
 	Bytes    int64         `json:"bytes"`
+	// Data is what one ping of rping carried.
+	Data string `json:"data,omitempty"`
 }
 
 // Gbps is the rate so far in gigabits of payload per second.

@@ -190,12 +190,8 @@ func (r *Run) connect(now frame.Time) error {
 		if err != nil {
 			return err
 		}
-		h := hello{
-			Version: helloVersion, Op: r.job.Op, Size: r.job.Size, Iters: r.job.Iters, Duration: r.job.Duration,
-			QPs: r.job.QPs, QP: i, Depth: r.job.Depth, Sizes: r.job.Sizes, Seed: r.seed, Region: r.region(),
-		}
 		c.id = r.dev.CM.NewID(r.event, c)
-		params := cm.Params{QP: c.qp, PrivateData: encode(h), IRD: readsInFlight, ORD: readsInFlight}
+		params := cm.Params{QP: c.qp, PrivateData: r.hello(i), IRD: readsInFlight, ORD: readsInFlight}
 		if err := c.id.Connect(netip.AddrPortFrom(r.job.Remote, r.job.Port), params, now); err != nil {
 			return err
 		}
@@ -203,8 +199,22 @@ func (r *Run) connect(now frame.Time) error {
 	return nil
 }
 
+// hello is the private data of the client's queue pair number i. The protocol
+// of rping has none.
+func (r *Run) hello(i int) []byte {
+	if r.job.Op == Rping {
+		return nil
+	}
+	return encode(hello{
+		Version: helloVersion, Op: r.job.Op, Size: r.job.Size, Iters: r.job.Iters, Duration: r.job.Duration,
+		QPs: r.job.QPs, QP: i, Depth: r.job.Depth, Sizes: r.job.Sizes, Seed: r.seed, Region: r.region(),
+	})
+}
+
 func (r *Run) clientWork() workload {
 	switch r.job.Op {
+	case Rping:
+		return &rpingClient{run: r}
 	case WriteLat:
 		return &writePingPong{run: r, client: true}
 	case SendLat:

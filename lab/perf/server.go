@@ -32,13 +32,19 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 		return
 	}
 	c.id, ev.ID.Context = ev.ID, c
-	params := cm.Params{QP: c.qp, PrivateData: encode(welcome{Region: r.region()}), IRD: readsInFlight, ORD: readsInFlight}
+	params := cm.Params{QP: c.qp, IRD: readsInFlight, ORD: readsInFlight}
+	if r.job.Op != Rping {
+		params.PrivateData = encode(welcome{Region: r.region()})
+	}
 	if err := ev.ID.Accept(params, now); err != nil {
 		r.finish(err, now)
 	}
 }
 
 func (r *Run) admit(ev cm.Event) (*conn, error) {
+	if r.job.Op == Rping {
+		return r.admitRping()
+	}
 	h, err := decodeHello(ev.PrivateData)
 	switch {
 	case err != nil:
@@ -83,6 +89,10 @@ func (r *Run) serverWork() workload {
 
 // welcome reads the server's answer.
 func (r *Run) welcome(c *conn, ev cm.Event, now frame.Time) {
+	if r.job.Op == Rping {
+		r.established(now)
+		return
+	}
 	var w welcome
 	if err := json.Unmarshal(ev.PrivateData, &w); err != nil {
 		r.finish(fmt.Errorf("%s: %s answered with private data of another program", r.job.Op, ev.ID.Remote()), now)

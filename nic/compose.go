@@ -12,7 +12,8 @@ import (
 
 // compose makes the engines above IP and connects them.
 func (d *Device) compose(seed uint64, reserver Reserver) error {
-	cfg := toe.Config{Seed: seed, MTU: d.cfg.MTU, MaxSegs: 1}
+	cfg := d.cfg.TCP
+	cfg.Seed, cfg.MTU, cfg.MaxSegs = seed, d.cfg.MTU, 1
 	if d.cfg.Frames != Wire {
 		cfg.MaxSegs = gsoSegs
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"tapir/nic/iwarp"
+	"tapir/nic/toe"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -67,6 +68,9 @@ type Config struct {
 	Frames   FrameMode
 	Seed     uint64 // of everything that looks random
 	IWARP    iwarp.Config
+	// TCP sets up the offload engine. The NIC itself decides on its Seed, MTU
+	// and MaxSegs, and with a Reserver on the ports and Reserve.
+	TCP toe.Config
 }
 
 // Reserver keeps TCP ports of the operating system's side free for the

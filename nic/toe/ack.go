@@ -27,7 +27,7 @@ func (c *Conn) acknowledge(h *tcp.Header, off int64, ack uint64, n int, now fram
 	if c.segs.n > 0 {
 		c.detectLoss(acked, now)
 	}
-	c.afterAck(acked, flight, now)
+	c.afterAck(acked, flight, c.ecn.on && h.Flags.Has(tcp.ECE), now)
 }
 
 // updateWindow takes the segment's window unless it is older than the one
@@ -71,6 +71,7 @@ func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
 	}
 	c.sampleRTT(sample, h, now)
 	c.backoff, c.probes, c.softErr = 0, 0, 0
+	c.progressAt = now
 	c.rtoAt = frame.Never
 	c.probeAcked()
 	if c.segs.n > 0 {

@@ -7,6 +7,8 @@ import (
 
 // Config sets up an Engine. The zero value of every field means its default.
 type Config struct {
+	Params // of every connection that sets none of its own
+
 	// Seed makes the secrets behind initial sequence numbers (RFC 6528),
 	// timestamp offsets and ephemeral ports.
 	Seed uint64
@@ -31,20 +33,15 @@ type Config struct {
 	MaxRTO     time.Duration // upper bound of the timeout; default 60 s
 	DelayedAck time.Duration // longest delay of an acknowledgement; default 40 ms
 	TimeWait   time.Duration // stay in TIME-WAIT; default 60 s
-	FinTimeout time.Duration // longest silence of the peer in FIN-WAIT-2; default 60 s
-	KeepAlive  time.Duration // idle time before keep-alive probes; default 0: none are sent
 
-	SynRetries      int // SYN retransmissions before Timeout; default 6
-	Retries         int // consecutive timeouts of data before Timeout; default 10
-	KeepAliveProbes int // unanswered keep-alive probes before Timeout; default 9
+	SynRetries int // SYN retransmissions before Timeout; default 6
+	Retries    int // consecutive timeouts of data before Timeout; default 10
 
 	// FirstPort and LastPort bound the ephemeral ports, both included;
 	// default 49152 to 65535 (RFC 6335 section 6).
 	FirstPort, LastPort uint16
 	// TTL is the IPv4 time to live and IPv6 hop limit; default 64.
 	TTL uint8
-	// TOS is DSCP<<2|ECN of every packet sent.
-	TOS uint8
 
 	// Reserve, if set, takes a local port from the operating system that has
 	// the same address, before a listener or connection uses it. release
@@ -80,13 +77,12 @@ func (cfg Config) withDefaults() Config {
 	def(&cfg.TailProbe, 50*time.Millisecond)
 	def(&cfg.DelayedAck, 40*time.Millisecond)
 	def(&cfg.TimeWait, time.Minute)
-	def(&cfg.FinTimeout, time.Minute)
 	def(&cfg.SynRetries, 6)
 	def(&cfg.Retries, 10)
-	def(&cfg.KeepAliveProbes, 9)
 	def(&cfg.FirstPort, 49152)
 	def(&cfg.LastPort, 65535)
 	def(&cfg.TTL, 64)
+	cfg.Params = cfg.Params.withDefaults(cfg.Retries)
 	cfg.MTU = min(max(cfg.MTU, minMTU), maxPacket)
 	cfg.RcvWnd = min(max(cfg.RcvWnd, minRcvWnd), 1<<30)
 	cfg.MaxSegs = max(cfg.MaxSegs, 1)

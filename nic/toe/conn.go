@@ -22,6 +22,7 @@ type Conn struct {
 	nextReady     *Conn
 	local, remote netip.AddrPort
 	state         State
+	par           *Params // shared with the engine or listener until set
 	port          *reservation
 
 	queued    bool // in the ready list
@@ -55,6 +56,7 @@ type Conn struct {
 	loss  lossState
 	probe tailProbe
 	cc    congestion
+	ecn   ecnState
 	rtt   rttState
 
 	// Receiving.
@@ -75,17 +77,20 @@ type Conn struct {
 	tsOff       uint32
 
 	// Timers; frame.Never when not running.
-	rtoAt    frame.Time // retransmission, or window probe when nothing is in flight
-	ackAt    frame.Time // delayed acknowledgement
-	stateAt  frame.Time // TIME-WAIT, FIN-WAIT-2 and keep-alive
-	heapIdx  int
-	backoff  int // consecutive timeouts
-	probes   int // unanswered keep-alive probes
-	lastIn   frame.Time
-	lastOut  frame.Time
-	softErr  Kind // what ICMP said meanwhile
-	chalAt   frame.Time
-	chalLeft int
+	rtoAt   frame.Time // retransmission, or window probe when nothing is in flight
+	ackAt   frame.Time // delayed acknowledgement
+	stateAt frame.Time // TIME-WAIT, FIN-WAIT-2 and keep-alive
+	heapIdx int
+	backoff int // consecutive timeouts
+	probes  int // unanswered keep-alive probes
+	lastIn  frame.Time
+	lastOut frame.Time
+	softErr Kind // what ICMP said meanwhile
+	// progressAt is when the peer last acknowledged something new, or when
+	// there was first something to acknowledge.
+	progressAt frame.Time
+	chalAt     frame.Time
+	chalLeft   int
 
 	saving    bool
 	saved     []SavedPacket
@@ -103,13 +108,14 @@ func (c *Conn) init(now frame.Time) {
 	c.iss = c.e.isn(t, now)
 	c.tsOff = c.e.hash(t, "ts")
 	c.ipID = uint16(c.iss >> 16)
+	c.par = &c.e.cfg.Params
 	c.mtu = c.e.cfg.MTU
 	c.peerMSS = defaultMSS(c.local.Addr())
 	c.updateMSS()
 	c.rcvMSS = defaultMSS(c.local.Addr())
 	c.rcvScale = wndScale(c.e.cfg.RcvWnd)
 	c.rtoAt, c.ackAt, c.stateAt = frame.Never, frame.Never, frame.Never
-	c.lastIn, c.lastOut = now, now
+	c.lastIn, c.lastOut, c.progressAt = now, now, now
 	c.rtt.rto = c.e.cfg.InitialRTO
 	c.cc.ssthresh = 1 << 62
 	c.saving = true
@@ -189,6 +195,7 @@ func (c *Conn) Info() Info {
 		Cwnd: c.cc.cwnd, Ssthresh: c.cc.ssthresh,
 		SRTT: c.rtt.srtt, RTTVar: c.rtt.rttvar, RTO: c.rto(),
 		Recovering: c.cc.state != caOpen, SACK: c.sackOK, Timestamps: c.tsOK,
+		ECN: c.ecn.on, Congestion: c.par.Congestion.String(),
 		SndScale: c.sndScale, RcvScale: c.rcvScale, OutOfOrder: c.ooo.octets,
 		SegsOut: c.count.segsOut, SegsIn: c.count.segsIn,
 		Retransmits: c.count.retransmits, Timeouts: c.count.timeouts,

@@ -372,7 +372,7 @@ func TestChallengeAcksAreLimited(t *testing.T) {
 }
 
 func TestKeepAlive(t *testing.T) {
-	p := newRawPeer(t, Config{KeepAlive: 10 * time.Second, KeepAliveProbes: 3})
+	p := newRawPeer(t, Config{Params: Params{KeepAlive: 10 * time.Second, KeepAliveProbes: 3}})
 	a := quietApp(0)
 	p.establish(a)
 	if got := p.wait(11 * time.Second); got != "ACK 0 ack 1" {

@@ -29,7 +29,8 @@ type Engine struct {
 	freePiece *piece
 	rings     [ringClasses][][]segment
 	stats     Stats
-	starved   bool // the pool had no frame in this Poll
+	segTOS    uint8 // of the segment in hand
+	starved   bool  // the pool had no frame in this Poll
 }
 
 // tuple identifies a connection.

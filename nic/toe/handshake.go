@@ -16,7 +16,7 @@ func (c *Conn) openActive(now frame.Time) {
 // sendSyn makes a SYN or SYN-ACK due and starts its timer.
 func (c *Conn) sendSyn(now frame.Time) {
 	c.wantSyn = true
-	c.rtoAt = now.Add(c.rto())
+	c.arm(now, c.rto())
 	c.Kick()
 	c.e.timers.schedule(c)
 }
@@ -41,7 +41,7 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 		return nil
 	}
 	c := e.newConn(local, remote, StateSynReceived, now)
-	c.listener, c.passive, c.port = l, true, l.port.share()
+	c.listener, c.passive, c.port, c.par = l, true, l.port.share(), l.par
 	l.pending++
 	c.takeSyn(h, now)
 	c.sendSyn(now)
@@ -59,6 +59,7 @@ func (c *Conn) takeSyn(h *tcp.Header, now frame.Time) {
 	if o.MSS != 0 {
 		c.peerMSS = max(int(o.MSS), minPeerMSS)
 	}
+	c.takeSynECN(h.Flags)
 	c.sackOK = o.SACKPermitted
 	if c.tsOK = o.HasTS; c.tsOK {
 		c.tsRecent, c.tsRecentAt = o.TSVal, now
@@ -140,8 +141,8 @@ func (c *Conn) establish(now frame.Time) {
 	c.wantSyn = false
 	c.rtoAt = frame.Never
 	c.lastIn, c.lastOut = now, now
-	if c.e.cfg.KeepAlive > 0 {
-		c.stateAt = now.Add(c.e.cfg.KeepAlive)
+	if c.par.KeepAlive > 0 {
+		c.stateAt = now.Add(c.par.KeepAlive)
 	}
 	c.h.Established(c, now)
 }

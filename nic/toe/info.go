@@ -55,6 +55,8 @@ type Info struct {
 	Recovering    bool           `json:"recovering"`
 	SACK          bool           `json:"sack"`
 	Timestamps    bool           `json:"timestamps"`
+	ECN           bool           `json:"ecn"`
+	Congestion    string         `json:"congestion"`
 	SndScale      uint8          `json:"snd_wscale"`
 	RcvScale      uint8          `json:"rcv_wscale"`
 	OutOfOrder    int            `json:"out_of_order"` // octets held
@@ -77,6 +79,8 @@ type Stats struct {
 	TailProbes          uint64
 	OutOfOrder          uint64 // segments held for reassembly
 	ChallengeAcks       uint64
+	CEMarks             uint64 // data segments that arrived with a mark of congestion
+	ECNReductions       uint64 // windows reduced because the peer saw such marks
 	ResetsIn, ResetsOut uint64
 	ActiveOpens         uint64
 	PassiveOpens        uint64

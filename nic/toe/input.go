@@ -44,6 +44,7 @@ func (e *Engine) Segment(h *ip.Header, seg []byte, off frame.Offload, now frame.
 		n = max(1, (len(data)+int(off.GSOSize)-1)/int(off.GSOSize))
 	}
 	e.stats.SegsIn += uint64(n)
+	e.segTOS = h.TOS
 	local, remote := netip.AddrPortFrom(h.Dst, th.DstPort), netip.AddrPortFrom(h.Src, th.SrcPort)
 	c := e.find(local, remote)
 	if c != nil && c.state == StateTimeWait && c.reusedBy(&th) {
@@ -129,6 +130,9 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 	}
 	c.lastIn, c.probes = now, 0
 	c.takeTimestamp(h, off, now)
+	if c.ecn.on {
+		c.takeECN(h.Flags, c.e.segTOS, ack, len(data))
+	}
 	if ack >= int64(c.una) {
 		c.acknowledge(h, off, uint64(ack), n, now)
 	}
@@ -185,6 +189,11 @@ func (c *Conn) acceptable(h *tcp.Header, off int64, n int, now frame.Time) bool 
 	if c.state == StateSynReceived && h.Flags.Has(tcp.SYN) && !h.Flags.Has(tcp.ACK) && off == -1 {
 		c.wantSyn = true // our SYN-ACK was lost
 		c.Kick()
+		return false
+	}
+	if h.Flags.Has(tcp.SYN) { // RFC 5961 section 4: whatever its number
+		c.challenge(now)
+		c.e.drop(frame.DropTCPSequence)
 		return false
 	}
 	why := frame.DropTCPSequence
@@ -282,7 +291,7 @@ func (c *Conn) finAcked(now frame.Time) {
 	switch c.state {
 	case StateFinWait1:
 		c.state = StateFinWait2
-		c.stateAt = now.Add(c.e.cfg.FinTimeout)
+		c.stateAt = now.Add(c.par.FinTimeout)
 	case StateClosing:
 		c.enterTimeWait(now)
 	case StateLastAck:

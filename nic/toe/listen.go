@@ -18,6 +18,7 @@ type Listener struct {
 	pending int // connections in SYN-RECEIVED
 	accept  AcceptFunc
 	port    *reservation
+	par     *Params
 }
 
 // Listen opens local for passive opens; an unspecified address means every
@@ -38,7 +39,7 @@ func (e *Engine) Listen(local netip.AddrPort, backlog int, accept AcceptFunc) (*
 	if err != nil {
 		return nil, &Error{Kind: AddrInUse, Local: local, Err: err}
 	}
-	l := &Listener{e: e, local: local, backlog: max(backlog, 1), accept: accept, port: port}
+	l := &Listener{e: e, local: local, backlog: max(backlog, 1), accept: accept, port: port, par: &e.cfg.Params}
 	e.listeners = append(e.listeners, l)
 	return l, nil
 }

@@ -22,23 +22,6 @@ type lossState struct {
 	seen         [4]block   // SACK blocks of the acknowledgement before
 }
 
-type caState uint8
-
-const (
-	caOpen     caState = iota
-	caRecovery         // fast recovery
-	caLoss             // after a retransmission timeout
-)
-
-// congestion is Reno (RFC 5681) in octets.
-type congestion struct {
-	cwnd, ssthresh uint64
-	credit         uint64 // octets acknowledged towards the next increase
-	recover        uint64 // recovery ends when this is acknowledged
-	state          caState
-	blocked        bool // the last sending stopped for lack of cwnd
-}
-
 // pipe is the number of octets believed to be in flight (RFC 6675 SetPipe).
 // Without SACK every duplicate acknowledgement stands for one segment.
 func (c *Conn) pipe() uint64 {
@@ -218,11 +201,11 @@ func (c *Conn) loseByDupAcks(acked uint64) bool {
 	return true
 }
 
-// enterRecovery halves the window (RFC 5681 section 3.2, RFC 6675 section 5).
+// enterRecovery reduces the window (RFC 5681 section 3.2, RFC 6675 section 5).
 func (c *Conn) enterRecovery() {
 	cc := &c.cc
-	cc.state, cc.recover, cc.credit = caRecovery, c.nxt, 0
-	cc.ssthresh = max((c.nxt-c.una)/2, 2*uint64(c.mss))
+	cc.state, cc.recover = caRecovery, c.nxt
+	c.reduce(c.nxt - c.una)
 	cc.cwnd = cc.ssthresh
 	c.loss.force = true
 	c.count.recoveries++
@@ -230,8 +213,9 @@ func (c *Conn) enterRecovery() {
 }
 
 // afterAck ends recovery and grows the window. flight is what was in flight
-// before the acknowledgement of acked octets.
-func (c *Conn) afterAck(acked, flight uint64, now frame.Time) {
+// before the acknowledgement of acked octets; marked says that the peer told
+// of congestion.
+func (c *Conn) afterAck(acked, flight uint64, marked bool, now frame.Time) {
 	cc := &c.cc
 	if cc.state != caOpen && c.una >= cc.recover {
 		if cc.state == caRecovery {
@@ -239,42 +223,18 @@ func (c *Conn) afterAck(acked, flight uint64, now frame.Time) {
 		}
 		cc.state = caOpen
 		c.loss.dupAcks = 0
+		return // most of what this acknowledges had arrived before
 	}
-	if acked > 0 && cc.state != caRecovery {
-		c.grow(acked, flight)
+	if acked > 0 && cc.state != caRecovery && !marked {
+		c.grow(acked, flight, now)
 	}
-}
-
-// grow is slow start and congestion avoidance, counting octets (RFC 3465)
-// because acknowledgements of super-segments stand for many. A window that
-// was not used does not grow (RFC 7661).
-func (c *Conn) grow(acked, flight uint64) {
-	cc := &c.cc
-	if cc.cwnd < cc.ssthresh {
-		if cc.blocked || 2*flight >= cc.cwnd {
-			cc.cwnd += acked
-		}
-	} else if cc.blocked || flight+uint64(c.mss) >= cc.cwnd {
-		if cc.credit += acked; cc.credit >= cc.cwnd {
-			cc.credit -= cc.cwnd
-			cc.cwnd += uint64(c.mss)
-		}
-	}
-	cc.cwnd = min(cc.cwnd, uint64(c.e.cfg.SndWnd))
-}
-
-// initialWindow is RFC 6928, or one segment after a lost SYN (RFC 5681
-// section 3.1).
-func (c *Conn) initialWindow(synLost bool) uint64 {
-	if synLost {
-		return uint64(c.mss)
-	}
-	return initWnd * uint64(c.mss)
 }
 
 // onRTO handles the retransmission timer (RFC 6298 section 5).
 func (c *Conn) onRTO(now frame.Time) {
 	switch {
+	case c.overdue(now):
+		c.finish(c.timeoutKind(), now)
 	case c.state == StateSynSent || c.state == StateSynReceived:
 		c.synTimeout(now)
 	case c.segs.n == 0:
@@ -287,7 +247,7 @@ func (c *Conn) onRTO(now frame.Time) {
 }
 
 func (c *Conn) synTimeout(now frame.Time) {
-	if c.backoff >= c.e.cfg.SynRetries {
+	if c.spent(c.e.cfg.SynRetries) {
 		c.finish(c.timeoutKind(), now)
 		return
 	}
@@ -298,7 +258,7 @@ func (c *Conn) synTimeout(now frame.Time) {
 // probeTimeout asks for the window when nothing is in flight, or sends what
 // silly-window avoidance has held back.
 func (c *Conn) probeTimeout(now frame.Time) {
-	if c.probes > c.e.cfg.Retries {
+	if c.par.UserTimeout == 0 && c.probes > c.e.cfg.Retries {
 		c.finish(c.timeoutKind(), now)
 		return
 	}
@@ -316,15 +276,20 @@ func (c *Conn) dataTimeout(now frame.Time) {
 	// A peer that closes its window but answers is alive (RFC 1122 section
 	// 4.2.2.17).
 	alive := c.wnd == 0 && now.Sub(c.lastIn) < 2*c.e.cfg.MaxRTO
-	if c.backoff >= c.e.cfg.Retries && !alive {
+	limit := c.e.cfg.Retries
+	if c.segs.at(0).flags&segFin != 0 {
+		limit = c.par.FinRetries
+	}
+	if c.spent(limit) && !alive {
 		c.finish(c.timeoutKind(), now)
 		return
 	}
 	cc := &c.cc
 	if c.backoff == 0 {
-		cc.ssthresh = max((c.nxt-c.una)/2, 2*uint64(c.mss))
+		c.reduce(c.nxt - c.una)
+		cc.cubic.timeout = true
 	}
-	cc.state, cc.recover, cc.credit = caLoss, c.nxt, 0
+	cc.state, cc.recover = caLoss, c.nxt
 	cc.cwnd = uint64(c.mss)
 	c.probe = tailProbe{}
 	c.loseAll()
@@ -361,8 +326,28 @@ func (c *Conn) loseAll() {
 func (c *Conn) timedOut(now frame.Time) {
 	c.backoff++
 	c.e.stats.Timeouts++
-	c.rtoAt = now.Add(c.rto())
+	c.arm(now, c.rto())
 	c.Kick()
+}
+
+// arm starts the retransmission timer. It fires no later than the user
+// timeout ends.
+func (c *Conn) arm(now frame.Time, d time.Duration) {
+	c.rtoAt = now.Add(d)
+	if ut := c.par.UserTimeout; ut > 0 {
+		c.rtoAt = min(c.rtoAt, max(c.progressAt.Add(ut), now))
+	}
+}
+
+// overdue reports whether the user timeout has passed without progress.
+func (c *Conn) overdue(now frame.Time) bool {
+	ut := c.par.UserTimeout
+	return ut > 0 && now.Sub(c.progressAt) >= ut
+}
+
+// spent reports whether limit timeouts in a row are enough to give up.
+func (c *Conn) spent(limit int) bool {
+	return c.par.UserTimeout == 0 && c.backoff >= limit
 }
 
 // timeoutKind is what ICMP reported meanwhile, else Timeout.

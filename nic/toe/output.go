@@ -100,6 +100,7 @@ func (c *Conn) outputSyn(now frame.Time) (more bool) {
 		flags |= tcp.ACK
 	}
 	if c.wantSyn {
+		flags = c.synFlags(flags)
 		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(0)-1, flags, 0, 0, 0, now) {
 			return true
 		}
@@ -219,12 +220,12 @@ func (c *Conn) sendFresh(t *turn, now frame.Time) (more bool) {
 		return false
 	}
 	if c.segs.n == 0 && now.Sub(c.lastOut) > c.rtt.rto {
-		c.cc.cwnd = min(c.cc.cwnd, c.initialWindow(false)) // RFC 5681 section 4.1
+		c.restart()
 	}
 	c.cc.blocked = false
 	n := c.nextLen(c.nxt)
 	for n > 0 {
-		if !c.fits(0, n, now) {
+		if c.nagle(n) || !c.fits(0, n, now) {
 			return false
 		}
 		if c.stuck(t) {
@@ -256,6 +257,10 @@ func (c *Conn) nextLen(off uint64) int {
 	return max(0, min(c.h.Next(off, limit), limit))
 }
 
+// nagle reports whether a segment of n octets waits until everything before
+// it is acknowledged.
+func (c *Conn) nagle(n int) bool { return c.par.Nagle && n < c.mss && c.segs.n > 0 }
+
 // fits reports whether n more octets behind the queued ones fit the windows,
 // and notes which window it is that blocks.
 func (c *Conn) fits(queued, n int, now frame.Time) bool {
@@ -264,7 +269,10 @@ func (c *Conn) fits(queued, n int, now frame.Time) bool {
 	switch {
 	case end > c.una+c.wnd:
 		if idle && c.rtoAt == frame.Never {
-			c.rtoAt = now.Add(c.rto()) // persist: RFC 9293 section 3.8.6.1
+			if c.backoff == 0 {
+				c.progressAt = now
+			}
+			c.arm(now, c.rto()) // persist: RFC 9293 section 3.8.6.1
 		}
 		return false
 	case end-c.una > uint64(c.e.cfg.SndWnd) && !idle:
@@ -283,7 +291,7 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 	size, octets, count, last := n, n, 1, n
 	for {
 		next = c.nextLen(c.nxt + uint64(octets))
-		if count >= c.e.cfg.MaxSegs || next == 0 || next > size || last < size ||
+		if count >= c.e.cfg.MaxSegs || c.ecn.cwr || c.par.Nagle && next < c.mss || next == 0 || next > size || last < size ||
 			octets+next > c.maxOctets() || !c.fits(octets, next, now) {
 			break
 		}
@@ -319,7 +327,7 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 func (c *Conn) sentNew(idle bool, now frame.Time) {
 	c.override = false
 	if idle {
-		c.backoff = 0
+		c.backoff, c.progressAt = 0, now
 	}
 	if idle || c.rtoAt == frame.Never {
 		c.startRTO(now)

@@ -11,9 +11,9 @@ import (
 
 // packet returns a frame that holds the IP and TCP headers and room for n
 // octets of payload, nil if the pool has none.
-func (e *Engine) packet(src, dst netip.Addr, th *tcp.Header, n int, id uint16) *frame.Frame {
+func (e *Engine) packet(src, dst netip.Addr, th *tcp.Header, n int, id uint16, tos uint8) *frame.Frame {
 	h := ip.Header{
-		Version: 6, TOS: e.cfg.TOS, TTL: e.cfg.TTL, Proto: ip.ProtoTCP, Src: src, Dst: dst,
+		Version: 6, TOS: tos, TTL: e.cfg.TTL, Proto: ip.ProtoTCP, Src: src, Dst: dst,
 		PayloadLen: th.Len() + n,
 	}
 	if src.Is4() {
@@ -100,8 +100,15 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 		c.ooo.fill(&th.Opts, c.rcvSeq(0))
 	}
 	src, dst := c.local.Addr(), c.remote.Addr()
-	f := e.packet(src, dst, &th, n, c.ipID)
+	tos, cwr, capable := c.par.TOS, c.ecn.cwr, false
+	if th.Flags, capable = c.markECN(flags, n > 0 && off == c.nxt); c.ecn.on {
+		if tos &^= ecnMask; capable {
+			tos |= ect0
+		}
+	}
+	f := e.packet(src, dst, &th, n, c.ipID, tos)
 	if f == nil {
+		c.ecn.cwr = cwr
 		return false
 	}
 	if n > 0 {

@@ -24,6 +24,8 @@ type rawPeer struct {
 	engKnown      bool
 	out           []string
 	last          tcp.Header
+	lastTOS       uint8 // of the packet sent last
+	tos           uint8 // of every packet to the engine
 	room          int
 	opts          tcp.Options // of every segment sent
 	app           *app
@@ -71,7 +73,7 @@ func (p *rawPeer) Transmit(f *frame.Frame, dst netip.Addr) {
 	for _, s := range th.Opts.SACK[:th.Opts.NSACK] {
 		line += fmt.Sprintf(" sack %d-%d", int32(uint32(s.Left)-peerISN), int32(uint32(s.Right)-peerISN))
 	}
-	p.last = th
+	p.last, p.lastTOS = th, h.TOS
 	p.out = append(p.out, line)
 	f.Release()
 }
@@ -91,7 +93,7 @@ func (p *rawPeer) segment(flags tcp.Flags, seq, ack, wnd int, data string) bool 
 	}
 	seg := make([]byte, th.Len()+len(data))
 	copy(seg[th.Put(seg):], data)
-	h := ip.Header{Version: 4, TTL: 64, Proto: ip.ProtoTCP, Src: p.remote.Addr(), Dst: p.local.Addr(), PayloadLen: len(seg)}
+	h := ip.Header{Version: 4, TOS: p.tos, TTL: 64, Proto: ip.ProtoTCP, Src: p.remote.Addr(), Dst: p.local.Addr(), PayloadLen: len(seg)}
 	putChecksum(seg, h.Src, h.Dst)
 	owned := p.e.Segment(&h, seg, frame.Offload{}, p.now)
 	if !owned {

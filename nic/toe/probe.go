@@ -24,13 +24,13 @@ func (c *Conn) startRTO(now frame.Time) {
 			d, c.probe.armed = pto, true
 		}
 	}
-	c.rtoAt = now.Add(d)
+	c.arm(now, d)
 }
 
 // sendProbe makes the last segment that the peer has not reported due again.
 func (c *Conn) sendProbe(now frame.Time) {
 	c.probe.armed = false
-	c.rtoAt = now.Add(c.rto())
+	c.arm(now, c.rto())
 	for i := c.segs.n - 1; i >= 0; i-- {
 		s := c.segs.at(i)
 		if s.flags&(segSacked|segLost) != 0 {
@@ -46,13 +46,13 @@ func (c *Conn) sendProbe(now frame.Time) {
 }
 
 // probeAcked ends the probe once SND.UNA has passed it. If it repaired a loss
-// that nothing else has shown, the window is halved (RFC 8985 section 7.4).
+// that nothing else has shown, the window is reduced (RFC 8985 section 7.4).
 func (c *Conn) probeAcked() {
 	if c.probe.end == 0 || c.una < c.probe.end {
 		return
 	}
 	if c.cc.state == caOpen && !c.probe.spurious {
-		c.cc.ssthresh = max(c.cc.cwnd/2, 2*uint64(c.mss))
+		c.reduce(c.cc.cwnd)
 		c.cc.cwnd = c.cc.ssthresh
 	}
 	c.probe = tailProbe{armed: c.probe.armed}

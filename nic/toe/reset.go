@@ -60,7 +60,7 @@ func (e *Engine) sendResets() {
 			SrcPort: r.local.Port(), DstPort: r.remote.Port(),
 			Seq: r.seq, Ack: r.ack, Flags: r.flags,
 		}
-		f := e.packet(r.local.Addr(), r.remote.Addr(), &th, 0, 0)
+		f := e.packet(r.local.Addr(), r.remote.Addr(), &th, 0, 0, e.cfg.TOS)
 		if f == nil {
 			break
 		}

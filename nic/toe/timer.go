@@ -129,10 +129,10 @@ func (c *Conn) onStateTimer(now frame.Time) {
 	switch {
 	case c.state == StateTimeWait:
 		c.finish(0, now)
-	case c.state == StateFinWait2 && now >= c.lastIn.Add(c.e.cfg.FinTimeout):
+	case c.state == StateFinWait2 && now >= c.lastIn.Add(c.par.FinTimeout):
 		c.finish(Timeout, now)
 	case c.state == StateFinWait2:
-		c.stateAt = c.lastIn.Add(c.e.cfg.FinTimeout)
+		c.stateAt = c.lastIn.Add(c.par.FinTimeout)
 	default:
 		c.keepAlive(now)
 	}
@@ -141,21 +141,25 @@ func (c *Conn) onStateTimer(now frame.Time) {
 // keepAlive sends a probe once the peer has been silent for long enough
 // (RFC 9293 section 3.8.4).
 func (c *Conn) keepAlive(now frame.Time) {
-	idle := c.e.cfg.KeepAlive
+	idle := c.par.KeepAlive
 	if idle == 0 {
+		return
+	}
+	if c.segs.n > 0 { // the retransmission timer watches the peer
+		c.stateAt = now.Add(idle)
 		return
 	}
 	if due := c.lastIn.Add(idle); now < due {
 		c.probes, c.stateAt = 0, due
 		return
 	}
-	if c.probes >= c.e.cfg.KeepAliveProbes {
+	if c.probes >= c.par.KeepAliveProbes {
 		c.finish(Timeout, now)
 		return
 	}
 	c.probes++
 	c.wantProbe = true
-	c.stateAt = now.Add(max(idle/8, c.e.cfg.MinRTO))
+	c.stateAt = now.Add(max(c.par.KeepAliveInterval, c.e.cfg.MinRTO))
 	c.Kick()
 }
 

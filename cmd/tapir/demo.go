@@ -34,10 +34,10 @@ func newDemo() *cobra.Command {
 				return usagef("--frames %s: use wire, gso or jumbo", o.Frames)
 			}
 			err := runDemo(cmd, o, asJSON)
-			if err != nil && !isChild(err) {
-				advise(cmd.Context(), cmd.ErrOrStderr())
+			if code := reported(0); err == nil || errors.As(err, &code) {
+				return err
 			}
-			return err
+			return advised{err, func(w io.Writer) { advise(cmd.Context(), w) }}
 		},
 	}
 	f := cmd.Flags()
@@ -51,7 +51,7 @@ func newDemo() *cobra.Command {
 
 func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
 	if o.NeedsTAP() && !netns.Privileged() && !netns.Reexeced() {
-		return netns.Reexec(cmd.Context(), os.Args[1:]...)
+		return inUserNamespace(cmd.Context())
 	}
 	var err error
 	if o.Program, err = os.Executable(); err != nil {
@@ -81,11 +81,18 @@ func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
 	return nil
 }
 
-// isChild tells whether the error is a child's exit code, whose reason the
-// child has printed.
-func isChild(err error) bool {
+// inUserNamespace runs the same command again with the rights that an
+// ordinary user has in a user namespace of his own.
+func inUserNamespace(ctx context.Context) error {
+	if err := demo.CanOpenTUN(); err != nil {
+		return err
+	}
+	err := netns.Reexec(ctx, os.Args[1:]...)
 	var exit *exec.ExitError
-	return errors.As(err, &exit)
+	if errors.As(err, &exit) && exit.ExitCode() > 0 {
+		return reported(exit.ExitCode())
+	}
+	return err
 }
 
 // advise prints what the doctor finds wrong.

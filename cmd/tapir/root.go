@@ -26,6 +26,19 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func (e usageError) Unwrap() error { return e.error }
 
+// advised is an error with advice to print below it.
+type advised struct {
+	error
+	advise func(io.Writer)
+}
+
+func (e advised) Unwrap() error { return e.error }
+
+// reported is the exit code of a child process that has said why.
+type reported int
+
+func (e reported) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
 // run executes one command line and returns its exit code. ctx ends at an
 // interrupt.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
@@ -38,7 +51,13 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if err == nil {
 		return exitOK
 	}
+	if code := reported(0); errors.As(err, &code) {
+		return int(code)
+	}
 	fmt.Fprintln(errOut, "tapir: "+oneLine(err.Error()))
+	if a := (advised{}); errors.As(err, &a) {
+		a.advise(errOut)
+	}
 	if ran, ok := cmd.Context().Value(ranKey{}).(*bool); ok && *ran && !errors.As(err, &usageError{}) {
 		return exitFailed
 	}

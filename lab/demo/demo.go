@@ -287,6 +287,16 @@ func (o *Options) NeedsTAP() bool {
 	return !o.Mem && err == nil
 }
 
+// CanOpenTUN says why a TAP cannot be made, if the device is closed to this
+// user.
+func CanOpenTUN() error {
+	f, err := os.OpenFile(tunDevice, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("TAPs cannot be made: %w", err)
+	}
+	return f.Close()
+}
+
 func newWire(o Options) (wire, error) {
 	if o.NeedsTAP() {
 		return newTAPWire(o)

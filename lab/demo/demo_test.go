@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -159,6 +160,23 @@ func TestOrdinaryUser(t *testing.T) {
 	cmd := labtest.Unprivileged(t, within(t), dir, labtest.Copy(t, dir, tapir), "demo", "--json")
 	if rep := run(t, cmd); rep.Wire != "tap" {
 		t.Errorf("wire: %s", rep.Wire)
+	}
+}
+
+// A device that exists but is closed to the user is no reason to pretend with
+// a wire in memory: the demo says what is wrong and how to mend it.
+func TestClosedTUN(t *testing.T) {
+	dir := labtest.PublicDir(t)
+	cmd := labtest.UnprivilegedNoTUN(t, within(t), dir, labtest.Copy(t, dir, tapir), "demo")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"tapir: TAPs cannot be made: open /dev/net/tun: permission denied\n", "remedy: "} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
 	}
 }
 

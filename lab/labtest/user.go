@@ -20,13 +20,25 @@ const nobody = "65534"
 // everybody; Copy helps.
 func Unprivileged(t testing.TB, ctx context.Context, dir string, argv ...string) *exec.Cmd {
 	t.Helper()
+	return asNobody(t, ctx, "666", dir, argv)
+}
+
+// UnprivilegedNoTUN is Unprivileged on a machine that keeps its TUN device to
+// root.
+func UnprivilegedNoTUN(t testing.TB, ctx context.Context, dir string, argv ...string) *exec.Cmd {
+	t.Helper()
+	return asNobody(t, ctx, "600", dir, argv)
+}
+
+func asNobody(t testing.TB, ctx context.Context, mode, dir string, argv []string) *exec.Cmd {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Fatal("labtest: only root can become nobody")
 	}
 	node := filepath.Join(dir, "tun")
 	script := strings.Join([]string{
 		"set -e",
-		"mknod -m 666 " + node + " c 10 200",
+		"mknod -m " + mode + " " + node + " c 10 200",
 		"mount --bind " + node + " /dev/net/tun",
 		"exec setpriv --reuid " + nobody + " --regid " + nobody + " --clear-groups --no-new-privs -- \"$@\"",
 	}, "\n")

@@ -100,10 +100,21 @@ func members(raw json.RawMessage) (all []field, err error) {
 			return nil, err
 		}
 		if v[0] != '{' {
-			all = append(all, field{fmt.Sprint(key), cell(v)})
+			all = append(all, field{fmt.Sprint(key), keyCell(fmt.Sprint(key), v)})
 		}
 	}
 	return all, nil
+}
+
+// hexKeys are the numbers that everybody writes in hexadecimal.
+var hexKeys = []string{"stag", "addr"}
+
+func keyCell(key string, v json.RawMessage) string {
+	var n uint64
+	if slices.Contains(hexKeys, key) && json.Unmarshal(v, &n) == nil {
+		return fmt.Sprintf("%#x", n)
+	}
+	return cell(v)
 }
 
 // cell is a JSON value as text: strings without quotes, lists with commas.

@@ -2,7 +2,6 @@ package nic
 
 import (
 	"tapir/nic/cm"
-	"tapir/nic/toe"
 	"tapir/wire/frame"
 )
 
@@ -27,10 +26,6 @@ func (d *Device) Shutdown(now frame.Time) {
 // Idle reports whether no connection is open, except those that only wait
 // for stray segments (TIME-WAIT), and nothing waits to be sent.
 func (d *Device) Idle() bool {
-	idle := d.wire.waiting() == 0 && d.host.waiting() == 0 && !d.Verbs.Pending()
-	d.toe.Conns(func(c *toe.Conn) bool {
-		idle = idle && c.State() == toe.StateTimeWait
-		return idle
-	})
-	return idle
+	s := d.toe.Stats()
+	return s.Open == s.TimeWait && d.wire.waiting() == 0 && d.host.waiting() == 0 && !d.Verbs.Pending()
 }

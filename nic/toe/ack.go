@@ -162,6 +162,6 @@ func (c *Conn) addRTT(d time.Duration) {
 }
 
 // tsNow is the timestamp clock: one tick per millisecond from a secret start.
-func (c *Conn) tsNow(now frame.Time) uint32 {
-	return uint32(now/1e6) + c.tsOff
-}
+func (c *Conn) tsNow(now frame.Time) uint32 { return tsClock(now) + c.tsOff }
+
+func tsClock(now frame.Time) uint32 { return uint32(now / 1e6) }

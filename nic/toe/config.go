@@ -33,6 +33,18 @@ type Config struct {
 	MaxRTO     time.Duration // upper bound of the timeout; default 60 s
 	DelayedAck time.Duration // longest delay of an acknowledgement; default 40 ms
 	TimeWait   time.Duration // stay in TIME-WAIT; default 60 s
+	// MaxTimeWait bounds the connections in TIME-WAIT; then the oldest makes
+	// room. Default 65536.
+	MaxTimeWait int
+
+	// Passive opens: MaxConns bounds the connections of the engine (default
+	// 65536), MaxConnsPerPort and MaxConnsPerHost those by local port and by
+	// remote IPv4 address or IPv6 /64 (default MaxConns). SYNs beyond are
+	// dropped. Half-open connections beyond MaxHalfOpenPerPort (default 1024)
+	// and MaxHalfOpenPerHost (default 512) are kept in SYN cookies only.
+	MaxConns, MaxConnsPerPort, MaxConnsPerHost int
+	MaxHalfOpenPerPort, MaxHalfOpenPerHost     int
+	NoSynCookies                               bool // drop SYNs beyond the backlog
 
 	SynRetries int // SYN retransmissions before Timeout; default 6
 	Retries    int // consecutive timeouts of data before Timeout; default 10
@@ -82,6 +94,12 @@ func (cfg Config) withDefaults() Config {
 	def(&cfg.FirstPort, 49152)
 	def(&cfg.LastPort, 65535)
 	def(&cfg.TTL, 64)
+	def(&cfg.MaxTimeWait, 1<<16)
+	def(&cfg.MaxConns, 1<<16)
+	def(&cfg.MaxConnsPerPort, cfg.MaxConns)
+	def(&cfg.MaxConnsPerHost, cfg.MaxConns)
+	def(&cfg.MaxHalfOpenPerPort, 1024)
+	def(&cfg.MaxHalfOpenPerHost, 512)
 	cfg.Params = cfg.Params.withDefaults(cfg.Retries)
 	cfg.MTU = min(max(cfg.MTU, minMTU), maxPacket)
 	cfg.RcvWnd = min(max(cfg.RcvWnd, minRcvWnd), 1<<30)

@@ -16,7 +16,7 @@ import (
 type Conn struct {
 	e             *Engine
 	h             Handler
-	listener      *Listener // while in SYN-RECEIVED after a passive open
+	listener      *Listener // of a passive open
 	id            uint64
 	prev, next    *Conn // engine's list by creation
 	nextReady     *Conn
@@ -33,6 +33,7 @@ type Conn struct {
 	wantProbe bool // a window or keep-alive probe is due
 	wantAck   bool // an acknowledgement is due now
 	passive   bool
+	half      bool // passive and not established yet
 
 	// Sending.
 	iss      uint32
@@ -79,7 +80,7 @@ type Conn struct {
 	// Timers; frame.Never when not running.
 	rtoAt   frame.Time // retransmission, or window probe when nothing is in flight
 	ackAt   frame.Time // delayed acknowledgement
-	stateAt frame.Time // TIME-WAIT, FIN-WAIT-2 and keep-alive
+	stateAt frame.Time // FIN-WAIT-2 and keep-alive
 	heapIdx int
 	backoff int // consecutive timeouts
 	probes  int // unanswered keep-alive probes
@@ -161,6 +162,12 @@ func (c *Conn) Close() {
 
 // Abort sends a RST and drops everything; Closed reports Aborted.
 func (c *Conn) Abort() {
+	if c.state == StateTimeWait {
+		if w := c.e.waits.find(tuple{c.local, c.remote}); w != nil {
+			c.e.waits.remove(w)
+		}
+		return
+	}
 	c.wantAbort = true
 	c.Kick()
 }
@@ -184,12 +191,17 @@ func (c *Conn) Local() netip.AddrPort { return c.local }
 func (c *Conn) Remote() netip.AddrPort { return c.remote }
 
 // State is the connection's state.
-func (c *Conn) State() State { return c.state }
+func (c *Conn) State() State {
+	if c.state == StateTimeWait && c.e.waits.find(tuple{c.local, c.remote}) == nil {
+		return StateClosed
+	}
+	return c.state
+}
 
 // Info returns a snapshot for display.
 func (c *Conn) Info() Info {
 	return Info{
-		State: c.state, Local: c.local, Remote: c.remote, MSS: c.mss,
+		State: c.State(), Local: c.local, Remote: c.remote, MSS: c.mss,
 		SndUna: c.una, SndNxt: c.nxt, SndWnd: c.wnd,
 		RcvNxt: c.rcvNxt, RcvWnd: c.rcvWindow(),
 		Cwnd: c.cc.cwnd, Ssthresh: c.cc.ssthresh,
@@ -244,10 +256,6 @@ func (c *Conn) finish(kind Kind, now frame.Time) {
 	if c.gone {
 		return
 	}
-	if c.listener != nil {
-		c.listener.pending--
-		c.listener = nil
-	}
 	c.e.forget(c)
 	c.reportClosed(kind, now)
 }
@@ -265,16 +273,6 @@ func (c *Conn) reportClosed(kind Kind, now frame.Time) {
 	}
 	c.e.stats.Failures++
 	h.Closed(c, &Error{Kind: kind, Local: c.local, Remote: c.remote}, now)
-}
-
-// enterTimeWait keeps only the 4-tuple and what old segments need as answer.
-func (c *Conn) enterTimeWait(now frame.Time) {
-	c.state = StateTimeWait
-	c.releaseBuffers()
-	c.rtoAt, c.ackAt = frame.Never, frame.Never
-	c.stateAt = now.Add(c.e.cfg.TimeWait)
-	c.saved = nil
-	c.reportClosed(0, now)
 }
 
 // rto is the timeout with its backoff.

@@ -24,7 +24,10 @@ type Engine struct {
 	listeners []*Listener
 	timers    timerHeap
 	ready     readyList
-	resets    []reset
+	waits     waitList // connections in TIME-WAIT
+	answers   []answer
+	ports     map[uint16]load     // passive opens by local port
+	hosts     map[netip.Addr]load // and by remote host
 	nextPort  uint16
 	freePiece *piece
 	rings     [ringClasses][][]segment
@@ -41,7 +44,7 @@ type tuple struct{ local, remote netip.AddrPort }
 func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 	e := &Engine{
 		cfg: cfg.withDefaults(), pool: pool, out: out, notes: notes,
-		conns: make(map[tuple]*Conn),
+		conns: make(map[tuple]*Conn), ports: make(map[uint16]load), hosts: make(map[netip.Addr]load),
 	}
 	e.secret = newSecret(e.cfg.Seed)
 	return e
@@ -56,12 +59,13 @@ func (e *Engine) Connect(local, remote netip.AddrPort, h Handler, now frame.Time
 		local.Addr().Is4() != remote.Addr().Is4() {
 		return nil, &Error{Kind: BadAddr, Local: local, Remote: remote}
 	}
-	local, port, err := e.takePort(local, remote)
+	local, port, err := e.takePort(local, remote, now)
 	if err != nil {
 		return nil, err
 	}
 	c := e.newConn(local, remote, StateSynSent, now)
 	c.h, c.port = h, port
+	e.replace(c)
 	e.stats.ActiveOpens++
 	c.openActive(now)
 	return c, nil
@@ -72,9 +76,9 @@ func (e *Engine) Connect(local, remote netip.AddrPort, h Handler, now frame.Time
 const reserveTries = 64
 
 // takePort reserves the port of local, or picks one if that is 0.
-func (e *Engine) takePort(local, remote netip.AddrPort) (netip.AddrPort, *reservation, error) {
+func (e *Engine) takePort(local, remote netip.AddrPort, now frame.Time) (netip.AddrPort, *reservation, error) {
 	if local.Port() != 0 {
-		if e.conns[tuple{local, remote}] != nil {
+		if t := (tuple{local, remote}); e.conns[t] != nil || !e.follow(t, now) {
 			return local, nil, &Error{Kind: AddrInUse, Local: local, Remote: remote}
 		}
 		r, err := e.reserve(local)
@@ -85,7 +89,7 @@ func (e *Engine) takePort(local, remote netip.AddrPort) (netip.AddrPort, *reserv
 	}
 	var err error
 	for range reserveTries {
-		port, ok := e.pickPort(local.Addr(), remote)
+		port, ok := e.pickPort(local.Addr(), remote, now)
 		if !ok {
 			break
 		}
@@ -102,10 +106,12 @@ func (e *Engine) takePort(local, remote netip.AddrPort) (netip.AddrPort, *reserv
 // engine: a connection, TIME-WAIT included, or a listener on local.
 func (e *Engine) Owns(local, remote netip.AddrPort) bool {
 	local, remote = canonical(local), canonical(remote)
-	return e.conns[tuple{local, remote}] != nil || e.listener(local) != nil
+	t := tuple{local, remote}
+	return e.conns[t] != nil || e.listener(local) != nil || e.waits.find(t) != nil
 }
 
-// Conns yields the connections in the order of their creation.
+// Conns yields the connections, except those in TIME-WAIT, in the order of
+// their creation.
 func (e *Engine) Conns(yield func(*Conn) bool) {
 	for c := e.head; c != nil; {
 		next := c.next
@@ -119,7 +125,8 @@ func (e *Engine) Conns(yield func(*Conn) bool) {
 // Stats returns the engine's counters.
 func (e *Engine) Stats() Stats {
 	s := e.stats
-	s.Open = len(e.conns)
+	s.TimeWait = len(e.waits.index)
+	s.Open = len(e.conns) + s.TimeWait
 	return s
 }
 
@@ -161,6 +168,7 @@ func (e *Engine) newConn(local, remote netip.AddrPort, state State, now frame.Ti
 // forget removes a connection and gives back what it holds.
 func (e *Engine) forget(c *Conn) {
 	c.state = StateClosed
+	c.left()
 	c.port.drop()
 	c.releaseBuffers()
 	e.timers.remove(c)
@@ -182,17 +190,19 @@ func (e *Engine) forget(c *Conn) {
 }
 
 // pickPort chooses a free ephemeral port, starting at one that an outsider
-// cannot guess (RFC 6056 algorithm 3).
-func (e *Engine) pickPort(local netip.Addr, remote netip.AddrPort) (uint16, bool) {
+// cannot guess (RFC 6056 algorithm 3). Ports in TIME-WAIT come last.
+func (e *Engine) pickPort(local netip.Addr, remote netip.AddrPort, now frame.Time) (uint16, bool) {
 	n := uint32(e.cfg.LastPort) - uint32(e.cfg.FirstPort) + 1
 	base := e.hash(tuple{netip.AddrPortFrom(local, 0), remote}, "port")
-	for range n {
+	for i := range 2 * n {
 		port := e.cfg.FirstPort + uint16((base+uint32(e.nextPort))%n)
 		e.nextPort++
 		lp := netip.AddrPortFrom(local, port)
-		if e.conns[tuple{lp, remote}] == nil && e.listener(lp) == nil {
-			return port, true
+		t := tuple{lp, remote}
+		if e.conns[t] != nil || e.listener(lp) != nil || i < n && e.waits.find(t) != nil || !e.follow(t, now) {
+			continue
 		}
+		return port, true
 	}
 	return 0, false
 }

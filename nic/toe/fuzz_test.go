@@ -143,9 +143,7 @@ func attack(t *testing.T, start byte, ops []byte) {
 	for c := range p.e.Conns {
 		c.Abort()
 	}
-	for range 10 {
-		p.poll()
-	}
+	p.wait(p.e.cfg.TimeWait)
 	if p.e.Stats().Open != 0 || p.pool.out != 0 || len(p.e.timers) != 0 {
 		t.Fatalf("left: %d connections, %d frames, %d timers", p.e.Stats().Open, p.pool.out, len(p.e.timers))
 	}

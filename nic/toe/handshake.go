@@ -23,6 +23,7 @@ func (c *Conn) sendSyn(now frame.Time) {
 
 // segment handles a segment to listener l that belongs to no connection (RFC
 // 9293 section 3.10.7.2). It returns the new connection, nil if there is none.
+// The ACK that answers a SYN cookie is still to be handled by it.
 func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now frame.Time) *Conn {
 	e := l.e
 	switch {
@@ -30,19 +31,29 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 		e.drop(frame.DropTCPState)
 		return nil
 	case h.Flags.Has(tcp.ACK):
+		if c := l.takeCookie(h, local, remote, now); c != nil {
+			return c
+		}
 		e.drop(frame.DropTCPState)
-		e.queueReset(reset{local: local, remote: remote, seq: h.Ack, flags: tcp.RST})
+		e.answerReset(local, remote, h.Ack)
 		return nil
 	case !h.Flags.Has(tcp.SYN):
 		e.drop(frame.DropTCPState)
 		return nil
-	case l.pending >= l.backlog:
+	case l.paused || e.crowded(l, remote.Addr()):
 		e.drop(frame.DropBacklog)
+		return nil
+	case e.backlogFull(l, remote.Addr()):
+		if e.cfg.NoSynCookies {
+			e.drop(frame.DropBacklog)
+		} else {
+			l.sendCookie(h, local, remote, now)
+		}
 		return nil
 	}
 	c := e.newConn(local, remote, StateSynReceived, now)
-	c.listener, c.passive, c.port, c.par = l, true, l.port.share(), l.par
-	l.pending++
+	c.halfOpen(l)
+	e.replace(c)
 	c.takeSyn(h, now)
 	c.sendSyn(now)
 	return c
@@ -80,7 +91,7 @@ func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 	if acked && c.sndOffset(h.Ack) != 0 {
 		c.e.drop(frame.DropTCPSequence)
 		if !h.Flags.Has(tcp.RST) {
-			c.e.queueReset(reset{local: c.local, remote: c.remote, seq: h.Ack, flags: tcp.RST})
+			c.e.answerReset(c.local, c.remote, h.Ack)
 		}
 		return
 	}
@@ -112,12 +123,11 @@ func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 func (c *Conn) handshakeDone(h *tcp.Header, ack int64, now frame.Time) bool {
 	if ack != 0 {
 		c.e.drop(frame.DropTCPSequence)
-		c.e.queueReset(reset{local: c.local, remote: c.remote, seq: h.Ack, flags: tcp.RST})
+		c.e.answerReset(c.local, c.remote, h.Ack)
 		return false
 	}
 	if l := c.listener; l != nil {
-		c.listener = nil
-		l.pending--
+		c.opened()
 		c.state = StateEstablished
 		if c.h = l.accept(c, now); c.h == nil {
 			c.wantAbort = true
@@ -145,17 +155,4 @@ func (c *Conn) establish(now frame.Time) {
 		c.stateAt = now.Add(c.par.KeepAlive)
 	}
 	c.h.Established(c, now)
-}
-
-// reusedBy reports whether a SYN may replace this connection in TIME-WAIT: it
-// is clearly newer by timestamp (RFC 6191) or sequence number, and a listener
-// will take it.
-func (c *Conn) reusedBy(h *tcp.Header) bool {
-	if h.Flags&(tcp.SYN|tcp.ACK|tcp.RST) != tcp.SYN || c.e.listener(c.local) == nil {
-		return false
-	}
-	if c.tsOK && h.Opts.HasTS && h.Opts.TSVal != c.tsRecent {
-		return int32(h.Opts.TSVal-c.tsRecent) > 0
-	}
-	return c.rcvOffset(h.Seq) > int64(c.rcvNxt)
 }

@@ -85,6 +85,10 @@ type Stats struct {
 	ActiveOpens         uint64
 	PassiveOpens        uint64
 	Failures            uint64 // connections that ended with an error
+	CookiesSent         uint64 // SYNs answered with a SYN cookie
+	CookiesTaken        uint64 // connections made from one
+	TimeWaitOverflows   uint64 // stays in TIME-WAIT cut short for lack of records
+	TimeWait            int    // connections now in TIME-WAIT
 	Open                int    // connections now, TIME-WAIT included
 	Drops               frame.Drops
 }

@@ -47,25 +47,15 @@ func (e *Engine) Segment(h *ip.Header, seg []byte, off frame.Offload, now frame.
 	e.segTOS = h.TOS
 	local, remote := netip.AddrPortFrom(h.Dst, th.DstPort), netip.AddrPortFrom(h.Src, th.SrcPort)
 	c := e.find(local, remote)
-	if c != nil && c.state == StateTimeWait && c.reusedBy(&th) {
-		c.finish(0, now)
-		c = nil
-	}
 	if c == nil {
-		l := e.listener(local)
-		if l == nil {
-			return false
+		var owned bool
+		if c, owned = e.stranger(&th, local, remote, len(data), now); c == nil {
+			return owned
 		}
-		if !usable(h.Src) || th.SrcPort == 0 {
-			e.drop(frame.DropSource)
+		if th.Flags.Has(tcp.SYN) {
+			c.saveIn(h, seg, off, now)
 			return true
 		}
-		c = l.segment(&th, local, remote, now)
-		if c == nil {
-			return true
-		}
-		c.saveIn(h, seg, off, now)
-		return true
 	}
 	c.count.segsIn += uint64(n)
 	c.saveIn(h, seg, off, now)
@@ -76,6 +66,23 @@ func (e *Engine) Segment(h *ip.Header, seg []byte, off frame.Offload, now frame.
 	c.input(&th, data, segSize, now)
 	e.timers.schedule(c)
 	return true
+}
+
+// stranger handles a segment with n octets of data that belongs to no
+// connection: one of TIME-WAIT, or to a listener, which may make one.
+func (e *Engine) stranger(h *tcp.Header, local, remote netip.AddrPort, n int, now frame.Time) (c *Conn, owned bool) {
+	if w := e.waits.find(tuple{local, remote}); w != nil && !e.inTimeWait(w, h, segLen(h, n), now) {
+		return nil, true
+	}
+	l := e.listener(local)
+	if l == nil {
+		return nil, false
+	}
+	if !usable(remote.Addr()) || remote.Port() == 0 {
+		e.drop(frame.DropSource)
+		return nil, true
+	}
+	return l.segment(h, local, remote, now), true
 }
 
 // saveIn keeps a copy of a received packet, with its checksum completed.
@@ -109,13 +116,7 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 		return
 	}
 	off := c.rcvOffset(h.Seq)
-	n := len(data)
-	if h.Flags.Has(tcp.SYN) {
-		n++
-	}
-	if h.Flags.Has(tcp.FIN) {
-		n++
-	}
+	n := segLen(h, len(data))
 	if !c.acceptable(h, off, n, now) || !c.control(h, off, now) {
 		return
 	}
@@ -199,11 +200,8 @@ func (c *Conn) acceptable(h *tcp.Header, off int64, n int, now frame.Time) bool 
 	why := frame.DropTCPSequence
 	if n > 0 && end <= next {
 		why = frame.DropTCPDuplicate
-		if off >= 0 && c.sackOK && c.state != StateTimeWait {
+		if off >= 0 && c.sackOK {
 			c.ooo.dsack = block{uint64(off), uint64(end)}
-		}
-		if c.state == StateTimeWait && h.Flags.Has(tcp.FIN) {
-			c.stateAt = now.Add(c.e.cfg.TimeWait)
 		}
 	}
 	c.ackRefused(n, now)
@@ -229,7 +227,7 @@ func (c *Conn) ackRefused(n int, now frame.Time) {
 // section 7), at most 10 per second.
 func (c *Conn) challenge(now frame.Time) {
 	if now.Sub(c.chalAt) >= time.Second || c.chalAt == 0 {
-		c.chalAt, c.chalLeft = now, 10
+		c.chalAt, c.chalLeft = now, challengesPerSecond
 	}
 	if c.chalLeft == 0 {
 		return
@@ -239,6 +237,9 @@ func (c *Conn) challenge(now frame.Time) {
 	c.wantAck = true
 	c.Kick()
 }
+
+// challengesPerSecond bounds challenge ACKs per connection.
+const challengesPerSecond = 10
 
 // control handles RST, SYN and a missing ACK; it reports whether the segment
 // goes on.
@@ -266,8 +267,7 @@ func (c *Conn) inReset(off int64, now frame.Time) {
 	}
 	c.e.stats.ResetsIn++
 	switch {
-	case c.state == StateTimeWait,
-		(c.state == StateLastAck || c.state == StateClosing) && c.finSent && c.una == c.finOff:
+	case (c.state == StateLastAck || c.state == StateClosing) && c.finSent && c.una == c.finOff:
 		c.finish(0, now)
 	case c.state == StateSynReceived && !c.passive:
 		c.finish(Refused, now)

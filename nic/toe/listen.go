@@ -16,14 +16,20 @@ type Listener struct {
 	local   netip.AddrPort
 	backlog int
 	pending int // connections in SYN-RECEIVED
-	accept  AcceptFunc
-	port    *reservation
-	par     *Params
+	open    int // established ones
+	// maxConns bounds both together; 0: no bound
+	maxConns int
+	paused   bool
+	cookieAt frame.Time // when the last SYN cookie was sent; 0: never
+	accept   AcceptFunc
+	port     *reservation
+	par      *Params
 }
 
 // Listen opens local for passive opens; an unspecified address means every
 // address of that family, the IPv6 one both families. At most backlog
-// handshakes are pending at a time; further SYNs are dropped. Errors are
+// handshakes are pending at a time; further SYNs are answered with SYN cookies
+// (RFC 4987), or dropped with Config.NoSynCookies. Errors are
 // *Error (AddrInUse, BadAddr).
 func (e *Engine) Listen(local netip.AddrPort, backlog int, accept AcceptFunc) (*Listener, error) {
 	local = canonical(local)
@@ -47,6 +53,18 @@ func (e *Engine) Listen(local netip.AddrPort, backlog int, accept AcceptFunc) (*
 // Local is the address listened on.
 func (l *Listener) Local() netip.AddrPort { return l.local }
 
+// SetMaxConns bounds the connections, pending ones included, that came
+// through the listener and are still open; further SYNs are dropped. 0 is no
+// bound.
+func (l *Listener) SetMaxConns(n int) { l.maxConns = n }
+
+// Pause makes the listener drop new SYNs, which peers send again, until
+// Resume. Handshakes that have begun go on.
+func (l *Listener) Pause() { l.paused = true }
+
+// Resume takes SYNs again after Pause.
+func (l *Listener) Resume() { l.paused = false }
+
 // Close ends listening. Handshakes that are still pending are reset at the
 // next Poll; established connections stay. A second Close does nothing.
 func (l *Listener) Close() {
@@ -58,7 +76,7 @@ func (l *Listener) Close() {
 		}
 	}
 	for c := l.e.head; c != nil; c = c.next {
-		if c.listener == l && c.state == StateSynReceived {
+		if c.listener == l && c.half {
 			c.Abort()
 		}
 	}

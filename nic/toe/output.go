@@ -27,10 +27,10 @@ const (
 func (e *Engine) Poll(now frame.Time) frame.Time {
 	e.starved = false
 	e.fire(now)
-	e.sendResets()
+	e.sendAnswers()
 	for budget := pollFrames; e.ready.head != nil && !e.starved; {
 		if e.out.Room() <= 0 {
-			return e.timers.next()
+			return min(e.timers.next(), e.waits.deadline())
 		}
 		if budget <= 0 {
 			return now
@@ -43,10 +43,10 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 		e.timers.schedule(c)
 		budget -= 1 + int(e.stats.FramesOut-before)
 	}
-	next := e.timers.next()
+	next := min(e.timers.next(), e.waits.deadline())
 	if e.starved {
 		next = min(next, now.Add(starvedRetry))
-	} else if len(e.resets) > 0 && e.out.Room() > 0 {
+	} else if len(e.answers) > 0 && e.out.Room() > 0 {
 		next = now
 	}
 	return next
@@ -70,7 +70,6 @@ func (c *Conn) output(now frame.Time) (more bool) {
 		return c.outputSyn(now)
 	case StateSynReceived:
 		return c.outputSyn(now)
-	case StateTimeWait:
 	default:
 		more = c.sendLost(&t, now) || c.sendNew(&t, now)
 	}
@@ -83,7 +82,7 @@ func (c *Conn) stuck(t *turn) bool {
 }
 
 func (c *Conn) sendAbort(now frame.Time) (more bool) {
-	if c.state != StateSynSent && c.state != StateTimeWait {
+	if c.state != StateSynSent {
 		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(c.nxt), tcp.RST|tcp.ACK, 0, 0, 0, now) {
 			return true
 		}

@@ -85,7 +85,7 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 	th := tcp.Header{
 		SrcPort: c.local.Port(), DstPort: c.remote.Port(),
 		Seq: seq, Flags: flags,
-		Window: uint16(min(c.rcvWindow()>>c.rcvScale, 0xffff)),
+		Window: c.windowField(),
 	}
 	if flags.Has(tcp.ACK) {
 		th.Ack = c.rcvSeq(c.rcvNxt)
@@ -150,7 +150,7 @@ func (c *Conn) acksSent() {
 func (c *Conn) synOptions(th *tcp.Header, now frame.Time) {
 	th.Window = uint16(min(c.e.cfg.RcvWnd, 0xffff))
 	o := &th.Opts
-	o.MSS = uint16(c.e.cfg.MTU - c.headerLen())
+	o.MSS = c.e.announcedMSS(c.local.Addr())
 	o.HasWS, o.WS = true, c.rcvScale
 	o.SACKPermitted = c.sackOK
 	if c.tsOK {
@@ -160,6 +160,14 @@ func (c *Conn) synOptions(th *tcp.Header, now frame.Time) {
 		o.HasWS = false
 	}
 }
+
+// announcedMSS is the MSS option of a SYN from local.
+func (e *Engine) announcedMSS(local netip.Addr) uint16 {
+	return uint16(e.cfg.MTU - ipHeaderLen(local) - tcp.HeaderLen)
+}
+
+// windowField is the window of a segment that is no SYN.
+func (c *Conn) windowField() uint16 { return uint16(min(c.rcvWindow()>>c.rcvScale, 0xffff)) }
 
 // saveOut keeps a copy of a packet about to be sent, its checksum completed.
 func (c *Conn) saveOut(f *frame.Frame, now frame.Time) {

@@ -237,7 +237,7 @@ func TestSynIsRetransmittedAndGivenUp(t *testing.T) {
 }
 
 func TestSynAckIsGivenUpAndFreesTheBacklog(t *testing.T) {
-	p := newRawPeer(t, Config{SynRetries: 2})
+	p := newRawPeer(t, Config{SynRetries: 2, NoSynCookies: true})
 	l := p.listen(quietApp(0))
 	for port := uint16(1); port <= 6; port++ {
 		p.remote = addrPortOf("10.0.0.2", port)

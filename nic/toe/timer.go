@@ -98,6 +98,7 @@ func (h timerHeap) next() frame.Time {
 
 // fire runs the timers that are due.
 func (e *Engine) fire(now frame.Time) {
+	e.waits.expire(now)
 	for len(e.timers) > 0 && e.timers[0].at <= now {
 		c := e.timers[0].c
 		e.timers.remove(c)
@@ -123,12 +124,10 @@ func (c *Conn) onTimer(now frame.Time) {
 	}
 }
 
-// onStateTimer ends TIME-WAIT and a deserted FIN-WAIT-2, and probes an idle
+// onStateTimer ends a deserted FIN-WAIT-2, and probes an idle
 // peer.
 func (c *Conn) onStateTimer(now frame.Time) {
 	switch {
-	case c.state == StateTimeWait:
-		c.finish(0, now)
 	case c.state == StateFinWait2 && now >= c.lastIn.Add(c.par.FinTimeout):
 		c.finish(Timeout, now)
 	case c.state == StateFinWait2:

@@ -4,73 +4,8 @@ import (
 	"net/netip"
 
 	"tapir/wire/frame"
-	"tapir/wire/ip"
 	"tapir/wire/tcp"
 )
-
-// reset is a RST to be sent for a segment that no connection wants.
-type reset struct {
-	local, remote netip.AddrPort
-	seq, ack      tcp.Seq
-	flags         tcp.Flags
-}
-
-// maxResets bounds the RSTs waiting for a Poll.
-const maxResets = 64
-
-func (e *Engine) queueReset(r reset) {
-	if len(e.resets) < maxResets {
-		e.resets = append(e.resets, r)
-	}
-}
-
-// Reset queues a RST in answer to a segment that Segment did not own, for the
-// next Poll (RFC 9293 section 3.10.7.1). A RST is not answered.
-func (e *Engine) Reset(h *ip.Header, seg []byte) {
-	th, data, err := tcp.Parse(seg)
-	if err != nil || th.Flags.Has(tcp.RST) || !usable(h.Src) || !usable(h.Dst) || th.SrcPort == 0 {
-		return
-	}
-	r := reset{
-		local:  netip.AddrPortFrom(h.Dst, th.DstPort),
-		remote: netip.AddrPortFrom(h.Src, th.SrcPort),
-		seq:    th.Ack, flags: tcp.RST,
-	}
-	if !th.Flags.Has(tcp.ACK) {
-		n := len(data)
-		if th.Flags.Has(tcp.SYN) {
-			n++
-		}
-		if th.Flags.Has(tcp.FIN) {
-			n++
-		}
-		r.seq, r.ack, r.flags = 0, th.Seq.Add(n), tcp.RST|tcp.ACK
-	}
-	e.queueReset(r)
-}
-
-// sendResets sends what queueReset has gathered, as far as there is room.
-func (e *Engine) sendResets() {
-	sent := 0
-	for _, r := range e.resets {
-		if e.out.Room() <= 0 {
-			break
-		}
-		th := tcp.Header{
-			SrcPort: r.local.Port(), DstPort: r.remote.Port(),
-			Seq: r.seq, Ack: r.ack, Flags: r.flags,
-		}
-		f := e.packet(r.local.Addr(), r.remote.Addr(), &th, 0, 0, e.cfg.TOS)
-		if f == nil {
-			break
-		}
-		e.seal(f, r.local.Addr(), r.remote.Addr(), 0)
-		e.stats.ResetsOut++
-		e.send(f, r.remote.Addr(), 1)
-		sent++
-	}
-	e.resets = e.resets[:copy(e.resets, e.resets[sent:])]
-}
 
 // Unreachable handles an ICMP error about a segment from local to remote with
 // sequence number seq (RFC 5927: it must be in flight). mtu is the next hop's
@@ -79,7 +14,7 @@ func (e *Engine) sendResets() {
 // otherwise it is remembered as the reason of a later timeout.
 func (e *Engine) Unreachable(local, remote netip.AddrPort, seq uint32, hard bool, mtu int, now frame.Time) {
 	c := e.conns[tuple{canonical(local), canonical(remote)}]
-	if c == nil || c.state == StateTimeWait {
+	if c == nil {
 		return
 	}
 	opening := c.state == StateSynSent || c.state == StateSynReceived

@@ -37,6 +37,9 @@ func newDemo() *cobra.Command {
 			if code := reported(0); err == nil || errors.As(err, &code) {
 				return err
 			}
+			if cmd.Context().Err() != nil {
+				return errors.New("the demo was interrupted")
+			}
 			return advised{err, func(w io.Writer) { advise(cmd.Context(), w) }}
 		},
 	}
@@ -57,12 +60,11 @@ func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
 	if o.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	// Sockets of the demo's NICs lie apart from those of the user's own.
-	run, err := os.MkdirTemp("", "tapir-demo")
+	run, remove, err := demo.RunDir()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(run)
+	defer remove()
 	if err := os.Setenv("XDG_RUNTIME_DIR", run); err != nil {
 		return err
 	}

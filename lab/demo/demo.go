@@ -95,11 +95,13 @@ func Run(ctx context.Context, o Options) (rep *Report, err error) {
 	if err := os.MkdirAll(o.Out, 0o777); err != nil {
 		return nil, err
 	}
-	w, err := newWire(o)
+	ctx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	w, err := newWire(o, giveUp)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer func() { err = endOf(err, w.close()) }()
 	for _, name := range []string{server, client} {
 		if err := w.start(ctx, name); err != nil {
 			return nil, fmt.Errorf("start %s: %w", name, err)
@@ -119,6 +121,15 @@ func Run(ctx context.Context, o Options) (rep *Report, err error) {
 		return nil, err
 	}
 	return rep, w.stopDumps()
+}
+
+// endOf is the demo's error, given that of its end. A process that ended by
+// itself is the reason for everything else that went wrong.
+func endOf(err, closed error) error {
+	if e := (*endedError)(nil); errors.As(closed, &e) {
+		return e
+	}
+	return errors.Join(err, closed)
 }
 
 // exchange captures the client's NIC while the verified exchange runs.
@@ -297,9 +308,11 @@ func CanOpenTUN() error {
 	return f.Close()
 }
 
-func newWire(o Options) (wire, error) {
+// newWire makes the wire. It calls lost when a NIC ends by itself: its peer
+// might wait for it for ever.
+func newWire(o Options, lost func()) (wire, error) {
 	if o.NeedsTAP() {
-		return newTAPWire(o)
+		return newTAPWire(o, lost)
 	}
 	return newMemWire(o)
 }

@@ -55,6 +55,7 @@ func Reexec(ctx context.Context, args ...string) error {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
+		Setpgid:     true, // an interrupt from the terminal comes once, through the parent
 	}
 	if err := cmd.Start(); err != nil {
 		return explainUser(err)

@@ -1,0 +1,158 @@
+package demo
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// However a demo ends, it says so in one line, and nothing of it stays: not
+// even the directory of its sockets, which the next demo removes.
+func TestEndsInTheMiddle(t *testing.T) {
+	tests := []struct {
+		name   string
+		target string // the process that gets the signal; "" is the demo
+		signal syscall.Signal
+		says   string
+	}{
+		{"interrupted", "", syscall.SIGINT, `^tapir: the demo was interrupted\n$`},
+		{"terminated", "", syscall.SIGTERM, `^tapir: the demo was interrupted\n$`},
+		{"killed", "", syscall.SIGKILL, `^$`},
+		{"server killed", server, syscall.SIGKILL, `^tapir: nic0 \(process \d+\) ended by itself: signal: killed\n$`},
+		{"client killed", client, syscall.SIGKILL, `^tapir: nic1 \(process \d+\) ended by itself: signal: killed\n$`},
+		{"server stopped", server, syscall.SIGINT, `^tapir: .*nic0.* ended.*\n$`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before := surroundings(t)
+			dir := t.TempDir()
+			cmd := start(t, dir)
+			var complaint bytes.Buffer
+			cmd.Stderr = &complaint
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for i := 0; !exists(filepath.Join(dir, "out", "demo.pcapng")); i++ {
+				if i == 20000 {
+					t.Fatal("the exchange does not begin")
+				}
+				time.Sleep(time.Millisecond)
+			}
+			pid := cmd.Process.Pid
+			if tt.target != "" {
+				pid = pidOf(t, tt.target)
+			}
+			if err := syscall.Kill(pid, tt.signal); err != nil {
+				t.Fatal(err)
+			}
+			err := cmd.Wait()
+			if e := (*exec.ExitError)(nil); !errors.As(err, &e) || tt.signal != syscall.SIGKILL && e.ExitCode() != 1 {
+				t.Errorf("the demo's end: %v", err)
+			}
+			if !regexp.MustCompile(tt.says).MatchString(complaint.String()) {
+				t.Errorf("it says %q, want %s", complaint.String(), tt.says)
+			}
+			if tt.target == "" && tt.signal == syscall.SIGKILL {
+				awaitNone(t)
+				next := start(t, dir, "--mem")
+				if out, err := next.CombinedOutput(); err != nil {
+					t.Fatalf("the next demo: %v\n%s", err, out)
+				}
+			}
+			if after := surroundings(t); !slices.Equal(before, after) {
+				t.Errorf("left behind:\n%v\nbefore:\n%v", after, before)
+			}
+		})
+	}
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// processes are those of the program under test, by NIC name; the demo's own
+// name is empty.
+func processes(t *testing.T) map[string]int {
+	t.Helper()
+	found := map[string]int{}
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range lines {
+		line, err := os.ReadFile(file)
+		if err != nil || !strings.HasPrefix(string(line), tapir+"\x00") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, name, _ := strings.Cut(string(line), "--name\x00")
+		name, _, _ = strings.Cut(name, "\x00")
+		found[name] = pid
+	}
+	return found
+}
+
+func pidOf(t *testing.T, nic string) int {
+	t.Helper()
+	pid, ok := processes(t)[nic]
+	if !ok {
+		t.Fatalf("%s does not run", nic)
+	}
+	return pid
+}
+
+// awaitNone waits for the end of the processes whose parent was killed.
+func awaitNone(t *testing.T) {
+	t.Helper()
+	for range 5000 {
+		if len(processes(t)) == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("still there: %v", processes(t))
+}
+
+// A directory that a living demo holds is left alone; one of nobody goes.
+func TestRunDir(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	held, remove, err := RunDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := filepath.Join(os.TempDir(), runPrefix+"123")
+	foreign := filepath.Join(os.TempDir(), runPrefix+"-other")
+	for _, dir := range []string{filepath.Join(stale, "tapir"), foreign} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(os.TempDir(), runPrefix+"4")
+	if err := os.Symlink(foreign, link); err != nil {
+		t.Fatal(err)
+	}
+	second, removeSecond, err := RunDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{held: true, second: true, foreign: true, link: true, stale: false} {
+		if exists(name) != want {
+			t.Errorf("%s exists: %v", name, !want)
+		}
+	}
+	remove()
+	removeSecond()
+	if exists(held) || exists(second) {
+		t.Error("a directory stays after its demo")
+	}
+}

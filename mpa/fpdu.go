@@ -2,7 +2,8 @@ package mpa
 
 import (
 	"encoding/binary"
-	"hash/crc32"
+
+	"tapir/wire/crc"
 )
 
 const (
@@ -24,8 +25,6 @@ const (
 	// maxMarkedFPDU keeps every FPDUPTR within its 16 bits.
 	maxMarkedFPDU = 1 << 16
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Layout is how one direction of a connection frames its ULPDUs.
 type Layout struct {
@@ -112,7 +111,7 @@ func (l Layout) SealTrailer(dst []byte, pos uint64, n int, t Trailer) int {
 		size = insertMarkers(dst, pos, size, m)
 	}
 	if l.CRC {
-		t.CRC = crc32.Checksum(dst[:size-crcLen], castagnoli)
+		t.CRC = crc.CRC32C(dst[:size-crcLen])
 	}
 	binary.LittleEndian.PutUint32(dst[size-crcLen:], t.CRC)
 	return size
@@ -210,7 +209,7 @@ func (l Layout) size(b []byte, pos uint64) int {
 // check verifies CRC and markers of the whole FPDU b.
 func (l Layout) check(b []byte, pos uint64) error {
 	end := len(b) - crcLen
-	if l.CRC && crc32.Checksum(b[:end], castagnoli) != binary.LittleEndian.Uint32(b[end:]) {
+	if l.CRC && crc.CRC32C(b[:end]) != binary.LittleEndian.Uint32(b[end:]) {
 		return &Error{Code: CRC, Pos: pos}
 	}
 	if !l.Markers {

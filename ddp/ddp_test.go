@@ -55,7 +55,8 @@ func TestSegmentExamples(t *testing.T) {
 		{tagged, 1486, 562, true, 17870},
 		{Message{Header: Header{Tagged: true}}, 0, 0, true, 0},
 	} {
-		h, n := c.m.Segment(c.off, 1500)
+		var h Header
+		n := c.m.Segment(&h, c.off, 1500)
 		if at := h.TO + uint64(h.MO); n != c.n || h.Last != c.last || at != c.at {
 			t.Errorf("offset %d: %d octets at %d, last %v", c.off, n, at, h.Last)
 		}
@@ -189,7 +190,8 @@ func TestSegmentedMessagesArriveWhole(t *testing.T) {
 		for _, h := range []Header{{Tagged: true, Version: 1, STag: 7, TO: 1 << 40}, {Version: 1, MSN: 1}} {
 			msg := Message{Header: h, Length: uint64(len(data))}
 			for off, last := 0, false; !last; {
-				sh, n := msg.Segment(uint64(off), mulpdu)
+				var sh Header
+				n := msg.Segment(&sh, uint64(off), mulpdu)
 				b := append(sh.AppendTo(nil), data[off:off+n]...)
 				if len(b) > mulpdu {
 					t.Fatalf("segment of %d octets, MULPDU %d", len(b), mulpdu)

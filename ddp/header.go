@@ -38,27 +38,33 @@ type Header struct {
 // behind it, an alias of b. A segment too short for its header gives
 // ErrTruncated; versions are the receiver's to check.
 func Parse(b []byte) (h Header, payload []byte, err error) {
+	payload, err = h.parse(b)
+	return h, payload, err
+}
+
+// parse is Parse in place: a header that was just written field by field is
+// slow to copy.
+func (h *Header) parse(b []byte) (payload []byte, err error) {
+	*h = Header{}
 	if len(b) < 2 {
-		return Header{}, nil, ErrTruncated
+		return nil, ErrTruncated
 	}
 	c := b[0]
-	h = Header{Tagged: c&0x80 != 0, Last: c&0x40 != 0, Reserved: c >> 2 & 0x0f, Version: c & 3, ULP: b[1]}
-	if h.Tagged {
-		if len(b) < TaggedLen {
-			return Header{}, nil, ErrTruncated
-		}
+	tagged := c&0x80 != 0
+	if len(b) < TaggedLen || !tagged && len(b) < UntaggedLen {
+		return nil, ErrTruncated
+	}
+	h.Tagged, h.Last, h.Reserved, h.Version, h.ULP = tagged, c&0x40 != 0, c>>2&0x0f, c&3, b[1]
+	if tagged {
 		h.STag = binary.BigEndian.Uint32(b[2:])
 		h.TO = binary.BigEndian.Uint64(b[6:])
-		return h, b[TaggedLen:], nil
-	}
-	if len(b) < UntaggedLen {
-		return Header{}, nil, ErrTruncated
+		return b[TaggedLen:], nil
 	}
 	h.ULPWord = binary.BigEndian.Uint32(b[2:])
 	h.QN = binary.BigEndian.Uint32(b[6:])
 	h.MSN = binary.BigEndian.Uint32(b[10:])
 	h.MO = binary.BigEndian.Uint32(b[14:])
-	return h, b[UntaggedLen:], nil
+	return b[UntaggedLen:], nil
 }
 
 // Len is the header's length on the wire.

@@ -54,6 +54,9 @@ func NewReceiver(p Placer, queues int) *Receiver {
 	return r
 }
 
+// Header is that of the segment received last.
+func (r *Receiver) Header() *Header { return &r.header }
+
 // Err is the error that ended the stream, or nil.
 func (r *Receiver) Err() error { return r.err }
 
@@ -80,17 +83,16 @@ func (r *Receiver) Segment(b []byte) error {
 	if r.err != nil {
 		return r.err
 	}
-	h, payload, err := Parse(b)
-	r.header = h
+	payload, err := r.header.parse(b)
 	if err == nil {
-		if h.Tagged {
+		if r.header.Tagged {
 			err = r.taggedSegment(&r.header, payload)
 		} else {
 			err = r.untaggedSegment(&r.header, payload)
 		}
 	}
 	if e, ok := err.(*Error); ok {
-		e.Header, e.Length = h, len(b)
+		e.Header, e.Length = r.header, len(b)
 	}
 	r.err = err
 	return err
@@ -121,7 +123,7 @@ func (r *Receiver) taggedSegment(h *Header, payload []byte) error {
 		*t = taggedState{}
 		return r.placer.Deliver(h, length)
 	}
-	*t = taggedState{open: true, ulp: h.ULP, stag: h.STag, next: h.TO + n, length: length}
+	t.open, t.ulp, t.stag, t.next, t.length = true, h.ULP, h.STag, h.TO+n, length
 	return nil
 }
 

@@ -11,12 +11,12 @@ type Message struct {
 	Length uint64 // of the ULP payload in octets, at most MaxMessage
 }
 
-// Segment returns the header and payload length of the segment that carries
-// the message from octet off on and is no longer than mulpdu. The segment
+// Segment fills in the header of the segment that carries the message from
+// octet off on and is no longer than mulpdu, and returns its payload's length. The segment
 // that reaches the end has Last set; a message without payload is one segment
 // (section 5.2). mulpdu must exceed the header's length.
-func (m *Message) Segment(off uint64, mulpdu int) (h Header, n int) {
-	h = m.Header
+func (m *Message) Segment(h *Header, off uint64, mulpdu int) (n int) {
+	*h = m.Header
 	left := m.Length - off
 	n = mulpdu - h.Len()
 	h.Last = left <= uint64(n)
@@ -28,5 +28,5 @@ func (m *Message) Segment(off uint64, mulpdu int) (h Header, n int) {
 	} else {
 		h.MO = uint32(off)
 	}
-	return h, n
+	return n
 }

@@ -21,10 +21,10 @@ func (s *Stream) Receive(ulpdu []byte) *Error {
 }
 
 // Last tells whether the segment received last ended its message.
-func (s *Stream) Last() bool { return s.header.Last }
+func (s *Stream) Last() bool { return s.rx.Header().Last }
 
 // Header is the DDP header of the segment received last.
-func (s *Stream) Header() *ddp.Header { return &s.header }
+func (s *Stream) Header() *ddp.Header { return s.rx.Header() }
 
 // ReadRef is the reference of the Read whose response is expected, or NoRef.
 func (s *Stream) ReadRef() uint64 {
@@ -48,7 +48,7 @@ func (s *Stream) failInbound(err error, length int) {
 		if r.Remote || r.Layer == LayerRDMA && r.Type == TypeCatastrophic {
 			return
 		}
-		s.terminate = s.terminate.WithSegment(s.header, length)
+		s.terminate = s.terminate.WithSegment(*s.rx.Header(), length)
 		if s.isRead && r.Type == TypeProtection {
 			s.terminate = s.terminate.WithRead(s.badRead)
 		}
@@ -109,7 +109,6 @@ type sink Stream
 
 // check refuses what no opcode of the header's model may look like.
 func (k *sink) check(h *ddp.Header) (Opcode, error) {
-	k.header = *h
 	c := ParseControl(h.ULP)
 	switch {
 	case c.Version != Version:

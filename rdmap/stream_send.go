@@ -16,7 +16,7 @@ func (s *Stream) Choose() (header int, left uint64, ok bool) {
 // mulpdu octets, DDP header included. Choose must have returned ok.
 func (s *Stream) Cut(mulpdu int, seg *Segment) {
 	c := &s.cur
-	seg.Header, seg.Len = c.msg.Segment(c.off, mulpdu)
+	seg.Len = c.msg.Segment(&seg.Header, c.off, mulpdu)
 	seg.Op, seg.From, seg.Ref, seg.Off = c.op, c.from, c.ref, c.off
 	seg.STag, seg.TO = c.stag, c.to+c.off
 	seg.Control = nil

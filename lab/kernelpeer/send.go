@@ -41,7 +41,8 @@ func (s *sender) send(j *job, segmentSize int) error {
 		j.msg.Header.MSN = s.msn[j.msg.Header.QN]
 	}
 	for off, last := uint64(0), false; !last; {
-		h, n := j.msg.Segment(off, s.layout.MULPDU(s.pos, segmentSize))
+		var h ddp.Header
+		n := j.msg.Segment(&h, off, s.layout.MULPDU(s.pos, segmentSize))
 		s.append(&h, j.data[off:off+uint64(n)])
 		off, last = off+uint64(n), h.Last
 		if last || len(s.buf) >= batch {

@@ -51,17 +51,20 @@ func (l *sendLog) len() int { return int(l.tail - l.head) }
 
 func (l *sendLog) at(i uint32) *record { return &l.ring[i&uint32(len(l.ring)-1)] }
 
-// push adds r at the end of the stream and returns its place.
-func (l *sendLog) push(c *conn, r record) *record {
+// room returns the place of the next record, to be filled in and pushed.
+func (l *sendLog) room(c *conn) *record {
 	if l.len() == len(l.ring) {
 		l.grow(&c.e.memory)
 	}
+	r := l.at(l.tail)
 	r.off = l.end
-	p := l.at(l.tail)
-	*p = r
+	return r
+}
+
+// push adds the record in the place that room has returned to the stream.
+func (l *sendLog) push(r *record) {
 	l.tail++
 	l.end += uint64(r.size)
-	return p
 }
 
 func (l *sendLog) grow(m *memory) {

@@ -82,14 +82,15 @@ func (c *conn) cut(room int, first bool) int {
 // It returns 0 when the payload cannot be had: the stream has then failed.
 func (c *conn) record(pos uint64) int {
 	s := &c.seg
-	r := record{n: uint32(s.Len), op: s.Op, last: s.Header.Last, seq: s.Ref, wr: rdmap.NoRef, moff: s.Off, kind: copied}
+	r := c.log.room(c)
+	r.n, r.op, r.last, r.seq, r.wr, r.moff, r.kind = uint32(s.Len), s.Op, s.Header.Last, s.Ref, rdmap.NoRef, s.Off, copied
 	r.hlen = uint8(s.Header.Put(r.hdr[:]))
 	r.size = uint32(c.tx.FPDULen(pos, int(r.hlen)+s.Len))
-	await, ok := c.payload(&r)
+	await, ok := c.payload(r)
 	if !ok {
 		return 0
 	}
-	c.log.push(c, r)
+	c.log.push(r)
 	c.counters.TxFPDUs++
 	if r.last && r.seq != rdmap.NoRef && r.op != rdmap.ReadRequestOp && !await {
 		c.qp.FinishSend(r.seq, verbs.StatusSuccess)

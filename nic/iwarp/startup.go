@@ -36,7 +36,9 @@ func (c *conn) Established(_ *toe.Conn, now frame.Time) {
 
 // sendRaw queues a start-up frame.
 func (c *conn) sendRaw(b []byte) {
-	c.log.push(c, record{size: uint32(len(b)), kept: b, kind: raw})
+	r := c.log.room(c)
+	r.size, r.kept, r.kind = uint32(len(b)), b, raw
+	c.log.push(r)
 	c.tcp.Kick()
 }
 

@@ -74,6 +74,7 @@ func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
 	c.progressAt = now
 	c.rtoAt = frame.Never
 	c.probeAcked()
+	c.mtuAcked(now)
 	if c.segs.n > 0 {
 		c.startRTO(now)
 	}

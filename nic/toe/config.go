@@ -27,6 +27,10 @@ type Config struct {
 	// leaves the checksum of every frame partial.
 	MaxSegs int
 
+	// PathMTUAge is how long a reduced path MTU is kept before a larger one is
+	// tried (RFC 8201 section 4); default 10 minutes.
+	PathMTUAge time.Duration
+
 	InitialRTO time.Duration // first retransmission timeout; default 1 s (RFC 6298 section 2.1)
 	MinRTO     time.Duration // lower bound of the timeout; default 200 ms
 	TailProbe  time.Duration // shortest silence before a tail loss probe; default 50 ms
@@ -83,6 +87,7 @@ func (cfg Config) withDefaults() Config {
 	def(&cfg.RcvWnd, 1<<20)
 	def(&cfg.SndWnd, 4<<20)
 	def(&cfg.MaxSegs, 1)
+	def(&cfg.PathMTUAge, 10*time.Minute)
 	def(&cfg.InitialRTO, time.Second)
 	def(&cfg.MinRTO, 200*time.Millisecond)
 	def(&cfg.MaxRTO, time.Minute)

@@ -47,7 +47,8 @@ type Conn struct {
 	sndScale uint8
 	// peerScales says that the peer's SYN had a window scale option.
 	peerScales bool
-	mtu        int
+	mtu        int // of the path
+	search     mtuSearch
 	peerMSS    int
 	mss        int
 	segs       segRing
@@ -110,7 +111,7 @@ func (c *Conn) init(now frame.Time) {
 	c.tsOff = c.e.hash(t, "ts")
 	c.ipID = uint16(c.iss >> 16)
 	c.par = &c.e.cfg.Params
-	c.mtu = c.e.cfg.MTU
+	c.usePath(now)
 	c.peerMSS = defaultMSS(c.local.Addr())
 	c.updateMSS()
 	c.rcvMSS = defaultMSS(c.local.Addr())
@@ -201,7 +202,7 @@ func (c *Conn) State() State {
 // Info returns a snapshot for display.
 func (c *Conn) Info() Info {
 	return Info{
-		State: c.State(), Local: c.local, Remote: c.remote, MSS: c.mss,
+		State: c.State(), Local: c.local, Remote: c.remote, MSS: c.mss, MTU: c.mtu,
 		SndUna: c.una, SndNxt: c.nxt, SndWnd: c.wnd,
 		RcvNxt: c.rcvNxt, RcvWnd: c.rcvWindow(),
 		Cwnd: c.cc.cwnd, Ssthresh: c.cc.ssthresh,

@@ -26,6 +26,7 @@ type Engine struct {
 	ready     readyList
 	waits     waitList // connections in TIME-WAIT
 	answers   []answer
+	paths     pathCache
 	ports     map[uint16]load     // passive opens by local port
 	hosts     map[netip.Addr]load // and by remote host
 	nextPort  uint16

@@ -42,6 +42,7 @@ type Info struct {
 	Local         netip.AddrPort `json:"local"`
 	Remote        netip.AddrPort `json:"remote"`
 	MSS           int            `json:"mss"`
+	MTU           int            `json:"mtu"` // of the path
 	SndUna        uint64         `json:"snd_una"`
 	SndNxt        uint64         `json:"snd_nxt"`
 	SndWnd        uint64         `json:"snd_wnd"`
@@ -77,6 +78,7 @@ type Stats struct {
 	Timeouts            uint64
 	FastRecoveries      uint64
 	TailProbes          uint64
+	BlackHoles          uint64 // MTUs reduced because full segments vanished
 	OutOfOrder          uint64 // segments held for reassembly
 	ChallengeAcks       uint64
 	CEMarks             uint64 // data segments that arrived with a mark of congestion

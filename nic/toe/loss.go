@@ -83,14 +83,16 @@ func (c *Conn) markSacked(b block, now frame.Time) {
 	}
 }
 
-// setLost marks a segment in flight as lost.
-func (c *Conn) setLost(s *segment) {
+// setLost marks a segment in flight as lost, and reports whether congestion
+// may be the reason.
+func (c *Conn) setLost(s *segment) bool {
 	if s.flags&segRetrans != 0 {
 		c.loss.rexOut--
 	}
 	s.flags |= segLost
 	c.loss.lost += uint64(s.n)
 	c.loss.next = min(c.loss.next, s.off)
+	return !c.probeLost(s)
 }
 
 // detectLoss judges what is in flight after an acknowledgement of acked
@@ -136,8 +138,7 @@ func (c *Conn) loseBelowSacked() (found bool) {
 			break
 		}
 		if s.flags&(segSacked|segLost|segRetrans) == 0 {
-			c.setLost(s)
-			found = true
+			found = c.setLost(s) || found
 		}
 	}
 	l.mark = max(l.mark, bound)
@@ -168,8 +169,7 @@ func (c *Conn) loseOlder() (found bool) {
 			left--
 		}
 		if s.sent < limit {
-			c.setLost(s)
-			found = true
+			found = c.setLost(s) || found
 		} else if resent {
 			oldest = min(oldest, s.sent)
 		}
@@ -197,8 +197,7 @@ func (c *Conn) loseByDupAcks(acked uint64) bool {
 	default:
 		return false
 	}
-	c.setLost(first)
-	return true
+	return c.setLost(first)
 }
 
 // enterRecovery reduces the window (RFC 5681 section 3.2, RFC 6675 section 5).
@@ -293,6 +292,7 @@ func (c *Conn) dataTimeout(now frame.Time) {
 	cc.cwnd = uint64(c.mss)
 	c.probe = tailProbe{}
 	c.loseAll()
+	c.suspectBlackHole(now)
 	c.count.timeouts++
 	c.timedOut(now)
 }

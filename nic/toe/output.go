@@ -125,6 +125,10 @@ func (c *Conn) sendLost(t *turn, now frame.Time) (more bool) {
 		}
 		first := c.segs.at(i)
 		c.loss.next = first.off
+		if int(first.n) > c.mss && first.flags&segFin == 0 { // an MTU probe
+			c.recut()
+			continue
+		}
 		if !c.loss.force && c.pipe()+uint64(first.n) > c.cc.cwnd {
 			return false
 		}
@@ -222,7 +226,7 @@ func (c *Conn) sendFresh(t *turn, now frame.Time) (more bool) {
 		c.restart()
 	}
 	c.cc.blocked = false
-	n := c.nextLen(c.nxt)
+	n := c.firstLen(now)
 	for n > 0 {
 		if c.nagle(n) || !c.fits(0, n, now) {
 			return false
@@ -290,7 +294,7 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 	size, octets, count, last := n, n, 1, n
 	for {
 		next = c.nextLen(c.nxt + uint64(octets))
-		if count >= c.e.cfg.MaxSegs || c.ecn.cwr || c.par.Nagle && next < c.mss || next == 0 || next > size || last < size ||
+		if count >= c.e.cfg.MaxSegs || c.ecn.cwr || size > c.mss || c.par.Nagle && next < c.mss || next == 0 || next > size || last < size ||
 			octets+next > c.maxOctets() || !c.fits(octets, next, now) {
 			break
 		}
@@ -314,6 +318,9 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 		}
 		c.segs.push(c.e, s)
 		c.nxt += uint64(s.n)
+	}
+	if n > c.mss {
+		c.search.end, c.search.size = c.nxt, c.mtu+n-c.mss
 	}
 	c.sentNew(idle, now)
 	t.frames--

@@ -2,10 +2,78 @@ package toe
 
 import (
 	"net/netip"
+	"time"
 
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
+
+// pathCache holds what has been learned about the MTU towards destinations
+// (RFC 8201 section 5.2), at most maxPaths of them.
+type pathCache struct {
+	byAddr map[netip.Addr]pathMTU
+	order  []netip.Addr // oldest entry first
+}
+
+type pathMTU struct {
+	mtu int
+	at  frame.Time // when it was learned
+}
+
+const maxPaths = 1024
+
+// learn stores the MTU towards a; mtu 0 forgets it.
+func (p *pathCache) learn(a netip.Addr, mtu int, now frame.Time) {
+	if _, known := p.byAddr[a]; known {
+		for i, o := range p.order {
+			if o == a {
+				p.order = append(p.order[:i], p.order[i+1:]...)
+				break
+			}
+		}
+		delete(p.byAddr, a)
+	}
+	if mtu == 0 {
+		return
+	}
+	if len(p.order) == maxPaths {
+		delete(p.byAddr, p.order[0])
+		p.order = append(p.order[:0], p.order[1:]...)
+	}
+	if p.byAddr == nil {
+		p.byAddr = make(map[netip.Addr]pathMTU)
+	}
+	p.byAddr[a] = pathMTU{mtu, now}
+	p.order = append(p.order, a)
+}
+
+// mtuSearch raises a reduced MTU by segments that are larger than the rest
+// (RFC 4821): the first as large as can be, then by halves.
+type mtuSearch struct {
+	end   uint64     // end of the probe in flight; 0: none
+	size  int        // its packet
+	high  int        // smallest packet known to be lost; 0: none
+	told  int        // what ICMP says that the path carries; 0: nothing
+	begin frame.Time // no probe before
+}
+
+const (
+	mtuStep       = 32               // the search ends when it is known so well
+	blackHoleTime = 30 * time.Second // from a suspected black hole to the first probe
+	blackHoleRTOs = 3                // timeouts in a row that make suspicious
+	blackHoleMTU  = 1064             // RFC 4821 section 7.2: 1024 octets of payload
+	minMTU4       = 552
+	minMTU6       = 1280
+)
+
+// usePath takes the MTU known for the destination.
+func (c *Conn) usePath(now frame.Time) {
+	c.mtu = c.e.cfg.MTU
+	if p, ok := c.e.paths.byAddr[c.remote.Addr()]; ok {
+		c.mtu = min(c.mtu, p.mtu)
+		c.search.begin = p.at.Add(c.e.cfg.PathMTUAge)
+	}
+}
 
 // Unreachable handles an ICMP error about a segment from local to remote with
 // sequence number seq (RFC 5927: it must be in flight). mtu is the next hop's
@@ -24,7 +92,7 @@ func (e *Engine) Unreachable(local, remote netip.AddrPort, seq uint32, hard bool
 	}
 	switch {
 	case mtu > 0:
-		c.reduceMTU(mtu)
+		c.reduceMTU(mtu, now.Add(e.cfg.PathMTUAge), now)
 	case opening && hard:
 		c.finish(Unreachable, now)
 	default:
@@ -32,24 +100,57 @@ func (e *Engine) Unreachable(local, remote netip.AddrPort, seq uint32, hard bool
 	}
 }
 
-// reduceMTU takes a smaller path MTU (RFC 1191, RFC 8201) and sends again, in
-// smaller segments, what was too big.
-func (c *Conn) reduceMTU(mtu int) {
-	floor := 1280
+// minMTU is the least path MTU that is believed.
+func (c *Conn) minMTU() int {
 	if c.local.Addr().Is4() {
-		floor = 552
+		return minMTU4
 	}
-	if mtu = max(mtu, floor); mtu >= c.mtu {
+	return minMTU6
+}
+
+// reduceMTU takes a smaller path MTU (RFC 1191, RFC 8201) and sends again, in
+// smaller segments, what was too big. A larger one is looked for from begin
+// on.
+func (c *Conn) reduceMTU(mtu int, begin, now frame.Time) {
+	if mtu = max(mtu, c.minMTU()); mtu >= c.mtu {
+		if s := &c.search; s.end != 0 && mtu < s.size {
+			s.told = mtu
+			c.recut()
+			c.Kick()
+		}
 		return
 	}
 	c.mtu = mtu
+	c.search = mtuSearch{begin: begin}
+	c.e.paths.learn(c.remote.Addr(), mtu, now)
 	c.updateMSS()
 	c.recut()
 	c.Kick()
 }
 
+// suspectBlackHole reduces the MTU when full segments time out again and
+// again (RFC 4821 section 7.5), and takes what others have learned meanwhile.
+func (c *Conn) suspectBlackHole(now frame.Time) {
+	if p, ok := c.e.paths.byAddr[c.remote.Addr()]; ok && p.mtu < c.mtu {
+		c.reduceMTU(p.mtu, p.at.Add(c.e.cfg.PathMTUAge), now)
+		return
+	}
+	if c.backoff < blackHoleRTOs || c.backoff%blackHoleRTOs != 0 {
+		return
+	}
+	mtu := c.minMTU()
+	if c.mtu > blackHoleMTU && mtu < blackHoleMTU {
+		mtu = blackHoleMTU
+	}
+	if int(c.segs.at(0).n)+c.headerLen() > mtu {
+		c.e.stats.BlackHoles++
+		c.reduceMTU(mtu, now.Add(blackHoleTime), now)
+	}
+}
+
 // recut splits every segment in flight that is too big now, at the Source's
-// record boundaries as far as they allow.
+// record boundaries as far as they allow. Since each ended at a boundary, so
+// does the last part of each.
 func (c *Conn) recut() {
 	old := c.segs
 	c.segs = segRing{}
@@ -70,4 +171,71 @@ func (c *Conn) recut() {
 	}
 	old.release(c.e)
 	c.loss.next, c.loss.force = c.una, true
+}
+
+// topMTU is the largest packet that may be of use.
+func (c *Conn) topMTU() int { return min(c.e.cfg.MTU, c.peerMSS+c.headerLen()) }
+
+// probeSize is the packet of the MTU probe that is due, 0 if none is.
+func (c *Conn) probeSize(now frame.Time) int {
+	s := &c.search
+	top := c.topMTU()
+	if c.mtu >= top || now < s.begin || s.end != 0 || c.cc.state != caOpen || c.override {
+		return 0
+	}
+	size := top
+	switch {
+	case s.told > c.mtu:
+		size = s.told
+	case s.high != 0:
+		if s.high-c.mtu <= mtuStep {
+			*s = mtuSearch{begin: now.Add(c.e.cfg.PathMTUAge)}
+			return 0
+		}
+		size = (c.mtu + s.high) / 2
+	}
+	return size
+}
+
+// firstLen is nextLen for the first segment of a turn, which may be an MTU
+// probe.
+func (c *Conn) firstLen(now frame.Time) int {
+	size := c.probeSize(now)
+	if size == 0 {
+		return c.nextLen(c.nxt)
+	}
+	limit := c.mss + size - c.mtu
+	if uint64(limit) > c.maxWnd/2 || !c.fits(0, limit, now) {
+		return c.nextLen(c.nxt)
+	}
+	return max(0, min(c.h.Next(c.nxt, limit), limit))
+}
+
+// probeLost tells that the path does not carry the probe s, and reports
+// whether s was one: its loss is no sign of congestion (RFC 4821 section
+// 7.6.2).
+func (c *Conn) probeLost(s *segment) bool {
+	if c.search.end == 0 || s.end() != c.search.end {
+		return false
+	}
+	if c.search.high, c.search.end = c.search.size, 0; c.search.told >= c.search.size {
+		c.search.told = 0
+	}
+	return true
+}
+
+// mtuAcked takes the larger MTU once the probe is acknowledged.
+func (c *Conn) mtuAcked(now frame.Time) {
+	s := &c.search
+	if s.end == 0 || c.una < s.end {
+		return
+	}
+	s.end = 0
+	c.mtu = s.size
+	c.updateMSS()
+	if c.mtu >= c.topMTU() {
+		c.e.paths.learn(c.remote.Addr(), 0, now)
+	} else {
+		c.e.paths.learn(c.remote.Addr(), c.mtu, now)
+	}
 }

@@ -97,6 +97,7 @@ type world struct {
 	tap   func(from *node, h *ip.Header, th *tcp.Header, data []byte)
 	block func(from *node, th *tcp.Header, data []byte) bool // true: lose it
 	mtu   int                                                // 0: none; larger packets are refused by "ICMP"
+	hole  bool                                               // they vanish instead
 	icmp  []func()
 	strip func(o *tcp.Options) // takes options away from every SYN
 	steps int
@@ -202,6 +203,9 @@ func (w *world) carry(n *node, h *ip.Header, th *tcp.Header, data []byte, room i
 		w.tap(n, h, th, data)
 	}
 	if w.mtu > 0 && packet > w.mtu {
+		if w.hole {
+			return
+		}
 		local, remote, seq := netip.AddrPortFrom(h.Src, th.SrcPort), netip.AddrPortFrom(h.Dst, th.DstPort), uint32(th.Seq)
 		w.icmp = append(w.icmp, func() { n.e.Unreachable(local, remote, seq, false, w.mtu, w.now) })
 		return
@@ -407,7 +411,7 @@ func (a *app) Next(off uint64, limit int) int {
 	}
 	n := 0
 	for {
-		if i == len(a.cuts) && !a.cut(min(limit, a.conn.MSS())) {
+		if i == len(a.cuts) && !a.cut(limit) {
 			return n
 		}
 		if k := int(a.cuts[i] - off); k > limit {

@@ -179,7 +179,7 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 			t.Fatalf("ring %d, saved %d", len(c.segs.buf), c.savedSize)
 		}
 	}
-	if size := unsafe.Sizeof(Conn{}); size > 1280 || w.pool.out != 0 {
+	if size := unsafe.Sizeof(Conn{}); size > 1536 || w.pool.out != 0 {
 		t.Fatalf("a connection takes %d octets, and %d frames", size, w.pool.out)
 	}
 }

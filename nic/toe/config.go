@@ -18,6 +18,9 @@ type Config struct {
 	// RcvWnd is the receive window in octets; default 1 MiB, at least
 	// 64 KiB. It also bounds the out-of-order data held per connection.
 	RcvWnd int
+	// MaxReassembly bounds the memory of out-of-order data of all connections
+	// together, in octets; default 64 MiB.
+	MaxReassembly int
 	// SndWnd bounds unacknowledged sent data per connection, in octets;
 	// default 4 MiB.
 	SndWnd int
@@ -70,8 +73,11 @@ const (
 	minMTU    = 576
 	// maxPacket is the longest IP packet, super-frames included.
 	maxPacket = 65535
-	initWnd   = 10 // initial congestion window in segments (RFC 6928)
-	dupThresh = 3  // RFC 5681 section 3.2, RFC 6675 section 2
+	// minSegment is the mean segment at which SndWnd can be in flight: there
+	// are never more than SndWnd/minSegment segments.
+	minSegment = 512
+	initWnd    = 10 // initial congestion window in segments (RFC 6928)
+	dupThresh  = 3  // RFC 5681 section 3.2, RFC 6675 section 2
 )
 
 func def[T comparable](v *T, d T) {
@@ -86,6 +92,7 @@ func (cfg Config) withDefaults() Config {
 	def(&cfg.MTU, 1500)
 	def(&cfg.RcvWnd, 1<<20)
 	def(&cfg.SndWnd, 4<<20)
+	def(&cfg.MaxReassembly, 64<<20)
 	def(&cfg.MaxSegs, 1)
 	def(&cfg.PathMTUAge, 10*time.Minute)
 	def(&cfg.InitialRTO, time.Second)

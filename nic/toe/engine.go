@@ -31,10 +31,12 @@ type Engine struct {
 	hosts     map[netip.Addr]load // and by remote host
 	nextPort  uint16
 	freePiece *piece
-	rings     [ringClasses][][]segment
-	stats     Stats
-	segTOS    uint8 // of the segment in hand
-	starved   bool  // the pool had no frame in this Poll
+	// reassembly is the memory of all out-of-order data.
+	reassembly int
+	rings      [ringClasses][][]segment
+	stats      Stats
+	segTOS     uint8 // of the segment in hand
+	starved    bool  // the pool had no frame in this Poll
 }
 
 // tuple identifies a connection.

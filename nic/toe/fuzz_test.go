@@ -45,11 +45,11 @@ func audit(c *Conn) error {
 	}
 	octets, end := 0, uint64(0)
 	for p := c.ooo.head; p != nil; p = p.next {
-		if p.off < end || p.f.Len() == 0 || p.next == nil && c.ooo.tail != p {
+		if p.off < end || p.n == 0 || p.f != nil && p.f.Len() != int(p.n) || p.next == nil && c.ooo.tail != p {
 			return fmt.Errorf("reassembly: piece at %d after %d", p.off, end)
 		}
 		end = p.end()
-		octets += p.f.Len()
+		octets += p.held()
 	}
 	if octets != c.ooo.octets || octets > int(c.rcvWindow()) {
 		return fmt.Errorf("reassembly holds %d, says %d", octets, c.ooo.octets)

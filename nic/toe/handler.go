@@ -42,6 +42,21 @@ type Handler interface {
 	Closed(c *Conn, err error, now frame.Time)
 }
 
+// EarlyReceiver is implemented by a Handler that can use data before
+// everything in front of it has arrived, such as DDP's direct placement (RFC
+// 5041 section 5.3). Without it data is held and delivered in order.
+type EarlyReceiver interface {
+	// ReceiveEarly offers data (borrowed) that has arrived out of order, at
+	// stream offset off: one received segment, less what is known already. If
+	// it returns true the layer has taken the data, and TCP will not lend it
+	// again; else TCP holds it for Receive. Octets that had to be discarded
+	// for lack of memory are offered again when the peer sends them again.
+	ReceiveEarly(c *Conn, off uint64, data []byte, now frame.Time) (taken bool)
+	// Skip stands for Receive when the stream has reached n octets that
+	// ReceiveEarly has taken.
+	Skip(c *Conn, n int, now frame.Time)
+}
+
 // Output is where an engine's packets go.
 type Output interface {
 	// Transmit takes f, an IP packet with frame.DefaultHeadroom in front of

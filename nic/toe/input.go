@@ -323,7 +323,7 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 	switch {
 	case len(data) == 0:
 	case off > next:
-		c.outOfOrder(uint64(off), data)
+		c.outOfOrder(uint64(off), data, now)
 	default:
 		c.rcvMSS = max(c.rcvMSS, min(segSize, c.mtu))
 		c.inOrder(h, data, now)
@@ -335,10 +335,14 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 
 // outOfOrder keeps data that does not begin at RCV.NXT; each such segment is
 // answered at once (RFC 5681 section 4.2).
-func (c *Conn) outOfOrder(off uint64, data []byte) {
+func (c *Conn) outOfOrder(off uint64, data []byte, now frame.Time) {
 	c.wantAck = true
 	c.dupAcksOwed++
-	why := c.ooo.insert(c.e, off, data, 2*c.e.cfg.RcvWnd)
+	var early EarlyReceiver
+	if !c.wantAbort {
+		early, _ = c.h.(EarlyReceiver)
+	}
+	why := c.ooo.insert(c, early, off, data, now)
 	if why != frame.DropNone {
 		c.e.drop(why)
 		return
@@ -349,15 +353,11 @@ func (c *Conn) outOfOrder(off uint64, data []byte) {
 // inOrder delivers data and whatever it makes contiguous, and decides when to
 // acknowledge (RFC 9293 section 3.8.6.3, RFC 5681 section 4.2).
 func (c *Conn) inOrder(h *tcp.Header, data []byte, now frame.Time) {
-	c.deliver(data, now)
-	if c.ooo.head != nil {
+	if c.ooo.head == nil {
+		c.deliver(data, now)
+	} else {
 		c.wantAck = true
-		for p := c.ooo.pop(c.rcvNxt); p != nil; p = c.ooo.pop(c.rcvNxt) {
-			if p.end() > c.rcvNxt {
-				c.deliver(p.f.Bytes()[c.rcvNxt-p.off:], now)
-			}
-			c.ooo.free(c.e, p)
-		}
+		c.join(data, now)
 		c.ooo.trim(c.rcvNxt)
 	}
 	switch {
@@ -365,6 +365,46 @@ func (c *Conn) inOrder(h *tcp.Header, data []byte, now frame.Time) {
 		c.wantAck = true
 	case c.ackAt == frame.Never:
 		c.ackAt = now.Add(c.e.cfg.DelayedAck)
+	}
+}
+
+// join delivers data and the pieces that it meets. What a piece holds is not
+// taken from data again.
+func (c *Conn) join(data []byte, now frame.Time) {
+	for {
+		p := c.ooo.pop(c.rcvNxt)
+		if p == nil {
+			n := uint64(len(data))
+			if next := c.ooo.head; next != nil {
+				n = min(n, next.off-c.rcvNxt)
+			}
+			if n == 0 {
+				return
+			}
+			c.deliver(data[:n], now)
+			data = data[n:]
+			continue
+		}
+		k := p.end() - min(p.end(), c.rcvNxt)
+		switch {
+		case k == 0:
+		case p.f == nil:
+			c.skip(int(k), now)
+		default:
+			c.deliver(p.f.Bytes()[c.rcvNxt-p.off:], now)
+		}
+		data = data[min(k, uint64(len(data))):]
+		c.ooo.free(c.e, p)
+	}
+}
+
+// skip passes n octets that the handler has taken early.
+func (c *Conn) skip(n int, now frame.Time) {
+	c.rcvNxt += uint64(n)
+	c.unacked += n
+	c.e.stats.BytesIn += uint64(n)
+	if early, ok := c.h.(EarlyReceiver); ok && !c.wantAbort {
+		early.Skip(c, n, now)
 	}
 }
 

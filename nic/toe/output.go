@@ -278,7 +278,7 @@ func (c *Conn) fits(queued, n int, now frame.Time) bool {
 			c.arm(now, c.rto()) // persist: RFC 9293 section 3.8.6.1
 		}
 		return false
-	case end-c.una > uint64(c.e.cfg.SndWnd) && !idle:
+	case (end-c.una > uint64(c.e.cfg.SndWnd) || c.segs.n >= c.e.cfg.SndWnd/minSegment) && !idle:
 		return false
 	case c.pipe()+uint64(queued+n) > c.cc.cwnd && !idle:
 		c.cc.blocked = true

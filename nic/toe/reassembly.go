@@ -8,21 +8,41 @@ import (
 // block is a range of stream offsets, [left, right).
 type block struct{ left, right uint64 }
 
-// piece is data received out of order, copied to a frame of the pool.
+// piece is data received out of order, copied to a frame of the pool, or only
+// its place if an EarlyReceiver has taken it.
 type piece struct {
 	prev, next *piece
-	off        uint64
+	off, n     uint64
 	f          *frame.Frame
 }
 
-func (p *piece) end() uint64 { return p.off + uint64(p.f.Len()) }
+// takenCost is what a piece without a frame counts for, so that their number
+// is bounded, too.
+const takenCost = 512
+
+func (p *piece) end() uint64 { return p.off + p.n }
+
+func (p *piece) memory() int {
+	if p.f == nil {
+		return takenCost
+	}
+	return p.f.Cap()
+}
+
+// held is the number of octets that p keeps.
+func (p *piece) held() int {
+	if p.f == nil {
+		return 0
+	}
+	return p.f.Len()
+}
 
 // reassembly holds a connection's out-of-order data as disjoint pieces in
 // order, and the ranges to report in SACK blocks, the most recent first.
 type reassembly struct {
 	head, tail *piece
 	octets     int // data held
-	memory     int // backing arrays held
+	memory     int // backing arrays held, and takenCost for each other piece
 	blocks     [maxBlocks]block
 	nblocks    int
 	fresh      int   // blocks at the front that no acknowledgement has reported
@@ -33,8 +53,8 @@ type reassembly struct {
 // because one acknowledgement may answer a whole batch of segments.
 const maxBlocks = 16
 
-// insert copies what is new of data at off. limit bounds the memory held.
-func (r *reassembly) insert(e *Engine, off uint64, data []byte, limit int) frame.DropReason {
+// insert copies what is new of data at off, or lets early take it.
+func (r *reassembly) insert(c *Conn, early EarlyReceiver, off uint64, data []byte, now frame.Time) frame.DropReason {
 	p := r.tail
 	for p != nil && p.off > off {
 		p = p.prev
@@ -57,7 +77,7 @@ func (r *reassembly) insert(e *Engine, off uint64, data []byte, limit int) frame
 		}
 		if n > 0 {
 			var why frame.DropReason
-			if p, why = r.add(e, p, off, data[:n], limit); why != frame.DropNone {
+			if p, why = r.add(c, early, p, off, data[:n], now); why != frame.DropNone {
 				return why
 			}
 			held += int(n)
@@ -76,27 +96,50 @@ func (r *reassembly) insert(e *Engine, off uint64, data []byte, limit int) frame
 }
 
 // add puts data behind piece p (nil: at the front) and returns its piece.
-func (r *reassembly) add(e *Engine, p *piece, off uint64, data []byte, limit int) (*piece, frame.DropReason) {
-	if p != nil && p.end() == off && p.f.Tailroom() >= len(data) {
-		p.f.Append(data)
-		r.octets += len(data)
-		return p, frame.DropNone
+func (r *reassembly) add(c *Conn, early EarlyReceiver, p *piece, off uint64, data []byte, now frame.Time) (*piece, frame.DropReason) {
+	e := c.e
+	behind := p != nil && p.end() == off
+	if behind && p.f != nil && early == nil && p.f.Tailroom() >= len(data) {
+		return r.extend(p, data), frame.DropNone
 	}
-	if r.memory > limit {
+	if r.memory > 2*e.cfg.RcvWnd || e.reassembly > e.cfg.MaxReassembly {
 		return nil, frame.DropReassembly
 	}
-	f := e.pool.Get(len(data))
-	if f == nil {
-		return nil, frame.DropNoBuffer
+	var f *frame.Frame
+	if early != nil && early.ReceiveEarly(c, off, data, now) {
+		if behind && p.f == nil {
+			p.n += uint64(len(data))
+			return p, frame.DropNone
+		}
+	} else {
+		if behind && p.f != nil && p.f.Tailroom() >= len(data) {
+			return r.extend(p, data), frame.DropNone
+		}
+		if f = e.pool.Get(len(data)); f == nil {
+			return nil, frame.DropNoBuffer
+		}
+		f.Append(data)
 	}
-	f.Append(data)
+	return r.link(e, p, piece{prev: p, off: off, n: uint64(len(data)), f: f}), frame.DropNone
+}
+
+// extend appends data to piece p.
+func (r *reassembly) extend(p *piece, data []byte) *piece {
+	p.f.Append(data)
+	p.n += uint64(len(data))
+	r.octets += len(data)
+	return p
+}
+
+// link puts a new piece behind p (nil: at the front).
+func (r *reassembly) link(e *Engine, p *piece, v piece) *piece {
 	q := e.freePiece
 	if q == nil {
 		q = new(piece)
 	} else {
 		e.freePiece = q.next
 	}
-	*q = piece{prev: p, off: off, f: f}
+	*q = v
 	if p != nil {
 		q.next, p.next = p.next, q
 	} else {
@@ -107,9 +150,10 @@ func (r *reassembly) add(e *Engine, p *piece, off uint64, data []byte, limit int
 	} else {
 		r.tail = q
 	}
-	r.octets += len(data)
-	r.memory += f.Cap()
-	return q, frame.DropNone
+	r.octets += q.held()
+	r.memory += q.memory()
+	e.reassembly += q.memory()
+	return q
 }
 
 // note makes b, joined with every reported range it touches, the most recent
@@ -145,13 +189,16 @@ func (r *reassembly) pop(next uint64) *piece {
 	} else {
 		r.tail = nil
 	}
-	r.octets -= p.f.Len()
-	r.memory -= p.f.Cap()
+	r.octets -= p.held()
+	r.memory -= p.memory()
 	return p
 }
 
 func (r *reassembly) free(e *Engine, p *piece) {
-	p.f.Release()
+	e.reassembly -= p.memory()
+	if p.f != nil {
+		p.f.Release()
+	}
 	*p = piece{next: e.freePiece}
 	e.freePiece = p
 }

@@ -13,16 +13,11 @@ const Size = 4
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // CRC32C is the Castagnoli CRC of b.
-func CRC32C(b []byte) uint32 { return Update32C(0, b) }
+func CRC32C(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // Update32C is the Castagnoli CRC of the bytes behind crc followed by b; crc
 // is 0 for no bytes.
-func Update32C(crc uint32, b []byte) uint32 {
-	if hasWide && len(b) >= wideMin {
-		return ^updateWide(^crc, b)
-	}
-	return crc32.Update(crc, castagnoli, b)
-}
+func Update32C(crc uint32, b []byte) uint32 { return crc32.Update(crc, castagnoli, b) }
 
 // CRC32 is the IEEE 802.3 CRC of b.
 func CRC32(b []byte) uint32 { return crc32.ChecksumIEEE(b) }

@@ -2,6 +2,7 @@ package crc
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 )
 
@@ -19,17 +20,9 @@ func TestCRC32CKnownValues(t *testing.T) { // RFC 3720 appendix B.4
 		{"ones", bytes.Repeat([]byte{0xff}, 32), []byte{0x43, 0xab, 0xa8, 0x62}},
 		{"ascending", ascending, []byte{0x4e, 0x79, 0xdd, 0x46}},
 	} {
-		var b [Size]byte
-		PutMPA(b[:], CRC32C(c.in))
-		if !bytes.Equal(b[:], c.wire) {
-			t.Errorf("%s: % x, want % x", c.name, b, c.wire)
+		if got := binary.LittleEndian.AppendUint32(nil, CRC32C(c.in)); !bytes.Equal(got, c.wire) {
+			t.Errorf("%s: % x, want % x", c.name, got, c.wire)
 		}
-		if got := Update32C(Update32C(0, c.in[:7]), c.in[7:]); got != MPA(b[:]) {
-			t.Errorf("%s: in two pieces %#x, whole %#x", c.name, got, MPA(b[:]))
-		}
-	}
-	if got := CRC32([]byte("123456789")); got != 0xcbf43926 {
-		t.Errorf("CRC32 check value = %#x", got)
 	}
 }
 

@@ -45,7 +45,7 @@ func (c *Conn) updateWindow(h *tcp.Header, off int64, ack uint64) bool {
 
 // advance moves SND.UNA to ack and forgets the segments below.
 func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
-	sample, resent, segs := frame.Never, false, 0
+	sample, resent, segs := frame.Never, frame.Time(0), 0
 	for c.segs.n > 0 {
 		s := c.segs.at(0)
 		if s.end() > ack {
@@ -57,11 +57,13 @@ func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
 			c.delivered(s, now)
 			sample = s.sent
 		}
-		resent = resent || s.flags&segRetrans != 0
+		if s.flags&segRetrans != 0 {
+			resent = max(resent, s.sent)
+		}
 		c.unmark(s)
 		c.segs.pop(c.e)
 	}
-	if resent {
+	if resent != 0 {
 		sample = frame.Never // what a retransmission has let through waited for it
 	}
 	c.una = ack
@@ -69,7 +71,7 @@ func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
 	if !c.sackOK && c.cc.state == caOpen {
 		c.loss.dupAcks = 0
 	}
-	c.sampleRTT(sample, h, now)
+	c.sampleRTT(sample, resent, h, now)
 	c.backoff, c.probes, c.softErr = 0, 0, 0
 	c.progressAt = now
 	c.rtoAt = frame.Never
@@ -132,12 +134,18 @@ type rttState struct {
 }
 
 // sampleRTT takes a round-trip sample from a segment sent once, else from
-// the timestamp echoed (RFC 7323 section 4).
-func (c *Conn) sampleRTT(sent frame.Time, h *tcp.Header, now frame.Time) {
+// the timestamp echoed (RFC 7323 section 4). If that is older than the
+// retransmission at resent, the first sending has arrived: its acknowledgement
+// was late if this one came at once, but lost, and the sample worthless, if it
+// took a round trip more.
+func (c *Conn) sampleRTT(sent, resent frame.Time, h *tcp.Header, now frame.Time) {
 	switch {
 	case sent != frame.Never:
 		c.addRTT(now.Sub(sent))
 	case c.tsOK && h.Opts.HasTS && h.Opts.TSEcr != 0:
+		if int32(h.Opts.TSEcr-c.tsNow(resent)) < 0 && now.Sub(resent) >= c.rtt.min {
+			return
+		}
 		if ms := int32(c.tsNow(now) - h.Opts.TSEcr); ms >= 0 && ms < maxSampleMS {
 			c.addRTT(max(time.Duration(ms)*time.Millisecond, time.Millisecond/2))
 		}

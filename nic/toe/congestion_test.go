@@ -319,3 +319,40 @@ func TestSynFloodIntoConnectionIsThrottled(t *testing.T) {
 	}
 	p.state(StateEstablished)
 }
+
+// TestRoundTripWithLostAcks loses every acknowledgement of the first sending
+// of a segment: what its retransmission brings back is no round trip.
+func TestRoundTripWithLostAcks(t *testing.T) {
+	w := newWorld(t, 1, Config{}, Config{}, faults{delay: 100 * time.Microsecond}, false)
+	a, b := newApp(1000, 1), newApp(0, 2)
+	w.connect(a, b)
+	w.run(time.Second, func() bool { return b.received == 1000 })
+	w.runFor(time.Second)
+	for i := range 20 {
+		lost := false
+		w.block = func(from *node, th *tcp.Header, data []byte) bool {
+			hit := !lost && from == w.b
+			lost = lost || hit
+			return hit
+		}
+		a.total += 1000
+		a.conn.Kick()
+		w.run(10*time.Second, func() bool { return a.acked == a.total })
+		if srtt := a.conn.Info().SRTT; !lost || srtt > time.Millisecond {
+			t.Fatalf("after %d: SRTT %v", i, srtt)
+		}
+	}
+}
+
+// TestHeavyLoss moves 64 KiB through a loss of a fifth both ways.
+func TestHeavyLoss(t *testing.T) {
+	for seed := range uint64(20) {
+		w := newWorld(t, seed, Config{}, Config{}, faults{loss: 200, delay: 100 * time.Microsecond}, false)
+		a, b := newApp(64<<10, 1), newApp(0, 2)
+		w.connect(a, b)
+		if !w.run(2*time.Minute, func() bool { return a.acked == a.total }) {
+			t.Fatalf("seed %d: %+v", seed, a.conn.Info())
+		}
+		b.check(t, a)
+	}
+}

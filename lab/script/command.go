@@ -1,0 +1,182 @@
+package script
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tapir/nic/toe"
+	"tapir/wire/frame"
+)
+
+// commands are what the application does, by name.
+var commands = map[string]func(l *line) (action, error){
+	"listen": parseListen,
+	"unlisten": simple(func(r *runner, _ *peer) string {
+		if r.listen == nil {
+			return "nothing listens"
+		}
+		r.listen.Close()
+		r.listen = nil
+		return ""
+	}),
+	"connect": simple((*runner).connect),
+	"write":   parseWrite(false),
+	"record":  parseWrite(true),
+	"close":   onConn(func(c *toe.Conn) { c.Close() }),
+	"abort":   onConn(func(c *toe.Conn) { c.Abort() }),
+	"acknow":  onConn(func(c *toe.Conn) { c.AckNow() }),
+	"reopen":  parseReopen,
+	"expect":  parseExpect,
+}
+
+func commandNames() string {
+	return strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
+}
+
+// command is an action of the application. run returns what is wrong, or "".
+type command struct {
+	run func(r *runner, p *peer) string
+}
+
+func (c *command) do(r *runner, s *step) *Error {
+	if wrong := c.run(r, r.peer(s.conn)); wrong != "" {
+		return r.fail(s, s.when.word, wrong, "")
+	}
+	return nil
+}
+
+func simple(run func(*runner, *peer) string) func(*line) (action, error) {
+	return func(*line) (action, error) { return &command{run}, nil }
+}
+
+// onConn is a command that needs a connection.
+func onConn(run func(c *toe.Conn)) func(*line) (action, error) {
+	return simple(func(_ *runner, p *peer) string {
+		if p.conn == nil {
+			return "there is no connection yet"
+		}
+		run(p.conn)
+		return ""
+	})
+}
+
+// parseListen reads: listen [PORT] [backlog N] [refuse].
+func parseListen(l *line) (action, error) {
+	port, backlog, refuse := int64(0), int64(16), false
+	var err error
+	for !l.done() {
+		switch {
+		case l.accept("refuse"):
+			refuse = true
+		case l.accept("backlog"):
+			backlog, _, err = l.integer("a backlog", 1, 1<<20)
+		case port == 0:
+			port, _, err = l.integer("a port, backlog N or refuse", 1, 65535)
+		default:
+			err = l.finish()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &command{func(r *runner, _ *peer) string {
+		if port != 0 {
+			r.port = uint16(port)
+		}
+		return r.open(int(backlog), refuse)
+	}}, nil
+}
+
+// open begins to listen.
+func (r *runner) open(backlog int, refuse bool) string {
+	local := netip.AddrPortFrom(r.script.set.local(), r.port)
+	l, err := r.engine.Listen(local, backlog, func(c *toe.Conn, _ frame.Time) toe.Handler {
+		if refuse {
+			return nil
+		}
+		for n := 1; n <= maxConns; n++ {
+			if p := r.peers[n]; p != nil && p.local == c.Local() && p.remote == c.Remote() {
+				p.conn, p.app = c, &app{conn: c}
+				return p.app
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err.Error()
+	}
+	r.listen = l
+	return ""
+}
+
+// connect begins an active open.
+func (r *runner) connect(p *peer) string {
+	a := &app{}
+	c, err := r.engine.Connect(p.local, p.remote, a, r.now())
+	if err != nil {
+		return err.Error()
+	}
+	a.conn = c
+	p.app, p.conn = a, c
+	return ""
+}
+
+// maxWrite bounds the octets of one write.
+const maxWrite = 1 << 26
+
+// parseWrite reads: write N ... or record N ..., where 5*N stands for N five
+// times.
+func parseWrite(record bool) func(*line) (action, error) {
+	return func(l *line) (action, error) {
+		var chunks []chunk
+		for len(chunks) == 0 || !l.done() {
+			w, err := l.next("a number of octets")
+			if err != nil {
+				return nil, err
+			}
+			times, size, ok := strings.Cut(w.text, "*")
+			if !ok {
+				times, size = "1", w.text
+			}
+			k, err1 := strconv.ParseUint(times, 10, 10)
+			n, err2 := parseInt(size, 1, maxWrite)
+			if err1 != nil || err2 != nil || k == 0 {
+				return nil, l.at(w, "%q: expected a number of octets, or 5*100 for 100 octets five times", w.text)
+			}
+			for range k {
+				chunks = append(chunks, chunk{uint64(n), record})
+			}
+		}
+		return &command{func(_ *runner, p *peer) string {
+			if p.app == nil || p.conn == nil {
+				return "there is no connection yet"
+			}
+			for _, c := range chunks {
+				p.app.write(c)
+			}
+			return ""
+		}}, nil
+	}
+}
+
+// parseReopen reads: reopen [ISN].
+func parseReopen(l *line) (action, error) {
+	isn := int64(-1)
+	if !l.done() {
+		var err error
+		if isn, _, err = l.integer("the peer's initial sequence number", 0, 1<<32-1); err != nil {
+			return nil, err
+		}
+	}
+	return &command{func(r *runner, p *peer) string {
+		next := r.script.set.isn
+		if isn >= 0 {
+			next = uint32(isn)
+		}
+		p.reopen(next)
+		return ""
+	}}, nil
+}

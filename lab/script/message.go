@@ -1,0 +1,95 @@
+package script
+
+import (
+	"time"
+)
+
+// message is one thing that crosses the wire, as a script writes it.
+type message interface {
+	// send lets the peer of connection p send it to the NIC. The text says
+	// what was sent, for a trace.
+	send(r *runner, p *peer) (text string)
+	// compare says how what the NIC has sent differs from the message: the
+	// words of the script that are not fulfilled, empty if it is the same.
+	compare(r *runner, p *peer, got *packet) []difference
+}
+
+// difference is one field of a message that is not as the script says.
+type difference struct {
+	name string
+	at   word
+}
+
+// grammar parses one kind of message. out tells whether the NIC sends it.
+type grammar func(l *line, out bool) (message, error)
+
+// grammars are the kinds of messages by their first word. Whatever begins
+// with no such word is a TCP segment.
+var grammars = map[string]grammar{
+	"icmp": parseICMP,
+}
+
+func parseMessage(l *line, out bool) (message, error) {
+	if g, ok := grammars[l.peek().text]; ok {
+		l.words = l.words[1:]
+		return g(l, out)
+	}
+	return parseSegment(l, out)
+}
+
+// inbound is a step in which the peer sends.
+type inbound struct{ m message }
+
+func (a *inbound) do(r *runner, s *step) *Error {
+	r.tracef("<", a.m.send(r, r.peer(s.conn)), r.at)
+	return nil
+}
+
+// outbound is a step in which the NIC must send.
+type outbound struct{ m message }
+
+func (a *outbound) do(r *runner, s *step) *Error {
+	from, until := r.window(s)
+	got := r.await(until)
+	if got == nil {
+		return r.fail(s, s.when.word, "missing: the NIC has sent nothing until "+formatTime(until), "")
+	}
+	text := formatTime(got.at) + " > " + got.text()
+	if got.peer == nil {
+		return r.fail(s, s.when.word, "unexpected: "+got.broken, text)
+	}
+	want := r.peer(s.conn)
+	if got.peer != want {
+		return r.fail(s, s.when.word, "another connection has sent", text)
+	}
+	diffs := a.m.compare(r, want, got)
+	if got.broken != "" {
+		diffs = append(diffs, difference{got.broken, s.when.word})
+	}
+	if len(diffs) == 0 && (got.at < from || got.at > until) {
+		early := "early"
+		if got.at > until {
+			early = "late"
+		}
+		diffs = []difference{{"time: too " + early, s.when.word}}
+	}
+	if len(diffs) > 0 {
+		return r.fail(s, diffs[0].at, "wrong "+names(diffs), text)
+	}
+	r.tracef(">", got.text(), got.at)
+	r.ref = got.at
+	return nil
+}
+
+func names(diffs []difference) (s string) {
+	for i, d := range diffs {
+		if i > 0 {
+			s += ", "
+		}
+		s += d.name
+	}
+	return s
+}
+
+// farAway is how long * waits.
+const farAway = 3 * time.Hour

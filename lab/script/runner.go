@@ -1,0 +1,319 @@
+package script
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"net/netip"
+	"time"
+
+	"tapir/nic/buf"
+	"tapir/nic/toe"
+	"tapir/wire/frame"
+	"tapir/wire/ip"
+	"tapir/wire/tcp"
+)
+
+// runner is one run of a script: a NIC's TCP engine, its peers, and the time.
+type runner struct {
+	script *Script
+	trace  io.Writer // nil: none
+	engine *toe.Engine
+	pool   *buf.Pool
+	peers  map[int]*peer
+	port   uint16 // of the NIC
+	listen *toe.Listener
+	at     time.Duration // now, since the start of the script
+	ref    time.Duration // when the step before happened
+	queue  []*packet     // sent by the NIC, not compared yet
+	turns  int
+}
+
+// epoch is the engine's time at the start of a script. It is not 0, so that
+// no time is mistaken for an unset one.
+const epoch = frame.Time(1000 * time.Second)
+
+// maxTurns bounds the Polls of a run.
+const maxTurns = 1_000_000
+
+// packet is one packet that the NIC has sent. Numbers are relative.
+type packet struct {
+	at     time.Duration
+	peer   *peer // nil: it belongs to no connection of the script
+	ip     ip.Header
+	tcp    tcp.Header
+	off    frame.Offload
+	seq    int64
+	ack    int64
+	n      int
+	opts   *tcpOptions
+	broken string // what no TCP may send
+	where  word
+}
+
+func (p *packet) text() string {
+	s := ""
+	if super(p.off) {
+		s = fmt.Sprintf("[gso %d] ", p.off.GSOSize)
+	}
+	if ecn := p.ip.TOS & 3; ecn != 0 {
+		s += "[" + ecnNames[ecn] + "] "
+	}
+	s += fmt.Sprintf("%s %d:%d(%d)", flagText(p.tcp.Flags), p.seq, p.seq+int64(p.n), p.n)
+	if p.tcp.Flags.Has(tcp.ACK) {
+		s += fmt.Sprintf(" ack %d", p.ack)
+	}
+	s += fmt.Sprintf(" win %d", p.tcp.Window)
+	if p.tcp.Urgent != 0 {
+		s += fmt.Sprintf(" urg %d", p.tcp.Urgent)
+	}
+	if p.opts != nil && len(p.opts.list) > 0 {
+		s += " " + p.opts.String()
+	}
+	return s
+}
+
+// Run runs the script and returns the first thing that is not as it says, an
+// *Error. Every packet is written to trace as a line of a script, if that is
+// not nil.
+func (s *Script) Run(trace io.Writer) error {
+	r := &runner{script: s, trace: trace, peers: map[int]*peer{}, port: s.set.port}
+	r.pool = buf.NewPool(1<<14, 0)
+	r.engine = toe.New(s.set.cfg, r.pool, r, &frame.Notes{})
+	for i, st := range s.steps {
+		batched := i+1 < len(s.steps) && s.steps[i+1].when.kind == sameBatch
+		if err := r.step(st, batched); err != nil {
+			return err
+		}
+	}
+	last := s.steps[len(s.steps)-1]
+	r.until(r.at, false)
+	return errorOrNil(r.silent(last))
+}
+
+// errorOrNil avoids an interface that holds a nil pointer.
+func errorOrNil(e *Error) error {
+	if e == nil {
+		return nil
+	}
+	return e
+}
+
+// step runs one step. The NIC does not answer yet if the next step is in the
+// same batch.
+func (r *runner) step(s *step, batched bool) error {
+	if _, out := s.act.(*outbound); !out {
+		if err := r.advance(s); err != nil {
+			return err
+		}
+	}
+	if err := s.act.do(r, s); err != nil {
+		return err
+	}
+	if !batched {
+		r.until(r.at, false)
+	}
+	for n := 1; n <= maxConns; n++ {
+		if p := r.peers[n]; p != nil && p.app != nil && p.app.broken != "" {
+			return r.fail(s, s.when.word, p.app.broken, "")
+		}
+	}
+	if r.turns > maxTurns {
+		return r.fail(s, s.when.word, "the NIC does not come to rest", "")
+	}
+	return nil
+}
+
+// advance brings the time of a step that does something, during which the NIC
+// must be silent.
+func (r *runner) advance(s *step) error {
+	var at time.Duration
+	switch s.when.kind {
+	case sameBatch:
+		return nil
+	case absolute:
+		at = s.when.at
+	case relative:
+		at = r.ref + s.when.at
+	case anyTime:
+		return nil
+	}
+	if at < r.at {
+		return r.fail(s, s.when.word, fmt.Sprintf("the time has passed: it is %s already", formatTime(r.at)), "")
+	}
+	_, looks := s.act.(*expectation)
+	if at == r.at && looks {
+		return nil // what has been sent at this time may be stated afterwards
+	}
+	r.until(at, false)
+	r.ref = at
+	return errorOrNil(r.silent(s))
+}
+
+// silent wants that nothing has been sent that no step has asked for.
+func (r *runner) silent(s *step) *Error {
+	if len(r.queue) == 0 {
+		return nil
+	}
+	p := r.queue[0]
+	what := "unexpected: the NIC has sent more before this line"
+	if s == r.script.steps[len(r.script.steps)-1] && r.at >= p.at {
+		what = "unexpected: the NIC has sent more than the script says"
+	}
+	return r.fail(s, s.when.word, what, formatTime(p.at)+" > "+p.text())
+}
+
+// window is when the packet of a step may come.
+func (r *runner) window(s *step) (from, until time.Duration) {
+	base := time.Duration(0)
+	switch s.when.kind {
+	case anyTime:
+		return 0, r.at + farAway
+	case relative:
+		base = r.ref
+	}
+	tol := r.script.set.tolerance
+	return base + s.when.at - tol, base + s.when.until + tol
+}
+
+// await lets the time pass until the NIC sends something, at most until then.
+func (r *runner) await(until time.Duration) *packet {
+	if len(r.queue) == 0 {
+		r.until(until, true)
+	}
+	if len(r.queue) == 0 {
+		return nil
+	}
+	p := r.queue[0]
+	r.queue = r.queue[1:]
+	return p
+}
+
+// until lets the time pass, with every deadline of the NIC on its way. It
+// stops early at a packet if the caller waits for one.
+func (r *runner) until(end time.Duration, packet bool) {
+	for {
+		next := r.engine.Poll(r.now())
+		if r.turns++; packet && len(r.queue) > 0 || r.turns > maxTurns {
+			return
+		}
+		if next == frame.Never || next > frame.Time(end)+epoch {
+			r.at = max(r.at, end)
+			return
+		}
+		r.at = max(r.at, time.Duration(next-epoch))
+	}
+}
+
+func (r *runner) now() frame.Time { return epoch + frame.Time(r.at) }
+
+// peer returns connection n, new at its first use.
+func (r *runner) peer(n int) *peer {
+	p := r.peers[n]
+	if p == nil {
+		p = &peer{
+			number: n,
+			local:  netip.AddrPortFrom(r.script.set.local(), r.port),
+			remote: netip.AddrPortFrom(r.script.set.remote(), uint16(39999+n)),
+		}
+		p.reopen(r.script.set.isn)
+		r.peers[n] = p
+	}
+	return p
+}
+
+// deliver gives a packet of a peer to the NIC, as a NIC without other users
+// of its address does: what nobody owns is answered with a reset.
+func (r *runner) deliver(h *ip.Header, seg []byte, off frame.Offload) {
+	seg = seg[:h.PayloadLen]
+	if !r.engine.Segment(h, seg, off, r.now()) {
+		r.engine.Reset(h, seg)
+	}
+}
+
+// Room implements toe.Output: the link is never full.
+func (r *runner) Room() int { return math.MaxInt32 }
+
+// Transmit implements toe.Output. Whatever the script says, the packet must
+// be sound.
+func (r *runner) Transmit(f *frame.Frame, _ netip.Addr) {
+	defer f.Release()
+	got := &packet{at: r.at, off: f.Offload}
+	r.queue = append(r.queue, got)
+	h, seg, err := ip.Parse(f.Bytes())
+	if err != nil {
+		got.broken = err.Error()
+		return
+	}
+	th, data, err := tcp.Parse(seg)
+	if err != nil {
+		got.broken = err.Error()
+		return
+	}
+	got.ip, got.tcp, got.n = h, th, len(data)
+	pseudo := ip.PseudoSum(h.Src, h.Dst, ip.ProtoTCP, len(seg))
+	sound := ip.Checksum(seg, pseudo) == 0
+	if f.NeedsCsum {
+		sound = th.Checksum == ip.Fold(pseudo)
+	}
+	switch {
+	case !sound:
+		got.broken = "checksum"
+	case !super(f.Offload) && f.Len() > r.script.set.mtu():
+		got.broken = "packet: longer than the MTU"
+	case super(f.Offload) && len(data) <= int(f.GSOSize):
+		got.broken = "super-frame: it holds only one segment"
+	}
+	got.relate(r, seg, data)
+}
+
+// relate finds the connection of a packet and makes its numbers relative.
+func (got *packet) relate(r *runner, seg, data []byte) {
+	h := &got.tcp
+	for n := 1; n <= maxConns && got.peer == nil; n++ {
+		p := r.peers[n]
+		if p != nil && p.local == netip.AddrPortFrom(got.ip.Src, h.SrcPort) && p.remote == netip.AddrPortFrom(got.ip.Dst, h.DstPort) {
+			got.peer = p
+		}
+	}
+	p := got.peer
+	if p == nil {
+		got.broken = fmt.Sprintf("to no connection of the script: %v:%d", got.ip.Dst, h.DstPort)
+		return
+	}
+	if h.Flags.Has(tcp.SYN) && !p.based {
+		p.base, p.based = uint32(h.Seq), true
+		p.took = h.Opts.HasTS
+	}
+	if h.Opts.HasTS && !p.tsBased {
+		p.tsBase, p.tsBased = h.Opts.TSVal-uint32(got.at/time.Millisecond), true
+	}
+	if h.Opts.HasTS {
+		p.tsOut = int64(int32(h.Opts.TSVal - p.tsBase))
+	}
+	got.seq, got.ack = int64(int32(uint32(h.Seq)-p.base)), int64(int32(uint32(h.Ack)-p.isn))
+	var err error
+	if got.opts, err = decodeOptions(seg[tcp.HeaderLen:len(seg)-len(data)], p.isn, p.tsBase); err != nil {
+		got.broken = err.Error()
+	}
+	for i, b := range data {
+		if b != octet(nicSalt, got.seq-1+int64(i)) {
+			got.broken = fmt.Sprintf("payload: octet %d of the stream is wrong", got.seq-1+int64(i))
+			break
+		}
+	}
+}
+
+// fail makes the report of a step that failed, marked at w.
+func (r *runner) fail(s *step, w word, msg, got string) *Error {
+	return &Error{
+		File: s.line.file, Line: s.line.number, Col: w.col, Width: w.width(), Source: s.line.source,
+		Msg: msg, Got: got,
+	}
+}
+
+func (r *runner) tracef(dir, text string, at time.Duration) {
+	if r.trace != nil {
+		fmt.Fprintf(r.trace, "%s %s %s\n", formatTime(at), dir, text)
+	}
+}

@@ -1,0 +1,259 @@
+package script
+
+import (
+	"fmt"
+	"strings"
+
+	"tapir/wire/frame"
+	"tapir/wire/ip"
+	"tapir/wire/tcp"
+)
+
+// segment is a TCP segment as a script writes it:
+//
+//	[ce] P. 1:1001(1000) ack 1 win 512 urg 5 <nop,nop,TS val 1 ecr 2>
+//
+// Sequence numbers count from 0, which is the SYN, in both directions.
+type segment struct {
+	ip         *ipFields
+	flags      tcp.Flags
+	flagsWord  word
+	first      value // sequence number
+	n          int   // octets of payload
+	seqWord    word
+	ack        value // any: not given
+	win, urg   value
+	opts       *tcpOptions // nil: not given
+	winWritten bool
+}
+
+// flagLetters are those of tcpdump, in the order in which it prints them.
+const flagLetters = "FSRP.UEWe"
+
+var flagBits = [...]tcp.Flags{tcp.FIN, tcp.SYN, tcp.RST, tcp.PSH, tcp.ACK, tcp.URG, tcp.ECE, tcp.CWR, tcp.NS}
+
+func flagText(f tcp.Flags) string {
+	s := ""
+	for i, bit := range flagBits {
+		if f&bit != 0 {
+			s += flagLetters[i : i+1]
+		}
+	}
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func parseFlags(text string) (f tcp.Flags, ok bool) {
+	if text == "-" {
+		return 0, true
+	}
+	for _, c := range text {
+		i := strings.IndexRune(flagLetters, c)
+		if i < 0 || f&flagBits[i] != 0 {
+			return 0, false
+		}
+		f |= flagBits[i]
+	}
+	return f, text != ""
+}
+
+// longest is the most payload that one segment can have.
+const longest = 65535 - 20 - 20
+
+func parseSegment(l *line, out bool) (message, error) {
+	s := &segment{
+		ack: value{any: true}, win: value{any: true}, urg: value{any: true},
+	}
+	var err error
+	if strings.HasPrefix(l.peek().text, "[") {
+		w, _ := l.next("")
+		if s.ip, err = parseIPFields(l, w, out); err != nil {
+			return nil, err
+		}
+	}
+	if s.flagsWord, err = l.next("flags out of " + flagLetters + ", or a message: icmp"); err != nil {
+		return nil, err
+	}
+	var ok bool
+	if s.flags, ok = parseFlags(s.flagsWord.text); !ok {
+		return nil, l.at(s.flagsWord, "%q: expected flags out of %s (- for none), or a message: icmp", s.flagsWord.text, flagLetters)
+	}
+	if err := s.parseSeq(l); err != nil {
+		return nil, err
+	}
+	if err := s.parseFields(l, out); err != nil {
+		return nil, err
+	}
+	if s.flags.Has(tcp.ACK) && s.ack.word.text == "" {
+		return nil, l.at(l.peek(), "the segment has the flag . but no number; expected ack N")
+	}
+	if !s.flags.Has(tcp.ACK) && !s.ack.any {
+		return nil, l.at(s.ack.word, "ack without the flag . ; expected the flag, or no ack")
+	}
+	return s, nil
+}
+
+// parseSeq reads 1:1001(1000), first:last(length).
+func (s *segment) parseSeq(l *line) error {
+	const form = "sequence numbers such as 1:1001(1000), first:last(length), or *"
+	w, err := l.next(form)
+	if err != nil {
+		return err
+	}
+	s.seqWord = w
+	numbers, length, ok := strings.Cut(strings.TrimSuffix(w.text, ")"), "(")
+	first, last, ok2 := strings.Cut(numbers, ":")
+	if !ok || !ok2 || !strings.HasSuffix(w.text, ")") {
+		return l.at(w, "%q: expected %s", w.text, form)
+	}
+	n, err := parseInt(length, 0, longest)
+	if err != nil {
+		return l.at(w, "%q: expected a length in parentheses, %v", w.text, err)
+	}
+	s.n = int(n)
+	if s.first, err = parseValue(word{first, w.col}, -1<<32, 1<<32-1); err != nil {
+		return l.at(w, "%q: expected a sequence number first, %v", w.text, err)
+	}
+	end, err := parseValue(word{last, w.col}, -1<<32, 1<<33)
+	if err != nil || end.any != s.first.any || end.n != s.first.n+n {
+		return l.at(w, "%q: expected %d behind the colon: the first number and the length together", w.text, s.first.n+n)
+	}
+	return nil
+}
+
+func (s *segment) parseFields(l *line, out bool) error {
+	for !l.done() {
+		w, _ := l.next("")
+		if strings.HasPrefix(w.text, "<") {
+			o, err := parseOptions(l, w)
+			if err != nil {
+				return err
+			}
+			if !out && (o.rest || strings.Contains(w.text, "*")) {
+				return l.at(w, "what goes into the NIC has no open options; expected numbers")
+			}
+			s.opts = o
+			continue
+		}
+		field, hi := &s.ack, int64(1<<32-1)
+		switch w.text {
+		case "ack":
+		case "win":
+			field, hi = &s.win, 65535
+		case "urg":
+			field, hi = &s.urg, 65535
+		default:
+			return l.at(w, "%q: expected ack N, win N, urg N, options in <>, or the end of the line", w.text)
+		}
+		n, err := l.next("a number behind " + w.text)
+		if err != nil {
+			return err
+		}
+		v, err := parseValue(n, -hi, hi)
+		if err != nil {
+			return l.at(n, "%q: expected %s and %v, or *", n.text, w.text, err)
+		}
+		if v.any && !out {
+			return l.at(n, "what goes into the NIC is not open; expected a number behind %s", w.text)
+		}
+		v.word = word{l.source[w.col-1 : n.col-1+len(n.text)], w.col}
+		*field = v
+	}
+	return nil
+}
+
+// send builds the segment of the peer p and gives it to the NIC.
+func (s *segment) send(r *runner, p *peer) string {
+	th := tcp.Header{
+		SrcPort: p.remote.Port(), DstPort: p.local.Port(),
+		Seq: tcp.Seq(p.isn + uint32(s.first.n)), Flags: s.flags,
+	}
+	if s.flags.Has(tcp.ACK) {
+		th.Ack = tcp.Seq(p.base + uint32(s.ack.n))
+	}
+	if !s.win.any {
+		p.win = uint16(s.win.n)
+	}
+	th.Window = p.win
+	if !s.urg.any {
+		th.Urgent = uint16(s.urg.n)
+	}
+	opts := s.opts
+	if opts == nil {
+		opts = p.defaultOptions(r.at)
+	}
+	p.noteOptions(opts, s.flags, r.at)
+	tsBase := p.tsBase
+	if ts := opts.has("TS"); ts != nil && ts.values[1].n == 0 {
+		tsBase = 0
+	}
+	raw := opts.appendTo(nil, p.base, tsBase)
+	seg := make([]byte, tcp.HeaderLen+len(raw)+s.n)
+	th.Put(seg)
+	copy(seg[tcp.HeaderLen:], raw)
+	seg[12] = byte((tcp.HeaderLen+len(raw))/4)<<4 | seg[12]&0xf
+	pattern(seg[tcp.HeaderLen+len(raw):], peerSalt, s.first.n-1)
+	h := ip.Header{Version: 4, TTL: 64, Proto: ip.ProtoTCP, Src: p.remote.Addr(), Dst: p.local.Addr(), PayloadLen: len(seg)}
+	if !h.Src.Is4() {
+		h.Version = 6
+	}
+	putChecksum(seg, h.Src, h.Dst)
+	off := s.ip.apply(&h, seg)
+	r.deliver(&h, seg, off)
+	return s.text(s.ip, opts, th.Window)
+}
+
+// text is the segment in the language of scripts.
+func (s *segment) text(f *ipFields, opts *tcpOptions, win uint16) string {
+	t := fmt.Sprintf("%s %d:%d(%d)", flagText(s.flags), s.first.n, s.first.n+int64(s.n), s.n)
+	if f != nil {
+		t = f.word.text + " " + t
+	}
+	if s.flags.Has(tcp.ACK) {
+		t += fmt.Sprintf(" ack %d", s.ack.n)
+	}
+	t += fmt.Sprintf(" win %d", win)
+	if !s.urg.any {
+		t += fmt.Sprintf(" urg %d", s.urg.n)
+	}
+	if len(opts.list) > 0 {
+		t += " " + opts.String()
+	}
+	return t
+}
+
+// compare implements message.
+func (s *segment) compare(r *runner, p *peer, got *packet) (diffs []difference) {
+	differ := func(bad bool, name string, at word) {
+		if bad {
+			diffs = append(diffs, difference{name, at})
+		}
+	}
+	h := &got.tcp
+	differ(h.Flags != s.flags, "flags", s.flagsWord)
+	differ(!s.first.any && got.seq != s.first.n, "sequence number", s.seqWord)
+	differ(got.n != s.n, "length", s.seqWord)
+	differ(!s.ack.any && got.ack != s.ack.n, "acknowledgement", s.ack.word)
+	differ(!s.win.any && int64(h.Window) != s.win.n, "window", s.win.word)
+	differ(!s.urg.any && int64(h.Urgent) != s.urg.n, "urgent pointer", s.urg.word)
+	diffs = append(diffs, s.ip.compare(got)...)
+	switch {
+	case s.opts != nil:
+		diffs = append(diffs, s.opts.compare(got.opts)...)
+	case !s.flags.Has(tcp.SYN):
+		// Timestamps are understood; anything else must be said.
+		for i := range got.opts.list {
+			switch opt := &got.opts.list[i]; opt.name {
+			case "nop", "eol", "TS":
+			default:
+				differ(true, "options: "+opt.String()+" is too much", s.flagsWord)
+			}
+		}
+	}
+	return diffs
+}
+
+// super reports whether a packet of the NIC holds several segments.
+func super(off frame.Offload) bool { return off.GSO != frame.GSONone }

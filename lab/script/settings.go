@@ -1,0 +1,135 @@
+package script
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"tapir/nic/toe"
+)
+
+// settings are what a script says before its first step.
+type settings struct {
+	cfg       toe.Config
+	v6        bool
+	isn       uint32
+	port      uint16
+	tolerance time.Duration
+}
+
+func defaultSettings() settings {
+	return settings{isn: 1000, port: 7174, tolerance: time.Millisecond}
+}
+
+func (s *settings) mtu() int {
+	if s.cfg.MTU == 0 {
+		return 1500
+	}
+	return s.cfg.MTU
+}
+
+func (s *settings) local() netip.Addr {
+	if s.v6 {
+		return netip.MustParseAddr("fd00::1")
+	}
+	return netip.MustParseAddr("10.0.0.1")
+}
+
+func (s *settings) remote() netip.Addr {
+	if s.v6 {
+		return netip.MustParseAddr("fd00::2")
+	}
+	return netip.MustParseAddr("10.0.0.2")
+}
+
+// parse reads one line of settings: NAME VALUE.
+func (s *settings) parse(l *line) error {
+	w, err := l.next("a setting")
+	if err != nil {
+		return err
+	}
+	if count := counts[w.text]; count.set != nil {
+		n, _, err := l.integer(w.text+" N", count.lo, count.hi)
+		if err != nil {
+			return err
+		}
+		count.set(s, n)
+		return l.finish()
+	}
+	if span := spans[w.text]; span != nil {
+		d, _, err := l.duration("a time")
+		if err != nil {
+			return err
+		}
+		*span(s) = d
+		return l.finish()
+	}
+	if choice := choices[w.text]; choice.set != nil {
+		i, _, err := l.oneOf(w.text, choice.names)
+		if err != nil {
+			return err
+		}
+		choice.set(s, i)
+		return l.finish()
+	}
+	return l.at(w, "%q: expected a time (of a step) or a setting: %s", w.text, settingNames())
+}
+
+func settingNames() string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(counts)), maps.Keys(choices))
+	names = slices.AppendSeq(names, maps.Keys(spans))
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// count is a setting that is a number between lo and hi.
+type count struct {
+	lo, hi int64
+	set    func(s *settings, n int64)
+}
+
+var counts = map[string]count{
+	"mtu":              {576, 65535, func(s *settings, n int64) { s.cfg.MTU = int(n) }},
+	"rcvwnd":           {65536, 1 << 30, func(s *settings, n int64) { s.cfg.RcvWnd = int(n) }},
+	"sndwnd":           {1, 1 << 30, func(s *settings, n int64) { s.cfg.SndWnd = int(n) }},
+	"gso":              {1, 1000, func(s *settings, n int64) { s.cfg.MaxSegs = int(n) }},
+	"isn":              {0, 1<<32 - 1, func(s *settings, n int64) { s.isn = uint32(n) }},
+	"port":             {1, 65535, func(s *settings, n int64) { s.port = uint16(n) }},
+	"seed":             {0, 1 << 62, func(s *settings, n int64) { s.cfg.Seed = uint64(n) }},
+	"ttl":              {1, 255, func(s *settings, n int64) { s.cfg.TTL = uint8(n) }},
+	"tos":              {0, 255, func(s *settings, n int64) { s.cfg.TOS = uint8(n) }},
+	"syn-retries":      {1, 100, func(s *settings, n int64) { s.cfg.SynRetries = int(n) }},
+	"retries":          {1, 100, func(s *settings, n int64) { s.cfg.Retries = int(n) }},
+	"fin-retries":      {1, 100, func(s *settings, n int64) { s.cfg.FinRetries = int(n) }},
+	"keepalive-probes": {1, 100, func(s *settings, n int64) { s.cfg.KeepAliveProbes = int(n) }},
+}
+
+// choice is a setting that is one of some names.
+type choice struct {
+	names []string
+	set   func(s *settings, i int)
+}
+
+var choices = map[string]choice{
+	"ip":    {[]string{"4", "6"}, func(s *settings, i int) { s.v6 = i == 1 }},
+	"cc":    {[]string{"cubic", "reno"}, func(s *settings, i int) { s.cfg.Congestion = toe.Congestion(i) }},
+	"ecn":   {[]string{"accept", "ask", "off"}, func(s *settings, i int) { s.cfg.ECN = toe.ECN(i) }},
+	"nagle": {[]string{"off", "on"}, func(s *settings, i int) { s.cfg.Nagle = i == 1 }},
+}
+
+// spans are the settings that are a length of time.
+var spans = map[string]func(s *settings) *time.Duration{
+	"initial-rto":        func(s *settings) *time.Duration { return &s.cfg.InitialRTO },
+	"min-rto":            func(s *settings) *time.Duration { return &s.cfg.MinRTO },
+	"max-rto":            func(s *settings) *time.Duration { return &s.cfg.MaxRTO },
+	"tail-probe":         func(s *settings) *time.Duration { return &s.cfg.TailProbe },
+	"delayed-ack":        func(s *settings) *time.Duration { return &s.cfg.DelayedAck },
+	"time-wait":          func(s *settings) *time.Duration { return &s.cfg.TimeWait },
+	"fin-timeout":        func(s *settings) *time.Duration { return &s.cfg.FinTimeout },
+	"keepalive":          func(s *settings) *time.Duration { return &s.cfg.KeepAlive },
+	"keepalive-interval": func(s *settings) *time.Duration { return &s.cfg.KeepAliveInterval },
+	"user-timeout":       func(s *settings) *time.Duration { return &s.cfg.UserTimeout },
+	"tolerance":          func(s *settings) *time.Duration { return &s.tolerance },
+}

@@ -11,9 +11,9 @@ import (
 // comes and remembers what happened to it.
 type app struct {
 	conn    *toe.Conn
-	pending []chunk  // not cut yet
-	cuts    []uint64 // ends of the records that were cut, not acknowledged
-	end     uint64   // of all that was cut
+	pending []chunk // not cut yet
+	cuts    []span  // records that were cut, not acknowledged
+	end     uint64  // of all that was cut
 	acked   uint64
 
 	established, eof, closed bool
@@ -29,6 +29,10 @@ type chunk struct {
 	record bool
 }
 
+// span is the stream octets [off, end): a record, or one segment's worth of a
+// stream.
+type span struct{ off, end uint64 }
+
 // write queues octets.
 func (a *app) write(c chunk) {
 	a.pending = append(a.pending, c)
@@ -38,11 +42,14 @@ func (a *app) write(c chunk) {
 // Next returns as many whole records as fit.
 func (a *app) Next(off uint64, limit int) int {
 	n := 0
-	for _, end := range a.cuts {
-		if end <= off {
+	for _, s := range a.cuts {
+		if s.end <= off {
 			continue
 		}
-		k := int(end - off)
+		k := int(s.end - off)
+		if s.off < off {
+			return min(k, limit) // the rest of a record that was split
+		}
 		if k > limit {
 			if n == 0 {
 				return limit
@@ -63,8 +70,8 @@ func (a *app) Next(off uint64, limit int) int {
 		if c.n -= k; c.n == 0 {
 			a.pending = a.pending[1:]
 		}
+		a.cuts = append(a.cuts, span{a.end, a.end + k})
 		a.end += k
-		a.cuts = append(a.cuts, a.end)
 		n += int(k)
 	}
 	return min(n, limit)
@@ -95,7 +102,7 @@ func (a *app) Receive(_ *toe.Conn, data []byte, _ frame.Time) {
 // Acked forgets the records below off.
 func (a *app) Acked(_ *toe.Conn, off uint64, _ frame.Time) {
 	a.acked = off
-	for len(a.cuts) > 0 && a.cuts[0] <= off {
+	for len(a.cuts) > 0 && a.cuts[0].end <= off {
 		a.cuts = a.cuts[1:]
 	}
 }

@@ -140,6 +140,15 @@ func (c *Conn) handshakeDone(h *tcp.Header, ack int64, now frame.Time) bool {
 	return !c.wantAbort
 }
 
+// crossed reports whether a segment is the peer's SYN-ACK of a simultaneous
+// open. Its number lies before the window, yet it establishes the connection
+// (RFC 9293 section 3.5, figure 7).
+func (c *Conn) crossed(h *tcp.Header, off, ack int64) bool {
+	const bits = tcp.SYN | tcp.ACK | tcp.RST | tcp.FIN
+	return c.state == StateSynReceived && !c.passive && off == -1 && ack == 0 &&
+		h.Flags&bits == tcp.SYN|tcp.ACK
+}
+
 // establish begins the data phase.
 func (c *Conn) establish(now frame.Time) {
 	c.state = StateEstablished

@@ -117,10 +117,16 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 	}
 	off := c.rcvOffset(h.Seq)
 	n := segLen(h, len(data))
+	ack := c.sndOffset(h.Ack)
+	if c.crossed(h, off, ack) {
+		c.wantAck = true
+		c.establish(now)
+		c.Kick()
+		return
+	}
 	if !c.acceptable(h, off, n, now) || !c.control(h, off, now) {
 		return
 	}
-	ack := c.sndOffset(h.Ack)
 	if c.state == StateSynReceived && !c.handshakeDone(h, ack, now) {
 		return
 	}
@@ -276,9 +282,10 @@ func (c *Conn) inReset(off int64, now frame.Time) {
 	}
 }
 
-// takeTimestamp updates TS.Recent (RFC 7323 section 4.3).
+// takeTimestamp updates TS.Recent (RFC 7323 sections 4.3 and 5.5).
 func (c *Conn) takeTimestamp(h *tcp.Header, off int64, now frame.Time) {
-	if c.tsOK && h.Opts.HasTS && off <= int64(c.lastAck) && int32(h.Opts.TSVal-c.tsRecent) >= 0 {
+	if c.tsOK && h.Opts.HasTS && off <= int64(c.lastAck) &&
+		(int32(h.Opts.TSVal-c.tsRecent) >= 0 || now.Sub(c.tsRecentAt) >= pawsIdle) {
 		c.tsRecent, c.tsRecentAt = h.Opts.TSVal, now
 	}
 }

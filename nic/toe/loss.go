@@ -197,7 +197,9 @@ func (c *Conn) loseByDupAcks(acked uint64) bool {
 	default:
 		return false
 	}
-	return c.setLost(first)
+	lost := c.setLost(first)
+	c.loss.force = c.loss.force || lost // RFC 6582 section 3.2 step 5: whatever the window
+	return lost
 }
 
 // enterRecovery reduces the window (RFC 5681 section 3.2, RFC 6675 section 5).

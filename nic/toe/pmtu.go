@@ -163,9 +163,13 @@ func (c *Conn) recut() {
 		if s.flags&segLost == 0 {
 			c.setLost(&s)
 		}
+		push := s.flags & segPush
 		for end := s.end(); s.off < end; s.off += uint64(s.n) {
 			n := c.h.Next(s.off, c.mss)
 			s.n = uint32(min(uint64(max(1, min(n, c.mss))), end-s.off))
+			if s.flags &^= segPush; s.end() == end {
+				s.flags |= push
+			}
 			c.segs.push(c.e, s)
 		}
 	}

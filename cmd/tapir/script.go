@@ -61,6 +61,10 @@ func runScripts(out io.Writer, names []string, trace bool) error {
 	if failed > 0 {
 		return fmt.Errorf("%d of %d scripts failed", failed, len(all))
 	}
-	_, err := fmt.Fprintf(out, "%d scripts hold\n", len(all))
-	return err
+	if len(all) == 1 {
+		fmt.Fprintln(out, "1 script holds")
+		return nil
+	}
+	fmt.Fprintf(out, "%d scripts hold\n", len(all))
+	return nil
 }

@@ -13,23 +13,18 @@ import (
 
 // commands are what the application does, by name.
 var commands = map[string]func(l *line) (action, error){
-	"listen": parseListen,
-	"unlisten": simple(func(r *runner, _ *peer) string {
-		if r.listen == nil {
-			return "nothing listens"
-		}
-		r.listen.Close()
-		r.listen = nil
-		return ""
-	}),
-	"connect": simple((*runner).connect),
-	"write":   parseWrite(false),
-	"record":  parseWrite(true),
-	"close":   onConn(func(c *toe.Conn) { c.Close() }),
-	"abort":   onConn(func(c *toe.Conn) { c.Abort() }),
-	"acknow":  onConn(func(c *toe.Conn) { c.AckNow() }),
-	"reopen":  parseReopen,
-	"expect":  parseExpect,
+	"listen":   parseListen,
+	"unlisten": onListener(func(l *toe.Listener) { l.Close() }),
+	"pause":    onListener(func(l *toe.Listener) { l.Pause() }),
+	"resume":   onListener(func(l *toe.Listener) { l.Resume() }),
+	"connect":  simple((*runner).connect),
+	"write":    parseWrite(false),
+	"record":   parseWrite(true),
+	"close":    onConn(func(c *toe.Conn) { c.Close() }),
+	"abort":    onConn(func(c *toe.Conn) { c.Abort() }),
+	"acknow":   onConn(func(c *toe.Conn) { c.AckNow() }),
+	"reopen":   parseReopen,
+	"expect":   parseExpect,
 }
 
 func commandNames() string {
@@ -59,6 +54,17 @@ func onConn(run func(c *toe.Conn)) func(*line) (action, error) {
 			return "there is no connection yet"
 		}
 		run(p.conn)
+		return ""
+	})
+}
+
+// onListener is a command that needs a listener.
+func onListener(run func(l *toe.Listener)) func(*line) (action, error) {
+	return simple(func(r *runner, _ *peer) string {
+		if r.listen == nil {
+			return "nothing listens"
+		}
+		run(r.listen)
 		return ""
 	})
 }

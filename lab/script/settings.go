@@ -102,6 +102,8 @@ var counts = map[string]count{
 	"tos":              {0, 255, func(s *settings, n int64) { s.cfg.TOS = uint8(n) }},
 	"syn-retries":      {1, 100, func(s *settings, n int64) { s.cfg.SynRetries = int(n) }},
 	"retries":          {1, 100, func(s *settings, n int64) { s.cfg.Retries = int(n) }},
+	"max-conns":        {1, 1 << 16, func(s *settings, n int64) { s.cfg.MaxConns = int(n) }},
+	"max-time-wait":    {1, 1 << 16, func(s *settings, n int64) { s.cfg.MaxTimeWait = int(n) }},
 	"fin-retries":      {1, 100, func(s *settings, n int64) { s.cfg.FinRetries = int(n) }},
 	"keepalive-probes": {1, 100, func(s *settings, n int64) { s.cfg.KeepAliveProbes = int(n) }},
 }
@@ -113,10 +115,11 @@ type choice struct {
 }
 
 var choices = map[string]choice{
-	"ip":    {[]string{"4", "6"}, func(s *settings, i int) { s.v6 = i == 1 }},
-	"cc":    {[]string{"cubic", "reno"}, func(s *settings, i int) { s.cfg.Congestion = toe.Congestion(i) }},
-	"ecn":   {[]string{"accept", "ask", "off"}, func(s *settings, i int) { s.cfg.ECN = toe.ECN(i) }},
-	"nagle": {[]string{"off", "on"}, func(s *settings, i int) { s.cfg.Nagle = i == 1 }},
+	"ip":          {[]string{"4", "6"}, func(s *settings, i int) { s.v6 = i == 1 }},
+	"cc":          {[]string{"cubic", "reno"}, func(s *settings, i int) { s.cfg.Congestion = toe.Congestion(i) }},
+	"ecn":         {[]string{"accept", "ask", "off"}, func(s *settings, i int) { s.cfg.ECN = toe.ECN(i) }},
+	"syn-cookies": {[]string{"on", "off"}, func(s *settings, i int) { s.cfg.NoSynCookies = i == 1 }},
+	"nagle":       {[]string{"off", "on"}, func(s *settings, i int) { s.cfg.Nagle = i == 1 }},
 }
 
 // spans are the settings that are a length of time.

@@ -194,12 +194,11 @@ func (c *Conn) loseByDupAcks(acked uint64) bool {
 		if acked == 0 || c.una >= c.cc.recover {
 			return false
 		}
+		c.loss.force = true // whatever the window (RFC 6582 section 3.2 step 5)
 	default:
 		return false
 	}
-	lost := c.setLost(first)
-	c.loss.force = c.loss.force || lost // RFC 6582 section 3.2 step 5: whatever the window
-	return lost
+	return c.setLost(first)
 }
 
 // enterRecovery reduces the window (RFC 5681 section 3.2, RFC 6675 section 5).

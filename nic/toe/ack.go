@@ -71,8 +71,12 @@ func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
 	if !c.sackOK && c.cc.state == caOpen {
 		c.loss.dupAcks = 0
 	}
-	c.sampleRTT(sample, resent, h, now)
-	c.backoff, c.probes, c.softErr = 0, 0, 0
+	if c.sampleRTT(sample, resent, h, now) {
+		c.backoff = 0
+	} else {
+		c.backoff = min(c.backoff, keptBackoff)
+	}
+	c.probes, c.softErr = 0, 0
 	c.progressAt = now
 	c.rtoAt = frame.Never
 	c.probeAcked()
@@ -135,22 +139,26 @@ type rttState struct {
 
 // sampleRTT takes a round-trip sample from a segment sent once, else from
 // the timestamp echoed (RFC 7323 section 4). If that is older than the
-// retransmission at resent, the first sending has arrived: its acknowledgement
-// was late if this one came at once, but lost, and the sample worthless, if it
-// took a round trip more.
-func (c *Conn) sampleRTT(sent, resent frame.Time, h *tcp.Header, now frame.Time) {
+// retransmission at resent, the acknowledgement of the first sending was late
+// or lost, nobody knows which: there is no sample, and it returns false, so
+// that the timeout stays backed off (Karn's algorithm).
+func (c *Conn) sampleRTT(sent, resent frame.Time, h *tcp.Header, now frame.Time) bool {
 	switch {
 	case sent != frame.Never:
 		c.addRTT(now.Sub(sent))
 	case c.tsOK && h.Opts.HasTS && h.Opts.TSEcr != 0:
-		if int32(h.Opts.TSEcr-c.tsNow(resent)) < 0 && now.Sub(resent) >= c.rtt.min {
-			return
+		if int32(h.Opts.TSEcr-c.tsNow(resent)) < 0 {
+			return false
 		}
 		if ms := int32(c.tsNow(now) - h.Opts.TSEcr); ms >= 0 && ms < maxSampleMS {
 			c.addRTT(max(time.Duration(ms)*time.Millisecond, time.Millisecond/2))
 		}
 	}
+	return true
 }
+
+// keptBackoff bounds the backoff that stays when there is progress.
+const keptBackoff = 3
 
 // maxSampleMS is the longest round trip that an echoed timestamp can claim.
 const maxSampleMS = 120_000

@@ -111,6 +111,10 @@ func New(cfg Config, env Env) (*Device, error) {
 // Config returns the configuration with its defaults filled in.
 func (d *Device) Config() Config { return d.cfg }
 
+// TCP is the engine below iWARP, for those who want plain streams over the
+// NIC: connections and listeners of theirs live beside those of CM.
+func (d *Device) TCP() *toe.Engine { return d.toe }
+
 // Addrs returns the addresses in use, the link-local one included, borrowed.
 func (d *Device) Addrs() []netip.Prefix { return d.addrs }
 

@@ -14,6 +14,7 @@ import (
 
 	"tapir/lab/netns"
 	"tapir/nic/tap"
+	"tapir/nic/toe"
 	"tapir/wire/ether"
 )
 
@@ -41,6 +42,8 @@ type Config struct {
 	NS *netns.NS `json:"-" yaml:"-"`
 	// Wire stands in for the TAP (taken), as an end of link.NewWire does.
 	Wire tap.Queue `json:"-" yaml:"-"`
+	// TCP sets up the NIC's TCP engine, as in nic.Config.
+	TCP toe.Config `json:"-" yaml:"-"`
 }
 
 // The frame modes.

@@ -173,7 +173,7 @@ func (n *Node) deviceConfig() nic.Config {
 	return nic.Config{
 		Name: n.cfg.Name, MAC: n.cfg.MAC, Addrs: n.cfg.Addrs(), Gateways: n.cfg.Gateways,
 		MTU: n.cfg.MTU, VLAN: n.cfg.VLAN, Frames: mode, Seed: n.cfg.Seed,
-		IWARP: iwarp.Config{FirstDelay: n.cfg.FirstDelay},
+		TCP: n.cfg.TCP, IWARP: iwarp.Config{FirstDelay: n.cfg.FirstDelay},
 	}
 }
 

@@ -1,0 +1,206 @@
+// Package interop holds the NIC's TCP against a stranger's: verified byte
+// streams over a TAP in a namespace of its own, through a bad cable.
+package interop
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"tapir/lab/link"
+)
+
+// Cell is one combination of circumstances.
+type Cell struct {
+	Peer      string // who the stranger is, such as "linux"
+	Active    bool   // the NIC opens the connection
+	Way       Way
+	IPv6      bool
+	MTU       int // octets of IP
+	GSO       bool
+	Loss      int // of segments, each way, in parts per million
+	Duplicate int
+	Corrupt   int
+	Depth     int // of reordering, which befalls 1 % of the segments; 0: none
+	Jitter    time.Duration
+}
+
+// Way says who sends.
+type Way uint8
+
+// The ways of a stream. Who sends nothing closes at once.
+const (
+	Out Way = iota
+	In
+	Both
+)
+
+var wayNames = [...]string{"out", "in", "both"}
+
+func (w Way) String() string { return wayNames[w] }
+
+// The steps of each circumstance.
+var (
+	peers   = []string{"linux", "gvisor"}
+	mtus    = []int{0, 1500, 9000} // 0: the smallest that the family allows
+	losses  = []int{0, 1_000, 10_000, 50_000, 200_000}
+	dups    = []int{0, 10_000}
+	flips   = []int{0, 1_000}
+	depths  = []int{0, 1, 10, 50}
+	jitters = []time.Duration{0, 200 * time.Microsecond}
+	steps   = []int{len(peers), 2, len(wayNames), 2, len(mtus), 2, len(losses), len(dups), len(flips), len(depths), len(jitters)}
+)
+
+// cellAt is the cell with the given step of each circumstance.
+func cellAt(at []int) Cell {
+	c := Cell{
+		Peer: peers[at[0]], Active: at[1] == 1, Way: Way(at[2]), IPv6: at[3] == 1, MTU: mtus[at[4]], GSO: at[5] == 1,
+		Loss: losses[at[6]], Duplicate: dups[at[7]], Corrupt: flips[at[8]], Depth: depths[at[9]], Jitter: jitters[at[10]],
+	}
+	switch {
+	case c.MTU == 0 && c.IPv6:
+		c.MTU = 1280
+	case c.MTU == 0:
+		c.MTU = 576
+	}
+	return c
+}
+
+// Pairwise is a list of cells in which every step of every circumstance meets
+// every step of every other one.
+func Pairwise() (cells []Cell) {
+	open := map[[4]int]bool{} // circumstance and step, twice: pairs not met yet
+	for i := range steps {
+		for j := range i {
+			for a := range steps[i] {
+				for b := range steps[j] {
+					open[[4]int{i, a, j, b}] = true
+				}
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for len(open) > 0 {
+		best, most := make([]int, len(steps)), 0
+		for most == 0 {
+			for range 400 {
+				at, n := candidate(rng, open)
+				if n > most {
+					best, most = at, n
+				}
+			}
+		}
+		for i := range steps {
+			for j := range i {
+				delete(open, [4]int{i, best[i], j, best[j]})
+			}
+		}
+		cells = append(cells, cellAt(best))
+	}
+	return cells
+}
+
+// candidate fills the circumstances in random order, each with the step that
+// meets the most open pairs.
+func candidate(rng *rand.Rand, open map[[4]int]bool) (at []int, met int) {
+	at = make([]int, len(steps))
+	order := rng.Perm(len(steps))
+	for k, i := range order {
+		most := -1
+		for _, step := range rng.Perm(steps[i]) {
+			n := 0
+			for _, j := range order[:k] {
+				pair := [4]int{i, step, j, at[j]}
+				if i < j {
+					pair = [4]int{j, at[j], i, step}
+				}
+				if open[pair] {
+					n++
+				}
+			}
+			if n > most {
+				at[i], most = step, n
+			}
+		}
+		met += most
+	}
+	return at, met
+}
+
+// Product lists every cell whose loss is at most so many parts per million.
+func Product(loss int) (cells []Cell) {
+	at := make([]int, len(steps))
+	for {
+		if c := cellAt(at); c.Loss <= loss {
+			cells = append(cells, c)
+		}
+		i := 0
+		for ; i < len(at); i++ {
+			if at[i]++; at[i] < steps[i] {
+				break
+			}
+			at[i] = 0
+		}
+		if i == len(at) {
+			return cells
+		}
+	}
+}
+
+// Of is the part of cells that concerns one peer.
+func Of(peer string, cells []Cell) (part []Cell) {
+	for _, c := range cells {
+		if c.Peer == peer {
+			part = append(part, c)
+		}
+	}
+	return part
+}
+
+// Octets is how much a cell carries each way in a short run: less where even
+// a good TCP crawls.
+func (c Cell) Octets() uint64 {
+	switch {
+	case c.Loss <= 10_000:
+		return 64 << 20
+	case c.Loss <= 50_000:
+		return 1 << 20
+	}
+	return 64 << 10
+}
+
+// impairment is the cell's cable, the same both ways.
+func (c Cell) impairment() link.Impairment {
+	i := link.Impairment{Loss: c.Loss, Duplicate: c.Duplicate, Corrupt: c.Corrupt, Depth: c.Depth, Jitter: c.Jitter}
+	if c.Depth > 0 {
+		i.Reorder = 10_000
+	}
+	return i
+}
+
+// String names the cell, also for tests.
+func (c Cell) String() string {
+	role, family, frames := "passive", "ipv4", "wire"
+	if c.Active {
+		role = "active"
+	}
+	if c.IPv6 {
+		family = "ipv6"
+	}
+	if c.GSO {
+		frames = "gso"
+	}
+	parts := []string{c.Peer, role, c.Way.String(), family, fmt.Sprint("mtu", c.MTU), frames, fmt.Sprintf("loss%g%%", float64(c.Loss)/10_000)}
+	for _, x := range []struct {
+		on   bool
+		name string
+	}{
+		{c.Duplicate > 0, "dup"}, {c.Corrupt > 0, "flip"}, {c.Depth > 0, fmt.Sprint("depth", c.Depth)}, {c.Jitter > 0, "jitter"},
+	} {
+		if x.on {
+			parts = append(parts, x.name)
+		}
+	}
+	return strings.Join(parts, "-")
+}

@@ -20,7 +20,7 @@ func (c *Conn) acknowledge(h *tcp.Header, off int64, ack uint64, n int, now fram
 	switch {
 	case acked > 0:
 		c.advance(ack, h, now)
-	case flight > 0 && n == 0 && !wndMoved && (!c.sackOK || c.loss.sacked > sackedBefore):
+	case flight > 0 && n == 0 && !wndMoved && (c.blind(h) || c.loss.sacked > sackedBefore):
 		c.count.dupAcks++
 		c.loss.dupAcks++
 	}
@@ -68,7 +68,7 @@ func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
 	}
 	c.una = ack
 	c.loss.dupAcks = max(0, c.loss.dupAcks-segs)
-	if !c.sackOK && c.cc.state == caOpen {
+	if c.loss.sacked == 0 && c.cc.state == caOpen {
 		c.loss.dupAcks = 0
 	}
 	if c.sampleRTT(sample, resent, h, now) {

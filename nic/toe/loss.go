@@ -18,6 +18,7 @@ type lossState struct {
 	rexOut       int        // retransmitted segments in flight
 	rexOldest    frame.Time // not later than the sending of any of them
 	newest       frame.Time // sending time of the newest segment delivered
+	blind        bool       // in recovery because of duplicate acknowledgements without SACK
 	force        bool       // the next retransmission need not wait for cwnd
 	seen         [4]block   // SACK blocks of the acknowledgement before
 }
@@ -102,12 +103,23 @@ func (c *Conn) detectLoss(acked uint64, now frame.Time) {
 	if c.sackOK {
 		found = c.loseBelowSacked() || found
 		found = c.loseOlder() || found
+		if !found && c.loss.sacked == 0 && (c.cc.state == caOpen || c.loss.blind) {
+			found = c.loseByDupAcks(acked)
+			c.loss.blind = c.loss.blind || found
+		}
 	} else {
 		found = c.loseByDupAcks(acked)
 	}
 	if found && c.cc.state == caOpen {
 		c.enterRecovery()
 	}
+}
+
+// blind tells whether an acknowledgement can only be counted: without SACK, or
+// from a peer that agreed to SACK but reports nothing, as gVisor does once it
+// has closed.
+func (c *Conn) blind(h *tcp.Header) bool {
+	return !c.sackOK || h.Opts.NSACK == 0 && c.loss.sacked == 0
 }
 
 // loseBelowSacked marks every segment that has dupThresh SACKed segments
@@ -222,7 +234,7 @@ func (c *Conn) afterAck(acked, flight uint64, marked bool, now frame.Time) {
 			cc.cwnd = min(cc.ssthresh, max(c.pipe(), uint64(c.mss))+uint64(c.mss))
 		}
 		cc.state = caOpen
-		c.loss.dupAcks = 0
+		c.loss.dupAcks, c.loss.blind = 0, false
 		return // most of what this acknowledges had arrived before
 	}
 	if acked > 0 && cc.state != caRecovery && !marked {
@@ -319,7 +331,7 @@ func (c *Conn) loseAll() {
 		l.seen, l.high = [4]block{}, 0
 	}
 	l.mark, l.next = c.nxt, c.una
-	l.dupAcks = 0
+	l.dupAcks, l.blind = 0, false
 	l.force = true
 }
 

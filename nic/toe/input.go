@@ -209,6 +209,12 @@ func (c *Conn) acceptable(h *tcp.Header, off int64, n int, now frame.Time) bool 
 		if off >= 0 && c.sackOK {
 			c.ooo.dsack = block{uint64(off), uint64(end)}
 		}
+		// Else the answer to a repetition, after acknowledgements were lost,
+		// would measure the time since the first sending (RFC 7323 section
+		// 4.3).
+		if off >= 0 && off >= next-wnd {
+			c.takeTimestamp(h, off, now)
+		}
 	}
 	c.ackRefused(n, now)
 	c.e.drop(why)

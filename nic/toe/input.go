@@ -321,9 +321,11 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 	}
 	next := int64(c.rcvNxt)
 	right := next + int64(c.rcvWindow())
-	if end := off + int64(len(data)); h.Flags.Has(tcp.FIN) && !c.peerFin && end < right {
-		c.peerFin, c.peerFinOff = true, uint64(end)
-		c.wantAck = true
+	if end := off + int64(len(data)); h.Flags.Has(tcp.FIN) && end < right {
+		if !c.peerFin {
+			c.peerFin, c.peerFinOff = true, uint64(end)
+		}
+		c.wantAck = true // also of a FIN that came before what it ends, each time
 	}
 	if c.peerFin {
 		right = min(right, int64(c.peerFinOff))

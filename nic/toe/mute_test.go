@@ -3,6 +3,8 @@ package toe
 import (
 	"testing"
 	"time"
+
+	"tapir/wire/tcp"
 )
 
 // TestPeerThatKeepsSACKToItself agrees to SACK but never reports anything, as
@@ -23,4 +25,18 @@ func TestPeerThatKeepsSACKToItself(t *testing.T) {
 		t.Errorf("%d fast recoveries, %d timeouts", i.FastRecovers, i.Timeouts)
 	}
 	w.rest()
+}
+
+// TestFinBeforeItsData acknowledges every FIN that cannot be taken yet: the
+// peer may wait for nothing else, as gVisor does after a tail loss probe.
+func TestFinBeforeItsData(t *testing.T) {
+	p := newRawPeer(t, Config{})
+	p.establish(quietApp(0))
+	for range 3 {
+		p.in(tcp.FIN|tcp.ACK, 11, 1, "")
+		p.expect("ACK 1 ack 1")
+	}
+	p.in(tcp.ACK, 1, 1, "0123456789")
+	p.expect("ACK 1 ack 12")
+	p.state(StateCloseWait)
 }

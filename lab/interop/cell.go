@@ -4,6 +4,7 @@ package interop
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -67,38 +68,61 @@ func cellAt(at []int) Cell {
 	return c
 }
 
+// Cells is how many cells Pairwise lists.
+const Cells = 40
+
 // Pairwise is a list of cells in which every step of every circumstance meets
-// every step of every other one.
+// every step of every other one, as often as the length of the list allows.
 func Pairwise() (cells []Cell) {
-	open := map[[4]int]bool{} // circumstance and step, twice: pairs not met yet
-	for i := range steps {
-		for j := range i {
-			for a := range steps[i] {
-				for b := range steps[j] {
-					open[[4]int{i, a, j, b}] = true
-				}
-			}
-		}
-	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for len(open) > 0 {
-		best, most := make([]int, len(steps)), 0
-		for most == 0 {
-			for range 400 {
-				at, n := candidate(rng, open)
-				if n > most {
-					best, most = at, n
-				}
+	open := map[[4]int]bool{}
+	for len(cells) < Cells {
+		if len(open) == 0 {
+			open = allPairs()
+		}
+		best, most := []int(nil), 0
+		for range 400 {
+			if at, n := candidate(rng, open); n > most {
+				best, most = at, n
 			}
 		}
-		for i := range steps {
-			for j := range i {
-				delete(open, [4]int{i, best[i], j, best[j]})
-			}
+		if best == nil {
+			continue // nobody met a pair that is left
+		}
+		for pair := range pairs(best) {
+			delete(open, pair)
 		}
 		cells = append(cells, cellAt(best))
 	}
 	return cells
+}
+
+// pairs yields every two circumstances of a cell with their steps.
+func pairs(at []int) iter.Seq[[4]int] {
+	return func(yield func([4]int) bool) {
+		for i := range at {
+			for j := range i {
+				if !yield([4]int{i, at[i], j, at[j]}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// allPairs is every pair that a cell can have.
+func allPairs() map[[4]int]bool {
+	all := map[[4]int]bool{}
+	for i := range steps {
+		for j := range i {
+			for a := range steps[i] {
+				for b := range steps[j] {
+					all[[4]int{i, a, j, b}] = true
+				}
+			}
+		}
+	}
+	return all
 }
 
 // candidate fills the circumstances in random order, each with the step that

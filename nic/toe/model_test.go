@@ -64,7 +64,12 @@ func model(t *testing.T, seed uint64) (sum [32]byte) {
 			TailProbe: oneOf(r, 0, 0, time.Hour),
 			// One segment in three gets no answer where a fifth is lost each
 			// way: patience is what separates that from a dead peer.
-			Retries: 40, SynRetries: 20, FinTimeout: 10 * time.Hour, TimeWait: time.Hour,
+			Retries: 40, SynRetries: 20, TimeWait: time.Hour,
+			Params: Params{
+				FinTimeout: 10 * time.Hour, Nagle: r.IntN(4) == 0,
+				Congestion: oneOf(r, Cubic, Reno), ECN: oneOf(r, ECNAccept, ECNAsk),
+			},
+			PathMTUAge: oneOf(r, 0, time.Second),
 		}
 	}
 	w := newWorld(t, seed, cfg(), cfg(), f, r.IntN(4) == 0)

@@ -24,6 +24,9 @@ fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 build     = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 # The runner's own room begins with a dot, which ./... leaves out.
 packages  = ./... ./.ci/gotest
+# Implementations to test against that users shall not inherit live in a module
+# of their own.
+modules   = lab/oracle
 
 .PHONY: all build demo test fuzz bench cross install uninstall check clean help
 
@@ -37,7 +40,7 @@ demo: build
 
 test: build
 	@sh .ci/tools
-	$(GO) run ./.ci/gotest -skips .ci/skips -fuzz $(FUZZTIME) $(packages)
+	$(GO) run ./.ci/gotest -skips .ci/skips -nested $(modules) -fuzz $(FUZZTIME) $(packages)
 
 fuzz:
 	$(GO) run ./.ci/gotest -skips .ci/skips -fuzz $(if $(filter 0,$(FUZZTIME)),20s,$(FUZZTIME)) -fuzz-budget 24h -only-fuzz $(packages)

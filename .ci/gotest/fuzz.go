@@ -31,7 +31,7 @@ func fuzz(rep *report, pkgs []string, each, budget time.Duration) {
 	for range workers {
 		wg.Go(func() {
 			for t := range work {
-				rep.check("fuzz "+t.pkg+" "+t.name, command("go", "test", "-run", "^$", "-parallel", "1",
+				rep.check("fuzz "+t.pkg+" "+t.name, command("", "go", "test", "-run", "^$", "-parallel", "1",
 					"-fuzz", "^"+t.name+"$", "-fuzztime", d.String(), t.pkg))
 			}
 		})

@@ -143,3 +143,22 @@ func TestToolsAreNamedEverywhere(t *testing.T) {
 		}
 	}
 }
+
+// TestModuleInAFolder runs the tests of another module.
+func TestModuleInAFolder(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module apart\n\ngo 1.26\n",
+		"a_test.go": "package apart\n\nimport \"testing\"\n\nfunc TestGood(t *testing.T) {}\n\nfunc TestBad(t *testing.T) { t.Error(\"wrong\") }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var b strings.Builder
+	rep := newReport(&b, nil)
+	run(rep, dir, []string{"./..."}, time.Minute)
+	if rep.finish() || !strings.Contains(b.String(), "ok    go vet "+dir) || !strings.Contains(b.String(), "2 passed, 1 failed, 0 skipped") {
+		t.Fatal(b.String())
+	}
+}

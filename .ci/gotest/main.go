@@ -22,6 +22,7 @@ func main() {
 	each := flag.Duration("fuzz", 0, "time for each fuzz target; 0 = do not fuzz")
 	budget := flag.Duration("fuzz-budget", 4*time.Minute, "time for all fuzz targets together")
 	onlyFuzz := flag.Bool("only-fuzz", false, "leave out the checks and tests")
+	nested := flag.String("nested", "", "folders of modules inside this one whose tests run too, separated by commas")
 	timeout := flag.Duration("timeout", 8*time.Minute, "time for the tests of one package")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: gotest [flags] packages...")
@@ -39,7 +40,13 @@ func main() {
 	}
 	rep := newReport(os.Stdout, allowed)
 	if !*onlyFuzz {
-		run(rep, flag.Args(), *timeout)
+		rep.check("gofmt", gofmt())
+		run(rep, "", flag.Args(), *timeout)
+		for dir := range strings.SplitSeq(*nested, ",") {
+			if dir != "" {
+				run(rep, dir, []string{"./..."}, *timeout)
+			}
+		}
 	}
 	if *each > 0 {
 		fuzz(rep, flag.Args(), *each, *budget)
@@ -49,12 +56,12 @@ func main() {
 	}
 }
 
-// run checks the sources and runs their tests.
-func run(rep *report, pkgs []string, timeout time.Duration) {
-	rep.check("gofmt", gofmt())
-	rep.check("go vet", command("go", append([]string{"vet"}, pkgs...)...))
+// run checks the sources of the module in dir and runs their tests.
+func run(rep *report, dir string, pkgs []string, timeout time.Duration) {
+	rep.check(strings.TrimSpace("go vet "+dir), command(dir, "go", append([]string{"vet"}, pkgs...)...))
 	args := append([]string{"test", "-json", "-timeout", timeout.String()}, pkgs...)
 	cmd := exec.Command("go", args...)
+	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -82,10 +89,12 @@ func gofmt() error {
 	return nil
 }
 
-// command runs a command and returns its output as the error if it fails.
-func command(name string, args ...string) error {
+// command runs a command in dir and returns its output as the error if it
+// fails.
+func command(dir, name string, args ...string) error {
 	var out bytes.Buffer
 	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out.String())

@@ -36,7 +36,7 @@ func (e *expectation) do(r *runner, s *step) *Error {
 		ok, have = e.holds(r, r.peer(s.conn))
 	}
 	if !ok {
-		if err := r.silent(s); err != nil {
+		if err := r.silent(s, moreBefore); err != nil {
 			return err
 		}
 		return r.fail(s, e.word, "not so", have)
@@ -96,6 +96,7 @@ var counters = map[string]func(s *toe.Stats) uint64{
 	"challenge-acks": func(s *toe.Stats) uint64 { return s.ChallengeAcks },
 	"resets-in":      func(s *toe.Stats) uint64 { return s.ResetsIn },
 	"resets-out":     func(s *toe.Stats) uint64 { return s.ResetsOut },
+	"black-holes":    func(s *toe.Stats) uint64 { return s.BlackHoles },
 	"cookies-sent":   func(s *toe.Stats) uint64 { return s.CookiesSent },
 	"cookies-taken":  func(s *toe.Stats) uint64 { return s.CookiesTaken },
 	"time-wait":      func(s *toe.Stats) uint64 { return uint64(s.TimeWait) },

@@ -28,7 +28,7 @@ type line struct {
 var brackets = map[byte]byte{'<': '>', '[': ']', '"': '"'}
 
 // split cuts a line into words; what follows # is a comment. A list in <>, []
-// or "" is one word.
+// or "" is one word; < alone is a direction.
 func split(file string, number int, source string) (*line, error) {
 	l := &line{file: file, number: number, source: source, end: len(source) + 1}
 	for i := 0; i < len(source); {
@@ -45,7 +45,7 @@ func split(file string, number int, source string) (*line, error) {
 		if n < 0 {
 			n = len(source) - i
 		}
-		if closing, ok := brackets[c]; ok && n > 1 {
+		if closing, ok := brackets[c]; ok && (n > 1 || c != '<') {
 			n = strings.IndexByte(source[i+1:], closing) + 2
 			if n < 2 {
 				return nil, l.at(word{source[i:], i + 1}, "%c without %c", c, closing)

@@ -2,6 +2,8 @@ package script
 
 import (
 	"time"
+
+	"tapir/wire/frame"
 )
 
 // message is one thing that crosses the wire, as a script writes it.
@@ -52,7 +54,7 @@ func (a *outbound) do(r *runner, s *step) *Error {
 	from, until := r.window(s)
 	got := r.await(until)
 	if got == nil {
-		return r.fail(s, s.when.word, "missing: the NIC has sent nothing until "+formatTime(until), "")
+		return r.fail(s, s.when.word, "missing: the NIC has sent nothing until "+formatTime(until), r.idle(r.peer(s.conn)))
 	}
 	text := formatTime(got.at) + " > " + got.text()
 	if got.peer == nil {
@@ -79,6 +81,15 @@ func (a *outbound) do(r *runner, s *step) *Error {
 	r.tracef(">", got.text(), got.at)
 	r.ref = got.at
 	return nil
+}
+
+// idle says why nothing comes: the state of connection p and the next timer.
+func (r *runner) idle(p *peer) string {
+	text := "nothing; " + stateOf(p)
+	if next := r.engine.Poll(r.now()); next != frame.Never {
+		return text + ", the next timer runs at " + formatTime(time.Duration(next-epoch))
+	}
+	return text + ", no timer runs"
 }
 
 func names(diffs []difference) (s string) {

@@ -88,7 +88,7 @@ func (s *Script) Run(trace io.Writer) error {
 	}
 	last := s.steps[len(s.steps)-1]
 	r.until(r.at, false)
-	return errorOrNil(r.silent(last))
+	return errorOrNil(r.silent(last, moreInAll))
 }
 
 // errorOrNil avoids an interface that holds a nil pointer.
@@ -147,20 +147,22 @@ func (r *runner) advance(s *step) error {
 	}
 	r.until(at, false)
 	r.ref = at
-	return errorOrNil(r.silent(s))
+	return errorOrNil(r.silent(s, moreBefore))
 }
 
-// silent wants that nothing has been sent that no step has asked for.
-func (r *runner) silent(s *step) *Error {
+const (
+	moreBefore = "unexpected: the NIC has sent more before this line"
+	moreInAll  = "unexpected: the NIC has sent more than the script says"
+)
+
+// silent wants that nothing has been sent that no step has asked for; msg is
+// the error.
+func (r *runner) silent(s *step, msg string) *Error {
 	if len(r.queue) == 0 {
 		return nil
 	}
 	p := r.queue[0]
-	what := "unexpected: the NIC has sent more before this line"
-	if s == r.script.steps[len(r.script.steps)-1] && r.at >= p.at {
-		what = "unexpected: the NIC has sent more than the script says"
-	}
-	return r.fail(s, s.when.word, what, formatTime(p.at)+" > "+p.text())
+	return r.fail(s, s.when.word, msg, formatTime(p.at)+" > "+p.text())
 }
 
 // window is when the packet of a step may come.

@@ -126,7 +126,7 @@ func (s *segment) parseSeq(l *line) error {
 func (s *segment) parseFields(l *line, out bool) error {
 	for !l.done() {
 		w, _ := l.next("")
-		if strings.HasPrefix(w.text, "<") {
+		if strings.HasPrefix(w.text, "<") && len(w.text) > 1 {
 			o, err := parseOptions(l, w)
 			if err != nil {
 				return err

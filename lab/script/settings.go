@@ -134,5 +134,6 @@ var spans = map[string]func(s *settings) *time.Duration{
 	"keepalive":          func(s *settings) *time.Duration { return &s.cfg.KeepAlive },
 	"keepalive-interval": func(s *settings) *time.Duration { return &s.cfg.KeepAliveInterval },
 	"user-timeout":       func(s *settings) *time.Duration { return &s.cfg.UserTimeout },
+	"path-mtu-age":       func(s *settings) *time.Duration { return &s.cfg.PathMTUAge },
 	"tolerance":          func(s *settings) *time.Duration { return &s.tolerance },
 }

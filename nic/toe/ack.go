@@ -12,19 +12,19 @@ import (
 func (c *Conn) acknowledge(h *tcp.Header, off int64, ack uint64, n int, now frame.Time) {
 	wndMoved := c.updateWindow(h, off, ack)
 	flight := c.nxt - c.una
-	sackedBefore := c.loss.sacked
+	sackedBefore, fack := c.loss.sacked, c.rack.fack
 	if c.sackOK && h.Opts.NSACK > 0 {
-		c.takeSACK(h, ack, now)
+		c.takeSACK(h, ack, fack, now)
 	}
 	acked := ack - c.una
 	switch {
 	case acked > 0:
-		c.advance(ack, h, now)
+		c.advance(ack, fack, h, now)
 	case flight > 0 && n == 0 && !wndMoved && (c.blind(h) || c.loss.sacked > sackedBefore):
 		c.count.dupAcks++
 		c.loss.dupAcks++
 	}
-	if c.segs.n > 0 {
+	if c.reoAt = frame.Never; c.segs.n > 0 {
 		c.detectLoss(acked, now)
 	}
 	c.afterAck(acked, flight, c.ecn.on && h.Flags.Has(tcp.ECE), now)
@@ -43,8 +43,9 @@ func (c *Conn) updateWindow(h *tcp.Header, off int64, ack uint64) bool {
 	return moved
 }
 
-// advance moves SND.UNA to ack and forgets the segments below.
-func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
+// advance moves SND.UNA to ack and forgets the segments below. fack is the
+// highest delivered before.
+func (c *Conn) advance(ack, fack uint64, h *tcp.Header, now frame.Time) {
 	sample, resent, segs := frame.Never, frame.Time(0), 0
 	for c.segs.n > 0 {
 		s := c.segs.at(0)
@@ -54,7 +55,7 @@ func (c *Conn) advance(ack uint64, h *tcp.Header, now frame.Time) {
 		}
 		segs++
 		if s.flags&segSacked == 0 {
-			c.delivered(s, now)
+			c.delivered(s, fack, now)
 			sample = s.sent
 		}
 		if s.flags&segRetrans != 0 {
@@ -114,21 +115,12 @@ func (c *Conn) unmark(s *segment) {
 	switch {
 	case s.flags&segSacked != 0:
 		c.loss.sacked -= uint64(s.n)
+		c.loss.sackedSegs--
 	case s.flags&segLost != 0:
 		c.loss.lost -= uint64(s.n)
 	case s.flags&segRetrans != 0:
 		c.loss.rexOut--
 	}
-}
-
-// delivered notes when the newest segment that has arrived was sent. A
-// retransmission that is answered faster than the path allows was answered
-// for its first sending (RFC 8985 section 6.2 step 2).
-func (c *Conn) delivered(s *segment, now frame.Time) {
-	if s.flags&segRetrans != 0 && now.Sub(s.sent) < c.rtt.min {
-		return
-	}
-	c.loss.newest = max(c.loss.newest, s.sent)
 }
 
 // rttState is the estimator of RFC 6298 section 2.

@@ -77,7 +77,7 @@ const (
 	// are never more than SndWnd/minSegment segments.
 	minSegment = 512
 	initWnd    = 10 // initial congestion window in segments (RFC 6928)
-	dupThresh  = 3  // RFC 5681 section 3.2, RFC 6675 section 2
+	dupThresh  = 3  // RFC 5681 section 3.2, RFC 8985 section 6.2
 )
 
 func def[T comparable](v *T, d T) {

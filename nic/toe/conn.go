@@ -56,6 +56,7 @@ type Conn struct {
 	override   bool // the next segment may be smaller than silly-window avoidance wants
 
 	loss  lossState
+	rack  rackState
 	probe tailProbe
 	cc    congestion
 	ecn   ecnState
@@ -80,6 +81,7 @@ type Conn struct {
 
 	// Timers; frame.Never when not running.
 	rtoAt   frame.Time // retransmission, or window probe when nothing is in flight
+	reoAt   frame.Time // end of the reordering window
 	ackAt   frame.Time // delayed acknowledgement
 	stateAt frame.Time // FIN-WAIT-2 and keep-alive
 	heapIdx int
@@ -116,7 +118,7 @@ func (c *Conn) init(now frame.Time) {
 	c.updateMSS()
 	c.rcvMSS = defaultMSS(c.local.Addr())
 	c.rcvScale = wndScale(c.e.cfg.RcvWnd)
-	c.rtoAt, c.ackAt, c.stateAt = frame.Never, frame.Never, frame.Never
+	c.rtoAt, c.reoAt, c.ackAt, c.stateAt = frame.Never, frame.Never, frame.Never, frame.Never
 	c.lastIn, c.lastOut, c.progressAt = now, now, now
 	c.rtt.rto = c.e.cfg.InitialRTO
 	c.cc.ssthresh = 1 << 62

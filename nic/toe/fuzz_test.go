@@ -13,7 +13,7 @@ import (
 // audit recomputes what a connection keeps as running sums.
 func audit(c *Conn) error {
 	var sacked, lost uint64
-	rex := 0
+	rex, sackedSegs := 0, 0
 	off := c.una
 	for i := range c.segs.n {
 		s := c.segs.at(i)
@@ -24,6 +24,7 @@ func audit(c *Conn) error {
 		switch {
 		case s.flags&segSacked != 0:
 			sacked += uint64(s.n)
+			sackedSegs++
 			if s.flags&segLost != 0 {
 				return fmt.Errorf("segment %d is both SACKed and lost", i)
 			}
@@ -40,7 +41,7 @@ func audit(c *Conn) error {
 		return fmt.Errorf("segments end at %d, nxt %d, una %d", off, c.nxt, c.una)
 	}
 	l := &c.loss
-	if !c.gone && c.state != StateTimeWait && (sacked != l.sacked || lost != l.lost || rex != l.rexOut) {
+	if !c.gone && c.state != StateTimeWait && (sacked != l.sacked || lost != l.lost || rex != l.rexOut || sackedSegs != l.sackedSegs) {
 		return fmt.Errorf("sums: sacked %d (%d), lost %d (%d), retransmitted %d (%d)", l.sacked, sacked, l.lost, lost, l.rexOut, rex)
 	}
 	octets, end := 0, uint64(0)

@@ -10,14 +10,13 @@ import (
 // lossState is the scoreboard (RFC 6675 section 3) kept as running sums.
 // Lost segments are not counted as in flight until they are sent again.
 type lossState struct {
-	sacked, lost uint64     // octets so marked
-	high         uint64     // end of the highest octet SACKed
+	sacked, lost uint64 // octets so marked
+	sackedSegs   int
 	mark         uint64     // every segment below has been judged
 	next         uint64     // no lost segment begins below
 	dupAcks      int        // duplicate acknowledgements in a row
 	rexOut       int        // retransmitted segments in flight
 	rexOldest    frame.Time // not later than the sending of any of them
-	newest       frame.Time // sending time of the newest segment delivered
 	blind        bool       // in recovery because of duplicate acknowledgements without SACK
 	force        bool       // the next retransmission need not wait for cwnd
 	seen         [4]block   // SACK blocks of the acknowledgement before
@@ -35,30 +34,33 @@ func (c *Conn) pipe() uint64 {
 
 // takeSACK marks the segments that the blocks cover wholly. Parts of a block
 // that the acknowledgement before held need no second look.
-func (c *Conn) takeSACK(h *tcp.Header, ack uint64, now frame.Time) {
+func (c *Conn) takeSACK(h *tcp.Header, ack, fack uint64, now frame.Time) {
 	var now4 [4]block
 	for i, sb := range h.Opts.SACK[:h.Opts.NSACK] {
 		l, r := c.sndOffset(sb.Left), c.sndOffset(sb.Right)
 		if l < int64(ack) || r <= l || r > int64(c.nxt) {
-			if i == 0 && r > 0 && uint64(r) == c.probe.end {
-				c.probe.spurious = true // a duplicate (RFC 2883)
+			if i == 0 && r > 0 && r > l && r <= int64(ack) {
+				c.duplicate(uint64(r))
 			}
 			continue
+		}
+		if i == 0 && h.Opts.NSACK > 1 && within(sb, h.Opts.SACK[1]) {
+			c.duplicate(uint64(r))
 		}
 		b := block{uint64(l), uint64(r)}
 		now4[i] = b
 		for _, s := range c.loss.seen {
 			if s.right > s.left && b.left <= s.left && s.right <= b.right {
-				c.markSacked(block{b.left, s.left}, now)
+				c.markSacked(block{b.left, s.left}, fack, now)
 				b.left = s.right
 			}
 		}
-		c.markSacked(b, now)
+		c.markSacked(b, fack, now)
 	}
 	c.loss.seen = now4
 }
 
-func (c *Conn) markSacked(b block, now frame.Time) {
+func (c *Conn) markSacked(b block, fack uint64, now frame.Time) {
 	if b.right <= b.left {
 		return
 	}
@@ -70,7 +72,7 @@ func (c *Conn) markSacked(b block, now frame.Time) {
 		if s.off < b.left || s.flags&segSacked != 0 {
 			continue
 		}
-		c.delivered(s, now)
+		c.delivered(s, fack, now)
 		switch {
 		case s.flags&segLost != 0:
 			c.loss.lost -= uint64(s.n)
@@ -80,7 +82,7 @@ func (c *Conn) markSacked(b block, now frame.Time) {
 		}
 		s.flags |= segSacked
 		c.loss.sacked += uint64(s.n)
-		c.loss.high = max(c.loss.high, s.end())
+		c.loss.sackedSegs++
 	}
 }
 
@@ -101,8 +103,7 @@ func (c *Conn) setLost(s *segment) bool {
 func (c *Conn) detectLoss(acked uint64, now frame.Time) {
 	found := false
 	if c.sackOK {
-		found = c.loseBelowSacked() || found
-		found = c.loseOlder() || found
+		found = c.detectByTime(now)
 		if !found && c.loss.sacked == 0 && (c.cc.state == caOpen || c.loss.blind) {
 			found = c.loseByDupAcks(acked)
 			c.loss.blind = c.loss.blind || found
@@ -120,74 +121,6 @@ func (c *Conn) detectLoss(acked uint64, now frame.Time) {
 // has closed.
 func (c *Conn) blind(h *tcp.Header) bool {
 	return !c.sackOK || h.Opts.NSACK == 0 && c.loss.sacked == 0
-}
-
-// loseBelowSacked marks every segment that has dupThresh SACKed segments
-// above it (RFC 6675 IsLost).
-func (c *Conn) loseBelowSacked() (found bool) {
-	l := &c.loss
-	if l.sacked == 0 || l.high <= l.mark {
-		return false
-	}
-	above := 0
-	i := c.segs.search(l.high - 1)
-	for ; i >= 0 && above < dupThresh; i-- {
-		s := c.segs.at(i)
-		if s.end() <= l.mark {
-			return false
-		}
-		if s.flags&segSacked != 0 {
-			above++
-		}
-	}
-	if above < dupThresh {
-		return false
-	}
-	bound := c.segs.at(i + 1).off
-	for j := c.segs.search(max(l.mark, c.una)); j < c.segs.n; j++ {
-		s := c.segs.at(j)
-		if s.off >= bound {
-			break
-		}
-		if s.flags&(segSacked|segLost|segRetrans) == 0 {
-			found = c.setLost(s) || found
-		}
-	}
-	l.mark = max(l.mark, bound)
-	return found
-}
-
-// loseOlder marks what was sent clearly before a segment that has arrived:
-// retransmissions always, and everything after a tail loss probe (the rule of
-// RFC 8985, only where counting segments cannot tell).
-func (c *Conn) loseOlder() (found bool) {
-	l := &c.loss
-	all := c.probe.judge && l.newest >= c.probe.sent
-	limit := l.newest - frame.Time(max(c.rtt.min/4, 100*time.Microsecond))
-	if !all && (l.rexOut == 0 || l.rexOldest >= limit) {
-		return false
-	}
-	if all {
-		c.probe.judge = false
-	}
-	oldest := frame.Never
-	for i, left := 0, l.rexOut; i < c.segs.n && (all || left > 0); i++ {
-		s := c.segs.at(i)
-		resent := s.flags&segRetrans != 0
-		if s.flags&(segLost|segSacked) != 0 || !resent && !all {
-			continue
-		}
-		if resent {
-			left--
-		}
-		if s.sent < limit {
-			found = c.setLost(s) || found
-		} else if resent {
-			oldest = min(oldest, s.sent)
-		}
-	}
-	l.rexOldest = oldest
-	return found
 }
 
 // loseByDupAcks is fast retransmit without SACK (RFC 6582): the third
@@ -235,6 +168,7 @@ func (c *Conn) afterAck(acked, flight uint64, marked bool, now frame.Time) {
 		}
 		cc.state = caOpen
 		c.loss.dupAcks, c.loss.blind = 0, false
+		c.rack.recovered()
 		return // most of what this acknowledges had arrived before
 	}
 	if acked > 0 && cc.state != caRecovery && !marked {
@@ -320,6 +254,7 @@ func (c *Conn) loseAll() {
 		s := c.segs.at(i)
 		if reneged && s.flags&segSacked != 0 {
 			l.sacked -= uint64(s.n)
+			l.sackedSegs--
 			s.flags = s.flags&^segSacked | segRetrans
 			l.rexOut++
 		}
@@ -328,7 +263,7 @@ func (c *Conn) loseAll() {
 		}
 	}
 	if reneged {
-		l.seen, l.high = [4]block{}, 0
+		l.seen = [4]block{}
 	}
 	l.mark, l.next = c.nxt, c.una
 	l.dupAcks, l.blind = 0, false

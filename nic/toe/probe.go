@@ -6,11 +6,9 @@ import "tapir/wire/frame"
 // acknowledgements stop although the peer should have answered, the last
 // segment is sent again, so that its SACK tells what is missing.
 type tailProbe struct {
-	armed    bool       // the running timer is the probe's, not the RTO's
-	end      uint64     // end of the probe in flight; 0: none
-	sent     frame.Time // when it was sent
-	judge    bool       // its arrival has not been used to find losses yet
-	spurious bool       // a D-SACK told that the peer had the segment before
+	armed    bool   // the running timer is the probe's, not the RTO's
+	end      uint64 // end of the probe in flight; 0: none
+	spurious bool   // a D-SACK told that the peer had the segment before
 }
 
 // startRTO starts the timer for what is in flight: the probe's first if a
@@ -38,7 +36,7 @@ func (c *Conn) sendProbe(now frame.Time) {
 		}
 		c.setLost(s)
 		c.loss.force = true
-		c.probe = tailProbe{end: s.end(), sent: now, judge: true}
+		c.probe = tailProbe{end: s.end()}
 		c.e.stats.TailProbes++
 		c.Kick()
 		return

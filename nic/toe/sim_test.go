@@ -99,7 +99,8 @@ type world struct {
 	mtu   int                                                // 0: none; larger packets are refused by "ICMP"
 	hole  bool                                               // they vanish instead
 	icmp  []func()
-	strip func(o *tcp.Options) // takes options away from every SYN
+	late  func(from *node) time.Duration // delays a frame further
+	strip func(o *tcp.Options)           // takes options away from every SYN
 	steps int
 }
 
@@ -263,6 +264,9 @@ func (w *world) deliver(n *node, f *frame.Frame) {
 	d := w.delay()
 	if w.chance(w.f.reorder) {
 		d += time.Duration(w.rnd.IntN(50)) * 20 * time.Microsecond
+	}
+	if w.late != nil {
+		d += w.late(n)
 	}
 	if w.chance(w.f.corrupt) && f.GSO == frame.GSONone {
 		b := f.Bytes()

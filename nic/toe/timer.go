@@ -73,7 +73,7 @@ func (h *timerHeap) remove(c *Conn) {
 
 // schedule makes sure that c is looked at by its deadline.
 func (h *timerHeap) schedule(c *Conn) {
-	at := min(c.rtoAt, c.ackAt, c.stateAt)
+	at := min(c.rtoAt, c.reoAt, c.ackAt, c.stateAt)
 	switch {
 	case c.gone:
 	case at == frame.Never:
@@ -113,6 +113,10 @@ func (c *Conn) onTimer(now frame.Time) {
 		c.ackAt = frame.Never
 		c.wantAck = true
 		c.Kick()
+	}
+	if c.reoAt <= now {
+		c.reoAt = frame.Never
+		c.onReorder(now)
 	}
 	if c.rtoAt <= now {
 		c.rtoAt = frame.Never

@@ -1,0 +1,159 @@
+package toe
+
+import (
+	"time"
+
+	"tapir/wire/frame"
+	"tapir/wire/tcp"
+)
+
+// rackState is the time-based loss detection of RFC 8985: a segment is lost
+// when one that was sent later has arrived, and has had time to overtake it.
+type rackState struct {
+	sent      frame.Time    // sending time of the newest segment delivered
+	end       uint64        // its end: decides between segments of one batch
+	rtt       time.Duration // its round trip
+	fack      uint64        // end of the highest segment delivered
+	reordered bool          // the path has been seen to reorder
+	mult      int           // of the reordering window, in quarters of the least round trip
+	persist   int           // recoveries until mult is 1 again
+	round     uint64        // one step of mult per round trip: none before this is acknowledged
+}
+
+// rackPersist is how many recoveries a widened window lasts.
+const rackPersist = 16
+
+// later reports whether the newest segment delivered was sent after s.
+func (r *rackState) later(s *segment) bool {
+	return r.sent > s.sent || r.sent == s.sent && r.end > s.end()
+}
+
+// delivered notes that s has arrived (section 6.2 steps 1 to 3). before is
+// fack before the acknowledgement in hand.
+func (c *Conn) delivered(s *segment, before uint64, now frame.Time) {
+	r := &c.rack
+	again := s.flags&segRetrans != 0
+	if s.end() > r.fack {
+		r.fack = s.end()
+	} else if s.end() < before && !again {
+		r.reordered = true
+	}
+	rtt := now.Sub(s.sent)
+	if again && rtt < c.rtt.min {
+		return // answered for its first sending
+	}
+	if s.sent > r.sent || s.sent == r.sent && s.end() > r.end {
+		r.sent, r.end, r.rtt = s.sent, s.end(), rtt
+	}
+}
+
+// within reports whether SACK block a lies in b.
+func within(a, b tcp.SACKBlock) bool {
+	return b.Left.LessEq(a.Left) && a.Right.LessEq(b.Right)
+}
+
+// duplicate handles a D-SACK (RFC 2883) of what ends at end: a tail probe was
+// not needed, or the reordering window was too small (section 6.2 step 4).
+func (c *Conn) duplicate(end uint64) {
+	if end == c.probe.end {
+		c.probe.spurious = true
+		return
+	}
+	if r := &c.rack; c.una >= r.round {
+		r.round = c.nxt
+		r.mult++
+		r.persist = rackPersist
+	}
+}
+
+// recovered ends a recovery, and in time the widening.
+func (r *rackState) recovered() {
+	if r.persist--; r.persist <= 0 {
+		r.mult, r.persist = 0, 0
+	}
+}
+
+// reorderWindow is how much longer than a round trip a segment may take.
+func (c *Conn) reorderWindow() time.Duration {
+	r := &c.rack
+	if !r.reordered && (c.cc.state != caOpen || c.loss.sackedSegs >= dupThresh) {
+		return 0
+	}
+	return min(time.Duration(r.mult+1)*c.rtt.min/4, c.rtt.srtt)
+}
+
+// detectByTime marks what is overdue as lost, and starts the reordering timer
+// for what may still come (section 6.2 step 5).
+func (c *Conn) detectByTime(now frame.Time) (found bool) {
+	c.reoAt = frame.Never
+	if c.rack.sent == 0 {
+		return false
+	}
+	allowed := c.rack.rtt + c.reorderWindow()
+	found = c.overtaken(allowed, now)
+	return c.overtakenAgain(allowed, now) || found
+}
+
+// overtaken judges what was sent once. It is in order of sending, so that all
+// below loss.mark has been judged.
+func (c *Conn) overtaken(allowed time.Duration, now frame.Time) (found bool) {
+	l := &c.loss
+	for i := c.segs.search(max(l.mark, c.una)); i < c.segs.n; i++ {
+		s := c.segs.at(i)
+		if s.flags&(segSacked|segLost|segRetrans) == 0 {
+			if !c.rack.later(s) {
+				break
+			}
+			if due := s.sent.Add(allowed); due > now {
+				c.reoAt = min(c.reoAt, due)
+				break
+			}
+			found = c.setLost(s) || found
+		}
+		l.mark = s.end()
+	}
+	return found
+}
+
+// overtakenAgain judges retransmissions. rexOldest is not later than any of
+// them.
+func (c *Conn) overtakenAgain(allowed time.Duration, now frame.Time) (found bool) {
+	l := &c.loss
+	if l.rexOut == 0 || l.rexOldest > c.rack.sent {
+		return false
+	}
+	if due := l.rexOldest.Add(allowed); due > now {
+		c.reoAt = min(c.reoAt, due)
+		return false
+	}
+	oldest := frame.Never
+	for i, left := 0, l.rexOut; i < c.segs.n && left > 0; i++ {
+		s := c.segs.at(i)
+		if s.flags&(segRetrans|segLost|segSacked) != segRetrans {
+			continue
+		}
+		left--
+		due := s.sent.Add(allowed)
+		switch {
+		case !c.rack.later(s):
+			oldest = min(oldest, s.sent)
+		case due > now:
+			oldest, c.reoAt = min(oldest, s.sent), min(c.reoAt, due)
+		default:
+			found = c.setLost(s) || found
+		}
+	}
+	l.rexOldest = oldest
+	return found
+}
+
+// onReorder looks again when the reordering window has passed.
+func (c *Conn) onReorder(now frame.Time) {
+	if c.segs.n == 0 {
+		return
+	}
+	if c.detectByTime(now) && c.cc.state == caOpen {
+		c.enterRecovery()
+	}
+	c.Kick()
+}

@@ -1,0 +1,132 @@
+package toe
+
+import (
+	"testing"
+	"time"
+
+	"tapir/wire/frame"
+	"tapir/wire/tcp"
+)
+
+// lossy connects two apps over a path of 10 ms and loses the segments of a
+// whose sendings, counted from 1, are in lost.
+func lossy(t *testing.T, total uint64, lost ...int) (w *world, a, b *app) {
+	w = newWorld(t, 1, Config{}, Config{}, faults{delay: 5 * time.Millisecond}, false)
+	a, b = newApp(total, 1), newApp(0, 2)
+	w.connect(a, b)
+	sent := 0
+	w.block = func(from *node, th *tcp.Header, data []byte) bool {
+		if from != w.a || len(data) == 0 {
+			return false
+		}
+		sent++
+		for _, n := range lost {
+			if sent == n {
+				return true
+			}
+		}
+		return false
+	}
+	return w, a, b
+}
+
+// TestRackNeedsNoThreeDuplicates loses a segment that only one follows: a
+// quarter of a round trip after the news, it goes out again.
+func TestRackNeedsNoThreeDuplicates(t *testing.T) {
+	w, a, _ := lossy(t, 2*1448, 1)
+	w.run(time.Second, func() bool { return a.acked == a.total })
+	i := a.conn.Info()
+	if took := time.Duration(w.now); i.Timeouts != 0 || i.FastRecovers != 1 || w.a.e.Stats().TailProbes != 0 || took > 33*time.Millisecond {
+		t.Fatalf("took %v: %+v", took, i)
+	}
+}
+
+// TestRackFindsLostRetransmission loses a segment and its retransmission.
+func TestRackFindsLostRetransmission(t *testing.T) {
+	w, a, b := lossy(t, 60*1448, 3, 11)
+	w.run(5*time.Second, func() bool { return a.acked == a.total })
+	b.check(t, a)
+	if i := a.conn.Info(); i.Timeouts != 0 || i.Retransmits != 2 {
+		t.Fatalf("%+v", i)
+	}
+}
+
+// TestRackLearnsReordering holds back a segment in every twenty for half a
+// round trip: what the first ones cost teaches to wait.
+func TestRackLearnsReordering(t *testing.T) {
+	w, a, b := lossy(t, 2000*1448)
+	n := 0
+	w.late = func(from *node) (d time.Duration) {
+		if from == w.a {
+			if n++; n%20 == 0 {
+				d = 4 * time.Millisecond
+			}
+		}
+		return d
+	}
+	half := uint64(0)
+	w.run(30*time.Second, func() bool { return a.acked >= a.total/2 })
+	half = a.conn.Info().Retransmits
+	w.run(30*time.Second, func() bool { return a.acked == a.total })
+	b.check(t, a)
+	if i := a.conn.Info(); i.Timeouts != 0 || i.Retransmits > 20 || i.Retransmits-half > 2 || !a.conn.rack.reordered {
+		t.Fatalf("%d retransmissions, %d in the first half: %+v", i.Retransmits, half, i)
+	}
+}
+
+// TestReorderingWindow is the table of RFC 8985 section 6.2 step 4.
+func TestReorderingWindow(t *testing.T) {
+	const ms = time.Millisecond
+	for _, r := range []struct {
+		name      string
+		reordered bool
+		sacked    int
+		state     caState
+		mult      int
+		want      time.Duration
+	}{
+		{"two reported", false, 2, caOpen, 0, 2 * ms},
+		{"three reported", false, 3, caOpen, 0, 0},
+		{"in recovery", false, 1, caRecovery, 0, 0},
+		{"reordering seen", true, 9, caRecovery, 0, 2 * ms},
+		{"widened", true, 9, caRecovery, 2, 6 * ms},
+		{"at most a round trip", true, 9, caRecovery, 50, 10 * ms},
+	} {
+		c := &Conn{}
+		c.rtt.min, c.rtt.srtt = 8*ms, 10*ms
+		c.rack.reordered, c.rack.mult, c.loss.sackedSegs, c.cc.state = r.reordered, r.mult, r.sacked, r.state
+		if got := c.reorderWindow(); got != r.want {
+			t.Errorf("%s: %v, want %v", r.name, got, r.want)
+		}
+	}
+	c := &Conn{nxt: 100}
+	for range 3 {
+		c.duplicate(50) // one round trip counts once
+	}
+	c.una, c.nxt = 100, 200
+	c.duplicate(150)
+	if c.rack.mult != 2 || c.rack.persist != rackPersist {
+		t.Fatalf("%+v", c.rack)
+	}
+	for range rackPersist {
+		c.rack.recovered()
+	}
+	if c.rack.mult != 0 {
+		t.Fatalf("%+v", c.rack)
+	}
+	if c.probe.end = 300; c.rack.round != 200 {
+		t.Fatalf("%+v", c.rack)
+	}
+	if c.duplicate(300); !c.probe.spurious || c.rack.mult != 0 {
+		t.Fatal("a needless probe widened the window")
+	}
+}
+
+// TestReorderTimerEnds: no timer is left when everything is acknowledged.
+func TestReorderTimerEnds(t *testing.T) {
+	w, a, _ := lossy(t, 2*1448, 1)
+	w.run(time.Second, func() bool { return a.acked == a.total })
+	if a.conn.reoAt != frame.Never {
+		t.Fatal("the reordering timer runs")
+	}
+}

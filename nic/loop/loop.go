@@ -9,7 +9,8 @@
 //  4. Poll: the engine sends; frames go to the TAP at once, while hot.
 //  5. Report the stamps of sent frames.
 //  6. Sleep until a queue is ready, the engine's deadline or the next Do;
-//     or go on at once if anything is left to do.
+//     or go on at once if anything is left to do. After bulk traffic, look
+//     for more for some microseconds first.
 package loop
 
 import (
@@ -52,6 +53,18 @@ const (
 // idleAfter is how long a loop rests before it gives its buffers back.
 const idleAfter = time.Second
 
+// A loop that has just moved bulk octets lingers before it sleeps: at full
+// rate the next super-frame is due within that time, and to be woken for it
+// costs both sides more than a look. Between two looks it yields; who did not
+// get the processor back within longYield shares it with strangers and sleeps
+// at once for as long as politeFor, as sleepers are preferred.
+const (
+	bulk      = 16 << 10
+	lingerFor = 30 * time.Microsecond
+	longYield = 500 * time.Microsecond
+	politeFor = 10 * time.Millisecond
+)
+
 // bufferWait is how long a port rests when the pool had no buffer for it.
 const bufferWait = time.Millisecond
 
@@ -76,6 +89,8 @@ type Loop struct {
 	fds    []unix.PollFd // the mailbox's event descriptor, then one per port
 	done   []sent        // frames sent by Poll, stamps not yet reported
 	rested bool          // buffers are given back
+	moved  int           // octets read and written since the last sleep
+	polite frame.Time    // until then the loop does not linger
 
 	event   int // eventfd that wakes the loop
 	mu      sync.Mutex
@@ -320,7 +335,16 @@ func (l *Loop) sleep(deadline frame.Time) error {
 			wait = min(wait, bufferWait)
 		}
 	}
-	n, err := l.poll(wait)
+	var n int
+	var err error
+	if l.moved >= bulk && wait > 0 && l.clock.now() >= l.polite {
+		n, err = l.linger(min(wait, lingerFor))
+		wait = min(wait, deadline.Sub(l.clock.now()))
+	}
+	l.moved = 0
+	if n == 0 && err == nil {
+		n, err = l.poll(wait)
+	}
 	if err == nil && n == 0 && wait > idleAfter && !l.rested {
 		l.pool.Trim(1)
 		l.rested = true
@@ -336,6 +360,24 @@ func (l *Loop) sleep(deadline frame.Time) error {
 		l.drain()
 	}
 	return nil
+}
+
+// linger looks for work until wait is over, and lets others have the
+// processor between two looks.
+func (l *Loop) linger(wait time.Duration) (n int, err error) {
+	now := l.clock.now()
+	for begin := now; now.Sub(begin) < wait; {
+		if n, err = l.poll(0); n > 0 || err != nil {
+			return n, err
+		}
+		before := now
+		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		if now = l.clock.now(); now.Sub(before) > longYield {
+			l.polite = now.Add(politeFor)
+			break
+		}
+	}
+	return 0, nil
 }
 
 // poll is ppoll for at most wait, or idleAfter while buffers are held.

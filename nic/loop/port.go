@@ -66,6 +66,7 @@ func (p *Port) send(f *frame.Frame) {
 func (p *Port) wrote(f *frame.Frame, stamp frame.Stamp, err error) {
 	switch err {
 	case nil:
+		p.loop.moved += f.Len()
 		if p.port == frame.Wire && f.ID != 0 {
 			p.loop.done = append(p.loop.done, sent{f.ID, stamp})
 		}
@@ -140,6 +141,7 @@ func (p *Port) receive() error {
 			n++
 		}
 	}
+	p.loop.moved += octets
 	if n > 0 {
 		p.loop.engine.Receive(p.port, p.batch[:n], p.loop.clock.now())
 		clear(p.batch[:n])
@@ -165,9 +167,7 @@ func (p *Port) read() (*frame.Frame, error) {
 	}
 	err := p.queue.Read(f)
 	if err == nil {
-		f = p.compact(f)
-		f.Stamp = p.loop.clock.At(p.loop.clock.now())
-		return f, nil
+		return p.compact(f), nil
 	}
 	f.Release()
 	switch {

@@ -13,7 +13,7 @@ func (t *TAP) Read(f *frame.Frame) error {
 		return t.readVnet(f)
 	}
 	b := f.Extend(f.Tailroom())
-	n, err := unix.Read(t.fd, b)
+	n, err := rawRead(t.fd, b)
 	if err != nil {
 		f.Truncate(0)
 		return failure(err)
@@ -30,7 +30,7 @@ func (t *TAP) readVnet(f *frame.Frame) error {
 	f.Prepend(virtio.HeaderLen)
 	f.Extend(f.Tailroom())
 	b := f.Bytes()
-	n, err := unix.Read(t.fd, b)
+	n, err := rawRead(t.fd, b)
 	if err != nil || n < virtio.HeaderLen {
 		f.TrimFront(virtio.HeaderLen)
 		f.Truncate(0)
@@ -97,8 +97,7 @@ func (t *TAP) writeSegments(f *frame.Frame) error {
 }
 
 func (t *TAP) write(b []byte) error {
-	_, err := unix.Write(t.fd, b)
-	if err != nil {
+	if err := rawWrite(t.fd, b); err != nil {
 		return failure(err)
 	}
 	return nil

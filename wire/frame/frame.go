@@ -8,8 +8,10 @@
 package frame
 
 // DefaultHeadroom is the room a pool leaves in front of a frame's bytes:
-// enough for a virtio header, an Ethernet header and two VLAN tags.
-const DefaultHeadroom = 64
+// enough for a virtio header, an Ethernet header and two VLAN tags. With IPv4
+// and TCP timestamps behind it a payload begins on a cache line: the kernel
+// copies a super-frame faster then.
+const DefaultHeadroom = 76
 
 // Frame is one packet buffer with exactly one owner at a time. Its bytes are
 // a window into a larger backing array; headers are prepended in place.

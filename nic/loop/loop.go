@@ -53,13 +53,13 @@ const (
 // idleAfter is how long a loop rests before it gives its buffers back.
 const idleAfter = time.Second
 
-// A loop that has just moved bulk octets lingers before it sleeps: at full
-// rate the next super-frame is due within that time, and to be woken for it
-// costs both sides more than a look. Between two looks it yields; who did not
-// get the processor back within longYield shares it with strangers and sleeps
-// at once for as long as politeFor, as sleepers are preferred.
+// A loop whose last sleep was shorter than lingerFor lingers before it sleeps
+// again: to be woken costs both sides more than a look. Once that was in vain
+// it sleeps at once, until a short sleep shows that lingering pays. Between
+// two looks it yields; who does not get the processor back within longYield
+// shares it with strangers and sleeps at once for as long as politeFor, as
+// sleepers are preferred.
 const (
-	bulk      = 16 << 10
 	lingerFor = 30 * time.Microsecond
 	longYield = 500 * time.Microsecond
 	politeFor = 10 * time.Millisecond
@@ -89,7 +89,7 @@ type Loop struct {
 	fds    []unix.PollFd // the mailbox's event descriptor, then one per port
 	done   []sent        // frames sent by Poll, stamps not yet reported
 	rested bool          // buffers are given back
-	moved  int           // octets read and written since the last sleep
+	eager  bool          // lingering pays
 	polite frame.Time    // until then the loop does not linger
 
 	event   int // eventfd that wakes the loop
@@ -337,13 +337,15 @@ func (l *Loop) sleep(deadline frame.Time) error {
 	}
 	var n int
 	var err error
-	if l.moved >= bulk && wait > 0 && l.clock.now() >= l.polite {
-		n, err = l.linger(min(wait, lingerFor))
-		wait = min(wait, deadline.Sub(l.clock.now()))
+	now := l.clock.now()
+	if l.eager && wait > 0 && now >= l.polite {
+		n, err = l.linger(now, min(wait, lingerFor))
+		now = l.clock.now()
+		wait = min(wait, deadline.Sub(now))
 	}
-	l.moved = 0
 	if n == 0 && err == nil {
 		n, err = l.poll(wait)
+		l.eager = n > 0 && l.clock.now().Sub(now) < lingerFor
 	}
 	if err == nil && n == 0 && wait > idleAfter && !l.rested {
 		l.pool.Trim(1)
@@ -364,17 +366,16 @@ func (l *Loop) sleep(deadline frame.Time) error {
 
 // linger looks for work until wait is over, and lets others have the
 // processor between two looks.
-func (l *Loop) linger(wait time.Duration) (n int, err error) {
-	now := l.clock.now()
+func (l *Loop) linger(now frame.Time, wait time.Duration) (n int, err error) {
 	for begin := now; now.Sub(begin) < wait; {
-		if n, err = l.poll(0); n > 0 || err != nil {
-			return n, err
-		}
 		before := now
 		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		if now = l.clock.now(); now.Sub(before) > longYield {
 			l.polite = now.Add(politeFor)
 			break
+		}
+		if n, err = l.poll(0); n > 0 || err != nil {
+			return n, err
 		}
 	}
 	return 0, nil

@@ -66,7 +66,6 @@ func (p *Port) send(f *frame.Frame) {
 func (p *Port) wrote(f *frame.Frame, stamp frame.Stamp, err error) {
 	switch err {
 	case nil:
-		p.loop.moved += f.Len()
 		if p.port == frame.Wire && f.ID != 0 {
 			p.loop.done = append(p.loop.done, sent{f.ID, stamp})
 		}
@@ -141,7 +140,6 @@ func (p *Port) receive() error {
 			n++
 		}
 	}
-	p.loop.moved += octets
 	if n > 0 {
 		p.loop.engine.Receive(p.port, p.batch[:n], p.loop.clock.now())
 		clear(p.batch[:n])

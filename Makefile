@@ -28,7 +28,7 @@ packages  = ./... ./.ci/gotest
 # of their own.
 modules   = lab/oracle
 
-.PHONY: all build demo test fuzz bench cross install uninstall check clean help
+.PHONY: all build demo test fuzz bench microbench cross install uninstall check clean help
 
 all: build
 
@@ -46,6 +46,10 @@ fuzz:
 	$(GO) run ./.ci/gotest -skips .ci/skips -fuzz $(if $(filter 0,$(FUZZTIME)),20s,$(FUZZTIME)) -fuzz-budget 24h -only-fuzz $(packages)
 
 bench:
+	$(GO) build -trimpath -o $(BIN)/bench ./lab/bench
+	$(BIN)/bench -o docs/performance.md
+
+microbench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 check:
@@ -76,7 +80,8 @@ help:
 	@echo 'make demo                two NICs, verified RDMA, a capture to open'
 	@echo 'make test                gofmt, vet and all tests; in CI fuzzing too'
 	@echo 'make fuzz FUZZTIME=1m    every fuzz target for that long'
-	@echo 'make bench               all benchmarks'
+	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/performance.md'
+	@echo 'make microbench          all Go benchmarks'
 	@echo 'make cross               static binaries for linux/amd64 and linux/arm64'
 	@echo 'make install PREFIX=DIR  binary, man pages, completions (DESTDIR= for packagers)'
 	@echo 'make uninstall           remove what install wrote'

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ucx is UCX's own benchmark, a reference where it is installed.
+const ucx = "ucx_perftest"
+
+func haveUCX() bool {
+	_, err := exec.LookPath(ucx)
+	return err == nil
+}
+
+// ucxRun runs one test of ucx_perftest over its TCP transport between the
+// hosts with offloads, and takes the figures of its last line.
+func ucxRun(ctx context.Context, b *bed, test string, size, iters int) (s sample, err error) {
+	args := []string{"-t", test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "-w", strconv.Itoa(iters / 10), "-f", "-v"}
+	env := append(os.Environ(), "UCX_TLS=tcp", "UCX_NET_DEVICES=eth0", "UCX_LOG_LEVEL=fatal")
+	server, err := startProgram(ctx, b.hosts["on1"].ns, -1, env, ucx)
+	if err != nil {
+		return s, err
+	}
+	defer server.stop()
+	// The server says nothing when it is ready.
+	for deadline := time.Now().Add(startWithin); ; time.Sleep(100 * time.Millisecond) {
+		client, err := startProgram(ctx, b.hosts["on0"].ns, -1, env, ucx, append([]string{addresses["on1"]}, args...)...)
+		if err != nil {
+			return s, err
+		}
+		text, err := client.all()
+		if err == nil {
+			return parseUCX(text)
+		}
+		if time.Now().After(deadline) {
+			return s, err
+		}
+	}
+}
+
+// parseUCX reads the last line of comma-separated figures: iterations,
+// latency (percentile, average, overall) in microseconds, bandwidth (average,
+// overall) in MiB/s, messages per second (average, overall).
+func parseUCX(text string) (s sample, err error) {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	fields := strings.Split(lines[len(lines)-1], ",")
+	if len(fields) < 8 {
+		return s, fmt.Errorf("%s: cannot read %q", ucx, lines[len(lines)-1])
+	}
+	var v [8]float64
+	for i := range v {
+		if v[i], err = strconv.ParseFloat(strings.TrimSpace(fields[i]), 64); err != nil {
+			return s, fmt.Errorf("%s: %w", ucx, err)
+		}
+	}
+	return sample{latency: v[3], gbps: v[5] * (1 << 20) * 8 / 1e9, rate: v[7]}, nil
+}

@@ -9,7 +9,7 @@ import (
 // connection is closed, what is queued being sent first. Poll and Receive go
 // on until Idle.
 func (d *Device) Shutdown(now frame.Time) {
-	d.now = now
+	d.now, d.stopped = now, true
 	for _, l := range append([]*cm.Listener(nil), d.CM.Listeners()...) {
 		l.Close()
 	}
@@ -22,6 +22,9 @@ func (d *Device) Shutdown(now frame.Time) {
 		}
 	}
 }
+
+// Stopped reports whether Shutdown was called.
+func (d *Device) Stopped() bool { return d.stopped }
 
 // Idle reports whether no connection is open, except those that only wait
 // for stray segments (TIME-WAIT), and nothing waits to be sent.

@@ -42,6 +42,7 @@ type Device struct {
 
 	wire, host port // host.link is nil without a host TAP
 	now        frame.Time
+	stopped    bool // Shutdown was called
 	polling    bool // inside Poll, when frames may leave
 	in         inbound
 	notes      frame.Notes

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -262,5 +263,31 @@ func TestCancelTellsTheOtherSide(t *testing.T) {
 	w.until(func() bool { return server.done && client.done })
 	if client.err == nil || server.err == nil {
 		t.Errorf("client: %v, server: %v", client.err, server.err)
+	}
+}
+
+// A NIC that is stopped in the middle closes in order: its job says why it
+// ended, and the peer sees the server leave, not a reset.
+func TestNICIsStopped(t *testing.T) {
+	for _, op := range []Op{WriteBW, SendBW, SendLat} {
+		t.Run(string(op), func(t *testing.T) {
+			w := newWorld(t, nic.Wire, link.Faults{})
+			server := w.start(0, Job{Op: op})
+			client := &outcome{}
+			run, err := Start(w.nics[1], Job{Op: op, Remote: serverAddr, Duration: time.Hour}, 0,
+				func(r Report, err error) { client.rep, client.err, client.done = r, err, true }, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.until(func() bool { return run.messages > 100 })
+			w.nics[0].Shutdown(w.now)
+			w.until(func() bool { return server.done && client.done })
+			if want := string(op) + ": the NIC was stopped during the test"; server.err == nil || server.err.Error() != want {
+				t.Errorf("server: %v", server.err)
+			}
+			if !errors.Is(client.err, errServerLeft) {
+				t.Errorf("client: %v", client.err)
+			}
+		})
 	}
 }

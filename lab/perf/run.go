@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -318,6 +319,9 @@ func (r *Run) completion(wc *verbs.WC, now frame.Time) {
 	} else {
 		err = r.work.complete(wc.QP.Context.(*conn), wc, now)
 	}
+	if errors.Is(err, verbs.ErrState) {
+		return // the same for a request that came just too late
+	}
 	if err != nil {
 		r.finish(err, now)
 	}
@@ -336,6 +340,9 @@ func (r *Run) measured(now frame.Time) {
 // and when the last is gone everything is freed and done is called.
 func (r *Run) finish(err error, now frame.Time) {
 	if !r.ended {
+		if err != nil && r.dev.Stopped() {
+			err = fmt.Errorf("%s: the NIC was stopped during the test", r.job.Op)
+		}
 		r.ended = true
 		r.err = err
 		r.measured(now)

@@ -23,6 +23,15 @@ func (d *Device) Shutdown(now frame.Time) {
 	}
 }
 
+// Abort resets the connections that Shutdown has not closed, so that no peer
+// is left waiting.
+func (d *Device) Abort(now frame.Time) {
+	d.now = now
+	for _, id := range append([]*cm.ID(nil), d.CM.IDs()...) {
+		_ = id.Disconnect(true, now) // one that is closed already stays so
+	}
+}
+
 // Stopped reports whether Shutdown was called.
 func (d *Device) Stopped() bool { return d.stopped }
 

@@ -177,7 +177,11 @@ func (k *kernelSide) hintAddresses(c *Config, name string, has []netip.Prefix) {
 		for _, h := range has {
 			reached = reached || p.Contains(h.Addr())
 		}
-		if !reached {
+		switch {
+		case reached:
+		case p.Addr().Is6(): // usable at once
+			k.hint("ip addr add %v dev %s nodad", neighbourOf(p), name)
+		default:
 			k.hint("ip addr add %v dev %s", neighbourOf(p), name)
 		}
 	}

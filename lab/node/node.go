@@ -20,6 +20,7 @@ import (
 const (
 	carrierWait = 1500 * time.Millisecond // for the TAP to come to life: the kernel may sit on that news for 1 s
 	closeWait   = 2 * time.Second         // for connections to close in order
+	abortWait   = 100 * time.Millisecond  // for the resets of those that did not
 	closeCheck  = 2 * time.Millisecond    // how often Close looks whether they have
 	linkHeaders = ether.MaxHeaderLen + 4  // what a frame has besides the IP packet
 )
@@ -297,8 +298,8 @@ func (n *Node) Err() error {
 	}
 }
 
-// Close closes the connections in order, for at most two seconds, stops the
-// NIC and removes what Start made. It returns why the NIC had stopped before,
+// Close closes the connections in order, for at most two seconds, resets the
+// rest, stops the NIC and removes what Start made. It returns why the NIC had stopped before,
 // if it had.
 func (n *Node) Close() error {
 	n.ending.Do(func() {
@@ -327,6 +328,15 @@ func (n *Node) shutdown() {
 	}
 	timer := time.NewTimer(closeWait)
 	defer timer.Stop()
+	select {
+	case <-idle:
+		return
+	case <-n.done:
+		return
+	case <-timer.C:
+	}
+	n.loop.Do(n.Device.Abort)
+	timer.Reset(abortWait)
 	select {
 	case <-idle:
 	case <-n.done:

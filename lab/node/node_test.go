@@ -165,7 +165,7 @@ func TestReadyLine(t *testing.T) {
 	if got := n.Ready(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	hints := []string{"ip addr add 10.0.0.254/24 dev tap3", "ip addr add fd00::ffff:ffff:ffff:ffff/64 dev tap3"}
+	hints := []string{"ip addr add 10.0.0.254/24 dev tap3", "ip addr add fd00::ffff:ffff:ffff:ffff/64 dev tap3 nodad"}
 	if !slices.Equal(n.Hints(), hints) {
 		t.Errorf("hints %q", n.Hints())
 	}

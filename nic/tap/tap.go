@@ -204,7 +204,7 @@ func adopt(cfg Config) (*TAP, error) {
 		return nil, err
 	}
 	if err := unix.IoctlIfreq(cfg.FD, unix.TUNGETIFF, ifr); err != nil {
-		return nil, fmt.Errorf("file descriptor %d is not an attached TAP queue: %w", cfg.FD, err)
+		return nil, fmt.Errorf("file descriptor %d is not an attached TAP queue: open /dev/net/tun, attach it with TUNSETIFF and let the NIC inherit it: %w", cfg.FD, err)
 	}
 	name, flags := ifr.Name(), ifr.Uint16()
 	if flags&unix.IFF_TAP == 0 || flags&unix.IFF_NO_PI == 0 {

@@ -129,7 +129,7 @@ func (c *Conn) reduceMTU(mtu int, begin, now frame.Time) {
 }
 
 // suspectBlackHole reduces the MTU when full segments time out again and
-// again (RFC 4821 section 7.5), and takes what others have learned meanwhile.
+// again (RFC 4821 section 7.7), and takes what others have learned meanwhile.
 func (c *Conn) suspectBlackHole(now frame.Time) {
 	if p, ok := c.e.paths.byAddr[c.remote.Addr()]; ok && p.mtu < c.mtu {
 		c.reduceMTU(p.mtu, p.at.Add(c.e.cfg.PathMTUAge), now)

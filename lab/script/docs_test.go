@@ -159,7 +159,7 @@ func TestFailures(t *testing.T) {
 		line, col  int
 		msg, got   string
 	}{
-		{"missing", handshake + "+0 > S. 0:0(0) ack 1\n+0.1 > . 1:1(0) ack 1", 4, 1, "missing: the NIC has sent nothing until 0.201", "nothing; there is no connection, the next timer runs at 1.1"},
+		{"missing", handshake + "+0 > S. 0:0(0) ack 1\n+0.1 > . 1:1(0) ack 1", 4, 1, "missing: the NIC has sent nothing until 0.201", "nothing; state SYN-RECEIVED, the next timer runs at 1.1"},
 		{"unexpected", handshake + "+0.1 < . 1:1(0) ack 1", 3, 1, "the NIC has sent more before this line", "0.1 > S. 0:0(0) ack 1 win 65535 <mss 1460>"},
 		{"unexpected at the end", handshake, 2, 1, "the NIC has sent more than the script says", "0.1 > S."},
 		{"early", handshake + "+0.3 > S. 0:0(0) ack 1", 3, 1, "wrong time: too early", "0.1 > S."},

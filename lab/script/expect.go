@@ -248,18 +248,23 @@ func (e *expectation) parseState(l *line) error {
 	want, w, err := l.oneOf("a state", names)
 	e.mark(w)
 	e.holds = func(r *runner, p *peer) (bool, string) {
-		have := toe.StateClosed
-		if p.conn != nil {
-			have = p.conn.State()
-		}
-		for c := range r.engine.Conns {
-			if c.Local() == p.local && c.Remote() == p.remote {
-				have = c.State()
-			}
-		}
+		have := r.state(p)
 		return have == toe.State(want), "state " + have.String()
 	}
 	return err
+}
+
+// state is the state of a connection, also before the application has it.
+func (r *runner) state(p *peer) toe.State {
+	for c := range r.engine.Conns {
+		if c.Local() == p.local && c.Remote() == p.remote {
+			return c.State()
+		}
+	}
+	if p.conn != nil {
+		return p.conn.State()
+	}
+	return toe.StateClosed
 }
 
 // parseDropped reads: dropped REASON N, over all connections.

@@ -85,7 +85,7 @@ func (a *outbound) do(r *runner, s *step) *Error {
 
 // idle says why nothing comes: the state of connection p and the next timer.
 func (r *runner) idle(p *peer) string {
-	text := "nothing; " + stateOf(p)
+	text := "nothing; state " + r.state(p).String()
 	if next := r.engine.Poll(r.now()); next != frame.Never {
 		return text + ", the next timer runs at " + formatTime(time.Duration(next-epoch))
 	}

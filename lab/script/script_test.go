@@ -44,7 +44,7 @@ func TestScripts(t *testing.T) {
 			f := folder.FindStringSubmatch(name)
 			head, _, _ := strings.Cut(string(text), "\n\n")
 			head = strings.Join(strings.Fields(strings.ReplaceAll(head, "#", " ")), " ")
-			if f == nil || !strings.HasPrefix(head, "RFC ") || !strings.Contains(head, ":") {
+			if f == nil || !strings.HasPrefix(head, "RFC ") || !strings.Contains(head, "RFC "+f[1]) || !strings.Contains(head, ":") {
 				t.Errorf("the script does not begin with the clause that it shows, or its folder names none: %q", head)
 			}
 			s, err := Parse(name, string(text))

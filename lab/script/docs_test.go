@@ -172,6 +172,11 @@ func TestFailures(t *testing.T) {
 		{"listens twice", "0 listen\n0 listen", 2, 1, "already in use", ""},
 		{"past", "5 listen\n1 listen 99", 2, 1, "the time has passed: it is 5 already", ""},
 		{"never", "0 listen\n* expect established", 2, 10, "not so", "there is no connection"},
+		{"super-frame", "gso 4\n" + handshake + "+0 > S. 0:0(0) ack 1\n+0 < . 1:1(0) ack 1\n+0 write 5000\n+0 > P. 1:5001(5000) ack 1", 7, 6,
+			"wrong frame: a super-frame, [gso 1460]", "0.1 > [gso 1460] P. 1:5001(5000) ack 1"},
+		{"no super-frame", handshake + "+0 > [gso 1460] S. 0:0(0) ack 1", 3, 7, "wrong gso 1460", "0.1 > S."},
+		{"IP field", handshake + "+0 > [noecn, tos 4] S. 0:0(0) ack 1", 3, 14, "wrong tos 4", "0.1 > S."},
+		{"foreign packet", "0 < S 0:0(0)\n+0 @2 < . 1:1(0) ack 7\n", 2, 1, "the NIC has sent more before this line", "0 > R."},
 		{"connects twice", "0 connect\n+0 > S 0:0(0)\n0 connect", 3, 1, "already in use", ""},
 	} {
 		var e *Error

@@ -86,8 +86,8 @@ func (f *ipFields) apply(h *ip.Header, seg []byte) (off frame.Offload) {
 }
 
 // compare says where a packet of the NIC differs. A super-frame must be named
-// as such.
-func (f *ipFields) compare(got *packet) (diffs []difference) {
+// as such; at is marked if it is not.
+func (f *ipFields) compare(got *packet, at word) (diffs []difference) {
 	named := false
 	if f != nil {
 		for _, field := range f.list {
@@ -111,7 +111,7 @@ func (f *ipFields) compare(got *packet) (diffs []difference) {
 		}
 	}
 	if super(got.off) && !named {
-		diffs = append(diffs, difference{fmt.Sprintf("frame: a super-frame, [gso %d]", got.off.GSOSize), got.where})
+		diffs = append(diffs, difference{fmt.Sprintf("frame: a super-frame, [gso %d]", got.off.GSOSize), at})
 	}
 	return diffs
 }

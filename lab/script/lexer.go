@@ -102,7 +102,7 @@ func (l *line) finish() error {
 	return l.at(l.peek(), "%q is too much; expected the end of the line", l.peek().text)
 }
 
-// number takes a number between lo and hi.
+// integer takes a number between lo and hi.
 func (l *line) integer(what string, lo, hi int64) (int64, word, error) {
 	w, err := l.next(what)
 	if err != nil {

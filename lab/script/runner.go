@@ -48,7 +48,6 @@ type packet struct {
 	n      int
 	opts   *tcpOptions
 	broken string // what no TCP may send
-	where  word
 }
 
 func (p *packet) text() string {

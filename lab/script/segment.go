@@ -15,16 +15,15 @@ import (
 //
 // Sequence numbers count from 0, which is the SYN, in both directions.
 type segment struct {
-	ip         *ipFields
-	flags      tcp.Flags
-	flagsWord  word
-	first      value // sequence number
-	n          int   // octets of payload
-	seqWord    word
-	ack        value // any: not given
-	win, urg   value
-	opts       *tcpOptions // nil: not given
-	winWritten bool
+	ip        *ipFields
+	flags     tcp.Flags
+	flagsWord word
+	first     value // sequence number
+	n         int   // octets of payload
+	seqWord   word
+	ack       value // any: not given
+	win, urg  value
+	opts      *tcpOptions // nil: not given
 }
 
 // flagLetters are those of tcpdump, in the order in which it prints them.
@@ -238,7 +237,7 @@ func (s *segment) compare(r *runner, p *peer, got *packet) (diffs []difference) 
 	differ(!s.ack.any && got.ack != s.ack.n, "acknowledgement", s.ack.word)
 	differ(!s.win.any && int64(h.Window) != s.win.n, "window", s.win.word)
 	differ(!s.urg.any && int64(h.Urgent) != s.urg.n, "urgent pointer", s.urg.word)
-	diffs = append(diffs, s.ip.compare(got)...)
+	diffs = append(diffs, s.ip.compare(got, s.flagsWord)...)
 	switch {
 	case s.opts != nil:
 		diffs = append(diffs, s.opts.compare(got.opts)...)

@@ -32,6 +32,16 @@ var nicFlags = []struct{ name, usage string }{
 	{"frames", "`mode`: wire, one true frame per packet; gso, 64 KiB super-frames; jumbo, gso with MTU 9000 (default wire)"},
 	{"host-tap", "the operating system's side, sharing MAC and IP: an interface `name`"},
 	{"first-delay", "`time` to wait with the first FPDU of a connection that the NIC opens (default 0); stock Linux siw\nas server needs some 5ms"},
+	{"iwarp-rcv-wnd-size", "TCP receive window in `octets` (default 1 MiB, at least 64 KiB)"},
+	{"congestion", "TCP congestion control: cubic or reno (default cubic): `name`"},
+	{"ecn", "explicit congestion notification: accept, ask or off (default accept): `when`"},
+	{"tos", "type of service, DSCP times 4, of TCP packets: `number`"},
+	{"tcp-nodelay", "send short segments at once; false turns Nagle on (default true): `bool`"},
+	{"user-timeout", "`time` without progress that ends a TCP connection (default: by retransmissions)"},
+	{"keepalive", "idle `time` before TCP keep-alive probes (default: none are sent)"},
+	{"ka-max-probe-cnt", "unanswered keep-alive probes that end a connection (default 9): `number`"},
+	{"max-fin-rt", "retransmissions of a FIN before giving up (default 10): `number`"},
+	{"time-wait", "`time` to stay in TIME-WAIT (default 60s)"},
 	{"seed", "`number` behind everything that looks random"},
 }
 

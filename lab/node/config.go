@@ -42,7 +42,8 @@ type Config struct {
 	NS *netns.NS `json:"-" yaml:"-"`
 	// Wire stands in for the TAP (taken), as an end of link.NewWire does.
 	Wire tap.Queue `json:"-" yaml:"-"`
-	// TCP sets up the NIC's TCP engine, as in nic.Config.
+	// TCP sets up the NIC's TCP engine, as in nic.Config; tcpKeys are those
+	// of its settings that have names.
 	TCP toe.Config `json:"-" yaml:"-"`
 }
 
@@ -100,9 +101,11 @@ func (c *Config) Set(name, v string) error {
 }
 
 func findKey(name string) *key {
-	for i := range keys {
-		if keys[i].name == name {
-			return &keys[i]
+	for _, list := range [][]key{keys, tcpKeys} {
+		for i := range list {
+			if list[i].name == name {
+				return &list[i]
+			}
 		}
 	}
 	return nil
@@ -110,7 +113,7 @@ func findKey(name string) *key {
 
 func keyNames() string {
 	var names []string
-	for _, k := range keys {
+	for _, k := range slices.Concat(keys, tcpKeys) {
 		names = append(names, k.name)
 	}
 	return strings.Join(names, ", ")

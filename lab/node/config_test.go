@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"tapir/nic/toe"
 	"tapir/wire/ether"
 )
 
@@ -115,6 +116,26 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+func TestTCPSettingsReachTheEngine(t *testing.T) {
+	var c Config
+	for k, v := range map[string]string{
+		"iwarp_rcv_wnd_size": "131072", "congestion": "reno", "ecn": "ask", "tos": "40", "tcp_nodelay": "false",
+		"user_timeout": "30s", "keepalive": "2m", "ka_max_probe_cnt": "3", "max_fin_rt": "4", "time_wait": "1s",
+	} {
+		if err := c.Set(k, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := Node{cfg: c.withDefaults()}
+	want := toe.Config{RcvWnd: 131072, TimeWait: time.Second, Params: toe.Params{
+		Congestion: toe.Reno, ECN: toe.ECNAsk, TOS: 40, Nagle: true, UserTimeout: 30 * time.Second,
+		KeepAlive: 2 * time.Minute, KeepAliveProbes: 3, FinRetries: 4,
+	}}
+	if got := n.deviceConfig().TCP; !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(want, got))
+	}
+}
+
 func TestSet(t *testing.T) {
 	tests := []struct{ key, value, want string }{
 		{"tap-ip", "10.0.0.254/24,fd00::1/64", ""},
@@ -126,6 +147,23 @@ func TestSet(t *testing.T) {
 		{"tap_fd", "1", "tap_fd: "},
 		{"seed", "-1", "seed: "},
 		{"first-delay", "20ms", ""},
+		{"iwarp-rcv-wnd-size", "131072", ""},
+		{"iwarp_rcv_wnd_size", "1000", "iwarp_rcv_wnd_size: "},
+		{"congestion", "reno", ""},
+		{"congestion", "bbr", `congestion: "bbr": expected cubic or reno`},
+		{"ecn", "ask", ""},
+		{"ecn", "1", "ecn: "},
+		{"tos", "0x28", ""},
+		{"tos", "256", "tos: "},
+		{"tcp_nodelay", "false", ""},
+		{"tcp_nodelay", "maybe", "tcp_nodelay: "},
+		{"user_timeout", "30s", ""},
+		{"keepalive", "2m", ""},
+		{"keepalive", "48h", "keepalive: "},
+		{"ka_max_probe_cnt", "3", ""},
+		{"ka_max_probe_cnt", "0", "ka_max_probe_cnt: "},
+		{"max_fin_rt", "4", ""},
+		{"time_wait", "1s", ""},
 		{"first-delay", "5", "first-delay: "},
 		{"first-delay", "2s", "first-delay: "},
 	}

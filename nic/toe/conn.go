@@ -57,6 +57,7 @@ type Conn struct {
 
 	loss  lossState
 	rack  rackState
+	undo  undoState
 	probe tailProbe
 	cc    congestion
 	ecn   ecnState

@@ -77,6 +77,7 @@ type Stats struct {
 	Retransmits         uint64 // segments
 	Timeouts            uint64
 	FastRecoveries      uint64
+	Undone              uint64 // recoveries taken back because nothing was lost
 	TailProbes          uint64
 	BlackHoles          uint64 // MTUs reduced because full segments vanished
 	OutOfOrder          uint64 // segments held for reassembly

@@ -207,7 +207,7 @@ func (c *Conn) acceptable(h *tcp.Header, off int64, n int, now frame.Time) bool 
 	if n > 0 && end <= next {
 		why = frame.DropTCPDuplicate
 		if off >= 0 && c.sackOK {
-			c.ooo.dsack = block{uint64(off), uint64(end)}
+			c.ooo.repeated(block{uint64(off), uint64(end)})
 		}
 		// Else the answer to a repetition, after acknowledgements were lost,
 		// would measure the time since the first sending (RFC 7323 section

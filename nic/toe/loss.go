@@ -40,12 +40,12 @@ func (c *Conn) takeSACK(h *tcp.Header, ack, fack uint64, now frame.Time) {
 		l, r := c.sndOffset(sb.Left), c.sndOffset(sb.Right)
 		if l < int64(ack) || r <= l || r > int64(c.nxt) {
 			if i == 0 && r > 0 && r > l && r <= int64(ack) {
-				c.duplicate(uint64(r))
+				c.duplicate(uint64(r-l), uint64(r))
 			}
 			continue
 		}
 		if i == 0 && h.Opts.NSACK > 1 && within(sb, h.Opts.SACK[1]) {
-			c.duplicate(uint64(r))
+			c.duplicate(uint64(r-l), uint64(r))
 		}
 		b := block{uint64(l), uint64(r)}
 		now4[i] = b
@@ -150,6 +150,7 @@ func (c *Conn) loseByDupAcks(acked uint64) bool {
 func (c *Conn) enterRecovery() {
 	cc := &c.cc
 	cc.state, cc.recover = caRecovery, c.nxt
+	c.undo = undoState{cwnd: cc.cwnd, ssthresh: cc.ssthresh, armed: true}
 	c.reduce(c.nxt - c.una)
 	cc.cwnd = cc.ssthresh
 	c.loss.force = true
@@ -237,7 +238,7 @@ func (c *Conn) dataTimeout(now frame.Time) {
 	}
 	cc.state, cc.recover = caLoss, c.nxt
 	cc.cwnd = uint64(c.mss)
-	c.probe = tailProbe{}
+	c.probe, c.undo = tailProbe{}, undoState{}
 	c.loseAll()
 	c.suspectBlackHole(now)
 	c.count.timeouts++

@@ -184,6 +184,7 @@ func (c *Conn) resend(i int, t *turn, now frame.Time) bool {
 		}
 		c.loss.rexOut++
 	}
+	c.undo.resent(first.off, uint64(octets))
 	c.loss.force = false
 	c.loss.next = last.end()
 	c.count.retransmits += uint64(count)
@@ -372,7 +373,7 @@ func (c *Conn) sendAck(t *turn, now frame.Time) (more bool) {
 	// Without SACK the peer counts duplicates, so each arrival gets its own;
 	// with SACK, as many as it takes to report every range once.
 	n := min(max(1, c.dupAcksOwed), turnFrames)
-	for i := 0; i == 0 || (!c.sackOK && i < n) || (c.sackOK && c.ooo.fresh > 0); i++ {
+	for i := 0; i == 0 || (!c.sackOK && i < n) || (c.sackOK && (c.ooo.fresh > 0 || c.ooo.ndsacks > 0)); i++ {
 		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(c.nxt), tcp.ACK, 0, 0, 0, now) {
 			return true
 		}

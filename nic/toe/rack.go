@@ -52,9 +52,10 @@ func within(a, b tcp.SACKBlock) bool {
 	return b.Left.LessEq(a.Left) && a.Right.LessEq(b.Right)
 }
 
-// duplicate handles a D-SACK (RFC 2883) of what ends at end: a tail probe was
-// not needed, or the reordering window was too small (section 6.2 step 4).
-func (c *Conn) duplicate(end uint64) {
+// duplicate handles a D-SACK (RFC 2883) of the n octets before end: a tail
+// probe was not needed, or the reordering window was too small (section 6.2
+// step 4).
+func (c *Conn) duplicate(n, end uint64) {
 	if end == c.probe.end {
 		c.probe.spurious = true
 		return
@@ -64,6 +65,44 @@ func (c *Conn) duplicate(end uint64) {
 		r.mult++
 		r.persist = rackPersist
 	}
+	c.undoRecovery(n, end)
+}
+
+// undoState remembers the window before a recovery until it is known whether
+// anything was lost.
+type undoState struct {
+	cwnd, ssthresh uint64
+	octets         uint64 // retransmitted since and not reported as duplicates
+	lost           block  // the range that was retransmitted
+	armed          bool
+}
+
+// resent notes the retransmission of n octets at off.
+func (u *undoState) resent(off, n uint64) {
+	if u.octets == 0 {
+		u.lost = block{off, off + n}
+	}
+	u.octets += n
+	u.lost = block{min(u.lost.left, off), max(u.lost.right, off+n)}
+}
+
+// undoRecovery restores the window once everything that the recovery has
+// retransmitted was reported as duplicate (RFC 9438 section 4.9.2): the n
+// octets before end are. Then the path has reordered.
+func (c *Conn) undoRecovery(n, end uint64) {
+	u := &c.undo
+	if !u.armed || u.octets == 0 || end > u.lost.right || end-n < u.lost.left {
+		return // the network may repeat segments, too
+	}
+	if u.octets -= min(n, u.octets); u.octets > 0 || c.loss.lost > 0 {
+		return
+	}
+	cc := &c.cc
+	cc.cwnd, cc.ssthresh = max(cc.cwnd, u.cwnd), max(cc.ssthresh, u.ssthresh)
+	cc.state, cc.credit = caOpen, 0
+	cc.cubic.epoch = 0
+	c.undo, c.rack.reordered = undoState{}, true
+	c.e.stats.Undone++
 }
 
 // recovered ends a recovery, and in time the widening.

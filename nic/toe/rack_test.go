@@ -101,10 +101,10 @@ func TestReorderingWindow(t *testing.T) {
 	}
 	c := &Conn{nxt: 100}
 	for range 3 {
-		c.duplicate(50) // one round trip counts once
+		c.duplicate(10, 50) // one round trip counts once
 	}
 	c.una, c.nxt = 100, 200
-	c.duplicate(150)
+	c.duplicate(10, 150)
 	if c.rack.mult != 2 || c.rack.persist != rackPersist {
 		t.Fatalf("%+v", c.rack)
 	}
@@ -117,7 +117,7 @@ func TestReorderingWindow(t *testing.T) {
 	if c.probe.end = 300; c.rack.round != 200 {
 		t.Fatalf("%+v", c.rack)
 	}
-	if c.duplicate(300); !c.probe.spurious || c.rack.mult != 0 {
+	if c.duplicate(10, 300); !c.probe.spurious || c.rack.mult != 0 {
 		t.Fatal("a needless probe widened the window")
 	}
 }
@@ -129,4 +129,57 @@ func TestReorderTimerEnds(t *testing.T) {
 	if a.conn.reoAt != frame.Never {
 		t.Fatal("the reordering timer runs")
 	}
+}
+
+// TestRecoveryIsUndone delays a segment for so long that it is sent again:
+// the report of the duplicate gives the window back.
+func TestRecoveryIsUndone(t *testing.T) {
+	w, a, b := lossy(t, 200*1448)
+	n := 0
+	w.late = func(from *node) (d time.Duration) {
+		if n++; from == w.a && n == 60 {
+			d = 8 * time.Millisecond
+		}
+		return d
+	}
+	w.run(5*time.Second, func() bool { return w.a.e.Stats().FastRecoveries == 1 })
+	before := a.conn.undo.cwnd
+	w.run(5*time.Second, func() bool { return a.acked == a.total })
+	b.check(t, a)
+	i := a.conn.Info()
+	if s := w.a.e.Stats(); s.Undone != 1 || i.FastRecovers != 1 || i.Cwnd < before || !a.conn.rack.reordered {
+		t.Fatalf("%d undone, window %d before: %+v", s.Undone, before, i)
+	}
+}
+
+// TestForeignDuplicatesUndoNothing: the network repeats what was never
+// retransmitted, while one segment is really lost.
+func TestForeignDuplicatesUndoNothing(t *testing.T) {
+	w, a, b := lossy(t, 100*1448, 12)
+	w.watch(func(off uint64, n int) {
+		if w.f.dup = 1000; off == 11*1448 {
+			w.f.dup = 0
+		}
+	})
+	w.run(5*time.Second, func() bool { return a.acked == a.total })
+	b.check(t, a)
+	if s := w.a.e.Stats(); s.FastRecoveries == 0 || s.Undone != 0 {
+		t.Fatalf("%d recoveries, %d undone", s.FastRecoveries, s.Undone)
+	}
+}
+
+// TestEachDuplicateIsReported sends several duplicates in one batch.
+func TestEachDuplicateIsReported(t *testing.T) {
+	p := newRawPeer(t, Config{})
+	p.listen(quietApp(0))
+	p.opts = tcp.Options{SACKPermitted: true}
+	p.in(tcp.SYN, 0, 0, "")
+	p.poll()
+	p.opts = tcp.Options{}
+	p.in(pa, 1, 1, "abcdef")
+	p.poll()
+	p.in(tcp.ACK, 1, 1, "ab")
+	p.in(tcp.ACK, 5, 1, "ef")
+	p.expect("ACK 1 ack 7 sack 1-3; ACK 1 ack 7 sack 5-7")
+	p.expect("")
 }

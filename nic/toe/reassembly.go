@@ -45,8 +45,18 @@ type reassembly struct {
 	memory     int // backing arrays held, and takenCost for each other piece
 	blocks     [maxBlocks]block
 	nblocks    int
-	fresh      int   // blocks at the front that no acknowledgement has reported
-	dsack      block // duplicate to be reported once (RFC 2883)
+	fresh      int              // blocks at the front that no acknowledgement has reported
+	dsacks     [maxDSACKs]block // duplicates to be reported once, each by its own acknowledgement (RFC 2883)
+	ndsacks    int
+}
+
+// maxDSACKs is how many duplicates of one batch are reported.
+const maxDSACKs = 8
+
+// repeated notes a duplicate; the last one of those that are too many is lost.
+func (r *reassembly) repeated(b block) {
+	r.dsacks[min(r.ndsacks, maxDSACKs-1)] = b
+	r.ndsacks = min(r.ndsacks+1, maxDSACKs)
 }
 
 // maxBlocks is how many ranges are remembered. More than one SACK option holds,
@@ -88,7 +98,7 @@ func (r *reassembly) insert(c *Conn, early EarlyReceiver, off uint64, data []byt
 		}
 	}
 	if held == 0 {
-		r.dsack = block{left, right}
+		r.repeated(block{left, right})
 		return frame.DropTCPDuplicate
 	}
 	r.note(block{left, right})
@@ -219,7 +229,7 @@ func (r *reassembly) trim(next uint64) {
 }
 
 // pending reports whether an acknowledgement has ranges to report.
-func (r *reassembly) pending() bool { return r.nblocks > 0 || r.dsack != block{} }
+func (r *reassembly) pending() bool { return r.nblocks > 0 || r.ndsacks > 0 }
 
 // fill writes the SACK option: a duplicate first, then the most recent ranges.
 // Ranges that no acknowledgement has reported yet come first the next time.
@@ -232,9 +242,9 @@ func (r *reassembly) fill(o *tcp.Options, base tcp.Seq) {
 		o.SACK[o.NSACK] = tcp.SACKBlock{Left: base + tcp.Seq(b.left), Right: base + tcp.Seq(b.right)}
 		o.NSACK++
 	}
-	if (r.dsack != block{}) {
-		put(r.dsack)
-		r.dsack = block{}
+	if r.ndsacks > 0 {
+		put(r.dsacks[0])
+		r.ndsacks = copy(r.dsacks[:], r.dsacks[1:r.ndsacks])
 	}
 	n := min(limit-o.NSACK, r.nblocks)
 	for _, b := range r.blocks[:n] {

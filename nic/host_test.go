@@ -166,6 +166,33 @@ func TestHostFramesGoOut(t *testing.T) {
 	}
 }
 
+// TestHostCannotReset keeps what the operating system sends off the engine's
+// connections and ports, and lets everything else pass.
+func TestHostCannotReset(t *testing.T) {
+	w, n, _, s := hostPair(t)
+	if _, err := n.dev.CM.Listen(netip.AddrPortFrom(nic4, 7), 1, func(cm.Event, frame.Time) {}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		port  uint16
+		flags tcp.Flags
+		pass  bool
+	}{{7, tcp.RST, false}, {7, tcp.ACK, false}, {8, tcp.RST, true}, {8, tcp.ACK, true}} {
+		b := ether.Header{Dst: s.mac, Src: n.dev.cfg.MAC, Type: ether.TypeIPv4}.AppendTo(nil)
+		b = append(b, segment(nic4, peer4, tcp.Header{SrcPort: c.port, DstPort: 5, Flags: c.flags}, nil)...)
+		f := w.pool.Get(len(b))
+		f.Append(b)
+		n.dev.Receive(frame.Host, []*frame.Frame{f}, w.now)
+		w.run(time.Millisecond)
+		if got := len(s.take()) == 1; got != c.pass {
+			t.Errorf("%d: %v of port %d passed: %v", i, c.flags, c.port, got)
+		}
+	}
+	if c := n.counter("rx_drop_owned_by_engine"); c != 2 || w.pool.Lent() != 0 {
+		t.Errorf("%d counted, %d frames lent", c, w.pool.Lent())
+	}
+}
+
 func TestHostPortsAreReservedForConnections(t *testing.T) {
 	w, n, h, _ := hostPair(t)
 	peer := w.nic(Config{Name: "nic1", Addrs: prefixes("10.0.0.3/24")})

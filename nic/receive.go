@@ -67,11 +67,36 @@ func (d *Device) arrived(p *port, f *frame.Frame) {
 	f.ID, f.Stamp = p.rxID, d.clock.At(d.now)
 }
 
-// receiveHost passes a frame of the operating system to the wire unchanged.
+// receiveHost passes a frame of the operating system to the wire unchanged,
+// unless it would disturb a connection of the TCP engine.
 func (d *Device) receiveHost(f *frame.Frame) {
 	d.arrived(&d.host, f)
+	if d.engineOwns(f.Bytes()) {
+		d.drops.Count(frame.DropOwned)
+		d.trace(&d.host, frame.Inbound, f, "", frame.DropOwned)
+		f.Release()
+		return
+	}
 	d.trace(&d.host, frame.Inbound, f, "", frame.DropNone)
 	d.send(&d.wire, outgoing{f: f})
+}
+
+// engineOwns tells whether a frame of the operating system is a TCP segment on
+// a connection or port of the engine. The placeholder socket keeps programs
+// away from those, but not the kernel itself: it may still answer with a RST
+// what arrived just before the engine took the port.
+func (d *Device) engineOwns(b []byte) bool {
+	eth, n, err := ether.Parse(b)
+	if err != nil || eth.Type != ether.TypeIPv4 && eth.Type != ether.TypeIPv6 {
+		return false
+	}
+	h, seg, err := ip.ParseQuoted(b[n:])
+	if err != nil || h.Proto != ip.ProtoTCP || h.FragOffset != 0 || len(seg) < 4 || !d.isLocal(h.Src) {
+		return false
+	}
+	local := netip.AddrPortFrom(h.Src, binary.BigEndian.Uint16(seg))
+	remote := netip.AddrPortFrom(h.Dst, binary.BigEndian.Uint16(seg[2:]))
+	return d.toe.Owns(local, remote)
 }
 
 func (d *Device) receiveWire(f *frame.Frame) {

@@ -33,6 +33,7 @@ const (
 	DropOversize                // longer than the MTU allows
 	DropSource                  // a MAC or IP source address that no station may use
 	DropUnused                  // a valid message that this NIC has no use for
+	DropOwned                   // of the operating system, on a connection of the TCP engine
 	NumDropReasons
 )
 
@@ -42,7 +43,7 @@ var dropNames = [NumDropReasons]string{
 	"L4 checksum", "no listener", "backlog full", "TCP sequence", "TCP duplicate",
 	"TCP state", "reassembly full", "neighbor unreachable", "no route", "transmit queue full",
 	"link refused", "injected fault", "host queue full", "no buffer", "oversize",
-	"bad source address", "not used",
+	"bad source address", "not used", "owned by engine",
 }
 
 func (r DropReason) String() string {

@@ -28,7 +28,7 @@ packages  = ./... ./.ci/gotest
 # of their own.
 modules   = lab/oracle
 
-.PHONY: all build demo test fuzz bench microbench cross install uninstall check clean help
+.PHONY: all build demo test fuzz bench soak microbench cross install uninstall check clean help
 
 all: build
 
@@ -51,6 +51,9 @@ bench:
 
 microbench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+soak:
+	@sh .ci/soak
 
 check:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w on these files'; exit 1; }
@@ -80,6 +83,7 @@ help:
 	@echo 'make demo                two NICs, verified RDMA, a capture to open'
 	@echo 'make test                gofmt, vet and all tests; in CI fuzzing too'
 	@echo 'make fuzz FUZZTIME=1m    every fuzz target for that long'
+	@echo 'make soak                TCP against Linux and gVisor for hours; writes docs/soak.md'
 	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/performance.md'
 	@echo 'make microbench          all Go benchmarks'
 	@echo 'make cross               static binaries for linux/amd64 and linux/arm64'

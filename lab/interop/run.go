@@ -140,11 +140,15 @@ type onlyReader struct{ io.Reader }
 
 // String is the result in one line.
 func (r Result) String() string {
-	ways := 1
+	return fmt.Sprintf("%v: %d KiB in %v, %.0f Mb/s, %d retransmissions, %d timeouts",
+		r.Cell, r.Octets>>10, r.Took.Round(time.Millisecond), r.rate(), r.Info.Retransmits, r.Info.Timeouts)
+}
+
+// rate is in Mb/s, both ways together.
+func (r Result) rate() float64 {
+	ways := 1.0
 	if r.Cell.Way == Both {
 		ways = 2
 	}
-	rate := float64(r.Octets) * float64(ways) * 8 / r.Took.Seconds() / 1e6
-	return fmt.Sprintf("%v: %d KiB in %v, %.0f Mb/s, %d retransmissions, %d timeouts",
-		r.Cell, r.Octets>>10, r.Took.Round(time.Millisecond), rate, r.Info.Retransmits, r.Info.Timeouts)
+	return float64(r.Octets) * ways * 8 / r.Took.Seconds() / 1e6
 }

@@ -119,6 +119,7 @@ type Stream struct {
 	reads     queue[read]
 	responses queue[response]
 	answered  bool // the last message was a Read Response
+	quiet     bool // further Read Requests are not answered
 	rtr       Opcode
 	rtrSend   bool // rtr is to be sent
 	rtrWait   bool // rtr is expected from the peer
@@ -181,6 +182,11 @@ func (s *Stream) Reads() int { return s.reads.len() }
 func (s *Stream) Idle() bool {
 	return !s.cur.active && s.reads.len() == 0 && s.responses.len() == 0 && !s.rtrSend && !s.termQueue
 }
+
+// Quiesce begins a graceful close: Read Requests that come from now on are
+// still checked but not answered, so that a peer who goes on reading cannot
+// keep the stream open.
+func (s *Stream) Quiesce() { s.quiet = true }
 
 // Terminating tells whether the stream has ended and its Terminate, if any,
 // has been cut.

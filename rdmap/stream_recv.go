@@ -222,7 +222,9 @@ func (k *sink) readRequest(h *ddp.Header, payload []byte) error {
 			return readFault(f)
 		}
 	}
-	k.responses.push(response{req})
+	if !k.quiet {
+		k.responses.push(response{req})
+	}
 	return nil
 }
 

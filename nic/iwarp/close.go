@@ -76,6 +76,7 @@ func (c *conn) drain() {
 		return
 	}
 	c.draining = true
+	c.stream.Quiesce()
 	if c.qp != nil {
 		c.qp.Transition(verbs.SQD)
 	}

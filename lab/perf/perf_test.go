@@ -291,3 +291,23 @@ func TestNICIsStopped(t *testing.T) {
 		})
 	}
 }
+
+// A NIC that has waited long enough resets what is still open, so that the
+// peer is not left without a word.
+func TestNICIsAborted(t *testing.T) {
+	w := newWorld(t, nic.Wire, link.Faults{})
+	server := w.start(0, Job{Op: WriteBW})
+	client := &outcome{}
+	run, err := Start(w.nics[1], Job{Op: WriteBW, Remote: serverAddr, Duration: time.Hour}, 0,
+		func(r Report, err error) { client.rep, client.err, client.done = r, err, true }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until(func() bool { return run.messages > 100 })
+	w.nics[0].Shutdown(w.now)
+	w.nics[0].Abort(w.now)
+	w.until(func() bool { return server.done && client.done && w.nics[0].Idle() })
+	if client.err == nil || !strings.Contains(client.err.Error(), "reset by peer") {
+		t.Errorf("client: %v", client.err)
+	}
+}

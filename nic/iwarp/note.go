@@ -1,6 +1,8 @@
 package iwarp
 
 import (
+	"strconv"
+
 	"tapir/ddp"
 	"tapir/rdmap"
 )
@@ -48,20 +50,31 @@ func (c *conn) qpNum() uint32 {
 	return c.qp.Num()
 }
 
+// note adds a line such as "QP 3 WR 17 RDMA Write STag 0x00000100 TO 0x0 len
+// 1424 last". A capture wants one per FPDU, so it is put together by hand.
 func (c *conn) note(wr uint64, h *ddp.Header, n int) {
-	last := ""
-	if h.Last {
-		last = " last"
-	}
-	notes, op := c.e.notes, rdmap.ParseControl(h.ULP).Opcode
-	switch {
-	case wr == rdmap.NoRef && h.Tagged:
-		notes.Addf("QP %d %v STag %#08x TO %#x len %d%s", c.qpNum(), op, h.STag, h.TO, n, last)
-	case wr == rdmap.NoRef:
-		notes.Addf("QP %d %v MSN %d MO %d len %d%s", c.qpNum(), op, h.MSN, h.MO, n, last)
-	case h.Tagged:
-		notes.Addf("QP %d WR %d %v STag %#08x TO %#x len %d%s", c.qpNum(), wr, op, h.STag, h.TO, n, last)
-	default:
-		notes.Addf("QP %d WR %d %v MSN %d MO %d len %d%s", c.qpNum(), wr, op, h.MSN, h.MO, n, last)
-	}
+	c.e.notes.Append(func(b []byte) []byte {
+		b = number(append(b, "QP "...), uint64(c.qpNum()))
+		if wr != rdmap.NoRef {
+			b = number(append(b, " WR "...), wr)
+		}
+		b = append(append(b, ' '), rdmap.ParseControl(h.ULP).Opcode.String()...)
+		if h.Tagged {
+			b = append(b, " STag 0x"...)
+			for shift := 28; shift >= 0; shift -= 4 {
+				b = append(b, "0123456789abcdef"[h.STag>>shift&0xf])
+			}
+			b = strconv.AppendUint(append(b, " TO 0x"...), h.TO, 16)
+		} else {
+			b = number(append(b, " MSN "...), uint64(h.MSN))
+			b = number(append(b, " MO "...), uint64(h.MO))
+		}
+		b = number(append(b, " len "...), uint64(n))
+		if h.Last {
+			b = append(b, " last"...)
+		}
+		return b
+	})
 }
+
+func number(b []byte, n uint64) []byte { return strconv.AppendUint(b, n, 10) }

@@ -32,10 +32,19 @@ type Notes struct {
 // Addf adds a line. Callers check On first, so that arguments are not
 // evaluated without need.
 func (n *Notes) Addf(format string, args ...any) {
+	n.text = fmt.Appendf(n.line(), format, args...)
+}
+
+// Append adds the line that write appends to the slice it is given, for notes
+// that are too frequent for a format.
+func (n *Notes) Append(write func(b []byte) []byte) { n.text = write(n.line()) }
+
+// line is the text, ready for one line more.
+func (n *Notes) line() []byte {
 	if len(n.text) > 0 {
-		n.text = append(n.text, '\n')
+		return append(n.text, '\n')
 	}
-	n.text = fmt.Appendf(n.text, format, args...)
+	return n.text
 }
 
 // Drop notes that the frame in hand is discarded for reason r.

@@ -162,3 +162,21 @@ func TestModuleInAFolder(t *testing.T) {
 		t.Fatal(b.String())
 	}
 }
+
+func TestOnlyTimeUp(t *testing.T) {
+	const head = "fuzz: elapsed: 0s, gathering baseline coverage: 28/28 completed, now fuzzing with 1 workers\n"
+	for _, c := range []struct {
+		out  string
+		want bool
+	}{
+		{head + "--- FAIL: FuzzX (20.12s)\n    context deadline exceeded\nFAIL\n", true},
+		{head + "--- FAIL: FuzzX (3.1s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: bad\n    Failing input written to testdata/fuzz/FuzzX/1\n", false},
+		{head + "--- FAIL: FuzzX (3.1s)\n    fuzzing process hung or terminated unexpectedly: panic: index out of range\n    context deadline exceeded\n", false},
+		{"x_test.go:4: undefined: y\n    context deadline exceeded\n", false},
+		{"", false},
+	} {
+		if got := onlyTimeUp(c.out); got != c.want {
+			t.Errorf("onlyTimeUp(%q) = %v", c.out, got)
+		}
+	}
+}

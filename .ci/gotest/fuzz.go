@@ -48,7 +48,8 @@ func fuzz(rep *report, pkgs []string, each, budget time.Duration) {
 }
 
 // onlyTimeUp tells whether a fuzz run that failed found nothing but the end of
-// its time: Go's fuzzer at times reports that as a failure. A finding names its input, a crash its panic.
+// its time: the fuzzer of Go at times reports that as a failure. A finding
+// names its input, a crash its panic.
 func onlyTimeUp(out string) bool {
 	for _, finding := range []string{"Failing input", "panic", "_test.go:", "fatal error", "testdata/fuzz"} {
 		if strings.Contains(out, finding) {

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"os"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"tapir/wire/wiretest"
 )
 
 func TestHeaderTable(t *testing.T) {
@@ -264,7 +267,7 @@ func BenchmarkHeaderParse(b *testing.B) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range seeds(f, "segment.hex") {
+	for _, s := range wiretest.Seeds(os.DirFS("testdata"), "segment.hex") {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -281,7 +284,7 @@ func FuzzParse(f *testing.F) {
 // FuzzReceiver gives the receiver any two segments: nothing may be placed
 // outside the registered memory, nothing delivered after an error.
 func FuzzReceiver(f *testing.F) {
-	s := seeds(f, "segment.hex")
+	s := wiretest.Seeds(os.DirFS("testdata"), "segment.hex")
 	for i := range s {
 		f.Add(s[i], s[(i+1)%len(s)])
 	}

@@ -2,11 +2,14 @@ package mpa
 
 import (
 	"bytes"
+	"os"
 	"testing"
+
+	"tapir/wire/wiretest"
 )
 
 func FuzzParseFrame(f *testing.F) {
-	for _, s := range seeds(f, "start.hex") {
+	for _, s := range wiretest.Seeds(os.DirFS("testdata"), "start.hex") {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -30,7 +33,7 @@ func FuzzParseFrame(f *testing.F) {
 // FuzzNegotiate feeds both sides what a peer might send; whatever is agreed
 // must respect the limits.
 func FuzzNegotiate(f *testing.F) {
-	for _, s := range seeds(f, "start.hex") {
+	for _, s := range wiretest.Seeds(os.DirFS("testdata"), "start.hex") {
 		f.Add(s, uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, b []byte, step uint8) {
@@ -71,7 +74,7 @@ func FuzzNegotiate(f *testing.F) {
 
 // FuzzReceiver compares a stream received whole with the same one in pieces.
 func FuzzReceiver(f *testing.F) {
-	for _, s := range seeds(f, "stream.hex") {
+	for _, s := range wiretest.Seeds(os.DirFS("testdata"), "stream.hex") {
 		f.Add(s, uint8(0), uint8(7))
 	}
 	f.Add(stream(Layout{CRC: true, Markers: true}, make([]byte, 600)), uint8(3), uint8(100))

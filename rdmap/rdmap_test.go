@@ -5,11 +5,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"tapir/ddp"
+
+	"tapir/wire/wiretest"
 )
 
 func TestOpcodeTable(t *testing.T) {
@@ -295,7 +298,7 @@ func BenchmarkReadRequest(b *testing.B) {
 }
 
 func FuzzTerminate(f *testing.F) {
-	for _, s := range seeds(f, "terminate.hex") {
+	for _, s := range wiretest.Seeds(os.DirFS("testdata"), "terminate.hex") {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -313,7 +316,7 @@ func FuzzTerminate(f *testing.F) {
 }
 
 func FuzzHeaders(f *testing.F) {
-	for _, s := range seeds(f, "read.hex") {
+	for _, s := range wiretest.Seeds(os.DirFS("testdata"), "read.hex") {
 		f.Add(s)
 	}
 	f.Add(make([]byte, AtomicRequestLen))

@@ -249,16 +249,22 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-func TestCancelTellsTheOtherSide(t *testing.T) {
-	w := newWorld(t, nic.Wire, link.Faults{})
-	server := w.start(0, Job{Op: WriteBW})
-	client := &outcome{}
-	run, err := Start(w.nics[1], Job{Op: WriteBW, Remote: serverAddr, Duration: time.Hour}, 0,
+// underWay starts both sides of a test without end and lets it get going.
+func (w *world) underWay(op Op) (server, client *outcome, run *Run) {
+	w.t.Helper()
+	server, client = w.start(0, Job{Op: op}), &outcome{}
+	run, err := Start(w.nics[1], Job{Op: op, Remote: serverAddr, Duration: time.Hour}, w.now,
 		func(r Report, err error) { client.rep, client.err, client.done = r, err, true }, nil)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.until(func() bool { return run.messages > 100 })
+	return server, client, run
+}
+
+func TestCancelTellsTheOtherSide(t *testing.T) {
+	w := newWorld(t, nic.Wire, link.Faults{})
+	server, client, run := w.underWay(WriteBW)
 	run.Cancel(w.now)
 	w.until(func() bool { return server.done && client.done })
 	if client.err == nil || server.err == nil {
@@ -272,14 +278,7 @@ func TestNICIsStopped(t *testing.T) {
 	for _, op := range []Op{WriteBW, ReadBW, SendBW, SendLat} {
 		t.Run(string(op), func(t *testing.T) {
 			w := newWorld(t, nic.Wire, link.Faults{})
-			server := w.start(0, Job{Op: op})
-			client := &outcome{}
-			run, err := Start(w.nics[1], Job{Op: op, Remote: serverAddr, Duration: time.Hour}, 0,
-				func(r Report, err error) { client.rep, client.err, client.done = r, err, true }, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			w.until(func() bool { return run.messages > 100 })
+			server, client, _ := w.underWay(op)
 			w.nics[0].Shutdown(w.now)
 			w.until(func() bool { return server.done && client.done })
 			if want := string(op) + ": the NIC was stopped during the test"; server.err == nil || server.err.Error() != want {
@@ -296,14 +295,7 @@ func TestNICIsStopped(t *testing.T) {
 // peer is not left without a word.
 func TestNICIsAborted(t *testing.T) {
 	w := newWorld(t, nic.Wire, link.Faults{})
-	server := w.start(0, Job{Op: WriteBW})
-	client := &outcome{}
-	run, err := Start(w.nics[1], Job{Op: WriteBW, Remote: serverAddr, Duration: time.Hour}, 0,
-		func(r Report, err error) { client.rep, client.err, client.done = r, err, true }, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.until(func() bool { return run.messages > 100 })
+	server, client, _ := w.underWay(WriteBW)
 	w.nics[0].Shutdown(w.now)
 	w.nics[0].Abort(w.now)
 	w.until(func() bool { return server.done && client.done && w.nics[0].Idle() })

@@ -1,9 +1,11 @@
-// Package wiretest holds captured frames for the tests of the wire packages.
+// Package wiretest holds captured frames and reads fuzzing seeds for the tests
+// of codecs.
 package wiretest
 
 import (
 	_ "embed"
 	"encoding/hex"
+	"io/fs"
 	"strings"
 )
 
@@ -38,4 +40,21 @@ func Get(name string) []byte {
 		}
 	}
 	panic("wiretest: no frame " + name)
+}
+
+// Seeds returns the inputs of a seed file, one in hexadecimal on each line. It
+// panics if the file cannot be read.
+func Seeds(dir fs.FS, file string) (out [][]byte) {
+	text, err := fs.ReadFile(dir, file)
+	if err != nil {
+		panic("wiretest: " + err.Error())
+	}
+	for line := range strings.Lines(string(text)) {
+		b, err := hex.DecodeString(strings.TrimSpace(line))
+		if err != nil {
+			panic("wiretest: " + file + ": " + err.Error())
+		}
+		out = append(out, b)
+	}
+	return out
 }

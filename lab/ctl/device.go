@@ -11,8 +11,10 @@ import (
 
 	"tapir/lab/capture"
 	"tapir/lab/perf"
+	"tapir/mpa"
 	"tapir/nic"
 	"tapir/nic/cm"
+	"tapir/rdmap"
 	"tapir/wire/frame"
 )
 
@@ -114,11 +116,18 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 // explain adds how to mend what the engine can only name.
 func explain(op perf.Op, err error) error {
 	remedy := ""
+	protocol := (*rdmap.Error)(nil)
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, cm.ErrRefused) && op == perf.Rping:
+		remedy = "start the server there first: tapir rping -s"
 	case errors.Is(err, cm.ErrRefused):
 		remedy = fmt.Sprintf("start the server there first: tapir perf %s", op)
+	case errors.Is(err, &mpa.Error{Code: mpa.Startup}):
+		remedy = "check the port: what listens there speaks no iWARP"
+	case errors.As(err, &protocol):
+		remedy = "capture the next try to see the FPDU: tapir capture -w f.pcapng"
 	case errors.Is(err, cm.ErrUnreachable):
 		remedy = "check the address, and that both TAPs are on one network"
 	}

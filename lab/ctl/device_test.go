@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 
+	"tapir/lab/perf"
+	"tapir/mpa"
 	"tapir/nic"
 	"tapir/nic/buf"
+	"tapir/nic/cm"
+	"tapir/rdmap"
 	"tapir/wire/frame"
 )
 
@@ -143,4 +148,26 @@ func strange(pool frame.Pool) *frame.Frame {
 	f.Append([]byte{2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 0x08, 0x00})
 	f.Append(make([]byte, 46))
 	return f
+}
+
+func TestExplain(t *testing.T) {
+	for _, c := range []struct {
+		op   perf.Op
+		err  error
+		want string
+	}{
+		{perf.WriteBW, cm.ErrRefused, "tapir perf write-bw"},
+		{perf.Rping, cm.ErrRefused, "tapir rping -s"},
+		{perf.Rping, cm.ErrUnreachable, "check the address"},
+		{perf.Rping, &mpa.Error{Code: mpa.Startup}, "speaks no iWARP"},
+		{perf.Rping, &rdmap.Error{Layer: rdmap.LayerLLP, Code: 2}, "tapir capture"},
+	} {
+		err := explain(c.op, fmt.Errorf("%s: connect: %w", c.op, c.err))
+		if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: %q, want %q in one line", c.err, err, c.want)
+		}
+	}
+	if err := explain(perf.Rping, nil); err != nil {
+		t.Errorf("nothing wrong: %v", err)
+	}
 }

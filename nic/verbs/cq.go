@@ -92,6 +92,8 @@ const (
 // CQ is a completion queue: a ring of fixed capacity.
 type CQ struct {
 	dev      *Device
+	ctx      *Context // nil: the driver's own
+	vector   int      // the CNQ that counts notifications
 	num      uint32
 	ring     []WC // grows up to capacity
 	head     int
@@ -166,6 +168,7 @@ func (c *CQ) Destroy() error {
 	c.dead = true
 	c.dev.objects[kindCQ]--
 	c.dev.cqs = remove(c.dev.cqs, c)
+	c.ctx.release()
 	return nil
 }
 
@@ -217,6 +220,7 @@ func (c *CQ) push(wc WC) {
 		c.armed = armedNot
 		if !c.queued {
 			c.queued = true
+			c.dev.cnqs[c.vector]++
 			c.dev.Enqueue((*cqNotify)(c))
 		}
 	}

@@ -10,6 +10,8 @@ import (
 // DefaultLimits.
 type Limits struct {
 	MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ int
+	MaxContext                         int // contexts open at a time: doorbell pages (DPI)
+	MaxCNQ                             int // completion notification queues
 	MaxQPWR                            int // work requests per send or receive queue
 	MaxSRQWR                           int
 	MaxCQE                             int // entries per completion queue
@@ -26,6 +28,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		MaxQP: 102400, MaxCQ: 102400, MaxMR: 1024000, MaxPD: 102400, MaxSRQ: 102400,
+		MaxContext: 1024, MaxCNQ: 8,
 		MaxQPWR: 32768, MaxSRQWR: 327680, MaxCQE: 3276800, MaxSGE: 6, MaxSGERead: 1,
 		MaxInline: 256, MaxIRD: 128, MaxORD: 128, MaxMsg: 1<<32 - 1,
 	}
@@ -35,7 +38,8 @@ func (l Limits) withDefaults() Limits {
 	def := DefaultLimits()
 	for _, f := range []struct{ have, def *int }{
 		{&l.MaxQP, &def.MaxQP}, {&l.MaxCQ, &def.MaxCQ}, {&l.MaxMR, &def.MaxMR},
-		{&l.MaxPD, &def.MaxPD}, {&l.MaxSRQ, &def.MaxSRQ}, {&l.MaxQPWR, &def.MaxQPWR},
+		{&l.MaxPD, &def.MaxPD}, {&l.MaxSRQ, &def.MaxSRQ},
+		{&l.MaxContext, &def.MaxContext}, {&l.MaxCNQ, &def.MaxCNQ}, {&l.MaxQPWR, &def.MaxQPWR},
 		{&l.MaxSRQWR, &def.MaxSRQWR}, {&l.MaxCQE, &def.MaxCQE}, {&l.MaxSGE, &def.MaxSGE},
 		{&l.MaxSGERead, &def.MaxSGERead}, {&l.MaxInline, &def.MaxInline},
 		{&l.MaxIRD, &def.MaxIRD}, {&l.MaxORD, &def.MaxORD},
@@ -78,10 +82,19 @@ type Device struct {
 	keys     uint64 // state of the key generator
 	nextAddr uint64
 
+	identity Identity
+	state    deviceState
+	port     port
+	cnqs     []uint64 // notifications of each
+	raised   [NumEventTypes]uint64
+
 	objects   [numKinds]int
 	nextNum   [numKinds]uint32
-	qps       []*QP // by creation
+	contexts  []*Context // by creation
+	pds       []*PD
+	qps       []*QP
 	cqs       []*CQ
+	srqs      []*SRQ
 	mrList    []*MR
 	queue     dispatchQueue
 	callbacks int
@@ -90,7 +103,8 @@ type Device struct {
 type kind uint8
 
 const (
-	kindPD kind = iota
+	kindContext kind = iota
+	kindPD
 	kindMR
 	kindCQ
 	kindQP
@@ -98,13 +112,15 @@ const (
 	numKinds
 )
 
-// NewDevice returns a device without objects. The first STag and all keys
+// NewDevice returns a device that is started with as many CNQs as the limits
+// allow, without objects. The first STag and all keys
 // follow from seed.
 func NewDevice(limits Limits, seed uint64) *Device {
 	d := &Device{
 		limits: limits.withDefaults(), mrs: map[uint32]*MR{},
-		keys: seed, nextAddr: 1 << 32,
+		keys: seed, nextAddr: 1 << 32, port: newPort(),
 	}
+	d.cnqs = make([]uint64, d.limits.MaxCNQ)
 	d.nextSTag = uint32(d.random()) & maxIndex
 	return d
 }
@@ -137,7 +153,11 @@ func (d *Device) CQs() []*CQ { return d.cqs }
 // MRs returns the device's memory regions in order of creation, borrowed.
 func (d *Device) MRs() []*MR { return d.mrList }
 
+// add counts a new object and returns its number.
 func (d *Device) add(k kind, limit int, what string) (uint32, error) {
+	if err := d.state.err(); err != nil {
+		return 0, fmt.Errorf("%s: %w", what, err)
+	}
 	if d.objects[k] >= limit {
 		return 0, fmt.Errorf("%s: %d exist: %w", what, limit, ErrLimit)
 	}

@@ -16,7 +16,7 @@ import "errors"
 // Errors of the verbs calls. They are wrapped with the object concerned; test
 // with errors.Is.
 var (
-	ErrInCallback  = errors.New("not allowed from within a callback; use Device.Defer")
+	ErrInCallback  = errors.New("not allowed from within a callback; use the asynchronous call or Device.Defer")
 	ErrBusy        = errors.New("still referenced")
 	ErrDestroyed   = errors.New("object was destroyed")
 	ErrLimit       = errors.New("device limit reached")
@@ -26,4 +26,8 @@ var (
 	ErrTooManySGE  = errors.New("more scatter/gather elements than the queue pair allows")
 	ErrInlineSize  = errors.New("inline data longer than the queue pair allows")
 	ErrNoTransport = errors.New("device has no transport")
+	ErrPortState   = errors.New("port state does not allow it")
+	ErrUnsupported = errors.New("not supported by an RNIC (EOPNOTSUPP)")
+	ErrNotStarted  = errors.New("RDMA is not started on the device")
+	ErrRemoved     = errors.New("device is gone")
 )

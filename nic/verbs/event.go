@@ -6,7 +6,8 @@ import (
 	"tapir/wire/frame"
 )
 
-// EventType names an asynchronous event, as in ibv_event_type.
+// EventType names an asynchronous event of this layer. The access layer
+// (nic/al) translates it to the numbers of ibv_event_type.
 type EventType uint8
 
 const (
@@ -28,28 +29,73 @@ const (
 	EventLastWQE
 	// EventSRQLimit: an SRQ holds fewer receives than its armed limit.
 	EventSRQLimit
+	// EventSRQError: an SRQ failed; no transport of an RNIC raises it.
+	EventSRQError
+	// EventPathMigrated and EventPathMigrateError belong to InfiniBand's
+	// alternate paths; no transport of an RNIC raises them.
+	EventPathMigrated
+	EventPathMigrateError
+	// EventDeviceFatal: the device is gone; its queue pairs are in error and
+	// flushed. Err says why. Objects can still be destroyed.
+	EventDeviceFatal
+	// EventPortActive and EventPortError: Port began or ceased to carry data.
+	EventPortActive
+	EventPortError
+	// EventGIDChange: the GID table of Port changed.
+	EventGIDChange
+	// EventLIDChange, EventPKeyChange, EventSMChange and
+	// EventClientReregister: a manager programmed Port.
+	EventLIDChange
+	EventPKeyChange
+	EventSMChange
+	EventClientReregister
+	NumEventTypes
 )
 
-var eventNames = [...]string{
+var eventNames = [NumEventTypes]string{
 	"CQ error", "QP fatal", "QP request error", "QP access error", "terminated by peer",
 	"communication established", "SQ drained", "last WQE reached", "SRQ limit reached",
+	"SRQ error", "path migrated", "path migration error", "device fatal", "port active",
+	"port error", "GID change", "LID change", "PKey change", "SM change", "client reregister",
 }
 
 func (t EventType) String() string {
-	if int(t) < len(eventNames) {
+	if t < NumEventTypes {
 		return eventNames[t]
 	}
 	return fmt.Sprintf("event %d", uint8(t))
 }
 
-// AsyncEvent is an event that belongs to no work request. The object
-// concerned is the field that is set.
+// AsyncEvent is an event that belongs to no work request. An affiliated one
+// sets the object concerned; an unaffiliated one of a port sets Port; the
+// others concern the device.
 type AsyncEvent struct {
 	Type EventType
 	QP   *QP
 	CQ   *CQ
 	SRQ  *SRQ
-	Err  error // of EventQP* and EventTerminated: a *rdmap.Error with iWARP
+	Port uint8 // from 1
+	Err  error // of EventQP*, EventTerminated and EventDeviceFatal: a *rdmap.Error with iWARP
+}
+
+// Context returns the context that the object concerned was made through;
+// nil for the others and for unaffiliated events.
+func (ev *AsyncEvent) Context() *Context {
+	switch {
+	case ev.QP != nil:
+		return ev.QP.pd.ctx
+	case ev.CQ != nil:
+		return ev.CQ.ctx
+	case ev.SRQ != nil:
+		return ev.SRQ.pd.ctx
+	}
+	return nil
+}
+
+// stale tells that the object concerned was destroyed after the event was
+// raised: its owner must not hear of it any more.
+func (ev *AsyncEvent) stale() bool {
+	return ev.QP != nil && ev.QP.dead || ev.CQ != nil && ev.CQ.dead || ev.SRQ != nil && ev.SRQ.dead
 }
 
 type asyncRun struct {
@@ -58,14 +104,18 @@ type asyncRun struct {
 }
 
 func (r *asyncRun) Run(now frame.Time) {
-	if r.d.async != nil {
+	if r.d.async != nil && !r.ev.stale() {
 		r.d.async(r.ev, now)
 	}
 }
 
-// Async queues ev for the device's handler. Transports call it.
+// Async counts ev and queues it for the device's handler. Transports call it.
 func (d *Device) Async(ev AsyncEvent) {
+	d.raised[ev.Type]++
 	if d.async != nil {
 		d.Enqueue(&asyncRun{d, ev})
 	}
 }
+
+// Raised is how often events of type t were raised.
+func (d *Device) Raised(t EventType) uint64 { return d.raised[t] }

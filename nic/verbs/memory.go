@@ -67,6 +67,7 @@ func (a Access) String() string {
 // PD is a protection domain.
 type PD struct {
 	dev  *Device
+	ctx  *Context // nil: the driver's own
 	num  uint32
 	refs int
 	dead bool
@@ -78,7 +79,9 @@ func (d *Device) AllocPD() (*PD, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &PD{dev: d, num: num}, nil
+	p := &PD{dev: d, num: num}
+	d.pds = append(d.pds, p)
+	return p, nil
 }
 
 // Num is the PD's number within its device, from 1.
@@ -91,6 +94,8 @@ func (p *PD) Dealloc() error {
 	}
 	p.dead = true
 	p.dev.objects[kindPD]--
+	p.dev.pds = remove(p.dev.pds, p)
+	p.ctx.release()
 	return nil
 }
 

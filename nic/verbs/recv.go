@@ -177,7 +177,9 @@ func (p *PD) CreateSRQ(maxWR, maxSGE int) (*SRQ, error) {
 		return nil, err
 	}
 	p.refs++
-	return &SRQ{pd: p, num: num, rq: recvQueue{limit: maxWR}, maxSGE: maxSGE}, nil
+	s := &SRQ{pd: p, num: num, rq: recvQueue{limit: maxWR}, maxSGE: maxSGE}
+	d.srqs = append(d.srqs, s)
+	return s, nil
 }
 
 // Num is the SRQ's number within its device, from 1.
@@ -197,6 +199,7 @@ func (s *SRQ) Destroy() error {
 	s.dead = true
 	s.pd.refs--
 	s.pd.dev.objects[kindSRQ]--
+	s.pd.dev.srqs = remove(s.pd.dev.srqs, s)
 	return nil
 }
 

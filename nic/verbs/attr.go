@@ -1,0 +1,120 @@
+package verbs
+
+import (
+	"math"
+	"strings"
+)
+
+// Personality says what RDMA protocol a device offers beside Ethernet.
+type Personality uint8
+
+const (
+	IWARP    Personality = iota // RDMA over TCP
+	Ethernet                    // no RDMA: every object is refused with ErrNotStarted
+)
+
+func (p Personality) String() string { return [...]string{"iwarp", "eth"}[p] }
+
+// ICIDsPerQP is the number of connection contexts that a queue pair costs.
+func (p Personality) ICIDsPerQP() int { return [...]int{1, 0}[p] }
+
+// Identity is what a device says of itself.
+type Identity struct {
+	Personality  Personality
+	Name         string
+	GUID         GUID // of the node and its system image
+	VendorID     uint32
+	VendorPartID uint32
+	HWVersion    uint32
+	Firmware     string
+}
+
+// VendorID is "TAP" in ASCII.
+const VendorID = 0x544150
+
+// Caps are capabilities of a device, the bits of the FastLinQ driver core.
+type Caps uint32
+
+const (
+	CapRNRNak Caps = 1 << iota
+	CapShutdownPort
+	CapPortActiveEvent
+	CapPortChangeEvent
+	CapSystemImageGUID
+	CapBadPKeyCounter
+	CapAtomics
+	CapResizeCQ
+	CapResizeMaxWR
+	CapAutoPathMigration
+	CapBaseMemoryExt
+	CapBaseQueueExt
+	CapMultiPagePerMR
+	CapBlockMode
+	CapZeroBasedVA
+	CapLocalInvalidateFence
+	CapLoopbackIndicator
+)
+
+var capNames = [...]string{
+	"rnr_nak", "shutdown_port", "port_active_event", "port_change_event", "sys_image",
+	"bad_pkey_cnt", "atomic_op", "resize_cq", "resize_max_wr", "auto_path_mig",
+	"base_memory_ext", "base_queue_ext", "multi_page_per_mr", "block_mode", "zbva",
+	"local_inv_fence", "lb_indicator",
+}
+
+// String lists the names of the bits.
+func (c Caps) String() string {
+	var names []string
+	for i, n := range capNames {
+		if c&(1<<i) != 0 {
+			names = append(names, n)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// rnicCaps is what every device of this package can do.
+const rnicCaps = CapShutdownPort | CapPortActiveEvent | CapPortChangeEvent | CapSystemImageGUID |
+	CapBaseMemoryExt | CapBaseQueueExt | CapLocalInvalidateFence
+
+// DeviceAttr is what query_device tells.
+type DeviceAttr struct {
+	Identity
+	Limits
+	SystemImageGUID GUID
+	Caps            Caps
+	Ports           int
+	CNQs            int    // completion notification queues given by Start
+	MaxMRSize       uint64 // octets
+	PageSizes       uint64 // bit n: pages of 2^n octets
+	MaxDeviceIRD    int    // inbound Reads of all queue pairs together
+	MaxAH           int    // 0: an RNIC has no address handles
+	MaxRDD          int    // 0: nor reliable datagram domains
+	MaxMcastGroups  int    // 0: nor multicast
+	MaxPKeys        int
+	ReservedLKey    uint32
+	AckDelay        uint8 // 4.096 us times 2 to this power
+}
+
+// SetIdentity names the device. An Ethernet personality stops it.
+func (d *Device) SetIdentity(id Identity) {
+	if id.VendorID == 0 {
+		id.VendorID = VendorID
+	}
+	d.identity = id
+	if id.Personality == Ethernet {
+		d.state = deviceStopped
+	}
+}
+
+// Identity is what SetIdentity was given.
+func (d *Device) Identity() Identity { return d.identity }
+
+// Attr returns the device's attributes.
+func (d *Device) Attr() DeviceAttr {
+	return DeviceAttr{
+		Identity: d.identity, Limits: d.limits, SystemImageGUID: d.identity.GUID, Caps: rnicCaps,
+		Ports: 1, CNQs: len(d.cnqs), MaxMRSize: math.MaxUint64, PageSizes: 0xfffff000,
+		MaxDeviceIRD: d.limits.MaxQP * d.limits.MaxIRD, MaxPKeys: len(d.port.pkeys), AckDelay: 15,
+	}
+}

@@ -1,0 +1,138 @@
+package verbs
+
+import (
+	"fmt"
+
+	"tapir/wire/frame"
+)
+
+// Context is a device that someone has opened: it owns protection domains and
+// completion queues, and through these everything else, and has a doorbell
+// page (DPI) of its own.
+type Context struct {
+	dev  *Device
+	num  uint32
+	refs int // PDs and CQs
+	dead bool
+
+	// Value is the owner's; nothing here looks at it.
+	Value any
+	// Private belongs to the layer above.
+	Private any
+}
+
+// Open makes a context. ErrLimit means that all doorbell pages are taken,
+// ErrRemoved that the device is gone, ErrNotStarted that it does no RDMA.
+func (d *Device) Open(value any) (*Context, error) {
+	num, err := d.add(kindContext, d.limits.MaxContext, "context")
+	if err != nil {
+		return nil, fmt.Errorf("open device: %w", err)
+	}
+	c := &Context{dev: d, num: num, Value: value}
+	d.contexts = append(d.contexts, c)
+	return c, nil
+}
+
+// Contexts returns the open contexts in order of creation, borrowed.
+func (d *Device) Contexts() []*Context { return d.contexts }
+
+// Device returns the device.
+func (c *Context) Device() *Device { return c.dev }
+
+// DPI is the number of the context's doorbell page within its device, from 1.
+func (c *Context) DPI() uint32 { return c.num }
+
+// AllocPD makes a protection domain of this context.
+func (c *Context) AllocPD() (*PD, error) {
+	if c.dead {
+		return nil, fmt.Errorf("allocate PD: context %d: %w", c.num, ErrDestroyed)
+	}
+	p, err := c.dev.AllocPD()
+	if err == nil {
+		p.ctx = c
+		c.refs++
+	}
+	return p, err
+}
+
+// CreateCQ makes a completion queue of this context; vector, from 0, chooses
+// the completion notification queue (CNQ) that counts its notifications.
+func (c *Context) CreateCQ(entries, vector int, handler func(*CQ, frame.Time)) (*CQ, error) {
+	switch {
+	case c.dead:
+		return nil, fmt.Errorf("create CQ: context %d: %w", c.num, ErrDestroyed)
+	case vector < 0 || vector >= len(c.dev.cnqs):
+		return nil, fmt.Errorf("create CQ: completion vector %d, the device has 0..%d: %w", vector, len(c.dev.cnqs)-1, ErrInvalid)
+	}
+	cq, err := c.dev.CreateCQ(entries, handler)
+	if err == nil {
+		cq.ctx, cq.vector = c, vector
+		c.refs++
+	}
+	return cq, err
+}
+
+// release drops the reference that an object held; c may be nil.
+func (c *Context) release() {
+	if c != nil {
+		c.refs--
+	}
+}
+
+// Close ends the context: ErrBusy while a PD or CQ of it exists.
+func (c *Context) Close() error {
+	d := c.dev
+	if err := d.mayDestroy("context", c.num, c.dead, c.refs); err != nil {
+		return err
+	}
+	c.dead = true
+	d.objects[kindContext]--
+	d.contexts = remove(d.contexts, c)
+	return nil
+}
+
+// Query returns the device's attributes.
+func (c *Context) Query() DeviceAttr { return c.dev.Attr() }
+
+// QueryPort returns the attributes of port n; there is port 1 only.
+func (c *Context) QueryPort(n uint8) (PortAttr, error) {
+	if err := checkPort(n); err != nil {
+		return PortAttr{}, err
+	}
+	return c.dev.port.attr(c.dev), nil
+}
+
+// ModifyPort changes what mod names of port n and raises the events that
+// follow.
+func (c *Context) ModifyPort(n uint8, mod PortMod) error {
+	if err := checkPort(n); err != nil {
+		return err
+	}
+	return c.dev.ModifyPort(mod)
+}
+
+// GID returns entry i, from 0, of the GID table of port n.
+func (c *Context) GID(n uint8, i int) (GID, error) {
+	gids := c.dev.GIDs()
+	if err := checkPort(n); err != nil {
+		return GID{}, err
+	}
+	if i < 0 || i >= MaxGIDs {
+		return GID{}, fmt.Errorf("GID %d of port %d, the table has %d entries: %w", i, n, MaxGIDs, ErrInvalid)
+	}
+	if i >= len(gids) {
+		return GID{}, nil // an empty entry
+	}
+	return gids[i], nil
+}
+
+// PKey returns entry i, from 0, of the partition key table of port n.
+func (c *Context) PKey(n uint8, i int) (uint16, error) {
+	if err := checkPort(n); err != nil {
+		return 0, err
+	}
+	if i < 0 || i >= len(c.dev.port.pkeys) {
+		return 0, fmt.Errorf("PKey %d of port %d, the table has %d entries: %w", i, n, len(c.dev.port.pkeys), ErrInvalid)
+	}
+	return c.dev.port.pkeys[i], nil
+}

@@ -1,0 +1,192 @@
+package verbs
+
+import (
+	"fmt"
+
+	"tapir/wire/frame"
+)
+
+type deviceState uint8
+
+const (
+	deviceStarted deviceState = iota
+	deviceStopped
+	deviceRemoved
+)
+
+// err is why no object can be made.
+func (s deviceState) err() error {
+	return [...]error{nil, ErrNotStarted, ErrRemoved}[s]
+}
+
+// Start makes RDMA available with cnqs completion notification queues, all
+// that the limits allow if 0. ErrLimit means that there are fewer,
+// ErrUnsupported that the personality has no RDMA.
+func (d *Device) Start(cnqs int) error {
+	switch {
+	case d.state == deviceRemoved:
+		return fmt.Errorf("start RDMA: %w", ErrRemoved)
+	case d.identity.Personality == Ethernet:
+		return fmt.Errorf("start RDMA: personality %v: %w", d.identity.Personality, ErrUnsupported)
+	case d.state == deviceStarted && d.inUse():
+		return fmt.Errorf("start RDMA: %w", ErrBusy)
+	case cnqs < 0 || cnqs > d.limits.MaxCNQ:
+		return fmt.Errorf("start RDMA: %d CNQs desired, the device has %d: %w", cnqs, d.limits.MaxCNQ, ErrLimit)
+	case cnqs == 0:
+		cnqs = d.limits.MaxCNQ
+	}
+	d.state, d.cnqs = deviceStarted, make([]uint64, cnqs)
+	return nil
+}
+
+// Started tells whether objects can be made.
+func (d *Device) Started() bool { return d.state == deviceStarted }
+
+// Removed tells whether Fail was called.
+func (d *Device) Removed() bool { return d.state == deviceRemoved }
+
+// Notifications returns, for each CNQ, how many CQ notifications it passed.
+// Borrowed.
+func (d *Device) Notifications() []uint64 { return d.cnqs }
+
+func (d *Device) inUse() bool {
+	for _, n := range d.objects {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Leak is an object that was left when it should have been destroyed.
+type Leak struct {
+	Kind    string // "QP"
+	Num     uint32
+	Context uint32 // its DPI; 0: made by the driver itself
+	Detail  string
+}
+
+func (l Leak) String() string {
+	s := fmt.Sprintf("%s %d", l.Kind, l.Num)
+	if l.Context != 0 && l.Kind != kindNames[kindContext] {
+		s += fmt.Sprintf(" of context %d", l.Context)
+	}
+	if l.Detail != "" {
+		s += " (" + l.Detail + ")"
+	}
+	return s
+}
+
+// Objects names every object that exists, children before their parents.
+func (d *Device) Objects() []Leak {
+	var list []Leak
+	add := func(k kind, num uint32, c *Context, format string, args ...any) {
+		l := Leak{Kind: kindNames[k], Num: num, Detail: fmt.Sprintf(format, args...)}
+		if c != nil {
+			l.Context = c.num
+		}
+		list = append(list, l)
+	}
+	for _, q := range d.qps {
+		add(kindQP, q.num, q.pd.ctx, "%v", q.state)
+	}
+	for _, s := range d.srqs {
+		add(kindSRQ, s.num, s.pd.ctx, "%d receives", s.Len())
+	}
+	for _, m := range d.mrList {
+		add(kindMR, m.num, m.pd.ctx, "STag %#x, %d octets", m.stag, m.length)
+	}
+	for _, c := range d.cqs {
+		add(kindCQ, c.num, c.ctx, "%d completions", c.count)
+	}
+	for _, p := range d.pds {
+		add(kindPD, p.num, p.ctx, "")
+	}
+	for _, c := range d.contexts {
+		add(kindContext, c.num, c, "")
+	}
+	return list
+}
+
+// Reclaim destroys everything that was made through c, and c itself: the one
+// place to clean up after an owner that went without doing so. Queue pairs go
+// first, so that peers are told. A nil c stands for all contexts and for what
+// the driver made itself. It must not be called from within a callback.
+func (d *Device) Reclaim(c *Context) error {
+	if d.callbacks > 0 {
+		return fmt.Errorf("reclaim: %w", ErrInCallback)
+	}
+	reclaim(d.qps, func(q *QP) bool { return c == nil || q.pd.ctx == c }, (*QP).Destroy)
+	reclaim(d.srqs, func(s *SRQ) bool { return c == nil || s.pd.ctx == c }, (*SRQ).Destroy)
+	reclaim(d.mrList, func(m *MR) bool { return c == nil || m.pd.ctx == c }, (*MR).Dereg)
+	reclaim(d.cqs, func(q *CQ) bool { return c == nil || q.ctx == c }, (*CQ).Destroy)
+	reclaim(d.pds, func(p *PD) bool { return c == nil || p.ctx == c }, (*PD).Dealloc)
+	reclaim(d.contexts, func(x *Context) bool { return c == nil || x == c }, (*Context).Close)
+	return nil
+}
+
+// reclaim destroys those objects of list that are chosen. An object that a
+// stranger still uses stays: the leak check names it.
+func reclaim[T any](list []T, chosen func(T) bool, destroy func(T) error) {
+	for _, o := range append([]T(nil), list...) {
+		if chosen(o) {
+			_ = destroy(o)
+		}
+	}
+}
+
+// Stop ends RDMA. It returns what nobody had destroyed, and destroys it.
+// Further objects are refused with ErrNotStarted until Start. It must not be
+// called from within a callback.
+func (d *Device) Stop() (leaks []Leak, err error) {
+	leaks = d.Objects()
+	if err := d.Reclaim(nil); err != nil {
+		return nil, err
+	}
+	if d.state == deviceStarted {
+		d.state = deviceStopped
+	}
+	return leaks, nil
+}
+
+// Fail marks the device as gone: every queue pair goes to error, where its
+// work requests are flushed, and EventDeviceFatal is raised with why. Nothing
+// can be made any more; destroying never fails for that reason.
+func (d *Device) Fail(why error) {
+	if d.state == deviceRemoved {
+		return
+	}
+	d.state = deviceRemoved
+	d.port.carrier = false
+	d.Async(AsyncEvent{Type: EventDeviceFatal, Err: why})
+	d.retrain()
+	d.Defer(func(frame.Time) {
+		for _, q := range d.qps {
+			if q.state != Err && ownerMoves[q.state]&(1<<Err) != 0 {
+				q.move(Err)
+			}
+		}
+	})
+}
+
+// Usage is how much of a limited resource is taken.
+type Usage struct {
+	Name  string `json:"name"`
+	Used  int    `json:"used"`
+	Limit int    `json:"limit"`
+	Ever  uint32 `json:"ever"` // made since the device exists
+}
+
+var kindNames = [numKinds]string{"context", "PD", "MR", "CQ", "QP", "SRQ"}
+
+// Usage returns the use of every resource, in a fixed order.
+func (d *Device) Usage() []Usage {
+	l := &d.limits
+	most := [numKinds]int{l.MaxContext, l.MaxPD, l.MaxMR, l.MaxCQ, l.MaxQP, l.MaxSRQ}
+	list := make([]Usage, 0, numKinds+1)
+	for k, name := range kindNames {
+		list = append(list, Usage{name, d.objects[k], most[k], d.nextNum[k]})
+	}
+	icids := d.identity.Personality.ICIDsPerQP()
+	return append(list, Usage{"ICID", icids * d.objects[kindQP], icids * l.MaxQP, uint32(icids) * d.nextNum[kindQP]})
+}

@@ -1,0 +1,304 @@
+package verbs
+
+import (
+	"fmt"
+	"slices"
+)
+
+// MaxGIDs is the length of a port's GID table.
+const MaxGIDs = 128
+
+// MaxGUIDs is the number of GUIDs of a port: its own and seven aliases.
+const MaxGUIDs = 8
+
+// MaxPKeys is the length of a port's partition key table. An RNIC knows no
+// partitions: it keeps the keys, and no packet carries one.
+const MaxPKeys = 32
+
+// DefaultPKey is the full member of the default partition.
+const DefaultPKey = 0xffff
+
+// PortState is the logical state of a port, numbered as ibv_port_state.
+type PortState uint8
+
+const (
+	PortDown PortState = 1 + iota
+	PortInit           // link up; a manager must arm and activate the port
+	PortArmed
+	PortActive // data passes
+)
+
+var portStates = [...]string{"no change", "DOWN", "INIT", "ARMED", "ACTIVE"}
+
+func (s PortState) String() string { return nameOf(portStates[:], uint8(s)) }
+
+// PhysState is the physical state of a port, as in the PortInfo attribute
+// (InfiniBand Architecture 1.3, section 14.2.5.6).
+type PhysState uint8
+
+const (
+	PhysPolling  PhysState = 2
+	PhysDisabled PhysState = 3
+	PhysLinkUp   PhysState = 5
+)
+
+var physStates = [...]string{"no change", "SLEEP", "POLLING", "DISABLED", "TRAINING", "LINK_UP"}
+
+func (s PhysState) String() string { return nameOf(physStates[:], uint8(s)) }
+
+func nameOf(names []string, i uint8) string {
+	if int(i) < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("state %d", i)
+}
+
+// PortAttr is what query_port tells.
+type PortAttr struct {
+	State        PortState
+	Phys         PhysState
+	MTU          int // octets of IP that the link carries
+	MaxMsg       uint32
+	LID, SMLID   uint16 // 0 unless a manager set them: iWARP has none
+	LMC          uint8
+	SubnetPrefix uint64
+	GIDs         int // entries in use
+	GIDTable     int // length of the table
+	PKeyTable    int
+	BadPKeys     uint32 // always 0: no packet of iWARP carries a PKey
+}
+
+// port is the one port of a device.
+type port struct {
+	state    PortState
+	phys     PhysState
+	carrier  bool
+	disabled bool
+	managed  bool // a manager has set the state: it must also activate the port
+	mtu      int
+	lid      uint16
+	smLID    uint16
+	lmc      uint8
+	prefix   uint64
+	addrs    []GID // own ones: of the MAC and the IP addresses
+	aliases  [MaxGUIDs]GUID
+	pkeys    [MaxPKeys]uint16
+	gids     []GID // the table
+	open     func(bool)
+}
+
+// newPort is a port whose link is up, as that of a device without a NIC.
+func newPort() port {
+	return port{
+		state: PortActive, phys: PhysLinkUp, carrier: true, mtu: 1500,
+		prefix: 0xfe80 << 48, pkeys: [MaxPKeys]uint16{DefaultPKey},
+	}
+}
+
+func checkPort(n uint8) error {
+	if n != 1 {
+		return fmt.Errorf("port %d, the device has port 1 only: %w", n, ErrInvalid)
+	}
+	return nil
+}
+
+func (p *port) attr(d *Device) PortAttr {
+	return PortAttr{
+		State: p.state, Phys: p.phys, MTU: p.mtu, MaxMsg: d.limits.MaxMsg, LID: p.lid, SMLID: p.smLID,
+		LMC: p.lmc, SubnetPrefix: p.prefix, GIDs: len(p.gids), GIDTable: MaxGIDs, PKeyTable: MaxPKeys,
+	}
+}
+
+// GIDs returns the used part of the port's GID table: that of the MAC address,
+// those of the IP addresses, then those of alias GUIDs. Borrowed.
+func (d *Device) GIDs() []GID { return d.port.gids }
+
+// PKeys returns the port's partition key table, borrowed; 0 is a free entry.
+func (d *Device) PKeys() []uint16 { return d.port.pkeys[:] }
+
+// GUIDs returns the port's GUIDs: the device's own, then the aliases; zero is
+// a free entry.
+func (d *Device) GUIDs() [MaxGUIDs]GUID {
+	list := d.port.aliases
+	list[0] = d.identity.GUID
+	return list
+}
+
+// OnPort sets what is told whenever data begins (true) or ceases (false) to
+// pass the port: the layer below the objects.
+func (d *Device) OnPort(h func(open bool)) { d.port.open = h }
+
+// SetMTU tells the octets of IP that the link carries.
+func (d *Device) SetMTU(octets int) { d.port.mtu = octets }
+
+// SetCarrier tells that the physical link came up or went down. A port that
+// no manager has set a state of becomes active by itself.
+func (d *Device) SetCarrier(up bool) {
+	d.port.carrier = up
+	d.retrain()
+}
+
+// retrain sets the states that follow from carrier and switch.
+func (d *Device) retrain() {
+	p := &d.port
+	switch {
+	case p.disabled:
+		p.phys = PhysDisabled
+		d.setPort(PortDown)
+	case !p.carrier:
+		p.phys = PhysPolling
+		d.setPort(PortDown)
+	default:
+		p.phys = PhysLinkUp
+		switch {
+		case !p.managed:
+			d.setPort(PortActive)
+		case p.state == PortDown:
+			d.setPort(PortInit)
+		}
+	}
+}
+
+func (d *Device) setPort(to PortState) {
+	p := &d.port
+	was := p.state
+	p.state = to
+	switch {
+	case was == to:
+		return
+	case to == PortActive:
+		d.Async(AsyncEvent{Type: EventPortActive, Port: 1})
+	case was == PortActive:
+		d.Async(AsyncEvent{Type: EventPortError, Port: 1})
+	}
+	if p.open != nil && (was == PortActive || to == PortActive) {
+		p.open(to == PortActive)
+	}
+}
+
+// SetAddrs sets the port's own GIDs; EventGIDChange if the table changed.
+func (d *Device) SetAddrs(gids []GID) {
+	d.port.addrs = append(d.port.addrs[:0], gids...)
+	d.rebuildGIDs()
+}
+
+func (d *Device) rebuildGIDs() {
+	p := &d.port
+	table := append([]GID(nil), p.addrs...)
+	for _, g := range p.aliases {
+		if !g.IsZero() {
+			table = append(table, aliasGID(p.prefix, g))
+		}
+	}
+	table = table[:min(len(table), MaxGIDs)]
+	if slices.Equal(table, p.gids) {
+		return
+	}
+	p.gids = table
+	d.Async(AsyncEvent{Type: EventGIDChange, Port: 1})
+}
+
+func aliasGID(prefix uint64, g GUID) (gid GID) {
+	for i := range 8 {
+		gid[i] = byte(prefix >> (56 - 8*i))
+	}
+	copy(gid[8:], g[:])
+	return gid
+}
+
+// PortMod names what ModifyPort changes; a nil field stays.
+type PortMod struct {
+	// State moves the port as a manager does: Down from everywhere, after
+	// which it comes back to Init by itself; Armed from Init; Active from
+	// Armed.
+	State *PortState
+	// Disabled switches the physical link off or on.
+	Disabled     *bool
+	LID, SMLID   *uint16
+	LMC          *uint8
+	SubnetPrefix *uint64
+	// Reregister asks all clients to register anew with the manager.
+	Reregister bool
+	// PKeys replaces the partition key table from entry PKeyFirst on.
+	PKeys     []uint16
+	PKeyFirst int
+	// Aliases replaces the port's GUIDs from entry AliasFirst on; entry 0 is
+	// the device's own and stays.
+	Aliases    []GUID
+	AliasFirst int
+}
+
+// ModifyPort changes what mod names, all or nothing, and raises the events
+// that follow.
+func (d *Device) ModifyPort(mod PortMod) error {
+	p := &d.port
+	switch {
+	case d.state == deviceRemoved:
+		return fmt.Errorf("modify port: %w", ErrRemoved)
+	case mod.State != nil && !p.mayEnter(*mod.State):
+		return fmt.Errorf("modify port: %v to %v: %w", p.state, *mod.State, ErrPortState)
+	case mod.PKeyFirst < 0 || mod.PKeyFirst+len(mod.PKeys) > MaxPKeys:
+		return fmt.Errorf("modify port: PKeys %d..%d, the table has %d: %w", mod.PKeyFirst, mod.PKeyFirst+len(mod.PKeys)-1, MaxPKeys, ErrInvalid)
+	case mod.AliasFirst < 0 || mod.AliasFirst+len(mod.Aliases) > MaxGUIDs:
+		return fmt.Errorf("modify port: GUIDs %d..%d, the port has %d: %w", mod.AliasFirst, mod.AliasFirst+len(mod.Aliases)-1, MaxGUIDs, ErrInvalid)
+	}
+	d.modifyIDs(&mod)
+	d.modifyTables(&mod)
+	if mod.Disabled != nil && *mod.Disabled != p.disabled {
+		p.disabled = *mod.Disabled
+		d.retrain()
+	}
+	if mod.State != nil {
+		p.managed = true
+		d.setPort(*mod.State)
+		d.retrain()
+	}
+	if mod.Reregister {
+		d.Async(AsyncEvent{Type: EventClientReregister, Port: 1})
+	}
+	return nil
+}
+
+func (p *port) mayEnter(s PortState) bool {
+	switch s {
+	case PortDown:
+		return true
+	case PortArmed:
+		return p.state == PortInit || p.state == PortArmed
+	case PortActive:
+		return p.state == PortArmed || p.state == PortActive
+	}
+	return false
+}
+
+func (d *Device) modifyIDs(mod *PortMod) {
+	p := &d.port
+	if mod.LID != nil && *mod.LID != p.lid || mod.LMC != nil && *mod.LMC != p.lmc {
+		d.Async(AsyncEvent{Type: EventLIDChange, Port: 1})
+	}
+	if mod.SMLID != nil && *mod.SMLID != p.smLID {
+		d.Async(AsyncEvent{Type: EventSMChange, Port: 1})
+	}
+	set(&p.lid, mod.LID)
+	set(&p.lmc, mod.LMC)
+	set(&p.smLID, mod.SMLID)
+	set(&p.prefix, mod.SubnetPrefix)
+}
+
+func set[T any](p *T, v *T) {
+	if v != nil {
+		*p = *v
+	}
+}
+
+func (d *Device) modifyTables(mod *PortMod) {
+	p := &d.port
+	was := p.pkeys
+	copy(p.pkeys[mod.PKeyFirst:], mod.PKeys)
+	if p.pkeys != was {
+		d.Async(AsyncEvent{Type: EventPKeyChange, Port: 1})
+	}
+	copy(p.aliases[mod.AliasFirst:], mod.Aliases)
+	p.aliases[0] = GUID{}
+	d.rebuildGIDs()
+}

@@ -66,6 +66,22 @@ func TestSegmentExamples(t *testing.T) {
 	}
 }
 
+// A header that was advanced is that of the segment cut there.
+func TestAdvance(t *testing.T) {
+	for _, m := range []Message{
+		{Header: Header{Version: 1, ULP: 0x43, MSN: 7}, Length: 1 << 20},
+		{Header: Header{Tagged: true, Version: 1, STag: 5, TO: 1<<32 - 100}, Length: 1 << 20},
+	} {
+		var first, later Header
+		n := m.Segment(&first, 0, 1500)
+		m.Segment(&later, uint64(3*n), 1500)
+		b := first.AppendTo(nil)
+		if Advance(b, uint64(3*n)); !bytes.Equal(b, later.AppendTo(nil)) {
+			t.Errorf("%x, want %x", b, later.AppendTo(nil))
+		}
+	}
+}
+
 // memory is a Placer with one tagged buffer and receive buffers of a fixed
 // size; it records what was delivered.
 type memory struct {

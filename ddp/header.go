@@ -97,6 +97,16 @@ func (h *Header) Put(b []byte) int {
 	return UntaggedLen
 }
 
+// Advance turns the header that b begins with, written by Put, into that of
+// the segment n payload octets later in the same message.
+func Advance(b []byte, n uint64) {
+	if b[0]&0x80 != 0 {
+		binary.BigEndian.PutUint64(b[6:], binary.BigEndian.Uint64(b[6:])+n)
+		return
+	}
+	binary.BigEndian.PutUint32(b[14:], binary.BigEndian.Uint32(b[14:])+uint32(n))
+}
+
 // AppendTo appends the header to b.
 func (h *Header) AppendTo(b []byte) []byte {
 	var a [UntaggedLen]byte

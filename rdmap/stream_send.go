@@ -38,6 +38,22 @@ func (s *Stream) Cut(mulpdu int, seg *Segment) {
 	}
 }
 
+// Repeat goes on behind the segment that Cut has just filled in, as if Cut
+// had been called with the same mulpdu again for up to most segments, but not
+// for the last one of the message. It returns for how many: they differ from
+// seg in Off, TO and Header only.
+func (s *Stream) Repeat(seg *Segment, most int) int {
+	c := &s.cur
+	if seg.Header.Last || seg.Len == 0 {
+		return 0
+	}
+	left := c.msg.Length - c.off
+	n := min(uint64(most), (left-1)/uint64(seg.Len))
+	c.off += n * uint64(seg.Len)
+	s.Counters.TxBytes += n * uint64(seg.Len)
+	return int(n)
+}
+
 // begin chooses the next message: after an error the Terminate, at the start
 // the ready-to-receive indication, then requests and Read Responses in turn.
 func (s *Stream) begin() bool {

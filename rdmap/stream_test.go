@@ -170,6 +170,30 @@ func TestChoiceOfMessages(t *testing.T) {
 	}
 }
 
+// A stream that repeats segments cuts a message where Cut would have.
+func TestRepeat(t *testing.T) {
+	for _, c := range []struct{ length, most, want, left int }{
+		{1000, 9, 0, 400},  // the last one is never repeated
+		{1200, 9, 0, 600},  // nor if it is a full one
+		{6100, 9, 9, 100},  // 10 * 600 + 100
+		{6100, 4, 4, 3100}, // as many as asked for
+		{50_000, 0, 0, 49_400},
+	} {
+		f := &fake{work: []Work{{Op: Write, Ref: 1, Length: uint64(c.length)}}}
+		s := NewStream(f, Limits{})
+		s.Choose()
+		var seg Segment
+		s.Cut(614, &seg)
+		got := s.Repeat(&seg, c.most)
+		if _, left, ok := s.Choose(); got != c.want || int(left) != c.left || !ok {
+			t.Errorf("%+v: %d segments, then %d octets, %v", c, got, left, ok)
+		}
+		if want := uint64(c.length - c.left); s.Counters.TxBytes != want {
+			t.Errorf("%+v: %d octets counted, want %d", c, s.Counters.TxBytes, want)
+		}
+	}
+}
+
 // Two streams, back to back.
 func TestMessagesArrive(t *testing.T) {
 	a, b := &fake{}, &fake{recvs: []int{100, 100, 5000, 0}}

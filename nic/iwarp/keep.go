@@ -150,7 +150,7 @@ func (c *conn) keepUnacked(mr *verbs.MR) {
 		if w == nil || mr != nil && !w.Uses(mr) {
 			continue
 		}
-		if err := w.Fetch(c.keep.add(r, int(r.n)), r.moff); err != nil {
+		if err := w.Fetch(c.keep.add(r, int(r.n*r.count)), r.moff); err != nil {
 			c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic})
 		}
 		r.kind = copied

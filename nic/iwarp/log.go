@@ -16,25 +16,46 @@ const (
 	lent               // the payload is read again from the work request
 )
 
-// record describes one FPDU (or start-up frame) from when it is cut until
-// TCP has acknowledged it, so that any part can be sent again identically.
+// record describes a run of FPDUs (or a start-up frame) from when it is cut
+// until TCP has acknowledged it, so that any part can be sent again
+// identically. The FPDUs of a run are alike: segments of one message that
+// follow each other, none of them its last, with payloads of one length.
 type record struct {
 	off   uint64 // stream offset of its first octet
-	size  uint32 // octets in the stream, markers included
-	n     uint32 // payload octets
+	size  uint32 // octets of an FPDU in the stream, markers included
+	n     uint32 // payload octets of an FPDU
+	count uint32 // FPDUs
 	kind  kind
 	hlen  uint8
 	op    rdmap.Opcode
-	last  bool   // of its message
-	seq   uint64 // send queue position, or rdmap.NoRef
-	wr    uint64 // WR id of that request
-	moff  uint64 // of the payload within its message
-	hdr   [ddp.UntaggedLen]byte
+	last  bool                  // of its message
+	seq   uint64                // send queue position, or rdmap.NoRef
+	wr    uint64                // WR id of that request
+	moff  uint64                // of the first payload within its message
+	hdr   [ddp.UntaggedLen]byte // of the first FPDU
 	kept  []byte
 	chunk *chunk // that kept lies in
 }
 
-func (r *record) end() uint64 { return r.off + uint64(r.size) }
+func (r *record) end() uint64 { return r.off + uint64(r.size)*uint64(r.count) }
+
+// split says in which FPDU of the run stream offset off lies, and at which of
+// its octets.
+func (r *record) split(off uint64) (k, rest int) {
+	if r.count == 1 {
+		return 0, int(off - r.off)
+	}
+	at := uint32(off - r.off)
+	return int(at / r.size), int(at % r.size)
+}
+
+// boundary is the end of the FPDU that holds stream offset off.
+func (r *record) boundary(off uint64) uint64 {
+	if r.count == 1 {
+		return r.end()
+	}
+	return off + uint64(r.size) - (off-r.off)%uint64(r.size)
+}
 
 // sendLog is the ring of records between what is acknowledged and what is
 // cut.
@@ -64,7 +85,7 @@ func (l *sendLog) room(c *conn) *record {
 // push adds the record in the place that room has returned to the stream.
 func (l *sendLog) push(r *record) {
 	l.tail++
-	l.end += uint64(r.size)
+	l.end = r.end()
 }
 
 func (l *sendLog) grow(m *memory) {

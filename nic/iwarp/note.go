@@ -17,9 +17,10 @@ func (c *conn) readWR() uint64 {
 	return rdmap.NoRef
 }
 
-// noteSent says in the capture what r is.
-func (c *conn) noteSent(r *record) {
-	if h, _, err := ddp.Parse(r.hdr[:]); err == nil {
+// noteSent says in the capture what the FPDU of r is whose header is at the
+// start of b.
+func (c *conn) noteSent(r *record, b []byte) {
+	if h, _, err := ddp.Parse(b); err == nil {
 		c.note(r.wr, &h, int(r.n))
 	}
 }

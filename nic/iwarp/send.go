@@ -3,11 +3,16 @@ package iwarp
 import (
 	"math"
 
+	"tapir/ddp"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/rdmap"
 	"tapir/wire/frame"
 )
+
+// runFPDUs bounds a run: what is cut cannot be cut anew when the path's MTU
+// changes. It fills a super-frame.
+const runFPDUs = 44
 
 // Next implements toe.Source: whole FPDUs up to limit octets.
 func (c *conn) Next(off uint64, limit int) int {
@@ -40,18 +45,19 @@ func (c *conn) nothingLeft() {
 // never cut anew.
 func (c *conn) again(off uint64, limit int) int {
 	i := c.log.find(off)
-	n := int(c.log.at(i).end() - off)
-	if n >= limit {
-		return limit
-	}
-	for i++; i != c.log.tail; i++ {
-		size := int(c.log.at(i).size)
-		if n+size > limit {
+	r := c.log.at(i)
+	next := r.boundary(off)
+	for next < c.log.end {
+		if next == r.end() {
+			i++
+			r = c.log.at(i)
+		}
+		if next+uint64(r.size) > off+uint64(limit) {
 			break
 		}
-		n += size
+		next += uint64(r.size)
 	}
-	return n
+	return min(int(next-off), limit)
 }
 
 // cut makes the next FPDU and returns its length in the stream, 0 if there
@@ -78,20 +84,24 @@ func (c *conn) cut(room int, first bool) int {
 	}
 }
 
-// record logs the FPDU for c.seg, copying its payload where that may change.
+// record logs the FPDU for c.seg, copying its payload where that may change;
+// where it may not, those that follow in the same message belong to the run.
 // It returns 0 when the payload cannot be had: the stream has then failed.
 func (c *conn) record(pos uint64) int {
 	s := &c.seg
 	r := c.log.room(c)
-	r.n, r.op, r.last, r.seq, r.wr, r.moff, r.kind = uint32(s.Len), s.Op, s.Header.Last, s.Ref, rdmap.NoRef, s.Off, copied
+	r.n, r.count, r.op, r.last, r.seq, r.wr, r.moff, r.kind = uint32(s.Len), 1, s.Op, s.Header.Last, s.Ref, rdmap.NoRef, s.Off, copied
 	r.hlen = uint8(s.Header.Put(r.hdr[:]))
 	r.size = uint32(c.tx.FPDULen(pos, int(r.hlen)+s.Len))
 	await, ok := c.payload(r)
 	if !ok {
 		return 0
 	}
+	if r.kind == lent && !c.tx.Markers {
+		r.count += uint32(c.stream.Repeat(s, runFPDUs-1))
+	}
 	c.log.push(r)
-	c.counters.TxFPDUs++
+	c.counters.TxFPDUs += uint64(r.count)
 	if r.last && r.seq != rdmap.NoRef && r.op != rdmap.ReadRequestOp && !await {
 		c.qp.FinishSend(r.seq, verbs.StatusSuccess)
 	}
@@ -145,52 +155,66 @@ func (c *conn) Render(off uint64, p []byte) {
 	for len(p) > 0 {
 		i := c.log.find(off)
 		r := c.log.at(i)
-		n := int(r.size)
-		if r.off == off && len(p) >= n {
-			c.render(r, p[:n])
+		var n int
+		if k, rest := r.split(off); rest == 0 && len(p) >= int(r.size) {
+			n = c.renderRun(r, k, p)
 		} else {
-			n = c.renderPart(r, off, p)
-		}
-		if c.e.notes.On && r.kind != raw {
-			c.noteSent(r)
+			n = c.renderPart(r, k, rest, p)
 		}
 		off, p = off+uint64(n), p[n:]
 		c.log.cursor = i
 	}
 }
 
-// render writes the whole of r to dst.
-func (c *conn) render(r *record, dst []byte) {
-	if r.kind == raw {
-		copy(dst, r.kept)
-		return
+// renderRun writes the FPDUs of r from the kth on, as many as p has room for.
+func (c *conn) renderRun(r *record, k int, p []byte) (n int) {
+	size := int(r.size)
+	for ; k < int(r.count) && len(p)-n >= size; k++ {
+		c.render(r, k, p[n:n+size])
+		n += size
 	}
-	n := int(r.hlen) + int(r.n)
-	body := c.tx.Body(dst, n)
-	copy(body, r.hdr[:r.hlen])
-	if r.kind == copied {
-		copy(body[r.hlen:], r.kept)
-	} else {
-		c.fetchLent(r, body[r.hlen:])
-	}
-	c.tx.Seal(dst, r.off-c.base, n)
+	return n
 }
 
-// fetchLent reads memory of this process that was checked when r was cut.
-func (c *conn) fetchLent(r *record, p []byte) {
-	if w := c.qp.SendWQE(r.seq); w != nil {
-		_ = w.Fetch(p, r.moff) // Addressable memory cannot fail
-	}
-}
-
-// renderPart writes the part of r from stream offset off on to p.
-func (c *conn) renderPart(r *record, off uint64, p []byte) int {
+// renderPart writes the kth FPDU of r to p, from its octet rest on.
+func (c *conn) renderPart(r *record, k, rest int, p []byte) int {
 	if cap(c.e.scratch) < int(r.size) {
 		c.e.scratch = make([]byte, r.size)
 	}
 	whole := c.e.scratch[:r.size]
-	c.render(r, whole)
-	return copy(p, whole[off-r.off:])
+	c.render(r, k, whole)
+	return copy(p, whole[rest:])
+}
+
+// render writes the kth FPDU of r to dst.
+func (c *conn) render(r *record, k int, dst []byte) {
+	if r.kind == raw {
+		copy(dst, r.kept)
+		return
+	}
+	before := k * int(r.n) // payload octets of r in front of it
+	n := int(r.hlen) + int(r.n)
+	body := c.tx.Body(dst, n)
+	copy(body, r.hdr[:r.hlen])
+	if k > 0 {
+		ddp.Advance(body, uint64(before))
+	}
+	if r.kind == copied {
+		copy(body[r.hlen:], r.kept[before:])
+	} else {
+		c.fetchLent(r, body[r.hlen:], uint64(before))
+	}
+	c.tx.Seal(dst, r.off-c.base+uint64(k)*uint64(r.size), n)
+	if c.e.notes.On {
+		c.noteSent(r, body)
+	}
+}
+
+// fetchLent reads memory of this process that was checked when r was cut.
+func (c *conn) fetchLent(r *record, p []byte, before uint64) {
+	if w := c.qp.SendWQE(r.seq); w != nil {
+		_ = w.Fetch(p, r.moff+before) // Addressable memory cannot fail
+	}
 }
 
 // Acked implements toe.Handler.

@@ -37,7 +37,7 @@ func (c *conn) Established(_ *toe.Conn, now frame.Time) {
 // sendRaw queues a start-up frame.
 func (c *conn) sendRaw(b []byte) {
 	r := c.log.room(c)
-	r.size, r.kept, r.kind = uint32(len(b)), b, raw
+	r.size, r.count, r.kept, r.kind = uint32(len(b)), 1, b, raw
 	c.log.push(r)
 	c.tcp.Kick()
 }

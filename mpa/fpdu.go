@@ -13,17 +13,16 @@ const (
 	MarkerLen = 4
 	// MaxULPDU is the longest ULPDU that ULPDU_Length can express.
 	MaxULPDU = 65535
-	// MinMULPDU is the size below which MULPDU never falls (RFC 5044 section
-	// 4.5).
+	// MinMULPDU and MaxMULPDU bound MULPDU, and with it what may be sent (RFC
+	// 5044 sections 3 and 4.5).
 	MinMULPDU = 128
+	MaxMULPDU = 64768
 	// MaxFPDULen bounds the length of an FPDU with all its markers.
 	MaxFPDULen = (2+MaxULPDU+3)&^3 + crcLen + MarkerLen*(1+(MaxULPDU+9)/bodyPerMarker)
 
 	lengthLen     = 2
 	crcLen        = 4
 	bodyPerMarker = MarkerInterval - MarkerLen
-	// maxMarkedFPDU keeps every FPDUPTR within its 16 bits.
-	maxMarkedFPDU = 1 << 16
 )
 
 // Layout is how one direction of a connection frames its ULPDUs.
@@ -66,20 +65,15 @@ func (l Layout) FPDULen(pos uint64, ulpdu int) int {
 	return n + MarkerLen*l.markers(pos, n)
 }
 
-// MULPDU is the length of the longest ULPDU whose FPDU, started at pos, fits
-// a TCP segment of emss octets. It counts the markers that really fall into
-// the segment where RFC 5044 section 4.5 assumes the worst case, and like it
-// never goes below MinMULPDU, nor above what the length field and FPDUPTR can
-// express.
-func (l Layout) MULPDU(pos uint64, emss int) int {
-	room := emss &^ 3
+// MULPDU is the length of the longest ULPDU to send in a TCP segment of emss
+// octets: RFC 5044 section 4.5, which assumes as many markers as the segment
+// can hold wherever it starts, within MinMULPDU and MaxMULPDU.
+func (l Layout) MULPDU(emss int) int {
+	room := emss&^3 - lengthLen - crcLen
 	if l.Markers {
-		room = min(room, maxMarkedFPDU)
-		if d := untilMarker(pos); room > d {
-			room -= MarkerLen * (1 + (room-d-1)/MarkerInterval)
-		}
+		room -= MarkerLen * ((emss + MarkerInterval - 1) / MarkerInterval)
 	}
-	return min(max(room-lengthLen-crcLen, MinMULPDU), MaxULPDU)
+	return min(max(room, MinMULPDU), MaxMULPDU)
 }
 
 // Body returns the part of dst into which the caller writes the n octets of a

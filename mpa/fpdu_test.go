@@ -43,40 +43,6 @@ func TestPutFiguresOfRFC5044(t *testing.T) {
 	}
 }
 
-func TestMULPDUIsTheLargestThatFits(t *testing.T) {
-	for _, l := range []Layout{{}, {Markers: true}} {
-		for pos := uint64(0); pos < 2*MarkerInterval; pos += 4 {
-			for emss := 200; emss < 1700; emss += 7 {
-				u := l.MULPDU(pos, emss)
-				if n := l.FPDULen(pos, u); n > emss {
-					t.Fatalf("%+v pos %d emss %d: FPDU of %d", l, pos, emss, n)
-				}
-				if n := l.FPDULen(pos, u+1); n <= emss {
-					t.Fatalf("%+v pos %d emss %d: MULPDU %d is not the largest", l, pos, emss, u)
-				}
-			}
-		}
-	}
-}
-
-func TestMULPDULimits(t *testing.T) {
-	for _, c := range []struct {
-		layout Layout
-		emss   int
-		want   int
-	}{
-		{Layout{}, 100, MinMULPDU},
-		{Layout{}, 1448, 1442},
-		{Layout{}, 1 << 20, MaxULPDU},
-		{Layout{Markers: true}, 100, MinMULPDU},
-		{Layout{Markers: true}, 1 << 20, 65536 - 6 - 4*128},
-	} {
-		if got := c.layout.MULPDU(0, c.emss); got != c.want {
-			t.Errorf("%+v emss %d: %d, want %d", c.layout, c.emss, got, c.want)
-		}
-	}
-}
-
 func TestPutRangeGivesTheOctetsOfPut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := Layout{CRC: rapid.Bool().Draw(t, "crc"), Markers: rapid.Bool().Draw(t, "markers")}

@@ -42,7 +42,7 @@ func (s *sender) send(j *job, segmentSize int) error {
 	}
 	for off, last := uint64(0), false; !last; {
 		var h ddp.Header
-		n := j.msg.Segment(&h, off, s.layout.MULPDU(s.pos, segmentSize))
+		n := j.msg.Segment(&h, off, s.layout.MULPDU(segmentSize))
 		s.append(&h, j.data[off:off+uint64(n)])
 		off, last = off+uint64(n), h.Last
 		if last || len(s.buf) >= batch {

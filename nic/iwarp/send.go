@@ -1,8 +1,6 @@
 package iwarp
 
 import (
-	"math"
-
 	"tapir/ddp"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
@@ -74,10 +72,11 @@ func (c *conn) cut(room int, first bool) int {
 		if !ok {
 			return 0
 		}
-		if !first && (left > math.MaxUint16/2 || c.tx.FPDULen(pos, hlen+int(left)) > room) {
+		mulpdu := c.tx.MULPDU(room)
+		if !first && (left > uint64(mulpdu-hlen) || c.tx.FPDULen(pos, hlen+int(left)) > room) {
 			return 0
 		}
-		c.stream.Cut(c.tx.MULPDU(pos, room), &c.seg)
+		c.stream.Cut(mulpdu, &c.seg)
 		if n := c.record(pos); n > 0 {
 			return n
 		}

@@ -51,7 +51,8 @@ func (i *Initiator) Receive(data []byte) (n int, done bool, err error) {
 	return n, true, nil
 }
 
-// Result is valid once Receive reported done.
+// Result is valid once Receive reported done. After an *Error with code 5, 6
+// or 7 it tells how to frame the Terminate.
 func (i *Initiator) Result() Result { return i.result }
 
 func (i *Initiator) reply(f *Frame) error {
@@ -73,11 +74,11 @@ func (i *Initiator) reply(f *Frame) error {
 	if i.cfg.Revision == 2 && !f.Enhanced {
 		return i.reader.fail(Startup, "reply without enhanced data to an enhanced request")
 	}
+	i.result = Result{Revision: f.Rev, Enhanced: enhanced, CRC: f.CRC || i.cfg.CRC == CRCRequired,
+		MarkersTx: f.Markers, MarkersRx: i.cfg.Markers, IRD: i.cfg.IRD, ORD: i.cfg.ORD, PrivateData: pd}
 	if f.CRC && i.cfg.CRC == CRCRefused {
 		return i.reader.fail(LocalCatastrophic, "the peer requires CRC, which this side refuses")
 	}
-	i.result = Result{Revision: f.Rev, Enhanced: enhanced, CRC: f.CRC || i.cfg.CRC == CRCRequired,
-		MarkersTx: f.Markers, MarkersRx: i.cfg.Markers, IRD: i.cfg.IRD, ORD: i.cfg.ORD, PrivateData: pd}
 	if !enhanced {
 		return nil
 	}

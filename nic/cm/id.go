@@ -19,6 +19,7 @@ type ID struct {
 	remote  netip.AddrPort
 	ird     uint16
 	ord     uint16
+	peer    peerReads
 	up      bool // Connected was reached
 	dead    bool
 
@@ -59,6 +60,19 @@ func (id *ID) IRD() uint16 { return id.ird }
 
 // ORD is the number of Reads that this side may have outstanding.
 func (id *ID) ORD() uint16 { return id.ord }
+
+// peerReads are the depths in the peer's frame.
+type peerReads struct {
+	ird, ord uint16
+	told     bool
+}
+
+// PeerReads returns the IRD and ORD that the peer itself has stated, in its
+// request, reply or reject (RFC 6581 section 9.1); ok is false if it has not.
+// 0x3fff leaves a depth to the applications.
+func (id *ID) PeerReads() (ird, ord uint16, ok bool) {
+	return id.peer.ird, id.peer.ord, id.peer.told
+}
 
 // SetHandler replaces the handler.
 func (id *ID) SetHandler(h Handler) { id.handler = h }
@@ -194,6 +208,9 @@ func (m *Manager) Request(l *Listener, local, remote netip.AddrPort, private []b
 
 // SetLocal records the address chosen for Connect, for transports.
 func (id *ID) SetLocal(local netip.AddrPort) { id.local = local }
+
+// SetPeerReads records what the peer states about its Reads, for transports.
+func (id *ID) SetPeerReads(ird, ord uint16) { id.peer = peerReads{ird, ord, true} }
 
 // Complete reports that the connection is up, for transports.
 func (id *ID) Complete(private []byte, ird, ord uint16) {

@@ -112,6 +112,11 @@ func (c *conn) abort() {
 		c.tcp.Abort()
 		return
 	}
+	if c.gated && !c.held { // RFC 5044 section 7.1.2: no FPDU before the initiator's first
+		c.toError(cm.ErrAborted)
+		c.tcp.Abort()
+		return
+	}
 	c.aborting = true
 	c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic, Code: rdmap.Unspecified})
 	c.counters.Terminates++

@@ -279,12 +279,15 @@ func (t *connector) Accept(id *cm.ID, now frame.Time) error {
 	if !ok {
 		return cm.ErrClosing
 	}
-	if err := unbound(id.QP()); err != nil {
-		c.err = err
-		c.tcp.Abort()
-		return err
+	err := unbound(id.QP())
+	if err == nil {
+		err = c.accept()
 	}
-	return c.accept(now)
+	if err != nil {
+		c.err = err
+		c.reject(nil, now)
+	}
+	return err
 }
 
 func (t *connector) Reject(id *cm.ID, private []byte, now frame.Time) error {

@@ -65,18 +65,24 @@ func (c *conn) request(data []byte, now frame.Time) {
 		r := c.responder.Request()
 		c.id = c.e.cm.Request(c.listener, c.tcp.Local(), c.tcp.Remote(), r.PrivateData, r.IRD, r.ORD)
 		c.id.Lower = c
+		c.peerReads(&r)
 	}
 }
 
-// accept answers the request and enters full operation.
-func (c *conn) accept(now frame.Time) error {
+// peerReads passes the peer's own IRD and ORD on.
+func (c *conn) peerReads(r *mpa.Result) {
+	if r.Enhanced {
+		c.id.SetPeerReads(r.PeerIRD, r.PeerORD)
+	}
+}
+
+// accept answers the request and enters full operation, or fails before.
+func (c *conn) accept() error {
 	p := c.id.Params()
 	l := c.e.dev.Limits()
 	c.responder.Limit(reads(p.IRD, c.e.cfg.IRD, l.MaxIRD), reads(p.ORD, c.e.cfg.ORD, l.MaxORD))
 	b, err := c.responder.AppendAccept(nil, p.PrivateData)
 	if err != nil {
-		c.err = err
-		c.tcp.Abort()
 		return err
 	}
 	c.sendRaw(b)
@@ -124,6 +130,7 @@ func (c *conn) reply(data []byte, now frame.Time) []byte {
 	c.tcp.SaveContext(false)
 	c.hold(now)
 	c.qp.Transition(verbs.RTS)
+	c.peerReads(&r)
 	c.id.Complete(r.PrivateData, r.IRD, r.ORD)
 	c.tcp.Kick()
 	return data[n:]
@@ -135,14 +142,17 @@ func (c *conn) refused(err error, now frame.Time) {
 	var rejected *mpa.Rejected
 	if errors.As(err, &rejected) {
 		c.err = cm.ErrRejected
+		if rejected.Enhanced {
+			c.id.SetPeerReads(rejected.IRD, rejected.ORD)
+		}
 		c.id.Fail(cm.Rejected, cm.ErrRejected, rejected.PrivateData)
 		c.close(now)
 		return
 	}
 	c.id.Fail(cm.Failed, err, nil)
 	var m *mpa.Error
-	if errors.As(err, &m) && (m.Code == mpa.InsufficientIRD || m.Code == mpa.NoRTR) {
-		// RFC 6581 section 8: these are reported in a Terminate.
+	if errors.As(err, &m) && m.Code >= mpa.LocalCatastrophic && c.initiator.Result().Enhanced {
+		// RFC 6581 sections 8 and 9.3: codes 5 to 7 are reported in a Terminate.
 		c.begin(c.initiator.Result())
 		c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerLLP, Code: uint8(m.Code)})
 		c.counters.Terminates++

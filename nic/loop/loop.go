@@ -47,7 +47,7 @@ const (
 	rxFrames  = 32        // frames read from a queue
 	rxOctets  = 256 << 10 // octets read from a queue, so that they stay in the cache
 	txFrames  = 64        // frames sent through a link
-	maxRounds = 8         // Dispatch and Poll, while handlers queue more
+	maxRounds = 8         // Dispatch and Poll, while there is more to do at once
 )
 
 // idleAfter is how long a loop rests before it gives its buffers back.
@@ -262,10 +262,10 @@ func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
 	for round := 0; ; round++ {
 		again := l.engine.Dispatch(l.clock.now())
 		l.refill()
-		deadline = l.engine.Poll(l.clock.now())
+		now := l.clock.now()
+		deadline = l.engine.Poll(now)
 		l.report()
-		starved := l.starved()
-		if !again && !starved {
+		if !again && deadline > now && !l.starved() {
 			return deadline, more, l.failed()
 		}
 		if round == maxRounds {
@@ -323,7 +323,17 @@ func (l *Loop) failed() error {
 // sleep waits for a queue, the mailbox or the deadline. A past deadline only
 // looks. After a second without anything to do the spare buffers go.
 func (l *Loop) sleep(deadline frame.Time) error {
-	wait := deadline.Sub(l.clock.now())
+	now := l.clock.now()
+	wait := deadline.Sub(now)
+	clearEvents(l.fds)
+	if l.eager && wait > 0 && now >= l.polite && !l.held() {
+		if l.linger(now, min(wait, lingerFor)) {
+			l.rested = false
+			return nil
+		}
+		now = l.clock.now()
+		wait = deadline.Sub(now)
+	}
 	for i, p := range l.ports {
 		l.fds[i+1].Events = unix.POLLIN
 		if p.pending() > 0 {
@@ -335,18 +345,8 @@ func (l *Loop) sleep(deadline frame.Time) error {
 			wait = min(wait, bufferWait)
 		}
 	}
-	var n int
-	var err error
-	now := l.clock.now()
-	if l.eager && wait > 0 && now >= l.polite {
-		n, err = l.linger(now, min(wait, lingerFor))
-		now = l.clock.now()
-		wait = min(wait, deadline.Sub(now))
-	}
-	if n == 0 && err == nil {
-		n, err = l.poll(wait)
-		l.eager = n > 0 && l.clock.now().Sub(now) < lingerFor
-	}
+	n, err := l.poll(wait)
+	l.eager = n > 0 && l.clock.now().Sub(now) < lingerFor
 	if err == nil && n == 0 && wait > idleAfter && !l.rested {
 		l.pool.Trim(1)
 		l.rested = true
@@ -364,21 +364,45 @@ func (l *Loop) sleep(deadline frame.Time) error {
 	return nil
 }
 
+// held tells that a port waits for more than frames.
+func (l *Loop) held() bool {
+	for _, p := range l.ports {
+		if p.pending() > 0 || p.unbuffered {
+			return true
+		}
+	}
+	return false
+}
+
 // linger looks for work until wait is over, and lets others have the
-// processor between two looks.
-func (l *Loop) linger(now frame.Time, wait time.Duration) (n int, err error) {
+// processor between two looks. To try to read costs less than to ask first.
+func (l *Loop) linger(now frame.Time, wait time.Duration) (found bool) {
 	for begin := now; now.Sub(begin) < wait; {
 		before := now
 		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		if now = l.clock.now(); now.Sub(before) > longYield {
 			l.polite = now.Add(politeFor)
-			break
+			return false
 		}
-		if n, err = l.poll(0); n > 0 || err != nil {
-			return n, err
+		for _, p := range l.ports {
+			found = p.look() || found
+		}
+		if found || l.called() {
+			return true
 		}
 	}
-	return 0, nil
+	return false
+}
+
+// called tells that the mailbox has something, and resets its descriptor.
+func (l *Loop) called() bool {
+	l.mu.Lock()
+	woken := l.woken
+	l.mu.Unlock()
+	if woken {
+		l.drain()
+	}
+	return woken
 }
 
 // poll is ppoll for at most wait, or idleAfter while buffers are held.

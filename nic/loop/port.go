@@ -28,8 +28,9 @@ type Port struct {
 	budget     int                   // frames the engine may still send in this iteration
 	waiting    [backlog]*frame.Frame // a ring: accepted, but the queue was not ready
 	first, n   int
-	behind     bool // the last batch did not empty the queue
-	unbuffered bool // the pool had nothing to read into
+	ahead      *frame.Frame // read by look, first of the next batch
+	behind     bool         // the last batch did not empty the queue
+	unbuffered bool         // the pool had nothing to read into
 	err        error
 	drops      frame.Drops
 }
@@ -106,8 +107,12 @@ func (p *Port) flush() {
 // pending is the number of frames that wait for the queue.
 func (p *Port) pending() int { return p.n }
 
-// discard releases what still waits.
+// discard releases what still waits, in both directions.
 func (p *Port) discard() {
+	if p.ahead != nil {
+		p.ahead.Release()
+		p.ahead = nil
+	}
 	for ; p.n > 0; p.n-- {
 		p.waiting[p.first].Release()
 		p.waiting[p.first] = nil
@@ -123,8 +128,12 @@ func (p *Port) Drops() frame.Drops { return p.drops }
 // queue is empty, the port is behind.
 func (p *Port) receive() error {
 	n, octets := 0, 0
+	if p.ahead != nil {
+		p.batch[0], p.ahead = p.ahead, nil
+		n, octets = 1, p.batch[0].Len()
+	}
 	p.behind = true
-	for tries := 0; tries < rxFrames && octets < rxOctets; tries++ {
+	for tries := n; tries < rxFrames && octets < rxOctets; tries++ {
 		f, err := p.read()
 		if err == tap.ErrAgain {
 			p.behind = false
@@ -145,6 +154,15 @@ func (p *Port) receive() error {
 		clear(p.batch[:n])
 	}
 	return nil
+}
+
+// look tries to read a frame ahead and tells whether receive has work: that
+// frame, or an error to find.
+func (p *Port) look() bool {
+	f, err := p.read()
+	p.ahead = f
+	p.behind = f != nil || err != nil && err != tap.ErrAgain
+	return p.behind
 }
 
 func (p *Port) release(n int) {

@@ -163,6 +163,11 @@ func (e *Engine) arm(c *conn, at frame.Time) {
 // transport is the engine as verbs sees it.
 type transport Engine
 
+// Opcodes implements verbs.Transport.
+func (t *transport) Opcodes() verbs.OpSet {
+	return verbs.LocalOps | verbs.Ops(verbs.OpSend, verbs.OpSendInv, verbs.OpWrite, verbs.OpRead, verbs.OpReadInv)
+}
+
 func (t *transport) Posted(qp *verbs.QP) {
 	if c, ok := qp.Lower.(*conn); ok {
 		c.tcp.Kick()

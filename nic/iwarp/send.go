@@ -122,8 +122,8 @@ func (c *conn) payload(r *record) (await, ok bool) {
 	case rdmap.FromControl:
 		copy(c.keep.add(r, s.Len), s.Control)
 	case rdmap.FromMemory:
-		mr, f := c.e.dev.Check(c.qp.PD(), s.STag, s.TO, uint64(s.Len), verbs.RemoteRead)
-		if f != verbs.FaultNone || mr.Fetch(c.keep.add(r, s.Len), s.TO) != nil {
+		m, f := c.qp.CheckRemote(s.STag, s.TO, uint64(s.Len), verbs.RemoteRead)
+		if f != verbs.FaultNone || m.Fetch(c.keep.add(r, s.Len), s.TO) != nil {
 			return false, c.localFault(r)
 		}
 	case rdmap.FromWork:

@@ -13,6 +13,7 @@ var faults = [...]rdmap.Fault{
 	verbs.FaultNone: rdmap.FaultNone, verbs.FaultSTag: rdmap.FaultSTag,
 	verbs.FaultBounds: rdmap.FaultBounds, verbs.FaultAccess: rdmap.FaultAccess,
 	verbs.FaultPD: rdmap.FaultPD, verbs.FaultWrap: rdmap.FaultWrap,
+	verbs.FaultBusy: rdmap.FaultAccess,
 }
 
 // NextWork implements rdmap.Upper. A request whose memory cannot be used
@@ -39,7 +40,7 @@ func work(w *verbs.SendWQE) rdmap.Work {
 	switch w.Opcode {
 	case verbs.OpWrite:
 		out.Op = rdmap.Write
-	case verbs.OpRead:
+	case verbs.OpRead, verbs.OpReadInv:
 		out.Op = rdmap.ReadRequestOp
 		if len(w.SGEs) > 0 {
 			out.SinkSTag, out.SinkTO = w.SGEs[0].LKey, w.SGEs[0].Addr
@@ -59,8 +60,8 @@ func (u *upper) BeginWork() { u.qp.BeginSend() }
 
 // PlaceWrite implements rdmap.Upper.
 func (u *upper) PlaceWrite(stag uint32, to uint64, payload []byte) rdmap.Fault {
-	mr, f := u.e.dev.Check(u.qp.PD(), stag, to, uint64(len(payload)), verbs.RemoteWrite)
-	if f == verbs.FaultNone && mr.Place(payload, to) != nil {
+	r, f := u.qp.CheckRemote(stag, to, uint64(len(payload)), verbs.RemoteWrite)
+	if f == verbs.FaultNone && r.Place(payload, to) != nil {
 		return rdmap.FaultLocal
 	}
 	return faults[f]
@@ -68,7 +69,7 @@ func (u *upper) PlaceWrite(stag uint32, to uint64, payload []byte) rdmap.Fault {
 
 // CheckRead implements rdmap.Upper.
 func (u *upper) CheckRead(stag uint32, to, n uint64) rdmap.Fault {
-	_, f := u.e.dev.Check(u.qp.PD(), stag, to, n, verbs.RemoteRead)
+	_, f := u.qp.CheckRemote(stag, to, n, verbs.RemoteRead)
 	return faults[f]
 }
 
@@ -105,16 +106,7 @@ func (u *upper) RecvDone(op rdmap.Opcode, n uint64, stag uint32) {
 
 // Invalidate implements rdmap.Upper.
 func (u *upper) Invalidate(stag uint32) rdmap.Fault {
-	mr := u.e.dev.LookupMR(stag)
-	switch {
-	case mr == nil:
-		return rdmap.FaultSTag
-	case mr.PD() != u.qp.PD():
-		return rdmap.FaultPD
-	}
-	(*conn)(u).keepUnacked(mr)
-	mr.Invalidate()
-	return rdmap.FaultNone
+	return faults[u.qp.InvalidateRemote(stag)]
 }
 
 // PlaceRead implements rdmap.Upper.

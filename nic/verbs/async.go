@@ -26,6 +26,9 @@ func (p *PD) DeallocAsync(done func(error)) { p.dev.destroyAsync(p.Dealloc, done
 // DeregAsync is Dereg, asynchronously.
 func (m *MR) DeregAsync(done func(error)) { m.pd.dev.destroyAsync(m.Dereg, done) }
 
+// DeallocAsync is Dealloc, asynchronously.
+func (w *MW) DeallocAsync(done func(error)) { w.pd.dev.destroyAsync(w.Dealloc, done) }
+
 // DestroyAsync is Destroy, asynchronously.
 func (c *CQ) DestroyAsync(done func(error)) { c.dev.destroyAsync(c.Destroy, done) }
 

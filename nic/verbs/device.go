@@ -9,36 +9,38 @@ import (
 // Limits bounds what a device gives out. Zero fields take the value of
 // DefaultLimits.
 type Limits struct {
-	MaxQP, MaxCQ, MaxMR, MaxPD, MaxSRQ int
-	MaxContext                         int // contexts open at a time: doorbell pages (DPI)
-	MaxCNQ                             int // completion notification queues
-	MaxQPWR                            int // work requests per send or receive queue
-	MaxSRQWR                           int
-	MaxCQE                             int // entries per completion queue
-	MaxSGE                             int // elements per Send, Write or receive
-	MaxSGERead                         int // elements per RDMA Read
-	MaxInline                          int // octets
-	MaxIRD                             int // inbound RDMA Reads per queue pair
-	MaxORD                             int // outbound RDMA Reads per queue pair
-	MaxMsg                             uint32
+	MaxQP, MaxCQ, MaxMR, MaxMW, MaxPD, MaxSRQ int
+	MaxContext                                int // contexts open at a time: doorbell pages (DPI)
+	MaxCNQ                                    int // completion notification queues
+	MaxQPWR                                   int // work requests per send or receive queue
+	MaxSRQWR                                  int
+	MaxCQE                                    int // entries per completion queue
+	MaxSGE                                    int // elements per Send, Write or receive
+	MaxSGERead                                int // elements per RDMA Read
+	MaxPages                                  int // pages of a fast-registered region
+	MaxInline                                 int // octets
+	MaxIRD                                    int // inbound RDMA Reads per queue pair
+	MaxORD                                    int // outbound RDMA Reads per queue pair
+	MaxMsg                                    uint32
 }
 
 // DefaultLimits are the limits that the Linux siw driver reports, with more
-// room for inline data.
+// room for inline data, Reads of several elements, fast registration of more
+// pages, and memory windows.
 func DefaultLimits() Limits {
 	return Limits{
-		MaxQP: 102400, MaxCQ: 102400, MaxMR: 1024000, MaxPD: 102400, MaxSRQ: 102400,
+		MaxQP: 102400, MaxCQ: 102400, MaxMR: 1024000, MaxMW: 1024000, MaxPD: 102400, MaxSRQ: 102400,
 		MaxContext: 1024, MaxCNQ: 8,
-		MaxQPWR: 32768, MaxSRQWR: 327680, MaxCQE: 3276800, MaxSGE: 6, MaxSGERead: 1,
-		MaxInline: 256, MaxIRD: 128, MaxORD: 128, MaxMsg: 1<<32 - 1,
+		MaxQPWR: 32768, MaxSRQWR: 327680, MaxCQE: 3276800, MaxSGE: 6, MaxSGERead: 6,
+		MaxPages: 1024, MaxInline: 256, MaxIRD: 128, MaxORD: 128, MaxMsg: 1<<32 - 1,
 	}
 }
 
 func (l Limits) withDefaults() Limits {
 	def := DefaultLimits()
 	for _, f := range []struct{ have, def *int }{
-		{&l.MaxQP, &def.MaxQP}, {&l.MaxCQ, &def.MaxCQ}, {&l.MaxMR, &def.MaxMR},
-		{&l.MaxPD, &def.MaxPD}, {&l.MaxSRQ, &def.MaxSRQ},
+		{&l.MaxQP, &def.MaxQP}, {&l.MaxCQ, &def.MaxCQ}, {&l.MaxMR, &def.MaxMR}, {&l.MaxMW, &def.MaxMW},
+		{&l.MaxPD, &def.MaxPD}, {&l.MaxSRQ, &def.MaxSRQ}, {&l.MaxPages, &def.MaxPages},
 		{&l.MaxContext, &def.MaxContext}, {&l.MaxCNQ, &def.MaxCNQ}, {&l.MaxQPWR, &def.MaxQPWR},
 		{&l.MaxSRQWR, &def.MaxSRQWR}, {&l.MaxCQE, &def.MaxCQE}, {&l.MaxSGE, &def.MaxSGE},
 		{&l.MaxSGERead, &def.MaxSGERead}, {&l.MaxInline, &def.MaxInline},
@@ -58,14 +60,17 @@ func (l Limits) withDefaults() Limits {
 // loop; a transport only marks what is to be done and does it in its next
 // poll.
 type Transport interface {
+	// Opcodes are the operations that the transport carries out; others are
+	// refused with ErrUnsupported when they are posted. It is asked once.
+	Opcodes() OpSet
 	// Posted says that qp's send queue is no longer empty.
 	Posted(qp *QP)
 	// Modified says that the owner of qp moved it from state old: to SQD
 	// (close gracefully), to Err or Reset (close abortively; the work requests
 	// are flushed after this call).
 	Modified(qp *QP, old State)
-	// Deregister is called before mr's memory is given back: bytes that may
-	// have to be sent again must be copied now.
+	// Deregister is called before mr's memory is given back or its STag
+	// invalidated: bytes that may have to be sent again must be copied now.
 	Deregister(mr *MR)
 	// Destroyed ends the connection of qp, if any, and forgets qp.
 	Destroyed(qp *QP)
@@ -75,10 +80,12 @@ type Transport interface {
 type Device struct {
 	limits    Limits
 	transport Transport
+	ops       OpSet
 	async     func(AsyncEvent, frame.Time)
 
-	mrs      map[uint32]*MR // by STag index
+	regions  map[uint32]*Region // by STag index
 	nextSTag uint32
+	scatter  uint64 // key of the STag permutation
 	keys     uint64 // state of the key generator
 	nextAddr uint64
 
@@ -96,6 +103,7 @@ type Device struct {
 	cqs       []*CQ
 	srqs      []*SRQ
 	mrList    []*MR
+	mwList    []*MW
 	queue     dispatchQueue
 	callbacks int
 }
@@ -106,6 +114,7 @@ const (
 	kindContext kind = iota
 	kindPD
 	kindMR
+	kindMW
 	kindCQ
 	kindQP
 	kindSRQ
@@ -117,11 +126,11 @@ const (
 // follow from seed.
 func NewDevice(limits Limits, seed uint64) *Device {
 	d := &Device{
-		limits: limits.withDefaults(), mrs: map[uint32]*MR{},
+		limits: limits.withDefaults(), regions: map[uint32]*Region{},
 		keys: seed, nextAddr: 1 << 32, port: newPort(),
 	}
 	d.cnqs = make([]uint64, d.limits.MaxCNQ)
-	d.nextSTag = uint32(d.random()) & maxIndex
+	d.nextSTag, d.scatter = uint32(d.random())&maxIndex, d.random()
 	return d
 }
 
@@ -139,7 +148,10 @@ func (d *Device) Limits() Limits { return d.limits }
 
 // SetTransport binds the transport; without one, queue pairs cannot leave
 // the Init state.
-func (d *Device) SetTransport(t Transport) { d.transport = t }
+func (d *Device) SetTransport(t Transport) { d.transport, d.ops = t, t.Opcodes() }
+
+// Opcodes are the operations that queue pairs of the device take.
+func (d *Device) Opcodes() OpSet { return d.ops }
 
 // OnAsync sets the handler of asynchronous events.
 func (d *Device) OnAsync(h func(AsyncEvent, frame.Time)) { d.async = h }
@@ -152,6 +164,9 @@ func (d *Device) CQs() []*CQ { return d.cqs }
 
 // MRs returns the device's memory regions in order of creation, borrowed.
 func (d *Device) MRs() []*MR { return d.mrList }
+
+// MWs returns the device's memory windows in order of creation, borrowed.
+func (d *Device) MWs() []*MW { return d.mwList }
 
 // add counts a new object and returns its number.
 func (d *Device) add(k kind, limit int, what string) (uint32, error) {

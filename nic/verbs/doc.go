@@ -3,6 +3,24 @@
 // queues. It knows no transport: work that is posted is handed to a
 // Transport, which pulls work requests and reports their completion.
 //
+// A transport works on a send queue in this order:
+//
+//  1. Transport.Posted tells it that there is something to do.
+//  2. QP.NextSend returns the oldest request not begun. On the way it does
+//     the local operations (fast registration, binding, invalidation) whose
+//     turn has come, so the transport calls it only when all octets of the
+//     request before are sent or on record. Fences are observed here: nil
+//     means that there is nothing to begin now; when a fence opens, Posted
+//     is called again.
+//  3. QP.Resolve finds and checks this side's memory, SendWQE.Fetch reads it.
+//  4. QP.BeginSend takes the request; QP.FinishSend reports its outcome, in
+//     any order. Completions, Reads with Invalidate and errors of local
+//     operations are verbs' business.
+//
+// For the peer's requests there are QP.CheckRemote with Region.Place, Fetch,
+// Load and Store; QP.NextRecv, RecvWQE.Place and QP.FinishRecv; and
+// QP.InvalidateRemote.
+//
 // The terms are those of the InfiniBand verbs; where iWARP differs (queue
 // pair states, STags) the mapping of the Linux RDMA core is used. Nothing
 // here locks or starts a goroutine: all calls belong to the NIC's loop.

@@ -93,6 +93,9 @@ func (d *Device) Objects() []Leak {
 	for _, s := range d.srqs {
 		add(kindSRQ, s.num, s.pd.ctx, "%d receives", s.Len())
 	}
+	for _, w := range d.mwList {
+		add(kindMW, w.num, w.pd.ctx, "type %v, STag %#x", w.kind, w.stag)
+	}
 	for _, m := range d.mrList {
 		add(kindMR, m.num, m.pd.ctx, "STag %#x, %d octets", m.stag, m.length)
 	}
@@ -118,6 +121,7 @@ func (d *Device) Reclaim(c *Context) error {
 	}
 	reclaim(d.qps, func(q *QP) bool { return c == nil || q.pd.ctx == c }, (*QP).Destroy)
 	reclaim(d.srqs, func(s *SRQ) bool { return c == nil || s.pd.ctx == c }, (*SRQ).Destroy)
+	reclaim(d.mwList, func(w *MW) bool { return c == nil || w.pd.ctx == c }, (*MW).Dealloc)
 	reclaim(d.mrList, func(m *MR) bool { return c == nil || m.pd.ctx == c }, (*MR).Dereg)
 	reclaim(d.cqs, func(q *CQ) bool { return c == nil || q.ctx == c }, (*CQ).Destroy)
 	reclaim(d.pds, func(p *PD) bool { return c == nil || p.ctx == c }, (*PD).Dealloc)
@@ -177,12 +181,12 @@ type Usage struct {
 	Ever  uint32 `json:"ever"` // made since the device exists
 }
 
-var kindNames = [numKinds]string{"context", "PD", "MR", "CQ", "QP", "SRQ"}
+var kindNames = [numKinds]string{"context", "PD", "MR", "MW", "CQ", "QP", "SRQ"}
 
 // Usage returns the use of every resource, in a fixed order.
 func (d *Device) Usage() []Usage {
 	l := &d.limits
-	most := [numKinds]int{l.MaxContext, l.MaxPD, l.MaxMR, l.MaxCQ, l.MaxQP, l.MaxSRQ}
+	most := [numKinds]int{l.MaxContext, l.MaxPD, l.MaxMR, l.MaxMW, l.MaxCQ, l.MaxQP, l.MaxSRQ}
 	list := make([]Usage, 0, numKinds+1)
 	for k, name := range kindNames {
 		list = append(list, Usage{name, d.objects[k], most[k], d.nextNum[k]})

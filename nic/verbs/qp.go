@@ -1,6 +1,10 @@
 package verbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"tapir/wire/frame"
+)
 
 // State is the InfiniBand state of a queue pair. iWARP's own states map to
 // it as in the Linux RDMA core: IDLE is Reset and Init, RTS is RTR and RTS,
@@ -72,6 +76,8 @@ type QP struct {
 	dead  bool
 	sq    sendQueue
 	rq    recvQueue
+	// windows is how many type 2 windows are bound through the queue pair.
+	windows int
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
@@ -92,6 +98,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	qp := &QP{dev: d, pd: p, num: num, cfg: cfg, Context: cfg.Context}
 	qp.sq.limit, qp.rq.limit = cfg.MaxSend, cfg.MaxRecv
 	p.refs++
+	p.qps++
 	cfg.SendCQ.refs++
 	cfg.RecvCQ.refs++
 	if cfg.SRQ != nil {
@@ -170,6 +177,26 @@ func (q *QP) fail() {
 	q.dev.Async(AsyncEvent{Type: EventQPFatal, QP: q, Err: ErrQueueFull})
 }
 
+// failHalted ends a queue pair of which a request failed on this side.
+func (q *QP) failHalted(frame.Time) {
+	if !q.dead && q.sq.halted && ownerMoves[q.state]&(1<<Err) != 0 {
+		q.move(Err)
+	}
+}
+
+// unbindWindows closes the type 2 windows that were bound through the queue
+// pair.
+func (q *QP) unbindWindows() {
+	for _, w := range q.dev.mwList {
+		if q.windows == 0 {
+			return
+		}
+		if w.qp == q {
+			w.unbind()
+		}
+	}
+}
+
 // move changes the state, tells the transport, then flushes.
 func (q *QP) move(to State) {
 	old := q.state
@@ -179,6 +206,7 @@ func (q *QP) move(to State) {
 	}
 	if to == Err || to == Reset {
 		q.Flush()
+		q.sq.halted = false
 	}
 }
 
@@ -209,7 +237,9 @@ func (q *QP) Destroy() error {
 	q.state = Reset
 	q.cfg.SendCQ.purge(q)
 	q.cfg.RecvCQ.purge(q)
+	q.unbindWindows()
 	q.pd.refs--
+	q.pd.qps--
 	q.cfg.SendCQ.refs--
 	q.cfg.RecvCQ.refs--
 	if q.cfg.SRQ != nil {
@@ -224,15 +254,7 @@ func (q *QP) Destroy() error {
 // StatusFlushed, sends in order, then receives in order (RFC 5040 section
 // 5.5; the receives of an SRQ stay).
 func (q *QP) Flush() {
-	for q.sq.head != q.sq.tail {
-		w := q.sq.at(q.sq.head)
-		if !w.done {
-			w.Status = StatusFlushed
-			w.done = true
-		}
-		q.retire(w)
-	}
-	q.sq.next = q.sq.tail
+	q.flushSends()
 	if q.cfg.SRQ != nil {
 		if q.rq.srqTaken {
 			q.rq.srqTaken = false

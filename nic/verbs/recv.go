@@ -29,6 +29,7 @@ type RecvDone struct {
 	WithInv     bool
 	WithImm     bool
 	Solicited   bool
+	Write       bool // the message was a Write with immediate data
 }
 
 // recvQueue is a ring that grows up to its limit.
@@ -147,8 +148,12 @@ func (q *QP) FinishRecv(done RecvDone) {
 	} else {
 		q.rq.head++
 	}
+	op := WCRecv
+	if done.Write {
+		op = WCRecvWrite
+	}
 	q.cfg.RecvCQ.push(WC{
-		ID: w.ID, QP: q, ByteLen: done.ByteLen, Status: done.Status, Opcode: WCRecv,
+		ID: w.ID, QP: q, ByteLen: done.ByteLen, Status: done.Status, Opcode: op,
 		Invalidated: done.Invalidated, WithInv: done.WithInv,
 		Imm: done.Imm, WithImm: done.WithImm, Solicited: done.Solicited,
 	})

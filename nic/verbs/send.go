@@ -1,75 +1,41 @@
 package verbs
 
-import "fmt"
-
-// Opcode says what a send work request does.
-type Opcode uint8
-
-const (
-	OpSend    Opcode = iota // Send, or with Solicited: Send with Solicited Event
-	OpSendInv               // Send with Invalidate, or with Solicited: with both
-	OpWrite                 // RDMA Write
-	OpRead                  // RDMA Read
-	numOpcodes
+import (
+	"encoding/binary"
+	"fmt"
 )
 
-var opcodeNames = [numOpcodes]string{"Send", "Send with Invalidate", "RDMA Write", "RDMA Read"}
-
-func (o Opcode) String() string {
-	if o < numOpcodes {
-		return opcodeNames[o]
-	}
-	return fmt.Sprintf("opcode %d", uint8(o))
-}
-
-func (o Opcode) completion() WCOpcode {
-	switch o {
-	case OpWrite:
-		return WCWrite
-	case OpRead:
-		return WCRead
-	}
-	return WCSend
-}
-
-// SendFlags modify a send work request.
-type SendFlags uint8
-
-const (
-	// Signaled asks for a completion also on success.
-	Signaled SendFlags = 1 << iota
-	// Solicited raises an event at the receiver (Sends only).
-	Solicited
-	// Fence starts the request only after all earlier Reads are complete.
-	Fence
-	// Inline takes the data from Inline, not from the elements.
-	Inline
-)
-
-// SendWR is a request to the send queue. PostSend copies it, SGEs and inline
-// data included.
+// SendWR is a request to the send queue. PostSend copies it, with all that it
+// points to except regions, windows and memory.
 type SendWR struct {
 	ID         uint64
 	Opcode     Opcode
 	Flags      SendFlags
-	SGEs       []SGE  // source of Send and Write; sink of Read
+	SGEs       []SGE  // source of Sends and Writes; sink of Reads and atomics
 	Inline     []byte // source when Flags has Inline
-	RemoteAddr uint64 // of Write and Read
-	RKey       uint32 // of Write and Read
-	Invalidate uint32 // STag that OpSendInv invalidates at the peer
+	RemoteAddr uint64 // of Writes, Reads and atomics
+	RKey       uint32 // of Writes, Reads and atomics
+	Invalidate uint32 // STag: the peer's of OpSendInv, this side's of OpLocalInv
+	Imm        uint64 // of OpSendImm and OpWriteImm; its octets travel big-endian
+	Atomic     Operands
+	Reg        *FastReg // of OpRegMR
+	Bind       *Bind    // of OpBindMW
 }
 
 // SendWQE is a request in the send queue: what a transport works on. It is
-// valid until finished; hold Seq, not the pointer, across posts.
+// valid until finished; hold Seq, not the pointer, across posts. The masks of
+// an atomic operation are filled in.
 type SendWQE struct {
 	SendWR
 	Seq    uint64 // position in the send queue, from 0
 	Length uint64 // octets of the message
 	Status Status // outcome, when done
 	done   bool
+	begun  bool
 	spans  []span
 	sges   []SGE
 	inline []byte
+	local  *localWork
 }
 
 // sendQueue is a ring of WQEs that grows up to its limit and keeps the
@@ -80,6 +46,10 @@ type sendQueue struct {
 	// head is the oldest request not completed, next the oldest not begun
 	// by the transport, tail the next to be posted.
 	head, next, tail uint64
+
+	reads  int  // Reads and atomics begun and not done
+	fenced bool // the request at next waits for its fence
+	halted bool // a local failure: nothing more is begun
 }
 
 func (s *sendQueue) at(seq uint64) *SendWQE { return &s.ring[seq&uint64(len(s.ring)-1)] }
@@ -98,24 +68,32 @@ func (s *sendQueue) grow() {
 func (q *QP) PostSend(wrs ...SendWR) (bad int, err error) {
 	posted := 0
 	for i := range wrs {
-		if err = q.checkSend(&wrs[i]); err != nil {
+		if err = q.checkSend(&wrs[i], false); err != nil {
 			err = fmt.Errorf("post send to QP %d, WR %d: %w", q.num, wrs[i].ID, err)
 			break
 		}
 		q.enqueue(&wrs[i])
 		posted++
 	}
+	if posted > 0 {
+		q.doorbell()
+	}
+	return posted, err
+}
+
+// doorbell sees to what has been queued.
+func (q *QP) doorbell() {
 	switch {
-	case posted == 0:
 	case q.state == Err || q.state == SQE:
 		q.flushSends()
 	case q.dev.transport != nil:
 		q.dev.transport.Posted(q)
 	}
-	return posted, err
 }
 
-func (q *QP) checkSend(wr *SendWR) error {
+// checkSend refuses a request that can be seen to be wrong when it is posted.
+// verb is set within BindMW.
+func (q *QP) checkSend(wr *SendWR, verb bool) error {
 	switch {
 	case q.dead:
 		return ErrDestroyed
@@ -125,21 +103,44 @@ func (q *QP) checkSend(wr *SendWR) error {
 		return ErrQueueFull
 	case wr.Opcode >= numOpcodes:
 		return fmt.Errorf("%v: %w", wr.Opcode, ErrInvalid)
+	case !q.dev.ops.Has(wr.Opcode):
+		return fmt.Errorf("%v: %w", wr.Opcode, ErrUnsupported)
 	}
-	if wr.Flags&Inline != 0 {
-		switch {
-		case wr.Opcode == OpRead:
-			return fmt.Errorf("inline RDMA Read: %w", ErrInvalid)
-		case len(wr.Inline) > q.cfg.MaxInline:
-			return ErrInlineSize
-		}
-		return nil
+	if err := q.checkData(wr); err != nil {
+		return err
 	}
+	switch {
+	case wr.Opcode == OpRegMR:
+		return wr.Reg.check(q)
+	case wr.Opcode == OpBindMW:
+		return wr.Bind.check(q, verb)
+	case wr.Opcode.Atomic() && sgeLength(wr.SGEs) != AtomicLen:
+		return fmt.Errorf("%v of %d octets: %w", wr.Opcode, sgeLength(wr.SGEs), ErrInvalid)
+	}
+	return nil
+}
+
+// checkData checks the elements or inline data of wr.
+func (q *QP) checkData(wr *SendWR) error {
+	traits := &opcodes[wr.Opcode]
+	inline := wr.Flags&Inline != 0
 	most := q.cfg.MaxSGE
-	if wr.Opcode == OpRead {
+	switch {
+	case wr.Opcode == OpReadInv || traits.atomic:
+		most = 1
+	case traits.reads:
 		most = min(most, q.dev.limits.MaxSGERead)
 	}
-	if len(wr.SGEs) > most {
+	switch {
+	case traits.noData && (inline || len(wr.SGEs) > 0):
+		return fmt.Errorf("%v with data: %w", wr.Opcode, ErrInvalid)
+	case inline && traits.noInline:
+		return fmt.Errorf("inline %v: %w", wr.Opcode, ErrInvalid)
+	case inline && len(wr.Inline) > q.cfg.MaxInline:
+		return ErrInlineSize
+	case inline:
+		return nil
+	case len(wr.SGEs) > most:
 		return ErrTooManySGE
 	}
 	if n := sgeLength(wr.SGEs); n > uint64(q.dev.limits.MaxMsg) {
@@ -161,11 +162,13 @@ func (q *QP) enqueue(wr *SendWR) {
 		s.grow()
 	}
 	w := s.at(s.tail)
-	sges, inline, spans := w.sges[:0], w.inline[:0], w.spans[:0]
+	sges, inline, spans, local := w.sges[:0], w.inline[:0], w.spans[:0], w.local
 	// Field by field, so that the caller's slices need not outlive the call.
-	*w = SendWQE{Seq: s.tail, spans: spans}
+	*w = SendWQE{Seq: s.tail, spans: spans, local: local}
 	w.ID, w.Opcode, w.Flags = wr.ID, wr.Opcode, wr.Flags
-	w.RemoteAddr, w.RKey, w.Invalidate = wr.RemoteAddr, wr.RKey, wr.Invalidate
+	w.RemoteAddr, w.RKey, w.Invalidate, w.Imm = wr.RemoteAddr, wr.RKey, wr.Invalidate, wr.Imm
+	w.Atomic = wr.Atomic.normal(wr.Opcode)
+	w.keepLocal(wr)
 	if wr.Flags&Inline != 0 {
 		inline = append(inline, wr.Inline...)
 		w.Length = uint64(len(inline))
@@ -179,27 +182,57 @@ func (q *QP) enqueue(wr *SendWR) {
 	s.tail++
 }
 
-// flushSends completes what is queued with StatusFlushed.
+// flushSends completes what is not finished with StatusFlushed, in order.
 func (q *QP) flushSends() {
 	for q.sq.head != q.sq.tail {
 		w := q.sq.at(q.sq.head)
-		w.Status, w.done = StatusFlushed, true
+		if !w.done {
+			w.Status, w.done = StatusFlushed, true
+		}
 		q.retire(w)
 	}
 	q.sq.next = q.sq.tail
+	q.sq.reads, q.sq.fenced = 0, false
 }
 
 // NextSend returns the oldest request that the transport has not begun, or
-// nil.
+// nil: there is none, or it waits for its fence. Local operations whose turn
+// has come are done here and not returned, so a transport calls NextSend only
+// when it has rendered or copied all of the request before.
 func (q *QP) NextSend() *SendWQE {
-	if q.sq.next == q.sq.tail {
-		return nil
+	s := &q.sq
+	for s.next != s.tail && !s.halted {
+		w := s.at(s.next)
+		if s.fenced = s.waits(w); s.fenced {
+			return nil
+		}
+		if !w.Opcode.Local() {
+			return w
+		}
+		q.BeginSend()
+		status := StatusSuccess
+		if !q.execute(w) {
+			status = StatusMWBind
+		}
+		q.FinishSend(w.Seq, status)
 	}
-	return q.sq.at(q.sq.next)
+	return nil
+}
+
+// waits tells whether the fence of w, the request at next, holds it back.
+func (s *sendQueue) waits(w *SendWQE) bool {
+	return w.Flags&(Fence|ReadFence) != 0 && s.reads > 0 || w.Flags&LocalFence != 0 && s.head != s.next
 }
 
 // BeginSend marks the request of NextSend as begun.
-func (q *QP) BeginSend() { q.sq.next++ }
+func (q *QP) BeginSend() {
+	w := q.sq.at(q.sq.next)
+	w.begun = true
+	if w.Opcode.Reads() {
+		q.sq.reads++
+	}
+	q.sq.next++
+}
 
 // SendWQE returns the request at position seq, or nil when it has completed.
 func (q *QP) SendWQE(seq uint64) *SendWQE {
@@ -212,11 +245,11 @@ func (q *QP) SendWQE(seq uint64) *SendWQE {
 // SendsPending is the number of requests that have not completed.
 func (q *QP) SendsPending() int { return int(q.sq.tail - q.sq.head) }
 
-// Resolve finds the memory of w's elements and checks it: readable for Send
-// and Write, writable for Read.
+// Resolve finds the memory of w's elements and checks it: readable for Sends
+// and Writes, writable for Reads and atomics.
 func (q *QP) Resolve(w *SendWQE) (f Fault) {
 	need := Access(0)
-	if w.Opcode == OpRead {
+	if w.Opcode.Reads() {
 		need = LocalWrite
 	}
 	w.spans, f = q.dev.resolve(w.spans[:0], q.pd, w.SGEs, need)
@@ -230,7 +263,7 @@ func (w *SendWQE) Addressable() bool {
 		return false
 	}
 	for i := range w.spans {
-		if s := &w.spans[i]; s.mr.mem.Slice(s.off, 1) == nil {
+		if s := &w.spans[i]; s.r.mem.Slice(s.r.base+s.off, 1) == nil {
 			return false
 		}
 	}
@@ -240,7 +273,7 @@ func (w *SendWQE) Addressable() bool {
 // Valid tells whether the regions of the resolved elements may still be used.
 func (w *SendWQE) Valid() bool {
 	for i := range w.spans {
-		if !w.spans[i].mr.valid {
+		if !w.spans[i].alive() {
 			return false
 		}
 	}
@@ -250,7 +283,7 @@ func (w *SendWQE) Valid() bool {
 // Uses tells whether a resolved element of w lies in mr.
 func (w *SendWQE) Uses(mr *MR) bool {
 	for i := range w.spans {
-		if w.spans[i].mr == mr {
+		if w.spans[i].r.mr == mr {
 			return true
 		}
 	}
@@ -269,6 +302,14 @@ func (w *SendWQE) Fetch(p []byte, off uint64) error {
 // Place copies p to offset off of the resolved sink of a Read.
 func (w *SendWQE) Place(p []byte, off uint64) error { return copySpans(w.spans, p, off, true) }
 
+// PlaceOriginal stores the value that an atomic operation found at the peer,
+// in host order.
+func (w *SendWQE) PlaceOriginal(v uint64) error {
+	var b [AtomicLen]byte
+	binary.NativeEndian.PutUint64(b[:], v)
+	return w.Place(b[:], 0)
+}
+
 // FinishSend records the outcome of the request at position seq. Completions
 // appear in the order of posting: a request that finishes early waits for
 // those before it.
@@ -277,13 +318,22 @@ func (q *QP) FinishSend(seq uint64, status Status) {
 	if w == nil || w.done {
 		return
 	}
+	if w.begun && w.Opcode.Reads() {
+		q.sq.reads--
+	}
+	if w.Opcode == OpReadInv && status == StatusSuccess && len(w.SGEs) > 0 && !q.invalidate(w.SGEs[0].LKey) {
+		status = StatusMWBind
+	}
+	if status == StatusMWBind {
+		q.failLocal()
+	}
 	w.Status, w.done = status, true
-	for q.sq.head != q.sq.next {
-		w := q.sq.at(q.sq.head)
-		if !w.done {
-			return
-		}
-		q.retire(w)
+	for q.sq.head != q.sq.next && q.sq.at(q.sq.head).done {
+		q.retire(q.sq.at(q.sq.head))
+	}
+	if q.sq.fenced && !q.sq.waits(q.sq.at(q.sq.next)) && q.dev.transport != nil {
+		q.sq.fenced = false
+		q.dev.transport.Posted(q)
 	}
 }
 
@@ -294,7 +344,7 @@ func (q *QP) retire(w *SendWQE) {
 	if w.Status == StatusSuccess && w.Flags&Signaled == 0 && !q.cfg.SignalAll {
 		return
 	}
-	wc := WC{ID: w.ID, QP: q, Status: w.Status, Opcode: w.Opcode.completion()}
+	wc := WC{ID: w.ID, QP: q, Status: w.Status, Opcode: opcodes[w.Opcode].wc}
 	if w.Status == StatusSuccess {
 		wc.ByteLen = uint32(w.Length)
 	}

@@ -14,6 +14,7 @@ type recorder struct {
 	moved                           []State
 }
 
+func (r *recorder) Opcodes() OpSet          { return 1<<numOpcodes - 1 }
 func (r *recorder) Posted(*QP)              { r.posted++ }
 func (r *recorder) Modified(q *QP, _ State) { r.moved = append(r.moved, q.State()) }
 func (r *recorder) Deregister(*MR)          { r.deregistered++ }
@@ -175,7 +176,7 @@ func TestPostErrors(t *testing.T) {
 		want error
 	}{
 		{"too many SGEs", []SendWR{{SGEs: three}}, 0, ErrTooManySGE},
-		{"two for a Read", []SendWR{{Opcode: OpRead, SGEs: three[:2]}}, 0, ErrTooManySGE},
+		{"two for a CmpSwap", []SendWR{{Opcode: OpCompSwap, SGEs: three[:2]}}, 0, ErrTooManySGE},
 		{"inline too long", []SendWR{{Flags: Inline, Inline: make([]byte, 9)}}, 0, ErrInlineSize},
 		{"inline Read", []SendWR{{Opcode: OpRead, Flags: Inline}}, 0, ErrInvalid},
 		{"opcode", []SendWR{{Opcode: numOpcodes}}, 0, ErrInvalid},

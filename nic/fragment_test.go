@@ -121,7 +121,7 @@ func TestFragmentRecords(t *testing.T) {
 		s.transmit(n.dev.cfg.MAC, 0x0800, p)
 	}
 	w.run(time.Millisecond)
-	if r := n.all[0]; r.Dir != frame.Inbound || r.Comment != "fragment of datagram 9: octets 0-1255" {
-		t.Errorf("record %+v", r.Comment)
+	if r := n.all[0]; r.Dir != frame.Inbound || r.Text() != "fragment of datagram 9: octets 0-1255" {
+		t.Errorf("record %+v", r.Text())
 	}
 }

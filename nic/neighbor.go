@@ -125,7 +125,7 @@ func (d *Device) toNeighbor(o outgoing, hop netip.Addr) {
 			copy(n.pending, n.pending[1:])
 			n.pending = n.pending[:len(n.pending)-1]
 		}
-		n.pending = append(n.pending, o)
+		n.pending = append(n.pending, o.kept())
 		return
 	case reachable:
 		if n.deadline <= d.now {

@@ -21,8 +21,14 @@ type port struct {
 
 // outgoing is a frame on its way out and what is to be said about it.
 type outgoing struct {
-	f    *frame.Frame
-	note string
+	f     *frame.Frame
+	notes []frame.Note // borrowed, but for a frame that waits
+}
+
+// kept is o in a form that may wait.
+func (o outgoing) kept() outgoing {
+	o.notes = frame.KeepNotes(o.notes)
+	return o
 }
 
 func (p *port) waiting() int { return len(p.queue) - p.head }
@@ -34,7 +40,7 @@ func (d *Device) send(p *port, o outgoing) {
 	case d.polling && p.waiting() == 0 && p.link.Room() > 0:
 		d.transmit(p, o)
 	case p.waiting() < queueFrames:
-		p.queue = append(p.queue, o)
+		p.queue = append(p.queue, o.kept())
 	default:
 		reason := frame.DropTxQueue
 		if p.name == frame.Host {
@@ -64,7 +70,7 @@ func (d *Device) transmit(p *port, o outgoing) {
 	p.txFrames++
 	p.txBytes += uint64(o.f.Len())
 	o.f.ID, o.f.Stamp = p.txID, d.clock.At(d.now)
-	d.trace(p, frame.Outbound, o.f, o.note, frame.DropNone)
+	d.trace(p, frame.Outbound, o.f, o.notes, frame.DropNone)
 	p.link.Transmit(o.f)
 }
 
@@ -72,19 +78,19 @@ func (d *Device) transmit(p *port, o outgoing) {
 func (d *Device) dropOut(p *port, o outgoing, r frame.DropReason) {
 	d.drops.Count(r)
 	o.f.Stamp = d.clock.At(d.now)
-	d.trace(p, frame.Outbound, o.f, o.note, r)
+	d.trace(p, frame.Outbound, o.f, o.notes, r)
 	o.f.Release()
 }
 
 // trace hands a frame that passes or fails to pass a port to the tracer.
-func (d *Device) trace(p *port, dir frame.Direction, f *frame.Frame, note string, drop frame.DropReason) {
+func (d *Device) trace(p *port, dir frame.Direction, f *frame.Frame, notes []frame.Note, drop frame.DropReason) {
 	if d.tracer == nil {
 		return
 	}
 	d.record = frame.Record{
 		Port: p.name, Dir: dir, Data: f.Bytes(), Offload: f.Offload,
-		Stamp: f.Stamp, ID: f.ID, Queue: f.Queue, Drop: drop, Comment: note,
+		Stamp: f.Stamp, ID: f.ID, Queue: f.Queue, Drop: drop, Notes: notes,
 	}
 	d.tracer.Trace(&d.record)
-	d.record.Data = nil
+	d.record.Data, d.record.Notes = nil, nil
 }

@@ -339,7 +339,7 @@ type traces []frame.Record
 
 func (t *traces) Trace(r *frame.Record) {
 	c := *r
-	c.Data = bytes.Clone(r.Data)
+	c.Data, c.Notes = bytes.Clone(r.Data), frame.KeepNotes(r.Notes)
 	*t = append(*t, c)
 }
 
@@ -356,8 +356,8 @@ func TestCaptureOfALiveConnection(t *testing.T) {
 	for i, r := range rec {
 		// Each record is what passed the wire at its time.
 		live := slices.IndexFunc(a.all, func(l frame.Record) bool { return bytes.Equal(l.Data, r.Data) && l.Dir == r.Dir })
-		if r.Comment != "replayed for dissection" || live < 0 || (i > 0 && rec[i-1].Stamp > r.Stamp) {
-			t.Fatalf("record %d (%v, %q) equals live frame %d", i, r.Dir, r.Comment, live)
+		if r.Text() != "replayed for dissection" || live < 0 || (i > 0 && rec[i-1].Stamp > r.Stamp) {
+			t.Fatalf("record %d (%v, %q) equals live frame %d", i, r.Dir, r.Text(), live)
 		}
 		if bytes.Contains(r.Data, []byte("MPA ID")) {
 			mpa = append(mpa, r.Dir.String())
@@ -371,7 +371,7 @@ func TestCaptureOfALiveConnection(t *testing.T) {
 	// The capture proper names queue pair and work request.
 	noted := 0
 	for _, r := range a.all {
-		if r.Dir == frame.Outbound && strings.Contains(r.Comment, "WR 17 RDMA Write") {
+		if r.Dir == frame.Outbound && strings.Contains(r.Text(), "WR 17 RDMA Write") {
 			noted++
 		}
 	}

@@ -73,11 +73,11 @@ func (d *Device) receiveHost(f *frame.Frame) {
 	d.arrived(&d.host, f)
 	if d.engineOwns(f.Bytes()) {
 		d.drops.Count(frame.DropOwned)
-		d.trace(&d.host, frame.Inbound, f, "", frame.DropOwned)
+		d.trace(&d.host, frame.Inbound, f, nil, frame.DropOwned)
 		f.Release()
 		return
 	}
-	d.trace(&d.host, frame.Inbound, f, "", frame.DropNone)
+	d.trace(&d.host, frame.Inbound, f, nil, frame.DropNone)
 	d.send(&d.wire, outgoing{f: f})
 }
 
@@ -103,12 +103,12 @@ func (d *Device) receiveWire(f *frame.Frame) {
 	d.arrived(&d.wire, f)
 	d.in = inbound{f: f, off: f.Offload}
 	v := d.etherIn(f.Bytes())
-	note, drop := d.notes.Take()
+	notes, drop := d.notes.Take()
 	if v == dropped {
 		drop = d.in.drop
 		d.drops.Count(drop)
 	}
-	d.trace(&d.wire, frame.Inbound, f, note, drop)
+	d.trace(&d.wire, frame.Inbound, f, notes, drop)
 	switch {
 	case d.in.whole != nil:
 		d.settle(d.in.whole, v)

@@ -105,7 +105,7 @@ func (n *node) Room() int { return n.room }
 // Trace implements frame.Tracer.
 func (n *node) Trace(r *frame.Record) {
 	c := *r
-	c.Data = bytes.Clone(r.Data)
+	c.Data, c.Notes = bytes.Clone(r.Data), frame.KeepNotes(r.Notes)
 	n.all = append(n.all, c)
 	if r.Drop != frame.DropNone {
 		n.drops = append(n.drops, c)

@@ -26,8 +26,8 @@ type toeOutput struct{ d *Device }
 
 // Transmit implements toe.Output.
 func (o toeOutput) Transmit(f *frame.Frame, dst netip.Addr) {
-	note, _ := o.d.notes.Take()
-	o.d.output(outgoing{f, note}, dst)
+	notes, _ := o.d.notes.Take()
+	o.d.output(outgoing{f, notes}, dst)
 }
 
 // Room implements toe.Output: while frames wait, nothing may overtake them.

@@ -25,9 +25,13 @@ func newCapture() *cobra.Command {
 			"the NIC's clock, direction, packet id, and comments: queue pair and work request of\n" +
 			"each FPDU, and the reason of each drop. It ends at Ctrl-C, after -c packets, or with\n" +
 			"the NIC, always with a complete file.\n\n" +
+			"A super-frame of gso and jumbo is written as the segments that it stands for; --raw\n" +
+			"keeps it whole, and costs least. Of a segment that --snaplen cuts, the TCP checksum\n" +
+			"is left partial, as a sender leaves it to its device.\n\n" +
 			"Connections that live already are preceded by their saved TCP and MPA handshakes,\n" +
 			"commented \"replayed for dissection\", so that Wireshark decodes what follows.",
 		Example: "  tapir capture nic0 -w f.pcapng\n" +
+			"  tapir capture nic0 -w f.pcapng --raw --snaplen 256\n" +
 			"  tapir capture nic0 -w - | wireshark -k -i -\n" +
 			"  tapir capture nic0 -w - -c 10 | tshark -r -",
 		Args:              atMost(1),

@@ -289,9 +289,9 @@ func (f fakeNIC) CaptureInfo() capture.Info {
 func (f fakeNIC) Attach(s *capture.Session, context bool) (func(), error) {
 	r := frame.Record{Data: make([]byte, 60), Drop: frame.DropNotOurMAC}
 	if context {
-		r.Comment = "replayed for dissection"
+		r.Notes = frame.Say("replayed for dissection")
 		s.Trace(&r)
-		r.Comment = ""
+		r.Notes = nil
 	}
 	s.Live()
 	for range 5 {

@@ -104,13 +104,32 @@ func nicRun(n *node.Node, job perf.Job, snap int, profile string) (r result, err
 	}
 }
 
+// aroundFile writes to a file from its beginning again and again, so that it is
+// the capture that is measured and not the disk, nor memory that the kernel
+// has to find for the file.
+type aroundFile struct {
+	f  *os.File
+	at int64
+}
+
+const aroundAfter = 64 << 20
+
+func (a *aroundFile) Write(b []byte) (int, error) {
+	if a.at+int64(len(b)) > aroundAfter {
+		a.at = 0
+	}
+	n, err := a.f.WriteAt(b, a.at)
+	a.at += int64(n)
+	return n, err
+}
+
 // captureAll writes every frame of the NIC to a file that is gone afterwards.
 func captureAll(n *node.Node, snap int) (stop func(), err error) {
 	f, err := os.CreateTemp("", "bench*.pcapng")
 	if err != nil {
 		return nil, err
 	}
-	s := capture.New(f, capture.Info{Name: n.Name(), Wire: n.TAP()}, capture.Options{SnapLen: snap})
+	s := capture.New(&aroundFile{f: f}, capture.Info{Name: n.Name(), Wire: n.TAP()}, capture.Options{SnapLen: snap})
 	if err := n.DoWait(func(frame.Time) { n.Device.SetTracer(s) }); err != nil {
 		return nil, err
 	}

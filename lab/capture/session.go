@@ -4,18 +4,18 @@
 //
 // A frame's way through it:
 //
-//  1. Trace runs on the event loop's thread. It picks the interface, collects
-//     the comments and splits a super-frame into the segments it stands for.
-//  2. packet encodes one block behind the waiting ones. What finds no room is
-//     counted and reported in the file; the loop never waits.
-//  3. drain, on a goroutine of its own, swaps the waiting blocks for an empty
-//     buffer and writes them out.
+//  1. Trace runs on the event loop's thread. It picks the interface and splits
+//     a super-frame into the segments it stands for.
+//  2. begin and end put one block behind the waiting ones: of the frame only
+//     what is kept is touched. What finds no room is counted and reported in
+//     the file; the loop never waits.
+//  3. drain (writer.go), on a goroutine of its own, writes the waiting blocks,
+//     many at a time.
 package capture
 
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 
 	"tapir/wire/frame"
@@ -61,26 +61,22 @@ type Stats struct {
 
 // Session is one running capture. It implements frame.Tracer.
 type Session struct {
-	opt  Options
-	emit func(seg []byte) // s.segment, bound once
+	opt Options
 
-	mu       sync.Mutex
-	fill     []byte // encoded blocks that wait for drain
-	spare    []byte
-	ports    []port // by pcapng interface number
-	live     bool   // packets count against Options.Count
-	ending   bool   // no more packets; drain finishes the file
-	counted  uint64
-	err      error // of the writer
-	comments []string
+	mu      sync.Mutex
+	out     queue  // encoded blocks that wait for the writer
+	ports   []port // by pcapng interface number
+	live    bool   // packets count against Options.Count
+	ending  bool   // no more packets; drain finishes the file
+	counted uint64
+	err     error // of the writer
 
 	// The record in hand while its segments are encoded.
 	splitter virtio.Splitter
 	pkt      pcapng.Packet
-	notes    []string // one per segment, or nil
-	index    int
+	start    int    // of the block in hand
+	extra    []byte // one more comment
 
-	wake chan struct{}
 	done chan struct{}
 }
 
@@ -98,15 +94,13 @@ func New(w io.Writer, info Info, opt Options) *Session {
 		opt.Buffer = DefaultBuffer
 	}
 	opt.Host = opt.Host && info.Host != ""
-	s := &Session{opt: opt, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	s.emit = s.segment
-	s.fill = appendHead(nil, info, opt)
+	s := &Session{opt: opt, out: newQueue(opt.Buffer), done: make(chan struct{})}
+	s.out.fill = appendHead(nil, info, opt)
 	s.ports = make([]port, 1, 2)
 	if opt.Host {
 		s.ports = s.ports[:2]
 	}
 	go s.drain(w)
-	s.signal()
 	return s
 }
 
@@ -142,7 +136,6 @@ func (s *Session) Trace(r *frame.Record) {
 	if s.ending || int(r.Port) >= len(s.ports) {
 		return
 	}
-	s.collect(r)
 	s.pkt = pcapng.Packet{
 		Interface: uint32(r.Port), Stamp: int64(r.Stamp), ID: r.ID, Queue: uint32(r.Queue),
 		Has: pcapng.HasFlags | pcapng.HasQueue, Flags: flags(r),
@@ -150,25 +143,24 @@ func (s *Session) Trace(r *frame.Record) {
 	if r.ID != 0 { // replayed packets have none
 		s.pkt.Has |= pcapng.HasID
 	}
-	s.notes, s.index = nil, 0
-	if s.opt.Raw || r.Offload.GSO == frame.GSONone && !r.Offload.NeedsCsum {
-		s.packet(r.Data, s.comments)
-	} else {
-		s.split(r)
-	}
-	s.signal()
-}
-
-// collect fills s.comments: a line each, and the reason of a drop.
-func (s *Session) collect(r *frame.Record) {
-	s.comments = s.comments[:0]
-	for rest, more := r.Comment, r.Comment != ""; more; {
-		var line string
-		line, rest, more = strings.Cut(rest, "\n")
-		s.comments = append(s.comments, line)
-	}
+	s.extra = s.extra[:0]
 	if r.Drop != frame.DropNone {
-		s.comments = append(s.comments, dropComments[min(r.Drop, frame.NumDropReasons)])
+		s.extra = append(s.extra, dropComments[min(r.Drop, frame.NumDropReasons)]...)
+	}
+	switch {
+	case s.opt.Raw || !r.Offload.NeedsCsum && r.Offload.GSO == frame.GSONone:
+		s.packet(r.Data, r.Notes)
+	case r.Offload.GSO != frame.GSONone:
+		s.split(r)
+	case s.kept(len(r.Data)) < len(r.Data):
+		s.packet(r.Data, r.Notes) // the checksum of what is cut stays partial
+	default:
+		s.complete(r)
+	}
+	if s.ending {
+		s.out.flush()
+	} else {
+		s.out.signal()
 	}
 }
 
@@ -196,66 +188,153 @@ func flags(r *frame.Record) pcapng.Flags {
 	return f | pcapng.Unicast
 }
 
-// split writes the segments that a super-frame stands for. A comment line per
-// segment goes to its segment; any other number stays with the first.
+// kept is how many octets are kept of a packet of n.
+func (s *Session) kept(n int) int {
+	if s.opt.SnapLen > 0 {
+		return min(n, s.opt.SnapLen)
+	}
+	return n
+}
+
+// split writes the segments that a super-frame stands for. Notes that hold for
+// as many FPDUs as there are segments go to theirs; any others stay with the
+// first.
 func (s *Session) split(r *frame.Record) {
-	if n := segments(r); n > 1 && n == len(s.comments) {
-		s.notes = s.comments
-	}
-	if err := s.splitter.Split(r.Offload, r.Data, s.emit); err != nil && s.index == 0 {
-		s.comments = append(s.comments, "left whole: "+err.Error())
-		s.packet(r.Data, s.comments)
-	}
-}
-
-// segments estimates how many segments a TCP super-frame makes; it need not be
-// right, only agree with the number of comments if they are one each.
-func segments(r *frame.Record) int {
-	tcp := int(r.Offload.CsumStart)
-	if r.Offload.GSOSize == 0 || tcp+13 > len(r.Data) {
-		return 1
-	}
-	payload := len(r.Data) - tcp - int(r.Data[tcp+12]>>4)*4
-	size := int(r.Offload.GSOSize)
-	return (payload + size - 1) / size
-}
-
-func (s *Session) segment(seg []byte) {
-	switch {
-	case s.notes != nil && s.index < len(s.notes):
-		s.packet(seg, s.notes[s.index:s.index+1])
-	case s.index == 0:
-		s.packet(seg, s.comments)
-	default:
-		s.packet(seg, nil)
-	}
-	s.index++
-}
-
-// packet encodes one packet behind the waiting ones or counts it as lost.
-func (s *Session) packet(data []byte, comments []string) {
-	p := &s.ports[s.pkt.Interface]
-	if s.ending {
+	n, err := s.splitter.Begin(r.Offload, r.Data)
+	if err != nil {
+		s.leave(r, err)
 		return
 	}
+	notes, said := r.Notes, 0
+	for _, note := range notes {
+		said += note.Times
+	}
+	if n == 1 || said != n {
+		for i := range n {
+			s.segment(i, notes)
+			notes = nil
+		}
+	} else {
+		i := 0
+		for k := range notes {
+			for times := range notes[k].Times {
+				if times == 0 || s.splitter.Len(i) != s.splitter.Len(i-1) || !s.again(i) {
+					s.segment(i, notes[k:k+1])
+				}
+				i++
+			}
+		}
+	}
+	s.splitter.End()
+}
+
+func (s *Session) segment(i int, notes []frame.Note) {
+	whole := s.splitter.Len(i)
+	if data := s.begin(whole, notes); data != nil {
+		s.splitter.Put(data, i)
+		s.end(notes)
+	}
+}
+
+// again writes segment i like the one before it, from which only its octets
+// differ: a super-frame is mostly made of such. It returns false if that
+// cannot be done.
+func (s *Session) again(i int) bool {
+	before := s.out.fill[s.start:]
+	p := &s.ports[s.pkt.Interface]
+	if len(before) == 0 || p.run > 0 || s.ending || s.pkt.Has&pcapng.HasDropCount != 0 || !s.out.reserve(len(before)) {
+		return false
+	}
+	s.start = len(s.out.fill)
+	b, data := pcapng.AppendLike(s.out.fill, before)
+	s.splitter.Put(data, i)
+	s.out.fill = b
+	p.Seen++
+	s.wrote(p)
+	return true
+}
+
+// complete finishes the partial checksum of a true frame.
+func (s *Session) complete(r *frame.Record) {
+	if err := s.splitter.Split(r.Offload, r.Data, func(seg []byte) { s.packet(seg, r.Notes) }); err != nil {
+		s.leave(r, err)
+	}
+}
+
+// leave writes a frame as it is whose offload cannot be done.
+func (s *Session) leave(r *frame.Record, err error) {
+	if len(s.extra) > 0 {
+		s.extra = append(s.extra, "; "...)
+	}
+	s.extra = append(append(s.extra, "left whole: "...), err.Error()...)
+	s.packet(r.Data, r.Notes)
+}
+
+// packet writes one packet.
+func (s *Session) packet(data []byte, notes []frame.Note) {
+	if kept := s.begin(len(data), notes); kept != nil {
+		copy(kept, data)
+		s.end(notes)
+	}
+}
+
+// begin opens the block of a packet of n octets and returns the place of those
+// that are kept; nil if it finds no room and is counted as lost.
+func (s *Session) begin(n int, notes []frame.Note) (data []byte) {
+	if s.ending {
+		return nil
+	}
+	p := &s.ports[s.pkt.Interface]
 	p.Seen++
 	p.last = frame.Stamp(s.pkt.Stamp)
 	if p.Seen == 1 {
 		p.first = p.last
 	}
-	s.pkt.OrigLen = uint32(len(data))
-	if s.opt.SnapLen > 0 && len(data) > s.opt.SnapLen {
-		data = data[:s.opt.SnapLen]
+	kept := s.kept(n)
+	size := pcapng.PacketSize(kept) + pcapng.CommentSize(len(s.extra))
+	for _, note := range notes {
+		size += pcapng.CommentSize(len(note.Text) + timesLen)
 	}
-	s.pkt.Data, s.pkt.Comments = data, comments
-	if len(s.fill)+s.pkt.Size() > s.opt.Buffer {
+	if !s.out.reserve(size) {
 		p.Lost++
 		p.run++
-		return
+		return nil
 	}
-	s.reportLoss(p)
-	s.fill = s.pkt.AppendTo(s.fill)
-	s.pkt.Data, s.pkt.Comments = nil, nil
+	if p.run > 0 {
+		s.reportLoss(p)
+	} else {
+		s.pkt.Has &^= pcapng.HasDropCount
+	}
+	s.pkt.OrigLen = uint32(n)
+	s.start = len(s.out.fill)
+	s.out.fill, data = s.pkt.AppendHead(s.out.fill, kept)
+	return data
+}
+
+// timesLen is how much longer a note gets that holds several times.
+const timesLen = len(" (9223372036854775807 times)")
+
+// end closes the block that begin has opened. Notes say how often they hold
+// where the super-frame is written whole.
+func (s *Session) end(notes []frame.Note) {
+	b := s.out.fill
+	for _, n := range notes {
+		if n.Times > 1 && s.opt.Raw {
+			var line [256]byte
+			b = pcapng.AppendComment(b, n.AppendTo(line[:0]))
+		} else {
+			b = pcapng.AppendComment(b, n.Text)
+		}
+	}
+	if len(s.extra) > 0 {
+		b = pcapng.AppendComment(b, s.extra)
+	}
+	s.out.fill = s.pkt.AppendTail(b, s.start)
+	s.wrote(&s.ports[s.pkt.Interface])
+}
+
+// wrote counts a packet that is on its way to the writer.
+func (s *Session) wrote(p *port) {
 	p.Written++
 	if s.live {
 		s.counted++
@@ -265,16 +344,20 @@ func (s *Session) packet(data []byte, comments []string) {
 
 // reportLoss says in the file what is missing before the packet in hand.
 func (s *Session) reportLoss(p *port) {
-	s.pkt.Has &^= pcapng.HasDropCount
-	if p.run == 0 {
-		return
-	}
 	s.pkt.Has |= pcapng.HasDropCount
 	s.pkt.DropCount = p.run
-	st := p.statistics(s.pkt.Interface)
-	st.Comments = []string{fmt.Sprintf("%d packets are missing here: the capture's reader was too slow", p.run)}
-	s.fill = st.AppendTo(s.fill)
+	s.out.fill = p.lossStatistics(s.pkt.Interface, s.out.fill)
 	p.run = 0
+}
+
+// lossStatistics appends the interface's statistics, with a comment on what
+// was lost last.
+func (p *port) lossStatistics(iface uint32, b []byte) []byte {
+	st := p.statistics(iface)
+	if p.run > 0 {
+		st.Comments = []string{fmt.Sprintf("%d packets are missing here: the capture's reader was too slow", p.run)}
+	}
+	return st.AppendTo(b)
 }
 
 func (p *port) statistics(iface uint32) pcapng.Statistics {
@@ -299,8 +382,8 @@ func (s *Session) Live() {
 func (s *Session) Close() error {
 	s.mu.Lock()
 	s.ending = true
+	s.out.flush()
 	s.mu.Unlock()
-	s.signal()
 	<-s.done
 	return s.err
 }
@@ -320,57 +403,4 @@ func (s *Session) Stats() (sum Stats) {
 		sum.Lost += p.Lost
 	}
 	return sum
-}
-
-func (s *Session) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// drain writes until the capture ends or w fails.
-func (s *Session) drain(w io.Writer) {
-	defer close(s.done)
-	for range s.wake {
-		for {
-			b, last := s.take()
-			if len(b) > 0 {
-				if _, err := w.Write(b); err != nil {
-					s.fail(err)
-					return
-				}
-			}
-			if last {
-				return
-			}
-			if len(b) == 0 {
-				break
-			}
-		}
-	}
-}
-
-// take returns the waiting blocks; the last ones with the closing statistics.
-func (s *Session) take() (b []byte, last bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ending {
-		for i := range s.ports {
-			st := s.ports[i].statistics(uint32(i))
-			if n := s.ports[i].run; n > 0 {
-				st.Comments = []string{fmt.Sprintf("%d packets are missing here: the capture's reader was too slow", n)}
-			}
-			s.fill = st.AppendTo(s.fill)
-		}
-	}
-	b = s.fill
-	s.fill, s.spare = s.spare[:0], b
-	return b, s.ending
-}
-
-func (s *Session) fail(err error) {
-	s.mu.Lock()
-	s.err, s.ending = err, true
-	s.mu.Unlock()
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,7 +70,7 @@ func capture(t *testing.T, opt Options, records ...*frame.Record) file {
 func TestFileSaysWhatPassed(t *testing.T) {
 	data := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, make([]byte, 54)...)
 	f := capture(t, Options{SnapLen: 40, Host: true},
-		&frame.Record{Port: frame.Wire, Dir: frame.Outbound, Data: data, Stamp: 1000, ID: 1, Comment: "QP 3 WR 17\nlast"},
+		&frame.Record{Port: frame.Wire, Dir: frame.Outbound, Data: data, Stamp: 1000, ID: 1, Notes: []frame.Note{{Text: []byte("QP 3 WR 17"), Times: 2}, {Text: []byte("last"), Times: 1}}},
 		&frame.Record{Port: frame.Host, Dir: frame.Inbound, Data: data[6:], Stamp: 2000, ID: 9, Queue: 2, Drop: frame.DropNotOurIP},
 	)
 	has := pcapng.HasFlags | pcapng.HasID | pcapng.HasQueue
@@ -111,16 +112,20 @@ func superFrame(n int) *frame.Record {
 }
 
 func TestSuperFrameIsSplit(t *testing.T) {
+	note := func(text string, times int) frame.Note { return frame.Note{Text: []byte(text), Times: times} }
 	for _, c := range []struct {
-		comment string
-		want    [][]string
+		notes []frame.Note
+		want  [][]string
 	}{
-		{"FPDU a\nFPDU b\nFPDU c", [][]string{{"FPDU a"}, {"FPDU b"}, {"FPDU c"}}},
-		{"one\ntwo", [][]string{{"one", "two"}, nil, nil}},
-		{"", [][]string{nil, nil, nil}},
+		{[]frame.Note{note("a", 1), note("b", 1), note("c", 1)}, [][]string{{"a"}, {"b"}, {"c"}}},
+		{[]frame.Note{note("a", 2), note("b", 1)}, [][]string{{"a"}, {"a"}, {"b"}}},
+		{[]frame.Note{note("a", 1), note("b", 2)}, [][]string{{"a"}, {"b"}, {"b"}}},
+		{[]frame.Note{note("a", 3)}, [][]string{{"a"}, {"a"}, {"a"}}},
+		{[]frame.Note{note("a", 1), note("b", 1)}, [][]string{{"a", "b"}, nil, nil}},
+		{nil, [][]string{nil, nil, nil}},
 	} {
 		r := superFrame(3)
-		r.Comment = c.comment
+		r.Notes = c.notes
 		f := capture(t, Options{}, r)
 		if len(f.packets) != 3 {
 			t.Fatalf("%d segments", len(f.packets))
@@ -138,9 +143,13 @@ func TestSuperFrameIsSplit(t *testing.T) {
 
 func TestRawKeepsSuperFrames(t *testing.T) {
 	r := superFrame(3)
+	r.Notes = []frame.Note{{Text: []byte("QP 3 WR 17 RDMA Write"), Times: 3}}
 	f := capture(t, Options{Raw: true}, r)
 	if len(f.packets) != 1 || !bytes.Equal(f.packets[0].Data, r.Data) {
 		t.Fatalf("%d packets", len(f.packets))
+	}
+	if d := cmp.Diff([]string{"QP 3 WR 17 RDMA Write (3 times)"}, f.packets[0].Comments); d != "" {
+		t.Error(d)
 	}
 }
 
@@ -256,7 +265,7 @@ func TestTee(t *testing.T) {
 func TestTraceDoesNotAllocate(t *testing.T) {
 	s := New(io.Discard, info, Options{Buffer: 1 << 16})
 	defer s.Close()
-	r := &frame.Record{Data: make([]byte, 1514), Comment: "QP 3 WR 17 RDMA Write\nlast", Drop: frame.DropFault}
+	r := &frame.Record{Data: make([]byte, 1514), Notes: frame.Say("QP 3 WR 17 RDMA Write last"), Drop: frame.DropFault}
 	for range 1000 { // both buffers reach their full size
 		s.Trace(r)
 		time.Sleep(time.Microsecond)
@@ -269,7 +278,7 @@ func TestTraceDoesNotAllocate(t *testing.T) {
 func BenchmarkTrace(b *testing.B) {
 	s := New(io.Discard, info, Options{})
 	defer s.Close()
-	r := &frame.Record{Data: make([]byte, 1514), Comment: "QP 3 WR 17 RDMA Write"}
+	r := &frame.Record{Data: make([]byte, 1514), Notes: frame.Say("QP 3 WR 17 RDMA Write")}
 	b.ReportAllocs()
 	b.SetBytes(1514)
 	for b.Loop() {
@@ -287,5 +296,76 @@ func TestSplittingDoesNotAllocate(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(500, func() { s.Trace(r) }); n > 0 {
 		t.Fatalf("%v allocations per super-frame", n)
+	}
+}
+
+// Of a true segment that is cut, the checksum stays partial; all else is that
+// of the segment.
+func TestSuperFrameIsSplitAndCut(t *testing.T) {
+	r := superFrame(3)
+	whole, short := capture(t, Options{}, r), capture(t, Options{SnapLen: 70}, r)
+	if len(short.packets) != 3 {
+		t.Fatalf("%d segments", len(short.packets))
+	}
+	for i, p := range short.packets {
+		want := bytes.Clone(whole.packets[i].Data[:70])
+		if bytes.Equal(p.Data, want) || p.OrigLen != 154 {
+			t.Errorf("segment %d: %d octets of %d, checksum complete", i, len(p.Data), p.OrigLen)
+		}
+		copy(want[50:52], p.Data[50:]) // the checksum
+		if d := cmp.Diff(want, p.Data); d != "" {
+			t.Errorf("segment %d: %s", i, d)
+		}
+	}
+}
+
+// What is written at once is much more than a packet, but nothing waits long.
+func TestWriterTakesManyAtATime(t *testing.T) {
+	w := &counter{}
+	s := New(w, info, Options{})
+	r := superFrame(40)
+	for range 1000 {
+		s.Trace(r)
+	}
+	for s.Stats().Written > 0 && w.octets.Load() < 1000*40*154 { // without Close
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if writes, octets := w.writes.Load(), w.octets.Load(); octets/writes < 32<<10 {
+		t.Fatalf("%d writes for %d octets", writes, octets)
+	}
+}
+
+type counter struct{ writes, octets atomic.Int64 }
+
+func (c *counter) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	c.octets.Add(int64(len(b)))
+	return len(b), nil
+}
+
+func BenchmarkTraceSuperFrame(b *testing.B) {
+	d := make([]byte, 66+44*1448)
+	copy(d, superFrame(1).Data[:54])
+	d[16], d[17] = byte((len(d)-14)>>8), byte(len(d)-14)
+	d[46] = 8 << 4
+	r := &frame.Record{Dir: frame.Outbound, Data: d, ID: 5, Notes: []frame.Note{{Text: []byte("QP 3 WR 17 RDMA Write"), Times: 44}},
+		Offload: frame.Offload{NeedsCsum: true, GSO: frame.GSOTCPv4, GSOSize: 1448, CsumStart: 34, CsumOffset: 16}}
+	for _, o := range []struct {
+		name string
+		opt  Options
+	}{{"snap", Options{SnapLen: 256}}, {"all", Options{}}, {"raw", Options{SnapLen: 256, Raw: true}}} {
+		b.Run(o.name, func(b *testing.B) {
+			s := New(io.Discard, info, o.opt)
+			defer s.Close()
+			b.ReportAllocs()
+			b.SetBytes(int64(len(d)))
+			for b.Loop() {
+				s.Trace(r)
+			}
+			b.ReportMetric(float64(s.Stats().Lost)/float64(s.Stats().Seen), "lost/pkt")
+		})
 	}
 }

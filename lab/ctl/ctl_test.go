@@ -69,7 +69,7 @@ func (f *fakeNIC) CaptureInfo() capture.Info { return capture.Info{Name: "nic0",
 
 func (f *fakeNIC) Attach(s *capture.Session, context bool) (func(), error) {
 	if context {
-		s.Trace(&frame.Record{Data: make([]byte, 60), Comment: "replayed for dissection"})
+		s.Trace(&frame.Record{Data: make([]byte, 60), Notes: frame.Say("replayed for dissection")})
 	}
 	s.Live()
 	f.mu.Lock()

@@ -55,7 +55,6 @@ type conn struct {
 	finished bool   // that has come: FIN follows what is unsent
 	aborting bool   // reset the connection once the Terminate is out
 	recvID   uint64 // WR id of the receive in use
-	readID   uint64 // WR id of the Read that a response would answer
 	err      error  // why it ended
 
 	deadline frame.Time

@@ -94,6 +94,9 @@ type Engine struct {
 	cm    *cm.Manager
 	tcp   *toe.Engine
 	notes *frame.Notes
+	// noted is what the last note with number noteID says.
+	noted  noteKey
+	noteID uint64
 
 	now     frame.Time
 	conns   []*conn // by creation

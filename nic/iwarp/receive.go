@@ -59,13 +59,13 @@ func (k *consumer) ULPDU(b []byte) error {
 	c.counters.RxFPDUs++
 	first := c.gated && !c.held
 	c.gated = c.held
-	note := c.e.notes.On
+	note, read := c.e.notes.On, rdmap.NoRef
 	if note {
-		c.readID = c.readWR()
+		read = c.readWR()
 	}
 	err := c.stream.Receive(b)
 	if note {
-		c.noteReceived(b)
+		c.noteReceived(b, read)
 	}
 	if err != nil {
 		return err

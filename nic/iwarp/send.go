@@ -205,7 +205,7 @@ func (c *conn) render(r *record, k int, dst []byte) {
 	}
 	c.tx.Seal(dst, r.off-c.base+uint64(k)*uint64(r.size), n)
 	if c.e.notes.On {
-		c.noteSent(r, body)
+		c.note(r.wr, r.op, r.last)
 	}
 }
 

@@ -108,7 +108,8 @@ func (w *world) deliver(n *node, from *wire) (any bool) {
 			n.tcp.Reset(&h, seg)
 		}
 		if n.notes.On {
-			if s, _ := n.notes.Take(); s != "" {
+			said, _ := n.notes.Take()
+			if s := (&frame.Record{Notes: said}).Text(); s != "" {
 				n.said = append(n.said, s)
 			}
 		}

@@ -206,10 +206,10 @@ func TestNotesNameWorkRequests(t *testing.T) {
 	x.s.post(t, verbs.SendWR{ID: 88, Opcode: verbs.OpRead, Flags: verbs.Signaled, SGEs: x.s.sge(0, 2000), RemoteAddr: x.c.mr.Addr(), RKey: x.c.mr.RKey()})
 	x.must("read", func() bool { return len(x.s.poll()) == 2 })
 	want := []string{
-		fmt.Sprintf("QP 1 RDMA Write STag %#08x TO %#x len 100 last", x.s.mr.RKey(), x.s.mr.Addr()),
-		"QP 1 WR 77 Send MSN 1 MO 0 len 10 last",
-		fmt.Sprintf("QP 1 WR 88 RDMA Read Response STag %#08x TO %#x len 1428", x.s.mr.RKey(), x.s.mr.Addr()),
-		fmt.Sprintf("QP 1 WR 88 RDMA Read Response STag %#08x TO %#x len 572 last", x.s.mr.RKey(), x.s.mr.Addr()+1428),
+		"QP 1 RDMA Write last",
+		"QP 1 WR 77 Send last",
+		"QP 1 WR 88 RDMA Read Response",
+		"QP 1 WR 88 RDMA Read Response last",
 	}
 	var got []string
 	for _, s := range x.b.said {

@@ -46,10 +46,29 @@ func TestNotesTake(t *testing.T) {
 	n.Addf("QP %d", 3)
 	n.Addf("WR %d", 7)
 	n.Drop(DropFragment)
-	if c, d := n.Take(); c != "QP 3\nWR 7" || d != DropFragment {
+	notes, d := n.Take()
+	if c := (&Record{Notes: notes}).Text(); c != "QP 3\nWR 7" || d != DropFragment {
 		t.Fatalf("took %q, %v", c, d)
 	}
-	if c, d := n.Take(); c != "" || d != DropNone {
-		t.Fatalf("second take %q, %v", c, d)
+	if c, d := n.Take(); c != nil || d != DropNone {
+		t.Fatalf("second take %v, %v", c, d)
+	}
+}
+
+func TestNotesRepeat(t *testing.T) {
+	n := Notes{On: true}
+	say := func(s string) uint64 { return n.Append(func(b []byte) []byte { return append(b, s...) }) }
+	a := say("a")
+	first := n.Repeat(a) && n.Repeat(a)
+	b := say("b")
+	stale := n.Repeat(a)
+	notes, _ := n.Take()
+	kept := KeepNotes(notes)
+	if later := n.Repeat(b); !first || stale || later {
+		t.Fatalf("repeats %v, of one before %v, in the next frame %v", first, stale, later)
+	}
+	say("something else")
+	if c := (&Record{Notes: kept}).Text(); c != "a (3 times)\nb" {
+		t.Fatalf("kept %q", c)
 	}
 }

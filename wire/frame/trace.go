@@ -1,6 +1,10 @@
 package frame
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+)
 
 // Record is one frame as it passed a port, handed to a Tracer.
 type Record struct {
@@ -12,7 +16,51 @@ type Record struct {
 	ID      uint64
 	Queue   uint16
 	Drop    DropReason // DropNone unless the frame was discarded
-	Comment string
+	Notes   []Note     // borrowed
+}
+
+// Text is what the notes say, a line each.
+func (r *Record) Text() string {
+	var b []byte
+	for i, n := range r.Notes {
+		if i > 0 {
+			b = append(b, '\n')
+		}
+		b = n.AppendTo(b)
+	}
+	return string(b)
+}
+
+// Note is a line that is said about a frame, or about so many segments of it
+// that follow one another.
+type Note struct {
+	Text  []byte
+	Times int
+}
+
+// AppendTo appends the line to b, with how often it holds if that is more than
+// once.
+func (n Note) AppendTo(b []byte) []byte {
+	b = append(b, n.Text...)
+	if n.Times > 1 {
+		b = append(strconv.AppendInt(append(b, " ("...), int64(n.Times), 10), " times)"...)
+	}
+	return b
+}
+
+// Say returns one note with the text given.
+func Say(text string) []Note { return []Note{{[]byte(text), 1}} }
+
+// KeepNotes returns a copy of notes that lasts.
+func KeepNotes(notes []Note) []Note {
+	if len(notes) == 0 {
+		return nil
+	}
+	kept := make([]Note, len(notes))
+	for i, n := range notes {
+		kept[i] = Note{bytes.Clone(n.Text), n.Times}
+	}
+	return kept
 }
 
 // Tracer receives every frame of a NIC: the seam of its own capture.
@@ -21,38 +69,66 @@ type Tracer interface {
 }
 
 // Notes collects, for the frame being handled, what the layers have to say
-// about it ("QP 3 WR 17 RDMA Write MO 0"). While On is false it costs one
+// about it ("QP 3 WR 17 RDMA Write"). While On is false it costs one
 // branch. Each engine has one; the port empties it after each frame.
 type Notes struct {
-	On   bool
-	text []byte
-	drop DropReason
+	On    bool
+	text  []byte
+	lines []line
+	added uint64 // lines so far, in all frames
+	taken []Note
+	drop  DropReason
 }
 
-// Addf adds a line. Callers check On first, so that arguments are not
+// line is where a note's text ends, and how often it holds.
+type line struct{ end, times int }
+
+// Addf adds a note. Callers check On first, so that arguments are not
 // evaluated without need.
 func (n *Notes) Addf(format string, args ...any) {
-	n.text = fmt.Appendf(n.line(), format, args...)
+	n.text = fmt.Appendf(n.text, format, args...)
+	n.close()
 }
 
-// Append adds the line that write appends to the slice it is given, for notes
-// that are too frequent for a format.
-func (n *Notes) Append(write func(b []byte) []byte) { n.text = write(n.line()) }
+// Append adds the note that write appends to the slice it is given, for notes
+// that are too frequent for a format. The number it returns is for Repeat.
+func (n *Notes) Append(write func(b []byte) []byte) (id uint64) {
+	n.text = write(n.text)
+	n.close()
+	return n.added
+}
 
-// line is the text, ready for one line more.
-func (n *Notes) line() []byte {
-	if len(n.text) > 0 {
-		return append(n.text, '\n')
+func (n *Notes) close() {
+	n.lines = append(n.lines, line{len(n.text), 1})
+	n.added++
+}
+
+// Repeat says the note with number id once more if it is the frame's last one
+// so far, and reports whether it was.
+func (n *Notes) Repeat(id uint64) bool {
+	if id != n.added || len(n.lines) == 0 {
+		return false
 	}
-	return n.text
+	n.lines[len(n.lines)-1].times++
+	return true
 }
 
 // Drop notes that the frame in hand is discarded for reason r.
 func (n *Notes) Drop(r DropReason) { n.drop = r }
 
-// Take returns what was noted since the last Take, and forgets it.
-func (n *Notes) Take() (comment string, drop DropReason) {
-	comment, drop = string(n.text), n.drop
-	n.text, n.drop = n.text[:0], DropNone
-	return comment, drop
+// Take returns what was noted since the last Take, and forgets it. The notes
+// are valid until something is noted again.
+func (n *Notes) Take() (notes []Note, drop DropReason) {
+	drop, n.drop = n.drop, DropNone
+	if len(n.lines) == 0 {
+		return nil, drop
+	}
+	n.taken = n.taken[:0]
+	begin := 0
+	for _, l := range n.lines {
+		n.taken = append(n.taken, Note{n.text[begin:l.end:l.end], l.times})
+		begin = l.end
+	}
+	n.text, n.lines = n.text[:0], n.lines[:0]
+	return n.taken, drop
 }

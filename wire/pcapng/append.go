@@ -2,6 +2,7 @@ package pcapng
 
 import (
 	"encoding/binary"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -91,37 +92,117 @@ func (i *Interface) AppendTo(b []byte) []byte {
 
 // AppendTo appends the block to b. It allocates only to grow b.
 func (p *Packet) AppendTo(b []byte) []byte {
-	b, start := begin(b, typePacket)
-	b = le.AppendUint32(b, p.Interface)
-	b = appendStamp(b, p.Stamp)
-	b = le.AppendUint32(b, uint32(len(p.Data)))
-	b = le.AppendUint32(b, p.OrigLen)
-	b = pad(append(b, p.Data...), len(p.Data))
-	opts := len(b)
-	b = appendComments(b, p.Comments)
+	start := len(b)
+	b, data := p.AppendHead(b, len(p.Data))
+	copy(data, p.Data)
+	return p.AppendTail(appendComments(b, p.Comments), start)
+}
+
+// AppendHead is for writers who want to put the kept octets straight into
+// their place: it appends the block up to n octets of data, whose place it
+// returns. Any number of AppendComment and then AppendTail follow. p.Data and
+// p.Comments are not looked at.
+func (p *Packet) AppendHead(b []byte, n int) (block, data []byte) {
+	at := len(b)
+	end := at + packetHead + (n+3)&^3
+	b = slices.Grow(b, end-at)[:end]
+	h := b[at : at+packetHead]
+	stamp := uint64(max(p.Stamp, 0))
+	le.PutUint32(h, typePacket)
+	le.PutUint32(h[8:], p.Interface)
+	le.PutUint32(h[12:], uint32(stamp>>32))
+	le.PutUint32(h[16:], uint32(stamp))
+	le.PutUint32(h[20:], uint32(n))
+	le.PutUint32(h[24:], p.OrigLen)
+	if end > at+packetHead {
+		le.PutUint32(b[end-4:], 0) // the padding
+	}
+	return b, b[at+packetHead : at+packetHead+n]
+}
+
+// AppendLike appends a block to b that is like block, the encoding of a Packet, but
+// for its data, whose place it returns.
+func AppendLike(b, block []byte) (out, data []byte) {
+	kept := int(le.Uint32(block[20:]))
+	at := len(b)
+	b = slices.Grow(b, len(block))[:at+len(block)]
+	n := b[at:]
+	copy(n[:packetHead], block)
+	end := packetHead + kept
+	copy(n[end:], block[end:])
+	return b, n[packetHead:end]
+}
+
+// AppendComment appends a comment to a block that AppendHead has begun.
+func AppendComment(b, text []byte) []byte {
+	text = text[:min(len(text), maxOption)]
+	return pad(append(optionHead(b, optComment, len(text)), text...), len(text))
+}
+
+// AppendTail appends the block's other options and its end to b; start is
+// where in b the block begins.
+func (p *Packet) AppendTail(b []byte, start int) []byte {
+	at := len(b)
+	b = slices.Grow(b, packetTail)[:at+packetTail]
+	t := b[at:]
+	n := 0
 	if p.Has&HasFlags != 0 {
-		b = appendUint32(b, epbFlags, uint32(p.Flags))
+		n += putOption(t[n:], epbFlags, 4)
+		le.PutUint32(t[n-4:], uint32(p.Flags))
 	}
 	if p.Has&HasDropCount != 0 {
-		b = appendUint64(b, epbDropCount, p.DropCount)
+		n += putOption(t[n:], epbDropCount, 8)
+		le.PutUint64(t[n-8:], p.DropCount)
 	}
 	if p.Has&HasID != 0 {
-		b = appendUint64(b, epbID, p.ID)
+		n += putOption(t[n:], epbID, 8)
+		le.PutUint64(t[n-8:], p.ID)
 	}
 	if p.Has&HasQueue != 0 {
-		b = appendUint32(b, epbQueue, p.Queue)
+		n += putOption(t[n:], epbQueue, 4)
+		le.PutUint32(t[n-4:], p.Queue)
 	}
-	return finish(b, start, opts)
+	kept := int(le.Uint32(b[start+20:]))
+	if n > 0 || at > start+packetHead+(kept+3)&^3 {
+		le.PutUint32(t[n:], optEnd)
+		n += 4
+	}
+	length := uint32(at - start + n + 4)
+	le.PutUint32(t[n:], length)
+	le.PutUint32(b[start+4:], length)
+	return b[:at+n+4]
+}
+
+// Octets of a packet block before its data, and of its options without
+// comments and its end.
+const (
+	packetHead = 28
+	packetTail = 8 + 12 + 12 + 8 + 4 + 4
+)
+
+// putOption writes the head of an option of n octets to b and returns the
+// length of both.
+func putOption(b []byte, code uint16, n int) int {
+	le.PutUint16(b, code)
+	le.PutUint16(b[2:], uint16(n))
+	return 4 + n
 }
 
 // Size is an upper bound for the octets that AppendTo adds.
 func (p *Packet) Size() int {
-	n := 32 + len(p.Data) + 3 + 8 + 12 + 12 + 8 + 4
+	n := PacketSize(len(p.Data))
 	for _, c := range p.Comments {
-		n += 4 + min(len(c), maxOption) + 3
+		n += CommentSize(len(c))
 	}
 	return n
 }
+
+// PacketSize is an upper bound for the octets of a packet block with n octets
+// of data and no comment, CommentSize for those of a comment of n octets.
+func PacketSize(n int) int { return packetHead + n + 3 + packetTail }
+
+// CommentSize: see PacketSize.
+func CommentSize(n int) int { return 4 + min(n, maxOption) + 3 }
 
 // AppendTo appends the block to b.
 func (s *Statistics) AppendTo(b []byte) []byte {
@@ -196,10 +277,6 @@ func appendText(b []byte, code uint16, s string) []byte {
 	}
 	s = cut(s, maxOption)
 	return pad(append(optionHead(b, code, len(s)), s...), len(s))
-}
-
-func appendUint32(b []byte, code uint16, v uint32) []byte {
-	return le.AppendUint32(optionHead(b, code, 4), v)
 }
 
 func appendUint64(b []byte, code uint16, v uint64) []byte {

@@ -21,6 +21,7 @@ const (
 // It belongs to one goroutine.
 type Splitter struct {
 	buf []byte
+	cut inHand
 }
 
 // Split is Splitter.Split with a Splitter of its own, for rare use.
@@ -45,6 +46,21 @@ func (s *Splitter) Split(off frame.Offload, data []byte, emit func(seg []byte)) 
 		return nil
 	}
 	return s.complete(off, data, emit)
+}
+
+func (s *Splitter) segment(off frame.Offload, data []byte, emit func([]byte)) error {
+	n, err := s.Begin(off, data)
+	if err != nil {
+		return err
+	}
+	b := s.room(s.Len(0))
+	for i := range n {
+		seg := b[:s.Len(i)]
+		s.Put(seg, i)
+		emit(seg)
+	}
+	s.End()
+	return nil
 }
 
 // complete finishes a partial checksum: the field holds the pseudo-header's
@@ -73,65 +89,102 @@ func (s *Splitter) room(n int) []byte {
 	return s.buf[:n]
 }
 
+// inHand is the super-frame in hand.
+type inHand struct {
+	layout
+	data   []byte
+	size   int // payload octets per segment
+	seq    uint32
+	id     uint16
+	flags  byte
+	addrs  uint32 // sum of the addresses and the protocol
+	header uint32 // sum of the IPv4 header without length, identification and checksum
+	head   []byte // headers of the segment in hand
+}
+
+// Begin is for users who want the segments of a TCP super-frame one by one, or
+// only the beginnings of them: it takes data in hand, borrowed until End, and
+// returns how many there are. The errors are those of Split.
+func (s *Splitter) Begin(off frame.Offload, data []byte) (n int, err error) {
+	l, err := locate(off.GSO, data)
+	if err != nil {
+		return 0, err
+	}
+	size := int(off.GSOSize)
+	if size == 0 {
+		return 0, ErrMalformed
+	}
+	c := &s.cut
+	*c = inHand{layout: l, data: data, size: size, head: append(c.head[:0], data[:l.payload]...)}
+	h, t := c.head[l.l3:], c.head[l.l4:]
+	c.seq, c.flags = binary.BigEndian.Uint32(t[tcpSeq:]), t[tcpFlags]
+	if l.v6 {
+		c.addrs = ip.Sum(h[8:40], uint32(ip.ProtoTCP))
+	} else {
+		c.id = binary.BigEndian.Uint16(h[4:])
+		clear(h[2:6])
+		clear(h[10:12])
+		c.addrs = ip.Sum(h[12:20], uint32(ip.ProtoTCP))
+		c.header = ip.Sum(h[:l.l4-l.l3], 0)
+	}
+	return max(1, (l.end-l.payload+size-1)/size), nil
+}
+
+// End lets go of the super-frame.
+func (s *Splitter) End() { s.cut.data = nil }
+
+// Len is the length of segment i, headers included.
+func (s *Splitter) Len(i int) int {
+	c := &s.cut
+	return c.payload + min(c.size, c.end-c.payload-i*c.size)
+}
+
+// Put writes the first len(dst) octets of segment i to dst, at most Len(i).
+// The TCP checksum needs all octets: of a segment that is cut it is the sum of
+// the pseudo-header, as a sender leaves it to a device.
+func (s *Splitter) Put(dst []byte, i int) {
+	c := &s.cut
+	whole := s.Len(i)
+	c.finish(uint16(i), whole)
+	n := copy(dst, c.head)
+	at := c.payload + i*c.size
+	copy(dst[n:], c.data[at:at+whole-c.payload])
+	t := c.l4 + tcp.ChecksumOffset
+	if len(dst) == whole {
+		binary.BigEndian.PutUint16(dst[t:], ip.Checksum(dst[c.l4:], 0))
+	}
+}
+
+// finish puts the headers of segment i, whole octets long, into head, with
+// the sum of the pseudo-header in place of the TCP checksum.
+func (c *inHand) finish(i uint16, whole int) {
+	h, t := c.head[c.l3:], c.head[c.l4:]
+	if c.v6 {
+		binary.BigEndian.PutUint16(h[4:], uint16(whole-c.l3-ip.HeaderLen6))
+	} else {
+		length, id := uint16(whole-c.l3), c.id+i
+		binary.BigEndian.PutUint16(h[2:], length)
+		binary.BigEndian.PutUint16(h[4:], id)
+		binary.BigEndian.PutUint16(h[10:], ^ip.Fold(c.header+uint32(length)+uint32(id)))
+	}
+	at := int(i) * c.size
+	f := c.flags
+	if i > 0 {
+		f &^= byte(tcp.CWR)
+	}
+	if c.payload+at+c.size < c.end {
+		f &^= byte(tcp.FIN | tcp.PSH)
+	}
+	t[tcpFlags] = f
+	binary.BigEndian.PutUint32(t[tcpSeq:], c.seq+uint32(at))
+	binary.BigEndian.PutUint16(t[tcp.ChecksumOffset:], ip.Fold(c.addrs+uint32(whole-c.l4)))
+}
+
 // layout is where the headers of a TCP super-frame lie, found in the frame
 // itself.
 type layout struct {
 	l3, l4, payload, end int
 	v6                   bool
-}
-
-func (s *Splitter) segment(off frame.Offload, data []byte, emit func([]byte)) error {
-	l, err := locate(off.GSO, data)
-	if err != nil {
-		return err
-	}
-	size := int(off.GSOSize)
-	if size == 0 {
-		return ErrMalformed
-	}
-	b := s.room(l.payload + min(size, l.end-l.payload))
-	copy(b, data[:l.payload])
-	id := binary.BigEndian.Uint16(data[l.l3+4:])
-	seq := binary.BigEndian.Uint32(data[l.l4+tcpSeq:])
-	flags := data[l.l4+tcpFlags]
-	for i, at := 0, l.payload; ; i++ {
-		next := min(at+size, l.end)
-		n := l.payload + copy(b[l.payload:], data[at:next])
-		f := flags
-		if i > 0 {
-			f &^= byte(tcp.CWR)
-		}
-		if next < l.end {
-			f &^= byte(tcp.FIN | tcp.PSH)
-		}
-		b[l.l4+tcpFlags] = f
-		binary.BigEndian.PutUint32(b[l.l4+tcpSeq:], seq+uint32(at-l.payload))
-		l.finish(b[:n], id+uint16(i))
-		emit(b[:n])
-		if at = next; at >= l.end {
-			return nil
-		}
-	}
-}
-
-// finish sets the lengths and checksums of one segment.
-func (l *layout) finish(b []byte, id uint16) {
-	h := b[l.l3:]
-	var addrs []byte
-	if l.v6 {
-		binary.BigEndian.PutUint16(h[4:], uint16(len(h)-ip.HeaderLen6))
-		addrs = h[8:40]
-	} else {
-		binary.BigEndian.PutUint16(h[2:], uint16(len(h)))
-		binary.BigEndian.PutUint16(h[4:], id)
-		h[10], h[11] = 0, 0
-		binary.BigEndian.PutUint16(h[10:], ip.Checksum(h[:l.l4-l.l3], 0))
-		addrs = h[12:20]
-	}
-	t := b[l.l4:]
-	t[tcp.ChecksumOffset], t[tcp.ChecksumOffset+1] = 0, 0
-	pseudo := ip.Sum(addrs, uint32(ip.ProtoTCP)+uint32(len(t)))
-	binary.BigEndian.PutUint16(t[tcp.ChecksumOffset:], ip.Checksum(t, pseudo))
 }
 
 // locate walks the headers of a TCP super-frame.

@@ -320,3 +320,54 @@ func BenchmarkSplit(b *testing.B) {
 		s.Split(off, data, emit)
 	}
 }
+
+// What is cut differs from the true segment in the checksum alone, which holds
+// the sum of the pseudo-header.
+func TestBeginningsOfSegments(t *testing.T) {
+	for _, tt := range supers {
+		off, data := tt.frame()
+		var whole [][]byte
+		if err := Split(off, data, func(seg []byte) { whole = append(whole, bytes.Clone(seg)) }); err != nil {
+			t.Fatal(err)
+		}
+		var s Splitter
+		for _, keep := range []int{20, 60, 100, 200} {
+			n, err := s.Begin(off, data)
+			if err != nil || n != len(whole) {
+				t.Fatalf("%s: %d segments, %v", tt.name, n, err)
+			}
+			for i, w := range whole {
+				if s.Len(i) != len(w) {
+					t.Fatalf("%s: segment %d has %d octets, want %d", tt.name, i, s.Len(i), len(w))
+				}
+				got := make([]byte, min(keep, len(w)))
+				s.Put(got, i)
+				if at := int(off.CsumStart) + 16; len(got) < len(w) && len(got) > at {
+					h, body, err := ip.Parse(w[int(off.CsumStart)-tt.ipLen():])
+					if err != nil {
+						t.Fatal(err)
+					}
+					if sum := binary.BigEndian.Uint16(got[at:]); sum != ip.Fold(ip.PseudoSum(h.Src, h.Dst, h.Proto, len(body))) {
+						t.Errorf("%s: segment %d: checksum %#x", tt.name, i, sum)
+					}
+					copy(got[at:at+2], w[at:])
+				}
+				if !bytes.Equal(got, w[:len(got)]) {
+					t.Errorf("%s: the first %d octets of segment %d", tt.name, keep, i)
+				}
+			}
+			s.End()
+		}
+	}
+}
+
+// ipLen is the length of the IP header with its options and extensions.
+func (s super) ipLen() int {
+	switch {
+	case s.ext:
+		return ip.HeaderLen6 + 8
+	case s.v6:
+		return ip.HeaderLen6
+	}
+	return ip.HeaderLen4 + s.ipOpts
+}

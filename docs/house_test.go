@@ -121,7 +121,7 @@ func allowedHouseImports(path string) ([]string, bool) {
 		return []string{"wire", strings.SplitN(path, "/", 2)[0]}, true
 	case under(path, "opa"):
 		return []string{"wire", "opa"}, true
-	case path == "nic/verbs", path == "nic/cm":
+	case path == "nic/verbs", path == "nic/cm", path == "nic/al":
 		return []string{"wire", "nic/verbs", "nic/cm"}, true
 	case path == "nic/toe", path == "nic/buf", path == "nic/tap":
 		return []string{"wire"}, true
@@ -197,7 +197,8 @@ func TestLayers(t *testing.T) {
 		"rdmap":      {"mpa", "nic", "lab"},
 		"nic/toe":    {"mpa", "ddp", "rdmap", "nic/verbs", "nic/cm", "nic/iwarp", "lab"},
 		"nic/verbs":  {"mpa", "ddp", "rdmap", "nic/toe", "nic/iwarp", "lab"},
-		"nic/cm":     {"mpa", "ddp", "rdmap", "nic/toe", "nic/iwarp", "lab"},
+		"nic/cm":     {"mpa", "ddp", "rdmap", "nic/toe", "nic/iwarp", "nic/al", "lab"},
+		"nic/al":     {"mpa", "ddp", "rdmap", "nic/toe", "nic/iwarp", "lab"},
 		"nic":        {"nic/tap", "nic/loop", "lab", "cmd"},
 	}
 	for path, banned := range never {

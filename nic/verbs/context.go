@@ -99,7 +99,7 @@ func (c *Context) QueryPort(n uint8) (PortAttr, error) {
 	if err := checkPort(n); err != nil {
 		return PortAttr{}, err
 	}
-	return c.dev.port.attr(c.dev), nil
+	return c.dev.PortAttr(), nil
 }
 
 // ModifyPort changes what mod names of port n and raises the events that

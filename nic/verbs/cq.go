@@ -32,6 +32,8 @@ type CQ struct {
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
+
+	private any
 }
 
 // cqNotify makes the CQ itself the queued handler, so that a notification

@@ -106,6 +106,7 @@ type Device struct {
 	mwList    []*MW
 	queue     dispatchQueue
 	callbacks int
+	now       frame.Time
 }
 
 type kind uint8
@@ -219,6 +220,9 @@ func (d *Device) Enqueue(r Runner) { d.queue.pending = append(d.queue.pending, r
 // that it may destroy objects.
 func (d *Device) Defer(fn func(now frame.Time)) { d.queue.deferred = append(d.queue.deferred, fn) }
 
+// Now is the time of the last Dispatch.
+func (d *Device) Now() frame.Time { return d.now }
+
 // InCallback tells whether a handler is running.
 func (d *Device) InCallback() bool { return d.callbacks > 0 }
 
@@ -230,6 +234,7 @@ func (d *Device) Pending() bool { return len(d.queue.pending)+len(d.queue.deferr
 // whether anything ran.
 func (d *Device) Dispatch(now frame.Time) bool {
 	q := &d.queue
+	d.now = now
 	if d.callbacks > 0 || !d.Pending() {
 		return false
 	}

@@ -49,6 +49,10 @@ const (
 	EventPKeyChange
 	EventSMChange
 	EventClientReregister
+	// EventAttach and EventDetach: the device came into or leaves the care of
+	// an access layer.
+	EventAttach
+	EventDetach
 	NumEventTypes
 )
 
@@ -57,6 +61,7 @@ var eventNames = [NumEventTypes]string{
 	"communication established", "SQ drained", "last WQE reached", "SRQ limit reached",
 	"SRQ error", "path migrated", "path migration error", "device fatal", "port active",
 	"port error", "GID change", "LID change", "PKey change", "SM change", "client reregister",
+	"attach", "detach",
 }
 
 func (t EventType) String() string {

@@ -102,7 +102,9 @@ func checkPort(n uint8) error {
 	return nil
 }
 
-func (p *port) attr(d *Device) PortAttr {
+// PortAttr returns the attributes of the port.
+func (d *Device) PortAttr() PortAttr {
+	p := &d.port
 	return PortAttr{
 		State: p.state, Phys: p.phys, MTU: p.mtu, MaxMsg: d.limits.MaxMsg, LID: p.lid, SMLID: p.smLID,
 		LMC: p.lmc, SubnetPrefix: p.prefix, GIDs: len(p.gids), GIDTable: MaxGIDs, PKeyTable: MaxPKeys,

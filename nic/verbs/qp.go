@@ -83,6 +83,8 @@ type QP struct {
 	Context any
 	// Lower is the transport's.
 	Lower any
+
+	private any
 }
 
 // CreateQP makes a queue pair in state Reset.

@@ -168,6 +168,8 @@ type SRQ struct {
 	watch  int // EventSRQLimit below this many receives; 0 = off
 	refs   int
 	dead   bool
+
+	private any
 }
 
 // CreateSRQ makes a shared receive queue for maxWR requests of up to maxSGE

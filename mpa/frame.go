@@ -3,6 +3,7 @@ package mpa
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 )
 
 // Kind tells a request frame from a reply frame; on the wire it is the key.
@@ -193,6 +194,17 @@ const (
 	// RTRAny is the set of all three.
 	RTRAny = RTRSend | RTRWrite | RTRRead
 )
+
+// String lists the indications: "send,write,read".
+func (r RTR) String() string {
+	var names []string
+	for i, name := range [...]string{"send", "write", "read"} {
+		if r&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
+}
 
 // RTR returns the indications named in e.
 func (e Enhanced) RTR() (r RTR) {

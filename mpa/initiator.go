@@ -23,7 +23,7 @@ func NewInitiator(cfg Config) (*Initiator, error) {
 func (i *Initiator) AppendRequest(b []byte) []byte {
 	c := &i.cfg
 	f := Frame{Kind: Request, Markers: c.Markers, CRC: c.CRC == CRCRequired, Rev: c.Revision,
-		Enhanced: c.Revision == 2, PrivateData: c.PrivateData}
+		Enhanced: c.Revision == 2, Reserved: c.reserved(), PrivateData: c.PrivateData}
 	if f.Enhanced {
 		e := Enhanced{IRD: c.IRD, ORD: c.ORD, P2P: c.PeerToPeer}
 		if e.P2P {
@@ -75,7 +75,7 @@ func (i *Initiator) reply(f *Frame) error {
 		return i.reader.fail(Startup, "reply without enhanced data to an enhanced request")
 	}
 	i.result = Result{Revision: f.Rev, Enhanced: enhanced, CRC: f.CRC || i.cfg.CRC == CRCRequired,
-		MarkersTx: f.Markers, MarkersRx: i.cfg.Markers, IRD: i.cfg.IRD, ORD: i.cfg.ORD, PrivateData: pd}
+		MarkersTx: f.Markers, MarkersRx: i.cfg.Markers, IRD: i.cfg.IRD, ORD: i.cfg.ORD, GSO: i.cfg.gso(f), PrivateData: pd}
 	if f.CRC && i.cfg.CRC == CRCRefused {
 		return i.reader.fail(LocalCatastrophic, "the peer requires CRC, which this side refuses")
 	}
@@ -90,8 +90,11 @@ func (i *Initiator) adopt(e Enhanced) error {
 	r, c := &i.result, &i.cfg
 	r.PeerIRD, r.PeerORD = e.IRD, e.ORD
 	r.ORD = clampORD(c.ORD, e.IRD)
+	if c.Strict && r.ORD < c.ORD {
+		return i.reader.fail(InsufficientIRD, "the peer serves fewer Reads than this side issues")
+	}
 	if e.ORD != NotNegotiated && c.IRD != NotNegotiated {
-		if e.ORD > c.IRD {
+		if e.ORD > c.most() {
 			return i.reader.fail(InsufficientIRD, "the peer issues more Reads than this side serves")
 		}
 		r.IRD = e.ORD

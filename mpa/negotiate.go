@@ -23,6 +23,15 @@ type Config struct {
 	// IRD and ORD are the limits on Reads that this side serves and issues at
 	// a time; NotNegotiated leaves them to the upper layers.
 	IRD, ORD uint16
+	// MaxIRD is the number of Reads that this side, as initiator, has the
+	// resources to serve when the responder issues more than IRD; 0: IRD.
+	MaxIRD uint16
+	// Strict makes the negotiation fail when one side wants to issue more
+	// Reads than the other serves; otherwise fewer are issued.
+	Strict bool
+	// GSO offers FPDUs that span several segments, by a bit that RFC 5044
+	// reserves and Linux siw uses for that; they are sent if both sides do.
+	GSO bool
 	// PeerToPeer asks, as initiator, for the peer-to-peer model.
 	PeerToPeer bool
 	// RTR is the set of ready-to-receive indications that this side supports;
@@ -66,12 +75,35 @@ type Result struct {
 	// PeerIRD and PeerORD are the values in the peer's frame.
 	PeerIRD, PeerORD uint16
 	PeerToPeer       bool
+	GSO              bool // both sides offered FPDUs of several segments
 	// RTR is, for the initiator, the one indication to send first; for the
 	// responder the set of which one will come. Empty unless PeerToPeer.
 	RTR RTR
 	// PrivateData is the upper layer's of the peer's frame.
 	PrivateData []byte
 }
+
+// most is the number of Reads that this side can serve at all.
+func (c *Config) most() uint16 {
+	if c.Strict {
+		return c.IRD
+	}
+	return max(c.IRD, c.MaxIRD)
+}
+
+// gsoBit is the reserved bit of Config.GSO.
+const gsoBit = 0x08
+
+// reserved are the reserved bits of a frame of this side.
+func (c *Config) reserved() uint8 {
+	if c.GSO {
+		return gsoBit
+	}
+	return 0
+}
+
+// gso tells whether both sides offered it.
+func (c *Config) gso(peer *Frame) bool { return c.GSO && peer.Reserved&gsoBit != 0 }
 
 // Tx and Rx are the layouts of the two directions.
 func (r *Result) Tx() Layout { return Layout{CRC: r.CRC, Markers: r.MarkersTx} }

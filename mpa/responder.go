@@ -47,7 +47,7 @@ func (r *Responder) examine(f Frame) error {
 	}
 	r.result = Result{Revision: f.Rev, Enhanced: r.enhanced, CRC: f.CRC || r.cfg.CRC == CRCRequired,
 		MarkersTx: f.Markers, MarkersRx: r.cfg.Markers, IRD: r.cfg.IRD, ORD: r.cfg.ORD,
-		PeerIRD: r.offer.IRD, PeerORD: r.offer.ORD, PrivateData: pd}
+		PeerIRD: r.offer.IRD, PeerORD: r.offer.ORD, GSO: r.cfg.gso(&f), PrivateData: pd}
 	if r.enhanced {
 		r.match()
 	}
@@ -117,6 +117,9 @@ func (r *Responder) Result() Result { return r.result }
 func (r *Responder) appendReply(b, privateData []byte, reject bool) []byte {
 	f := Frame{Kind: Reply, Markers: r.cfg.Markers, CRC: r.result.CRC && r.cfg.CRC != CRCRefused,
 		Reject: reject, Enhanced: r.enhanced, Rev: r.result.Revision, PrivateData: privateData}
+	if r.result.GSO {
+		f.Reserved = r.cfg.reserved()
+	}
 	if r.enhanced {
 		f.PrivateData = append(r.replyData().AppendTo(nil), privateData...)
 	}

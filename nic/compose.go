@@ -3,6 +3,8 @@ package nic
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
@@ -25,14 +27,23 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 		}
 		cfg.Reserve = reserver.Reserve
 	}
-	d.Verbs = verbs.NewDevice(verbs.Limits{}, seed)
+	d.Verbs = verbs.NewDevice(d.cfg.RDMA, seed)
 	d.CM = cm.New(d.Verbs)
 	d.toe = toe.New(cfg, d.pool, toeOutput{d}, &d.notes)
 	if d.cfg.IWARP.Source == nil {
 		d.cfg.IWARP.Source = d.sourceFor
 	}
+	d.cfg.IWARP.Allow = d.allow
+	if !d.cfg.attached() {
+		d.cfg.IWARP.Detached = fmt.Errorf("no RDMA on %s: iface_list names %s", d.cfg.Iface, strings.Join(d.cfg.IfaceList, ", "))
+	}
 	d.iwarp = iwarp.New(d.cfg.IWARP, d.Verbs, d.CM, d.toe, &d.notes)
 	return nil
+}
+
+// attached tells whether RDMA is offered on the wire interface.
+func (c *Config) attached() bool {
+	return len(c.IfaceList) == 0 || slices.Contains(c.IfaceList, c.Iface)
 }
 
 // sourceFor is Source with an error that says how to mend it.

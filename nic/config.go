@@ -8,6 +8,7 @@ import (
 
 	"tapir/nic/iwarp"
 	"tapir/nic/toe"
+	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -71,6 +72,15 @@ type Config struct {
 	// TCP sets up the offload engine. The NIC itself decides on its Seed, MTU
 	// and MaxSegs, and with a Reserver on the ports and Reserve.
 	TCP toe.Config
+	// RDMA bounds what Verbs gives out; of the zero fields MaxIRD and MaxORD
+	// are 32, the others those of verbs.DefaultLimits.
+	RDMA verbs.Limits
+	// NoLoopback refuses RDMA connections to the NIC's own addresses.
+	NoLoopback bool
+	// Iface is the name of the interface that the wire is. If IfaceList is not
+	// empty and does not hold it, the NIC offers no RDMA.
+	Iface     string
+	IfaceList []string
 }
 
 // Reserver keeps TCP ports of the operating system's side free for the
@@ -106,6 +116,12 @@ func (c Config) withDefaults() Config {
 			c.MTU = 9000
 		}
 	}
+	if c.RDMA.MaxIRD == 0 {
+		c.RDMA.MaxIRD = maxReads
+	}
+	if c.RDMA.MaxORD == 0 {
+		c.RDMA.MaxORD = maxReads
+	}
 	if c.MAC.IsZero() {
 		c.MAC = deriveMAC(c.seed())
 	}
@@ -136,6 +152,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("VLAN %d: want 1 to 4094, or 0 for none", c.VLAN)
 	case int(c.Frames) >= len(modeNames):
 		return fmt.Errorf("frame mode %d: use wire, gso or jumbo", c.Frames)
+	}
+	if err := c.IWARP.Validate(); err != nil {
+		return err
 	}
 	for i, p := range c.Addrs {
 		if err := c.validateAddr(p); err != nil {

@@ -73,7 +73,7 @@ func (d *Device) Counters() []Counter {
 	list = append(list,
 		Counter{"icmp_in", d.icmpIn}, Counter{"icmp_out", d.icmpOut},
 		Counter{"neighbors", uint64(len(d.neighbors.list))}, Counter{"neighbors_lost", d.neighborsLost},
-		Counter{"address_conflicts", d.conflicts},
+		Counter{"address_conflicts", d.conflicts}, Counter{"loopback_packets", d.looped.packets},
 		Counter{"tcp_segments_in", t.SegsIn}, Counter{"tcp_segments_out", t.SegsOut},
 		Counter{"tcp_frames_in", t.FramesIn}, Counter{"tcp_frames_out", t.FramesOut},
 		Counter{"tcp_bytes_in", t.BytesIn}, Counter{"tcp_bytes_out", t.BytesOut},

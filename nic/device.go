@@ -49,6 +49,7 @@ type Device struct {
 	tracer     frame.Tracer
 	record     frame.Record
 
+	looped        loopback
 	neighbors     neighbors
 	fragments     reassembler
 	limiter       limiter
@@ -135,7 +136,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.iwarp.Poll(now)
 	next := min(d.toe.Poll(now), d.iwarp.Deadline())
 	d.polling = false
-	if d.Verbs.Pending() || len(d.lost) > 0 {
+	if d.turnBack() || d.Verbs.Pending() || len(d.lost) > 0 {
 		return now
 	}
 	return min(next, d.timers.next(), d.fragments.next(), d.neighbors.next)

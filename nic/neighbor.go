@@ -114,6 +114,10 @@ func (d *Device) newNeighbor(a netip.Addr) *neighbor {
 func (d *Device) toNeighbor(o outgoing, hop netip.Addr) {
 	n := d.neighbors.find(hop)
 	if n == nil {
+		if d.isLocal(hop) {
+			d.toSelf(o)
+			return
+		}
 		n = d.newNeighbor(hop)
 		d.solicit(n)
 	}

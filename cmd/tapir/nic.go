@@ -14,6 +14,7 @@ import (
 
 	"tapir/lab/ctl"
 	"tapir/lab/node"
+	"tapir/nic"
 )
 
 // nicFlags are the settings of a NIC on the command line; the names are those
@@ -31,17 +32,6 @@ var nicFlags = []struct{ name, usage string }{
 	{"vlan", "802.1Q `id` of all frames (default untagged)"},
 	{"frames", "`mode`: wire, one true frame per packet; gso, 64 KiB super-frames; jumbo, gso with MTU 9000 (default wire)"},
 	{"host-tap", "interface `name` of the operating system's side, which shares MAC and IP"},
-	{"first-delay", "`time` to wait with the first FPDU of a connection that the NIC opens (default 0); stock Linux siw\nas server needs some 20ms"},
-	{"iwarp-rcv-wnd-size", "TCP receive window in `octets` (default 1 MiB, at least 64 KiB)"},
-	{"congestion", "`name` of the TCP congestion control: cubic or reno (default cubic)"},
-	{"ecn", "`when` to use explicit congestion notification: accept, ask or off (default accept)"},
-	{"tos", "`number` for the type of service, DSCP times 4, of TCP packets"},
-	{"tcp-nodelay", "`bool`: send short segments at once; false turns Nagle on (default true)"},
-	{"user-timeout", "`time` without progress that ends a TCP connection (default: by retransmissions)"},
-	{"keepalive", "idle `time` before TCP keep-alive probes (default: none are sent)"},
-	{"ka-max-probe-cnt", "`number` of unanswered keep-alive probes that end a connection (default 9)"},
-	{"max-fin-rt", "`number` of retransmissions of a FIN before giving up (default 10)"},
-	{"time-wait", "`time` to stay in TIME-WAIT (default 60s)"},
 	{"seed", "`number` behind everything that looks random"},
 }
 
@@ -74,7 +64,25 @@ func newNIC() *cobra.Command {
 	for _, fl := range nicFlags {
 		f.Func(fl.name, fl.usage, func(v string) error { return cfg.Set(fl.name, v) })
 	}
+	for _, p := range nic.Params() {
+		fl := paramFlag{p, &cfg}
+		f.Var(fl, nic.Flag(p.Name), fl.usage())
+	}
 	return cmd
+}
+
+// paramFlag is a named setting of the NIC as a flag.
+type paramFlag struct {
+	p   *nic.Param
+	cfg *node.Config
+}
+
+func (f paramFlag) Set(v string) error { return f.cfg.Set(f.p.Name, v) }
+func (f paramFlag) String() string     { return "" }
+func (f paramFlag) Type() string       { return f.p.Type }
+
+func (f paramFlag) usage() string {
+	return fmt.Sprintf("%s (default %s)", f.p.Help, f.p.Get(&nic.Config{}))
 }
 
 // nicConfigs returns what the command line asks for, checked.

@@ -259,6 +259,15 @@ func (f fakeNIC) Show(kind string) (any, error) {
 	return []qp{}, nil
 }
 
+func (f fakeNIC) Set(settings []ctl.Setting) error {
+	for _, s := range settings {
+		if s.Name != "ird" {
+			return &ctl.Error{What: s.Name + ": unknown setting", Status: 400}
+		}
+	}
+	return nil
+}
+
 func (f fakeNIC) Perf(raw json.RawMessage, progress func(any), done func(any, error)) (func(), error) {
 	var job perf.Job
 	if err := json.Unmarshal(raw, &job); err != nil {

@@ -5,6 +5,7 @@
 //
 //	GET    /v1/version?control=1   first on every connection
 //	GET    /v1/show/{kind}         an object, or an array of flat objects
+//	POST   /v1/set                 [{"name", "value"}...] in, the table of parameters out
 //	POST   /v1/perf                a job in, events progress... and result or error out
 //	GET    /v1/capture             ?snaplen= &buffer= &count= &raw=1 &host=1 &context=0
 //	DELETE /v1/capture/{id}        ends that stream with a complete file
@@ -31,7 +32,7 @@ import (
 const Version = 1
 
 // Kinds are the tables that Show knows, in the order of the help text.
-var Kinds = []string{"nic", "qp", "cq", "mr", "cep", "counters"}
+var Kinds = []string{"nic", "qp", "cq", "mr", "cep", "counters", "params"}
 
 // KnownKind tells whether kind is one of Kinds.
 func KnownKind(kind string) bool { return slices.Contains(Kinds, kind) }
@@ -41,6 +42,8 @@ type NIC interface {
 	// Show returns the table of that kind, one of Kinds, ready for
 	// encoding/json: a slice of flat structs, or one struct for "nic".
 	Show(kind string) (any, error)
+	// Set changes parameters, all or none.
+	Set(settings []Setting) error
 	// Perf starts a job. Neither callback may block. done is called exactly
 	// once unless cancel is called first; a cancelled job may skip it.
 	Perf(job json.RawMessage, progress func(any), done func(any, error)) (cancel func(), err error)
@@ -52,6 +55,12 @@ type NIC interface {
 	Attach(s *capture.Session, context bool) (detach func(), err error)
 	// Stop begins the NIC's orderly end and returns at once.
 	Stop()
+}
+
+// Setting is one value for a named parameter.
+type Setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
 // Hello answers the version handshake.

@@ -175,6 +175,21 @@ func (c *Client) Show(ctx context.Context, kind string, v any) error {
 	return c.call(ctx, http.MethodGet, "/v1/show/"+url.PathEscape(kind), v)
 }
 
+// Set changes parameters, all or none, and decodes the table of all of them
+// into v.
+func (c *Client) Set(ctx context.Context, settings []Setting, v any) error {
+	b, err := json.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(ctx, http.MethodPost, "/v1/set", bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return decode(resp, v)
+}
+
 // Stop asks the NIC to end.
 func (c *Client) Stop(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/stop", &struct{}{})

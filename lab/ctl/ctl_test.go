@@ -54,6 +54,13 @@ func (f *fakeNIC) Show(kind string) (any, error) {
 	return []row{{3, "RTS"}}, nil
 }
 
+func (f *fakeNIC) Set(settings []Setting) error {
+	if settings[0].Name != "ird" {
+		return &Error{What: settings[0].Name + ": unknown setting", Status: http.StatusBadRequest}
+	}
+	return nil
+}
+
 func (f *fakeNIC) Perf(job json.RawMessage, progress func(any), done func(any, error)) (func(), error) {
 	if strings.Contains(string(job), "bad") {
 		return nil, errors.New("unknown operation")
@@ -125,6 +132,18 @@ func wantError(t *testing.T, err error, parts ...string) {
 			t.Errorf("error %q does not say %q", e, p)
 		}
 	}
+}
+
+func TestSet(t *testing.T) {
+	runtimeDir(t)
+	serve(t, "nic0", newFake())
+	c := dial(t, "")
+	var got []row
+	if err := c.Set(t.Context(), []Setting{{"ird", "16"}}, &got); err != nil || len(got) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	wantError(t, c.Set(t.Context(), []Setting{{"speed", "1"}}, &got), "speed: unknown setting")
+	wantError(t, c.Set(t.Context(), nil, &got), "expected a list of parameters")
 }
 
 func TestShow(t *testing.T) {

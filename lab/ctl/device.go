@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"runtime"
 	"strings"
@@ -69,6 +70,8 @@ func (d *served) Show(kind string) (v any, err error) {
 			v = rows(d.Device.ShowCEP())
 		case "counters":
 			v = d.Device.Counters()
+		case "params":
+			v = d.Device.ShowParams()
 		}
 	})
 	return v, err
@@ -86,6 +89,20 @@ func rows[T any](list []T) []T {
 func (d *served) on(fn func(now frame.Time)) error {
 	if err := d.Thread.DoWait(fn); err != nil {
 		return &Error{What: fmt.Sprintf("NIC %s is ending: %v", d.Device.Config().Name, err)}
+	}
+	return nil
+}
+
+func (d *served) Set(settings []Setting) (err error) {
+	list := make([]nic.Setting, len(settings))
+	for i, s := range settings {
+		list[i] = nic.Setting(s)
+	}
+	if derr := d.on(func(frame.Time) { err = d.Device.Set(list...) }); derr != nil {
+		return derr
+	}
+	if err != nil {
+		return &Error{Status: http.StatusBadRequest, What: err.Error()}
 	}
 	return nil
 }

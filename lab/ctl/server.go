@@ -99,6 +99,7 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/version", s.hello)
 	mux.HandleFunc("GET /v1/show/{kind}", s.show)
+	mux.HandleFunc("POST /v1/set", s.set)
 	mux.HandleFunc("POST /v1/perf", s.perf)
 	mux.HandleFunc("GET /v1/capture", s.capture)
 	mux.HandleFunc("DELETE /v1/capture/{id}", s.endCapture)
@@ -156,6 +157,26 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) {
 	reply(w, v)
 }
 
+// set changes parameters and answers with all of them.
+func (s *Server) set(w http.ResponseWriter, r *http.Request) {
+	var settings []Setting
+	if err := json.NewDecoder(r.Body).Decode(&settings); err != nil || len(settings) == 0 {
+		fail(w, &Error{Status: http.StatusBadRequest, What: "expected a list of parameters",
+			Remedy: `send [{"name": "ird", "value": "16"}]`})
+		return
+	}
+	if err := s.nic.Set(settings); err != nil {
+		fail(w, err)
+		return
+	}
+	v, err := s.nic.Show("params")
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	reply(w, v)
+}
+
 func (s *Server) stop(w http.ResponseWriter, _ *http.Request) {
 	reply(w, struct{}{})
 	s.nic.Stop()
@@ -183,6 +204,9 @@ func fail(w http.ResponseWriter, err error) {
 	w.WriteHeader(status)
 	_, _ = w.Write(append(b, '\n'))
 }
+
+// Usage tells whether the request itself was wrong.
+func (e *Error) Usage() bool { return e.Status == http.StatusBadRequest }
 
 func asError(err error) *Error {
 	if e := (*Error)(nil); errors.As(err, &e) {

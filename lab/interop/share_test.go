@@ -13,6 +13,7 @@ import (
 
 	"tapir/lab/link"
 	"tapir/lab/node"
+	"tapir/nic"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -58,7 +59,7 @@ func newShared(t *testing.T) *shared {
 	s := &shared{t: t, pair: p, host: linux{p.A.NS}, peer: linux{p.B.NS}, mac: ether.Addr(mac)}
 	s.nic, err = node.Start(t.Context(), node.Config{
 		Name: "nic0", NS: p.A.NS, TAP: link.PairTAP, HostTAP: "host0", IP: []netip.Prefix{sharedAddr},
-		TCP: toe.Config{TimeWait: time.Second},
+		NIC: nic.Config{TCP: toe.Config{TimeWait: time.Second}},
 	})
 	if err != nil {
 		t.Fatal(err)

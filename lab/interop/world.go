@@ -11,6 +11,7 @@ import (
 	"tapir/lab/link"
 	"tapir/lab/netns"
 	"tapir/lab/node"
+	"tapir/nic"
 	"tapir/nic/tap"
 	"tapir/nic/toe"
 	"tapir/wire/frame"
@@ -108,7 +109,7 @@ func (w *World) quiet() error {
 }
 
 func (w *World) startNIC(ctx context.Context, seed uint64, tcp toe.Config) (err error) {
-	cfg := node.Config{Name: "nic0", Wire: w.Cable, IP: []netip.Prefix{nic4}, MTU: w.Cell.MTU, Seed: seed, TCP: tcp, Frames: "wire"}
+	cfg := node.Config{Name: "nic0", Wire: w.Cable, IP: []netip.Prefix{nic4}, MTU: w.Cell.MTU, Seed: seed, NIC: nic.Config{TCP: tcp}, Frames: "wire"}
 	if w.Cell.IPv6 {
 		cfg.IP, cfg.IP6 = nil, []netip.Prefix{nic6}
 	}

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"tapir/lab/netns"
+	"tapir/nic"
 	"tapir/nic/tap"
-	"tapir/nic/toe"
 	"tapir/wire/ether"
 )
 
@@ -33,18 +32,15 @@ type Config struct {
 	VLAN     uint16         `json:"vlan,omitempty" yaml:"vlan,omitempty"`         // 802.1Q id; 0 untagged
 	Frames   string         `json:"frames,omitempty" yaml:"frames,omitempty"`     // wire (default), gso or jumbo
 	HostTAP  string         `json:"host_tap,omitempty" yaml:"host_tap,omitempty"` // the operating system's side, same MAC and IP
-	// FirstDelay is how long the NIC, as MPA initiator, waits with its first
-	// FPDU. A Linux siw responder misses one that follows its reply at once.
-	FirstDelay time.Duration `json:"first_delay,omitempty" yaml:"first_delay,omitempty"`
-	Seed       uint64        `json:"seed,omitempty" yaml:"seed,omitempty"` // of everything that looks random
+	Seed     uint64         `json:"seed,omitempty" yaml:"seed,omitempty"`         // of everything that looks random
 
 	// NS is the namespace to work in (borrowed); nil: that of the caller.
 	NS *netns.NS `json:"-" yaml:"-"`
 	// Wire stands in for the TAP (taken), as an end of link.NewWire does.
 	Wire tap.Queue `json:"-" yaml:"-"`
-	// TCP sets up the NIC's TCP engine, as in nic.Config; tcpKeys are those
-	// of its settings that have names.
-	TCP toe.Config `json:"-" yaml:"-"`
+	// NIC holds the settings of nic.Params; of its other fields those above
+	// decide.
+	NIC nic.Config `json:"-" yaml:"-"`
 }
 
 // The frame modes.
@@ -55,10 +51,11 @@ const (
 )
 
 // key is one setting: its name, what it expects, and how it is taken from a
-// string. A key with many set may be given several times or as a list.
+// string. A key with many set may be given several times or as a list; one
+// with list set takes words with commas, or in YAML a list of them.
 type key struct {
 	name, expect string
-	many         bool
+	many, list   bool
 	set          func(c *Config, v string) error
 }
 
@@ -75,7 +72,6 @@ var keys = []key{
 	{name: "vlan", expect: "a VLAN id from 0 (untagged) to 4094", set: setVLAN},
 	{name: "frames", expect: "wire, gso or jumbo", set: setFrames},
 	{name: "host_tap", expect: "an interface name such as eth1, at most 15 characters", set: func(c *Config, v string) error { c.HostTAP = v; return tap.CheckName(v) }},
-	{name: "first_delay", expect: "a time such as 5ms, at most 1s", set: setFirstDelay},
 	{name: "seed", expect: "a number from 0 to 18446744073709551615", set: setSeed},
 }
 
@@ -101,22 +97,24 @@ func (c *Config) Set(name, v string) error {
 }
 
 func findKey(name string) *key {
-	for _, list := range [][]key{keys, tcpKeys} {
-		for i := range list {
-			if list[i].name == name {
-				return &list[i]
-			}
+	for i := range keys {
+		if keys[i].name == name {
+			return &keys[i]
 		}
 	}
-	return nil
+	p := nic.FindParam(name)
+	if p == nil {
+		return nil
+	}
+	return &key{name: p.Name, expect: p.Expect, list: p.Type == "list", set: func(c *Config, v string) error { return p.Set(&c.NIC, v) }}
 }
 
 func keyNames() string {
 	var names []string
-	for _, k := range slices.Concat(keys, tcpKeys) {
+	for _, k := range keys {
 		names = append(names, k.name)
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(names, ", ") + ", " + nic.ParamNames()
 }
 
 // errValue stands for "not what was expected", which the caller words.
@@ -185,15 +183,6 @@ func setFrames(c *Config, v string) error {
 	return nil
 }
 
-func setFirstDelay(c *Config, v string) error {
-	d, err := time.ParseDuration(v)
-	if err != nil || d < 0 || d > time.Second {
-		return errValue
-	}
-	c.FirstDelay = d
-	return nil
-}
-
 func setSeed(c *Config, v string) (err error) {
 	c.Seed, err = strconv.ParseUint(v, 10, 64)
 	return err
@@ -227,6 +216,9 @@ func (c *Config) Validate() error {
 	name := c.withDefaults().Name
 	if problem := c.conflict(); problem != "" {
 		return fmt.Errorf("%s: %s", name, problem)
+	}
+	if err := c.NIC.IWARP.Validate(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"tapir/nic"
-	"tapir/nic/iwarp"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
@@ -171,11 +170,13 @@ func (n *Node) openHost(env *nic.Env) error {
 
 func (n *Node) deviceConfig() nic.Config {
 	mode, _ := nic.ParseFrameMode(n.cfg.Frames) // checked when it was set
-	return nic.Config{
-		Name: n.cfg.Name, MAC: n.cfg.MAC, Addrs: n.cfg.Addrs(), Gateways: n.cfg.Gateways,
-		MTU: n.cfg.MTU, VLAN: n.cfg.VLAN, Frames: mode, Seed: n.cfg.Seed,
-		TCP: n.cfg.TCP, IWARP: iwarp.Config{FirstDelay: n.cfg.FirstDelay},
+	cfg := n.cfg.NIC
+	cfg.Name, cfg.MAC, cfg.Addrs, cfg.Gateways = n.cfg.Name, n.cfg.MAC, n.cfg.Addrs(), n.cfg.Gateways
+	cfg.MTU, cfg.VLAN, cfg.Frames, cfg.Seed = n.cfg.MTU, n.cfg.VLAN, mode, n.cfg.Seed
+	if n.wire != nil {
+		cfg.Iface = n.wire.Name()
 	}
+	return cfg
 }
 
 // run starts the loop and the watch of the carrier.

@@ -144,24 +144,41 @@ func (d *decoder) nic(n ast.Node) (c Config, err error) {
 		if k == nil {
 			return c, d.at(e.Key, "%s: unknown key; expected one of %s", keyOf(e), keyNames())
 		}
-		values := []ast.Node{e.Value}
-		if s, ok := e.Value.(*ast.SequenceNode); ok && k.many {
-			values = s.Values
-		}
-		for _, v := range values {
-			text, ok := scalar(v)
-			if !ok || k.set(&c, text) != nil {
-				return c, d.at(v, "%s: expected %s", k.name, k.expect)
-			}
+		if err := d.setting(&c, k, e.Value); err != nil {
+			return c, err
 		}
 	}
 	return c, nil
 }
 
+// setting takes the value v of k, or each one of a list.
+func (d *decoder) setting(c *Config, k *key, v ast.Node) error {
+	list, ok := v.(*ast.SequenceNode)
+	if !ok || !k.many && !k.list {
+		text, ok := scalar(v)
+		if !ok || k.set(c, text) != nil {
+			return d.at(v, "%s: expected %s", k.name, k.expect)
+		}
+		return nil
+	}
+	var texts []string
+	for _, v := range list.Values {
+		text, ok := scalar(v)
+		if !ok || k.many && k.set(c, text) != nil {
+			return d.at(v, "%s: expected %s", k.name, k.expect)
+		}
+		texts = append(texts, text)
+	}
+	if k.list && k.set(c, strings.Join(texts, ",")) != nil {
+		return d.at(v, "%s: expected %s", k.name, k.expect)
+	}
+	return nil
+}
+
 // scalar is the text of a plain or quoted value.
 func scalar(n ast.Node) (string, bool) {
 	switch n.(type) {
-	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode:
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return n.GetToken().Value, true
 	}
 	return "", false

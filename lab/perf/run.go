@@ -20,9 +20,6 @@ const (
 	closeWithin = 2 * time.Second
 )
 
-// readsInFlight is the IRD and ORD that a run asks for.
-const readsInFlight = 128
-
 // ctlSize is the largest control message: a SHA-256.
 const ctlSize = 32
 
@@ -192,7 +189,7 @@ func (r *Run) connect(now frame.Time) error {
 			return err
 		}
 		c.id = r.dev.CM.NewID(r.event, c)
-		params := cm.Params{QP: c.qp, PrivateData: r.hello(i), IRD: readsInFlight, ORD: readsInFlight}
+		params := cm.Params{QP: c.qp, PrivateData: r.hello(i)}
 		if err := c.id.Connect(netip.AddrPortFrom(r.job.Remote, r.job.Port), params, now); err != nil {
 			return err
 		}

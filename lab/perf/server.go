@@ -32,7 +32,7 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 		return
 	}
 	c.id, ev.ID.Context = ev.ID, c
-	params := cm.Params{QP: c.qp, IRD: readsInFlight, ORD: readsInFlight}
+	params := cm.Params{QP: c.qp}
 	if r.job.Op != Rping {
 		params.PrivateData = encode(welcome{Region: r.region()})
 	}

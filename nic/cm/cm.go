@@ -97,9 +97,13 @@ type Handler func(ev Event, now frame.Time)
 type Params struct {
 	QP          *verbs.QP // in state Init or Reset
 	PrivateData []byte    // sent to the peer; at most 508 octets
-	// IRD and ORD are the Reads wanted inbound and outbound, cut to what both
-	// sides can do: 0 takes the NIC's default, NoReads stands for none.
+	// IRD and ORD are the Reads wanted inbound and outbound, at most the
+	// device's limits, cut to what the peer can do: 0 takes the NIC's default,
+	// NoReads stands for none.
 	IRD, ORD uint16
+	// PeerToPeer asks for the peer-to-peer model, in which a ready-to-receive
+	// indication lets the accepting side send first. Connect only.
+	PeerToPeer bool
 	// Local is the address to connect from; the zero value lets the NIC
 	// choose, port 0 an ephemeral one. Connect only.
 	Local netip.AddrPort

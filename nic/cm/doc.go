@@ -18,6 +18,7 @@ var (
 	ErrInvalid     = errors.New("invalid argument")
 	ErrBusy        = errors.New("connection still open; disconnect first")
 	ErrInCallback  = errors.New("not allowed from within a callback; use Device.Defer")
+	ErrNoDevice    = errors.New("the interface offers no RDMA")
 	ErrNoTransport = errors.New("connection manager has no transport")
 )
 

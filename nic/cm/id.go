@@ -92,6 +92,10 @@ func (p *Params) check(m *Manager) error {
 	case len(p.PrivateData) > MaxPrivateData:
 		return fmt.Errorf("%d octets of private data, limit %d: %w",
 			len(p.PrivateData), MaxPrivateData, ErrInvalid)
+	case p.IRD != NoReads && int(p.IRD) > m.dev.Limits().MaxIRD:
+		return fmt.Errorf("IRD %d, limit %d: %w", p.IRD, m.dev.Limits().MaxIRD, ErrInvalid)
+	case p.ORD != NoReads && int(p.ORD) > m.dev.Limits().MaxORD:
+		return fmt.Errorf("ORD %d, limit %d: %w", p.ORD, m.dev.Limits().MaxORD, ErrInvalid)
 	}
 	if p.QP.State() == verbs.Reset {
 		return p.QP.Modify(verbs.Init)

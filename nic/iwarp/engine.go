@@ -27,64 +27,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 
-	"tapir/mpa"
 	"tapir/nic/cm"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
-
-// Config sets up an Engine. Zero fields take the default in parentheses.
-type Config struct {
-	Revision   uint8         // of MPA (2)
-	CRC        mpa.CRCPolicy // (required)
-	Markers    bool          // demand markers from the peer
-	PeerToPeer bool          // ask for the peer-to-peer model as initiator
-	RTR        mpa.RTR       // ready-to-receive indications supported (all)
-	IRD, ORD   uint16        // Reads served and issued per QP by default (32)
-
-	RequestTimeout time.Duration // responder: until the request is whole (5 s)
-	ReplyTimeout   time.Duration // initiator: until the reply is whole (10 s)
-	CloseTimeout   time.Duration // without progress, until a graceful close turns abortive (5 s)
-
-	// FirstDelay is how long an initiator waits between the reply and its
-	// first FPDU (not at all). Linux siw as responder does not look at octets
-	// that arrive before it has finished accepting; some milliseconds help.
-	FirstDelay time.Duration
-
-	// Source chooses the local address for a connection to remote when the
-	// application named none.
-	Source func(remote netip.Addr) (netip.Addr, error)
-}
-
-func (c Config) withDefaults() Config {
-	if c.Revision == 0 {
-		c.Revision = 2
-	}
-	if c.RTR == 0 {
-		c.RTR = mpa.RTRAny
-	}
-	if c.IRD == 0 {
-		c.IRD = 32
-	}
-	if c.ORD == 0 {
-		c.ORD = 32
-	}
-	for _, t := range []struct {
-		v   *time.Duration
-		def time.Duration
-	}{
-		{&c.RequestTimeout, 5 * time.Second}, {&c.ReplyTimeout, 10 * time.Second},
-		{&c.CloseTimeout, 5 * time.Second},
-	} {
-		if *t.v == 0 {
-			*t.v = t.def
-		}
-	}
-	return c
-}
 
 // Engine is the iWARP transport of one NIC. It has no clock, goroutine or
 // lock; one thread calls it.
@@ -207,6 +155,9 @@ type connector Engine
 
 func (t *connector) Listen(l *cm.Listener) error {
 	e := (*Engine)(t)
+	if e.cfg.Detached != nil {
+		return fmt.Errorf("%w (%w)", cm.ErrNoDevice, e.cfg.Detached)
+	}
 	tl, err := e.tcp.Listen(l.Local(), l.Backlog(), func(tc *toe.Conn, now frame.Time) toe.Handler {
 		if e.pending(l) >= l.Backlog()+extraPending {
 			return nil
@@ -240,7 +191,7 @@ func (t *connector) Unlisten(l *cm.Listener) { l.Lower.(*toe.Listener).Close() }
 
 func (t *connector) Connect(id *cm.ID, now frame.Time) error {
 	e := (*Engine)(t)
-	if err := unbound(id.QP()); err != nil {
+	if err := e.mayConnect(id); err != nil {
 		return err
 	}
 	local, err := e.source(id)
@@ -259,6 +210,19 @@ func (t *connector) Connect(id *cm.ID, now frame.Time) error {
 	id.Lower, c.qp.Lower = c, c
 	id.SetLocal(c.tcp.Local())
 	return nil
+}
+
+// mayConnect refuses what the settings exclude.
+func (e *Engine) mayConnect(id *cm.ID) error {
+	if e.cfg.Detached != nil {
+		return fmt.Errorf("%w (%w)", cm.ErrNoDevice, e.cfg.Detached)
+	}
+	if e.cfg.Allow != nil {
+		if err := e.cfg.Allow(id.Remote().Addr()); err != nil {
+			return fmt.Errorf("%w (%w)", cm.ErrUnreachable, err)
+		}
+	}
+	return unbound(id.QP())
 }
 
 // unbound refuses a queue pair that another connection is using.
@@ -318,27 +282,6 @@ func (t *connector) Disconnect(id *cm.ID, abortive bool, now frame.Time) {
 		if !c.held {
 			c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
 		}
-	}
-}
-
-// reads turns an application's IRD or ORD into the number to negotiate.
-func reads(want, def uint16, limit int) uint16 {
-	switch want {
-	case 0:
-		want = def
-	case cm.NoReads:
-		want = 0
-	}
-	return min(want, uint16(limit), mpa.NotNegotiated-1)
-}
-
-// mpaConfig is what this side brings to a negotiation.
-func (e *Engine) mpaConfig(p cm.Params) mpa.Config {
-	l := e.dev.Limits()
-	return mpa.Config{
-		Revision: e.cfg.Revision, CRC: e.cfg.CRC, Markers: e.cfg.Markers,
-		IRD: reads(p.IRD, e.cfg.IRD, l.MaxIRD), ORD: reads(p.ORD, e.cfg.ORD, l.MaxORD),
-		PeerToPeer: e.cfg.PeerToPeer, RTR: e.cfg.RTR, PrivateData: p.PrivateData,
 	}
 }
 

@@ -117,6 +117,12 @@ type CEPInfo struct {
 	CRC      bool           `json:"crc"`
 	Markers  bool           `json:"markers"`
 	P2P      bool           `json:"peer_to_peer"`
+	RTR      string         `json:"rtr,omitempty"` // of a peer-to-peer connection
+	IRD      uint16         `json:"ird"`
+	ORD      uint16         `json:"ord"`
+	PeerIRD  uint16         `json:"peer_ird"` // as its start-up frame says
+	PeerORD  uint16         `json:"peer_ord"`
+	GSO      bool           `json:"gso"` // FPDUs of several segments
 	TCP      *toe.Info      `json:"tcp,omitempty"`
 }
 
@@ -132,6 +138,10 @@ func (e *Engine) CEPs() []CEPInfo {
 			State: "-", Phase: c.phase.String(), Local: c.tcp.Local(), Remote: c.tcp.Remote(),
 			Revision: c.result.Revision, CRC: c.result.CRC, P2P: c.result.PeerToPeer,
 			Markers: c.result.MarkersTx || c.result.MarkersRx, TCP: &tcp,
+			IRD: c.result.IRD, ORD: c.result.ORD, PeerIRD: c.result.PeerIRD, PeerORD: c.result.PeerORD, GSO: c.result.GSO,
+		}
+		if i.P2P {
+			i.RTR = c.result.RTR.String()
 		}
 		if c.id != nil {
 			i.ID, i.State = c.id.Num(), c.id.State().String()

@@ -220,7 +220,7 @@ func TestBadReplies(t *testing.T) {
 		err  error
 	}{
 		{"wrong key", []byte("HTTP/1.1 400 Bad Request"), cm.Failed, &mpa.Error{Code: mpa.Startup}},
-		{"too many Reads", reply(mpa.Enhanced{IRD: 1, ORD: 33}), cm.Failed, &mpa.Error{Code: mpa.InsufficientIRD}},
+		{"too many Reads", reply(mpa.Enhanced{IRD: 1, ORD: 129}), cm.Failed, &mpa.Error{Code: mpa.InsufficientIRD}},
 		{"bare reject", reject.AppendTo(nil), cm.Rejected, cm.ErrRejected},
 	} {
 		w, p, client := rawServer(t, Config{})

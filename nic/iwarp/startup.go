@@ -17,9 +17,12 @@ func (c *conn) prepare(id *cm.ID) (err error) {
 	return err
 }
 
-// awaitRequest makes the responder's side.
+// awaitRequest makes the responder's side. What the device can do is offered
+// to the application, which chooses when it accepts.
 func (c *conn) awaitRequest(now frame.Time) {
-	c.responder = mpa.NewResponder(c.e.mpaConfig(cm.Params{}))
+	l, cfg := c.e.dev.Limits(), c.e.mpaConfig(cm.Params{})
+	cfg.IRD, cfg.ORD = reads(uint16(l.MaxIRD), 0, l.MaxIRD), reads(uint16(l.MaxORD), 0, l.MaxORD)
+	c.responder = mpa.NewResponder(cfg)
 	c.phase = waitRequest
 	c.e.arm(c, now.Add(c.e.cfg.RequestTimeout))
 }

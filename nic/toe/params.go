@@ -69,6 +69,21 @@ func (p Params) withDefaults(retries int) Params {
 	return p
 }
 
+// Config returns the engine's settings, defaults filled in.
+func (e *Engine) Config() Config { return e.cfg }
+
+// SetParams changes the parameters of the connections that begin from now on,
+// except those of listeners that have their own.
+func (e *Engine) SetParams(p Params) {
+	old := e.cfg.Params
+	for c := e.head; c != nil; c = c.next {
+		if c.par == &e.cfg.Params {
+			c.par = &old
+		}
+	}
+	e.cfg.Params = p.withDefaults(e.cfg.Retries)
+}
+
 // Params returns the connection's parameters.
 func (c *Conn) Params() Params { return *c.par }
 

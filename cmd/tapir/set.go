@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/ctl"
+	"tapir/nic"
+)
+
+func newSet() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "set [NIC] [NAME=VALUE]...",
+		Short: "Change or list the parameters of a running NIC",
+		Long: "Set changes parameters of a running NIC, all of those named or none. Connections that\n" +
+			"exist keep what they have; new ones get the new values. Without NAME=VALUE it lists all\n" +
+			"parameters: name, value, type, whether they can change while the NIC runs, and effect.\n" +
+			"The name of the NIC may be left out if only one runs. The same parameters are flags of\n" +
+			"tapir nic and keys of its YAML file.",
+		Example: "  tapir set nic0\n  tapir set nic0 mpa_crc_strict=1\n  tapir set peer_to_peer=1 rtr_type=write,read",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+			names := settable()
+			if len(args) == 0 {
+				names = append(ctl.List(), names...)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw, err := runSet(cmd, args)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), raw)
+			}
+			return printTable(cmd.OutOrStdout(), raw, nil)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// settable are the beginnings of what may be changed, for completion.
+func settable() (names []string) {
+	for _, p := range nic.Params() {
+		if p.Runtime {
+			names = append(names, p.Name+"=")
+		}
+	}
+	return names
+}
+
+// runSet does what the arguments ask for and returns the parameters to print:
+// those changed, or all.
+func runSet(cmd *cobra.Command, args []string) (raw json.RawMessage, err error) {
+	name := ""
+	if len(args) > 0 && !strings.Contains(args[0], "=") {
+		name, args = args[0], args[1:]
+	}
+	settings, err := settingsOf(args)
+	if err != nil {
+		return nil, err
+	}
+	c, err := dial(name, "its name: tapir set NIC ...")
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if settings == nil {
+		return raw, c.Show(cmd.Context(), "params", &raw)
+	}
+	if err := c.Set(cmd.Context(), settings, &raw); err != nil {
+		if e := (*ctl.Error)(nil); errors.As(err, &e) && e.Usage() {
+			return nil, usageError{err}
+		}
+		return nil, err
+	}
+	return changed(raw, settings)
+}
+
+func settingsOf(args []string) (list []ctl.Setting, err error) {
+	for _, a := range args {
+		name, value, ok := strings.Cut(a, "=")
+		if !ok || name == "" {
+			return nil, usagef("%q: expected NAME=VALUE: see: tapir set --help", a)
+		}
+		list = append(list, ctl.Setting{Name: strings.ReplaceAll(name, "-", "_"), Value: value})
+	}
+	return list, nil
+}
+
+// changed are the rows of raw that settings name.
+func changed(raw json.RawMessage, settings []ctl.Setting) (json.RawMessage, error) {
+	var rows []nic.ParamInfo
+	if err := json.Unmarshal(raw, &rows); err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(r nic.ParamInfo) bool {
+		return !slices.ContainsFunc(settings, func(s ctl.Setting) bool { return s.Name == r.Name })
+	})
+	return json.Marshal(rows)
+}

@@ -1,0 +1,140 @@
+package iwarp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"tapir/mpa"
+	"tapir/nic/cm"
+)
+
+// Config sets up an Engine. Zero fields take the default in parentheses.
+type Config struct {
+	Revision uint8         // of MPA (2)
+	CRC      mpa.CRCPolicy // (required)
+	// CRCRequired is how mpa_crc_required was given. On forbids the policy
+	// mpa.CRCRefused; Off keeps CRCs optional when that policy is taken back.
+	CRCRequired Switch
+	Markers     bool // demand markers from the peer
+	PeerToPeer  bool // ask for the peer-to-peer model as initiator
+	// Fallback makes an initiator of revision 2 try again with revision 1 when
+	// the peer closes without an answer (RFC 6581 section 10).
+	Fallback bool
+	RTR      mpa.RTR // ready-to-receive indications supported (all)
+	// IRD and ORD are the Reads served and issued per QP by default (32);
+	// cm.NoReads stands for none.
+	IRD, ORD uint16
+	// StrictReads ends a negotiation in which one side wants more Reads than
+	// the other serves, instead of cutting the number:
+	// relaxed_ird_negotiation=0.
+	StrictReads bool
+	// GSO offers and accepts FPDUs of several segments, siw's try_gso.
+	GSO bool
+	// NoZeroCopy keeps copies of long messages sent without CRC, too:
+	// zcopy_tx=0.
+	NoZeroCopy bool
+
+	RequestTimeout time.Duration // responder: until the request is whole (5 s)
+	ReplyTimeout   time.Duration // initiator: until the reply is whole (10 s)
+	CloseTimeout   time.Duration // without progress, until a graceful close turns abortive (5 s)
+
+	// FirstDelay is how long an initiator waits between the reply and its
+	// first FPDU (not at all). Linux siw as responder does not look at octets
+	// that arrive before it has finished accepting; some milliseconds help.
+	FirstDelay time.Duration
+
+	// Source chooses the local address for a connection to remote when the
+	// application named none.
+	Source func(remote netip.Addr) (netip.Addr, error)
+	// Allow, if set, may refuse connections to remote.
+	Allow func(remote netip.Addr) error
+	// Detached, if not nil, is why the NIC offers no RDMA: nothing can be
+	// listened for or connected.
+	Detached error
+}
+
+// Switch is a setting that may be left to its default.
+type Switch uint8
+
+const (
+	Auto Switch = iota
+	On
+	Off
+)
+
+// errCRC is the contradiction between siw's two parameters.
+var errCRC = errors.New("mpa_crc_required and mpa_crc_strict exclude each other: one demands what the other refuses")
+
+// Validate finds settings that contradict each other.
+func (c *Config) Validate() error {
+	switch {
+	case c.Revision > 2:
+		return fmt.Errorf("mpa_version %d: use 1 or 2", c.Revision)
+	case c.CRCRequired == On && c.CRC == mpa.CRCRefused:
+		return errCRC
+	case c.PeerToPeer && c.Revision == 1:
+		return errors.New("peer_to_peer needs mpa_version 2: revision 1 has no ready-to-receive indication")
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.Revision == 0 {
+		c.Revision = 2
+	}
+	if c.RTR == 0 {
+		c.RTR = mpa.RTRAny
+	}
+	if c.IRD == 0 {
+		c.IRD = defaultReads
+	}
+	if c.ORD == 0 {
+		c.ORD = defaultReads
+	}
+	for _, t := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{
+		{&c.RequestTimeout, 5 * time.Second}, {&c.ReplyTimeout, 10 * time.Second},
+		{&c.CloseTimeout, 5 * time.Second},
+	} {
+		if *t.v == 0 {
+			*t.v = t.def
+		}
+	}
+	return c
+}
+
+// defaultReads is what FastLinQ devices do, each way.
+const defaultReads = 32
+
+// Configure changes the settings for negotiations that begin from now on;
+// connections that exist keep theirs, timeouts included that are running.
+func (e *Engine) Configure(cfg Config) { e.cfg = cfg.withDefaults() }
+
+// Config returns the settings in force.
+func (e *Engine) Config() Config { return e.cfg }
+
+// reads turns an application's IRD or ORD into the number to negotiate.
+func reads(want, def uint16, limit int) uint16 {
+	if want == 0 {
+		want = def
+	}
+	if want == cm.NoReads {
+		return 0
+	}
+	return min(want, uint16(limit), mpa.NotNegotiated-1)
+}
+
+// mpaConfig is what this side brings to a negotiation.
+func (e *Engine) mpaConfig(p cm.Params) mpa.Config {
+	l := e.dev.Limits()
+	return mpa.Config{
+		Revision: e.cfg.Revision, CRC: e.cfg.CRC, Markers: e.cfg.Markers,
+		IRD: reads(p.IRD, e.cfg.IRD, l.MaxIRD), ORD: reads(p.ORD, e.cfg.ORD, l.MaxORD),
+		MaxIRD: uint16(min(l.MaxIRD, mpa.NotNegotiated-1)), Strict: e.cfg.StrictReads, GSO: e.cfg.GSO,
+		PeerToPeer: e.cfg.PeerToPeer || p.PeerToPeer, RTR: e.cfg.RTR, PrivateData: p.PrivateData,
+	}
+}

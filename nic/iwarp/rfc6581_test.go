@@ -56,7 +56,7 @@ func TestStartupErrorsSendATerminate(t *testing.T) {
 		e    mpa.Enhanced
 		code byte
 	}{
-		{"insufficient IRD", Config{IRD: 4}, mpa.Enhanced{IRD: 1, ORD: 5}, 6},
+		{"insufficient IRD", Config{IRD: 4}, mpa.Enhanced{IRD: 1, ORD: 129}, 6},
 		{"no RTR in common", Config{PeerToPeer: true, RTR: mpa.RTRSend}, mpa.Enhanced{IRD: 1, ORD: 1, P2P: true, RTRWrite: true}, 7},
 		{"not peer to peer", Config{PeerToPeer: true}, mpa.Enhanced{IRD: 1, ORD: 1}, 7},
 		{"CRC refused here", Config{CRC: mpa.CRCRefused}, mpa.Enhanced{IRD: 1, ORD: 1}, 5},

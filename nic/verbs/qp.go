@@ -137,6 +137,8 @@ func (c *QPConfig) check(p *PD) error {
 		return fmt.Errorf("CQ: %w", ErrDestroyed)
 	case c.SendCQ.dev != p.dev || c.RecvCQ.dev != p.dev:
 		return fmt.Errorf("CQ of another device: %w", ErrInvalid)
+	case c.SendCQ.ctx != p.ctx || c.RecvCQ.ctx != p.ctx:
+		return fmt.Errorf("CQ of another context: %w", ErrInvalid) // RFC 5040 section 8.1.1
 	case c.SRQ != nil && (c.SRQ.dead || c.SRQ.pd.dev != p.dev):
 		return fmt.Errorf("SRQ destroyed or of another device: %w", ErrInvalid)
 	}

@@ -7,7 +7,8 @@ type Placer interface {
 	// PlaceTagged checks STag, rights and bounds of the whole payload before
 	// the first octet moves, then places it. It is called for zero-length
 	// segments too, whose STag and TO must not be checked (section 5.2). h and
-	// payload are borrowed.
+	// payload are borrowed. During Resume, here and in PlaceUntagged, the
+	// segment's payload begins Receiver.Placed octets before payload.
 	PlaceTagged(h *Header, payload []byte) error
 	// PlaceUntagged places payload at h.MO of the buffer for (h.QN, h.MSN);
 	// NoBuffer and TooLong are its to report. h and payload are borrowed.
@@ -31,6 +32,7 @@ type Receiver struct {
 	queues []Queue
 	tagged taggedState
 	header Header // of the segment in hand; kept here so that it needs no allocation
+	placed int    // octets of it placed before its turn
 	err    error
 }
 
@@ -84,15 +86,38 @@ func (r *Receiver) Segment(b []byte) error {
 		return r.err
 	}
 	payload, err := r.header.parse(b)
-	if err == nil {
-		if r.header.Tagged {
-			err = r.taggedSegment(&r.header, payload)
-		} else {
-			err = r.untaggedSegment(&r.header, payload)
-		}
+	r.placed = 0
+	if err != nil {
+		r.err = err
+		return err
+	}
+	return r.segment(payload)
+}
+
+// Resume is Segment for one that arrived before its turn: it has header h,
+// the first placed octets of its payload are in place, and rest (borrowed) is
+// what has not been placed. All checks are made now, in stream order.
+func (r *Receiver) Resume(h *Header, placed int, rest []byte) error {
+	if r.err != nil {
+		return r.err
+	}
+	r.header, r.placed = *h, placed
+	return r.segment(rest)
+}
+
+// Placed is the number of octets at the front of the payload of the segment
+// in hand that are in place already.
+func (r *Receiver) Placed() int { return r.placed }
+
+func (r *Receiver) segment(payload []byte) (err error) {
+	h := &r.header
+	if h.Tagged {
+		err = r.taggedSegment(h, payload)
+	} else {
+		err = r.untaggedSegment(h, payload)
 	}
 	if e, ok := err.(*Error); ok {
-		e.Header, e.Length = r.header, len(b)
+		e.Header, e.Length = *h, h.Len()+r.placed+len(payload)
 	}
 	r.err = err
 	return err
@@ -103,7 +128,7 @@ func (r *Receiver) taggedSegment(h *Header, payload []byte) error {
 		return &Error{Type: TypeTagged, Code: TaggedVersion}
 	}
 	t := &r.tagged
-	n := uint64(len(payload))
+	n := uint64(r.placed + len(payload))
 	if n > 0 && h.TO+n-1 < h.TO {
 		return &Error{Type: TypeTagged, Code: TOWrap}
 	}
@@ -128,6 +153,7 @@ func (r *Receiver) taggedSegment(h *Header, payload []byte) error {
 }
 
 func (r *Receiver) untaggedSegment(h *Header, payload []byte) error {
+	n := uint64(r.placed + len(payload))
 	code := uint8(0)
 	switch {
 	case h.Version != Version:
@@ -138,7 +164,7 @@ func (r *Receiver) untaggedSegment(h *Header, payload []byte) error {
 		code = InvalidMSN
 	case h.MO != r.queues[h.QN].MO:
 		code = InvalidMO
-	case uint64(h.MO)+uint64(len(payload)) > MaxMessage:
+	case uint64(h.MO)+n > MaxMessage:
 		code = TooLong
 	}
 	if code != 0 {
@@ -149,9 +175,9 @@ func (r *Receiver) untaggedSegment(h *Header, payload []byte) error {
 	}
 	q := &r.queues[h.QN]
 	if !h.Last {
-		q.MO += uint32(len(payload))
+		q.MO += uint32(n)
 		return nil
 	}
 	q.MSN, q.MO = q.MSN+1, 0
-	return r.placer.Deliver(h, uint64(h.MO)+uint64(len(payload)))
+	return r.placer.Deliver(h, uint64(h.MO)+n)
 }

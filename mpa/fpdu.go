@@ -20,6 +20,9 @@ const (
 	// MaxFPDULen bounds the length of an FPDU with all its markers.
 	MaxFPDULen = (2+MaxULPDU+3)&^3 + crcLen + MarkerLen*(1+(MaxULPDU+9)/bodyPerMarker)
 
+	// Overhead is what an FPDU adds to a ULPDU besides pad and markers.
+	Overhead = lengthLen + crcLen
+
 	lengthLen     = 2
 	crcLen        = 4
 	bodyPerMarker = MarkerInterval - MarkerLen
@@ -47,6 +50,12 @@ func (l Layout) markers(pos uint64, n int) int {
 		return 0
 	}
 	return 1 + (n-d-1)/bodyPerMarker
+}
+
+// MarkersIn counts the markers that begin from position from up to, but not
+// at, position to of the full operation stream.
+func MarkersIn(from, to uint64) uint64 {
+	return (to+MarkerInterval-1)/MarkerInterval - (from+MarkerInterval-1)/MarkerInterval
 }
 
 // lead is the length of the marker in front of the FPDU at pos: 4 or 0.
@@ -159,6 +168,10 @@ func (l Layout) PutRange(dst, scratch []byte, from int, pos uint64, header []byt
 	n := l.Put(scratch, pos, header, payload...)
 	return copy(dst, scratch[from:n])
 }
+
+// Marked tells whether a marker lies in the FPDU of size octets at pos, and so
+// tells where that FPDU starts whatever came before (RFC 5044 section 6).
+func (l Layout) Marked(pos uint64, size int) bool { return l.Markers && untilMarker(pos) < size }
 
 // ParseFPDU takes the FPDU at position pos apart. b must begin with it. It
 // returns the ULPDU and the FPDU's length, or 0 when b does not hold it whole.

@@ -87,6 +87,20 @@ func (r *Receiver) Receive(data []byte, c Consumer) error {
 	return r.err
 }
 
+// Skip passes n octets, whole FPDUs that the caller has found and checked
+// itself. An FPDU under way at their place means that they were none: the
+// error, with code Marker, is sticky (RFC 5044 section 8, code 3).
+func (r *Receiver) Skip(n int) error {
+	if r.err == nil && r.have > 0 {
+		r.err = &Error{Code: Marker, Detail: "no FPDU begins where one was taken for", Pos: r.pos}
+		r.release()
+	}
+	if r.err == nil {
+		r.pos += uint64(n)
+	}
+	return r.err
+}
+
 // begin keeps data, the beginning of an FPDU of the given length (0 if not
 // known yet) that continues in later input.
 func (r *Receiver) begin(data []byte, size int) []byte {

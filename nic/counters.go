@@ -3,6 +3,7 @@ package nic
 import (
 	"strings"
 
+	"tapir/nic/iwarp"
 	"tapir/wire/frame"
 )
 
@@ -80,6 +81,7 @@ func (d *Device) Counters() []Counter {
 		Counter{"tcp_retransmits", t.Retransmits}, Counter{"tcp_timeouts", t.Timeouts},
 		Counter{"tcp_tail_probes", t.TailProbes}, Counter{"tcp_fast_recoveries", t.FastRecoveries},
 		Counter{"tcp_recoveries_undone", t.Undone}, Counter{"tcp_out_of_order", t.OutOfOrder},
+		Counter{"tcp_bytes_held", t.BytesHeld},
 		Counter{"tcp_black_holes", t.BlackHoles}, Counter{"tcp_challenge_acks", t.ChallengeAcks},
 		Counter{"tcp_ce_marks", t.CEMarks}, Counter{"tcp_ecn_reductions", t.ECNReductions},
 		Counter{"tcp_cookies_sent", t.CookiesSent}, Counter{"tcp_cookies_taken", t.CookiesTaken},
@@ -90,6 +92,10 @@ func (d *Device) Counters() []Counter {
 		Counter{"rdma_fpdus_in", r.RxFPDUs}, Counter{"rdma_fpdus_out", r.TxFPDUs},
 		Counter{"rdma_bytes_in", r.RxBytes}, Counter{"rdma_bytes_out", r.TxBytes},
 		Counter{"rdma_crc_errors", r.CRCErrors}, Counter{"rdma_terminates", r.Terminates})
+	list = append(list, Counter{"rdma_early_placed", r.EarlyPlaced}, Counter{"rdma_early_held", r.EarlyHeld})
+	for i, name := range iwarp.RefusalNames {
+		list = append(list, Counter{"rdma_early_refused_" + name, r.EarlyRefused[i]})
+	}
 	for op, name := range rdmaOps {
 		list = append(list, Counter{"rdma_" + name + "_in", r.RxMessages[op]}, Counter{"rdma_" + name + "_out", r.TxMessages[op]})
 	}

@@ -37,9 +37,9 @@ type Upper interface {
 	// NextWork returns the oldest request not begun; BeginWork begins it.
 	NextWork() (w Work, ok bool)
 	BeginWork()
-	// PlaceWrite checks that the peer may write payload to stag at to, and
-	// only then moves its first octet.
-	PlaceWrite(stag uint32, to uint64, payload []byte) Fault
+	// PlaceWrite checks that the peer may write n octets to stag at to, and
+	// only then moves payload to offset off of them.
+	PlaceWrite(stag uint32, to, n, off uint64, payload []byte) Fault
 	// CheckRead checks that the peer may read n octets of stag from to.
 	CheckRead(stag uint32, to, n uint64) Fault
 	// NextRecv takes the receive buffer for the Send that begins and returns

@@ -20,6 +20,45 @@ func (s *Stream) Receive(ulpdu []byte) *Error {
 	return s.err
 }
 
+// Resume is Receive for a segment of which PlaceEarly has placed the first
+// placed octets of the payload; rest (borrowed) is what remains.
+func (s *Stream) Resume(h *ddp.Header, placed int, rest []byte) *Error {
+	if s.err != nil {
+		return s.err
+	}
+	s.isRead = false
+	if err := s.rx.Resume(h, placed, rest); err != nil {
+		s.failInbound(err, h.Len()+placed+len(rest))
+	}
+	return s.err
+}
+
+// PlaceEarly places the first n octets of the payload of a segment that has
+// arrived before its turn, if it belongs to a Write, to the Read Response that
+// is expected next, or to the Send under way, and if all of it may be placed.
+// What it refuses is not an error: Receive judges it when its turn has come.
+func (s *Stream) PlaceEarly(h *ddp.Header, payload []byte, n int) bool {
+	c := ParseControl(h.ULP)
+	total := uint64(len(payload))
+	if s.err != nil || h.Version != ddp.Version || c.Version != Version || c.Opcode.Tagged() != h.Tagged {
+		return false
+	}
+	switch {
+	case c.Opcode == Write:
+		return total > 0 && s.upper.PlaceWrite(h.STag, h.TO, total, 0, payload[:n]) == FaultNone
+	case c.Opcode == ReadResponse && s.reads.len() > 0:
+		r := s.reads.front()
+		off := h.TO - r.to
+		return h.STag == r.stag && off >= r.have && off <= r.size && total <= r.size-off &&
+			s.upper.PlaceRead(r.ref, payload[:n], off) == FaultNone
+	case c.Opcode.IsSend() && h.QN == QueueSend:
+		q := s.rx.Queue(QueueSend)
+		return q.MO > 0 && h.MSN == q.MSN && h.MO >= q.MO && uint64(h.MO)+total <= s.room &&
+			s.upper.PlaceRecv(payload[:n], uint64(h.MO)) == FaultNone
+	}
+	return false
+}
+
 // Last tells whether the segment received last ended its message.
 func (s *Stream) Last() bool { return s.rx.Header().Last }
 
@@ -130,10 +169,12 @@ func (k *sink) PlaceTagged(h *ddp.Header, payload []byte) error {
 	if op == ReadResponse {
 		return k.placeRead(h, payload)
 	}
-	if len(payload) == 0 {
+	placed := uint64(k.rx.Placed())
+	n := placed + uint64(len(payload))
+	if n == 0 {
 		return nil
 	}
-	return taggedFault(k.upper.PlaceWrite(h.STag, h.TO, payload))
+	return taggedFault(k.upper.PlaceWrite(h.STag, h.TO, n, placed, payload))
 }
 
 // placeRead places a Read Response, which must answer the oldest Read.
@@ -142,7 +183,8 @@ func (k *sink) placeRead(h *ddp.Header, payload []byte) error {
 		return operation(UnexpectedOpcode)
 	}
 	r := k.reads.front()
-	n := uint64(len(payload))
+	placed := uint64(k.rx.Placed())
+	n := placed + uint64(len(payload))
 	switch {
 	case n > 0 && h.STag != r.stag:
 		return &ddp.Error{Type: ddp.TypeTagged, Code: ddp.InvalidSTag}
@@ -150,7 +192,7 @@ func (k *sink) placeRead(h *ddp.Header, payload []byte) error {
 		return &ddp.Error{Type: ddp.TypeTagged, Code: ddp.Bounds}
 	}
 	if n > 0 {
-		if f := k.upper.PlaceRead(r.ref, payload, r.have); f != FaultNone {
+		if f := k.upper.PlaceRead(r.ref, payload, r.have+placed); f != FaultNone {
 			return operation(CatastrophicStream)
 		}
 	}
@@ -191,10 +233,11 @@ func (k *sink) placeSend(h *ddp.Header, payload []byte) error {
 		}
 		k.room = room
 	}
-	if uint64(h.MO)+uint64(len(payload)) > k.room {
+	at := uint64(h.MO) + uint64(k.rx.Placed())
+	if at+uint64(len(payload)) > k.room {
 		return &ddp.Error{Type: ddp.TypeUntagged, Code: ddp.TooLong}
 	}
-	if len(payload) > 0 && k.upper.PlaceRecv(payload, uint64(h.MO)) != FaultNone {
+	if len(payload) > 0 && k.upper.PlaceRecv(payload, at) != FaultNone {
 		return operation(CatastrophicStream)
 	}
 	return nil

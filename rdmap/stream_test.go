@@ -47,11 +47,11 @@ func (f *fake) check(stag uint32, to, n uint64, write bool) Fault {
 	return FaultNone
 }
 
-func (f *fake) PlaceWrite(stag uint32, to uint64, p []byte) Fault {
-	if fault := f.check(stag, to, uint64(len(p)), true); fault != FaultNone {
+func (f *fake) PlaceWrite(stag uint32, to, n, off uint64, p []byte) Fault {
+	if fault := f.check(stag, to, n, true); fault != FaultNone {
 		return fault
 	}
-	copy(f.mem[to-0x1000:], p)
+	copy(f.mem[to-0x1000+off:], p)
 	return FaultNone
 }
 

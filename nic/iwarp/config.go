@@ -32,6 +32,9 @@ type Config struct {
 	StrictReads bool
 	// GSO offers and accepts FPDUs of several segments, siw's try_gso.
 	GSO bool
+	// InOrder leaves all that arrives out of order to TCP's reassembly queue
+	// instead of placing it at once: ooo_placement=0.
+	InOrder bool
 	// NoZeroCopy keeps copies of long messages sent without CRC, too:
 	// zcopy_tx=0.
 	NoZeroCopy bool

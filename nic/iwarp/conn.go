@@ -45,8 +45,15 @@ type conn struct {
 	rx     *mpa.Receiver
 	tx     mpa.Layout
 	base   uint64 // stream offset of the first FPDU sent
+	rxBase uint64 // and of the first received
+	rxOff  uint64 // stream offset that has been received
 	gated  bool   // hold FPDUs: responder until the initiator's first one
 	held   bool   // gated by Config.FirstDelay
+
+	early     *early // segments that arrived before their turn
+	unaligned bool   // a segment of TCP has begun inside an FPDU
+	lastULPDU int    // lengths of the last FPDU in order
+	lastFPDU  int
 
 	log      sendLog
 	keep     keeper
@@ -81,6 +88,7 @@ func (e *Engine) forget(c *conn) {
 	e.totals.add(&c.counters)
 	c.log.release(c)
 	c.keep.release()
+	c.dropEarly()
 	for i, have := range e.conns {
 		if have == c {
 			e.conns = append(e.conns[:i], e.conns[i+1:]...)
@@ -95,14 +103,16 @@ func (e *Engine) forget(c *conn) {
 	}
 }
 
-// begin enters full operation with what was negotiated.
-func (c *conn) begin(r mpa.Result) {
+// begin enters full operation with what was negotiated. behind is the number
+// of octets received that follow start-up.
+func (c *conn) begin(r mpa.Result, behind int) {
 	c.result = r
 	c.initiator, c.responder = nil, nil
 	c.tx = r.Tx()
 	c.rx = mpa.NewReceiver(r.Rx(), &c.e.memory)
 	c.stream = rdmap.NewStream((*upper)(c), rdmap.Limits{IRD: int(r.IRD), ORD: int(r.ORD)})
 	c.base = c.log.end
+	c.rxBase = c.rxOff - uint64(behind)
 	c.phase = full
 	c.e.arm(c, frame.Never)
 }

@@ -20,7 +20,9 @@
 //  3. mpa finds the FPDUs and checks their CRC
 //  4. rdmap checks the segment and places it through the upper side of the
 //     connection, straight into the memory region (upper.go)
-//  5. errors become a Terminate and end the connection (close.go)
+//  5. what TCP has received before its turn is placed too, and counted when
+//     the gap in front of it closes (early.go)
+//  6. errors become a Terminate and end the connection (close.go)
 package iwarp
 
 import (

@@ -16,6 +16,12 @@ type Counters struct {
 	RxBytes    uint64 `json:"rx_bytes"`
 	CRCErrors  uint64 `json:"crc_errors"`
 	Terminates uint64 `json:"terminates"` // sent or received
+	// EarlyPlaced counts octets placed before everything in front of them had
+	// come, EarlyHeld those held back at the ends of such segments, and
+	// EarlyRefused the segments left to TCP, by reason as in RefusalNames.
+	EarlyPlaced  uint64                  `json:"early_placed"`
+	EarlyHeld    uint64                  `json:"early_held"`
+	EarlyRefused [countedRefusals]uint64 `json:"early_refused"`
 	// Messages by RDMAP opcode, 0 (RDMA Write) to 7 (Terminate).
 	TxMessages [8]uint64 `json:"tx_messages"`
 	RxMessages [8]uint64 `json:"rx_messages"`
@@ -28,6 +34,11 @@ func (a *Counters) add(b *Counters) {
 	a.RxBytes += b.RxBytes
 	a.CRCErrors += b.CRCErrors
 	a.Terminates += b.Terminates
+	a.EarlyPlaced += b.EarlyPlaced
+	a.EarlyHeld += b.EarlyHeld
+	for i := range a.EarlyRefused {
+		a.EarlyRefused[i] += b.EarlyRefused[i]
+	}
 	for i := range a.TxMessages {
 		a.TxMessages[i] += b.TxMessages[i]
 		a.RxMessages[i] += b.RxMessages[i]

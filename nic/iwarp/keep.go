@@ -30,6 +30,7 @@ type memory struct {
 	chunks []*chunk
 	rings  [numClasses][][]record
 	fpdus  [][]byte
+	early  []*early
 }
 
 func (m *memory) getChunk(n int) *chunk {

@@ -13,6 +13,8 @@ type noteKey struct {
 	wr   uint64
 	op   rdmap.Opcode
 	last bool
+	// early: placed before its turn, with another line when that comes.
+	early bool
 }
 
 // readWR is the WR id of the oldest Read, or rdmap.NoRef.
@@ -33,14 +35,18 @@ func (c *conn) noteReceived(b []byte, readWR uint64) {
 		c.e.notes.Addf("QP %d segment shorter than its header", c.qpNum())
 		return
 	}
-	wr, op := rdmap.NoRef, rdmap.ParseControl(b[1]).Opcode
+	op := rdmap.ParseControl(b[1]).Opcode
+	c.note(c.inboundWR(op, readWR), op, b[0]&ddpLast != 0)
+}
+
+func (c *conn) inboundWR(op rdmap.Opcode, readWR uint64) uint64 {
 	switch {
 	case op.IsSend():
-		wr = c.recvID
+		return c.recvID
 	case op == rdmap.ReadResponse:
-		wr = readWR
+		return readWR
 	}
-	c.note(wr, op, b[0]&ddpLast != 0)
+	return rdmap.NoRef
 }
 
 // ddpLast is the L bit of the DDP control octet (RFC 5041 section 4.1).
@@ -56,7 +62,10 @@ func (c *conn) qpNum() uint32 {
 // note adds a line such as "QP 3 WR 17 RDMA Write last". What else there is to
 // know of an FPDU stands in its header, which a capture has.
 func (c *conn) note(wr uint64, op rdmap.Opcode, last bool) {
-	k := noteKey{c.qpNum(), wr, op, last}
+	c.addNote(noteKey{qp: c.qpNum(), wr: wr, op: op, last: last})
+}
+
+func (c *conn) addNote(k noteKey) {
 	if e := c.e; k != e.noted || !e.notes.Repeat(e.noteID) {
 		e.noted, e.noteID = k, e.notes.Append(k.appendTo)
 	}
@@ -70,6 +79,9 @@ func (k *noteKey) appendTo(b []byte) []byte {
 	b = append(append(b, ' '), k.op.String()...)
 	if k.last {
 		b = append(b, " last"...)
+	}
+	if k.early {
+		b = append(b, ", placed early"...)
 	}
 	return b
 }

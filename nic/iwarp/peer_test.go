@@ -21,7 +21,8 @@ import (
 type scripted struct {
 	conn  *toe.Conn
 	out   []byte
-	piece int // octets per segment, 0 = as many as fit
+	piece int   // octets per segment, 0 = as many as fit
+	ends  []int // where segments end, if they must
 	in    []byte
 	up    bool
 	fin   bool
@@ -33,6 +34,11 @@ func (s *scripted) Next(off uint64, limit int) int {
 	n := min(limit, len(s.out)-int(off))
 	if s.piece > 0 {
 		n = min(n, s.piece)
+	}
+	for _, end := range s.ends {
+		if end > int(off) {
+			n = min(n, end-int(off))
+		}
 	}
 	return n
 }

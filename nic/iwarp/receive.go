@@ -12,6 +12,7 @@ import (
 // Receive implements toe.Handler.
 func (c *conn) Receive(_ *toe.Conn, data []byte, now frame.Time) {
 	c.e.now = now
+	c.rxOff += uint64(len(data))
 	switch c.phase {
 	case waitRequest:
 		c.request(data, now)
@@ -28,6 +29,7 @@ func (c *conn) Receive(_ *toe.Conn, data []byte, now frame.Time) {
 	if c.phase != full {
 		return
 	}
+	c.unaligned = c.unaligned || c.rx.Partial() > 0
 	if err := c.rx.Receive(data, (*consumer)(c)); err != nil {
 		c.failReceive(err)
 	}
@@ -56,9 +58,7 @@ type consumer conn
 // ULPDU implements mpa.Consumer.
 func (k *consumer) ULPDU(b []byte) error {
 	c := (*conn)(k)
-	c.counters.RxFPDUs++
-	first := c.gated && !c.held
-	c.gated = c.held
+	c.lastULPDU, c.lastFPDU = len(b), c.result.Rx().FPDULen(0, len(b))
 	note, read := c.e.notes.On, rdmap.NoRef
 	if note {
 		read = c.readWR()
@@ -67,6 +67,14 @@ func (k *consumer) ULPDU(b []byte) error {
 	if note {
 		c.noteReceived(b, read)
 	}
+	return c.received(err)
+}
+
+// received follows a segment that RDMAP has handled.
+func (c *conn) received(err *rdmap.Error) error {
+	c.counters.RxFPDUs++
+	first := c.gated && !c.held
+	c.gated = c.held
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func (c *conn) accept() error {
 	c.qp = p.QP
 	c.qp.Lower = c
 	r := c.responder.Result()
-	c.begin(r)
+	c.begin(r, 0)
 	c.gated = true
 	if r.PeerToPeer && r.RTR&mpa.RTRSend != 0 {
 		c.stream.ExpectRTR(rdmap.Send)
@@ -126,7 +126,7 @@ func (c *conn) reply(data []byte, now frame.Time) []byte {
 		return nil
 	}
 	r := c.initiator.Result()
-	c.begin(r)
+	c.begin(r, len(data)-n)
 	if r.PeerToPeer {
 		c.stream.SendRTR(rtrOpcodes[r.RTR])
 	}
@@ -156,7 +156,7 @@ func (c *conn) refused(err error, now frame.Time) {
 	var m *mpa.Error
 	if errors.As(err, &m) && m.Code >= mpa.LocalCatastrophic && c.initiator.Result().Enhanced {
 		// RFC 6581 sections 8 and 9.3: codes 5 to 7 are reported in a Terminate.
-		c.begin(c.initiator.Result())
+		c.begin(c.initiator.Result(), 0)
 		c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerLLP, Code: uint8(m.Code)})
 		c.counters.Terminates++
 		c.close(now)

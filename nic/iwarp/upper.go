@@ -59,9 +59,9 @@ func work(w *verbs.SendWQE) rdmap.Work {
 func (u *upper) BeginWork() { u.qp.BeginSend() }
 
 // PlaceWrite implements rdmap.Upper.
-func (u *upper) PlaceWrite(stag uint32, to uint64, payload []byte) rdmap.Fault {
-	r, f := u.qp.CheckRemote(stag, to, uint64(len(payload)), verbs.RemoteWrite)
-	if f == verbs.FaultNone && r.Place(payload, to) != nil {
+func (u *upper) PlaceWrite(stag uint32, to, n, off uint64, payload []byte) rdmap.Fault {
+	r, f := u.qp.CheckRemote(stag, to, n, verbs.RemoteWrite)
+	if f == verbs.FaultNone && r.Place(payload, to+off) != nil {
 		return rdmap.FaultLocal
 	}
 	return faults[f]

@@ -17,20 +17,18 @@ type earlyApp struct {
 	next     uint64          // in-order position
 	taken    map[uint64]bool // octets taken and not skipped yet
 	early    int
-	willTake func(off uint64, n int) bool
+	willTake func(off uint64, n int) int
 }
 
-func newEarly(t *testing.T, take func(off uint64, n int) bool) *earlyApp {
+func newEarly(t *testing.T, take func(off uint64, n int) int) *earlyApp {
 	return &earlyApp{app: newApp(0, 2), t: t, taken: map[uint64]bool{}, willTake: take}
 }
 
-func (a *earlyApp) ReceiveEarly(c *Conn, off uint64, data []byte, now frame.Time) bool {
+func (a *earlyApp) ReceiveEarly(c *Conn, off uint64, data []byte, now frame.Time) int {
 	if off <= a.next || len(data) == 0 {
 		a.t.Fatalf("offered [%d,+%d) at %d", off, len(data), a.next)
 	}
-	if !a.willTake(off, len(data)) {
-		return false
-	}
+	data = data[:a.willTake(off, len(data))]
 	for i := range uint64(len(data)) {
 		if a.taken[off+i] {
 			a.t.Fatalf("octet %d offered again", off+i)
@@ -41,8 +39,10 @@ func (a *earlyApp) ReceiveEarly(c *Conn, off uint64, data []byte, now frame.Time
 		}
 	}
 	a.early += len(data)
-	return true
+	return len(data)
 }
+
+func all(_ uint64, n int) int { return n }
 
 func (a *earlyApp) Skip(c *Conn, n int, now frame.Time) {
 	buf := make([]byte, n)
@@ -70,10 +70,11 @@ func (a *earlyApp) Receive(c *Conn, data []byte, now frame.Time) {
 // TestEarlyDelivery loses, reorders and repeats segments to a layer that
 // takes all, none, or some of what arrives early.
 func TestEarlyDelivery(t *testing.T) {
-	for name, take := range map[string]func(off uint64, n int) bool{
-		"all":  func(uint64, int) bool { return true },
-		"none": func(uint64, int) bool { return false },
-		"some": func(off uint64, n int) bool { return octet(7, off)&1 == 0 },
+	for name, take := range map[string]func(off uint64, n int) int{
+		"all":   all,
+		"none":  func(uint64, int) int { return 0 },
+		"some":  func(off uint64, n int) int { return n * int(octet(7, off)&1) },
+		"parts": func(off uint64, n int) int { return n * int(octet(7, off)) / 255 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(10) {
@@ -108,7 +109,7 @@ func TestEarlyDelivery(t *testing.T) {
 // is not lent again by a segment that covers it.
 func TestTakenDataIsKnown(t *testing.T) {
 	p := newRawPeer(t, Config{})
-	b := newEarly(t, func(uint64, int) bool { return true })
+	b := newEarly(t, all)
 	if _, err := p.e.Listen(p.local, 1, func(c *Conn, _ frame.Time) Handler { p.conn = c; return b }); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +140,7 @@ func TestFloodOfHoles(t *testing.T) {
 		p := newRawPeer(t, Config{MaxReassembly: total})
 		if _, err := p.e.Listen(p.local, conns, func(*Conn, frame.Time) Handler {
 			if early {
-				return newEarly(t, func(uint64, int) bool { return true })
+				return newEarly(t, all)
 			}
 			return quietApp(0)
 		}); err != nil {

@@ -47,11 +47,12 @@ type Handler interface {
 // 5041 section 5.3). Without it data is held and delivered in order.
 type EarlyReceiver interface {
 	// ReceiveEarly offers data (borrowed) that has arrived out of order, at
-	// stream offset off: one received segment, less what is known already. If
-	// it returns true the layer has taken the data, and TCP will not lend it
-	// again; else TCP holds it for Receive. Octets that had to be discarded
-	// for lack of memory are offered again when the peer sends them again.
-	ReceiveEarly(c *Conn, off uint64, data []byte, now frame.Time) (taken bool)
+	// stream offset off: one received segment, less what is known already. The
+	// layer has taken as many octets from its front as it returns, and TCP will
+	// not lend them again; the rest TCP holds for Receive. Octets that had to be
+	// discarded for lack of memory are offered again when the peer sends them
+	// again.
+	ReceiveEarly(c *Conn, off uint64, data []byte, now frame.Time) (taken int)
 	// Skip stands for Receive when the stream has reached n octets that
 	// ReceiveEarly has taken.
 	Skip(c *Conn, n int, now frame.Time)

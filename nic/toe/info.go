@@ -80,7 +80,8 @@ type Stats struct {
 	Undone              uint64 // recoveries taken back because nothing was lost
 	TailProbes          uint64
 	BlackHoles          uint64 // MTUs reduced because full segments vanished
-	OutOfOrder          uint64 // segments held for reassembly
+	OutOfOrder          uint64 // segments that arrived before others in front of them
+	BytesHeld           uint64 // octets copied aside until their turn
 	ChallengeAcks       uint64
 	CEMarks             uint64 // data segments that arrived with a mark of congestion
 	ECNReductions       uint64 // windows reduced because the peer saw such marks

@@ -110,31 +110,40 @@ func (r *reassembly) add(c *Conn, early EarlyReceiver, p *piece, off uint64, dat
 	e := c.e
 	behind := p != nil && p.end() == off
 	if behind && p.f != nil && early == nil && p.f.Tailroom() >= len(data) {
-		return r.extend(p, data), frame.DropNone
+		return r.extend(e, p, data), frame.DropNone
 	}
 	if r.memory > 2*e.cfg.RcvWnd || e.reassembly > e.cfg.MaxReassembly {
 		return nil, frame.DropReassembly
 	}
-	var f *frame.Frame
-	if early != nil && early.ReceiveEarly(c, off, data, now) {
-		if behind && p.f == nil {
-			p.n += uint64(len(data))
-			return p, frame.DropNone
-		}
-	} else {
-		if behind && p.f != nil && p.f.Tailroom() >= len(data) {
-			return r.extend(p, data), frame.DropNone
-		}
-		if f = e.pool.Get(len(data)); f == nil {
-			return nil, frame.DropNoBuffer
-		}
-		f.Append(data)
+	taken := 0
+	if early != nil {
+		taken = early.ReceiveEarly(c, off, data, now)
 	}
+	switch {
+	case taken == 0:
+	case behind && p.f == nil:
+		p.n += uint64(taken)
+	default:
+		p = r.link(e, p, piece{prev: p, off: off, n: uint64(taken)})
+	}
+	if off, data = off+uint64(taken), data[taken:]; len(data) == 0 {
+		return p, frame.DropNone
+	}
+	if behind && taken == 0 && p.f != nil && p.f.Tailroom() >= len(data) {
+		return r.extend(e, p, data), frame.DropNone
+	}
+	f := e.pool.Get(len(data))
+	if f == nil {
+		return nil, frame.DropNoBuffer
+	}
+	f.Append(data)
+	e.stats.BytesHeld += uint64(len(data))
 	return r.link(e, p, piece{prev: p, off: off, n: uint64(len(data)), f: f}), frame.DropNone
 }
 
 // extend appends data to piece p.
-func (r *reassembly) extend(p *piece, data []byte) *piece {
+func (r *reassembly) extend(e *Engine, p *piece, data []byte) *piece {
+	e.stats.BytesHeld += uint64(len(data))
 	p.f.Append(data)
 	p.n += uint64(len(data))
 	r.octets += len(data)

@@ -1,0 +1,360 @@
+package iwarp
+
+import (
+	"tapir/ddp"
+	"tapir/mpa"
+	"tapir/nic/toe"
+	"tapir/rdmap"
+	"tapir/wire/frame"
+)
+
+// Placement of what arrives out of order: the payload goes straight into its
+// region, and what is left of the segment waits for its turn as an arrival.
+//
+// Where an FPDU begins must be known (RFC 5044 section 6). Behind a gap that
+// takes a marker or, while every segment of TCP has begun with an FPDU, a
+// header that continues the last message known in front of the gap at exactly
+// the place where equal FPDUs in the gap would lead it. What follows such an
+// FPDU begins where that one ends. When the gap closes, the chain of FPDUs
+// must meet the place, else the connection ends.
+
+const (
+	// holdBack octets at the end of each segment placed early wait for their
+	// turn: among them are the last ones of a message, however it was cut, so
+	// that nobody who polls them sees them before the rest.
+	holdBack = 64
+	// maxArrivals bounds the segments of a connection that wait.
+	maxArrivals = 2048
+	// maxExtents bounds the messages that they belong to.
+	maxExtents = 16
+	// spareEarly and spareArrivals bound what idle memory of it is kept.
+	spareEarly    = 4
+	spareArrivals = 1024
+)
+
+// arrival is a segment of DDP that has arrived before its turn.
+type arrival struct {
+	off    uint64 // of its FPDU in the stream
+	size   uint32 // of its FPDU
+	n      uint32 // payload octets
+	placed uint32 // of these, from the front
+	msg    uint8  // extent of its message
+	hdr    ddp.Header
+	tail   [holdBack]byte // what has not been placed
+}
+
+func (a *arrival) end() uint64 { return a.off + uint64(a.size) }
+
+// extent is the memory of a message that is known to be written, from what
+// its in-order part has reached to the furthest octet seen.
+type extent struct {
+	used, tagged bool
+	stag         uint32
+	lo, hi       uint64
+	end          uint64 // stream offset behind its last arrival
+}
+
+// early holds a connection's arrivals while there are any.
+type early struct {
+	list    []arrival // by offset, from head on
+	head    int
+	extents [maxExtents]extent
+}
+
+func (m *memory) getEarly() *early {
+	if k := len(m.early); k > 0 {
+		x := m.early[k-1]
+		m.early = m.early[:k-1]
+		return x
+	}
+	return new(early)
+}
+
+func (m *memory) putEarly(x *early) {
+	if len(m.early) < spareEarly && cap(x.list) <= spareArrivals {
+		*x = early{list: x.list[:0]}
+		m.early = append(m.early, x)
+	}
+}
+
+// refusal says why a segment was not placed before its turn.
+type refusal uint8
+
+const (
+	refusedNot      refusal = iota
+	refusedOff              // the NIC is told not to
+	refusedState            // no FPDUs are expected
+	refusedNoCRC            // the connection has no CRC
+	refusedUnknown          // it is not known whether an FPDU begins there
+	refusedPartial          // the FPDU ends in another segment
+	refusedCRC              // CRC or marker is wrong
+	refusedOverlap          // it would overwrite what another message still has to write
+	refusedOther            // not a message that may be placed, or an access that is not allowed
+	refusedMemory           // too many wait already
+	numRefusals     = iota
+	firstRefusal    = refusedOff
+	countedRefusals = numRefusals - int(firstRefusal)
+)
+
+// RefusalNames names Counters.EarlyRefused.
+var RefusalNames = [countedRefusals]string{
+	"off", "state", "no_crc", "unknown_start", "partial", "bad_crc", "overlap", "not_placeable", "memory",
+}
+
+// ReceiveEarly implements toe.EarlyReceiver.
+func (c *conn) ReceiveEarly(_ *toe.Conn, off uint64, data []byte, now frame.Time) (taken int) {
+	c.e.now = now
+	for taken < len(data) {
+		n, why := c.takeEarly(off+uint64(taken), data[taken:])
+		if why != refusedNot {
+			c.counters.EarlyRefused[why-firstRefusal]++
+			return taken
+		}
+		taken += n
+	}
+	return taken
+}
+
+// takeEarly takes the FPDU at the start of data and returns its length.
+func (c *conn) takeEarly(off uint64, data []byte) (int, refusal) {
+	switch {
+	case c.e.cfg.InOrder:
+		return 0, refusedOff
+	case c.phase != full || c.rx.Err() != nil || c.counters.RxFPDUs == 0:
+		return 0, refusedState
+	case !c.result.CRC:
+		return 0, refusedNoCRC
+	case c.early != nil && len(c.early.list)-c.early.head >= maxArrivals:
+		return 0, refusedMemory
+	}
+	i, e := c.edge(off)
+	if e.end != off && (e.hdr.Last || c.unaligned && !c.result.MarkersRx) {
+		return 0, refusedUnknown
+	}
+	if !c.result.MarkersRx {
+		return c.judge(i, &e, off, data, nil)
+	}
+	scratch := c.e.memory.Get(len(data))
+	n, why := c.judge(i, &e, off, data, scratch)
+	c.e.memory.Put(scratch)
+	return n, why
+}
+
+// edge is the last FPDU known in front of some place.
+type edge struct {
+	end  uint64 // where it ends
+	size int
+	n    uint64 // its payload
+	msg  int    // extent of its message, -1 if it has none yet
+	hdr  *ddp.Header
+}
+
+// next is the offset, TO or MO, behind its payload.
+func (e *edge) next() uint64 { return position(e.hdr) + e.n }
+
+func position(h *ddp.Header) uint64 {
+	if h.Tagged {
+		return h.TO
+	}
+	return uint64(h.MO)
+}
+
+// edge finds the last FPDU in front of stream offset off, and where in the
+// list an arrival at off belongs.
+func (c *conn) edge(off uint64) (int, edge) {
+	i := 0
+	if x := c.early; x != nil {
+		i = len(x.list)
+		for i > x.head && x.list[i-1].off >= off {
+			i--
+		}
+		if i > x.head {
+			a := &x.list[i-1]
+			return i, edge{a.end(), int(a.size), uint64(a.n), int(a.msg), &a.hdr}
+		}
+	}
+	h := c.stream.Header()
+	return i, edge{c.rxBase + c.rx.Pos(), c.lastFPDU, uint64(c.lastULPDU - h.Len()), -1, h}
+}
+
+// judge checks the FPDU at off, behind edge e, and places it. scratch is where
+// it is gathered from between markers; i is its place in the list.
+func (c *conn) judge(i int, e *edge, off uint64, data, scratch []byte) (int, refusal) {
+	pos := off - c.rxBase
+	rx := c.result.Rx()
+	ulpdu, size, err := rx.ParseFPDU(data, pos, scratch)
+	switch {
+	case err != nil:
+		return 0, refusedCRC
+	case size == 0:
+		return 0, refusedPartial
+	}
+	h, payload, err := ddp.Parse(ulpdu)
+	if err != nil {
+		return 0, refusedOther
+	}
+	if e.end != off && !e.leadsTo(&h, off, rx, size, pos) {
+		return 0, refusedUnknown
+	}
+	if c.early == nil {
+		c.early = c.e.memory.getEarly()
+		i = 0
+	}
+	msg := c.early.claim(e, &h, off, uint64(len(payload)))
+	if msg < 0 {
+		c.settle()
+		return 0, refusedOverlap
+	}
+	placed := max(0, len(payload)-holdBack)
+	if !c.stream.PlaceEarly(&h, payload, placed) {
+		c.settle()
+		return 0, refusedOther
+	}
+	x := &c.early.extents[msg]
+	x.hi, x.end = max(x.hi, position(&h)+uint64(len(payload))), max(x.end, off+uint64(size))
+	a := c.early.insert(i)
+	*a = arrival{off: off, size: uint32(size), n: uint32(len(payload)), placed: uint32(placed), msg: uint8(msg), hdr: h}
+	copy(a.tail[:], payload[placed:])
+	c.counters.EarlyPlaced += uint64(placed)
+	c.counters.EarlyHeld += uint64(len(payload) - placed)
+	if c.e.notes.On {
+		c.addNote(noteKey{c.qpNum(), rdmap.NoRef, rdmap.ParseControl(h.ULP).Opcode, h.Last, true})
+	}
+	return size, refusedNot
+}
+
+// leadsTo tells whether the FPDU of size octets with header h at off, behind
+// a gap, surely is one, and continues e's message.
+func (e *edge) leadsTo(h *ddp.Header, off uint64, l mpa.Layout, size int, pos uint64) bool {
+	was := e.hdr
+	if h.Tagged != was.Tagged || h.ULP != was.ULP || h.STag != was.STag || h.QN != was.QN || h.MSN != was.MSN {
+		return false
+	}
+	gap, ahead := off-e.end, position(h)-e.next()
+	each := uint64(e.size)
+	if !l.Markers {
+		return gap%each == 0 && ahead == gap/each*e.n
+	}
+	// Their number makes FPDUs differ a little; what is not payload does not.
+	body := gap - mpa.MarkerLen*mpa.MarkersIn(pos-gap, pos)
+	other := uint64(mpa.Overhead + h.Len())
+	k := (gap + each/2) / each
+	return l.Marked(pos, size) && k > 0 && ahead == body-k*other
+}
+
+// claim returns the extent of the message of the FPDU behind e with header h
+// and n octets of payload, or -1 if other messages that are not complete
+// write there too: then only the order of the stream is safe.
+func (x *early) claim(e *edge, h *ddp.Header, off, n uint64) int {
+	from, to := position(h), position(h)+n
+	msg := e.msg
+	if e.end == off && e.hdr.Last {
+		msg = -1
+	} else {
+		from = e.next()
+		if msg < 0 {
+			msg = x.find(e.hdr, from)
+		}
+	}
+	for i := range x.extents {
+		o := &x.extents[i]
+		if i != msg && o.used && o.tagged && h.Tagged && o.stag == h.STag && from < o.hi && o.lo < to {
+			return -1
+		}
+	}
+	if msg >= 0 {
+		return msg
+	}
+	for i := range x.extents {
+		if !x.extents[i].used {
+			x.extents[i] = extent{used: true, tagged: h.Tagged, stag: h.STag, lo: from, hi: from}
+			return i
+		}
+	}
+	return -1
+}
+
+// find returns the extent of the message under way in order, which has
+// reached position at, or -1.
+func (x *early) find(h *ddp.Header, at uint64) int {
+	for i := range x.extents {
+		o := &x.extents[i]
+		if o.used && o.tagged == h.Tagged && o.stag == h.STag && o.lo <= at && at <= o.hi {
+			return i
+		}
+	}
+	return -1
+}
+
+// insert makes room for an arrival at index i.
+func (x *early) insert(i int) *arrival {
+	if len(x.list) == cap(x.list) && x.head > 0 {
+		n := copy(x.list, x.list[x.head:])
+		x.list, i, x.head = x.list[:n], i-x.head, 0
+	}
+	x.list = append(x.list, arrival{})
+	copy(x.list[i+1:], x.list[i:])
+	return &x.list[i]
+}
+
+// Skip implements toe.EarlyReceiver: the turn of arrivals has come.
+func (c *conn) Skip(_ *toe.Conn, n int, now frame.Time) {
+	c.e.now = now
+	end := c.rxOff + uint64(n)
+	for c.rxOff < end && c.phase == full {
+		if err := c.resume(); err != nil {
+			c.failReceive(err)
+			break
+		}
+	}
+	c.rxOff = end
+	c.settle()
+	c.drained()
+}
+
+// resume does with the first arrival what ULPDU does in order.
+func (c *conn) resume() error {
+	x := c.early
+	a := &x.list[x.head]
+	if err := c.rx.Skip(int(a.size)); err != nil {
+		return err
+	}
+	x.head++
+	c.rxOff = a.end()
+	c.lastULPDU, c.lastFPDU = a.hdr.Len()+int(a.n), int(a.size)
+	note, read := c.e.notes.On, rdmap.NoRef
+	if note {
+		read = c.readWR()
+	}
+	err := c.stream.Resume(&a.hdr, int(a.placed), a.tail[:a.n-a.placed])
+	if note {
+		op := rdmap.ParseControl(a.hdr.ULP).Opcode
+		c.note(c.inboundWR(op, read), op, a.hdr.Last)
+	}
+	return c.received(err)
+}
+
+// settle forgets the messages that are behind, and the list when it is empty.
+func (c *conn) settle() {
+	x := c.early
+	if x == nil {
+		return
+	}
+	if x.head == len(x.list) {
+		c.dropEarly()
+		return
+	}
+	for i := range x.extents {
+		if o := &x.extents[i]; o.used && o.end <= c.rxOff {
+			*o = extent{}
+		}
+	}
+}
+
+// dropEarly forgets all arrivals.
+func (c *conn) dropEarly() {
+	if c.early != nil {
+		c.e.memory.putEarly(c.early)
+		c.early = nil
+	}
+}

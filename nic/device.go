@@ -51,6 +51,7 @@ type Device struct {
 
 	looped        loopback
 	neighbors     neighbors
+	redirects     []redirect
 	fragments     reassembler
 	limiter       limiter
 	ipID          uint16

@@ -32,6 +32,8 @@ func (d *Device) icmp4In() verdict {
 		}
 		hard := m.Code == icmp.ProtocolUnreachable4 || m.Code == icmp.PortUnreachable4
 		return d.errorIn(&m, hard, mtu)
+	case icmp.Redirect4:
+		return d.redirectIn(&m)
 	case icmp.TimeExceeded4, icmp.ParamProblem4:
 		return d.errorIn(&m, false, 0)
 	}
@@ -72,6 +74,8 @@ func (d *Device) icmp6In() verdict {
 		return d.echo(&m, icmp.EchoReply6)
 	case icmp.NeighborSolicitation, icmp.NeighborAdvertisement:
 		return d.neighborIn(&m)
+	case icmp.Redirect6:
+		return d.redirectIn(&m)
 	case icmp.Unreachable6:
 		return d.errorIn(&m, m.Code == 1 || m.Code == icmp.PortUnreachable6, 0)
 	case icmp.PacketTooBig6:

@@ -217,6 +217,7 @@ func (d *Device) pollNeighbors() {
 	}
 	for _, n := range silent {
 		c.remove(n)
+		d.dropRedirects(n.ip)
 		d.neighborsLost++
 		d.dropPending(n)
 	}

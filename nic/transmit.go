@@ -48,11 +48,14 @@ func (d *Device) output(o outgoing, dst netip.Addr) {
 	d.toNeighbor(o, hop)
 }
 
-// nextHop is dst itself when it is on the link, else the gateway of its
-// family; the zero address if there is no way.
+// nextHop is dst itself when it is on the link, else what a redirect has named,
+// else the gateway of its family; the zero address if there is no way.
 func (d *Device) nextHop(dst netip.Addr) netip.Addr {
 	if d.onLink(dst) {
 		return dst
+	}
+	if hop := d.redirected(dst); hop.IsValid() {
+		return hop
 	}
 	for _, g := range d.cfg.Gateways {
 		if g.Is4() == dst.Is4() {

@@ -108,6 +108,26 @@ func TestNeighborMessages(t *testing.T) {
 	}
 }
 
+func TestRedirectMessages(t *testing.T) {
+	quote := ip.Header{Version: 4, TTL: 1, Proto: ip.ProtoTCP, Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("192.0.2.7"), PayloadLen: 20}
+	packet := make([]byte, quote.HeaderLen()+20)
+	quote.Put(packet)
+	for _, want := range []Redirect{
+		{Hop: netip.MustParseAddr("10.0.0.3"), Dst: quote.Dst, Packet: packet},
+		{Hop: netip.MustParseAddr("fe80::3"), Dst: netip.MustParseAddr("2001:db8::7"), Packet: packet},
+		{Hop: netip.MustParseAddr("2001:db8::7"), Dst: netip.MustParseAddr("2001:db8::7")},
+	} {
+		m := want.Message(nil)
+		got, err := m.Redirect()
+		if err != nil || got.Hop != want.Hop || got.Dst != want.Dst || !bytes.Equal(got.Packet, want.Packet) {
+			t.Errorf("%+v became %+v, %v", want, got, err)
+		}
+		if _, err := (&Message{Type: m.Type, Code: 9, Body: m.Body}).Redirect(); err == nil {
+			t.Errorf("%v: code 9", want.Dst)
+		}
+	}
+}
+
 func TestRouterMessages(t *testing.T) {
 	prefix := Prefix{Prefix: netip.MustParsePrefix("fd00:1::/64"), OnLink: true, Autonomous: true, Valid: 0xffffffff, Preferred: 600}
 	want := Router{HopLimit: 64, Other: true, Lifetime: 1800, Reachable: 30000, Retrans: 1000,
@@ -177,6 +197,12 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("re-encoded % x, was % x", enc, b)
 		}
 		_, _, _ = m.Quoted()
+		if r, err := m.Redirect(); err == nil && m.Type == Redirect6 {
+			again := r.Message(nil)
+			if r2, err := again.Redirect(); err != nil || r2.Hop != r.Hop || r2.Dst != r.Dst || !bytes.Equal(r2.Packet, r.Packet) {
+				t.Fatalf("%+v became %+v, %v", r, r2, err)
+			}
+		}
 		if n, err := m.Neighbor(); err == nil {
 			again := n.Message(m.Type, nil)
 			if n2, err := again.Neighbor(); err != nil || n2 != n {

@@ -1,0 +1,54 @@
+# kernel.sh: the newest kernel of this Debian release, the modules that the
+# guest loads, and siw twice: as it is ("stock"), and with its compile-time
+# switches turned into module parameters of the same defaults ("tuned").
+# Runs in an empty directory; leaves vmlinuz, modules/, siw-stock.ko,
+# siw-tuned.ko and version.
+set -eu
+
+kver=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: linux-image-\([0-9][0-9.+a-z-]*-amd64\)$/\1/p' | head -n 1)
+[ -n "$kver" ] || { echo "apt knows no package linux-image-amd64: run apt-get update; the guest is made of packages of Debian" >&2; exit 1; }
+series=$(echo "$kver" | cut -d. -f1,2)
+version=$(apt-cache policy "linux-image-$kver" | sed -n 's/.*Candidate: //p')
+apt-get -q -o APT::Sandbox::User=root download "linux-image-$kver=$version" "linux-headers-$kver=$version" \
+	"linux-headers-${kver%-amd64}-common=$version" "linux-source-$series=$version" "linux-kbuild-$series=$version"
+for d in *.deb; do dpkg-deb -x "$d" sys; done
+rm -f ./*.deb
+
+headers=$PWD/sys/usr/src/linux-headers-$kver
+sed -i "s#include /.*/linux-headers#include $PWD/sys/usr/src/linux-headers#" "$headers/Makefile"
+mkdir src
+tar -C src --strip-components=4 -xJf sys/usr/src/linux-source-*.tar.xz --wildcards '*/drivers/infiniband/sw/siw'
+cp -r src/siw src/tuned
+
+cd src/tuned
+switches='zcopy_tx try_gso mpa_crc_required mpa_crc_strict siw_tcp_nagle peer_to_peer'
+for v in $switches; do
+	sed -i "s/^const bool $v\( = [a-z]*\)\?;/bool $v\1; module_param($v, bool, 0644);/" siw_main.c
+	sed -i "s/^extern const bool $v;/extern bool $v;/" siw.h
+done
+sed -i 's/^\(u_char mpa_version = .*;\)/\1 module_param(mpa_version, byte, 0644);/' siw_main.c
+sed -i 's/^static __be16 rtr_type = \(.*\);/static ushort rtr_type = (ushort)(\1); module_param(rtr_type, ushort, 0644);/
+	s/^static const bool relaxed_ird_negotiation = true;/static bool relaxed_ird_negotiation = true; module_param(relaxed_ird_negotiation, bool, 0644);/' siw_cm.c
+cd ../..
+
+for d in siw tuned; do
+	make -s -C "$headers" M="$PWD/src/$d" CONFIG_RDMA_SIW=m modules || exit 1
+	strip --strip-debug "src/$d/siw.ko"
+done
+n=$(modinfo -p src/tuned/siw.ko | wc -l)
+[ "$n" = 9 ] || { echo "siw of Linux $kver has other switches than expected: $n of 9 became parameters" >&2; exit 1; }
+
+mods=sys/lib/modules/$kver
+depmod -b sys "$kver"
+for m in virtio_pci virtio_net virtio_console virtio_rng crc32c_intel crc32c_generic libcrc32c ib_core ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm; do
+	modprobe -S "$kver" -d sys --show-depends "$m" 2>/dev/null || true
+done | awk '/^insmod/ {print $2}' | sort -u | while read -r f; do
+	install -D -m 644 "$f" "modules/lib/modules/$kver/${f#*"$mods"/}"
+done
+cp "$mods/modules.order" "$mods/modules.builtin" "$mods/modules.builtin.modinfo" "modules/lib/modules/$kver/"
+depmod -b modules "$kver"
+mv src/siw/siw.ko siw-stock.ko
+mv src/tuned/siw.ko siw-tuned.ko
+mv "sys/boot/vmlinuz-$kver" vmlinuz
+echo "$kver $version" >version
+rm -rf sys src

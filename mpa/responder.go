@@ -9,6 +9,8 @@ type Responder struct {
 	enhanced bool // the request was; the answer will be
 	result   Result
 	refusal  []byte
+	// want are the depths that this side's upper layer asks for.
+	want struct{ ird, ord uint16 }
 }
 
 // NewResponder returns a responder. cfg.IRD and cfg.ORD are the most that
@@ -61,6 +63,7 @@ func (r *Responder) examine(f Frame) error {
 // match computes the responder's side of RFC 6581 sections 9.1 and 9.2.
 func (r *Responder) match() {
 	res := &r.result
+	r.want.ird, r.want.ord = r.cfg.IRD, r.cfg.ORD
 	res.ORD = clampORD(r.cfg.ORD, r.offer.IRD)
 	res.IRD = clampORD(r.cfg.IRD, r.offer.ORD)
 	if !r.offer.P2P {
@@ -91,14 +94,31 @@ func (r *Responder) MaxPrivateData() int { return r.cfg.maxPrivateData(r.enhance
 func (r *Responder) Limit(ird, ord uint16) {
 	res := &r.result
 	res.IRD, res.ORD = min(res.IRD, ird), min(res.ORD, ord)
+	r.want.ird, r.want.ord = min(r.want.ird, ird), min(r.want.ord, ord)
 	if res.RTR&RTRRead != 0 {
 		res.IRD = max(res.IRD, 1)
 	}
 }
 
+// strict refuses depths that do not meet, with Config.Strict. The reject that
+// follows states what this side wants (RFC 6581 section 9.1).
+func (r *Responder) strict() error {
+	short := r.offer.IRD != NotNegotiated && r.want.ord > r.offer.IRD ||
+		r.offer.ORD != NotNegotiated && r.want.ird < r.offer.ORD
+	if !r.cfg.Strict || !r.enhanced || !short {
+		return nil
+	}
+	r.result.IRD, r.result.ORD = r.want.ird, r.want.ord
+	return &Error{Code: InsufficientIRD, Detail: "the two sides want different numbers of Reads"}
+}
+
 // AppendAccept appends the accepting reply to b. Result is then final. Too
-// much private data gives an *Error and no reply.
+// much private data, and with Config.Strict depths that do not meet, give an
+// *Error and no reply.
 func (r *Responder) AppendAccept(b, privateData []byte) ([]byte, error) {
+	if err := r.strict(); err != nil {
+		return b, err
+	}
 	if len(privateData) > r.MaxPrivateData() {
 		return b, &Error{Code: LocalCatastrophic, Detail: "private data too long for the MPA reply"}
 	}

@@ -139,6 +139,7 @@ func (c *conn) PeerClosed(_ *toe.Conn, now frame.Time) {
 		c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerLLP, Code: 1, Remote: true})
 	case closing:
 	default:
+		c.mute = c.phase == waitReply && c.err == nil
 		if c.err == nil {
 			c.err = cm.ErrClosing
 		}
@@ -150,7 +151,10 @@ func (c *conn) PeerClosed(_ *toe.Conn, now frame.Time) {
 }
 
 // Closed implements toe.Handler: the last call.
-func (c *conn) Closed(_ *toe.Conn, err error, _ frame.Time) {
+func (c *conn) Closed(_ *toe.Conn, err error, now frame.Time) {
+	if c.fallback(err, now) {
+		return
+	}
 	typ, cause := tcpEvent(err)
 	if c.err != nil {
 		cause = c.err

@@ -49,6 +49,10 @@ type conn struct {
 	rxOff  uint64 // stream offset that has been received
 	gated  bool   // hold FPDUs: responder until the initiator's first one
 	held   bool   // gated by Config.FirstDelay
+	copies bool   // long messages are copied, too
+	// revision is what the initiator asks for.
+	revision uint8
+	mute     bool // the peer closed instead of answering the MPA request
 
 	early     *early // segments that arrived before their turn
 	unaligned bool   // a segment of TCP has begun inside an FPDU
@@ -113,6 +117,7 @@ func (c *conn) begin(r mpa.Result, behind int) {
 	c.stream = rdmap.NewStream((*upper)(c), rdmap.Limits{IRD: int(r.IRD), ORD: int(r.ORD)})
 	c.base = c.log.end
 	c.rxBase = c.rxOff - uint64(behind)
+	c.copies = !r.CRC && c.e.cfg.NoZeroCopy
 	c.phase = full
 	c.e.arm(c, frame.Never)
 }

@@ -200,18 +200,7 @@ func (t *connector) Connect(id *cm.ID, now frame.Time) error {
 	if err != nil {
 		return err
 	}
-	c := e.newConn()
-	if err = c.prepare(id); err == nil {
-		c.tcp, err = e.tcp.Connect(local, id.Remote(), c, now)
-	}
-	if err != nil {
-		e.forget(c)
-		return err
-	}
-	c.id, c.qp = id, id.QP()
-	id.Lower, c.qp.Lower = c, c
-	id.SetLocal(c.tcp.Local())
-	return nil
+	return e.dial(id, local, e.cfg.Revision, now)
 }
 
 // mayConnect refuses what the settings exclude.

@@ -72,7 +72,7 @@ func (c *conn) cut(room int, first bool) int {
 		if !ok {
 			return 0
 		}
-		mulpdu := c.tx.MULPDU(room)
+		mulpdu := c.tx.MULPDU(c.fpduRoom(room, first))
 		if !first && (left > uint64(mulpdu-hlen) || c.tx.FPDULen(pos, hlen+int(left)) > room) {
 			return 0
 		}
@@ -81,6 +81,19 @@ func (c *conn) cut(room int, first bool) int {
 			return n
 		}
 	}
+}
+
+// gsoRoom is the length of an FPDU that spans segments, when both sides
+// offered that.
+const gsoRoom = 32 << 10
+
+// fpduRoom is the room for the next FPDU: what is left of the segment, unless
+// FPDUs may span several.
+func (c *conn) fpduRoom(room int, first bool) int {
+	if c.result.GSO && first {
+		return max(room, gsoRoom)
+	}
+	return room
 }
 
 // record logs the FPDU for c.seg, copying its payload where that may change;
@@ -131,7 +144,7 @@ func (c *conn) payload(r *record) (await, ok bool) {
 			c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
 			return false, c.localFault(r)
 		}
-		if w.Length > copyLimit && w.Addressable() {
+		if w.Length > copyLimit && w.Addressable() && !c.copies {
 			r.kind = lent
 			return true, true
 		}

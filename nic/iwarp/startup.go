@@ -11,12 +11,6 @@ import (
 	"tapir/wire/frame"
 )
 
-// prepare makes the initiator's side of the negotiation.
-func (c *conn) prepare(id *cm.ID) (err error) {
-	c.initiator, err = mpa.NewInitiator(c.e.mpaConfig(id.Params()))
-	return err
-}
-
 // awaitRequest makes the responder's side. What the device can do is offered
 // to the application, which chooses when it accepts.
 func (c *conn) awaitRequest(now frame.Time) {

@@ -75,7 +75,16 @@ func (c Caps) String() string {
 
 // rnicCaps is what every device of this package can do.
 const rnicCaps = CapShutdownPort | CapPortActiveEvent | CapPortChangeEvent | CapSystemImageGUID |
-	CapBaseMemoryExt | CapBaseQueueExt | CapLocalInvalidateFence
+	CapBaseMemoryExt | CapBaseQueueExt | CapLocalInvalidateFence | CapResizeCQ |
+	CapMultiPagePerMR | CapZeroBasedVA
+
+// caps adds what depends on the transport.
+func (d *Device) caps() Caps {
+	if d.ops.Has(OpCompSwap) && d.ops.Has(OpFetchAdd) {
+		return rnicCaps | CapAtomics
+	}
+	return rnicCaps
+}
 
 // DeviceAttr is what query_device tells.
 type DeviceAttr struct {
@@ -113,7 +122,7 @@ func (d *Device) Identity() Identity { return d.identity }
 // Attr returns the device's attributes.
 func (d *Device) Attr() DeviceAttr {
 	return DeviceAttr{
-		Identity: d.identity, Limits: d.limits, SystemImageGUID: d.identity.GUID, Caps: rnicCaps,
+		Identity: d.identity, Limits: d.limits, SystemImageGUID: d.identity.GUID, Caps: d.caps(),
 		Ports: 1, CNQs: len(d.cnqs), MaxMRSize: math.MaxUint64, PageSizes: 0xfffff000,
 		MaxDeviceIRD: d.limits.MaxQP * d.limits.MaxIRD, MaxPKeys: len(d.port.pkeys), AckDelay: 15,
 	}

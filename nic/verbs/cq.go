@@ -29,6 +29,8 @@ type CQ struct {
 	refs     int
 	handler  func(*CQ, frame.Time)
 	total    uint64
+	channel  *CompChannel // nil: handler
+	unacked  int          // notifications fetched from it
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
@@ -43,6 +45,10 @@ type cqNotify CQ
 func (n *cqNotify) Run(now frame.Time) {
 	c := (*CQ)(n)
 	c.queued = false
+	if c.channel != nil && !c.dead {
+		c.channel.notified(c, now)
+		return
+	}
 	if c.handler != nil && !c.dead {
 		c.handler(c, now)
 	}
@@ -85,11 +91,31 @@ func (c *CQ) Total() uint64 { return c.total }
 // SetHandler replaces the notification handler.
 func (c *CQ) SetHandler(h func(*CQ, frame.Time)) { c.handler = h }
 
-// Destroy frees the CQ; ErrBusy while a QP uses it.
+// Resize changes the number of completions that fit; those waiting stay.
+// ErrInvalid if more wait than would fit.
+func (c *CQ) Resize(entries int) error {
+	switch {
+	case c.dead:
+		return fmt.Errorf("resize CQ %d: %w", c.num, ErrDestroyed)
+	case entries < 1 || entries > c.dev.limits.MaxCQE:
+		return fmt.Errorf("resize CQ %d: %d entries, allowed are 1..%d: %w", c.num, entries, c.dev.limits.MaxCQE, ErrInvalid)
+	case entries < c.count:
+		return fmt.Errorf("resize CQ %d: %d entries, %d completions wait: %w", c.num, entries, c.count, ErrInvalid)
+	}
+	c.capacity = entries
+	if len(c.ring) > entries {
+		c.setRing(entries)
+	}
+	return nil
+}
+
+// Destroy frees the CQ; ErrBusy while a QP uses it or notifications fetched
+// from its channel are not acknowledged.
 func (c *CQ) Destroy() error {
-	if err := c.dev.mayDestroy("CQ", c.num, c.dead, c.refs); err != nil {
+	if err := c.dev.mayDestroy("CQ", c.num, c.dead, c.refs+c.unacked); err != nil {
 		return err
 	}
+	c.leaveChannel()
 	c.dead = true
 	c.dev.objects[kindCQ]--
 	c.dev.cqs = remove(c.dev.cqs, c)
@@ -160,8 +186,10 @@ func (c *CQ) failQPs(frame.Time) {
 	}
 }
 
-func (c *CQ) grow() {
-	ring := make([]WC, min(c.capacity, max(16, 2*len(c.ring))))
+func (c *CQ) grow() { c.setRing(min(c.capacity, max(16, 2*len(c.ring)))) }
+
+func (c *CQ) setRing(n int) {
+	ring := make([]WC, n)
 	for i := range c.count {
 		ring[i] = c.ring[(c.head+i)%len(c.ring)]
 	}

@@ -102,8 +102,8 @@ type Device struct {
 	qps       []*QP
 	cqs       []*CQ
 	srqs      []*SRQ
-	mrList    []*MR
-	mwList    []*MW
+	mrs       roster[MR]
+	mws       roster[MW]
 	queue     dispatchQueue
 	callbacks int
 	now       frame.Time
@@ -164,10 +164,10 @@ func (d *Device) QPs() []*QP { return d.qps }
 func (d *Device) CQs() []*CQ { return d.cqs }
 
 // MRs returns the device's memory regions in order of creation, borrowed.
-func (d *Device) MRs() []*MR { return d.mrList }
+func (d *Device) MRs() []*MR { return d.mrs.all() }
 
 // MWs returns the device's memory windows in order of creation, borrowed.
-func (d *Device) MWs() []*MW { return d.mwList }
+func (d *Device) MWs() []*MW { return d.mws.all() }
 
 // add counts a new object and returns its number.
 func (d *Device) add(k kind, limit int, what string) (uint32, error) {

@@ -93,10 +93,10 @@ func (d *Device) Objects() []Leak {
 	for _, s := range d.srqs {
 		add(kindSRQ, s.num, s.pd.ctx, "%d receives", s.Len())
 	}
-	for _, w := range d.mwList {
+	for _, w := range d.mws.all() {
 		add(kindMW, w.num, w.pd.ctx, "type %v, STag %#x", w.kind, w.stag)
 	}
-	for _, m := range d.mrList {
+	for _, m := range d.mrs.all() {
 		add(kindMR, m.num, m.pd.ctx, "STag %#x, %d octets", m.stag, m.length)
 	}
 	for _, c := range d.cqs {
@@ -121,8 +121,8 @@ func (d *Device) Reclaim(c *Context) error {
 	}
 	reclaim(d.qps, func(q *QP) bool { return c == nil || q.pd.ctx == c }, (*QP).Destroy)
 	reclaim(d.srqs, func(s *SRQ) bool { return c == nil || s.pd.ctx == c }, (*SRQ).Destroy)
-	reclaim(d.mwList, func(w *MW) bool { return c == nil || w.pd.ctx == c }, (*MW).Dealloc)
-	reclaim(d.mrList, func(m *MR) bool { return c == nil || m.pd.ctx == c }, (*MR).Dereg)
+	reclaim(d.mws.all(), func(w *MW) bool { return c == nil || w.pd.ctx == c }, (*MW).Dealloc)
+	reclaim(d.mrs.all(), func(m *MR) bool { return c == nil || m.pd.ctx == c }, (*MR).Dereg)
 	reclaim(d.cqs, func(q *CQ) bool { return c == nil || q.ctx == c }, (*CQ).Destroy)
 	reclaim(d.pds, func(p *PD) bool { return c == nil || p.ctx == c }, (*PD).Dealloc)
 	reclaim(d.contexts, func(x *Context) bool { return c == nil || x == c }, (*Context).Close)

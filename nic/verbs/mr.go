@@ -115,7 +115,7 @@ func (p *PD) newMR() (*MR, error) {
 	mr := &MR{num: num}
 	mr.pd, mr.mr, mr.stag = p, mr, d.allocSTag()
 	d.regions[mr.stag>>8] = &mr.Region
-	d.mrList = append(d.mrList, mr)
+	d.mrs.add(num, mr)
 	return mr, nil
 }
 
@@ -208,7 +208,7 @@ func (m *MR) Dereg() error {
 	m.revoke()
 	m.dead = true
 	delete(d.regions, m.stag>>8)
-	d.mrList = remove(d.mrList, m)
+	d.mrs.remove(m.num)
 	d.objects[kindMR]--
 	m.pd.refs--
 	return nil

@@ -46,7 +46,7 @@ func (p *PD) AllocMW(kind MWKind) (*MW, error) {
 	w.pd, w.window, w.stag = p, w, d.allocSTag()
 	w.next = uint8(w.stag)
 	d.regions[w.stag>>8] = &w.Region
-	d.mwList = append(d.mwList, w)
+	d.mws.add(num, w)
 	return w, nil
 }
 
@@ -68,7 +68,7 @@ func (w *MW) Dealloc() error {
 	w.unbind()
 	w.dead = true
 	delete(d.regions, w.stag>>8)
-	d.mwList = remove(d.mwList, w)
+	d.mws.remove(w.num)
 	d.objects[kindMW]--
 	w.pd.refs--
 	return nil

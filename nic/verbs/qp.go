@@ -34,7 +34,9 @@ func (s State) String() string { return stateNames[s] }
 func (s State) IWARP() string { return iwarpNames[s] }
 
 // ownerMoves are the transitions that Modify allows; transportMoves those
-// that the transport may make. Bit n stands for the target state n.
+// that the transport may make. Bit n stands for the target state n. What an
+// owner may ask for without effect is in ownerStays: the state it is in, and
+// to close gracefully what has ended already, since that may cross on the way.
 var (
 	ownerMoves = [numStates]uint8{
 		Reset: 1<<Init | 1<<Err,
@@ -44,6 +46,9 @@ var (
 		SQD:   1<<Err | 1<<Reset,
 		SQE:   1<<Err | 1<<Reset,
 		Err:   1 << Reset,
+	}
+	ownerStays = [numStates]uint8{
+		Reset: 1 << Reset, RTR: 1 << RTR, RTS: 1 << RTS, SQD: 1 << SQD, SQE: 1<<SQE | 1<<SQD, Err: 1<<Err | 1<<SQD,
 	}
 	transportMoves = [numStates]uint8{
 		Init: 1<<RTR | 1<<RTS | 1<<Err,
@@ -68,16 +73,16 @@ type QPConfig struct {
 
 // QP is a reliable connected queue pair.
 type QP struct {
-	dev   *Device
-	pd    *PD
-	num   uint32
-	cfg   QPConfig
-	state State
-	dead  bool
-	sq    sendQueue
-	rq    recvQueue
-	// windows is how many type 2 windows are bound through the queue pair.
-	windows int
+	dev     *Device
+	pd      *PD
+	num     uint32
+	cfg     QPConfig
+	state   State
+	dead    bool
+	sq      sendQueue
+	rq      recvQueue
+	access  Access // what the peer may at most do
+	windows int    // type 2 windows bound through the queue pair
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
@@ -97,7 +102,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	qp := &QP{dev: d, pd: p, num: num, cfg: cfg, Context: cfg.Context}
+	qp := &QP{dev: d, pd: p, num: num, cfg: cfg, access: remoteAccess, Context: cfg.Context}
 	qp.sq.limit, qp.rq.limit = cfg.MaxSend, cfg.MaxRecv
 	p.refs++
 	p.qps++
@@ -160,6 +165,45 @@ func (q *QP) Device() *Device { return q.dev }
 // Config returns what the queue pair was created with, defaults filled in.
 func (q *QP) Config() QPConfig { return q.cfg }
 
+// QPAttr is what QP.Query tells.
+type QPAttr struct {
+	State        State
+	Access       Access
+	MaxSend      int
+	MaxRecv      int // 0 with an SRQ
+	MaxSGE       int
+	MaxInline    int
+	SendsPending int // posted and not completed
+	RecvsPending int
+}
+
+// Query returns the queue pair's attributes.
+func (q *QP) Query() QPAttr {
+	a := QPAttr{
+		State: q.state, Access: q.access, MaxSend: q.sq.limit, MaxRecv: q.rq.limit,
+		MaxSGE: q.cfg.MaxSGE, MaxInline: q.cfg.MaxInline,
+		SendsPending: q.SendsPending(), RecvsPending: q.RecvsPending(),
+	}
+	if q.cfg.SRQ != nil {
+		a.MaxRecv = 0
+	}
+	return a
+}
+
+// SetAccess limits what the peer may do through the queue pair, whatever the
+// rights of a region: RemoteRead, RemoteWrite, RemoteAtomic. All are allowed
+// at first.
+func (q *QP) SetAccess(a Access) error {
+	switch {
+	case q.dead:
+		return fmt.Errorf("modify QP %d: %w", q.num, ErrDestroyed)
+	case a&^remoteAccess != 0:
+		return fmt.Errorf("modify QP %d: access %v, not remote: %w", q.num, a, ErrInvalid)
+	}
+	q.access = a
+	return nil
+}
+
 // Modify moves the queue pair on its owner's behalf: Reset to Init before it
 // is connected, RTS to SQD to close it gracefully (queued sends are finished
 // first), Err or Reset to abort. RTR and RTS are reached only through the
@@ -167,6 +211,9 @@ func (q *QP) Config() QPConfig { return q.cfg }
 func (q *QP) Modify(to State) error {
 	if q.dead {
 		return fmt.Errorf("modify QP %d: %w", q.num, ErrDestroyed)
+	}
+	if to < numStates && ownerStays[q.state]&(1<<to) != 0 {
+		return nil
 	}
 	if to >= numStates || ownerMoves[q.state]&(1<<to) == 0 {
 		return fmt.Errorf("modify QP %d: %v to %v: %w", q.num, q.state, to, ErrState)
@@ -191,7 +238,7 @@ func (q *QP) failHalted(frame.Time) {
 // unbindWindows closes the type 2 windows that were bound through the queue
 // pair.
 func (q *QP) unbindWindows() {
-	for _, w := range q.dev.mwList {
+	for _, w := range q.dev.mws.all() {
 		if q.windows == 0 {
 			return
 		}
@@ -259,17 +306,16 @@ func (q *QP) Destroy() error {
 // 5.5; the receives of an SRQ stay).
 func (q *QP) Flush() {
 	q.flushSends()
-	if q.cfg.SRQ != nil {
-		if q.rq.srqTaken {
-			q.rq.srqTaken = false
-			q.flushRecv(&q.rq.fromSRQ)
-		}
-		q.dev.Async(AsyncEvent{Type: EventLastWQE, QP: q})
-		return
+	if q.rq.srqTaken {
+		q.rq.srqTaken = false
+		q.flushRecv(&q.rq.fromSRQ)
 	}
 	for q.rq.head != q.rq.tail {
 		q.flushRecv(q.rq.at(q.rq.head))
 		q.rq.head++
+	}
+	if q.cfg.SRQ != nil && q.state == Err {
+		q.dev.Async(AsyncEvent{Type: EventLastWQE, QP: q})
 	}
 }
 

@@ -120,8 +120,12 @@ func (q *QP) NextRecv() (*RecvWQE, Fault) {
 	default:
 		w = r.at(r.head)
 	}
+	pd := q.pd
+	if q.cfg.SRQ != nil {
+		pd = q.cfg.SRQ.pd
+	}
 	var f Fault
-	w.spans, f = q.dev.resolve(w.spans[:0], q.pd, w.sges, LocalWrite)
+	w.spans, f = q.dev.resolve(w.spans[:0], pd, w.sges, LocalWrite)
 	return w, f
 }
 
@@ -157,86 +161,4 @@ func (q *QP) FinishRecv(done RecvDone) {
 		Invalidated: done.Invalidated, WithInv: done.WithInv,
 		Imm: done.Imm, WithImm: done.WithImm, Solicited: done.Solicited,
 	})
-}
-
-// SRQ is a receive queue shared by several QPs.
-type SRQ struct {
-	pd     *PD
-	num    uint32
-	rq     recvQueue
-	maxSGE int
-	watch  int // EventSRQLimit below this many receives; 0 = off
-	refs   int
-	dead   bool
-
-	private any
-}
-
-// CreateSRQ makes a shared receive queue for maxWR requests of up to maxSGE
-// elements.
-func (p *PD) CreateSRQ(maxWR, maxSGE int) (*SRQ, error) {
-	d := p.dev
-	if p.dead || maxWR < 1 || maxWR > d.limits.MaxSRQWR || maxSGE < 1 || maxSGE > d.limits.MaxSGE {
-		return nil, fmt.Errorf("create SRQ: %d requests of %d elements: %w", maxWR, maxSGE, ErrInvalid)
-	}
-	num, err := d.add(kindSRQ, d.limits.MaxSRQ, "SRQ")
-	if err != nil {
-		return nil, err
-	}
-	p.refs++
-	s := &SRQ{pd: p, num: num, rq: recvQueue{limit: maxWR}, maxSGE: maxSGE}
-	d.srqs = append(d.srqs, s)
-	return s, nil
-}
-
-// Num is the SRQ's number within its device, from 1.
-func (s *SRQ) Num() uint32 { return s.num }
-
-// Len is the number of receives waiting.
-func (s *SRQ) Len() int { return s.rq.len() }
-
-// SetLimit arms one EventSRQLimit for when fewer than n receives wait.
-func (s *SRQ) SetLimit(n int) { s.watch = n }
-
-// Destroy frees the SRQ; ErrBusy while a QP uses it.
-func (s *SRQ) Destroy() error {
-	if err := s.pd.dev.mayDestroy("SRQ", s.num, s.dead, s.refs); err != nil {
-		return err
-	}
-	s.dead = true
-	s.pd.refs--
-	s.pd.dev.objects[kindSRQ]--
-	s.pd.dev.srqs = remove(s.pd.dev.srqs, s)
-	return nil
-}
-
-// PostRecv is QP.PostRecv for the shared queue.
-func (s *SRQ) PostRecv(wrs ...RecvWR) (bad int, err error) {
-	for i := range wrs {
-		err := s.rq.check(&wrs[i], s.maxSGE)
-		if s.dead {
-			err = ErrDestroyed
-		}
-		if err != nil {
-			return i, fmt.Errorf("post receive to SRQ %d, WR %d: %w", s.num, wrs[i].ID, err)
-		}
-		s.rq.push(&wrs[i])
-	}
-	return len(wrs), nil
-}
-
-// take moves the oldest request into w.
-func (s *SRQ) take(w *RecvWQE) bool {
-	if s.rq.len() == 0 {
-		return false
-	}
-	from := s.rq.at(s.rq.head)
-	s.rq.head++
-	w.ID, w.Length = from.ID, from.Length
-	w.sges = append(w.sges[:0], from.sges...)
-	if s.rq.len() < s.watch {
-		s.watch = 0
-		s.pd.dev.Async(AsyncEvent{Type: EventSRQLimit, SRQ: s})
-	}
-	return true
 }

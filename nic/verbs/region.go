@@ -97,6 +97,8 @@ func (q *QP) CheckRemote(stag uint32, addr, n uint64, need Access) (*Region, Fau
 		return nil, FaultSTag
 	case !r.reaches(q):
 		return nil, FaultPD
+	case q.access&need != need:
+		return nil, FaultAccess
 	}
 	return r, r.check(addr, n, need)
 }

@@ -72,6 +72,10 @@ func TestStateTable(t *testing.T) {
 		{RTS, Err}: true, {RTS, Reset}: true, {SQD, Err}: true, {SQD, Reset}: true,
 		{SQE, Err}: true, {SQE, Reset}: true, {Err, Reset}: true,
 	}
+	stays := map[[2]State]bool{
+		{Reset, Reset}: true, {RTR, RTR}: true, {RTS, RTS}: true, {SQD, SQD}: true, {SQE, SQE}: true,
+		{SQE, SQD}: true, {Err, Err}: true, {Err, SQD}: true,
+	}
 	transport := map[[2]State]bool{
 		{Init, RTR}: true, {Init, RTS}: true, {Init, Err}: true, {RTR, RTS}: true,
 		{RTR, SQD}: true, {RTR, SQE}: true, {RTR, Err}: true, {RTS, SQD}: true,
@@ -81,8 +85,13 @@ func TestStateTable(t *testing.T) {
 		for to := Reset; to < numStates; to++ {
 			f := newFixture(t, QPConfig{})
 			f.qp.state = from
-			if err := f.qp.Modify(to); (err == nil) != owner[[2]State{from, to}] {
-				t.Errorf("Modify %v to %v: %v", from, to, err)
+			move := [2]State{from, to}
+			want := from
+			if owner[move] {
+				want = to
+			}
+			if err := f.qp.Modify(to); (err == nil) != (owner[move] || stays[move]) || f.qp.state != want {
+				t.Errorf("Modify %v to %v: %v, now %v", from, to, err, f.qp.state)
 			} else if err != nil && !errors.Is(err, ErrState) {
 				t.Errorf("Modify %v to %v: %v is no ErrState", from, to, err)
 			}

@@ -53,14 +53,13 @@ func (s *SRQ) Query() SRQAttr {
 	return SRQAttr{MaxWR: s.rq.limit, MaxSGE: s.maxSGE, Limit: s.watch, Waiting: s.rq.len()}
 }
 
-// SetLimit arms one EventSRQLimit for when fewer than n receives wait, which
-// may be at once; 0 disarms.
+// SetLimit arms one EventSRQLimit for when a receive is taken and fewer than n
+// are left; 0 disarms.
 func (s *SRQ) SetLimit(n int) error {
 	if err := s.mayModify(n, s.rq.limit); err != nil {
 		return err
 	}
 	s.watch = n
-	s.checkLimit()
 	return nil
 }
 
@@ -83,14 +82,6 @@ func (s *SRQ) mayModify(least, maxWR int) error {
 		return fmt.Errorf("modify SRQ %d: %d of %d receives, the device allows %d: %w", s.num, least, maxWR, most, ErrInvalid)
 	}
 	return nil
-}
-
-// checkLimit raises the event that SetLimit armed.
-func (s *SRQ) checkLimit() {
-	if s.rq.len() < s.watch {
-		s.watch = 0
-		s.pd.dev.Async(AsyncEvent{Type: EventSRQLimit, SRQ: s})
-	}
 }
 
 // Destroy frees the SRQ; ErrBusy while a QP uses it.
@@ -129,6 +120,9 @@ func (s *SRQ) take(w *RecvWQE) bool {
 	s.rq.head++
 	w.ID, w.Length = from.ID, from.Length
 	w.sges = append(w.sges[:0], from.sges...)
-	s.checkLimit()
+	if s.rq.len() < s.watch {
+		s.watch = 0
+		s.pd.dev.Async(AsyncEvent{Type: EventSRQLimit, SRQ: s})
+	}
 	return true
 }

@@ -9,7 +9,6 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
 	"tapir/nic/toe"
-	"tapir/nic/verbs"
 )
 
 // compose makes the engines above IP and connects them.
@@ -27,7 +26,9 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 		}
 		cfg.Reserve = reserver.Reserve
 	}
-	d.Verbs = verbs.NewDevice(d.cfg.RDMA, seed)
+	if err := d.newVerbs(seed); err != nil {
+		return err
+	}
 	d.CM = cm.New(d.Verbs)
 	d.toe = toe.New(cfg, d.pool, toeOutput{d}, &d.notes)
 	if d.cfg.IWARP.Source == nil {

@@ -8,7 +8,6 @@ import (
 
 	"tapir/nic/iwarp"
 	"tapir/nic/toe"
-	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -68,13 +67,11 @@ type Config struct {
 	VLAN     uint16         // 802.1Q id of all frames; 0: untagged
 	Frames   FrameMode
 	Seed     uint64 // of everything that looks random
+	RDMA     RDMA   // of its limits, MaxIRD and MaxORD are 32 by default
 	IWARP    iwarp.Config
 	// TCP sets up the offload engine. The NIC itself decides on its Seed, MTU
 	// and MaxSegs, and with a Reserver on the ports and Reserve.
 	TCP toe.Config
-	// RDMA bounds what Verbs gives out; of the zero fields MaxIRD and MaxORD
-	// are 32, the others those of verbs.DefaultLimits.
-	RDMA verbs.Limits
 	// NoLoopback refuses RDMA connections to the NIC's own addresses.
 	NoLoopback bool
 	// Iface is the name of the interface that the wire is. If IfaceList is not
@@ -154,6 +151,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("frame mode %d: use wire, gso or jumbo", c.Frames)
 	}
 	if err := c.IWARP.Validate(); err != nil {
+		return err
+	}
+	if err := c.RDMA.validate(); err != nil {
 		return err
 	}
 	for i, p := range c.Addrs {

@@ -100,15 +100,21 @@ func New(cfg Config, env Env) (*Device, error) {
 	if cfg.VLAN != 0 {
 		d.header.NTags, d.header.Tags[0] = 1, ether.Tag{TPID: ether.TypeVLAN, TCI: cfg.VLAN}
 	}
+	d.setGroups()
+	if err := d.compose(seed, env.Reserver); err != nil {
+		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
+	}
+	return d, nil
+}
+
+// setGroups lists the multicast stations that stand for our addresses.
+func (d *Device) setGroups() {
+	d.groups = nil
 	for _, p := range d.addrs {
 		if p.Addr().Is6() {
 			d.groups = append(d.groups, icmp.MulticastMAC(icmp.SolicitedNode(p.Addr())))
 		}
 	}
-	if err := d.compose(seed, env.Reserver); err != nil {
-		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
-	}
-	return d, nil
 }
 
 // Config returns the configuration with its defaults filled in.
@@ -157,15 +163,6 @@ func (d *Device) Dispatch(now frame.Time) bool {
 func (d *Device) TxDone(id uint64, stamp frame.Stamp) {
 	d.wire.stamped++
 	d.wire.lastStamp = stamp
-}
-
-// LinkUp reports that the carrier has come up: the NIC announces its
-// addresses, unless the host TAP's owner does.
-func (d *Device) LinkUp(now frame.Time) {
-	d.now = now
-	if d.host.link == nil {
-		d.announce()
-	}
 }
 
 // SetTracer hands every frame that passes a port to t from now on; nil stops.

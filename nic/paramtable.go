@@ -22,7 +22,7 @@ const (
 
 // params is the table of all named settings but those of the TAP and the
 // addresses.
-var params = slices.Concat(siwParams(), fixedParams(), cmParams(), tcpParams())
+var params = slices.Concat(siwParams(), fixedParams(), cmParams(), tcpParams(), rdmaParams())
 
 func siwParams() []*Param {
 	return []*Param{

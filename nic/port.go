@@ -12,6 +12,8 @@ type port struct {
 	link  frame.Link
 	queue []outgoing // first is at head
 	head  int
+	// closed: the port is not active; nothing passes.
+	closed bool
 
 	rxID, txID                 uint64
 	rxFrames, rxBytes          uint64
@@ -37,6 +39,8 @@ func (p *port) waiting() int { return len(p.queue) - p.head }
 // waits, else into the queue.
 func (d *Device) send(p *port, o outgoing) {
 	switch {
+	case p.closed:
+		d.dropOut(p, o, frame.DropLink)
 	case d.polling && p.waiting() == 0 && p.link.Room() > 0:
 		d.transmit(p, o)
 	case p.waiting() < queueFrames:
@@ -52,11 +56,15 @@ func (d *Device) send(p *port, o outgoing) {
 
 // flush sends what waits while the link has room.
 func (d *Device) flush(p *port) {
-	for p.waiting() > 0 && p.link.Room() > 0 {
+	for p.waiting() > 0 && (p.closed || p.link.Room() > 0) {
 		o := p.queue[p.head]
 		p.queue[p.head] = outgoing{}
 		p.head++
-		d.transmit(p, o)
+		if p.closed {
+			d.dropOut(p, o, frame.DropLink)
+		} else {
+			d.transmit(p, o)
+		}
 	}
 	if p.waiting() == 0 {
 		p.queue, p.head = p.queue[:0], 0

@@ -101,6 +101,12 @@ func (d *Device) engineOwns(b []byte) bool {
 
 func (d *Device) receiveWire(f *frame.Frame) {
 	d.arrived(&d.wire, f)
+	if d.wire.closed {
+		d.drops.Count(frame.DropPort)
+		d.trace(&d.wire, frame.Inbound, f, nil, frame.DropPort)
+		f.Release()
+		return
+	}
 	d.in = inbound{f: f, off: f.Offload}
 	v := d.etherIn(f.Bytes())
 	notes, drop := d.notes.Take()

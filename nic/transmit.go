@@ -203,16 +203,19 @@ func (d *Device) sendPart(h ip.Header, payload []byte) {
 // section 5.4).
 func (d *Device) announce() {
 	for _, p := range d.addrs {
-		a := p.Addr()
-		if a.Is4() {
-			d.sendARP(arp.Packet{Op: arp.Request, SenderMAC: d.cfg.MAC, SenderIP: a, TargetIP: a}, ether.Broadcast)
-			continue
-		}
-		group := icmp.SolicitedNode(a)
-		probe := icmp.Neighbor{Target: a}
-		d.sendND(&probe, icmp.NeighborSolicitation, netip.IPv6Unspecified(), group, icmp.MulticastMAC(group))
-		d.advertise(a, allNodes, icmp.MulticastMAC(allNodes), false)
+		d.announceOne(p.Addr())
 	}
+}
+
+func (d *Device) announceOne(a netip.Addr) {
+	if a.Is4() {
+		d.sendARP(arp.Packet{Op: arp.Request, SenderMAC: d.cfg.MAC, SenderIP: a, TargetIP: a}, ether.Broadcast)
+		return
+	}
+	group := icmp.SolicitedNode(a)
+	probe := icmp.Neighbor{Target: a}
+	d.sendND(&probe, icmp.NeighborSolicitation, netip.IPv6Unspecified(), group, icmp.MulticastMAC(group))
+	d.advertise(a, allNodes, icmp.MulticastMAC(allNodes), false)
 }
 
 // advertise sends a Neighbor Advertisement for our address a.

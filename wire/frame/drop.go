@@ -26,7 +26,7 @@ const (
 	DropNeighbor                // the next hop did not answer ARP or ND
 	DropNoRoute                 // no prefix and no gateway covers the destination
 	DropTxQueue                 // the transmit queue was full
-	DropLink                    // the TAP refused the frame
+	DropLink                    // the TAP refused the frame, or the port is down
 	DropFault                   // an injected fault
 	DropHostQueue               // the host TAP's queue was full
 	DropNoBuffer                // the pool is exhausted
@@ -34,6 +34,7 @@ const (
 	DropSource                  // a MAC or IP source address that no station may use
 	DropUnused                  // a valid message that this NIC has no use for
 	DropOwned                   // of the operating system, on a connection of the TCP engine
+	DropPort                    // the port is not active
 	NumDropReasons
 )
 
@@ -43,7 +44,7 @@ var dropNames = [NumDropReasons]string{
 	"L4 checksum", "no listener", "backlog full", "TCP sequence", "TCP duplicate",
 	"TCP state", "reassembly full", "neighbor unreachable", "no route", "transmit queue full",
 	"link refused", "injected fault", "host queue full", "no buffer", "oversize",
-	"bad source address", "not used", "owned by engine",
+	"bad source address", "not used", "owned by engine", "port down",
 }
 
 func (r DropReason) String() string {

@@ -1,0 +1,155 @@
+package nic
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"tapir/nic/al"
+	"tapir/nic/cm"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// RDMA sets up the RDMA side of a NIC, with the names of the FastLinQ driver
+// core. Zero fields take the value of verbs.DefaultLimits.
+type RDMA struct {
+	verbs.Limits
+	// Personality chooses iWARP, or Ethernet alone: then objects are refused.
+	Personality verbs.Personality
+	MinDPIs     int // contexts that can be open at a time
+	NumQPs      int // queue pairs; there are twice as many completion queues
+	NumMRs      int // memory regions, one of which is reserved
+	NumSRQs     int
+	// DesiredCNQs are the completion notification queues (completion
+	// vectors) to start with; more than MaxCNQ is an error.
+	DesiredCNQs int
+}
+
+func (r *RDMA) limits() verbs.Limits {
+	l := r.Limits
+	for _, f := range []struct {
+		to *int
+		v  int
+	}{{&l.MaxContext, r.MinDPIs}, {&l.MaxQP, r.NumQPs}, {&l.MaxCQ, 2 * r.NumQPs}, {&l.MaxMR, r.NumMRs - 1}, {&l.MaxSRQ, r.NumSRQs}} {
+		if *f.to == 0 && f.v > 0 {
+			*f.to = f.v
+		}
+	}
+	return l
+}
+
+func (r *RDMA) validate() error {
+	switch {
+	case r.Personality > verbs.Ethernet:
+		return fmt.Errorf("personality %d: use iwarp or eth", r.Personality)
+	case min(r.MinDPIs, r.NumQPs, r.NumSRQs, r.DesiredCNQs, r.NumMRs) < 0:
+		return fmt.Errorf("RDMA: a number of objects is negative")
+	case r.NumMRs == 1:
+		return fmt.Errorf("num_mrs 1: one region is reserved, use 2 or more")
+	}
+	return nil
+}
+
+// Identity of the emulated device.
+const (
+	vendorPartID = 1
+	hwVersion    = 1
+)
+
+// newVerbs makes and starts the RDMA device.
+func (d *Device) newVerbs(seed uint64) error {
+	r := &d.cfg.RDMA
+	d.Verbs = verbs.NewDevice(r.limits(), seed)
+	d.Verbs.SetIdentity(verbs.Identity{
+		Personality: r.Personality, Name: d.cfg.Name, GUID: verbs.GUIDFromMAC(d.cfg.MAC),
+		VendorPartID: vendorPartID, HWVersion: hwVersion, Firmware: "tapir",
+	})
+	d.Verbs.SetMTU(d.cfg.MTU)
+	d.Verbs.OnPort(func(open bool) { d.wire.closed = !open })
+	d.setGIDs()
+	if r.Personality == verbs.Ethernet {
+		return nil
+	}
+	return d.Verbs.Start(r.DesiredCNQs)
+}
+
+// setGIDs makes the port's GID table follow the addresses.
+func (d *Device) setGIDs() {
+	gids := []verbs.GID{verbs.GIDFromMAC(d.cfg.MAC)}
+	for _, p := range d.addrs {
+		gids = append(gids, verbs.GIDFromAddr(p.Addr()))
+	}
+	d.Verbs.SetAddrs(gids)
+}
+
+// CI is the NIC as a vendor registers it with an access layer; do runs its
+// argument on the NIC's thread, nil stands for a world with one thread.
+func (d *Device) CI(do func(fn func(now frame.Time))) al.CI {
+	return al.CI{Verbs: d.Verbs, CM: d.CM, Do: do}
+}
+
+// LinkUp reports that the carrier has come up: the port becomes active, unless
+// a manager has to say so, and the NIC announces its addresses, unless the
+// host TAP's owner does.
+func (d *Device) LinkUp(now frame.Time) {
+	d.now = now
+	d.Verbs.SetCarrier(true)
+	if d.host.link == nil && !d.wire.closed {
+		d.announce()
+	}
+}
+
+// LinkDown reports that the carrier has gone: the port is down, and what the
+// NIC would send is dropped and counted. Connections stay.
+func (d *Device) LinkDown(now frame.Time) {
+	d.now = now
+	d.Verbs.SetCarrier(false)
+}
+
+// Fail takes the NIC away as if it were unplugged: the port is dead, queue
+// pairs are flushed, and whoever has the device open is told. Closing and
+// destroying still work.
+func (d *Device) Fail(why error, now frame.Time) {
+	d.now = now
+	d.Verbs.Fail(why)
+}
+
+// AddAddr gives the NIC another address and announces it.
+func (d *Device) AddAddr(p netip.Prefix, now frame.Time) error {
+	d.now = now
+	cfg := d.cfg
+	cfg.Addrs = append(slices.Clone(cfg.Addrs), p)
+	if err := cfg.validate(); err != nil {
+		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
+	}
+	d.readdress(cfg.Addrs)
+	if d.host.link == nil && !d.wire.closed {
+		d.announceOne(p.Addr())
+	}
+	return nil
+}
+
+// RemoveAddr takes an address from the NIC. RDMA connections from it are
+// reset.
+func (d *Device) RemoveAddr(a netip.Addr, now frame.Time) error {
+	d.now = now
+	i := slices.IndexFunc(d.cfg.Addrs, func(p netip.Prefix) bool { return p.Addr() == a })
+	if i < 0 {
+		return fmt.Errorf("NIC %s: address %v is not one of its own", d.cfg.Name, a)
+	}
+	for _, id := range slices.Clone(d.CM.IDs()) {
+		if id.Local().Addr() == a && id.State() != cm.Closed {
+			_ = id.Disconnect(true, now) // one that is closing already stays so
+		}
+	}
+	d.readdress(slices.Delete(slices.Clone(d.cfg.Addrs), i, i+1))
+	return nil
+}
+
+func (d *Device) readdress(addrs []netip.Prefix) {
+	d.cfg.Addrs = addrs
+	d.addrs = d.cfg.addresses()
+	d.setGroups()
+	d.setGIDs()
+}

@@ -1,0 +1,101 @@
+package nic
+
+import (
+	"fmt"
+	"strings"
+
+	"tapir/nic/verbs"
+)
+
+// DeviceRow is one line of what there is to know of a NIC's RDMA device: an
+// attribute with its value, or a resource with its use and limit.
+type DeviceRow struct {
+	Name  string `json:"attribute"`
+	Value string `json:"value,omitempty"`
+	Used  *int   `json:"used,omitempty"`
+	Limit *int   `json:"limit,omitempty"`
+	Ever  *int   `json:"ever,omitempty"` // made, or raised, since the NIC runs
+}
+
+// ShowDevice describes the RDMA device: its identity, its port and tables,
+// the use of every limited resource, its limits, and the asynchronous events
+// that were raised.
+func (d *Device) ShowDevice() []DeviceRow {
+	a, p := d.Verbs.Attr(), d.Verbs.PortAttr()
+	var rows []DeviceRow
+	text := func(name, format string, args ...any) {
+		rows = append(rows, DeviceRow{Name: name, Value: fmt.Sprintf(format, args...)})
+	}
+	text("device", "%s", a.Name)
+	text("personality", "%v", a.Personality)
+	text("state", "%s", d.rdmaState())
+	text("node_guid", "%v", a.GUID)
+	text("sys_image_guid", "%v", a.SystemImageGUID)
+	text("vendor_id", "%#06x", a.VendorID)
+	text("vendor_part_id", "%d", a.VendorPartID)
+	text("hw_ver", "%d", a.HWVersion)
+	text("fw_ver", "%s", a.Firmware)
+	text("caps", "%v", a.Caps)
+	text("reserved_lkey", "%#x", a.ReservedLKey)
+	text("icids_per_qp", "%d", a.Personality.ICIDsPerQP())
+	text("port_state", "%v", p.State)
+	text("port_phys_state", "%v", p.Phys)
+	text("port_mtu", "%d", p.MTU)
+	text("port_lid", "%d", p.LID)
+	text("port_sm_lid", "%d", p.SMLID)
+	for i, g := range d.Verbs.GIDs() {
+		text(fmt.Sprintf("gid[%d]", i), "%v", g)
+	}
+	for i, k := range d.Verbs.PKeys() {
+		if k != 0 {
+			text(fmt.Sprintf("pkey[%d]", i), "%#04x", k)
+		}
+	}
+	return append(append(append(rows, usageRows(d.Verbs)...), limitRows(a)...), eventRows(d.Verbs)...)
+}
+
+func (d *Device) rdmaState() string {
+	switch {
+	case d.Verbs.Removed():
+		return "removed"
+	case d.Verbs.Started():
+		return "started"
+	}
+	return "stopped"
+}
+
+func usageRows(v *verbs.Device) (rows []DeviceRow) {
+	for _, u := range v.Usage() {
+		rows = append(rows, DeviceRow{Name: strings.ToLower(u.Name), Used: new(u.Used), Limit: new(u.Limit), Ever: new(int(u.Ever))})
+	}
+	rows = append(rows, DeviceRow{Name: "gid", Used: new(len(v.GIDs())), Limit: new(verbs.MaxGIDs)})
+	for i, n := range v.Notifications() {
+		rows = append(rows, DeviceRow{Name: fmt.Sprintf("cnq[%d]", i), Value: "notifications", Ever: new(int(n))})
+	}
+	return rows
+}
+
+func limitRows(a verbs.DeviceAttr) (rows []DeviceRow) {
+	for _, l := range []struct {
+		name  string
+		limit int
+	}{
+		{"max_cnq", a.MaxCNQ}, {"max_qp_wr", a.MaxQPWR}, {"max_srq_wr", a.MaxSRQWR}, {"max_cqe", a.MaxCQE},
+		{"max_sge", a.MaxSGE}, {"max_sge_rd", a.MaxSGERead}, {"max_inline", a.MaxInline},
+		{"max_qp_rd_atom", a.MaxIRD}, {"max_qp_init_rd_atom", a.MaxORD}, {"max_res_rd_atom", a.MaxDeviceIRD},
+		{"max_msg_sz", int(a.MaxMsg)}, {"max_pkeys", a.MaxPKeys}, {"max_ah", a.MaxAH}, {"max_rdd", a.MaxRDD},
+		{"max_mcast_grp", a.MaxMcastGroups},
+	} {
+		rows = append(rows, DeviceRow{Name: l.name, Limit: new(l.limit)})
+	}
+	return rows
+}
+
+func eventRows(v *verbs.Device) (rows []DeviceRow) {
+	for t := range verbs.NumEventTypes {
+		if n := v.Raised(t); n > 0 {
+			rows = append(rows, DeviceRow{Name: "event", Value: t.String(), Ever: new(int(n))})
+		}
+	}
+	return rows
+}

@@ -15,8 +15,9 @@ func newShow() *cobra.Command {
 		Use:   "show [NIC] [" + strings.Join(ctl.Kinds[1:], "|") + "]",
 		Short: "Look inside running NICs",
 		Long: "Show prints one line per running NIC, what one NIC is, or one of its tables:\n" +
-			"queue pairs (qp), completion queues (cq), memory regions (mr), connection\n" +
-			"endpoints (cep), counters and parameters (params). The name may be left out if only one NIC runs.",
+			"the RDMA device with its port, limits and their use (device), queue pairs (qp), completion\n" +
+			"queues (cq), memory regions (mr), connection endpoints (cep), counters and parameters\n" +
+			"(params). The name may be left out if only one NIC runs.",
 		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show counters --json",
 		Args:    atMost(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
@@ -43,9 +44,10 @@ func newShow() *cobra.Command {
 // columns are those that fit a screen, by kind; "" is the list of NICs. --json
 // has them all.
 var columns = map[string][]string{
-	"":    {"name", "mac", "addrs", "mtu", "frames", "tap", "qps", "ceps", "drops", "pid"},
-	"qp":  {"qp", "state", "iwarp_state", "local", "remote", "sends_pending", "recvs_pending", "crc", "tx_fpdus", "tx_bytes", "rx_fpdus", "rx_bytes"},
-	"cep": {"id", "state", "phase", "local", "remote", "qp", "mpa_revision", "crc", "markers", "ird", "ord", "rtr"},
+	"":       {"name", "mac", "addrs", "mtu", "frames", "tap", "qps", "ceps", "drops", "pid"},
+	"device": {"attribute", "value", "used", "limit", "ever"},
+	"qp":     {"qp", "state", "iwarp_state", "local", "remote", "sends_pending", "recvs_pending", "crc", "tx_fpdus", "tx_bytes", "rx_fpdus", "rx_bytes"},
+	"cep":    {"id", "state", "phase", "local", "remote", "qp", "mpa_revision", "crc", "markers", "ird", "ord", "rtr"},
 }
 
 // fetch gets what the arguments ask for, and tells which table it is.

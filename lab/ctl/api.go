@@ -32,7 +32,7 @@ import (
 const Version = 1
 
 // Kinds are the tables that Show knows, in the order of the help text.
-var Kinds = []string{"nic", "qp", "cq", "mr", "cep", "counters", "params"}
+var Kinds = []string{"nic", "device", "qp", "cq", "mr", "cep", "counters", "params"}
 
 // KnownKind tells whether kind is one of Kinds.
 func KnownKind(kind string) bool { return slices.Contains(Kinds, kind) }

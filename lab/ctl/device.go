@@ -60,6 +60,8 @@ func (d *served) Show(kind string) (v any, err error) {
 		switch kind {
 		case "nic":
 			v = nicRow{Info: d.Device.ShowNIC(), TAP: d.TAP, HostTAP: d.HostTAP, PID: os.Getpid(), Version: d.Version}
+		case "device":
+			v = d.Device.ShowDevice()
 		case "qp":
 			v = rows(d.Device.ShowQP())
 		case "cq":

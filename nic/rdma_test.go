@@ -47,7 +47,7 @@ func newEnd(t *testing.T, n *node, size int) *rdmaEnd {
 	if e.mr, err = e.pd.RegMR(e.mem, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead); err != nil {
 		t.Fatal(err)
 	}
-	if e.qp, err = e.pd.CreateQP(verbs.QPConfig{SendCQ: e.cq, RecvCQ: e.cq}); err != nil {
+	if e.qp, err = e.pd.CreateQP(verbs.QPConfig{SendCQ: e.cq, RecvCQ: e.cq, MaxSGE: 4}); err != nil {
 		t.Fatal(err)
 	}
 	return e

@@ -63,7 +63,13 @@ func (c *conn) again(off uint64, limit int) int {
 // fit into room and end its message, so that no message is chopped to fill a
 // segment.
 func (c *conn) cut(room int, first bool) int {
-	if c.stream == nil || c.gated && c.stream.Err() == nil {
+	switch {
+	case c.stream == nil:
+		return 0
+	case c.gated && c.stream.Err() == nil:
+		if c.qp != nil {
+			c.qp.NextSend() // local operations need not wait
+		}
 		return 0
 	}
 	pos := c.log.end - c.base

@@ -1,0 +1,228 @@
+package nic
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// opsPair is two NICs and a connection on which every operation is tried.
+type opsPair struct {
+	*world
+	c, s *rdmaEnd
+}
+
+func newOpsPair(t *testing.T) *opsPair {
+	w := newWorld(t)
+	a := w.nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24")})
+	b := w.nic(Config{Name: "nic1", Addrs: prefixes("10.0.0.2/24")})
+	c, s := dial(w, a, b, b.dev.addrs[0].Addr(), 64<<10)
+	return &opsPair{w, c, s}
+}
+
+// do posts wrs on the client, waits until the last has completed and returns
+// the new completions. All are signalled.
+func (p *opsPair) do(wrs ...verbs.SendWR) []verbs.WC {
+	p.t.Helper()
+	return p.doOn(p.c, wrs...)
+}
+
+func (p *opsPair) doOn(e *rdmaEnd, wrs ...verbs.SendWR) []verbs.WC {
+	p.t.Helper()
+	for i := range wrs {
+		wrs[i].Flags |= verbs.Signaled
+	}
+	have := e.completions()
+	if bad, err := e.qp.PostSend(wrs...); err != nil {
+		p.t.Fatalf("WR %d: %v", bad, err)
+	}
+	p.until(10*time.Second, func() bool { return e.completions() >= have+len(wrs) })
+	return e.wcs[have:]
+}
+
+// good is do for requests that must succeed.
+func (p *opsPair) good(wrs ...verbs.SendWR) {
+	p.t.Helper()
+	for _, wc := range p.do(wrs...) {
+		if wc.Status != verbs.StatusSuccess {
+			p.t.Fatalf("%v: %v", wc.Opcode, wc.Status)
+		}
+	}
+}
+
+func (e *rdmaEnd) sge(off, n int) verbs.SGE {
+	return verbs.SGE{Addr: e.mr.Addr() + uint64(off), Length: uint32(n), LKey: e.mr.LKey()}
+}
+
+// state lets everything come to rest and names the states of both sides.
+func (p *opsPair) state() string {
+	p.run(time.Second)
+	return fmt.Sprint(p.c.qp.State(), p.s.qp.State())
+}
+
+// The target registers pages by work request, the peer writes to them and
+// takes the right away with its next Send.
+func TestFastRegisteredRegionOverTheWire(t *testing.T) {
+	p := newOpsPair(t)
+	const pages, size = 256, 512 // 128 KiB scattered over twice as much
+	arena := make([]byte, 2*pages*size)
+	mr, err := p.s.pd.AllocMR(pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := verbs.PageList{Space: verbs.Bytes(arena), PageSize: size, Offset: 100, Length: pages*size - 200}
+	for i := range pages {
+		list.Pages = append(list.Pages, uint64((i*77%pages)*2*size))
+	}
+	reg := &verbs.FastReg{MR: mr, Key: 1, Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead, IOVA: 0x10000, Pages: list}
+	if wcs := p.doOn(p.s, verbs.SendWR{ID: 1, Opcode: verbs.OpRegMR, Reg: reg}); wcs[0].Status != verbs.StatusSuccess || wcs[0].Opcode != verbs.WCRegMR {
+		t.Fatal(wcs)
+	}
+	big, err := p.c.pd.RegMR(make([]byte, list.Length), verbs.LocalWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := []byte(big.Memory().(verbs.Bytes))
+	fill(src, 3)
+	all := []verbs.SGE{{Addr: big.Addr(), Length: uint32(list.Length), LKey: big.LKey()}}
+	p.s.qp.PostRecv(verbs.RecvWR{ID: 2})
+	p.good(
+		verbs.SendWR{Opcode: verbs.OpWrite, SGEs: all, RKey: mr.RKey(), RemoteAddr: 0x10000},
+		verbs.SendWR{Opcode: verbs.OpSendInv, Invalidate: mr.RKey()})
+	for i := range src {
+		at := list.Pages[(i+100)/size] + uint64((i+100)%size)
+		if arena[at] != src[i] {
+			t.Fatalf("octet %d is not in its page", i)
+		}
+	}
+	p.until(time.Second, func() bool { return p.s.completions() == 2 })
+	if wc := p.s.wcs[1]; !wc.WithInv || wc.Invalidated != mr.RKey() || mr.Valid() {
+		t.Errorf("Send with Invalidate: %+v, valid %v", wc, mr.Valid())
+	}
+	reg.Key = 2
+	p.doOn(p.s, verbs.SendWR{Opcode: verbs.OpRegMR, Reg: reg})
+	clear(src)
+	p.good(verbs.SendWR{Opcode: verbs.OpRead, SGEs: all, RKey: mr.RKey(), RemoteAddr: 0x10000})
+	want := make([]byte, len(src))
+	if fill(want, 3); !bytes.Equal(src, want) {
+		t.Error("Read from scattered pages differs")
+	}
+	wcs := p.do(verbs.SendWR{Opcode: verbs.OpWrite, SGEs: all[:1], RKey: mr.RKey() - 1, RemoteAddr: 0x10000})
+	if got := p.state(); got != "ERR ERR" {
+		t.Errorf("Write with the old key: %v, queue pairs in %s", wcs[0].Status, got)
+	}
+}
+
+// A window opens part of a region; it closes by invalidation, and the peer
+// that goes on is cut off without touching memory.
+func TestWindowsOverTheWire(t *testing.T) {
+	for _, kind := range []verbs.MWKind{verbs.MWType1, verbs.MWType2A, verbs.MWType2B} {
+		p := newOpsPair(t)
+		mem := make([]byte, 4096)
+		mr, _ := p.s.pd.RegMR(mem, verbs.LocalWrite|verbs.MWBind)
+		w, err := p.s.pd.AllocMW(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := verbs.Bind{MW: w, Key: 5, MR: mr, Addr: mr.Addr() + 1000, Length: 100, Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.ZeroBased}
+		if kind == verbs.MWType1 {
+			if _, err := p.s.qp.BindMW(1, 0, b); err != nil {
+				t.Fatal(err)
+			}
+		} else if _, err := p.s.qp.PostSend(verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &b}); err != nil {
+			t.Fatal(err)
+		}
+		p.run(time.Millisecond)
+		fill(p.c.mem, 9)
+		want := bytes.Clone(p.c.mem[:100])
+		p.good(
+			verbs.SendWR{Opcode: verbs.OpWrite, SGEs: []verbs.SGE{p.c.sge(0, 100)}, RKey: w.RKey()},
+			verbs.SendWR{Opcode: verbs.OpRead, SGEs: []verbs.SGE{p.c.sge(200, 100)}, RKey: w.RKey()})
+		if !bytes.Equal(mem[1000:1100], want) || !bytes.Equal(p.c.mem[200:300], want) {
+			t.Errorf("type %v: the window's octets differ", kind)
+		}
+		if kind == verbs.MWType1 {
+			p.s.qp.BindMW(2, 0, verbs.Bind{MW: w})
+		} else if wcs := p.doOn(p.s, verbs.SendWR{Opcode: verbs.OpLocalInv, Invalidate: w.RKey()}); wcs[0].Status != verbs.StatusSuccess {
+			t.Errorf("type %v: %v", kind, wcs[0].Status)
+		}
+		p.run(time.Millisecond)
+		before := bytes.Clone(mem)
+		p.do(verbs.SendWR{Opcode: verbs.OpWrite, SGEs: []verbs.SGE{p.c.sge(500, 50)}, RKey: w.RKey()})
+		if got := p.state(); got != "ERR ERR" || !bytes.Equal(mem, before) {
+			t.Errorf("type %v closed: queue pairs in %s, memory touched %v", kind, got, !bytes.Equal(mem, before))
+		}
+		if err := errors.Join(w.Dealloc(), mr.Dereg()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestReadsOverTheWire(t *testing.T) {
+	p := newOpsPair(t)
+	fill(p.s.mem, 5)
+	sink, _ := p.c.pd.RegMR(make([]byte, 5000), verbs.LocalWrite)
+	got := []byte(sink.Memory().(verbs.Bytes))
+	p.good(verbs.SendWR{Opcode: verbs.OpReadInv, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr() + 7,
+		SGEs: []verbs.SGE{{Addr: sink.Addr(), Length: 5000, LKey: sink.LKey()}}})
+	if !bytes.Equal(got, p.s.mem[7:5007]) || sink.Valid() {
+		t.Errorf("Read with Invalidate: data %v, sink still valid %v", bytes.Equal(got, p.s.mem[7:5007]), sink.Valid())
+	}
+	other, _ := p.c.pd.RegMR(make([]byte, 3000), verbs.LocalWrite)
+	p.good(verbs.SendWR{Opcode: verbs.OpRead, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr(), SGEs: []verbs.SGE{
+		p.c.sge(100, 1), {Addr: other.Addr(), Length: 3000, LKey: other.LKey()}, p.c.sge(2000, 1999)}})
+	var want []byte
+	want = append(append(append(want, p.c.mem[100]), other.Memory().(verbs.Bytes)...), p.c.mem[2000:3999]...)
+	if !bytes.Equal(want, p.s.mem[:5000]) {
+		t.Error("Read into three elements differs")
+	}
+}
+
+// A local operation that fails ends the connection; what was posted behind it
+// is flushed, in order, and the peer learns of it.
+func TestLocalFailureOverTheWire(t *testing.T) {
+	p := newOpsPair(t)
+	wcs := p.do(
+		verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGEs: []verbs.SGE{p.c.sge(0, 10000)}, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr()},
+		verbs.SendWR{ID: 2, Opcode: verbs.OpLocalInv, Invalidate: 0x12345678, Flags: verbs.LocalFence},
+		verbs.SendWR{ID: 3, Opcode: verbs.OpWrite, SGEs: []verbs.SGE{p.c.sge(0, 8)}, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr()})
+	got := ""
+	for _, wc := range wcs {
+		got += fmt.Sprintf("%d %v; ", wc.ID, wc.Status)
+	}
+	if got != "1 success; 2 memory management operation error; 3 WR flushed; " {
+		t.Error(got)
+	}
+	if s := p.state(); s != "ERR ERR" {
+		t.Errorf("queue pairs in %s", s)
+	}
+}
+
+// A work request behind a fence waits for what it is told to wait for.
+func TestFencesOverTheWire(t *testing.T) {
+	for flag, late := range map[verbs.SendFlags]bool{0: false, verbs.Fence: true, verbs.ReadFence: true, verbs.LocalFence: true} {
+		p := newOpsPair(t)
+		var wrote, read frame.Time
+		p.c.qp.PostSend(
+			verbs.SendWR{ID: 1, Opcode: verbs.OpRead, Flags: verbs.Signaled, SGEs: []verbs.SGE{p.c.sge(0, 30000)}, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr()},
+			verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, Flags: verbs.Signaled | flag, SGEs: []verbs.SGE{p.c.sge(40000, 1)}, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr() + 50000})
+		p.c.mem[40000] = 1
+		for wrote == 0 || read == 0 {
+			p.run(time.Microsecond)
+			if wrote == 0 && p.s.mem[50000] == 1 {
+				wrote = p.now
+			}
+			if read == 0 && p.c.completions() > 0 {
+				read = p.now
+			}
+		}
+		if (wrote > read) != late {
+			t.Errorf("flags %#x: Write placed at %v, Read complete at %v", flag, wrote, read)
+		}
+	}
+}

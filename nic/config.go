@@ -119,6 +119,9 @@ func (c Config) withDefaults() Config {
 	if c.RDMA.MaxORD == 0 {
 		c.RDMA.MaxORD = maxReads
 	}
+	if c.IWARP.Nudge == 0 {
+		c.IWARP.Nudge = defaultNudge
+	}
 	if c.MAC.IsZero() {
 		c.MAC = deriveMAC(c.seed())
 	}

@@ -157,8 +157,9 @@ func cmParams() []*Param {
 			Help: "time without progress after which a graceful disconnect turns abortive"},
 			func(c *Config) *time.Duration { return &c.IWARP.CloseTimeout }, 5*second, time.Hour, false),
 		duration(Param{Name: "first_delay", Origin: originTapir, Runtime: true,
-			Help: "time to wait with the first FPDU of a connection that the NIC opens; stock siw as server needs some 20ms"},
+			Help: "time to wait with the first FPDU of a connection that the NIC opens"},
 			func(c *Config) *time.Duration { return &c.IWARP.FirstDelay }, 0, second, true),
+		nudge(),
 	}
 }
 
@@ -179,6 +180,32 @@ func depth(name, help string, field func(*Config) *uint16) *Param {
 		err := set(c, v)
 		if err == nil && *field(c) == 0 {
 			*field(c) = cm.NoReads
+		}
+		return err
+	}
+	return p
+}
+
+// defaultNudge is longer than a peer near by takes to answer, and shorter than
+// anybody notices.
+const defaultNudge = 5 * time.Millisecond
+
+// nudge makes the setting of a time whose 0 is not the default.
+func nudge() *Param {
+	p := duration(Param{Name: "nudge", Origin: originTapir, Runtime: true,
+		Help: "silence of the peer after the NIC's first FPDU that makes it send a zero-length Write, for siw as server"},
+		func(c *Config) *time.Duration { return &c.IWARP.Nudge }, defaultNudge, time.Second, true)
+	get, set := p.get, p.set
+	p.get = func(c *Config) string {
+		if c.IWARP.Nudge < 0 {
+			return "0"
+		}
+		return get(c)
+	}
+	p.set = func(c *Config, v string) error {
+		err := set(c, v)
+		if err == nil && c.IWARP.Nudge == 0 {
+			c.IWARP.Nudge = iwarp.NoNudge
 		}
 		return err
 	}

@@ -206,15 +206,17 @@ func (h *Handle) Put(ctx context.Context, name string, mode fs.FileMode, data []
 
 // PowerOff ends the guest and returns when it is gone.
 func (h *Handle) PowerOff(ctx context.Context) error {
-	_, err := h.Run(ctx, greetIn, "poweroff -f", io.Discard)
-	if ctx.Err() != nil {
-		return ctx.Err()
+	ctx, cancel := context.WithTimeout(ctx, diesIn)
+	defer cancel()
+	_, err := h.Run(ctx, greetIn, "poweroff -f", io.Discard) // an error is what is to be expected
+	for {
+		if _, gone := Open(h.dir); gone != nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the guest does not end: %w", errors.Join(err, ctx.Err()))
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
-	if _, gone := Open(h.dir); gone != nil {
-		return nil
-	}
-	if err == nil {
-		err = errors.New("the guest does not end")
-	}
-	return err
 }

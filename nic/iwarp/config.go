@@ -48,6 +48,11 @@ type Config struct {
 	// that arrive before it has finished accepting; some milliseconds help.
 	FirstDelay time.Duration
 
+	// Nudge is how long an initiator bears its peer's silence after its first
+	// FPDU before it sends a zero-length RDMA Write, which wakes a siw that has
+	// missed that FPDU (never). NoNudge says never where 0 has another meaning.
+	Nudge time.Duration
+
 	// Source chooses the local address for a connection to remote when the
 	// application named none.
 	Source func(remote netip.Addr) (netip.Addr, error)

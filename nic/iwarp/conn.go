@@ -68,14 +68,16 @@ type conn struct {
 	recvID   uint64 // WR id of the receive in use
 	err      error  // why it ended
 
-	deadline frame.Time
+	until    frame.Time // when start-up or a graceful close has taken too long
+	nudger   nudger
+	deadline frame.Time // the first of the two
 	timed    bool
 	progress uint64 // stream octets acknowledged or received when last checked
 	counters Counters
 }
 
 func (e *Engine) newConn() *conn {
-	c := &conn{e: e, deadline: frame.Never}
+	c := &conn{e: e, deadline: frame.Never, until: frame.Never, nudger: nudger{at: frame.Never}}
 	c.keep.memory = &e.memory
 	e.conns = append(e.conns, c)
 	return c
@@ -84,6 +86,7 @@ func (e *Engine) newConn() *conn {
 // forget removes a connection of which nothing is left.
 func (e *Engine) forget(c *conn) {
 	c.phase = ended
+	c.stopNudger()
 	e.arm(c, frame.Never)
 	if c.stream != nil {
 		c.counters.addStream(c.stream)
@@ -158,9 +161,17 @@ func (c *conn) progressed() bool {
 	return true
 }
 
-// expired runs when the deadline passes: start-up took too long, or a
-// graceful close did.
+// expired runs when the deadline passes: the peer is silent, start-up took
+// too long, or a graceful close did.
 func (c *conn) expired(now frame.Time) {
+	if c.nudger.at <= now {
+		c.nudge(now)
+	}
+	if c.until > now {
+		c.e.rearm(c)
+		return
+	}
+	c.e.arm(c, frame.Never)
 	if c.held && c.phase == full {
 		c.release(now)
 		return

@@ -104,10 +104,16 @@ func (e *Engine) Deadline() frame.Time {
 	return next
 }
 
-// arm sets c's deadline; frame.Never stops it.
+// arm sets the deadline of what c waits for; frame.Never stops it.
 func (e *Engine) arm(c *conn, at frame.Time) {
-	c.deadline = at
-	if at != frame.Never && !c.timed {
+	c.until = at
+	e.rearm(c)
+}
+
+// rearm makes the first of c's deadlines the one that counts.
+func (e *Engine) rearm(c *conn) {
+	c.deadline = min(c.until, c.nudger.at)
+	if c.deadline != frame.Never && !c.timed {
 		c.timed = true
 		e.timed = append(e.timed, c)
 	}

@@ -15,6 +15,7 @@ type Counters struct {
 	TxBytes    uint64 `json:"tx_bytes"`
 	RxBytes    uint64 `json:"rx_bytes"`
 	CRCErrors  uint64 `json:"crc_errors"`
+	Nudges     uint64 `json:"nudges"`     // sent to silent responders
 	Terminates uint64 `json:"terminates"` // sent or received
 	// EarlyPlaced counts octets placed before everything in front of them had
 	// come, EarlyHeld those held back at the ends of such segments, and
@@ -33,6 +34,7 @@ func (a *Counters) add(b *Counters) {
 	a.TxBytes += b.TxBytes
 	a.RxBytes += b.RxBytes
 	a.CRCErrors += b.CRCErrors
+	a.Nudges += b.Nudges
 	a.Terminates += b.Terminates
 	a.EarlyPlaced += b.EarlyPlaced
 	a.EarlyHeld += b.EarlyHeld

@@ -73,6 +73,7 @@ func (k *consumer) ULPDU(b []byte) error {
 // received follows a segment that RDMAP has handled.
 func (c *conn) received(err *rdmap.Error) error {
 	c.counters.RxFPDUs++
+	c.stopNudger()
 	first := c.gated && !c.held
 	c.gated = c.held
 	if err != nil {

@@ -120,6 +120,7 @@ func (c *conn) record(pos uint64) int {
 	}
 	c.log.push(r)
 	c.counters.TxFPDUs += uint64(r.count)
+	c.sentFPDU()
 	if r.last && r.seq != rdmap.NoRef && r.op != rdmap.ReadRequestOp && !await {
 		c.qp.FinishSend(r.seq, verbs.StatusSuccess)
 	}

@@ -126,6 +126,7 @@ func (c *conn) reply(data []byte, now frame.Time) []byte {
 	}
 	c.tcp.SaveContext(false)
 	c.hold(now)
+	c.startNudger()
 	c.qp.Transition(verbs.RTS)
 	c.peerReads(&r)
 	c.id.Complete(r.PrivateData, r.IRD, r.ORD)

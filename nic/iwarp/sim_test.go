@@ -30,6 +30,7 @@ type wire struct {
 	head    int
 	drop    func(n int, f *frame.Frame) bool // may also change the packet
 	jitter  func() time.Duration             // reorders packets
+	twice   func() bool                      // duplicates packets
 	sent    int
 }
 
@@ -39,6 +40,17 @@ func (o *wire) Transmit(f *frame.Frame, _ netip.Addr) {
 		f.Release()
 		return
 	}
+	if o.twice != nil && o.twice() {
+		g := o.w.pool.Get(f.Len())
+		g.Append(f.Bytes())
+		g.Offload = f.Offload
+		o.enqueue(g)
+	}
+	o.enqueue(f)
+}
+
+// enqueue puts f on its way.
+func (o *wire) enqueue(f *frame.Frame) {
 	at := o.w.now.Add(wireDelay)
 	if o.jitter != nil {
 		at = at.Add(o.jitter())

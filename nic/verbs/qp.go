@@ -257,7 +257,7 @@ func (q *QP) move(to State) {
 	}
 	if to == Err || to == Reset {
 		q.Flush()
-		q.sq.halted = false
+		q.sq.halted, q.sq.failed = false, false
 	}
 }
 

@@ -50,6 +50,7 @@ type sendQueue struct {
 	reads  int  // Reads and atomics begun and not done
 	fenced bool // the request at next waits for its fence
 	halted bool // a local failure: nothing more is begun
+	failed bool // a request has failed: those behind it are flushed
 }
 
 func (s *sendQueue) at(seq uint64) *SendWQE { return &s.ring[seq&uint64(len(s.ring)-1)] }
@@ -338,9 +339,15 @@ func (q *QP) FinishSend(seq uint64, status Status) {
 }
 
 // retire removes the oldest request and completes it if it is signalled or
-// failed.
+// failed. Behind a failure nothing counts as done, not even what the
+// transport had finished early.
 func (q *QP) retire(w *SendWQE) {
 	q.sq.head++
+	if w.Status != StatusSuccess {
+		q.sq.failed = true
+	} else if q.sq.failed {
+		w.Status = StatusFlushed
+	}
 	if w.Status == StatusSuccess && w.Flags&Signaled == 0 && !q.cfg.SignalAll {
 		return
 	}

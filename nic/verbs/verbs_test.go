@@ -236,6 +236,39 @@ func TestCompletionOrder(t *testing.T) {
 	}
 }
 
+// What was finished early behind a failure is flushed with it, signalled or
+// not, and with a failure of its own keeps that.
+func TestNothingSucceedsBehindAFailure(t *testing.T) {
+	for _, first := range []Status{StatusFlushed, StatusLocalProtection} {
+		f := newFixture(t, QPConfig{})
+		f.up(t)
+		for id := range uint64(4) {
+			if _, err := f.qp.PostSend(SendWR{ID: id, Flags: Signaled * SendFlags(id&1), SGEs: f.sge(0, 8)}); err != nil {
+				t.Fatal(err)
+			}
+			f.qp.BeginSend()
+		}
+		f.qp.FinishSend(1, StatusSuccess)
+		f.qp.FinishSend(2, StatusSuccess)
+		f.qp.FinishSend(3, StatusRemoteAccess)
+		if first != StatusFlushed {
+			f.qp.FinishSend(0, first)
+		}
+		f.qp.Transition(Err)
+		var wcs [8]WC
+		want := []Status{first, StatusFlushed, StatusFlushed, StatusRemoteAccess}
+		n := f.cq.Poll(wcs[:])
+		for i := range min(n, len(want)) {
+			if wcs[i].ID != uint64(i) || wcs[i].Status != want[i] {
+				t.Errorf("WR %d: %v, want %v", wcs[i].ID, wcs[i].Status, want[i])
+			}
+		}
+		if n != len(want) {
+			t.Errorf("%d completions", n)
+		}
+	}
+}
+
 func TestFlushAndPostInErr(t *testing.T) {
 	f := newFixture(t, QPConfig{})
 	f.up(t)

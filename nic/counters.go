@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"tapir/nic/iwarp"
+	"tapir/rdmap"
 	"tapir/wire/frame"
 )
 
@@ -51,8 +52,9 @@ func (d *Device) allDrops() frame.Drops {
 	return sum
 }
 
-// rdmaOps names the RDMAP opcodes 0 to 7 in counters.
-var rdmaOps = [8]string{"write", "read_request", "read_response", "send", "send_inv", "send_se", "send_se_inv", "terminate"}
+// rdmaOps names the RDMAP opcodes in counters.
+var rdmaOps = [rdmap.NumOpcodes]string{"write", "read_request", "read_response", "send", "send_inv", "send_se", "send_se_inv",
+	"terminate", "immediate", "immediate_se", "atomic_request", "atomic_response"}
 
 // Counters returns all counters, always in the same order.
 func (d *Device) Counters() []Counter {

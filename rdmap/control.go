@@ -26,7 +26,7 @@ const (
 	ImmediateSE      Opcode = 9
 	AtomicRequestOp  Opcode = 10
 	AtomicResponseOp Opcode = 11
-	numOpcodes              = 12
+	NumOpcodes              = 12
 )
 
 // The untagged queues (RFC 5040 section 4.1, RFC 7306 section 4.1).
@@ -38,7 +38,7 @@ const (
 	NumQueues             = 4
 )
 
-var opcodes = [numOpcodes]struct {
+var opcodes = [NumOpcodes]struct {
 	name       string
 	tagged     bool
 	queue      uint32
@@ -61,7 +61,7 @@ var opcodes = [numOpcodes]struct {
 }
 
 // Valid reports whether o is assigned.
-func (o Opcode) Valid() bool { return o < numOpcodes }
+func (o Opcode) Valid() bool { return o < NumOpcodes }
 
 // String is the message's name in the RFCs.
 func (o Opcode) String() string {
@@ -87,6 +87,17 @@ func (o Opcode) Invalidates() bool { return o.Valid() && opcodes[o].invalidate }
 
 // Solicited reports whether the message asks for an event at the data sink.
 func (o Opcode) Solicited() bool { return o.Valid() && opcodes[o].solicited }
+
+// IsImmediate reports whether o is one of the two kinds of Immediate Data.
+func (o Opcode) IsImmediate() bool { return o == ImmediateOp || o == ImmediateSE }
+
+// ImmediateOpcode is the Immediate Data that has the given property.
+func ImmediateOpcode(solicited bool) Opcode {
+	if solicited {
+		return ImmediateSE
+	}
+	return ImmediateOp
+}
 
 // IsSend reports whether o is one of the four Sends.
 func (o Opcode) IsSend() bool { return o >= Send && o <= SendSEInvalidate }

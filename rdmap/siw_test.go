@@ -12,11 +12,13 @@ import (
 // willing is an upper layer that grants everything.
 type willing struct{ fake }
 
+func (*willing) Atomic(*AtomicRequest) (uint64, Fault)                   { return 0, FaultNone }
+func (*willing) AtomicDone(uint64, uint64) Fault                         { return FaultNone }
 func (*willing) PlaceWrite(uint32, uint64, uint64, uint64, []byte) Fault { return FaultNone }
 func (*willing) CheckRead(uint32, uint64, uint64) Fault                  { return FaultNone }
 func (*willing) NextRecv() (uint64, Fault, bool)                         { return 1 << 20, FaultNone, true }
 func (*willing) PlaceRecv([]byte, uint64) Fault                          { return FaultNone }
-func (*willing) RecvDone(Opcode, uint64, uint32)                         {}
+func (*willing) RecvDone(Received)                                       {}
 func (*willing) Invalidate(uint32) Fault                                 { return FaultNone }
 func (*willing) PlaceRead(uint64, []byte, uint64) Fault                  { return FaultNone }
 

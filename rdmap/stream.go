@@ -13,6 +13,7 @@ const (
 	FaultPD           // STag not associated with the stream
 	FaultWrap         // address + length passes 2^64
 	FaultLocal        // this side's own memory cannot be used
+	FaultAlign        // not the address of an aligned 64-bit value
 )
 
 // NoRef is the reference of messages that no work request stands for.
@@ -20,15 +21,30 @@ const NoRef = ^uint64(0)
 
 // Work is an outbound request of the upper layer. Lengths are octets.
 type Work struct {
-	Op         Opcode // Write, ReadRequestOp or one of the Sends
+	Op         Opcode // Write, ReadRequestOp, AtomicRequestOp, one of the Sends or of Immediate Data
 	Fence      bool   // wait until all earlier Reads are complete
 	Ref        uint64 // the upper layer's name for it
 	Length     uint64
-	STag       uint32 // Write: sink; Read: source
+	STag       uint32 // Write: sink; Read: source; atomic operation: target
 	TO         uint64
 	SinkSTag   uint32 // Read only
 	SinkTO     uint64
 	Invalidate uint32 // Sends with Invalidate
+	// Atomic is the operation of an AtomicRequestOp, without ID, STag and TO.
+	Atomic AtomicRequest
+	// Imm is Immediate Data. Then, if not 0, is the opcode that carries it as a
+	// message of its own behind a Write: the two are one request.
+	Imm  Immediate
+	Then Opcode
+}
+
+// Received describes a message that a receive buffer was used up for.
+type Received struct {
+	Op          Opcode
+	Length      uint64 // octets of a Send, or of the Write in front of Immediate Data
+	Invalidated uint32 // by the opcodes with Invalidate
+	Imm         Immediate
+	AfterWrite  bool // Immediate Data that follows a Write
 }
 
 // Upper is the layer above a stream: queues and memory. All slices are
@@ -47,15 +63,20 @@ type Upper interface {
 	NextRecv() (room uint64, f Fault, ok bool)
 	// PlaceRecv places payload at offset off of that buffer.
 	PlaceRecv(payload []byte, off uint64) Fault
-	// RecvDone completes it with a message of n octets. For the opcodes with
-	// Invalidate, stag has been invalidated.
-	RecvDone(op Opcode, n uint64, stag uint32)
+	// RecvDone completes it.
+	RecvDone(r Received)
 	// Invalidate invalidates stag on the peer's behalf.
 	Invalidate(stag uint32) Fault
 	// PlaceRead places payload at offset off of the sink of Read ref.
 	PlaceRead(ref uint64, payload []byte, off uint64) Fault
 	// ReadDone completes Read ref.
 	ReadDone(ref uint64)
+	// Atomic checks that the peer may do req, does it, and returns the value
+	// that it found (RFC 7306 section 5). Between reading and storing no other
+	// stream of the device does one.
+	Atomic(req *AtomicRequest) (original uint64, f Fault)
+	// AtomicDone completes the atomic operation ref, which found original.
+	AtomicDone(ref, original uint64) Fault
 }
 
 // Source says where the payload of an outbound segment comes from.
@@ -79,29 +100,37 @@ type Segment struct {
 	STag    uint32
 	TO      uint64
 	Control []byte // valid until the next call of Choose
+	Final   bool   // the last segment of request Ref
 }
 
-// Limits bounds the Reads of a stream in each direction.
+// Limits bounds the Reads of a stream in each direction, atomic operations
+// included (RFC 7306 section 5.2).
 type Limits struct{ IRD, ORD int }
 
 // Counters counts whole messages by opcode, and their payload octets.
 type Counters struct {
-	TxMessages, RxMessages [numOpcodes]uint64
+	TxMessages, RxMessages [NumOpcodes]uint64
 	TxBytes, RxBytes       uint64
 }
 
-// read is an outbound Read whose response has not come in full.
+// read is an outbound Read or atomic operation whose response has not come in
+// full.
 type read struct {
-	ref  uint64
-	stag uint32
-	to   uint64
-	size uint64
-	have uint64
+	ref    uint64
+	atomic bool
+	msn    uint32 // of the request; identifies an atomic operation
+	stag   uint32
+	to     uint64
+	size   uint64
+	have   uint64
 }
 
-// response is an inbound Read to be answered.
+// response answers an inbound Read or, if atomic, is the result of an atomic
+// operation.
 type response struct {
-	req ReadRequest
+	req    ReadRequest
+	atomic bool
+	result AtomicResponse
 }
 
 // Stream is one RDMAP stream in full operation, without I/O and clock.
@@ -116,6 +145,9 @@ type Stream struct {
 
 	msn       [NumQueues]uint32 // of the next outbound message
 	cur       outbound
+	then      Opcode // Immediate Data that follows the message being sent, or 0
+	imm       Immediate
+	immRef    uint64
 	reads     queue[read]
 	responses queue[response]
 	answered  bool // the last message was a Read Response
@@ -133,7 +165,15 @@ type Stream struct {
 	badRead ReadRequest
 	isRead  bool // badRead is set
 
-	room uint64    // of the receive buffer in use
+	room  uint64 // of the receive buffer in use
+	wrote uint64 // octets of the last Write delivered
+	write bool   // it was the last request delivered
+
+	// Of the message of RFC 7306 being handled.
+	inAtomic AtomicRequest
+	inImm    Immediate
+	original uint64
+
 	peer Terminate // what the peer ended the stream with
 
 	// Counters may be read at any time.
@@ -174,13 +214,17 @@ func (s *Stream) ExpectRTR(op Opcode) { s.rtr, s.rtrWait = op, true }
 // Err is the error that ended the stream, or nil.
 func (s *Stream) Err() *Error { return s.err }
 
-// Reads is the number of own Reads not answered in full.
+// Reads is the number of own Reads and atomic operations not answered in full.
 func (s *Stream) Reads() int { return s.reads.len() }
+
+// Between tells whether no message is being sent, so that the request behind
+// it may begin.
+func (s *Stream) Between() bool { return !s.cur.active && s.then == 0 }
 
 // Idle tells whether nothing is under way: no message being sent, no Read
 // outstanding in either direction.
 func (s *Stream) Idle() bool {
-	return !s.cur.active && s.reads.len() == 0 && s.responses.len() == 0 && !s.rtrSend && !s.termQueue
+	return s.Between() && s.reads.len() == 0 && s.responses.len() == 0 && !s.rtrSend && !s.termQueue
 }
 
 // Quiesce begins a graceful close: Read Requests that come from now on are

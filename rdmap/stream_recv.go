@@ -49,7 +49,7 @@ func (s *Stream) PlaceEarly(h *ddp.Header, payload []byte, n int) bool {
 	case c.Opcode == ReadResponse && s.reads.len() > 0:
 		r := s.reads.front()
 		off := h.TO - r.to
-		return h.STag == r.stag && off >= r.have && off <= r.size && total <= r.size-off &&
+		return !r.atomic && h.STag == r.stag && off >= r.have && off <= r.size && total <= r.size-off &&
 			s.upper.PlaceRead(r.ref, payload[:n], off) == FaultNone
 	case c.Opcode.IsSend() && h.QN == QueueSend:
 		q := s.rx.Queue(QueueSend)
@@ -152,7 +152,7 @@ func (k *sink) check(h *ddp.Header) (Opcode, error) {
 	switch {
 	case c.Version != Version:
 		return 0, operation(InvalidVersion)
-	case c.Opcode > TerminateOp, c.Opcode.Tagged() != h.Tagged:
+	case !c.Opcode.Valid(), c.Opcode.Tagged() != h.Tagged:
 		return 0, operation(UnexpectedOpcode)
 	case !h.Tagged && h.QN != c.Opcode.Queue():
 		return 0, &ddp.Error{Type: ddp.TypeUntagged, Code: ddp.InvalidQN}
@@ -179,7 +179,7 @@ func (k *sink) PlaceTagged(h *ddp.Header, payload []byte) error {
 
 // placeRead places a Read Response, which must answer the oldest Read.
 func (k *sink) placeRead(h *ddp.Header, payload []byte) error {
-	if k.reads.len() == 0 {
+	if k.reads.len() == 0 || k.reads.front().atomic {
 		return operation(UnexpectedOpcode)
 	}
 	r := k.reads.front()
@@ -210,6 +210,12 @@ func (k *sink) PlaceUntagged(h *ddp.Header, payload []byte) error {
 		return k.readRequest(h, payload)
 	case op == TerminateOp:
 		return k.terminated(payload)
+	case op == AtomicRequestOp:
+		return k.atomicRequest(h, payload)
+	case op == AtomicResponseOp:
+		return k.atomicResponse(h, payload)
+	case op.IsImmediate():
+		return k.immediate(h, payload)
 	case k.absorbs(op, h, payload):
 		return nil
 	}
@@ -266,7 +272,7 @@ func (k *sink) readRequest(h *ddp.Header, payload []byte) error {
 		}
 	}
 	if !k.quiet {
-		k.responses.push(response{req})
+		k.responses.push(response{req: req})
 	}
 	return nil
 }
@@ -281,15 +287,24 @@ func (k *sink) terminated(payload []byte) error {
 	return t.Error()
 }
 
-// FaultyRead is the reference of the Read that the peer's Terminate names, or
-// NoRef. The message number is no help: siw puts the size in its place.
+// FaultyRead is the reference of the Read or atomic operation that the peer's
+// Terminate names, or NoRef. For Reads the message number is no help: siw puts
+// the size in its place.
 func (s *Stream) FaultyRead() uint64 {
-	if !s.peer.HasRead {
+	d := &s.peer.DDP
+	atomic := s.peer.HasDDP && !d.Tagged && d.QN == QueueRequest && ParseControl(d.ULP).Opcode == AtomicRequestOp
+	if !s.peer.HasRead && !atomic {
 		return NoRef
 	}
 	for i := s.reads.head; i != s.reads.tail; i++ {
 		r, named := s.reads.at(i), &s.peer.Read
-		if r.stag == named.SinkSTag && r.to == named.SinkTO && r.size == uint64(named.Size) {
+		if r.atomic != atomic {
+			continue
+		}
+		if atomic && r.msn == d.MSN {
+			return r.ref
+		}
+		if !atomic && r.stag == named.SinkSTag && r.to == named.SinkTO && r.size == uint64(named.Size) {
 			return r.ref
 		}
 	}
@@ -310,6 +325,25 @@ func (k *sink) Deliver(h *ddp.Header, length uint64) error {
 		if ref != NoRef {
 			k.upper.ReadDone(ref)
 		}
+		return nil
+	case op == AtomicResponseOp:
+		ref := k.reads.front().ref
+		k.reads.pop()
+		if k.upper.AtomicDone(ref, k.original) != FaultNone {
+			return operation(CatastrophicStream)
+		}
+		return nil
+	case op == AtomicRequestOp:
+		return k.executeAtomic()
+	case op == Write:
+		k.write, k.wrote = true, length
+		return nil
+	case op.IsImmediate():
+		done := Received{Op: op, Imm: k.inImm, AfterWrite: k.write}
+		if k.write {
+			done.Length = k.wrote
+		}
+		k.upper.RecvDone(done)
 	case op.IsSend():
 		if first && k.rtr == Send && op == Send && length == 0 {
 			return nil
@@ -317,7 +351,8 @@ func (k *sink) Deliver(h *ddp.Header, length uint64) error {
 		if op.Invalidates() && k.upper.Invalidate(h.ULPWord) != FaultNone {
 			return protection(CannotBeInvalidated)
 		}
-		k.upper.RecvDone(op, length, h.ULPWord)
+		k.upper.RecvDone(Received{Op: op, Length: length, Invalidated: h.ULPWord})
 	}
+	k.write = false
 	return nil
 }

@@ -24,6 +24,7 @@ func (s *Stream) Cut(mulpdu int, seg *Segment) {
 		seg.Control = c.control[c.off : c.off+uint64(seg.Len)]
 	}
 	c.off += uint64(seg.Len)
+	seg.Final = seg.Header.Last && s.then == 0
 	s.Counters.TxBytes += uint64(seg.Len)
 	if !seg.Header.Last {
 		return
@@ -31,7 +32,7 @@ func (s *Stream) Cut(mulpdu int, seg *Segment) {
 	c.active = false
 	s.Counters.TxMessages[c.op]++
 	switch c.op {
-	case ReadResponse:
+	case ReadResponse, AtomicResponseOp:
 		s.responses.pop()
 	case TerminateOp:
 		s.termQueue = false
@@ -62,6 +63,8 @@ func (s *Stream) begin() bool {
 		return s.beginTerminate()
 	case s.rtrSend:
 		return s.beginRTR()
+	case s.then != 0:
+		return s.beginThen()
 	}
 	if s.answered || s.responses.len() == 0 {
 		if s.beginWork() {
@@ -136,7 +139,15 @@ func (s *Stream) beginWork() bool {
 			return false
 		}
 		s.beginRead(&w)
+	case w.Op == AtomicRequestOp:
+		if s.reads.len() >= s.limits.ORD {
+			return false
+		}
+		s.beginAtomic(&w)
+	case w.Op.IsImmediate():
+		s.beginImmediate(w.Op, w.Ref, &w.Imm)
 	case w.Op == Write:
+		s.then, s.imm, s.immRef = w.Then, w.Imm, w.Ref
 		s.start(Write, FromWork, w.Ref, TaggedHeader(Write, true, w.STag, w.TO), w.Length)
 	default:
 		h := UntaggedHeader(w.Op, true, w.Invalidate, s.nextMSN(w.Op), 0)
@@ -149,13 +160,20 @@ func (s *Stream) beginWork() bool {
 func (s *Stream) beginRead(w *Work) {
 	req := ReadRequest{SinkSTag: w.SinkSTag, SinkTO: w.SinkTO, Size: uint32(w.Length),
 		SourceSTag: w.STag, SourceTO: w.TO}
-	s.reads.push(read{ref: w.Ref, stag: w.SinkSTag, to: w.SinkTO, size: w.Length})
-	h := UntaggedHeader(ReadRequestOp, true, 0, s.nextMSN(ReadRequestOp), 0)
+	msn := s.nextMSN(ReadRequestOp)
+	s.reads.push(read{ref: w.Ref, msn: msn, stag: w.SinkSTag, to: w.SinkTO, size: w.Length})
+	h := UntaggedHeader(ReadRequestOp, true, 0, msn, 0)
 	c := s.start(ReadRequestOp, FromControl, w.Ref, h, ReadRequestLen)
 	req.Put(c.control[:])
 }
 
 func (s *Stream) beginResponse() {
+	if r := s.responses.front(); r.atomic {
+		h := UntaggedHeader(AtomicResponseOp, true, 0, s.nextMSN(AtomicResponseOp), 0)
+		c := s.start(AtomicResponseOp, FromControl, NoRef, h, AtomicResponseLen)
+		r.result.Put(c.control[:])
+		return
+	}
 	req := &s.responses.front().req
 	h := TaggedHeader(ReadResponse, true, req.SinkSTag, req.SinkTO)
 	c := s.start(ReadResponse, FromMemory, NoRef, h, uint64(req.Size))

@@ -2,6 +2,7 @@ package rdmap
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,9 +70,32 @@ func (f *fake) PlaceRecv(p []byte, off uint64) Fault {
 	return FaultNone
 }
 
-func (f *fake) RecvDone(op Opcode, n uint64, stag uint32) {
+func (f *fake) RecvDone(r Received) {
 	f.recvs = f.recvs[1:]
-	f.say("recv %v %d %#x", op, n, stag)
+	if r.Op.IsImmediate() {
+		f.say("recv %v %q after write %v of %d", r.Op, r.Imm[:], r.AfterWrite, r.Length)
+		return
+	}
+	f.say("recv %v %d %#x", r.Op, r.Length, r.Invalidated)
+}
+
+func (f *fake) Atomic(req *AtomicRequest) (uint64, Fault) {
+	if fault := f.check(req.STag, req.TO, 8, true); fault != FaultNone {
+		return 0, fault
+	}
+	if req.TO%8 != 0 {
+		return 0, FaultAlign
+	}
+	at := f.mem[req.TO-0x1000:]
+	original := binary.BigEndian.Uint64(at)
+	stored, _ := req.Apply(original)
+	binary.BigEndian.PutUint64(at, stored)
+	return original, FaultNone
+}
+
+func (f *fake) AtomicDone(ref, original uint64) Fault {
+	f.say("atomic %d found %d", ref, original)
+	return FaultNone
 }
 
 func (f *fake) Invalidate(stag uint32) Fault {
@@ -121,6 +145,13 @@ func sent(s *Stream, mulpdu int) (out []string, ulpdus [][]byte) {
 func readRequest(sink uint64, size uint32, stag uint32, to uint64, msn uint32) []byte {
 	h := UntaggedHeader(ReadRequestOp, true, 0, msn, 0)
 	r := ReadRequest{SinkSTag: 0x900, SinkTO: sink, Size: size, SourceSTag: stag, SourceTO: to}
+	return r.AppendTo(h.AppendTo(nil))
+}
+
+// atomicRequest adds, swaps or compares 5 with 0.
+func atomicRequest(op AtomicOp, stag uint32, to uint64, msn uint32) []byte {
+	h := UntaggedHeader(AtomicRequestOp, true, 0, msn, 0)
+	r := AtomicRequest{Op: op, ID: msn, STag: stag, TO: to, Data: 5, Mask: ^uint64(0), Compare: 1, CompareMask: ^uint64(0)}
 	return r.AppendTo(h.AppendTo(nil))
 }
 
@@ -253,7 +284,7 @@ func TestInboundErrors(t *testing.T) {
 		{"DDP version, tagged", [][]byte{edit(tagged(Write, true, 0x100, 0x1000, 1), 0, 0xc2)}, "1/1/0x04 D"},
 		{"DDP version, untagged", [][]byte{edit(untagged(Send, true, 0, 1, 0, 1), 0, 0x40)}, "1/2/0x06 D"},
 		{"RDMAP version", [][]byte{edit(tagged(Write, true, 0x100, 0x1000, 1), 1, 0x80)}, "0/2/0x05 D"},
-		{"opcode 9", [][]byte{untagged(ImmediateSE, true, 0, 1, 0, 8)}, "0/2/0x06 D"},
+		{"opcode 12", [][]byte{edit(untagged(Send, true, 0, 1, 0, 8), 1, 0x4c)}, "0/2/0x06 D"},
 		{"opcode 15", [][]byte{edit(untagged(Send, true, 0, 1, 0, 8), 1, 0x4f)}, "0/2/0x06 D"},
 		{"tagged Send", [][]byte{edit(tagged(Write, true, 0x100, 0x1000, 1), 1, 0x43)}, "0/2/0x06 D"},
 		{"untagged Write", [][]byte{edit(untagged(Send, true, 0, 1, 0, 1), 1, 0x40)}, "0/2/0x06 D"},
@@ -282,6 +313,27 @@ func TestInboundErrors(t *testing.T) {
 		{"Read Request, too long", [][]byte{append(readRequest(0, 1, 0x100, 0x1000, 1), 0)}, "1/2/0x05 D"},
 		{"Read Request, too short", [][]byte{readRequest(0, 1, 0x100, 0x1000, 1)[:45]}, "0/2/0xff D"},
 		{"Read Request, not last", [][]byte{edit(readRequest(0, 1, 0x100, 0x1000, 1), 0, 1)}, "0/2/0xff D"},
+		{"Immediate Data, 7 octets", [][]byte{untagged(ImmediateOp, true, 0, 1, 0, 7)}, "0/2/0xff D"},
+		{"Immediate Data, 9 octets", [][]byte{untagged(ImmediateSE, true, 0, 1, 0, 9)}, "1/2/0x05 D"},
+		{"Immediate Data, not last", [][]byte{untagged(ImmediateOp, false, 0, 1, 0, 8)}, "0/2/0xff D"},
+		{"Immediate Data on queue 1", [][]byte{edit(untagged(ImmediateOp, true, 0, 1, 0, 8), 9, 1)}, "1/2/0x01 D"},
+		{"Immediate Data, no receive", [][]byte{untagged(ImmediateOp, true, 0, 1, 0, 8), untagged(ImmediateOp, true, 0, 2, 0, 8)}, "1/2/0x02 D"},
+		{"tagged Immediate Data", [][]byte{edit(tagged(Write, true, 0x100, 0x1000, 8), 1, 0x48)}, "0/2/0x06 D"},
+		{"atomic, STag", [][]byte{atomicRequest(FetchAdd, 0x500, 0x1000, 1)}, "0/1/0x00 D"},
+		{"atomic, right", [][]byte{atomicRequest(FetchAdd, 0x200, 0x1000, 1)}, "0/1/0x02 D"},
+		{"atomic, PD", [][]byte{atomicRequest(Swap, 0x300, 0x1000, 1)}, "0/1/0x03 D"},
+		{"atomic, bounds", [][]byte{atomicRequest(CmpSwap, 0x100, 0x1ffc, 1)}, "0/1/0x01 D"},
+		{"atomic, wrap", [][]byte{atomicRequest(CmpSwap, 0x100, ^uint64(3), 1)}, "0/1/0x04 D"},
+		{"atomic, not aligned", [][]byte{atomicRequest(FetchAdd, 0x100, 0x1004, 1)}, "0/2/0x07 D"},
+		{"atomic operation 3", [][]byte{atomicRequest(3, 0x100, 0x1000, 1)}, "0/2/0x06 D"},
+		{"Atomic Request, too short", [][]byte{atomicRequest(Swap, 0x100, 0x1000, 1)[:69]}, "0/2/0xff D"},
+		{"Atomic Request, too long", [][]byte{append(atomicRequest(Swap, 0x100, 0x1000, 1), 0)}, "1/2/0x05 D"},
+		{"Atomic Request, not last", [][]byte{edit(atomicRequest(Swap, 0x100, 0x1000, 1), 0, 1)}, "0/2/0xff D"},
+		{"Atomic Request on queue 0", [][]byte{edit(atomicRequest(Swap, 0x100, 0x1000, 1), 9, 0)}, "1/2/0x01 D"},
+		{"atomics and Reads beyond IRD", [][]byte{atomicRequest(CmpSwap, 0x100, 0x1008, 1), readRequest(0, 1, 0x100, 0x1000, 2), atomicRequest(CmpSwap, 0x100, 0x1008, 3)}, "1/2/0x02 D"},
+		{"unsolicited Atomic Response", [][]byte{untagged(AtomicResponseOp, true, 0, 1, 0, 12)}, "1/2/0x02 D"},
+		{"Atomic Response, too short", [][]byte{untagged(AtomicResponseOp, true, 0, 1, 0, 11)}, "0/2/0xff D"},
+		{"Atomic Response on queue 0", [][]byte{edit(untagged(AtomicResponseOp, true, 0, 1, 0, 12), 9, 0)}, "1/2/0x01 D"},
 	} {
 		f := &fake{recvs: []int{100}}
 		s := NewStream(f, Limits{IRD: 2, ORD: 2})

@@ -124,7 +124,9 @@ type transport Engine
 
 // Opcodes implements verbs.Transport.
 func (t *transport) Opcodes() verbs.OpSet {
-	return verbs.LocalOps | verbs.Ops(verbs.OpSend, verbs.OpSendInv, verbs.OpWrite, verbs.OpRead, verbs.OpReadInv)
+	return verbs.LocalOps | verbs.Ops(verbs.OpSend, verbs.OpSendInv, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm,
+		verbs.OpRead, verbs.OpReadInv, verbs.OpCompSwap, verbs.OpFetchAdd, verbs.OpSwap,
+		verbs.OpMaskedCompSwap, verbs.OpMaskedFetchAdd)
 }
 
 func (t *transport) Posted(qp *verbs.QP) {

@@ -23,9 +23,9 @@ type Counters struct {
 	EarlyPlaced  uint64                  `json:"early_placed"`
 	EarlyHeld    uint64                  `json:"early_held"`
 	EarlyRefused [countedRefusals]uint64 `json:"early_refused"`
-	// Messages by RDMAP opcode, 0 (RDMA Write) to 7 (Terminate).
-	TxMessages [8]uint64 `json:"tx_messages"`
-	RxMessages [8]uint64 `json:"rx_messages"`
+	// Messages by RDMAP opcode, 0 (RDMA Write) to 11 (Atomic Response).
+	TxMessages [rdmap.NumOpcodes]uint64 `json:"tx_messages"`
+	RxMessages [rdmap.NumOpcodes]uint64 `json:"rx_messages"`
 }
 
 func (a *Counters) add(b *Counters) {

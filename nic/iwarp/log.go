@@ -29,6 +29,7 @@ type record struct {
 	hlen  uint8
 	op    rdmap.Opcode
 	last  bool                  // of its message
+	done  bool                  // its request completes with it
 	seq   uint64                // send queue position, or rdmap.NoRef
 	wr    uint64                // WR id of that request
 	moff  uint64                // of the first payload within its message

@@ -111,6 +111,7 @@ func (c *conn) record(pos uint64) int {
 	r.n, r.count, r.op, r.last, r.seq, r.wr, r.moff, r.kind = uint32(s.Len), 1, s.Op, s.Header.Last, s.Ref, rdmap.NoRef, s.Off, copied
 	r.hlen = uint8(s.Header.Put(r.hdr[:]))
 	r.size = uint32(c.tx.FPDULen(pos, int(r.hlen)+s.Len))
+	r.done = s.Final && s.Ref != rdmap.NoRef && s.Op != rdmap.ReadRequestOp && s.Op != rdmap.AtomicRequestOp
 	await, ok := c.payload(r)
 	if !ok {
 		return 0
@@ -121,7 +122,7 @@ func (c *conn) record(pos uint64) int {
 	c.log.push(r)
 	c.counters.TxFPDUs += uint64(r.count)
 	c.sentFPDU()
-	if r.last && r.seq != rdmap.NoRef && r.op != rdmap.ReadRequestOp && !await {
+	if r.done && !await {
 		c.qp.FinishSend(r.seq, verbs.StatusSuccess)
 	}
 	return int(r.size)
@@ -141,6 +142,7 @@ func (c *conn) payload(r *record) (await, ok bool) {
 	switch s.From {
 	case rdmap.FromControl:
 		copy(c.keep.add(r, s.Len), s.Control)
+		return w != nil && w.Opcode == verbs.OpWriteImm && c.lends(w), true
 	case rdmap.FromMemory:
 		m, f := c.qp.CheckRemote(s.STag, s.TO, uint64(s.Len), verbs.RemoteRead)
 		if f != verbs.FaultNone || m.Fetch(c.keep.add(r, s.Len), s.TO) != nil {
@@ -151,7 +153,7 @@ func (c *conn) payload(r *record) (await, ok bool) {
 			c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
 			return false, c.localFault(r)
 		}
-		if w.Length > copyLimit && w.Addressable() && !c.copies {
+		if c.lends(w) {
 			r.kind = lent
 			return true, true
 		}
@@ -160,6 +162,12 @@ func (c *conn) payload(r *record) (await, ok bool) {
 		}
 	}
 	return false, true
+}
+
+// lends tells whether the octets of w are read again from its memory when they
+// have to be sent again.
+func (c *conn) lends(w *verbs.SendWQE) bool {
+	return w.Length > copyLimit && w.Addressable() && !c.copies
 }
 
 // localFault ends the stream because this side's own memory has gone.
@@ -246,7 +254,7 @@ func (c *conn) Acked(_ *toe.Conn, off uint64, _ frame.Time) {
 		if r.kind == raw && c.phase == full {
 			c.tcp.SaveContext(false) // the peer has the reply: start-up is complete
 		}
-		if r.last && r.seq != rdmap.NoRef && r.op != rdmap.ReadRequestOp && c.qp != nil {
+		if r.done && c.qp != nil {
 			c.qp.FinishSend(r.seq, verbs.StatusSuccess)
 		}
 		c.log.pop(c)

@@ -1,6 +1,8 @@
 package iwarp
 
 import (
+	"encoding/binary"
+
 	"tapir/nic/verbs"
 	"tapir/rdmap"
 )
@@ -13,7 +15,7 @@ var faults = [...]rdmap.Fault{
 	verbs.FaultNone: rdmap.FaultNone, verbs.FaultSTag: rdmap.FaultSTag,
 	verbs.FaultBounds: rdmap.FaultBounds, verbs.FaultAccess: rdmap.FaultAccess,
 	verbs.FaultPD: rdmap.FaultPD, verbs.FaultWrap: rdmap.FaultWrap,
-	verbs.FaultBusy: rdmap.FaultAccess,
+	verbs.FaultBusy: rdmap.FaultAccess, verbs.FaultAlign: rdmap.FaultAlign,
 }
 
 // NextWork implements rdmap.Upper. A request whose memory cannot be used
@@ -40,6 +42,14 @@ func work(w *verbs.SendWQE) rdmap.Work {
 	switch w.Opcode {
 	case verbs.OpWrite:
 		out.Op = rdmap.Write
+	case verbs.OpWriteImm:
+		out.Op, out.Then = rdmap.Write, rdmap.ImmediateOpcode(w.Flags&verbs.Solicited != 0)
+		binary.BigEndian.PutUint64(out.Imm[:], w.Imm)
+	case verbs.OpSendImm:
+		out.Op = rdmap.ImmediateOpcode(w.Flags&verbs.Solicited != 0)
+		binary.BigEndian.PutUint64(out.Imm[:], w.Imm)
+	case verbs.OpCompSwap, verbs.OpMaskedCompSwap, verbs.OpFetchAdd, verbs.OpMaskedFetchAdd, verbs.OpSwap:
+		out.Op, out.Atomic = rdmap.AtomicRequestOp, atomic(w)
 	case verbs.OpRead, verbs.OpReadInv:
 		out.Op = rdmap.ReadRequestOp
 		if len(w.SGEs) > 0 {
@@ -53,6 +63,20 @@ func work(w *verbs.SendWQE) rdmap.Work {
 		}
 	}
 	return out
+}
+
+// atomic is the operation of w, fields that it has no use for set as RFC 7306
+// section 5.2.1 demands.
+func atomic(w *verbs.SendWQE) rdmap.AtomicRequest {
+	v := &w.Atomic
+	switch w.Opcode {
+	case verbs.OpCompSwap, verbs.OpMaskedCompSwap:
+		return rdmap.AtomicRequest{Op: rdmap.CmpSwap, Data: v.Swap, Mask: v.SwapMask,
+			Compare: v.CompareAdd, CompareMask: v.CompareAddMask}
+	case verbs.OpSwap:
+		return rdmap.AtomicRequest{Op: rdmap.Swap, Data: v.Swap, Mask: ^uint64(0), CompareMask: ^uint64(0)}
+	}
+	return rdmap.AtomicRequest{Op: rdmap.FetchAdd, Data: v.CompareAdd, Mask: v.CompareAddMask, CompareMask: ^uint64(0)}
 }
 
 // BeginWork implements rdmap.Upper.
@@ -96,10 +120,13 @@ func (u *upper) PlaceRecv(payload []byte, off uint64) rdmap.Fault {
 }
 
 // RecvDone implements rdmap.Upper.
-func (u *upper) RecvDone(op rdmap.Opcode, n uint64, stag uint32) {
-	done := verbs.RecvDone{ByteLen: uint32(n), Solicited: op.Solicited()}
-	if op.Invalidates() {
-		done.WithInv, done.Invalidated = true, stag
+func (u *upper) RecvDone(r rdmap.Received) {
+	done := verbs.RecvDone{ByteLen: uint32(r.Length), Solicited: r.Op.Solicited()}
+	switch {
+	case r.Op.Invalidates():
+		done.WithInv, done.Invalidated = true, r.Invalidated
+	case r.Op.IsImmediate():
+		done.WithImm, done.Imm, done.Write = true, binary.BigEndian.Uint64(r.Imm[:]), r.AfterWrite
 	}
 	u.qp.FinishRecv(done)
 }
@@ -125,4 +152,32 @@ func (u *upper) PlaceRead(ref uint64, payload []byte, off uint64) rdmap.Fault {
 func (u *upper) ReadDone(ref uint64) {
 	u.qp.FinishSend(ref, verbs.StatusSuccess)
 	u.tcp.Kick()
+}
+
+// Atomic implements rdmap.Upper. The NIC has one thread, so that nothing of it
+// comes between loading and storing.
+func (u *upper) Atomic(req *rdmap.AtomicRequest) (original uint64, f rdmap.Fault) {
+	r, fault := u.qp.CheckAtomic(req.STag, req.TO)
+	if fault != verbs.FaultNone {
+		return 0, faults[fault]
+	}
+	original, err := r.Load(req.TO)
+	if err != nil {
+		return 0, rdmap.FaultLocal
+	}
+	if stored, _ := req.Apply(original); stored != original && r.Store(req.TO, stored) != nil {
+		return 0, rdmap.FaultLocal
+	}
+	return original, rdmap.FaultNone
+}
+
+// AtomicDone implements rdmap.Upper.
+func (u *upper) AtomicDone(ref, original uint64) rdmap.Fault {
+	w := u.qp.SendWQE(ref)
+	if w == nil || !w.Valid() || w.PlaceOriginal(original) != nil {
+		u.qp.FinishSend(ref, verbs.StatusLocalProtection)
+		return rdmap.FaultLocal
+	}
+	u.ReadDone(ref)
+	return rdmap.FaultNone
 }

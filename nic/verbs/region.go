@@ -53,12 +53,13 @@ const (
 	FaultPD           // STag of another protection domain or queue pair
 	FaultWrap         // address + length passes 2^64
 	FaultBusy         // cannot be invalidated: windows are bound to it
+	FaultAlign        // not the address of an aligned 64-bit value
 	numFaults
 )
 
 var faultNames = [numFaults]string{
 	"no fault", "invalid STag", "out of bounds", "access right missing",
-	"other protection domain", "address wraps", "windows bound",
+	"other protection domain", "address wraps", "windows bound", "not aligned to 64 bits",
 }
 
 func (f Fault) String() string { return faultNames[f] }
@@ -101,6 +102,24 @@ func (q *QP) CheckRemote(stag uint32, addr, n uint64, need Access) (*Region, Fau
 		return nil, FaultAccess
 	}
 	return r, r.check(addr, n, need)
+}
+
+// CheckAtomic is CheckRemote for an atomic operation at addr, which must stand
+// for an aligned address of the region, whatever the window's offsets are (RFC
+// 7306 section 5.2.1).
+func (q *QP) CheckAtomic(stag uint32, addr uint64) (*Region, Fault) {
+	r, f := q.CheckRemote(stag, addr, AtomicLen, RemoteAtomic)
+	if f != FaultNone {
+		return nil, f
+	}
+	at := addr
+	if r.window != nil {
+		at = r.mr.addr + (r.base - r.mr.base) + (addr - r.addr)
+	}
+	if at%AtomicLen != 0 {
+		return nil, FaultAlign
+	}
+	return r, FaultNone
 }
 
 // reaches tells whether the STag is associated with q's stream.

@@ -47,7 +47,8 @@ fuzz:
 
 bench:
 	$(GO) build -trimpath -o $(BIN)/bench ./lab/bench
-	$(BIN)/bench -o docs/performance.md
+	$(GO) build -C lab/oracle -trimpath -o $(abspath $(BIN))/netstack ./netstack
+	$(BIN)/bench -netstack $(BIN)/netstack $(if $(BENCH),-sets $(BENCH),-o docs/performance.md)
 
 microbench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
@@ -85,6 +86,7 @@ help:
 	@echo 'make fuzz FUZZTIME=1m    every fuzz target for that long'
 	@echo 'make soak                TCP against Linux and gVisor for hours; writes docs/soak.md'
 	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/performance.md'
+	@echo 'make bench BENCH=gso,ucx only these parts, printed (bin/bench -help lists all)'
 	@echo 'make microbench          all Go benchmarks'
 	@echo 'make cross               static binaries for linux/amd64 and linux/arm64'
 	@echo 'make install PREFIX=DIR  binary, man pages, completions (DESTDIR= for packagers)'

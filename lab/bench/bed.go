@@ -54,7 +54,15 @@ func (s *side) close() {
 	s.ns.Close()
 }
 
-func newBed(mtu int) (b *bed, err error) {
+// What a lossy bed does to the frames on their way to a receiver without
+// super-frames, wire1 and off1: it loses some of those with data, at the same
+// place for all.
+const (
+	lossPPM  = 10_000
+	dataOver = 1000 // octets
+)
+
+func newBed(mtu int, lossy bool) (b *bed, err error) {
 	b = &bed{mtu: mtu, hosts: map[string]*side{}}
 	defer func() {
 		if err != nil {
@@ -79,6 +87,11 @@ func newBed(mtu int) (b *bed, err error) {
 			if err := b.addHost(fmt.Sprint(kind, i), on); err != nil {
 				return b, err
 			}
+		}
+	}
+	if lossy {
+		if err := errors.Join(b.middle.net.Drop("wire1", lossPPM, dataOver), b.middle.net.Drop("off1", lossPPM, dataOver)); err != nil {
+			return b, fmt.Errorf("%w: random loss: %w", errNotHere, err)
 		}
 	}
 	return b, nil

@@ -3,18 +3,27 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
+	"strings"
 
 	"tapir/lab/perf"
 )
 
-// bench is a run: the beds, by MTU, and what is measured on them.
+// bench is a run: the beds, and what is measured on them.
 type bench struct {
 	opt   options
-	beds  map[int]*bed
+	beds  map[bedKind]*bed
+	rows  []*row
 	cases []*testCase
+}
+
+type bedKind struct {
+	mtu   int
+	lossy bool
 }
 
 // testCase is one thing that is measured, once per round.
@@ -22,7 +31,11 @@ type testCase struct {
 	name    string
 	run     func(ctx context.Context, b *bench) (sample, error)
 	samples []sample
+	missing string // why it cannot be measured here
 }
+
+// errNotHere means that a machine lacks what a case needs; the others go on.
+var errNotHere = errors.New("not here")
 
 const (
 	mtu     = 1500
@@ -33,22 +46,33 @@ const (
 	snapLen = 256
 )
 
-func newBench(o options) (*bench, error) {
-	b := &bench{opt: o, beds: map[int]*bed{}}
-	for _, m := range []int{mtu, bigMTU} {
-		bd, err := newBed(m)
-		if err != nil {
-			b.close()
-			return nil, err
-		}
-		b.beds[m] = bd
-	}
+// newBench chooses the rows that the options ask for, and the cases that these
+// need.
+func newBench(o options) *bench {
+	b := &bench{opt: o, beds: map[bedKind]*bed{}, rows: chosen(o.sets)}
 	for _, c := range allCases() {
-		if o.only.MatchString(c.name) {
+		needed := false
+		for _, r := range b.rows {
+			needed = needed || r.name == c.name || r.ref == c.name
+		}
+		if needed {
 			b.cases = append(b.cases, c)
 		}
 	}
-	return b, nil
+	return b
+}
+
+// bed makes the bed the first time that it is needed.
+func (b *bench) bed(mtu int, lossy bool) (*bed, error) {
+	k := bedKind{mtu, lossy}
+	if bd := b.beds[k]; bd != nil {
+		return bd, nil
+	}
+	bd, err := newBed(mtu, lossy)
+	if err == nil {
+		b.beds[k] = bd
+	}
+	return bd, err
 }
 
 func (b *bench) close() {
@@ -59,72 +83,109 @@ func (b *bench) close() {
 
 // Names of the cases.
 const (
-	kernelStream  = "kernel stream"
-	kernelOff1500 = "kernel wire 1500"
-	kernelOff9000 = "kernel wire 9000"
-	kernelPing    = "kernel ping-pong"
-	gsoWrite      = "write 1 MiB gso"
-	gsoCaptured   = "write 1 MiB gso captured"
-	jumboWrite    = "write 1 MiB jumbo"
-	gsoWrite64    = "write 64 KiB gso"
-	gsoRead       = "read 1 MiB gso"
-	wire1500      = "write 1 MiB wire 1500"
-	wire9000      = "write 1 MiB wire 9000"
-	sendPing      = "send 64 B ping-pong"
-	writePing     = "write 8 B ping-pong"
-	writeRate     = "write 8 B rate"
-	ucxPut64      = "ucx put 64 KiB"
-	ucxPut        = "ucx put 1 MiB"
-	ucxGet        = "ucx get 1 MiB"
-	ucxLat        = "ucx put 8 B latency"
-	ucxRate       = "ucx put 8 B rate"
+	kernelStream   = "kernel stream"
+	kernelOff1500  = "kernel wire 1500"
+	kernelOff9000  = "kernel wire 9000"
+	kernelDrop     = "kernel wire 1500, 1 % loss"
+	kernelPing     = "kernel 64 B ping-pong"
+	tcpGSO         = "TCP gso"
+	tcpJumbo       = "TCP jumbo"
+	tcpWire1500    = "TCP wire 1500"
+	tcpWire9000    = "TCP wire 9000"
+	tcpDrop        = "TCP wire 1500, 1 % loss"
+	tcpGSODrop     = "TCP gso, 1 % loss"
+	tcpPing        = "TCP 64 B ping-pong"
+	gvisorGSO      = "gVisor gso"
+	gsoWrite       = "Write 1 MiB gso"
+	gsoCaptured    = "Write 1 MiB gso captured"
+	gsoCapturedRaw = "Write 1 MiB gso captured whole"
+	jumboWrite     = "Write 1 MiB jumbo"
+	gsoWrite64     = "Write 64 KiB gso"
+	gsoRead        = "Read 1 MiB gso"
+	wire1500       = "Write 1 MiB wire 1500"
+	wire9000       = "Write 1 MiB wire 9000"
+	sendPing       = "Send 64 B ping-pong"
+	writePing      = "Write 8 B ping-pong"
+	writePolled    = "Write 8 B polled"
+	writeRate      = "Write 8 B rate"
+	idleQP         = "idle queue pair"
+	engineAlone    = "TCP engine alone, segments"
+	ucxPut64       = "UCX put 64 KiB"
+	ucxPut         = "UCX put 1 MiB"
+	ucxGet         = "UCX get 1 MiB"
+	ucxLat         = "UCX put 8 B latency"
+	ucxRate        = "UCX put 8 B rate"
 )
 
 // allCases is everything that can be measured, in the order of a round.
 func allCases() []*testCase {
-	list := []*testCase{
-		kernelCase(kernelStream, mtu, "on", false),
-		nicCase(gsoWrite, nicSetup{mtu: mtu, frames: "gso"}, perf.Job{Op: perf.WriteBW, Size: mebi}),
-		nicCase(gsoCaptured, nicSetup{mtu: mtu, frames: "gso", capture: snapLen}, perf.Job{Op: perf.WriteBW, Size: mebi}),
-		nicCase(jumboWrite, nicSetup{mtu: bigMTU, frames: "jumbo"}, perf.Job{Op: perf.WriteBW, Size: mebi}),
-		nicCase(gsoWrite64, nicSetup{mtu: mtu, frames: "gso"}, perf.Job{Op: perf.WriteBW, Size: 64 << 10}),
-		nicCase(gsoRead, nicSetup{mtu: mtu, frames: "gso"}, perf.Job{Op: perf.ReadBW, Size: mebi, Depth: 16}),
-		kernelCase(kernelOff1500, mtu, "off", false),
-		nicCase(wire1500, nicSetup{mtu: mtu, frames: "wire"}, perf.Job{Op: perf.WriteBW, Size: mebi}),
-		kernelCase(kernelOff9000, bigMTU, "off", false),
-		nicCase(wire9000, nicSetup{mtu: bigMTU, frames: "wire"}, perf.Job{Op: perf.WriteBW, Size: mebi}),
-		kernelCase(kernelPing, mtu, "on", true),
-		nicCase(sendPing, nicSetup{mtu: mtu, frames: "wire", pin: true}, perf.Job{Op: perf.SendLat, Size: pingSize}),
-		nicCase(writePing, nicSetup{mtu: mtu, frames: "wire", pin: true}, perf.Job{Op: perf.WriteLat, Size: 8}),
-		nicCase(writeRate, nicSetup{mtu: mtu, frames: "gso"}, perf.Job{Op: perf.WriteBW, Size: 8, Depth: 1024}),
-	}
-	if !haveUCX() {
-		return list
-	}
-	return append(list,
+	gso, wire := nicSetup{mtu: mtu, frames: "gso"}, nicSetup{mtu: mtu, frames: "wire"}
+	jumbo, wireBig := nicSetup{mtu: bigMTU, frames: "jumbo"}, nicSetup{mtu: bigMTU, frames: "wire"}
+	writes := perf.Job{Op: perf.WriteBW, Size: mebi}
+	return []*testCase{
+		kernelCase(kernelStream, kernelSetup{mtu: mtu, kind: "on"}),
+		streamCase(tcpGSO, gso, false),
+		gvisorCase(gvisorGSO),
+		nicCase(gsoWrite, gso, writes),
+		nicCase(gsoCaptured, gso.with(func(s *nicSetup) { s.capture = snapLen }), writes),
+		nicCase(gsoCapturedRaw, gso.with(func(s *nicSetup) { s.capture, s.raw = snapLen, true }), writes),
+		streamCase(tcpJumbo, jumbo, false),
+		nicCase(jumboWrite, jumbo, writes),
+		nicCase(gsoWrite64, gso, perf.Job{Op: perf.WriteBW, Size: 64 << 10}),
+		nicCase(gsoRead, gso, perf.Job{Op: perf.ReadBW, Size: mebi, Depth: 16}),
+		kernelCase(kernelOff1500, kernelSetup{mtu: mtu, kind: "off"}),
+		streamCase(tcpWire1500, wire, false),
+		nicCase(wire1500, wire, writes),
+		kernelCase(kernelOff9000, kernelSetup{mtu: bigMTU, kind: "off"}),
+		streamCase(tcpWire9000, wireBig, false),
+		nicCase(wire9000, wireBig, writes),
+		kernelCase(kernelDrop, kernelSetup{mtu: mtu, kind: "off", lossy: true}),
+		streamCase(tcpDrop, wire.with(func(s *nicSetup) { s.lossy = true }), false),
+		streamCase(tcpGSODrop, gso.with(func(s *nicSetup) { s.loss = lossPPM }), false),
+		kernelCase(kernelPing, kernelSetup{mtu: mtu, kind: "on", ping: true}),
+		streamCase(tcpPing, wire.with(func(s *nicSetup) { s.pin = true }), true),
+		nicCase(sendPing, wire.with(func(s *nicSetup) { s.pin = true }), perf.Job{Op: perf.SendLat, Size: pingSize}),
+		nicCase(writePing, wire.with(func(s *nicSetup) { s.pin = true }), perf.Job{Op: perf.WriteLat, Size: 8}),
+		nicCase(writePolled, wire, perf.Job{Op: perf.WriteLat, Size: 8}),
+		nicCase(writeRate, gso, perf.Job{Op: perf.WriteBW, Size: 8, Depth: 1024}),
+		idleCase(idleQP),
+		engineCase(engineAlone),
 		ucxCase(ucxPut64, "ucp_put_bw", 64<<10, 10000),
 		ucxCase(ucxPut, "ucp_put_bw", mebi, 200),
 		ucxCase(ucxGet, "ucp_get", mebi, 400),
 		ucxCase(ucxLat, "ucp_put_lat", 8, 20000),
 		ucxCase(ucxRate, "ucp_put_bw", 8, 100000),
-	)
+	}
+}
+
+// kernelSetup says between which hosts a connection of the kernel runs.
+type kernelSetup struct {
+	mtu         int
+	kind        string // of the hosts' links: on or off
+	lossy, ping bool
 }
 
 // kernelCase is a connection between the kernels of two hosts.
-func kernelCase(name string, mtu int, kind string, ping bool) *testCase {
+func kernelCase(name string, set kernelSetup) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		cpu, bd, d := free, b.beds[mtu], b.opt.duration
-		if ping {
+		bd, err := b.bed(set.mtu, set.lossy)
+		if err != nil {
+			return sample{}, err
+		}
+		cpu, d := free, b.opt.duration
+		if set.ping {
 			cpu = pinned
 		}
-		a := addresses[kind+"1"]
-		flag := fmt.Sprintf("-ping=%v", ping)
+		a := addresses[set.kind+"1"]
+		flag := fmt.Sprintf("-ping=%v", set.ping)
 		cr, sr, err := both(
-			func() (*child, error) { return start(ctx, bd.hosts[kind+"1"].ns, cpu, "tcp", "-listen", a, flag) },
 			func() (*child, error) {
-				return start(ctx, bd.hosts[kind+"0"].ns, cpu, "tcp", "-connect", a, flag, "-duration", d.String())
+				return start(ctx, bd.hosts[set.kind+"1"].ns, cpu, "tcp", "-listen", a, flag)
+			},
+			func() (*child, error) {
+				return start(ctx, bd.hosts[set.kind+"0"].ns, cpu, "tcp", "-connect", a, flag, "-duration", d.String())
 			}, d)
-		if ping {
+		if set.ping {
 			return combine(cr, sr), err
 		}
 		return combine(sr, cr), err // the receiver's time counts
@@ -136,49 +197,136 @@ type nicSetup struct {
 	mtu     int
 	frames  string
 	capture int // octets per packet, 0 for none
+	raw     bool
+	lossy   bool // on the lossy bed
+	loss    int  // of the segments that arrive at the server, parts per million
 	pin     bool
+}
+
+func (s nicSetup) with(change func(*nicSetup)) nicSetup {
+	change(&s)
+	return s
 }
 
 // nicCase is a job between two NICs.
 func nicCase(name string, set nicSetup, job perf.Job) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		bd := b.beds[set.mtu]
-		spawn := func(i int, job perf.Job) (*child, error) {
-			return bd.startNIC(ctx, b.opt, name, set, i, job)
-		}
-		client := job
-		client.Duration = b.opt.duration
-		client.Remote = netip.MustParseAddr(nicAddresses[1])
-		server := perf.Job{Op: job.Op, Duration: b.opt.duration}
-		cr, sr, err := both(
-			func() (*child, error) { return spawn(1, server) },
-			func() (*child, error) { return spawn(0, client) }, b.opt.duration)
+		client, server := job, perf.Job{Op: job.Op, Duration: b.opt.duration}
+		client.Duration, client.Remote = b.opt.duration, netip.MustParseAddr(nicAddresses[1])
+		cr, sr, err := b.nics(ctx, name, "nic", set, func(i int) ([]string, error) {
+			text, err := json.Marshal([]perf.Job{client, server}[i])
+			return []string{"-job", string(text)}, err
+		})
 		return combine(cr, sr), err
 	}}
 }
 
-func (bd *bed) startNIC(ctx context.Context, o options, name string, set nicSetup, i int, job perf.Job) (*child, error) {
-	spec, err := json.Marshal(job)
+// streamCase is a plain TCP connection between two NICs.
+func streamCase(name string, set nicSetup, ping bool) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
+		cr, sr, err := b.nics(ctx, name, "stream", set, func(i int) ([]string, error) {
+			args := []string{fmt.Sprintf("-ping=%v", ping), "-duration", b.opt.duration.String()}
+			if i == 0 {
+				args = append(args, "-connect", nicAddresses[1])
+			}
+			return args, nil
+		})
+		if ping {
+			return combine(cr, sr), err
+		}
+		return combine(sr, cr), err // the receiver's time counts
+	}}
+}
+
+// gvisorCase is a stream between two processes with gVisor's netstack, over
+// the TAPs of the NICs.
+func gvisorCase(name string) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
+		bd, err := b.bed(mtu, false)
+		if err != nil {
+			return sample{}, err
+		}
+		if _, err := os.Stat(b.opt.netstack); err != nil {
+			return sample{}, fmt.Errorf("%w: gVisor: %w", errNotHere, err)
+		}
+		spawn := func(i int, args ...string) (*child, error) {
+			args = append(args, "-tap", fmt.Sprint("gso", i), "-ip", nicAddresses[i]+"/24", "-duration", b.opt.duration.String())
+			return startProgram(ctx, bd.middle.ns, free, nil, b.opt.netstack, args...)
+		}
+		cr, sr, err := both(
+			func() (*child, error) { return spawn(1) },
+			func() (*child, error) { return spawn(0, "-connect", nicAddresses[1]) }, b.opt.duration)
+		return combine(sr, cr), err
+	}}
+}
+
+// idleCase is the memory of a queue pair at rest.
+func idleCase(name string) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
+		bd, err := b.bed(mtu, false)
+		if err != nil {
+			return sample{}, err
+		}
+		c, err := start(ctx, bd.middle.ns, free, "idle")
+		if err != nil {
+			return sample{}, err
+		}
+		if err := c.ready(); err != nil {
+			return sample{}, err
+		}
+		r, err := c.result(b.opt.duration)
+		return sample{memory: float64(r.Memory) / 1024}, err
+	}}
+}
+
+// nics runs a NIC as server and one as client; extra are the arguments of what
+// NIC i does.
+func (b *bench) nics(ctx context.Context, name, role string, set nicSetup, extra func(i int) ([]string, error)) (cr, sr childResult, err error) {
+	bd, err := b.bed(set.mtu, set.lossy)
 	if err != nil {
-		return nil, err
+		return cr, sr, err
 	}
-	kind, cpu := "gso", free
-	if set.frames == "wire" {
+	spawn := func(i int) (*child, error) {
+		args, err := extra(i)
+		if err != nil {
+			return nil, err
+		}
+		cpu := free
+		if set.pin {
+			cpu = pinned
+		}
+		return start(ctx, bd.middle.ns, cpu, append(append([]string{role}, set.args(i, b.opt, name)...), args...)...)
+	}
+	return both(func() (*child, error) { return spawn(1) }, func() (*child, error) { return spawn(0) }, b.opt.duration)
+}
+
+// args are the arguments of NIC i.
+func (s *nicSetup) args(i int, o options, name string) []string {
+	kind := "gso"
+	if s.frames == "wire" {
 		kind = "wire"
 	}
-	if set.pin {
-		cpu = pinned
+	args := []string{"-tap", fmt.Sprint(kind, i), "-frames", s.frames, "-mtu", fmt.Sprint(s.mtu),
+		"-ip", nicAddresses[i] + "/24", "-capture", fmt.Sprint(s.capture), fmt.Sprintf("-raw=%v", s.raw)}
+	if i == 1 {
+		args = append(args, "-loss", fmt.Sprint(s.loss))
 	}
-	args := []string{"nic", "-tap", fmt.Sprint(kind, i), "-frames", set.frames, "-mtu", fmt.Sprint(set.mtu),
-		"-ip", nicAddresses[i] + "/24", "-job", string(spec), "-capture", fmt.Sprint(set.capture)}
 	if o.profiles != "" {
-		args = append(args, "-profile", filepath.Join(o.profiles, fmt.Sprintf("%s.%d.pprof", name, i)))
+		file := strings.NewReplacer(" ", "-", "%", "percent", ",", "").Replace(name)
+		args = append(args, "-profile", filepath.Join(o.profiles, fmt.Sprintf("%s.%d.pprof", file, i)))
 	}
-	return start(ctx, bd.middle.ns, cpu, args...)
+	return args
 }
 
 func ucxCase(name, test string, size, iters int) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		return ucxRun(ctx, b.beds[mtu], test, size, iters)
+		if !haveUCX() {
+			return sample{}, fmt.Errorf("%w: %s is not installed", errNotHere, ucx)
+		}
+		bd, err := b.bed(mtu, false)
+		if err != nil {
+			return sample{}, err
+		}
+		return ucxRun(ctx, bd, test, size, iters)
 	}}
 }

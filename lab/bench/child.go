@@ -13,17 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"tapir/lab/bench/result"
 	"tapir/lab/netns"
 )
-
-// result is what one process reports: a line of JSON.
-type result struct {
-	Bytes    int64         `json:"bytes"`
-	Messages int64         `json:"messages"`
-	Elapsed  time.Duration `json:"elapsed_ns"`
-	Latency  time.Duration `json:"latency_ns,omitempty"` // median half round trip
-	CPU      time.Duration `json:"cpu_ns"`               // user and system
-}
 
 // sample is one measurement, both processes together.
 type sample struct {
@@ -31,10 +23,16 @@ type sample struct {
 	rate    float64 // messages per second
 	latency float64 // microseconds, half a round trip
 	cpu     float64 // nanoseconds per KiB of payload, sender plus receiver
+	allocs  float64 // per segment
+	memory  float64 // KiB of one object
+	lost    float64 // packets that captures could not keep
+	held    float64 // KiB that had to be held aside, per MiB of payload
 }
 
 func (s sample) String() string {
 	switch {
+	case s.memory > 0:
+		return fmt.Sprintf("%.1f KiB", s.memory)
 	case s.latency > 0:
 		return fmt.Sprintf("%.2f µs", s.latency)
 	case s.gbps > 0.5:
@@ -43,33 +41,23 @@ func (s sample) String() string {
 	return fmt.Sprintf("%.0f messages/s", s.rate)
 }
 
+// childResult is what a child reports.
+type childResult = result.Result
+
 // combine makes a sample of the sender's and the receiver's results. The
 // timing is that of whoever timed it.
-func combine(timed, other result) sample {
-	s := sample{latency: float64(timed.Latency) / 1e3}
+func combine(timed, other result.Result) sample {
+	s := sample{latency: float64(timed.Latency) / 1e3, memory: float64(timed.Memory) / 1024, lost: float64(timed.Lost + other.Lost)}
 	if sec := timed.Elapsed.Seconds(); sec > 0 {
 		s.gbps = float64(timed.Bytes) * 8 / sec / 1e9
 		s.rate = float64(timed.Messages) / sec
 	}
 	if timed.Bytes > 0 {
 		s.cpu = float64(timed.CPU+other.CPU) / float64(timed.Bytes) * 1024
+		s.held = float64(timed.Held+other.Held) / float64(timed.Bytes) * 1024
 	}
 	return s
 }
-
-// usage is the CPU time that this process has used.
-func usage() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-const readyLine = "ready"
-
-// report prints the result for the parent.
-func report(r result) error { return json.NewEncoder(os.Stdout).Encode(r) }
 
 // child is a process of a measurement.
 type child struct {
@@ -114,7 +102,7 @@ func startProgram(ctx context.Context, ns *netns.NS, cpu int, env []string, prog
 // ready waits for the child's first line.
 func (c *child) ready() error {
 	line, err := c.line(startWithin)
-	if err == nil && strings.TrimSpace(line) != readyLine {
+	if err == nil && strings.TrimSpace(line) != result.ReadyLine {
 		err = fmt.Errorf("unexpected: %s", line)
 	}
 	if err != nil {
@@ -142,7 +130,7 @@ func (c *child) line(within time.Duration) (string, error) {
 }
 
 // result waits for the child's result and its end.
-func (c *child) result(within time.Duration) (r result, err error) {
+func (c *child) result(within time.Duration) (r result.Result, err error) {
 	line, err := c.line(within + endWithin)
 	if err == nil {
 		err = json.Unmarshal([]byte(line), &r)
@@ -173,29 +161,26 @@ func (c *child) stop() {
 	_ = c.cmd.Wait()
 }
 
-// both runs server, then client, and combines what they report.
-func both(server, client func() (*child, error), d time.Duration) (result, result, error) {
+// both runs server, then client, and returns what they report.
+func both(server, client func() (*child, error), d time.Duration) (cr, sr result.Result, err error) {
 	s, err := server()
 	if err != nil {
-		return result{}, result{}, err
+		return cr, sr, err
 	}
 	if err := s.ready(); err != nil {
-		return result{}, result{}, err
+		return cr, sr, err
 	}
 	c, err := client()
+	if err == nil {
+		err = c.ready()
+	}
+	if err == nil {
+		cr, err = c.result(d)
+	}
 	if err != nil {
 		s.stop()
-		return result{}, result{}, err
+		return cr, sr, err
 	}
-	if err := c.ready(); err != nil {
-		s.stop()
-		return result{}, result{}, err
-	}
-	cr, err := c.result(d)
-	if err != nil {
-		s.stop()
-		return result{}, result{}, err
-	}
-	sr, err := s.result(d)
+	sr, err = s.result(d)
 	return cr, sr, err
 }

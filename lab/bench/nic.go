@@ -11,93 +11,177 @@ import (
 	"runtime/pprof"
 	"time"
 
+	"tapir/lab/bench/result"
 	"tapir/lab/capture"
+	"tapir/lab/link"
+	"tapir/lab/netns"
 	"tapir/lab/node"
 	"tapir/lab/perf"
+	"tapir/nic/tap"
 	"tapir/wire/frame"
 )
+
+// nicSpec is how a NIC of the benchmark is started: the flags of a child.
+type nicSpec struct {
+	cfg     node.Config
+	ip      string
+	loss    int // of the segments that arrive, parts per million
+	seed    uint64
+	snap    int // capture with so many octets per packet; 0: none
+	raw     bool
+	profile string
+}
+
+func (s *nicSpec) define(flags *flag.FlagSet) {
+	flags.StringVar(&s.cfg.TAP, "tap", "", "the TAP")
+	flags.StringVar(&s.cfg.Frames, "frames", "wire", "frame mode")
+	flags.IntVar(&s.cfg.MTU, "mtu", 1500, "MTU in octets")
+	flags.StringVar(&s.ip, "ip", "", "address with prefix length")
+	flags.IntVar(&s.loss, "loss", 0, "lose so many parts per million of the segments that arrive")
+	flags.Uint64Var(&s.seed, "seed", 1, "decides which")
+	flags.IntVar(&s.snap, "capture", 0, "capture with this many octets per packet")
+	flags.BoolVar(&s.raw, "raw", false, "capture super-frames whole")
+	flags.StringVar(&s.profile, "profile", "", "file for a CPU profile")
+}
+
+// start starts the NIC and what watches it; stop ends both.
+func (s *nicSpec) start(ctx context.Context) (n *node.Node, stop func() error, err error) {
+	prefix, err := netip.ParsePrefix(s.ip)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.cfg.Name, s.cfg.IP = s.cfg.TAP, []netip.Prefix{prefix}
+	if s.loss > 0 {
+		if s.cfg.Wire, err = s.badCable(); err != nil {
+			return nil, nil, err
+		}
+		s.cfg.TAP = ""
+	}
+	if n, err = node.Start(ctx, s.cfg); err != nil {
+		return nil, nil, err
+	}
+	return n, n.Close, nil
+}
+
+// badCable is the TAP with losses; super-frames are cut into their segments.
+func (s *nicSpec) badCable() (tap.Queue, error) {
+	ns, err := netns.Current()
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	links, err := link.In(ns)
+	if err != nil {
+		return nil, err
+	}
+	defer links.Close()
+	q, err := links.OpenTAP(tap.Config{Name: s.cfg.TAP, Vnet: s.cfg.Frames != "wire"})
+	if err != nil {
+		return nil, err
+	}
+	return link.Impair(q, link.Impairment{Loss: s.loss}, link.Impairment{}, s.seed)
+}
+
+// watch begins the capture and the profile that were asked for. end may be
+// called once, after the measurement, and returns how many packets the
+// capture lost.
+func (s *nicSpec) watch(n *node.Node) (end func() int64, err error) {
+	end = func() int64 { return 0 }
+	if s.snap > 0 {
+		if end, err = captureAll(n, capture.Options{SnapLen: s.snap, Raw: s.raw}); err != nil {
+			return nil, err
+		}
+	}
+	if s.profile == "" {
+		return end, nil
+	}
+	f, err := os.Create(s.profile)
+	if err == nil {
+		err = pprof.StartCPUProfile(f)
+	}
+	if err != nil {
+		end()
+		return nil, err
+	}
+	lost := end
+	return func() int64 {
+		pprof.StopCPUProfile()
+		f.Close()
+		return lost()
+	}, nil
+}
 
 // nicChild is a NIC on a TAP that runs one side of a job, as `tapir nic` and
 // `tapir perf` would.
 func nicChild(ctx context.Context, args []string) error {
-	var cfg node.Config
+	var spec nicSpec
 	var job perf.Job
 	flags := flag.NewFlagSet("nic", flag.ContinueOnError)
-	flags.StringVar(&cfg.TAP, "tap", "", "the TAP")
-	flags.StringVar(&cfg.Frames, "frames", "wire", "frame mode")
-	flags.IntVar(&cfg.MTU, "mtu", 1500, "MTU in octets")
-	ip := flags.String("ip", "", "address with prefix length")
-	spec := flags.String("job", "", "the job, as JSON")
-	snap := flags.Int("capture", 0, "capture with this many octets per packet")
-	profile := flags.String("profile", "", "file for a CPU profile")
+	spec.define(flags)
+	text := flags.String("job", "", "the job, as JSON")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if err := json.Unmarshal([]byte(*spec), &job); err != nil {
+	if err := json.Unmarshal([]byte(*text), &job); err != nil {
 		return err
 	}
-	prefix, err := netip.ParsePrefix(*ip)
-	if err != nil {
+	return spec.measure(ctx, job.Duration, func(n *node.Node, now frame.Time, done func(result.Result, error)) error {
+		_, err := perf.Start(n.Device, job, now, func(rep perf.Report, err error) {
+			r := result.Result{Bytes: rep.Bytes, Messages: rep.Messages, Elapsed: rep.Elapsed}
+			if rep.Latency != nil {
+				r.Latency = rep.Latency.Median
+			}
+			done(r, err)
+		}, nil)
 		return err
-	}
-	cfg.Name, cfg.IP = cfg.TAP, []netip.Prefix{prefix}
-	n, err := node.Start(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	r, err := nicRun(n, job, *snap, *profile)
-	if err := errors.Join(err, n.Close()); err != nil {
-		return err
-	}
-	return report(r)
+	})
 }
 
 // outcome is how a job ended.
 type outcome struct {
-	rep perf.Report
+	r   result.Result
 	err error
 }
 
-// endOf is how long the whole of a job may take.
-func endOf(job perf.Job) time.Duration { return job.Duration + endWithin }
+// job begins one side of a measurement on the NIC's thread; it calls done once.
+type job func(n *node.Node, now frame.Time, done func(result.Result, error)) error
 
-func nicRun(n *node.Node, job perf.Job, snap int, profile string) (r result, err error) {
-	if snap > 0 {
-		stop, err := captureAll(n, snap)
-		if err != nil {
-			return r, err
-		}
-		defer stop()
+// measure runs one side of a measurement that lasts d, and reports it.
+func (s *nicSpec) measure(ctx context.Context, d time.Duration, begin job) error {
+	n, stop, err := s.start(ctx)
+	if err != nil {
+		return err
 	}
-	if profile != "" {
-		f, err := os.Create(profile)
-		if err != nil {
-			return r, err
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return r, err
-		}
-		defer pprof.StopCPUProfile()
+	r, err := s.run(n, d, begin)
+	if err := errors.Join(err, stop()); err != nil {
+		return err
 	}
+	return r.Print()
+}
+
+func (s *nicSpec) run(n *node.Node, d time.Duration, begin job) (r result.Result, err error) {
+	end, err := s.watch(n)
+	if err != nil {
+		return r, err
+	}
+	defer func() { r.Lost = end() }()
 	done := make(chan outcome, 1)
 	var failed error
-	cpu := usage()
+	cpu := result.CPU()
 	err = n.DoWait(func(now frame.Time) {
-		_, failed = perf.Start(n.Device, job, now, func(rep perf.Report, err error) { done <- outcome{rep, err} }, nil)
+		failed = begin(n, now, func(r result.Result, err error) {
+			r.CPU = result.CPU() - cpu
+			done <- outcome{r, err}
+		})
 	})
 	if err := errors.Join(err, failed); err != nil {
 		return r, err
 	}
-	fmt.Println(readyLine)
+	result.Ready()
 	select {
 	case o := <-done:
-		r = result{Bytes: o.rep.Bytes, Messages: o.rep.Messages, Elapsed: o.rep.Elapsed, CPU: usage() - cpu}
-		if o.rep.Latency != nil {
-			r.Latency = o.rep.Latency.Median
-		}
-		return r, o.err
-	case <-time.After(endOf(job)):
+		return o.r, o.err
+	case <-time.After(d + endWithin):
 		return r, errors.New("the job does not end")
 	case <-n.Done():
 		return r, n.Err()
@@ -124,19 +208,21 @@ func (a *aroundFile) Write(b []byte) (int, error) {
 }
 
 // captureAll writes every frame of the NIC to a file that is gone afterwards.
-func captureAll(n *node.Node, snap int) (stop func(), err error) {
+func captureAll(n *node.Node, opt capture.Options) (stop func() (lost int64), err error) {
 	f, err := os.CreateTemp("", "bench*.pcapng")
 	if err != nil {
 		return nil, err
 	}
-	s := capture.New(&aroundFile{f: f}, capture.Info{Name: n.Name(), Wire: n.TAP()}, capture.Options{SnapLen: snap})
+	os.Remove(f.Name())
+	s := capture.New(&aroundFile{f: f}, capture.Info{Name: n.Name(), Wire: n.TAP()}, opt)
 	if err := n.DoWait(func(frame.Time) { n.Device.SetTracer(s) }); err != nil {
-		return nil, err
+		f.Close()
+		return nil, fmt.Errorf("capture: %w", err)
 	}
-	return func() {
+	return func() int64 {
 		_ = n.DoWait(func(frame.Time) { n.Device.SetTracer(nil) }) // it may have ended
 		_ = s.Close()                                              // what it lost is counted, not an error here
 		f.Close()
-		os.Remove(f.Name())
+		return int64(s.Stats().Lost)
 	}, nil
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"tapir/lab/bench/result"
 )
 
 // The reference: the kernel's TCP on plain blocking sockets. The default
@@ -66,7 +68,7 @@ func tcpServe(fd int, addr string, ping bool) error {
 	if err := errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1), syscall.Bind(fd, sa), syscall.Listen(fd, 1)); err != nil {
 		return err
 	}
-	fmt.Println(readyLine)
+	result.Ready()
 	conn, _, err := syscall.Accept(fd)
 	if err != nil {
 		return err
@@ -75,8 +77,8 @@ func tcpServe(fd int, addr string, ping bool) error {
 	if err := noDelay(conn); err != nil {
 		return err
 	}
-	cpu := usage()
-	var r result
+	cpu := result.CPU()
+	var r result.Result
 	if ping {
 		err = echo(conn)
 	} else {
@@ -85,12 +87,12 @@ func tcpServe(fd int, addr string, ping bool) error {
 	if err != nil {
 		return err
 	}
-	r.CPU = usage() - cpu
-	return report(r)
+	r.CPU = result.CPU() - cpu
+	return r.Print()
 }
 
 // drain reads the stream to its end; the receiver's timing counts.
-func drain(fd int) (r result, err error) {
+func drain(fd int) (r result.Result, err error) {
 	buf := make([]byte, streamRead)
 	var begin time.Time
 	for {
@@ -147,14 +149,14 @@ func tcpSend(fd int, addr string, ping bool, d time.Duration) error {
 	if err := errors.Join(noDelay(fd), syscall.Connect(fd, sa)); err != nil {
 		return err
 	}
-	fmt.Println(readyLine)
-	cpu := usage()
+	result.Ready()
+	cpu := result.CPU()
 	begin := time.Now()
-	var r result
+	var r result.Result
 	if ping {
-		r, err = pingPong(fd, begin.Add(d))
+		r, err = tripsOf(fd, begin.Add(d))
 	} else {
-		r, err = pour(fd, begin.Add(d))
+		r, err = flood(fd, begin.Add(d))
 	}
 	if err != nil {
 		return err
@@ -163,11 +165,11 @@ func tcpSend(fd int, addr string, ping bool, d time.Duration) error {
 	if err := syscall.Shutdown(fd, syscall.SHUT_WR); err != nil {
 		return err
 	}
-	r.CPU = usage() - cpu
-	return report(r)
+	r.CPU = result.CPU() - cpu
+	return r.Print()
 }
 
-func pour(fd int, deadline time.Time) (r result, err error) {
+func flood(fd int, deadline time.Time) (r result.Result, err error) {
 	buf := make([]byte, streamWrite)
 	for time.Now().Before(deadline) {
 		n, err := syscall.Write(fd, buf)
@@ -180,7 +182,7 @@ func pour(fd int, deadline time.Time) (r result, err error) {
 	return r, nil
 }
 
-func pingPong(fd int, deadline time.Time) (r result, err error) {
+func tripsOf(fd int, deadline time.Time) (r result.Result, err error) {
 	var b [pingSize]byte
 	trips := make([]time.Duration, 0, 1<<20)
 	for begin := time.Now(); begin.Before(deadline); {

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"math"
+	"slices"
+)
+
+// row is one line of the document's table: a case against its reference, or
+// alone if it has none.
+type row struct {
+	set       string // the part of the benchmark that it belongs to
+	what      string
+	name, ref string
+	value     func(sample) float64
+	unit      string
+	must, aim float64
+	less      bool // a smaller ratio is better
+}
+
+func gbps(s sample) float64    { return s.gbps }
+func rate(s sample) float64    { return s.rate / 1e6 }
+func latency(s sample) float64 { return s.latency }
+func cpu(s sample) float64     { return s.cpu }
+func memory(s sample) float64  { return s.memory }
+func allocs(s sample) float64  { return math.Round(s.allocs*1000) / 1000 }
+
+var allRows = []*row{
+	{"gso", "TCP stream, `gso` : kernel TCP", tcpGSO, kernelStream, gbps, "Gb/s", 0.65, 0.95, false},
+	{"gso", "TCP stream, `gso` : gVisor netstack with GSO", tcpGSO, gvisorGSO, gbps, "Gb/s", 1.0, 1.4, false},
+	{"gso", "CPU time per KiB, both ends, TCP stream, `gso` : kernel TCP", tcpGSO, kernelStream, cpu, "ns", 2.5, 1.5, true},
+	{"gso", "RDMA Write 1 MiB, `gso` : kernel TCP", gsoWrite, kernelStream, gbps, "Gb/s", 0.60, 0.90, false},
+	{"gso", "CPU time per KiB, both ends, RDMA Write, `gso` : kernel TCP", gsoWrite, kernelStream, cpu, "ns", 2.5, 1.5, true},
+	{"jumbo", "TCP stream, `jumbo` : kernel TCP", tcpJumbo, kernelStream, gbps, "Gb/s", 0.65, 1.0, false},
+	{"jumbo", "RDMA Write 1 MiB, `jumbo` : kernel TCP", jumboWrite, kernelStream, gbps, "Gb/s", 0.65, 1.0, false},
+	{"wire", "TCP stream, `wire` 1500 : kernel TCP, offloads off", tcpWire1500, kernelOff1500, gbps, "Gb/s", 0.50, 0.80, false},
+	{"wire", "TCP stream, `wire` 9000 : kernel TCP, offloads off", tcpWire9000, kernelOff9000, gbps, "Gb/s", 0.55, 0.90, false},
+	{"wire", "RDMA Write 1 MiB, `wire` 1500 : kernel TCP, offloads off", wire1500, kernelOff1500, gbps, "Gb/s", 0.45, 0.75, false},
+	{"wire", "RDMA Write 1 MiB, `wire` 9000 : kernel TCP, offloads off", wire9000, kernelOff9000, gbps, "Gb/s", 0.50, 0.85, false},
+	{"drop", "TCP stream, `wire` 1500, 1 % loss : kernel TCP, the same loss", tcpDrop, kernelDrop, gbps, "Gb/s", 0.40, 0.75, false},
+	{"drop", "TCP stream, `gso`, 1 % loss : `wire` 1500, 1 % loss", tcpGSODrop, tcpDrop, gbps, "Gb/s", 0.50, 0.90, false},
+	{"ping", "TCP 64 B ping-pong, one CPU : kernel TCP", tcpPing, kernelPing, latency, "µs", 1.3, 0.8, true},
+	{"ping", "Send 64 B ping-pong, one CPU : kernel TCP 64 B", sendPing, kernelPing, latency, "µs", 1.3, 0.8, true},
+	{"ping", "Write 8 B ping-pong, one CPU : kernel TCP 64 B", writePing, kernelPing, latency, "µs", 1.3, 0.8, true},
+	{"ping", "Write 8 B ping-pong, polled : UCX put", writePolled, ucxLat, latency, "µs", 0.6, 0.3, true},
+	{"capture", "RDMA Write 1 MiB, `gso`, capture of whole super-frames (256 octets) : none", gsoCapturedRaw, gsoWrite, gbps, "Gb/s", 0.85, 0.95, false},
+	{"capture", "RDMA Write 1 MiB, `gso`, capture of true segments (256 octets each) : none", gsoCaptured, gsoWrite, gbps, "Gb/s", 0.85, 0.95, false},
+	{"ucx", "RDMA Write 64 KiB : UCX put", gsoWrite64, ucxPut64, gbps, "Gb/s", 2, 4.5, false},
+	{"ucx", "RDMA Write 1 MiB : UCX put", gsoWrite, ucxPut, gbps, "Gb/s", 5, 15, false},
+	{"ucx", "RDMA Read 1 MiB : UCX get", gsoRead, ucxGet, gbps, "Gb/s", 3, 6, false},
+	{"ucx", "8 B Writes per second : UCX put", writeRate, ucxRate, rate, "M/s", 2, 6, false},
+	{"engine", "TCP segments per second of CPU time, both engines in virtual time", engineAlone, "", rate, "M/s", 1, 1, false},
+	{"engine", "allocations per segment", engineAlone, "", allocs, "", 0, 0, true},
+	{"memory", "memory of an idle connected queue pair", idleQP, "", memory, "KiB", 64, 16, true},
+}
+
+// setNames are the parts of the benchmark, in order.
+func setNames() (names []string) {
+	for _, r := range allRows {
+		if !slices.Contains(names, r.set) {
+			names = append(names, r.set)
+		}
+	}
+	return names
+}
+
+// chosen are the rows of the sets given, all if none is.
+func chosen(sets []string) (rows []*row) {
+	for _, r := range allRows {
+		if len(sets) == 0 || slices.Contains(sets, r.set) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// verdict says which of the two marks a ratio reaches.
+func (r *row) verdict(ratio float64) string {
+	reaches := func(mark float64) bool { return r.less == (ratio <= mark) || ratio == mark }
+	switch {
+	case reaches(r.aim):
+		return "aim"
+	case reaches(r.must):
+		return "must"
+	}
+	return "**missed**"
+}

@@ -47,6 +47,9 @@ type Error struct {
 	Detail string // what exactly, may be empty
 	// Pos is the position in the full operation stream of the FPDU at fault.
 	Pos uint64
+	// Version tells, with code Startup, that the frame is of a revision that
+	// this side does not speak.
+	Version bool
 }
 
 func (e *Error) Error() string {

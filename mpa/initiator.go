@@ -72,7 +72,7 @@ func (i *Initiator) reply(f *Frame) error {
 		return &Rejected{PrivateData: pd, IRD: e.IRD, ORD: e.ORD, Enhanced: enhanced}
 	}
 	if f.Rev != i.cfg.Revision {
-		return i.reader.fail(Startup, "reply of another MPA revision")
+		return i.reader.otherVersion("reply of another MPA revision")
 	}
 	if i.cfg.Revision == 2 && !f.Enhanced {
 		return i.reader.fail(Startup, "reply without enhanced data to an enhanced request")

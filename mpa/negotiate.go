@@ -153,3 +153,9 @@ func (r *frameReader) fail(code Code, detail string) error {
 	r.err = &Error{Code: code, Detail: detail}
 	return r.err
 }
+
+// otherVersion is fail for a frame of another revision.
+func (r *frameReader) otherVersion(detail string) error {
+	r.err = &Error{Code: Startup, Detail: detail, Version: true}
+	return r.err
+}

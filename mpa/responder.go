@@ -36,7 +36,7 @@ func (r *Responder) Receive(data []byte) (n int, done bool, err error) {
 
 func (r *Responder) examine(f Frame) error {
 	if f.Rev < 1 || f.Rev > r.cfg.Revision {
-		return r.reader.fail(Startup, "request of an unknown MPA revision")
+		return r.reader.otherVersion("request of an unknown MPA revision")
 	}
 	r.request, r.enhanced = f, f.Rev == 2 && f.Enhanced
 	pd := f.PrivateData

@@ -9,6 +9,8 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
 	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
 )
 
 // compose makes the engines above IP and connects them.
@@ -30,6 +32,9 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 		return err
 	}
 	d.CM = cm.New(d.Verbs)
+	d.CM.SetClock(func() frame.Time { return d.now })
+	d.CM.SetVLAN(d.cfg.VLAN)
+	d.Verbs.Watch(d.noteAsync)
 	d.toe = toe.New(cfg, d.pool, toeOutput{d}, &d.notes)
 	if d.cfg.IWARP.Source == nil {
 		d.cfg.IWARP.Source = d.sourceFor
@@ -40,6 +45,16 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 	}
 	d.iwarp = iwarp.New(d.cfg.IWARP, d.Verbs, d.CM, d.toe, &d.notes)
 	return nil
+}
+
+// noteAsync logs the events of queues among those of connections.
+func (d *Device) noteAsync(ev verbs.AsyncEvent) {
+	switch ev.Type {
+	case verbs.EventCQError:
+		d.CM.Note(cm.EvCQOverflow, nil, ev.QP, cm.CQOverflow, ev.Err)
+	case verbs.EventSRQLimit:
+		d.CM.Note(cm.EvSRQLimit, nil, ev.QP, cm.NoReason, nil)
+	}
 }
 
 // attached tells whether RDMA is offered on the wire interface.

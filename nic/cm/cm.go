@@ -64,11 +64,19 @@ const (
 	Disconnected
 	// ClosedEvent: nothing of the connection is left; the last event of an ID.
 	ClosedEvent
+	// MPAReply: the peer accepted, and with Params.ManualRTR SendRTR is due.
+	MPAReply
+	// ListenPaused: Pause of the event's Listener has taken effect; ID is nil.
+	ListenPaused
+	// DeviceRemoved: the NIC goes; Disconnected and Closed follow, or for a
+	// Listener, when ID is nil, nothing.
+	DeviceRemoved
 )
 
 var eventNames = [...]string{
 	"connect request", "active complete", "passive complete", "rejected", "refused",
-	"timed out", "unreachable", "failed", "disconnected", "closed",
+	"timed out", "unreachable", "failed", "disconnected", "closed", "MPA reply", "listen paused",
+	"device removed",
 }
 
 func (t EventType) String() string {
@@ -88,6 +96,7 @@ type Event struct {
 	// force with a completion.
 	IRD, ORD uint16
 	Err      error
+	Reason   Reason // of a failure or an end
 }
 
 // Handler is called by the device's Dispatch.
@@ -104,6 +113,10 @@ type Params struct {
 	// PeerToPeer asks for the peer-to-peer model, in which a ready-to-receive
 	// indication lets the accepting side send first. Connect only.
 	PeerToPeer bool
+	// ManualRTR lets the application say when it is ready: MPAReply comes
+	// first, and SendRTR, with the ready-to-receive indication in the
+	// peer-to-peer model, leads to ActiveComplete. Connect only.
+	ManualRTR bool
 	// Local is the address to connect from; the zero value lets the NIC
 	// choose, port 0 an ephemeral one. Connect only.
 	Local netip.AddrPort
@@ -120,9 +133,15 @@ const MaxPrivateData = 508
 // and Manager that are marked "for transports".
 type Transport interface {
 	Listen(l *Listener) error
+	// Unlisten ends listening. Connections whose request is not complete end,
+	// requests that were reported stay.
 	Unlisten(l *Listener)
+	// Pause makes l take no new connections until it is called with false.
+	Pause(l *Listener, on bool)
 	Connect(id *ID, now frame.Time) error
 	Accept(id *ID, now frame.Time) error
+	// SendRTR completes a connection whose MPAReply was reported.
+	SendRTR(id *ID, now frame.Time)
 	// Reject answers with private data, then closes.
 	Reject(id *ID, private []byte, now frame.Time) error
 	// Disconnect ends the connection: gracefully (queued sends first), or
@@ -137,6 +156,11 @@ type Manager struct {
 	ids       []*ID // by creation
 	listeners []*Listener
 	nextNum   uint32
+	gone      bool
+	vlan      uint16
+	log       Log
+	now       func() frame.Time
+	watch     func(*Entry)
 }
 
 // New returns a manager whose events are dispatched by dev.
@@ -144,6 +168,9 @@ func New(dev *verbs.Device) *Manager { return &Manager{dev: dev} }
 
 // SetTransport binds the transport.
 func (m *Manager) SetTransport(t Transport) { m.transport = t }
+
+// SetVLAN tells which VLAN the NIC's connections are in; 0: none.
+func (m *Manager) SetVLAN(id uint16) { m.vlan = id }
 
 // IDs returns all IDs not destroyed, in order of creation, borrowed.
 func (m *Manager) IDs() []*ID { return m.ids }
@@ -157,6 +184,8 @@ type Listener struct {
 	local   netip.AddrPort
 	backlog int
 	handler Handler
+	paused  bool
+	closed  bool
 
 	// Context is the owner's and is inherited by the IDs of requests.
 	Context any
@@ -171,6 +200,8 @@ func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) 
 	switch {
 	case m.transport == nil:
 		return nil, ErrNoTransport
+	case m.gone:
+		return nil, ErrRemoved
 	case h == nil || local.Port() == 0 || !local.Addr().IsValid():
 		return nil, fmt.Errorf("listen %v: address, port and handler are needed: %w", local, ErrInvalid)
 	}
@@ -190,6 +221,7 @@ func (l *Listener) Backlog() int { return l.backlog }
 
 // Close stops listening. Requests already reported stay.
 func (l *Listener) Close() {
+	l.closed = true
 	for i, have := range l.m.listeners {
 		if have == l {
 			l.m.listeners = append(l.m.listeners[:i], l.m.listeners[i+1:]...)
@@ -199,10 +231,69 @@ func (l *Listener) Close() {
 	}
 }
 
+// Pause makes the listener take no new connections: peers go on asking until
+// Resume or their own timeout. What has begun goes on. ListenPaused follows.
+func (l *Listener) Pause() error { return l.pause(true) }
+
+// Resume takes connections again.
+func (l *Listener) Resume() error { return l.pause(false) }
+
+// Paused tells whether Pause is in force.
+func (l *Listener) Paused() bool { return l.paused }
+
+func (l *Listener) pause(on bool) error {
+	if l.closed {
+		return fmt.Errorf("pause listener %v: %w", l.local, ErrState)
+	}
+	if l.paused == on {
+		return nil
+	}
+	l.paused = on
+	l.m.transport.Pause(l, on)
+	if on {
+		l.tell(ListenPaused)
+		l.m.note(Entry{Event: EvListenPauseComp, Local: l.local})
+	}
+	return nil
+}
+
+// tell sends an event of the listener itself.
+func (l *Listener) tell(t EventType) {
+	l.m.dev.Enqueue(&eventRun{Event{Type: t, Listener: l}})
+}
+
+// Remove ends all that the manager has because the NIC goes: every listener
+// and ID is told with DeviceRemoved, listeners are closed, connections aborted
+// (Disconnected, if they were up, and Closed follow). Nothing can be opened
+// any more.
+func (m *Manager) Remove(now frame.Time) {
+	m.gone = true
+	for _, l := range append([]*Listener(nil), m.listeners...) {
+		l.tell(DeviceRemoved)
+		m.note(Entry{Event: EvDeviceRemoval, Local: l.local})
+		l.Close()
+	}
+	for _, id := range append([]*ID(nil), m.ids...) {
+		if id.state == Closed {
+			continue
+		}
+		id.emit(Event{Type: DeviceRemoved})
+		if id.state != Idle {
+			m.transport.Disconnect(id, true, now)
+		}
+	}
+}
+
 type eventRun struct{ ev Event }
 
 func (r *eventRun) Run(now frame.Time) {
-	if h := r.ev.ID.handler; h != nil {
+	h := Handler(nil)
+	if r.ev.ID != nil {
+		h = r.ev.ID.handler
+	} else {
+		h = r.ev.Listener.handler
+	}
+	if h != nil {
 		h(r.ev, now)
 	}
 }

@@ -2,6 +2,7 @@ package cm
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -23,6 +24,8 @@ func (r *recorder) note(s string) error {
 
 func (r *recorder) Listen(*Listener) error               { return r.note("listen") }
 func (r *recorder) Unlisten(*Listener)                   { r.calls = append(r.calls, "unlisten") }
+func (r *recorder) Pause(_ *Listener, on bool)           { r.calls = append(r.calls, fmt.Sprint("pause ", on)) }
+func (r *recorder) SendRTR(*ID, frame.Time)              { r.calls = append(r.calls, "send RTR") }
 func (r *recorder) Connect(*ID, frame.Time) error        { return r.note("connect") }
 func (r *recorder) Accept(*ID, frame.Time) error         { return r.note("accept") }
 func (r *recorder) Reject(*ID, []byte, frame.Time) error { return r.note("reject") }

@@ -20,6 +20,9 @@ type ID struct {
 	ird     uint16
 	ord     uint16
 	peer    peerReads
+	passive bool
+	replied bool // MPAReply was sent, SendRTR is due
+	reason  Reason
 	up      bool // Connected was reached
 	dead    bool
 
@@ -74,6 +77,25 @@ func (id *ID) PeerReads() (ird, ord uint16, ok bool) {
 	return id.peer.ird, id.peer.ord, id.peer.told
 }
 
+// Info describes a connection as the driver's cm_info does; all numbers are in
+// host byte order.
+type Info struct {
+	IPVersion     int // 4 or 6
+	Local, Remote netip.AddrPort
+	VLAN          uint16 // 0: untagged
+	IRD, ORD      uint16
+	PrivateData   []byte // of this side, borrowed
+}
+
+// Info describes the connection.
+func (id *ID) Info() Info {
+	v := 6
+	if id.remote.Addr().Unmap().Is4() {
+		v = 4
+	}
+	return Info{IPVersion: v, Local: id.local, Remote: id.remote, VLAN: id.m.vlan, IRD: id.ird, ORD: id.ord, PrivateData: id.params.PrivateData}
+}
+
 // SetHandler replaces the handler.
 func (id *ID) SetHandler(h Handler) { id.handler = h }
 
@@ -85,6 +107,8 @@ func (p *Params) check(m *Manager) error {
 	switch {
 	case m.transport == nil:
 		return ErrNoTransport
+	case m.gone:
+		return ErrRemoved
 	case p.QP == nil:
 		return fmt.Errorf("no QP: %w", ErrInvalid)
 	case p.QP.State() != verbs.Init && p.QP.State() != verbs.Reset:
@@ -150,6 +174,7 @@ func (id *ID) Reject(private []byte, now frame.Time) error {
 		return id.wrap("reject", fmt.Errorf("%d octets of private data: %w", len(private), ErrInvalid))
 	}
 	id.move(Closing)
+	id.m.Note(EvPassiveComplete, id, nil, MPAReject, nil)
 	return id.m.transport.Reject(id, private, now)
 }
 
@@ -197,6 +222,7 @@ func (id *ID) move(to State) bool {
 
 func (id *ID) emit(ev Event) {
 	ev.ID = id
+	id.logged(&ev)
 	id.m.dev.Enqueue(&eventRun{ev})
 }
 
@@ -204,7 +230,7 @@ func (id *ID) emit(ev Event) {
 // ird and ord are the limits that follow from the peer's.
 func (m *Manager) Request(l *Listener, local, remote netip.AddrPort, private []byte, ird, ord uint16) *ID {
 	id := m.NewID(l.handler, l.Context)
-	id.state = Requested
+	id.state, id.passive = Requested, true
 	id.local, id.remote, id.ird, id.ord = local, remote, ird, ord
 	id.emit(Event{Type: ConnectRequest, Listener: l, PrivateData: private, IRD: ird, ORD: ord})
 	return id
@@ -229,11 +255,43 @@ func (id *ID) Complete(private []byte, ird, ord uint16) {
 	id.emit(Event{Type: typ, PrivateData: private, IRD: ird, ORD: ord})
 }
 
+// Replied reports, for transports, that the peer has accepted and SendRTR is
+// awaited.
+func (id *ID) Replied(private []byte, ird, ord uint16) {
+	if id.state != Connecting || id.replied {
+		return
+	}
+	id.replied, id.ird, id.ord = true, ird, ord
+	id.emit(Event{Type: MPAReply, PrivateData: private, IRD: ird, ORD: ord})
+}
+
+// SendRTR says that the application is ready: see Params.ManualRTR. It is
+// allowed once, after MPAReply. ActiveComplete follows.
+func (id *ID) SendRTR(now frame.Time) error {
+	if id.state != Connecting || !id.replied {
+		return id.wrap("send RTR", ErrState)
+	}
+	id.replied = false
+	id.m.transport.SendRTR(id, now)
+	return nil
+}
+
+// SetReason records, for transports, why the connection fails or ends; the
+// first one counts.
+func (id *ID) SetReason(r Reason) {
+	if id.reason == NoReason {
+		id.reason = r
+	}
+}
+
+// Reason is why the connection failed or ended.
+func (id *ID) Reason() Reason { return id.reason }
+
 // Fail reports, for transports, that set-up failed: typ is Rejected, Refused,
 // TimedOut, Unreachable or Failed. Closed follows by Finish.
 func (id *ID) Fail(typ EventType, err error, private []byte) {
 	if !id.up && id.move(Closing) {
-		id.emit(Event{Type: typ, Err: err, PrivateData: private})
+		id.emit(Event{Type: typ, Err: err, PrivateData: private, Reason: id.reason})
 	}
 }
 
@@ -242,7 +300,7 @@ func (id *ID) Fail(typ EventType, err error, private []byte) {
 // an orderly end.
 func (id *ID) Disconnecting(err error) {
 	if id.up && id.move(Closing) {
-		id.emit(Event{Type: Disconnected, Err: err})
+		id.emit(Event{Type: Disconnected, Err: err, Reason: id.reason})
 	}
 }
 
@@ -262,5 +320,5 @@ func (id *ID) Finish(err error) {
 		id.Disconnecting(err)
 	}
 	id.move(Closed)
-	id.emit(Event{Type: ClosedEvent, Err: err})
+	id.emit(Event{Type: ClosedEvent, Err: err, Reason: id.reason})
 }

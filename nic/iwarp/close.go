@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"errors"
 	"time"
 
 	"tapir/nic/cm"
@@ -23,8 +24,9 @@ func (c *conn) fail(err *rdmap.Error) {
 	c.stream.Fail(err)
 	c.counters.Terminates++
 	c.failWork(err)
+	c.because(err)
+	c.e.dev.Async(verbs.AsyncEvent{Type: asyncType(err), QP: c.qp, Err: err})
 	c.toError(err)
-	c.raise(err)
 	c.tcp.Close()
 	c.e.arm(c, c.e.now.Add(c.e.cfg.CloseTimeout))
 }
@@ -46,6 +48,7 @@ func (c *conn) failWork(err *rdmap.Error) {
 // toError stops work: what TCP may have to send again is copied, then the
 // queue pair is flushed and the application told.
 func (c *conn) toError(err error) {
+	c.because(err)
 	c.phase = closing
 	c.err = err
 	c.keepUnacked(nil)
@@ -53,21 +56,6 @@ func (c *conn) toError(err error) {
 		c.qp.Transition(verbs.Err)
 	}
 	c.id.Disconnecting(err)
-}
-
-// raise queues the asynchronous event for err.
-func (c *conn) raise(err *rdmap.Error) {
-	typ := verbs.EventQPRequestError
-	switch {
-	case err.Remote:
-		typ = verbs.EventTerminated
-	case err.Layer == rdmap.LayerRDMA && err.Type == rdmap.TypeCatastrophic:
-		typ = verbs.EventQPFatal
-	case err.Layer == rdmap.LayerRDMA && err.Type == rdmap.TypeProtection,
-		err.Layer == rdmap.LayerDDP && err.Type == 1:
-		typ = verbs.EventQPAccessError
-	}
-	c.e.dev.Async(verbs.AsyncEvent{Type: typ, QP: c.qp, Err: err})
 }
 
 // drain begins a graceful close: what is queued is still sent and answered.
@@ -161,6 +149,10 @@ func (c *conn) Closed(_ *toe.Conn, err error, now frame.Time) {
 	}
 	if err == nil && c.err == nil {
 		cause = nil
+	}
+	c.because(cause)
+	if c.phase == full && errors.Is(cause, cm.ErrTimedOut) {
+		c.e.dev.Async(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: c.qp, Err: cause})
 	}
 	if c.qp != nil && c.qp.Lower == c { // else it was reset and has a new connection
 		c.qp.Transition(verbs.Err)

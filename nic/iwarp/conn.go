@@ -50,6 +50,7 @@ type conn struct {
 	gated  bool   // hold FPDUs: responder until the initiator's first one
 	held   bool   // gated by Config.FirstDelay
 	copies bool   // long messages are copied, too
+	local  bool   // a work request of this side is the fault
 	// revision is what the initiator asks for.
 	revision uint8
 	mute     bool // the peer closed instead of answering the MPA request
@@ -183,8 +184,11 @@ func (c *conn) expired(now frame.Time) {
 	switch c.phase {
 	case waitReply:
 		c.err = cm.ErrTimedOut
+		c.because(c.err)
 		c.id.Fail(cm.TimedOut, c.err, nil)
 	case waitRequest:
+		c.err = cm.ErrTimedOut
+	case full: // a graceful close turns abortive
 		c.err = cm.ErrTimedOut
 	}
 	c.tcp.Abort()

@@ -197,7 +197,29 @@ func (e *Engine) pending(l *cm.Listener) (n int) {
 	return n
 }
 
-func (t *connector) Unlisten(l *cm.Listener) { l.Lower.(*toe.Listener).Close() }
+func (t *connector) Unlisten(l *cm.Listener) {
+	l.Lower.(*toe.Listener).Close()
+	for _, c := range t.conns {
+		if c.listener == l && c.phase == waitRequest {
+			c.err = cm.ErrClosing
+			c.tcp.Abort()
+		}
+	}
+}
+
+func (t *connector) Pause(l *cm.Listener, on bool) {
+	if tl := l.Lower.(*toe.Listener); on {
+		tl.Pause()
+	} else {
+		tl.Resume()
+	}
+}
+
+func (t *connector) SendRTR(id *cm.ID, now frame.Time) {
+	if c, ok := id.Lower.(*conn); ok && c.phase == full {
+		c.ready(now)
+	}
+}
 
 func (t *connector) Connect(id *cm.ID, now frame.Time) error {
 	e := (*Engine)(t)
@@ -274,7 +296,7 @@ func (t *connector) Disconnect(id *cm.ID, abortive bool, now frame.Time) {
 	c, ok := id.Lower.(*conn)
 	switch {
 	case !ok:
-	case abortive || c.phase != full:
+	case abortive || c.phase != full || id.State() == cm.Connecting:
 		c.abort()
 	default:
 		c.drain()

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"tapir/mpa"
@@ -42,6 +43,9 @@ func (e *Engine) dial(id *cm.ID, local netip.AddrPort, rev uint8, now frame.Time
 	var err error
 	if c.initiator, err = mpa.NewInitiator(cfg); err == nil {
 		c.tcp, err = e.tcp.Connect(local, id.Remote(), c, now)
+	}
+	if t := (*toe.Error)(nil); errors.As(err, &t) && t.Kind == toe.AddrInUse && local.Port() == 0 {
+		err = fmt.Errorf("%w: every ephemeral port is taken (%w)", cm.ErrNoResources, err)
 	}
 	if err != nil {
 		e.forget(c)

@@ -151,6 +151,7 @@ func (c *conn) payload(r *record) (await, ok bool) {
 	case rdmap.FromWork:
 		if !w.Valid() {
 			c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
+			c.local = true
 			return false, c.localFault(r)
 		}
 		if c.lends(w) {

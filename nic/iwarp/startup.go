@@ -125,18 +125,30 @@ func (c *conn) reply(data []byte, now frame.Time) []byte {
 		c.stream.SendRTR(rtrOpcodes[r.RTR])
 	}
 	c.tcp.SaveContext(false)
+	c.peerReads(&r)
+	if c.id.Params().ManualRTR {
+		c.gated, c.held = true, true
+		c.id.Replied(r.PrivateData, r.IRD, r.ORD)
+	} else {
+		c.ready(now)
+	}
+	return data[n:]
+}
+
+// ready lets the initiator's FPDUs go, the ready-to-receive indication first.
+func (c *conn) ready(now frame.Time) {
+	c.gated, c.held = false, false
 	c.hold(now)
 	c.startNudger()
 	c.qp.Transition(verbs.RTS)
-	c.peerReads(&r)
-	c.id.Complete(r.PrivateData, r.IRD, r.ORD)
+	c.id.Complete(c.result.PrivateData, c.result.IRD, c.result.ORD)
 	c.tcp.Kick()
-	return data[n:]
 }
 
 // refused ends an active open that MPA did not let through.
 func (c *conn) refused(err error, now frame.Time) {
 	c.err = err
+	c.because(err)
 	var rejected *mpa.Rejected
 	if errors.As(err, &rejected) {
 		c.err = cm.ErrRejected

@@ -31,7 +31,7 @@ func (u *upper) NextWork() (rdmap.Work, bool) {
 	if f := u.qp.Resolve(w); f != verbs.FaultNone {
 		u.qp.BeginSend()
 		u.qp.FinishSend(w.Seq, verbs.StatusLocalProtection)
-		(*conn)(u).fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic, Code: rdmap.Unspecified})
+		(*conn)(u).localAccess()
 		return rdmap.Work{}, false
 	}
 	return work(w), true

@@ -82,6 +82,7 @@ type Device struct {
 	transport Transport
 	ops       OpSet
 	async     func(AsyncEvent, frame.Time)
+	watch     func(AsyncEvent)
 
 	regions  map[uint32]*Region // by STag index
 	nextSTag uint32

@@ -117,10 +117,16 @@ func (r *asyncRun) Run(now frame.Time) {
 // Async counts ev and queues it for the device's handler. Transports call it.
 func (d *Device) Async(ev AsyncEvent) {
 	d.raised[ev.Type]++
+	if d.watch != nil {
+		d.watch(ev)
+	}
 	if d.async != nil {
 		d.Enqueue(&asyncRun{d, ev})
 	}
 }
+
+// Watch has fn called with every event as it is raised, beside the handler.
+func (d *Device) Watch(fn func(AsyncEvent)) { d.watch = fn }
 
 // Raised is how often events of type t were raised.
 func (d *Device) Raised(t EventType) uint64 { return d.raised[t] }

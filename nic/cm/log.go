@@ -1,0 +1,159 @@
+package cm
+
+import (
+	"net/netip"
+
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// DeviceEvent names an event as the FastLinQ driver's iWARP interface does.
+type DeviceEvent uint8
+
+const (
+	EvMPARequest DeviceEvent = iota
+	EvPassiveComplete
+	EvListenPauseComp
+	EvActiveMPAReply
+	EvActiveComplete
+	EvDisconnect
+	EvClose
+	EvIRQFull
+	EvRQEmpty
+	EvLLPTimeout
+	EvRemoteProtectionError
+	EvCQOverflow
+	EvQPCatastrophic
+	EvLocalAccessError
+	EvRemoteOperationError
+	EvTerminateReceived
+	EvSRQLimit
+	EvSRQEmpty
+	EvDeviceRemoval
+	NumDeviceEvents
+)
+
+var deviceEventNames = [NumDeviceEvents]string{
+	"MPA_REQUEST", "PASSIVE_COMPLETE", "LISTEN_PAUSE_COMP", "ACTIVE_MPA_REPLY", "ACTIVE_COMPLETE",
+	"DISCONNECT", "CLOSE", "IRQ_FULL", "RQ_EMPTY", "LLP_TIMEOUT", "REMOTE_PROTECTION_ERROR",
+	"CQ_OVERFLOW", "QP_CATASTROPHIC", "LOCAL_ACCESS_ERROR", "REMOTE_OPERATION_ERROR",
+	"TERMINATE_RECEIVED", "SRQ_LIMIT", "SRQ_EMPTY", "DEVICE_REMOVAL",
+}
+
+func (e DeviceEvent) String() string { return deviceEventNames[e] }
+
+// Entry is one event in a manager's log.
+type Entry struct {
+	Seq    uint64 // from 0, without gaps
+	At     frame.Time
+	Event  DeviceEvent
+	ID     uint32 // of the connection; 0: none
+	QP     uint32 // 0: none
+	State  string // iWARP state of the QP behind the event
+	Local  netip.AddrPort
+	Remote netip.AddrPort
+	Reason Reason
+	IRD    uint16
+	ORD    uint16
+	// PrivateLen is the octets of private data that came with the event.
+	PrivateLen int
+	Err        error
+}
+
+// logEntries bounds the events that a log keeps.
+const logEntries = 512
+
+// Log holds the latest events of a manager, in their order.
+type Log struct {
+	ring []Entry
+	next uint64
+}
+
+func (l *Log) add(e Entry) {
+	e.Seq = l.next
+	l.next++
+	if len(l.ring) < logEntries {
+		l.ring = append(l.ring, e)
+		return
+	}
+	l.ring[e.Seq%logEntries] = e
+}
+
+// Since returns the entries kept from number seq on, in order.
+func (l *Log) Since(seq uint64) []Entry {
+	first := l.next - uint64(len(l.ring))
+	list := make([]Entry, 0, l.next-min(max(seq, first), l.next))
+	for n := max(seq, first); n < l.next; n++ {
+		list = append(list, l.ring[n%logEntries])
+	}
+	return list
+}
+
+// Log returns the manager's log.
+func (m *Manager) Log() *Log { return &m.log }
+
+// SetClock gives the manager the time for its log; without it entries carry
+// none.
+func (m *Manager) SetClock(now func() frame.Time) { m.now = now }
+
+// Watch has fn called with every entry as it is logged.
+func (m *Manager) Watch(fn func(*Entry)) { m.watch = fn }
+
+// Note logs an event of a queue pair that is no event of an ID, for
+// transports and the NIC. id and qp may be nil.
+func (m *Manager) Note(ev DeviceEvent, id *ID, qp *verbs.QP, why Reason, err error) {
+	e := Entry{Event: ev, Reason: why, Err: err}
+	if id != nil {
+		e.ID, e.Local, e.Remote, e.IRD, e.ORD = id.num, id.local, id.remote, id.ird, id.ord
+		if qp == nil {
+			qp = id.params.QP
+		}
+	}
+	if qp != nil {
+		e.QP, e.State = qp.Num(), qp.State().IWARP()
+	}
+	m.note(e)
+}
+
+func (m *Manager) note(e Entry) {
+	if m.now != nil {
+		e.At = m.now()
+	}
+	e.Seq = m.log.next
+	m.log.add(e)
+	if m.watch != nil {
+		m.watch(&e)
+	}
+}
+
+// logged adds ev to the log under the name that the driver's interface gives
+// it.
+func (id *ID) logged(ev *Event) {
+	if ev.Type == DeviceRemoved {
+		id.m.Note(EvDeviceRemoval, id, nil, NoReason, nil)
+		return
+	}
+	e := Entry{ID: id.num, Local: id.local, Remote: id.remote, Reason: ev.Reason, IRD: ev.IRD, ORD: ev.ORD,
+		PrivateLen: len(ev.PrivateData), Err: ev.Err, Event: id.deviceEvent(ev.Type)}
+	if qp := id.params.QP; qp != nil {
+		e.QP, e.State = qp.Num(), qp.State().IWARP()
+	}
+	id.m.note(e)
+}
+
+func (id *ID) deviceEvent(t EventType) DeviceEvent {
+	switch t {
+	case ConnectRequest:
+		return EvMPARequest
+	case MPAReply:
+		return EvActiveMPAReply
+	case Disconnected:
+		return EvDisconnect
+	case ClosedEvent:
+		return EvClose
+	}
+	if id.passive {
+		return EvPassiveComplete
+	}
+	return EvActiveComplete
+}

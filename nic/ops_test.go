@@ -2,6 +2,7 @@ package nic
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
@@ -223,6 +224,61 @@ func TestFencesOverTheWire(t *testing.T) {
 		}
 		if (wrote > read) != late {
 			t.Errorf("flags %#x: Write placed at %v, Read complete at %v", flag, wrote, read)
+		}
+	}
+}
+
+// Immediate data reaches the peer's receive, behind the Write it belongs to,
+// and raises a solicited event only if asked to.
+func TestImmediateDataOverTheWire(t *testing.T) {
+	p := newOpsPair(t)
+	events := 0
+	p.s.cq.SetHandler(func(*verbs.CQ, frame.Time) { events++ })
+	p.s.cq.ReqNotify(true)
+	p.s.qp.PostRecv(verbs.RecvWR{ID: 1}, verbs.RecvWR{ID: 2})
+	fill(p.c.mem, 1)
+	p.good(verbs.SendWR{Opcode: verbs.OpWriteImm, Imm: 0x0123456789abcdef, SGEs: []verbs.SGE{p.c.sge(0, 10000)}, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr()})
+	p.run(time.Millisecond)
+	if events != 0 {
+		t.Error("an event that nobody solicited")
+	}
+	p.good(verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 42, Flags: verbs.Solicited})
+	p.until(time.Second, func() bool { return p.s.completions() == 2 })
+	p.run(time.Millisecond)
+	for i, want := range []verbs.WC{{ID: 1, Opcode: verbs.WCRecvWrite, Imm: 0x0123456789abcdef}, {ID: 2, Opcode: verbs.WCRecv, Imm: 42, Solicited: true}} {
+		if wc := p.s.wcs[i]; wc.ID != want.ID || wc.Opcode != want.Opcode || !wc.WithImm || wc.Imm != want.Imm || wc.Solicited != want.Solicited {
+			t.Errorf("receive %d: %+v", i, wc)
+		}
+	}
+	if !bytes.Equal(p.s.mem[:10000], p.c.mem[:10000]) || events != 1 {
+		t.Errorf("%d events", events)
+	}
+}
+
+func TestAtomicsOverTheWire(t *testing.T) {
+	p := newOpsPair(t)
+	counter, _ := p.s.pd.RegMR(make([]byte, 16), verbs.LocalWrite|verbs.RemoteAtomic)
+	target := counter.Memory().(verbs.Bytes)[8:]
+	binary.NativeEndian.PutUint64(target, 0x00ff)
+	for i, c := range []struct {
+		op     verbs.Opcode
+		v      verbs.Operands
+		stored uint64
+	}{
+		{verbs.OpFetchAdd, verbs.Operands{CompareAdd: 1}, 0x0100},
+		{verbs.OpMaskedFetchAdd, verbs.Operands{CompareAdd: 0x01ff, CompareAddMask: 0x80 | 1<<63}, 0x02ff},
+		{verbs.OpCompSwap, verbs.Operands{CompareAdd: 7, Swap: 9}, 0x02ff},
+		{verbs.OpCompSwap, verbs.Operands{CompareAdd: 0x02ff, Swap: 9}, 9},
+		{verbs.OpMaskedCompSwap, verbs.Operands{CompareAdd: 1, CompareAddMask: 1, Swap: 0xf0, SwapMask: 0xf0}, 0xf9},
+		{verbs.OpSwap, verbs.Operands{Swap: 1 << 63}, 1 << 63},
+	} {
+		before := binary.NativeEndian.Uint64(target)
+		p.good(verbs.SendWR{Opcode: c.op, Atomic: c.v, SGEs: []verbs.SGE{p.c.sge(100, 8)}, RKey: counter.RKey(), RemoteAddr: counter.Addr() + 8})
+		if got := binary.NativeEndian.Uint64(target); got != c.stored {
+			t.Errorf("%d, %v: stored %#x, want %#x", i, c.op, got, c.stored)
+		}
+		if got := binary.NativeEndian.Uint64(p.c.mem[100:]); got != before {
+			t.Errorf("%d, %v: returned %#x, was %#x", i, c.op, got, before)
 		}
 	}
 }

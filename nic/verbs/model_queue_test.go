@@ -33,6 +33,7 @@ type queueModel struct {
 	seq    uint64
 	id     uint64
 	halted bool
+	failed bool // nothing counts as done behind a failure
 }
 
 const modelDepth = 6
@@ -46,6 +47,11 @@ func newQueueModel(t *rapid.T, tb testing.TB) *queueModel {
 }
 
 func (m *queueModel) complete(w *modelSend) {
+	if w.status != StatusSuccess {
+		m.failed = true
+	} else if m.failed {
+		w.status = StatusFlushed
+	}
 	if w.status != StatusSuccess || w.flags&Signaled != 0 {
 		m.want = append(m.want, modelWC{w.id, opcodes[w.op].wc, w.status})
 	}
@@ -69,7 +75,7 @@ func (m *queueModel) flush() {
 	for _, id := range m.rq {
 		m.want = append(m.want, modelWC{id, WCRecv, StatusFlushed})
 	}
-	m.rq, m.halted = nil, false
+	m.rq, m.halted, m.failed = nil, false, false
 }
 
 // next does the local operations whose turn it is and returns the request

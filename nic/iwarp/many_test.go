@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -129,111 +128,6 @@ func (e *end) destroy(t testing.TB) {
 	for _, f := range []func() error{e.qp.Destroy, e.mr.Dereg, e.cq.Destroy, e.pd.Dealloc} {
 		if err := f(); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-// random is a small generator, so that a seed names a run.
-type random uint64
-
-func (r *random) n(n int) int {
-	*r = *r*6364136223846793005 + 1442695040888963407
-	return int(uint64(*r) >> 33 % uint64(n))
-}
-
-// TestRandomWorkUnderFaults posts random requests while packets are lost,
-// damaged and reordered, sometimes with an abrupt end. Every request completes exactly
-// once, in order, or is flushed; completed Reads and Writes hold true data.
-func TestRandomWorkUnderFaults(t *testing.T) {
-	for seed := range 60 {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomWork(t, seed) })
-	}
-}
-
-func randomWork(t *testing.T, seed int) {
-	const half = 1 << 20
-	r := random(seed)
-	x := connect(t, toe.Config{}, Config{Markers: seed%3 == 0, IRD: uint16(1 + seed%4), ORD: 4}, 2*half)
-	faults := func(_ int, f frameArg) bool {
-		if r.n(60) == 0 {
-			f.Bytes()[f.Len()-1-r.n(40)] ^= 1 << r.n(8)
-		}
-		return r.n(40) == 0
-	}
-	jitter := func() time.Duration {
-		if r.n(10) > 0 {
-			return 0
-		}
-		return time.Duration(r.n(200)) * time.Microsecond
-	}
-	x.a.out.drop, x.b.out.drop = faults, faults
-	x.a.out.jitter, x.b.out.jitter = jitter, jitter
-	fill(x.c.mem[:half], seed)
-	fill(x.s.mem[half:], seed+1)
-	total := 20 + r.n(60)
-	cut := -1
-	if seed%5 == 4 {
-		cut = r.n(total)
-	}
-	slot := half / 128 // each request has its own part of the memory
-	type req struct {
-		op verbs.Opcode
-		n  int
-	}
-	reqs := make([]req, total)
-	sends := 0
-	for i := range reqs {
-		reqs[i] = req{[]verbs.Opcode{verbs.OpWrite, verbs.OpRead, verbs.OpSend}[r.n(3)], r.n(slot + 1)}
-		if r.n(4) == 0 {
-			reqs[i].n = r.n(9)
-		}
-		q := reqs[i]
-		wr := verbs.SendWR{ID: uint64(i), Opcode: q.op, Flags: verbs.Signaled, RKey: x.s.mr.RKey()}
-		wr.SGEs = x.c.sge(i*slot, q.n)
-		wr.RemoteAddr = x.s.mr.Addr() + uint64(i*slot)
-		if q.op == verbs.OpRead {
-			wr.SGEs = x.c.sge(half+i*slot, q.n)
-			wr.RemoteAddr += half
-		}
-		if q.op == verbs.OpSend {
-			x.s.recv(t, verbs.RecvWR{ID: uint64(sends), SGEs: x.s.sge(i*slot, slot)})
-			sends++
-		}
-		if r.n(5) == 0 {
-			wr.Flags |= verbs.Fence
-		}
-		x.c.post(t, wr)
-		if i == cut {
-			x.must("some progress", func() bool { return len(x.c.poll()) > cut/2 })
-			x.s.id.Disconnect(true, x.now)
-		}
-	}
-	x.must("completions", func() bool { return len(x.c.poll()) == total && (cut >= 0 || len(x.s.poll()) == sends) })
-	flushed := false
-	for i, wc := range x.c.wcs {
-		if wc.ID != uint64(i) || flushed && wc.Status == verbs.StatusSuccess && reqs[i].op == verbs.OpRead {
-			t.Fatalf("completion %d: %s", i, wcString(x.c.wcs[i:i+1]))
-		}
-		if wc.Status != verbs.StatusSuccess {
-			flushed = true
-			if cut < 0 || wc.Status != verbs.StatusFlushed {
-				t.Fatalf("completion %d: %s", i, wcString(x.c.wcs[i:i+1]))
-			}
-			continue
-		}
-		q, at := reqs[i], i*slot
-		switch {
-		case q.op == verbs.OpRead && !bytes.Equal(x.c.mem[half+at:half+at+q.n], x.s.mem[half+at:half+at+q.n]):
-			t.Fatalf("Read %d differs", i)
-		case cut < 0 && q.op != verbs.OpRead:
-			if !x.run(func() bool { return bytes.Equal(x.c.mem[at:at+q.n], x.s.mem[at:at+q.n]) }) {
-				t.Fatalf("%v %d differs", q.op, i)
-			}
-		}
-	}
-	for i, wc := range x.s.poll() {
-		if wc.ID != uint64(i) {
-			t.Fatalf("receive %d: %s", i, wcString(x.s.wcs[i:i+1]))
 		}
 	}
 }

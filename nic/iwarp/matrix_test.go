@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,8 +82,10 @@ type actor struct {
 	heard  []deed // the peer's requests that use up a receive, as posted
 	want   []byte // the memory when all is done
 	wrote  int    // places given away: of the peer's memory for our Writes,
-	read   int    // of ours for our Reads
-	dereg  bool
+	read   int    // of ours for our Reads and atomics
+	count  []byte // what the peer adds to
+	adds   *verbs.MR
+	sums   []uint64 // the values it takes
 }
 
 // deed is a request and what comes of it.
@@ -120,6 +123,11 @@ func newMatrix(t *testing.T, seed uint64) *matrix {
 	for i, s := range m.sides {
 		fill(s.mem[:mxSource], int(seed)*2+i)
 		s.want = bytes.Clone(s.mem)
+		s.count, s.sums = make([]byte, verbs.AtomicLen), []uint64{0}
+		var err error
+		if s.adds, err = s.pd.RegMR(s.count, verbs.LocalWrite|verbs.RemoteAtomic); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i, s := range m.sides {
 		least := 0
@@ -184,7 +192,16 @@ func (m *matrix) deed(s *actor) deed {
 		d.wr.SGEs, d.wr.Inline = nil, s.mem[d.src:d.src+n]
 		d.wr.Flags |= verbs.Inline
 	}
-	switch d.wr.Opcode = pick(r, verbs.OpWrite, verbs.OpSend, verbs.OpRead); d.wr.Opcode {
+	d.wr.Opcode = pick(r, verbs.OpWrite, verbs.OpWrite, verbs.OpSend, verbs.OpSend, verbs.OpRead, verbs.OpRead,
+		verbs.OpWriteImm, verbs.OpSendImm, verbs.OpFetchAdd)
+	switch d.wr.Opcode {
+	case verbs.OpFetchAdd:
+		m.fetchAdd(s, &d)
+	case verbs.OpSendImm:
+		d.wr.SGEs, d.wr.Inline, d.n, d.wr.Imm = nil, nil, 0, r.Uint64()
+		d.wr.Flags &^= verbs.Inline
+		m.recv(s.peer)
+		s.peer.heard = append(s.peer.heard, d)
 	case verbs.OpRead:
 		d.wr.Flags &^= verbs.Inline
 		d.wr.Inline = nil
@@ -193,11 +210,16 @@ func (m *matrix) deed(s *actor) deed {
 		d.wr.SGEs = s.sge(d.dst, n)
 		d.wr.RemoteAddr, d.wr.RKey = s.peer.mr.Addr()+uint64(d.src), s.peer.mr.RKey()
 		copy(s.want[d.dst:], s.peer.mem[d.src:d.src+n])
-	case verbs.OpWrite:
+	case verbs.OpWrite, verbs.OpWriteImm:
 		d.dst = mxWritten + s.wrote
 		s.wrote += n
 		d.wr.RemoteAddr, d.wr.RKey = s.peer.mr.Addr()+uint64(d.dst), s.peer.mr.RKey()
 		copy(s.peer.want[d.dst:], s.mem[d.src:d.src+n])
+		if d.wr.Opcode == verbs.OpWriteImm {
+			d.wr.Imm = r.Uint64()
+			m.recv(s.peer)
+			s.peer.heard = append(s.peer.heard, d)
+		}
 	default:
 		d.wr.Flags |= pick(r, 0, verbs.Solicited)
 		d.dst = m.recv(s.peer)
@@ -205,6 +227,21 @@ func (m *matrix) deed(s *actor) deed {
 		copy(s.peer.want[d.dst:], s.mem[d.src:d.src+n])
 	}
 	return d
+}
+
+// fetchAdd makes d add something to the peer's counter. To do it twice would
+// show.
+func (m *matrix) fetchAdd(s *actor, d *deed) {
+	p := s.peer
+	old := p.sums[len(p.sums)-1]
+	add := m.r.Uint64()
+	p.sums = append(p.sums, old+add)
+	d.n, d.dst = verbs.AtomicLen, mxRead+s.read
+	s.read += verbs.AtomicLen
+	d.wr.Flags &^= verbs.Inline
+	d.wr.SGEs, d.wr.Inline, d.wr.Atomic.CompareAdd = s.sge(d.dst, verbs.AtomicLen), nil, add
+	d.wr.RemoteAddr, d.wr.RKey = p.adds.Addr(), p.adds.RKey()
+	binary.NativeEndian.PutUint64(s.want[d.dst:], old)
 }
 
 // recv posts a receive of s and returns where it puts its message.
@@ -327,7 +364,6 @@ func (m *matrix) breakIt() {
 		if err := s.mr.Dereg(); err != nil {
 			m.t.Error(err)
 		}
-		s.dereg = true
 		m.until(time.Duration(m.r.IntN(3000)) * time.Microsecond)
 		_ = s.peer.id.Disconnect(m.r.IntN(2) == 0, m.now)
 	default: // the cable is cut: each side finds out by itself
@@ -349,10 +385,12 @@ func (m *matrix) giveUp() {
 	}
 }
 
+func isRecv(wc *verbs.WC) bool { return wc.Opcode == verbs.WCRecv || wc.Opcode == verbs.WCRecvWrite }
+
 // received are the completions of receives so far that are no flushes.
 func (s *actor) received() (list []verbs.WC) {
 	for _, wc := range s.poll() {
-		if wc.Opcode == verbs.WCRecv && wc.Status == verbs.StatusSuccess {
+		if isRecv(&wc) && wc.Status == verbs.StatusSuccess {
 			list = append(list, wc)
 		}
 	}
@@ -365,7 +403,7 @@ func (m *matrix) check(s *actor) {
 	var failed [2]bool
 	for _, wc := range s.poll() {
 		q := 0
-		if wc.Opcode == verbs.WCRecv {
+		if isRecv(&wc) {
 			q = 1
 		}
 		id, ok := int(wc.ID), wc.Status == verbs.StatusSuccess
@@ -395,6 +433,10 @@ func (m *matrix) check(s *actor) {
 			m.t.Fatalf("octet %d is %#x, want %#x", i, v, s.want[i])
 		}
 	}
+	sum := binary.NativeEndian.Uint64(s.count)
+	if last := s.sums[len(s.sums)-1]; sum != last && !(m.fails && slices.Contains(s.sums, sum)) {
+		m.t.Fatalf("the sum is %d: %v", sum, s.sums)
+	}
 }
 
 // completed checks the data of a request that has succeeded.
@@ -403,12 +445,14 @@ func (m *matrix) completed(s *actor, queue, id int, wc *verbs.WC) {
 	switch {
 	case queue == 1 && id < len(s.heard):
 		d = s.heard[id]
-		if wc.ByteLen != uint32(d.n) {
-			m.t.Fatalf("receive %d: %d octets, want %d", id, wc.ByteLen, d.n)
+		// On the wire Immediate Data behind a Write is a Write with immediate.
+		same := wc.ByteLen == uint32(d.n) && (wc.Opcode == verbs.WCRecvWrite) == (d.wr.Opcode == verbs.OpWriteImm)
+		if wc.Imm != d.wr.Imm || d.wr.Opcode != verbs.OpSendImm && !same {
+			m.t.Fatalf("receive %d: %+v, want %d octets", id, *wc, d.n)
 		}
 	case queue == 1:
 		m.t.Fatalf("receive %d has no message", id)
-	case s.plan[id].wr.Opcode == verbs.OpRead:
+	case s.plan[id].wr.Opcode.Reads():
 		d = s.plan[id]
 	}
 	if !bytes.Equal(s.mem[d.dst:d.dst+d.n], s.want[d.dst:d.dst+d.n]) {

@@ -35,7 +35,9 @@ func (d *Device) ShowDevice() []DeviceRow {
 	text("vendor_part_id", "%d", a.VendorPartID)
 	text("hw_ver", "%d", a.HWVersion)
 	text("fw_ver", "%s", a.Firmware)
-	text("caps", "%v", a.Caps)
+	for name := range strings.SplitSeq(a.Caps.String(), ",") {
+		text("cap", "%s", name)
+	}
 	text("reserved_lkey", "%#x", a.ReservedLKey)
 	text("icids_per_qp", "%d", a.Personality.ICIDsPerQP())
 	text("port_state", "%v", p.State)

@@ -31,7 +31,12 @@ func (o toeOutput) Transmit(f *frame.Frame, dst netip.Addr) {
 }
 
 // Room implements toe.Output: while frames wait, nothing may overtake them.
-func (o toeOutput) Room() int { return max(0, o.d.wire.link.Room()-o.d.wire.waiting()) }
+func (o toeOutput) Room() int {
+	if o.d.wire.closed {
+		return queueFrames // all are dropped at once
+	}
+	return max(0, o.d.wire.link.Room()-o.d.wire.waiting())
+}
 
 // output takes o.f, an IP packet, and sends it on its way to dst.
 func (d *Device) output(o outgoing, dst netip.Addr) {

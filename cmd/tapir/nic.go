@@ -126,8 +126,10 @@ func runNICs(ctx context.Context, all []node.Config, out, errOut io.Writer) erro
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var nics []*running
-	defer func() { closeNICs(nics) }()
+	defer func() { closeNICs(nics, errOut) }()
+	layer := node.NewLayer()
 	for _, cfg := range all {
+		cfg.Layer = layer
 		n, err := startNIC(ctx, cfg, func() { stop(errStopped) })
 		if err != nil {
 			return err
@@ -175,8 +177,8 @@ func startNIC(ctx context.Context, cfg node.Config, stop func()) (*running, erro
 
 // closeNICs ends all NICs side by side: first the connections, so that
 // captures see them close, then the control sockets. The failure of a NIC was
-// reported when it happened.
-func closeNICs(nics []*running) {
+// reported when it happened. RDMA objects that nobody destroyed are named.
+func closeNICs(nics []*running, errOut io.Writer) {
 	var wg sync.WaitGroup
 	for _, n := range nics {
 		wg.Go(func() {
@@ -185,4 +187,9 @@ func closeNICs(nics []*running) {
 		})
 	}
 	wg.Wait()
+	for _, n := range nics {
+		for _, l := range n.node.Leaks() {
+			fmt.Fprintf(errOut, "%s: left at the end: %v\n", n.node.Name(), l)
+		}
+	}
 }

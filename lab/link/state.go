@@ -103,10 +103,10 @@ func (n *Net) EphemeralPorts() (low, high uint16, err error) {
 	return low, high, err
 }
 
-// Watch calls up, from a goroutine of its own, each time the link comes to
-// life: brought up, with a carrier. A link that is alive already counts as
-// coming to life now. stop ends the watch and waits for its goroutine.
-func (n *Net) Watch(name string, up func()) (stop func(), err error) {
+// Watch calls change, from a goroutine of its own, with whether the link is
+// alive (brought up, with a carrier), and again each time that changes. stop
+// ends the watch and waits for its goroutine.
+func (n *Net) Watch(name string, change func(live bool)) (stop func(), err error) {
 	updates, done := make(chan netlink.LinkUpdate), make(chan struct{})
 	// ListExisting would need CAP_NET_ADMIN: its request goes to the group.
 	var options netlink.LinkSubscribeOptions
@@ -129,16 +129,14 @@ func (n *Net) Watch(name string, up func()) (stop func(), err error) {
 	go func() {
 		defer close(ended)
 		was := existing.Live
-		if was {
-			up()
-		}
+		change(was)
 		for u := range updates {
 			if u.Attrs().Name != name {
 				continue
 			}
 			is := live(u.Link) && u.Header.Type != unix.RTM_DELLINK
-			if is && !was {
-				up()
+			if is != was {
+				change(is)
 			}
 			was = is
 		}

@@ -221,34 +221,32 @@ func TestReservePort(t *testing.T) {
 func TestWatch(t *testing.T) {
 	n := newNet(t)
 	must(t, n.AddTAP("tap0", false), n.Up("tap0"))
-	ups := make(chan bool, 16)
-	stop, err := n.Watch("tap0", func() { ups <- true })
+	changes := make(chan bool, 16)
+	stop, err := n.Watch("tap0", func(live bool) { changes <- live })
 	must(t, err)
 	defer stop()
-	select {
-	case <-ups:
-		t.Error("a TAP without a queue is alive")
-	case <-time.After(20 * time.Millisecond):
+	next := func(want bool) {
+		t.Helper()
+		select {
+		case live := <-changes:
+			if live != want {
+				t.Fatalf("alive %v, want %v", live, want)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("no news, want alive %v", want)
+		}
 	}
+	next(false) // a TAP without a queue
 	for range 2 {
 		q, err := n.OpenTAP(tap.Config{Name: "tap0"})
 		must(t, err)
-		select {
-		case <-ups:
-		case <-time.After(5 * time.Second):
-			t.Fatal("the carrier was not seen")
-		}
+		next(true)
 		i, err := n.Get("tap0")
 		if err != nil || !i.Live || !i.Up || i.Kind != "tuntap" {
 			t.Errorf("%+v, %v", i, err)
 		}
 		must(t, q.Close(), n.Down("tap0"))
-		for range 100 { // the news of the lost carrier comes later
-			if i, _ := n.Get("tap0"); !i.Live {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		next(false)
 		must(t, n.Up("tap0"))
 	}
 }

@@ -36,6 +36,9 @@ type Config struct {
 
 	// NS is the namespace to work in (borrowed); nil: that of the caller.
 	NS *netns.NS `json:"-" yaml:"-"`
+	// Layer is the access layer that the NIC's RDMA device joins, several NICs
+	// the same; nil: one of its own.
+	Layer *Layer `json:"-" yaml:"-"`
 	// Wire stands in for the TAP (taken), as an end of link.NewWire does.
 	Wire tap.Queue `json:"-" yaml:"-"`
 	// NIC holds the settings of nic.Params; of its other fields those above
@@ -192,6 +195,9 @@ func setSeed(c *Config, v string) (err error) {
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
 		c.Name = "nic0"
+	}
+	if c.Layer == nil {
+		c.Layer = NewLayer()
 	}
 	if c.Frames == "" {
 		c.Frames = framesWire

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"tapir/nic"
+	"tapir/nic/al"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
+	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -31,6 +33,11 @@ type Node struct {
 
 	cfg    Config
 	loop   *loop.Loop
+	thread thread
+	ca     *al.CA        // nil without RDMA
+	left   chan struct{} // the access layer has let go of the device
+	leaks  []verbs.Leak
+	reason error // why the node ends, if not by Close
 	wire   tap.Queue
 	host   *tap.TAP // nil without a host TAP
 	ports  []*loop.Port
@@ -39,9 +46,10 @@ type Node struct {
 	done   chan struct{}
 	err    error // of the loop; valid after done
 
-	alive  chan struct{} // the carrier has been up once
-	once   sync.Once
-	ending sync.Once
+	alive   chan struct{} // the carrier has been up once
+	once    sync.Once
+	leaving sync.Once
+	ending  sync.Once
 }
 
 // Start opens the TAP, sets up the kernel's side and runs the NIC. It waits a
@@ -56,7 +64,8 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, loop: l, done: make(chan struct{}), alive: make(chan struct{})}
+	n := &Node{cfg: cfg, loop: l, left: make(chan struct{}), done: make(chan struct{}), alive: make(chan struct{})}
+	n.thread.n = n
 	if err := n.build(); err != nil {
 		n.abandon()
 		return nil, err
@@ -86,11 +95,16 @@ func (n *Node) build() (err error) {
 		}
 	}
 	n.loop.SetEngine(n.Device)
-	return nil
+	return n.enter()
 }
 
 // abandon undoes a start that failed.
 func (n *Node) abandon() {
+	if n.ca != nil {
+		n.thread.takeOver()
+		n.ca.Deregister(nil)
+		n.thread.finish()
+	}
 	n.loop.Close() // the queues too
 	if n.kernel != nil {
 		n.kernel.close()
@@ -183,33 +197,43 @@ func (n *Node) deviceConfig() nic.Config {
 func (n *Node) run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
-	up := func() {
-		n.loop.Do(func(now frame.Time) {
-			n.Device.LinkUp(now)
-			n.once.Do(func() { close(n.alive) })
-		})
-	}
 	if n.kernel == nil {
-		up()
-	} else if err := n.watch(up); err != nil {
+		n.carrier(true)
+	} else if err := n.watch(); err != nil {
 		cancel()
 		return err
 	}
 	go func() {
 		defer close(n.done)
 		n.err = n.loop.Run(inner)
+		n.bury(n.err)
+		if n.err == nil {
+			n.err = n.reason
+		}
 	}()
 	n.awaitCarrier(ctx)
 	return nil
 }
 
-// watch reports carriers; a TAP in another namespace counts as alive at once.
-func (n *Node) watch(up func()) error {
+// carrier tells the NIC that its link is up or down.
+func (n *Node) carrier(up bool) {
+	n.loop.Do(func(now frame.Time) {
+		if !up {
+			n.Device.LinkDown(now)
+			return
+		}
+		n.Device.LinkUp(now)
+		n.once.Do(func() { close(n.alive) })
+	})
+}
+
+// watch follows the carrier; a TAP in another namespace counts as alive.
+func (n *Node) watch() error {
 	if _, err := n.kernel.links.Get(n.wire.Name()); err != nil {
-		up()
+		n.carrier(true)
 		return nil
 	}
-	stop, err := n.kernel.links.Watch(n.wire.Name(), up)
+	stop, err := n.kernel.links.Watch(n.wire.Name(), n.carrier)
 	if err != nil {
 		return err
 	}
@@ -299,19 +323,27 @@ func (n *Node) Err() error {
 	}
 }
 
-// Close closes the connections in order, for at most two seconds, resets the
-// rest, stops the NIC and removes what Start made. It returns why the NIC had stopped before,
-// if it had.
+// Close takes the device from the clients of its access layer, closes the
+// connections in order, each for at most two seconds, resets the rest, stops
+// the NIC and removes what Start made. It returns why the NIC had stopped
+// before, if it had.
 func (n *Node) Close() error {
 	n.ending.Do(func() {
+		n.leave(nil)
 		n.shutdown()
-		n.cancel()
-		<-n.done
-		if n.kernel != nil {
-			n.kernel.close()
-		}
+		n.stop()
+		n.end()
 	})
 	return n.err
+}
+
+// end stops the loop and undoes what was done to the kernel's side.
+func (n *Node) end() {
+	n.cancel()
+	<-n.done
+	if n.kernel != nil {
+		n.kernel.close()
+	}
 }
 
 func (n *Node) shutdown() {

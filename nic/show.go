@@ -3,7 +3,9 @@ package nic
 import (
 	"net/netip"
 
+	"tapir/nic/cm"
 	"tapir/nic/iwarp"
+	"tapir/nic/toe"
 	"tapir/wire/ether"
 )
 
@@ -95,3 +97,13 @@ func (d *Device) ShowMR() []MRInfo {
 	}
 	return list
 }
+
+// TCPConn is the TCP connection below an RDMA connection, nil if there is
+// none: for its state, and for parameters of its own such as TOS, keep-alive
+// or congestion control (toe.Conn.SetParams). Those that are set right after
+// Connect hold from the SYN on.
+func (d *Device) TCPConn(id *cm.ID) *toe.Conn { return d.iwarp.TCP(id) }
+
+// TCPListener is the TCP listener below an RDMA listener: its parameters are
+// those of the connections that it accepts from then on.
+func (d *Device) TCPListener(l *cm.Listener) *toe.Listener { return d.iwarp.TCPListener(l) }

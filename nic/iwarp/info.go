@@ -3,6 +3,7 @@ package iwarp
 import (
 	"net/netip"
 
+	"tapir/nic/cm"
 	"tapir/nic/toe"
 	"tapir/rdmap"
 )
@@ -169,3 +170,17 @@ func (e *Engine) CEPs() []CEPInfo {
 
 // Idle tells whether no connection is left.
 func (e *Engine) Idle() bool { return len(e.conns) == 0 }
+
+// TCP is the TCP connection below id, nil if there is none.
+func (e *Engine) TCP(id *cm.ID) *toe.Conn {
+	if c, ok := id.Lower.(*conn); ok {
+		return c.tcp
+	}
+	return nil
+}
+
+// TCPListener is the TCP listener below l.
+func (e *Engine) TCPListener(l *cm.Listener) *toe.Listener {
+	tl, _ := l.Lower.(*toe.Listener)
+	return tl
+}

@@ -12,6 +12,7 @@ import (
 
 	"tapir/lab/capture"
 	"tapir/lab/perf"
+	"tapir/lab/siwt"
 	"tapir/mpa"
 	"tapir/nic"
 	"tapir/nic/cm"
@@ -110,6 +111,10 @@ func (d *served) Set(settings []Setting) (err error) {
 }
 
 func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, error)) (cancel func(), err error) {
+	var kind struct{ Op string }
+	if json.Unmarshal(raw, &kind) == nil && kind.Op == siwt.Op {
+		return d.siwt(raw, done)
+	}
 	var job perf.Job
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
@@ -128,6 +133,30 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 	}
 	if startErr != nil {
 		return nil, startErr
+	}
+	return func() { d.Thread.Do(run.Cancel) }, nil
+}
+
+// siwt starts a job of package siwt. Its report counts also when it failed.
+func (d *served) siwt(raw json.RawMessage, done func(any, error)) (cancel func(), err error) {
+	var job siwt.Job
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&job); err != nil {
+		return nil, &Error{What: fmt.Sprintf("the job cannot be read: %v", err), Remedy: "use the tapir binary that started the NIC"}
+	}
+	var run *siwt.Run
+	var startErr error
+	err = d.on(func(now frame.Time) {
+		run, startErr = siwt.Start(d.Device, job, now, func(r siwt.Report, _ error) {
+			done(r, nil) // an error is part of the report
+		})
+	})
+	if err == nil {
+		err = startErr
+	}
+	if err != nil {
+		return nil, err
 	}
 	return func() { d.Thread.Do(run.Cancel) }, nil
 }

@@ -40,7 +40,7 @@
 #define ANSWER 16
 enum { F_REJECT = 1, F_SRQ = 2, F_KIB = 4, F_ANSWER = 8 };
 enum { PLAIN, ANSWERED, ECHOED, CHECKED };	/* what success of a step needs beside its completion */
-enum { CONNS = 15, RECV_ID = 1000 };
+enum { CONNS = 15, RECV_ID = 1000, KEPT = 8 };
 
 /* Private data of request and reply, and the answer to a Send: little-endian. */
 struct ask { uint32_t magic; uint8_t flags, receives; uint16_t size; };
@@ -380,7 +380,8 @@ struct client {
 	struct ask ask;
 	char *model;		/* what the server's memory must hold */
 	uint64_t id;
-	int patience, port, ird, ord, private, settle, gone;
+	int patience, port, ird, ord, private, settle, gone, early;
+	struct ibv_wc kept[KEPT];
 };
 
 /* event waits for the next event and returns its type, or -1. */
@@ -416,7 +417,7 @@ static int dial(struct client *k, struct sockaddr *to)
 	if (rdma_resolve_addr(c->id, NULL, to, 3000) || event(k, 5000, NULL, NULL) != RDMA_CM_EVENT_ADDR_RESOLVED ||
 	    rdma_resolve_route(c->id, 3000) || event(k, 5000, NULL, NULL) != RDMA_CM_EVENT_ROUTE_RESOLVED)
 		die("resolve");
-	setup(c, 8, 64 << 10, 0);
+	setup(c, KEPT, 64 << 10, 0);
 	for (int i = 0; i < 256; i++)
 		pd[i] = i;
 	memcpy(pd, &k->ask, sizeof k->ask);
@@ -442,16 +443,26 @@ static int dial(struct client *k, struct sockaddr *to)
 	return k->peer.magic == MAGIC ? 0 : 3;
 }
 
-/* await polls for the completion of id; others are receives. */
+/* await polls for the completion of id, or of any receive. A receive that comes
+ * before its turn is kept. */
 static int await(struct client *k, uint64_t id, struct ibv_wc *w)
 {
 	double end = now() + k->patience / 1000.0;
+	if (id == RECV_ID && k->early) {
+		*w = k->kept[0];
+		memmove(k->kept, k->kept + 1, --k->early * sizeof *w);
+		return w->status;
+	}
 	while (now() < end) {
-		if (ibv_poll_cq(k->c.cq, 1, w) <= 0)
+		if (ibv_poll_cq(k->c.cq, 1, w) <= 0) {
+			usleep(50);	/* the other connections want the processor, too */
 			continue;
+		}
 		if (w->wr_id == id || (id == RECV_ID && w->wr_id >= RECV_ID))
 			return w->status;
-		if (w->status != IBV_WC_WR_FLUSH_ERR)
+		if (w->wr_id >= RECV_ID && !w->status && k->early < KEPT)
+			k->kept[k->early++] = *w;
+		else if (w->status != IBV_WC_WR_FLUSH_ERR)
 			say("completion %lu: %s\n", (unsigned long)w->wr_id, ibv_wc_status_str(w->status));
 	}
 	return -1;

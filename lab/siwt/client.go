@@ -1,0 +1,272 @@
+package siwt
+
+import (
+	"bytes"
+	"time"
+
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// proof is what the success of a step needs beside its completion.
+type proof uint8
+
+const (
+	nothing  proof = iota
+	answered       // an answer with length and sum
+	echoed         // the same octets again
+	compared       // octets read that are those of the model
+)
+
+// client works through the steps of one connection.
+type client struct {
+	c     *conn
+	peer  offer
+	model []byte // what the server's memory must hold
+
+	at       int // index of the current step
+	step     step
+	proof    proof
+	wr       verbs.SendWR
+	due      int // completions, answers outstanding
+	answers  int
+	started  frame.Time
+	timer    func()
+	over     bool // all is done, or one step failed
+	hasEnded bool // the connection
+	lastID   uint64
+}
+
+func newClient(c *conn) *client {
+	k := &client{c: c, model: make([]byte, half), timer: func() {}}
+	fillServer(k.model)
+	return k
+}
+
+func (k *client) cancel() { k.timer() }
+
+// begin follows the server's answer.
+func (k *client) begin(private []byte, now frame.Time) {
+	var ok bool
+	if k.peer, ok = parseOffer(private); !ok {
+		k.c.report.End = "the server is no siwt: it answers with private data of another program"
+		k.quit(now)
+		return
+	}
+	k.after(k.c.run.job.Settle, k.next, now)
+}
+
+// after calls fn later, in place of what the timer was for.
+func (k *client) after(d time.Duration, fn func(now frame.Time), now frame.Time) {
+	k.timer()
+	k.timer = k.c.run.dev.Schedule(now.Add(d), fn)
+}
+
+// next starts the current step, or ends the connection behind the last one.
+func (k *client) next(now frame.Time) {
+	if k.over {
+		return
+	}
+	if k.at == len(k.c.run.steps) {
+		k.quit(now)
+		return
+	}
+	k.step, k.started = k.c.run.steps[k.at], now
+	pause := time.Duration(k.step.size) * time.Millisecond
+	switch k.step.name {
+	case "sleep":
+		k.after(pause, func(now frame.Time) { k.finish("", now) }, now)
+	case "gone":
+		if k.hasEnded {
+			k.finish("", now)
+			return
+		}
+		k.after(pause, func(now frame.Time) { k.finish("still connected", now) }, now)
+	case "abort":
+		_ = k.c.id.Disconnect(true, now) // one that has ended already is fine, too
+		k.finish("", now)
+	default:
+		k.after(k.c.run.job.Patience, func(now frame.Time) { k.finish("timeout", now) }, now)
+		k.post(now)
+	}
+}
+
+// post fills the source and posts the step's work requests.
+func (k *client) post(now frame.Time) {
+	c, n := k.c, k.step.size
+	src := c.buf[:n]
+	fillStep(src, k.at+1)
+	base := c.mrs[all].Addr()
+	sge := verbs.SGE{Addr: base, Length: uint32(n), LKey: c.mrs[all].LKey()}
+	k.wr = verbs.SendWR{RemoteAddr: k.peer.addr, RKey: k.peer.rw, SGEs: []verbs.SGE{sge}}
+	k.prepare()
+	switch {
+	case k.wr.Opcode == verbs.OpRead:
+		k.wr.SGEs[0].Addr = base + half
+		clear(c.buf[half : half+n])
+	case k.proof == echoed:
+		copy(src, echoMark)
+	}
+	if k.wr.Flags&verbs.Inline != 0 {
+		k.wr.Inline, k.wr.SGEs = src, nil
+	}
+	k.due, k.answers = k.step.count, 0
+	if k.proof == answered || k.proof == echoed {
+		k.answers = k.step.count
+	}
+	for i := range k.step.count {
+		k.lastID++
+		wr := k.wr
+		wr.ID = k.lastID
+		if k.step.name != "burst" || i == k.step.count-1 {
+			wr.Flags |= verbs.Signaled
+		} else {
+			k.due--
+		}
+		if _, err := c.qp.PostSend(wr); err != nil {
+			k.finish("post: "+err.Error(), now)
+			return
+		}
+	}
+}
+
+// complete handles a completion.
+func (k *client) complete(wc *verbs.WC, now frame.Time) {
+	switch {
+	case k.over || wc.ID >= recvID && wc.Status != verbs.StatusSuccess:
+	case wc.ID >= recvID:
+		k.answer(wc, now)
+	case wc.Status != verbs.StatusSuccess:
+		k.finish(wc.Status.String(), now)
+	default:
+		k.due--
+		k.settle(now)
+	}
+}
+
+// answer compares what the server answers with what was sent.
+func (k *client) answer(wc *verbs.WC, now frame.Time) {
+	i := int(wc.ID - recvID)
+	got, sent := k.c.slot(i)[:wc.ByteLen], k.c.buf[:k.step.size]
+	good := bytes.Equal(got, sent)
+	if k.proof == answered {
+		a, ok := parseAnswer(got)
+		good = ok && int(a.length) == len(sent) && a.sum == sum(sent)
+	}
+	_ = k.c.postRecv(i) // fails only when the connection has ended
+	if !good {
+		k.finish("the answer differs", now)
+		return
+	}
+	k.answers--
+	k.settle(now)
+}
+
+// settle ends the step when nothing is outstanding.
+func (k *client) settle(now frame.Time) {
+	if k.due > 0 || k.answers > 0 {
+		return
+	}
+	n := k.step.size
+	if k.wr.Opcode == verbs.OpWrite && k.wr.RemoteAddr == k.peer.addr && (k.wr.RKey == k.peer.rw || k.wr.RKey == k.peer.wo) {
+		copy(k.model, k.c.buf[:n])
+	}
+	if k.proof == compared && !bytes.Equal(k.c.buf[half:half+n], k.model[:n]) {
+		k.finish("the data differs", now)
+		return
+	}
+	k.finish("", now)
+}
+
+// finish books the step; the next follows, or after a failure the end.
+func (k *client) finish(failure string, now frame.Time) {
+	if k.over {
+		return
+	}
+	k.timer()
+	r := &k.c.report
+	r.Steps = append(r.Steps, StepReport{Step: k.step.String(), Elapsed: now.Sub(k.started), Error: failure})
+	k.at++
+	if failure != "" {
+		k.quit(now)
+		return
+	}
+	k.after(0, k.next, now)
+}
+
+// gone follows the end of the connection.
+func (k *client) gone(now frame.Time) {
+	k.hasEnded = true
+	switch {
+	case k.over:
+	case k.step.name == "gone":
+		k.finish("", now)
+	case k.at < len(k.c.run.steps):
+		k.finish("disconnected", now)
+	}
+}
+
+// quit ends the connection in order.
+func (k *client) quit(now frame.Time) {
+	k.over = true
+	k.timer()
+	if !k.hasEnded {
+		_ = k.c.id.Disconnect(false, now) // one that is ending needs none
+	}
+}
+
+// prepare turns the name of the step into a work request to the server's
+// buffer.
+func (k *client) prepare() {
+	w, name := &k.wr, k.step.name
+	k.proof = nothing
+	w.Opcode = verbs.OpWrite
+	switch name {
+	case "write", "burst":
+	case "writei":
+		w.Flags = verbs.Inline
+	case "read", "readn":
+		w.Opcode, k.proof = verbs.OpRead, compared
+	case "echo":
+		w.Opcode, k.proof = verbs.OpSend, echoed
+	case "send", "sendi", "sendse", "sendinv", "sendseinv":
+		w.Opcode, k.proof = verbs.OpSend, answered
+		switch name {
+		case "sendi":
+			w.Flags = verbs.Inline
+		case "sendse", "sendseinv":
+			w.Flags = verbs.Solicited
+		}
+		if name == "sendinv" || name == "sendseinv" {
+			w.Opcode, w.Invalidate = verbs.OpSendInv, k.peer.wo
+		}
+	default:
+		if name[0] == 'r' {
+			w.Opcode = verbs.OpRead
+		}
+		k.mistake(name[1:])
+	}
+}
+
+// mistake points the work request at what is wrong.
+func (k *client) mistake(which string) {
+	w, o := &k.wr, &k.peer
+	switch which {
+	case "bad":
+		w.RKey ^= 0x00555500
+	case "key":
+		w.RKey ^= 1
+	case "bounds":
+		w.RemoteAddr += uint64(o.length) - uint64(k.step.size/2)
+	case "low":
+		w.RemoteAddr -= 8
+	case "ro":
+		w.RKey = o.ro
+	case "wo":
+		w.RKey = o.wo
+	case "pd":
+		w.RKey = o.other
+	case "wrap":
+		w.RemoteAddr = ^uint64(7)
+	}
+}

@@ -1,0 +1,229 @@
+package siwt
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"tapir/nic"
+	"tapir/nic/cm"
+	"tapir/wire/frame"
+)
+
+// closeWithin is how long a graceful disconnect may take before the
+// connection is aborted.
+const closeWithin = 3 * time.Second
+
+// Run is one side at work on one NIC. All its methods belong to the NIC's
+// loop.
+type Run struct {
+	dev      *nic.Device
+	job      Job
+	steps    []step
+	done     func(Report, error)
+	listener *cm.Listener
+	conns    []*conn
+	served   int
+	report   Report
+	err      error
+	ending   bool
+
+	cancelTimer func()
+}
+
+// Start begins one side of a job on d. done is called once, when it is over
+// and everything it made is gone. An error returned at once means that nothing
+// was begun.
+func Start(d *nic.Device, job Job, now frame.Time, done func(Report, error)) (*Run, error) {
+	job = job.WithDefaults()
+	if err := job.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Run{dev: d, job: job, done: done, report: Report{Role: "client"}, cancelTimer: func() {}}
+	for _, s := range job.Steps {
+		t, err := parseStep(s)
+		if err != nil {
+			return nil, err
+		}
+		r.steps = append(r.steps, t)
+	}
+	if job.Serves() {
+		r.report.Role = "server"
+		l, err := d.CM.Listen(netip.AddrPortFrom(netip.IPv6Unspecified(), job.Port), maxConns, r.event, nil)
+		r.listener = l
+		return r, err
+	}
+	if err := r.connect(now); err != nil {
+		for _, c := range r.conns {
+			err = errors.Join(err, c.free())
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Run) connect(now frame.Time) error {
+	for range r.job.Conns {
+		c, err := r.newConn(clientReceives, clientReceive, false)
+		if err != nil {
+			return err
+		}
+		c.client = newClient(c)
+		c.id = r.dev.CM.NewID(r.event, c)
+		p := cm.Params{QP: c.qp, PrivateData: private(r.job.ask(), r.job.Private), IRD: depth(r.job.IRD), ORD: depth(r.job.ORD)}
+		if err := c.id.Connect(netip.AddrPortFrom(r.job.Remote, r.job.Port), p, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// depth turns a job's number of Reads into that of the connection manager.
+func depth(n int) uint16 {
+	if n == None {
+		return cm.NoReads
+	}
+	return uint16(n)
+}
+
+// Cancel ends the run early.
+func (r *Run) Cancel(now frame.Time) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%s: cancelled", Op)
+	}
+	r.end(now)
+}
+
+// event handles what the connection manager says.
+func (r *Run) event(ev cm.Event, now frame.Time) {
+	if ev.Type == cm.ConnectRequest {
+		r.request(ev, now)
+		return
+	}
+	c, ok := ev.ID.Context.(*conn)
+	if !ok { // a request that was turned down
+		if ev.Type == cm.ClosedEvent {
+			r.dev.Verbs.Defer(func(now frame.Time) { _ = ev.ID.Destroy(); r.turnedDown(now) })
+		}
+		return
+	}
+	switch ev.Type {
+	case cm.ActiveComplete:
+		c.established(ev)
+		c.client.begin(ev.PrivateData, now)
+	case cm.PassiveComplete:
+		c.report.IRD, c.report.ORD = ev.IRD, ev.ORD
+	case cm.Rejected:
+		c.established(ev)
+		c.report.Rejected = text(ev.PrivateData)
+	case cm.Disconnected:
+		if ev.Err != nil {
+			c.report.End = ev.Err.Error()
+		}
+		if c.client != nil {
+			c.client.gone(now)
+		}
+	case cm.ClosedEvent:
+		r.dev.Verbs.Defer(func(now frame.Time) { r.closed(c, now) })
+	default:
+		if ev.Err != nil {
+			c.report.End = ev.Err.Error()
+		}
+	}
+}
+
+// text is what a peer said, up to its final zero.
+func text(b []byte) string {
+	for i, v := range b {
+		if v == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
+
+// turnedDown counts a rejected request as a connection served.
+func (r *Run) turnedDown(now frame.Time) {
+	if r.served++; r.served == r.job.Conns {
+		r.end(now)
+	}
+	r.conclude()
+}
+
+// closed frees a connection of which nothing is left.
+func (r *Run) closed(c *conn, now frame.Time) {
+	if c.dead {
+		return
+	}
+	if err := c.free(); err != nil && r.err == nil {
+		r.err = err
+	}
+	r.report.Conns = append(r.report.Conns, c.report)
+	r.served++
+	if c.client == nil && r.served == r.job.Conns {
+		r.end(now)
+	}
+	r.conclude()
+}
+
+// end closes what is open; conclude follows when all has gone.
+func (r *Run) end(now frame.Time) {
+	if r.ending {
+		return
+	}
+	r.ending = true
+	if r.listener != nil {
+		r.listener.Close()
+	}
+	r.disconnect(false, now)
+	r.cancelTimer = r.dev.Schedule(now.Add(closeWithin), func(now frame.Time) { r.disconnect(true, now) })
+	r.dev.Verbs.Defer(func(frame.Time) { r.conclude() })
+}
+
+func (r *Run) disconnect(abortive bool, now frame.Time) {
+	for _, c := range r.conns {
+		if !c.dead && c.id != nil {
+			_ = c.id.Disconnect(abortive, now) // one that has just ended needs none
+		}
+	}
+}
+
+// conclude hands the report over, once, when no connection is left.
+func (r *Run) conclude() {
+	for _, c := range r.conns {
+		if !c.dead {
+			return
+		}
+	}
+	if r.done == nil || r.job.Serves() && !r.ending {
+		return
+	}
+	done := r.done
+	r.done = nil
+	r.cancelTimer()
+	if !r.job.Serves() {
+		r.judge()
+	}
+	if r.err != nil {
+		r.report.Error = r.err.Error()
+	}
+	done(r.report, r.err)
+}
+
+// judge looks for a client's first failure.
+func (r *Run) judge() {
+	for i := range r.report.Conns {
+		c := &r.report.Conns[i]
+		f := c.failed()
+		if c.Rejected != "" && !r.job.Reject {
+			f = "rejected: " + c.Rejected
+		}
+		if c.Rejected == "" && r.job.Reject {
+			f = "not rejected, though asked to be"
+		}
+		if f != "" && r.err == nil {
+			r.err = fmt.Errorf("%s: connection to %s: %s", Op, netip.AddrPortFrom(r.job.Remote, r.job.Port), f)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package siwt
+
+import (
+	"bytes"
+
+	"tapir/nic/cm"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+var echoMark = []byte("ECHO")
+
+// request answers a client.
+func (r *Run) request(ev cm.Event, now frame.Time) {
+	a := parseAsk(ev.PrivateData)
+	refuse := func(why string) {
+		ev.ID.Context = nil
+		_ = ev.ID.Reject([]byte(why), now) // whoever has gone in the meantime needs no answer
+	}
+	if a.flags&flagReject != 0 {
+		r.report.Conns = append(r.report.Conns, ConnReport{
+			Remote: ev.ID.Remote(), Private: len(ev.PrivateData), PrivateSum: sum(ev.PrivateData), Rejected: text([]byte(rejection)),
+		})
+		refuse(rejection)
+		return
+	}
+	c, err := r.newConn(int(a.receives), a.octets(), a.flags&flagSRQ != 0)
+	if err != nil {
+		r.dev.Verbs.Defer(func(frame.Time) { _ = c.free() })
+		refuse("siwt: " + err.Error())
+		return
+	}
+	fillServer(c.buf[:half])
+	c.asked, c.id, ev.ID.Context = a, ev.ID, c
+	c.established(ev)
+	o := offer{c.mrs[rw].RKey(), c.mrs[ro].RKey(), c.mrs[wo].RKey(), c.mrs[other].RKey(), half, c.mrs[rw].Addr()}
+	p := cm.Params{QP: c.qp, PrivateData: o.bytes(), IRD: depth(r.job.IRD), ORD: depth(r.job.ORD)}
+	if err := ev.ID.Accept(p, now); err != nil {
+		c.report.End = err.Error() // Closed follows
+	}
+}
+
+// serve handles a completion at the server.
+func (c *conn) serve(wc *verbs.WC) {
+	switch {
+	case wc.Status != verbs.StatusSuccess:
+	case wc.ID >= echoID: // the echo is out, its slot is free
+		_ = c.postRecv(int(wc.ID - echoID))
+	case wc.ID >= recvID:
+		c.received(wc)
+	}
+}
+
+// received books a Send and answers it. Posting fails only when the
+// connection has ended, which its events tell.
+func (c *conn) received(wc *verbs.WC) {
+	i := int(wc.ID - recvID)
+	data := c.slot(i)[:wc.ByteLen]
+	m := Message{Octets: wc.ByteLen, Sum: sum(data), Solicited: wc.Solicited}
+	if wc.WithInv {
+		m.Invalidated = wc.Invalidated
+	}
+	c.report.Received = append(c.report.Received, m)
+	if bytes.HasPrefix(data, echoMark) {
+		_, _ = c.qp.PostSend(verbs.SendWR{
+			ID: echoID + uint64(i), Flags: verbs.Signaled, SGEs: []verbs.SGE{c.slotSGE(i, len(data))},
+		})
+		return
+	}
+	_ = c.postRecv(i)
+	if c.asked.flags&flagAnswer != 0 {
+		a := answer{m.Octets, m.Sum, m.Invalidated}
+		_, _ = c.qp.PostSend(verbs.SendWR{Flags: verbs.Inline, Inline: a.bytes()})
+	}
+}

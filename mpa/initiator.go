@@ -35,7 +35,9 @@ func (i *Initiator) AppendRequest(b []byte) []byte {
 }
 
 // Begun tells whether anything of a reply has come.
-func (i *Initiator) Begun() bool { return len(i.reader.buf) > 0 || i.reader.done || i.reader.err != nil }
+func (i *Initiator) Begun() bool {
+	return len(i.reader.buf) > 0 || i.reader.done || i.reader.err != nil
+}
 
 // Receive borrows octets of the peer's stream. It returns how many of them
 // belong to the reply; those behind it are the first of full operation. done

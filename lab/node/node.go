@@ -257,7 +257,8 @@ func (n *Node) awaitCarrier(ctx context.Context) {
 func (n *Node) Do(fn func(now frame.Time)) bool { return n.loop.Do(fn) }
 
 // DoWait runs fn on the NIC's loop and returns after it, or with
-// loop.ErrClosed if the node has ended.
+// loop.ErrClosed if the node has ended, or with loop.ErrInCallback if it is
+// called from within a handler.
 func (n *Node) DoWait(fn func(now frame.Time)) error { return n.loop.DoWait(fn) }
 
 // Config is the configuration with its defaults filled in.

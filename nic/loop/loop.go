@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -71,6 +72,9 @@ const bufferWait = time.Millisecond
 // ErrClosed says that the loop has ended.
 var ErrClosed = errors.New("loop: the event loop has ended")
 
+// ErrInCallback says that a call would wait for the thread it runs on.
+var ErrInCallback = errors.New("loop: a blocking call from within a handler; use Do")
+
 // Config holds a loop's choices; the zero value is good.
 type Config struct {
 	// Frames is the most frames lent at a time, in queues and engine together
@@ -92,7 +96,8 @@ type Loop struct {
 	eager  bool          // lingering pays
 	polite frame.Time    // until then the loop does not linger
 
-	event   int // eventfd that wakes the loop
+	thread  atomic.Int64 // that Run occupies
+	event   int          // eventfd that wakes the loop
 	mu      sync.Mutex
 	mail    []func(now frame.Time)
 	spare   []func(now frame.Time) // the emptied slice of the last iteration
@@ -170,8 +175,11 @@ func (l *Loop) Do(fn func(now frame.Time)) bool {
 }
 
 // DoWait runs fn on the loop's thread and returns after it; ErrClosed if the
-// loop ended before. It must not be called on the loop's thread.
+// loop ended before, ErrInCallback if called on the loop's thread.
 func (l *Loop) DoWait(fn func(now frame.Time)) error {
+	if l.thread.Load() == int64(unix.Gettid()) {
+		return ErrInCallback
+	}
 	ran := make(chan struct{})
 	if !l.Do(func(now frame.Time) { defer close(ran); fn(now) }) {
 		return ErrClosed
@@ -206,6 +214,8 @@ func (l *Loop) wake() {
 func (l *Loop) Run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	l.thread.Store(int64(unix.Gettid()))
+	defer l.thread.Store(0)
 	defer l.close()
 	stop := context.AfterFunc(ctx, func() { l.Do(func(frame.Time) {}) })
 	defer stop()

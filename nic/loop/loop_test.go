@@ -502,3 +502,12 @@ func TestRestGivesBuffersBack(t *testing.T) {
 		t.Errorf("%d octets while busy, %d afterwards", before, after)
 	}
 }
+
+func TestDoWaitOnTheLoopItself(t *testing.T) {
+	w := prepare(t, 0).run(t)
+	var inner error
+	must(t, w.DoWait(func(frame.Time) { inner = w.DoWait(func(frame.Time) { t.Error("ran") }) }))
+	if !errors.Is(inner, ErrInCallback) {
+		t.Error(inner)
+	}
+}

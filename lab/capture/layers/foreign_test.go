@@ -17,8 +17,9 @@ func documentedPrograms(t *testing.T, root string) (programs []string) {
 		t.Fatal(err)
 	}
 	for _, part := range strings.Split(string(text), "```go\n")[1:] {
-		program, _, _ := strings.Cut(part, "```")
-		programs = append(programs, program)
+		if program, _, _ := strings.Cut(part, "```"); strings.HasPrefix(program, "package main") {
+			programs = append(programs, program)
+		}
 	}
 	return programs
 }
@@ -58,6 +59,7 @@ func TestForeignModuleUsesTheLayers(t *testing.T) {
 	wants := [][]string{
 		{"MPA request rev 2", "MPA reply rev 2", "10.78.0.3->10.78.0.2 Send, 16 octets, last true", "RDMA Read Request, 0 octets", "RDMA Read Response", "RDMA Write"},
 		{"Send: hello"},
+		{"client: WR 2 send: success\nserver: WR 1 recv: success\nhello\n"},
 	}
 	if len(programs) != len(wants) {
 		t.Fatalf("docs/go.md has %d programs, this test knows %d", len(programs), len(wants))

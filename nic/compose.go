@@ -32,7 +32,10 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 		return err
 	}
 	d.CM = cm.New(d.Verbs)
-	d.CM.SetClock(func() frame.Time { return d.now })
+	d.log.Mask, d.log.Now = d.cfg.Dprint, func() frame.Time { return d.now }
+	d.cfg.IWARP.Log = &d.log
+	d.CM.SetClock(d.log.Now)
+	d.CM.Watch(d.logEvent)
 	d.CM.SetVLAN(d.cfg.VLAN)
 	d.Verbs.Watch(d.noteAsync)
 	d.toe = toe.New(cfg, d.pool, toeOutput{d}, &d.notes)

@@ -74,6 +74,8 @@ type Config struct {
 	TCP toe.Config
 	// NoLoopback refuses RDMA connections to the NIC's own addresses.
 	NoLoopback bool
+	// Dprint are the topics that Device.Log is told about.
+	Dprint frame.Topic
 	// Iface is the name of the interface that the wire is. If IfaceList is not
 	// empty and does not hold it, the NIC offers no RDMA.
 	Iface     string

@@ -46,6 +46,7 @@ type Device struct {
 	polling    bool // inside Poll, when frames may leave
 	in         inbound
 	notes      frame.Notes
+	log        frame.Log
 	tracer     frame.Tracer
 	record     frame.Record
 

@@ -10,6 +10,7 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
 	"tapir/nic/toe"
+	"tapir/wire/frame"
 )
 
 // Where the names of the settings are known from.
@@ -156,11 +157,21 @@ func cmParams() []*Param {
 		duration(Param{Name: "close_timeout", Origin: originTapir, Runtime: true,
 			Help: "time without progress after which a graceful disconnect turns abortive"},
 			func(c *Config) *time.Duration { return &c.IWARP.CloseTimeout }, 5*second, time.Hour, false),
+		bits(Param{Name: "dprint", Origin: originSiw, Runtime: true,
+			Help: "topics that `tapir show NIC log` has lines about"},
+			func(c *Config) *frame.Topic { return &c.Dprint }, 0, true, topics()...),
 		duration(Param{Name: "first_delay", Origin: originTapir, Runtime: true,
 			Help: "time to wait with the first FPDU of a connection that the NIC opens"},
 			func(c *Config) *time.Duration { return &c.IWARP.FirstDelay }, 0, second, true),
 		nudge(),
 	}
+}
+
+func topics() (words []named[frame.Topic]) {
+	for i, name := range frame.TopicNames {
+		words = append(words, named[frame.Topic]{name, 1 << i})
+	}
+	return words
 }
 
 // maxReads is what FastLinQ devices allow, each way.

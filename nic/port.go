@@ -92,6 +92,9 @@ func (d *Device) dropOut(p *port, o outgoing, r frame.DropReason) {
 
 // trace hands a frame that passes or fails to pass a port to the tracer.
 func (d *Device) trace(p *port, dir frame.Direction, f *frame.Frame, notes []frame.Note, drop frame.DropReason) {
+	if drop != frame.DropNone && d.log.On(frame.LogDrop) {
+		d.logDrop(p, dir, f.Bytes(), drop)
+	}
 	if d.tracer == nil {
 		return
 	}

@@ -259,6 +259,8 @@ func (f fakeNIC) Show(kind string) (any, error) {
 	return []qp{}, nil
 }
 
+func (f fakeNIC) Follow(string, uint64) (any, uint64, error) { return []struct{}{}, 0, nil }
+
 func (f fakeNIC) Set(settings []ctl.Setting) error {
 	for _, s := range settings {
 		if s.Name != "ird" {

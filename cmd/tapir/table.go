@@ -150,3 +150,24 @@ func printJSON(w io.Writer, raw json.RawMessage) error {
 	_, err := w.Write(b.Bytes())
 	return err
 }
+
+// printLines writes the objects of an array one per line: the time and what
+// follows it as they are, the rest with their names.
+func printLines(w io.Writer, raw json.RawMessage) {
+	var objects []json.RawMessage
+	_ = json.Unmarshal(raw, &objects) // else there is nothing to print
+	for _, o := range objects {
+		fields, _ := members(o)
+		var parts []string
+		for _, f := range fields {
+			switch f.key {
+			case "seq":
+			case "time", "topic", "text", "event":
+				parts = append(parts, f.text)
+			default:
+				parts = append(parts, f.key+"="+f.text)
+			}
+		}
+		fmt.Fprintln(w, strings.Join(parts, " "))
+	}
+}

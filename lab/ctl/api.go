@@ -5,6 +5,7 @@
 //
 //	GET    /v1/version?control=1   first on every connection
 //	GET    /v1/show/{kind}         an object, or an array of flat objects
+//	GET    /v1/follow/{kind}       events or log: what is new, as it happens, ?since=
 //	POST   /v1/set                 [{"name", "value"}...] in, the table of parameters out
 //	POST   /v1/perf                a job in, events progress... and result or error out
 //	GET    /v1/capture             ?snaplen= &buffer= &count= &raw=1 &host=1 &context=0
@@ -32,16 +33,22 @@ import (
 const Version = 1
 
 // Kinds are the tables that Show knows, in the order of the help text.
-var Kinds = []string{"nic", "device", "qp", "cq", "mr", "cep", "counters", "params"}
+var Kinds = []string{"nic", "device", "qp", "cq", "mr", "cep", "stats", "counters", "params", "events", "log"}
 
 // KnownKind tells whether kind is one of Kinds.
 func KnownKind(kind string) bool { return slices.Contains(Kinds, kind) }
+
+// Followed tells whether kind is a list that grows, which Follow knows.
+func Followed(kind string) bool { return kind == "events" || kind == "log" }
 
 // NIC is what a server serves. All methods may be called from any goroutine.
 type NIC interface {
 	// Show returns the table of that kind, one of Kinds, ready for
 	// encoding/json: a slice of flat structs, or one struct for "nic".
 	Show(kind string) (any, error)
+	// Follow returns what of "events" or "log" is kept from number since on,
+	// a slice of flat structs, and the number of the next to come.
+	Follow(kind string, since uint64) (list any, next uint64, err error)
 	// Set changes parameters, all or none.
 	Set(settings []Setting) error
 	// Perf starts a job. Neither callback may block. done is called exactly

@@ -175,6 +175,24 @@ func (c *Client) Show(ctx context.Context, kind string, v any) error {
 	return c.call(ctx, http.MethodGet, "/v1/show/"+url.PathEscape(kind), v)
 }
 
+// Follow calls each with every new list of entries of kind, events or log,
+// from number since on, until ctx ends or the NIC does.
+func (c *Client) Follow(ctx context.Context, kind string, since uint64, each func(json.RawMessage)) error {
+	resp, err := c.do(ctx, http.MethodGet, fmt.Sprintf("/v1/follow/%s?since=%d", url.PathEscape(kind), since), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return decode(resp, nil)
+	}
+	err = readEvents(resp.Body, each, &struct{}{})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 // Set changes parameters, all or none, and decodes the table of all of them
 // into v.
 func (c *Client) Set(ctx context.Context, settings []Setting, v any) error {

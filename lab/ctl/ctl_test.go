@@ -54,6 +54,13 @@ func (f *fakeNIC) Show(kind string) (any, error) {
 	return []row{{3, "RTS"}}, nil
 }
 
+func (f *fakeNIC) Follow(kind string, since uint64) (any, uint64, error) {
+	if since >= 6 {
+		return []row{}, since, nil
+	}
+	return []row{{int(since), kind}}, since + 2, nil
+}
+
 func (f *fakeNIC) Set(settings []Setting) error {
 	if settings[0].Name != "ird" {
 		return &Error{What: settings[0].Name + ": unknown setting", Status: http.StatusBadRequest}
@@ -131,6 +138,31 @@ func wantError(t *testing.T, err error, parts ...string) {
 		if !strings.Contains(e.Error(), p) {
 			t.Errorf("error %q does not say %q", e, p)
 		}
+	}
+}
+
+func TestFollow(t *testing.T) {
+	runtimeDir(t)
+	s := serve(t, "nic0", newFake())
+	c := dial(t, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got []string
+	each := func(raw json.RawMessage) {
+		if got = append(got, string(raw)); len(got) == 2 {
+			cancel()
+		}
+	}
+	want := []string{`[{"qpn":2,"state":"log"}]`, `[{"qpn":4,"state":"log"}]`}
+	if err := c.Follow(ctx, "log", 2, each); err != nil || !cmp.Equal(got, want) {
+		t.Errorf("%q, %v", got, err)
+	}
+	wantError(t, c.Follow(t.Context(), "qp", 0, each), "cannot be followed")
+	done := make(chan error)
+	go func() { done <- c.Follow(t.Context(), "events", 6, each) }()
+	s.Close() // the NIC's end is the list's end
+	if err := <-done; err != nil && !strings.Contains(err.Error(), "NIC nic0") {
+		t.Error(err)
 	}
 }
 

@@ -75,6 +75,12 @@ func (d *served) Show(kind string) (v any, err error) {
 			v = d.Device.Counters()
 		case "params":
 			v = d.Device.ShowParams()
+		case "stats":
+			v = d.Device.ShowStats()
+		case "events":
+			v = d.Device.ShowEvents(0)
+		case "log":
+			v = d.Device.ShowLog(0)
 		}
 	})
 	return v, err
@@ -94,6 +100,25 @@ func (d *served) on(fn func(now frame.Time)) error {
 		return &Error{What: fmt.Sprintf("NIC %s is ending: %v", d.Device.Config().Name, err)}
 	}
 	return nil
+}
+
+func (d *served) Follow(kind string, since uint64) (list any, next uint64, err error) {
+	err = d.on(func(frame.Time) {
+		if kind == "events" {
+			events := d.Device.ShowEvents(since)
+			list, next = events, since
+			if n := len(events); n > 0 {
+				next = events[n-1].Seq + 1
+			}
+			return
+		}
+		lines := d.Device.ShowLog(since)
+		list, next = lines, since
+		if n := len(lines); n > 0 {
+			next = lines[n-1].Seq + 1
+		}
+	})
+	return list, next, err
 }
 
 func (d *served) Set(settings []Setting) (err error) {

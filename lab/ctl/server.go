@@ -99,6 +99,7 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/version", s.hello)
 	mux.HandleFunc("GET /v1/show/{kind}", s.show)
+	mux.HandleFunc("GET /v1/follow/{kind}", s.follow)
 	mux.HandleFunc("POST /v1/set", s.set)
 	mux.HandleFunc("POST /v1/perf", s.perf)
 	mux.HandleFunc("GET /v1/capture", s.capture)

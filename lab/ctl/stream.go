@@ -71,6 +71,48 @@ func (s *Server) perf(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// followEvery is how often a client that follows is told what is new.
+const followEvery = 50 * time.Millisecond
+
+// follow tells a client of a list's new entries until it leaves. What comes
+// faster than it is told may be lost to it; the numbers show how much.
+func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
+	kind := r.PathValue("kind")
+	since, perr := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
+	if !Followed(kind) || perr != nil && r.URL.Query().Has("since") {
+		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s from %q cannot be followed", kind, r.URL.Query().Get("since")),
+			Remedy: "follow events or log, from a number"})
+		return
+	}
+	list, next, err := s.nic.Follow(kind, since)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	ev := events{w: w, rc: http.NewResponseController(w)}
+	ev.start()
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		if next != since {
+			ev.send(eventProgress, list)
+			since = next
+		}
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		case <-s.quit:
+			ev.end(outcome{report: struct{}{}})
+			return
+		}
+		if list, next, err = s.nic.Follow(kind, since); err != nil {
+			ev.end(outcome{report: struct{}{}})
+			return
+		}
+	}
+}
+
 // events writes server-sent events.
 type events struct {
 	w  http.ResponseWriter

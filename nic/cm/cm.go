@@ -159,6 +159,9 @@ type Manager struct {
 	gone      bool
 	vlan      uint16
 	log       Log
+	counted   [NumDeviceEvents]uint64
+	opened    uint64 // listeners
+	ups       uint64 // connections
 	now       func() frame.Time
 	watch     func(*Entry)
 }
@@ -177,6 +180,12 @@ func (m *Manager) IDs() []*ID { return m.ids }
 
 // Listeners returns all open listeners in order of creation, borrowed.
 func (m *Manager) Listeners() []*Listener { return m.listeners }
+
+// Opened is the number of listeners ever opened.
+func (m *Manager) Opened() uint64 { return m.opened }
+
+// Established is the number of connections that have come up.
+func (m *Manager) Established() uint64 { return m.ups }
 
 // Listener waits for requests at one address.
 type Listener struct {
@@ -210,6 +219,7 @@ func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) 
 		return nil, fmt.Errorf("listen %v: %w", local, err)
 	}
 	m.listeners = append(m.listeners, l)
+	m.opened++
 	return l, nil
 }
 

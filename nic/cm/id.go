@@ -252,6 +252,7 @@ func (id *ID) Complete(private []byte, ird, ord uint16) {
 		return
 	}
 	id.up, id.ird, id.ord = true, ird, ord
+	id.m.ups++
 	id.emit(Event{Type: typ, PrivateData: private, IRD: ird, ORD: ord})
 }
 

@@ -89,6 +89,9 @@ func (l *Log) Since(seq uint64) []Entry {
 	return list
 }
 
+// Counted is how often event ev was logged.
+func (m *Manager) Counted(ev DeviceEvent) uint64 { return m.counted[ev] }
+
 // Log returns the manager's log.
 func (m *Manager) Log() *Log { return &m.log }
 
@@ -120,6 +123,7 @@ func (m *Manager) note(e Entry) {
 		e.At = m.now()
 	}
 	e.Seq = m.log.next
+	m.counted[e.Event]++
 	m.log.add(e)
 	if m.watch != nil {
 		m.watch(&e)

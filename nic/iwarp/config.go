@@ -8,6 +8,7 @@ import (
 
 	"tapir/mpa"
 	"tapir/nic/cm"
+	"tapir/wire/frame"
 )
 
 // Config sets up an Engine. Zero fields take the default in parentheses.
@@ -52,6 +53,10 @@ type Config struct {
 	// FPDU before it sends a zero-length RDMA Write, which wakes a siw that has
 	// missed that FPDU (never). NoNudge says never where 0 has another meaning.
 	Nudge time.Duration
+
+	// Log is told about start-up frames, FPDUs and errors, as far as its Mask
+	// says; it may be nil.
+	Log *frame.Log
 
 	// Source chooses the local address for a connection to remote when the
 	// application named none.

@@ -327,6 +327,9 @@ func (c *conn) resume() error {
 		read = c.readWR()
 	}
 	err := c.stream.Resume(&a.hdr, int(a.placed), a.tail[:a.n-a.placed])
+	if c.e.cfg.Log.On(frame.LogRX) {
+		c.logReceived(append(a.hdr.AppendTo(nil), make([]byte, a.n)...))
+	}
 	if note {
 		op := rdmap.ParseControl(a.hdr.ULP).Opcode
 		c.note(c.inboundWR(op, read), op, a.hdr.Last)

@@ -104,6 +104,7 @@ func (c *conn) because(err error) {
 	}
 	why := c.reason(err)
 	c.id.SetReason(why)
+	c.logError(err)
 	ev, ok := errorEvents[why]
 	if !ok || c.starting() {
 		return

@@ -64,6 +64,9 @@ func (k *consumer) ULPDU(b []byte) error {
 		read = c.readWR()
 	}
 	err := c.stream.Receive(b)
+	if c.e.cfg.Log.On(frame.LogRX) {
+		c.logReceived(b)
+	}
 	if note {
 		c.noteReceived(b, read)
 	}

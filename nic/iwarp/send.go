@@ -122,6 +122,9 @@ func (c *conn) record(pos uint64) int {
 	c.log.push(r)
 	c.counters.TxFPDUs += uint64(r.count)
 	c.sentFPDU()
+	if c.e.cfg.Log.On(frame.LogTX) {
+		c.logSegment(frame.LogTX, r.wr, r.hdr[:r.hlen], s.Len, int(r.count))
+	}
 	if r.done && !await {
 		c.qp.FinishSend(r.seq, verbs.StatusSuccess)
 	}

@@ -36,6 +36,7 @@ func (c *conn) sendRaw(b []byte) {
 	r := c.log.room(c)
 	r.size, r.count, r.kept, r.kind = uint32(len(b)), 1, b, raw
 	c.log.push(r)
+	c.logFrame(b)
 	c.tcp.Kick()
 }
 
@@ -60,6 +61,7 @@ func (c *conn) request(data []byte, now frame.Time) {
 		c.phase = offered
 		c.e.arm(c, frame.Never)
 		r := c.responder.Request()
+		c.logAgreed("MPA request", &r)
 		c.id = c.e.cm.Request(c.listener, c.tcp.Local(), c.tcp.Remote(), r.PrivateData, r.IRD, r.ORD)
 		c.id.Lower = c
 		c.peerReads(&r)
@@ -120,6 +122,7 @@ func (c *conn) reply(data []byte, now frame.Time) []byte {
 		return nil
 	}
 	r := c.initiator.Result()
+	c.logAgreed("MPA reply", &r)
 	c.begin(r, len(data)-n)
 	if r.PeerToPeer {
 		c.stream.SendRTR(rtrOpcodes[r.RTR])

@@ -1,0 +1,116 @@
+package nic
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"tapir/nic/cm"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+	"tapir/wire/ip"
+)
+
+// Log is what the NIC's layers have to say about the topics of
+// Config.Dprint.
+func (d *Device) Log() *frame.Log { return &d.log }
+
+// logEvent says what happens to a connection.
+func (d *Device) logEvent(e *cm.Entry) {
+	if !d.log.On(frame.LogCM) {
+		return
+	}
+	d.log.Append(frame.LogCM, func(b []byte) []byte {
+		b = fmt.Appendf(b, "%v status %s", e.Event, e.Reason.Status())
+		if e.Reason != cm.NoReason {
+			b = fmt.Appendf(b, " %v", e.Reason)
+		}
+		if e.ID != 0 {
+			b = fmt.Appendf(b, " id %d", e.ID)
+		}
+		if e.QP != 0 {
+			b = fmt.Appendf(b, " QP %d %s", e.QP, e.State)
+		}
+		if e.Local.IsValid() {
+			b = fmt.Appendf(b, " %v", e.Local)
+		}
+		if e.Remote.IsValid() {
+			b = fmt.Appendf(b, " > %v", e.Remote)
+		}
+		return b
+	})
+}
+
+// logDrop says which frame was dropped, and why.
+func (d *Device) logDrop(p *port, dir frame.Direction, b []byte, r frame.DropReason) {
+	d.log.Append(frame.LogDrop, func(t []byte) []byte {
+		t = fmt.Appendf(t, "%v %v %v: %d octets", p.name, dir, r, len(b))
+		eth, n, err := ether.Parse(b)
+		if err != nil {
+			return t
+		}
+		t = fmt.Appendf(t, ", %v > %v type %#04x", eth.Src, eth.Dst, eth.Type)
+		if h, _, err := ip.ParseQuoted(b[n:]); err == nil && (eth.Type == ether.TypeIPv4 || eth.Type == ether.TypeIPv6) {
+			t = fmt.Appendf(t, ", %v > %v protocol %d", h.Src, h.Dst, h.Proto)
+		}
+		return t
+	})
+}
+
+// timeOf is what the hardware clock shows at engine time t.
+func (d *Device) timeOf(t frame.Time) string {
+	return time.Unix(0, int64(d.clock.At(t))).UTC().Format("2006-01-02T15:04:05.000000Z")
+}
+
+// EventInfo describes an event of the connection manager for display.
+type EventInfo struct {
+	Seq     uint64         `json:"seq"`
+	Time    string         `json:"time"`  // of the hardware clock
+	Event   string         `json:"event"` // as the FastLinQ iWARP interface names it
+	ID      uint32         `json:"id,omitempty"`
+	QP      uint32         `json:"qp,omitempty"`
+	State   string         `json:"iwarp_state,omitempty"` // of the QP
+	Local   netip.AddrPort `json:"local,omitzero"`
+	Remote  netip.AddrPort `json:"remote,omitzero"`
+	Status  string         `json:"status"`           // 0 or the name of an error number
+	Reason  string         `json:"reason,omitempty"` // return code of the firmware
+	IRD     uint16         `json:"ird"`
+	ORD     uint16         `json:"ord"`
+	Private int            `json:"private_data"` // octets
+	Err     string         `json:"error,omitempty"`
+}
+
+// ShowEvents describes the events of the connection manager that are kept,
+// from number seq on, in order.
+func (d *Device) ShowEvents(seq uint64) []EventInfo {
+	entries := d.CM.Log().Since(seq)
+	list := make([]EventInfo, len(entries))
+	for i, e := range entries {
+		list[i] = EventInfo{Seq: e.Seq, Time: d.timeOf(e.At), Event: e.Event.String(), ID: e.ID, QP: e.QP, State: e.State,
+			Local: e.Local, Remote: e.Remote, Status: e.Reason.Status(), Reason: e.Reason.String(),
+			IRD: e.IRD, ORD: e.ORD, Private: e.PrivateLen}
+		if e.Err != nil {
+			list[i].Err = e.Err.Error()
+		}
+	}
+	return list
+}
+
+// LineInfo describes a line of the log for display.
+type LineInfo struct {
+	Seq   uint64 `json:"seq"`
+	Time  string `json:"time"` // of the hardware clock
+	Topic string `json:"topic"`
+	Text  string `json:"text"`
+}
+
+// ShowLog describes the log's lines that are kept, from number seq on, in
+// order.
+func (d *Device) ShowLog(seq uint64) []LineInfo {
+	lines := d.log.Since(seq)
+	list := make([]LineInfo, len(lines))
+	for i, l := range lines {
+		list[i] = LineInfo{Seq: l.Seq, Time: d.timeOf(l.At), Topic: l.Topic.String(), Text: l.Text}
+	}
+	return list
+}

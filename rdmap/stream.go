@@ -129,6 +129,7 @@ type read struct {
 // operation.
 type response struct {
 	req    ReadRequest
+	msn    uint32 // of req
 	atomic bool
 	result AtomicResponse
 }
@@ -150,8 +151,9 @@ type Stream struct {
 	immRef    uint64
 	reads     queue[read]
 	responses queue[response]
-	answered  bool // the last message was a Read Response
-	quiet     bool // further Read Requests are not answered
+	answered  bool     // the last message was a Read Response
+	answer    response // the one being sent
+	quiet     bool     // further Read Requests are not answered
 	rtr       Opcode
 	rtrSend   bool // rtr is to be sent
 	rtrWait   bool // rtr is expected from the peer

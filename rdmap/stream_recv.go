@@ -272,7 +272,7 @@ func (k *sink) readRequest(h *ddp.Header, payload []byte) error {
 		}
 	}
 	if !k.quiet {
-		k.responses.push(response{req: req})
+		k.responses.push(response{req: req, msn: h.MSN})
 	}
 	return nil
 }
@@ -304,7 +304,8 @@ func (s *Stream) FaultyRead() uint64 {
 		if atomic && r.msn == d.MSN {
 			return r.ref
 		}
-		if !atomic && r.stag == named.SinkSTag && r.to == named.SinkTO && r.size == uint64(named.Size) {
+		// What has been answered is gone from both ends of the range.
+		if !atomic && r.stag == named.SinkSTag && named.SinkTO-r.to <= r.size && named.SinkTO+uint64(named.Size) == r.to+r.size {
 			return r.ref
 		}
 	}

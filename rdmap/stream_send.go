@@ -167,6 +167,25 @@ func (s *Stream) beginRead(w *Work) {
 	req.Put(c.control[:])
 }
 
+// FailResponse ends the stream because the source of the Read Response of
+// which seg has been cut is not accessible any more, for reason f. Its
+// Terminate says how far the Read has come (RFC 5040 section 4.8).
+func (s *Stream) FailResponse(seg *Segment, f Fault) *Error {
+	err, _ := readFault(f).(*Error)
+	if s.err != nil {
+		return s.err
+	}
+	s.Fail(err)
+	r := &s.answer
+	s.terminate = s.terminate.WithSegment(UntaggedHeader(ReadRequestOp, true, 0, r.msn, 0), ddp.UntaggedLen+ReadRequestLen)
+	if err.Type == TypeProtection {
+		left := r.req
+		left.SinkTO, left.SourceTO, left.Size = left.SinkTO+seg.Off, left.SourceTO+seg.Off, left.Size-uint32(seg.Off)
+		s.terminate = s.terminate.WithRead(left)
+	}
+	return err
+}
+
 func (s *Stream) beginResponse() {
 	if r := s.responses.front(); r.atomic {
 		h := UntaggedHeader(AtomicResponseOp, true, 0, s.nextMSN(AtomicResponseOp), 0)
@@ -174,7 +193,8 @@ func (s *Stream) beginResponse() {
 		r.result.Put(c.control[:])
 		return
 	}
-	req := &s.responses.front().req
+	s.answer = *s.responses.front()
+	req := &s.answer.req
 	h := TaggedHeader(ReadResponse, true, req.SinkSTag, req.SinkTO)
 	c := s.start(ReadResponse, FromMemory, NoRef, h, uint64(req.Size))
 	c.stag, c.to = req.SourceSTag, req.SourceTO

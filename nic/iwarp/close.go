@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"tapir/ddp"
 	"tapir/nic/cm"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
@@ -34,8 +35,12 @@ func (c *conn) fail(err *rdmap.Error) {
 // failWork completes the Read that the peer found fault with. Other requests
 // are flushed: those that a Terminate may mean have completed long before.
 func (c *conn) failWork(err *rdmap.Error) {
+	if c.qp == nil {
+		return
+	}
+	c.failInbound(err)
 	ref := c.stream.FaultyRead()
-	if ref == rdmap.NoRef || c.qp == nil {
+	if ref == rdmap.NoRef {
 		return
 	}
 	status := verbs.StatusRemoteOperation
@@ -43,6 +48,22 @@ func (c *conn) failWork(err *rdmap.Error) {
 		status = verbs.StatusRemoteAccess
 	}
 	c.qp.FinishSend(ref, status)
+}
+
+// failInbound completes the receive that took a Send which is too long, or
+// which invalidates what it must not, and the Read whose sink is gone.
+func (c *conn) failInbound(err *rdmap.Error) {
+	op := rdmap.ParseControl(c.stream.Header().ULP).Opcode
+	switch {
+	case err.Remote:
+	case op == rdmap.ReadResponse && errors.Is(err, &rdmap.Error{Type: rdmap.TypeOperation, Code: rdmap.CatastrophicStream}):
+		c.qp.FinishSend(c.stream.ReadRef(), verbs.StatusLocalProtection)
+	case !op.IsSend():
+	case err.Layer == rdmap.LayerDDP && err.Type == ddp.TypeUntagged && err.Code == ddp.TooLong:
+		c.qp.FinishRecv(verbs.RecvDone{Status: verbs.StatusLocalLength})
+	case err.Layer == rdmap.LayerRDMA && err.Type == rdmap.TypeProtection && err.Code == rdmap.CannotBeInvalidated:
+		c.qp.FinishRecv(verbs.RecvDone{Status: verbs.StatusRemoteInvalid})
+	}
 }
 
 // toError stops work: what TCP may have to send again is copied, then the

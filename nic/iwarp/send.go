@@ -148,7 +148,11 @@ func (c *conn) payload(r *record) (await, ok bool) {
 		return w != nil && w.Opcode == verbs.OpWriteImm && c.lends(w), true
 	case rdmap.FromMemory:
 		m, f := c.qp.CheckRemote(s.STag, s.TO, uint64(s.Len), verbs.RemoteRead)
-		if f != verbs.FaultNone || m.Fetch(c.keep.add(r, s.Len), s.TO) != nil {
+		if f != verbs.FaultNone {
+			c.fail(c.stream.FailResponse(s, faults[f]))
+			return false, false
+		}
+		if m.Fetch(c.keep.add(r, s.Len), s.TO) != nil {
 			return false, c.localFault(r)
 		}
 	case rdmap.FromWork:

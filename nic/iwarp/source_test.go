@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -81,7 +82,7 @@ func TestRegionVanishesUnderRequests(t *testing.T) {
 		status verbs.Status
 	}{
 		{"half-sent Write", false, verbs.StatusLocalProtection},
-		{"half-answered Read", true, verbs.StatusFlushed},
+		{"half-answered Read", true, verbs.StatusRemoteAccess},
 	} {
 		x := connect(t, toe.Config{}, Config{}, 1<<20)
 		owner := x.c
@@ -111,7 +112,11 @@ func TestRegionVanishesUnderRequests(t *testing.T) {
 		if c.server {
 			peer = x.a
 		}
-		if r := remoteErr(peer); r == nil || r.Layer != rdmap.LayerRDMA || r.Type != rdmap.TypeCatastrophic {
+		want := &rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic, Code: rdmap.Unspecified}
+		if c.server { // the Read Request is to blame
+			want = &rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeProtection, Code: rdmap.InvalidSTag}
+		}
+		if r := remoteErr(peer); r == nil || !errors.Is(r, want) {
 			t.Errorf("%s: peer learnt %v", c.name, r)
 		}
 	}

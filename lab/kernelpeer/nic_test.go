@@ -171,9 +171,7 @@ func (a *app) event(ev cm.Event, now frame.Time) {
 }
 
 func (a *app) fail(err error) {
-	if a.failed == nil {
-		a.failed = err
-	}
+	a.failed = errors.Join(a.failed, err)
 }
 
 func (a *app) completions(cq *verbs.CQ, _ frame.Time) {

@@ -39,12 +39,13 @@ type pairEnd struct {
 	e     *Engine
 	queue []*frame.Frame
 	drop  int // lose every drop-th frame
+	lose  func() bool
 	n     int
 }
 
 func (p *pairEnd) Room() int { return 64 - len(p.queue) }
 func (p *pairEnd) Transmit(f *frame.Frame, dst netip.Addr) {
-	if p.n++; p.drop > 0 && p.n%p.drop == 0 {
+	if p.n++; p.drop > 0 && p.n%p.drop == 0 || p.lose != nil && p.lose() {
 		f.Release()
 		return
 	}

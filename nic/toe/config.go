@@ -36,7 +36,7 @@ type Config struct {
 
 	InitialRTO time.Duration // first retransmission timeout; default 1 s (RFC 6298 section 2.1)
 	MinRTO     time.Duration // lower bound of the timeout; default 200 ms
-	TailProbe  time.Duration // shortest silence before a tail loss probe; default 50 ms
+	TailProbe  time.Duration // shortest silence before a tail loss probe; default 2 ms
 	MaxRTO     time.Duration // upper bound of the timeout; default 60 s
 	DelayedAck time.Duration // longest delay of an acknowledgement; default 40 ms
 	TimeWait   time.Duration // stay in TIME-WAIT; default 60 s
@@ -98,7 +98,7 @@ func (cfg Config) withDefaults() Config {
 	def(&cfg.InitialRTO, time.Second)
 	def(&cfg.MinRTO, 200*time.Millisecond)
 	def(&cfg.MaxRTO, time.Minute)
-	def(&cfg.TailProbe, 50*time.Millisecond)
+	def(&cfg.TailProbe, 2*time.Millisecond)
 	def(&cfg.DelayedAck, 40*time.Millisecond)
 	def(&cfg.TimeWait, time.Minute)
 	def(&cfg.SynRetries, 6)

@@ -3,6 +3,7 @@ package toe
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -354,5 +355,28 @@ func TestHeavyLoss(t *testing.T) {
 			t.Fatalf("seed %d: %+v", seed, a.conn.Info())
 		}
 		b.check(t, a)
+	}
+}
+
+// At 1 % loss the window is what the equations of RFC 5681 and RFC 9438 allow:
+// about 12 segments on average, if no recovery takes more than a few round
+// trips and none ends in silence.
+func TestRandomLossLeavesAWindow(t *testing.T) {
+	for _, cg := range []Congestion{Cubic, Reno} {
+		w, a, b := newPair(t, Config{Params: Params{Congestion: cg}})
+		a.limit = 1 << 62
+		a.conn.Kick()
+		rng := rand.New(rand.NewPCG(1, 2))
+		w.ends[0].lose = func() bool { return rng.IntN(100) == 0 }
+		const roundTrips = 40_000
+		begin := w.now
+		for range roundTrips {
+			w.step()
+		}
+		window := float64(b.received) / float64(a.conn.MSS()) / roundTrips
+		t.Logf("%v: %.1f segments in a round trip, %v", cg, window, time.Duration(w.now-begin))
+		if window < 8 || window > 16 {
+			t.Errorf("%v: %.1f segments in a round trip: %+v", cg, window, a.conn.Info())
+		}
 	}
 }

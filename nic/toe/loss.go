@@ -147,11 +147,17 @@ func (c *Conn) loseByDupAcks(acked uint64) bool {
 }
 
 // enterRecovery reduces the window (RFC 5681 section 3.2, RFC 6675 section 5).
+// One acknowledgement of a batch leaves but a part of it in flight; what was in
+// flight before is the window, if that was used up (RFC 9438 section 4.6).
 func (c *Conn) enterRecovery() {
 	cc := &c.cc
+	flight := c.nxt - c.una
+	if cc.blocked {
+		flight = max(flight, cc.cwnd)
+	}
 	cc.state, cc.recover = caRecovery, c.nxt
 	c.undo = undoState{cwnd: cc.cwnd, ssthresh: cc.ssthresh, armed: true}
-	c.reduce(c.nxt - c.una)
+	c.reduce(flight)
 	cc.cwnd = cc.ssthresh
 	c.loss.force = true
 	c.count.recoveries++
@@ -165,7 +171,7 @@ func (c *Conn) afterAck(acked, flight uint64, marked bool, now frame.Time) {
 	cc := &c.cc
 	if cc.state != caOpen && c.una >= cc.recover {
 		if cc.state == caRecovery {
-			cc.cwnd = min(cc.ssthresh, max(c.pipe(), uint64(c.mss))+uint64(c.mss))
+			cc.cwnd = min(cc.ssthresh, c.afterRecovery())
 		}
 		cc.state = caOpen
 		c.loss.dupAcks, c.loss.blind = 0, false
@@ -175,6 +181,16 @@ func (c *Conn) afterAck(acked, flight uint64, marked bool, now frame.Time) {
 	if acked > 0 && cc.state != caRecovery && !marked {
 		c.grow(acked, flight, now)
 	}
+}
+
+// afterRecovery is the window with which no burst follows a recovery: without
+// SACK that of RFC 6582 section 3.2 step 3, else room for an initial window.
+func (c *Conn) afterRecovery() uint64 {
+	mss := uint64(c.mss)
+	if !c.sackOK {
+		return max(c.pipe(), mss) + mss
+	}
+	return c.pipe() + initWnd*mss
 }
 
 // onRTO handles the retransmission timer (RFC 6298 section 5).

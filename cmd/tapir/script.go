@@ -15,13 +15,14 @@ func newScript() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "script FILE...",
 		Short: "Run wire scripts: packets in, packets that must come out",
-		Long: "A wire script plays the peer of a NIC segment by segment and states what must come\n" +
-			"back, in the manner of packetdrill. Scripts run in virtual time, without a TAP and\n" +
-			"without privileges; a script always runs the same way. The first line that is not\n" +
-			"fulfilled is printed with what came instead.\n\n" +
+		Long: "A wire script plays the peer of a NIC, by TCP segments or by messages of MPA, DDP and\n" +
+			"RDMAP, and states what must come back, in the manner of packetdrill. Scripts run in\n" +
+			"virtual time, without a TAP and without privileges; a script always runs the same way.\n" +
+			"The first line that is not fulfilled is printed with what came instead.\n\n" +
 			"The exit code is 0 if every script holds, 1 if one fails and 2 if one cannot be read.",
 		Example: "  tapir script handshake.wire\n" +
-			"  tapir script --trace lab/script/testdata/tcp/9293-3.5/*.wire",
+			"  tapir script --trace lab/script/testdata/tcp/9293-3.5/*.wire\n" +
+			"  tapir script --trace lab/script/testdata/iwarp/5040-5.2.1/read.wire",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("the script is missing: see: tapir script --help")
@@ -29,7 +30,7 @@ func newScript() *cobra.Command {
 			return runScripts(cmd.OutOrStdout(), args, trace)
 		},
 	}
-	cmd.Flags().BoolVar(&trace, "trace", false, "print every packet as a line of a script")
+	cmd.Flags().BoolVar(&trace, "trace", false, "print every packet, of iWARP every message, as it would stand in a script")
 	return cmd
 }
 

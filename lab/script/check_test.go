@@ -71,6 +71,54 @@ func TestUnaskedChecks(t *testing.T) {
 	}
 }
 
+// TestUnaskedChecksOfRDMA spoils what every run of iWARP checks without being
+// asked.
+func TestUnaskedChecksOfRDMA(t *testing.T) {
+	s, err := Parse("x", "protocol iwarp\n0 mr buf 100\n0.1 establish passive\n+0 < read-request buf size 5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner{script: s, peers: map[int]*peer{}, port: s.set.port, pool: buf.NewPool(100, 0)}
+	if r.world, err = newWorld(r); err != nil {
+		t.Fatal(err)
+	}
+	for _, st := range s.steps {
+		if err := r.step(st, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, e := r.world, r.peers[1].end
+	if len(r.queue) != 1 || r.queue[0].broken != "" || w.changed() != "" {
+		t.Fatalf("a sound run: %+v, %s", r.queue, w.changed())
+	}
+	g := w.find("buf")
+	g.all[guard+100] ^= 1
+	if have := w.changed(); have != "memory changed: buf+100 len 1, which lies outside of it" {
+		t.Errorf("behind the region: %q", have)
+	}
+	fpdu := e.in[e.startIn:]
+	for _, c := range []struct {
+		broken string
+		octet  int // from the end
+	}{{"mpa: CRC error", 1}, {"mpa: CRC error", 5}} {
+		bad := append([]byte(nil), fpdu...)
+		bad[len(bad)-c.octet] ^= 1
+		e.read = e.startIn
+		if u, n := e.fpdu(bad); n != len(bad) || u.broken != c.broken {
+			t.Errorf("octet %d from the end: %q, want %q", c.octet, u.broken, c.broken)
+		}
+	}
+	e.mine.CRC, e.theirs.CRC, e.read = false, false, e.startIn
+	if u, _ := e.fpdu(fpdu); u.broken != "FPDU: its CRC field is not zero although CRCs are off" {
+		t.Errorf("a CRC where there is none: %q", u.broken)
+	}
+	bad := append([]byte(nil), fpdu...)
+	bad[len(bad)-5] = 1
+	if u, _ := e.fpdu(bad); u.broken != "FPDU: its pad is not zero" {
+		t.Errorf("pad: %q", u.broken)
+	}
+}
+
 // TestDeliveryIsChecked gives an application wrong octets.
 func TestDeliveryIsChecked(t *testing.T) {
 	a := &app{}

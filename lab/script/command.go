@@ -27,8 +27,9 @@ var commands = map[string]func(l *line) (action, error){
 	"expect":   parseExpect,
 }
 
-func commandNames() string {
-	return strings.Join(slices.Sorted(maps.Keys(commands)), ", ")
+// sortedNames are the keys of a table of the language, for an error.
+func sortedNames[T any](table map[string]T) string {
+	return strings.Join(slices.Sorted(maps.Keys(table)), ", ")
 }
 
 // command is an action of the application. run returns what is wrong, or "".

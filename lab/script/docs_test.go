@@ -10,9 +10,27 @@ import (
 	"testing"
 )
 
+// cell is the first cell of a table of docs/scripts.md.
+type cell struct {
+	text  string
+	iwarp bool // in the part about iWARP
+}
+
+// script is a script with the cell as a line.
+func (c cell) script() string {
+	head := ""
+	if c.iwarp {
+		head = "protocol iwarp\n"
+	}
+	if strings.ContainsAny(c.text[:1], "0123456789+*&") {
+		return head + "0 listen\n" + c.text
+	}
+	return head + c.text + "\n0 listen"
+}
+
 // reference returns docs/scripts.md: its fenced blocks, each with the words
 // behind its fence, and the first cells of its tables.
-func reference(t *testing.T) (blocks [][2]string, cells []string) {
+func reference(t *testing.T) (blocks [][2]string, cells []cell) {
 	t.Helper()
 	b, err := os.ReadFile("../../docs/scripts.md")
 	if err != nil {
@@ -21,8 +39,14 @@ func reference(t *testing.T) (blocks [][2]string, cells []string) {
 	for _, m := range regexp.MustCompile("(?s)```([a-z ]*)\n(.*?)```").FindAllStringSubmatch(string(b), -1) {
 		blocks = append(blocks, [2]string{m[1], m[2]})
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(.*?)` \\|").FindAllStringSubmatch(string(b), -1) {
-		cells = append(cells, m[1])
+	tcp, iwarp, ok := strings.Cut(string(b), "\n# Scripts of iWARP\n")
+	if !ok {
+		t.Error("docs/scripts.md has no part about iWARP")
+	}
+	for i, part := range []string{tcp, iwarp} {
+		for _, m := range regexp.MustCompile("(?m)^\\| `(.*?)` \\|").FindAllStringSubmatch(part, -1) {
+			cells = append(cells, cell{m[1], i == 1})
+		}
 	}
 	return blocks, cells
 }
@@ -64,14 +88,10 @@ func TestTablesOfTheReference(t *testing.T) {
 	_, cells := reference(t)
 	words := map[string]bool{}
 	for _, c := range cells {
-		script := c + "\n0 listen"
-		if strings.ContainsAny(c[:1], "0123456789+*&") {
-			script = "0 listen\n" + c
-		}
-		if _, err := Parse("docs/scripts.md", script); err != nil {
+		if _, err := Parse("docs/scripts.md", c.script()); err != nil {
 			t.Errorf("%v", err)
 		}
-		for _, w := range strings.FieldsFunc(c, func(r rune) bool { return strings.ContainsRune(" ,[]<>", r) }) {
+		for _, w := range strings.FieldsFunc(c.text, func(r rune) bool { return strings.ContainsRune(" ,[]<>", r) }) {
 			words[w] = true
 		}
 	}
@@ -79,6 +99,10 @@ func TestTablesOfTheReference(t *testing.T) {
 	for _, names := range [][]string{
 		slices.Collect(maps.Keys(commands)), slices.Collect(maps.Keys(counts)), slices.Collect(maps.Keys(spans)),
 		slices.Collect(maps.Keys(choices)), slices.Collect(maps.Keys(grammars)), icmpNames,
+		slices.Collect(maps.Keys(rdmaCommands)), slices.Collect(maps.Keys(streamWords)), slices.Collect(maps.Keys(ddpFields)),
+		slices.Collect(maps.Keys(headerFields)), slices.Collect(maps.Keys(atomicNames)), slices.Collect(maps.Keys(payloadWords)),
+		slices.Collect(maps.Keys(rdmaExpectations)), slices.Collect(maps.Keys(postOps)), formWords(framingForms), formWords(startupForms),
+		frameKinds, kindNames(), {"segment", "read", "order", "reserved", "m", "d", "r", "fill", "from", "any", "extra", "trim", "more"},
 		strings.FieldsFunc(expectNames(), func(r rune) bool { return r == ',' || r == ' ' }),
 		{"mss", "sackOK", "wscale", "TS", "sack", "nop", "eol", "opt", "...", "noecn", "ce", "tos", "ttl", "gso", "badsum", "trunc"},
 	} {
@@ -90,11 +114,32 @@ func TestTablesOfTheReference(t *testing.T) {
 		}
 	}
 	whole, _ := os.ReadFile("../../docs/scripts.md")
-	for w := range errorKinds {
+	prose := slices.AppendSeq(slices.Collect(maps.Keys(errorKinds)), maps.Keys(eventNames))
+	prose = slices.AppendSeq(prose, maps.Keys(asyncNames))
+	prose = slices.AppendSeq(prose, maps.Keys(qpStates))
+	prose = slices.AppendSeq(prose, maps.Keys(accessBits))
+	for _, w := range append(prose, tcpExpectations...) {
 		if !strings.Contains(string(whole), "`"+w+"`") {
 			t.Errorf("docs/scripts.md does not have %q", w)
 		}
 	}
+}
+
+// formWords are the words of a list of forms such as "mss N, sackOK or nop".
+func formWords(forms string) (words []string) {
+	for _, form := range strings.FieldsFunc(forms, func(r rune) bool { return r == ',' }) {
+		for _, alternative := range strings.Split(form, " or ") {
+			words = append(words, strings.Fields(alternative)[0])
+		}
+	}
+	return words
+}
+
+func kindNames() (names []string) {
+	for i := range pduKinds {
+		names = append(names, pduKinds[i].name)
+	}
+	return names
 }
 
 func TestSyntaxErrors(t *testing.T) {
@@ -147,6 +192,101 @@ func TestSyntaxErrors(t *testing.T) {
 		var e *Error
 		if !errors.As(err, &e) || !e.Syntax || e.Line != c.line || e.Col != c.col || !strings.Contains(e.Msg, c.msg) {
 			t.Errorf("%s: %v\nwant %d:%d ... %s", c.name, err, c.line, c.col, c.msg)
+		}
+	}
+}
+
+// TestSyntaxErrorsOfRDMA has lines of iWARP that cannot be read.
+func TestSyntaxErrorsOfRDMA(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		col        int
+		msg        string
+	}{
+		{"command", "0 shout", 3, `"shout": expected <, > or a command: abort, accept, connect`},
+		{"message", "0 < sendd len 5", 5, "or a message: atomic-request"},
+		{"framing", "0 < [badcrc, bent] send", 14, `"bent": expected badcrc, crc N`},
+		{"framing out", "0 > [badcrc] send", 5, "what comes out of the NIC is framed as RFC 5044 says"},
+		{"framing of fin", "0 < [badcrc] fin", 5, "fin has no octets"},
+		{"cut", "0 < [cut 0] send", 6, `"cut 0": expected badcrc`},
+		{"field", "0 < send mns 5", 10, `"mns": expected dv, inv`},
+		{"field too wide", "0 < send dv 4", 13, `"4": expected dv: a number of 2 bits`},
+		{"open in", "0 < send msn *", 14, "what goes into the NIC is not open"},
+		{"region", "0 < write 5x len 5", 11, `"5x": expected a region such as buf or buf+100`},
+		{"region with an offset that is none", "0 < write buf+x len 5", 11, `"buf+x": expected`},
+		{"payload out", "0 > send len 5", 10, "what the NIC sends is not the peer's"},
+		{"payload", "0 < send len many", 14, `"many": expected a number of octets`},
+		{"digits", "0 < send hex 123", 14, "an even number of hexadecimal digits"},
+		{"text", "0 < send text hello", 15, `expected a text in ""`},
+		{"hidden out", "0 > send hidden", 10, "hides nothing"},
+		{"code", "0 > terminate 1/1", 15, `"1/1": expected an error as layer/type/code`},
+		{"code too wide", "0 > terminate 1/1/256", 15, "expected an error as layer/type/code"},
+		{"open code in", "0 < terminate 1/1/*", 15, "is not open; expected a code"},
+		{"segment", "0 > terminate 1/1/1 segment-x", 21, "expected segment (the last one)"},
+		{"start-up frame", "0 < mpa answer", 9, `"answer": expected a start-up frame: request, reply`},
+		{"start-up field", "0 < mpa request five", 17, `"five": expected rev N, crc`},
+		{"indications", "0 < mpa request rtr write,fax", 21, `"write,fax": expected ready-to-receive`},
+		{"key", `0 < mpa request key "short"`, 21, "a key has 16 octets, not 5"},
+		{"lie out", "0 > mpa reply pd-length 5", 15, "tells no lies"},
+		{"raw out", "0 > raw hex 00", 5, "octets go into the NIC only"},
+		{"region name", "0 mr len 5", 6, "none of the words of messages"},
+		{"rights", "0 mr buf 5 rx", 12, `"rx": expected rights such as lw,rw,rr out of lr, lw, ra, rr, rw`},
+		{"post", "0 post sand 1", 8, `"sand": expected an operation: `},
+		{"piece", "0 post send 1 buf", 18, "expected len N behind a region"},
+		{"modify", "0 modify RTS", 10, `"RTS": expected a state: RESET, INIT, SQD, ERR`},
+		{"part", "0 establish both", 13, `"both": expected the NIC's part: passive, active`},
+		{"expect", "0 expect cwnd 5", 10, `"cwnd": expected one of async, completion`},
+		{"event", "0 expect event party", 16, `"party": expected an event: closed`},
+		{"status", "0 expect completion recv 1 fine", 28, `"fine": expected a status: `},
+		{"memory", "0 expect memory 5", 17, "expected untouched, or a region"},
+		{"octets", "0 expect memory buf full", 21, `"full": expected octets`},
+		{"answer", "0 accept fast", 10, `"fast": expected ird N, ord N`},
+	} {
+		_, err := Parse("x.wire", "protocol iwarp\n"+c.text)
+		var e *Error
+		if !errors.As(err, &e) || !e.Syntax || e.Line != 2 || e.Col != c.col || !strings.Contains(e.Msg, c.msg) {
+			t.Errorf("%s: %v\nwant 2:%d ... %s", c.name, err, c.col, c.msg)
+		}
+	}
+	if _, err := Parse("x.wire", "markers on\n0 listen"); err == nil || !strings.Contains(err.Error(), "expected the line before: protocol iwarp") {
+		t.Errorf("a setting of iWARP in a script of TCP: %v", err)
+	}
+}
+
+// TestFailuresOfRDMA has scripts of iWARP that do not hold.
+func TestFailuresOfRDMA(t *testing.T) {
+	const up = "protocol iwarp\n0 mr buf 100\n0.1 establish passive\n"
+	for _, c := range []struct {
+		name, text string
+		line, col  int
+		msg, got   string
+	}{
+		{"unclaimed", "+0 post recv 1 buf len 9\n+0 < send len 5\n+0 expect memory buf len 5", 6, 1, "more has happened than the script says", "expect completion recv 1 success len 5"},
+		{"memory", "+0 < write buf len 5", 4, 1, "more has happened", "memory changed: buf len 5"},
+		{"memory in the middle", "+0 < write buf+10 len 5\n+0 expect memory untouched", 5, 11, "not so", "memory changed: buf+10 len 5"},
+		{"other octets", "+0 < write buf len 5\n+0 expect memory buf len 5 fill 1", 5, 11, "not so", "payload: octet 0 is "},
+		{"another message", "+0 < read-request buf size 5\n+0 > send", 5, 6, "wrong opcode", "0.1 > read-response"},
+		{"a field", "+0 < read-request buf size 5\n+0 > read-response stag 1 to 0x10000 len 5 from buf", 5, 20, "wrong stag", "0.1 > read-response"},
+		{"payload", "+0 < read-request buf size 5\n+0 > read-response stag 0x5151 to 0x10000 len 5 from buf+1", 5, 43, "wrong payload: octet 0", "0.1 > read-response"},
+		{"no region", "+0 < write nuf len 5", 4, 12, `no region is called "nuf"`, ""},
+		{"nothing lost", "+0 resend", 4, 1, "0 segments are lost", ""},
+		{"no marker", "+0 < [badmarker] send", 4, 18, "no marker falls into this FPDU", ""},
+		{"nothing hidden", "+0 < send hidden", 4, 11, "nothing is hidden", ""},
+		{"no such segment", "+0 < terminate 1/1/0 segment", 4, 22, "there is no such segment", ""},
+		{"region too short", "+0 expect memory buf+90 len 20", 4, 11, "not so", "region buf has 100 octets only"},
+		{"region twice", "+0 mr buf 5", 4, 1, "there is a region of that name", ""},
+		{"stream too short", "+0 < . 99:100(1) ack 1", 4, 8, "the peer's stream holds only 24 octets", ""},
+		{"counter", "+0 expect counter none 1", 4, 11, "not so", "no counter is called none"},
+		{"NIC", "", 1, 1, "MTU 20000: want 576 to 16000", ""},
+	} {
+		text := up + c.text
+		if c.name == "NIC" {
+			text = "protocol iwarp\nmtu 20000\n0 listen"
+		}
+		var e *Error
+		if err := runText(text); !errors.As(err, &e) || e.Syntax || e.Line != c.line || e.Col != c.col ||
+			!strings.Contains(e.Msg, c.msg) || !strings.HasPrefix(e.Got, c.got) {
+			t.Errorf("%s: %v\nwant %d:%d: %s; %s", c.name, err, c.line, c.col, c.msg, c.got)
 		}
 	}
 }
@@ -210,7 +350,7 @@ func TestReadFile(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	_, cells := reference(&testing.T{})
 	for _, c := range cells {
-		f.Add(c)
+		f.Add(c.script())
 	}
 	f.Add("0 listen\n0.1 < S 0:0(0) win 1 <mss 1>\n* > S. *:*(0) ack * win * <...>")
 	f.Fuzz(func(t *testing.T, text string) {

@@ -26,14 +26,16 @@ func (e *expectation) do(r *runner, s *step) *Error {
 	ok, have := e.holds(r, r.peer(s.conn))
 	if s.when.kind == anyTime && !ok {
 		for end := r.at + farAway; !ok && r.at < end && len(r.queue) == 0; ok, have = e.holds(r, r.peer(s.conn)) {
-			next := r.engine.Poll(r.now())
+			next := r.poll()
 			if r.turns++; next == frame.Never || r.turns > maxTurns {
 				break
 			}
 			r.at = max(r.at, time.Duration(next-epoch))
 		}
 		r.ref = r.at
-		ok, have = e.holds(r, r.peer(s.conn))
+		if !ok {
+			ok, have = e.holds(r, r.peer(s.conn))
+		}
 	}
 	if !ok {
 		if err := r.silent(s, moreBefore); err != nil {
@@ -131,6 +133,11 @@ func parseExpect(l *line) (action, error) {
 		return nil, err
 	}
 	e := &expectation{word: w, waits: true}
+	return e, e.parse(l, w, expectNames())
+}
+
+// parse reads what follows w; names are the words that might stand for w.
+func (e *expectation) parse(l *line, w word, names string) (err error) {
 	switch {
 	case events[w.text] != nil:
 		e.holds = events[w.text]
@@ -150,9 +157,9 @@ func parseExpect(l *line) (action, error) {
 	case w.text == "dropped":
 		err = e.parseDropped(l)
 	default:
-		err = l.at(w, "%q: expected one of %s", w.text, expectNames())
+		err = l.at(w, "%q: expected one of %s", w.text, names)
 	}
-	return e, err
+	return err
 }
 
 // mark makes the error of e point at the word with the value.

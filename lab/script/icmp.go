@@ -46,12 +46,12 @@ func parseICMP(l *line, out bool) (message, error) {
 	return m, err
 }
 
-func (m *icmpError) send(r *runner, p *peer) string {
+func (m *icmpError) send(r *runner, p *peer) (string, *difference) {
 	r.engine.Unreachable(p.local, p.remote, p.base+uint32(m.seq), m.hard, int(m.mtu), r.now())
 	if m.mtu > 0 {
-		return fmt.Sprintf("icmp %s mtu %d seq %d", m.name, m.mtu, m.seq)
+		return fmt.Sprintf("icmp %s mtu %d seq %d", m.name, m.mtu, m.seq), nil
 	}
-	return fmt.Sprintf("icmp %s seq %d", m.name, m.seq)
+	return fmt.Sprintf("icmp %s seq %d", m.name, m.seq), nil
 }
 
 // compare is never called: parseICMP takes nothing that goes out.

@@ -21,7 +21,8 @@ type line struct {
 	number int
 	source string
 	words  []word
-	end    int // column behind the last word
+	end    int  // column behind the last word
+	iwarp  bool // in a script of the protocol iwarp
 }
 
 // brackets are the words that may hold white space, by their first octet.

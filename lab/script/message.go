@@ -9,8 +9,8 @@ import (
 // message is one thing that crosses the wire, as a script writes it.
 type message interface {
 	// send lets the peer of connection p send it to the NIC. The text says
-	// what was sent, for a trace.
-	send(r *runner, p *peer) (text string)
+	// what was sent, for a trace; wrong, if not nil, why it cannot be.
+	send(r *runner, p *peer) (text string, wrong *difference)
 	// compare says how what the NIC has sent differs from the message: the
 	// words of the script that are not fulfilled, empty if it is the same.
 	compare(r *runner, p *peer, got *packet) []difference
@@ -32,6 +32,9 @@ var grammars = map[string]grammar{
 }
 
 func parseMessage(l *line, out bool) (message, error) {
+	if l.iwarp && rdmaMessage(l) {
+		return parseRDMA(l, out)
+	}
 	if g, ok := grammars[l.peek().text]; ok {
 		l.words = l.words[1:]
 		return g(l, out)
@@ -43,7 +46,13 @@ func parseMessage(l *line, out bool) (message, error) {
 type inbound struct{ m message }
 
 func (a *inbound) do(r *runner, s *step) *Error {
-	r.tracef("<", a.m.send(r, r.peer(s.conn)), r.at)
+	text, wrong := a.m.send(r, r.peer(s.conn))
+	if wrong != nil {
+		return r.fail(s, wrong.at, wrong.name, "")
+	}
+	if text != "" {
+		r.tracef("<", text, r.at)
+	}
 	return nil
 }
 
@@ -78,7 +87,9 @@ func (a *outbound) do(r *runner, s *step) *Error {
 	if len(diffs) > 0 {
 		return r.fail(s, diffs[0].at, "wrong "+names(diffs), text)
 	}
-	r.tracef(">", got.text(), got.at)
+	if r.world == nil {
+		r.tracef(">", got.text(), got.at)
+	}
 	r.ref = got.at
 	return nil
 }
@@ -86,7 +97,7 @@ func (a *outbound) do(r *runner, s *step) *Error {
 // idle says why nothing comes: the state of connection p and the next timer.
 func (r *runner) idle(p *peer) string {
 	text := "nothing; state " + r.state(p).String()
-	if next := r.engine.Poll(r.now()); next != frame.Never {
+	if next := r.poll(); next != frame.Never {
 		return text + ", the next timer runs at " + formatTime(time.Duration(next-epoch))
 	}
 	return text + ", no timer runs"

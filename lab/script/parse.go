@@ -77,6 +77,7 @@ func Parse(name, text string) (*Script, error) {
 
 // line parses a setting or a step.
 func (s *Script) line(l *line) error {
+	l.iwarp = s.set.iwarp
 	if !strings.Contains("0123456789.+*&", l.peek().text[:1]) {
 		if len(s.steps) > 0 {
 			return l.at(l.peek(), "%q: expected a time; settings stand before the first step", l.peek().text)
@@ -169,7 +170,11 @@ func parseWhen(l *line) (when, error) {
 
 // parseAction parses what follows the time.
 func parseAction(l *line) (action, error) {
-	w, err := l.next("< (into the NIC), > (out of the NIC) or a command: " + commandNames())
+	all := commands
+	if l.iwarp {
+		all = rdmaCommands
+	}
+	w, err := l.next("< (into the NIC), > (out of the NIC) or a command: " + sortedNames(all))
 	if err != nil {
 		return nil, err
 	}
@@ -181,9 +186,9 @@ func parseAction(l *line) (action, error) {
 		m, err := parseMessage(l, true)
 		return &outbound{m}, err
 	}
-	parse, ok := commands[w.text]
+	parse, ok := all[w.text]
 	if !ok {
-		return nil, l.at(w, "%q: expected <, > or a command: %s", w.text, commandNames())
+		return nil, l.at(w, "%q: expected <, > or a command: %s", w.text, sortedNames(all))
 	}
 	return parse(l)
 }

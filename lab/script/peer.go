@@ -28,11 +28,12 @@ type peer struct {
 	offered, took bool // timestamps in the SYN of the peer, of the NIC
 	app           *app
 	conn          *toe.Conn
+	end           *endpoint // in a script of the protocol iwarp
 }
 
 // reopen makes the peer ready for a new connection between the same ports.
 func (p *peer) reopen(isn uint32) {
-	*p = peer{number: p.number, local: p.local, remote: p.remote, isn: isn, win: 65535}
+	*p = peer{number: p.number, local: p.local, remote: p.remote, isn: isn, win: 65535, end: p.end}
 }
 
 // defaultOptions are those of a segment whose options the script leaves out:

@@ -23,10 +23,12 @@ type runner struct {
 	peers  map[int]*peer
 	port   uint16 // of the NIC
 	listen *toe.Listener
+	world  *world        // the NIC around the engine, with the protocol iwarp
 	at     time.Duration // now, since the start of the script
 	ref    time.Duration // when the step before happened
 	queue  []*packet     // sent by the NIC, not compared yet
 	turns  int
+	begun  bool // the head of the trace is written
 }
 
 // epoch is the engine's time at the start of a script. It is not 0, so that
@@ -48,9 +50,13 @@ type packet struct {
 	n      int
 	opts   *tcpOptions
 	broken string // what no TCP may send
+	unit   *unit  // not the packet itself, but something of the stream in it
 }
 
 func (p *packet) text() string {
+	if p.unit != nil {
+		return p.unit.text
+	}
 	s := ""
 	if super(p.off) {
 		s = fmt.Sprintf("[gso %d] ", p.off.GSOSize)
@@ -78,7 +84,14 @@ func (p *packet) text() string {
 func (s *Script) Run(trace io.Writer) error {
 	r := &runner{script: s, trace: trace, peers: map[int]*peer{}, port: s.set.port}
 	r.pool = buf.NewPool(1<<14, 0)
-	r.engine = toe.New(s.set.cfg, r.pool, r, &frame.Notes{})
+	if s.set.iwarp {
+		var err error
+		if r.world, err = newWorld(r); err != nil {
+			return &Error{File: s.Name, Line: 1, Col: 1, Msg: err.Error()}
+		}
+	} else {
+		r.engine = toe.New(s.set.cfg, r.pool, r, &frame.Notes{})
+	}
 	for i, st := range s.steps {
 		batched := i+1 < len(s.steps) && s.steps[i+1].when.kind == sameBatch
 		if err := r.step(st, batched); err != nil {
@@ -87,7 +100,15 @@ func (s *Script) Run(trace io.Writer) error {
 	}
 	last := s.steps[len(s.steps)-1]
 	r.until(r.at, false)
-	return errorOrNil(r.silent(last, moreInAll))
+	if err := r.silent(last, moreInAll); err != nil {
+		return err
+	}
+	if r.world != nil {
+		if left := r.world.unclaimed(); left != "" {
+			return r.fail(last, last.when.word, "unexpected: more has happened than the script says", left)
+		}
+	}
+	return nil
 }
 
 // errorOrNil avoids an interface that holds a nil pointer.
@@ -194,7 +215,7 @@ func (r *runner) await(until time.Duration) *packet {
 // stops early at a packet if the caller waits for one.
 func (r *runner) until(end time.Duration, packet bool) {
 	for {
-		next := r.engine.Poll(r.now())
+		next := r.poll()
 		if r.turns++; packet && len(r.queue) > 0 || r.turns > maxTurns {
 			return
 		}
@@ -204,6 +225,14 @@ func (r *runner) until(end time.Duration, packet bool) {
 		}
 		r.at = max(r.at, time.Duration(next-epoch))
 	}
+}
+
+// poll lets the NIC do what is due and returns its next deadline.
+func (r *runner) poll() frame.Time {
+	if r.world != nil {
+		return r.world.poll()
+	}
+	return r.engine.Poll(r.now())
 }
 
 func (r *runner) now() frame.Time { return epoch + frame.Time(r.at) }
@@ -217,6 +246,9 @@ func (r *runner) peer(n int) *peer {
 			local:  netip.AddrPortFrom(r.script.set.local(), r.port),
 			remote: netip.AddrPortFrom(r.script.set.remote(), uint16(39999+n)),
 		}
+		if r.world != nil {
+			p.end = newEndpoint(r.world, p)
+		}
 		p.reopen(r.script.set.isn)
 		r.peers[n] = p
 	}
@@ -227,6 +259,10 @@ func (r *runner) peer(n int) *peer {
 // of its address does: what nobody owns is answered with a reset.
 func (r *runner) deliver(h *ip.Header, seg []byte, off frame.Offload) {
 	seg = seg[:h.PayloadLen]
+	if r.world != nil {
+		r.world.deliver(h, seg, off)
+		return
+	}
 	if !r.engine.Segment(h, seg, off, r.now()) {
 		r.engine.Reset(h, seg)
 	}
@@ -239,9 +275,14 @@ func (r *runner) Room() int { return math.MaxInt32 }
 // be sound.
 func (r *runner) Transmit(f *frame.Frame, _ netip.Addr) {
 	defer f.Release()
-	got := &packet{at: r.at, off: f.Offload}
+	r.sent(f.Bytes(), f.Offload)
+}
+
+// sent takes note of an IP packet of the NIC, borrowed.
+func (r *runner) sent(b []byte, off frame.Offload) {
+	got := &packet{at: r.at, off: off}
 	r.queue = append(r.queue, got)
-	h, seg, err := ip.Parse(f.Bytes())
+	h, seg, err := ip.Parse(b)
 	if err != nil {
 		got.broken = err.Error()
 		return
@@ -254,15 +295,15 @@ func (r *runner) Transmit(f *frame.Frame, _ netip.Addr) {
 	got.ip, got.tcp, got.n = h, th, len(data)
 	pseudo := ip.PseudoSum(h.Src, h.Dst, ip.ProtoTCP, len(seg))
 	sound := ip.Checksum(seg, pseudo) == 0
-	if f.NeedsCsum {
+	if off.NeedsCsum {
 		sound = th.Checksum == ip.Fold(pseudo)
 	}
 	switch {
 	case !sound:
 		got.broken = "checksum"
-	case !super(f.Offload) && f.Len() > r.script.set.mtu():
+	case !super(off) && len(b) > r.script.set.mtu():
 		got.broken = "packet: longer than the MTU"
-	case super(f.Offload) && len(data) <= int(f.GSOSize):
+	case super(off) && len(data) <= int(off.GSOSize):
 		got.broken = "super-frame: it holds only one segment"
 	}
 	got.relate(r, seg, data)
@@ -297,6 +338,10 @@ func (got *packet) relate(r *runner, seg, data []byte) {
 	if got.opts, err = decodeOptions(seg[tcp.HeaderLen:len(seg)-len(data)], p.isn, p.tsBase); err != nil {
 		got.broken = err.Error()
 	}
+	if p.end != nil {
+		p.end.received(got, data)
+		return
+	}
 	for i, b := range data {
 		if b != octet(nicSalt, got.seq-1+int64(i)) {
 			got.broken = fmt.Sprintf("payload: octet %d of the stream is wrong", got.seq-1+int64(i))
@@ -314,7 +359,12 @@ func (r *runner) fail(s *step, w word, msg, got string) *Error {
 }
 
 func (r *runner) tracef(dir, text string, at time.Duration) {
-	if r.trace != nil {
+	if r.trace == nil {
+		return
+	}
+	if r.world != nil {
+		r.rung(dir, text, at)
+	} else {
 		fmt.Fprintf(r.trace, "%s %s %s\n", formatTime(at), dir, text)
 	}
 }

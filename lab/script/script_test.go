@@ -25,14 +25,22 @@ func library(t testing.TB) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(names) < 150 {
-		t.Fatalf("only %d scripts", len(names))
+	count := func(protocol string) (n int) {
+		for _, name := range names {
+			if strings.HasPrefix(name, "testdata/"+protocol+"/") {
+				n++
+			}
+		}
+		return n
+	}
+	if count("tcp") < 150 || count("iwarp") < 150 {
+		t.Fatalf("only %d scripts of TCP and %d of iWARP", count("tcp"), count("iwarp"))
 	}
 	return names
 }
 
 // folder is the RFC and section that a folder of scripts is named after.
-var folder = regexp.MustCompile(`^testdata/tcp/([0-9]+)-([A-Za-z0-9.]+)/[a-z0-9-]+\.wire$`)
+var folder = regexp.MustCompile(`^testdata/(?:tcp|iwarp)/([0-9]+)-([A-Za-z0-9.]+)/[a-z0-9-]+\.wire$`)
 
 func TestScripts(t *testing.T) {
 	for _, name := range library(t) {
@@ -174,8 +182,14 @@ func TestMutations(t *testing.T) {
 			switch {
 			case slices.Contains(f, ">") && !strings.HasPrefix(l, "#"):
 				all = packetMutations
+				if strings.Contains(name, "/iwarp/") {
+					all = slices.Concat(all, messageMutations)
+				}
 			case slices.Contains(f, "expect") && !strings.HasPrefix(l, "#"):
 				all = expectMutations
+				if strings.Contains(name, "/iwarp/") {
+					all = happeningMutations
+				}
 			}
 			for _, m := range all {
 				changed, ok := m.mutate(l)
@@ -195,7 +209,7 @@ func TestMutations(t *testing.T) {
 			}
 		}
 	}
-	for _, m := range slices.Concat(packetMutations, expectMutations) {
+	for _, m := range slices.Concat(packetMutations, expectMutations, messageMutations, happeningMutations) {
 		if tried[m.name] < 3 {
 			t.Errorf("only %d mutations of the %s", tried[m.name], m.name)
 		}

@@ -72,12 +72,12 @@ func parseSegment(l *line, out bool) (message, error) {
 			return nil, err
 		}
 	}
-	if s.flagsWord, err = l.next("flags out of " + flagLetters + ", or a message: icmp"); err != nil {
+	if s.flagsWord, err = l.next("flags out of " + flagLetters + ", or a message: " + messageNames(l)); err != nil {
 		return nil, err
 	}
 	var ok bool
 	if s.flags, ok = parseFlags(s.flagsWord.text); !ok {
-		return nil, l.at(s.flagsWord, "%q: expected flags out of %s (- for none), or a message: icmp", s.flagsWord.text, flagLetters)
+		return nil, l.at(s.flagsWord, "%q: expected flags out of %s (- for none), or a message: %s", s.flagsWord.text, flagLetters, messageNames(l))
 	}
 	if err := s.parseSeq(l); err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (s *segment) parseFields(l *line, out bool) error {
 }
 
 // send builds the segment of the peer p and gives it to the NIC.
-func (s *segment) send(r *runner, p *peer) string {
+func (s *segment) send(r *runner, p *peer) (string, *difference) {
 	th := tcp.Header{
 		SrcPort: p.remote.Port(), DstPort: p.local.Port(),
 		Seq: tcp.Seq(p.isn + uint32(s.first.n)), Flags: s.flags,
@@ -193,7 +193,11 @@ func (s *segment) send(r *runner, p *peer) string {
 	th.Put(seg)
 	copy(seg[tcp.HeaderLen:], raw)
 	seg[12] = byte((tcp.HeaderLen+len(raw))/4)<<4 | seg[12]&0xf
-	pattern(seg[tcp.HeaderLen+len(raw):], peerSalt, s.first.n-1)
+	if p.end == nil {
+		pattern(seg[tcp.HeaderLen+len(raw):], peerSalt, s.first.n-1)
+	} else if wrong := p.end.payload(seg[tcp.HeaderLen+len(raw):], s); wrong != nil {
+		return "", wrong
+	}
 	h := ip.Header{Version: 4, TTL: 64, Proto: ip.ProtoTCP, Src: p.remote.Addr(), Dst: p.local.Addr(), PayloadLen: len(seg)}
 	if !h.Src.Is4() {
 		h.Version = 6
@@ -201,7 +205,7 @@ func (s *segment) send(r *runner, p *peer) string {
 	putChecksum(seg, h.Src, h.Dst)
 	off := s.ip.apply(&h, seg)
 	r.deliver(&h, seg, off)
-	return s.text(s.ip, opts, th.Window)
+	return s.text(s.ip, opts, th.Window), nil
 }
 
 // text is the segment in the language of scripts.
@@ -231,6 +235,9 @@ func (s *segment) compare(r *runner, p *peer, got *packet) (diffs []difference) 
 		}
 	}
 	h := &got.tcp
+	if got.unit != nil {
+		return []difference{{"message: not a segment", s.flagsWord}}
+	}
 	differ(h.Flags != s.flags, "flags", s.flagsWord)
 	differ(!s.first.any && got.seq != s.first.n, "sequence number", s.seqWord)
 	differ(got.n != s.n, "length", s.seqWord)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"tapir/mpa"
+	"tapir/nic/iwarp"
 	"tapir/nic/toe"
 )
 
@@ -17,10 +19,14 @@ type settings struct {
 	isn       uint32
 	port      uint16
 	tolerance time.Duration
+
+	iwarp    bool // the NIC is a whole one; messages of MPA, DDP and RDMAP
+	rdma     iwarp.Config
+	explicit bool // every segment is stated
 }
 
 func defaultSettings() settings {
-	return settings{isn: 1000, port: 7174, tolerance: time.Millisecond}
+	return settings{isn: 1000, port: 7174, tolerance: time.Millisecond, rdma: iwarp.Config{Nudge: iwarp.NoNudge}}
 }
 
 func (s *settings) mtu() int {
@@ -50,6 +56,9 @@ func (s *settings) parse(l *line) error {
 	if err != nil {
 		return err
 	}
+	if rdmaSettings[w.text] && !s.iwarp {
+		return l.at(w, "%q belongs to scripts of iWARP; expected the line before: protocol iwarp", w.text)
+	}
 	if count := counts[w.text]; count.set != nil {
 		n, _, err := l.integer(w.text+" N", count.lo, count.hi)
 		if err != nil {
@@ -74,12 +83,14 @@ func (s *settings) parse(l *line) error {
 		choice.set(s, i)
 		return l.finish()
 	}
-	return l.at(w, "%q: expected a time (of a step) or a setting: %s", w.text, settingNames())
+	return l.at(w, "%q: expected a time (of a step) or a setting: %s", w.text, s.names())
 }
 
-func settingNames() string {
+// names are the settings that a script of its protocol may have.
+func (s *settings) names() string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(counts)), maps.Keys(choices))
 	names = slices.AppendSeq(names, maps.Keys(spans))
+	names = slices.DeleteFunc(names, func(name string) bool { return rdmaSettings[name] && !s.iwarp })
 	slices.Sort(names)
 	return strings.Join(names, ", ")
 }
@@ -120,6 +131,24 @@ var choices = map[string]choice{
 	"ecn":         {[]string{"accept", "ask", "off"}, func(s *settings, i int) { s.cfg.ECN = toe.ECN(i) }},
 	"syn-cookies": {[]string{"on", "off"}, func(s *settings, i int) { s.cfg.NoSynCookies = i == 1 }},
 	"nagle":       {[]string{"off", "on"}, func(s *settings, i int) { s.cfg.Nagle = i == 1 }},
+
+	"protocol":     {[]string{"tcp", "iwarp"}, func(s *settings, i int) { s.iwarp = i == 1 }},
+	"segments":     {[]string{"implicit", "explicit"}, func(s *settings, i int) { s.explicit = i == 1 }},
+	"revision":     {[]string{"1", "2"}, func(s *settings, i int) { s.rdma.Revision = uint8(i + 1) }},
+	"crc":          {[]string{"required", "optional", "refused"}, func(s *settings, i int) { s.rdma.CRC = mpa.CRCPolicy(i) }},
+	"markers":      {[]string{"off", "on"}, func(s *settings, i int) { s.rdma.Markers = i == 1 }},
+	"p2p":          {[]string{"off", "on"}, func(s *settings, i int) { s.rdma.PeerToPeer = i == 1 }},
+	"placement":    {[]string{"early", "in-order"}, func(s *settings, i int) { s.rdma.InOrder = i == 1 }},
+	"strict-reads": {[]string{"off", "on"}, func(s *settings, i int) { s.rdma.StrictReads = i == 1 }},
+	"rtr": {[]string{"any", "send", "write", "read"}, func(s *settings, i int) {
+		s.rdma.RTR = []mpa.RTR{mpa.RTRAny, mpa.RTRSend, mpa.RTRWrite, mpa.RTRRead}[i]
+	}},
+}
+
+// rdmaSettings are those of iWARP alone.
+var rdmaSettings = map[string]bool{
+	"segments": true, "revision": true, "crc": true, "markers": true, "p2p": true, "rtr": true, "placement": true, "strict-reads": true,
+	"request-timeout": true, "reply-timeout": true, "close-timeout": true, "first-delay": true, "nudge": true,
 }
 
 // spans are the settings that are a length of time.
@@ -136,4 +165,10 @@ var spans = map[string]func(s *settings) *time.Duration{
 	"user-timeout":       func(s *settings) *time.Duration { return &s.cfg.UserTimeout },
 	"path-mtu-age":       func(s *settings) *time.Duration { return &s.cfg.PathMTUAge },
 	"tolerance":          func(s *settings) *time.Duration { return &s.tolerance },
+
+	"request-timeout": func(s *settings) *time.Duration { return &s.rdma.RequestTimeout },
+	"reply-timeout":   func(s *settings) *time.Duration { return &s.rdma.ReplyTimeout },
+	"close-timeout":   func(s *settings) *time.Duration { return &s.rdma.CloseTimeout },
+	"first-delay":     func(s *settings) *time.Duration { return &s.rdma.FirstDelay },
+	"nudge":           func(s *settings) *time.Duration { return &s.rdma.Nudge },
 }

@@ -1,0 +1,315 @@
+package script
+
+import (
+	"net/netip"
+
+	"tapir/mpa"
+	"tapir/nic/cm"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// rdmaCommands are what the application of a whole NIC does, by name.
+var rdmaCommands = map[string]func(l *line) (action, error){
+	"mr":         parseMR,
+	"qp":         parseQP,
+	"srq":        parseSRQ,
+	"post":       parsePost,
+	"invalidate": onRegion(func(g *region) error { g.mr.Invalidate(); return nil }),
+	"deregister": onRegion(func(g *region) error { return g.mr.Dereg() }),
+	"listen":     parseRDMAListen,
+	"unlisten":   simple(unlisten),
+	"connect":    parseAnswer((*endpoint).connect),
+	"accept":     parseAnswer((*endpoint).accept),
+	"reject":     parseAnswer((*endpoint).reject),
+	"disconnect": simple(func(r *runner, p *peer) string { return p.end.disconnect(false) }),
+	"abort":      simple(func(r *runner, p *peer) string { return p.end.disconnect(true) }),
+	"modify":     parseModify,
+	"establish":  parseEstablish,
+	"resend":     parseResend,
+	"expect":     parseRDMAExpect,
+}
+
+// text of an error, "" without one.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// parseRDMAListen reads: listen [backlog N].
+func parseRDMAListen(l *line) (action, error) {
+	backlog := int64(16)
+	if l.accept("backlog") {
+		var err error
+		if backlog, _, err = l.integer("a backlog", 1, 1<<20); err != nil {
+			return nil, err
+		}
+	}
+	return &command{func(r *runner, _ *peer) string { return r.world.listen(int(backlog)) }}, nil
+}
+
+func (w *world) listen(backlog int) string {
+	local := netip.AddrPortFrom(w.r.script.set.local(), w.r.port)
+	l, err := w.dev.CM.Listen(local, backlog, w.connection, nil)
+	w.listener = l
+	return errorText(err)
+}
+
+func unlisten(r *runner, _ *peer) string {
+	if r.world.listener == nil {
+		return "nothing listens"
+	}
+	r.world.listener.Close()
+	r.world.listener = nil
+	return ""
+}
+
+// connection is the handler of connection events.
+func (w *world) connection(ev cm.Event, _ frame.Time) {
+	for n := 1; n <= maxConns; n++ {
+		p := w.r.peers[n]
+		if p == nil || p.remote != ev.ID.Remote() {
+			continue
+		}
+		if ev.Type == cm.ConnectRequest {
+			p.end.id = ev.ID
+		}
+		w.note(p.end, happening{text: eventText(&ev), ev: &ev})
+		return
+	}
+	w.note(nil, happening{text: eventText(&ev), ev: &ev})
+}
+
+// queuePair returns the queue pair of the connection, new at its first use.
+func (e *endpoint) queuePair() (*verbs.QP, error) {
+	if e.qp != nil {
+		return e.qp, nil
+	}
+	return e.newQP("1", verbs.QPConfig{MaxSGE: 4, MaxInline: 256, MaxSend: 64, MaxRecv: 64})
+}
+
+func (e *endpoint) newQP(pd string, cfg verbs.QPConfig) (*verbs.QP, error) {
+	p, err := e.w.pd(pd)
+	if err != nil {
+		return nil, err
+	}
+	cfg.SendCQ, cfg.RecvCQ, cfg.Context = e.w.cq, e.w.cq, e
+	qp, err := p.CreateQP(cfg)
+	if err == nil {
+		err = qp.Modify(verbs.Init)
+	}
+	if err == nil {
+		e.qp = qp
+	}
+	return qp, err
+}
+
+// answer is what the application says of a connection.
+type answer struct {
+	ird, ord int64 // -1: not given
+	private  payload
+}
+
+// parseAnswer reads: [ird N] [ord N] [private OCTETS].
+func parseAnswer(run func(e *endpoint, p cm.Params) error) func(*line) (action, error) {
+	return func(l *line) (action, error) {
+		a := answer{ird: -1, ord: -1}
+		for !l.done() {
+			w, _ := l.next("")
+			var err error
+			switch w.text {
+			case "ird":
+				a.ird, _, err = l.integer("an IRD", 0, 65534)
+			case "ord":
+				a.ord, _, err = l.integer("an ORD", 0, 65534)
+			case "private":
+				if w, err = l.next("private data: " + payloadForms); err == nil && !payloadWords[w.text] {
+					err = l.at(w, "%q: expected private data: %s", w.text, payloadForms)
+				}
+				if err == nil {
+					err = a.private.parse(l, w, false)
+				}
+			default:
+				err = l.at(w, "%q: expected ird N, ord N, private OCTETS or the end of the line", w.text)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		return &command{func(_ *runner, p *peer) string { return a.run(p.end, run) }}, nil
+	}
+}
+
+// depth is n as the connection manager wants it.
+func depth(n int64) uint16 {
+	switch n {
+	case -1:
+		return 0
+	case 0:
+		return cm.NoReads
+	}
+	return uint16(n)
+}
+
+func (a *answer) run(e *endpoint, run func(e *endpoint, p cm.Params) error) string {
+	private, wrong := a.private.bytes(e.w, 0)
+	if wrong != nil {
+		return wrong.name
+	}
+	return errorText(run(e, cm.Params{IRD: depth(a.ird), ORD: depth(a.ord), PrivateData: private}))
+}
+
+func (e *endpoint) connect(p cm.Params) (err error) {
+	p.Local = e.peer.local
+	if p.QP, err = e.queuePair(); err != nil {
+		return err
+	}
+	e.id = e.w.dev.CM.NewID(e.w.connection, nil)
+	return e.id.Connect(e.peer.remote, p, e.w.r.now())
+}
+
+func (e *endpoint) accept(p cm.Params) (err error) {
+	if e.id == nil {
+		return errNoID
+	}
+	if p.QP, err = e.queuePair(); err != nil {
+		return err
+	}
+	return e.id.Accept(p, e.w.r.now())
+}
+
+func (e *endpoint) reject(p cm.Params) error {
+	if e.id == nil {
+		return errNoID
+	}
+	return e.id.Reject(p.PrivateData, e.w.r.now())
+}
+
+func (e *endpoint) disconnect(abortive bool) string {
+	if e.id == nil {
+		return errNoID.Error()
+	}
+	return errorText(e.id.Disconnect(abortive, e.w.r.now()))
+}
+
+// parseModify reads: modify STATE.
+func parseModify(l *line) (action, error) {
+	states := []verbs.State{verbs.Reset, verbs.Init, verbs.SQD, verbs.Err}
+	var names []string
+	for _, s := range states {
+		names = append(names, s.String())
+	}
+	i, _, err := l.oneOf("a state", names)
+	return &command{func(_ *runner, p *peer) string {
+		qp, err := p.end.queuePair()
+		if err != nil {
+			return err.Error()
+		}
+		return errorText(qp.Modify(states[i]))
+	}}, err
+}
+
+// parseResend reads: resend [N].
+func parseResend(l *line) (action, error) {
+	n := int64(0)
+	var err error
+	if !l.done() {
+		n, _, err = l.integer("the number of a lost segment", 1, 1<<20)
+	}
+	return &command{func(_ *runner, p *peer) string { return p.end.resend(int(n)) }}, err
+}
+
+// establishment is the start-up of a connection in one line.
+type establishment struct {
+	active bool
+	frame  startupFrame // of the peer
+}
+
+// parseEstablish reads: establish passive|active FIELDS, with the fields of
+// the peer's start-up frame.
+func parseEstablish(l *line) (action, error) {
+	i, w, err := l.oneOf("the NIC's part", []string{"passive", "active"})
+	if err != nil {
+		return nil, err
+	}
+	a := &establishment{active: i == 1, frame: startupFrame{kind: mpa.Kind(i), word: w}}
+	return a, a.frame.fields(l, false)
+}
+
+func (a *establishment) do(r *runner, s *step) *Error {
+	p := r.peer(s.conn)
+	bad := ""
+	if a.active {
+		bad = a.connect(r, p)
+	} else {
+		bad = a.await(r, p)
+	}
+	if bad != "" {
+		return r.fail(s, a.frame.word, bad, r.world.unclaimed())
+	}
+	return nil
+}
+
+// await lets the peer connect and the application accept.
+func (a *establishment) await(r *runner, p *peer) string {
+	if r.world.listener == nil {
+		if bad := r.world.listen(16); bad != "" {
+			return bad
+		}
+	}
+	if bad := a.send(r, p); bad != "" {
+		return bad
+	}
+	if !p.end.claim("event request") {
+		return "the NIC has not told of the request"
+	}
+	if err := p.end.accept(cm.Params{}); err != nil {
+		return err.Error()
+	}
+	r.world.poll()
+	if !a.took(r, p) {
+		return "the NIC has not sent its reply"
+	}
+	if !a.frame.words.P2P && !p.end.claim("event established") {
+		return "the NIC has not told that the connection is up"
+	}
+	return ""
+}
+
+// connect lets the application connect and the peer accept.
+func (a *establishment) connect(r *runner, p *peer) string {
+	if err := p.end.connect(cm.Params{}); err != nil {
+		return err.Error()
+	}
+	r.world.poll()
+	if !a.took(r, p) {
+		return "the NIC has not sent its request"
+	}
+	if bad := a.send(r, p); bad != "" {
+		return bad
+	}
+	if !p.end.claim("event established") {
+		return "the NIC has not told that the connection is up"
+	}
+	return ""
+}
+
+func (a *establishment) send(r *runner, p *peer) string {
+	_, wrong := a.frame.send(r, p)
+	if wrong != nil {
+		return wrong.name
+	}
+	r.world.poll()
+	return ""
+}
+
+// took takes the NIC's start-up frame out of what it has sent.
+func (a *establishment) took(r *runner, p *peer) bool {
+	if len(r.queue) == 0 || r.queue[0].peer != p || r.queue[0].unit == nil || r.queue[0].unit.frame == nil {
+		return false
+	}
+	r.queue = r.queue[1:]
+	return true
+}

@@ -1,0 +1,309 @@
+package script
+
+import (
+	"errors"
+	"strings"
+
+	"tapir/nic/verbs"
+)
+
+var errNoID = errors.New("there is no connection yet")
+
+// accessBits are the rights of a region by name; lr is none of them.
+var accessBits = map[string]verbs.Access{
+	"lr": 0, "lw": verbs.LocalWrite, "rw": verbs.RemoteWrite | verbs.LocalWrite, "rr": verbs.RemoteRead,
+	"ra": verbs.RemoteAtomic | verbs.LocalWrite,
+}
+
+// parseMR reads: mr NAME LENGTH [RIGHTS] [pd NAME] [addr N].
+func parseMR(l *line) (action, error) {
+	name, err := l.next("a name for the region")
+	if err != nil {
+		return nil, err
+	}
+	if m := (&pdu{kind: &pduKinds[0]}); !isName(name.text) || m.isWord(name.text) || name.text == "untouched" {
+		return nil, l.at(name, "%q: expected a name for the region, of letters and digits and none of the words of messages", name.text)
+	}
+	size, _, err := l.integer("a length in octets", 0, maxPayload)
+	if err != nil {
+		return nil, err
+	}
+	access := verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead
+	pd, addr := "1", uint64(0)
+	for !l.done() {
+		w, _ := l.next("")
+		switch w.text {
+		case "pd":
+			w, err = l.next("the name of a protection domain")
+			pd = w.text
+		case "addr":
+			addr, _, err = l.unsigned("an address", 1<<64-1)
+		default:
+			access, err = parseAccess(l, w)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &command{func(r *runner, _ *peer) string {
+		return r.world.register(name.text, int(size), access, pd, addr)
+	}}, nil
+}
+
+func parseAccess(l *line, w word) (a verbs.Access, err error) {
+	for name := range strings.SplitSeq(w.text, ",") {
+		bit, ok := accessBits[name]
+		if !ok {
+			return 0, l.at(w, "%q: expected rights such as lw,rw,rr out of %s, or pd NAME, addr N", w.text, sortedNames(accessBits))
+		}
+		a |= bit
+	}
+	return a, nil
+}
+
+// register makes a region; addr 0 lets the NIC choose.
+func (w *world) register(name string, n int, access verbs.Access, pdName string, addr uint64) string {
+	pd, err := w.pd(pdName)
+	if err != nil {
+		return err.Error()
+	}
+	if w.find(name) != nil {
+		return "there is a region of that name"
+	}
+	g := newRegion(name, n)
+	if addr == 0 {
+		g.mr, err = pd.RegMR(g.mem(), access)
+	} else {
+		g.mr, err = pd.RegMemory(verbs.Bytes(g.mem()), addr, access)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	w.regions = append(w.regions, g)
+	return ""
+}
+
+// onRegion is a command about a region.
+func onRegion(run func(g *region) error) func(*line) (action, error) {
+	return func(l *line) (action, error) {
+		name, err := l.next("the name of a region")
+		return &command{func(r *runner, _ *peer) string {
+			g := r.world.find(name.text)
+			if g == nil {
+				return "no region is called " + name.text
+			}
+			return errorText(run(g))
+		}}, err
+	}
+}
+
+// parseQP reads: qp [pd NAME] [send N] [recv N] [sge N] [inline N] [srq].
+func parseQP(l *line) (action, error) {
+	cfg := verbs.QPConfig{MaxSGE: 4, MaxInline: 256, MaxSend: 64, MaxRecv: 64}
+	pd, shared := "1", false
+	counts := map[string]*int{"send": &cfg.MaxSend, "recv": &cfg.MaxRecv, "sge": &cfg.MaxSGE, "inline": &cfg.MaxInline}
+	for !l.done() {
+		w, _ := l.next("")
+		var err error
+		switch {
+		case w.text == "pd":
+			w, err = l.next("the name of a protection domain")
+			pd = w.text
+		case w.text == "srq":
+			shared = true
+		case counts[w.text] != nil:
+			var n int64
+			n, _, err = l.integer("a number", 1, 1<<15)
+			*counts[w.text] = int(n)
+		default:
+			err = l.at(w, "%q: expected pd NAME, send N, recv N, sge N, inline N or srq", w.text)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &command{func(_ *runner, p *peer) string {
+		cfg := cfg
+		if shared {
+			cfg.SRQ = p.end.w.srq
+			if cfg.SRQ == nil {
+				return "there is no shared receive queue; expected an srq line before"
+			}
+		}
+		if p.end.qp != nil {
+			return "the connection has a queue pair"
+		}
+		_, err := p.end.newQP(pd, cfg)
+		return errorText(err)
+	}}, nil
+}
+
+// parseSRQ reads: srq N [limit N].
+func parseSRQ(l *line) (action, error) {
+	n, _, err := l.integer("a number of receives", 1, 1<<15)
+	limit := int64(0)
+	if err == nil && l.accept("limit") {
+		limit, _, err = l.integer("a limit", 1, 1<<15)
+	}
+	return &command{func(r *runner, _ *peer) string {
+		pd, err := r.world.pd("1")
+		if err == nil {
+			r.world.srq, err = pd.CreateSRQ(int(n), 4)
+		}
+		if err == nil {
+			r.world.srq.SetLimit(int(limit))
+		}
+		return errorText(err)
+	}}, err
+}
+
+// request is a work request as a script writes it:
+//
+//	post write 7 buf+100 len 64 stag 0x99 to 0x1000
+type request struct {
+	op        string
+	id        uint64
+	sges      []element
+	stag, to  numeral
+	inv       numeral
+	flags     verbs.SendFlags
+	unsignal  bool
+	inlineRaw []byte
+}
+
+// element is part of a region.
+type element struct {
+	at numeral
+	n  uint64
+}
+
+// postOps are the operations of post by name.
+var postOps = map[string]verbs.Opcode{
+	"recv": 0, "srq-recv": 0, "send": verbs.OpSend, "send-inv": verbs.OpSendInv, "write": verbs.OpWrite, "read": verbs.OpRead,
+}
+
+const postForms = "REGION len N, stag X, to X, inv X, se, fence, unsignalled, or inline with hex or text"
+
+// parsePost reads: post OPERATION ID ....
+func parsePost(l *line) (action, error) {
+	op, err := l.next("an operation: " + sortedNames(postOps))
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := postOps[op.text]; !ok {
+		return nil, l.at(op, "%q: expected an operation: %s", op.text, sortedNames(postOps))
+	}
+	q := &request{op: op.text}
+	if q.id, _, err = l.unsigned("the id of the work request", 1<<64-1); err != nil {
+		return nil, err
+	}
+	for !l.done() {
+		if err := q.field(l); err != nil {
+			return nil, err
+		}
+	}
+	return &command{q.post}, nil
+}
+
+func (q *request) field(l *line) (err error) {
+	w := l.peek()
+	flags := map[string]verbs.SendFlags{"se": verbs.Solicited, "fence": verbs.Fence}
+	switch w.text {
+	case "stag", "to", "inv":
+		_, _ = l.next("")
+		e := map[string]*numeral{"stag": &q.stag, "to": &q.to, "inv": &q.inv}[w.text]
+		bits := 32
+		if w.text == "to" {
+			bits = 64
+		}
+		*e, err = l.numeral(w.text, bits, true)
+		return err
+	case "se", "fence":
+		_, _ = l.next("")
+		q.flags |= flags[w.text]
+		return nil
+	case "unsignalled":
+		_, _ = l.next("")
+		q.unsignal = true
+		return nil
+	case "inline":
+		_, _ = l.next("")
+		var d payload
+		if w, err = l.next("hex DIGITS or text \"...\""); err == nil && w.text != "hex" && w.text != "text" {
+			err = l.at(w, "%q: expected hex DIGITS or text \"...\"", w.text)
+		}
+		if err == nil {
+			err = d.parse(l, w, false)
+		}
+		q.inlineRaw = d.raw
+		q.flags |= verbs.Inline
+		return err
+	}
+	at, err := l.numeral(postForms, 64, true)
+	if err != nil {
+		return err
+	}
+	if at.name == "" {
+		return l.at(w, "%q: expected %s", w.text, postForms)
+	}
+	if !l.accept("len") {
+		return l.at(l.peek(), "expected len N behind a region")
+	}
+	n, _, err := l.unsigned("a length in octets", 1<<32-1)
+	q.sges = append(q.sges, element{at, n})
+	return err
+}
+
+// post gives the request to the queue pair.
+func (q *request) post(r *runner, p *peer) string {
+	w := r.world
+	var sges []verbs.SGE
+	for i := range q.sges {
+		at := &q.sges[i].at
+		key := numeral{name: at.name, word: at.word}
+		stag, wrong := key.stag(w)
+		to, _ := at.to(w)
+		if wrong != nil {
+			return wrong.name
+		}
+		sges = append(sges, verbs.SGE{Addr: to, Length: uint32(q.sges[i].n), LKey: uint32(stag)})
+	}
+	if q.op == "srq-recv" {
+		if w.srq == nil {
+			return "there is no shared receive queue"
+		}
+		_, err := w.srq.PostRecv(verbs.RecvWR{ID: q.id, SGEs: sges})
+		return errorText(err)
+	}
+	qp, err := p.end.queuePair()
+	if err != nil {
+		return err.Error()
+	}
+	if q.op == "recv" {
+		_, err = qp.PostRecv(verbs.RecvWR{ID: q.id, SGEs: sges})
+		return errorText(err)
+	}
+	wr, bad := q.work(w, sges)
+	if bad != "" {
+		return bad
+	}
+	_, err = qp.PostSend(wr)
+	return errorText(err)
+}
+
+func (q *request) work(w *world, sges []verbs.SGE) (verbs.SendWR, string) {
+	stag, wrong1 := q.stag.stag(w)
+	to, wrong2 := q.to.to(w)
+	inv, wrong3 := q.inv.stag(w)
+	for _, wrong := range []*difference{wrong1, wrong2, wrong3} {
+		if wrong != nil {
+			return verbs.SendWR{}, wrong.name
+		}
+	}
+	wr := verbs.SendWR{ID: q.id, Opcode: postOps[q.op], Flags: q.flags, SGEs: sges, Inline: q.inlineRaw,
+		RKey: uint32(stag), RemoteAddr: to, Invalidate: uint32(inv)}
+	if !q.unsignal {
+		wr.Flags |= verbs.Signaled
+	}
+	return wr, ""
+}

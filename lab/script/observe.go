@@ -1,0 +1,429 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"tapir/mpa"
+	"tapir/nic/cm"
+	"tapir/nic/verbs"
+	"tapir/rdmap"
+)
+
+// eventNames are the events of a connection as scripts call them.
+var eventNames = map[string][]cm.EventType{
+	"request": {cm.ConnectRequest}, "established": {cm.ActiveComplete, cm.PassiveComplete}, "rejected": {cm.Rejected},
+	"refused": {cm.Refused}, "timeout": {cm.TimedOut}, "unreachable": {cm.Unreachable}, "failed": {cm.Failed},
+	"disconnected": {cm.Disconnected}, "closed": {cm.ClosedEvent},
+}
+
+// asyncNames are the asynchronous events.
+var asyncNames = map[string]verbs.EventType{
+	"cq-error": verbs.EventCQError, "qp-fatal": verbs.EventQPFatal, "request-error": verbs.EventQPRequestError,
+	"access-error": verbs.EventQPAccessError, "terminated": verbs.EventTerminated, "established": verbs.EventCommEstablished,
+	"sq-drained": verbs.EventSQDrained, "last-wqe": verbs.EventLastWQE, "srq-limit": verbs.EventSRQLimit,
+}
+
+var (
+	completionOps = map[string]verbs.WCOpcode{}
+	statuses      = map[string]verbs.Status{}
+	qpStates      = map[string]bool{}
+)
+
+func init() {
+	for op := range verbs.WCOpcode(255) {
+		if name := hyphenated(op); !strings.HasPrefix(name, "opcode-") {
+			completionOps[name] = op
+		}
+	}
+	for s := range verbs.Status(255) {
+		if name := statusText(s); !strings.HasPrefix(name, "status-") {
+			statuses[name] = s
+		}
+	}
+	for s := verbs.Reset; s <= verbs.Err; s++ {
+		qpStates[s.IWARP()] = true
+	}
+}
+
+// statusText is a status as scripts call it: flushed, remote-access.
+func statusText(s verbs.Status) string {
+	return strings.TrimSuffix(strings.TrimPrefix(hyphenated(s), "wr-"), "-error")
+}
+
+// rdmaExpectations are the expectations of iWARP by their first word.
+var rdmaExpectations = map[string]func(e *expectation, l *line) error{
+	"event": (*expectation).parseEvent, "async": (*expectation).parseAsync, "completion": (*expectation).parseCompletion,
+	"qp": (*expectation).parseQPState, "memory": (*expectation).parseMemory, "region": (*expectation).parseRegion,
+	"counter": (*expectation).parseNICCounter, "quiet": (*expectation).parseQuiet,
+}
+
+// tcpExpectations are those of TCP that a script of iWARP may have.
+var tcpExpectations = []string{"nothing", "state", "dropped", "connections", "resets-in", "resets-out", "failures"}
+
+func rdmaExpectNames() string {
+	names := slices.AppendSeq(slices.Clone(tcpExpectations), maps.Keys(rdmaExpectations))
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// parseRDMAExpect reads what follows expect.
+func parseRDMAExpect(l *line) (action, error) {
+	w, err := l.next("what is to be so: " + rdmaExpectNames())
+	if err != nil {
+		return nil, err
+	}
+	e := &expectation{word: w, waits: true}
+	if parse := rdmaExpectations[w.text]; parse != nil {
+		start := w
+		err = parse(e, l)
+		e.word = word{strings.TrimRight(l.source[start.col-1:l.peek().col-1], " \t"), start.col}
+		return e, err
+	}
+	if !slices.Contains(tcpExpectations, w.text) {
+		return nil, l.at(w, "%q: expected one of %s", w.text, rdmaExpectNames())
+	}
+	return e, e.parse(l, w, rdmaExpectNames())
+}
+
+// first returns the oldest happening that kind accepts, and its place.
+func (e *endpoint) first(kind func(h *happening) bool) (*happening, int) {
+	for i := range e.told {
+		if kind(&e.told[i]) {
+			return &e.told[i], i
+		}
+	}
+	return nil, 0
+}
+
+// claim takes the oldest happening if its text begins so.
+func (e *endpoint) claim(text string) bool {
+	if len(e.told) == 0 || !strings.HasPrefix(e.told[0].text, text) {
+		return false
+	}
+	e.told = e.told[1:]
+	return true
+}
+
+// observe makes the expectation that the oldest happening of a kind is as
+// matches says.
+func (e *expectation) observe(kind func(h *happening) bool, matches func(w *world, h *happening) bool) {
+	e.holds = func(r *runner, p *peer) (bool, string) {
+		h, i := p.end.first(kind)
+		if h == nil {
+			for i := range r.world.events {
+				if h := &r.world.events[i]; kind(h) && matches(r.world, h) {
+					r.world.events = slices.Delete(r.world.events, i, i+1)
+					return true, ""
+				}
+			}
+			return false, "nothing of the kind has happened"
+		}
+		if !matches(r.world, h) {
+			return false, h.text
+		}
+		p.end.told = slices.Delete(p.end.told, i, i+1)
+		return true, ""
+	}
+}
+
+// errorOf is an error as layer/type/code, "" for any other.
+func errorOf(err error) (text string, c errorCode) {
+	var r *rdmap.Error
+	var m *mpa.Error
+	switch {
+	case errors.As(err, &r):
+	case errors.As(err, &m):
+		r = &rdmap.Error{Layer: rdmap.LayerLLP, Code: uint8(m.Code)}
+	default:
+		return "", c
+	}
+	return codeText(r.Layer, r.Type, r.Code), errorCode{layer: uint8(r.Layer), typ: r.Type, code: r.Code}
+}
+
+// wantedError is an error that an event must have, if any.
+type wantedError struct {
+	given bool
+	code  errorCode
+}
+
+func (e *wantedError) parse(l *line) (err error) {
+	if w := l.peek(); strings.Contains(w.text, "/") {
+		_, _ = l.next("")
+		e.given = true
+		e.code, err = parseCode(l, w)
+	}
+	return err
+}
+
+// holds: an error with a code must be stated.
+func (e *wantedError) holds(err error) bool {
+	text, have := errorOf(err)
+	if !e.given || text == "" {
+		return e.given == (text != "")
+	}
+	return e.code.is(rdmap.Layer(have.layer), have.typ, have.code)
+}
+
+func errorSuffix(err error) string {
+	if text, _ := errorOf(err); text != "" {
+		return " " + text
+	}
+	return ""
+}
+
+func eventText(ev *cm.Event) string {
+	text := ev.Type.String()
+	for name, types := range eventNames {
+		if slices.Contains(types, ev.Type) {
+			text = "event " + name
+		}
+	}
+	text += errorSuffix(ev.Err)
+	if hasDepths(ev.Type) {
+		text += fmt.Sprintf(" ird %d ord %d", ev.IRD, ev.ORD)
+	}
+	if len(ev.PrivateData) > 0 {
+		text += " private" + octetsText(ev.PrivateData)
+	}
+	return text
+}
+
+// hasDepths tells which events carry IRD and ORD.
+func hasDepths(t cm.EventType) bool {
+	return t == cm.ConnectRequest || t == cm.ActiveComplete || t == cm.PassiveComplete
+}
+
+// parseEvent reads: event NAME [L/T/C] [ird N] [ord N] [private OCTETS].
+func (e *expectation) parseEvent(l *line) error {
+	names := slices.Sorted(maps.Keys(eventNames))
+	i, _, err := l.oneOf("an event", names)
+	if err != nil {
+		return err
+	}
+	var fault wantedError
+	if err := fault.parse(l); err != nil {
+		return err
+	}
+	ird, ord := int64(-1), int64(-1)
+	var private payload
+	for !l.done() && err == nil {
+		w, _ := l.next("")
+		switch w.text {
+		case "ird":
+			ird, _, err = l.integer("an IRD", 0, 65535)
+		case "ord":
+			ord, _, err = l.integer("an ORD", 0, 65535)
+		case "private":
+			if w, err = l.next("private data: " + payloadForms); err == nil && !payloadWords[w.text] {
+				err = l.at(w, "%q: expected private data: %s", w.text, payloadForms)
+			}
+			if err == nil {
+				err = private.parse(l, w, false)
+			}
+		default:
+			err = l.at(w, "%q: expected layer/type/code, ird N, ord N, private OCTETS or the end of the line", w.text)
+		}
+	}
+	e.observe(func(h *happening) bool { return h.ev != nil }, func(w *world, h *happening) bool {
+		ev := h.ev
+		return slices.Contains(eventNames[names[i]], ev.Type) && fault.holds(ev.Err) &&
+			(ird < 0 || ird == int64(ev.IRD)) && (ord < 0 || ord == int64(ev.ORD)) &&
+			private.differs(w, ev.PrivateData, 0) == ""
+	})
+	return err
+}
+
+func asyncText(ev *verbs.AsyncEvent) string {
+	text := "async " + ev.Type.String()
+	for name, t := range asyncNames {
+		if t == ev.Type {
+			text = "async " + name
+		}
+	}
+	return text + errorSuffix(ev.Err)
+}
+
+// parseAsync reads: async NAME [L/T/C].
+func (e *expectation) parseAsync(l *line) error {
+	names := slices.Sorted(maps.Keys(asyncNames))
+	i, _, err := l.oneOf("an asynchronous event", names)
+	if err != nil {
+		return err
+	}
+	var fault wantedError
+	err = fault.parse(l)
+	e.observe(func(h *happening) bool { return h.as != nil }, func(_ *world, h *happening) bool {
+		return h.as.Type == asyncNames[names[i]] && fault.holds(h.as.Err)
+	})
+	return err
+}
+
+func (w *world) completionText(wc *verbs.WC) string {
+	text := fmt.Sprintf("completion %s %d %s", hyphenated(wc.Opcode), wc.ID, statusText(wc.Status))
+	if wc.ByteLen > 0 {
+		text += fmt.Sprintf(" len %d", wc.ByteLen)
+	}
+	if wc.Solicited {
+		text += " se"
+	}
+	if wc.WithInv {
+		text += " inv " + w.nameSTag(wc.Invalidated)
+	}
+	return text
+}
+
+// parseCompletion reads: completion OP ID STATUS [len N] [se] [inv X].
+func (e *expectation) parseCompletion(l *line) error {
+	ops, states := slices.Sorted(maps.Keys(completionOps)), slices.Sorted(maps.Keys(statuses))
+	op, _, err := l.oneOf("what has completed", ops)
+	if err != nil {
+		return err
+	}
+	id, _, err := l.unsigned("the id of the work request", 1<<64-1)
+	if err != nil {
+		return err
+	}
+	st, _, err := l.oneOf("a status", states)
+	n, se, inv := uint64(0), false, numeral{}
+	for !l.done() && err == nil {
+		w, _ := l.next("")
+		switch w.text {
+		case "len":
+			n, _, err = l.unsigned("a number of octets", 1<<32-1)
+		case "se":
+			se = true
+		case "inv":
+			inv, err = l.numeral("an STag", 32, true)
+		default:
+			err = l.at(w, "%q: expected len N, se, inv STAG or the end of the line", w.text)
+		}
+	}
+	e.observe(func(h *happening) bool { return h.wc != nil }, func(w *world, h *happening) bool {
+		wc := h.wc
+		stag, wrong := inv.stag(w)
+		return wrong == nil && wc.Opcode == completionOps[ops[op]] && wc.ID == id && wc.Status == statuses[states[st]] &&
+			uint64(wc.ByteLen) == n && wc.Solicited == se && wc.WithInv == (inv.word.text != "") && uint64(wc.Invalidated) == stag
+	})
+	return err
+}
+
+// parseQPState reads: qp STATE.
+func (e *expectation) parseQPState(l *line) error {
+	names := slices.Sorted(maps.Keys(qpStates))
+	i, _, err := l.oneOf("a state", names)
+	e.holds = func(_ *runner, p *peer) (bool, string) {
+		if p.end.qp == nil {
+			return false, "there is no queue pair"
+		}
+		have := p.end.qp.State().IWARP()
+		return err == nil && have == names[i], "qp " + have
+	}
+	return err
+}
+
+// parseMemory reads: memory untouched, or memory REGION OCTETS [at N].
+func (e *expectation) parseMemory(l *line) error {
+	if l.accept("untouched") {
+		e.holds = func(r *runner, _ *peer) (bool, string) {
+			have := r.world.changed()
+			return have == "", have
+		}
+		return nil
+	}
+	at, err := l.numeral("untouched, or a region such as buf or buf+100", 64, true)
+	if err != nil {
+		return err
+	}
+	if at.name == "" || at.op == '^' {
+		return l.at(at.word, "%q: expected untouched, or a region such as buf or buf+100", at.word.text)
+	}
+	w, err := l.next("octets: " + payloadForms)
+	if err != nil {
+		return err
+	}
+	if !payloadWords[w.text] {
+		return l.at(w, "%q: expected octets: %s", w.text, payloadForms)
+	}
+	var d payload
+	if err = d.parse(l, w, false); err != nil {
+		return err
+	}
+	from := at.n
+	if l.accept("at") {
+		from, _, err = l.unsigned("the position of the first octet", 1<<40)
+	}
+	e.holds = func(_ *runner, p *peer) (bool, string) {
+		if d.hidden {
+			d = payload{raw: p.end.hidden, n: len(p.end.hidden)}
+		}
+		return p.end.w.holdsMemory(&at, &d, from)
+	}
+	return err
+}
+
+// holdsMemory compares octets of a region, and remembers that they are known.
+func (w *world) holdsMemory(at *numeral, d *payload, pos uint64) (bool, string) {
+	g, wrong := at.region(w)
+	if wrong != nil {
+		return false, wrong.name
+	}
+	off := at.apply(0)
+	if have := uint64(len(g.mem())); off > have || uint64(d.n) > have-off {
+		return false, fmt.Sprintf("region %s has %d octets only", g.name, have)
+	}
+	have := g.mem()[off : off+uint64(d.n)]
+	if bad := d.differs(w, have, pos); bad != "" {
+		return false, bad
+	}
+	copy(g.expected()[off:], have)
+	return true, ""
+}
+
+// parseRegion reads: region NAME valid, or region NAME invalid.
+func (e *expectation) parseRegion(l *line) error {
+	name, err := l.next("the name of a region")
+	if err != nil {
+		return err
+	}
+	i, _, err := l.oneOf("what it is", []string{"valid", "invalid"})
+	e.holds = func(r *runner, _ *peer) (bool, string) {
+		g := r.world.find(name.text)
+		if g == nil {
+			return false, "no region is called " + name.text
+		}
+		return g.mr.Valid() == (i == 0), fmt.Sprintf("valid %v", g.mr.Valid())
+	}
+	return err
+}
+
+// parseNICCounter reads: counter NAME N.
+func (e *expectation) parseNICCounter(l *line) error {
+	name, err := l.next("the name of a counter, as in tapir show")
+	if err != nil {
+		return err
+	}
+	n, _, err := l.unsigned("a number", 1<<62)
+	e.holds = func(r *runner, _ *peer) (bool, string) {
+		for _, c := range r.world.dev.Counters() {
+			if c.Name == name.text {
+				return c.Value == n, fmt.Sprintf("%s %d", c.Name, c.Value)
+			}
+		}
+		return false, "no counter is called " + name.text
+	}
+	return err
+}
+
+// parseQuiet reads nothing: what has happened has been stated.
+func (e *expectation) parseQuiet(*line) error {
+	e.waits = false
+	e.holds = func(r *runner, _ *peer) (bool, string) {
+		have := r.world.unclaimed()
+		return have == "", have
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package script
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// payload is octets as an iWARP script writes them:
+//
+//	len 100           a pattern that goes by the position in message or region
+//	len 100 fill 3    another one
+//	len 100 from buf  what the region buf holds
+//	len 100 any       whatever it is (in what comes out only)
+//	hex 00ff          these
+//	text "hello"      and these
+//	hidden            the FPDUs marked so before (in what goes in only)
+type payload struct {
+	n      int
+	fill   uint64
+	from   *numeral
+	any    bool
+	raw    []byte
+	hidden bool
+	word   word
+}
+
+// payloads is several of them, one behind the other.
+type payloads []payload
+
+// add reads another one, whose first word is w.
+func (d *payloads) add(l *line, w word, out bool) error {
+	var p payload
+	err := p.parse(l, w, out)
+	*d = append(*d, p)
+	return err
+}
+
+// of are the octets in a message of connection e; pos is the position of the
+// first one.
+func (d payloads) of(e *endpoint, pos uint64) (b []byte, wrong *difference) {
+	for i := range d {
+		more, wrong := d[i].of(e, pos+uint64(len(b)))
+		if wrong != nil {
+			return nil, wrong
+		}
+		b = append(b, more...)
+	}
+	return b, nil
+}
+
+// differs says which of them is not what is found in b, and how.
+func (d payloads) differs(w *world, b []byte, pos uint64, at word) *difference {
+	n := 0
+	for i := range d {
+		n += d[i].n
+		at = d[i].word
+	}
+	if len(b) != n {
+		return &difference{fmt.Sprintf("length: %d octets", len(b)), at}
+	}
+	for i := range d {
+		if bad := d[i].differs(w, b[:d[i].n], pos); bad != "" {
+			return &difference{bad, d[i].word}
+		}
+		b, pos = b[d[i].n:], pos+uint64(d[i].n)
+	}
+	return nil
+}
+
+// maxPayload is the most that one message of a script may hold.
+const maxPayload = 1 << 24
+
+const payloadForms = "len N, hex DIGITS, text \"...\" or hidden"
+
+// payloadWords begin a payload.
+var payloadWords = map[string]bool{"len": true, "hex": true, "text": true, "hidden": true}
+
+// parse reads a payload whose first word is w.
+func (d *payload) parse(l *line, w word, out bool) error {
+	d.word = w
+	if w.text == "hidden" {
+		d.hidden = true
+		if out {
+			return l.at(w, "what comes out of the NIC hides nothing; expected %s", payloadForms)
+		}
+		return nil
+	}
+	if w.text != "len" {
+		return d.parseRaw(l, w)
+	}
+	n, nw, err := l.integer("a number of octets", 0, maxPayload)
+	if err != nil {
+		return err
+	}
+	d.n, d.word = int(n), word{w.text + " " + nw.text, w.col}
+	switch {
+	case l.accept("fill"):
+		d.fill, _, err = l.unsigned("the number of a pattern", 1<<32-1)
+	case l.accept("from"):
+		var e numeral
+		e, err = l.numeral("a region", 64, true)
+		if err == nil && e.name == "" {
+			err = l.at(e.word, "%q: expected a region such as buf or buf+100", e.word.text)
+		}
+		d.from = &e
+	case out && l.accept("any"):
+		d.any = true
+	}
+	return err
+}
+
+func (d *payload) parseRaw(l *line, w word) (err error) {
+	v, err := l.next("octets behind " + w.text)
+	if err != nil {
+		return err
+	}
+	if w.text == "hex" {
+		if d.raw, err = hex.DecodeString(v.text); err != nil {
+			return l.at(v, "%q: expected an even number of hexadecimal digits", v.text)
+		}
+	} else if d.raw, err = quoted(l, v); err != nil {
+		return err
+	}
+	d.n, d.word = len(d.raw), v
+	return nil
+}
+
+// quoted is the text of a word in "".
+func quoted(l *line, w word) ([]byte, error) {
+	s, ok := strings.CutPrefix(w.text, `"`)
+	if !ok || !strings.HasSuffix(s, `"`) {
+		return nil, l.at(w, "%q: expected a text in \"\"", w.text)
+	}
+	return []byte(s[:len(s)-1]), nil
+}
+
+// unsigned takes a number up to hi, decimal or hexadecimal.
+func (l *line) unsigned(what string, hi uint64) (uint64, word, error) {
+	w, err := l.next(what)
+	if err != nil {
+		return 0, w, err
+	}
+	n, err := parseNumber(w.text)
+	if err != nil || n > hi {
+		return 0, w, l.at(w, "%q: expected %s, a number from 0 to %d", w.text, what, hi)
+	}
+	return n, w, nil
+}
+
+// of is bytes for a message of connection e.
+func (d *payload) of(e *endpoint, pos uint64) ([]byte, *difference) {
+	if !d.hidden {
+		return d.bytes(e.w, pos)
+	}
+	if len(e.hidden) == 0 {
+		return nil, &difference{"nothing is hidden; expected a message with [hidden] before", d.word}
+	}
+	e.shown = true
+	return e.hidden, nil
+}
+
+// bytes are the octets; pos is the position of the first one.
+func (d *payload) bytes(w *world, pos uint64) ([]byte, *difference) {
+	if d.raw != nil {
+		return d.raw, nil
+	}
+	b := make([]byte, d.n)
+	if d.from == nil {
+		pattern(b, d.fill<<1|1, int64(pos))
+		return b, nil
+	}
+	g, wrong := d.from.region(w)
+	if wrong != nil {
+		return nil, wrong
+	}
+	off := d.from.apply(0)
+	if have := uint64(len(g.expected())); off > have || uint64(d.n) > have-off {
+		return nil, &difference{fmt.Sprintf("region %s has %d octets only", g.name, have), d.from.word}
+	}
+	copy(b, g.expected()[off:])
+	return b, nil
+}
+
+// differs says how b is not what the script says, "" if it is.
+func (d *payload) differs(w *world, b []byte, pos uint64) string {
+	if len(b) != d.n {
+		return fmt.Sprintf("length: %d octets", len(b))
+	}
+	if d.any {
+		return ""
+	}
+	want, wrong := d.bytes(w, pos)
+	if wrong != nil {
+		return wrong.name
+	}
+	for i := range b {
+		if b[i] != want[i] {
+			return fmt.Sprintf("payload: octet %d is %#02x", i, b[i])
+		}
+	}
+	return ""
+}
+
+// octetsText writes octets as a script may.
+func octetsText(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	if len(b) > 16 {
+		return fmt.Sprintf(" len %d", len(b))
+	}
+	for _, c := range b {
+		if c < ' ' || c > '~' || c == '"' {
+			return " hex " + hex.EncodeToString(b)
+		}
+	}
+	return ` text "` + string(b) + `"`
+}

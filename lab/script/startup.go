@@ -1,0 +1,278 @@
+package script
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"tapir/mpa"
+)
+
+// startupFrame is an MPA request or reply as a script writes it:
+//
+//	mpa request rev 2 ird 16 ord 16 private text "hello"
+type startupFrame struct {
+	kind     mpa.Kind
+	frame    mpa.Frame    // without the words of RFC 6581
+	words    mpa.Enhanced // these
+	ird, ord numeral
+	plain    bool
+	private  payload
+	length   *uint64 // PD_Length, if it is a lie
+	key      []byte
+	framing  *framing
+	word     word
+	at       map[string]word
+}
+
+// defaultDepth is the IRD and ORD of the peer unless the script says others.
+const defaultDepth = 16
+
+var frameKinds = []string{"request", "reply"}
+
+const startupForms = "rev N, crc, nocrc, markers, reject, enhanced, plain, reserved N, ird N, ord N, p2p, rtr LIST, private OCTETS, pd-length N or key TEXT"
+
+// parseStartup reads what follows mpa.
+func parseStartup(l *line, out bool) (*startupFrame, error) {
+	i, w, err := l.oneOf("a start-up frame", frameKinds)
+	if err != nil {
+		return nil, err
+	}
+	s := &startupFrame{kind: mpa.Kind(i), word: w}
+	return s, s.fields(l, out)
+}
+
+// fields reads the fields of a start-up frame up to the end of the line.
+func (s *startupFrame) fields(l *line, out bool) error {
+	s.frame = mpa.Frame{Kind: s.kind, CRC: true, Rev: 2}
+	s.ird, s.ord = numeral{n: defaultDepth, any: out}, numeral{n: defaultDepth, any: out}
+	s.at = map[string]word{}
+	s.framing = &framing{}
+	for !l.done() {
+		w, _ := l.next("")
+		s.at[w.text] = w
+		if err := s.field(l, w, out); err != nil {
+			return err
+		}
+	}
+	s.frame.Enhanced = s.frame.Enhanced || s.frame.Rev == 2 && !s.plain
+	return nil
+}
+
+func (s *startupFrame) field(l *line, w word, out bool) (err error) {
+	f := &s.frame
+	switch w.text {
+	case "crc", "nocrc":
+		f.CRC = w.text == "crc"
+	case "markers":
+		f.Markers = true
+	case "reject":
+		f.Reject = true
+	case "enhanced":
+		f.Enhanced = true
+	case "plain":
+		s.plain = true
+	case "p2p":
+		s.words.P2P = true
+	case "rtr":
+		err = s.rtr(l)
+	case "rev":
+		var n uint64
+		n, s.at["rev"], err = l.unsigned("a revision", 255)
+		f.Rev = uint8(n)
+	case "reserved":
+		var n uint64
+		n, s.at["reserved"], err = l.unsigned("the reserved bits", 15)
+		f.Reserved = uint8(n)
+	case "ird":
+		s.ird, err = l.numeral("an IRD", 14, false)
+	case "ord":
+		s.ord, err = l.numeral("an ORD", 14, false)
+	case "private":
+		w, err = l.next("private data: " + payloadForms)
+		if err == nil && !payloadWords[w.text] {
+			err = l.at(w, "%q: expected private data: %s", w.text, payloadForms)
+		}
+		if err == nil {
+			err = s.private.parse(l, w, out)
+		}
+	case "pd-length":
+		var n uint64
+		n, _, err = l.unsigned("PD_Length", 65535)
+		s.length = &n
+	case "key":
+		if w, err = l.next("a key in \"\""); err == nil {
+			s.key, err = quoted(l, w)
+		}
+		if err == nil && len(s.key) != 16 {
+			err = l.at(w, "a key has 16 octets, not %d", len(s.key))
+		}
+	default:
+		err = l.at(w, "%q: expected %s", w.text, startupForms)
+	}
+	if err == nil && out && (s.length != nil || s.key != nil) {
+		err = l.at(w, "what comes out of the NIC tells no lies; expected no %s", w.text)
+	}
+	return err
+}
+
+// rtr reads the indications, such as send,write.
+func (s *startupFrame) rtr(l *line) error {
+	w, err := l.next("ready-to-receive indications out of send, write, read, or none")
+	if err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(w.text, ",") {
+		switch name {
+		case "send":
+			s.words.RTRSend = true
+		case "write":
+			s.words.RTRWrite = true
+		case "read":
+			s.words.RTRRead = true
+		case "none":
+		default:
+			return l.at(w, "%q: expected ready-to-receive indications out of send, write, read, such as write,read", w.text)
+		}
+	}
+	s.at["rtr"] = w
+	return nil
+}
+
+// bytes is the frame.
+func (s *startupFrame) bytes(w *world) ([]byte, *difference) {
+	f := s.frame
+	private, wrong := s.private.bytes(w, 0)
+	if wrong != nil {
+		return nil, wrong
+	}
+	if f.Enhanced && !s.plainData() {
+		e := s.words
+		e.IRD, e.ORD = uint16(s.ird.n), uint16(s.ord.n)
+		private = append(e.AppendTo(nil), private...)
+	}
+	if len(private) > 65535 {
+		return nil, &difference{"private data longer than 65535 octets", s.private.word}
+	}
+	f.PrivateData = nil
+	b := f.AppendTo(nil)
+	n := uint64(len(private))
+	if s.length != nil {
+		n = *s.length
+	}
+	binary.BigEndian.PutUint16(b[mpa.FrameHeaderLen-2:], uint16(n))
+	copy(b, s.key)
+	return append(b, private...), nil
+}
+
+// plainData tells that the words of RFC 6581 are left out although the frame
+// is marked enhanced: with both "enhanced" and "plain".
+func (s *startupFrame) plainData() bool { return s.plain }
+
+// send implements message.
+func (s *startupFrame) send(r *runner, p *peer) (string, *difference) {
+	e := p.end
+	if bad := e.ensureOpen(); bad != "" {
+		return "", &difference{bad, s.word}
+	}
+	b, wrong := s.bytes(r.world)
+	if wrong != nil {
+		return "", wrong
+	}
+	e.out = append(e.out, b[:max(0, len(b)-s.framing.short)]...)
+	if e.mine == nil {
+		f := s.frame
+		e.mine, e.start = &f, len(e.out)
+	}
+	r.tracef("<", s.framing.text()+s.text(b), r.at)
+	if !s.framing.join {
+		e.push(s.framing)
+	}
+	return "", nil
+}
+
+func (s *startupFrame) text(b []byte) string {
+	f, n, err := mpa.ParseFrame(b, s.kind)
+	if err != nil || n != len(b) {
+		return "mpa " + s.kind.String() + " with an error"
+	}
+	return frameText(&f)
+}
+
+// frameText writes a start-up frame as scripts do.
+func frameText(f *mpa.Frame) string {
+	t := fmt.Sprintf("mpa %v rev %d", f.Kind, f.Rev)
+	say := func(is bool, word string) {
+		if is {
+			t += " " + word
+		}
+	}
+	say(!f.CRC, "nocrc")
+	say(f.Markers, "markers")
+	say(f.Reject, "reject")
+	say(f.Reserved != 0, fmt.Sprintf("reserved %d", f.Reserved))
+	say(f.Enhanced && f.Rev != 2, "enhanced")
+	say(!f.Enhanced && f.Rev == 2, "plain")
+	private := f.PrivateData
+	if e, rest, err := mpa.ParseEnhanced(private); f.Enhanced && err == nil {
+		private = rest
+		t += fmt.Sprintf(" ird %d ord %d", e.IRD, e.ORD)
+		say(e.P2P, "p2p")
+		if e.RTR() != 0 {
+			t += " rtr " + rtrText(e.RTR())
+		}
+	} else {
+		say(f.Enhanced, "plain")
+	}
+	say(len(private) > 0, "private"+octetsText(private))
+	return t
+}
+
+func rtrText(r mpa.RTR) string {
+	var names []string
+	for i, name := range []string{"send", "write", "read"} {
+		if r&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// compare implements message.
+func (s *startupFrame) compare(r *runner, _ *peer, got *packet) (diffs []difference) {
+	if got.unit == nil || got.unit.frame == nil {
+		return []difference{{"message: not a start-up frame", s.word}}
+	}
+	f, want := got.unit.frame, &s.frame
+	differ := func(bad bool, name string) {
+		if !bad {
+			return
+		}
+		at, ok := s.at[name]
+		if !ok {
+			at = s.word
+		}
+		diffs = append(diffs, difference{name, at})
+	}
+	differ(got.unit.kind != s.kind, "kind of frame")
+	differ(f.Rev != want.Rev, "rev")
+	differ(f.CRC != want.CRC, "crc")
+	differ(f.Markers != want.Markers, "markers")
+	differ(f.Reject != want.Reject, "reject")
+	differ(f.Enhanced != want.Enhanced, "enhanced")
+	differ(f.Reserved != want.Reserved, "reserved")
+	private := f.PrivateData
+	if f.Enhanced && !s.plain {
+		e, rest, err := mpa.ParseEnhanced(private)
+		private = rest
+		differ(err != nil, "private")
+		differ(!s.ird.any && uint64(e.IRD) != s.ird.n, "ird")
+		differ(!s.ord.any && uint64(e.ORD) != s.ord.n, "ord")
+		differ(e.P2P != s.words.P2P, "p2p")
+		differ(e.RTR() != s.words.RTR(), "rtr")
+	}
+	if bad := s.private.differs(r.world, private, 0); bad != "" {
+		diffs = append(diffs, difference{"private data: " + bad, s.word})
+	}
+	return diffs
+}

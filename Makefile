@@ -28,7 +28,7 @@ packages  = ./... ./.ci/gotest
 # of their own.
 modules   = lab/oracle
 
-.PHONY: all build demo test fuzz bench profile soak microbench cross install uninstall check clean help
+.PHONY: all build demo test fuzz bench profile soak ledger mutate microbench cross install uninstall check clean help
 
 all: build
 
@@ -64,6 +64,12 @@ microbench:
 soak:
 	@sh .ci/soak
 
+ledger:
+	$(GO) run ./lab/ledger
+
+mutate:
+	$(GO) run ./lab/ledger -mutate -n $(or $(N),60) -seed $(or $(SEED),1) $(if $(N)$(SEED),,-o docs/mutate.md)
+
 check:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w on these files'; exit 1; }
 	$(GO) vet $(packages)
@@ -96,6 +102,9 @@ help:
 	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/performance.md'
 	@echo 'make bench BENCH=gso,ucx only these parts, printed (bin/bench -help lists all)'
 	@echo 'make profile             measure where the time goes, for the compiler'
+	@echo 'make ledger              docs/ledger.md: each clause of the iWARP RFCs and its test'
+	@echo 'make mutate              disable 60 clauses, see their tests fail; into docs/mutate.md'
+	@echo 'make mutate SEED=7 N=0   drawn by another seed; N=0: all that have a mutation'
 	@echo 'make microbench          all Go benchmarks'
 	@echo 'make cross               static binaries for linux/amd64 and linux/arm64'
 	@echo 'make install PREFIX=DIR  binary, man pages, completions (DESTDIR= for packagers)'

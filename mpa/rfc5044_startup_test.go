@@ -55,9 +55,9 @@ func TestStartupFramesAsSent(t *testing.T) {
 }
 
 // Sections 7.1.1 and 7.1.2 (5044-7.1.1-2, 5044-7.1.1-4, 5044-7.1.1-15,
-// 5044-7.1.1-16, 5044-7.1.1-18, 5044-7.1.1-19, 5044-7.1.2-3, 5044-7.1.2-8,
-// 5044-7.1.2-12, 5044-7.1.2-14, 5044-7.1.2-16, 5044-7.1.2-17,
-// 5044-7.1.2-18): improper frames are errors on both sides.
+// 5044-7.1.1-16, 5044-7.1.1-18, 5044-7.1.1-19, 5044-7.1.2-3, 5044-7.1.2-7,
+// 5044-7.1.2-11, 5044-7.1.2-13, 5044-7.1.2-15, 5044-7.1.2-16,
+// 5044-7.1.2-17): improper frames are errors on both sides.
 func TestImproperStartupFrames(t *testing.T) {
 	long := append([]byte("\x00\x01\x02\x01"), make([]byte, 513)...)
 	for _, c := range []struct{ name, tail string }{
@@ -96,7 +96,7 @@ func TestImproperStartupFrames(t *testing.T) {
 	}
 }
 
-// Section 7.1.2 (5044-7.1.2-16, 5044-7.1.2-17): exactly PD_Length octets
+// Section 7.1.2 (5044-7.1.2-15, 5044-7.1.2-16): exactly PD_Length octets
 // belong to the frame.
 func TestPrivateDataIsWhatItsLengthSays(t *testing.T) {
 	in := []byte(requestKey + "\x40\x01\x00\x03abcdef")
@@ -173,7 +173,7 @@ func TestMarkersWhereTheReceiverWantsThem(t *testing.T) {
 	}
 }
 
-// Section 7.1.2 (5044-7.1.2-4, 5044-7.1.2-9, 5044-7.1.2-13): R=1 is reported
+// Section 7.1.2 (5044-7.1.2-4, 5044-7.1.2-8, 5044-7.1.2-12): R=1 is reported
 // with its private data, and the stream behind the reply is not touched.
 func TestRejectedReplyIsReported(t *testing.T) {
 	i, r := asked(t, Config{Revision: 1}, DefaultConfig())
@@ -195,7 +195,7 @@ func TestNegotiatedRevisionIsReported(t *testing.T) {
 	}
 }
 
-// Section 7.1.2 (5044-7.1.2-2, 5044-7.1.2-7): neither side is done before the
+// Section 7.1.2 (5044-7.1.2-2, 5044-7.1.2-6): neither side is done before the
 // peer's frame is whole, octet by octet.
 func TestNotDoneBeforeTheFrameIsWhole(t *testing.T) {
 	i, r := asked(t, Config{Revision: 1, PrivateData: []byte("abc")}, DefaultConfig())

@@ -178,9 +178,13 @@ func TestDepthsNotNegotiated(t *testing.T) {
 // 6581-9.2-6, 6581-9.2-7, 6581-9.2-8): every pair of sets of indications.
 func TestPeerToPeerIndications(t *testing.T) {
 	for ir := RTR(1); ir <= RTRAny; ir++ {
-		for rr := RTR(1); rr <= RTRAny; rr++ {
+		for set := RTR(0); set <= RTRAny; set++ {
+			rr := set
+			if set == 0 { // none named: all are supported
+				rr = RTRAny
+			}
 			ic := Config{Revision: 2, PeerToPeer: true, RTR: ir, IRD: 1, ORD: 1}
-			req, rep, i, reply := offer(t, ic, Config{Revision: 2, RTR: rr, IRD: 1, ORD: 1})
+			req, rep, i, reply := offer(t, ic, Config{Revision: 2, RTR: set, IRD: 1, ORD: 1})
 			if !req.P2P || req.RTR() != ir || !rep.P2P {
 				t.Fatalf("%b: request %+v, reply %+v", ir, req, rep)
 			}

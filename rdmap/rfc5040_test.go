@@ -42,7 +42,7 @@ func everyMessage(t *testing.T) map[Opcode][]byte {
 	return by
 }
 
-// Section 4.1 and 5 (5040-3.1-1, 5040-4.1-1 to 5040-4.1-8, 5040-4.1-10,
+// Section 4.1 and 5 (5040-3.1-1, 5040-4.1-1 to 5040-4.1-10,
 // 5040-4.2-1, 5040-5.1-1, 5040-5.1-2, 5040-5.2.1-1, 5040-5.2.1-2,
 // 5040-5.2.1-6, 5040-5.2.1-7, 5040-5.2.2-1, 5040-5.2.2-2, 5040-5.3-1,
 // 5040-5.3-2, 5040-5.3-5, 5040-5.3-8, 5040-5.3-9, 5040-5.4-1 to 5040-5.4-3,
@@ -181,6 +181,9 @@ func TestWhatIsDelivered(t *testing.T) {
 	want := []string{"recv Send 6 0x0", "recv Send with Solicited Event 0 0x0", "recv Send with Invalidate 2 0x100"}
 	if !slices.Equal(f.tape, want) {
 		t.Errorf("%q", f.tape)
+	}
+	if err := s.Receive(untagged(Send, true, 0, 4, 0, 0)); !errors.Is(err, &Error{Layer: LayerDDP, Type: ddp.TypeUntagged, Code: ddp.NoBuffer}) {
+		t.Errorf("an empty Send without a receive: %v", err)
 	}
 }
 

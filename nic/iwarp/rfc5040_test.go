@@ -3,6 +3,7 @@ package iwarp
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"testing"
 
 	"tapir/ddp"
@@ -198,7 +199,7 @@ func TestNothingIsTakenBehindTheFIN(t *testing.T) {
 	}
 }
 
-// Section 6.2.1 of RFC 5041 (5041-6.2.1-3, 5041-6.2.1-4): iWARP has no
+// Section 6.2.1 of RFC 5041 (5041-6.2.1-4): iWARP has no
 // half-closed state: the peer's FIN flushes what waits, and is answered by a
 // FIN of this side.
 func TestPeersFINIsAnsweredInOrder(t *testing.T) {
@@ -269,26 +270,40 @@ func TestInvalidationByThePeer(t *testing.T) {
 	}
 }
 
-// Section 8.1.2 (5040-8.1.2-7): each stream has Read slots of its own: one
-// that has used up its own leaves the other's alone.
-func TestReadSlotsAreNotShared(t *testing.T) {
-	w, p, s := served(t, Config{IRD: 2}, func(*end) {})
-	s2 := newEnd(t, w.b, 4096)
+// another makes one more connection, from node a to a new listener of node b
+// at addr; the server's queue pair belongs to pd if that is not nil.
+func another(t *testing.T, w *world, addr netip.AddrPort, pd *verbs.PD) (c, s *end) {
+	t.Helper()
+	s = newEnd(t, w.b, 4096)
+	if pd != nil {
+		var err error
+		if s.qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, RecvCQ: s.cq}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.b.cm.Listeners()[0].Close()
-	if _, err := w.b.cm.Listen(p.conn.Remote(), 8, func(ev cm.Event, now frame.Time) {
-		s2.handle(ev, now)
+	if _, err := w.b.cm.Listen(addr, 8, func(ev cm.Event, now frame.Time) {
+		s.handle(ev, now)
 		if ev.Type == cm.ConnectRequest {
-			acceptAll(cm.Params{})(s2, ev, now)
+			acceptAll(cm.Params{})(s, ev, now)
 		}
 	}, nil); err != nil {
 		t.Fatal(err)
 	}
-	c2 := newEnd(t, w.a, 4096)
-	c2.id = w.a.cm.NewID(c2.handle, nil)
-	if err := c2.id.Connect(p.conn.Remote(), cm.Params{QP: c2.qp}, w.now); err != nil {
+	c = newEnd(t, w.a, 4096)
+	c.id = w.a.cm.NewID(c.handle, nil)
+	if err := c.id.Connect(addr, cm.Params{QP: c.qp}, w.now); err != nil {
 		t.Fatal(err)
 	}
-	w.must("second connection", func() bool { return c2.got(cm.ActiveComplete) })
+	w.must("one more connection", func() bool { return c.got(cm.ActiveComplete) })
+	return c, s
+}
+
+// Section 8.1.2 (5040-8.1.2-7): each stream has Read slots of its own: one
+// that has used up its own leaves the other's alone.
+func TestReadSlotsAreNotShared(t *testing.T) {
+	w, p, s := served(t, Config{IRD: 2}, func(*end) {})
+	c2, s2 := another(t, w, p.conn.Remote(), nil)
 	var burst []byte
 	for i := range uint32(3) {
 		r := rdmap.ReadRequest{SinkSTag: 1, Size: 1, SourceSTag: s.mr.RKey(), SourceTO: s.mr.Addr()}

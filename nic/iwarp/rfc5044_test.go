@@ -23,7 +23,7 @@ func (w *world) quiet(d time.Duration) {
 }
 
 // Sections 7.1.1 and 7.1.2 (5044-7.1.1-2, 5044-7.1.1-16, 5044-7.1.1-18,
-// 5044-7.1.2-2, 5044-7.1.2-3, 5044-7.1.2-12, 5044-8-4): a bad request ends
+// 5044-7.1.2-2, 5044-7.1.2-3, 5044-7.1.2-11, 5044-8-4): a bad request ends
 // the connection at once, without a reply.
 func TestBadRequestClosesTheConnection(t *testing.T) {
 	long := mpa.Frame{Kind: mpa.Request, Rev: 1, PrivateData: make([]byte, 512)}
@@ -47,8 +47,8 @@ func TestBadRequestClosesTheConnection(t *testing.T) {
 	}
 }
 
-// Sections 7.1.1 and 7.1.2 (5044-7.1.1-4, 5044-7.1.2-7, 5044-7.1.2-8,
-// 5044-7.1.2-12, 5044-8-4): a bad reply ends the connection at once and is
+// Sections 7.1.1 and 7.1.2 (5044-7.1.1-4, 5044-7.1.2-6, 5044-7.1.2-7,
+// 5044-7.1.2-11, 5044-8-4): a bad reply ends the connection at once and is
 // reported to the application.
 func TestBadReplyClosesTheConnection(t *testing.T) {
 	for name, in := range map[string]string{
@@ -71,7 +71,7 @@ func TestBadReplyClosesTheConnection(t *testing.T) {
 	}
 }
 
-// Section 7.1.2 (5044-7.1.2-4, 5044-7.1.2-9, 5044-7.1.2-13): a rejected
+// Section 7.1.2 (5044-7.1.2-4, 5044-7.1.2-8, 5044-7.1.2-12): a rejected
 // connection is left by MPA as it is, and its owner, the connection manager,
 // closes it in order: no reset, every octet acknowledged.
 func TestRejectLeavesTCPInOrder(t *testing.T) {
@@ -96,7 +96,7 @@ func TestRejectLeavesTCPInOrder(t *testing.T) {
 	}
 }
 
-// Section 7.1.2 (5044-7.1.2-5, 5044-7.1.2-6, 5044-7.1.2-10, 5044-7.1-1,
+// Section 7.1.2 (5044-7.1.2-5, 5044-7.1.2-9, 5044-7.1-1,
 // 5044-7.1-2): full operation begins right behind the start-up frames, with a
 // queue pair bound.
 func TestFullOperationBeginsBehindTheFrames(t *testing.T) {
@@ -116,7 +116,7 @@ func TestFullOperationBeginsBehindTheFrames(t *testing.T) {
 	}
 }
 
-// Section 7.1.2 (5044-7.1.2-11): whatever the application asks for, the
+// Section 7.1.2 (5044-7.1.2-10): whatever the application asks for, the
 // responder sends no FPDU and no marker before it has received one.
 func TestResponderSendsNothingFirst(t *testing.T) {
 	for name, act := range map[string]func(w *world, s *end){
@@ -144,7 +144,7 @@ func TestResponderSendsNothingFirst(t *testing.T) {
 	}
 }
 
-// Section 7.1.2 (5044-7.1.2-15, 5044-7.1.2-19): waiting for either frame has
+// Section 7.1.2 (5044-7.1.2-14, 5044-7.1.2-18): waiting for either frame has
 // an end.
 func TestStartupTimeouts(t *testing.T) {
 	w, p, _ := rawClient(t, Config{RequestTimeout: 2 * time.Second}, func(*end) {})

@@ -1,0 +1,169 @@
+// Package main keeps the clause ledger: every requirement of the iWARP RFCs
+// with the test that would fail if it were violated. It writes
+// docs/ledger.md, and breaks the code on purpose to see whether the tests
+// notice.
+package main
+
+import (
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// rfcs are the documents whose requirements the ledger holds, with their
+// titles in short.
+var rfcs = []struct{ number, title string }{
+	{"5040", "RDMAP"}, {"5041", "DDP"}, {"5044", "MPA"},
+	{"6581", "enhanced connection establishment"}, {"7306", "RDMAP extensions"},
+}
+
+//go:embed clauses/*.yaml mutations/*.yaml
+var data embed.FS
+
+// Clause is one sentence with a requirement. Exactly one of Test, Not and NA
+// is set; a MUST has no Not.
+type Clause struct {
+	// ID is RFC, section, and the sentence's number among those of its section
+	// that hold a requirement.
+	ID string `yaml:"id"`
+	// Level is MUST (MUST NOT, SHALL, REQUIRED) or SHOULD (SHOULD NOT,
+	// RECOMMENDED).
+	Level string `yaml:"level"`
+	// Quote is the sentence or the part of it that matters.
+	Quote string `yaml:"clause"`
+	// What says how Tapir does it.
+	What string `yaml:"what"`
+	// Test names tests, divided by spaces: "room.TestName" or a wire script
+	// such as "iwarp/5041-7.1/wrap.wire".
+	Test string `yaml:"test"`
+	// Not says why a SHOULD is not followed.
+	Not string `yaml:"not"`
+	// NA says why the clause does not apply to a NIC.
+	NA string `yaml:"na"`
+}
+
+// Tests are the names in Test.
+func (c *Clause) Tests() []string { return strings.Fields(c.Test) }
+
+// RFC is the number of the clause's document.
+func (c *Clause) RFC() string {
+	rfc, _, _ := strings.Cut(c.ID, "-")
+	return rfc
+}
+
+var clauseID = regexp.MustCompile(`^(5040|5041|5044|6581|7306)-[0-9A-Z.]+-[0-9]+$`)
+
+// clauses reads the whole ledger, in the order of the documents.
+func clauses() ([]Clause, error) {
+	var all []Clause
+	for _, r := range rfcs {
+		var list []Clause
+		if err := read("clauses/"+r.number+".yaml", &list); err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+func read(name string, into any) error {
+	b, err := data.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if err := yaml.UnmarshalWithOptions(b, into, yaml.Strict()); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// check returns what is wrong with the clauses themselves.
+func check(all []Clause) (faults []string) {
+	seen := map[string]bool{}
+	for i := range all {
+		c := &all[i]
+		bad := func(format string, args ...any) {
+			faults = append(faults, c.ID+": "+fmt.Sprintf(format, args...))
+		}
+		switch {
+		case !clauseID.MatchString(c.ID):
+			bad("not an id of the form RFC-section-number")
+		case seen[c.ID]:
+			bad("occurs twice")
+		case c.Quote == "":
+			bad("has no text")
+		}
+		seen[c.ID] = true
+		answers := 0
+		for _, s := range []string{c.Test, c.Not, c.NA} {
+			if s != "" {
+				answers++
+			}
+		}
+		switch {
+		case c.Level != "MUST" && c.Level != "SHOULD":
+			bad("level is %q", c.Level)
+		case answers == 0:
+			bad("%s without a test or a reason", c.Level)
+		case answers > 1:
+			bad("more than one of test, not and na")
+		case c.Not != "" && c.Level == "MUST":
+			bad("a MUST that is not followed: %s", c.Not)
+		case c.Test != "" && c.What == "":
+			bad("does not say how the code does it")
+		}
+	}
+	return faults
+}
+
+// tally counts the clauses of one kind.
+type tally struct{ must, should, tested, not, na, mustNA int }
+
+func (t *tally) add(c *Clause) {
+	must := c.Level == "MUST"
+	t.must += count(must)
+	t.should += count(!must)
+	t.tested += count(c.Test != "")
+	t.not += count(c.Not != "")
+	t.na += count(c.NA != "")
+	t.mustNA += count(c.NA != "" && must)
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// moduleRoot is the nearest folder upwards that holds go.mod.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", fmt.Errorf("no go.mod here or above: run this inside the module")
+		}
+		dir = up
+	}
+}
+
+// byID finds a clause.
+func byID(all []Clause, id string) *Clause {
+	if i := slices.IndexFunc(all, func(c Clause) bool { return c.ID == id }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}

@@ -187,7 +187,7 @@ func TestFailedDevice(t *testing.T) {
 			t.Errorf("%+v", wc)
 		}
 	}
-	if recvs != 8 || !client.saw(cm.Disconnected) {
+	if recvs != 8 || !client.saw(cm.DeviceRemoved) || !client.saw(cm.Disconnected) || !client.saw(cm.ClosedEvent) {
 		t.Errorf("%d receives flushed, events %v", recvs, client.events)
 	}
 	for i, err := range []error{client.qp.Destroy(), client.mr.Dereg(), client.cq.Destroy(), client.pd.Dealloc(), ctx.Close()} {

@@ -86,7 +86,7 @@ func (d *Device) setGIDs() {
 // CI is the NIC as a vendor registers it with an access layer; do runs its
 // argument on the NIC's thread, nil stands for a world with one thread.
 func (d *Device) CI(do func(fn func(now frame.Time))) al.CI {
-	return al.CI{Verbs: d.Verbs, CM: d.CM, Do: do}
+	return al.CI{Verbs: d.Verbs, CM: d.CM, Do: do, Schedule: d.Schedule}
 }
 
 // LinkUp reports that the carrier has come up: the port becomes active, unless
@@ -113,6 +113,7 @@ func (d *Device) LinkDown(now frame.Time) {
 func (d *Device) Fail(why error, now frame.Time) {
 	d.now = now
 	d.Verbs.Fail(why)
+	d.CM.Remove(now)
 }
 
 // AddAddr gives the NIC another address and announces it.

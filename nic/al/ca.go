@@ -93,6 +93,19 @@ func (d *Device) Attr() verbs.DeviceAttr { return d.ca.attr }
 // Do runs fn on the device's thread.
 func (d *Device) Do(fn func(now frame.Time)) { d.ca.do(fn) }
 
+// Schedule runs fn on the device's thread at a time, as far as its vendor
+// offers that, until the device leaves. Call it on the device's thread.
+func (d *Device) Schedule(at frame.Time, fn func(now frame.Time)) (cancel func()) {
+	if d.ca.ci.Schedule == nil {
+		return func() {}
+	}
+	return d.ca.ci.Schedule(at, func(now frame.Time) {
+		if !d.leaving {
+			fn(now)
+		}
+	})
+}
+
 // CM is the device's connection manager, nil if it has none.
 func (d *Device) CM() *cm.Manager { return d.ca.ci.CM }
 
@@ -224,10 +237,14 @@ func (ca *CA) finish(now frame.Time) {
 }
 
 // Fail is a hot removal: the device is gone. DEVICE_FATAL is sent, the queue
-// pairs are flushed, then clients are told as by Deregister.
+// pairs are flushed and connections end with DeviceRemoved, then clients are
+// told as by Deregister.
 func (ca *CA) Fail(why error, done func(now frame.Time)) {
-	ca.do(func(frame.Time) {
+	ca.do(func(now frame.Time) {
 		ca.ci.Verbs.Fail(why)
+		if ca.ci.CM != nil {
+			ca.ci.CM.Remove(now)
+		}
 		ca.ci.Verbs.Defer(func(frame.Time) { ca.Deregister(done) })
 	})
 }

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"tapir/lab/link"
+	"tapir/lab/netns"
+	"tapir/lab/node"
+	"tapir/nic/tap"
+)
+
+// Names and addresses of the two NICs.
+const (
+	serverNIC = "store"
+	clientNIC = "user"
+)
+
+var (
+	serverAddr = netip.MustParsePrefix("10.7.0.1/24")
+	clientAddr = netip.MustParsePrefix("10.7.0.2/24")
+	storePort  = netip.AddrPortFrom(serverAddr.Addr(), 7070)
+)
+
+// World is where the two NICs live: on a wire in memory, or on TAPs of a
+// bridge in a namespace of its own.
+type World struct {
+	Layer *node.Layer
+	nics  map[string]*node.Node
+	ns    *netns.NS // nil on a wire in memory
+	links *link.Net
+	ends  map[string]*link.WireEnd
+}
+
+// socket is an end of the wire that outlives the NICs plugged into it.
+type socket struct{ *link.WireEnd }
+
+// Close implements tap.Queue; World.Close closes the end.
+func (socket) Close() error { return nil }
+
+var _ tap.Queue = socket{}
+
+// NewWorld starts both NICs; with taps on real TAPs, which needs root.
+func NewWorld(ctx context.Context, taps bool) (w *World, err error) {
+	w = &World{Layer: node.NewLayer(), nics: map[string]*node.Node{}, ends: map[string]*link.WireEnd{}}
+	if taps {
+		err = w.bridge()
+	} else {
+		w.ends[serverNIC], w.ends[clientNIC], err = link.NewWire(serverNIC, clientNIC, false)
+	}
+	for _, name := range []string{serverNIC, clientNIC} {
+		if err == nil {
+			err = w.Plug(ctx, name)
+		}
+	}
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *World) bridge() (err error) {
+	if w.ns, err = netns.New(); err != nil {
+		return err
+	}
+	if w.links, err = link.In(w.ns); err != nil {
+		return err
+	}
+	if err = w.links.AddBridge("br0"); err != nil {
+		return err
+	}
+	return w.links.Up("br0")
+}
+
+// Plug starts a NIC: again, if it was there before.
+func (w *World) Plug(ctx context.Context, name string) error {
+	cfg := node.Config{Name: name, NS: w.ns, Layer: w.Layer, IP: []netip.Prefix{serverAddr}}
+	if name == clientNIC {
+		cfg.IP = []netip.Prefix{clientAddr}
+	}
+	if w.ns == nil {
+		cfg.Wire = socket{w.ends[name]}
+	} else {
+		cfg.TAP = name
+		if err := errors.Join(w.links.AddTAP(name, false), w.links.Join(name, "br0")); err != nil {
+			return err
+		}
+	}
+	// A NIC that is pulled says no goodbye: who only waits for its answer
+	// finds out by keep-alive probes.
+	if err := cfg.Set("keepalive", "100ms"); err != nil {
+		return err
+	}
+	n, err := node.Start(ctx, cfg)
+	if err == nil {
+		w.nics[name] = n
+	}
+	return err
+}
+
+// Pull takes a NIC away while it works: on TAPs by deleting the TAP. It
+// returns when both clients of the access layer have let go of the device.
+func (w *World) Pull(name string) error {
+	n := w.nics[name]
+	delete(w.nics, name)
+	if w.ns == nil {
+		n.Unplug()
+	} else {
+		if err := w.links.Delete(name); err != nil {
+			return err
+		}
+		<-n.Done()
+	}
+	_ = n.Close() // says only why it ended
+	return leaked(n)
+}
+
+func leaked(n *node.Node) error {
+	if l := n.Leaks(); len(l) > 0 {
+		return fmt.Errorf("%s: left at the end: %v", n.Name(), l)
+	}
+	return nil
+}
+
+// Close stops what runs and removes everything.
+func (w *World) Close() error {
+	var errs []error
+	for _, name := range []string{clientNIC, serverNIC} {
+		if n := w.nics[name]; n != nil {
+			errs = append(errs, n.Close(), leaked(n))
+		}
+		if e := w.ends[name]; e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	if w.links != nil {
+		w.links.Close()
+	}
+	if w.ns != nil {
+		w.ns.Close()
+	}
+	return errors.Join(errs...)
+}

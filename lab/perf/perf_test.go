@@ -291,6 +291,20 @@ func TestNICIsStopped(t *testing.T) {
 	}
 }
 
+// A NIC that is unplugged ends its job, which leaves nothing behind.
+func TestNICIsRemoved(t *testing.T) {
+	w := newWorld(t, nic.Wire, link.Faults{})
+	server, _, _ := w.underWay(WriteBW)
+	w.nics[0].Fail(errors.New("unplugged"), w.now)
+	w.until(func() bool { return server.done })
+	if server.err == nil || server.err.Error() != "write-bw: the NIC was removed during the test" {
+		t.Errorf("server: %v", server.err)
+	}
+	if left := w.nics[0].Verbs.Objects(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // A NIC that has waited long enough resets what is still open, so that the
 // peer is not left without a word.
 func TestNICIsAborted(t *testing.T) {

@@ -225,8 +225,12 @@ func (r *Run) clientWork() workload {
 
 // event handles what the connection manager says of a connection.
 func (r *Run) event(ev cm.Event, now frame.Time) {
-	if ev.Type == cm.ConnectRequest {
+	switch ev.Type {
+	case cm.ConnectRequest:
 		r.request(ev, now)
+		return
+	case cm.DeviceRemoved: // also of the listener, without an ID
+		r.finish(fmt.Errorf("%s: the NIC was removed during the test", r.job.Op), now)
 		return
 	}
 	c, ok := ev.ID.Context.(*conn)

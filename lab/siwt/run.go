@@ -97,8 +97,15 @@ func (r *Run) Cancel(now frame.Time) {
 
 // event handles what the connection manager says.
 func (r *Run) event(ev cm.Event, now frame.Time) {
-	if ev.Type == cm.ConnectRequest {
+	switch ev.Type {
+	case cm.ConnectRequest:
 		r.request(ev, now)
+		return
+	case cm.DeviceRemoved: // also of the listener, without an ID
+		if r.err == nil {
+			r.err = fmt.Errorf("%s: the NIC was removed during the test", Op)
+		}
+		r.end(now)
 		return
 	}
 	c, ok := ev.ID.Context.(*conn)

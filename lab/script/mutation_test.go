@@ -27,7 +27,7 @@ func toggle(word, where string) func(string) (string, bool) {
 	}
 }
 
-const outPDU = `> (write|send|send-inv|send-se|read-request|read-response|terminate) `
+const outPDU = `> (write|atomic-request|atomic-response|immediate|send|send-inv|send-se|read-request|read-response|terminate) `
 
 // messageMutations change what a message of iWARP out of the NIC must be.
 var messageMutations = []mutation{
@@ -62,6 +62,9 @@ var messageMutations = []mutation{
 	{"ORD", bump(`> mpa .*ord (\d+)()`, 1)},
 	{"peer to peer", toggle("p2p", `> mpa .*ird`)},
 	{"indications", swap(`> mpa .*rtr [a-z,]+`, "rtr ", "rtr none,write,read,send")},
+	{"operand", bump(`> atomic-request .*add (\d+)()`, 1)},
+	{"identifier", bump(`> atomic.* id (\d+)()`, 1)},
+	{"original", bump(`> atomic-response .*original (\d+)()`, 1)},
 	{"end", swap(`> fin$`, "fin", "rst")},
 	{"reset", swap(`> rst$`, "rst", "fin")},
 }
@@ -90,12 +93,13 @@ var happeningMutations = []mutation{
 	{"length", bump(`completion .*len (\d+)()`, 1)},
 	{"solicited event", toggle("se", `completion recv .*success`)},
 	{"invalidated STag", toggle("inv 7", `completion recv .*success [^i]*$`)},
+	{"immediate data", toggle("imm 7", `completion recv.*success`)},
 	{"state", swap(`expect (@\d )?qp (ERROR|RTS|CLOSING)`, "qp ", "qp IDLE #")},
 	{"length in memory", bump(`memory [a-z]+\S* len (\d+)()`, -1)},
 	{"pattern in memory", toggle("fill 77", `memory \S+ len \d+$`)},
 	{"validity", swap(`region [a-z]+ (valid|invalid)`, "valid", "")},
 	{"counter", bump(`counter [a-z_]+ (\d+)()`, 1)},
 	{"line: none", func(l string) (string, bool) {
-		return "", regexp.MustCompile(`^\+0 +(@\d )?expect (event|async|completion|memory [a-z]+\S* )`).MatchString(l)
+		return "", regexp.MustCompile(`^\+0 +(@\d )?expect (event|async|completion|memory [a-z]+\S* len )`).MatchString(l)
 	}},
 }

@@ -166,6 +166,7 @@ type request struct {
 	sges      []element
 	stag, to  numeral
 	inv       numeral
+	operands  map[string]uint64 // of atomic operations, and imm
 	flags     verbs.SendFlags
 	unsignal  bool
 	inlineRaw []byte
@@ -180,9 +181,18 @@ type element struct {
 // postOps are the operations of post by name.
 var postOps = map[string]verbs.Opcode{
 	"recv": 0, "srq-recv": 0, "send": verbs.OpSend, "send-inv": verbs.OpSendInv, "write": verbs.OpWrite, "read": verbs.OpRead,
+	"send-imm": verbs.OpSendImm, "write-imm": verbs.OpWriteImm, "fetch-add": verbs.OpFetchAdd, "cmp-swap": verbs.OpCompSwap,
+	"swap": verbs.OpSwap,
 }
 
-const postForms = "REGION len N, stag X, to X, inv X, se, fence, unsignalled, or inline with hex or text"
+// maskedOps are the operations that take masks.
+var maskedOps = map[verbs.Opcode]verbs.Opcode{verbs.OpFetchAdd: verbs.OpMaskedFetchAdd, verbs.OpCompSwap: verbs.OpMaskedCompSwap}
+
+// operandNames are the numbers of 64 bits that a work request may have. For a
+// swap, add and mask are its data and mask, as in an Atomic Request.
+var operandNames = map[string]bool{"imm": true, "add": true, "mask": true, "compare": true, "compare-mask": true}
+
+const postForms = "REGION len N, stag X, to X, inv X, imm N, add N, mask N, compare N, compare-mask N, se, fence, unsignalled, or inline with hex or text"
 
 // parsePost reads: post OPERATION ID ....
 func parsePost(l *line) (action, error) {
@@ -193,7 +203,7 @@ func parsePost(l *line) (action, error) {
 	if _, ok := postOps[op.text]; !ok {
 		return nil, l.at(op, "%q: expected an operation: %s", op.text, sortedNames(postOps))
 	}
-	q := &request{op: op.text}
+	q := &request{op: op.text, operands: map[string]uint64{}}
 	if q.id, _, err = l.unsigned("the id of the work request", 1<<64-1); err != nil {
 		return nil, err
 	}
@@ -207,6 +217,11 @@ func parsePost(l *line) (action, error) {
 
 func (q *request) field(l *line) (err error) {
 	w := l.peek()
+	if operandNames[w.text] {
+		_, _ = l.next("")
+		q.operands[w.text], _, err = l.unsigned(w.text, 1<<64-1)
+		return err
+	}
 	flags := map[string]verbs.SendFlags{"se": verbs.Solicited, "fence": verbs.Fence}
 	switch w.text {
 	case "stag", "to", "inv":
@@ -291,6 +306,21 @@ func (q *request) post(r *runner, p *peer) string {
 	return errorText(err)
 }
 
+// atomic fills in the operands of an atomic operation.
+func (q *request) atomic(wr *verbs.SendWR) {
+	v := q.operands
+	a := &wr.Atomic
+	if _, masked := v["mask"]; masked {
+		wr.Opcode = maskedOps[wr.Opcode]
+	}
+	switch wr.Opcode {
+	case verbs.OpFetchAdd, verbs.OpMaskedFetchAdd:
+		a.CompareAdd, a.CompareAddMask = v["add"], v["mask"]
+	case verbs.OpCompSwap, verbs.OpMaskedCompSwap, verbs.OpSwap:
+		a.Swap, a.SwapMask, a.CompareAdd, a.CompareAddMask = v["add"], v["mask"], v["compare"], v["compare-mask"]
+	}
+}
+
 func (q *request) work(w *world, sges []verbs.SGE) (verbs.SendWR, string) {
 	stag, wrong1 := q.stag.stag(w)
 	to, wrong2 := q.to.to(w)
@@ -301,7 +331,8 @@ func (q *request) work(w *world, sges []verbs.SGE) (verbs.SendWR, string) {
 		}
 	}
 	wr := verbs.SendWR{ID: q.id, Opcode: postOps[q.op], Flags: q.flags, SGEs: sges, Inline: q.inlineRaw,
-		RKey: uint32(stag), RemoteAddr: to, Invalidate: uint32(inv)}
+		RKey: uint32(stag), RemoteAddr: to, Invalidate: uint32(inv), Imm: q.operands["imm"]}
+	q.atomic(&wr)
 	if !q.unsignal {
 		wr.Flags |= verbs.Signaled
 	}

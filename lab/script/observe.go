@@ -273,10 +273,13 @@ func (w *world) completionText(wc *verbs.WC) string {
 	if wc.WithInv {
 		text += " inv " + w.nameSTag(wc.Invalidated)
 	}
+	if wc.WithImm {
+		text += fmt.Sprintf(" imm %#x", wc.Imm)
+	}
 	return text
 }
 
-// parseCompletion reads: completion OP ID STATUS [len N] [se] [inv X].
+// parseCompletion reads: completion OP ID STATUS [len N] [se] [inv X] [imm N].
 func (e *expectation) parseCompletion(l *line) error {
 	ops, states := slices.Sorted(maps.Keys(completionOps)), slices.Sorted(maps.Keys(statuses))
 	op, _, err := l.oneOf("what has completed", ops)
@@ -288,7 +291,7 @@ func (e *expectation) parseCompletion(l *line) error {
 		return err
 	}
 	st, _, err := l.oneOf("a status", states)
-	n, se, inv := uint64(0), false, numeral{}
+	n, se, inv, imm, withImm := uint64(0), false, numeral{}, uint64(0), false
 	for !l.done() && err == nil {
 		w, _ := l.next("")
 		switch w.text {
@@ -298,15 +301,19 @@ func (e *expectation) parseCompletion(l *line) error {
 			se = true
 		case "inv":
 			inv, err = l.numeral("an STag", 32, true)
+		case "imm":
+			imm, _, err = l.unsigned("immediate data", 1<<64-1)
+			withImm = true
 		default:
-			err = l.at(w, "%q: expected len N, se, inv STAG or the end of the line", w.text)
+			err = l.at(w, "%q: expected len N, se, inv STAG, imm N or the end of the line", w.text)
 		}
 	}
 	e.observe(func(h *happening) bool { return h.wc != nil }, func(w *world, h *happening) bool {
 		wc := h.wc
 		stag, wrong := inv.stag(w)
 		return wrong == nil && wc.Opcode == completionOps[ops[op]] && wc.ID == id && wc.Status == statuses[states[st]] &&
-			uint64(wc.ByteLen) == n && wc.Solicited == se && wc.WithInv == (inv.word.text != "") && uint64(wc.Invalidated) == stag
+			uint64(wc.ByteLen) == n && wc.Solicited == se && wc.WithInv == (inv.word.text != "") && uint64(wc.Invalidated) == stag &&
+			wc.WithImm == withImm && wc.Imm == imm
 	})
 	return err
 }

@@ -99,6 +99,8 @@ const (
 	gsoWrite       = "Write 1 MiB gso"
 	gsoCaptured    = "Write 1 MiB gso captured"
 	gsoCapturedRaw = "Write 1 MiB gso captured whole"
+	dropWrite      = "Write 1 MiB wire 1500, 1 % loss"
+	dropWriteOrder = "Write 1 MiB wire 1500, 1 % loss, in order"
 	jumboWrite     = "Write 1 MiB jumbo"
 	gsoWrite64     = "Write 64 KiB gso"
 	gsoRead        = "Read 1 MiB gso"
@@ -142,6 +144,8 @@ func allCases() []*testCase {
 		kernelCase(kernelDrop, kernelSetup{mtu: mtu, kind: "off", lossy: true}),
 		streamCase(tcpDrop, wire.with(func(s *nicSetup) { s.lossy = true }), false),
 		streamCase(tcpGSODrop, gso.with(func(s *nicSetup) { s.loss = lossPPM }), false),
+		nicCase(dropWrite, wire.with(func(s *nicSetup) { s.lossy = true }), writes),
+		nicCase(dropWriteOrder, wire.with(func(s *nicSetup) { s.lossy, s.inOrder = true, true }), writes),
 		kernelCase(kernelPing, kernelSetup{mtu: mtu, kind: "on", ping: true}),
 		streamCase(tcpPing, wire.with(func(s *nicSetup) { s.pin = true }), true),
 		nicCase(sendPing, wire.with(func(s *nicSetup) { s.pin = true }), perf.Job{Op: perf.SendLat, Size: pingSize}),
@@ -198,6 +202,7 @@ type nicSetup struct {
 	frames  string
 	capture int // octets per packet, 0 for none
 	raw     bool
+	inOrder bool // nothing is placed out of order
 	lossy   bool // on the lossy bed
 	loss    int  // of the segments that arrive at the server, parts per million
 	pin     bool
@@ -307,7 +312,7 @@ func (s *nicSetup) args(i int, o options, name string) []string {
 		kind = "wire"
 	}
 	args := []string{"-tap", fmt.Sprint(kind, i), "-frames", s.frames, "-mtu", fmt.Sprint(s.mtu),
-		"-ip", nicAddresses[i] + "/24", "-capture", fmt.Sprint(s.capture), fmt.Sprintf("-raw=%v", s.raw)}
+		"-ip", nicAddresses[i] + "/24", "-capture", fmt.Sprint(s.capture), fmt.Sprintf("-raw=%v", s.raw), fmt.Sprintf("-in-order=%v", s.inOrder)}
 	if i == 1 {
 		args = append(args, "-loss", fmt.Sprint(s.loss))
 	}

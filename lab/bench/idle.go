@@ -171,7 +171,7 @@ func (x *idler) await(ok func() bool) error {
 }
 
 // settle is longer than the loops keep buffers that nobody uses.
-const settle = 2500 * time.Millisecond
+const settle = 1500 * time.Millisecond
 
 // heap is what is in use once everything has come to rest.
 func heap() int64 {

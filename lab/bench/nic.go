@@ -41,6 +41,7 @@ func (s *nicSpec) define(flags *flag.FlagSet) {
 	flags.Uint64Var(&s.seed, "seed", 1, "decides which")
 	flags.IntVar(&s.snap, "capture", 0, "capture with this many octets per packet")
 	flags.BoolVar(&s.raw, "raw", false, "capture super-frames whole")
+	flags.BoolVar(&s.cfg.NIC.IWARP.InOrder, "in-order", false, "place nothing out of order")
 	flags.StringVar(&s.profile, "profile", "", "file for a CPU profile")
 }
 
@@ -164,7 +165,7 @@ func (s *nicSpec) run(n *node.Node, d time.Duration, begin job) (r result.Result
 	if err != nil {
 		return r, err
 	}
-	defer func() { r.Lost = end() }()
+	defer func() { r.Lost, r.Held = end(), held(n) }()
 	done := make(chan outcome, 1)
 	var failed error
 	cpu := result.CPU()
@@ -186,6 +187,18 @@ func (s *nicSpec) run(n *node.Node, d time.Duration, begin job) (r result.Result
 	case <-n.Done():
 		return r, n.Err()
 	}
+}
+
+// held is how many octets had to be copied aside until it was their turn.
+func held(n *node.Node) (octets int64) {
+	_ = n.DoWait(func(frame.Time) { // it may have ended
+		for _, c := range n.Device.Counters() {
+			if c.Name == "tcp_bytes_held" || c.Name == "rdma_early_held" {
+				octets += int64(c.Value)
+			}
+		}
+	})
+	return octets
 }
 
 // aroundFile writes to a file from its beginning again and again, so that it is

@@ -22,6 +22,7 @@ func rate(s sample) float64    { return s.rate / 1e6 }
 func latency(s sample) float64 { return s.latency }
 func cpu(s sample) float64     { return s.cpu }
 func memory(s sample) float64  { return s.memory }
+func heldKiB(s sample) float64 { return s.held }
 func allocs(s sample) float64  { return math.Round(s.allocs*1000) / 1000 }
 
 var allRows = []*row{
@@ -38,6 +39,8 @@ var allRows = []*row{
 	{"wire", "RDMA Write 1 MiB, `wire` 9000 : kernel TCP, offloads off", wire9000, kernelOff9000, gbps, "Gb/s", 0.50, 0.85, false},
 	{"drop", "TCP stream, `wire` 1500, 1 % loss : kernel TCP, the same loss", tcpDrop, kernelDrop, gbps, "Gb/s", 0.40, 0.75, false},
 	{"drop", "TCP stream, `gso`, 1 % loss : `wire` 1500, 1 % loss", tcpGSODrop, tcpDrop, gbps, "Gb/s", 0.50, 0.90, false},
+	{"drop", "RDMA Write 1 MiB, `wire` 1500, 1 % loss, segments placed out of order : in order only", dropWrite, dropWriteOrder, gbps, "Gb/s", 0.9, 1, false},
+	{"drop", "copied aside per MiB, 1 % loss, segments placed out of order : in order only", dropWrite, dropWriteOrder, heldKiB, "KiB", 0.5, 0.1, true},
 	{"ping", "TCP 64 B ping-pong, one CPU : kernel TCP", tcpPing, kernelPing, latency, "µs", 1.3, 0.8, true},
 	{"ping", "Send 64 B ping-pong, one CPU : kernel TCP 64 B", sendPing, kernelPing, latency, "µs", 1.3, 0.8, true},
 	{"ping", "Write 8 B ping-pong, one CPU : kernel TCP 64 B", writePing, kernelPing, latency, "µs", 1.3, 0.8, true},

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/tap"
@@ -107,14 +106,7 @@ func (n *Net) EphemeralPorts() (low, high uint16, err error) {
 // alive (brought up, with a carrier), and again each time that changes. stop
 // ends the watch and waits for its goroutine.
 func (n *Net) Watch(name string, change func(live bool)) (stop func(), err error) {
-	updates, done := make(chan netlink.LinkUpdate), make(chan struct{})
-	// ListExisting would need CAP_NET_ADMIN: its request goes to the group.
-	var options netlink.LinkSubscribeOptions
-	if !n.ns.IsCurrent() {
-		at := netns.NsHandle(n.ns.Fd())
-		options.Namespace = &at
-	}
-	err = netlink.LinkSubscribeWithOptions(updates, done, options)
+	updates, done, err := n.subscribe()
 	if err != nil {
 		return nil, wrap("watch", name, err)
 	}

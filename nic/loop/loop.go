@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -146,7 +147,7 @@ func (l *Loop) Now() frame.Time { return l.clock.now() }
 // AddQueue attaches q (taken; closed when Run returns) as the engine's port
 // and returns the link through which the engine sends on it. maxFrame is the
 // length in octets of the longest frame without segmentation offload. Call it
-// before Run.
+// before Run, or from a function that Do runs.
 func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
 	p := &Port{loop: l, port: port, queue: q, budget: txFrames}
 	p.readSize = maxFrame + 8
@@ -156,6 +157,19 @@ func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
 	l.ports = append(l.ports, p)
 	l.fds = append(l.fds, unix.PollFd{Fd: int32(q.Fd()), Events: unix.POLLIN})
 	return p
+}
+
+// RemoveQueue closes the queue of p and drops what waits for it. Call it from a
+// function that Do runs, or from the engine's Dispatch or Poll.
+func (l *Loop) RemoveQueue(p *Port) {
+	i := slices.Index(l.ports, p)
+	if i < 0 {
+		return
+	}
+	l.ports = slices.Delete(l.ports, i, i+1)
+	l.fds = slices.Delete(l.fds, i+1, i+2)
+	p.discard()
+	p.queue.Close()
 }
 
 // SetEngine names the engine. Call it before Run.
@@ -256,16 +270,22 @@ func (l *Loop) close() {
 
 // iterate is steps 1 to 5. more tells that the loop must not sleep.
 func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
+	broken := false
 	for i, p := range l.ports {
 		ready := &l.fds[i+1]
 		if ready.Revents&unix.POLLOUT != 0 {
 			p.flush()
 		}
 		if ready.Revents&(unix.POLLIN|unix.POLLERR|unix.POLLHUP) != 0 || p.behind {
-			if err := p.receive(); err != nil {
-				return 0, false, fmt.Errorf("%s: %w", p.queue.Name(), err)
+			if p.err = p.receive(); p.err != nil {
+				broken = true
 			}
 			more = more || p.behind
+		}
+	}
+	if broken {
+		if err := l.failed(); err != nil {
+			return 0, false, err
 		}
 	}
 	l.runMail()
@@ -321,11 +341,20 @@ func (l *Loop) report() {
 	l.done = l.done[:0]
 }
 
+// failed is why the loop has to end. A queue that it can do without is removed
+// instead.
 func (l *Loop) failed() error {
-	for _, p := range l.ports {
-		if p.err != nil {
+	for i := 0; i < len(l.ports); i++ {
+		p := l.ports[i]
+		switch {
+		case p.err == nil:
+			continue
+		case p.lost == nil:
 			return fmt.Errorf("%s: %w", p.queue.Name(), p.err)
 		}
+		l.RemoveQueue(p)
+		p.lost(p.err)
+		i--
 	}
 	return nil
 }

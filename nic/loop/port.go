@@ -32,8 +32,13 @@ type Port struct {
 	behind     bool         // the last batch did not empty the queue
 	unbuffered bool         // the pool had nothing to read into
 	err        error
+	lost       func(error) // may be nil
 	drops      frame.Drops
 }
+
+// OnLoss lets the loop go on without this queue once it fails for good: it is
+// removed, and lost (kept) is called with the reason on the loop's thread.
+func (p *Port) OnLoss(lost func(err error)) { p.lost = lost }
 
 // Room is how many frames the link takes now: 0 while the queue is not ready.
 func (p *Port) Room() int {

@@ -244,6 +244,19 @@ func (t *TAP) Vnet() bool { return t.vnet }
 // Created reports whether Open made the TAP, rather than finding it.
 func (t *TAP) Created() bool { return t.created }
 
+// SetCarrier says whether the kernel sees a carrier on the TAP; a new one has
+// it.
+func (t *TAP) SetCarrier(on bool) error {
+	v := 0
+	if on {
+		v = 1
+	}
+	if err := unix.IoctlSetPointerInt(t.fd, unix.TUNSETCARRIER, v); err != nil {
+		return fmt.Errorf("%s: TUNSETCARRIER: %w", t.name, err)
+	}
+	return nil
+}
+
 // Close closes the queue; a TAP that Open made goes with it.
 func (t *TAP) Close() error {
 	if t.fd < 0 {

@@ -1,0 +1,144 @@
+package link
+
+import (
+	"bytes"
+	"net"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Netdev is what the driver of a network interface is told about it.
+type Netdev struct {
+	Index int
+	Name  string
+	MAC   net.HardwareAddr
+	MTU   int  // octets
+	Up    bool // administratively
+	Gone  bool // the interface has been removed
+}
+
+func netdev(l netlink.Link) Netdev {
+	a := l.Attrs()
+	return Netdev{Index: a.Index, Name: a.Name, MAC: slices.Clone(a.HardwareAddr), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
+}
+
+// Netdev describes the link called name.
+func (n *Net) Netdev(name string) (d Netdev, err error) {
+	err = n.with("look at", name, func(l netlink.Link) error {
+		d = netdev(l)
+		return nil
+	})
+	return d, err
+}
+
+// Follow calls change, from a goroutine of its own, with each change of any
+// link of the namespace. stop ends that and waits for the goroutine.
+func (n *Net) Follow(change func(Netdev)) (stop func(), err error) {
+	updates, done, err := n.subscribe()
+	if err != nil {
+		return nil, wrap("follow", "links", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for u := range updates {
+			d := netdev(u.Link)
+			d.Gone = u.Header.Type == unix.RTM_DELLINK
+			change(d)
+		}
+	}()
+	return func() { close(done); <-ended }, nil
+}
+
+// subscribe asks for the changes of links until done is closed.
+func (n *Net) subscribe() (updates chan netlink.LinkUpdate, done chan struct{}, err error) {
+	updates, done = make(chan netlink.LinkUpdate), make(chan struct{})
+	// ListExisting would need CAP_NET_ADMIN: its request goes to the group.
+	var options netlink.LinkSubscribeOptions
+	if !n.ns.IsCurrent() {
+		at := netns.NsHandle(n.ns.Fd())
+		options.Namespace = &at
+	}
+	return updates, done, netlink.LinkSubscribeWithOptions(updates, done, options)
+}
+
+// HardwareLists returns, by index of the link, the secondary unicast and the
+// multicast addresses that the kernel wants it to receive, in ascending
+// order.
+func (n *Net) HardwareLists() (lists map[int][]net.HardwareAddr, err error) {
+	entries, err := n.h.NeighList(0, unix.AF_BRIDGE)
+	if err != nil {
+		return nil, wrap("list", "hardware addresses", err)
+	}
+	lists = map[int][]net.HardwareAddr{}
+	for _, e := range entries {
+		if e.Flags&netlink.NTF_SELF != 0 && len(e.HardwareAddr) == 6 {
+			lists[e.LinkIndex] = append(lists[e.LinkIndex], e.HardwareAddr)
+		}
+	}
+	for _, l := range lists {
+		slices.SortFunc(l, func(a, b net.HardwareAddr) int { return bytes.Compare(a, b) })
+	}
+	return lists, nil
+}
+
+// AddHardwareAddr makes a link receive a secondary unicast or a multicast
+// address, as `bridge fdb add MAC dev NAME self` does.
+func (n *Net) AddHardwareAddr(name string, mac net.HardwareAddr) error {
+	return n.with("add "+mac.String()+" to", name, func(l netlink.Link) error {
+		return n.h.NeighAdd(&netlink.Neigh{LinkIndex: l.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF,
+			State: netlink.NUD_PERMANENT, HardwareAddr: mac})
+	})
+}
+
+// The values of IFLA_LINKMODE, and those of IFLA_OPERSTATE that user space may
+// set (Documentation/networking/operstates.rst).
+const (
+	linkModeDefault = 0
+	linkModeDormant = 1
+	operDormant     = 5
+	operUp          = 6
+)
+
+// SetDormant makes a link with a carrier dormant, so that it counts as not yet
+// usable, or ends that.
+func (n *Net) SetDormant(name string, dormant bool) error {
+	mode, state := byte(linkModeDefault), byte(operUp)
+	if dormant {
+		mode, state = linkModeDormant, operDormant
+	}
+	return n.with("set the state of", name, func(l netlink.Link) error {
+		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+		msg.Index = int32(l.Attrs().Index)
+		req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+		req.AddData(msg)
+		req.AddData(nl.NewRtAttr(unix.IFLA_LINKMODE, []byte{mode}))
+		req.AddData(nl.NewRtAttr(unix.IFLA_OPERSTATE, []byte{state}))
+		return n.ns.Do(func() error {
+			_, err := req.Execute(unix.NETLINK_ROUTE, 0)
+			return err
+		})
+	})
+}
+
+// Operstate is a link's operational state as RFC 2863 names it: up, down,
+// dormant, lower-layer-down, unknown.
+func (n *Net) Operstate(name string) (state string, err error) {
+	err = n.with("look at", name, func(l netlink.Link) error {
+		state = l.Attrs().OperState.String()
+		return nil
+	})
+	return state, err
+}
+
+// SetLearning says whether a bridge learns addresses from its port name.
+func (n *Net) SetLearning(name string, on bool) error {
+	return n.with("set learning of", name, func(l netlink.Link) error { return n.h.LinkSetLearning(l, on) })
+}
+
+// Leave takes a link out of its bridge.
+func (n *Net) Leave(name string) error { return n.with("detach", name, n.h.LinkSetNoMaster) }

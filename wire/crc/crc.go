@@ -8,4 +8,9 @@ import "hash/crc32"
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // CRC32C is the Castagnoli CRC of b.
-func CRC32C(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+func CRC32C(b []byte) uint32 {
+	if len(b) >= foldMin && folds {
+		return ^fold(^uint32(0), b)
+	}
+	return crc32.Checksum(b, castagnoli)
+}

@@ -3,6 +3,8 @@ package crc
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/crc32"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -22,6 +24,28 @@ func TestCRC32CKnownValues(t *testing.T) { // RFC 3720 appendix B.4
 	} {
 		if got := binary.LittleEndian.AppendUint32(nil, CRC32C(c.in)); !bytes.Equal(got, c.wire) {
 			t.Errorf("%s: % x, want % x", c.name, got, c.wire)
+		}
+	}
+}
+
+// Every length up to a long FPDU, at every alignment that matters, as the
+// standard library has it.
+func TestCRC32CAgreesWithTheStandardLibrary(t *testing.T) {
+	p := make([]byte, 2000+8)
+	rng := rand.NewChaCha8([32]byte{1})
+	_, _ = rng.Read(p)
+	for n := range 2000 {
+		for at := range 8 {
+			if b := p[at : at+n]; CRC32C(b) != crc32.Checksum(b, castagnoli) {
+				t.Fatalf("%d octets at %d: %08x, want %08x", n, at, CRC32C(b), crc32.Checksum(b, castagnoli))
+			}
+		}
+	}
+	for n := 4096; n <= 1<<20; n = n*3 + 5 {
+		b := make([]byte, n)
+		_, _ = rng.Read(b)
+		if CRC32C(b) != crc32.Checksum(b, castagnoli) {
+			t.Errorf("%d octets: %08x, want %08x", n, CRC32C(b), crc32.Checksum(b, castagnoli))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/conf"
 	"tapir/lab/ctl"
 )
 
@@ -57,6 +58,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	fmt.Fprintln(errOut, "tapir: "+oneLine(err.Error()))
 	if a := (advised{}); errors.As(err, &a) {
 		a.advise(errOut)
+	}
+	if c := (*conf.Error)(nil); errors.As(err, &c) {
+		fmt.Fprint(errOut, c.Excerpt())
 	}
 	if ran, ok := cmd.Context().Value(ranKey{}).(*bool); ok && *ran && !errors.As(err, &usageError{}) {
 		return exitFailed

@@ -97,7 +97,8 @@ func TestScripts(t *testing.T) {
 }
 
 // fails CODE PATTERN ARGS... runs tapir and wants that exit code, nothing on
-// standard output and one line that matches on standard error.
+// standard output and one line that matches on standard error, before the two
+// of an excerpt.
 func fails(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: fails CODE PATTERN ARGS...")
@@ -113,7 +114,7 @@ func fails(ts *testscript.TestScript, neg bool, args []string) {
 	if out := ts.ReadFile("stdout"); out != "" {
 		ts.Fatalf("tapir %q: standard output %q", args[2:], out)
 	}
-	line := ts.ReadFile("stderr")
+	line := regexp.MustCompile(`\n  +\d+ \| .*\n +\| *\^\n$`).ReplaceAllString(ts.ReadFile("stderr"), "\n")
 	if strings.Count(line, "\n") != 1 || !regexp.MustCompile("^"+args[1]).MatchString(line) {
 		ts.Fatalf("tapir %q: %q does not match %q in one line", args[2:], line, args[1])
 	}

@@ -1,17 +1,12 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
-
+	"tapir/lab/conf"
 	"tapir/wire/ether"
 )
 
@@ -35,90 +30,33 @@ func Load(path string) ([]Config, error) {
 
 // Parse is Load of a file already read; path is for messages only.
 func Parse(path string, data []byte) ([]Config, error) {
-	file, err := parser.ParseBytes(data, 0)
-	if err != nil {
-		return nil, syntaxError(path, err)
-	}
-	d := decoder{path: path}
-	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
-		return nil, fmt.Errorf("%s:1:1: the file is empty: expected `nics:` with a list", path)
-	}
-	if len(file.Docs) > 1 {
-		return nil, d.at(file.Docs[1].Body, "expected one YAML document only")
-	}
-	return d.file(file.Docs[0].Body)
-}
-
-func syntaxError(path string, err error) error {
-	var y yaml.Error
-	if errors.As(err, &y) && y.GetToken() != nil {
-		pos := y.GetToken().Position
-		return fmt.Errorf("%s:%d:%d: %s", path, pos.Line, pos.Column, y.GetMessage())
-	}
-	first, _, _ := strings.Cut(err.Error(), "\n")
-	return fmt.Errorf("%s: %s", path, first)
-}
-
-// decoder walks the tree, so that each error has its place.
-type decoder struct {
-	path  string
-	where []ast.Node // of each NIC, for conflicts
-}
-
-func (d *decoder) at(n ast.Node, format string, args ...any) error {
-	pos := &token.Position{Line: 1, Column: 1}
-	if n != nil && n.GetToken() != nil {
-		pos = n.GetToken().Position
-	}
-	return fmt.Errorf("%s:%d:%d: %s", d.path, pos.Line, pos.Column, fmt.Sprintf(format, args...))
-}
-
-// entries are the key-value pairs of a mapping, keys unique.
-func (d *decoder) entries(n ast.Node, what string) ([]*ast.MappingValueNode, error) {
-	var list []*ast.MappingValueNode
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		list = n.Values
-	case *ast.MappingValueNode:
-		list = []*ast.MappingValueNode{n}
-	default:
-		return nil, d.at(n, "expected %s", what)
-	}
-	seen := map[string]bool{}
-	for _, e := range list {
-		name := keyOf(e)
-		if seen[name] {
-			return nil, d.at(e.Key, "%s: given twice", name)
-		}
-		seen[name] = true
-	}
-	return list, nil
-}
-
-func keyOf(e *ast.MappingValueNode) string { return e.Key.GetToken().Value }
-
-func (d *decoder) file(body ast.Node) ([]Config, error) {
-	top, err := d.entries(body, "`nics:` with a list of NICs")
+	body, err := conf.Read(path, data, "`nics:` with a list")
 	if err != nil {
 		return nil, err
 	}
-	var list *ast.SequenceNode
+	top, err := body.Map("`nics:` with a list of NICs")
+	if err != nil {
+		return nil, err
+	}
+	var list []conf.Node
 	for _, e := range top {
-		if keyOf(e) != "nics" {
-			return nil, d.at(e.Key, "%s: unknown key; expected nics", keyOf(e))
+		if e.Name != "nics" {
+			return nil, e.Key.Errorf("%s: unknown key; expected nics", e.Name)
 		}
-		s, ok := e.Value.(*ast.SequenceNode)
-		if !ok || len(s.Values) == 0 {
-			return nil, d.at(e.Key, "nics: expected a list with at least one NIC")
+		if list, _ = e.Value.List(); len(list) == 0 {
+			return nil, e.Key.Errorf("nics: expected a list with at least one NIC")
 		}
-		list = s
 	}
 	if list == nil {
-		return nil, d.at(body, "expected `nics:` with a list of NICs")
+		return nil, body.Errorf("expected `nics:` with a list of NICs")
 	}
+	return decodeNICs(list)
+}
+
+func decodeNICs(list []conf.Node) ([]Config, error) {
 	var all []Config
-	for i, n := range list.Values {
-		c, err := d.nic(n)
+	for i, n := range list {
+		c, err := decodeNIC(n)
 		if err != nil {
 			return nil, err
 		}
@@ -126,62 +64,55 @@ func (d *decoder) file(body ast.Node) ([]Config, error) {
 			c.Name = fmt.Sprint("nic", i)
 		}
 		if err := c.Validate(); err != nil {
-			return nil, d.at(n, "%v", err)
+			return nil, n.Errorf("%v", err)
 		}
 		all = append(all, c)
-		d.where = append(d.where, n)
 	}
-	return all, d.conflicts(all)
+	if c := FindConflict(all); c != nil {
+		return nil, list[c.B].Errorf("%s (the other one is at line %d)", c.Reason, list[c.A].Line())
+	}
+	return all, nil
 }
 
-func (d *decoder) nic(n ast.Node) (c Config, err error) {
-	entries, err := d.entries(n, "the settings of a NIC")
+func decodeNIC(n conf.Node) (c Config, err error) {
+	entries, err := n.Map("the settings of a NIC")
 	if err != nil {
 		return c, err
 	}
 	for _, e := range entries {
-		k := findKey(keyOf(e))
+		k := findKey(e.Name)
 		if k == nil {
-			return c, d.at(e.Key, "%s: unknown key; expected one of %s", keyOf(e), keyNames())
+			return c, e.Key.Errorf("%s: unknown key; expected one of %s", e.Name, keyNames())
 		}
-		if err := d.setting(&c, k, e.Value); err != nil {
+		if err := k.take(&c, e.Value); err != nil {
 			return c, err
 		}
 	}
 	return c, nil
 }
 
-// setting takes the value v of k, or each one of a list.
-func (d *decoder) setting(c *Config, k *key, v ast.Node) error {
-	list, ok := v.(*ast.SequenceNode)
+// take takes the value n of k, or each one of a list.
+func (k *key) take(c *Config, n conf.Node) error {
+	list, ok := n.List()
 	if !ok || !k.many && !k.list {
-		text, ok := scalar(v)
+		text, ok := n.Text()
 		if !ok || k.set(c, text) != nil {
-			return d.at(v, "%s: expected %s", k.name, k.expect)
+			return n.Errorf("%s: expected %s", k.name, k.expect)
 		}
 		return nil
 	}
 	var texts []string
-	for _, v := range list.Values {
-		text, ok := scalar(v)
+	for _, n := range list {
+		text, ok := n.Text()
 		if !ok || k.many && k.set(c, text) != nil {
-			return d.at(v, "%s: expected %s", k.name, k.expect)
+			return n.Errorf("%s: expected %s", k.name, k.expect)
 		}
 		texts = append(texts, text)
 	}
 	if k.list && k.set(c, strings.Join(texts, ",")) != nil {
-		return d.at(v, "%s: expected %s", k.name, k.expect)
+		return n.Errorf("%s: expected %s", k.name, k.expect)
 	}
 	return nil
-}
-
-// scalar is the text of a plain or quoted value.
-func scalar(n ast.Node) (string, bool) {
-	switch n.(type) {
-	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-		return n.GetToken().Value, true
-	}
-	return "", false
 }
 
 // Conflict is a pair of NICs that cannot run in one process and namespace.
@@ -198,14 +129,6 @@ func FindConflict(all []Config) *Conflict {
 				return &Conflict{a, b, why}
 			}
 		}
-	}
-	return nil
-}
-
-func (d *decoder) conflicts(all []Config) error {
-	if c := FindConflict(all); c != nil {
-		first := d.where[c.A].GetToken().Position.Line
-		return d.at(d.where[c.B], "%s (the other one is at line %d)", c.Reason, first)
 	}
 	return nil
 }

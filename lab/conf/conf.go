@@ -1,0 +1,167 @@
+// Package conf reads strict YAML: whoever takes a value says what it expected,
+// unknown keys are errors, and every error has its place.
+package conf
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Error is a mistake in a configuration file.
+type Error struct {
+	File         string
+	Line, Column int // from 1; 0: not known
+	What         string
+	source       string // of the line
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.File, e.What)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.What)
+}
+
+// Excerpt is the line of the file with a caret under the place, in two lines;
+// empty if there is none to show.
+func (e *Error) Excerpt() string {
+	if e.source == "" {
+		return ""
+	}
+	number := fmt.Sprint(e.Line)
+	indent := strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return r
+		}
+		return ' '
+	}, string([]rune(e.source)[:min(e.Column-1, len([]rune(e.source)))]))
+	return fmt.Sprintf("  %s | %s\n  %*s | %s^\n", number, e.source, len(number), "", indent)
+}
+
+// file is what all nodes of one file share.
+type file struct {
+	path  string
+	lines []string
+}
+
+func (f *file) at(pos *token.Position, what string) error {
+	e := &Error{File: f.path, Line: 1, Column: 1, What: what}
+	if pos != nil {
+		e.Line, e.Column = pos.Line, pos.Column
+	}
+	if e.Line >= 1 && e.Line <= len(f.lines) {
+		e.source = strings.TrimRight(f.lines[e.Line-1], "\r")
+	}
+	return e
+}
+
+// Node is a value of the file: a mapping, a list or a scalar.
+type Node struct {
+	f *file
+	n ast.Node
+}
+
+// Read parses data, whose name for messages is path. expect says what an empty
+// file lacks.
+func Read(path string, data []byte, expect string) (Node, error) {
+	f := &file{path: path, lines: strings.Split(string(data), "\n")}
+	tree, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return Node{}, f.syntax(err)
+	}
+	if len(tree.Docs) == 0 || tree.Docs[0].Body == nil {
+		return Node{}, f.at(nil, "the file is empty: expected "+expect)
+	}
+	if len(tree.Docs) > 1 {
+		return Node{}, Node{f, tree.Docs[1].Body}.Errorf("expected one YAML document only")
+	}
+	return Node{f, tree.Docs[0].Body}, nil
+}
+
+func (f *file) syntax(err error) error {
+	var y yaml.Error
+	if errors.As(err, &y) && y.GetToken() != nil {
+		return f.at(y.GetToken().Position, y.GetMessage())
+	}
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return &Error{File: f.path, What: first}
+}
+
+func (n Node) position() *token.Position {
+	if n.n == nil || n.n.GetToken() == nil {
+		return nil
+	}
+	return n.n.GetToken().Position
+}
+
+// Errorf is an error at the node's place.
+func (n Node) Errorf(format string, args ...any) error {
+	return n.f.at(n.position(), fmt.Sprintf(format, args...))
+}
+
+// Line is the number of the node's line.
+func (n Node) Line() int {
+	if pos := n.position(); pos != nil {
+		return pos.Line
+	}
+	return 1
+}
+
+// Entry is one member of a mapping.
+type Entry struct {
+	Name       string
+	Key, Value Node
+}
+
+// Map returns the members of a mapping, in order, no key twice. what says what
+// was expected instead of anything else.
+func (n Node) Map(what string) ([]Entry, error) {
+	var list []*ast.MappingValueNode
+	switch m := n.n.(type) {
+	case *ast.MappingNode:
+		list = m.Values
+	case *ast.MappingValueNode:
+		list = []*ast.MappingValueNode{m}
+	default:
+		return nil, n.Errorf("expected %s", what)
+	}
+	seen := map[string]bool{}
+	var entries []Entry
+	for _, m := range list {
+		e := Entry{m.Key.GetToken().Value, Node{n.f, m.Key}, Node{n.f, m.Value}}
+		if seen[e.Name] {
+			return nil, e.Key.Errorf("%s: given twice", e.Name)
+		}
+		seen[e.Name] = true
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// List returns the elements of a list; false if the node is none.
+func (n Node) List() (all []Node, ok bool) {
+	s, ok := n.n.(*ast.SequenceNode)
+	if !ok {
+		return nil, false
+	}
+	for _, v := range s.Values {
+		all = append(all, Node{n.f, v})
+	}
+	return all, true
+}
+
+// Text is a plain or quoted scalar as it is written; false if the node is
+// none.
+func (n Node) Text() (string, bool) {
+	switch n.n.(type) {
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.n.GetToken().Value, true
+	}
+	return "", false
+}

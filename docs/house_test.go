@@ -137,6 +137,7 @@ var reserved = map[string][]string{
 	"github.com/songgao/water":       {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/netns", "lab/link", "lab/peer"},
 	"github.com/google/gopacket":     {"lab/capture", "lab/inspect"},
 	"net/http":                       {"lab/ctl"},
+	"github.com/prometheus":          {"lab/ctl"},
 	"github.com/spf13/cobra":         {"cmd"},
 }
 

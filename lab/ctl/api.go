@@ -11,6 +11,8 @@
 //	GET    /v1/capture             ?snaplen= &buffer= &count= &raw=1 &host=1 &context=0
 //	DELETE /v1/capture/{id}        ends that stream with a complete file
 //	POST   /v1/stop                ends the NIC as an interrupt does
+//	POST   /v1/do/{command}        what only some NICs can do, such as an Ethernet Manager's reload
+//	GET    /metrics                for Prometheus, without the handshake
 //
 // An error is {"error": what and where, "remedy": how to mend it}.
 //
@@ -23,6 +25,7 @@
 package ctl
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 
@@ -32,8 +35,10 @@ import (
 // Version is the control protocol's version. Client and server must agree.
 const Version = 1
 
-// Kinds are the tables that Show knows, in the order of the help text.
-var Kinds = []string{"nic", "device", "qp", "cq", "mr", "cep", "stats", "counters", "params", "events", "log"}
+// Kinds are the tables that Show knows, in the order of the help text: of any
+// NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
+var Kinds = []string{"nic", "device", "qp", "cq", "mr", "cep", "stats", "counters", "params", "events", "log",
+	"vport", "mac", "ethtool", "vesw", "port", "member", "audit"}
 
 // KnownKind tells whether kind is one of Kinds.
 func KnownKind(kind string) bool { return slices.Contains(Kinds, kind) }
@@ -63,6 +68,15 @@ type NIC interface {
 	// Stop begins the NIC's orderly end and returns at once.
 	Stop()
 }
+
+// Commander is a NIC that can do more.
+type Commander interface {
+	// Command runs a command of that name; args and the answer are JSON.
+	Command(ctx context.Context, name string, args json.RawMessage) (any, error)
+}
+
+// metricsPath is where Prometheus looks.
+const metricsPath = "/metrics"
 
 // Setting is one value for a named parameter.
 type Setting struct {

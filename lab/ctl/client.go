@@ -208,6 +208,21 @@ func (c *Client) Set(ctx context.Context, settings []Setting, v any) error {
 	return decode(resp, v)
 }
 
+// Command runs a command that only some NICs have; args encodes to JSON, the
+// answer is decoded into v.
+func (c *Client) Command(ctx context.Context, name string, args, v any) error {
+	b, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(ctx, http.MethodPost, "/v1/do/"+url.PathEscape(name), bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return decode(resp, v)
+}
+
 // Stop asks the NIC to end.
 func (c *Client) Stop(ctx context.Context) error {
 	return c.call(ctx, http.MethodPost, "/v1/stop", &struct{}{})

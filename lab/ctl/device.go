@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"tapir/lab/capture"
@@ -50,6 +51,9 @@ type nicRow struct {
 	Version string `json:"version"`
 }
 
+// rdmaKinds are those of Kinds that such a NIC has.
+var rdmaKinds = Kinds[:11]
+
 // Served returns d as a server wants it.
 func (d *Device) Served() NIC { return (*served)(d) }
 
@@ -57,6 +61,9 @@ func (d *Device) Served() NIC { return (*served)(d) }
 type served Device
 
 func (d *served) Show(kind string) (v any, err error) {
+	if !slices.Contains(rdmaKinds, kind) {
+		return nil, &Error{What: fmt.Sprintf("%s is an RDMA NIC and has no %s", d.Device.Config().Name, kind), Remedy: "choose one of " + strings.Join(rdmaKinds, ", ")}
+	}
 	err = d.on(func(frame.Time) {
 		switch kind {
 		case "nic":

@@ -67,7 +67,7 @@ func TestDeviceShowsItself(t *testing.T) {
 	t.Cleanup(s.Close)
 	s.Serve(d.Served())
 	c := dial(t, "nic0")
-	for _, kind := range Kinds {
+	for _, kind := range rdmaKinds {
 		var raw json.RawMessage
 		if err := c.Show(t.Context(), kind, &raw); err != nil {
 			t.Fatalf("%s: %v", kind, err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -105,6 +106,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/capture", s.capture)
 	mux.HandleFunc("DELETE /v1/capture/{id}", s.endCapture)
 	mux.HandleFunc("POST /v1/stop", s.stop)
+	mux.HandleFunc("POST /v1/do/{command}", s.command)
+	mux.Handle("GET "+metricsPath, s.metrics())
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s %s does not exist", r.Method, r.URL.Path),
 			Remedy: "the paths are listed in the documentation of lab/ctl"})
@@ -121,7 +124,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			fail(w, &Error{Status: http.StatusForbidden, What: "NIC " + s.name + " belongs to another user",
 				Remedy: "run the command as the user who started it, or as root"})
 			return
-		case !c.greeted && r.URL.Path != "/v1/version":
+		case !c.greeted && r.URL.Path != "/v1/version" && r.URL.Path != metricsPath:
 			fail(w, &Error{Status: http.StatusUpgradeRequired, What: "the version handshake is missing",
 				Remedy: fmt.Sprintf("ask for /v1/version?control=%d first on the same connection", Version)})
 			return
@@ -181,6 +184,27 @@ func (s *Server) set(w http.ResponseWriter, r *http.Request) {
 func (s *Server) stop(w http.ResponseWriter, _ *http.Request) {
 	reply(w, struct{}{})
 	s.nic.Stop()
+}
+
+// command runs what only some NICs can do.
+func (s *Server) command(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("command")
+	c, ok := s.nic.(Commander)
+	if !ok {
+		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s", s.name, name)})
+		return
+	}
+	args, err := io.ReadAll(r.Body)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	v, err := c.Command(r.Context(), name, args)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	reply(w, v)
 }
 
 func reply(w http.ResponseWriter, v any) {

@@ -70,7 +70,7 @@ func (d *Device) Counters() []Counter {
 			Counter{"host_tx_packets", d.host.txFrames}, Counter{"host_tx_bytes", d.host.txBytes})
 	}
 	drops := d.allDrops()
-	for reason := frame.DropNone + 1; reason < frame.NumDropReasons; reason++ {
+	for reason := frame.DropNone + 1; reason < frame.EndNICDrops; reason++ {
 		list = append(list, Counter{dropName(reason), drops[reason]})
 	}
 	list = append(list,

@@ -277,7 +277,7 @@ func (r *runner) state(p *peer) toe.State {
 // parseDropped reads: dropped REASON N, over all connections.
 func (e *expectation) parseDropped(l *line) error {
 	var names []string
-	for d := frame.DropNone + 1; d < frame.NumDropReasons; d++ {
+	for d := frame.DropNone + 1; d < frame.EndNICDrops; d++ {
 		names = append(names, strings.ReplaceAll(strings.ToLower(d.String()), " ", "-"))
 	}
 	i, _, err := l.oneOf("a reason", names)

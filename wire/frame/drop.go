@@ -35,6 +35,30 @@ const (
 	DropUnused                  // a valid message that this NIC has no use for
 	DropOwned                   // of the operating system, on a connection of the TCP engine
 	DropPort                    // the port is not active
+	// EndNICDrops ends the reasons of RDMA NICs; those of an Omni-Path fabric
+	// follow.
+	EndNICDrops
+)
+
+// Reasons of an Omni-Path fabric port and its virtual NICs.
+const (
+	DropLength    DropReason = iota + EndNICDrops // the length field is not that of the octets
+	DropL2                                        // not the link format that was expected
+	DropL4                                        // an L4 type that nobody takes
+	DropSLID                                      // not a unicast LID as source
+	DropDLID                                      // a destination LID that nobody can have
+	DropNotOurLID                                 // for another port
+	DropPad                                       // pad octets are not zero
+	DropTail                                      // the tail octet is impossible
+	DropICRC                                      // the invariant CRC is wrong
+	DropPKey                                      // the P_Key rule forbids it
+	DropVESW                                      // no virtual NIC of that vESW
+	DropLooped                                    // our own packet came back
+	DropSpoofed                                   // the source MAC filter forbids it
+	DropRunt                                      // an Ethernet frame below 60 octets
+	DropStorm                                     // beyond the storm limit
+	DropState                                     // the virtual port is in state DROP_ALL
+	DropNoDLID                                    // no destination LID is known
 	NumDropReasons
 )
 
@@ -45,6 +69,9 @@ var dropNames = [NumDropReasons]string{
 	"TCP state", "reassembly full", "neighbor unreachable", "no route", "transmit queue full",
 	"link refused", "injected fault", "host queue full", "no buffer", "oversize",
 	"bad source address", "not used", "owned by engine", "port down",
+	"wrong length", "wrong link format", "unknown L4 type", "bad SLID", "bad DLID", "not our LID",
+	"pad not zero", "bad tail", "ICRC", "P_Key", "unknown vESW", "looped back", "source MAC filter",
+	"runt", "storm limit", "DROP_ALL state", "no DLID",
 }
 
 func (r DropReason) String() string {

@@ -1,0 +1,317 @@
+package mad
+
+import (
+	"encoding/binary"
+
+	"tapir/opa"
+)
+
+// Subnet management on a fabric without switches.
+//
+// A real fabric manager reaches a port that has no LID by a directed route:
+// the list of switch ports to leave by. Here all ports share one Ethernet, so
+// a directed route says which of them is meant, in the same fields: a packet
+// to the permissive LID that has made no hop is for every port that hears it,
+// and one of eight hops is for the port whose GUID the hops spell, most
+// significant octet first, as if each octet were the port number of a switch.
+// The other fields are those of any directed route over no LID-routed part.
+// Ports with a LID can also be reached LID routed.
+
+// Lengths of subnet management packets (SMPs).
+const (
+	SMPHeaderLen      = 32  // LID routed: header and management key
+	DirectedHeaderLen = 176 // directed route: also the paths
+	maxHops           = 64
+	guidHops          = 8
+)
+
+const (
+	offMKey = 24
+	offDR   = 32 // directed route: source and destination LID
+	offPath = 40 // initial path; entry 0 is not used
+)
+
+// Attributes of subnet management.
+const (
+	AttrNodeDescription uint16 = 0x0010 // Get
+	AttrNodeInfo        uint16 = 0x0011 // Get
+	AttrPortInfo        uint16 = 0x0015 // Get, Set; modifier OnePort
+	AttrPKeyTable       uint16 = 0x0016 // Get, Set; modifier PKeyBlock
+	AttrSMInfo          uint16 = 0x0020 // Get
+)
+
+// OnePort is the modifier for the only port of an HFI: one port, number 1.
+const OnePort uint32 = 1<<24 | 1
+
+// PKeyBlock is the modifier for one block of the only port's P_Key table.
+func PKeyBlock(block int) uint32 { return 1<<24 | 1<<16 | uint32(block) }
+
+// SMP is the header of a subnet management packet.
+type SMP struct {
+	Header
+	MKey uint64
+	// Of a directed route: GUID is the port meant, 0 every port that hears
+	// it.
+	GUID uint64
+}
+
+// Directed reports whether the packet takes a directed route.
+func (s *SMP) Directed() bool { return s.Class == ClassSubnDirected }
+
+// Len is the length of the headers.
+func (s *SMP) Len() int {
+	if s.Directed() {
+		return DirectedHeaderLen
+	}
+	return SMPHeaderLen
+}
+
+// ParseSMP reads the header of a subnet management packet; data is the
+// attribute, borrowed.
+func ParseSMP(b []byte) (s SMP, data []byte, err error) {
+	s.Header, err = Parse(b)
+	switch {
+	case err != nil:
+		return s, nil, err
+	case s.Class != ClassSubnLID && !s.Directed():
+		return s, nil, ErrClass
+	case len(b) < s.Len():
+		return s, nil, ErrTruncated
+	}
+	s.MKey = binary.BigEndian.Uint64(b[offMKey:])
+	if s.Directed() {
+		switch s.Specific & 0xff {
+		case 0:
+		case guidHops:
+			s.GUID = binary.BigEndian.Uint64(b[offPath+1:])
+		default:
+			return s, nil, ErrRoute
+		}
+	}
+	return s, b[s.Len():], nil
+}
+
+// Put writes the headers into the first Len octets of b; hop pointer and hop
+// count follow from method and GUID.
+func (s *SMP) Put(b []byte) {
+	h := s.Header
+	h.Specific = 0
+	be := binary.BigEndian
+	if s.Directed() {
+		clear(b[offDR:DirectedHeaderLen])
+		be.PutUint32(b[offDR:], permissive)
+		be.PutUint32(b[offDR+4:], permissive)
+		if s.GUID != 0 {
+			h.Specific = guidHops
+			be.PutUint64(b[offPath+1:], s.GUID)
+		}
+		if s.Method == MethodGetResp {
+			h.Status |= StatusDirection
+		}
+	}
+	h.Put(b)
+	be.PutUint64(b[offMKey:], s.MKey)
+}
+
+// permissive is the permissive LID in the 32-bit form of these attributes.
+const permissive = 0xffffffff
+
+// NodeHFI is the node type of a host fabric interface.
+const NodeHFI uint8 = 1
+
+// NodeInfo says what a node is.
+type NodeInfo struct {
+	Type         uint8
+	Ports        uint8
+	SystemGUID   uint64
+	NodeGUID     uint64
+	PortGUID     uint64
+	PartitionCap uint16 // entries of the P_Key table
+	DeviceID     uint16
+	Revision     uint32
+	LocalPort    uint8
+	VendorID     uint32 // 24 bits
+}
+
+// NodeInfoLen is the attribute's length.
+const NodeInfoLen = 44
+
+// ParseNodeInfo reads the attribute.
+func ParseNodeInfo(data []byte) NodeInfo {
+	var buf [NodeInfoLen]byte
+	be, b := binary.BigEndian, extend(data, buf[:])
+	last := be.Uint32(b[40:])
+	return NodeInfo{
+		Type: b[2], Ports: b[3], SystemGUID: be.Uint64(b[8:]), NodeGUID: be.Uint64(b[16:]), PortGUID: be.Uint64(b[24:]),
+		PartitionCap: be.Uint16(b[32:]), DeviceID: be.Uint16(b[34:]), Revision: be.Uint32(b[36:]),
+		LocalPort: uint8(last >> 24), VendorID: last & 0xffffff,
+	}
+}
+
+// Put writes the attribute.
+func (n *NodeInfo) Put(b []byte) {
+	be := binary.BigEndian
+	b[0], b[1], b[2], b[3] = BaseVersion, BaseVersion, n.Type, n.Ports
+	be.PutUint32(b[4:], 0)
+	be.PutUint64(b[8:], n.SystemGUID)
+	be.PutUint64(b[16:], n.NodeGUID)
+	be.PutUint64(b[24:], n.PortGUID)
+	be.PutUint16(b[32:], n.PartitionCap)
+	be.PutUint16(b[34:], n.DeviceID)
+	be.PutUint32(b[36:], n.Revision)
+	be.PutUint32(b[40:], uint32(n.LocalPort)<<24|n.VendorID&0xffffff)
+}
+
+// NodeDescriptionLen is the length of the attribute: text, ended by a zero.
+const NodeDescriptionLen = 64
+
+// ParseNodeDescription reads the attribute.
+func ParseNodeDescription(data []byte) string {
+	data = data[:min(len(data), NodeDescriptionLen)]
+	for i, c := range data {
+		if c == 0 {
+			return string(data[:i])
+		}
+	}
+	return string(data)
+}
+
+// PutNodeDescription writes the attribute, cut to what fits.
+func PutNodeDescription(b []byte, text string) {
+	clear(b[:NodeDescriptionLen])
+	copy(b[:NodeDescriptionLen-1], text)
+}
+
+// PortState is the logical state of an HFI port.
+type PortState uint8
+
+const (
+	PortDown   PortState = 1
+	PortInit   PortState = 2 // up, not yet configured
+	PortArmed  PortState = 3
+	PortActive PortState = 4
+)
+
+func (s PortState) String() string {
+	if s < PortDown || s > PortActive {
+		return "unknown"
+	}
+	return [...]string{"down", "init", "armed", "active"}[s-PortDown]
+}
+
+// CapEthOnFabric in PortInfo.CapMask3 tells that virtual NICs can be set up
+// through the port.
+const CapEthOnFabric uint16 = 1 << 13
+
+// PhysLinkUp is the value of PortInfo.PhysState of a port that has a link.
+const PhysLinkUp uint8 = 5
+
+// PortInfo is the state of an HFI port, of which the fields without use on
+// this fabric are zero.
+type PortInfo struct {
+	LID       opa.LID   // 0: none yet; in a Set: no change
+	State     PortState // 0 in a Set: no change
+	PhysState uint8     // likewise
+	SMSL      uint8     // 5 bits
+	SMLID     opa.LID   // the fabric manager in charge
+	MTUCap    uint8     // code of opa.MTU
+	CapMask3  uint16
+	LocalPort uint8
+}
+
+// PortInfoLen is the attribute's length.
+const PortInfoLen = 242
+
+// ParsePortInfo reads the attribute.
+func ParsePortInfo(data []byte) PortInfo {
+	var buf [PortInfoLen]byte
+	be, b := binary.BigEndian, extend(data, buf[:])
+	return PortInfo{
+		LID: opa.LID(be.Uint32(b)), State: PortState(b[19] & 15), PhysState: b[19] >> 4, SMSL: b[23] & 31,
+		SMLID: opa.LID(be.Uint32(b[108:])), CapMask3: be.Uint16(b[222:]), MTUCap: b[237] & 15, LocalPort: b[239],
+	}
+}
+
+// Put writes the attribute.
+func (p *PortInfo) Put(b []byte) {
+	clear(b[:PortInfoLen])
+	be := binary.BigEndian
+	be.PutUint32(b, uint32(p.LID))
+	b[19], b[23] = p.PhysState<<4|uint8(p.State)&15, p.SMSL&31
+	be.PutUint32(b[108:], uint32(p.SMLID))
+	be.PutUint16(b[222:], p.CapMask3)
+	b[237], b[239] = p.MTUCap&15, p.LocalPort
+}
+
+// PKeysPerBlock is the number of P_Keys in one block of a table.
+const PKeysPerBlock = 32
+
+// PKeyBlockLen is the length of one block of the P_Key table.
+const PKeyBlockLen = 2 * PKeysPerBlock
+
+// ParsePKeys reads one block of the P_Key table; 0 is an empty entry.
+func ParsePKeys(data []byte) (keys [PKeysPerBlock]uint16) {
+	var buf [PKeyBlockLen]byte
+	b := extend(data, buf[:])
+	for i := range keys {
+		keys[i] = binary.BigEndian.Uint16(b[2*i:])
+	}
+	return keys
+}
+
+// PutPKeys writes one block.
+func PutPKeys(b []byte, keys [PKeysPerBlock]uint16) {
+	for i, k := range keys {
+		binary.BigEndian.PutUint16(b[2*i:], k)
+	}
+}
+
+// SMState is what a fabric manager is doing.
+type SMState uint8
+
+const (
+	SMDiscovering SMState = 1
+	SMStandby     SMState = 2
+	SMMaster      SMState = 3
+)
+
+func (s SMState) String() string {
+	if s < SMDiscovering || s > SMMaster {
+		return "unknown"
+	}
+	return [...]string{"discovering", "standby", "master"}[s-SMDiscovering]
+}
+
+// SMInfo is how a fabric manager describes itself to others.
+type SMInfo struct {
+	PortGUID uint64
+	Key      uint64
+	ActCount uint32 // counts what the manager does: a sign of life
+	Elapsed  uint32 // seconds in its present state
+	Priority uint8  // 4 bits; the highest wins
+	State    SMState
+}
+
+// SMInfoLen is the attribute's length.
+const SMInfoLen = 26
+
+// ParseSMInfo reads the attribute.
+func ParseSMInfo(data []byte) SMInfo {
+	var buf [SMInfoLen]byte
+	be, b := binary.BigEndian, extend(data, buf[:])
+	return SMInfo{
+		PortGUID: be.Uint64(b), Key: be.Uint64(b[8:]), ActCount: be.Uint32(b[16:]), Elapsed: be.Uint32(b[20:]),
+		Priority: b[24] >> 4, State: SMState(b[25] & 15),
+	}
+}
+
+// Put writes the attribute. Elevated and initial priority are the priority.
+func (s *SMInfo) Put(b []byte) {
+	be := binary.BigEndian
+	be.PutUint64(b, s.PortGUID)
+	be.PutUint64(b[8:], s.Key)
+	be.PutUint32(b[16:], s.ActCount)
+	be.PutUint32(b[20:], s.Elapsed)
+	b[24] = s.Priority<<4 | s.Priority&15
+	b[25] = s.Priority<<4 | uint8(s.State)&15
+}

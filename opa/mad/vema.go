@@ -1,0 +1,252 @@
+package mad
+
+import (
+	"encoding/binary"
+
+	"tapir/opa"
+	"tapir/wire/ether"
+)
+
+// Lengths of the agent's MADs. Responses are always MaxLen long.
+const (
+	VEMAHeaderLen = 40 // header, zero RMPP header, reserved octet, OUI
+	VEMADataLen   = MaxLen - VEMAHeaderLen
+	TrapLen       = 272
+)
+
+// Attributes of the agent. The low octet of the modifier is the number of the
+// virtual port, for all but AttrClassPortInfo and AttrNotice.
+const (
+	AttrClassPortInfo   uint16 = 0x0001 // Get, Set
+	AttrNotice          uint16 = 0x0002 // Trap
+	AttrVESWPortInfo    uint16 = 0x0011 // Get, Set
+	AttrMACEntries      uint16 = 0x0012 // Get, Set
+	AttrUnicastMACs     uint16 = 0x0013 // Get
+	AttrMulticastMACs   uint16 = 0x0014 // Get
+	AttrDeleteVESW      uint16 = 0x0015 // Set
+	AttrSummaryCounters uint16 = 0x0020 // Get
+	AttrErrorCounters   uint16 = 0x0022 // Get
+)
+
+// OUI is the vendor that the agent's class belongs to.
+var OUI = [3]byte{0x00, 0x06, 0x6a}
+
+const offOUI = 37
+
+// ParseVEMA reads the header of a MAD to or from the agent; data is the
+// attribute, borrowed.
+func ParseVEMA(b []byte) (h Header, data []byte, err error) {
+	h, err = Parse(b)
+	switch {
+	case err != nil:
+		return h, nil, err
+	case h.Class != ClassVEMA:
+		return h, nil, ErrClass
+	case len(b) < VEMAHeaderLen:
+		return h, nil, ErrTruncated
+	case [3]byte(b[offOUI:]) != OUI:
+		return h, nil, ErrOUI
+	}
+	return h, b[VEMAHeaderLen:], nil
+}
+
+// PutVEMA writes the VEMAHeaderLen octets in front of an attribute: a MAD of
+// this class with the method, transaction, attribute and modifier given.
+func PutVEMA(b []byte, m Method, tid uint64, attr uint16, modifier uint32) {
+	h := Header{BaseVersion: BaseVersion, Class: ClassVEMA, ClassVersion: BaseVersion, Method: m, TID: tid, Attr: attr, Modifier: modifier}
+	h.Put(b)
+	clear(b[HeaderLen:offOUI])
+	copy(b[offOUI:], OUI[:])
+}
+
+// ClassPortInfo is what the agent can do and where its traps go.
+type ClassPortInfo struct {
+	BaseVersion, ClassVersion uint8
+	// CapMask has bit 0 set if the agent sends traps; its high octet is the
+	// number of virtual ports that the port can have.
+	CapMask  uint16
+	CapMask2 uint32 // 27 bits
+	RespTime uint8  // 5 bits: 4.096 us * 2^RespTime
+
+	TrapLID opa.LID // 0: no traps
+	TrapSL  uint8   // 5 bits
+
+	// raw has every other octet, which is stored and echoed.
+	raw [ClassPortInfoLen]byte
+}
+
+// ClassPortInfoLen is the attribute's length.
+const ClassPortInfoLen = 80
+
+const (
+	offTrapLID = 60
+	offTrapSL  = 76
+)
+
+// ParseClassPortInfo reads the attribute.
+func ParseClassPortInfo(data []byte) (c ClassPortInfo) {
+	copy(c.raw[:], data)
+	be, b := binary.BigEndian, c.raw[:]
+	c.BaseVersion, c.ClassVersion, c.CapMask = b[0], b[1], be.Uint16(b[2:])
+	c.CapMask2, c.RespTime = be.Uint32(b[4:])>>5, b[7]&31
+	c.TrapLID, c.TrapSL = opa.LID(be.Uint32(b[offTrapLID:])), b[offTrapSL]>>3
+	return c
+}
+
+// Put writes the attribute.
+func (c *ClassPortInfo) Put(b []byte) {
+	be := binary.BigEndian
+	copy(b, c.raw[:])
+	b[0], b[1] = c.BaseVersion, c.ClassVersion
+	be.PutUint16(b[2:], c.CapMask)
+	be.PutUint32(b[4:], c.CapMask2<<5|uint32(c.RespTime&31))
+	be.PutUint32(b[offTrapLID:], uint32(c.TrapLID))
+	b[offTrapSL] = c.TrapSL<<3 | b[offTrapSL]&7
+}
+
+// State is what a virtual port does with frames.
+type State uint8
+
+const (
+	DropAll    State = 1
+	Forwarding State = 3
+)
+
+func (s State) String() string {
+	switch s {
+	case DropAll:
+		return "drop all"
+	case Forwarding:
+		return "forwarding"
+	}
+	return "unknown"
+}
+
+// Values of VESWPortInfo.EthLinkStatus.
+const (
+	EthLinkUp   uint8 = 1
+	EthLinkDown uint8 = 2
+)
+
+// Limits of a virtual port.
+const (
+	MaxDefaultPorts = 16
+	MaxMACEntries   = 2048
+	MaxSourceMACs   = 256
+	PowerOnMTU      = 1500
+)
+
+// QoS chooses service channels and virtual lanes by the priority code point
+// of a VLAN tag, for unicast and for multicast frames, and for untagged ones.
+type QoS struct {
+	SCUnicast, VLUnicast     [8]uint8
+	SCMulticast, VLMulticast [8]uint8
+
+	UntaggedSCUnicast, UntaggedVLUnicast     uint8
+	UntaggedSCMulticast, UntaggedVLMulticast uint8
+}
+
+// VESWPortInfo is the state of one virtual port: first what it shares with
+// the ports of its virtual Ethernet switch (vESW), then its own part. The
+// agent ignores read-only fields of a Set.
+type VESWPortInfo struct {
+	Fabric       uint16 // 10 bits
+	VESW         uint16 // 12 bits; 0: none
+	DefPortMask  uint16 // the entries of UcastDLID that are in use
+	PKey         uint16
+	McastDLID    opa.LID                  // for multicast frames that the MAC table does not have
+	UcastDLID    [MaxDefaultPorts]opa.LID // for unicast frames to globally administered addresses likewise
+	RC           uint32                   // routing control by protocol
+	EthMTU       uint16
+	PortNum      uint32 // number of the port in its vESW
+	LinkStatus   uint8  // read-only: EthLinkUp, EthLinkDown
+	BaseMAC      ether.Addr
+	ConfigState  State
+	OperState    State   // read-only
+	MaxMACs      uint16  // read-only
+	MaxSourceMAC uint16  // read-only
+	Digest       uint32  // read-only: of the MAC table, the Ethernet Manager's choice; 0: fresh
+	EncapSLID    opa.LID // source of the port's packets
+	QoS          QoS
+	UcastGen     uint16 // read-only: counts changes of the unicast MAC list
+	McastGen     uint16 // read-only: of the multicast MAC list
+
+	// Rsvd has the reserved octets in the order of their offsets, as they
+	// were set.
+	Rsvd [6 + 2 + 4 + 56 + 2 + 3 + 4 + 48 + 8]byte
+}
+
+// VESWPortInfoLen is the attribute's length.
+const VESWPortInfoLen = 280
+
+// rsvdVESWPort are offset and length of the reserved fields.
+var rsvdVESWPort = [...][2]int{{4, 6}, {12, 2}, {16, 4}, {92, 56}, {150, 2}, {157, 3}, {176, 4}, {220, 48}, {272, 8}}
+
+// PowerOn returns the state of a virtual port that was never set.
+func PowerOn() VESWPortInfo {
+	return VESWPortInfo{EthMTU: PowerOnMTU, ConfigState: DropAll, OperState: DropAll, MaxMACs: MaxMACEntries, MaxSourceMAC: MaxSourceMACs}
+}
+
+// ParseVESWPortInfo reads the attribute.
+func ParseVESWPortInfo(data []byte) (p VESWPortInfo) {
+	var buf [VESWPortInfoLen]byte
+	be, b := binary.BigEndian, extend(data, buf[:])
+	p.Fabric, p.VESW, p.DefPortMask, p.PKey = be.Uint16(b), be.Uint16(b[2:]), be.Uint16(b[10:]), be.Uint16(b[14:])
+	p.McastDLID = opa.LID(be.Uint32(b[20:]))
+	for i := range p.UcastDLID {
+		p.UcastDLID[i] = opa.LID(be.Uint32(b[24+4*i:]))
+	}
+	p.RC, p.EthMTU = be.Uint32(b[88:]), be.Uint16(b[148:])
+	p.PortNum, p.LinkStatus = be.Uint32(b[152:]), b[156]
+	p.BaseMAC, p.ConfigState, p.OperState = ether.Addr(b[160:]), State(b[166]), State(b[167])
+	p.MaxMACs, p.MaxSourceMAC, p.Digest = be.Uint16(b[168:]), be.Uint16(b[170:]), be.Uint32(b[172:])
+	p.EncapSLID = opa.LID(be.Uint32(b[180:]))
+	q := &p.QoS
+	copy(q.SCUnicast[:], b[184:])
+	copy(q.VLUnicast[:], b[192:])
+	copy(q.SCMulticast[:], b[200:])
+	copy(q.VLMulticast[:], b[208:])
+	q.UntaggedSCUnicast, q.UntaggedVLUnicast, q.UntaggedSCMulticast, q.UntaggedVLMulticast = b[216], b[217], b[218], b[219]
+	p.UcastGen, p.McastGen = be.Uint16(b[268:]), be.Uint16(b[270:])
+	rest := p.Rsvd[:]
+	for _, r := range rsvdVESWPort {
+		rest = rest[copy(rest, b[r[0]:r[0]+r[1]]):]
+	}
+	return p
+}
+
+// Put writes the attribute.
+func (p *VESWPortInfo) Put(b []byte) {
+	be := binary.BigEndian
+	be.PutUint16(b, p.Fabric)
+	be.PutUint16(b[2:], p.VESW)
+	be.PutUint16(b[10:], p.DefPortMask)
+	be.PutUint16(b[14:], p.PKey)
+	be.PutUint32(b[20:], uint32(p.McastDLID))
+	for i, l := range p.UcastDLID {
+		be.PutUint32(b[24+4*i:], uint32(l))
+	}
+	be.PutUint32(b[88:], p.RC)
+	be.PutUint16(b[148:], p.EthMTU)
+	be.PutUint32(b[152:], p.PortNum)
+	b[156] = p.LinkStatus
+	copy(b[160:], p.BaseMAC[:])
+	b[166], b[167] = uint8(p.ConfigState), uint8(p.OperState)
+	be.PutUint16(b[168:], p.MaxMACs)
+	be.PutUint16(b[170:], p.MaxSourceMAC)
+	be.PutUint32(b[172:], p.Digest)
+	be.PutUint32(b[180:], uint32(p.EncapSLID))
+	q := &p.QoS
+	copy(b[184:], q.SCUnicast[:])
+	copy(b[192:], q.VLUnicast[:])
+	copy(b[200:], q.SCMulticast[:])
+	copy(b[208:], q.VLMulticast[:])
+	b[216], b[217], b[218], b[219] = q.UntaggedSCUnicast, q.UntaggedVLUnicast, q.UntaggedSCMulticast, q.UntaggedVLMulticast
+	be.PutUint16(b[268:], p.UcastGen)
+	be.PutUint16(b[270:], p.McastGen)
+	rest := p.Rsvd[:]
+	for _, r := range rsvdVESWPort {
+		copy(b[r[0]:], rest[:r[1]])
+		rest = rest[r[1]:]
+	}
+}

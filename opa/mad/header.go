@@ -13,12 +13,14 @@ package mad
 import (
 	"encoding/binary"
 	"errors"
+
+	"tapir/opa"
 )
 
 // Lengths.
 const (
-	MaxLen    = 2048 // of any MAD
-	HeaderLen = 24   // of the header that all MADs share
+	MaxLen    = opa.MaxMAD
+	HeaderLen = 24 // of the header that all MADs share
 )
 
 // BaseVersion is the version of Omni-Path MADs, as base and as class version.

@@ -12,19 +12,25 @@ import (
 type MACEntry struct {
 	MAC, Mask ether.Addr
 	DLID      opa.LID // 24 bits
-	// Source says that the entry names a source that the port may use, not a
-	// destination.
-	Source bool
+	// Flags has SourceMAC set if the entry names a source that the port may
+	// use, not a destination.
+	Flags uint8
 }
 
+// SourceMAC is the flag of entries that name a source address.
+const SourceMAC uint8 = 1 << 5
+
 const (
-	macEntryLen     = 16
-	macEntriesHead  = 8
-	sourceMAC       = 0x20
-	iface           = 8 // octets in front of a list of MAC addresses
+	macEntryLen    = 16
+	macEntriesHead = 8
+	ifaceHead      = 8
+)
+
+const (
+	// MaxMACEntriesIn is the number of entries that fit in one section.
 	MaxMACEntriesIn = (VEMADataLen - macEntriesHead) / macEntryLen
 	// MaxMACsIn is the number of addresses that fit in one MAC list.
-	MaxMACsIn = (VEMADataLen - iface) / 6
+	MaxMACsIn = (VEMADataLen - ifaceHead) / 6
 )
 
 // MACEntries is a section of a MAC table, a view of at most VEMADataLen
@@ -54,7 +60,7 @@ func (m MACEntries) Entry(i int) (e MACEntry) {
 	var buf [macEntryLen]byte
 	b := extend(m[min(len(m), MACEntriesLen(i)):], buf[:])
 	word := binary.BigEndian.Uint32(b[12:])
-	return MACEntry{MAC: ether.Addr(b), Mask: ether.Addr(b[6:]), DLID: opa.LID(word >> 8), Source: word&sourceMAC != 0}
+	return MACEntry{MAC: ether.Addr(b), Mask: ether.Addr(b[6:]), DLID: opa.LID(word >> 8), Flags: uint8(word)}
 }
 
 // SetEntry writes the entry i of the section.
@@ -62,11 +68,7 @@ func (m MACEntries) SetEntry(i int, e MACEntry) {
 	b := m[MACEntriesLen(i):MACEntriesLen(i+1)]
 	copy(b, e.MAC[:])
 	copy(b[6:], e.Mask[:])
-	word := uint32(e.DLID) << 8
-	if e.Source {
-		word |= sourceMAC
-	}
-	binary.BigEndian.PutUint32(b[12:], word)
+	binary.BigEndian.PutUint32(b[12:], uint32(e.DLID)<<8|uint32(e.Flags))
 }
 
 // IfaceMACs is a part of a list of the MAC addresses that an interface has,
@@ -82,7 +84,7 @@ type IfaceHead struct {
 }
 
 // IfaceMACsLen is the length of a part of n addresses.
-func IfaceMACsLen(n int) int { return iface + 6*n }
+func IfaceMACsLen(n int) int { return ifaceHead + 6*n }
 
 // PutHead writes what precedes the addresses.
 func (m IfaceMACs) PutHead(h IfaceHead) {
@@ -93,7 +95,7 @@ func (m IfaceMACs) PutHead(h IfaceHead) {
 
 // Head reads it.
 func (m IfaceMACs) Head() IfaceHead {
-	var buf [iface]byte
+	var buf [ifaceHead]byte
 	b, be := extend(m, buf[:]), binary.BigEndian
 	return IfaceHead{be.Uint16(b), be.Uint16(b[2:]), be.Uint16(b[4:]), be.Uint16(b[6:])}
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tapir/opa"
 	"tapir/wire/ether"
 )
 
@@ -53,10 +54,15 @@ var vectors = []struct {
 				Fabric: 0x301, VESW: 0xabc, DefPortMask: 0x8001, PKey: 0x8123, McastDLID: 0xf00abc, RC: 0x07654321, EthMTU: 10240,
 				PortNum: 0x901, LinkStatus: EthLinkUp, BaseMAC: ether.Addr{0x06, 0x2c, 0, 5, 0, 0}, ConfigState: Forwarding, OperState: DropAll,
 				MaxMACs: 2048, MaxSourceMAC: 256, Digest: 0xdeadbeef, EncapSLID: 9, UcastGen: 0x102, McastGen: 0x304,
-				QoS: QoS{
-					SCUnicast: [8]uint8{0, 1, 2, 3, 4, 5, 6, 7}, VLUnicast: [8]uint8{0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17},
-					SCMulticast: [8]uint8{0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27}, VLMulticast: [8]uint8{0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37},
-					UntaggedSCUnicast: 0x41, UntaggedVLUnicast: 0x42, UntaggedSCMulticast: 0x43, UntaggedVLMulticast: 0x44,
+				QoS: opa.QoS{
+					Unicast: opa.Lanes{
+						SC: [8]uint8{0, 1, 2, 3, 4, 5, 6, 7}, VL: [8]uint8{0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17},
+						UntaggedSC: 0x41, UntaggedVL: 0x42,
+					},
+					Multicast: opa.Lanes{
+						SC: [8]uint8{0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27}, VL: [8]uint8{0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37},
+						UntaggedSC: 0x43, UntaggedVL: 0x44,
+					},
 				},
 			}
 			p.UcastDLID[0], p.UcastDLID[15] = 5, 0x123456
@@ -222,7 +228,7 @@ func TestMACEntries(t *testing.T) {
 	}
 	m := make(MACEntries, MACEntriesLen(2))
 	m.PutHead(0x102, 2, 0xdeadbeef)
-	e := MACEntry{MAC: ether.Addr{2, 0, 0, 0, 0, 1}, Mask: ether.Broadcast, DLID: 0x123456, Source: true}
+	e := MACEntry{MAC: ether.Addr{2, 0, 0, 0, 0, 1}, Mask: ether.Broadcast, DLID: 0x123456, Flags: SourceMAC}
 	m.SetEntry(1, e)
 	const want = "01020002deadbeef" + "00000000000000000000000000000000" + "020000000001ffffffffffff12345620"
 	if got := hex.EncodeToString(m); got != want {
@@ -275,6 +281,17 @@ func TestTablesAndNames(t *testing.T) {
 	}
 	if State(2).String() != "unknown" || PortState(9).String() != "unknown" || SMState(0).String() != "unknown" || TrapOpcode(9).String() != "unknown" {
 		t.Error("a name for nothing")
+	}
+}
+
+func TestMTUCode(t *testing.T) {
+	for octets, want := range map[int]uint8{0: 1, 256: 1, 511: 1, 512: 2, 4096: 5, 8191: 5, 8192: 6, 10239: 6, 10240: 7, 1 << 20: 7} {
+		if got := MTUCode(octets); got != want {
+			t.Errorf("%d octets: code %d, want %d", octets, got, want)
+		}
+	}
+	if MTU(1) != 256 || MTU(6) != 8192 || MTU(7) != 10240 {
+		t.Error("MTU of a code")
 	}
 }
 

@@ -214,7 +214,7 @@ type PortInfo struct {
 	PhysState uint8     // likewise
 	SMSL      uint8     // 5 bits
 	SMLID     opa.LID   // the fabric manager in charge
-	MTUCap    uint8     // code of opa.MTU
+	MTUCap    uint8     // as MTUCode
 	CapMask3  uint16
 	LocalPort uint8
 }
@@ -314,4 +314,23 @@ func (s *SMInfo) Put(b []byte) {
 	be.PutUint32(b[20:], s.Elapsed)
 	b[24] = s.Priority<<4 | s.Priority&15
 	b[25] = s.Priority<<4 | uint8(s.State)&15
+}
+
+// MTUCode is the code of the largest of Omni-Path's MTUs that is not above
+// the given number of octets: 1 for 256 to 5 for 4096, 6 for 8192, 7 for
+// 10240.
+func MTUCode(octets int) uint8 {
+	code := uint8(1)
+	for code < 7 && MTU(code+1) <= octets {
+		code++
+	}
+	return code
+}
+
+// MTU is the number of octets of a code.
+func MTU(code uint8) int {
+	if code == 7 {
+		return 10240
+	}
+	return 128 << code
 }

@@ -136,16 +136,6 @@ const (
 	PowerOnMTU      = 1500
 )
 
-// QoS chooses service channels and virtual lanes by the priority code point
-// of a VLAN tag, for unicast and for multicast frames, and for untagged ones.
-type QoS struct {
-	SCUnicast, VLUnicast     [8]uint8
-	SCMulticast, VLMulticast [8]uint8
-
-	UntaggedSCUnicast, UntaggedVLUnicast     uint8
-	UntaggedSCMulticast, UntaggedVLMulticast uint8
-}
-
 // VESWPortInfo is the state of one virtual port: first what it shares with
 // the ports of its virtual Ethernet switch (vESW), then its own part. The
 // agent ignores read-only fields of a Set.
@@ -156,7 +146,7 @@ type VESWPortInfo struct {
 	PKey         uint16
 	McastDLID    opa.LID                  // for multicast frames that the MAC table does not have
 	UcastDLID    [MaxDefaultPorts]opa.LID // for unicast frames to globally administered addresses likewise
-	RC           uint32                   // routing control by protocol
+	RC           opa.RCWord
 	EthMTU       uint16
 	PortNum      uint32 // number of the port in its vESW
 	LinkStatus   uint8  // read-only: EthLinkUp, EthLinkDown
@@ -167,7 +157,7 @@ type VESWPortInfo struct {
 	MaxSourceMAC uint16  // read-only
 	Digest       uint32  // read-only: of the MAC table, the Ethernet Manager's choice; 0: fresh
 	EncapSLID    opa.LID // source of the port's packets
-	QoS          QoS
+	QoS          opa.QoS
 	UcastGen     uint16 // read-only: counts changes of the unicast MAC list
 	McastGen     uint16 // read-only: of the multicast MAC list
 
@@ -187,6 +177,11 @@ func PowerOn() VESWPortInfo {
 	return VESWPortInfo{EthMTU: PowerOnMTU, ConfigState: DropAll, OperState: DropAll, MaxMACs: MaxMACEntries, MaxSourceMAC: MaxSourceMACs}
 }
 
+// lanes are those of unicast and of multicast frames.
+func (p *VESWPortInfo) lanes() [2]*opa.Lanes {
+	return [...]*opa.Lanes{&p.QoS.Unicast, &p.QoS.Multicast}
+}
+
 // ParseVESWPortInfo reads the attribute.
 func ParseVESWPortInfo(data []byte) (p VESWPortInfo) {
 	var buf [VESWPortInfoLen]byte
@@ -196,17 +191,16 @@ func ParseVESWPortInfo(data []byte) (p VESWPortInfo) {
 	for i := range p.UcastDLID {
 		p.UcastDLID[i] = opa.LID(be.Uint32(b[24+4*i:]))
 	}
-	p.RC, p.EthMTU = be.Uint32(b[88:]), be.Uint16(b[148:])
+	p.RC, p.EthMTU = opa.RCWord(be.Uint32(b[88:])), be.Uint16(b[148:])
 	p.PortNum, p.LinkStatus = be.Uint32(b[152:]), b[156]
 	p.BaseMAC, p.ConfigState, p.OperState = ether.Addr(b[160:]), State(b[166]), State(b[167])
 	p.MaxMACs, p.MaxSourceMAC, p.Digest = be.Uint16(b[168:]), be.Uint16(b[170:]), be.Uint32(b[172:])
 	p.EncapSLID = opa.LID(be.Uint32(b[180:]))
-	q := &p.QoS
-	copy(q.SCUnicast[:], b[184:])
-	copy(q.VLUnicast[:], b[192:])
-	copy(q.SCMulticast[:], b[200:])
-	copy(q.VLMulticast[:], b[208:])
-	q.UntaggedSCUnicast, q.UntaggedVLUnicast, q.UntaggedSCMulticast, q.UntaggedVLMulticast = b[216], b[217], b[218], b[219]
+	for i, l := range p.lanes() {
+		copy(l.SC[:], b[184+16*i:])
+		copy(l.VL[:], b[192+16*i:])
+		l.UntaggedSC, l.UntaggedVL = b[216+2*i], b[217+2*i]
+	}
 	p.UcastGen, p.McastGen = be.Uint16(b[268:]), be.Uint16(b[270:])
 	rest := p.Rsvd[:]
 	for _, r := range rsvdVESWPort {
@@ -226,7 +220,7 @@ func (p *VESWPortInfo) Put(b []byte) {
 	for i, l := range p.UcastDLID {
 		be.PutUint32(b[24+4*i:], uint32(l))
 	}
-	be.PutUint32(b[88:], p.RC)
+	be.PutUint32(b[88:], uint32(p.RC))
 	be.PutUint16(b[148:], p.EthMTU)
 	be.PutUint32(b[152:], p.PortNum)
 	b[156] = p.LinkStatus
@@ -236,12 +230,11 @@ func (p *VESWPortInfo) Put(b []byte) {
 	be.PutUint16(b[170:], p.MaxSourceMAC)
 	be.PutUint32(b[172:], p.Digest)
 	be.PutUint32(b[180:], uint32(p.EncapSLID))
-	q := &p.QoS
-	copy(b[184:], q.SCUnicast[:])
-	copy(b[192:], q.VLUnicast[:])
-	copy(b[200:], q.SCMulticast[:])
-	copy(b[208:], q.VLMulticast[:])
-	b[216], b[217], b[218], b[219] = q.UntaggedSCUnicast, q.UntaggedVLUnicast, q.UntaggedSCMulticast, q.UntaggedVLMulticast
+	for i, l := range p.lanes() {
+		copy(b[184+16*i:], l.SC[:])
+		copy(b[192+16*i:], l.VL[:])
+		b[216+2*i], b[217+2*i] = l.UntaggedSC, l.UntaggedVL
+	}
 	be.PutUint16(b[268:], p.UcastGen)
 	be.PutUint16(b[270:], p.McastGen)
 	rest := p.Rsvd[:]

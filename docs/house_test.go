@@ -123,7 +123,9 @@ func allowedHouseImports(path string) ([]string, bool) {
 		return []string{"wire", "opa"}, true
 	case path == "nic/verbs", path == "nic/cm", path == "nic/al":
 		return []string{"wire", "nic/verbs", "nic/cm"}, true
-	case path == "nic/toe", path == "nic/buf", path == "nic/tap":
+	case path == "nic/toe":
+		return []string{"wire", "nic/toe"}, true
+	case under(path, "nic/toe"), path == "nic/buf", path == "nic/tap":
 		return []string{"wire"}, true
 	}
 	return nil, false

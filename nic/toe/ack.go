@@ -69,7 +69,7 @@ func (c *Conn) advance(ack, fack uint64, h *tcp.Header, now frame.Time) {
 	}
 	c.una = ack
 	c.loss.dupAcks = max(0, c.loss.dupAcks-segs)
-	if c.loss.sacked == 0 && c.cc.state == caOpen {
+	if c.loss.sacked == 0 && c.loss.state == caOpen {
 		c.loss.dupAcks = 0
 	}
 	if c.sampleRTT(sample, resent, h, now) {

@@ -76,8 +76,7 @@ const (
 	// minSegment is the mean segment at which SndWnd can be in flight: there
 	// are never more than SndWnd/minSegment segments.
 	minSegment = 512
-	initWnd    = 10 // initial congestion window in segments (RFC 6928)
-	dupThresh  = 3  // RFC 5681 section 3.2, RFC 8985 section 6.2
+	dupThresh  = 3 // RFC 5681 section 3.2, RFC 8985 section 6.2
 )
 
 func def[T comparable](v *T, d T) {

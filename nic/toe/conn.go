@@ -4,6 +4,9 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/nic/toe/congestion"
+	"tapir/nic/toe/pmtu"
+	"tapir/nic/toe/reassembly"
 	"tapir/wire/frame"
 )
 
@@ -48,7 +51,7 @@ type Conn struct {
 	// peerScales says that the peer's SYN had a window scale option.
 	peerScales bool
 	mtu        int // of the path
-	search     mtuSearch
+	search     pmtu.Search
 	peerMSS    int
 	mss        int
 	segs       segRing
@@ -59,7 +62,7 @@ type Conn struct {
 	rack  rackState
 	undo  undoState
 	probe tailProbe
-	cc    congestion
+	cc    congestion.Window
 	ecn   ecnState
 	rtt   rttState
 
@@ -73,7 +76,7 @@ type Conn struct {
 	dupAcksOwed int // out-of-order arrivals not acknowledged yet
 	peerFin     bool
 	peerFinOff  uint64
-	ooo         reassembly
+	ooo         reassembly.Queue
 	sackOK      bool
 	tsOK        bool
 	tsRecent    uint32
@@ -109,9 +112,8 @@ type connCounters struct {
 
 // init sets what does not depend on the role.
 func (c *Conn) init(now frame.Time) {
-	t := tuple{c.local, c.remote}
-	c.iss = c.e.isn(t, now)
-	c.tsOff = c.e.hash(t, "ts")
+	c.iss = c.e.secret.Number(c.local, c.remote, now)
+	c.tsOff = c.e.secret.Hash(c.local, c.remote, "ts")
 	c.ipID = uint16(c.iss >> 16)
 	c.par = &c.e.cfg.Params
 	c.usePath(now)
@@ -122,7 +124,6 @@ func (c *Conn) init(now frame.Time) {
 	c.rtoAt, c.reoAt, c.ackAt, c.stateAt = frame.Never, frame.Never, frame.Never, frame.Never
 	c.lastIn, c.lastOut, c.progressAt = now, now, now
 	c.rtt.rto = c.e.cfg.InitialRTO
-	c.cc.ssthresh = 1 << 62
 	c.saving = true
 }
 
@@ -167,8 +168,8 @@ func (c *Conn) Close() {
 // Abort sends a RST and drops everything; Closed reports Aborted.
 func (c *Conn) Abort() {
 	if c.state == StateTimeWait {
-		if w := c.e.waits.find(tuple{c.local, c.remote}); w != nil {
-			c.e.waits.remove(w)
+		if w := c.e.waits.Find(c.local, c.remote); w != nil {
+			c.e.waits.Remove(w)
 		}
 		return
 	}
@@ -196,7 +197,7 @@ func (c *Conn) Remote() netip.AddrPort { return c.remote }
 
 // State is the connection's state.
 func (c *Conn) State() State {
-	if c.state == StateTimeWait && c.e.waits.find(tuple{c.local, c.remote}) == nil {
+	if c.state == StateTimeWait && c.e.waits.Find(c.local, c.remote) == nil {
 		return StateClosed
 	}
 	return c.state
@@ -208,11 +209,11 @@ func (c *Conn) Info() Info {
 		State: c.State(), Local: c.local, Remote: c.remote, MSS: c.mss, MTU: c.mtu,
 		SndUna: c.una, SndNxt: c.nxt, SndWnd: c.wnd,
 		RcvNxt: c.rcvNxt, RcvWnd: c.rcvWindow(),
-		Cwnd: c.cc.cwnd, Ssthresh: c.cc.ssthresh,
+		Cwnd: c.cc.Cwnd, Ssthresh: c.cc.Ssthresh,
 		SRTT: c.rtt.srtt, RTTVar: c.rtt.rttvar, RTO: c.rto(),
-		Recovering: c.cc.state != caOpen, SACK: c.sackOK, Timestamps: c.tsOK,
+		Recovering: c.loss.state != caOpen, SACK: c.sackOK, Timestamps: c.tsOK,
 		ECN: c.ecn.on, Congestion: c.par.Congestion.String(),
-		SndScale: c.sndScale, RcvScale: c.rcvScale, OutOfOrder: c.ooo.octets,
+		SndScale: c.sndScale, RcvScale: c.rcvScale, OutOfOrder: c.ooo.Octets(),
 		SegsOut: c.count.segsOut, SegsIn: c.count.segsIn,
 		Retransmits: c.count.retransmits, Timeouts: c.count.timeouts,
 		FastRecovers: c.count.recoveries, DuplicateAcks: c.count.dupAcks,
@@ -252,7 +253,7 @@ func (c *Conn) save(dir frame.Direction, at frame.Time, packet []byte) {
 // releaseBuffers gives back everything that only a live transfer needs.
 func (c *Conn) releaseBuffers() {
 	c.segs.release(c.e)
-	c.ooo.release(c.e)
+	c.ooo.Release(&c.e.held)
 }
 
 // finish ends the connection: the handler's last call, then oblivion.

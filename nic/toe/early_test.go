@@ -97,8 +97,8 @@ func TestEarlyDelivery(t *testing.T) {
 					t.Fatalf("seed %d: %d octets early, %d never skipped", seed, b.early, len(b.taken))
 				}
 				w.rest()
-				if w.b.e.reassembly != 0 {
-					t.Fatalf("%d octets left", w.b.e.reassembly)
+				if w.b.e.held.Memory != 0 {
+					t.Fatalf("%d octets left", w.b.e.held.Memory)
 				}
 			}
 		})
@@ -159,13 +159,13 @@ func TestFloodOfHoles(t *testing.T) {
 					p.poll()
 				}
 			}
-			most = max(most, p.e.tail.ooo.memory)
+			most = max(most, p.e.tail.ooo.Memory())
 			if err := audit(p.e.tail); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if most > 2*p.e.cfg.RcvWnd+smallFrame || p.e.reassembly > total+smallFrame || p.pool.out*smallFrame > p.e.reassembly {
-			t.Fatalf("%d octets in one connection, %d in all, %d frames", most, p.e.reassembly, p.pool.out)
+		if most > 2*p.e.cfg.RcvWnd+smallFrame || p.e.held.Memory > total+smallFrame || p.pool.out*smallFrame > p.e.held.Memory {
+			t.Fatalf("%d octets in one connection, %d in all, %d frames", most, p.e.held.Memory, p.pool.out)
 		}
 		if p.e.Stats().Drops[frame.DropReassembly] == 0 {
 			t.Fatal("the bound was not reached")
@@ -173,8 +173,8 @@ func TestFloodOfHoles(t *testing.T) {
 		for c := range p.e.Conns {
 			c.Abort()
 		}
-		if p.poll(); p.e.reassembly != 0 || p.pool.out != 0 {
-			t.Fatalf("%d octets left", p.e.reassembly)
+		if p.poll(); p.e.held.Memory != 0 || p.pool.out != 0 {
+			t.Fatalf("%d octets left", p.e.held.Memory)
 		}
 	}
 }
@@ -191,7 +191,7 @@ func TestTinySegments(t *testing.T) {
 	p.poll()
 	p.opts = tcp.Options{}
 	p.in(tcp.ACK, 1, 1, "")
-	p.conn.cc.cwnd = 1 << 30
+	p.conn.cc.Cwnd = 1 << 30
 	for range 2000 {
 		p.poll()
 	}
@@ -233,8 +233,8 @@ func TestOverlappingSegments(t *testing.T) {
 		}
 		p.poll()
 	}
-	if p.conn.ooo.octets > len(text) || p.conn.ooo.memory > 2*p.e.cfg.RcvWnd+smallFrame {
-		t.Fatalf("%d octets held in %d", p.conn.ooo.octets, p.conn.ooo.memory)
+	if p.conn.ooo.Octets() > len(text) || p.conn.ooo.Memory() > 2*p.e.cfg.RcvWnd+smallFrame {
+		t.Fatalf("%d octets held in %d", p.conn.ooo.Octets(), p.conn.ooo.Memory())
 	}
 	for off := 0; off < len(text); off += 500 {
 		p.in(tcp.ACK, 1+off, 1, string(text[off:off+500]))

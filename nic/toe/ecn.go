@@ -83,9 +83,9 @@ func (c *Conn) takeECN(f tcp.Flags, tos uint8, ack int64, n int) {
 			c.ecn.echo, c.wantAck = true, true
 		}
 	}
-	if f.Has(tcp.ECE) && c.cc.state == caOpen && ack >= int64(c.ecn.until) && c.nxt > c.una {
+	if f.Has(tcp.ECE) && c.loss.state == caOpen && ack >= int64(c.ecn.until) && c.nxt > c.una {
 		c.reduce(c.nxt - c.una)
-		c.cc.cwnd = c.cc.ssthresh
+		c.cc.Cwnd = c.cc.Ssthresh
 		c.e.stats.ECNReductions++
 	}
 }

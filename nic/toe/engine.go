@@ -3,6 +3,10 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/nic/toe/isn"
+	"tapir/nic/toe/pmtu"
+	"tapir/nic/toe/reassembly"
+	"tapir/nic/toe/timewait"
 	"tapir/wire/frame"
 )
 
@@ -15,7 +19,7 @@ type Engine struct {
 	out   Output
 	notes *frame.Notes
 
-	secret    [32]byte
+	secret    isn.Secret
 	conns     map[tuple]*Conn
 	last      *Conn // the connection of the segment before: saves the map
 	head      *Conn // all connections by creation
@@ -24,19 +28,17 @@ type Engine struct {
 	listeners []*Listener
 	timers    timerHeap
 	ready     readyList
-	waits     waitList // connections in TIME-WAIT
+	waits     timewait.List // connections in TIME-WAIT
 	answers   []answer
-	paths     pathCache
+	paths     pmtu.Cache
 	ports     map[uint16]load     // passive opens by local port
 	hosts     map[netip.Addr]load // and by remote host
 	nextPort  uint16
-	freePiece *piece
-	// reassembly is the memory of all out-of-order data.
-	reassembly int
-	rings      [ringClasses][][]segment
-	stats      Stats
-	segTOS     uint8 // of the segment in hand
-	starved    bool  // the pool had no frame in this Poll
+	held      reassembly.Store // out-of-order data
+	rings     [ringClasses][][]segment
+	stats     Stats
+	segTOS    uint8 // of the segment in hand
+	starved   bool  // the pool had no frame in this Poll
 }
 
 // tuple identifies a connection.
@@ -49,7 +51,8 @@ func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 		cfg: cfg.withDefaults(), pool: pool, out: out, notes: notes,
 		conns: make(map[tuple]*Conn), ports: make(map[uint16]load), hosts: make(map[netip.Addr]load),
 	}
-	e.secret = newSecret(e.cfg.Seed)
+	e.held = reassembly.Store{Pool: pool, PerQueue: 2 * e.cfg.RcvWnd, Total: e.cfg.MaxReassembly}
+	e.secret = isn.NewSecret(e.cfg.Seed)
 	return e
 }
 
@@ -110,7 +113,7 @@ func (e *Engine) takePort(local, remote netip.AddrPort, now frame.Time) (netip.A
 func (e *Engine) Owns(local, remote netip.AddrPort) bool {
 	local, remote = canonical(local), canonical(remote)
 	t := tuple{local, remote}
-	return e.conns[t] != nil || e.listener(local) != nil || e.waits.find(t) != nil
+	return e.conns[t] != nil || e.listener(local) != nil || e.waits.Find(t.local, t.remote) != nil
 }
 
 // Conns yields the connections, except those in TIME-WAIT, in the order of
@@ -128,7 +131,8 @@ func (e *Engine) Conns(yield func(*Conn) bool) {
 // Stats returns the engine's counters.
 func (e *Engine) Stats() Stats {
 	s := e.stats
-	s.TimeWait = len(e.waits.index)
+	s.BytesHeld = e.held.Copied
+	s.TimeWait = e.waits.Len()
 	s.Open = len(e.conns) + s.TimeWait
 	return s
 }
@@ -172,7 +176,7 @@ func (e *Engine) newConn(local, remote netip.AddrPort, state State, now frame.Ti
 func (e *Engine) forget(c *Conn) {
 	c.state = StateClosed
 	c.left()
-	c.port.drop()
+	c.port.Drop()
 	c.releaseBuffers()
 	e.timers.remove(c)
 	delete(e.conns, tuple{c.local, c.remote})
@@ -196,13 +200,13 @@ func (e *Engine) forget(c *Conn) {
 // cannot guess (RFC 6056 algorithm 3). Ports in TIME-WAIT come last.
 func (e *Engine) pickPort(local netip.Addr, remote netip.AddrPort, now frame.Time) (uint16, bool) {
 	n := uint32(e.cfg.LastPort) - uint32(e.cfg.FirstPort) + 1
-	base := e.hash(tuple{netip.AddrPortFrom(local, 0), remote}, "port")
+	base := e.secret.Hash(netip.AddrPortFrom(local, 0), remote, "port")
 	for i := range 2 * n {
 		port := e.cfg.FirstPort + uint16((base+uint32(e.nextPort))%n)
 		e.nextPort++
 		lp := netip.AddrPortFrom(local, port)
 		t := tuple{lp, remote}
-		if e.conns[t] != nil || e.listener(lp) != nil || i < n && e.waits.find(t) != nil || !e.follow(t, now) {
+		if e.conns[t] != nil || e.listener(lp) != nil || i < n && e.waits.Find(t.local, t.remote) != nil || !e.follow(t, now) {
 			continue
 		}
 		return port, true

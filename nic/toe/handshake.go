@@ -155,7 +155,7 @@ func (c *Conn) establish(now frame.Time) {
 	if c.backoff == 0 && c.rtt.synAt != 0 {
 		c.addRTT(now.Sub(c.rtt.synAt))
 	}
-	c.cc.cwnd = c.initialWindow(c.backoff > 0)
+	c.cc.Open(c.mss, c.backoff > 0)
 	c.backoff, c.softErr = 0, 0
 	c.wantSyn = false
 	c.rtoAt = frame.Never

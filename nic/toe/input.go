@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/nic/toe/reassembly"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -71,7 +72,7 @@ func (e *Engine) Segment(h *ip.Header, seg []byte, off frame.Offload, now frame.
 // stranger handles a segment with n octets of data that belongs to no
 // connection: one of TIME-WAIT, or to a listener, which may make one.
 func (e *Engine) stranger(h *tcp.Header, local, remote netip.AddrPort, n int, now frame.Time) (c *Conn, owned bool) {
-	if w := e.waits.find(tuple{local, remote}); w != nil && !e.inTimeWait(w, h, segLen(h, n), now) {
+	if w := e.waits.Find(local, remote); w != nil && !e.inTimeWait(w, local, h, segLen(h, n), now) {
 		return nil, true
 	}
 	l := e.listener(local)
@@ -207,7 +208,7 @@ func (c *Conn) acceptable(h *tcp.Header, off int64, n int, now frame.Time) bool 
 	if n > 0 && end <= next {
 		why = frame.DropTCPDuplicate
 		if off >= 0 && c.sackOK {
-			c.ooo.repeated(block{uint64(off), uint64(end)})
+			c.ooo.Repeated(reassembly.Block{Left: uint64(off), Right: uint64(end)})
 		}
 		// Else the answer to a repetition, after acknowledgements were lost,
 		// would measure the time since the first sending (RFC 7323 section
@@ -353,11 +354,11 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 func (c *Conn) outOfOrder(off uint64, data []byte, now frame.Time) {
 	c.wantAck = true
 	c.dupAcksOwed++
-	var early EarlyReceiver
-	if !c.wantAbort {
-		early, _ = c.h.(EarlyReceiver)
+	var take reassembly.Taker
+	if early, ok := c.h.(EarlyReceiver); ok && !c.wantAbort {
+		take = func(off uint64, data []byte) int { return early.ReceiveEarly(c, off, data, now) }
 	}
-	why := c.ooo.insert(c, early, off, data, now)
+	why := c.ooo.Insert(&c.e.held, take, off, data)
 	if why != frame.DropNone {
 		c.e.drop(why)
 		return
@@ -368,12 +369,12 @@ func (c *Conn) outOfOrder(off uint64, data []byte, now frame.Time) {
 // inOrder delivers data and whatever it makes contiguous, and decides when to
 // acknowledge (RFC 9293 section 3.8.6.3, RFC 5681 section 4.2).
 func (c *Conn) inOrder(h *tcp.Header, data []byte, now frame.Time) {
-	if c.ooo.head == nil {
+	if c.ooo.Empty() {
 		c.deliver(data, now)
 	} else {
 		c.wantAck = true
 		c.join(data, now)
-		c.ooo.trim(c.rcvNxt)
+		c.ooo.Trim(c.rcvNxt)
 	}
 	switch {
 	case h.Flags.Has(tcp.PSH) || c.unacked >= 2*c.rcvMSS:
@@ -387,12 +388,9 @@ func (c *Conn) inOrder(h *tcp.Header, data []byte, now frame.Time) {
 // taken from data again.
 func (c *Conn) join(data []byte, now frame.Time) {
 	for {
-		p := c.ooo.pop(c.rcvNxt)
+		p := c.ooo.Pop(c.rcvNxt)
 		if p == nil {
-			n := uint64(len(data))
-			if next := c.ooo.head; next != nil {
-				n = min(n, next.off-c.rcvNxt)
-			}
+			n := min(uint64(len(data)), c.ooo.Next()-c.rcvNxt)
 			if n == 0 {
 				return
 			}
@@ -400,16 +398,16 @@ func (c *Conn) join(data []byte, now frame.Time) {
 			data = data[n:]
 			continue
 		}
-		k := p.end() - min(p.end(), c.rcvNxt)
-		switch {
-		case k == 0:
-		case p.f == nil:
-			c.skip(int(k), now)
-		default:
-			c.deliver(p.f.Bytes()[c.rcvNxt-p.off:], now)
+		k := p.End() - min(p.End(), c.rcvNxt)
+		if k > 0 {
+			if rest := p.Rest(c.rcvNxt); rest != nil {
+				c.deliver(rest, now)
+			} else {
+				c.skip(int(k), now)
+			}
 		}
 		data = data[min(k, uint64(len(data))):]
-		c.ooo.free(c.e, p)
+		c.e.held.Free(p)
 	}
 }
 
@@ -436,7 +434,7 @@ func (c *Conn) deliver(data []byte, now frame.Time) {
 func (c *Conn) finReceived(now frame.Time) {
 	c.rcvNxt++
 	c.wantAck = true
-	c.ooo.release(c.e)
+	c.ooo.Release(&c.e.held)
 	timeWait := false
 	switch c.state {
 	case StateEstablished:

@@ -71,7 +71,7 @@ func (l *Listener) Close() {
 	for i, o := range l.e.listeners {
 		if o == l {
 			l.e.listeners = append(l.e.listeners[:i:i], l.e.listeners[i+1:]...)
-			l.port.drop()
+			l.port.Drop()
 			break
 		}
 	}

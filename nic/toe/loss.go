@@ -3,13 +3,27 @@ package toe
 import (
 	"time"
 
+	"tapir/nic/toe/congestion"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
+)
+
+// block is a range of stream offsets, [left, right).
+type block struct{ left, right uint64 }
+
+type caState uint8
+
+const (
+	caOpen     caState = iota
+	caRecovery         // fast recovery
+	caLoss             // after a retransmission timeout
 )
 
 // lossState is the scoreboard (RFC 6675 section 3) kept as running sums.
 // Lost segments are not counted as in flight until they are sent again.
 type lossState struct {
+	state        caState
+	recover      uint64 // state is open again when this is acknowledged
 	sacked, lost uint64 // octets so marked
 	sackedSegs   int
 	mark         uint64     // every segment below has been judged
@@ -95,7 +109,7 @@ func (c *Conn) setLost(s *segment) bool {
 	s.flags |= segLost
 	c.loss.lost += uint64(s.n)
 	c.loss.next = min(c.loss.next, s.off)
-	return !c.probeLost(s)
+	return !c.search.Lost(s.end())
 }
 
 // detectLoss judges what is in flight after an acknowledgement of acked
@@ -104,14 +118,14 @@ func (c *Conn) detectLoss(acked uint64, now frame.Time) {
 	found := false
 	if c.sackOK {
 		found = c.detectByTime(now)
-		if !found && c.loss.sacked == 0 && (c.cc.state == caOpen || c.loss.blind) {
+		if !found && c.loss.sacked == 0 && (c.loss.state == caOpen || c.loss.blind) {
 			found = c.loseByDupAcks(acked)
 			c.loss.blind = c.loss.blind || found
 		}
 	} else {
 		found = c.loseByDupAcks(acked)
 	}
-	if found && c.cc.state == caOpen {
+	if found && c.loss.state == caOpen {
 		c.enterRecovery()
 	}
 }
@@ -130,13 +144,13 @@ func (c *Conn) loseByDupAcks(acked uint64) bool {
 	if first.flags&segLost != 0 {
 		return false
 	}
-	switch c.cc.state {
+	switch c.loss.state {
 	case caOpen:
-		if c.loss.dupAcks < dupThresh || c.una < c.cc.recover {
+		if c.loss.dupAcks < dupThresh || c.una < c.loss.recover {
 			return false
 		}
 	case caRecovery:
-		if acked == 0 || c.una >= c.cc.recover {
+		if acked == 0 || c.una >= c.loss.recover {
 			return false
 		}
 		c.loss.force = true // whatever the window (RFC 6582 section 3.2 step 5)
@@ -152,16 +166,23 @@ func (c *Conn) loseByDupAcks(acked uint64) bool {
 func (c *Conn) enterRecovery() {
 	cc := &c.cc
 	flight := c.nxt - c.una
-	if cc.blocked {
-		flight = max(flight, cc.cwnd)
+	if cc.Blocked {
+		flight = max(flight, cc.Cwnd)
 	}
-	cc.state, cc.recover = caRecovery, c.nxt
-	c.undo = undoState{cwnd: cc.cwnd, ssthresh: cc.ssthresh, armed: true}
+	c.loss.state, c.loss.recover = caRecovery, c.nxt
+	c.undo = undoState{cwnd: cc.Cwnd, ssthresh: cc.Ssthresh, armed: true}
 	c.reduce(flight)
-	cc.cwnd = cc.ssthresh
+	cc.Cwnd = cc.Ssthresh
 	c.loss.force = true
 	c.count.recoveries++
 	c.e.stats.FastRecoveries++
+}
+
+// reduce sets ssthresh after a loss or mark of congestion with flight octets
+// in flight.
+func (c *Conn) reduce(flight uint64) {
+	c.cc.Reduce(c.par.Congestion, flight, c.mss)
+	c.ecn.reduced(c.nxt)
 }
 
 // afterAck ends recovery and grows the window. flight is what was in flight
@@ -169,17 +190,17 @@ func (c *Conn) enterRecovery() {
 // of congestion.
 func (c *Conn) afterAck(acked, flight uint64, marked bool, now frame.Time) {
 	cc := &c.cc
-	if cc.state != caOpen && c.una >= cc.recover {
-		if cc.state == caRecovery {
-			cc.cwnd = min(cc.ssthresh, c.afterRecovery())
+	if c.loss.state != caOpen && c.una >= c.loss.recover {
+		if c.loss.state == caRecovery {
+			cc.Cwnd = min(cc.Ssthresh, c.afterRecovery())
 		}
-		cc.state = caOpen
+		c.loss.state = caOpen
 		c.loss.dupAcks, c.loss.blind = 0, false
 		c.rack.recovered()
 		return // most of what this acknowledges had arrived before
 	}
-	if acked > 0 && cc.state != caRecovery && !marked {
-		c.grow(acked, flight, now)
+	if acked > 0 && c.loss.state != caRecovery && !marked {
+		c.cc.Grow(c.par.Congestion, acked, flight, c.mss, c.e.cfg.SndWnd, now, c.rtt.srtt)
 	}
 }
 
@@ -190,7 +211,7 @@ func (c *Conn) afterRecovery() uint64 {
 	if !c.sackOK {
 		return max(c.pipe(), mss) + mss
 	}
-	return c.pipe() + initWnd*mss
+	return c.pipe() + congestion.Initial(c.mss)
 }
 
 // onRTO handles the retransmission timer (RFC 6298 section 5).
@@ -250,10 +271,10 @@ func (c *Conn) dataTimeout(now frame.Time) {
 	cc := &c.cc
 	if c.backoff == 0 {
 		c.reduce(c.nxt - c.una)
-		cc.cubic.timeout = true
+		cc.TimedOut()
 	}
-	cc.state, cc.recover = caLoss, c.nxt
-	cc.cwnd = uint64(c.mss)
+	c.loss.state, c.loss.recover = caLoss, c.nxt
+	cc.Cwnd = uint64(c.mss)
 	c.probe, c.undo = tailProbe{}, undoState{}
 	c.loseAll()
 	c.suspectBlackHole(now)

@@ -30,7 +30,7 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 	e.sendAnswers()
 	for budget := pollFrames; e.ready.head != nil && !e.starved; {
 		if e.out.Room() <= 0 {
-			return min(e.timers.next(), e.waits.deadline())
+			return min(e.timers.next(), e.waits.Deadline())
 		}
 		if budget <= 0 {
 			return now
@@ -43,7 +43,7 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 		e.timers.schedule(c)
 		budget -= 1 + int(e.stats.FramesOut-before)
 	}
-	next := min(e.timers.next(), e.waits.deadline())
+	next := min(e.timers.next(), e.waits.Deadline())
 	if e.starved {
 		next = min(next, now.Add(starvedRetry))
 	} else if len(e.answers) > 0 && e.out.Room() > 0 {
@@ -129,7 +129,7 @@ func (c *Conn) sendLost(t *turn, now frame.Time) (more bool) {
 			c.recut()
 			continue
 		}
-		if !c.loss.force && c.pipe()+uint64(first.n) > c.cc.cwnd {
+		if !c.loss.force && c.pipe()+uint64(first.n) > c.cc.Cwnd {
 			return false
 		}
 		if c.stuck(t) {
@@ -203,7 +203,7 @@ func (c *Conn) mayJoin(last, first *segment, i, count, octets int) bool {
 	s := c.segs.at(i)
 	return s.flags&(segLost|segFin) == segLost && s.n <= first.n &&
 		octets+int(s.n) <= c.maxOctets() &&
-		c.pipe()+uint64(octets)+uint64(s.n) <= c.cc.cwnd
+		c.pipe()+uint64(octets)+uint64(s.n) <= c.cc.Cwnd
 }
 
 // maxOctets is the payload that one frame can hold.
@@ -224,9 +224,9 @@ func (c *Conn) sendFresh(t *turn, now frame.Time) (more bool) {
 		return false
 	}
 	if c.segs.n == 0 && now.Sub(c.lastOut) > c.rtt.rto {
-		c.restart()
+		c.cc.Restart(c.mss)
 	}
-	c.cc.blocked = false
+	c.cc.Blocked = false
 	n := c.firstLen(now)
 	for n > 0 {
 		if c.nagle(n) || !c.fits(0, n, now) {
@@ -281,8 +281,8 @@ func (c *Conn) fits(queued, n int, now frame.Time) bool {
 		return false
 	case (end-c.una > uint64(c.e.cfg.SndWnd) || c.segs.n >= c.e.cfg.SndWnd/minSegment) && !idle:
 		return false
-	case c.pipe()+uint64(queued+n) > c.cc.cwnd && !idle:
-		c.cc.blocked = true
+	case c.pipe()+uint64(queued+n) > c.cc.Cwnd && !idle:
+		c.cc.Blocked = true
 		return false
 	}
 	return true
@@ -321,7 +321,7 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 		c.nxt += uint64(s.n)
 	}
 	if n > c.mss {
-		c.search.end, c.search.size = c.nxt, c.mtu+n-c.mss
+		c.search.Sent(c.nxt, c.mtu+n-c.mss)
 	}
 	c.sentNew(idle, now)
 	t.frames--
@@ -373,7 +373,7 @@ func (c *Conn) sendAck(t *turn, now frame.Time) (more bool) {
 	// Without SACK the peer counts duplicates, so each arrival gets its own;
 	// with SACK, as many as it takes to report every range once.
 	n := min(max(1, c.dupAcksOwed), turnFrames)
-	for i := 0; i == 0 || (!c.sackOK && i < n) || (c.sackOK && (c.ooo.fresh > 0 || c.ooo.ndsacks > 0)); i++ {
+	for i := 0; i == 0 || (!c.sackOK && i < n) || (c.sackOK && c.ooo.Owed()); i++ {
 		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(c.nxt), tcp.ACK, 0, 0, 0, now) {
 			return true
 		}

@@ -97,7 +97,7 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 		th.Opts.HasTS, th.Opts.TSVal, th.Opts.TSEcr = true, c.tsNow(now), c.tsRecent
 	}
 	if n == 0 && c.sackOK && flags == tcp.ACK {
-		c.ooo.fill(&th.Opts, c.rcvSeq(0))
+		c.ooo.Fill(&th.Opts, c.rcvSeq(0))
 	}
 	src, dst := c.local.Addr(), c.remote.Addr()
 	tos, cwr, capable := c.par.TOS, c.ecn.cwr, false
@@ -140,7 +140,7 @@ func (c *Conn) acksSent() {
 	c.unacked = 0
 	c.ackAt = frame.Never
 	// Ranges that a segment with data could not report are still owed.
-	if !c.ooo.pending() {
+	if !c.ooo.Pending() {
 		c.wantAck = false
 	}
 }

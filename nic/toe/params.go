@@ -1,6 +1,10 @@
 package toe
 
-import "time"
+import (
+	"time"
+
+	"tapir/nic/toe/congestion"
+)
 
 // Params are what each connection may set for itself. Config.Params are those
 // of every connection, unless its Listener or the connection has its own. The
@@ -38,19 +42,12 @@ type Params struct {
 }
 
 // Congestion names a congestion control.
-type Congestion uint8
+type Congestion = congestion.Algorithm
 
 const (
-	Cubic Congestion = iota // RFC 9438
-	Reno                    // RFC 5681
+	Cubic = congestion.Cubic // RFC 9438
+	Reno  = congestion.Reno  // RFC 5681
 )
-
-func (c Congestion) String() string {
-	if c == Reno {
-		return "reno"
-	}
-	return "cubic"
-}
 
 // ECN says when explicit congestion notification (RFC 3168) is used.
 type ECN uint8

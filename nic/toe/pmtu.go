@@ -4,61 +4,12 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/nic/toe/pmtu"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
 
-// pathCache holds what has been learned about the MTU towards destinations
-// (RFC 8201 section 5.2), at most maxPaths of them.
-type pathCache struct {
-	byAddr map[netip.Addr]pathMTU
-	order  []netip.Addr // oldest entry first
-}
-
-type pathMTU struct {
-	mtu int
-	at  frame.Time // when it was learned
-}
-
-const maxPaths = 1024
-
-// learn stores the MTU towards a; mtu 0 forgets it.
-func (p *pathCache) learn(a netip.Addr, mtu int, now frame.Time) {
-	if _, known := p.byAddr[a]; known {
-		for i, o := range p.order {
-			if o == a {
-				p.order = append(p.order[:i], p.order[i+1:]...)
-				break
-			}
-		}
-		delete(p.byAddr, a)
-	}
-	if mtu == 0 {
-		return
-	}
-	if len(p.order) == maxPaths {
-		delete(p.byAddr, p.order[0])
-		p.order = append(p.order[:0], p.order[1:]...)
-	}
-	if p.byAddr == nil {
-		p.byAddr = make(map[netip.Addr]pathMTU)
-	}
-	p.byAddr[a] = pathMTU{mtu, now}
-	p.order = append(p.order, a)
-}
-
-// mtuSearch raises a reduced MTU by segments that are larger than the rest
-// (RFC 4821): the first as large as can be, then by halves.
-type mtuSearch struct {
-	end   uint64     // end of the probe in flight; 0: none
-	size  int        // its packet
-	high  int        // smallest packet known to be lost; 0: none
-	told  int        // what ICMP says that the path carries; 0: nothing
-	begin frame.Time // no probe before
-}
-
 const (
-	mtuStep       = 32               // the search ends when it is known so well
 	blackHoleTime = 30 * time.Second // from a suspected black hole to the first probe
 	blackHoleRTOs = 3                // timeouts in a row that make suspicious
 	blackHoleMTU  = 1064             // RFC 4821 section 7.2: 1024 octets of payload
@@ -69,9 +20,9 @@ const (
 // usePath takes the MTU known for the destination.
 func (c *Conn) usePath(now frame.Time) {
 	c.mtu = c.e.cfg.MTU
-	if p, ok := c.e.paths.byAddr[c.remote.Addr()]; ok {
-		c.mtu = min(c.mtu, p.mtu)
-		c.search.begin = p.at.Add(c.e.cfg.PathMTUAge)
+	if p, ok := c.e.paths.Find(c.remote.Addr()); ok {
+		c.mtu = min(c.mtu, p.MTU)
+		c.search = pmtu.Begin(p.At.Add(c.e.cfg.PathMTUAge))
 	}
 }
 
@@ -113,16 +64,15 @@ func (c *Conn) minMTU() int {
 // on.
 func (c *Conn) reduceMTU(mtu int, begin, now frame.Time) {
 	if mtu = max(mtu, c.minMTU()); mtu >= c.mtu {
-		if s := &c.search; s.end != 0 && mtu < s.size {
-			s.told = mtu
+		if c.search.Told(mtu) {
 			c.recut()
 			c.Kick()
 		}
 		return
 	}
 	c.mtu = mtu
-	c.search = mtuSearch{begin: begin}
-	c.e.paths.learn(c.remote.Addr(), mtu, now)
+	c.search = pmtu.Begin(begin)
+	c.e.paths.Learn(c.remote.Addr(), mtu, now)
 	c.updateMSS()
 	c.recut()
 	c.Kick()
@@ -131,8 +81,8 @@ func (c *Conn) reduceMTU(mtu int, begin, now frame.Time) {
 // suspectBlackHole reduces the MTU when full segments time out again and
 // again (RFC 4821 section 7.7), and takes what others have learned meanwhile.
 func (c *Conn) suspectBlackHole(now frame.Time) {
-	if p, ok := c.e.paths.byAddr[c.remote.Addr()]; ok && p.mtu < c.mtu {
-		c.reduceMTU(p.mtu, p.at.Add(c.e.cfg.PathMTUAge), now)
+	if p, ok := c.e.paths.Find(c.remote.Addr()); ok && p.MTU < c.mtu {
+		c.reduceMTU(p.MTU, p.At.Add(c.e.cfg.PathMTUAge), now)
 		return
 	}
 	if c.backoff < blackHoleRTOs || c.backoff%blackHoleRTOs != 0 {
@@ -180,31 +130,13 @@ func (c *Conn) recut() {
 // topMTU is the largest packet that may be of use.
 func (c *Conn) topMTU() int { return min(c.e.cfg.MTU, c.peerMSS+c.headerLen()) }
 
-// probeSize is the packet of the MTU probe that is due, 0 if none is.
-func (c *Conn) probeSize(now frame.Time) int {
-	s := &c.search
-	top := c.topMTU()
-	if c.mtu >= top || now < s.begin || s.end != 0 || c.cc.state != caOpen || c.override {
-		return 0
-	}
-	size := top
-	switch {
-	case s.told > c.mtu:
-		size = s.told
-	case s.high != 0:
-		if s.high-c.mtu <= mtuStep {
-			*s = mtuSearch{begin: now.Add(c.e.cfg.PathMTUAge)}
-			return 0
-		}
-		size = (c.mtu + s.high) / 2
-	}
-	return size
-}
-
 // firstLen is nextLen for the first segment of a turn, which may be an MTU
 // probe.
 func (c *Conn) firstLen(now frame.Time) int {
-	size := c.probeSize(now)
+	size := 0
+	if c.loss.state == caOpen && !c.override {
+		size = c.search.Due(c.mtu, c.topMTU(), c.e.cfg.PathMTUAge, now)
+	}
 	if size == 0 {
 		return c.nextLen(c.nxt)
 	}
@@ -215,31 +147,17 @@ func (c *Conn) firstLen(now frame.Time) int {
 	return max(0, min(c.h.Next(c.nxt, limit), limit))
 }
 
-// probeLost tells that the path does not carry the probe s, and reports
-// whether s was one: its loss is no sign of congestion (RFC 4821 section
-// 7.6.2).
-func (c *Conn) probeLost(s *segment) bool {
-	if c.search.end == 0 || s.end() != c.search.end {
-		return false
-	}
-	if c.search.high, c.search.end = c.search.size, 0; c.search.told >= c.search.size {
-		c.search.told = 0
-	}
-	return true
-}
-
 // mtuAcked takes the larger MTU once the probe is acknowledged.
 func (c *Conn) mtuAcked(now frame.Time) {
-	s := &c.search
-	if s.end == 0 || c.una < s.end {
+	size := c.search.Acked(c.una)
+	if size == 0 {
 		return
 	}
-	s.end = 0
-	c.mtu = s.size
+	c.mtu = size
 	c.updateMSS()
 	if c.mtu >= c.topMTU() {
-		c.e.paths.learn(c.remote.Addr(), 0, now)
+		c.e.paths.Learn(c.remote.Addr(), 0, now)
 	} else {
-		c.e.paths.learn(c.remote.Addr(), c.mtu, now)
+		c.e.paths.Learn(c.remote.Addr(), c.mtu, now)
 	}
 }

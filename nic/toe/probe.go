@@ -17,7 +17,7 @@ type tailProbe struct {
 func (c *Conn) startRTO(now frame.Time) {
 	d := c.rto()
 	c.probe.armed = false
-	if c.sackOK && c.cc.state == caOpen && c.backoff == 0 && c.probe.end == 0 && c.rtt.srtt > 0 && c.segs.n > 1 {
+	if c.sackOK && c.loss.state == caOpen && c.backoff == 0 && c.probe.end == 0 && c.rtt.srtt > 0 && c.segs.n > 1 {
 		if pto := max(2*c.rtt.srtt, c.e.cfg.TailProbe); pto < d {
 			d, c.probe.armed = pto, true
 		}
@@ -49,9 +49,9 @@ func (c *Conn) probeAcked() {
 	if c.probe.end == 0 || c.una < c.probe.end {
 		return
 	}
-	if c.cc.state == caOpen && !c.probe.spurious {
-		c.reduce(c.cc.cwnd)
-		c.cc.cwnd = c.cc.ssthresh
+	if c.loss.state == caOpen && !c.probe.spurious {
+		c.reduce(c.cc.Cwnd)
+		c.cc.Cwnd = c.cc.Ssthresh
 	}
 	c.probe = tailProbe{armed: c.probe.armed}
 }

@@ -97,10 +97,8 @@ func (c *Conn) undoRecovery(n, end uint64) {
 	if u.octets -= min(n, u.octets); u.octets > 0 || c.loss.lost > 0 {
 		return
 	}
-	cc := &c.cc
-	cc.cwnd, cc.ssthresh = max(cc.cwnd, u.cwnd), max(cc.ssthresh, u.ssthresh)
-	cc.state, cc.credit = caOpen, 0
-	cc.cubic.epoch = 0
+	c.cc.Restore(u.cwnd, u.ssthresh)
+	c.loss.state = caOpen
 	c.undo, c.rack.reordered = undoState{}, true
 	c.e.stats.Undone++
 }
@@ -115,7 +113,7 @@ func (r *rackState) recovered() {
 // reorderWindow is how much longer than a round trip a segment may take.
 func (c *Conn) reorderWindow() time.Duration {
 	r := &c.rack
-	if !r.reordered && (c.cc.state != caOpen || c.loss.sackedSegs >= dupThresh) {
+	if !r.reordered && (c.loss.state != caOpen || c.loss.sackedSegs >= dupThresh) {
 		return 0
 	}
 	return min(time.Duration(r.mult+1)*c.rtt.min/4, c.rtt.srtt)
@@ -191,7 +189,7 @@ func (c *Conn) onReorder(now frame.Time) {
 	if c.segs.n == 0 {
 		return
 	}
-	if c.detectByTime(now) && c.cc.state == caOpen {
+	if c.detectByTime(now) && c.loss.state == caOpen {
 		c.enterRecovery()
 	}
 	c.Kick()

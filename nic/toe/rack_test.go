@@ -94,7 +94,7 @@ func TestReorderingWindow(t *testing.T) {
 	} {
 		c := &Conn{}
 		c.rtt.min, c.rtt.srtt = 8*ms, 10*ms
-		c.rack.reordered, c.rack.mult, c.loss.sackedSegs, c.cc.state = r.reordered, r.mult, r.sacked, r.state
+		c.rack.reordered, c.rack.mult, c.loss.sackedSegs, c.loss.state = r.reordered, r.mult, r.sacked, r.state
 		if got := c.reorderWindow(); got != r.want {
 			t.Errorf("%s: %v, want %v", r.name, got, r.want)
 		}

@@ -29,8 +29,8 @@ func (r *reservation) share() *reservation {
 	return r
 }
 
-// drop gives the port back with its last user.
-func (r *reservation) drop() {
+// Drop gives the port back with its last user.
+func (r *reservation) Drop() {
 	if r == nil {
 		return
 	}

@@ -42,7 +42,7 @@ func TestReservedPorts(t *testing.T) {
 	if !slices.Equal(o.held, []uint16{80}) {
 		t.Fatalf("listener closed, its connection open: held %v", o.held)
 	}
-	shared.drop()
+	shared.Drop()
 
 	c, err := e.Connect(netip.AddrPortFrom(addr, 0), remote, nil, 0)
 	if err != nil || c.Local().Port() != 5001 || !slices.Equal(o.held, []uint16{5001}) {

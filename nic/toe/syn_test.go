@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/toe/isn"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -55,7 +56,7 @@ func TestSynCookie(t *testing.T) {
 			if o.HasTS != r.opts.HasTS || o.SACKPermitted != r.opts.SACKPermitted || o.HasWS != r.opts.HasWS || o.MSS != 1460 {
 				t.Fatalf("offered %+v", o)
 			}
-			p.now = p.now.Add(cookiePeriod)
+			p.now = p.now.Add(isn.CookieLife / 2)
 			p.opts = tcp.Options{HasTS: o.HasTS, TSVal: r.opts.TSVal + 1, TSEcr: o.TSVal}
 			p.in(pa, 1, 1, "hello")
 			if got := p.poll(); !strings.Contains(got, "ACK 1 ack 6") {
@@ -88,7 +89,7 @@ func TestForgedCookies(t *testing.T) {
 	p.remote = addrPortOf("10.0.0.3", 9999)
 	p.in(tcp.ACK, 1, 1, "")
 	p.remote = addrPortOf("10.0.0.2", 9999)
-	p.now = p.now.Add(2*cookiePeriod + time.Second)
+	p.now = p.now.Add(isn.CookieLife + time.Second)
 	p.in(tcp.ACK, 1, 1, "")
 	if s := p.e.Stats(); s.CookiesTaken != 0 || s.Open != open {
 		t.Fatalf("%d cookies taken", s.CookiesTaken)

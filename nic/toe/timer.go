@@ -98,7 +98,7 @@ func (h timerHeap) next() frame.Time {
 
 // fire runs the timers that are due.
 func (e *Engine) fire(now frame.Time) {
-	e.waits.expire(now)
+	e.waits.Expire(now)
 	for len(e.timers) > 0 && e.timers[0].at <= now {
 		c := e.timers[0].c
 		e.timers.remove(c)

@@ -175,7 +175,7 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 	w.run(time.Minute, func() bool { return a.acked == a.total && b.acked == b.total })
 	w.runFor(time.Second)
 	for _, c := range []*Conn{a.conn, b.conn} {
-		if len(c.segs.buf) != 0 || c.ooo.head != nil || c.savedSize > maxSavedOctets {
+		if len(c.segs.buf) != 0 || !c.ooo.Empty() || c.savedSize > maxSavedOctets {
 			t.Fatalf("ring %d, saved %d", len(c.segs.buf), c.savedSize)
 		}
 	}

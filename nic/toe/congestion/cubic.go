@@ -1,4 +1,4 @@
-package toe
+package congestion
 
 import (
 	"math/bits"
@@ -66,10 +66,10 @@ func (q *cubic) window(t int64, mss uint64) uint64 {
 const maxCubicMS = 1_000_000
 
 // growCubic is congestion avoidance of RFC 9438 after acked octets.
-func (cc *congestion) growCubic(acked, mss uint64, now frame.Time, rtt time.Duration) {
-	q := &cc.cubic
+func (w *Window) growCubic(acked, mss uint64, now frame.Time, rtt time.Duration) {
+	q := &w.cubic
 	if q.epoch == 0 {
-		q.begin(cc.cwnd, mss, now)
+		q.begin(w.Cwnd, mss, now)
 	}
 	q.last = now
 	share := uint64(9) // alpha = 9/17, and 1 above the window before (section 4.3)
@@ -77,19 +77,19 @@ func (cc *congestion) growCubic(acked, mss uint64, now frame.Time, rtt time.Dura
 		share = 17
 	}
 	q.estCredit += share * acked * mss
-	q.est += q.estCredit / (17 * cc.cwnd)
-	q.estCredit %= 17 * cc.cwnd
+	q.est += q.estCredit / (17 * w.Cwnd)
+	q.estCredit %= 17 * w.Cwnd
 	t := now.Sub(q.epoch)
 	if q.window(t.Milliseconds(), mss) < q.est {
-		cc.cwnd = max(cc.cwnd, q.est)
+		w.Cwnd = max(w.Cwnd, q.est)
 		return
 	}
-	target := min(q.window((t+rtt).Milliseconds(), mss), cc.cwnd+cc.cwnd/2)
-	if target > cc.cwnd {
-		cc.credit += (target - cc.cwnd) * acked
-		n := cc.credit / cc.cwnd
-		cc.credit -= n * cc.cwnd
-		cc.cwnd += n
+	target := min(q.window((t+rtt).Milliseconds(), mss), w.Cwnd+w.Cwnd/2)
+	if target > w.Cwnd {
+		w.credit += (target - w.Cwnd) * acked
+		n := w.credit / w.Cwnd
+		w.credit -= n * w.Cwnd
+		w.Cwnd += n
 	}
 }
 

@@ -25,8 +25,8 @@ const (
 	DefaultLife   = 15 * time.Minute
 	defaultMemory = 512 // MiB
 
-	channels  = 4                // commands that run at a time
-	bootsIn   = 90 * time.Second // on a machine without KVM that has other work too
+	channels  = 4               // commands that run at a time
+	bootsIn   = 3 * time.Minute // on a machine without KVM that has other work too
 	diesIn    = 5 * time.Second
 	niceness  = 5
 	extraFile = 3 // number of the first of exec.Cmd's ExtraFiles in the child
@@ -304,9 +304,16 @@ func (g *Guest) LoadSiw(ctx context.Context, parameters ...string) error {
 }
 
 // SetMTU changes the MTU of the guest's interface; the bridge stays the
-// caller's.
+// caller's. Below 1280 octets the kernel takes IPv6 addresses away, so they are
+// given again.
 func (g *Guest) SetMTU(ctx context.Context, mtu int) error {
-	return g.must(ctx, fmt.Sprintf("ip link set eth0 mtu %d", mtu))
+	command := fmt.Sprintf("ip link set eth0 mtu %d", mtu)
+	for _, p := range g.cfg.IP {
+		if p.Addr().Is6() && mtu >= 1280 {
+			command += fmt.Sprintf(" && ip addr replace %v dev eth0 nodad", p)
+		}
+	}
+	return g.must(ctx, command)
 }
 
 func (g *Guest) must(ctx context.Context, command string) error {

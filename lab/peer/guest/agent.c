@@ -11,7 +11,8 @@
  *                   O <id> <len>\n<data>              output, both streams
  *                   X <id> <rc>\n                     the end; 124: out of time
  *
- * When the host goes away, the command's process group is killed.
+ * When the host goes away, or says anything, the command's process group is
+ * killed.
  *
  *   agent -life PORT   powers the guest off when the host lets go of PORT, or
  *                      has not taken it within a minute
@@ -155,14 +156,14 @@ static void run(const char *id, int tmo, char *cmd)
 	close(p[1]);
 	fcntl(p[0], F_SETFL, O_NONBLOCK);
 	while (!done) {
-		struct pollfd f[2] = { { p[0], POLLIN, 0 }, { port, 0, 0 } };
+		struct pollfd f[2] = { { p[0], POLLIN, 0 }, { port, POLLIN, 0 } };
 		poll(eof ? f + 1 : f, eof ? 1 : 2, 50);
 		if (!eof)
 			flush_out(id, p[0], &eof);
 		if (waitpid(pid, &st, WNOHANG) == pid) {
 			rc = WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
 			done = 1;
-		} else if (now() > end || (f[1].revents & POLLHUP)) {
+		} else if (now() > end || (f[1].revents & (POLLIN | POLLHUP))) {
 			kill(-pid, SIGKILL);
 			waitpid(pid, &st, 0);
 			rc = 124;

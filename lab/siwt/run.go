@@ -123,7 +123,9 @@ func (r *Run) event(ev cm.Event, now frame.Time) {
 		c.report.IRD, c.report.ORD = ev.IRD, ev.ORD
 	case cm.Rejected:
 		c.established(ev)
-		c.report.Rejected = text(ev.PrivateData)
+		if c.report.Rejected = text(ev.PrivateData); c.report.Rejected == "" {
+			c.report.Rejected = "no reason given"
+		}
 	case cm.Disconnected:
 		if ev.Err != nil {
 			c.report.End = ev.Err.Error()

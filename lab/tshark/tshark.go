@@ -90,6 +90,7 @@ type Verdict struct {
 	Malformed []string   // frames with a malformed packet
 	Checksum  []string   // frames with a wrong IP or TCP checksum
 	Analysis  []string   // frames with a TCP analysis flag, and which
+	FPDUs     int        // found in the TCP streams
 	GoodCRC   int        // FPDUs whose MPA CRC is right
 	BadCRC    int        // FPDUs whose MPA CRC is wrong
 	Messages  [16]uint64 // messages by RDMAP opcode: segments with the Last flag
@@ -150,6 +151,7 @@ func (v *Verdict) addSegments(r []string) error {
 	if len(last) != len(opcodes) || len(tagged) != len(opcodes) || len(length) != len(opcodes) {
 		return fmt.Errorf("%d opcodes but %d last flags, %d tagged flags, %d lengths", len(opcodes), len(last), len(tagged), len(length))
 	}
+	v.FPDUs += len(opcodes)
 	for i := range opcodes {
 		op, err := strconv.ParseUint(opcodes[i], 0, 4)
 		if err != nil {

@@ -1,0 +1,97 @@
+// Package siw holds the NIC's iWARP against the Linux siw driver, in both
+// roles: a guest of package peer and a NIC on one bridge, the stock rping and
+// siwt as programs, every exchange captured on the bridge and judged by
+// tshark.
+package siw
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"tapir/lab/siwt"
+)
+
+// Cell is one exchange under given circumstances.
+type Cell struct {
+	Topic string // what it is about, one word: a row of the table
+	Name  string // what is special
+
+	NICServes bool // else the guest serves and the NIC connects
+	Rping     bool // rping instead of siwt
+	IPv6      bool
+	MTU       int      // octets of IP; 0: 1500
+	Siw       []string // parameters of siw; none: the stock driver
+	NIC       []string // settings of the NIC, name=value
+
+	// Job is what the client does, whichever side it is: steps, connections,
+	// private data and so on. With Rping, Conns is the number of pings and
+	// Receives the size of each.
+	Job siwt.Job
+	// ServeIRD and ServeORD are the siwt server's depths, as in siwt.Job.
+	ServeIRD, ServeORD int
+	// KillGuest ends the guest's program after that time, StopNIC that of the
+	// NIC.
+	KillGuest, StopNIC time.Duration
+
+	// NICSays and GuestSays must be in the report of the side (any of the
+	// alternatives between |); empty: the side must succeed. "*": whatever.
+	NICSays, GuestSays string
+	// CRC tells whether every FPDU carries a CRC. Terminated exchanges may
+	// have none at all.
+	CRC  bool
+	None bool // no FPDU is exchanged
+	// Oddity is what siw does otherwise than the RFCs say.
+	Oddity string
+}
+
+func (c Cell) mtu() int {
+	if c.MTU == 0 {
+		return 1500
+	}
+	return c.MTU
+}
+
+// String names the cell.
+func (c Cell) String() string {
+	role, family := "NIC connects", "IPv4"
+	if c.NICServes {
+		role = "NIC serves"
+	}
+	if c.IPv6 {
+		family = "IPv6"
+	}
+	s := fmt.Sprintf("%s: %s, %s, %s, MTU %d", c.Topic, c.Name, role, family, c.mtu())
+	for _, list := range [][]string{c.Siw, c.NIC} {
+		if len(list) > 0 {
+			s += ", " + strings.Join(list, " ")
+		}
+	}
+	return s
+}
+
+// The steps that a cell takes. Operations go through all kinds, small ones
+// around what alignment, padding and one segment make special.
+const (
+	everyStep = "write:0 write:1 write:3 write:64 write:1427 write:1429 read:1429 write:4096 read:4096 read:0 read:1 " +
+		"write:65536 read:65536 burst:5000:10 read:5000 readn:3000:16 writei:80 read:80 " +
+		"send:0 send:1 send:64 send:1424 send:1425 send:4096 send:65536 send:100:8 sendi:80 sendse:0 sendse:7 sendse:20000 " +
+		"echo:4 echo:9999 sendseinv:9"
+	largeStep = "write:1048576 read:1048576 write:4194304 read:4194304 send:1048576 sendse:4194304 send:4194304 sendinv:4194304"
+	shortStep = "write:5000 read:5000 send:3000 sendse:64 echo:100 sendinv:8"
+)
+
+func steps(s string) siwt.Job { return siwt.Job{Steps: strings.Fields(s)} }
+
+func large() siwt.Job {
+	j := steps(largeStep)
+	j.Receives, j.RecvKiB = 2, 4096
+	return j
+}
+
+// bothRoles is the cell with either side as the server.
+func bothRoles(c Cell) []Cell {
+	d := c
+	d.NICServes = !c.NICServes
+	return []Cell{c, d}
+}

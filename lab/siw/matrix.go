@@ -1,0 +1,103 @@
+package siw
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"tapir/lab/peer"
+)
+
+// Matrix runs many cells with one guest, which it replaces when it dies.
+type Matrix struct {
+	Cells  []Cell
+	Budget time.Duration // cells not begun by then fail
+	Log    io.Writer     // a line per cell, and what failed
+	Keep   string        // directory for the captures of cells that fail; empty: none are kept
+}
+
+// life is how long a guest may live beyond the budget.
+const life = 5 * time.Minute
+
+// Run runs the cells, in order, and returns their results in that order. The
+// judge works beside the next cell.
+func (m *Matrix) Run(ctx context.Context, image peer.Image) ([]Result, error) {
+	w, err := NewWorld(ctx, image, m.Budget+life)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	results := make([]Result, len(m.Cells))
+	judge := make(chan *Result, 4)
+	var judged sync.WaitGroup
+	judged.Go(func() {
+		for r := range judge {
+			r.Judge(ctx, m.Keep)
+			m.tell(r)
+		}
+	})
+	begun := time.Now()
+	for i, c := range m.Cells {
+		if time.Since(begun) > m.Budget || ctx.Err() != nil {
+			results[i] = Result{Cell: c, Err: fmt.Errorf("not begun within %v", m.Budget)}
+		} else {
+			results[i] = m.run(ctx, w, c)
+		}
+		judge <- &results[i]
+	}
+	close(judge)
+	judged.Wait()
+	return results, nil
+}
+
+// run runs one cell; a guest that does not survive it is named and replaced.
+func (m *Matrix) run(ctx context.Context, w *World, c Cell) Result {
+	r := w.Run(ctx, c)
+	select {
+	case <-w.Guest.Ended():
+		console, _ := w.Guest.Console()
+		r.Err = fmt.Errorf("the guest died: %s", tail(console))
+	default:
+		if r.Err == nil {
+			return r
+		}
+	}
+	if err := w.Reboot(ctx); err != nil {
+		r.Err = fmt.Errorf("%w; no new guest: %w", r.Err, err)
+	}
+	return r
+}
+
+func (m *Matrix) tell(r *Result) {
+	if r.Err == nil {
+		fmt.Fprintf(m.Log, "ok    %v  %.1fs\n", r.Cell, r.Took.Seconds())
+		return
+	}
+	fmt.Fprintf(m.Log, "FAIL  %v  %.1fs: %v\n", r.Cell, r.Took.Seconds(), r.Err)
+}
+
+// Failed are the results that are not as they should be.
+func Failed(results []Result) (failed []Result) {
+	for _, r := range results {
+		if r.Err != nil {
+			failed = append(failed, r)
+		}
+	}
+	return failed
+}
+
+// WriteFile replaces the generated part of a document.
+func WriteFile(name string, results []Result, head string) error {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	text, err := splice(string(b), head+Table(results))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return os.WriteFile(name, []byte(text), 0o644)
+}

@@ -1,0 +1,282 @@
+package siw
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"tapir/lab/node"
+	"tapir/lab/perf"
+	"tapir/lab/siwt"
+	"tapir/wire/frame"
+)
+
+// patience bounds one cell; emulated guests are slow.
+const patience = 2 * time.Minute
+
+// Result is what a cell came to.
+type Result struct {
+	Cell    Cell
+	Capture string // file, until Judge has seen it
+	Took    time.Duration
+	NIC     string // the NIC's report, as JSON
+	Guest   string // what the guest's program said
+	Nudges  uint64
+	Verdict Verdict
+	Err     error // nil: as it should be
+}
+
+// guestEnd is how the guest's program ended.
+type guestEnd struct {
+	code int
+	said string
+	err  error
+}
+
+// nicEnd is how the NIC's side ended.
+type nicEnd struct {
+	report any
+	err    error
+}
+
+// Run runs one cell. The capture waits for Judge.
+func (w *World) Run(ctx context.Context, c Cell) (r Result) {
+	r.Cell = c
+	begun := time.Now()
+	defer func() { r.Took = time.Since(begun) }()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if r.Err = w.prepare(ctx, &c); r.Err != nil {
+		return r
+	}
+	port := w.nextPort()
+	n, err := w.startNIC(ctx, &c, port)
+	if err != nil {
+		r.Err = err
+		return r
+	}
+	d, err := w.capture(fmt.Sprintf("%d.pcap", port))
+	if err != nil {
+		r.Err = errors.Join(err, n.Close())
+		return r
+	}
+	r.Capture = d.file
+	nic, guest := w.exchange(ctx, n, &c, port)
+	_ = n.DoWait(func(frame.Time) { r.Nudges = nudges(n) })
+	r.Err = errors.Join(c.check(nic, guest), n.Close(), d.stop())
+	report, _ := json.Marshal(nic.report) // plain structs cannot fail
+	r.NIC, r.Guest = string(report), guest.said
+	return r
+}
+
+// nudges is how often the NIC had to wake siw.
+func nudges(n *node.Node) (sum uint64) {
+	for _, c := range n.Device.Counters() {
+		if strings.HasSuffix(c.Name, "nudges") {
+			sum += c.Value
+		}
+	}
+	return sum
+}
+
+// exchange starts the server, then the client, and waits for both.
+func (w *World) exchange(ctx context.Context, n *node.Node, c *Cell, port uint16) (nicEnd, guestEnd) {
+	var nic nicEnd
+	var guest guestEnd
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	ready := make(chan struct{})
+	var once sync.Once
+	up := func() { once.Do(func() { close(ready) }) }
+	var both sync.WaitGroup
+	runGuest := func() { guest = w.runGuest(inner, c, port, up) }
+	runNIC := func() { nic = runNIC(inner, n, c, port, up) }
+	server, client := runGuest, runNIC
+	if c.NICServes {
+		server, client = runNIC, runGuest
+	}
+	served := make(chan struct{})
+	both.Go(func() { defer close(served); server() })
+	select {
+	case <-ready:
+		client()
+	case <-served:
+	}
+	// A server that the client has not reached, or that waits for a better
+	// one, ends here.
+	select {
+	case <-served:
+	case <-time.After(3 * time.Second):
+		stop()
+	}
+	both.Wait()
+	return nic, guest
+}
+
+// runNIC runs the NIC's side.
+func runNIC(ctx context.Context, n *node.Node, c *Cell, port uint16, up func()) nicEnd {
+	ended := make(chan nicEnd, 1)
+	var cancel func(frame.Time)
+	var err error
+	loopErr := n.DoWait(func(now frame.Time) { cancel, err = start(n, c, port, now, ended) })
+	if err = errors.Join(err, loopErr); err != nil {
+		return nicEnd{err: err}
+	}
+	up()
+	var stopped <-chan time.Time
+	if c.StopNIC > 0 {
+		stopped = time.After(c.StopNIC)
+	}
+	for done := ctx.Done(); ; {
+		select {
+		case e := <-ended:
+			return e
+		case <-stopped:
+			n.Do(n.Device.Abort)
+			stopped = nil
+			n.Do(cancel)
+		case <-done:
+			done = nil
+			n.Do(cancel)
+		}
+	}
+}
+
+// start begins the NIC's program on its loop.
+func start(n *node.Node, c *Cell, port uint16, now frame.Time, ended chan<- nicEnd) (cancel func(frame.Time), err error) {
+	server, _ := c.addresses()
+	if c.Rping {
+		job := perf.Job{Op: perf.Rping, Port: port}
+		if !c.NICServes {
+			job.Remote, job.Size, job.Iters = server, c.Job.Receives, int64(c.Job.Conns)
+		}
+		run, err := perf.Start(n.Device, job, now, func(r perf.Report, err error) { ended <- nicEnd{r, err} }, nil)
+		if err != nil {
+			return nil, err
+		}
+		return run.Cancel, nil
+	}
+	job := c.Job
+	if c.NICServes {
+		job = siwt.Job{Conns: max(1, c.Job.Conns), IRD: c.ServeIRD, ORD: c.ServeORD}
+	} else {
+		job.Remote = server
+	}
+	job.Port = port
+	run, err := siwt.Start(n.Device, job, now, func(r siwt.Report, err error) { ended <- nicEnd{r, err} })
+	if err != nil {
+		return nil, err
+	}
+	return run.Cancel, nil
+}
+
+// watcher tells when a server has said that it listens.
+type watcher struct {
+	said bytes.Buffer
+	mark string
+	seen func()
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	n, err := w.said.Write(p)
+	if strings.Contains(w.said.String(), w.mark) {
+		w.seen()
+	}
+	return n, err
+}
+
+// runGuest runs the guest's side.
+func (w *World) runGuest(ctx context.Context, c *Cell, port uint16, up func()) guestEnd {
+	out := &watcher{mark: "listening", seen: up}
+	command := c.guestCommand(port)
+	if c.KillGuest > 0 {
+		command = fmt.Sprintf("timeout -s KILL %g %s", c.KillGuest.Seconds(), command)
+	}
+	code, err := w.Guest.Run(ctx, patience, command, out)
+	return guestEnd{code, out.said.String(), err}
+}
+
+// guestCommand is the command line of the guest's program.
+func (c *Cell) guestCommand(port uint16) string {
+	server, _ := c.addresses()
+	j := c.Job
+	switch {
+	case c.Rping && c.NICServes:
+		return fmt.Sprintf("rping -c -a %v -p %d -C %d -S %d", server, port, j.Conns, j.Receives)
+	case c.Rping:
+		// rping does not say when it listens.
+		return fmt.Sprintf("sh -c '(sleep 0.4; echo listening) & exec rping -s -a %v -p %d -C %d -S %d'", server, port, j.Conns, j.Receives)
+	case !c.NICServes:
+		s := fmt.Sprintf("siwt server -a %v -p %d -n %d", server, port, max(1, j.Conns))
+		if c.ServeIRD > 0 {
+			s += fmt.Sprintf(" -i %d -o %d", c.ServeIRD, c.ServeORD)
+		}
+		return s
+	}
+	j.Remote = server
+	j = j.WithDefaults()
+	s := fmt.Sprintf("siwt client %v -p %d -i %d -o %d -P %d -R %d -S %d -c %d -W 20", server, port,
+		max(0, j.IRD), max(0, j.ORD), j.Private, j.Receives, j.RecvKiB, j.Conns)
+	if j.Reject {
+		s += " -X"
+	}
+	if len(j.Steps) == 0 {
+		j.Steps = []string{"write"}
+	}
+	return s + " " + strings.Join(j.Steps, " ")
+}
+
+// check compares what both sides report with what the cell expects.
+func (c *Cell) check(nic nicEnd, guest guestEnd) error {
+	report, _ := json.Marshal(nic.report)
+	told := string(report)
+	if nic.err != nil {
+		told += " " + nic.err.Error()
+	}
+	var errs []error
+	switch {
+	case c.NICSays == "" && nic.err != nil:
+		errs = append(errs, fmt.Errorf("NIC: %w", nic.err))
+	case c.NICSays == "" && c.NICServes && !c.Rping:
+		for _, conn := range nic.report.(siwt.Report).Conns {
+			if conn.End != "" {
+				errs = append(errs, fmt.Errorf("NIC: %s", conn.End))
+			}
+		}
+	case !says(told, c.NICSays):
+		errs = append(errs, fmt.Errorf("NIC: want %q in %s", c.NICSays, told))
+	}
+	switch {
+	case c.GuestSays == "" && guest.err != nil:
+		errs = append(errs, fmt.Errorf("guest: %w: %s", guest.err, tail(guest.said)))
+	case c.GuestSays == "" && guest.code != 0:
+		errs = append(errs, fmt.Errorf("guest: exit code %d: %s", guest.code, tail(guest.said)))
+	case !says(guest.said, c.GuestSays):
+		errs = append(errs, fmt.Errorf("guest: want %q in %s", c.GuestSays, tail(guest.said)))
+	}
+	return errors.Join(errs...)
+}
+
+// says looks for one of the alternatives.
+func says(text, wanted string) bool {
+	if wanted == "" || wanted == "*" {
+		return true
+	}
+	for alternative := range strings.SplitSeq(wanted, "|") {
+		if strings.Contains(text, alternative) {
+			return true
+		}
+	}
+	return false
+}
+
+// tail is the end of a text on one line.
+func tail(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(lines[max(0, len(lines)-6):], " | ")
+}

@@ -1,0 +1,38 @@
+package siw_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"tapir/lab/netns"
+	"tapir/lab/peer"
+	"tapir/lab/siw"
+	"tapir/lab/tshark"
+)
+
+// TestSmoke holds a NIC against the siw driver of a guest, in both roles.
+func TestSmoke(t *testing.T) {
+	if err := errors.Join(peer.Available(), tshark.Available()); err != nil {
+		t.Skip(err)
+	}
+	if !netns.Privileged() {
+		t.Skip("only root may make network namespaces and TAPs here")
+	}
+	image, err := peer.Build(t.Context(), peer.CacheDir(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := siw.Matrix{Cells: siw.Smoke(), Budget: 5 * time.Minute, Log: t.Output()}
+	results, err := m.Run(t.Context(), image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) != len(m.Cells) {
+		t.Errorf("%d results of %d cells", len(results), len(m.Cells))
+	}
+	for _, r := range siw.Failed(results) {
+		t.Errorf("%v: %v\nNIC: %s\nguest: %s", r.Cell, r.Err, r.NIC, r.Guest)
+	}
+}

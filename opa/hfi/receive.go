@@ -1,0 +1,96 @@
+package hfi
+
+import (
+	"tapir/opa"
+	"tapir/wire/frame"
+)
+
+// Receive takes frames that came in from the fabric. It never transmits.
+func (p *Port) Receive(frames []*frame.Frame, now frame.Time) {
+	p.now = now
+	for _, f := range frames {
+		p.receive(f, false)
+	}
+}
+
+// receive is stage 1. self: the frame never left the port.
+func (p *Port) receive(f *frame.Frame, self bool) {
+	p.rxID++
+	f.ID = p.rxID
+	p.counts.RxPackets++
+	p.counts.RxBytes += uint64(f.Len())
+	if p.tracer != nil {
+		p.scratch = append(p.scratch[:0], f.Bytes()...)
+	}
+	r, client := p.open(f, self)
+	if client == nil {
+		if r != frame.DropNone {
+			p.counts.RxDrops.Count(r)
+		}
+		p.traceIn(f.ID, r)
+		f.Release()
+		return
+	}
+	id := f.ID
+	p.traceIn(id, client.Deliver(opa.Packet(f.Bytes()), f, p.now))
+}
+
+// open takes the packet out of its framing and judges it. It returns the
+// client of the netdev that it is for; without one the frame is finished.
+func (p *Port) open(f *frame.Frame, self bool) (frame.DropReason, opa.NetdevClient) {
+	if p.state == Down {
+		return frame.DropPort, nil
+	}
+	format, r := opa.Unwrap(f)
+	if r != frame.DropNone {
+		return r, nil
+	}
+	if format == opa.Format9B {
+		return p.receive9B(f.Bytes(), self), nil
+	}
+	if p.state != Active {
+		return frame.DropPort, nil
+	}
+	return p.receive16B(f)
+}
+
+func (p *Port) receive16B(f *frame.Frame) (frame.DropReason, opa.NetdevClient) {
+	m, r := opa.Parse(f.Bytes(), p.cfg.ICRC)
+	if r != frame.DropNone {
+		return r, nil
+	}
+	dlid := m.DLID()
+	switch {
+	case p.ours(m.SLID()):
+		return frame.DropLooped, nil
+	case !p.ours(dlid) && p.listened[dlid] == 0:
+		return frame.DropNotOurLID, nil
+	case !opa.PKeyAllowed(p.pkeys, m.PKey(), m.SC()):
+		return frame.DropPKey, nil
+	}
+	vesw := m.VESW()
+	n := p.byVESW[vesw]
+	if n == nil || !n.open {
+		return frame.DropVESW, nil
+	}
+	if !dlid.IsUnicast() && !n.listens(dlid) {
+		return frame.DropNotOurLID, nil
+	}
+	if m.FECN() {
+		p.counts.FECN++
+	}
+	if m.BECN() {
+		p.counts.BECN++
+	}
+	f.Queue = p.context(vesw, m.Entropy())
+	return frame.DropNone, n.client
+}
+
+func (n *netdev) listens(l opa.LID) bool {
+	for _, own := range n.mlids {
+		if own == l {
+			return true
+		}
+	}
+	return false
+}

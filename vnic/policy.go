@@ -1,0 +1,99 @@
+package vnic
+
+import (
+	"fmt"
+	"time"
+)
+
+// Unknown says what becomes of a unicast frame whose station nobody knows.
+type Unknown uint8
+
+const (
+	// ToProxy sends it to a default port, which can relay it, and to all if
+	// there is none.
+	ToProxy Unknown = iota
+	// ToDefaultPort sends it to a default port only, as the Linux driver does.
+	ToDefaultPort
+	// ToAll sends it to all.
+	ToAll
+	// Discard drops it.
+	Discard
+)
+
+var unknownNames = [...]string{"proxy", "default-port", "flood", "drop"}
+
+func (u Unknown) String() string { return unknownNames[u] }
+
+// ParseUnknown reads proxy, default-port, flood or drop.
+func ParseUnknown(s string) (Unknown, error) {
+	for i, name := range unknownNames {
+		if s == name {
+			return Unknown(i), nil
+		}
+	}
+	return 0, fmt.Errorf("vnic: policy for unknown unicast %q; expected proxy, default-port, flood or drop", s)
+}
+
+// Rate limits frames: so many per second, and so many at once after a rest. A
+// rate of 0 is no limit.
+type Rate struct {
+	PerSecond uint32
+	Burst     uint32 // at least 1 is taken
+}
+
+// Policy is how a vport treats frames beyond what the Ethernet Manager says.
+// The zero value is what the Linux driver does, but that what is unknown goes
+// to all if there is no default port.
+type Policy struct {
+	Unknown Unknown
+	// Learn remembers behind which LID, or on the host's side, a source
+	// address was seen.
+	Learn       bool
+	Age         time.Duration // of a station that is silent; 0: 300 s
+	MaxStations int           // 0: 1024
+	MaxPerLID   int           // of those behind one LID; 0: 256
+	// Report lists the stations of the host's side among the interface's
+	// unicast addresses, so that the Ethernet Manager learns of virtual
+	// machines behind it. It needs Learn.
+	Report bool
+	// Relay passes a frame that came to this port for a station known behind
+	// another one on to it: what a proxy has to do.
+	Relay bool
+	// Filter refuses unicast frames for stations that are not on the host's
+	// side. Without it every frame is delivered, which a bridge or gateway
+	// needs.
+	Filter bool
+	// Snoop follows the IGMP and MLD messages of the host's side: groups that
+	// stations behind it joined count as the interface's.
+	Snoop bool
+	// AllGroups listens to all groups that the MAC table knows.
+	AllGroups bool
+	// Suppress answers ARP and ND requests for addresses seen before.
+	Suppress     bool
+	MaxNeighbors int // addresses remembered for that; 0: 1024
+	// TxStorm limits what the host sends to all stations, RxStorm what
+	// arrives so.
+	TxStorm, RxStorm Rate
+	// HostQueue bounds the frames that wait for the host; 0: 1024.
+	HostQueue int
+}
+
+// DefaultPolicy is what most networks want: stations are learned, groups and
+// neighbors followed.
+func DefaultPolicy() Policy { return Policy{Learn: true, Snoop: true, Suppress: true} }
+
+func (p Policy) withDefaults() Policy {
+	set := func(v *int, n int) {
+		if *v <= 0 {
+			*v = n
+		}
+	}
+	set(&p.MaxStations, 1024)
+	set(&p.MaxPerLID, 256)
+	set(&p.MaxNeighbors, 1024)
+	set(&p.HostQueue, 1024)
+	if p.Age <= 0 {
+		p.Age = 300 * time.Second
+	}
+	return p
+}

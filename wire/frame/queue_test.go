@@ -1,0 +1,41 @@
+package frame
+
+import "testing"
+
+func TestQueue(t *testing.T) {
+	var q Queue
+	next, want := uint64(0), uint64(0)
+	push := func(bound int) bool {
+		f := New(make([]byte, 8), nil)
+		f.ID = next
+		if !q.Push(f, bound) {
+			return false
+		}
+		next++
+		return true
+	}
+	for round := range 100 { // the ring turns and grows at every offset
+		for range round % 13 {
+			push(64)
+		}
+		for range round % 11 {
+			if f := q.Pop(); f != nil {
+				if f.ID != want {
+					t.Fatalf("frame %d, want %d", f.ID, want)
+				}
+				want++
+			}
+		}
+		if q.Len() != int(next-want) {
+			t.Fatalf("%d frames of %d", q.Len(), next-want)
+		}
+	}
+	for push(64) {
+	}
+	if q.Len() != 64 || q.Discard() != 64 || q.Pop() != nil || q.Len() != 0 {
+		t.Errorf("%d frames left", q.Len())
+	}
+	if push(0) {
+		t.Error("a bound of 0 took a frame")
+	}
+}

@@ -34,6 +34,7 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 	d.CM = cm.New(d.Verbs)
 	d.log.Mask, d.log.Now = d.cfg.Dprint, func() frame.Time { return d.now }
 	d.cfg.IWARP.Log = &d.log
+	d.Verbs.SetLog(&d.log)
 	d.CM.SetClock(d.log.Now)
 	d.CM.Watch(d.logEvent)
 	d.CM.SetVLAN(d.cfg.VLAN)

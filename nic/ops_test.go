@@ -139,6 +139,13 @@ func TestWindowsOverTheWire(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.run(time.Millisecond)
+		shown := MWInfo{Num: 1, Kind: kind.String(), STag: w.RKey(), PD: p.s.pd.Num(), MR: mr.Num(), Len: 100, Access: "rw,rr,zb"}
+		if kind != verbs.MWType1 {
+			shown.QP = p.s.qp.Num()
+		}
+		if got := p.s.n.dev.ShowMW(); len(got) != 1 || got[0] != shown {
+			t.Errorf("shown as %+v, want %+v", got, shown)
+		}
 		fill(p.c.mem, 9)
 		want := bytes.Clone(p.c.mem[:100])
 		p.good(

@@ -58,6 +58,19 @@ type MRInfo struct {
 	Valid  bool   `json:"valid"`
 }
 
+// MWInfo describes a memory window for display.
+type MWInfo struct {
+	Num    uint32 `json:"mw"`
+	Kind   string `json:"type"`
+	STag   uint32 `json:"stag"`
+	PD     uint32 `json:"pd"`
+	MR     uint32 `json:"mr,omitempty"` // that it is bound to
+	QP     uint32 `json:"qp,omitempty"` // the only one that it is open to, type 2
+	Addr   uint64 `json:"addr"`
+	Len    uint64 `json:"len"` // octets
+	Access string `json:"access"`
+}
+
 // ShowNIC describes the NIC.
 func (d *Device) ShowNIC() Info {
 	drops := d.allDrops()
@@ -94,6 +107,22 @@ func (d *Device) ShowMR() []MRInfo {
 	for _, m := range d.Verbs.MRs() {
 		list = append(list, MRInfo{Num: m.Num(), STag: m.RKey(), PD: m.PD().Num(), Addr: m.Addr(), Len: m.Len(),
 			Access: m.Access().String(), Valid: m.Valid()})
+	}
+	return list
+}
+
+// ShowMW describes the memory windows in order of creation.
+func (d *Device) ShowMW() []MWInfo {
+	list := make([]MWInfo, 0, len(d.Verbs.MWs()))
+	for _, w := range d.Verbs.MWs() {
+		i := MWInfo{Num: w.Num(), Kind: w.Kind().String(), STag: w.RKey(), PD: w.PD().Num()}
+		if mr := w.Bound(); mr != nil {
+			i.MR, i.Addr, i.Len, i.Access = mr.Num(), w.Addr(), w.Len(), w.Access().String()
+		}
+		if qp := w.QP(); qp != nil {
+			i.QP = qp.Num()
+		}
+		list = append(list, i)
 	}
 	return list
 }

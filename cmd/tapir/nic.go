@@ -38,6 +38,7 @@ var nicFlags = []struct{ name, usage string }{
 func newNIC() *cobra.Command {
 	cfg := node.Config{Name: "nic0"}
 	var file string
+	var verbose bool
 	cmd := &cobra.Command{
 		Use:   "nic --tap NAME --ip ADDRESS",
 		Short: "Run NICs in the foreground",
@@ -48,19 +49,21 @@ func newNIC() *cobra.Command {
 			"one is printed.",
 		Example: "  tapir nic --tap tap0 --ip 10.0.0.1/24 --tap-ip 10.0.0.254/24\n" +
 			"  tapir nic --name nic1 --tap tap1 --ip 10.0.1.1/24 --ip6 fd00::1/64 --frames gso\n" +
-			"  tapir nic -c nics.yaml",
+			"  tapir nic -c nics.yaml\n" +
+			"  tapir nic --ip 10.0.0.1/24 --dprint cm,mpa,eh -v",
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := nicConfigs(cmd, cfg, file)
 			if err != nil {
 				return err
 			}
-			return runNICs(cmd.Context(), all, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return runNICs(cmd.Context(), all, verbose, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&file, "config", "c", "", "run the NICs of a YAML `file`; excludes all other flags")
+	f.StringVarP(&file, "config", "c", "", "run the NICs of a YAML `file`; excludes all other flags but -v")
+	f.BoolVarP(&verbose, "verbose", "v", false, "print the lines about the topics of dprint on standard error")
 	for _, fl := range nicFlags {
 		f.Func(fl.name, fl.usage, func(v string) error { return cfg.Set(fl.name, v) })
 	}
@@ -95,7 +98,7 @@ func nicConfigs(cmd *cobra.Command, cfg node.Config, file string) ([]node.Config
 	}
 	var other []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name != "config" {
+		if f.Name != "config" && f.Name != "verbose" {
 			other = append(other, "--"+f.Name)
 		}
 	})
@@ -116,13 +119,14 @@ func nicConfigs(cmd *cobra.Command, cfg node.Config, file string) ([]node.Config
 type running struct {
 	node   *node.Node
 	server *ctl.Server
+	finish func() // of the printing of its log
 }
 
 // errStopped is the reason of an end that a client asked for.
 var errStopped = errors.New("stopped by a client")
 
 // runNICs runs until ctx ends, a client stops one of the NICs, or one fails.
-func runNICs(ctx context.Context, all []node.Config, out, errOut io.Writer) error {
+func runNICs(ctx context.Context, all []node.Config, verbose bool, out, errOut io.Writer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var nics []*running
@@ -133,6 +137,9 @@ func runNICs(ctx context.Context, all []node.Config, out, errOut io.Writer) erro
 		n, err := startNIC(ctx, cfg, func() { stop(errStopped) })
 		if err != nil {
 			return err
+		}
+		if verbose {
+			n.finish = printLog(n.node, errOut)
 		}
 		nics = append(nics, n)
 		for _, hint := range n.node.Hints() {
@@ -172,7 +179,7 @@ func startNIC(ctx context.Context, cfg node.Config, stop func()) (*running, erro
 	}
 	dev := ctl.Device{Device: n.Device, Thread: n, Version: versionText(), TAP: n.TAP(), HostTAP: n.Config().HostTAP, OnStop: stop}
 	s.Serve(dev.Served())
-	return &running{n, s}, nil
+	return &running{node: n, server: s, finish: func() {}}, nil
 }
 
 // closeNICs ends all NICs side by side: first the connections, so that
@@ -188,6 +195,7 @@ func closeNICs(nics []*running, errOut io.Writer) {
 	}
 	wg.Wait()
 	for _, n := range nics {
+		n.finish()
 		for _, l := range n.node.Leaks() {
 			fmt.Fprintf(errOut, "%s: left at the end: %v\n", n.node.Name(), l)
 		}

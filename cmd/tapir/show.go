@@ -17,10 +17,10 @@ func newShow() *cobra.Command {
 		Short: "Look inside running NICs",
 		Long: "Show prints one line per running NIC, what one NIC is, or one of its tables:\n" +
 			"the RDMA device with its port, limits and their use (device), queue pairs (qp), completion\n" +
-			"queues (cq), memory regions (mr), connection endpoints (cep), how many objects there are and\n" +
-			"have been (stats), counters, parameters (params), the connection manager's latest events, and\n" +
+			"queues (cq), memory regions (mr) and windows (mw), connection endpoints (cep), how many objects\n" +
+			"there are and have been (stats), counters, parameters (params), the connection manager's latest events, and\n" +
 			"the lines about the topics of the parameter dprint (log). With a number it prints all about\n" +
-			"one queue pair, completion queue, region or connection. --follow prints events or log lines\n" +
+			"one queue pair, completion queue, region, window or connection. --follow prints events or log lines\n" +
 			"as they happen. The name may be left out if only one NIC runs.",
 		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show nic0 cep 1\n  tapir show counters --json\n" +
 			"  tapir show nic0 events --follow\n  tapir set nic0 dprint=cm,mpa && tapir show nic0 log --follow",
@@ -87,7 +87,7 @@ func target(args []string) (name, kind, row string, err error) {
 }
 
 // rowKeys are the columns that number the rows of tables.
-var rowKeys = map[string]string{"qp": "qp", "cq": "cq", "mr": "mr", "cep": "id"}
+var rowKeys = map[string]string{"qp": "qp", "cq": "cq", "mr": "mr", "mw": "mw", "cep": "id"}
 
 // pick returns the row of raw whose column key is row.
 func pick(raw json.RawMessage, key, row string) (json.RawMessage, error) {

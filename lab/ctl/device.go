@@ -52,7 +52,7 @@ type nicRow struct {
 }
 
 // rdmaKinds are those of Kinds that such a NIC has.
-var rdmaKinds = Kinds[:11]
+var rdmaKinds = Kinds[:slices.Index(Kinds, "log")+1]
 
 // Served returns d as a server wants it.
 func (d *Device) Served() NIC { return (*served)(d) }
@@ -76,6 +76,8 @@ func (d *served) Show(kind string) (v any, err error) {
 			v = rows(d.Device.ShowCQ())
 		case "mr":
 			v = rows(d.Device.ShowMR())
+		case "mw":
+			v = rows(d.Device.ShowMW())
 		case "cep":
 			v = rows(d.Device.ShowCEP())
 		case "counters":

@@ -202,8 +202,12 @@ type Listener struct {
 	Lower any
 }
 
+// DefaultBacklog is the backlog of a listener that names none.
+const DefaultBacklog = 128
+
 // Listen opens a listener at local, whose address may be unspecified
-// (wildcard). h is the handler of the requests and, until changed, of their
+// (wildcard). backlog is the number of connections that may wait to be
+// accepted; 0 stands for DefaultBacklog. h is the handler of the requests and, until changed, of their
 // IDs.
 func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) (*Listener, error) {
 	switch {
@@ -214,7 +218,10 @@ func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) 
 	case h == nil || local.Port() == 0 || !local.Addr().IsValid():
 		return nil, fmt.Errorf("listen %v: address, port and handler are needed: %w", local, ErrInvalid)
 	}
-	l := &Listener{m: m, local: local, backlog: max(1, backlog), handler: h, Context: ctx}
+	if backlog <= 0 {
+		backlog = DefaultBacklog
+	}
+	l := &Listener{m: m, local: local, backlog: backlog, handler: h, Context: ctx}
 	if err := m.transport.Listen(l); err != nil {
 		return nil, fmt.Errorf("listen %v: %w", local, err)
 	}
@@ -226,7 +233,9 @@ func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) 
 // Local returns the listener's address.
 func (l *Listener) Local() netip.AddrPort { return l.local }
 
-// Backlog is the number of connections that may wait to be accepted.
+// Backlog is the number of connections that may wait to be accepted: from TCP's
+// handshake on until Accept or Reject. While they are as many, others do not
+// get in; peers go on trying until their own timeout.
 func (l *Listener) Backlog() int { return l.backlog }
 
 // Close stops listening. Requests already reported stay.

@@ -193,7 +193,7 @@ func TestRequestInheritsFromListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.Backlog() != 1 || len(f.m.Listeners()) != 1 {
+	if l.Backlog() != DefaultBacklog || len(f.m.Listeners()) != 1 {
 		t.Errorf("backlog %d, listeners %d", l.Backlog(), len(f.m.Listeners()))
 	}
 	id := f.m.Request(l, l.Local(), remote, []byte("hi"), 4, 5)

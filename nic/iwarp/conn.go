@@ -33,6 +33,7 @@ type conn struct {
 	e        *Engine
 	tcp      *toe.Conn
 	listener *cm.Listener // passive
+	queue    *acceptQueue // while it waits to be accepted
 	id       *cm.ID
 	qp       *verbs.QP
 	phase    phase
@@ -75,6 +76,13 @@ type conn struct {
 	timed    bool
 	progress uint64 // stream octets acknowledged or received when last checked
 	counters Counters
+	past     *past // of the queue pair
+}
+
+// bind gives the connection its queue pair.
+func (c *conn) bind(qp *verbs.QP) {
+	c.past = pastOf(qp)
+	c.qp, qp.Lower = qp, c
 }
 
 func (e *Engine) newConn() *conn {
@@ -87,6 +95,7 @@ func (e *Engine) newConn() *conn {
 // forget removes a connection of which nothing is left.
 func (e *Engine) forget(c *conn) {
 	c.phase = ended
+	c.leaveQueue()
 	c.stopNudger()
 	e.arm(c, frame.Never)
 	if c.stream != nil {
@@ -103,8 +112,11 @@ func (e *Engine) forget(c *conn) {
 			break
 		}
 	}
-	if c.qp != nil && c.qp.Lower == c {
-		c.qp.Lower = nil
+	if c.qp != nil {
+		c.past.add(&c.counters)
+		if c.qp.Lower == c {
+			c.qp.Lower = c.past
+		}
 	}
 	if c.id != nil && c.id.Lower == c {
 		c.id.Lower = nil

@@ -168,33 +168,37 @@ func (t *connector) Listen(l *cm.Listener) error {
 	if e.cfg.Detached != nil {
 		return fmt.Errorf("%w (%w)", cm.ErrNoDevice, e.cfg.Detached)
 	}
+	q := new(acceptQueue)
 	tl, err := e.tcp.Listen(l.Local(), l.Backlog(), func(tc *toe.Conn, now frame.Time) toe.Handler {
-		if e.pending(l) >= l.Backlog()+extraPending {
-			return nil
-		}
 		c := e.newConn()
 		c.tcp, c.listener = tc, l
+		q.add(c)
 		c.awaitRequest(now)
 		return c
 	})
 	if err != nil {
 		return err
 	}
+	tl.SetQueue(func() int { return q.waiting })
 	l.Lower = tl
 	return nil
 }
 
-// extraPending is how many connections beyond its backlog a listener may have
-// that wait for their MPA request or the application's answer.
-const extraPending = 64
+// acceptQueue counts the connections of a listener that wait for their MPA
+// request or the application's answer.
+type acceptQueue struct{ waiting int }
 
-func (e *Engine) pending(l *cm.Listener) (n int) {
-	for _, c := range e.conns {
-		if c.listener == l && (c.phase == waitRequest || c.phase == offered) {
-			n++
-		}
+func (q *acceptQueue) add(c *conn) {
+	q.waiting++
+	c.queue = q
+}
+
+// leaveQueue ends the waiting of c.
+func (c *conn) leaveQueue() {
+	if c.queue != nil {
+		c.queue.waiting--
+		c.queue = nil
 	}
-	return n
 }
 
 func (t *connector) Unlisten(l *cm.Listener) {
@@ -272,6 +276,7 @@ func (t *connector) Accept(id *cm.ID, now frame.Time) error {
 	if !ok {
 		return cm.ErrClosing
 	}
+	c.leaveQueue()
 	err := unbound(id.QP())
 	if err == nil {
 		err = c.accept()

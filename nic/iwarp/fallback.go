@@ -51,8 +51,8 @@ func (e *Engine) dial(id *cm.ID, local netip.AddrPort, rev uint8, now frame.Time
 		e.forget(c)
 		return err
 	}
-	c.id, c.qp = id, id.QP()
-	id.Lower, c.qp.Lower = c, c
+	c.id, id.Lower = id, c
+	c.bind(id.QP())
 	id.SetLocal(c.tcp.Local())
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"tapir/nic/cm"
 	"tapir/nic/toe"
+	"tapir/nic/verbs"
 	"tapir/rdmap"
 )
 
@@ -71,6 +72,21 @@ func (e *Engine) Totals() Totals {
 	return t
 }
 
+// past is what the earlier connections of a queue pair have moved; without one
+// it is the queue pair's Lower.
+type past struct{ Counters }
+
+// pastOf returns the record of qp's past, which its next connection shares.
+func pastOf(qp *verbs.QP) *past {
+	switch l := qp.Lower.(type) {
+	case *past:
+		return l
+	case *conn: // which is closing
+		return l.past
+	}
+	return new(past)
+}
+
 func (c *conn) count() Counters {
 	n := c.counters
 	if c.stream != nil {
@@ -95,7 +111,7 @@ type QPInfo struct {
 	ORD          uint16         `json:"ord"`
 	CRC          bool           `json:"crc"`
 	Unacked      int            `json:"unacked_fpdus"`
-	Counters
+	Counters                    // over all connections that the queue pair has had
 }
 
 // QPs describes all queue pairs in order of creation.
@@ -108,10 +124,14 @@ func (e *Engine) QPs() []QPInfo {
 			PD: qp.PD().Num(), SendCQ: cfg.SendCQ.Num(), RecvCQ: cfg.RecvCQ.Num(),
 			SendsPending: qp.SendsPending(), RecvsPending: qp.RecvsPending(),
 		}
-		if c, ok := qp.Lower.(*conn); ok {
+		switch c := qp.Lower.(type) {
+		case *past:
+			i.Counters = c.Counters
+		case *conn:
 			i.Local, i.Remote = c.tcp.Local(), c.tcp.Remote()
 			i.IRD, i.ORD, i.CRC = c.result.IRD, c.result.ORD, c.result.CRC
 			i.Unacked, i.Counters = c.log.len(), c.count()
+			i.Counters.add(&c.past.Counters)
 		}
 		infos = append(infos, i)
 	}

@@ -12,6 +12,7 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
+	"tapir/rdmap"
 	"tapir/wire/frame"
 )
 
@@ -296,5 +297,42 @@ func TestSharedReceiveQueue(t *testing.T) {
 	}
 	if len(seen) != 4 || srq.Len() != 0 || accepted != 2 {
 		t.Errorf("%s", wcString(x.s.wcs))
+	}
+}
+
+// What a queue pair has moved is known until it is destroyed, over all its
+// connections, and is counted once in the totals.
+func TestQPCountersOutliveConnections(t *testing.T) {
+	x := connect(t, toe.Config{}, Config{}, 1<<16)
+	for round := 1; round <= 2; round++ {
+		transferAll(t, x, 5000)
+		up := x.a.e.QPs()[0].Counters
+		if err := x.c.id.Disconnect(false, x.now); err != nil {
+			t.Fatal(err)
+		}
+		x.must("end", func() bool { return x.c.got(cm.ClosedEvent) && x.s.got(cm.ClosedEvent) })
+		i := x.a.e.QPs()[0]
+		if i.Counters != up || i.Counters != x.a.e.Totals() || up.TxMessages[rdmap.Write] != uint64(round) || i.Local.IsValid() {
+			t.Errorf("round %d: %+v, connected %+v, totals %+v", round, i, up, x.a.e.Totals())
+		}
+		for _, e := range []*end{x.c, x.s} {
+			if err := e.qp.Modify(verbs.Reset); err != nil {
+				t.Fatal(err)
+			}
+			e.events, e.wcs = nil, nil
+		}
+		x.c.id = x.a.cm.NewID(x.c.handle, nil)
+		if err := x.c.id.Connect(netip.AddrPortFrom(x.b.addr, port), cm.Params{QP: x.c.qp}, x.now); err != nil {
+			t.Fatal(err)
+		}
+		x.must("connection", func() bool { return x.c.got(cm.ActiveComplete) && x.s.got(cm.PassiveComplete) })
+	}
+	total := x.a.e.Totals()
+	if err := x.c.qp.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	x.run(nil)
+	if len(x.a.e.QPs()) != 0 || x.a.e.Totals().TxBytes < total.TxBytes {
+		t.Errorf("%d queue pairs, %+v", len(x.a.e.QPs()), x.a.e.Totals())
 	}
 }

@@ -85,8 +85,7 @@ func (c *conn) accept() error {
 		return err
 	}
 	c.sendRaw(b)
-	c.qp = p.QP
-	c.qp.Lower = c
+	c.bind(p.QP)
 	r := c.responder.Result()
 	c.begin(r, 0)
 	c.gated = true
@@ -106,6 +105,7 @@ func (c *conn) established() { c.id.Complete(nil, c.result.IRD, c.result.ORD) }
 
 // reject answers the request with no and closes.
 func (c *conn) reject(private []byte, now frame.Time) {
+	c.leaveQueue()
 	c.sendRaw(c.responder.AppendReject(nil, private))
 	c.close(now)
 }

@@ -31,7 +31,11 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 		e.drop(frame.DropTCPState)
 		return nil
 	case h.Flags.Has(tcp.ACK):
-		if c := l.takeCookie(h, local, remote, now); c != nil {
+		c, wait := l.takeCookie(h, local, remote, now)
+		if wait {
+			e.drop(frame.DropBacklog)
+		}
+		if c != nil || wait {
 			return c
 		}
 		e.drop(frame.DropTCPState)
@@ -40,10 +44,10 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 	case !h.Flags.Has(tcp.SYN):
 		e.drop(frame.DropTCPState)
 		return nil
-	case l.paused || e.crowded(l, remote.Addr()):
+	case l.paused || e.crowded(l, remote.Addr()) || l.queueFull(0):
 		e.drop(frame.DropBacklog)
 		return nil
-	case e.backlogFull(l, remote.Addr()):
+	case e.backlogFull(l, remote.Addr()) || l.queueFull(l.pending):
 		if e.cfg.NoSynCookies {
 			e.drop(frame.DropBacklog)
 		} else {
@@ -127,6 +131,10 @@ func (c *Conn) handshakeDone(h *tcp.Header, ack int64, now frame.Time) bool {
 		return false
 	}
 	if l := c.listener; l != nil {
+		if l.queueFull(0) { // the peer sends again, or answers our next SYN-ACK
+			c.e.drop(frame.DropBacklog)
+			return false
+		}
 		c.opened()
 		c.state = StateEstablished
 		if c.h = l.accept(c, now); c.h == nil {

@@ -20,6 +20,7 @@ type Listener struct {
 	// maxConns bounds both together; 0: no bound
 	maxConns int
 	paused   bool
+	queued   func() int // established ones that nobody has accepted
 	cookieAt frame.Time // when the last SYN cookie was sent; 0: never
 	accept   AcceptFunc
 	port     *reservation
@@ -57,6 +58,18 @@ func (l *Listener) Local() netip.AddrPort { return l.local }
 // through the listener and are still open; further SYNs are dropped. 0 is no
 // bound.
 func (l *Listener) SetMaxConns(n int) { l.maxConns = n }
+
+// SetQueue makes established connections that the application has not accepted
+// count against the backlog, too: queued tells how many there are. While the
+// backlog is full of them, SYNs and the ACKs of SYN cookies are dropped, which
+// peers send again.
+func (l *Listener) SetQueue(queued func() int) { l.queued = queued }
+
+// queueFull reports whether the backlog is full of established connections
+// and more others.
+func (l *Listener) queueFull(more int) bool {
+	return l.queued != nil && l.queued()+more >= l.backlog
+}
 
 // Pause makes the listener drop new SYNs, which peers send again, until
 // Resume. Handshakes that have begun go on.

@@ -34,20 +34,24 @@ func (l *Listener) sendCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 }
 
 // takeCookie makes a connection from the ACK that answers a cookie, nil if it
-// does not. The segment still is to be handled by the connection.
-func (l *Listener) takeCookie(h *tcp.Header, local, remote netip.AddrPort, now frame.Time) *Conn {
+// does not. The segment still is to be handled by the connection. wait says
+// that there is no room for it yet: the peer will send again.
+func (l *Listener) takeCookie(h *tcp.Header, local, remote netip.AddrPort, now frame.Time) (c *Conn, wait bool) {
 	e := l.e
 	if l.cookieAt == 0 || now.Sub(l.cookieAt) > isn.CookieLife || h.Flags&(tcp.SYN|tcp.RST|tcp.ACK) != tcp.ACK {
-		return nil
+		return nil, false
 	}
 	syn, ok := e.secret.TakeCookie(local, remote, h, now)
-	if !ok || e.crowded(l, remote.Addr()) {
-		return nil
+	switch {
+	case !ok || e.crowded(l, remote.Addr()):
+		return nil, false
+	case l.queueFull(0):
+		return nil, true
 	}
-	c := e.newConn(local, remote, StateSynReceived, now)
+	c = e.newConn(local, remote, StateSynReceived, now)
 	c.halfOpen(l)
 	c.iss = uint32(h.Ack) - 1
 	c.takeSyn(&syn, now)
 	e.stats.CookiesTaken++
-	return c
+	return c, false
 }

@@ -86,7 +86,7 @@ func (c *Context) Close() error {
 		return err
 	}
 	c.dead = true
-	d.objects[kindContext]--
+	d.gone(kindContext, c.num)
 	d.contexts = remove(d.contexts, c)
 	return nil
 }

@@ -117,7 +117,7 @@ func (c *CQ) Destroy() error {
 	}
 	c.leaveChannel()
 	c.dead = true
-	c.dev.objects[kindCQ]--
+	c.dev.gone(kindCQ, c.num)
 	c.dev.cqs = remove(c.dev.cqs, c)
 	c.ctx.release()
 	return nil
@@ -166,6 +166,9 @@ func (c *CQ) push(wc WC) {
 	c.ring[(c.head+c.count)%len(c.ring)] = wc
 	c.count++
 	c.total++
+	if c.dev.log.On(frame.LogWR) {
+		c.logDone(&wc)
+	}
 	if c.armed == armedNext ||
 		c.armed == armedSolicited && (wc.Solicited || wc.Status != StatusSuccess) {
 		c.armed = armedNot

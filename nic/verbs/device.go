@@ -83,6 +83,7 @@ type Device struct {
 	ops       OpSet
 	async     func(AsyncEvent, frame.Time)
 	watch     func(AsyncEvent)
+	log       *frame.Log
 
 	regions  map[uint32]*Region // by STag index
 	nextSTag uint32
@@ -180,6 +181,7 @@ func (d *Device) add(k kind, limit int, what string) (uint32, error) {
 	}
 	d.objects[k]++
 	d.nextNum[k]++
+	d.logObject("create", k, d.nextNum[k])
 	return d.nextNum[k], nil
 }
 

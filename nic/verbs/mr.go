@@ -124,6 +124,7 @@ func (m *MR) set(mem Memory, iova uint64, access Access) {
 	m.mem, m.addr, m.length, m.access = mem, iova, mem.Len(), access
 	m.valid = true
 	m.turn++
+	m.logRegion("register")
 }
 
 // Rereg says what MR.Rereg changes; zero fields stay as they are.
@@ -181,10 +182,14 @@ func (m *MR) checkRereg(c *Rereg) error {
 
 // revoke ends all access under the present STag.
 func (m *MR) revoke() {
-	if t := m.pd.dev.transport; t != nil && m.valid {
+	if !m.valid {
+		return
+	}
+	if t := m.pd.dev.transport; t != nil {
 		t.Deregister(m)
 	}
 	m.valid = false
+	m.logRegion("invalidate")
 }
 
 // Invalidate makes the STag unusable until the region is registered anew.
@@ -209,7 +214,7 @@ func (m *MR) Dereg() error {
 	m.dead = true
 	delete(d.regions, m.stag>>8)
 	d.mrs.remove(m.num)
-	d.objects[kindMR]--
+	d.gone(kindMR, m.num)
 	m.pd.refs--
 	return nil
 }

@@ -59,6 +59,10 @@ func (w *MW) Kind() MWKind { return w.kind }
 // Bound returns the region that the window is bound to, or nil.
 func (w *MW) Bound() *MR { return w.mr }
 
+// QP returns the queue pair that alone may use the window, nil if it is not
+// bound or of type 1.
+func (w *MW) QP() *QP { return w.qp }
+
 // Dealloc unbinds and frees the window.
 func (w *MW) Dealloc() error {
 	d := w.pd.dev
@@ -69,7 +73,7 @@ func (w *MW) Dealloc() error {
 	w.dead = true
 	delete(d.regions, w.stag>>8)
 	d.mws.remove(w.num)
-	d.objects[kindMW]--
+	d.gone(kindMW, w.num)
 	w.pd.refs--
 	return nil
 }
@@ -78,6 +82,7 @@ func (w *MW) unbind() {
 	if w.mr == nil {
 		return
 	}
+	w.logWindow("unbind")
 	w.mr.windows--
 	if w.qp != nil {
 		w.qp.windows--
@@ -103,6 +108,7 @@ func (w *MW) bind(q *QP, b *Bind, stag uint32) {
 		w.qp = q
 		q.windows++
 	}
+	w.logWindow("bind")
 }
 
 // mayBind tells whether the binding is possible now, when its turn in the

@@ -30,7 +30,7 @@ func (p *PD) Dealloc() error {
 		return err
 	}
 	p.dead = true
-	p.dev.objects[kindPD]--
+	p.dev.gone(kindPD, p.num)
 	p.dev.pds = remove(p.dev.pds, p)
 	p.ctx.release()
 	return nil

@@ -7,7 +7,7 @@ import (
 )
 
 // State is the InfiniBand state of a queue pair. iWARP's own states map to
-// it as in the Linux RDMA core: IDLE is Reset and Init, RTS is RTR and RTS,
+// it as in the FastLinQ driver core: IDLE is Reset, Init and RTR, RTS is RTS,
 // CLOSING is SQD, TERMINATE is SQE, ERROR is Err.
 type State uint8
 
@@ -24,7 +24,7 @@ const (
 
 var (
 	stateNames = [numStates]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
-	iwarpNames = [numStates]string{"IDLE", "IDLE", "RTS", "RTS", "CLOSING", "TERMINATE", "ERROR"}
+	iwarpNames = [numStates]string{"IDLE", "IDLE", "IDLE", "RTS", "CLOSING", "TERMINATE", "ERROR"}
 )
 
 func (s State) String() string { return stateNames[s] }
@@ -296,7 +296,7 @@ func (q *QP) Destroy() error {
 	if q.cfg.SRQ != nil {
 		q.cfg.SRQ.refs--
 	}
-	d.objects[kindQP]--
+	d.gone(kindQP, q.num)
 	d.qps = remove(d.qps, q)
 	return nil
 }

@@ -79,6 +79,7 @@ func (q *QP) PostRecv(wrs ...RecvWR) (bad int, err error) {
 			return i, fmt.Errorf("post receive to QP %d, WR %d: %w", q.num, wrs[i].ID, err)
 		}
 		q.rq.push(&wrs[i])
+		q.dev.logRecv(kindQP, q.num, &wrs[i])
 		if q.state == Err {
 			q.flushRecv(q.rq.at(q.rq.head))
 			q.rq.head++

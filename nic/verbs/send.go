@@ -3,6 +3,8 @@ package verbs
 import (
 	"encoding/binary"
 	"fmt"
+
+	"tapir/wire/frame"
 )
 
 // SendWR is a request to the send queue. PostSend copies it, with all that it
@@ -181,6 +183,9 @@ func (q *QP) enqueue(wr *SendWR) {
 	}
 	w.sges, w.inline = sges, inline
 	s.tail++
+	if q.dev.log.On(frame.LogWR) {
+		q.logSend(w)
+	}
 }
 
 // flushSends completes what is not finished with StatusFlushed, in order.

@@ -91,7 +91,7 @@ func (s *SRQ) Destroy() error {
 	}
 	s.dead = true
 	s.pd.refs--
-	s.pd.dev.objects[kindSRQ]--
+	s.pd.dev.gone(kindSRQ, s.num)
 	s.pd.dev.srqs = remove(s.pd.dev.srqs, s)
 	return nil
 }
@@ -107,6 +107,7 @@ func (s *SRQ) PostRecv(wrs ...RecvWR) (bad int, err error) {
 			return i, fmt.Errorf("post receive to SRQ %d, WR %d: %w", s.num, wrs[i].ID, err)
 		}
 		s.rq.push(&wrs[i])
+		s.pd.dev.logRecv(kindSRQ, s.num, &wrs[i])
 	}
 	return len(wrs), nil
 }

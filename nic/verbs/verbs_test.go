@@ -101,7 +101,7 @@ func TestStateTable(t *testing.T) {
 			}
 		}
 	}
-	for s, want := range map[State]string{Reset: "IDLE", Init: "IDLE", RTR: "RTS", RTS: "RTS",
+	for s, want := range map[State]string{Reset: "IDLE", Init: "IDLE", RTR: "IDLE", RTS: "RTS",
 		SQD: "CLOSING", SQE: "TERMINATE", Err: "ERROR"} {
 		if s.IWARP() != want {
 			t.Errorf("%v is %s, want %s", s, s.IWARP(), want)

@@ -13,12 +13,15 @@ const (
 	LogRX                      // each FPDU received
 	LogError                   // protocol errors and Terminates (siw: eh)
 	LogDrop                    // each frame dropped, and why
+	LogObj                     // objects made and destroyed
+	LogMM                      // memory registered, invalidated, bound to windows
+	LogWR                      // each work request posted and completed
 	// LogAll is the set of all topics.
 	LogAll Topic = 1<<iota - 1
 )
 
 // TopicNames are the topics' names, in the order of their bits.
-var TopicNames = [...]string{"cm", "mpa", "tx", "rx", "eh", "drop"}
+var TopicNames = [...]string{"cm", "mpa", "tx", "rx", "eh", "drop", "obj", "mm", "wr"}
 
 func (t Topic) String() string {
 	for i, name := range TopicNames {

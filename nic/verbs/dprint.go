@@ -1,0 +1,50 @@
+package verbs
+
+import "tapir/wire/frame"
+
+// SetLog gives the device a log for the topics obj, mm and wr; nil takes it
+// back.
+func (d *Device) SetLog(l *frame.Log) { d.log = l }
+
+// gone counts an object that was destroyed.
+func (d *Device) gone(k kind, num uint32) {
+	d.objects[k]--
+	d.logObject("destroy", k, num)
+}
+
+func (d *Device) logObject(what string, k kind, num uint32) {
+	if d.log.On(frame.LogObj) {
+		d.log.Addf(frame.LogObj, "%s %s %d, %d left", what, kindNames[k], num, d.objects[k])
+	}
+}
+
+// logRegion says what is done to the memory behind m's STag.
+func (m *MR) logRegion(what string) {
+	if l := m.pd.dev.log; l.On(frame.LogMM) {
+		l.Addf(frame.LogMM, "%s MR %d PD %d STag %#08x addr %#x len %d access %v", what, m.num, m.pd.num, m.stag, m.addr, m.length, m.access)
+	}
+}
+
+// logWindow says what is done to w.
+func (w *MW) logWindow(what string) {
+	if l := w.pd.dev.log; l.On(frame.LogMM) {
+		l.Addf(frame.LogMM, "%s MW %d type %v MR %d STag %#08x addr %#x len %d access %v", what, w.num, w.kind, w.mr.num, w.stag, w.addr, w.length, w.access)
+	}
+}
+
+// logSend says what was posted to the send queue.
+func (q *QP) logSend(w *SendWQE) {
+	q.dev.log.Addf(frame.LogWR, "QP %d post WR %d %v SGEs %d len %d", q.num, w.ID, w.Opcode, len(w.SGEs), w.Length)
+}
+
+// logRecv says what was posted to the receive queue of owner num.
+func (d *Device) logRecv(k kind, num uint32, wr *RecvWR) {
+	if d.log.On(frame.LogWR) {
+		d.log.Addf(frame.LogWR, "%s %d post WR %d receive SGEs %d len %d", kindNames[k], num, wr.ID, len(wr.SGEs), sgeLength(wr.SGEs))
+	}
+}
+
+// logDone says what has completed.
+func (c *CQ) logDone(wc *WC) {
+	c.dev.log.Addf(frame.LogWR, "QP %d done WR %d %v: %v len %d CQ %d", wc.QP.num, wc.ID, wc.Opcode, wc.Status, wc.ByteLen, c.num)
+}

@@ -3,6 +3,7 @@ package link
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,9 +34,9 @@ const overtakeWithin = 2 * time.Millisecond
 // cableFrames bounds the frames inside a cable, one way; more are lost.
 const cableFrames = 8192
 
-// Impaired is a tap.Queue seen through a bad cable. Super-frames are cut into
-// their true segments first. One seed gives one sequence of decisions for
-// each direction.
+// Impaired is a tap.Queue seen through a bad cable. What happens is decided
+// for each true segment of a super-frame; those that nothing happens to stay
+// together. One seed gives one sequence of decisions for each direction.
 type Impaired struct {
 	inner   tap.Queue
 	epoll   int // readable when inner is, or a frame in the cable is due
@@ -52,7 +53,7 @@ type Impaired struct {
 func Impair(q tap.Queue, in, out Impairment, seed uint64) (*Impaired, error) {
 	c := &Impaired{inner: q, start: time.Now(), epoll: -1, timer: -1}
 	c.in, c.out = newLane(in, seed, 0), newLane(out, seed, 1)
-	c.bounce = frame.New(make([]byte, frame.DefaultHeadroom+66<<10), nil)
+	c.bounce = frame.New(make([]byte, frame.DefaultHeadroom+mostRoom), nil)
 	var err error
 	if c.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
 		c.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
@@ -75,7 +76,7 @@ func (c *Impaired) Fd() int { return c.epoll }
 // Name is the name of the queue behind the cable.
 func (c *Impaired) Name() string { return c.inner.Name() }
 
-// Vnet tells whether Write accepts offloads; Read never returns any.
+// Vnet tells whether Write accepts offloads, and Read may return some.
 func (c *Impaired) Vnet() bool { return c.inner.Vnet() }
 
 // Faults counts what the cable has done so far in both directions.
@@ -110,6 +111,7 @@ func (c *Impaired) Read(f *frame.Frame) error {
 		return tap.ErrOversize
 	}
 	f.Append(g.Bytes())
+	f.Offload = g.Offload
 	return nil
 }
 
@@ -144,15 +146,76 @@ func (c *Impaired) Write(f *frame.Frame) error {
 	return err
 }
 
-// enter puts the true segments of f into the lane l.
+// enter puts f into the lane l.
 func (c *Impaired) enter(l *lane, f *frame.Frame, now time.Duration) error {
-	if !f.NeedsCsum && f.GSO == frame.GSONone {
-		l.enter(f.Bytes(), now)
-		return nil
+	var err error
+	switch {
+	case f.Len() > mostRoom:
+		err = tap.ErrRefused
+	case !isTCP(f.Bytes()):
+		if !l.full(0) {
+			l.pass(l.copyOf(f.Bytes(), f.Offload), 1, now)
+		}
+	case f.GSO != frame.GSONone:
+		err = c.enterSuper(l, f, now)
+	case !l.full(0):
+		err = c.enterSegment(l, f, now)
 	}
-	if err := c.split.Split(f.Offload, f.Bytes(), func(seg []byte) { l.enter(seg, now) }); err != nil {
+	if err != nil {
 		return tap.ErrRefused
 	}
+	return nil
+}
+
+// enterSegment puts a single segment into l. Its checksum is completed only if
+// something happens to it.
+func (c *Impaired) enterSegment(l *lane, f *frame.Frame, now time.Duration) error {
+	if x := l.strike(f.Len()); x != (fault{}) {
+		return c.split.Split(frame.Offload{NeedsCsum: f.NeedsCsum, CsumStart: f.CsumStart, CsumOffset: f.CsumOffset}, f.Bytes(),
+			func(seg []byte) { l.suffer(x, l.copyOf(seg, frame.Offload{}), now) })
+	}
+	l.pass(l.copyOf(f.Bytes(), f.Offload), 1, now)
+	l.overtaken(now)
+	return nil
+}
+
+// enterSuper puts the segments of a super-frame into l: runs of those that
+// nothing happens to as super-frames, each of the others by itself, with its
+// checksum.
+func (c *Impaired) enterSuper(l *lane, f *frame.Frame, now time.Duration) error {
+	n, err := c.split.Begin(f.Offload, f.Bytes())
+	if err != nil {
+		return err
+	}
+	defer c.split.End()
+	run := 0 // segments in front of i that still are to leave
+	leave := func(i int) {
+		if run > 0 {
+			g := l.empty(c.split.RunLen(i-run, run))
+			g.Offload = c.split.PutRun(g.Bytes(), i-run, run)
+			l.pass(g, run, now)
+			run = 0
+		}
+	}
+	for i := range n {
+		if l.full(run) {
+			leave(i)
+			break
+		}
+		if x := l.strike(c.split.Len(i)); x != (fault{}) {
+			leave(i)
+			g := l.empty(c.split.Len(i))
+			c.split.Put(g.Bytes(), i)
+			l.suffer(x, g, now)
+			continue
+		}
+		run++
+		if l.Jitter > 0 || l.freed() {
+			leave(i + 1)
+		}
+		l.overtaken(now)
+	}
+	leave(n)
 	return nil
 }
 
@@ -198,12 +261,14 @@ type lane struct {
 	head  int
 	held  []transit // reordered, waiting to be overtaken
 	last  time.Duration
-	spare []*frame.Frame
+	segs  int // in queue
+	spare [roomKinds][]*frame.Frame
 	count FaultCount
 }
 
 type transit struct {
 	f    *frame.Frame
+	segs int
 	at   time.Duration // of arrival, or when the wait to be overtaken ends
 	left int           // frames that are still to overtake
 }
@@ -217,37 +282,61 @@ func newLane(i Impairment, seed, side uint64) lane {
 
 func (l *lane) chance(ppm int) bool { return ppm > 0 && l.rng.IntN(1_000_000) < ppm }
 
-// enter decides what becomes of one true frame (borrowed).
-func (l *lane) enter(b []byte, now time.Duration) {
-	if len(l.queue)-l.head >= cableFrames {
-		return
-	}
-	if !isTCP(b) {
-		l.pass(l.copyOf(b), now)
-		return
-	}
+// full tells that the cable holds no more frames, with more on their way in.
+func (l *lane) full(more int) bool { return l.segs+more >= cableFrames }
+
+// fault is what happens to one segment; the zero value means nothing.
+type fault struct {
+	lost, twice bool
+	octet       int   // of the frame in which a bit is flipped
+	flip        uint8 // that bit; 0: none
+	later       int   // segments that overtake it
+}
+
+// strike decides what happens to one segment in a frame of n octets.
+func (l *lane) strike(n int) (x fault) {
 	l.count.Segments++
-	if l.chance(l.Loss) {
+	if x.lost = l.chance(l.Loss); x.lost {
 		l.count.Lost++
-		return
+		return x
 	}
-	f := l.copyOf(b)
 	if l.chance(l.Corrupt) {
 		l.count.Corrupted++
-		p := f.Bytes()[ethernet:]
-		p[l.rng.IntN(len(p))] ^= 1 << l.rng.IntN(8)
+		x.octet, x.flip = ethernet+l.rng.IntN(n-ethernet), 1<<l.rng.IntN(8)
 	}
-	if l.chance(l.Duplicate) {
+	if x.twice = l.chance(l.Duplicate); x.twice {
 		l.count.Duplicated++
-		l.pass(l.copyOf(f.Bytes()), now)
 	}
 	if l.chance(l.Reorder) {
 		l.count.Reordered++
-		l.held = append(l.held, transit{f, now + overtakeWithin, 1 + l.rng.IntN(l.Depth)})
+		x.later = 1 + l.rng.IntN(l.Depth)
+	}
+	return x
+}
+
+// suffer lets the segment in f (taken) have what was decided.
+func (l *lane) suffer(x fault, f *frame.Frame, now time.Duration) {
+	if x.lost {
+		l.free(f)
 		return
 	}
-	l.pass(f, now)
+	if x.flip != 0 {
+		f.Bytes()[x.octet] ^= x.flip
+	}
+	if x.twice {
+		l.pass(l.copyOf(f.Bytes(), frame.Offload{}), 1, now)
+	}
+	if x.later > 0 {
+		l.held = append(l.held, transit{f, 1, now + overtakeWithin, x.later})
+		return
+	}
+	l.pass(f, 1, now)
 	l.overtaken(now)
+}
+
+// freed tells that one of those held back goes on after one more segment.
+func (l *lane) freed() bool {
+	return slices.ContainsFunc(l.held, func(h transit) bool { return h.left <= 1 })
 }
 
 // overtaken counts one more frame for those that are held back.
@@ -255,7 +344,7 @@ func (l *lane) overtaken(now time.Duration) {
 	kept := l.held[:0]
 	for _, h := range l.held {
 		if h.left--; h.left <= 0 {
-			l.pass(h.f, now)
+			l.pass(h.f, 1, now)
 		} else {
 			kept = append(kept, h)
 		}
@@ -263,14 +352,15 @@ func (l *lane) overtaken(now time.Duration) {
 	l.held = kept
 }
 
-// pass sends f (taken) down the lane.
-func (l *lane) pass(f *frame.Frame, now time.Duration) {
+// pass sends f (taken), which holds segs segments, down the lane.
+func (l *lane) pass(f *frame.Frame, segs int, now time.Duration) {
 	at := now + l.Delay
 	if l.Jitter > 0 {
 		at += time.Duration(l.rng.Int64N(int64(l.Jitter)))
 	}
 	l.last = max(l.last, at)
-	l.queue = append(l.queue, transit{f: f, at: l.last})
+	l.queue = append(l.queue, transit{f: f, segs: segs, at: l.last})
+	l.segs += segs
 }
 
 // due returns the next frame that has arrived, nil if there is none.
@@ -279,6 +369,7 @@ func (l *lane) due(now time.Duration) *frame.Frame {
 		return nil
 	}
 	f := l.queue[l.head].f
+	l.segs -= l.queue[l.head].segs
 	l.queue[l.head] = transit{}
 	if l.head++; l.head == len(l.queue) {
 		l.queue, l.head = l.queue[:0], 0
@@ -293,7 +384,7 @@ func (l *lane) due(now time.Duration) *frame.Frame {
 // overtaken go on.
 func (l *lane) ready(now time.Duration) bool {
 	for len(l.held) > 0 && l.held[0].at <= now {
-		l.pass(l.held[0].f, now)
+		l.pass(l.held[0].f, 1, now)
 		l.held = append(l.held[:0], l.held[1:]...)
 	}
 	return l.head < len(l.queue) && l.queue[l.head].at <= now
@@ -310,22 +401,48 @@ func (l *lane) next() time.Duration {
 	return at
 }
 
-func (l *lane) copyOf(b []byte) *frame.Frame {
+// Buffers have room for leastRoom octets, or twice, four times ... as many,
+// mostRoom at most.
+const (
+	roomKinds = 6
+	leastRoom = 66 << 5
+	mostRoom  = leastRoom << (roomKinds - 1)
+)
+
+// roomKind is the kind of buffer in which n octets fit.
+func roomKind(n int) (kind int) {
+	for leastRoom<<kind < n {
+		kind++
+	}
+	return kind
+}
+
+// empty returns a frame of n octets, at most mostRoom, of any content.
+func (l *lane) empty(n int) *frame.Frame {
+	kind := roomKind(n)
 	var f *frame.Frame
-	if n := len(l.spare); n > 0 && l.spare[n-1].Cap() >= frame.DefaultHeadroom+len(b) {
-		f, l.spare = l.spare[n-1], l.spare[:n-1]
+	if spare := l.spare[kind]; len(spare) > 0 {
+		f, l.spare[kind] = spare[len(spare)-1], spare[:len(spare)-1]
 		f.Reset()
 	} else {
-		f = frame.New(make([]byte, frame.DefaultHeadroom+max(len(b), 2048)), nil)
+		f = frame.New(make([]byte, frame.DefaultHeadroom+leastRoom<<kind), nil)
 	}
-	f.Append(b)
+	f.Extend(n)
+	return f
+}
+
+func (l *lane) copyOf(b []byte, off frame.Offload) *frame.Frame {
+	f := l.empty(len(b))
+	copy(f.Bytes(), b)
+	f.Offload = off
 	return f
 }
 
 // free keeps the buffer of f for the next frame.
 func (l *lane) free(f *frame.Frame) {
-	if len(l.spare) < 256 {
-		l.spare = append(l.spare, f)
+	kind := roomKind(f.Cap() - frame.DefaultHeadroom)
+	if len(l.spare[kind]) < 256 {
+		l.spare[kind] = append(l.spare[kind], f)
 	}
 }
 

@@ -92,6 +92,7 @@ func (s *Splitter) room(n int) []byte {
 // inHand is the super-frame in hand.
 type inHand struct {
 	layout
+	kind   frame.GSO
 	data   []byte
 	size   int // payload octets per segment
 	seq    uint32
@@ -115,7 +116,7 @@ func (s *Splitter) Begin(off frame.Offload, data []byte) (n int, err error) {
 		return 0, ErrMalformed
 	}
 	c := &s.cut
-	*c = inHand{layout: l, data: data, size: size, head: append(c.head[:0], data[:l.payload]...)}
+	*c = inHand{layout: l, kind: off.GSO, data: data, size: size, head: append(c.head[:0], data[:l.payload]...)}
 	h, t := c.head[l.l3:], c.head[l.l4:]
 	c.seq, c.flags = binary.BigEndian.Uint32(t[tcpSeq:]), t[tcpFlags]
 	if l.v6 {
@@ -134,9 +135,27 @@ func (s *Splitter) Begin(off frame.Offload, data []byte) (n int, err error) {
 func (s *Splitter) End() { s.cut.data = nil }
 
 // Len is the length of segment i, headers included.
-func (s *Splitter) Len(i int) int {
+func (s *Splitter) Len(i int) int { return s.RunLen(i, 1) }
+
+// RunLen is the length of a frame with n segments from segment i on.
+func (s *Splitter) RunLen(i, n int) int {
 	c := &s.cut
-	return c.payload + min(c.size, c.end-c.payload-i*c.size)
+	return c.payload + min(n*c.size, c.end-c.payload-i*c.size)
+}
+
+// PutRun writes n segments from segment i on as one frame to dst, which is
+// RunLen(i, n) long: a super-frame again, if n is not 1. What it returns is
+// left to do, the checksum in any case.
+func (s *Splitter) PutRun(dst []byte, i, n int) frame.Offload {
+	c := &s.cut
+	c.finish(uint16(i), n, len(dst))
+	at := c.payload + i*c.size
+	copy(dst[copy(dst, c.head):], c.data[at:])
+	off := frame.Offload{NeedsCsum: true, CsumStart: uint16(c.l4), CsumOffset: tcp.ChecksumOffset}
+	if n > 1 {
+		off.GSO, off.GSOSize, off.HdrLen = c.kind, uint16(c.size), uint16(c.payload)
+	}
+	return off
 }
 
 // Put writes the first len(dst) octets of segment i to dst, at most Len(i).
@@ -145,7 +164,7 @@ func (s *Splitter) Len(i int) int {
 func (s *Splitter) Put(dst []byte, i int) {
 	c := &s.cut
 	whole := s.Len(i)
-	c.finish(uint16(i), whole)
+	c.finish(uint16(i), 1, whole)
 	n := copy(dst, c.head)
 	at := c.payload + i*c.size
 	copy(dst[n:], c.data[at:at+whole-c.payload])
@@ -155,9 +174,10 @@ func (s *Splitter) Put(dst []byte, i int) {
 	}
 }
 
-// finish puts the headers of segment i, whole octets long, into head, with
-// the sum of the pseudo-header in place of the TCP checksum.
-func (c *inHand) finish(i uint16, whole int) {
+// finish puts the headers of a frame of n segments from segment i on, whole
+// octets long, into head, with the sum of the pseudo-header in place of the TCP
+// checksum.
+func (c *inHand) finish(i uint16, n, whole int) {
 	h, t := c.head[c.l3:], c.head[c.l4:]
 	if c.v6 {
 		binary.BigEndian.PutUint16(h[4:], uint16(whole-c.l3-ip.HeaderLen6))
@@ -172,7 +192,7 @@ func (c *inHand) finish(i uint16, whole int) {
 	if i > 0 {
 		f &^= byte(tcp.CWR)
 	}
-	if c.payload+at+c.size < c.end {
+	if c.payload+at+n*c.size < c.end {
 		f &^= byte(tcp.FIN | tcp.PSH)
 	}
 	t[tcpFlags] = f

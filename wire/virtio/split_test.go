@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"tapir/wire/ether"
@@ -357,6 +358,37 @@ func TestBeginningsOfSegments(t *testing.T) {
 				}
 			}
 			s.End()
+		}
+	}
+}
+
+// TestRuns puts runs of segments together again: split in turn, they are the
+// segments that they were made of.
+func TestRuns(t *testing.T) {
+	for _, tt := range supers {
+		off, data := tt.frame()
+		var whole, again [][]byte
+		if err := Split(off, data, func(seg []byte) { whole = append(whole, bytes.Clone(seg)) }); err != nil {
+			t.Fatal(err)
+		}
+		for _, most := range []int{1, 2, 3, 44} {
+			var s Splitter
+			n, err := s.Begin(off, data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again = again[:0]
+			for i := 0; i < n; i += most {
+				run := min(most, n-i)
+				b := make([]byte, s.RunLen(i, run))
+				if err := Split(s.PutRun(b, i, run), b, func(seg []byte) { again = append(again, bytes.Clone(seg)) }); err != nil {
+					t.Fatalf("%s: %d segments from %d on: %v", tt.name, run, i, err)
+				}
+			}
+			s.End()
+			if !slices.EqualFunc(again, whole, bytes.Equal) {
+				t.Errorf("%s: runs of %d are other segments", tt.name, most)
+			}
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 type Counts struct {
 	RxPackets, RxBytes uint64
 	TxPackets, TxBytes uint64
-	MADs               uint64 // that an agent took
+	MADs               uint64 // received, and good
 	FECN, BECN         uint64 // packets received with these marks
 	RxDrops, TxDrops   frame.Drops
 }
@@ -50,6 +50,7 @@ var (
 		frame.DropLength: true, frame.DropL2: true, frame.DropL4: true, frame.DropSLID: true, frame.DropDLID: true,
 		frame.DropNotOurLID: true, frame.DropPad: true, frame.DropTail: true, frame.DropICRC: true, frame.DropPKey: true,
 		frame.DropVESW: true, frame.DropLooped: true, frame.DropUnused: true, frame.DropPort: true,
+		frame.DropNoBuffer: true, frame.DropTxQueue: true,
 	}
 	txReasons = [frame.NumDropReasons]bool{
 		frame.DropPort: true, frame.DropOversize: true, frame.DropTxQueue: true, frame.DropNoBuffer: true,

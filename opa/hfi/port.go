@@ -23,6 +23,7 @@ import (
 	"slices"
 
 	"tapir/opa"
+	"tapir/opa/mad"
 	"tapir/wire/frame"
 )
 
@@ -52,9 +53,10 @@ const (
 	MaxMTU      = 10240
 	headroom16B = 124
 	lanes       = 32
+	// TableLen is the number of entries of a port's P_Key table.
+	TableLen = 256
 	// managementVL carries MADs of queue pair 0 and goes first.
 	managementVL = 15
-	maxPKeys     = 256
 	maxLMC       = 7
 )
 
@@ -93,24 +95,26 @@ type Port struct {
 	state State
 	lid   opa.LID
 	lmc   uint8
-	pkeys []uint16
+	pkeys [TableLen]uint16
+	used  []uint16 // of pkeys, up to the last that is not 0
 
 	netdevs  []*netdev
 	byVESW   [opa.MaxVESW + 1]*netdev
 	listened map[opa.LID]int // multicast LIDs of netdevs, and how many listen
 
-	queues  [lanes]frame.Queue
-	busy    uint32 // lanes with frames
-	turn    int    // the lane that goes next
-	agents  [2][]Agent
-	looped  frame.Queue // MADs to ourselves
-	psn     uint32
-	now     frame.Time
-	rxID    uint64
-	txID    uint64
-	counts  Counts
-	tracer  frame.Tracer
-	scratch []byte
+	queues   [lanes]frame.Queue
+	busy     uint32 // lanes with frames
+	turn     int    // the lane that goes next
+	agents   [2][]Agent
+	managers []mad.Agent
+	looped   frame.Queue // MADs to ourselves
+	psn      uint32
+	now      frame.Time
+	rxID     uint64
+	txID     uint64
+	counts   Counts
+	tracer   frame.Tracer
+	scratch  []byte
 }
 
 // New returns a port whose link is down.
@@ -122,8 +126,8 @@ func New(cfg Config, env Env) (*Port, error) {
 	if env.Pool == nil || env.Wire == nil {
 		return nil, errors.New("hfi: Env needs a Pool and a Wire link")
 	}
-	return &Port{cfg: cfg, pool: env.Pool, wire: env.Wire, state: Down, lid: cfg.LID,
-		pkeys: slices.Clone(cfg.PKeys), listened: map[opa.LID]int{}}, nil
+	p := &Port{cfg: cfg, pool: env.Pool, wire: env.Wire, state: Down, lid: cfg.LID, listened: map[opa.LID]int{}}
+	return p, p.SetPKeys(cfg.PKeys)
 }
 
 func (c Config) withDefaults() Config {
@@ -157,8 +161,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("%d receive contexts and %d send engines; expected powers of two", c.Contexts, c.Engines)
 	case c.Netdevs < 0, c.QueueFrames < 0:
 		return errors.New("a negative number of netdevs or waiting frames")
-	case len(c.PKeys) > maxPKeys:
-		return fmt.Errorf("%d P_Keys; at most %d", len(c.PKeys), maxPKeys)
+	case len(c.PKeys) > TableLen:
+		return fmt.Errorf("%d P_Keys; at most %d", len(c.PKeys), TableLen)
 	}
 	return nil
 }
@@ -245,15 +249,21 @@ func (p *Port) SetLID(lid opa.LID, lmc uint8, now frame.Time) error {
 	return nil
 }
 
-// PKeys returns the P_Key table, borrowed.
-func (p *Port) PKeys() []uint16 { return p.pkeys }
+// PKeys returns the P_Key table of TableLen entries, borrowed; 0 is an empty
+// one.
+func (p *Port) PKeys() []uint16 { return p.pkeys[:] }
 
-// SetPKeys replaces the P_Key table by keys (borrowed), of at most 256.
+// SetPKeys replaces the P_Key table by keys (borrowed), of at most TableLen.
 func (p *Port) SetPKeys(keys []uint16) error {
-	if len(keys) > maxPKeys {
-		return fmt.Errorf("hfi: %d P_Keys; at most %d", len(keys), maxPKeys)
+	if len(keys) > TableLen {
+		return fmt.Errorf("hfi: %d P_Keys; at most %d", len(keys), TableLen)
 	}
-	p.pkeys = append(p.pkeys[:0], keys...)
+	clear(p.pkeys[copy(p.pkeys[:], keys):])
+	n := TableLen
+	for n > 0 && p.pkeys[n-1] == 0 {
+		n--
+	}
+	p.used = p.pkeys[:n]
 	return nil
 }
 

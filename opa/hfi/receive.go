@@ -65,7 +65,7 @@ func (p *Port) receive16B(f *frame.Frame) (frame.DropReason, opa.NetdevClient) {
 		return frame.DropLooped, nil
 	case !p.ours(dlid) && p.listened[dlid] == 0:
 		return frame.DropNotOurLID, nil
-	case !opa.PKeyAllowed(p.pkeys, m.PKey(), m.SC()):
+	case !opa.PKeyAllowed(p.used, m.PKey(), m.SC()):
 		return frame.DropPKey, nil
 	}
 	vesw := m.VESW()

@@ -20,12 +20,16 @@ func (p *Port) enqueue(f *frame.Frame, vl uint8, engine uint16) frame.DropReason
 
 // Poll sends what waits while the fabric link has room: subnet management
 // first, then a frame of each lane in turn. It returns the time at which it
-// wants to be called again, always frame.Never: while frames wait it must be
-// called as soon as there is room.
+// wants to be called again, by its agents; while frames wait it must be called
+// as soon as there is room.
 func (p *Port) Poll(now frame.Time) frame.Time {
 	p.now = now
+	next := frame.Never
 	for range p.looped.Len() {
 		p.receive(p.looped.Pop(), true)
+	}
+	for _, a := range p.managers {
+		next = min(next, a.Poll(now, p.sendFor))
 	}
 	for p.busy != 0 && p.wire.Room() > 0 {
 		p.send(p.next())
@@ -33,7 +37,7 @@ func (p *Port) Poll(now frame.Time) frame.Time {
 	if p.looped.Len() > 0 {
 		return now
 	}
-	return frame.Never
+	return next
 }
 
 // next is the lane whose turn it is; some lane has frames.

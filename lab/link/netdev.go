@@ -35,6 +35,19 @@ func (n *Net) Netdev(name string) (d Netdev, err error) {
 	return d, err
 }
 
+// Netdevs describes all links of the namespace, by index.
+func (n *Net) Netdevs() (map[int]Netdev, error) {
+	links, err := n.h.LinkList()
+	if err != nil {
+		return nil, wrap("list", "links", err)
+	}
+	all := make(map[int]Netdev, len(links))
+	for _, l := range links {
+		all[l.Attrs().Index] = netdev(l)
+	}
+	return all, nil
+}
+
 // Follow calls change, from a goroutine of its own, with each change of any
 // link of the namespace. stop ends that and waits for the goroutine.
 func (n *Net) Follow(change func(Netdev)) (stop func(), err error) {

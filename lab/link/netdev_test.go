@@ -80,6 +80,11 @@ func TestFollowNetdev(t *testing.T) {
 	}
 	d, err := n.Netdev("opa0")
 	must(t, err)
+	all, err := n.Netdevs()
+	must(t, err)
+	if got := all[d.Index]; got.Name != "opa0" || got.MAC.String() != d.MAC.String() {
+		t.Errorf("%+v among %v", d, all)
+	}
 	mac := net.HardwareAddr{6, 0x2c, 0, 5, 0, 0}
 	must(t, n.SetMAC("opa0", mac))
 	next("the MAC", func(x Netdev) bool { return x.Index == d.Index && x.MAC.String() == mac.String() && !x.Up })

@@ -149,11 +149,8 @@ func (l *Loop) Now() frame.Time { return l.clock.now() }
 // length in octets of the longest frame without segmentation offload. Call it
 // before Run, or from a function that Do runs.
 func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
-	p := &Port{loop: l, port: port, queue: q, budget: txFrames}
-	p.readSize = maxFrame + 8
-	if q.Vnet() {
-		p.readSize = superFrame
-	}
+	p := &Port{loop: l, port: port, queue: q, budget: txFrames, readSize: superFrame}
+	p.SetMaxFrame(maxFrame)
 	l.ports = append(l.ports, p)
 	l.fds = append(l.fds, unix.PollFd{Fd: int32(q.Fd()), Events: unix.POLLIN})
 	return p

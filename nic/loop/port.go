@@ -40,6 +40,14 @@ type Port struct {
 // removed, and lost (kept) is called with the reason on the loop's thread.
 func (p *Port) OnLoss(lost func(err error)) { p.lost = lost }
 
+// SetMaxFrame changes the length in octets of the longest frame that is read.
+// It belongs to the loop's thread.
+func (p *Port) SetMaxFrame(octets int) {
+	if !p.queue.Vnet() {
+		p.readSize = octets + 8
+	}
+}
+
 // Room is how many frames the link takes now: 0 while the queue is not ready.
 func (p *Port) Room() int {
 	if p.n > 0 {

@@ -1,0 +1,176 @@
+package fabric
+
+import (
+	"context"
+	"time"
+
+	"tapir/lab/link"
+	"tapir/lab/netns"
+	"tapir/vnic"
+	"tapir/wire/frame"
+)
+
+// listsEvery is how often the kernel is asked for the addresses that it wants
+// interfaces to receive, of whose changes it does not tell, and for what was
+// missed.
+const listsEvery = 500 * time.Millisecond
+
+// hosts is the bottom half of a node: it keeps the host TAPs as the vports want
+// them and tells the vports what the kernel did to the TAPs. All of it happens
+// on one goroutine, from the state of both sides at that moment, so that the
+// order of news does not matter.
+type hosts struct {
+	n     *Node
+	ns    *netns.NS
+	links *link.Net
+	all   map[*vnic.Netdev]*host
+	order []*host
+	kick  chan struct{}
+	first chan struct{} // closed after the first round
+	done  chan struct{}
+	// trouble is why a vport has no host TAP, by vESW.
+	trouble map[uint16]error
+}
+
+func newHosts(n *Node, ns *netns.NS) (*hosts, error) {
+	links, err := link.In(ns)
+	if err != nil {
+		return nil, err
+	}
+	return &hosts{n: n, ns: ns, links: links, all: map[*vnic.Netdev]*host{}, trouble: map[uint16]error{},
+		kick: make(chan struct{}, 1), first: make(chan struct{}), done: make(chan struct{})}, nil
+}
+
+// poke asks for another round.
+func (h *hosts) poke() {
+	select {
+	case h.kick <- struct{}{}:
+	default: // one is due already
+	}
+}
+
+// run works until ctx ends; the TAPs then still exist.
+func (h *hosts) run(ctx context.Context) {
+	defer close(h.done)
+	tick := time.NewTicker(listsEvery)
+	defer tick.Stop()
+	h.round()
+	h.lists()
+	close(h.first)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.kick:
+		case <-tick.C:
+			h.lists()
+		}
+		h.round()
+	}
+}
+
+// round brings both sides together.
+func (h *hosts) round() {
+	var want []vportState
+	if h.n.loop.DoWait(func(frame.Time) {
+		for _, d := range h.n.engine.vports.Netdevs() {
+			want = append(want, stateOf(d))
+		}
+	}) != nil {
+		return // the node ends
+	}
+	h.forget(want)
+	for _, v := range want {
+		if v.vesw != 0 && h.all[v.dev] == nil {
+			h.add(v)
+		}
+	}
+	kernel, err := h.links.Netdevs()
+	if err != nil {
+		h.n.warn("%v", err)
+		return
+	}
+	for _, v := range want {
+		x := h.all[v.dev]
+		d, ok := kernel[indexOf(x)]
+		if x == nil || !ok || x.lost {
+			continue
+		}
+		x.name = d.Name // it may have been renamed
+		if err := x.merge(d, v); err != nil {
+			h.n.warn("%s: %v", x.name, err)
+		}
+	}
+}
+
+func indexOf(x *host) int {
+	if x == nil {
+		return -1
+	}
+	return x.index
+}
+
+// forget removes the host TAPs of vports that are gone.
+func (h *hosts) forget(want []vportState) {
+	keep := map[*vnic.Netdev]bool{}
+	for _, v := range want {
+		keep[v.dev] = true
+	}
+	left := h.order[:0]
+	for _, x := range h.order {
+		if keep[x.dev] {
+			left = append(left, x)
+			continue
+		}
+		x.detach()
+		delete(h.all, x.dev)
+	}
+	h.order = left
+}
+
+// add makes the host TAP of a vport. What stands in the way is told once.
+func (h *hosts) add(v vportState) {
+	x, err := newHost(h.n, v)
+	if err != nil {
+		if old := h.trouble[v.vesw]; old == nil || old.Error() != err.Error() {
+			h.trouble[v.vesw] = err
+			h.n.warn("vesw %d has no host TAP: %v", v.vesw, err)
+		}
+		return
+	}
+	delete(h.trouble, v.vesw)
+	h.all[v.dev] = x
+	h.order = append(h.order, x)
+}
+
+// problem is why a configured VNIC has no host TAP; valid after the first
+// round.
+func (h *hosts) problem() error {
+	for _, v := range h.n.cfg.VNICs {
+		if err := h.trouble[v.VESW]; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lists asks for the addresses that interfaces are to receive.
+func (h *hosts) lists() {
+	lists, err := h.links.HardwareLists()
+	if err != nil {
+		h.n.warn("%v", err)
+		return
+	}
+	for _, x := range h.order {
+		x.setLists(lists[x.index])
+	}
+}
+
+// close undoes what was done to TAPs that were found, once run and the loop
+// have ended; the others went with the loop.
+func (h *hosts) close() {
+	for _, x := range h.order {
+		x.revert()
+	}
+	h.links.Close()
+}

@@ -119,7 +119,7 @@ const taggedHeader, untaggedHeader = 14, 18
 func (v *Verdict) readFrames(ctx context.Context, file string, o Options) error {
 	rows, err := Fields(ctx, file, o, "frame.number", "_ws.malformed", "ip.checksum.status", "tcp.checksum.status",
 		"tcp.analysis.flags", "iwarp_rdma.opcode", "iwarp_ddp.last_flag", "iwarp_ddp.tagged_flag", "iwarp_mpa.ulpdulength",
-		"_ws.expert.message")
+		"_ws.expert.message", "tcp.checksum.ffff")
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,9 @@ func (v *Verdict) readFrames(ctx context.Context, file string, o Options) error 
 		if r[1] != "" {
 			v.Malformed = append(v.Malformed, number)
 		}
-		if strings.Contains(r[2], "0") || strings.Contains(r[3], "0") {
+		// Linux writes a TCP checksum of 0 as 0xffff, which is the same number
+		// to a receiver (RFC 1624 section 3).
+		if strings.Contains(r[2], "0") || strings.Contains(r[3], "0") && r[10] == "" {
 			v.Checksum = append(v.Checksum, number)
 		}
 		if r[4] != "" {

@@ -37,3 +37,14 @@ func TestVerdictNamesMissingFile(t *testing.T) {
 		t.Fatal("a missing capture got a verdict")
 	}
 }
+
+// 0xffff and 0 are one number in ones' complement.
+func TestChecksumOfAllOnes(t *testing.T) {
+	v, err := IWARP(t.Context(), "testdata/ffff.pcap", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Frames != 2 || len(v.Checksum) != 1 || v.Checksum[0] != "1" {
+		t.Errorf("%d frames, wrong checksums in %v, want it in the first of 2", v.Frames, v.Checksum)
+	}
+}

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
@@ -73,17 +74,21 @@ func TestBadReplyClosesTheConnection(t *testing.T) {
 
 // Section 7.1.2 (5044-7.1.2-4, 5044-7.1.2-8, 5044-7.1.2-12): a rejected
 // connection is left by MPA as it is, and its owner, the connection manager,
-// closes it in order: no reset, every octet acknowledged.
+// closes it in order: no reset, every octet acknowledged, FIN not before the
+// peer has the reply.
 func TestRejectLeavesTCPInOrder(t *testing.T) {
 	w := newWorld(t, toe.Config{}, Config{})
-	resets := 0
-	for _, o := range []*wire{w.a.out, w.b.out} {
-		o.drop = func(_ int, f *frame.Frame) bool {
-			if f.Bytes()[33]&4 != 0 {
-				resets++
-			}
-			return false
-		}
+	resets, early := 0, false
+	var acked uint32 // by the client
+	w.a.out.drop = func(_ int, f *frame.Frame) bool {
+		resets += int(f.Bytes()[33] >> 2 & 1)
+		acked = binary.BigEndian.Uint32(f.Bytes()[28:])
+		return false
+	}
+	w.b.out.drop = func(_ int, f *frame.Frame) bool {
+		resets += int(f.Bytes()[33] >> 2 & 1)
+		early = early || f.Bytes()[33]&1 != 0 && binary.BigEndian.Uint32(f.Bytes()[24:]) != acked
+		return false
 	}
 	x := dial(t, w, 64, cm.Params{}, func(_ *end, ev cm.Event, now frame.Time) {
 		if err := ev.ID.Reject([]byte("full"), now); err != nil {
@@ -93,6 +98,9 @@ func TestRejectLeavesTCPInOrder(t *testing.T) {
 	w.must("end", func() bool { return x.c.got(cm.ClosedEvent) && x.s.got(cm.ClosedEvent) })
 	if ev := x.c.events[0]; ev.Type != cm.Rejected || string(ev.PrivateData) != "full" || resets != 0 {
 		t.Errorf("%v with %q, %d resets", ev.Type, ev.PrivateData, resets)
+	}
+	if early {
+		t.Error("FIN came with the reply")
 	}
 }
 

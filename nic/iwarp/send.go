@@ -269,6 +269,9 @@ func (c *conn) Acked(_ *toe.Conn, off uint64, _ frame.Time) {
 	}
 	if c.log.len() == 0 {
 		c.keep.release()
+		if c.phase == closing {
+			c.tcp.Close() // behind a reply that says no; else it has been called
+		}
 	}
 	c.drained()
 }

@@ -47,8 +47,7 @@ func (c *conn) request(data []byte, now frame.Time) {
 	case err != nil:
 		c.err = err
 		if r := c.responder.Refusal(); len(r) > 0 {
-			c.sendRaw(r)
-			c.close(now)
+			c.part(r, now)
 			return
 		}
 		c.tcp.Abort()
@@ -106,8 +105,16 @@ func (c *conn) established() { c.id.Complete(nil, c.result.IRD, c.result.ORD) }
 // reject answers the request with no and closes.
 func (c *conn) reject(private []byte, now frame.Time) {
 	c.leaveQueue()
-	c.sendRaw(c.responder.AppendReject(nil, private))
-	c.close(now)
+	c.part(c.responder.AppendReject(nil, private), now)
+}
+
+// part sends a last start-up frame. FIN follows when the peer has it (Acked):
+// Linux TCP tells of a FIN before it tells of the octets that came with it, and
+// siw then loses the reply.
+func (c *conn) part(b []byte, now frame.Time) {
+	c.sendRaw(b)
+	c.phase = closing
+	c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
 }
 
 // reply handles stream bytes for the initiator and returns what lies behind

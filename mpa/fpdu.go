@@ -21,9 +21,10 @@ const (
 	MaxFPDULen = (2+MaxULPDU+3)&^3 + crcLen + MarkerLen*(1+(MaxULPDU+9)/bodyPerMarker)
 
 	// Overhead is what an FPDU adds to a ULPDU besides pad and markers.
-	Overhead = lengthLen + crcLen
+	Overhead = LengthLen + crcLen
+	// LengthLen is the length of ULPDU_Length, with which an FPDU begins.
+	LengthLen = 2
 
-	lengthLen     = 2
 	crcLen        = 4
 	bodyPerMarker = MarkerInterval - MarkerLen
 )
@@ -35,7 +36,7 @@ type Layout struct {
 }
 
 // body is the length of an FPDU without its markers.
-func body(ulpdu int) int { return (lengthLen+ulpdu+3)&^3 + crcLen }
+func body(ulpdu int) int { return (LengthLen+ulpdu+3)&^3 + crcLen }
 
 // untilMarker is the distance from pos to the next marker's first octet.
 func untilMarker(pos uint64) int {
@@ -78,7 +79,7 @@ func (l Layout) FPDULen(pos uint64, ulpdu int) int {
 // octets: RFC 5044 section 4.5, which assumes as many markers as the segment
 // can hold wherever it starts, within MinMULPDU and MaxMULPDU.
 func (l Layout) MULPDU(emss int) int {
-	room := emss&^3 - lengthLen - crcLen
+	room := emss&^3 - LengthLen - crcLen
 	if l.Markers {
 		room -= MarkerLen * ((emss + MarkerInterval - 1) / MarkerInterval)
 	}
@@ -88,7 +89,7 @@ func (l Layout) MULPDU(emss int) int {
 // Body returns the part of dst into which the caller writes the n octets of a
 // ULPDU before Seal makes an FPDU of them. dst must have room for
 // FPDULen(pos, n) octets.
-func (l Layout) Body(dst []byte, n int) []byte { return dst[lengthLen : lengthLen+n] }
+func (l Layout) Body(dst []byte, n int) []byte { return dst[LengthLen : LengthLen+n] }
 
 // Seal completes the FPDU at position pos around the ULPDU of n octets that
 // the caller wrote into Body(dst, n): length, pad, markers and CRC. It returns
@@ -107,9 +108,9 @@ type Trailer struct {
 
 // SealTrailer is Seal with another trailer than the standard's.
 func (l Layout) SealTrailer(dst []byte, pos uint64, n int, t Trailer) int {
-	binary.BigEndian.PutUint16(dst, uint16(n))
+	PutLength(dst, n)
 	size := body(n)
-	copy(dst[lengthLen+n:size-crcLen], t.Pad[:])
+	copy(dst[LengthLen+n:size-crcLen], t.Pad[:])
 	if m := l.markers(pos, size); m > 0 {
 		size = insertMarkers(dst, pos, size, m)
 	}
@@ -128,7 +129,7 @@ func (l Layout) Trailer(b []byte, pos uint64) (t Trailer) {
 	if at := pos + uint64(end) - MarkerLen; l.Markers && at%MarkerInterval == 0 {
 		end -= MarkerLen
 	}
-	copy(t.Pad[:], b[end-(-(lengthLen+n)&3):end])
+	copy(t.Pad[:], b[end-(-(LengthLen+n)&3):end])
 	return t
 }
 
@@ -153,12 +154,36 @@ func insertMarkers(dst []byte, pos uint64, size, m int) int {
 // Put writes the FPDU at position pos whose ULPDU is the concatenation of
 // header and payload pieces, copying each octet once, and returns its length.
 func (l Layout) Put(dst []byte, pos uint64, header []byte, payload ...[]byte) int {
-	b := dst[lengthLen:]
+	b := dst[LengthLen:]
 	n := copy(b, header)
 	for _, p := range payload {
 		n += copy(b[n:], p)
 	}
 	return l.Seal(dst, pos, n)
+}
+
+// PutLength writes the length of a ULPDU of n octets to head, the beginning of
+// an FPDU.
+func PutLength(head []byte, n int) { binary.BigEndian.PutUint16(head, uint16(n)) }
+
+// Complete finishes the FPDU at position pos whose first n octets, the length
+// field (see PutLength) and a header, are in dst already: payload follows them.
+// It is for FPDUs that come in great numbers: the payload is gone through once,
+// and the CRC is computed while it is copied, over the copy.
+func (l Layout) Complete(dst []byte, pos uint64, n int, payload []byte) int {
+	at := n + len(payload)
+	if l.Markers || !l.CRC {
+		copy(dst[n:], payload)
+		return l.Seal(dst, pos, at-LengthLen)
+	}
+	sum := crc.Copy(dst, n, payload)
+	end := (at + 3) &^ 3
+	if pad := dst[at:end]; len(pad) > 0 {
+		clear(pad)
+		sum = crc.Update(sum, pad)
+	}
+	binary.LittleEndian.PutUint32(dst[end:], sum)
+	return end + crcLen
 }
 
 // PutRange writes octets [from, from+len(dst)) of the FPDU that Put would
@@ -193,9 +218,9 @@ func (l Layout) ParseFPDU(b []byte, pos uint64, scratch []byte) (ulpdu []byte, n
 // first marker that can divide it.
 func (l Layout) unbroken(pos uint64) int {
 	if lead := l.lead(pos); lead > 0 {
-		return MarkerInterval - lead - lengthLen
+		return MarkerInterval - lead - LengthLen
 	}
-	return untilMarker(pos) - lengthLen
+	return untilMarker(pos) - LengthLen
 }
 
 // divided reports whether markers divide the ULPDU of the whole FPDU b.
@@ -207,7 +232,7 @@ func (l Layout) divided(b []byte, pos uint64) bool {
 // tell.
 func (l Layout) size(b []byte, pos uint64) int {
 	lead := l.lead(pos)
-	if len(b) < lead+lengthLen {
+	if len(b) < lead+LengthLen {
 		return 0
 	}
 	return l.FPDULen(pos, int(binary.BigEndian.Uint16(b[lead:])))
@@ -236,7 +261,7 @@ func (l Layout) ulpdu(b []byte, pos uint64, scratch []byte) []byte {
 	lead := l.lead(pos)
 	n := int(binary.BigEndian.Uint16(b[lead:]))
 	divided := l.divided(b, pos)
-	b = b[lead+lengthLen:]
+	b = b[lead+LengthLen:]
 	if !divided {
 		return b[:n:n]
 	}

@@ -62,6 +62,25 @@ func TestPutRangeGivesTheOctetsOfPut(t *testing.T) {
 	})
 }
 
+func TestCompleteGivesTheOctetsOfPut(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := Layout{CRC: rapid.Bool().Draw(t, "crc"), Markers: rapid.Bool().Draw(t, "markers")}
+		pos := rapid.Uint64Range(0, 1<<20).Draw(t, "pos") &^ 3
+		header := rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "header")
+		payload := rapid.SliceOfN(rapid.Byte(), 0, 1500).Draw(t, "payload")
+		ulpdu := len(header) + len(payload)
+		want := make([]byte, l.FPDULen(pos, ulpdu))
+		l.Put(want, pos, header, payload)
+		got := bytes.Repeat([]byte{0xee}, len(want)+8)
+		PutLength(got, ulpdu)
+		copy(got[LengthLen:], header)
+		n := l.Complete(got, pos, LengthLen+len(header), payload)
+		if !bytes.Equal(got[:n], want) || !bytes.Equal(got[n:], bytes.Repeat([]byte{0xee}, 8)) {
+			t.Fatalf("%v at %d, header %d, payload %d:\n% x, want\n% x", l, pos, len(header), len(payload), got[:n], want)
+		}
+	})
+}
+
 func TestTrailerReadsWhatSealTrailerWrote(t *testing.T) {
 	for _, l := range []Layout{{}, {Markers: true}, {CRC: true, Markers: true}} {
 		for pos := uint64(0); pos <= MarkerInterval; pos += 4 {

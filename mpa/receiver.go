@@ -32,7 +32,7 @@ type Receiver struct {
 	err     error
 
 	// A split FPDU waits in head until its length is known, then in buf.
-	head [MarkerLen + lengthLen]byte
+	head [MarkerLen + LengthLen]byte
 	buf  []byte
 	have int // octets of it so far
 	size int // its length, once known
@@ -118,7 +118,7 @@ func (r *Receiver) begin(data []byte, size int) []byte {
 // gather adds data to the FPDU under way and returns what is left.
 func (r *Receiver) gather(data []byte, c Consumer) []byte {
 	if r.size == 0 {
-		n := copy(r.head[r.have:r.layout.lead(r.pos)+lengthLen], data)
+		n := copy(r.head[r.have:r.layout.lead(r.pos)+LengthLen], data)
 		r.have += n
 		if r.size = r.layout.size(r.head[:r.have], r.pos); r.size > 0 {
 			r.buf = r.buffers.Get(r.size)

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"tapir/ddp"
+	"tapir/mpa"
 	"tapir/rdmap"
 )
 
@@ -26,19 +27,31 @@ type record struct {
 	n     uint32 // payload octets of an FPDU
 	count uint32 // FPDUs
 	kind  kind
-	hlen  uint8
+	hlen  uint8 // of DDP's header
 	op    rdmap.Opcode
-	last  bool                  // of its message
-	done  bool                  // its request completes with it
-	seq   uint64                // send queue position, or rdmap.NoRef
-	wr    uint64                // WR id of that request
-	moff  uint64                // of the first payload within its message
-	hdr   [ddp.UntaggedLen]byte // of the first FPDU
+	last  bool                                  // of its message
+	done  bool                                  // its request completes with it
+	seq   uint64                                // send queue position, or rdmap.NoRef
+	wr    uint64                                // WR id of that request
+	moff  uint64                                // of the first payload within its message
+	head  [mpa.LengthLen + ddp.UntaggedLen]byte // of the first FPDU: length field and DDP header
 	kept  []byte
 	chunk *chunk // that kept lies in
 }
 
 func (r *record) end() uint64 { return r.off + uint64(r.size)*uint64(r.count) }
+
+// pos is the position in the full operation stream of the kth FPDU.
+func (r *record) pos(c *conn, k int) uint64 { return r.off - c.base + uint64(k)*uint64(r.size) }
+
+// putHead writes the head of the kth FPDU to dst and returns its length.
+func (r *record) putHead(dst []byte, k int) (n int) {
+	n = copy(dst, r.head[:mpa.LengthLen+r.hlen])
+	if k > 0 {
+		ddp.Advance(dst[mpa.LengthLen:], uint64(k)*uint64(r.n))
+	}
+	return n
+}
 
 // split says in which FPDU of the run stream offset off lies, and at which of
 // its octets.

@@ -1,7 +1,7 @@
 package iwarp
 
 import (
-	"tapir/ddp"
+	"tapir/mpa"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/rdmap"
@@ -109,7 +109,8 @@ func (c *conn) record(pos uint64) int {
 	s := &c.seg
 	r := c.log.room(c)
 	r.n, r.count, r.op, r.last, r.seq, r.wr, r.moff, r.kind = uint32(s.Len), 1, s.Op, s.Header.Last, s.Ref, rdmap.NoRef, s.Off, copied
-	r.hlen = uint8(s.Header.Put(r.hdr[:]))
+	r.hlen = uint8(s.Header.Put(r.head[mpa.LengthLen:]))
+	mpa.PutLength(r.head[:], int(r.hlen)+s.Len)
 	r.size = uint32(c.tx.FPDULen(pos, int(r.hlen)+s.Len))
 	r.done = s.Final && s.Ref != rdmap.NoRef && s.Op != rdmap.ReadRequestOp && s.Op != rdmap.AtomicRequestOp
 	await, ok := c.payload(r)
@@ -123,7 +124,7 @@ func (c *conn) record(pos uint64) int {
 	c.counters.TxFPDUs += uint64(r.count)
 	c.sentFPDU()
 	if c.e.cfg.Log.On(frame.LogTX) {
-		c.logSegment(frame.LogTX, r.wr, r.hdr[:r.hlen], s.Len, int(r.count))
+		c.logSegment(frame.LogTX, r.wr, r.head[mpa.LengthLen:][:r.hlen], s.Len, int(r.count))
 	}
 	if r.done && !await {
 		c.qp.FinishSend(r.seq, verbs.StatusSuccess)
@@ -203,9 +204,15 @@ func (c *conn) Render(off uint64, p []byte) {
 
 // renderRun writes the FPDUs of r from the kth on, as many as p has room for.
 func (c *conn) renderRun(r *record, k int, p []byte) (n int) {
-	size := int(r.size)
-	for ; k < int(r.count) && len(p)-n >= size; k++ {
-		c.render(r, k, p[n:n+size])
+	size, count := int(r.size), min(int(r.count)-k, len(p)/int(r.size))
+	src, whole := c.payloadOf(r, k, count)
+	for end := k + count; k < end; k++ {
+		if dst := p[n : n+size]; whole {
+			c.put(r, k, dst, src[:r.n])
+			src = src[r.n:]
+		} else {
+			c.render(r, k, dst)
+		}
 		n += size
 	}
 	return n
@@ -225,30 +232,48 @@ func (c *conn) renderPart(r *record, k, rest int, p []byte) int {
 func (c *conn) render(r *record, k int, dst []byte) {
 	if r.kind == raw {
 		copy(dst, r.kept)
-		return
-	}
-	before := k * int(r.n) // payload octets of r in front of it
-	n := int(r.hlen) + int(r.n)
-	body := c.tx.Body(dst, n)
-	copy(body, r.hdr[:r.hlen])
-	if k > 0 {
-		ddp.Advance(body, uint64(before))
-	}
-	if r.kind == copied {
-		copy(body[r.hlen:], r.kept[before:])
+	} else if src, whole := c.payloadOf(r, k, 1); whole {
+		c.put(r, k, dst, src)
 	} else {
-		c.fetchLent(r, body[r.hlen:], uint64(before))
-	}
-	c.tx.Seal(dst, r.off-c.base+uint64(k)*uint64(r.size), n)
-	if c.e.notes.On {
-		c.note(r.wr, r.op, r.last)
+		c.gather(r, k, dst)
 	}
 }
 
-// fetchLent reads memory of this process that was checked when r was cut.
-func (c *conn) fetchLent(r *record, p []byte, before uint64) {
+// payloadOf is the payload of count FPDUs of r from the kth on, if it lies in
+// one piece. Memory that is lent was checked when r was cut.
+func (c *conn) payloadOf(r *record, k, count int) (src []byte, whole bool) {
+	from, n := k*int(r.n), count*int(r.n)
+	switch r.kind {
+	case copied:
+		return r.kept[from : from+n], true
+	case lent:
+		if w := c.qp.SendWQE(r.seq); w != nil {
+			src = w.Slice(r.moff+uint64(from), n)
+		}
+	}
+	return src, src != nil
+}
+
+// put writes the kth FPDU of r, whose payload is src, to dst.
+func (c *conn) put(r *record, k int, dst, src []byte) {
+	c.tx.Complete(dst, r.pos(c, k), r.putHead(dst, k), src)
+	c.noteSent(r)
+}
+
+// gather writes the kth FPDU of r, whose payload lies in several pieces.
+func (c *conn) gather(r *record, k int, dst []byte) {
+	n := r.putHead(dst, k)
+	end := n + int(r.n)
 	if w := c.qp.SendWQE(r.seq); w != nil {
-		_ = w.Fetch(p, r.moff+before) // Addressable memory cannot fail
+		_ = w.Fetch(dst[n:end], r.moff+uint64(k)*uint64(r.n)) // Addressable memory cannot fail
+	}
+	c.tx.Seal(dst, r.pos(c, k), end-mpa.LengthLen)
+	c.noteSent(r)
+}
+
+func (c *conn) noteSent(r *record) {
+	if c.e.notes.On {
+		c.note(r.wr, r.op, r.last)
 	}
 }
 

@@ -305,6 +305,26 @@ func (w *SendWQE) Fetch(p []byte, off uint64) error {
 	return copySpans(w.spans, p, off, false)
 }
 
+// Slice returns n octets of the resolved message from offset off themselves,
+// nil where they are not one piece of memory that this process can address.
+func (w *SendWQE) Slice(off uint64, n int) []byte {
+	if w.Flags&Inline != 0 {
+		return nil
+	}
+	for i := range w.spans {
+		s := &w.spans[i]
+		if off >= s.n {
+			off -= s.n
+			continue
+		}
+		if uint64(n) > s.n-off || !s.alive() {
+			return nil
+		}
+		return s.r.mem.Slice(s.r.base+s.off+off, n)
+	}
+	return nil
+}
+
 // Place copies p to offset off of the resolved sink of a Read.
 func (w *SendWQE) Place(p []byte, off uint64) error { return copySpans(w.spans, p, off, true) }
 

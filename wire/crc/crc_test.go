@@ -50,11 +50,50 @@ func TestCRC32CAgreesWithTheStandardLibrary(t *testing.T) {
 	}
 }
 
+// Copy leaves alone what lies in front of the copy and behind it.
+func TestCopyIsACopyAndItsCRC(t *testing.T) {
+	rng := rand.NewChaCha8([32]byte{2})
+	src, dst, want := make([]byte, 2000), make([]byte, 2100), make([]byte, 2100)
+	_, _ = rng.Read(src)
+	for n := range len(src) + 1 {
+		for _, at := range []int{0, 1, 8, 16, 18, 31, 64} {
+			_, _ = rng.Read(dst)
+			copy(want, dst)
+			end := at + copy(want[at:], src[:n])
+			if got := Copy(dst, at, src[:n]); got != crc32.Checksum(want[:end], castagnoli) {
+				t.Fatalf("%d octets behind %d: %08x, want %08x", n, at, got, crc32.Checksum(want[:end], castagnoli))
+			}
+			if !bytes.Equal(dst, want) {
+				t.Fatalf("%d octets behind %d: not a copy, or more than that", n, at)
+			}
+		}
+	}
+}
+
+func TestUpdateContinues(t *testing.T) {
+	p := make([]byte, 1500)
+	_, _ = rand.NewChaCha8([32]byte{3}).Read(p)
+	for cut := range len(p) {
+		if got := Update(CRC32C(p[:cut]), p[cut:]); got != CRC32C(p) {
+			t.Fatalf("cut at %d: %08x, want %08x", cut, got, CRC32C(p))
+		}
+	}
+}
+
 func BenchmarkCRC32C(b *testing.B) {
 	p := make([]byte, 1460)
 	b.SetBytes(int64(len(p)))
 	b.ReportAllocs()
 	for b.Loop() {
 		CRC32C(p)
+	}
+}
+
+func BenchmarkCopy(b *testing.B) {
+	src, dst := make([]byte, 1444), make([]byte, 1460)
+	b.SetBytes(int64(len(src)))
+	b.ReportAllocs()
+	for b.Loop() {
+		Copy(dst, 16, src)
 	}
 }

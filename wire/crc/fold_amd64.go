@@ -2,7 +2,7 @@ package crc
 
 import "golang.org/x/sys/cpu"
 
-// foldMin is what fold needs at least.
+// foldMin is what fold and foldCopy need at least.
 const foldMin = 256
 
 // folds tells whether the processor can fold. An FPDU of 1,460 octets then
@@ -14,3 +14,10 @@ var folds = cpu.X86.HasSSE42 && cpu.X86.HasAVX512F && cpu.X86.HasAVX512VPCLMULQD
 //
 //go:noescape
 func fold(crc uint32, p []byte) uint32
+
+// foldCopy continues crc over the first at octets of dst, then over src, at
+// least foldMin octets, which it puts behind them. It goes through the copied
+// octets once.
+//
+//go:noescape
+func foldCopy(crc uint32, dst []byte, at int, src []byte) uint32

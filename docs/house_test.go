@@ -116,7 +116,7 @@ func allowedHouseImports(path string) ([]string, bool) {
 	case under(path, "rdmap"):
 		return []string{"wire", "ddp"}, true
 	case under(path, "vnic"):
-		return []string{"wire", "opa"}, true
+		return []string{"wire", "opa", "vnic"}, true
 	case under(path, "mpa", "ddp", "ptp"):
 		return []string{"wire", strings.SplitN(path, "/", 2)[0]}, true
 	case under(path, "opa"):

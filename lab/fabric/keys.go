@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"net"
 	"net/netip"
 	"os"
 	"slices"
@@ -189,6 +190,14 @@ func setRate(p *vnic.Rate, s string) error {
 		}
 		p.Burst = uint32(b)
 	}
+	return nil
+}
+
+func setListen(p *string, s string) error {
+	if _, _, err := net.SplitHostPort(s); err != nil {
+		return err
+	}
+	*p = s
 	return nil
 }
 

@@ -15,11 +15,11 @@ import (
 	"tapir/lab/netns"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
-	"tapir/opa"
 	"tapir/opa/hfi"
 	"tapir/opa/mad"
 	"tapir/opa/sma"
 	"tapir/vnic"
+	"tapir/vnic/vema"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -34,6 +34,7 @@ type Node struct {
 	Log     io.Writer // what the bottom half has to say; nil: nobody listens
 
 	cfg    Config
+	agents []mad.Agent // beside those that every port has
 	engine *engine
 	loop   *loop.Loop
 	wire   tap.Queue
@@ -95,10 +96,11 @@ func (n *Node) build() (err error) {
 	}
 	e.vports = vnic.NewPort(e.port, n.loop.Pool())
 	e.vports.Observe(e)
-	e.port.AttachMAD(opa.QPSubnet, e)
-	e.port.AttachMAD(opa.QPGeneral, e)
-	e.sma = sma.New(e)
-	e.agents = []mad.Agent{e.sma}
+	e.port.Attach(sma.New(e))
+	e.port.Attach(vema.New(e.vports, func(uint8) vnic.Policy { return n.cfg.Policy }))
+	for _, a := range n.agents {
+		e.port.Attach(a)
+	}
 	n.engine = e
 	n.loop.SetEngine(e)
 	return n.static()

@@ -121,7 +121,9 @@ func (n *Node) row() hfiRow {
 		MTU: n.cfg.MTU, Framing: n.cfg.Framing.String(), ICRC: n.cfg.ICRC.String(), PKeys: []string{}, VPorts: len(n.engine.vports.Netdevs()),
 		TAP: n.TAP(), Drops: drops.Total() + counts.RxDrops.Total() + counts.TxDrops.Total(), PID: os.Getpid(), Version: n.Version}
 	for _, k := range p.PKeys() {
-		r.PKeys = append(r.PKeys, hexPKey(k))
+		if k != 0 {
+			r.PKeys = append(r.PKeys, hexPKey(k))
+		}
 	}
 	return r
 }

@@ -51,13 +51,11 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 	return nil
 }
 
-// noteAsync logs the events of queues among those of connections.
+// noteAsync logs the event of a shared receive queue, which belongs to no
+// connection, among theirs.
 func (d *Device) noteAsync(ev verbs.AsyncEvent) {
-	switch ev.Type {
-	case verbs.EventCQError:
-		d.CM.Note(cm.EvCQOverflow, nil, ev.QP, cm.CQOverflow, ev.Err)
-	case verbs.EventSRQLimit:
-		d.CM.Note(cm.EvSRQLimit, nil, ev.QP, cm.NoReason, nil)
+	if ev.Type == verbs.EventSRQLimit {
+		d.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(), ev.SRQ.Len()))
 	}
 }
 

@@ -88,6 +88,14 @@ const rdmaPort = 7174
 // dial connects a queue pair of a to one of b, listening on addr.
 func dial(w *world, a, b *node, addr netip.Addr, size int) (client, server *rdmaEnd) {
 	client, server = newEnd(w.t, a, size), newEnd(w.t, b, size)
+	join(w, client, server, addr)
+	return client, server
+}
+
+// join connects two ends.
+func join(w *world, client, server *rdmaEnd, addr netip.Addr) {
+	w.t.Helper()
+	a, b := client.n, server.n
 	if _, err := b.dev.CM.Listen(netip.AddrPortFrom(addr, rdmaPort), 4, server.handle, nil); err != nil {
 		w.t.Fatal(err)
 	}
@@ -96,7 +104,6 @@ func dial(w *world, a, b *node, addr netip.Addr, size int) (client, server *rdma
 		w.t.Fatal(err)
 	}
 	w.until(10*time.Second, func() bool { return client.saw(cm.ActiveComplete) && server.saw(cm.PassiveComplete) })
-	return client, server
 }
 
 func (e *rdmaEnd) post(op verbs.Opcode, n int, peer *rdmaEnd) {

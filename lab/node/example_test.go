@@ -6,8 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log"
+	"net/netip"
 	"time"
 
+	"tapir/lab/link"
+	"tapir/lab/node"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -411,4 +415,22 @@ func Example_resizeCQ() {
 	// Output:
 	// 64 <nil> 1000
 	// true
+}
+
+// Asynchronous events of a context wait until somebody asks for them.
+func Example_events() {
+	wire, _, err := link.NewWire("wire", "far", false)
+	if err != nil {
+		log.Fatal(err)
+	}
+	layer, events := node.NewLayer(), node.NewEvents()
+	nic := must(node.Start(context.Background(), node.Config{Name: "nic0", Wire: wire, IP: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}, Layer: layer}))
+	defer nic.Close()
+	device := must(layer.OpenName("nic0", events, nil))
+	defer layer.CloseContext(device)
+
+	nic.Do(func(now frame.Time) { _ = nic.Device.AddAddr(netip.MustParsePrefix("10.0.0.9/24"), now) })
+	ev := must(events.Wait(context.Background()))
+	fmt.Println(ev.Type, "port", ev.Port, ev.Context == device)
+	// Output: GID_CHANGE port 1 true
 }

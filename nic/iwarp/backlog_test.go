@@ -46,7 +46,7 @@ func TestBacklogIsExact(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.wait(3 * time.Second)
+		w.quiet(3 * time.Second)
 		if len(waiting) != backlog || w.b.tcp.Stats().Drops[frame.DropBacklog] == 0 {
 			t.Errorf("backlog %d: %d wait, %d dropped", backlog, len(waiting), w.b.tcp.Stats().Drops[frame.DropBacklog])
 		}
@@ -54,14 +54,14 @@ func TestBacklogIsExact(t *testing.T) {
 			_ = waiting[0].Reject(nil, w.now)
 			waiting = waiting[1:]
 			w.must("another request", func() bool { return len(waiting) == backlog })
-			w.wait(3 * time.Second)
+			w.quiet(3 * time.Second)
 			if len(waiting) != backlog {
 				t.Errorf("backlog %d, rejected %d: %d wait", backlog, i+1, len(waiting))
 			}
 		}
 		held = false
 		answer(w.now)
-		w.wait(time.Minute) // peers try ever more rarely
+		w.quiet(time.Minute) // peers try ever more rarely
 		w.must("the rest", func() bool {
 			up := 0
 			for _, c := range clients {
@@ -106,11 +106,4 @@ func TestSilentPeersFillTheBacklog(t *testing.T) {
 	if d := w.now.Sub(start); d < 3*time.Second || d > 8*time.Second {
 		t.Errorf("connected after %v", d)
 	}
-}
-
-// wait lets at least d pass.
-func (w *world) wait(d time.Duration) {
-	limit := w.now.Add(d)
-	w.run(func() bool { return w.now >= limit })
-	w.now = max(w.now, limit)
 }

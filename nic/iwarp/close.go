@@ -85,7 +85,6 @@ func (c *conn) drain() {
 		return
 	}
 	c.draining = true
-	c.stream.Quiesce()
 	if c.qp != nil {
 		c.qp.Transition(verbs.SQD)
 	}
@@ -93,14 +92,17 @@ func (c *conn) drain() {
 	c.drained()
 }
 
-// drained sends the FIN of a graceful close once nothing is under way. What
+// drained sends the FIN of a graceful close once nothing is under way. Reads of
+// the peer that come before this side's own work is done are still answered:
+// it may be closing, too, and waits for them. What
 // the peer sends until it closes too is still placed: it counts as delivered
 // there once TCP has acknowledged it.
 func (c *conn) drained() {
-	if !c.draining || c.finished || c.phase != full || !c.stream.Idle() {
+	if !c.draining || c.finished || c.phase != full || c.qp != nil && c.qp.SendsPending() > 0 {
 		return
 	}
-	if c.qp != nil && c.qp.SendsPending() > 0 {
+	c.stream.Quiesce()
+	if !c.stream.Idle() {
 		return
 	}
 	c.finished = true
@@ -135,10 +137,15 @@ func (c *conn) abort() {
 }
 
 // PeerClosed implements toe.Handler. iWARP knows no half-closed connection:
-// work that is not finished is flushed, then this side closes too.
+// work that is not finished is flushed, then this side closes too. Only if it
+// is closing already, and needs no answers to do so, it first sends what is
+// queued.
 func (c *conn) PeerClosed(_ *toe.Conn, now frame.Time) {
 	switch c.phase {
 	case full:
+		if c.draining && !c.finished && c.rx.Partial() == 0 && !c.qp.ReadsPending() {
+			return
+		}
 		var err error
 		if c.rx.Partial() > 0 {
 			err = &rdmap.Error{Layer: rdmap.LayerLLP, Code: 1}

@@ -45,8 +45,19 @@ func (c *conn) reason(err error) cm.Reason {
 		return pick(cm.MPAReset, cm.LLPReset)
 	case errors.Is(err, cm.ErrClosing):
 		return cm.MPAFin
+	case c.overflowed():
+		return cm.CQOverflow
 	}
 	return pick(cm.LocalError, cm.BadClose)
+}
+
+// overflowed tells whether a completion queue of the queue pair has failed.
+func (c *conn) overflowed() bool {
+	if c.qp == nil {
+		return false
+	}
+	cfg := c.qp.Config()
+	return cfg.SendCQ.Failed() || cfg.RecvCQ.Failed()
 }
 
 func startupReason(m *mpa.Error) cm.Reason {
@@ -90,7 +101,7 @@ var errorEvents = map[cm.Reason]cm.DeviceEvent{
 	cm.IRQFull: cm.EvIRQFull, cm.RQEmpty: cm.EvRQEmpty, cm.LLPTimeout: cm.EvLLPTimeout,
 	cm.RemoteProtectionError: cm.EvRemoteProtectionError, cm.LocalCatastrophic: cm.EvQPCatastrophic,
 	cm.LocalAccessError: cm.EvLocalAccessError, cm.RemoteOperationError: cm.EvRemoteOperationError,
-	cm.TerminateReceived: cm.EvTerminateReceived,
+	cm.TerminateReceived: cm.EvTerminateReceived, cm.CQOverflow: cm.EvCQOverflow,
 }
 
 // because records why the connection fails or ends, and logs the event of an

@@ -54,6 +54,9 @@ func work(w *verbs.SendWQE) rdmap.Work {
 		out.Op = rdmap.ReadRequestOp
 		if len(w.SGEs) > 0 {
 			out.SinkSTag, out.SinkTO = w.SGEs[0].LKey, w.SGEs[0].Addr
+			if out.SinkTO+w.Length < out.SinkTO { // only of several elements: where they lie is nothing to the peer
+				out.SinkTO = 0
+			}
 		}
 	default:
 		inv := w.Opcode == verbs.OpSendInv

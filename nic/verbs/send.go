@@ -251,6 +251,16 @@ func (q *QP) SendWQE(seq uint64) *SendWQE {
 // SendsPending is the number of requests that have not completed.
 func (q *QP) SendsPending() int { return int(q.sq.tail - q.sq.head) }
 
+// ReadsPending tells whether Reads or atomics are among them.
+func (q *QP) ReadsPending() bool {
+	for seq := q.sq.head; seq != q.sq.tail; seq++ {
+		if w := q.sq.at(seq); !w.done && w.Opcode.Reads() {
+			return true
+		}
+	}
+	return false
+}
+
 // Resolve finds the memory of w's elements and checks it: readable for Sends
 // and Writes, writable for Reads and atomics.
 func (q *QP) Resolve(w *SendWQE) (f Fault) {

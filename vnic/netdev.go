@@ -41,6 +41,9 @@ type Netdev struct {
 	toHost frame.Queue
 	queued bool // listed in port.waiting
 	stats  Stats
+
+	tracer  frame.Tracer
+	scratch []byte // for it: the frame in hand as it came
 }
 
 // Errors of the operating system's calls.
@@ -131,7 +134,7 @@ func (n *Netdev) OperState() State {
 // Stats returns all counters.
 func (n *Netdev) Stats() Stats {
 	s := n.stats
-	if n.port.list != nil && n.port.list[0] == n {
+	if len(n.port.list) > 0 && n.port.list[0] == n {
 		s.UnknownVESW = n.port.lower.UnknownVESW()
 	}
 	return s
@@ -192,6 +195,11 @@ func (n *Netdev) limitMTU(before int) {
 
 // SetHost says where frames for the operating system go; nil discards them.
 func (n *Netdev) SetHost(l frame.Link) { n.host = l }
+
+// SetTracer hands every frame that passes between the vport and its host to t
+// from now on; nil stops. Frames from the fabric that are dropped the HFI
+// port's tracer sees.
+func (n *Netdev) SetTracer(t frame.Tracer) { n.tracer = t }
 
 // Open is the operating system setting the interface up. Without a vESW id it
 // comes up only once it gets one.

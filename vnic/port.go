@@ -133,7 +133,7 @@ func (p *Port) VESW(id uint16) *Netdev {
 func (p *Port) Poll(now frame.Time) frame.Time {
 	left := p.waiting[:0]
 	for _, n := range p.waiting {
-		if n.flush() {
+		if n.flush(now) {
 			left = append(left, n)
 		}
 	}

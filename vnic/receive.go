@@ -160,7 +160,7 @@ func (n *Netdev) deliver(f *frame.Frame) {
 
 // flush hands the host what waits, as far as it has room, and reports whether
 // anything is left.
-func (n *Netdev) flush() bool {
+func (n *Netdev) flush(now frame.Time) bool {
 	for n.toHost.Len() > 0 {
 		if n.host == nil {
 			n.stats.RxDrops[frame.DropHostQueue] += uint64(n.toHost.Discard())
@@ -169,8 +169,10 @@ func (n *Netdev) flush() bool {
 		if n.host.Room() <= 0 {
 			return true
 		}
+		f := n.toHost.Pop()
 		n.stats.HostTx++
-		n.host.Transmit(n.toHost.Pop())
+		n.trace(frame.Outbound, f.Bytes(), frame.DropNone, now)
+		n.host.Transmit(f)
 	}
 	n.queued = false
 	return false

@@ -11,66 +11,77 @@ import (
 func (n *Netdev) Transmit(frames []*frame.Frame, now frame.Time) {
 	for _, f := range frames {
 		n.stats.HostRx++
-		if r := n.transmit(f, now); r != frame.DropNone {
-			n.stats.TxDrops.Count(r)
-			f.Release()
+		if n.tracer != nil {
+			n.scratch = append(n.scratch[:0], f.Bytes()...)
 		}
+		left, r := n.transmit(f, now)
+		if r != frame.DropNone {
+			n.stats.TxDrops.Count(r)
+		}
+		if left != nil {
+			left.Release()
+		}
+		n.trace(frame.Inbound, n.scratch, r, now)
 	}
 }
 
-// transmit sends one frame, or returns why it cannot be; the frame is then
-// still the caller's.
-func (n *Netdev) transmit(f *frame.Frame, now frame.Time) frame.DropReason {
+// transmit sends one frame, or returns why it cannot be. What it did not pass
+// on it returns too, to be released.
+func (n *Netdev) transmit(f *frame.Frame, now frame.Time) (left *frame.Frame, r frame.DropReason) {
 	n.stats.Tx.size(max(f.Len(), opa.MinFrame))
 	switch {
 	case !n.running:
-		return frame.DropState
+		return f, frame.DropState
 	case f.Len() < ether.HeaderLen:
-		return frame.DropTruncated
+		return f, frame.DropTruncated
 	}
 	var in inner
 	in.parse(f.Bytes())
 	if f.Len() > n.mtu+ether.HeaderLen+in.tagLen() && f.Len() > n.mtu+encapsulated {
-		return frame.DropOversize
+		return f, frame.DropOversize
 	}
 	if r := n.fromHost(&in, now); r != frame.DropNone {
-		return r
+		return f, r
 	}
 	if n.policy.Snoop && in.flow.Group {
 		n.snoop(&in, now)
 	}
 	if n.policy.Suppress && n.answer(&in, now) {
 		n.stats.Answered++
-		f.Release()
-		return frame.DropNone
+		return f, frame.DropNone
 	}
 	entropy := opa.Entropy(in.flow.Hash)
 	to := n.destination(&in, entropy, now)
 	if to.lid == 0 {
-		return frame.DropNoDLID
+		return f, frame.DropNoDLID
 	}
 	if to.all && !n.txStorm.take(now) {
-		return frame.DropStorm
+		return f, frame.DropStorm
 	}
 	sc, vl := n.cfg.QoS.Select(&in.flow)
 	h := opa.Header{
 		SLID: n.slid, DLID: to.lid, SC: sc, RC: n.cfg.RC.Select(in.flow.Proto),
 		PKey: n.cfg.PKey, Entropy: uint16(entropy), VESW: n.cfg.VESWID,
 	}
-	f, r := n.encapsulate(f, &h)
-	if r != frame.DropNone {
-		return r
+	if f, r = n.encapsulate(f, &h); r != frame.DropNone {
+		return f, r
 	}
-	group, tagged := in.flow.Group, in.flow.Tagged
 	if r = n.lower.Transmit(f, vl); r != frame.DropNone {
-		n.stats.TxDrops.Count(r) // the frame is released already
-		return frame.DropNone
+		return nil, r
 	}
-	n.stats.Tx.good(group, tagged)
+	n.stats.Tx.good(in.flow.Group, in.flow.Tagged)
 	if to.flooded {
 		n.stats.Flooded++
 	}
-	return frame.DropNone
+	return nil, frame.DropNone
+}
+
+// trace hands a frame that passes or fails to pass between the vport and its
+// host to the tracer.
+func (n *Netdev) trace(dir frame.Direction, b []byte, r frame.DropReason, now frame.Time) {
+	if n.tracer != nil {
+		n.tracer.Trace(&frame.Record{Port: frame.Host, Dir: dir, Data: b, Stamp: frame.Stamp(now), Drop: r})
+	}
 }
 
 // fromHost checks the source address of a frame of the host and remembers it

@@ -160,9 +160,10 @@ func (f Framing) Wrap9B(fr *frame.Frame) frame.DropReason {
 	return frame.DropNone
 }
 
-// firstDynamicPort begins the ports that a tunnel's source port is taken from
-// (RFC 8926 section 3.3).
-const firstDynamicPort = 0xc000
+// firstSourcePort begins the upper half of the dynamic ports, from which a
+// tunnel's source port is taken (RFC 8926 section 3.3): tcpdump reads another
+// protocol where the lower half begins.
+const firstSourcePort = 0xe000
 
 func wrapGeneve(fr *frame.Frame, slid, dlid LID, entropy uint16, h *geneve.Header) {
 	options, n := 0, geneveOverhead-geneve.OptionHeaderLen
@@ -179,7 +180,7 @@ func wrapGeneve(fr *frame.Frame, slid, dlid LID, entropy uint16, h *geneve.Heade
 		outer.Dst = outerIP(dlid, 239)
 	}
 	at += outer.Put(b[at:])
-	u := udp.Header{Src: firstDynamicPort | entropy&^uint16(firstDynamicPort), Dst: geneve.Port}
+	u := udp.Header{Src: firstSourcePort | entropy&^firstSourcePort, Dst: geneve.Port}
 	at += u.Put(b[at:], payload-udp.HeaderLen)
 	at += h.Put(b[at:], options)
 	if options > 0 {

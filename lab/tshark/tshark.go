@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -20,6 +21,10 @@ type Options struct {
 	Disable []string
 	// Filter is a display filter.
 	Filter string
+	// Prefs are preferences, each as tshark's -o takes it.
+	Prefs []string
+	// Env is added to the environment: where personal plugins are, for one.
+	Env []string
 }
 
 // strict makes tshark verify what it skips by default.
@@ -38,10 +43,16 @@ func run(ctx context.Context, file string, o Options, args []string, line func(s
 	for _, p := range o.Disable {
 		full = append(full, "--disable-protocol", p)
 	}
+	for _, p := range o.Prefs {
+		full = append(full, "-o", p)
+	}
 	if o.Filter != "" {
 		full = append(full, "-Y", o.Filter)
 	}
 	cmd := exec.CommandContext(ctx, "tshark", append(full, args...)...)
+	if len(o.Env) > 0 {
+		cmd.Env = append(os.Environ(), o.Env...)
+	}
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.StdoutPipe()
@@ -82,6 +93,16 @@ func Fields(ctx context.Context, file string, o Options, fields ...string) (rows
 		return nil
 	})
 	return rows, err
+}
+
+// Lines returns what tshark prints, a line each: one per frame, or with args
+// such as -V the whole of it.
+func Lines(ctx context.Context, file string, o Options, args ...string) (lines []string, err error) {
+	err = run(ctx, file, o, args, func(line string) error {
+		lines = append(lines, line)
+		return nil
+	})
+	return lines, err
 }
 
 // Verdict is what tshark thinks of an iWARP capture.

@@ -1,0 +1,225 @@
+package capture
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/gopacket/pcapgo"
+
+	"tapir/opa"
+	"tapir/wire/frame"
+	"tapir/wire/pcapng"
+)
+
+// Form is what an exported capture holds of a fabric's packets.
+type Form uint8
+
+const (
+	// FormERF: the packets, 16B and 9B, as ERF records of type 28, the form of
+	// Intel's capture tool.
+	FormERF Form = iota
+	// FormUser0: the bare 16B packets, of link type DLT_USER0.
+	FormUser0
+	// FormInner: the Ethernet frames inside 16B packets, the fields of the
+	// packets as comments.
+	FormInner
+)
+
+var formNames = [...]string{"erf", "user0", "inner"}
+
+func (f Form) String() string { return formNames[f] }
+
+// ParseForm reads erf, user0 or inner.
+func ParseForm(s string) (Form, error) {
+	for i, name := range formNames {
+		if s == name {
+			return Form(i), nil
+		}
+	}
+	return 0, fmt.Errorf("form %q; expected %s", s, strings.Join(formNames[:], ", "))
+}
+
+// Exported counts packets: those written, and those that the form has no place
+// for or that hold no fabric packet.
+type Exported struct {
+	Written uint64 `json:"written"`
+	Left    uint64 `json:"left"`
+}
+
+// ErrNotCapture means that the input is neither pcapng nor pcap.
+var ErrNotCapture = errors.New("neither a pcapng nor a pcap file")
+
+// Export reads a capture of a fabric from r, pcapng or pcap, and writes it to
+// w as pcapng in the form given. The capture may hold Ethernet frames of any
+// framing, bare 16B packets (DLT_USER0) or ERF records. Stamps, directions,
+// comments and drop reasons are kept. What is read is written before Export
+// waits for more.
+func Export(w io.Writer, r io.Reader, form Form) (Exported, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	e := &exporter{form: form, in: in, out: bufio.NewWriterSize(w, 64<<10)}
+	next, err := reader(in)
+	for err == nil {
+		var blk pcapng.Block
+		if blk, err = next(); err == nil {
+			err = e.block(blk)
+		}
+	}
+	if err != io.EOF {
+		return e.Exported, errors.Join(err, e.out.Flush())
+	}
+	return e.Exported, e.out.Flush()
+}
+
+// reader returns what reads the blocks of in, a capture of either kind.
+func reader(in *bufio.Reader) (func() (pcapng.Block, error), error) {
+	const ngMagic = 0x0a0d0d0a
+	magic, err := in.Peek(4)
+	if err != nil {
+		return nil, ErrNotCapture
+	}
+	if binary.LittleEndian.Uint32(magic) == ngMagic {
+		return pcapng.NewReader(in).Next, nil
+	}
+	old, err := pcapgo.NewReader(in)
+	if err != nil {
+		return nil, ErrNotCapture
+	}
+	head := []pcapng.Block{&pcapng.Section{}, &pcapng.Interface{LinkType: uint16(old.LinkType()), SnapLen: old.Snaplen()}}
+	return func() (pcapng.Block, error) {
+		if len(head) > 0 {
+			b := head[0]
+			head = head[1:]
+			return b, nil
+		}
+		data, ci, err := old.ReadPacketData()
+		if err != nil {
+			return nil, err
+		}
+		return &pcapng.Packet{Stamp: ci.Timestamp.UnixNano(), Data: data, OrigLen: uint32(ci.Length)}, nil
+	}, nil
+}
+
+// exporter is one run of Export.
+type exporter struct {
+	Exported
+	form  Form
+	in    *bufio.Reader
+	out   *bufio.Writer
+	links []uint16 // link type of each interface of the section
+	data  []byte   // of the packet in hand
+	buf   []byte
+}
+
+func (e *exporter) block(blk pcapng.Block) error {
+	switch blk := blk.(type) {
+	case *pcapng.Section:
+		e.links = e.links[:0]
+	case *pcapng.Interface:
+		e.links = append(e.links, blk.LinkType)
+		e.describe(blk)
+	case *pcapng.Packet:
+		if int(blk.Interface) >= len(e.links) || !e.packet(blk) {
+			e.Left++
+			return e.settle()
+		}
+		e.Written++
+	}
+	e.buf = blk.AppendTo(e.buf[:0])
+	if _, err := e.out.Write(e.buf); err != nil {
+		return err
+	}
+	return e.settle()
+}
+
+// settle flushes if the next read may have to wait.
+func (e *exporter) settle() error {
+	if e.in.Buffered() > 0 {
+		return nil
+	}
+	return e.out.Flush()
+}
+
+func (e *exporter) describe(i *pcapng.Interface) {
+	i.SnapLen = 0
+	switch e.form {
+	case FormERF:
+		i.LinkType = linkERF
+		i.Comments = append(i.Comments, "Omni-Path packets as ERF records of type 28")
+	case FormUser0:
+		i.LinkType = linkUser0
+		i.Comments = append(i.Comments, "bare Omni-Path 16B packets")
+	default:
+		i.LinkType = pcapng.LinkEthernet
+		i.Comments = append(i.Comments, "Ethernet frames out of Omni-Path 16B packets")
+	}
+}
+
+// packet turns p into what the form asks for, or reports false. What a snap
+// length has cut is no whole packet and is left.
+func (e *exporter) packet(p *pcapng.Packet) bool {
+	if len(p.Data) < int(p.OrigLen) {
+		return false
+	}
+	b, format, flags, ok := carriedPacket(e.links[p.Interface], p.Data)
+	if !ok {
+		return false
+	}
+	if flags != 0 && p.Has&pcapng.HasFlags == 0 {
+		p.Has, p.Flags = p.Has|pcapng.HasFlags, flags
+	}
+	if format == opa.Format9B {
+		return e.packet9B(p, b)
+	}
+	v, drop := opa.Parse(b, opa.ICRCNone)
+	if drop != frame.DropNone {
+		return false
+	}
+	good := v.ICRCGood()
+	switch e.form {
+	case FormERF:
+		e.erf(p, b, format, good)
+	case FormUser0:
+		p.Data = b
+	default:
+		p.Data = v.Frame()
+		p.Comments = append(p.Comments, comment(v, good))
+	}
+	p.OrigLen = uint32(len(p.Data))
+	return true
+}
+
+func (e *exporter) packet9B(p *pcapng.Packet, b []byte) bool {
+	v, drop := opa.Parse9B(b, opa.ICRCNone)
+	if drop != frame.DropNone || e.form != FormERF {
+		return false
+	}
+	e.erf(p, b, opa.Format9B, v.ICRCGood())
+	p.OrigLen = uint32(len(p.Data))
+	return true
+}
+
+func (e *exporter) erf(p *pcapng.Packet, b []byte, format opa.Format, good bool) {
+	e.data = appendERF(e.data[:0], b, format, p.Flags.Direction() != pcapng.Inbound, good, p.Stamp)
+	p.Data = e.data
+}
+
+// comment is the fields of p in a line that display filters can search.
+func comment(p opa.Packet, good bool) string {
+	h, icrc := p.Header(), "bad"
+	if good {
+		icrc = "good"
+	}
+	return fmt.Sprintf("OPA16B vesw=%d slid=%v dlid=%v sc=%d rc=%d fecn=%d becn=%d pkey=%#04x entropy=%#02x age=%d pad=%d icrc=%s",
+		h.VESW, h.SLID, h.DLID, h.SC, h.RC, bit(h.FECN), bit(h.BECN), h.PKey, h.Entropy, h.Age, p.Pad(), icrc)
+}
+
+func bit(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}

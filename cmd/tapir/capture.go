@@ -16,7 +16,7 @@ const maxBufferMiB = 4096
 
 func newCapture() *cobra.Command {
 	var opt ctl.CaptureOptions
-	var file string
+	var file, as string
 	var bufferMiB int
 	cmd := &cobra.Command{
 		Use:   "capture [NIC] -w FILE",
@@ -29,7 +29,8 @@ func newCapture() *cobra.Command {
 			"keeps it whole, and costs least. Of a segment that --snaplen cuts, the TCP checksum\n" +
 			"is left partial, as a sender leaves it to its device.\n\n" +
 			"Connections that live already are preceded by their saved TCP and MPA handshakes,\n" +
-			"commented \"replayed for dissection\", so that Wireshark decodes what follows.",
+			"commented \"replayed for dissection\", so that Wireshark decodes what follows.\n\n" +
+			"Of an Omni-Path fabric, --as writes the packets in another form, and nothing else:\n\n" + formHelp,
 		Example: "  tapir capture nic0 -w f.pcapng\n" +
 			"  tapir capture nic0 -w f.pcapng --raw --snaplen 256\n" +
 			"  tapir capture nic0 -w - | wireshark -k -i -\n" +
@@ -48,11 +49,12 @@ func newCapture() *cobra.Command {
 			if len(args) > 0 {
 				name = args[0]
 			}
-			return runCapture(cmd, name, file, opt)
+			return runCapture(cmd, name, file, as, opt)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&file, "write", "w", "", "`file` to write, - for standard output (required)")
+	f.StringVar(&as, "as", "", "`form` for packets of a fabric: erf, user0 or inner")
 	f.IntVar(&opt.SnapLen, "snaplen", 0, "octets to keep of each frame, 0 for all")
 	f.IntVarP(&bufferMiB, "buffer", "B", capture.DefaultBuffer>>20, "`MiB` that may wait for the writer before frames are lost")
 	f.Uint64VarP(&opt.Count, "count", "c", 0, "end after so many packets, 0 for never")
@@ -62,9 +64,14 @@ func newCapture() *cobra.Command {
 	return cmd
 }
 
-func runCapture(cmd *cobra.Command, name, file string, opt ctl.CaptureOptions) (err error) {
+func runCapture(cmd *cobra.Command, name, file, as string, opt ctl.CaptureOptions) (err error) {
 	out := cmd.OutOrStdout()
+	form, formErr := capture.ParseForm(as)
 	switch {
+	case as != "" && formErr != nil:
+		return usagef("--as: %w", formErr)
+	case as != "" && opt.SnapLen != 0:
+		return usagef("--as needs whole packets: leave out --snaplen")
 	case file == "":
 		return usagef("where to write is missing: add -w FILE, or -w - for a pipe")
 	case file == "-" && isTerminal(out):
@@ -83,6 +90,13 @@ func runCapture(cmd *cobra.Command, name, file string, opt ctl.CaptureOptions) (
 		out = f
 		defer func() { err = finishFile(f, err) }()
 		fmt.Fprintf(cmd.ErrOrStderr(), "capturing %s into %s; end with Ctrl-C\n", c.Hello.Name, file)
+	}
+	if as != "" {
+		_, st, err := captureAs(cmd.Context(), c, opt, out, form)
+		if err == nil {
+			reportExport(cmd, st)
+		}
+		return err
 	}
 	st, err := c.Capture(cmd.Context(), opt, out)
 	if err != nil {

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/capture"
+	"tapir/lab/ctl"
+)
+
+const formHelp = "erf: ERF records of type 28, as Intel's tool writes them · user0: bare 16B packets (DLT_USER0) ·\n" +
+	"inner: the Ethernet frames inside, with the packets' fields as comments"
+
+func newExport() *cobra.Command {
+	var file, as string
+	cmd := &cobra.Command{
+		Use:   "export FILE -w FILE --as FORM",
+		Short: "Turn a capture of an Omni-Path fabric into another form",
+		Long: "Export reads a capture of a fabric's TAP, pcapng or pcap, by tapir capture or tcpdump, or of\n" +
+			"bare packets, and writes it as pcapng in one of these forms:\n\n" + formHelp + "\n\n" +
+			"What holds no packet of the fabric, or one that the form has no place for, is left out and\n" +
+			"counted.",
+		Example: "  tcpdump -i fab0 -w fab0.pcap\n" +
+			"  tapir export fab0.pcap -w inner.pcapng --as inner\n" +
+			"  tshark -r inner.pcapng -Y 'frame.comment contains \"vesw=2 \"'",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("name one capture to read, - for standard input: see: tapir export --help")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runExport(cmd, args[0], file, as) },
+	}
+	cmd.Flags().StringVarP(&file, "write", "w", "", "`file` to write, - for standard output (required)")
+	cmd.Flags().StringVar(&as, "as", "", "`form`: erf, user0 or inner (required)")
+	return cmd
+}
+
+func runExport(cmd *cobra.Command, from, to, as string) (err error) {
+	form, err := capture.ParseForm(as)
+	if err != nil {
+		return usagef("--as: %w", err)
+	}
+	if to == "" {
+		return usagef("where to write is missing: add -w FILE, or -w - for a pipe")
+	}
+	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
+	if from != "-" {
+		f, err := os.Open(from)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	if to != "-" {
+		f, err := os.Create(to)
+		if err != nil {
+			return fmt.Errorf("cannot write the export: %w", err)
+		}
+		out = f
+		defer func() { err = finishFile(f, err) }()
+	}
+	st, err := capture.Export(out, in, form)
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	reportExport(cmd, st)
+	return nil
+}
+
+func reportExport(cmd *cobra.Command, st capture.Exported) {
+	fmt.Fprintf(cmd.ErrOrStderr(), "%d packets written, %d left out\n", st.Written, st.Left)
+}
+
+// captureAs captures in the form given.
+func captureAs(ctx context.Context, c *ctl.Client, opt ctl.CaptureOptions, w io.Writer, form capture.Form) (st capture.Stats, ex capture.Exported, err error) {
+	r, pipe := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		ex, err = capture.Export(w, r, form)
+		r.CloseWithError(err)
+		done <- err
+	}()
+	st, err = c.Capture(ctx, opt, pipe)
+	pipe.CloseWithError(err)
+	if exErr := <-done; exErr != nil {
+		err = exErr
+	}
+	return st, ex, err
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/capture"
+	"tapir/lab/ctl"
+	"tapir/lab/wireshark"
+)
+
+func newWireshark() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "wireshark install|uninstall|print",
+		Short: "Teach Wireshark Omni-Path packets, and show it the running NICs",
+		Long: "Wireshark lacks a dissector for Omni-Path 16B packets. Install puts one, written in Lua,\n" +
+			"among this user's plugins: every field is a filter (opa16b.*), the ICRC is verified, the\n" +
+			"Ethernet frame inside is decoded, and so are VNIC management attributes (opavema.*).\n" +
+			"It also adds this user's running NICs to the interfaces that Wireshark can capture on.",
+		Example: "  tapir wireshark install\n" +
+			"  tshark -r f.pcapng -Y 'opa16b.vesw == 2 && arp'\n" +
+			"  tshark -i tapir-nic0",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("%q: expected install, uninstall or print: see: tapir wireshark --help", args[0])
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("what to do is missing: tapir wireshark install, uninstall or print")
+		},
+	}
+	cmd.AddCommand(newWiresharkInstall(), newWiresharkUninstall(), newWiresharkPrint(), newExtcap())
+	return cmd
+}
+
+// dirFlags lets a user install elsewhere than where Wireshark looks by
+// default; it returns the choice.
+func dirFlags(cmd *cobra.Command) func() (wireshark.Dirs, error) {
+	var chosen wireshark.Dirs
+	cmd.Flags().StringVar(&chosen.Plugins, "plugins", "", "`directory` of Lua plugins (default: the one that tshark names)")
+	cmd.Flags().StringVar(&chosen.Extcap, "extcap", "", "`directory` of extcap programs (default: the one that tshark names)")
+	return func() (wireshark.Dirs, error) {
+		if chosen.Plugins != "" && chosen.Extcap != "" {
+			return chosen, nil
+		}
+		found, err := wireshark.Find(cmd.Context())
+		if chosen.Plugins == "" {
+			chosen.Plugins = found.Plugins
+		}
+		if chosen.Extcap == "" {
+			chosen.Extcap = found.Extcap
+		}
+		return chosen, err
+	}
+}
+
+func newWiresharkInstall() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "install",
+		Short:   "Install dissector and interfaces for this user",
+		Example: "  tapir wireshark install",
+		Args:    atMost(0),
+	}
+	dirs := dirFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		d, err := dirs()
+		if err != nil {
+			return err
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		if self, err = filepath.Abs(self); err != nil {
+			return err
+		}
+		files, err := wireshark.Install(d, self)
+		for _, f := range files {
+			fmt.Fprintln(cmd.OutOrStdout(), "installed", f)
+		}
+		return err
+	}
+	return cmd
+}
+
+func newWiresharkUninstall() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "uninstall",
+		Short:   "Remove what install has put there",
+		Example: "  tapir wireshark uninstall",
+		Args:    atMost(0),
+	}
+	dirs := dirFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		d, err := dirs()
+		if err != nil {
+			return err
+		}
+		removed, err := wireshark.Uninstall(d)
+		for _, f := range removed {
+			fmt.Fprintln(cmd.OutOrStdout(), "removed", f)
+		}
+		if err == nil && len(removed) == 0 {
+			fmt.Fprintln(cmd.OutOrStdout(), "nothing was installed")
+		}
+		return err
+	}
+	return cmd
+}
+
+func newWiresharkPrint() *cobra.Command {
+	return &cobra.Command{
+		Use:     "print",
+		Short:   "Print the dissector",
+		Example: "  tapir wireshark print > tapir_opa.lua\n  tshark -X lua_script:tapir_opa.lua -r f.pcapng",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), wireshark.Script)
+			return err
+		},
+	}
+}
+
+// extcapCall is one call by Wireshark; flags it may add in later versions are
+// ignored.
+type extcapCall struct {
+	interfaces, dlts, config, capture bool
+	iface, fifo                       string
+	opt                               ctl.CaptureOptions
+	inner                             bool
+}
+
+func newExtcap() *cobra.Command {
+	var call extcapCall
+	cmd := &cobra.Command{
+		Use:     "extcap",
+		Short:   "Answer Wireshark, which calls this itself",
+		Hidden:  true,
+		Example: "  tapir wireshark extcap --extcap-interfaces",
+		Args:    atMost(0),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return call.run(cmd) },
+	}
+	cmd.FParseErrWhitelist.UnknownFlags = true
+	f := cmd.Flags()
+	f.BoolVar(&call.interfaces, "extcap-interfaces", false, "list the running NICs")
+	f.BoolVar(&call.dlts, "extcap-dlts", false, "list link types")
+	f.BoolVar(&call.config, "extcap-config", false, "list options")
+	f.BoolVar(&call.capture, "capture", false, "capture")
+	f.StringVar(&call.iface, "extcap-interface", "", "`interface` in question")
+	f.StringVar(&call.fifo, "fifo", "", "`FIFO` to write to")
+	f.BoolVar(&call.opt.Host, "host", false, "capture the host TAP too")
+	f.BoolVar(&call.opt.Raw, "raw", false, "keep super-frames whole")
+	f.BoolVar(&call.inner, "inner", false, "the frames inside Omni-Path packets")
+	return cmd
+}
+
+func (c *extcapCall) run(cmd *cobra.Command) error {
+	out := cmd.OutOrStdout()
+	switch {
+	case c.interfaces:
+		return wireshark.WriteInterfaces(out, versionText(), ctl.List())
+	case c.dlts:
+		return wireshark.WriteDLTs(out)
+	case c.config:
+		return wireshark.WriteConfig(out)
+	case c.capture:
+		return c.record(cmd.Context())
+	}
+	return usagef("this is for Wireshark: see: tapir wireshark --help")
+}
+
+// record captures into the FIFO until Wireshark closes it or ends this process.
+func (c *extcapCall) record(ctx context.Context) (err error) {
+	name, err := wireshark.NICOf(c.iface)
+	if err != nil {
+		return usageError{err}
+	}
+	client, err := ctl.Dial(name)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	fifo, err := os.OpenFile(c.fifo, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer fifo.Close()
+	if c.inner {
+		_, _, err = captureAs(ctx, client, c.opt, fifo, capture.FormInner)
+	} else {
+		_, err = client.Capture(ctx, c.opt, fifo)
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+package wireshark
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// prefix begins the names by which Wireshark knows our interfaces, beside
+// those of the system.
+const prefix = "tapir-"
+
+// Each of the following answers one call of Wireshark's protocol for extcap
+// programs (its manual page extcap(4)).
+
+// WriteInterfaces lists the NICs of those names as interfaces.
+func WriteInterfaces(w io.Writer, version string, nics []string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "extcap {version=%s}{display=Tapir NICs}\n", version)
+	for _, name := range nics {
+		fmt.Fprintf(&b, "interface {value=%s%s}{display=Tapir NIC %s}\n", prefix, name, name)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// WriteDLTs lists the link types that an interface delivers: what the capture
+// says itself counts.
+func WriteDLTs(w io.Writer) error {
+	_, err := io.WriteString(w, "dlt {number=1}{name=EN10MB}{display=Ethernet}\n")
+	return err
+}
+
+// WriteConfig lists what can be chosen before a capture: flags of tapir
+// wireshark extcap.
+func WriteConfig(w io.Writer) error {
+	_, err := io.WriteString(w, `arg {number=0}{call=--host}{display=Host TAP too}{type=boolflag}{tooltip=Capture the host TAP as a second interface}
+arg {number=1}{call=--raw}{display=Keep super-frames whole}{type=boolflag}{tooltip=Do not split what gso and jumbo pass in one piece}
+arg {number=2}{call=--inner}{display=Frames inside Omni-Path packets}{type=boolflag}{tooltip=Of a fabric: the Ethernet frames inside, the packets' fields as comments}
+`)
+	return err
+}
+
+// NICOf is the NIC that an interface of ours stands for.
+func NICOf(iface string) (string, error) {
+	name, ok := strings.CutPrefix(iface, prefix)
+	if !ok || name == "" {
+		return "", fmt.Errorf("%q is no interface of Tapir's; expected %sNAME", iface, prefix)
+	}
+	return name, nil
+}

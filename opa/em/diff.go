@@ -1,0 +1,232 @@
+package em
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tapir/opa/mad"
+)
+
+// changes says in words what is different between two states of a virtual
+// port, as far as it is the Ethernet Manager's to say.
+func changes(a, b *mad.VESWPortInfo) string {
+	var list []string
+	field := func(name string, format string, from, to any) {
+		if from != to {
+			list = append(list, fmt.Sprintf("%s "+format+" -> "+format, name, from, to))
+		}
+	}
+	field("vESW", "%d", a.VESW, b.VESW)
+	field("fabric", "%#x", a.Fabric, b.Fabric)
+	field("P_Key", "%#04x", a.PKey, b.PKey)
+	field("MTU", "%d", a.EthMTU, b.EthMTU)
+	field("MAC", "%v", a.BaseMAC, b.BaseMAC)
+	field("SLID", "%v", a.EncapSLID, b.EncapSLID)
+	field("multicast DLID", "%v", a.McastDLID, b.McastDLID)
+	field("default ports", "%s", defaultsString(a), defaultsString(b))
+	field("RC", "%#x", uint32(a.RC), uint32(b.RC))
+	field("port number", "%#x", a.PortNum, b.PortNum)
+	field("state", "%v", a.ConfigState, b.ConfigState)
+	if a.QoS != b.QoS {
+		list = append(list, "service channels and lanes")
+	}
+	if len(list) == 0 {
+		return "no change"
+	}
+	return strings.Join(list, ", ")
+}
+
+func defaultsString(p *mad.VESWPortInfo) string {
+	var list []string
+	for i, lid := range p.UcastDLID {
+		if p.DefPortMask>>i&1 != 0 {
+			list = append(list, lid.String())
+		}
+	}
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, "+")
+}
+
+func keysString(keys []uint16) string {
+	var list []string
+	for _, k := range keys {
+		if k != 0 {
+			list = append(list, fmt.Sprintf("%#04x", k))
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// diff says in words what is different between two configurations.
+func diff(a, b *Config) (list []string) {
+	if !slices.Equal(a.Nodes, b.Nodes) {
+		list = append(list, "nodes changed")
+	}
+	byID := func(c *Config) []*VESW {
+		var all []*VESW
+		for i := range c.VESWs {
+			all = append(all, &c.VESWs[i])
+		}
+		slices.SortFunc(all, func(x, y *VESW) int { return int(x.ID) - int(y.ID) })
+		return all
+	}
+	find := func(c *Config, id uint16) *VESW {
+		for i := range c.VESWs {
+			if c.VESWs[i].ID == id {
+				return &c.VESWs[i]
+			}
+		}
+		return nil
+	}
+	for _, v := range byID(a) {
+		if find(b, v.ID) == nil {
+			list = append(list, fmt.Sprintf("- vESW %d %s", v.ID, v.Name))
+		}
+	}
+	for _, v := range byID(b) {
+		o := find(a, v.ID)
+		if o == nil {
+			list = append(list, fmt.Sprintf("+ vESW %d %s: %s", v.ID, v.Name, plural(len(v.Members), "member")))
+		} else if what := veswChanges(o, v); what != "" {
+			list = append(list, fmt.Sprintf("~ vESW %d %s: %s", v.ID, v.Name, what))
+		}
+	}
+	return list
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func veswChanges(a, b *VESW) string {
+	var list []string
+	add := func(different bool, format string, args ...any) {
+		if different {
+			list = append(list, fmt.Sprintf(format, args...))
+		}
+	}
+	add(a.Name != b.Name, "name %s -> %s", a.Name, b.Name)
+	add(a.Fabric != b.Fabric, "fabric %#x -> %#x", a.Fabric, b.Fabric)
+	add(a.PKey != b.PKey, "P_Key %#04x -> %#04x", a.PKey, b.PKey)
+	add(a.MTU != b.MTU, "MTU %d -> %d", a.MTU, b.MTU)
+	for _, m := range a.Members {
+		add(!slices.Contains(b.Members, m), "-%v", memberString(m))
+	}
+	for _, m := range b.Members {
+		add(!slices.Contains(a.Members, m), "+%v", memberString(m))
+	}
+	add(!slices.Equal(a.DefaultPorts, b.DefaultPorts) || !slices.Equal(a.Gateways, b.Gateways), "default ports")
+	add(a.RC != b.RC || a.QoS != b.QoS, "routing control or lanes")
+	return strings.Join(list, ", ")
+}
+
+func memberString(m Member) string {
+	if m.Limited {
+		return m.Node.String() + " (limited)"
+	}
+	return m.Node.String()
+}
+
+// Plan says in words what the manager would change on the fabric now, a line
+// each in the form of a diff: "+" for what is to be made, "-" for what is to
+// go, "~" for what is to be different. It is whole once ready is true; until
+// then the fabric is still being read.
+func (m *Manager) Plan() (lines []string, ready bool) {
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for _, p := range m.ports {
+		if !p.up || p.duplicate {
+			continue
+		}
+		if p.lid != 0 && p.infoRead && p.info.LID != p.lid {
+			add("~ port %v: LID %v -> %v", p, p.info.LID, p.lid)
+		}
+		if want := m.wantPKeys(p); p.pkeysRead == p.capacity && !slices.Equal(want, p.pkeys) {
+			add("~ port %v: P_Keys %s -> %s", p, keysString(p.pkeys), keysString(want))
+		}
+		if p.infoRead && p.info.State < mad.PortActive {
+			add("~ port %v: %v -> active", p, p.info.State)
+		}
+		for _, v := range p.list {
+			m.planVPort(p, v, add)
+		}
+	}
+	for _, v := range m.vesws {
+		for _, b := range v.members {
+			if b.port == nil || !b.port.up {
+				add("! vESW %d %s: %v is not there", v.cfg.ID, v.cfg.Name, b.cfg.Node)
+			}
+		}
+		for _, what := range v.problems {
+			add("! vESW %d %s: %s", v.cfg.ID, v.cfg.Name, what)
+		}
+	}
+	return lines, m.settled
+}
+
+func (m *Manager) planVPort(p *port, v *vport, add func(string, ...any)) {
+	b := v.member
+	if b == nil {
+		if v.info.VESW != 0 {
+			add("- port %v: vport %d of vESW %d", p, v.num, v.info.VESW)
+		}
+		return
+	}
+	c := b.vesw.cfg
+	power := mad.PowerOn()
+	switch want := m.want(b); {
+	case v.info.VESW == 0:
+		add("+ port %v: vport %d in vESW %d %s: %s", p, v.num, c.ID, c.Name, changes(&power, &want))
+	case differs(&v.info, &want):
+		add("~ port %v: vport %d in vESW %d %s: %s", p, v.num, c.ID, c.Name, changes(&v.info, &want))
+	}
+	if v.digest != b.vesw.digest {
+		add("~ port %v: vport %d in vESW %d %s: MAC table of %s", p, v.num, c.ID, c.Name, entriesString(len(b.vesw.table)))
+	}
+}
+
+func entriesString(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}
+
+// inSync reports whether a virtual port is as it is to be.
+func (m *Manager) inSync(v *vport) bool {
+	if v.member == nil {
+		return v.info.VESW == 0
+	}
+	want := m.want(v.member)
+	return v.known && !differs(&v.info, &want) && v.digest == v.member.vesw.digest
+}
+
+// InSync reports whether the fabric is as the configuration has it, as far as
+// its ports are there.
+func (m *Manager) InSync() bool {
+	if !m.settled || m.stale || m.relid {
+		return false
+	}
+	for _, p := range m.ports {
+		if !p.up || p.duplicate || p.infoRead && !p.ethernet() {
+			continue
+		}
+		if !p.active() || p.scanned < len(p.vports) || p.class.TrapLID != m.LID() || !slices.Equal(p.pkeys, m.wantPKeys(p)) {
+			return false
+		}
+		for _, b := range p.members {
+			if b.vesw.dirty || b.vport == nil || !b.vport.listed() {
+				return false
+			}
+		}
+		if slices.ContainsFunc(p.list, func(v *vport) bool { return !m.inSync(v) }) {
+			return false
+		}
+	}
+	return true
+}

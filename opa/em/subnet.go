@@ -1,0 +1,261 @@
+package em
+
+import (
+	"slices"
+
+	"tapir/opa"
+	"tapir/opa/mad"
+)
+
+// assignLIDs gives each port its LID: the one declared, else the one that it
+// has, if no other has it, else the lowest that is free.
+func (m *Manager) assignLIDs() {
+	taken := map[opa.LID]uint64{} // by GUID; 0: declared, for a port that is not there
+	for _, n := range m.cfg.Nodes {
+		if n.LID != 0 {
+			taken[n.LID] = 0
+		}
+	}
+	var rest []*port
+	for _, p := range m.ports {
+		if lid := m.declaredLID(p); lid != 0 {
+			m.setLID(p, lid)
+			taken[lid] = p.guid
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	// Whoever has had its LID from this manager keeps it before anybody else.
+	for _, mine := range []bool{true, false} {
+		rest = slices.DeleteFunc(rest, func(p *port) bool {
+			lid := p.lid
+			if !mine {
+				lid = p.info.LID
+			}
+			if lid == 0 || !p.infoRead && !mine || lid > MaxLID {
+				return false
+			}
+			if other, ok := taken[lid]; ok {
+				m.count.DuplicateLIDs++
+				m.note("port %v has LID %v, which belongs to %s: it gets another one", p, lid, m.ownerName(other, lid))
+				p.lid = 0
+				return false
+			}
+			taken[lid] = p.guid
+			m.setLID(p, lid)
+			return true
+		})
+	}
+	next := opa.FirstUnicast
+	for _, p := range rest {
+		if !p.infoRead {
+			continue // it may turn out to have one
+		}
+		for _, ok := taken[next]; ok; _, ok = taken[next] {
+			next++
+		}
+		if next > MaxLID {
+			m.note("no LID is left for port %v", p)
+			return
+		}
+		taken[next] = p.guid
+		m.setLID(p, next)
+	}
+}
+
+func (m *Manager) ownerName(guid uint64, lid opa.LID) string {
+	if p := m.port(guid); p != nil {
+		return p.String()
+	}
+	for _, n := range m.cfg.Nodes {
+		if n.LID == lid {
+			return Node{n.GUID, n.Name}.String()
+		}
+	}
+	return "another port"
+}
+
+// declaredLID is the LID that the configuration gives p, 0 if none.
+func (m *Manager) declaredLID(p *port) opa.LID {
+	for _, n := range m.cfg.Nodes {
+		if n.LID != 0 && m.is(p, Node{n.GUID, n.Name}) {
+			return n.LID
+		}
+	}
+	return 0
+}
+
+// is reports whether a node of the configuration is port p.
+func (m *Manager) is(p *port, n Node) bool {
+	if g := m.cfg.guid(n); g != 0 {
+		return g == p.guid
+	}
+	return n.Name != "" && p.name == n.Name && m.unique(p)
+}
+
+// unique reports whether no other port has the name of p.
+func (m *Manager) unique(p *port) bool {
+	return !slices.ContainsFunc(m.ports, func(o *port) bool { return o != p && o.up && o.name == p.name })
+}
+
+func (m *Manager) setLID(p *port, lid opa.LID) {
+	if p.lid != lid {
+		p.lid = lid
+		m.stale = true
+	}
+}
+
+// wantPKeys is the P_Key table that p is to have: management, full for the
+// port of the manager, then the partitions of its vESWs.
+func (m *Manager) wantPKeys(p *port) []uint16 {
+	keys := []uint16{opa.PKeyManagement}
+	if p.guid == m.opt.GUID {
+		keys[0] |= opa.PKeyFull
+	}
+	for _, v := range p.members {
+		if v.duplicate {
+			continue
+		}
+		key := v.pkey()
+		i := slices.IndexFunc(keys, func(k uint16) bool { return (k^key)&^opa.PKeyFull == 0 })
+		if i < 0 {
+			keys = append(keys, key)
+		} else {
+			keys[i] |= key
+		}
+	}
+	slices.SortFunc(keys[1:], func(a, b uint16) int { return int(a&^opa.PKeyFull) - int(b&^opa.PKeyFull) })
+	if len(keys) > p.capacity {
+		keys = keys[:p.capacity]
+	}
+	return append(keys, make([]uint16, p.capacity-len(keys))...)
+}
+
+// stepSubnet is the next request that brings the port itself forward: first
+// what it is, then, when LIDs can be given out, what it is to be.
+func (m *Manager) stepSubnet(p *port) *request {
+	block := p.pkeysRead / mad.PKeysPerBlock
+	switch {
+	case !p.named:
+		return m.askName(p)
+	case !p.infoRead || m.now >= p.infoPoll:
+		return m.askPortInfo(p)
+	case p.pkeysRead < p.capacity:
+		return m.askPKeys(p, block)
+	}
+	m.by(p.infoPoll)
+	if !m.assigning() || m.opt.Observe || p.lid == 0 {
+		return nil
+	}
+	if p.info.State < mad.PortInit {
+		return nil
+	}
+	if sm := m.ownLID(); p.info.LID != p.lid || p.info.SMLID != sm {
+		return m.setPortInfo(p, "LID", mad.PortInfo{LID: p.lid, SMLID: sm})
+	}
+	want := m.wantPKeys(p)
+	for at := 0; at < p.capacity; at += mad.PKeysPerBlock {
+		end := min(at+mad.PKeysPerBlock, p.capacity)
+		if !slices.Equal(p.pkeys[at:end], want[at:end]) {
+			return m.setPKeys(p, at/mad.PKeysPerBlock, want[at:end])
+		}
+	}
+	if p.info.State < mad.PortActive {
+		return m.setPortInfo(p, (p.info.State + 1).String(), mad.PortInfo{State: p.info.State + 1})
+	}
+	return nil
+}
+
+// ownLID is the LID that the manager's port has or will have.
+func (m *Manager) ownLID() opa.LID {
+	if p := m.port(m.opt.GUID); p != nil {
+		return p.lid
+	}
+	return 0
+}
+
+func (m *Manager) askName(p *port) *request {
+	r := m.subnetRequest(p, "node description", mad.MethodGet, mad.AttrNodeDescription, 0, 0, nil)
+	r.done = func(status mad.Status, data []byte) {
+		name := ""
+		if status == mad.StatusOK {
+			name = mad.ParseNodeDescription(data)
+		}
+		if p.named = true; name != p.name {
+			p.name = name
+			m.note("port %v is called %q", GUID(p.guid), name)
+		}
+		m.stale, m.relid = true, true
+		if name != "" && !m.unique(p) {
+			m.note("several ports are called %q: the configuration can name none of them so", name)
+		}
+	}
+	return r
+}
+
+func (m *Manager) askPortInfo(p *port) *request {
+	r := m.subnetRequest(p, "port info", mad.MethodGet, mad.AttrPortInfo, mad.OnePort, 0, nil)
+	r.done = func(status mad.Status, data []byte) { m.tookPortInfo(p, status, data) }
+	return r
+}
+
+func (m *Manager) setPortInfo(p *port, what string, info mad.PortInfo) *request {
+	r := m.subnetRequest(p, what, mad.MethodSet, mad.AttrPortInfo, mad.OnePort, mad.PortInfoLen, info.Put)
+	r.done = func(status mad.Status, data []byte) {
+		if m.tookPortInfo(p, status, data); status == mad.StatusOK {
+			m.note("port %v: LID %v, %v", p, p.info.LID, p.info.State)
+		}
+	}
+	return r
+}
+
+func (m *Manager) tookPortInfo(p *port, status mad.Status, data []byte) {
+	if status != mad.StatusOK {
+		p.pause = m.now.Add(m.t.Poll)
+		return
+	}
+	was, old := p.active(), p.info
+	first := !p.infoRead
+	p.info, p.infoRead = mad.ParsePortInfo(data), true
+	p.infoPoll = m.now.Add(m.t.Poll)
+	if first {
+		m.relid = true
+	} else if p.info.State < old.State {
+		m.readopt(p) // it lost more than its state
+	}
+	if p.active() != was {
+		m.stale = true
+	}
+}
+
+func (m *Manager) askPKeys(p *port, block int) *request {
+	r := m.subnetRequest(p, "P_Key table", mad.MethodGet, mad.AttrPKeyTable, mad.PKeyBlock(block), 0, nil)
+	r.done = func(status mad.Status, data []byte) { m.tookPKeys(p, block, status, data) }
+	return r
+}
+
+func (m *Manager) setPKeys(p *port, block int, keys []uint16) *request {
+	var table [mad.PKeysPerBlock]uint16
+	copy(table[:], keys)
+	r := m.subnetRequest(p, "P_Key table", mad.MethodSet, mad.AttrPKeyTable, mad.PKeyBlock(block), mad.PKeyBlockLen, func(b []byte) { mad.PutPKeys(b, table) })
+	r.done = func(status mad.Status, data []byte) {
+		if m.tookPKeys(p, block, status, data); status == mad.StatusOK {
+			m.note("port %v: P_Keys %s", p, keysString(p.pkeys))
+		}
+	}
+	return r
+}
+
+func (m *Manager) tookPKeys(p *port, block int, status mad.Status, data []byte) {
+	if status != mad.StatusOK {
+		p.pause = m.now.Add(m.t.Poll)
+		return
+	}
+	keys, at := mad.ParsePKeys(data), block*mad.PKeysPerBlock
+	if at > len(p.pkeys) {
+		return
+	}
+	p.pkeys = append(p.pkeys, make([]uint16, max(0, min(p.capacity, at+len(keys))-len(p.pkeys)))...)
+	copy(p.pkeys[at:], keys[:])
+	p.pkeysRead = max(p.pkeysRead, min(p.capacity, at+len(keys)))
+}

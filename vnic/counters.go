@@ -153,7 +153,7 @@ var possible = [frame.NumDropReasons]bool{
 	frame.DropTruncated: true, frame.DropNotOurMAC: true, frame.DropTxQueue: true, frame.DropHostQueue: true,
 	frame.DropNoBuffer: true, frame.DropOversize: true, frame.DropSource: true, frame.DropPort: true,
 	frame.DropPKey: true, frame.DropLooped: true, frame.DropSpoofed: true, frame.DropRunt: true,
-	frame.DropStorm: true, frame.DropState: true, frame.DropNoDLID: true,
+	frame.DropStorm: true, frame.DropState: true, frame.DropNoDLID: true, frame.DropShare: true,
 }
 
 // dropName is the counter's name for reason r: "host_queue_full".

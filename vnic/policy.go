@@ -13,6 +13,7 @@ const (
 	// there is none.
 	ToProxy Unknown = iota
 	// ToDefaultPort sends it to a default port only, as the Linux driver does.
+	// Default ports are gateways then: stations behind them are not learned.
 	ToDefaultPort
 	// ToAll sends it to all.
 	ToAll
@@ -63,6 +64,10 @@ type Policy struct {
 	// side. Without it every frame is delivered, which a bridge or gateway
 	// needs.
 	Filter bool
+	// Gateway makes the vport one of those between its vESW and a network on
+	// the host's side. If they are the vESW's default ports, each passes on the
+	// flows of its share only.
+	Gateway bool
 	// Snoop follows the IGMP and MLD messages of the host's side: groups that
 	// stations behind it joined count as the interface's.
 	Snoop bool

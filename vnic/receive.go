@@ -39,10 +39,15 @@ func (n *Netdev) receive(p opa.Packet, f *frame.Frame, now frame.Time) frame.Dro
 	if r := n.fromFabric(&in, slid); r != frame.DropNone {
 		return r
 	}
+	if n.policy.Gateway {
+		if r := n.toNetwork(&in, p); r != frame.DropNone {
+			return r
+		}
+	}
 	if !p.DLID().IsUnicast() && !n.rxStorm.take(now) {
 		return frame.DropStorm
 	}
-	if n.policy.Learn {
+	if n.policy.Learn && n.places(slid) {
 		n.learn(&in, slid, now)
 	}
 	if n.policy.Suppress {

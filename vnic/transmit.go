@@ -43,6 +43,11 @@ func (n *Netdev) transmit(f *frame.Frame, now frame.Time) (left *frame.Frame, r 
 	if r := n.fromHost(&in, now); r != frame.DropNone {
 		return f, r
 	}
+	if n.policy.Gateway {
+		if r := n.fromNetwork(&in); r != frame.DropNone {
+			return f, r
+		}
+	}
 	if n.policy.Snoop && in.flow.Group {
 		n.snoop(&in, now)
 	}
@@ -168,8 +173,11 @@ func (n *Netdev) unknown(entropy uint8) way {
 			return flood
 		}
 	}
-	if port == noPort {
+	switch {
+	case port == noPort:
 		return way{}
+	case n.cfg.UcastDLID[port] == n.slid: // nobody else knows it either
+		return flood
 	}
 	return way{lid: n.cfg.UcastDLID[port]}
 }

@@ -124,8 +124,8 @@ func (v VNIC) withDefaults(c *Config) VNIC {
 		v.Policy = c.Policy
 	}
 	if v.Gateway != nil {
+		v.Policy.Gateway, v.Policy.Learn, v.Policy.AllGroups = true, true, true
 		v.Policy.Filter = false // what lies behind the bridge is not ours
-		v.Policy.Learn = true
 	}
 	return v
 }

@@ -29,12 +29,13 @@ type host struct {
 	id    frame.Port
 	port  *loop.Port
 
-	base   netdevState // what kernel and vport last agreed on
-	shown  operState   // what the kernel was last told
-	lists  []net.HardwareAddr
-	policy vnic.Policy
-	undo   []func()
-	lost   bool // the TAP was removed under us
+	base    netdevState // what kernel and vport last agreed on
+	shown   operState   // what the kernel was last told
+	lists   []net.HardwareAddr
+	policy  vnic.Policy
+	undo    []func()
+	bridged bool // as a gateway
+	lost    bool // the TAP was removed under us
 }
 
 // netdevState is what both the kernel and the Ethernet Manager may change.
@@ -43,8 +44,9 @@ type netdevState struct {
 	mtu int
 }
 
-// operState is what only the fabric decides.
-type operState struct{ carrier, dormant bool }
+// operState is what only the fabric decides: carrier, dormancy, and whether
+// several gateways share the bridge's traffic.
+type operState struct{ carrier, dormant, shared bool }
 
 // vportState is a vport as its thread sees it.
 type vportState struct {
@@ -57,7 +59,7 @@ type vportState struct {
 
 func stateOf(d *vnic.Netdev) vportState {
 	return vportState{dev: d, vesw: d.Config().VESWID, state: netdevState{d.MAC(), d.MTU()},
-		oper: operState{d.Carrier(), d.Dormant()}, maxMTU: d.MaxMTU()}
+		oper: operState{d.Carrier(), d.Dormant(), d.Shared()}, maxMTU: d.MaxMTU()}
 }
 
 // newHost opens the host TAP of a vport and ties the two together.
@@ -99,9 +101,6 @@ func (h *host) prepare(c *VNIC, v vportState) error {
 	if err := errors.Join(h.setMAC(h.base.mac), h.setMTU(h.base.mtu)); err != nil {
 		return err
 	}
-	if err := h.show(v.oper, true); err != nil {
-		return err
-	}
 	for _, p := range c.IP {
 		if err := h.address(p); err != nil {
 			return err
@@ -111,6 +110,9 @@ func (h *host) prepare(c *VNIC, v vportState) error {
 		if err := h.join(c.Gateway); err != nil {
 			return err
 		}
+	}
+	if err := h.show(v.oper, true); err != nil {
+		return err
 	}
 	return h.bringUp(d.Up)
 }
@@ -139,14 +141,14 @@ func (h *host) address(p netip.Prefix) error {
 	return err
 }
 
-// join makes the TAP a port of the gateway's bridge. The bridge must not learn
-// there: another gateway may be the one for a flow.
+// join makes the TAP a port of the gateway's bridge.
 func (h *host) join(g *Gateway) error {
 	links := h.n.host.links
 	h.vlan = g.VLAN
-	if err := errors.Join(links.Join(h.name, g.Bridge), links.SetLearning(h.name, false)); err != nil {
+	if err := links.Join(h.name, g.Bridge); err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
+	h.bridged = true
 	if !h.tap.Created() {
 		h.undo = append(h.undo, func() { links.Leave(h.name) })
 	}
@@ -164,7 +166,7 @@ func (h *host) bringUp(isUp bool) error {
 	return links.Up(h.name)
 }
 
-// show passes carrier and dormancy on to the kernel.
+// show passes the state on to the kernel.
 func (h *host) show(o operState, anew bool) error {
 	if o.dormant != h.shown.dormant || anew {
 		if err := h.n.host.links.SetDormant(h.name, o.dormant); err != nil {
@@ -173,6 +175,12 @@ func (h *host) show(o operState, anew bool) error {
 	}
 	if o.carrier != h.shown.carrier || anew {
 		if err := h.tap.SetCarrier(o.carrier); err != nil {
+			return err
+		}
+	}
+	if h.bridged && (o.shared != h.shown.shared || anew) {
+		// The flow says which gateway a frame takes, not where one came from.
+		if err := h.n.host.links.SetLearning(h.name, !o.shared); err != nil {
 			return err
 		}
 	}

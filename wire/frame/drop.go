@@ -59,6 +59,7 @@ const (
 	DropStorm                                     // beyond the storm limit
 	DropState                                     // the virtual port is in state DROP_ALL
 	DropNoDLID                                    // no destination LID is known
+	DropShare                                     // of another gateway
 	NumDropReasons
 )
 
@@ -71,7 +72,7 @@ var dropNames = [NumDropReasons]string{
 	"bad source address", "not used", "owned by engine", "port down",
 	"wrong length", "wrong link format", "unknown L4 type", "bad SLID", "bad DLID", "not our LID",
 	"pad not zero", "bad tail", "ICRC", "P_Key", "unknown vESW", "looped back", "source MAC filter",
-	"runt", "storm limit", "DROP_ALL state", "no DLID",
+	"runt", "storm limit", "DROP_ALL state", "no DLID", "other gateway",
 }
 
 func (r DropReason) String() string {

@@ -80,7 +80,7 @@ func TestVESWMistakesHaveAPlace(t *testing.T) {
 		{vesw("qos: {unicast: {sc: [1, 2]}}"), "v.yaml:5:25: sc: expected eight numbers"},
 		{vesw("qos: {unicast: {untagged_vl: 32}}"), "v.yaml:5:34: untagged_vl: expected a number from 0 to 31"},
 		{vesw("qos: {anycast: {}}"), "v.yaml:5:11: anycast: unknown key; expected one of unicast, multicast"},
-		{vesw("id: 3"), "v.yaml:5:5: mapping key "id" already defined"},
+		{vesw("id: 3"), "v.yaml:5:5: mapping key \"id\" already defined"},
 		{two("{name: blue, id: 3}"), "v.yaml:6:12: name: blue: another vESW has it too"},
 		{two("{name: red, id: 2}"), "v.yaml:6:21: id: 2: vESW blue has it too"},
 		{two("{name: red, id: 3, members: [h1, h1]}"), "v.yaml:6:38: members: h1 is a member twice"},

@@ -31,13 +31,13 @@ func rowOf(s sample) []string {
 	if h.PKey&opa.PKeyFull != 0 {
 		member = "full"
 	}
-	return []string{hex(6, h.SLID), hex(6, h.DLID), h.DLID.Kind().String(), fmt.Sprint(len(p) / 8), fmt.Sprint(len(p)), flag(h.BECN), flag(h.FECN),
-		fmt.Sprint(h.SC), fmt.Sprint(h.RC), "2", "1", "0x78", hex(4, h.PKey), member, hex(4, h.Entropy), fmt.Sprint(h.Age),
-		"0x000000", hex(4, h.VESW), fmt.Sprint(h.VESW), strings.Repeat("00", p.Pad()), fmt.Sprint(p.Pad()), hex(8, p.ICRC()), status,
-		hex(2, 0x40|p.Pad()), message}
+	return []string{digits(6, h.SLID), digits(6, h.DLID), h.DLID.Kind().String(), fmt.Sprint(len(p) / 8), fmt.Sprint(len(p)), flag(h.BECN), flag(h.FECN),
+		fmt.Sprint(h.SC), fmt.Sprint(h.RC), "2", "1", "0x78", digits(4, h.PKey), member, digits(4, h.Entropy), fmt.Sprint(h.Age),
+		"0x000000", digits(4, h.VESW), fmt.Sprint(h.VESW), strings.Repeat("00", p.Pad()), fmt.Sprint(p.Pad()), digits(8, p.ICRC()), status,
+		digits(2, 0x40|p.Pad()), message}
 }
 
-func hex[T ~int | ~uint16 | ~uint32](digits int, v T) string {
+func digits[T ~int | ~uint16 | ~uint32](digits int, v T) string {
 	return fmt.Sprintf("0x%0*x", digits, uint64(v))
 }
 

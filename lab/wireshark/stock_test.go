@@ -3,18 +3,21 @@ package wireshark
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
+	"tapir/lab/capture"
 	"tapir/lab/link"
 	"tapir/lab/netns"
 	"tapir/lab/tshark"
 	"tapir/nic/tap"
 	"tapir/opa"
 	"tapir/wire/frame"
+	"tapir/wire/pcapng"
 )
 
 func must[T any](v T, err error) T {
@@ -199,5 +202,60 @@ func TestStockTsharkLive(t *testing.T) {
 		"-T", "fields", "-E", "separator=|", "-e", "arp.dst.proto_ipv4", "-e", "icmp.checksum.status", "-e", "_ws.malformed")
 	if want := []string{"10.0.0.6||", "|1|", "|1|", "|1|", "|1|"}; !slices.Equal(lines, want) {
 		t.Errorf("%q, want %q", lines, want)
+	}
+}
+
+// erf29 is a capture of 9B packets without a header of the HFI's: ERF type 29.
+func erf29(packets [][]byte) *file {
+	f := newFile(197)
+	for _, p := range packets {
+		b := binary.LittleEndian.AppendUint64(nil, 1_700_000_000<<32)
+		b = append(b, 29, 4)
+		b = binary.BigEndian.AppendUint16(b, uint16(16+len(p)))
+		b = append(b, 0, 0)
+		b = binary.BigEndian.AppendUint16(b, uint16(len(p)))
+		f.add(append(b, p...))
+	}
+	return f
+}
+
+// Stock tshark knows 9B packets and MADs: in both kinds of ERF record, and on
+// the front end's TCP port.
+func TestStockMADs(t *testing.T) {
+	t.Parallel()
+	h := opa.Header9B{SLID: 5, DLID: 6, SC: 3, SL: 2, PKey: 0xffff, DestQP: opa.QPGeneral, SrcQP: opa.QPGeneral, QKey: opa.QKeyGSI, PSN: 9}
+	var packets [][]byte
+	on9B := newFile(pcapng.LinkEthernet)
+	for _, c := range vemaCases {
+		p := h.AppendTo(nil, c.mad, opa.ICRCv1)
+		packets = append(packets, p)
+		on9B.add(append(append(make([]byte, 12), 0x88, 0xb6), p...))
+	}
+	link := []string{"opa.9b.slid", "opa.9b.dlid", "opa.9b.sc", "opa.9b.sl", "opa.bth.opcode", "opa.bth.p_key", "opa.bth.destqp", "opa.bth.psn", "opa.deth.q_key", "opa.deth.srcqp"}
+	wantLink := []string{"0x0005", "0x0006", "3", "2", "0x64", "0xffff", "0x000001", "9", "0x80010000", "0x000001"}
+	for name, c := range map[string]struct {
+		file   *file
+		fields []string
+		want   []string
+	}{
+		"ERF 28":    {on9B.exported(t, capture.FormERF), link, wantLink},
+		"ERF 29":    {erf29(packets), link, wantLink},
+		"front end": {frontEnd(), []string{"opa.fe.magicnumber", "opa.fe.headerversion", "tcp.checksum.status"}, []string{"0x31e0cc01", "0x00000080", "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mad := []string{"opa.mad.mgmtclass", "opa.mad.method", "opa.mad.attributeid", "opa.mad.attributemodifier", "opa.mad.transactionid", "_ws.malformed"}
+			rows, err := tshark.Fields(judge(t), c.file.write(t), tshark.Options{Env: homeEnv(t.TempDir())}, append(mad, c.fields...)...)
+			if err != nil || len(rows) != len(vemaCases) {
+				t.Fatalf("%d frames, %v", len(rows), err)
+			}
+			for i, v := range vemaCases {
+				want := append([]string{"0x34", fmt.Sprintf("0x%02x", v.mad[3]), fmt.Sprintf("0x%04x", binary.BigEndian.Uint16(v.mad[16:])),
+					fmt.Sprintf("0x%08x", v.mad[23]), "0x1122334455667788", ""}, c.want...)
+				if !slices.Equal(rows[i], want) {
+					t.Errorf("%q, want %q", rows[i], want)
+				}
+			}
+		})
 	}
 }

@@ -23,6 +23,8 @@ type Options struct {
 	Filter string
 	// Prefs are preferences, each as tshark's -o takes it.
 	Prefs []string
+	// Script is a Lua script to load.
+	Script string
 	// Env is added to the environment: where personal plugins are, for one.
 	Env []string
 }
@@ -42,6 +44,9 @@ func run(ctx context.Context, file string, o Options, args []string, line func(s
 	full := append([]string{"-n", "-r", file}, strict...)
 	for _, p := range o.Disable {
 		full = append(full, "--disable-protocol", p)
+	}
+	if o.Script != "" {
+		full = append(full, "-X", "lua_script:"+o.Script)
 	}
 	for _, p := range o.Prefs {
 		full = append(full, "-o", p)

@@ -184,18 +184,19 @@ var vemaCases = []vemaCase{
 		map[string]string{"attribute": "VESWPORT_ERROR_COUNTERS", "tx_smac_filt": "1", "tx_dlid_zero": "2", "tx_drop_state": "3", "rx_bad_veswid": "4", "rx_logic": "5"}},
 }
 
-// vemaFile is a capture of all MADs as 9B packets behind their EtherType.
+// vemaFrame is an Ethernet frame with the MAD in a 9B packet.
+func vemaFrame(c vemaCase) []byte {
+	h := opa.Header9B{SLID: 5, DLID: 6, PKey: 0xffff, DestQP: opa.QPGeneral, SrcQP: opa.QPGeneral, QKey: opa.QKeyGSI}
+	fr := frame.New(make([]byte, 4096), nil)
+	fr.Append(h.AppendTo(nil, c.mad, opa.ICRCv1))
+	opa.FramingNSH.Wrap9B(fr)
+	return fr.Bytes()
+}
+
 func vemaFile() *file {
 	f := newFile(pcapng.LinkEthernet)
-	h := opa.Header9B{SLID: 5, DLID: 6, PKey: 0xffff, DestQP: opa.QPGeneral, SrcQP: opa.QPGeneral, QKey: opa.QKeyGSI}
 	for _, c := range vemaCases {
-		fr := frame.New(make([]byte, 4096), nil)
-		fr.Append(c.mad)
-		if drop := opa.Encapsulate9B(fr, &h, opa.ICRCv1); drop != frame.DropNone {
-			panic(drop)
-		}
-		opa.FramingNSH.Wrap9B(fr)
-		f.add(fr.Bytes())
+		f.add(vemaFrame(c))
 	}
 	return f
 }

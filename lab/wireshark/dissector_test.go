@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +115,67 @@ func TestDissectorAlterations(t *testing.T) {
 		malformed := w.what == "length" || w.what == "short"
 		if r := rows[i]; r[0] != w.status || !strings.Contains(r[1], w.message) || w.message == "" && r[1] != "" || (r[2] != "") != malformed {
 			t.Errorf("%s: %q, want %+v", w.what, r, w)
+		}
+	}
+}
+
+// TestDissectorSurvives: nothing that comes in makes the script fail.
+func TestDissectorSurvives(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	var seeds [][]byte
+	for i, s := range samples {
+		seeds = append(seeds, wrapped(opa.Framing(i%3), s.header.AppendTo(nil, s.inner, s.icrc)))
+	}
+	for _, c := range vemaCases {
+		seeds = append(seeds, vemaFrame(c)[:14+28+340])
+	}
+	f := newFile(pcapng.LinkEthernet)
+	for i := range 400 {
+		b := bytes.Clone(seeds[i%len(seeds)])
+		for range rng.IntN(6) {
+			b[14+rng.IntN(min(90, len(b)-14))] = byte(rng.Uint32())
+		}
+		if i%3 == 0 {
+			b = b[:14+rng.IntN(len(b)-14)]
+		}
+		f.add(b)
+	}
+	lines, err := tshark.Lines(judge(t), f.write(t), plugin(t), "-V")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trees := 0
+	for _, l := range lines {
+		if strings.Contains(l, "Lua Error") {
+			t.Error(l)
+		}
+		if strings.HasPrefix(l, "Omni-Path 16B") {
+			trees++
+		}
+	}
+	if trees < 100 {
+		t.Errorf("only %d packets were dissected", trees)
+	}
+}
+
+// TestDissectorOfCutFrames: of a frame that a snap length has cut the fields
+// are shown, and nothing is held against it.
+func TestDissectorOfCutFrames(t *testing.T) {
+	t.Parallel()
+	f := newFile(pcapng.LinkEthernet)
+	for _, framing := range []opa.Framing{opa.FramingNSH, opa.Framing88B5, opa.FramingGeneve} {
+		b := wrapped(framing, samples[3].header.AppendTo(nil, samples[3].inner, opa.ICRCv1))
+		p := pcapng.Packet{Data: b[:128], OrigLen: uint32(len(b))}
+		f.b = p.AppendTo(f.b)
+	}
+	rows, err := tshark.Fields(judge(t), f.write(t), plugin(t), "opa16b.slid", "opa16b.len", "opa16b.icrc.status", "_ws.malformed", "opa16b.len.wrong")
+	if err != nil || len(rows) != 3 {
+		t.Fatalf("%d frames, %v", len(rows), err)
+	}
+	for _, r := range rows {
+		if !slices.Equal(r, []string{"0x000006", "193", "", "", ""}) {
+			t.Errorf("%q", r)
 		}
 	}
 }

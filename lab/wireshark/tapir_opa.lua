@@ -186,6 +186,12 @@ opa16b.prefs.verify = Pref.bool("Verify the ICRC", true, "Version 1 as Tapir def
 local data = Dissector.get("data")
 local ethernet = Dissector.get("eth_withoutfcs")
 
+-- call hands tvb on; a dissector that finds it malformed says so itself.
+local function call(dissector, tvb, pinfo, root)
+  local ok, n = pcall(dissector.call, dissector, tvb, pinfo, root)
+  return ok and n or tvb:captured_len()
+end
+
 -- trailer adds what stands behind the frame of the complete packet at tvb.
 local function trailer(tvb, tree, n)
   local last = tvb(n - 1, 1)
@@ -212,8 +218,8 @@ local function trailer(tvb, tree, n)
   return n - 5 - pad
 end
 
--- header adds the fields of h, which starts tvb.
-local function header(tvb, tree, h)
+-- header adds the fields of h, which starts tvb, the packet being of n octets.
+local function header(tvb, tree, h, n)
   local item = tree:add(f.slid, tvb(0, 10), h.slid)
   if kind(h.slid) ~= "unicast" then item:add_proto_expert_info(e.lid) end
   item = tree:add(f.dlid, tvb(4, 6), h.dlid)
@@ -222,7 +228,7 @@ local function header(tvb, tree, h)
   item:append_text(" (" .. k .. ")")
   tree:add(f.dlid_kind, tvb(4, 6), k):set_generated()
   item = tree:add(f.len, tvb(2, 2), h.len)
-  if h.len * 8 ~= tvb:reported_len() then item:add_proto_expert_info(e.len) end
+  if h.len * 8 ~= n then item:add_proto_expert_info(e.len) end
   tree:add(f.len_bytes, tvb(2, 2), h.len * 8):set_generated()
   tree:add(f.becn, tvb(3, 1), h.becn)
   tree:add(f.sc, tvb(6, 2), h.sc)
@@ -241,10 +247,10 @@ local function header(tvb, tree, h)
   tree:add(f.vesw, tvb(18, 2), h.vesw)
 end
 
--- show adds the tree of the packet that is all of tvb, and returns where its
--- Ethernet frame ends, if it is complete and has one.
-local function show(tvb, root)
-  local n = tvb:reported_len()
+-- show adds the tree of the packet that is all of tvb and had n octets on the
+-- wire, and returns where its Ethernet frame ends, if it is complete and has
+-- one.
+local function show(tvb, root, n)
   if n < 32 or tvb:captured_len() < 20 then
     root:add(opa16b, tvb()):add_proto_expert_info(e.short)
     return nil
@@ -252,22 +258,24 @@ local function show(tvb, root)
   local h = decode(tvb:raw(0, 20))
   local tree = root:add(opa16b, tvb())
   tree:append_text(string.format(", vESW %d, 0x%06x -> 0x%06x, SC %d", h.vesw, h.slid, h.dlid, h.sc))
-  header(tvb, tree, h)
+  header(tvb, tree, h, n)
   if tvb:captured_len() < n or h.len * 8 ~= n or h.l2 ~= 2 then return nil end
   local stop = trailer(tvb, tree, n)
   if h.l4 == 0x78 then return stop end
 end
 
-function opa16b.dissector(tvb, pinfo, root)
+local function dissect(tvb, pinfo, root, n)
   pinfo.cols.protocol = "OPA 16B"
-  local stop = show(tvb, root)
+  local stop = show(tvb, root, n)
   if stop and stop > 20 then
-    ethernet:call(tvb(20, stop - 20):tvb(), pinfo, root)
+    call(ethernet, tvb(20, stop - 20):tvb(), pinfo, root)
   elseif tvb:captured_len() > 20 then
-    data:call(tvb(20):tvb(), pinfo, root)
+    call(data, tvb(20):tvb(), pinfo, root)
   end
   return tvb:captured_len()
 end
+
+function opa16b.dissector(tvb, pinfo, root) return dissect(tvb, pinfo, root, tvb:reported_len()) end
 
 -- 5. 9B packets: stock dissectors, and the ICRC.
 
@@ -282,7 +290,7 @@ opa9b.experts = { e9 }
 local stock9b = Dissector.get("opa")
 
 function opa9b.dissector(tvb, pinfo, root)
-  stock9b:call(tvb, pinfo, root)
+  call(stock9b, tvb, pinfo, root)
   local n = tvb:captured_len()
   if n < 32 or n < tvb:reported_len() or not opa16b.prefs.verify then return n end
   local want, at = icrc9b(tvb:raw(0, n)), tvb(n - 4, 4)
@@ -306,32 +314,40 @@ local function wrap(tab, key, name, text, more)
 end
 
 wrap("ethertype", 0x894f, "opa_nsh", "Omni-Path in NSH", function(tvb, pinfo, root, stock)
-  local done = stock:call(tvb, pinfo, root)
+  local done = call(stock, tvb, pinfo, root)
   local at = nsh_start(tvb:raw(0, math.min(32, tvb:captured_len())))
-  if at then show(tvb(at):tvb(), root) end
+  if at then show(tvb(at):tvb(), root, tvb:reported_len() - at) end
   return done
 end)
 
 wrap("udp.port", 6081, "opa_geneve", "Omni-Path in Geneve", function(tvb, pinfo, root, stock)
   local at, nine = geneve_start(tvb:raw(0, math.min(12, tvb:captured_len())))
-  local done = stock:call(tvb, pinfo, root)
-  if at and not nine then show(tvb(at):tvb(), root) end
+  local done = call(stock, tvb, pinfo, root)
+  if at and not nine then show(tvb(at):tvb(), root, tvb:reported_len() - at) end
   return done
 end)
 
 -- Bypass records hold 16B packets; the stock dissector has the others.
 wrap("erf.types.type", 28, "opa_erf", "Omni-Path in ERF", function(tvb, pinfo, root, stock)
-  if tvb:captured_len() < 16 then return stock:call(tvb, pinfo, root) end
+  if tvb:captured_len() < 16 then return call(stock, tvb, pinfo, root) end
   local direction, word = tvb(1, 1):uint(), tvb(8, 4):le_uint()
   local bypass = direction == 0 and bits(word, 28, 1) == 1 or direction == 1 and bits(word, 12, 3) == 4
-  if not bypass then return stock:call(tvb, pinfo, root) end
-  if tvb:captured_len() > 16 then opa16b.dissector(tvb(16):tvb(), pinfo, root) end
+  if not bypass then return call(stock, tvb, pinfo, root) end
+  if tvb:captured_len() > 16 then dissect(tvb(16):tvb(), pinfo, root, tvb:reported_len() - 16) end
   return tvb:captured_len()
 end)
 
 DissectorTable.get("ethertype"):add(0x88b5, opa16b)
 DissectorTable.get("ethertype"):add(0x88b6, opa9b)
-DissectorTable.get("wtap_encap"):add(wtap.USER0, opa16b)
+
+-- USER0 is everybody's: only what looks like a 16B packet is ours.
+wrap("wtap_encap", wtap.USER0, "opa_user0", "Omni-Path in USER0", function(tvb, pinfo, root, stock)
+  if tvb:captured_len() >= 20 then
+    local h = decode(tvb:raw(0, 20))
+    if h.l2 == 2 and h.l4 == 0x78 then return opa16b.dissector(tvb, pinfo, root) end
+  end
+  return call(stock, tvb, pinfo, root)
+end)
 
 -- 7. VEMA. Stock dissectors end at the MAD header; the attribute is added
 -- behind it.

@@ -146,7 +146,7 @@ func runHFIs(ctx context.Context, all []fabric.Config, out, errOut io.Writer) er
 		if err != nil {
 			return err
 		}
-		n, err := fabric.Start(ctx, cfg, func(n *fabric.Node) { n.Version, n.Log = versionText(), errOut })
+		n, err := fabric.Start(ctx, cfg, reporting(errOut))
 		if err != nil {
 			s.Close()
 			return err

@@ -1,0 +1,358 @@
+package fabric
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"tapir/lab/ctl"
+	"tapir/opa/em"
+	"tapir/opa/mad"
+	"tapir/wire/frame"
+)
+
+// EM is an Ethernet Manager that runs, on an HFI port of its own.
+type EM struct {
+	*Node
+	cfg     EMConfig
+	path    string // of its file; empty: it cannot be read again
+	mgr     *em.Manager
+	guests  *guests
+	fe      *frontEnd // nil without
+	audit   *auditFile
+	reloads sync.Mutex
+}
+
+// guests are agents that come and go; they belong to the loop's thread.
+type guests struct{ list []mad.Agent }
+
+func (g *guests) Receive(b []byte, from mad.Address, now frame.Time, send mad.Send) {
+	for _, a := range g.list {
+		a.Receive(b, from, now, send)
+	}
+}
+
+func (g *guests) Poll(now frame.Time, send mad.Send) frame.Time {
+	next := frame.Never
+	for _, a := range g.list {
+		next = min(next, a.Poll(now, send))
+	}
+	return next
+}
+
+// StartEM runs the manager that cfg describes, from the file at path. Close
+// ends it; the fabric stays as it is.
+func StartEM(ctx context.Context, path string, cfg EMConfig, options ...func(*Node)) (m *EM, err error) {
+	m = &EM{cfg: cfg, path: path, guests: &guests{}}
+	if m.audit, err = openAudit(cfg.Audit); err != nil {
+		return nil, err
+	}
+	if m.mgr, err = em.New(cfg.Fabric, m.options(false)); err != nil {
+		return nil, errors.Join(err, m.audit.close())
+	}
+	agents := []mad.Agent{m.mgr, m.guests}
+	if cfg.FE != "" {
+		if m.fe, err = listenFE(cfg.FE); err != nil {
+			return nil, errors.Join(err, m.audit.close())
+		}
+		agents = append(agents, m.fe)
+	}
+	m.Node, err = Start(ctx, cfg.Port, append(options, func(n *Node) { n.agents = agents; m.audit.node = n })...)
+	if err != nil {
+		m.fe.close()
+		return nil, errors.Join(err, m.audit.close())
+	}
+	m.fe.serve(m.Node)
+	return m, nil
+}
+
+func (m *EM) options(observe bool) em.Options {
+	o := em.Options{GUID: m.cfg.Port.GUID, Priority: m.cfg.Priority, Timing: m.cfg.Timing, Observe: observe}
+	if m.cfg.Standby {
+		o.Priority = 0
+	}
+	if !observe {
+		o.OnEvent = m.audit.note
+	}
+	return o
+}
+
+// Close ends the manager.
+func (m *EM) Close() error {
+	m.fe.close()
+	return errors.Join(m.Node.Close(), m.audit.close())
+}
+
+// Ready is the line for scripts that says that the manager runs.
+func (m *EM) Ready() string {
+	role := "manager"
+	if m.cfg.Standby {
+		role = "standby"
+	}
+	line := fmt.Sprintf("ready %s guid=%s tap=%s role=%s vesws=%d", m.Name(), guidText(m.cfg.Port.GUID), m.TAP(), role, len(m.cfg.Fabric.VESWs))
+	if m.fe != nil {
+		line += " fe=" + m.fe.addr()
+	}
+	return line
+}
+
+// Reload reads the file again and puts what it says of the fabric in force.
+func (m *EM) Reload() error {
+	m.reloads.Lock()
+	defer m.reloads.Unlock()
+	cfg, err := LoadEM(m.path)
+	if err != nil {
+		return err
+	}
+	old, now := m.cfg.Port, cfg.Port
+	if old.TAP != now.TAP || old.GUID != now.GUID || old.Name != now.Name || old.Framing != now.Framing || old.ICRC != now.ICRC {
+		return fmt.Errorf("%s: name, fabric_tap, guid, framing and icrc cannot change while the manager runs: start it again", m.path)
+	}
+	var failed error
+	if err := m.DoWait(func(frame.Time) { failed = m.mgr.Reconfigure(cfg.Fabric) }); err != nil {
+		return err
+	}
+	return failed
+}
+
+// planEvery is how often a plan is looked at.
+const planEvery = 20 * time.Millisecond
+
+// Plan says what cfg would change on the fabric, a line each, and changes
+// nothing. It takes the time to read the fabric.
+func (m *EM) Plan(ctx context.Context, cfg em.Config) ([]string, error) {
+	o := m.options(true)
+	o.GUID ^= 1 << 63 // answers are told apart by it
+	observer, err := em.New(cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	err = m.DoWait(func(frame.Time) { m.guests.list = append(m.guests.list, observer) })
+	if err != nil {
+		return nil, err
+	}
+	defer m.DoWait(func(frame.Time) {
+		m.guests.list = slices.DeleteFunc(m.guests.list, func(a mad.Agent) bool { return a == mad.Agent(observer) })
+	})
+	return awaitPlan(ctx, m.Node, observer)
+}
+
+func awaitPlan(ctx context.Context, n *Node, observer *em.Manager) (lines []string, err error) {
+	tick := time.NewTicker(planEvery)
+	defer tick.Stop()
+	for {
+		ready := false
+		if err := n.DoWait(func(frame.Time) { lines, ready = observer.Plan() }); err != nil || ready {
+			return lines, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// DryRun says what the manager would change on the fabric, without one that
+// runs.
+func DryRun(ctx context.Context, cfg EMConfig, options ...func(*Node)) ([]string, error) {
+	m := EM{cfg: cfg}
+	observer, err := em.New(cfg.Fabric, m.options(true))
+	if err != nil {
+		return nil, err
+	}
+	n, err := Start(ctx, cfg.Port, append(options, func(n *Node) { n.agents = []mad.Agent{observer} })...)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := awaitPlan(ctx, n, observer)
+	return lines, errors.Join(err, n.Close())
+}
+
+// auditFile appends the audit log to a file, and tells the node's log.
+type auditFile struct {
+	node    *Node
+	file    *os.File // nil: none
+	mu      sync.Mutex
+	waiting []auditEntry
+	wake    chan struct{}
+	done    chan struct{}
+}
+
+type auditEntry struct {
+	Time time.Time `json:"time"`
+	Seq  uint64    `json:"seq"`
+	Text string    `json:"text"`
+}
+
+func openAudit(path string) (a *auditFile, err error) {
+	a = &auditFile{wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if path != "" {
+		if a.file, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+			return nil, fmt.Errorf("audit log: %w", err)
+		}
+	}
+	go a.write()
+	return a, nil
+}
+
+// note takes an entry on the loop's thread, which never waits for a disk.
+func (a *auditFile) note(e em.Event) {
+	a.mu.Lock()
+	a.waiting = append(a.waiting, auditEntry{time.Now(), e.Seq, e.Text})
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (a *auditFile) write() {
+	defer close(a.done)
+	for range a.wake {
+		a.flush()
+	}
+	a.flush()
+}
+
+func (a *auditFile) flush() {
+	a.mu.Lock()
+	list := a.waiting
+	a.waiting = nil
+	a.mu.Unlock()
+	for _, e := range list {
+		a.node.warn("%s", e.Text)
+		if a.file == nil {
+			continue
+		}
+		b, _ := json.Marshal(e) // a time, a number and a text
+		if _, err := a.file.Write(append(b, '\n')); err != nil {
+			a.node.warn("audit log: %v", err)
+		}
+	}
+}
+
+// close writes what waits; nobody notes any more.
+func (a *auditFile) close() error {
+	close(a.wake)
+	<-a.done
+	if a.file == nil {
+		return nil
+	}
+	return a.file.Close()
+}
+
+// emKinds are those of ctl.Kinds that a manager has.
+var emKinds = []string{"nic", "vesw", "port", "member", "mac", "audit", "counters"}
+
+// emRow is what Show tells of the manager itself.
+type emRow struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+	LID  string `json:"lid"`
+	TAP  string `json:"tap"`
+	em.Status
+	PID     int    `json:"pid"`
+	Version string `json:"version"`
+}
+
+// Served is the manager as a control server wants it; stop begins its
+// orderly end and must not wait for it.
+func (m *EM) Served(stop func()) ctl.NIC { return &servedEM{served{m.Node, stop}, m} }
+
+type servedEM struct {
+	served
+	em *EM
+}
+
+func (s *servedEM) Show(kind string) (v any, err error) {
+	if !slices.Contains(emKinds, kind) {
+		return nil, wrongKind(s.Name(), "an Ethernet Manager", kind, emKinds)
+	}
+	err = s.DoWait(func(frame.Time) {
+		m := s.em.mgr
+		switch kind {
+		case "nic":
+			v = emRow{Name: s.Name(), Kind: "em", LID: s.engine.port.LID().String(), TAP: s.TAP(), Status: m.Status(), PID: os.Getpid(), Version: s.Version}
+		case "vesw":
+			v = listOf(m.VESWs())
+		case "port":
+			v = listOf(m.Ports())
+		case "member":
+			v = listOf(m.VPorts())
+		case "mac":
+			v = listOf(m.MACs(0))
+		case "audit":
+			v = listOf(m.Events(0))
+		case "counters":
+			v = s.emCounters()
+		}
+	})
+	return v, err
+}
+
+// listOf keeps an empty table an array in JSON.
+func listOf[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// Metrics are those of the port, and of the manager.
+func (s *servedEM) Metrics() ([]ctl.Metric, error) {
+	all, err := s.served.Metrics()
+	if err != nil {
+		return nil, err
+	}
+	err = s.DoWait(func(frame.Time) {
+		of := ctl.Label{Name: "em", Value: s.Name()}
+		for _, c := range s.emCounters() {
+			all = append(all, ctl.Metric{Name: "tapir_em_" + c.Name + "_total", Help: c.Name + " of the Ethernet Manager", Value: float64(c.Value), Labels: []ctl.Label{of}})
+		}
+		for _, v := range s.em.mgr.VESWs() {
+			labels := []ctl.Label{of, {Name: "vesw", Value: fmt.Sprint(v.ID)}, {Name: "name", Value: v.Name}}
+			all = append(all,
+				ctl.Metric{Name: "tapir_em_members", Help: "members declared", Gauge: true, Value: float64(v.Members), Labels: labels},
+				ctl.Metric{Name: "tapir_em_members_in_sync", Help: "members that are as declared", Gauge: true, Value: float64(v.InSync), Labels: labels})
+		}
+	})
+	return all, err
+}
+
+func (s *servedEM) emCounters() []counterRow {
+	c := s.em.mgr.Counters()
+	return []counterRow{
+		{"mads_sent", c.Sent}, {"mads_received", c.Received}, {"retries", c.Retries}, {"timeouts", c.Timeouts},
+		{"refused", c.Refused}, {"unexpected", c.Unexpected}, {"malformed", c.Malformed}, {"traps", c.Traps},
+		{"unknown_traps", c.UnknownTraps}, {"sets", c.Sets}, {"takeovers", c.Takeovers}, {"ports_down", c.PortsDown},
+		{"agent_restarts", c.Restarts}, {"duplicate_macs", c.DuplicateMACs}, {"refused_macs", c.RefusedMACs},
+		{"duplicate_lids", c.DuplicateLIDs}, {"table_overflows", c.TableOverflows}, {"reconfigurations", c.Reconfigurations},
+	}
+}
+
+// Command runs `reload`, which reads the file again, and `plan`, which says
+// what the configuration in the file at hand would change.
+func (s *servedEM) Command(ctx context.Context, name string, args json.RawMessage) (any, error) {
+	switch name {
+	case "reload":
+		return struct{}{}, s.em.Reload()
+	case "plan":
+		var file struct{ Path, Text string }
+		if err := json.Unmarshal(args, &file); err != nil {
+			return nil, &ctl.Error{What: "the configuration cannot be read: " + err.Error()}
+		}
+		cfg, err := ParseEM(file.Path, []byte(file.Text))
+		if err != nil {
+			return nil, err
+		}
+		lines, err := s.em.Plan(ctx, cfg.Fabric)
+		return listOf(lines), err
+	}
+	return nil, &ctl.Error{What: fmt.Sprintf("%s has no command %s", s.Name(), name)}
+}

@@ -107,7 +107,7 @@ func members(raw json.RawMessage) (all []field, err error) {
 }
 
 // hexKeys are the numbers that everybody writes in hexadecimal.
-var hexKeys = []string{"stag", "addr"}
+var hexKeys = []string{"stag", "addr", "lid", "mlid", "dlid", "digest", "pkey"}
 
 func keyCell(key string, v json.RawMessage) string {
 	var n uint64

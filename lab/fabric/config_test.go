@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"tapir/lab/conf"
 	"tapir/opa"
@@ -135,4 +136,38 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+const goodManager = `manager:
+  name: em1
+  fabric_tap: fabem
+  guid: 0x00117501010000ff
+  priority: 9
+  fe: 127.0.0.1:0
+  poll: 1s
+vesws:
+  - {name: blue, id: 2, members: [h1]}
+`
+
+func TestParseEM(t *testing.T) {
+	c, err := ParseEM("v.yaml", []byte(goodManager))
+	must(t, err)
+	if c.Port.Name != "em1" || c.Port.TAP != "fabem" || !c.Port.Managed || c.Priority != 9 || c.FE != "127.0.0.1:0" ||
+		c.Timing.Poll != time.Second || c.Timing.Sweep == 0 || len(c.Fabric.VESWs) != 1 {
+		t.Errorf("%+v", c)
+	}
+	for _, tt := range []struct{ in, want string }{
+		{"vesws: []", "no manager: give `manager:`"},
+		{"manager: {fabric_tap: x}", "no guid"},
+		{"manager: {guid: 1, priority: 16}", "v.yaml:1:30: priority: expected a number from 0 to 15"},
+		{"manager: {guid: 1, fe: here}", "fe: expected an address to listen on"},
+		{"manager: {guid: 1, poll: 0s}", "poll: expected a time"},
+		{"manager: {guid: 1, lid: 3}", "lid: unknown key; expected one of name, fabric_tap,"},
+		{"manager: {guid: 1}\nvesws: [{name: x, id: 5000}]", "v.yaml:2:23: id: expected a vESW id"},
+	} {
+		_, err := ParseEM("v.yaml", []byte(tt.in))
+		if e := (*conf.Error)(nil); !errors.As(err, &e) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s\ngot  %v\nwant %s", tt.in, err, tt.want)
+		}
+	}
 }

@@ -3,7 +3,6 @@ package fabric
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -12,7 +11,7 @@ import (
 	"tapir/opa/em"
 )
 
-// LoadVESWs reads what an Ethernet Manager is to make of a fabric:
+// ParseVESWs reads what an Ethernet Manager is to make of a fabric:
 //
 //	nodes:
 //	  - {name: h1, guid: 0x0011750101000001, lid: 1}
@@ -23,38 +22,38 @@ import (
 //	    members: [h1, h2, {node: h3, membership: limited}]
 //	    gateways: [h1]
 //
-// Names that nodes does not have are node descriptions of HFIs. Mistakes are
-// *conf.Error with file, line and column.
-func LoadVESWs(path string) (em.Config, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return em.Config{}, err
-	}
-	return ParseVESWs(path, data)
-}
-
-// ParseVESWs is LoadVESWs of a file already read; path is for messages only.
+// Names that nodes does not have are node descriptions of HFIs. path is for
+// messages only; mistakes are *conf.Error with file, line and column.
 func ParseVESWs(path string, data []byte) (em.Config, error) {
-	const expect = "`vesws:` with a list of vESWs"
-	root, err := conf.Read(path, data, expect)
+	f, _, err := parseVESWFile(path, data)
 	if err != nil {
 		return em.Config{}, err
-	}
-	f := &veswFile{places: map[string]conf.Node{}}
-	if err := conf.Decode(root, f, expect, veswFileKeys); err != nil {
-		return em.Config{}, err
-	}
-	if err := f.cfg.Validate(); err != nil {
-		return em.Config{}, f.place(root, err)
 	}
 	return f.cfg, nil
+}
+
+func parseVESWFile(path string, data []byte) (f *veswFile, root conf.Node, err error) {
+	const expect = "`vesws:` with a list of vESWs"
+	if root, err = conf.Read(path, data, expect); err != nil {
+		return nil, root, err
+	}
+	f = &veswFile{places: map[string]conf.Node{}}
+	f.manager.Timing = em.DefaultTiming()
+	if err := conf.Decode(root, f, expect, veswFileKeys); err != nil {
+		return nil, root, err
+	}
+	if err := f.cfg.Validate(); err != nil {
+		return nil, root, f.place(root, err)
+	}
+	return f, root, nil
 }
 
 // veswFile is the configuration with the places of its parts, for mistakes
 // that only the whole shows.
 type veswFile struct {
-	cfg    em.Config
-	places map[string]conf.Node
+	cfg     em.Config
+	manager EMConfig
+	places  map[string]conf.Node
 }
 
 // place finds where a mistake is: at its path, or at what encloses it.
@@ -89,6 +88,10 @@ var veswFileKeys = []conf.Field[veswFile]{
 			f.cfg.VESWs = append(f.cfg.VESWs, d.VESW)
 			return err
 		})
+	}},
+	{Name: "manager", Node: func(f *veswFile, n conf.Node) error {
+		f.places["manager"] = n
+		return conf.Decode(n, &f.manager, "where and how the Ethernet Manager runs", managerKeys)
 	}},
 }
 

@@ -59,7 +59,9 @@ type Options struct {
 	// Observe makes a manager that only reads and neither takes part in the
 	// election: what it would change is its Plan.
 	Observe bool
-	Timing  Timing // the zero value stands for DefaultTiming
+	// Transactions tells the MADs of two managers on one port apart.
+	Transactions uint32
+	Timing       Timing // the zero value stands for DefaultTiming
 	// OnEvent, if not nil, is told of each entry of the audit log.
 	OnEvent func(Event)
 }

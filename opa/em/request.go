@@ -24,7 +24,9 @@ type request struct {
 
 // tidSpace is the upper half of all transactions of this manager: answers to
 // ports without LID reach everybody.
-func (m *Manager) tidSpace() uint32 { return uint32(m.opt.GUID>>32)*0x9e3779b1 ^ uint32(m.opt.GUID) }
+func (m *Manager) tidSpace() uint32 {
+	return uint32(m.opt.GUID>>32)*0x9e3779b1 ^ uint32(m.opt.GUID) ^ m.opt.Transactions
+}
 
 func (m *Manager) tid() uint64 {
 	m.tids++

@@ -166,5 +166,5 @@ func (m *Manager) adopted(p *port) bool {
 	case !p.ethernet(), m.opt.Observe && !p.active():
 		return true
 	}
-	return p.scanned == len(p.vports) && !slices.ContainsFunc(p.members, func(v *member) bool { return v.vport != nil && !v.vport.listed() })
+	return p.scanned == len(p.vports) && !slices.ContainsFunc(p.members, func(v *member) bool { return v.vport != nil && v.vport.info.VESW != 0 && !v.vport.listed() })
 }

@@ -241,3 +241,27 @@ func TestOverlappingSegments(t *testing.T) {
 	}
 	a.check(t, &app{total: uint64(len(text)), seed: 1})
 }
+
+// TestOutOfWindowFlood sends data from everywhere outside the window: nothing
+// is kept, one acknowledgement leaves per Poll, and the stream goes on.
+func TestOutOfWindowFlood(t *testing.T) {
+	p := newRawPeer(t, Config{})
+	a := quietApp(0)
+	p.establish(a)
+	text := strings.Repeat("x", 1000)
+	for i := range 20_000 {
+		p.in(tcp.ACK, 1+p.e.cfg.RcvWnd+i*100_003, 1, text) // at most 2^31 ahead
+		if i%64 == 63 {
+			if got := p.poll(); strings.Count(got, "ACK") != 1 {
+				t.Fatalf("sent %q", got)
+			}
+		}
+	}
+	if p.conn.ooo.Memory() != 0 || p.pool.out != 0 || p.e.Stats().Drops[frame.DropTCPSequence]+p.e.Stats().Drops[frame.DropTCPDuplicate] != 20_000 {
+		t.Fatalf("%d octets held, %d frames, drops %v", p.conn.ooo.Memory(), p.pool.out, p.e.Stats().Drops)
+	}
+	p.in(tcp.ACK, 1, 1, "hello")
+	if p.poll(); a.received != 5 || audit(p.conn) != nil {
+		t.Fatalf("%d octets received", a.received)
+	}
+}

@@ -158,7 +158,7 @@ func cmParams() []*Param {
 			Help: "time without progress after which a graceful disconnect turns abortive"},
 			func(c *Config) *time.Duration { return &c.IWARP.CloseTimeout }, 5*second, time.Hour, false),
 		bits(Param{Name: "dprint", Origin: originSiw, Runtime: true,
-			Help: "topics that `tapir show NIC log` has lines about"},
+			Help: "topics that tapir show NIC log has lines about"},
 			func(c *Config) *frame.Topic { return &c.Dprint }, 0, true, topics()...),
 		duration(Param{Name: "first_delay", Origin: originTapir, Runtime: true,
 			Help: "time to wait with the first FPDU of a connection that the NIC opens"},

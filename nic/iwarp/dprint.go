@@ -32,7 +32,10 @@ func (c *conn) logFrame(b []byte) {
 			}
 			pd := f.PrivateData
 			if e, rest, err := mpa.ParseEnhanced(pd); f.Enhanced && err == nil {
-				t, pd = fmt.Appendf(t, " IRD %d ORD %d RTR %v", e.IRD, e.ORD, e.RTR()), rest
+				t, pd = fmt.Appendf(t, " IRD %d ORD %d", e.IRD, e.ORD), rest
+				if e.RTR() != 0 {
+					t = fmt.Appendf(t, " RTR %v", e.RTR())
+				}
 			}
 			return fmt.Appendf(t, " private data %d", len(pd))
 		})
@@ -42,9 +45,13 @@ func (c *conn) logFrame(b []byte) {
 // logAgreed says what came of a start-up frame of the peer.
 func (c *conn) logAgreed(what string, r *mpa.Result) {
 	if log := c.e.cfg.Log; log.On(frame.LogMPA) {
-		log.Addf(frame.LogMPA, "%v < %v %s rev %d CRC %v markers out %v in %v IRD %d ORD %d (peer's %d, %d) RTR %v private data %d",
+		rtr := ""
+		if r.RTR != 0 {
+			rtr = " RTR " + r.RTR.String()
+		}
+		log.Addf(frame.LogMPA, "%v < %v %s rev %d CRC %v markers out %v in %v IRD %d ORD %d (peer's %d, %d)%s private data %d",
 			c.tcp.Local(), c.tcp.Remote(), what, r.Revision, r.CRC, r.MarkersTx, r.MarkersRx, r.IRD, r.ORD, r.PeerIRD, r.PeerORD,
-			r.RTR, len(r.PrivateData))
+			rtr, len(r.PrivateData))
 	}
 }
 

@@ -85,6 +85,25 @@ func TestEventOrder(t *testing.T) {
 		{"own request's memory", connected(Config{}), func(x *pair) { write(x, func(wr *verbs.SendWR) { wr.SGEs[0].LKey ^= 0x100 }) },
 			activeUp + "LOCAL_ACCESS_ERROR:LOCAL_ACCESS_ERROR DISCONNECT:LOCAL_ACCESS_ERROR CLOSE:LOCAL_ACCESS_ERROR",
 			passiveUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
+		{"a damaged FPDU", connected(Config{}), func(x *pair) {
+			first := x.a.out.sent
+			x.a.out.drop = func(n int, f frameArg) bool {
+				if n == first+1 {
+					corrupt(f)
+				}
+				return false
+			}
+			write(x, func(*verbs.SendWR) {})
+		}, activeUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED",
+			passiveUp + "REMOTE_OPERATION_ERROR:REMOTE_OPERATION_ERROR DISCONNECT:REMOTE_OPERATION_ERROR CLOSE:REMOTE_OPERATION_ERROR"},
+		{"memory that cannot be read", connected(Config{}), func(x *pair) {
+			mr, err := x.c.pd.RegMemory(unreadable{make(verbs.Bytes, 64)}, 0, verbs.LocalWrite)
+			if err != nil {
+				x.t.Fatal(err)
+			}
+			write(x, func(wr *verbs.SendWR) { wr.SGEs[0] = verbs.SGE{Length: 64, LKey: mr.LKey()} })
+		}, activeUp + "QP_CATASTROPHIC:LOCAL_CATASTROPHIC DISCONNECT:LOCAL_CATASTROPHIC CLOSE:LOCAL_CATASTROPHIC",
+			passiveUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
 		{"device removal", connected(Config{}), func(x *pair) { x.c.n.cm.Remove(x.now) },
 			activeUp + "DEVICE_REMOVAL DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE", passiveUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
 	} {
@@ -105,6 +124,12 @@ func TestEventOrder(t *testing.T) {
 		}
 	}
 }
+
+// unreadable is memory that has gone, of a process that died for example.
+type unreadable struct{ verbs.Bytes }
+
+func (unreadable) Slice(uint64, int) []byte    { return nil }
+func (unreadable) ReadAt([]byte, uint64) error { return errors.New("no such process") }
 
 // What becomes of a connection that is not established.
 func TestEventOrderOfFailedSetUp(t *testing.T) {

@@ -1,0 +1,232 @@
+package nic
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"tapir/mpa"
+	"tapir/nic/cm"
+	"tapir/nic/iwarp"
+	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// Each parameter sets its own field and no other.
+func TestParametersReachTheirFields(t *testing.T) {
+	tcp := func(p toe.Params) Config { return Config{TCP: toe.Config{Params: p}} }
+	iw := func(c iwarp.Config) Config { return Config{IWARP: c} }
+	limits := func(l verbs.Limits) Config { return Config{RDMA: RDMA{Limits: l}} }
+	want := map[string]struct {
+		value string
+		cfg   Config
+	}{
+		"loopback_enabled":        {"0", Config{NoLoopback: true}},
+		"mpa_crc_required":        {"0", iw(iwarp.Config{CRC: mpa.CRCOptional, CRCRequired: iwarp.Off})},
+		"mpa_crc_strict":          {"1", iw(iwarp.Config{CRC: mpa.CRCRefused})},
+		"zcopy_tx":                {"0", iw(iwarp.Config{NoZeroCopy: true})},
+		"tcp_nodelay":             {"0", tcp(toe.Params{Nagle: true})},
+		"iface_list":              {"tap1, tap2", Config{IfaceList: []string{"tap1", "tap2"}}},
+		"mpa_version":             {"1", iw(iwarp.Config{Revision: 1})},
+		"peer_to_peer":            {"1", iw(iwarp.Config{PeerToPeer: true})},
+		"rtr_type":                {"read", iw(iwarp.Config{RTR: mpa.RTRRead})},
+		"relaxed_ird_negotiation": {"0", iw(iwarp.Config{StrictReads: true})},
+		"try_gso":                 {"1", iw(iwarp.Config{GSO: true})},
+		"siw_tcp_nagle":           {"1", tcp(toe.Params{Nagle: true})},
+		"mpa_markers":             {"1", iw(iwarp.Config{Markers: true})},
+		"mpa_fallback":            {"1", iw(iwarp.Config{Fallback: true})},
+		"ooo_placement":           {"0", iw(iwarp.Config{InOrder: true})},
+		"ird":                     {"7", iw(iwarp.Config{IRD: 7})},
+		"ord":                     {"0", iw(iwarp.Config{ORD: cm.NoReads})},
+		"max_ird":                 {"7", limits(verbs.Limits{MaxIRD: 7})},
+		"max_ord":                 {"7", limits(verbs.Limits{MaxORD: 7})},
+		"mpa_request_timeout":     {"2s", iw(iwarp.Config{RequestTimeout: 2 * time.Second})},
+		"mpa_reply_timeout":       {"2s", iw(iwarp.Config{ReplyTimeout: 2 * time.Second})},
+		"close_timeout":           {"2s", iw(iwarp.Config{CloseTimeout: 2 * time.Second})},
+		"dprint":                  {"eh,wr", Config{Dprint: frame.LogError | frame.LogWR}},
+		"first_delay":             {"20ms", iw(iwarp.Config{FirstDelay: 20 * time.Millisecond})},
+		"nudge":                   {"0", iw(iwarp.Config{Nudge: iwarp.NoNudge})},
+		"iwarp_rcv_wnd_size":      {"65536", Config{TCP: toe.Config{RcvWnd: 65536}}},
+		"congestion":              {"reno", tcp(toe.Params{Congestion: toe.Reno})},
+		"ecn":                     {"ask", tcp(toe.Params{ECN: toe.ECNAsk})},
+		"tos":                     {"40", tcp(toe.Params{TOS: 40})},
+		"user_timeout":            {"30s", tcp(toe.Params{UserTimeout: 30 * time.Second})},
+		"keepalive":               {"2m", tcp(toe.Params{KeepAlive: 2 * time.Minute})},
+		"ka_max_probe_cnt":        {"3", tcp(toe.Params{KeepAliveProbes: 3})},
+		"max_fin_rt":              {"4", tcp(toe.Params{FinRetries: 4})},
+		"time_wait":               {"1s", Config{TCP: toe.Config{TimeWait: time.Second}}},
+		"personality":             {"eth", Config{RDMA: RDMA{Personality: verbs.Ethernet}}},
+		"min_dpis":                {"7", Config{RDMA: RDMA{MinDPIs: 7}}},
+		"num_qps":                 {"7", Config{RDMA: RDMA{NumQPs: 7}}},
+		"num_mrs":                 {"7", Config{RDMA: RDMA{NumMRs: 7}}},
+		"num_srqs":                {"7", Config{RDMA: RDMA{NumSRQs: 7}}},
+		"max_cnq":                 {"7", limits(verbs.Limits{MaxCNQ: 7})},
+		"desired_cnq":             {"7", Config{RDMA: RDMA{DesiredCNQs: 7}}},
+		"max_qp_wr":               {"7", limits(verbs.Limits{MaxQPWR: 7})},
+		"max_srq_wr":              {"7", limits(verbs.Limits{MaxSRQWR: 7})},
+		"max_cqe":                 {"7", limits(verbs.Limits{MaxCQE: 7})},
+		"max_sge":                 {"7", limits(verbs.Limits{MaxSGE: 7})},
+		"max_inline":              {"7", limits(verbs.Limits{MaxInline: 7})},
+	}
+	for _, p := range Params() {
+		w, ok := want[p.Name]
+		var got Config
+		if err := p.Set(&got, w.value); !ok || err != nil || !reflect.DeepEqual(got, w.cfg) {
+			t.Errorf("%s=%s: %v, %+v", p.Name, w.value, err, got)
+		}
+	}
+}
+
+// with sets parameters of n while it runs.
+func (n *node) with(list ...Setting) {
+	n.w.t.Helper()
+	if err := n.dev.Set(list...); err != nil {
+		n.w.t.Fatal(err)
+	}
+}
+
+// Without Nagle's algorithm a short message leaves at once, with it only when
+// the one before is acknowledged.
+func TestNoDelay(t *testing.T) {
+	for _, c := range []struct {
+		set  Setting
+		want uint64
+	}{
+		{Setting{"tcp_nodelay", "1"}, 2}, {Setting{"tcp_nodelay", "0"}, 1},
+		{Setting{"siw_tcp_nagle", "0"}, 2}, {Setting{"siw_tcp_nagle", "1"}, 1},
+	} {
+		w, a, b := twoNICs(t, Config{})
+		a.with(c.set)
+		x, s := dial(w, a, b, peer4, 4096)
+		w.run(time.Second)
+		before := a.counter("tcp_segments_out")
+		for range 2 {
+			x.post(verbs.OpWrite, 8, s)
+			a.dev.Poll(w.now)
+		}
+		if n := a.counter("tcp_segments_out") - before; n != c.want {
+			t.Errorf("%v: %d segments at once, want %d", c.set, n, c.want)
+		}
+		w.until(time.Second, func() bool { return x.completions() == 2 && a.counter("tcp_segments_out")-before >= 2 })
+	}
+}
+
+// Parameters of the start-up that are set while the NIC runs decide on the
+// next connection.
+func TestStartupParameters(t *testing.T) {
+	up := func(c *rdmaEnd, cep CEPInfo) bool { return c.saw(cm.ActiveComplete) }
+	for _, c := range []struct {
+		name string
+		a, b []Setting
+		want func(c *rdmaEnd, cep CEPInfo) bool
+	}{
+		{"default", nil, nil, func(c *rdmaEnd, cep CEPInfo) bool {
+			return up(c, cep) && cep.Revision == 2 && !cep.P2P && !cep.Markers && cep.CRC && !cep.GSO && cep.IRD == 8 && cep.ORD == 8 // what the server names
+		}},
+		{"mpa_version", []Setting{{"mpa_version", "1"}}, nil, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.Revision == 1 }},
+		{"peer_to_peer", []Setting{{"peer_to_peer", "1"}}, nil, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.P2P }},
+		{"rtr_type", []Setting{{"peer_to_peer", "1"}, {"rtr_type", "send"}}, nil, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.RTR == "send" }},
+		{"rtr_type of the other side", []Setting{{"peer_to_peer", "1"}, {"rtr_type", "send"}}, []Setting{{"rtr_type", "read"}},
+			func(c *rdmaEnd, _ CEPInfo) bool { return c.saw(cm.Failed) }},
+		{"mpa_markers", []Setting{{"mpa_markers", "1"}}, nil, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.Markers }},
+		{"mpa_crc_required", []Setting{{"mpa_crc_required", "0"}}, []Setting{{"mpa_crc_required", "0"}},
+			func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && !cep.CRC }},
+		{"mpa_crc_strict", nil, []Setting{{"mpa_crc_strict", "1"}}, func(c *rdmaEnd, _ CEPInfo) bool { return c.saw(cm.Rejected) }},
+		{"try_gso", []Setting{{"try_gso", "1"}}, []Setting{{"try_gso", "1"}}, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.GSO }},
+		{"ird, ord", []Setting{{"ird", "3"}, {"ord", "5"}}, nil, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.IRD == 3 && cep.ORD == 5 }},
+		{"relaxed_ird_negotiation=1", nil, nil, up},
+		{"relaxed_ird_negotiation=0", []Setting{{"relaxed_ird_negotiation", "0"}}, nil,
+			func(c *rdmaEnd, _ CEPInfo) bool { return !c.saw(cm.ActiveComplete) }},
+		{"mpa_fallback=0", nil, []Setting{{"mpa_version", "1"}}, func(c *rdmaEnd, _ CEPInfo) bool { return !c.saw(cm.ActiveComplete) }},
+		{"mpa_fallback=1", []Setting{{"mpa_fallback", "1"}}, []Setting{{"mpa_version", "1"}},
+			func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.Revision == 1 }},
+	} {
+		w, a, b := twoNICs(t, Config{})
+		a.with(c.a...)
+		b.with(c.b...)
+		x, err := dialQuietly(w, a, b, peer4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cep CEPInfo
+		if list := a.dev.ShowCEP(); len(list) > 0 {
+			cep = list[len(list)-1]
+		}
+		if !c.want(x, cep) {
+			t.Errorf("%s: %+v, events %v", c.name, cep, x.events)
+		}
+	}
+}
+
+// What overtakes a lost frame is placed at once, or held.
+func TestPlacementParameter(t *testing.T) {
+	for value, early := range map[string]bool{"1": true, "0": false} {
+		w, a, b := twoNICs(t, Config{})
+		b.with(Setting{"ooo_placement", value})
+		c, s := dial(w, a, b, peer4, 100_000)
+		fill(c.mem, 1)
+		c.post(verbs.OpWrite, 8, s) // the peer knows the way now
+		w.run(time.Second)
+		n := 0
+		w.lose = func(from *node, data []byte) bool {
+			if from != a || len(data) < 1000 {
+				return false
+			}
+			n++
+			return n == 3
+		}
+		c.post(verbs.OpWrite, 100_000, s)
+		w.until(10*time.Second, func() bool { return bytes.Equal(c.mem, s.mem) })
+		if got := b.counter("rdma_early_placed") > 0; got != early || (b.counter("rdma_early_refused_off") > 0) == early {
+			t.Errorf("ooo_placement=%s: placed early %v", value, got)
+		}
+	}
+}
+
+// The limits of objects are those of the parameters.
+func TestObjectLimits(t *testing.T) {
+	var cfg Config
+	for _, name := range []string{"max_qp_wr", "max_srq_wr", "max_cqe", "max_sge", "max_inline"} {
+		if err := FindParam(name).Set(&cfg, "3"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, a, _ := twoNICs(t, cfg)
+	pd, err := a.dev.Verbs.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := a.dev.Verbs.CreateCQ(3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	qp := func(c verbs.QPConfig) error {
+		c.SendCQ, c.RecvCQ = cq, cq
+		_, err := pd.CreateQP(c)
+		return err
+	}
+	srq := func(n, sge int) error {
+		_, err := pd.CreateSRQ(n, sge)
+		return err
+	}
+	create := func(n int) error {
+		_, err := a.dev.Verbs.CreateCQ(n, nil)
+		return err
+	}
+	for name, try := range map[string]func(n int) error{
+		"max_cqe":              create,
+		"max_qp_wr, sends":     func(n int) error { return qp(verbs.QPConfig{MaxSend: n, MaxRecv: 1}) },
+		"max_qp_wr, receives":  func(n int) error { return qp(verbs.QPConfig{MaxSend: 1, MaxRecv: n}) },
+		"max_sge":              func(n int) error { return qp(verbs.QPConfig{MaxSend: 1, MaxRecv: 1, MaxSGE: n}) },
+		"max_inline":           func(n int) error { return qp(verbs.QPConfig{MaxSend: 1, MaxRecv: 1, MaxInline: n}) },
+		"max_srq_wr":           func(n int) error { return srq(n, 1) },
+		"max_sge, shared ones": func(n int) error { return srq(1, n) },
+	} {
+		if most, over := try(3), try(4); most != nil || !errors.Is(over, verbs.ErrInvalid) {
+			t.Errorf("%s: 3: %v, 4: %v", name, most, over)
+		}
+	}
+}

@@ -41,7 +41,7 @@ type node struct {
 // makeHFI builds the port of a node with the LID given.
 type makeHFI func(n *node, lid opa.LID) Lower
 
-func newFabric(tb testing.TB, count int, hfiOf makeHFI) *fabric {
+func newFabric(tb tester, count int, hfiOf makeHFI) *fabric {
 	tb.Helper()
 	fab := &fabric{pool: buf.NewPool(1<<16, 0)}
 	for i := range count {
@@ -273,7 +273,7 @@ func veswConfig(id uint16, lid opa.LID) Config {
 }
 
 // join makes an open vport number num of vESW id on a node.
-func (n *node) join(tb testing.TB, num uint8, id uint16, policy Policy) *host {
+func (n *node) join(tb tester, num uint8, id uint16, policy Policy) *host {
 	tb.Helper()
 	nd, err := n.Create(num, policy)
 	must(tb, err)
@@ -295,9 +295,16 @@ func eth(dst, src ether.Addr, size int, word uint32) []byte {
 	return b
 }
 
-func must(tb testing.TB, err error) {
+func must(tb tester, err error) {
 	tb.Helper()
 	if err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// tester is what the helpers need of a test, a benchmark or a property.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
 }

@@ -243,7 +243,7 @@ func TestHostQueue(t *testing.T) {
 		a.send(eth(b.mac, a.mac, 60, i))
 	}
 	fab.run()
-	if s := b.nd.Stats(); s.RxFIFOErrors() != 3 || fab.nodes[1].Waiting() != 5 {
+	if s := b.nd.Stats(); s.RxFIFOErrors() != 3 || s.Rx.Packets != 5 || fab.nodes[1].Waiting() != 5 {
 		t.Errorf("%d lost, %d wait", s.RxFIFOErrors(), fab.nodes[1].Waiting())
 	}
 	b.full = false
@@ -261,6 +261,27 @@ func TestHostQueue(t *testing.T) {
 	fab.nodes[1].Remove(0)
 	if s := b.nd.Stats(); s.RxFIFOErrors() != 4 || s.RxDrops[frame.DropState] != 1 || fab.pool.Lent() != 0 {
 		t.Errorf("%d lost, %d at the end, %d frames left", s.RxFIFOErrors(), s.RxDrops[frame.DropState], fab.pool.Lent())
+	}
+}
+
+// Frames come in buffers without room in front or behind.
+func TestFrameWithoutRoom(t *testing.T) {
+	fab := newFabric(t, 2, newFakeHFI)
+	a, b := fab.nodes[0].join(t, 0, 2, Policy{}), fab.nodes[1].join(t, 0, 2, Policy{})
+	for _, size := range []int{30, 60, 1514} {
+		for _, front := range []int{0, 40, frame.DefaultHeadroom} {
+			want := eth(b.mac, a.mac, size, 5)
+			f := frame.New(make2(frame.DefaultHeadroom+size), nil)
+			f.Prepend(frame.DefaultHeadroom - front)
+			f.Truncate(0)
+			f.Append(want)
+			a.nd.Transmit([]*frame.Frame{f}, 0)
+			fab.run()
+			b.wants(t, "frame", append(want, make2(max(0, 60-size))...))
+		}
+	}
+	if n := fab.pool.Lent(); n != 0 {
+		t.Errorf("%d frames lost", n)
 	}
 }
 

@@ -59,6 +59,9 @@ func TestGroups(t *testing.T) {
 		member.send(igmp4(vm, 0x16, "239.1.2.3"))
 		member.send(mld(vm, 4, "ff05::1:3"))
 		member.send(igmp4(vm, 0x16, "224.0.0.251")) // for all stations anyway
+		routed := mld(vm, 4, "ff05::1:4")           // not from this link
+		routed[14+7] = 2
+		member.send(routed)
 		if list, gen := member.nd.MulticastMACs(); !slices.Equal(list, []ether.Addr{four, six}) || gen != 2 {
 			t.Fatalf("groups %v (%d)", list, gen)
 		}

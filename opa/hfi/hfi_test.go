@@ -185,6 +185,13 @@ func TestControlOperations(t *testing.T) {
 		t.Errorf("vESW 2 twice: %v", err)
 	}
 	must(t, other.SetID(1, 258))
+	other.SetMulticast([]opa.LID{opa.FirstMulticast + 9})
+	theirs := header()
+	theirs.DLID = opa.FirstMulticast + 9
+	b.gets(b.framed(theirs.AppendTo(nil, make([]byte, 60), opa.ICRCv1)))
+	if len(b.up.got) != 0 || b.Counts().RxDrops[frame.DropNotOurLID] != 1 {
+		t.Error("a group that only another netdev listens to")
+	}
 	arrives := func(what string, want bool) {
 		t.Helper()
 		b.up.got = nil

@@ -20,7 +20,7 @@ type vesw struct {
 	dirty   bool // what follows is to be computed anew
 
 	defaults []*port        // default ports by their place, nil: not there
-	table    []mad.MACEntry // of each member's MAC table, by MAC
+	table    []mad.MACEntry // of each member's MAC table: stations by MAC, then groups
 	owners   []*port        // of table's unicast entries, nil of groups
 	digest   uint32         // of table, never 0
 	problems []string

@@ -152,6 +152,10 @@ func (m *Manager) Plan() (lines []string, ready bool) {
 		if p.infoRead && p.info.State < mad.PortActive {
 			add("~ port %v: %v -> active", p, p.info.State)
 		}
+		if p.unanswered || p.active() && p.ethernet() && p.scanned < len(p.vports) {
+			add("! port %v: its agent does not answer, so what it has is not known", p)
+			continue
+		}
 		for _, v := range p.list {
 			m.planVPort(p, v, add)
 		}

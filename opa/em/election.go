@@ -53,6 +53,9 @@ func (m *Manager) elect(send mad.Send) {
 		}
 		return
 	}
+	if m.role == 0 {
+		m.restart(mad.SMDiscovering)
+	}
 	if m.now >= m.beat {
 		m.beat = m.now.Add(m.t.Heartbeat)
 		m.broadcast(mad.AttrSMInfo, m.tid(), send)

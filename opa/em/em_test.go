@@ -33,11 +33,13 @@ func fabric(seed uint64, nodes int) *world {
 
 func dump(t *testing.T, m *Manager) {
 	t.Helper()
-	for _, e := range m.Events(0) {
+	const most = 40
+	events := m.Events(0)
+	for _, e := range events[max(0, len(events)-most):] {
 		t.Logf("%12.6f %s", float64(e.At)/1e9, e.Text)
 	}
 	lines, _ := m.Plan()
-	for _, l := range lines {
+	for _, l := range lines[:min(len(lines), most)] {
 		t.Log("plan: ", l)
 	}
 }

@@ -73,11 +73,11 @@ type Manager struct {
 	cfg Config
 	now frame.Time
 
-	role   mad.SMState
-	since  frame.Time // of the role
-	peers  []peer     // other managers, by GUID
-	beat   frame.Time // next heartbeat
-	sweepA frame.Time // next sweep
+	role   mad.SMState // 0 before the first Poll
+	since  frame.Time  // of the role
+	peers  []peer      // other managers, by GUID
+	beat   frame.Time  // next heartbeat
+	sweepA frame.Time  // next sweep
 	tids   uint32
 	sweeps [2]uint64 // transactions of the last sweeps
 
@@ -125,7 +125,7 @@ func New(cfg Config, opt Options) (*Manager, error) {
 	if opt.Priority > 15 {
 		return nil, fmt.Errorf("em: priority %d: expected at most 15", opt.Priority)
 	}
-	m := &Manager{opt: opt, t: opt.Timing, cfg: cfg, requests: map[uint64]*request{}, role: mad.SMDiscovering, stale: true}
+	m := &Manager{opt: opt, t: opt.Timing, cfg: cfg, requests: map[uint64]*request{}, stale: true}
 	return m, nil
 }
 

@@ -3,6 +3,7 @@ package em
 import (
 	"fmt"
 
+	"tapir/opa"
 	"tapir/opa/mad"
 	"tapir/wire/ether"
 )
@@ -15,7 +16,7 @@ func (m *Manager) step(p *port) *request {
 	if r := m.stepSubnet(p); r != nil {
 		return r
 	}
-	if !p.active() || !p.ethernet() {
+	if !p.active() || !p.ethernet() || !m.ready() {
 		return nil
 	}
 	if r := m.stepAgent(p); r != nil {
@@ -25,6 +26,13 @@ func (m *Manager) step(p *port) *request {
 		return nil
 	}
 	return m.stepVPorts(p)
+}
+
+// ready reports whether the manager can talk to agents: its own port is active
+// and, as they are limited members of the management partition, a full one.
+func (m *Manager) ready() bool {
+	p := m.port(m.opt.GUID)
+	return p != nil && p.active() && (m.opt.Observe || len(p.pkeys) > 0 && p.pkeys[0] == opa.PKeyManagement|opa.PKeyFull)
 }
 
 // stepVPorts is the next request that changes a virtual port: those that have

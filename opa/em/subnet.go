@@ -131,9 +131,17 @@ func (m *Manager) wantPKeys(p *port) []uint16 {
 	return append(keys, make([]uint16, p.capacity-len(keys))...)
 }
 
+// longPolls is the time, in polls, after which a port's name and P_Keys, which
+// change only by a hand other than the manager's, are read again.
+const longPolls = 5
+
 // stepSubnet is the next request that brings the port itself forward: first
 // what it is, then, when LIDs can be given out, what it is to be.
 func (m *Manager) stepSubnet(p *port) *request {
+	if m.now >= p.longPoll {
+		p.longPoll = m.now.Add(longPolls * m.t.Poll)
+		p.named, p.pkeysRead = false, 0
+	}
 	block := p.pkeysRead / mad.PKeysPerBlock
 	switch {
 	case !p.named:
@@ -143,7 +151,7 @@ func (m *Manager) stepSubnet(p *port) *request {
 	case p.pkeysRead < p.capacity:
 		return m.askPKeys(p, block)
 	}
-	m.by(p.infoPoll)
+	m.by(min(p.infoPoll, p.longPoll))
 	if !m.assigning() || m.opt.Observe || p.lid == 0 {
 		return nil
 	}

@@ -21,6 +21,7 @@ type port struct {
 	info      mad.PortInfo
 	infoRead  bool
 	infoPoll  frame.Time // when to read it again
+	longPoll  frame.Time // when to read name and P_Keys again
 	pkeys     []uint16
 	pkeysRead int // entries
 	capacity  int // entries of the P_Key table
@@ -163,7 +164,7 @@ func (m *Manager) adopted(p *port) bool {
 		return true
 	case !p.infoRead || !p.named:
 		return false
-	case !p.ethernet(), m.opt.Observe && !p.active():
+	case !p.ethernet(), m.opt.Observe && (!p.active() || !m.ready()):
 		return true
 	}
 	return p.scanned == len(p.vports) && !slices.ContainsFunc(p.members, func(v *member) bool { return v.vport != nil && v.vport.info.VESW != 0 && !v.vport.listed() })

@@ -27,7 +27,8 @@ type world struct {
 	nodes  []*node
 	loss   float64 // of MADs
 	double float64 // share of MADs that arrive twice
-	watch  func(from *node, to mad.Address, b []byte)
+	// watch sees each MAD that is sent and reports whether to lose it.
+	watch func(from *node, to mad.Address, b []byte) (lose bool)
 }
 
 type delivery struct {
@@ -163,8 +164,8 @@ func (n *node) send(to mad.Address, b []byte) bool {
 		return false
 	}
 	w := n.w
-	if w.watch != nil {
-		w.watch(n, to, b)
+	if w.watch != nil && w.watch(n, to, b) {
+		return true
 	}
 	from := mad.Address{LID: n.lid, QP: to.QP, SL: to.SL}
 	if from.LID == 0 {
@@ -350,6 +351,9 @@ func (w *world) checkTable(cfg *Config, v *VESW, t *vnic.MACTable) error {
 		}
 		all++
 		d := n.vports.VESW(v.ID)
+		if d == nil {
+			return fmt.Errorf("%s has no vport", n.name)
+		}
 		uc, _ := d.UnicastMACs()
 		for _, a := range uc {
 			if other, ok := want[a]; !ok || n.lid < other {

@@ -233,8 +233,9 @@ func (a *auditFile) flush() {
 		if a.file == nil {
 			continue
 		}
-		b, _ := json.Marshal(e) // a time, a number and a text
-		if _, err := a.file.Write(append(b, '\n')); err != nil {
+		lines := json.NewEncoder(a.file)
+		lines.SetEscapeHTML(false)
+		if err := lines.Encode(e); err != nil {
 			a.node.warn("audit log: %v", err)
 		}
 	}

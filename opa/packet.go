@@ -27,8 +27,6 @@ const (
 const (
 	L4Ethernet uint8 = 0x78
 	L4FM       uint8 = 0x08
-	L4IBLocal  uint8 = 0x09
-	L4IBGlobal uint8 = 0x0a
 )
 
 // Fields of the two quadwords.

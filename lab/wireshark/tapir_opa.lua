@@ -459,7 +459,7 @@ for _, a in pairs(ATTRIBUTES) do
 end
 local fm = {
   mac = field("mac", "MAC address", "mac"), mask = field("mask", "Mask", "mac"),
-  dlid = field("dlid", "DLID", 4, "hex"), smac = field("smac", "Source MAC entry", 1),
+  dlid = field("dlid", "DLID", 3, "hex"), smac = field("smac", "Source MAC entry", 1),
   attribute = ProtoField.string("opavema.attribute", "Attribute"), method = ProtoField.string("opavema.method", "Method"),
   vport = field("vport", "Virtual port", 1), status = field("status", "Status", 2, "hex", STATUSES),
 }
@@ -521,14 +521,24 @@ local function attribute(tvb, pinfo, root)
 end
 
 local class, version = Field.new("opa.mad.mgmtclass"), Field.new("opa.mad.baseversion")
+local icrc, padding, fe_length = Field.new("opa.9b.icrc"), Field.new("opa.bth.padcnt"), Field.new("opa.fe.length")
+
+-- mads_end is where the i-th MAD of a frame, which starts at at, ends: before
+-- padding and ICRC of its packet, or where the front end's header says.
+local function mads_end(i, at, limit)
+  local crcs, pads, lengths = { icrc() }, { padding() }, { fe_length() }
+  if crcs[i] then return math.min(limit, crcs[i].offset - (pads[i] and pads[i].value or 0)) end
+  if lengths[i] then return math.min(limit, at + lengths[i].value) end
+  return limit
+end
 
 function vema.dissector(_, pinfo, root)
   local c, v = { class() }, { version() }
   for i, class_of in ipairs(c) do
     if class_of.value == 0x34 and v[i] then
-      local tvb = v[i].source
-      local mad = tvb(v[i].offset):tvb()
-      if mad:captured_len() >= 40 then attribute(mad, pinfo, root) end
+      local tvb, at = v[i].source, v[i].offset
+      local n = mads_end(i, at, tvb:captured_len()) - at
+      if n >= 40 then attribute(tvb(at, n):tvb(), pinfo, root) end
     end
   end
 end

@@ -84,7 +84,8 @@ Field = { new = function(name)
   return function()
     if not mad then return end
     if name == "opa.mad.mgmtclass" then return { value = mad:byte(2) } end
-    return { offset = 0, source = Tvb(mad) }
+    if name == "opa.mad.baseversion" then return { offset = 0, source = Tvb(mad) } end
+    if name == "opa.fe.length" then return { value = #mad } end
   end
 end }
 local post

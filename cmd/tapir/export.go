@@ -56,6 +56,9 @@ func runExport(cmd *cobra.Command, from, to, as string) (err error) {
 		}
 		defer f.Close()
 		in = f
+		if same(f, to) {
+			return usagef("%s is read and cannot be written at the same time", to)
+		}
 	}
 	if to != "-" {
 		f, err := os.Create(to)
@@ -71,6 +74,16 @@ func runExport(cmd *cobra.Command, from, to, as string) (err error) {
 	}
 	reportExport(cmd, st)
 	return nil
+}
+
+// same tells whether name is the file f.
+func same(f *os.File, name string) bool {
+	a, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(name)
+	return err == nil && a.Mode().IsRegular() && os.SameFile(a, b)
 }
 
 func reportExport(cmd *cobra.Command, st capture.Exported) {

@@ -46,8 +46,8 @@ func ParseForm(s string) (Form, error) {
 // Exported counts packets: those written, and those that the form has no place
 // for or that hold no fabric packet.
 type Exported struct {
-	Written uint64 `json:"written"`
-	Left    uint64 `json:"left"`
+	Written uint64
+	Left    uint64
 }
 
 // ErrNotCapture means that the input is neither pcapng nor pcap.
@@ -59,9 +59,8 @@ var ErrNotCapture = errors.New("neither a pcapng nor a pcap file")
 // comments and drop reasons are kept. What is read is written before Export
 // waits for more.
 func Export(w io.Writer, r io.Reader, form Form) (Exported, error) {
-	in := bufio.NewReaderSize(r, 64<<10)
-	e := &exporter{form: form, in: in, out: bufio.NewWriterSize(w, 64<<10)}
-	next, err := reader(in)
+	e := &exporter{form: form, out: bufio.NewWriterSize(w, 64<<10)}
+	next, err := reader(bufio.NewReaderSize(&flushing{r, e.out}, 64<<10))
 	for err == nil {
 		var blk pcapng.Block
 		if blk, err = next(); err == nil {
@@ -72,6 +71,19 @@ func Export(w io.Writer, r io.Reader, form Form) (Exported, error) {
 		return e.Exported, errors.Join(err, e.out.Flush())
 	}
 	return e.Exported, e.out.Flush()
+}
+
+// flushing is a reader that has out written before it may have to wait.
+type flushing struct {
+	r   io.Reader
+	out *bufio.Writer
+}
+
+func (f *flushing) Read(b []byte) (int, error) {
+	if err := f.out.Flush(); err != nil {
+		return 0, err
+	}
+	return f.r.Read(b)
 }
 
 // reader returns what reads the blocks of in, a capture of either kind.
@@ -107,7 +119,6 @@ func reader(in *bufio.Reader) (func() (pcapng.Block, error), error) {
 type exporter struct {
 	Exported
 	form  Form
-	in    *bufio.Reader
 	out   *bufio.Writer
 	links []uint16 // link type of each interface of the section
 	data  []byte   // of the packet in hand
@@ -124,23 +135,13 @@ func (e *exporter) block(blk pcapng.Block) error {
 	case *pcapng.Packet:
 		if int(blk.Interface) >= len(e.links) || !e.packet(blk) {
 			e.Left++
-			return e.settle()
+			return nil
 		}
 		e.Written++
 	}
 	e.buf = blk.AppendTo(e.buf[:0])
-	if _, err := e.out.Write(e.buf); err != nil {
-		return err
-	}
-	return e.settle()
-}
-
-// settle flushes if the next read may have to wait.
-func (e *exporter) settle() error {
-	if e.in.Buffered() > 0 {
-		return nil
-	}
-	return e.out.Flush()
+	_, err := e.out.Write(e.buf)
+	return err
 }
 
 func (e *exporter) describe(i *pcapng.Interface) {

@@ -193,7 +193,7 @@ func TestRun(t *testing.T) {
 		t.Log("without the right to make namespaces there is nothing to measure")
 		return
 	}
-	for _, set := range []string{"drop,engine", "jumbo", "capture"} {
+	for _, set := range []string{"drop,engine", "jumbo", "capture", "opa"} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()
 			o := options{rounds: 1, duration: 20 * time.Millisecond}

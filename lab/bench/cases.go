@@ -112,6 +112,8 @@ const (
 	writeRate      = "Write 8 B rate"
 	idleQP         = "idle queue pair"
 	engineAlone    = "TCP engine alone, segments"
+	bareFrames     = "bare forwarder, frames of 1514 octets"
+	vnicFrames     = "VNIC, frames of 1514 octets"
 	ucxPut64       = "UCX put 64 KiB"
 	ucxPut         = "UCX put 1 MiB"
 	ucxGet         = "UCX get 1 MiB"
@@ -154,6 +156,8 @@ func allCases() []*testCase {
 		nicCase(writeRate, gso, perf.Job{Op: perf.WriteBW, Size: 8, Depth: 1024}),
 		idleCase(idleQP),
 		engineCase(engineAlone),
+		forwardCase(bareFrames, startBare),
+		forwardCase(vnicFrames, startVNIC),
 		ucxCase(ucxPut64, "ucp_put_bw", 64<<10, 10000),
 		ucxCase(ucxPut, "ucp_put_bw", mebi, 200),
 		ucxCase(ucxGet, "ucp_get", mebi, 400),

@@ -53,6 +53,7 @@ var allRows = []*row{
 	{"ucx", "8 B Writes per second : UCX put", writeRate, ucxRate, rate, "M/s", 2, 6, false},
 	{"engine", "TCP segments per second of CPU time, both engines in virtual time", engineAlone, "", rate, "M/s", 1, 1, false},
 	{"engine", "allocations per segment", engineAlone, "", allocs, "", 0, 0, true},
+	{"opa", "frames per second through a VNIC, MAC table, 16B packet and ICRC : bare forwarder between the same TAPs", vnicFrames, bareFrames, rate, "M/s", 0.8, 0.9, false},
 	{"memory", "memory of an idle connected queue pair", idleQP, "", memory, "KiB", 64, 16, true},
 }
 

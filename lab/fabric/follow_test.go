@@ -30,7 +30,9 @@ func TestHostSideIsFollowed(t *testing.T) {
 			return yes
 		})
 	}
-	is("base MAC", func(d *vnic.Netdev) bool { return d.MAC() == opa.LMAC{Fabric: 1, VESW: 2, LID: 1}.Addr() && d.Running() })
+	is("base MAC", func(d *vnic.Netdev) bool {
+		return d.MAC() == opa.LMAC{Fabric: 1, VESW: 2, LID: 1}.Addr() && d.Running()
+	})
 	mac := ether.Addr{2, 0, 0, 0, 0x12, 0x34}
 	must(t, s.net.SetMAC(tap, mac[:]))
 	is("another MAC", func(d *vnic.Netdev) bool { return d.MAC() == mac })

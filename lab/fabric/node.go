@@ -287,6 +287,12 @@ func (n *Node) Ready() string {
 	return fmt.Sprintf("ready %s guid=%s lid=%s tap=%s framing=%v vesw=%s", n.cfg.Name, guidText(n.cfg.GUID), lid, n.TAP(), n.cfg.Framing, vnics)
 }
 
+// Counts are the counters of the HFI port.
+func (n *Node) Counts() (c hfi.Counts, err error) {
+	err = n.DoWait(func(frame.Time) { c = n.engine.port.Counts() })
+	return c, err
+}
+
 // drops are the frames lost between the TAPs and the HFI; it belongs to the
 // loop's thread.
 func (n *Node) drops() frame.Drops {

@@ -3,6 +3,7 @@ package link
 import (
 	"bytes"
 	"net"
+	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -105,6 +106,13 @@ func (n *Net) AddHardwareAddr(name string, mac net.HardwareAddr) error {
 	return n.with("add "+mac.String()+" to", name, func(l netlink.Link) error {
 		return n.h.NeighAdd(&netlink.Neigh{LinkIndex: l.Attrs().Index, Family: unix.AF_BRIDGE, Flags: netlink.NTF_SELF,
 			State: netlink.NUD_PERMANENT, HardwareAddr: mac})
+	})
+}
+
+// AddNeighbor tells a link where to find an address, for good.
+func (n *Net) AddNeighbor(name string, ip netip.Addr, mac net.HardwareAddr) error {
+	return n.with("add a neighbor to", name, func(l netlink.Link) error {
+		return n.h.NeighAdd(&netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac})
 	})
 }
 

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tapir/lab/fabric"
+	"tapir/nic/loop"
+	"tapir/nic/tap"
+	"tapir/opa"
+	"tapir/vnic"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// The two TAPs between which frames are forwarded: the kernel of a host sends
+// into one, what comes out of the other nobody receives.
+const (
+	opaHost   = "host0"
+	opaFabric = "fab0"
+	opaVESW   = 2
+	opaMTU    = 1500
+)
+
+// warmUp is how long frames flow before they are counted.
+const warmUp = 100 * time.Millisecond
+
+// forwarder is what is measured: it passes on the frames of the host TAP.
+type forwarder interface {
+	sent() (uint64, error)
+	close() error
+}
+
+// forwardCase counts the frames of 1514 octets that one thread forwards while
+// a host sends as fast as it can.
+func forwardCase(name string, start func(ctx context.Context, s *side) (forwarder, error)) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
+		s, err := newSide()
+		if err != nil {
+			return sample{}, err
+		}
+		defer s.close()
+		f, err := start(ctx, s)
+		if err != nil {
+			return sample{}, err
+		}
+		n, err := flooded(s, f, b.opt.duration)
+		return sample{rate: float64(n) / b.opt.duration.Seconds()}, errors.Join(err, f.close())
+	}}
+}
+
+// flooded counts what f forwards in that time.
+func flooded(s *side, f forwarder, d time.Duration) (n uint64, err error) {
+	from, to := netip.MustParsePrefix("10.6.0.1/24"), netip.MustParseAddr("10.6.0.2")
+	far := opa.LMAC{Fabric: 1, VESW: opaVESW, LID: 2}.Addr()
+	if err := errors.Join(s.net.SetMTU(opaHost, opaMTU), s.net.AddAddr(opaHost, from), s.net.Up(opaHost), s.net.Up(opaFabric),
+		s.net.AddNeighbor(opaHost, to, net.HardwareAddr(far[:]))); err != nil {
+		return 0, err
+	}
+	var c net.Conn
+	if err := s.ns.Do(func() (err error) {
+		c, err = net.Dial("udp4", fmt.Sprint(to, ":9"))
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	var flood sync.WaitGroup
+	var over atomic.Bool
+	flood.Go(func() {
+		for payload := make([]byte, opaMTU-28); !over.Load(); {
+			_, _ = c.Write(payload) // a full queue is what is wanted
+		}
+	})
+	defer flood.Wait()
+	defer over.Store(true)
+	time.Sleep(warmUp)
+	before, err := f.sent()
+	if err != nil {
+		return 0, err
+	}
+	time.Sleep(d)
+	after, err := f.sent()
+	return after - before, err
+}
+
+// bare passes frames on between two TAPs and does nothing else.
+type bare struct {
+	loop   *loop.Loop
+	out    *loop.Port
+	queue  []*frame.Frame
+	count  uint64
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func (b *bare) Receive(port frame.Port, frames []*frame.Frame, _ frame.Time) {
+	for _, f := range frames {
+		if port == frame.Wire {
+			f.Release()
+			continue
+		}
+		b.queue = append(b.queue, f)
+	}
+}
+
+func (b *bare) Dispatch(frame.Time) bool { return false }
+
+func (b *bare) Poll(frame.Time) frame.Time {
+	n := 0
+	for n < len(b.queue) && b.out.Room() > 0 {
+		b.out.Transmit(b.queue[n])
+		n++
+	}
+	b.count += uint64(n)
+	b.queue = b.queue[:copy(b.queue, b.queue[n:])]
+	return frame.Never
+}
+
+func (b *bare) TxDone(uint64, frame.Stamp) {}
+
+func (b *bare) sent() (n uint64, err error) {
+	err = b.loop.DoWait(func(frame.Time) { n = b.count })
+	return n, err
+}
+
+func (b *bare) close() error {
+	b.cancel()
+	return <-b.ended
+}
+
+func startBare(_ context.Context, s *side) (forwarder, error) {
+	l, err := loop.New(loop.Config{})
+	if err != nil {
+		return nil, err
+	}
+	b := &bare{loop: l, ended: make(chan error, 1)}
+	for port, name := range []string{opaFabric, opaHost} {
+		t, err := s.net.OpenTAP(tap.Config{Name: name})
+		if err != nil {
+			l.Close()
+			return nil, err
+		}
+		q := l.AddQueue(frame.Port(port), t, opaMTU+ether.MaxHeaderLen)
+		if b.out == nil {
+			b.out = q
+		}
+	}
+	l.SetEngine(b)
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	go func() { b.ended <- l.Run(ctx) }()
+	return b, nil
+}
+
+// throughVNIC is an HFI whose VNIC's host sends.
+type throughVNIC struct{ *fabric.Node }
+
+func (v throughVNIC) sent() (uint64, error) {
+	counts, err := v.Counts()
+	return counts.TxPackets, err
+}
+
+func (v throughVNIC) close() error { return v.Close() }
+
+func startVNIC(ctx context.Context, s *side) (forwarder, error) {
+	n, err := fabric.Start(ctx, fabric.Config{Name: "bench", TAP: opaFabric, GUID: 1, LID: 1, NS: s.ns,
+		VNICs: []fabric.VNIC{{VESW: opaVESW, TAP: opaHost, MTU: opaMTU, Policy: vnic.DefaultPolicy()}}})
+	if err != nil {
+		return nil, err
+	}
+	return throughVNIC{n}, nil
+}

@@ -13,11 +13,13 @@ type tailProbe struct {
 
 // startRTO starts the timer for what is in flight: the probe's first if a
 // probe may help, else the retransmission timeout. A single segment is left
-// to the timeout, because its acknowledgement may be delayed for as long.
+// to the timeout, because its acknowledgement may be delayed for as long. In
+// fast recovery, too, a probe may go out: where one acknowledgement answers a
+// whole window, nothing else would make up for its loss.
 func (c *Conn) startRTO(now frame.Time) {
 	d := c.rto()
 	c.probe.armed = false
-	if c.sackOK && c.loss.state == caOpen && c.backoff == 0 && c.probe.end == 0 && c.rtt.srtt > 0 && c.segs.n > 1 {
+	if c.sackOK && c.loss.state != caLoss && c.backoff == 0 && c.probe.end == 0 && c.rtt.srtt > 0 && c.segs.n > 1 {
 		if pto := max(2*c.rtt.srtt, c.e.cfg.TailProbe); pto < d {
 			d, c.probe.armed = pto, true
 		}

@@ -56,11 +56,9 @@ func within(a, b tcp.SACKBlock) bool {
 // probe was not needed, or the reordering window was too small (section 6.2
 // step 4).
 func (c *Conn) duplicate(n, end uint64) {
-	if end == c.probe.end {
+	if r := &c.rack; end == c.probe.end {
 		c.probe.spurious = true
-		return
-	}
-	if r := &c.rack; c.una >= r.round {
+	} else if c.una >= r.round {
 		r.round = c.nxt
 		r.mult++
 		r.persist = rackPersist

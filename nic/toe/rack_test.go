@@ -183,3 +183,32 @@ func TestEachDuplicateIsReported(t *testing.T) {
 	p.expect("ACK 1 ack 7 sack 1-3; ACK 1 ack 7 sack 5-7")
 	p.expect("")
 }
+
+// TestLostAckInRecovery loses the acknowledgements of a whole round trip in
+// the middle of a recovery: a probe makes up for them, not the timeout.
+func TestLostAckInRecovery(t *testing.T) {
+	w := newWorld(t, 1, Config{}, Config{}, faults{delay: 100 * time.Microsecond}, false)
+	a, b := newApp(400_000, 1), newApp(0, 2)
+	a.closeAtEnd = true
+	w.connect(a, b)
+	lost, mute, until := false, 0, frame.Never
+	w.block = func(from *node, th *tcp.Header, data []byte) bool {
+		switch {
+		case from == w.a && len(data) > 0 && !lost && a.conn.una > 100_000:
+			lost = true
+			return true
+		case from == w.b && lost && a.conn.loss.state == caRecovery && w.now < until:
+			until = min(until, w.now.Add(200*time.Microsecond))
+			mute++
+			return true
+		}
+		return false
+	}
+	if !w.run(time.Minute, func() bool { return a.closed && b.closed }) {
+		t.Fatal("stuck")
+	}
+	if i := a.conn.Info(); mute == 0 || i.Timeouts != 0 || i.FastRecovers != 1 || w.a.e.Stats().TailProbes == 0 {
+		t.Fatalf("%d acknowledgements lost: %+v", mute, i)
+	}
+	b.check(t, a)
+}

@@ -23,6 +23,7 @@
 package em
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -52,6 +53,16 @@ func DefaultTiming() Timing {
 	}
 }
 
+// withDefaults fills in what is zero.
+func (t Timing) withDefaults() Timing {
+	d := DefaultTiming()
+	return Timing{
+		Heartbeat: cmp.Or(t.Heartbeat, d.Heartbeat), Takeover: cmp.Or(t.Takeover, d.Takeover), Sweep: cmp.Or(t.Sweep, d.Sweep),
+		Down: cmp.Or(t.Down, d.Down), Poll: cmp.Or(t.Poll, d.Poll), Timeout: cmp.Or(t.Timeout, d.Timeout),
+		Retries: cmp.Or(t.Retries, d.Retries), Settle: cmp.Or(t.Settle, d.Settle),
+	}
+}
+
 // Options are what a manager is told besides the configuration.
 type Options struct {
 	GUID     uint64 // of the port that it runs on
@@ -61,7 +72,7 @@ type Options struct {
 	Observe bool
 	// Transactions tells the MADs of two managers on one port apart.
 	Transactions uint32
-	Timing       Timing // the zero value stands for DefaultTiming
+	Timing       Timing // a zero field stands for that of DefaultTiming
 	// OnEvent, if not nil, is told of each entry of the audit log.
 	OnEvent func(Event)
 }
@@ -119,13 +130,10 @@ func New(cfg Config, opt Options) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if opt.Timing == (Timing{}) {
-		opt.Timing = DefaultTiming()
-	}
 	if opt.Priority > 15 {
 		return nil, fmt.Errorf("em: priority %d: expected at most 15", opt.Priority)
 	}
-	m := &Manager{opt: opt, t: opt.Timing, cfg: cfg, requests: map[uint64]*request{}, stale: true}
+	m := &Manager{opt: opt, t: opt.Timing.withDefaults(), cfg: cfg, requests: map[uint64]*request{}, stale: true}
 	return m, nil
 }
 

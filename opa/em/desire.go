@@ -118,6 +118,9 @@ func (m *Manager) resolve() {
 	}
 	for _, p := range m.ports {
 		m.bind(p)
+		if n := len(m.wantPKeys(p)); p.up && n > p.capacity {
+			m.note("port %v: %d P_Keys for a table of %d: the last ones are left out", p, n, p.capacity)
+		}
 	}
 }
 

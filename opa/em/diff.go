@@ -146,7 +146,7 @@ func (m *Manager) Plan() (lines []string, ready bool) {
 		if p.lid != 0 && p.infoRead && p.info.LID != p.lid {
 			add("~ port %v: LID %v -> %v", p, p.info.LID, p.lid)
 		}
-		if want := m.wantPKeys(p); p.pkeysRead == p.capacity && !slices.Equal(want, p.pkeys) {
+		if want := m.pkeyTable(p); p.pkeysRead == p.capacity && !slices.Equal(want, p.pkeys) {
 			add("~ port %v: P_Keys %s -> %s", p, keysString(p.pkeys), keysString(want))
 		}
 		if p.infoRead && p.info.State < mad.PortActive {
@@ -220,7 +220,7 @@ func (m *Manager) InSync() bool {
 		if !p.up || p.duplicate || p.infoRead && !p.ethernet() {
 			continue
 		}
-		if !p.active() || p.scanned < len(p.vports) || p.class.TrapLID != m.LID() || !slices.Equal(p.pkeys, m.wantPKeys(p)) {
+		if !p.active() || p.scanned < len(p.vports) || p.class.TrapLID != m.LID() || !slices.Equal(p.pkeys, m.pkeyTable(p)) {
 			return false
 		}
 		for _, b := range p.members {

@@ -412,3 +412,95 @@ func TestLargeFabric(t *testing.T) {
 		t.Errorf("%d addresses, %q", r.MACs, r.Problems)
 	}
 }
+
+// TestGatewayDown: a default port that is gone is one no more, until it is
+// back.
+func TestGatewayDown(t *testing.T) {
+	w := fabric(14, 4)
+	cfg := twoVESWs()
+	m := w.nodes[1].manage(cfg, Options{})
+	mustSettle(t, w, m, &cfg)
+	gateways := func() (mask uint16) { return w.nodes[2].vports.VESW(2).Config().DefPortMask }
+	if gateways() != 1 {
+		t.Fatalf("default ports %#x", gateways())
+	}
+	w.nodes[0].cut = true
+	w.run(5 * time.Second)
+	if gateways() != 0 || m.Counters().PortsDown != 1 {
+		t.Errorf("default ports %#x, %+v", gateways(), m.Counters())
+	}
+	w.nodes[0].cut = false
+	w.run(5 * time.Second)
+	mustSettle(t, w, m, &cfg)
+	if gateways() != 1 {
+		t.Errorf("back: default ports %#x", gateways())
+	}
+}
+
+// TestListChangesWhileRead: a list too long for one MAD changes between its
+// parts.
+func TestListChangesWhileRead(t *testing.T) {
+	w := fabric(15, 4)
+	cfg := twoVESWs()
+	timing := DefaultTiming()
+	timing.Poll = time.Hour
+	m := w.nodes[0].manage(cfg, Options{Timing: timing})
+	mustSettle(t, w, m, &cfg)
+	changed := false
+	w.watch = func(_ *node, _ mad.Address, b []byte) bool {
+		if h, data, err := mad.ParseVEMA(b); err == nil && h.Method == mad.MethodGet && h.Attr == mad.AttrUnicastMACs &&
+			mad.IfaceMACs(data).Head().Start == mad.MaxMACsIn && !changed {
+			changed = true
+			stations(w, 258, 500)
+		}
+		return false
+	}
+	stations(w, 258, 900)
+	w.run(3 * time.Second)
+	mustSettle(t, w, m, &cfg)
+	if !changed || len(m.MACs(258)) != 2+2*501 {
+		t.Errorf("changed %v, %d addresses", changed, len(m.MACs(258)))
+	}
+}
+
+// TestForgedAnswer: the right transaction from the wrong port is no answer.
+func TestForgedAnswer(t *testing.T) {
+	w := fabric(16, 4)
+	cfg := twoVESWs()
+	m := w.nodes[0].manage(cfg, Options{})
+	mustSettle(t, w, m, &cfg)
+	w.watch = func(from *node, to mad.Address, b []byte) bool {
+		if from == w.nodes[0] && to.QP == opa.QPGeneral && kindOf(b).method == mad.MethodGet && kindOf(b).attr == mad.AttrVESWPortInfo {
+			forged := make([]byte, mad.MaxLen)
+			copy(forged, b)
+			forged[3] = uint8(mad.MethodGetResp)
+			w.inject(w.nodes[0], mad.Address{LID: to.LID + 1, QP: to.QP}, forged)
+		}
+		return false
+	}
+	w.run(5 * time.Second)
+	if c := m.Counters(); c.Unexpected == 0 || c.Restarts != 0 || !m.InSync() {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestPKeysOverflow: what does not fit in a P_Key table is told.
+func TestPKeysOverflow(t *testing.T) {
+	w := fabric(17, 2)
+	var cfg Config
+	for id := uint16(1); id <= 20; id++ {
+		cfg.VESWs = append(cfg.VESWs, VESW{Name: fmt.Sprint("v", id), ID: id, PKey: id, MTU: 1500, Members: members("h2")})
+	}
+	m := w.nodes[0].manage(cfg, Options{})
+	if !w.settle(m, time.Minute) {
+		t.Fatal("not in sync")
+	}
+	if p := w.nodes[1].pkeys; len(p) != 16 || p[15] != 15|opa.PKeyFull {
+		t.Errorf("P_Keys %x", p)
+	}
+	if !slices.ContainsFunc(m.Events(0), func(e Event) bool {
+		return e.Text == "port h2: 21 P_Keys for a table of 16: the last ones are left out"
+	}) {
+		t.Error("nobody was told")
+	}
+}

@@ -105,8 +105,15 @@ func (m *Manager) setLID(p *port, lid opa.LID) {
 	}
 }
 
-// wantPKeys is the P_Key table that p is to have: management, full for the
-// port of the manager, then the partitions of its vESWs.
+// pkeyTable is the P_Key table that p is to have.
+func (m *Manager) pkeyTable(p *port) []uint16 {
+	table := make([]uint16, p.capacity)
+	copy(table, m.wantPKeys(p))
+	return table
+}
+
+// wantPKeys are the P_Keys that p is to have: management, full for the port of
+// the manager, then the partitions of its vESWs.
 func (m *Manager) wantPKeys(p *port) []uint16 {
 	keys := []uint16{opa.PKeyManagement}
 	if p.guid == m.opt.GUID {
@@ -125,10 +132,7 @@ func (m *Manager) wantPKeys(p *port) []uint16 {
 		}
 	}
 	slices.SortFunc(keys[1:], func(a, b uint16) int { return int(a&^opa.PKeyFull) - int(b&^opa.PKeyFull) })
-	if len(keys) > p.capacity {
-		keys = keys[:p.capacity]
-	}
-	return append(keys, make([]uint16, p.capacity-len(keys))...)
+	return keys
 }
 
 // longPolls is the time, in polls, after which a port's name and P_Keys, which
@@ -161,7 +165,7 @@ func (m *Manager) stepSubnet(p *port) *request {
 	if sm := m.ownLID(); p.info.LID != p.lid || p.info.SMLID != sm {
 		return m.setPortInfo(p, "LID", mad.PortInfo{LID: p.lid, SMLID: sm})
 	}
-	want := m.wantPKeys(p)
+	want := m.pkeyTable(p)
 	for at := 0; at < p.capacity; at += mad.PKeysPerBlock {
 		end := min(at+mad.PKeysPerBlock, p.capacity)
 		if !slices.Equal(p.pkeys[at:end], want[at:end]) {

@@ -110,6 +110,7 @@ func TestBringUp(t *testing.T) {
 	}{
 		{"armed without LID", mad.PortInfo{State: mad.PortArmed}, mad.StatusBadValue, 0, mad.PortInit},
 		{"multicast LID", mad.PortInfo{LID: opa.FirstMulticast}, mad.StatusBadValue, 0, mad.PortInit},
+		{"physical state", mad.PortInfo{LID: 7, PhysState: 2}, mad.StatusBadValue, 0, mad.PortInit},
 		{"LID beyond 9B", mad.PortInfo{LID: 0xc000}, mad.StatusBadValue, 0, mad.PortInit},
 		{"LID", mad.PortInfo{LID: 7, SMLID: 1, SMSL: 3}, 0, 7, mad.PortInit},
 		{"a step left out", mad.PortInfo{State: mad.PortActive}, mad.StatusBadValue, 7, mad.PortInit},
@@ -130,7 +131,7 @@ func TestBringUp(t *testing.T) {
 	if h.info.SMLID != 1 {
 		t.Errorf("fabric manager's LID %v", h.info.SMLID)
 	}
-	if c := a.Counters(); c != (Counters{Sets: 10, Refused: 6}) {
+	if c := a.Counters(); c != (Counters{Sets: 11, Refused: 7}) {
 		t.Errorf("%+v", c)
 	}
 }

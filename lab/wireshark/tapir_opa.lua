@@ -14,13 +14,13 @@
 
 -- 1. Bits. Lua 5.2 has a library, 5.4 operators that 5.2 cannot even parse.
 
-local band, bxor, rshift
+local bxor, rshift
 do
   local lib = rawget(_G, "bit") or rawget(_G, "bit32")
   if lib then
-    band, bxor, rshift = lib.band, lib.bxor, lib.rshift
+    bxor, rshift = lib.bxor, lib.rshift
   else
-    band, bxor, rshift = load("return function(a, b) return a & b end, function(a, b) return a ~ b end, function(a, n) return a >> n end")()
+    bxor, rshift = load("return function(a, b) return a ~ b end, function(a, n) return a >> n end")()
   end
 end
 
@@ -35,22 +35,42 @@ local function le(s, at, n) -- at counts from 0
   return v
 end
 
--- 2. CRC-32 of Ethernet and InfiniBand.
+-- 2. CRC-32 of Ethernet and InfiniBand, four octets at a time: tables[k] is
+-- for an octet with k more behind it.
 
-local crc_table = {}
+local tables = { [0] = {}, {}, {}, {} }
 for i = 0, 255 do
   local c = i
   for _ = 1, 8 do
     if c % 2 == 1 then c = bxor(rshift(c, 1), 0xedb88320) else c = rshift(c, 1) end
   end
-  crc_table[i] = c
+  tables[0][i] = c
+end
+for k = 1, 3 do
+  for i = 0, 255 do
+    local c = tables[k - 1][i]
+    tables[k][i] = bxor(rshift(c, 8), tables[0][c % 256])
+  end
 end
 
 local function crc_update(c, s)
-  for from = 1, #s, 64 do
-    for _, b in ipairs({ s:byte(from, from + 63) }) do
-      c = bxor(rshift(c, 8), crc_table[band(bxor(c, b), 0xff)])
-    end
+  local t0, t1, t2, t3 = tables[0], tables[1], tables[2], tables[3]
+  local whole = #s - #s % 4
+  for i = 1, whole, 4 do
+    local a, b, d, e = s:byte(i, i + 3)
+    -- The octets by arithmetic, which is faster than calls; % is right for
+    -- numbers with a sign too.
+    local w = bxor(c, a + b * 256 + d * 65536 + e * 16777216)
+    a = w % 256
+    w = (w - a) / 256
+    b = w % 256
+    w = (w - b) / 256
+    d = w % 256
+    e = (w - d) / 256 % 256
+    c = bxor(bxor(t3[a], t2[b]), bxor(t1[d], t0[e]))
+  end
+  for i = whole + 1, #s do
+    c = bxor(rshift(c, 8), t0[bxor(c, s:byte(i)) % 256])
   end
   return c
 end

@@ -50,6 +50,13 @@ func steady(s string) string {
 	})
 }
 
+// settle stands for "sleep 1" on a machine that may be busy.
+const settle = `settle() {
+	for i in $(seq 100); do tapir show nic0 >/dev/null 2>&1 && break; sleep .1; done
+	sleep 2
+}
+`
+
 // TestObserve runs the commands of observe.md in a network namespace of their
 // own. Every line shown is printed, but for numbers.
 func TestObserve(t *testing.T) {
@@ -61,9 +68,9 @@ func TestObserve(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bin+"/tapir", "../cmd/tapir").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	script, shown := "", 0
+	script, shown := settle, 0
 	for _, s := range list {
-		script += "echo '$ " + s.command + "'\n" + s.command + "\n"
+		script += "echo '$ " + s.command + "'\n" + strings.ReplaceAll(s.command, "sleep 1", "settle") + "\n"
 		shown += len(s.lines)
 	}
 	if shown < 50 {

@@ -157,6 +157,11 @@ func TestConnectionEndsWithItsStream(t *testing.T) {
 			}
 		}
 	}
+	// After an error this side ends the connection, whatever the peer does.
+	w, p, s := served(t, Config{}, func(*end) {})
+	p.write(segment(rdmap.TaggedHeader(rdmap.Write, true, s.mr.RKey()^0x100, s.mr.Addr()), []byte("x")))
+	w.must("FIN", func() bool { return p.fin })
+	w.must("end", func() bool { return s.got(cm.ClosedEvent) && p.ended })
 }
 
 // Section 6.2.1 of RFC 5041 (5041-6.2.1-1, 5041-6.2.1-5): after the request

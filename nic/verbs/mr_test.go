@@ -291,11 +291,11 @@ func TestMemoryPerObject(t *testing.T) {
 		runtime.ReadMemStats(&b)
 		return (b.HeapAlloc - min(a.HeapAlloc, b.HeapAlloc)) / uint64(n)
 	}
-	if n := grown(mrs, func() error { _, err := pd.RegMR(buf, 0); return err }); n > 320 {
-		t.Errorf("%d octets per region", n)
-	}
-	if n := grown(qps, func() error { _, err := pd.CreateQP(QPConfig{SendCQ: cq, RecvCQ: cq}); return err }); n > 1024 {
-		t.Errorf("%d octets per queue pair", n)
+	perMR := grown(mrs, func() error { _, err := pd.RegMR(buf, 0); return err })
+	perQP := grown(qps, func() error { _, err := pd.CreateQP(QPConfig{SendCQ: cq, RecvCQ: cq}); return err })
+	t.Logf("%d octets per region of %d, %d per queue pair of %d", perMR, mrs, perQP, qps)
+	if perMR > 320 || perQP > 1024 {
+		t.Error("that is too much")
 	}
 	runtime.KeepAlive(d)
 }

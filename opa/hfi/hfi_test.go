@@ -246,8 +246,8 @@ func TestVirtualLanes(t *testing.T) {
 			}
 		}
 	}
-	if r := b.SendMAD(&MAD{DLID: 9, Data: make([]byte, 24)}); r != frame.DropNone {
-		t.Error(r)
+	if !b.SendMAD(mad.Address{LID: 9}, make([]byte, 24)) {
+		t.Error("management is refused")
 	}
 	b.wire.room = 8
 	b.Poll(0)
@@ -433,7 +433,7 @@ func TestMADsToItself(t *testing.T) {
 	b := newBed(t, Config{PKeys: []uint16{0xffff}})
 	e := &echo{}
 	b.Attach(e)
-	if !b.sendFor(mad.Address{LID: ownLID, QP: 1}, make([]byte, 24)) {
+	if !b.SendMAD(mad.Address{LID: ownLID, QP: 1}, make([]byte, 24)) {
 		t.Fatal("not sent")
 	}
 	for b.Poll(0) == 0 {
@@ -442,7 +442,7 @@ func TestMADsToItself(t *testing.T) {
 		t.Errorf("%d received, %d sent", len(e.got), len(b.wire.sent))
 	}
 	e.got = nil
-	b.sendFor(mad.Address{LID: opa.Permissive, QP: 0}, []byte{0, 0, 0, 0x81})
+	b.SendMAD(mad.Address{LID: opa.Permissive, QP: 0}, []byte{0, 0, 0, 0x81})
 	for b.Poll(0) == 0 {
 	}
 	if len(e.got) != 1 || len(b.wire.sent) != 1 {
@@ -453,24 +453,27 @@ func TestMADsToItself(t *testing.T) {
 func TestSendMADRefuses(t *testing.T) {
 	b := newBed(t, Config{})
 	for _, c := range []struct {
-		m    MAD
+		to   mad.Address
+		size int
 		drop frame.DropReason
 	}{
-		{MAD{DLID: 0xc000, DestQP: 1}, frame.DropDLID},
-		{MAD{DLID: 6, SLID: 0xd000, DestQP: 1}, frame.DropSLID},
-		{MAD{DLID: opa.Permissive, DestQP: 1}, frame.DropDLID},
-		{MAD{DLID: 6, DestQP: 1, Data: make([]byte, 2049)}, frame.DropOversize},
+		{mad.Address{LID: 0xc000, QP: 1}, 24, frame.DropDLID},
+		{mad.Address{LID: opa.Permissive, QP: 1}, 24, frame.DropDLID},
+		{mad.Address{LID: 6, QP: 1}, opa.MaxMAD + 1, frame.DropOversize},
 	} {
-		if r := b.SendMAD(&c.m); r != c.drop {
-			t.Errorf("%+v: %v", c.m.DLID, r)
+		want := b.Counts().TxDrops
+		want.Count(c.drop)
+		if b.SendMAD(c.to, make([]byte, c.size)) || b.Counts().TxDrops != want {
+			t.Errorf("%+v: %v", c.to, b.Counts().TxDrops)
 		}
 	}
+	must(t, b.SetLID(0xd000, 0, 0))
 	b.LinkDown(0)
-	if r := b.SendMAD(&MAD{DLID: 6}); r != frame.DropPort {
-		t.Error(r)
-	}
-	if c := b.Counts(); c.TxDrops.Total() != 5 || b.pool.Lent() != 0 {
-		t.Errorf("%d drops, %d frames lost", c.TxDrops.Total(), b.pool.Lent())
+	b.SendMAD(mad.Address{LID: 6}, nil)
+	b.LinkUp(0)
+	b.SendMAD(mad.Address{LID: 6}, nil) // has no form that 9B knows
+	if d := b.Counts().TxDrops; d[frame.DropPort] != 1 || d[frame.DropSLID] != 1 || b.pool.Lent() != 0 {
+		t.Errorf("%v, %d frames lost", d, b.pool.Lent())
 	}
 }
 

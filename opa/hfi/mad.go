@@ -8,43 +8,54 @@ import (
 	"tapir/wire/frame"
 )
 
-// MAD is a management datagram with what goes beside it in its packet.
-type MAD struct {
-	SLID, DLID opa.LID // of one to be sent, SLID 0 is the port's own
-	SrcQP      uint32
-	DestQP     uint32
-	PKey       uint16 // of one to be sent, 0 is membership in the management partition
-	SL         uint8  // 0 to 15
-	Data       []byte // at most 2048 octets, borrowed
-}
+// Attach adds an agent (kept) that is offered every MAD for queue pair 0 or 1,
+// and polled with the port.
+func (p *Port) Attach(a mad.Agent) { p.agents = append(p.agents, a) }
 
-// Agent handles the MADs of a queue pair that concern it.
-type Agent interface {
-	// ReceiveMAD looks at m (borrowed) and reports whether it was for this
-	// agent. Answers it may send at once with SendMAD.
-	ReceiveMAD(m *MAD, now frame.Time) bool
-}
-
-// AttachMAD adds an agent (kept) to queue pair 0 or 1, any other panics. A MAD
-// goes to the first one that takes it, in the order in which they came.
-func (p *Port) AttachMAD(qp uint32, a Agent) { p.agents[qp] = append(p.agents[qp], a) }
-
-// Attach adds an agent (kept) that is offered every MAD, and polled with the
-// port. What it sends goes to its far end's queue pair from the same one, as
-// SendMAD sends it.
-func (p *Port) Attach(a mad.Agent) { p.managers = append(p.managers, a) }
-
-// offer shows a MAD to all agents that Attach added.
-func (p *Port) offer(b []byte, from mad.Address) {
-	for _, a := range p.managers {
-		a.Receive(b, from, p.now, p.sendFor)
+// SendMAD queues b (borrowed), a MAD, for a far end's queue pair, from the same
+// one: it is the mad.Send that agents get. Subnet management passes on SC 15 as
+// soon as the link is up, with the permissive LID as source while the port has
+// none; everything else only while the port is active, with the P_Key of the
+// management partition. The port's own LID is reached too, and who asks
+// everybody asks itself. What cannot be sent is counted and answered by false.
+func (p *Port) SendMAD(to mad.Address, b []byte) bool {
+	r := p.sendMAD(to, b)
+	if r != frame.DropNone {
+		p.counts.TxDrops.Count(r)
 	}
+	return r == frame.DropNone
 }
 
-// sendFor is the mad.Send of the agents. Who asks everybody asks itself too.
-func (p *Port) sendFor(to mad.Address, b []byte) bool {
-	m := MAD{DLID: to.LID, SrcQP: to.QP, DestQP: to.QP, SL: to.SL, Data: b}
-	return p.SendMAD(&m) == frame.DropNone
+func (p *Port) sendMAD(to mad.Address, b []byte) frame.DropReason {
+	subnet := to.QP == opa.QPSubnet
+	switch {
+	case p.state == Down || !subnet && p.state != Active:
+		return frame.DropPort
+	case len(b) > opa.MaxMAD:
+		return frame.DropOversize
+	case !subnet && to.LID == opa.Permissive:
+		return frame.DropDLID
+	}
+	h := opa.Header9B{SLID: p.lid, DLID: to.LID, SC: to.SL, SL: to.SL, PKey: p.managementPKey(),
+		DestQP: to.QP, SrcQP: to.QP, QKey: opa.QKeyGSI, PSN: p.psn}
+	vl := to.SL & 7
+	if subnet {
+		h.SC, h.QKey, vl = opa.SCManagement, 0, managementVL
+		if h.SLID == 0 {
+			h.SLID = opa.Permissive
+		}
+	}
+	f := p.pool.Get(opa.Size9B(len(b)))
+	if f == nil {
+		return frame.DropNoBuffer
+	}
+	f.Append(b)
+	if r := p.packMAD(f, &h, vl); r != frame.DropNone {
+		f.Release()
+		return r
+	}
+	p.psn++
+	return frame.DropNone
 }
 
 // managementPKey is full membership in the management partition if the port
@@ -54,58 +65,6 @@ func (p *Port) managementPKey() uint16 {
 		return opa.PKeyManagement | opa.PKeyFull
 	}
 	return opa.PKeyManagement
-}
-
-// SendMAD queues m (borrowed). Subnet management, DestQP 0, passes on SC 15 as
-// soon as the link is up, and with the permissive LID as source while the port
-// has none; everything else only while the port is active. The port's own LID
-// is reached too. It returns DropPort, DropOversize for a MAD of more than
-// 2048 octets, DropSLID or DropDLID for a LID without 16-bit form, DropTxQueue
-// or DropNoBuffer, counted.
-func (p *Port) SendMAD(m *MAD) frame.DropReason {
-	r := p.sendMAD(m)
-	if r != frame.DropNone {
-		p.counts.TxDrops.Count(r)
-	}
-	return r
-}
-
-func (p *Port) sendMAD(m *MAD) frame.DropReason {
-	subnet := m.DestQP == opa.QPSubnet
-	switch {
-	case p.state == Down || !subnet && p.state != Active:
-		return frame.DropPort
-	case len(m.Data) > opa.MaxMAD:
-		return frame.DropOversize
-	case !subnet && m.DLID == opa.Permissive:
-		return frame.DropDLID
-	}
-	h := opa.Header9B{SLID: m.SLID, DLID: m.DLID, SC: m.SL, SL: m.SL, PKey: m.PKey,
-		DestQP: m.DestQP, SrcQP: m.SrcQP, QKey: opa.QKeyGSI, PSN: p.psn}
-	if h.SLID == 0 {
-		h.SLID = p.lid
-	}
-	if h.PKey == 0 {
-		h.PKey = p.managementPKey()
-	}
-	vl := m.SL & 7
-	if subnet {
-		h.SC, h.QKey, vl = opa.SCManagement, 0, managementVL
-		if h.SLID == 0 {
-			h.SLID = opa.Permissive
-		}
-	}
-	f := p.pool.Get(opa.Size9B(len(m.Data)))
-	if f == nil {
-		return frame.DropNoBuffer
-	}
-	f.Append(m.Data)
-	if r := p.packMAD(f, &h, vl); r != frame.DropNone {
-		f.Release()
-		return r
-	}
-	p.psn++
-	return frame.DropNone
 }
 
 // packMAD makes f a packet and queues it; on failure f is still the caller's.
@@ -142,7 +101,7 @@ func (p *Port) loopCopy(f *frame.Frame) {
 	}
 }
 
-// receive9B judges a 9B packet and hands its MAD to an agent.
+// receive9B judges a 9B packet and offers its MAD to all agents.
 func (p *Port) receive9B(b []byte, self bool) frame.DropReason {
 	m, r := opa.Parse9B(b, p.cfg.ICRC)
 	if r != frame.DropNone {
@@ -163,16 +122,12 @@ func (p *Port) receive9B(b []byte, self bool) frame.DropReason {
 	case qp == opa.QPGeneral && !opa.PKeyAllowed(p.used, m.PKey(), m.SC()):
 		return frame.DropPKey
 	}
-	p.counts.MADs++
-	d := MAD{SLID: slid, DLID: dlid, SrcQP: m.SrcQP(), DestQP: qp, PKey: m.PKey(), SL: m.SL(), Data: m.Payload()}
-	for _, a := range p.agents[qp] {
-		if a.ReceiveMAD(&d, p.now) {
-			return frame.DropNone
-		}
-	}
-	if len(p.managers) == 0 {
+	if len(p.agents) == 0 {
 		return frame.DropUnused
 	}
-	p.offer(d.Data, mad.Address{LID: slid, QP: d.SrcQP, SL: d.SL})
+	p.counts.MADs++
+	for _, a := range p.agents {
+		a.Receive(m.Payload(), mad.Address{LID: slid, QP: m.SrcQP(), SL: m.SL()}, p.now, p.SendMAD)
+	}
 	return frame.DropNone
 }

@@ -11,7 +11,7 @@
 //  3. packet   every field is checked, the ICRC last
 //  4. lid      for us, and not from us
 //  5. P_Key    the port's table
-//  6. demux    by vESW id to a netdev, by queue pair to an agent
+//  6. demux    by vESW id to a netdev; MADs to the agents
 //
 // What netdevs and agents send waits in a queue for each virtual lane until
 // Poll.
@@ -102,19 +102,18 @@ type Port struct {
 	byVESW   [opa.MaxVESW + 1]*netdev
 	listened map[opa.LID]int // multicast LIDs of netdevs, and how many listen
 
-	queues   [lanes]frame.Queue
-	busy     uint32 // lanes with frames
-	turn     int    // the lane that goes next
-	agents   [2][]Agent
-	managers []mad.Agent
-	looped   frame.Queue // MADs to ourselves
-	psn      uint32
-	now      frame.Time
-	rxID     uint64
-	txID     uint64
-	counts   Counts
-	tracer   frame.Tracer
-	scratch  []byte
+	queues  [lanes]frame.Queue
+	busy    uint32 // lanes with frames
+	turn    int    // the lane that goes next
+	agents  []mad.Agent
+	looped  frame.Queue // MADs to ourselves
+	psn     uint32
+	now     frame.Time
+	rxID    uint64
+	txID    uint64
+	counts  Counts
+	tracer  frame.Tracer
+	scratch []byte
 }
 
 // New returns a port whose link is down.

@@ -28,8 +28,8 @@ func (p *Port) Poll(now frame.Time) frame.Time {
 	for range p.looped.Len() {
 		p.receive(p.looped.Pop(), true)
 	}
-	for _, a := range p.managers {
-		next = min(next, a.Poll(now, p.sendFor))
+	for _, a := range p.agents {
+		next = min(next, a.Poll(now, p.SendMAD))
 	}
 	for p.busy != 0 && p.wire.Room() > 0 {
 		p.send(p.next())

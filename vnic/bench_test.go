@@ -1,22 +1,33 @@
 package vnic
 
 import (
+	"net/netip"
 	"testing"
 
 	"tapir/opa"
 	"tapir/opa/hfi"
+	"tapir/wire/arp"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/icmp"
 )
 
 // cable passes what one HFI sends to the other, and back.
 type cable struct {
-	room int
-	sent []*frame.Frame
+	room    int
+	sent    []*frame.Frame
+	release bool // nobody wants them
 }
 
-func (c *cable) Room() int               { return c.room - len(c.sent) }
-func (c *cable) Transmit(f *frame.Frame) { c.sent = append(c.sent, f) }
+func (c *cable) Room() int { return c.room - len(c.sent) }
+
+func (c *cable) Transmit(f *frame.Frame) {
+	if c.release {
+		f.Release()
+		return
+	}
+	c.sent = append(c.sent, f)
+}
 
 // pair is two HFIs with a vport each, joined by a cable.
 type pair struct {
@@ -158,4 +169,28 @@ func TestNoAllocation(t *testing.T) {
 			t.Errorf("%s: %v allocations for %d frames", name, n, batchLen)
 		}
 	}
+	p.out.SetHost(&cable{room: 1 << 30, release: true})
+	for name, b := range map[string][]byte{
+		"ARP": arpFrame(ether.Broadcast, arp.Packet{Op: arp.Request, SenderMAC: src, SenderIP: ip4A, TargetIP: ip4B}, 0),
+		"ND": nd(src, icmp.MulticastMAC(icmp.SolicitedNode(ip6B)), ip6A, icmp.SolicitedNode(ip6B), icmp.NeighborSolicitation,
+			icmp.Neighbor{Target: ip6B, Options: icmp.Options{SourceMAC: src}}),
+	} {
+		for _, ip := range []netip.Addr{ip4B, ip6B} {
+			p.out.known.learn(neighborKey{ip, 0}, neighbor{mac: ether.Addr{0x54}})
+		}
+		ask := func() {
+			p.forward(b)
+			p.vfrom.Poll(0)
+		}
+		before := p.out.Stats().Answered
+		ask()
+		if n := testing.AllocsPerRun(20, ask); n != 0 || p.out.Stats().Answered != before+22*batchLen {
+			t.Errorf("%s: %v allocations for %d answers, %d answered", name, n, batchLen, p.out.Stats().Answered-before)
+		}
+	}
 }
+
+var (
+	ip4A, ip4B = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	ip6A, ip6B = netip.MustParseAddr("fe80::a"), netip.MustParseAddr("fe80::b")
+)

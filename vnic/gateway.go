@@ -48,8 +48,12 @@ func (n *Netdev) toNetwork(in *inner, p opa.Packet) frame.DropReason {
 	return frame.DropNone
 }
 
-// places reports whether a source address tells where its station is. Behind
-// default ports that are gateways it does not: the flow chooses among them.
-func (n *Netdev) places(slid opa.LID) bool {
+// places reports whether there is something to learn from where a source
+// address comes from: not from one that carries its LID, nor from behind
+// default ports that are gateways, as the flow chooses among them.
+func (n *Netdev) places(in *inner, slid opa.LID) bool {
+	if m, local := opa.ParseLMAC(in.src); local && m.Names(n.cfg.FabricID, n.cfg.VESWID) {
+		return false
+	}
 	return n.policy.Unknown != ToDefaultPort || !n.isDefaultPort(slid)
 }

@@ -47,7 +47,7 @@ func (n *Netdev) receive(p opa.Packet, f *frame.Frame, now frame.Time) frame.Dro
 	if !p.DLID().IsUnicast() && !n.rxStorm.take(now) {
 		return frame.DropStorm
 	}
-	if n.policy.Learn && n.places(slid) {
+	if n.policy.Learn && n.places(&in, slid) {
 		n.learn(&in, slid, now)
 	}
 	if n.policy.Suppress {

@@ -37,7 +37,7 @@ func (n *Netdev) transmit(f *frame.Frame, now frame.Time) (left *frame.Frame, r 
 	}
 	var in inner
 	in.parse(f.Bytes())
-	if f.Len() > n.mtu+ether.HeaderLen+in.tagLen() && f.Len() > n.mtu+encapsulated {
+	if f.Len() > n.mtu+encapsulated {
 		return f, frame.DropOversize
 	}
 	if r := n.fromHost(&in, now); r != frame.DropNone {

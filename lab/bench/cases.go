@@ -114,6 +114,9 @@ const (
 	engineAlone    = "TCP engine alone, segments"
 	bareFrames     = "bare forwarder, frames of 1514 octets"
 	vnicFrames     = "VNIC, frames of 1514 octets"
+	packetCRC      = "CRC-32 of 1514 octets"
+	packetBuild    = "16B packet built around 1514 octets"
+	packetCheck    = "16B packet of 1514 octets checked"
 	ucxPut64       = "UCX put 64 KiB"
 	ucxPut         = "UCX put 1 MiB"
 	ucxGet         = "UCX get 1 MiB"
@@ -158,6 +161,9 @@ func allCases() []*testCase {
 		engineCase(engineAlone),
 		forwardCase(bareFrames, startBare),
 		forwardCase(vnicFrames, startVNIC),
+		codecCase(packetCRC, (*packetCodec).crc),
+		codecCase(packetBuild, (*packetCodec).encapsulate),
+		codecCase(packetCheck, (*packetCodec).check),
 		ucxCase(ucxPut64, "ucp_put_bw", 64<<10, 10000),
 		ucxCase(ucxPut, "ucp_put_bw", mebi, 200),
 		ucxCase(ucxGet, "ucp_get", mebi, 400),

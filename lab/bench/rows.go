@@ -54,6 +54,8 @@ var allRows = []*row{
 	{"engine", "TCP segments per second of CPU time, both engines in virtual time", engineAlone, "", rate, "M/s", 1, 1, false},
 	{"engine", "allocations per segment", engineAlone, "", allocs, "", 0, 0, true},
 	{"opa", "frames per second through a VNIC, MAC table, 16B packet and ICRC : bare forwarder between the same TAPs", vnicFrames, bareFrames, rate, "M/s", 0.8, 0.9, false},
+	{"opa", "16B packets built per second of CPU time, with ICRC : CRC-32 of their 1,514 octets", packetBuild, packetCRC, rate, "M/s", 0.7, 0.8, false},
+	{"opa", "16B packets checked per second of CPU time, with ICRC : CRC-32 of their 1,514 octets", packetCheck, packetCRC, rate, "M/s", 0.7, 0.8, false},
 	{"memory", "memory of an idle connected queue pair", idleQP, "", memory, "KiB", 64, 16, true},
 }
 

@@ -223,7 +223,10 @@ func (s stage) script(ctx context.Context, dir, in, out string) error {
 	if err := errors.Join(os.RemoveAll(out), os.Mkdir(out, 0o755)); err != nil {
 		return err
 	}
-	return s.run(ctx, dir, in, out)
+	if err := s.run(ctx, dir, in, out); err != nil {
+		return fmt.Errorf("%w; does apt reach a Debian mirror? Only the first build needs one", err)
+	}
+	return nil
 }
 
 func (s stage) run(ctx context.Context, dir, in, out string) error {

@@ -133,10 +133,11 @@ func (v *Verdict) Octets() (n uint64) {
 
 // IWARP reads the capture and returns the verdict.
 func IWARP(ctx context.Context, file string, o Options) (v Verdict, err error) {
-	if err := v.readFrames(ctx, file, o); err != nil {
-		return v, err
-	}
-	return v, v.readCRCs(ctx, file, o)
+	crcs := make(chan error)
+	go func() { crcs <- v.readCRCs(ctx, file, o) }()
+	err = v.readFrames(ctx, file, o)
+	err = errors.Join(err, <-crcs)
+	return v, err
 }
 
 // DDP header lengths behind the MPA length field (RFC 5041 section 4).

@@ -14,7 +14,7 @@ import (
 
 // Cell is one exchange under given circumstances.
 type Cell struct {
-	Topic string // what it is about, one word: a row of the table
+	Topic string // what it is about
 	Name  string // what is special
 
 	NICServes bool // else the guest serves and the NIC connects
@@ -35,49 +35,70 @@ type Cell struct {
 	KillGuest, StopNIC time.Duration
 
 	// NICSays and GuestSays must be in the report of the side (any of the
-	// alternatives between |); empty: the side must succeed. "*": whatever.
+	// alternatives between |); empty: the side must succeed.
 	NICSays, GuestSays string
+	// Reads are the depths that the NIC must report; nil: any.
+	Reads *Reads
 	// CRC tells whether every FPDU carries a CRC. Terminated exchanges may
 	// have none at all.
 	CRC  bool
 	None bool // no FPDU is exchanged
-	// Oddity is what siw does otherwise than the RFCs say.
-	Oddity string
+	// Differs is what siw does otherwise than the clause says.
+	Differs, Clause string
 }
 
-func (c Cell) mtu() int {
+// Reads are the depths of one side.
+type Reads struct{ IRD, ORD uint16 }
+
+// anything as NICSays or GuestSays: success or any failure.
+const anything = "*"
+
+func (c *Cell) mtu() int {
 	if c.MTU == 0 {
 		return 1500
 	}
 	return c.MTU
 }
 
-// String names the cell.
-func (c Cell) String() string {
-	role, family := "NIC connects", "IPv4"
-	if c.NICServes {
-		role = "NIC serves"
-	}
+// circumstances are what is to be known beside the name and the role.
+func (c *Cell) circumstances() string {
+	s := "IPv4"
 	if c.IPv6 {
-		family = "IPv6"
+		s = "IPv6"
 	}
-	s := fmt.Sprintf("%s: %s, %s, %s, MTU %d", c.Topic, c.Name, role, family, c.mtu())
-	for _, list := range [][]string{c.Siw, c.NIC} {
-		if len(list) > 0 {
-			s += ", " + strings.Join(list, " ")
+	if c.MTU != 0 {
+		s += fmt.Sprintf(", MTU %d", c.MTU)
+	}
+	for _, side := range []struct {
+		name string
+		set  []string
+	}{{"siw", c.Siw}, {"NIC", c.NIC}} {
+		if len(side.set) > 0 {
+			s += fmt.Sprintf(", %s: %s", side.name, strings.Join(side.set, " "))
 		}
 	}
 	return s
 }
 
+// String names the cell.
+func (c Cell) String() string {
+	role := "NIC connects"
+	if c.NICServes {
+		role = "NIC serves"
+	}
+	return fmt.Sprintf("%s: %s, %s, %s", c.Topic, c.Name, role, c.circumstances())
+}
+
 // The steps that a cell takes. Operations go through all kinds, small ones
-// around what alignment, padding and one segment make special.
+// around what alignment, padding and one segment make special. The pause is for
+// siw: it answers a Read of nothing with a message's worth of octets when it is
+// still busy with that message.
 const (
-	everyStep = "write:0 write:1 write:3 write:64 write:1427 write:1429 read:1429 write:4096 read:4096 read:0 read:1 " +
+	everyStep = "write:0 write:1 write:3 write:64 write:1427 write:1429 read:1429 write:4096 read:4096 sleep:50 read:0 read:1 " +
 		"write:65536 read:65536 burst:5000:10 read:5000 readn:3000:16 writei:80 read:80 " +
 		"send:0 send:1 send:64 send:1424 send:1425 send:4096 send:65536 send:100:8 sendi:80 sendse:0 sendse:7 sendse:20000 " +
 		"echo:4 echo:9999 sendseinv:9"
-	largeStep = "write:1048576 read:1048576 write:4194304 read:4194304 send:1048576 sendse:4194304 send:4194304 sendinv:4194304"
+	largeStep = "write:4194304 write:1048576 read:4194304 read:1048576 sendse:1048576 send:4194304"
 	shortStep = "write:5000 read:5000 send:3000 sendse:64 echo:100 sendinv:8"
 )
 

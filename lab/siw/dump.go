@@ -24,9 +24,11 @@ type dump struct {
 	said string
 }
 
-func newDump(ns *netns.NS, file string) (*dump, error) {
+// newDump captures on the bridge. The kernel's buffer has a slot of snap octets
+// for each frame: the smaller they are, the more frames may wait.
+func newDump(ns *netns.NS, file string, snap int) (*dump, error) {
 	d := &dump{file: file}
-	d.cmd = exec.Command("tcpdump", "-i", bridge, "-s", "0", "-n", "--immediate-mode", "-B", "131072", "-Z", "root", "-w", file, "tcp")
+	d.cmd = exec.Command("tcpdump", "-i", bridge, "-s", fmt.Sprint(snap), "-n", "--immediate-mode", "-B", "131072", "-Z", "root", "-w", file, "tcp")
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r, err := d.cmd.StderrPipe()
 	if err != nil {

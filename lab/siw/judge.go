@@ -15,12 +15,12 @@ import (
 type Verdict = tshark.Verdict
 
 // Judge has tshark look at the capture and adds what it finds to Err. Then
-// the file is removed, or, when something is wrong and keep names a directory,
-// moved there.
+// the file is removed. When something is wrong and keep names a directory, a
+// copy goes there, which Err names.
 func (r *Result) Judge(ctx context.Context, keep string) {
 	defer func() {
 		if r.Err != nil && keep != "" {
-			r.Err = errors.Join(r.Err, move(r.Capture, keep))
+			r.Err = errors.Join(r.Err, copyTo(keep, r.Capture))
 		}
 		os.Remove(r.Capture) // nothing may have come of it
 	}()
@@ -62,14 +62,20 @@ func (c *Cell) weigh(v *Verdict) error {
 	return errors.Join(errs...)
 }
 
-// move copies a capture into a directory.
-func move(file, dir string) error {
+// copyTo copies a capture, if there is one, into a directory.
+func copyTo(dir, file string) error {
 	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, filepath.Base(file)), b, 0o644)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err == nil {
+		err = fmt.Errorf("captured: %s", filepath.Join(dir, filepath.Base(file)))
 	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -31,7 +30,7 @@ func (m *Matrix) Run(ctx context.Context, image peer.Image) ([]Result, error) {
 	}
 	defer w.Close()
 	results := make([]Result, len(m.Cells))
-	judge := make(chan *Result, 4)
+	judge := make(chan *Result, 16)
 	var judged sync.WaitGroup
 	judged.Go(func() {
 		for r := range judge {
@@ -87,17 +86,4 @@ func Failed(results []Result) (failed []Result) {
 		}
 	}
 	return failed
-}
-
-// WriteFile replaces the generated part of a document.
-func WriteFile(name string, results []Result, head string) error {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	text, err := splice(string(b), head+Table(results))
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return os.WriteFile(name, []byte(text), 0o644)
 }

@@ -16,8 +16,12 @@ import (
 	"tapir/wire/frame"
 )
 
-// patience bounds one cell; emulated guests are slow.
-const patience = 2 * time.Minute
+// patience bounds one cell; emulated guests are slow. linger bounds how long
+// the server ends after the client.
+const (
+	patience = 2 * time.Minute
+	linger   = 6 * time.Second
+)
 
 // Result is what a cell came to.
 type Result struct {
@@ -111,7 +115,7 @@ func (w *World) exchange(ctx context.Context, n *node.Node, c *Cell, port uint16
 	// one, ends here.
 	select {
 	case <-served:
-	case <-time.After(3 * time.Second):
+	case <-time.After(linger):
 		stop()
 	}
 	both.Wait()
@@ -207,10 +211,11 @@ func (c *Cell) guestCommand(port uint16) string {
 	j := c.Job
 	switch {
 	case c.Rping && c.NICServes:
-		return fmt.Sprintf("rping -c -a %v -p %d -C %d -S %d", server, port, j.Conns, j.Receives)
+		return fmt.Sprintf("rping -c -V -a %v -p %d -C %d -S %d", server, port, j.Conns, j.Receives)
 	case c.Rping:
 		// rping does not say when it listens.
-		return fmt.Sprintf("sh -c '(sleep 0.4; echo listening) & exec rping -s -a %v -p %d -C %d -S %d'", server, port, j.Conns, j.Receives)
+		return fmt.Sprintf("sh -c '(n=0; until ss -Hltn | grep -q :%[1]d || [ $n = 500 ]; do usleep 20000; n=$((n + 1)); done; echo listening) & exec rping -s -a %[2]v -p %[1]d -C %[3]d -S %[4]d'",
+			port, server, j.Conns, j.Receives)
 	case !c.NICServes:
 		s := fmt.Sprintf("siwt server -a %v -p %d -n %d", server, port, max(1, j.Conns))
 		if c.ServeIRD > 0 {
@@ -224,6 +229,9 @@ func (c *Cell) guestCommand(port uint16) string {
 		max(0, j.IRD), max(0, j.ORD), j.Private, j.Receives, j.RecvKiB, j.Conns)
 	if j.Reject {
 		s += " -X"
+	}
+	if j.SRQ {
+		s += " -Q"
 	}
 	if len(j.Steps) == 0 {
 		j.Steps = []string{"write"}
@@ -259,12 +267,29 @@ func (c *Cell) check(nic nicEnd, guest guestEnd) error {
 	case !says(guest.said, c.GuestSays):
 		errs = append(errs, fmt.Errorf("guest: want %q in %s", c.GuestSays, tail(guest.said)))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.checkReads(nic.report))...)
+}
+
+// checkReads looks at the depths of each connection.
+func (c *Cell) checkReads(report any) error {
+	if c.Reads == nil {
+		return nil
+	}
+	r, _ := report.(siwt.Report)
+	if len(r.Conns) == 0 {
+		return errors.New("NIC: no connection with depths")
+	}
+	for _, conn := range r.Conns {
+		if got := (Reads{conn.IRD, conn.ORD}); got != *c.Reads {
+			return fmt.Errorf("NIC: IRD %d and ORD %d, want %d and %d", got.IRD, got.ORD, c.Reads.IRD, c.Reads.ORD)
+		}
+	}
+	return nil
 }
 
 // says looks for one of the alternatives.
 func says(text, wanted string) bool {
-	if wanted == "" || wanted == "*" {
+	if wanted == "" || wanted == anything {
 		return true
 	}
 	for alternative := range strings.SplitSeq(wanted, "|") {

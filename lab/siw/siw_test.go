@@ -4,12 +4,16 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"tapir/lab/node"
 	"tapir/lab/siwt"
 )
+
+var clause = regexp.MustCompile(`^RFC (5040|5041|5044|6581) section [0-9.]*[0-9]$`)
 
 // Every cell can be run: its settings, jobs and steps are valid, and no two
 // are called the same.
@@ -26,6 +30,9 @@ func TestCellsAreSound(t *testing.T) {
 			if err := cfg.Set(name, value); err != nil {
 				t.Errorf("%v: %v", c, err)
 			}
+		}
+		if c.Differs == "" != (c.Clause == "") || c.Clause != "" && !clause.MatchString(c.Clause) {
+			t.Errorf("%v: differs %q, clause %q", c, c.Differs, c.Clause)
 		}
 		if c.IPv6 && c.mtu() < 1280 {
 			t.Errorf("%v: IPv6 needs 1280 octets", c)
@@ -85,7 +92,7 @@ func TestMatrixIsComplete(t *testing.T) {
 	if len(missing) > 0 {
 		t.Errorf("missing: %v", missing)
 	}
-	for _, topic := range []string{"operations", "large", "rping", "IRD and ORD", "private data", "rejects", "errors", "killed", "MPA 1", "peer to peer", "CRC"} {
+	for _, topic := range []string{"operations", "large", "rping", "IRD and ORD", "private data", "rejects", "errors", "killed", "receives and framing", "MPA 1", "peer to peer", "CRC"} {
 		if n := topics[topic]; n[0] == 0 || n[1] == 0 {
 			t.Errorf("%s: %d cells with siw as server, %d with the NIC", topic, n[0], n[1])
 		}
@@ -135,7 +142,10 @@ func TestExpectations(t *testing.T) {
 		{"the guest failed", Cell{}, nicEnd{ok, nil}, guestEnd{code: 1}, false},
 		{"the guest is gone", Cell{}, nicEnd{ok, nil}, guestEnd{err: errors.New("x")}, false},
 		{"as said", Cell{NICServes: true, NICSays: "x|invalid STag", GuestSays: "flushed"}, nicEnd{ended, nil}, guestEnd{code: 1, said: "step flushed"}, true},
-		{"otherwise", Cell{NICSays: "bounds", GuestSays: "*"}, nicEnd{ended, nil}, guestEnd{}, false},
+		{"otherwise", Cell{NICSays: "bounds", GuestSays: anything}, nicEnd{ended, nil}, guestEnd{}, false},
+		{"other depths", Cell{Reads: &Reads{1, 2}}, nicEnd{siwt.Report{Conns: []siwt.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, false},
+		{"these depths", Cell{Reads: &Reads{1, 3}}, nicEnd{siwt.Report{Conns: []siwt.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, true},
+		{"no connection with depths", Cell{Reads: &Reads{1, 3}}, nicEnd{siwt.Report{}, nil}, guestEnd{}, false},
 		{"no error where one must be", Cell{GuestSays: "flushed"}, nicEnd{ok, nil}, guestEnd{}, false},
 	} {
 		if err := x.c.check(x.nic, x.guest); (err == nil) != x.good {
@@ -144,32 +154,73 @@ func TestExpectations(t *testing.T) {
 	}
 }
 
-func TestTableReplacesTheGeneratedPart(t *testing.T) {
-	results := []Result{
-		{Cell: Cell{Topic: "a", Name: "x"}, Verdict: Verdict{FPDUs: 3, GoodCRC: 2}, Nudges: 1},
-		{Cell: Cell{Topic: "a", Name: "y", Oddity: "odd"}, Err: errors.New("one\ntwo")},
-		{Cell: Cell{Topic: "a", Name: "z", NICServes: true}},
+// results are some of two topics.
+func results() []Result {
+	return []Result{
+		{Cell: Cell{Topic: "a", Name: "x", Reads: &Reads{3, 4}}, Verdict: Verdict{FPDUs: 3, GoodCRC: 2}, Nudges: 1},
+		{Cell: Cell{Topic: "a", Name: "y", NICSays: "one|two", Differs: "odd", Clause: "RFC 1 section 2"}, Verdict: Verdict{FPDUs: 4}},
+		{Cell: Cell{Topic: "b", Name: "z", NICServes: true, MTU: 576, Siw: []string{"s=1"}, NIC: []string{"n=1"}}},
 	}
+}
+
+func TestTableReplacesTheGeneratedPart(t *testing.T) {
+	list := results()
+	list[1].Err = errors.New("one\ntwo | three")
 	name := filepath.Join(t.TempDir(), "doc.md")
-	if err := WriteFile(name, results, "head"); err == nil {
+	if err := WriteFile(name, list, "head"); err == nil {
 		t.Error("a file that is not there was written")
 	}
 	if err := os.WriteFile(name, []byte("before\n"+beginMark+"old\n"+endMark+"after\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFile(name, results, "head\n"); err != nil {
+	if err := WriteFile(name, list, "head\n"); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"before\n" + beginMark + "head\n", "| a | siw | 2 | **1 fail** | 3 | 2 | 1 |", "| a | NIC | 1 | all pass | 0 | 0 | 0 |", "| odd |", ": one; two\n" + endMark + "after\n"} {
+	for _, want := range []string{
+		"before\n" + beginMark + "head\n",
+		"| a | 1 pass, **1 fail** | 0 pass | 7 | 2 | 1 |\n",
+		"| x | connects | IPv4 | pass: IRD 3, ORD 4 | 3 |  |\n",
+		"| y | connects | IPv4 | **fail**: one; two / three | 4 | odd (RFC 1 section 2) |\n",
+		"| z | serves | IPv4, MTU 576, siw: s=1, NIC: n=1 | pass | 0 |  |\n" + endMark + "after\n",
+	} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %q in\n%s", want, b)
 		}
 	}
 	if strings.Contains(string(b), "old") {
 		t.Error("the old part stayed")
+	}
+}
+
+func TestCheckPage(t *testing.T) {
+	list := results()
+	var cells []Cell
+	for _, r := range list {
+		cells = append(cells, r.Cell)
+	}
+	page := func(list []Result) string { return beginMark + Table(list) + endMark }
+	failed := slices.Clone(list)
+	failed[1].Err = errors.New("x")
+	other := slices.Clone(list)
+	other[0].Cell.Name = "other"
+	for _, x := range []struct {
+		what, page, want string
+	}{
+		{"all there", page(list), ""},
+		{"what a cell expects", strings.Replace(page(list), "IRD 3", "IRD 5", 1), ""},
+		{"one missing", page(list[:2]), "has no row"},
+		{"one too many", page(append(slices.Clone(list), list[0])), "not the next cell"},
+		{"another one", page(other), "not the next cell"},
+		{"one failed", page(failed), "a: y, NIC connects, IPv4: **fail**: x"},
+		{"no marks", Table(list), "marks"},
+	} {
+		err := CheckPage(x.page, cells)
+		if x.want == "" && err != nil || x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)) {
+			t.Errorf("%s: %v", x.what, err)
+		}
 	}
 }

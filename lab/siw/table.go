@@ -3,6 +3,8 @@ package siw
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 )
 
@@ -12,75 +14,146 @@ const (
 	endMark   = "<!-- generated: end -->\n"
 )
 
-// splice replaces what stands between the marks.
-func splice(text, generated string) (string, error) {
+// generated is what stands between the marks, with what is around it.
+func generated(text string) (before, between, after string, err error) {
 	before, rest, ok := strings.Cut(text, beginMark)
-	_, after, ok2 := strings.Cut(rest, endMark)
+	between, after, ok2 := strings.Cut(rest, endMark)
 	if !ok || !ok2 {
-		return "", errors.New("the marks of the generated part are missing")
+		return "", "", "", errors.New("the marks of the generated part are missing")
 	}
-	return before + beginMark + generated + endMark + after, nil
+	return before, between, after, nil
 }
 
-// Table is the results in Markdown: a row per topic and role, then every
-// oddity of siw, then every failure.
+// WriteFile replaces the generated part of a document.
+func WriteFile(name string, results []Result, head string) error {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	before, _, after, err := generated(string(b))
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return os.WriteFile(name, []byte(before+beginMark+head+Table(results)+endMark+after), 0o644)
+}
+
+// The columns of a cell's row.
+const (
+	columns  = 6
+	rowHead  = "| cell | the NIC | circumstances | result | FPDUs | what siw does otherwise |\n|---|---|---|---|---|---|\n"
+	sumsHead = "| topic | cells, the NIC connects | serves | FPDUs | with a CRC | siw woken up |\n|---|---|---|---|---|---|\n"
+)
+
+// Table is the results in Markdown: a row per topic, then a table per topic
+// with a row per cell.
 func Table(results []Result) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "| topic | server | cells | state | FPDUs | with good CRC | nudges |\n|---|---|---|---|---|---|---|\n")
-	rows, order := sums(results)
-	for _, k := range order {
-		s := rows[k]
-		state := "all pass"
-		if s.failed > 0 {
-			state = fmt.Sprintf("**%d fail**", s.failed)
+	var sums, rows strings.Builder
+	sums.WriteString(sumsHead)
+	for len(results) > 0 {
+		topic := results[0].Cell.Topic
+		n := slices.IndexFunc(results, func(r Result) bool { return r.Cell.Topic != topic })
+		if n < 0 {
+			n = len(results)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %d | %s | %d | %d | %d |\n", k.topic, k.server, s.cells, state, s.fpdus, s.crcs, s.nudges)
-	}
-	oddities(&b, results)
-	if failed := Failed(results); len(failed) > 0 {
-		fmt.Fprintf(&b, "\nWhat failed:\n\n")
-		for _, r := range failed {
-			fmt.Fprintf(&b, "* %v: %s\n", r.Cell, strings.ReplaceAll(r.Err.Error(), "\n", "; "))
+		sums.WriteString(sumRow(topic, results[:n]))
+		fmt.Fprintf(&rows, "\n## %s\n\n%s", topic, rowHead)
+		for _, r := range results[:n] {
+			rows.WriteString(r.row())
 		}
+		results = results[n:]
 	}
-	return b.String()
+	return sums.String() + rows.String()
 }
 
-type rowKey struct{ topic, server string }
-
-type row struct {
-	cells, failed, fpdus, crcs int
-	nudges                     uint64
-}
-
-func sums(results []Result) (rows map[rowKey]*row, order []rowKey) {
-	rows = map[rowKey]*row{}
+// sumRow is the row of a topic: what happened in all its cells.
+func sumRow(topic string, results []Result) string {
+	var cells, failed [2]int
+	var fpdus, crcs int
+	var nudges uint64
 	for _, r := range results {
-		k := rowKey{r.Cell.Topic, "siw"}
+		role := 0
 		if r.Cell.NICServes {
-			k.server = "NIC"
+			role = 1
 		}
-		s := rows[k]
-		if s == nil {
-			s = &row{}
-			rows[k], order = s, append(order, k)
-		}
-		s.cells++
+		cells[role]++
 		if r.Err != nil {
-			s.failed++
+			failed[role]++
 		}
-		s.fpdus += r.Verdict.FPDUs
-		s.crcs += r.Verdict.GoodCRC
-		s.nudges += r.Nudges
+		fpdus += r.Verdict.FPDUs
+		crcs += r.Verdict.GoodCRC
+		nudges += r.Nudges
 	}
-	return rows, order
+	var state [2]string
+	for i := range state {
+		state[i] = fmt.Sprintf("%d pass", cells[i]-failed[i])
+		if failed[i] > 0 {
+			state[i] += fmt.Sprintf(", **%d fail**", failed[i])
+		}
+	}
+	return fmt.Sprintf("| %s | %s | %s | %d | %d | %d |\n", topic, state[0], state[1], fpdus, crcs, nudges)
 }
 
-func oddities(b *strings.Builder, results []Result) {
-	fmt.Fprintf(b, "\nWhere siw differs from the RFCs, and the cell still has to end as said:\n\n| cell | siw |\n|---|---|\n")
-	for _, r := range results {
-		if r.Cell.Oddity != "" {
-			fmt.Fprintf(b, "| %v | %s |\n", r.Cell, r.Cell.Oddity)
+// key is the part of a row that tells which cell it is.
+func (c *Cell) key() string {
+	role := "connects"
+	if c.NICServes {
+		role = "serves"
+	}
+	return fmt.Sprintf("| %s | %s | %s |", c.Name, role, c.circumstances())
+}
+
+func (r *Result) row() string {
+	result := "pass"
+	if wants := r.Cell.wants(); wants != "" {
+		result += ": " + wants
+	}
+	if r.Err != nil {
+		result = "**fail**: " + strings.NewReplacer("\n", "; ", "|", "/").Replace(r.Err.Error())
+	}
+	differs := r.Cell.Differs
+	if differs != "" {
+		differs += " (" + r.Cell.Clause + ")"
+	}
+	return fmt.Sprintf("%s %s | %d | %s |\n", r.Cell.key(), result, r.Verdict.FPDUs, differs)
+}
+
+// wants is what the cell expects beyond success.
+func (c *Cell) wants() string {
+	var list []string
+	for _, side := range []struct{ name, says string }{{"the NIC", c.NICSays}, {"siw", c.GuestSays}} {
+		if side.says != "" && side.says != anything {
+			list = append(list, fmt.Sprintf("%s reports %q", side.name, strings.ReplaceAll(side.says, "|", `" or "`)))
 		}
 	}
+	if c.Reads != nil {
+		list = append(list, fmt.Sprintf("IRD %d, ORD %d", c.Reads.IRD, c.Reads.ORD))
+	}
+	return strings.ReplaceAll(strings.Join(list, ", "), `\"`, `"`)
+}
+
+// CheckPage tells whether the generated part of a document has a row, passed,
+// for each cell and no other.
+func CheckPage(text string, cells []Cell) error {
+	_, between, _, err := generated(text)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for line := range strings.Lines(between) {
+		f := strings.Split(line, " | ")
+		if len(f) != columns || f[1] != "connects" && f[1] != "serves" {
+			continue
+		}
+		switch {
+		case len(cells) == 0 || !strings.HasPrefix(line, cells[0].key()):
+			return fmt.Errorf("%s is not the next cell", strings.Join(f[:3], " | "))
+		case !strings.HasPrefix(f[3], "pass"):
+			errs = append(errs, fmt.Errorf("%v: %s", cells[0], f[3]))
+		}
+		cells = cells[1:]
+	}
+	if len(cells) > 0 {
+		errs = append(errs, fmt.Errorf("%v has no row, nor have %d others", cells[0], len(cells)-1))
+	}
+	return errors.Join(errs...)
 }

@@ -168,9 +168,9 @@ func (w *World) nextPort() uint16 {
 	return w.port
 }
 
-// capture is tcpdump on the bridge.
+// capture is tcpdump on the bridge; the link header takes less than 64 octets.
 func (w *World) capture(name string) (*dump, error) {
-	d, err := newDump(w.NS, filepath.Join(w.dir, name))
+	d, err := newDump(w.NS, filepath.Join(w.dir, name), w.mtu+64)
 	if err != nil {
 		return nil, fmt.Errorf("tcpdump: %w", err)
 	}

@@ -27,7 +27,7 @@ func main() {
 	only := flag.String("only", "", "run only the cells whose name contains this")
 	keep := flag.String("keep", "", "directory for the captures of cells that fail")
 	repeat := flag.Int("repeat", 1, "run each cell so many times")
-	budget := flag.Duration("budget", 15*time.Minute, "time for the cells")
+	budget := flag.Duration("budget", 17*time.Minute, "time for the cells")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()

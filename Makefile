@@ -28,7 +28,7 @@ packages  = ./... ./.ci/gotest
 # of their own.
 modules   = lab/oracle
 
-.PHONY: all build demo test fuzz bench profile soak ledger mutate microbench cross install uninstall check clean help
+.PHONY: all build demo test interop fuzz bench profile soak ledger mutate microbench cross install uninstall check clean help
 
 all: build
 
@@ -41,6 +41,10 @@ demo: build
 test: build
 	@sh .ci/tools
 	$(GO) run ./.ci/gotest -skips .ci/skips -nested $(modules) -fuzz $(FUZZTIME) $(packages)
+
+interop:
+	@sh .ci/tools
+	$(GO) run ./lab/siw/matrix -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
 
 fuzz:
 	$(GO) run ./.ci/gotest -skips .ci/skips -fuzz $(if $(filter 0,$(FUZZTIME)),20s,$(FUZZTIME)) -fuzz-budget 24h -only-fuzz $(packages)
@@ -97,6 +101,8 @@ help:
 	@echo 'make                     build bin/tapir'
 	@echo 'make demo                two NICs, verified RDMA, a capture to open'
 	@echo 'make test                gofmt, vet and all tests; in CI fuzzing too'
+	@echo 'make interop             NICs against the siw driver of Linux; into docs/interop.md'
+	@echo 'make interop CELLS=smoke only the cells whose name has this, printed'
 	@echo 'make fuzz FUZZTIME=1m    every fuzz target for that long'
 	@echo 'make soak                TCP against Linux and gVisor for hours; writes docs/soak.md'
 	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/performance.md'

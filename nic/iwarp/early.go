@@ -218,7 +218,7 @@ func (c *conn) judge(i int, e *edge, off uint64, data, scratch []byte) (int, ref
 	c.counters.EarlyPlaced += uint64(placed)
 	c.counters.EarlyHeld += uint64(len(payload) - placed)
 	if c.e.notes.On {
-		c.addNote(noteKey{c.qpNum(), rdmap.NoRef, rdmap.ParseControl(h.ULP).Opcode, h.Last, true})
+		c.addNote(noteKey{c.qpNum(), rdmap.NoRef, rdmap.ParseControl(h.ULP).Opcode, h.Last, true}, 1)
 	}
 	return size, refusedNot
 }

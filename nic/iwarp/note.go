@@ -62,12 +62,21 @@ func (c *conn) qpNum() uint32 {
 // note adds a line such as "QP 3 WR 17 RDMA Write last". What else there is to
 // know of an FPDU stands in its header, which a capture has.
 func (c *conn) note(wr uint64, op rdmap.Opcode, last bool) {
-	c.addNote(noteKey{qp: c.qpNum(), wr: wr, op: op, last: last})
+	c.addNote(noteKey{qp: c.qpNum(), wr: wr, op: op, last: last}, 1)
 }
 
-func (c *conn) addNote(k noteKey) {
-	if e := c.e; k != e.noted || !e.notes.Repeat(e.noteID) {
+// noteRendered adds the line of count FPDUs of r.
+func (c *conn) noteRendered(r *record, count int) {
+	if c.e.notes.On && r.kind != raw {
+		c.addNote(noteKey{qp: c.qpNum(), wr: r.wr, op: r.op, last: r.last}, count)
+	}
+}
+
+func (c *conn) addNote(k noteKey, times int) {
+	e := c.e
+	if k != e.noted || !e.notes.Repeat(e.noteID, times) {
 		e.noted, e.noteID = k, e.notes.Append(k.appendTo)
+		e.notes.Repeat(e.noteID, times-1)
 	}
 }
 

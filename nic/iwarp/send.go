@@ -215,6 +215,7 @@ func (c *conn) renderRun(r *record, k int, p []byte) (n int) {
 		}
 		n += size
 	}
+	c.noteRendered(r, count)
 	return n
 }
 
@@ -225,6 +226,7 @@ func (c *conn) renderPart(r *record, k, rest int, p []byte) int {
 	}
 	whole := c.e.scratch[:r.size]
 	c.render(r, k, whole)
+	c.noteRendered(r, 1)
 	return copy(p, whole[rest:])
 }
 
@@ -257,7 +259,6 @@ func (c *conn) payloadOf(r *record, k, count int) (src []byte, whole bool) {
 // put writes the kth FPDU of r, whose payload is src, to dst.
 func (c *conn) put(r *record, k int, dst, src []byte) {
 	c.tx.Complete(dst, r.pos(c, k), r.putHead(dst, k), src)
-	c.noteSent(r)
 }
 
 // gather writes the kth FPDU of r, whose payload lies in several pieces.
@@ -268,13 +269,6 @@ func (c *conn) gather(r *record, k int, dst []byte) {
 		_ = w.Fetch(dst[n:end], r.moff+uint64(k)*uint64(r.n)) // Addressable memory cannot fail
 	}
 	c.tx.Seal(dst, r.pos(c, k), end-mpa.LengthLen)
-	c.noteSent(r)
-}
-
-func (c *conn) noteSent(r *record) {
-	if c.e.notes.On {
-		c.note(r.wr, r.op, r.last)
-	}
 }
 
 // Acked implements toe.Handler.

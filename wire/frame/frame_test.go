@@ -59,12 +59,12 @@ func TestNotesRepeat(t *testing.T) {
 	n := Notes{On: true}
 	say := func(s string) uint64 { return n.Append(func(b []byte) []byte { return append(b, s...) }) }
 	a := say("a")
-	first := n.Repeat(a) && n.Repeat(a)
+	first := n.Repeat(a, 1) && n.Repeat(a, 1)
 	b := say("b")
-	stale := n.Repeat(a)
+	stale := n.Repeat(a, 1)
 	notes, _ := n.Take()
 	kept := KeepNotes(notes)
-	if later := n.Repeat(b); !first || stale || later {
+	if later := n.Repeat(b, 1); !first || stale || later {
 		t.Fatalf("repeats %v, of one before %v, in the next frame %v", first, stale, later)
 	}
 	say("something else")

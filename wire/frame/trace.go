@@ -103,13 +103,13 @@ func (n *Notes) close() {
 	n.added++
 }
 
-// Repeat says the note with number id once more if it is the frame's last one
-// so far, and reports whether it was.
-func (n *Notes) Repeat(id uint64) bool {
+// Repeat says the note with number id so many times more if it is the frame's
+// last one so far, and reports whether it was.
+func (n *Notes) Repeat(id uint64, times int) bool {
 	if id != n.added || len(n.lines) == 0 {
 		return false
 	}
-	n.lines[len(n.lines)-1].times++
+	n.lines[len(n.lines)-1].times += times
 	return true
 }
 

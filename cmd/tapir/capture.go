@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -26,13 +29,17 @@ func newCapture() *cobra.Command {
 			"each FPDU, and the reason of each drop. It ends at Ctrl-C, after -c packets, or with\n" +
 			"the NIC, always with a complete file.\n\n" +
 			"A super-frame of gso and jumbo is written as the segments that it stands for; --raw\n" +
-			"keeps it whole, and costs least. Of a segment that --snaplen cuts, the TCP checksum\n" +
-			"is left partial, as a sender leaves it to its device.\n\n" +
+			"keeps it whole, and costs least. Where more than 8 FPDUs of one message follow each\n" +
+			"other in it, only their headers and the beginning of their data are kept: --bulk 0\n" +
+			"or -s keeps more. Of a segment that is cut, the TCP checksum is left partial, as a\n" +
+			"sender leaves it to its device. While the capture runs, FILE has such segments in\n" +
+			"blocks that readers skip, many in each; at the end it is written anew.\n\n" +
 			"Connections that live already are preceded by their saved TCP and MPA handshakes,\n" +
 			"commented \"replayed for dissection\", so that Wireshark decodes what follows.\n\n" +
 			"Of an Omni-Path fabric, --as writes the packets in another form, and nothing else:\n\n" + formHelp,
 		Example: "  tapir capture nic0 -w f.pcapng\n" +
-			"  tapir capture nic0 -w f.pcapng --raw --snaplen 256\n" +
+			"  tapir capture nic0 -w f.pcapng -s 0      # all octets of all frames\n" +
+			"  tapir capture nic0 -w f.pcapng --raw -s 256\n" +
 			"  tapir capture nic0 -w - | wireshark -k -i -\n" +
 			"  tapir capture nic0 -w - -c 10 | tshark -r -",
 		Args:              atMost(1),
@@ -40,6 +47,12 @@ func newCapture() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opt.SnapLen < 0 {
 				return usagef("--snaplen %d: give a number of octets, 0 for all", opt.SnapLen)
+			}
+			if opt.Bulk < 0 {
+				return usagef("--bulk %d: give a number of octets, 0 for all", opt.Bulk)
+			}
+			if as != "" || cmd.Flags().Changed("snaplen") && !cmd.Flags().Changed("bulk") {
+				opt.Bulk = 0
 			}
 			if bufferMiB < 1 || bufferMiB > maxBufferMiB {
 				return usagef("--buffer %d: give 1 to %d MiB", bufferMiB, maxBufferMiB)
@@ -55,7 +68,8 @@ func newCapture() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&file, "write", "w", "", "`file` to write, - for standard output (required)")
 	f.StringVar(&as, "as", "", "`form` for packets of a fabric: erf, user0 or inner")
-	f.IntVar(&opt.SnapLen, "snaplen", 0, "octets to keep of each frame, 0 for all")
+	f.IntVarP(&opt.SnapLen, "snaplen", "s", 0, "octets to keep of each frame, 0 for all")
+	f.IntVar(&opt.Bulk, "bulk", capture.DefaultBulk, "octets to keep of each payload amid a long message, 0 for all")
 	f.IntVarP(&bufferMiB, "buffer", "B", capture.DefaultBuffer>>20, "`MiB` that may wait for the writer before frames are lost")
 	f.Uint64VarP(&opt.Count, "count", "c", 0, "end after so many packets, 0 for never")
 	f.BoolVar(&opt.NoContext, "no-context", false, "leave out the saved handshakes of live connections")
@@ -98,12 +112,52 @@ func runCapture(cmd *cobra.Command, name, file, as string, opt ctl.CaptureOption
 		}
 		return err
 	}
-	st, err := c.Capture(cmd.Context(), opt, out)
+	opt.Compact = true
+	st, err := captureInto(cmd.Context(), c, opt, out, file)
 	if err != nil {
 		return fmt.Errorf("the capture of %s broke off: %w", c.Hello.Name, err)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%d packets captured, %d lost\n", st.Written, st.Lost)
 	return nil
+}
+
+// captureInto captures to out. What takes time and can wait is done at the end:
+// a regular file is compact until then.
+func captureInto(ctx context.Context, c *ctl.Client, opt ctl.CaptureOptions, out io.Writer, file string) (capture.Stats, error) {
+	f, ok := out.(*os.File)
+	if !ok || file == "-" || !isRegular(f) {
+		return c.Capture(ctx, opt, capture.NewExpander(out))
+	}
+	st, err := c.Capture(ctx, opt, f)
+	return st, errors.Join(err, expand(f))
+}
+
+// expand replaces the compact capture f by what it stands for.
+func expand(f *os.File) error {
+	name, err := filepath.EvalSymlinks(f.Name())
+	if err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	whole, err := os.Create(name + ".part")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(capture.NewExpander(whole), f)
+	if err = errors.Join(err, whole.Close()); err == nil {
+		err = os.Rename(whole.Name(), name)
+	}
+	if err != nil {
+		os.Remove(whole.Name())
+	}
+	return err
+}
+
+func isRegular(f *os.File) bool {
+	fi, err := f.Stat()
+	return err == nil && fi.Mode().IsRegular()
 }
 
 // finishFile closes f, and removes it if err left nothing in it.

@@ -14,14 +14,23 @@
 package capture
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 	"tapir/wire/virtio"
 )
+
+// DefaultBulk is Options.Bulk for captures of which nothing else was asked: an
+// FPDU's headers and the beginning of its data.
+const DefaultBulk = 32
+
+// bulkRun is the most FPDUs in a row that are no bulk.
+const bulkRun = 8
 
 // DefaultBuffer is the number of octets that may wait for the writer. The
 // memory is taken only while they do.
@@ -44,7 +53,16 @@ type Info struct {
 // Options says what to capture. The zero value keeps whole frames of the wire,
 // split into true segments.
 type Options struct {
-	SnapLen int    // octets kept of each frame; 0 = all
+	SnapLen int // octets kept of each frame; 0 = all
+	// Bulk is how many octets are kept behind the TCP header of the segments
+	// amid a long message: of more than bulkRun FPDUs in a row in a super-frame
+	// about which there is only one thing to say. The first and the last FPDU
+	// of the message stay whole. 0 = all.
+	Bulk int
+	// Compact keeps the segments that Bulk cuts, but for the first of a kind, in
+	// a Repeat block, for an Expander to write them out later: a fifth of the
+	// octets are left to be written meanwhile.
+	Compact bool
 	Raw     bool   // keep super-frames and partial checksums as they passed
 	Host    bool   // the host TAP too, as a second interface
 	Count   uint64 // end after so many live packets; 0 = never
@@ -76,6 +94,8 @@ type Session struct {
 	pkt      pcapng.Packet
 	start    int    // of the block in hand
 	extra    []byte // one more comment
+
+	said [2][]byte // the last note about a segment, by direction
 
 	done chan struct{}
 }
@@ -138,7 +158,10 @@ func (s *Session) Trace(r *frame.Record) {
 	}
 	s.pkt = pcapng.Packet{
 		Interface: uint32(r.Port), Stamp: int64(r.Stamp), ID: r.ID, Queue: uint32(r.Queue),
-		Has: pcapng.HasFlags | pcapng.HasQueue, Flags: flags(r),
+		Has: pcapng.HasFlags, Flags: flags(r),
+	}
+	if r.Queue != 0 {
+		s.pkt.Has |= pcapng.HasQueue
 	}
 	if r.ID != 0 { // replayed packets have none
 		s.pkt.Has |= pcapng.HasID
@@ -211,47 +234,97 @@ func (s *Session) split(r *frame.Record) {
 	}
 	if n == 1 || said != n {
 		for i := range n {
-			s.segment(i, notes)
+			s.segment(i, s.kept(s.splitter.Len(i)), notes)
 			notes = nil
 		}
 	} else {
-		i := 0
+		i, said := 0, &s.said[min(r.Dir, 1)]
 		for k := range notes {
-			for times := range notes[k].Times {
-				if times == 0 || s.splitter.Len(i) != s.splitter.Len(i-1) || !s.again(i) {
-					s.segment(i, notes[k:k+1])
-				}
-				i++
-			}
+			s.run(i, notes[k].Times, notes[k:k+1], !bytes.Equal(*said, notes[k].Text))
+			*said = append((*said)[:0], notes[k].Text...)
+			i += notes[k].Times
 		}
 	}
 	s.splitter.End()
 }
 
-func (s *Session) segment(i int, notes []frame.Note) {
-	whole := s.splitter.Len(i)
-	if data := s.begin(whole, notes); data != nil {
+// run writes segments i to i+n-1, of which note speaks. fresh means that it says
+// something else than the note before.
+func (s *Session) run(i, n int, note []frame.Note, fresh bool) {
+	sh, most := s.splitter.Shape(), math.MaxInt
+	bulk := s.opt.Bulk > 0 && n > bulkRun
+	if bulk {
+		most = sh.Payload + s.opt.Bulk
+	}
+	end := i + n
+	if bulk && fresh {
+		s.segment(i, s.kept(s.splitter.Len(i)), note)
+		i++
+	}
+	for i < end {
+		whole := s.splitter.Len(i)
+		s.segment(i, min(s.kept(whole), most), note)
+		i++
+		like := end - i
+		if like > 0 && s.splitter.Len(end-1) != whole {
+			like-- // the last of a super-frame may be shorter
+		}
+		i += s.again(&sh, i, like, bulk && s.opt.Compact)
+	}
+}
+
+func (s *Session) segment(i, kept int, notes []frame.Note) {
+	if data := s.begin(s.splitter.Len(i), kept, notes); data != nil {
 		s.splitter.Put(data, i)
 		s.end(notes)
 	}
 }
 
-// again writes segment i like the one before it, from which only its octets
-// differ: a super-frame is mostly made of such. It returns false if that
-// cannot be done.
-func (s *Session) again(i int) bool {
-	before := s.out.fill[s.start:]
+// again writes n segments from i on like the one before them, from which only
+// their octets differ: a super-frame is mostly made of such. It returns how
+// many it has written; those that it leaves are for segment.
+func (s *Session) again(sh *virtio.Shape, i, n int, compact bool) int {
+	like := s.out.fill[s.start:]
 	p := &s.ports[s.pkt.Interface]
-	if len(before) == 0 || p.run > 0 || s.ending || s.pkt.Has&pcapng.HasDropCount != 0 || !s.out.reserve(len(before)) {
-		return false
+	if s.live && s.opt.Count > 0 {
+		n = int(min(uint64(max(n, 0)), s.opt.Count-s.counted))
 	}
-	s.start = len(s.out.fill)
-	b, data := pcapng.AppendLike(s.out.fill, before)
-	s.splitter.Put(data, i)
+	if n <= 0 || len(like) == 0 || p.run > 0 || s.ending || s.pkt.Has&pcapng.HasDropCount != 0 {
+		return 0
+	}
+	kept := len(pcapng.Kept(like))
+	cut := kept > sh.Payload && kept < int(s.pkt.OrigLen)
+	size := n * len(like)
+	if compact = compact && cut; compact {
+		size = repeatSize(n, kept-sh.Payload)
+	}
+	if !s.out.reserve(size) {
+		return 0
+	}
+	if compact {
+		s.out.fill = appendRepeat(s.out.fill, &repeat{*sh, n, kept - sh.Payload, s.splitter.Flags(i), s.splitter.Flags(i + n - 1)}, s.splitter.Payload(i))
+	} else {
+		s.copies(like, sh, i, n, cut)
+	}
+	p.Seen += uint64(n)
+	s.wrote(p, n)
+	return n
+}
+
+// copies appends n copies of a block with the octets of the segments from i on.
+func (s *Session) copies(block []byte, sh *virtio.Shape, i, n int, cut bool) {
+	b := s.out.fill
+	for k := range n {
+		s.start = len(b)
+		b = append(b, block...)
+		if data := pcapng.Kept(b[s.start:]); cut {
+			sh.Step(data, k+1, s.splitter.Flags(i+k))
+			copy(data[sh.Payload:], s.splitter.Payload(i+k))
+		} else {
+			s.splitter.Put(data, i+k)
+		}
+	}
 	s.out.fill = b
-	p.Seen++
-	s.wrote(p)
-	return true
 }
 
 // complete finishes the partial checksum of a true frame.
@@ -272,7 +345,7 @@ func (s *Session) leave(r *frame.Record, err error) {
 
 // packet writes one packet.
 func (s *Session) packet(data []byte, notes []frame.Note) {
-	if kept := s.begin(len(data), notes); kept != nil {
+	if kept := s.begin(len(data), s.kept(len(data)), notes); kept != nil {
 		copy(kept, data)
 		s.end(notes)
 	}
@@ -280,7 +353,7 @@ func (s *Session) packet(data []byte, notes []frame.Note) {
 
 // begin opens the block of a packet of n octets and returns the place of those
 // that are kept; nil if it finds no room and is counted as lost.
-func (s *Session) begin(n int, notes []frame.Note) (data []byte) {
+func (s *Session) begin(n, kept int, notes []frame.Note) (data []byte) {
 	if s.ending {
 		return nil
 	}
@@ -290,7 +363,6 @@ func (s *Session) begin(n int, notes []frame.Note) (data []byte) {
 	if p.Seen == 1 {
 		p.first = p.last
 	}
-	kept := s.kept(n)
 	size := pcapng.PacketSize(kept) + pcapng.CommentSize(len(s.extra))
 	for _, note := range notes {
 		size += pcapng.CommentSize(len(note.Text) + timesLen)
@@ -330,14 +402,14 @@ func (s *Session) end(notes []frame.Note) {
 		b = pcapng.AppendComment(b, s.extra)
 	}
 	s.out.fill = s.pkt.AppendTail(b, s.start)
-	s.wrote(&s.ports[s.pkt.Interface])
+	s.wrote(&s.ports[s.pkt.Interface], 1)
 }
 
-// wrote counts a packet that is on its way to the writer.
-func (s *Session) wrote(p *port) {
-	p.Written++
+// wrote counts packets that are on their way to the writer.
+func (s *Session) wrote(p *port, n int) {
+	p.Written += uint64(n)
 	if s.live {
-		s.counted++
+		s.counted += uint64(n)
 		s.ending = s.counted == s.opt.Count
 	}
 }

@@ -73,10 +73,10 @@ func TestFileSaysWhatPassed(t *testing.T) {
 		&frame.Record{Port: frame.Wire, Dir: frame.Outbound, Data: data, Stamp: 1000, ID: 1, Notes: []frame.Note{{Text: []byte("QP 3 WR 17"), Times: 2}, {Text: []byte("last"), Times: 1}}},
 		&frame.Record{Port: frame.Host, Dir: frame.Inbound, Data: data[6:], Stamp: 2000, ID: 9, Queue: 2, Drop: frame.DropNotOurIP},
 	)
-	has := pcapng.HasFlags | pcapng.HasID | pcapng.HasQueue
+	has := pcapng.HasFlags | pcapng.HasID
 	want := []*pcapng.Packet{
 		{Interface: 0, Stamp: 1000, Data: data[:40], OrigLen: 60, Has: has, Flags: pcapng.Outbound | pcapng.Broadcast, ID: 1, Comments: []string{"QP 3 WR 17", "last"}},
-		{Interface: 1, Stamp: 2000, Data: data[6:46], OrigLen: 54, Has: has, Flags: pcapng.Inbound | pcapng.Unicast, ID: 9, Queue: 2, Comments: []string{"dropped: not our IP"}},
+		{Interface: 1, Stamp: 2000, Data: data[6:46], OrigLen: 54, Has: has | pcapng.HasQueue, Flags: pcapng.Inbound | pcapng.Unicast, ID: 9, Queue: 2, Comments: []string{"dropped: not our IP"}},
 	}
 	if d := cmp.Diff(want, f.packets); d != "" {
 		t.Error(d)
@@ -356,7 +356,7 @@ func BenchmarkTraceSuperFrame(b *testing.B) {
 	for _, o := range []struct {
 		name string
 		opt  Options
-	}{{"snap", Options{SnapLen: 256}}, {"all", Options{}}, {"raw", Options{SnapLen: 256, Raw: true}}} {
+	}{{"default", Options{Bulk: DefaultBulk}}, {"snap", Options{SnapLen: 256}}, {"all", Options{}}, {"raw", Options{SnapLen: 256, Raw: true}}} {
 		b.Run(o.name, func(b *testing.B) {
 			s := New(io.Discard, info, o.opt)
 			defer s.Close()
@@ -367,5 +367,38 @@ func BenchmarkTraceSuperFrame(b *testing.B) {
 			}
 			b.ReportMetric(float64(s.Stats().Lost)/float64(s.Stats().Seen), "lost/pkt")
 		})
+	}
+}
+
+// long is a super-frame of n segments that carry part of one long message.
+func long(n int) *frame.Record {
+	r := superFrame(n)
+	r.Data[47] |= 0x80 // CWR, which only the first segment has
+	r.Notes = []frame.Note{{Text: []byte("QP 3 WR 17 RDMA Write"), Times: n}}
+	return r
+}
+
+// What is kept of a long message's segments is what the whole ones have. Short
+// messages stay whole, and of long ones the first FPDU.
+func TestBulkIsCut(t *testing.T) {
+	for _, n := range []int{bulkRun, bulkRun + 1, 40} {
+		whole, short := capture(t, Options{}, long(n), long(n)), capture(t, Options{Bulk: 24}, long(n), long(n))
+		if len(short.packets) != 2*n {
+			t.Fatalf("%d segments, want %d", len(short.packets), 2*n)
+		}
+		for i, p := range short.packets {
+			kept := 154
+			if n > bulkRun && i > 0 {
+				kept = 54 + 24
+			}
+			want := *whole.packets[i]
+			want.Data = bytes.Clone(want.Data[:kept])
+			if kept < 154 {
+				copy(want.Data[50:52], p.Data[50:]) // the checksum stays partial
+			}
+			if d := cmp.Diff(&want, p); d != "" {
+				t.Errorf("segment %d of %d: %s", i, n, d)
+			}
+		}
 	}
 }

@@ -9,7 +9,7 @@ const (
 	// chunkOctets is what is written at once: much more than a packet, so that
 	// a system call is cheap, and little enough to stay in the cache between
 	// the two threads.
-	chunkOctets = 1 << 20
+	chunkOctets = 256 << 10
 	// spareChunks are kept for later; the rest is memory of busy times.
 	spareChunks = 16
 	// flushAfter is how long a block may wait for more.

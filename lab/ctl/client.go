@@ -287,6 +287,8 @@ type onlyWriter struct{ io.Writer }
 // CaptureOptions says what to capture; see capture.Options.
 type CaptureOptions struct {
 	SnapLen   int // octets kept of each frame; 0 = all
+	Bulk      int
+	Compact   bool
 	Count     uint64
 	Raw       bool
 	Host      bool
@@ -302,6 +304,8 @@ func (o CaptureOptions) query() string {
 		}
 	}
 	set("snaplen", o.SnapLen != 0, strconv.Itoa(o.SnapLen))
+	set("bulk", o.Bulk != 0, strconv.Itoa(o.Bulk))
+	set("compact", o.Compact, "1")
 	set("buffer", o.Buffer != 0, strconv.Itoa(o.Buffer))
 	set("count", o.Count != 0, strconv.FormatUint(o.Count, 10))
 	set("raw", o.Raw, "1")

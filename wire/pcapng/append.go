@@ -120,17 +120,12 @@ func (p *Packet) AppendHead(b []byte, n int) (block, data []byte) {
 	return b, b[at+packetHead : at+packetHead+n]
 }
 
-// AppendLike appends a block to b that is like block, the encoding of a Packet, but
-// for its data, whose place it returns.
-func AppendLike(b, block []byte) (out, data []byte) {
-	kept := int(le.Uint32(block[20:]))
-	at := len(b)
-	b = slices.Grow(b, len(block))[:at+len(block)]
-	n := b[at:]
-	copy(n[:packetHead], block)
-	end := packetHead + kept
-	copy(n[end:], block[end:])
-	return b, n[packetHead:end]
+// IsPacket tells whether block is the encoding of a Packet.
+func IsPacket(block []byte) bool { return len(block) > packetHead && le.Uint32(block) == typePacket }
+
+// Kept is the place of the data in block, the encoding of a Packet.
+func Kept(block []byte) []byte {
+	return block[packetHead : packetHead+le.Uint32(block[20:])]
 }
 
 // AppendComment appends a comment to a block that AppendHead has begun.

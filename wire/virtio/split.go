@@ -174,6 +174,51 @@ func (s *Splitter) Put(dst []byte, i int) {
 	}
 }
 
+// Shape is where things lie in the segments of a super-frame, in octets.
+type Shape struct {
+	L3, L4, Payload int // where the IP header, the TCP header and the payload begin
+	Size            int // of the payload of a segment that is not the last
+}
+
+// Shape is that of the super-frame in hand.
+func (s *Splitter) Shape() Shape {
+	c := &s.cut
+	return Shape{c.l3, c.l4, c.payload, c.size}
+}
+
+// Payload is that of the segments from segment i on, borrowed.
+func (s *Splitter) Payload(i int) []byte { return s.cut.data[s.cut.payload+i*s.cut.size : s.cut.end] }
+
+// Flags are the TCP flags of segment i.
+func (s *Splitter) Flags(i int) byte { return s.cut.flagsOf(i, 1) }
+
+// Step turns pkt, at least the headers of a segment, into what the kth segment
+// behind it begins with. If that is as long, all is right but its payload
+// and, of a segment that is whole, the TCP checksum.
+func (sh *Shape) Step(pkt []byte, k int, flags byte) {
+	h, t := pkt[sh.L3:sh.L4], pkt[sh.L4:sh.Payload]
+	if h[0]>>4 == 4 { // RFC 1624 section 3
+		id, sum := binary.BigEndian.Uint16(h[4:]), binary.BigEndian.Uint16(h[10:])
+		next := id + uint16(k)
+		binary.BigEndian.PutUint16(h[4:], next)
+		binary.BigEndian.PutUint16(h[10:], ^ip.Fold(uint32(^sum)+uint32(^id)+uint32(next)))
+	}
+	binary.BigEndian.PutUint32(t[tcpSeq:], binary.BigEndian.Uint32(t[tcpSeq:])+uint32(k*sh.Size))
+	t[tcpFlags] = flags
+}
+
+// flagsOf are the TCP flags of a frame of n segments from segment i on.
+func (c *inHand) flagsOf(i, n int) byte {
+	f := c.flags
+	if i > 0 {
+		f &^= byte(tcp.CWR)
+	}
+	if c.payload+(i+n)*c.size < c.end {
+		f &^= byte(tcp.FIN | tcp.PSH)
+	}
+	return f
+}
+
 // finish puts the headers of a frame of n segments from segment i on, whole
 // octets long, into head, with the sum of the pseudo-header in place of the TCP
 // checksum.
@@ -187,16 +232,8 @@ func (c *inHand) finish(i uint16, n, whole int) {
 		binary.BigEndian.PutUint16(h[4:], id)
 		binary.BigEndian.PutUint16(h[10:], ^ip.Fold(c.header+uint32(length)+uint32(id)))
 	}
-	at := int(i) * c.size
-	f := c.flags
-	if i > 0 {
-		f &^= byte(tcp.CWR)
-	}
-	if c.payload+at+n*c.size < c.end {
-		f &^= byte(tcp.FIN | tcp.PSH)
-	}
-	t[tcpFlags] = f
-	binary.BigEndian.PutUint32(t[tcpSeq:], c.seq+uint32(at))
+	t[tcpFlags] = c.flagsOf(int(i), n)
+	binary.BigEndian.PutUint32(t[tcpSeq:], c.seq+uint32(int(i)*c.size))
 	binary.BigEndian.PutUint16(t[tcp.ChecksumOffset:], ip.Fold(c.addrs+uint32(whole-c.l4)))
 }
 

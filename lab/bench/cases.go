@@ -38,12 +38,11 @@ type testCase struct {
 var errNotHere = errors.New("not here")
 
 const (
-	mtu     = 1500
-	bigMTU  = 9000
-	pinned  = 0  // the CPU of both ends of a ping-pong
-	free    = -1 // wherever the scheduler puts them
-	mebi    = 1 << 20
-	snapLen = 256
+	mtu    = 1500
+	bigMTU = 9000
+	pinned = 0  // the CPU of both ends of a ping-pong
+	free   = -1 // wherever the scheduler puts them
+	mebi   = 1 << 20
 )
 
 // newBench chooses the rows that the options ask for, and the cases that these
@@ -134,8 +133,8 @@ func allCases() []*testCase {
 		streamCase(tcpGSO, gso, false),
 		gvisorCase(gvisorGSO),
 		nicCase(gsoWrite, gso, writes),
-		nicCase(gsoCaptured, gso.with(func(s *nicSetup) { s.capture = snapLen }), writes),
-		nicCase(gsoCapturedRaw, gso.with(func(s *nicSetup) { s.capture, s.raw = snapLen, true }), writes),
+		nicCase(gsoCaptured, gso.with(func(s *nicSetup) { s.capture = "default" }), writes),
+		nicCase(gsoCapturedRaw, gso.with(func(s *nicSetup) { s.capture = "raw" }), writes),
 		streamCase(tcpJumbo, jumbo, false),
 		nicCase(jumboWrite, jumbo, writes),
 		nicCase(gsoWrite64, gso, perf.Job{Op: perf.WriteBW, Size: 64 << 10}),
@@ -210,11 +209,10 @@ func kernelCase(name string, set kernelSetup) *testCase {
 type nicSetup struct {
 	mtu     int
 	frames  string
-	capture int // octets per packet, 0 for none
-	raw     bool
-	inOrder bool // nothing is placed out of order
-	lossy   bool // on the lossy bed
-	loss    int  // of the segments that arrive at the server, parts per million
+	capture string // which, of captures; empty for none
+	inOrder bool   // nothing is placed out of order
+	lossy   bool   // on the lossy bed
+	loss    int    // of the segments that arrive at the server, parts per million
 	pin     bool
 }
 
@@ -322,7 +320,7 @@ func (s *nicSetup) args(i int, o options, name string) []string {
 		kind = "wire"
 	}
 	args := []string{"-tap", fmt.Sprint(kind, i), "-frames", s.frames, "-mtu", fmt.Sprint(s.mtu),
-		"-ip", nicAddresses[i] + "/24", "-capture", fmt.Sprint(s.capture), fmt.Sprintf("-raw=%v", s.raw), fmt.Sprintf("-in-order=%v", s.inOrder)}
+		"-ip", nicAddresses[i] + "/24", "-capture", s.capture, fmt.Sprintf("-in-order=%v", s.inOrder)}
 	if i == 1 {
 		args = append(args, "-loss", fmt.Sprint(s.loss))
 	}

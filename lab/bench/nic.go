@@ -27,8 +27,7 @@ type nicSpec struct {
 	ip      string
 	loss    int // of the segments that arrive, parts per million
 	seed    uint64
-	snap    int // capture with so many octets per packet; 0: none
-	raw     bool
+	capture string // which, of captures; empty for none
 	profile string
 }
 
@@ -39,8 +38,7 @@ func (s *nicSpec) define(flags *flag.FlagSet) {
 	flags.StringVar(&s.ip, "ip", "", "address with prefix length")
 	flags.IntVar(&s.loss, "loss", 0, "lose so many parts per million of the segments that arrive")
 	flags.Uint64Var(&s.seed, "seed", 1, "decides which")
-	flags.IntVar(&s.snap, "capture", 0, "capture with this many octets per packet")
-	flags.BoolVar(&s.raw, "raw", false, "capture super-frames whole")
+	flags.StringVar(&s.capture, "capture", "", "capture: default or raw")
 	flags.BoolVar(&s.cfg.NIC.IWARP.InOrder, "in-order", false, "place nothing out of order")
 	flags.StringVar(&s.profile, "profile", "", "file for a CPU profile")
 }
@@ -88,8 +86,8 @@ func (s *nicSpec) badCable() (tap.Queue, error) {
 // capture lost.
 func (s *nicSpec) watch(n *node.Node) (end func() int64, err error) {
 	end = func() int64 { return 0 }
-	if s.snap > 0 {
-		if end, err = captureAll(n, capture.Options{SnapLen: s.snap, Raw: s.raw}); err != nil {
+	if s.capture != "" {
+		if end, err = captureAll(n, captures[s.capture]); err != nil {
 			return nil, err
 		}
 	}
@@ -209,7 +207,7 @@ type aroundFile struct {
 	at int64
 }
 
-const aroundAfter = 64 << 20
+const aroundAfter = 8 << 20
 
 func (a *aroundFile) Write(b []byte) (int, error) {
 	if a.at+int64(len(b)) > aroundAfter {
@@ -218,6 +216,13 @@ func (a *aroundFile) Write(b []byte) (int, error) {
 	n, err := a.f.WriteAt(b, a.at)
 	a.at += int64(n)
 	return n, err
+}
+
+// captures are what `tapir capture` does by itself, and with --raw and a
+// --snaplen of 256.
+var captures = map[string]capture.Options{
+	"default": {Bulk: capture.DefaultBulk, Compact: true},
+	"raw":     {SnapLen: 256, Raw: true},
 }
 
 // captureAll writes every frame of the NIC to a file that is gone afterwards.

@@ -23,6 +23,8 @@ type vport struct {
 
 	lists [2]macList // unicast, multicast
 
+	traffic traffic
+
 	table     []mad.MACEntry // by place, as far as it was read
 	tableRead bool           // whole
 	digest    uint32         // that the table had when it was read or written
@@ -145,7 +147,7 @@ func (m *Manager) tookVPort(p *port, num uint8, info mad.VESWPortInfo) {
 	}
 	if v.info.VESW != info.VESW {
 		m.stale = true
-		v.lists = [2]macList{}
+		v.lists, v.traffic = [2]macList{}, traffic{}
 	}
 	if info.VESW == 0 {
 		v.table, v.tableRead = nil, true // an agent empties the table with the vESW

@@ -16,6 +16,7 @@
 //  4. adopt.go     what virtual ports there are, with their MAC lists
 //  5. desire.go    what there should be
 //  6. step.go      for each port the one next MAD that brings it there
+//  7. traffic.go   counters, when there is nothing else to do
 //
 // Each port is asked one thing at a time, and what to ask follows from the
 // difference between what there is and what there should be, so that lost

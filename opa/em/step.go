@@ -25,7 +25,10 @@ func (m *Manager) step(p *port) *request {
 	if !m.settled || m.opt.Observe {
 		return nil
 	}
-	return m.stepVPorts(p)
+	if r := m.stepVPorts(p); r != nil {
+		return r
+	}
+	return m.stepTraffic(p)
 }
 
 // ready reports whether the manager can talk to agents: its own port is active

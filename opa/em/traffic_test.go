@@ -158,9 +158,9 @@ func (fab *realFabric) deliver(s sentFrame) {
 	s.f.Release()
 }
 
-// traffic sends one frame from each member of a vESW to the next one, and
+// load sends one frame from each member of a vESW to the next one, and
 // every tenth time one to all.
-type traffic struct {
+type load struct {
 	fab      *realFabric
 	vesw     uint16
 	members  []*hfiNode
@@ -168,7 +168,7 @@ type traffic struct {
 	expected int
 }
 
-func (t *traffic) tick() {
+func (t *load) tick() {
 	t.count++
 	for i, n := range t.members {
 		to := t.members[(i+1)%len(t.members)].vports.VESW(t.vesw).MAC()
@@ -187,7 +187,7 @@ func (t *traffic) tick() {
 	}
 }
 
-func (t *traffic) arrived() (n int) {
+func (t *load) arrived() (n int) {
 	for _, m := range t.members {
 		n += m.arrived
 	}
@@ -217,26 +217,26 @@ func TestTakeoverUnderTraffic(t *testing.T) {
 		}
 		fab.run(100*time.Millisecond, quiet)
 	}
-	load := &traffic{fab: fab, vesw: 2, members: fab.nodes[:8]}
-	for _, n := range load.members {
+	traffic := &load{fab: fab, vesw: 2, members: fab.nodes[:8]}
+	for _, n := range traffic.members {
 		d := n.vports.VESW(2)
 		d.SetHost(n)
 		d.Open()
 	}
-	fab.run(200*time.Millisecond, load.tick)
+	fab.run(200*time.Millisecond, traffic.tick)
 
 	fab.nodes[60].manager.Manager = nil
-	fab.run(4*time.Second, load.tick)
+	fab.run(4*time.Second, traffic.tick)
 	if second.Role() != mad.SMMaster || !second.InSync() {
 		dump(t, second)
 		t.Fatalf("the standby is %v, in sync %v", second.Role(), second.InSync())
 	}
 	red.MTU = 4000
 	must(second.Reconfigure(Config{VESWs: []VESW{red, blue}}))
-	fab.run(300*time.Millisecond, load.tick)
+	fab.run(300*time.Millisecond, traffic.tick)
 	green := VESW{Name: "green", ID: 514, Fabric: 1, PKey: 4, MTU: 1500, Members: red.Members[2:20]}
 	must(second.Reconfigure(Config{VESWs: []VESW{green, blue}}))
-	fab.run(500*time.Millisecond, load.tick)
+	fab.run(500*time.Millisecond, traffic.tick)
 	if !second.InSync() {
 		dump(t, second)
 		t.Fatal("not in sync after the changes")
@@ -244,8 +244,16 @@ func TestTakeoverUnderTraffic(t *testing.T) {
 	if n := len(fab.nodes[3].vports.Netdevs()); n != 2 {
 		t.Errorf("h4 has %d vports", n)
 	}
-	if got := load.arrived(); got != load.expected || got == 0 {
-		t.Errorf("%d frames arrived of %d", got, load.expected)
+	if got := traffic.arrived(); got != traffic.expected || got == 0 {
+		t.Errorf("%d frames arrived of %d", got, traffic.expected)
+	}
+	traffic.members[0].vports.VESW(2).Close()
+	traffic.tick()
+	fab.run(longPolls*second.t.Poll, quiet)
+	list := second.Traffic()
+	if r := list[0]; len(list) != 8+18 || r.VESW != 2 || r.Node != "h1" || r.RxPackets == 0 || r.TxPackets == 0 || r.TxErrors != 1 || r.TxDropState != 1 ||
+		r.RxErrors != 1 || r.RxBadVESW != 1 || r.At == 0 {
+		t.Errorf("%d records, the first %+v", len(list), r)
 	}
 	if lent := fab.pool.Lent(); lent != 0 {
 		t.Errorf("%d frames leaked", lent)

@@ -154,7 +154,7 @@ func dialEM(cmd *cobra.Command, name string) (*ctl.Client, error) {
 }
 
 // emTables are what a manager shows, in the order of the help text.
-var emTables = []string{"vesw", "port", "member", "mac", "audit", "counters"}
+var emTables = []string{"vesw", "port", "member", "mac", "traffic", "audit", "counters"}
 
 func newEMShow() *cobra.Command {
 	var name string
@@ -164,7 +164,8 @@ func newEMShow() *cobra.Command {
 		Short: "Show what an Ethernet Manager knows",
 		Long: "Show prints one of the manager's tables: the virtual switches (vesw, the default), the HFI\n" +
 			"ports of the fabric (port), the members of all virtual switches with their state (member),\n" +
-			"MAC addresses and where they are (mac), the audit log (audit) and counters.",
+			"MAC addresses and where they are (mac), what the members have counted when they were last\n" +
+			"asked (traffic), the audit log (audit) and the manager's own counters.",
 		Example:   "  tapir em show\n  tapir em show port\n  tapir em show audit --json",
 		Args:      atMost(1),
 		ValidArgs: emTables,

@@ -59,6 +59,8 @@ var columns = map[string][]string{
 	"cep":    {"id", "state", "phase", "local", "remote", "qp", "mpa_revision", "crc", "markers", "ird", "ord", "rtr"},
 	"events": {"time", "event", "id", "qp", "iwarp_state", "local", "remote", "status", "reason", "ird", "ord", "private_data"},
 	"log":    {"time", "topic", "text"},
+
+	"traffic": {"vesw", "node", "vport", "tx_packets", "rx_packets", "tx_bytes", "rx_bytes", "tx_errors", "rx_errors", "tx_dlid_zero", "tx_smac_filt", "rx_bad_veswid"},
 }
 
 // target is what the arguments name: a NIC (empty: the only one), a table and

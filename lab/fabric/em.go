@@ -252,7 +252,7 @@ func (a *auditFile) close() error {
 }
 
 // emKinds are those of ctl.Kinds that a manager has.
-var emKinds = []string{"nic", "vesw", "port", "member", "mac", "audit", "counters"}
+var emKinds = []string{"nic", "vesw", "port", "member", "mac", "traffic", "audit", "counters"}
 
 // emRow is what Show tells of the manager itself.
 type emRow struct {
@@ -291,6 +291,8 @@ func (s *servedEM) Show(kind string) (v any, err error) {
 			v = listOf(m.VPorts())
 		case "mac":
 			v = listOf(m.MACs(0))
+		case "traffic":
+			v = listOf(m.Traffic())
 		case "audit":
 			v = listOf(m.Events(0))
 		case "counters":

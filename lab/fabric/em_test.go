@@ -242,9 +242,13 @@ func TestDryRunAndShow(t *testing.T) {
 	defer func() { must(t, m.Close()) }()
 	await(t, "vESW 2 is set up", m.inSync)
 	s := m.Served(func() {})
+	await(t, "counters are read", func() (read bool) {
+		_ = m.DoWait(func(frame.Time) { read = len(m.mgr.Traffic()) > 0 })
+		return read
+	})
 	for kind, want := range map[string]string{
 		"nic": `"role":"master"`, "vesw": `"name":"blue"`, "port": `"name":"h1"`, "member": `"status":"not there"`, "mac": `"kind":"base"`,
-		"audit": "the fabric is known", "counters": `"name":"sets"`,
+		"audit": "the fabric is known", "traffic": `"tx_dlid_zero":0`, "counters": `"name":"sets"`,
 	} {
 		v, err := s.Show(kind)
 		must(t, err)

@@ -85,6 +85,9 @@ func (c *conn) drain() {
 		return
 	}
 	c.draining = true
+	if !c.held { // else the time begins with release
+		c.e.armAfter(c, c.e.cfg.CloseTimeout)
+	}
 	if c.qp != nil {
 		c.qp.Transition(verbs.SQD)
 	}
@@ -133,7 +136,7 @@ func (c *conn) abort() {
 	c.counters.Terminates++
 	c.toError(cm.ErrAborted)
 	c.tcp.Kick()
-	c.e.arm(c, c.e.now.Add(abortTimeout))
+	c.e.armAfter(c, abortTimeout)
 }
 
 // PeerClosed implements toe.Handler. iWARP knows no half-closed connection:

@@ -1,6 +1,8 @@
 package iwarp
 
 import (
+	"time"
+
 	"tapir/mpa"
 	"tapir/nic/cm"
 	"tapir/nic/toe"
@@ -70,7 +72,8 @@ type conn struct {
 	recvID   uint64 // WR id of the receive in use
 	err      error  // why it ended
 
-	until    frame.Time // when start-up or a graceful close has taken too long
+	until    frame.Time    // when start-up or a graceful close has taken too long
+	after    time.Duration // set: it begins to count with the next poll
 	nudger   nudger
 	deadline frame.Time // the first of the two
 	timed    bool
@@ -182,6 +185,10 @@ func (c *conn) expired(now frame.Time) {
 	}
 	if c.until > now {
 		c.e.rearm(c)
+		return
+	}
+	if c.after > 0 {
+		c.e.arm(c, now.Add(c.after))
 		return
 	}
 	c.e.arm(c, frame.Never)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"tapir/nic/cm"
 	"tapir/nic/toe"
@@ -114,5 +115,51 @@ func TestBothSidesDrain(t *testing.T) {
 	x.good(x.s, m)
 	if d := x.now.Sub(start).Seconds(); d > 1 {
 		t.Errorf("took %v s", d)
+	}
+}
+
+// A close that begins after a long silence has all its time: the peer gets the
+// Terminate of an abortive one, and a graceful one is not cut short.
+func TestCloseAfterSilence(t *testing.T) {
+	for _, end := range []func(x *pair) error{
+		func(x *pair) error { return x.c.qp.Modify(verbs.Err) },
+		func(x *pair) error { return x.c.id.Disconnect(true, x.now) },
+		func(x *pair) error { return x.c.qp.Modify(verbs.SQD) },
+		func(x *pair) error { return x.c.id.Disconnect(false, x.now) },
+	} {
+		x := connect(t, toe.Config{}, Config{}, 4096)
+		x.run(nil)
+		x.now = x.now.Add(time.Hour)
+		x.c.post(t, verbs.SendWR{Opcode: verbs.OpRead, Flags: verbs.Signaled, SGEs: x.c.sge(0, 4096), RKey: x.s.mr.RKey(), RemoteAddr: x.s.mr.Addr()})
+		if err := end(x); err != nil {
+			t.Fatal(err)
+		}
+		x.must("end", func() bool { return x.c.got(cm.ClosedEvent) && x.s.got(cm.ClosedEvent) })
+		why := x.s.id.Reason()
+		if wcs := x.c.poll(); why == cm.TerminateReceived && wcs[0].Status == verbs.StatusFlushed ||
+			why == cm.GoodClose && wcs[0].Status == verbs.StatusSuccess {
+			continue
+		}
+		t.Errorf("the peer sees %v, completions %s", why, wcString(x.c.wcs))
+	}
+}
+
+// SQD has a time limit, too, however it was asked for.
+func TestDrainOfADeadPeer(t *testing.T) {
+	for _, end := range []func(x *pair) error{
+		func(x *pair) error { return x.c.qp.Modify(verbs.SQD) },
+		func(x *pair) error { return x.c.id.Disconnect(false, x.now) },
+	} {
+		x := connect(t, toe.Config{}, Config{CloseTimeout: 2 * time.Second}, 4096)
+		x.c.post(t, verbs.SendWR{Opcode: verbs.OpRead, SGEs: x.c.sge(0, 64), RKey: x.s.mr.RKey(), RemoteAddr: x.s.mr.Addr()})
+		x.b.out.drop = func(int, frameArg) bool { return true }
+		start := x.now
+		if err := end(x); err != nil {
+			t.Fatal(err)
+		}
+		x.must("end", func() bool { return x.c.got(cm.ClosedEvent) })
+		if d := x.now.Sub(start); d > 5*time.Second || x.c.id.Reason() != cm.LLPTimeout {
+			t.Errorf("after %v: %v", d, x.c.id.Reason())
+		}
 	}
 }

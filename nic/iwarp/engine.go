@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"tapir/nic/cm"
 	"tapir/nic/toe"
@@ -106,7 +107,14 @@ func (e *Engine) Deadline() frame.Time {
 
 // arm sets the deadline of what c waits for; frame.Never stops it.
 func (e *Engine) arm(c *conn, at frame.Time) {
-	c.until = at
+	c.until, c.after = at, 0
+	e.rearm(c)
+}
+
+// armAfter is arm for d from the next Poll on: calls of applications may come
+// long after the last one, and bring no time with them.
+func (e *Engine) armAfter(c *conn, d time.Duration) {
+	c.until, c.after = 0, d
 	e.rearm(c)
 }
 
@@ -305,9 +313,6 @@ func (t *connector) Disconnect(id *cm.ID, abortive bool, now frame.Time) {
 		c.abort()
 	default:
 		c.drain()
-		if !c.held {
-			c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
-		}
 	}
 }
 

@@ -14,7 +14,7 @@ func (d *Device) gone(k kind, num uint32) {
 
 func (d *Device) logObject(what string, k kind, num uint32) {
 	if d.log.On(frame.LogObj) {
-		d.log.Addf(frame.LogObj, "%s %s %d, %d left", what, kindNames[k], num, d.objects[k])
+		d.log.Addf(frame.LogObj, "%s %s %d, %d exist", what, kindNames[k], num, d.objects[k])
 	}
 }
 

@@ -50,7 +50,7 @@ func TestDprint(t *testing.T) {
 		t.Fatal(err)
 	}
 	region := " MR 3 PD 1 STag " + fmt.Sprintf("%#08x", mr.RKey()) + " addr 0x1000 len 4096 access rr"
-	want("obj create MR 3, 3 left", "mm register"+region, "mm invalidate"+region, "obj destroy MR 3, 2 left")
+	want("obj create MR 3, 3 exist", "mm register"+region, "mm invalidate"+region, "obj destroy MR 3, 2 exist")
 
 	log.Mask = frame.LogWR
 	if _, err := f.qp.PostRecv(RecvWR{ID: 5, SGEs: f.sge(0, 30)}); err != nil {

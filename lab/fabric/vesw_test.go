@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"errors"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -102,5 +103,18 @@ func TestVESWMistakesHaveAPlace(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !errors.As(err, &placed) {
 			t.Errorf("%q:\ngot  %v\nwant %s", tt.in, err, tt.want)
 		}
+	}
+}
+
+// The file that the manual shows is a good one.
+func TestManualsFile(t *testing.T) {
+	text, err := os.ReadFile("../../docs/ethernet-manager.md")
+	must(t, err)
+	_, rest, _ := strings.Cut(string(text), "```yaml\n")
+	file, _, _ := strings.Cut(rest, "```")
+	cfg, err := ParseEM("manual", []byte(file))
+	must(t, err)
+	if cfg.Priority != 8 || len(cfg.Fabric.VESWs) != 2 || len(cfg.Fabric.VESWs[0].Members) != 3 {
+		t.Errorf("%+v", cfg)
 	}
 }

@@ -189,8 +189,8 @@ func (m *Manager) planVPort(p *port, v *vport, add func(string, ...any)) {
 	case differs(&v.info, &want):
 		add("~ port %v: vport %d in vESW %d %s: %s", p, v.num, c.ID, c.Name, changes(&v.info, &want))
 	}
-	if v.digest != b.vesw.digest {
-		add("~ port %v: vport %d in vESW %d %s: MAC table of %s", p, v.num, c.ID, c.Name, entriesString(len(b.vesw.table)))
+	if n := len(b.vesw.table); v.digest != b.vesw.digest && (n > 0 || v.info.VESW != 0) {
+		add("~ port %v: vport %d in vESW %d %s: MAC table of %s", p, v.num, c.ID, c.Name, entriesString(n))
 	}
 }
 

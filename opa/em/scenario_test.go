@@ -369,7 +369,6 @@ func TestObserve(t *testing.T) {
 		"~ port h1: vport 1 in vESW 2 blue: MTU 9000 -> 4000",
 		"+ port h1: vport 2 in vESW 258 red: vESW 0 -> 258, fabric 0x0 -> 0x301, P_Key 0x0000 -> 0x8003, MAC 00:00:00:00:00:00 -> 06:2c:10:01:00:00, " +
 			"SLID 0x000000 -> 0x000001, multicast DLID 0x000000 -> 0xf00102, port number 0x0 -> 0x102, state drop all -> forwarding",
-		"~ port h1: vport 2 in vESW 258 red: MAC table of 0 entries",
 		"~ port h2: vport 1 in vESW 2 blue: MTU 9000 -> 4000",
 		"~ port h3: P_Keys 0x7fff 0x0002 -> 0x7fff",
 		"- port h3: vport 1 of vESW 2",

@@ -217,7 +217,7 @@ func (m *Manager) askTable(p *port, v *vport, size int) *request {
 }
 
 func (m *Manager) setTable(p *port, v *vport, from int, entries []mad.MACEntry, sum uint32) *request {
-	what := fmt.Sprintf("MAC table of vport %d, %d entries from %d", v.num, len(entries), from)
+	what := fmt.Sprintf("MAC table of vport %d, %s from %d", v.num, entriesString(len(entries)), from)
 	r := m.agentRequest(p, what, mad.MethodSet, mad.AttrMACEntries, v.num, mad.MACEntriesLen(len(entries)), func(b []byte) {
 		t := mad.MACEntries(b)
 		t.PutHead(uint16(from), uint16(len(entries)), sum)

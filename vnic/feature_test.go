@@ -85,6 +85,11 @@ func TestReceiveDrops(t *testing.T) {
 				t.Errorf("%s: %v", c.name, got.RxDrops)
 			}
 		}
+		must(t, h.nd.SetMAC(far))
+		n.injects(opa.Header{SLID: 6, DLID: 1, PKey: 0x8001, VESW: 2}, eth(at6, far, 60, 0))
+		if d := h.nd.Stats().RxDrops[frame.DropSpoofed]; d != 4 {
+			t.Errorf("an address of our own that carries no LID: %d drops", d)
+		}
 		h.reconfigure(t, func(c *Config) { c.PKey = 0x0001 })
 		n.injects(opa.Header{SLID: 6, DLID: 1, PKey: 0x0001, VESW: 2}, eth(h.mac, far, 60, 0))
 		if d := h.nd.Stats().RxDrops[frame.DropPKey]; d != 1 {

@@ -121,8 +121,8 @@ func (n *Netdev) answerARP(in *inner, now frame.Time) bool {
 	if err != nil {
 		return false
 	}
-	delete(n.known.byIP, neighborKey{p.SenderIP, in.vid}) // it is on this side now
-	if p.Op != arp.Request || !in.flow.Group || p.SenderIP.IsUnspecified() || p.SenderIP == p.TargetIP {
+	delete(n.known.byIP, neighborKey{p.SenderIP, in.vid}) // it is on this side now; so announcements pass
+	if p.Op != arp.Request || !in.flow.Group || p.SenderIP.IsUnspecified() {
 		return false
 	}
 	e, ok := n.known.find(neighborKey{p.TargetIP, in.vid}, now)

@@ -74,6 +74,8 @@ func TestStates(t *testing.T) {
 			{"port up", func() { fab.nodes[1].setPort(true) }, 1, Forwarding, true, false, 0, 0},
 			{"sender closed", a.nd.Close, 0, Forwarding, true, false, 0, frame.DropState},
 			{"sender open", a.nd.Open, 1, Forwarding, true, false, 0, 0},
+			{"sender's port down", func() { fab.nodes[0].setPort(false) }, 0, Forwarding, true, false, 0, frame.DropState},
+			{"sender's port up", func() { fab.nodes[0].setPort(true) }, 1, Forwarding, true, false, 0, 0},
 			{"without vESW", func() { must(t, b.nd.Configure(PowerOn())) }, 0, DropAll, true, true, 0, 0},
 		}
 		for _, s := range steps {

@@ -287,6 +287,18 @@ func octets(list []int) (b []byte) {
 	return b
 }
 
+func TestOversizePacket(t *testing.T) {
+	b := newBed(t, Config{MTU: 2048})
+	h := header()
+	h.SLID, h.DLID = ownLID, 6
+	for size, want := range map[int]frame.DropReason{2143: 0, 2144: frame.DropOversize} {
+		packet := h.AppendTo(nil, make([]byte, size), opa.ICRCv1)
+		if r := b.nd.Transmit(b.frameFor(packet), 0); r != want {
+			t.Errorf("packet of %d octets: %v", len(packet), r)
+		}
+	}
+}
+
 func TestPortStates(t *testing.T) {
 	b := newBed(t, Config{})
 	b.cfg.LID, b.lid = 0, 0

@@ -12,6 +12,10 @@ import (
 // minFuzz is the shortest run that does more than replay the seeds.
 const minFuzz = 3 * time.Second
 
+// minimize is how many tries an input that reaches new code gets to become
+// shorter. Go's default, a minute, is longer than most of these runs.
+const minimize = "20x"
+
 type target struct{ pkg, name string }
 
 // fuzz runs every target of pkgs for each, or for less if the budget is small,
@@ -32,7 +36,7 @@ func fuzz(rep *report, pkgs []string, each, budget time.Duration) {
 		wg.Go(func() {
 			for t := range work {
 				err := command("", "go", "test", "-run", "^$", "-parallel", "1",
-					"-fuzz", "^"+t.name+"$", "-fuzztime", d.String(), t.pkg)
+					"-fuzz", "^"+t.name+"$", "-fuzztime", d.String(), "-fuzzminimizetime", minimize, t.pkg)
 				if err != nil && onlyTimeUp(err.Error()) {
 					err = nil
 				}

@@ -113,6 +113,31 @@ func TestGroups(t *testing.T) {
 	})
 }
 
+// What was remembered of another vESW, or under another policy, is not told.
+func TestListsForget(t *testing.T) {
+	n := newFabric(t, 1, newFakeHFI).nodes[0]
+	vm := ether.Addr{0x52, 0, 0, 0, 0, 1}
+	for name, change := range map[string]func(h *host){
+		"another vESW":   func(h *host) { h.reconfigure(t, func(c *Config) { c.VESWID = 3 }) },
+		"another policy": func(h *host) { h.nd.SetPolicy(Policy{}) },
+	} {
+		h := n.join(t, 0, 2, Policy{Snoop: true, Learn: true, Report: true})
+		h.send(igmp4(vm, 0x16, "239.1.2.3"))
+		uc, _ := h.nd.UnicastMACs()
+		mc, _ := h.nd.MulticastMACs()
+		if len(uc) != 1 || len(mc) != 1 {
+			t.Fatalf("%s: %v, %v before", name, uc, mc)
+		}
+		change(h)
+		uc, ug := h.nd.UnicastMACs()
+		mc, mg := h.nd.MulticastMACs()
+		if len(uc) != 0 || len(mc) != 0 || ug != 3 || mg != 2 {
+			t.Errorf("%s: %v (%d), %v (%d)", name, uc, ug, mc, mg)
+		}
+		n.Remove(0)
+	}
+}
+
 // arpFrame is an ARP packet as its sender sends it.
 func arpFrame(dst ether.Addr, p arp.Packet, tci int) []byte {
 	h := ether.Header{Dst: dst, Src: p.SenderMAC, Type: ether.TypeARP}

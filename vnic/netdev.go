@@ -88,12 +88,10 @@ func (n *Netdev) Configure(cfg Config) error {
 		n.forget()
 	}
 	n.cfg = cfg
-	if old.BaseMAC != cfg.BaseMAC {
-		if !cfg.BaseMAC.IsZero() {
-			n.setMAC(cfg.BaseMAC)
-		}
-		n.relist()
+	if old.BaseMAC != cfg.BaseMAC && !cfg.BaseMAC.IsZero() {
+		n.setMAC(cfg.BaseMAC)
 	}
+	n.relist()
 	n.limitMTU(old.mtu())
 	n.ports = spread(cfg.DefPortMask)
 	n.setSLID()
@@ -161,6 +159,7 @@ func (n *Netdev) SetPolicy(p Policy) {
 		n.groups.clear()
 	}
 	if n.lower != nil {
+		n.relist()
 		n.listen()
 	}
 }

@@ -114,7 +114,7 @@ func TestTransmitDrops(t *testing.T) {
 			{"good", eth(far, h.mac, 1514, 0), 0},
 			{"with a tag", tagged(far, h.mac, 1, 1518), 0},
 			{"oversize", eth(far, h.mac, 1519, 0), frame.DropOversize},
-			{"half a header", make2(13), frame.DropTruncated},
+			{"half a header", zeros(13), frame.DropTruncated},
 			{"group as source", eth(far, ether.Broadcast, 60, 0), frame.DropSource},
 			{"unknown station", eth(ether.Addr{0, 1}, h.mac, 60, 0), frame.DropNoDLID},
 			{"broadcast", eth(ether.Broadcast, h.mac, 60, 0), 0},
@@ -144,7 +144,7 @@ func TestTransmitDrops(t *testing.T) {
 	})
 }
 
-func make2(n int) []byte { return make([]byte, n) }
+func zeros(n int) []byte { return make([]byte, n) }
 
 // Virtual machines behind a vport have any addresses; they are learned, move
 // and are forgotten.
@@ -276,13 +276,13 @@ func TestFrameWithoutRoom(t *testing.T) {
 	for _, size := range []int{30, 60, 1514} {
 		for _, front := range []int{0, 40, frame.DefaultHeadroom} {
 			want := eth(b.mac, a.mac, size, 5)
-			f := frame.New(make2(frame.DefaultHeadroom+size), nil)
+			f := frame.New(zeros(frame.DefaultHeadroom+size), nil)
 			f.Prepend(frame.DefaultHeadroom - front)
 			f.Truncate(0)
 			f.Append(want)
 			a.nd.Transmit([]*frame.Frame{f}, 0)
 			fab.run()
-			b.wants(t, "frame", append(want, make2(max(0, 60-size))...))
+			b.wants(t, "frame", append(want, zeros(max(0, 60-size))...))
 		}
 	}
 	if n := fab.pool.Lent(); n != 0 {

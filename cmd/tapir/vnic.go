@@ -28,6 +28,8 @@ var hfiFlags = []struct{ name, usage string }{
 	{"icrc", "`mode` of the invariant CRC: v1, none or bad (default v1)"},
 	{"fabric-mtu", "`octets` of payload that the fabric carries: 2048, 4096, 8192 or 10240 (default 10240)"},
 	{"pkeys", "`P_Keys` of the port, with commas (default those of the VNICs)"},
+	{"bridge", "`name` of a bridge that the fabric TAP joins, made if it does not exist"},
+	{"netns", "network `namespace` of the host TAPs: a name of ip netns, or a path"},
 	{"netdev", "`name` of host TAPs, %d is the vESW id (default opa-vesw%d)"},
 }
 

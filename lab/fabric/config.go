@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 
@@ -30,12 +31,14 @@ type Config struct {
 	ICRC    opa.ICRC    // of 16B packets
 	MTU     int         // octets of payload that the fabric carries: 2048, 4096, 8192 or 10240 (default)
 	PKeys   []uint16    // of the port; default those of the VNICs and that of management
+	Bridge  string      // that the fabric TAP joins, made if it does not exist; empty: none
+	Netns   string      // of the host TAPs: a name of `ip netns`, or a path; empty: that of the caller
 	Netdev  string      // name of a host TAP, %d is the vESW id; default opa-vesw%d
 	Policy  vnic.Policy // of vports that VNICs does not name
 	VNICs   []VNIC
 
 	NS     *netns.NS // namespace of the fabric TAP (borrowed); nil: that of the caller
-	HostNS *netns.NS // namespace of the host TAPs (borrowed); nil: NS
+	HostNS *netns.NS // namespace of the host TAPs (borrowed); nil: Netns, or NS without
 
 	policySet bool
 }
@@ -231,7 +234,7 @@ func exclude(a, b *Config) string {
 			names = append(names, c.TAP)
 		}
 		for _, v := range c.withDefaults().VNICs {
-			names = append(names, v.TAP)
+			names = append(names, path.Join(c.Netns, v.TAP))
 		}
 		return names
 	}

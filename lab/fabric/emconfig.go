@@ -26,6 +26,7 @@ type EMConfig struct {
 var managerKeys = []conf.Field[EMConfig]{
 	{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: func(c *EMConfig, s string) error { c.Port.Name = s; return ctl.CheckName(s) }},
 	{Name: "fabric_tap", Expect: "an interface name such as fabem, at most 15 characters", Set: func(c *EMConfig, s string) error { c.Port.TAP = s; return tap.CheckName(s) }},
+	{Name: "bridge", Expect: "the name of a bridge, such as fabric", Set: func(c *EMConfig, s string) error { c.Port.Bridge = s; return tap.CheckName(s) }},
 	{Name: "guid", Expect: "a GUID that is not 0, such as 0x00117501010000ff", Set: func(c *EMConfig, s string) error { return setGUID(&c.Port.GUID, s) }},
 	{Name: "framing", Expect: "nsh, 88b5 or geneve", Set: func(c *EMConfig, s string) (err error) { c.Port.Framing, err = opa.ParseFraming(s); return err }},
 	{Name: "icrc", Expect: "v1, none or bad", Set: func(c *EMConfig, s string) (err error) { c.Port.ICRC, err = opa.ParseICRC(s); return err }},

@@ -39,6 +39,8 @@ var hfiKeys = []conf.Field[Config]{
 		c.PKeys = append(c.PKeys, 0)
 		return setPKey(&c.PKeys[len(c.PKeys)-1], s)
 	}},
+	{Name: "bridge", Expect: "the name of a bridge, such as fabric", Set: func(c *Config, s string) error { c.Bridge = s; return tap.CheckName(s) }},
+	{Name: "netns", Expect: "a name that `ip netns add` made, or the path of a network namespace", Set: func(c *Config, s string) error { return setText(&c.Netns, s) }},
 	{Name: "netdev", Expect: "a name with %d for the vESW id, such as opa-vesw%d", Set: setNetdev},
 	{Name: "policy", Node: func(c *Config, n conf.Node) error {
 		c.policySet, c.Policy = true, vnic.DefaultPolicy()
@@ -189,6 +191,13 @@ func setRate(p *vnic.Rate, s string) error {
 			return errValue
 		}
 		p.Burst = uint32(b)
+	}
+	return nil
+}
+
+func setText(p *string, s string) error {
+	if *p = s; s == "" {
+		return errValue
 	}
 	return nil
 }

@@ -118,11 +118,53 @@ func (n *Node) openSpaces() (err error) {
 		return err
 	}
 	hostNS := n.cfg.HostNS
-	if hostNS == nil {
+	switch {
+	case hostNS != nil:
+	case n.cfg.Netns == "":
 		hostNS = n.ns
+	default:
+		if hostNS, err = netns.Open(netnsPath(n.cfg.Netns)); err != nil {
+			return fmt.Errorf("netns: %w; `ip netns add %s` makes one", err, n.cfg.Netns)
+		}
+		n.undo = append(n.undo, func() { hostNS.Close() })
 	}
 	n.host, err = newHosts(n, hostNS)
 	return err
+}
+
+// netnsPath is where `ip netns` keeps a namespace of that name.
+func netnsPath(name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	return "/run/netns/" + name
+}
+
+// bridgeAlias marks the bridges that HFIs have made.
+const bridgeAlias = "Omni-Path fabric of tapir"
+
+// joinBridge makes the fabric TAP a port of the bridge that stands for the
+// fabric. One that an HFI made goes with the last of its ports.
+func (n *Node) joinBridge() error {
+	name := n.cfg.Bridge
+	if !n.links.Exists(name) {
+		if err := n.links.AddBridge(name); err != nil && !n.links.Exists(name) { // another HFI was faster
+			return err
+		}
+		_ = n.ns.Sysctl("ipv6/conf/"+name+"/disable_ipv6", "1") // where /proc/sys can be written
+		if err := n.links.SetAlias(name, bridgeAlias); err != nil {
+			return err
+		}
+	}
+	n.undo = append(n.undo, func() {
+		if alias, err := n.links.Alias(name); err != nil || alias != bridgeAlias {
+			return
+		}
+		if ports, err := n.links.Ports(name); err == nil && len(ports) == 0 {
+			n.links.Delete(name)
+		}
+	})
+	return n.links.Join(n.TAP(), name)
 }
 
 // openFabric opens the fabric TAP and makes it fit the packets.
@@ -147,6 +189,11 @@ func (n *Node) openFabric() error {
 		}
 		if !t.Created() {
 			n.undo = append(n.undo, func() { n.links.SetMTU(t.Name(), d.MTU) })
+		}
+	}
+	if n.cfg.Bridge != "" {
+		if err := n.joinBridge(); err != nil {
+			return err
 		}
 	}
 	// The kernel itself has nothing to say on the fabric.
@@ -339,11 +386,11 @@ func (n *Node) Close() error {
 
 // abandon undoes what was done, latest first.
 func (n *Node) abandon() {
-	for _, u := range slices.Backward(n.undo) {
-		u()
-	}
 	if n.loop != nil {
 		n.loop.Close() // the queues too
+	}
+	for _, u := range slices.Backward(n.undo) {
+		u()
 	}
 	if n.host != nil {
 		n.host.close()

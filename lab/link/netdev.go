@@ -161,5 +161,33 @@ func (n *Net) SetLearning(name string, on bool) error {
 	return n.with("set learning of", name, func(l netlink.Link) error { return n.h.LinkSetLearning(l, on) })
 }
 
+// Ports lists the ports of a bridge.
+func (n *Net) Ports(bridge string) (names []string, err error) {
+	err = n.with("look at", bridge, func(br netlink.Link) error {
+		links, err := n.h.LinkList()
+		for _, l := range links {
+			if l.Attrs().MasterIndex == br.Attrs().Index {
+				names = append(names, l.Attrs().Name)
+			}
+		}
+		return err
+	})
+	return names, err
+}
+
+// SetAlias gives a link a text for people, which Alias returns.
+func (n *Net) SetAlias(name, text string) error {
+	return n.with("name", name, func(l netlink.Link) error { return n.h.LinkSetAlias(l, text) })
+}
+
+// Alias is a link's text for people.
+func (n *Net) Alias(name string) (text string, err error) {
+	err = n.with("look at", name, func(l netlink.Link) error {
+		text = l.Attrs().Alias
+		return nil
+	})
+	return text, err
+}
+
 // Leave takes a link out of its bridge.
 func (n *Net) Leave(name string) error { return n.with("detach", name, n.h.LinkSetNoMaster) }

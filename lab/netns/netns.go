@@ -74,6 +74,22 @@ func Current() (*NS, error) {
 	return &NS{f}, nil
 }
 
+// Open returns the namespace that a file stands for, such as
+// /run/netns/NAME, which `ip netns add NAME` makes, or /proc/PID/ns/net.
+func Open(path string) (*NS, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	ns := &NS{f}
+	kind, err := unix.IoctlRetInt(ns.Fd(), unix.NS_GET_NSTYPE)
+	if err != nil || kind != unix.CLONE_NEWNET {
+		f.Close()
+		return nil, fmt.Errorf("%s is no network namespace", path)
+	}
+	return ns, nil
+}
+
 // Fd is the descriptor that holds the namespace.
 func (n *NS) Fd() int { return int(n.f.Fd()) }
 

@@ -108,7 +108,9 @@ func (m *Manager) found(tid uint64, info mad.NodeInfo, from mad.Address) {
 	}
 	p.answered, p.from = tid, from.LID
 	p.seen = m.now
-	p.capacity = min(int(info.PartitionCap), 1<<15)
+	if n := int(info.PartitionCap); n != p.capacity {
+		p.capacity, p.pkeysRead, p.pkeys = n, 0, nil
+	}
 	switch {
 	case !p.up:
 		p.up = true

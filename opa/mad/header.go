@@ -49,7 +49,6 @@ type Status uint16
 
 const (
 	StatusOK           Status = 0
-	StatusBadVersion   Status = 0x0004 // base or class version not supported
 	StatusBadAttribute Status = 0x000c // method, attribute or their combination not supported
 	StatusBadValue     Status = 0x001c // a field of the attribute or the modifier has an impossible value
 	// StatusDirection is not a status: the D bit of a response on a directed

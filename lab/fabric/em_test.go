@@ -228,7 +228,7 @@ func TestDryRunAndShow(t *testing.T) {
 	b := newBed(t)
 	c := managed(1)
 	c.Name = "h1"
-	b.start(c)
+	h1 := b.start(c)
 	cfg, err := ParseEM("v.yaml", []byte("manager: {fabric_tap: fabdry, guid: 0xf9, sweep: 100ms}\nvesws:\n  - {name: blue, id: 2, members: [h1]}\n"))
 	must(t, err)
 	cfg.Port.NS = b.ns
@@ -241,6 +241,16 @@ func TestDryRunAndShow(t *testing.T) {
 	m := b.manager(1, 8, "vesws:\n  - {name: blue, id: 2, members: [h1, h9]}\n")
 	defer func() { must(t, m.Close()) }()
 	await(t, "vESW 2 is set up", m.inSync)
+	must(t, h1.node.DoWait(func(frame.Time) {
+		for _, c := range h1.node.counters() {
+			if c.Value == 0 && (c.Name == "sma_sets" || c.Name == "vema_sets" || c.Name == "vema_gets") {
+				t.Errorf("%s is 0", c.Name)
+			}
+		}
+		if v := h1.node.engine.vema.Counters(); v.Refused != 0 || v.Malformed != 0 {
+			t.Errorf("%+v", v)
+		}
+	}))
 	s := m.Served(func() {})
 	await(t, "counters are read", func() (read bool) {
 		_ = m.DoWait(func(frame.Time) { read = len(m.mgr.Traffic()) > 0 })

@@ -3,7 +3,9 @@ package fabric
 import (
 	"tapir/opa"
 	"tapir/opa/hfi"
+	"tapir/opa/sma"
 	"tapir/vnic"
+	"tapir/vnic/vema"
 	"tapir/wire/frame"
 )
 
@@ -12,6 +14,8 @@ type engine struct {
 	node   *Node
 	port   *hfi.Port
 	vports *vnic.Port
+	sma    *sma.Agent
+	vema   *vema.Agent
 	hosts  [maxHosts]*host // by frame.Port; 0 is the fabric
 	smLID  opa.LID         // the fabric manager in charge, and the way to it
 	smSL   uint8

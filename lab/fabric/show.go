@@ -212,6 +212,11 @@ func (n *Node) counters() []counterRow {
 	for _, c := range counts.Counters() {
 		list = append(list, counterRow(c))
 	}
+	s, v := n.engine.sma.Counters(), n.engine.vema.Counters()
+	list = append(list,
+		counterRow{"sma_gets", s.Gets}, counterRow{"sma_sets", s.Sets}, counterRow{"sma_refused", s.Refused},
+		counterRow{"vema_gets", v.Gets}, counterRow{"vema_sets", v.Sets}, counterRow{"vema_refused", v.Refused}, counterRow{"vema_malformed", v.Malformed},
+		counterRow{"vema_traps", v.Traps}, counterRow{"vema_traps_delayed", v.Delayed}, counterRow{"vema_traps_repressed", v.Repressed})
 	drops := n.drops()
 	for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
 		if drops[r] > 0 {

@@ -93,7 +93,7 @@ func (d *Device) Counters() []Counter {
 		Counter{"tcp_time_wait", uint64(t.TimeWait)}, Counter{"tcp_time_wait_overflows", t.TimeWaitOverflows},
 		Counter{"rdma_fpdus_in", r.RxFPDUs}, Counter{"rdma_fpdus_out", r.TxFPDUs},
 		Counter{"rdma_bytes_in", r.RxBytes}, Counter{"rdma_bytes_out", r.TxBytes},
-		Counter{"rdma_crc_errors", r.CRCErrors}, Counter{"rdma_terminates", r.Terminates})
+		Counter{"rdma_crc_errors", r.CRCErrors}, Counter{"rdma_terminates", r.Terminates}, Counter{"rdma_nudges", r.Nudges})
 	list = append(list, Counter{"rdma_early_placed", r.EarlyPlaced}, Counter{"rdma_early_held", r.EarlyHeld})
 	for i, name := range iwarp.RefusalNames {
 		list = append(list, Counter{"rdma_early_refused_" + name, r.EarlyRefused[i]})

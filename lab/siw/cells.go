@@ -164,7 +164,7 @@ func rejects() (cells []Cell) {
 	for _, v6 := range []bool{false, true} {
 		for _, n := range []int{8, 200} {
 			c := Cell{Topic: "rejects", Name: fmt.Sprintf("with private data, request of %d octets", n), IPv6: v6, None: true, Job: siwt.Job{Reject: true, Private: n},
-				NICSays: "rejected as requested", GuestSays: `rejected "siwt: rejected as requested|request private`}
+				NICSays: "rejected as requested", GuestSays: "siwt: rejected as requested|request private"}
 			cells = append(cells, bothRoles(c)...)
 		}
 	}

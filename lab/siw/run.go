@@ -30,7 +30,6 @@ type Result struct {
 	Took    time.Duration
 	NIC     string // the NIC's report, as JSON
 	Guest   string // what the guest's program said
-	Nudges  uint64
 	Verdict Verdict
 	Err     error // nil: as it should be
 }
@@ -71,21 +70,10 @@ func (w *World) Run(ctx context.Context, c Cell) (r Result) {
 	}
 	r.Capture = d.file
 	nic, guest := w.exchange(ctx, n, &c, port)
-	_ = n.DoWait(func(frame.Time) { r.Nudges = nudges(n) })
 	r.Err = errors.Join(c.check(nic, guest), n.Close(), d.stop())
 	report, _ := json.Marshal(nic.report) // plain structs cannot fail
 	r.NIC, r.Guest = string(report), guest.said
 	return r
-}
-
-// nudges is how often the NIC had to wake siw.
-func nudges(n *node.Node) (sum uint64) {
-	for _, c := range n.Device.Counters() {
-		if strings.HasSuffix(c.Name, "nudges") {
-			sum += c.Value
-		}
-	}
-	return sum
 }
 
 // exchange starts the server, then the client, and waits for both.

@@ -41,7 +41,7 @@ func WriteFile(name string, results []Result, head string) error {
 const (
 	columns  = 6
 	rowHead  = "| cell | the NIC | circumstances | result | FPDUs | what siw does otherwise |\n|---|---|---|---|---|---|\n"
-	sumsHead = "| topic | cells, the NIC connects | serves | FPDUs | with a CRC | siw woken up |\n|---|---|---|---|---|---|\n"
+	sumsHead = "| topic | cells, the NIC connects | serves | FPDUs | with a CRC |\n|---|---|---|---|---|\n"
 )
 
 // Table is the results in Markdown: a row per topic, then a table per topic
@@ -69,7 +69,6 @@ func Table(results []Result) string {
 func sumRow(topic string, results []Result) string {
 	var cells, failed [2]int
 	var fpdus, crcs int
-	var nudges uint64
 	for _, r := range results {
 		role := 0
 		if r.Cell.NICServes {
@@ -81,7 +80,6 @@ func sumRow(topic string, results []Result) string {
 		}
 		fpdus += r.Verdict.FPDUs
 		crcs += r.Verdict.GoodCRC
-		nudges += r.Nudges
 	}
 	var state [2]string
 	for i := range state {
@@ -90,7 +88,7 @@ func sumRow(topic string, results []Result) string {
 			state[i] += fmt.Sprintf(", **%d fail**", failed[i])
 		}
 	}
-	return fmt.Sprintf("| %s | %s | %s | %d | %d | %d |\n", topic, state[0], state[1], fpdus, crcs, nudges)
+	return fmt.Sprintf("| %s | %s | %s | %d | %d |\n", topic, state[0], state[1], fpdus, crcs)
 }
 
 // key is the part of a row that tells which cell it is.
@@ -122,13 +120,13 @@ func (c *Cell) wants() string {
 	var list []string
 	for _, side := range []struct{ name, says string }{{"the NIC", c.NICSays}, {"siw", c.GuestSays}} {
 		if side.says != "" && side.says != anything {
-			list = append(list, fmt.Sprintf("%s reports %q", side.name, strings.ReplaceAll(side.says, "|", `" or "`)))
+			list = append(list, fmt.Sprintf(`%s reports "%s"`, side.name, strings.ReplaceAll(side.says, "|", `" or "`)))
 		}
 	}
 	if c.Reads != nil {
 		list = append(list, fmt.Sprintf("IRD %d, ORD %d", c.Reads.IRD, c.Reads.ORD))
 	}
-	return strings.ReplaceAll(strings.Join(list, ", "), `\"`, `"`)
+	return strings.Join(list, ", ")
 }
 
 // CheckPage tells whether the generated part of a document has a row, passed,

@@ -91,7 +91,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": fails, "waitfile": waitFile, "doctor-agrees": doctorAgrees,
-			"pair": pair, "waitcep": waitCEP, "nocep": noCEP,
+			"pair": pair, "waitcep": waitCEP, "waitsync": waitSync, "nocep": noCEP,
 		},
 	})
 }
@@ -181,6 +181,21 @@ func waitCEPs(ts *testscript.TestScript, nic, port string, want bool) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Fatalf("end point of %s with port %s after 5 s: %v", nic, port, !want)
+}
+
+// waitSync NAME waits until an Ethernet Manager has the fabric as its file says.
+func waitSync(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitsync NAME")
+	}
+	for range 1000 {
+		out, err := command(ts, "show", args[0], "--json").Output()
+		if err == nil && strings.Contains(string(out), `"in_sync": true`) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("the fabric of %s is not in sync after 10 s", args[0])
 }
 
 // command is a tapir of the script's environment.

@@ -26,7 +26,7 @@ type Config struct {
 	TAPFD   int    // a ready descriptor, taken over
 	GUID    uint64 // of the HFI's port
 	LID     opa.LID
-	Managed bool        // by a fabric manager and an Ethernet Manager; else LID and VNICs are as given here
+	Managed bool        // by a fabric manager and an Ethernet Manager; else LID and VNICs are as given here, and it answers neither
 	Framing opa.Framing // of packets on the fabric TAP
 	ICRC    opa.ICRC    // of 16B packets
 	MTU     int         // octets of payload that the fabric carries: 2048, 4096, 8192 or 10240 (default)

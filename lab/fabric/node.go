@@ -97,8 +97,10 @@ func (n *Node) build() (err error) {
 	e.vports = vnic.NewPort(e.port, n.loop.Pool())
 	e.vports.Observe(e)
 	e.sma, e.vema = sma.New(e), vema.New(e.vports, func(uint8) vnic.Policy { return n.cfg.Policy })
-	e.port.Attach(e.sma)
-	e.port.Attach(e.vema)
+	if n.cfg.Managed {
+		e.port.Attach(e.sma)
+		e.port.Attach(e.vema)
+	}
 	for _, a := range n.agents {
 		e.port.Attach(a)
 	}

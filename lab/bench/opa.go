@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"tapir/lab/fabric"
@@ -63,17 +63,21 @@ func flooded(s *side, f forwarder, d time.Duration) (n uint64, err error) {
 		s.net.AddNeighbor(opaHost, to, net.HardwareAddr(far[:]))); err != nil {
 		return 0, err
 	}
-	var c net.Conn
+	var c *net.UDPConn
 	if err := s.ns.Do(func() (err error) {
-		c, err = net.Dial("udp4", fmt.Sprint(to, ":9"))
+		c, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
 		return err
 	}); err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if err := segmented(c); err != nil {
 		return 0, err
 	}
 	var flood sync.WaitGroup
 	var over atomic.Bool
 	flood.Go(func() {
-		for payload := make([]byte, opaMTU-28); !over.Load(); {
+		for payload := make([]byte, perWrite*datagram); !over.Load(); {
 			_, _ = c.Write(payload) // a full queue is what is wanted
 		}
 	})
@@ -87,6 +91,26 @@ func flooded(s *side, f forwarder, d time.Duration) (n uint64, err error) {
 	time.Sleep(d)
 	after, err := f.sent()
 	return after - before, err
+}
+
+// A write of the host becomes that many datagrams, each as long as the MTU
+// allows, so that it is faster than whoever reads its frames.
+const (
+	datagram   = opaMTU - 28
+	perWrite   = 40
+	udpSegment = 103 // UDP_SEGMENT of linux/udp.h
+)
+
+func segmented(c *net.UDPConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_UDP, udpSegment, datagram)
+	})
+	return errors.Join(err, failed)
 }
 
 // bare passes frames on between two TAPs and does nothing else.

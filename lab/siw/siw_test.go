@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tapir/lab/node"
+	"tapir/lab/perf"
 	"tapir/lab/siwt"
 )
 
@@ -143,6 +144,10 @@ func TestExpectations(t *testing.T) {
 		{"the guest is gone", Cell{}, nicEnd{ok, nil}, guestEnd{err: errors.New("x")}, false},
 		{"as said", Cell{NICServes: true, NICSays: "x|invalid STag", GuestSays: "flushed"}, nicEnd{ended, nil}, guestEnd{code: 1, said: "step flushed"}, true},
 		{"otherwise", Cell{NICSays: "bounds", GuestSays: anything}, nicEnd{ended, nil}, guestEnd{}, false},
+		{"rping's late thread", Cell{Rping: true}, nicEnd{ok, nil}, guestEnd{code: 255, said: "client DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"}, true},
+		{"a ping missing", Cell{Rping: true, Job: siwt.Job{Conns: 5}}, nicEnd{perf.Report{Messages: 4}, nil}, guestEnd{}, false},
+		{"rping's other ends", Cell{Rping: true}, nicEnd{ok, nil}, guestEnd{code: 255, said: "data mismatch!\nrdma_get_cm_event: Bad file descriptor\n"}, false},
+		{"siwt has no such thread", Cell{}, nicEnd{ok, nil}, guestEnd{code: 255, said: "client DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"}, false},
 		{"other depths", Cell{Reads: &Reads{1, 2}}, nicEnd{siwt.Report{Conns: []siwt.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, false},
 		{"these depths", Cell{Reads: &Reads{1, 3}}, nicEnd{siwt.Report{Conns: []siwt.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, true},
 		{"no connection with depths", Cell{Reads: &Reads{1, 3}}, nicEnd{siwt.Report{}, nil}, guestEnd{}, false},

@@ -284,14 +284,14 @@ func (s *Session) segment(i, kept int, notes []frame.Note) {
 // their octets differ: a super-frame is mostly made of such. It returns how
 // many it has written; those that it leaves are for segment.
 func (s *Session) again(sh *virtio.Shape, i, n int, compact bool) int {
-	like := s.out.fill[s.start:]
 	p := &s.ports[s.pkt.Interface]
 	if s.live && s.opt.Count > 0 {
-		n = int(min(uint64(max(n, 0)), s.opt.Count-s.counted))
+		n = int(min(uint64(n), s.opt.Count-s.counted))
 	}
-	if n <= 0 || len(like) == 0 || p.run > 0 || s.ending || s.pkt.Has&pcapng.HasDropCount != 0 {
-		return 0
+	if n == 0 || p.run > 0 || s.ending || s.pkt.Has&pcapng.HasDropCount != 0 {
+		return 0 // the segment before is not the last block, or unlike
 	}
+	like := s.out.fill[s.start:]
 	kept := len(pcapng.Kept(like))
 	cut := kept > sh.Payload && kept < int(s.pkt.OrigLen)
 	size := n * len(like)

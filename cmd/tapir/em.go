@@ -88,7 +88,7 @@ func runEM(ctx context.Context, file string, cfg fabric.EMConfig, out, errOut io
 			}
 		}
 	}()
-	return awaitFabric(ctx, []onFabric{{m, s}}, stop)
+	return await(ctx, []ending{m}, stop)
 }
 
 // reporting lets a node report on errOut.

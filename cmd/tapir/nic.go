@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 
@@ -96,23 +97,35 @@ func nicConfigs(cmd *cobra.Command, cfg node.Config, file string) ([]node.Config
 		}
 		return []node.Config{cfg}, nil
 	}
+	if err := alone(cmd, file, "config", "verbose"); err != nil {
+		return nil, err
+	}
+	return loaded(node.Load(file))
+}
+
+// alone refuses flags beside those called names, one of which names the file.
+func alone(cmd *cobra.Command, file string, names ...string) error {
 	var other []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name != "config" && f.Name != "verbose" {
+		if !slices.Contains(names, f.Name) {
 			other = append(other, "--"+f.Name)
 		}
 	})
 	if other != nil {
-		return nil, usagef("-c and %s exclude each other: write the settings into %s", strings.Join(other, ", "), file)
+		return usagef("-c and %s exclude each other: write the settings into %s", strings.Join(other, ", "), file)
 	}
-	all, err := node.Load(file)
+	return nil
+}
+
+// loaded makes a mistake in a file a usage error.
+func loaded[T any](v T, err error) (T, error) {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
-		return nil, fmt.Errorf("cannot read the configuration: %w", err)
+		return v, fmt.Errorf("cannot read the configuration: %w", err)
 	}
 	if err != nil {
-		return nil, usageError{err}
+		return v, usageError{err}
 	}
-	return all, nil
+	return v, nil
 }
 
 // running is one NIC with its control socket.
@@ -147,15 +160,26 @@ func runNICs(ctx context.Context, all []node.Config, verbose bool, out, errOut i
 		}
 		fmt.Fprintln(out, n.node.Ready())
 	}
-	return await(ctx, nics, stop)
+	var nodes []ending
+	for _, n := range nics {
+		nodes = append(nodes, n.node)
+	}
+	return await(ctx, nodes, stop)
 }
 
-// await returns when the NICs have to end: with nil if someone wanted it.
-func await(ctx context.Context, nics []*running, stop context.CancelCauseFunc) error {
-	for _, n := range nics {
+// ending is what a process runs until it ends.
+type ending interface {
+	Done() <-chan struct{}
+	Err() error
+	Close() error
+}
+
+// await returns when the nodes have to end: with nil if someone wanted it.
+func await(ctx context.Context, nodes []ending, stop context.CancelCauseFunc) error {
+	for _, n := range nodes {
 		go func() {
-			<-n.node.Done() // at the latest when it is closed
-			stop(n.node.Err())
+			<-n.Done() // at the latest when it is closed
+			stop(n.Err())
 		}()
 	}
 	<-ctx.Done()

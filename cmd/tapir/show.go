@@ -21,7 +21,9 @@ func newShow() *cobra.Command {
 			"there are and have been (stats), counters, parameters (params), the connection manager's latest events, and\n" +
 			"the lines about the topics of the parameter dprint (log). With a number it prints all about\n" +
 			"one queue pair, completion queue, region, window or connection. --follow prints events or log lines\n" +
-			"as they happen. The name may be left out if only one NIC runs.",
+			"as they happen. The name may be left out if only one NIC runs.\n\n" +
+			"An Omni-Path HFI has vport, mac, ethtool and counters; an Ethernet Manager what\n" +
+			"tapir em show lists.",
 		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show nic0 cep 1\n  tapir show counters --json\n" +
 			"  tapir show nic0 events --follow\n  tapir set nic0 dprint=cm,mpa && tapir show nic0 log --follow",
 		Args: atMost(3),

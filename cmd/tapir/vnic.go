@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"tapir/lab/ctl"
 	"tapir/lab/fabric"
@@ -83,7 +79,7 @@ func newVNIC() *cobra.Command {
 // hfiConfigs returns what the command line asks for, checked.
 func hfiConfigs(cmd *cobra.Command, cfg fabric.Config, settings map[string][]string, file string) ([]fabric.Config, error) {
 	if file != "" {
-		if err := alone(cmd, "config", file); err != nil {
+		if err := alone(cmd, file, "config"); err != nil {
 			return nil, err
 		}
 		return loaded(fabric.Load(file))
@@ -102,38 +98,9 @@ func hfiConfigs(cmd *cobra.Command, cfg fabric.Config, settings map[string][]str
 	return []fabric.Config{cfg}, nil
 }
 
-// alone refuses flags beside the one called name, which names a file.
-func alone(cmd *cobra.Command, name, file string) error {
-	var other []string
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name != name {
-			other = append(other, "--"+f.Name)
-		}
-	})
-	if other != nil {
-		return usagef("-c and %s exclude each other: write the settings into %s", strings.Join(other, ", "), file)
-	}
-	return nil
-}
-
-// loaded makes a mistake in a file a usage error.
-func loaded[T any](v T, err error) (T, error) {
-	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
-		return v, fmt.Errorf("cannot read the configuration: %w", err)
-	}
-	if err != nil {
-		return v, usageError{err}
-	}
-	return v, nil
-}
-
 // onFabric is a node with its control socket.
 type onFabric struct {
-	node interface {
-		Done() <-chan struct{}
-		Err() error
-		Close() error
-	}
+	node   ending
 	server *ctl.Server
 }
 
@@ -142,6 +109,7 @@ func runHFIs(ctx context.Context, all []fabric.Config, out, errOut io.Writer) er
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running []onFabric
+	var nodes []ending
 	defer func() { closeFabric(running) }()
 	for _, cfg := range all {
 		s, err := ctl.Listen(cfg.ControlName(), versionText())
@@ -155,25 +123,10 @@ func runHFIs(ctx context.Context, all []fabric.Config, out, errOut io.Writer) er
 		}
 		s.Serve(n.Served(func() { stop(errStopped) }))
 		running = append(running, onFabric{n, s})
+		nodes = append(nodes, n)
 		fmt.Fprintln(out, n.Ready())
 	}
-	return awaitFabric(ctx, running, stop)
-}
-
-// awaitFabric returns when the nodes have to end: with nil if someone wanted
-// it.
-func awaitFabric(ctx context.Context, running []onFabric, stop context.CancelCauseFunc) error {
-	for _, r := range running {
-		go func() {
-			<-r.node.Done() // at the latest when it is closed
-			stop(r.node.Err())
-		}()
-	}
-	<-ctx.Done()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, errStopped) {
-		return cause
-	}
-	return nil
+	return await(ctx, nodes, stop)
 }
 
 // closeFabric ends all nodes side by side, then the control sockets.

@@ -18,7 +18,7 @@ func newEthtool() *cobra.Command {
 		Short: "Show a virtual NIC as ethtool does",
 		Long: "Ethtool prints the statistics (-S) or the driver (-i) of the virtual NIC whose host TAP is\n" +
 			"NETDEV, in the format of ethtool(8). -S prints the 39 of the Linux driver opa_vnic in its\n" +
-			"order, with --all also Tapir's own: learned stations, and a counter for each drop reason.",
+			"order, with --all also Tapir's own: learned stations, queues, and a counter for each drop reason.",
 		Example: "  tapir ethtool -S opa-vesw2\n  tapir ethtool -S --all opa-vesw2\n  tapir ethtool -i opa-vesw2",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -27,6 +27,7 @@ var hfiFlags = []struct{ name, usage string }{
 	{"bridge", "`name` of a bridge that the fabric TAP joins, made if it does not exist"},
 	{"netns", "network `namespace` of the host TAPs: a name of ip netns, or a path"},
 	{"netdev", "`name` of host TAPs, %d is the vESW id (default opa-vesw%d)"},
+	{"queues", "`number` of queues of each host TAP, over which flows are spread, 1 to 8 (default 1)"},
 }
 
 // vnicFlags are settings of every VNIC on the command line.

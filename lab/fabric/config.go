@@ -34,6 +34,7 @@ type Config struct {
 	Bridge  string      // that the fabric TAP joins, made if it does not exist; empty: none
 	Netns   string      // of the host TAPs: a name of `ip netns`, or a path; empty: that of the caller
 	Netdev  string      // name of a host TAP, %d is the vESW id; default opa-vesw%d
+	Queues  int         // of each host TAP, at most 8; default 1
 	Policy  vnic.Policy // of vports that VNICs does not name
 	VNICs   []VNIC
 
@@ -69,6 +70,9 @@ type Gateway struct {
 	VLAN   uint16 // 802.1Q id of the vESW's frames on the bridge; 0: untagged
 }
 
+// maxQueues is the number of receive contexts of an HFI.
+const maxQueues = 8
+
 // Defaults of a VNIC.
 const (
 	defaultNetdev = "opa-vesw%d"
@@ -82,6 +86,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Netdev == "" {
 		c.Netdev = defaultNetdev
+	}
+	if c.Queues == 0 {
+		c.Queues = 1
 	}
 	if c.MTU == 0 {
 		c.MTU = hfi.MaxMTU

@@ -133,6 +133,10 @@ func TestManagerFailsOver(t *testing.T) {
 	h[1].ping(t, "10.0.0.2")
 
 	stop := stream(t, h[1], h[2], "10.0.0.2")
+	await(t, "the second is standby", func() (standby bool) {
+		must(t, second.DoWait(func(frame.Time) { standby = second.mgr.Role() == mad.SMStandby }))
+		return standby
+	})
 	must(t, first.Close())
 	await(t, "the standby is master", func() (master bool) {
 		must(t, second.DoWait(func(frame.Time) { master = second.mgr.Role() == mad.SMMaster && second.mgr.InSync() }))

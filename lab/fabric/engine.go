@@ -49,12 +49,14 @@ func (e *engine) Poll(now frame.Time) frame.Time {
 // TxDone is of no interest: nothing depends on when a frame left.
 func (e *engine) TxDone(uint64, frame.Stamp) {}
 
-// add gives h a queue of the loop.
+// add gives h queues of the loop.
 func (e *engine) add(h *host) error {
 	for id := 1; id < maxHosts; id++ {
 		if e.hosts[id] == nil {
 			h.id = frame.Port(id)
-			h.port = e.node.loop.AddQueue(h.id, h.tap, longestFrame(h.dev.MaxMTU()))
+			for _, t := range h.taps {
+				h.ports = append(h.ports, e.node.loop.AddQueue(h.id, t, longestFrame(h.dev.MaxMTU())))
+			}
 			e.hosts[id] = h
 			return nil
 		}
@@ -62,19 +64,27 @@ func (e *engine) add(h *host) error {
 	return vnic.ErrFull
 }
 
-// drop forgets h, whose queue is closed.
+// drop forgets h, whose queues are closed.
 func (e *engine) drop(h *host) {
 	e.hosts[h.id] = nil
 	h.dev.SetHost(nil)
 	h.dev.Close()
 }
 
-// tapOf is the name of a vport's host TAP, empty if it has none.
-func (e *engine) tapOf(d *vnic.Netdev) string {
+// hostOf is a vport's host side, nil if it has none.
+func (e *engine) hostOf(d *vnic.Netdev) *host {
 	for _, h := range e.hosts {
 		if h != nil && h.dev == d {
-			return h.tap.Name()
+			return h
 		}
+	}
+	return nil
+}
+
+// tapOf is the name of a vport's host TAP, empty if it has none.
+func (e *engine) tapOf(d *vnic.Netdev) string {
+	if h := e.hostOf(d); h != nil {
+		return h.name
 	}
 	return ""
 }

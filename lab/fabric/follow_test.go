@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -99,7 +100,15 @@ func TestFabricSideIsFollowed(t *testing.T) {
 }
 
 func TestHostTAPTakenAway(t *testing.T) {
-	s := newBed(t).start(number(1, VNIC{VESW: 2}, VNIC{VESW: 3}))
+	for _, queues := range []int{1, 4} {
+		t.Run(fmt.Sprint(queues, " queues"), func(t *testing.T) { takeAway(t, queues) })
+	}
+}
+
+func takeAway(t *testing.T, queues int) {
+	c := number(1, VNIC{VESW: 2}, VNIC{VESW: 3})
+	c.Queues = queues
+	s := newBed(t).start(c)
 	must(t, s.net.Delete("opa-vesw2"))
 	await(t, "the vport is closed", func() (closed bool) {
 		s.vport(t, 2, func(d *vnic.Netdev) { closed = !d.Opened() })
@@ -110,6 +119,40 @@ func TestHostTAPTakenAway(t *testing.T) {
 			t.Error("the other vport ended too")
 		}
 	})
+}
+
+// Flows with different entropy reach the kernel by different queues, those of
+// each flow by one; the kernel spreads what it sends.
+func TestQueuesOfAHostTAP(t *testing.T) {
+	b := newBed(t)
+	var h [2]*station
+	for i := range h {
+		c := number(i+1, VNIC{VESW: 2, IP: ips(fmt.Sprintf("10.0.0.%d/24", i+1))})
+		c.Queues = maxQueues
+		h[i] = b.start(c)
+	}
+	h[0].ping(t, "10.0.0.2")
+	if out, err := h[0].run(t, "ip", "-d", "link", "show", "opa-vesw2"); err != nil || !strings.Contains(out, "multi_queue") {
+		t.Errorf("%v: no TAP with several queues:\n%s", err, out)
+	}
+	stop := []func() (int, int){}
+	for range 16 {
+		stop = append(stop, stream(t, h[0], h[1], "10.0.0.2"))
+	}
+	used := func() (n int) {
+		for q := range maxQueues {
+			if h[1].counter(t, "opa-vesw2", fmt.Sprintf("rx_queue_%d_packets", q)) > 10 {
+				n++
+			}
+		}
+		return n
+	}
+	await(t, "flows use several queues", func() bool { return used() > 2 })
+	for _, s := range stop {
+		if sent, arrived := s(); sent != arrived || sent == 0 {
+			t.Errorf("%d frames sent, %d arrived", sent, arrived)
+		}
+	}
 }
 
 func TestStartFailsWhole(t *testing.T) {

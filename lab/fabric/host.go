@@ -18,16 +18,17 @@ import (
 )
 
 // host is the operating system's side of one vport: a TAP. The bottom half
-// owns it; port, lost and the link belong to the loop's thread.
+// owns it; ports, lost and the link belong to the loop's thread.
 type host struct {
 	n     *Node
 	dev   *vnic.Netdev
 	name  string
 	index int
-	tap   *tap.TAP
+	taps  []*tap.TAP // its queues, one at least
 	vlan  uint16
 	id    frame.Port
-	port  *loop.Port
+	ports []*loop.Port      // one per queue
+	sent  [maxQueues]uint64 // frames handed to the kernel, by queue
 
 	base    netdevState // what kernel and vport last agreed on
 	shown   operState   // what the kernel was last told
@@ -66,23 +67,47 @@ func stateOf(d *vnic.Netdev) vportState {
 func newHost(n *Node, v vportState) (*host, error) {
 	c := n.cfg.vnic(v.vesw)
 	h := &host{n: n, dev: v.dev, name: c.TAP, base: v.state, policy: c.Policy}
-	t, err := n.host.links.OpenTAP(tap.Config{Name: c.TAP})
+	if err := h.open(c.TAP); err != nil {
+		return nil, err
+	}
+	err := h.prepare(&c, v)
+	if err == nil {
+		err = h.attach()
+	}
 	if err != nil {
-		return nil, err
-	}
-	h.tap = t
-	if err := h.prepare(&c, v); err != nil {
 		h.revert()
-		t.Close()
-		return nil, err
-	}
-	if err := h.attach(); err != nil {
-		h.revert()
-		t.Close()
+		h.closeTAP()
 		return nil, err
 	}
 	return h, nil
 }
+
+// open opens the TAP with all its queues.
+func (h *host) open(name string) error {
+	links, queues := h.n.host.links, h.n.cfg.Queues
+	t, err := links.OpenTAP(tap.Config{Name: name, MultiQueue: queues > 1})
+	if err != nil {
+		return err
+	}
+	h.taps = []*tap.TAP{t}
+	for len(h.taps) < queues {
+		q, err := links.AddQueue(t)
+		if err != nil {
+			h.closeTAP()
+			return err
+		}
+		h.taps = append(h.taps, q)
+	}
+	return nil
+}
+
+func (h *host) closeTAP() {
+	for _, t := range h.taps {
+		t.Close()
+	}
+}
+
+func (h *host) created() bool { return h.taps[0].Created() }
 
 // prepare gives the TAP what the vport has, before anybody can use it.
 func (h *host) prepare(c *VNIC, v vportState) error {
@@ -92,7 +117,7 @@ func (h *host) prepare(c *VNIC, v vportState) error {
 		return err
 	}
 	h.index = d.Index
-	if !h.tap.Created() {
+	if !h.created() {
 		h.undo = append(h.undo, func() { links.SetMAC(h.name, d.MAC); links.SetMTU(h.name, d.MTU) })
 	}
 	if h.base.mac.IsZero() {
@@ -132,7 +157,7 @@ func (h *host) address(p netip.Prefix) error {
 		}
 	}
 	err := links.AddAddr(h.name, p)
-	if err == nil && !h.tap.Created() {
+	if err == nil && !h.created() {
 		h.undo = append(h.undo, func() { links.DelAddr(h.name, p) })
 	}
 	if errors.Is(err, fs.ErrExist) {
@@ -149,7 +174,7 @@ func (h *host) join(g *Gateway) error {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	h.bridged = true
-	if !h.tap.Created() {
+	if !h.created() {
 		h.undo = append(h.undo, func() { links.Leave(h.name) })
 	}
 	return nil
@@ -160,7 +185,7 @@ func (h *host) bringUp(isUp bool) error {
 	if isUp {
 		return nil
 	}
-	if !h.tap.Created() {
+	if !h.created() {
 		h.undo = append(h.undo, func() { links.Down(h.name) })
 	}
 	return links.Up(h.name)
@@ -174,7 +199,7 @@ func (h *host) show(o operState, anew bool) error {
 		}
 	}
 	if o.carrier != h.shown.carrier || anew {
-		if err := h.tap.SetCarrier(o.carrier); err != nil {
+		if err := h.taps[0].SetCarrier(o.carrier); err != nil {
 			return err
 		}
 	}
@@ -195,11 +220,9 @@ func (h *host) attach() error {
 		if failed = h.n.engine.add(h); failed != nil {
 			return
 		}
-		h.port.OnLoss(func(error) {
-			h.lost = true
-			h.n.engine.drop(h)
-			h.n.poke()
-		})
+		for _, p := range h.ports {
+			p.OnLoss(func(error) { h.lose() })
+		}
 		h.dev.SetPolicy(h.policy)
 		h.dev.SetHost(h)
 		failed = h.dev.SetMAC(h.base.mac)
@@ -207,12 +230,27 @@ func (h *host) attach() error {
 	return errors.Join(err, failed)
 }
 
+// lose gives up a TAP that is gone, all queues of it. It belongs to the loop's
+// thread.
+func (h *host) lose() {
+	h.lost = true
+	h.remove()
+	h.n.poke()
+}
+
+// remove closes the queues. It belongs to the loop's thread.
+func (h *host) remove() {
+	for _, p := range h.ports {
+		h.n.loop.RemoveQueue(p)
+	}
+	h.n.engine.drop(h)
+}
+
 // detach takes the TAP out of the loop, which closes it.
 func (h *host) detach() {
 	_ = h.n.loop.DoWait(func(frame.Time) { // after the loop's end it is closed already
 		if !h.lost {
-			h.n.loop.RemoveQueue(h.port)
-			h.n.engine.drop(h)
+			h.remove()
 		}
 	})
 	h.revert()
@@ -245,7 +283,9 @@ func (h *host) merge(d link.Netdev, v vportState) error {
 		}
 		v = stateOf(h.dev)
 		h.base = v.state
-		h.port.SetMaxFrame(longestFrame(v.maxMTU))
+		for _, p := range h.ports {
+			p.SetMaxFrame(longestFrame(v.maxMTU))
+		}
 	})
 	if err != nil {
 		return err
@@ -277,17 +317,25 @@ func (h *host) setLists(all []net.HardwareAddr) {
 }
 
 // Room and Transmit make the host the vport's link to the operating system.
-func (h *host) Room() int { return h.port.Room() }
+func (h *host) Room() int {
+	room := h.ports[0].Room()
+	for _, p := range h.ports[1:] {
+		room = min(room, p.Room())
+	}
+	return room
+}
 
-// Transmit takes f and writes it to the TAP, tagged if the gateway's bridge
-// has the vESW in a VLAN.
+// Transmit takes f and writes it to the TAP's queue for its receive context,
+// tagged if the gateway's bridge has the vESW in a VLAN.
 func (h *host) Transmit(f *frame.Frame) {
 	if h.vlan != 0 && !pushTag(f, h.vlan) {
 		h.n.engine.drops.Count(frame.DropNoBuffer)
 		f.Release()
 		return
 	}
-	h.port.Transmit(f)
+	q := int(f.Queue) % len(h.ports)
+	h.sent[q]++
+	h.ports[q].Transmit(f)
 }
 
 // receive hands frames of the operating system to the vport.

@@ -42,6 +42,7 @@ var hfiKeys = []conf.Field[Config]{
 	{Name: "bridge", Expect: "the name of a bridge, such as fabric", Set: func(c *Config, s string) error { c.Bridge = s; return tap.CheckName(s) }},
 	{Name: "netns", Expect: "a name that `ip netns add` made, or the path of a network namespace", Set: func(c *Config, s string) error { return setText(&c.Netns, s) }},
 	{Name: "netdev", Expect: "a name with %d for the vESW id, such as opa-vesw%d", Set: setNetdev},
+	{Name: "queues", Expect: "a number of queues from 1 to 8", Set: func(c *Config, s string) error { return setInt(&c.Queues, s, 1, maxQueues) }},
 	{Name: "policy", Node: func(c *Config, n conf.Node) error {
 		c.policySet, c.Policy = true, vnic.DefaultPolicy()
 		return conf.Decode(n, &c.Policy, "the treatment of frames", policyKeys)

@@ -355,7 +355,9 @@ func (n *Node) drops() frame.Drops {
 	add(n.uplink.Drops())
 	for _, h := range n.engine.hosts {
 		if h != nil {
-			add(h.port.Drops())
+			for _, p := range h.ports {
+				add(p.Drops())
+			}
 		}
 	}
 	return sum

@@ -198,10 +198,18 @@ func (n *Node) macRows() []macRow {
 func (n *Node) ethtool() []EthtoolInfo {
 	list := []EthtoolInfo{}
 	for _, d := range n.engine.vports.Netdevs() {
-		if tap := n.engine.tapOf(d); tap != "" {
+		if h := n.engine.hostOf(d); h != nil {
 			s := d.Stats()
-			list = append(list, EthtoolInfo{Netdev: tap, Driver: "opa_vnic", Version: n.Version, BusInfo: n.cfg.Name, Stats: s.Counters()})
+			list = append(list, EthtoolInfo{Netdev: h.name, Driver: "opa_vnic", Version: n.Version, BusInfo: n.cfg.Name, Stats: h.queueCounters(s.Counters())})
 		}
+	}
+	return list
+}
+
+// queueCounters appends the frames that each queue of the TAP was given.
+func (h *host) queueCounters(list []vnic.Counter) []vnic.Counter {
+	for q := range h.ports {
+		list = append(list, vnic.Counter{Name: fmt.Sprintf("rx_queue_%d_packets", q), Value: h.sent[q]})
 	}
 	return list
 }

@@ -88,6 +88,15 @@ func (n *Net) OpenTAP(cfg tap.Config) (t *tap.TAP, err error) {
 	return t, err
 }
 
+// AddQueue opens one more queue of a TAP in the namespace.
+func (n *Net) AddQueue(t *tap.TAP) (q *tap.TAP, err error) {
+	err = n.ns.Do(func() error {
+		q, err = t.AddQueue()
+		return err
+	})
+	return q, err
+}
+
 // EphemeralPorts is the range of TCP ports, both included, that the kernel of
 // this namespace gives out itself.
 func (n *Net) EphemeralPorts() (low, high uint16, err error) {

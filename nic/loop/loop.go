@@ -157,7 +157,8 @@ func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
 }
 
 // RemoveQueue closes the queue of p and drops what waits for it. Call it from a
-// function that Do runs, or from the engine's Dispatch or Poll.
+// function that Do runs or that OnLoss was given, or from the engine's Dispatch
+// or Poll.
 func (l *Loop) RemoveQueue(p *Port) {
 	i := slices.Index(l.ports, p)
 	if i < 0 {
@@ -351,7 +352,7 @@ func (l *Loop) failed() error {
 		}
 		l.RemoveQueue(p)
 		p.lost(p.err)
-		i--
+		i = -1 // it may have removed others
 	}
 	return nil
 }

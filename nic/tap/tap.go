@@ -62,6 +62,8 @@ type Config struct {
 	// Vnet asks for virtio-net headers with checksum and TCP segmentation
 	// offload in both directions.
 	Vnet bool
+	// MultiQueue makes a TAP to which AddQueue can add queues.
+	MultiQueue bool
 }
 
 // TAP is a Queue of a kernel TAP.
@@ -69,6 +71,7 @@ type TAP struct {
 	fd      int
 	name    string
 	vnet    bool
+	multi   bool // multi_queue
 	created bool
 	sent    int // segments of the frame in hand that are out already
 	split   virtio.Splitter
@@ -84,9 +87,9 @@ func Open(cfg Config) (*TAP, error) {
 		return nil, err
 	}
 	found := exists(cfg.Name)
-	t, err := open(cfg, found, false)
+	t, err := open(cfg, found, cfg.MultiQueue)
 	if found && errors.Is(err, unix.EINVAL) {
-		t, err = open(cfg, found, true) // one made with multi_queue stays so
+		t, err = open(cfg, found, !cfg.MultiQueue) // a TAP stays as it was made
 	}
 	if err != nil {
 		return nil, explain(cfg.Name, err)
@@ -95,11 +98,31 @@ func Open(cfg Config) (*TAP, error) {
 	return t, nil
 }
 
-func open(cfg Config, found, multi bool) (*TAP, error) {
-	if cfg.Vnet {
-		return openVnet(cfg.Name, multi)
+// AddQueue opens one more queue of t, in the network namespace of the calling
+// thread. The kernel spreads flows over the queues. It fails if t has not been
+// made for several.
+func (t *TAP) AddQueue() (*TAP, error) {
+	if !t.multi {
+		return nil, fmt.Errorf("TAP %s was made with one queue: delete it or make it with `ip tuntap add dev %s mode tap multi_queue`", t.name, t.name)
 	}
-	return openPlain(cfg.Name, found, multi)
+	q, err := open(Config{Name: t.name, Vnet: t.vnet}, !t.created, true)
+	if err != nil {
+		return nil, explain(t.name, err)
+	}
+	return q, nil
+}
+
+func open(cfg Config, found, multi bool) (t *TAP, err error) {
+	if cfg.Vnet {
+		t, err = openVnet(cfg.Name, multi)
+	} else {
+		t, err = openPlain(cfg.Name, found, multi)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.multi = multi
+	return t, nil
 }
 
 // CheckName reports whether name can be that of a network interface. Empty

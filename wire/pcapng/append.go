@@ -120,8 +120,11 @@ func (p *Packet) AppendHead(b []byte, n int) (block, data []byte) {
 	return b, b[at+packetHead : at+packetHead+n]
 }
 
-// IsPacket tells whether block is the encoding of a Packet.
-func IsPacket(block []byte) bool { return len(block) > packetHead && le.Uint32(block) == typePacket }
+// IsPacket tells whether block is the encoding of a Packet, with all the data
+// that it says it has.
+func IsPacket(block []byte) bool {
+	return len(block) > packetHead && le.Uint32(block) == typePacket && uint64(le.Uint32(block[20:])) <= uint64(len(block)-packetHead)
+}
 
 // Kept is the place of the data in block, the encoding of a Packet.
 func Kept(block []byte) []byte {

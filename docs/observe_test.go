@@ -50,12 +50,34 @@ func steady(s string) string {
 	})
 }
 
-// settle stands for "sleep 1" on a machine that may be busy.
-const settle = `settle() {
-	for i in $(seq 100); do tapir show nic0 >/dev/null 2>&1 && break; sleep .1; done
-	sleep 2
+// patience stands for "sleep 1" and "timeout 1" on a machine that may be busy:
+// what they wait for, not how long.
+const patience = `await() { for i in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep .1; done; }
+running() { tapir show nic0; }
+listening() { tapir show nic0 cep | grep -q ":$1 "; }
+until_shown() {
+	text=$1; shift
+	"$@" >"$XDG_RUNTIME_DIR/followed" & pid=$!
+	await grep -q "$text" "$XDG_RUNTIME_DIR/followed"
+	kill $pid; wait $pid; cat "$XDG_RUNTIME_DIR/followed"
 }
 `
+
+// patient is a command of the page that waits for what was started before it.
+// One in the background writes elsewhere, not between the words of another.
+func patient(command, started string) string {
+	ready := "running"
+	switch {
+	case strings.HasPrefix(started, "tapir perf"):
+		ready = "listening 18515"
+	case strings.HasPrefix(started, "tapir rping"):
+		ready = "listening 7174"
+	}
+	if job, ok := strings.CutSuffix(command, "&"); ok {
+		command = job + `>>"$XDG_RUNTIME_DIR/jobs" 2>&1 &`
+	}
+	return strings.NewReplacer("sleep 1", "await "+ready, "timeout 1", "until_shown ACTIVE_COMPLETE").Replace(command)
+}
 
 // TestObserve runs the commands of observe.md in a network namespace of their
 // own. Every line shown is printed, but for numbers.
@@ -68,17 +90,20 @@ func TestObserve(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", bin+"/tapir", "../cmd/tapir").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	script, shown := settle, 0
+	script, started, shown := patience, "", 0
 	for _, s := range list {
-		script += "echo '$ " + s.command + "'\n" + strings.ReplaceAll(s.command, "sleep 1", "settle") + "\n"
+		script += "echo '$ " + s.command + "'\n" + patient(s.command, started) + "\n"
+		if strings.HasSuffix(s.command, "&") {
+			started = s.command
+		}
 		shown += len(s.lines)
 	}
 	if shown < 50 {
 		t.Fatalf("%d lines are shown", shown)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script+"kill %1\nwait\n")
+	cmd := exec.CommandContext(ctx, "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script+"kill %1\nwait\ncat \"$XDG_RUNTIME_DIR/jobs\"\n")
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir(), "PATH="+bin+":"+os.Getenv("PATH"))
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -1,0 +1,82 @@
+package linuxptp
+
+import (
+	"context"
+	"encoding/csv"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Chrony is a running chronyd that only watches its sources: -x keeps it from
+// the system clock.
+type Chrony struct {
+	*Program
+	host    *Host
+	control string
+}
+
+// Chrony starts chronyd with the lines of a configuration, such as "refclock
+// SOCK /tmp/sock poll 0". It shares System V memory with the machine if a
+// line asks for it.
+func (h *Host) Chrony(ctx context.Context, lines ...string) (*Chrony, error) {
+	control := h.Path("chronyd")
+	text := strings.Join(append([]string{"bindcmdaddress " + control, "cmdport 0", "port 0", "pidfile " + h.Path("pid")}, lines...), "\n")
+	config, err := h.write("conf", text+"\n")
+	if err != nil {
+		return nil, err
+	}
+	p, err := h.Start(ctx, Command{
+		Name: "chronyd", Args: []string{"-x", "-d", "-u", "root", "-f", config},
+		SharedMemory: strings.Contains(text, "refclock SHM "),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Chrony{p, h, control}, nil
+}
+
+// SourceStats is a row of `chronyc sourcestats`.
+type SourceStats struct {
+	Name         string
+	Samples      int
+	Frequency    float64 // ppm that the system clock is fast against the source
+	Skew, StdDev float64 // ppm, s
+	Offset       float64 // s
+}
+
+// SourceStats asks chronyd for the statistics of its sources.
+func (c *Chrony) SourceStats(ctx context.Context) ([]SourceStats, error) {
+	lines, err := c.host.Run(ctx, Command{Name: "chronyc", Args: []string{"-c", "-h", c.control, "sourcestats"}})
+	if err != nil {
+		return nil, err
+	}
+	return parseSourceStats(lines)
+}
+
+func parseSourceStats(lines []string) ([]SourceStats, error) {
+	rows, err := csv.NewReader(strings.NewReader(strings.Join(lines, "\n"))).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	var list []SourceStats
+	for _, r := range rows {
+		if len(r) != 8 {
+			return nil, fmt.Errorf("chronyc: %d columns of sourcestats: %q", len(r), r)
+		}
+		s := SourceStats{Name: r[0]}
+		s.Samples, err = strconv.Atoi(r[1])
+		for i, to := range map[int]*float64{4: &s.Frequency, 5: &s.Skew, 6: &s.Offset, 7: &s.StdDev} {
+			if v, bad := strconv.ParseFloat(r[i], 64); bad != nil {
+				err = bad
+			} else {
+				*to = v
+			}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("chronyc: sourcestats: %w", err)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}

@@ -160,10 +160,14 @@ func (d *Device) Dispatch(now frame.Time) bool {
 	return d.Verbs.Dispatch(now)
 }
 
-// TxDone reports the stamp of the wire frame with number id, once it is known.
-func (d *Device) TxDone(id uint64, stamp frame.Stamp) {
+// TxDone reports when the wire frame with number id left, frame.Never if that
+// is lost.
+func (d *Device) TxDone(id uint64, at frame.Time) {
+	if at == frame.Never {
+		return
+	}
 	d.wire.stamped++
-	d.wire.lastStamp = stamp
+	d.wire.lastStamp = d.clock.At(at)
 }
 
 // SetTracer hands every frame that passes a port to t from now on; nil stops.

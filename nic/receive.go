@@ -64,7 +64,11 @@ func (d *Device) arrived(p *port, f *frame.Frame) {
 	p.rxID++
 	p.rxFrames++
 	p.rxBytes += uint64(f.Len())
-	f.ID, f.Stamp = p.rxID, d.clock.At(d.now)
+	at := d.now
+	if f.Seen != 0 && f.Seen != frame.Never {
+		at = f.Seen
+	}
+	f.ID, f.Stamp = p.rxID, d.clock.At(at)
 }
 
 // receiveHost passes a frame of the operating system to the wire unchanged,

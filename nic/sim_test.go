@@ -93,10 +93,10 @@ func (n *node) Transmit(f *frame.Frame) {
 	}
 	data := bytes.Clone(f.Bytes())
 	off := f.Offload
-	id, stamp := f.ID, f.Stamp
+	id := f.ID
 	f.Release()
 	w.send(n, data, off)
-	n.dev.TxDone(id, stamp)
+	n.dev.TxDone(id, w.now)
 }
 
 // Room implements frame.Link.

@@ -7,7 +7,7 @@
 //  2. Run what Do left in the mailbox.
 //  3. Dispatch: the engine's queued handlers.
 //  4. Poll: the engine sends; frames go to the TAP at once, while hot.
-//  5. Report the stamps of sent frames.
+//  5. Report when sent frames left.
 //  6. Sleep until a queue is ready, the engine's deadline or the next Do;
 //     or go on at once if anything is left to do. After bulk traffic, look
 //     for more for some microseconds first.
@@ -40,8 +40,10 @@ type Engine interface {
 	Dispatch(now frame.Time) bool
 	// Poll sends what there is to send and returns the next deadline.
 	Poll(now frame.Time) frame.Time
-	// TxDone reports when the wire frame that carried id left.
-	TxDone(id uint64, stamp frame.Stamp)
+	// TxDone reports when the wire frame that carried id left: the time of the
+	// write, or of the sighting on a port that is observed; Never if that was
+	// missed.
+	TxDone(id uint64, at frame.Time)
 }
 
 // Bounds of one iteration.
@@ -87,15 +89,16 @@ type Config struct {
 // goroutine; everything else belongs to the thread that runs Run, or comes
 // before it.
 type Loop struct {
-	engine Engine
-	pool   *buf.Pool
-	clock  clock
-	ports  []*Port
-	fds    []unix.PollFd // the mailbox's event descriptor, then one per port
-	done   []sent        // frames sent by Poll, stamps not yet reported
-	rested bool          // buffers are given back
-	eager  bool          // lingering pays
-	polite frame.Time    // until then the loop does not linger
+	engine   Engine
+	pool     *buf.Pool
+	clock    clock
+	realtime realtime
+	ports    []*Port
+	fds      []unix.PollFd // the mailbox's event descriptor, then one per port
+	done     []sent        // frames sent, not yet reported
+	rested   bool          // buffers are given back
+	eager    bool          // lingering pays
+	polite   frame.Time    // until then the loop does not linger
 
 	thread  atomic.Int64 // that Run occupies
 	event   int          // eventfd that wakes the loop
@@ -108,8 +111,8 @@ type Loop struct {
 }
 
 type sent struct {
-	id    uint64
-	stamp frame.Stamp
+	id uint64
+	at frame.Time
 }
 
 // New returns a loop without engine and queues; it holds one descriptor until
@@ -166,8 +169,7 @@ func (l *Loop) RemoveQueue(p *Port) {
 	}
 	l.ports = slices.Delete(l.ports, i, i+1)
 	l.fds = slices.Delete(l.fds, i+1, i+2)
-	p.discard()
-	p.queue.Close()
+	p.end()
 }
 
 // SetEngine names the engine. Call it before Run.
@@ -260,8 +262,7 @@ func (l *Loop) close() {
 	unix.Close(l.event)
 	l.mu.Unlock()
 	for _, p := range l.ports {
-		p.discard()
-		p.queue.Close()
+		p.end()
 	}
 	close(l.stopped)
 }
@@ -334,7 +335,7 @@ func (l *Loop) starved() bool {
 
 func (l *Loop) report() {
 	for _, s := range l.done {
-		l.engine.TxDone(s.id, s.stamp)
+		l.engine.TxDone(s.id, s.at)
 	}
 	l.done = l.done[:0]
 }

@@ -104,7 +104,7 @@ type echo struct {
 	deadline func(now frame.Time) frame.Time
 	polls    atomic.Int64
 	batches  []int
-	stamps   []sent
+	reported []sent
 	again    int // how many times Dispatch asks for another round
 	nextID   uint64
 }
@@ -135,7 +135,7 @@ func (e *echo) Poll(now frame.Time) frame.Time {
 	return frame.Never
 }
 
-func (e *echo) TxDone(id uint64, stamp frame.Stamp) { e.stamps = append(e.stamps, sent{id, stamp}) }
+func (e *echo) TxDone(id uint64, at frame.Time) { e.reported = append(e.reported, sent{id, at}) }
 
 type world struct {
 	*Loop
@@ -181,15 +181,15 @@ func TestEcho(t *testing.T) {
 	}
 	must(t, w.DoWait(func(frame.Time) {}))
 	w.stop()
-	if len(w.engine.stamps) != 100 {
-		t.Fatalf("%d stamps", len(w.engine.stamps))
+	if len(w.engine.reported) != 100 {
+		t.Fatalf("%d stamps", len(w.engine.reported))
 	}
-	last := frame.Stamp(0)
-	for i, s := range w.engine.stamps {
-		if s.id != uint64(i+1) || s.stamp < last || time.Since(time.Unix(0, int64(s.stamp))).Abs() > time.Minute {
+	last := frame.Time(0)
+	for i, s := range w.engine.reported {
+		if s.id != uint64(i+1) || s.at < last || s.at > w.Now() {
 			t.Errorf("stamp %d: %+v after %d", i, s, last)
 		}
-		last = s.stamp
+		last = s.at
 	}
 	if w.pool.Lent() != 0 {
 		t.Errorf("%d frames lost", w.pool.Lent())
@@ -457,7 +457,7 @@ func iteration(t testing.TB) (w *world, once func()) {
 		if _, _, err := w.iterate(); err != nil {
 			t.Fatal(err)
 		}
-		w.engine.batches, w.engine.stamps = w.engine.batches[:0], w.engine.stamps[:0]
+		w.engine.batches, w.engine.reported = w.engine.batches[:0], w.engine.reported[:0]
 		if n, err := unix.Read(w.far.fd, back); n != len(packet) {
 			t.Fatalf("%d octets came back: %v", n, err)
 		}

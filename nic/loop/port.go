@@ -33,6 +33,7 @@ type Port struct {
 	unbuffered bool         // the pool had nothing to read into
 	err        error
 	lost       func(error) // may be nil
+	observer   Observer    // nil: none
 	drops      frame.Drops
 }
 
@@ -68,20 +69,23 @@ func (p *Port) Transmit(f *frame.Frame) {
 }
 
 func (p *Port) send(f *frame.Frame) {
-	stamp := p.loop.clock.At(p.loop.clock.now())
+	at := p.loop.clock.now()
 	if err := p.queue.Write(f); err == tap.ErrAgain {
 		p.keep(f)
 	} else {
-		p.wrote(f, stamp, err)
+		p.wrote(f, at, err)
 	}
 }
 
 // wrote settles a frame that the queue took or refused.
-func (p *Port) wrote(f *frame.Frame, stamp frame.Stamp, err error) {
+func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 	switch err {
 	case nil:
+		if p.observer != nil && tap.EventHeader(f.Bytes()) != nil {
+			at = p.seen(p.observer.Sent(f.Bytes()))
+		}
 		if p.port == frame.Wire && f.ID != 0 {
-			p.loop.done = append(p.loop.done, sent{f.ID, stamp})
+			p.loop.done = append(p.loop.done, sent{f.ID, at})
 		}
 	case tap.ErrRefused:
 		p.drops.Count(frame.DropLink)
@@ -106,14 +110,14 @@ func (p *Port) keep(f *frame.Frame) {
 func (p *Port) flush() {
 	for range p.n {
 		f := p.waiting[p.first]
-		stamp := p.loop.clock.At(p.loop.clock.now())
+		at := p.loop.clock.now()
 		err := p.queue.Write(f)
 		if err == tap.ErrAgain {
 			return
 		}
 		p.waiting[p.first] = nil
 		p.first, p.n = (p.first+1)%backlog, p.n-1
-		p.wrote(f, stamp, err)
+		p.wrote(f, at, err)
 	}
 }
 
@@ -196,7 +200,11 @@ func (p *Port) read() (*frame.Frame, error) {
 	}
 	err := p.queue.Read(f)
 	if err == nil {
-		return p.compact(f), nil
+		f = p.compact(f)
+		if p.observer != nil && tap.EventHeader(f.Bytes()) != nil {
+			f.Seen = p.seen(p.observer.Received(f.Bytes()))
+		}
+		return f, nil
 	}
 	f.Release()
 	switch {

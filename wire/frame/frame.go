@@ -25,6 +25,9 @@ type Frame struct {
 	ID uint64
 	// Stamp is the hardware-clock time at which the frame passed the port.
 	Stamp Stamp
+	// Seen is the engine time at which an observer of the link saw the frame:
+	// 0 if nobody observes, Never if the frame was missed.
+	Seen Time
 	// Queue is the TAP queue that the frame came in on or goes out by.
 	Queue uint16
 
@@ -52,7 +55,7 @@ func (f *Frame) Reset() {
 	f.off = min(DefaultHeadroom, len(f.buf))
 	f.end = f.off
 	f.Offload = Offload{}
-	f.ID, f.Stamp, f.Queue = 0, 0, 0
+	f.ID, f.Stamp, f.Seen, f.Queue = 0, 0, 0, 0
 	f.released = false
 }
 

@@ -3,9 +3,12 @@ package linuxptp
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Chrony is a running chronyd that only watches its sources: -x keeps it from
@@ -79,4 +82,20 @@ func parseSourceStats(lines []string) ([]SourceStats, error) {
 		list = append(list, s)
 	}
 	return list, nil
+}
+
+// AwaitSamples asks until chronyd knows at least n samples of a source.
+func (c *Chrony) AwaitSamples(ctx context.Context, source string, n int) (SourceStats, error) {
+	for {
+		list, err := c.SourceStats(ctx)
+		i := slices.IndexFunc(list, func(s SourceStats) bool { return s.Name == source && s.Samples >= n })
+		if i >= 0 {
+			return list[i], nil
+		}
+		select {
+		case <-ctx.Done():
+			return SourceStats{}, fmt.Errorf("waiting for %d samples of %s: %w%s", n, source, errors.Join(ctx.Err(), err), c.tail())
+		case <-time.After(time.Second / 10):
+		}
+	}
 }

@@ -381,6 +381,7 @@ struct client {
 	char *model;		/* what the server's memory must hold */
 	uint64_t id;
 	int patience, port, ird, ord, private, settle, gone, early;
+	int lent;		/* the source may not be on the wire yet */
 	struct ibv_wc kept[KEPT];
 };
 
@@ -534,6 +535,22 @@ static int prepare(struct client *k, struct step *t, struct ibv_send_wr *w)
 
 static const char *status(int s) { return s < 0 ? "timeout" : ibv_wc_status_str(s); }
 
+/* drain makes sure that the source may change. siw sends long Writes that are not
+ * signalled straight from their pages, and the last one completes before all are
+ * out; a Read that has come back was behind them. */
+static int drain(struct client *k, char *dst)
+{
+	struct ibv_sge sg = { (uintptr_t)dst, 1, k->c.all->lkey };
+	struct ibv_send_wr w = { .wr_id = k->id++, .sg_list = &sg, .num_sge = 1,
+		.opcode = IBV_WR_RDMA_READ, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_wc wc = { 0 };
+
+	w.wr.rdma.remote_addr = k->peer.addr;
+	w.wr.rdma.rkey = k->peer.rw;
+	k->lent = 0;
+	return ibv_post_send(k->c.id->qp, &w, &bad) ? -1 : await(k, w.wr_id, &wc);
+}
+
 /* work posts and awaits one step; NULL is success. */
 static const char *work(struct client *k, struct step *t, int number)
 {
@@ -547,6 +564,11 @@ static const char *work(struct client *k, struct step *t, int number)
 	int kind = prepare(k, t, &w);
 	if (kind < 0)
 		return "unknown step";
+	if (k->lent) {
+		int s = drain(k, dst);
+		if (s)
+			return status(s);
+	}
 	for (uint32_t i = 0; i < t->size; i++)
 		src[i] = i * 3 + number + (i >> 9);
 	if (kind == ECHOED)
@@ -569,6 +591,7 @@ static const char *work(struct client *k, struct step *t, int number)
 		if (s)
 			return status(s);
 	}
+	k->lent = !strcmp(t->name, "burst");
 	if (w.opcode == IBV_WR_RDMA_WRITE && w.wr.rdma.rkey == k->peer.rw && w.wr.rdma.remote_addr == k->peer.addr)
 		memcpy(k->model, src, t->size);
 	if (kind == CHECKED && memcmp(dst, k->model, t->size))

@@ -2,7 +2,14 @@ package msg
 
 import (
 	"encoding/binary"
+	"errors"
 	"iter"
+)
+
+// What can be wrong with the value of a TLV.
+var (
+	ErrValueLength  = errors.New("msg: TLV value of impossible length")
+	ErrOrganization = errors.New("msg: organization extension of another kind")
 )
 
 // TLVType is the type of a TLV (table 52).
@@ -96,12 +103,31 @@ func (ts TLVs) check() error {
 
 // AppendTLV appends a TLV to b. A value of odd length gets a zero octet more.
 func AppendTLV(b []byte, t TLVType, value []byte) []byte {
-	n := len(value) + len(value)&1
-	b = binary.BigEndian.AppendUint16(b, uint16(t))
-	b = binary.BigEndian.AppendUint16(b, uint16(n))
-	b = append(b, value...)
-	if n > len(value) {
+	start := len(b)
+	return closeTLV(append(openTLV(b, t), value...), start)
+}
+
+// openTLV appends the header of a TLV, whose length closeTLV fills in.
+func openTLV(b []byte, t TLVType) []byte {
+	return append(b, uint8(t>>8), uint8(t), 0, 0)
+}
+
+// closeTLV ends the TLV that starts at start: makes it even and sets its length.
+func closeTLV(b []byte, start int) []byte {
+	if (len(b)-start)%2 != 0 {
 		b = append(b, 0)
 	}
+	binary.BigEndian.PutUint16(b[start+2:], uint16(len(b)-start-TLVHeaderLen))
 	return b
+}
+
+// AppendPad appends a PAD TLV that makes a message longer by n octets, an even
+// number from 4 (section 14.4).
+func AppendPad(b []byte, n int) []byte {
+	start := len(b)
+	b = openTLV(b, TLVPad)
+	for range n - TLVHeaderLen {
+		b = append(b, 0)
+	}
+	return closeTLV(b, start)
 }

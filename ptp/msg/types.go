@@ -106,6 +106,10 @@ func (p *PortIdentity) put(b []byte) {
 	binary.BigEndian.PutUint16(b[8:10], p.Port)
 }
 
+func (p *PortIdentity) append(b []byte) []byte {
+	return binary.BigEndian.AppendUint16(append(b, p.Clock[:]...), p.Port)
+}
+
 // Timestamp is a time since the epoch of the PTP timescale (1970-01-01 TAI) or
 // of an arbitrary one (section 5.3.3).
 type Timestamp struct {
@@ -152,6 +156,11 @@ func (t *Timestamp) parse(b []byte) {
 func (t *Timestamp) put(b []byte) {
 	binary.BigEndian.PutUint64(b[:8], t.Seconds<<16|uint64(t.Nanoseconds>>16))
 	binary.BigEndian.PutUint16(b[8:10], uint16(t.Nanoseconds))
+}
+
+func (t *Timestamp) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, t.Seconds<<16|uint64(t.Nanoseconds>>16))
+	return binary.BigEndian.AppendUint16(b, uint16(t.Nanoseconds))
 }
 
 // TimeInterval is a duration in units of 2^-16 ns (section 5.3.2).

@@ -141,6 +141,7 @@ var reserved = map[string][]string{
 	"net/http":                       {"lab/ctl"},
 	"github.com/prometheus":          {"lab/ctl"},
 	"github.com/spf13/cobra":         {"cmd"},
+	"gonum.org/v1/plot":              {"lab/report"},
 }
 
 // bare lets wire ask the processor what it can: CRC32C is a third of the time

@@ -1,0 +1,169 @@
+package ptp
+
+import (
+	"tapir/ptp/msg"
+	"tapir/wire/frame"
+)
+
+// delayExchanges are the Delay_Req of a slave that wait for stamp and answer.
+type delayExchanges struct {
+	list [8]delayExchange // by sequenceId
+}
+
+type delayExchange struct {
+	seq            uint16
+	open           bool
+	sent, answered bool
+	t3, t4         frame.Stamp
+	corr           msg.TimeInterval // of the Delay_Resp
+}
+
+func (d *delayExchanges) find(seq uint16) *delayExchange {
+	if e := &d.list[seq%uint16(len(d.list))]; e.open && e.seq == seq {
+		return e
+	}
+	return nil
+}
+
+// sendDelayReq begins an exchange.
+func (p *port) sendDelayReq() {
+	seq := p.nextSeq(msg.DelayReq)
+	m := msg.Message{Header: msg.Header{Type: msg.DelayReq, Sequence: seq, LogInterval: msg.IntervalUnspecified}}
+	m.Correction = -p.cfg.DelayAsymmetry
+	out := Outgoing{}
+	if p.cfg.HybridE2E {
+		out.Dst = p.parentAddr
+	}
+	if out.ID = p.await(pending{kind: msg.DelayReq, seq: seq}); out.ID == 0 {
+		return
+	}
+	e := &p.e2e.list[seq%uint16(len(p.e2e.list))]
+	if e.open {
+		p.stats.DelayTimeout++
+	}
+	*e = delayExchange{seq: seq, open: true}
+	p.transmit(&m, out)
+}
+
+// delaySent takes t3.
+func (p *port) delaySent(seq uint16, t3 frame.Stamp) {
+	if e := p.e2e.find(seq); e != nil {
+		e.t3, e.sent = t3, true
+		p.completeDelay(e)
+	}
+}
+
+// receiveDelayReq answers a slave.
+func (p *port) receiveDelayReq(m *msg.Message, meta *Meta, rx frame.Stamp) Drop {
+	switch {
+	case p.cfg.DelayMechanism != msg.DelayE2E:
+		return DropMechanism
+	case p.state != msg.StateMaster:
+		return DropState
+	case !p.bucket.take(meta.Now):
+		return DropRate
+	}
+	log := p.cfg.LogMinDelayReqInterval
+	p.answer(answer{
+		kind: msg.DelayResp, seq: m.Sequence, dst: replyTo(m, meta), to: m.Source, stamp: rx, corr: m.Correction, log: log,
+	})
+	return DropNone
+}
+
+// receiveDelayResp takes t4. It may come before the stamp of the request.
+func (p *port) receiveDelayResp(m *msg.Message) Drop {
+	switch {
+	case p.cfg.DelayMechanism != msg.DelayE2E:
+		return DropMechanism
+	case p.state != msg.StateUncalibrated && p.state != msg.StateSlave:
+		return DropState
+	case m.Port != p.id:
+		return DropOther
+	case m.Source != p.parent.Port:
+		return DropParent
+	}
+	e := p.e2e.find(m.Sequence)
+	if e == nil {
+		return DropSequence
+	}
+	if e.answered {
+		return DropDuplicate
+	}
+	t4, ok := m.Timestamp.Stamp()
+	if !ok {
+		return DropRange
+	}
+	if !m.Flags.Has(msg.FlagUnicast) && m.LogInterval >= MinLogInterval && m.LogInterval <= MaxLogInterval {
+		p.logDelay = m.LogInterval
+	}
+	e.t4, e.corr, e.answered = t4, m.Correction, true
+	return p.completeDelay(e)
+}
+
+// completeDelay computes the mean path delay once t3 and t4 are known.
+func (p *port) completeDelay(e *delayExchange) Drop {
+	if !e.sent || !e.answered {
+		return DropNone
+	}
+	e.open = false
+	return p.discipline.delayMeasured(e.t3, e.t4, e.corr)
+}
+
+// sendPdelayReq begins an exchange with the neighbor.
+func (p *port) sendPdelayReq(now frame.Time) {
+	seq := p.link.Begin()
+	p.assess(now)
+	if p.state == msg.StateFaulty {
+		return
+	}
+	m := msg.Message{Header: msg.Header{Type: msg.PdelayReq, Sequence: seq, LogInterval: p.rates.pdelay, Correction: -p.cfg.DelayAsymmetry}}
+	out := Outgoing{ID: p.await(pending{kind: msg.PdelayReq, seq: seq})}
+	if out.ID != 0 {
+		p.transmit(&m, out)
+	}
+}
+
+// receivePdelayReq answers the neighbor.
+func (p *port) receivePdelayReq(m *msg.Message, meta *Meta, rx frame.Stamp) Drop {
+	switch {
+	case p.cfg.DelayMechanism != msg.DelayP2P:
+		return DropMechanism
+	case !p.bucket.take(meta.Now):
+		return DropRate
+	}
+	p.answer(answer{kind: msg.PdelayResp, seq: m.Sequence, dst: replyTo(m, meta), to: m.Source, stamp: rx, rx: meta.Stamp, corr: m.Correction})
+	return DropNone
+}
+
+// preparePdelayResp makes a Pdelay_Resp of one step, or the first of two
+// (IEEE 1588 section 11.4.2).
+func (p *port) preparePdelayResp(a *answer, m *msg.Message, out *Outgoing) {
+	if p.Instance.cfg.P2POneStep {
+		out.OneStep, out.Since = true, a.rx
+		m.Timestamp = msg.Timestamp{}
+		m.Correction = a.corr.Add(p.cfg.IngressLatency).Add(p.cfg.EgressLatency)
+		return
+	}
+	m.Flags, m.Correction = msg.FlagTwoStep, 0
+	out.ID = p.await(pending{kind: msg.PdelayResp, seq: a.seq, dst: a.dst, to: a.to, corr: a.corr})
+}
+
+func (p *port) receivePdelayResp(m *msg.Message, rx frame.Stamp) Drop {
+	switch {
+	case p.cfg.DelayMechanism != msg.DelayP2P:
+		return DropMechanism
+	case m.Port != p.id:
+		return DropOther
+	}
+	return p.linkResult(p.link.Response(m, rx, p.cfg.DelayAsymmetry))
+}
+
+func (p *port) receivePdelayFollowUp(m *msg.Message) Drop {
+	switch {
+	case p.cfg.DelayMechanism != msg.DelayP2P:
+		return DropMechanism
+	case m.Port != p.id:
+		return DropOther
+	}
+	return p.linkResult(p.link.FollowUp(m))
+}

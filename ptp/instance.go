@@ -1,0 +1,187 @@
+package ptp
+
+import (
+	"fmt"
+	"time"
+
+	"tapir/ptp/bmca"
+	"tapir/ptp/msg"
+	"tapir/wire/frame"
+)
+
+// Instance is a PTP instance: one clock and its ports.
+type Instance struct {
+	cfg       Config
+	clock     Clock
+	lower     Lower
+	observers []Observer
+	ports     []*port
+
+	now    frame.Time // the latest that was seen
+	random random
+	lastID uint64 // of an Outgoing
+	buf    []byte // the message being sent
+	tlvs   []byte // its TLVs
+
+	dataSets
+	decide     bool // a state decision event has occurred
+	discipline discipline
+}
+
+// New returns an instance that steers clk and sends through lower. It starts
+// with the first Poll.
+func New(cfg Config, clk Clock, lower Lower) (*Instance, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("ptp: %w", err)
+	}
+	i := &Instance{cfg: cfg, clock: clk, lower: lower, random: random(cfg.Seed), now: -1}
+	i.own, i.quality = cfg.Time, cfg.Quality
+	i.cfg.Ports = nil
+	if err := i.discipline.init(cfg.Servo, clk.MaxAdj()); err != nil {
+		return nil, fmt.Errorf("ptp: servo: %w", err)
+	}
+	for n, pc := range cfg.Ports {
+		i.ports = append(i.ports, newPort(i, n, pc))
+	}
+	i.becomeGrandmaster()
+	return i, nil
+}
+
+// Profile returns the profile.
+func (i *Instance) Profile() Profile { return i.cfg.Profile }
+
+// Observe adds an observer.
+func (i *Instance) Observe(o Observer) { i.observers = append(i.observers, o) }
+
+// Receive takes in a message that a port received; body is borrowed.
+func (i *Instance) Receive(n int, body []byte, meta Meta) {
+	i.now = meta.Now
+	p := i.ports[n]
+	var m msg.Message
+	if err := m.Parse(body); err != nil {
+		p.drop(parseDrop(err))
+		return
+	}
+	p.stats.Rx[m.Type&15]++
+	if d := p.receive(&m, &meta); d != DropNone {
+		p.drop(d)
+	}
+}
+
+// TxStamp reports when the event message that was sent with an ID passed the
+// time-stamp point, or that this will not be known: err is not nil.
+func (i *Instance) TxStamp(n int, id uint64, s frame.Stamp, err error, now frame.Time) {
+	i.now = now
+	i.ports[n].txStamp(id, s, err, now)
+}
+
+// Poll does what is due and sends; it returns when it wants to be called next.
+func (i *Instance) Poll(now frame.Time) frame.Time {
+	first := i.now < 0
+	i.now = now
+	for _, p := range i.ports {
+		if first {
+			p.start(now)
+		}
+		p.runTimers(now)
+	}
+	i.runLeap(now)
+	i.runHoldover(now)
+	if i.decide {
+		i.stateDecision(now)
+	}
+	next := i.nextClockEvent(now)
+	for _, p := range i.ports {
+		p.flush()
+		next = min(next, p.deadline())
+	}
+	if i.decide { // a fault while sending
+		return now
+	}
+	return next
+}
+
+// random is a splitmix64 generator.
+type random uint64
+
+func (r *random) next() uint64 {
+	*r += 0x9e3779b97f4a7c15
+	z := uint64(*r)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// below is a duration from 0 up to d.
+func (r *random) below(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return time.Duration(r.next() % uint64(d))
+}
+
+// period is the interval of 2^log s.
+func period(log int8) time.Duration {
+	if log >= 0 {
+		return time.Second << log
+	}
+	return time.Second >> -log
+}
+
+// stateDecision runs the state decision algorithm and applies it to the data
+// sets and to every port (IEEE 1588 section 9.2.6.9).
+func (i *Instance) stateDecision(now frame.Time) {
+	i.decide = false
+	own := i.defaultDataset()
+	var best *bmca.Foreign
+	for _, p := range i.ports {
+		p.best = nil
+		if !p.dynamic() || p.cfg.MasterOnly {
+			continue
+		}
+		p.best = p.foreign.Best(p.announceInterval(), now)
+		if p.best != nil && (best == nil || i.cfg.Algorithm.Compare(&p.best.Dataset, &best.Dataset) > 0) {
+			best = p.best
+		}
+	}
+	var slave *port
+	for _, p := range i.ports {
+		if p.dynamic() {
+			p.decision = i.cfg.Algorithm.Decide(&own, dataset(best), dataset(p.best), p.state == msg.StateListening)
+		}
+		if p.dynamic() && p.decision == bmca.S1 {
+			slave = p
+		}
+	}
+	i.updateDataSets(slave, best, now)
+	for _, p := range i.ports {
+		if p.dynamic() {
+			p.recommend(p.decision, now)
+		}
+	}
+}
+
+// updateDataSets lets the clock follow best, heard on port slave, or nobody.
+func (i *Instance) updateDataSets(slave *port, best *bmca.Foreign, now frame.Time) {
+	switch {
+	case slave != nil:
+		if i.parent.Port != best.Sender || i.slavePort != slave {
+			slave.newMaster(now)
+		}
+		i.follow(slave, best)
+		i.endHoldover()
+	case i.slavePort == nil || i.slavePort.cfg.Role == Dynamic:
+		if i.slavePort != nil {
+			i.slavePort.lostParent(now)
+		}
+		i.becomeGrandmaster()
+	}
+}
+
+// dataset is the data set of f, nil for none.
+func dataset(f *bmca.Foreign) *bmca.Dataset {
+	if f == nil {
+		return nil
+	}
+	return &f.Dataset
+}

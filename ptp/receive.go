@@ -1,0 +1,224 @@
+package ptp
+
+import (
+	"time"
+
+	"tapir/ptp/bmca"
+	"tapir/ptp/msg"
+	"tapir/ptp/transport"
+	"tapir/wire/frame"
+)
+
+// receive takes a message through the checks that all types share, then to
+// what serves its type. It returns why the message was dropped.
+func (p *port) receive(m *msg.Message, meta *Meta) Drop {
+	cfg := &p.Instance.cfg
+	switch {
+	case p.state <= msg.StateDisabled:
+		return DropPort
+	case m.SdoID != cfg.SdoID:
+		return DropSdoID
+	case m.Domain != cfg.Domain:
+		return DropDomain
+	case m.Source.Clock == p.id.Clock:
+		return DropOwn
+	case m.Source.Port == 0 || m.Source.Port == 0xffff:
+		return DropMalformed
+	case m.Type.Event() && !meta.Stamped:
+		return DropUnstamped
+	case m.Correction == msg.MaxInterval || m.Correction == msg.MinInterval:
+		return DropRange
+	}
+	rx := meta.Stamp - frame.Stamp(p.cfg.IngressLatency.Duration())
+	switch m.Type {
+	case msg.Announce:
+		return p.receiveAnnounce(m, meta)
+	case msg.Sync:
+		return p.receiveSync(m, meta, rx)
+	case msg.FollowUp:
+		return p.receiveFollowUp(m, meta)
+	case msg.DelayReq:
+		return p.receiveDelayReq(m, meta, rx)
+	case msg.DelayResp:
+		return p.receiveDelayResp(m)
+	case msg.PdelayReq:
+		return p.receivePdelayReq(m, meta, rx)
+	case msg.PdelayResp:
+		return p.receivePdelayResp(m, rx)
+	case msg.PdelayRespFollowUp:
+		return p.receivePdelayFollowUp(m)
+	case msg.Signaling:
+		return p.receiveSignaling(m, meta)
+	}
+	return DropState // management is served elsewhere
+}
+
+// receiveAnnounce takes an Announce to the table of foreign masters.
+func (p *port) receiveAnnounce(m *msg.Message, meta *Meta) Drop {
+	switch {
+	case p.cfg.Role != Dynamic, p.cfg.MasterOnly:
+		return DropState
+	case m.Flags.Has(msg.FlagAlternateMaster):
+		return DropAlternate
+	case m.Grandmaster.StepsRemoved >= p.Instance.cfg.MaxStepsRemoved:
+		return DropSteps
+	case m.Grandmaster.Identity == p.id.Clock:
+		return DropOwn
+	case !p.isCapable():
+		return DropCapable
+	case p.Instance.cfg.PathTrace && inPath(m.TLVs, p.id.Clock):
+		return DropLoop
+	}
+	now := meta.Now
+	switch p.foreign.Hear(m, replyTo(m, meta), p.id, p.cfg.LocalPriority, p.announceInterval(), now) {
+	case bmca.Rejected:
+		return DropForeign
+	case bmca.Changed:
+		p.decide = true
+	}
+	following := p.state == msg.StateSlave || p.state == msg.StateUncalibrated
+	switch {
+	case following && m.Source == p.parent.Port:
+		p.refreshParent(p.foreign.Find(m.Source), meta)
+	case p.state == msg.StatePassive:
+		p.armAnnounceReceipt(now)
+	}
+	return DropNone
+}
+
+// refreshParent updates the data sets by an Announce of the parent.
+func (p *port) refreshParent(f *bmca.Foreign, meta *Meta) {
+	p.armAnnounceReceipt(meta.Now)
+	p.parentAddr = meta.Src
+	p.follow(p, f)
+}
+
+// replyTo is where an answer to m is sent: to its sender if it came by unicast,
+// else to all.
+func replyTo(m *msg.Message, meta *Meta) transport.Addr {
+	if m.Flags.Has(msg.FlagUnicast) {
+		return meta.Src
+	}
+	return transport.Addr{}
+}
+
+func inPath(tlvs msg.TLVs, c msg.ClockIdentity) bool {
+	v, _ := tlvs.Find(msg.TLVPathTrace)
+	return msg.PathTrace(v[:len(v)&^7]).Contains(c)
+}
+
+// syncMatch holds a Sync or a Follow_Up until its counterpart comes.
+type syncMatch struct {
+	haveSync, haveFollowUp bool
+	seq                    uint16
+	rx                     frame.Stamp
+	sync                   msg.TimeInterval // correction
+	origin                 frame.Stamp
+	followUp               msg.TimeInterval // correction
+	info                   followUpInfo
+
+	done    bool // lastSeq is valid
+	lastSeq uint16
+}
+
+// receiveSync takes a Sync of the parent.
+func (p *port) receiveSync(m *msg.Message, meta *Meta, rx frame.Stamp) Drop {
+	if d := p.fromParent(m, meta); d != DropNone {
+		return d
+	}
+	s := &p.sync
+	if s.done && s.lastSeq == m.Sequence || s.haveSync && s.seq == m.Sequence {
+		return DropDuplicate
+	}
+	p.syncSeen(m.LogInterval, meta.Now)
+	if !m.Flags.Has(msg.FlagTwoStep) {
+		origin, ok := m.Timestamp.Stamp()
+		if !ok {
+			return DropRange
+		}
+		info := parseFollowUpInfo(m.TLVs)
+		return p.completeSync(m.Sequence, origin, rx, m.Correction, info, meta.Now)
+	}
+	if s.haveFollowUp && s.seq == m.Sequence {
+		return p.completeSync(m.Sequence, s.origin, rx, m.Correction.Add(s.followUp), s.info, meta.Now)
+	}
+	if s.haveSync || s.haveFollowUp {
+		p.drop(DropUnmatched)
+		p.stats.SyncMismatch++
+	}
+	*s = syncMatch{haveSync: true, seq: m.Sequence, rx: rx, sync: m.Correction, done: s.done, lastSeq: s.lastSeq}
+	return DropNone
+}
+
+// receiveFollowUp takes a Follow_Up of the parent. It may overtake its Sync.
+func (p *port) receiveFollowUp(m *msg.Message, meta *Meta) Drop {
+	if d := p.fromParent(m, meta); d != DropNone {
+		return d
+	}
+	s := &p.sync
+	origin, ok := m.Timestamp.Stamp()
+	switch {
+	case !ok:
+		return DropRange
+	case s.done && s.lastSeq == m.Sequence, s.haveFollowUp && s.seq == m.Sequence:
+		return DropDuplicate
+	case p.Instance.cfg.FollowUpInfo && !parseFollowUpInfo(m.TLVs).valid:
+		return DropMalformed
+	case s.haveSync && s.seq == m.Sequence:
+		return p.completeSync(m.Sequence, origin, s.rx, s.sync.Add(m.Correction), parseFollowUpInfo(m.TLVs), meta.Now)
+	case s.haveSync && int16(m.Sequence-s.seq) < 0:
+		return DropUnmatched // of an older Sync that was lost
+	}
+	if s.haveSync || s.haveFollowUp {
+		p.drop(DropUnmatched)
+		p.stats.FollowUpMismatch++
+	}
+	*s = syncMatch{
+		haveFollowUp: true, seq: m.Sequence, origin: origin, followUp: m.Correction, info: parseFollowUpInfo(m.TLVs),
+		done: s.done, lastSeq: s.lastSeq,
+	}
+	return DropNone
+}
+
+// fromParent tells whether a Sync or Follow_Up is of use. A static slave takes
+// the first sender it hears as its parent.
+func (p *port) fromParent(m *msg.Message, meta *Meta) Drop {
+	switch {
+	case p.state != msg.StateUncalibrated && p.state != msg.StateSlave:
+		return DropState
+	case !p.isCapable():
+		return DropCapable
+	case m.Flags.Has(msg.FlagAlternateMaster):
+		return DropAlternate
+	}
+	if p.cfg.Role == SlaveRole && p.parent.Port != m.Source && (p.parent.Port.Clock == p.id.Clock || p.parent.Port == msg.PortIdentity{}) {
+		p.adopt(m.Source, meta)
+	}
+	if m.Source != p.parent.Port {
+		return DropParent
+	}
+	p.parentAddr = meta.Src
+	return DropNone
+}
+
+// syncSeen follows the master's Sync interval and its timeout.
+func (p *port) syncSeen(log int8, now frame.Time) {
+	if log != p.logSync && log >= MinLogInterval && log <= MaxLogInterval {
+		p.logSync = log
+		p.discipline.setInterval(log)
+	}
+	if n := p.cfg.SyncReceiptTimeout; n > 0 {
+		p.setTimer(syncReceipt, now.Add(time.Duration(n)*period(p.logSync)))
+	}
+}
+
+// completeSync computes with a Sync whose origin time is known.
+func (p *port) completeSync(seq uint16, origin, rx frame.Stamp, corr msg.TimeInterval, info followUpInfo, now frame.Time) Drop {
+	p.sync = syncMatch{done: true, lastSeq: seq}
+	corr = corr.Add(p.cfg.DelayAsymmetry)
+	if corr == msg.MaxInterval || corr == msg.MinInterval {
+		return DropRange
+	}
+	p.takeInfo(info)
+	return p.measure(seq, origin, rx, corr, now)
+}

@@ -1,0 +1,241 @@
+package ptp
+
+import (
+	"time"
+
+	"tapir/ptp/bmca"
+	"tapir/ptp/msg"
+	"tapir/ptp/transport"
+	"tapir/wire/frame"
+)
+
+// maxPending is how many event messages of a port may wait for their stamps.
+const maxPending = 64
+
+// pending is an event message that was sent and waits for its stamp.
+type pending struct {
+	id       uint64
+	kind     msg.Type
+	seq      uint16
+	deadline frame.Time
+	dst      transport.Addr
+	to       msg.PortIdentity // requestingPortIdentity, of a Pdelay_Resp
+	corr     msg.TimeInterval // of the Pdelay_Resp_Follow_Up
+	log      int8
+}
+
+// answer is a message that flush sends.
+type answer struct {
+	kind  msg.Type
+	seq   uint16
+	dst   transport.Addr
+	to    msg.PortIdentity
+	stamp frame.Stamp // the body's timestamp
+	rx    frame.Stamp // when the request came, as it was stamped
+	corr  msg.TimeInterval
+	log   int8
+}
+
+// nextSeq numbers the messages of a type.
+func (p *port) nextSeq(t msg.Type) uint16 {
+	p.seq[t&15]++
+	return p.seq[t&15]
+}
+
+// transmit completes the header of m and sends it. A message that wants its
+// stamp has an entry in pending.
+func (p *port) transmit(m *msg.Message, out Outgoing) {
+	cfg := &p.Instance.cfg
+	m.SdoID, m.MinorVersion, m.Domain = cfg.SdoID, cfg.MinorVersion, cfg.Domain
+	m.Source, m.Control = p.id, m.Type.Control()
+	if out.Dst != (transport.Addr{}) {
+		m.Flags |= msg.FlagUnicast
+	}
+	p.buf = m.Append(p.buf[:0])
+	out.Body, out.Event = p.buf, m.Type.Event()
+	p.stats.Tx[m.Type&15]++
+	p.lower.Send(p.index, out)
+}
+
+// await makes an entry in pending and returns its ID, 0 if there is no room.
+func (p *port) await(e pending) uint64 {
+	if len(p.pending) == maxPending {
+		p.drop(DropQueue)
+		return 0
+	}
+	p.lastID++
+	e.id, e.deadline = p.lastID, p.now.Add(p.cfg.TxTimestampTimeout)
+	p.pending = append(p.pending, e)
+	return e.id
+}
+
+// txStamp takes the stamp of a message, or the news that there is none.
+func (p *port) txStamp(id uint64, s frame.Stamp, err error, now frame.Time) {
+	for i := range p.pending {
+		if p.pending[i].id != id {
+			continue
+		}
+		e := p.pending[i]
+		p.pending = append(p.pending[:i], p.pending[i+1:]...)
+		if err != nil {
+			p.stampLost(now)
+			return
+		}
+		p.stamped(&e, s+frame.Stamp(p.cfg.EgressLatency.Duration()))
+		return
+	}
+	for i := range p.late {
+		if id != 0 && p.late[i] == id {
+			p.late[i] = 0
+			p.drop(DropStampLate)
+			return
+		}
+	}
+	p.drop(DropStampStray)
+}
+
+// stamped goes on with the message that was sent at s.
+func (p *port) stamped(e *pending, s frame.Stamp) {
+	switch e.kind {
+	case msg.Sync:
+		p.answer(answer{kind: msg.FollowUp, seq: e.seq, dst: e.dst, stamp: s, log: e.log})
+	case msg.DelayReq:
+		p.delaySent(e.seq, s)
+	case msg.PdelayReq:
+		p.linkResult(p.link.Sent(e.seq, s))
+	case msg.PdelayResp:
+		p.answer(answer{kind: msg.PdelayRespFollowUp, seq: e.seq, dst: e.dst, to: e.to, stamp: s, corr: e.corr})
+	}
+}
+
+// expireStamps gives up stamps that did not come in time.
+func (p *port) expireStamps(now frame.Time) {
+	for i := range p.pending {
+		if p.pending[i].deadline <= now {
+			p.stampLost(now)
+			return
+		}
+	}
+}
+
+// stampLost makes the port faulty: without stamps it cannot do its work.
+func (p *port) stampLost(now frame.Time) {
+	p.drop(DropStampLost)
+	p.fault("transmit timestamp lost", now)
+}
+
+// forgetPending gives up all stamps that are awaited.
+func (p *port) forgetPending() {
+	for i := range p.pending {
+		p.late[p.nextLate] = p.pending[i].id
+		p.nextLate = (p.nextLate + 1) % len(p.late)
+	}
+	p.pending = p.pending[:0]
+}
+
+// answer queues a message for flush.
+func (p *port) answer(a answer) {
+	if p.n == len(p.answers) {
+		p.drop(DropQueue)
+		return
+	}
+	p.answers[(p.head+p.n)%len(p.answers)] = a
+	p.n++
+}
+
+// flush sends the answers that wait.
+func (p *port) flush() {
+	for p.n > 0 {
+		a := p.answers[p.head]
+		p.head = (p.head + 1) % len(p.answers)
+		p.n--
+		p.sendAnswer(&a)
+	}
+}
+
+func (p *port) sendAnswer(a *answer) {
+	m := msg.Message{
+		Header:    msg.Header{Type: a.kind, Sequence: a.seq, Correction: a.corr, LogInterval: a.log},
+		Timestamp: msg.TimestampOf(a.stamp), Port: a.to,
+	}
+	out := Outgoing{Dst: a.dst}
+	switch a.kind {
+	case msg.FollowUp:
+		m.TLVs = p.followUpTLVs()
+	case msg.PdelayResp:
+		m.LogInterval = msg.IntervalUnspecified
+		p.preparePdelayResp(a, &m, &out)
+		if !out.OneStep && out.ID == 0 {
+			return
+		}
+	case msg.PdelayRespFollowUp:
+		m.LogInterval = msg.IntervalUnspecified
+	}
+	p.transmit(&m, out)
+}
+
+// sendSync sends a Sync to dst, or to all.
+func (p *port) sendSync(dst transport.Addr, seq uint16, log int8) {
+	if !p.isCapable() {
+		return
+	}
+	m := msg.Message{Header: msg.Header{Type: msg.Sync, Sequence: seq, LogInterval: log}}
+	out := Outgoing{Dst: dst}
+	if p.Instance.cfg.TwoStep {
+		m.Flags |= msg.FlagTwoStep
+		if out.ID = p.await(pending{kind: msg.Sync, seq: seq, dst: dst, log: log}); out.ID == 0 {
+			return
+		}
+	} else {
+		out.OneStep, m.Correction = true, p.cfg.EgressLatency
+		m.Timestamp = msg.TimestampOf(p.clock.At(p.now))
+		m.TLVs = p.followUpTLVs()
+	}
+	p.transmit(&m, out)
+}
+
+// sendAnnounce sends an Announce to dst, or to all.
+func (p *port) sendAnnounce(dst transport.Addr, seq uint16, log int8) {
+	if !p.isCapable() {
+		return
+	}
+	g := p.parent.Grandmaster
+	g.StepsRemoved, g.UTCOffset, g.TimeSource = p.current.StepsRemoved, p.properties.UTCOffset, p.properties.TimeSource
+	m := msg.Message{
+		Header:      msg.Header{Type: msg.Announce, Sequence: seq, LogInterval: log, Flags: p.properties.flags()},
+		Grandmaster: g, TLVs: p.announceTLVs(),
+	}
+	p.transmit(&m, Outgoing{Dst: dst})
+}
+
+// announceTLVs are the TLVs of our Announces: the path trace, longer by us,
+// and what the parent's Announces have to propagate.
+func (p *port) announceTLVs() msg.TLVs {
+	p.tlvs = p.tlvs[:0]
+	if p.Instance.cfg.PathTrace && len(p.path) < bmca.MaxPath {
+		p.tlvs = msg.AppendPathTrace(p.tlvs, p.path, p.id.Clock)
+	}
+	p.tlvs = append(p.tlvs, p.propagated...)
+	return p.tlvs
+}
+
+// bucket is a token bucket: rate per second, and at once as many as in an
+// eighth of a second.
+type bucket struct {
+	rate   int
+	filled frame.Time // when the bucket, at its rate, was empty
+}
+
+// take takes a token.
+func (b *bucket) take(now frame.Time) bool {
+	const burst = time.Second / 8
+	cost := time.Second / time.Duration(b.rate)
+	if full := now.Add(-max(burst, cost)); b.filled < full {
+		b.filled = full
+	}
+	if b.filled.Add(cost) > now {
+		return false
+	}
+	b.filled = b.filled.Add(cost)
+	return true
+}

@@ -80,6 +80,8 @@ type Config struct {
 	// empty and does not hold it, the NIC offers no RDMA.
 	Iface     string
 	IfaceList []string
+	PHC       PHC
+	PTP       PTP
 }
 
 // Reserver keeps TCP ports of the operating system's side free for the
@@ -98,8 +100,12 @@ type Env struct {
 	// Host is the operating system's side; nil if the NIC owns its addresses
 	// alone. With it, Reserver must be set.
 	Host     frame.Link
-	Clock    frame.Clock // the hardware clock; nil: it shows the engine's time
+	Clock    frame.Clock // the system's, which the hardware clock starts from; nil: the engine's time
 	Reserver Reserver
+	// Observe starts and ends the observation of the wire for PTP event
+	// messages, whose frames then tell when they were seen; nil: nothing to
+	// observe, as in virtual time.
+	Observe func(on bool) error
 }
 
 // engineClock shows the engine's time.

@@ -32,7 +32,7 @@ type Device struct {
 
 	cfg      Config
 	pool     frame.Pool
-	clock    frame.Clock
+	stamping stamping
 	toe      *toe.Engine
 	iwarp    *iwarp.Engine
 	addrs    []netip.Prefix // configured and link-local
@@ -90,7 +90,7 @@ func New(cfg Config, env Env) (*Device, error) {
 	}
 	seed := cfg.seed()
 	d := &Device{
-		cfg: cfg, pool: env.Pool, clock: env.Clock,
+		cfg: cfg, pool: env.Pool,
 		addrs: cfg.addresses(), allNodes: icmp.MulticastMAC(allNodes),
 		header:    ether.Header{Src: cfg.MAC},
 		wire:      port{name: frame.Wire, link: env.Wire},
@@ -102,6 +102,9 @@ func New(cfg Config, env Env) (*Device, error) {
 		d.header.NTags, d.header.Tags[0] = 1, ether.Tag{TPID: ether.TypeVLAN, TCI: cfg.VLAN}
 	}
 	d.setGroups()
+	if err := d.stamping.init(&d.cfg, &env); err != nil {
+		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
+	}
 	if err := d.compose(seed, env.Reserver); err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
@@ -144,6 +147,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.iwarp.Poll(now)
 	next := min(d.toe.Poll(now), d.iwarp.Deadline())
 	d.polling = false
+	next = min(next, d.pollStamps())
 	if d.turnBack() || d.Verbs.Pending() || len(d.lost) > 0 {
 		return now
 	}
@@ -161,13 +165,14 @@ func (d *Device) Dispatch(now frame.Time) bool {
 }
 
 // TxDone reports when the wire frame with number id left, frame.Never if that
-// is lost.
-func (d *Device) TxDone(id uint64, at frame.Time) {
-	if at == frame.Never {
-		return
+// is lost. True asks for another Poll: a stamp has changed what there is to do.
+func (d *Device) TxDone(id uint64, at frame.Time) (again bool) {
+	again = d.stamping.on && d.reported(id, at)
+	if at != frame.Never {
+		d.wire.stamped++
+		d.wire.lastStamp = d.stamping.phc.At(at)
 	}
-	d.wire.stamped++
-	d.wire.lastStamp = d.clock.At(at)
+	return again
 }
 
 // SetTracer hands every frame that passes a port to t from now on; nil stops.

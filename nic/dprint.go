@@ -59,7 +59,7 @@ func (d *Device) logDrop(p *port, dir frame.Direction, b []byte, r frame.DropRea
 
 // timeOf is what the hardware clock shows at engine time t.
 func (d *Device) timeOf(t frame.Time) string {
-	return time.Unix(0, int64(d.clock.At(t))).UTC().Format("2006-01-02T15:04:05.000000Z")
+	return time.Unix(0, int64(d.stamping.phc.At(t))).UTC().Format("2006-01-02T15:04:05.000000Z")
 }
 
 // EventInfo describes an event of the connection manager for display.

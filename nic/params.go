@@ -97,6 +97,7 @@ func (d *Device) configure() {
 	d.iwarp.Configure(d.cfg.IWARP)
 	d.toe.SetParams(d.cfg.TCP.Params)
 	d.log.Mask = d.cfg.Dprint
+	d.stamping.host.Faults = d.cfg.PTP.faults()
 }
 
 // ParamNames lists the names of all settings, for messages.

@@ -77,7 +77,10 @@ func (d *Device) transmit(p *port, o outgoing) {
 	p.txID++
 	p.txFrames++
 	p.txBytes += uint64(o.f.Len())
-	o.f.ID, o.f.Stamp = p.txID, d.clock.At(d.now)
+	o.f.ID, o.f.Stamp = p.txID, d.stamping.phc.At(d.now)
+	if d.stamping.on && p.name == frame.Wire {
+		d.expect(o.f)
+	}
 	d.trace(p, frame.Outbound, o.f, o.notes, frame.DropNone)
 	p.link.Transmit(o.f)
 }
@@ -85,7 +88,7 @@ func (d *Device) transmit(p *port, o outgoing) {
 // dropOut counts, records and releases a frame that cannot be sent.
 func (d *Device) dropOut(p *port, o outgoing, r frame.DropReason) {
 	d.drops.Count(r)
-	o.f.Stamp = d.clock.At(d.now)
+	o.f.Stamp = d.stamping.phc.At(d.now)
 	d.trace(p, frame.Outbound, o.f, o.notes, r)
 	o.f.Release()
 }

@@ -68,7 +68,7 @@ func (d *Device) arrived(p *port, f *frame.Frame) {
 	if f.Seen != 0 && f.Seen != frame.Never {
 		at = f.Seen
 	}
-	f.ID, f.Stamp = p.rxID, d.clock.At(at)
+	f.ID, f.Stamp = p.rxID, d.stamping.phc.At(at)
 }
 
 // receiveHost passes a frame of the operating system to the wire unchanged,
@@ -82,6 +82,9 @@ func (d *Device) receiveHost(f *frame.Frame) {
 		return
 	}
 	d.trace(&d.host, frame.Inbound, f, nil, frame.DropNone)
+	if d.stamping.on {
+		d.request(f)
+	}
 	d.send(&d.wire, outgoing{f: f})
 }
 
@@ -112,6 +115,9 @@ func (d *Device) receiveWire(f *frame.Frame) {
 		return
 	}
 	d.in = inbound{f: f, off: f.Offload}
+	if d.stamping.on {
+		d.sighted(f)
+	}
 	v := d.etherIn(f.Bytes())
 	notes, drop := d.notes.Take()
 	if v == dropped {

@@ -146,7 +146,7 @@ func (b *bare) Poll(frame.Time) frame.Time {
 	return frame.Never
 }
 
-func (b *bare) TxDone(uint64, frame.Time) {}
+func (b *bare) TxDone(uint64, frame.Time) bool { return false }
 
 func (b *bare) sent() (n uint64, err error) {
 	err = b.loop.DoWait(func(frame.Time) { n = b.count })

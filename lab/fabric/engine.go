@@ -47,7 +47,7 @@ func (e *engine) Poll(now frame.Time) frame.Time {
 }
 
 // TxDone is of no interest: nothing depends on when a frame left.
-func (e *engine) TxDone(uint64, frame.Time) {}
+func (e *engine) TxDone(uint64, frame.Time) bool { return false }
 
 // add gives h queues of the loop.
 func (e *engine) add(h *host) error {

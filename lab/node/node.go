@@ -160,7 +160,8 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 		return err
 	}
 	n.wire = t
-	env.Wire = n.attach(frame.Wire, t, max(mtu, n.cfg.MTU))
+	port := n.attach(frame.Wire, t, max(mtu, n.cfg.MTU))
+	env.Wire, env.Observe = port, func(on bool) error { return n.observe(port, on) }
 	if n.cfg.HostTAP == "" {
 		return nil
 	}

@@ -42,8 +42,8 @@ type Engine interface {
 	Poll(now frame.Time) frame.Time
 	// TxDone reports when the wire frame that carried id left: the time of the
 	// write, or of the sighting on a port that is observed; Never if that was
-	// missed.
-	TxDone(id uint64, at frame.Time)
+	// missed. True asks for another Poll.
+	TxDone(id uint64, at frame.Time) (again bool)
 }
 
 // Bounds of one iteration.
@@ -293,7 +293,7 @@ func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
 		l.refill()
 		now := l.clock.now()
 		deadline = l.engine.Poll(now)
-		l.report()
+		again = l.report() || again
 		if !again && deadline > now && !l.starved() {
 			return deadline, more, l.failed()
 		}
@@ -333,11 +333,12 @@ func (l *Loop) starved() bool {
 	return false
 }
 
-func (l *Loop) report() {
+func (l *Loop) report() (again bool) {
 	for _, s := range l.done {
-		l.engine.TxDone(s.id, s.at)
+		again = l.engine.TxDone(s.id, s.at) || again
 	}
 	l.done = l.done[:0]
+	return again
 }
 
 // failed is why the loop has to end. A queue that it can do without is removed

@@ -135,7 +135,10 @@ func (e *echo) Poll(now frame.Time) frame.Time {
 	return frame.Never
 }
 
-func (e *echo) TxDone(id uint64, at frame.Time) { e.reported = append(e.reported, sent{id, at}) }
+func (e *echo) TxDone(id uint64, at frame.Time) bool {
+	e.reported = append(e.reported, sent{id, at})
+	return false
+}
 
 type world struct {
 	*Loop

@@ -50,6 +50,9 @@ func (s *stamps) add(id ID, stamp frame.Stamp) {
 
 // take returns the oldest stamp of id and forgets it.
 func (s *stamps) take(id ID) (frame.Stamp, bool) {
+	if s == nil {
+		return 0, false
+	}
 	for i := range s.ring {
 		e := &s.ring[(s.next+i)%len(s.ring)]
 		if e.full && e.id == id {

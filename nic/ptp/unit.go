@@ -87,8 +87,8 @@ type Unit struct {
 	pending  pending
 	late     latched // a stamp that a fault holds back
 	sent     uint64  // packets that the hardware stamped or should have
-	received stamps
-	done     stamps
+	received *stamps // nil while disabled, as done
+	done     *stamps
 
 	Faults Faults
 	stats  Stats
@@ -126,6 +126,7 @@ func (u *Unit) Enable(now frame.Time) error {
 	u.port.owner, u.enabled = u, true
 	u.clock.ResetCounter(now)
 	u.rxLatch, u.txLatch = latch{}, latch{}
+	u.received, u.done = &stamps{}, &stamps{}
 	return nil
 }
 
@@ -141,7 +142,7 @@ func (u *Unit) Disable() {
 	u.port.owner, u.enabled = nil, false
 	u.config, u.rx, u.tx = HWConfig{}, off, off
 	u.pending, u.late = pending{}, latched{}
-	u.received, u.done = stamps{}, stamps{}
+	u.received, u.done = nil, nil
 }
 
 // Enabled tells whether this function owns PTP.

@@ -1,0 +1,173 @@
+package nic
+
+import (
+	"time"
+
+	"tapir/nic/ptp"
+	"tapir/ptp/clock"
+	"tapir/wire/frame"
+)
+
+// Names of those who may own the port's PTP unit.
+const (
+	hostFunction = "host"   // the driver of the host function
+	ptpEngine    = "engine" // the NIC's own PTP instance
+)
+
+// stamping is the NIC's hardware clock and its PTP unit.
+type stamping struct {
+	phc     *clock.PHC
+	port    ptp.Port
+	host    *ptp.Unit
+	observe func(on bool) error // may be nil
+	on      bool                // somebody wants stamps of event messages
+	again   bool                // a stamp came while Poll ran
+	// sent are event messages that TxDone has not reported yet, a ring; none
+	// while off.
+	sent []sentEvent
+	next int
+}
+
+// maxSent bounds the event messages that TxDone has not reported yet.
+const maxSent = 64
+
+// sentEvent is an event message on its way out of the wire port.
+type sentEvent struct {
+	frame  uint64 // its number; 0: free
+	packet ptp.Packet
+}
+
+func (s *stamping) init(cfg *Config, env *Env) (err error) {
+	if s.phc, err = cfg.newClock(env.Clock); err != nil {
+		return err
+	}
+	s.observe = env.Observe
+	s.host = ptp.New(&s.port, hostFunction, s.phc)
+	s.host.Faults = cfg.PTP.faults()
+	return nil
+}
+
+// PHC is the NIC's hardware clock.
+func (d *Device) PHC() *clock.PHC { return d.stamping.phc }
+
+// HWTimestamps is the PTP unit's present configuration.
+func (d *Device) HWTimestamps() ptp.HWConfig { return d.stamping.host.Config() }
+
+// SetHWTimestamps is SIOCSHWTSTAMP of the host function: it takes the port's
+// PTP unit, programmes it, and answers with what holds now, which may be wider
+// than what was asked. With both directions off the unit is given back. Errors
+// are those of package ptp, and of the observer of the wire.
+func (d *Device) SetHWTimestamps(c ptp.HWConfig, now frame.Time) (ptp.HWConfig, error) {
+	u := d.stamping.host
+	had := u.Enabled()
+	if err := u.Enable(now); err != nil {
+		return u.Config(), err
+	}
+	answer, err := u.Configure(c)
+	off := err == nil && c.TxType == ptp.TxOff && c.Filter == ptp.FilterNone
+	if err == nil && !off {
+		err = d.look()
+	}
+	if off || err != nil && !had {
+		u.Disable()
+		if lerr := d.look(); err == nil {
+			err = lerr
+		}
+	}
+	return answer, err
+}
+
+// look starts or ends the observation of the wire.
+func (d *Device) look() error {
+	on := d.stamping.host.Enabled()
+	if on == d.stamping.on {
+		return nil
+	}
+	if d.stamping.observe != nil {
+		if err := d.stamping.observe(on); err != nil {
+			return err
+		}
+	}
+	d.stamping.on, d.stamping.sent = on, nil
+	if on {
+		d.stamping.sent = make([]sentEvent, maxSent)
+	}
+	return nil
+}
+
+// RxStamp takes the hardware stamp of an event message that the host function
+// received.
+func (d *Device) RxStamp(id ptp.ID) (frame.Stamp, bool) { return d.stamping.host.RxStamp(id) }
+
+// TxStamp takes the hardware stamp of an event message that the host function
+// sent; waiting tells that it may still come.
+func (d *Device) TxStamp(id ptp.ID) (s frame.Stamp, ok, waiting bool) {
+	return d.stamping.host.TxStamp(id)
+}
+
+// passedAt is when f passed the wire: as the observer says, else now; Never
+// for an event message that the observer missed.
+func (d *Device) passedAt(f *frame.Frame) frame.Time {
+	if f.Seen != 0 {
+		return f.Seen
+	}
+	return d.now
+}
+
+// sighted shows a frame that came in by the wire to the PTP unit.
+func (d *Device) sighted(f *frame.Frame) {
+	if p, ok := ptp.Parse(f.Bytes()); ok {
+		if s, ok := d.stamping.host.Received(p, d.passedAt(f)); ok && d.notes.On {
+			d.noteStamp("rx", s)
+		}
+	}
+}
+
+// noteStamp says in the capture that a frame was stamped.
+func (d *Device) noteStamp(dir string, s frame.Stamp) {
+	d.notes.Addf("%s stamp %d.%09d", dir, int64(s)/int64(time.Second), int64(s)%int64(time.Second))
+}
+
+// request asks for the stamp of a frame of the host function.
+func (d *Device) request(f *frame.Frame) {
+	if p, ok := ptp.Parse(f.Bytes()); ok {
+		d.stamping.host.Request(p, d.now)
+	}
+}
+
+// expect notes that the wire frame f, if an event message, will be reported by
+// TxDone.
+func (d *Device) expect(f *frame.Frame) {
+	if p, ok := ptp.Parse(f.Bytes()); ok {
+		s := &d.stamping
+		s.sent[s.next] = sentEvent{f.ID, p}
+		s.next = (s.next + 1) % len(s.sent)
+	}
+}
+
+// reported hands the time at which an event message left to those who wait
+// for it. False means that the frame was none.
+func (d *Device) reported(id uint64, at frame.Time) bool {
+	for i := range d.stamping.sent {
+		if e := &d.stamping.sent[i]; e.frame == id {
+			e.frame = 0
+			d.stamping.host.Sent(e.packet, at)
+			d.stamping.again = d.polling
+			return true
+		}
+	}
+	return false
+}
+
+// pollStamps lets what the PTP unit waits for happen, and returns its next
+// deadline.
+func (d *Device) pollStamps() frame.Time {
+	if !d.stamping.on {
+		return frame.Never
+	}
+	if d.stamping.again {
+		d.stamping.again = false
+		return d.now
+	}
+	return d.stamping.host.Poll(d.now)
+}

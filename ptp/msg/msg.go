@@ -101,6 +101,7 @@ const (
 
 // Places in an encoded message, in octets, for those who edit it in place.
 const (
+	FlagsAt      = 6
 	CorrectionAt = 8
 	BodyAt       = HeaderLen // of the timestamp in all types that have one
 )
@@ -291,7 +292,7 @@ func (m *Message) putBody(w []byte) {
 		w[10], w[11], w[12] = m.StartingBoundaryHops, m.BoundaryHops, uint8(m.Action&15)
 		return
 	}
-	m.Timestamp.put(w)
+	m.Timestamp.Put(w)
 	switch m.Type {
 	case DelayResp, PdelayResp, PdelayRespFollowUp:
 		m.Port.put(w[TimestampLen:])

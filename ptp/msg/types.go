@@ -153,7 +153,8 @@ func (t *Timestamp) parse(b []byte) {
 	t.Nanoseconds = uint32(v&0xffff)<<16 | uint32(binary.BigEndian.Uint16(b[8:10]))
 }
 
-func (t *Timestamp) put(b []byte) {
+// Put writes the timestamp to the front of b.
+func (t *Timestamp) Put(b []byte) {
 	binary.BigEndian.PutUint64(b[:8], t.Seconds<<16|uint64(t.Nanoseconds>>16))
 	binary.BigEndian.PutUint16(b[8:10], uint16(t.Nanoseconds))
 }

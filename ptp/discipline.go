@@ -179,6 +179,7 @@ func (p *port) measure(seq uint16, t1, t2 frame.Stamp, corr msg.TimeInterval, no
 	}
 	offset := offsetOf(int64(raw), corr.Add(delay))
 	i.current.OffsetFromMaster, i.current.MeanDelay = offset.interval, delay
+	i.lastOffset = offset.ns
 	state, err := i.steer(offset, at, now)
 	if err != nil {
 		p.fault("clock: "+err.Error(), now)

@@ -19,13 +19,18 @@ type Instance struct {
 
 	now    frame.Time // the latest that was seen
 	random random
-	lastID uint64 // of an Outgoing
-	buf    []byte // the message being sent
-	tlvs   []byte // its TLVs
+	lastID uint64      // of an Outgoing
+	rx     msg.Message // the message being received
+	buf    []byte      // the message being sent
+	tlvs   []byte      // its TLVs
 
 	dataSets
 	decide     bool // a state decision event has occurred
 	discipline discipline
+	lastOffset int64 // ns, as in TIME_STATUS_NP
+
+	manager Manager
+	outbox  []mail
 }
 
 // New returns an instance that steers clk and sends through lower. It starts
@@ -57,13 +62,13 @@ func (i *Instance) Observe(o Observer) { i.observers = append(i.observers, o) }
 func (i *Instance) Receive(n int, body []byte, meta Meta) {
 	i.now = meta.Now
 	p := i.ports[n]
-	var m msg.Message
+	m := &i.rx
 	if err := m.Parse(body); err != nil {
 		p.drop(parseDrop(err))
 		return
 	}
 	p.stats.Rx[m.Type&15]++
-	if d := p.receive(&m, &meta); d != DropNone {
+	if d := p.receive(m, &meta); d != DropNone {
 		p.drop(d)
 	}
 }
@@ -90,6 +95,7 @@ func (i *Instance) Poll(now frame.Time) frame.Time {
 	if i.decide {
 		i.stateDecision(now)
 	}
+	i.flushMail()
 	next := i.nextClockEvent(now)
 	for _, p := range i.ports {
 		p.flush()

@@ -13,6 +13,9 @@ import (
 // what serves its type. It returns why the message was dropped.
 func (p *port) receive(m *msg.Message, meta *Meta) Drop {
 	cfg := &p.Instance.cfg
+	if m.Type == msg.Management {
+		return p.receiveManagement(m, meta)
+	}
 	switch {
 	case p.state <= msg.StateDisabled:
 		return DropPort
@@ -50,7 +53,22 @@ func (p *port) receive(m *msg.Message, meta *Meta) Drop {
 	case msg.Signaling:
 		return p.receiveSignaling(m, meta)
 	}
-	return DropState // management is served elsewhere
+	return DropState
+}
+
+// receiveManagement gives a management message to the manager. Ports that are
+// disabled or faulty are managed too.
+func (p *port) receiveManagement(m *msg.Message, meta *Meta) Drop {
+	switch {
+	case p.manager == nil:
+		return DropState
+	case m.Domain != p.Instance.cfg.Domain:
+		return DropDomain
+	case !p.bucket.take(meta.Now):
+		return DropRate
+	}
+	p.manager.Management(p.index, m, *meta)
+	return DropNone
 }
 
 // receiveAnnounce takes an Announce to the table of foreign masters.

@@ -1,0 +1,333 @@
+package ptp
+
+import (
+	"math"
+
+	"tapir/ptp/msg"
+	"tapir/ptp/transport"
+	"tapir/wire/frame"
+)
+
+// Manager serves management messages; ptp/mgmt has one. It reads and writes
+// by Get and Set and answers by SendManagement.
+type Manager interface {
+	// Management takes a message, borrowed, that came in by a port.
+	Management(port int, m *msg.Message, meta Meta)
+}
+
+// Manage sets who serves management messages.
+func (i *Instance) Manage(m Manager) { i.manager = m }
+
+// maxOutbox is how many management messages may wait for Poll.
+const maxOutbox = 256
+
+// mail is a management message that waits for Poll.
+type mail struct {
+	port int
+	body []byte
+	dst  transport.Addr
+}
+
+// SendManagement lets Poll send m, a complete management message whose header
+// is its sender's business, out of a port; false if too many wait.
+func (i *Instance) SendManagement(port int, m *msg.Message, dst transport.Addr) bool {
+	if len(i.outbox) == maxOutbox {
+		i.ports[port].drop(DropQueue)
+		return false
+	}
+	i.outbox = append(i.outbox, mail{port, m.Append(nil), dst})
+	return true
+}
+
+// flushMail sends the management messages that wait.
+func (i *Instance) flushMail() {
+	for k := range i.outbox {
+		m := &i.outbox[k]
+		i.ports[m.port].stats.Tx[msg.Management]++
+		i.lower.Send(m.port, Outgoing{Body: m.body, Dst: m.dst})
+		m.body = nil
+	}
+	i.outbox = i.outbox[:0]
+}
+
+// Get returns the data of a management id as the struct that msg.ParseData
+// makes of it, and 0; or nil and the error. port counts from 0 and matters for
+// ids of ports. What only the host of the instance knows (descriptions,
+// addresses, interface and clock numbers, events) is ErrorNotSupported.
+func (i *Instance) Get(id msg.ManagementID, port int, now frame.Time) (any, msg.ManagementError) {
+	if id.OfPort() {
+		if port < 0 || port >= len(i.ports) {
+			return nil, msg.ErrorWrongValue
+		}
+		return i.ports[port].get(id)
+	}
+	switch id {
+	case msg.IDUserDescription:
+		return &msg.UserDescription{Text: i.cfg.Description}, 0
+	case msg.IDDefaultDataSet:
+		return i.defaultDS(), 0
+	case msg.IDCurrentDataSet:
+		return &msg.CurrentDataSet{StepsRemoved: i.current.StepsRemoved, OffsetFromMaster: i.current.OffsetFromMaster, MeanPathDelay: i.current.MeanDelay}, 0
+	case msg.IDParentDataSet:
+		g := &i.parent.Grandmaster
+		return &msg.ParentDataSet{
+			Parent: i.parent.Port, ObservedVariance: 0xffff, ObservedPhaseChangeRate: math.MaxInt32,
+			GrandmasterPriority1: g.Priority1, GrandmasterQuality: g.Quality, GrandmasterPriority2: g.Priority2, GrandmasterIdentity: g.Identity,
+		}, 0
+	case msg.IDTimeProperties:
+		t := &i.properties
+		return &msg.TimeProperties{UTCOffset: t.UTCOffset, Flags: uint8(t.flags()), Source: t.TimeSource}, 0
+	case msg.IDTimeStatus:
+		return i.timeStatus(), 0
+	case msg.IDGrandmasterSettings:
+		return &msg.GrandmasterSettings{Quality: i.quality, UTCOffset: i.own.UTCOffset, TimeFlags: uint8(i.own.flags()), Source: i.own.TimeSource}, 0
+	}
+	if v, ok := i.octet(id); ok {
+		return &msg.Octet{Value: v}, 0
+	}
+	return nil, msg.ErrorNotSupported
+}
+
+// octet is the value of the clock's ids of one octet.
+func (i *Instance) octet(id msg.ManagementID) (uint8, bool) {
+	const (
+		trace     = uint8(msg.FlagTimeTraceable | msg.FlagFrequencyTraceable)
+		timescale = uint8(msg.FlagPTPTimescale)
+	)
+	switch id {
+	case msg.IDPriority1:
+		return i.cfg.Priority1, true
+	case msg.IDPriority2:
+		return i.cfg.Priority2, true
+	case msg.IDDomain:
+		return i.cfg.Domain, true
+	case msg.IDSlaveOnly:
+		return flag(i.cfg.SlaveOnly, 1), true
+	case msg.IDClockAccuracy:
+		return i.quality.Accuracy, true
+	case msg.IDTraceability:
+		return uint8(i.properties.flags()) & trace, true
+	case msg.IDTimescale:
+		return uint8(i.properties.flags()) & timescale, true
+	case msg.IDSynchronizationUncertain:
+		return 0, true
+	}
+	return 0, false
+}
+
+func flag(on bool, v uint8) uint8 {
+	if on {
+		return v
+	}
+	return 0
+}
+
+func (i *Instance) defaultDS() *msg.DefaultDataSet {
+	d := i.defaultDataset()
+	return &msg.DefaultDataSet{
+		Flags:       flag(i.cfg.TwoStep, msg.DefaultTwoStep) | flag(i.cfg.SlaveOnly, msg.DefaultSlaveOnly),
+		NumberPorts: uint16(len(i.ports)), Priority1: d.Priority1, Quality: d.Quality, Priority2: d.Priority2,
+		Identity: i.cfg.ClockIdentity, Domain: i.cfg.Domain,
+	}
+}
+
+func (i *Instance) timeStatus() *msg.TimeStatus {
+	f := &i.gm.info
+	s := &msg.TimeStatus{GrandmasterIdentity: i.parent.Grandmaster.Identity}
+	if i.slavePort != nil {
+		s.MasterOffset, s.IngressTime = i.lastOffset, int64(i.discipline.t2)
+		s.CumulativeRateOffset, s.LastFreqChange = f.CumulativeRateOffset, f.LastFreqChange
+		s.TimeBaseIndicator, s.LastPhaseChange, s.GrandmasterPresent = f.TimeBaseIndicator, f.LastPhaseChange, 1
+	}
+	return s
+}
+
+// get is Get for the ids of ports.
+func (p *port) get(id msg.ManagementID) (any, msg.ManagementError) {
+	octet := func(v uint8) (any, msg.ManagementError) { return &msg.Octet{Value: v}, 0 }
+	switch id {
+	case msg.IDNullManagement:
+		return &msg.Empty{}, 0
+	case msg.IDPortDataSet:
+		return &msg.PortDataSet{
+			Identity: p.id, State: p.state, LogMinDelayReqInterval: p.logDelay, PeerMeanPathDelay: p.linkMean,
+			LogAnnounceInterval: p.rates.announce, AnnounceReceiptTimeout: p.cfg.AnnounceReceiptTimeout, LogSyncInterval: p.rates.sync,
+			DelayMechanism: p.cfg.DelayMechanism, LogMinPdelayReqInterval: p.rates.pdelay, Version: p.version(),
+		}, 0
+	case msg.IDPortDataSetNP:
+		return &msg.PortDataSetNP{NeighborPropDelayThresh: uint32(p.cfg.NeighborPropDelayThresh), AsCapable: int32(flag(p.isCapable(), 1))}, 0
+	case msg.IDPortStats:
+		return &msg.PortStats{Identity: p.id, Rx: p.stats.Rx, Tx: p.stats.Tx}, 0
+	case msg.IDPortServiceStats:
+		return p.serviceStats(), 0
+	case msg.IDLogAnnounceInterval:
+		return octet(uint8(p.rates.announce))
+	case msg.IDAnnounceReceiptTimeout:
+		return octet(p.cfg.AnnounceReceiptTimeout)
+	case msg.IDLogSyncInterval:
+		return octet(uint8(p.rates.sync))
+	case msg.IDVersionNumber:
+		return octet(p.version())
+	case msg.IDDelayMechanism:
+		return octet(uint8(p.cfg.DelayMechanism))
+	case msg.IDLogMinPdelayReqInterval:
+		return octet(uint8(p.rates.pdelay))
+	}
+	return nil, msg.ErrorNotSupported
+}
+
+func (p *port) version() uint8 { return p.Instance.cfg.MinorVersion<<4 | 2 }
+
+func (p *port) serviceStats() *msg.PortServiceStats {
+	s := &msg.PortServiceStats{Identity: p.id}
+	s.Counters = [msg.NumServiceStats]uint64{
+		msg.StatAnnounceTimeout: p.stats.AnnounceTimeout, msg.StatSyncTimeout: p.stats.SyncTimeout, msg.StatDelayTimeout: p.stats.DelayTimeout,
+		msg.StatUnicastServiceTimeout: p.stats.UnicastServiceTimeout, msg.StatUnicastRequestTimeout: p.stats.UnicastRequestTimeout,
+		msg.StatMasterAnnounceTimeout: p.stats.MasterAnnounceTimeout, msg.StatMasterSyncTimeout: p.stats.MasterSyncTimeout,
+		msg.StatQualificationTimeout: p.stats.QualificationTimeout, msg.StatSyncMismatch: p.stats.SyncMismatch,
+		msg.StatFollowUpMismatch: p.stats.FollowUpMismatch,
+	}
+	return s
+}
+
+// Set writes the data of a management id, as the struct that msg.ParseData
+// made of it; 0 if that is done. ENABLE_PORT and DISABLE_PORT, which are
+// commands, have no data.
+func (i *Instance) Set(id msg.ManagementID, port int, data any, now frame.Time) msg.ManagementError {
+	i.now = now
+	if id.OfPort() {
+		if port < 0 || port >= len(i.ports) {
+			return msg.ErrorWrongValue
+		}
+		return i.ports[port].set(id, data, now)
+	}
+	cfg, old := i.cfg, i.own
+	switch d := data.(type) {
+	case *msg.GrandmasterSettings:
+		i.cfg.Quality, i.cfg.Time = d.Quality, timeProperties(msg.Flags(d.TimeFlags), &msg.Grandmaster{UTCOffset: d.UTCOffset, TimeSource: d.Source})
+	case *msg.UserDescription:
+		i.cfg.Description = d.Text
+	case *msg.TimeProperties:
+		i.cfg.Time = timeProperties(msg.Flags(d.Flags), &msg.Grandmaster{UTCOffset: d.UTCOffset, TimeSource: d.Source})
+	case *msg.Octet:
+		if e := i.setOctet(id, d.Value); e != 0 {
+			return e
+		}
+	default:
+		return i.readable(id, port, now)
+	}
+	if i.validate() != nil {
+		i.cfg, i.own = cfg, old
+		return msg.ErrorWrongValue
+	}
+	i.reconfigured()
+	return 0
+}
+
+func (i *Instance) setOctet(id msg.ManagementID, v uint8) msg.ManagementError {
+	switch id {
+	case msg.IDPriority1:
+		i.cfg.Priority1 = v
+	case msg.IDPriority2:
+		i.cfg.Priority2 = v
+	case msg.IDDomain:
+		i.cfg.Domain = v
+	case msg.IDSlaveOnly:
+		if v > 1 {
+			return msg.ErrorWrongValue
+		}
+		i.cfg.SlaveOnly = v == 1
+	case msg.IDClockAccuracy:
+		i.cfg.Quality.Accuracy = v
+	case msg.IDTraceability:
+		i.cfg.Time.TimeTraceable = msg.Flags(v).Has(msg.FlagTimeTraceable)
+		i.cfg.Time.FrequencyTraceable = msg.Flags(v).Has(msg.FlagFrequencyTraceable)
+	case msg.IDTimescale:
+		i.cfg.Time.PTPTimescale = msg.Flags(v).Has(msg.FlagPTPTimescale)
+	default:
+		return i.readable(id, 0, 0)
+	}
+	return 0
+}
+
+// readable is the error of a SET that is none: of an id that is only read, or
+// of one that is not known.
+func (i *Instance) readable(id msg.ManagementID, port int, now frame.Time) msg.ManagementError {
+	if data, _ := i.Get(id, port, now); data != nil {
+		return msg.ErrorNotSetable
+	}
+	return msg.ErrorNotSupported
+}
+
+// validate checks the configuration with that of the ports.
+func (i *Instance) validate() error {
+	cfg := i.cfg
+	for _, p := range i.ports {
+		cfg.Ports = append(cfg.Ports, p.cfg)
+	}
+	return cfg.Validate()
+}
+
+// reconfigured applies what was changed in the configuration.
+func (i *Instance) reconfigured() {
+	if i.holdoverUntil == 0 {
+		i.quality, i.own = i.cfg.Quality, i.cfg.Time
+	}
+	i.leapDay = 0
+	if i.slavePort == nil {
+		i.becomeGrandmaster()
+	}
+	i.decide = true
+}
+
+// set is Set for the ids of ports.
+func (p *port) set(id msg.ManagementID, data any, now frame.Time) msg.ManagementError {
+	switch id {
+	case msg.IDEnablePort:
+		if p.state == msg.StateDisabled {
+			p.cfg.Disabled = false
+			p.initialize(now)
+		}
+		return 0
+	case msg.IDDisablePort:
+		p.cfg.Disabled = true
+		p.setState(msg.StateDisabled, "disabled", now)
+		return 0
+	}
+	o, ok := data.(*msg.Octet)
+	if !ok {
+		return p.readable(id, p.index, now)
+	}
+	old := p.cfg
+	switch id {
+	case msg.IDLogAnnounceInterval:
+		p.cfg.LogAnnounceInterval = int8(o.Value)
+	case msg.IDAnnounceReceiptTimeout:
+		p.cfg.AnnounceReceiptTimeout = o.Value
+	case msg.IDLogSyncInterval:
+		p.cfg.LogSyncInterval = int8(o.Value)
+	case msg.IDDelayMechanism:
+		p.cfg.DelayMechanism = msg.DelayMechanism(o.Value)
+	case msg.IDLogMinPdelayReqInterval:
+		p.cfg.LogMinPdelayReqInterval = int8(o.Value)
+	default:
+		return p.readable(id, p.index, now)
+	}
+	if p.validate() != nil {
+		p.cfg = old
+		return msg.ErrorWrongValue
+	}
+	if p.cfg.DelayMechanism != old.DelayMechanism {
+		p.restart(now)
+	} else {
+		p.rates = logIntervals{p.cfg.LogAnnounceInterval, p.cfg.LogSyncInterval, p.cfg.LogMinPdelayReqInterval}
+	}
+	return 0
+}
+
+// restart begins anew with another configuration.
+func (p *port) restart(now frame.Time) {
+	if p.state != msg.StateDisabled {
+		p.initialize(now)
+	}
+}

@@ -1,0 +1,114 @@
+package ptp
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"tapir/ptp/msg"
+)
+
+// TestManagementIDs reads every id, and encodes what it got.
+func TestManagementIDs(t *testing.T) {
+	w, master, slave := pair(t, nil)
+	w.until("lock", 10*time.Second, slave.converged(master, 100))
+	host := map[msg.ManagementID]bool{ // what the engine does not know
+		msg.IDClockDescription: true, msg.IDSubscribeEvents: true, msg.IDPortProperties: true, msg.IDPortHWClock: true,
+		msg.IDUnicastMasterTable: true, msg.IDEnablePort: true, msg.IDDisablePort: true,
+	}
+	for _, mid := range msg.ManagementIDs() {
+		data, e := slave.Get(mid, 0, w.now)
+		if host[mid] {
+			if e != msg.ErrorNotSupported {
+				t.Errorf("%v: %v", mid, e)
+			}
+			continue
+		}
+		if e != 0 {
+			t.Errorf("%v: %v", mid, e)
+			continue
+		}
+		tlv, _, _ := msg.TLVs(msg.AppendManagement(nil, mid, data)).Next()
+		_, b, _ := msg.ParseManagement(tlv.Value)
+		again, err := msg.ParseData(mid, b)
+		if err != nil || !bytes.Equal(msg.AppendManagement(nil, mid, again), msg.AppendManagement(nil, mid, data)) {
+			t.Errorf("%v: %+v does not come back: %+v, %v", mid, data, again, err)
+		}
+	}
+	if _, e := slave.Get(msg.IDPortDataSet, 1, w.now); e != msg.ErrorWrongValue {
+		t.Errorf("a port that does not exist: %v", e)
+	}
+	cur, _ := slave.Get(msg.IDCurrentDataSet, 0, w.now)
+	if c := cur.(*msg.CurrentDataSet); c.StepsRemoved != 1 || c.MeanPathDelay.Duration() < 490 || c.MeanPathDelay.Duration() > 510 {
+		t.Errorf("currentDS %+v", c)
+	}
+	par, _ := slave.Get(msg.IDParentDataSet, 0, w.now)
+	if p := par.(*msg.ParentDataSet); p.Parent != (msg.PortIdentity{Clock: id(1), Port: 1}) || p.GrandmasterQuality.Class != 187 {
+		t.Errorf("parentDS %+v", p)
+	}
+}
+
+// TestSetPriority lets a slave become master by a SET of PRIORITY1, and back.
+func TestSetPriority(t *testing.T) {
+	w, master, slave := pair(t, nil)
+	w.until("lock", 10*time.Second, slave.converged(master, 100))
+	set := func(n *node, mid msg.ManagementID, v uint8) msg.ManagementError {
+		e := n.Set(mid, 0, &msg.Octet{Value: v}, w.now)
+		n.poll()
+		return e
+	}
+	if e := set(slave, msg.IDPriority1, 1); e != 0 {
+		t.Fatal(e)
+	}
+	w.until("roles change", 10*time.Second, func() bool {
+		return slave.state(0) == msg.StateMaster && master.state(0) == msg.StateSlave
+	})
+	if e := set(slave, msg.IDPriority1, 200); e != 0 {
+		t.Fatal(e)
+	}
+	w.until("roles change back", 10*time.Second, slave.converged(master, 100))
+}
+
+// TestSetErrors tells what cannot be written, and leaves it as it was.
+func TestSetErrors(t *testing.T) {
+	_, _, slave := pair(t, nil)
+	before := slave.Snapshot().Default
+	for _, tc := range []struct {
+		mid  msg.ManagementID
+		data any
+		want msg.ManagementError
+	}{
+		{msg.IDDefaultDataSet, &msg.DefaultDataSet{}, msg.ErrorNotSetable},
+		{msg.IDVersionNumber, &msg.Octet{Value: 3}, msg.ErrorNotSetable},
+		{msg.IDPortStats, &msg.PortStats{}, msg.ErrorNotSetable},
+		{msg.IDPortHWClock, &msg.PortHWClock{}, msg.ErrorNotSupported},
+		{msg.IDSlaveOnly, &msg.Octet{Value: 2}, msg.ErrorWrongValue},
+		{msg.IDLogSyncInterval, &msg.Octet{Value: 100}, msg.ErrorWrongValue},
+		{msg.IDDelayMechanism, &msg.Octet{Value: 9}, msg.ErrorWrongValue},
+		{msg.IDAnnounceReceiptTimeout, &msg.Octet{Value: 1}, msg.ErrorWrongValue},
+		{msg.IDSynchronizationUncertain, &msg.Octet{Value: 1}, msg.ErrorNotSetable},
+	} {
+		if got := slave.Set(tc.mid, 0, tc.data, 0); got != tc.want {
+			t.Errorf("SET %v: %v, want %v", tc.mid, got, tc.want)
+		}
+	}
+	if after := slave.Snapshot().Default; after != before {
+		t.Errorf("defaultDS %+v became %+v", before, after)
+	}
+}
+
+// TestDisablePort takes a port out of service and back.
+func TestDisablePort(t *testing.T) {
+	w, master, slave := pair(t, nil)
+	w.until("lock", 10*time.Second, slave.converged(master, 100))
+	slave.Set(msg.IDDisablePort, 0, &msg.Empty{}, w.now)
+	slave.poll()
+	tx := slave.Stats(0).Tx
+	w.run(5 * time.Second)
+	if slave.state(0) != msg.StateDisabled || slave.Stats(0).Tx != tx {
+		t.Fatalf("state %v, sent %v, then %v", slave.state(0), tx, slave.Stats(0).Tx)
+	}
+	slave.Set(msg.IDEnablePort, 0, &msg.Empty{}, w.now)
+	slave.poll()
+	w.until("lock again", 10*time.Second, slave.converged(master, 100))
+}

@@ -2,6 +2,7 @@ package toe
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -84,6 +85,44 @@ func TestDelayedAck(t *testing.T) {
 	p.expect("")
 	p.in(tcp.ACK, 1004, 1, full) // the second full segment
 	p.expect("ACK 1 ack 2004")
+}
+
+// Several super-frames are acknowledged as one, but not late and no less often
+// than each quarter of the window.
+func TestStretchedAck(t *testing.T) {
+	for _, c := range []struct{ wnd, each int }{{1 << 20, 7}, {256 << 10, 2}, {64 << 10, 1}} {
+		p := newRawPeer(t, Config{RcvWnd: c.wnd})
+		p.establish(quietApp(0))
+		seq, super := 1, strings.Repeat("x", 40_000)
+		arrive := func(flags tcp.Flags, data, want string) {
+			t.Helper()
+			p.in(flags, seq, 1, data)
+			seq += len(data)
+			if want == "ACK" {
+				want = fmt.Sprintf("ACK 1 ack %d", seq)
+			}
+			p.expect(want)
+		}
+		for range 3 {
+			for range c.each - 1 {
+				arrive(tcp.ACK, super, "")
+			}
+			arrive(tcp.ACK, super, "ACK")
+		}
+		if c.each == 1 {
+			continue
+		}
+		arrive(pa, super, "ACK")
+		arrive(tcp.ACK, super, "")
+		if got := p.wait(stretchDelay - 1); got != "" {
+			t.Errorf("window %d: sent %q too early", c.wnd, got)
+		}
+		if got, want := p.wait(1), fmt.Sprintf("ACK 1 ack %d", seq); got != want {
+			t.Errorf("window %d: sent %q, want %q", c.wnd, got, want)
+		}
+		arrive(tcp.ACK, super, "")
+		arrive(tcp.ACK, super[:3000], "ACK") // no super-frame
+	}
 }
 
 func TestDataCarriesTheAck(t *testing.T) {

@@ -377,11 +377,35 @@ func (c *Conn) inOrder(h *tcp.Header, data []byte, now frame.Time) {
 		c.ooo.Trim(c.rcvNxt)
 	}
 	switch {
-	case h.Flags.Has(tcp.PSH) || c.unacked >= 2*c.rcvMSS:
+	case h.Flags.Has(tcp.PSH) || c.unacked >= c.ackEvery(len(data)):
 		c.wantAck = true
 	case c.ackAt == frame.Never:
-		c.ackAt = now.Add(c.e.cfg.DelayedAck)
+		delay := c.e.cfg.DelayedAck
+		if c.unacked >= 2*c.rcvMSS {
+			delay = min(delay, stretchDelay)
+		}
+		c.ackAt = now.Add(delay)
 	}
+}
+
+// Super-frames follow each other within microseconds, so one acknowledgement
+// answers stretchOctets of them, but at least each quarter of the window, or
+// what has come within stretchDelay. It costs both sides as much as a
+// super-frame without the copies of its data.
+const (
+	superFrame    = 32 << 10 // octets of data that make a frame one
+	stretchOctets = 256 << 10
+	stretchDelay  = 50 * time.Microsecond
+)
+
+// ackEvery is how many octets may wait for an acknowledgement after a frame
+// with n octets of data: two segments (RFC 5681 section 4.2), or some
+// super-frames, which a stack that aggregates segments answers as one.
+func (c *Conn) ackEvery(n int) int {
+	if n < superFrame {
+		return 2 * c.rcvMSS
+	}
+	return max(2*c.rcvMSS, min(stretchOctets, c.e.cfg.RcvWnd/4))
 }
 
 // join delivers data and the pieces that it meets. What a piece holds is not

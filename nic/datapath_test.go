@@ -196,6 +196,59 @@ func inUse() uint64 {
 	return m.HeapAlloc
 }
 
+// gatherer keeps the frames that it is given.
+type gatherer struct {
+	gathers bool
+	frames  []*frame.Frame
+}
+
+func (g *gatherer) Gathers() bool           { return g.gathers }
+func (g *gatherer) Room() int               { return 64 }
+func (g *gatherer) Transmit(f *frame.Frame) { g.frames = append(g.frames, f) }
+
+type noTracer struct{}
+
+func (noTracer) Trace(*frame.Record) {}
+
+// What TCP borrows from its source stays where it is only on its way to a link
+// that gathers, when nobody else looks at the frame and it does not wait.
+func TestAttachedMemoryStaysForLinksThatGather(t *testing.T) {
+	for _, c := range []struct {
+		gathers, traced, waits bool
+		linear                 bool
+	}{
+		{gathers: true},
+		{gathers: false, linear: true},
+		{gathers: true, traced: true, linear: true},
+		{gathers: true, waits: true, linear: true},
+	} {
+		pool, g := buf.NewPool(64, 0), &gatherer{gathers: c.gathers}
+		d, err := New(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24")}, Env{Pool: pool, Wire: g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.traced {
+			d.SetTracer(noTracer{})
+		}
+		memory := []byte("body")
+		f := pool.Get(100)
+		f.Append([]byte("head"))
+		f.Attach(memory, nil)
+		d.polling = !c.waits
+		d.send(&d.wire, outgoing{f: f})
+		clear(memory)
+		d.polling = true
+		d.flush(&d.wire)
+		want, a := "head", "\x00\x00\x00\x00"
+		if c.linear {
+			want, a = "headbody", ""
+		}
+		if got, _ := f.Attached(); len(g.frames) != 1 || string(f.Bytes()) != want || string(got) != a {
+			t.Errorf("%+v: %d frames, %q and %q", c, len(g.frames), f.Bytes(), got)
+		}
+	}
+}
+
 func TestIdleNICIsSmall(t *testing.T) {
 	const nics = 1000
 	pool := buf.NewPool(64, 0)

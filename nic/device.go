@@ -93,7 +93,7 @@ func New(cfg Config, env Env) (*Device, error) {
 		cfg: cfg, pool: env.Pool,
 		addrs: cfg.addresses(), allNodes: icmp.MulticastMAC(allNodes),
 		header:    ether.Header{Src: cfg.MAC},
-		wire:      port{name: frame.Wire, link: env.Wire},
+		wire:      port{name: frame.Wire, link: env.Wire, gathers: frame.Gathers(env.Wire)},
 		host:      port{name: frame.Host, link: env.Host},
 		neighbors: neighbors{byIP: map[netip.Addr]*neighbor{}, next: frame.Never},
 		ipID:      uint16(seed >> 7), fragID: uint32(seed >> 23),

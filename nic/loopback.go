@@ -22,6 +22,7 @@ func (d *Device) toSelf(o outgoing) {
 		d.dropOut(&d.wire, o, frame.DropTxQueue)
 		return
 	}
+	o.f.Linearize()
 	d.looped.waiting = append(d.looped.waiting, o)
 }
 

@@ -12,6 +12,8 @@ type port struct {
 	link  frame.Link
 	queue []outgoing // first is at head
 	head  int
+	// gathers: the link takes frames with attached memory.
+	gathers bool
 	// closed: the port is not active; nothing passes.
 	closed bool
 
@@ -29,6 +31,7 @@ type outgoing struct {
 
 // kept is o in a form that may wait.
 func (o outgoing) kept() outgoing {
+	o.f.Linearize()
 	o.notes = frame.KeepNotes(o.notes)
 	return o
 }
@@ -81,6 +84,9 @@ func (d *Device) transmit(p *port, o outgoing) {
 	if d.stamping.on && p.name == frame.Wire {
 		d.expect(o.f)
 	}
+	if !p.gathers || d.tracer != nil {
+		o.f.Linearize()
+	}
 	d.trace(p, frame.Outbound, o.f, o.notes, frame.DropNone)
 	p.link.Transmit(o.f)
 }
@@ -88,6 +94,7 @@ func (d *Device) transmit(p *port, o outgoing) {
 // dropOut counts, records and releases a frame that cannot be sent.
 func (d *Device) dropOut(p *port, o outgoing, r frame.DropReason) {
 	d.drops.Count(r)
+	o.f.Linearize()
 	o.f.Stamp = d.stamping.phc.At(d.now)
 	d.trace(p, frame.Outbound, o.f, o.notes, r)
 	o.f.Release()

@@ -49,7 +49,8 @@ type Engine interface {
 // Bounds of one iteration.
 const (
 	rxFrames  = 32        // frames read from a queue
-	rxOctets  = 256 << 10 // octets read from a queue, so that they stay in the cache
+	rxOctets  = 256 << 10 // octets read from a queue
+	rxPart    = 32 << 10  // octets that the engine gets at a time, still in the cache
 	txFrames  = 64        // frames sent through a link
 	maxRounds = 8         // Dispatch and Poll, while there is more to do at once
 )
@@ -152,7 +153,7 @@ func (l *Loop) Now() frame.Time { return l.clock.now() }
 // length in octets of the longest frame without segmentation offload. Call it
 // before Run, or from a function that Do runs.
 func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
-	p := &Port{loop: l, port: port, queue: q, budget: txFrames, readSize: superFrame}
+	p := &Port{loop: l, port: port, queue: q, gathers: frame.Gathers(q), budget: txFrames, readSize: superFrame}
 	p.SetMaxFrame(maxFrame)
 	l.ports = append(l.ports, p)
 	l.fds = append(l.fds, unix.PollFd{Fd: int32(q.Fd()), Events: unix.POLLIN})

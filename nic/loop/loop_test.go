@@ -367,6 +367,43 @@ func TestFramesBeyondRoomAreCounted(t *testing.T) {
 	}
 }
 
+// What is attached is borrowed, so a frame that waits has a copy.
+func TestWaitingFramesAreLinear(t *testing.T) {
+	w := prepare(t, 0)
+	defer w.Close()
+	if w.engine.link.Gathers() {
+		t.Error("a queue that does not gather gives a link that does")
+	}
+	w.engine.link.budget = 0
+	f, memory := w.pool.Get(60), []byte("payload")
+	f.Append([]byte("header "))
+	f.Attach(memory, nil)
+	w.engine.link.Transmit(f)
+	clear(memory)
+	if got := w.engine.link.waiting[0].Bytes(); string(got) != "header payload" {
+		t.Errorf("%q waits", got)
+	}
+}
+
+// Large frames are handed over before they leave the cache.
+func TestLargeFramesComeInParts(t *testing.T) {
+	w := prepare(t, 0)
+	w.engine.link.SetMaxFrame(20_000)
+	for range 8 {
+		w.far.send(t, make([]byte, 20_000))
+	}
+	w.run(t)
+	for range 8 {
+		w.far.receive(t)
+	}
+	w.stop()
+	for _, n := range w.engine.batches {
+		if (n-1)*20_000 >= rxPart {
+			t.Errorf("%d frames of 20,000 octets at once", n)
+		}
+	}
+}
+
 // Batches are bounded, and what is left is read without another wake-up.
 func TestBatchIsBounded(t *testing.T) {
 	w := prepare(t, 0)

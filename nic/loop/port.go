@@ -25,6 +25,7 @@ type Port struct {
 	queue      tap.Queue
 	readSize   int
 	batch      [rxFrames]*frame.Frame
+	gathers    bool                  // the queue takes attached memory
 	budget     int                   // frames the engine may still send in this iteration
 	waiting    [backlog]*frame.Frame // a ring: accepted, but the queue was not ready
 	first, n   int
@@ -56,6 +57,9 @@ func (p *Port) Room() int {
 	}
 	return p.budget
 }
+
+// Gathers implements frame.Gatherer.
+func (p *Port) Gathers() bool { return p.gathers }
 
 // Transmit takes f and writes it to the queue at once; the buffer is then
 // free, and still hot, for the next frame. A frame beyond Room is dropped.
@@ -97,6 +101,7 @@ func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 }
 
 func (p *Port) keep(f *frame.Frame) {
+	f.Linearize()
 	if p.n == backlog {
 		p.drops.Count(frame.DropTxQueue)
 		f.Release()
@@ -141,16 +146,20 @@ func (p *Port) discard() {
 // sent beyond Room, longer than the buffer, or without a buffer.
 func (p *Port) Drops() frame.Drops { return p.drops }
 
-// receive reads one batch and hands it to the engine. If it ends before the
-// queue is empty, the port is behind.
+// receive reads one batch and hands it to the engine, in parts that stay in
+// the cache. If it ends before the queue is empty, the port is behind.
 func (p *Port) receive() error {
-	n, octets := 0, 0
+	n, part, octets := 0, 0, 0
 	if p.ahead != nil {
 		p.batch[0], p.ahead = p.ahead, nil
-		n, octets = 1, p.batch[0].Len()
+		n, part = 1, p.batch[0].Len()
 	}
 	p.behind = true
-	for tries := n; tries < rxFrames && octets < rxOctets; tries++ {
+	for tries := n; tries < rxFrames && octets+part < rxOctets; tries++ {
+		if part >= rxPart {
+			p.deliver(n)
+			n, octets, part = 0, octets+part, 0
+		}
 		f, err := p.read()
 		if err == tap.ErrAgain {
 			p.behind = false
@@ -162,15 +171,20 @@ func (p *Port) receive() error {
 		}
 		if f != nil {
 			p.batch[n] = f
-			octets += f.Len()
+			part += f.Len()
 			n++
 		}
 	}
+	p.deliver(n)
+	return nil
+}
+
+// deliver hands the first n frames of the batch to the engine.
+func (p *Port) deliver(n int) {
 	if n > 0 {
 		p.loop.engine.Receive(p.port, p.batch[:n], p.loop.clock.now())
 		clear(p.batch[:n])
 	}
-	return nil
 }
 
 // look tries to read a frame ahead and tells whether receive has work: that

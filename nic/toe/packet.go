@@ -26,7 +26,7 @@ func (e *Engine) packet(src, dst netip.Addr, th *tcp.Header, n int, id uint16, t
 		e.starved = true
 		return nil
 	}
-	b := f.Extend(hl + h.PayloadLen)
+	b := f.Extend(hl + th.Len())
 	h.Put(b)
 	th.Put(b[hl:])
 	return f
@@ -49,7 +49,7 @@ func (e *Engine) seal(f *frame.Frame, src, dst netip.Addr, gso int) {
 		putChecksum(b[hl:], src, dst)
 		return
 	}
-	partial := ip.Fold(ip.PseudoSum(src, dst, ip.ProtoTCP, len(b)-hl))
+	partial := ip.Fold(ip.PseudoSum(src, dst, ip.ProtoTCP, f.Len()-hl))
 	binary.BigEndian.PutUint16(b[hl+tcp.ChecksumOffset:], partial)
 	f.Offload = frame.Offload{NeedsCsum: true, CsumStart: uint16(hl), CsumOffset: tcp.ChecksumOffset}
 	if gso > 0 {
@@ -112,8 +112,7 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 		return false
 	}
 	if n > 0 {
-		b := f.Bytes()
-		c.h.Render(off, b[len(b)-n:])
+		c.fill(f, off, n, gso)
 		e.stats.BytesOut += uint64(n)
 	}
 	e.seal(f, src, dst, gso)
@@ -132,6 +131,16 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 	}
 	e.send(f, dst, segs)
 	return true
+}
+
+// fill puts the n stream octets at off behind the headers of f. A super-frame
+// only borrows them where it can.
+func (c *Conn) fill(f *frame.Frame, off uint64, n, gso int) {
+	if l, ok := c.h.(Lender); ok && gso > 0 {
+		f.Attach(l.Lend(off, n))
+		return
+	}
+	c.h.Render(off, f.Extend(n))
 }
 
 // acksSent notes that everything received so far has been acknowledged.

@@ -112,6 +112,7 @@ type node struct {
 	notes frame.Notes
 	room  int
 	sent  int
+	lent  int // frames with attached memory
 }
 
 func newWorld(t testing.TB, seed uint64, cfgA, cfgB Config, f faults, v6 bool) *world {
@@ -139,6 +140,10 @@ func (n *node) Room() int { return n.room - n.sent }
 func (n *node) Transmit(f *frame.Frame, dst netip.Addr) {
 	w := n.w
 	n.sent++
+	if f.Len() > len(f.Bytes()) {
+		n.lent++
+		f.Linearize()
+	}
 	h, seg, err := ip.Parse(f.Bytes())
 	if err != nil || h.Src != n.addr || h.Dst != dst || dst != n.peer.addr {
 		w.t.Fatalf("sent a bad packet: %v %+v", err, h)
@@ -440,6 +445,15 @@ func (a *app) Render(off uint64, p []byte) {
 	pattern(p, a.seed, off)
 }
 
+// lender is an app that lies in memory, in two pieces.
+type lender struct{ *app }
+
+func (l lender) Lend(off uint64, n int) (a, b []byte) {
+	p := make([]byte, n)
+	l.Render(off, p)
+	return p[:n/3], p[n/3:]
+}
+
 func (a *app) Established(c *Conn, now frame.Time) {
 	a.conn, a.established = c, true
 	c.Kick()
@@ -502,7 +516,7 @@ func (a *app) check(t testing.TB, from *app) {
 }
 
 // connect opens a connection between two apps: b listens.
-func (w *world) connect(a, b *app) *Conn {
+func (w *world) connect(a Handler, b *app) *Conn {
 	w.t.Helper()
 	if _, err := w.b.e.Listen(netip.AddrPortFrom(w.b.addr, 4420), 8, func(c *Conn, now frame.Time) Handler { return b }); err != nil {
 		w.t.Fatal(err)

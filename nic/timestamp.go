@@ -50,6 +50,10 @@ func (s *stamping) init(cfg *Config, env *Env) (err error) {
 // PHC is the NIC's hardware clock.
 func (d *Device) PHC() *clock.PHC { return d.stamping.phc }
 
+// PTPOwner names who has the port's PTP unit: host, engine, or empty for
+// nobody.
+func (d *Device) PTPOwner() string { return d.stamping.port.Owner() }
+
 // HWTimestamps is the PTP unit's present configuration.
 func (d *Device) HWTimestamps() ptp.HWConfig { return d.stamping.host.Config() }
 

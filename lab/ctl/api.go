@@ -11,7 +11,7 @@
 //	GET    /v1/capture             ?snaplen= &bulk= &compact=1 &buffer= &count= &raw=1 &host=1 &context=0
 //	DELETE /v1/capture/{id}        ends that stream with a complete file
 //	POST   /v1/stop                ends the NIC as an interrupt does
-//	POST   /v1/do/{command}        what only some NICs can do, such as an Ethernet Manager's reload
+//	POST   /v1/do/{command}        what only some NICs can do: an Ethernet Manager's reload, the hardware clock's phc.gettime
 //	GET    /metrics                for Prometheus, without the handshake
 //
 // An error is {"error": what and where, "remedy": how to mend it}.
@@ -96,7 +96,8 @@ type Hello struct {
 type Error struct {
 	What   string `json:"error"`
 	Remedy string `json:"remedy,omitempty"`
-	Status int    `json:"-"` // HTTP status; 0 on errors found by the client
+	Errno  string `json:"errno,omitempty"` // what a driver would return, such as EBUSY
+	Status int    `json:"-"`               // HTTP status; 0 on errors found by the client
 }
 
 func (e *Error) Error() string {

@@ -27,6 +27,12 @@ type Thread interface {
 	Do(fn func(now frame.Time)) bool
 	// DoWait returns after fn has run, or with an error if the loop ended.
 	DoWait(fn func(now frame.Time)) error
+	// Now is the loop's time.
+	Now() frame.Time
+	// Realtime is what CLOCK_REALTIME showed at a time of the loop, and
+	// FromRealtime the reverse. Both are called on the thread only.
+	Realtime(at frame.Time) int64
+	FromRealtime(ns int64) frame.Time
 }
 
 // Device is the NIC that a server serves in a real process: a nic.Device with

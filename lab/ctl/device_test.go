@@ -45,6 +45,11 @@ func (l *inline) DoWait(fn func(now frame.Time)) error {
 
 func (l *inline) Do(fn func(now frame.Time)) bool { return l.DoWait(fn) == nil }
 
+// The system's clock is a million nanoseconds ahead.
+func (l *inline) Now() frame.Time                  { l.now++; return l.now }
+func (l *inline) Realtime(at frame.Time) int64     { return int64(at) + 1_000_000 }
+func (l *inline) FromRealtime(ns int64) frame.Time { return frame.Time(ns - 1_000_000) }
+
 // device is a NIC that is not connected to anything, behind a server.
 func device(t *testing.T) (*Device, *inline, frame.Pool) {
 	t.Helper()

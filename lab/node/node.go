@@ -262,6 +262,16 @@ func (n *Node) Do(fn func(now frame.Time)) bool { return n.loop.Do(fn) }
 // called from within a handler.
 func (n *Node) DoWait(fn func(now frame.Time)) error { return n.loop.DoWait(fn) }
 
+// Now is the time of the NIC's loop.
+func (n *Node) Now() frame.Time { return n.loop.Now() }
+
+// Realtime is what CLOCK_REALTIME showed at a time of the NIC's loop; inside
+// Do and DoWait only, as FromRealtime.
+func (n *Node) Realtime(at frame.Time) int64 { return n.loop.Realtime(at) }
+
+// FromRealtime is the time of the NIC's loop when CLOCK_REALTIME showed ns.
+func (n *Node) FromRealtime(ns int64) frame.Time { return n.loop.FromRealtime(ns) }
+
 // Config is the configuration with its defaults filled in.
 func (n *Node) Config() Config { return n.cfg }
 

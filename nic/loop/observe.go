@@ -35,8 +35,16 @@ func (p *Port) seen(realtime int64, ok bool) frame.Time {
 	if !ok {
 		return frame.Never
 	}
-	return p.loop.realtime.at(realtime, p.loop.clock)
+	return p.loop.FromRealtime(realtime)
 }
+
+// FromRealtime is the loop's time when CLOCK_REALTIME showed ns. It belongs to
+// the loop's thread.
+func (l *Loop) FromRealtime(ns int64) frame.Time { return frame.Time(ns - l.realtime.offset(l.clock)) }
+
+// Realtime is what CLOCK_REALTIME showed at a time of the loop. It belongs to
+// the loop's thread.
+func (l *Loop) Realtime(at frame.Time) int64 { return int64(at) + l.realtime.offset(l.clock) }
 
 // end lets go of the queue and all that belongs to it.
 func (p *Port) end() {
@@ -66,10 +74,10 @@ func (r *realtime) look(before frame.Time, wall int64, after frame.Time) {
 	r.low, r.high, r.known = low, high, true
 }
 
-// at is the loop's time when CLOCK_REALTIME showed wall.
-func (r *realtime) at(wall int64, c clock) frame.Time {
+// offset is the difference as well as it is known after one more look.
+func (r *realtime) offset(c clock) int64 {
 	before := c.now()
-	now := time.Now().UnixNano()
-	r.look(before, now, c.now())
-	return frame.Time(wall - (r.low + (r.high-r.low)/2))
+	wall := time.Now().UnixNano()
+	r.look(before, wall, c.now())
+	return r.low + (r.high-r.low)/2
 }

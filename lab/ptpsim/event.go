@@ -1,0 +1,103 @@
+package ptpsim
+
+import (
+	"fmt"
+	"time"
+)
+
+// Event is something that the scenario does.
+type Event struct {
+	At time.Duration
+	Do Action
+}
+
+// Action is what an event does; the functions that follow return one.
+type Action struct {
+	what  string // for the log
+	check func(s *Sim) error
+	run   func(s *Sim) error
+}
+
+// act runs an action and logs it.
+func (s *Sim) act(a Action) {
+	what := a.what
+	if err := a.run(s); err != nil {
+		what += ": " + err.Error()
+	}
+	s.log.line(s.world.now, "scenario", "%s", what)
+}
+
+// onNode is an action on a node, which is polled afterwards.
+func onNode(name, what string, run func(n *Node) error) Action {
+	return Action{
+		what: name + ": " + what,
+		check: func(s *Sim) error {
+			if s.Node(name) == nil {
+				return fmt.Errorf("there is no node %s", name)
+			}
+			return nil
+		},
+		run: func(s *Sim) error {
+			n := s.Node(name)
+			defer s.world.touch(n.place)
+			return run(n)
+		},
+	}
+}
+
+// StepClock moves a node's clock behind the back of its instance.
+func StepClock(node string, by time.Duration) Action {
+	return onNode(node, fmt.Sprintf("clock stepped by %v", by), func(n *Node) error { return n.Clock.AdjTime(n.s.world.now, by) })
+}
+
+// NodeDown lets a node fall silent and deaf, or return. Its clock runs on.
+func NodeDown(node string, down bool) Action {
+	return onNode(node, upDown(down), func(n *Node) error { n.down = down; return nil })
+}
+
+func upDown(down bool) string {
+	if down {
+		return "down"
+	}
+	return "up"
+}
+
+// TxStamps lets a node's stamps of sent frames fail, or be well again, and
+// come late.
+func TxStamps(node string, fault StampFault, late time.Duration) Action {
+	what := "tx stamps " + fault.String()
+	if late > 0 {
+		what += fmt.Sprintf(", %v late", late)
+	}
+	return onNode(node, what, func(n *Node) error { n.stamps.fault, n.stamps.late = fault, late; return nil })
+}
+
+// Do runs f on a node; what is for the log.
+func Do(node, what string, f func(n *Node) error) Action { return onNode(node, what, f) }
+
+// onLink is an action on the link between two nodes.
+func onLink(a, b, what string, run func(w *wire)) Action {
+	return Action{
+		what: a + " - " + b + ": " + what,
+		check: func(s *Sim) error {
+			if s.link(a, b) == nil {
+				return fmt.Errorf("there is no link between %s and %s", a, b)
+			}
+			return nil
+		},
+		run: func(s *Sim) error { run(s.link(a, b)); return nil },
+	}
+}
+
+// LinkDown cuts the link between two nodes, or mends it.
+func LinkDown(a, b string, down bool) Action {
+	return onLink(a, b, upDown(down), func(w *wire) { w.cfg.Down = down })
+}
+
+// ChangeLink changes the link between two nodes; what is for the log.
+func ChangeLink(a, b, what string, change func(c *LinkConfig)) Action {
+	return onLink(a, b, what, func(w *wire) {
+		change(&w.cfg)
+		w.delays()
+	})
+}

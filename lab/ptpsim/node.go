@@ -1,0 +1,267 @@
+package ptpsim
+
+import (
+	"errors"
+	"math"
+	"net/netip"
+	"time"
+
+	"tapir/lab/report"
+	"tapir/ptp"
+	"tapir/ptp/clock"
+	"tapir/ptp/msg"
+	"tapir/ptp/servo"
+	"tapir/ptp/transport"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+	"tapir/wire/pcapng"
+)
+
+// Node is a clock with its ports.
+type Node struct {
+	Name     string
+	Clock    *clock.PHC
+	Instance *ptp.Instance
+
+	s      *Sim
+	index  int
+	cfg    *NodeConfig
+	place  *place
+	engine engine
+	ends   []*end
+	ports  []portState
+	down   bool
+	series report.Series
+	belief ptp.Sample
+	known  bool // belief is one
+	servo  servo.State
+	stamps txStamps
+	drops  Drops
+	packet uint64 // of the capture
+}
+
+// portState is a port as it is carried and as the log shows it.
+type portState struct {
+	carry transport.Port
+	state msg.PortState
+	label string
+}
+
+// Drops counts frames that a clock's ports did not take.
+type Drops struct {
+	NotPTP   uint64 // not a PTP message, or a checksum that is wrong
+	NotOurs  uint64 // unicast to another
+	WrongTag uint64 // of another VLAN
+	Down     uint64 // the node is down
+}
+
+func newNode(s *Sim, i int) *Node {
+	n := &Node{Name: s.cfg.Nodes[i].Name, s: s, index: i, cfg: &s.cfg.Nodes[i]}
+	n.engine = n
+	n.series = report.Series{Name: n.Name, Tau: s.cfg.Sample}
+	return n
+}
+
+// mac is the address of a port.
+func (n *Node) mac(port int) ether.Addr {
+	return ether.Addr{0x02, 0x50, byte(n.index >> 8), byte(n.index), byte(port >> 8), byte(port)}
+}
+
+// ip is the address of a port over UDP.
+func (n *Node) ip(port int) netip.Addr {
+	if n.cfg.Transport == transport.UDPv6 {
+		return netip.AddrFrom16([16]byte{0: 0xfd, 12: byte(n.index >> 8), 13: byte(n.index), 14: byte(port >> 8), 15: byte(port + 1)})
+	}
+	return netip.AddrFrom4([4]byte{10, byte(n.index >> 8), byte(n.index), byte(port + 1)})
+}
+
+// hop is the MAC address behind an IP address. Addresses are known: nobody
+// asks by ARP.
+func (n *Node) hop(a netip.Addr) ether.Addr {
+	for _, o := range n.s.nodes {
+		for p := range o.ports {
+			if o.ports[p].carry.IP == a {
+				return o.ports[p].carry.MAC
+			}
+		}
+	}
+	return ether.Broadcast
+}
+
+// build makes the clock and the instance, once the links are known.
+func (n *Node) build() (err error) {
+	c := n.cfg.Clock
+	c.Start, c.Initial = n.s.world.now, Epoch+frame.Stamp(n.cfg.Offset)
+	if c.Oscillator.Seed == 0 {
+		c.Oscillator.Seed = n.seed()
+	}
+	if n.Clock, err = clock.New(c); err != nil {
+		return err
+	}
+	cfg := n.cfg.PTP
+	if len(cfg.Ports) == 1 {
+		for len(cfg.Ports) < len(n.ends) {
+			cfg.Ports = append(cfg.Ports[:len(cfg.Ports):len(cfg.Ports)], cfg.Ports[0])
+		}
+	}
+	if len(cfg.Ports) != len(n.ends) {
+		return errors.New("it has not as many ports as links")
+	}
+	if cfg.ClockIdentity == (msg.ClockIdentity{}) {
+		cfg.ClockIdentity = msg.IdentityOf(n.mac(0))
+	}
+	if cfg.Seed == 0 {
+		cfg.Seed = n.seed()
+	}
+	for p := range n.ends {
+		n.ports[p].carry = transport.Port{Kind: n.cfg.Transport, MAC: n.mac(p), IP: n.ip(p), Local: n.cfg.Local}
+		if n.cfg.VLAN != 0 {
+			n.ports[p].carry.Tag, n.ports[p].carry.Tagged = ether.Tag{TPID: ether.TypeVLAN, TCI: n.cfg.VLAN}, true
+		}
+	}
+	if n.Instance, err = ptp.New(cfg, n.Clock, n); err != nil {
+		return err
+	}
+	n.Instance.Observe((*observer)(n))
+	return nil
+}
+
+// seed is the node's share of the simulation's chance.
+func (n *Node) seed() uint64 { return n.s.cfg.Seed<<16 + uint64(n.index) + 1 }
+
+// Receive implements engine.
+func (n *Node) Receive(port frame.Port, frames []*frame.Frame, now frame.Time) {
+	for _, f := range frames {
+		if n.down {
+			n.drops.Down++
+		} else {
+			n.tap(n.ends[port], f.Bytes(), pcapng.Inbound, now)
+			n.receive(int(port), f.Bytes(), now)
+		}
+		f.Release()
+	}
+}
+
+func (n *Node) receive(port int, b []byte, now frame.Time) {
+	p, err := transport.Decapsulate(b)
+	carry := &n.ports[port].carry
+	switch {
+	case err != nil || p.Kind != carry.Kind:
+		n.drops.NotPTP++
+		return
+	case p.Header.Dst != carry.MAC && !p.Header.Dst.IsMulticast():
+		n.drops.NotOurs++
+		return
+	case p.Header.NTags > 0 != carry.Tagged || carry.Tagged && p.Header.Tags[0].TCI&0xfff != carry.Tag.TCI:
+		n.drops.WrongTag++
+		return
+	}
+	meta := ptp.Meta{Src: p.Src, Now: now}
+	if p.Event {
+		meta.Stamp, meta.Stamped = n.Clock.At(now), true
+	}
+	n.Instance.Receive(port, p.Body, meta)
+}
+
+// Poll implements engine.
+func (n *Node) Poll(now frame.Time) frame.Time {
+	next := n.stamps.deliver(n, now)
+	if n.down {
+		return next
+	}
+	return min(next, n.Instance.Poll(now))
+}
+
+// TxDone implements engine: an instance's stamps are reported by Send.
+func (n *Node) TxDone(uint64, frame.Time) {}
+
+// Send implements ptp.Lower.
+func (n *Node) Send(port int, m ptp.Outgoing) {
+	now := n.s.world.now
+	carry := &n.ports[port].carry
+	f := n.s.world.pool.Get(carry.Len(m.Body))
+	var hop ether.Addr
+	if m.Dst.IP.IsValid() && !m.Dst.IsMulticast() {
+		hop = n.hop(m.Dst.IP)
+	}
+	carry.Append(f.Extend(carry.Len(m.Body))[:0], m.Body, m.Dst, hop)
+	stamp := n.Clock.At(now)
+	if m.OneStep {
+		oneStep(f.Bytes(), stamp, m.Since)
+	}
+	n.ends[port].Transmit(f)
+	if m.ID != 0 {
+		n.stamps.sent(n, port, m.ID, stamp, now)
+	}
+}
+
+// oneStep writes the stamp into an event message as it leaves.
+func oneStep(b []byte, stamp, since frame.Stamp) {
+	p, ok := transport.Find(b)
+	if !ok {
+		return
+	}
+	if msg.Type(p.Body[0]&15) == msg.Sync {
+		p.SetTimestamp(msg.TimestampOf(stamp))
+		return
+	}
+	p.AddCorrection(msg.IntervalOf(time.Duration(stamp - since)))
+}
+
+// sample appends a point to the node's series.
+func (n *Node) sample(now frame.Time, truth clock.Exact) {
+	p := report.Point{
+		At: time.Duration(now), True: n.Clock.Exact(now).Sub(truth), State: n.State().String(),
+		Believed: math.NaN(), Delay: math.NaN(), Freq: float64(n.Clock.Frequency()) / 65.536,
+	}
+	if n.known {
+		p.Believed, p.Delay = float64(n.belief.Offset), float64(n.belief.Delay)/65536
+	}
+	n.series.Points = append(n.series.Points, p)
+}
+
+// State is the state of the port that follows a master or, without one, of
+// the first.
+func (n *Node) State() msg.PortState {
+	for i := range n.ports {
+		if s := n.ports[i].state; s == msg.StateSlave || s == msg.StateUncalibrated {
+			return s
+		}
+	}
+	if len(n.ports) == 0 {
+		return 0
+	}
+	return n.ports[0].state
+}
+
+// PortState is the state of a port, counted from 0.
+func (n *Node) PortState(port int) msg.PortState { return n.ports[port].state }
+
+// Measured is the last measurement, false before the first.
+func (n *Node) Measured() (ptp.Sample, bool) { return n.belief, n.known }
+
+// Drops are the frames that did not reach the instance.
+func (n *Node) Drops() Drops { return n.drops }
+
+// TimeError is by how much the clock is ahead of the reference, in ns.
+func (n *Node) TimeError() float64 {
+	now := n.s.world.now
+	return n.Clock.Exact(now).Sub(n.s.reference.Clock.Exact(now))
+}
+
+// observer is what a node is told by its instance.
+type observer Node
+
+// PortState implements ptp.Observer.
+func (o *observer) PortState(port int, from, to msg.PortState, why string, now frame.Time) {
+	o.ports[port].state = to
+	o.s.log.port(now, o.ports[port].label, from.String()+" -> "+to.String(), why)
+}
+
+// Measured implements ptp.Observer.
+func (o *observer) Measured(m ptp.Sample) {
+	if !o.known || m.Servo != o.servo {
+		o.s.log.servo(m.Now, o.ports[m.Port].label, o.servo, m)
+	}
+	o.belief, o.known, o.servo = m, true, m.Servo
+}

@@ -17,12 +17,13 @@ type Instance struct {
 	observers []Observer
 	ports     []*port
 
-	now    frame.Time // the latest that was seen
-	random random
-	lastID uint64      // of an Outgoing
-	rx     msg.Message // the message being received
-	buf    []byte      // the message being sent
-	tlvs   []byte      // its TLVs
+	started bool
+	now     frame.Time // the latest that was seen
+	random  random
+	lastID  uint64      // of an Outgoing
+	rx      msg.Message // the message being received
+	buf     []byte      // the message being sent
+	tlvs    []byte      // its TLVs
 
 	dataSets
 	decide     bool // a state decision event has occurred
@@ -39,7 +40,7 @@ func New(cfg Config, clk Clock, lower Lower) (*Instance, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("ptp: %w", err)
 	}
-	i := &Instance{cfg: cfg, clock: clk, lower: lower, random: random(cfg.Seed), now: -1}
+	i := &Instance{cfg: cfg, clock: clk, lower: lower, random: random(cfg.Seed)}
 	i.own, i.quality = cfg.Time, cfg.Quality
 	i.cfg.Ports = nil
 	if err := i.discipline.init(cfg.Servo, clk.MaxAdj()); err != nil {
@@ -82,8 +83,8 @@ func (i *Instance) TxStamp(n int, id uint64, s frame.Stamp, err error, now frame
 
 // Poll does what is due and sends; it returns when it wants to be called next.
 func (i *Instance) Poll(now frame.Time) frame.Time {
-	first := i.now < 0
-	i.now = now
+	first := !i.started
+	i.now, i.started = now, true
 	for _, p := range i.ports {
 		if first {
 			p.start(now)

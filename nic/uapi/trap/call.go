@@ -1,0 +1,222 @@
+package trap
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Call is one trapped system call. The calling thread sleeps until the call
+// is answered. A Call may be used from any goroutine, by one at a time.
+type Call struct {
+	s *supervisor
+	n notification
+	named
+}
+
+// named remembers the path that a call names, for the next handler.
+type named struct {
+	known bool
+	path  string
+	err   error
+}
+
+// Nr is the system call's number on this architecture.
+func (c *Call) Nr() uint32 { return uint32(c.n.nr) }
+
+// Arg is argument i, from 0.
+func (c *Call) Arg(i int) uint64 { return c.n.args[i] }
+
+// Int is argument i where it is a C int.
+func (c *Call) Int(i int) int { return int(int32(c.n.args[i])) }
+
+// Thread is the id of the calling thread.
+func (c *Call) Thread() int { return int(c.n.pid) }
+
+// Process is the id of the calling process. Error: ESRCH.
+func (c *Call) Process() (int, error) {
+	status, err := os.ReadFile(c.proc("status"))
+	if err != nil {
+		return 0, unix.ESRCH
+	}
+	_, after, _ := strings.Cut(string(status), "\nTgid:")
+	line, _, _ := strings.Cut(after, "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		return 0, unix.ESRCH
+	}
+	return pid, nil
+}
+
+// Valid tells whether the calling thread still waits for the answer. While it
+// does, its id, memory and descriptors are those of the call.
+func (c *Call) Valid() bool {
+	id := c.n.id
+	return ioctl(c.s.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id)) == nil
+}
+
+// Read copies len(p) octets from address addr of the caller. Error: EFAULT.
+func (c *Call) Read(addr uint64, p []byte) error {
+	if n, err := c.s.mem.read(c.Thread(), addr, p); err != nil || n != len(p) {
+		return unix.EFAULT
+	}
+	return nil
+}
+
+// Write copies p to address addr of the caller. Error: EFAULT, also when the
+// caller is no longer the one that made the call.
+func (c *Call) Write(addr uint64, p []byte) error {
+	if !c.Valid() {
+		return unix.EFAULT
+	}
+	if n, err := c.s.mem.write(c.Thread(), addr, p); err != nil || n != len(p) {
+		return unix.EFAULT
+	}
+	return nil
+}
+
+// Text reads the zero-terminated string at addr. Errors: EFAULT, ENAMETOOLONG.
+func (c *Call) Text(addr uint64) (string, error) { return c.s.mem.text(c.Thread(), addr) }
+
+func (c *Call) proc(name string) string { return fmt.Sprintf("/proc/%d/%s", c.Thread(), name) }
+
+// Fd returns a duplicate of the caller's descriptor fd: the same open file.
+// Errors: EBADF, ESRCH.
+func (c *Call) Fd(fd int) (int, error) {
+	pid, err := c.Process()
+	if err != nil {
+		return -1, err
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(pidfd)
+	dup, err := unix.PidfdGetfd(pidfd, fd, 0)
+	if err == nil && !c.Valid() {
+		unix.Close(dup)
+		return -1, unix.ESRCH
+	}
+	return dup, err
+}
+
+// FileID tells one file of the system from all others.
+type FileID struct{ Dev, Ino uint64 }
+
+// File identifies what the caller's descriptor fd is open on, however the
+// descriptor came about: by dup, fork, execve or a message. Error: EBADF.
+func (c *Call) File(fd int) (FileID, error) {
+	var st unix.Stat_t
+	if fd < 0 || unix.Stat(c.proc("fd/"+strconv.Itoa(fd)), &st) != nil {
+		return FileID{}, unix.EBADF
+	}
+	return FileID{st.Dev, st.Ino}, nil
+}
+
+// Path resolves the path at addr, relative to descriptor dir or AT_FDCWD, to
+// an absolute one without following symbolic links.
+func (c *Call) Path(dir int, addr uint64) (string, error) {
+	if !c.known {
+		c.known = true
+		c.path, c.err = c.resolve(dir, addr)
+	}
+	return c.path, c.err
+}
+
+func (c *Call) resolve(dir int, addr uint64) (string, error) {
+	name, err := c.Text(addr)
+	if err != nil || name == "" {
+		return "", err
+	}
+	if name[0] != '/' {
+		link := c.proc("cwd")
+		if dir != unix.AT_FDCWD {
+			link = c.proc("fd/" + strconv.Itoa(dir))
+		}
+		base, err := os.Readlink(link)
+		if err != nil {
+			return "", unix.EBADF
+		}
+		name = base + "/" + name
+	}
+	return path.Clean(name), nil
+}
+
+// Interrupted tells whether a signal that the calling thread handles is
+// waiting for it. A call that waits must then end with Restart: with newer
+// kernels nothing but its answer wakes the thread.
+func (c *Call) Interrupted() bool {
+	status, err := os.ReadFile(c.proc("status"))
+	if err != nil {
+		return true
+	}
+	var pending, blocked, ignored uint64
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(line, ":")
+		bits, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		switch key {
+		case "SigPnd", "ShdPnd":
+			pending |= bits
+		case "SigBlk":
+			blocked = bits
+		case "SigIgn":
+			ignored = bits
+		}
+	}
+	return pending&^blocked&^ignored != 0
+}
+
+// Answer is how a call ends.
+type Answer struct {
+	kind  answerKind
+	value int64
+	errno syscall.Errno
+	flags int
+}
+
+type answerKind uint8
+
+const (
+	pass answerKind = iota
+	later
+	result
+	descriptor
+)
+
+// errRestart is the kernel's ERESTARTSYS: after the signal's handler the call
+// is made again, or fails with EINTR, as SA_RESTART says.
+const errRestart = syscall.Errno(512)
+
+// Pass leaves the call to the next handler and in the end to the kernel.
+func Pass() Answer { return Answer{} }
+
+// Later says that Finish will be called, from another goroutine.
+func Later() Answer { return Answer{kind: later} }
+
+// Return ends the call with a value.
+func Return(v int64) Answer { return Answer{kind: result, value: v} }
+
+// Fail ends the call with an error number; an error that holds none is EIO.
+func Fail(err error) Answer {
+	errno, ok := err.(syscall.Errno)
+	if !ok || errno == 0 {
+		errno = unix.EIO
+	}
+	return Answer{kind: result, errno: errno}
+}
+
+// Restart ends a waiting call because of a signal.
+func Restart() Answer { return Answer{kind: result, errno: errRestart} }
+
+// Install gives the caller a new descriptor for the file that fd is open on
+// and ends the call with its number; fd is taken and closed. Of flags,
+// O_CLOEXEC is used.
+func Install(fd, flags int) Answer {
+	return Answer{kind: descriptor, value: int64(fd), flags: flags & unix.O_CLOEXEC}
+}

@@ -1,0 +1,294 @@
+package trap
+
+import (
+	"encoding/binary"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Node is a served path, such as a device.
+type Node interface {
+	// Stat is what stat(2) says of it: type, permissions and device number.
+	Stat() Stat
+	// Open makes an open file of it. Errors are errnos.
+	Open(flags int) (File, error)
+}
+
+// Stat is the identity of a served file.
+type Stat struct {
+	Mode uint32 // S_IFCHR and permissions
+	Rdev uint64 // unix.Mkdev
+}
+
+// File is a served file that some process has open: what the program gets is
+// a real descriptor, on which read, poll and mmap work without us. Files
+// calls its methods from any goroutine, one at a time.
+type File interface {
+	// Descriptor is what the program gets; the caller takes it. It must be of
+	// an inode of its own: a pipe, a socket or a memfd. held polls as POLLERR
+	// or POLLHUP once no process has the other one, and stays the File's.
+	Descriptor() (fd, held int)
+	// Ioctl serves ioctl(2). It must not block.
+	Ioctl(c *Call, req uint32, arg uint64) Answer
+	// Release is called once, when the last descriptor of the last process is
+	// closed, however that came about.
+	Release()
+}
+
+// Files is a Handler for paths that do not exist and descriptors that come
+// from opening them. It knows an open file by its inode, so that dup, fork,
+// execve, close-on-exec and passing a descriptor in a message need no care.
+type Files struct {
+	ioctls []Cond
+	nodes  map[string]Node
+	mu     sync.Mutex
+	open   map[FileID]*openFile
+}
+
+type openFile struct {
+	File
+	mu   sync.Mutex
+	stat Stat
+}
+
+// NewFiles returns a handler for no path yet. ioctls are conditions on the
+// arguments of ioctl(2), of which one must hold for it to be trapped: a
+// device's requests, by their type for example.
+func NewFiles(ioctls ...Cond) *Files {
+	return &Files{ioctls: ioctls, nodes: map[string]Node{}, open: map[FileID]*openFile{}}
+}
+
+// Add serves path, which must be absolute and clean, from now on. It must not
+// be called after Start.
+func (f *Files) Add(path string, n Node) { f.nodes[path] = n }
+
+// Rules implements Handler.
+func (f *Files) Rules() []Rule {
+	rules := Always(unix.SYS_FSTAT)
+	for nr := range pathCalls {
+		rules = append(rules, Rule{Nr: nr})
+	}
+	for _, c := range f.ioctls {
+		rules = append(rules, Rule{Nr: unix.SYS_IOCTL, When: []Cond{c}})
+	}
+	return rules
+}
+
+// Serve implements Handler.
+func (f *Files) Serve(c *Call) Answer {
+	if p, ok := pathCalls[c.Nr()]; ok {
+		return f.servePath(c, p)
+	}
+	switch c.Nr() {
+	case unix.SYS_FSTAT:
+		if o := f.find(c, c.Int(0)); o != nil {
+			return o.stat.write(c, c.Arg(1))
+		}
+	case unix.SYS_IOCTL:
+		if o := f.find(c, c.Int(0)); o != nil {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			return o.Ioctl(c, uint32(c.Arg(1)), c.Arg(2))
+		}
+	}
+	return Pass()
+}
+
+// Lookup finds the served file behind a descriptor of the caller.
+func (f *Files) Lookup(c *Call, fd int) (File, bool) {
+	o := f.find(c, fd)
+	if o == nil {
+		return nil, false
+	}
+	return o.File, true
+}
+
+func (f *Files) find(c *Call, fd int) *openFile {
+	f.mu.Lock()
+	none := len(f.open) == 0
+	f.mu.Unlock()
+	if none {
+		return nil
+	}
+	id, err := c.File(fd)
+	if err != nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.open[id]
+}
+
+// pathCall says where a system call has its arguments; dir is -1 where there
+// is none.
+type pathCall struct {
+	kind             pathKind
+	dir              int8
+	path, arg, flags int8
+}
+
+type pathKind uint8
+
+const (
+	open pathKind = iota
+	openHow
+	stat
+	statx
+	access
+	readlink
+)
+
+func (f *Files) servePath(c *Call, p pathCall) Answer {
+	dir := unix.AT_FDCWD
+	if p.dir >= 0 {
+		dir = c.Int(int(p.dir))
+	}
+	if (p.kind == stat || p.kind == statx) && p.flags > 0 && c.Int(int(p.flags))&unix.AT_EMPTY_PATH != 0 {
+		if o := f.find(c, dir); o != nil && f.emptyPath(c, p) {
+			return o.stat.answer(c, p)
+		}
+		return Pass()
+	}
+	name, err := c.Path(dir, c.Arg(int(p.path)))
+	if err != nil {
+		return Pass() // the kernel says it better
+	}
+	n, ok := f.nodes[name]
+	if !ok {
+		return Pass()
+	}
+	switch p.kind {
+	case open:
+		return f.openNode(c, n, c.Int(int(p.arg)))
+	case openHow:
+		var how [8]byte // of struct open_how, its flags
+		if err := c.Read(c.Arg(int(p.arg)), how[:]); err != nil {
+			return Fail(err)
+		}
+		return f.openNode(c, n, int(binary.NativeEndian.Uint64(how[:])))
+	case access:
+		if c.Int(int(p.arg))&unix.X_OK != 0 {
+			return Fail(unix.EACCES)
+		}
+		return Return(0)
+	case readlink:
+		return Fail(unix.EINVAL)
+	}
+	return n.Stat().answer(c, p)
+}
+
+// emptyPath tells whether the path is empty, which AT_EMPTY_PATH allows and
+// does not demand.
+func (f *Files) emptyPath(c *Call, p pathCall) bool {
+	addr := c.Arg(int(p.path))
+	if addr == 0 {
+		return true
+	}
+	name, err := c.Text(addr)
+	return err == nil && name == ""
+}
+
+func (f *Files) openNode(c *Call, n Node, flags int) Answer {
+	switch {
+	case flags&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL:
+		return Fail(unix.EEXIST)
+	case flags&unix.O_DIRECTORY != 0:
+		return Fail(unix.ENOTDIR)
+	}
+	file, err := n.Open(flags)
+	if err != nil {
+		return Fail(err)
+	}
+	fd, held := file.Descriptor()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		file.Release()
+		return Fail(err)
+	}
+	id := FileID{st.Dev, st.Ino}
+	f.mu.Lock()
+	f.open[id] = &openFile{File: file, stat: n.Stat()}
+	f.mu.Unlock()
+	c.Finish(Install(fd, flags))
+	go f.releaseAfter(held, id)
+	return Later()
+}
+
+// releaseAfter waits until no process has the descriptor any more.
+func (f *Files) releaseAfter(held int, id FileID) {
+	p := []unix.PollFd{{Fd: int32(held)}}
+	for {
+		if _, err := unix.Poll(p, -1); err != unix.EINTR {
+			break
+		}
+	}
+	f.mu.Lock()
+	o := f.open[id]
+	delete(f.open, id)
+	f.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.Release()
+}
+
+// nodeIno and nodeDev are the inode of a served file as stat shows it: of no
+// real file system.
+const nodeIno, nodeDev = 1, 0xfffff
+
+func (s Stat) answer(c *Call, p pathCall) Answer {
+	if p.kind == statx {
+		return s.writeStatx(c, c.Arg(int(p.arg)))
+	}
+	return s.write(c, c.Arg(int(p.arg)))
+}
+
+func (s Stat) write(c *Call, addr uint64) Answer {
+	st := unix.Stat_t{Dev: nodeDev, Ino: nodeIno, Nlink: 1, Mode: s.Mode, Rdev: s.Rdev, Blksize: 4096}
+	if err := c.Write(addr, (*[unsafe.Sizeof(st)]byte)(unsafe.Pointer(&st))[:]); err != nil {
+		return Fail(err)
+	}
+	return Return(0)
+}
+
+func (s Stat) writeStatx(c *Call, addr uint64) Answer {
+	st := unix.Statx_t{Mask: unix.STATX_BASIC_STATS, Blksize: 4096, Nlink: 1, Mode: uint16(s.Mode), Ino: nodeIno,
+		Rdev_major: unix.Major(s.Rdev), Rdev_minor: unix.Minor(s.Rdev), Dev_major: unix.Major(nodeDev), Dev_minor: unix.Minor(nodeDev)}
+	if err := c.Write(addr, (*[unsafe.Sizeof(st)]byte)(unsafe.Pointer(&st))[:]); err != nil {
+		return Fail(err)
+	}
+	return Return(0)
+}
+
+// Pipe is the simplest descriptor of a served file: the program holds its
+// read end, where it reads and polls what Put gives it.
+type Pipe struct{ r, w int }
+
+// NewPipe makes a pipe; of flags, O_NONBLOCK is used.
+func NewPipe(flags int) (*Pipe, error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, err
+	}
+	if flags&unix.O_NONBLOCK == 0 {
+		if err := unix.SetNonblock(p[0], false); err != nil {
+			return nil, err
+		}
+	}
+	return &Pipe{p[0], p[1]}, nil
+}
+
+// Descriptor is that of File.
+func (p *Pipe) Descriptor() (fd, held int) { return p.r, p.w }
+
+// Put gives the program a record of at most PIPE_BUF octets, whole or, if it
+// has not read enough of the former ones, not at all: EAGAIN.
+func (p *Pipe) Put(record []byte) error {
+	_, err := unix.Write(p.w, record)
+	return err
+}
+
+// Release closes our end.
+func (p *Pipe) Release() { unix.Close(p.w) }

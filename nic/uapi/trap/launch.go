@@ -1,0 +1,232 @@
+package trap
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// launchName is the child's argv[0]: the same binary, which installs the
+// filter and becomes the program. Its arguments: the program's file and the
+// program's own argv. Its standard input is the socket to the supervisor,
+// which sends the true one through it: thus nothing else that is forked
+// meanwhile inherits the socket, and every other descriptor keeps its number.
+const launchName = "tapir-launch"
+
+// What the supervisor asks of the child before the filter.
+const (
+	dropClock = 1 << iota // take CAP_SYS_TIME away
+	noKillable
+)
+
+// reply is what the child says: which step failed, with its errno. With no
+// failure the listener comes along; a second one says that execve failed, and
+// the end of the socket that it did not.
+const (
+	stepListening = iota
+	stepRepeating // listening, but a signal interrupts a trapped call
+	stepPrivileges
+	stepSeccomp
+	stepExec
+)
+
+// Launched turns a process that Start made into the program and does not
+// return; in any other process it does nothing.
+func Launched() {
+	if len(os.Args) < 3 || os.Args[0] != launchName {
+		return
+	}
+	runtime.LockOSThread() // the filter is of this thread, which execve makes the only one
+	become(os.Args[1], os.Args[2:])
+	os.Exit(126)
+}
+
+func become(path string, argv []string) {
+	const above = 200 // the descriptors that programs number themselves
+	sock, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, above)
+	if err != nil {
+		return
+	}
+	msg := make([]byte, 64<<10)
+	n, stdin, err := receive(sock, msg)
+	if err != nil || n < 9 || unix.Dup3(stdin, 0, 0) != nil {
+		return
+	}
+	unix.Close(stdin)
+	want, prog := msg[0], msg[1:n]
+	if want&dropClock != 0 {
+		if err := dropSysTime(); err != nil {
+			say(sock, stepPrivileges, err, -1)
+			return
+		}
+	}
+	step, listener, err := byte(stepListening), -1, error(unix.EINVAL)
+	if want&noKillable == 0 {
+		listener, err = install(prog, unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+	}
+	if err == unix.EINVAL { // before Linux 5.19
+		step = stepRepeating
+		listener, err = install(prog, 0)
+	}
+	if err != nil {
+		say(sock, stepSeccomp, err, -1)
+		return
+	}
+	say(sock, step, nil, listener)
+	unix.Close(listener)
+	if _, err := unix.Read(sock, msg[:1]); err != nil {
+		return
+	}
+	say(sock, stepExec, syscall.Exec(path, argv, os.Environ()), -1)
+}
+
+func say(sock int, step byte, err error, fd int) {
+	var errno unix.Errno
+	errors.As(err, &errno)
+	var rights []byte
+	if fd >= 0 {
+		rights = unix.UnixRights(fd)
+	}
+	_ = unix.Sendmsg(sock, []byte{step, byte(errno)}, rights, nil, 0) // a supervisor that is gone has killed us
+}
+
+// install puts the filter on this thread and returns the listener. A thread
+// that is not root of its user namespace must give up set-user-ID first.
+func install(prog []byte, flags uintptr) (int, error) {
+	fd, err := seccomp(flags, prog)
+	if err == unix.EACCES {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return -1, err
+		}
+		fd, err = seccomp(flags, prog)
+	}
+	return fd, err
+}
+
+func seccomp(flags uintptr, prog []byte) (int, error) {
+	fprog := unix.SockFprog{Len: uint16(len(prog) / 8), Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0]))}
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|flags, uintptr(unsafe.Pointer(&fprog)))
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+// dropSysTime takes away, for good, the right to set the machine's clock.
+func dropSysTime() error {
+	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&hdr, &sets[0]); err != nil {
+		return err
+	}
+	const bit = 1 << unix.CAP_SYS_TIME
+	sets[0].Effective &^= bit
+	sets[0].Permitted &^= bit
+	sets[0].Inheritable &^= bit
+	if err := unix.Capset(&hdr, &sets[0]); err != nil {
+		return err
+	}
+	if unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_TIME, 0, 0, 0) == nil {
+		return nil
+	}
+	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // then execve gives nothing back
+}
+
+// launch starts the child and takes its listener.
+func (s *supervisor) launch(o Options, path string) (*exec.Cmd, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(pair[0])
+	sock := os.NewFile(uintptr(pair[1]), "launch")
+	defer sock.Close()
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{launchName, path}, o.Argv...), Env: o.Env, Dir: o.Dir,
+		Stdin: sock, SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	if o.Stdout != nil {
+		cmd.Stdout = o.Stdout
+	}
+	if o.Stderr != nil {
+		cmd.Stderr = o.Stderr
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	sock.Close() // its end must be the child's alone
+	if err := s.adopt(pair[0], o, path); err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return nil, err
+	}
+	return cmd, nil
+}
+
+// adopt speaks with the child until it is the program. The listener must be
+// served from the child's go-ahead on: execve itself is done when the socket
+// ends, and the loader's calls come later.
+func (s *supervisor) adopt(sock int, o Options, path string) error {
+	var want byte
+	if !o.KeepSystemClock {
+		want |= dropClock
+	}
+	if o.restartable {
+		want |= noKillable
+	}
+	stdin := o.Stdin
+	if stdin == nil {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return err
+		}
+		defer null.Close()
+		stdin = null
+	}
+	first := append([]byte{want}, encodeFilter(filter(s.rules))...)
+	if err := unix.Sendmsg(sock, first, unix.UnixRights(int(stdin.Fd())), nil, 0); err != nil {
+		return fmt.Errorf("start the program: %w", err)
+	}
+	msg := make([]byte, 2)
+	n, listener, err := receive(sock, msg)
+	if err != nil || n != 2 {
+		return fmt.Errorf("start the program: its launcher ended: %v", err)
+	}
+	if msg[0] != stepListening && msg[0] != stepRepeating {
+		return explain(msg[0], unix.Errno(msg[1]))
+	}
+	s.repeats = msg[0] == stepRepeating
+	s.listener = listener
+	s.syncWakeUp()
+	if _, err := unix.Write(sock, []byte{0}); err != nil {
+		return fmt.Errorf("start the program: %w", err)
+	}
+	if n, err := unix.Read(sock, msg); err == nil && n == 2 {
+		unix.Close(s.listener)
+		return &NotFoundError{Name: path, Err: unix.Errno(msg[1])}
+	}
+	return nil
+}
+
+// receive reads a message and the descriptor that comes with it, -1 if none.
+func receive(sock int, msg []byte) (n, fd int, err error) {
+	oob := make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := unix.Recvmsg(sock, msg, oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil || oobn == 0 {
+		return n, -1, err
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return n, -1, err
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil {
+		return n, -1, err
+	}
+	return n, fds[0], nil
+}

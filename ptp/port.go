@@ -78,7 +78,7 @@ func newPort(i *Instance, n int, cfg PortConfig) *port {
 	}
 	p.foreign = bmca.Table{Algorithm: i.cfg.Algorithm, Threshold: i.cfg.ForeignThreshold}
 	p.filter, _ = i.discipline.newFilter() // its configuration was checked by init
-	p.bucket = bucket{rate: i.cfg.Limits.RequestRate}
+	p.bucket = newBucket(i.cfg.Limits.RequestRate)
 	p.resetRates()
 	for t := range p.timers {
 		p.timers[t] = frame.Never

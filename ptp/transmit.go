@@ -1,6 +1,7 @@
 package ptp
 
 import (
+	"math"
 	"time"
 
 	"tapir/ptp/bmca"
@@ -225,6 +226,8 @@ type bucket struct {
 	rate   int
 	filled frame.Time // when the bucket, at its rate, was empty
 }
+
+func newBucket(rate int) bucket { return bucket{rate, math.MinInt64 / 2} }
 
 // take takes a token.
 func (b *bucket) take(now frame.Time) bool {

@@ -40,9 +40,9 @@ type Engine interface {
 	Dispatch(now frame.Time) bool
 	// Poll sends what there is to send and returns the next deadline.
 	Poll(now frame.Time) frame.Time
-	// TxDone reports when the wire frame that carried id left: the time of the
-	// write, or of the sighting on a port that is observed; Never if that was
-	// missed. True asks for another Poll.
+	// TxDone reports when the frame of the wire, or of a port that reports, that
+	// carried id left: the time of the write, or of the sighting on a port that
+	// is observed; Never if that was missed. True asks for another Poll.
 	TxDone(id uint64, at frame.Time) (again bool)
 }
 
@@ -153,7 +153,7 @@ func (l *Loop) Now() frame.Time { return l.clock.now() }
 // length in octets of the longest frame without segmentation offload. Call it
 // before Run, or from a function that Do runs.
 func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
-	p := &Port{loop: l, port: port, queue: q, gathers: frame.Gathers(q), budget: txFrames, readSize: superFrame}
+	p := &Port{loop: l, port: port, queue: q, gathers: frame.Gathers(q), budget: txFrames, readSize: superFrame, reports: port == frame.Wire}
 	p.SetMaxFrame(maxFrame)
 	l.ports = append(l.ports, p)
 	l.fds = append(l.fds, unix.PollFd{Fd: int32(q.Fd()), Events: unix.POLLIN})

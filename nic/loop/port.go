@@ -35,12 +35,17 @@ type Port struct {
 	err        error
 	lost       func(error) // may be nil
 	observer   Observer    // nil: none
+	reports    bool        // the engine is told when frames left
 	drops      frame.Drops
 }
 
 // OnLoss lets the loop go on without this queue once it fails for good: it is
 // removed, and lost (kept) is called with the reason on the loop's thread.
 func (p *Port) OnLoss(lost func(err error)) { p.lost = lost }
+
+// Report has the engine told when frames left by this port, as it is of the
+// wire. IDs are then common to all such ports.
+func (p *Port) Report() { p.reports = true }
 
 // SetMaxFrame changes the length in octets of the longest frame that is read.
 // It belongs to the loop's thread.
@@ -88,7 +93,7 @@ func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 		if p.observer != nil && tap.EventHeader(f.Bytes()) != nil {
 			at = p.seen(p.observer.Sent(f.Bytes()))
 		}
-		if p.port == frame.Wire && f.ID != 0 {
+		if p.reports && f.ID != 0 {
 			p.loop.done = append(p.loop.done, sent{f.ID, at})
 		}
 	case tap.ErrRefused:

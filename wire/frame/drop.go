@@ -60,6 +60,14 @@ const (
 	DropState                                     // the virtual port is in state DROP_ALL
 	DropNoDLID                                    // no destination LID is known
 	DropShare                                     // of another gateway
+	endFabricDrops
+)
+
+// Reasons of a switch.
+const (
+	DropLinkLocal DropReason = iota + endFabricDrops // a group that no bridge forwards
+	DropSamePort                                     // the station is behind the port that the frame came from
+	DropClock                                        // a PTP message that a transparent clock does not pass on
 	NumDropReasons
 )
 
@@ -73,6 +81,7 @@ var dropNames = [NumDropReasons]string{
 	"wrong length", "wrong link format", "unknown L4 type", "bad SLID", "bad DLID", "not our LID",
 	"pad not zero", "bad tail", "ICRC", "P_Key", "unknown vESW", "looped back", "source MAC filter",
 	"runt", "storm limit", "DROP_ALL state", "no DLID", "other gateway",
+	"link-local group", "same port", "not passed by clock",
 }
 
 func (r DropReason) String() string {

@@ -106,6 +106,9 @@ type Env struct {
 	// messages, whose frames then tell when they were seen; nil: nothing to
 	// observe, as in virtual time.
 	Observe func(on bool) error
+	// Now is the time within a call, for one-step messages of PTP; nil: time
+	// stands still meanwhile, as in virtual time.
+	Now func() frame.Time
 }
 
 // engineClock shows the engine's time.

@@ -33,6 +33,8 @@ type Device struct {
 	cfg      Config
 	pool     frame.Pool
 	stamping stamping
+	instance *instance // of PTP; nil: none
+	clock    func() frame.Time
 	toe      *toe.Engine
 	iwarp    *iwarp.Engine
 	addrs    []netip.Prefix // configured and link-local
@@ -90,7 +92,7 @@ func New(cfg Config, env Env) (*Device, error) {
 	}
 	seed := cfg.seed()
 	d := &Device{
-		cfg: cfg, pool: env.Pool,
+		cfg: cfg, pool: env.Pool, clock: env.Now,
 		addrs: cfg.addresses(), allNodes: icmp.MulticastMAC(allNodes),
 		header:    ether.Header{Src: cfg.MAC},
 		wire:      port{name: frame.Wire, link: env.Wire, gathers: frame.Gathers(env.Wire)},
@@ -111,13 +113,17 @@ func New(cfg Config, env Env) (*Device, error) {
 	return d, nil
 }
 
-// setGroups lists the multicast stations that stand for our addresses.
+// setGroups lists the multicast stations that stand for our addresses, and
+// those of PTP.
 func (d *Device) setGroups() {
 	d.groups = nil
 	for _, p := range d.addrs {
 		if p.Addr().Is6() {
 			d.groups = append(d.groups, icmp.MulticastMAC(icmp.SolicitedNode(p.Addr())))
 		}
+	}
+	if d.instance != nil {
+		d.groups = append(d.groups, d.instance.groups[0].GroupMAC(), d.instance.groups[1].GroupMAC())
 	}
 }
 
@@ -144,10 +150,10 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 		d.flush(&d.host)
 	}
 	d.reportLost()
+	next := d.pollStamps() // before what fills the link
 	d.iwarp.Poll(now)
-	next := min(d.toe.Poll(now), d.iwarp.Deadline())
+	next = min(next, d.toe.Poll(now), d.iwarp.Deadline())
 	d.polling = false
-	next = min(next, d.pollStamps())
 	if d.turnBack() || d.Verbs.Pending() || len(d.lost) > 0 {
 		return now
 	}

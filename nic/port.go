@@ -27,6 +27,11 @@ type port struct {
 type outgoing struct {
 	f     *frame.Frame
 	notes []frame.Note // borrowed, but for a frame that waits
+	// Of a PTP message: its number, if its stamp is wanted, and whether the
+	// stamp, or the time since another, is written into it.
+	message uint64
+	oneStep bool
+	since   frame.Stamp
 }
 
 // kept is o in a form that may wait.
@@ -82,7 +87,10 @@ func (d *Device) transmit(p *port, o outgoing) {
 	p.txBytes += uint64(o.f.Len())
 	o.f.ID, o.f.Stamp = p.txID, d.stamping.phc.At(d.now)
 	if d.stamping.on && p.name == frame.Wire {
-		d.expect(o.f)
+		if o.oneStep {
+			d.oneStep(&o)
+		}
+		d.expect(&o)
 	}
 	if !p.gathers || d.tracer != nil {
 		o.f.Linearize()

@@ -178,6 +178,10 @@ func (d *Device) etherIn(b []byte) verdict {
 		return d.refuse(frame.DropNotOurMAC)
 	}
 	switch h.Type {
+	case ether.TypePTP:
+		if v, ok := d.ptpIn(); ok {
+			return v
+		}
 	case ether.TypeIPv4, ether.TypeIPv6:
 		return d.ipIn(b[n:])
 	case ether.TypeARP:
@@ -292,7 +296,7 @@ func (d *Device) forUs(a netip.Addr) bool {
 	if !a.IsMulticast() {
 		return d.isLocal(a)
 	}
-	if a == allNodes {
+	if a == allNodes || d.ptpGroup(a) {
 		return true
 	}
 	for _, p := range d.addrs {
@@ -341,9 +345,12 @@ func (d *Device) tcpIn() verdict {
 	return d.drop(frame.DropNoListener)
 }
 
-// udpIn answers that nothing listens: no UDP service lives in the NIC.
+// udpIn answers that nothing listens: the only UDP service in the NIC is PTP.
 func (d *Device) udpIn() verdict {
 	in := &d.in
+	if v, ok := d.ptpIn(); ok {
+		return v
+	}
 	if d.host.link != nil {
 		return toHost
 	}

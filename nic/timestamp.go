@@ -35,6 +35,8 @@ const maxSent = 64
 type sentEvent struct {
 	frame  uint64 // its number; 0: free
 	packet ptp.Packet
+	// message is its number in the NIC's own instance; 0: somebody else's.
+	message uint64
 }
 
 func (s *stamping) init(cfg *Config, env *Env) (err error) {
@@ -83,7 +85,7 @@ func (d *Device) SetHWTimestamps(c ptp.HWConfig, now frame.Time) (ptp.HWConfig, 
 
 // look starts or ends the observation of the wire.
 func (d *Device) look() error {
-	on := d.stamping.host.Enabled()
+	on := d.stamping.host.Enabled() || d.instance != nil
 	if on == d.stamping.on {
 		return nil
 	}
@@ -139,12 +141,12 @@ func (d *Device) request(f *frame.Frame) {
 	}
 }
 
-// expect notes that the wire frame f, if an event message, will be reported by
-// TxDone.
-func (d *Device) expect(f *frame.Frame) {
-	if p, ok := ptp.Parse(f.Bytes()); ok {
+// expect notes that a frame for the wire, if an event message, will be
+// reported by TxDone.
+func (d *Device) expect(o *outgoing) {
+	if p, ok := ptp.Parse(o.f.Bytes()); ok {
 		s := &d.stamping
-		s.sent[s.next] = sentEvent{f.ID, p}
+		s.sent[s.next] = sentEvent{o.f.ID, p, o.message}
 		s.next = (s.next + 1) % len(s.sent)
 	}
 }
@@ -155,7 +157,11 @@ func (d *Device) reported(id uint64, at frame.Time) bool {
 	for i := range d.stamping.sent {
 		if e := &d.stamping.sent[i]; e.frame == id {
 			e.frame = 0
-			d.stamping.host.Sent(e.packet, at)
+			if e.message == 0 {
+				d.stamping.host.Sent(e.packet, at)
+			} else if d.instance != nil {
+				d.instance.sent(e.message, at)
+			}
 			d.stamping.again = d.polling
 			return true
 		}
@@ -163,15 +169,19 @@ func (d *Device) reported(id uint64, at frame.Time) bool {
 	return false
 }
 
-// pollStamps lets what the PTP unit waits for happen, and returns its next
-// deadline.
+// pollStamps lets what the PTP unit and the PTP instance wait for happen, and
+// returns the next deadline.
 func (d *Device) pollStamps() frame.Time {
 	if !d.stamping.on {
 		return frame.Never
+	}
+	next := d.stamping.host.Poll(d.now)
+	if d.instance != nil {
+		next = min(next, d.instance.Poll(d.now))
 	}
 	if d.stamping.again {
 		d.stamping.again = false
 		return d.now
 	}
-	return d.stamping.host.Poll(d.now)
+	return next
 }

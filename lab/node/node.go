@@ -79,7 +79,7 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 
 // build makes everything up to the first frame.
 func (n *Node) build() (err error) {
-	env := nic.Env{Pool: n.loop.Pool(), Clock: n.loop.Clock()}
+	env := nic.Env{Pool: n.loop.Pool(), Clock: n.loop.Clock(), Now: n.loop.Now}
 	if n.cfg.Wire != nil {
 		n.wire = n.cfg.Wire
 		env.Wire = n.attach(frame.Wire, n.wire, n.cfg.MTU)

@@ -164,23 +164,22 @@ func (p *port) measure(seq uint16, t1, t2 frame.Stamp, corr msg.TimeInterval, no
 	if !d.sane(t2, now) {
 		p.synchronizationFault("clock frequency is not sane", now)
 	}
+	if d.lucky != nil {
+		best, at, ok := d.lucky.Sample(int64(raw)-int64(corr>>16), t2)
+		if !ok {
+			return DropNone
+		}
+		raw, t1, t2, corr = frame.Stamp(best), at-frame.Stamp(best), at, 0
+	}
 	d.sync(t1, t2, corr)
 	delay, ok := p.pathDelay()
 	if !ok {
 		return DropNone
 	}
-	at := t2
-	if d.lucky != nil {
-		best, when, ok := d.lucky.Sample(int64(raw)-int64(corr>>16), t2)
-		if !ok {
-			return DropNone
-		}
-		raw, at, corr = frame.Stamp(best), when, 0
-	}
 	offset := offsetOf(int64(raw), corr.Add(delay))
 	i.current.OffsetFromMaster, i.current.MeanDelay = offset.interval, delay
 	i.lastOffset = offset.ns
-	state, err := i.steer(offset, at, now)
+	state, err := i.steer(offset, t2, now)
 	if err != nil {
 		p.fault("clock: "+err.Error(), now)
 		return DropNone

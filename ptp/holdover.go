@@ -15,6 +15,7 @@ func (p *port) newMaster(now frame.Time) {
 	p.discipline.forget()
 	p.discipline.state = servo.Unlocked
 	p.discipline.servo.Reset()
+	p.discipline.setInterval(p.logSync)
 	if p.state == msg.StateSlave {
 		p.setState(msg.StateUncalibrated, "new master", now)
 	}

@@ -171,6 +171,8 @@ func (p *port) setState(s msg.PortState, why string, now frame.Time) {
 	case msg.StateUncalibrated:
 		p.startPeerDelay(now)
 		p.enterSlave(from, now)
+	case msg.StateSlave:
+		p.setTimer(intervalTimer, now)
 	}
 	if s == msg.StateFaulty && p.cfg.FaultReset > 0 {
 		p.setTimer(faultReset, now.Add(p.cfg.FaultReset))

@@ -99,13 +99,17 @@ func span(a, b frame.Stamp) (msg.TimeInterval, bool) {
 	return msg.TimeInterval(d) << 16, true
 }
 
+// maxRatio is how much faster or slower than the clock a master may seem to
+// run: a tenth, and as much again for the jitter of its Syncs.
+const maxRatio = 0.25
+
 // sync takes the times of a Sync, to be used by the delay exchanges after it.
 func (d *discipline) sync(t1, t2 frame.Stamp, corr msg.TimeInterval) {
 	if d.have && d.state == servo.Unlocked {
 		master, ok1 := span(t1, d.t1)
 		local, ok2 := span(t2, d.t2)
 		r := float64(master+corr-d.corr) / float64(local)
-		if d.ratioOK = ok1 && ok2 && local > 0 && math.Abs(r-1) < 1e-2; d.ratioOK {
+		if d.ratioOK = ok1 && ok2 && local > 0 && math.Abs(r-1) < maxRatio; d.ratioOK {
 			d.ratio = r
 		}
 	}
@@ -160,9 +164,6 @@ func (p *port) measure(seq uint16, t1, t2 frame.Stamp, corr msg.TimeInterval, no
 	raw := t2 - t1
 	if (t2 >= t1) != (raw >= 0) {
 		return DropRange
-	}
-	if !d.sane(t2, now) {
-		p.synchronizationFault("clock frequency is not sane", now)
 	}
 	if d.lucky != nil {
 		best, at, ok := d.lucky.Sample(int64(raw)-int64(corr>>16), t2)

@@ -149,6 +149,9 @@ func (p *port) receiveSync(m *msg.Message, meta *Meta, rx frame.Stamp) Drop {
 		return DropDuplicate
 	}
 	p.syncSeen(m.LogInterval, meta.Now)
+	if !p.discipline.sane(rx, meta.Now) {
+		p.synchronizationFault("clock frequency is not sane", meta.Now)
+	}
 	if !m.Flags.Has(msg.FlagTwoStep) {
 		origin, ok := m.Timestamp.Stamp()
 		if !ok {

@@ -30,7 +30,7 @@ type PdelayCounts struct {
 	Requests, Responses uint64 // sent
 	Measured            uint64
 	Lost                uint64 // exchanges that did not end
-	Strange             uint64 // responses too many: nobody asked, or several clocks answered
+	Strange             uint64 // over another transport, responses without a request, or several to one
 	Overrun             uint64 // requests that found too many others
 }
 
@@ -92,6 +92,10 @@ func (l *link) identity() msg.PortIdentity {
 func (l *link) receive(m *msg.Message, p *transport.Packet, at frame.Stamp) {
 	if m.Source.Clock == l.clock.cfg.Identity {
 		return // our own, come back
+	}
+	if p.Kind != l.clock.cfg.Ports[l.port].Carriage.Kind {
+		l.clock.counts.Pdelay.Strange++
+		return
 	}
 	switch m.Type {
 	case msg.PdelayReq:

@@ -147,7 +147,8 @@ func TestAmbiguousLink(t *testing.T) {
 	}
 	b.receive(0, encode("L2", make1588(msg.PdelayResp, masterPort, 99, func(r *msg.Message) { r.Port = message(t, s[0].b).Source })), 5)
 	b.receive(0, encode("L2", make1588(msg.PdelayResp, masterPort, 1, func(r *msg.Message) { r.Port = slavePort })), 5)
-	if _, ok := b.c.LinkDelay(0); ok || b.c.Counts().Pdelay.Strange != 2 {
+	b.receive(0, encode("UDPv4", make1588(msg.PdelayReq, masterPort, 1)), 5)
+	if _, ok := b.c.LinkDelay(0); ok || b.c.Counts().Pdelay.Strange != 3 || len(b.c.links[0].answers) != 0 {
 		t.Errorf("%+v", b.c.Counts())
 	}
 }

@@ -1,0 +1,171 @@
+package sw
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"tapir/ptp"
+	"tapir/ptp/msg"
+	"tapir/ptp/transport"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// boundary is a boundary clock in a switch: it ends the PTP messages of its
+// transport. Those of others pass as any frame does.
+type boundary struct {
+	s        *Switch
+	instance *ptp.Instance
+	carry    []transport.Port
+	hops     map[transport.Addr]ether.Addr // who has sent messages
+	now      frame.Time
+	buf      []byte
+	drops    BoundaryDrops
+}
+
+// BoundaryDrops counts the messages that did not reach the instance, or the
+// wire.
+type BoundaryDrops struct {
+	Checksum uint64 // UDP checksum wrong
+	NoHop    uint64 // to an address that nobody has
+}
+
+// maxHops bounds the addresses that are remembered.
+const maxHops = 1024
+
+// errMissed is why an event message has no egress stamp.
+var errMissed = errors.New("the frame was not seen to leave")
+
+func newBoundary(s *Switch) (*boundary, error) {
+	cfg := s.cfg.instance()
+	b := &boundary{s: s, hops: map[transport.Addr]ether.Addr{}}
+	for i := range s.cfg.Ports {
+		b.carry = append(b.carry, s.cfg.carriage(i))
+	}
+	var err error
+	b.instance, err = ptp.New(cfg, s.env.Clock, b)
+	return b, err
+}
+
+// instance is the configuration of the boundary clock: that of the first port
+// stands for those that are not given.
+func (c *Config) instance() ptp.Config {
+	cfg := ptp.NewConfig(ptp.DefaultE2E, c.identity(), len(c.Ports))
+	if c.PTP != nil {
+		cfg = *c.PTP
+		cfg.Ports = slices.Clone(cfg.Ports)
+		for len(cfg.Ports) < len(c.Ports) {
+			cfg.Ports = append(cfg.Ports, cfg.Ports[0])
+		}
+	}
+	if cfg.ClockIdentity == (msg.ClockIdentity{}) {
+		cfg.ClockIdentity = c.identity()
+	}
+	if cfg.Seed == 0 {
+		cfg.Seed = c.Seed
+	}
+	for i := range cfg.Ports {
+		if a := c.Ports[i].Asymmetry; a != 0 {
+			cfg.Ports[i].DelayAsymmetry = msg.IntervalOf(a)
+		}
+	}
+	if c.OneStep {
+		cfg.TwoStep = false
+	}
+	return cfg
+}
+
+func (b *boundary) receive(port int, f *frame.Frame, now frame.Time) (tag, frame.DropReason, bool) {
+	b.now = now
+	p, err := transport.Decapsulate(f.Bytes())
+	switch {
+	case err == transport.ErrChecksum:
+		b.drops.Checksum++
+		return tag{}, frame.DropL4Checksum, false
+	case err != nil || p.Kind != b.carry[port].Kind:
+		return tag{}, frame.DropNone, true
+	case !p.Header.Dst.IsMulticast() && p.Header.Dst != b.carry[port].MAC:
+		return tag{}, frame.DropNone, true
+	}
+	if len(b.hops) < maxHops {
+		b.hops[p.Src] = p.Header.Src
+	}
+	meta := ptp.Meta{Src: p.Src, Now: now}
+	if p.Event && f.Seen != frame.Never {
+		meta.Stamp, meta.Stamped = b.s.env.Clock.At(f.Seen), true
+	}
+	b.instance.Receive(port, p.Body, meta)
+	return tag{}, frame.DropNone, false
+}
+
+// portBits is how far an ID of the instance is shifted for that of its port.
+const portBits = 6
+
+// Send is for the instance.
+func (b *boundary) Send(port int, m ptp.Outgoing) {
+	var hop ether.Addr
+	if m.Dst != (transport.Addr{}) && !m.Dst.IsMulticast() {
+		known := false
+		if hop, known = b.hops[m.Dst]; !known {
+			b.drops.NoHop++
+			b.lost(port, m.ID)
+			return
+		}
+	}
+	b.buf = b.carry[port].Append(b.buf[:0], m.Body, m.Dst, hop)
+	f := b.s.env.Pool.Get(len(b.buf))
+	if f == nil {
+		b.s.ports[port].counts.TxDrops.Count(frame.DropNoBuffer)
+		b.lost(port, m.ID)
+		return
+	}
+	f.Append(b.buf)
+	if m.OneStep {
+		b.oneStep(f.Bytes(), m.Since)
+	}
+	if m.ID != 0 {
+		f.ID = m.ID<<portBits | uint64(port)
+	}
+	b.s.transmit(port, f)
+}
+
+func (b *boundary) lost(port int, id uint64) {
+	if id != 0 {
+		b.instance.TxStamp(port, id, 0, errMissed, b.now)
+	}
+}
+
+// oneStep writes the time of departure into an event message.
+func (b *boundary) oneStep(bytes []byte, since frame.Stamp) {
+	p, ok := transport.Find(bytes)
+	if !ok {
+		return
+	}
+	at := b.s.env.Clock.At(b.now)
+	if msg.Type(p.Body[0]&15) == msg.Sync {
+		p.SetTimestamp(msg.TimestampOf(at))
+		return
+	}
+	p.AddCorrection(msg.IntervalOf(time.Duration(at - since)))
+}
+
+// depart has nothing to do: no frame gets a tag.
+func (b *boundary) depart(port int, f *frame.Frame, _ tag, _ frame.Time) { b.s.transmit(port, f) }
+
+func (b *boundary) sent(id uint64, at frame.Time) bool {
+	port := int(id & (1<<portBits - 1))
+	if at == frame.Never {
+		b.lost(port, id>>portBits)
+		return true
+	}
+	b.instance.TxStamp(port, id>>portBits, b.s.env.Clock.At(at), nil, b.now)
+	return true
+}
+
+func (b *boundary) poll(now frame.Time) frame.Time {
+	b.now = now
+	return b.instance.Poll(now)
+}
+
+func (b *boundary) close() {}

@@ -1,0 +1,114 @@
+package sw
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// Distribution is how queueing delays are distributed.
+type Distribution uint8
+
+// Distributions of queueing delays.
+const (
+	NoDelay     Distribution = iota
+	Fixed                    // always Max
+	Uniform                  // between Min and Max
+	Exponential              // Min, and on top of it exponentially with the mean Max-Min
+)
+
+// Delay is what a frame waits in an egress queue at least. A queue keeps the
+// order of its frames, so one that waits long holds up those behind it.
+type Delay struct {
+	Dist     Distribution
+	Min, Max time.Duration
+}
+
+// ParseDelay reads "0", "250us", "0-500us" (uniform) or "exp:10us" (the mean),
+// "exp:5us+10us" (a minimum, and the mean of what comes on top).
+func ParseDelay(s string) (d Delay, err error) {
+	bad := fmt.Errorf("%q is no queueing delay", s)
+	if mean, ok := strings.CutPrefix(s, "exp:"); ok {
+		d.Dist = Exponential
+		if low, extra, ok := strings.Cut(mean, "+"); ok {
+			if d.Min, err = time.ParseDuration(low); err != nil {
+				return Delay{}, bad
+			}
+			mean = extra
+		}
+		if d.Max, err = time.ParseDuration(mean); err != nil || d.Min < 0 || d.Max <= 0 {
+			return Delay{}, bad
+		}
+		d.Max += d.Min
+		return d, nil
+	}
+	low, high, ranged := strings.Cut(s, "-")
+	if !ranged {
+		low, high = "0", s
+	}
+	if d.Max, err = time.ParseDuration(high); err != nil {
+		return Delay{}, bad
+	}
+	if d.Min, err = time.ParseDuration(low); err != nil || d.Min < 0 || d.Max < d.Min {
+		return Delay{}, bad
+	}
+	switch {
+	case ranged:
+		d.Dist = Uniform
+	case d.Max > 0:
+		d.Dist = Fixed
+	}
+	return d, nil
+}
+
+func (d Delay) String() string {
+	switch d.Dist {
+	case Fixed:
+		return d.Max.String()
+	case Uniform:
+		return fmt.Sprintf("%v-%v", d.Min, d.Max)
+	case Exponential:
+		return fmt.Sprintf("exp:%v+%v", d.Min, d.Max-d.Min)
+	}
+	return "0s"
+}
+
+// draw is the next delay. It uses integers only, so that a seed gives the same
+// delays on every machine.
+func (d Delay) draw(rng *rand.Rand) time.Duration {
+	switch d.Dist {
+	case Fixed:
+		return d.Max
+	case Uniform:
+		return d.Min + time.Duration(rng.Int64N(int64(d.Max-d.Min)+1))
+	case Exponential:
+		whole, fraction := exponential(rng)
+		mean := uint64(d.Max - d.Min)
+		part, _ := bits.Mul64(mean, fraction)
+		return d.Min + time.Duration(whole*mean+part)
+	}
+	return 0
+}
+
+// exponential draws from the exponential distribution of mean 1 by comparisons
+// alone (J. von Neumann, Various techniques used in connection with random
+// digits, 1951). The fraction is in 2^-64.
+func exponential(rng *rand.Rand) (whole, fraction uint64) {
+	for {
+		first := rng.Uint64()
+		odd := true // length of the descending run
+		for last := first; ; odd = !odd {
+			next := rng.Uint64()
+			if next >= last {
+				break
+			}
+			last = next
+		}
+		if odd {
+			return whole, first
+		}
+		whole++
+	}
+}

@@ -1,0 +1,68 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"tapir/lab/sw"
+	"tapir/ptp/transport"
+)
+
+// queueing is what makes a plain switch useless for clocks.
+var queueing = sw.Delay{Dist: sw.Uniform, Max: 500 * time.Microsecond}
+
+// both measures a plain switch and a transparent clock side by side.
+func both(t *testing.T, cfg Config) (plain, clock *Result) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cfg.Switch.Delay, cfg.Switch.Seed = queueing, 1
+	without := cfg
+	without.Switch.Mode, without.Switch.OneStep = sw.Plain, false
+	without.Switch.GroupFwdMask = 1 << 0xe // peer delay messages cross it
+	var wg sync.WaitGroup
+	var errs [2]error
+	wg.Go(func() { plain, errs[0] = Measure(ctx, without) })
+	wg.Go(func() { clock, errs[1] = Measure(ctx, cfg) })
+	wg.Wait()
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	return plain, clock
+}
+
+// Two stock clocks across a transparent clock do not notice the queueing that
+// spoils them across a plain switch.
+func TestTransparentClocks(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]Config{
+		"L2 E2E":    {Transport: "L2"},
+		"L2 P2P":    {Transport: "L2", P2P: true},
+		"UDPv4 E2E": {Transport: "UDPv4"},
+		"UDPv6 P2P": {Transport: "UDPv6", P2P: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg.Switch.Mode = sw.E2ETransparent
+			if cfg.P2P {
+				cfg.Switch.Mode = sw.P2PTransparent
+			}
+			if cfg.Transport == "UDPv6" {
+				cfg.Switch.Transport = transport.UDPv6
+			}
+			cfg.Samples = 60
+			plain, clock := both(t, cfg)
+			p, c := plain.Quantile(0.5), clock.Quantile(0.5)
+			t.Logf("median of |offset|: plain %d ns, transparent %d ns", p, c)
+			if c*8 > p {
+				t.Errorf("median of |offset|: plain %d ns, transparent %d ns, %+v", p, c, clock.Clock)
+			}
+			if clock.Clock.Corrected == 0 || clock.Ports[0].RxFrames == 0 || clock.Ports[0].TxFrames == 0 {
+				t.Errorf("%+v", clock)
+			}
+		})
+	}
+}

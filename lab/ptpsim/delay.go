@@ -17,6 +17,7 @@ const (
 	Fixed                    // always Max
 	Uniform                  // between Min and Max
 	Exponential              // Min, and on top of it exponentially with the mean Max-Min
+	Gaussian                 // Min, and on top of it the size of a normal value with the deviation Max-Min
 )
 
 // Delay is what a frame waits in an egress queue at least. A queue keeps the

@@ -3,6 +3,8 @@ package ptpsim
 import (
 	"fmt"
 	"time"
+
+	"tapir/ptp/msg"
 )
 
 // Event is something that the scenario does.
@@ -100,4 +102,47 @@ func ChangeLink(a, b, what string, change func(c *LinkConfig)) Action {
 		change(&w.cfg)
 		w.delays()
 	})
+}
+
+// SetOctet sets a management id of one octet.
+func SetOctet(node string, id msg.ManagementID, v uint8) Action {
+	return onNode(node, fmt.Sprintf("%v %d", id, v), func(n *Node) error { return n.set(id, &msg.Octet{Value: v}) })
+}
+
+// ClockClass sets the clockClass of a grandmaster.
+func ClockClass(node string, class uint8) Action {
+	return onNode(node, fmt.Sprintf("clockClass %d", class), func(n *Node) error {
+		return n.changeGrandmaster(func(g *msg.GrandmasterSettings) { g.Quality.Class = class })
+	})
+}
+
+// Leap announces a leap second at the end of the UTC day: 1 for one more, -1
+// for one less, 0 for none.
+func Leap(node string, second int) Action {
+	what := map[int]string{1: "leap61", -1: "leap59", 0: "no leap second"}[second]
+	return onNode(node, what, func(n *Node) error {
+		return n.changeGrandmaster(func(g *msg.GrandmasterSettings) {
+			g.TimeFlags &^= uint8(msg.FlagLeap61 | msg.FlagLeap59)
+			switch second {
+			case 1:
+				g.TimeFlags |= uint8(msg.FlagLeap61)
+			case -1:
+				g.TimeFlags |= uint8(msg.FlagLeap59)
+			}
+		})
+	})
+}
+
+func (n *Node) changeGrandmaster(change func(*msg.GrandmasterSettings)) error {
+	v, _ := n.Instance.Get(msg.IDGrandmasterSettings, 0, n.s.world.now)
+	g := *v.(*msg.GrandmasterSettings)
+	change(&g)
+	return n.set(msg.IDGrandmasterSettings, &g)
+}
+
+func (n *Node) set(id msg.ManagementID, data any) error {
+	if e := n.Instance.Set(id, 0, data, n.s.world.now); e != 0 {
+		return fmt.Errorf("%v: %v", id, e)
+	}
+	return nil
 }

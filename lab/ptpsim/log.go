@@ -38,5 +38,6 @@ func (l *log) port(now frame.Time, who, change, why string) {
 
 // servo tells of a servo's new state.
 func (l *log) servo(now frame.Time, who string, from servo.State, m ptp.Sample) {
-	l.line(now, who, "servo %v -> %v, offset %d ns, delay %v, freq %+.0f ppb", from, m.Servo, int64(m.Offset), m.Delay, m.Freq)
+	// m.Freq+0 is no negative zero.
+	l.line(now, who, "servo %v -> %v, offset %d ns, delay %.3f ns, freq %+.0f ppb", from, m.Servo, int64(m.Offset), float64(m.Delay)/65536, m.Freq+0)
 }

@@ -110,9 +110,9 @@ func New(cfg Config) (*Sim, error) {
 		if err := e.Do.check(s); err != nil {
 			return nil, fmt.Errorf("event at %v: %w", e.At, err)
 		}
-		s.world.at(frame.Time(e.At), func() { s.act(e.Do) })
+		s.world.at(frame.Time(e.At), scenarioFirst, func() { s.act(e.Do) })
 	}
-	s.world.at(0, s.sample)
+	s.world.at(0, lookLast, s.sample)
 	return s, nil
 }
 
@@ -211,5 +211,5 @@ func (s *Sim) sample() {
 	for _, n := range s.nodes {
 		n.sample(now, truth)
 	}
-	s.world.at(now.Add(s.cfg.Sample), s.sample)
+	s.world.at(now.Add(s.cfg.Sample), lookLast, s.sample)
 }

@@ -46,8 +46,12 @@ type event struct {
 	act  func()
 }
 
-// worldNode orders what the scenario does before what nodes do.
-const worldNode = -1
+// What the scenario does comes before what nodes do at the same time; a look
+// at them comes after it.
+const (
+	scenarioFirst = -1
+	lookLast      = 1 << 30
+)
 
 // maxFrames bounds the frames on their way.
 const maxFrames = 1 << 20
@@ -69,8 +73,8 @@ func (w *world) wakeUp(p *place, at frame.Time) {
 	}
 }
 
-// at calls act at time t.
-func (w *world) at(t frame.Time, act func()) { w.push(event{at: t, node: worldNode, act: act}) }
+// at calls act at time t, before or after the nodes.
+func (w *world) at(t frame.Time, order int, act func()) { w.push(event{at: t, node: order, act: act}) }
 
 // arrive lets a frame (taken) reach a node's port at time t.
 func (w *world) arrive(p *place, port frame.Port, f *frame.Frame, t frame.Time) {

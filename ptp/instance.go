@@ -96,6 +96,9 @@ func (i *Instance) Poll(now frame.Time) frame.Time {
 	if i.decide {
 		i.stateDecision(now)
 	}
+	if i.manager != nil {
+		i.manager.Poll(now)
+	}
 	i.flushMail()
 	next := i.nextClockEvent(now)
 	for _, p := range i.ports {

@@ -13,6 +13,8 @@ import (
 type Manager interface {
 	// Management takes a message, borrowed, that came in by a port.
 	Management(port int, m *msg.Message, meta Meta)
+	// Poll is called by each Poll of the instance, before it sends.
+	Poll(now frame.Time)
 }
 
 // Manage sets who serves management messages.

@@ -98,7 +98,6 @@ func (s *Server) parent(now frame.Time) (p msg.ParentDataSet) {
 }
 
 // Poll sends the notifications of what has happened since it was called last.
-// It is to be called after the instance's Poll.
 func (s *Server) Poll(now frame.Time) {
 	if len(s.subscribers) > 0 {
 		s.expire(now)

@@ -81,7 +81,6 @@ func newNode(t *testing.T, number byte, ports int, edit func(*ptp.Config, *Confi
 func (n *node) run(d time.Duration) {
 	for end := n.now.Add(d); n.now < end; {
 		next := n.Poll(n.now)
-		n.srv.Poll(n.now)
 		n.now = min(max(next, n.now+1), end)
 	}
 }

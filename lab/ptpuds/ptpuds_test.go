@@ -1,0 +1,215 @@
+package ptpuds
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tapir/lab/linuxptp"
+	"tapir/lab/netns"
+	"tapir/ptp"
+	"tapir/ptp/clock"
+	"tapir/ptp/mgmt"
+	"tapir/ptp/msg"
+	"tapir/wire/frame"
+)
+
+// quiet is a port that nobody listens to.
+type quiet struct{}
+
+func (quiet) Send(int, ptp.Outgoing) {}
+
+// serve runs a clock of two ports, at a time that stands still, behind a
+// socket.
+func serve(t *testing.T) (*Socket, *ptp.Instance) {
+	t.Helper()
+	s, err := Listen(filepath.Join(t.TempDir(), "ptp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	phc, err := clock.New(clock.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inst, err := ptp.New(ptp.NewConfig(ptp.DefaultE2E, msg.IdentityOf([6]byte{2, 0, 0, 0, 0, 1}), 2), phc, quiet{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := mgmt.PortInfo{Interface: "nic0", MAC: [6]byte{2, 0, 0, 0, 0, 1}, PHCIndex: 0}
+	srv := mgmt.New(mgmt.Config{Ports: []mgmt.PortInfo{info, info}, Product: "Tapir;NIC;nic0"}, inst, s)
+	inst.Manage(srv)
+	inst.Observe(srv)
+	var mu sync.Mutex
+	now := frame.Time(time.Second)
+	inst.Poll(now)
+	s.Serve(func(fn func(now frame.Time)) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		fn(now)
+		inst.Poll(now)
+		return true
+	}, srv)
+	return s, inst
+}
+
+// Stock pmc reads every id that it knows, and sets.
+func TestStockPMC(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	host, err := linuxptp.NewHost(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	s, _ := serve(t)
+	// pmc waits for a tenth of a second only, which a busy machine may need.
+	pmc := func(answers int, requests ...string) []linuxptp.Reply {
+		t.Helper()
+		for {
+			replies, err := host.PMC(ctx, []string{"-u", "-b", "0", "-s", s.Path()}, requests...)
+			if err != nil {
+				t.Fatalf("%d answers, not %d: %v", len(replies), answers, err)
+			}
+			if len(replies) == answers {
+				return replies
+			}
+		}
+	}
+	var requests []string
+	want := 0
+	for _, id := range msg.ManagementIDs() {
+		switch id {
+		case msg.IDEnablePort, msg.IDDisablePort: // pmc 3.1 has no commands
+			continue
+		case msg.IDPortServiceStats, msg.IDUnicastMasterTable, msg.IDPortHWClock: // since 4.0
+			continue
+		}
+		requests = append(requests, "GET "+id.String())
+		want++
+		if id.OfPort() {
+			want++
+		}
+	}
+	for _, r := range pmc(want, requests...) {
+		if r.Action != "RESPONSE" || r.Kind != "MANAGEMENT" || (len(r.Fields) == 0) != (r.ID == "") {
+			t.Errorf("%+v", r)
+		}
+	}
+	for line, value := range map[string][2]string{
+		"SET PRIORITY1 100": {"priority1", "100"},
+		"SET PRIORITY2 7":   {"priority2", "7"},
+		"SET GRANDMASTER_SETTINGS_NP clockClass 6 clockAccuracy 0x21 offsetScaledLogVariance 0x4e5d currentUtcOffset 37 leap61 0 leap59 0 " +
+			"currentUtcOffsetValid 1 ptpTimescale 1 timeTraceable 1 frequencyTraceable 1 timeSource 0x20": {"clockAccuracy", "0x21"},
+	} {
+		if got := pmc(1, line)[0]; got.Kind != "MANAGEMENT" || got.Get(value[0]) != value[1] {
+			t.Errorf("%s: %+v", line, got)
+		}
+	}
+	if d := pmc(1, "GET DEFAULT_DATA_SET")[0]; d.Get("priority1") != "100" || d.Get("clockClass") != "6" || d.Get("clockIdentity") != "020000.fffe.000001" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// The client of package mgmt over the same socket.
+func TestClient(t *testing.T) {
+	s, inst := serve(t)
+	path := filepath.Join(t.TempDir(), "client")
+	conn, err := net.DialUnix("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}, &net.UnixAddr{Name: s.Path(), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := &mgmt.Client{Identity: msg.PortIdentity{Port: 1}}
+	if _, err := conn.Write(c.Append(nil, mgmt.Request{ID: msg.IDPortDataSet}, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for port := range 2 {
+		b := make([]byte, 2048)
+		if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := conn.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, ok := c.Receive(b[:n])
+		d, isDS := r.Data.(*msg.PortDataSet)
+		if !ok || !isDS || int(d.Identity.Port) != port+1 || d.State != inst.State(port) {
+			t.Errorf("%+v, %v", r, ok)
+		}
+	}
+}
+
+// Answers to nobody, or to a client that has gone, are counted and wait for
+// nothing.
+func TestLost(t *testing.T) {
+	s, _ := serve(t)
+	s.Send(filepath.Join(t.TempDir(), "gone"), []byte{1})
+	if s.Lost() != 1 {
+		t.Errorf("%d lost", s.Lost())
+	}
+	slow := filepath.Join(t.TempDir(), "slow")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: slow, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for range 10_000 {
+		s.Send(slow, make([]byte, 1000))
+	}
+	if s.Lost() < 2 {
+		t.Error("a client that does not read has lost nothing")
+	}
+}
+
+func TestPath(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "ptp")
+	s, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("a second server: %v", err)
+	}
+	if err := s.conn.Close(); err != nil { // dies without its Close
+		t.Fatal(err)
+	}
+	if s, err = Listen(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is left: %v", err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "file of that name") {
+		t.Errorf("over a file: %v", err)
+	}
+	if _, err := Listen(filepath.Join(dir, "none", strconv.Itoa(1))); err == nil {
+		t.Error("in a directory that does not exist")
+	}
+}

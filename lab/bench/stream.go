@@ -74,6 +74,16 @@ func (s *stream) Next(off uint64, limit int) int {
 	return int(n)
 }
 
+// Run implements toe.Runner: all segments are as long as goes.
+func (s *stream) Run(off uint64, n, limit, most int) int {
+	if n < limit {
+		return 0
+	}
+	most = min(most, int(min(s.limit-min(s.limit, off), patternOctets))/n)
+	s.end = max(s.end, off+uint64(most*n))
+	return most
+}
+
 // Render implements toe.Source.
 func (s *stream) Render(off uint64, p []byte) {
 	for at := off % patternOctets; len(p) > 0; at = 0 {

@@ -31,6 +31,18 @@ func (c *conn) Next(off uint64, limit int) int {
 	return min(total, limit)
 }
 
+// Run implements toe.Runner: FPDUs of one run, one in each segment.
+func (c *conn) Run(off uint64, n, limit, most int) int {
+	if off >= c.log.end || limit-n >= mpa.Overhead {
+		return 0
+	}
+	r := c.log.at(c.log.find(off))
+	if k, rest := r.split(off); rest == 0 && int(r.size) == n {
+		return min(int(r.count)-k, most)
+	}
+	return 0
+}
+
 // nothingLeft runs when TCP has taken all that there is to send.
 func (c *conn) nothingLeft() {
 	if c.aborting && c.stream.Terminating() {

@@ -46,7 +46,8 @@ func (c *Conn) updateWindow(h *tcp.Header, off int64, ack uint64) bool {
 // advance moves SND.UNA to ack and forgets the segments below. fack is the
 // highest delivered before.
 func (c *Conn) advance(ack, fack uint64, h *tcp.Header, now frame.Time) {
-	sample, resent, segs := frame.Never, frame.Time(0), 0
+	segs, sample := c.advanceClean(ack, now)
+	resent := frame.Time(0)
 	for c.segs.n > 0 {
 		s := c.segs.at(0)
 		if s.end() > ack {
@@ -62,7 +63,7 @@ func (c *Conn) advance(ack, fack uint64, h *tcp.Header, now frame.Time) {
 			resent = max(resent, s.sent)
 		}
 		c.unmark(s)
-		c.segs.pop(c.e)
+		c.segs.pop(c.e, 1)
 	}
 	if resent != 0 {
 		sample = frame.Never // what a retransmission has let through waited for it
@@ -92,6 +93,26 @@ func (c *Conn) advance(ack, fack uint64, h *tcp.Header, now frame.Time) {
 		}
 		c.h.Acked(c, off, now)
 	}
+}
+
+// advanceClean forgets the segments that ack covers while everything in flight
+// was sent once and in order: the last of them speaks for all. It returns their
+// number and when that one was sent.
+func (c *Conn) advanceClean(ack uint64, now frame.Time) (segs int, sample frame.Time) {
+	if c.loss.sacked > 0 || c.loss.lost > 0 || c.loss.rexOut > 0 || c.rack.fack > c.una {
+		return 0, frame.Never
+	}
+	for segs < c.segs.n && c.segs.at(segs).end() <= ack {
+		segs++
+	}
+	if segs == 0 {
+		return 0, frame.Never
+	}
+	last := c.segs.at(segs - 1)
+	sample = last.sent
+	c.delivered(last, c.una, now)
+	c.segs.pop(c.e, segs)
+	return segs, sample
 }
 
 // trimFirst cuts the acknowledged part off a segment that the peer (or a

@@ -23,6 +23,13 @@ type Source interface {
 	Render(off uint64, p []byte)
 }
 
+// Runner is a Source that can tell many segments at a time.
+type Runner interface {
+	// Run returns how many times in a row, at most max, Next would return n for
+	// limit octets, from off on. It may return fewer.
+	Run(off uint64, n, limit, max int) int
+}
+
 // Lender is a Source that lies in memory, which the device may then read
 // where it is.
 type Lender interface {

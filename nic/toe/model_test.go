@@ -79,7 +79,11 @@ func model(t *testing.T, seed uint64) (sum [32]byte) {
 		o.SACKPermitted = o.SACKPermitted && sack
 		o.HasTS, o.HasWS = o.HasTS && ts, o.HasWS && ws
 	}
-	w.connect(a.app, b.app)
+	if seed%2 == 0 {
+		w.connect(lender{a.app}, b.app)
+	} else {
+		w.connect(a.app, b.app)
+	}
 	vanish := -1 // the round in which a's source goes away
 	if r.IntN(16) == 0 {
 		vanish = r.IntN(20)

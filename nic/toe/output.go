@@ -249,12 +249,17 @@ func (c *Conn) sendFresh(t *turn, now frame.Time) (more bool) {
 	return !c.sendFin(now)
 }
 
+// segLimit is the longest segment for this peer.
+func (c *Conn) segLimit() int {
+	if half := int(min(c.maxWnd/2, 1<<20)); half < c.mss {
+		return max(half, 1) // RFC 9293 section 3.8.6.2.1: a receiver with a small buffer
+	}
+	return c.mss
+}
+
 // nextLen asks the Source for the segment at off.
 func (c *Conn) nextLen(off uint64) int {
-	limit := c.mss
-	if half := int(min(c.maxWnd/2, 1<<20)); half < limit {
-		limit = max(half, 1) // RFC 9293 section 3.8.6.2.1: a receiver with a small buffer
-	}
+	limit := c.segLimit()
 	if c.override {
 		limit = min(limit, int(max(1, int64(c.una+c.wnd)-int64(c.nxt))))
 	}
@@ -293,6 +298,9 @@ func (c *Conn) fits(queued, n int, now frame.Time) bool {
 // after them, and false if the pool is exhausted.
 func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 	size, octets, count, last := n, n, 1, n
+	if more := c.run(n); more > 0 {
+		octets, count = octets+more*size, count+more
+	}
 	for {
 		next = c.nextLen(c.nxt + uint64(octets))
 		if count >= c.e.cfg.MaxSegs || c.ecn.cwr || size > c.mss || c.par.Nagle && next < c.mss || next == 0 || next > size || last < size ||
@@ -312,14 +320,11 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 	if !c.transmit(c.sndSeq(off), flags, off, octets, gso, now) {
 		return 0, false
 	}
-	for left := octets; left > 0; {
-		s := segment{off: c.nxt, sent: now, n: uint32(min(size, left))}
-		if left -= int(s.n); left == 0 && next == 0 {
-			s.flags = segPush
-		}
-		c.segs.push(c.e, s)
-		c.nxt += uint64(s.n)
+	c.segs.pushRun(c.e, segment{off: c.nxt, sent: now, n: uint32(size)}, count, uint32(last))
+	if next == 0 {
+		c.segs.at(c.segs.n - 1).flags = segPush
 	}
+	c.nxt += uint64(octets)
 	if n > c.mss {
 		c.search.Sent(c.nxt, c.mtu+n-c.mss)
 	}
@@ -327,6 +332,27 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 	t.frames--
 	t.octets -= octets
 	return next, true
+}
+
+// run is how many segments of n octets the Source has behind the one of n
+// octets at SND.NXT, as far as they fit one frame and the windows.
+func (c *Conn) run(n int) int {
+	r, ok := c.h.(Runner)
+	if !ok || n > c.mss || c.override || c.ecn.cwr || c.par.Nagle && n < c.mss {
+		return 0
+	}
+	limit := c.segLimit()
+	room := min(c.maxOctets()-n, c.windowRoom(n))
+	if most := min(c.e.cfg.MaxSegs-1, room/n); most > 0 {
+		return r.Run(c.nxt+uint64(n), n, limit, most)
+	}
+	return 0
+}
+
+// windowRoom is how many octets behind the queued ones fit the windows.
+func (c *Conn) windowRoom(queued int) int {
+	used := int64(c.nxt-c.una) + int64(queued)
+	return int(min(int64(c.wnd)-used, int64(c.e.cfg.SndWnd)-used, int64(c.cc.Cwnd)-int64(c.pipe())-int64(queued)))
 }
 
 // sentNew starts the retransmission timer. If nothing was in flight before

@@ -55,6 +55,20 @@ func (r *segRing) push(e *Engine, s segment) {
 	*r.at(r.n - 1) = s
 }
 
+// pushRun adds count segments that follow each other: s first, the last of them
+// with last octets.
+func (r *segRing) pushRun(e *Engine, s segment, count int, last uint32) {
+	for r.n+count > len(r.buf) {
+		r.grow(e)
+	}
+	for range count {
+		r.n++
+		*r.at(r.n - 1) = s
+		s.off += uint64(s.n)
+	}
+	r.at(r.n - 1).n = last
+}
+
 func (r *segRing) grow(e *Engine) {
 	class := 0
 	for minRing<<class <= len(r.buf) {
@@ -75,9 +89,9 @@ func (r *segRing) grow(e *Engine) {
 	*r = segRing{buf: bigger, n: n}
 }
 
-func (r *segRing) pop(e *Engine) {
-	r.head = (r.head + 1) & (len(r.buf) - 1)
-	if r.n--; r.n == 0 {
+func (r *segRing) pop(e *Engine, count int) {
+	r.head = (r.head + count) & (len(r.buf) - 1)
+	if r.n -= count; r.n == 0 {
 		r.release(e)
 	}
 }

@@ -445,8 +445,15 @@ func (a *app) Render(off uint64, p []byte) {
 	pattern(p, a.seed, off)
 }
 
-// lender is an app that lies in memory, in two pieces.
+// lender is an app that lies in memory, in two pieces, and knows its runs.
 type lender struct{ *app }
+
+func (l lender) Run(off uint64, n, limit, most int) (count int) {
+	for count < most && l.Next(off+uint64(count*n), limit) == n {
+		count++
+	}
+	return count
+}
 
 func (l lender) Lend(off uint64, n int) (a, b []byte) {
 	p := make([]byte, n)

@@ -1,6 +1,7 @@
 package toe
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -56,6 +57,36 @@ func TestLentMemory(t *testing.T) {
 			t.Errorf("segments %d: %d and %d frames with attached memory", segs, w.a.lent, w.b.lent)
 		}
 		w.rest()
+	}
+}
+
+// A Source that tells runs is sent as one that tells segment by segment.
+func TestRunsChangeNothing(t *testing.T) {
+	for seed := range uint64(60) {
+		var sums [2][]byte
+		for i, runs := range []bool{false, true} {
+			cfg := Config{MaxSegs: 45, RcvWnd: 64 << 10 << (seed % 3)}
+			cfg.Nagle = seed%4 == 1
+			w := newWorld(t, seed, cfg, cfg, faults{loss: int(seed % 5), reorder: int(seed % 3), delay: 50 * time.Microsecond}, false)
+			a, b := newApp(500_000+seed, seed), newApp(0, 2)
+			if seed%2 == 0 {
+				a.record = func(off uint64) int { return 200 + int(seed+off>>14)%5*312 } // some of them segments
+			}
+			a.closeAtEnd = true
+			var h Handler = a
+			if runs {
+				h = lender{a}
+			}
+			w.connect(h, b)
+			if !w.run(time.Minute, func() bool { return a.closed && b.closed }) {
+				t.Fatalf("not closed: %+v", a.conn.Info())
+			}
+			b.check(t, a)
+			sums[i] = w.trace.Sum(nil)
+		}
+		if !bytes.Equal(sums[0], sums[1]) {
+			t.Errorf("seed %d: what is sent differs", seed)
+		}
 	}
 }
 

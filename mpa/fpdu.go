@@ -238,10 +238,15 @@ func (l Layout) size(b []byte, pos uint64) int {
 	return l.FPDULen(pos, int(binary.BigEndian.Uint16(b[lead:])))
 }
 
+// sound tells whether the CRC of the whole FPDU b is right, where CRCs are on.
+func (l Layout) sound(b []byte) bool {
+	end := len(b) - crcLen
+	return !l.CRC || crc.CRC32C(b[:end]) == binary.LittleEndian.Uint32(b[end:])
+}
+
 // check verifies CRC and markers of the whole FPDU b.
 func (l Layout) check(b []byte, pos uint64) error {
-	end := len(b) - crcLen
-	if l.CRC && crc.CRC32C(b[:end]) != binary.LittleEndian.Uint32(b[end:]) {
+	if !l.sound(b) {
 		return &Error{Code: CRC, Pos: pos}
 	}
 	if !l.Markers {

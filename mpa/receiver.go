@@ -1,5 +1,7 @@
 package mpa
 
+import "encoding/binary"
+
 // Consumer takes the ULPDUs of a connection in order.
 type Consumer interface {
 	// ULPDU borrows b. An error ends the stream: the Receiver returns it from
@@ -73,6 +75,11 @@ func (r *Receiver) Receive(data []byte, c Consumer) error {
 			data = r.gather(data, c)
 			continue
 		}
+		if !r.layout.Markers {
+			if data = r.whole(data, c); len(data) == 0 || r.err != nil {
+				break
+			}
+		}
 		size := r.layout.size(data, r.pos)
 		if size == 0 || size > len(data) {
 			data = r.begin(data, size)
@@ -85,6 +92,26 @@ func (r *Receiver) Receive(data []byte, c Consumer) error {
 		r.release()
 	}
 	return r.err
+}
+
+// whole hands on the FPDUs that lie whole in data, those of a stream without
+// markers, and returns what follows them.
+func (r *Receiver) whole(data []byte, c Consumer) []byte {
+	for len(data) >= LengthLen && r.err == nil {
+		n := int(binary.BigEndian.Uint16(data))
+		size := body(n)
+		if size > len(data) {
+			break
+		}
+		if !r.layout.sound(data[:size]) {
+			r.err = &Error{Code: CRC, Pos: r.pos}
+			break
+		}
+		r.pos += uint64(size)
+		r.err = c.ULPDU(data[LengthLen : LengthLen+n : LengthLen+n])
+		data = data[size:]
+	}
+	return data
 }
 
 // Skip passes n octets, whole FPDUs that the caller has found and checked

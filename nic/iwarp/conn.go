@@ -61,7 +61,7 @@ type conn struct {
 	early     *early // segments that arrived before their turn
 	unaligned bool   // a segment of TCP has begun inside an FPDU
 	lastULPDU int    // lengths of the last FPDU in order
-	lastFPDU  int
+	lastFPDU  int    // 0: that of such an ULPDU
 
 	log      sendLog
 	keep     keeper

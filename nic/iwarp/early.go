@@ -174,7 +174,11 @@ func (c *conn) edge(off uint64) (int, edge) {
 		}
 	}
 	h := c.stream.Header()
-	return i, edge{c.rxBase + c.rx.Pos(), c.lastFPDU, uint64(c.lastULPDU - h.Len()), -1, h}
+	size := c.lastFPDU
+	if size == 0 && c.lastULPDU > 0 {
+		size = c.result.Rx().FPDULen(0, c.lastULPDU)
+	}
+	return i, edge{c.rxBase + c.rx.Pos(), size, uint64(c.lastULPDU - h.Len()), -1, h}
 }
 
 // judge checks the FPDU at off, behind edge e, and places it. scratch is where

@@ -58,7 +58,7 @@ type consumer conn
 // ULPDU implements mpa.Consumer.
 func (k *consumer) ULPDU(b []byte) error {
 	c := (*conn)(k)
-	c.lastULPDU, c.lastFPDU = len(b), c.result.Rx().FPDULen(0, len(b))
+	c.lastULPDU, c.lastFPDU = len(b), 0
 	note, read := c.e.notes.On, rdmap.NoRef
 	if note {
 		read = c.readWR()

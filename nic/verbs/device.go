@@ -86,6 +86,7 @@ type Device struct {
 	log       *frame.Log
 
 	regions  map[uint32]*Region // by STag index
+	lookedUp *Region            // the one last: mostly the next one, too
 	nextSTag uint32
 	scatter  uint64 // key of the STag permutation
 	keys     uint64 // state of the key generator

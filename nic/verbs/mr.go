@@ -212,7 +212,7 @@ func (m *MR) Dereg() error {
 	}
 	m.revoke()
 	m.dead = true
-	delete(d.regions, m.stag>>8)
+	d.forget(&m.Region)
 	d.mrs.remove(m.num)
 	d.gone(kindMR, m.num)
 	m.pd.refs--

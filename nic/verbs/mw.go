@@ -71,7 +71,7 @@ func (w *MW) Dealloc() error {
 	}
 	w.unbind()
 	w.dead = true
-	delete(d.regions, w.stag>>8)
+	d.forget(&w.Region)
 	d.mws.remove(w.num)
 	d.gone(kindMW, w.num)
 	w.pd.refs--

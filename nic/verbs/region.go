@@ -66,10 +66,21 @@ func (f Fault) String() string { return faultNames[f] }
 
 // Lookup returns the valid region or bound window that stag names, or nil.
 func (d *Device) Lookup(stag uint32) *Region {
-	if r := d.regions[stag>>8]; r != nil && r.stag == stag && r.valid {
-		return r
+	r := d.lookedUp
+	if r == nil || r.stag != stag {
+		r = d.regions[stag>>8]
 	}
-	return nil
+	if r == nil || r.stag != stag || !r.valid {
+		return nil
+	}
+	d.lookedUp = r
+	return r
+}
+
+// forget ends the use of r's STag.
+func (d *Device) forget(r *Region) {
+	delete(d.regions, r.stag>>8)
+	d.lookedUp = nil
 }
 
 // Check looks stag up and checks that pd may use [addr, addr+n) of a memory

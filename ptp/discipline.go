@@ -11,12 +11,14 @@ import (
 
 // discipline turns what a slave port measures into corrections of the clock.
 type discipline struct {
-	cfg    Servo
-	servo  servo.Servo
-	state  servo.State
-	filter servo.Filter // of the end-to-end path delay
-	lucky  *servo.Lucky
-	freq   float64 // correction in force, ppb
+	cfg     Servo
+	servo   servo.Servo
+	state   servo.State
+	filter  servo.Filter // of the end-to-end path delay
+	lucky   *servo.Lucky
+	freq    float64 // correction in force, ppb
+	hold    float64 // the mean of late while the offset was small: for holdover
+	settled int     // samples in it, at most holdSamples
 
 	delay   msg.TimeInterval // mean path delay
 	delayOK bool
@@ -57,6 +59,7 @@ func (d *discipline) init(cfg Servo, maxAdj int64) (err error) {
 		d.lucky, err = servo.NewLucky(cfg.Lucky)
 	}
 	d.freq = -cfg.Frequency
+	d.hold = d.freq
 	return err
 }
 
@@ -77,6 +80,12 @@ func (d *discipline) forget() {
 	d.stepped()
 	d.delayOK = false
 	d.filter.Reset()
+}
+
+// restart lets the servo begin with the frequency that is in force.
+func (d *discipline) restart() {
+	d.servo.SetFrequency(-d.freq)
+	d.servo.Reset()
 }
 
 // stepped drops what a step of the clock makes useless.
@@ -256,10 +265,10 @@ func (i *Instance) steer(o offset, at frame.Stamp, now frame.Time) (servo.State,
 	if state == servo.Unlocked {
 		return state, nil
 	}
-	if err := i.clock.AdjFine(now, int64(math.Floor(float64(-ppb*65.536)+0.5))); err != nil {
+	if err := i.setFrequency(-ppb, now); err != nil {
 		return state, err
 	}
-	d.freq = -ppb
+	d.settle(o.exact)
 	if state == servo.Jump {
 		if err := i.clock.AdjTime(now, time.Duration(-o.ns)); err != nil {
 			return state, err
@@ -267,6 +276,28 @@ func (i *Instance) steer(o offset, at frame.Stamp, now frame.Time) (servo.State,
 		i.ClockStepped()
 	}
 	return state, nil
+}
+
+func (i *Instance) setFrequency(ppb float64, now frame.Time) error {
+	i.discipline.freq = ppb
+	return i.clock.AdjFine(now, int64(math.Floor(float64(ppb*65.536)+0.5)))
+}
+
+const (
+	// holdSamples is how many corrections the mean for holdover has.
+	holdSamples = 16
+	// holdOffset is the offset in ns up to which a clock has settled.
+	holdOffset = 20_000
+)
+
+// settle keeps the mean correction while the clock follows closely.
+func (d *discipline) settle(offset float64) {
+	if d.state < servo.Locked || math.Abs(offset) > holdOffset {
+		d.settled = 0
+		return
+	}
+	d.settled = min(d.settled+1, holdSamples)
+	d.hold += float64((d.freq - d.hold) / float64(d.settled))
 }
 
 // ClockStepped tells that the clock was stepped: measurements under way are
@@ -295,7 +326,7 @@ func (p *port) synchronized(s servo.State, now frame.Time) {
 
 // synchronizationFault starts the servo anew.
 func (p *port) synchronizationFault(why string, now frame.Time) {
-	p.discipline.servo.Reset()
+	p.discipline.restart()
 	p.discipline.forget()
 	p.discipline.state = servo.Unlocked
 	if p.state == msg.StateSlave {

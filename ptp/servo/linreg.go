@@ -169,4 +169,10 @@ func (l *linreg) Reset() {
 	l.fits = [regressMax + 1]line{}
 }
 
+// SetFrequency starts from a correction that somebody else has made.
+func (l *linreg) SetFrequency(ppb float64) {
+	l.freq = clamp(ppb, l.cfg.MaxFrequency)
+	l.applied = l.freq
+}
+
 func (l *linreg) Frequency() float64 { return l.freq }

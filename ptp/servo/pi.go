@@ -100,8 +100,9 @@ func (p *pi) estimate(offset float64, local frame.Stamp) (float64, State) {
 	return p.drift, state
 }
 
-func (p *pi) Reset()             { p.phase = firstSample }
-func (p *pi) Frequency() float64 { return p.drift }
+func (p *pi) Reset()                   { p.phase = firstSample }
+func (p *pi) SetFrequency(ppb float64) { p.drift = clamp(ppb, p.cfg.MaxFrequency) }
+func (p *pi) Frequency() float64       { return p.drift }
 
 // pow is x to the power of y for positive x, the same on every machine.
 func pow(x, y float64) float64 { return exp(float64(y * log(x))) }

@@ -42,6 +42,9 @@ type Servo interface {
 	SetInterval(seconds float64)
 	// Reset forgets the offsets, not the frequency.
 	Reset()
+	// SetFrequency tells by how many ppb the clock would be too fast
+	// uncorrected, by the correction that is in force; to be followed by Reset.
+	SetFrequency(ppb float64)
 	// Frequency is the estimate of how fast the clock would run uncorrected,
 	// in ppb.
 	Frequency() float64
@@ -163,6 +166,7 @@ type null struct{}
 func (*null) Sample(float64, frame.Stamp, float64) (float64, State) { return 0, Locked }
 func (*null) SetInterval(float64)                                   {}
 func (*null) Reset()                                                {}
+func (*null) SetFrequency(float64)                                  {}
 func (*null) Frequency() float64                                    { return 0 }
 
 func clamp(v, limit float64) float64 { return max(-limit, min(limit, v)) }

@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"tapir/ptp/msg"
 	"tapir/wire/frame"
@@ -23,12 +25,26 @@ type Server interface {
 
 // Socket is a listening socket. It implements mgmt.Local.
 type Socket struct {
-	conn *net.UnixConn
-	raw  syscall.RawConn
-	path string
-	done chan struct{}
-	lost atomic.Uint64
+	conn   *net.UnixConn
+	raw    syscall.RawConn
+	path   string
+	out    chan answer
+	closed chan struct{}
+	wait   sync.WaitGroup
+	lost   atomic.Uint64
 }
+
+// answer is a message to a client.
+type answer struct {
+	client string
+	b      []byte
+}
+
+const (
+	maxAnswers = 1024             // that wait to be sent
+	pause      = time.Millisecond // for a client whose queue is full
+	maxTries   = 100              // before it has lost its answer
+)
 
 // Listen makes the socket at path, for the user alone. A socket that nobody
 // listens on any more is replaced.
@@ -40,7 +56,7 @@ func Listen(path string) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PTP management socket: %w", err)
 	}
-	s := &Socket{conn: conn, path: path}
+	s := &Socket{conn: conn, path: path, out: make(chan answer, maxAnswers), closed: make(chan struct{})}
 	if s.raw, err = conn.SyscallConn(); err == nil {
 		err = os.Chmod(path, 0o600)
 	}
@@ -48,6 +64,8 @@ func Listen(path string) (*Socket, error) {
 		_ = s.Close()
 		return nil, fmt.Errorf("PTP management socket: %w", err)
 	}
+	s.wait.Add(1)
+	go s.write()
 	return s, nil
 }
 
@@ -75,9 +93,9 @@ func (s *Socket) Path() string { return s.path }
 // Serve begins to give what comes to srv, by do, which must run its argument
 // on the thread of the instance, as node.Do does; false ends it.
 func (s *Socket) Serve(do func(func(now frame.Time)) bool, srv Server) {
-	s.done = make(chan struct{})
+	s.wait.Add(1)
 	go func() {
-		defer close(s.done)
+		defer s.wait.Done()
 		buf := make([]byte, msg.MaxLen)
 		for {
 			n, from, err := s.conn.ReadFromUnix(buf)
@@ -96,18 +114,45 @@ func (s *Socket) Serve(do func(func(now frame.Time)) bool, srv Server) {
 	}()
 }
 
-// Send sends b (borrowed) to a client. It never waits: a client that does not
-// read loses its answers.
+// Send sends b (borrowed) to a client. It never waits: what a client does not
+// read in time is lost.
 func (s *Socket) Send(client string, b []byte) {
-	err := s.raw.Write(func(fd uintptr) bool {
-		if syscall.Sendto(int(fd), b, syscall.MSG_DONTWAIT, &syscall.SockaddrUnix{Name: client}) != nil {
-			s.lost.Add(1)
-		}
-		return true
-	})
-	if err != nil {
+	select {
+	case s.out <- answer{client, bytes.Clone(b)}:
+	default:
 		s.lost.Add(1)
 	}
+}
+
+// write sends the answers in order. The kernel holds no more than ten for a
+// client, which must be given the time to read.
+func (s *Socket) write() {
+	defer s.wait.Done()
+	for {
+		select {
+		case <-s.closed:
+			return
+		case a := <-s.out:
+			for try := 0; ; try++ {
+				err := s.sendTo(a)
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, syscall.EAGAIN) || try == maxTries {
+					s.lost.Add(1)
+					break
+				}
+				time.Sleep(pause)
+			}
+		}
+	}
+}
+
+func (s *Socket) sendTo(a answer) (err error) {
+	closed := s.raw.Control(func(fd uintptr) {
+		err = syscall.Sendto(int(fd), a.b, syscall.MSG_DONTWAIT, &syscall.SockaddrUnix{Name: a.client})
+	})
+	return errors.Join(closed, err)
 }
 
 // Lost is how many requests had no sender to answer to, and how many answers
@@ -117,9 +162,8 @@ func (s *Socket) Lost() uint64 { return s.lost.Load() }
 // Close ends the service and removes the socket. It must not be called on the
 // thread of the instance.
 func (s *Socket) Close() error {
+	close(s.closed)
 	err := s.conn.Close()
-	if s.done != nil {
-		<-s.done
-	}
+	s.wait.Wait()
 	return errors.Join(err, os.Remove(s.path))
 }

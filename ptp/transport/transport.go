@@ -196,9 +196,9 @@ func (a Addr) GroupMAC() ether.Addr {
 	return a.MAC
 }
 
-// padLen is how many octets follow event messages on IPv6, so that those who
-// edit them can keep the checksum (section E.2). They are not needed here: the
-// checksum itself is kept.
+// padLen is how many octets follow messages on IPv6, so that those who edit
+// them can keep the checksum (section E.2). They are not needed here: the
+// checksum itself is edited.
 const padLen = 2
 
 // Len is the length in octets of the frame that Append makes of body.
@@ -211,16 +211,9 @@ func (p *Port) Len(body []byte) int {
 	case UDPv4:
 		return n + ip.HeaderLen4 + udp.HeaderLen
 	case UDPv6:
-		return n + ip.HeaderLen6 + udp.HeaderLen + pad(body)
+		return n + ip.HeaderLen6 + udp.HeaderLen + padLen
 	}
 	return n
-}
-
-func pad(body []byte) int {
-	if msg.Type(body[0] & 15).Event() {
-		return padLen
-	}
-	return 0
 }
 
 // Append appends an Ethernet frame with the message body, which must be one,
@@ -263,7 +256,7 @@ func (p *Port) appendUDP(b, body []byte, dst netip.Addr, ttl uint8) []byte {
 	n := len(body)
 	h := ip.Header{Version: 4, TOS: p.DSCP << 2, TTL: ttl, Proto: ip.ProtoUDP, Src: p.IP, Dst: dst, DF: true}
 	if p.Kind == UDPv6 {
-		h.Version, n = 6, n+pad(body) // zeros behind the body
+		h.Version, n = 6, n+padLen
 	}
 	h.PayloadLen = udp.HeaderLen + n
 	u := udp.Header{Src: GeneralPort, Dst: GeneralPort}
@@ -275,7 +268,7 @@ func (p *Port) appendUDP(b, body []byte, dst netip.Addr, ttl uint8) []byte {
 	u.Put(head[at:], n)
 	start := len(b) + at
 	b = append(append(b, head[:at+udp.HeaderLen]...), body...)
-	if n > len(body) {
+	if p.Kind == UDPv6 {
 		b = append(b, 0, 0)
 	}
 	putChecksum(b[start:], h.Src, h.Dst)

@@ -141,8 +141,8 @@ func TestRoundTrip(t *testing.T) {
 					m.Parse(p.Body) != nil || m.Type != typ {
 					t.Errorf("%v %v: %+v", port.Kind, typ, p)
 				}
-				if extra := len(p.Body) - len(body); port.Kind == UDPv6 && typ.Event() != (extra == 2) {
-					t.Errorf("%d octets behind a %v", extra, typ)
+				if extra := len(p.Body) - len(body); (port.Kind == UDPv6) != (extra == 2) {
+					t.Errorf("%d octets behind a %v over %v", extra, typ, port.Kind)
 				}
 			}
 		}

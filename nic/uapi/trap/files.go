@@ -1,9 +1,7 @@
 package trap
 
 import (
-	"encoding/binary"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -163,11 +161,11 @@ func (f *Files) servePath(c *Call, p pathCall) Answer {
 	case open:
 		return f.openNode(c, n, c.Int(int(p.arg)))
 	case openHow:
-		var how [8]byte // of struct open_how, its flags
-		if err := c.Read(c.Arg(int(p.arg)), how[:]); err != nil {
+		how, err := Get[unix.OpenHow](c, c.Arg(int(p.arg)))
+		if err != nil {
 			return Fail(err)
 		}
-		return f.openNode(c, n, int(binary.NativeEndian.Uint64(how[:])))
+		return f.openNode(c, n, int(how.Flags))
 	case access:
 		if c.Int(int(p.arg))&unix.X_OK != 0 {
 			return Fail(unix.EACCES)
@@ -247,7 +245,7 @@ func (s Stat) answer(c *Call, p pathCall) Answer {
 
 func (s Stat) write(c *Call, addr uint64) Answer {
 	st := unix.Stat_t{Dev: nodeDev, Ino: nodeIno, Nlink: 1, Mode: s.Mode, Rdev: s.Rdev, Blksize: 4096}
-	if err := c.Write(addr, (*[unsafe.Sizeof(st)]byte)(unsafe.Pointer(&st))[:]); err != nil {
+	if err := Put(c, addr, &st); err != nil {
 		return Fail(err)
 	}
 	return Return(0)
@@ -256,7 +254,7 @@ func (s Stat) write(c *Call, addr uint64) Answer {
 func (s Stat) writeStatx(c *Call, addr uint64) Answer {
 	st := unix.Statx_t{Mask: unix.STATX_BASIC_STATS, Blksize: 4096, Nlink: 1, Mode: uint16(s.Mode), Ino: nodeIno,
 		Rdev_major: unix.Major(s.Rdev), Rdev_minor: unix.Minor(s.Rdev), Dev_major: unix.Major(nodeDev), Dev_minor: unix.Minor(nodeDev)}
-	if err := c.Write(addr, (*[unsafe.Sizeof(st)]byte)(unsafe.Pointer(&st))[:]); err != nil {
+	if err := Put(c, addr, &st); err != nil {
 		return Fail(err)
 	}
 	return Return(0)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -92,3 +93,17 @@ func (f foreign) text(pid int, addr uint64) (string, error) {
 	}
 	return "", unix.ENAMETOOLONG
 }
+
+// Get reads a value of fixed size from address addr of the caller, in this
+// machine's byte order: a kernel structure. Error: EFAULT.
+func Get[T any](c *Call, addr uint64) (v T, err error) {
+	err = c.Read(addr, octets(&v))
+	return v, err
+}
+
+// Put stores a value of fixed size at address addr of the caller. Error:
+// EFAULT.
+func Put[T any](c *Call, addr uint64, v *T) error { return c.Write(addr, octets(v)) }
+
+// octets is the memory of a value that holds no pointer.
+func octets[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }

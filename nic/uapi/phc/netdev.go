@@ -1,0 +1,63 @@
+package phc
+
+import (
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/ptp"
+	"tapir/nic/uapi/trap"
+)
+
+// ifreq is struct ifreq with its pointer.
+type ifreq struct {
+	Name [unix.IFNAMSIZ]byte
+	Data uint64
+	_    [16]byte
+}
+
+var netdevCalls = map[uint32]func(c *trap.Call, n *netdev, data uint64) trap.Answer{
+	unix.SIOCETHTOOL: func(c *trap.Call, n *netdev, data uint64) trap.Answer {
+		cmd, err := trap.Get[uint32](c, data)
+		if err != nil || cmd != unix.ETHTOOL_GET_TS_INFO {
+			return trap.Pass()
+		}
+		info := unix.EthtoolTsInfo{Cmd: cmd, Phc_index: int32(n.phc), So_timestamping: hardware | software, Tx_types: 1<<ptp.TxOff | 1<<ptp.TxOn}
+		for _, f := range ptp.Filters() {
+			info.Rx_filters |= 1 << f
+		}
+		return done(trap.Put(c, data, &info))
+	},
+	unix.SIOCGHWTSTAMP: func(c *trap.Call, n *netdev, data uint64) trap.Answer {
+		cfg, err := n.Config()
+		if err != nil {
+			return fail(err)
+		}
+		return done(trap.Put(c, data, kernelConfig(cfg)))
+	},
+	unix.SIOCSHWTSTAMP: func(c *trap.Call, n *netdev, data uint64) trap.Answer {
+		want, err := trap.Get[unix.HwTstampConfig](c, data)
+		if err != nil {
+			return fail(err)
+		}
+		cfg, err := n.Configure(ptp.HWConfig{Flags: int(want.Flags), TxType: ptp.TxType(want.Tx_type), Filter: ptp.RxFilter(want.Rx_filter)})
+		if err != nil {
+			return fail(err)
+		}
+		return done(trap.Put(c, data, kernelConfig(cfg)))
+	},
+}
+
+func kernelConfig(c ptp.HWConfig) *unix.HwTstampConfig {
+	return &unix.HwTstampConfig{Flags: int32(c.Flags), Tx_type: int32(c.TxType), Rx_filter: int32(c.Filter)}
+}
+
+func (h *Handler) serveNetdev(c *trap.Call, serve func(*trap.Call, *netdev, uint64) trap.Answer) trap.Answer {
+	req, err := trap.Get[ifreq](c, c.Arg(2))
+	if err != nil {
+		return trap.Pass()
+	}
+	n, ok := h.netdevs[unix.ByteSliceToString(req.Name[:])]
+	if !ok {
+		return trap.Pass()
+	}
+	return serve(c, n, req.Data)
+}

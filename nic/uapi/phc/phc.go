@@ -115,11 +115,18 @@ func (h *Handler) Rules() []trap.Rule {
 	for req := range netdevCalls {
 		rules = append(rules, trap.Rule{Nr: unix.SYS_IOCTL, When: []trap.Cond{{Arg: 1, Mask: ^uint32(0), Value: req}}})
 	}
+	rules = append(rules, systemRules()...)
 	return append(rules, socketRules()...)
 }
 
 // Serve implements trap.Handler.
 func (h *Handler) Serve(c *trap.Call) trap.Answer {
+	if c.Nr() == unix.SYS_ADJTIMEX {
+		return serveSystem(c, c.Arg(0))
+	}
+	if c.Nr() == unix.SYS_CLOCK_ADJTIME && c.Int(0) == unix.CLOCK_REALTIME {
+		return serveSystem(c, c.Arg(1))
+	}
 	if serve, ok := clockCalls[c.Nr()]; ok {
 		return h.serveClock(c, serve)
 	}

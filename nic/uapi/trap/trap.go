@@ -144,12 +144,14 @@ func (p *Program) Wait() (code int, err error) {
 	return exit.ExitCode(), nil
 }
 
-// zeroTimeout polls without waiting.
-const zeroTimeout = 0
-
-// ready tells whether one of events is signalled on fd now.
-func ready(fd int, events int16) bool {
-	p := []unix.PollFd{{Fd: int32(fd), Events: events}}
-	n, err := unix.Poll(p, zeroTimeout)
-	return err == nil && n == 1
+// TerminalSignals tells whether the terminal's interrupt and quit keys reach
+// the program by themselves: it is in the terminal's foreground with us.
+func TerminalSignals() bool {
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return false // there is none
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
 }

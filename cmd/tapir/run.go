@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/uapi"
+	"tapir/nic/uapi/trap"
+)
+
+// Exit codes of a program that could not be executed, as of env(1).
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+func newRun() *cobra.Command {
+	var o uapi.Options
+	cmd := &cobra.Command{
+		Use:   "run [--nic NAME[,NAME]] [--] PROGRAM [ARGUMENT]...",
+		Short: "Run an unmodified program on running NICs",
+		Long: "Run starts a program, such as ptp4l, phc2sys, ts2phc, phc_ctl, hwstamp_ctl or chronyd, for\n" +
+			"which the NICs' hardware clocks are /dev/ptp0, /dev/ptp1... and their TAPs have hardware time\n" +
+			"stamps: the host TAP of a NIC that has one, else its TAP. It needs no root, module or\n" +
+			"preloaded library, serves static programs and everything that the program starts, and ends\n" +
+			"when the last of these has ended, with the program's exit code.\n\n" +
+			"The program cannot set the machine's clock, whatever its rights, unless --system-clock is given.",
+		Example: "  tapir run -- ptp4l -H -i tap0 -m\n" +
+			"  tapir run --nic nic0 -- phc_ctl /dev/ptp0 get\n" +
+			"  tapir run --nic a,b -- ptp4l -H -i host-a -i host-b -m --boundary_clock_jbod 1\n" +
+			"  tapir run --pps -- ts2phc -c /dev/ptp0 -s generic -m",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("the program is missing: see: tapir run --help")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Argv, o.Log = args, cmd.ErrOrStderr()
+			o.Stdin, o.Stdout, o.Stderr = os.Stdin, os.Stdout, os.Stderr
+			return runProgram(cmd, o)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.SetInterspersed(false)
+	f.StringSliceVar(&o.NICs, "nic", nil, "`names` of running NICs (default the only one)")
+	f.StringSliceVar(&o.Netdevs, "netdev", nil, "also show the clock at this netdev, `[NIC=]NAME`, with stamps of the kernel translated to it; may be repeated")
+	f.BoolVar(&o.PPS, "pps", false, "give the clocks an external time stamp input, with a pulse at each second of the system's clock")
+	f.BoolVar(&o.KeepSystemClock, "system-clock", false, "let the program set the machine's clock if it has the right")
+	return cmd
+}
+
+func runProgram(cmd *cobra.Command, o uapi.Options) error {
+	code, err := uapi.Run(cmd.Context(), o)
+	var missing *trap.NotFoundError
+	var usage *uapi.UsageError
+	switch {
+	case errors.As(err, &missing):
+		cmd.PrintErrln("tapir: " + oneLine(missing.Error()))
+		if errors.Is(err, fs.ErrPermission) {
+			return reported(exitNotExecutable)
+		}
+		return reported(exitNotFound)
+	case errors.As(err, &usage):
+		return usageError{err}
+	case err != nil:
+		return err
+	case code != 0:
+		return reported(code)
+	}
+	return nil
+}

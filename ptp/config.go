@@ -90,7 +90,11 @@ type PortConfig struct {
 	IngressLatency msg.TimeInterval // from the time-stamp point to the stamp; subtracted from what comes in
 	EgressLatency  msg.TimeInterval // from the stamp to the time-stamp point; added to what goes out
 
-	// HybridE2E sends Delay_Req by unicast to the master.
+	Unicast Unicast
+	// NoMulticast masters send Announce and Sync to unicast clients only.
+	NoMulticast bool
+	// HybridE2E sends Delay_Req by unicast to the master, and answers such requests
+	// without a grant.
 	HybridE2E bool
 	// AsCapable is a link known to be capable (IEEE 802.1AS), without measuring.
 	AsCapable bool
@@ -199,6 +203,9 @@ func (p *PortConfig) validate(c *Config) error {
 	case msg.DelayE2E, msg.DelayP2P, msg.DelayNone:
 	default:
 		return fmt.Errorf("delay mechanism: unknown value %#x", uint8(p.DelayMechanism))
+	}
+	if err := p.Unicast.validate(p); err != nil {
+		return err
 	}
 	switch {
 	case c.Profile.is8021as() && p.DelayMechanism != msg.DelayP2P:

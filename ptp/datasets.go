@@ -109,6 +109,10 @@ func (i *Instance) becomeGrandmaster() {
 // follow fills the data sets of a clock that follows f (table 33, S1).
 func (i *Instance) follow(p *port, f *bmca.Foreign) {
 	i.slavePort = p
+	if p.parentAddr != f.Addr {
+		p.parentAddr = f.Addr
+		p.unicast.want()
+	}
 	i.parent = Parent{Port: f.Sender, Grandmaster: f.Info}
 	i.current.StepsRemoved = f.StepsRemoved + 1
 	i.path = append(i.path[:0], f.Path...)

@@ -103,6 +103,7 @@ func (p *port) adopt(source msg.PortIdentity, meta *Meta) {
 	p.newMaster(meta.Now)
 	p.slavePort = p
 	p.parent.Port = source
+	p.parentAddr = meta.Src
 	p.parent.Grandmaster.Identity = source.Clock
 	p.current.StepsRemoved = 1
 }
@@ -115,7 +116,7 @@ func (p *port) receiveSignaling(m *msg.Message, meta *Meta) Drop {
 	if !p.bucket.take(meta.Now) {
 		return DropRate
 	}
-	served := false
+	served := p.unicast.signaling(m, meta)
 	for t, rest, ok := m.TLVs.Next(); ok; t, rest, ok = rest.Next() {
 		var r msg.IntervalRequest
 		if p.Profile().is8021as() && t.Type == msg.TLVOrganization && r.Parse(t.Value) == nil {

@@ -162,6 +162,8 @@ func (p *port) get(id msg.ManagementID) (any, msg.ManagementError) {
 		return &msg.PortStats{Identity: p.id, Rx: p.stats.Rx, Tx: p.stats.Tx}, 0
 	case msg.IDPortServiceStats:
 		return p.serviceStats(), 0
+	case msg.IDUnicastMasterTable:
+		return p.unicast.table(), 0
 	case msg.IDLogAnnounceInterval:
 		return octet(uint8(p.rates.announce))
 	case msg.IDAnnounceReceiptTimeout:

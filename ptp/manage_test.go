@@ -14,7 +14,7 @@ func TestManagementIDs(t *testing.T) {
 	w.until("lock", 10*time.Second, slave.converged(master, 100))
 	host := map[msg.ManagementID]bool{ // what the engine does not know
 		msg.IDClockDescription: true, msg.IDSubscribeEvents: true, msg.IDPortProperties: true, msg.IDPortHWClock: true,
-		msg.IDUnicastMasterTable: true, msg.IDEnablePort: true, msg.IDDisablePort: true,
+		msg.IDEnablePort: true, msg.IDDisablePort: true,
 	}
 	for _, mid := range msg.ManagementIDs() {
 		data, e := slave.Get(mid, 0, w.now)

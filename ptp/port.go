@@ -57,6 +57,7 @@ type port struct {
 	rates      logIntervals
 	peer       msg.PortIdentity // the neighbor
 	bucket     bucket
+	unicast    negotiation
 
 	pending  []pending  // sent, waiting for their stamps
 	late     [16]uint64 // IDs of those that were given up
@@ -73,13 +74,14 @@ func newPort(i *Instance, n int, cfg PortConfig) *port {
 		Instance: i, index: n, cfg: cfg,
 		id:      msg.PortIdentity{Clock: i.cfg.ClockIdentity, Port: uint16(n + 1)},
 		state:   msg.StateInitializing,
-		pending: make([]pending, 0, maxPending),
+		pending: make([]pending, 0, maxPending+cfg.Unicast.Limits.Clients),
 		answers: make([]answer, i.cfg.Limits.Requests),
 	}
 	p.foreign = bmca.Table{Algorithm: i.cfg.Algorithm, Threshold: i.cfg.ForeignThreshold}
 	p.filter, _ = i.discipline.newFilter() // its configuration was checked by init
 	p.bucket = newBucket(i.cfg.Limits.RequestRate)
 	p.resetRates()
+	p.unicast.begin(p)
 	for t := range p.timers {
 		p.timers[t] = frame.Never
 	}
@@ -109,6 +111,7 @@ func (p *port) initialize(now frame.Time) {
 	p.setState(msg.StateInitializing, "start", now)
 	p.resetRates()
 	p.capable = p.cfg.AsCapable
+	p.unicast.begin(p)
 	switch p.cfg.Role {
 	case MasterRole:
 		p.setState(msg.StateMaster, "static role", now)
@@ -164,8 +167,10 @@ func (p *port) setState(s msg.PortState, why string, now frame.Time) {
 	case msg.StateMaster:
 		p.startPeerDelay(now)
 		p.stop(announceReceipt)
-		p.setTimer(syncTimer, now)
-		if p.cfg.Role == Dynamic {
+		if !p.cfg.NoMulticast {
+			p.setTimer(syncTimer, now)
+		}
+		if p.cfg.Role == Dynamic && !p.cfg.NoMulticast {
 			p.setTimer(announceTimer, now)
 		}
 	case msg.StateUncalibrated:
@@ -177,6 +182,7 @@ func (p *port) setState(s msg.PortState, why string, now frame.Time) {
 	if s == msg.StateFaulty && p.cfg.FaultReset > 0 {
 		p.setTimer(faultReset, now.Add(p.cfg.FaultReset))
 	}
+	p.unicast.stateChanged()
 	for _, o := range p.observers {
 		o.PortState(p.index, from, s, why, now)
 	}

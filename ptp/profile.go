@@ -7,6 +7,7 @@ import (
 	"tapir/ptp/bmca"
 	"tapir/ptp/msg"
 	"tapir/ptp/servo"
+	"tapir/ptp/unicast"
 )
 
 // Profile is a set of values and rules for a Config.
@@ -67,6 +68,7 @@ func NewConfig(p Profile, id msg.ClockIdentity, ports int) Config {
 		DelayMechanism: msg.DelayE2E, LocalPriority: 128,
 		LogAnnounceInterval: 1, AnnounceReceiptTimeout: 3,
 		AllowedLostResponses: 3, OperLogSyncInterval: msg.IntervalUnchanged, OperLogPdelayReqInterval: msg.IntervalUnchanged,
+		Unicast:            Unicast{Limits: unicast.DefaultLimits()},
 		TxTimestampTimeout: 10 * time.Millisecond, FaultReset: 16 * time.Second,
 	}
 	switch p {
@@ -85,7 +87,7 @@ func NewConfig(p Profile, id msg.ClockIdentity, ports int) Config {
 		cfg.Algorithm, cfg.Domain = bmca.Telecom, 44
 		port.LogAnnounceInterval, port.LogSyncInterval, port.LogMinDelayReqInterval = 0, -4, -4
 		port.AnnounceReceiptTimeout = 2
-		port.HybridE2E = true
+		port.NoMulticast, port.Unicast.Listen = true, true
 	case Power:
 		port.DelayMechanism, port.LogAnnounceInterval = msg.DelayP2P, 0
 		cfg.Domain = 254

@@ -84,11 +84,13 @@ func (p *port) receiveAnnounce(m *msg.Message, meta *Meta) Drop {
 		return DropOwn
 	case !p.isCapable():
 		return DropCapable
+	case p.unicast.refused(m, meta.Src):
+		return DropUnicast
 	case p.Instance.cfg.PathTrace && inPath(m.TLVs, p.id.Clock):
 		return DropLoop
 	}
 	now := meta.Now
-	switch p.foreign.Hear(m, replyTo(m, meta), p.id, p.cfg.LocalPriority, p.announceInterval(), now) {
+	switch p.foreign.Hear(m, meta.Src, p.id, p.cfg.LocalPriority, p.announceInterval(), now) {
 	case bmca.Rejected:
 		return DropForeign
 	case bmca.Changed:
@@ -97,18 +99,12 @@ func (p *port) receiveAnnounce(m *msg.Message, meta *Meta) Drop {
 	following := p.state == msg.StateSlave || p.state == msg.StateUncalibrated
 	switch {
 	case following && m.Source == p.parent.Port:
-		p.refreshParent(p.foreign.Find(m.Source), meta)
+		p.armAnnounceReceipt(now)
+		p.follow(p, p.foreign.Find(m.Source))
 	case p.state == msg.StatePassive:
 		p.armAnnounceReceipt(now)
 	}
 	return DropNone
-}
-
-// refreshParent updates the data sets by an Announce of the parent.
-func (p *port) refreshParent(f *bmca.Foreign, meta *Meta) {
-	p.armAnnounceReceipt(meta.Now)
-	p.parentAddr = meta.Src
-	p.follow(p, f)
 }
 
 // replyTo is where an answer to m is sent: to its sender if it came by unicast,
@@ -211,6 +207,8 @@ func (p *port) fromParent(m *msg.Message, meta *Meta) Drop {
 		return DropCapable
 	case m.Flags.Has(msg.FlagAlternateMaster):
 		return DropAlternate
+	case p.unicast.refused(m, meta.Src):
+		return DropUnicast
 	}
 	if p.cfg.Role == SlaveRole && p.parent.Port != m.Source && (p.parent.Port.Clock == p.id.Clock || p.parent.Port == msg.PortIdentity{}) {
 		p.adopt(m.Source, meta)
@@ -218,7 +216,6 @@ func (p *port) fromParent(m *msg.Message, meta *Meta) Drop {
 	if m.Source != p.parent.Port {
 		return DropParent
 	}
-	p.parentAddr = meta.Src
 	return DropNone
 }
 

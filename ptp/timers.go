@@ -68,9 +68,7 @@ func (p *port) deadline() frame.Time {
 	for i := range p.pending {
 		at = min(at, p.pending[i].deadline)
 	}
-	if p.n > 0 {
-		at = min(at, p.now)
-	}
+	at = min(at, p.unicast.next)
 	return at
 }
 

@@ -10,7 +10,8 @@ import (
 	"tapir/wire/frame"
 )
 
-// maxPending is how many event messages of a port may wait for their stamps.
+// maxPending is how many event messages of a port may wait for their stamps,
+// besides one for each unicast client.
 const maxPending = 64
 
 // pending is an event message that was sent and waits for its stamp.
@@ -60,7 +61,7 @@ func (p *port) transmit(m *msg.Message, out Outgoing) {
 
 // await makes an entry in pending and returns its ID, 0 if there is no room.
 func (p *port) await(e pending) uint64 {
-	if len(p.pending) == maxPending {
+	if len(p.pending) == cap(p.pending) {
 		p.drop(DropQueue)
 		return 0
 	}
@@ -146,6 +147,7 @@ func (p *port) answer(a answer) {
 
 // flush sends the answers that wait.
 func (p *port) flush() {
+	p.unicast.poll(p.now)
 	for p.n > 0 {
 		a := p.answers[p.head]
 		p.head = (p.head + 1) % len(p.answers)

@@ -1,0 +1,119 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tapir/lab/linuxptp"
+	"tapir/lab/report"
+	"tapir/nic"
+	"tapir/ptp"
+	"tapir/ptp/msg"
+	"tapir/wire/frame"
+)
+
+// Result is what a slave measured of its master.
+type Result struct {
+	Offsets []float64 // ns, as the slave measured them once its servo ran
+	Truth   []float64 // ns, of the slave's clock against the system's, if it is the NIC's
+	Settled time.Duration
+}
+
+// Summary is that of the measured offsets.
+func (r *Result) Summary() report.Stats { return report.Summarize(r.Offsets) }
+
+// The clock of a NIC that follows: 37 ppm fast, and ahead at the start.
+const (
+	slavePPB   = 37000
+	slaveAhead = 1230 * time.Microsecond
+)
+
+// Run runs a cell until its slave has made so many measurements.
+func Run(ctx context.Context, c Cell, samples int) (Result, error) {
+	b, err := NewBed(ctx, func(n *nic.Config) {
+		if c.Role == Slave {
+			n.PHC.PPB = slavePPB
+		}
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	defer b.Close()
+	if c.Role == Master {
+		return runMaster(ctx, b, c, samples)
+	}
+	return runSlave(ctx, b, c, samples)
+}
+
+func runMaster(ctx context.Context, b *Bed, c Cell, samples int) (r Result, err error) {
+	if _, err = b.StartPTP(ptp.DefaultE2E, 1, func(p *nic.PTPConfig) { c.tapir(p); p.Priority1 = 1 }); err != nil {
+		return r, err
+	}
+	o := c.options()
+	o["slaveOnly"] = "1"
+	slave, err := b.Host.PTP4L(ctx, linuxptp.PTP4L{Options: o, Sections: sections()})
+	if err != nil {
+		return r, err
+	}
+	err = slave.Await(ctx, fmt.Sprintf("%d measurements", samples), func(l linuxptp.Log) bool { return len(l.Samples()) >= samples })
+	for _, s := range slave.Log().Samples() {
+		r.Offsets = append(r.Offsets, float64(s.Offset))
+	}
+	return r, err
+}
+
+func runSlave(ctx context.Context, b *Bed, c Cell, samples int) (r Result, err error) {
+	if err := b.step(slaveAhead); err != nil {
+		return r, err
+	}
+	o := c.options()
+	o["priority1"] = "1"
+	if _, err = b.Host.PTP4L(ctx, linuxptp.PTP4L{Options: o, Sections: sections()}); err != nil {
+		return r, err
+	}
+	start := time.Now()
+	w, err := b.StartPTP(ptp.DefaultE2E, samples, func(p *nic.PTPConfig) {
+		c.tapir(p)
+		p.SlaveOnly, p.Quality.Class = true, msg.ClassSlaveOnly
+	})
+	if err != nil {
+		return r, err
+	}
+	for {
+		select {
+		case <-w.reached:
+			b.Close()
+			for _, s := range w.Samples {
+				r.Offsets = append(r.Offsets, float64(s.Offset))
+			}
+			return r, nil
+		case <-time.After(time.Second / 16):
+			off, err := b.ClockError()
+			if err != nil {
+				return r, err
+			}
+			r.look(time.Since(start), off)
+		case <-ctx.Done():
+			b.Close()
+			return r, fmt.Errorf("%v: %w: states %q, %d measurements", c, ctx.Err(), w.States, len(w.Samples))
+		}
+	}
+}
+
+// look notes a true error. A clock has settled when it stays within 5 us.
+func (r *Result) look(at time.Duration, off time.Duration) {
+	const within = 5 * time.Microsecond
+	r.Truth = append(r.Truth, float64(off))
+	if off.Abs() > within {
+		r.Settled = at
+	}
+}
+
+// step moves the NIC's clock.
+func (b *Bed) step(by time.Duration) (err error) {
+	if e := b.NIC.DoWait(func(now frame.Time) { err = b.NIC.Device.PHC().AdjTime(now, by) }); e != nil {
+		return e
+	}
+	return err
+}

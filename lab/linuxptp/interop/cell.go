@@ -16,12 +16,14 @@ import (
 type Role uint8
 
 const (
-	Master Role = iota // ptp4l follows the NIC
-	Slave              // the NIC follows ptp4l
+	Master      Role = iota // ptp4l follows the NIC
+	Slave                   // the NIC follows ptp4l
+	Transparent             // the fabric switch between two ptp4l
+	Boundary                // the same
 	numRoles
 )
 
-func (r Role) String() string { return [numRoles]string{"master", "slave"}[r] }
+func (r Role) String() string { return [numRoles]string{"master", "slave", "tc", "bc"}[r] }
 
 // Cell is one combination.
 type Cell struct {
@@ -51,20 +53,23 @@ func Matrix() (list []Cell) {
 	for role := range numRoles {
 		for _, t := range transports {
 			for _, d := range []msg.DelayMechanism{msg.DelayE2E, msg.DelayP2P} {
-				list = append(list, Cell{t, d, role, false}, Cell{t, d, role, true})
+				list = append(list, Cell{t, d, role, false})
+				if role != Boundary {
+					list = append(list, Cell{t, d, role, true})
+				}
 			}
 		}
 	}
 	return list
 }
 
-// Pairwise are the fewest cells that have each pair of transport, mechanism,
-// role and step.
+// Pairwise are few cells that have each pair of transport, mechanism and role.
 func Pairwise() (list []Cell) {
 	for i, t := range transports {
 		for j, d := range []msg.DelayMechanism{msg.DelayE2E, msg.DelayP2P} {
-			role := Role((i + j) % int(numRoles))
-			list = append(list, Cell{t, d, role, (i/2+j+int(role))%2 == 1})
+			for role := Role((i + j) % 2); role < numRoles; role += 2 {
+				list = append(list, Cell{t, d, role, (i+int(role))%3 == 0 && role != Boundary})
+			}
 		}
 	}
 	return list

@@ -7,6 +7,8 @@ import (
 
 	"tapir/lab/linuxptp"
 	"tapir/lab/report"
+	"tapir/lab/sw"
+	"tapir/lab/sw/stock"
 	"tapir/nic"
 	"tapir/ptp"
 	"tapir/ptp/msg"
@@ -31,6 +33,9 @@ const (
 
 // Run runs a cell until its slave has made so many measurements.
 func Run(ctx context.Context, c Cell, samples int) (Result, error) {
+	if c.Role == Transparent || c.Role == Boundary {
+		return runSwitch(ctx, c, samples)
+	}
 	b, err := NewBed(ctx, func(n *nic.Config) {
 		if c.Role == Slave {
 			n.PHC.PPB = slavePPB
@@ -116,4 +121,29 @@ func (b *Bed) step(by time.Duration) (err error) {
 		return e
 	}
 	return err
+}
+
+// runSwitch puts the fabric switch between two ptp4l.
+func runSwitch(ctx context.Context, c Cell, samples int) (r Result, err error) {
+	cfg := stock.Config{Transport: transportNames[c.Transport], P2P: c.Delay == msg.DelayP2P, Samples: samples}
+	cfg.Switch.OneStep, cfg.Switch.Transport = c.OneStep, c.Transport
+	switch {
+	case c.Role == Boundary:
+		p := nic.PTPConfig{Config: ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)}
+		c.tapir(&p)
+		p.Ports[0].LogAnnounceInterval = -3 // as the slave's, whose timeout hangs on it
+		cfg.Switch.Mode, cfg.Switch.PTP = sw.Boundary, &p.Config
+	case cfg.P2P:
+		cfg.Switch.Mode = sw.P2PTransparent
+	default:
+		cfg.Switch.Mode = sw.E2ETransparent
+	}
+	m, err := stock.Measure(ctx, cfg)
+	if err != nil {
+		return r, err
+	}
+	for _, o := range m.Offsets {
+		r.Offsets = append(r.Offsets, float64(o))
+	}
+	return r, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	unit "tapir/nic/ptp"
 	"tapir/ptp"
+	"tapir/ptp/mgmt"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
 	"tapir/wire/ether"
@@ -19,6 +20,8 @@ type PTPConfig struct {
 	Transport transport.Kind
 	Local     bool  // everything goes to the group that bridges do not forward
 	DSCP      uint8 // of IP packets
+	// SetFromWire lets management messages of the network change settings.
+	SetFromWire bool
 }
 
 // DefaultPTP is a profile's configuration for the NIC: one port, over
@@ -52,6 +55,7 @@ type instance struct {
 	port   transport.Port
 	groups [2]transport.Addr
 	events uint64 // messages whose stamp was asked for
+	server *mgmt.Server
 }
 
 // StartPTP runs a PTP instance on the wire port, which steers the NIC's clock
@@ -73,6 +77,7 @@ func (d *Device) StartPTP(c PTPConfig, now frame.Time) (*ptp.Instance, error) {
 	if i.Instance, err = ptp.New(c.Config, d.stamping.phc, i); err != nil {
 		return nil, err
 	}
+	i.manage(c)
 	if err := i.lock.Enable(now); err != nil {
 		return nil, err
 	}
@@ -83,6 +88,31 @@ func (d *Device) StartPTP(c PTPConfig, now frame.Time) (*ptp.Instance, error) {
 	}
 	d.setGroups()
 	return i.Instance, nil
+}
+
+// manage lets the instance answer management messages.
+func (i *instance) manage(c PTPConfig) {
+	port := mgmt.PortInfo{Interface: i.d.cfg.Name, MAC: i.d.cfg.MAC, Timestamping: msg.TimestampingHardware, PHCIndex: -1}
+	if i.port.Kind != transport.Ethernet {
+		port.Address = transport.Addr{IP: i.port.IP}
+	}
+	if !c.TwoStep {
+		port.Timestamping = msg.TimestampingOneStep
+	}
+	i.server = mgmt.New(mgmt.Config{
+		Ports: []mgmt.PortInfo{port}, SetFromWire: c.SetFromWire,
+		Product: "Tapir;NIC;" + i.d.cfg.Name, Revision: ";;", Profile: c.Profile.Identity(),
+	}, i.Instance)
+	i.Manage(i.server)
+	i.Observe(i.server)
+}
+
+// PTPManager is the management server of the PTP instance, nil if none runs.
+func (d *Device) PTPManager() *mgmt.Server {
+	if d.instance == nil {
+		return nil
+	}
+	return d.instance.server
 }
 
 // ptpSource is the address that messages come from: the NIC's first of the

@@ -3,11 +3,13 @@ package nic
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	unit "tapir/nic/ptp"
 	"tapir/ptp"
+	"tapir/ptp/mgmt"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
@@ -168,3 +170,68 @@ func TestPTPTxStampFaults(t *testing.T) {
 		t.Errorf("after the fault: state %v, %v apart", s.State(0), d)
 	}
 }
+
+// A client in the network reads what an instance has, and one on the machine
+// changes it.
+func TestPTPManagement(t *testing.T) {
+	w, master, slave := ptpPair(t)
+	master.startPTP(func(c *PTPConfig) { c.Transport = transport.UDPv4 })
+	if slave.dev.PTPManager() != nil {
+		t.Error("a server without an instance")
+	}
+	w.run(time.Second)
+	var local answers
+	server := master.dev.PTPManager()
+	server.SetLocal(&local)
+	client := mgmt.Client{Identity: msg.PortIdentity{Port: 1}}
+	ask := func(line string) *mgmt.Reply {
+		t.Helper()
+		r, err := mgmt.ParseCommand(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		local = nil
+		server.Local("me", client.Append(nil, r, w.now), w.now)
+		if len(local) != 1 {
+			t.Fatalf("%s: %d answers", line, len(local))
+		}
+		reply, ok := client.Receive(local[0])
+		if !ok {
+			t.Fatalf("%s: %x", line, local[0])
+		}
+		return &reply
+	}
+	if p, ok := ask("GET PORT_PROPERTIES_NP").Data.(*msg.PortProperties); !ok || p.Interface != "nic0" || p.Timestamping != msg.TimestampingHardware {
+		t.Errorf("%+v", p)
+	}
+	if d, ok := ask("GET CLOCK_DESCRIPTION").Data.(*msg.ClockDescription); !ok || d.ProtocolAddress.Protocol != msg.NetworkUDPv4 || d.Profile[1] != 0x1b {
+		t.Errorf("%+v", d)
+	}
+	if v, ok := ask("SET PRIORITY1 99").Data.(*msg.Octet); !ok || v.Value != 99 {
+		t.Errorf("%+v", v)
+	}
+	if d, ok := ask("GET DEFAULT_DATA_SET").Data.(*msg.DefaultDataSet); !ok || d.Priority1 != 99 {
+		t.Errorf("%+v", d)
+	}
+	// From the network: the slave's port sends a request and has the answer.
+	other := slave.startPTP(func(c *PTPConfig) { c.Transport = transport.UDPv4 })
+	taken := &taker{}
+	other.Manage(taken)
+	q := msg.Message{Header: msg.Header{Type: msg.Management, Source: msg.PortIdentity{Clock: msg.ClockIdentity{1}, Port: 1}}, Port: msg.AllPorts,
+		TLVs: msg.AppendManagement(nil, msg.IDPriority1, nil)}
+	other.SendManagement(0, &q, transport.Addr{})
+	w.run(time.Second)
+	if len(taken.got) != 1 || taken.got[0].Action != msg.Response || taken.got[0].Source.Clock != msg.IdentityOf(master.dev.cfg.MAC) {
+		t.Errorf("%+v", taken.got)
+	}
+}
+
+type answers [][]byte
+
+func (a *answers) Send(_ string, b []byte) { *a = append(*a, slices.Clone(b)) }
+
+// taker keeps management messages.
+type taker struct{ got []msg.Message }
+
+func (k *taker) Management(_ int, m *msg.Message, _ ptp.Meta) { k.got = append(k.got, *m) }
+func (k *taker) Poll(frame.Time)                              {}

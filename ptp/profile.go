@@ -33,6 +33,15 @@ func (p Profile) String() string {
 	return "unknown"
 }
 
+// Identity is profileIdentity, as CLOCK_DESCRIPTION has it; of some profiles it
+// is not known here and zero.
+func (p Profile) Identity() [6]byte {
+	return [numProfiles][6]byte{
+		DefaultE2E: {0x00, 0x1b, 0x19, 0, 1, 0}, DefaultP2P: {0x00, 0x1b, 0x19, 0, 2, 0},
+		GPTP: {0x00, 0x80, 0xc2, 0, 1, 0}, Automotive: {0x00, 0x80, 0xc2, 0, 1, 0},
+	}[p]
+}
+
 // ParseProfile returns the profile of that name.
 func ParseProfile(name string) (Profile, error) {
 	for p, n := range profileNames {

@@ -47,7 +47,8 @@ func serve(t *testing.T) (*Socket, *ptp.Instance) {
 		t.Fatal(err)
 	}
 	info := mgmt.PortInfo{Interface: "nic0", MAC: [6]byte{2, 0, 0, 0, 0, 1}, PHCIndex: 0}
-	srv := mgmt.New(mgmt.Config{Ports: []mgmt.PortInfo{info, info}, Product: "Tapir;NIC;nic0"}, inst, s)
+	srv := mgmt.New(mgmt.Config{Ports: []mgmt.PortInfo{info, info}, Product: "Tapir;NIC;nic0"}, inst)
+	srv.SetLocal(s)
 	inst.Manage(srv)
 	inst.Observe(srv)
 	var mu sync.Mutex

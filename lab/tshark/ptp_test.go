@@ -94,7 +94,8 @@ func ptpManagement(t *testing.T) [][]byte {
 		t.Fatal(err)
 	}
 	var m managed
-	srv := mgmt.New(mgmt.Config{Ports: []mgmt.PortInfo{{Interface: "nic0", MAC: ptpMAC}}, Product: "Tapir;NIC;nic0", Revision: "1;1;1"}, inst, &m)
+	srv := mgmt.New(mgmt.Config{Ports: []mgmt.PortInfo{{Interface: "nic0", MAC: ptpMAC}}, Product: "Tapir;NIC;nic0", Revision: "1;1;1"}, inst)
+	srv.SetLocal(&m)
 	client := mgmt.Client{Identity: msg.PortIdentity{Clock: msg.ClockIdentity{1}, Port: 1}}
 	ask := func(r mgmt.Request) {
 		b := client.Append(nil, r, 0)

@@ -131,15 +131,23 @@ type request struct {
 
 func (o origin) isLocal() bool { return o.port < 0 }
 
-// New returns a server for inst. local may be nil.
-func New(cfg Config, inst Instance, local Local) *Server {
-	s := &Server{cfg: cfg, inst: inst, local: local}
+// New returns a server for inst, whose ports all have an entry in cfg.
+func New(cfg Config, inst Instance) *Server {
+	s := &Server{cfg: cfg, inst: inst, local: nobody{}}
 	if d, ok := s.dataset(msg.IDDefaultDataSet).(*msg.DefaultDataSet); ok {
 		s.identity = d.Identity
 	}
 	s.events.portState = make([]bool, len(cfg.Ports))
 	return s
 }
+
+// nobody is where there are no local clients.
+type nobody struct{}
+
+func (nobody) Send(string, []byte) {}
+
+// SetLocal says what carries messages to local clients from now on.
+func (s *Server) SetLocal(l Local) { s.local = l }
 
 // dataset is data that does not depend on time or port.
 func (s *Server) dataset(id msg.ManagementID) any {

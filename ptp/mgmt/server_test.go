@@ -71,7 +71,8 @@ func newNode(t *testing.T, number byte, ports int, edit func(*ptp.Config, *Confi
 	if n.Instance, err = ptp.New(cfg, phc, n); err != nil {
 		t.Fatal(err)
 	}
-	n.srv = New(own, n.Instance, client{n})
+	n.srv = New(own, n.Instance)
+	n.srv.SetLocal(client{n})
 	n.Manage(n.srv)
 	n.Observe(n.srv)
 	n.run(10 * time.Second)

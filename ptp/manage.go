@@ -2,6 +2,7 @@ package ptp
 
 import (
 	"math"
+	"time"
 
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
@@ -296,6 +297,11 @@ func (p *port) set(id msg.ManagementID, data any, now frame.Time) msg.Management
 	case msg.IDDisablePort:
 		p.cfg.Disabled = true
 		p.setState(msg.StateDisabled, "disabled", now)
+		return 0
+	}
+	if np, ok := data.(*msg.PortDataSetNP); ok { // asCapable follows from the rest
+		p.cfg.NeighborPropDelayThresh = time.Duration(np.NeighborPropDelayThresh)
+		p.assess(now)
 		return 0
 	}
 	o, ok := data.(*msg.Octet)

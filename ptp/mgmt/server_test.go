@@ -183,6 +183,10 @@ func TestSet(t *testing.T) {
 			t.Errorf("%s: then %+v", line, again.Data)
 		}
 	}
+	np := n.ask(t, Request{Action: msg.Set, ID: msg.IDPortDataSetNP, Data: &msg.PortDataSetNP{NeighborPropDelayThresh: 900}})
+	if d, ok := np[0].Data.(*msg.PortDataSetNP); !ok || d.NeighborPropDelayThresh != 900 || d.AsCapable != 1 {
+		t.Errorf("PORT_DATA_SET_NP: %+v", np)
+	}
 	if d := n.get(t, msg.IDDefaultDataSet).Data.(*msg.DefaultDataSet); d.Priority1 != 100 || d.Domain != 5 || d.Quality.Class != 6 {
 		t.Errorf("%+v", d)
 	}

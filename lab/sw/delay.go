@@ -17,6 +17,7 @@ const (
 	Fixed                    // always Max
 	Uniform                  // between Min and Max
 	Exponential              // Min, and on top of it exponentially with the mean Max-Min
+	Gaussian                 // Min, and on top of it half a bell with the deviation Max-Min
 )
 
 // Delay is what a frame waits in an egress queue at least. A queue keeps the
@@ -27,11 +28,14 @@ type Delay struct {
 }
 
 // ParseDelay reads "0", "250us", "0-500us" (uniform) or "exp:10us" (the mean),
-// "exp:5us+10us" (a minimum, and the mean of what comes on top).
+// "exp:5us+10us" (a minimum, and the mean of what comes on top), and the same
+// with "gauss:" (the deviation).
 func ParseDelay(s string) (d Delay, err error) {
 	bad := fmt.Errorf("%q is no queueing delay", s)
-	if mean, ok := strings.CutPrefix(s, "exp:"); ok {
-		d.Dist = Exponential
+	if kind, mean, ok := strings.Cut(s, ":"); ok {
+		if d.Dist = tailed[kind]; d.Dist == NoDelay {
+			return Delay{}, bad
+		}
 		if low, extra, ok := strings.Cut(mean, "+"); ok {
 			if d.Min, err = time.ParseDuration(low); err != nil {
 				return Delay{}, bad
@@ -63,6 +67,9 @@ func ParseDelay(s string) (d Delay, err error) {
 	return d, nil
 }
 
+// tailed are the distributions that have no largest delay.
+var tailed = map[string]Distribution{"exp": Exponential, "gauss": Gaussian}
+
 func (d Delay) String() string {
 	switch d.Dist {
 	case Fixed:
@@ -71,13 +78,15 @@ func (d Delay) String() string {
 		return fmt.Sprintf("%v-%v", d.Min, d.Max)
 	case Exponential:
 		return fmt.Sprintf("exp:%v+%v", d.Min, d.Max-d.Min)
+	case Gaussian:
+		return fmt.Sprintf("gauss:%v+%v", d.Min, d.Max-d.Min)
 	}
 	return "0s"
 }
 
-// draw is the next delay. It uses integers only, so that a seed gives the same
+// Draw is the next delay. It uses integers only, so that a seed gives the same
 // delays on every machine.
-func (d Delay) draw(rng *rand.Rand) time.Duration {
+func (d Delay) Draw(rng *rand.Rand) time.Duration {
 	switch d.Dist {
 	case Fixed:
 		return d.Max
@@ -88,8 +97,21 @@ func (d Delay) draw(rng *rand.Rand) time.Duration {
 		mean := uint64(d.Max - d.Min)
 		part, _ := bits.Mul64(mean, fraction)
 		return d.Min + time.Duration(whole*mean+part)
+	case Gaussian:
+		hi, lo := bits.Mul64(uint64(d.Max-d.Min), gaussian(rng))
+		return d.Min + time.Duration(hi<<32|lo>>32)
 	}
 	return 0
+}
+
+// gaussian is the size of a normal value in 2^-32 of its deviation: the number
+// of ones among 64 random bits, which is one sampled at integers, with the
+// gaps filled evenly.
+func gaussian(rng *rand.Rand) uint64 {
+	const perOne = 1070956497 // 2^32 / sqrt(16+1/12)
+	v := int64(bits.OnesCount64(rng.Uint64())-32)<<32 + int64(rng.Uint32()) - 1<<31
+	hi, lo := bits.Mul64(uint64(max(v, -v)), perOne)
+	return hi<<32 | lo>>32
 }
 
 // exponential draws from the exponential distribution of mean 1 by comparisons

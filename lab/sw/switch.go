@@ -198,7 +198,7 @@ func (s *Switch) enqueue(out int, f *frame.Frame, t tag, now frame.Time) {
 		f.Release()
 		return
 	}
-	at := now.Add(p.delay.draw(p.rng))
+	at := now.Add(p.delay.Draw(p.rng))
 	if n := len(p.queue); n > 0 {
 		at = max(at, p.queue[n-1].at)
 	}

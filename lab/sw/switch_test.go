@@ -160,6 +160,7 @@ func TestDelays(t *testing.T) {
 		"100us-300us":   {100 * time.Microsecond, 300 * time.Microsecond, 200 * time.Microsecond},
 		"exp:10us":      {0, math.MaxInt64, 10 * time.Microsecond},
 		"exp:5us+100us": {5 * time.Microsecond, math.MaxInt64, 105 * time.Microsecond},
+		"gauss:10us":    {0, 80 * time.Microsecond, 7979 * time.Nanosecond}, // root of 2/pi
 	} {
 		d, err := ParseDelay(text)
 		if err != nil {
@@ -173,8 +174,8 @@ func TestDelays(t *testing.T) {
 		beyond := 0 // twice the mean
 		rng, twin := rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(1, 2))
 		for range n {
-			v := d.draw(rng)
-			if v < want.min || v > want.max || v != d.draw(twin) {
+			v := d.Draw(rng)
+			if v < want.min || v > want.max || v != d.Draw(twin) {
 				t.Fatalf("%s: %v", text, v)
 			}
 			if v-d.Min > 2*(want.mean-d.Min) {
@@ -185,12 +186,14 @@ func TestDelays(t *testing.T) {
 		if mean := sum / n; (mean - want.mean).Abs() > want.mean/40 {
 			t.Errorf("%s: mean %v", text, mean)
 		}
-		// e^-2 of exponential delays are that long.
-		if share := float64(beyond) / n; d.Dist == Exponential && math.Abs(share-0.1353) > 0.01 {
+		// e^-2 of exponential delays are that long, and what is beyond 1.596
+		// deviations of a normal distribution.
+		tail := map[Distribution]float64{Exponential: 0.1353, Gaussian: 0.1105}
+		if share := float64(beyond) / n; tail[d.Dist] > 0 && math.Abs(share-tail[d.Dist]) > 0.01 {
 			t.Errorf("%s: %v beyond twice the mean", text, share)
 		}
 	}
-	for _, bad := range []string{"", "x", "5", "-1us", "5us-1us", "exp:", "exp:0s", "exp:-1us", "exp:1us+", "1us-2us-3us"} {
+	for _, bad := range []string{"", "x", "5", "-1us", "5us-1us", "exp:", "exp:0s", "exp:-1us", "exp:1us+", "log:1us", "1us-2us-3us"} {
 		if d, err := ParseDelay(bad); err == nil {
 			t.Errorf("%q is read as %v", bad, d)
 		}

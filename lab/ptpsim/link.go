@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"tapir/lab/sw"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
@@ -14,7 +15,7 @@ type LinkConfig struct {
 	Ends      [2]string // the nodes
 	Delay     time.Duration
 	Asymmetry time.Duration // by which the way from the first end takes longer than the way back
-	PDV       Delay         // packet delay variation, drawn for each frame and direction
+	PDV       sw.Delay      // packet delay variation, drawn for each frame and direction
 	Loss      float64       // probabilities, from 0 to 1
 	Duplicate float64
 	Reorder   float64       // of a frame to be overtaken by what follows
@@ -130,8 +131,8 @@ func (e *end) Transmit(f *frame.Frame) {
 	} else {
 		e.carry(f, now)
 	}
-	if id != 0 {
-		e.node.engine.TxDone(id, now)
+	if id != 0 && e.node.TxDone(id, now) {
+		e.w.touch(e.node.place)
 	}
 }
 
@@ -171,6 +172,6 @@ func (e *end) deliver(f *frame.Frame, now frame.Time) {
 		at = max(at, e.last)
 		e.last = at
 	}
-	f.ID, f.Stamp, f.Queue = 0, 0, 0
+	f.ID, f.Stamp, f.Seen, f.Queue = 0, 0, 0, 0
 	e.w.arrive(e.peer.node.place, e.peer.port, f, at)
 }

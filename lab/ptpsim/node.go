@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tapir/lab/report"
+	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -17,17 +18,17 @@ import (
 	"tapir/wire/pcapng"
 )
 
-// Node is a clock with its ports.
+// Node is a clock with its ports, or a switch.
 type Node struct {
 	Name     string
 	Clock    *clock.PHC
-	Instance *ptp.Instance
+	Instance *ptp.Instance // nil of a switch
+	Switch   *sw.Switch    // nil of a clock
 
 	s      *Sim
 	index  int
 	cfg    *NodeConfig
 	place  *place
-	engine engine
 	ends   []*end
 	ports  []portState
 	down   bool
@@ -35,6 +36,7 @@ type Node struct {
 	belief ptp.Sample
 	known  bool // belief is one
 	servo  servo.State
+	heard  time.Duration // since when it follows a master
 	stamps txStamps
 	drops  Drops
 	packet uint64 // of the capture
@@ -57,7 +59,6 @@ type Drops struct {
 
 func newNode(s *Sim, i int) *Node {
 	n := &Node{Name: s.cfg.Nodes[i].Name, s: s, index: i, cfg: &s.cfg.Nodes[i]}
-	n.engine = n
 	n.series = report.Series{Name: n.Name, Tau: s.cfg.Sample}
 	return n
 }
@@ -98,6 +99,13 @@ func (n *Node) build() (err error) {
 	if n.Clock, err = clock.New(c); err != nil {
 		return err
 	}
+	if n.cfg.Switch != nil {
+		return n.buildSwitch()
+	}
+	return n.buildClock()
+}
+
+func (n *Node) buildClock() (err error) {
 	cfg := n.cfg.PTP
 	if len(cfg.Ports) == 1 {
 		for len(cfg.Ports) < len(n.ends) {
@@ -131,13 +139,18 @@ func (n *Node) seed() uint64 { return n.s.cfg.Seed<<16 + uint64(n.index) + 1 }
 
 // Receive implements engine.
 func (n *Node) Receive(port frame.Port, frames []*frame.Frame, now frame.Time) {
-	for _, f := range frames {
+	for i, f := range frames {
 		if n.down {
 			n.drops.Down++
-		} else {
-			n.tap(n.ends[port], f.Bytes(), pcapng.Inbound, now)
-			n.receive(int(port), f.Bytes(), now)
+			f.Release()
+			continue
 		}
+		n.tap(n.ends[port], f.Bytes(), pcapng.Inbound, now)
+		if n.Switch != nil {
+			n.Switch.Receive(port, frames[i:i+1], now)
+			continue
+		}
+		n.receive(int(port), f.Bytes(), now)
 		f.Release()
 	}
 }
@@ -165,6 +178,9 @@ func (n *Node) receive(port int, b []byte, now frame.Time) {
 
 // Poll implements engine.
 func (n *Node) Poll(now frame.Time) frame.Time {
+	if n.Switch != nil {
+		return n.Switch.Poll(now)
+	}
 	next := n.stamps.deliver(n, now)
 	if n.down {
 		return next
@@ -172,8 +188,10 @@ func (n *Node) Poll(now frame.Time) frame.Time {
 	return min(next, n.Instance.Poll(now))
 }
 
-// TxDone implements engine: an instance's stamps are reported by Send.
-func (n *Node) TxDone(uint64, frame.Time) {}
+// TxDone implements engine. An instance's stamps are reported by Send.
+func (n *Node) TxDone(id uint64, at frame.Time) bool {
+	return n.Switch != nil && n.Switch.TxDone(id, at)
+}
 
 // Send implements ptp.Lower.
 func (n *Node) Send(port int, m ptp.Outgoing) {
@@ -210,14 +228,23 @@ func oneStep(b []byte, stamp, since frame.Stamp) {
 
 // sample appends a point to the node's series.
 func (n *Node) sample(now frame.Time, truth clock.Exact) {
+	if n.Instance == nil {
+		return
+	}
 	p := report.Point{
 		At: time.Duration(now), True: n.Clock.Exact(now).Sub(truth), State: n.State().String(),
 		Believed: math.NaN(), Delay: math.NaN(), Freq: float64(n.Clock.Frequency()) / 65.536,
 	}
-	if n.known {
+	if n.known && n.follows() {
 		p.Believed, p.Delay = float64(n.belief.Offset), float64(n.belief.Delay)/65536
 	}
 	n.series.Points = append(n.series.Points, p)
+}
+
+// follows tells that a port follows a master.
+func (n *Node) follows() bool {
+	s := n.State()
+	return s == msg.StateSlave || s == msg.StateUncalibrated
 }
 
 // State is the state of the port that follows a master or, without one, of
@@ -255,6 +282,9 @@ type observer Node
 // PortState implements ptp.Observer.
 func (o *observer) PortState(port int, from, to msg.PortState, why string, now frame.Time) {
 	o.ports[port].state = to
+	if to == msg.StateUncalibrated && o.heard == 0 {
+		o.heard = time.Duration(now)
+	}
 	o.s.log.port(now, o.ports[port].label, from.String()+" -> "+to.String(), why)
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tapir/lab/report"
+	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/transport"
@@ -50,7 +51,10 @@ type NodeConfig struct {
 	// PTP configures an ordinary or boundary clock. A single element of its
 	// Ports stands for all links; no ClockIdentity means one of the node's MAC
 	// address, no Seed one of the simulation's.
-	PTP       ptp.Config
+	PTP ptp.Config
+	// Switch makes the node a switch; its name, transport and number of ports
+	// are filled in.
+	Switch    *sw.Config
 	Transport transport.Kind
 	Local     bool // everything goes to the group that bridges do not forward
 	VLAN      uint16
@@ -177,7 +181,14 @@ func (s *Sim) failed() error {
 }
 
 // Close releases what is on its way.
-func (s *Sim) Close() { s.world.close() }
+func (s *Sim) Close() {
+	s.world.close()
+	for _, n := range s.nodes {
+		if n.Switch != nil {
+			n.Switch.Close()
+		}
+	}
+}
 
 // Series are the offsets of all clocks but the reference.
 func (s *Sim) Series() []report.Series {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tapir/lab/report"
+	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -93,7 +94,7 @@ func TestSameSeedSameBytes(t *testing.T) {
 			c.Nodes[1].Clock.Oscillator, _ = clock.Preset("xo")
 			c.Nodes[1].Clock.Jitter = 4
 			l := &c.Links[0]
-			l.PDV, l.Loss, l.Duplicate, l.Reorder, l.ReorderBy, l.Corrupt = Delay{Dist: Exponential, Max: 10_000}, 0.05, 0.05, 0.05, 30*time.Microsecond, 0.01
+			l.PDV, l.Loss, l.Duplicate, l.Reorder, l.ReorderBy, l.Corrupt = sw.Delay{Dist: sw.Exponential, Max: 10_000}, 0.05, 0.05, 0.05, 30*time.Microsecond, 0.01
 			for i := range c.Nodes {
 				c.Nodes[i].PTP.Ports[0].LogSyncInterval = -3
 			}

@@ -12,8 +12,9 @@ type engine interface {
 	Receive(port frame.Port, frames []*frame.Frame, now frame.Time)
 	// Poll does what is due and returns the next deadline.
 	Poll(now frame.Time) frame.Time
-	// TxDone tells when the frame with that ID passed the time-stamp point.
-	TxDone(id uint64, at frame.Time)
+	// TxDone tells when the frame with that ID passed the time-stamp point. True
+	// asks for Poll.
+	TxDone(id uint64, at frame.Time) (again bool)
 }
 
 // world is the queue of what will happen. Ties in time are broken by node,

@@ -10,6 +10,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/ptpconf"
+	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -176,6 +177,10 @@ var nodeKeys = func() []conf.Field[nodeFile] {
 		}},
 		signedKey("offset", "by how much the clock is ahead at the start, such as 1.23ms", func(n *nodeFile) *time.Duration { return &n.Offset }),
 		timeKey("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", func(n *nodeFile) *time.Duration { return &n.TxStampDelay }),
+		{Name: "switch", Node: func(n *nodeFile, v conf.Node) error {
+			n.Switch = new(sw.Config)
+			return conf.Decode(v, n.Switch, "the settings of a switch", switchKeys)
+		}},
 		{Name: "ports", Node: func(n *nodeFile, v conf.Node) (err error) {
 			return each(v, "a list with the settings of ports", func(p conf.Node) error {
 				n.ports = append(n.ports, p)
@@ -231,7 +236,7 @@ func changeableLink[T any](of func(*T) *LinkConfig) []conf.Field[T] {
 		timeKey("delay", "the delay of each direction, such as 500ns", func(l *LinkConfig) *time.Duration { return &l.Delay }),
 		signedKey("asymmetry", "by how much the way from the first end is longer, such as 100ns", func(l *LinkConfig) *time.Duration { return &l.Asymmetry }),
 		{Name: "pdv", Expect: "a delay variation such as exp:10us, gauss:2us or 0-50us", Set: func(l *LinkConfig, s string) (err error) {
-			l.PDV, err = ParseDelay(s)
+			l.PDV, err = sw.ParseDelay(s)
 			return err
 		}},
 		probabilityKey("loss", func(l *LinkConfig) *float64 { return &l.Loss }),
@@ -309,6 +314,9 @@ func (n *nodeFile) finish(f *scenario) error {
 	case n.links == 0:
 		return n.at.Errorf("node %s has no link", n.Name)
 	}
+	if n.Switch != nil {
+		return n.finishSwitch()
+	}
 	n.PTP = ptp.NewConfig(profile, msg.ClockIdentity{}, n.links)
 	for _, set := range n.settings {
 		if err := set(&n.PTP); err != nil {
@@ -327,6 +335,22 @@ func (n *nodeFile) finish(f *scenario) error {
 	check.ClockIdentity = msg.ClockIdentity{7: 1}
 	if err := check.Validate(); err != nil {
 		return n.at.Errorf("node %s: %v", n.Name, err)
+	}
+	return nil
+}
+
+// finishSwitch checks a switch.
+func (n *nodeFile) finishSwitch() error {
+	if n.settings != nil || n.ports != nil {
+		return n.at.Errorf("node %s: what a switch does is set below `switch:`", n.Name)
+	}
+	check := *n.Switch
+	if len(check.Ports) > n.links {
+		return n.at.Errorf("node %s: settings of %d ports, but %d links", n.Name, len(check.Ports), n.links)
+	}
+	check.Name, check.Ports = n.Name, make([]sw.PortConfig, n.links)
+	if err := check.Validate(); err != nil {
+		return n.at.Errorf("node %v", err)
 	}
 	return nil
 }

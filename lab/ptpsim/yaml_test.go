@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
@@ -77,7 +78,7 @@ func TestParse(t *testing.T) {
 		len(slave.Clock.Oscillator.Steps) != 1 {
 		t.Errorf("slave %+v", slave)
 	}
-	want := LinkConfig{Ends: [2]string{"bc", "gm"}, Delay: 1000, Asymmetry: 100, PDV: Delay{Dist: Exponential, Max: 10_000}, Loss: 0.01, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 20_000, Corrupt: 0.02}
+	want := LinkConfig{Ends: [2]string{"bc", "gm"}, Delay: 1000, Asymmetry: 100, PDV: sw.Delay{Dist: sw.Exponential, Max: 10_000}, Loss: 0.01, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 20_000, Corrupt: 0.02}
 	if c.Links[0] != want || c.Links[1].Ends != [2]string{"bc", "slave"} {
 		t.Errorf("links %+v", c.Links)
 	}

@@ -8,6 +8,10 @@ package report
 import (
 	"math"
 	"slices"
+	"time"
+
+	"tapir/ptp/clock"
+	"tapir/wire/frame"
 )
 
 // Stats sums up the size of time errors, in ns. Percentiles and Max are of
@@ -110,6 +114,20 @@ func MTIE(x []float64, n int) float64 {
 		}
 	}
 	return most
+}
+
+// FreeRun is the time error of a clock that nobody steers.
+func FreeRun(o clock.Oscillator, points int, every time.Duration) ([]float64, error) {
+	p, err := clock.New(clock.Config{Oscillator: o})
+	if err != nil {
+		return nil, err
+	}
+	x := make([]float64, points)
+	for i := range x {
+		now := frame.Time(i) * frame.Time(every)
+		x[i] = p.Exact(now).Sub(clock.Exact{NS: int64(now)})
+	}
+	return x, nil
 }
 
 // Row is one line of a stability table. Values that the series is too short

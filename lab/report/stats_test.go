@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"tapir/ptp/clock"
-	"tapir/wire/frame"
 )
 
 func TestSummarize(t *testing.T) {
@@ -82,52 +81,12 @@ func TestRamp(t *testing.T) {
 	}
 }
 
-// Row S7: the noise of an oscillator has the Allan deviation it was asked for.
-func TestOscillatorNoise(t *testing.T) {
-	const tau, points = 0.1, 400_000
-	taus := []int{1, 10, 100, 1000} // 0.1 s to 100 s
-	for _, c := range []struct {
-		name   string
-		o      clock.Oscillator
-		want   []float64
-		within float64
-	}{
-		{"white FM", clock.Oscillator{WhiteFM: 1, Seed: 1}, []float64{3.162, 1, 0.3162, 0.1}, 0.12},
-		{"random walk FM", clock.Oscillator{RandomWalkFM: 1, Seed: 2}, []float64{0.3162, 1, 3.162, 10}, 0.12},
-		{"flicker FM", clock.Oscillator{FlickerFM: 1, Seed: 3}, []float64{1, 1, 1, 1}, 0.40},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			x := timeErrors(t, c.o, points, 100*time.Millisecond)
-			for i, n := range taus {
-				got := ADEV(x, n, tau)
-				t.Logf("%5.1f s: %.3f ppb, asked for %.3f", float64(n)*tau, got, c.want[i])
-				if math.Abs(got/c.want[i]-1) > c.within {
-					t.Errorf("%v s: %v ppb, want %v", float64(n)*tau, got, c.want[i])
-				}
-			}
-		})
-	}
-}
-
-// timeErrors samples a free-running clock.
-func timeErrors(t *testing.T, o clock.Oscillator, points int, every time.Duration) []float64 {
-	t.Helper()
-	p, err := clock.New(clock.Config{Oscillator: o})
+func TestTemperatureAndAging(t *testing.T) {
+	o := clock.Oscillator{Aging: 86_400, Temperature: 100, Period: 40 * time.Second, Steps: []clock.Step{{After: 60 * time.Second, PPB: 500}}}
+	x, err := FreeRun(o, 101, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := make([]float64, points)
-	for i := range x {
-		now := frame.Time(i) * frame.Time(every)
-		x[i] = p.Exact(now).Sub(clock.Exact{NS: int64(now)})
-	}
-	return x
-}
-
-func TestTemperatureAndAging(t *testing.T) {
-	o := clock.Oscillator{Aging: 86_400, Temperature: 100, Period: 40 * time.Second, Steps: []clock.Step{{After: 60 * time.Second, PPB: 500}}}
-	x := timeErrors(t, o, 101, time.Second)
 	// Aging of 1 ppb a second gains t^2/2; a sine that begins at zero gains
 	// its amplitude times the period over pi in half a period.
 	for _, c := range []struct {
@@ -137,5 +96,11 @@ func TestTemperatureAndAging(t *testing.T) {
 		if got := x[c.at]; math.Abs(got-c.want) > 0.01*c.want {
 			t.Errorf("after %d s: %v ns, want %v", c.at, got, c.want)
 		}
+	}
+}
+
+func TestFreeRunRefuses(t *testing.T) {
+	if _, err := FreeRun(clock.Oscillator{WhiteFM: -1}, 1, time.Second); err == nil {
+		t.Error("negative noise")
 	}
 }

@@ -56,6 +56,9 @@ func (d *Device) PHC() *clock.PHC { return d.stamping.phc }
 // nobody.
 func (d *Device) PTPOwner() string { return d.stamping.port.Owner() }
 
+// PTPUnit is the PTP unit as the host function's driver sees it, for display.
+func (d *Device) PTPUnit() *ptp.Unit { return d.stamping.host }
+
 // HWTimestamps is the PTP unit's present configuration.
 func (d *Device) HWTimestamps() ptp.HWConfig { return d.stamping.host.Config() }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,23 +13,27 @@ import (
 )
 
 func newEthtool() *cobra.Command {
-	var stats, info, all bool
+	var stats, info, stamps, all bool
 	cmd := &cobra.Command{
-		Use:   "ethtool {-S|-i} NETDEV",
-		Short: "Show a virtual NIC as ethtool does",
+		Use:   "ethtool {-S|-i|-T} NETDEV",
+		Short: "Show a NIC as ethtool does",
 		Long: "Ethtool prints the statistics (-S) or the driver (-i) of the virtual NIC whose host TAP is\n" +
 			"NETDEV, in the format of ethtool(8). -S prints the 39 of the Linux driver opa_vnic in its\n" +
-			"order, with --all also Tapir's own: learned stations, queues, and a counter for each drop reason.",
-		Example: "  tapir ethtool -S opa-vesw2\n  tapir ethtool -S --all opa-vesw2\n  tapir ethtool -i opa-vesw2",
+			"order, with --all also Tapir's own: learned stations, queues, and a counter for each drop reason.\n\n" +
+			"-T prints the time stamps that a NIC has, which is named by itself or by one of its TAPs.",
+		Example: "  tapir ethtool -S opa-vesw2\n  tapir ethtool -S --all opa-vesw2\n  tapir ethtool -i opa-vesw2\n  tapir ethtool -T nic0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("the host TAP is missing: see: tapir ethtool --help")
+				return usagef("the netdev is missing: see: tapir ethtool --help")
 			}
 			return atMost(1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if stats == info {
-				return usagef("one of -S and -i is needed: see: tapir ethtool --help")
+			if n := len(slices.DeleteFunc([]bool{stats, info, stamps}, func(on bool) bool { return !on })); n != 1 {
+				return usagef("one of -S, -i and -T is needed: see: tapir ethtool --help")
+			}
+			if stamps {
+				return printTimestamping(cmd, args[0])
 			}
 			e, err := findNetdev(cmd, args[0])
 			if err != nil {
@@ -43,6 +48,7 @@ func newEthtool() *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&stats, "statistics", "S", false, "statistics")
 	f.BoolVarP(&info, "driver", "i", false, "driver information")
+	f.BoolVarP(&stamps, "show-time-stamping", "T", false, "time stamps and hardware clock")
 	f.BoolVar(&all, "all", false, "with -S: also the counters that the Linux driver has not")
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 
 	"tapir/lab/capture"
 	"tapir/lab/perf"
+	"tapir/lab/ptprun"
 	"tapir/lab/siwt"
 	"tapir/mpa"
 	"tapir/nic"
@@ -155,6 +156,9 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 	if json.Unmarshal(raw, &kind) == nil && kind.Op == siwt.Op {
 		return d.siwt(raw, done)
 	}
+	if kind.Op == ptprun.Op {
+		return d.ptp(raw, progress, done)
+	}
 	var job perf.Job
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
@@ -194,6 +198,27 @@ func (d *served) siwt(raw json.RawMessage, done func(any, error)) (cancel func()
 	})
 	if err == nil {
 		err = startErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() { d.Thread.Do(run.Cancel) }, nil
+}
+
+// ptp runs a PTP instance until the client leaves.
+func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, error)) (cancel func(), err error) {
+	job, err := ptprun.ParseJob(raw)
+	if err != nil {
+		return nil, &Error{Status: http.StatusBadRequest, What: err.Error()}
+	}
+	var run *ptprun.Run
+	var startErr error
+	err = d.on(func(now frame.Time) {
+		run, startErr = ptprun.Start(d.Device, d.Thread, job, now,
+			func(r ptprun.Report) { progress(r) }, func(r ptprun.Report, err error) { done(r, err) })
+	})
+	if err == nil {
+		err = ptpError(startErr)
 	}
 	if err != nil {
 		return nil, err

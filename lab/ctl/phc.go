@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"tapir/lab/ptprun"
+	"tapir/nic"
 	"tapir/nic/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -33,6 +35,8 @@ import (
 //	hwtstamp.caps                    HWTimestampCaps
 //	hwtstamp.rx     MessageID        MessageStamp of a received event message
 //	hwtstamp.tx     MessageID        MessageStamp of a sent event message
+//	ptp.status                       ptprun.Status
+//	ptp.set         []ptprun.Setting nothing
 
 // PHCCaps is what PTP_CLOCK_GETCAPS answers, and the clock's name.
 type PHCCaps struct {
@@ -155,6 +159,12 @@ var phcCommands = map[string]command{
 		s, ok := d.Device.RxStamp(id.unit())
 		return MessageStamp{OK: ok, NS: int64(s)}, nil
 	}),
+	"ptp.status": func(d *served, _ json.RawMessage, now frame.Time) (any, error) {
+		return ptprun.StatusOf(d.Device, d.Thread, d.Thread.Now()), nil
+	},
+	"ptp.set": with(func(d *served, list []ptprun.Setting, now frame.Time) (any, error) {
+		return struct{}{}, ptpError(ptprun.Set(d.Device, list, now))
+	}),
 	"hwtstamp.tx": with(func(d *served, id MessageID, _ frame.Time) (any, error) {
 		s, ok, waiting := d.Device.TxStamp(id.unit())
 		return MessageStamp{OK: ok, Waiting: waiting, NS: int64(s)}, nil
@@ -212,6 +222,22 @@ func withErrno(err error) error {
 		}
 	}
 	return err
+}
+
+// ptpError adds how to mend what a PTP instance refuses. What is wrong with a
+// configuration is the client's.
+func ptpError(err error) error {
+	switch e := withErrno(err); {
+	case e != err:
+		return e
+	case errors.Is(err, ptprun.ErrNoInstance):
+		return &Error{What: err.Error(), Remedy: "start one with: tapir ptp run"}
+	case errors.Is(err, nic.ErrPTPRuns):
+		return &Error{What: err.Error(), Remedy: "end it first; see: tapir ptp status", Errno: "EBUSY"}
+	case err != nil:
+		return &Error{Status: http.StatusBadRequest, What: err.Error()}
+	}
+	return nil
 }
 
 // call runs a command with arguments and decodes its answer.

@@ -1,0 +1,141 @@
+package ptprun
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tapir/nic"
+	unit "tapir/nic/ptp"
+	"tapir/ptp"
+	"tapir/ptp/msg"
+	"tapir/wire/frame"
+)
+
+// Status is what is to be known of a NIC's clock and its PTP.
+type Status struct {
+	NIC   string `json:"nic"`
+	Owner string `json:"owner"` // of the PTP unit: host, engine, or empty
+	Clock Clock  `json:"clock"`
+	Unit  Unit   `json:"unit"`
+	// Transport and Instance are those of the NIC's own instance, if it runs.
+	Transport string        `json:"transport,omitempty"`
+	Instance  *ptp.Snapshot `json:"instance,omitempty"`
+}
+
+// Clock is the state of the hardware clock.
+type Clock struct {
+	Time        int64   `json:"time_ns"`
+	TrueOffset  int64   `json:"true_offset_ns"` // from CLOCK_REALTIME
+	Correction  float64 `json:"correction_ppb"` // as it was adjusted last
+	TrueRate    float64 `json:"true_rate_ppb"`  // of the corrected clock
+	DriftNow    uint32  `json:"drift_register"`
+	CounterTime int64   `json:"counter_ns"` // the free counter
+}
+
+// Unit is the state of the PTP unit of the host function.
+type Unit struct {
+	Config    unit.HWConfig  `json:"config"`
+	Registers unit.Registers `json:"registers"`
+	Stats     unit.Stats     `json:"stats"`
+}
+
+// StatusOf describes the PTP of d.
+func StatusOf(d *nic.Device, system System, now frame.Time) Status {
+	phc, host := d.PHC(), d.PTPUnit()
+	s := Status{NIC: d.Config().Name, Owner: d.PTPOwner(),
+		Clock: Clock{Time: int64(phc.Now(now)), Correction: float64(phc.Frequency()) * (1000.0 / 65536), TrueRate: phc.Rate(now),
+			DriftNow: uint32(phc.DriftRead()), CounterTime: phc.Counter(now)},
+		Unit: Unit{host.Config(), host.Registers(), host.Stats()}}
+	s.Clock.TrueOffset = s.Clock.Time - system.Realtime(now)
+	if i := d.PTP(); i != nil {
+		snapshot := i.Snapshot()
+		s.Instance, s.Transport = &snapshot, d.PTPPort().Kind.String()
+	}
+	return s
+}
+
+// ErrNoInstance is returned where an instance is needed and none runs.
+var ErrNoInstance = errors.New("no PTP instance runs")
+
+// managed are the settings of a running instance, by the names that they have
+// in its configuration.
+var managed = []struct {
+	name   string
+	id     msg.ManagementID
+	signed bool
+}{
+	{"priority1", msg.IDPriority1, false}, {"priority2", msg.IDPriority2, false}, {"domain", msg.IDDomain, false},
+	{"slave_only", msg.IDSlaveOnly, false}, {"clock_accuracy", msg.IDClockAccuracy, false},
+	{"announce_interval", msg.IDLogAnnounceInterval, true}, {"announce_receipt_timeout", msg.IDAnnounceReceiptTimeout, false},
+	{"sync_interval", msg.IDLogSyncInterval, true}, {"pdelay_req_interval", msg.IDLogMinPdelayReqInterval, true},
+	{"delay_mechanism", msg.IDDelayMechanism, false},
+}
+
+// Settable are the names of the settings that can change while an instance
+// runs.
+func Settable() (names []string) {
+	for _, m := range managed {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// Set changes settings of d's running instance, one after the other up to the
+// first error.
+func Set(d *nic.Device, settings []Setting, now frame.Time) error {
+	i := d.PTP()
+	if i == nil {
+		return ErrNoInstance
+	}
+	for _, s := range settings {
+		if err := setOne(i, s, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setOne(i *ptp.Instance, s Setting, now frame.Time) error {
+	for _, m := range managed {
+		if m.name != strings.ReplaceAll(s.Name, "-", "_") {
+			continue
+		}
+		v, err := octet(s.Value, m.signed)
+		if err != nil {
+			return fmt.Errorf("%s: %q: %w", s.Name, s.Value, err)
+		}
+		if e := i.Set(m.id, 0, &msg.Octet{Value: v}, now); e != 0 {
+			return fmt.Errorf("%s: %q: %v", s.Name, s.Value, e)
+		}
+		return nil
+	}
+	return fmt.Errorf("%s: cannot change while the instance runs; these can: %s", s.Name, strings.Join(Settable(), ", "))
+}
+
+// octet reads a value of one octet.
+func octet(v string, signed bool) (uint8, error) {
+	switch v {
+	case "true":
+		return 1, nil
+	case "false":
+		return 0, nil
+	case "e2e":
+		return uint8(msg.DelayE2E), nil
+	case "p2p":
+		return uint8(msg.DelayP2P), nil
+	}
+	if signed {
+		n, err := strconv.ParseInt(v, 0, 8)
+		if err != nil {
+			return 0, errors.New("expected a number from -128 to 127")
+		}
+		return uint8(n), nil
+	}
+	n, err := strconv.ParseUint(v, 0, 8)
+	if err != nil {
+		return 0, errors.New("expected a number from 0 to 255, true, false, e2e or p2p")
+	}
+	return uint8(n), nil
+}

@@ -181,7 +181,7 @@ func (d *Device) ptpIn() (verdict, bool) {
 	}
 	meta := ptp.Meta{Src: p.Src, Now: d.now}
 	if at := d.passedAt(d.in.f); p.Event && at != frame.Never {
-		meta.Stamp, meta.Stamped = d.stamping.phc.At(at), true
+		meta.Stamp, meta.Stamped, meta.Seen = d.stamping.phc.At(at), true, at
 		if d.notes.On {
 			d.noteStamp("rx", meta.Stamp)
 		}

@@ -145,7 +145,7 @@ func (p *port) receiveSync(m *msg.Message, meta *Meta, rx frame.Stamp) Drop {
 		return DropDuplicate
 	}
 	p.syncSeen(m.LogInterval, meta.Now)
-	if !p.discipline.sane(rx, meta.Now) {
+	if !p.discipline.sane(rx, meta.seen()) {
 		p.synchronizationFault("clock frequency is not sane", meta.Now)
 	}
 	if !m.Flags.Has(msg.FlagTwoStep) {

@@ -57,7 +57,18 @@ type Meta struct {
 	Src     transport.Addr
 	Stamp   frame.Stamp // when it passed the time-stamp point
 	Stamped bool        // Stamp is valid
-	Now     frame.Time
+	// Seen is the engine time of Stamp, where it is known and Now is later; 0
+	// means Now.
+	Seen frame.Time
+	Now  frame.Time
+}
+
+// seen is the engine time of the stamp.
+func (m *Meta) seen() frame.Time {
+	if m.Seen != 0 {
+		return m.Seen
+	}
+	return m.Now
 }
 
 // Sample is one measurement of a slave port.

@@ -130,7 +130,7 @@ func printPTPReport(w io.Writer, r *ptprun.Report) {
 	}
 	fmt.Fprintf(w, "%8.3f %s", r.Elapsed.Seconds(), r.State)
 	if r.Samples > 0 {
-		fmt.Fprintf(w, " %s rms %.0f max %.0f freq %+.0f delay %.0f", r.Servo, r.RMS, r.Max, r.Freq, r.Delay)
+		fmt.Fprintf(w, " %s rms %.0f max %.0f freq %+.0f delay %.0f", r.Servo, r.RMS, r.Max, r.Freq+0, r.Delay)
 	}
 	fmt.Fprintf(w, " true offset %d\n", r.TrueOffset)
 }
@@ -194,7 +194,7 @@ func printPTPStatus(w io.Writer, s *ptprun.Status) error {
 		row("parent", "%v, %d steps removed", i.Parent.Port, cur.StepsRemoved)
 		row("offset from master", "%v", cur.OffsetFromMaster)
 		row("mean path delay", "%v", cur.MeanDelay)
-		row("servo", "%s %s, %+.0f ppb", i.Servo.Kind, i.Servo.State, i.Servo.Freq)
+		row("servo", "%s %s, %+.0f ppb", i.Servo.Kind, i.Servo.State, i.Servo.Freq+0) // not -0
 		for n := range i.Ports {
 			p := &i.Ports[n]
 			row(fmt.Sprintf("port %d", p.Port), "%s, delay mechanism %d, link delay %v, %d foreign masters%s", p.StateName, p.Mechanism, p.LinkDelay, p.Foreign, faultText(p.Fault))

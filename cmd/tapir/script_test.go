@@ -91,7 +91,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": fails, "waitfile": waitFile, "doctor-agrees": doctorAgrees,
-			"pair": pair, "waitcep": waitCEP, "waitsync": waitSync, "nocep": noCEP,
+			"pair": pair, "waitcep": waitCEP, "waitsync": waitSync, "nocep": noCEP, "waitptp": waitPTP,
 		},
 	})
 }
@@ -328,3 +328,16 @@ func (f fakeNIC) Attach(s *capture.Session, context bool) (func(), error) {
 }
 
 func (f fakeNIC) Stop() { f.stop() }
+
+// waitPTP NIC STATE waits until the port of the NIC's PTP instance is in that
+// state.
+func waitPTP(ts *testscript.TestScript, _ bool, args []string) {
+	for range 3000 {
+		if err := ts.Exec("tapir", "ptp", "status", args[0]); err == nil &&
+			regexp.MustCompile(`(?m)^port 1 +`+args[1]+`,`).MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("the port of %s does not become %s", args[0], args[1])
+}

@@ -96,7 +96,7 @@ func (w *World) build(ctx context.Context, seed uint64, cfg toe.Config, attach A
 }
 
 // quiet keeps the kernel's chatter off the TAP, and its TCP from waiting longer
-// and longer where a fifth of all is lost: beyond 60 s a NIC takes it for gone.
+// and longer where a fifth of all is lost.
 func (w *World) quiet() error {
 	for _, s := range [][2]string{
 		{"ipv6/conf/default/accept_dad", "0"},

@@ -13,18 +13,19 @@ import (
 
 // commands are what the application does, by name.
 var commands = map[string]func(l *line) (action, error){
-	"listen":   parseListen,
-	"unlisten": onListener(func(l *toe.Listener) { l.Close() }),
-	"pause":    onListener(func(l *toe.Listener) { l.Pause() }),
-	"resume":   onListener(func(l *toe.Listener) { l.Resume() }),
-	"connect":  simple((*runner).connect),
-	"write":    parseWrite(false),
-	"record":   parseWrite(true),
-	"close":    onConn(func(c *toe.Conn) { c.Close() }),
-	"abort":    onConn(func(c *toe.Conn) { c.Abort() }),
-	"acknow":   onConn(func(c *toe.Conn) { c.AckNow() }),
-	"reopen":   parseReopen,
-	"expect":   parseExpect,
+	"listen":     parseListen,
+	"unlisten":   onListener(func(l *toe.Listener) { l.Close() }),
+	"pause":      onListener(func(l *toe.Listener) { l.Pause() }),
+	"resume":     onListener(func(l *toe.Listener) { l.Resume() }),
+	"connect":    simple((*runner).connect),
+	"write":      parseWrite(false),
+	"record":     parseWrite(true),
+	"close":      onConn(func(c *toe.Conn) { c.Close() }),
+	"close-both": onConn(func(c *toe.Conn) { c.CloseBoth() }),
+	"abort":      onConn(func(c *toe.Conn) { c.Abort() }),
+	"acknow":     onConn(func(c *toe.Conn) { c.AckNow() }),
+	"reopen":     parseReopen,
+	"expect":     parseExpect,
 }
 
 // sortedNames are the keys of a table of the language, for an error.

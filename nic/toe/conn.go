@@ -32,6 +32,7 @@ type Conn struct {
 	gone      bool // no longer the engine's
 	wantAbort bool
 	wantClose bool
+	deaf      bool // the application reads no more
 	wantSyn   bool // a SYN or SYN-ACK is due
 	wantProbe bool // a window or keep-alive probe is due
 	wantAck   bool // an acknowledgement is due now
@@ -159,10 +160,21 @@ const tsLen = 12 // timestamps option with its padding
 func (c *Conn) Kick() { c.e.ready.push(c) }
 
 // Close sends a FIN once the Source is drained. The peer may go on sending
-// until it closes, too.
+// until it closes, too, however long that takes.
 func (c *Conn) Close() {
 	c.wantClose = true
 	c.Kick()
+}
+
+// CloseBoth is Close for who reads no more, either: data that comes
+// nevertheless is lost, which a RST tells the peer, and the peer's silence in
+// FIN-WAIT-2 is bounded (RFC 9293 section 3.6.1).
+func (c *Conn) CloseBoth() {
+	c.deaf = true
+	if c.state == StateFinWait2 {
+		c.stateAt = c.lastIn.Add(c.par.FinTimeout)
+	}
+	c.Close()
 }
 
 // Abort sends a RST and drops everything; Closed reports Aborted.

@@ -413,10 +413,46 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
+// Who has closed one half waits for the other as long as it takes.
+func TestHalfCloseIsPatient(t *testing.T) {
+	p, seq, ack := inState(t, StateFinWait2)
+	if got := p.wait(24 * time.Hour); got != "" {
+		t.Fatalf("sent %q", got)
+	}
+	p.in(pa, seq, ack, "abc")
+	p.expect(fmt.Sprintf("ACK %d ack %d", ack, seq+3))
+	p.state(StateFinWait2)
+	p.in(fa, seq+3, ack, "")
+	if p.poll(); !p.app.closed || p.app.err != nil || p.app.received != 3 {
+		t.Errorf("closed %v: %v, %d octets", p.app.closed, p.app.err, p.app.received)
+	}
+}
+
+// Keep-alive finds a peer that is gone there, too.
+func TestHalfCloseIsKeptAlive(t *testing.T) {
+	p := newRawPeer(t, Config{Params: Params{KeepAlive: time.Minute, KeepAliveProbes: 2}})
+	p.establish(quietApp(0))
+	p.conn.Close()
+	p.expect("FIN,ACK 1 ack 1")
+	p.in(tcp.ACK, 1, 2, "")
+	p.state(StateFinWait2)
+	if got := p.wait(61 * time.Second); got != "ACK 1 ack 1" {
+		t.Fatalf("probe %q", got)
+	}
+	p.wait(time.Minute)
+	if !errors.Is(p.app.err, &Error{Kind: Timeout}) {
+		t.Errorf("error %v", p.app.err)
+	}
+}
+
 func TestFinWait2IsNotForEver(t *testing.T) {
 	p, seq, ack := inState(t, StateFinWait2)
-	p.wait(50 * time.Second)
-	p.in(pa, seq, ack, "abc") // a sign of life
+	p.wait(time.Hour)
+	p.in(tcp.ACK, seq, ack, "") // a sign of life
+	p.wait(30 * time.Second)
+	p.conn.CloseBoth()
+	p.wait(29 * time.Second)
+	p.in(tcp.ACK, seq, ack, "")
 	p.wait(50 * time.Second)
 	p.state(StateFinWait2)
 	p.wait(11 * time.Second)

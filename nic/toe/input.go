@@ -305,7 +305,9 @@ func (c *Conn) finAcked(now frame.Time) {
 	switch c.state {
 	case StateFinWait1:
 		c.state = StateFinWait2
-		c.stateAt = now.Add(c.par.FinTimeout)
+		if c.deaf {
+			c.stateAt = now.Add(c.par.FinTimeout)
+		}
 	case StateClosing:
 		c.enterTimeWait(now)
 	case StateLastAck:
@@ -338,6 +340,9 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 	data = data[:max(0, min(int64(len(data)), right-off))]
 	switch {
 	case len(data) == 0:
+	case c.deaf:
+		c.e.drop(frame.DropTCPState)
+		c.Abort()
 	case off > next:
 		c.outOfOrder(uint64(off), data, now)
 	default:

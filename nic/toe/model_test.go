@@ -66,7 +66,7 @@ func model(t *testing.T, seed uint64) (sum [32]byte) {
 			// way: patience is what separates that from a dead peer.
 			Retries: 40, SynRetries: 20, TimeWait: time.Hour,
 			Params: Params{
-				FinTimeout: 10 * time.Hour, Nagle: r.IntN(4) == 0,
+				Nagle:      r.IntN(4) == 0,
 				Congestion: oneOf(r, Cubic, Reno), ECN: oneOf(r, ECNAccept, ECNAsk),
 			},
 			PathMTUAge: oneOf(r, 0, time.Second),

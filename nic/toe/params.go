@@ -36,8 +36,8 @@ type Params struct {
 	// FinRetries is how often a FIN alone is retransmitted before Timeout
 	// (max_fin_rt); default Config.Retries.
 	FinRetries int
-	// FinTimeout is the longest silence of the peer in FIN-WAIT-2; default
-	// 60 s.
+	// FinTimeout is the longest silence of the peer in FIN-WAIT-2 after
+	// CloseBoth; default 60 s.
 	FinTimeout time.Duration
 }
 

@@ -128,16 +128,16 @@ func (c *Conn) onTimer(now frame.Time) {
 	}
 }
 
-// onStateTimer ends a deserted FIN-WAIT-2, and probes an idle
-// peer.
+// onStateTimer ends a deserted FIN-WAIT-2, and probes an idle peer.
 func (c *Conn) onStateTimer(now frame.Time) {
+	due := c.lastIn.Add(c.par.FinTimeout)
 	switch {
-	case c.state == StateFinWait2 && now >= c.lastIn.Add(c.par.FinTimeout):
-		c.finish(Timeout, now)
-	case c.state == StateFinWait2:
-		c.stateAt = c.lastIn.Add(c.par.FinTimeout)
-	default:
+	case !c.deaf || c.state != StateFinWait2:
 		c.keepAlive(now)
+	case now < due:
+		c.stateAt = due
+	default:
+		c.finish(Timeout, now)
 	}
 }
 

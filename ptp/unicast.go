@@ -186,7 +186,7 @@ func (n *negotiation) table() *msg.UnicastMasterTable {
 		return t
 	}
 	for _, m := range n.requester.Masters() {
-		row := msg.UnicastMaster{Identity: m.Identity, Address: portAddress(m.Addr)}
+		row := msg.UnicastMaster{Identity: m.Identity, Address: m.Addr.PortAddress()}
 		if f := n.port.foreign.Find(m.Identity); f != nil {
 			row.Quality, row.Priority1, row.Priority2 = f.Quality, f.Priority1, f.Priority2
 		}
@@ -202,15 +202,4 @@ func (n *negotiation) table() *msg.UnicastMasterTable {
 		t.Masters = append(t.Masters, row)
 	}
 	return t
-}
-
-func portAddress(a transport.Addr) msg.PortAddress {
-	switch ip := a.IP; {
-	case !ip.IsValid():
-		return msg.PortAddress{Protocol: msg.NetworkEthernet, Address: a.MAC[:]}
-	case ip.Is4():
-		return msg.PortAddress{Protocol: msg.NetworkUDPv4, Address: ip.AsSlice()}
-	default:
-		return msg.PortAddress{Protocol: msg.NetworkUDPv6, Address: ip.AsSlice()}
-	}
 }

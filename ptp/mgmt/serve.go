@@ -44,13 +44,16 @@ func (s *Server) answer(m *request, id msg.ManagementID, raw []byte, port int, n
 			data, e = s.get(m, id, port)
 		}
 	}
-	s.tlvs = s.tlvs[:0]
+	if e == 0 {
+		s.tlvs = msg.AppendManagement(s.tlvs[:0], id, data)
+		if msg.Management.Len()+len(s.tlvs) > maxMessage {
+			e = msg.ErrorResponseTooBig
+		}
+	}
 	if e != 0 {
 		status := msg.ErrorStatus{Error: e, ID: id}
-		action, s.tlvs = msg.Response, status.Append(s.tlvs)
+		action, s.tlvs = msg.Response, status.Append(s.tlvs[:0])
 		s.stats.Errors++
-	} else {
-		s.tlvs = msg.AppendManagement(s.tlvs, id, data)
 	}
 	s.respond(m, action, number)
 }
@@ -110,11 +113,8 @@ func (s *Server) get(m *request, id msg.ManagementID, port int) (any, msg.Manage
 		return &msg.PortHWClock{Identity: s.portIdentity(port), PHCIndex: s.cfg.Ports[port].PHCIndex}, 0
 	}
 	data, e := s.inst.Get(id, port, m.now)
-	switch {
-	case e == msg.ErrorNotSupported && id == msg.IDUnicastMasterTable:
-		return &msg.UnicastMasterTable{}, 0
-	case e == msg.ErrorNotSupported && !known(id):
-		return nil, msg.ErrorNoSuchID
+	if e == msg.ErrorNotSupported && !known(id) {
+		e = msg.ErrorNoSuchID
 	}
 	return data, e
 }
@@ -196,13 +196,11 @@ func (s *Server) description(port int, now frame.Time) *msg.ClockDescription {
 			d.Type = msg.ClockBoundary
 		}
 	}
-	d.ProtocolAddress = msg.PortAddress{Protocol: msg.NetworkEthernet, Address: info.MAC[:]}
-	switch {
-	case info.Address.IP.Is4():
-		d.ProtocolAddress = msg.PortAddress{Protocol: msg.NetworkUDPv4, Address: info.Address.AppendTo(nil)}
-	case info.Address.IP.IsValid():
-		d.ProtocolAddress = msg.PortAddress{Protocol: msg.NetworkUDPv6, Address: info.Address.AppendTo(nil)}
+	at := info.Address
+	if at == (transport.Addr{}) {
+		at.MAC = info.MAC
 	}
+	d.ProtocolAddress = at.PortAddress()
 	data, _ := s.inst.Get(msg.IDUserDescription, port, now)
 	if u, ok := data.(*msg.UserDescription); ok {
 		d.User = u.Text

@@ -8,6 +8,7 @@ import (
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -32,7 +33,7 @@ type Local interface {
 // PortInfo is what the host of an instance knows of a port.
 type PortInfo struct {
 	Interface    string
-	MAC          [6]byte
+	MAC          ether.Addr
 	Address      transport.Addr // protocol address; zero: the MAC address
 	Timestamping msg.Timestamping
 	PHCIndex     int32 // -1: none
@@ -86,6 +87,9 @@ type Stats struct {
 }
 
 const (
+	// maxMessage is how long a message may be, to fit into any carriage with
+	// an MTU of 1500, and into the buffers of linuxptp.
+	maxMessage = 1440
 	// maxClients is how many local clients are remembered for answers that
 	// come from the network.
 	maxClients = 64

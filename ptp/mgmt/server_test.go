@@ -2,6 +2,7 @@ package mgmt
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
@@ -335,6 +336,24 @@ func TestDrops(t *testing.T) {
 	for d := range NumDrops {
 		if d.String() == "unknown" {
 			t.Errorf("drop %d has no name", d)
+		}
+	}
+}
+
+// A table of so many masters does not fit into a message.
+func TestResponseTooBig(t *testing.T) {
+	for masters, want := range map[int]msg.ManagementError{50: 0, 60: msg.ErrorResponseTooBig} {
+		n := newNode(t, 1, 1, func(c *ptp.Config, _ *Config) {
+			for i := range masters {
+				c.Ports[0].Unicast.Masters = append(c.Ports[0].Unicast.Masters, transport.Addr{IP: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})})
+			}
+		})
+		r := n.get(t, msg.IDUnicastMasterTable)
+		if r.Error != want {
+			t.Errorf("%d masters: %v", masters, r.Error)
+		}
+		if u, ok := r.Data.(*msg.UnicastMasterTable); want == 0 && (!ok || len(u.Masters) != masters) {
+			t.Errorf("%d masters: %+v", masters, u)
 		}
 	}
 }

@@ -148,3 +148,25 @@ func TestParseCommand(t *testing.T) {
 		}
 	}
 }
+
+// Neither a command nor an answer, whatever it is, does harm.
+func FuzzText(f *testing.F) {
+	f.Add("SET SUBSCRIBE_EVENTS_NP duration -1 NOTIFY_PORT_STATE on", []byte{})
+	for _, b := range wiretest.Seeds(testdata, "testdata/ptp4l.hex") {
+		f.Add("GET PRIORITY1", b)
+	}
+	f.Fuzz(func(t *testing.T, line string, b []byte) {
+		c := &Client{}
+		if r, err := ParseCommand(line); err == nil {
+			var m msg.Message
+			if err := m.Parse(c.Append(nil, r, 0)); err != nil {
+				t.Errorf("%q: %v", line, err)
+			}
+		}
+		var m msg.Message
+		var r Reply
+		if m.Parse(b) == nil && r.parse(&m) && !strings.HasSuffix(r.String(), "\n") {
+			t.Errorf("%q", r.String())
+		}
+	})
+}

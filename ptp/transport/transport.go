@@ -52,11 +52,6 @@ func (k *Kind) UnmarshalText(b []byte) error {
 	return fmt.Errorf("transport: %q is no transport; expected L2, UDPv4 or UDPv6", b)
 }
 
-// Protocol is the kind as messages name it.
-func (k Kind) Protocol() msg.NetworkProtocol {
-	return [...]msg.NetworkProtocol{msg.NetworkEthernet, msg.NetworkUDPv4, msg.NetworkUDPv6}[k]
-}
-
 // Addr is where a message comes from or goes to: an IP address over UDP, else a
 // MAC address, never both, so that Addrs can be compared. The zero value means
 // the multicast group that messages of a type go to.
@@ -87,17 +82,15 @@ func ParseAddr(s string) (Addr, error) {
 	return Addr{}, fmt.Errorf("transport: %q is neither an IP nor a MAC address", s)
 }
 
-// AppendTo appends the octets of the address.
-func (a Addr) AppendTo(b []byte) []byte {
+// PortAddress is the address as messages have it.
+func (a Addr) PortAddress() msg.PortAddress {
 	switch {
 	case a.IP.Is4():
-		v := a.IP.As4()
-		return append(b, v[:]...)
+		return msg.PortAddress{Protocol: msg.NetworkUDPv4, Address: a.IP.AsSlice()}
 	case a.IP.IsValid():
-		v := a.IP.As16()
-		return append(b, v[:]...)
+		return msg.PortAddress{Protocol: msg.NetworkUDPv6, Address: a.IP.AsSlice()}
 	}
-	return append(b, a.MAC[:]...)
+	return msg.PortAddress{Protocol: msg.NetworkEthernet, Address: a.MAC[:]}
 }
 
 // IsMulticast reports whether the address is a group's.

@@ -30,6 +30,7 @@ type Socket struct {
 	path   string
 	out    chan answer
 	closed chan struct{}
+	once   sync.Once // of Close
 	wait   sync.WaitGroup
 	lost   atomic.Uint64
 }
@@ -159,11 +160,14 @@ func (s *Socket) sendTo(a answer) (err error) {
 // found no reader.
 func (s *Socket) Lost() uint64 { return s.lost.Load() }
 
-// Close ends the service and removes the socket. It must not be called on the
-// thread of the instance.
-func (s *Socket) Close() error {
-	close(s.closed)
-	err := s.conn.Close()
-	s.wait.Wait()
-	return errors.Join(err, os.Remove(s.path))
+// Close ends the service and removes the socket; once more, it does nothing. It
+// must not be called on the thread of the instance.
+func (s *Socket) Close() (err error) {
+	s.once.Do(func() {
+		close(s.closed)
+		err = s.conn.Close()
+		s.wait.Wait()
+		err = errors.Join(err, os.Remove(s.path))
+	})
+	return err
 }

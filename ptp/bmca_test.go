@@ -13,7 +13,7 @@ import (
 func TestMasterLossAndReturn(t *testing.T) {
 	w, master, slave := pair(t, func(_, s *Config) { s.SlaveOnly = true })
 	w.until("lock", 10*time.Second, slave.converged(master, 100))
-	freq := slave.discipline.freq
+	freq := slave.discipline.Frequency()
 	master.ends[0].alter = func(*msg.Message) fate { return fate{drop: true} }
 	since := w.now
 	w.until("loss", 5*time.Second, func() bool { return slave.state(0) == msg.StateListening })
@@ -21,7 +21,7 @@ func TestMasterLossAndReturn(t *testing.T) {
 		t.Errorf("lost after %v", d)
 	}
 	w.run(30 * time.Second)
-	if got := slave.discipline.freq; got-freq > 5 || freq-got > 5 || slave.state(0) != msg.StateListening {
+	if got := slave.discipline.Frequency(); got-freq > 5 || freq-got > 5 || slave.state(0) != msg.StateListening {
 		t.Errorf("frequency %v, then %v; state %v", freq, got, slave.state(0))
 	}
 	if s := slave.Snapshot(); s.Parent.Port.Clock != id(2) || s.Current.StepsRemoved != 0 {

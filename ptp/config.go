@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"tapir/ptp/bmca"
+	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
-	"tapir/ptp/servo"
 )
 
 // Role fixes a port's state without BMCA (IEEE 802.1AS externalPortConfiguration,
@@ -63,7 +63,7 @@ type Config struct {
 	Time             TimeProperties // what this clock says of its time as grandmaster
 	Description      string         // user description, at most 128 octets
 
-	Servo  Servo
+	Servo  discipline.Config
 	Ports  []PortConfig
 	Limits Limits
 	// Seed makes the random parts of intervals and timeouts repeatable.
@@ -109,18 +109,6 @@ type PortConfig struct {
 
 	TxTimestampTimeout time.Duration // until a stamp that does not come is lost
 	FaultReset         time.Duration // from FAULTY to the next try; 0 stays
-}
-
-// Servo describes how the clock is steered.
-type Servo struct {
-	servo.Config
-	DelayFilter       servo.FilterKind
-	DelayFilterLength int
-	// Lucky uses only the least delayed of so many Syncs; 0 and 1 use all.
-	Lucky int
-	// SanityFreqLimit starts the servo anew when the clock runs by more than
-	// this many ppb off, against engine time; 0 never.
-	SanityFreqLimit float64
 }
 
 // Limits bound what others can make an instance do.

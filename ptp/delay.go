@@ -111,7 +111,10 @@ func (p *port) completeDelay(e *delayExchange) Drop {
 		return DropNone
 	}
 	e.open = false
-	return p.discipline.delayMeasured(e.t3, e.t4, e.corr)
+	if !p.discipline.Delay(e.t3, e.t4, e.corr) {
+		return DropRange
+	}
+	return DropNone
 }
 
 // sendPdelayReq begins an exchange with the neighbor.

@@ -228,7 +228,7 @@ func TestMasterClockStep(t *testing.T) {
 		if off := slave.off(master); off > -23*time.Hour {
 			t.Errorf("slave is %v off", off)
 		}
-		if f := slave.discipline.freq; f < 400_000_000 {
+		if f := slave.discipline.Frequency(); f < 400_000_000 {
 			t.Errorf("correction %v ppb", f)
 		}
 	}

@@ -3,6 +3,7 @@ package ptp
 import (
 	"math"
 
+	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
 	"tapir/ptp/pdelay"
 	"tapir/wire/frame"
@@ -77,7 +78,7 @@ func (p *port) linkResult(r pdelay.Result) Drop {
 	switch r {
 	case pdelay.Done:
 		last := p.link.Last()
-		if last.Delay >= maxDelay || last.Delay <= -maxDelay {
+		if last.Delay >= discipline.MaxDelay || last.Delay <= -discipline.MaxDelay {
 			return DropRange
 		}
 		if last.Peer != p.peer {

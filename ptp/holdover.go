@@ -12,10 +12,8 @@ import (
 // the last one is forgotten, the frequency stays.
 func (p *port) newMaster(now frame.Time) {
 	p.sync, p.e2e = syncMatch{}, delayExchanges{}
-	p.discipline.forget()
-	p.discipline.state = servo.Unlocked
 	p.keepFrequency(now)
-	p.discipline.setInterval(p.logSync)
+	p.discipline.SetInterval(period(p.logSync))
 	if p.state == msg.StateSlave {
 		p.setState(msg.StateUncalibrated, "new master", now)
 	}
@@ -25,25 +23,14 @@ func (p *port) newMaster(now frame.Time) {
 // says so.
 func (p *port) lostParent(now frame.Time) {
 	i := p.Instance
+	locked := i.discipline.State() >= servo.Locked
 	i.slavePort = nil
-	i.discipline.forget()
 	i.keepFrequency(now)
-	if i.cfg.HoldoverTime <= 0 || i.discipline.state < servo.Locked {
+	if i.cfg.HoldoverTime <= 0 || !locked {
 		return
 	}
 	i.quality, i.own = i.cfg.HoldoverQuality, i.properties
 	i.holdoverUntil = now.Add(i.cfg.HoldoverTime)
-}
-
-// keepFrequency lets the clock run on as it did while it followed closely: a
-// servo that was at work on a large offset leaves a frequency far off.
-func (i *Instance) keepFrequency(now frame.Time) {
-	d := &i.discipline
-	if !i.cfg.FreeRunning && d.freq != d.hold {
-		_ = i.setFrequency(d.hold, now) // it was in force before
-	}
-	d.settled = 0
-	d.restart()
 }
 
 // runHoldover ends holdover when its time is over.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/ptp/bmca"
+	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
 	"tapir/wire/frame"
 )
@@ -27,7 +28,7 @@ type Instance struct {
 
 	dataSets
 	decide     bool // a state decision event has occurred
-	discipline discipline
+	discipline *discipline.Discipline
 	lastOffset int64 // ns, as in TIME_STATUS_NP
 
 	manager Manager
@@ -43,7 +44,8 @@ func New(cfg Config, clk Clock, lower Lower) (*Instance, error) {
 	i := &Instance{cfg: cfg, clock: clk, lower: lower, random: random(cfg.Seed)}
 	i.own, i.quality = cfg.Time, cfg.Quality
 	i.cfg.Ports = nil
-	if err := i.discipline.init(cfg.Servo, clk.MaxAdj()); err != nil {
+	var err error
+	if i.discipline, err = discipline.New(cfg.Servo, clk.MaxAdj()); err != nil {
 		return nil, fmt.Errorf("ptp: servo: %w", err)
 	}
 	for n, pc := range cfg.Ports {

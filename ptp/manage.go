@@ -138,7 +138,7 @@ func (i *Instance) timeStatus() *msg.TimeStatus {
 	f := &i.gm.info
 	s := &msg.TimeStatus{GrandmasterIdentity: i.parent.Grandmaster.Identity}
 	if i.slavePort != nil {
-		s.MasterOffset, s.IngressTime = i.lastOffset, int64(i.discipline.t2)
+		s.MasterOffset, s.IngressTime = i.lastOffset, int64(i.discipline.LastIngress())
 		s.CumulativeRateOffset, s.LastFreqChange = f.CumulativeRateOffset, f.LastFreqChange
 		s.TimeBaseIndicator, s.LastPhaseChange, s.GrandmasterPresent = f.TimeBaseIndicator, f.LastPhaseChange, 1
 	}

@@ -78,7 +78,7 @@ func newPort(i *Instance, n int, cfg PortConfig) *port {
 		answers: make([]answer, i.cfg.Limits.Requests),
 	}
 	p.foreign = bmca.Table{Algorithm: i.cfg.Algorithm, Threshold: i.cfg.ForeignThreshold}
-	p.filter, _ = i.discipline.newFilter() // its configuration was checked by init
+	p.filter, _ = i.cfg.Servo.NewFilter() // its configuration was checked by init
 	p.bucket = newBucket(i.cfg.Limits.RequestRate)
 	p.resetRates()
 	p.unicast.begin(p)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tapir/ptp/bmca"
+	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
@@ -145,7 +146,7 @@ func (p *port) receiveSync(m *msg.Message, meta *Meta, rx frame.Stamp) Drop {
 		return DropDuplicate
 	}
 	p.syncSeen(m.LogInterval, meta.Now)
-	if !p.discipline.sane(rx, meta.seen()) {
+	if !p.discipline.Sane(rx, meta.seen()) {
 		p.synchronizationFault("clock frequency is not sane", meta.Now)
 	}
 	if !m.Flags.Has(msg.FlagTwoStep) {
@@ -223,7 +224,7 @@ func (p *port) fromParent(m *msg.Message, meta *Meta) Drop {
 func (p *port) syncSeen(log int8, now frame.Time) {
 	if log != p.logSync && log >= MinLogInterval && log <= MaxLogInterval {
 		p.logSync = log
-		p.discipline.setInterval(log)
+		p.discipline.SetInterval(period(log))
 	}
 	if n := p.cfg.SyncReceiptTimeout; n > 0 {
 		p.setTimer(syncReceipt, now.Add(time.Duration(n)*period(p.logSync)))
@@ -238,5 +239,5 @@ func (p *port) completeSync(seq uint16, origin, rx frame.Stamp, corr msg.TimeInt
 		return DropRange
 	}
 	p.takeInfo(info)
-	return p.measure(seq, origin, rx, corr, now)
+	return p.measure(seq, discipline.Sync{Origin: origin, Ingress: rx, Correction: corr}, now)
 }

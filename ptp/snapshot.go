@@ -53,7 +53,7 @@ func (i *Instance) Snapshot() Snapshot {
 		Profile: i.cfg.Profile.String(), ClockIdentity: i.cfg.ClockIdentity, Domain: i.cfg.Domain, Default: *i.defaultDS(),
 		Parent: i.parent, Current: i.current, Time: i.properties, PathTrace: append([]msg.ClockIdentity(nil), i.path...),
 		Holdover: i.holdoverUntil != 0,
-		Servo:    ServoStatus{Kind: i.cfg.Servo.Kind.String(), State: i.discipline.state.String(), Freq: i.discipline.freq},
+		Servo:    ServoStatus{Kind: i.cfg.Servo.Kind.String(), State: i.discipline.State().String(), Freq: i.discipline.Frequency()},
 	}
 	for _, p := range i.ports {
 		last := p.link.Last()
@@ -75,7 +75,7 @@ func (i *Instance) Stats(port int) Stats { return i.ports[port].stats }
 
 // Locked tells that the clock follows a master and the servo is locked.
 func (i *Instance) Locked() bool {
-	return i.slavePort != nil && i.slavePort.state == msg.StateSlave && i.discipline.state >= servo.Locked
+	return i.slavePort != nil && i.slavePort.state == msg.StateSlave && i.discipline.State() >= servo.Locked
 }
 
 // UTC is the UTC time that the clock shows at now, in ns since the Unix epoch,

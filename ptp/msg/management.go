@@ -176,7 +176,7 @@ func AppendManagement(b []byte, id ManagementID, data any) []byte {
 	return closeTLV(b, start)
 }
 
-// ManagementError tells why a management message was refused (table 109).
+// ManagementError tells why a management message was refused (section 15.5.4).
 type ManagementError uint16
 
 // The management errors.

@@ -145,7 +145,7 @@ type Grandmaster struct {
 	TimeSource   TimeSource
 }
 
-// Action is what a management message asks for or is (table 57).
+// Action is what a management message asks for or is (section 15.4.1).
 type Action uint8
 
 // The actions.

@@ -86,8 +86,7 @@ func (a *AlternateTimeOffset) Append(b []byte) []byte {
 	return closeTLV(append(b, a.Name...), start)
 }
 
-// L1Sync is what a port says of its layer-1 synchronization (annex L). Flags
-// and FormatFlags are the bits of table L.7.
+// L1Sync is what a port says of its layer-1 synchronization (annex L).
 type L1Sync struct {
 	Flags    uint8 // TCR, RCR, CR, OPE from bit 0
 	State    uint8 // ITC, IRC, IC from bit 0
@@ -131,8 +130,8 @@ func (l *L1Sync) Append(b []byte) []byte {
 	return closeTLV(b, start)
 }
 
-// PortAvailability is what a port can send and receive, by multicast and
-// unicast (section 16.6); the bits of both octets are those of table 154.
+// PortAvailability is how a port has Sync and Delay_Resp, by multicast, unicast
+// or both, as bits (section 16.9).
 type PortAvailability struct{ Sync, DelayResp uint8 }
 
 // Parse reads the value of a TLVPortAvailability.

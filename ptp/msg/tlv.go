@@ -122,7 +122,7 @@ func closeTLV(b []byte, start int) []byte {
 }
 
 // AppendPad appends a PAD TLV that makes a message longer by n octets, an even
-// number from 4 (section 14.4).
+// number from 4 (section 16.13).
 func AppendPad(b []byte, n int) []byte {
 	start := len(b)
 	b = openTLV(b, TLVPad)

@@ -115,7 +115,7 @@ func (p *PortAddress) append(b []byte) []byte {
 	return append(b, p.Address...)
 }
 
-// Parse reads the value of a TLVProtocolAddress (section 16.7).
+// Parse reads the value of a TLVProtocolAddress (section 16.9).
 func (p *PortAddress) Parse(v []byte) error {
 	n, err := p.parse(v)
 	if err == nil && n != len(v) && n+1 != len(v) {

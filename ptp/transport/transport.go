@@ -98,7 +98,7 @@ func (a Addr) IsMulticast() bool {
 	return a == Addr{} || a.IP.IsMulticast() || (!a.IP.IsValid() && a.MAC.IsMulticast())
 }
 
-// The groups on Ethernet (section C.4). Bridges do not forward the second.
+// The groups on Ethernet (annex E). Bridges do not forward the second.
 var (
 	Forwardable    = ether.Addr{0x01, 0x1b, 0x19}
 	NonForwardable = ether.Addr{0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e}
@@ -190,7 +190,7 @@ func (a Addr) GroupMAC() ether.Addr {
 }
 
 // padLen is how many octets follow messages on IPv6, so that those who edit
-// them can keep the checksum (section E.2). They are not needed here: the
+// them can keep the checksum (annex D). They are not needed here: the
 // checksum itself is edited.
 const padLen = 2
 

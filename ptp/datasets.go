@@ -64,9 +64,11 @@ type dataSets struct {
 	path       []msg.ClockIdentity // path trace of the parent
 	propagated []byte              // TLVs of the parent's Announces that are passed on
 	properties TimeProperties
-	slavePort  *port // the port in state SLAVE or UNCALIBRATED, nil if none
-	own        TimeProperties
-	quality    msg.ClockQuality // defaultDS.clockQuality, as it is now
+	// announcedDay is the UTC day in which the leap flags became what they are.
+	announcedDay int64
+	slavePort    *port // the port in state SLAVE or UNCALIBRATED, nil if none
+	own          TimeProperties
+	quality      msg.ClockQuality // defaultDS.clockQuality, as it is now
 
 	gm            gmInfo
 	holdoverUntil frame.Time // not 0 while in holdover
@@ -102,7 +104,7 @@ func (i *Instance) becomeGrandmaster() {
 		},
 	}
 	i.path, i.propagated = i.path[:0], i.propagated[:0]
-	i.properties = i.own
+	i.setProperties(i.own)
 	i.slavePort = nil
 }
 
@@ -117,5 +119,15 @@ func (i *Instance) follow(p *port, f *bmca.Foreign) {
 	i.current.StepsRemoved = f.StepsRemoved + 1
 	i.path = append(i.path[:0], f.Path...)
 	i.propagated = append(i.propagated[:0], f.Propagated...)
-	i.properties = timeProperties(f.Header.Flags, &f.Info)
+	i.setProperties(timeProperties(f.Header.Flags, &f.Info))
+}
+
+// setProperties takes what the grandmaster says of its time. A leap second is
+// that at the end of the day in which it was first said.
+func (i *Instance) setProperties(t TimeProperties) {
+	was := &i.properties
+	if was.Leap61 != t.Leap61 || was.Leap59 != t.Leap59 || was.UTCOffset != t.UTCOffset {
+		i.announcedDay = t.utcDay(i.clock.At(i.now))
+	}
+	i.properties = t
 }

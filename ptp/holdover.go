@@ -55,19 +55,34 @@ func (i *Instance) leapAt() (at frame.Stamp, step int16, ok bool) {
 	switch {
 	case i.slavePort != nil || !i.own.PTPTimescale:
 		return 0, 0, false
-	case i.own.Leap61:
-		step = 1
-	case i.own.Leap59:
-		step = -1
-	default:
+	case !i.own.Leap61 && !i.own.Leap59:
 		return 0, 0, false
 	}
-	const day = 86400
-	offset := int64(i.own.UTCOffset)
 	if i.leapDay == 0 {
-		i.leapDay = (int64(i.clock.At(i.now))/int64(time.Second) - offset) / day
+		i.leapDay = i.own.utcDay(i.clock.At(i.now))
 	}
-	return frame.Stamp(((i.leapDay+1)*day + offset + int64(step)) * int64(time.Second)), step, true
+	at, step = i.own.leapEnd(i.leapDay)
+	return at, step, true
+}
+
+const daySeconds = 86400
+
+// utcDay is the number of the UTC day, since the epoch, in which the clock
+// shows s.
+func (t *TimeProperties) utcDay(s frame.Stamp) int64 {
+	return (int64(s)/int64(time.Second) - int64(t.UTCOffset)) / daySeconds
+}
+
+// leapEnd is the moment, on the PTP timescale, at which a UTC day that ends
+// with the announced leap second is over, and by how much the offset changes.
+func (t *TimeProperties) leapEnd(day int64) (at frame.Stamp, step int16) {
+	switch {
+	case t.Leap61:
+		step = 1
+	case t.Leap59:
+		step = -1
+	}
+	return frame.Stamp(((day+1)*daySeconds + int64(t.UTCOffset) + int64(step)) * int64(time.Second)), step
 }
 
 // runLeap changes the UTC offset at the leap second.

@@ -181,7 +181,8 @@ func (p *port) get(id msg.ManagementID) (any, msg.ManagementError) {
 	return nil, msg.ErrorNotSupported
 }
 
-func (p *port) version() uint8 { return p.Instance.cfg.MinorVersion<<4 | 2 }
+// version is versionNumber, without the minor one, as linuxptp gives it.
+func (p *port) version() uint8 { return 2 }
 
 func (p *port) serviceStats() *msg.PortServiceStats {
 	s := &msg.PortServiceStats{Identity: p.id}

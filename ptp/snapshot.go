@@ -79,8 +79,15 @@ func (i *Instance) Locked() bool {
 }
 
 // UTC is the UTC time that the clock shows at now, in ns since the Unix epoch,
-// and whether it is known.
+// and whether it is known. A leap second that was announced is counted from
+// its end on, also before the master says so.
 func (i *Instance) UTC(now frame.Time) (frame.Stamp, bool) {
-	t := &i.properties
-	return i.clock.At(now) - frame.Stamp(time.Duration(t.UTCOffset)*time.Second), t.PTPTimescale && t.UTCOffsetValid
+	t, shown := &i.properties, i.clock.At(now)
+	offset := t.UTCOffset
+	if t.Leap61 || t.Leap59 {
+		if end, step := t.leapEnd(i.announcedDay); shown >= end {
+			offset += step
+		}
+	}
+	return shown - frame.Stamp(time.Duration(offset)*time.Second), t.PTPTimescale && t.UTCOffsetValid
 }

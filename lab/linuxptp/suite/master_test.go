@@ -7,6 +7,8 @@ import (
 	"tapir/ptp"
 	"tapir/ptp/bmca"
 	"tapir/ptp/msg"
+	"tapir/ptp/transport"
+	"tapir/ptp/unicast"
 )
 
 // mechanism sets the delay mechanism of all ports.
@@ -174,4 +176,34 @@ func TestAutomotive(t *testing.T) {
 	if o.announced(1, 2, 0) {
 		t.Error("Announces where the roles are static")
 	}
+}
+
+// In ptp4l's words: unicast_listen and inhibit_multicast_service at the master,
+// a unicast_master_table and unicast_req_duration 60 at the slaves.
+func TestUnicast(t *testing.T) {
+	t.Parallel()
+	s := defaults()
+	s.all = func(c *ptp.Config) { c.Ports[0].NoMulticast = true }
+	s.master = func(c *ptp.Config) {
+		c.Ports[0].Unicast.Listen, c.Ports[0].Unicast.Limits, c.Ports[0].HybridE2E = true, unicast.DefaultLimits(), true
+	}
+	s.slave = func(c *ptp.Config) {
+		first := &node{w: &world{s: &s}, number: 1}
+		c.Ports[0].Unicast.Masters, c.Ports[0].Unicast.LogQuery, c.Ports[0].Unicast.Duration = []transport.Addr{first.addr(0)}, 2, 60
+	}
+	run(t, s).inSync(t)
+}
+
+func TestUDPv6(t *testing.T) {
+	t.Parallel()
+	s := defaults()
+	s.carriage = transport.UDPv6
+	run(t, s).inSync(t)
+}
+
+func TestL2(t *testing.T) {
+	t.Parallel()
+	s := defaults()
+	s.carriage = transport.Ethernet
+	run(t, s).inSync(t)
 }

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -13,11 +14,12 @@ import (
 	"tapir/ptp/msg"
 	"tapir/ptp/servo"
 	"tapir/ptp/transport"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
-// epoch is what exact clocks show at time zero: clknetsim's first day of 2010.
-const epoch = frame.Stamp(1_262_304_000_000_000_000)
+// clknetsimEpoch is the first day of 2010.
+const clknetsimEpoch = frame.Stamp(1_262_304_000_000_000_000)
 
 // scenario is a network as linuxptp-testsuite describes it. Nodes count from
 // 1; a node has a port for each of its subnets, in their order.
@@ -36,8 +38,11 @@ type scenario struct {
 	more                    func(subnet int) time.Duration // constant, on top
 	down                    func(subnet int, at time.Duration) bool
 	stepAt, step            time.Duration // of the slaves' clocks
+	epoch                   frame.Stamp   // what exact clocks show at time zero
+	setup                   func(w *world)
 
-	seed               uint64 // of the jitter
+	seed               uint64         // of the jitter
+	carriage           transport.Kind // of messages
 	profile            ptp.Profile
 	all, master, slave func(*ptp.Config)
 	each               map[int]func(*ptp.Config)
@@ -48,8 +53,9 @@ func defaults() scenario {
 	return scenario{
 		limits: DefaultLimits(), subnets: [][]int{{1, 2, 3}}, masters: []int{1},
 		slaveStart: 9 * time.Second, offset: 100 * time.Millisecond, freq: 1e5, wander: 1,
-		maxAdj: 32_767_999, // of clknetsim's hardware clocks
-		delay:  100, jitter: 100,
+		maxAdj:   32_767_999, // of clknetsim's hardware clocks
+		carriage: transport.UDPv4,
+		delay:    100, jitter: 100, epoch: clknetsimEpoch,
 	}
 }
 
@@ -149,6 +155,9 @@ func run(t *testing.T, s scenario) *world {
 	if s.step != 0 {
 		w.at(frame.Time(s.stepAt), w.stepSlaves)
 	}
+	if s.setup != nil {
+		s.setup(w)
+	}
 	for len(w.queue) > 0 && w.queue[0].at <= frame.Time(s.limits.End) {
 		e := heap.Pop(&w.queue).(event)
 		w.now = e.at
@@ -168,9 +177,9 @@ func (w *world) newNode(number int) *node {
 		}
 	}
 	n.states = make([]msg.PortState, len(n.subnets))
-	cc, start := clock.Config{Initial: epoch + frame.Stamp(s.taiOffset), MaxAdj: s.maxAdj}, s.masterStart
+	cc, start := clock.Config{Initial: s.epoch + frame.Stamp(s.taiOffset), MaxAdj: s.maxAdj}, s.masterStart
 	if !s.isMaster(number) {
-		start, cc.Initial = s.slaveStart, epoch+frame.Stamp(s.offset)
+		start, cc.Initial = s.slaveStart, s.epoch+frame.Stamp(s.offset)
 		// The Allan deviation of a random walk that grows by so much in a second.
 		cc.Oscillator = clock.Oscillator{PPB: s.freq, RandomWalkFM: s.wander / math.Sqrt(3), Seed: uint64(number)}
 	}
@@ -215,27 +224,31 @@ func (n *node) Send(port int, m ptp.Outgoing) {
 		n.instance.TxStamp(port, m.ID, n.phc.At(w.now), nil, w.now)
 	}
 	subnet := n.subnets[port]
-	down := w.s.down != nil && w.s.down(subnet, time.Duration(w.now))
+	if w.s.down != nil && w.s.down(subnet, time.Duration(w.now)) {
+		return
+	}
+	carrier := n.carrier(subnet)
 	for _, to := range w.s.subnets[subnet] {
-		unicast := m.Dst != (transport.Addr{})
-		if to == n.number || down || unicast && m.Dst != w.nodes[to].addr(subnet) {
-			continue
+		if peer := w.nodes[to]; to != n.number && (m.Dst == transport.Addr{} || m.Dst == peer.addr(subnet)) {
+			w.deliver(n, peer, subnet, carrier.Append(nil, m.Body, m.Dst, peer.mac(subnet)))
 		}
-		w.deliver(n, w.nodes[to], subnet, m)
 	}
 }
 
-func (w *world) deliver(from, to *node, subnet int, m ptp.Outgoing) {
+func (w *world) deliver(from, to *node, subnet int, b []byte) {
+	p, err := transport.Decapsulate(b)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	wait := w.s.delay + time.Duration(w.rng.ExpFloat64()*float64(w.s.jitter))
-	if !m.Event {
+	if !p.Event {
 		wait += w.s.generalDelay
 	}
 	if w.s.more != nil {
 		wait += w.s.more(subnet)
 	}
-	body := append([]byte(nil), m.Body...)
-	w.note(from, to, body)
-	w.at(w.now.Add(wait), func() { to.receive(from, subnet, body) })
+	w.note(from, to, p.Body)
+	w.at(w.now.Add(wait), func() { to.receive(subnet, p) })
 }
 
 // note remembers Announces.
@@ -252,19 +265,33 @@ func (w *world) note(from, to *node, body []byte) {
 	w.seen[key][len(body)] = true
 }
 
-// addr is the node's address in a subnet.
-func (n *node) addr(subnet int) transport.Addr {
-	return transport.Addr{MAC: [6]byte{2, 0, 0, 0, byte(subnet), byte(n.number)}}
+// mac is the node's MAC address in a subnet.
+func (n *node) mac(subnet int) ether.Addr {
+	return ether.Addr{0x12, 0x34, 0x56, 0x78, byte(subnet + 1), byte(n.number)}
 }
 
-func (n *node) receive(from *node, subnet int, body []byte) {
+// addr is the address that its messages come from there.
+func (n *node) addr(subnet int) transport.Addr {
+	switch n.w.s.carriage {
+	case transport.UDPv4:
+		return transport.Addr{IP: netip.AddrFrom4([4]byte{192, 168, byte(123 + subnet), byte(n.number)})}
+	case transport.UDPv6:
+		return transport.Addr{IP: netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 14: byte(subnet), 15: byte(n.number)})}
+	}
+	return transport.Addr{MAC: n.mac(subnet)}
+}
+
+func (n *node) carrier(subnet int) transport.Port {
+	return transport.Port{Kind: n.w.s.carriage, MAC: n.mac(subnet), IP: n.addr(subnet).IP}
+}
+
+func (n *node) receive(subnet int, p transport.Packet) {
 	if n.w.now < n.start {
 		return
 	}
 	for port, s := range n.subnets {
 		if s == subnet {
-			meta := ptp.Meta{Src: from.addr(subnet), Stamp: n.phc.At(n.w.now), Stamped: true, Now: n.w.now}
-			n.instance.Receive(port, body, meta)
+			n.instance.Receive(port, p.Body, ptp.Meta{Src: p.Src, Stamp: n.phc.At(n.w.now), Stamped: p.Event, Now: n.w.now})
 		}
 	}
 	n.poll()
@@ -293,7 +320,7 @@ func (n *node) Measured(s ptp.Sample) {
 
 // look notes the true error of every clock, once per interval.
 func (w *world) look() {
-	ideal := clock.Exact{NS: int64(epoch) + int64(w.now)}
+	ideal := clock.Exact{NS: int64(w.s.epoch) + int64(w.now)}
 	for _, n := range w.nodes[1:] {
 		n.points = append(n.points, report.Point{At: time.Duration(w.now), True: n.phc.Exact(w.now).Sub(ideal)})
 	}

@@ -57,10 +57,12 @@ func newPTPRun() *cobra.Command {
 			"The settings are those of the file, which has the same names with _, and then those of\n" +
 			"the flags. A NIC's clock shows the system's time, UTC, so that ptp_timescale is false\n" +
 			"unless it is set. Stamps are those of the kernel at the TAP; a one-step message carries\n" +
-			"the time at which it is written, which is some microseconds less exact.",
+			"the time at which it is written, which is some microseconds less exact.\n\n" +
+			"linuxptp's pmc reads and sets over the network and by a Unix socket.",
 		Example: "  tapir ptp run nic0 --priority1 1\n" +
 			"  tapir ptp run nic1 --slave-only true --clock-class 255 --transport UDPv4\n" +
-			"  tapir ptp run nic1 -c ptp.yaml --interval 10s",
+			"  tapir ptp run nic1 -c ptp.yaml --interval 10s\n" +
+			"  pmc -u -b 0 -s /run/tapir/nic1.ptp 'GET PARENT_DATA_SET'",
 		Args:              atMost(1),
 		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -83,6 +85,7 @@ func newPTPRun() *cobra.Command {
 	f.StringVarP(&file, "config", "c", "", "settings in a YAML `file`")
 	f.DurationVarP(&job.Interval, "interval", "i", time.Second, "`time` between two lines")
 	f.IntVarP(&job.Count, "count", "n", 0, "end after so many lines, 0 for never")
+	f.StringVar(&job.UDS, "uds", "", "`path` of the socket for pmc -u -s (default: NIC.ptp beside the control socket)")
 	f.BoolVar(&asJSON, "json", false, "print JSON, an object each interval")
 	for _, fl := range ptprun.Flags() {
 		f.Func(strings.ReplaceAll(fl.Name, "_", "-"), fl.Expect, func(v string) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"tapir/lab/capture"
 	"tapir/lab/perf"
 	"tapir/lab/ptprun"
+	"tapir/lab/ptpuds"
 	"tapir/lab/siwt"
 	"tapir/mpa"
 	"tapir/nic"
@@ -211,19 +213,55 @@ func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, err
 	if err != nil {
 		return nil, &Error{Status: http.StatusBadRequest, What: err.Error()}
 	}
+	if job.UDS == "" {
+		job.UDS = filepath.Join(Dir(), d.Device.Config().Name+ptpSuffix)
+	}
+	runs := false
+	if err := d.on(func(frame.Time) { runs = d.Device.PTP() != nil }); err != nil {
+		return nil, err
+	}
+	if runs {
+		return nil, ptpError(nic.ErrPTPRuns)
+	}
+	uds, err := ptpuds.Listen(job.UDS)
+	if err != nil {
+		return nil, &Error{What: err.Error(), Remedy: "choose another path with --uds"}
+	}
 	var run *ptprun.Run
 	var startErr error
 	err = d.on(func(now frame.Time) {
-		run, startErr = ptprun.Start(d.Device, d.Thread, job, now,
-			func(r ptprun.Report) { progress(r) }, func(r ptprun.Report, err error) { done(r, err) })
+		run, startErr = ptprun.Start(d.Device, d.Thread, job, now, func(r ptprun.Report) { progress(r) }, func(r ptprun.Report, err error) {
+			go uds.Close() // which waits for the thread that calls us
+			done(r, err)
+		})
+		if startErr == nil {
+			d.Device.PTPManager().SetLocal(uds)
+		}
 	})
 	if err == nil {
 		err = ptpError(startErr)
 	}
 	if err != nil {
+		_ = uds.Close() // the error that counts is the other
 		return nil, err
 	}
-	return func() { d.Thread.Do(run.Cancel) }, nil
+	uds.Serve(d.Thread.Do, pmc{d.Device})
+	return func() {
+		d.Thread.Do(run.Cancel)
+		_ = uds.Close() // the socket is gone, whatever it says
+	}, nil
+}
+
+// ptpSuffix ends the names of the sockets for linuxptp's pmc.
+const ptpSuffix = ".ptp"
+
+// pmc hands what comes by such a socket to the instance that runs.
+type pmc struct{ d *nic.Device }
+
+func (p pmc) Local(client string, b []byte, now frame.Time) {
+	if m := p.d.PTPManager(); m != nil {
+		m.Local(client, b, now)
+	}
 }
 
 // explain adds how to mend what the engine can only name.

@@ -14,6 +14,7 @@ import (
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/servo"
+	"tapir/ptp/transport"
 )
 
 // errValue is a value that is not what was expected; whoever took it says what
@@ -94,6 +95,22 @@ var Port = []port{
 	portBool("master_only", func(p *ptp.PortConfig) *bool { return &p.MasterOnly }),
 	portBool("disabled", func(p *ptp.PortConfig) *bool { return &p.Disabled }),
 	portBool("hybrid_e2e", func(p *ptp.PortConfig) *bool { return &p.HybridE2E }),
+	{Name: "unicast_masters", Expect: "IP or MAC addresses of masters, which are asked for unicast service", Many: true,
+		Set: func(p *ptp.PortConfig, s string) error {
+			a, err := transport.ParseAddr(s)
+			p.Unicast.Masters = append(p.Unicast.Masters, a)
+			return err
+		}},
+	{Name: "unicast_duration", Expect: "the seconds of unicast service to ask for, 10 to 86400", Set: func(p *ptp.PortConfig, s string) error {
+		n, err := strconv.ParseUint(s, 0, 32)
+		if err != nil || n < 10 || n > 86400 {
+			return errValue
+		}
+		p.Unicast.Duration = uint32(n)
+		return nil
+	}},
+	portBool("unicast_listen", func(p *ptp.PortConfig) *bool { return &p.Unicast.Listen }),
+	portBool("no_multicast", func(p *ptp.PortConfig) *bool { return &p.NoMulticast }),
 	portBool("as_capable", func(p *ptp.PortConfig) *bool { return &p.AsCapable }),
 	interval("announce_interval", func(p *ptp.PortConfig) *int8 { return &p.LogAnnounceInterval }),
 	interval("sync_interval", func(p *ptp.PortConfig) *int8 { return &p.LogSyncInterval }),
@@ -120,7 +137,7 @@ var (
 func everyPort() (all []field) {
 	for _, p := range Port {
 		set := p.Set
-		all = append(all, field{Name: p.Name, Expect: p.Expect, Set: func(c *ptp.Config, s string) error {
+		all = append(all, field{Name: p.Name, Expect: p.Expect, Many: p.Many, Set: func(c *ptp.Config, s string) error {
 			for i := range c.Ports {
 				if err := set(&c.Ports[i], s); err != nil {
 					return err

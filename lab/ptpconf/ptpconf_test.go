@@ -14,7 +14,7 @@ import (
 
 // values has, for each setting, one that is not the default.
 var values = map[string]string{
-	"domain": "3", "sdo_id": "0x100", "minor_version": "0", "priority1": "1", "priority2": "1", "clock_class": "6",
+	"domain": "3", "unicast_masters": "10.0.0.1", "unicast_duration": "60", "unicast_listen": "true", "no_multicast": "true", "sdo_id": "0x100", "minor_version": "0", "priority1": "1", "priority2": "1", "clock_class": "6",
 	"clock_accuracy": "0x21", "offset_scaled_log_variance": "0x4e5d", "gm_capable": "false", "slave_only": "true",
 	"two_step": "false", "p2p_one_step": "true", "free_running": "true", "path_trace": "true", "follow_up_info": "true",
 	"max_steps_removed": "9", "holdover": "10s", "utc_offset": "-1", "utc_offset_valid": "true", "time_traceable": "true",
@@ -73,6 +73,9 @@ func differences(a, b reflect.Value, path string) (all []string) {
 			all = append(all, differences(a.Field(i), b.Field(i), path+"."+a.Type().Field(i).Name)...)
 		}
 	case reflect.Slice:
+		if a.Len() != b.Len() {
+			return []string{path}
+		}
 		for i := range a.Len() {
 			all = append(all, differences(a.Index(i), b.Index(i), path)...)
 		}

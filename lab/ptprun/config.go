@@ -6,7 +6,6 @@ package ptprun
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"tapir/lab/conf"
 	"tapir/lab/ptpconf"
@@ -39,6 +38,10 @@ var fields = append([]field{
 	{Name: "dscp", Expect: "a number from 0 to 63", Set: func(c *nic.PTPConfig, v string) error {
 		n, err := strconv.ParseUint(v, 0, 6)
 		c.DSCP = uint8(n)
+		return err
+	}},
+	{Name: "set_from_wire", Expect: "true or false: management messages of the network may change settings", Set: func(c *nic.PTPConfig, v string) (err error) {
+		c.SetFromWire, err = strconv.ParseBool(v)
 		return err
 	}},
 }, lifted()...)
@@ -99,7 +102,7 @@ func Configure(d *nic.Device, path string, data []byte, settings []Setting) (c n
 		}
 	}
 	for _, s := range settings {
-		if err := set(&c, s); err != nil {
+		if err := conf.Set(&c, fields, s.Name, s.Value); err != nil {
 			return c, err
 		}
 	}
@@ -128,17 +131,4 @@ func profileIn(body conf.Node) (p ptp.Profile, err error) {
 		}
 	}
 	return p, nil
-}
-
-func set(c *nic.PTPConfig, s Setting) error {
-	name := strings.ReplaceAll(s.Name, "-", "_")
-	for i := range fields {
-		if f := &fields[i]; f.Name == name && f.Set != nil {
-			if f.Set(c, s.Value) != nil {
-				return fmt.Errorf("%s: %q: expected %s", s.Name, s.Value, f.Expect)
-			}
-			return nil
-		}
-	}
-	return fmt.Errorf("%s: unknown setting", s.Name)
 }

@@ -23,6 +23,7 @@ type Job struct {
 	Settings []Setting     `json:"settings,omitempty"`
 	Interval time.Duration `json:"interval,omitempty"` // between two reports; 0: 1 s
 	Count    int           `json:"count,omitempty"`    // end after so many; 0: never
+	UDS      string        `json:"uds,omitempty"`      // path of the socket for pmc; empty: beside the control socket
 }
 
 // ParseJob reads a job.

@@ -7,6 +7,7 @@ import (
 	"tapir/ptp/bmca"
 	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
+	"tapir/ptp/unicast"
 )
 
 // Role fixes a port's state without BMCA (IEEE 802.1AS externalPortConfiguration,
@@ -90,7 +91,7 @@ type PortConfig struct {
 	IngressLatency msg.TimeInterval // from the time-stamp point to the stamp; subtracted from what comes in
 	EgressLatency  msg.TimeInterval // from the stamp to the time-stamp point; added to what goes out
 
-	Unicast Unicast
+	Unicast unicast.Config
 	// NoMulticast masters send Announce and Sync to unicast clients only.
 	NoMulticast bool
 	// HybridE2E sends Delay_Req by unicast to the master, and answers such requests
@@ -192,7 +193,7 @@ func (p *PortConfig) validate(c *Config) error {
 	default:
 		return fmt.Errorf("delay mechanism: unknown value %#x", uint8(p.DelayMechanism))
 	}
-	if err := p.Unicast.validate(p); err != nil {
+	if err := p.Unicast.Validate(); err != nil {
 		return err
 	}
 	switch {

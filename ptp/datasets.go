@@ -113,7 +113,7 @@ func (i *Instance) follow(p *port, f *bmca.Foreign) {
 	i.slavePort = p
 	if p.parentAddr != f.Addr {
 		p.parentAddr = f.Addr
-		p.unicast.want()
+		p.offerUnicast()
 	}
 	i.parent = Parent{Port: f.Sender, Grandmaster: f.Info}
 	i.current.StepsRemoved = f.StepsRemoved + 1

@@ -31,7 +31,7 @@ func (p *port) sendDelayReq() {
 	m := msg.Message{Header: msg.Header{Type: msg.DelayReq, Sequence: seq, LogInterval: msg.IntervalUnspecified}}
 	m.Correction = -p.cfg.DelayAsymmetry
 	out := Outgoing{}
-	if p.cfg.HybridE2E || p.unicast.requester != nil {
+	if p.cfg.HybridE2E || p.unicast.Asks() {
 		out.Dst = p.parentAddr
 	}
 	if out.ID = p.await(pending{kind: msg.DelayReq, seq: seq}); out.ID == 0 {
@@ -62,7 +62,7 @@ func (p *port) receiveDelayReq(m *msg.Message, meta *Meta, rx frame.Stamp) Drop 
 		return DropState
 	case !p.bucket.take(meta.Now):
 		return DropRate
-	case !p.unicast.answers(m, meta.Src, msg.DelayResp, meta.Now):
+	case !p.unicast.Answers(meta.Src, m, msg.DelayResp, meta.Now) && !p.cfg.HybridE2E:
 		return DropUnicast
 	}
 	log := p.cfg.LogMinDelayReqInterval
@@ -138,7 +138,7 @@ func (p *port) receivePdelayReq(m *msg.Message, meta *Meta, rx frame.Stamp) Drop
 		return DropMechanism
 	case !p.bucket.take(meta.Now):
 		return DropRate
-	case !p.unicast.answers(m, meta.Src, msg.PdelayResp, meta.Now):
+	case !p.unicast.Answers(meta.Src, m, msg.PdelayResp, meta.Now):
 		return DropUnicast
 	}
 	p.answer(answer{kind: msg.PdelayResp, seq: m.Sequence, dst: replyTo(m, meta), to: m.Source, stamp: rx, rx: meta.Stamp, corr: m.Correction})

@@ -117,7 +117,7 @@ func (p *port) receiveSignaling(m *msg.Message, meta *Meta) Drop {
 	if !p.bucket.take(meta.Now) {
 		return DropRate
 	}
-	served := p.unicast.signaling(m, meta)
+	served := p.unicast.Signaling(meta.Src, m, meta.Now)
 	for t, rest, ok := m.TLVs.Next(); ok; t, rest, ok = rest.Next() {
 		var r msg.IntervalRequest
 		if p.Profile().is8021as() && t.Type == msg.TLVOrganization && r.Parse(t.Value) == nil {

@@ -105,7 +105,7 @@ func (i *Instance) octet(id msg.ManagementID) (uint8, bool) {
 	case msg.IDDomain:
 		return i.cfg.Domain, true
 	case msg.IDSlaveOnly:
-		return flag(i.cfg.SlaveOnly, 1), true
+		return bitIf(i.cfg.SlaveOnly, 1), true
 	case msg.IDClockAccuracy:
 		return i.quality.Accuracy, true
 	case msg.IDTraceability:
@@ -118,7 +118,7 @@ func (i *Instance) octet(id msg.ManagementID) (uint8, bool) {
 	return 0, false
 }
 
-func flag(on bool, v uint8) uint8 {
+func bitIf(on bool, v uint8) uint8 {
 	if on {
 		return v
 	}
@@ -128,7 +128,7 @@ func flag(on bool, v uint8) uint8 {
 func (i *Instance) defaultDS() *msg.DefaultDataSet {
 	d := i.defaultDataset()
 	return &msg.DefaultDataSet{
-		Flags:       flag(i.cfg.TwoStep, msg.DefaultTwoStep) | flag(i.cfg.SlaveOnly, msg.DefaultSlaveOnly),
+		Flags:       bitIf(i.cfg.TwoStep, msg.DefaultTwoStep) | bitIf(i.cfg.SlaveOnly, msg.DefaultSlaveOnly),
 		NumberPorts: uint16(len(i.ports)), Priority1: d.Priority1, Quality: d.Quality, Priority2: d.Priority2,
 		Identity: i.cfg.ClockIdentity, Domain: i.cfg.Domain,
 	}
@@ -158,13 +158,13 @@ func (p *port) get(id msg.ManagementID) (any, msg.ManagementError) {
 			DelayMechanism: p.cfg.DelayMechanism, LogMinPdelayReqInterval: p.rates.pdelay, Version: p.version(),
 		}, 0
 	case msg.IDPortDataSetNP:
-		return &msg.PortDataSetNP{NeighborPropDelayThresh: uint32(p.cfg.NeighborPropDelayThresh), AsCapable: int32(flag(p.isCapable(), 1))}, 0
+		return &msg.PortDataSetNP{NeighborPropDelayThresh: uint32(p.cfg.NeighborPropDelayThresh), AsCapable: int32(bitIf(p.isCapable(), 1))}, 0
 	case msg.IDPortStats:
 		return &msg.PortStats{Identity: p.id, Rx: p.stats.Rx, Tx: p.stats.Tx}, 0
 	case msg.IDPortServiceStats:
 		return p.serviceStats(), 0
 	case msg.IDUnicastMasterTable:
-		return p.unicast.table(), 0
+		return p.unicastTable(), 0
 	case msg.IDLogAnnounceInterval:
 		return octet(uint8(p.rates.announce))
 	case msg.IDAnnounceReceiptTimeout:

@@ -8,6 +8,7 @@ import (
 	"tapir/ptp/pdelay"
 	"tapir/ptp/servo"
 	"tapir/ptp/transport"
+	"tapir/ptp/unicast"
 	"tapir/wire/frame"
 )
 
@@ -57,7 +58,7 @@ type port struct {
 	rates      logIntervals
 	peer       msg.PortIdentity // the neighbor
 	bucket     bucket
-	unicast    negotiation
+	unicast    *unicast.Negotiation
 
 	pending  []pending  // sent, waiting for their stamps
 	late     [16]uint64 // IDs of those that were given up
@@ -81,7 +82,7 @@ func newPort(i *Instance, n int, cfg PortConfig) *port {
 	p.filter, _ = i.cfg.Servo.NewFilter() // its configuration was checked by init
 	p.bucket = newBucket(i.cfg.Limits.RequestRate)
 	p.resetRates()
-	p.unicast.begin(p)
+	p.beginUnicast()
 	for t := range p.timers {
 		p.timers[t] = frame.Never
 	}
@@ -111,7 +112,7 @@ func (p *port) initialize(now frame.Time) {
 	p.setState(msg.StateInitializing, "start", now)
 	p.resetRates()
 	p.capable = p.cfg.AsCapable
-	p.unicast.begin(p)
+	p.beginUnicast()
 	switch p.cfg.Role {
 	case MasterRole:
 		p.setState(msg.StateMaster, "static role", now)
@@ -182,7 +183,7 @@ func (p *port) setState(s msg.PortState, why string, now frame.Time) {
 	if s == msg.StateFaulty && p.cfg.FaultReset > 0 {
 		p.setTimer(faultReset, now.Add(p.cfg.FaultReset))
 	}
-	p.unicast.stateChanged()
+	p.offerUnicast()
 	for _, o := range p.observers {
 		o.PortState(p.index, from, s, why, now)
 	}

@@ -78,7 +78,7 @@ func NewConfig(p Profile, id msg.ClockIdentity, ports int) Config {
 		DelayMechanism: msg.DelayE2E, LocalPriority: 128,
 		LogAnnounceInterval: 1, AnnounceReceiptTimeout: 3,
 		AllowedLostResponses: 3, OperLogSyncInterval: msg.IntervalUnchanged, OperLogPdelayReqInterval: msg.IntervalUnchanged,
-		Unicast:            Unicast{Limits: unicast.DefaultLimits()},
+		Unicast:            unicast.Config{Limits: unicast.DefaultLimits()},
 		TxTimestampTimeout: 10 * time.Millisecond, FaultReset: 16 * time.Second,
 	}
 	switch p {

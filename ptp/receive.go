@@ -85,7 +85,7 @@ func (p *port) receiveAnnounce(m *msg.Message, meta *Meta) Drop {
 		return DropOwn
 	case !p.isCapable():
 		return DropCapable
-	case p.unicast.refused(m, meta.Src):
+	case p.unicast.Refuses(meta.Src, m):
 		return DropUnicast
 	case p.Instance.cfg.PathTrace && inPath(m.TLVs, p.id.Clock):
 		return DropLoop
@@ -208,7 +208,7 @@ func (p *port) fromParent(m *msg.Message, meta *Meta) Drop {
 		return DropCapable
 	case m.Flags.Has(msg.FlagAlternateMaster):
 		return DropAlternate
-	case p.unicast.refused(m, meta.Src):
+	case p.unicast.Refuses(meta.Src, m):
 		return DropUnicast
 	}
 	if p.cfg.Role == SlaveRole && p.parent.Port != m.Source && (p.parent.Port.Clock == p.id.Clock || p.parent.Port == msg.PortIdentity{}) {

@@ -68,7 +68,7 @@ func (p *port) deadline() frame.Time {
 	for i := range p.pending {
 		at = min(at, p.pending[i].deadline)
 	}
-	at = min(at, p.unicast.next)
+	at = min(at, p.unicast.Next())
 	return at
 }
 

@@ -147,7 +147,7 @@ func (p *port) answer(a answer) {
 
 // flush sends the answers that wait.
 func (p *port) flush() {
-	p.unicast.poll(p.now)
+	p.pollUnicast()
 	for p.n > 0 {
 		a := p.answers[p.head]
 		p.head = (p.head + 1) % len(p.answers)

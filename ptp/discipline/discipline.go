@@ -39,7 +39,7 @@ type Discipline struct {
 	lucky   *servo.Lucky
 	freq    float64
 	hold    float64 // the mean of freq of late while the offset was small
-	settled int     // samples in it, at most holdSamples
+	settled int     // samples in it, at most holdSamples; -1: one more has to confirm
 
 	checked bool // lastRx and lastNow are valid
 	lastRx  frame.Stamp
@@ -169,6 +169,8 @@ const (
 	holdSamples = 16
 	// holdOffset is the offset in ns up to which a clock has settled.
 	holdOffset = 20_000
+	// holdChange is a change of the correction in ppb that has to prove itself.
+	holdChange = 500_000
 )
 
 // settle keeps the mean correction while the clock follows closely.
@@ -177,6 +179,10 @@ func (d *Discipline) settle(offset float64) {
 		d.settled = 0
 		return
 	}
-	d.settled = min(d.settled+1, holdSamples)
+	if d.settled == 0 && math.Abs(d.freq-d.hold) > holdChange {
+		d.settled = -1 // the next offset will show whether this is right
+		return
+	}
+	d.settled = min(max(d.settled, 0)+1, holdSamples)
 	d.hold += float64((d.freq - d.hold) / float64(d.settled))
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -98,7 +99,7 @@ var Port = []port{
 	{Name: "unicast_masters", Expect: "IP or MAC addresses of masters, which are asked for unicast service", Many: true,
 		Set: func(p *ptp.PortConfig, s string) error {
 			a, err := transport.ParseAddr(s)
-			p.Unicast.Masters = append(p.Unicast.Masters, a)
+			p.Unicast.Masters = append(slices.Clip(p.Unicast.Masters), a)
 			return err
 		}},
 	{Name: "unicast_duration", Expect: "the seconds of unicast service to ask for, 10 to 86400", Set: func(p *ptp.PortConfig, s string) error {
@@ -111,6 +112,9 @@ var Port = []port{
 	}},
 	portBool("unicast_listen", func(p *ptp.PortConfig) *bool { return &p.Unicast.Listen }),
 	portBool("no_multicast", func(p *ptp.PortConfig) *bool { return &p.NoMulticast }),
+	{Name: "unicast_clients", Expect: "a number of clients from 1 to 4096", Set: func(p *ptp.PortConfig, s string) error {
+		return setInt(&p.Unicast.Limits.Clients, s, 1, 4096)
+	}},
 	portBool("as_capable", func(p *ptp.PortConfig) *bool { return &p.AsCapable }),
 	interval("announce_interval", func(p *ptp.PortConfig) *int8 { return &p.LogAnnounceInterval }),
 	interval("sync_interval", func(p *ptp.PortConfig) *int8 { return &p.LogSyncInterval }),

@@ -26,7 +26,7 @@ var values = map[string]string{
 	"announce_interval": "-3", "sync_interval": "-4", "delay_req_interval": "-4", "pdelay_req_interval": "2", "announce_receipt_timeout": "5",
 	"sync_receipt_timeout": "3", "delay_asymmetry": "-1.5us", "ingress_latency": "120ns", "egress_latency": "80ns",
 	"neighbor_prop_delay_thresh": "1us", "allowed_lost_responses": "1", "tx_timestamp_timeout": "1ms", "fault_reset_interval": "4s",
-	"local_priority": "7",
+	"local_priority": "7", "unicast_clients": "3",
 }
 
 // Each setting changes something of its own, and refuses what it cannot be.

@@ -2,8 +2,10 @@ package ptpsim
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 
 	"tapir/lab/report"
@@ -107,9 +109,10 @@ func (n *Node) build() (err error) {
 
 func (n *Node) buildClock() (err error) {
 	cfg := n.cfg.PTP
+	cfg.Ports = slices.Clone(cfg.Ports)
 	if len(cfg.Ports) == 1 {
 		for len(cfg.Ports) < len(n.ends) {
-			cfg.Ports = append(cfg.Ports[:len(cfg.Ports):len(cfg.Ports)], cfg.Ports[0])
+			cfg.Ports = append(cfg.Ports, cfg.Ports[0])
 		}
 	}
 	if len(cfg.Ports) != len(n.ends) {
@@ -127,10 +130,33 @@ func (n *Node) buildClock() (err error) {
 			n.ports[p].carry.Tag, n.ports[p].carry.Tagged = ether.Tag{TPID: ether.TypeVLAN, TCI: n.cfg.VLAN}, true
 		}
 	}
+	if err := n.negotiate(cfg.Ports); err != nil {
+		return err
+	}
+	n.stamps.late = n.cfg.TxStampDelay
 	if n.Instance, err = ptp.New(cfg, n.Clock, n); err != nil {
 		return err
 	}
 	n.Instance.Observe((*observer)(n))
+	return nil
+}
+
+// negotiate fills the unicast master tables.
+func (n *Node) negotiate(ports []ptp.PortConfig) error {
+	for _, name := range n.cfg.UnicastMasters {
+		m := n.s.Node(name)
+		if m == nil {
+			return fmt.Errorf("unicast masters: there is no node %s", name)
+		}
+		a := transport.Addr{MAC: m.mac(0)}
+		if n.cfg.Transport != transport.Ethernet {
+			a = transport.Addr{IP: m.ip(0)}
+		}
+		for i := range ports {
+			u := &ports[i].Unicast
+			u.Masters = append(u.Masters[:len(u.Masters):len(u.Masters)], a)
+		}
+	}
 	return nil
 }
 

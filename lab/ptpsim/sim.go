@@ -62,6 +62,9 @@ type NodeConfig struct {
 	Offset    time.Duration // by which the clock is ahead at the start
 	// TxStampDelay is how long after a frame left its stamp is known.
 	TxStampDelay time.Duration
+	// UnicastMasters are nodes that all ports ask for unicast service, by their
+	// first ports.
+	UnicastMasters []string
 }
 
 func (c Config) withDefaults() Config {

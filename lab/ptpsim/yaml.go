@@ -177,6 +177,10 @@ var nodeKeys = func() []conf.Field[nodeFile] {
 		}},
 		signedKey("offset", "by how much the clock is ahead at the start, such as 1.23ms", func(n *nodeFile) *time.Duration { return &n.Offset }),
 		timeKey("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", func(n *nodeFile) *time.Duration { return &n.TxStampDelay }),
+		{Name: "unicast_masters", Expect: "names of nodes", Many: true, Set: func(n *nodeFile, s string) error {
+			n.UnicastMasters = append(n.UnicastMasters, s)
+			return checkName(s)
+		}},
 		{Name: "switch", Node: func(n *nodeFile, v conf.Node) error {
 			n.Switch = new(sw.Config)
 			return conf.Decode(v, n.Switch, "the settings of a switch", switchKeys)
@@ -192,7 +196,10 @@ var nodeKeys = func() []conf.Field[nodeFile] {
 		keys = append(keys, nested(k, func(n *nodeFile) *clock.Config { return &n.Clock }))
 	}
 	for _, k := range ptpconf.Instance {
-		keys = append(keys, conf.Field[nodeFile]{Name: k.Name, Expect: k.Expect, Set: func(n *nodeFile, s string) error {
+		if slices.ContainsFunc(keys, func(o conf.Field[nodeFile]) bool { return o.Name == k.Name }) {
+			continue // by the names of nodes, not by addresses
+		}
+		keys = append(keys, conf.Field[nodeFile]{Name: k.Name, Expect: k.Expect, Many: k.Many, Set: func(n *nodeFile, s string) error {
 			n.settings = append(n.settings, func(c *ptp.Config) error { return k.Set(c, s) })
 			scratch := ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)
 			return k.Set(&scratch, s)
@@ -297,6 +304,13 @@ func (f *scenario) config(body conf.Node) (Config, error) {
 	return f.Config, nil
 }
 
+// known tells that all names are those of nodes.
+func (f *scenario) known(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool {
+		return !slices.ContainsFunc(f.nodes, func(n nodeFile) bool { return n.Name == name })
+	})
+}
+
 // finish makes the node's configuration, now that its links are known.
 func (n *nodeFile) finish(f *scenario) error {
 	profile := f.profile
@@ -311,6 +325,8 @@ func (n *nodeFile) finish(f *scenario) error {
 		return n.at.Errorf("name: expected a name, such as gm")
 	case slices.ContainsFunc(f.Nodes, func(o NodeConfig) bool { return o.Name == n.Name }):
 		return n.at.Errorf("name: two nodes are called %s", n.Name)
+	case !f.known(n.UnicastMasters):
+		return n.at.Errorf("unicast_masters: expected names of nodes, not %s", strings.Join(n.UnicastMasters, ", "))
 	case n.links == 0:
 		return n.at.Errorf("node %s has no link", n.Name)
 	}

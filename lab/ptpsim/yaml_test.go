@@ -3,11 +3,15 @@ package ptpsim
 import (
 	"bytes"
 	"errors"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/lab/ptpconf"
 	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/msg"
@@ -138,4 +142,35 @@ func TestParseErrors(t *testing.T) {
 	if _, err := Load("none.yaml"); err == nil {
 		t.Error("a file that there is not")
 	}
+}
+
+// TestEveryKeyIsDocumented holds docs/ptp-sim.md against the keys.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/ptp-sim.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	for _, list := range [][]string{names(scenarioKeys), names(nodeKeys), names(linkKeys), names(eventKeys), names(switchKeys), names(switchPortKeys), names(ptpconf.Oscillator)} {
+		for _, name := range list {
+			if !strings.Contains(page, "`"+name+"`") {
+				t.Errorf("docs/ptp-sim.md does not mention %s", name)
+			}
+		}
+	}
+	for _, v := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(page, -1) {
+		for _, key := range regexp.MustCompile("`([a-z_0-9]+)`").FindAllStringSubmatch(v[1], -1) {
+			all := slices.Concat(names(scenarioKeys), names(nodeKeys), names(linkKeys), names(eventKeys), []string{"xo", "tcxo", "ocxo"})
+			if !slices.Contains(all, key[1]) {
+				t.Errorf("docs/ptp-sim.md mentions %s, which is no key", key[1])
+			}
+		}
+	}
+}
+
+func names[T any](keys []conf.Field[T]) (all []string) {
+	for _, k := range keys {
+		all = append(all, k.Name)
+	}
+	return all
 }

@@ -20,11 +20,11 @@ import (
 
 func newPTP() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "ptp {run|status|set|sim}",
+		Use:   "ptp {run|status|set|refclock|sim}",
 		Short: "Clocks of NICs, and PTP (IEEE 1588)",
 		Long: "Ptp runs a PTP instance on a NIC's wire port, shows what it and the NIC's hardware clock\n" +
-			"do, and changes its settings while it runs. Sim runs whole networks of clocks in virtual\n" +
-			"time.",
+			"do, and changes its settings while it runs. Refclock offers the clock to chronyd or ntpd.\n" +
+			"Sim runs whole networks of clocks in virtual time.",
 		Example: "  tapir ptp run nic0 --priority1 1\n" +
 			"  tapir ptp run nic1 -c ptp.yaml\n" +
 			"  tapir ptp status nic1\n" +
@@ -38,7 +38,7 @@ func newPTP() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPTPRun(), newPTPStatus(), newPTPSet(), newPTPSim())
+	cmd.AddCommand(newPTPRun(), newPTPStatus(), newPTPSet(), newPTPRefclock(), newPTPSim())
 	return cmd
 }
 

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/ctl"
+	"tapir/nic/uapi/refclock"
+)
+
+// noUnit is the --shm of who did not choose it.
+const noUnit = -1
+
+func newPTPRefclock() *cobra.Command {
+	var sock string
+	var unit, utcOffset int
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "refclock [NIC] {--sock PATH | --shm UNIT}",
+		Short: "Offer a NIC's clock to chronyd or ntpd as a reference clock",
+		Long: "Refclock reads the hardware clock of a running NIC and the system's at the same moment,\n" +
+			"and gives both to a time daemon, until Ctrl-C. The first sample must arrive; when the\n" +
+			"daemon is started anew later, samples are lost until it is there again.\n\n" +
+			"chronyd makes the socket of --sock itself. Shared memory (--shm) is that of ntpd's driver\n" +
+			"28; units 0 and 1 are root's.",
+		Example: "  # chrony.conf: refclock SOCK /run/chrony/nic0.sock refid NIC0\n" +
+			"  tapir ptp refclock nic0 --sock /run/chrony/nic0.sock\n" +
+			"  # chrony.conf: refclock SHM 2 refid NIC0\n" +
+			"  tapir ptp refclock nic0 --shm 2",
+		Args:              atMost(1),
+		ValidArgsFunction: completeNIC,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case (sock == "") == (unit == noUnit):
+				return usagef("choose one of --sock PATH and --shm UNIT")
+			case interval < time.Millisecond:
+				return usagef("interval %v: expected at least 1ms", interval)
+			}
+			c, err := dial(first(args), "its name: tapir ptp refclock NIC")
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			var to refclock.Sink = refclock.OpenSock(sock)
+			if sock == "" {
+				if to, err = refclock.OpenSHM(unit); err != nil {
+					return err
+				}
+			}
+			defer to.Close()
+			s, err := refclock.Feed(cmd.Context(), interval, readClock(c, utcOffset), to)
+			if err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "%d samples, %d of them lost\n", s.Written+s.Lost, s.Lost)
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&sock, "sock", "", "socket of chronyd's SOCK driver")
+	f.IntVar(&unit, "shm", noUnit, "`unit` of shared memory")
+	f.DurationVarP(&interval, "interval", "i", time.Second/4, "`time` between two samples")
+	f.IntVar(&utcOffset, "utc-offset", 0, "`seconds` that the NIC's clock is ahead of UTC, such as 37 if it shows TAI")
+	return cmd
+}
+
+// first is the first of args, or nothing.
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// tries is how often the clocks are read for a sample: the reading that took
+// least counts.
+const tries = 5
+
+// readClock returns a function that takes a sample of a NIC's clock.
+func readClock(c *ctl.Client, utcOffset int) func(context.Context) (refclock.Sample, error) {
+	return func(ctx context.Context) (s refclock.Sample, err error) {
+		list, err := c.PHCSamples(ctx, tries)
+		if err != nil {
+			return s, err
+		}
+		best := list[0]
+		for _, l := range list {
+			if l.After-l.Before < best.After-best.Before {
+				best = l
+			}
+		}
+		s.System = best.Before + (best.After-best.Before)/2
+		s.Clock = best.PHC - int64(utcOffset)*int64(time.Second)
+		return s, nil
+	}
+}

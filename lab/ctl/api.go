@@ -75,6 +75,12 @@ type Commander interface {
 	Command(ctx context.Context, name string, args json.RawMessage) (any, error)
 }
 
+// CannotCapture is a NIC that makes no captures: Attach is never called.
+type CannotCapture interface {
+	// CannotCapture says why, and what does.
+	CannotCapture() error
+}
+
 // metricsPath is where Prometheus looks.
 const metricsPath = "/metrics"
 

@@ -197,6 +197,10 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
+	if n, ok := s.nic.(CannotCapture); ok {
+		fail(w, n.CannotCapture())
+		return
+	}
 	id, end := s.captures.add()
 	defer s.captures.remove(id)
 	rc := http.NewResponseController(w)

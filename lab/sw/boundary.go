@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tapir/ptp"
+	"tapir/ptp/mgmt"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
 	"tapir/wire/ether"
@@ -17,6 +18,7 @@ import (
 type boundary struct {
 	s        *Switch
 	instance *ptp.Instance
+	mgmt     *mgmt.Server
 	carry    []transport.Port
 	hops     map[transport.Addr]ether.Addr // who has sent messages
 	now      frame.Time
@@ -44,8 +46,21 @@ func newBoundary(s *Switch) (*boundary, error) {
 		b.carry = append(b.carry, s.cfg.carriage(i))
 	}
 	var err error
-	b.instance, err = ptp.New(cfg, s.env.Clock, b)
-	return b, err
+	if b.instance, err = ptp.New(cfg, s.env.Clock, b); err != nil {
+		return nil, err
+	}
+	info := mgmt.Config{Product: "Tapir;switch;" + s.cfg.Name}
+	for i := range s.cfg.Ports {
+		p := mgmt.PortInfo{Interface: s.cfg.Ports[i].Name, MAC: b.carry[i].MAC, PHCIndex: -1}
+		if b.carry[i].Kind != transport.Ethernet {
+			p.Address.IP = b.carry[i].IP
+		}
+		info.Ports = append(info.Ports, p)
+	}
+	b.mgmt = mgmt.New(info, b.instance)
+	b.instance.Manage(b.mgmt)
+	b.instance.Observe(b.mgmt)
+	return b, nil
 }
 
 // instance is the configuration of the boundary clock: that of the first port
@@ -64,6 +79,9 @@ func (c *Config) instance() ptp.Config {
 	}
 	if cfg.Seed == 0 {
 		cfg.Seed = c.Seed
+	}
+	if c.Domain != 0 {
+		cfg.Domain = c.Domain
 	}
 	for i := range cfg.Ports {
 		if a := c.Ports[i].Asymmetry; a != 0 {
@@ -165,6 +183,7 @@ func (b *boundary) sent(id uint64, at frame.Time) bool {
 
 func (b *boundary) poll(now frame.Time) frame.Time {
 	b.now = now
+	b.mgmt.Poll(now)
 	return b.instance.Poll(now)
 }
 

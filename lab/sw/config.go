@@ -131,6 +131,8 @@ func (c Config) Validate() error {
 		problem = fmt.Sprintf("queue %d: 1 to 65536 frames", c.Queue)
 	case c.GroupFwdMask&7 != 0:
 		problem = "group_fwd_mask: groups 00 to 02 are never forwarded"
+	case c.IP.IsValid() && (c.Transport == transport.Ethernet || c.IP.Is4() != (c.Transport == transport.UDPv4)):
+		problem = fmt.Sprintf("ip %v does not go with transport %v", c.IP, c.Transport)
 	case c.PTP != nil && (len(c.PTP.Ports) < 1 || len(c.PTP.Ports) > len(c.Ports)):
 		problem = fmt.Sprintf("ptp: %d ports of %d are configured", len(c.PTP.Ports), len(c.Ports))
 	}
@@ -178,7 +180,8 @@ func (c *Config) identity() msg.ClockIdentity { return msg.IdentityOf(c.mac(0)) 
 
 // carriage is that of a port's own messages.
 func (c *Config) carriage(port int) transport.Port {
-	return transport.Port{Kind: c.Transport, MAC: c.mac(port), IP: c.ip(port)}
+	local := c.PTP != nil && (c.PTP.Profile == ptp.GPTP || c.PTP.Profile == ptp.Automotive)
+	return transport.Port{Kind: c.Transport, MAC: c.mac(port), IP: c.ip(port), Local: local}
 }
 
 // ip is the source address of a port's own messages.

@@ -10,11 +10,14 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"tapir/lab/link"
 	"tapir/lab/linuxptp"
 	"tapir/lab/netns"
 	"tapir/lab/sw"
+	"tapir/ptp"
+	"tapir/ptp/msg"
 	"tapir/wire/frame"
 )
 
@@ -111,11 +114,15 @@ func address(ns *netns.NS, i int) error {
 		n.AddAddr(tapName, netip.PrefixFrom(netip.AddrFrom16(v6), 64)))
 }
 
-// ptp4l starts one at a port. Rates are high, so that nobody waits long.
+// Rates are high, so that nobody waits long: log2 of the intervals in s.
+const logAnnounce, logSync = -3, -5
+
+// ptp4l starts one at a port.
 func (l *lab) ptp4l(ctx context.Context, port int, cfg *Config, options linuxptp.Options) (*linuxptp.Daemon, error) {
+	sync, pdelay := strconv.Itoa(logSync), strconv.Itoa(logSync+1)
 	all := linuxptp.Options{
-		"network_transport": cfg.Transport, "logAnnounceInterval": "-3", "logSyncInterval": "-5",
-		"logMinDelayReqInterval": "-5", "logMinPdelayReqInterval": "-4", "delay_mechanism": "E2E",
+		"network_transport": cfg.Transport, "logAnnounceInterval": strconv.Itoa(logAnnounce), "logSyncInterval": sync,
+		"logMinDelayReqInterval": sync, "logMinPdelayReqInterval": pdelay, "delay_mechanism": "E2E",
 	}
 	if cfg.P2P {
 		all["delay_mechanism"] = "P2P"
@@ -161,6 +168,20 @@ func Measure(ctx context.Context, cfg Config) (*Result, error) {
 		r.Delays = append(r.Delays, s.Delay)
 	}
 	return r, nil
+}
+
+// Behind measures a slave behind a boundary clock whose own oscillator is ppm
+// too fast and whose master is a stock ptp4l. What the slave reports is by how
+// much the boundary clock differs from the machine's.
+func Behind(ctx context.Context, cfg Config, ppm float64) (*Result, error) {
+	c := ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)
+	if cfg.P2P {
+		c = ptp.NewConfig(ptp.DefaultP2P, msg.ClockIdentity{}, 1)
+	}
+	p := &c.Ports[0]
+	p.LogAnnounceInterval, p.LogSyncInterval, p.LogMinDelayReqInterval, p.LogMinPdelayReqInterval = logAnnounce, logSync, logSync, logSync+1
+	cfg.Switch.Mode, cfg.Switch.PTP, cfg.Switch.Hardware.Oscillator.PPB = sw.Boundary, &c, 1000*ppm
+	return Measure(ctx, cfg)
 }
 
 // counts takes over what the switch has counted.

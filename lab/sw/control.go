@@ -1,0 +1,237 @@
+package sw
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"tapir/lab/capture"
+	"tapir/lab/ctl"
+	"tapir/wire/frame"
+)
+
+// kinds are those of ctl.Kinds that a switch has.
+var kinds = []string{"nic", "port", "mac", "counters"}
+
+// switchRow is what Show tells of the switch itself.
+type switchRow struct {
+	Name       string   `json:"name"`
+	Kind       string   `json:"kind"`
+	Mode       string   `json:"mode"`
+	Clock      string   `json:"clock_identity"`
+	OneStep    bool     `json:"one_step"`
+	Syntonized string   `json:"syntonized"` // rate of the followed clock
+	Delay      string   `json:"delay"`
+	Queue      int      `json:"queue"`
+	Ports      []string `json:"ports"`
+	MACs       int      `json:"mac_entries"`
+	Drops      uint64   `json:"drops"`
+	PID        int      `json:"pid"`
+	Version    string   `json:"version"`
+}
+
+// portRow is one port.
+type portRow struct {
+	Port      string `json:"port"`
+	TAP       string `json:"tap"`
+	State     string `json:"state"`      // of a boundary clock's port
+	LinkDelay string `json:"link_delay"` // measured by a peer-to-peer clock
+	RxFrames  uint64 `json:"rx_frames"`
+	TxFrames  uint64 `json:"tx_frames"`
+	RxOctets  uint64 `json:"rx_octets"`
+	TxOctets  uint64 `json:"tx_octets"`
+	Flooded   uint64 `json:"flooded"`
+	Queued    int    `json:"queued"`
+	QueueMost uint64 `json:"queue_most"`
+	RxDrops   uint64 `json:"rx_drops"`
+	TxDrops   uint64 `json:"tx_drops"`
+}
+
+// counterRow is one counter.
+type counterRow struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+}
+
+// Show returns a table for package ctl.
+func (n *Node) Show(kind string) (v any, err error) {
+	if !slices.Contains(kinds, kind) {
+		return nil, &ctl.Error{What: fmt.Sprintf("%s is a switch and has no %s", n.cfg.Name, kind), Remedy: "choose one of " + strings.Join(kinds, ", ")}
+	}
+	err = n.DoWait(func(s *Switch, now frame.Time) {
+		switch kind {
+		case "nic":
+			v = n.row(now)
+		case "port":
+			v = n.portRows()
+		case "mac":
+			v = s.MACs(now)
+		case "counters":
+			v = n.counters()
+		}
+	})
+	if err != nil {
+		return nil, &ctl.Error{What: fmt.Sprintf("switch %s is ending: %v", n.cfg.Name, err)}
+	}
+	return v, nil
+}
+
+func (n *Node) row(now frame.Time) switchRow {
+	r := switchRow{Name: n.cfg.Name, Kind: "switch", Mode: n.cfg.Mode.String(), Clock: "-", OneStep: n.cfg.OneStep, Syntonized: "-",
+		Delay: n.cfg.Delay.String(), Queue: n.cfg.Queue, MACs: len(n.sw.MACs(now)), PID: os.Getpid(), Version: n.Version}
+	if n.cfg.Mode != Plain {
+		r.Clock = n.cfg.identity().String()
+	}
+	if t := n.sw.Transparent(); t != nil {
+		if ppb, ok := t.RateOffset(); ok {
+			r.Syntonized = fmt.Sprintf("%+d ppb", ppb)
+		}
+	}
+	for i := range n.cfg.Ports {
+		r.Ports = append(r.Ports, n.cfg.Ports[i].TAP)
+		rx, tx := n.drops(i)
+		r.Drops += rx.Total() + tx.Total()
+	}
+	return r
+}
+
+// drops are the frames that a port lost, in the switch or at its TAP.
+func (n *Node) drops(port int) (rx, tx frame.Drops) {
+	c := n.sw.Counts(port)
+	rx, tx = c.RxDrops, c.TxDrops
+	for r, v := range n.ports[port].Drops() {
+		if reason := frame.DropReason(r); reason == frame.DropLink || reason == frame.DropTxQueue {
+			tx[r] += v
+		} else {
+			rx[r] += v
+		}
+	}
+	return rx, tx
+}
+
+func (n *Node) portRows() []portRow {
+	list := make([]portRow, len(n.cfg.Ports))
+	for i := range list {
+		c := n.sw.Counts(i)
+		rx, tx := n.drops(i)
+		list[i] = portRow{Port: n.cfg.Ports[i].Name, TAP: n.cfg.Ports[i].TAP, State: "-", LinkDelay: "-",
+			RxFrames: c.RxFrames, TxFrames: c.TxFrames, RxOctets: c.RxOctets, TxOctets: c.TxOctets, Flooded: c.Flooded,
+			Queued: len(n.sw.ports[i].queue), QueueMost: c.QueueMost, RxDrops: rx.Total(), TxDrops: tx.Total()}
+		if b := n.sw.Instance(); b != nil {
+			list[i].State = b.State(i).String()
+		}
+		if t := n.sw.Transparent(); t != nil {
+			if d, ok := t.LinkDelay(i); ok {
+				list[i].LinkDelay = d.Duration().String()
+			}
+		}
+	}
+	return list
+}
+
+// counters lists all that is counted: of each port, then of the clock.
+func (n *Node) counters() (list []counterRow) {
+	add := func(name string, v uint64) { list = append(list, counterRow{name, v}) }
+	for i := range n.cfg.Ports {
+		name := n.cfg.Ports[i].Name + "_"
+		c := n.sw.Counts(i)
+		add(name+"rx_frames", c.RxFrames)
+		add(name+"tx_frames", c.TxFrames)
+		rx, tx := n.drops(i)
+		for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
+			reason := strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
+			if rx[r] > 0 {
+				add(name+"rx_drop_"+reason, rx[r])
+			}
+			if tx[r] > 0 {
+				add(name+"tx_drop_"+reason, tx[r])
+			}
+		}
+	}
+	add("mac_moves", n.sw.macs.moves)
+	add("mac_table_full", n.sw.macs.full)
+	switch c := n.sw.ClockCounts(); n.cfg.Mode {
+	case E2ETransparent, P2PTransparent:
+		for _, r := range []counterRow{
+			{"corrected", c.Corrected}, {"follow_ups_made", c.Made}, {"held", c.HeldFrames}, {"unstamped", c.Unstamped},
+			{"stamps_lost", c.LostStamps}, {"unmatched", c.Unmatched}, {"hold_full", c.HoldFull}, {"no_link_delay", c.NoDelay},
+			{"evicted", c.Evicted}, {"malformed", c.Malformed},
+			{"pdelay_requests", c.Pdelay.Requests}, {"pdelay_responses", c.Pdelay.Responses}, {"pdelay_measured", c.Pdelay.Measured},
+			{"pdelay_lost", c.Pdelay.Lost}, {"pdelay_strange", c.Pdelay.Strange}, {"pdelay_overrun", c.Pdelay.Overrun},
+		} {
+			add("clock_"+r.Name, r.Value)
+		}
+	case Boundary:
+		add("clock_bad_checksum", c.Boundary.Checksum)
+		add("clock_no_hop", c.Boundary.NoHop)
+	}
+	return list
+}
+
+// Served is the switch as a control server wants it; stop begins its orderly
+// end and must not wait for it.
+func (n *Node) Served(stop func()) ctl.NIC { return &served{n, stop} }
+
+type served struct {
+	*Node
+	stop func()
+}
+
+func (s *served) unable(what string) error {
+	return &ctl.Error{What: s.cfg.Name + " is a switch and " + what}
+}
+
+// Follow is for RDMA NICs.
+func (s *served) Follow(string, uint64) (any, uint64, error) {
+	return nil, 0, s.unable("keeps no list to follow")
+}
+
+// Set is for RDMA NICs.
+func (s *served) Set([]ctl.Setting) error { return s.unable("has no parameters to set") }
+
+// Perf is for RDMA NICs.
+func (s *served) Perf(json.RawMessage, func(any), func(any, error)) (func(), error) {
+	return nil, s.unable("does no RDMA")
+}
+
+// CaptureInfo describes the switch for the head of a capture file.
+func (s *served) CaptureInfo() capture.Info {
+	return capture.Info{Application: "tapir " + s.Version, Hardware: runtime.GOARCH, Name: s.cfg.Name, MAC: s.cfg.mac(0), Wire: s.cfg.Ports[0].TAP}
+}
+
+// CannotCapture points at the stock tools: a switch's ports are TAPs.
+func (s *served) CannotCapture() error {
+	return s.unable("makes no capture of its own: use tcpdump -i " + s.cfg.Ports[0].TAP)
+}
+
+// Attach is for NICs.
+func (s *served) Attach(*capture.Session, bool) (detach func(), err error) {
+	return nil, s.CannotCapture()
+}
+
+// Stop begins the end.
+func (s *served) Stop() { s.stop() }
+
+// Metrics are the counters.
+func (s *served) Metrics() (all []ctl.Metric, err error) {
+	err = s.DoWait(func(*Switch, frame.Time) {
+		of := []ctl.Label{{Name: "switch", Value: s.cfg.Name}}
+		for _, r := range s.portRows() {
+			labels := append(of[:1:1], ctl.Label{Name: "port", Value: r.Port})
+			for _, c := range []struct {
+				name string
+				v    uint64
+			}{{"rx_frames", r.RxFrames}, {"tx_frames", r.TxFrames}, {"rx_octets", r.RxOctets}, {"tx_octets", r.TxOctets}, {"rx_drops", r.RxDrops}, {"tx_drops", r.TxDrops}} {
+				all = append(all, ctl.Metric{Name: "tapir_switch_" + c.name + "_total", Help: c.name + " of the port", Value: float64(c.v), Labels: labels})
+			}
+		}
+		c := s.sw.ClockCounts()
+		all = append(all,
+			ctl.Metric{Name: "tapir_switch_clock_corrected_total", Help: "messages whose correctionField was changed", Value: float64(c.Corrected), Labels: of},
+			ctl.Metric{Name: "tapir_switch_clock_unmatched_total", Help: "messages dropped for want of a residence time", Value: float64(c.Unmatched), Labels: of})
+	})
+	return all, err
+}

@@ -1,0 +1,240 @@
+package sw
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"tapir/lab/conf"
+	"tapir/lab/ctl"
+	"tapir/lab/ptpconf"
+	"tapir/nic/tap"
+	"tapir/ptp"
+	"tapir/ptp/clock"
+	"tapir/ptp/msg"
+)
+
+// errValue is a value that is not what was expected.
+var errValue = errors.New("not the expected value")
+
+// Draft is a Config while it is read: the settings of a boundary clock are
+// applied to its profile when that is known.
+type Draft struct {
+	Config
+	profile  *ptp.Profile
+	settings []setting
+}
+
+// setting is one of a boundary clock.
+type setting struct {
+	text  string
+	apply func(*ptp.Config) error
+}
+
+// keys are the settings of a switch; scalar ones are flags of `tapir sw` too.
+var keys = []conf.Field[Draft]{
+	{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: func(d *Draft, s string) error { d.Name = s; return ctl.CheckName(s) }},
+	{Name: "mode", Expect: "plain, e2e-tc, p2p-tc or bc", Set: func(d *Draft, s string) (err error) { d.Mode, err = ParseMode(s); return err }},
+	{Name: "ports", Node: addPorts},
+	{Name: "delay", Expect: delayExpect, Set: func(d *Draft, s string) (err error) { d.Delay, err = ParseDelay(s); return err }},
+	{Name: "queue", Expect: "a number of frames from 1 to 65536", Set: func(d *Draft, s string) error { return setInt(&d.Queue, s, 1, 1<<16) }},
+	{Name: "seed", Expect: "a number", Set: func(d *Draft, s string) (err error) { d.Seed, err = strconv.ParseUint(s, 0, 64); return err }},
+	{Name: "ageing", Expect: "a time such as 300s", Set: func(d *Draft, s string) error { return setTime(&d.Ageing, s, time.Millisecond) }},
+	{Name: "macs", Expect: "a number of addresses from 1 to 1048576", Set: func(d *Draft, s string) error { return setInt(&d.MACs, s, 1, 1<<20) }},
+	{Name: "group_fwd_mask", Expect: "a mask such as 0x4000, without the lowest three bits", Set: func(d *Draft, s string) error {
+		n := 0
+		err := setInt(&n, s, 0, 0xffff)
+		if d.GroupFwdMask = uint16(n); n&7 != 0 {
+			return errValue
+		}
+		return err
+	}},
+	{Name: "one_step", Expect: "true or false", Set: func(d *Draft, s string) (err error) { d.OneStep, err = strconv.ParseBool(s); return err }},
+	{Name: "syntonize", Expect: "true or false", Set: func(d *Draft, s string) (err error) { d.Syntonize, err = strconv.ParseBool(s); return err }},
+	{Name: "domain", Expect: "a domain number from 0 to 255", Set: func(d *Draft, s string) error {
+		n := 0
+		err := setInt(&n, s, 0, 255)
+		d.Domain = uint8(n)
+		return err
+	}},
+	{Name: "pdelay_req_interval", Expect: "log2 of an interval in seconds, from -7 to 5", Set: func(d *Draft, s string) error {
+		n := 0
+		err := setInt(&n, s, -7, 5)
+		d.PdelayInterval = int8(n)
+		return err
+	}},
+	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(d *Draft, s string) error { return d.Transport.UnmarshalText([]byte(s)) }},
+	{Name: "ip", Expect: "an IP address", Set: func(d *Draft, s string) (err error) { d.IP, err = netip.ParseAddr(s); return err }},
+	{Name: "oscillator", Expect: "xo, tcxo, ocxo or ideal", Set: func(d *Draft, s string) (err error) { d.Hardware.Oscillator, err = clock.Preset(s); return err }},
+	{Name: "clock", Node: func(d *Draft, n conf.Node) error {
+		return conf.Decode(n, &d.Hardware, "the settings of the switch's clock", ptpconf.Clock)
+	}},
+	{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1", Set: func(d *Draft, s string) error {
+		p, err := ptp.ParseProfile(s)
+		d.profile = &p
+		return err
+	}},
+	{Name: "ptp", Node: func(d *Draft, n conf.Node) error {
+		d.settings = append(d.settings, setting{apply: func(c *ptp.Config) error {
+			return conf.Decode(n, c, "the settings of the boundary clock", ptpconf.Instance)
+		}})
+		return nil
+	}},
+}
+
+const delayExpect = "a delay such as 250us, 0-500us (uniform), exp:10us (the mean) or exp:5us+10us (a minimum and the mean above it)"
+
+// portKeys are the settings of a port.
+var portKeys = []conf.Field[PortConfig]{
+	{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters", Set: func(p *PortConfig, s string) error { p.TAP = s; return tap.CheckName(s) }},
+	{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more", Set: func(p *PortConfig, s string) error { return setInt(&p.TAPFD, s, 3, 1<<20) }},
+	{Name: "delay", Expect: delayExpect, Set: func(p *PortConfig, s string) error {
+		d, err := ParseDelay(s)
+		p.Delay = &d
+		return err
+	}},
+	{Name: "delay_asymmetry", Expect: "a time such as 120ns or -1.5us", Set: func(p *PortConfig, s string) (err error) {
+		p.Asymmetry, err = ptpconf.ParseDuration(s)
+		return err
+	}},
+}
+
+// addPorts takes a list of TAPs' names and of ports' settings.
+func addPorts(d *Draft, n conf.Node) error {
+	list, _ := n.List()
+	if len(list) < 2 {
+		return n.Errorf("ports: expected a list of at least two, such as [tap0, tap1]")
+	}
+	for _, n := range list {
+		var p PortConfig
+		if name, ok := n.Text(); ok {
+			if p.TAP = name; tap.CheckName(name) != nil {
+				return n.Errorf("ports: expected %s", portKeys[0].Expect)
+			}
+		} else if err := conf.Decode(n, &p, "a TAP's name or the settings of a port", portKeys); err != nil {
+			return err
+		}
+		d.Ports = append(d.Ports, p)
+	}
+	return nil
+}
+
+func setInt(v *int, s string, least, most int) error {
+	n, err := strconv.ParseInt(s, 0, 32)
+	if err != nil || int(n) < least || int(n) > most {
+		return errValue
+	}
+	*v = int(n)
+	return nil
+}
+
+func setTime(v *time.Duration, s string, least time.Duration) (err error) {
+	if *v, err = time.ParseDuration(s); err == nil && *v < least {
+		return errValue
+	}
+	return err
+}
+
+// Set sets a scalar setting, in whose name `-` stands for `_`, as a flag does.
+func (d *Draft) Set(name, text string) error { return conf.Set(d, keys, name, text) }
+
+// SetPTP sets one setting of a boundary clock: "priority1=100".
+func (d *Draft) SetPTP(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok {
+		return fmt.Errorf("ptp: %q: expected NAME=VALUE, such as priority1=100", text)
+	}
+	d.settings = append(d.settings, setting{text, func(c *ptp.Config) error { return conf.Set(c, ptpconf.Instance, name, value) }})
+	return nil
+}
+
+// Finish is the configuration, checked.
+func (d *Draft) Finish() (Config, error) {
+	if d.profile != nil || d.settings != nil {
+		if d.Mode != Boundary {
+			return Config{}, fmt.Errorf("%s: profile and ptp are of boundary clocks: choose mode bc", d.withDefaults().Name)
+		}
+		p := ptp.DefaultE2E
+		if d.profile != nil {
+			p = *d.profile
+		}
+		c := ptp.NewConfig(p, msg.ClockIdentity{}, max(1, len(d.Ports)))
+		for _, s := range d.settings {
+			if err := s.apply(&c); err != nil {
+				return Config{}, err
+			}
+		}
+		d.PTP = &c
+	}
+	return d.Config, d.Config.Validate()
+}
+
+// Load reads a file with a list of switches.
+func Load(path string) ([]Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// Parse is Load of a file already read; path is for messages only.
+func Parse(path string, data []byte) ([]Config, error) {
+	const what = "`switches:` with a list of switches"
+	body, err := conf.Read(path, data, what)
+	if err != nil {
+		return nil, err
+	}
+	var all []Config
+	err = conf.Decode(body, &all, what, []conf.Field[[]Config]{{Name: "switches", Node: addSwitches}})
+	if err == nil && len(all) == 0 {
+		err = body.Errorf("expected %s", what)
+	}
+	return all, err
+}
+
+func addSwitches(all *[]Config, n conf.Node) error {
+	list, _ := n.List()
+	if len(list) == 0 {
+		return n.Errorf("switches: expected a list with at least one switch")
+	}
+	for i, n := range list {
+		d := Draft{Config: Config{Name: fmt.Sprintf("sw%d", i)}}
+		if err := conf.Decode(n, &d, "the settings of a switch", keys); err != nil {
+			return err
+		}
+		c, err := d.Finish()
+		if _, placed := err.(*conf.Error); err != nil && !placed {
+			return n.Errorf("%v", err)
+		}
+		if err != nil {
+			return err
+		}
+		for k := range *all {
+			if why := exclude(&(*all)[k], &c); why != "" {
+				return n.Errorf("%s (the other one is at line %d)", why, list[k].Line())
+			}
+		}
+		*all = append(*all, c)
+	}
+	return nil
+}
+
+// exclude says why two switches cannot run side by side.
+func exclude(a, b *Config) string {
+	if a.Name == b.Name {
+		return fmt.Sprintf("name: two switches are called %s", a.Name)
+	}
+	for _, p := range a.Ports {
+		for _, q := range b.Ports {
+			if p.TAP != "" && p.TAP == q.TAP {
+				return fmt.Sprintf("ports: %s and %s both use %s", a.Name, b.Name, p.TAP)
+			}
+		}
+	}
+	return ""
+}

@@ -214,3 +214,31 @@ func TestNotGrandmasterCapable(t *testing.T) {
 		}
 	}
 }
+
+// TestPowerProfile: the TLV of the power profile reaches a slave behind a
+// boundary clock as the grandmaster sent it.
+func TestPowerProfile(t *testing.T) {
+	want := msg.Power{Year: 2017, GrandmasterID: 7, TotalInaccuracy: 50}
+	w, nodes := chain(t, Power, 1, func(i int, c *Config) {
+		if i == 0 {
+			c.Power = want
+		}
+	})
+	var seen []msg.Power
+	nodes[1].ends[1].alter = func(m *msg.Message) fate {
+		if m.Type == msg.Announce {
+			seen = seen[:0]
+			for tlv := range m.TLVs.All() {
+				var p msg.Power
+				if tlv.Type == msg.TLVOrganization && p.Parse(tlv.Value) == nil {
+					seen = append(seen, p)
+				}
+			}
+		}
+		return fate{}
+	}
+	w.until("lock", 20*time.Second, nodes[2].converged(nodes[0], 100))
+	if len(seen) != 1 || seen[0] != want {
+		t.Errorf("%+v", seen)
+	}
+}

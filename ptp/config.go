@@ -55,14 +55,17 @@ type Config struct {
 	FreeRunning bool
 
 	Algorithm        bmca.Algorithm
-	ForeignThreshold int           // Announces that qualify a master: 2, or 1 in IEEE 802.1AS
-	MaxStepsRemoved  uint16        // Announces at least so far away are refused
-	PathTrace        bool          // PATH_TRACE TLVs are checked and extended
-	FollowUpInfo     bool          // Follow_Ups carry the information TLV of IEEE 802.1AS
-	HoldoverTime     time.Duration // how long a clock that lost its master keeps HoldoverQuality; 0 never
-	HoldoverQuality  msg.ClockQuality
-	Time             TimeProperties // what this clock says of its time as grandmaster
-	Description      string         // user description, at most 128 octets
+	ForeignThreshold int    // Announces that qualify a master: 2, or 1 in IEEE 802.1AS
+	MaxStepsRemoved  uint16 // Announces at least so far away are refused
+	PathTrace        bool   // PATH_TRACE TLVs are checked and extended
+	// Power, if its Year is not 0, goes with the Announces of a grandmaster
+	// (IEEE C37.238); of a boundary clock, what the grandmaster said does.
+	Power           msg.Power
+	FollowUpInfo    bool          // Follow_Ups carry the information TLV of IEEE 802.1AS
+	HoldoverTime    time.Duration // how long a clock that lost its master keeps HoldoverQuality; 0 never
+	HoldoverQuality msg.ClockQuality
+	Time            TimeProperties // what this clock says of its time as grandmaster
+	Description     string         // user description, at most 128 octets
 
 	Servo  discipline.Config
 	Ports  []PortConfig
@@ -137,6 +140,8 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("data set comparison: unknown value %d", c.Algorithm)
 	case c.SlaveOnly && c.Quality.Class < 128:
 		return fmt.Errorf("clockClass %d is of a clock that is never slave, but it is slave-only", c.Quality.Class)
+	case c.Power.Year != 0 && c.Power.Year != 2011 && c.Power.Year != 2017:
+		return fmt.Errorf("power profile: there are those of 2011 and 2017, not of %d", c.Power.Year)
 	case c.HoldoverTime < 0:
 		return fmt.Errorf("holdover time: %v is negative", c.HoldoverTime)
 	case len(c.Description) > 128:

@@ -34,6 +34,7 @@ func TestValidate(t *testing.T) {
 		"foreign master threshold: 0":    func(c *Config) { c.ForeignThreshold = 0 },
 		"data set comparison":            func(c *Config) { c.Algorithm = 9 },
 		"clockClass 6":                   func(c *Config) { c.SlaveOnly, c.Quality.Class = true, 6 },
+		"power profile":                  func(c *Config) { c.Power.Year = 2012 },
 		"holdover time":                  func(c *Config) { c.HoldoverTime = -1 },
 		"description: 129":               func(c *Config) { c.Description = strings.Repeat("x", 129) },
 		"ports: 0":                       func(c *Config) { c.Ports = nil },

@@ -124,7 +124,10 @@ func (p *port) sendPdelayReq(now frame.Time) {
 	if p.state == msg.StateFaulty {
 		return
 	}
-	m := msg.Message{Header: msg.Header{Type: msg.PdelayReq, Sequence: seq, LogInterval: p.rates.pdelay, Correction: -p.cfg.DelayAsymmetry}}
+	m := msg.Message{Header: msg.Header{Type: msg.PdelayReq, Sequence: seq, LogInterval: msg.IntervalUnspecified, Correction: -p.cfg.DelayAsymmetry}}
+	if p.Profile().is8021as() {
+		m.LogInterval = p.rates.pdelay
+	}
 	out := Outgoing{ID: p.await(pending{kind: msg.PdelayReq, seq: seq})}
 	if out.ID != 0 {
 		p.transmit(&m, out)

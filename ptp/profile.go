@@ -100,7 +100,7 @@ func NewConfig(p Profile, id msg.ClockIdentity, ports int) Config {
 		port.NoMulticast, port.Unicast.Listen = true, true
 	case Power:
 		port.DelayMechanism, port.LogAnnounceInterval = msg.DelayP2P, 0
-		cfg.Domain = 254
+		cfg.Domain, cfg.Power = 254, msg.Power{Year: 2017, GrandmasterID: uint16(id[6])<<8 | uint16(id[7])}
 	}
 	for range ports {
 		cfg.Ports = append(cfg.Ports, port)

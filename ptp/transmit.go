@@ -218,6 +218,9 @@ func (p *port) announceTLVs() msg.TLVs {
 	if p.Instance.cfg.PathTrace && len(p.path) < bmca.MaxPath {
 		p.tlvs = msg.AppendPathTrace(p.tlvs, p.path, p.id.Clock)
 	}
+	if power := &p.Instance.cfg.Power; power.Year != 0 && p.slavePort == nil {
+		p.tlvs = power.Append(p.tlvs)
+	}
 	p.tlvs = append(p.tlvs, p.propagated...)
 	return p.tlvs
 }

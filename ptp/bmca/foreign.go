@@ -95,10 +95,17 @@ func (f *Foreign) setTLVs(tlvs msg.TLVs) {
 			for v := t.Value; len(v) >= 8 && len(f.Path) < MaxPath; v = v[8:] {
 				f.Path = append(f.Path, msg.ClockIdentity(v))
 			}
-		case t.Type.Propagates() && len(f.Propagated)+msg.TLVHeaderLen+len(t.Value) <= MaxPropagated:
+		case propagates(t) && len(f.Propagated)+msg.TLVHeaderLen+len(t.Value) <= MaxPropagated:
 			f.Propagated = msg.AppendTLV(f.Propagated, t.Type, t.Value)
 		}
 	}
+}
+
+// propagates tells whether a boundary clock passes on a TLV of Announces: one
+// that says so, or the grandmaster's of the power profile.
+func propagates(t msg.TLV) bool {
+	var power msg.Power
+	return t.Type.Propagates() || t.Type == msg.TLVOrganization && power.Parse(t.Value) == nil
 }
 
 // Find returns the entry of a sender, nil if it is not known.

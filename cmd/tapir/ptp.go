@@ -20,15 +20,17 @@ import (
 
 func newPTP() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "ptp {run|status|set|refclock|sim}",
+		Use:   "ptp {run|status|set|pmc|refclock|sim}",
 		Short: "Clocks of NICs, and PTP (IEEE 1588)",
 		Long: "Ptp runs a PTP instance on a NIC's wire port, shows what it and the NIC's hardware clock\n" +
-			"do, and changes its settings while it runs. Refclock offers the clock to chronyd or ntpd.\n" +
-			"Sim runs whole networks of clocks in virtual time.",
+			"do, and changes its settings while it runs. Pmc manages it as linuxptp's pmc does, and every\n" +
+			"ptp4l too. Refclock offers the clock to chronyd or ntpd. Sim runs whole networks of clocks\n" +
+			"in virtual time.",
 		Example: "  tapir ptp run nic0 --priority1 1\n" +
 			"  tapir ptp run nic1 -c ptp.yaml\n" +
 			"  tapir ptp status nic1\n" +
 			"  tapir ptp set nic1 priority1=100\n" +
+			"  tapir ptp pmc nic1 'GET PARENT_DATA_SET'\n" +
 			"  tapir ptp sim examples/ptp-pair.yaml",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -38,7 +40,7 @@ func newPTP() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPTPRun(), newPTPStatus(), newPTPSet(), newPTPRefclock(), newPTPSim())
+	cmd.AddCommand(newPTPRun(), newPTPStatus(), newPTPSet(), newPTPPMC(), newPTPRefclock(), newPTPSim())
 	return cmd
 }
 

@@ -214,7 +214,7 @@ func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, err
 		return nil, &Error{Status: http.StatusBadRequest, What: err.Error()}
 	}
 	if job.UDS == "" {
-		job.UDS = filepath.Join(Dir(), d.Device.Config().Name+ptpSuffix)
+		job.UDS = PTPSocket(d.Device.Config().Name)
 	}
 	runs := false
 	if err := d.on(func(frame.Time) { runs = d.Device.PTP() != nil }); err != nil {
@@ -252,8 +252,9 @@ func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, err
 	}, nil
 }
 
-// ptpSuffix ends the names of the sockets for linuxptp's pmc.
-const ptpSuffix = ".ptp"
+// PTPSocket is the path of the socket by which linuxptp's pmc manages the PTP
+// instance of a NIC, unless its start named another.
+func PTPSocket(nic string) string { return filepath.Join(Dir(), nic+".ptp") }
 
 // pmc hands what comes by such a socket to the instance that runs.
 type pmc struct{ d *nic.Device }

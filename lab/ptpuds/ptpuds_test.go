@@ -5,12 +5,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"tapir/lab/link"
 	"tapir/lab/linuxptp"
 	"tapir/lab/netns"
 	"tapir/ptp"
@@ -220,5 +222,110 @@ func TestPath(t *testing.T) {
 	}
 	if _, err := Listen(filepath.Join(dir, "none", strconv.Itoa(1))); err == nil {
 		t.Error("in a directory that does not exist")
+	}
+}
+
+// The client asks this house's server, has its notifications, and finds out
+// that nobody is there.
+func TestAsk(t *testing.T) {
+	s, _ := serve(t)
+	c, err := Dial(s.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Timeout = 30 * time.Second
+	var got []mgmt.Reply
+	ask := func(line string, want int) {
+		t.Helper()
+		r, err := mgmt.ParseCommand(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		if n, err := c.Ask(t.Context(), r, func(r mgmt.Reply) { got = append(got, r) }); n != want || err != nil {
+			t.Fatalf("%s: %d answers, %v", line, n, err)
+		}
+	}
+	ask("GET PORT_DATA_SET", 2)
+	ask("SET SUBSCRIBE_EVENTS_NP duration 60 NOTIFY_PORT_STATE on", 1)
+	ask("COMMAND DISABLE_PORT", 2)
+	events := len(slices.DeleteFunc(got, func(r mgmt.Reply) bool { return !r.Notification }))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for events < 2 && ctx.Err() == nil {
+		if err := c.Listen(ctx, 10*time.Millisecond, func(mgmt.Reply) { events++ }); err != nil {
+			t.Error(err)
+		}
+	}
+	if events != 2 {
+		t.Errorf("%d notifications", events)
+	}
+	cancel()
+	if err := c.Listen(ctx, time.Hour, func(mgmt.Reply) {}); err != context.Canceled {
+		t.Errorf("a canceled Listen: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Dial(filepath.Join(t.TempDir(), "none")); err == nil || !strings.Contains(err.Error(), "no PTP instance listens") {
+		t.Error(err)
+	}
+}
+
+// It asks stock ptp4l too.
+func TestAskPTP4L(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ns, err := netns.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ns.Close() })
+	nets, err := link.In(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nets.Close)
+	if err := nets.AddVeth("eth0", nets, "eth1"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"eth0", "eth1"} {
+		if err := nets.Up(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, err := linuxptp.NewHost(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { host.Close() })
+	path := filepath.Join(t.TempDir(), "ptp4l")
+	if _, err := host.PTP4L(ctx, linuxptp.PTP4L{Options: linuxptp.Options{"uds_address": path}, Sections: []linuxptp.Section{{Name: "eth0"}, {Name: "eth1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	var c *Client
+	for c == nil {
+		if c, err = Dial(path); err != nil {
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	defer c.Close()
+	c.Timeout = 30 * time.Second
+	for line, want := range map[string]int{"GET PORT_PROPERTIES_NP": 2, "SET PRIORITY1 7": 1, "GET DEFAULT_DATA_SET": 1, "GET PORT_STATS_NP": 2} {
+		r, err := mgmt.ParseCommand(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Ask(ctx, r, func(r mgmt.Reply) {
+			if r.Error != 0 || r.Data == nil {
+				t.Errorf("%s: %v", line, r.String())
+			}
+		})
+		if n != want || err != nil {
+			t.Errorf("%s: %d answers, %v", line, n, err)
+		}
 	}
 }

@@ -25,6 +25,7 @@ type Client struct {
 // pending is a request whose answers are awaited.
 type pending struct {
 	seq   uint16
+	id    msg.ManagementID
 	until frame.Time
 	one   bool // there can be but one answer
 }
@@ -65,7 +66,7 @@ func (c *Client) Append(b []byte, r Request, now frame.Time) []byte {
 		timeout = DefaultTimeout
 	}
 	one := r.Target.Clock != msg.AllClocks && (!r.ID.OfPort() || r.Target.Port != 0xffff)
-	c.pending = append(c.pending, pending{c.seq, now.Add(timeout), one})
+	c.pending = append(c.pending, pending{c.seq, r.ID, now.Add(timeout), one})
 	c.seq++
 	return m.Append(b)
 }
@@ -79,7 +80,7 @@ func (c *Client) Receive(b []byte) (r Reply, ok bool) {
 	if m.Action != msg.Response && m.Action != msg.Acknowledge || !r.parse(&m) {
 		return Reply{}, false
 	}
-	r.Notification = !c.answered(m.Sequence)
+	r.Notification = !c.answered(&r)
 	return r, true
 }
 
@@ -116,10 +117,11 @@ func (r *Reply) parse(m *msg.Message) bool {
 	return false
 }
 
-// answered reports whether the answer with that sequenceId is awaited.
-func (c *Client) answered(seq uint16) bool {
+// answered reports whether r is awaited. Notifications have sequenceIds of
+// their own.
+func (c *Client) answered(r *Reply) bool {
 	for i, p := range c.pending {
-		if p.seq == seq {
+		if p.seq == r.Sequence && p.id == r.ID {
 			if p.one {
 				c.pending = append(c.pending[:i], c.pending[i+1:]...)
 			}

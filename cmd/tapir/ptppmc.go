@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/ctl"
+	"tapir/lab/ptpuds"
+	"tapir/ptp/mgmt"
+	"tapir/ptp/msg"
+)
+
+// pmcOptions are the flags of tapir ptp pmc.
+type pmcOptions struct {
+	socket, target string
+	domain, hops   uint8
+	sdoID          uint16
+	timeout        time.Duration
+	listen         time.Duration
+}
+
+func newPTPPMC() *cobra.Command {
+	var o pmcOptions
+	cmd := &cobra.Command{
+		Use:   "pmc [NIC] COMMAND...",
+		Short: "Send PTP management messages, as linuxptp's pmc does",
+		Long: "Pmc sends management messages to the PTP instance that runs on a NIC, or to a ptp4l on this\n" +
+			"machine (--socket), and prints the answers as linuxptp's pmc does. With --hops they go on to\n" +
+			"the clocks in the network that many boundary clocks away. Each command is one argument: GET,\n" +
+			"SET or COMMAND, a management id, and values; words may be shortened while they are unique.\n" +
+			"The exit code is 1 if a command has no answer, or only errors.",
+		Example: "  tapir ptp pmc nic0 'GET CURRENT_DATA_SET' 'GET PORT_DATA_SET'\n" +
+			"  tapir ptp pmc nic0 'SET PRIORITY1 100'\n" +
+			"  tapir ptp pmc --socket /var/run/ptp4l --hops 1 'GET DEFAULT_DATA_SET'\n" +
+			"  tapir ptp pmc nic0 --listen 1m 'SET SUBSCRIBE_EVENTS_NP duration 60 NOTIFY_PORT_STATE on'",
+		ValidArgsFunction: completeNIC,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) > 0 && !strings.Contains(args[0], " ") {
+				name, args = args[0], args[1:]
+			}
+			return o.run(cmd, name, args)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.socket, "socket", "", "`path` of the socket, of another program for one (default that of the NIC)")
+	f.StringVar(&o.target, "target", "", "ask one port only: a port `identity` such as 020000.fffe.000001-1")
+	f.Uint8Var(&o.hops, "hops", 0, "`number` of boundary clocks that the messages may pass, the first included")
+	f.Uint8Var(&o.domain, "domain", 0, "PTP domain `number`, which matters to ptp4l and in the network")
+	f.Uint16Var(&o.sdoID, "sdo-id", 0, "sdoId `number`, the same; 0x100 for gPTP")
+	f.DurationVar(&o.timeout, "timeout", time.Second, "`time` to wait for the first answer to a command")
+	f.DurationVar(&o.listen, "listen", 0, "`time` to print notifications in the end")
+	return cmd
+}
+
+func (o *pmcOptions) run(cmd *cobra.Command, name string, lines []string) error {
+	if len(lines) == 0 {
+		return usagef("nothing to send: see: tapir ptp pmc --help")
+	}
+	requests, err := o.requests(lines)
+	if err != nil {
+		return usageError{err}
+	}
+	if o.socket == "" {
+		if all := ctl.List(); name == "" && len(all) > 1 {
+			return usagef("several NICs are running (%s): choose one with its name: tapir ptp pmc NIC ...", strings.Join(all, ", "))
+		} else if name == "" && len(all) == 1 {
+			name = all[0]
+		}
+		o.socket = ctl.PTPSocket(name)
+	}
+	c, err := ptpuds.Dial(o.socket)
+	if err != nil {
+		return fmt.Errorf("%w: start one with: tapir ptp run", err)
+	}
+	defer c.Close()
+	c.Domain, c.SdoID, c.Hops, c.Timeout = o.domain, o.sdoID, o.hops, o.timeout
+	show := func(r mgmt.Reply) { fmt.Fprint(cmd.OutOrStdout(), r.String()) }
+	var failed []error
+	for i, r := range requests {
+		good := false
+		n, err := c.Ask(cmd.Context(), r, func(r mgmt.Reply) {
+			good = good || r.Error == 0
+			show(r)
+		})
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			failed = append(failed, fmt.Errorf("%s: no answer within %v", lines[i], o.timeout))
+		case !good:
+			failed = append(failed, fmt.Errorf("%s: refused", lines[i]))
+		}
+	}
+	if o.listen > 0 {
+		failed = append(failed, c.Listen(cmd.Context(), o.listen, show))
+	}
+	return errors.Join(failed...)
+}
+
+// requests are the messages that the lines ask for.
+func (o *pmcOptions) requests(lines []string) (list []mgmt.Request, err error) {
+	var target msg.PortIdentity
+	if o.target != "" {
+		if target, err = msg.ParsePortIdentity(o.target); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range lines {
+		r, err := mgmt.ParseCommand(l)
+		if err != nil {
+			return nil, err
+		}
+		r.Target = target
+		list = append(list, r)
+	}
+	return list, nil
+}

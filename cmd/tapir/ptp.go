@@ -16,6 +16,7 @@ import (
 
 	"tapir/lab/ctl"
 	"tapir/lab/ptprun"
+	"tapir/ptp"
 )
 
 func newPTP() *cobra.Command {
@@ -182,6 +183,13 @@ func printPTPStatus(w io.Writer, s *ptprun.Status) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
+	counters := func(list []ptp.Counter) {
+		for _, c := range list {
+			if c.Value != 0 {
+				row("  "+c.Name, "%d", c.Value)
+			}
+		}
+	}
 	row("clock", "%s %s", s.NIC, time.Unix(0, s.Clock.Time).UTC().Format("2006-01-02 15:04:05.000000000"))
 	row("true offset", "%d ns", s.Clock.TrueOffset)
 	row("correction", "%+.3f ppb (drift register %#08x)", s.Clock.Correction, s.Clock.DriftNow)
@@ -203,12 +211,10 @@ func printPTPStatus(w io.Writer, s *ptprun.Status) error {
 		for n := range i.Ports {
 			p := &i.Ports[n]
 			row(fmt.Sprintf("port %d", p.Port), "%s, delay mechanism %d, link delay %v, %d foreign masters%s", p.StateName, p.Mechanism, p.LinkDelay, p.Foreign, faultText(p.Fault))
-			for _, c := range p.Counters {
-				if c.Value != 0 {
-					row("  "+c.Name, "%d", c.Value)
-				}
-			}
+			counters(p.Counters)
 		}
+		row("management", "%s", "")
+		counters(s.Management)
 	}
 	return tw.Flush()
 }

@@ -22,6 +22,8 @@ type Status struct {
 	// Transport and Instance are those of the NIC's own instance, if it runs.
 	Transport string        `json:"transport,omitempty"`
 	Instance  *ptp.Snapshot `json:"instance,omitempty"`
+	// Management is what its management server has counted.
+	Management []ptp.Counter `json:"management,omitempty"`
 }
 
 // Clock is the state of the hardware clock.
@@ -52,6 +54,8 @@ func StatusOf(d *nic.Device, system System, now frame.Time) Status {
 	if i := d.PTP(); i != nil {
 		snapshot := i.Snapshot()
 		s.Instance, s.Transport = &snapshot, d.PTPPort().Kind.String()
+		served := d.PTPManager().Stats()
+		s.Management = served.Counters()
 	}
 	return s
 }

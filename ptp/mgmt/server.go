@@ -86,6 +86,16 @@ type Stats struct {
 	Drops         [NumDrops]uint64
 }
 
+// Counters lists s by name: responses, drop_target and their like.
+func (s *Stats) Counters() []ptp.Counter {
+	list := []ptp.Counter{{Name: "responses", Value: s.Responses}, {Name: "errors", Value: s.Errors},
+		{Name: "forwarded", Value: s.Forwarded}, {Name: "notifications", Value: s.Notifications}}
+	for d := DropNone + 1; d < NumDrops; d++ {
+		list = append(list, ptp.Counter{Name: "drop_" + d.String(), Value: s.Drops[d]})
+	}
+	return list
+}
+
 const (
 	// maxMessage is how long a message may be, to fit into any carriage with
 	// an MTU of 1500, and into the buffers of linuxptp.

@@ -25,8 +25,15 @@ import (
 
 func TestMain(m *testing.M) {
 	trap.Launched()
+	if name, ok := strings.CutPrefix(os.Args[len(os.Args)-1], programArg); ok {
+		programs[name]()
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
+
+// programArg begins the name of a program that is part of this binary.
+const programArg = "test-program:"
 
 // local is a Clock over a PHC of this process, whose engine time is
 // CLOCK_REALTIME.
@@ -178,6 +185,13 @@ type program struct {
 // awaited when the test ends; ptp programs are told to end then.
 func (w *world) run(t testing.TB, argv ...string) *program {
 	t.Helper()
+	if strings.HasPrefix(argv[0], programArg) {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		argv = append([]string{self}, argv...)
+	}
 	file, err := linuxptp.Find(argv[0])
 	if err != nil {
 		t.Fatal(err)
@@ -229,19 +243,33 @@ func (p *program) await(t testing.TB, what string, done func(linuxptp.Log) bool)
 	defer cancel()
 	for {
 		p.mu.Lock()
-		lines, ended := slices.Clone(p.lines), p.ended
+		ended := p.ended
 		p.mu.Unlock()
+		lines := linuxptp.Log(p.text())
 		if ended && done == nil || done != nil && done(lines) {
 			return lines
 		}
 		if ended || ctx.Err() != nil {
-			t.Fatalf("waiting for %s: ended %v, %v\n%s", what, ended, ctx.Err(), strings.Join(lines, "\n"))
+			t.Fatalf("waiting for %s (%d): ended %v, %v\n%s", what, p.PID(), ended, ctx.Err(), strings.Join(lines, "\n"))
 		}
 		select {
 		case <-p.news:
 		case <-ctx.Done():
 		}
 	}
+}
+
+// text is what the program has printed so far.
+func (p *program) text() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.lines)
+}
+
+// awaitLine waits for a line.
+func (p *program) awaitLine(t testing.TB, line string) {
+	t.Helper()
+	p.await(t, line, func(l linuxptp.Log) bool { return slices.Contains(l, line) })
 }
 
 // output runs a program to its end.

@@ -44,6 +44,9 @@ func (m *Mapped) Configure(c ptp.HWConfig) (ptp.HWConfig, error) {
 
 // Rx implements Netdev.
 func (m *Mapped) Rx(p ptp.Packet, realtime int64) (ns int64, ok bool) {
+	if realtime == 0 {
+		return 0, false // the kernel begins to stamp a moment after it is told to
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.clock.err = nil

@@ -50,7 +50,7 @@ type Netdev interface {
 	Config() (ptp.HWConfig, error)
 	Configure(ptp.HWConfig) (ptp.HWConfig, error)
 	// Rx takes the stamp of a received event message, which the kernel
-	// stamped at realtime.
+	// stamped at realtime, or not at all: 0.
 	Rx(p ptp.Packet, realtime int64) (ns int64, ok bool)
 	// Tx takes the stamp of a sent one. It is asked again while there is none;
 	// first tells that it was not asked before.

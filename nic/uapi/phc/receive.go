@@ -2,6 +2,7 @@ package phc
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -128,41 +129,64 @@ func (b *buffers) deliver(c *trap.Call, m *message, flags int) (int, error) {
 
 // restamp replaces the kernel's stamp in a message's control data by the
 // hardware's, and takes it away if there is none. The kernel's own stays
-// where the program asked for it too.
-func (m *message) restamp(keepSoftware bool, stamp func(realtime int64) (ns int64, ok bool)) {
-	out := m.control[:0:0]
+// where the program asked for it too. A message that the kernel did not stamp
+// has realtime 0; its stamp gets the type of option.
+func (m *message) restamp(option uint32, keepSoftware bool, stamp func(realtime int64) (ns int64, ok bool)) {
+	out, found := m.control[:0:0], false
 	for rest := m.control; len(rest) >= unix.CmsgLen(0); {
 		n := int(binary.NativeEndian.Uint64(rest))
 		if n < unix.CmsgLen(0) || n > len(rest) {
 			break
 		}
 		whole := min(unix.CmsgSpace(n-unix.CmsgLen(0)), len(rest))
-		level, kind := binary.NativeEndian.Uint32(rest[8:]), binary.NativeEndian.Uint32(rest[12:])
 		c := rest[:whole]
 		rest = rest[whole:]
-		if level != unix.SOL_SOCKET || (kind != unix.SO_TIMESTAMPING && kind != unix.SO_TIMESTAMPING_NEW) || n < unix.CmsgLen(48) {
+		if !isStamps(c) {
 			out = append(out, c...)
 			continue
 		}
-		at := readTime(c[16:])
-		ns, ok := stamp(at)
+		found = true
+		ns, ok := stamp(readTime(c[softwareAt:]))
 		if !keepSoftware {
-			putTime(c[16:], 0)
+			putTime(c[softwareAt:], 0)
 		}
 		if ok {
-			putTime(c[48:], ns)
+			putTime(c[hardwareAt:], ns)
 		}
 		if ok || keepSoftware {
 			out = append(out, c...)
 		}
 	}
+	if !found {
+		if ns, ok := stamp(0); ok {
+			var c [stampsLen]byte
+			binary.NativeEndian.PutUint64(c[:], stampsLen)
+			binary.NativeEndian.PutUint32(c[8:], unix.SOL_SOCKET)
+			binary.NativeEndian.PutUint32(c[12:], option)
+			putTime(c[hardwareAt:], ns)
+			out = append(out, c[:]...)
+		}
+	}
 	m.control = out
+}
+
+// A control message with stamps: its header, then struct scm_timestamping, of
+// which the first is software's and the third hardware's.
+const (
+	softwareAt = 16
+	hardwareAt = softwareAt + 2*16
+	stampsLen  = softwareAt + 3*16
+)
+
+func isStamps(c []byte) bool {
+	level, kind := binary.NativeEndian.Uint32(c[8:]), binary.NativeEndian.Uint32(c[12:])
+	return len(c) >= stampsLen && level == unix.SOL_SOCKET && (kind == unix.SO_TIMESTAMPING || kind == unix.SO_TIMESTAMPING_NEW)
 }
 
 // softwareStamp is the kernel's stamp in a message's control data.
 func (m *message) softwareStamp() (at int64, ok bool) {
-	probe := message{control: append([]byte(nil), m.control...)}
-	probe.restamp(true, func(realtime int64) (int64, bool) { at, ok = realtime, realtime != 0; return 0, false })
+	probe := message{control: slices.Clone(m.control)}
+	probe.restamp(0, true, func(realtime int64) (int64, bool) { at, ok = realtime, realtime != 0; return 0, false })
 	return at, ok
 }
 
@@ -177,18 +201,21 @@ func putTime(b []byte, ns int64) {
 	binary.NativeEndian.PutUint64(b[8:], uint64(t.Nsec))
 }
 
-// eventMessage finds the PTP event message in data that a socket of family
-// received: a frame, or the payload of UDP.
-func eventMessage(family int, data []byte) (ptp.Packet, bool) {
-	if family == unix.AF_PACKET {
+// eventPort is the UDP port of event messages.
+const eventPort = 319
+
+// eventMessage finds the PTP event message in data that the socket received: a
+// frame, or the payload of UDP.
+func (s *socket) eventMessage(data []byte) (ptp.Packet, bool) {
+	if s.family == unix.AF_PACKET {
 		return ptp.Parse(data)
 	}
 	const headerLen = 34
-	if len(data) < headerLen || data[0]&0x0f > 3 {
+	if len(data) < headerLen || s.port != eventPort {
 		return ptp.Packet{}, false
 	}
 	p := ptp.Packet{Version: data[1] & 0x0f, Event: true, Carriage: ptp.UDPv4}
-	if family == unix.AF_INET6 {
+	if s.family == unix.AF_INET6 {
 		p.Carriage = ptp.UDPv6
 	}
 	p.Type = msg.Type(data[0] & 0x0f)

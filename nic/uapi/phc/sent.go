@@ -72,7 +72,7 @@ func (s *socket) advance() {
 			q.asked = true
 			if ok {
 				q.ready = true
-				q.restamp(s.keepSoftware(), func(int64) (int64, bool) { return ns, s.raw() })
+				q.restamp(s.option, s.keepSoftware(), func(int64) (int64, bool) { return ns, s.raw() })
 			}
 		}
 		if q.ready || now.Before(q.until) {

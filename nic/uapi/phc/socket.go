@@ -52,10 +52,12 @@ type sockets struct {
 type socket struct {
 	net    *netdev
 	family int
-	flags  int // as the program set them
+	flags  int    // as the program set them
+	option uint32 // by which it did
 
 	mu   sync.Mutex // calls that wait run on their own
 	sent sentQueue
+	port int // of UDP that the socket is bound to; 0: not known yet
 }
 
 func (s *sockets) find(c *trap.Call, fd int) *socket {
@@ -108,7 +110,7 @@ func (h *Handler) setSocket(c *trap.Call) trap.Answer {
 	}
 	h.sockets.mu.Lock()
 	defer h.sockets.mu.Unlock()
-	h.sockets.open[id] = &socket{net: n, family: family, flags: int(want)}
+	h.sockets.open[id] = &socket{net: n, family: family, flags: int(want), option: uint32(c.Int(2))}
 	return trap.Return(0)
 }
 
@@ -155,4 +157,21 @@ func nameOf(fd, index int) string {
 		return ""
 	}
 	return unix.ByteSliceToString(req.name[:])
+}
+
+// lookPort finds the port of a UDP socket.
+func (s *socket) lookPort(fd int) {
+	if s.port != 0 {
+		return
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		return
+	}
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		s.port = sa.Port
+	case *unix.SockaddrInet6:
+		s.port = sa.Port
+	}
 }

@@ -123,8 +123,9 @@ func (r *reception) one(at uint64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	p, event := eventMessage(r.family, m.data)
-	m.restamp(r.keepSoftware(), func(at int64) (int64, bool) {
+	r.lookPort(r.fd)
+	p, event := r.eventMessage(m.data)
+	m.restamp(r.option, r.keepSoftware(), func(at int64) (int64, bool) {
 		if !event || !r.raw() || r.socket.flags&unix.SOF_TIMESTAMPING_RX_HARDWARE == 0 {
 			return 0, false
 		}
@@ -232,6 +233,9 @@ func pollTimeout(c *trap.Call) (time.Duration, error) {
 // waitSent ends a poll.
 func (s *socket) waitSent(c *trap.Call, fd int, p pollfd, timeout time.Duration) {
 	defer unix.Close(fd)
+	if timeout > 0 {
+		timeout = max(timeout, stretch)
+	}
 	start := time.Now()
 	nextLook := start.Add(slice)
 	var flagged bool // poll said that the error queue holds something
@@ -241,9 +245,6 @@ func (s *socket) waitSent(c *trap.Call, fd int, p pollfd, timeout time.Duration)
 		s.advance()
 		ready, waiting := s.ready(), len(s.sent) > 0
 		s.mu.Unlock()
-		if waiting && timeout >= 0 {
-			timeout = max(timeout, stretch)
-		}
 		left := time.Hour
 		if timeout >= 0 {
 			left = timeout - time.Since(start)

@@ -35,6 +35,7 @@ type Device struct {
 	stamping stamping
 	instance *instance // of PTP; nil: none
 	clock    func() frame.Time
+	system   frame.Clock
 	toe      *toe.Engine
 	iwarp    *iwarp.Engine
 	addrs    []netip.Prefix // configured and link-local
@@ -92,7 +93,7 @@ func New(cfg Config, env Env) (*Device, error) {
 	}
 	seed := cfg.seed()
 	d := &Device{
-		cfg: cfg, pool: env.Pool, clock: env.Now,
+		cfg: cfg, pool: env.Pool, clock: env.Now, system: env.Clock,
 		addrs: cfg.addresses(), allNodes: icmp.MulticastMAC(allNodes),
 		header:    ether.Header{Src: cfg.MAC},
 		wire:      port{name: frame.Wire, link: env.Wire, gathers: frame.Gathers(env.Wire)},

@@ -86,16 +86,19 @@ func (d *Device) transmit(p *port, o outgoing) {
 	p.txFrames++
 	p.txBytes += uint64(o.f.Len())
 	o.f.ID, o.f.Stamp = p.txID, d.stamping.phc.At(d.now)
+	later := false
 	if d.stamping.on && p.name == frame.Wire {
 		if o.oneStep {
 			d.oneStep(&o)
 		}
-		d.expect(&o)
+		later = d.expect(&o)
 	}
 	if !p.gathers || d.tracer != nil {
 		o.f.Linearize()
 	}
-	d.trace(p, frame.Outbound, o.f, o.notes, frame.DropNone)
+	if !later {
+		d.trace(p, frame.Outbound, o.f, o.notes, frame.DropNone)
+	}
 	p.link.Transmit(o.f)
 }
 
@@ -116,9 +119,13 @@ func (d *Device) trace(p *port, dir frame.Direction, f *frame.Frame, notes []fra
 	if d.tracer == nil {
 		return
 	}
+	at := d.passedAt(f)
+	if at == frame.Never {
+		at = d.now
+	}
 	d.record = frame.Record{
 		Port: p.name, Dir: dir, Data: f.Bytes(), Offload: f.Offload,
-		Stamp: f.Stamp, ID: f.ID, Queue: f.Queue, Drop: drop, Notes: notes,
+		Stamp: f.Stamp, System: d.system.At(at), ID: f.ID, Queue: f.Queue, Drop: drop, Notes: notes,
 	}
 	d.tracer.Trace(&d.record)
 	d.record.Data, d.record.Notes = nil, nil

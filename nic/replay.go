@@ -38,6 +38,6 @@ func (d *Device) Replay(t frame.Tracer) {
 			h.Src, h.Dst = station, d.cfg.MAC
 		}
 		data := append(h.AppendTo(make([]byte, 0, h.Len()+len(p.Data))), p.Data...)
-		t.Trace(&frame.Record{Port: frame.Wire, Dir: p.Dir, Data: data, Stamp: d.stamping.phc.At(p.At), Notes: frame.Say(replayComment)})
+		t.Trace(&frame.Record{Port: frame.Wire, Dir: p.Dir, Data: data, Stamp: d.stamping.phc.At(p.At), System: d.system.At(p.At), Notes: frame.Say(replayComment)})
 	}
 }

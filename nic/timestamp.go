@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"fmt"
 	"time"
 
 	"tapir/nic/ptp"
@@ -37,6 +38,8 @@ type sentEvent struct {
 	packet ptp.Packet
 	// message is its number in the NIC's own instance; 0: somebody else's.
 	message uint64
+	sent    frame.Time // as the NIC knows it
+	data    []byte     // the frame, while a capture runs
 }
 
 func (s *stamping) init(cfg *Config, env *Env) (err error) {
@@ -134,7 +137,11 @@ func (d *Device) sighted(f *frame.Frame) {
 
 // noteStamp says in the capture that a frame was stamped.
 func (d *Device) noteStamp(dir string, s frame.Stamp) {
-	d.notes.Addf("%s stamp %d.%09d", dir, int64(s)/int64(time.Second), int64(s)%int64(time.Second))
+	d.notes.Addf("%s", stampText(dir, s))
+}
+
+func stampText(dir string, s frame.Stamp) string {
+	return fmt.Sprintf("%s stamp %d.%09d", dir, int64(s)/int64(time.Second), int64(s)%int64(time.Second))
 }
 
 // request asks for the stamp of a frame of the host function.
@@ -145,13 +152,38 @@ func (d *Device) request(f *frame.Frame) {
 }
 
 // expect notes that a frame for the wire, if an event message, will be
-// reported by TxDone.
-func (d *Device) expect(o *outgoing) {
-	if p, ok := ptp.Parse(o.f.Bytes()); ok {
-		s := &d.stamping
-		s.sent[s.next] = sentEvent{o.f.ID, p, o.message}
-		s.next = (s.next + 1) % len(s.sent)
+// reported by TxDone. True means that the capture gets it only then, with the
+// time at which it was seen.
+func (d *Device) expect(o *outgoing) (traced bool) {
+	p, ok := ptp.Parse(o.f.Bytes())
+	if !ok {
+		return false
 	}
+	s := &d.stamping
+	e := &s.sent[s.next]
+	s.next = (s.next + 1) % len(s.sent)
+	d.traceSent(e, frame.Never) // nobody has reported it
+	e.frame, e.packet, e.message, e.sent = o.f.ID, p, o.message, d.now
+	if d.tracer != nil {
+		e.data = append(e.data, o.f.Bytes()...)
+	}
+	return d.tracer != nil
+}
+
+// traceSent gives the capture an event message that was seen at a time, Never
+// if that is lost.
+func (d *Device) traceSent(e *sentEvent, at frame.Time) {
+	if d.tracer != nil && len(e.data) > 0 {
+		text := "tx stamp lost"
+		if at == frame.Never {
+			at = e.sent
+		} else {
+			text = stampText("tx", d.stamping.phc.At(at))
+		}
+		d.tracer.Trace(&frame.Record{Port: frame.Wire, Dir: frame.Outbound, Data: e.data, Stamp: d.stamping.phc.At(at),
+			System: d.system.At(at), ID: e.frame, Notes: frame.Say(text)})
+	}
+	e.data = e.data[:0]
 }
 
 // reported hands the time at which an event message left to those who wait
@@ -159,6 +191,7 @@ func (d *Device) expect(o *outgoing) {
 func (d *Device) reported(id uint64, at frame.Time) bool {
 	for i := range d.stamping.sent {
 		if e := &d.stamping.sent[i]; e.frame == id {
+			d.traceSent(e, at)
 			e.frame = 0
 			if e.message == 0 {
 				d.stamping.host.Sent(e.packet, at)

@@ -24,8 +24,8 @@ func newCapture() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capture [NIC] -w FILE",
 		Short: "Capture a NIC's frames as pcapng",
-		Long: "Capture writes what passes the NIC's wire port, as pcapng with nanosecond stamps of\n" +
-			"the NIC's clock, direction, packet id, and comments: queue pair and work request of\n" +
+		Long: "Capture writes what passes the NIC's wire port, as pcapng with the system's time in\n" +
+			"nanoseconds, direction, packet id, and comments: queue pair and work request of\n" +
 			"each FPDU, and the reason of each drop. It ends at Ctrl-C, after -c packets, or with\n" +
 			"the NIC, always with a complete file.\n\n" +
 			"A super-frame of gso and jumbo is written as the segments that it stands for; --raw\n" +
@@ -36,11 +36,14 @@ func newCapture() *cobra.Command {
 			"blocks that readers skip, many in each; at the end it is written anew.\n\n" +
 			"Connections that live already are preceded by their saved TCP and MPA handshakes,\n" +
 			"commented \"replayed for dissection\", so that Wireshark decodes what follows.\n\n" +
+			"--phc adds an interface for the NIC's hardware clock: the same frames, by packet id, with\n" +
+			"the stamps that PTP gets, so that Wireshark's PTP analysis works in the clock's time.\n\n" +
 			"Of an Omni-Path fabric, --as writes the packets in another form, and nothing else:\n\n" + formHelp,
 		Example: "  tapir capture nic0 -w f.pcapng\n" +
 			"  tapir capture nic0 -w f.pcapng -s 0      # all octets of all frames\n" +
 			"  tapir capture nic0 -w f.pcapng --raw -s 256\n" +
 			"  tapir capture nic0 -w - | wireshark -k -i -\n" +
+			"  tapir capture nic0 -w f.pcapng --phc\n" +
 			"  tapir capture nic0 -w - -c 10 | tshark -r -",
 		Args:              atMost(1),
 		ValidArgsFunction: completeNIC,
@@ -74,6 +77,7 @@ func newCapture() *cobra.Command {
 	f.Uint64VarP(&opt.Count, "count", "c", 0, "end after so many packets, 0 for never")
 	f.BoolVar(&opt.NoContext, "no-context", false, "leave out the saved handshakes of live connections")
 	f.BoolVar(&opt.Raw, "raw", false, "keep super-frames whole and partial checksums as they are")
+	f.BoolVar(&opt.PHC, "phc", false, "write each frame once more, with the stamp of the NIC's hardware clock, as interface NIC/phc")
 	f.BoolVar(&opt.Host, "host", false, "capture the host TAP too")
 	return cmd
 }

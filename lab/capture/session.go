@@ -1,5 +1,6 @@
 // Package capture is a NIC's own capture: every frame that passes one of its
-// ports, written as pcapng with the NIC's clock, the direction, the packet id,
+// ports, written as pcapng with the system's time, and on request the NIC's
+// clock, the direction, the packet id,
 // what the layers say about the frame, and why it was dropped.
 //
 // A frame's way through it:
@@ -65,6 +66,7 @@ type Options struct {
 	Compact bool
 	Raw     bool   // keep super-frames and partial checksums as they passed
 	Host    bool   // the host TAP too, as a second interface
+	PHC     bool   // the wire's packets once more, with the stamps of the hardware clock, on an interface of their own; not Compact
 	Count   uint64 // end after so many live packets; 0 = never
 	Buffer  int    // octets that may wait for the writer; 0 = DefaultBuffer
 }
@@ -84,6 +86,7 @@ type Session struct {
 	mu      sync.Mutex
 	out     queue  // encoded blocks that wait for the writer
 	ports   []port // by pcapng interface number
+	phc     uint32 // that of the hardware clock's stamps; 0: none
 	live    bool   // packets count against Options.Count
 	ending  bool   // no more packets; drain finishes the file
 	counted uint64
@@ -114,11 +117,16 @@ func New(w io.Writer, info Info, opt Options) *Session {
 		opt.Buffer = DefaultBuffer
 	}
 	opt.Host = opt.Host && info.Host != ""
+	opt.Compact = opt.Compact && !opt.PHC
 	s := &Session{opt: opt, out: newQueue(opt.Buffer), done: make(chan struct{})}
 	s.out.fill = appendHead(nil, info, opt)
 	s.ports = make([]port, 1, 2)
 	if opt.Host {
 		s.ports = s.ports[:2]
+	}
+	if opt.PHC {
+		s.phc = uint32(len(s.ports))
+		s.ports = append(s.ports, port{})
 	}
 	go s.drain(w)
 	return s
@@ -145,6 +153,12 @@ func appendHead(b []byte, info Info, opt Options) []byte {
 		host.Description = fmt.Sprintf("host TAP %s, MTU %d", info.Host, info.MTU)
 		b = host.AppendTo(b)
 	}
+	if opt.PHC {
+		phc := wire
+		phc.Name = info.Name + "/phc"
+		phc.Description = "the packets of " + info.Name + " with the stamps of its hardware clock"
+		b = phc.AppendTo(b)
+	}
 	return b
 }
 
@@ -153,11 +167,28 @@ func appendHead(b []byte, info Info, opt Options) []byte {
 func (s *Session) Trace(r *frame.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ending || int(r.Port) >= len(s.ports) {
+	if s.ending || r.Port == frame.Host && !s.opt.Host {
 		return
 	}
+	at := r.System
+	if at == 0 {
+		at = r.Stamp
+	}
+	s.trace(r, uint32(r.Port), at)
+	if s.opt.PHC && r.Port == frame.Wire {
+		s.trace(r, s.phc, r.Stamp)
+	}
+	if s.ending {
+		s.out.flush()
+	} else {
+		s.out.signal()
+	}
+}
+
+// trace writes r as packets of an interface.
+func (s *Session) trace(r *frame.Record, iface uint32, at frame.Stamp) {
 	s.pkt = pcapng.Packet{
-		Interface: uint32(r.Port), Stamp: int64(r.Stamp), ID: r.ID, Queue: uint32(r.Queue),
+		Interface: iface, Stamp: int64(at), ID: r.ID, Queue: uint32(r.Queue),
 		Has: pcapng.HasFlags, Flags: flags(r),
 	}
 	if r.Queue != 0 {
@@ -179,11 +210,6 @@ func (s *Session) Trace(r *frame.Record) {
 		s.packet(r.Data, r.Notes) // the checksum of what is cut stays partial
 	default:
 		s.complete(r)
-	}
-	if s.ending {
-		s.out.flush()
-	} else {
-		s.out.signal()
 	}
 }
 
@@ -354,7 +380,8 @@ func (s *Session) packet(data []byte, notes []frame.Note) {
 // begin opens the block of a packet of n octets and returns the place of those
 // that are kept; nil if it finds no room and is counted as lost.
 func (s *Session) begin(n, kept int, notes []frame.Note) (data []byte) {
-	if s.ending {
+	second := s.phc != 0 && s.pkt.Interface == s.phc // of a packet that was written
+	if s.ending && !second {
 		return nil
 	}
 	p := &s.ports[s.pkt.Interface]
@@ -408,7 +435,7 @@ func (s *Session) end(notes []frame.Note) {
 // wrote counts packets that are on their way to the writer.
 func (s *Session) wrote(p *port, n int) {
 	p.Written += uint64(n)
-	if s.live {
+	if s.live && (s.phc == 0 || s.pkt.Interface != s.phc) {
 		s.counted += uint64(n)
 		s.ending = s.counted == s.opt.Count
 	}

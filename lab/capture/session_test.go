@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -86,6 +87,32 @@ func TestFileSaysWhatPassed(t *testing.T) {
 	}
 	if len(f.stats) != 2 || f.stats[0].Received != 1 || f.stats[0].Start != 1000 || f.stats[1].Delivered != 1 {
 		t.Errorf("statistics %+v", f.stats)
+	}
+}
+
+// With the hardware clock, each packet of the wire is there twice: with the
+// system's time and with the clock's.
+func TestClockInterface(t *testing.T) {
+	data := make([]byte, 60)
+	f := capture(t, Options{PHC: true, Host: true, Count: 3},
+		&frame.Record{Port: frame.Wire, Data: data, Stamp: 1000, System: 900, ID: 1, Notes: frame.Say("rx stamp 0.000001000")},
+		&frame.Record{Port: frame.Host, Data: data, Stamp: 2000, System: 1900, ID: 2},
+		&frame.Record{Port: frame.Wire, Data: data, Stamp: 3000, ID: 3},
+		&frame.Record{Port: frame.Wire, Data: data, Stamp: 4000, System: 3900, ID: 4},
+	)
+	var got [][3]int64
+	for _, p := range f.packets {
+		got = append(got, [3]int64{int64(p.Interface), p.Stamp, int64(p.ID)})
+	}
+	want := [][3]int64{{0, 900, 1}, {2, 1000, 1}, {1, 1900, 2}, {0, 3000, 3}, {2, 3000, 3}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if len(f.ifaces) != 3 || f.ifaces[2].Name != "nic0/phc" || f.ifaces[2].Description != "the packets of nic0 with the stamps of its hardware clock" {
+		t.Errorf("interfaces %+v", f.ifaces)
+	}
+	if len(f.stats) != 3 || f.stats[2].Received != 2 || f.stats[2].End != 3000 || !slices.Equal(f.packets[1].Comments, []string{"rx stamp 0.000001000"}) {
+		t.Errorf("statistics %+v, comments %q", f.stats, f.packets[1].Comments)
 	}
 }
 

@@ -292,6 +292,7 @@ type CaptureOptions struct {
 	Count     uint64
 	Raw       bool
 	Host      bool
+	PHC       bool // see capture.Options
 	NoContext bool // leave out the saved handshakes of live connections
 	Buffer    int  // octets that may wait for the writer; 0 = capture.DefaultBuffer
 }
@@ -310,6 +311,7 @@ func (o CaptureOptions) query() string {
 	set("count", o.Count != 0, strconv.FormatUint(o.Count, 10))
 	set("raw", o.Raw, "1")
 	set("host", o.Host, "1")
+	set("phc", o.PHC, "1")
 	set("context", o.NoContext, "0")
 	return q.Encode()
 }

@@ -12,7 +12,8 @@ type Record struct {
 	Dir     Direction
 	Data    []byte // the Ethernet frame, borrowed
 	Offload Offload
-	Stamp   Stamp
+	Stamp   Stamp // of the NIC's hardware clock
+	System  Stamp // the system's time of day; 0: that of Stamp
 	ID      uint64
 	Queue   uint16
 	Drop    DropReason // DropNone unless the frame was discarded

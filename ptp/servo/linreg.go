@@ -71,9 +71,10 @@ func (l *linreg) Sample(offset float64, local frame.Stamp, _ float64) (float64, 
 		l.origin -= frame.Stamp(offset)
 		now -= offset
 	}
-	// What is left of the offset shall be gone with the next sample. The line
-	// is of the free clock, so that this does not feed back.
-	l.applied = clamp(l.freq+now/l.interval, l.cfg.MaxFrequency)
+	// What is left of the offset shall be gone with the next sample, but not
+	// within less than a second: clocks in a row would pass on more noise than
+	// they get. The line is of the free clock, so that this does not feed back.
+	l.applied = clamp(l.freq+now/max(l.interval, 1), l.cfg.MaxFrequency)
 	return l.applied, state
 }
 

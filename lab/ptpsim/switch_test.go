@@ -132,3 +132,32 @@ links:
 		}
 	}
 }
+
+// What comes twice does no harm: the residence in a Follow_Up is that of the
+// Sync that came first.
+func TestDuplicatesThroughTransparentClocks(t *testing.T) {
+	queue := sw.Delay{Dist: sw.Uniform, Max: 50 * time.Microsecond}
+	for _, mode := range []sw.Mode{sw.E2ETransparent, sw.P2PTransparent} {
+		for _, oneStep := range []bool{false, true} {
+			c := through(onePair(1, -3, walk, 1), 1, mode, queue)
+			c.Duration = 2 * time.Minute
+			for i := range c.Links {
+				c.Links[i].Duplicate = 0.1
+			}
+			for i := range c.Nodes {
+				if n := &c.Nodes[i]; n.Switch != nil {
+					n.Switch.OneStep = oneStep
+				} else if mode == sw.P2PTransparent {
+					n.PTP.Ports[0].DelayMechanism = msg.DelayP2P
+				}
+			}
+			s := run(t, c)
+			if got := settled(s, "slave"); got.Max > 8 {
+				t.Errorf("%v, one-step %v: %+v", mode, oneStep, got)
+			}
+			if n := s.links[0].ends[0].counts.Duplicated; n < 20 {
+				t.Errorf("only %d duplicates", n)
+			}
+		}
+	}
+}

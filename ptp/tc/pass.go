@@ -122,6 +122,12 @@ func (c *Clock) Depart(port int, f *frame.Frame, t Tag, now frame.Time) {
 	}
 	k := t.key
 	k.egress = uint16(port)
+	if c.table.find(k, now) != nil {
+		// A duplicate: receivers take the first, and so must its residence be.
+		c.counts.Duplicates++
+		c.env.Lower.Send(port, f)
+		return
+	}
 	r := c.table.add(k, t.at, t.extra, now)
 	r.egress = port
 	c.makeFollowUp(r, f)

@@ -58,7 +58,7 @@ func newTable(size int, expiry time.Duration) table {
 
 func (t *table) slot(id uint64) *record { return &t.ring[id%uint64(len(t.ring))] }
 
-// add makes a record whose egress stamp is pending.
+// add makes a record whose egress stamp is pending. There must be none of k.
 func (t *table) add(k key, ingress frame.Stamp, extra msg.TimeInterval, now frame.Time) *record {
 	t.next++
 	r := t.slot(t.next)
@@ -67,9 +67,6 @@ func (t *table) add(k key, ingress frame.Stamp, extra msg.TimeInterval, now fram
 			t.evicted++
 		}
 		t.forget(r)
-	}
-	if old, ok := t.index[k]; ok { // a duplicate, or 65536 messages later
-		t.forget(t.slot(old))
 	}
 	*r = record{id: t.next, key: k, outcome: pending, ingress: ingress, extra: extra, born: now}
 	t.index[k] = r.id

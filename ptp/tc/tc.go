@@ -100,6 +100,7 @@ type Counts struct {
 	HeldFrames uint64 // general messages that had to wait
 	Unstamped  uint64 // event messages without ingress stamp, dropped
 	LostStamps uint64 // egress stamps that never came
+	Duplicates uint64 // event messages that have passed before
 	Unmatched  uint64 // general messages without a residence, dropped
 	HoldFull   uint64 // of these, because too many waited
 	NoDelay    uint64 // Syncs on a link whose delay is not known yet, dropped

@@ -56,10 +56,7 @@ func newSw() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&file, "config", "c", "", "run the switches of a YAML `file`; excludes all other flags")
-	f.Func("port", "a port on the `TAP` of that name, made if it does not exist; twice or more", func(name string) error {
-		d.Ports = append(d.Ports, sw.PortConfig{TAP: name})
-		return nil
-	})
+	f.Func("port", "a port on the `TAP[@NETNS]` of that name, made if it does not exist; twice or more", d.AddPort)
 	for _, fl := range swFlags {
 		f.Func(fl.name, fl.usage, func(v string) error { return d.Set(fl.name, v) })
 	}

@@ -126,21 +126,13 @@ func (n *Node) openSpaces() (err error) {
 	case n.cfg.Netns == "":
 		hostNS = n.ns
 	default:
-		if hostNS, err = netns.Open(netnsPath(n.cfg.Netns)); err != nil {
+		if hostNS, err = netns.Open(netns.Path(n.cfg.Netns)); err != nil {
 			return fmt.Errorf("netns: %w; `ip netns add %s` makes one", err, n.cfg.Netns)
 		}
 		n.undo = append(n.undo, func() { hostNS.Close() })
 	}
 	n.host, err = newHosts(n, hostNS)
 	return err
-}
-
-// netnsPath is where `ip netns` keeps a namespace of that name.
-func netnsPath(name string) string {
-	if strings.Contains(name, "/") {
-		return name
-	}
-	return "/run/netns/" + name
 }
 
 // bridgeAlias marks the bridges that HFIs have made.

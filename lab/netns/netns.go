@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -88,6 +89,15 @@ func Open(path string) (*NS, error) {
 		return nil, fmt.Errorf("%s is no network namespace", path)
 	}
 	return ns, nil
+}
+
+// Path is where `ip netns` keeps the namespace called name, or name itself if it
+// is a path.
+func Path(name string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	return "/run/netns/" + name
 }
 
 // Fd is the descriptor that holds the namespace.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
+	"path"
 	"time"
 
 	"tapir/lab/netns"
@@ -80,12 +81,13 @@ type Config struct {
 
 // PortConfig describes one port.
 type PortConfig struct {
-	Name      string // default the TAP's, or port0 and so on
+	Name      string // default the TAP's with its namespace, or port0 and so on
 	TAP       string // made or found
 	TAPFD     int    // a ready descriptor, taken over
 	Delay     *Delay // instead of the switch's
 	Asymmetry time.Duration
-	NS        *netns.NS // namespace of this TAP (borrowed); nil: the switch's
+	Netns     string    // namespace of this TAP: a name of ip netns, or a path; empty: the switch's
+	NS        *netns.NS // the same as a descriptor (borrowed), instead of Netns
 }
 
 // Bounds and defaults.
@@ -104,6 +106,9 @@ func (c Config) withDefaults() Config {
 	c.Ports = append([]PortConfig(nil), c.Ports...)
 	for i := range c.Ports {
 		p := &c.Ports[i]
+		if p.Name == "" && p.Netns != "" {
+			p.Name = p.TAP + "@" + path.Base(p.Netns)
+		}
 		if p.Name == "" {
 			p.Name = p.TAP
 		}

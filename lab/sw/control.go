@@ -91,7 +91,7 @@ func (n *Node) row(now frame.Time) switchRow {
 		}
 	}
 	for i := range n.cfg.Ports {
-		r.Ports = append(r.Ports, n.cfg.Ports[i].TAP)
+		r.Ports = append(r.Ports, n.cfg.Ports[i].Name)
 		rx, tx := n.drops(i)
 		r.Drops += rx.Total() + tx.Total()
 	}

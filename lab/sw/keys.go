@@ -92,6 +92,12 @@ const delayExpect = "a delay such as 250us, 0-500us (uniform), exp:10us (the mea
 var portKeys = []conf.Field[PortConfig]{
 	{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters", Set: func(p *PortConfig, s string) error { p.TAP = s; return tap.CheckName(s) }},
 	{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more", Set: func(p *PortConfig, s string) error { return setInt(&p.TAPFD, s, 3, 1<<20) }},
+	{Name: "netns", Expect: "a name that `ip netns add` made, or the path of a network namespace", Set: func(p *PortConfig, s string) error {
+		if p.Netns = s; s == "" {
+			return errValue
+		}
+		return nil
+	}},
 	{Name: "delay", Expect: delayExpect, Set: func(p *PortConfig, s string) error {
 		d, err := ParseDelay(s)
 		p.Delay = &d
@@ -112,8 +118,8 @@ func addPorts(d *Draft, n conf.Node) error {
 	for _, n := range list {
 		var p PortConfig
 		if name, ok := n.Text(); ok {
-			if p.TAP = name; tap.CheckName(name) != nil {
-				return n.Errorf("ports: expected %s", portKeys[0].Expect)
+			if err := p.set(name); err != nil {
+				return n.Errorf("ports: %v", err)
 			}
 		} else if err := conf.Decode(n, &p, "a TAP's name or the settings of a port", portKeys); err != nil {
 			return err
@@ -121,6 +127,24 @@ func addPorts(d *Draft, n conf.Node) error {
 		d.Ports = append(d.Ports, p)
 	}
 	return nil
+}
+
+// set reads "tap0", or "tap0@NETNS" for a TAP in another network namespace.
+func (p *PortConfig) set(text string) error {
+	name, space, _ := strings.Cut(text, "@")
+	p.TAP, p.Netns = name, space
+	if name == "" || tap.CheckName(name) != nil {
+		return fmt.Errorf("%q: expected %s, or TAP@NETNS", text, portKeys[0].Expect)
+	}
+	return nil
+}
+
+// AddPort adds a port on a TAP, as --port does: "tap0", or "tap0@NETNS".
+func (d *Draft) AddPort(text string) error {
+	var p PortConfig
+	err := p.set(text)
+	d.Ports = append(d.Ports, p)
+	return err
 }
 
 func setInt(v *int, s string, least, most int) error {
@@ -231,7 +255,7 @@ func exclude(a, b *Config) string {
 	}
 	for _, p := range a.Ports {
 		for _, q := range b.Ports {
-			if p.TAP != "" && p.TAP == q.TAP {
+			if p.TAP != "" && p.TAP == q.TAP && p.Netns == q.Netns {
 				return fmt.Sprintf("ports: %s and %s both use %s", a.Name, b.Name, p.TAP)
 			}
 		}

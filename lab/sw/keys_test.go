@@ -14,7 +14,7 @@ import (
 const example = `switches:
   - name: core
     mode: p2p-tc
-    ports: [tap0, {tap: tap1, delay: 0-500us, delay_asymmetry: -120ns}, {tap_fd: 7}]
+    ports: [tap0@red, {tap: tap1, netns: /run/blue, delay: 0-500us, delay_asymmetry: -120ns}, {tap_fd: 7}]
     delay: exp:10us
     queue: 64
     seed: 5
@@ -46,7 +46,7 @@ func TestFile(t *testing.T) {
 	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, Seed: 5,
 		Ageing: 10 * time.Second, MACs: 100, GroupFwdMask: 8, OneStep: true, Syntonize: true, Domain: 3, PdelayInterval: -2,
 		Transport: transport.UDPv4, IP: a.IP, Ports: []PortConfig{
-			{TAP: "tap0"}, {TAP: "tap1", Delay: &Delay{Dist: Uniform, Max: 500 * time.Microsecond}, Asymmetry: -120}, {TAPFD: 7},
+			{TAP: "tap0", Netns: "red"}, {TAP: "tap1", Netns: "/run/blue", Delay: &Delay{Dist: Uniform, Max: 500 * time.Microsecond}, Asymmetry: -120}, {TAPFD: 7},
 		}}
 	want.Hardware.Quantum = 8
 	if !reflect.DeepEqual(a, want) || a.IP.String() != "10.0.0.1" || osc.PPB != 1200 {
@@ -54,6 +54,9 @@ func TestFile(t *testing.T) {
 	}
 	if b.Name != "sw1" || b.PTP.Profile != ptp.GPTP || b.PTP.Priority1 != 99 || len(b.PTP.Ports) != 2 || b.PTP.Ports[1].LogSyncInterval != -4 || !b.carriage(0).Local {
 		t.Errorf("%+v", b)
+	}
+	if full := a.withDefaults(); full.Ports[0].Name != "tap0@red" || full.Ports[1].Name != "tap1@blue" || full.Ports[2].Name != "port2" {
+		t.Errorf("%+v", full.Ports)
 	}
 	// The keys of the example are all there are.
 	for _, k := range keys {
@@ -63,13 +66,21 @@ func TestFile(t *testing.T) {
 	}
 }
 
+// The example that the documentation names is a good one.
+func TestExampleFile(t *testing.T) {
+	all, err := Load("../../examples/switches.yaml")
+	if err != nil || len(all) != 2 || all[0].Mode != E2ETransparent || all[1].Mode != Boundary {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
 func TestFileErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   "1:1: the file is empty",
 		"switches: []":                       "1:11: switches: expected a list with at least one switch",
 		"switches:\n- {mode: x}":             "2:10: mode: expected plain",
 		"switches:\n- {ports: [a]}":          "2:11: ports: expected a list of at least two",
-		"switches:\n- {ports: [a, \"b c\"]}": "ports: expected an interface name",
+		"switches:\n- {ports: [a, \"b c\"]}": "expected an interface name",
 		"switches:\n- {ports: [a, {tap: b, x: 1}]}":                         "x: unknown key",
 		"switches:\n- {ports: [a, b], group_fwd_mask: 1}":                   "group_fwd_mask: expected a mask",
 		"switches:\n- {ports: [a, b], profile: gptp}":                       "choose mode bc",

@@ -86,9 +86,9 @@ func (t *macTable) age(now frame.Time) {
 
 // MACRow is one entry of the MAC table.
 type MACRow struct {
-	MAC  ether.Addr    `json:"mac"`
-	Port string        `json:"port"`
-	Age  time.Duration `json:"age_ns"`
+	MAC  ether.Addr `json:"mac"`
+	Port string     `json:"port"`
+	Age  string     `json:"age"` // such as "1.25s"
 }
 
 // rows lists the table, ordered by address.
@@ -96,7 +96,7 @@ func (t *macTable) rows(name func(port int) string, now frame.Time) []MACRow {
 	list := make([]MACRow, 0, len(t.stations))
 	for a, s := range t.stations {
 		if age := now.Sub(s.seen); age < t.ageing {
-			list = append(list, MACRow{a, name(s.port), age})
+			list = append(list, MACRow{a, name(s.port), age.Round(time.Millisecond).String()})
 		}
 	}
 	slices.SortFunc(list, func(a, b MACRow) int { return bytes.Compare(a.MAC[:], b.MAC[:]) })

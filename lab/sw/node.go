@@ -91,12 +91,28 @@ func (n *Node) build() (err error) {
 	return nil
 }
 
+// space is the namespace of a port's TAP.
+func (n *Node) space(p *PortConfig) (*netns.NS, error) {
+	switch {
+	case p.NS != nil:
+		return p.NS, nil
+	case p.Netns == "":
+		return n.ns, nil
+	}
+	ns, err := netns.Open(netns.Path(p.Netns))
+	if err != nil {
+		return nil, fmt.Errorf("netns: %w; `ip netns add %s` makes one", err, p.Netns)
+	}
+	n.undo = append(n.undo, func() { ns.Close() })
+	return ns, nil
+}
+
 // openPort opens a port's TAP and makes it carry frames.
 func (n *Node) openPort(i int) error {
 	p := &n.cfg.Ports[i]
-	ns := n.ns
-	if p.NS != nil {
-		ns = p.NS
+	ns, err := n.space(p)
+	if err != nil {
+		return err
 	}
 	links, err := link.In(ns)
 	if err != nil {
@@ -138,11 +154,11 @@ func (n *Node) openPort(i int) error {
 
 // Ready is the line for scripts that says that the switch runs.
 func (n *Node) Ready() string {
-	var taps []string
+	var names []string
 	for _, p := range n.cfg.Ports {
-		taps = append(taps, p.TAP)
+		names = append(names, p.Name)
 	}
-	return fmt.Sprintf("ready %s mode=%v ports=%s delay=%v", n.cfg.Name, n.cfg.Mode, strings.Join(taps, ","), n.cfg.Delay)
+	return fmt.Sprintf("ready %s mode=%v ports=%s delay=%v", n.cfg.Name, n.cfg.Mode, strings.Join(names, ","), n.cfg.Delay)
 }
 
 // Config is the configuration with its defaults filled in.

@@ -63,6 +63,8 @@ func (p *port) receiveManagement(m *msg.Message, meta *Meta) Drop {
 	switch {
 	case p.manager == nil:
 		return DropState
+	case m.SdoID != p.Instance.cfg.SdoID:
+		return DropSdoID
 	case m.Domain != p.Instance.cfg.Domain:
 		return DropDomain
 	case !p.bucket.take(meta.Now):

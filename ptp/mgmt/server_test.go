@@ -281,6 +281,13 @@ func TestWire(t *testing.T) {
 	if n.sent[0].Dst != (transport.Addr{}) || n.sent[0].Event {
 		t.Errorf("sent to %v", n.sent[0].Dst)
 	}
+	for _, other := range []func(m *msg.Message){func(m *msg.Message) { m.Domain = 1 }, func(m *msg.Message) { m.SdoID = 0x100 }} {
+		m := q
+		other(&m)
+		if a := n.wire(0, m); len(a) != 0 {
+			t.Errorf("answers somebody of another domain or sdoId: %+v", a)
+		}
+	}
 	q.Flags = msg.FlagUnicast
 	if a := n.wire(0, q); len(a) != 1 || n.sent[0].Dst.MAC[5] != 9 || !a[0].Flags.Has(msg.FlagUnicast) {
 		t.Errorf("by unicast: %+v to %v", a, n.sent[0].Dst)

@@ -21,6 +21,7 @@ import (
 	"tapir/lab/ctl"
 	"tapir/lab/doctor"
 	"tapir/lab/perf"
+	"tapir/nic/uapi/trap"
 	"tapir/wire/frame"
 )
 
@@ -30,6 +31,7 @@ const inNamespace = "TAPIR_TEST_NAMESPACE"
 // TestMain runs the tests in a new network namespace where that is possible,
 // so that the TAPs of the scripts meet nothing of this machine.
 func TestMain(m *testing.M) {
+	trap.Launched()
 	if strings.HasSuffix(os.Args[0], ".test") && os.Getenv(inNamespace) == "" {
 		os.Exit(again())
 	}
@@ -91,7 +93,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": fails, "waitfile": waitFile, "doctor-agrees": doctorAgrees,
-			"pair": pair, "waitcep": waitCEP, "waitsync": waitSync, "nocep": noCEP, "waitptp": waitPTP,
+			"pair": pair, "waitcep": waitCEP, "waitsync": waitSync, "nocep": noCEP, "waitptp": waitPTP, "waitlog": waitLog,
 		},
 	})
 }
@@ -220,6 +222,23 @@ func waitFile(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Fatalf("%s did not appear in 5 s", args[0])
+}
+
+// waitLog FILE PATTERN waits until a file that grows has the pattern.
+func waitLog(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waitlog FILE PATTERN")
+	}
+	want := regexp.MustCompile(args[1])
+	var text []byte
+	for range 6000 {
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it appears in time
+		if want.Match(text) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("%s has no %q after a minute:\n%s", args[0], args[1], text)
 }
 
 // fakeMain serves the control socket of a NIC without an engine, named by its

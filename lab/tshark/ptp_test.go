@@ -64,8 +64,9 @@ func ptpTLVs() map[string]msg.Message {
 		"address":       signal((&msg.PortAddress{Protocol: msg.NetworkUDPv4, Address: []byte{10, 0, 0, 1}}).Append(nil)),
 		"monitoring":    signal((&msg.SlaveTxEvents{Source: port, Records: []msg.TxEvent{{Egress: stamp}}}).Append((&msg.SlaveRxSyncComputed{Source: port, Records: make([]msg.RxSyncComputed, 2)}).Append((&msg.SlaveRxSyncTiming{Source: port, Records: make([]msg.RxSyncTiming, 2)}).Append(nil)))),
 		"path":          announce(msg.AppendPathTrace(nil, []msg.ClockIdentity{id}, id)),
-		"local time":    announce((&msg.AlternateTimeOffset{Key: 1, CurrentOffset: 3600, Name: []byte("CET")}).Append(nil)),
-		"power":         announce((&msg.Power{Year: 2017, GrandmasterID: 3, TotalInaccuracy: 50}).Append((&msg.Power{Year: 2011}).Append(nil))),
+		"local time":    announce((&msg.AlternateTimeOffset{Key: 1, CurrentOffset: 3600, JumpSeconds: -7200, NextJump: 1 << 33, Name: []byte("CET")}).Append(nil)),
+		"power 2011":    announce((&msg.Power{Year: 2011, GrandmasterID: 254, GrandmasterInaccuracy: 50, NetworkInaccuracy: 200}).Append(nil)),
+		"power 2017":    announce((&msg.Power{Year: 2017, GrandmasterID: 3, TotalInaccuracy: 250}).Append(nil)),
 		"authenticated": announce((&msg.Authentication{KeyID: 1, Rest: make([]byte, 16)}).Append(msg.AppendPad(nil, 6))),
 		"organization":  announce((&msg.Organization{ID: [3]byte{1, 2, 3}, Data: []byte{1, 2}}).Append(nil, msg.TLVOrganizationPropagate)),
 		"rate ratio":    {Header: msg.Header{Type: msg.FollowUp}, Timestamp: stamp, TLVs: msg.CumulativeRateRatio(5).Append(nil)},
@@ -158,6 +159,35 @@ func TestDissectorReadsPTP(t *testing.T) {
 		udp := strings.HasPrefix(p.names[i], "UDP")
 		if r[0] != "" || r[1] != "" || (udp && r[3] != "1") || (strings.HasPrefix(p.names[i], "UDPv4") && r[2] != "1") || r[4] == "" {
 			t.Errorf("%s: %q", p.names[i], r)
+		}
+	}
+	meansWhatWasMeant(t, file)
+}
+
+// meansWhatWasMeant compares fields of TLVs with what was encoded.
+func meansWhatWasMeant(t *testing.T, file string) {
+	t.Helper()
+	for _, c := range []struct {
+		filter string
+		fields []string
+		want   []string
+	}{
+		{"ptp.v2.an.atoi.keyField", []string{"ptp.v2.an.atoi.keyField", "ptp.v2.an.atoi.currentOffset", "ptp.v2.an.atoi.jumpSeconds", "ptp.v2.an.atoi.timeOfNextJump", "ptp.v2.an.atoi.displayName"},
+			[]string{"1", "3600", "-7200", "000200000000", "CET,CET"}},
+		{"ptp.v2.an.oe.networkTimeInaccuracy", []string{"ptp.v2.an.oe.grandmasterID", "ptp.v2.an.oe.grandmasterTimeInaccuracy", "ptp.v2.an.oe.networkTimeInaccuracy"}, []string{"254", "50", "200"}},
+		{"ptp.v2.an.oe.totalTimeInaccuracy", []string{"ptp.v2.an.oe.grandmasterID", "ptp.v2.an.oe.totalTimeInaccuracy"}, []string{"3", "250"}},
+		{"ptp.v2.sig.tlv.renewalInvited", []string{"ptp.v2.sig.tlv.messageType", "ptp.v2.sig.tlv.logInterMessagePeriod", "ptp.v2.sig.tlv.durationField"}, []string{"0x00,0x09,0x0b,0x00", "-4,0", "60,60"}},
+		{"ptp.v2.an.pathsequence", []string{"ptp.v2.an.pathsequence"}, []string{"0x020000fffe000001,0x020000fffe000001"}},
+	} {
+		rows, err := Fields(t.Context(), file, Options{Filter: c.filter}, c.fields...)
+		if err != nil || len(rows) != len(ptpPorts) {
+			t.Errorf("%s: %d frames, %v", c.filter, len(rows), err)
+			continue
+		}
+		for _, r := range rows {
+			if !slices.Equal(r, c.want) {
+				t.Errorf("%s: %q, want %q", c.filter, r, c.want)
+			}
 		}
 	}
 }

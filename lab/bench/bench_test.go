@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +58,35 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+func TestPins(t *testing.T) {
+	other := 1
+	if runtime.NumCPU() < 2 {
+		other = anywhere
+	}
+	for _, c := range []struct {
+		p    pins
+		want [2]int
+	}{{free, [2]int{anywhere, anywhere}}, {one, [2]int{0, 0}}, {apart, [2]int{min(0, other), other}}} {
+		if got := [2]int{c.p.cpu(0), c.p.cpu(1)}; got != c.want {
+			t.Errorf("pins %d: processors %v, want %v", c.p, got, c.want)
+		}
+	}
+}
+
+// A subject is compared with what is measured next to it, not with another
+// part of the round.
+func TestReferencesAreNear(t *testing.T) {
+	place := map[string]int{}
+	for i, c := range allCases() {
+		place[c.name] = i
+	}
+	for _, r := range allRows {
+		if d := place[r.name] - place[r.ref]; r.ref != "" && (d < -4 || d > 4) {
+			t.Errorf("%s: %d cases lie between", r.what, max(d, -d)-1)
+		}
+	}
+}
+
 // measured is a case with one sample per figure.
 func measured(name string, gbps ...float64) *testCase {
 	c := &testCase{name: name}
@@ -73,9 +103,9 @@ func TestLine(t *testing.T) {
 		want string
 	}{
 		{row{what: "x", name: "a", ref: "b", value: gbps, unit: "Gb/s", must: 0.5, aim: 0.9},
-			"| x | 0.5 | 0.9 | **1.00** | 0.50–1.50 | 20 : 20 Gb/s | aim |\n"},
+			"| x | 0.5 | 0.9 | **0.80** | 0.50–1.50 | 20 : 20 Gb/s | must |\n"},
 		{row{what: "x", name: "b", ref: "a", value: gbps, unit: "Gb/s", must: 0.5, aim: 0.9, less: true},
-			"| x | 0.5 | 0.9 | **1.00** | 0.67–2.00 | 20 : 20 Gb/s | **missed** |\n"},
+			"| x | 0.5 | 0.9 | **1.25** | 0.67–2.00 | 20 : 20 Gb/s | **missed** |\n"},
 		{row{what: "x", name: "a", value: memory, unit: "KiB", must: 64, aim: 16, less: true},
 			"| x | 64 KiB | 16 KiB | | 10–30 | **20 KiB** | must |\n"},
 		{row{what: "x", name: "c", ref: "a", value: gbps}, ""},

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"tapir/lab/perf"
@@ -40,8 +41,6 @@ var errNotHere = errors.New("not here")
 const (
 	mtu    = 1500
 	bigMTU = 9000
-	pinned = 0  // the CPU of both ends of a ping-pong
-	free   = -1 // wherever the scheduler puts them
 	mebi   = 1 << 20
 )
 
@@ -80,9 +79,33 @@ func (b *bench) close() {
 	}
 }
 
+// pins says on which processor each end of a connection runs.
+type pins uint8
+
+const (
+	free  pins = iota // wherever the scheduler puts them
+	one               // both on the first: a ping-pong
+	apart             // each on one of its own: a stream
+)
+
+// anywhere is the processor of whoever has none.
+const anywhere = -1
+
+// cpu is the processor of end i.
+func (p pins) cpu(i int) int {
+	switch {
+	case p == free, p == apart && runtime.NumCPU() < 2:
+		return anywhere
+	case p == one:
+		return 0
+	}
+	return i
+}
+
 // Names of the cases.
 const (
 	kernelStream   = "kernel stream"
+	kernelAgain    = "kernel stream, beside jumbo"
 	kernelOff1500  = "kernel wire 1500"
 	kernelOff9000  = "kernel wire 9000"
 	kernelDrop     = "kernel wire 1500, 1 % loss"
@@ -123,39 +146,47 @@ const (
 	ucxRate        = "UCX put 8 B rate"
 )
 
-// allCases is everything that can be measured, in the order of a round.
+// allCases is everything that can be measured, in the order of a round: what
+// is compared is measured one after the other.
 func allCases() []*testCase {
-	gso, wire := nicSetup{mtu: mtu, frames: "gso"}, nicSetup{mtu: mtu, frames: "wire"}
-	jumbo, wireBig := nicSetup{mtu: bigMTU, frames: "jumbo"}, nicSetup{mtu: bigMTU, frames: "wire"}
+	gso, wire := nicSetup{mtu: mtu, frames: "gso", pins: apart}, nicSetup{mtu: mtu, frames: "wire"}
+	jumbo, wireBig := nicSetup{mtu: bigMTU, frames: "jumbo", pins: apart}, nicSetup{mtu: bigMTU, frames: "wire"}
+	stream := kernelSetup{mtu: mtu, kind: "on", pins: apart}
 	writes := perf.Job{Op: perf.WriteBW, Size: mebi}
 	return []*testCase{
-		kernelCase(kernelStream, kernelSetup{mtu: mtu, kind: "on"}),
-		streamCase(tcpGSO, gso, false),
 		gvisorCase(gvisorGSO),
-		nicCase(gsoWrite, gso, writes),
+		streamCase(tcpGSO, gso, false),
+		kernelCase(kernelStream, stream),
 		nicCase(gsoCaptured, gso.with(func(s *nicSetup) { s.capture = "default" }), writes),
+		nicCase(gsoWrite, gso, writes),
 		nicCase(gsoCapturedRaw, gso.with(func(s *nicSetup) { s.capture = "raw" }), writes),
+		ucxCase(ucxPut, "ucp_put_bw", mebi, 200),
 		streamCase(tcpJumbo, jumbo, false),
+		kernelCase(kernelAgain, stream),
 		nicCase(jumboWrite, jumbo, writes),
 		nicCase(gsoWrite64, gso, perf.Job{Op: perf.WriteBW, Size: 64 << 10}),
+		ucxCase(ucxPut64, "ucp_put_bw", 64<<10, 10000),
 		nicCase(gsoRead, gso, perf.Job{Op: perf.ReadBW, Size: mebi, Depth: 16}),
-		kernelCase(kernelOff1500, kernelSetup{mtu: mtu, kind: "off"}),
+		ucxCase(ucxGet, "ucp_get", mebi, 400),
 		streamCase(tcpWire1500, wire, false),
+		kernelCase(kernelOff1500, kernelSetup{mtu: mtu, kind: "off"}),
 		nicCase(wire1500, wire, writes),
-		kernelCase(kernelOff9000, kernelSetup{mtu: bigMTU, kind: "off"}),
 		streamCase(tcpWire9000, wireBig, false),
+		kernelCase(kernelOff9000, kernelSetup{mtu: bigMTU, kind: "off"}),
 		nicCase(wire9000, wireBig, writes),
 		kernelCase(kernelDrop, kernelSetup{mtu: mtu, kind: "off", lossy: true}),
 		streamCase(tcpDrop, wire.with(func(s *nicSetup) { s.lossy = true }), false),
-		streamCase(tcpGSODrop, gso.with(func(s *nicSetup) { s.loss = lossPPM }), false),
+		streamCase(tcpGSODrop, gso.with(func(s *nicSetup) { s.loss, s.pins = lossPPM, free }), false),
 		nicCase(dropWrite, wire.with(func(s *nicSetup) { s.lossy = true }), writes),
 		nicCase(dropWriteOrder, wire.with(func(s *nicSetup) { s.lossy, s.inOrder = true, true }), writes),
-		kernelCase(kernelPing, kernelSetup{mtu: mtu, kind: "on", ping: true}),
-		streamCase(tcpPing, wire.with(func(s *nicSetup) { s.pin = true }), true),
-		nicCase(sendPing, wire.with(func(s *nicSetup) { s.pin = true }), perf.Job{Op: perf.SendLat, Size: pingSize}),
-		nicCase(writePing, wire.with(func(s *nicSetup) { s.pin = true }), perf.Job{Op: perf.WriteLat, Size: 8}),
+		streamCase(tcpPing, wire.with(func(s *nicSetup) { s.pins = one }), true),
+		kernelCase(kernelPing, kernelSetup{mtu: mtu, kind: "on", ping: true, pins: one}),
+		nicCase(sendPing, wire.with(func(s *nicSetup) { s.pins = one }), perf.Job{Op: perf.SendLat, Size: pingSize}),
+		nicCase(writePing, wire.with(func(s *nicSetup) { s.pins = one }), perf.Job{Op: perf.WriteLat, Size: 8}),
 		nicCase(writePolled, wire, perf.Job{Op: perf.WriteLat, Size: 8}),
-		nicCase(writeRate, gso, perf.Job{Op: perf.WriteBW, Size: 8, Depth: 1024}),
+		ucxCase(ucxLat, "ucp_put_lat", 8, 20000),
+		nicCase(writeRate, gso.with(func(s *nicSetup) { s.pins = free }), perf.Job{Op: perf.WriteBW, Size: 8, Depth: 1024}),
+		ucxCase(ucxRate, "ucp_put_bw", 8, 100000),
 		idleCase(idleQP),
 		engineCase(engineAlone),
 		forwardCase(bareFrames, startBare),
@@ -163,11 +194,6 @@ func allCases() []*testCase {
 		codecCase(packetCRC, (*packetCodec).crc),
 		codecCase(packetBuild, (*packetCodec).encapsulate),
 		codecCase(packetCheck, (*packetCodec).check),
-		ucxCase(ucxPut64, "ucp_put_bw", 64<<10, 10000),
-		ucxCase(ucxPut, "ucp_put_bw", mebi, 200),
-		ucxCase(ucxGet, "ucp_get", mebi, 400),
-		ucxCase(ucxLat, "ucp_put_lat", 8, 20000),
-		ucxCase(ucxRate, "ucp_put_bw", 8, 100000),
 	}
 }
 
@@ -176,6 +202,7 @@ type kernelSetup struct {
 	mtu         int
 	kind        string // of the hosts' links: on or off
 	lossy, ping bool
+	pins        pins
 }
 
 // kernelCase is a connection between the kernels of two hosts.
@@ -185,18 +212,15 @@ func kernelCase(name string, set kernelSetup) *testCase {
 		if err != nil {
 			return sample{}, err
 		}
-		cpu, d := free, b.opt.duration
-		if set.ping {
-			cpu = pinned
-		}
+		d := b.opt.duration
 		a := addresses[set.kind+"1"]
 		flag := fmt.Sprintf("-ping=%v", set.ping)
 		cr, sr, err := both(
 			func() (*child, error) {
-				return start(ctx, bd.hosts[set.kind+"1"].ns, cpu, "tcp", "-listen", a, flag)
+				return start(ctx, bd.hosts[set.kind+"1"].ns, set.pins.cpu(1), "tcp", "-listen", a, flag)
 			},
 			func() (*child, error) {
-				return start(ctx, bd.hosts[set.kind+"0"].ns, cpu, "tcp", "-connect", a, flag, "-duration", d.String())
+				return start(ctx, bd.hosts[set.kind+"0"].ns, set.pins.cpu(0), "tcp", "-connect", a, flag, "-duration", d.String())
 			}, d)
 		if set.ping {
 			return combine(cr, sr), err
@@ -213,7 +237,7 @@ type nicSetup struct {
 	inOrder bool   // nothing is placed out of order
 	lossy   bool   // on the lossy bed
 	loss    int    // of the segments that arrive at the server, parts per million
-	pin     bool
+	pins    pins
 }
 
 func (s nicSetup) with(change func(*nicSetup)) nicSetup {
@@ -264,7 +288,7 @@ func gvisorCase(name string) *testCase {
 		}
 		spawn := func(i int, args ...string) (*child, error) {
 			args = append(args, "-tap", fmt.Sprint("gso", i), "-ip", nicAddresses[i]+"/24", "-duration", b.opt.duration.String())
-			return startProgram(ctx, bd.middle.ns, free, nil, b.opt.netstack, args...)
+			return startProgram(ctx, bd.middle.ns, apart.cpu(i), nil, b.opt.netstack, args...)
 		}
 		cr, sr, err := both(
 			func() (*child, error) { return spawn(1) },
@@ -280,7 +304,7 @@ func idleCase(name string) *testCase {
 		if err != nil {
 			return sample{}, err
 		}
-		c, err := start(ctx, bd.middle.ns, free, "idle")
+		c, err := start(ctx, bd.middle.ns, anywhere, "idle")
 		if err != nil {
 			return sample{}, err
 		}
@@ -304,11 +328,7 @@ func (b *bench) nics(ctx context.Context, name, role string, set nicSetup, extra
 		if err != nil {
 			return nil, err
 		}
-		cpu := free
-		if set.pin {
-			cpu = pinned
-		}
-		return start(ctx, bd.middle.ns, cpu, append(append([]string{role}, set.args(i, b.opt, name)...), args...)...)
+		return start(ctx, bd.middle.ns, set.pins.cpu(i), append(append([]string{role}, set.args(i, b.opt, name)...), args...)...)
 	}
 	return both(func() (*child, error) { return spawn(1) }, func() (*child, error) { return spawn(0) }, b.opt.duration)
 }

@@ -56,7 +56,7 @@ func (b *bench) line(r *row) string {
 	for i := range min(len(v), len(w)) {
 		ratios = append(ratios, v[i]/w[i])
 	}
-	ratio := median(v) / median(w)
+	ratio := median(ratios)
 	return fmt.Sprintf("| %s | %g | %g | **%.2f** | %.2f–%.2f | %.3g : %.3g %s | %s |\n",
 		r.what, r.must, r.aim, ratio, slices.Min(ratios), slices.Max(ratios), median(v), median(w), r.unit, r.verdict(ratio))
 }

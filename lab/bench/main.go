@@ -57,8 +57,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.IntVar(&o.rounds, "rounds", 5, "how often everything is measured, in turns")
-	flags.DurationVar(&o.duration, "duration", time.Second, "how long one measurement lasts")
+	flags.IntVar(&o.rounds, "rounds", 9, "how often everything is measured, in turns")
+	flags.DurationVar(&o.duration, "duration", time.Second/2, "how long one measurement lasts")
 	flags.StringVar(&o.out, "o", "", "put the figures into this document instead of printing them")
 	flags.StringVar(&o.profiles, "profiles", "", "keep CPU profiles of the NICs in this directory")
 	flags.StringVar(&o.netstack, "netstack", "bin/netstack", "the program with gVisor's netstack, built from lab/oracle/netstack")

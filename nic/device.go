@@ -177,7 +177,7 @@ func (d *Device) TxDone(id uint64, at frame.Time) (again bool) {
 	again = d.stamping.on && d.reported(id, at)
 	if at != frame.Never {
 		d.wire.stamped++
-		d.wire.lastStamp = d.stamping.phc.At(at)
+		d.wire.lastSent = at
 	}
 	return again
 }

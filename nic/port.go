@@ -20,7 +20,7 @@ type port struct {
 	rxID, txID                 uint64
 	rxFrames, rxBytes          uint64
 	txFrames, txBytes, stamped uint64
-	lastStamp                  frame.Stamp // of a sent frame, as reported by TxDone
+	lastSent                   frame.Time // as reported by TxDone
 }
 
 // outgoing is a frame on its way out and what is to be said about it.

@@ -81,8 +81,17 @@ func (d *Device) ShowNIC() Info {
 		RxPackets: d.wire.rxFrames, TxPackets: d.wire.txFrames, RxBytes: d.wire.rxBytes, TxBytes: d.wire.txBytes,
 		Drops: drops.Total(),
 		QPs:   len(d.Verbs.QPs()), CQs: len(d.Verbs.CQs()), MRs: len(d.Verbs.MRs()), CEPs: len(d.iwarp.CEPs()),
-		LastStamp: int64(d.wire.lastStamp), Conflicts: d.conflicts,
+		LastStamp: d.lastStamp(), Conflicts: d.conflicts,
 	}
+}
+
+// lastStamp is what the hardware clock showed when the last frame left; 0 if
+// none has.
+func (d *Device) lastStamp() int64 {
+	if d.wire.stamped == 0 {
+		return 0
+	}
+	return int64(d.stamping.phc.At(d.wire.lastSent))
 }
 
 // ShowQP describes the queue pairs in order of creation.

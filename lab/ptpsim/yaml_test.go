@@ -151,7 +151,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	for _, list := range [][]string{names(scenarioKeys), names(nodeKeys), names(linkKeys), names(eventKeys), names(switchKeys), names(switchPortKeys), names(ptpconf.Oscillator)} {
+	for _, list := range [][]string{names(scenarioKeys), names(nodeKeys), names(linkKeys), names(eventKeys), names(switchKeys), names(sw.PortKeys), names(ptpconf.Oscillator)} {
 		for _, name := range list {
 			if !strings.Contains(page, "`"+name+"`") {
 				t.Errorf("docs/ptp-sim.md does not mention %s", name)

@@ -92,8 +92,9 @@ type PortConfig struct {
 
 // Bounds and defaults.
 const (
-	maxPorts     = 1 << portBits
-	defaultQueue = 512
+	maxPorts       = 1 << portBits
+	defaultQueue   = 512
+	neverForwarded = 7 // of GroupFwdMask
 )
 
 func (c Config) withDefaults() Config {
@@ -134,7 +135,7 @@ func (c Config) Validate() error {
 		problem = "syntonize is of transparent clocks: a boundary clock follows its master in any case"
 	case c.Queue < 1 || c.Queue > 1<<16:
 		problem = fmt.Sprintf("queue %d: 1 to 65536 frames", c.Queue)
-	case c.GroupFwdMask&7 != 0:
+	case c.GroupFwdMask&neverForwarded != 0:
 		problem = "group_fwd_mask: groups 00 to 02 are never forwarded"
 	case c.IP.IsValid() && (c.Transport == transport.Ethernet || c.IP.Is4() != (c.Transport == transport.UDPv4)):
 		problem = fmt.Sprintf("ip %v does not go with transport %v", c.IP, c.Transport)

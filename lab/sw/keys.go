@@ -26,47 +26,50 @@ var errValue = errors.New("not the expected value")
 type Draft struct {
 	Config
 	profile  *ptp.Profile
-	settings []setting
+	settings []func(*ptp.Config) error
 }
 
-// setting is one of a boundary clock.
-type setting struct {
-	text  string
-	apply func(*ptp.Config) error
-}
-
-// keys are the settings of a switch; scalar ones are flags of `tapir sw` too.
-var keys = []conf.Field[Draft]{
-	{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: func(d *Draft, s string) error { d.Name = s; return ctl.CheckName(s) }},
-	{Name: "mode", Expect: "plain, e2e-tc, p2p-tc or bc", Set: func(d *Draft, s string) (err error) { d.Mode, err = ParseMode(s); return err }},
-	{Name: "ports", Node: addPorts},
-	{Name: "delay", Expect: delayExpect, Set: func(d *Draft, s string) (err error) { d.Delay, err = ParseDelay(s); return err }},
-	{Name: "queue", Expect: "a number of frames from 1 to 65536", Set: func(d *Draft, s string) error { return setInt(&d.Queue, s, 1, 1<<16) }},
-	{Name: "seed", Expect: "a number", Set: func(d *Draft, s string) (err error) { d.Seed, err = strconv.ParseUint(s, 0, 64); return err }},
-	{Name: "ageing", Expect: "a time such as 300s", Set: func(d *Draft, s string) error { return setTime(&d.Ageing, s, time.Millisecond) }},
-	{Name: "macs", Expect: "a number of addresses from 1 to 1048576", Set: func(d *Draft, s string) error { return setInt(&d.MACs, s, 1, 1<<20) }},
-	{Name: "group_fwd_mask", Expect: "a mask such as 0x4000, without the lowest three bits", Set: func(d *Draft, s string) error {
-		n := 0
-		err := setInt(&n, s, 0, 0xffff)
-		if d.GroupFwdMask = uint16(n); n&7 != 0 {
+// Keys are the settings of any switch, in virtual time too.
+var Keys = []conf.Field[Config]{
+	{Name: "mode", Expect: "plain, e2e-tc, p2p-tc or bc", Set: func(c *Config, s string) (err error) { c.Mode, err = ParseMode(s); return err }},
+	{Name: "delay", Expect: delayExpect, Set: func(c *Config, s string) (err error) { c.Delay, err = ParseDelay(s); return err }},
+	{Name: "queue", Expect: "a number of frames from 1 to 65536", Set: func(c *Config, s string) error { return setInt(&c.Queue, s, 1, 1<<16) }},
+	{Name: "seed", Expect: "a number", Set: func(c *Config, s string) (err error) { c.Seed, err = strconv.ParseUint(s, 0, 64); return err }},
+	{Name: "ageing", Expect: "a time such as 300s", Set: func(c *Config, s string) error { return setTime(&c.Ageing, s, time.Millisecond) }},
+	{Name: "macs", Expect: "a number of addresses from 1 to 1048576", Set: func(c *Config, s string) error { return setInt(&c.MACs, s, 1, 1<<20) }},
+	{Name: "group_fwd_mask", Expect: "a mask such as 0x4000, without the lowest three bits", Set: func(c *Config, s string) error {
+		err := setInt(&c.GroupFwdMask, s, 0, 0xffff)
+		if c.GroupFwdMask&neverForwarded != 0 {
 			return errValue
 		}
 		return err
 	}},
-	{Name: "one_step", Expect: "true or false", Set: func(d *Draft, s string) (err error) { d.OneStep, err = strconv.ParseBool(s); return err }},
-	{Name: "syntonize", Expect: "true or false", Set: func(d *Draft, s string) (err error) { d.Syntonize, err = strconv.ParseBool(s); return err }},
-	{Name: "domain", Expect: "a domain number from 0 to 255", Set: func(d *Draft, s string) error {
-		n := 0
-		err := setInt(&n, s, 0, 255)
-		d.Domain = uint8(n)
+	{Name: "one_step", Expect: "true or false", Set: func(c *Config, s string) (err error) { c.OneStep, err = strconv.ParseBool(s); return err }},
+	{Name: "syntonize", Expect: "true or false", Set: func(c *Config, s string) (err error) { c.Syntonize, err = strconv.ParseBool(s); return err }},
+	{Name: "domain", Expect: "a domain number from 0 to 255", Set: func(c *Config, s string) error { return setInt(&c.Domain, s, 0, 255) }},
+	{Name: "pdelay_req_interval", Expect: "log2 of an interval in seconds, from -7 to 5", Set: func(c *Config, s string) error {
+		return setInt(&c.PdelayInterval, s, -7, 5)
+	}},
+}
+
+// PortKeys are the settings of a port of any switch.
+var PortKeys = []conf.Field[PortConfig]{
+	{Name: "delay", Expect: delayExpect, Set: func(p *PortConfig, s string) error {
+		d, err := ParseDelay(s)
+		p.Delay = &d
 		return err
 	}},
-	{Name: "pdelay_req_interval", Expect: "log2 of an interval in seconds, from -7 to 5", Set: func(d *Draft, s string) error {
-		n := 0
-		err := setInt(&n, s, -7, 5)
-		d.PdelayInterval = int8(n)
+	{Name: "delay_asymmetry", Expect: "a duration such as 120ns or -1.5us", Set: func(p *PortConfig, s string) (err error) {
+		p.Asymmetry, err = ptpconf.ParseDuration(s)
 		return err
 	}},
+}
+
+// keys are the settings of a switch on TAPs; scalar ones are flags of `tapir
+// sw` too.
+var keys = append([]conf.Field[Draft]{
+	{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: func(d *Draft, s string) error { d.Name = s; return ctl.CheckName(s) }},
+	{Name: "ports", Node: addPorts},
 	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(d *Draft, s string) error { return d.Transport.UnmarshalText([]byte(s)) }},
 	{Name: "ip", Expect: "an IP address", Set: func(d *Draft, s string) (err error) { d.IP, err = netip.ParseAddr(s); return err }},
 	{Name: "oscillator", Expect: "xo, tcxo, ocxo or ideal", Set: func(d *Draft, s string) (err error) { d.Hardware.Oscillator, err = clock.Preset(s); return err }},
@@ -79,17 +82,25 @@ var keys = []conf.Field[Draft]{
 		return err
 	}},
 	{Name: "ptp", Node: func(d *Draft, n conf.Node) error {
-		d.settings = append(d.settings, setting{apply: func(c *ptp.Config) error {
+		d.settings = append(d.settings, func(c *ptp.Config) error {
 			return conf.Decode(n, c, "the settings of the boundary clock", ptpconf.Instance)
-		}})
+		})
 		return nil
 	}},
+}, ofDraft(Keys)...)
+
+// ofDraft makes settings of a draft out of those of its configuration.
+func ofDraft(list []conf.Field[Config]) (all []conf.Field[Draft]) {
+	for _, f := range list {
+		all = append(all, conf.Field[Draft]{Name: f.Name, Expect: f.Expect, Set: func(d *Draft, s string) error { return f.Set(&d.Config, s) }})
+	}
+	return all
 }
 
 const delayExpect = "a delay such as 250us, 0-500us (uniform), exp:10us (the mean) or exp:5us+10us (a minimum and the mean above it)"
 
-// portKeys are the settings of a port.
-var portKeys = []conf.Field[PortConfig]{
+// portKeys are the settings of a port on a TAP.
+var portKeys = append([]conf.Field[PortConfig]{
 	{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters", Set: func(p *PortConfig, s string) error { p.TAP = s; return tap.CheckName(s) }},
 	{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more", Set: func(p *PortConfig, s string) error { return setInt(&p.TAPFD, s, 3, 1<<20) }},
 	{Name: "netns", Expect: "a name that `ip netns add` made, or the path of a network namespace", Set: func(p *PortConfig, s string) error {
@@ -98,16 +109,7 @@ var portKeys = []conf.Field[PortConfig]{
 		}
 		return nil
 	}},
-	{Name: "delay", Expect: delayExpect, Set: func(p *PortConfig, s string) error {
-		d, err := ParseDelay(s)
-		p.Delay = &d
-		return err
-	}},
-	{Name: "delay_asymmetry", Expect: "a time such as 120ns or -1.5us", Set: func(p *PortConfig, s string) (err error) {
-		p.Asymmetry, err = ptpconf.ParseDuration(s)
-		return err
-	}},
-}
+}, PortKeys...)
 
 // addPorts takes a list of TAPs' names and of ports' settings.
 func addPorts(d *Draft, n conf.Node) error {
@@ -147,12 +149,12 @@ func (d *Draft) AddPort(text string) error {
 	return err
 }
 
-func setInt(v *int, s string, least, most int) error {
+func setInt[T int | int8 | uint8 | uint16](v *T, s string, least, most int64) error {
 	n, err := strconv.ParseInt(s, 0, 32)
-	if err != nil || int(n) < least || int(n) > most {
+	if err != nil || n < least || n > most {
 		return errValue
 	}
-	*v = int(n)
+	*v = T(n)
 	return nil
 }
 
@@ -172,7 +174,7 @@ func (d *Draft) SetPTP(text string) error {
 	if !ok {
 		return fmt.Errorf("ptp: %q: expected NAME=VALUE, such as priority1=100", text)
 	}
-	d.settings = append(d.settings, setting{text, func(c *ptp.Config) error { return conf.Set(c, ptpconf.Instance, name, value) }})
+	d.settings = append(d.settings, func(c *ptp.Config) error { return conf.Set(c, ptpconf.Instance, name, value) })
 	return nil
 }
 
@@ -187,8 +189,8 @@ func (d *Draft) Finish() (Config, error) {
 			p = *d.profile
 		}
 		c := ptp.NewConfig(p, msg.ClockIdentity{}, max(1, len(d.Ports)))
-		for _, s := range d.settings {
-			if err := s.apply(&c); err != nil {
+		for _, set := range d.settings {
+			if err := set(&c); err != nil {
 				return Config{}, err
 			}
 		}

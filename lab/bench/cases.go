@@ -119,6 +119,7 @@ const (
 	tcpPing        = "TCP 64 B ping-pong"
 	gvisorGSO      = "gVisor gso"
 	gsoWrite       = "Write 1 MiB gso"
+	gsoUncaptured  = "Write 1 MiB gso, beside captures"
 	gsoCaptured    = "Write 1 MiB gso captured"
 	gsoCapturedRaw = "Write 1 MiB gso captured whole"
 	dropWrite      = "Write 1 MiB wire 1500, 1 % loss"
@@ -157,10 +158,11 @@ func allCases() []*testCase {
 		gvisorCase(gvisorGSO),
 		streamCase(tcpGSO, gso, false),
 		kernelCase(kernelStream, stream),
-		nicCase(gsoCaptured, gso.with(func(s *nicSetup) { s.capture = "default" }), writes),
 		nicCase(gsoWrite, gso, writes),
-		nicCase(gsoCapturedRaw, gso.with(func(s *nicSetup) { s.capture = "raw" }), writes),
 		ucxCase(ucxPut, "ucp_put_bw", mebi, 200),
+		nicCase(gsoCaptured, gso.with(func(s *nicSetup) { s.capture, s.pins = "default", free }), writes),
+		nicCase(gsoUncaptured, gso.with(func(s *nicSetup) { s.pins = free }), writes),
+		nicCase(gsoCapturedRaw, gso.with(func(s *nicSetup) { s.capture, s.pins = "raw", free }), writes),
 		streamCase(tcpJumbo, jumbo, false),
 		kernelCase(kernelAgain, stream),
 		nicCase(jumboWrite, jumbo, writes),

@@ -2,28 +2,9 @@ package ptp
 
 import (
 	"tapir/ptp/msg"
+	"tapir/ptp/pairing"
 	"tapir/wire/frame"
 )
-
-// delayExchanges are the Delay_Req of a slave that wait for stamp and answer.
-type delayExchanges struct {
-	list [8]delayExchange // by sequenceId
-}
-
-type delayExchange struct {
-	seq            uint16
-	open           bool
-	sent, answered bool
-	t3, t4         frame.Stamp
-	corr           msg.TimeInterval // of the Delay_Resp
-}
-
-func (d *delayExchanges) find(seq uint16) *delayExchange {
-	if e := &d.list[seq%uint16(len(d.list))]; e.open && e.seq == seq {
-		return e
-	}
-	return nil
-}
 
 // sendDelayReq begins an exchange.
 func (p *port) sendDelayReq() {
@@ -37,20 +18,19 @@ func (p *port) sendDelayReq() {
 	if out.ID = p.await(pending{kind: msg.DelayReq, seq: seq}); out.ID == 0 {
 		return
 	}
-	e := &p.e2e.list[seq%uint16(len(p.e2e.list))]
-	if e.open {
+	if !p.requests.Begin(seq) {
 		p.stats.DelayTimeout++
 	}
-	*e = delayExchange{seq: seq, open: true}
 	p.transmit(&m, out)
 }
 
 // delaySent takes t3.
-func (p *port) delaySent(seq uint16, t3 frame.Stamp) {
-	if e := p.e2e.find(seq); e != nil {
-		e.t3, e.sent = t3, true
-		p.completeDelay(e)
+func (p *port) delaySent(seq uint16, t3 frame.Stamp) Drop {
+	e, r := p.requests.Sent(seq, t3)
+	if r != pairing.Done {
+		return DropNone // of a master that is no longer followed, perhaps
 	}
+	return p.completeDelay(e)
 }
 
 // receiveDelayReq answers a slave.
@@ -87,31 +67,29 @@ func (p *port) receiveDelayResp(m *msg.Message) Drop {
 	case m.Source != p.parent.Port:
 		return DropParent
 	}
-	e := p.e2e.find(m.Sequence)
-	if e == nil {
-		return DropSequence
-	}
-	if e.answered {
-		return DropDuplicate
-	}
 	t4, ok := m.Timestamp.Stamp()
 	if !ok {
 		return DropRange
 	}
+	e, r := p.requests.Answered(m.Sequence, t4, m.Correction)
+	switch r {
+	case pairing.Unknown:
+		return DropSequence
+	case pairing.Duplicate:
+		return DropDuplicate
+	}
 	if !m.Flags.Has(msg.FlagUnicast) && m.LogInterval >= MinLogInterval && m.LogInterval <= MaxLogInterval {
 		p.logDelay = m.LogInterval
 	}
-	e.t4, e.corr, e.answered = t4, m.Correction, true
-	return p.completeDelay(e)
+	if r == pairing.Done {
+		return p.completeDelay(e)
+	}
+	return DropNone
 }
 
-// completeDelay computes the mean path delay once t3 and t4 are known.
-func (p *port) completeDelay(e *delayExchange) Drop {
-	if !e.sent || !e.answered {
-		return DropNone
-	}
-	e.open = false
-	if !p.discipline.Delay(e.t3, e.t4, e.corr) {
+// completeDelay computes the mean path delay.
+func (p *port) completeDelay(e pairing.Exchange) Drop {
+	if !p.discipline.Delay(e.T3, e.T4, e.Correction) {
 		return DropRange
 	}
 	return DropNone

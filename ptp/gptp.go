@@ -20,23 +20,12 @@ type gmInfo struct {
 	timeBase uint16           // our own gmTimeBaseIndicator
 }
 
-// followUpInfo is a Follow_Up information TLV, if there was one.
-type followUpInfo struct {
-	msg.FollowUpInfo
-	valid bool
-}
-
-func parseFollowUpInfo(tlvs msg.TLVs) (f followUpInfo) {
-	for t, rest, ok := tlvs.Next(); ok && !f.valid; t, rest, ok = rest.Next() {
-		f.valid = t.Type == msg.TLVOrganization && f.Parse(t.Value) == nil
+// followUpInfo finds the Follow_Up information TLV.
+func followUpInfo(tlvs msg.TLVs) (f msg.FollowUpInfo, found bool) {
+	for t, rest, ok := tlvs.Next(); ok && !found; t, rest, ok = rest.Next() {
+		found = t.Type == msg.TLVOrganization && f.Parse(t.Value) == nil
 	}
-	return f
-}
-
-func (p *port) takeInfo(f followUpInfo) {
-	if f.valid {
-		p.gm.info = f.FollowUpInfo
-	}
+	return f, found
 }
 
 // followUpTLVs are the TLVs of our Follow_Ups: the rate ratio of the

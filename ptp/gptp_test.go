@@ -70,10 +70,11 @@ func TestNeighborRateRatio(t *testing.T) {
 // cumulative rate offset, and a Follow_Up without the TLV is refused.
 func TestFollowUpInformation(t *testing.T) {
 	w, nodes := chain(t, GPTP, 1, func(i int, c *Config) { c.FreeRunning = i == 1 })
-	var sent followUpInfo
+	var sent msg.FollowUpInfo
+	var valid bool
 	nodes[1].ends[1].alter = func(m *msg.Message) fate {
 		if m.Type == msg.FollowUp {
-			sent = parseFollowUpInfo(m.TLVs)
+			sent, valid = followUpInfo(m.TLVs)
 		}
 		return fate{}
 	}
@@ -87,7 +88,7 @@ func TestFollowUpInformation(t *testing.T) {
 	w.run(10 * time.Second)
 	// Clock 2 is 1 ppm fast: the grandmaster runs at 1 - 1 ppm against it.
 	want := 1<<21 - 1e-6*(1<<41)
-	if got := float64(sent.CumulativeRateOffset); !sent.valid || math.Abs(got-want) > 1e4 || sent.TimeBaseIndicator != 7 {
+	if got := float64(sent.CumulativeRateOffset); !valid || math.Abs(got-want) > 1e4 || sent.TimeBaseIndicator != 7 {
 		t.Errorf("%+v, want an offset of %v", sent, want)
 	}
 	n := len(nodes[1].samples)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tapir/ptp/msg"
+	"tapir/ptp/pairing"
 	"tapir/ptp/servo"
 	"tapir/wire/frame"
 )
@@ -11,7 +12,7 @@ import (
 // newMaster prepares the port to follow another master: what was measured of
 // the last one is forgotten, the frequency stays.
 func (p *port) newMaster(now frame.Time) {
-	p.sync, p.e2e = syncMatch{}, delayExchanges{}
+	p.sync, p.requests = pairing.Syncs{}, pairing.Requests{}
 	p.keepFrequency(now)
 	p.discipline.SetInterval(period(p.logSync))
 	if p.state == msg.StateSlave {

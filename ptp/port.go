@@ -5,6 +5,7 @@ import (
 
 	"tapir/ptp/bmca"
 	"tapir/ptp/msg"
+	"tapir/ptp/pairing"
 	"tapir/ptp/pdelay"
 	"tapir/ptp/servo"
 	"tapir/ptp/transport"
@@ -44,8 +45,8 @@ type port struct {
 	decision bmca.Decision
 
 	seq      [16]uint16 // the next sequenceId by message type
-	sync     syncMatch
-	e2e      delayExchanges
+	sync     pairing.Syncs
+	requests pairing.Requests
 	link     pdelay.Initiator
 	linkMean msg.TimeInterval
 	linkOK   bool // linkMean is valid
@@ -60,11 +61,9 @@ type port struct {
 	bucket     bucket
 	unicast    *unicast.Negotiation
 
-	pending  []pending  // sent, waiting for their stamps
-	late     [16]uint64 // IDs of those that were given up
-	nextLate int
-	answers  []answer // to be sent by flush; a ring
-	head, n  int
+	stamps  pairing.Stamps[pending]
+	answers []answer // to be sent by flush; a ring
+	head, n int
 }
 
 // logIntervals are the intervals in force, which an interval request changes.
@@ -75,7 +74,7 @@ func newPort(i *Instance, n int, cfg PortConfig) *port {
 		Instance: i, index: n, cfg: cfg,
 		id:      msg.PortIdentity{Clock: i.cfg.ClockIdentity, Port: uint16(n + 1)},
 		state:   msg.StateInitializing,
-		pending: make([]pending, 0, maxPending+cfg.Unicast.Limits.Clients),
+		stamps:  pairing.NewStamps[pending](maxPending + cfg.Unicast.Limits.Clients),
 		answers: make([]answer, i.cfg.Limits.Requests),
 	}
 	p.foreign = bmca.Table{Algorithm: i.cfg.Algorithm, Threshold: i.cfg.ForeignThreshold}
@@ -206,8 +205,7 @@ func (p *port) enterSlave(from msg.PortState, now frame.Time) {
 // leaveSlave ends what a slave does.
 func (p *port) leaveSlave() {
 	p.stop(delayTimer, syncReceipt, intervalTimer)
-	p.sync = syncMatch{}
-	p.e2e = delayExchanges{}
+	p.sync, p.requests = pairing.Syncs{}, pairing.Requests{}
 	if p.Instance.slavePort == p {
 		p.Instance.slavePort = nil
 	}
@@ -218,7 +216,7 @@ func (p *port) shut() {
 	for t := range p.timers {
 		p.timers[t] = frame.Never
 	}
-	p.forgetPending()
+	p.stamps.GiveUp()
 	p.head, p.n = 0, 0
 	p.foreign.Clear()
 	p.link, p.linkOK = pdelay.Initiator{}, false

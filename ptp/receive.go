@@ -6,6 +6,7 @@ import (
 	"tapir/ptp/bmca"
 	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
+	"tapir/ptp/pairing"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
 )
@@ -124,27 +125,12 @@ func inPath(tlvs msg.TLVs, c msg.ClockIdentity) bool {
 	return msg.PathTrace(v[:len(v)&^7]).Contains(c)
 }
 
-// syncMatch holds a Sync or a Follow_Up until its counterpart comes.
-type syncMatch struct {
-	haveSync, haveFollowUp bool
-	seq                    uint16
-	rx                     frame.Stamp
-	sync                   msg.TimeInterval // correction
-	origin                 frame.Stamp
-	followUp               msg.TimeInterval // correction
-	info                   followUpInfo
-
-	done    bool // lastSeq is valid
-	lastSeq uint16
-}
-
 // receiveSync takes a Sync of the parent.
 func (p *port) receiveSync(m *msg.Message, meta *Meta, rx frame.Stamp) Drop {
 	if d := p.fromParent(m, meta); d != DropNone {
 		return d
 	}
-	s := &p.sync
-	if s.done && s.lastSeq == m.Sequence || s.haveSync && s.seq == m.Sequence {
+	if p.sync.Seen(m.Sequence) {
 		return DropDuplicate
 	}
 	p.syncSeen(m.LogInterval, meta.Now)
@@ -152,21 +138,22 @@ func (p *port) receiveSync(m *msg.Message, meta *Meta, rx frame.Stamp) Drop {
 		p.synchronizationFault("clock frequency is not sane", meta.Now)
 	}
 	if !m.Flags.Has(msg.FlagTwoStep) {
-		origin, ok := m.Timestamp.Stamp()
-		if !ok {
-			return DropRange
+		f, d := followUp(m)
+		if d != DropNone {
+			return d
 		}
-		info := parseFollowUpInfo(m.TLVs)
-		return p.completeSync(m.Sequence, origin, rx, m.Correction, info, meta.Now)
+		f.Correction = 0 // it is the Sync's
+		p.sync.OneStep(m.Sequence)
+		return p.completeSync(m.Sequence, pairing.Pair{Ingress: rx, Correction: m.Correction, FollowUp: f}, meta.Now)
 	}
-	if s.haveFollowUp && s.seq == m.Sequence {
-		return p.completeSync(m.Sequence, s.origin, rx, m.Correction.Add(s.followUp), s.info, meta.Now)
-	}
-	if s.haveSync || s.haveFollowUp {
+	pair, r, displaced := p.sync.Sync(m.Sequence, rx, m.Correction)
+	if displaced {
 		p.drop(DropUnmatched)
 		p.stats.SyncMismatch++
 	}
-	*s = syncMatch{haveSync: true, seq: m.Sequence, rx: rx, sync: m.Correction, done: s.done, lastSeq: s.lastSeq}
+	if r == pairing.Done {
+		return p.completeSync(m.Sequence, pair, meta.Now)
+	}
 	return DropNone
 }
 
@@ -175,29 +162,38 @@ func (p *port) receiveFollowUp(m *msg.Message, meta *Meta) Drop {
 	if d := p.fromParent(m, meta); d != DropNone {
 		return d
 	}
-	s := &p.sync
-	origin, ok := m.Timestamp.Stamp()
+	f, d := followUp(m)
 	switch {
-	case !ok:
-		return DropRange
-	case s.done && s.lastSeq == m.Sequence, s.haveFollowUp && s.seq == m.Sequence:
-		return DropDuplicate
-	case p.Instance.cfg.FollowUpInfo && !parseFollowUpInfo(m.TLVs).valid:
+	case d != DropNone:
+		return d
+	case p.Instance.cfg.FollowUpInfo && !f.HasInfo:
 		return DropMalformed
-	case s.haveSync && s.seq == m.Sequence:
-		return p.completeSync(m.Sequence, origin, s.rx, s.sync.Add(m.Correction), parseFollowUpInfo(m.TLVs), meta.Now)
-	case s.haveSync && int16(m.Sequence-s.seq) < 0:
-		return DropUnmatched // of an older Sync that was lost
 	}
-	if s.haveSync || s.haveFollowUp {
+	pair, r, displaced := p.sync.FollowUp(m.Sequence, f)
+	if displaced {
 		p.drop(DropUnmatched)
 		p.stats.FollowUpMismatch++
 	}
-	*s = syncMatch{
-		haveFollowUp: true, seq: m.Sequence, origin: origin, followUp: m.Correction, info: parseFollowUpInfo(m.TLVs),
-		done: s.done, lastSeq: s.lastSeq,
+	switch r {
+	case pairing.Done:
+		return p.completeSync(m.Sequence, pair, meta.Now)
+	case pairing.Duplicate:
+		return DropDuplicate
+	case pairing.Unmatched:
+		return DropUnmatched
 	}
 	return DropNone
+}
+
+// followUp is what a Follow_Up says, or a Sync of one step.
+func followUp(m *msg.Message) (f pairing.FollowUp, d Drop) {
+	origin, ok := m.Timestamp.Stamp()
+	if !ok {
+		return f, DropRange
+	}
+	f = pairing.FollowUp{Origin: origin, Correction: m.Correction}
+	f.Info, f.HasInfo = followUpInfo(m.TLVs)
+	return f, DropNone
 }
 
 // fromParent tells whether a Sync or Follow_Up is of use. A static slave takes
@@ -234,12 +230,13 @@ func (p *port) syncSeen(log int8, now frame.Time) {
 }
 
 // completeSync computes with a Sync whose origin time is known.
-func (p *port) completeSync(seq uint16, origin, rx frame.Stamp, corr msg.TimeInterval, info followUpInfo, now frame.Time) Drop {
-	p.sync = syncMatch{done: true, lastSeq: seq}
-	corr = corr.Add(p.cfg.DelayAsymmetry)
+func (p *port) completeSync(seq uint16, s pairing.Pair, now frame.Time) Drop {
+	corr := s.Correction.Add(s.FollowUp.Correction).Add(p.cfg.DelayAsymmetry)
 	if corr == msg.MaxInterval || corr == msg.MinInterval {
 		return DropRange
 	}
-	p.takeInfo(info)
-	return p.measure(seq, discipline.Sync{Origin: origin, Ingress: rx, Correction: corr}, now)
+	if s.HasInfo {
+		p.gm.info = s.Info
+	}
+	return p.measure(seq, discipline.Sync{Origin: s.Origin, Ingress: s.Ingress, Correction: corr}, now)
 }

@@ -6,6 +6,7 @@ import (
 
 	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
+	"tapir/ptp/pairing"
 	"tapir/ptp/servo"
 	"tapir/wire/frame"
 )
@@ -92,10 +93,10 @@ func (i *Instance) ClockStepped() {
 	i.discipline.Stepped()
 	i.gm.timeBase++
 	for _, p := range i.ports {
-		p.sync = syncMatch{done: p.sync.done, lastSeq: p.sync.lastSeq}
-		p.e2e = delayExchanges{}
+		p.sync.Drop()
+		p.requests = pairing.Requests{}
 		p.link.Reset()
-		p.forgetPending()
+		p.stamps.GiveUp()
 		p.head, p.n = 0, 0
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tapir/ptp/msg"
+	"tapir/ptp/pairing"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
 )
@@ -65,10 +66,7 @@ func (p *port) deadline() frame.Time {
 	for _, t := range p.timers {
 		at = min(at, t)
 	}
-	for i := range p.pending {
-		at = min(at, p.pending[i].deadline)
-	}
-	at = min(at, p.unicast.Next())
+	at = min(at, p.stamps.Deadline(), p.unicast.Next())
 	return at
 }
 
@@ -105,7 +103,7 @@ func (p *port) masterLost(why string, now frame.Time) {
 // loseStaticMaster lets a port with the static role of a slave wait for
 // another source of Syncs.
 func (p *port) loseStaticMaster(why string, now frame.Time) {
-	p.sync, p.e2e = syncMatch{}, delayExchanges{}
+	p.sync, p.requests = pairing.Syncs{}, pairing.Requests{}
 	p.parent.Port = msg.PortIdentity{}
 	p.setState(msg.StateUncalibrated, why, now)
 }

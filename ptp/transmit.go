@@ -6,6 +6,7 @@ import (
 
 	"tapir/ptp/bmca"
 	"tapir/ptp/msg"
+	"tapir/ptp/pairing"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
 )
@@ -16,14 +17,12 @@ const maxPending = 64
 
 // pending is an event message that was sent and waits for its stamp.
 type pending struct {
-	id       uint64
-	kind     msg.Type
-	seq      uint16
-	deadline frame.Time
-	dst      transport.Addr
-	to       msg.PortIdentity // requestingPortIdentity, of a Pdelay_Resp
-	corr     msg.TimeInterval // of the Pdelay_Resp_Follow_Up
-	log      int8
+	kind msg.Type
+	seq  uint16
+	dst  transport.Addr
+	to   msg.PortIdentity // requestingPortIdentity, of a Pdelay_Resp
+	corr msg.TimeInterval // of the Pdelay_Resp_Follow_Up
+	log  int8
 }
 
 // answer is a message that flush sends.
@@ -59,64 +58,54 @@ func (p *port) transmit(m *msg.Message, out Outgoing) {
 	p.lower.Send(p.index, out)
 }
 
-// await makes an entry in pending and returns its ID, 0 if there is no room.
+// await notes a message that wants its stamp and returns its ID, 0 if there is
+// no room.
 func (p *port) await(e pending) uint64 {
-	if len(p.pending) == cap(p.pending) {
+	if p.stamps.Full() {
 		p.drop(DropQueue)
 		return 0
 	}
 	p.lastID++
-	e.id, e.deadline = p.lastID, p.now.Add(p.cfg.TxTimestampTimeout)
-	p.pending = append(p.pending, e)
-	return e.id
+	p.stamps.Await(p.lastID, p.now.Add(p.cfg.TxTimestampTimeout), e)
+	return p.lastID
 }
 
 // txStamp takes the stamp of a message, or the news that there is none.
 func (p *port) txStamp(id uint64, s frame.Stamp, err error, now frame.Time) {
-	for i := range p.pending {
-		if p.pending[i].id != id {
-			continue
-		}
-		e := p.pending[i]
-		p.pending = append(p.pending[:i], p.pending[i+1:]...)
-		if err != nil {
-			p.stampLost(now)
-			return
-		}
-		p.stamped(&e, s+frame.Stamp(p.cfg.EgressLatency.Duration()))
-		return
-	}
-	for i := range p.late {
-		if id != 0 && p.late[i] == id {
-			p.late[i] = 0
-			p.drop(DropStampLate)
-			return
+	e, r := p.stamps.Take(id)
+	switch {
+	case r == pairing.Unmatched:
+		p.drop(DropStampLate)
+	case r == pairing.Unknown:
+		p.drop(DropStampStray)
+	case err != nil:
+		p.stampLost(now)
+	default:
+		if d := p.stamped(&e, s+frame.Stamp(p.cfg.EgressLatency.Duration())); d != DropNone {
+			p.drop(d)
 		}
 	}
-	p.drop(DropStampStray)
 }
 
 // stamped goes on with the message that was sent at s.
-func (p *port) stamped(e *pending, s frame.Stamp) {
+func (p *port) stamped(e *pending, s frame.Stamp) Drop {
 	switch e.kind {
 	case msg.Sync:
 		p.answer(answer{kind: msg.FollowUp, seq: e.seq, dst: e.dst, stamp: s, log: e.log})
 	case msg.DelayReq:
-		p.delaySent(e.seq, s)
+		return p.delaySent(e.seq, s)
 	case msg.PdelayReq:
-		p.linkResult(p.link.Sent(e.seq, s))
+		return p.linkResult(p.link.Sent(e.seq, s))
 	case msg.PdelayResp:
 		p.answer(answer{kind: msg.PdelayRespFollowUp, seq: e.seq, dst: e.dst, to: e.to, stamp: s, corr: e.corr})
 	}
+	return DropNone
 }
 
 // expireStamps gives up stamps that did not come in time.
 func (p *port) expireStamps(now frame.Time) {
-	for i := range p.pending {
-		if p.pending[i].deadline <= now {
-			p.stampLost(now)
-			return
-		}
+	if p.stamps.Deadline() <= now {
+		p.stampLost(now)
 	}
 }
 
@@ -124,15 +113,6 @@ func (p *port) expireStamps(now frame.Time) {
 func (p *port) stampLost(now frame.Time) {
 	p.drop(DropStampLost)
 	p.fault("transmit timestamp lost", now)
-}
-
-// forgetPending gives up all stamps that are awaited.
-func (p *port) forgetPending() {
-	for i := range p.pending {
-		p.late[p.nextLate] = p.pending[i].id
-		p.nextLate = (p.nextLate + 1) % len(p.late)
-	}
-	p.pending = p.pending[:0]
 }
 
 // answer queues a message for flush.

@@ -7,6 +7,7 @@ import (
 	"tapir/ptp/bmca"
 	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
+	"tapir/ptp/timescale"
 	"tapir/ptp/unicast"
 )
 
@@ -64,8 +65,8 @@ type Config struct {
 	FollowUpInfo    bool          // Follow_Ups carry the information TLV of IEEE 802.1AS
 	HoldoverTime    time.Duration // how long a clock that lost its master keeps HoldoverQuality; 0 never
 	HoldoverQuality msg.ClockQuality
-	Time            TimeProperties // what this clock says of its time as grandmaster
-	Description     string         // user description, at most 128 octets
+	Time            timescale.Properties // what this clock says of its time as grandmaster
+	Description     string               // user description, at most 128 octets
 
 	Servo  discipline.Config
 	Ports  []PortConfig

@@ -3,46 +3,9 @@ package ptp
 import (
 	"tapir/ptp/bmca"
 	"tapir/ptp/msg"
+	"tapir/ptp/timescale"
 	"tapir/wire/frame"
 )
-
-// TimeProperties are what a grandmaster says of its time (timePropertiesDS).
-type TimeProperties struct {
-	UTCOffset          int16 // currentUtcOffset: TAI - UTC in s
-	UTCOffsetValid     bool
-	Leap59, Leap61     bool // the last minute of this UTC day has 59 or 61 s
-	TimeTraceable      bool
-	FrequencyTraceable bool
-	PTPTimescale       bool // the epoch is that of PTP, not arbitrary
-	TimeSource         msg.TimeSource
-}
-
-// flags is t as Announce messages carry it.
-func (t *TimeProperties) flags() (f msg.Flags) {
-	for _, b := range []struct {
-		on   bool
-		flag msg.Flags
-	}{
-		{t.Leap61, msg.FlagLeap61}, {t.Leap59, msg.FlagLeap59}, {t.UTCOffsetValid, msg.FlagUTCOffsetValid},
-		{t.PTPTimescale, msg.FlagPTPTimescale}, {t.TimeTraceable, msg.FlagTimeTraceable},
-		{t.FrequencyTraceable, msg.FlagFrequencyTraceable},
-	} {
-		if b.on {
-			f |= b.flag
-		}
-	}
-	return f
-}
-
-// timeProperties is what an Announce says.
-func timeProperties(f msg.Flags, g *msg.Grandmaster) TimeProperties {
-	return TimeProperties{
-		UTCOffset: g.UTCOffset, UTCOffsetValid: f.Has(msg.FlagUTCOffsetValid),
-		Leap59: f.Has(msg.FlagLeap59), Leap61: f.Has(msg.FlagLeap61),
-		TimeTraceable: f.Has(msg.FlagTimeTraceable), FrequencyTraceable: f.Has(msg.FlagFrequencyTraceable),
-		PTPTimescale: f.Has(msg.FlagPTPTimescale), TimeSource: g.TimeSource,
-	}
-}
 
 // Parent is parentDS: whom the clock follows, itself if nobody.
 type Parent struct {
@@ -63,11 +26,11 @@ type dataSets struct {
 	parent     Parent
 	path       []msg.ClockIdentity // path trace of the parent
 	propagated []byte              // TLVs of the parent's Announces that are passed on
-	properties TimeProperties
+	properties timescale.Properties
 	// announcedDay is the UTC day in which the leap flags became what they are.
 	announcedDay int64
 	slavePort    *port // the port in state SLAVE or UNCALIBRATED, nil if none
-	own          TimeProperties
+	own          timescale.Properties
 	quality      msg.ClockQuality // defaultDS.clockQuality, as it is now
 
 	gm            gmInfo
@@ -119,15 +82,15 @@ func (i *Instance) follow(p *port, f *bmca.Foreign) {
 	i.current.StepsRemoved = f.StepsRemoved + 1
 	i.path = append(i.path[:0], f.Path...)
 	i.propagated = append(i.propagated[:0], f.Propagated...)
-	i.setProperties(timeProperties(f.Header.Flags, &f.Info))
+	i.setProperties(timescale.Of(f.Header.Flags, f.Info.UTCOffset, f.Info.TimeSource))
 }
 
 // setProperties takes what the grandmaster says of its time. A leap second is
 // that at the end of the day in which it was first said.
-func (i *Instance) setProperties(t TimeProperties) {
+func (i *Instance) setProperties(t timescale.Properties) {
 	was := &i.properties
 	if was.Leap61 != t.Leap61 || was.Leap59 != t.Leap59 || was.UTCOffset != t.UTCOffset {
-		i.announcedDay = t.utcDay(i.clock.At(i.now))
+		i.announcedDay = t.Day(i.clock.At(i.now))
 	}
 	i.properties = t
 }

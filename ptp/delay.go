@@ -40,7 +40,7 @@ func (p *port) receiveDelayReq(m *msg.Message, meta *Meta, rx frame.Stamp) Drop 
 		return DropMechanism
 	case p.state != msg.StateMaster:
 		return DropState
-	case !p.bucket.take(meta.Now):
+	case !p.bucket.Take(meta.Now):
 		return DropRate
 	case !p.unicast.Answers(meta.Src, m, msg.DelayResp, meta.Now) && !p.cfg.HybridE2E:
 		return DropUnicast
@@ -117,7 +117,7 @@ func (p *port) receivePdelayReq(m *msg.Message, meta *Meta, rx frame.Stamp) Drop
 	switch {
 	case p.cfg.DelayMechanism != msg.DelayP2P:
 		return DropMechanism
-	case !p.bucket.take(meta.Now):
+	case !p.bucket.Take(meta.Now):
 		return DropRate
 	case !p.unicast.Answers(meta.Src, m, msg.PdelayResp, meta.Now):
 		return DropUnicast

@@ -5,6 +5,7 @@ import (
 
 	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
+	"tapir/ptp/pace"
 	"tapir/ptp/pdelay"
 	"tapir/wire/frame"
 )
@@ -103,7 +104,7 @@ func (p *port) receiveSignaling(m *msg.Message, meta *Meta) Drop {
 	if m.Port != p.id && (m.Port.Clock != msg.AllClocks && m.Port.Clock != p.id.Clock || m.Port.Port != 0xffff) {
 		return DropOther
 	}
-	if !p.bucket.take(meta.Now) {
+	if !p.bucket.Take(meta.Now) {
 		return DropRate
 	}
 	served := p.unicast.Signaling(meta.Src, m, meta.Now)
@@ -144,7 +145,7 @@ func (p *port) applyInterval(log *int8, initial, want int8, t timer, running boo
 	}
 	*log = want
 	if running {
-		p.setTimer(t, now.Add(period(want)))
+		p.setTimer(t, now.Add(pace.Period(want)))
 	}
 }
 

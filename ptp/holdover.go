@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tapir/ptp/msg"
+	"tapir/ptp/pace"
 	"tapir/ptp/pairing"
 	"tapir/ptp/servo"
 	"tapir/wire/frame"
@@ -14,7 +15,7 @@ import (
 func (p *port) newMaster(now frame.Time) {
 	p.sync, p.requests = pairing.Syncs{}, pairing.Requests{}
 	p.keepFrequency(now)
-	p.discipline.SetInterval(period(p.logSync))
+	p.discipline.SetInterval(pace.Period(p.logSync))
 	if p.state == msg.StateSlave {
 		p.setState(msg.StateUncalibrated, "new master", now)
 	}
@@ -56,34 +57,14 @@ func (i *Instance) leapAt() (at frame.Stamp, step int16, ok bool) {
 	switch {
 	case i.slavePort != nil || !i.own.PTPTimescale:
 		return 0, 0, false
-	case !i.own.Leap61 && !i.own.Leap59:
+	case !i.own.Leaps():
 		return 0, 0, false
 	}
 	if i.leapDay == 0 {
-		i.leapDay = i.own.utcDay(i.clock.At(i.now))
+		i.leapDay = i.own.Day(i.clock.At(i.now))
 	}
-	at, step = i.own.leapEnd(i.leapDay)
+	at, step = i.own.LeapEnd(i.leapDay)
 	return at, step, true
-}
-
-const daySeconds = 86400
-
-// utcDay is the number of the UTC day, since the epoch, in which the clock
-// shows s.
-func (t *TimeProperties) utcDay(s frame.Stamp) int64 {
-	return (int64(s)/int64(time.Second) - int64(t.UTCOffset)) / daySeconds
-}
-
-// leapEnd is the moment, on the PTP timescale, at which a UTC day that ends
-// with the announced leap second is over, and by how much the offset changes.
-func (t *TimeProperties) leapEnd(day int64) (at frame.Stamp, step int16) {
-	switch {
-	case t.Leap61:
-		step = 1
-	case t.Leap59:
-		step = -1
-	}
-	return frame.Stamp(((day+1)*daySeconds + int64(t.UTCOffset) + int64(step)) * int64(time.Second)), step
 }
 
 // runLeap changes the UTC offset at the leap second.

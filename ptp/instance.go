@@ -2,11 +2,11 @@ package ptp
 
 import (
 	"fmt"
-	"time"
 
 	"tapir/ptp/bmca"
 	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
+	"tapir/ptp/pace"
 	"tapir/wire/frame"
 )
 
@@ -20,7 +20,7 @@ type Instance struct {
 
 	started bool
 	now     frame.Time // the latest that was seen
-	random  random
+	random  pace.Random
 	lastID  uint64      // of an Outgoing
 	rx      msg.Message // the message being received
 	buf     []byte      // the message being sent
@@ -41,7 +41,7 @@ func New(cfg Config, clk Clock, lower Lower) (*Instance, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("ptp: %w", err)
 	}
-	i := &Instance{cfg: cfg, clock: clk, lower: lower, random: random(cfg.Seed)}
+	i := &Instance{cfg: cfg, clock: clk, lower: lower, random: pace.Random(cfg.Seed)}
 	i.own, i.quality = cfg.Time, cfg.Quality
 	i.cfg.Ports = nil
 	var err error
@@ -111,33 +111,6 @@ func (i *Instance) Poll(now frame.Time) frame.Time {
 		return now
 	}
 	return next
-}
-
-// random is a splitmix64 generator.
-type random uint64
-
-func (r *random) next() uint64 {
-	*r += 0x9e3779b97f4a7c15
-	z := uint64(*r)
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
-// below is a duration from 0 up to d.
-func (r *random) below(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return time.Duration(r.next() % uint64(d))
-}
-
-// period is the interval of 2^log s.
-func period(log int8) time.Duration {
-	if log >= 0 {
-		return time.Second << log
-	}
-	return time.Second >> -log
 }
 
 // stateDecision runs the state decision algorithm and applies it to the data

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/ptp/msg"
+	"tapir/ptp/timescale"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
 )
@@ -79,11 +80,11 @@ func (i *Instance) Get(id msg.ManagementID, port int, now frame.Time) (any, msg.
 		}, 0
 	case msg.IDTimeProperties:
 		t := &i.properties
-		return &msg.TimeProperties{UTCOffset: t.UTCOffset, Flags: uint8(t.flags()), Source: t.TimeSource}, 0
+		return &msg.TimeProperties{UTCOffset: t.UTCOffset, Flags: uint8(t.Flags()), Source: t.TimeSource}, 0
 	case msg.IDTimeStatus:
 		return i.timeStatus(), 0
 	case msg.IDGrandmasterSettings:
-		return &msg.GrandmasterSettings{Quality: i.quality, UTCOffset: i.own.UTCOffset, TimeFlags: uint8(i.own.flags()), Source: i.own.TimeSource}, 0
+		return &msg.GrandmasterSettings{Quality: i.quality, UTCOffset: i.own.UTCOffset, TimeFlags: uint8(i.own.Flags()), Source: i.own.TimeSource}, 0
 	}
 	if v, ok := i.octet(id); ok {
 		return &msg.Octet{Value: v}, 0
@@ -109,9 +110,9 @@ func (i *Instance) octet(id msg.ManagementID) (uint8, bool) {
 	case msg.IDClockAccuracy:
 		return i.quality.Accuracy, true
 	case msg.IDTraceability:
-		return uint8(i.properties.flags()) & trace, true
+		return uint8(i.properties.Flags()) & trace, true
 	case msg.IDTimescale:
-		return uint8(i.properties.flags()) & timescale, true
+		return uint8(i.properties.Flags()) & timescale, true
 	case msg.IDSynchronizationUncertain:
 		return 0, true
 	}
@@ -210,11 +211,11 @@ func (i *Instance) Set(id msg.ManagementID, port int, data any, now frame.Time) 
 	cfg, old := i.cfg, i.own
 	switch d := data.(type) {
 	case *msg.GrandmasterSettings:
-		i.cfg.Quality, i.cfg.Time = d.Quality, timeProperties(msg.Flags(d.TimeFlags), &msg.Grandmaster{UTCOffset: d.UTCOffset, TimeSource: d.Source})
+		i.cfg.Quality, i.cfg.Time = d.Quality, timescale.Of(msg.Flags(d.TimeFlags), d.UTCOffset, d.Source)
 	case *msg.UserDescription:
 		i.cfg.Description = d.Text
 	case *msg.TimeProperties:
-		i.cfg.Time = timeProperties(msg.Flags(d.Flags), &msg.Grandmaster{UTCOffset: d.UTCOffset, TimeSource: d.Source})
+		i.cfg.Time = timescale.Of(msg.Flags(d.Flags), d.UTCOffset, d.Source)
 	case *msg.Octet:
 		if e := i.setOctet(id, d.Value); e != 0 {
 			return e

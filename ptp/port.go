@@ -5,6 +5,7 @@ import (
 
 	"tapir/ptp/bmca"
 	"tapir/ptp/msg"
+	"tapir/ptp/pace"
 	"tapir/ptp/pairing"
 	"tapir/ptp/pdelay"
 	"tapir/ptp/servo"
@@ -58,7 +59,7 @@ type port struct {
 	logDelay   int8 // the master's minimum Delay_Req interval
 	rates      logIntervals
 	peer       msg.PortIdentity // the neighbor
-	bucket     bucket
+	bucket     pace.Bucket
 	unicast    *unicast.Negotiation
 
 	stamps  pairing.Stamps[pending]
@@ -79,7 +80,7 @@ func newPort(i *Instance, n int, cfg PortConfig) *port {
 	}
 	p.foreign = bmca.Table{Algorithm: i.cfg.Algorithm, Threshold: i.cfg.ForeignThreshold}
 	p.filter, _ = i.cfg.Servo.NewFilter() // its configuration was checked by init
-	p.bucket = newBucket(i.cfg.Limits.RequestRate)
+	p.bucket = pace.NewBucket(i.cfg.Limits.RequestRate)
 	p.resetRates()
 	p.beginUnicast()
 	for t := range p.timers {
@@ -94,7 +95,7 @@ func (p *port) resetRates() {
 	p.logSync, p.logDelay = p.cfg.LogSyncInterval, p.cfg.LogMinDelayReqInterval
 }
 
-func (p *port) announceInterval() time.Duration { return period(p.rates.announce) }
+func (p *port) announceInterval() time.Duration { return pace.Period(p.rates.announce) }
 
 func (p *port) drop(d Drop) { p.stats.Drops[d]++ }
 
@@ -135,7 +136,7 @@ func (p *port) stop(ts ...timer) {
 // and up to one more.
 func (p *port) armAnnounceReceipt(now frame.Time) {
 	iv := p.announceInterval()
-	d := time.Duration(p.cfg.AnnounceReceiptTimeout)*iv + p.random.below(iv)
+	d := time.Duration(p.cfg.AnnounceReceiptTimeout)*iv + p.random.Below(iv)
 	p.setTimer(announceReceipt, now.Add(d))
 }
 

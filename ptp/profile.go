@@ -8,6 +8,7 @@ import (
 	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
 	"tapir/ptp/servo"
+	"tapir/ptp/timescale"
 	"tapir/ptp/unicast"
 )
 
@@ -69,7 +70,7 @@ func NewConfig(p Profile, id msg.ClockIdentity, ports int) Config {
 		GrandmasterCapable: true,
 		ForeignThreshold:   bmca.Threshold,
 		MaxStepsRemoved:    255,
-		Time:               TimeProperties{UTCOffset: 37, PTPTimescale: true, TimeSource: msg.SourceInternalOscillator},
+		Time:               timescale.Properties{UTCOffset: 37, PTPTimescale: true, TimeSource: msg.SourceInternalOscillator},
 		Servo:              discipline.Config{Config: servo.DefaultConfig(), DelayFilterLength: servo.DefaultFilterLength, SanityFreqLimit: 200_000_000},
 		Limits:             Limits{RequestRate: 4096, Requests: 256},
 		HoldoverQuality:    msg.ClockQuality{Class: 7, Accuracy: 0xfe, Variance: 0xffff},

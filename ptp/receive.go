@@ -6,6 +6,7 @@ import (
 	"tapir/ptp/bmca"
 	"tapir/ptp/discipline"
 	"tapir/ptp/msg"
+	"tapir/ptp/pace"
 	"tapir/ptp/pairing"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
@@ -68,7 +69,7 @@ func (p *port) receiveManagement(m *msg.Message, meta *Meta) Drop {
 		return DropSdoID
 	case m.Domain != p.Instance.cfg.Domain:
 		return DropDomain
-	case !p.bucket.take(meta.Now):
+	case !p.bucket.Take(meta.Now):
 		return DropRate
 	}
 	p.manager.Management(p.index, m, *meta)
@@ -222,10 +223,10 @@ func (p *port) fromParent(m *msg.Message, meta *Meta) Drop {
 func (p *port) syncSeen(log int8, now frame.Time) {
 	if log != p.logSync && log >= MinLogInterval && log <= MaxLogInterval {
 		p.logSync = log
-		p.discipline.SetInterval(period(log))
+		p.discipline.SetInterval(pace.Period(log))
 	}
 	if n := p.cfg.SyncReceiptTimeout; n > 0 {
-		p.setTimer(syncReceipt, now.Add(time.Duration(n)*period(p.logSync)))
+		p.setTimer(syncReceipt, now.Add(time.Duration(n)*pace.Period(p.logSync)))
 	}
 }
 

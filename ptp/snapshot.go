@@ -5,22 +5,23 @@ import (
 
 	"tapir/ptp/msg"
 	"tapir/ptp/servo"
+	"tapir/ptp/timescale"
 	"tapir/wire/frame"
 )
 
 // Snapshot is the state of an instance, for status displays.
 type Snapshot struct {
-	Profile       string              `json:"profile"`
-	ClockIdentity msg.ClockIdentity   `json:"clock_identity"`
-	Domain        uint8               `json:"domain"`
-	Default       msg.DefaultDataSet  `json:"default_ds"`
-	Parent        Parent              `json:"parent_ds"`
-	Current       Current             `json:"current_ds"`
-	Time          TimeProperties      `json:"time_properties_ds"`
-	PathTrace     []msg.ClockIdentity `json:"path_trace"`
-	Holdover      bool                `json:"holdover"`
-	Servo         ServoStatus         `json:"servo"`
-	Ports         []PortSnapshot      `json:"ports"`
+	Profile       string               `json:"profile"`
+	ClockIdentity msg.ClockIdentity    `json:"clock_identity"`
+	Domain        uint8                `json:"domain"`
+	Default       msg.DefaultDataSet   `json:"default_ds"`
+	Parent        Parent               `json:"parent_ds"`
+	Current       Current              `json:"current_ds"`
+	Time          timescale.Properties `json:"time_properties_ds"`
+	PathTrace     []msg.ClockIdentity  `json:"path_trace"`
+	Holdover      bool                 `json:"holdover"`
+	Servo         ServoStatus          `json:"servo"`
+	Ports         []PortSnapshot       `json:"ports"`
 }
 
 // ServoStatus is what the servo does.
@@ -85,7 +86,7 @@ func (i *Instance) UTC(now frame.Time) (frame.Stamp, bool) {
 	t, shown := &i.properties, i.clock.At(now)
 	offset := t.UTCOffset
 	if t.Leap61 || t.Leap59 {
-		if end, step := t.leapEnd(i.announcedDay); shown >= end {
+		if end, step := t.LeapEnd(i.announcedDay); shown >= end {
 			offset += step
 		}
 	}

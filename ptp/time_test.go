@@ -6,12 +6,13 @@ import (
 
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
+	"tapir/ptp/timescale"
 	"tapir/wire/frame"
 )
 
 // leap runs a grandmaster with a leap second pending and its slave over the
 // end of the UTC day, and returns how UTC went on at the slave.
-func leap(t *testing.T, set func(*TimeProperties)) (utc []int64, end TimeProperties) {
+func leap(t *testing.T, set func(*timescale.Properties)) (utc []int64, end timescale.Properties) {
 	const day = 86400
 	midnight := frame.Stamp((int64(epoch)/1e9/day + 1) * day * 1e9) // of UTC
 	start := midnight + frame.Stamp(37*time.Second-10*time.Second)  // TAI, 10 s before
@@ -49,13 +50,13 @@ func flag64(on bool) int64 {
 func TestLeapSecond(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		set    func(*TimeProperties)
+		set    func(*timescale.Properties)
 		utc    []int64
 		offset int16
 	}{
-		{"none", func(p *TimeProperties) {}, []int64{-1, 0, 1, 2, 3}, 37},
-		{"leap61", func(p *TimeProperties) { p.Leap61 = true }, []int64{-1, 0, 0, 1, 2}, 38},
-		{"leap59", func(p *TimeProperties) { p.Leap59 = true }, []int64{0, 1, 2, 3, 4}, 36},
+		{"none", func(p *timescale.Properties) {}, []int64{-1, 0, 1, 2, 3}, 37},
+		{"leap61", func(p *timescale.Properties) { p.Leap61 = true }, []int64{-1, 0, 0, 1, 2}, 38},
+		{"leap59", func(p *timescale.Properties) { p.Leap59 = true }, []int64{0, 1, 2, 3, 4}, 36},
 	} {
 		utc, end := leap(t, tc.set)
 		for i := range utc {
@@ -73,7 +74,7 @@ func TestLeapSecond(t *testing.T) {
 // TestTimeProperties: what the grandmaster says reaches a slave behind a
 // boundary clock, also when it changes.
 func TestTimeProperties(t *testing.T) {
-	want := TimeProperties{UTCOffset: 40, UTCOffsetValid: true, Leap59: true, TimeTraceable: true, FrequencyTraceable: true, TimeSource: msg.SourceGNSS}
+	want := timescale.Properties{UTCOffset: 40, UTCOffsetValid: true, Leap59: true, TimeTraceable: true, FrequencyTraceable: true, TimeSource: msg.SourceGNSS}
 	w, nodes := chain(t, DefaultE2E, 1, func(i int, c *Config) {
 		if i == 0 {
 			c.Time = want
@@ -91,7 +92,7 @@ func TestTimeProperties(t *testing.T) {
 		t.Fatal(e)
 	}
 	w.run(2 * time.Second)
-	if got := nodes[2].Snapshot().Time; got != (TimeProperties{UTCOffset: 41, PTPTimescale: true, TimeSource: msg.SourceGNSS}) {
+	if got := nodes[2].Snapshot().Time; got != (timescale.Properties{UTCOffset: 41, PTPTimescale: true, TimeSource: msg.SourceGNSS}) {
 		t.Errorf("then %+v", got)
 	}
 }

@@ -1,9 +1,8 @@
 package ptp
 
 import (
-	"time"
-
 	"tapir/ptp/msg"
+	"tapir/ptp/pace"
 	"tapir/ptp/pairing"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
@@ -20,16 +19,16 @@ func (p *port) runTimers(now frame.Time) {
 		p.timers[t] = frame.Never
 		switch t {
 		case announceTimer:
-			p.setTimer(t, next(due, p.announceInterval(), now))
+			p.setTimer(t, pace.Next(due, p.announceInterval(), now))
 			p.sendAnnounce(transport.Addr{}, p.nextSeq(msg.Announce), p.rates.announce)
 		case syncTimer:
-			p.setTimer(t, next(due, period(p.rates.sync), now))
+			p.setTimer(t, pace.Next(due, pace.Period(p.rates.sync), now))
 			p.sendSync(transport.Addr{}, p.nextSeq(msg.Sync), p.rates.sync)
 		case delayTimer:
 			p.armDelay(now)
 			p.sendDelayReq()
 		case pdelayTimer:
-			p.setTimer(t, next(due, period(p.rates.pdelay), now))
+			p.setTimer(t, pace.Next(due, pace.Period(p.rates.pdelay), now))
 			p.sendPdelayReq(now)
 		case announceReceipt:
 			p.stats.AnnounceTimeout++
@@ -49,15 +48,6 @@ func (p *port) runTimers(now frame.Time) {
 		}
 	}
 	p.expireStamps(now)
-}
-
-// next is when a periodic timer runs again: on its grid, unless it fell behind
-// by more than an interval.
-func next(due frame.Time, iv time.Duration, now frame.Time) frame.Time {
-	if at := due.Add(iv); at > now {
-		return at
-	}
-	return now.Add(iv)
 }
 
 // deadline is the earliest time at which the port has something to do.
@@ -111,7 +101,7 @@ func (p *port) loseStaticMaster(why string, now frame.Time) {
 // armDelay starts the timer of the next Delay_Req: at random, so that slaves
 // do not fall into step (IEEE 1588 section 9.5.11.2).
 func (p *port) armDelay(now frame.Time) {
-	p.setTimer(delayTimer, now.Add(1+p.random.below(2*period(p.logDelay))))
+	p.setTimer(delayTimer, now.Add(1+p.random.Below(2*pace.Period(p.logDelay))))
 }
 
 // startPeerDelay lets the measurement of the link begin.

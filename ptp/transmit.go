@@ -1,9 +1,6 @@
 package ptp
 
 import (
-	"math"
-	"time"
-
 	"tapir/ptp/bmca"
 	"tapir/ptp/msg"
 	"tapir/ptp/pairing"
@@ -185,7 +182,7 @@ func (p *port) sendAnnounce(dst transport.Addr, seq uint16, log int8) {
 	g := p.parent.Grandmaster
 	g.StepsRemoved, g.UTCOffset, g.TimeSource = p.current.StepsRemoved, p.properties.UTCOffset, p.properties.TimeSource
 	m := msg.Message{
-		Header:      msg.Header{Type: msg.Announce, Sequence: seq, LogInterval: log, Flags: p.properties.flags()},
+		Header:      msg.Header{Type: msg.Announce, Sequence: seq, LogInterval: log, Flags: p.properties.Flags()},
 		Grandmaster: g, TLVs: p.announceTLVs(),
 	}
 	p.transmit(&m, Outgoing{Dst: dst})
@@ -203,27 +200,4 @@ func (p *port) announceTLVs() msg.TLVs {
 	}
 	p.tlvs = append(p.tlvs, p.propagated...)
 	return p.tlvs
-}
-
-// bucket is a token bucket: rate per second, and at once as many as in an
-// eighth of a second.
-type bucket struct {
-	rate   int
-	filled frame.Time // when the bucket, at its rate, was empty
-}
-
-func newBucket(rate int) bucket { return bucket{rate, math.MinInt64 / 2} }
-
-// take takes a token.
-func (b *bucket) take(now frame.Time) bool {
-	const burst = time.Second / 8
-	cost := time.Second / time.Duration(b.rate)
-	if full := now.Add(-max(burst, cost)); b.filled < full {
-		b.filled = full
-	}
-	if b.filled.Add(cost) > now {
-		return false
-	}
-	b.filled = b.filled.Add(cost)
-	return true
 }

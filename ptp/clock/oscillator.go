@@ -27,8 +27,8 @@ type Step struct {
 	PPB   float64
 }
 
-// Presets are typical parts: a plain crystal, one that is temperature
-// compensated, one in an oven, and none of the faults at all.
+// presets are typical parts: a plain crystal, one that is temperature
+// compensated, one in an oven, and one without any fault.
 var presets = map[string]Oscillator{
 	"ideal": {},
 	"xo":    {PPB: 37000, WhiteFM: 0.5, FlickerFM: 0.3, RandomWalkFM: 0.2, Temperature: 50, Period: 600 * time.Second},

@@ -227,38 +227,6 @@ func TestRefusedConfigs(t *testing.T) {
 	}
 }
 
-func TestSanity(t *testing.T) {
-	s := NewSanity(200_000)
-	now, local := frame.Time(0), frame.Stamp(5)
-	run := func(ppb float64) bool {
-		now += 1e9
-		local += 1e9 + frame.Stamp(ppb)
-		return s.Check(now, local)
-	}
-	s.Steered(0)
-	if !run(0) || !run(199_000) || run(201_000) || run(-201_000) {
-		t.Fatal("the limit without corrections")
-	}
-	s.Steered(500_000)
-	if !run(690_000) || run(710_000) {
-		t.Fatal("the limit under a correction")
-	}
-	s.Stepped(-1e12)
-	local -= 1e12
-	if !run(500_000) {
-		t.Fatal("a step on purpose")
-	}
-	local += 1e9
-	if run(500_000) {
-		t.Fatal("a step of somebody else")
-	}
-	off := NewSanity(0)
-	off.Check(0, 0)
-	if !off.Check(1e9, 5e9) {
-		t.Fatal("switched off")
-	}
-}
-
 func TestExpLog(t *testing.T) {
 	for _, x := range []float64{1e-9, 0.0078125, 0.5, 0.7, 1, 1.4, 2, 16, 1e6} {
 		if got := log(x); math.Abs(got-math.Log(x)) > 1e-13*max(1, math.Abs(got)) {

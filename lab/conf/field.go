@@ -19,6 +19,22 @@ type Field[T any] struct {
 	Node func(v *T, n Node) error
 }
 
+// Part makes the fields of a part those of the whole.
+func Part[T, P any](fields []Field[P], part func(*T) *P) []Field[T] {
+	var all []Field[T]
+	for _, p := range fields {
+		f := Field[T]{Name: p.Name, Expect: p.Expect, Many: p.Many}
+		if p.Set != nil {
+			f.Set = func(v *T, s string) error { return p.Set(part(v), s) }
+		}
+		if p.Node != nil {
+			f.Node = func(v *T, n Node) error { return p.Node(part(v), n) }
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
 // Decode fills v from a mapping of the fields; what says what the mapping is.
 func Decode[T any](n Node, v *T, what string, fields []Field[T]) error {
 	entries, err := n.Map(what)

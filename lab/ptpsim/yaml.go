@@ -192,9 +192,7 @@ var nodeKeys = func() []conf.Field[nodeFile] {
 			})
 		}},
 	}
-	for _, k := range ptpconf.Clock {
-		keys = append(keys, nested(k, func(n *nodeFile) *clock.Config { return &n.Clock }))
-	}
+	keys = append(keys, conf.Part(ptpconf.Clock, func(n *nodeFile) *clock.Config { return &n.Clock })...)
 	for _, k := range ptpconf.Instance {
 		if slices.ContainsFunc(keys, func(o conf.Field[nodeFile]) bool { return o.Name == k.Name }) {
 			continue // by the names of nodes, not by addresses
@@ -207,18 +205,6 @@ var nodeKeys = func() []conf.Field[nodeFile] {
 	}
 	return keys
 }()
-
-// nested makes a setting of a part one of the whole.
-func nested[T, P any](k conf.Field[P], part func(*T) *P) conf.Field[T] {
-	f := conf.Field[T]{Name: k.Name, Expect: k.Expect, Many: k.Many}
-	if k.Set != nil {
-		f.Set = func(v *T, s string) error { return k.Set(part(v), s) }
-	}
-	if k.Node != nil {
-		f.Node = func(v *T, n conf.Node) error { return k.Node(part(v), n) }
-	}
-	return f
-}
 
 func checkName(s string) error {
 	if s == "" || len(s) > 32 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
@@ -252,11 +238,7 @@ func changeableLink[T any](of func(*T) *LinkConfig) []conf.Field[T] {
 		timeKey("reorder_by", "how much later a reordered frame comes, such as 20us", func(l *LinkConfig) *time.Duration { return &l.ReorderBy }),
 		probabilityKey("corrupt", func(l *LinkConfig) *float64 { return &l.Corrupt }),
 	}
-	var all []conf.Field[T]
-	for _, k := range keys {
-		all = append(all, nested(k, of))
-	}
-	return all
+	return conf.Part(keys, of)
 }
 
 func probabilityKey(name string, of func(*LinkConfig) *float64) conf.Field[LinkConfig] {

@@ -87,15 +87,7 @@ var keys = append([]conf.Field[Draft]{
 		})
 		return nil
 	}},
-}, ofDraft(Keys)...)
-
-// ofDraft makes settings of a draft out of those of its configuration.
-func ofDraft(list []conf.Field[Config]) (all []conf.Field[Draft]) {
-	for _, f := range list {
-		all = append(all, conf.Field[Draft]{Name: f.Name, Expect: f.Expect, Set: func(d *Draft, s string) error { return f.Set(&d.Config, s) }})
-	}
-	return all
-}
+}, conf.Part(Keys, func(d *Draft) *Config { return &d.Config })...)
 
 const delayExpect = "a delay such as 250us, 0-500us (uniform), exp:10us (the mean) or exp:5us+10us (a minimum and the mean above it)"
 

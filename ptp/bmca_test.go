@@ -129,6 +129,7 @@ func TestAnnounceRefused(t *testing.T) {
 		{"254 steps", func(c *Config, m *msg.Message) { m.Grandmaster.StepsRemoved = 254 }, DropNone},
 		{"255 steps", func(c *Config, m *msg.Message) { m.Grandmaster.StepsRemoved = 255 }, DropSteps},
 		{"steps configured", func(c *Config, m *msg.Message) { c.MaxStepsRemoved, m.Grandmaster.StepsRemoved = 4, 4 }, DropSteps},
+		{"clockClass", func(c *Config, m *msg.Message) { c.MaxClockClass, m.Grandmaster.Quality.Class = 7, 8 }, DropClass},
 		{"own grandmaster", func(c *Config, m *msg.Message) { m.Grandmaster.Identity = id(1) }, DropOwn},
 		{"own message", func(c *Config, m *msg.Message) { m.Source.Clock = id(1) }, DropOwn},
 		{"alternate master", func(c *Config, m *msg.Message) { m.Flags = msg.FlagAlternateMaster }, DropAlternate},

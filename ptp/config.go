@@ -58,6 +58,7 @@ type Config struct {
 	Algorithm        bmca.Algorithm
 	ForeignThreshold int    // Announces that qualify a master: 2, or 1 in IEEE 802.1AS
 	MaxStepsRemoved  uint16 // Announces at least so far away are refused
+	MaxClockClass    uint8  // grandmasters of a higher clockClass are refused
 	PathTrace        bool   // PATH_TRACE TLVs are checked and extended
 	// Power, if its Year is not 0, goes with the Announces of a grandmaster
 	// (IEEE C37.238); of a boundary clock, what the grandmaster said does.
@@ -78,7 +79,10 @@ type Config struct {
 // PortConfig describes one port of an instance. Intervals are log2 of seconds.
 type PortConfig struct {
 	DelayMechanism msg.DelayMechanism
-	Role           Role
+	// AutoDelay begins with E2E, whatever DelayMechanism says, and changes to P2P
+	// when the neighbor sends a Pdelay_Req.
+	AutoDelay bool
+	Role      Role
 	// MasterOnly ports never become slave (masterOnly, G.8275.1 notSlave).
 	MasterOnly    bool
 	Disabled      bool  // starts in state DISABLED

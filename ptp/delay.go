@@ -112,8 +112,21 @@ func (p *port) sendPdelayReq(now frame.Time) {
 	}
 }
 
+// detectPeer changes an automatic delay mechanism to that of the neighbor.
+func (p *port) detectPeer(now frame.Time) {
+	if !p.cfg.AutoDelay || p.cfg.DelayMechanism == msg.DelayP2P {
+		return
+	}
+	p.cfg.DelayMechanism = msg.DelayP2P
+	p.stop(delayTimer)
+	p.requests = pairing.Requests{}
+	p.startPeerDelay(now)
+	p.offerUnicast()
+}
+
 // receivePdelayReq answers the neighbor.
 func (p *port) receivePdelayReq(m *msg.Message, meta *Meta, rx frame.Stamp) Drop {
+	p.detectPeer(meta.Now)
 	switch {
 	case p.cfg.DelayMechanism != msg.DelayP2P:
 		return DropMechanism

@@ -26,6 +26,7 @@ const (
 	DropUnmatched       // a Sync or Follow_Up whose counterpart did not come
 	DropMechanism       // of the other delay mechanism
 	DropSteps           // an Announce from too many steps away
+	DropClass           // an Announce of too high a clockClass
 	DropAlternate       // from an alternate master
 	DropLoop            // our own identity is in the path trace
 	DropForeign         // the table of foreign masters is full of better ones
@@ -44,7 +45,7 @@ const (
 
 var dropNames = [NumDrops]string{
 	"none", "malformed", "version", "sdo_id", "domain", "port", "own", "unstamped", "state", "parent", "other", "sequence",
-	"duplicate", "unmatched", "mechanism", "steps", "alternate", "loop", "foreign", "capable", "unicast", "rate", "queue",
+	"duplicate", "unmatched", "mechanism", "steps", "class", "alternate", "loop", "foreign", "capable", "unicast", "rate", "queue",
 	"range", "peers", "stamp_late", "stamp_stray", "stamp_lost", "tlv",
 }
 

@@ -319,7 +319,7 @@ func (p *port) set(id msg.ManagementID, data any, now frame.Time) msg.Management
 	case msg.IDLogSyncInterval:
 		p.cfg.LogSyncInterval = int8(o.Value)
 	case msg.IDDelayMechanism:
-		p.cfg.DelayMechanism = msg.DelayMechanism(o.Value)
+		p.cfg.DelayMechanism, p.cfg.AutoDelay = msg.DelayMechanism(o.Value), false
 	case msg.IDLogMinPdelayReqInterval:
 		p.cfg.LogMinPdelayReqInterval = int8(o.Value)
 	default:

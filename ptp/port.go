@@ -110,6 +110,9 @@ func (p *port) start(now frame.Time) {
 
 func (p *port) initialize(now frame.Time) {
 	p.setState(msg.StateInitializing, "start", now)
+	if p.cfg.AutoDelay {
+		p.cfg.DelayMechanism = msg.DelayE2E
+	}
 	p.resetRates()
 	p.capable = p.cfg.AsCapable
 	p.beginUnicast()

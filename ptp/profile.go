@@ -70,6 +70,7 @@ func NewConfig(p Profile, id msg.ClockIdentity, ports int) Config {
 		GrandmasterCapable: true,
 		ForeignThreshold:   bmca.Threshold,
 		MaxStepsRemoved:    255,
+		MaxClockClass:      255,
 		Time:               timescale.Properties{UTCOffset: 37, PTPTimescale: true, TimeSource: msg.SourceInternalOscillator},
 		Servo:              discipline.Config{Config: servo.DefaultConfig(), DelayFilterLength: servo.DefaultFilterLength, SanityFreqLimit: 200_000_000},
 		Limits:             Limits{RequestRate: 4096, Requests: 256},

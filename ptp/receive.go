@@ -85,6 +85,8 @@ func (p *port) receiveAnnounce(m *msg.Message, meta *Meta) Drop {
 		return DropAlternate
 	case m.Grandmaster.StepsRemoved >= p.Instance.cfg.MaxStepsRemoved:
 		return DropSteps
+	case m.Grandmaster.Quality.Class > p.Instance.cfg.MaxClockClass:
+		return DropClass
 	case m.Grandmaster.Identity == p.id.Clock:
 		return DropOwn
 	case !p.isCapable():

@@ -40,3 +40,29 @@ func TestMasterSlave(t *testing.T) {
 		})
 	}
 }
+
+// TestAutoDelay: two automatic ports stay with E2E; one that meets a P2P
+// neighbor becomes P2P, and begins with E2E again after a fault.
+func TestAutoDelay(t *testing.T) {
+	auto := func(c *Config) { c.Ports[0].AutoDelay = true }
+	w, master, slave := pair(t, func(m, s *Config) { auto(m); auto(s) })
+	w.until("lock", 10*time.Second, slave.converged(master, 100))
+	if tx := slave.Stats(0).Tx; tx[msg.PdelayReq] != 0 || tx[msg.DelayReq] == 0 {
+		t.Errorf("sent %v", tx)
+	}
+	w, master, slave = pair(t, func(m, s *Config) { auto(s); m.Ports[0].DelayMechanism = msg.DelayP2P })
+	w.until("lock", 10*time.Second, slave.converged(master, 100))
+	sent := slave.Stats(0).Tx
+	w.run(5 * time.Second)
+	if tx := slave.Stats(0).Tx; tx[msg.DelayReq] != sent[msg.DelayReq] || tx[msg.PdelayReq] < sent[msg.PdelayReq]+30 {
+		t.Errorf("sent %v, then %v", sent, tx)
+	}
+	if e := slave.Set(msg.IDLogAnnounceInterval, 0, &msg.Octet{Value: 0xff}, w.now); e != 0 {
+		t.Errorf("SET after the change: %v", e)
+	}
+	slave.Set(msg.IDDisablePort, 0, &msg.Empty{}, w.now)
+	slave.Set(msg.IDEnablePort, 0, &msg.Empty{}, w.now)
+	if got := slave.Snapshot().Ports[0].Mechanism; got != msg.DelayE2E {
+		t.Errorf("mechanism %v after a new beginning", got)
+	}
+}

@@ -106,7 +106,7 @@ func (b *boundary) receive(port int, f *frame.Frame, now frame.Time) (tag, frame
 	case !p.Header.Dst.IsMulticast() && p.Header.Dst != b.carry[port].MAC:
 		return tag{}, frame.DropNone, true
 	}
-	if len(b.hops) < maxHops {
+	if _, known := b.hops[p.Src]; known || len(b.hops) < maxHops {
 		b.hops[p.Src] = p.Header.Src
 	}
 	meta := ptp.Meta{Src: p.Src, Now: now}

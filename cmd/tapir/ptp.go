@@ -146,7 +146,7 @@ func newPTPStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "status [NIC]",
 		Short:             "Show a NIC's clock, its PTP unit and its PTP instance",
-		Long:              "Status shows the hardware clock of a running NIC, who uses its PTP unit and how, and the\ndata sets, port, servo and counters of its PTP instance, if one runs. Offsets are in\nnanoseconds; the true offset is that of the clock from the system's CLOCK_REALTIME.",
+		Long:              "Status shows the hardware clock of a running NIC, who uses its PTP unit and how, and the\ndata sets, port, servo and counters of its PTP instance, if one runs; of a switch that is a boundary\nclock, the same without the unit. Offsets are in\nnanoseconds; the true offset is that of the clock from the system's CLOCK_REALTIME.",
 		Example:           "  tapir ptp status nic0\n  tapir ptp status --json",
 		Args:              atMost(1),
 		ValidArgsFunction: completeNIC,
@@ -194,12 +194,14 @@ func printPTPStatus(w io.Writer, s *ptprun.Status) error {
 	row("true offset", "%d ns", s.Clock.TrueOffset)
 	row("correction", "%+.3f ppb (drift register %#08x)", s.Clock.Correction, s.Clock.DriftNow)
 	row("true rate", "%+.3f ppb", s.Clock.TrueRate)
-	owner := s.Owner
-	if owner == "" {
-		owner = "nobody"
+	if u := s.Unit; u != nil {
+		owner := s.Owner
+		if owner == "" {
+			owner = "nobody"
+		}
+		row("PTP unit", "owner %s, tx %v, rx filter %v, %d Tx stamps, %d skipped, %d Rx stamps, %d missed", owner, u.Config.TxType, u.Config.Filter,
+			u.Stats.TxStamps, u.Stats.TxSkipped, u.Stats.RxStamps, u.Stats.RxMissed)
 	}
-	row("PTP unit", "owner %s, tx %v, rx filter %v, %d Tx stamps, %d skipped, %d Rx stamps, %d missed", owner, s.Unit.Config.TxType, s.Unit.Config.Filter,
-		s.Unit.Stats.TxStamps, s.Unit.Stats.TxSkipped, s.Unit.Stats.RxStamps, s.Unit.Stats.RxMissed)
 	if i := s.Instance; i != nil {
 		gm, cur := &i.Parent.Grandmaster, &i.Current
 		row("instance", "%s over %s, clock %v, domain %d, priorities %d and %d", i.Profile, s.Transport, i.ClockIdentity, i.Domain, i.Default.Priority1, i.Default.Priority2)

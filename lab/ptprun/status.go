@@ -9,6 +9,7 @@ import (
 	"tapir/nic"
 	unit "tapir/nic/ptp"
 	"tapir/ptp"
+	"tapir/ptp/clock"
 	"tapir/ptp/msg"
 	"tapir/wire/frame"
 )
@@ -18,7 +19,7 @@ type Status struct {
 	NIC   string `json:"nic"`
 	Owner string `json:"owner"` // of the PTP unit: host, engine, or empty
 	Clock Clock  `json:"clock"`
-	Unit  Unit   `json:"unit"`
+	Unit  *Unit  `json:"unit,omitempty"` // nil of a switch, which has none
 	// Transport and Instance are those of the NIC's own instance, if it runs.
 	Transport string        `json:"transport,omitempty"`
 	Instance  *ptp.Snapshot `json:"instance,omitempty"`
@@ -43,14 +44,19 @@ type Unit struct {
 	Stats     unit.Stats     `json:"stats"`
 }
 
+// ClockOf describes a hardware clock.
+func ClockOf(phc *clock.PHC, system System, now frame.Time) Clock {
+	c := Clock{Time: int64(phc.Now(now)), Correction: float64(phc.Frequency()) * (1000.0 / 65536), TrueRate: phc.Rate(now),
+		DriftNow: uint32(phc.DriftRead()), CounterTime: phc.Counter(now)}
+	c.TrueOffset = c.Time - system.Realtime(now)
+	return c
+}
+
 // StatusOf describes the PTP of d.
 func StatusOf(d *nic.Device, system System, now frame.Time) Status {
-	phc, host := d.PHC(), d.PTPUnit()
-	s := Status{NIC: d.Config().Name, Owner: d.PTPOwner(),
-		Clock: Clock{Time: int64(phc.Now(now)), Correction: float64(phc.Frequency()) * (1000.0 / 65536), TrueRate: phc.Rate(now),
-			DriftNow: uint32(phc.DriftRead()), CounterTime: phc.Counter(now)},
-		Unit: Unit{host.Config(), host.Registers(), host.Stats()}}
-	s.Clock.TrueOffset = s.Clock.Time - system.Realtime(now)
+	host := d.PTPUnit()
+	s := Status{NIC: d.Config().Name, Owner: d.PTPOwner(), Clock: ClockOf(d.PHC(), system, now),
+		Unit: &Unit{host.Config(), host.Registers(), host.Stats()}}
 	if i := d.PTP(); i != nil {
 		snapshot := i.Snapshot()
 		s.Instance, s.Transport = &snapshot, d.PTPPort().Kind.String()

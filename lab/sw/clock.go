@@ -2,6 +2,7 @@ package sw
 
 import (
 	"tapir/ptp"
+	"tapir/ptp/mgmt"
 	"tapir/ptp/msg"
 	"tapir/ptp/tc"
 	"tapir/wire/frame"
@@ -96,6 +97,14 @@ func (s *Switch) Instance() *ptp.Instance {
 		return b.instance
 	}
 	return nil
+}
+
+// management is what the management server of a boundary clock has counted.
+func (s *Switch) management() mgmt.Stats {
+	if b, ok := s.clock.(*boundary); ok {
+		return b.mgmt.Stats()
+	}
+	return mgmt.Stats{}
 }
 
 // Transparent is the transparent clock, nil in other modes.

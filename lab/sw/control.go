@@ -1,6 +1,7 @@
 package sw
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"tapir/lab/capture"
 	"tapir/lab/ctl"
+	"tapir/lab/ptprun"
 	"tapir/wire/frame"
 )
 
@@ -210,6 +212,22 @@ func (s *served) CannotCapture() error {
 // Attach is for NICs.
 func (s *served) Attach(*capture.Session, bool) (detach func(), err error) {
 	return nil, s.CannotCapture()
+}
+
+// Command answers `tapir ptp status` of a boundary clock.
+func (s *served) Command(_ context.Context, name string, _ json.RawMessage) (any, error) {
+	if name != "ptp.status" {
+		return nil, s.unable("has no command " + name)
+	}
+	st := ptprun.Status{NIC: s.cfg.Name, Transport: s.cfg.Transport.String()}
+	err := s.DoWait(func(w *Switch, now frame.Time) {
+		st.Clock = ptprun.ClockOf(s.phc, s.loop, now)
+		if i := w.Instance(); i != nil {
+			snapshot, counts := i.Snapshot(), w.management()
+			st.Instance, st.Management = &snapshot, counts.Counters()
+		}
+	})
+	return st, err
 }
 
 // Stop begins the end.

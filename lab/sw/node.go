@@ -23,6 +23,7 @@ type Node struct {
 
 	cfg    Config
 	sw     *Switch
+	phc    *clock.PHC
 	loop   *loop.Loop
 	ports  []*loop.Port
 	ns     *netns.NS
@@ -76,11 +77,10 @@ func (n *Node) build() (err error) {
 	now := n.loop.Now()
 	hw := n.cfg.Hardware
 	hw.Start, hw.Initial = now, n.loop.Clock().At(now)
-	phc, err := clock.New(hw)
-	if err != nil {
+	if n.phc, err = clock.New(hw); err != nil {
 		return err
 	}
-	env := Env{Pool: n.loop.Pool(), Clock: phc}
+	env := Env{Pool: n.loop.Pool(), Clock: n.phc}
 	for _, p := range n.ports {
 		env.Links = append(env.Links, p)
 	}

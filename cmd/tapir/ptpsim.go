@@ -20,6 +20,7 @@ type ptpSim struct {
 	seed                   uint64
 	duration               time.Duration
 	csv, svg, log, capture string
+	counters               bool
 }
 
 func newPTPSim() *cobra.Command {
@@ -66,6 +67,7 @@ func newPTPSim() *cobra.Command {
 	flags.StringVar(&f.csv, "csv", "", "write the offsets of all clocks to this file")
 	flags.StringVar(&f.svg, "svg", "", "draw them into this file")
 	flags.StringVar(&f.log, "log", "", "write what happened to this file, - prints it")
+	flags.BoolVar(&f.counters, "counters", false, "print what was counted: frames sent, lost and dropped, and why")
 	flags.StringVarP(&f.capture, "write", "w", "", "write all frames to this pcapng file")
 	return cmd
 }
@@ -113,6 +115,12 @@ func (f *ptpSim) simulate(out io.Writer, name string, c ptpsim.Config, csv, svg 
 	fmt.Fprintf(out, "%s: %d nodes, %v of virtual time, seed %d; statistics from %v on, in ns\n\n", name, len(c.Nodes), s.Now(), c.Seed, s.Skip())
 	if err := s.WriteReport(out); err != nil {
 		return err
+	}
+	if f.counters {
+		fmt.Fprintln(out)
+		if err := s.WriteCounters(out); err != nil {
+			return err
+		}
 	}
 	if csv != nil {
 		if err := report.WriteCSV(csv, s.Series()); err != nil {

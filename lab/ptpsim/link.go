@@ -61,7 +61,6 @@ type end struct {
 	delay  time.Duration
 	last   frame.Time // no frame arrives earlier than the one before it
 	counts LinkCounts
-	filter func(b []byte, now frame.Time) bool
 	iface  uint32 // of the capture
 }
 
@@ -125,7 +124,7 @@ func (e *end) Transmit(f *frame.Frame) {
 	now, id := e.w.now, f.ID
 	e.counts.Sent++
 	e.node.tap(e, f.Bytes(), pcapng.Outbound, now)
-	if e.lost(f, now) {
+	if e.lost() {
 		e.counts.Lost++
 		f.Release()
 	} else {
@@ -136,9 +135,9 @@ func (e *end) Transmit(f *frame.Frame) {
 	}
 }
 
-func (e *end) lost(f *frame.Frame, now frame.Time) bool {
+func (e *end) lost() bool {
 	c := &e.wire.cfg
-	return e.chance(c.Loss) || c.Down || e.node.down || e.filter != nil && !e.filter(f.Bytes(), now)
+	return e.chance(c.Loss) || c.Down || e.node.down
 }
 
 // chance is true with the given probability. Nothing is drawn for what cannot

@@ -40,7 +40,6 @@ type Node struct {
 	servo  servo.State
 	heard  time.Duration // since when it follows a master
 	stamps txStamps
-	drops  Drops
 	packet uint64 // of the capture
 }
 
@@ -49,9 +48,10 @@ type portState struct {
 	carry transport.Port
 	state msg.PortState
 	label string
+	drops Drops
 }
 
-// Drops counts frames that a clock's ports did not take.
+// Drops counts frames that a port did not take.
 type Drops struct {
 	NotPTP   uint64 // not a PTP message, or a checksum that is wrong
 	NotOurs  uint64 // unicast to another
@@ -167,7 +167,7 @@ func (n *Node) seed() uint64 { return n.s.cfg.Seed<<16 + uint64(n.index) + 1 }
 func (n *Node) Receive(port frame.Port, frames []*frame.Frame, now frame.Time) {
 	for i, f := range frames {
 		if n.down {
-			n.drops.Down++
+			n.ports[port].drops.Down++
 			f.Release()
 			continue
 		}
@@ -183,16 +183,16 @@ func (n *Node) Receive(port frame.Port, frames []*frame.Frame, now frame.Time) {
 
 func (n *Node) receive(port int, b []byte, now frame.Time) {
 	p, err := transport.Decapsulate(b)
-	carry := &n.ports[port].carry
+	carry, drops := &n.ports[port].carry, &n.ports[port].drops
 	switch {
 	case err != nil || p.Kind != carry.Kind:
-		n.drops.NotPTP++
+		drops.NotPTP++
 		return
 	case p.Header.Dst != carry.MAC && !p.Header.Dst.IsMulticast():
-		n.drops.NotOurs++
+		drops.NotOurs++
 		return
 	case p.Header.NTags > 0 != carry.Tagged || carry.Tagged && p.Header.Tags[0].TCI&0xfff != carry.Tag.TCI:
-		n.drops.WrongTag++
+		drops.WrongTag++
 		return
 	}
 	meta := ptp.Meta{Src: p.Src, Now: now}
@@ -287,14 +287,8 @@ func (n *Node) State() msg.PortState {
 	return n.ports[0].state
 }
 
-// PortState is the state of a port, counted from 0.
-func (n *Node) PortState(port int) msg.PortState { return n.ports[port].state }
-
-// Measured is the last measurement, false before the first.
-func (n *Node) Measured() (ptp.Sample, bool) { return n.belief, n.known }
-
-// Drops are the frames that did not reach the instance.
-func (n *Node) Drops() Drops { return n.drops }
+// Drops are the frames that a port did not let through to the instance.
+func (n *Node) Drops(port int) Drops { return n.ports[port].drops }
 
 // TimeError is by how much the clock is ahead of the reference, in ns.
 func (n *Node) TimeError() float64 {

@@ -74,7 +74,7 @@ func TestTransportsAndMechanisms(t *testing.T) {
 				if got := settled(s, "slave"); got.Max > 8 || s.Node("slave").State() != msg.StateSlave {
 					t.Errorf("%v %v two-step %v: %v %+v\n%s", kind, profile, twoStep, s.Node("slave").State(), got, log.String())
 				}
-				if d := s.Node("slave").Drops(); d != (Drops{}) {
+				if d := s.Node("slave").Drops(0); d != (Drops{}) {
 					t.Errorf("%v %v: dropped %+v", kind, profile, d)
 				}
 			}
@@ -187,5 +187,35 @@ func TestRefusedConfigs(t *testing.T) {
 		if _, err := New(pair(change)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// Whatever happens to a frame is counted.
+func TestCounters(t *testing.T) {
+	s := run(t, pair(func(c *Config) {
+		l := &c.Links[0]
+		l.Loss, l.Duplicate, l.Reorder, l.Corrupt = 0.1, 0.1, 0.1, 0.1
+		c.Nodes[0].VLAN = 5
+		c.Events = []Event{{time.Minute, NodeDown("gm", true)}}
+	}))
+	counts := map[string]uint64{}
+	for _, c := range s.Counters() {
+		counts[c.Of+" "+c.Name] = c.Value
+	}
+	for _, name := range []string{
+		"gm/1 link_sent", "gm/1 link_lost", "slave/1 link_sent", "slave/1 link_lost", "slave/1 link_duplicated", "slave/1 link_reordered",
+		"slave/1 link_corrupted", "gm/1 drop_down", "gm/1 drop_wrong_tag", "slave/1 tx_announce",
+	} {
+		if counts[name] == 0 {
+			t.Errorf("no %s", name)
+		}
+	}
+	arrived := counts["slave/1 link_sent"] - counts["slave/1 link_lost"] + counts["slave/1 link_duplicated"]
+	if dropped := counts["gm/1 drop_down"] + counts["gm/1 drop_wrong_tag"] + counts["gm/1 drop_not_ptp"] + counts["gm/1 drop_not_ours"]; dropped != arrived {
+		t.Errorf("%d frames arrived, %d are counted: %v", arrived, dropped, counts)
+	}
+	var out bytes.Buffer
+	if err := s.WriteCounters(&out); err != nil || !strings.Contains(out.String(), "gm/1     link_sent") {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 }

@@ -25,7 +25,6 @@ type world struct {
 	nodes  []*place
 	events []event // a heap
 	made   uint64
-	steps  uint64
 }
 
 // place is a node's place in the world.
@@ -94,7 +93,6 @@ func (w *world) run(end frame.Time) {
 func (w *world) step() {
 	e := w.pop()
 	w.now = e.at
-	w.steps++
 	if e.act != nil {
 		e.act()
 		return

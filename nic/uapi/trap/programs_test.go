@@ -29,6 +29,7 @@ var programs = map[string]func(args []string) int{
 	"daemon":    daemon,
 	"late":      late,
 	"nested":    nested,
+	"hang":      func([]string) int { fmt.Println("up"); _ = unix.Pause(); return 0 },
 	"supervise": supervise,
 	"caps":      func([]string) int { fmt.Println(capEff()>>unix.CAP_SYS_TIME&1 == 1); return 0 },
 	"loop":      loopCalls,

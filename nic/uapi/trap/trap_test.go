@@ -1,7 +1,9 @@
 package trap
 
 import (
+	"bufio"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -243,6 +245,31 @@ func TestOrdinaryUsers(t *testing.T) {
 			t.Errorf("%v: %v\n%s", prefix, err, out)
 		}
 	}
+}
+
+// TestSupervisorKilled: a program does not outlive its supervisor.
+func TestSupervisorKilled(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(self(), "hang")
+	cmd.Env = append(os.Environ(), programEnv+"=supervise")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(out)
+	if line, err := r.ReadString('\n'); line != "up\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 { // ends when the program has
+		t.Errorf("%q, %v", rest, err)
+	}
+	_ = cmd.Wait() // killed
 }
 
 func TestSystemClockIsOutOfReach(t *testing.T) {

@@ -28,7 +28,7 @@ packages  = ./... ./.ci/gotest
 # of their own.
 modules   = lab/oracle
 
-.PHONY: all build demo test interop fuzz bench profile soak ledger mutate microbench cross install uninstall check clean help
+.PHONY: all build demo test interop fuzz bench bench-ptp profile soak ledger mutate microbench cross install uninstall check clean help
 
 all: build
 
@@ -53,6 +53,12 @@ bench:
 	$(GO) build -trimpath -pgo=cmd/tapir/default.pgo -o $(BIN)/bench ./lab/bench
 	$(GO) build -C lab/oracle -trimpath -o $(abspath $(BIN))/netstack ./netstack
 	$(BIN)/bench -netstack $(BIN)/netstack $(if $(BENCH),-sets $(BENCH),-o docs/performance.md)
+
+bench-ptp: build
+	@sh .ci/tools
+	$(GO) build -trimpath -o $(BIN)/ptpbench ./lab/ptpbench
+	$(GO) test -C lab/oracle -c -o $(abspath $(BIN))/oracle.test .
+	$(BIN)/ptpbench -tapir $(abspath $(BIN))/tapir -oracle $(BIN)/oracle.test $(if $(ROWS),-rows $(ROWS),-o docs/ptp-performance.md)
 
 # cmd/tapir/default.pgo tells the compiler where the time goes: about a tenth
 # of the processor time of bulk traffic. Dots hide where it was taken.
@@ -108,6 +114,8 @@ help:
 	@echo 'make soak                TCP against Linux and gVisor for hours; writes docs/soak.md'
 	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/performance.md'
 	@echo 'make bench BENCH=gso,ucx only these parts, printed (bin/bench -help lists all)'
+	@echo 'make bench-ptp           clocks, simulated and against ptp4l, into docs/ptp-performance.md'
+	@echo 'make bench-ptp ROWS=R1,S3 only these rows, printed'
 	@echo 'make profile             measure where the time goes, for the compiler'
 	@echo 'make ledger              docs/ledger.md: each clause of the iWARP RFCs and its test'
 	@echo 'make mutate              disable 60 clauses, see their tests fail; into docs/mutate.md'

@@ -23,6 +23,11 @@ type Chrony struct {
 // SOCK /tmp/sock poll 0". It shares System V memory with the machine if a
 // line asks for it.
 func (h *Host) Chrony(ctx context.Context, lines ...string) (*Chrony, error) {
+	return h.ChronyUnder(ctx, nil, lines...)
+}
+
+// ChronyUnder is Chrony, run by another command line, as Command.Under is.
+func (h *Host) ChronyUnder(ctx context.Context, under []string, lines ...string) (*Chrony, error) {
 	control := h.Path("chronyd")
 	text := strings.Join(append([]string{"bindcmdaddress " + control, "cmdport 0", "port 0", "pidfile " + h.Path("pid")}, lines...), "\n")
 	config, err := h.write("conf", text+"\n")
@@ -30,7 +35,7 @@ func (h *Host) Chrony(ctx context.Context, lines ...string) (*Chrony, error) {
 		return nil, err
 	}
 	p, err := h.Start(ctx, Command{
-		Name: "chronyd", Args: []string{"-x", "-d", "-u", "root", "-f", config},
+		Name: "chronyd", Args: []string{"-x", "-d", "-u", "root", "-f", config}, Under: under,
 		SharedMemory: strings.Contains(text, "refclock SHM "),
 	})
 	if err != nil {

@@ -41,6 +41,10 @@ type Config struct {
 	Layer *Layer `json:"-" yaml:"-"`
 	// Wire stands in for the TAP (taken), as an end of link.NewWire does.
 	Wire tap.Queue `json:"-" yaml:"-"`
+	// LoopStamps takes as stamps of PTP messages the times at which the loop
+	// reads and writes them, not those of the kernel: to measure what the
+	// difference is.
+	LoopStamps bool `json:"-" yaml:"-"`
 	// NIC holds the settings of nic.Params; of its other fields those above
 	// decide.
 	NIC nic.Config `json:"-" yaml:"-"`

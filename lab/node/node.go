@@ -161,7 +161,10 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 	}
 	n.wire = t
 	port := n.attach(frame.Wire, t, max(mtu, n.cfg.MTU))
-	env.Wire, env.Observe = port, func(on bool) error { return n.observe(port, on) }
+	env.Wire = port
+	if !n.cfg.LoopStamps {
+		env.Observe = func(on bool) error { return n.observe(port, on) }
+	}
 	if n.cfg.HostTAP == "" {
 		return nil
 	}

@@ -29,7 +29,7 @@ type Bed struct {
 }
 
 // NewBed makes a bed. change may be nil.
-func NewBed(ctx context.Context, change func(*nic.Config)) (b *Bed, err error) {
+func NewBed(ctx context.Context, change func(*node.Config)) (b *Bed, err error) {
 	b = &Bed{}
 	defer func() {
 		if err != nil {
@@ -49,7 +49,7 @@ func NewBed(ctx context.Context, change func(*nic.Config)) (b *Bed, err error) {
 		TAPIP: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24"), netip.MustParsePrefix("fd00::fe/64"), netip.MustParsePrefix("fe80::fe/64")},
 	}
 	if change != nil {
-		change(&cfg.NIC)
+		change(&cfg)
 	}
 	b.NIC, err = node.Start(ctx, cfg)
 	return b, err

@@ -18,6 +18,7 @@ import (
 
 	"tapir/lab/capture"
 	"tapir/lab/linuxptp"
+	"tapir/lab/node"
 	"tapir/nic"
 	"tapir/nic/tap"
 	"tapir/ptp"
@@ -32,7 +33,7 @@ func TestCaptureShowsTheClock(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	b, err := NewBed(ctx, func(c *nic.Config) { c.PHC.PPB = 37000 })
+	b, err := NewBed(ctx, func(c *node.Config) { c.NIC.PHC.PPB = 37000 })
 	if err != nil {
 		t.Fatal(err)
 	}

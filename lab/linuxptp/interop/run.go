@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tapir/lab/linuxptp"
+	"tapir/lab/node"
 	"tapir/lab/report"
 	"tapir/lab/sw"
 	"tapir/lab/sw/stock"
@@ -18,8 +19,10 @@ import (
 // Result is what a slave measured of its master.
 type Result struct {
 	Offsets []float64 // ns, as the slave measured them once its servo ran
-	Truth   []float64 // ns, of the slave's clock against the system's, if it is the NIC's
-	Settled time.Duration
+	// The true error of a NIC's clock that follows, against the system's, in
+	// ns, and when it was looked at, from the start of its instance on.
+	Truth []float64
+	Looks []time.Duration
 }
 
 // Summary is that of the measured offsets.
@@ -36,9 +39,21 @@ func Run(ctx context.Context, c Cell, samples int) (Result, error) {
 	if c.Role == Transparent || c.Role == Boundary {
 		return runSwitch(ctx, c, samples)
 	}
-	b, err := NewBed(ctx, func(n *nic.Config) {
+	return RunOn(ctx, c, samples, nil, nil)
+}
+
+// RunOn is Run of a cell with a NIC, changed by bed and instance, which may be
+// nil.
+func RunOn(ctx context.Context, c Cell, samples int, bed func(*node.Config), instance func(*nic.PTPConfig)) (Result, error) {
+	if instance == nil {
+		instance = func(*nic.PTPConfig) {}
+	}
+	b, err := NewBed(ctx, func(n *node.Config) {
 		if c.Role == Slave {
-			n.PHC.PPB = slavePPB
+			n.NIC.PHC.PPB = slavePPB
+		}
+		if bed != nil {
+			bed(n)
 		}
 	})
 	if err != nil {
@@ -46,13 +61,13 @@ func Run(ctx context.Context, c Cell, samples int) (Result, error) {
 	}
 	defer b.Close()
 	if c.Role == Master {
-		return runMaster(ctx, b, c, samples)
+		return runMaster(ctx, b, c, samples, instance)
 	}
-	return runSlave(ctx, b, c, samples)
+	return runSlave(ctx, b, c, samples, instance)
 }
 
-func runMaster(ctx context.Context, b *Bed, c Cell, samples int) (r Result, err error) {
-	if _, err = b.StartPTP(ptp.DefaultE2E, 1, func(p *nic.PTPConfig) { c.tapir(p); p.Priority1 = 1 }); err != nil {
+func runMaster(ctx context.Context, b *Bed, c Cell, samples int, change func(*nic.PTPConfig)) (r Result, err error) {
+	if _, err = b.StartPTP(ptp.DefaultE2E, 1, func(p *nic.PTPConfig) { c.tapir(p); p.Priority1 = 1; change(p) }); err != nil {
 		return r, err
 	}
 	o := c.options()
@@ -68,7 +83,7 @@ func runMaster(ctx context.Context, b *Bed, c Cell, samples int) (r Result, err 
 	return r, err
 }
 
-func runSlave(ctx context.Context, b *Bed, c Cell, samples int) (r Result, err error) {
+func runSlave(ctx context.Context, b *Bed, c Cell, samples int, change func(*nic.PTPConfig)) (r Result, err error) {
 	if err := b.step(slaveAhead); err != nil {
 		return r, err
 	}
@@ -81,6 +96,7 @@ func runSlave(ctx context.Context, b *Bed, c Cell, samples int) (r Result, err e
 	w, err := b.StartPTP(ptp.DefaultE2E, samples, func(p *nic.PTPConfig) {
 		c.tapir(p)
 		p.SlaveOnly, p.Quality.Class = true, msg.ClassSlaveOnly
+		change(p)
 	})
 	if err != nil {
 		return r, err
@@ -106,13 +122,9 @@ func runSlave(ctx context.Context, b *Bed, c Cell, samples int) (r Result, err e
 	}
 }
 
-// look notes a true error. A clock has settled when it stays within 5 us.
-func (r *Result) look(at time.Duration, off time.Duration) {
-	const within = 5 * time.Microsecond
-	r.Truth = append(r.Truth, float64(off))
-	if off.Abs() > within {
-		r.Settled = at
-	}
+// look notes a true error.
+func (r *Result) look(at, off time.Duration) {
+	r.Truth, r.Looks = append(r.Truth, float64(off)), append(r.Looks, at)
 }
 
 // step moves the NIC's clock.

@@ -292,42 +292,6 @@ func stamp(*bench) ([]ptpsim.Check, error) {
 	}, nil
 }
 
-// lostStamp lets the NIC lose a stamp and sees what ptp4l does: it gives the
-// port up, and tries again after 16 s.
-func lostStamp(b *bench) ([]ptpsim.Check, error) {
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	o, err := b.start(ctx, "--host-tap", "host0", "--ptp-tx-lose", "40")
-	if err != nil {
-		return nil, err
-	}
-	defer o.close()
-	d, err := o.here.PTP4L(ctx, linuxptp.PTP4L{Options: sixteen("priority1", "1"), Sections: []linuxptp.Section{{Name: "host0"}},
-		HardwareStamps: true, Under: o.run()})
-	if err != nil {
-		return nil, err
-	}
-	faulty := regexp.MustCompile(`^ptp4l\[([0-9.]+)\]: port 1: (\w+ to FAULTY|FAULTY to \w+)`)
-	var times []float64
-	err = d.Await(ctx, "the end of a fault", func(l linuxptp.Log) bool {
-		times = nil
-		for _, line := range l {
-			if m := faulty.FindStringSubmatch(line); m != nil {
-				at, _ := strconv.ParseFloat(m[1], 64)
-				times = append(times, at)
-			}
-		}
-		return len(times) >= 2
-	})
-	if err != nil {
-		return nil, err
-	}
-	return []ptpsim.Check{
-		{What: "of 40 stamps one lost: ptp4l is FAULTY for at least", Value: times[1] - times[0], Limit: 15, AtLeast: true, Unit: "s"},
-		{What: "at most", Value: times[1] - times[0], Limit: 18, Unit: "s"},
-	}, nil
-}
-
 // pmcIDs are the ids that pmc 3.1 can ask for.
 var pmcIDs = strings.Fields(`NULL_MANAGEMENT CLOCK_DESCRIPTION USER_DESCRIPTION DEFAULT_DATA_SET CURRENT_DATA_SET PARENT_DATA_SET
 	TIME_PROPERTIES_DATA_SET PORT_DATA_SET PRIORITY1 PRIORITY2 DOMAIN SLAVE_ONLY LOG_ANNOUNCE_INTERVAL ANNOUNCE_RECEIPT_TIMEOUT

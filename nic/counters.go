@@ -64,6 +64,7 @@ func (d *Device) Counters() []Counter {
 		{"tx_packets", d.wire.txFrames}, {"tx_bytes", d.wire.txBytes},
 		{"tx_stamps", d.wire.stamped},
 	}
+	list = append(list, d.ptpCounters()...)
 	if d.host.link != nil {
 		list = append(list,
 			Counter{"host_rx_packets", d.host.rxFrames}, Counter{"host_rx_bytes", d.host.rxBytes},

@@ -245,6 +245,9 @@ func (i *instance) sent(id uint64, at frame.Time) {
 	d := i.d
 	i.events++
 	fault := d.stamping.host.Faults.Of(i.events)
+	if fault != (unit.Fault{}) {
+		d.stamping.faults++
+	}
 	if fault.Lose {
 		return
 	}

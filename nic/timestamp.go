@@ -22,6 +22,8 @@ type stamping struct {
 	host    *ptp.Unit
 	observe func(on bool) error // may be nil
 	on      bool                // somebody wants stamps of event messages
+	faults  uint64              // of the instance's Tx stamps
+	unseen  [2]uint64           // event messages that the observer missed, by direction
 	again   bool                // a stamp came while Poll ran
 	// sent are event messages that TxDone has not reported yet, a ring; none
 	// while off.
@@ -126,8 +128,22 @@ func (d *Device) passedAt(f *frame.Frame) frame.Time {
 	return d.now
 }
 
+// ptpCounters are the counters of event messages and their stamps; that of the
+// Linux driver has its name.
+func (d *Device) ptpCounters() []Counter {
+	st := d.stamping.host.Stats()
+	return []Counter{
+		{"ptp_rx_stamps", st.RxStamps}, {"ptp_rx_missed", st.RxMissed}, {"ptp_rx_unseen", d.stamping.unseen[frame.Inbound]},
+		{"ptp_tx_stamps", st.TxStamps}, {"ptp_skip_txts", st.TxSkipped}, {"ptp_tx_stale", st.TxStale},
+		{"ptp_tx_unseen", d.stamping.unseen[frame.Outbound]}, {"ptp_tx_faults", st.Faults + d.stamping.faults},
+	}
+}
+
 // sighted shows a frame that came in by the wire to the PTP unit.
 func (d *Device) sighted(f *frame.Frame) {
+	if f.Seen == frame.Never {
+		d.stamping.unseen[frame.Inbound]++
+	}
 	if p, ok := ptp.Parse(f.Bytes()); ok {
 		if s, ok := d.stamping.host.Received(p, d.passedAt(f)); ok && d.notes.On {
 			d.noteStamp("rx", s)
@@ -191,6 +207,9 @@ func (d *Device) traceSent(e *sentEvent, at frame.Time) {
 func (d *Device) reported(id uint64, at frame.Time) bool {
 	for i := range d.stamping.sent {
 		if e := &d.stamping.sent[i]; e.frame == id {
+			if at == frame.Never {
+				d.stamping.unseen[frame.Outbound]++
+			}
 			d.traceSent(e, at)
 			e.frame = 0
 			if e.message == 0 {

@@ -86,6 +86,9 @@ func TestHardwareStamps(t *testing.T) {
 	if _, ok := n.dev.RxStamp(id); ok || len(h.got) != 4 {
 		t.Errorf("missed by the observer: stamped %v; %d frames reached the host", ok, len(h.got))
 	}
+	if counter(t, n.dev, "ptp_rx_unseen") != 1 || counter(t, n.dev, "ptp_rx_missed") != 1 || counter(t, n.dev, "ptp_rx_stamps") != 2 {
+		t.Errorf("%+v", n.dev.ptpCounters())
+	}
 	w.now += 1000
 	n.fromHost(b)
 	sent := w.now
@@ -154,6 +157,9 @@ func TestLostTxStamp(t *testing.T) {
 	w.run(2 * time.Millisecond)
 	if _, ok, _ := n.dev.TxStamp(id); !ok {
 		t.Error("the late stamp never came")
+	}
+	if counter(t, n.dev, "ptp_skip_txts") != 2 {
+		t.Errorf("%+v", n.dev.ptpCounters())
 	}
 }
 

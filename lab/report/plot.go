@@ -20,7 +20,7 @@ const (
 
 // colors of clocks, in turn: the eight of M. Okabe and K. Ito without black
 // and yellow, which all eyes tell apart.
-var colors = []color.RGBA{
+var colors = []color.NRGBA{
 	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {86, 180, 233, 255}, {230, 159, 0, 255},
 }
 
@@ -53,7 +53,7 @@ func WriteSVG(w io.Writer, title string, all []Series, skip time.Duration) error
 		return fmt.Errorf("plot: no points after %v", skip)
 	}
 	margin := max((high-low)/4, 1)
-	p.Y.Min, p.Y.Max = low-margin, high+margin
+	p.Y.Min, p.Y.Max = low-margin, high+2*margin // room for the legend
 	c, err := p.WriterTo(plotWidth, plotHeight, "svg")
 	if err != nil {
 		return err

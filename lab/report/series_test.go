@@ -76,7 +76,8 @@ func TestSVG(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"two clocks", "slave, true", "slave, believed", "offset (ns)"} {
+	for _, want := range []string{"two clocks", "slave, true", "slave, believed", "offset (ns)",
+		"#0072B2", "opacity"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the plot does not say %q", want)
 		}

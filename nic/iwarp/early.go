@@ -49,6 +49,7 @@ func (a *arrival) end() uint64 { return a.off + uint64(a.size) }
 // its in-order part has reached to the furthest octet seen.
 type extent struct {
 	used, tagged bool
+	scattered    bool // it goes elsewhere than its offsets say
 	stag         uint32
 	lo, hi       uint64
 	end          uint64 // stream offset behind its last arrival
@@ -204,7 +205,7 @@ func (c *conn) judge(i int, e *edge, off uint64, data, scratch []byte) (int, ref
 		c.early = c.e.memory.getEarly()
 		i = 0
 	}
-	msg := c.early.claim(e, &h, off, uint64(len(payload)))
+	msg := c.early.claim(e, &h, off, uint64(len(payload)), c.scattered(&h))
 	if msg < 0 {
 		c.settle()
 		return 0, refusedOverlap
@@ -225,6 +226,17 @@ func (c *conn) judge(i int, e *edge, off uint64, data, scratch []byte) (int, ref
 		c.addNote(noteKey{c.qpNum(), rdmap.NoRef, rdmap.ParseControl(h.ULP).Opcode, h.Last, true}, 1)
 	}
 	return size, refusedNot
+}
+
+// scattered tells whether h is that of a Read Response for several elements of
+// memory: its offsets do not say where it goes.
+func (c *conn) scattered(h *ddp.Header) bool {
+	ref := c.stream.ReadRef()
+	if ref == rdmap.NoRef || rdmap.ParseControl(h.ULP).Opcode != rdmap.ReadResponse {
+		return false
+	}
+	w := c.qp.SendWQE(ref)
+	return w != nil && len(w.SGEs) > 1
 }
 
 // leadsTo tells whether the FPDU of size octets with header h at off, behind
@@ -249,7 +261,8 @@ func (e *edge) leadsTo(h *ddp.Header, off uint64, l mpa.Layout, size int, pos ui
 // claim returns the extent of the message of the FPDU behind e with header h
 // and n octets of payload, or -1 if other messages that are not complete
 // write there too: then only the order of the stream is safe.
-func (x *early) claim(e *edge, h *ddp.Header, off, n uint64) int {
+// Where a scattered one goes is not known, so it is alone.
+func (x *early) claim(e *edge, h *ddp.Header, off, n uint64, scattered bool) int {
 	from, to := position(h), position(h)+n
 	msg := e.msg
 	if e.end == off && e.hdr.Last {
@@ -262,7 +275,10 @@ func (x *early) claim(e *edge, h *ddp.Header, off, n uint64) int {
 	}
 	for i := range x.extents {
 		o := &x.extents[i]
-		if i != msg && o.used && o.tagged && h.Tagged && o.stag == h.STag && from < o.hi && o.lo < to {
+		if i == msg || !o.used {
+			continue
+		}
+		if scattered || o.scattered || o.tagged && h.Tagged && o.stag == h.STag && from < o.hi && o.lo < to {
 			return -1
 		}
 	}
@@ -271,7 +287,7 @@ func (x *early) claim(e *edge, h *ddp.Header, off, n uint64) int {
 	}
 	for i := range x.extents {
 		if !x.extents[i].used {
-			x.extents[i] = extent{used: true, tagged: h.Tagged, stag: h.STag, lo: from, hi: from}
+			x.extents[i] = extent{used: true, scattered: scattered, tagged: h.Tagged, stag: h.STag, lo: from, hi: from}
 			return i
 		}
 	}

@@ -66,17 +66,9 @@ func (o *pmcOptions) run(cmd *cobra.Command, name string, lines []string) error 
 	if err != nil {
 		return usageError{err}
 	}
-	if o.socket == "" {
-		if all := ctl.List(); name == "" && len(all) > 1 {
-			return usagef("several NICs are running (%s): choose one with its name: tapir ptp pmc NIC ...", strings.Join(all, ", "))
-		} else if name == "" && len(all) == 1 {
-			name = all[0]
-		}
-		o.socket = ctl.PTPSocket(name)
-	}
-	c, err := ptpuds.Dial(o.socket)
+	c, err := o.dial(name)
 	if err != nil {
-		return fmt.Errorf("%w: start one with: tapir ptp run", err)
+		return err
 	}
 	defer c.Close()
 	c.Domain, c.SdoID, c.Hops, c.Timeout = o.domain, o.sdoID, o.hops, o.timeout
@@ -101,6 +93,23 @@ func (o *pmcOptions) run(cmd *cobra.Command, name string, lines []string) error 
 		failed = append(failed, c.Listen(cmd.Context(), o.listen, show))
 	}
 	return errors.Join(failed...)
+}
+
+// dial opens the socket of a NIC's instance, or the one that was named.
+func (o *pmcOptions) dial(name string) (*ptpuds.Client, error) {
+	if o.socket != "" {
+		return ptpuds.Dial(o.socket)
+	}
+	nic, err := dial(name, "its name: tapir ptp pmc NIC ...")
+	if err != nil {
+		return nil, err
+	}
+	nic.Close()
+	c, err := ptpuds.Dial(ctl.PTPSocket(nic.Hello.Name))
+	if err != nil {
+		return nil, fmt.Errorf("%w: start one with: tapir ptp run %s", err, nic.Hello.Name)
+	}
+	return c, nil
 }
 
 // requests are the messages that the lines ask for.

@@ -2,9 +2,9 @@ package tc
 
 import (
 	"slices"
-	"time"
 
 	"tapir/ptp/msg"
+	"tapir/ptp/pace"
 	"tapir/ptp/pdelay"
 	"tapir/ptp/servo"
 	"tapir/ptp/transport"
@@ -181,16 +181,9 @@ func (l *link) poll(now frame.Time) frame.Time {
 	l.answers = slices.DeleteFunc(l.answers, func(a answer) bool { return a.over })
 	if now >= l.next {
 		l.startExchange()
-		l.next = now.Add(interval(l.clock.cfg.LogPdelayInterval))
+		l.next = now.Add(pace.Period(l.clock.cfg.LogPdelayInterval))
 	}
 	return l.next
-}
-
-func interval(log int8) time.Duration {
-	if log < 0 {
-		return time.Second >> -log
-	}
-	return time.Second << log
 }
 
 func (l *link) startExchange() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tapir/ptp/msg"
+	"tapir/ptp/pace"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
 )
@@ -219,7 +220,7 @@ func (g *Grantor) grant(who Client, s int, log int8, duration uint32, now frame.
 		heap.Push(&g.schedule, gr)
 	}
 	gr.log, gr.load, gr.expires = log, load, now.Add(seconds(duration))
-	gr.at = min(gr.at, now.Add(Period(log)), gr.expires)
+	gr.at = min(gr.at, now.Add(pace.Period(log)), gr.expires)
 	if !gr.sends() {
 		gr.at = gr.expires
 	}
@@ -270,7 +271,7 @@ func (g *Grantor) Due(now frame.Time) (to Client, t msg.Type, log int8, ok bool)
 			g.end(gr)
 			continue
 		}
-		p := Period(gr.log)
+		p := pace.Period(gr.log)
 		if gr.at = gr.at.Add(p); gr.at <= now {
 			gr.at = now.Add(p)
 		}
@@ -293,9 +294,9 @@ func (g *Grantor) Answer(src transport.Addr, from msg.PortIdentity, t msg.Type, 
 	const burst, perInterval = 4, 2
 	gr := c.grants[s]
 	if now >= gr.refill {
-		gaps := 1 + int64(now.Sub(gr.refill)/Period(gr.log))
+		gaps := 1 + int64(now.Sub(gr.refill)/pace.Period(gr.log))
 		gr.answers = int(min(burst, int64(gr.answers)+perInterval*gaps))
-		gr.refill = now.Add(Period(gr.log))
+		gr.refill = now.Add(pace.Period(gr.log))
 	}
 	if gr.answers == 0 {
 		g.stats.TooFast++

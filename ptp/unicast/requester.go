@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/ptp/msg"
+	"tapir/ptp/pace"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
 )
@@ -240,7 +241,7 @@ func (r *Requester) denied(m *master, s int, now frame.Time) {
 	r.stats.Denials++
 	l := &m.leases[s]
 	l.tries = min(l.tries+1, maxBackOff)
-	l.next = now.Add(Period(r.cfg.LogQuery) << l.tries)
+	l.next = now.Add(pace.Period(r.cfg.LogQuery) << l.tries)
 }
 
 // cancelled takes what the master does not grant any more.
@@ -267,7 +268,7 @@ func (r *Requester) cancelled(m *master, from msg.PortIdentity, value []byte, no
 // lose ends a grant and asks for it again, not at once.
 func (r *Requester) lose(m *master, s int, now frame.Time) {
 	m.lost |= 1 << s
-	m.leases[s] = lease{phase: asking, ack: m.leases[s].ack, next: now.Add(Period(r.cfg.LogQuery))}
+	m.leases[s] = lease{phase: asking, ack: m.leases[s].ack, next: now.Add(pace.Period(r.cfg.LogQuery))}
 }
 
 func (r *Requester) acknowledged(m *master, value []byte) {
@@ -331,7 +332,7 @@ func (r *Requester) pollLease(m *master, s int, now frame.Time) (next frame.Time
 }
 
 // retry is when a request that is not answered is repeated.
-func (r *Requester) retry(l *lease) time.Duration { return Period(r.cfg.LogQuery) << l.tries }
+func (r *Requester) retry(l *lease) time.Duration { return pace.Period(r.cfg.LogQuery) << l.tries }
 
 func (r *Requester) pollCancel(l *lease, s int, now frame.Time) frame.Time {
 	if now >= l.next {
@@ -340,7 +341,7 @@ func (r *Requester) pollCancel(l *lease, s int, now frame.Time) frame.Time {
 			return frame.Never
 		}
 		l.tries++
-		l.next = now.Add(Period(r.cfg.LogQuery))
+		l.next = now.Add(pace.Period(r.cfg.LogQuery))
 		r.buf = (&msg.CancelUnicast{Type: types[s]}).Append(r.buf, msg.TLVCancelUnicast)
 	}
 	return l.next

@@ -78,19 +78,5 @@ type Lower interface {
 	Signal(dst transport.Addr, target msg.PortIdentity, tlvs msg.TLVs)
 }
 
-// Period is the interval of 2^log s; what is beyond half a day becomes that.
-func Period(log int8) time.Duration {
-	const longest = 15
-	switch {
-	case log >= longest:
-		return time.Second << longest
-	case log >= 0:
-		return time.Second << log
-	case log > -30:
-		return time.Second >> -log
-	}
-	return 1
-}
-
 // seconds is a duration in s as a TLV has it.
 func seconds(n uint32) time.Duration { return time.Duration(n) * time.Second }

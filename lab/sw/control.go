@@ -160,7 +160,7 @@ func (n *Node) counters() (list []counterRow) {
 		for _, r := range []counterRow{
 			{"corrected", c.Corrected}, {"follow_ups_made", c.Made}, {"held", c.HeldFrames}, {"unstamped", c.Unstamped},
 			{"stamps_lost", c.LostStamps}, {"unmatched", c.Unmatched}, {"hold_full", c.HoldFull}, {"no_link_delay", c.NoDelay},
-			{"evicted", c.Evicted}, {"malformed", c.Malformed},
+			{"duplicates", c.Duplicates}, {"evicted", c.Evicted}, {"malformed", c.Malformed},
 			{"pdelay_requests", c.Pdelay.Requests}, {"pdelay_responses", c.Pdelay.Responses}, {"pdelay_measured", c.Pdelay.Measured},
 			{"pdelay_lost", c.Pdelay.Lost}, {"pdelay_strange", c.Pdelay.Strange}, {"pdelay_overrun", c.Pdelay.Overrun},
 		} {

@@ -249,7 +249,9 @@ func (s *Switch) transmit(out int, f *frame.Frame) {
 	c := &s.ports[out].counts
 	if s.ports[out].link.Room() == 0 {
 		c.TxDrops.Count(frame.DropTxQueue)
+		id := f.ID
 		f.Release()
+		s.TxDone(id, frame.Never)
 		return
 	}
 	c.TxFrames++

@@ -30,7 +30,7 @@ func newRun() *cobra.Command {
 			"The program cannot set the machine's clock, whatever its rights, unless --system-clock is given.",
 		Example: "  tapir run -- ptp4l -H -i tap0 -m\n" +
 			"  tapir run --nic nic0 -- phc_ctl /dev/ptp0 get\n" +
-			"  tapir run --nic a,b -- ptp4l -H -i host-a -i host-b -m --boundary_clock_jbod 1\n" +
+			"  tapir run --netdev veth0 -- ptp4l -H -i veth0 -s -m\n" +
 			"  tapir run --pps -- ts2phc -c /dev/ptp0 -s generic -m",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -25,7 +25,7 @@ const (
 	// MaxPorts is how many ports an instance may have.
 	MaxPorts = 1024
 	// Intervals lie between these powers of two of a second.
-	MinLogInterval, MaxLogInterval = -10, 16
+	MinLogInterval, MaxLogInterval = -10, 15
 )
 
 // Config describes a PTP instance. NewConfig fills one with a profile's

@@ -19,7 +19,7 @@ func (p *port) sendDelayReq() {
 		return
 	}
 	if !p.requests.Begin(seq) {
-		p.stats.DelayTimeout++
+		p.stats.Unanswered++
 	}
 	p.transmit(&m, out)
 }

@@ -60,13 +60,14 @@ func (d Drop) String() string {
 type Stats struct {
 	Rx, Tx [16]uint64 // by message type; PORT_STATS
 	Drops  [NumDrops]uint64
-	// ServiceStats of PORT_SERVICE_STATS.
-	AnnounceTimeout, SyncTimeout, DelayTimeout   uint64
-	UnicastServiceTimeout, UnicastRequestTimeout uint64
-	MasterAnnounceTimeout, MasterSyncTimeout     uint64
-	QualificationTimeout                         uint64
-	SyncMismatch, FollowUpMismatch               uint64
-	Faults                                       uint64
+	// How often timers ran out, as linuxptp counts it in PORT_SERVICE_STATS: of
+	// receipt, of qualification, and those at which something is sent.
+	AnnounceTimeout, SyncTimeout, QualificationTimeout     uint64
+	MasterAnnounceTimeout, MasterSyncTimeout, DelayTimeout uint64
+	UnicastServiceTimeout, UnicastRequestTimeout           uint64
+	SyncMismatch, FollowUpMismatch                         uint64 // that waited in vain
+	Unanswered                                             uint64 // Delay_Req
+	Faults                                                 uint64
 }
 
 // Counter is one number with its name.
@@ -90,9 +91,8 @@ func (s *Stats) Counters() []Counter {
 	}
 	return append(list,
 		Counter{"announce_timeout", s.AnnounceTimeout}, Counter{"sync_timeout", s.SyncTimeout},
-		Counter{"delay_timeout", s.DelayTimeout}, Counter{"qualification_timeout", s.QualificationTimeout},
-		Counter{"sync_mismatch", s.SyncMismatch}, Counter{"followup_mismatch", s.FollowUpMismatch},
-		Counter{"faults", s.Faults})
+		Counter{"qualification_timeout", s.QualificationTimeout}, Counter{"sync_mismatch", s.SyncMismatch},
+		Counter{"followup_mismatch", s.FollowUpMismatch}, Counter{"delay_unanswered", s.Unanswered}, Counter{"faults", s.Faults})
 }
 
 // parseDrop is the reason for what msg refused.

@@ -112,3 +112,20 @@ func TestDisablePort(t *testing.T) {
 	slave.poll()
 	w.until("lock again", 10*time.Second, slave.converged(master, 100))
 }
+
+// TestServiceStats: timers are counted as linuxptp does.
+func TestServiceStats(t *testing.T) {
+	w, master, slave := pair(t, nil)
+	w.run(10 * time.Second)
+	get := func(n *node) [msg.NumServiceStats]uint64 {
+		data, _ := n.Get(msg.IDPortServiceStats, 0, w.now)
+		return data.(*msg.PortServiceStats).Counters
+	}
+	m, s := get(master), get(slave)
+	if tx := master.Stats(0).Tx; m[msg.StatMasterAnnounceTimeout] != tx[msg.Announce] || m[msg.StatMasterSyncTimeout] != tx[msg.Sync] || tx[msg.Sync] < 70 {
+		t.Errorf("master %v, sent %v", m, tx)
+	}
+	if tx := slave.Stats(0).Tx; s[msg.StatDelayTimeout] != tx[msg.DelayReq] || tx[msg.DelayReq] < 40 || s[msg.StatAnnounceTimeout] != 1 {
+		t.Errorf("slave %v, sent %v", s, tx)
+	}
+}

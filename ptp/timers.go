@@ -19,15 +19,19 @@ func (p *port) runTimers(now frame.Time) {
 		p.timers[t] = frame.Never
 		switch t {
 		case announceTimer:
+			p.stats.MasterAnnounceTimeout++
 			p.setTimer(t, pace.Next(due, p.announceInterval(), now))
 			p.sendAnnounce(transport.Addr{}, p.nextSeq(msg.Announce), p.rates.announce)
 		case syncTimer:
+			p.stats.MasterSyncTimeout++
 			p.setTimer(t, pace.Next(due, pace.Period(p.rates.sync), now))
 			p.sendSync(transport.Addr{}, p.nextSeq(msg.Sync), p.rates.sync)
 		case delayTimer:
+			p.stats.DelayTimeout++
 			p.armDelay(now)
 			p.sendDelayReq()
 		case pdelayTimer:
+			p.stats.DelayTimeout++
 			p.setTimer(t, pace.Next(due, pace.Period(p.rates.pdelay), now))
 			p.sendPdelayReq(now)
 		case announceReceipt:

@@ -15,16 +15,23 @@ func (n negotiator) Signal(dst transport.Addr, target msg.PortIdentity, tlvs msg
 		Header: msg.Header{Type: msg.Signaling, Sequence: n.p.nextSeq(msg.Signaling), LogInterval: msg.IntervalUnspecified},
 		Port:   target, TLVs: tlvs,
 	}
+	if n.p.unicast.Asks() {
+		n.p.stats.UnicastRequestTimeout++
+	}
 	n.p.transmit(&m, Outgoing{Dst: dst})
 }
 
 // Announce implements unicast.Port.
 func (n negotiator) Announce(dst transport.Addr, seq uint16, log int8) {
+	n.p.stats.UnicastServiceTimeout++
 	n.p.sendAnnounce(dst, seq, log)
 }
 
 // Sync implements unicast.Port.
-func (n negotiator) Sync(dst transport.Addr, seq uint16, log int8) { n.p.sendSync(dst, seq, log) }
+func (n negotiator) Sync(dst transport.Addr, seq uint16, log int8) {
+	n.p.stats.UnicastServiceTimeout++
+	n.p.sendSync(dst, seq, log)
+}
 
 // beginUnicast starts the negotiation anew. Its configuration was checked by
 // New.
@@ -60,9 +67,6 @@ func (p *port) pollUnicast() {
 		return
 	}
 	p.unicast.Poll(p.now)
-	if p.unicast.Lost(p.parentAddr)&(unicast.Announce|unicast.Sync) != 0 {
-		p.stats.UnicastServiceTimeout++
-	}
 }
 
 // unicastTable is the unicast master table as linuxptp tells it.

@@ -56,6 +56,9 @@ func TestUnicast(t *testing.T) {
 	}
 	ms[0].ends[0].alter = func(*msg.Message) fate { return fate{drop: true} }
 	w.until("the other master", 20*time.Second, slave.converged(ms[1], 100))
+	if s := slave.Stats(0); s.UnicastRequestTimeout == 0 || ms[0].Stats(0).UnicastServiceTimeout == 0 {
+		t.Errorf("%d requests, %d messages served", s.UnicastRequestTimeout, ms[0].Stats(0).UnicastServiceTimeout)
+	}
 	ms[0].ends[0].alter = nil
 	w.until("the first again", 60*time.Second, slave.converged(ms[0], 100))
 	before := ms[1].Stats(0).Tx[msg.Sync]

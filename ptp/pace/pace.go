@@ -9,12 +9,18 @@ import (
 	"tapir/wire/frame"
 )
 
-// Period is the interval of 2^log s. log is in -30..30.
+// Period is the interval of 2^log s; what is beyond half a day becomes that.
 func Period(log int8) time.Duration {
-	if log >= 0 {
+	const longest = 15
+	switch {
+	case log >= longest:
+		return time.Second << longest
+	case log >= 0:
 		return time.Second << log
+	case log > -30:
+		return time.Second >> -log
 	}
-	return time.Second >> -log
+	return 1
 }
 
 // Next is when a periodic timer that was due runs again: on its grid, unless

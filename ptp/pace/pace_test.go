@@ -45,7 +45,7 @@ func TestNext(t *testing.T) {
 
 // TestPeriod and the bounds of the random part.
 func TestPeriod(t *testing.T) {
-	if Period(1) != 2*time.Second || Period(0) != time.Second || Period(-3) != 125*time.Millisecond {
+	if Period(100) != Period(15) || Period(-128) != 1 || Period(1) != 2*time.Second || Period(0) != time.Second || Period(-3) != 125*time.Millisecond {
 		t.Error(Period(1), Period(0), Period(-3))
 	}
 	r := Random(1)

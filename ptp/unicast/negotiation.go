@@ -95,16 +95,6 @@ func (n *Negotiation) Follow(parent transport.Addr, s Services) {
 	}
 }
 
-// Lost returns which grants of the parent have ended since the last call.
-func (n *Negotiation) Lost(parent transport.Addr) Services {
-	if n.requester != nil {
-		if i := n.requester.Find(parent); i >= 0 {
-			return n.requester.Lost(i)
-		}
-	}
-	return 0
-}
-
 // Poll sends what is due to clients, and the negotiation's own messages.
 func (n *Negotiation) Poll(now frame.Time) {
 	n.next = frame.Never

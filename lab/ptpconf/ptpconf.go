@@ -45,6 +45,7 @@ var Instance = append([]field{
 	boolean("free_running", func(c *ptp.Config) *bool { return &c.FreeRunning }),
 	boolean("path_trace", func(c *ptp.Config) *bool { return &c.PathTrace }),
 	boolean("follow_up_info", func(c *ptp.Config) *bool { return &c.FollowUpInfo }),
+	{Name: "clock_class_threshold", Expect: "a clock class from 0 to 255", Set: func(c *ptp.Config, s string) error { return setInt(&c.MaxClockClass, s, 0, 255) }},
 	{Name: "max_steps_removed", Expect: "a number from 2 to 255", Set: func(c *ptp.Config, s string) error { return setInt(&c.MaxStepsRemoved, s, 2, 255) }},
 	duration("holdover", func(c *ptp.Config) *time.Duration { return &c.HoldoverTime }),
 	{Name: "utc_offset", Expect: "TAI - UTC in seconds, such as 37", Set: func(c *ptp.Config, s string) error { return setInt(&c.Time.UTCOffset, s, math.MinInt16, math.MaxInt16) }},
@@ -95,6 +96,7 @@ var Port = []port{
 	}},
 	portBool("master_only", func(p *ptp.PortConfig) *bool { return &p.MasterOnly }),
 	portBool("disabled", func(p *ptp.PortConfig) *bool { return &p.Disabled }),
+	portBool("auto_delay", func(p *ptp.PortConfig) *bool { return &p.AutoDelay }),
 	portBool("hybrid_e2e", func(p *ptp.PortConfig) *bool { return &p.HybridE2E }),
 	{Name: "unicast_masters", Expect: "IP or MAC addresses of masters, which are asked for unicast service", Many: true,
 		Set: func(p *ptp.PortConfig, s string) error {

@@ -17,7 +17,7 @@ var values = map[string]string{
 	"domain": "3", "unicast_masters": "10.0.0.1", "unicast_duration": "60", "unicast_listen": "true", "no_multicast": "true", "sdo_id": "0x100", "minor_version": "0", "priority1": "1", "priority2": "1", "clock_class": "6",
 	"clock_accuracy": "0x21", "offset_scaled_log_variance": "0x4e5d", "gm_capable": "false", "slave_only": "true",
 	"two_step": "false", "p2p_one_step": "true", "free_running": "true", "path_trace": "true", "follow_up_info": "true",
-	"max_steps_removed": "9", "holdover": "10s", "utc_offset": "-1", "utc_offset_valid": "true", "time_traceable": "true",
+	"max_steps_removed": "9", "clock_class_threshold": "7", "auto_delay": "true", "holdover": "10s", "utc_offset": "-1", "utc_offset_valid": "true", "time_traceable": "true",
 	"frequency_traceable": "true", "ptp_timescale": "false", "time_source": "0x20", "user_description": "rack 4",
 	"servo": "linreg", "software_constants": "true", "kp": "0.5", "ki": "0.2", "first_step_threshold": "1ms", "step_threshold": "1us",
 	"servo_offset_threshold": "30ns", "servo_num_offset_values": "8", "sanity_freq_limit": "7", "delay_filter": "moving_average",

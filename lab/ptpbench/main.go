@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 			return ctx.Err()
 		}
 	}
-	fmt.Fprintf(&doc, "Measured %s with `make bench-ptp`: %d rounds. %s. Load average (1, 5, 15 minutes) before: %s; after: %s.\n\n",
+	fmt.Fprintf(&doc, "Measured %s with `make bench-ptp`, rounds: %d. %s. Load average (1, 5, 15 minutes) before: %s; after: %s.\n\n",
 		time.Now().UTC().Format(time.DateOnly), b.rounds, machine(), before, loads())
 	doc.Write(table.Bytes())
 	if out == "" {

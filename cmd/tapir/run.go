@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 
 	"github.com/spf13/cobra"
 
@@ -61,10 +62,10 @@ func runProgram(cmd *cobra.Command, o uapi.Options) error {
 	switch {
 	case errors.As(err, &missing):
 		cmd.PrintErrln("tapir: " + oneLine(missing.Error()))
-		if errors.Is(err, fs.ErrPermission) {
-			return reported(exitNotExecutable)
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			return reported(exitNotFound)
 		}
-		return reported(exitNotFound)
+		return reported(exitNotExecutable)
 	case errors.As(err, &usage):
 		return usageError{err}
 	case err != nil:

@@ -123,6 +123,8 @@ func allowedHouseImports(path string) ([]string, bool) {
 		return []string{"wire", "opa"}, true
 	case path == "nic/verbs", path == "nic/cm", path == "nic/al":
 		return []string{"wire", "nic/verbs", "nic/cm"}, true
+	case path == "nic/ptp":
+		return []string{"wire", "ptp"}, true
 	case path == "nic/toe":
 		return []string{"wire", "nic/toe"}, true
 	case under(path, "nic/toe"), path == "nic/buf", path == "nic/tap":

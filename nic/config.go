@@ -80,8 +80,9 @@ type Config struct {
 	// empty and does not hold it, the NIC offers no RDMA.
 	Iface     string
 	IfaceList []string
-	PHC       PHC
-	PTP       PTP
+	// PHC is the hardware clock, PTP the faults of its stamps.
+	PHC PHC
+	PTP PTP
 }
 
 // Reserver keeps TCP ports of the operating system's side free for the

@@ -87,9 +87,9 @@ func ptpParams() []*Param {
 		name, help string
 		field      func(*Config) *int
 	}{
-		{"ptp_tx_lose", "PTP event messages of which one loses its Tx stamp; 0 loses none", func(c *Config) *int { return &c.PTP.TxLose }},
-		{"ptp_tx_delay", "PTP event messages of which one gets its Tx stamp late; 0 delays none", func(c *Config) *int { return &c.PTP.TxDelay }},
-		{"ptp_tx_duplicate", "PTP event messages of which one gets its Tx stamp twice; 0 repeats none", func(c *Config) *int { return &c.PTP.TxDuplicate }},
+		{"ptp_tx_lose", "of so many PTP event messages one loses its Tx stamp; 0 for none", func(c *Config) *int { return &c.PTP.TxLose }},
+		{"ptp_tx_delay", "of so many PTP event messages one gets its Tx stamp late; 0 for none", func(c *Config) *int { return &c.PTP.TxDelay }},
+		{"ptp_tx_duplicate", "of so many PTP event messages one gets its Tx stamp twice; 0 for none", func(c *Config) *int { return &c.PTP.TxDuplicate }},
 	} {
 		list = append(list, number(Param{Name: f.name, Origin: originTapir, Runtime: true, Help: f.help}, f.field, 0, 0, 1<<24))
 	}

@@ -17,6 +17,7 @@ import (
 	"tapir/lab/ctl"
 	"tapir/lab/ptprun"
 	"tapir/ptp"
+	"tapir/ptp/msg"
 )
 
 func newPTP() *cobra.Command {
@@ -212,13 +213,23 @@ func printPTPStatus(w io.Writer, s *ptprun.Status) error {
 		row("servo", "%s %s, %+.0f ppb", i.Servo.Kind, i.Servo.State, i.Servo.Freq+0) // not -0
 		for n := range i.Ports {
 			p := &i.Ports[n]
-			row(fmt.Sprintf("port %d", p.Port), "%s, delay mechanism %d, link delay %v, %d foreign masters%s", p.StateName, p.Mechanism, p.LinkDelay, p.Foreign, faultText(p.Fault))
+			row(fmt.Sprintf("port %d", p.Port), "%s, delay mechanism %s, link delay %v, %d foreign masters%s", p.StateName, mechanismName(p.Mechanism), p.LinkDelay, p.Foreign, faultText(p.Fault))
 			counters(p.Counters)
 		}
 		row("management", "%s", "")
 		counters(s.Management)
 	}
 	return tw.Flush()
+}
+
+func mechanismName(m msg.DelayMechanism) string {
+	switch m {
+	case msg.DelayE2E:
+		return "E2E"
+	case msg.DelayP2P:
+		return "P2P"
+	}
+	return "none"
 }
 
 func faultText(why string) string {

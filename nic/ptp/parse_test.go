@@ -73,3 +73,22 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParse: whatever comes, the unit decides by itself whether it is an event
+// message, and one that it takes has a header.
+func FuzzParse(f *testing.F) {
+	v4 := netip.MustParseAddr("10.0.0.1")
+	f.Add(append(ether.Header{Src: ether.Addr{2}, Type: ether.TypePTP}.AppendTo(nil), message(0, 2)...))
+	f.Add(overUDP(v4, 319, message(1, 2)))
+	f.Add(overUDP(netip.MustParseAddr("fe80::1"), 319, message(2, 2)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, ok := Parse(b)
+		switch {
+		case !ok:
+		case !p.Event || len(b) < ether.HeaderLen+headerLen:
+			t.Errorf("%d octets are %+v", len(b), p)
+		case p.Carriage == L2 && p.Type > 3:
+			t.Errorf("type %v is an event message", p.Type)
+		}
+	})
+}

@@ -8,11 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"tapir/lab/ctl"
 	"tapir/lab/link"
 	"tapir/lab/netns"
 	"tapir/wire/frame"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // space is a namespace with its links.
 func space(t *testing.T) (*netns.NS, *link.Net) {

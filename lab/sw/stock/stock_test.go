@@ -7,9 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"tapir/lab/sw"
 	"tapir/ptp/transport"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // queueing is what makes a plain switch useless for clocks.
 var queueing = sw.Delay{Dist: sw.Uniform, Max: 500 * time.Microsecond}

@@ -207,3 +207,41 @@ func TestL2(t *testing.T) {
 	s.carriage = transport.Ethernet
 	run(t, s).inSync(t)
 }
+
+func TestAutoDelay(t *testing.T) {
+	t.Parallel()
+	auto := func(c *ptp.Config) { c.Ports[0].AutoDelay = true }
+	s := defaults()
+	s.subnets = [][]int{{1, 2}}
+	s.master, s.slave = auto, mechanism(msg.DelayP2P)
+	run(t, s).inSync(t)
+	s.master, s.slave = mechanism(msg.DelayP2P), auto
+	run(t, s).inSync(t)
+}
+
+func TestClassThreshold(t *testing.T) {
+	t.Parallel()
+	for _, class := range []uint8{6, 7, 140} {
+		s := defaults()
+		s.master = func(c *ptp.Config) { c.Quality.Class = class }
+		s.slave = func(c *ptp.Config) { c.MaxClockClass = 7 }
+		if w := run(t, s); class <= 7 {
+			w.inSync(t)
+		} else {
+			w.outOfSync(t)
+		}
+	}
+}
+
+// The alternate time offset of the suite, 24 octets more, is left out.
+func TestPower(t *testing.T) {
+	t.Parallel()
+	s := defaults()
+	s.subnets = [][]int{{1, 2}}
+	s.master = func(c *ptp.Config) { c.Power.Year = 2017 }
+	w := run(t, s)
+	w.inSync(t)
+	if !w.announced(1, 2, 86) {
+		t.Errorf("Announces of %v octets, want 86", w.seen[[2]int{1, 2}])
+	}
+}

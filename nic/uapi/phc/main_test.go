@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -276,13 +275,4 @@ func (p *program) awaitLine(t testing.TB, line string) {
 func (w *world) output(t testing.TB, argv ...string) string {
 	t.Helper()
 	return strings.Join(w.run(t, argv...).await(t, "its end", nil), "\n")
-}
-
-// rms is the root of the mean square.
-func rms(list []int64) float64 {
-	sum := 0.0
-	for _, v := range list {
-		sum += float64(v) * float64(v)
-	}
-	return math.Sqrt(sum / float64(max(1, len(list))))
 }

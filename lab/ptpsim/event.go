@@ -16,6 +16,7 @@ type Event struct {
 // Action is what an event does; the functions that follow return one.
 type Action struct {
 	what  string // for the log
+	clock bool   // of nodes that are no switches
 	check func(s *Sim) error
 	run   func(s *Sim) error
 }
@@ -47,6 +48,23 @@ func onNode(name, what string, run func(n *Node) error) Action {
 	}
 }
 
+// onClock is an action on a node that is no switch.
+func onClock(name, what string, run func(n *Node) error) Action {
+	a := onNode(name, what, run)
+	a.clock = true
+	known := a.check
+	a.check = func(s *Sim) error {
+		if err := known(s); err != nil {
+			return err
+		}
+		if s.Node(name).Instance == nil {
+			return fmt.Errorf("node %s is a switch", name)
+		}
+		return nil
+	}
+	return a
+}
+
 // StepClock moves a node's clock behind the back of its instance.
 func StepClock(node string, by time.Duration) Action {
 	return onNode(node, fmt.Sprintf("clock stepped by %v", by), func(n *Node) error { return n.Clock.AdjTime(n.s.world.now, by) })
@@ -71,7 +89,7 @@ func TxStamps(node string, fault StampFault, late time.Duration) Action {
 	if late > 0 {
 		what += fmt.Sprintf(", %v late", late)
 	}
-	return onNode(node, what, func(n *Node) error { n.stamps.fault, n.stamps.late = fault, late; return nil })
+	return onClock(node, what, func(n *Node) error { n.stamps.fault, n.stamps.late = fault, late; return nil })
 }
 
 // Do runs f on a node; what is for the log.
@@ -106,12 +124,12 @@ func ChangeLink(a, b, what string, change func(c *LinkConfig)) Action {
 
 // SetOctet sets a management id of one octet.
 func SetOctet(node string, id msg.ManagementID, v uint8) Action {
-	return onNode(node, fmt.Sprintf("%v %d", id, v), func(n *Node) error { return n.set(id, &msg.Octet{Value: v}) })
+	return onClock(node, fmt.Sprintf("%v %d", id, v), func(n *Node) error { return n.set(id, &msg.Octet{Value: v}) })
 }
 
 // ClockClass sets the clockClass of a grandmaster.
 func ClockClass(node string, class uint8) Action {
-	return onNode(node, fmt.Sprintf("clockClass %d", class), func(n *Node) error {
+	return onClock(node, fmt.Sprintf("clockClass %d", class), func(n *Node) error {
 		return n.changeGrandmaster(func(g *msg.GrandmasterSettings) { g.Quality.Class = class })
 	})
 }
@@ -120,7 +138,7 @@ func ClockClass(node string, class uint8) Action {
 // for one less, 0 for none.
 func Leap(node string, second int) Action {
 	what := map[int]string{1: "leap61", -1: "leap59", 0: "no leap second"}[second]
-	return onNode(node, what, func(n *Node) error {
+	return onClock(node, what, func(n *Node) error {
 		return n.changeGrandmaster(func(g *msg.GrandmasterSettings) {
 			g.TimeFlags &^= uint8(msg.FlagLeap61 | msg.FlagLeap59)
 			switch second {

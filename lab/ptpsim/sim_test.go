@@ -167,11 +167,16 @@ func TestScenarioActions(t *testing.T) {
 
 func TestRefusedConfigs(t *testing.T) {
 	for want, change := range map[string]func(c *Config){
-		"needs a node":             func(c *Config) { c.Nodes, c.Links = nil, nil },
-		"two nodes are called gm":  func(c *Config) { c.Nodes[1].Name = "gm" },
-		"has no name":              func(c *Config) { c.Nodes[1].Name = "" },
-		`there is no node "gn"`:    func(c *Config) { c.Links[0].Ends[0] = "gn" },
-		"there is no node gn":      func(c *Config) { c.Events = []Event{{0, StepClock("gn", 1)}} },
+		"needs a node":            func(c *Config) { c.Nodes, c.Links = nil, nil },
+		"two nodes are called gm": func(c *Config) { c.Nodes[1].Name = "gm" },
+		"has no name":             func(c *Config) { c.Nodes[1].Name = "" },
+		`there is no node "gn"`:   func(c *Config) { c.Links[0].Ends[0] = "gn" },
+		"there is no node gn":     func(c *Config) { c.Events = []Event{{0, StepClock("gn", 1)}} },
+		"node gm is a switch": func(c *Config) {
+			*c = through(*c, 1, sw.Plain, sw.Delay{})
+			c.Nodes[0].Switch, c.Events = c.Nodes[2].Switch, []Event{{0, ClockClass("gm", 6)}}
+			c.Links = append(c.Links, c.Links[0])
+		},
 		"there is no link between": func(c *Config) { c.Events = []Event{{0, LinkDown("gm", "gm", true)}} },
 		"half of the asymmetry":    func(c *Config) { c.Links[0].Asymmetry = 1002 },
 		"a probability of 2":       func(c *Config) { c.Links[0].Loss = 2 },

@@ -135,11 +135,15 @@ func (e *eventFile) finish(f *scenario) error {
 	case e.link != nil && (e.needs != "" || e.steps != nil || e.stamps != nil):
 		return e.at.Errorf("this event is of nodes, not of links")
 	}
-	for _, a := range e.actions {
-		f.Events = append(f.Events, Event{e.when, a(e)})
-	}
 	if e.stamps != nil {
-		f.Events = append(f.Events, Event{e.when, TxStamps(e.node, *e.stamps, e.late)})
+		e.actions = append(e.actions, func(e *eventFile) Action { return TxStamps(e.node, *e.stamps, e.late) })
+	}
+	for _, action := range e.actions {
+		a := action(e)
+		if a.clock && f.Nodes[node].Switch != nil {
+			return e.at.Errorf("node %s is a switch", e.node)
+		}
+		f.Events = append(f.Events, Event{e.when, a})
 	}
 	if e.links != nil {
 		f.Events = append(f.Events, Event{e.when, ChangeLink(e.link[0], e.link[1], strings.Join(e.changes, ", "), func(l *LinkConfig) {
@@ -153,7 +157,7 @@ func (e *eventFile) finish(f *scenario) error {
 		o.Steps = append(o.Steps, clock.Step{After: e.when, PPB: s.PPB})
 		f.Events = append(f.Events, Event{e.when, Do(e.node, fmt.Sprintf("frequency %+g ppb", s.PPB), func(*Node) error { return nil })})
 	}
-	if len(e.actions) == 0 && e.stamps == nil && e.links == nil && e.steps == nil {
+	if len(e.actions) == 0 && e.links == nil && e.steps == nil {
 		return e.at.Errorf("nothing happens: expected one of %s", strings.Join(happenings(), ", "))
 	}
 	return nil

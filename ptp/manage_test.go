@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tapir/ptp/msg"
+	"tapir/wire/frame"
 )
 
 // TestManagementIDs reads every id, and encodes what it got.
@@ -127,5 +128,89 @@ func TestServiceStats(t *testing.T) {
 	}
 	if tx := slave.Stats(0).Tx; s[msg.StatDelayTimeout] != tx[msg.DelayReq] || tx[msg.DelayReq] < 40 || s[msg.StatAnnounceTimeout] != 1 {
 		t.Errorf("slave %v, sent %v", s, tx)
+	}
+}
+
+// TestSetOctets: what is written is read back and announced.
+func TestSetOctets(t *testing.T) {
+	w, master, slave := pair(t, nil)
+	w.until("lock", 10*time.Second, slave.converged(master, 100))
+	for _, tc := range []struct {
+		mid msg.ManagementID
+		v   uint8
+	}{
+		{msg.IDPriority1, 7}, {msg.IDPriority2, 9}, {msg.IDClockAccuracy, 0x21}, {msg.IDTraceability, 0x30}, {msg.IDTimescale, 0},
+		{msg.IDLogAnnounceInterval, 0xff}, {msg.IDLogSyncInterval, 0xfc}, {msg.IDAnnounceReceiptTimeout, 5}, {msg.IDLogMinPdelayReqInterval, 2},
+	} {
+		if e := master.Set(tc.mid, 0, &msg.Octet{Value: tc.v}, w.now); e != 0 {
+			t.Errorf("SET %v: %v", tc.mid, e)
+		}
+		data, _ := master.Get(tc.mid, 0, w.now)
+		if got := data.(*msg.Octet).Value; got != tc.v {
+			t.Errorf("%v is %#x, want %#x", tc.mid, got, tc.v)
+		}
+	}
+	master.poll()
+	w.run(3 * time.Second)
+	s := slave.Snapshot()
+	g := s.Parent.Grandmaster
+	if g.Priority1 != 7 || g.Priority2 != 9 || g.Quality.Accuracy != 0x21 || !s.Time.TimeTraceable || !s.Time.FrequencyTraceable || s.Time.PTPTimescale {
+		t.Errorf("the slave knows %+v, %+v", g, s.Time)
+	}
+	// Another domain, and another delay mechanism, at both ends.
+	for _, n := range []*node{master, slave} {
+		n.Set(msg.IDDomain, 0, &msg.Octet{Value: 3}, w.now)
+		n.Set(msg.IDDelayMechanism, 0, &msg.Octet{Value: uint8(msg.DelayP2P)}, w.now)
+		n.poll()
+	}
+	slave.phcStep(50_000)
+	w.until("lock with P2P in domain 3", 20*time.Second, slave.converged(master, 100))
+	if tx := slave.Stats(0).Tx; tx[msg.PdelayReq] == 0 {
+		t.Errorf("sent %v", tx)
+	}
+}
+
+// phcStep steps the clock behind the instance's back.
+func (n *node) phcStep(d time.Duration) {
+	if err := n.phc.AdjTime(n.w.now, d); err != nil {
+		n.w.t.Fatal(err)
+	}
+}
+
+// echo answers each management message with itself.
+type echo struct {
+	n     *node
+	asked int
+}
+
+func (e *echo) Management(port int, m *msg.Message, meta Meta) {
+	e.asked++
+	e.n.SendManagement(port, m, meta.Src)
+}
+
+func (e *echo) Poll(frame.Time) {}
+
+// TestManager: management messages of the domain reach the manager, by a port
+// that is disabled too; answers wait for Poll, as many as there is room for.
+func TestManager(t *testing.T) {
+	w, master, slave := pair(t, func(m, _ *Config) { m.Ports[0].Disabled, m.Limits.RequestRate = true, 1_000_000 })
+	e := &echo{n: master}
+	master.Manage(e)
+	w.run(time.Second)
+	m := msg.Message{Header: msg.Header{Type: msg.Management, Source: msg.PortIdentity{Clock: id(9), Port: 1}}, Port: msg.AllPorts}
+	for range maxOutbox + 5 {
+		master.Receive(0, m.Append(nil), Meta{Src: slave.addr(), Now: w.now})
+	}
+	m.Domain = 9
+	master.Receive(0, m.Append(nil), Meta{Src: slave.addr(), Now: w.now})
+	if s := master.Stats(0); e.asked != maxOutbox+5 || s.Drops[DropQueue] != 5 || s.Drops[DropDomain] != 1 || s.Tx[msg.Management] != 0 {
+		t.Errorf("asked %d times; %+v", e.asked, s)
+	}
+	if master.poll(); master.Stats(0).Tx[msg.Management] != maxOutbox {
+		t.Errorf("sent %d", master.Stats(0).Tx[msg.Management])
+	}
+	slave.Receive(0, m.Append(nil), Meta{Now: w.now})
+	if slave.Stats(0).Drops[DropState] == 0 {
+		t.Error("a management message without a manager is not counted")
 	}
 }

@@ -52,7 +52,8 @@ func again() int {
 		cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 		cmd.Args[0] = os.Args[0]
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-		cmd.Env = append(os.Environ(), inNamespace+"="+mark)
+		// linuxptp lies where the PATH of some does not lead.
+		cmd.Env = append(os.Environ(), inNamespace+"="+mark, "PATH="+os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin")
 		if mark == "new" {
 			cmd.SysProcAttr = attr
 		}

@@ -109,7 +109,11 @@ func TestLostStamp(t *testing.T) {
 func TestPHC2Sys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 200_000, time.Second)
-	p := w.run(t, "unshare", "--ipc", "phc2sys", "-s", "/dev/ptp7", "-E", "ntpshm", "-O", "0", "-R", "10", "-m", "-q")
+	phc2sys, err := linuxptp.Find("phc2sys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := w.run(t, "unshare", "--ipc", phc2sys, "-s", "/dev/ptp7", "-E", "ntpshm", "-O", "0", "-R", "10", "-m", "-q")
 	log := p.await(t, "samples", func(l linuxptp.Log) bool { return len(l.Samples()) >= 6 })
 	for i, s := range log.Samples() {
 		if before := log.Samples()[max(i-1, 0)].Offset; i > 0 && s.Offset >= before {

@@ -20,6 +20,7 @@ const (
 
 func newRun() *cobra.Command {
 	var o uapi.Options
+	via := "seccomp"
 	cmd := &cobra.Command{
 		Use:   "run [--nic NAME[,NAME]] [--] PROGRAM [ARGUMENT]...",
 		Short: "Run an unmodified program on running NICs",
@@ -32,7 +33,8 @@ func newRun() *cobra.Command {
 		Example: "  tapir run -- ptp4l -H -i tap0 -m\n" +
 			"  tapir run --nic nic0 -- phc_ctl /dev/ptp0 get\n" +
 			"  tapir run --netdev veth0 -- ptp4l -H -i veth0 -s -m\n" +
-			"  tapir run --pps -- ts2phc -c /dev/ptp0 -s generic -m",
+			"  tapir run --pps -- ts2phc -c /dev/ptp0 -s generic -m\n" +
+			"  tapir run --via preload -- phc_ctl /dev/ptp0 get",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("the program is missing: see: tapir run --help")
@@ -40,6 +42,10 @@ func newRun() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var ok bool
+			if o.Via, ok = vias[via]; !ok {
+				return usagef("--via %q: want seccomp or preload", via)
+			}
 			o.Argv, o.Log = args, cmd.ErrOrStderr()
 			o.Stdin, o.Stdout, o.Stderr = os.Stdin, os.Stdout, os.Stderr
 			return runProgram(cmd, o)
@@ -52,8 +58,13 @@ func newRun() *cobra.Command {
 	f.StringSliceVar(&o.Netdevs, "netdev", nil, "also show the clock at this netdev, `[NIC=]NAME`, with stamps of the kernel translated to it; may be repeated")
 	f.BoolVar(&o.PPS, "pps", false, "give the clocks an external time stamp input, with a pulse at each second of the system's clock")
 	f.BoolVar(&o.KeepSystemClock, "system-clock", false, "let the program set the machine's clock if it has the right")
+	f.StringVar(&via, "via", via, "`how` the program's system calls are served: seccomp, or preload where the kernel or another\n"+
+		"supervisor refuses that: dynamic programs alone, by a library that a C compiler makes once")
 	return cmd
 }
+
+// vias are the values of --via.
+var vias = map[string]trap.Via{"seccomp": trap.Seccomp, "preload": trap.Preload}
 
 func runProgram(cmd *cobra.Command, o uapi.Options) error {
 	code, err := uapi.Run(cmd.Context(), o)

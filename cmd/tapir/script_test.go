@@ -84,6 +84,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			run := filepath.Join(env.WorkDir, "run")
 			env.Setenv("XDG_RUNTIME_DIR", run)
+			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
 			return os.Mkdir(run, 0o700)
 		},
 		Condition: func(cond string) (bool, error) {

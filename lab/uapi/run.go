@@ -30,6 +30,7 @@ type Options struct {
 	PPS     bool // external time stamp input 0 has a pulse at each second of the system's clock
 	// KeepSystemClock leaves the program the right to set the machine's clock.
 	KeepSystemClock bool
+	Via             trap.Via
 	Argv            []string
 	Stdin           *os.File
 	Stdout, Stderr  *os.File
@@ -64,7 +65,7 @@ func Run(ctx context.Context, o Options) (code int, err error) {
 		d.logf = logf
 	}
 	p, err := trap.Start(trap.Options{Argv: o.Argv, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
-		Handlers: []trap.Handler{phc.New(shown...)}, KeepSystemClock: o.KeepSystemClock, Logf: logf})
+		Handlers: []trap.Handler{phc.New(shown...)}, KeepSystemClock: o.KeepSystemClock, Via: o.Via, Logf: logf})
 	if err != nil {
 		return 0, err
 	}

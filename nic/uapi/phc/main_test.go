@@ -28,7 +28,18 @@ func TestMain(m *testing.M) {
 		programs[name]()
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(testAll(m))
+}
+
+// testAll keeps what is compiled to preload out of the user's cache.
+func testAll(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tapir-phc")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("XDG_CACHE_HOME", dir)
+	return m.Run()
 }
 
 // programArg begins the name of a program that is part of this binary.
@@ -116,6 +127,7 @@ type world struct {
 	stamps   *Mapped
 	handler  *Handler
 	device   Device
+	via      trap.Via
 }
 
 const dutNetdev = "dut0"
@@ -202,7 +214,7 @@ func (w *world) run(t testing.TB, argv ...string) *program {
 	enter := []string{"nsenter", fmt.Sprintf("--net=/proc/%d/fd/%d", os.Getpid(), w.dut.Fd()), "--", file}
 	p := &program{news: make(chan struct{}, 1)}
 	p.Program, err = trap.Start(trap.Options{Argv: append(enter, argv[1:]...), Dir: t.TempDir(), Stdout: pw, Stderr: pw, Handlers: []trap.Handler{w.handler},
-		Logf: t.Logf})
+		Via: w.via, Logf: t.Logf})
 	pw.Close()
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"tapir/nic/uapi/trap"
 )
 
 // matches fails unless each pattern is found in out, in this order.
@@ -22,7 +24,15 @@ func matches(t *testing.T, out string, patterns ...string) {
 
 func TestPHCCtl(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 37_000, time.Millisecond)
+	for _, via := range []trap.Via{trap.Seccomp, trap.Preload} {
+		w := newWorld(t, 37_000, time.Millisecond)
+		w.via = via
+		w.phcCtl(t)
+	}
+}
+
+func (w *world) phcCtl(t *testing.T) {
+	t.Helper()
 	matches(t, w.output(t, "phc_ctl", dutNetdev, "--", "caps", "freq", "12000.5", "freq", "cmp"),
 		"^ +291666666 maximum frequency", "^ +0 programable alarms", "^ +1 external time stamp", "^ +0 programmable periodic",
 		"^ +0 configurable", "doesn't have pulse per second", "doesn't have cross timestamping",

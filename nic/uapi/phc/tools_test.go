@@ -16,6 +16,7 @@ import (
 
 	"tapir/lab/linuxptp"
 	"tapir/nic/ptp"
+	"tapir/nic/uapi/trap"
 )
 
 // fast are options of ptp4l that make its states change quickly.
@@ -73,10 +74,13 @@ func TestPTP4LHardware(t *testing.T) {
 		transport, flag string
 		ppb             float64
 		offset          time.Duration
-	}{{"L2", "-2", 37_000, 1230 * time.Microsecond}, {"UDPv4", "-4", -91_000, -5 * time.Millisecond}, {"UDPv6", "-6", 12_000, 0}} {
-		t.Run(c.transport, func(t *testing.T) {
+		via             trap.Via
+	}{{"L2", "-2", 37_000, 1230 * time.Microsecond, trap.Seccomp}, {"UDPv4", "-4", -91_000, -5 * time.Millisecond, trap.Seccomp},
+		{"UDPv6", "-6", 12_000, 0, trap.Seccomp}, {"L2", "-2", 37_000, 1230 * time.Microsecond, trap.Preload}} {
+		t.Run(fmt.Sprint(c.transport, " ", c.via), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, c.ppb, c.offset)
+			w.via = c.via
 			w.master(t, c.transport)
 			p := w.slave(t, c.flag)
 			truth := w.follow(t, p, 10)

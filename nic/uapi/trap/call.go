@@ -15,8 +15,9 @@ import (
 // Call is one trapped system call. The calling thread sleeps until the call
 // is answered. A Call may be used from any goroutine, by one at a time.
 type Call struct {
-	s *supervisor
-	n notification
+	s    *supervisor
+	n    notification
+	conn *connection // of the preloaded library; nil: by seccomp
 	named
 }
 
@@ -57,6 +58,9 @@ func (c *Call) Process() (int, error) {
 // Valid tells whether the calling thread still waits for the answer. While it
 // does, its id, memory and descriptors are those of the call.
 func (c *Call) Valid() bool {
+	if c.conn != nil {
+		return c.conn.waitsFor(c.n.id)
+	}
 	id := c.n.id
 	return ioctl(c.s.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id)) == nil
 }
@@ -156,7 +160,7 @@ func (c *Call) Interrupted() bool {
 	if err != nil {
 		return true
 	}
-	var pending, blocked, ignored uint64
+	var pending, blocked, ignored, caught uint64
 	for line := range strings.Lines(string(status)) {
 		key, value, _ := strings.Cut(line, ":")
 		bits, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
@@ -167,10 +171,19 @@ func (c *Call) Interrupted() bool {
 			blocked = bits
 		case "SigIgn":
 			ignored = bits
+		case "SigCgt":
+			caught = bits
 		}
+	}
+	if c.conn != nil {
+		blocked = c.conn.blocked // the library blocks all while it waits
+		ignored |= ignoredUnlessCaught &^ caught
 	}
 	return pending&^blocked&^ignored != 0
 }
+
+// ignoredUnlessCaught are the signals whose default is that nothing happens.
+const ignoredUnlessCaught = 1<<(unix.SIGCHLD-1) | 1<<(unix.SIGURG-1) | 1<<(unix.SIGWINCH-1) | 1<<(unix.SIGCONT-1)
 
 // Answer is how a call ends.
 type Answer struct {

@@ -23,6 +23,7 @@ const launchName = "tapir-launch"
 const (
 	dropClock = 1 << iota // take CAP_SYS_TIME away
 	noKillable
+	preloaded // the library serves in place of a filter
 )
 
 // reply is what the child says: which step failed, with its errno. With no
@@ -34,6 +35,7 @@ const (
 	stepPrivileges
 	stepSeccomp
 	stepExec
+	stepStarted // by the preloaded library's parent, with the program's process id
 )
 
 // Launched turns a process that Start made into the program and does not
@@ -65,6 +67,10 @@ func become(path string, argv []string) {
 			say(sock, stepPrivileges, err, -1)
 			return
 		}
+	}
+	if want&preloaded != 0 {
+		beParent(sock, path, argv, string(prog))
+		return
 	}
 	step, listener, err := byte(stepListening), -1, error(unix.EINVAL)
 	if want&noKillable == 0 {
@@ -139,11 +145,12 @@ func dropSysTime() error {
 	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) // then execve gives nothing back
 }
 
-// launch starts the child and takes its listener.
-func (s *supervisor) launch(o Options, path string) (*exec.Cmd, error) {
+// launch starts the child, takes its listener and returns it and the program:
+// the same process, or its child with the preloaded library.
+func (s *supervisor) launch(o Options, path string) (*exec.Cmd, *os.Process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer unix.Close(pair[0])
 	sock := os.NewFile(uintptr(pair[1]), "launch")
@@ -157,21 +164,24 @@ func (s *supervisor) launch(o Options, path string) (*exec.Cmd, error) {
 		cmd.Stderr = o.Stderr
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sock.Close() // its end must be the child's alone
-	if err := s.adopt(pair[0], o, path); err != nil {
+	program, err := s.adopt(pair[0], o, path)
+	if err != nil {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		return nil, err
+		return nil, nil, err
 	}
-	return cmd, nil
+	if program == nil {
+		program = cmd.Process
+	}
+	return cmd, program, nil
 }
 
-// adopt speaks with the child until it is the program. The listener must be
-// served from the child's go-ahead on: execve itself is done when the socket
-// ends, and the loader's calls come later.
-func (s *supervisor) adopt(sock int, o Options, path string) error {
+// adopt speaks with the child until the program runs. It returns the program
+// if that is another process than the child.
+func (s *supervisor) adopt(sock int, o Options, path string) (*os.Process, error) {
 	var want byte
 	if !o.KeepSystemClock {
 		want |= dropClock
@@ -183,15 +193,31 @@ func (s *supervisor) adopt(sock int, o Options, path string) error {
 	if stdin == nil {
 		null, err := os.Open(os.DevNull)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer null.Close()
 		stdin = null
 	}
-	first := append([]byte{want}, encodeFilter(filter(s.rules))...)
-	if err := unix.Sendmsg(sock, first, unix.UnixRights(int(stdin.Fd())), nil, 0); err != nil {
-		return fmt.Errorf("start the program: %w", err)
+	var how []byte
+	if s.preload != nil {
+		want |= preloaded
+		how = s.preload.environment()
+	} else {
+		how = encodeFilter(filter(s.rules))
 	}
+	if err := unix.Sendmsg(sock, append([]byte{want}, how...), unix.UnixRights(int(stdin.Fd())), nil, 0); err != nil {
+		return nil, fmt.Errorf("start the program: %w", err)
+	}
+	if s.preload != nil {
+		return s.preload.adopt(sock, path)
+	}
+	return nil, s.adoptListener(sock, path)
+}
+
+// adoptListener takes the listener of the child until it is the program. It
+// must be served from the child's go-ahead on: execve itself is done when the
+// socket ends, and the loader's calls come later.
+func (s *supervisor) adoptListener(sock int, path string) error {
 	msg := make([]byte, 2)
 	n, listener, err := receive(sock, msg)
 	if err != nil || n != 2 {

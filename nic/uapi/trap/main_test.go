@@ -25,7 +25,21 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(programEnv); name != "" {
 		os.Exit(programs[name](os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	os.Exit(testAll(m))
+}
+
+// testDir holds what the tests compile, the library's cache among it.
+var testDir string
+
+func testAll(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tapir-trap")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	testDir = dir
+	os.Setenv("XDG_CACHE_HOME", dir)
+	return m.Run()
 }
 
 const programEnv = "TAPIR_TEST_PROGRAM"
@@ -203,8 +217,8 @@ func devIoctl(fd int, req uint, arg unsafe.Pointer) (int, error) {
 	return int(n), nil
 }
 
-// elf writes a static program of these amd64 instructions.
-func elf(t *testing.T, code ...byte) string {
+// staticELF writes a static program of these amd64 instructions.
+func staticELF(t *testing.T, code ...byte) string {
 	t.Helper()
 	const base, head = 0x400000, 64 + 56
 	var b bytes.Buffer

@@ -33,6 +33,7 @@ var programs = map[string]func(args []string) int{
 	"supervise": supervise,
 	"caps":      func([]string) int { fmt.Println(capEff()>>unix.CAP_SYS_TIME&1 == 1); return 0 },
 	"loop":      loopCalls,
+	"preload":   superviseByLibrary,
 }
 
 func fail(err error) int {
@@ -252,6 +253,23 @@ func supervise(args []string) int {
 	w := newWorld().program(args[0])
 	w.opt.Stdout, w.opt.Stderr = os.Stdout, os.Stdout
 	w.opt.Logf = func(format string, a ...any) { fmt.Printf(format+"\n", a...) }
+	p, err := Start(w.opt)
+	if err != nil {
+		return fail(err)
+	}
+	code, err := p.Wait()
+	if err != nil {
+		return fail(err)
+	}
+	return code
+}
+
+// superviseByLibrary runs a shell's command under a supervisor that finds the
+// compiler and the cache of its environment.
+func superviseByLibrary(args []string) int {
+	w := newWorld()
+	w.opt.Argv = []string{"/bin/sh", "-c", args[0]}
+	w.opt.Via, w.opt.Stdout, w.opt.Stderr = Preload, os.Stdout, os.Stdout
 	p, err := Start(w.opt)
 	if err != nil {
 		return fail(err)

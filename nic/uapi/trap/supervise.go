@@ -44,6 +44,7 @@ type supervisor struct {
 	rules    []Rule
 	handlers map[uint32][]Handler
 	mem      foreign
+	preload  *preload // nil: by seccomp
 	logf     func(string, ...any)
 	repeats  bool // before Linux 5.19 a signal interrupts a call that is being served
 	twoSteps bool // before Linux 5.14 a descriptor cannot be added and the call ended at once
@@ -57,6 +58,13 @@ type supervisor struct {
 type undelivered struct {
 	n notification
 	r response
+}
+
+// ended is called when no process is left, and if there never was one.
+func (s *supervisor) ended() {
+	if s != nil && s.preload != nil {
+		s.preload.close()
+	}
 }
 
 func newSupervisor(o Options) (*supervisor, error) {
@@ -88,8 +96,11 @@ func (s *supervisor) syncWakeUp() {
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(s.listener), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 }
 
-// loop serves until no process with the filter is left.
+// loop serves until no process is left.
 func (s *supervisor) loop() error {
+	if s.preload != nil {
+		return s.preload.loop(s)
+	}
 	defer unix.Close(s.listener)
 	fds := []unix.PollFd{{Fd: int32(s.listener), Events: unix.POLLIN}}
 	for {
@@ -164,6 +175,10 @@ func (s *supervisor) repeated(c *Call) (response, bool) {
 
 // Finish ends a call that was answered Later.
 func (c *Call) Finish(a Answer) {
+	if c.conn != nil {
+		c.conn.finish(c.n.id, a)
+		return
+	}
 	r := response{id: c.n.id}
 	switch {
 	case a.kind == descriptor:

@@ -1,7 +1,8 @@
 // Package trap runs a program and serves chosen system calls of it, and of
 // everything it forks or executes, in this process: a supervisor over
-// seccomp's user notification (seccomp_unotify(2)), without a kernel module, a
-// preloaded library, C code or root. It knows no ABI; Handlers do.
+// seccomp's user notification (seccomp_unotify(2)), without a kernel module, C
+// code or root; or, where that is forbidden, by a preloaded library (preload.go,
+// library.go). It knows no ABI; Handlers do.
 //
 //	handler rules -> filter.go: a BPF program for this architecture
 //	Start         -> launch.go: the child installs it, hands over the listener, executes the program
@@ -48,6 +49,7 @@ type Options struct {
 	KeepSystemClock bool
 	// ProcMem reaches the program's memory by /proc/PID/mem alone.
 	ProcMem bool
+	Via     Via
 	// Logf is told what the user should know, such as a program that was
 	// refused; nil: nobody is.
 	Logf func(format string, args ...any)
@@ -55,11 +57,26 @@ type Options struct {
 	restartable bool // for tests: as a kernel before 5.19, where signals interrupt a trapped call
 }
 
+// Via is how system calls come to the supervisor.
+type Via uint8
+
+const (
+	Seccomp Via = iota // all of any program, by a filter in the kernel
+	// Preload: those that a dynamic program makes through functions of libc, by
+	// a library that is compiled when it is first needed. It works where the
+	// kernel or another supervisor forbids the filter.
+	Preload
+)
+
+// String is what --via calls it.
+func (v Via) String() string { return [...]string{"seccomp", "preload"}[v] }
+
 // Program is a supervised program.
 type Program struct {
-	cmd    *exec.Cmd
-	served chan error // the supervisor's end: no process is left
-	exited chan error
+	process *os.Process
+	cmd     *exec.Cmd
+	served  chan error // the supervisor's end: no process is left
+	exited  chan error
 }
 
 // NotFoundError says that there is no such program, or none that this user
@@ -90,8 +107,10 @@ func Start(o Options) (*Program, error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err
 	}
-	if err := kernelError(); err != nil {
-		return nil, err
+	if o.Via == Seccomp {
+		if err := kernelError(); err != nil {
+			return nil, err
+		}
 	}
 	p := &Program{served: make(chan error, 1), exited: make(chan error, 1)}
 	started := make(chan error)
@@ -107,22 +126,31 @@ func Start(o Options) (*Program, error) {
 func (p *Program) run(o Options, path string, started chan<- error) {
 	runtime.LockOSThread()
 	s, err := newSupervisor(o)
-	if err == nil {
-		p.cmd, err = s.launch(o, path)
+	if err == nil && o.Via == Preload {
+		s.preload, err = newPreload(s, path)
 	}
-	started <- err
+	if err == nil {
+		p.cmd, p.process, err = s.launch(o, path)
+	}
 	if err != nil {
+		s.ended()
+		started <- err
 		return
 	}
-	go func() { p.exited <- p.cmd.Wait() }()
+	started <- nil
+	go func() {
+		err := p.cmd.Wait()
+		s.ended()
+		p.exited <- err
+	}()
 	p.served <- s.loop()
 }
 
 // PID is the program's process id.
-func (p *Program) PID() int { return p.cmd.Process.Pid }
+func (p *Program) PID() int { return p.process.Pid }
 
 // Signal sends the program a signal.
-func (p *Program) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
+func (p *Program) Signal(sig syscall.Signal) error { return p.process.Signal(sig) }
 
 // Wait returns when the program and every process that it started have ended,
 // with the program's exit code: 128 and the signal's number if one killed it.

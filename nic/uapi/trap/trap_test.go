@@ -57,10 +57,13 @@ func TestUse(t *testing.T) {
 // TestStockPrograms uses dynamic programs, whose libc makes the calls.
 func TestStockPrograms(t *testing.T) {
 	t.Parallel()
-	w := newWorld()
-	w.opt.Argv = []string{"sh", "-c", `cd /dev; test -c tapir-test0 && stat -c '%F %t:%T' ./tapir-test0; exec 7<>tapir-test0; stat -L -c %F - <&7; true 8<&7`}
-	w.want(t, "character special file fa:7\ncharacter special file\n")
-	w.allReleased(t, 1)
+	for _, via := range []Via{Seccomp, Preload} {
+		w := newWorld()
+		w.opt.Via = via
+		w.opt.Argv = []string{"sh", "-c", `cd /dev; test -c tapir-test0 && stat -c '%F %t:%T' ./tapir-test0; exec 7<>tapir-test0; stat -L -c %F - <&7; true 8<&7`}
+		w.want(t, "character special file fa:7\ncharacter special file\n")
+		w.allReleased(t, 1)
+	}
 }
 
 func TestDescriptorsWander(t *testing.T) {
@@ -154,7 +157,7 @@ func TestWaitIsInterrupted(t *testing.T) {
 func TestSecondListener(t *testing.T) {
 	t.Parallel()
 	out, _ := newWorld().program("nested").run(t)
-	if !strings.Contains(out, "device or resource busy") || !strings.Contains(out, "another supervisor already listens") {
+	if !strings.Contains(out, "device or resource busy") || !strings.Contains(out, "another supervisor already listens") || !strings.Contains(out, "--via preload") {
 		t.Fatal(out)
 	}
 }
@@ -173,14 +176,14 @@ func TestOtherArchitecture(t *testing.T) {
 	for name, code := range map[string][]byte{"int 0x80": getpid32, "x32": getpidX32} {
 		var said []string
 		w := newWorld()
-		w.opt.Argv = []string{elf(t, append(code, exit0...)...)}
+		w.opt.Argv = []string{staticELF(t, append(code, exit0...)...)}
 		w.opt.Logf = func(format string, _ ...any) { said = append(said, format) }
 		if _, code := w.run(t); code != 128+9 || len(said) != 1 || !strings.Contains(said[0], "32-bit") {
 			t.Errorf("%s: code %d, said %q", name, code, said)
 		}
 	}
 	w := newWorld()
-	w.opt.Argv = []string{elf(t, exit0...)}
+	w.opt.Argv = []string{staticELF(t, exit0...)}
 	w.want(t, "")
 }
 
@@ -237,12 +240,16 @@ func TestOrdinaryUsers(t *testing.T) {
 		prefixes = append(prefixes, nobody, append(nobody, "--no-new-privs"))
 	}
 	for _, prefix := range prefixes {
-		argv := append(prefix, exe, "use")
-		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), programEnv+"=supervise")
-		if out, err := cmd.CombinedOutput(); err != nil || string(out) != used {
-			t.Errorf("%v: %v\n%s", prefix, err, out)
+		for _, c := range []struct{ program, arg, want string }{
+			{"supervise", "use", used}, {"preload", "stat -c %F " + nodePath, "character special file\n"},
+		} {
+			argv := append(prefix, exe, c.arg)
+			cmd := exec.Command(argv[0], argv[1:]...)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), programEnv+"="+c.program)
+			if out, err := cmd.CombinedOutput(); err != nil || string(out) != c.want {
+				t.Errorf("%v %s: %v\n%s", prefix, c.program, err, out)
+			}
 		}
 	}
 }
@@ -250,8 +257,14 @@ func TestOrdinaryUsers(t *testing.T) {
 // TestSupervisorKilled: a program does not outlive its supervisor.
 func TestSupervisorKilled(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command(self(), "hang")
-	cmd.Env = append(os.Environ(), programEnv+"=supervise")
+	killSupervisor(t, "supervise", "hang")
+	killSupervisor(t, "preload", "echo up; while :; do sleep 0.01; done")
+}
+
+func killSupervisor(t *testing.T, program, arg string) {
+	t.Helper()
+	cmd := exec.Command(self(), arg)
+	cmd.Env = append(os.Environ(), programEnv+"="+program, "TMPDIR="+testDir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

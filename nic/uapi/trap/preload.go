@@ -1,0 +1,307 @@
+package trap
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The second front end: a small library, preloaded into the program
+// (ld.so(8), LD_PRELOAD), stands before libc's system calls and asks here by a
+// connection per thread. The rules are the same, and it applies them itself.
+
+// preloadSocket names, in the program's environment, the socket where the
+// library calls.
+const preloadSocket = "TAPIR_PRELOAD"
+
+// libraryCall is what the library sends, its struct call.
+type libraryCall struct {
+	Nr      uint64
+	Args    [6]uint64
+	Blocked uint64 // the thread's signal mask, from bit 0 for signal 1
+	Thread  uint64
+}
+
+// askRules is the number of the call that asks for the rules.
+const askRules = ^uint64(0)
+
+// libraryAnswer is its struct answer. A result below zero is an errno; a
+// descriptor's value is its flags.
+type libraryAnswer struct{ Kind, Value int64 }
+
+const (
+	answerPass = iota
+	answerResult
+	answerDescriptor
+)
+
+// maxRuleWords is the library's room for rules.
+const maxRuleWords = 4096
+
+// encodeRules lays rules out as the library reads them: 32-bit words of number,
+// count, and count times argument, mask and value.
+func encodeRules(rules []Rule) ([]byte, error) {
+	var b []byte
+	word := func(v uint32) { b = binary.NativeEndian.AppendUint32(b, v) }
+	for _, r := range rules {
+		word(r.Nr)
+		word(uint32(len(r.When)))
+		for _, c := range r.When {
+			word(uint32(c.Arg))
+			word(c.Mask)
+			word(c.Value)
+		}
+	}
+	if len(b) > 4*maxRuleWords {
+		return nil, fmt.Errorf("%d rules are more than the preloaded library has room for", len(rules))
+	}
+	return b, nil
+}
+
+// preload is the supervisor's side of the library.
+type preload struct {
+	dir      string // of this run alone
+	listener *net.UnixListener
+	library  string // its file
+	rules    []byte
+	serial   sync.Mutex // handlers see one call at a time
+}
+
+func newPreload(s *supervisor, path string) (*preload, error) {
+	if err := preloadable(path); err != nil {
+		return nil, err
+	}
+	rules, err := encodeRules(s.rules)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "tapir-run-") // mode 0700: only this user's programs call
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(dir, "calls")})
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	p := &preload{dir: dir, listener: l, rules: rules}
+	if p.library, err = library(dir); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// close ends the service when no process is left.
+func (p *preload) close() {
+	p.listener.Close()
+	os.RemoveAll(p.dir)
+}
+
+// loop takes the connections of the program's threads.
+func (p *preload) loop(s *supervisor) error {
+	for {
+		c, err := p.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("wait for system calls: %w", err)
+		}
+		go p.serve(s, &connection{c: c})
+	}
+}
+
+// connection is that of a thread, which makes one call at a time.
+type connection struct {
+	c       *net.UnixConn
+	mu      sync.Mutex
+	waiting uint64 // the call that waits for its answer, from 1; 0: none
+	blocked uint64
+}
+
+func (p *preload) serve(s *supervisor, conn *connection) {
+	defer conn.c.Close()
+	defer conn.waitFor(0)
+	pid, err := conn.peer()
+	if err != nil {
+		return
+	}
+	var m libraryCall
+	for id := uint64(1); ; id++ {
+		if n, err := conn.c.Read(octets(&m)); err != nil || n != len(octets(&m)) {
+			return
+		}
+		if m.Nr == askRules {
+			_, _ = conn.c.Write(p.rules) // who is gone needs none
+			continue
+		}
+		thread := uint32(m.Thread)
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, thread)); err != nil {
+			thread = uint32(pid) // it counts in a PID namespace of its own
+		}
+		conn.blocked = m.Blocked
+		conn.waitFor(id)
+		p.serial.Lock()
+		s.serve(&Call{s: s, conn: conn, n: notification{id: id, pid: thread, nr: int32(m.Nr), arch: nativeArch, args: m.Args}})
+		p.serial.Unlock()
+	}
+}
+
+// peer is the process at the other end.
+func (c *connection) peer() (pid int, err error) {
+	raw, err := c.c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	if cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); cerr != nil {
+		return 0, cerr
+	}
+	if err != nil {
+		return 0, err
+	}
+	return int(cred.Pid), nil
+}
+
+func (c *connection) waitFor(id uint64) {
+	c.mu.Lock()
+	c.waiting = id
+	c.mu.Unlock()
+}
+
+func (c *connection) waitsFor(id uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting == id
+}
+
+// finish answers the call that waits. A thread that is gone needs no answer.
+func (c *connection) finish(id uint64, a Answer) {
+	var m libraryAnswer
+	var rights []byte
+	switch {
+	case a.kind == descriptor:
+		defer unix.Close(int(a.value))
+		m, rights = libraryAnswer{answerDescriptor, int64(a.flags)}, unix.UnixRights(int(a.value))
+	case a.kind == pass:
+		m.Kind = answerPass
+	case a.errno != 0:
+		m = libraryAnswer{answerResult, -int64(a.errno)}
+	default:
+		m = libraryAnswer{answerResult, a.value}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting == id {
+		c.waiting = 0
+		_, _, _ = c.c.WriteMsgUnix(octets(&m), rights, nil)
+	}
+}
+
+// environment is what the program needs to find the library and the socket.
+func (p *preload) environment() []byte {
+	return []byte(p.library + "\x00" + p.listener.Addr().String())
+}
+
+// withLibrary adds it to an environment.
+func withLibrary(env []string, found string) (list []string) {
+	library, socket, _ := strings.Cut(found, "\x00")
+	for _, v := range env {
+		switch name, value, _ := strings.Cut(v, "="); name {
+		case "LD_PRELOAD":
+			library += ":" + value
+		case preloadSocket:
+		default:
+			list = append(list, v)
+		}
+	}
+	return append(list, "LD_PRELOAD="+library, preloadSocket+"="+socket)
+}
+
+// beParent is the launcher's second half: it starts the program as a child,
+// outlives all that the program starts, and ends with the program's exit code.
+func beParent(sock int, path string, argv []string, library string) {
+	if os.Geteuid() != 0 { // a set-user-ID program does without the library, so it must not be one
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			say(sock, stepPrivileges, err, -1)
+			return
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		say(sock, stepPrivileges, err, -1)
+		return
+	}
+	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: withLibrary(os.Environ(), library), Files: []uintptr{0, 1, 2},
+		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}})
+	if err != nil {
+		say(sock, stepExec, err, -1)
+		return
+	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP) // the program's, not ours
+	started := binary.NativeEndian.AppendUint32([]byte{stepStarted, 0}, uint32(pid))
+	if _, err := unix.Write(sock, started); err != nil {
+		return
+	}
+	if _, err := unix.Read(sock, started); err != nil {
+		return
+	}
+	closeStreams()
+	code := 0
+	for {
+		var ws unix.WaitStatus
+		ended, err := unix.Wait4(-1, &ws, 0, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil: // ECHILD: nobody is left
+			os.Exit(code)
+		case ended == pid && ws.Signaled():
+			code = 128 + int(ws.Signal())
+		case ended == pid:
+			code = ws.ExitStatus()
+		}
+	}
+}
+
+// closeStreams lets go of the program's streams, whose end others wait for.
+func closeStreams() {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	for fd := range 3 {
+		_ = unix.Dup3(null, fd, 0) // between open descriptors it cannot fail
+	}
+}
+
+// adopt speaks with the launcher until the program runs and returns the
+// program.
+func (p *preload) adopt(sock int, path string) (*os.Process, error) {
+	msg := make([]byte, 6)
+	n, err := unix.Read(sock, msg)
+	switch {
+	case err != nil || n < 2:
+		return nil, fmt.Errorf("start the program: its launcher ended: %v", err)
+	case msg[0] == stepExec:
+		return nil, &NotFoundError{Name: path, Err: unix.Errno(msg[1])}
+	case msg[0] != stepStarted || n != len(msg):
+		return nil, explain(msg[0], unix.Errno(msg[1]))
+	}
+	program, err := os.FindProcess(int(binary.NativeEndian.Uint32(msg[2:]))) // not yet reaped, so it is the one
+	if err != nil {
+		return nil, err
+	}
+	if _, err := unix.Write(sock, []byte{0}); err != nil {
+		return nil, fmt.Errorf("start the program: %w", err)
+	}
+	return program, nil
+}

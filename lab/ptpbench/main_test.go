@@ -78,3 +78,15 @@ func TestCheapRows(t *testing.T) {
 		t.Errorf("standard deviation %v", d)
 	}
 }
+
+func TestOneStamp(t *testing.T) {
+	checks, err := oneStamp(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checks {
+		if !c.Met() {
+			t.Errorf("%s: %v, limit %v", c.What, c.Value, c.Limit)
+		}
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -171,28 +170,6 @@ func TestSetsChooseCases(t *testing.T) {
 	}
 	if err := run(t.Context(), []string{"-sets", "gso", "-o", "x.md"}); err == nil {
 		t.Error("a part of the figures would replace all")
-	}
-}
-
-func TestReplaceKeepsWhatIsWrittenByHand(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "d.md")
-	write := func(s string) {
-		if err := os.WriteFile(file, []byte(s), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("before\n" + beginMark + "old\n" + endMark + "after\n")
-	for range 2 {
-		if err := replace(file, []byte("new\n")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, _ := os.ReadFile(file); string(got) != "before\n"+beginMark+"new\n"+endMark+"after\n" {
-		t.Errorf("%s", got)
-	}
-	write("no marks\n")
-	if err := replace(file, nil); err == nil {
-		t.Error("a document without marks was written")
 	}
 }
 

@@ -3,11 +3,11 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"tapir/lab/figures"
 )
 
 func (b *bench) find(name string) *testCase {
@@ -68,8 +68,8 @@ func (r *row) amount(v float64) string { return strings.TrimSpace(fmt.Sprintf("%
 func (b *bench) document(loads string) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "Measured %s with `make bench`: %d rounds of %v each.\n\n", time.Now().UTC().Format(time.DateOnly), b.opt.rounds, b.opt.duration)
-	fmt.Fprintf(&out, "%s\n\n", machine())
-	fmt.Fprintf(&out, "Load average (1, 5, 15 minutes) before: %s; after: %s.\n\n", loads, loadAverage())
+	fmt.Fprintf(&out, "Machine: %s.\n\n", figures.Machine())
+	fmt.Fprintf(&out, "Load average (1, 5, 15 minutes) before: %s; after: %s.\n\n", loads, figures.Load())
 	out.WriteString("| metric : reference | must | aim | ratio | rounds | medians | reaches |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range b.rows {
 		out.WriteString(b.line(r))
@@ -101,31 +101,4 @@ func (c *testCase) cell(of func(sample) float64, format string) string {
 		return fmt.Sprintf(format, m)
 	}
 	return ""
-}
-
-// machine describes what the figures were measured on.
-func machine() string {
-	model := "unknown processor"
-	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
-				model = strings.TrimSpace(v)
-				break
-			}
-		}
-	}
-	return fmt.Sprintf("Machine: %d CPUs (%s), Linux %s, %s.", runtime.NumCPU(), model, word("/proc/sys/kernel/osrelease"), runtime.Version())
-}
-
-func word(file string) string {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(b))
-}
-
-func loadAverage() string {
-	f := strings.Fields(word("/proc/loadavg"))
-	return strings.Join(f[:min(3, len(f))], " ")
 }

@@ -8,7 +8,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -19,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"tapir/lab/figures"
 	"tapir/lab/netns"
 )
 
@@ -93,7 +93,7 @@ func (o *options) choose(names string) error {
 func measure(ctx context.Context, o options) error {
 	bench := newBench(o)
 	defer bench.close()
-	before := loadAverage()
+	before := figures.Load()
 	for round := range o.rounds {
 		for _, c := range bench.cases {
 			if err := c.once(ctx, bench, round); err != nil {
@@ -106,7 +106,7 @@ func measure(ctx context.Context, o options) error {
 		_, err := os.Stdout.Write(doc)
 		return err
 	}
-	return replace(o.out, doc)
+	return figures.Put(o.out, beginMark, endMark, doc)
 }
 
 // tries is how often a case is begun that fails: one failure in hundreds of
@@ -141,20 +141,6 @@ func (c *testCase) once(ctx context.Context, b *bench, round int) (err error) {
 // Between these lines of the document stand the figures; the rest is written
 // by hand.
 const (
-	beginMark = "<!-- figures begin: written by make bench -->\n"
-	endMark   = "<!-- figures end -->\n"
+	beginMark = "<!-- figures begin: written by make bench -->"
+	endMark   = "<!-- figures end -->"
 )
-
-// replace puts the figures into their place in the file.
-func replace(file string, figures []byte) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	before, rest, ok := bytes.Cut(text, []byte(beginMark))
-	_, after, ok2 := bytes.Cut(rest, []byte(endMark))
-	if !ok || !ok2 {
-		return fmt.Errorf("%s: the lines %q and %q are missing", file, beginMark, endMark)
-	}
-	return os.WriteFile(file, slices.Concat(before, []byte(beginMark), figures, []byte(endMark), after), 0o644)
-}

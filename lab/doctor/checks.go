@@ -139,9 +139,9 @@ func (m *machine) seccomp() Check {
 	actions, found := m.read("proc/sys/kernel/seccomp/actions_avail")
 	switch {
 	case !found:
-		return Check{name, Warn, "this kernel does not list its seccomp actions; tapir run needs user_notif", m.newKernel()}
+		return Check{name, Warn, "this kernel does not list its seccomp actions; tapir run needs user_notif, or --via preload", m.newKernel()}
 	case !slices.Contains(strings.Fields(actions), "user_notif"):
-		return Check{name, Warn, "this kernel has no user_notif; tapir run needs it", m.newKernel()}
+		return Check{name, Warn, "this kernel has no user_notif; tapir run needs it, or --via preload", m.newKernel()}
 	}
 	return ok(name, "user_notif")
 }

@@ -12,11 +12,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	"tapir/lab/figures"
 	"tapir/lab/ptpsim"
 )
 
@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string) error {
 		return errors.New("-rows and -o exclude each other: a document holds all rows")
 	}
 	var doc bytes.Buffer
-	before := loads()
+	before := figures.Load()
 	var table bytes.Buffer
 	table.WriteString("| row | what | value | limit | |\n|---|---|---|---|---|\n")
 	for _, r := range append(simulated(), live()...) {
@@ -77,13 +77,13 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	fmt.Fprintf(&doc, "Measured %s with `make bench-ptp`, rounds: %d. %s. Load average (1, 5, 15 minutes) before: %s; after: %s.\n\n",
-		time.Now().UTC().Format(time.DateOnly), b.rounds, machine(), before, loads())
+		time.Now().UTC().Format(time.DateOnly), b.rounds, figures.Machine(), before, figures.Load())
 	doc.Write(table.Bytes())
 	if out == "" {
 		_, err := os.Stdout.Write(doc.Bytes())
 		return err
 	}
-	return replace(out, doc.Bytes())
+	return figures.Put(out, begin, end, doc.Bytes())
 }
 
 // write measures a row. What cannot be measured is a line too.
@@ -117,40 +117,5 @@ func simulated() (list []row) {
 	return slices.Insert(list, slices.IndexFunc(list, func(r row) bool { return r.id == "S9" }), speed)
 }
 
-func machine() string {
-	model := "unknown processor"
-	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
-				model = strings.TrimSpace(v)
-				break
-			}
-		}
-	}
-	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%d CPUs (%s), Linux %s, %s", runtime.NumCPU(), model, strings.TrimSpace(string(release)), runtime.Version())
-}
-
-func loads() string {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Join(strings.Fields(string(b))[:3], ", ")
-}
-
 // The figures' place in the document.
-const begin, end = "<!-- begin: make bench-ptp writes this -->\n", "<!-- end -->\n"
-
-func replace(path string, figures []byte) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	i, j := bytes.Index(text, []byte(begin)), bytes.Index(text, []byte(end))
-	if i < 0 || j < i {
-		return fmt.Errorf("%s has no place for figures: two lines %q and %q", path, strings.TrimSpace(begin), strings.TrimSpace(end))
-	}
-	out := slices.Concat(text[:i+len(begin)], figures, text[j:])
-	return os.WriteFile(path, out, 0o644)
-}
+const begin, end = "<!-- begin: make bench-ptp writes this -->", "<!-- end -->"

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,28 +20,6 @@ func TestRowsAreTold(t *testing.T) {
 	const want = "| X1 | what: a | 1.25 ns | ≤ 2 | met |\n| X1 | …: b | 3 times | ≥ 8 | **missed** |\n| X1 | … | | | **failed**: two; lines |\n"
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
-	}
-}
-
-func TestReplace(t *testing.T) {
-	doc := filepath.Join(t.TempDir(), "doc.md")
-	if err := os.WriteFile(doc, []byte("head\n"+begin+"old\n"+end+"tail\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := replace(doc, []byte("new\n")); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := os.ReadFile(doc); string(got) != "head\n"+begin+"new\n"+end+"tail\n" {
-		t.Errorf("got %q", got)
-	}
-	if err := replace(filepath.Join(t.TempDir(), "none"), nil); err == nil {
-		t.Error("a document that is not there")
-	}
-	if err := os.WriteFile(doc, []byte("head\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := replace(doc, nil); err == nil {
-		t.Error("a document without a place")
 	}
 }
 

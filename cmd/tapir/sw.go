@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
 	"tapir/lab/sw"
 )
 
@@ -84,25 +82,8 @@ func switchConfigs(cmd *cobra.Command, d *sw.Draft, file string) ([]sw.Config, e
 // runSwitches runs until ctx ends, a client stops one of the switches, or one
 // fails.
 func runSwitches(ctx context.Context, all []sw.Config, out io.Writer) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var running []onFabric
-	var nodes []ending
-	defer func() { closeFabric(running) }()
-	for _, cfg := range all {
-		s, err := ctl.Listen(cfg.ControlName(), versionText())
-		if err != nil {
-			return err
-		}
-		n, err := sw.Start(cfg, func(n *sw.Node) { n.Version = versionText() })
-		if err != nil {
-			s.Close()
-			return err
-		}
-		s.Serve(n.Served(func() { stop(errStopped) }))
-		running = append(running, onFabric{n, s})
-		nodes = append(nodes, n)
-		fmt.Fprintln(out, n.Ready())
+	start := func(_ context.Context, cfg sw.Config) (*sw.Node, error) {
+		return sw.Start(cfg, func(n *sw.Node) { n.Version = versionText() })
 	}
-	return await(ctx, nodes, stop)
+	return runOnFabric(ctx, all, (*sw.Config).ControlName, start, out)
 }

@@ -99,7 +99,7 @@ func hfiConfigs(cmd *cobra.Command, cfg fabric.Config, settings map[string][]str
 	return []fabric.Config{cfg}, nil
 }
 
-// onFabric is a node with its control socket.
+// onFabric is an HFI, an Ethernet Manager or a switch with its control socket.
 type onFabric struct {
 	node   ending
 	server *ctl.Server
@@ -107,17 +107,33 @@ type onFabric struct {
 
 // runHFIs runs until ctx ends, a client stops one of the HFIs, or one fails.
 func runHFIs(ctx context.Context, all []fabric.Config, out, errOut io.Writer) error {
+	start := func(ctx context.Context, cfg fabric.Config) (*fabric.Node, error) {
+		return fabric.Start(ctx, cfg, reporting(errOut))
+	}
+	return runOnFabric(ctx, all, (*fabric.Config).ControlName, start, out)
+}
+
+// fabricNode is what runOnFabric runs.
+type fabricNode interface {
+	ending
+	Served(stop func()) ctl.NIC
+	Ready() string
+}
+
+// runOnFabric starts a node for each configuration, with a control socket of
+// that name, and runs them until ctx ends, a client stops one, or one fails.
+func runOnFabric[C any, N fabricNode](ctx context.Context, all []C, name func(*C) string, start func(context.Context, C) (N, error), out io.Writer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running []onFabric
 	var nodes []ending
 	defer func() { closeFabric(running) }()
 	for _, cfg := range all {
-		s, err := ctl.Listen(cfg.ControlName(), versionText())
+		s, err := ctl.Listen(name(&cfg), versionText())
 		if err != nil {
 			return err
 		}
-		n, err := fabric.Start(ctx, cfg, reporting(errOut))
+		n, err := start(ctx, cfg)
 		if err != nil {
 			s.Close()
 			return err

@@ -71,7 +71,7 @@ type served Device
 
 func (d *served) Show(kind string) (v any, err error) {
 	if !slices.Contains(rdmaKinds, kind) {
-		return nil, &Error{What: fmt.Sprintf("%s is an RDMA NIC and has no %s", d.Device.Config().Name, kind), Remedy: "choose one of " + strings.Join(rdmaKinds, ", ")}
+		return nil, NoTable(d.Device.Config().Name+" is an RDMA NIC", kind, rdmaKinds)
 	}
 	err = d.on(func(frame.Time) {
 		switch kind {

@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"encoding/json"
 	"runtime"
 
 	"tapir/lab/capture"
@@ -9,30 +8,17 @@ import (
 	"tapir/wire/frame"
 )
 
+// who says what answers.
+func (n *Node) who() string { return n.cfg.Name + " is an Omni-Path HFI" }
+
 // Served is the HFI as a control server wants it; stop begins its orderly end
 // and must not wait for it.
-func (n *Node) Served(stop func()) ctl.NIC { return &served{n, stop} }
+func (n *Node) Served(stop func()) ctl.NIC { return &served{n, ctl.NotRDMA{Who: n.who()}, stop} }
 
 type served struct {
 	*Node
+	ctl.NotRDMA
 	stop func()
-}
-
-func (s *served) unable(what string) error {
-	return &ctl.Error{What: s.cfg.Name + " is an Omni-Path HFI and " + what}
-}
-
-// Follow is for RDMA NICs.
-func (s *served) Follow(string, uint64) (any, uint64, error) {
-	return nil, 0, s.unable("keeps no list to follow")
-}
-
-// Set is for RDMA NICs.
-func (s *served) Set([]ctl.Setting) error { return s.unable("has no parameters to set") }
-
-// Perf is for RDMA NICs.
-func (s *served) Perf(json.RawMessage, func(any), func(any, error)) (func(), error) {
-	return nil, s.unable("does no RDMA")
 }
 
 // CaptureInfo describes the HFI for the head of a capture file.

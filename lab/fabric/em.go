@@ -267,7 +267,9 @@ type emRow struct {
 
 // Served is the manager as a control server wants it; stop begins its
 // orderly end and must not wait for it.
-func (m *EM) Served(stop func()) ctl.NIC { return &servedEM{served{m.Node, stop}, m} }
+func (m *EM) Served(stop func()) ctl.NIC {
+	return &servedEM{served{m.Node, ctl.NotRDMA{Who: m.Name() + " is an Ethernet Manager"}, stop}, m}
+}
 
 type servedEM struct {
 	served
@@ -276,7 +278,7 @@ type servedEM struct {
 
 func (s *servedEM) Show(kind string) (v any, err error) {
 	if !slices.Contains(emKinds, kind) {
-		return nil, wrongKind(s.Name(), "an Ethernet Manager", kind, emKinds)
+		return nil, ctl.NoTable(s.Who, kind, emKinds)
 	}
 	err = s.DoWait(func(frame.Time) {
 		m := s.em.mgr

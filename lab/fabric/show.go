@@ -92,7 +92,7 @@ func hexPKey(k uint16) string { return fmt.Sprintf("%#04x", k) }
 // Show returns a table for package ctl.
 func (n *Node) Show(kind string) (v any, err error) {
 	if !slices.Contains(hfiKinds, kind) {
-		return nil, wrongKind(n.cfg.Name, "an Omni-Path HFI", kind, hfiKinds)
+		return nil, ctl.NoTable(n.who(), kind, hfiKinds)
 	}
 	err = n.DoWait(func(frame.Time) {
 		switch kind {
@@ -112,10 +112,6 @@ func (n *Node) Show(kind string) (v any, err error) {
 		return nil, &ctl.Error{What: fmt.Sprintf("HFI %s is ending: %v", n.cfg.Name, err)}
 	}
 	return v, nil
-}
-
-func wrongKind(name, what, kind string, has []string) error {
-	return &ctl.Error{What: fmt.Sprintf("%s is %s and has no %s", name, what, kind), Remedy: "choose one of " + strings.Join(has, ", ")}
 }
 
 func (n *Node) row() hfiRow {

@@ -61,7 +61,7 @@ type counterRow struct {
 // Show returns a table for package ctl.
 func (n *Node) Show(kind string) (v any, err error) {
 	if !slices.Contains(kinds, kind) {
-		return nil, &ctl.Error{What: fmt.Sprintf("%s is a switch and has no %s", n.cfg.Name, kind), Remedy: "choose one of " + strings.Join(kinds, ", ")}
+		return nil, ctl.NoTable(n.who(), kind, kinds)
 	}
 	err = n.DoWait(func(s *Switch, now frame.Time) {
 		switch kind {
@@ -173,30 +173,17 @@ func (n *Node) counters() (list []counterRow) {
 	return list
 }
 
+// who says what answers.
+func (n *Node) who() string { return n.cfg.Name + " is a switch" }
+
 // Served is the switch as a control server wants it; stop begins its orderly
 // end and must not wait for it.
-func (n *Node) Served(stop func()) ctl.NIC { return &served{n, stop} }
+func (n *Node) Served(stop func()) ctl.NIC { return &served{n, ctl.NotRDMA{Who: n.who()}, stop} }
 
 type served struct {
 	*Node
+	ctl.NotRDMA
 	stop func()
-}
-
-func (s *served) unable(what string) error {
-	return &ctl.Error{What: s.cfg.Name + " is a switch and " + what}
-}
-
-// Follow is for RDMA NICs.
-func (s *served) Follow(string, uint64) (any, uint64, error) {
-	return nil, 0, s.unable("keeps no list to follow")
-}
-
-// Set is for RDMA NICs.
-func (s *served) Set([]ctl.Setting) error { return s.unable("has no parameters to set") }
-
-// Perf is for RDMA NICs.
-func (s *served) Perf(json.RawMessage, func(any), func(any, error)) (func(), error) {
-	return nil, s.unable("does no RDMA")
 }
 
 // CaptureInfo describes the switch for the head of a capture file.
@@ -206,7 +193,7 @@ func (s *served) CaptureInfo() capture.Info {
 
 // CannotCapture points at the stock tools: a switch's ports are TAPs.
 func (s *served) CannotCapture() error {
-	return s.unable("makes no capture of its own: use tcpdump -i " + s.cfg.Ports[0].TAP)
+	return s.Unable("makes no capture of its own: use tcpdump -i " + s.cfg.Ports[0].TAP)
 }
 
 // Attach is for NICs.
@@ -217,7 +204,7 @@ func (s *served) Attach(*capture.Session, bool) (detach func(), err error) {
 // Command answers `tapir ptp status` of a boundary clock.
 func (s *served) Command(_ context.Context, name string, _ json.RawMessage) (any, error) {
 	if name != "ptp.status" {
-		return nil, s.unable("has no command " + name)
+		return nil, s.Unable("has no command " + name)
 	}
 	st := ptprun.Status{NIC: s.cfg.Name, Transport: s.cfg.Transport.String()}
 	err := s.DoWait(func(w *Switch, now frame.Time) {

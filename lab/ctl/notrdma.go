@@ -1,0 +1,34 @@
+package ctl
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// NotRDMA answers what a server asks of RDMA NICs, for nodes that are none; to
+// be embedded in them.
+type NotRDMA struct {
+	Who string // what the node is, such as "sw0 is a switch"
+}
+
+// Unable is the error of what the node cannot do, such as "does no RDMA".
+func (n NotRDMA) Unable(what string) error { return &Error{What: n.Who + " and " + what} }
+
+// Follow fails.
+func (n NotRDMA) Follow(string, uint64) (any, uint64, error) {
+	return nil, 0, n.Unable("keeps no list to follow")
+}
+
+// Set fails.
+func (n NotRDMA) Set([]Setting) error { return n.Unable("has no parameters to set") }
+
+// Perf fails.
+func (n NotRDMA) Perf(json.RawMessage, func(any), func(any, error)) (func(), error) {
+	return nil, n.Unable("does no RDMA")
+}
+
+// NoTable is the error of Show for a kind that is not among those that who has;
+// who is what the node is, such as "nic0 is an RDMA NIC".
+func NoTable(who, kind string, has []string) error {
+	return &Error{What: who + " and has no " + kind, Remedy: "choose one of " + strings.Join(has, ", ")}
+}

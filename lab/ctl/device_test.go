@@ -62,16 +62,22 @@ func device(t *testing.T) (*Device, *inline, frame.Pool) {
 	return &Device{Device: dev, Thread: th, Version: "v1", TAP: "tap0", OnStop: func() {}}, th, pool
 }
 
-func TestDeviceShowsItself(t *testing.T) {
+// deviceClient is a client of such a NIC.
+func deviceClient(t *testing.T) (*Client, *Device, *inline, frame.Pool) {
+	t.Helper()
 	runtimeDir(t)
-	d, th, _ := device(t)
+	d, th, pool := device(t)
 	s, err := Listen("nic0", "v1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
 	s.Serve(d.Served())
-	c := dial(t, "nic0")
+	return dial(t, "nic0"), d, th, pool
+}
+
+func TestDeviceShowsItself(t *testing.T) {
+	c, _, th, _ := deviceClient(t)
 	for _, kind := range rdmaKinds {
 		var raw json.RawMessage
 		if err := c.Show(t.Context(), kind, &raw); err != nil {
@@ -107,15 +113,7 @@ func TestDeviceRefusesBadJobs(t *testing.T) {
 }
 
 func TestDeviceIsCaptured(t *testing.T) {
-	runtimeDir(t)
-	d, th, pool := device(t)
-	s, err := Listen("nic0", "v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	s.Serve(d.Served())
-	c := dial(t, "nic0")
+	c, d, th, pool := deviceClient(t)
 	done := make(chan error, 2)
 	files := make([]bytes.Buffer, 2)
 	for i := range files {

@@ -10,20 +10,6 @@ import (
 	"tapir/wire/frame"
 )
 
-// phcClient is a client of a NIC whose thread runs on demand.
-func phcClient(t *testing.T) (*Client, *Device, *inline, frame.Pool) {
-	t.Helper()
-	runtimeDir(t)
-	d, th, pool := device(t)
-	s, err := Listen("nic0", "v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	s.Serve(d.Served())
-	return dial(t, "nic0"), d, th, pool
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -32,7 +18,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestPHCCommands(t *testing.T) {
-	c, _, _, _ := phcClient(t)
+	c, _, _, _ := deviceClient(t)
 	ctx := t.Context()
 	if caps, err := c.PHCCaps(ctx); err != nil || caps != (PHCCaps{Name: "nic0", MaxAdj: 291_666_666}) {
 		t.Errorf("%+v, %v", caps, err)
@@ -81,7 +67,7 @@ func wantErrno(t *testing.T, err error, want string) {
 }
 
 func TestHWTimestampCommands(t *testing.T) {
-	c, d, th, pool := phcClient(t)
+	c, d, th, pool := deviceClient(t)
 	ctx := t.Context()
 	caps, err := c.HWTimestampCaps(ctx)
 	if err != nil || caps.Clock != "nic0" || len(caps.TxTypes) != 2 || len(caps.RxFilters) != 13 || caps.Owner != "" {

@@ -25,6 +25,7 @@ import (
 // may be called from any goroutine.
 type Host struct {
 	ns  *netns.NS
+	own bool // ns is ours to close
 	dir string
 
 	mu       sync.Mutex
@@ -41,7 +42,25 @@ func NewHost(ns *netns.NS) (*Host, error) {
 	return &Host{ns: ns, dir: dir}, nil
 }
 
-// Close stops all programs and removes the host's directory.
+// NewIsolated makes a host in a namespace of its own.
+func NewIsolated() (*Host, error) {
+	ns, err := netns.New()
+	if err != nil {
+		return nil, err
+	}
+	h, err := NewHost(ns)
+	if err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	h.own = true
+	return h, nil
+}
+
+// NS is the namespace of the host.
+func (h *Host) NS() *netns.NS { return h.ns }
+
+// Close stops all programs and removes the host's directory, and the namespace
+// that NewIsolated made.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	programs := h.programs
@@ -50,7 +69,11 @@ func (h *Host) Close() error {
 	for _, p := range programs {
 		p.Stop()
 	}
-	return os.RemoveAll(h.dir)
+	err := os.RemoveAll(h.dir)
+	if h.own {
+		err = errors.Join(err, h.ns.Close())
+	}
+	return err
 }
 
 // Path returns the name of a new file in the host's directory; no two calls

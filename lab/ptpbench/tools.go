@@ -18,7 +18,6 @@ import (
 	"tapir/lab/link"
 	"tapir/lab/linuxptp"
 	"tapir/lab/linuxptp/interop"
-	"tapir/lab/netns"
 	"tapir/lab/ptpsim"
 	"tapir/lab/report"
 	"tapir/nic"
@@ -57,19 +56,14 @@ func (b *bench) start(ctx context.Context, flags ...string) (o *outside, err err
 	}()
 	var nets [2]*link.Net
 	for i, host := range []**linuxptp.Host{&o.here, &o.there} {
-		ns, err := netns.New()
-		if err != nil {
-			return o, err
-		}
-		o.undo = append(o.undo, func() { ns.Close() })
-		if nets[i], err = link.In(ns); err != nil {
-			return o, err
-		}
-		o.undo = append(o.undo, nets[i].Close)
-		if *host, err = linuxptp.NewHost(ns); err != nil {
+		if *host, err = linuxptp.NewIsolated(); err != nil {
 			return o, err
 		}
 		o.undo = append(o.undo, func() { (*host).Close() })
+		if nets[i], err = link.In((*host).NS()); err != nil {
+			return o, err
+		}
+		o.undo = append(o.undo, nets[i].Close)
 	}
 	if err := nets[0].AddVeth("eth0", nets[1], "eth0"); err != nil {
 		return o, err

@@ -14,7 +14,6 @@ import (
 
 	"tapir/lab/link"
 	"tapir/lab/linuxptp"
-	"tapir/lab/netns"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/mgmt"
@@ -66,20 +65,22 @@ func serve(t *testing.T) (*Socket, *ptp.Instance) {
 	return s, inst
 }
 
-// Stock pmc reads every id that it knows, and sets.
-func TestStockPMC(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	host, err := linuxptp.NewHost(ns)
+// isolated is a host for stock programs.
+func isolated(t *testing.T) *linuxptp.Host {
+	t.Helper()
+	host, err := linuxptp.NewIsolated()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { host.Close() })
+	return host
+}
+
+// Stock pmc reads every id that it knows, and sets.
+func TestStockPMC(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	host := isolated(t)
 	s, _ := serve(t)
 	// pmc waits for a tenth of a second only, which a busy machine may need.
 	pmc := func(answers int, requests ...string) []linuxptp.Reply {
@@ -276,12 +277,8 @@ func TestAsk(t *testing.T) {
 func TestAskPTP4L(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	nets, err := link.In(ns)
+	host := isolated(t)
+	nets, err := link.In(host.NS())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,11 +291,6 @@ func TestAskPTP4L(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	host, err := linuxptp.NewHost(ns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { host.Close() })
 	path := filepath.Join(t.TempDir(), "ptp4l")
 	if _, err := host.PTP4L(ctx, linuxptp.PTP4L{Options: linuxptp.Options{"uds_address": path}, Sections: []linuxptp.Section{{Name: "eth0"}, {Name: "eth1"}}}); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"tapir/lab/linuxptp"
-	"tapir/lab/netns"
 	"tapir/lab/ptpuds"
 	"tapir/ptp"
 	"tapir/ptp/mgmt"
@@ -132,12 +131,7 @@ func TestPMC(t *testing.T) {
 		fn(w.now)
 		return true
 	}, server)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	host, err := linuxptp.NewHost(ns)
+	host, err := linuxptp.NewIsolated()
 	if err != nil {
 		t.Fatal(err)
 	}

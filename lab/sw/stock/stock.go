@@ -76,26 +76,21 @@ func open(cfg sw.Config, n int) (l *lab, err error) {
 	}()
 	cfg.Ports = nil
 	for i := range n {
-		ns, err := netns.New()
+		h, err := linuxptp.NewIsolated()
 		if err != nil {
-			return nil, err
-		}
-		l.undo = append(l.undo, func() { ns.Close() })
-		cfg.Ports = append(cfg.Ports, sw.PortConfig{Name: fmt.Sprintf("port%d", i), TAP: tapName, NS: ns})
-		h, err := linuxptp.NewHost(ns)
-		if err != nil {
-			return nil, err
+			return l, err
 		}
 		l.hosts = append(l.hosts, h)
+		l.undo = append(l.undo, func() { h.Close() })
+		cfg.Ports = append(cfg.Ports, sw.PortConfig{Name: fmt.Sprintf("port%d", i), TAP: tapName, NS: h.NS()})
 	}
 	if l.node, err = sw.Start(cfg); err != nil {
-		return nil, err
+		return l, err
 	}
 	l.undo = append(l.undo, func() { l.node.Close() })
 	for i, h := range l.hosts {
-		l.undo = append(l.undo, func() { h.Close() })
-		if err := address(cfg.Ports[i].NS, i); err != nil {
-			return nil, err
+		if err := address(h.NS(), i); err != nil {
+			return l, err
 		}
 	}
 	return l, nil

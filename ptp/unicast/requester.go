@@ -76,7 +76,6 @@ type master struct {
 	addr     transport.Addr
 	identity msg.PortIdentity // msg.AllPorts until it has answered
 	leases   [numServices]lease
-	lost     Services // grants that ended against our will, since asked
 }
 
 // RequesterStats counts what a requester saw.
@@ -170,14 +169,6 @@ func (r *Requester) Interval(i int, s Services) (log int8, ok bool) {
 	return 0, false
 }
 
-// Lost returns which grants of the i-th master have expired or were cancelled
-// by it since the last call.
-func (r *Requester) Lost(i int) Services {
-	s := r.masters[i].lost
-	r.masters[i].lost = 0
-	return s
-}
-
 // Accepts reports whether a unicast message of type t from a was granted.
 func (r *Requester) Accepts(a transport.Addr, t msg.Type) bool {
 	i := r.Find(a)
@@ -241,7 +232,7 @@ func (r *Requester) denied(m *master, s int, now frame.Time) {
 	r.stats.Denials++
 	l := &m.leases[s]
 	l.tries = min(l.tries+1, maxBackOff)
-	l.next = now.Add(pace.Period(r.cfg.LogQuery) << l.tries)
+	l.next = now.Add(r.retry(l))
 }
 
 // cancelled takes what the master does not grant any more.
@@ -267,7 +258,6 @@ func (r *Requester) cancelled(m *master, from msg.PortIdentity, value []byte, no
 
 // lose ends a grant and asks for it again, not at once.
 func (r *Requester) lose(m *master, s int, now frame.Time) {
-	m.lost |= 1 << s
 	m.leases[s] = lease{phase: asking, ack: m.leases[s].ack, next: now.Add(pace.Period(r.cfg.LogQuery))}
 }
 

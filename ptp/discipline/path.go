@@ -35,18 +35,6 @@ type exchange struct {
 	corr   msg.TimeInterval // of the Delay_Resp
 }
 
-// maxSpan is the longest time between stamps of one exchange, in ns.
-const maxSpan = 1 << 46
-
-// span is a-b as a TimeInterval, false if it is too long for one.
-func span(a, b frame.Stamp) (msg.TimeInterval, bool) {
-	d := a - b
-	if (a >= b) != (d >= 0) || d >= maxSpan || d <= -maxSpan {
-		return 0, false
-	}
-	return msg.TimeInterval(d) << 16, true
-}
-
 func (p *path) stepped() { p.have, p.ratioOK, p.held.valid = false, false, false }
 
 // LastIngress is when the last Sync came.
@@ -64,8 +52,8 @@ func (p *path) sync(s Sync, unlocked bool) {
 	if !unlocked {
 		p.ratio, p.ratioOK = 1, true
 	} else if p.have {
-		master, ok1 := span(s.Origin, p.last.Origin)
-		local, ok2 := span(s.Ingress, p.last.Ingress)
+		master, ok1 := msg.Between(s.Origin, p.last.Origin)
+		local, ok2 := msg.Between(s.Ingress, p.last.Ingress)
 		r := float64(master+s.Correction-p.last.Correction) / float64(local)
 		if p.ratioOK = ok1 && ok2 && local > 0 && math.Abs(r-1) < maxRatio; p.ratioOK {
 			p.ratio = r
@@ -96,8 +84,8 @@ func (p *path) Delay(t3, t4 frame.Stamp, corr msg.TimeInterval) bool {
 // compute is ((t4-t1) - (t3-t2) - corrections) / 2, with t3-t2 in the master's
 // time.
 func (p *path) compute(e *exchange) bool {
-	master, ok1 := span(e.t4, e.sync.Origin)
-	local, ok2 := span(e.t3, e.sync.Ingress)
+	master, ok1 := msg.Between(e.t4, e.sync.Origin)
+	local, ok2 := msg.Between(e.t3, e.sync.Ingress)
 	if !ok1 || !ok2 {
 		return false
 	}
@@ -125,8 +113,8 @@ func (s *Sync) Offset(delay msg.TimeInterval) (Offset, bool) {
 	if (s.Ingress >= s.Origin) != (raw >= 0) {
 		return Offset{}, false
 	}
-	if raw < maxSpan && raw > -maxSpan {
-		v := (msg.TimeInterval(raw) << 16).Add(-sub)
+	if v, ok := msg.Between(s.Ingress, s.Origin); ok {
+		v = v.Add(-sub)
 		return Offset{int64(v >> 16), float64(v) / 65536, v}, true
 	}
 	ns := raw - int64(sub>>16)

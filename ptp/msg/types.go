@@ -186,6 +186,15 @@ func IntervalOf(d time.Duration) TimeInterval {
 	return TimeInterval(d) << 16
 }
 
+// Between is a-b, false if it is longer than 19 hours.
+func Between(a, b frame.Stamp) (TimeInterval, bool) {
+	const most = 1 << 46
+	if d := a - b; d < most && d > -most && (a >= b) == (d >= 0) {
+		return TimeInterval(d) << 16, true
+	}
+	return 0, false
+}
+
 // Duration is the interval in whole nanoseconds, rounded down.
 func (i TimeInterval) Duration() time.Duration { return time.Duration(i >> 16) }
 

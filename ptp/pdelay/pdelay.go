@@ -162,8 +162,8 @@ func (in *Initiator) finish() Result {
 		return Waiting
 	}
 	in.open, in.lost = false, 0
-	round, ok1 := sub(in.t4, in.t1)
-	turn, ok2 := sub(in.t3, in.t2)
+	round, ok1 := msg.Between(in.t4, in.t1)
+	turn, ok2 := msg.Between(in.t3, in.t2)
 	if !ok1 || !ok2 || round < 0 || in.corr == msg.MaxInterval || in.corr == msg.MinInterval {
 		return Invalid
 	}
@@ -183,13 +183,4 @@ func (in *Initiator) finish() Result {
 		in.last.RateRatio = in.ratio.value
 	}
 	return Done
-}
-
-// sub is a-b, false if it exceeds a TimeInterval.
-func sub(a, b frame.Stamp) (msg.TimeInterval, bool) {
-	const most = 1 << 46
-	if d := a - b; d < most && d > -most && (a >= b) == (d >= 0) {
-		return msg.TimeInterval(d) << 16, true
-	}
-	return 0, false
 }

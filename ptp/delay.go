@@ -60,7 +60,7 @@ func (p *port) receiveDelayResp(m *msg.Message) Drop {
 	switch {
 	case p.cfg.DelayMechanism != msg.DelayE2E:
 		return DropMechanism
-	case p.state != msg.StateUncalibrated && p.state != msg.StateSlave:
+	case !p.following():
 		return DropState
 	case m.Port != p.id:
 		return DropOther

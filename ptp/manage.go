@@ -58,7 +58,7 @@ func (i *Instance) flushMail() {
 // makes of it, and 0; or nil and the error. port counts from 0 and matters for
 // ids of ports. What only the host of the instance knows (descriptions,
 // addresses, interface and clock numbers, events) is ErrorNotSupported.
-func (i *Instance) Get(id msg.ManagementID, port int, now frame.Time) (any, msg.ManagementError) {
+func (i *Instance) Get(id msg.ManagementID, port int) (any, msg.ManagementError) {
 	if id.OfPort() {
 		if port < 0 || port >= len(i.ports) {
 			return nil, msg.ErrorWrongValue
@@ -221,7 +221,7 @@ func (i *Instance) Set(id msg.ManagementID, port int, data any, now frame.Time) 
 			return e
 		}
 	default:
-		return i.readable(id, port, now)
+		return i.readable(id, port)
 	}
 	if i.validate() != nil {
 		i.cfg, i.own = cfg, old
@@ -252,15 +252,15 @@ func (i *Instance) setOctet(id msg.ManagementID, v uint8) msg.ManagementError {
 	case msg.IDTimescale:
 		i.cfg.Time.PTPTimescale = msg.Flags(v).Has(msg.FlagPTPTimescale)
 	default:
-		return i.readable(id, 0, 0)
+		return i.readable(id, 0)
 	}
 	return 0
 }
 
 // readable is the error of a SET that is none: of an id that is only read, or
 // of one that is not known.
-func (i *Instance) readable(id msg.ManagementID, port int, now frame.Time) msg.ManagementError {
-	if data, _ := i.Get(id, port, now); data != nil {
+func (i *Instance) readable(id msg.ManagementID, port int) msg.ManagementError {
+	if data, _ := i.Get(id, port); data != nil {
 		return msg.ErrorNotSetable
 	}
 	return msg.ErrorNotSupported
@@ -308,7 +308,7 @@ func (p *port) set(id msg.ManagementID, data any, now frame.Time) msg.Management
 	}
 	o, ok := data.(*msg.Octet)
 	if !ok {
-		return p.readable(id, p.index, now)
+		return p.readable(id, p.index)
 	}
 	old := p.cfg
 	switch id {
@@ -323,7 +323,7 @@ func (p *port) set(id msg.ManagementID, data any, now frame.Time) msg.Management
 	case msg.IDLogMinPdelayReqInterval:
 		p.cfg.LogMinPdelayReqInterval = int8(o.Value)
 	default:
-		return p.readable(id, p.index, now)
+		return p.readable(id, p.index)
 	}
 	if p.validate() != nil {
 		p.cfg = old
@@ -332,7 +332,7 @@ func (p *port) set(id msg.ManagementID, data any, now frame.Time) msg.Management
 	if p.cfg.DelayMechanism != old.DelayMechanism {
 		p.restart(now)
 	} else {
-		p.rates = logIntervals{p.cfg.LogAnnounceInterval, p.cfg.LogSyncInterval, p.cfg.LogMinPdelayReqInterval}
+		p.rates = p.cfg.intervals()
 	}
 	return 0
 }

@@ -18,7 +18,7 @@ func TestManagementIDs(t *testing.T) {
 		msg.IDEnablePort: true, msg.IDDisablePort: true,
 	}
 	for _, mid := range msg.ManagementIDs() {
-		data, e := slave.Get(mid, 0, w.now)
+		data, e := slave.Get(mid, 0)
 		if host[mid] {
 			if e != msg.ErrorNotSupported {
 				t.Errorf("%v: %v", mid, e)
@@ -36,14 +36,14 @@ func TestManagementIDs(t *testing.T) {
 			t.Errorf("%v: %+v does not come back: %+v, %v", mid, data, again, err)
 		}
 	}
-	if _, e := slave.Get(msg.IDPortDataSet, 1, w.now); e != msg.ErrorWrongValue {
+	if _, e := slave.Get(msg.IDPortDataSet, 1); e != msg.ErrorWrongValue {
 		t.Errorf("a port that does not exist: %v", e)
 	}
-	cur, _ := slave.Get(msg.IDCurrentDataSet, 0, w.now)
+	cur, _ := slave.Get(msg.IDCurrentDataSet, 0)
 	if c := cur.(*msg.CurrentDataSet); c.StepsRemoved != 1 || c.MeanPathDelay.Duration() < 490 || c.MeanPathDelay.Duration() > 510 {
 		t.Errorf("currentDS %+v", c)
 	}
-	par, _ := slave.Get(msg.IDParentDataSet, 0, w.now)
+	par, _ := slave.Get(msg.IDParentDataSet, 0)
 	if p := par.(*msg.ParentDataSet); p.Parent != (msg.PortIdentity{Clock: id(1), Port: 1}) || p.GrandmasterQuality.Class != 187 {
 		t.Errorf("parentDS %+v", p)
 	}
@@ -119,7 +119,7 @@ func TestServiceStats(t *testing.T) {
 	w, master, slave := pair(t, nil)
 	w.run(10 * time.Second)
 	get := func(n *node) [msg.NumServiceStats]uint64 {
-		data, _ := n.Get(msg.IDPortServiceStats, 0, w.now)
+		data, _ := n.Get(msg.IDPortServiceStats, 0)
 		return data.(*msg.PortServiceStats).Counters
 	}
 	m, s := get(master), get(slave)
@@ -145,7 +145,7 @@ func TestSetOctets(t *testing.T) {
 		if e := master.Set(tc.mid, 0, &msg.Octet{Value: tc.v}, w.now); e != 0 {
 			t.Errorf("SET %v: %v", tc.mid, e)
 		}
-		data, _ := master.Get(tc.mid, 0, w.now)
+		data, _ := master.Get(tc.mid, 0)
 		if got := data.(*msg.Octet).Value; got != tc.v {
 			t.Errorf("%v is %#x, want %#x", tc.mid, got, tc.v)
 		}

@@ -70,6 +70,11 @@ type port struct {
 // logIntervals are the intervals in force, which an interval request changes.
 type logIntervals struct{ announce, sync, pdelay int8 }
 
+// intervals are the configured ones.
+func (c *PortConfig) intervals() logIntervals {
+	return logIntervals{c.LogAnnounceInterval, c.LogSyncInterval, c.LogMinPdelayReqInterval}
+}
+
 func newPort(i *Instance, n int, cfg PortConfig) *port {
 	p := &port{
 		Instance: i, index: n, cfg: cfg,
@@ -79,7 +84,7 @@ func newPort(i *Instance, n int, cfg PortConfig) *port {
 		answers: make([]answer, i.cfg.Limits.Requests),
 	}
 	p.foreign = bmca.Table{Algorithm: i.cfg.Algorithm, Threshold: i.cfg.ForeignThreshold}
-	p.filter, _ = i.cfg.Servo.NewFilter() // its configuration was checked by init
+	p.filter, _ = i.cfg.Servo.NewFilter() // its configuration was checked by discipline.New
 	p.bucket = pace.NewBucket(i.cfg.Limits.RequestRate)
 	p.resetRates()
 	p.beginUnicast()
@@ -91,7 +96,7 @@ func newPort(i *Instance, n int, cfg PortConfig) *port {
 
 // resetRates returns to the configured intervals.
 func (p *port) resetRates() {
-	p.rates = logIntervals{p.cfg.LogAnnounceInterval, p.cfg.LogSyncInterval, p.cfg.LogMinPdelayReqInterval}
+	p.rates = p.cfg.intervals()
 	p.logSync, p.logDelay = p.cfg.LogSyncInterval, p.cfg.LogMinDelayReqInterval
 }
 
@@ -150,8 +155,7 @@ func (p *port) setState(s msg.PortState, why string, now frame.Time) {
 		return
 	}
 	p.state = s
-	slave := s == msg.StateSlave || s == msg.StateUncalibrated
-	if !slave {
+	if !p.following() {
 		p.leaveSlave()
 	}
 	if s != msg.StateMaster {
@@ -235,6 +239,9 @@ func (p *port) fault(why string, now frame.Time) {
 	p.stats.Faults++
 	p.setState(msg.StateFaulty, why, now)
 }
+
+// following tells that the port follows a master, closely or not yet.
+func (p *port) following() bool { return p.state == msg.StateSlave || p.state == msg.StateUncalibrated }
 
 // dynamic tells that BMCA decides the port's state.
 func (p *port) dynamic() bool { return p.cfg.Role == Dynamic && p.state >= msg.StateListening }

@@ -57,7 +57,7 @@ func ParseProfile(name string) (Profile, error) {
 // telecom tells that the profile is one of ITU-T G.8275.
 func (p Profile) telecom() bool { return p == G8275x1 || p == G8275x2 }
 
-// is80211as tells that the rules of IEEE 802.1AS hold.
+// is8021as tells that the rules of IEEE 802.1AS hold.
 func (p Profile) is8021as() bool { return p == GPTP || p == Automotive }
 
 // NewConfig returns a profile's configuration of a clock with so many ports.

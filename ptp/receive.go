@@ -103,9 +103,8 @@ func (p *port) receiveAnnounce(m *msg.Message, meta *Meta) Drop {
 	case bmca.Changed:
 		p.decide = true
 	}
-	following := p.state == msg.StateSlave || p.state == msg.StateUncalibrated
 	switch {
-	case following && m.Source == p.parent.Port:
+	case p.following() && m.Source == p.parent.Port:
 		p.armAnnounceReceipt(now)
 		p.follow(p, p.foreign.Find(m.Source))
 	case p.state == msg.StatePassive:
@@ -203,7 +202,7 @@ func followUp(m *msg.Message) (f pairing.FollowUp, d Drop) {
 // the first sender it hears as its parent.
 func (p *port) fromParent(m *msg.Message, meta *Meta) Drop {
 	switch {
-	case p.state != msg.StateUncalibrated && p.state != msg.StateSlave:
+	case !p.following():
 		return DropState
 	case !p.isCapable():
 		return DropCapable

@@ -85,7 +85,7 @@ func TestTimeProperties(t *testing.T) {
 	if got := nodes[2].Snapshot().Time; got != want {
 		t.Errorf("got %+v", got)
 	}
-	g, _ := nodes[0].Get(msg.IDGrandmasterSettings, 0, w.now)
+	g, _ := nodes[0].Get(msg.IDGrandmasterSettings, 0)
 	settings := *g.(*msg.GrandmasterSettings)
 	settings.TimeFlags, settings.UTCOffset = uint8(msg.FlagPTPTimescale), 41
 	if e := nodes[0].Set(msg.IDGrandmasterSettings, 0, &settings, w.now); e != 0 {

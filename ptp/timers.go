@@ -72,7 +72,7 @@ func (p *port) masterLost(why string, now frame.Time) {
 		p.loseStaticMaster(why, now)
 		return
 	}
-	following := p.state == msg.StateSlave || p.state == msg.StateUncalibrated
+	following := p.following()
 	switch {
 	case following:
 		p.foreign.Forget(p.parent.Port)

@@ -48,7 +48,7 @@ func TestUnicast(t *testing.T) {
 	if s := ms[1].Stats(0); s.Tx[msg.Sync] != 0 || s.Tx[msg.Announce] < 200 {
 		t.Errorf("the second master sent %d Syncs, %d Announces", s.Tx[msg.Sync], s.Tx[msg.Announce])
 	}
-	data, _ := slave.Get(msg.IDUnicastMasterTable, 0, w.now)
+	data, _ := slave.Get(msg.IDUnicastMasterTable, 0)
 	rows := data.(*msg.UnicastMasterTable).Masters
 	if len(rows) != 2 || !rows[0].Selected || rows[0].State != 3 || rows[1].Selected || rows[1].State != 1 ||
 		rows[0].Identity.Clock != id(1) || rows[0].Quality.Class != 6 {

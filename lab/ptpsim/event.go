@@ -152,7 +152,7 @@ func Leap(node string, second int) Action {
 }
 
 func (n *Node) changeGrandmaster(change func(*msg.GrandmasterSettings)) error {
-	v, _ := n.Instance.Get(msg.IDGrandmasterSettings, 0, n.s.world.now)
+	v, _ := n.Instance.Get(msg.IDGrandmasterSettings, 0)
 	g := *v.(*msg.GrandmasterSettings)
 	change(&g)
 	return n.set(msg.IDGrandmasterSettings, &g)

@@ -72,7 +72,7 @@ func (s *Server) subscribe(m *request, e *msg.SubscribeEvents) msg.ManagementErr
 		}
 		i = len(s.subscribers)
 		s.subscribers = append(s.subscribers, subscriber{origin: m.origin, client: m.Source, sdoID: m.SdoID, domain: m.Domain})
-		s.events.parent = s.parent(m.now)
+		s.events.parent = s.parent()
 	}
 	sub := &s.subscribers[i]
 	sub.mask, sub.expires = *e, m.now.Add(time.Duration(e.Duration)*time.Second)
@@ -89,8 +89,8 @@ func (s *Server) expire(now frame.Time) {
 	s.subscribers = kept
 }
 
-func (s *Server) parent(now frame.Time) (p msg.ParentDataSet) {
-	data, _ := s.inst.Get(msg.IDParentDataSet, 0, now)
+func (s *Server) parent() (p msg.ParentDataSet) {
+	data, _ := s.inst.Get(msg.IDParentDataSet, 0)
 	if d, ok := data.(*msg.ParentDataSet); ok {
 		p = *d
 	}
@@ -103,15 +103,15 @@ func (s *Server) Poll(now frame.Time) {
 		s.expire(now)
 		for port, changed := range s.events.portState {
 			if changed {
-				s.notify(msg.EventPortState, msg.IDPortDataSet, port, uint16(port+1), now)
+				s.notify(msg.EventPortState, msg.IDPortDataSet, port, uint16(port+1))
 			}
 		}
 		if s.events.timeSync {
-			s.notify(msg.EventTimeSync, msg.IDTimeStatus, 0, 0, now)
+			s.notify(msg.EventTimeSync, msg.IDTimeStatus, 0, 0)
 		}
-		if p := s.parent(now); p != s.events.parent {
+		if p := s.parent(); p != s.events.parent {
 			s.events.parent = p
-			s.notify(msg.EventParentDataSet, msg.IDParentDataSet, 0, 0, now)
+			s.notify(msg.EventParentDataSet, msg.IDParentDataSet, 0, 0)
 		}
 	}
 	clear(s.events.portState)
@@ -119,8 +119,8 @@ func (s *Server) Poll(now frame.Time) {
 }
 
 // notify sends the data of id to those who have asked for e.
-func (s *Server) notify(e msg.Event, id msg.ManagementID, port int, number uint16, now frame.Time) {
-	data, err := s.inst.Get(id, port, now)
+func (s *Server) notify(e msg.Event, id msg.ManagementID, port int, number uint16) {
+	data, err := s.inst.Get(id, port)
 	if err != 0 {
 		return
 	}

@@ -3,7 +3,6 @@ package mgmt
 import (
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
-	"tapir/wire/frame"
 )
 
 // serve answers a request whose management TLV has value v.
@@ -106,13 +105,13 @@ func (s *Server) get(m *request, id msg.ManagementID, port int) (any, msg.Manage
 	case msg.IDSubscribeEvents:
 		return s.subscription(m), 0
 	case msg.IDClockDescription:
-		return s.description(port, m.now), 0
+		return s.description(port), 0
 	case msg.IDPortProperties:
-		return s.properties(port, m.now), 0
+		return s.properties(port), 0
 	case msg.IDPortHWClock:
 		return &msg.PortHWClock{Identity: s.portIdentity(port), PHCIndex: s.cfg.Ports[port].PHCIndex}, 0
 	}
-	data, e := s.inst.Get(id, port, m.now)
+	data, e := s.inst.Get(id, port)
 	if e == msg.ErrorNotSupported && !known(id) {
 		e = msg.ErrorNoSuchID
 	}
@@ -174,17 +173,17 @@ func (s *Server) portIdentity(port int) msg.PortIdentity {
 	return msg.PortIdentity{Clock: s.identity, Port: uint16(port + 1)}
 }
 
-func (s *Server) properties(port int, now frame.Time) *msg.PortProperties {
+func (s *Server) properties(port int) *msg.PortProperties {
 	info := s.cfg.Ports[port]
 	p := &msg.PortProperties{Identity: s.portIdentity(port), Timestamping: info.Timestamping, Interface: info.Interface}
-	data, _ := s.inst.Get(msg.IDPortDataSet, port, now)
+	data, _ := s.inst.Get(msg.IDPortDataSet, port)
 	if ds, ok := data.(*msg.PortDataSet); ok {
 		p.State = ds.State
 	}
 	return p
 }
 
-func (s *Server) description(port int, now frame.Time) *msg.ClockDescription {
+func (s *Server) description(port int) *msg.ClockDescription {
 	info := s.cfg.Ports[port]
 	d := &msg.ClockDescription{
 		Type: s.cfg.ClockType, PhysicalProtocol: "IEEE 802.3", PhysicalAddress: info.MAC[:],
@@ -201,7 +200,7 @@ func (s *Server) description(port int, now frame.Time) *msg.ClockDescription {
 		at.MAC = info.MAC
 	}
 	d.ProtocolAddress = at.PortAddress()
-	data, _ := s.inst.Get(msg.IDUserDescription, port, now)
+	data, _ := s.inst.Get(msg.IDUserDescription, port)
 	if u, ok := data.(*msg.UserDescription); ok {
 		d.User = u.Text
 	}

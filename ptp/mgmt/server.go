@@ -16,7 +16,7 @@ import (
 type Instance interface {
 	// Get returns the data of an id, of a port counted from 0 if it is an id of
 	// ports, or an error; ErrorNotSupported for what only the host knows.
-	Get(id msg.ManagementID, port int, now frame.Time) (any, msg.ManagementError)
+	Get(id msg.ManagementID, port int) (any, msg.ManagementError)
 	// Set writes it; a command's data is nil.
 	Set(id msg.ManagementID, port int, data any, now frame.Time) msg.ManagementError
 	// SendManagement sends m out of a port, by multicast if dst is zero; false
@@ -148,7 +148,8 @@ func (o origin) isLocal() bool { return o.port < 0 }
 // New returns a server for inst, whose ports all have an entry in cfg.
 func New(cfg Config, inst Instance) *Server {
 	s := &Server{cfg: cfg, inst: inst, local: nobody{}}
-	if d, ok := s.dataset(msg.IDDefaultDataSet).(*msg.DefaultDataSet); ok {
+	data, _ := inst.Get(msg.IDDefaultDataSet, 0)
+	if d, ok := data.(*msg.DefaultDataSet); ok {
 		s.identity = d.Identity
 	}
 	s.events.portState = make([]bool, len(cfg.Ports))
@@ -162,12 +163,6 @@ func (nobody) Send(string, []byte) {}
 
 // SetLocal says what carries messages to local clients from now on.
 func (s *Server) SetLocal(l Local) { s.local = l }
-
-// dataset is data that does not depend on time or port.
-func (s *Server) dataset(id msg.ManagementID) any {
-	data, _ := s.inst.Get(id, 0, 0)
-	return data
-}
 
 // Stats are the counters.
 func (s *Server) Stats() Stats { return s.stats }
@@ -254,7 +249,7 @@ func (s *Server) forward(m *request) (passed bool) {
 	}
 	out.Flags &^= msg.FlagUnicast
 	for port := range s.cfg.Ports {
-		data, _ := s.inst.Get(msg.IDPortDataSet, port, m.now)
+		data, _ := s.inst.Get(msg.IDPortDataSet, port)
 		ds, ok := data.(*msg.PortDataSet)
 		if port == m.port || !ok {
 			continue

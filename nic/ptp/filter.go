@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tapir/ptp/msg"
+	"tapir/ptp/transport"
 )
 
 // RxFilter says which received packets are stamped. The values are those of
@@ -153,15 +154,6 @@ func grant(f RxFilter) RxFilter {
 	return f
 }
 
-// Carriage is what a PTP message travels in.
-type Carriage uint8
-
-const (
-	L2 Carriage = iota
-	UDPv4
-	UDPv6
-)
-
 // ID tells PTP messages apart.
 type ID struct {
 	Type     msg.Type
@@ -172,9 +164,9 @@ type ID struct {
 // Packet is what the unit sees of a PTP message.
 type Packet struct {
 	ID
-	Carriage Carriage
-	Version  uint8 // versionPTP, 1 or 2
-	Event    bool  // type 0 to 3; over UDP, sent to port 319
+	Kind    transport.Kind // what it travels in
+	Version uint8          // versionPTP, 1 or 2
+	Event   bool           // type 0 to 3; over UDP, sent to port 319
 }
 
 // matches tells whether the registers say to stamp p.
@@ -187,10 +179,10 @@ func (g *programme) matches(p Packet) bool {
 		return false
 	}
 	rule, peer := ruleL2, ruleL2Peer
-	switch p.Carriage {
-	case UDPv4:
+	switch p.Kind {
+	case transport.UDPv4:
 		rule, peer = ruleIPv4, ruleIPv4Peer
-	case UDPv6:
+	case transport.UDPv6:
 		rule, peer = ruleIPv6, ruleIPv6Peer
 	}
 	return g.rules&(1<<rule) == 0 || g.rules&(1<<peer) == 0

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tapir/ptp/msg"
+	"tapir/ptp/transport"
 	"tapir/wire/ether"
 	"tapir/wire/ip"
 )
@@ -43,22 +44,22 @@ func TestParse(t *testing.T) {
 	raw := func(m []byte) []byte {
 		return append(ether.Header{Src: ether.Addr{2}, Type: ether.TypePTP}.AppendTo(nil), m...)
 	}
-	want := func(typ msg.Type, c Carriage, version uint8) Packet {
-		return Packet{ID: ID{Type: typ, Sequence: 0xabcd, Source: source}, Carriage: c, Version: version, Event: true}
+	want := func(typ msg.Type, k transport.Kind, version uint8) Packet {
+		return Packet{ID: ID{Type: typ, Sequence: 0xabcd, Source: source}, Kind: k, Version: version, Event: true}
 	}
 	for name, c := range map[string]struct {
 		frame []byte
 		want  Packet
 		ok    bool
 	}{
-		"L2 Sync":          {raw(message(0x10, 2)), want(0, L2, 2), true},
-		"L2 2.1":           {raw(message(3, 0x12)), want(3, L2, 2), true},
+		"L2 Sync":          {raw(message(0x10, 2)), want(0, transport.Ethernet, 2), true},
+		"L2 2.1":           {raw(message(3, 0x12)), want(3, transport.Ethernet, 2), true},
 		"L2 general":       {raw(message(8, 2)), Packet{}, false},
-		"tagged":           {append(tagged.AppendTo(nil), message(2, 2)...), want(2, L2, 2), true},
-		"UDPv4":            {overUDP(v4, 319, message(1, 2)), want(1, UDPv4, 2), true},
-		"UDPv4 version 1":  {overUDP(v4, 319, message(0, 1)), want(0, UDPv4, 1), true},
+		"tagged":           {append(tagged.AppendTo(nil), message(2, 2)...), want(2, transport.Ethernet, 2), true},
+		"UDPv4":            {overUDP(v4, 319, message(1, 2)), want(1, transport.UDPv4, 2), true},
+		"UDPv4 version 1":  {overUDP(v4, 319, message(0, 1)), want(0, transport.UDPv4, 1), true},
 		"UDPv4 general":    {overUDP(v4, 320, message(8, 2)), Packet{}, false},
-		"UDPv6":            {overUDP(v6, 319, message(1, 2)), want(1, UDPv6, 2), true},
+		"UDPv6":            {overUDP(v6, 319, message(1, 2)), want(1, transport.UDPv6, 2), true},
 		"no PTP":           {overUDP(v6, 53, message(1, 2)), Packet{}, false},
 		"another protocol": {ether.Header{Type: ether.TypeARP}.AppendTo(nil), Packet{}, false},
 	} {
@@ -87,7 +88,7 @@ func FuzzParse(f *testing.F) {
 		case !ok:
 		case !p.Event || len(b) < ether.HeaderLen+headerLen:
 			t.Errorf("%d octets are %+v", len(b), p)
-		case p.Carriage == L2 && p.Type > 3:
+		case p.Kind == transport.Ethernet && p.Type > 3:
 			t.Errorf("type %v is an event message", p.Type)
 		}
 	})

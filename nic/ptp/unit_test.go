@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tapir/ptp/msg"
+	"tapir/ptp/transport"
 	"tapir/wire/frame"
 )
 
@@ -115,9 +116,9 @@ func TestConfigure(t *testing.T) {
 // Which packets a filter stamps.
 func TestFilterMatches(t *testing.T) {
 	packets := map[string]Packet{
-		"v1/UDPv4": {Carriage: UDPv4, Version: 1, Event: true}, "v2/UDPv4": {Carriage: UDPv4, Version: 2, Event: true},
-		"v2/UDPv6": {Carriage: UDPv6, Version: 2, Event: true}, "v2/L2": {Carriage: L2, Version: 2, Event: true},
-		"general": {Carriage: L2, Version: 2},
+		"v1/UDPv4": {Kind: transport.UDPv4, Version: 1, Event: true}, "v2/UDPv4": {Kind: transport.UDPv4, Version: 2, Event: true},
+		"v2/UDPv6": {Kind: transport.UDPv6, Version: 2, Event: true}, "v2/L2": {Kind: transport.Ethernet, Version: 2, Event: true},
+		"general": {Kind: transport.Ethernet, Version: 2},
 	}
 	for f, want := range map[RxFilter][]string{
 		FilterNone:      nil,

@@ -10,7 +10,7 @@ import (
 
 	"tapir/nic/ptp"
 	"tapir/nic/uapi/trap"
-	"tapir/ptp/msg"
+	"tapir/ptp/transport"
 )
 
 const (
@@ -201,25 +201,18 @@ func putTime(b []byte, ns int64) {
 	binary.NativeEndian.PutUint64(b[8:], uint64(t.Nsec))
 }
 
-// eventPort is the UDP port of event messages.
-const eventPort = 319
-
 // eventMessage finds the PTP event message in data that the socket received: a
 // frame, or the payload of UDP.
 func (s *socket) eventMessage(data []byte) (ptp.Packet, bool) {
 	if s.family == unix.AF_PACKET {
 		return ptp.Parse(data)
 	}
-	const headerLen = 34
-	if len(data) < headerLen || s.port != eventPort {
+	if s.port != transport.EventPort {
 		return ptp.Packet{}, false
 	}
-	p := ptp.Packet{Version: data[1] & 0x0f, Event: true, Carriage: ptp.UDPv4}
+	kind := transport.UDPv4
 	if s.family == unix.AF_INET6 {
-		p.Carriage = ptp.UDPv6
+		kind = transport.UDPv6
 	}
-	p.Type = msg.Type(data[0] & 0x0f)
-	p.Source = msg.PortIdentity{Clock: msg.ClockIdentity(data[20:28]), Port: binary.BigEndian.Uint16(data[28:])}
-	p.Sequence = binary.BigEndian.Uint16(data[30:])
-	return p, true
+	return ptp.ParseEvent(kind, data)
 }

@@ -74,6 +74,7 @@ func NewConfig(p Profile, id msg.ClockIdentity, ports int) Config {
 		Time:               timescale.Properties{UTCOffset: 37, PTPTimescale: true, TimeSource: msg.SourceInternalOscillator},
 		Servo:              discipline.Config{Config: servo.DefaultConfig(), DelayFilterLength: servo.DefaultFilterLength, SanityFreqLimit: 200_000_000},
 		Limits:             Limits{RequestRate: 4096, Requests: 256},
+		Power:              msg.Power{GrandmasterID: uint16(id[6])<<8 | uint16(id[7])},
 		HoldoverQuality:    msg.ClockQuality{Class: 7, Accuracy: 0xfe, Variance: 0xffff},
 	}
 	port := PortConfig{
@@ -102,7 +103,7 @@ func NewConfig(p Profile, id msg.ClockIdentity, ports int) Config {
 		port.NoMulticast, port.Unicast.Listen = true, true
 	case Power:
 		port.DelayMechanism, port.LogAnnounceInterval = msg.DelayP2P, 0
-		cfg.Domain, cfg.Power = 254, msg.Power{Year: 2017, GrandmasterID: uint16(id[6])<<8 | uint16(id[7])}
+		cfg.Domain, cfg.Power.Year = 254, 2017
 	}
 	for range ports {
 		cfg.Ports = append(cfg.Ports, port)

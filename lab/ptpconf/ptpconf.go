@@ -47,6 +47,10 @@ var Instance = append([]field{
 	boolean("follow_up_info", func(c *ptp.Config) *bool { return &c.FollowUpInfo }),
 	{Name: "clock_class_threshold", Expect: "a clock class from 0 to 255", Set: func(c *ptp.Config, s string) error { return setInt(&c.MaxClockClass, s, 0, 255) }},
 	{Name: "max_steps_removed", Expect: "a number from 2 to 255", Set: func(c *ptp.Config, s string) error { return setInt(&c.MaxStepsRemoved, s, 2, 255) }},
+	{Name: "power_profile", Expect: "the edition of IEEE C37.238, 2011 or 2017, or none", Set: setPower},
+	inaccuracy("power_grandmaster_inaccuracy", func(c *ptp.Config) *uint32 { return &c.Power.GrandmasterInaccuracy }),
+	inaccuracy("power_network_inaccuracy", func(c *ptp.Config) *uint32 { return &c.Power.NetworkInaccuracy }),
+	inaccuracy("power_total_inaccuracy", func(c *ptp.Config) *uint32 { return &c.Power.TotalInaccuracy }),
 	duration("holdover", func(c *ptp.Config) *time.Duration { return &c.HoldoverTime }),
 	{Name: "utc_offset", Expect: "TAI - UTC in seconds, such as 37", Set: func(c *ptp.Config, s string) error { return setInt(&c.Time.UTCOffset, s, math.MinInt16, math.MaxInt16) }},
 	boolean("utc_offset_valid", func(c *ptp.Config) *bool { return &c.Time.UTCOffsetValid }),
@@ -105,12 +109,7 @@ var Port = []port{
 			return err
 		}},
 	{Name: "unicast_duration", Expect: "the seconds of unicast service to ask for, 10 to 86400", Set: func(p *ptp.PortConfig, s string) error {
-		n, err := strconv.ParseUint(s, 0, 32)
-		if err != nil || n < 10 || n > 86400 {
-			return errValue
-		}
-		p.Unicast.Duration = uint32(n)
-		return nil
+		return setInt(&p.Unicast.Duration, s, 10, 86400)
 	}},
 	portBool("unicast_listen", func(p *ptp.PortConfig) *bool { return &p.Unicast.Listen }),
 	portBool("no_multicast", func(p *ptp.PortConfig) *bool { return &p.NoMulticast }),
@@ -124,6 +123,8 @@ var Port = []port{
 	interval("pdelay_req_interval", func(p *ptp.PortConfig) *int8 { return &p.LogMinPdelayReqInterval }),
 	{Name: "announce_receipt_timeout", Expect: "a number of announce intervals from 2 to 255", Set: func(p *ptp.PortConfig, s string) error { return setInt(&p.AnnounceReceiptTimeout, s, 2, 255) }},
 	{Name: "sync_receipt_timeout", Expect: "a number of sync intervals from 0 to 255", Set: func(p *ptp.PortConfig, s string) error { return setInt(&p.SyncReceiptTimeout, s, 0, 255) }},
+	interval("oper_sync_interval", func(p *ptp.PortConfig) *int8 { return &p.OperLogSyncInterval }),
+	interval("oper_pdelay_req_interval", func(p *ptp.PortConfig) *int8 { return &p.OperLogPdelayReqInterval }),
 	length("delay_asymmetry", func(p *ptp.PortConfig) *msg.TimeInterval { return &p.DelayAsymmetry }),
 	length("ingress_latency", func(p *ptp.PortConfig) *msg.TimeInterval { return &p.IngressLatency }),
 	length("egress_latency", func(p *ptp.PortConfig) *msg.TimeInterval { return &p.EgressLatency }),
@@ -158,9 +159,19 @@ func everyPort() (all []field) {
 	return all
 }
 
+func setPower(c *ptp.Config, s string) error {
+	years := map[string]int{"none": 0, "2011": 2011, "2017": 2017}
+	year, ok := years[s]
+	if !ok {
+		return errValue
+	}
+	c.Power.Year = year
+	return nil
+}
+
 // integer is what setInt can fill.
 type integer interface {
-	~int | ~int8 | ~int16 | ~uint8 | ~uint16
+	~int | ~int8 | ~int16 | ~uint8 | ~uint16 | ~uint32
 }
 
 func setInt[T integer](v *T, s string, least, most int64) error {
@@ -216,6 +227,10 @@ func boolean(name string, of func(*ptp.Config) *bool) field {
 
 func duration(name string, of func(*ptp.Config) *time.Duration) field {
 	return field{Name: name, Expect: "a duration such as 10s", Set: func(c *ptp.Config, s string) error { return setDuration(of(c), s, false) }}
+}
+
+func inaccuracy(name string, of func(*ptp.Config) *uint32) field {
+	return field{Name: name, Expect: "a number of nanoseconds", Set: func(c *ptp.Config, s string) error { return setInt(of(c), s, 0, math.MaxUint32) }}
 }
 
 // nanoseconds is a threshold that linuxptp gives in seconds, and which here

@@ -26,7 +26,8 @@ var values = map[string]string{
 	"announce_interval": "-3", "sync_interval": "-4", "delay_req_interval": "-4", "pdelay_req_interval": "2", "announce_receipt_timeout": "5",
 	"sync_receipt_timeout": "3", "delay_asymmetry": "-1.5us", "ingress_latency": "120ns", "egress_latency": "80ns",
 	"neighbor_prop_delay_thresh": "1us", "allowed_lost_responses": "1", "tx_timestamp_timeout": "1ms", "fault_reset_interval": "4s",
-	"local_priority": "7", "unicast_clients": "3",
+	"local_priority": "7", "power_profile": "2011", "power_grandmaster_inaccuracy": "50", "power_network_inaccuracy": "200", "power_total_inaccuracy": "250",
+	"oper_sync_interval": "0", "oper_pdelay_req_interval": "3", "unicast_clients": "3",
 }
 
 // Each setting changes something of its own, and refuses what it cannot be.

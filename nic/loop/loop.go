@@ -42,7 +42,8 @@ type Engine interface {
 	Poll(now frame.Time) frame.Time
 	// TxDone reports when the frame of the wire, or of a port that reports, that
 	// carried id left: the time of the write, or of the sighting on a port that
-	// is observed; Never if that was missed. True asks for another Poll.
+	// is observed; Never if that was missed or the frame was lost. True asks for
+	// another Poll.
 	TxDone(id uint64, at frame.Time) (again bool)
 }
 
@@ -96,7 +97,7 @@ type Loop struct {
 	realtime realtime
 	ports    []*Port
 	fds      []unix.PollFd // the mailbox's event descriptor, then one per port
-	done     []sent        // frames sent, not yet reported
+	done     []sent        // frames sent or lost, not yet reported
 	rested   bool          // buffers are given back
 	eager    bool          // lingering pays
 	polite   frame.Time    // until then the loop does not linger

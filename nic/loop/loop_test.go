@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -352,14 +353,27 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
-func TestFramesBeyondRoomAreCounted(t *testing.T) {
+// The engine, which may wait for their stamps, is told of frames that are lost.
+func TestLostFramesAreCounted(t *testing.T) {
 	w := prepare(t, 0)
-	w.engine.link.budget = 0
-	for range backlog + 3 {
-		w.engine.link.Transmit(w.pool.Get(60))
+	transmit := func(id uint64) {
+		f := w.pool.Get(60)
+		f.ID = id
+		w.engine.link.Transmit(f)
 	}
-	if d := w.engine.link.Drops(); d[frame.DropTxQueue] != 3 || w.pool.Lent() != backlog {
+	w.far.Close()
+	transmit(1000) // refused
+	w.engine.link.budget = 0
+	for i := range uint64(backlog + 3) {
+		transmit(i)
+	}
+	if d := w.engine.link.Drops(); d[frame.DropLink] != 1 || d[frame.DropTxQueue] != 3 || w.pool.Lent() != backlog {
 		t.Errorf("drops %v, lent %d", d, w.pool.Lent())
+	}
+	w.report()
+	const never = frame.Never
+	if want := []sent{{1000, never}, {backlog, never}, {backlog + 1, never}, {backlog + 2, never}}; !slices.Equal(w.engine.reported, want) {
+		t.Errorf("reported %v, want %v", w.engine.reported, want)
 	}
 	w.Close()
 	if w.pool.Lent() != 0 {

@@ -43,8 +43,8 @@ type Port struct {
 // removed, and lost (kept) is called with the reason on the loop's thread.
 func (p *Port) OnLoss(lost func(err error)) { p.lost = lost }
 
-// Report has the engine told when frames left by this port, as it is of the
-// wire. IDs are then common to all such ports.
+// Report has the engine told when frames left by this port, or that they were
+// lost, as it is of the wire. IDs are then common to all such ports.
 func (p *Port) Report() { p.reports = true }
 
 // SetMaxFrame changes the length in octets of the longest frame that is read.
@@ -86,21 +86,33 @@ func (p *Port) send(f *frame.Frame) {
 	}
 }
 
-// wrote settles a frame that the queue took or refused.
+// wrote is done with a frame that the queue took or refused.
 func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 	switch err {
 	case nil:
 		if p.observer != nil && tap.EventHeader(f.Bytes()) != nil {
 			at = p.seen(p.observer.Sent(f.Bytes()))
 		}
-		if p.reports && f.ID != 0 {
-			p.loop.done = append(p.loop.done, sent{f.ID, at})
-		}
+		p.settle(f, at)
 	case tap.ErrRefused:
-		p.drops.Count(frame.DropLink)
+		p.drop(f, frame.DropLink)
 	default:
-		p.drops.Count(frame.DropLink)
+		p.drop(f, frame.DropLink)
 		p.err = err
+	}
+}
+
+// drop loses a frame that was to be sent.
+func (p *Port) drop(f *frame.Frame, why frame.DropReason) {
+	p.drops.Count(why)
+	p.settle(f, frame.Never)
+}
+
+// settle releases a frame that left at a time, Never if that is not known or
+// it was lost, and has the engine told.
+func (p *Port) settle(f *frame.Frame, at frame.Time) {
+	if p.reports && f.ID != 0 {
+		p.loop.done = append(p.loop.done, sent{f.ID, at})
 	}
 	f.Release()
 }
@@ -108,8 +120,7 @@ func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 func (p *Port) keep(f *frame.Frame) {
 	f.Linearize()
 	if p.n == backlog {
-		p.drops.Count(frame.DropTxQueue)
-		f.Release()
+		p.drop(f, frame.DropTxQueue)
 		return
 	}
 	p.waiting[(p.first+p.n)%backlog] = f

@@ -1,6 +1,11 @@
 package tap
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"tapir/wire/ether"
+	"tapir/wire/ip"
+)
 
 // Classic BPF. A packet socket sees frames without their 802.1Q tag: the
 // kernel keeps it beside the octets.
@@ -36,21 +41,21 @@ var outgoingOnly = []unix.SockFilter{
 // over IPv4 and IPv6 without extension headers.
 var eventFilter = []unix.SockFilter{
 	0:  load(unix.BPF_H|unix.BPF_ABS, 12),
-	1:  jump(unix.BPF_JEQ, 0x88f7, 0, 3),
+	1:  jump(unix.BPF_JEQ, uint32(ether.TypePTP), 0, 3),
 	2:  load(unix.BPF_B|unix.BPF_ABS, 14),
 	3:  {Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0x0f},
 	4:  jump(unix.BPF_JGE, 4, 14, 13),
-	5:  jump(unix.BPF_JEQ, 0x0800, 0, 7),
+	5:  jump(unix.BPF_JEQ, uint32(ether.TypeIPv4), 0, 7),
 	6:  load(unix.BPF_B|unix.BPF_ABS, 14+9),
-	7:  jump(unix.BPF_JEQ, 17, 0, 11),
+	7:  jump(unix.BPF_JEQ, uint32(ip.ProtoUDP), 0, 11),
 	8:  load(unix.BPF_H|unix.BPF_ABS, 14+6),
 	9:  jump(unix.BPF_JSET, 0x1fff, 9, 0),
 	10: {Code: unix.BPF_LDX | unix.BPF_B | unix.BPF_MSH, K: 14},
 	11: load(unix.BPF_H|unix.BPF_IND, 14+2),
 	12: jump(unix.BPF_JEQ, eventPort, 5, 6),
-	13: jump(unix.BPF_JEQ, 0x86dd, 0, 5),
+	13: jump(unix.BPF_JEQ, uint32(ether.TypeIPv6), 0, 5),
 	14: load(unix.BPF_B|unix.BPF_ABS, 14+6),
-	15: jump(unix.BPF_JEQ, 17, 0, 3),
+	15: jump(unix.BPF_JEQ, uint32(ip.ProtoUDP), 0, 3),
 	16: load(unix.BPF_H|unix.BPF_ABS, 14+40+2),
 	17: jump(unix.BPF_JEQ, eventPort, 0, 1),
 	18: ret(accept),

@@ -1,8 +1,6 @@
 package phc
 
 import (
-	"time"
-
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/trap"
@@ -128,10 +126,6 @@ func (f *file) samples(n uint32) ([]Sample, error) {
 
 // clockTime is struct ptp_clock_time of a time in nanoseconds.
 func clockTime(ns int64) unix.PtpClockTime {
-	sec := ns / int64(time.Second)
-	nsec := ns % int64(time.Second)
-	if nsec < 0 {
-		sec, nsec = sec-1, nsec+int64(time.Second)
-	}
-	return unix.PtpClockTime{Sec: sec, Nsec: uint32(nsec)}
+	t := unix.NsecToTimespec(ns)
+	return unix.PtpClockTime{Sec: t.Sec, Nsec: uint32(t.Nsec)}
 }

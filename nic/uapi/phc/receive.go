@@ -196,7 +196,7 @@ func readTime(b []byte) int64 {
 }
 
 func putTime(b []byte, ns int64) {
-	t := clockTime(ns)
+	t := unix.NsecToTimespec(ns)
 	binary.NativeEndian.PutUint64(b, uint64(t.Sec))
 	binary.NativeEndian.PutUint64(b[8:], uint64(t.Nsec))
 }

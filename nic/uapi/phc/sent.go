@@ -46,7 +46,7 @@ func (s *socket) pull(fd int) (n int) {
 			q.ready = true // an error such as ICMP's
 		case event && s.flags&unix.SOF_TIMESTAMPING_TX_HARDWARE != 0:
 			q.packet, q.at = p, at
-		case s.flags&(unix.SOF_TIMESTAMPING_TX_SOFTWARE) != 0:
+		case s.flags&unix.SOF_TIMESTAMPING_TX_SOFTWARE != 0:
 			q.ready = true
 		default:
 			continue // the hardware stamps event messages alone

@@ -74,18 +74,17 @@ func (m *SHM) Write(s Sample) error {
 }
 
 func (m *SHM) put(s Sample) {
-	clockSec, clockNsec := split(s.Clock)
-	systemSec, systemNsec := split(s.System)
-	binary.NativeEndian.PutUint64(m.mem[shmClockSec:], uint64(clockSec))
-	binary.NativeEndian.PutUint64(m.mem[shmSystemSec:], uint64(systemSec))
+	clock, system := unix.NsecToTimespec(s.Clock), unix.NsecToTimespec(s.System)
+	binary.NativeEndian.PutUint64(m.mem[shmClockSec:], uint64(clock.Sec))
+	binary.NativeEndian.PutUint64(m.mem[shmSystemSec:], uint64(system.Sec))
 	precision := int32(nanosecond)
 	for _, f := range []struct {
 		at    int
 		value uint32
 	}{
 		{shmMode, 1}, {shmLeap, uint32(s.Leap)}, {shmPrecision, uint32(precision)},
-		{shmClockUsec, uint32(clockNsec / 1000)}, {shmClockNsec, uint32(clockNsec)},
-		{shmSystemUsec, uint32(systemNsec / 1000)}, {shmSystemNsec, uint32(systemNsec)},
+		{shmClockUsec, uint32(clock.Nsec / 1000)}, {shmClockNsec, uint32(clock.Nsec)},
+		{shmSystemUsec, uint32(system.Nsec / 1000)}, {shmSystemNsec, uint32(system.Nsec)},
 	} {
 		binary.NativeEndian.PutUint32(m.mem[f.at:], f.value)
 	}

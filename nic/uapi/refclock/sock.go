@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"net"
+
+	"golang.org/x/sys/unix"
 )
 
 // Layout of chrony's struct sock_sample on 64-bit machines, in native byte
@@ -17,22 +19,13 @@ const (
 )
 
 func (s Sample) sock() (b [sockLen]byte) {
-	sec, nsec := split(s.System)
-	binary.NativeEndian.PutUint64(b[0:], uint64(sec))
-	binary.NativeEndian.PutUint64(b[8:], uint64(nsec/1000))
+	system := unix.NsecToTimespec(s.System)
+	binary.NativeEndian.PutUint64(b[0:], uint64(system.Sec))
+	binary.NativeEndian.PutUint64(b[8:], uint64(system.Nsec/1000))
 	binary.NativeEndian.PutUint64(b[16:], math.Float64bits(float64(s.Clock-s.System)/1e9))
 	binary.NativeEndian.PutUint32(b[28:], uint32(s.Leap))
 	binary.NativeEndian.PutUint32(b[36:], sockMagic)
 	return b
-}
-
-// split cuts ns into seconds, rounded down, and the ns above them.
-func split(ns int64) (sec, nsec int64) {
-	sec, nsec = ns/1e9, ns%1e9
-	if nsec < 0 {
-		sec, nsec = sec-1, nsec+1e9
-	}
-	return sec, nsec
 }
 
 // Sock sends samples to chronyd's Unix socket, which the daemon makes when it

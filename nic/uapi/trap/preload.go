@@ -230,7 +230,8 @@ func withLibrary(env []string, found string) (list []string) {
 
 // beParent is the launcher's second half: it starts the program as a child,
 // outlives all that the program starts, and ends with the program's exit code.
-func beParent(sock int, path string, argv []string, library string) {
+// It dies with the supervisor, and the program with it.
+func beParent(sock int, path string, argv []string, found string) {
 	if os.Geteuid() != 0 { // a set-user-ID program does without the library, so it must not be one
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			say(sock, stepPrivileges, err, -1)
@@ -241,13 +242,18 @@ func beParent(sock int, path string, argv []string, library string) {
 		say(sock, stepPrivileges, err, -1)
 		return
 	}
-	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: withLibrary(os.Environ(), library), Files: []uintptr{0, 1, 2},
+	signals := make(chan os.Signal, 1)
+	if err := endWithSupervisor(signals, found); err != nil {
+		say(sock, stepPrivileges, err, -1)
+		return
+	}
+	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: withLibrary(os.Environ(), found), Files: []uintptr{0, 1, 2},
 		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}})
 	if err != nil {
 		say(sock, stepExec, err, -1)
 		return
 	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP) // the program's, not ours
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM) // the program's, not ours
 	started := binary.NativeEndian.AppendUint32([]byte{stepStarted, 0}, uint32(pid))
 	if _, err := unix.Write(sock, started); err != nil {
 		return
@@ -270,6 +276,26 @@ func beParent(sock int, path string, argv []string, library string) {
 			code = ws.ExitStatus()
 		}
 	}
+}
+
+// endWithSupervisor has SIGHUP in place of SIGKILL say that the supervisor was
+// killed: its directory must be removed first. Other signals do nothing.
+func endWithSupervisor(signals chan os.Signal, found string) error {
+	_, socket, _ := strings.Cut(found, "\x00")
+	supervisor := os.Getppid()
+	signal.Notify(signals, syscall.SIGHUP)
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGHUP), 0, 0, 0); err != nil {
+		return err
+	}
+	go func() {
+		for range signals {
+			if os.Getppid() != supervisor {
+				os.RemoveAll(filepath.Dir(socket))
+				os.Exit(128 + int(unix.SIGKILL))
+			}
+		}
+	}()
+	return nil
 }
 
 // closeStreams lets go of the program's streams, whose end others wait for.

@@ -254,7 +254,7 @@ func TestOrdinaryUsers(t *testing.T) {
 	}
 }
 
-// TestSupervisorKilled: a program does not outlive its supervisor.
+// TestSupervisorKilled: neither a program nor a file outlives its supervisor.
 func TestSupervisorKilled(t *testing.T) {
 	t.Parallel()
 	killSupervisor(t, "supervise", "hang")
@@ -263,8 +263,8 @@ func TestSupervisorKilled(t *testing.T) {
 
 func killSupervisor(t *testing.T, program, arg string) {
 	t.Helper()
-	cmd := exec.Command(self(), arg)
-	cmd.Env = append(os.Environ(), programEnv+"="+program, "TMPDIR="+testDir)
+	cmd, dir := exec.Command(self(), arg), t.TempDir()
+	cmd.Env = append(os.Environ(), programEnv+"="+program, "TMPDIR="+dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -283,6 +283,9 @@ func killSupervisor(t *testing.T, program, arg string) {
 		t.Errorf("%q, %v", rest, err)
 	}
 	_ = cmd.Wait() // killed
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
 }
 
 func TestSystemClockIsOutOfReach(t *testing.T) {

@@ -101,13 +101,18 @@ func runCapture(cmd *cobra.Command, name, file, as string, opt ctl.CaptureOption
 	}
 	defer c.Close()
 	if file != "-" {
-		f, err := os.Create(file)
-		if err != nil {
-			return fmt.Errorf("cannot write the capture: %w", err)
+		f, openErr := os.Create(file)
+		if openErr != nil {
+			return fmt.Errorf("cannot write the capture: %w", openErr)
 		}
 		out = f
 		defer func() { err = finishFile(f, err) }()
-		fmt.Fprintf(cmd.ErrOrStderr(), "capturing %s into %s; end with Ctrl-C\n", c.Hello.Name, file)
+	}
+	begun := false
+	opt.Begun = func() {
+		if begun = true; file != "-" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "capturing %s into %s; end with Ctrl-C\n", c.Hello.Name, file)
+		}
 	}
 	if as != "" {
 		_, st, err := captureAs(cmd.Context(), c, opt, out, form)
@@ -118,6 +123,9 @@ func runCapture(cmd *cobra.Command, name, file, as string, opt ctl.CaptureOption
 	}
 	opt.Compact = true
 	st, err := captureInto(cmd.Context(), c, opt, out, file)
+	if err != nil && !begun {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("the capture of %s broke off: %w", c.Hello.Name, err)
 	}

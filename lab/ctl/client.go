@@ -292,9 +292,10 @@ type CaptureOptions struct {
 	Count     uint64
 	Raw       bool
 	Host      bool
-	PHC       bool // see capture.Options
-	NoContext bool // leave out the saved handshakes of live connections
-	Buffer    int  // octets that may wait for the writer; 0 = capture.DefaultBuffer
+	PHC       bool   // see capture.Options
+	NoContext bool   // leave out the saved handshakes of live connections
+	Buffer    int    // octets that may wait for the writer; 0 = capture.DefaultBuffer
+	Begun     func() // called when the NIC has agreed; nil: nothing is
 }
 
 func (o CaptureOptions) query() string {
@@ -328,6 +329,9 @@ func (c *Client) Capture(ctx context.Context, opt CaptureOptions, w io.Writer) (
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return st, decode(resp, nil)
+	}
+	if opt.Begun != nil {
+		opt.Begun()
 	}
 	stop := context.AfterFunc(ctx, func() {
 		bounded, cancel := context.WithTimeout(reqCtx, closeGrace)

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -92,7 +93,7 @@ func (d *Device) StartPTP(c PTPConfig, now frame.Time) (*ptp.Instance, error) {
 
 // manage lets the instance answer management messages.
 func (i *instance) manage(c PTPConfig) {
-	port := mgmt.PortInfo{Interface: i.d.cfg.Name, MAC: i.d.cfg.MAC, Timestamping: msg.TimestampingHardware, PHCIndex: -1}
+	port := mgmt.PortInfo{Interface: cmp.Or(i.d.cfg.Iface, i.d.cfg.Name), MAC: i.d.cfg.MAC, Timestamping: msg.TimestampingHardware, PHCIndex: -1}
 	if i.port.Kind != transport.Ethernet {
 		port.Address = transport.Addr{IP: i.port.IP}
 	}
@@ -223,20 +224,11 @@ func (i *instance) ipLen(body []byte) int {
 // is the time at which the NIC hands it to its link: the observer comes too
 // late for it.
 func (d *Device) oneStep(o *outgoing) {
-	p, ok := transport.Find(o.f.Bytes())
-	if !ok {
-		return
-	}
 	at := d.now
 	if d.clock != nil {
 		at = d.clock()
 	}
-	s := d.stamping.phc.At(at)
-	if msg.Type(p.Body[0]&15) == msg.Sync {
-		p.SetTimestamp(msg.TimestampOf(s))
-		return
-	}
-	p.AddCorrection(msg.TimeInterval(s-o.since) << 16)
+	transport.OneStep(o.f.Bytes(), d.stamping.phc.At(at), o.since)
 }
 
 // sent reports the stamp of a message of the instance's, as the NIC's faults

@@ -231,25 +231,12 @@ func (n *Node) Send(port int, m ptp.Outgoing) {
 	carry.Append(f.Extend(carry.Len(m.Body))[:0], m.Body, m.Dst, hop)
 	stamp := n.Clock.At(now)
 	if m.OneStep {
-		oneStep(f.Bytes(), stamp, m.Since)
+		transport.OneStep(f.Bytes(), stamp, m.Since)
 	}
 	n.ends[port].Transmit(f)
 	if m.ID != 0 {
 		n.stamps.sent(n, port, m.ID, stamp, now)
 	}
-}
-
-// oneStep writes the stamp into an event message as it leaves.
-func oneStep(b []byte, stamp, since frame.Stamp) {
-	p, ok := transport.Find(b)
-	if !ok {
-		return
-	}
-	if msg.Type(p.Body[0]&15) == msg.Sync {
-		p.SetTimestamp(msg.TimestampOf(stamp))
-		return
-	}
-	p.AddCorrection(msg.IntervalOf(time.Duration(stamp - since)))
 }
 
 // sample appends a point to the node's series.

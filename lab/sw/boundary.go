@@ -1,9 +1,9 @@
 package sw
 
 import (
+	"cmp"
 	"errors"
 	"slices"
-	"time"
 
 	"tapir/ptp"
 	"tapir/ptp/mgmt"
@@ -51,7 +51,7 @@ func newBoundary(s *Switch) (*boundary, error) {
 	}
 	info := mgmt.Config{Product: "Tapir;switch;" + s.cfg.Name}
 	for i := range s.cfg.Ports {
-		p := mgmt.PortInfo{Interface: s.cfg.Ports[i].Name, MAC: b.carry[i].MAC, PHCIndex: -1}
+		p := mgmt.PortInfo{Interface: cmp.Or(s.cfg.Ports[i].TAP, s.cfg.Ports[i].Name), MAC: b.carry[i].MAC, PHCIndex: -1}
 		if b.carry[i].Kind != transport.Ethernet {
 			p.Address.IP = b.carry[i].IP
 		}
@@ -140,7 +140,7 @@ func (b *boundary) Send(port int, m ptp.Outgoing) {
 	}
 	f.Append(b.buf)
 	if m.OneStep {
-		b.oneStep(f.Bytes(), m.Since)
+		transport.OneStep(f.Bytes(), b.s.env.Clock.At(b.now), m.Since)
 	}
 	if m.ID != 0 {
 		f.ID = m.ID<<portBits | uint64(port)
@@ -152,20 +152,6 @@ func (b *boundary) lost(port int, id uint64) {
 	if id != 0 {
 		b.instance.TxStamp(port, id, 0, errMissed, b.now)
 	}
-}
-
-// oneStep writes the time of departure into an event message.
-func (b *boundary) oneStep(bytes []byte, since frame.Stamp) {
-	p, ok := transport.Find(bytes)
-	if !ok {
-		return
-	}
-	at := b.s.env.Clock.At(b.now)
-	if msg.Type(p.Body[0]&15) == msg.Sync {
-		p.SetTimestamp(msg.TimestampOf(at))
-		return
-	}
-	p.AddCorrection(msg.IntervalOf(time.Duration(at - since)))
 }
 
 // depart has nothing to do: no frame gets a tag.

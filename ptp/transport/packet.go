@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"time"
 
 	"tapir/ptp/msg"
 	"tapir/wire/ether"
@@ -149,6 +150,21 @@ func (p *Packet) SetTimestamp(t msg.Timestamp) {
 	var v [msg.TimestampLen]byte
 	t.Put(v[:])
 	p.edit(msg.BodyAt, v[:])
+}
+
+// OneStep writes what one-step clocks do into the event message of a frame that
+// leaves at that stamp: its time into a Sync, and into the correctionField of
+// a Pdelay_Resp how long ago its request came, at since.
+func OneStep(bytes []byte, at, since frame.Stamp) {
+	p, ok := Find(bytes)
+	if !ok {
+		return
+	}
+	if msg.Type(p.Body[0]&15) == msg.Sync {
+		p.SetTimestamp(msg.TimestampOf(at))
+		return
+	}
+	p.AddCorrection(msg.IntervalOf(time.Duration(at - since)))
 }
 
 // Reply fills the empty frame f with m as a general message from the same

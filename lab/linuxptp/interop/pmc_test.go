@@ -100,7 +100,7 @@ func (b *Bed) testUnixSocket(ctx context.Context, t *testing.T, gets []string) {
 	args := []string{"-u", "-b", "0", "-s", s.Path()}
 	replies := ask(ctx, t, b.Host, args, gets...)
 	i := slices.IndexFunc(replies, func(r linuxptp.Reply) bool { return r.ID == "PORT_PROPERTIES_NP" })
-	if i < 0 || replies[i].Get("interface") != "nic0" || replies[i].Get("timestamping") != "HARDWARE" {
+	if i < 0 || replies[i].Get("interface") != tapName || replies[i].Get("timestamping") != "HARDWARE" {
 		t.Errorf("PORT_PROPERTIES_NP among %+v", replies)
 	}
 	if r := ask(ctx, t, b.Host, args, "SET PRIORITY1 3"); r[0].Get("priority1") != "3" {

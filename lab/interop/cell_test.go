@@ -38,8 +38,18 @@ func TestPairwiseMeetsEveryPair(t *testing.T) {
 	if n := len(Of("linux", cells)) + len(Of("gvisor", cells)); n != len(cells) {
 		t.Errorf("%d cells have a peer", n)
 	}
-	if all := len(Product(1_000_000)); all != len(known) {
-		t.Errorf("the product has %d of %d cells", all, len(known))
+}
+
+func TestProductHasEveryCombinationOfEnds(t *testing.T) {
+	cells := map[Cell]bool{}
+	for _, c := range Product() {
+		cells[c] = true
+		if c.Loss > 10_000 || c.Way != Both {
+			t.Errorf("%v", c)
+		}
+	}
+	if want := 1 << 9 * 3; len(cells) != want || len(Product()) != want {
+		t.Errorf("%d different of %d cells, want %d", len(cells), len(Product()), want)
 	}
 }
 

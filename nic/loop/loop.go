@@ -3,7 +3,8 @@
 //
 // One iteration, in this order:
 //
-//  1. Read a bounded batch of frames from each ready queue into the engine.
+//  1. Read a bounded batch of frames from each ready queue into the engine, and
+//     serve the ready sources.
 //  2. Run what Do left in the mailbox.
 //  3. Dispatch: the engine's queued handlers.
 //  4. Poll: the engine sends; frames go to the TAP at once, while hot.
@@ -96,7 +97,8 @@ type Loop struct {
 	clock    clock
 	realtime realtime
 	ports    []*Port
-	fds      []unix.PollFd // the mailbox's event descriptor, then one per port
+	sources  []*Source
+	fds      []unix.PollFd // the mailbox's event descriptor, then one per port, then one per source
 	done     []sent        // frames sent or lost, not yet reported
 	rested   bool          // buffers are given back
 	eager    bool          // lingering pays
@@ -156,8 +158,8 @@ func (l *Loop) Now() frame.Time { return l.clock.now() }
 func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
 	p := &Port{loop: l, port: port, queue: q, gathers: frame.Gathers(q), budget: txFrames, readSize: superFrame, reports: port == frame.Wire}
 	p.SetMaxFrame(maxFrame)
+	l.fds = slices.Insert(l.fds, l.firstSource(), unix.PollFd{Fd: int32(q.Fd()), Events: unix.POLLIN})
 	l.ports = append(l.ports, p)
-	l.fds = append(l.fds, unix.PollFd{Fd: int32(q.Fd()), Events: unix.POLLIN})
 	return p
 }
 
@@ -266,6 +268,7 @@ func (l *Loop) close() {
 	for _, p := range l.ports {
 		p.end()
 	}
+	l.loseSources()
 	close(l.stopped)
 }
 
@@ -289,6 +292,7 @@ func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
 			return 0, false, err
 		}
 	}
+	l.serveSources()
 	l.runMail()
 	for round := 0; ; round++ {
 		again := l.engine.Dispatch(l.clock.now())
@@ -428,6 +432,7 @@ func (l *Loop) linger(now frame.Time, wait time.Duration) (found bool) {
 		for _, p := range l.ports {
 			found = p.look() || found
 		}
+		found = l.lookAtSources() || found
 		if found || l.called() {
 			return true
 		}

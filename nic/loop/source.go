@@ -1,0 +1,72 @@
+package loop
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/wire/frame"
+)
+
+// Source is a descriptor that the loop polls with the queues.
+type Source struct {
+	fd    int
+	serve func(now frame.Time)
+	lost  func()
+}
+
+// AddSource has serve called on the loop's thread, before the engine's turn,
+// whenever fd, which stays the caller's, is readable, hung up or in error;
+// again in each iteration until it no longer is. One call does a bounded
+// amount of work. lost is called there if the loop ends before RemoveSource.
+// Call it before Run, or from a function that Do runs.
+func (l *Loop) AddSource(fd int, serve func(now frame.Time), lost func()) *Source {
+	s := &Source{fd: fd, serve: serve, lost: lost}
+	l.sources = append(l.sources, s)
+	l.fds = append(l.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	return s
+}
+
+// RemoveSource ends the polling of s. Call it from a function that Do runs or
+// from s itself.
+func (l *Loop) RemoveSource(s *Source) {
+	if i := slices.Index(l.sources, s); i >= 0 {
+		l.sources = slices.Delete(l.sources, i, i+1)
+		at := l.firstSource() + i
+		l.fds = slices.Delete(l.fds, at, at+1)
+	}
+}
+
+// firstSource is the place of the first source in fds.
+func (l *Loop) firstSource() int { return 1 + len(l.ports) }
+
+// serveSources serves those that the last poll found ready.
+func (l *Loop) serveSources() {
+	for i := 0; i < len(l.sources); i++ {
+		ready := &l.fds[l.firstSource()+i].Revents
+		if *ready == 0 {
+			continue
+		}
+		*ready = 0
+		l.sources[i].serve(l.clock.now())
+	}
+}
+
+// lookAtSources tells whether one is ready, without waiting.
+func (l *Loop) lookAtSources() bool {
+	if len(l.sources) == 0 {
+		return false
+	}
+	var none unix.Timespec
+	n, err := unix.Ppoll(l.fds[l.firstSource():], &none, nil)
+	return err == nil && n > 0
+}
+
+// loseSources tells all that the loop has ended.
+func (l *Loop) loseSources() {
+	sources := l.sources
+	l.sources = nil
+	for _, s := range sources {
+		s.lost()
+	}
+}

@@ -1,0 +1,123 @@
+package loop
+
+import (
+	"bytes"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/wire/frame"
+)
+
+func newPipe(t testing.TB) (r, w int) {
+	t.Helper()
+	var p [2]int
+	must(t, unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
+	t.Cleanup(func() { unix.Close(p[0]); unix.Close(p[1]) })
+	return p[0], p[1]
+}
+
+// What a source gives the engine leaves in the same iteration, before and
+// after queues came and went.
+func TestSource(t *testing.T) {
+	w := prepare(t, 0)
+	defer w.Close()
+	r, in := newPipe(t)
+	var served, lost int
+	s := w.AddSource(r, func(frame.Time) {
+		b := make([]byte, 100)
+		n, err := unix.Read(r, b)
+		must(t, err)
+		f := w.pool.Get(n)
+		f.Append(b[:n])
+		w.engine.queue = append(w.engine.queue, f)
+		served++
+	}, func() { lost++ })
+	once := func() {
+		t.Helper()
+		must(t, w.sleep(0))
+		_, _, err := w.iterate()
+		must(t, err)
+	}
+	check := func(text string) {
+		t.Helper()
+		_, err := unix.Write(in, []byte(text))
+		must(t, err)
+		once()
+		if got := w.far.receive(t); !bytes.Equal(got, []byte(text)) {
+			t.Fatalf("got %q, want %q", got, text)
+		}
+	}
+	check("first")
+	near, _ := newCable(t)
+	second := w.AddQueue(frame.Host, near, 1522)
+	check("with a queue that came later")
+	w.RemoveQueue(second)
+	check("without it")
+	if served != 3 {
+		t.Errorf("served %d times, want 3", served)
+	}
+	w.RemoveSource(s)
+	_, err := unix.Write(in, []byte("x"))
+	must(t, err)
+	once()
+	if served != 3 || lost != 0 {
+		t.Errorf("after its removal it was served %d times and lost %d times", served-3, lost)
+	}
+}
+
+// A source wakes the loop, one that removes itself is not lost, one that is
+// left at the end is.
+func TestSourcesOfALoopThatRuns(t *testing.T) {
+	w := prepare(t, 0)
+	r, in := newPipe(t)
+	kept, _ := newPipe(t)
+	served, lost := make(chan bool, 1), make(chan string, 2)
+	var s *Source
+	s = w.AddSource(r, func(frame.Time) { w.RemoveSource(s); served <- true }, func() { lost <- "removed" })
+	w.AddSource(kept, func(frame.Time) { t.Error("an empty pipe was served") }, func() { lost <- "kept" })
+	w.run(t)
+	_, err := unix.Write(in, []byte("x"))
+	must(t, err)
+	<-served
+	w.stop()
+	if got := <-lost; got != "kept" || len(lost) != 0 {
+		t.Errorf("lost %q and %d more", got, len(lost))
+	}
+}
+
+// While the loop lingers it sees a source without a sleep.
+func TestLingerSeesSources(t *testing.T) {
+	w := prepare(t, 0)
+	defer w.Close()
+	r, in := newPipe(t)
+	w.AddSource(r, func(frame.Time) {}, func() {})
+	_, err := unix.Write(in, []byte("x"))
+	must(t, err)
+	for !w.linger(w.clock.now(), lingerFor) { // another process may take the processor
+		w.polite = 0
+	}
+	if w.fds[w.firstSource()].Revents&unix.POLLIN == 0 {
+		t.Error("found, but not the source")
+	}
+}
+
+func TestSourceAllocatesNothing(t *testing.T) {
+	w := prepare(t, 0)
+	defer w.Close()
+	r, in := newPipe(t)
+	b := make([]byte, 8)
+	w.AddSource(r, func(frame.Time) { unix.Read(r, b) }, func() {})
+	once := func() {
+		unix.Write(in, b)
+		must(t, w.sleep(0))
+		w.lookAtSources()
+		if _, _, err := w.iterate(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	once()
+	if n := testing.AllocsPerRun(200, once); n != 0 {
+		t.Errorf("%v allocations per iteration", n)
+	}
+}

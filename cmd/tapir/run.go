@@ -20,7 +20,7 @@ const (
 
 func newRun() *cobra.Command {
 	var o uapi.Options
-	via := "seccomp"
+	via, gid := "seccomp", "mac"
 	cmd := &cobra.Command{
 		Use:   "run [--nic NAME[,NAME]] [--] PROGRAM [ARGUMENT]...",
 		Short: "Run an unmodified program on running NICs",
@@ -46,6 +46,10 @@ func newRun() *cobra.Command {
 			if o.Via, ok = vias[via]; !ok {
 				return usagef("--via %q: want seccomp or preload", via)
 			}
+			var err error
+			if o.GID, err = uapi.ParseGIDStyle(gid); err != nil {
+				return usageError{err}
+			}
 			o.Argv, o.Log = args, cmd.ErrOrStderr()
 			o.Stdin, o.Stdout, o.Stderr = os.Stdin, os.Stdout, os.Stderr
 			return runProgram(cmd, o)
@@ -56,6 +60,7 @@ func newRun() *cobra.Command {
 	f.SetInterspersed(false)
 	f.StringSliceVar(&o.NICs, "nic", nil, "`names` of running NICs (default the only one)")
 	f.StringSliceVar(&o.Netdevs, "netdev", nil, "also show the clock at this netdev, `[NIC=]NAME`, with stamps of the kernel translated to it; may be repeated")
+	f.StringVar(&gid, "gid", gid, "`style` of the RDMA ports' GIDs: mac, one of the MAC address, or ip, one for each IP address")
 	f.BoolVar(&o.PPS, "pps", false, "give the clocks an external time stamp input, with a pulse at each second of the system's clock")
 	f.BoolVar(&o.KeepSystemClock, "system-clock", false, "let the program set the machine's clock if it has the right")
 	f.StringVar(&via, "via", via, "`how` the program's system calls are served: seccomp, or preload where the kernel or another\n"+

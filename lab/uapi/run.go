@@ -1,9 +1,11 @@
 // Package uapi runs unmodified programs with what running NICs offer, under a
 // supervisor that serves the kernel's interface to such hardware: their
-// hardware clocks and hardware time stamps (nic/uapi/phc).
+// hardware clocks and hardware time stamps (nic/uapi/phc), and their RDMA
+// devices (nic/uapi/sysfs).
 package uapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +29,7 @@ type Options struct {
 	// NIC's clock: NAME for the first NIC's, or NIC=NAME. Their stamps are the
 	// kernel's, translated to that clock.
 	Netdevs []string
+	GID     GIDStyle
 	PPS     bool // external time stamp input 0 has a pulse at each second of the system's clock
 	// KeepSystemClock leaves the program the right to set the machine's clock.
 	KeepSystemClock bool
@@ -50,10 +53,6 @@ func Run(ctx context.Context, o Options) (code int, err error) {
 			d.close()
 		}
 	}()
-	var shown []phc.Device
-	for _, d := range devices {
-		shown = append(shown, d.Device)
-	}
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -64,8 +63,13 @@ func Run(ctx context.Context, o Options) (code int, err error) {
 	for _, d := range devices {
 		d.logf = logf
 	}
+	handlers, done, err := serve(devices, o)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
 	p, err := trap.Start(trap.Options{Argv: o.Argv, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
-		Handlers: []trap.Handler{phc.New(shown...)}, KeepSystemClock: o.KeepSystemClock, Via: o.Via, Logf: logf})
+		Handlers: handlers, KeepSystemClock: o.KeepSystemClock, Via: o.Via, Logf: logf})
 	if err != nil {
 		return 0, err
 	}
@@ -84,6 +88,30 @@ func Run(ctx context.Context, o Options) (code int, err error) {
 	return p.Wait()
 }
 
+// serve makes the handlers for what the NICs have. done lets go of them when
+// the program has ended.
+func serve(devices []*device, o Options) (handlers []trap.Handler, done func(), err error) {
+	var clocks []phc.Device
+	var rdma []*device
+	for _, d := range devices {
+		if d.Clock != nil {
+			clocks = append(clocks, d.Device)
+		}
+		if d.rdma {
+			rdma = append(rdma, d)
+		}
+	}
+	done = func() {}
+	if len(rdma) > 0 {
+		tree, err := showRDMA(rdma, o.GID)
+		if err != nil {
+			return nil, nil, err
+		}
+		handlers, done = append(handlers, tree), func() { tree.Close() }
+	}
+	return append(handlers, phc.New(clocks...)), done, nil
+}
+
 // pass passes a signal on, unless the terminal has sent it to the program too.
 func pass(p *trap.Program, s syscall.Signal) {
 	if (s == syscall.SIGINT || s == syscall.SIGQUIT) && trap.TerminalSignals() {
@@ -97,6 +125,8 @@ type device struct {
 	phc.Device
 	name   string
 	client *ctl.Client
+	tap    string // the interface that the system knows: the host TAP, else the wire TAP
+	rdma   bool
 	logf   func(string, ...any)
 	broken sync.Once
 }
@@ -128,9 +158,11 @@ func open(ctx context.Context, o Options) (list []*device, err error) {
 		if err := d.look(ctx, o.PPS); err != nil {
 			return list, err
 		}
-		index = freeIndex(index)
-		d.Index = index
-		index++
+		if d.Clock != nil {
+			index = freeIndex(index)
+			d.Index = index
+			index++
+		}
 	}
 	return list, addNetdevs(list, o.Netdevs)
 }
@@ -144,7 +176,13 @@ func (d *device) look(ctx context.Context, pps bool) error {
 	if err := d.client.Show(ctx, "nic", &row); err != nil {
 		return err
 	}
+	d.tap = cmp.Or(row.HostTAP, row.TAP)
+	_, noRDMA := d.attr(MACGID)
+	d.rdma = noRDMA == nil
 	if _, err := d.client.PHCCaps(ctx); err != nil {
+		if d.rdma {
+			return nil
+		}
 		return fmt.Errorf("%s has no hardware clock: %w", d.name, err)
 	}
 	d.Clock, d.PPS = (*remoteClock)(d), pps

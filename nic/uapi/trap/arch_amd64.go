@@ -13,7 +13,7 @@ var pathCalls = map[uint32]pathCall{
 	unix.SYS_OPENAT:     {kind: open, dir: 0, path: 1, arg: 2},
 	unix.SYS_OPENAT2:    {kind: openHow, dir: 0, path: 1, arg: 2},
 	unix.SYS_STAT:       {kind: stat, dir: -1, path: 0, arg: 1},
-	unix.SYS_LSTAT:      {kind: stat, dir: -1, path: 0, arg: 1},
+	unix.SYS_LSTAT:      {kind: stat, dir: -1, path: 0, arg: 1, link: true},
 	unix.SYS_NEWFSTATAT: {kind: stat, dir: 0, path: 1, arg: 2, flags: 3},
 	unix.SYS_STATX:      {kind: statx, dir: 0, path: 1, arg: 4, flags: 2},
 	unix.SYS_ACCESS:     {kind: access, dir: -1, path: 0, arg: 1},
@@ -21,4 +21,8 @@ var pathCalls = map[uint32]pathCall{
 	unix.SYS_FACCESSAT2: {kind: access, dir: 0, path: 1, arg: 2, flags: 3},
 	unix.SYS_READLINK:   {kind: readlink, dir: -1, path: 0},
 	unix.SYS_READLINKAT: {kind: readlink, dir: 0, path: 1},
+	unix.SYS_GETXATTR:   {kind: xattr, dir: -1, path: 0},
+	unix.SYS_LGETXATTR:  {kind: xattr, dir: -1, path: 0},
+	unix.SYS_LISTXATTR:  {kind: xattr, dir: -1, path: 0},
+	unix.SYS_LLISTXATTR: {kind: xattr, dir: -1, path: 0},
 }

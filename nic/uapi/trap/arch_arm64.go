@@ -16,4 +16,8 @@ var pathCalls = map[uint32]pathCall{
 	unix.SYS_FACCESSAT:  {kind: access, dir: 0, path: 1, arg: 2},
 	unix.SYS_FACCESSAT2: {kind: access, dir: 0, path: 1, arg: 2, flags: 3},
 	unix.SYS_READLINKAT: {kind: readlink, dir: 0, path: 1},
+	unix.SYS_GETXATTR:   {kind: xattr, dir: -1, path: 0},
+	unix.SYS_LGETXATTR:  {kind: xattr, dir: -1, path: 0},
+	unix.SYS_LISTXATTR:  {kind: xattr, dir: -1, path: 0},
+	unix.SYS_LLISTXATTR: {kind: xattr, dir: -1, path: 0},
 }

@@ -147,9 +147,25 @@ func (c *Call) resolve(dir int, addr uint64) (string, error) {
 		if err != nil {
 			return "", unix.EBADF
 		}
-		name = base + "/" + name
+		name = c.seen(base) + "/" + name
 	}
 	return path.Clean(name), nil
+}
+
+// seen is what the program calls a directory: from its own root directory on,
+// and where a mirror shows it.
+func (c *Call) seen(dir string) string {
+	for _, root := range c.s.mirrors {
+		if below, ok := strings.CutPrefix(dir, root+"/"); ok {
+			return "/" + below
+		}
+	}
+	if root, err := os.Readlink(c.proc("root")); err == nil && root != "/" {
+		if below, ok := strings.CutPrefix(dir+"/", root+"/"); ok {
+			return "/" + below
+		}
+	}
+	return dir
 }
 
 // Interrupted tells whether a signal that the calling thread handles is

@@ -125,6 +125,7 @@ type pathCall struct {
 	kind             pathKind
 	dir              int8
 	path, arg, flags int8
+	link             bool // of a link itself, whatever flags say
 }
 
 type pathKind uint8
@@ -136,6 +137,7 @@ const (
 	statx
 	access
 	readlink
+	xattr
 )
 
 func (f *Files) servePath(c *Call, p pathCall) Answer {
@@ -173,6 +175,8 @@ func (f *Files) servePath(c *Call, p pathCall) Answer {
 		return Return(0)
 	case readlink:
 		return Fail(unix.EINVAL)
+	case xattr:
+		return Fail(unix.EOPNOTSUPP)
 	}
 	return n.Stat().answer(c, p)
 }

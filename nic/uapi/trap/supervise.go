@@ -43,6 +43,7 @@ type supervisor struct {
 	listener int
 	rules    []Rule
 	handlers map[uint32][]Handler
+	mirrors  []string // roots of those among the handlers
 	mem      foreign
 	preload  *preload // nil: by seccomp
 	logf     func(string, ...any)
@@ -73,6 +74,9 @@ func newSupervisor(o Options) (*supervisor, error) {
 		s.logf = func(string, ...any) {}
 	}
 	for _, h := range o.Handlers {
+		if m, ok := h.(interface{ Root() string }); ok {
+			s.mirrors = append(s.mirrors, m.Root())
+		}
 		seen := map[uint32]bool{}
 		for _, r := range h.Rules() {
 			for _, w := range r.When {

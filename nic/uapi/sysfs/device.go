@@ -1,0 +1,194 @@
+package sysfs
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Device is an RDMA device. Its functions are called from any goroutine when a
+// program opens a file; their errors are errnos.
+type Device struct {
+	Index  int    // N of uverbsN and of rxeN
+	Netdev string // the network interface that belongs to it
+	Attr   func() (Attr, error)
+	Stats  func() (Stats, error)
+	QPs    func() ([]QP, error)
+	CEPs   func() ([]CEP, error)
+}
+
+// Attr is what a device's files say.
+type Attr struct {
+	NodeGUID, SystemImageGUID string // 0200:00ff:fe00:0001
+	Firmware                  string
+	Description               string
+	State                     string // of the port: ACTIVE
+	Phys                      string // LINK_UP
+	LID, SMLID                uint16
+	GIDs                      []string // fe80:0000:0000:0000:0200:00ff:fe00:0001
+	PKeys                     []uint16
+}
+
+// The kernel's versions of the interface that is served, and its device
+// numbers of the names in /dev/infiniband.
+const (
+	verbsABI = 6 // IB_USER_VERBS_ABI_VERSION
+	rxeABI   = 2 // of rxe's rings and commands
+	cmABI    = 4 // RDMA_USER_CM_ABI_VERSION
+)
+
+// Lengths of a port's tables.
+const (
+	GIDTable  = 128
+	PKeyTable = 32
+)
+
+// Name is the device's name, by which libibverbs chooses its provider.
+func (d *Device) Name() string { return fmt.Sprintf("rxe%d", d.Index) }
+
+// UVerbs is the path of its device file.
+func (d *Device) UVerbs() string { return fmt.Sprintf("%s/uverbs%d", devDir, d.Index) }
+
+// UVerbsNumber is the device number of that file.
+func (d *Device) UVerbsNumber() uint64 { return unix.Mkdev(231, 192+uint32(d.Index)) }
+
+// CMNumber is the device number of CMPath.
+func CMNumber() uint64 { return unix.Mkdev(10, 125) }
+
+// CMPath is the connection manager's device file.
+const CMPath = devDir + "/rdma_cm"
+
+const (
+	devDir   = "/dev/infiniband"
+	verbsDir = "/sys/class/infiniband_verbs"
+	classDir = "/sys/class/infiniband"
+	cmDir    = "/sys/class/misc/rdma_cm"
+)
+
+// Devices adds the files of these devices. Whatever serves the device files
+// themselves must be a handler before this one.
+func (t *Tree) Devices(devices ...Device) error {
+	for _, dir := range []string{devDir, verbsDir, classDir, cmDir} {
+		t.Show(dir)
+	}
+	b := builder{t: t}
+	b.file(verbsDir+"/abi_version", verbsABI)
+	b.file(cmDir+"/abi_version", cmABI)
+	b.file(cmDir+"/dev", number(CMNumber()))
+	b.file(CMPath, "")
+	for i := range devices {
+		d := &devices[i]
+		dir := fmt.Sprintf("%s/uverbs%d", verbsDir, d.Index)
+		b.file(dir+"/ibdev", d.Name())
+		b.file(dir+"/dev", number(d.UVerbsNumber()))
+		b.file(dir+"/abi_version", rxeABI)
+		b.file(d.UVerbs(), "")
+		b.device(d)
+		b.siw(d)
+	}
+	return b.err
+}
+
+func number(dev uint64) string { return fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev)) }
+
+// builder adds files until one fails.
+type builder struct {
+	t   *Tree
+	err error
+}
+
+// file adds a file of one line.
+func (b *builder) file(path string, value any) {
+	if b.err == nil {
+		b.err = b.t.File(path, fmt.Sprintln(value))
+	}
+}
+
+func (b *builder) live(path string, text func() (string, error)) {
+	if b.err == nil {
+		b.err = b.t.Live(path, text)
+	}
+}
+
+func (b *builder) device(d *Device) {
+	dir := classDir + "/" + d.Name()
+	attr := func(path string, line func(a *Attr) string) {
+		b.live(dir+"/"+path, func() (string, error) {
+			a, err := d.Attr()
+			if err != nil {
+				return "", err
+			}
+			return line(&a) + "\n", nil
+		})
+	}
+	b.file(dir+"/node_type", "4: RNIC")
+	attr("node_guid", func(a *Attr) string { return a.NodeGUID })
+	attr("sys_image_guid", func(a *Attr) string { return a.SystemImageGUID })
+	attr("fw_ver", func(a *Attr) string { return a.Firmware })
+	attr("node_desc", func(a *Attr) string { return a.Description })
+	if b.err == nil && d.Netdev != "" {
+		b.err = b.t.Dir(dir + "/device/net/" + d.Netdev)
+	}
+	attr("ports/1/state", func(a *Attr) string { return numbered(portStates, a.State) })
+	attr("ports/1/phys_state", func(a *Attr) string { return numbered(physStates, a.Phys) })
+	attr("ports/1/lid", func(a *Attr) string { return fmt.Sprintf("0x%x", a.LID) })
+	attr("ports/1/sm_lid", func(a *Attr) string { return fmt.Sprintf("0x%x", a.SMLID) })
+	b.file(dir+"/ports/1/lid_mask_count", 0)
+	b.file(dir+"/ports/1/sm_sl", 0)
+	b.file(dir+"/ports/1/cap_mask", "0x00090000") // managed by a connection manager, and as a device
+	b.file(dir+"/ports/1/rate", "100 Gb/sec (4X EDR)")
+	b.file(dir+"/ports/1/link_layer", "Ethernet")
+	b.tables(dir+"/ports/1", d, attr)
+}
+
+// tables adds the port's tables. GID entries that are not used say zero, as the
+// kernel's do, and have no attributes.
+func (b *builder) tables(dir string, d *Device, attr func(string, func(*Attr) string)) {
+	for i := range GIDTable {
+		attr(fmt.Sprintf("ports/1/gids/%d", i), func(a *Attr) string {
+			if i < len(a.GIDs) {
+				return a.GIDs[i]
+			}
+			return strings.Repeat("0000:", 7) + "0000"
+		})
+	}
+	a, err := d.Attr()
+	if err != nil && b.err == nil {
+		b.err = err
+	}
+	for i := range a.GIDs {
+		b.file(fmt.Sprintf("%s/gid_attrs/types/%d", dir, i), "IB/RoCE v1")
+		b.file(fmt.Sprintf("%s/gid_attrs/ndevs/%d", dir, i), d.Netdev)
+	}
+	for i := range PKeyTable {
+		attr(fmt.Sprintf("ports/1/pkeys/%d", i), func(a *Attr) string {
+			if i < len(a.PKeys) {
+				return fmt.Sprintf("0x%04x", a.PKeys[i])
+			}
+			return "0x0000"
+		})
+	}
+}
+
+// The states' names at their numbers, as the files write them and as a NIC
+// calls them.
+var (
+	portStates = []stateName{{1, "DOWN", "DOWN"}, {2, "INIT", "INIT"}, {3, "ARMED", "ARMED"}, {4, "ACTIVE", "ACTIVE"}}
+	physStates = []stateName{{1, "Sleep", "SLEEP"}, {2, "Polling", "POLLING"}, {3, "Disabled", "DISABLED"},
+		{4, "PortConfigurationTraining", "TRAINING"}, {5, "LinkUp", "LINK_UP"}}
+)
+
+type stateName struct {
+	number       int
+	written, nic string
+}
+
+func numbered(states []stateName, nic string) string {
+	for _, s := range states {
+		if s.nic == nic {
+			return fmt.Sprintf("%d: %s", s.number, s.written)
+		}
+	}
+	return "0: NOP"
+}

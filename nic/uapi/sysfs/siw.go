@@ -1,0 +1,122 @@
+package sysfs
+
+import (
+	"fmt"
+	"strings"
+)
+
+const (
+	moduleDir = "/sys/module/siw"
+	paramDir  = moduleDir + "/parameters"
+	debugDir  = "/sys/kernel/debug/siw"
+)
+
+// Stats counts a device's objects.
+type Stats struct{ CXs, PDs, QPs, CQs, SRQs, MRs, CEPs int }
+
+// QP is a queue pair in the list of siw's.
+type QP struct {
+	Num          uint32
+	State        string // IDLE, RTS, CLOSING, TERMINATE or ERROR
+	Sends, Recvs int    // waiting in its queues
+	IRD, ORD     int
+	Local        string // ends of its connection; empty: none
+	Remote       string
+}
+
+// CEP is a connection endpoint in the list of siw's.
+type CEP struct {
+	ID            uint32 // of the connection manager, 0: none
+	State         string // what it does
+	QP            uint32 // 0: none
+	Listening     bool
+	Local, Remote string
+}
+
+// Parameters adds the parameters of the siw driver: what list returns, by
+// name; names are those that it has now.
+func (t *Tree) Parameters(names []string, value func(name string) (string, error)) error {
+	t.Show(moduleDir)
+	for _, name := range names {
+		err := t.Live(paramDir+"/"+name, func() (string, error) {
+			v, err := value(name)
+			return v + "\n", err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// siw adds the lists of objects that the siw driver of softiwarp has in
+// debugfs.
+func (b *builder) siw(d *Device) {
+	b.t.Show(debugDir)
+	dir := debugDir + "/" + d.Name()
+	b.live(dir+"/stats", func() (string, error) {
+		s, err := d.Stats()
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("Allocated SIW Objects:\nDevice %s (IFF_UP):\tCXs: %d, PDs: %d, QPs: %d, CQs: %d, SRQs: %d, MRs: %d, CEPs: %d\n",
+			d.Name(), s.CXs, s.PDs, s.QPs, s.CQs, s.SRQs, s.MRs, s.CEPs), nil
+	})
+	b.live(dir+"/qp", func() (string, error) {
+		list, err := d.QPs()
+		return qpTable(d.Name(), list), err
+	})
+	b.live(dir+"/cep", func() (string, error) {
+		list, err := d.CEPs()
+		return cepTable(d.Name(), list), err
+	})
+}
+
+// qpStates are numbered as siw's.
+var qpStates = map[string]int{"IDLE": 0, "RTR": 1, "RTS": 2, "CLOSING": 3, "TERMINATE": 4, "ERROR": 5}
+
+func qpTable(device string, list []QP) string {
+	if len(list) == 0 {
+		return ""
+	}
+	const row = "%-7v%-6v%-5v%-5v%-5v%-5v%v\n"
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s: %d QPs\n", device, len(list))
+	fmt.Fprintf(&s, row, "QP-ID", "State", "SQ", "RQ", "IRQ", "ORQ", "Sock")
+	for _, q := range list {
+		fmt.Fprintf(&s, row, q.Num, qpStates[q.State], q.Sends, q.Recvs, q.IRD, q.ORD, sock(q.Local, q.Remote))
+	}
+	return s.String()
+}
+
+func cepTable(device string, list []CEP) string {
+	if len(list) == 0 {
+		return ""
+	}
+	const row = "%-7v%-15v%-7v%-3v%v\n"
+	var s strings.Builder
+	fmt.Fprintf(&s, "%s: %d CEPs\n", device, len(list))
+	fmt.Fprintf(&s, row, "CM-ID", "State", "QP-ID", "LC", "Sock")
+	for _, c := range list {
+		listening, qp := "n", "-1"
+		if c.Listening {
+			listening = "y"
+		}
+		if c.QP != 0 {
+			qp = fmt.Sprint(c.QP)
+		}
+		fmt.Fprintf(&s, row, c.ID, strings.ReplaceAll(c.State, " ", "-"), qp, listening, sock(c.Local, c.Remote))
+	}
+	return s.String()
+}
+
+// sock are the ends of a connection.
+func sock(local, remote string) string {
+	switch {
+	case local == "":
+		return "-"
+	case remote == "":
+		return local
+	}
+	return local + "-" + remote
+}

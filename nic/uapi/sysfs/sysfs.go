@@ -1,0 +1,149 @@
+// Package sysfs shows programs under a supervisor (nic/uapi/trap) the files by
+// which a Linux kernel tells of its RDMA devices, so that stock libibverbs and
+// librdmacm find those of NICs that the kernel does not know:
+//
+//	/sys/class/infiniband_verbs, /sys/class/infiniband   devices, ports, GIDs     device.go
+//	/sys/class/misc/rdma_cm, /dev/infiniband             the devices' names        device.go
+//	/sys/module/siw/parameters, /sys/kernel/debug/siw    as the siw driver has     siw.go
+//
+// Directories and what never changes are real files, in a directory that goes
+// with the process; what a NIC must be asked is made when it is opened. Other
+// devices, of the machine's kernel, are not seen: RDMA netlink is refused, so
+// that the libraries read these files.
+package sysfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/trap"
+)
+
+// Tree is a Handler that serves the files.
+type Tree struct {
+	*trap.Mirror
+	lock *os.File // of the directory, held while we live
+}
+
+const dirPattern = "tapir-sysfs-"
+
+// places are where the directory may be, the memory of /dev/shm first.
+func places() []string { return []string{"/dev/shm", os.TempDir()} }
+
+// New makes an empty tree: no path is shown yet. Close removes it; that of a
+// process that was killed is removed by the next one's New.
+func New() (*Tree, error) {
+	removeStale()
+	for {
+		dir, err := makeDir()
+		if err != nil {
+			return nil, err
+		}
+		lock, held, err := lockDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // another process took it for a stale one
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !held { // is taking it
+			lock.Close()
+			continue
+		}
+		m, err := trap.NewMirror(dir)
+		if err != nil {
+			return nil, err
+		}
+		return &Tree{m, lock}, nil
+	}
+}
+
+func makeDir() (dir string, err error) {
+	for _, place := range places() {
+		if dir, err = os.MkdirTemp(place, dirPattern+"*"); err == nil {
+			return filepath.EvalSymlinks(dir)
+		}
+	}
+	return "", err
+}
+
+// lockDir takes a directory's lock, unless another process holds it or has
+// removed the directory.
+func lockDir(dir string) (lock *os.File, held bool, err error) {
+	if lock, err = os.Open(dir); err != nil {
+		return nil, false, err
+	}
+	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return lock, false, nil
+	}
+	mine, err1 := lock.Stat()
+	there, err2 := os.Lstat(dir)
+	return lock, err1 == nil && err2 == nil && os.SameFile(mine, there), nil
+}
+
+// removeStale removes the trees of this user's processes that were killed.
+func removeStale() {
+	for _, place := range places() {
+		dirs, _ := filepath.Glob(filepath.Join(place, dirPattern+"*")) // the pattern is good
+		for _, dir := range dirs {
+			lock, held, err := lockDir(dir)
+			if err != nil {
+				continue // another user's
+			}
+			if held {
+				_ = os.RemoveAll(dir)
+			}
+			lock.Close()
+		}
+	}
+}
+
+// Close removes the tree.
+func (t *Tree) Close() error {
+	err := errors.Join(t.Mirror.Close(), os.RemoveAll(t.Root()))
+	return errors.Join(err, t.lock.Close())
+}
+
+// Dir makes a directory and those above it.
+func (t *Tree) Dir(path string) error { return os.MkdirAll(t.Root()+path, 0o755) }
+
+// File makes a file with this text, and the directories above it.
+func (t *Tree) File(path, text string) error {
+	if err := t.Dir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return os.WriteFile(t.Root()+path, []byte(text), 0o444)
+}
+
+// Live makes a file that says what text returns then; see trap.Mirror.Make.
+func (t *Tree) Live(path string, text func() (string, error)) error {
+	if err := t.File(path, ""); err != nil {
+		return err
+	}
+	t.Make(path, func() ([]byte, error) {
+		s, err := text()
+		return []byte(s), err
+	})
+	return nil
+}
+
+// Rules implements trap.Handler.
+func (t *Tree) Rules() []trap.Rule {
+	return append(t.Mirror.Rules(), trap.Rule{Nr: unix.SYS_SOCKET, When: []trap.Cond{
+		{Arg: 0, Mask: ^uint32(0), Value: unix.AF_NETLINK}, {Arg: 2, Mask: ^uint32(0), Value: unix.NETLINK_RDMA}}})
+}
+
+// Serve implements trap.Handler.
+func (t *Tree) Serve(c *trap.Call) trap.Answer {
+	if c.Nr() == unix.SYS_SOCKET {
+		if c.Int(0) == unix.AF_NETLINK && c.Int(2) == unix.NETLINK_RDMA {
+			return trap.Fail(unix.EPROTONOSUPPORT) // as of a kernel without the RDMA subsystem
+		}
+		return trap.Pass()
+	}
+	return t.Mirror.Serve(c)
+}

@@ -1,0 +1,335 @@
+package sysfs
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/trap"
+)
+
+func TestMain(m *testing.M) {
+	trap.Launched()
+	if name, ok := strings.CutPrefix(os.Args[len(os.Args)-1], programArg); ok {
+		programs[name]()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// programArg begins the name of a program that is part of this binary.
+const programArg = "test-program:"
+
+// world is a tree with one device.
+type world struct {
+	*Tree
+	qps []QP
+	err error
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	tree, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tree.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{Tree: tree}
+	err = tree.Devices(Device{Index: 0, Netdev: "tap7",
+		Attr: func() (Attr, error) {
+			return Attr{NodeGUID: "0200:00ff:fe00:0001", SystemImageGUID: "0200:00ff:fe00:0001", Firmware: "1.2", Description: "tapir nic7",
+				State: "ACTIVE", Phys: "LINK_UP", PKeys: []uint16{0xffff}, GIDs: []string{"0200:0000:0001:0000:0000:0000:0000:0000"}}, w.err
+		},
+		Stats: func() (Stats, error) { return Stats{CXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7}, w.err },
+		QPs:   func() ([]QP, error) { return w.qps, w.err },
+		CEPs: func() ([]CEP, error) {
+			return []CEP{{State: "listening", Listening: true, Local: "10.0.0.1:7471"}, {ID: 4, State: "full operation", QP: 9, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}}, w.err
+		}})
+	if err == nil {
+		err = tree.Parameters([]string{"zcopy_tx"}, func(name string) (string, error) { return "Y", w.err })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// run runs a program to its end and returns what it wrote.
+func (w *world) run(t *testing.T, argv ...string) (output string, code int) {
+	t.Helper()
+	out, err := os.CreateTemp(t.TempDir(), "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	p, err := trap.Start(trap.Options{Argv: argv, Stdout: out, Stderr: out, Handlers: []trap.Handler{w.Tree}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, err = p.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), code
+}
+
+// want compares what a program wrote.
+func (w *world) want(t *testing.T, want string, argv ...string) {
+	t.Helper()
+	if got, code := w.run(t, argv...); got != want || code != 0 {
+		t.Errorf("%q wrote, with exit code %d:\n%s\nwant:\n%s", argv, code, got, want)
+	}
+}
+
+// self is the command line of a program of this binary.
+func self(name string) []string { return []string{"/proc/self/exe", programArg + name} }
+
+var programs = map[string]func(){"read": readAll, "chroot": inChroot, "refused": refused, "netlink": netlink}
+
+// TestStockProgramsFindTheDevice: libibverbs takes the device from the files.
+func TestStockProgramsFindTheDevice(t *testing.T) {
+	w := newWorld(t)
+	w.want(t, "    device          \t   node GUID\n    ------          \t----------------\n    rxe0            \t020000fffe000001\n", "ibv_devices")
+}
+
+// TestTools: directories are real ones to whoever lists them, by absolute paths
+// or from a descriptor on.
+func TestTools(t *testing.T) {
+	w := newWorld(t)
+	w.want(t, "rdma_cm\nuverbs0\n", "ls", "/dev/infiniband")
+	w.want(t, "/sys/class/infiniband_verbs\n/sys/class/infiniband_verbs/abi_version\n/sys/class/infiniband_verbs/uverbs0\n"+
+		"/sys/class/infiniband_verbs/uverbs0/abi_version\n/sys/class/infiniband_verbs/uverbs0/dev\n/sys/class/infiniband_verbs/uverbs0/ibdev\n",
+		"sh", "-c", "find /sys/class/infiniband_verbs | sort")
+	w.want(t, "6\n2\n", "cat", "/sys/class/infiniband_verbs/abi_version", "/sys/class//./infiniband_verbs/uverbs0/abi_version")
+	w.want(t, "tap7\n", "ls", "/sys/class/infiniband/rxe0/device/net/")
+	if got, code := w.run(t, "ls", "-l", "/sys/class/misc/rdma_cm"); code != 0 || strings.Count(got, "-r--r--r-- 1 ") != 2 {
+		t.Errorf("ls -l, exit code %d:\n%s", code, got)
+	}
+	if got, code := w.run(t, "ls", "/sys/class/infiniband/rxe1"); code != 2 || !strings.Contains(got, "No such file or directory") {
+		t.Errorf("what is not there, exit code %d:\n%s", code, got)
+	}
+}
+
+// TestLive: what a NIC is asked is asked when the file is opened, and its
+// failure is the program's.
+func TestLive(t *testing.T) {
+	w := newWorld(t)
+	const stats, qp, cep = "/sys/kernel/debug/siw/rxe0/stats", "/sys/kernel/debug/siw/rxe0/qp", "/sys/kernel/debug/siw/rxe0/cep"
+	w.want(t, "Allocated SIW Objects:\nDevice rxe0 (IFF_UP):\tCXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7\n", "cat", stats)
+	w.want(t, "", "cat", qp)
+	w.qps = []QP{{Num: 9, State: "RTS", Sends: 1, Recvs: 2, IRD: 3, ORD: 4, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}, {Num: 10, State: "IDLE"}}
+	w.want(t, "rxe0: 2 QPs\n"+
+		"QP-ID  State SQ   RQ   IRQ  ORQ  Sock\n"+
+		"9      2     1    2    3    4    10.0.0.1:7471-10.0.0.2:9\n"+
+		"10     0     0    0    0    0    -\n", "cat", qp)
+	w.want(t, "rxe0: 2 CEPs\n"+
+		"CM-ID  State          QP-ID  LC Sock\n"+
+		"0      listening      -1     y  10.0.0.1:7471\n"+
+		"4      full-operation 9      n  10.0.0.1:7471-10.0.0.2:9\n", "cat", cep)
+	w.want(t, "Y\n", "cat", "/sys/module/siw/parameters/zcopy_tx")
+	w.err = unix.ENODEV
+	if got, code := w.run(t, "cat", stats); code != 1 || !strings.Contains(got, "No such device") {
+		t.Errorf("a NIC that is gone, exit code %d: %s", code, got)
+	}
+}
+
+// readAll reads files by every kind of name.
+func readAll() {
+	for _, path := range []string{"ports/1/state", "ports/1/phys_state", "ports/1/gids/0", "ports/1/gids/127", "ports/1/pkeys/0", "ports/1/pkeys/31",
+		"node_guid", "fw_ver", "node_desc", "../../misc/rdma_cm/abi_version"} {
+		const dir = "/sys/class/infiniband/rxe0"
+		abs, err := os.ReadFile(filepath.Join(dir, path))
+		rel, rerr := readAt(dir, path)
+		fmt.Printf("%s %s %v %v %v\n", path, bytes.TrimSpace(abs), err, rerr, bytes.Equal(abs, rel))
+	}
+	for _, path := range []string{"/dev/infiniband/uverbs0", "/sys/class/infiniband", "/sys/class/infiniband/rxe9", "/sys/class/infiniband_verbs/uverbs0/dev/x"} {
+		link := make([]byte, 8)
+		_, lerr := unix.Readlink(path, link)
+		fmt.Println(path, unix.Access(path, unix.R_OK), unix.Access(path, unix.W_OK), unix.Access(path, unix.X_OK), lerr)
+	}
+	var st, lst, fst unix.Stat_t
+	var stx unix.Statx_t
+	const path = "/sys/class/infiniband/rxe0/node_type"
+	fd, err := unix.Open(path, unix.O_RDONLY, 0)
+	err = errorsOf(err, unix.Stat(path, &st), unix.Lstat(path, &lst), unix.Fstat(fd, &fst), unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_ALL, &stx))
+	fmt.Println("stat", err, st == lst, st == fst, st.Ino == stx.Ino, fmt.Sprintf("%o", st.Mode), stx.Mode == uint16(st.Mode))
+}
+
+func errorsOf(list ...error) error {
+	for _, err := range list {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAt reads a file from its directory's descriptor on.
+func readAt(dir, path string) ([]byte, error) {
+	d, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(d)
+	fd, err := unix.Openat(d, path, unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// TestNames: by absolute path, from a descriptor, before and after stat.
+func TestNames(t *testing.T) {
+	w := newWorld(t)
+	zero := strings.Repeat("0000:", 7) + "0000"
+	w.want(t, `ports/1/state 4: ACTIVE <nil> <nil> true
+ports/1/phys_state 5: LinkUp <nil> <nil> true
+ports/1/gids/0 0200:0000:0001:0000:0000:0000:0000:0000 <nil> <nil> true
+ports/1/gids/127 `+zero+` <nil> <nil> true
+ports/1/pkeys/0 0xffff <nil> <nil> true
+ports/1/pkeys/31 0x0000 <nil> <nil> true
+node_guid 0200:00ff:fe00:0001 <nil> <nil> true
+fw_ver 1.2 <nil> <nil> true
+node_desc tapir nic7 <nil> <nil> true
+../../misc/rdma_cm/abi_version 4 <nil> <nil> true
+/dev/infiniband/uverbs0 <nil> permission denied permission denied invalid argument
+/sys/class/infiniband <nil> permission denied <nil> invalid argument
+/sys/class/infiniband/rxe9 no such file or directory no such file or directory no such file or directory no such file or directory
+/sys/class/infiniband_verbs/uverbs0/dev/x not a directory not a directory not a directory not a directory
+stat <nil> true true true 100444 true
+`, self("read")...)
+}
+
+// inChroot reads in a root directory that has nothing but itself, by absolute
+// names and relative to its working directory.
+func inChroot() {
+	dir, err := os.MkdirTemp("", "tapir-root")
+	if err == nil {
+		err = os.Mkdir(dir+"/sys", 0o755)
+	}
+	if err == nil {
+		err = unix.Chroot(dir)
+	}
+	if err == nil {
+		err = unix.Chdir("/sys")
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	a, err := os.ReadFile("/sys/class/infiniband_verbs/abi_version")
+	fmt.Printf("%s %v\n", bytes.TrimSpace(a), err)
+	b, err := os.ReadFile("class/infiniband/rxe0/node_type")
+	fmt.Printf("%s %v\n", bytes.TrimSpace(b), err)
+	c, err := readAt("/dev/infiniband/../../sys/class/infiniband", "rxe0/fw_ver")
+	fmt.Printf("%s %v\n", bytes.TrimSpace(c), err)
+	list, err := os.ReadDir("/dev/infiniband")
+	fmt.Println(list, err)
+	_, err = os.ReadDir("/sys/class")
+	fmt.Println(err)
+	fmt.Println(unix.Rmdir("/sys"))
+}
+
+// TestRootDirectoryOfItsOwn: the answers go by the names that the program
+// uses, whatever lies there.
+func TestRootDirectoryOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	tmp := t.TempDir()
+	w.want(t, "6 <nil>\n4: RNIC <nil>\n1.2 <nil>\n[- rdma_cm - uverbs0] <nil>\nopen /sys/class: no such file or directory\n<nil>\n",
+		append([]string{"env", "TMPDIR=" + tmp, "unshare", "-Ur"}, os.Args[0], programArg+"chroot")...)
+}
+
+// refused does what the kernel's own files refuse to everyone.
+func refused() {
+	const file, dir, none = "/sys/class/infiniband/rxe0/node_type", "/sys/class/infiniband", "/sys/class/infiniband/none"
+	for _, o := range []struct {
+		path  string
+		flags int
+	}{{file, unix.O_RDWR}, {file, unix.O_WRONLY | unix.O_TRUNC}, {file, unix.O_TRUNC}, {file, unix.O_CREAT | unix.O_EXCL}, {file, unix.O_DIRECTORY},
+		{file, unix.O_CREAT}, {file, unix.O_PATH}, {dir, unix.O_RDWR}, {none, unix.O_CREAT | unix.O_RDWR}, {none, 0}, {dir + "/rxe0/node_guid", unix.O_RDWR}} {
+		fd, err := unix.Open(o.path, o.flags, 0o600)
+		how, herr := unix.Openat2(unix.AT_FDCWD, o.path, &unix.OpenHow{Flags: uint64(o.flags), Mode: 0o600 * uint64(o.flags&unix.O_CREAT/unix.O_CREAT)})
+		fmt.Println(err, err == herr || fd >= 0 && how >= 0)
+	}
+}
+
+func TestNothingCanBeChanged(t *testing.T) {
+	w := newWorld(t)
+	w.want(t, `permission denied true
+permission denied true
+permission denied true
+file exists true
+not a directory true
+<nil> true
+<nil> true
+permission denied true
+permission denied true
+no such file or directory true
+permission denied true
+`, self("refused")...)
+}
+
+// netlink makes sockets.
+func netlink() {
+	_, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
+	fmt.Println(err)
+	_, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
+	fmt.Println(err)
+}
+
+// TestNetlink: the machine's own RDMA devices must not be found in place of
+// ours.
+func TestNetlink(t *testing.T) {
+	newWorld(t).want(t, "protocol not supported\n<nil>\n", self("netlink")...)
+}
+
+// TestStaleTrees: the tree of a process that was killed is removed, that of one
+// that lives is not.
+func TestStaleTrees(t *testing.T) {
+	w := newWorld(t)
+	stale, err := os.MkdirTemp(filepath.Dir(w.Root()), dirPattern+"*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(stale+"/dev", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	other := newWorld(t)
+	if _, err := os.Stat(stale); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", stale, err)
+	}
+	for _, live := range []*world{w, other} {
+		if _, err := os.Stat(live.Root() + "/dev/infiniband"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestFailingDevice: a NIC that does not answer is told of at once.
+func TestFailingDevice(t *testing.T) {
+	tree, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	fails := Device{Attr: func() (Attr, error) { return Attr{}, syscall.ENODEV }}
+	if err := tree.Devices(fails); err != syscall.ENODEV {
+		t.Errorf("error %v, want ENODEV", err)
+	}
+}

@@ -1,0 +1,227 @@
+package trap
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mirror is a Handler that has the program see, at chosen paths, what a
+// directory of ours holds: /sys/class/x is DIR/sys/class/x. A path need not
+// exist for the program, nor any directory above it, and its own root
+// directory may be another one. What it opens is the real file or directory,
+// which it reads, and opens others from, without us.
+type Mirror struct {
+	root string
+	fd   int // of root
+
+	mu    sync.Mutex
+	owned map[string]bool
+	made  map[string]func() ([]byte, error)
+}
+
+// NewMirror returns a mirror of dir, which must have no symbolic link in its
+// path, that shows nothing yet. Close lets go of it.
+func NewMirror(dir string) (*Mirror, error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	return &Mirror{root: dir, fd: fd, owned: map[string]bool{}, made: map[string]func() ([]byte, error){}}, nil
+}
+
+// Root is the directory of ours.
+func (m *Mirror) Root() string { return m.root }
+
+// Close ends the mirror, which must not be asked any more.
+func (m *Mirror) Close() error { return unix.Close(m.fd) }
+
+// Show has the program see path, which must be absolute and clean, and
+// all below it.
+func (m *Mirror) Show(path string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.owned[path] = true
+}
+
+// Make has the file at path say, whenever it is opened, what text then
+// returns. text is called from any goroutine; its errors are errnos.
+func (m *Mirror) Make(path string, text func() ([]byte, error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.made[path] = text
+}
+
+// Rules implements Handler.
+func (m *Mirror) Rules() (rules []Rule) {
+	for nr := range pathCalls {
+		rules = append(rules, Rule{Nr: nr})
+	}
+	return rules
+}
+
+// Serve implements Handler.
+func (m *Mirror) Serve(c *Call) Answer {
+	p, ok := pathCalls[c.Nr()]
+	if !ok {
+		return Pass()
+	}
+	dir := unix.AT_FDCWD
+	if p.dir >= 0 {
+		dir = c.Int(int(p.dir))
+	}
+	name, err := c.Path(dir, c.Arg(int(p.path)))
+	if err != nil {
+		return Pass() // the kernel says it better
+	}
+	shown, text := m.find(name)
+	if !shown {
+		return Pass()
+	}
+	switch p.kind {
+	case open:
+		return m.open(c, name, text, c.Int(int(p.arg)))
+	case openHow:
+		how, err := Get[unix.OpenHow](c, c.Arg(int(p.arg)))
+		if err != nil {
+			return Fail(err)
+		}
+		return m.open(c, name, text, int(how.Flags))
+	}
+	return m.look(c, p, name)
+}
+
+// find tells whether the mirror answers for name, and how the file is made if
+// it is.
+func (m *Mirror) find(name string) (shown bool, text func() ([]byte, error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for above := name; above != ""; above = above[:strings.LastIndexByte(above, '/')] {
+		if m.owned[above] {
+			return true, m.made[name]
+		}
+	}
+	return false, nil
+}
+
+func (m *Mirror) open(c *Call, name string, text func() ([]byte, error), flags int) Answer {
+	const kept = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	fd, err := unix.Openat(m.fd, name[1:], flags&kept|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	changes := flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0
+	switch {
+	case err == unix.ENOENT && flags&unix.O_CREAT != 0:
+		return Fail(unix.EACCES)
+	case err != nil:
+		return Fail(err)
+	case flags&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL:
+		err = unix.EEXIST
+	case changes && flags&unix.O_PATH == 0: // the files of a kernel refuse root too
+		err = unix.EACCES
+	case text != nil:
+		go func() {
+			unix.Close(fd)
+			c.Finish(made(name, text, flags))
+		}()
+		return Later()
+	default:
+		return Install(fd, flags)
+	}
+	unix.Close(fd)
+	return Fail(err)
+}
+
+// made opens a file whose text is made now.
+func made(name string, text func() ([]byte, error), flags int) Answer {
+	b, err := text()
+	if err != nil {
+		return Fail(err)
+	}
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return Fail(err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, b); err != nil {
+		return Fail(err)
+	}
+	if err := unix.Fchmod(fd, 0o444); err != nil {
+		return Fail(err)
+	}
+	readOnly, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Fail(err)
+	}
+	return Install(readOnly, flags)
+}
+
+// look answers what the program asks about a file without opening it.
+func (m *Mirror) look(c *Call, p pathCall, name string) Answer {
+	flags := 0
+	if p.flags > 0 {
+		flags = c.Int(int(p.flags))
+	}
+	nofollow := 0
+	if p.kind == readlink || p.link || flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
+		nofollow = unix.O_NOFOLLOW
+	}
+	fd, err := unix.Openat(m.fd, name[1:], unix.O_PATH|unix.O_CLOEXEC|nofollow, 0)
+	if err != nil {
+		return Fail(err)
+	}
+	defer unix.Close(fd)
+	switch p.kind {
+	case stat:
+		var st unix.Stat_t
+		if err = unix.Fstat(fd, &st); err == nil {
+			err = Put(c, c.Arg(int(p.arg)), &st)
+		}
+	case statx:
+		var st unix.Statx_t
+		if err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, c.Int(3), &st); err == nil {
+			err = Put(c, c.Arg(int(p.arg)), &st)
+		}
+	case access:
+		err = permitted(fd, c.Int(int(p.arg)))
+	case readlink:
+		return m.readlink(c, fd, c.Arg(int(p.path)+1), c.Int(int(p.path)+2))
+	case xattr:
+		err = unix.EOPNOTSUPP
+	}
+	if err != nil {
+		return Fail(err)
+	}
+	return Return(0)
+}
+
+// permitted judges as the modes say, for whoever asks.
+func permitted(fd, want int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if want&unix.W_OK != 0 || want&unix.X_OK != 0 && st.Mode&0o111 == 0 {
+		return unix.EACCES
+	}
+	return nil
+}
+
+func (m *Mirror) readlink(c *Call, fd int, addr uint64, room int) Answer {
+	if room <= 0 {
+		return Fail(unix.EINVAL)
+	}
+	b := make([]byte, min(room, pathMax))
+	n, err := unix.Readlinkat(fd, "", b)
+	if err == unix.ENOENT { // no link
+		err = unix.EINVAL
+	}
+	if err == nil {
+		err = c.Write(addr, b[:n])
+	}
+	if err != nil {
+		return Fail(err)
+	}
+	return Return(int64(n))
+}

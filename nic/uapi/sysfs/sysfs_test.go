@@ -21,7 +21,18 @@ func TestMain(m *testing.M) {
 		programs[name]()
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(testAll(m))
+}
+
+// testAll keeps what is compiled to preload out of the user's cache.
+func testAll(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tapir-sysfs-test")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("XDG_CACHE_HOME", dir)
+	return m.Run()
 }
 
 // programArg begins the name of a program that is part of this binary.
@@ -30,8 +41,21 @@ const programArg = "test-program:"
 // world is a tree with one device.
 type world struct {
 	*Tree
+	via trap.Via
 	qps []QP
 	err error
+}
+
+// bothWays runs a test of programs that use libc by either way to the
+// supervisor.
+func bothWays(t *testing.T, test func(t *testing.T, w *world)) {
+	for _, via := range []trap.Via{trap.Seccomp, trap.Preload} {
+		t.Run(via.String(), func(t *testing.T) {
+			w := newWorld(t)
+			w.via = via
+			test(t, w)
+		})
+	}
 }
 
 func newWorld(t *testing.T) *world {
@@ -73,7 +97,7 @@ func (w *world) run(t *testing.T, argv ...string) (output string, code int) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	p, err := trap.Start(trap.Options{Argv: argv, Stdout: out, Stderr: out, Handlers: []trap.Handler{w.Tree}})
+	p, err := trap.Start(trap.Options{Argv: argv, Stdout: out, Stderr: out, Handlers: []trap.Handler{w.Tree}, Via: w.via})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,49 +126,52 @@ var programs = map[string]func(){"read": readAll, "chroot": inChroot, "refused":
 
 // TestStockProgramsFindTheDevice: libibverbs takes the device from the files.
 func TestStockProgramsFindTheDevice(t *testing.T) {
-	w := newWorld(t)
-	w.want(t, "    device          \t   node GUID\n    ------          \t----------------\n    rxe0            \t020000fffe000001\n", "ibv_devices")
+	bothWays(t, func(t *testing.T, w *world) {
+		w.want(t, "    device          \t   node GUID\n    ------          \t----------------\n    rxe0            \t020000fffe000001\n", "ibv_devices")
+	})
 }
 
 // TestTools: directories are real ones to whoever lists them, by absolute paths
 // or from a descriptor on.
 func TestTools(t *testing.T) {
-	w := newWorld(t)
-	w.want(t, "rdma_cm\nuverbs0\n", "ls", "/dev/infiniband")
-	w.want(t, "/sys/class/infiniband_verbs\n/sys/class/infiniband_verbs/abi_version\n/sys/class/infiniband_verbs/uverbs0\n"+
-		"/sys/class/infiniband_verbs/uverbs0/abi_version\n/sys/class/infiniband_verbs/uverbs0/dev\n/sys/class/infiniband_verbs/uverbs0/ibdev\n",
-		"sh", "-c", "find /sys/class/infiniband_verbs | sort")
-	w.want(t, "6\n2\n", "cat", "/sys/class/infiniband_verbs/abi_version", "/sys/class//./infiniband_verbs/uverbs0/abi_version")
-	w.want(t, "tap7\n", "ls", "/sys/class/infiniband/rxe0/device/net/")
-	if got, code := w.run(t, "ls", "-l", "/sys/class/misc/rdma_cm"); code != 0 || strings.Count(got, "-r--r--r-- 1 ") != 2 {
-		t.Errorf("ls -l, exit code %d:\n%s", code, got)
-	}
-	if got, code := w.run(t, "ls", "/sys/class/infiniband/rxe1"); code != 2 || !strings.Contains(got, "No such file or directory") {
-		t.Errorf("what is not there, exit code %d:\n%s", code, got)
-	}
+	bothWays(t, func(t *testing.T, w *world) {
+		w.want(t, "rdma_cm\nuverbs0\n", "ls", "/dev/infiniband")
+		w.want(t, "/sys/class/infiniband_verbs\n/sys/class/infiniband_verbs/abi_version\n/sys/class/infiniband_verbs/uverbs0\n"+
+			"/sys/class/infiniband_verbs/uverbs0/abi_version\n/sys/class/infiniband_verbs/uverbs0/dev\n/sys/class/infiniband_verbs/uverbs0/ibdev\n",
+			"sh", "-c", "find /sys/class/infiniband_verbs | sort")
+		w.want(t, "6\n2\n", "cat", "/sys/class/infiniband_verbs/abi_version", "/sys/class//./infiniband_verbs/uverbs0/abi_version")
+		w.want(t, "tap7\n", "ls", "/sys/class/infiniband/rxe0/device/net/")
+		if got, code := w.run(t, "ls", "-l", "/sys/class/misc/rdma_cm"); code != 0 || strings.Count(got, "-r--r--r-- 1 ") != 2 {
+			t.Errorf("ls -l, exit code %d:\n%s", code, got)
+		}
+		if got, code := w.run(t, "ls", "/sys/class/infiniband/rxe1"); code != 2 || !strings.Contains(got, "No such file or directory") {
+			t.Errorf("what is not there, exit code %d:\n%s", code, got)
+		}
+	})
 }
 
 // TestLive: what a NIC is asked is asked when the file is opened, and its
 // failure is the program's.
 func TestLive(t *testing.T) {
-	w := newWorld(t)
-	const stats, qp, cep = "/sys/kernel/debug/siw/rxe0/stats", "/sys/kernel/debug/siw/rxe0/qp", "/sys/kernel/debug/siw/rxe0/cep"
-	w.want(t, "Allocated SIW Objects:\nDevice rxe0 (IFF_UP):\tCXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7\n", "cat", stats)
-	w.want(t, "", "cat", qp)
-	w.qps = []QP{{Num: 9, State: "RTS", Sends: 1, Recvs: 2, IRD: 3, ORD: 4, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}, {Num: 10, State: "IDLE"}}
-	w.want(t, "rxe0: 2 QPs\n"+
-		"QP-ID  State SQ   RQ   IRQ  ORQ  Sock\n"+
-		"9      2     1    2    3    4    10.0.0.1:7471-10.0.0.2:9\n"+
-		"10     0     0    0    0    0    -\n", "cat", qp)
-	w.want(t, "rxe0: 2 CEPs\n"+
-		"CM-ID  State          QP-ID  LC Sock\n"+
-		"0      listening      -1     y  10.0.0.1:7471\n"+
-		"4      full-operation 9      n  10.0.0.1:7471-10.0.0.2:9\n", "cat", cep)
-	w.want(t, "Y\n", "cat", "/sys/module/siw/parameters/zcopy_tx")
-	w.err = unix.ENODEV
-	if got, code := w.run(t, "cat", stats); code != 1 || !strings.Contains(got, "No such device") {
-		t.Errorf("a NIC that is gone, exit code %d: %s", code, got)
-	}
+	bothWays(t, func(t *testing.T, w *world) {
+		const stats, qp, cep = "/sys/kernel/debug/siw/rxe0/stats", "/sys/kernel/debug/siw/rxe0/qp", "/sys/kernel/debug/siw/rxe0/cep"
+		w.want(t, "Allocated SIW Objects:\nDevice rxe0 (IFF_UP):\tCXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7\n", "cat", stats)
+		w.want(t, "", "cat", qp)
+		w.qps = []QP{{Num: 9, State: "RTS", Sends: 1, Recvs: 2, IRD: 3, ORD: 4, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}, {Num: 10, State: "IDLE"}}
+		w.want(t, "rxe0: 2 QPs\n"+
+			"QP-ID  State SQ   RQ   IRQ  ORQ  Sock\n"+
+			"9      2     1    2    3    4    10.0.0.1:7471-10.0.0.2:9\n"+
+			"10     0     0    0    0    0    -\n", "cat", qp)
+		w.want(t, "rxe0: 2 CEPs\n"+
+			"CM-ID  State          QP-ID  LC Sock\n"+
+			"0      listening      -1     y  10.0.0.1:7471\n"+
+			"4      full-operation 9      n  10.0.0.1:7471-10.0.0.2:9\n", "cat", cep)
+		w.want(t, "Y\n", "cat", "/sys/module/siw/parameters/zcopy_tx")
+		w.err = unix.ENODEV
+		if got, code := w.run(t, "cat", stats); code != 1 || !strings.Contains(got, "No such device") {
+			t.Errorf("a NIC that is gone, exit code %d: %s", code, got)
+		}
+	})
 }
 
 // readAll reads files by every kind of name.

@@ -1,6 +1,7 @@
 // Asks a supervisor what chosen system calls of this program return. It knows
 // no ABI: the supervisor says which calls it wants to see (preload.go).
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -149,6 +151,25 @@ static int served(const uint64_t *call, long *result) {
 	DEFINE(int, fstat##size, (int d, struct stat##size *s), (d, s), SYS_fstat, d, U s)
 OPENS()
 OPENS(64)
+DIR *opendir(const char *p) {
+	int d = open(p, O_RDONLY | O_NONBLOCK | O_DIRECTORY | O_CLOEXEC), saved;
+	DIR *dir = d < 0 ? NULL : fdopendir(d);
+	if (d >= 0 && !dir) saved = errno, kernel(SYS_close, d), errno = saved;
+	return dir;
+}
+static long flags(const char *mode) {
+	long f = strchr(mode, '+') ? O_RDWR : *mode == 'r' ? O_RDONLY : O_WRONLY;
+	f |= *mode == 'w' ? O_CREAT | O_TRUNC : *mode == 'a' ? O_CREAT | O_APPEND : 0;
+	return f | (strchr(mode, 'x') ? O_EXCL : 0) | (strchr(mode, 'e') ? O_CLOEXEC : 0);
+}
+#define FOPEN(size) FILE *fopen##size(const char *p, const char *mode) { \
+	long d; \
+	if (!served((uint64_t[7]){SYS_openat, AT_FDCWD, U p, flags(mode), 0666}, &d)) return NEXT(fopen##size)(p, mode); \
+	return d < 0 ? NULL : fdopen(d, mode); \
+}
+FOPEN()
+FOPEN(64)
+DEFINE(int, socket, (int f, int t, int p), (f, t, p), SYS_socket, f, t, p)
 DEFINE(int, statx, (int d, const char *p, int fl, unsigned mask, struct statx *s), (d, p, fl, mask, s), SYS_statx, d, U p, fl, mask, U s)
 DEFINE(int, access, (const char *p, int m), (p, m), SYS_faccessat, AT_FDCWD, U p, m)
 DEFINE(int, faccessat, (int d, const char *p, int m, int fl), (d, p, m, fl), SYS_faccessat, d, U p, m)

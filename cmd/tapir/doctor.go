@@ -15,9 +15,9 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Find out why a NIC does not start on this machine",
 		Long: "Doctor checks kernel, TUN device, user namespaces and their limits, seccomp, yama,\n" +
-			"bridge netfilter and the tools that captures are read with. Each finding that is not\n" +
-			"good comes with the command that mends it. It changes nothing. The exit code is 1 if\n" +
-			"no NIC can start.",
+			"the RDMA libraries of unmodified programs, bridge netfilter and the tools that captures are\n" +
+			"read with. Each finding that is not good comes with the command that mends it. It changes\n" +
+			"nothing. The exit code is 1 if no NIC can start.",
 		Example: "  tapir doctor\n  tapir doctor --json",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -143,7 +143,28 @@ func (m *machine) seccomp() Check {
 	case !slices.Contains(strings.Fields(actions), "user_notif"):
 		return Check{name, Warn, "this kernel has no user_notif; tapir run needs it, or --via preload", m.newKernel()}
 	}
-	return ok(name, "user_notif")
+	err := m.TryRun()
+	switch {
+	case err == nil:
+		return ok(name, "ran a program under a supervisor")
+	case is(err, syscall.EBUSY):
+		return Check{name, Warn, "another supervisor already listens to this process tree", preload}
+	case is(err, syscall.EPERM, syscall.EACCES):
+		return Check{name, Warn, "a seccomp profile keeps this process from seccomp(2)", m.allowSeccomp()}
+	}
+	return Check{name, Warn, fmt.Sprintf("a program under a supervisor: %v", bare(err)), preload}
+}
+
+// rdmaLibraries looks for the provider of libibverbs that unmodified RDMA
+// programs drive a NIC with.
+func (m *machine) rdmaLibraries() Check {
+	const name, lib = "rdma-core", "librxe-rdmav*.so"
+	for _, dir := range []string{"usr/lib/*/libibverbs/", "usr/lib64/libibverbs/", "usr/lib/libibverbs/"} {
+		if found, _ := fs.Glob(m.FS, dir+lib); len(found) > 0 { // the pattern is good
+			return ok(name, "/"+found[0])
+		}
+	}
+	return Check{name, Warn, "no " + lib + " (RDMA programs under tapir run need it)", m.install(name)}
 }
 
 func (m *machine) yama() Check {

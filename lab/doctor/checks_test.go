@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -22,8 +23,12 @@ type world struct {
 	tun   error
 	here  error
 	trial Trial
+	run   error
 	uid   int
 }
+
+// rxe is where Debian has the provider of libibverbs.
+const rxe = "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so"
 
 func newWorld() *world {
 	w := &world{uid: 1000, tools: map[string]string{
@@ -33,6 +38,7 @@ func newWorld() *world {
 		"tcpdump": "tcpdump version 4.99.3\nlibpcap version 1.10.3",
 	}, files: fstest.MapFS{"dev/net/tun": &fstest.MapFile{Mode: fs.ModeDevice | fs.ModeCharDevice | 0o600}}}
 	w.set("proc/sys/kernel/osrelease", "6.1.0-18-amd64")
+	w.set(rxe, "")
 	w.set("proc/sys/kernel/seccomp/actions_avail", "kill_process errno user_notif allow")
 	w.set("proc/self/status", "Name:\tx\nCapEff:\t0000000000000000\n")
 	w.set("proc/self/uid_map", "         0          0 4294967295")
@@ -75,6 +81,7 @@ func (w *world) probe() Probe {
 		OpenTUN: func() error { return w.tun },
 		TryHere: func() error { return w.here },
 		TryUser: func(context.Context) Trial { return w.trial },
+		TryRun:  func() error { return w.run },
 	}
 }
 
@@ -192,7 +199,11 @@ func TestRemedies(t *testing.T) {
 			w.refuse(syscall.EPERM)
 		}, "user namespaces", Warn, "NICs work", dockerUser},
 
-		{"seccomp", func(w *world) {}, "seccomp notify", OK, "user_notif", ""},
+		{"seccomp", func(w *world) {}, "seccomp notify", OK, "ran a program", ""},
+		{"seccomp taken", func(w *world) { w.run = fmt.Errorf("supervise: %w", syscall.EBUSY) }, "seccomp notify", Warn, "another supervisor", "tapir run --via preload -- PROGRAM"},
+		{"seccomp forbidden", func(w *world) { w.run = syscall.EPERM }, "seccomp notify", Warn, "a seccomp profile", "tapir run --via preload -- PROGRAM"},
+		{"seccomp forbidden in docker", func(w *world) { docker(w); w.run = syscall.EPERM }, "seccomp notify", Warn, "a seccomp profile", "docker run --security-opt seccomp=unconfined IMAGE"},
+		{"seccomp fails", func(w *world) { w.run = errors.New("it ended with code 3") }, "seccomp notify", Warn, "it ended with code 3", "tapir run --via preload -- PROGRAM"},
 		{"seccomp unlisted", func(w *world) { delete(w.files, noTool) }, "seccomp notify", Warn, "does not list", "sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
 		{"seccomp old", func(w *world) { w.set(noTool, "kill trap errno allow") }, "seccomp notify", Warn, "no user_notif", "sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
 
@@ -215,6 +226,10 @@ func TestRemedies(t *testing.T) {
 		{"ip without number", func(w *world) { w.tools["ip"] = "ip utility, iproute2-ss190107" }, "ip", OK, "/usr/bin/ip", ""},
 		{"ip of BusyBox", func(w *world) { w.tools["ip"] = "BusyBox v1.36.1 multi-call binary."; w.only("apk") }, "ip", Warn, "BusyBox", "sudo apk add iproute2"},
 		{"ip broken", func(w *world) { w.tools["ip"] = "broken" }, "ip", Warn, "exit status 127", "sudo apt-get install -y iproute2"},
+		{"rdma-core", func(w *world) {}, "rdma-core", OK, "/" + rxe, ""},
+		{"rdma-core elsewhere", func(w *world) { delete(w.files, rxe); w.set("usr/lib64/libibverbs/librxe-rdmav64.so", "") }, "rdma-core", OK, "/usr/lib64", ""},
+		{"no rdma-core apt", func(w *world) { delete(w.files, rxe) }, "rdma-core", Warn, "no librxe", "sudo apt-get install -y ibverbs-providers"},
+		{"no rdma-core dnf", func(w *world) { delete(w.files, rxe); w.only("dnf") }, "rdma-core", Warn, "no librxe", "sudo dnf install -y libibverbs"},
 		{"tshark", func(w *world) {}, "tshark", OK, "4.0.17", ""},
 		{"tcpdump", func(w *world) {}, "tcpdump", OK, "4.99.3", ""},
 		{"no ip apt", without("ip", "apt-get"), "ip", Warn, "not found", "sudo apt-get install -y iproute2"},

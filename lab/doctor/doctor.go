@@ -51,6 +51,7 @@ func (p Probe) Run(ctx context.Context) []Check {
 		m.userNamespaces(),
 		m.seccomp(),
 		m.yama(),
+		m.rdmaLibraries(),
 		m.bridge(),
 		m.tool(ctx, "ip", "-V"),
 		m.tool(ctx, "tshark", "--version"),

@@ -24,6 +24,7 @@ type Probe struct {
 	OpenTUN  func() error                                                           // opens /dev/net/tun and closes it
 	TryHere  func() error                                                           // makes a TAP in this network namespace and removes it
 	TryUser  func(ctx context.Context) Trial                                        // the same in new user and network namespaces
+	TryRun   func() error                                                           // runs a program as tapir run does
 }
 
 // Trial is what happened in a new user namespace.
@@ -57,6 +58,7 @@ func Host() Probe {
 		},
 		TryHere: tryTAP,
 		TryUser: tryUser,
+		TryRun:  tryRun,
 	}
 }
 

@@ -63,6 +63,18 @@ func (m *machine) allowUserNS() string {
 	return "start the container without a limit on user namespaces, such as: bwrap without --disable-userns"
 }
 
+// preload does without seccomp.
+const preload = "tapir run --via preload -- PROGRAM"
+
+// allowSeccomp starts a container that may supervise programs.
+func (m *machine) allowSeccomp() string {
+	switch m.container {
+	case "docker", "podman":
+		return m.container + " run --security-opt seccomp=unconfined IMAGE"
+	}
+	return preload
+}
+
 // loadTUN loads the driver.
 func (m *machine) loadTUN() string {
 	if m.wsl && m.container == "" {
@@ -116,10 +128,10 @@ func (m *machine) ownTAP() string {
 
 // packages are the names of the packages that hold a tool.
 var packages = map[string]map[string]string{
-	"apt-get": {"ip": "iproute2", "tshark": "tshark", "tcpdump": "tcpdump"},
-	"dnf":     {"ip": "iproute", "tshark": "wireshark-cli", "tcpdump": "tcpdump"},
-	"pacman":  {"ip": "iproute2", "tshark": "wireshark-cli", "tcpdump": "tcpdump"},
-	"apk":     {"ip": "iproute2", "tshark": "tshark", "tcpdump": "tcpdump"},
+	"apt-get": {"ip": "iproute2", "tshark": "tshark", "tcpdump": "tcpdump", "rdma-core": "ibverbs-providers"},
+	"dnf":     {"ip": "iproute", "tshark": "wireshark-cli", "tcpdump": "tcpdump", "rdma-core": "libibverbs"},
+	"pacman":  {"ip": "iproute2", "tshark": "wireshark-cli", "tcpdump": "tcpdump", "rdma-core": "rdma-core"},
+	"apk":     {"ip": "iproute2", "tshark": "tshark", "tcpdump": "tcpdump", "rdma-core": "rdma-core"},
 }
 
 func (m *machine) install(tool string) string {

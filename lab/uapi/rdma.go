@@ -21,11 +21,21 @@ const (
 	IPGID                  // one GID per IP address, as RoCE devices have
 )
 
-// showRDMA makes the files by which programs find the NICs' RDMA devices.
+// showRDMA makes the files by which programs find the NICs' RDMA devices. They
+// are none, and who looks is told why, if not all are of one process: a program
+// has one connection manager, which must know all of its devices.
 func showRDMA(nics []*device, style GIDStyle) (*sysfs.Tree, error) {
 	tree, err := sysfs.New()
 	if err != nil {
 		return nil, err
+	}
+	if apart := slices.IndexFunc(nics, func(d *device) bool { return d.client.Hello.PID != nics[0].client.Hello.PID }); apart > 0 {
+		one, other := nics[0], nics[apart]
+		tree.First = func() {
+			one.logf("no RDMA devices are shown: %s and %s run in different processes, and a program can use those of one: "+
+				"start them together with: tapir nic -c FILE", one.name, other.name)
+		}
+		nics = nil
 	}
 	var devices []sysfs.Device
 	for i, d := range nics {
@@ -33,7 +43,7 @@ func showRDMA(nics []*device, style GIDStyle) (*sysfs.Tree, error) {
 			Attr:  kept(func() (sysfs.Attr, error) { return d.attr(style) }),
 			Stats: d.stats, QPs: d.qps, CEPs: d.ceps})
 	}
-	if err = tree.Devices(devices...); err == nil {
+	if err = tree.Devices(devices...); err == nil && len(nics) > 0 {
 		err = tree.Parameters(siwParameters, nics[0].parameter)
 	}
 	if err != nil {

@@ -15,10 +15,15 @@ import (
 // directory may be another one. What it opens is the real file or directory,
 // which it reads, and opens others from, without us.
 type Mirror struct {
+	// First, if not nil, is called when the program first names a path that is
+	// shown. It must not block.
+	First func()
+
 	root string
 	fd   int // of root
 
 	mu    sync.Mutex
+	asked bool
 	owned map[string]bool
 	made  map[string]func() ([]byte, error)
 }
@@ -101,6 +106,10 @@ func (m *Mirror) find(name string) (shown bool, text func() ([]byte, error)) {
 	defer m.mu.Unlock()
 	for above := name; above != ""; above = above[:strings.LastIndexByte(above, '/')] {
 		if m.owned[above] {
+			if !m.asked && m.First != nil {
+				m.First()
+			}
+			m.asked = true
 			return true, m.made[name]
 		}
 	}

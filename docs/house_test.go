@@ -103,7 +103,7 @@ func (r *room) read(fset *token.FileSet, file *ast.File) {
 var (
 	protocols = []string{"mpa", "ddp", "rdmap", "opa", "vnic", "ptp"}
 	// mayRun are the rooms that own threads and clocks.
-	mayRun = []string{"nic/loop", "nic/uapi", "lab", "cmd", "examples"}
+	mayRun = []string{"nic/loop", "nic/uapi", "nic/umode", "lab", "cmd", "examples"}
 )
 
 // allowedHouseImports says, for the rooms with a short list, what else of the
@@ -136,7 +136,7 @@ func allowedHouseImports(path string) ([]string, bool) {
 // reserved names the rooms that may import a package directly; everything
 // else may not.
 var reserved = map[string][]string{
-	"golang.org/x/sys/unix":          {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/netns", "lab/link", "lab/peer"},
+	"golang.org/x/sys/unix":          {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "nic/umode", "lab/netns", "lab/link", "lab/peer"},
 	"github.com/vishvananda/netlink": {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/netns", "lab/link", "lab/peer"},
 	"github.com/songgao/water":       {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/netns", "lab/link", "lab/peer"},
 	"github.com/google/gopacket":     {"lab/capture", "lab/inspect"},

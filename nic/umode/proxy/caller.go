@@ -1,0 +1,124 @@
+package proxy
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/abi"
+	"tapir/nic/verbs"
+)
+
+// caller is the thread of the client that sent a request. It implements
+// abi.Caller.
+type caller struct {
+	session *Session
+	file    *file
+	mem     []byte // at Base
+	top     int    // the octets of it that were written
+	fds     []int
+	first   int
+	silent  bool // nobody waits for the answer
+}
+
+var _ abi.Caller = (*caller)(nil)
+
+// Process implements abi.Caller.
+func (c *caller) Process() int { return c.session.process }
+
+// at is the client's memory, nil if it has none there.
+func (c *caller) at(addr uint64, n int) []byte {
+	if off := addr - Base; addr >= Base && off <= uint64(len(c.mem)) && uint64(n) <= uint64(len(c.mem))-off {
+		return c.mem[off:][:n]
+	}
+	if r := c.session.space.region(addr, uint64(n)); r != nil {
+		return r.Bytes
+	}
+	return nil
+}
+
+// Read implements abi.Caller.
+func (c *caller) Read(addr uint64, p []byte) error {
+	mem := c.at(addr, len(p))
+	if mem == nil {
+		return syscall.EFAULT
+	}
+	copy(p, mem)
+	return nil
+}
+
+// Write implements abi.Caller.
+func (c *caller) Write(addr uint64, p []byte) error {
+	mem := c.at(addr, len(p))
+	if mem == nil {
+		return syscall.EFAULT
+	}
+	copy(mem, p)
+	if off := addr - Base; off < uint64(len(c.mem)) {
+		c.top = max(c.top, int(off)+len(p))
+	}
+	return nil
+}
+
+// Install implements abi.Caller: the file goes with the answer.
+func (c *caller) Install(fd, _ int) (int, error) {
+	if len(c.fds) == maxFDs || c.silent {
+		_ = syscall.Close(fd)
+		return -1, syscall.EMFILE
+	}
+	s := c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(c.fds) == 0 {
+		c.first = s.next
+		s.next += maxFDs
+	}
+	c.fds = append(c.fds, fd)
+	return c.first + len(c.fds) - 1, nil
+}
+
+// Region implements abi.Caller: memory that was shared.
+func (c *caller) Region(addr, n uint64, _ bool) (verbs.Memory, error) {
+	if r := c.session.space.region(addr, n); r != nil {
+		return r, nil
+	}
+	return nil, syscall.EFAULT
+}
+
+// Nonblocking implements abi.Caller: clients wait on descriptors.
+func (c *caller) Nonblocking() bool { return true }
+
+// Waits implements abi.Caller.
+func (c *caller) Waits() bool {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	return !c.session.ended
+}
+
+// Done implements abi.Caller.
+func (c *caller) Done(err error) {
+	if c.session.unpark(c) {
+		c.answer(err)
+	}
+}
+
+// answer sends the answer, without waiting: who does not take it is gone.
+func (c *caller) answer(err error) {
+	defer closeAll(c.fds)
+	if c.silent {
+		return
+	}
+	a := Answer{Errno: uint32(abi.Errno(err)), First: uint32(c.first), Memory: c.mem[:c.top]}
+	var rights []byte
+	if len(c.fds) > 0 {
+		rights = unix.UnixRights(c.fds...)
+	}
+	sent := error(nil)
+	lost := c.session.raw.Write(func(fd uintptr) bool {
+		sent = unix.Sendmsg(int(fd), a.Append(nil), rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		return true
+	})
+	if sent != nil && lost == nil {
+		_ = c.session.conn.CloseRead() // Serve sees the end
+	}
+}

@@ -1,0 +1,243 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/abi"
+	"tapir/wire/frame"
+)
+
+// Limits of a client.
+const (
+	maxFiles  = 16
+	maxParked = 64 // commands whose answer is due
+	maxFDs    = 4  // descriptors in an answer
+)
+
+// Device is what a client can open.
+type Device struct {
+	Open abi.Opener
+	// Do runs fn on the thread of all that is made through the device, and
+	// returns after it; an error means that fn did not run.
+	Do func(fn func(now frame.Time)) error
+}
+
+// Session is the connection of one client.
+type Session struct {
+	conn    *net.UnixConn
+	raw     syscall.RawConn
+	process int
+	devices func(name string) (Device, bool)
+	space   space
+	files   map[uint32]*file // used by Serve alone
+
+	mu     sync.Mutex
+	parked map[*caller]bool
+	next   int // number of the next descriptor
+	ended  bool
+}
+
+type file struct {
+	abi.File
+	do func(func(frame.Time)) error
+}
+
+// NewSession makes a session of conn (taken), a sequenced packet socket whose
+// other end belongs to the process with that id. devices finds what it opens.
+func NewSession(conn *net.UnixConn, process int, devices func(name string) (Device, bool)) (*Session, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("umode: %w", err)
+	}
+	return &Session{conn: conn, raw: raw, process: process, devices: devices, files: map[uint32]*file{}, parked: map[*caller]bool{}}, nil
+}
+
+// Serve answers the client until it goes, then closes its files: nothing that
+// it made is left when Serve returns, unless the device's thread has ended.
+func (s *Session) Serve() error {
+	defer s.end()
+	buf, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(4*maxFDs))
+	for {
+		n, o, flags, _, err := s.conn.ReadMsgUnix(buf, oob)
+		fds := descriptors(oob[:o])
+		switch {
+		case err != nil || n == 0: // a sequenced packet socket's end of file
+			closeAll(fds)
+			return nil
+		case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
+			closeAll(fds)
+			return errMessage
+		}
+		r, err := ParseRequest(buf[:n])
+		if err == nil {
+			err = s.serve(&r, fds)
+		}
+		closeAll(fds)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func descriptors(oob []byte) (fds []int) {
+	messages, _ := syscall.ParseSocketControlMessage(oob)
+	for i := range messages {
+		if got, err := syscall.ParseUnixRights(&messages[i]); err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	return fds
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = syscall.Close(fd)
+	}
+}
+
+// serve does what r asks. An error ends the session.
+func (s *Session) serve(r *Request, fds []int) error {
+	c := &caller{session: s, silent: r.Kind == Post}
+	switch r.Kind {
+	case Open:
+		s.open(c, r.File, string(r.Command))
+		return nil
+	case Command, Post:
+		return s.command(c, r)
+	case Share:
+		err := error(syscall.EINVAL)
+		if len(fds) == 1 {
+			err = s.space.share(fds[0], r.Addr, r.Size)
+		}
+		c.answer(err)
+		return nil
+	case Unshare:
+		c.answer(s.space.unshare(r.Addr))
+		return nil
+	case Close:
+		c.answer(s.close(r.File))
+		return nil
+	}
+	return errMessage
+}
+
+func (s *Session) open(c *caller, number uint32, name string) {
+	d, known := s.devices(name)
+	switch {
+	case !known:
+		c.answer(syscall.ENOENT)
+		return
+	case s.files[number] != nil:
+		c.answer(syscall.EEXIST)
+		return
+	case len(s.files) == maxFiles:
+		c.answer(syscall.EMFILE)
+		return
+	}
+	if d.Do(func(frame.Time) {
+		f, fd, err := d.Open(c, syscall.O_RDWR|syscall.O_CLOEXEC|syscall.O_NONBLOCK)
+		if err == nil {
+			s.files[number] = &file{f, d.Do}
+			_, err = c.Install(fd, syscall.O_CLOEXEC)
+		}
+		c.answer(err)
+	}) != nil {
+		c.answer(syscall.ENODEV)
+	}
+}
+
+func (s *Session) command(c *caller, r *Request) error {
+	f := s.files[r.File]
+	if f == nil {
+		c.answer(syscall.EBADF)
+		return nil
+	}
+	c.file, c.mem = f, make([]byte, r.Size)
+	copy(c.mem, r.Memory)
+	command := append([]byte(nil), r.Command...)
+	if f.do(func(frame.Time) {
+		if !s.park(c) {
+			c.answer(syscall.EAGAIN)
+			return
+		}
+		if err := f.Command(c, command); !errors.Is(err, abi.Later) {
+			c.Done(err)
+		}
+	}) != nil {
+		c.answer(syscall.ENODEV)
+	}
+	return nil
+}
+
+// park makes c one of the callers that wait for their answer.
+func (s *Session) park(c *caller) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.parked) == maxParked {
+		return false
+	}
+	s.parked[c] = true
+	return true
+}
+
+func (s *Session) unpark(c *caller) (was bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was = s.parked[c]
+	delete(s.parked, c)
+	return was
+}
+
+func (s *Session) close(number uint32) error {
+	f := s.files[number]
+	if f == nil {
+		return syscall.EBADF
+	}
+	delete(s.files, number)
+	s.closeFile(f)
+	return nil
+}
+
+// closeFile takes back what waits for f, then closes it.
+func (s *Session) closeFile(f *file) {
+	_ = f.do(func(frame.Time) { // a device that has ended closed its files
+		for _, c := range s.waiting(f) {
+			if f.Cancel(c) && s.unpark(c) {
+				c.answer(syscall.EBADF)
+			}
+		}
+		f.File.Close()
+	})
+}
+
+func (s *Session) waiting(f *file) (list []*caller) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.parked {
+		if c.file == f {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// end closes what the client has open, its latest file first.
+func (s *Session) end() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	_ = s.conn.Close()
+	for len(s.files) > 0 {
+		latest := uint32(0)
+		for n := range s.files {
+			latest = max(latest, n)
+		}
+		_ = s.close(latest)
+	}
+}

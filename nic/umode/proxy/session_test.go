@@ -1,0 +1,345 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/abi"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// toy is a device whose commands try what a Caller can do: the first octet
+// says what.
+type toy struct {
+	t      *testing.T
+	closed chan struct{}
+	waits  abi.Caller // of the command that was answered later
+	region verbs.Memory
+}
+
+const addr = 1 << 20
+
+func (d *toy) Command(c abi.Caller, b []byte) error {
+	switch b[0] {
+	case 'e': // echo
+		return c.Write(Base, b[1:])
+	case 'u': // upper case of memory
+		p := make([]byte, 5)
+		if err := c.Read(Base, p); err != nil {
+			return err
+		}
+		return c.Write(Base, bytes.ToUpper(p))
+	case 'f': // a fault
+		return c.Write(Base+uint64(b[1]), []byte("xx"))
+	case 'i': // a file
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			return err
+		}
+		_, _ = unix.Write(p[1], []byte("pipe"))
+		_ = unix.Close(p[1])
+		n, err := c.Install(p[0], 0)
+		if err != nil {
+			return err
+		}
+		return c.Write(Base, []byte{byte(n)})
+	case 'l':
+		d.waits = c
+		return abi.Later
+	case 'd':
+		d.waits.Done(syscall.EXDEV)
+		return nil
+	case 'r':
+		m, err := c.Region(addr+uint64(b[1]), uint64(b[2]), true)
+		if err != nil {
+			return err
+		}
+		d.region = m
+		copy(m.Slice(0, int(m.Len())), b[3:])
+		return nil
+	}
+	return syscall.EOPNOTSUPP
+}
+
+func (d *toy) Cancel(c abi.Caller) bool {
+	was := d.waits == c
+	d.waits = nil
+	return was
+}
+
+func (d *toy) Close() { close(d.closed) }
+
+// bed is a session with a toy behind it, and the client's end.
+type bed struct {
+	t      *testing.T
+	conn   *net.UnixConn
+	toy    *toy
+	served chan error
+}
+
+func packets(t *testing.T) (a, b *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := func(fd int) *net.UnixConn {
+		f := os.NewFile(uintptr(fd), "socket")
+		defer f.Close()
+		c, err := net.FileConn(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.(*net.UnixConn)
+	}
+	return conn(fds[0]), conn(fds[1])
+}
+
+func newBed(t *testing.T) *bed {
+	ours, theirs := packets(t)
+	b := &bed{t: t, conn: ours, toy: &toy{t: t, closed: make(chan struct{})}, served: make(chan error, 1)}
+	open := func(abi.Caller, int) (abi.File, int, error) {
+		fd, err := unix.MemfdCreate("toy", unix.MFD_CLOEXEC)
+		return b.toy, fd, err
+	}
+	run := func(fn func(frame.Time)) error { fn(0); return nil }
+	s, err := NewSession(theirs, 42, func(name string) (Device, bool) { return Device{open, run}, name == "toy" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { b.served <- s.Serve() }()
+	t.Cleanup(func() { b.end() })
+	if a, fds := b.ask(Request{Kind: Open, File: 1, Command: []byte("toy")}); a.Errno != 0 || len(fds) != 1 {
+		t.Fatalf("open: %+v, %d descriptors", a, len(fds))
+	}
+	return b
+}
+
+// end hangs up and waits until the session has ended.
+func (b *bed) end() error {
+	_ = b.conn.Close()
+	select {
+	case err := <-b.served:
+		b.served <- err
+		return err
+	case <-time.After(10 * time.Second):
+		b.t.Error("the session goes on without a client")
+		return nil
+	}
+}
+
+func (b *bed) send(r Request, fds ...int) {
+	b.t.Helper()
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	if _, _, err := b.conn.WriteMsgUnix(r.Append(nil), rights, nil); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// receive returns an answer; its descriptors are closed with the test.
+func (b *bed) receive() (Answer, []int) {
+	b.t.Helper()
+	buf, oob := make([]byte, MaxMessage), make([]byte, 256)
+	n, o, _, _, err := b.conn.ReadMsgUnix(buf, oob)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	a, err := ParseAnswer(buf[:n])
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	fds := descriptors(oob[:o])
+	b.t.Cleanup(func() { closeAll(fds) })
+	return a, fds
+}
+
+func (b *bed) ask(r Request, fds ...int) (Answer, []int) {
+	b.t.Helper()
+	b.send(r, fds...)
+	return b.receive()
+}
+
+func (b *bed) command(room uint64, memory string, command ...byte) (Answer, []int) {
+	b.t.Helper()
+	return b.ask(Request{Kind: Command, File: 1, Size: room, Command: command, Memory: []byte(memory)})
+}
+
+// The memory of a message is read and written, within its bounds only.
+func TestMemoryOfAMessage(t *testing.T) {
+	b := newBed(t)
+	if a, _ := b.command(8, "", 'e', 'o', 'k'); a.Errno != 0 || string(a.Memory) != "ok" {
+		t.Errorf("echo: %+v", a)
+	}
+	if a, _ := b.command(8, "quiet", 'u'); a.Errno != 0 || string(a.Memory) != "QUIET" {
+		t.Errorf("upper case: %+v", a)
+	}
+	for off, want := range map[byte]syscall.Errno{0: 0, 6: 0, 7: syscall.EFAULT, 8: syscall.EFAULT, 200: syscall.EFAULT} {
+		if a, _ := b.command(8, "", 'f', off); syscall.Errno(a.Errno) != want {
+			t.Errorf("write of 2 octets at %d of 8: %v, want %v", off, syscall.Errno(a.Errno), want)
+		}
+	}
+}
+
+// Files travel with the answer, under the number that the command was told.
+func TestInstalledFiles(t *testing.T) {
+	b := newBed(t)
+	for range 3 {
+		a, fds := b.command(1, "", 'i')
+		if a.Errno != 0 || len(fds) != 1 || a.Memory[0] != byte(a.First) {
+			t.Fatalf("%+v, %d descriptors", a, len(fds))
+		}
+		p := make([]byte, 8)
+		if n, err := unix.Read(fds[0], p); string(p[:max(n, 0)]) != "pipe" {
+			t.Errorf("read %q, %v", p, err)
+		}
+	}
+	// Nobody would take the one of a command without an answer.
+	b.send(Request{Kind: Post, File: 1, Size: 1, Command: []byte{'i'}})
+	if a, fds := b.command(8, "", 'e', 'x'); len(fds) != 0 || string(a.Memory) != "x" {
+		t.Errorf("after it: %+v, %d descriptors", a, len(fds))
+	}
+}
+
+// A command that is answered later holds nobody up; those that wait at the end
+// are cancelled, and the file is closed once.
+func TestAnsweredLater(t *testing.T) {
+	b := newBed(t)
+	b.send(Request{Kind: Command, File: 1, Command: []byte{'l'}})
+	b.send(Request{Kind: Command, File: 1, Command: []byte{'d'}})
+	for i, want := range []syscall.Errno{syscall.EXDEV, 0} {
+		if a, _ := b.receive(); syscall.Errno(a.Errno) != want {
+			t.Errorf("answer %d: %v, want %v", i, syscall.Errno(a.Errno), want)
+		}
+	}
+	b.send(Request{Kind: Command, File: 1, Command: []byte{'l'}})
+	b.command(8, "", 'e')
+	if err := b.end(); err != nil {
+		t.Error(err)
+	}
+	if b.toy.waits != nil {
+		t.Error("what waited was not cancelled")
+	}
+	<-b.toy.closed // a second Close would panic
+}
+
+func TestRefusals(t *testing.T) {
+	b := newBed(t)
+	for _, c := range []struct {
+		what string
+		r    Request
+		want syscall.Errno
+	}{
+		{"an unknown device", Request{Kind: Open, File: 2, Command: []byte("tape")}, syscall.ENOENT},
+		{"a number in use", Request{Kind: Open, File: 1, Command: []byte("toy")}, syscall.EEXIST},
+		{"a command to no file", Request{Kind: Command, File: 7}, syscall.EBADF},
+		{"no such file", Request{Kind: Close, File: 7}, syscall.EBADF},
+		{"memory without a file", Request{Kind: Share, Addr: addr, Size: 4096}, syscall.EINVAL},
+		{"no such memory", Request{Kind: Unshare, Addr: addr}, syscall.EINVAL},
+	} {
+		if a, _ := b.ask(c.r); syscall.Errno(a.Errno) != c.want {
+			t.Errorf("%s: %v, want %v", c.what, syscall.Errno(a.Errno), c.want)
+		}
+	}
+	b.send(Request{Kind: 99})
+	if err := <-b.served; !errors.Is(err, errMessage) {
+		t.Errorf("an unknown request: %v", err)
+	}
+	b.served <- nil
+}
+
+func memfd(t *testing.T, size int64, seals int) int {
+	t.Helper()
+	fd, err := unix.MemfdCreate("shared", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.Ftruncate(fd, size); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// Memory is shared without a copy, and only what cannot vanish.
+func TestSharedMemory(t *testing.T) {
+	b := newBed(t)
+	good := memfd(t, 8192, unix.F_SEAL_SHRINK)
+	file, err := os.CreateTemp(t.TempDir(), "memory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, c := range []struct {
+		what       string
+		addr, size uint64
+		fd         int
+		want       syscall.Errno
+	}{
+		{"memory that can shrink", addr, 4096, memfd(t, 8192, 0), syscall.EPERM},
+		{"a file", addr, 4096, int(file.Fd()), syscall.EPERM},
+		{"more than there is", addr, 8193, good, syscall.EINVAL},
+		{"nothing", addr, 0, good, syscall.EINVAL},
+		{"an address of messages", Base, 4096, good, syscall.EINVAL},
+		{"an address that wraps", ^uint64(0) - 100, 4096, good, syscall.EINVAL},
+		{"good memory", addr, 8192, good, 0},
+		{"an address twice", addr + 4096, 4096, good, syscall.EEXIST},
+	} {
+		if a, _ := b.ask(Request{Kind: Share, Addr: c.addr, Size: c.size}, c.fd); syscall.Errno(a.Errno) != c.want {
+			t.Errorf("%s: %v, want %v", c.what, syscall.Errno(a.Errno), c.want)
+		}
+	}
+	if a, _ := b.command(0, "", 'r', 100, 3, 'n', 'e', 'w'); a.Errno != 0 {
+		t.Fatalf("region: %v", syscall.Errno(a.Errno))
+	}
+	p := make([]byte, 3)
+	if _, err := unix.Pread(good, p, 100); err != nil || string(p) != "new" {
+		t.Errorf("the client reads %q, %v", p, err)
+	}
+	if a, _ := b.ask(Request{Kind: Unshare, Addr: addr}); a.Errno != 0 {
+		t.Errorf("unshare: %v", syscall.Errno(a.Errno))
+	}
+	if a, _ := b.command(0, "", 'r', 100, 3); syscall.Errno(a.Errno) != syscall.EFAULT {
+		t.Errorf("region of it afterwards: %v", syscall.Errno(a.Errno))
+	}
+	b.end()
+	if err := b.toy.region.ReadAt(p, 0); err != nil || string(p) != "new" { // it is still mapped
+		t.Errorf("the region of before: %q, %v", p, err)
+	}
+}
+
+// Whatever a client sends, the session only ends.
+func FuzzRequest(f *testing.F) {
+	f.Add((&Request{Kind: Command, File: 1, Size: 8, Command: []byte("ehello"), Memory: []byte("m")}).Append(nil))
+	f.Add((&Request{Kind: Share, Addr: addr, Size: 4096}).Append(nil))
+	f.Add((&Request{Kind: Post, File: 1, Size: 1 << 60}).Append(nil))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := ParseRequest(b)
+		if err != nil {
+			return
+		}
+		if (r.Kind == Command || r.Kind == Post) && (uint64(len(r.Memory)) > r.Size || r.Size > MaxMemory) || len(r.Command)+len(r.Memory)+requestLen != len(b) {
+			t.Errorf("%d octets became %d of command, %d of memory (of %d)", len(b), len(r.Command), len(r.Memory), r.Size)
+		}
+		if again := r.Append(nil); !bytes.Equal(again, b[:len(again)]) {
+			t.Errorf("%x became %x", b, again)
+		}
+	})
+}

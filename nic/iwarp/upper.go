@@ -16,6 +16,7 @@ var faults = [...]rdmap.Fault{
 	verbs.FaultBounds: rdmap.FaultBounds, verbs.FaultAccess: rdmap.FaultAccess,
 	verbs.FaultPD: rdmap.FaultPD, verbs.FaultWrap: rdmap.FaultWrap,
 	verbs.FaultBusy: rdmap.FaultAccess, verbs.FaultAlign: rdmap.FaultAlign,
+	verbs.FaultMalformed: rdmap.FaultLocal,
 }
 
 // NextWork implements rdmap.Upper. A request whose memory cannot be used

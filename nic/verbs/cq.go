@@ -19,6 +19,8 @@ type CQ struct {
 	vector   int      // the CNQ that counts notifications
 	num      uint32
 	ring     []WC // grows up to capacity
+	sink     Sink // takes the completions, if set
+	pushed   WC   // what it was given last
 	head     int
 	count    int
 	capacity int
@@ -74,13 +76,23 @@ func (d *Device) CreateCQ(entries int, handler func(*CQ, frame.Time)) (*CQ, erro
 func (c *CQ) Num() uint32 { return c.num }
 
 // Len is the number of completions waiting.
-func (c *CQ) Len() int { return c.count }
+func (c *CQ) Len() int {
+	if c.sink != nil {
+		return c.sink.Len()
+	}
+	return c.count
+}
 
 // Cap is the number of completions that fit.
-func (c *CQ) Cap() int { return c.capacity }
+func (c *CQ) Cap() int {
+	if c.sink != nil {
+		return c.sink.Cap()
+	}
+	return c.capacity
+}
 
 // Free is the number of completions that still fit.
-func (c *CQ) Free() int { return c.capacity - c.count }
+func (c *CQ) Free() int { return c.Cap() - c.Len() }
 
 // Failed tells whether the CQ has overflowed; it then takes no more.
 func (c *CQ) Failed() bool { return c.failed }
@@ -99,8 +111,12 @@ func (c *CQ) Resize(entries int) error {
 		return fmt.Errorf("resize CQ %d: %w", c.num, ErrDestroyed)
 	case entries < 1 || entries > c.dev.limits.MaxCQE:
 		return fmt.Errorf("resize CQ %d: %d entries, allowed are 1..%d: %w", c.num, entries, c.dev.limits.MaxCQE, ErrInvalid)
-	case entries < c.count:
-		return fmt.Errorf("resize CQ %d: %d entries, %d completions wait: %w", c.num, entries, c.count, ErrInvalid)
+	case entries < c.Len():
+		return fmt.Errorf("resize CQ %d: %d entries, %d completions wait: %w", c.num, entries, c.Len(), ErrInvalid)
+	case c.sink != nil:
+		if err := c.sink.Resize(entries); err != nil {
+			return fmt.Errorf("resize CQ %d: %w", c.num, err)
+		}
 	}
 	c.capacity = entries
 	if len(c.ring) > entries {
@@ -145,7 +161,7 @@ func (c *CQ) ReqNotify(solicitedOnly bool) (missed bool) {
 	} else if c.armed == armedNot {
 		c.armed = armedSolicited
 	}
-	return c.count > 0
+	return c.Len() > 0
 }
 
 // push queues wc. A CQ that overflows raises EventCQError and takes no more;
@@ -154,17 +170,13 @@ func (c *CQ) push(wc WC) {
 	if c.failed || c.dead {
 		return
 	}
-	if c.count == c.capacity {
+	if c.Free() <= 0 {
 		c.failed = true
 		c.dev.Async(AsyncEvent{Type: EventCQError, CQ: c})
 		c.dev.Defer(c.failQPs)
 		return
 	}
-	if c.count == len(c.ring) {
-		c.grow()
-	}
-	c.ring[(c.head+c.count)%len(c.ring)] = wc
-	c.count++
+	c.put(&wc)
 	c.total++
 	if c.dev.log.On(frame.LogWR) {
 		c.logDone(&wc)
@@ -178,6 +190,20 @@ func (c *CQ) push(wc WC) {
 			c.dev.Enqueue((*cqNotify)(c))
 		}
 	}
+}
+
+// put stores wc, for which there is room.
+func (c *CQ) put(wc *WC) {
+	if c.sink != nil {
+		c.pushed = *wc
+		c.sink.Push(&c.pushed)
+		return
+	}
+	if c.count == len(c.ring) {
+		c.grow()
+	}
+	c.ring[(c.head+c.count)%len(c.ring)] = *wc
+	c.count++
 }
 
 // failQPs runs outside the transport's calls, which led to the overflow.
@@ -199,7 +225,7 @@ func (c *CQ) setRing(n int) {
 	c.ring, c.head = ring, 0
 }
 
-// purge removes the completions of a destroyed QP.
+// purge removes the completions of a destroyed QP that nobody else has.
 func (c *CQ) purge(qp *QP) {
 	kept := 0
 	for i := range c.count {

@@ -310,10 +310,7 @@ func (q *QP) Flush() {
 		q.rq.srqTaken = false
 		q.flushRecv(&q.rq.fromSRQ)
 	}
-	for q.rq.head != q.rq.tail {
-		q.flushRecv(q.rq.at(q.rq.head))
-		q.rq.head++
-	}
+	q.flushRecvs()
 	if q.cfg.SRQ != nil && q.state == Err {
 		q.dev.Async(AsyncEvent{Type: EventLastWQE, QP: q})
 	}

@@ -11,10 +11,11 @@ type RecvWR struct {
 // RecvWQE is a request in a receive queue: where a transport places an
 // incoming Send.
 type RecvWQE struct {
-	ID     uint64
-	Length uint64 // octets of room
-	sges   []SGE
-	spans  []span
+	ID      uint64
+	Length  uint64 // octets of room
+	sges    []SGE
+	spans   []span
+	refused Status // not StatusSuccess: malformed, completes so
 }
 
 // Place copies p to offset off of the resolved request.
@@ -40,14 +41,15 @@ type recvQueue struct {
 
 	fromSRQ  RecvWQE // the request taken from the SRQ and not completed
 	srqTaken bool
+
+	source RecvSource // nil: PostRecv only
+	wr     RecvWR     // what it gave last
 }
 
 func (r *recvQueue) at(seq uint64) *RecvWQE { return &r.ring[seq&uint64(len(r.ring)-1)] }
 
-func (r *recvQueue) len() int { return int(r.tail - r.head) }
-
 func (r *recvQueue) push(wr *RecvWR) {
-	if r.len() == len(r.ring) {
+	if int(r.tail-r.head) == len(r.ring) {
 		ring := make([]RecvWQE, max(4, 2*len(r.ring)))
 		for seq := r.head; seq != r.tail; seq++ {
 			ring[seq&uint64(len(ring)-1)] = *r.at(seq)
@@ -55,14 +57,14 @@ func (r *recvQueue) push(wr *RecvWR) {
 		r.ring = ring
 	}
 	w := r.at(r.tail)
-	w.ID, w.Length = wr.ID, sgeLength(wr.SGEs)
+	w.ID, w.Length, w.refused = wr.ID, sgeLength(wr.SGEs), StatusSuccess
 	w.sges = append(w.sges[:0], wr.SGEs...)
 	r.tail++
 }
 
 func (r *recvQueue) check(wr *RecvWR, maxSGE int) error {
 	switch {
-	case r.len() >= r.limit:
+	case int(r.tail-r.head) >= r.limit:
 		return ErrQueueFull
 	case len(wr.SGEs) > maxSGE:
 		return ErrTooManySGE
@@ -105,7 +107,7 @@ func (q *QP) RecvsPending() int { return q.rq.len() }
 
 // NextRecv returns the request for the next message, its memory resolved, or
 // nil when none is posted. It stays current until FinishRecv. A fault means
-// that its elements are not writable.
+// that its elements are not writable, or that a program wrote nonsense.
 func (q *QP) NextRecv() (*RecvWQE, Fault) {
 	r := &q.rq
 	var w *RecvWQE
@@ -116,10 +118,13 @@ func (q *QP) NextRecv() (*RecvWQE, Fault) {
 		}
 		r.srqTaken = true
 		w = &r.fromSRQ
-	case r.head == r.tail:
+	case r.empty():
 		return nil, FaultNone
 	default:
 		w = r.at(r.head)
+	}
+	if w.refused != StatusSuccess {
+		return w, FaultMalformed
 	}
 	pd := q.pd
 	if q.cfg.SRQ != nil {
@@ -152,6 +157,9 @@ func (q *QP) FinishRecv(done RecvDone) {
 		q.rq.srqTaken = false
 	} else {
 		q.rq.head++
+	}
+	if w.refused != StatusSuccess {
+		done.Status = w.refused
 	}
 	op := WCRecv
 	if done.Write {

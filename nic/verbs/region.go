@@ -46,20 +46,22 @@ func (r *Region) Valid() bool { return r.valid }
 type Fault uint8
 
 const (
-	FaultNone   Fault = iota
-	FaultSTag         // no such STag, wrong key or invalidated
-	FaultBounds       // outside the region
-	FaultAccess       // right not granted
-	FaultPD           // STag of another protection domain or queue pair
-	FaultWrap         // address + length passes 2^64
-	FaultBusy         // cannot be invalidated: windows are bound to it
-	FaultAlign        // not the address of an aligned 64-bit value
+	FaultNone      Fault = iota
+	FaultSTag            // no such STag, wrong key or invalidated
+	FaultBounds          // outside the region
+	FaultAccess          // right not granted
+	FaultPD              // STag of another protection domain or queue pair
+	FaultWrap            // address + length passes 2^64
+	FaultBusy            // cannot be invalidated: windows are bound to it
+	FaultAlign           // not the address of an aligned 64-bit value
+	FaultMalformed       // a receive request that makes no sense
 	numFaults
 )
 
 var faultNames = [numFaults]string{
 	"no fault", "invalid STag", "out of bounds", "access right missing",
 	"other protection domain", "address wraps", "windows bound", "not aligned to 64 bits",
+	"malformed request",
 }
 
 func (f Fault) String() string { return faultNames[f] }

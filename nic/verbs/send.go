@@ -29,15 +29,16 @@ type SendWR struct {
 // an atomic operation are filled in.
 type SendWQE struct {
 	SendWR
-	Seq    uint64 // position in the send queue, from 0
-	Length uint64 // octets of the message
-	Status Status // outcome, when done
-	done   bool
-	begun  bool
-	spans  []span
-	sges   []SGE
-	inline []byte
-	local  *localWork
+	Seq     uint64 // position in the send queue, from 0
+	Length  uint64 // octets of the message
+	Status  Status // outcome, when done
+	refused Status // not StatusSuccess: it could not be posted, completes so
+	done    bool
+	begun   bool
+	spans   []span
+	sges    []SGE
+	inline  []byte
+	local   *localWork
 }
 
 // sendQueue is a ring of WQEs that grows up to its limit and keeps the
@@ -53,6 +54,10 @@ type sendQueue struct {
 	fenced bool // the request at next waits for its fence
 	halted bool // a local failure: nothing more is begun
 	failed bool // a request has failed: those behind it are flushed
+
+	source SendSource // nil: PostSend only
+	rung   int        // requests there that were announced
+	wr     SendWR     // what it gave last
 }
 
 func (s *sendQueue) at(seq uint64) *SendWQE { return &s.ring[seq&uint64(len(s.ring)-1)] }
@@ -188,8 +193,20 @@ func (q *QP) enqueue(wr *SendWR) {
 	}
 }
 
-// flushSends completes what is not finished with StatusFlushed, in order.
+// flushSends completes what is not finished with StatusFlushed, in order, then
+// what a source holds and did not even announce.
 func (q *QP) flushSends() {
+	q.flushPosted()
+	if q.sq.source == nil {
+		return
+	}
+	q.sq.rung = q.sq.source.Len()
+	for q.takeRung() {
+		q.flushPosted()
+	}
+}
+
+func (q *QP) flushPosted() {
 	for q.sq.head != q.sq.tail {
 		w := q.sq.at(q.sq.head)
 		if !w.done {
@@ -211,6 +228,10 @@ func (q *QP) NextSend() *SendWQE {
 		w := s.at(s.next)
 		if s.fenced = s.waits(w); s.fenced {
 			return nil
+		}
+		if w.refused != StatusSuccess {
+			q.refuse(w)
+			continue
 		}
 		if !w.Opcode.Local() {
 			return w
@@ -249,7 +270,7 @@ func (q *QP) SendWQE(seq uint64) *SendWQE {
 }
 
 // SendsPending is the number of requests that have not completed.
-func (q *QP) SendsPending() int { return int(q.sq.tail - q.sq.head) }
+func (q *QP) SendsPending() int { return int(q.sq.tail-q.sq.head) + q.sq.rung }
 
 // ReadsPending tells whether Reads or atomics are among them.
 func (q *QP) ReadsPending() bool {
@@ -367,8 +388,11 @@ func (q *QP) FinishSend(seq uint64, status Status) {
 	for q.sq.head != q.sq.next && q.sq.at(q.sq.head).done {
 		q.retire(q.sq.at(q.sq.head))
 	}
-	if q.sq.fenced && !q.sq.waits(q.sq.at(q.sq.next)) && q.dev.transport != nil {
-		q.sq.fenced = false
+	posted := q.sq.rung > 0 && q.takeRung()
+	if q.sq.fenced && !q.sq.waits(q.sq.at(q.sq.next)) {
+		q.sq.fenced, posted = false, true
+	}
+	if posted && q.dev.transport != nil {
 		q.dev.transport.Posted(q)
 	}
 }

@@ -69,6 +69,11 @@ func (s *SRQ) Resize(maxWR int) error {
 	if err := s.mayModify(max(s.watch, s.rq.len(), 1), maxWR); err != nil {
 		return err
 	}
+	if src := s.rq.source; src != nil {
+		if err := src.Resize(maxWR); err != nil {
+			return fmt.Errorf("modify SRQ %d: %w", s.num, err)
+		}
+	}
 	s.rq.limit = maxWR
 	return nil
 }
@@ -114,14 +119,14 @@ func (s *SRQ) PostRecv(wrs ...RecvWR) (bad int, err error) {
 
 // take moves the oldest request into w.
 func (s *SRQ) take(w *RecvWQE) bool {
-	if s.rq.len() == 0 {
+	if s.rq.empty() {
 		return false
 	}
 	from := s.rq.at(s.rq.head)
 	s.rq.head++
-	w.ID, w.Length = from.ID, from.Length
+	w.ID, w.Length, w.refused = from.ID, from.Length, from.refused
 	w.sges = append(w.sges[:0], from.sges...)
-	if s.rq.len() < s.watch {
+	if s.watch > 0 && s.rq.len() < s.watch {
 		s.watch = 0
 		s.pd.dev.Async(AsyncEvent{Type: EventSRQLimit, SRQ: s})
 	}

@@ -1,0 +1,209 @@
+package uverbs
+
+import (
+	"syscall"
+
+	"tapir/nic/al"
+	"tapir/nic/ring"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// cq is a completion queue whose completions lie in a ring of the program's.
+type cq struct {
+	f       *File
+	v       *verbs.CQ
+	ring    *ring.CompletionQueue
+	user    uint64 // the program's name of it, in events
+	channel *channel
+	comp    source // completion events
+	async   source
+}
+
+// Completion implements al.CompletionHandler.
+func (q *cq) Completion(*verbs.CQ, frame.Time) {
+	if q.channel == nil {
+		return
+	}
+	n := note{of: &q.comp}
+	native.PutUint64(n.data[:], q.user)
+	q.channel.pipe.push(n)
+}
+
+// AsyncEvent implements al.EventHandler.
+func (q *cq) AsyncEvent(ev al.Event, _ frame.Time) { q.f.pushAsync(&q.async, q.user, ev.Type) }
+
+func (q *cq) destroy() error {
+	if err := q.v.Destroy(); err != nil {
+		return err
+	}
+	if q.channel != nil {
+		q.channel.pipe.forget(&q.comp)
+		q.channel.cqs--
+	}
+	q.f.forgetAsync(&q.async)
+	q.ring.Free()
+	return nil
+}
+
+// newCQ is what both forms of CREATE_CQ ask for.
+type newCQ struct {
+	user            uint64
+	entries, vector uint32
+	channel         int32 // descriptor, -1: none
+}
+
+// createCQ serves CREATE_CQ{response, user_handle, cqe, vector, channel} ->
+// {handle, cqe} {ring}.
+func createCQ(r *request) error {
+	return r.createCQ(newCQ{r.in.u64(8), r.in.u32(16), r.in.u32(20), int32(r.in.u32(24))})
+}
+
+// createCQEx serves the extended CREATE_CQ{user_handle, cqe, vector, channel,
+// comp_mask, flags}; its answer goes on with {comp_mask, response_length}.
+func createCQEx(r *request) error {
+	switch {
+	case r.in.u32(20) != 0 || r.in.u32(28) != 0:
+		return syscall.EINVAL
+	case r.in.u32(24) != 0: // time stamps, overrun
+		return syscall.EOPNOTSUPP
+	}
+	return r.createCQ(newCQ{r.in.u64(0), r.in.u32(8), r.in.u32(12), int32(r.in.u32(16))})
+}
+
+func (r *request) createCQ(want newCQ) error {
+	f := r.f
+	if err := r.wantsUHW(ringLen); err != nil {
+		return err
+	}
+	q := &cq{f: f, user: want.user}
+	if want.channel >= 0 {
+		ch, err := f.findChannel(r.c.Process(), want.channel)
+		if err != nil {
+			return err
+		}
+		q.channel = ch
+	}
+	limits := f.ctx.Query()
+	if want.entries == 0 || want.entries > uint32(limits.MaxCQE) || want.vector >= uint32(limits.CNQs) {
+		return syscall.EINVAL
+	}
+	v, err := made(r, func() (*verbs.CQ, error) { return q.create(r, want) })
+	if err != nil {
+		return err
+	}
+	h := r.track(q)
+	if q.channel != nil {
+		q.channel.cqs++
+	}
+	al.Retarget(v, q)
+	out := r.reply(16 + ringLen)
+	core, uhw := out[:8], out[16:]
+	if r.extended {
+		core = out[:16]
+		native.PutUint32(core[12:], uint32(min(r.outLen, 16)))
+	}
+	native.PutUint32(core, h)
+	native.PutUint32(core[4:], uint32(v.Cap()))
+	putRing(uhw, q.ring)
+	return r.answerNew(h, core, uhw)
+}
+
+// create makes the ring in the program's file, then the queue.
+func (q *cq) create(r *request, want newCQ) (*verbs.CQ, error) {
+	var err error
+	if q.ring, err = q.f.arena.NewCompletionQueue(int(want.entries)); err != nil {
+		return nil, err
+	}
+	r.trace(StepDriver)
+	q.v, err = q.f.ctx.CreateCQ(int(want.entries), int(want.vector), nil)
+	if err == nil {
+		err = q.v.SetSink(q.ring)
+	}
+	if err != nil {
+		q.ring.Free()
+	}
+	return q.v, err
+}
+
+// ringLen is struct mminfo, which tells a provider where to map a ring.
+const ringLen = 16
+
+// mapped is a ring in the program's file.
+type mapped interface {
+	Offset() uint64
+	Size() uint32
+}
+
+func putRing(out []byte, q mapped) {
+	native.PutUint64(out, q.Offset())
+	native.PutUint32(out[8:], q.Size())
+}
+
+// resizeCQ serves RESIZE_CQ{response, handle, cqe} -> {cqe, u32} {ring}.
+func resizeCQ(r *request) error {
+	q, err := lookup[*cq](r.f, r.in.u32(8))
+	if err != nil {
+		return err
+	}
+	if err := r.wantsUHW(ringLen); err != nil {
+		return err
+	}
+	entries := r.in.u32(12)
+	if entries == 0 || entries > uint32(r.f.ctx.Query().MaxCQE) {
+		return syscall.EINVAL
+	}
+	if err := q.v.Resize(int(entries)); err != nil {
+		return err
+	}
+	out := r.reply(8 + ringLen)
+	native.PutUint32(out, uint32(q.v.Cap()))
+	putRing(out[8:], q.ring)
+	return r.answer(out[:8], out[8:])
+}
+
+// destroyCQ serves DESTROY_CQ{response, handle} -> {completion events read,
+// async events read}.
+func destroyCQ(r *request) error {
+	q, err := destroy[*cq](r, r.in.u32(8))
+	if err != nil {
+		return err
+	}
+	out := r.reply(8)
+	native.PutUint32(out, q.comp.read)
+	native.PutUint32(out[4:], q.async.read)
+	return r.answer(out, nil)
+}
+
+// reqNotifyCQ serves REQ_NOTIFY_CQ{handle, solicited_only}.
+func reqNotifyCQ(r *request) error {
+	q, err := lookup[*cq](r.f, r.in.u32(0))
+	if err == nil {
+		q.v.ReqNotify(r.in.u32(4) != 0)
+	}
+	return err
+}
+
+// wcLen is struct ib_uverbs_wc.
+const wcLen = 48
+
+// pollCQ serves POLL_CQ{response, handle, ne} -> {count, u32, completions}.
+func pollCQ(r *request) error {
+	q, err := lookup[*cq](r.f, r.in.u32(8))
+	if err != nil {
+		return err
+	}
+	most, room := int(r.in.u32(12)), (r.outLen-8)/wcLen
+	out := make([]byte, 8, 8+wcLen*min(most, room, q.v.Len()))
+	n := uint32(0)
+	for len(out) < cap(out) {
+		slot := out[len(out) : len(out)+wcLen]
+		if !q.ring.Fetch(slot) {
+			break
+		}
+		out = out[:len(out)+wcLen]
+		n++
+	}
+	native.PutUint32(out, n)
+	return r.c.Write(r.answerAt, out)
+}

@@ -1,0 +1,222 @@
+package uverbs
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// source is who an event is of. read counts the events that the program has
+// read: libibverbs waits in destroy until as many were acknowledged.
+type source struct{ read uint32 }
+
+// note is an event in or before a pipe.
+type note struct {
+	of   *source // nil: of the port
+	data [16]byte
+}
+
+// eventPipe carries events of one size to a program, which reads them from a
+// plain pipe. What is in a pipe comes out in order, so the number of octets
+// left in it tells which events have been read.
+type eventPipe struct {
+	w    int // the end to write to, non-blocking; -1: closed
+	size int // octets of an event
+	// notes are the events not known to have been read, oldest first; the
+	// first inside of them are in the pipe, the others wait for room.
+	notes  []note
+	inside int
+}
+
+// settleAt is how many notes are kept before the pipe is asked what was read.
+const settleAt = 256
+
+// newEventPipe makes the pipe and returns the end for the program.
+func newEventPipe(size int) (p *eventPipe, program int, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, -1, err
+	}
+	if err := unix.SetNonblock(fds[1], true); err != nil {
+		_ = unix.Close(fds[0])
+		_ = unix.Close(fds[1])
+		return nil, -1, err
+	}
+	return &eventPipe{w: fds[1], size: size}, fds[0], nil
+}
+
+// push sends an event. One that waits for room is not joined by its equal.
+func (p *eventPipe) push(n note) {
+	if p.w < 0 {
+		return
+	}
+	for i := p.inside; i < len(p.notes); i++ {
+		if p.notes[i] == n {
+			p.flush()
+			return
+		}
+	}
+	if p.inside >= settleAt {
+		p.settle()
+	}
+	p.notes = append(p.notes, n)
+	p.flush()
+}
+
+// waiting tells whether events wait for room in the pipe.
+func (p *eventPipe) waiting() bool { return p.inside < len(p.notes) }
+
+// flush writes what waits, as far as there is room.
+func (p *eventPipe) flush() {
+	for p.waiting() {
+		_, err := unix.Write(p.w, p.notes[p.inside].data[:p.size])
+		switch err {
+		case nil:
+			p.inside++
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return
+		default: // the program has closed its end
+			p.close()
+			return
+		}
+	}
+}
+
+// settle counts what was read.
+func (p *eventPipe) settle() {
+	if left, err := unix.IoctlGetInt(p.w, unix.TIOCINQ); err == nil {
+		p.passed(p.inside - (left+p.size-1)/p.size)
+	}
+}
+
+// passed records that the oldest n events were read.
+func (p *eventPipe) passed(n int) {
+	for i := range max(n, 0) {
+		if of := p.notes[i].of; of != nil {
+			of.read++
+		}
+	}
+	if n > 0 {
+		p.notes = append(p.notes[:0], p.notes[n:]...)
+		p.inside -= n
+	}
+}
+
+// forget takes the events of one source back that were not read. Its count
+// stands afterwards.
+func (p *eventPipe) forget(of *source) {
+	if p.w < 0 {
+		return
+	}
+	p.passed(p.inside - p.drain())
+	p.inside = 0
+	kept := p.notes[:0]
+	for _, n := range p.notes {
+		if n.of != of {
+			kept = append(kept, n)
+		}
+	}
+	clear(p.notes[len(kept):])
+	p.notes = kept
+	p.flush()
+}
+
+// drain empties the pipe and returns how many events were in it. The end to
+// read from is opened for this only: a pipe without one tells that the program
+// has closed its own.
+func (p *eventPipe) drain() (events int) {
+	r, err := unix.Open(procFD(p.w), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return p.inside
+	}
+	defer func() { _ = unix.Close(r) }()
+	var buf [4096]byte
+	octets := 0
+	for {
+		n, err := unix.Read(r, buf[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 {
+			return octets / p.size
+		}
+		octets += n
+	}
+}
+
+// abandoned tells whether no one has the program's end any more.
+func (p *eventPipe) abandoned() bool {
+	if p.w < 0 {
+		return true
+	}
+	fds := []unix.PollFd{{Fd: int32(p.w)}}
+	_, _ = unix.Poll(fds, 0)
+	return fds[0].Revents&unix.POLLERR != 0
+}
+
+func (p *eventPipe) close() {
+	if p.w >= 0 {
+		_ = unix.Close(p.w)
+	}
+	p.w, p.notes, p.inside = -1, nil, 0
+}
+
+// channel is a completion channel. The program names it by its descriptor.
+type channel struct {
+	pipe   *eventPipe
+	number int // of the program's descriptor
+	pid    int // of the process that made it
+	cqs    int
+}
+
+// createCompChannel serves CREATE_COMP_CHANNEL{response; } -> {fd}.
+func createCompChannel(r *request) error {
+	f := r.f
+	f.sweepChannels()
+	pipe, program, err := newEventPipe(compEventLen)
+	if err != nil {
+		return err
+	}
+	number, err := r.c.Install(program, syscall.O_CLOEXEC)
+	if err != nil {
+		pipe.close()
+		return err
+	}
+	f.channels = append(f.channels, &channel{pipe: pipe, number: number, pid: r.c.Process()})
+	out := r.reply(4)
+	native.PutUint32(out, uint32(number))
+	return r.answer(out, nil)
+}
+
+// findChannel returns the newest channel with that descriptor that someone has
+// open, preferably of the process itself: a child's may be numbered as its
+// parent's.
+func (f *File) findChannel(pid int, number int32) (*channel, error) {
+	var found *channel
+	for _, ch := range f.channels {
+		better := found == nil || ch.pid == pid || found.pid != pid
+		if ch.number == int(number) && better && !ch.pipe.abandoned() {
+			found = ch
+		}
+	}
+	if found == nil {
+		return nil, syscall.EBADF
+	}
+	return found, nil
+}
+
+// sweepChannels closes the channels that no one can read from: destroying one
+// is close(2), of which the server is not told.
+func (f *File) sweepChannels() {
+	kept := f.channels[:0]
+	for _, ch := range f.channels {
+		if ch.cqs == 0 && ch.pipe.abandoned() {
+			ch.pipe.close()
+			continue
+		}
+		kept = append(kept, ch)
+	}
+	clear(f.channels[len(kept):])
+	f.channels = kept
+}

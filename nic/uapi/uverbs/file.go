@@ -1,0 +1,144 @@
+package uverbs
+
+import (
+	"slices"
+	"syscall"
+
+	"tapir/nic/al"
+	"tapir/nic/ring"
+	"tapir/nic/uapi/abi"
+	"tapir/wire/frame"
+)
+
+// File is one opening of the device, with all that was made through it. It
+// implements abi.File and hears of the device's events.
+type File struct {
+	server   *Server
+	arena    *ring.Arena
+	ctx      *al.Context // nil: GET_CONTEXT has not come, or the device is gone
+	gone     bool        // the device is gone: every command fails with EIO
+	closed   bool
+	async    *eventPipe
+	channels []*channel
+	handles  handles
+	pids     []int // processes that have used the file
+	req      request
+}
+
+// Command implements abi.File. No command is answered later.
+func (f *File) Command(c abi.Caller, b []byte) error {
+	if f.gone || f.closed {
+		return syscall.EIO
+	}
+	r := &f.req
+	r.c = c
+	err := f.serve(r, b)
+	r.c, r.in, r.uhw = nil, nil, nil
+	return err
+}
+
+func (f *File) serve(r *request, b []byte) error {
+	if err := r.decode(b); err != nil {
+		return err
+	}
+	if f.ctx == nil && r.cmd != &commands[getContextNumber] {
+		return syscall.EINVAL
+	}
+	f.note(r.c.Process())
+	f.retry()
+	r.trace(StepProxy)
+	err := errnoOf(r.cmd.serve(r))
+	r.traceErr(StepAnswered, err)
+	return err
+}
+
+// note records a process that uses the file.
+func (f *File) note(pid int) {
+	if !slices.Contains(f.pids, pid) {
+		f.pids = append(f.pids, pid)
+	}
+}
+
+// retry sends events that found a pipe full.
+func (f *File) retry() {
+	if f.async != nil && f.async.waiting() {
+		f.async.flush()
+	}
+	for _, ch := range f.channels {
+		if ch.pipe.waiting() {
+			ch.pipe.flush()
+		}
+	}
+}
+
+// Cancel implements abi.File.
+func (f *File) Cancel(abi.Caller) bool { return false }
+
+// Close implements abi.File: queue pairs go to error and their peers are told,
+// then windows, regions, queues and domains go.
+func (f *File) Close() {
+	if f.closed {
+		return
+	}
+	f.closed = true
+	f.reclaim(f.server.ca.Verbs().Now())
+	if f.async != nil {
+		f.async.close()
+	}
+	for _, ch := range f.channels {
+		ch.pipe.close()
+	}
+	f.channels = nil
+	f.arena.Close()
+	s := f.server
+	s.files = slices.DeleteFunc(s.files, func(have *File) bool { return have == f })
+}
+
+// reclaim destroys what was made through the file.
+func (f *File) reclaim(now frame.Time) {
+	for _, o := range f.handles.slots {
+		if q, ok := o.(*qp); ok {
+			delete(f.server.qps, q.v.Num())
+		}
+	}
+	if f.ctx != nil {
+		_ = f.ctx.Reclaim(now) // refused in callbacks only, and this is none
+	}
+	f.ctx, f.handles = nil, handles{}
+}
+
+// AsyncEvent implements al.EventHandler for events of the device and its port.
+// A device that goes takes what was made on it along, and nothing can be done
+// with the file any more.
+func (f *File) AsyncEvent(ev al.Event, _ frame.Time) {
+	f.pushAsync(nil, uint64(ev.Port), ev.Type)
+	if ev.Type == al.DeviceFatal {
+		f.server.ca.Verbs().Defer(func(now frame.Time) {
+			f.gone = true
+			f.reclaim(now)
+		})
+	}
+}
+
+// Octets of the events that a program reads.
+const (
+	compEventLen  = 8  // the CQ's user handle
+	asyncEventLen = 16 // user handle or port, u32 type, u32 0
+)
+
+func (f *File) pushAsync(of *source, element uint64, t al.EventType) {
+	if f.async == nil {
+		return
+	}
+	n := note{of: of}
+	native.PutUint64(n.data[:], element)
+	native.PutUint32(n.data[8:], uint32(t))
+	f.async.push(n)
+}
+
+// forgetAsync takes the events of a source back; see eventPipe.forget.
+func (f *File) forgetAsync(of *source) {
+	if f.async != nil {
+		f.async.forget(of)
+	}
+}

@@ -1,0 +1,219 @@
+package uverbs
+
+import (
+	"syscall"
+
+	"tapir/nic/verbs"
+)
+
+// pd is a protection domain.
+type pd struct{ *verbs.PD }
+
+func (p *pd) destroy() error { return p.Dealloc() }
+
+// allocPD serves ALLOC_PD{response} -> {handle}.
+func allocPD(r *request) error {
+	v, err := made(r, func() (*verbs.PD, error) {
+		r.trace(StepDriver)
+		return r.f.ctx.AllocPD()
+	})
+	if err != nil {
+		return err
+	}
+	h := r.track(&pd{v})
+	out := r.reply(4)
+	native.PutUint32(out, h)
+	return r.answerNew(h, out, nil)
+}
+
+// deallocPD serves DEALLOC_PD{handle}.
+func deallocPD(r *request) error {
+	_, err := destroy[*pd](r, r.in.u32(0))
+	return err
+}
+
+// mr is a region of a program's own memory.
+type mr struct {
+	*verbs.MR
+	start, length uint64 // of the program's addresses
+	writable      bool   // the memory was obtained for writing
+}
+
+func (m *mr) destroy() error { return m.Dereg() }
+
+// Access flags that the kernel knows beside those of verbs.Access.
+const (
+	accessOnDemand = 1 << 6
+	accessHugeTLB  = 1 << 7
+	accessOptional = 0x3ff00000 // to be ignored where unknown
+)
+
+// access checks flags as ib_check_mr_access does.
+func access(flags uint32) (verbs.Access, error) {
+	flags &^= accessOptional | accessHugeTLB
+	switch {
+	case flags&accessOnDemand != 0:
+		return 0, syscall.EOPNOTSUPP
+	case flags > 0xff:
+		return 0, syscall.EINVAL
+	}
+	return verbs.Access(flags), nil
+}
+
+// writes tells whether someone may change memory with these rights.
+func writes(a verbs.Access) bool {
+	return a&(verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteAtomic|verbs.MWBind) != 0
+}
+
+const pageMask = 0xfff
+
+// region obtains the program's memory [start, start+length), which is to have
+// addresses from iova on.
+func (r *request) region(start, length, iova uint64, write bool) (verbs.Memory, error) {
+	if length == 0 || start+length < start || (start^iova)&pageMask != 0 {
+		return nil, syscall.EINVAL
+	}
+	return r.c.Region(start, length, write)
+}
+
+// regMR serves REG_MR{response, start, length, hca_va, pd, access} ->
+// {handle, lkey, rkey}.
+func regMR(r *request) error {
+	start, length, iova := r.in.u64(8), r.in.u64(16), r.in.u64(24)
+	p, err := lookup[*pd](r.f, r.in.u32(32))
+	if err != nil {
+		return err
+	}
+	rights, err := access(r.in.u32(36))
+	if err != nil {
+		return err
+	}
+	v, err := made(r, func() (*verbs.MR, error) {
+		mem, err := r.region(start, length, iova, writes(rights))
+		if err != nil {
+			return nil, err
+		}
+		r.trace(StepDriver)
+		return p.RegMemory(mem, iova, rights)
+	})
+	if err != nil {
+		return err
+	}
+	h := r.track(&mr{v, start, length, writes(rights)})
+	out := r.reply(12)
+	native.PutUint32(out, h)
+	native.PutUint32(out[4:], v.LKey())
+	native.PutUint32(out[8:], v.RKey())
+	return r.answerNew(h, out, nil)
+}
+
+// What REREG_MR changes.
+const (
+	reregTranslation = 1 << iota
+	reregPD
+	reregAccess
+)
+
+// reregMR serves REREG_MR{response, mr, flags, start, length, hca_va, pd,
+// access} -> {lkey, rkey}.
+func reregMR(r *request) error {
+	m, err := lookup[*mr](r.f, r.in.u32(8))
+	if err != nil {
+		return err
+	}
+	flags := r.in.u32(12)
+	switch {
+	case flags == 0:
+		return syscall.EINVAL
+	case flags&^(reregTranslation|reregPD|reregAccess) != 0:
+		return syscall.EOPNOTSUPP
+	}
+	next := *m
+	change, err := r.rereg(&next, flags)
+	if err != nil {
+		return err
+	}
+	if err := m.Rereg(change); err != nil {
+		return err
+	}
+	*m = next
+	out := r.reply(8)
+	native.PutUint32(out, m.LKey())
+	native.PutUint32(out[4:], m.RKey())
+	return r.answer(out, nil)
+}
+
+// rereg collects what changes, and in next how the region is afterwards. New
+// rights to change memory need it obtained anew.
+func (r *request) rereg(next *mr, flags uint32) (change verbs.Rereg, err error) {
+	anew, iova := flags&reregTranslation != 0, next.Addr()
+	if anew {
+		next.start, next.length, iova = r.in.u64(16), r.in.u64(24), r.in.u64(32)
+	}
+	if flags&reregPD != 0 {
+		p, err := lookup[*pd](r.f, r.in.u32(40))
+		if err != nil {
+			return change, err
+		}
+		change.PD = p.PD
+	}
+	if flags&reregAccess != 0 {
+		rights, err := access(r.in.u32(44))
+		if err != nil {
+			return change, err
+		}
+		change.Access = &rights
+		if writes(rights) && !next.writable {
+			next.writable, anew = true, true
+		}
+	}
+	if anew {
+		change.IOVA = iova
+		change.Memory, err = r.region(next.start, next.length, iova, next.writable)
+	}
+	return change, err
+}
+
+// deregMR serves DEREG_MR{handle}.
+func deregMR(r *request) error {
+	_, err := destroy[*mr](r, r.in.u32(0))
+	return err
+}
+
+// mw is a memory window.
+type mw struct{ *verbs.MW }
+
+func (w *mw) destroy() error { return w.Dealloc() }
+
+// mwKinds are the kinds of window by the numbers of ibv_mw_type.
+var mwKinds = map[uint8]verbs.MWKind{1: verbs.MWType1, 2: verbs.MWType2B}
+
+// allocMW serves ALLOC_MW{response, pd, u8 type} -> {handle, rkey}.
+func allocMW(r *request) error {
+	p, err := lookup[*pd](r.f, r.in.u32(8))
+	if err != nil {
+		return err
+	}
+	kind, known := mwKinds[r.in.u8(12)]
+	if !known {
+		return syscall.EINVAL
+	}
+	v, err := made(r, func() (*verbs.MW, error) {
+		r.trace(StepDriver)
+		return p.AllocMW(kind)
+	})
+	if err != nil {
+		return err
+	}
+	h := r.track(&mw{v})
+	out := r.reply(8)
+	native.PutUint32(out, h)
+	native.PutUint32(out[4:], v.RKey())
+	return r.answerNew(h, out, nil)
+}
+
+// deallocMW serves DEALLOC_MW{handle}.
+func deallocMW(r *request) error {
+	_, err := destroy[*mw](r, r.in.u32(0))
+	return err
+}

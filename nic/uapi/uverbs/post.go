@@ -1,0 +1,186 @@
+package uverbs
+
+import (
+	"encoding/binary"
+	"syscall"
+
+	"tapir/nic/ring"
+	"tapir/nic/verbs"
+)
+
+// posted is what the commands that carry work requests have in common:
+// {response, handle, wr_count, sge_count, wqe_size}, the requests, then the
+// elements of all.
+type posted struct {
+	handle, count, size uint32
+	wrs, sges           body
+}
+
+const sgeLen = 16
+
+// posted reads it; a request has at least least octets.
+func (r *request) posted(least uint32) (p posted, err error) {
+	p.handle, p.count, p.size = r.in.u32(8), r.in.u32(12), r.in.u32(20)
+	rest := r.in[24:]
+	wrs, sges := uint64(p.count)*uint64(p.size), uint64(r.in.u32(16))*sgeLen
+	switch {
+	case p.count > 0 && p.size < least:
+		return p, syscall.EINVAL
+	case wrs > uint64(len(rest)) || sges > uint64(len(rest))-wrs:
+		return p, syscall.ENOSPC
+	case !isZero(rest[wrs+sges:]):
+		return p, syscall.EOPNOTSUPP
+	}
+	p.wrs, p.sges = rest[:wrs], rest[wrs:wrs+sges]
+	return p, nil
+}
+
+// next cuts off a request and the elements that it counts at octet 8.
+func (p *posted) next() (wr body, sges []verbs.SGE, err error) {
+	wr, p.wrs = p.wrs[:p.size], p.wrs[p.size:]
+	n := uint64(wr.u32(8)) * sgeLen
+	if n > uint64(len(p.sges)) {
+		return nil, nil, syscall.EINVAL
+	}
+	for b := p.sges[:n]; len(b) > 0; b = b[sgeLen:] {
+		sges = append(sges, verbs.SGE{Addr: b.u64(0), Length: b.u32(8), LKey: b.u32(12)})
+	}
+	p.sges = p.sges[n:]
+	return wr, sges, nil
+}
+
+// answerPosted tells which request, from 1, was refused; 0: none.
+func (r *request) answerPosted(bad int, err error) error {
+	out := r.reply(4)
+	if err != nil {
+		native.PutUint32(out, uint32(bad+1))
+	}
+	if failed := r.answer(out, nil); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// sendWRLen and recvWRLen are struct ib_uverbs_send_wr and ib_uverbs_recv_wr.
+const (
+	sendWRLen = 56
+	recvWRLen = 16
+)
+
+// postSend serves POST_SEND. Without requests it is a provider's doorbell for
+// what stands in the send ring; no provider looks at the answer to that.
+func postSend(r *request) error {
+	q, err := lookup[*qp](r.f, r.in.u32(8))
+	if err != nil {
+		return err
+	}
+	p, err := r.posted(sendWRLen)
+	if err != nil {
+		return err
+	}
+	if p.count == 0 {
+		return q.v.Doorbell()
+	}
+	var wrs []verbs.SendWR
+	for range p.count {
+		wr, err := r.sendWR(&p, int(q.caps.inline))
+		if err != nil {
+			return err
+		}
+		wrs = append(wrs, wr)
+	}
+	return r.answerPosted(q.v.PostSend(wrs...))
+}
+
+// sendFlags translates ibv_send_flags.
+var sendFlags = [...]verbs.SendFlags{verbs.Fence, verbs.Signaled, verbs.Solicited, verbs.Inline}
+
+// sendWR reads the next request of p. Inline data is taken from the program's
+// memory at once.
+func (r *request) sendWR(p *posted, inline int) (wr verbs.SendWR, err error) {
+	in, sges, err := p.next()
+	if err != nil {
+		return wr, err
+	}
+	op, known := ring.Opcode(in.u32(12))
+	if !known || op.Local() {
+		return wr, syscall.EINVAL
+	}
+	wr = verbs.SendWR{ID: in.u64(0), Opcode: op, SGEs: sges, RemoteAddr: in.u64(24), RKey: in.u32(32)}
+	for i, f := range sendFlags {
+		if in.u32(16)&(1<<i) != 0 {
+			wr.Flags |= f
+		}
+	}
+	switch op {
+	case verbs.OpSendImm, verbs.OpWriteImm:
+		wr.Imm = uint64(binary.BigEndian.Uint32(in[20:]))
+	case verbs.OpSendInv:
+		wr.Invalidate = in.u32(20)
+	case verbs.OpCompSwap, verbs.OpFetchAdd:
+		wr.Atomic = verbs.Operands{CompareAdd: in.u64(32), Swap: in.u64(40)}
+		wr.RKey = in.u32(48)
+	}
+	if wr.Flags&verbs.Inline != 0 {
+		wr.Inline, err = r.gather(sges, inline)
+		wr.SGEs = nil
+	}
+	return wr, err
+}
+
+// gather copies what sges name, at most most octets.
+func (r *request) gather(sges []verbs.SGE, most int) (data []byte, err error) {
+	for _, s := range sges {
+		if int(s.Length) > most-len(data) {
+			return nil, syscall.EINVAL
+		}
+		at := len(data)
+		data = append(data, make([]byte, s.Length)...)
+		if err := r.c.Read(s.Addr, data[at:]); err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
+}
+
+// recvWRs reads the requests of POST_RECV and POST_SRQ_RECV.
+func (r *request) recvWRs() (handle uint32, wrs []verbs.RecvWR, err error) {
+	p, err := r.posted(recvWRLen)
+	if err != nil {
+		return 0, nil, err
+	}
+	for range p.count {
+		in, sges, err := p.next()
+		if err != nil {
+			return 0, nil, err
+		}
+		wrs = append(wrs, verbs.RecvWR{ID: in.u64(0), SGEs: sges})
+	}
+	return p.handle, wrs, nil
+}
+
+// postRecv serves POST_RECV.
+func postRecv(r *request) error {
+	handle, wrs, err := r.recvWRs()
+	if err != nil {
+		return err
+	}
+	q, err := lookup[*qp](r.f, handle)
+	if err != nil {
+		return err
+	}
+	return r.answerPosted(q.v.PostRecv(wrs...))
+}
+
+// postSRQRecv serves POST_SRQ_RECV.
+func postSRQRecv(r *request) error {
+	handle, wrs, err := r.recvWRs()
+	if err != nil {
+		return err
+	}
+	s, err := lookup[*srq](r.f, handle)
+	if err != nil {
+		return err
+	}
+	return r.answerPosted(s.v.PostRecv(wrs...))
+}

@@ -1,0 +1,92 @@
+package uverbs
+
+import (
+	"slices"
+	"strconv"
+
+	"tapir/nic/al"
+	"tapir/nic/ring"
+	"tapir/nic/uapi/abi"
+	"tapir/nic/verbs"
+)
+
+// Server is the verbs device of one NIC. It belongs to the NIC's thread.
+type Server struct {
+	ca    *al.CA
+	files []*File        // by opening
+	qps   map[uint32]*qp // by number
+	hook  func(TracePoint)
+}
+
+// New returns the server of a registered device.
+func New(ca *al.CA) *Server { return &Server{ca: ca, qps: map[uint32]*qp{}} }
+
+// Open makes a File; it is an abi.Opener.
+func (s *Server) Open(c abi.Caller, _ int) (abi.File, int, error) {
+	arena, err := ring.NewArena()
+	if err != nil {
+		return nil, -1, err
+	}
+	fd, err := arena.Program()
+	if err != nil {
+		arena.Close()
+		return nil, -1, err
+	}
+	f := &File{server: s, arena: arena, pids: []int{c.Process()}}
+	f.req.f = f
+	s.files = append(s.files, f)
+	return f, fd, nil
+}
+
+// Files is the number of open files.
+func (s *Server) Files() int { return len(s.files) }
+
+// QP returns the queue pair with that number if process pid has made it, or
+// works on the file that it was made through; nil otherwise.
+func (s *Server) QP(pid int, qpn uint32) *verbs.QP {
+	q := s.qps[qpn]
+	if q == nil || !slices.Contains(q.f.pids, pid) {
+		return nil
+	}
+	return q.v
+}
+
+// Step is a point on a command's way, as the HCA kit's user-mode architecture
+// names them for the creation of an object: behind the pre-trigger and in front
+// of the post-trigger, which are the program's.
+type Step uint8
+
+const (
+	StepProxy    Step = iota // the command and its provider's buffer have arrived
+	StepAccess               // handles are authenticated, the access layer is called
+	StepDriver               // the device is called with the provider's buffer
+	StepCreated              // the device has made the object
+	StepTracked              // the object is on record
+	StepAnswered             // its events have a target, and the answer is written
+)
+
+var stepNames = [...]string{"proxy", "access layer", "driver", "created", "tracked", "answered"}
+
+func (s Step) String() string { return stepNames[s] }
+
+// TracePoint is what a trace hook is told.
+type TracePoint struct {
+	Step    Step
+	Command string // "CREATE_CQ"
+	Process int
+	Err     error // of StepAnswered: what the command failed with
+}
+
+// OnTrace sets a hook that is called at every step of every command; nil takes
+// it back.
+func (s *Server) OnTrace(hook func(TracePoint)) { s.hook = hook }
+
+func (r *request) trace(step Step) { r.traceErr(step, nil) }
+
+func (r *request) traceErr(step Step, err error) {
+	if hook := r.f.server.hook; hook != nil {
+		hook(TracePoint{Step: step, Command: r.cmd.name, Process: r.c.Process(), Err: err})
+	}
+}
+
+func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -1,0 +1,179 @@
+package uverbs
+
+import (
+	"syscall"
+
+	"tapir/nic/al"
+	"tapir/nic/ring"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// srq is a shared receive queue whose requests lie in a ring of the program's.
+type srq struct {
+	f      *File
+	v      *verbs.SRQ
+	ring   *ring.RecvQueue
+	user   uint64 // the program's name of it, in events
+	events source
+}
+
+// AsyncEvent implements al.EventHandler.
+func (s *srq) AsyncEvent(ev al.Event, _ frame.Time) { s.f.pushAsync(&s.events, s.user, ev.Type) }
+
+func (s *srq) destroy() error {
+	if err := s.v.Destroy(); err != nil {
+		return err
+	}
+	s.f.forgetAsync(&s.events)
+	s.ring.Free()
+	return nil
+}
+
+// newSRQ is what both commands for making one ask for.
+type newSRQ struct {
+	user                 uint64
+	pd                   uint32
+	maxWR, maxSGE, limit uint32
+}
+
+// createSRQ serves CREATE_SRQ{response, user_handle, pd, max_wr, max_sge,
+// limit} -> {handle, max_wr, max_sge, number} {ring, u32 number}.
+func createSRQ(r *request) error {
+	return r.createSRQ(newSRQ{r.in.u64(8), r.in.u32(16), r.in.u32(20), r.in.u32(24), r.in.u32(28)})
+}
+
+// createXSRQ serves CREATE_XSRQ{response, user_handle, type, pd, max_wr,
+// max_sge, limit, ...}, of which the basic type is as CREATE_SRQ.
+func createXSRQ(r *request) error {
+	if r.in.u32(16) != 0 { // XRC, tag matching
+		return syscall.EOPNOTSUPP
+	}
+	return r.createSRQ(newSRQ{r.in.u64(8), r.in.u32(20), r.in.u32(24), r.in.u32(28), r.in.u32(32)})
+}
+
+// Answers to CREATE_SRQ: struct ib_uverbs_create_srq_resp, rxe_create_srq_resp.
+const (
+	srqAnswerLen = 16
+	srqUHWLen    = ringLen + 8
+)
+
+func (r *request) createSRQ(want newSRQ) error {
+	if err := r.wantsUHW(srqUHWLen); err != nil {
+		return err
+	}
+	p, err := lookup[*pd](r.f, want.pd)
+	if err != nil {
+		return err
+	}
+	l := r.f.ctx.Device().Limits()
+	if want.maxWR == 0 || want.maxWR > uint32(l.MaxSRQWR) || want.maxSGE > uint32(l.MaxSGE) || want.limit > want.maxWR {
+		return syscall.EINVAL
+	}
+	s := &srq{f: r.f, user: want.user}
+	v, err := made(r, func() (*verbs.SRQ, error) { return s.create(r, p, want) })
+	if err != nil {
+		return err
+	}
+	h := r.track(s)
+	v.SetPrivate(s)
+	attr := v.Query()
+	out := r.reply(srqAnswerLen + srqUHWLen)
+	native.PutUint32(out, h)
+	native.PutUint32(out[4:], uint32(attr.MaxWR))
+	native.PutUint32(out[8:], uint32(attr.MaxSGE))
+	native.PutUint32(out[12:], v.Num())
+	uhw := out[srqAnswerLen:]
+	putRing(uhw, s.ring)
+	native.PutUint32(uhw[ringLen:], v.Num())
+	return r.answerNew(h, out[:srqAnswerLen], uhw)
+}
+
+// create makes the ring in the program's file, then the queue.
+func (s *srq) create(r *request, p *pd, want newSRQ) (v *verbs.SRQ, err error) {
+	sges := max(1, int(want.maxSGE))
+	if s.ring, err = s.f.arena.NewRecvQueue(int(want.maxWR), sges); err != nil {
+		return nil, err
+	}
+	r.trace(StepDriver)
+	if s.v, err = p.CreateSRQ(int(want.maxWR), sges); err != nil {
+		s.ring.Free()
+		return nil, err
+	}
+	s.v.SetRecvSource(s.ring)
+	return s.v, s.v.SetLimit(int(want.limit))
+}
+
+// What MODIFY_SRQ changes.
+const (
+	srqMaxWR = 1 << iota
+	srqLimit
+)
+
+// modifySRQ serves MODIFY_SRQ{handle, mask, max_wr, limit} {u64 address}: where
+// the provider wants to be told of the new ring.
+func modifySRQ(r *request) error {
+	s, err := lookup[*srq](r.f, r.in.u32(0))
+	if err != nil {
+		return err
+	}
+	mask, maxWR, limit := r.in.u32(4), r.in.u32(8), r.in.u32(12)
+	attr := s.v.Query()
+	switch {
+	case mask&^(srqMaxWR|srqLimit) != 0:
+		return syscall.EINVAL
+	case mask&srqMaxWR != 0:
+		if len(r.uhw) < 8 || maxWR > uint32(r.f.ctx.Device().Limits().MaxSRQWR) {
+			return syscall.EINVAL
+		}
+		attr.MaxWR = int(maxWR)
+		fallthrough
+	default:
+		if mask&srqLimit != 0 && limit > uint32(attr.MaxWR) {
+			return syscall.EINVAL
+		}
+	}
+	if mask&srqMaxWR != 0 {
+		if err := s.resize(r, int(maxWR)); err != nil {
+			return err
+		}
+	}
+	if mask&srqLimit != 0 {
+		return s.v.SetLimit(int(limit))
+	}
+	return nil
+}
+
+func (s *srq) resize(r *request, maxWR int) error {
+	if err := s.v.Resize(maxWR); err != nil {
+		return err
+	}
+	out := r.reply(ringLen)
+	putRing(out, s.ring)
+	return r.c.Write(r.uhw.u64(0), out)
+}
+
+// querySRQ serves QUERY_SRQ{response, handle} -> {max_wr, max_sge, limit, u32}.
+func querySRQ(r *request) error {
+	s, err := lookup[*srq](r.f, r.in.u32(8))
+	if err != nil {
+		return err
+	}
+	attr := s.v.Query()
+	out := r.reply(16)
+	native.PutUint32(out, uint32(attr.MaxWR))
+	native.PutUint32(out[4:], uint32(attr.MaxSGE))
+	native.PutUint32(out[8:], uint32(attr.Limit))
+	return r.answer(out, nil)
+}
+
+// destroySRQ serves DESTROY_SRQ{response, handle} -> {events read}.
+func destroySRQ(r *request) error {
+	s, err := destroy[*srq](r, r.in.u32(8))
+	if err != nil {
+		return err
+	}
+	out := r.reply(4)
+	native.PutUint32(out, s.events.read)
+	return r.answer(out, nil)
+}

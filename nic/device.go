@@ -55,6 +55,7 @@ type Device struct {
 
 	looped        loopback
 	neighbors     neighbors
+	resolving     []*resolution
 	redirects     []redirect
 	fragments     reassembler
 	limiter       limiter

@@ -191,6 +191,7 @@ func (d *Device) resolved(n *neighbor, mac ether.Addr, until frame.Time) {
 		d.toStation(o, mac)
 	}
 	n.pending = nil
+	d.settleResolutions(n.ip, mac)
 }
 
 // pollNeighbors runs the cache's timers.
@@ -216,10 +217,15 @@ func (d *Device) pollNeighbors() {
 		}
 	}
 	for _, n := range silent {
-		c.remove(n)
 		d.dropRedirects(n.ip)
-		d.neighborsLost++
 		d.dropPending(n)
+		if d.awaited(n.ip) {
+			n.state, n.tries = incomplete, 0
+			d.solicit(n)
+			continue
+		}
+		c.remove(n)
+		d.neighborsLost++
 	}
 }
 

@@ -120,6 +120,9 @@ type Params struct {
 	// Local is the address to connect from; the zero value lets the NIC
 	// choose, port 0 an ephemeral one. Connect only.
 	Local netip.AddrPort
+	// TOS is DSCP<<2 of the connection's packets, the traffic class of IPv6; 0
+	// takes the NIC's.
+	TOS uint8
 }
 
 // NoReads as IRD or ORD of Params allows no RDMA Read in that direction.

@@ -88,6 +88,15 @@ func (c *conn) bind(qp *verbs.QP) {
 	c.qp, qp.Lower = qp, c
 }
 
+// classify gives the connection's packets the class that its id names.
+func (c *conn) classify() {
+	if tos := c.id.Params().TOS; tos != 0 {
+		par := c.tcp.Params()
+		par.TOS = tos
+		c.tcp.SetParams(par)
+	}
+}
+
 func (e *Engine) newConn() *conn {
 	c := &conn{e: e, deadline: frame.Never, until: frame.Never, nudger: nudger{at: frame.Never}}
 	c.keep.memory = &e.memory

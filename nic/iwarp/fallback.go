@@ -53,6 +53,7 @@ func (e *Engine) dial(id *cm.ID, local netip.AddrPort, rev uint8, now frame.Time
 	}
 	c.id, id.Lower = id, c
 	c.bind(id.QP())
+	c.classify()
 	id.SetLocal(c.tcp.Local())
 	return nil
 }

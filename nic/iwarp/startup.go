@@ -83,6 +83,7 @@ func (c *conn) accept() error {
 	if err != nil {
 		return err
 	}
+	c.classify()
 	c.sendRaw(b)
 	c.bind(p.QP)
 	r := c.responder.Result()

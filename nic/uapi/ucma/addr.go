@@ -1,0 +1,261 @@
+package ucma
+
+import (
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// bindIP is BIND_IP.
+func (f *File) bindIP(c *command) {
+	f.bindTo(c, f.live(c, 36), parseSockaddr(c.body[8:36]))
+}
+
+// bindAddr is BIND. librdmacm tries it with an address of family AF_IB to see
+// whether it may use these commands instead of those with IP in their name.
+func (f *File) bindAddr(c *command) {
+	addr := parseSockaddr(c.body[8:])
+	if addr.known() && int(c.u16(4)) != addr.len() {
+		c.finish(syscall.EINVAL)
+		return
+	}
+	f.bindTo(c, f.live(c, 0), addr)
+}
+
+func (f *File) bindTo(c *command, i *id, addr sockaddr) {
+	if i != nil {
+		i.bind(addr, c.finish)
+	}
+}
+
+// bind gives i its address, and the NIC that has it, then a port. Errors:
+// EAFNOSUPPORT, EINVAL (bound already, no scope), EADDRNOTAVAIL (no NIC has
+// the address), EADDRINUSE.
+func (i *id) bind(addr sockaddr, then func(error)) {
+	switch {
+	case !addr.known():
+		then(syscall.EAFNOSUPPORT)
+		return
+	case i.state != idle, addr.unscoped():
+		then(syscall.EINVAL)
+		return
+	}
+	i.state = bound
+	if addr.any() {
+		then(i.bindPort(addr, nil))
+		return
+	}
+	home := i.file.home
+	list := home.s.list()
+	owns := make([]bool, len(list))
+	home.gather(list, func(at int, n *Device, _ frame.Time) {
+		owns[at] = slices.ContainsFunc(n.Network.Addrs(), func(p netip.Prefix) bool { return p.Addr() == addr.addr })
+	}, func() {
+		var err error = syscall.EADDRNOTAVAIL
+		if at := slices.Index(owns, true); at >= 0 {
+			err = nil
+			if !i.gone {
+				err = i.bindPort(addr, list[at])
+			}
+		} else {
+			i.state = idle
+		}
+		then(err)
+	})
+}
+
+// bindPort completes bind.
+func (i *id) bindPort(addr sockaddr, n *Device) error {
+	if !i.afOnlySet {
+		i.afOnly = addr.family == syscall.AF_INET
+	}
+	b := &binding{addr: addr, reuse: i.reuse, afOnly: i.afOnly}
+	if err := i.file.home.s.bind(b); err != nil {
+		i.state = idle
+		return err
+	}
+	i.binding, i.dev, i.src, i.dst = b, n, b.addr, sockaddr{family: addr.family}
+	return nil
+}
+
+// query is an address that is being resolved. Its fields belong to the NIC's
+// thread.
+type query struct {
+	dev    *Device
+	cancel func() // nil: over
+}
+
+// stop ends the query, on its NIC's thread.
+func (q *query) stop() {
+	if q.cancel != nil {
+		q.cancel()
+		q.cancel = nil
+	}
+}
+
+func (i *id) cancelQuery() {
+	if q := i.query; q != nil {
+		i.query = nil
+		q.dev.run(i.file.home, func(frame.Time) { q.stop() })
+	}
+}
+
+// resolveIP is RESOLVE_IP.
+func (f *File) resolveIP(c *command) {
+	if i := f.live(c, 56); i != nil {
+		i.resolve(c, parseSockaddr(c.body), parseSockaddr(c.body[28:56]), c.u32(60))
+	}
+}
+
+// resolveAddr is RESOLVE_ADDR.
+func (f *File) resolveAddr(c *command) {
+	src, dst := parseSockaddr(c.body[16:]), parseSockaddr(c.body[144:])
+	switch i := f.live(c, 0); {
+	case i == nil:
+	case c.u16(8) != 0 && int(c.u16(8)) != src.len(), int(c.u16(10)) != dst.len():
+		c.finish(syscall.EINVAL)
+	default:
+		i.resolve(c, src, dst, c.u32(4))
+	}
+}
+
+// resolve finds the NIC from which dst is reached, and its station there.
+// ADDR_RESOLVED or ADDR_ERROR follows. src, if its family is set, is bound to
+// before; else any. Errors: EINVAL, ENETUNREACH (no NIC knows a way), those of
+// bind.
+func (i *id) resolve(c *command, src, dst sockaddr, ms uint32) {
+	if !dst.known() {
+		c.finish(syscall.EINVAL)
+		return
+	}
+	proceed := func(err error) {
+		switch {
+		case err == nil && (i.gone || i.state != bound || i.src.family != dst.family):
+			err = syscall.EINVAL
+		case err == nil:
+			i.dst, i.state = dst, resolving
+			i.findWay(ms, c.finish)
+			return
+		}
+		c.finish(err)
+	}
+	switch {
+	case i.state == bound:
+		proceed(nil)
+	case src.family != 0:
+		i.bind(src, proceed)
+	default:
+		src = unspecified(dst.family)
+		src.scope = dst.scope
+		i.bind(src, proceed)
+	}
+}
+
+// way is how a NIC reaches an address.
+type way struct {
+	to, from netip.Addr
+	bits     int
+	ok       bool
+}
+
+// way looks for one from n to dst; a loopback address stands for the NIC
+// itself.
+func (n *Device) way(dst sockaddr) (w way) {
+	if w.to = dst.addr; dst.any() {
+		for _, p := range n.Network.Addrs() {
+			if a := p.Addr(); a.Is4() == dst.addr.Is4() && !a.IsLinkLocalUnicast() {
+				return way{to: a, from: a, ok: true}
+			}
+		}
+		return w
+	}
+	w.from, w.bits, w.ok = n.Network.Route(w.to)
+	return w
+}
+
+// findWay chooses the NIC whose route fits best and has it look for the
+// station.
+func (i *id) findWay(ms uint32, then func(error)) {
+	home, dst := i.file.home, i.dst
+	list := home.s.list()
+	if i.dev != nil {
+		list = []*Device{i.dev}
+	}
+	ways := make([]way, len(list))
+	home.gather(list, func(at int, n *Device, _ frame.Time) { ways[at] = n.way(dst) }, func() {
+		best := -1
+		for at, w := range ways {
+			if w.ok && (best < 0 || w.bits > ways[best].bits) {
+				best = at
+			}
+		}
+		switch {
+		case i.gone || i.state != resolving:
+			then(syscall.EINVAL)
+		case best < 0:
+			i.dst, i.state = sockaddr{family: dst.family}, bound
+			then(syscall.ENETUNREACH)
+		default:
+			i.askStation(list[best], ways[best], ms)
+			then(nil)
+		}
+	})
+}
+
+// askStation asks for the station of w on n, for at most ms milliseconds.
+func (i *id) askStation(n *Device, w way, ms uint32) {
+	home, q := i.file.home, &query{dev: n}
+	i.query = q
+	n.run(home, func(now frame.Time) {
+		var unask, unschedule func()
+		done := func(mac ether.Addr, err syscall.Errno) {
+			q.stop()
+			home.run(n, func(frame.Time) { i.resolved(q, w, mac, err) })
+		}
+		ok := false
+		if unask, ok = n.Network.Resolve(w.to, func(mac ether.Addr, _ frame.Time) { done(mac, 0) }); !ok {
+			done(ether.Addr{}, syscall.ENETUNREACH)
+			return
+		}
+		unschedule = n.Schedule(now.Add(time.Duration(ms)*time.Millisecond), func(frame.Time) {
+			done(ether.Addr{}, syscall.ETIMEDOUT)
+		})
+		q.cancel = func() { unask(); unschedule() }
+	})
+}
+
+// resolved takes the answer to q.
+func (i *id) resolved(q *query, w way, mac ether.Addr, err syscall.Errno) {
+	if i.query != q || i.gone {
+		return
+	}
+	i.query = nil
+	if err != 0 {
+		i.state = bound
+		i.tell(AddrError, err, connParam{})
+		return
+	}
+	i.state, i.dev, i.station, i.to = addrResolved, q.dev, mac, w.to
+	if i.src.addr.IsUnspecified() {
+		i.src.addr = w.from
+	}
+	i.tell(AddrResolved, 0, connParam{})
+}
+
+// resolveRoute is RESOLVE_ROUTE: an RNIC needs no more than the address.
+func (f *File) resolveRoute(c *command) {
+	i := f.attached(c, 0)
+	switch {
+	case i == nil:
+	case c.u32(4) == 0 || i.state != addrResolved:
+		c.finish(syscall.EINVAL)
+	default:
+		i.state = routeResolved
+		i.tell(RouteResolved, 0, connParam{})
+		c.finish(nil)
+	}
+}

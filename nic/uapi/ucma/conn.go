@@ -1,0 +1,147 @@
+package ucma
+
+import (
+	"errors"
+	"net/netip"
+	"syscall"
+
+	"tapir/nic/cm"
+	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// conn is a connection of an id. Its methods that take a time run on the NIC's
+// thread.
+type conn struct {
+	dev, home *Device
+	id        *cm.ID // the NIC's thread's
+	owner     *id    // the home's; nil: none any more
+	asked     bool   // this side has asked for the end; the home's
+	manual    bool   // CONNECT_RESPONSE stands for the end of CONNECT
+	closing   bool   // Disconnect was called, on the NIC's thread
+}
+
+// handle takes what the NIC's connection manager reports.
+func (n *conn) handle(ev cm.Event, _ frame.Time) {
+	if ev.Type == cm.ClosedEvent {
+		n.dev.Verbs.Defer(func(frame.Time) { _ = n.id.Destroy() }) // closed and outside of callbacks
+		return
+	}
+	local, remote := n.id.Local(), n.id.Remote()
+	n.home.run(n.dev, func(frame.Time) { n.report(&ev, local, remote) })
+}
+
+// report makes an event for the program.
+func (n *conn) report(ev *cm.Event, local, remote netip.AddrPort) {
+	i := n.owner
+	if i == nil {
+		return
+	}
+	switch ev.Type {
+	case cm.ActiveComplete, cm.PassiveComplete, cm.MPAReply:
+		i.src, i.dst = fromAddrPort(local).scoped(i.src), fromAddrPort(remote).scoped(i.dst)
+	case cm.DeviceRemoved:
+		i.remove()
+		return
+	}
+	if typ, status, ok := n.translate(ev); ok {
+		i.tell(typ, status, eventParam(ev))
+	}
+}
+
+// translate finds the event of the program's interface, if it has one.
+func (n *conn) translate(ev *cm.Event) (typ EventType, status syscall.Errno, ok bool) {
+	switch ev.Type {
+	case cm.MPAReply:
+		return ConnectResponse, 0, true
+	case cm.ActiveComplete:
+		return Established, 0, !n.manual
+	case cm.PassiveComplete:
+		return Established, 0, true
+	case cm.Rejected, cm.Refused:
+		return Rejected, syscall.ECONNREFUSED, true
+	case cm.TimedOut:
+		return Unreachable, syscall.ETIMEDOUT, true
+	case cm.Unreachable:
+		return Unreachable, syscall.EHOSTUNREACH, true
+	case cm.Failed:
+		if errors.Is(ev.Err, cm.ErrReset) || errors.Is(ev.Err, cm.ErrClosing) {
+			return ConnectError, syscall.ECONNRESET, true
+		}
+		return ConnectError, syscall.EPROTO, true
+	case cm.Disconnected:
+		if ev.Err != nil && !n.asked {
+			status = syscall.ECONNRESET
+		}
+		return Disconnected, status, true
+	}
+	return 0, 0, false
+}
+
+// eventParam tells a program of the depths that are left to it: the Reads that
+// it may be asked, and may ask, for.
+func eventParam(ev *cm.Event) connParam {
+	return connParam{private: ev.PrivateData[:min(len(ev.PrivateData), maxPrivate)],
+		ird: uint8(min(ev.IRD, 255)), ord: uint8(min(ev.ORD, 255))}
+}
+
+// leave is the home's last word: whatever comes of the connection concerns
+// nobody.
+func (n *conn) leave() {
+	n.owner = nil
+	n.dev.run(n.home, n.abandon)
+}
+
+// abandon ends the connection that nobody has any more.
+func (n *conn) abandon(now frame.Time) {
+	switch n.id.State() {
+	case cm.Idle:
+		_ = n.id.Destroy() // never connected: nothing can be in its way
+	case cm.Requested:
+		_ = n.id.Reject(nil, now)
+	case cm.Connecting, cm.Accepting:
+		_ = n.id.Disconnect(true, now)
+	case cm.Connected:
+		if !n.closing { // else what is queued is still sent
+			_ = n.id.Disconnect(true, now)
+		}
+	}
+}
+
+// params are what the NIC has to know, from what the program said.
+func (n *conn) params(p *connParam, pid int) (cm.Params, error) {
+	qp := n.dev.QP(pid, p.qpNum)
+	if qp == nil {
+		return cm.Params{}, syscall.EINVAL
+	}
+	return cm.Params{QP: qp, PrivateData: p.private, IRD: reads(p.ird), ORD: reads(p.ord)}, nil
+}
+
+// reads is a number of RDMA Reads as the NIC counts it.
+func reads(n uint8) uint16 {
+	if n == 0 {
+		return cm.NoReads
+	}
+	return uint16(n)
+}
+
+// errnoOf is the errno of an error of the NIC.
+func errnoOf(err error) error {
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &errno):
+		return errno
+	case errors.Is(err, cm.ErrRemoved), errors.Is(err, cm.ErrNoDevice), errors.Is(err, verbs.ErrRemoved):
+		return syscall.ENODEV
+	case errors.Is(err, &toe.Error{Kind: toe.AddrInUse}):
+		return syscall.EADDRINUSE
+	case errors.Is(err, cm.ErrUnreachable):
+		return syscall.ENETUNREACH
+	case errors.Is(err, cm.ErrNoResources):
+		return syscall.ENOMEM
+	}
+	return syscall.EINVAL
+}

@@ -1,0 +1,153 @@
+package ucma
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"tapir/nic/cm"
+	"tapir/nic/toe"
+	"tapir/wire/frame"
+)
+
+// connect is CONNECT. ESTABLISHED, REJECTED, UNREACHABLE or CONNECT_ERROR
+// follows. If librdmacm does not have the queue pair, CONNECT_RESPONSE comes
+// first, and ACCEPT then completes the connection without an event. Errors:
+// EINVAL (no route resolved, no such queue pair, or in the wrong state),
+// EADDRINUSE, ENODEV.
+func (f *File) connect(c *command) {
+	p := parseConnParam(c.body)
+	i := f.attached(c, 272)
+	switch {
+	case i == nil:
+		return
+	case !p.valid || i.state != routeResolved:
+		c.finish(syscall.EINVAL)
+		return
+	}
+	p.private = slices.Clone(p.private)
+	n := &conn{dev: i.dev, home: f.home, owner: i, manual: !i.qpAttr}
+	i.conn, i.state = n, connected
+	pid, local, remote := c.caller.Process(), netip.AddrPortFrom(i.src.addr, i.src.port), netip.AddrPortFrom(i.to, i.dst.port)
+	if i.src.any() {
+		local = netip.AddrPortFrom(netip.Addr{}, i.src.port)
+	}
+	automatic, tos := i.binding != nil && i.binding.automatic, i.tos
+	var from netip.AddrPort
+	c.on(i.dev, func(now frame.Time) error {
+		n.id = n.dev.CM.NewID(n.handle, nil)
+		err := n.connect(p, pid, tos, local, remote, automatic, now)
+		from = n.id.Local()
+		return err
+	}, i.alive(func(err error) error {
+		if err != nil {
+			i.conn.leave()
+			i.conn, i.state = nil, routeResolved
+			return errnoOf(err)
+		}
+		i.src.port = from.Port()
+		return nil
+	}))
+}
+
+// connect asks the peer. A port that the program did not choose may turn out
+// to be in TIME-WAIT with this peer; then the NIC chooses.
+func (n *conn) connect(p connParam, pid int, tos uint8, local, remote netip.AddrPort, automatic bool, now frame.Time) error {
+	q, err := n.params(&p, pid)
+	if err != nil {
+		return err
+	}
+	q.Local, q.TOS = local, tos
+	q.PeerToPeer, q.ManualRTR = true, n.manual // programs do not know who has to send first
+	err = n.id.Connect(remote, q, now)
+	if automatic && errors.Is(err, &toe.Error{Kind: toe.AddrInUse}) {
+		q.Local = netip.AddrPortFrom(local.Addr(), 0)
+		err = n.id.Connect(remote, q, now)
+	}
+	return err
+}
+
+// accept is ACCEPT. Of a request: ESTABLISHED or CONNECT_ERROR follows. On the
+// side that has connected, and was told CONNECT_RESPONSE: it completes the
+// connection. Errors: EINVAL, ECONNRESET (the peer has gone).
+func (f *File) accept(c *command) {
+	p := parseConnParam(c.body[8:])
+	i := f.attached(c, 280)
+	switch {
+	case i == nil:
+	case i.conn == nil || i.state != connected || p.valid != i.passive:
+		c.finish(syscall.EINVAL)
+	case !p.valid:
+		n := i.conn
+		c.on(i.dev, func(now frame.Time) error { return n.id.SendRTR(now) }, i.alive(errnoOf))
+	default:
+		i.accept(c, p, c.u64(0))
+	}
+}
+
+func (i *id) accept(c *command, p connParam, uid uint64) {
+	n, pid, tos := i.conn, c.caller.Process(), i.tos
+	p.private = slices.Clone(p.private)
+	c.on(i.dev, func(now frame.Time) error {
+		if s := n.id.State(); s == cm.Closed || s == cm.Closing {
+			return syscall.ECONNRESET
+		}
+		q, err := n.params(&p, pid)
+		if err == nil {
+			q.TOS = tos
+			err = n.id.Accept(q, now)
+		}
+		if err != nil && n.id.State() == cm.Requested {
+			_ = n.id.Reject(nil, now)
+		}
+		return err
+	}, i.alive(func(err error) error {
+		if err == nil {
+			i.uid = uid
+		}
+		return errnoOf(err)
+	}))
+}
+
+// Reasons that REJECT may give.
+const (
+	rejectConsumer = 28
+	rejectVendor   = 35
+)
+
+// reject is REJECT, of a request that was not accepted. Error: EINVAL.
+func (f *File) reject(c *command) {
+	i := f.attached(c, 0)
+	if i == nil {
+		return
+	}
+	if why := c.body[5]; i.conn == nil || !i.passive || why != 0 && why != rejectConsumer && why != rejectVendor {
+		c.finish(syscall.EINVAL)
+		return
+	}
+	n, private := i.conn, slices.Clone(c.body[8:8+int(c.body[4])])
+	c.on(i.dev, func(now frame.Time) error { return n.id.Reject(private, now) }, i.alive(errnoOf))
+}
+
+// disconnect is DISCONNECT: DISCONNECTED follows once both sides have closed.
+// Of a connection that is not up, or ends already, nothing does.
+func (f *File) disconnect(c *command) {
+	i := f.attached(c, 0)
+	switch {
+	case i == nil:
+		return
+	case i.conn == nil:
+		c.finish(syscall.EINVAL)
+		return
+	}
+	n := i.conn
+	n.asked = true
+	c.on(i.dev, func(now frame.Time) error {
+		if s := n.id.State(); s == cm.Connected || s == cm.Connecting || s == cm.Accepting {
+			n.closing = true
+			return n.id.Disconnect(false, now)
+		}
+		return nil
+	}, i.alive(errnoOf))
+}

@@ -1,0 +1,198 @@
+package ucma
+
+import (
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"tapir/nic/verbs"
+)
+
+// pair is a client and a server program on NICs of their own.
+type pair struct {
+	w              *world
+	client, server *node
+	c, s           *thread
+}
+
+func newPair(t testing.TB, rng *rand.Rand) *pair {
+	p := &pair{w: newWorld(t, rng)}
+	p.client = p.w.nic(NewServer(), "nic0", "10.0.0.1/24", "fd00::1/64")
+	p.server = p.w.nic(NewServer(), "nic1", "10.0.0.2/24", "fd00::2/64")
+	p.c, p.s = p.w.thread(100, p.client), p.w.thread(200, p.server)
+	return p
+}
+
+// must fails the test for an error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// listener makes an id that listens.
+func (p *pair) listener(at string) *cmid {
+	p.w.t.Helper()
+	l, err := p.s.create(p.s.open())
+	must(p.w.t, err, l.bind(at), l.listen(0))
+	return l
+}
+
+// resolved makes an id that may connect.
+func (p *pair) resolved(to string) *cmid {
+	p.w.t.Helper()
+	i, err := p.c.create(p.c.open())
+	must(p.w.t, err, i.resolve("", to, 2000))
+	i.expect(AddrResolved)
+	must(p.w.t, i.resolveRoute(2000))
+	i.expect(RouteResolved)
+	must(p.w.t, i.createQP(p.client))
+	return i
+}
+
+// connected returns both ends of a connection, and the listener.
+func (p *pair) connected(at, to string) (c, s, l *cmid) {
+	p.w.t.Helper()
+	l = p.listener(at)
+	c = p.resolved(to)
+	must(p.w.t, c.connect("hello"))
+	s, ev := l.request()
+	if ev.private != "hello" || ev.ird != 5 || ev.ord != 4 {
+		p.w.t.Errorf("request %+v", ev)
+	}
+	must(p.w.t, s.createQP(p.server), s.accept("welcome"))
+	if ev := c.expect(Established); ev.private != "welcome" || ev.status != 0 || ev.ird != 4 || ev.ord != 4 {
+		p.w.t.Errorf("established %+v", ev)
+	}
+	s.expect(Established)
+	return c, s, l
+}
+
+func TestConnect(t *testing.T) {
+	for _, a := range []struct{ at, to string }{
+		{"0.0.0.0:7471", "10.0.0.2:7471"}, {"10.0.0.2:7471", "10.0.0.2:7471"},
+		{"[::]:7471", "10.0.0.2:7471"}, {"[::]:7471", "[fd00::2]:7471"}, {"[fd00::2]:7471", "[fd00::2]:7471"},
+	} {
+		t.Run(a.at+" "+a.to, func(t *testing.T) {
+			p := newPair(t, nil)
+			c, s, l := p.connected(a.at, a.to)
+			if c.qp.State() != verbs.RTS || s.qp.State() != verbs.RTS {
+				t.Errorf("QPs %v %v", c.qp.State(), s.qp.State())
+			}
+			src, err := c.queryRoute()
+			must(t, err)
+			peer, err := s.queryRoute()
+			must(t, err)
+			if dst := parseSockaddr(p.s.mem[164:]); dst.addrPort() != src.addrPort() || src.port == 0 || peer.port != 7471 {
+				t.Errorf("client %v, the server sees %v and is %v", src, dst, peer)
+			}
+			must(t, c.disconnect())
+			s.expect(Disconnected)
+			must(t, s.disconnect())
+			if ev := c.expect(Disconnected); ev.status != 0 {
+				t.Errorf("%+v", ev)
+			}
+			c.end()
+			s.end()
+			l.end()
+			p.checkEmpty(t, l.ch, c.ch)
+		})
+	}
+}
+
+// checkEmpty closes the channels and looks for what is left.
+func (p *pair) checkEmpty(t *testing.T, list ...*channel) {
+	t.Helper()
+	for _, ch := range list {
+		ch.close()
+	}
+	for _, n := range p.w.nodes {
+		for _, q := range append([]*verbs.QP(nil), n.dev.Verbs.QPs()...) {
+			must(t, q.Destroy())
+		}
+	}
+	if !p.w.until(func() bool {
+		return len(p.client.dev.CM.IDs())+len(p.server.dev.CM.IDs())+len(p.server.dev.CM.Listeners()) == 0
+	}) {
+		t.Errorf("left: %d and %d ids, %d listeners", len(p.client.dev.CM.IDs()), len(p.server.dev.CM.IDs()), len(p.server.dev.CM.Listeners()))
+	}
+	for _, n := range p.w.nodes {
+		if owners := n.d.s.ports.owners; len(owners) > 0 || len(n.d.files) > 0 {
+			t.Errorf("ports left: %v, %d files", owners, len(n.d.files))
+		}
+		n.d.each(func(i *id) { t.Errorf("id %d is left", i.num) })
+	}
+}
+
+func TestReject(t *testing.T) {
+	p := newPair(t, nil)
+	l, c := p.listener("0.0.0.0:7471"), p.resolved("10.0.0.2:7471")
+	must(t, c.connect(""))
+	s, _ := l.request()
+	must(t, s.reject("connection rejected"))
+	if ev := c.expect(Rejected); ev.status != -int32(syscall.ECONNREFUSED) || ev.private != "connection rejected" {
+		t.Errorf("%+v", ev)
+	}
+	if err := s.accept(""); err == nil {
+		t.Error("accepted after the reject")
+	}
+	s.end()
+	c.end()
+	l.end()
+	p.checkEmpty(t, l.ch, c.ch)
+}
+
+func TestNobodyListens(t *testing.T) {
+	p := newPair(t, nil)
+	c := p.resolved("10.0.0.2:7471")
+	must(t, c.connect(""))
+	if ev := c.expect(Rejected); ev.status != -int32(syscall.ECONNREFUSED) {
+		t.Errorf("%+v", ev)
+	}
+	c.end()
+	p.checkEmpty(t, c.ch)
+}
+
+func TestPeerSilent(t *testing.T) {
+	p := newPair(t, nil)
+	c := p.resolved("10.0.0.2:7471")
+	p.w.mute = func(n *node) bool { return n == p.server }
+	must(t, c.connect(""))
+	if ev := c.expect(Unreachable); ev.status != -int32(syscall.ETIMEDOUT) && ev.status != -int32(syscall.EHOSTUNREACH) {
+		t.Errorf("%+v", ev)
+	}
+	c.end()
+	p.checkEmpty(t, c.ch)
+}
+
+// A program that has made its own queue pair completes the connection itself.
+func TestEstablish(t *testing.T) {
+	p := newPair(t, nil)
+	l := p.listener("0.0.0.0:7471")
+	c, err := p.c.create(p.c.open())
+	must(t, err, c.resolve("", "10.0.0.2:7471", 2000))
+	c.expect(AddrResolved)
+	must(t, c.resolveRoute(2000))
+	c.expect(RouteResolved)
+	c.noInit = true
+	must(t, c.createQP(p.client), c.connect(""))
+	s, _ := l.request()
+	must(t, s.createQP(p.server), s.accept("pd"))
+	if ev := c.expect(ConnectResponse); ev.private != "pd" {
+		t.Errorf("%+v", ev)
+	}
+	_, err = c.initQPAttr(verbs.Init)
+	must(t, err, c.establish())
+	s.expect(Established)
+	must(t, s.disconnect())
+	c.expect(Disconnected)
+	must(t, c.disconnect())
+	s.expect(Disconnected)
+	c.end()
+	s.end()
+	l.end()
+	p.checkEmpty(t, l.ch, c.ch)
+}

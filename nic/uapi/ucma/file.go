@@ -1,0 +1,115 @@
+package ucma
+
+import (
+	"slices"
+	"syscall"
+
+	"tapir/nic/uapi/abi"
+)
+
+// File is an open rdma_cm file: one event channel. It implements abi.File.
+type File struct {
+	home    *Device
+	owner   int // process that opened it
+	tokens  tokens
+	events  []*event
+	waiting []*command // GET_EVENTs, the longest first
+	parked  []*command // others that are answered later
+	closed  bool
+}
+
+// Open implements abi.Opener for files whose home is d.
+func (d *Device) Open(c abi.Caller, flags int) (abi.File, int, error) {
+	f := &File{home: d, owner: c.Process()}
+	fd, err := f.tokens.open(flags)
+	if err != nil {
+		return nil, -1, err
+	}
+	d.files = append(d.files, f)
+	return f, fd, nil
+}
+
+// Close implements abi.File. Commands that still wait are not answered, as
+// when a kernel's file is closed by another thread.
+func (f *File) Close() {
+	f.home.each(func(i *id) {
+		if i.file == f {
+			i.destroy()
+		}
+	})
+	for _, c := range append(f.waiting, f.parked...) {
+		c.ended = true
+	}
+	f.closed, f.waiting, f.parked, f.events = true, nil, nil, nil
+	f.tokens.close()
+	f.home.files = slices.DeleteFunc(f.home.files, func(o *File) bool { return o == f })
+}
+
+// event is one that the program has not fetched yet.
+type event struct {
+	id   *id // to which it is reported
+	req  *id // of CONNECT_REQUEST: the id made for it
+	resp [eventLen]byte
+}
+
+// queue gives ev to a thread that waits, or keeps it for the next one.
+func (f *File) queue(ev *event) {
+	f.events = append(f.events, ev)
+	f.tokens.put()
+	f.serve()
+}
+
+// serve hands events to threads that wait for one.
+func (f *File) serve() {
+	for len(f.events) > 0 && len(f.waiting) > 0 {
+		c := f.waiting[0]
+		f.waiting = f.waiting[1:]
+		if c.caller.Waits() { // else its event would be lost: it will be cancelled
+			c.finish(f.deliver(c))
+		}
+	}
+}
+
+// getEvent is GET_EVENT.
+func (f *File) getEvent(c *command) {
+	switch {
+	case c.out < eventLenOld:
+		c.finish(syscall.ENOSPC)
+	case len(f.events) > 0:
+		c.finish(f.deliver(c))
+	case c.caller.Nonblocking():
+		c.finish(syscall.EAGAIN)
+	default:
+		f.waiting = append(f.waiting, c)
+	}
+}
+
+// deliver answers c with the oldest event. One that cannot be written stays.
+func (f *File) deliver(c *command) error {
+	ev := f.events[0]
+	if err := c.caller.Write(c.u64(0), ev.resp[:min(c.out, eventLen)]); err != nil {
+		return err
+	}
+	f.events[0] = nil
+	f.events = f.events[1:]
+	f.tokens.take(len(f.events))
+	ev.id.reported++
+	if ev.req != nil {
+		ev.id.backlog++
+		ev.req.pending = false
+	}
+	return nil
+}
+
+// withdraw takes the events that were to be reported to i out of the queue
+// and returns them.
+func (f *File) withdraw(i *id) (list []*event) {
+	f.events = slices.DeleteFunc(f.events, func(ev *event) bool {
+		if ev.id == i {
+			list = append(list, ev)
+		}
+		return ev.id == i
+	})
+	f.tokens.take(len(f.events))
+	return list
+}

@@ -1,6 +1,7 @@
 package uapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"tapir/lab/ctl"
 	"tapir/nic/uapi/sysfs"
 )
 
@@ -44,7 +46,7 @@ func showRDMA(nics []*device, style GIDStyle) (*sysfs.Tree, error) {
 			Stats: d.stats, QPs: d.qps, CEPs: d.ceps})
 	}
 	if err = tree.Devices(devices...); err == nil && len(nics) > 0 {
-		err = tree.Parameters(siwParameters, nics[0].parameter)
+		err = tree.Parameters(parameters(nics))
 	}
 	if err != nil {
 		tree.Close()
@@ -190,8 +192,28 @@ func (d *device) ceps() ([]sysfs.CEP, error) {
 	return list, err
 }
 
-// siwParameters are those of the siw driver.
+// siwParameters are those of the siw driver, in the end the one that cannot be
+// changed while the driver runs.
 var siwParameters = []string{"loopback_enabled", "mpa_crc_required", "mpa_crc_strict", "zcopy_tx", "tcp_nodelay", "iface_list"}
+
+// parameters are shown as the first NIC has them and set for all.
+func parameters(nics []*device) (list []sysfs.Parameter) {
+	for i, name := range siwParameters {
+		p := sysfs.Parameter{Name: name, Get: func() (string, error) { return nics[0].parameter(name) }}
+		if i < len(siwParameters)-1 {
+			p.Set = func(value string) {
+				for _, d := range nics {
+					d.setParameter(name, value)
+				}
+			}
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// switches are how the kernel writes the values of a bool.
+var switches = map[string]string{"0": "N", "1": "Y"}
 
 // parameter is a parameter's value as the kernel writes it.
 func (d *device) parameter(name string) (string, error) {
@@ -200,15 +222,24 @@ func (d *device) parameter(name string) (string, error) {
 		return "", err
 	}
 	for _, r := range rows {
-		if r.Name != name {
-			continue
+		if r.Name == name {
+			return cmp.Or(switches[r.Value], r.Value), nil
 		}
-		if r.Type == "bool" {
-			return map[string]string{"0": "N", "1": "Y"}[r.Value], nil
-		}
-		return r.Value, nil
 	}
 	return "", syscall.ENODEV
+}
+
+func (d *device) setParameter(name, value string) {
+	for number, letter := range switches {
+		if strings.EqualFold(value, letter) {
+			value = number
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := d.client.Set(ctx, []ctl.Setting{{Name: name, Value: value}}, &[]struct{}{}); err != nil {
+		d.logf("%s: %v", d.name, err)
+	}
 }
 
 var gidStyles = []string{"mac", "ip"}

@@ -2,6 +2,7 @@ package sysfs
 
 import (
 	"fmt"
+	"os"
 	"strings"
 )
 
@@ -33,18 +34,32 @@ type CEP struct {
 	Local, Remote string
 }
 
-// Parameters adds the parameters of the siw driver: what list returns, by
-// name; names are those that it has now.
-func (t *Tree) Parameters(names []string, value func(name string) (string, error)) error {
+// Parameter is one of the siw driver's.
+type Parameter struct {
+	Name string
+	Get  func() (string, error)
+	Set  func(value string) // nil: it cannot be changed
+}
+
+// Parameters adds parameters of the siw driver, which all devices share.
+func (t *Tree) Parameters(list []Parameter) error {
 	t.Show(moduleDir)
-	for _, name := range names {
-		err := t.Live(paramDir+"/"+name, func() (string, error) {
-			v, err := value(name)
+	for _, p := range list {
+		path := paramDir + "/" + p.Name
+		err := t.Live(path, func() (string, error) {
+			v, err := p.Get()
 			return v + "\n", err
 		})
 		if err != nil {
 			return err
 		}
+		if p.Set == nil {
+			continue
+		}
+		if err := os.Chmod(t.Root()+path, 0o644); err != nil {
+			return err
+		}
+		t.Take(path, func(text []byte) { p.Set(strings.TrimSpace(string(text))) })
 	}
 	return nil
 }

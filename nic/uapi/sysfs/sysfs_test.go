@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -42,8 +43,27 @@ const programArg = "test-program:"
 type world struct {
 	*Tree
 	via trap.Via
-	qps []QP
-	err error
+
+	mu    sync.Mutex // of what the device says
+	qps   []QP
+	err   error
+	zcopy string
+}
+
+// change changes what the device says.
+func (w *world) change(how func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	how()
+}
+
+// says returns what the device says.
+func says[T any](w *world, get func() T) func() (T, error) {
+	return func() (T, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return get(), w.err
+	}
 }
 
 // bothWays runs a test of programs that use libc by either way to the
@@ -69,19 +89,21 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{Tree: tree}
+	w := &world{Tree: tree, zcopy: "Y"}
 	err = tree.Devices(Device{Index: 0, Netdev: "tap7",
-		Attr: func() (Attr, error) {
+		Attr: says(w, func() Attr {
 			return Attr{NodeGUID: "0200:00ff:fe00:0001", SystemImageGUID: "0200:00ff:fe00:0001", Firmware: "1.2", Description: "tapir nic7",
-				State: "ACTIVE", Phys: "LINK_UP", PKeys: []uint16{0xffff}, GIDs: []string{"0200:0000:0001:0000:0000:0000:0000:0000"}}, w.err
-		},
-		Stats: func() (Stats, error) { return Stats{CXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7}, w.err },
-		QPs:   func() ([]QP, error) { return w.qps, w.err },
-		CEPs: func() ([]CEP, error) {
-			return []CEP{{State: "listening", Listening: true, Local: "10.0.0.1:7471"}, {ID: 4, State: "full operation", QP: 9, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}}, w.err
-		}})
+				State: "ACTIVE", Phys: "LINK_UP", PKeys: []uint16{0xffff}, GIDs: []string{"0200:0000:0001:0000:0000:0000:0000:0000"}}
+		}),
+		Stats: says(w, func() Stats { return Stats{CXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7} }),
+		QPs:   says(w, func() []QP { return w.qps }),
+		CEPs: says(w, func() []CEP {
+			return []CEP{{State: "listening", Listening: true, Local: "10.0.0.1:7471"}, {ID: 4, State: "full operation", QP: 9, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}}
+		})})
 	if err == nil {
-		err = tree.Parameters([]string{"zcopy_tx"}, func(name string) (string, error) { return "Y", w.err })
+		err = tree.Parameters([]Parameter{
+			{Name: "zcopy_tx", Get: says(w, func() string { return w.zcopy }), Set: func(v string) { w.change(func() { w.zcopy = v }) }},
+			{Name: "iface_list", Get: says(w, func() string { return "none" })}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +179,9 @@ func TestLive(t *testing.T) {
 		const stats, qp, cep = "/sys/kernel/debug/siw/rxe0/stats", "/sys/kernel/debug/siw/rxe0/qp", "/sys/kernel/debug/siw/rxe0/cep"
 		w.want(t, "Allocated SIW Objects:\nDevice rxe0 (IFF_UP):\tCXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7\n", "cat", stats)
 		w.want(t, "", "cat", qp)
-		w.qps = []QP{{Num: 9, State: "RTS", Sends: 1, Recvs: 2, IRD: 3, ORD: 4, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}, {Num: 10, State: "IDLE"}}
+		w.change(func() {
+			w.qps = []QP{{Num: 9, State: "RTS", Sends: 1, Recvs: 2, IRD: 3, ORD: 4, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}, {Num: 10, State: "IDLE"}}
+		})
 		w.want(t, "rxe0: 2 QPs\n"+
 			"QP-ID  State SQ   RQ   IRQ  ORQ  Sock\n"+
 			"9      2     1    2    3    4    10.0.0.1:7471-10.0.0.2:9\n"+
@@ -167,10 +191,27 @@ func TestLive(t *testing.T) {
 			"0      listening      -1     y  10.0.0.1:7471\n"+
 			"4      full-operation 9      n  10.0.0.1:7471-10.0.0.2:9\n", "cat", cep)
 		w.want(t, "Y\n", "cat", "/sys/module/siw/parameters/zcopy_tx")
-		w.err = unix.ENODEV
+		w.change(func() { w.err = unix.ENODEV })
 		if got, code := w.run(t, "cat", stats); code != 1 || !strings.Contains(got, "No such device") {
 			t.Errorf("a NIC that is gone, exit code %d: %s", code, got)
 		}
+	})
+}
+
+// TestParameters: what a shell writes into a parameter counts from its next
+// command on.
+func TestParameters(t *testing.T) {
+	bothWays(t, func(t *testing.T, w *world) {
+		const dir = "/sys/module/siw/parameters/"
+		w.want(t, "Y\n0\n1\nno\nno\n", "sh", "-c", "cat "+dir+"zcopy_tx; echo 0 > "+dir+"zcopy_tx; cat "+dir+"zcopy_tx; "+
+			"echo 1 >> "+dir+"zcopy_tx; cat "+dir+"zcopy_tx; test -w "+dir+"iface_list || echo no; (echo eth0 > "+dir+"iface_list) 2>/dev/null || echo no; "+
+			"(echo a; sleep 0; echo b) > "+dir+"zcopy_tx")
+		w.run(t, "ls", "/dev/infiniband")
+		w.change(func() {
+			if w.zcopy != "b" {
+				t.Errorf("last written %q", w.zcopy)
+			}
+		})
 	})
 }
 

@@ -26,6 +26,8 @@ type Mirror struct {
 	asked bool
 	owned map[string]bool
 	made  map[string]func() ([]byte, error)
+	taken map[string]func(text []byte)
+	fed   []*intake
 }
 
 // NewMirror returns a mirror of dir, which must have no symbolic link in its
@@ -35,14 +37,19 @@ func NewMirror(dir string) (*Mirror, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	return &Mirror{root: dir, fd: fd, owned: map[string]bool{}, made: map[string]func() ([]byte, error){}}, nil
+	return &Mirror{root: dir, fd: fd, owned: map[string]bool{}, made: map[string]func() ([]byte, error){},
+		taken: map[string]func([]byte){}}, nil
 }
 
 // Root is the directory of ours.
 func (m *Mirror) Root() string { return m.root }
 
-// Close ends the mirror, which must not be asked any more.
-func (m *Mirror) Close() error { return unix.Close(m.fd) }
+// Close ends the mirror, which must not be asked any more: all that was written
+// has been taken.
+func (m *Mirror) Close() error {
+	m.digest()
+	return unix.Close(m.fd)
+}
 
 // Show has the program see path, which must be absolute and clean, and
 // all below it.
@@ -58,6 +65,15 @@ func (m *Mirror) Make(path string, text func() ([]byte, error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.made[path] = text
+}
+
+// Take has the program write to the file at path: take gets what it writes, by
+// one call for each write(2), from any goroutine, but before the program's next
+// call on a path is answered. The program is told of no error.
+func (m *Mirror) Take(path string, take func(text []byte)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.taken[path] = take
 }
 
 // Rules implements Handler.
@@ -78,6 +94,7 @@ func (m *Mirror) Serve(c *Call) Answer {
 	if p.dir >= 0 {
 		dir = c.Int(int(p.dir))
 	}
+	m.digest()
 	name, err := c.Path(dir, c.Arg(int(p.path)))
 	if err != nil {
 		return Pass() // the kernel says it better
@@ -128,7 +145,8 @@ func (m *Mirror) open(c *Call, name string, text func() ([]byte, error), flags i
 	case flags&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL:
 		err = unix.EEXIST
 	case changes && flags&unix.O_PATH == 0: // the files of a kernel refuse root too
-		err = unix.EACCES
+		unix.Close(fd)
+		return m.feed(name, flags)
 	case text != nil:
 		go func() {
 			unix.Close(fd)
@@ -211,7 +229,7 @@ func permitted(fd, want int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if want&unix.W_OK != 0 || want&unix.X_OK != 0 && st.Mode&0o111 == 0 {
+	if want&unix.W_OK != 0 && (st.Mode&0o222 == 0 || st.Mode&unix.S_IFMT == unix.S_IFDIR) || want&unix.X_OK != 0 && st.Mode&0o111 == 0 {
 		return unix.EACCES
 	}
 	return nil

@@ -1,0 +1,84 @@
+package trap
+
+import (
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// intake is a pipe of which a program writes one end, as if it were a file of
+// a Mirror. A pipe needs no trapped write(2), so that a shell may give the
+// descriptor any number.
+type intake struct {
+	mu   sync.Mutex
+	r    int
+	take func(text []byte)
+}
+
+// feed opens a file for writing.
+func (m *Mirror) feed(name string, flags int) Answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	take := m.taken[name]
+	if take == nil || flags&unix.O_ACCMODE == unix.O_RDONLY {
+		return Fail(unix.EACCES)
+	}
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_DIRECT); err != nil { // a write is a packet
+		return Fail(err)
+	}
+	if err := unix.SetNonblock(p[0], true); err != nil {
+		unix.Close(p[0])
+		unix.Close(p[1])
+		return Fail(err)
+	}
+	in := &intake{r: p[0], take: take}
+	m.fed = append(m.fed, in)
+	go m.follow(in)
+	return Install(p[1], flags)
+}
+
+// follow takes what is written until nobody can write any more.
+func (m *Mirror) follow(in *intake) {
+	fds := []unix.PollFd{{Fd: int32(in.r), Events: unix.POLLIN}}
+	for fds[0].Revents&unix.POLLHUP == 0 {
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			break
+		}
+		in.drain()
+	}
+	m.mu.Lock()
+	m.fed = slices.DeleteFunc(m.fed, func(o *intake) bool { return o == in })
+	m.mu.Unlock()
+	in.mu.Lock() // whoever found it in the list is done
+	defer in.mu.Unlock()
+	unix.Close(in.r)
+	in.r = -1
+}
+
+func (in *intake) drain() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for in.r >= 0 {
+		var b [pathMax]byte
+		n, err := unix.Read(in.r, b[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 {
+			return
+		}
+		in.take(b[:n])
+	}
+}
+
+// digest takes what was written before now.
+func (m *Mirror) digest() {
+	m.mu.Lock()
+	fed := slices.Clone(m.fed)
+	m.mu.Unlock()
+	for _, in := range fed {
+		in.drain()
+	}
+}

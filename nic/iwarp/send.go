@@ -179,6 +179,7 @@ func (c *conn) payload(r *record) (await, ok bool) {
 			return true, true
 		}
 		if w.Fetch(c.keep.add(r, s.Len), s.Off) != nil {
+			c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
 			return false, c.localFault(r)
 		}
 	}

@@ -1,0 +1,358 @@
+package uverbs
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic"
+	"tapir/nic/al"
+	"tapir/nic/buf"
+	"tapir/nic/cm"
+	"tapir/nic/ring"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// cable joins two NICs in virtual time.
+type cable struct {
+	t     testing.TB
+	now   frame.Time
+	pool  *buf.Pool
+	ends  [2]*station
+	fly   []flying
+	mutes bool // frames are lost
+}
+
+type flying struct {
+	at   frame.Time
+	to   *station
+	data []byte
+}
+
+// station is a NIC with a program on it whose queues are rings.
+type station struct {
+	*client
+	cable  *cable
+	nic    *nic.Device
+	server *Server
+	peer   *station
+
+	pdh, cqh, qph, mrh uint32
+	channelFD          int
+	v                  *verbs.QP
+	buf                []byte
+	bufAt              uint64
+	key                uint32
+	send               *ring.SendPoster
+	recv               *ring.RecvPoster
+	poll               *ring.Poller
+	events             []cm.EventType
+	id                 *cm.ID
+}
+
+func newCable(t testing.TB) *cable {
+	c := &cable{t: t, now: frame.Time(time.Hour), pool: buf.NewPool(4096, 0)}
+	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
+		s := &station{cable: c}
+		var err error
+		s.nic, err = nic.New(nic.Config{Name: addr, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}},
+			nic.Env{Pool: c.pool, Wire: s, Now: func() frame.Time { return c.now }})
+		ok(t, err)
+		s.nic.LinkUp(c.now)
+		ca, err := al.New(nil).RegisterCI(al.CI{Verbs: s.nic.Verbs, CM: s.nic.CM})
+		ok(t, err)
+		s.server = New(ca)
+		w := &world{TB: t, server: s.server}
+		s.client = w.open(100 + i)
+		c.ends[i] = s
+	}
+	c.ends[0].peer, c.ends[1].peer = c.ends[1], c.ends[0]
+	return c
+}
+
+// Transmit implements frame.Link.
+func (s *station) Transmit(f *frame.Frame) {
+	data, id := bytes.Clone(f.Bytes()), f.ID
+	f.Release()
+	if c := s.cable; !c.mutes {
+		c.fly = append(c.fly, flying{c.now.Add(10 * time.Microsecond), s.peer, data})
+	}
+	s.nic.TxDone(id, s.cable.now)
+}
+
+// Room implements frame.Link.
+func (s *station) Room() int { return 64 }
+
+// step lets the next thing happen.
+func (c *cable) step() {
+	next := c.now.Add(time.Second)
+	for _, s := range c.ends {
+		for s.nic.Dispatch(c.now) {
+		}
+		next = min(next, s.nic.Poll(c.now))
+	}
+	if len(c.fly) > 0 {
+		next = min(next, c.fly[0].at)
+	}
+	c.now = max(c.now, next)
+	for len(c.fly) > 0 && c.fly[0].at <= c.now {
+		f := c.pool.Get(len(c.fly[0].data))
+		f.Append(c.fly[0].data)
+		c.fly[0].to.nic.Receive(frame.Wire, []*frame.Frame{f}, c.now)
+		c.fly = c.fly[1:]
+	}
+}
+
+func (c *cable) until(what string, done func() bool) {
+	c.t.Helper()
+	for range 100_000 {
+		if done() {
+			return
+		}
+		c.step()
+	}
+	c.t.Fatalf("%s does not come", what)
+}
+
+// setup makes the objects of a program that is about to connect; an SRQ if
+// shared.
+func (s *station) setup(shared bool) {
+	t := s.cable.t
+	s.pdh, s.channelFD = s.pd(), s.channel()
+	cqAnswer := s.must(18, fields(uint64(0xc0), 32, 0, s.channelFD, 0), 8+ringLen)
+	s.cqh = cqAnswer.u32(0)
+	in := qpRequest(0xab, s.pdh, s.cqh, typeRC)
+	var rq body
+	if shared {
+		a := s.must(32, fields(uint64(3), s.pdh, 4, 2, 0), srqAnswerLen+srqUHWLen)
+		in[46] = 1
+		native.PutUint32(in[20:], a.u32(0))
+		rq = a[srqAnswerLen:]
+	}
+	qpAnswer := s.must(24, in, createQPAnswerLen+2*ringLen)
+	if !shared {
+		rq = qpAnswer[createQPAnswerLen:]
+	}
+	s.qph, s.v = qpAnswer.u32(0), s.server.QP(s.prog.PID, qpAnswer.u32(4))
+	s.must(26, toState(s.qph, verbs.Init), 0)
+	s.bufAt, s.buf = s.prog.Map(65536)
+	mrAnswer := s.must(9, fields(s.bufAt, uint64(len(s.buf)), s.bufAt, s.pdh, 0x1f), 12)
+	s.mrh, s.key = mrAnswer.u32(0), mrAnswer.u32(4)
+	var err error
+	s.poll, err = ring.OpenCompletionQueue(s.mmap(cqAnswer[8:]))
+	ok(t, err)
+	s.recv, err = ring.OpenRecvQueue(s.mmap(rq), 2)
+	ok(t, err)
+	s.send, err = ring.OpenSendQueue(s.mmap(qpAnswer[createQPAnswerLen+ringLen:]), 2, 64)
+	ok(t, err)
+}
+
+// mmap maps the ring that an answer names.
+func (s *station) mmap(mi body) []byte {
+	mem, err := unix.Mmap(s.fd, int64(mi.u64(0)), int(mi.u32(8)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	ok(s.cable.t, err)
+	if t, isTest := s.cable.t.(*testing.T); isTest {
+		t.Cleanup(func() { _ = unix.Munmap(mem) })
+	}
+	return mem
+}
+
+// connect leads both programs' queue pairs to RTS.
+func (c *cable) connect() {
+	a, b := c.ends[0], c.ends[1]
+	at := netip.MustParseAddrPort("10.0.0.2:4420")
+	_, err := b.nic.CM.Listen(at, 0, func(ev cm.Event, now frame.Time) {
+		b.events = append(b.events, ev.Type)
+		if ev.Type == cm.ConnectRequest {
+			b.id = ev.ID
+			ok(c.t, ev.ID.Accept(cm.Params{QP: b.v}, now))
+		}
+	}, nil)
+	ok(c.t, err)
+	a.id = a.nic.CM.NewID(func(ev cm.Event, _ frame.Time) { a.events = append(a.events, ev.Type) }, nil)
+	ok(c.t, a.id.Connect(at, cm.Params{QP: a.v}, c.now))
+	for _, s := range c.ends {
+		s.must(26, toState(s.qph, verbs.RTR), 0) // as librdmacm does, before or after
+	}
+	c.until("a connection", func() bool { return a.v.State() == verbs.RTS && b.v.State() == verbs.RTS })
+}
+
+// post writes requests into the ring and rings.
+func (s *station) post(wrs ...verbs.SendWR) {
+	s.tb.Helper()
+	for i := range wrs {
+		wrs[i].Flags |= verbs.Signaled
+		ok(s.tb, s.send.Post(&wrs[i]))
+	}
+	s.doorbell()
+}
+
+func (s *station) doorbell() { s.must(28, fields(s.qph, 0, 0, 128), 4) }
+
+func (s *station) sge(off, n int) []verbs.SGE {
+	return []verbs.SGE{{Addr: s.bufAt + uint64(off), Length: uint32(n), LKey: s.key}}
+}
+
+// completion waits for the next one.
+func (s *station) completion() ring.Completion {
+	s.tb.Helper()
+	var wc [1]ring.Completion
+	s.cable.until("a completion", func() bool { return s.poll.Poll(wc[:]) == 1 })
+	return wc[0]
+}
+
+func (s *station) expect(id uint64, op verbs.WCOpcode, status verbs.Status) ring.Completion {
+	s.tb.Helper()
+	wc := s.completion()
+	if wc.ID != id || wc.Opcode != op && status == verbs.StatusSuccess || wc.Status != status || wc.QPN != s.v.Num() {
+		s.tb.Fatalf("completion %+v, want request %d, %v, %v", wc, id, op, status)
+	}
+	return wc
+}
+
+// All that a program does after it has connected, between two NICs.
+func TestPrograms(t *testing.T) {
+	for name, shared := range map[string]bool{"own receive queue": false, "SRQ": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newCable(t)
+			a, b := c.ends[0], c.ends[1]
+			a.setup(false)
+			b.setup(shared)
+			c.connect()
+
+			ok(t, b.recv.Post(&verbs.RecvWR{ID: 1, SGEs: b.sge(0, 100)}))
+			b.arm(b.cqh)
+			copy(a.buf, "send")
+			a.post(verbs.SendWR{ID: 2, Opcode: verbs.OpSend, SGEs: a.sge(0, 4)})
+			if wc := b.expect(1, verbs.WCRecv, verbs.StatusSuccess); wc.ByteLen != 4 || string(b.buf[:4]) != "send" {
+				t.Errorf("%+v: %q", wc, b.buf[:4])
+			}
+			c.until("an event", func() bool { return b.read(b.channelFD, compEventLen) != nil })
+			a.expect(2, verbs.WCSend, verbs.StatusSuccess)
+
+			a.post(
+				verbs.SendWR{ID: 3, Opcode: verbs.OpWrite, Flags: verbs.Inline, Inline: []byte("inline write"), RemoteAddr: b.bufAt + 1000, RKey: b.key},
+				verbs.SendWR{ID: 4, Opcode: verbs.OpRead, SGEs: a.sge(2000, 12), RemoteAddr: b.bufAt + 1000, RKey: b.key},
+				verbs.SendWR{ID: 5, Opcode: verbs.OpFetchAdd, SGEs: a.sge(3000, 8), RemoteAddr: b.bufAt + 4000, RKey: b.key, Atomic: verbs.Operands{CompareAdd: 41}},
+				verbs.SendWR{ID: 6, Opcode: verbs.OpCompSwap, SGEs: a.sge(3008, 8), RemoteAddr: b.bufAt + 4000, RKey: b.key, Atomic: verbs.Operands{CompareAdd: 41, Swap: 7}},
+			)
+			a.expect(3, verbs.WCWrite, verbs.StatusSuccess)
+			a.expect(4, verbs.WCRead, verbs.StatusSuccess)
+			a.expect(5, verbs.WCFetchAdd, verbs.StatusSuccess)
+			a.expect(6, verbs.WCCompSwap, verbs.StatusSuccess)
+			if string(a.buf[2000:2012]) != "inline write" || native.Uint64(b.buf[4000:]) != 7 || native.Uint64(a.buf[3008:]) != 41 {
+				t.Errorf("%q, atomics %d, %d", a.buf[2000:2012], native.Uint64(b.buf[4000:]), native.Uint64(a.buf[3008:]))
+			}
+
+			// More requests than the queue pair takes at a time.
+			for i := range uint64(7) {
+				ok(t, a.send.Post(&verbs.SendWR{ID: 10 + i, Opcode: verbs.OpWrite, Flags: verbs.Signaled, SGEs: a.sge(0, 9000), RemoteAddr: b.bufAt + 10000, RKey: b.key}))
+			}
+			a.doorbell()
+			for i := range uint64(7) {
+				a.expect(10+i, verbs.WCWrite, verbs.StatusSuccess)
+			}
+		})
+	}
+}
+
+// A window is bound through the ring, used by the peer, and invalidated.
+func TestProgramBindsWindows(t *testing.T) {
+	c := newCable(t)
+	a, b := c.ends[0], c.ends[1]
+	a.setup(false)
+	b.setup(false)
+	c.connect()
+	for typ := range uint8(2) {
+		mw := b.must(14, fields(b.pdh, typ+1, make([]byte, 3)), 8)
+		key := mw.u32(4)&^0xff | uint32(uint8(mw.u32(4)+1))
+		ok(t, b.send.PostBind(1, verbs.Signaled, ring.BindKeys{
+			RKey: mw.u32(4), NewRKey: key, LKey: b.key, Addr: b.bufAt + 100, Length: 50, Access: verbs.RemoteWrite,
+		}))
+		b.doorbell()
+		b.expect(1, verbs.WCBindMW, verbs.StatusSuccess)
+		a.post(verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, Flags: verbs.Inline, Inline: []byte{typ + 1}, RemoteAddr: b.bufAt + 100, RKey: key})
+		a.expect(2, verbs.WCWrite, verbs.StatusSuccess)
+		c.until("the octet", func() bool { return b.buf[100] == typ+1 })
+		if typ+1 == 2 {
+			ok(t, b.recv.Post(&verbs.RecvWR{ID: 3, SGEs: b.sge(0, 10)}))
+			a.post(verbs.SendWR{ID: 4, Opcode: verbs.OpSendInv, SGEs: a.sge(0, 1), Invalidate: key})
+			if wc := b.expect(3, verbs.WCRecv, verbs.StatusSuccess); !wc.WithInv || wc.Invalidated != key {
+				t.Errorf("%+v, want key %#x invalidated", wc, key)
+			}
+			a.expect(4, verbs.WCSend, verbs.StatusSuccess)
+		}
+		b.must(16, fields(mw.u32(0)), 0)
+	}
+	b.must(13, fields(b.mrh), 0)
+}
+
+// Memory that went, a key that is wrong: completions tell, and both sides live.
+func TestProgramErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(a, b *station)
+		wr     func(a, b *station) verbs.SendWR
+		want   verbs.Status
+	}{
+		"unmapped source": {
+			func(a, _ *station) { a.prog.Unmap(a.bufAt) },
+			func(a, b *station) verbs.SendWR {
+				return verbs.SendWR{Opcode: verbs.OpWrite, SGEs: a.sge(0, 100), RemoteAddr: b.bufAt, RKey: b.key}
+			}, verbs.StatusLocalProtection,
+		},
+		"wrong local key": {
+			func(a, _ *station) { a.key ^= 1 },
+			func(a, b *station) verbs.SendWR {
+				return verbs.SendWR{Opcode: verbs.OpWrite, SGEs: a.sge(0, 100), RemoteAddr: b.bufAt, RKey: b.key}
+			}, verbs.StatusLocalProtection,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCable(t)
+			a, b := w.ends[0], w.ends[1]
+			a.setup(false)
+			b.setup(false)
+			w.connect()
+			c.spoil(a, b)
+			wr := c.wr(a, b)
+			wr.ID = 9
+			a.post(wr)
+			a.expect(9, 0, c.want)
+			w.until("the peer's end", func() bool { return b.v.State() == verbs.Err || b.v.State() == verbs.SQE })
+		})
+	}
+}
+
+// A program that is killed at any point of a transfer leaves nothing, and its
+// peer is told.
+func TestKilledProgram(t *testing.T) {
+	for steps := 0; steps < 120; steps += 3 {
+		c := newCable(t)
+		a, b := c.ends[0], c.ends[1]
+		a.setup(false)
+		b.setup(false)
+		c.connect()
+		for i := range uint64(7) {
+			ok(t, a.send.Post(&verbs.SendWR{ID: i, Opcode: verbs.OpWrite, SGEs: a.sge(0, 20000), RemoteAddr: b.bufAt, RKey: b.key}))
+			ok(t, b.send.Post(&verbs.SendWR{ID: i, Opcode: verbs.OpRead, SGEs: b.sge(30000, 20000), RemoteAddr: a.bufAt, RKey: a.key}))
+		}
+		a.doorbell()
+		b.doorbell()
+		for range steps {
+			c.step()
+		}
+		a.file.Close()
+		if left := a.nic.Verbs.Objects(); len(left) != 0 {
+			t.Fatalf("after %d steps: left behind %v", steps, left)
+		}
+		c.until("the peer's end", func() bool { return b.v.State() == verbs.Err || b.v.State() == verbs.SQE })
+		b.file.Close()
+		if left := b.nic.Verbs.Objects(); len(left) != 0 {
+			t.Fatalf("after %d steps: the peer left %v", steps, left)
+		}
+	}
+}

@@ -19,7 +19,7 @@ func (f *File) bindIP(c *command) {
 // whether it may use these commands instead of those with IP in their name.
 func (f *File) bindAddr(c *command) {
 	addr := parseSockaddr(c.body[8:])
-	if addr.known() && int(c.u16(4)) != addr.len() {
+	if addr.known() && int(c.u16(4)) != familyLen(c.u16(8)) {
 		c.finish(syscall.EINVAL)
 		return
 	}
@@ -116,7 +116,7 @@ func (f *File) resolveAddr(c *command) {
 	src, dst := parseSockaddr(c.body[16:]), parseSockaddr(c.body[144:])
 	switch i := f.live(c, 0); {
 	case i == nil:
-	case c.u16(8) != 0 && int(c.u16(8)) != src.len(), int(c.u16(10)) != dst.len():
+	case c.u16(8) != 0 && int(c.u16(8)) != familyLen(c.u16(16)), int(c.u16(10)) != familyLen(c.u16(144)):
 		c.finish(syscall.EINVAL)
 	default:
 		i.resolve(c, src, dst, c.u32(4))

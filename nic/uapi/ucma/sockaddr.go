@@ -33,6 +33,9 @@ func parseSockaddr(b []byte) sockaddr {
 	case syscall.AF_INET6:
 		s.port, s.addr = binary.BigEndian.Uint16(b[2:]), netip.AddrFrom16([16]byte(b[8:24]))
 		s.flow, s.scope = order.Uint32(b[4:]), order.Uint32(b[24:])
+		if s.addr.Is4In6() { // as getaddrinfo(3) writes it where the kernel itself has no IPv4 address
+			s = sockaddr{family: syscall.AF_INET, port: s.port, addr: s.addr.Unmap()}
+		}
 	}
 	return s
 }
@@ -77,8 +80,11 @@ func (s sockaddr) unscoped() bool {
 	return s.addr.Is6() && s.addr.IsLinkLocalUnicast() && s.scope == 0
 }
 
-func (s sockaddr) len() int {
-	switch s.family {
+func (s sockaddr) len() int { return familyLen(s.family) }
+
+// familyLen is the length of an address of a family; 0: of no known one.
+func familyLen(family uint16) int {
+	switch family {
 	case syscall.AF_INET:
 		return syscall.SizeofSockaddrInet4
 	case syscall.AF_INET6:

@@ -29,6 +29,9 @@ func TestHeaderTable(t *testing.T) {
 		if got := hex.EncodeToString(b); got != c.want || len(b) != c.h.Len() {
 			t.Errorf("%s: encoded %s, want %s", c.name, got, c.want)
 		}
+		if IsLast(b) != c.h.Last || IsLast(nil) {
+			t.Errorf("%s: last %v", c.name, IsLast(b))
+		}
 		for i := range b {
 			if _, _, err := Parse(b[:i]); err != ErrTruncated {
 				t.Errorf("%s cut to %d: %v", c.name, i, err)

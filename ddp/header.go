@@ -67,6 +67,10 @@ func (h *Header) parse(b []byte) (payload []byte, err error) {
 	return b[UntaggedLen:], nil
 }
 
+// IsLast tells whether the segment b is the last one of its message. A segment
+// without an octet is not.
+func IsLast(b []byte) bool { return len(b) > 0 && b[0]&0x40 != 0 }
+
 // Len is the header's length on the wire.
 func (h *Header) Len() int {
 	if h.Tagged {

@@ -105,6 +105,7 @@ var RefusalNames = [countedRefusals]string{
 // ReceiveEarly implements toe.EarlyReceiver.
 func (c *conn) ReceiveEarly(_ *toe.Conn, off uint64, data []byte, now frame.Time) (taken int) {
 	c.e.now = now
+	c.mayNotWait()
 	for taken < len(data) {
 		n, why := c.takeEarly(off+uint64(taken), data[taken:])
 		if why != refusedNot {
@@ -320,6 +321,7 @@ func (x *early) insert(i int) *arrival {
 // Skip implements toe.EarlyReceiver: the turn of arrivals has come.
 func (c *conn) Skip(_ *toe.Conn, n int, now frame.Time) {
 	c.e.now = now
+	c.mayNotWait()
 	end := c.rxOff + uint64(n)
 	for c.rxOff < end && c.phase == full {
 		if err := c.resume(); err != nil {

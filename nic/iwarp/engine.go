@@ -54,6 +54,7 @@ type Engine struct {
 	timed   []*conn // those with a deadline
 	memory  memory
 	scratch []byte // one FPDU, for segments that hold only part of it
+	placing *conn  // whose payload may wait in verbs to be placed
 	totals  Totals // of connections that are gone
 }
 
@@ -74,6 +75,7 @@ func New(cfg Config, dev *verbs.Device, m *cm.Manager, t *toe.Engine, notes *fra
 // deadline forward: ask Deadline after it.
 func (e *Engine) Poll(now frame.Time) frame.Time {
 	e.now = now
+	e.settle()
 	kept := e.timed[:0]
 	due := []*conn(nil)
 	for _, c := range e.timed {
@@ -144,6 +146,7 @@ func (t *transport) Posted(qp *verbs.QP) {
 }
 
 func (t *transport) Modified(qp *verbs.QP, old verbs.State) {
+	(*Engine)(t).settle()
 	c, ok := qp.Lower.(*conn)
 	if !ok {
 		return
@@ -156,6 +159,7 @@ func (t *transport) Modified(qp *verbs.QP, old verbs.State) {
 }
 
 func (t *transport) Destroyed(qp *verbs.QP) {
+	(*Engine)(t).settle()
 	if c, ok := qp.Lower.(*conn); ok {
 		c.abort()
 		c.qp, qp.Lower = nil, nil
@@ -163,6 +167,7 @@ func (t *transport) Destroyed(qp *verbs.QP) {
 }
 
 func (t *transport) Deregister(mr *verbs.MR) {
+	(*Engine)(t).settle()
 	for _, c := range t.conns {
 		c.keepUnacked(mr)
 	}

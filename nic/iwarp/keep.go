@@ -94,6 +94,27 @@ func (m *memory) Put(b []byte) {
 type keeper struct {
 	memory *memory
 	cur    *chunk
+	ahead  ahead
+}
+
+// ahead is payload that was read before the FPDUs for it were cut: the octets
+// of the current chunk behind those in use. Reading another process's memory
+// is a system call; this way one serves all FPDUs that fit into a chunk.
+type ahead struct {
+	from place
+	n    int
+}
+
+// place says where payload comes from.
+type place struct {
+	id     uint64 // position in the send queue, or STag
+	memory bool   // it is an STag
+	off    uint64
+}
+
+// fetcher reads payload: a verbs.SendWQE or Region.
+type fetcher interface {
+	Fetch(p []byte, off uint64) error
 }
 
 // add gives r a copy buffer of n octets, to be filled by the caller.
@@ -102,15 +123,59 @@ func (k *keeper) add(r *record, n int) []byte {
 		r.kept = nil
 		return nil
 	}
+	k.ahead.n = 0
+	k.room(n)
+	k.take(r, n)
+	return r.kept
+}
+
+// room returns what the current chunk has left, at least n octets.
+func (k *keeper) room(n int) []byte {
 	if k.cur == nil || len(k.cur.buf)-k.cur.used < n {
 		k.release()
 		k.cur = k.memory.getChunk(n)
 	}
+	return k.cur.buf[k.cur.used:]
+}
+
+// take gives r the next n octets of the current chunk, in addition to those
+// that it has there.
+func (k *keeper) take(r *record, n int) {
 	c := k.cur
-	r.chunk, r.kept = c, c.buf[c.used:c.used+n:c.used+n]
+	if r.chunk == nil {
+		r.chunk, r.kept = c, nil
+		c.refs++
+	}
+	start := c.used - len(r.kept)
 	c.used += n
-	c.refs++
-	return r.kept
+	r.kept = c.buf[start:c.used:c.used]
+}
+
+// fetch gives r a copy of n octets that src has at from, and reads up to left
+// of them already for what follows.
+func (k *keeper) fetch(r *record, src fetcher, from place, n int, left uint64) error {
+	if n == 0 {
+		return nil
+	}
+	a := &k.ahead
+	if a.from != from || a.n < n {
+		a.n = 0
+		p := k.room(n)
+		p = p[:min(left, uint64(len(p)))]
+		if err := src.Fetch(p, from.off); err != nil {
+			return err
+		}
+		a.from, a.n = from, len(p)
+	}
+	k.extend(r, n)
+	return nil
+}
+
+// extend gives r the next n octets that were read ahead.
+func (k *keeper) extend(r *record, n int) {
+	k.take(r, n)
+	k.ahead.from.off += uint64(n)
+	k.ahead.n -= n
 }
 
 // drop gives up r's copy.
@@ -121,6 +186,9 @@ func (k *keeper) drop(r *record) {
 	}
 	r.chunk, r.kept = nil, nil
 	if c.refs--; c.refs == 0 {
+		if c == k.cur && k.ahead.n > 0 {
+			return
+		}
 		if c == k.cur {
 			k.cur = nil
 		}
@@ -128,8 +196,16 @@ func (k *keeper) drop(r *record) {
 	}
 }
 
+// rest lets go of the current chunk unless a message goes on in it.
+func (k *keeper) rest() {
+	if k.ahead.n == 0 {
+		k.release()
+	}
+}
+
 // release lets go of the current chunk: it goes back with its last record.
 func (k *keeper) release() {
+	k.ahead.n = 0
 	if k.cur != nil && k.cur.refs == 0 {
 		k.memory.putChunk(k.cur)
 	}
@@ -139,6 +215,7 @@ func (k *keeper) release() {
 // keepUnacked copies what would have to be read again from mr, or from any
 // region if mr is nil.
 func (c *conn) keepUnacked(mr *verbs.MR) {
+	c.keep.ahead.n = 0
 	if c.qp == nil {
 		return
 	}

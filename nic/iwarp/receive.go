@@ -58,6 +58,9 @@ type consumer conn
 // ULPDU implements mpa.Consumer.
 func (k *consumer) ULPDU(b []byte) error {
 	c := (*conn)(k)
+	if err := c.mayWait(b); err != nil {
+		return err
+	}
 	c.lastULPDU, c.lastFPDU = len(b), 0
 	note, read := c.e.notes.On, rdmap.NoRef
 	if note {

@@ -129,8 +129,8 @@ func (c *conn) record(pos uint64) int {
 	if !ok {
 		return 0
 	}
-	if r.kind == lent && !c.tx.Markers {
-		r.count += uint32(c.stream.Repeat(s, runFPDUs-1))
+	if !c.tx.Markers && s.Len > 0 {
+		c.lengthen(r)
 	}
 	c.log.push(r)
 	c.counters.TxFPDUs += uint64(r.count)
@@ -142,6 +142,20 @@ func (c *conn) record(pos uint64) int {
 		c.qp.FinishSend(r.seq, verbs.StatusSuccess)
 	}
 	return int(r.size)
+}
+
+// lengthen makes r, the record for c.seg, a run.
+func (c *conn) lengthen(r *record) {
+	s := &c.seg
+	switch r.kind {
+	case lent:
+		r.count += uint32(c.stream.Repeat(s, runFPDUs-1))
+	case copied:
+		if n := c.stream.Repeat(s, min(runFPDUs-1, c.keep.ahead.n/s.Len)); n > 0 {
+			r.count += uint32(n)
+			c.keep.extend(r, n*s.Len)
+		}
+	}
 }
 
 // payload finds the segment's payload. await says that the request completes
@@ -165,7 +179,8 @@ func (c *conn) payload(r *record) (await, ok bool) {
 			c.fail(c.stream.FailResponse(s, faults[f]))
 			return false, false
 		}
-		if m.Fetch(c.keep.add(r, s.Len), s.TO) != nil {
+		left := c.left(s, m.Addressable())
+		if c.keep.fetch(r, m, place{uint64(s.STag), true, s.TO}, s.Len, left) != nil {
 			return false, c.localFault(r)
 		}
 	case rdmap.FromWork:
@@ -178,12 +193,23 @@ func (c *conn) payload(r *record) (await, ok bool) {
 			r.kind = lent
 			return true, true
 		}
-		if w.Fetch(c.keep.add(r, s.Len), s.Off) != nil {
+		left := c.left(s, w.Addressable() || w.Flags&verbs.Inline != 0)
+		if c.keep.fetch(r, w, place{s.Ref, false, s.Off}, s.Len, left) != nil {
 			c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
 			return false, c.localFault(r)
 		}
 	}
 	return false, true
+}
+
+// left is how many octets may be read for segment s and those behind it: where
+// memory is near, those of s alone.
+func (c *conn) left(s *rdmap.Segment, near bool) uint64 {
+	if near || s.Header.Last {
+		return uint64(s.Len)
+	}
+	_, behind, _ := c.stream.Choose() // of the same message
+	return uint64(s.Len) + behind
 }
 
 // lends tells whether the octets of w are read again from its memory when they
@@ -195,8 +221,13 @@ func (c *conn) lends(w *verbs.SendWQE) bool {
 // localFault ends the stream because this side's own memory has gone.
 func (c *conn) localFault(r *record) bool {
 	c.keep.drop(r)
-	c.fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic, Code: rdmap.Unspecified})
+	c.fail(memoryGone())
 	return false
+}
+
+// memoryGone is the error of memory that was there when it was registered.
+func memoryGone() *rdmap.Error {
+	return &rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic, Code: rdmap.Unspecified}
 }
 
 // Render implements toe.Source.
@@ -300,7 +331,7 @@ func (c *conn) Acked(_ *toe.Conn, off uint64, _ frame.Time) {
 		c.log.pop(c)
 	}
 	if c.log.len() == 0 {
-		c.keep.release()
+		c.keep.rest()
 		if c.phase == closing {
 			c.tcp.Close() // behind a reply that says no; else it has been called
 		}

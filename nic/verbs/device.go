@@ -85,6 +85,7 @@ type Device struct {
 	watch     func(AsyncEvent)
 	log       *frame.Log
 
+	behind   behind
 	regions  map[uint32]*Region // by STag index
 	lookedUp *Region            // the one last: mostly the next one, too
 	nextSTag uint32

@@ -9,7 +9,8 @@ type Memory interface {
 	Slice(off uint64, n int) []byte
 	// ReadAt copies len(p) octets from off into p.
 	ReadAt(p []byte, off uint64) error
-	// WriteAt copies p to off.
+	// WriteAt copies p to off. Where others may watch the memory meanwhile, the
+	// last 64 octets of p appear there after the rest: programs poll them.
 	WriteAt(p []byte, off uint64) error
 }
 

@@ -215,6 +215,9 @@ func (m *MR) Dereg() error {
 	d.forget(&m.Region)
 	d.mrs.remove(m.num)
 	d.gone(kindMR, m.num)
+	if d.objects[kindMR] == 0 {
+		d.behind = behind{}
+	}
 	m.pd.refs--
 	return nil
 }

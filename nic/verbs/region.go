@@ -227,10 +227,13 @@ func (r *Region) copy(p []byte, off uint64, write bool) error {
 		return nil
 	}
 	if write {
-		return r.mem.WriteAt(p, off)
+		return r.pd.dev.behind.place(r, p, off)
 	}
-	return r.mem.ReadAt(p, off)
+	return r.pd.dev.behind.fetch(r, p, off)
 }
+
+// Addressable tells whether the region's octets are memory of this process.
+func (r *Region) Addressable() bool { return r.length > 0 && r.mem.Slice(r.base, 1) != nil }
 
 // Place copies p to address addr; the caller has checked it.
 func (r *Region) Place(p []byte, addr uint64) error { return r.copy(p, addr-r.addr, true) }

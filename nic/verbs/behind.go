@@ -1,0 +1,74 @@
+package verbs
+
+// behindSize is how much may wait: a super-frame's payload.
+const behindSize = 64 << 10
+
+// behind collects octets that follow each other in memory of another process,
+// so that one system call places what came in many segments. A message's last
+// octets are never left here.
+type behind struct {
+	hold bool
+	r    *Region
+	mem  Memory
+	off  uint64
+	buf  []byte
+	err  error // found when nobody could be told
+}
+
+// Hold says whether octets that are placed from now on in memory that this
+// process cannot address may wait for others. A transport that lets them calls
+// Settle before anyone may rely on them, and places the end of each message
+// with hold off.
+func (d *Device) Hold(on bool) { d.behind.hold = on }
+
+// Settle places what waits. The error is that of any octet placed since the
+// last call that has not been reported.
+func (d *Device) Settle() error {
+	b := &d.behind
+	err := b.flush()
+	if err == nil {
+		err = b.err
+	}
+	b.err = nil
+	return err
+}
+
+// place stores p at off of r's memory, or lets it wait.
+func (b *behind) place(r *Region, p []byte, off uint64) error {
+	if len(b.buf) > 0 && (b.r != r || b.off+uint64(len(b.buf)) != off || len(p) > behindSize-len(b.buf)) {
+		if err := b.flush(); err != nil {
+			return err
+		}
+	}
+	if len(p) >= behindSize || len(b.buf) == 0 && !b.hold {
+		return r.mem.WriteAt(p, off)
+	}
+	if len(b.buf) == 0 {
+		b.r, b.mem, b.off = r, r.mem, off
+	}
+	if b.buf == nil {
+		b.buf = make([]byte, 0, behindSize)
+	}
+	b.buf = append(b.buf, p...)
+	if b.hold && len(b.buf) < behindSize {
+		return nil
+	}
+	return b.flush()
+}
+
+// fetch reads from r's memory, in which nothing waits then.
+func (b *behind) fetch(r *Region, p []byte, off uint64) error {
+	if err := b.flush(); err != nil {
+		b.err = err
+	}
+	return r.mem.ReadAt(p, off)
+}
+
+func (b *behind) flush() error {
+	if len(b.buf) == 0 {
+		return nil
+	}
+	err := b.mem.WriteAt(b.buf, b.off)
+	b.r, b.mem, b.buf = nil, nil, b.buf[:0]
+	return err
+}

@@ -13,6 +13,16 @@ func Opcode(number uint32) (op verbs.Opcode, known bool) {
 	return o.op, o.known
 }
 
+// Number is the number of enum ibv_wr_opcode, if op has one.
+func Number(op verbs.Opcode) (number uint32, known bool) {
+	for i, o := range &opcodes {
+		if o.known && o.op == op {
+			return uint32(i), true
+		}
+	}
+	return 0, false
+}
+
 // Fetch moves the oldest completion, as many octets of it as fit, to b in the
 // program's place. False: none waits.
 func (c *CompletionQueue) Fetch(b []byte) bool {

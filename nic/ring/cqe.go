@@ -63,7 +63,9 @@ type Completion struct {
 	WithInv     bool
 }
 
-func (c *Completion) parse(b *[cqeLen]byte) {
+// Parse reads a completion, of which POLL_CQ answers the first 48 octets (struct
+// ib_uverbs_wc).
+func (c *Completion) Parse(b []byte) {
 	*c = Completion{
 		ID: host.Uint64(b[cqeID:]), QPN: host.Uint32(b[cqeQPN:]), ByteLen: host.Uint32(b[cqeByteLen:]),
 		Status: verbs.Status(host.Uint32(b[cqeStatus:])), Opcode: verbs.WCOpcode(host.Uint32(b[cqeOpcode:])),

@@ -37,7 +37,7 @@ func (p *SendPoster) PostBind(id uint64, flags verbs.SendFlags, b BindKeys) erro
 }
 
 func (p *SendPoster) post(wr *verbs.SendWR, b *BindKeys) error {
-	code, known := number(wr.Opcode)
+	code, known := Number(wr.Opcode)
 	e := p.ring.room()
 	switch inline := wr.Flags&verbs.Inline != 0; {
 	case !known || wr.Opcode == verbs.OpBindMW && b == nil:
@@ -172,7 +172,7 @@ func (p *Poller) Poll(list []Completion) int {
 			return n
 		}
 		copy(p.cqe[:], e)
-		list[n].parse(&p.cqe)
+		list[n].Parse(p.cqe[:])
 		p.ring.advance()
 	}
 	return len(list)

@@ -76,15 +76,6 @@ var opcodes = [...]struct {
 	11: {verbs.OpReadInv, true},
 }
 
-func number(op verbs.Opcode) (uint32, bool) {
-	for i, o := range &opcodes {
-		if o.known && o.op == op {
-			return uint32(i), true
-		}
-	}
-	return 0, false
-}
-
 var host = binary.NativeEndian
 
 // getSGEs reads n elements from b into dst.

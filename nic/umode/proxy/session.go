@@ -23,9 +23,9 @@ const (
 // Device is what a client can open.
 type Device struct {
 	Open abi.Opener
-	// Do runs fn on the thread of all that is made through the device, and
-	// returns after it; an error means that fn did not run.
-	Do func(fn func(now frame.Time)) error
+	// Do runs fn on the thread of all that is made through the device, at once
+	// or later, and in any case.
+	Do func(fn func(now frame.Time))
 }
 
 // Session is the connection of one client.
@@ -45,7 +45,7 @@ type Session struct {
 
 type file struct {
 	abi.File
-	do func(func(frame.Time)) error
+	do func(func(frame.Time))
 }
 
 // NewSession makes a session of conn (taken), a sequenced packet socket whose
@@ -59,7 +59,7 @@ func NewSession(conn *net.UnixConn, process int, devices func(name string) (Devi
 }
 
 // Serve answers the client until it goes, then closes its files: nothing that
-// it made is left when Serve returns, unless the device's thread has ended.
+// it made is left when Serve returns.
 func (s *Session) Serve() error {
 	defer s.end()
 	buf, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(4*maxFDs))
@@ -140,16 +140,14 @@ func (s *Session) open(c *caller, number uint32, name string) {
 		c.answer(syscall.EMFILE)
 		return
 	}
-	if d.Do(func(frame.Time) {
+	wait(d.Do, func() {
 		f, fd, err := d.Open(c, syscall.O_RDWR|syscall.O_CLOEXEC|syscall.O_NONBLOCK)
 		if err == nil {
 			s.files[number] = &file{f, d.Do}
 			_, err = c.Install(fd, syscall.O_CLOEXEC)
 		}
 		c.answer(err)
-	}) != nil {
-		c.answer(syscall.ENODEV)
-	}
+	})
 }
 
 func (s *Session) command(c *caller, r *Request) error {
@@ -161,7 +159,7 @@ func (s *Session) command(c *caller, r *Request) error {
 	c.file, c.mem = f, make([]byte, r.Size)
 	copy(c.mem, r.Memory)
 	command := append([]byte(nil), r.Command...)
-	if f.do(func(frame.Time) {
+	wait(f.do, func() {
 		if !s.park(c) {
 			c.answer(syscall.EAGAIN)
 			return
@@ -169,10 +167,15 @@ func (s *Session) command(c *caller, r *Request) error {
 		if err := f.Command(c, command); !errors.Is(err, abi.Later) {
 			c.Done(err)
 		}
-	}) != nil {
-		c.answer(syscall.ENODEV)
-	}
+	})
 	return nil
+}
+
+// wait runs fn on a device's thread and returns after it.
+func wait(do func(func(frame.Time)), fn func()) {
+	ran := make(chan struct{})
+	do(func(frame.Time) { defer close(ran); fn() })
+	<-ran
 }
 
 // park makes c one of the callers that wait for their answer.
@@ -206,7 +209,7 @@ func (s *Session) close(number uint32) error {
 
 // closeFile takes back what waits for f, then closes it.
 func (s *Session) closeFile(f *file) {
-	_ = f.do(func(frame.Time) { // a device that has ended closed its files
+	wait(f.do, func() {
 		for _, c := range s.waiting(f) {
 			if f.Cancel(c) && s.unpark(c) {
 				c.answer(syscall.EBADF)

@@ -113,7 +113,7 @@ func newBed(t *testing.T) *bed {
 		fd, err := unix.MemfdCreate("toy", unix.MFD_CLOEXEC)
 		return b.toy, fd, err
 	}
-	run := func(fn func(frame.Time)) error { fn(0); return nil }
+	run := func(fn func(frame.Time)) { fn(0) }
 	s, err := NewSession(theirs, 42, func(name string) (Device, bool) { return Device{open, run}, name == "toy" })
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,149 @@
+package umode
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"tapir/lab/link"
+	"tapir/lab/node"
+	"tapir/nic/uapi/ucma"
+	"tapir/nic/uapi/uverbs"
+	"tapir/nic/umode/proxy"
+	"tapir/wire/frame"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// far is a NIC with the servers of the user ABI.
+type far struct {
+	*node.Node
+	verbs *uverbs.Server
+	cm    *ucma.Device
+	do    func(fn func(now frame.Time))
+	wait  sync.WaitGroup
+}
+
+// newFar starts a NIC on one end of a wire.
+func newFar(t *testing.T, layer *node.Layer, wire *link.WireEnd, ip string) *far {
+	t.Helper()
+	n, err := node.Start(t.Context(), node.Config{Name: wire.Name(), Wire: wire, Layer: layer, IP: []netip.Prefix{netip.MustParsePrefix(ip)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &far{Node: n}
+	for _, ca := range layer.Devices() {
+		if ca.Name() == n.Device.Verbs.Identity().Name {
+			f.verbs, f.do = uverbs.New(ca), ca.Do
+		}
+	}
+	f.run(t, func(frame.Time) {
+		f.cm = ucma.NewServer().Attach(ucma.NIC{
+			Verbs: n.Device.Verbs, CM: n.Device.CM, Network: n.Device, QP: f.verbs.QP, Now: n.Now,
+			Schedule: n.Device.CI(f.do).Schedule, Do: f.do,
+		})
+	})
+	t.Cleanup(func() {
+		f.wait.Wait()
+		f.run(t, func(frame.Time) { f.cm.Detach() })
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+		if l := n.Leaks(); len(l) > 0 {
+			t.Errorf("%s: left at the end: %v", n.Name(), l)
+		}
+	})
+	return f
+}
+
+// run runs fn on the NIC's thread.
+func (f *far) run(t *testing.T, fn func(now frame.Time)) {
+	t.Helper()
+	if err := f.DoWait(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nics are two NICs on a wire.
+func nics(t *testing.T) (a, b *far) {
+	t.Helper()
+	ends := [2]*link.WireEnd{}
+	var err error
+	if ends[0], ends[1], err = link.NewWire("a", "b", false); err != nil {
+		t.Fatal(err)
+	}
+	layer := node.NewLayer()
+	return newFar(t, layer, ends[0], "10.0.0.1/24"), newFar(t, layer, ends[1], "10.0.0.2/24")
+}
+
+func socketpair(t *testing.T) (ours, theirs *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := func(fd int) *net.UnixConn {
+		f := os.NewFile(uintptr(fd), "socket")
+		defer f.Close()
+		c, err := net.FileConn(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.(*net.UnixConn)
+	}
+	return conn(fds[0]), conn(fds[1])
+}
+
+// open opens the NIC as a program would, over a socket.
+func (f *far) open(t *testing.T, o Options) *Context {
+	t.Helper()
+	ours, theirs := socketpair(t)
+	s, err := proxy.NewSession(theirs, os.Getpid(), func(name string) (proxy.Device, bool) {
+		switch name {
+		case verbsDevice:
+			return proxy.Device{Open: f.verbs.Open, Do: f.do}, true
+		case cmDevice:
+			return proxy.Device{Open: f.cm.Open, Do: f.do}, true
+		}
+		return proxy.Device{}, false
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.wait.Go(func() {
+		if err := s.Serve(); err != nil {
+			t.Error(err)
+		}
+	})
+	c, err := NewContext(ours, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.session.close() })
+	return c
+}
+
+// soon bounds everything that a test waits for.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must[T any](t *testing.T) func(v T, err error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

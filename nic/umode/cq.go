@@ -1,0 +1,227 @@
+package umode
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"tapir/nic/verbs"
+)
+
+// CompChannel is a completion channel to wait on.
+//
+// The steps of a consumer: arm the queue with ReqNotify, Wait, Ack, arm it
+// again and only then poll it until it is empty, so that no completion falls
+// between. CQ.Next does all of that.
+type CompChannel struct {
+	ctx    *Context
+	number uint32
+	pipe   *pipe
+	cqs    atomic.Int32
+}
+
+// CreateCompChannel makes a completion channel.
+func (c *Context) CreateCompChannel() (*CompChannel, error) {
+	ch := &CompChannel{ctx: c}
+	call := &Call{Verb: CreateCompChannel, Object: ch}
+	err := c.run(call, func() error {
+		b, err := c.execute(call, cmdCreateCompChannel, fields(response), 4)
+		if err != nil {
+			return err
+		}
+		ch.number = native.Uint32(b)
+		f, err := c.session.take(ch.number, "completion channel")
+		if err == nil {
+			ch.pipe = newPipe(f)
+		}
+		return err
+	}, func() { _ = ch.Close() })
+	if err != nil {
+		return nil, err
+	}
+	return ch, nil
+}
+
+// Wait returns the queue of the oldest notification as soon as there is one.
+// ctx bounds the wait; its error is returned, or ErrRemoved if the NIC ends.
+func (ch *CompChannel) Wait(ctx context.Context) (*CQ, error) {
+	var b [8]byte
+	for {
+		if err := ch.pipe.read(ctx, b[:]); err != nil {
+			return nil, fmt.Errorf("completion channel: %w", err)
+		}
+		ch.ctx.mu.Lock()
+		cq, _ := ch.ctx.objects[native.Uint64(b[:])].(*CQ)
+		if cq != nil {
+			cq.unacked++
+		}
+		ch.ctx.mu.Unlock()
+		if cq != nil { // else it has been destroyed meanwhile
+			return cq, nil
+		}
+	}
+}
+
+// Ack acknowledges n notifications of cq that Wait returned: until then it
+// cannot be destroyed.
+func (ch *CompChannel) Ack(cq *CQ, n int) error {
+	ch.ctx.mu.Lock()
+	defer ch.ctx.mu.Unlock()
+	if n < 0 || n > cq.unacked {
+		return fmt.Errorf("acknowledge %d notifications, %d were fetched: %w", n, cq.unacked, verbs.ErrInvalid)
+	}
+	cq.unacked -= n
+	return nil
+}
+
+// Close frees the channel; ErrBusy while a queue uses it.
+func (ch *CompChannel) Close() error {
+	if n := ch.cqs.Load(); n > 0 {
+		return fmt.Errorf("close completion channel: %d queues: %w", n, verbs.ErrBusy)
+	}
+	return ch.pipe.close()
+}
+
+// WC is a work completion; QP is of this process.
+type WC struct {
+	verbs.WC
+	QP *QP
+}
+
+// CQBypass polls a queue without a command: it moves completions into wcs and
+// returns their number.
+type CQBypass interface{ Poll(wcs []WC) int }
+
+// CQ is a completion queue.
+type CQ struct {
+	ctx     *Context
+	handle  uint32
+	user    uint64
+	entries int
+	channel *CompChannel
+	unacked int // notifications; guarded by ctx.mu
+	bypass  CQBypass
+}
+
+// CreateCQ makes a completion queue for at least entries completions. Its
+// notifications go to ch, which may be nil.
+func (c *Context) CreateCQ(entries int, ch *CompChannel) (*CQ, error) {
+	q := &CQ{ctx: c, entries: entries, channel: ch}
+	q.user = c.enter(q)
+	number := ^uint32(0)
+	if ch != nil {
+		number = ch.number
+	}
+	call := &Call{Verb: CreateCQ, Object: q}
+	err := c.run(call, func() error {
+		b, err := c.execute(call, cmdCreateCQ, fields(response, q.user, uint32(entries), uint32(0), number, uint32(0)), 8)
+		q.handle = native.Uint32(b)
+		if err == nil {
+			q.entries = int(native.Uint32(b[4:]))
+		}
+		return err
+	}, func() { _ = q.drop(&Call{}) })
+	if err != nil {
+		c.leave(q.user)
+		return nil, err
+	}
+	if ch != nil {
+		ch.cqs.Add(1)
+	}
+	return q, nil
+}
+
+// Context is what the queue was made by.
+func (q *CQ) Context() *Context { return q.ctx }
+
+// Cap is the number of completions that fit.
+func (q *CQ) Cap() int { return q.entries }
+
+// SetBypass lets b poll the queue from now on, for post triggers.
+func (q *CQ) SetBypass(b CQBypass) { q.bypass = b }
+
+// Poll moves up to len(wcs) completions into wcs, oldest first, and returns
+// their number.
+func (q *CQ) Poll(wcs []WC) (int, error) {
+	if q.bypass != nil {
+		return q.bypass.Poll(wcs), nil
+	}
+	return q.pollProxy(wcs)
+}
+
+// ReqNotify asks for one notification at the next completion, or, with
+// solicitedOnly, at the next that is solicited or failed. Completions that
+// wait already cause none: poll after it.
+func (q *CQ) ReqNotify(solicitedOnly bool) error {
+	call := &Call{Verb: ReqNotifyCQ, Object: q}
+	return q.ctx.run(call, func() error {
+		_, err := q.ctx.execute(call, cmdReqNotifyCQ, fields(q.handle, uint32(flag(solicitedOnly))), 0)
+		return err
+	}, nil)
+}
+
+// Next waits for one completion. The queue must have its channel to itself.
+func (q *CQ) Next(ctx context.Context) (WC, error) {
+	var wcs [1]WC
+	for armed := false; ; {
+		if n, err := q.Poll(wcs[:]); err != nil || n > 0 {
+			return wcs[0], err
+		}
+		if !armed {
+			if q.channel == nil {
+				return WC{}, fmt.Errorf("wait for a completion: the queue has no channel: %w", verbs.ErrInvalid)
+			}
+			if err := q.ReqNotify(false); err != nil {
+				return WC{}, err
+			}
+			armed = true
+			continue
+		}
+		if _, err := q.channel.Wait(ctx); err != nil {
+			return WC{}, err
+		}
+		if err := q.channel.Ack(q, 1); err != nil {
+			return WC{}, err
+		}
+		armed = false
+	}
+}
+
+// Resize changes the number of completions that fit; ErrInvalid if more wait.
+func (q *CQ) Resize(entries int) error {
+	call := &Call{Verb: ResizeCQ, Object: q}
+	return q.ctx.run(call, func() error {
+		b, err := q.ctx.execute(call, cmdResizeCQ, fields(response, q.handle, uint32(entries)), 8)
+		if err == nil {
+			q.entries = int(native.Uint32(b))
+		}
+		return err
+	}, nil)
+}
+
+func (q *CQ) drop(call *Call) error {
+	_, err := q.ctx.execute(call, cmdDestroyCQ, fields(response, q.handle, uint32(0)), 8)
+	return err
+}
+
+// Destroy frees the queue; ErrBusy while a QP uses it or notifications that
+// were fetched are not acknowledged.
+func (q *CQ) Destroy() error {
+	q.ctx.mu.Lock()
+	unacked := q.unacked
+	q.ctx.mu.Unlock()
+	call := &Call{Verb: DestroyCQ, Object: q}
+	err := q.ctx.run(call, func() error {
+		if unacked > 0 {
+			return fmt.Errorf("%d notifications not acknowledged: %w", unacked, verbs.ErrBusy)
+		}
+		return q.drop(call)
+	}, nil)
+	if err == nil {
+		q.ctx.leave(q.user)
+		if q.channel != nil {
+			q.channel.cqs.Add(-1)
+		}
+	}
+	return err
+}

@@ -1,0 +1,259 @@
+package umode
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"syscall"
+
+	"tapir/nic/cm"
+	"tapir/nic/verbs"
+)
+
+// ID is one connection end point.
+type ID struct {
+	m   *manager
+	uid uint64
+	num uint32
+	qp  *QP
+
+	// All below is guarded by m.mu.
+	state         cm.State
+	step          uint32 // the last event of resolving
+	err           error  // why set-up failed or the connection ended
+	private       []byte // the peer's
+	ird, ord      uint8
+	local, remote netip.AddrPort
+}
+
+// NewID makes an ID for Connect.
+func (c *Context) NewID() (*ID, error) {
+	m, err := c.manager()
+	if err != nil {
+		return nil, fmt.Errorf("create id: %w", err)
+	}
+	id := &ID{m: m, step: noStep}
+	if id.num, err = m.createID(func(uid uint64) { id.uid, m.ids[uid] = uid, id }); err != nil {
+		return nil, fmt.Errorf("create id: %w", err)
+	}
+	return id, nil
+}
+
+const noStep = ^uint32(0)
+
+// event is called under m.mu.
+func (id *ID) event(event uint32, status int32, private []byte, ird, ord uint8) {
+	switch event {
+	case cmAddrResolved, cmRouteResolved:
+		id.step = event
+	case cmEstablished:
+		id.state, id.ird, id.ord = cm.Connected, ird, ord
+		if id.qp != nil && len(private) > 0 {
+			id.private = private
+		}
+	case cmDisconnected:
+		id.state = cm.Closing
+	case cmTimewaitExit:
+		id.state = cm.Closed
+	case cmAddrError, cmRouteError, cmConnectError, cmUnreachable, cmRejected, cmDeviceRemoval:
+		id.private = private
+		id.state, id.err = cm.Closed, reason(event, status, private)
+	}
+}
+
+// reason is the error of nic/cm for an event's status. A peer that says no
+// without a word is not told from one where nothing listens.
+func reason(event uint32, status int32, private []byte) error {
+	errno := syscall.Errno(max(status, -status))
+	switch {
+	case event == cmDeviceRemoval:
+		return cm.ErrRemoved
+	case errno == syscall.ETIMEDOUT:
+		return cm.ErrTimedOut
+	case event == cmRejected && len(private) > 0:
+		return cm.ErrRejected
+	case event == cmRejected:
+		return fmt.Errorf("%w, or %w", cm.ErrRefused, cm.ErrRejected)
+	case event == cmUnreachable, event == cmAddrError, event == cmRouteError:
+		return fmt.Errorf("%w (%w)", cm.ErrUnreachable, errno)
+	case errno == syscall.ECONNRESET:
+		return cm.ErrReset
+	}
+	return fmt.Errorf("%w (%w)", cm.ErrClosing, errno)
+}
+
+// State returns the state.
+func (id *ID) State() cm.State {
+	id.m.mu.Lock()
+	defer id.m.mu.Unlock()
+	return id.state
+}
+
+// QP returns the queue pair given to Connect or Accept, or nil.
+func (id *ID) QP() *QP { return id.qp }
+
+// Local returns this side's address, known from Connect or Request on.
+func (id *ID) Local() netip.AddrPort { return id.local }
+
+// Remote returns the peer's address.
+func (id *ID) Remote() netip.AddrPort { return id.remote }
+
+// PrivateData is what the peer sent: with its request, its acceptance or its
+// rejection.
+func (id *ID) PrivateData() []byte {
+	id.m.mu.Lock()
+	defer id.m.mu.Unlock()
+	return id.private
+}
+
+// Reads is how many of the peer's Reads this side serves at a time (IRD), and
+// how many it may have outstanding (ORD): offered with a request, in force
+// when connected.
+func (id *ID) Reads() (ird, ord uint8) {
+	id.m.mu.Lock()
+	defer id.m.mu.Unlock()
+	return id.ird, id.ord
+}
+
+// Connect asks the peer at remote for a connection and waits until it is up.
+// ctx bounds the wait, and what has begun then ends with Destroy. Errors:
+// those of nic/cm that an event carries (ErrRejected, ErrRefused, ...); a peer
+// that says no without private data is both of these. After ErrRejected,
+// PrivateData is the peer's answer.
+func (id *ID) Connect(ctx context.Context, remote netip.AddrPort, p Params) error {
+	err := id.connect(ctx, remote, &p)
+	if err != nil {
+		return fmt.Errorf("connect to %v: %w", remote, err)
+	}
+	return nil
+}
+
+func (id *ID) connect(ctx context.Context, remote netip.AddrPort, p *Params) error {
+	param, err := p.encode()
+	if err != nil {
+		return err
+	}
+	if id.State() != cm.Idle {
+		return cm.ErrState
+	}
+	id.m.change(func() { id.qp, id.state = p.QP, cm.Connecting })
+	if err := id.resolve(ctx, cmAddrResolved, cmResolveIP, fields(sockaddr(p.Local), sockaddr(remote), id.num, resolveTime)); err != nil {
+		return err
+	}
+	if err := id.resolve(ctx, cmRouteResolved, cmResolveRoute, fields(id.num, resolveTime)); err != nil {
+		return err
+	}
+	if id.local, id.remote, err = id.m.addresses(id.num); err != nil {
+		return err
+	}
+	// Who has asked for this has the NIC see to the queue pair's state.
+	if _, err := id.m.execute(cmInitQPAttr, fields(response, id.num, uint32(verbs.Init)), qpAttrLen); err != nil {
+		return err
+	}
+	if _, err := id.m.execute(cmConnect, fields(param, id.num, uint32(0), uint64(0)), 0); err != nil {
+		return err
+	}
+	return id.established(ctx)
+}
+
+// resolve sends a command and waits for the event that ends it well.
+func (id *ID) resolve(ctx context.Context, step, number uint32, b []byte) error {
+	if _, err := id.m.execute(number, b, 0); err != nil {
+		return err
+	}
+	return id.await(ctx, func() bool { return id.step == step })
+}
+
+func (id *ID) established(ctx context.Context) error {
+	return id.await(ctx, func() bool { return id.state == cm.Connected })
+}
+
+// await waits for an outcome, or for the id's end.
+func (id *ID) await(ctx context.Context, good func() bool) (err error) {
+	lost := id.m.wait(ctx, func() bool {
+		err = nil
+		switch {
+		case good():
+			return true
+		case id.err != nil:
+			err = id.err
+		case id.state == cm.Closing || id.state == cm.Closed:
+			err = cm.ErrClosing
+		}
+		return err != nil
+	})
+	if lost != nil {
+		return lost
+	}
+	return err
+}
+
+// Accept answers a request with yes and waits until the connection is up.
+func (id *ID) Accept(ctx context.Context, p Params) error {
+	err := id.accept(ctx, &p)
+	if err != nil {
+		return fmt.Errorf("accept %v: %w", id.remote, err)
+	}
+	return nil
+}
+
+func (id *ID) accept(ctx context.Context, p *Params) error {
+	param, err := p.encode()
+	if err != nil {
+		return err
+	}
+	if id.State() != cm.Requested {
+		return cm.ErrState
+	}
+	id.m.change(func() { id.qp, id.state = p.QP, cm.Accepting })
+	if _, err := id.m.execute(cmAccept, fields(id.uid, param, id.num, uint32(0), uint64(0)), 0); err != nil {
+		return err
+	}
+	return id.established(ctx)
+}
+
+// Reject answers a request with no; the ID is gone.
+func (id *ID) Reject(private []byte) error {
+	if len(private) > 255 {
+		return fmt.Errorf("reject %v: %d octets of private data, limit 255: %w", id.remote, len(private), cm.ErrInvalid)
+	}
+	var data [256]byte
+	copy(data[:], private)
+	_, err := id.m.execute(cmReject, fields(id.num, uint8(len(private)), uint8(0), uint16(0), data[:]), 0)
+	if gone := id.Destroy(); err == nil {
+		err = gone
+	}
+	if err != nil {
+		return fmt.Errorf("reject %v: %w", id.remote, err)
+	}
+	return nil
+}
+
+// Disconnect begins to end the connection, gracefully: queued sends first. On
+// one that is ending already it has no effect.
+func (id *ID) Disconnect() error {
+	if s := id.State(); s == cm.Closing || s == cm.Closed {
+		return nil
+	}
+	if _, err := id.m.execute(cmDisconnect, fields(id.num), 0); err != nil {
+		return fmt.Errorf("disconnect: %w", err)
+	}
+	return nil
+}
+
+// Wait waits until the connection has begun to end, whoever ends it.
+func (id *ID) Wait(ctx context.Context) error {
+	return id.m.wait(ctx, func() bool { return id.state == cm.Closing || id.state == cm.Closed })
+}
+
+// Destroy forgets the ID. A connection that is still open ends.
+func (id *ID) Destroy() error {
+	id.m.change(func() {
+		id.m.forget(id.uid)
+		id.state = cm.Closed
+	})
+	if err := id.m.destroy(id.num); err != nil {
+		return fmt.Errorf("destroy id: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,269 @@
+package umode
+
+import (
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/ring"
+	"tapir/nic/verbs"
+)
+
+// The library built in: the one for the rings of nic/ring. The driver answers
+// the creation of a queue with the places of its rings in the NIC's file
+// (rdma/rdma_user_rxe.h), and the post trigger maps them.
+
+// Octets of the driver's answers: places of 16 octets, and two words for an
+// SRQ.
+const (
+	ringPlaceLen = 16
+	cqPlaces     = ringPlaceLen
+	qpPlaces     = 2 * ringPlaceLen // receive queue, send queue
+	srqPlaces    = ringPlaceLen + 8
+)
+
+// withoutLibrary does no more than the driver demands: it makes no ring whose
+// place nobody wants to know.
+func withoutLibrary() *Triggers {
+	var t Triggers
+	for verb, n := range map[Verb]int{CreateCQ: cqPlaces, ResizeCQ: cqPlaces, CreateQP: qpPlaces, CreateSRQ: srqPlaces} {
+		t[verb].Pre = func(call *Call) error {
+			call.Answer = make([]byte, n)
+			return nil
+		}
+	}
+	return &t
+}
+
+// ringLibrary maps the queues.
+func ringLibrary() *Triggers {
+	t := withoutLibrary()
+	t[CreateCQ].Post, t[ResizeCQ].Post = mapCQ, mapCQ
+	t[CreateQP].Post = mapQP
+	t[CreateSRQ].Post = mapSRQ
+	t[DestroyCQ].Post = func(call *Call) error {
+		if call.Err == nil {
+			call.Object.(*CQ).SetBypass(nil)
+		}
+		return nil
+	}
+	t[DestroyQP].Post = func(call *Call) error {
+		if call.Err == nil {
+			call.Object.(*QP).SetBypass(nil)
+		}
+		return nil
+	}
+	t[DestroySRQ].Post = func(call *Call) error {
+		if call.Err == nil {
+			call.Object.(*SRQ).SetBypass(nil)
+		}
+		return nil
+	}
+	return t
+}
+
+// mapRing maps the ring at a place. Its user unmaps it by a cleanup.
+func (c *Context) mapRing(place []byte) ([]byte, error) {
+	off, size := native.Uint64(place), native.Uint32(place[8:])
+	raw, err := c.File().SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var mem []byte
+	failed := raw.Control(func(fd uintptr) {
+		mem, err = unix.Mmap(int(fd), int64(off), int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	})
+	if failed != nil {
+		err = failed
+	}
+	if err != nil {
+		return nil, fmt.Errorf("map a ring of %d octets: %w", size, err)
+	}
+	return mem, nil
+}
+
+func unmap(mem []byte) { _ = unix.Munmap(mem) }
+
+// cqRing polls a completion queue.
+type cqRing struct {
+	ctx    *Context
+	poller *ring.Poller
+	found  [32]ring.Completion
+}
+
+func mapCQ(call *Call) error {
+	if call.Err != nil {
+		return nil
+	}
+	q := call.Object.(*CQ)
+	mem, err := q.ctx.mapRing(call.Answer)
+	if err != nil {
+		return err
+	}
+	r := &cqRing{ctx: q.ctx}
+	runtime.AddCleanup(r, unmap, mem)
+	if r.poller, err = ring.OpenCompletionQueue(mem); err == nil {
+		q.SetBypass(r)
+	}
+	return err
+}
+
+// Poll implements CQBypass.
+func (r *cqRing) Poll(wcs []WC) (n int) {
+	for n < len(wcs) {
+		found := r.poller.Poll(r.found[:min(len(wcs)-n, len(r.found))])
+		if found == 0 {
+			break
+		}
+		r.ctx.completions(wcs[n:], r.found[:found])
+		n += found
+	}
+	runtime.KeepAlive(r)
+	return n
+}
+
+// completions makes completions of this process from those of a ring.
+func (c *Context) completions(wcs []WC, found []ring.Completion) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range found {
+		f := &found[i]
+		wcs[i] = WC{QP: c.qps[f.QPN], WC: verbs.WC{
+			ID: f.ID, Status: f.Status, Opcode: f.Opcode, ByteLen: f.ByteLen,
+			WithImm: f.WithImm, Imm: uint64(f.Imm), WithInv: f.WithInv, Invalidated: f.Invalidated,
+		}}
+		if q := wcs[i].QP; q != nil && f.Status != verbs.StatusSuccess {
+			q.broken.Store(true)
+		}
+	}
+}
+
+// qpRing posts to a queue pair.
+type qpRing struct {
+	qp   *QP
+	send *ring.SendPoster
+	recv *ring.RecvPoster // nil: an SRQ takes its place
+	bell []byte           // the command that announces sends
+}
+
+func mapQP(call *Call) error {
+	if call.Err != nil {
+		return nil
+	}
+	q := call.Object.(*QP)
+	r := &qpRing{qp: q, bell: fields(uint64(0), q.handle, uint32(0), uint32(0), uint32(sendWRLen))}
+	putHeader(r.bell, cmdPostSend, 4)
+	mem, err := q.pd.ctx.mapRing(call.Answer[ringPlaceLen:])
+	if err != nil {
+		return err
+	}
+	runtime.AddCleanup(r, unmap, mem)
+	if r.send, err = ring.OpenSendQueue(mem, q.cfg.MaxSGE, q.cfg.MaxInline); err != nil {
+		return err
+	}
+	if q.cfg.SRQ == nil {
+		if mem, err = q.pd.ctx.mapRing(call.Answer); err != nil {
+			return err
+		}
+		runtime.AddCleanup(r, unmap, mem)
+		if r.recv, err = ring.OpenRecvQueue(mem, q.cfg.MaxSGE); err != nil {
+			return err
+		}
+	}
+	q.SetBypass(r)
+	return nil
+}
+
+// doorbell tells the NIC that there is something to do.
+func (r *qpRing) doorbell() error { return r.qp.pd.ctx.dev.post(r.bell) }
+
+// PostSend implements QPBypass.
+func (r *qpRing) PostSend(wrs []verbs.SendWR) (n int, err error) {
+	defer runtime.KeepAlive(r)
+	for n < len(wrs) && err == nil {
+		if err = r.send.Post(&wrs[n]); err == nil {
+			n++
+		}
+	}
+	if n > 0 {
+		if lost := r.doorbell(); lost != nil {
+			err = lost
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("post send to QP %d: %w", r.qp.num, err)
+	}
+	return n, err
+}
+
+// BindMW implements QPBypass.
+func (r *qpRing) BindMW(id uint64, flags verbs.SendFlags, b Bind, rkey uint32) error {
+	defer runtime.KeepAlive(r)
+	keys := ring.BindKeys{RKey: b.MW.rkey, NewRKey: rkey, Addr: b.Addr, Length: b.Length, Access: b.Access}
+	if b.MR != nil {
+		keys.LKey = b.MR.lkey
+	}
+	if err := r.send.PostBind(id, flags, keys); err != nil {
+		return err
+	}
+	return r.doorbell()
+}
+
+// PostRecv implements QPBypass. The NIC looks when it needs a receive; one that
+// has failed looks no more, unless it is told to.
+func (r *qpRing) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
+	defer runtime.KeepAlive(r)
+	if r.recv == nil {
+		return 0, fmt.Errorf("post receive to QP %d: it takes receives from an SRQ: %w", r.qp.num, verbs.ErrInvalid)
+	}
+	if n, err = postRecvs(r.recv, wrs); err != nil {
+		return n, fmt.Errorf("post receive to QP %d: %w", r.qp.num, err)
+	}
+	if r.qp.broken.Load() {
+		err = r.doorbell()
+	}
+	return n, err
+}
+
+func postRecvs(p *ring.RecvPoster, wrs []verbs.RecvWR) (int, error) {
+	for i := range wrs {
+		if err := p.Post(&wrs[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(wrs), nil
+}
+
+// srqRing posts to a shared receive queue.
+type srqRing struct {
+	srq  *SRQ
+	recv *ring.RecvPoster
+}
+
+func mapSRQ(call *Call) error {
+	if call.Err != nil {
+		return nil
+	}
+	s := call.Object.(*SRQ)
+	mem, err := s.pd.ctx.mapRing(call.Answer)
+	if err != nil {
+		return err
+	}
+	r := &srqRing{srq: s}
+	runtime.AddCleanup(r, unmap, mem)
+	if r.recv, err = ring.OpenRecvQueue(mem, s.max.MaxSGE); err == nil {
+		s.SetBypass(r)
+	}
+	return err
+}
+
+// PostRecv implements SRQBypass.
+func (r *srqRing) PostRecv(wrs []verbs.RecvWR) (int, error) {
+	defer runtime.KeepAlive(r)
+	n, err := postRecvs(r.recv, wrs)
+	if err != nil {
+		err = fmt.Errorf("post receive to SRQ %d: %w", r.srq.num, err)
+	}
+	return n, err
+}

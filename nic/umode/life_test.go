@@ -1,0 +1,200 @@
+package umode
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"tapir/nic/cm"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// A connection ends: both sides are told, what was posted is flushed, and so
+// is what is posted afterwards; then everything can be given back.
+func TestDisconnect(t *testing.T) {
+	both(t, func(t *testing.T, o Options) {
+		a, b := pair(t, o, false)
+		b.recv(verbs.RecvWR{ID: 1})
+		if err := a.id.Disconnect(); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []*ID{a.id, b.id} {
+			if err := id.Wait(soon(t)); err != nil {
+				t.Error(err)
+			}
+		}
+		b.next(1, verbs.StatusFlushed)
+		b.recv(verbs.RecvWR{ID: 2})
+		b.next(2, verbs.StatusFlushed)
+		if attr := must[verbs.QPAttr](t)(b.qp.Query()); attr.State != verbs.Err || attr.MaxSend < 200 {
+			t.Errorf("%+v", attr)
+		}
+		for _, err := range []error{b.qp.Destroy(), b.id.Destroy(), b.cq.Destroy(), b.mr.Dereg(), b.pd.Dealloc(), b.ch.Close(), b.ctx.Close()} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A program that just ends: its peer is told, and nothing of it is left.
+func TestKilled(t *testing.T) {
+	one, two := nics(t)
+	a, b := newSide(t, one.open(t, Options{}), false), newSide(t, two.open(t, Options{}), false)
+	connect(t, a, b)
+	b.recv(verbs.RecvWR{ID: 1})
+	_ = a.ctx.session.conn.Close()
+	if err := b.id.Wait(soon(t)); err != nil {
+		t.Error(err)
+	}
+	b.next(1, verbs.StatusFlushed)
+	one.empty(t)
+	if _, err := a.qp.PostSend(verbs.SendWR{}); !errors.Is(err, verbs.ErrRemoved) {
+		t.Errorf("post without a NIC: %v", err)
+	}
+	if _, err := a.cq.Next(soon(t)); !errors.Is(err, verbs.ErrRemoved) {
+		t.Errorf("wait without a NIC: %v", err)
+	}
+}
+
+// empty waits until nothing of any program is left.
+func (f *far) empty(t *testing.T) {
+	t.Helper()
+	var left []verbs.Leak
+	for ctx := soon(t); ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		f.run(t, func(frame.Time) { left = f.Device.Verbs.Objects() })
+		if len(left) == 0 {
+			return
+		}
+	}
+	t.Errorf("left: %v", left)
+}
+
+// Why a connection could not be made.
+func TestRefused(t *testing.T) {
+	one, two := nics(t)
+	a, b := newSide(t, one.open(t, Options{}), false), newSide(t, two.open(t, Options{}), false)
+	at := netip.MustParseAddrPort("10.0.0.2:9999")
+	id := must[*ID](t)(a.ctx.NewID())
+	if err := id.Connect(soon(t), at, Params{QP: a.qp}); !errors.Is(err, cm.ErrRefused) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	if err := id.Connect(soon(t), at, Params{QP: a.qp}); !errors.Is(err, cm.ErrState) {
+		t.Errorf("a second time: %v", err)
+	}
+	if err := a.qp.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	a.qp = must[*QP](t)(a.pd.CreateQP(QPConfig{SendCQ: a.cq, RecvCQ: a.cq}))
+	l := must[*Listener](t)(b.ctx.Listen(at, 1))
+	go func() {
+		if id, err := l.Request(soon(t)); err == nil {
+			_ = id.Reject([]byte("not today"))
+		}
+	}()
+	id = must[*ID](t)(a.ctx.NewID())
+	if err := id.Connect(soon(t), at, Params{QP: a.qp}); !errors.Is(err, cm.ErrRejected) || errors.Is(err, cm.ErrRefused) || string(id.PrivateData()) != "not today" {
+		t.Errorf("rejected: %v, %q", err, id.PrivateData())
+	}
+	if _, err := b.ctx.Listen(netip.MustParseAddrPort("10.9.9.9:1"), 1); err == nil {
+		t.Error("a listener at an address that is not the NIC's")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Request(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled wait: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := l.Request(soon(t)); !errors.Is(err, verbs.ErrRemoved) {
+		t.Errorf("a listener that was closed: %v", err)
+	}
+}
+
+// Waiting for a completion ends with its context, and the next wait works.
+func TestCancelledWait(t *testing.T) {
+	a, b := pair(t, Options{}, false)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if _, err := b.cq.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("waited in vain: %v", err)
+		}
+		cancel()
+	}
+	b.recv(verbs.RecvWR{ID: 1, SGEs: []verbs.SGE{b.mr.SGE(0, 10)}})
+	woken := make(chan WC, 1)
+	go func() {
+		wc, _ := b.cq.Next(soon(t))
+		woken <- wc
+	}()
+	a.send(verbs.SendWR{Flags: verbs.Inline, Inline: []byte("wake up")})
+	if wc := <-woken; wc.ID != 1 || wc.ByteLen != 7 {
+		t.Errorf("%+v", wc.WC)
+	}
+}
+
+// Memory: only what Alloc returned, as long as it is there.
+func TestMemory(t *testing.T) {
+	one, _ := nics(t)
+	s := newSide(t, one.open(t, Options{}), false)
+	if _, err := s.pd.RegMR(make([]byte, 100), 0); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("memory of the heap: %v", err)
+	}
+	if _, err := s.ctx.Alloc(0); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("no memory: %v", err)
+	}
+	mem := must[[]byte](t)(s.ctx.Alloc(5000))
+	mr := must[*MR](t)(s.pd.RegMR(mem[1000:2000], verbs.RemoteRead))
+	if mr.Addr() != addrOf(mem)+1000 || mr.Len() != 1000 {
+		t.Errorf("region of %d octets at %#x", mr.Len(), mr.Addr())
+	}
+	if err := s.ctx.Free(mem); !errors.Is(err, verbs.ErrBusy) {
+		t.Errorf("free under a region: %v", err)
+	}
+	rkey, rights := mr.RKey(), verbs.LocalWrite|verbs.ZeroBased
+	if err := mr.Rereg(Rereg{Memory: mem[:100], Access: &rights}); err != nil || mr.RKey() == rkey || mr.Addr() != 0 || mr.Len() != 100 {
+		t.Errorf("reregistered: %v, key %#x after %#x, %d octets at %#x", err, mr.RKey(), rkey, mr.Len(), mr.Addr())
+	}
+	bad := verbs.RemoteWrite
+	if err := mr.Rereg(Rereg{Access: &bad}); !errors.Is(err, verbs.ErrInvalid) || mr.Access() != rights {
+		t.Errorf("rights that no region may have: %v, now %v", err, mr.Access())
+	}
+	if err := s.pd.Dealloc(); !errors.Is(err, verbs.ErrBusy) || !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("a PD in use: %v", err)
+	}
+	if err := mr.Dereg(); err != nil {
+		t.Error(err)
+	}
+	if err := s.ctx.Free(mem); err != nil {
+		t.Error(err)
+	}
+	if err := s.ctx.Free(mem); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("freed twice: %v", err)
+	}
+}
+
+// What the NIC says of itself is what it says in its own process.
+func TestQueries(t *testing.T) {
+	one, _ := nics(t)
+	c := one.open(t, Options{})
+	var want verbs.DeviceAttr
+	var port verbs.PortAttr
+	one.run(t, func(frame.Time) { want, port = one.Device.Verbs.Attr(), one.Device.Verbs.PortAttr() })
+	got := must[verbs.DeviceAttr](t)(c.Query())
+	if got.GUID != want.GUID || got.VendorID != want.VendorID || got.MaxQP != want.MaxQP || got.MaxCQE != want.MaxCQE ||
+		got.MaxSRQWR != want.MaxSRQWR || got.MaxIRD != want.MaxIRD || got.Ports != 1 || got.CNQs != want.CNQs {
+		t.Errorf("device %+v, want %+v", got, want)
+	}
+	p := must[verbs.PortAttr](t)(c.QueryPort(1))
+	if p.State != port.State || p.Phys != port.Phys || p.MaxMsg != port.MaxMsg {
+		t.Errorf("port %+v, want %+v", p, port)
+	}
+	if _, err := c.QueryPort(2); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("port 2: %v", err)
+	}
+}

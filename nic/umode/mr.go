@@ -1,0 +1,212 @@
+package umode
+
+import "tapir/nic/verbs"
+
+// PD is a protection domain.
+type PD struct {
+	ctx    *Context
+	handle uint32
+}
+
+// AllocPD makes a protection domain.
+func (c *Context) AllocPD() (*PD, error) {
+	p := &PD{ctx: c}
+	call := &Call{Verb: AllocPD, Object: p}
+	err := c.run(call, func() error {
+		b, err := c.execute(call, cmdAllocPD, fields(response), 4)
+		p.handle = native.Uint32(b)
+		return err
+	}, func() { p.drop(&Call{}) })
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *PD) drop(call *Call) error {
+	_, err := p.ctx.execute(call, cmdDeallocPD, fields(p.handle), 0)
+	return err
+}
+
+// Dealloc destroys the PD; ErrBusy while an MR, MW, QP or SRQ uses it.
+func (p *PD) Dealloc() error {
+	call := &Call{Verb: DeallocPD, Object: p}
+	return p.ctx.run(call, func() error { return p.drop(call) }, nil)
+}
+
+// MR is a registered memory region.
+type MR struct {
+	pd         *PD
+	handle     uint32
+	lkey, rkey uint32
+	buf        []byte
+	addr       uint64
+	access     verbs.Access
+	block      *block
+}
+
+// RegMR registers buf, part of what Alloc returned. Its first octet has the
+// address that it has in this process, or 0 with ZeroBased.
+func (p *PD) RegMR(buf []byte, access verbs.Access) (*MR, error) {
+	block, err := p.ctx.hold(buf)
+	if err != nil {
+		return nil, err
+	}
+	m := &MR{pd: p, block: block}
+	m.set(buf, access)
+	call := &Call{Verb: RegMR, Object: m}
+	err = p.ctx.run(call, func() error {
+		b, err := p.ctx.execute(call, cmdRegMR, fields(response, addrOf(buf), uint64(len(buf)), m.addr, p.handle, uint32(access)), 12)
+		m.handle, m.lkey, m.rkey = native.Uint32(b), native.Uint32(b[4:]), native.Uint32(b[8:])
+		return err
+	}, func() { m.drop(&Call{}) })
+	if err != nil {
+		p.ctx.release(block)
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *MR) set(buf []byte, access verbs.Access) {
+	m.buf, m.addr, m.access = buf, addrOf(buf), access
+	if access&verbs.ZeroBased != 0 {
+		m.addr = 0
+	}
+}
+
+// LKey returns the STag for local use.
+func (m *MR) LKey() uint32 { return m.lkey }
+
+// RKey returns the STag for the peer's use.
+func (m *MR) RKey() uint32 { return m.rkey }
+
+// Addr is the address of the first octet.
+func (m *MR) Addr() uint64 { return m.addr }
+
+// Len is the length in octets.
+func (m *MR) Len() uint64 { return uint64(len(m.buf)) }
+
+// Access returns the rights.
+func (m *MR) Access() verbs.Access { return m.access }
+
+// Bytes is the memory.
+func (m *MR) Bytes() []byte { return m.buf }
+
+// SGE names n octets of the region from offset off on.
+func (m *MR) SGE(off, n int) verbs.SGE {
+	return verbs.SGE{Addr: m.addr + uint64(off), Length: uint32(n), LKey: m.lkey}
+}
+
+// Rereg says what MR.Rereg changes; zero fields stay as they are.
+type Rereg struct {
+	PD     *PD
+	Memory []byte // part of what Alloc returned
+	Access *verbs.Access
+}
+
+// Flags of ibv_rereg_mr.
+const (
+	reregTranslation = 1 << iota
+	reregPD
+	reregAccess
+)
+
+// Rereg changes a region, as ibv_rereg_mr; its keys change. On error nothing
+// has changed; ErrBusy while windows are bound.
+func (m *MR) Rereg(change Rereg) (err error) {
+	flags, to := uint32(0), *m
+	access := m.access
+	if change.Access != nil {
+		flags, access = flags|reregAccess, *change.Access
+	}
+	to.set(m.buf, access)
+	if change.PD != nil {
+		flags, to.pd = flags|reregPD, change.PD
+	}
+	if change.Memory != nil {
+		if to.block, err = m.pd.ctx.hold(change.Memory); err != nil {
+			return err
+		}
+		to.set(change.Memory, access)
+		flags |= reregTranslation
+	}
+	call := &Call{Verb: ReregMR, Object: m}
+	c := m.pd.ctx
+	err = c.run(call, func() error {
+		b, err := c.execute(call, cmdReregMR, fields(response, m.handle, flags, addrOf(to.buf), uint64(len(to.buf)), to.addr, to.pd.handle, uint32(access)), 8)
+		to.lkey, to.rkey = native.Uint32(b), native.Uint32(b[4:])
+		return err
+	}, nil)
+	switch {
+	case err == nil:
+		if change.Memory != nil {
+			c.release(m.block)
+		}
+		*m = to
+	case change.Memory != nil:
+		c.release(to.block)
+	}
+	return err
+}
+
+func (m *MR) drop(call *Call) error {
+	_, err := m.pd.ctx.execute(call, cmdDeregMR, fields(m.handle), 0)
+	return err
+}
+
+// Dereg ends the registration; ErrBusy while windows are bound.
+func (m *MR) Dereg() error {
+	call := &Call{Verb: DeregMR, Object: m}
+	err := m.pd.ctx.run(call, func() error { return m.drop(call) }, nil)
+	if err == nil {
+		m.pd.ctx.release(m.block)
+		m.block = nil
+	}
+	return err
+}
+
+// MW is a memory window.
+type MW struct {
+	pd     *PD
+	handle uint32
+	rkey   uint32
+	kind   verbs.MWKind
+}
+
+// Types of ibv_mw_type.
+var mwTypes = map[verbs.MWKind]uint8{verbs.MWType1: 1, verbs.MWType2B: 2}
+
+// AllocMW makes an unbound window, of type 1 or 2B; others are ErrUnsupported.
+func (p *PD) AllocMW(kind verbs.MWKind) (*MW, error) {
+	w := &MW{pd: p, kind: kind}
+	call := &Call{Verb: AllocMW, Object: w}
+	err := p.ctx.run(call, func() error {
+		if mwTypes[kind] == 0 {
+			return verbs.ErrUnsupported
+		}
+		b, err := p.ctx.execute(call, cmdAllocMW, fields(response, p.handle, mwTypes[kind], []byte{0, 0, 0}), 8)
+		w.handle, w.rkey = native.Uint32(b), native.Uint32(b[4:])
+		return err
+	}, func() { w.drop(&Call{}) })
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// RKey is the STag of the latest binding that was posted.
+func (w *MW) RKey() uint32 { return w.rkey }
+
+// Kind is the type of the window.
+func (w *MW) Kind() verbs.MWKind { return w.kind }
+
+func (w *MW) drop(call *Call) error {
+	_, err := w.pd.ctx.execute(call, cmdDeallocMW, fields(w.handle), 0)
+	return err
+}
+
+// Dealloc unbinds and frees the window.
+func (w *MW) Dealloc() error {
+	call := &Call{Verb: DeallocMW, Object: w}
+	return w.pd.ctx.run(call, func() error { return w.drop(call) }, nil)
+}

@@ -1,0 +1,89 @@
+package umode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pipe is a descriptor that carries events. Who waits is parked by the
+// runtime's poller; one waits at a time.
+type pipe struct {
+	file *os.File
+	turn chan struct{}
+}
+
+func newPipe(f *os.File) *pipe { return &pipe{f, make(chan struct{}, 1)} }
+
+// wait calls try whenever there may be something to read, until it says that
+// it is done. Errors: ctx's, and what try returns.
+func (p *pipe) wait(ctx context.Context, try func(fd int) (done bool, err error)) error {
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-p.turn }()
+	raw, err := p.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	_ = p.file.SetReadDeadline(time.Time{})
+	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var failed error
+	err = raw.Read(func(fd uintptr) (done bool) {
+		done, failed = try(int(fd))
+		return done || failed != nil
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return err
+}
+
+// read waits for an event of len(b) octets.
+func (p *pipe) read(ctx context.Context, b []byte) error {
+	return p.wait(ctx, func(fd int) (bool, error) {
+		n, err := unix.Read(fd, b)
+		switch {
+		case err == syscall.EAGAIN, err == syscall.EINTR:
+			return false, nil
+		case err != nil:
+			return false, err
+		case n == 0:
+			return false, errLost(io.EOF)
+		case n != len(b):
+			return false, fmt.Errorf("event of %d octets, not %d: %w", n, len(b), io.ErrUnexpectedEOF)
+		}
+		return true, nil
+	})
+}
+
+// readable waits until there is something to read.
+func (p *pipe) readable(ctx context.Context) error {
+	return p.wait(ctx, func(fd int) (bool, error) {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		if _, err := unix.Poll(poll, 0); err != nil && err != syscall.EINTR {
+			return false, err
+		}
+		switch {
+		case poll[0].Revents&unix.POLLIN != 0:
+			return true, nil
+		case poll[0].Revents != 0:
+			return false, errLost(io.EOF)
+		}
+		return false, nil
+	})
+}
+
+func (p *pipe) close() error { return p.file.Close() }

@@ -1,0 +1,163 @@
+package umode
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/umode/proxy"
+	"tapir/nic/verbs"
+)
+
+// session is the connection to the proxy: one request is answered at a time.
+type session struct {
+	conn *net.UnixConn
+
+	mu    sync.Mutex
+	out   []byte
+	in    []byte
+	oob   []byte
+	fds   map[uint32]int // received and not yet taken, by number
+	files uint32
+}
+
+func newSession(conn *net.UnixConn) *session {
+	return &session{conn: conn, in: make([]byte, proxy.MaxMessage), oob: make([]byte, unix.CmsgSpace(4*16)), fds: map[uint32]int{}}
+}
+
+// errLost is what a command gets when the NIC's process has ended.
+func errLost(err error) error { return fmt.Errorf("%w (%w)", verbs.ErrRemoved, err) }
+
+// send needs s.mu.
+func (s *session) send(r *proxy.Request, fds ...int) error {
+	s.out = r.Append(s.out[:0])
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	if _, _, err := s.conn.WriteMsgUnix(s.out, rights, nil); err != nil {
+		return errLost(err)
+	}
+	return nil
+}
+
+// tell sends a request that has no answer.
+func (s *session) tell(r *proxy.Request) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.send(r)
+}
+
+// ask sends a request, copies the memory of the answer into memory, and
+// returns the number of the first file that came along. Errors: ErrRemoved, an
+// errno.
+func (s *session) ask(r *proxy.Request, memory []byte, fds ...int) (first uint32, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.send(r, fds...); err != nil {
+		return 0, err
+	}
+	n, o, _, _, err := s.conn.ReadMsgUnix(s.in, s.oob)
+	if err != nil {
+		return 0, errLost(err)
+	}
+	a, err := proxy.ParseAnswer(s.in[:n])
+	if err != nil {
+		return 0, errLost(err)
+	}
+	s.keep(a.First, s.oob[:o])
+	copy(memory, a.Memory)
+	if a.Errno != 0 {
+		return 0, syscall.Errno(a.Errno)
+	}
+	return a.First, nil
+}
+
+// keep stores the descriptors of an answer.
+func (s *session) keep(first uint32, oob []byte) {
+	messages, _ := syscall.ParseSocketControlMessage(oob)
+	for i := range messages {
+		fds, err := syscall.ParseUnixRights(&messages[i])
+		for j, fd := range fds {
+			if err == nil {
+				syscall.CloseOnExec(fd)
+				s.fds[first+uint32(j)] = fd
+			}
+		}
+	}
+}
+
+// take returns the file with that number, which came with an answer. A pipe
+// that is read becomes one that the runtime's poller waits for.
+func (s *session) take(number uint32, name string) (*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fd, ok := s.fds[number]
+	if !ok {
+		return nil, fmt.Errorf("%s: no file came with the answer: %w", name, verbs.ErrInvalid)
+	}
+	delete(s.fds, number)
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// file is a device file that the proxy has open for this client.
+type file struct {
+	session *session
+	number  uint32
+	os      *os.File
+}
+
+// open opens a device.
+func (s *session) open(name string) (*file, error) {
+	s.mu.Lock()
+	s.files++
+	f := &file{session: s, number: s.files}
+	s.mu.Unlock()
+	first, err := s.ask(&proxy.Request{Kind: proxy.Open, File: f.number, Command: []byte(name)}, nil)
+	if err == nil {
+		f.os, err = s.take(first, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// command writes b into the file. memory is at proxy.Base, for the answer.
+func (f *file) command(b, memory []byte) error { return f.with(nil, b, memory) }
+
+// with is command with something in the memory before.
+func (f *file) with(before, b, memory []byte) error {
+	_, err := f.session.ask(&proxy.Request{Kind: proxy.Command, File: f.number, Size: uint64(len(memory)), Command: b, Memory: before}, memory)
+	return err
+}
+
+// post is command without an answer.
+func (f *file) post(b []byte) error {
+	return f.session.tell(&proxy.Request{Kind: proxy.Post, File: f.number, Command: b})
+}
+
+func (f *file) close() error {
+	_, err := f.session.ask(&proxy.Request{Kind: proxy.Close, File: f.number}, nil)
+	_ = f.os.Close()
+	return err
+}
+
+// close ends the connection: the proxy closes what is open.
+func (s *session) close() error {
+	err := s.conn.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, fd := range s.fds {
+		_ = syscall.Close(fd)
+	}
+	clear(s.fds)
+	return err
+}

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,10 +14,11 @@ import (
 // Call is one trapped system call. The calling thread sleeps until the call
 // is answered. A Call may be used from any goroutine, by one at a time.
 type Call struct {
-	s    *supervisor
-	n    notification
+	l    *Listener
+	n    Notification
 	conn *connection // of the preloaded library; nil: by seccomp
 	named
+	unsure int // looks that left it open whether a signal is for the thread
 }
 
 // named remembers the path that a call names, for the next handler.
@@ -28,46 +28,43 @@ type named struct {
 	err   error
 }
 
+// Notification is how the kernel told of the call; with the preloaded library,
+// what it would have said.
+func (c *Call) Notification() Notification { return c.n }
+
 // Nr is the system call's number on this architecture.
-func (c *Call) Nr() uint32 { return uint32(c.n.nr) }
+func (c *Call) Nr() uint32 { return uint32(c.n.Nr) }
 
 // Arg is argument i, from 0.
-func (c *Call) Arg(i int) uint64 { return c.n.args[i] }
+func (c *Call) Arg(i int) uint64 { return c.n.Args[i] }
 
 // Int is argument i where it is a C int.
-func (c *Call) Int(i int) int { return int(int32(c.n.args[i])) }
+func (c *Call) Int(i int) int { return int(int32(c.n.Args[i])) }
 
 // Thread is the id of the calling thread.
-func (c *Call) Thread() int { return int(c.n.pid) }
+func (c *Call) Thread() int { return int(c.n.PID) }
 
 // Process is the id of the calling process. Error: ESRCH.
 func (c *Call) Process() (int, error) {
-	status, err := os.ReadFile(c.proc("status"))
-	if err != nil {
+	s, err := readSignals(c.proc("status"))
+	if err != nil || s.tgid == 0 {
 		return 0, unix.ESRCH
 	}
-	_, after, _ := strings.Cut(string(status), "\nTgid:")
-	line, _, _ := strings.Cut(after, "\n")
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		return 0, unix.ESRCH
-	}
-	return pid, nil
+	return s.tgid, nil
 }
 
 // Valid tells whether the calling thread still waits for the answer. While it
 // does, its id, memory and descriptors are those of the call.
 func (c *Call) Valid() bool {
 	if c.conn != nil {
-		return c.conn.waitsFor(c.n.id)
+		return c.conn.waitsFor(c.n.ID)
 	}
-	id := c.n.id
-	return ioctl(c.s.listener, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id)) == nil
+	return c.l.waits(c)
 }
 
 // Read copies len(p) octets from address addr of the caller. Error: EFAULT.
 func (c *Call) Read(addr uint64, p []byte) error {
-	if n, err := c.s.mem.read(c.Thread(), addr, p); err != nil || n != len(p) {
+	if n, err := c.l.mem.read(c.Thread(), addr, p); err != nil || n != len(p) {
 		return unix.EFAULT
 	}
 	return nil
@@ -76,17 +73,17 @@ func (c *Call) Read(addr uint64, p []byte) error {
 // Write copies p to address addr of the caller. Error: EFAULT, also when the
 // caller is no longer the one that made the call.
 func (c *Call) Write(addr uint64, p []byte) error {
-	if !c.Valid() {
+	if !c.Valid() && !c.l.terms.Repeats { // then it is interrupted, and makes the call again
 		return unix.EFAULT
 	}
-	if n, err := c.s.mem.write(c.Thread(), addr, p); err != nil || n != len(p) {
+	if n, err := c.l.mem.write(c.Thread(), addr, p); err != nil || n != len(p) {
 		return unix.EFAULT
 	}
 	return nil
 }
 
 // Text reads the zero-terminated string at addr. Errors: EFAULT, ENAMETOOLONG.
-func (c *Call) Text(addr uint64) (string, error) { return c.s.mem.text(c.Thread(), addr) }
+func (c *Call) Text(addr uint64) (string, error) { return c.l.mem.text(c.Thread(), addr) }
 
 func (c *Call) proc(name string) string { return fmt.Sprintf("/proc/%d/%s", c.Thread(), name) }
 
@@ -155,7 +152,7 @@ func (c *Call) resolve(dir int, addr uint64) (string, error) {
 // seen is what the program calls a directory: from its own root directory on,
 // and where a mirror shows it.
 func (c *Call) seen(dir string) string {
-	for _, root := range c.s.mirrors {
+	for _, root := range c.l.mirrors {
 		if below, ok := strings.CutPrefix(dir, root+"/"); ok {
 			return "/" + below
 		}
@@ -168,45 +165,13 @@ func (c *Call) seen(dir string) string {
 	return dir
 }
 
-// Interrupted tells whether a signal that the calling thread handles is
-// waiting for it. A call that waits must then end with Restart: with newer
-// kernels nothing but its answer wakes the thread.
-func (c *Call) Interrupted() bool {
-	status, err := os.ReadFile(c.proc("status"))
-	if err != nil {
-		return true
-	}
-	var pending, blocked, ignored, caught uint64
-	for line := range strings.Lines(string(status)) {
-		key, value, _ := strings.Cut(line, ":")
-		bits, _ := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-		switch key {
-		case "SigPnd", "ShdPnd":
-			pending |= bits
-		case "SigBlk":
-			blocked = bits
-		case "SigIgn":
-			ignored = bits
-		case "SigCgt":
-			caught = bits
-		}
-	}
-	if c.conn != nil {
-		blocked = c.conn.blocked // the library blocks all while it waits
-		ignored |= ignoredUnlessCaught &^ caught
-	}
-	return pending&^blocked&^ignored != 0
-}
-
-// ignoredUnlessCaught are the signals whose default is that nothing happens.
-const ignoredUnlessCaught = 1<<(unix.SIGCHLD-1) | 1<<(unix.SIGURG-1) | 1<<(unix.SIGWINCH-1) | 1<<(unix.SIGCONT-1)
-
 // Answer is how a call ends.
 type Answer struct {
 	kind  answerKind
 	value int64
 	errno syscall.Errno
 	flags int
+	where Place
 }
 
 type answerKind uint8
@@ -248,4 +213,35 @@ func Restart() Answer { return Answer{kind: result, errno: errRestart} }
 // O_CLOEXEC is used.
 func Install(fd, flags int) Answer {
 	return Answer{kind: descriptor, value: int64(fd), flags: flags & unix.O_CLOEXEC}
+}
+
+// InstallReserved is Install with a number of the reserved range.
+func InstallReserved(fd, flags int) Answer {
+	a := Install(fd, flags)
+	a.where = InReserved
+	return a
+}
+
+// Install gives the caller a new descriptor for the file that fd is open on and
+// returns its number; fd is taken and closed. The call goes on. Of flags,
+// O_CLOEXEC is used. Errors: EMFILE, ESRCH, and others of the kernel.
+func (c *Call) Install(fd, flags int, where Place) (number int, err error) {
+	defer unix.Close(fd)
+	if c.conn != nil {
+		return c.conn.install(c, fd, flags, where)
+	}
+	number, err = c.l.add(c, fd, flags, where, 0)
+	if err == unix.ENOENT {
+		err = unix.ESRCH
+	}
+	return number, err
+}
+
+// Finish ends a call that was answered Later.
+func (c *Call) Finish(a Answer) {
+	if c.conn != nil {
+		c.conn.finish(c, a)
+		return
+	}
+	c.l.finish(c, a)
 }

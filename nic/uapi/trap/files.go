@@ -1,6 +1,7 @@
 package trap
 
 import (
+	"errors"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +26,11 @@ type Stat struct {
 // calls its methods from any goroutine, one at a time.
 type File interface {
 	// Descriptor is what the program gets; the caller takes it. It must be of
-	// an inode of its own: a pipe, a socket or a memfd. held polls as POLLERR
-	// or POLLHUP once no process has the other one, and stays the File's.
+	// an inode of its own: a pipe, a socket or a memfd. held stays the File's:
+	// the other end of a pipe or socket, which polls as POLLERR or POLLHUP once
+	// no process has the program's, or the memfd, of which the program's was
+	// opened anew (/proc/self/fd/N). held may be -1 if the file is all in its
+	// descriptor: then it is neither known later nor released.
 	Descriptor() (fd, held int)
 	// Ioctl serves ioctl(2). It must not block.
 	Ioctl(c *Call, req uint32, arg uint64) Answer
@@ -35,11 +39,30 @@ type File interface {
 	Release()
 }
 
+// Writer is a File whose write(2) is served, which a command device is. Its
+// descriptors have numbers of the reserved range, also after dup(2) and
+// fcntl(2) F_DUPFD. A write natively made, by a number outside of the range
+// that dup2(2) or a message gave it, must fail: by a file offset at the end of
+// a sealed memfd for example.
+type Writer interface {
+	File
+	// Write serves write(2) of n octets at addr. It must not block.
+	Write(c *Call, addr, n uint64) Answer
+}
+
+// OpenServer is a Node whose opening is answered by itself, perhaps later and
+// by another process, in place of Open. What it opens may be told by Adopt.
+type OpenServer interface {
+	Node
+	ServeOpen(c *Call, flags int) Answer
+}
+
 // Files is a Handler for paths that do not exist and descriptors that come
 // from opening them. It knows an open file by its inode, so that dup, fork,
 // execve, close-on-exec and passing a descriptor in a message need no care.
 type Files struct {
 	ioctls []Cond
+	writes bool
 	nodes  map[string]Node
 	mu     sync.Mutex
 	open   map[FileID]*openFile
@@ -62,6 +85,27 @@ func NewFiles(ioctls ...Cond) *Files {
 // be called after Start.
 func (f *Files) Add(path string, n Node) { f.nodes[path] = n }
 
+// ServeWrites has Writers served. It must not be called after Start.
+func (f *Files) ServeWrites() { f.writes = true }
+
+// Adopt serves a file that was opened elsewhere, until Forget.
+func (f *Files) Adopt(id FileID, file File, st Stat) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open[id] = &openFile{File: file, stat: st}
+}
+
+// Forget serves an open file no more.
+func (f *Files) Forget(id FileID) { f.take(id) }
+
+func (f *Files) take(id FileID) *openFile {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := f.open[id]
+	delete(f.open, id)
+	return o
+}
+
 // Rules implements Handler.
 func (f *Files) Rules() []Rule {
 	rules := Always(unix.SYS_FSTAT)
@@ -70,6 +114,9 @@ func (f *Files) Rules() []Rule {
 	}
 	for _, c := range f.ioctls {
 		rules = append(rules, Rule{Nr: unix.SYS_IOCTL, When: []Cond{c}})
+	}
+	if f.writes {
+		rules = append(rules, WriteRules()...)
 	}
 	return rules
 }
@@ -89,6 +136,18 @@ func (f *Files) Serve(c *Call) Answer {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			return o.Ioctl(c, uint32(c.Arg(1)), c.Arg(2))
+		}
+	case unix.SYS_WRITE:
+		if o := f.find(c, c.Int(0)); o != nil {
+			if w, ok := o.File.(Writer); ok {
+				o.mu.Lock()
+				defer o.mu.Unlock()
+				return w.Write(c, c.Arg(1), c.Arg(2))
+			}
+		}
+	case unix.SYS_DUP, unix.SYS_FCNTL:
+		if o := f.find(c, c.Int(0)); o != nil {
+			return c.Dup()
 		}
 	}
 	return Pass()
@@ -199,24 +258,40 @@ func (f *Files) openNode(c *Call, n Node, flags int) Answer {
 	case flags&unix.O_DIRECTORY != 0:
 		return Fail(unix.ENOTDIR)
 	}
+	if s, ok := n.(OpenServer); ok {
+		return s.ServeOpen(c, flags)
+	}
 	file, err := n.Open(flags)
 	if err != nil {
 		return Fail(err)
 	}
 	fd, held := file.Descriptor()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if held < 0 {
+		return Install(fd, flags)
+	}
+	answer := Install(fd, flags)
+	if _, ok := file.(Writer); ok {
+		answer = InstallReserved(fd, flags)
+	}
+	var st, other unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &st), unix.Fstat(held, &other)); err != nil {
 		unix.Close(fd)
 		file.Release()
-		return Fail(err)
+		return Fail(unix.EIO)
 	}
 	id := FileID{st.Dev, st.Ino}
-	f.mu.Lock()
-	f.open[id] = &openFile{File: file, stat: n.Stat()}
-	f.mu.Unlock()
-	c.Finish(Install(fd, flags))
-	go f.releaseAfter(held, id)
-	return Later()
+	f.Adopt(id, file, n.Stat())
+	if other.Mode&unix.S_IFMT != unix.S_IFREG {
+		c.Finish(answer)
+		go f.releaseAfter(held, id)
+		return Later()
+	}
+	if _, err := Watch(held, func() { f.release(id) }); err != nil {
+		unix.Close(fd)
+		f.release(id)
+		return Fail(unix.EMFILE)
+	}
+	return answer
 }
 
 // releaseAfter waits until no process has the descriptor any more.
@@ -227,10 +302,11 @@ func (f *Files) releaseAfter(held int, id FileID) {
 			break
 		}
 	}
-	f.mu.Lock()
-	o := f.open[id]
-	delete(f.open, id)
-	f.mu.Unlock()
+	f.release(id)
+}
+
+func (f *Files) release(id FileID) {
+	o := f.take(id)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.Release()

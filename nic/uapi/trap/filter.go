@@ -14,11 +14,13 @@ type Rule struct {
 	When []Cond
 }
 
-// Cond holds if argument Arg, its low 32 bits masked by Mask, is Value.
+// Cond holds if argument Arg, its low 32 bits masked by Mask, is Value or, if
+// Last is above it, any number from Value to Last.
 type Cond struct {
 	Arg   uint8
 	Mask  uint32
 	Value uint32
+	Last  uint32
 }
 
 // Always returns rules that trap these system calls whatever their arguments.
@@ -68,15 +70,19 @@ func filter(rules []Rule) []unix.SockFilter {
 	return append(prog, verdict(unix.SECCOMP_RET_ALLOW))
 }
 
+// condLen is the number of instructions that a condition takes.
+const condLen = 5
+
 // callBlock decides about one system call.
 func callBlock(rules []Rule) (block []unix.SockFilter) {
 	for _, r := range rules {
-		rest := 4*len(r.When) + 1
+		rest := condLen*len(r.When) + 1
 		for _, c := range r.When {
-			rest -= 4
+			rest -= condLen
 			block = append(block, load(dataArgs+8*uint32(c.Arg)),
 				unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: c.Mask},
-				jumpIf(unix.BPF_JEQ, c.Value, 1, 0),
+				jumpIf(unix.BPF_JGE, c.Value, 0, 1),
+				jumpIf(unix.BPF_JGT, max(c.Value, c.Last), 0, 1),
 				unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(rest)})
 		}
 		block = append(block, verdict(unix.SECCOMP_RET_USER_NOTIF))

@@ -32,6 +32,10 @@ func judge(t *testing.T, prog []unix.SockFilter, arch, nr uint32, args ...uint64
 			continue
 		case unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K:
 			taken = acc == in.K
+		case unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K:
+			taken = acc >= in.K
+		case unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K:
+			taken = acc > in.K
 		case unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K:
 			taken = acc&in.K != 0
 		case unix.BPF_RET | unix.BPF_K:
@@ -54,6 +58,7 @@ func TestFilter(t *testing.T) {
 	for i := range uint32(200) { // long programs, beyond what one jump reaches
 		rules = append(rules, Rule{Nr: 5, When: []Cond{{Arg: 0, Mask: 0xffffffff, Value: 1000 + i}}})
 	}
+	rules = append(rules, Rule{Nr: 8, When: []Cond{Range{900, 963}.Cond(2), {Arg: 0, Mask: 0xf, Value: 3, Last: 5}}})
 	prog := filter(rules)
 	for _, c := range []struct {
 		nr      uint32
@@ -68,6 +73,8 @@ func TestFilter(t *testing.T) {
 		{5, []uint64{0, 7<<32 | 1, 37}, true}, // an int's upper half may hold anything
 		{5, []uint64{0, 0, 0, 0, 0, 0xabcd3d99}, true},
 		{5, []uint64{0, 0, 0, 0, 0, 0x3e00}, false},
+		{8, []uint64{3, 0, 900}, true}, {8, []uint64{0x15, 0, 1<<32 | 963}, true}, {8, []uint64{4, 0, 950}, true},
+		{8, []uint64{2, 0, 900}, false}, {8, []uint64{6, 0, 900}, false}, {8, []uint64{3, 0, 899}, false}, {8, []uint64{3, 0, 964}, false},
 		{5, []uint64{1000}, true}, {5, []uint64{1199}, true}, {5, []uint64{1200}, false},
 	} {
 		want := uint32(unix.SECCOMP_RET_ALLOW)

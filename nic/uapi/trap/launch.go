@@ -52,6 +52,9 @@ func Launched() {
 func become(path string, argv []string) {
 	const above = 200 // the descriptors that programs number themselves
 	sock, err := unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, above)
+	if err == unix.EINVAL { // above the limit
+		sock, err = unix.FcntlInt(0, unix.F_DUPFD_CLOEXEC, 0)
+	}
 	if err != nil {
 		return
 	}
@@ -147,7 +150,7 @@ func dropSysTime() error {
 
 // launch starts the child, takes its listener and returns it and the program:
 // the same process, or its child with the preloaded library.
-func (s *supervisor) launch(o Options, path string) (*exec.Cmd, *os.Process, error) {
+func (s *Supervisor) launch(o Options, path string) (*exec.Cmd, *os.Process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
@@ -181,7 +184,7 @@ func (s *supervisor) launch(o Options, path string) (*exec.Cmd, *os.Process, err
 
 // adopt speaks with the child until the program runs. It returns the program
 // if that is another process than the child.
-func (s *supervisor) adopt(sock int, o Options, path string) (*os.Process, error) {
+func (s *Supervisor) adopt(sock int, o Options, path string) (*os.Process, error) {
 	var want byte
 	if !o.KeepSystemClock {
 		want |= dropClock
@@ -217,7 +220,7 @@ func (s *supervisor) adopt(sock int, o Options, path string) (*os.Process, error
 // adoptListener takes the listener of the child until it is the program. It
 // must be served from the child's go-ahead on: execve itself is done when the
 // socket ends, and the loader's calls come later.
-func (s *supervisor) adoptListener(sock int, path string) error {
+func (s *Supervisor) adoptListener(sock int, path string) error {
 	msg := make([]byte, 2)
 	n, listener, err := receive(sock, msg)
 	if err != nil || n != 2 {
@@ -226,14 +229,14 @@ func (s *supervisor) adoptListener(sock int, path string) error {
 	if msg[0] != stepListening && msg[0] != stepRepeating {
 		return explain(msg[0], unix.Errno(msg[1]))
 	}
-	s.repeats = msg[0] == stepRepeating
-	s.listener = listener
+	s.terms.Repeats = msg[0] == stepRepeating
+	s.fd = listener
 	s.syncWakeUp()
 	if _, err := unix.Write(sock, []byte{0}); err != nil {
 		return fmt.Errorf("start the program: %w", err)
 	}
 	if n, err := unix.Read(sock, msg); err == nil && n == 2 {
-		unix.Close(s.listener)
+		unix.Close(s.fd)
 		return &NotFoundError{Name: path, Err: unix.Errno(msg[1])}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package trap
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,29 +38,37 @@ const askRules = ^uint64(0)
 
 // libraryAnswer is its struct answer. A result below zero is an errno; a
 // descriptor's value is its flags.
-type libraryAnswer struct{ Kind, Value int64 }
+type libraryAnswer struct {
+	Kind, Value int64
+	First, Last int64 // which numbers answerInstall may use; Last is 0 if any
+}
 
 const (
 	answerPass = iota
 	answerResult
 	answerDescriptor
+	answerInstall // a descriptor, and a pipe that its number is to be written into; the call goes on
 )
 
 // maxRuleWords is the library's room for rules.
 const maxRuleWords = 4096
 
-// encodeRules lays rules out as the library reads them: 32-bit words of number,
-// count, and count times argument, mask and value.
+// encodeRules lays rules out as the library reads them, in order of number:
+// 32-bit words of number, count, and count times argument, mask, first and last
+// value.
 func encodeRules(rules []Rule) ([]byte, error) {
 	var b []byte
 	word := func(v uint32) { b = binary.NativeEndian.AppendUint32(b, v) }
-	for _, r := range rules {
+	sorted := slices.Clone(rules)
+	slices.SortStableFunc(sorted, func(a, b Rule) int { return cmp.Compare(a.Nr, b.Nr) })
+	for _, r := range sorted {
 		word(r.Nr)
 		word(uint32(len(r.When)))
 		for _, c := range r.When {
 			word(uint32(c.Arg))
 			word(c.Mask)
 			word(c.Value)
+			word(max(c.Value, c.Last))
 		}
 	}
 	if len(b) > 4*maxRuleWords {
@@ -73,10 +83,9 @@ type preload struct {
 	listener *net.UnixListener
 	library  string // its file
 	rules    []byte
-	serial   sync.Mutex // handlers see one call at a time
 }
 
-func newPreload(s *supervisor, path string) (*preload, error) {
+func newPreload(s *Supervisor, path string) (*preload, error) {
 	if err := preloadable(path); err != nil {
 		return nil, err
 	}
@@ -108,7 +117,7 @@ func (p *preload) close() {
 }
 
 // loop takes the connections of the program's threads.
-func (p *preload) loop(s *supervisor) error {
+func (p *preload) loop(s *Supervisor) error {
 	for {
 		c, err := p.listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
@@ -129,7 +138,7 @@ type connection struct {
 	blocked uint64
 }
 
-func (p *preload) serve(s *supervisor, conn *connection) {
+func (p *preload) serve(s *Supervisor, conn *connection) {
 	defer conn.c.Close()
 	defer conn.waitFor(0)
 	pid, err := conn.peer()
@@ -151,9 +160,7 @@ func (p *preload) serve(s *supervisor, conn *connection) {
 		}
 		conn.blocked = m.Blocked
 		conn.waitFor(id)
-		p.serial.Lock()
-		s.serve(&Call{s: s, conn: conn, n: notification{id: id, pid: thread, nr: int32(m.Nr), arch: nativeArch, args: m.Args}})
-		p.serial.Unlock()
+		s.serve(&Call{l: s.Listener, conn: conn, n: Notification{ID: id, PID: thread, Nr: int32(m.Nr), Arch: nativeArch, Args: m.Args}})
 	}
 }
 
@@ -186,25 +193,75 @@ func (c *connection) waitsFor(id uint64) bool {
 }
 
 // finish answers the call that waits. A thread that is gone needs no answer.
-func (c *connection) finish(id uint64, a Answer) {
+func (c *connection) finish(call *Call, a Answer) {
 	var m libraryAnswer
 	var rights []byte
 	switch {
+	case a.kind == descriptor && a.where == InReserved:
+		n, err := call.Install(int(a.value), a.flags, a.where)
+		if err != nil {
+			c.finish(call, Fail(err))
+			return
+		}
+		m = libraryAnswer{Kind: answerResult, Value: int64(n)}
 	case a.kind == descriptor:
 		defer unix.Close(int(a.value))
-		m, rights = libraryAnswer{answerDescriptor, int64(a.flags)}, unix.UnixRights(int(a.value))
+		m, rights = libraryAnswer{Kind: answerDescriptor, Value: int64(a.flags)}, unix.UnixRights(int(a.value))
 	case a.kind == pass:
 		m.Kind = answerPass
 	case a.errno != 0:
-		m = libraryAnswer{answerResult, -int64(a.errno)}
+		m = libraryAnswer{Kind: answerResult, Value: -int64(a.errno)}
 	default:
-		m = libraryAnswer{answerResult, a.value}
+		m = libraryAnswer{Kind: answerResult, Value: a.value}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting == id {
+	if c.waiting == call.n.ID {
 		c.waiting = 0
 		_, _, _ = c.c.WriteMsgUnix(octets(&m), rights, nil)
+	}
+}
+
+// install gives the waiting thread a duplicate of fd and learns its number.
+func (c *connection) install(call *Call, fd, flags int, where Place) (int, error) {
+	m := libraryAnswer{Kind: answerInstall, Value: int64(flags & unix.O_CLOEXEC)}
+	if where == InReserved {
+		r := call.l.terms.Reserved
+		restore, err := r.raise(call)
+		if err != nil {
+			return -1, err
+		}
+		defer restore()
+		m.First, m.Last = int64(r.First), int64(r.Last)
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return -1, err
+	}
+	defer unix.Close(pipe[0])
+	c.mu.Lock()
+	err := error(unix.ESRCH)
+	if c.waiting == call.n.ID {
+		_, _, err = c.c.WriteMsgUnix(octets(&m), unix.UnixRights(fd, pipe[1]), nil)
+	}
+	c.mu.Unlock()
+	unix.Close(pipe[1])
+	if err != nil {
+		return -1, unix.ESRCH
+	}
+	var number int32
+	for {
+		switch n, err := unix.Read(pipe[0], octets(&number)); {
+		case err == unix.EINTR:
+		case n != len(octets(&number)) && c.waitsFor(call.n.ID): // no room for two descriptors
+			return -1, unix.EMFILE
+		case n != len(octets(&number)):
+			return -1, unix.ESRCH
+		case number < 0:
+			return -1, unix.Errno(-number)
+		default:
+			return int(number), nil
+		}
 	}
 }
 

@@ -15,15 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// libcProgram is a program whose system calls are libc's, as no Go program's
-// are.
-var libcProgram = sync.OnceValues(func() (string, error) {
-	file := filepath.Join(testDir, "program")
-	if out, err := exec.Command("cc", "-pthread", "-o", file, "testdata/program.c").CombinedOutput(); err != nil {
+// Programs whose system calls are libc's, as no Go program's are.
+var (
+	libcProgram    = sync.OnceValues(func() (string, error) { return build("program") })
+	commandProgram = sync.OnceValues(func() (string, error) { return build("commands") })
+)
+
+func build(name string) (string, error) {
+	file := filepath.Join(testDir, name)
+	if out, err := exec.Command("cc", "-pthread", "-o", file, "testdata/"+name+".c").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return file, nil
-})
+}
 
 // preloaded makes argv one of the C program's parts, served by the library.
 func (w *world) preloaded(t testing.TB, part string, args ...string) *world {

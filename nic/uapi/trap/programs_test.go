@@ -34,6 +34,7 @@ var programs = map[string]func(args []string) int{
 	"caps":      func([]string) int { fmt.Println(capEff()>>unix.CAP_SYS_TIME&1 == 1); return 0 },
 	"loop":      loopCalls,
 	"preload":   superviseByLibrary,
+	"limited":   limited,
 }
 
 func fail(err error) int {

@@ -1,79 +1,51 @@
 package trap
 
 import (
-	"errors"
 	"fmt"
+	"os"
 	"sync"
-	"syscall"
-	"unsafe"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// notification is struct seccomp_notif.
-type notification struct {
-	id    uint64
-	pid   uint32
-	flags uint32
-	nr    int32
-	arch  uint32
-	ip    uint64
-	args  [6]uint64
+// Supervisor receives and answers the calls of one process tree.
+type Supervisor struct {
+	*Listener // with the preloaded library it receives nothing
+	rules     []Rule
+	handlers  map[uint32][]Handler
+	preload   *preload // nil: by seccomp
+	logf      func(string, ...any)
+
+	serial    sync.Mutex // handlers see one call at a time
+	suspended atomic.Bool
+	resumed   *os.File // an eventfd; nil: never suspended
 }
 
-// response is struct seccomp_notif_resp.
-type response struct {
-	id    uint64
-	val   int64
-	errno int32
-	flags uint32
-}
-
-// addFd is struct seccomp_notif_addfd.
-type addFd struct {
-	id         uint64
-	flags      uint32
-	srcfd      uint32
-	newfd      uint32
-	newfdFlags uint32
-}
-
-// supervisor receives and answers the calls of one process tree.
-type supervisor struct {
-	listener int
-	rules    []Rule
-	handlers map[uint32][]Handler
-	mirrors  []string // roots of those among the handlers
-	mem      foreign
-	preload  *preload // nil: by seccomp
-	logf     func(string, ...any)
-	repeats  bool // before Linux 5.19 a signal interrupts a call that is being served
-	twoSteps bool // before Linux 5.14 a descriptor cannot be added and the call ended at once
-
-	mu   sync.Mutex
-	done map[uint32]undelivered // by thread; of those that repeats
-}
-
-// undelivered is the answer to a call that a signal interrupted after it was
-// served: kernels before 5.19 then make the call again.
-type undelivered struct {
-	n notification
-	r response
+// Attached is a Handler that is told, before the first call, who will ask it.
+type Attached interface {
+	Handler
+	Attach(s *Supervisor)
 }
 
 // ended is called when no process is left, and if there never was one.
-func (s *supervisor) ended() {
+func (s *Supervisor) ended() {
 	if s != nil && s.preload != nil {
 		s.preload.close()
 	}
 }
 
-func newSupervisor(o Options) (*supervisor, error) {
-	s := &supervisor{listener: -1, handlers: map[uint32][]Handler{}, mem: foreign{o.ProcMem}, logf: o.Logf, done: map[uint32]undelivered{}}
+func newSupervisor(o Options) (*Supervisor, error) {
+	s := &Supervisor{handlers: map[uint32][]Handler{}, logf: o.Logf}
+	s.Listener = NewListener(-1, Terms{Reserved: Reserved(), ProcMem: o.ProcMem})
 	if s.logf == nil {
 		s.logf = func(string, ...any) {}
 	}
-	for _, h := range o.Handlers {
+	return s, s.addHandlers(o.Handlers)
+}
+
+func (s *Supervisor) addHandlers(handlers []Handler) error {
+	for _, h := range handlers {
 		if m, ok := h.(interface{ Root() string }); ok {
 			s.mirrors = append(s.mirrors, m.Root())
 		}
@@ -81,7 +53,7 @@ func newSupervisor(o Options) (*supervisor, error) {
 		for _, r := range h.Rules() {
 			for _, w := range r.When {
 				if w.Arg > 5 {
-					return nil, fmt.Errorf("a system call has 6 arguments, no argument %d", w.Arg)
+					return fmt.Errorf("a system call has 6 arguments, no argument %d", w.Arg)
 				}
 			}
 			s.rules = append(s.rules, r)
@@ -90,55 +62,87 @@ func newSupervisor(o Options) (*supervisor, error) {
 				s.handlers[r.Nr] = append(s.handlers[r.Nr], h)
 			}
 		}
+		if a, ok := h.(Attached); ok {
+			a.Attach(s)
+		}
 	}
-	return s, nil
+	return nil
 }
 
-// syncWakeUp asks the kernel to wake each side on the other's processor,
-// which halves the cost of a call; older kernels cannot, and need not.
-func (s *supervisor) syncWakeUp() {
-	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(s.listener), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+// Suspend leaves the receiving of calls to another process, which must not
+// begin before. A handler's Serve calls it. With the preloaded library it has
+// no effect.
+func (s *Supervisor) Suspend() error {
+	if s.resumed == nil {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		if err != nil {
+			return err
+		}
+		s.resumed = os.NewFile(uintptr(fd), "resumed")
+	}
+	s.suspended.Store(true)
+	return nil
 }
+
+// Resume receives again after Suspend. The other process must have stopped.
+func (s *Supervisor) Resume() {
+	s.suspended.Store(false)
+	_, _ = s.resumed.Write([]byte{1, 0, 0, 0, 0, 0, 0, 0}) // no process is left if it is closed
+}
+
+// Serve serves a call that another process received and does not answer.
+func (s *Supervisor) Serve(n Notification) { s.serve(s.Call(n)) }
 
 // loop serves until no process is left.
-func (s *supervisor) loop() error {
+func (s *Supervisor) loop() error {
 	if s.preload != nil {
 		return s.preload.loop(s)
 	}
-	defer unix.Close(s.listener)
-	fds := []unix.PollFd{{Fd: int32(s.listener), Events: unix.POLLIN}}
+	defer unix.Close(s.fd)
+	fds := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}}
 	for {
-		_, err := unix.Poll(fds, -1)
-		if err == unix.EINTR {
+		if _, err := unix.Poll(fds, -1); err == unix.EINTR {
 			continue
-		}
-		if err != nil {
+		} else if err != nil {
 			return fmt.Errorf("wait for system calls: %w", err)
 		}
 		if fds[0].Revents&unix.POLLIN == 0 {
 			return nil
 		}
-		c := &Call{s: s}
-		err = ioctl(s.listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&c.n))
-		switch {
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINTR): // the caller is gone
-		case err != nil:
+		c, err := s.Receive()
+		if err != nil {
 			return fmt.Errorf("receive a system call: %w", err)
-		default:
+		}
+		if c != nil {
 			s.serve(c)
+		}
+		if s.suspended.Load() && !s.sleep() {
+			return nil
 		}
 	}
 }
 
-func (s *supervisor) serve(c *Call) {
-	if c.n.arch != nativeArch || c.n.nr&foreignBit != 0 {
+// sleep waits for Resume. False: no process is left.
+func (s *Supervisor) sleep() bool {
+	wake := int32(s.resumed.Fd())
+	for s.suspended.Load() {
+		fds := []unix.PollFd{{Fd: int32(s.fd)}, {Fd: wake, Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err == nil && fds[0].Revents != 0 {
+			s.resumed.Close()
+			return false
+		}
+		_, _ = unix.Read(int(wake), make([]byte, 8)) // nothing after EINTR
+	}
+	return true
+}
+
+func (s *Supervisor) serve(c *Call) {
+	if c.n.Arch != nativeArch || c.n.Nr&foreignBit != 0 {
 		s.refuse(c)
 		return
 	}
-	if r, ok := s.repeated(c); ok {
-		s.send(c, r)
-		return
-	}
+	s.serial.Lock()
+	defer s.serial.Unlock()
 	for _, h := range s.handlers[c.Nr()] {
 		if a := h.Serve(c); a.kind != pass {
 			if a.kind != later {
@@ -152,98 +156,11 @@ func (s *supervisor) serve(c *Call) {
 
 // refuse ends a program of another architecture: its calls have other numbers
 // and layouts.
-func (s *supervisor) refuse(c *Call) {
+func (s *Supervisor) refuse(c *Call) {
 	pid, err := c.Process()
 	if err == nil && c.Valid() {
 		s.logf("process %d makes 32-bit system calls, which are not served: it was killed; use the program's 64-bit build", pid)
 		_ = unix.Kill(pid, unix.SIGKILL) // fails if it is gone
 	}
 	c.Finish(Fail(unix.ENOSYS))
-}
-
-// repeated finds the answer of a call that the kernel makes again because a
-// signal came between the serving and the answer.
-func (s *supervisor) repeated(c *Call) (response, bool) {
-	if !s.repeats {
-		return response{}, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u, ok := s.done[c.n.pid]
-	if !ok || u.n.nr != c.n.nr || u.n.ip != c.n.ip || u.n.args != c.n.args {
-		return response{}, false
-	}
-	delete(s.done, c.n.pid)
-	return u.r, true
-}
-
-// Finish ends a call that was answered Later.
-func (c *Call) Finish(a Answer) {
-	if c.conn != nil {
-		c.conn.finish(c.n.id, a)
-		return
-	}
-	r := response{id: c.n.id}
-	switch {
-	case a.kind == descriptor:
-		c.s.add(c, a)
-		return
-	case a.kind == pass:
-		r.flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE
-	case a.errno != 0:
-		r.errno = -int32(a.errno)
-	default:
-		r.val = a.value
-	}
-	c.s.send(c, r)
-}
-
-func (s *supervisor) send(c *Call, r response) {
-	r.id = c.n.id
-	err := ioctl(s.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
-	if s.repeats && errors.Is(err, unix.ENOENT) && r.flags == 0 && r.errno != -int32(errRestart) {
-		s.mu.Lock()
-		s.done[c.n.pid] = undelivered{c.n, r}
-		s.mu.Unlock()
-	}
-}
-
-// add ends the call with a new descriptor. If the caller is gone, closing
-// ours lets go of the file.
-func (s *supervisor) add(c *Call, a Answer) {
-	fd := int(a.value)
-	defer unix.Close(fd)
-	req := addFd{id: c.n.id, srcfd: uint32(fd), newfdFlags: uint32(a.flags)}
-	if !s.twoSteps {
-		req.flags = unix.SECCOMP_ADDFD_FLAG_SEND
-		err := ioctl(s.listener, unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&req))
-		if !errors.Is(err, unix.EINVAL) {
-			s.failAdd(c, err)
-			return
-		}
-		s.twoSteps, req.flags = true, 0
-	}
-	n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(s.listener), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&req)))
-	if errno != 0 {
-		s.failAdd(c, errno)
-		return
-	}
-	c.Finish(Return(int64(n)))
-}
-
-// failAdd tells the caller why it gets no descriptor, such as EMFILE.
-func (s *supervisor) failAdd(c *Call, err error) {
-	var errno syscall.Errno
-	if errors.As(err, &errno) && errno != unix.ENOENT {
-		c.Finish(Fail(errno))
-	}
-}
-
-// ioctl makes an ioctl with a pointer.
-func ioctl(fd int, req uint, p unsafe.Pointer) error {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(p))
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }

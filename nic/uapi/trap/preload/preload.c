@@ -22,12 +22,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PASS, RESULT, DESCRIPTOR, ASK_RULES = -1, RESTART = -512 };
+enum { PASS, RESULT, DESCRIPTOR, INSTALL, ASK_RULES = -1, RESTART = -512, CALLS = 512 };
 struct call { uint64_t nr, arg[6], blocked, thread; };
-struct answer { int64_t kind, value; };
+struct answer { int64_t kind, value, first, last; };
 
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
-static uint32_t rules[4096], *rules_end = rules; // number, count, count times {argument, mask, value}
+static uint32_t rules[4096], *rules_end = rules; // in order of number: number, count, count times {argument, mask, first, last}
+static const uint32_t *rules_of[CALLS];          // where those of a number begin
 static long (*kernel)(long, ...);                // libc's syscall(2)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_exit;
@@ -51,45 +52,77 @@ static int dial(void) {
 	hang_up(NULL);
 	int fd = kernel(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0) return 0;
-	int high = kernel(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 900); // programs count on the low numbers
+	int high = kernel(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 964); // programs count on the low numbers, and 900 to 963 are served files
 	if (high >= 0) kernel(SYS_close, fd), fd = high;
 	if (kernel(SYS_connect, fd, &address, sizeof address) || kernel(SYS_fstat, fd, &st)) return kernel(SYS_close, fd), 0;
 	conn.open = 1, conn.fd = fd, conn.pid = getpid(), conn.dev = st.st_dev, conn.ino = st.st_ino;
 	return pthread_setspecific(at_exit, &conn) == 0;
 }
 
-// ask returns how many octets the answer has, and the descriptor that comes with it.
-static ssize_t ask(struct call *c, void *answer, size_t room, int *fd) {
-	union { struct cmsghdr h; char room[CMSG_SPACE(sizeof *fd)]; } control;
+static int say(const struct call *c) { return dial() && kernel(SYS_sendto, conn.fd, c, sizeof *c, MSG_NOSIGNAL, NULL, 0) == sizeof *c; }
+
+// hear returns how many octets the answer has, and the descriptors that come with it.
+static ssize_t hear(void *answer, size_t room, int fd[2]) {
+	union { struct cmsghdr h; char room[CMSG_SPACE(2 * sizeof *fd)]; } control;
 	struct iovec v = {answer, room};
 	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
 	ssize_t n;
-	if (!dial() || kernel(SYS_sendto, conn.fd, c, sizeof *c, MSG_NOSIGNAL, NULL, 0) != sizeof *c) return -1;
 	while ((n = kernel(SYS_recvmsg, conn.fd, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR);
-	*fd = -1;
-	if (n > 0 && CMSG_FIRSTHDR(&m)) memcpy(fd, CMSG_DATA(&control.h), sizeof *fd);
+	fd[0] = fd[1] = -1;
+	if (n > 0 && CMSG_FIRSTHDR(&m)) memcpy(fd, CMSG_DATA(&control.h), control.h.cmsg_len - CMSG_LEN(0));
 	return n;
+}
+
+// place gives a received descriptor its number and flags.
+static int place(int fd, const struct answer *a) {
+	if (fd >= 0 && a->last) {
+		int high = kernel(SYS_fcntl, fd, F_DUPFD_CLOEXEC, a->first);
+		kernel(SYS_close, fd), fd = high;
+		if (fd > a->last) kernel(SYS_close, fd), fd = -1;
+	}
+	if (fd >= 0 && !(a->value & O_CLOEXEC)) kernel(SYS_fcntl, fd, F_SETFD, 0);
+	return fd < 0 ? -EMFILE : fd;
+}
+
+// ask asks what a call returns. The program may be given descriptors meanwhile.
+static void ask(const struct call *c, struct answer *a) {
+	int fd[2];
+	a->kind = PASS;
+	if (!say(c)) return;
+	while (hear(a, sizeof *a, fd) == sizeof *a) {
+		if (a->kind == DESCRIPTOR) a->value = place(fd[0], a);
+		if (a->kind != INSTALL) return;
+		int number = place(fd[0], a);
+		if (kernel(SYS_write, fd[1], &number, sizeof number) < 0) kernel(SYS_close, number);
+		kernel(SYS_close, fd[1]);
+	}
+	a->kind = PASS;
 }
 
 static void start(void) {
 	struct call c = {.nr = ASK_RULES};
 	const char *path = getenv("TAPIR_PRELOAD");
-	int fd, saved = errno;
+	int fd[2], saved = errno;
 	kernel = dlsym(RTLD_NEXT, "syscall");
 	if (path && strlen(path) < sizeof address.sun_path && !pthread_key_create(&at_exit, hang_up)) {
-		ssize_t n = ask(&c, rules, sizeof rules, (strcpy(address.sun_path, path), &fd));
+		ssize_t n = (strcpy(address.sun_path, path), say(&c)) ? hear(rules, sizeof rules, fd) : 0;
 		if (n > 0) rules_end = rules + n / sizeof *rules;
 	}
+	for (const uint32_t *r = rules; r < rules_end; r += 2 + 4 * r[1])
+		if (r[0] < CALLS && !rules_of[r[0]]) rules_of[r[0]] = r;
 	errno = saved;
 }
 
 __attribute__((constructor)) static void load(void) { pthread_once(&once, start); }
 
 static int wanted(const uint64_t *call) {
-	for (const uint32_t *r = rules; r < rules_end; r += 2 + 3 * r[1]) {
+	const uint32_t *r = call[0] < CALLS ? rules_of[call[0]] : NULL;
+	for (; r && r < rules_end && r[0] == call[0]; r += 2 + 4 * r[1]) {
 		uint32_t met = 0;
-		if (r[0] != call[0]) continue;
-		for (const uint32_t *w = r + 2; met < r[1] && ((uint32_t)call[1 + w[0]] & w[1]) == w[2]; w += 3) met++;
+		for (const uint32_t *w = r + 2; met < r[1]; w += 4, met++) {
+			uint32_t v = (uint32_t)call[1 + w[0]] & w[1];
+			if (v < w[2] || v > w[3]) break;
+		}
 		if (met == r[1]) return 1;
 	}
 	return 0;
@@ -106,28 +139,28 @@ static int restarts(const sigset_t *blocked) {
 	return 1;
 }
 
+// cancels: the call is a cancellation point of pthreads(7).
+static int cancels(uint64_t nr) { return nr == SYS_write || nr == SYS_openat || nr == SYS_ppoll || nr == SYS_recvmsg || nr == SYS_recvmmsg; }
+
 // served tells whether the supervisor has answered. Signals wait meanwhile, so that no call is made twice.
 static int served(const uint64_t *call, long *result) {
 	struct answer a;
-	int fd, again, saved = errno;
+	int again, saved = errno;
 	load();
 	if (!wanted(call)) return 0;
 	do {
 		struct call c = {.thread = kernel(SYS_gettid)};
 		sigset_t all, old;
+		if (cancels(*call)) pthread_testcancel();
 		memcpy(&c, call, 7 * sizeof *call);
 		sigfillset(&all);
 		pthread_sigmask(SIG_BLOCK, &all, &old);
 		memcpy(&c.blocked, &old, sizeof c.blocked);
-		if (ask(&c, &a, sizeof a, &fd) != sizeof a) a.kind = PASS;
+		ask(&c, &a);
 		again = a.kind == RESULT && a.value == RESTART && restarts(&old);
 		pthread_sigmask(SIG_SETMASK, &old, NULL);
 	} while (again);
 	errno = saved;
-	if (a.kind == DESCRIPTOR) {
-		if (fd >= 0 && !(a.value & O_CLOEXEC)) kernel(SYS_fcntl, fd, F_SETFD, 0);
-		a.value = fd < 0 ? -EMFILE : fd;
-	}
 	if (a.value == RESTART) a.value = -EINTR;
 	if (a.kind != PASS && a.value < 0) errno = -a.value, a.value = -1;
 	return *result = a.value, a.kind != PASS;
@@ -191,6 +224,11 @@ int poll(struct pollfd *p, nfds_t n, int ms) {
 	return NEXT(poll)(p, n, ms);
 }
 int __poll_chk(struct pollfd *p, nfds_t n, int ms, size_t room) { return n * sizeof *p > room ? abort(), 0 : poll(p, n, ms); }
+DEFINE(ssize_t, write, (int d, const void *b, size_t n), (d, b, n), SYS_write, d, U b, n)
+DEFINE(int, dup, (int d), (d), SYS_dup, d)
+#define FCNTL(size) int fcntl##size(int d, int cmd, ...) { LAST(cmd, void *, p); SERVE(SYS_fcntl, d, cmd, U p); return NEXT(fcntl##size)(d, cmd, p); }
+FCNTL()
+FCNTL(64)
 int ioctl(int d, unsigned long req, ...) {
 	LAST(req, void *, p);
 	SERVE(SYS_ioctl, d, req, U p);

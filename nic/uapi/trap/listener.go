@@ -1,0 +1,213 @@
+package trap
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Notification is struct seccomp_notif: a trapped call as the kernel tells of
+// it. It means the same to every process that has the listener.
+type Notification struct {
+	ID    uint64
+	PID   uint32 // the thread's id
+	Flags uint32
+	Nr    int32
+	Arch  uint32
+	IP    uint64
+	Args  [6]uint64
+}
+
+// response is struct seccomp_notif_resp.
+type response struct {
+	id    uint64
+	val   int64
+	errno int32
+	flags uint32
+}
+
+// addFd is struct seccomp_notif_addfd.
+type addFd struct {
+	id         uint64
+	flags      uint32
+	srcfd      uint32
+	newfd      uint32
+	newfdFlags uint32
+}
+
+// Terms are what a process must know of a listener that it did not make.
+type Terms struct {
+	Reserved Range // the numbers that files with served writes have
+	ProcMem  bool  // the program's memory is reached by /proc/PID/mem alone
+	Repeats  bool  // before Linux 5.19 a signal interrupts a call that is being served
+}
+
+// Listener is where the kernel asks what a supervised program's calls return.
+// Several processes may share it: any may answer, one may receive.
+type Listener struct {
+	fd       int
+	terms    Terms
+	mem      foreign
+	mirrors  []string    // roots of those among the handlers
+	twoSteps atomic.Bool // before Linux 5.14 a descriptor cannot be added and the call ended at once
+
+	mu   sync.Mutex
+	done map[uint32]undelivered // by thread; of those that repeat
+}
+
+// undelivered is the answer to a call that a signal interrupted after it was
+// served: kernels before 5.19 then make the call again.
+type undelivered struct {
+	n Notification
+	r response
+}
+
+// NewListener is the listener that fd, which stays the caller's, is open on.
+func NewListener(fd int, terms Terms) *Listener {
+	return &Listener{fd: fd, terms: terms, mem: foreign{terms.ProcMem}, done: map[uint32]undelivered{}}
+}
+
+// Fd is its descriptor, which polls as readable when a call waits, and as
+// POLLHUP when no process is left.
+func (l *Listener) Fd() int { return l.fd }
+
+// Terms are those of the listener.
+func (l *Listener) Terms() Terms { return l.terms }
+
+// Call is a call that another process received.
+func (l *Listener) Call(n Notification) *Call { return &Call{l: l, n: n} }
+
+// Receive takes the next call and blocks while there is none. Nil: the caller
+// is gone, or needs no other answer than it had.
+func (l *Listener) Receive() (*Call, error) {
+	c := &Call{l: l}
+	err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&c.n))
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINTR):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if r, ok := l.repeated(c); ok {
+		l.send(c, r)
+		return nil, nil
+	}
+	return c, nil
+}
+
+// syncWakeUp asks the kernel to wake each side on the other's processor,
+// which halves the cost of a call; older kernels cannot, and need not.
+func (l *Listener) syncWakeUp() {
+	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+}
+
+// repeated finds the answer of a call that the kernel makes again because a
+// signal came between the serving and the answer.
+func (l *Listener) repeated(c *Call) (response, bool) {
+	if !l.terms.Repeats {
+		return response{}, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u, ok := l.done[c.n.PID]
+	if !ok || u.n.Nr != c.n.Nr || u.n.IP != c.n.IP || u.n.Args != c.n.Args {
+		return response{}, false
+	}
+	delete(l.done, c.n.PID)
+	return u.r, true
+}
+
+func (l *Listener) waits(c *Call) bool {
+	id := c.n.ID
+	return ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id)) == nil
+}
+
+func (l *Listener) finish(c *Call, a Answer) {
+	var r response
+	switch {
+	case a.kind == descriptor:
+		l.finishAdd(c, a)
+		return
+	case a.kind == pass:
+		r.flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE
+	case a.errno != 0:
+		r.errno = -int32(a.errno)
+	default:
+		r.val = a.value
+	}
+	l.send(c, r)
+}
+
+// send answers. To a caller that is interrupted the answer is kept, unless it
+// is that the call could not be carried out because of that.
+func (l *Listener) send(c *Call, r response) {
+	r.id = c.n.ID
+	err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
+	if l.terms.Repeats && errors.Is(err, unix.ENOENT) && r.flags == 0 && r.errno != -int32(errRestart) && r.errno != -int32(unix.ESRCH) {
+		l.mu.Lock()
+		l.done[c.n.PID] = undelivered{c.n, r}
+		l.mu.Unlock()
+	}
+}
+
+// finishAdd ends the call with a new descriptor. If the caller is gone,
+// closing ours lets go of the file.
+func (l *Listener) finishAdd(c *Call, a Answer) {
+	fd := int(a.value)
+	defer unix.Close(fd)
+	if !l.twoSteps.Load() {
+		_, err := l.add(c, fd, a.flags, a.where, unix.SECCOMP_ADDFD_FLAG_SEND)
+		if !errors.Is(err, unix.EINVAL) {
+			l.failAdd(c, err)
+			return
+		}
+		l.twoSteps.Store(true)
+	}
+	n, err := l.add(c, fd, a.flags, a.where, 0)
+	if err != nil {
+		l.failAdd(c, err)
+		return
+	}
+	l.finish(c, Return(int64(n)))
+}
+
+// failAdd tells the caller why it gets no descriptor, such as EMFILE.
+func (l *Listener) failAdd(c *Call, err error) {
+	var errno syscall.Errno
+	if errors.As(err, &errno) && errno != unix.ENOENT {
+		l.finish(c, Fail(errno))
+	}
+}
+
+// add gives the caller a duplicate of fd and returns its number. With
+// SECCOMP_ADDFD_FLAG_SEND the call ends with it.
+func (l *Listener) add(c *Call, fd, flags int, where Place, send uint32) (n int, err error) {
+	req := addFd{id: c.n.ID, flags: send, srcfd: uint32(fd), newfdFlags: uint32(flags & unix.O_CLOEXEC)}
+	if where == InReserved {
+		at, restore, err := l.terms.Reserved.free(c)
+		if err != nil {
+			return -1, err
+		}
+		defer restore()
+		req.flags |= unix.SECCOMP_ADDFD_FLAG_SETFD
+		req.newfd = uint32(at)
+	}
+	got, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&req)))
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(got), nil
+}
+
+// ioctl makes an ioctl with a pointer.
+func ioctl(fd int, req uint, p unsafe.Pointer) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(p))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

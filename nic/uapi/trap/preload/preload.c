@@ -30,6 +30,7 @@ static struct sockaddr_un address = {.sun_family = AF_UNIX};
 static uint32_t rules[4096], *rules_end = rules; // in order of number: number, count, count times {argument, mask, first, last}
 static const uint32_t *rules_of[CALLS];          // where those of a number begin
 static long (*kernel)(long, ...);                // libc's syscall(2)
+static ssize_t (*cancelled_recvmsg)(int, struct msghdr *, int); // a cancellation point, which system calls by number are not
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_exit;
 static __thread struct { int open, fd; pid_t pid; dev_t dev; ino_t ino; } conn __attribute__((tls_model("initial-exec")));
@@ -62,12 +63,13 @@ static int dial(void) {
 static int say(const struct call *c) { return dial() && kernel(SYS_sendto, conn.fd, c, sizeof *c, MSG_NOSIGNAL, NULL, 0) == sizeof *c; }
 
 // hear returns how many octets the answer has, and the descriptors that come with it.
-static ssize_t hear(void *answer, size_t room, int fd[2]) {
+static ssize_t hear(void *answer, size_t room, int fd[2], int cancels) {
 	union { struct cmsghdr h; char room[CMSG_SPACE(2 * sizeof *fd)]; } control;
 	struct iovec v = {answer, room};
 	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
 	ssize_t n;
-	while ((n = kernel(SYS_recvmsg, conn.fd, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR);
+	do n = cancels ? cancelled_recvmsg(conn.fd, &m, MSG_CMSG_CLOEXEC) : kernel(SYS_recvmsg, conn.fd, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
 	fd[0] = fd[1] = -1;
 	if (n > 0 && CMSG_FIRSTHDR(&m)) memcpy(fd, CMSG_DATA(&control.h), control.h.cmsg_len - CMSG_LEN(0));
 	return n;
@@ -84,12 +86,15 @@ static int place(int fd, const struct answer *a) {
 	return fd < 0 ? -EMFILE : fd;
 }
 
+// cancels: the call is a cancellation point of pthreads(7).
+static int cancels(uint64_t nr) { return nr == SYS_write || nr == SYS_openat || nr == SYS_ppoll || nr == SYS_recvmsg || nr == SYS_recvmmsg; }
+
 // ask asks what a call returns. The program may be given descriptors meanwhile.
 static void ask(const struct call *c, struct answer *a) {
 	int fd[2];
 	a->kind = PASS;
 	if (!say(c)) return;
-	while (hear(a, sizeof *a, fd) == sizeof *a) {
+	while (hear(a, sizeof *a, fd, cancels(c->nr)) == sizeof *a) {
 		if (a->kind == DESCRIPTOR) a->value = place(fd[0], a);
 		if (a->kind != INSTALL) return;
 		int number = place(fd[0], a);
@@ -104,8 +109,9 @@ static void start(void) {
 	const char *path = getenv("TAPIR_PRELOAD");
 	int fd[2], saved = errno;
 	kernel = dlsym(RTLD_NEXT, "syscall");
+	cancelled_recvmsg = dlsym(RTLD_NEXT, "recvmsg");
 	if (path && strlen(path) < sizeof address.sun_path && !pthread_key_create(&at_exit, hang_up)) {
-		ssize_t n = (strcpy(address.sun_path, path), say(&c)) ? hear(rules, sizeof rules, fd) : 0;
+		ssize_t n = (strcpy(address.sun_path, path), say(&c)) ? hear(rules, sizeof rules, fd, 0) : 0;
 		if (n > 0) rules_end = rules + n / sizeof *rules;
 	}
 	for (const uint32_t *r = rules; r < rules_end; r += 2 + 4 * r[1])
@@ -139,9 +145,6 @@ static int restarts(const sigset_t *blocked) {
 	return 1;
 }
 
-// cancels: the call is a cancellation point of pthreads(7).
-static int cancels(uint64_t nr) { return nr == SYS_write || nr == SYS_openat || nr == SYS_ppoll || nr == SYS_recvmsg || nr == SYS_recvmmsg; }
-
 // served tells whether the supervisor has answered. Signals wait meanwhile, so that no call is made twice.
 static int served(const uint64_t *call, long *result) {
 	struct answer a;
@@ -151,7 +154,7 @@ static int served(const uint64_t *call, long *result) {
 	do {
 		struct call c = {.thread = kernel(SYS_gettid)};
 		sigset_t all, old;
-		if (cancels(*call)) pthread_testcancel();
+		if (cancels(*call)) pthread_testcancel(); // before it is sent
 		memcpy(&c, call, 7 * sizeof *call);
 		sigfillset(&all);
 		pthread_sigmask(SIG_BLOCK, &all, &old);

@@ -43,11 +43,11 @@ func (d *Device) Resolve(remote netip.Addr, done func(mac ether.Addr, now frame.
 	n := d.neighbors.find(hop)
 	switch {
 	case d.isLocal(hop):
-		d.settleResolutions(hop, d.cfg.MAC)
+		d.Verbs.Enqueue(resolved{d, r, d.cfg.MAC})
 	case n == nil:
 		d.neighbors.arm(d.newNeighbor(hop), d.now) // asked for in Poll, the time of all output
 	case n.state != incomplete:
-		d.settleResolutions(hop, n.mac)
+		d.Verbs.Enqueue(resolved{d, r, n.mac})
 	}
 	return func() { d.forgetResolution(r) }, true
 }

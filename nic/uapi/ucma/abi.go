@@ -52,10 +52,13 @@ const (
 	DeviceRemoval   EventType = 11
 )
 
-// Port spaces. Both stand for TCP ports here; what is left are datagrams.
+// Port spaces. Those of TCP and InfiniBand stand for TCP ports here, the others
+// are for datagrams.
 const (
-	portSpaceTCP = 0x0106
-	portSpaceIB  = 0x013f
+	portSpaceIPoIB = 0x0002
+	portSpaceTCP   = 0x0106
+	portSpaceUDP   = 0x0111
+	portSpaceIB    = 0x013f
 )
 
 // Sizes in octets.

@@ -55,18 +55,21 @@ type event struct {
 // queue gives ev to a thread that waits, or keeps it for the next one.
 func (f *File) queue(ev *event) {
 	f.events = append(f.events, ev)
-	f.tokens.put()
 	f.serve()
+	f.tokens.set(len(f.events))
 }
 
-// serve hands events to threads that wait for one.
+// serve hands events to threads that wait for one. A thread that does not any
+// more would lose its event: it is passed over, until it is cancelled.
 func (f *File) serve() {
-	for len(f.events) > 0 && len(f.waiting) > 0 {
-		c := f.waiting[0]
-		f.waiting = f.waiting[1:]
-		if c.caller.Waits() { // else its event would be lost: it will be cancelled
-			c.finish(f.deliver(c))
+	for at := 0; len(f.events) > 0 && at < len(f.waiting); {
+		c := f.waiting[at]
+		if !c.caller.Waits() {
+			at++
+			continue
 		}
+		f.waiting = slices.Delete(f.waiting, at, at+1)
+		c.finish(f.deliver(c))
 	}
 }
 
@@ -92,7 +95,7 @@ func (f *File) deliver(c *command) error {
 	}
 	f.events[0] = nil
 	f.events = f.events[1:]
-	f.tokens.take(len(f.events))
+	f.tokens.set(len(f.events))
 	ev.id.reported++
 	if ev.req != nil {
 		ev.id.backlog++
@@ -110,6 +113,6 @@ func (f *File) withdraw(i *id) (list []*event) {
 		}
 		return ev.id == i
 	})
-	f.tokens.take(len(f.events))
+	f.tokens.set(len(f.events))
 	return list
 }

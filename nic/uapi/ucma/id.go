@@ -59,8 +59,10 @@ func (f *File) createID(c *command) {
 	switch {
 	case c.out < 4:
 		c.finish(syscall.ENOSPC)
-	case i.space != portSpaceTCP && i.space != portSpaceIB:
+	case i.space == portSpaceUDP, i.space == portSpaceIPoIB:
 		c.finish(syscall.EPROTONOSUPPORT)
+	case i.space != portSpaceTCP && i.space != portSpaceIB:
+		c.finish(syscall.EINVAL)
 	case !f.home.add(i):
 		c.finish(syscall.ENOMEM)
 	default:

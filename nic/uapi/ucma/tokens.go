@@ -31,20 +31,20 @@ func (t *tokens) open(flags int) (fd int, err error) {
 	return fd, nil
 }
 
-// put adds a token. Without room there are enough.
-func (t *tokens) put() {
-	if n, _ := unix.Write(t.write, []byte{0}); n == 1 {
-		t.n++
-	}
-}
-
-// take leaves no more tokens than events.
-func (t *tokens) take(events int) {
+// set makes it as many tokens as events, if the pipe has room for them.
+func (t *tokens) set(events int) {
 	var buf [64]byte
+	for t.n < events {
+		n, _ := unix.Write(t.write, buf[:min(events-t.n, len(buf))])
+		if n <= 0 {
+			return
+		}
+		t.n += n
+	}
 	for t.n > events {
 		n, _ := unix.Read(t.read, buf[:min(t.n-events, len(buf))])
 		if n <= 0 { // the program has read them itself
-			t.n = 0
+			t.n = events
 			return
 		}
 		t.n -= n

@@ -36,8 +36,8 @@ type node struct {
 	w    *world
 	dev  *nic.Device
 	mail []func(now frame.Time)
-	ends map[uint32]bool
 	d    *Device
+	sent []byte // the frame that leaves
 }
 
 const delay = 10 * time.Microsecond
@@ -83,6 +83,7 @@ func (n *node) qp(_ int, num uint32) *verbs.QP {
 func (n *node) Transmit(f *frame.Frame) {
 	data, id := bytes.Clone(f.Bytes()), f.ID
 	f.Release()
+	n.sent = data
 	if n.w.mute == nil || !n.w.mute(n) {
 		n.w.flying = append(n.w.flying, flying{n.w.now.Add(delay), n, data})
 	}
@@ -134,9 +135,9 @@ func (w *world) mailed() bool {
 	return false
 }
 
-// step goes to the next moment at which something happens.
-func (w *world) step(limit frame.Time) {
-	next := min(w.rest(), limit)
+// advance goes to the next moment at which something happens: at next, if no
+// frame comes before.
+func (w *world) advance(next frame.Time) {
 	if len(w.flying) > 0 {
 		next = min(next, w.flying[0].at)
 	}
@@ -157,16 +158,19 @@ func (w *world) step(limit frame.Time) {
 // run lets d pass.
 func (w *world) run(d time.Duration) {
 	for end := w.now.Add(d); w.now < end; {
-		w.step(end)
+		w.advance(min(w.rest(), end))
 	}
 }
 
-// until lets time pass until done, and tells whether that came within five minutes.
+// until lets time pass until done, and tells whether that came within five
+// minutes.
 func (w *world) until(done func() bool) bool {
-	for end := w.now.Add(5 * time.Minute); !done(); w.step(end) {
-		if w.now >= end {
-			return false
+	for end := w.now.Add(5 * time.Minute); w.now < end; {
+		next := w.rest()
+		if done() {
+			return true
 		}
+		w.advance(min(next, end))
 	}
-	return true
+	return false
 }

@@ -1,0 +1,289 @@
+package ucma
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// trio is a client beside a server program with two NICs.
+func newTrio(t testing.TB, rng *rand.Rand) (p *pair, second *node) {
+	p = &pair{w: newWorld(t, rng)}
+	p.client = p.w.nic(NewServer(), "nic0", "10.0.0.1/24", "10.1.0.1/24", "fd00::1/64")
+	s := NewServer()
+	p.server = p.w.nic(s, "nic1", "10.0.0.2/24", "fd00::2/64")
+	second = p.w.nic(s, "nic2", "10.1.0.2/24")
+	p.w.until(func() bool { return true })
+	p.c, p.s = p.w.thread(100, p.client), p.w.thread(200, p.server)
+	return p, second
+}
+
+// A program on two NICs listens on both with one id, and connects through the
+// one that has the route, whichever thread does what when.
+func TestTwoNICs(t *testing.T) {
+	for seed := range uint64(40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			if seed == 0 {
+				rng = nil
+			}
+			p, second := newTrio(t, rng)
+			l := p.listener("0.0.0.0:7471")
+			var channels []*channel
+			for to, n := range map[string]*node{"10.0.0.2:7471": p.server, "10.1.0.2:7471": second} {
+				c := p.resolved(to)
+				must(t, c.connect("x"))
+				s, _ := l.request()
+				must(t, s.createQP(n), s.accept("y"))
+				c.expect(Established)
+				s.expect(Established)
+				must(t, p.s.write(s.ch, cmdQueryRoute, body{}.u64(p.s.addr).u32(s.num).u32(0), routeLen))
+				if guid := n.dev.Verbs.Identity().GUID; verbs.GUID(p.s.mem[:8]) != guid {
+					t.Errorf("%s is at NIC %x, not %v", to, p.s.mem[:8], guid)
+				}
+				must(t, s.disconnect())
+				c.expect(Disconnected)
+				must(t, c.disconnect())
+				s.expect(Disconnected)
+				s.end()
+				c.end()
+				channels = append(channels, c.ch)
+			}
+			back := p.listenerOf(p.c, "10.1.0.1:9000")
+			i, err := p.s.create(l.ch)
+			must(t, err, i.resolve("", "10.1.0.1:9000", 2000))
+			i.expect(AddrResolved)
+			must(t, i.resolveRoute(1))
+			i.expect(RouteResolved)
+			must(t, i.createQP(second), i.connect(""))
+			r, _ := back.request()
+			must(t, r.reject("no"))
+			i.expect(Rejected)
+			r.end()
+			i.end()
+			back.end()
+			l.end()
+			p.checkEmpty(t, append(channels, l.ch, back.ch)...)
+			if n := len(second.dev.CM.Listeners()); n > 0 {
+				t.Errorf("%d listeners left on the second NIC", n)
+			}
+		})
+	}
+}
+
+// listenerOf is listener of another program.
+func (p *pair) listenerOf(th *thread, at string) *cmid {
+	p.w.t.Helper()
+	l, err := th.create(th.open())
+	must(p.w.t, err, l.bind(at), l.listen(0))
+	return l
+}
+
+// If one NIC cannot listen, none does.
+func TestListenAllOrNone(t *testing.T) {
+	for seed := range uint64(10) {
+		p, second := newTrio(t, rand.New(rand.NewPCG(seed, 2)))
+		taken, err := second.dev.CM.Listen(sock("0.0.0.0:7471").addrPort(), 1, (&conn{}).handle, nil)
+		must(t, err)
+		l, err := p.s.create(p.s.open())
+		must(t, err, l.bind("0.0.0.0:7471"))
+		if err := l.listen(1); err != syscall.EADDRINUSE {
+			t.Errorf("%v", err)
+		}
+		p.w.until(func() bool { return !p.w.mailed() })
+		if n := len(p.server.dev.CM.Listeners()); n != 0 {
+			t.Errorf("%d listeners left", n)
+		}
+		taken.Close()
+		must(t, l.listen(1))
+		p.checkEmpty(t, l.ch)
+	}
+}
+
+// A NIC that comes later is listened on, too.
+func TestNICAdded(t *testing.T) {
+	for seed := range uint64(10) {
+		p := newPair(t, rand.New(rand.NewPCG(seed, 3)))
+		l := p.listener("0.0.0.0:7471")
+		late := p.w.nic(p.server.d.s, "nic2", "10.0.0.3/24")
+		c := p.resolved("10.0.0.3:7471")
+		must(t, c.connect(""))
+		s, _ := l.request()
+		must(t, s.createQP(late), s.accept(""))
+		c.expect(Established)
+		s.expect(Established)
+		p.checkEmpty(t, l.ch, c.ch)
+	}
+}
+
+// A NIC that goes takes its ids with it: the program is told, and may only
+// destroy them.
+func TestNICRemoved(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		p, second := newTrio(t, rng)
+		l := p.listener("0.0.0.0:7471")
+		c := p.resolved("10.1.0.2:7471")
+		must(t, c.connect(""))
+		s, _ := l.request()
+		must(t, s.createQP(second), s.accept(""))
+		c.expect(Established)
+		s.expect(Established)
+		b, err := p.s.create(l.ch)
+		must(t, err, b.bind("10.1.0.2:5"))
+		second.d.run(p.server.d, func(now frame.Time) {
+			if seed%2 == 0 {
+				second.dev.Fail(errors.New("unplugged"), now)
+			}
+			second.d.Detach()
+		})
+		told := map[uint64]EventType{}
+		for range 2 {
+			ev, err := p.s.event(l.ch)
+			must(t, err)
+			told[ev.uid] = ev.typ
+		}
+		if s.acked, b.acked = s.acked+1, b.acked+1; told[s.uid] != DeviceRemoval || told[b.uid] != DeviceRemoval {
+			t.Errorf("events %v", told)
+		}
+		if _, err := s.queryRoute(); err != syscall.ENXIO {
+			t.Errorf("an id without a NIC: %v", err)
+		}
+		if err := s.disconnect(); err == nil {
+			t.Error("disconnected without a NIC")
+		}
+		s.end()
+		b.end()
+		c.expect(Disconnected)
+		c.end()
+		c2 := p.resolved("10.0.0.2:7471") // the other NIC still listens
+		must(t, c2.connect(""))
+		s2, _ := l.request()
+		must(t, s2.reject(""))
+		c2.expect(Rejected)
+		s2.end()
+		l.end()
+		p.checkEmpty(t, l.ch, c.ch, c2.ch)
+	}
+}
+
+// Requests beyond the backlog that nobody has fetched are refused; fetching
+// makes room.
+func TestBacklog(t *testing.T) {
+	p := newPair(t, nil)
+	l, err := p.s.create(p.s.open())
+	must(t, err, l.bind("0.0.0.0:7471"), l.listen(2))
+	var all []*cmid
+	for range 5 {
+		c := p.resolved("10.0.0.2:7471")
+		must(t, c.connect(""))
+		all = append(all, c)
+		p.w.run(1e7)
+	}
+	for n, c := range all {
+		if refused := c.ch.readable(); refused != (n >= 2) {
+			t.Errorf("request %d refused: %v", n, refused)
+		}
+	}
+	first, _ := l.request()
+	more := p.resolved("10.0.0.2:7471")
+	must(t, more.connect(""), first.createQP(p.server), first.accept(""))
+	all[0].expect(Established)
+	p.w.run(1e7)
+	if more.ch.readable() {
+		t.Error("refused though there is room")
+	}
+	if n, err := l.destroy(); err != nil || n != 1 {
+		t.Errorf("%d events fetched, %v", n, err)
+	}
+	all[1].expect(Rejected) // with the listener that never fetched it
+	more.expect(Rejected)
+	channels := []*channel{l.ch, more.ch}
+	for _, c := range all {
+		channels = append(channels, c.ch)
+	}
+	p.checkEmpty(t, channels...)
+}
+
+// A request whose peer has gone cannot be accepted.
+func TestAcceptTooLate(t *testing.T) {
+	p := newPair(t, nil)
+	l, c := p.listener("0.0.0.0:7471"), p.resolved("10.0.0.2:7471")
+	must(t, c.connect(""))
+	s, _ := l.request()
+	c.end() // gives up
+	p.w.run(1e9)
+	must(t, s.createQP(p.server))
+	if err := s.accept(""); err != syscall.ECONNRESET {
+		t.Errorf("%v", err)
+	}
+	if l.ch.readable() {
+		t.Error("an event of an id that was never accepted")
+	}
+	s.qp = nil // which has nothing to close
+	must(t, s.disconnect())
+	s.end()
+	p.checkEmpty(t, l.ch, c.ch)
+}
+
+// The end of a connection by everything but DISCONNECT.
+func TestAbruptEnds(t *testing.T) {
+	for name, end := range map[string]func(c *cmid) error{
+		"destroy id":    func(c *cmid) error { _, err := c.destroy(); return err },
+		"destroy QP":    func(c *cmid) error { return c.qp.Destroy() },
+		"QP to error":   func(c *cmid) error { return c.qp.Modify(verbs.Err) },
+		"close channel": func(c *cmid) error { c.ch.Close(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, nil)
+			c, s, l := p.connected("0.0.0.0:7471", "10.0.0.2:7471")
+			must(t, end(c))
+			if ev := s.expect(Disconnected); ev.status != -int32(syscall.ECONNRESET) {
+				t.Errorf("%+v", ev)
+			}
+			if name == "destroy QP" || name == "QP to error" {
+				c.expect(Disconnected)
+				c.end()
+			}
+			s.end()
+			l.end()
+			if name != "close channel" {
+				c.ch.Close()
+			}
+			p.checkEmpty(t, l.ch)
+		})
+	}
+}
+
+// The class of packets follows the option, on both sides.
+func TestTOS(t *testing.T) {
+	p := newPair(t, nil)
+	classes := map[*node]map[byte]bool{p.client: {}, p.server: {}}
+	p.w.mute = func(n *node) bool {
+		if b := n.sent; len(b) > 34 && b[12] == 8 && b[13] == 0 && b[23] == 6 {
+			classes[n][b[15]] = true
+		}
+		return false
+	}
+	l := p.listener("0.0.0.0:7471")
+	c := p.resolved("10.0.0.2:7471")
+	must(t, c.option(optionTOS, 0x28), c.connect(""))
+	s, _ := l.request()
+	must(t, s.option(optionTOS, 0x48), s.createQP(p.server), s.accept(""))
+	c.expect(Established)
+	s.expect(Established)
+	must(t, c.disconnect())
+	s.expect(Disconnected)
+	if got := classes[p.client]; !got[0x28] || len(got) != 1 {
+		t.Errorf("the client sent with %v", got)
+	}
+	if got := classes[p.server]; !got[0x48] {
+		t.Errorf("the server sent with %v", got)
+	}
+	p.checkEmpty(t, l.ch, c.ch)
+}

@@ -16,6 +16,7 @@ import (
 	"tapir/lab/ctl"
 	"tapir/lab/node"
 	"tapir/nic"
+	"tapir/nic/uapi/relay"
 )
 
 // nicFlags are the settings of a NIC on the command line; the names are those
@@ -128,11 +129,12 @@ func loaded[T any](v T, err error) (T, error) {
 	return v, nil
 }
 
-// running is one NIC with its control socket.
+// running is one NIC with its sockets.
 type running struct {
 	node   *node.Node
 	server *ctl.Server
-	finish func() // of the printing of its log
+	run    *relay.Server // of tapir run
+	finish func()        // of the printing of its log
 }
 
 // errStopped is the reason of an end that a client asked for.
@@ -144,10 +146,10 @@ func runNICs(ctx context.Context, all []node.Config, verbose bool, out, errOut i
 	defer stop(nil)
 	var nics []*running
 	defer func() { closeNICs(nics, errOut) }()
-	layer := node.NewLayer()
+	layer, programs := node.NewLayer(), node.NewPrograms()
 	for _, cfg := range all {
 		cfg.Layer = layer
-		n, err := startNIC(ctx, cfg, func() { stop(errStopped) })
+		n, err := startNIC(ctx, cfg, programs, func() { stop(errStopped) })
 		if err != nil {
 			return err
 		}
@@ -191,28 +193,37 @@ func await(ctx context.Context, nodes []ending, stop context.CancelCauseFunc) er
 
 // startNIC takes the control socket first, so that a name in use is found
 // before a TAP is made.
-func startNIC(ctx context.Context, cfg node.Config, stop func()) (*running, error) {
+func startNIC(ctx context.Context, cfg node.Config, programs *node.Programs, stop func()) (*running, error) {
 	s, err := ctl.Listen(cfg.Name, versionText())
 	if err != nil {
 		return nil, err
 	}
-	n, err := node.Start(ctx, cfg)
+	r, err := relay.Listen(ctl.RunPath(cfg.Name))
 	if err != nil {
 		s.Close()
 		return nil, err
 	}
+	n, err := node.Start(ctx, cfg)
+	if err != nil {
+		r.Close()
+		s.Close()
+		return nil, err
+	}
+	programs.Add(n)
+	r.Serve(programs.Devices)
 	dev := ctl.Device{Device: n.Device, Thread: n, Version: versionText(), TAP: n.TAP(), HostTAP: n.Config().HostTAP, OnStop: stop}
 	s.Serve(dev.Served())
-	return &running{node: n, server: s, finish: func() {}}, nil
+	return &running{node: n, server: s, run: r, finish: func() {}}, nil
 }
 
-// closeNICs ends all NICs side by side: first the connections, so that
-// captures see them close, then the control sockets. The failure of a NIC was
+// closeNICs ends all NICs side by side: first what programs have of them, then
+// the connections, so that captures see them close, then the control sockets. The failure of a NIC was
 // reported when it happened. RDMA objects that nobody destroyed are named.
 func closeNICs(nics []*running, errOut io.Writer) {
 	var wg sync.WaitGroup
 	for _, n := range nics {
 		wg.Go(func() {
+			n.run.Close()
 			_ = n.node.Close()
 			n.server.Close()
 		})

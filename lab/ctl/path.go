@@ -15,6 +15,7 @@ import (
 
 const (
 	suffix      = ".sock"
+	runSuffix   = ".run"
 	maxSunPath  = 107 // octets of sun_path, unix(7), without the final zero
 	nameRule    = "use 1 to 32 letters, digits, '-', '_' and '.', beginning with a letter or digit"
 	freeHint    = "remove it, or set XDG_RUNTIME_DIR to a directory of your own"
@@ -173,6 +174,10 @@ func removeDir(dir string) {
 		unlock()
 	}
 }
+
+// RunPath is where the socket of tapir run lies of the NIC called name, beside
+// its control socket. It belongs to who has that one.
+func RunPath(name string) string { return filepath.Join(Dir(), name+runSuffix) }
 
 // sockets returns the names of all sockets in dir, running or stale, in order.
 func sockets(dir string) (names []string) {

@@ -11,17 +11,25 @@ import (
 // Source is a descriptor that the loop polls with the queues.
 type Source struct {
 	fd    int
-	serve func(now frame.Time)
+	serve func(now frame.Time, hungUp bool)
 	lost  func()
 }
 
 // AddSource has serve called on the loop's thread, before the engine's turn,
-// whenever fd, which stays the caller's, is readable, hung up or in error;
-// again in each iteration until it no longer is. One call does a bounded
-// amount of work. lost is called there if the loop ends before RemoveSource.
-// Call it before Run, or from a function that Do runs.
-func (l *Loop) AddSource(fd int, serve func(now frame.Time), lost func()) *Source {
+// whenever fd, which stays the caller's, is readable, or hung up and nothing is
+// left to read; again in each iteration until it no longer is. One call does a
+// bounded amount of work. lost is called there if the loop ends before
+// RemoveSource, at once if it has ended. Call it before Run, or from a function
+// that Do runs.
+func (l *Loop) AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) *Source {
 	s := &Source{fd: fd, serve: serve, lost: lost}
+	l.mu.Lock()
+	open := l.open
+	l.mu.Unlock()
+	if !open {
+		lost()
+		return s
+	}
 	l.sources = append(l.sources, s)
 	l.fds = append(l.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	return s
@@ -47,8 +55,9 @@ func (l *Loop) serveSources() {
 		if *ready == 0 {
 			continue
 		}
+		hungUp := *ready&unix.POLLIN == 0
 		*ready = 0
-		l.sources[i].serve(l.clock.now())
+		l.sources[i].serve(l.clock.now(), hungUp)
 	}
 }
 

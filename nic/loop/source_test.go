@@ -24,7 +24,7 @@ func TestSource(t *testing.T) {
 	defer w.Close()
 	r, in := newPipe(t)
 	var served, lost int
-	s := w.AddSource(r, func(frame.Time) {
+	s := w.AddSource(r, func(frame.Time, bool) {
 		b := make([]byte, 100)
 		n, err := unix.Read(r, b)
 		must(t, err)
@@ -74,8 +74,8 @@ func TestSourcesOfALoopThatRuns(t *testing.T) {
 	kept, _ := newPipe(t)
 	served, lost := make(chan bool, 1), make(chan string, 2)
 	var s *Source
-	s = w.AddSource(r, func(frame.Time) { w.RemoveSource(s); served <- true }, func() { lost <- "removed" })
-	w.AddSource(kept, func(frame.Time) { t.Error("an empty pipe was served") }, func() { lost <- "kept" })
+	s = w.AddSource(r, func(frame.Time, bool) { w.RemoveSource(s); served <- true }, func() { lost <- "removed" })
+	w.AddSource(kept, func(frame.Time, bool) { t.Error("an empty pipe was served") }, func() { lost <- "kept" })
 	w.run(t)
 	_, err := unix.Write(in, []byte("x"))
 	must(t, err)
@@ -84,6 +84,10 @@ func TestSourcesOfALoopThatRuns(t *testing.T) {
 	if got := <-lost; got != "kept" || len(lost) != 0 {
 		t.Errorf("lost %q and %d more", got, len(lost))
 	}
+	w.AddSource(kept, func(frame.Time, bool) {}, func() { lost <- "late" })
+	if len(lost) != 1 {
+		t.Error("one that comes too late is not told")
+	}
 }
 
 // While the loop lingers it sees a source without a sleep.
@@ -91,7 +95,7 @@ func TestLingerSeesSources(t *testing.T) {
 	w := prepare(t, 0)
 	defer w.Close()
 	r, in := newPipe(t)
-	w.AddSource(r, func(frame.Time) {}, func() {})
+	w.AddSource(r, func(frame.Time, bool) {}, func() {})
 	_, err := unix.Write(in, []byte("x"))
 	must(t, err)
 	for !w.linger(w.clock.now(), lingerFor) { // another process may take the processor
@@ -107,7 +111,7 @@ func TestSourceAllocatesNothing(t *testing.T) {
 	defer w.Close()
 	r, in := newPipe(t)
 	b := make([]byte, 8)
-	w.AddSource(r, func(frame.Time) { unix.Read(r, b) }, func() {})
+	w.AddSource(r, func(frame.Time, bool) { unix.Read(r, b) }, func() {})
 	once := func() {
 		unix.Write(in, b)
 		must(t, w.sleep(0))

@@ -1,0 +1,230 @@
+package relay
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/trap"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// caller is a thread of a program. It implements abi.Caller and belongs to the
+// home of its file. Its call is the supervisor's, or one that intake received.
+type caller struct {
+	s       *session
+	file    *file // nil: it opens one
+	thread  int
+	fd      int // that the command was written to
+	process int // 0: not yet looked up
+
+	id   uint64     // the supervisor's number of the call
+	made *trap.Call // nil: it is the supervisor's
+	in   *intake
+	slot uint32 // of its ledger
+
+	answered bool
+	parked   bool
+	wait     *trap.Parked // of made
+}
+
+// newCaller is who makes a call that the supervisor has.
+func newCaller(s *session, f *file, m *message) *caller {
+	c := &caller{s: s, file: f, id: m.ID, thread: int(m.Thread), fd: int(m.FD)}
+	if f != nil {
+		s.mu.Lock()
+		s.calls[c.id] = c
+		s.mu.Unlock()
+	}
+	return c
+}
+
+// Process implements abi.Caller; 0 if the thread is gone.
+func (c *caller) Process() int {
+	if c.process == 0 {
+		c.process = processOf(c.thread)
+	}
+	return c.process
+}
+
+// processOf is the process that a thread belongs to; 0 if it is gone.
+func processOf(thread int) int {
+	n, err := strconv.Atoi(procField(fmt.Sprintf("/proc/%d/status", thread), "Tgid:"))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// procField is the value of a line of a file of /proc.
+func procField(name, key string) string {
+	f, err := os.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), key); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// Read implements abi.Caller.
+func (c *caller) Read(addr uint64, p []byte) error { return c.move(addr, p, false) }
+
+// Write implements abi.Caller.
+func (c *caller) Write(addr uint64, p []byte) error {
+	if !c.still() {
+		return unix.EFAULT
+	}
+	return c.move(addr, p, true)
+}
+
+// still tells whether the thread's id is that of the call, as far as can be
+// told here.
+func (c *caller) still() bool { return c.made == nil || c.made.Valid() }
+
+func (c *caller) move(addr uint64, p []byte, write bool) error {
+	if len(p) == 0 {
+		return nil
+	}
+	if !c.s.ask.ProcMem {
+		if err := moveByVM(c.thread, addr, p, write); err != errElsewhere {
+			return err
+		}
+	}
+	s, err := c.s.space(c.Process())
+	if err != nil {
+		return unix.EFAULT
+	}
+	return s.transfer(addr, p, write)
+}
+
+// Region implements abi.Caller.
+func (c *caller) Region(addr, n uint64, write bool) (verbs.Memory, error) {
+	s, err := c.s.space(c.Process())
+	if err != nil {
+		return nil, unix.EFAULT
+	}
+	return s.region(addr, n, write)
+}
+
+// Install implements abi.Caller.
+func (c *caller) Install(fd, flags int) (int, error) {
+	if c.made != nil {
+		return c.made.Install(fd, flags, trap.Lowest)
+	}
+	defer drop(fd)
+	a, err := c.s.question(&message{Kind: install, Call: c.id, Flags: int64(flags & unix.O_CLOEXEC)}, fd)
+	if err != nil {
+		return -1, err
+	}
+	return int(a.Value), nil
+}
+
+// Nonblocking implements abi.Caller.
+func (c *caller) Nonblocking() bool {
+	text := procField(fmt.Sprintf("/proc/%d/fdinfo/%d", c.thread, c.fd), "flags:")
+	status, err := strconv.ParseInt(text, 8, 64)
+	if err != nil && c.made != nil {
+		return true // the thread is gone
+	}
+	if err != nil {
+		a, err := c.s.question(&message{Kind: flags, Call: c.id, FD: int32(c.fd)}, -1)
+		if err != nil {
+			return true // the thread is gone
+		}
+		status = a.Value
+	}
+	return status&unix.O_NONBLOCK != 0
+}
+
+// Waits implements abi.Caller.
+func (c *caller) Waits() bool {
+	if c.made != nil {
+		return c.made.Valid()
+	}
+	a, err := c.s.question(&message{Kind: waits, Call: c.id}, -1)
+	return err == nil && a.Value != 0
+}
+
+// Done implements abi.Caller.
+func (c *caller) Done(err error) { c.finish(err) }
+
+// finish answers the call.
+func (c *caller) finish(err error) {
+	if !c.settle() {
+		return
+	}
+	errno := abi.Errno(err)
+	switch {
+	case c.made == nil:
+		c.s.link.send(&message{Kind: done, ID: c.id, Errno: uint32(errno)}, "", -1)
+	case errno != 0:
+		c.end(trap.Fail(errno))
+	default:
+		c.end(trap.Return(int64(c.made.Arg(2))))
+	}
+}
+
+// end ends a call that was received here.
+func (c *caller) end(a trap.Answer) {
+	c.made.Finish(a)
+	c.in.leave(c.slot)
+}
+
+// park has the call wait for finish.
+func (c *caller) park() {
+	c.parked = true
+	c.file.parked = append(c.file.parked, c)
+	if c.made == nil {
+		return // the supervisor looks after it
+	}
+	c.wait = trap.Park(c.made, func() { c.file.home.Do(func(frame.Time) { c.cancel() }) })
+}
+
+// cancel takes back a command that waits: there is a signal to handle, or the
+// thread is gone and hears nothing.
+func (c *caller) cancel() {
+	switch {
+	case !c.parked, c.answered, !c.file.Cancel(c), !c.settle():
+	case c.made == nil:
+		c.s.link.send(&message{Kind: cancelled, ID: c.id}, "", -1)
+	default:
+		c.end(trap.Restart())
+	}
+}
+
+// settle forgets the call; false if it was settled before.
+func (c *caller) settle() bool {
+	if c.answered {
+		return false
+	}
+	c.answered = true
+	if c.made == nil {
+		c.s.mu.Lock()
+		delete(c.s.calls, c.id)
+		c.s.mu.Unlock()
+	}
+	if c.wait != nil {
+		c.wait.Unpark()
+	}
+	if c.parked {
+		f := c.file
+		i := slices.Index(f.parked, c)
+		f.parked = slices.Delete(f.parked, i, i+1)
+		if f.ended && len(f.parked) == 0 {
+			f.home.Do(func(frame.Time) { f.end() }) // not from within the file
+		}
+	}
+	return true
+}

@@ -1,0 +1,211 @@
+package relay
+
+import (
+	"net"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/trap"
+)
+
+// Client is the supervisor's end: a trap.Handler for device files that another
+// process has.
+//
+//	c, err := relay.Dial(ctl.RunPath("nic0"), relay.Ask{NICs: []string{"nic0"}})
+//	c.Add("/dev/infiniband/uverbs0", relay.Uverbs("nic0"), trap.Stat{Mode: ..., Rdev: ...})
+//	c.Add("/dev/infiniband/rdma_cm", relay.UCMA, trap.Stat{Mode: ..., Rdev: ...})
+//	p, err := trap.Start(trap.Options{Handlers: []trap.Handler{c, ...}, ...})
+//	... p.Wait ...
+//	c.Close()
+//
+// When the program opens the first device file, the NIC's process takes the
+// listener over and hands back what is not for a device file.
+type Client struct {
+	// Hello is what the NIC's process said.
+	Hello Hello
+
+	files      *trap.Files
+	supervisor *trap.Supervisor
+	link       *link
+	read       chan struct{} // closed when nothing is received any more
+	foreign    queue
+
+	mu    sync.Mutex
+	lost  bool
+	taken *ledger // not nil: the other side receives the calls
+	next  uint64
+	calls map[uint64]*call // those that the other side was told of
+	open  map[uint64]*clientFile
+}
+
+// call is one that the other side was told of.
+type call struct {
+	*trap.Call
+	opens *device      // nil: it writes
+	wait  *trap.Parked // if it writes
+}
+
+// Dial connects to the socket at path. Errors: *Refused, or why the NIC's
+// process cannot be reached.
+func Dial(path string, a Ask) (*Client, error) {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: path})
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{files: trap.NewFiles(), read: make(chan struct{}), calls: map[uint64]*call{}, open: map[uint64]*clientFile{}}
+	c.files.ServeWrites()
+	a.Version = Version
+	if err = say(conn, a); err == nil {
+		err = hear(conn, &c.Hello)
+	}
+	if err == nil {
+		err = c.Hello.refusal()
+	}
+	if err == nil {
+		c.link, err = newLink(conn)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	c.foreign.init()
+	go c.run()
+	return c, nil
+}
+
+// refusal is why the NIC's process will not serve us.
+func (h *Hello) refusal() error {
+	if h.Refused != nil {
+		return h.Refused
+	}
+	if r := checkVersion(h.Version, Version); r != nil {
+		return r
+	}
+	return nil
+}
+
+// Close ends the connection; the files that the program still has are closed.
+func (c *Client) Close() {
+	c.link.c.Close()
+	<-c.read
+	c.foreign.end()
+}
+
+// Add shows the device called name, one of Hello.Devices, at path: absolute,
+// clean, and before the program is started.
+func (c *Client) Add(path, name string, stat trap.Stat) {
+	c.files.Add(path, &device{c, name, stat})
+}
+
+// Rules implements trap.Handler.
+func (c *Client) Rules() []trap.Rule { return c.files.Rules() }
+
+// Serve implements trap.Handler.
+func (c *Client) Serve(call *trap.Call) trap.Answer { return c.files.Serve(call) }
+
+// Attach implements trap.Attached.
+func (c *Client) Attach(s *trap.Supervisor) { c.supervisor = s }
+
+// run takes what the NIC's process says, until its end.
+func (c *Client) run() {
+	defer close(c.read)
+	for {
+		m, tail, fd, err := c.link.receive()
+		if err != nil {
+			break
+		}
+		c.take(&m, tail, fd)
+	}
+	c.mu.Lock()
+	c.lost = true
+	calls := c.calls
+	c.calls = map[uint64]*call{}
+	c.mu.Unlock()
+	for _, call := range calls {
+		call.Finish(trap.Fail(unix.ENODEV))
+	}
+	c.receiveAgain()
+}
+
+// receiveAgain takes the listener back from a process that receives no more.
+func (c *Client) receiveAgain() {
+	c.mu.Lock()
+	l := c.taken
+	c.taken = nil
+	c.mu.Unlock()
+	if l == nil {
+		return
+	}
+	for _, id := range l.unanswered() {
+		c.supervisor.Call(trap.Notification{ID: id}).Finish(trap.Fail(unix.ENODEV))
+	}
+	l.close()
+	c.supervisor.Resume()
+}
+
+func (c *Client) take(m *message, tail string, fd int) {
+	switch m.Kind {
+	case opened:
+		c.opened(m, fd)
+		return
+	case done:
+		if call := c.forget(m.ID); call != nil {
+			call.Finish(written(call.Call, m.Errno))
+		}
+	case cancelled:
+		if call := c.forget(m.ID); call != nil {
+			call.Finish(trap.Restart()) // no one listens if its thread is gone
+		}
+	case ended:
+		c.mu.Lock()
+		f := c.open[m.File]
+		delete(c.open, m.File)
+		c.mu.Unlock()
+		if f != nil {
+			c.files.Forget(f.id)
+		}
+	case foreign:
+		c.foreign.add(func() { c.supervisor.Serve(notification(tail)) })
+	case back:
+		c.foreign.add(c.receiveAgain)
+	case install, waits, flags, memory, maps:
+		go c.answer(m, fd) // which may take its time
+		return
+	}
+	drop(fd)
+}
+
+// written is how a write ends.
+func written(call *trap.Call, errno uint32) trap.Answer {
+	if errno != 0 {
+		return trap.Fail(syscall.Errno(errno))
+	}
+	return trap.Return(int64(call.Arg(2)))
+}
+
+// begin numbers a call that the other side is to be told of. False: it is
+// gone.
+func (c *Client) begin(made *call) (id uint64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lost {
+		return 0, false
+	}
+	c.next++
+	c.calls[c.next] = made
+	return c.next, true
+}
+
+// forget removes a call and returns it.
+func (c *Client) forget(id uint64) *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have := c.calls[id]
+	delete(c.calls, id)
+	if have != nil && have.wait != nil {
+		have.wait.Unpark()
+	}
+	return have
+}

@@ -1,0 +1,181 @@
+package relay
+
+import (
+	"encoding/json"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/trap"
+)
+
+// device is a device of the NIC's process, as the program's supervisor has it.
+type device struct {
+	c    *Client
+	name string
+	stat trap.Stat
+}
+
+// Stat implements trap.Node.
+func (d *device) Stat() trap.Stat { return d.stat }
+
+// Open implements trap.Node. ServeOpen stands before it.
+func (d *device) Open(int) (trap.File, error) { return nil, unix.ENXIO }
+
+// ServeOpen implements trap.OpenServer.
+func (d *device) ServeOpen(made *trap.Call, how int) trap.Answer {
+	id, ok := d.c.begin(&call{Call: made, opens: d})
+	if !ok {
+		return trap.Fail(unix.ENODEV)
+	}
+	d.c.handOver()
+	d.c.link.send(&message{Kind: open, ID: id, Thread: int32(made.Thread()), Flags: int64(how)}, d.name, -1)
+	return trap.Later()
+}
+
+// handOver has the NIC's process receive the program's calls. This one was
+// received here, so this thread does not wait for the next, and must not from
+// now on. Calls of the preloaded library always come here. Without memory for
+// the ledger it stays so with the others too.
+func (c *Client) handOver() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.taken != nil || c.supervisor.Fd() < 0 {
+		return
+	}
+	terms, err := json.Marshal(c.supervisor.Terms())
+	if err != nil {
+		return
+	}
+	l, fd, err := newLedger()
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if c.supervisor.Suspend() != nil {
+		l.close()
+		return
+	}
+	c.taken = l
+	c.link.send(&message{Kind: paper}, "", fd)
+	c.link.send(&message{Kind: take}, string(terms), c.supervisor.Fd())
+}
+
+// opened gives the program the descriptor of a file that is open.
+func (c *Client) opened(m *message, fd int) {
+	made := c.forget(m.ID)
+	switch {
+	case made == nil:
+		drop(fd) // thus the file ends
+		return
+	case m.Errno != 0:
+		drop(fd)
+		made.Finish(trap.Fail(syscall.Errno(m.Errno)))
+		return
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		drop(fd)
+		made.Finish(trap.Fail(unix.EIO))
+		return
+	}
+	f := &clientFile{c: c, token: m.File, id: trap.FileID{Dev: st.Dev, Ino: st.Ino}}
+	c.mu.Lock()
+	c.open[f.token] = f
+	c.mu.Unlock()
+	c.files.Adopt(f.id, f, made.opens.stat)
+	made.Finish(trap.InstallReserved(fd, int(m.Flags)))
+}
+
+// clientFile is an open device file.
+type clientFile struct {
+	c     *Client
+	token uint64
+	id    trap.FileID
+}
+
+// Descriptor implements trap.File; a file that was adopted is not asked.
+func (f *clientFile) Descriptor() (fd, held int) { return -1, -1 }
+
+// Ioctl implements trap.File: the device has none, so that libraries write
+// commands.
+func (f *clientFile) Ioctl(*trap.Call, uint32, uint64) trap.Answer { return trap.Fail(unix.ENOTTY) }
+
+// Release implements trap.File.
+func (f *clientFile) Release() {}
+
+// Write implements trap.Writer.
+func (f *clientFile) Write(made *trap.Call, addr, n uint64) trap.Answer {
+	c := f.c
+	w := &call{Call: made}
+	id, ok := c.begin(w)
+	if !ok {
+		return trap.Fail(unix.ENODEV)
+	}
+	c.link.send(&message{Kind: command, ID: id, File: f.token, Addr: addr, Len: n,
+		Thread: int32(made.Thread()), FD: int32(made.Int(0))}, "", -1)
+	c.lookAfter(id, w)
+	return trap.Later()
+}
+
+// lookAfter has a command taken back if its thread has a signal to handle or is
+// gone.
+func (c *Client) lookAfter(id uint64, w *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls[id] == w { // else it is answered
+		w.wait = trap.Park(w.Call, func() { c.link.send(&message{Kind: cancel, ID: id}, "", -1) })
+	}
+}
+
+// answer answers a question of the NIC's process; fd is taken.
+func (c *Client) answer(m *message, fd int) {
+	out, outFD := message{Kind: reply, ID: m.ID}, -1
+	c.mu.Lock()
+	about := c.calls[m.Call]
+	c.mu.Unlock()
+	var err error
+	switch {
+	case m.Kind == memory:
+		outFD, err = unix.Open(fmt.Sprintf("/proc/%d/mem", m.Thread), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	case m.Kind == maps:
+		outFD, err = unix.Open(fmt.Sprintf("/proc/%d/maps", m.Thread), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	case about == nil:
+		err = unix.ESRCH
+	case m.Kind == waits:
+		if about.Valid() {
+			out.Value = 1
+		}
+	case m.Kind == flags:
+		out.Value, err = statusFlags(about.Call, int(m.FD))
+	case m.Kind == install:
+		var n int
+		n, err = about.Install(fd, int(m.Flags), trap.Lowest)
+		fd, out.Value = -1, int64(n)
+	}
+	drop(fd)
+	if err != nil {
+		out.Errno = errnoOf(err)
+	}
+	c.link.send(&out, "", outFD)
+	drop(outFD)
+}
+
+func errnoOf(err error) uint32 {
+	if errno, ok := err.(syscall.Errno); ok && errno != 0 {
+		return uint32(errno)
+	}
+	return uint32(unix.EIO)
+}
+
+// statusFlags are the file status flags of a descriptor of the program.
+func statusFlags(made *trap.Call, fd int) (int64, error) {
+	dup, err := made.Fd(fd)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(dup)
+	n, err := unix.FcntlInt(uintptr(dup), unix.F_GETFL, 0)
+	return int64(n), err
+}

@@ -1,0 +1,96 @@
+// Package relay carries system calls on the device files of RDMA from the
+// supervisor of a program, which knows the names, to the process that runs the
+// NICs, which has the objects: one SOCK_SEQPACKET connection for each run of a
+// program.
+//
+//	program ── open(2), write(2) ──> supervisor (nic/uapi/trap)
+//	supervisor: Client, whose Nodes are opened       client.go
+//	   │ message.go: messages, of which some carry a descriptor
+//	NIC's process: Server, one session per Client    server.go, session.go
+//	   open, command -> on the NIC's thread          caller.go: the abi.Caller
+//	   its memory                                    space.go
+//
+// A file ends when its last descriptor and its last mapping are gone in every
+// process. If the NIC's process ends, the program's calls on its files fail
+// with ENODEV; if the supervisor ends, all files of its programs are closed.
+package relay
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// Version of what is spoken on the socket. Both sides must have the same.
+const Version = 1
+
+// Ask is what a supervisor says first.
+type Ask struct {
+	Version int      `json:"version"`
+	NICs    []string `json:"nics"` // whose devices its program is to see, in this order
+	// Options are of the devices, not of this package.
+	Options map[string]string `json:"options,omitempty"`
+	// ProcMem reaches the program's memory by /proc/PID/mem alone, which the
+	// supervisor opens.
+	ProcMem bool `json:"proc_mem,omitempty"`
+}
+
+// Hello is the answer, or why there is no other one.
+type Hello struct {
+	Version int      `json:"version"`
+	Devices []string `json:"devices"` // what Client.Node can open
+	Refused *Refused `json:"refused,omitempty"`
+}
+
+// Refused says why a NIC's process does not serve a supervisor, and what to do.
+type Refused struct {
+	What   string `json:"error"`
+	Remedy string `json:"remedy"`
+}
+
+func (e *Refused) Error() string { return e.What + ": " + e.Remedy }
+
+// maxGreeting is the longest Ask or Hello in octets.
+const maxGreeting = 64 << 10
+
+func say(c *net.UnixConn, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = c.Write(b)
+	return err
+}
+
+func hear(c *net.UnixConn, v any) error {
+	b := make([]byte, maxGreeting)
+	n, err := c.Read(b)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b[:n], v)
+}
+
+// peer is the process at the other end (SO_PEERCRED, unix(7)); pid 0 if it
+// cannot be seen from here.
+func peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); cerr != nil {
+		return nil, cerr
+	}
+	return cred, err
+}
+
+// checkVersion compares what the two sides speak.
+func checkVersion(nic, supervisor int) *Refused {
+	if nic == supervisor {
+		return nil
+	}
+	return &Refused{What: fmt.Sprintf("the NIC's process speaks version %d of the relay protocol, the supervisor version %d", nic, supervisor),
+		Remedy: "use the tapir binary that started the NIC, or start the NIC again with yours"}
+}

@@ -1,0 +1,168 @@
+package relay
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"strconv"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/trap"
+	"tapir/wire/frame"
+)
+
+// intake receives the calls of a run's programs on the thread of a NIC. A
+// command of a file whose home this is, is served there and then, so that what
+// it sends leaves at once; what is not for a device file goes back to the
+// supervisor.
+type intake struct {
+	s    *session
+	l    *trap.Listener
+	home Thread
+	stop func() // the receiving; nil: it has ended
+	path [40]byte
+
+	mu     sync.Mutex
+	ledger *ledger
+	calls  int  // not yet answered
+	over   bool // the last answer closes all
+}
+
+// newIntake takes the descriptors of a listener and a ledger.
+func newIntake(s *session, fd, paper int, terms string) (*intake, error) {
+	var t trap.Terms
+	if err := json.Unmarshal([]byte(terms), &t); err != nil {
+		return nil, err
+	}
+	l, err := openLedger(paper)
+	if err != nil {
+		return nil, err
+	}
+	return &intake{s: s, l: trap.NewListener(fd, t), ledger: l}, nil
+}
+
+// start begins on the calling thread, home.
+func (in *intake) start() { in.stop = in.home.AddSource(in.l.Fd(), in.serve, in.lost) }
+
+// lost comes when the NIC's loop ends: the supervisor receives again.
+func (in *intake) lost() {
+	in.stop = nil
+	in.s.link.send(&message{Kind: back}, "", -1)
+}
+
+func (in *intake) serve(_ frame.Time, hungUp bool) {
+	if hungUp { // no process is left
+		in.end()
+		return
+	}
+	made, err := in.l.Receive()
+	if err != nil || made == nil {
+		return // its thread is gone
+	}
+	n := made.Notification()
+	slot, ok := in.enter(n.ID)
+	if !ok {
+		made.Finish(trap.Fail(unix.EAGAIN))
+		return
+	}
+	f := in.find(made)
+	if f == nil {
+		in.foreign(&n)
+		in.leave(slot)
+		return
+	}
+	c := &caller{s: in.s, file: f, made: made, slot: slot, in: in, thread: made.Thread(), fd: made.Int(0)}
+	addr, octets := made.Arg(1), made.Arg(2)
+	if f.home == in.home {
+		f.serve(c, addr, octets)
+	} else {
+		f.home.Do(func(frame.Time) { f.serve(c, addr, octets) })
+	}
+}
+
+// find is the file that a call writes to, nil if it is another call.
+func (in *intake) find(made *trap.Call) *file {
+	if made.Nr() != unix.SYS_WRITE {
+		return nil
+	}
+	id, ok := in.fileID(made.Thread(), made.Int(0))
+	if !ok {
+		return nil
+	}
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	return in.s.byID[id]
+}
+
+// fileID is what Call.File says, without allocation.
+func (in *intake) fileID(thread, fd int) (trap.FileID, bool) {
+	p := append(in.path[:0], "/proc/"...)
+	p = strconv.AppendInt(p, int64(thread), 10)
+	p = append(p, "/fd/"...)
+	p = strconv.AppendInt(p, int64(fd), 10)
+	p = append(p, 0)
+	var st unix.Statx_t
+	at := unix.AT_FDCWD
+	if _, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&p[0])), 0, unix.STATX_INO, uintptr(unsafe.Pointer(&st)), 0); errno != 0 {
+		return trap.FileID{}, false
+	}
+	return trap.FileID{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}, true
+}
+
+// foreign gives a call to the supervisor.
+func (in *intake) foreign(n *trap.Notification) {
+	b, err := binary.Append(nil, binary.NativeEndian, n)
+	if err == nil { // it is of fixed size
+		in.s.link.send(&message{Kind: foreign}, string(b), -1)
+	}
+}
+
+// notification is what came with a foreign call.
+func notification(tail string) (n trap.Notification) {
+	_, _ = binary.Decode([]byte(tail), binary.NativeEndian, &n) // a short one names no call
+	return n
+}
+
+// enter notes a call in the ledger.
+func (in *intake) enter(id uint64) (slot uint32, ok bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if slot, ok = in.ledger.enter(id); ok {
+		in.calls++
+	}
+	return slot, ok
+}
+
+// leave forgets a call that was answered.
+func (in *intake) leave(slot uint32) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.ledger.leave(slot)
+	in.calls--
+	in.closeUnused()
+}
+
+// end stops the receiving, on its thread.
+func (in *intake) end() {
+	if in.stop != nil {
+		in.stop()
+		in.stop = nil
+	}
+}
+
+// close lets go of the listener when no call is left. The receiving has ended.
+func (in *intake) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.over = true
+	in.closeUnused()
+}
+
+func (in *intake) closeUnused() {
+	if in.over && in.calls == 0 {
+		unix.Close(in.l.Fd())
+		in.ledger.close()
+	}
+}

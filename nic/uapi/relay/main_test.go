@@ -1,0 +1,401 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/loop"
+	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/trap"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// nodeEnv makes this binary the NIC's process.
+const nodeEnv = "TAPIR_TEST_NODE"
+
+// program is the file of testdata/toy.c.
+var program string
+
+func TestMain(m *testing.M) {
+	trap.Launched()
+	if path := os.Getenv(nodeEnv); path != "" {
+		os.Exit(beNode(path))
+	}
+	os.Exit(testAll(m))
+}
+
+func testAll(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "tapir-relay")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("XDG_CACHE_HOME", dir)
+	program = filepath.Join(dir, "toy")
+	if out, err := exec.Command("cc", "-O1", "-pthread", "-o", program, "testdata/toy.c").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("cc: %v\n%s", err, out))
+	}
+	return m.Run()
+}
+
+// Commands of the toy device: number, argument, address of the answer.
+const (
+	opEcho     = iota + 1 // answers the argument plus one
+	opFail                // fails with that errno
+	opPark                // waits for opUnpark, on the same device
+	opUnpark              // answers how many it woke
+	opPipe                // answers the number of a new descriptor, from which "hello" can be read
+	opRegion              // registers memory at the argument, of regionLen octets
+	opFill                // fills the region with its offsets; answers whether that went well
+	opSum                 // answers the sum of the region's octets
+	opFlags               // answers 1 if the descriptor does not block
+	opProcess             // answers the id of the process
+	opDie                 // ends the NIC's process
+	opCounts              // answers opened | closed<<16 | cancelled<<32
+	opReceived            // answers how many commands were received on the loop's own listener
+)
+
+const regionLen = 3*4096 + 17
+
+type toyCommand struct{ Op, Arg, Answer uint64 }
+
+// toy is a device of a loop.
+type toy struct {
+	home                      *home
+	files                     map[*toyFile]bool
+	opened, closed, cancelled uint64
+	says                      io.Writer
+	name                      string
+}
+
+type toyFile struct {
+	d      *toy
+	fd     int
+	waits  []abi.Caller
+	region verbs.Memory
+}
+
+func (d *toy) open(_ abi.Caller, flags int) (abi.File, int, error) {
+	if flags&unix.O_DIRECT != 0 {
+		return nil, -1, unix.EBUSY // to see an errno of it
+	}
+	fd, err := unix.MemfdCreate("toy", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, -1, err
+	}
+	program, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDWR|unix.O_CLOEXEC|flags&unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, -1, err
+	}
+	f := &toyFile{d: d, fd: fd}
+	d.files[f] = true
+	d.opened++
+	return f, program, nil
+}
+
+func (f *toyFile) Close() {
+	unix.Close(f.fd)
+	delete(f.d.files, f)
+	f.d.closed++
+	fmt.Fprintf(f.d.says, "closed %s\n", f.d.name)
+}
+
+func (f *toyFile) Cancel(c abi.Caller) bool {
+	for i, have := range f.waits {
+		if have == c {
+			f.waits = append(f.waits[:i], f.waits[i+1:]...)
+			f.d.cancelled++
+			fmt.Fprintf(f.d.says, "cancelled %s\n", f.d.name)
+			return true
+		}
+	}
+	return false
+}
+
+func (f *toyFile) Command(c abi.Caller, b []byte) error {
+	var cmd toyCommand
+	if len(b) != int(unsafe.Sizeof(cmd)) {
+		return unix.EINVAL
+	}
+	cmd = toyCommand{binary.NativeEndian.Uint64(b), binary.NativeEndian.Uint64(b[8:]), binary.NativeEndian.Uint64(b[16:])}
+	v, err := f.serve(c, cmd)
+	if err != nil || cmd.Answer == 0 {
+		return err
+	}
+	return c.Write(cmd.Answer, binary.NativeEndian.AppendUint64(nil, v))
+}
+
+func (f *toyFile) serve(c abi.Caller, cmd toyCommand) (uint64, error) {
+	switch cmd.Op {
+	case opEcho:
+		return cmd.Arg + 1, nil
+	case opFail:
+		return 0, syscall.Errno(cmd.Arg)
+	case opPark:
+		f.waits = append(f.waits, c)
+		fmt.Fprintf(f.d.says, "parked %s\n", f.d.name)
+		return 0, abi.Later
+	case opUnpark:
+		n := uint64(0)
+		for have := range f.d.files {
+			for _, c := range have.waits {
+				if c.Waits() {
+					c.Done(nil)
+					n++
+				}
+			}
+			have.waits = nil
+		}
+		return n, nil
+	case opPipe:
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+			return 0, err
+		}
+		unix.Write(p[1], []byte("hello"))
+		unix.Close(p[1])
+		n, err := c.Install(p[0], int(cmd.Arg))
+		return uint64(n), err
+	case opRegion:
+		m, err := c.Region(cmd.Arg, regionLen, true)
+		if err == nil {
+			f.region = m
+		}
+		return 0, err
+	case opFlags:
+		if c.Nonblocking() {
+			return 1, nil
+		}
+		return 0, nil
+	case opProcess:
+		return uint64(c.Process()), nil
+	case opDie:
+		os.Exit(3)
+	case opCounts:
+		return f.d.opened | f.d.closed<<16 | f.d.cancelled<<32, nil
+	}
+	return f.serveRegion(cmd)
+}
+
+func (f *toyFile) serveRegion(cmd toyCommand) (uint64, error) {
+	switch {
+	case f.region == nil:
+		return 0, unix.EINVAL
+	case cmd.Op == opFill:
+		b := make([]byte, regionLen)
+		for i := range b {
+			b[i] = byte(i)
+		}
+		if f.region.WriteAt(b[:100], 0) != nil || f.region.WriteAt(b[100:], 100) != nil {
+			return 0, nil
+		}
+		return 1, nil
+	}
+	var sum uint64
+	b := make([]byte, regionLen)
+	if err := f.region.ReadAt(b, 0); err != nil {
+		return 0, err
+	}
+	for _, v := range b {
+		sum += uint64(v)
+	}
+	return sum, nil
+}
+
+// home is a loop without a NIC.
+type home struct{ *loop.Loop }
+
+func (h *home) Do(fn func(now frame.Time)) { h.Loop.Do(fn) }
+
+func (h *home) AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) func() {
+	s := h.Loop.AddSource(fd, serve, lost)
+	return func() { h.Loop.RemoveSource(s) }
+}
+
+// idle is no NIC.
+type idle struct{}
+
+func (idle) Receive(frame.Port, []*frame.Frame, frame.Time) {}
+func (idle) Dispatch(frame.Time) bool                       { return false }
+func (idle) Poll(frame.Time) frame.Time                     { return frame.Never }
+func (idle) TxDone(uint64, frame.Time) bool                 { return false }
+
+// beNode serves two toys, each on a loop of its own, until its standard input
+// ends.
+func beNode(path string) int {
+	devices := map[string]Device{}
+	for _, name := range []string{"toy0", "toy1"} {
+		l, err := loop.New(loop.Config{})
+		if err != nil {
+			panic(err)
+		}
+		l.SetEngine(idle{})
+		go l.Run(context.Background())
+		d := &toy{home: &home{l}, files: map[*toyFile]bool{}, says: os.Stdout, name: name}
+		devices[name] = Device{Open: d.open, Thread: d.home}
+	}
+	s, err := Listen(path)
+	if err != nil {
+		panic(err)
+	}
+	s.Serve(func(a Ask) (map[string]Device, error) {
+		if len(a.NICs) > 0 && a.NICs[0] == "strange" {
+			return nil, &Refused{What: "strange is not here", Remedy: "start it here"}
+		}
+		return devices, nil
+	})
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	s.Close()
+	return 0
+}
+
+// nodeProcess is the NIC's process.
+type nodeProcess struct {
+	cmd  *exec.Cmd
+	path string
+	says *bufio.Scanner
+	end  io.Closer
+}
+
+func startNode(t testing.TB) *nodeProcess {
+	t.Helper()
+	n := &nodeProcess{path: filepath.Join(t.TempDir(), "toy.run")}
+	exe, err := os.Executable()
+	must(t, err)
+	n.cmd = exec.Command(exe)
+	n.cmd.Env = append(os.Environ(), nodeEnv+"="+n.path)
+	n.cmd.Stderr = os.Stderr
+	in, err := n.cmd.StdinPipe()
+	must(t, err)
+	out, err := n.cmd.StdoutPipe()
+	must(t, err)
+	must(t, n.cmd.Start())
+	n.end, n.says = in, bufio.NewScanner(out)
+	t.Cleanup(func() {
+		in.Close()
+		var exit *exec.ExitError
+		if err := n.cmd.Wait(); err != nil && !errors.As(err, &exit) {
+			t.Error(err)
+		}
+	})
+	n.hear(t, "ready")
+	return n
+}
+
+// hear waits for the node to say these lines, in this order.
+func (n *nodeProcess) hear(t testing.TB, lines ...string) {
+	t.Helper()
+	for _, want := range lines {
+		if got := n.next(t); got != want {
+			t.Fatalf("the node says %q, want %q", got, want)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hearBoth waits for both toys to say so, in either order.
+func (n *nodeProcess) hearBoth(t testing.TB, what string) {
+	t.Helper()
+	var said []string
+	for range 2 {
+		said = append(said, n.next(t))
+	}
+	slices.Sort(said)
+	if want := []string{what + " toy0", what + " toy1"}; !slices.Equal(said, want) {
+		t.Fatalf("the node says %q, want %q", said, want)
+	}
+}
+
+// next is what the node says next.
+func (n *nodeProcess) next(t testing.TB) string {
+	t.Helper()
+	defer time.AfterFunc(20*time.Second, func() { n.cmd.Process.Kill() }).Stop()
+	if !n.says.Scan() {
+		t.Fatal("the node has ended")
+	}
+	return n.says.Text()
+}
+
+// way is how a program's calls come to the node.
+type way struct {
+	name    string
+	via     trap.Via
+	procMem bool
+}
+
+var ways = []way{{"seccomp", trap.Seccomp, false}, {"preload", trap.Preload, false}, {"proc mem", trap.Seccomp, true}}
+
+// run is a supervised program.
+type run struct {
+	*trap.Program
+	client *Client
+	out    *os.File
+}
+
+// start runs the program with these arguments on the node's devices.
+func (n *nodeProcess) start(t testing.TB, w way, args ...string) *run {
+	t.Helper()
+	c, err := Dial(n.path, Ask{ProcMem: w.procMem})
+	must(t, err)
+	for i, name := range []string{"toy0", "toy1"} {
+		c.Add("/dev/tapir-"+name, name, trap.Stat{Mode: unix.S_IFCHR | 0o600, Rdev: unix.Mkdev(231, uint32(192+i))})
+	}
+	r := supervise(t, w, c, args...)
+	r.client = c
+	return r
+}
+
+func supervise(t testing.TB, w way, h trap.Handler, args ...string) *run {
+	t.Helper()
+	r, pw, err := os.Pipe()
+	must(t, err)
+	p, err := trap.Start(trap.Options{Argv: append([]string{program}, args...),
+		Stdout: pw, Stderr: pw, Handlers: []trap.Handler{h}, Via: w.via, ProcMem: w.procMem})
+	pw.Close()
+	must(t, err)
+	return &run{p, nil, r}
+}
+
+// end waits for the program's end and returns what it printed.
+func (r *run) end(t testing.TB) (out string, code int) {
+	t.Helper()
+	text, err := io.ReadAll(r.out)
+	must(t, err)
+	code, err = r.Wait()
+	must(t, err)
+	if r.client != nil {
+		r.client.Close()
+	}
+	r.out.Close()
+	return strings.TrimSpace(string(text)), code
+}
+
+func (r *run) want(t testing.TB, want string) {
+	t.Helper()
+	if out, code := r.end(t); out != want || code != 0 {
+		t.Fatalf("exit code %d, output\n%s\nwant\n%s", code, out, want)
+	}
+}

@@ -1,0 +1,142 @@
+package relay
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// kind of a message.
+type kind uint32
+
+const (
+	// From the supervisor; ID is that of the call.
+	open    kind = iota + 1 // device Tail, with Flags of open(2), by Thread
+	command                 // File, of Len octets at Addr of Thread, written to descriptor number FD
+	cancel                  // the call has a signal to handle or its thread is gone
+	reply                   // to the question ID: Value, or Errno; may carry a descriptor
+	paper                   // the memory of a ledger comes along
+	take                    // the listener comes along; Tail is its trap.Terms
+
+	// From the NIC's process.
+	opened    // call ID: File, with its descriptor, or Errno
+	done      // call ID: Errno
+	cancelled // call ID will not be done
+	ended     // File
+	install   // question ID: give Call the descriptor that comes along, with Flags
+	waits     // question ID: does Call still wait?
+	flags     // question ID: the file status flags of descriptor FD of Call
+	memory    // question ID: /proc/Thread/mem
+	maps      // question ID: /proc/Thread/maps
+	foreign   // Tail is the trap.Notification of a call that is not for a device file
+	back      // the listener is received from no more
+)
+
+// message is what is exchanged after the greeting. Both ends are one machine's
+// and one version's, so its fields lie in memory order.
+type message struct {
+	Kind   kind
+	Errno  uint32
+	ID     uint64
+	Call   uint64
+	File   uint64
+	Addr   uint64
+	Len    uint64
+	Value  int64
+	Thread int32
+	FD     int32
+	Flags  int64
+}
+
+// maxTail is the longest tail of a message in octets.
+const maxTail = 256
+
+var messageLen = binary.Size(message{})
+
+// link is the connection. Messages are independent of each other, so that it
+// does not matter if one overtakes another.
+type link struct {
+	c   *net.UnixConn
+	raw syscall.RawConn
+}
+
+func newLink(c *net.UnixConn) (*link, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	return &link{c, raw}, nil
+}
+
+// send sends m, tail and the file that fd is open on, -1 for none. It never
+// blocks. What cannot be sent needs not be: the reader finds the end.
+func (l *link) send(m *message, tail string, fd int) {
+	b, err := binary.Append(make([]byte, 0, messageLen+len(tail)), binary.NativeEndian, m)
+	if err != nil {
+		return // of fixed size, it can be encoded
+	}
+	b = append(b, tail...)
+	var rights []byte
+	if fd >= 0 {
+		rights = unix.UnixRights(fd)
+	}
+	full := false
+	_ = l.raw.Control(func(sock uintptr) {
+		full = errors.Is(unix.Sendmsg(int(sock), b, rights, nil, unix.MSG_DONTWAIT), unix.EAGAIN)
+	})
+	if !full {
+		return
+	}
+	if fd >= 0 {
+		kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			_ = l.c.Close()
+			return
+		}
+		fd, rights = kept, unix.UnixRights(kept)
+	}
+	go func() {
+		_, _, _ = l.c.WriteMsgUnix(b, rights, nil)
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}()
+}
+
+// receive waits for a message. The descriptor that comes along, -1 for none,
+// is the caller's.
+func (l *link) receive() (m message, tail string, fd int, err error) {
+	b, oob := make([]byte, messageLen+maxTail), make([]byte, unix.CmsgSpace(4))
+	n, oobn, _, _, err := l.c.ReadMsgUnix(b, oob)
+	if err != nil {
+		return m, "", -1, err
+	}
+	fd = descriptor(oob[:oobn])
+	if _, err = binary.Decode(b[:n], binary.NativeEndian, &m); err != nil { // also at the end, where n is 0
+		drop(fd)
+		return m, "", -1, err
+	}
+	return m, string(b[messageLen:n]), fd, nil
+}
+
+func descriptor(oob []byte) int {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(msgs) == 0 {
+		return -1
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) == 0 {
+		return -1
+	}
+	return fds[0]
+}
+
+// drop closes a descriptor if it is one.
+func drop(fd int) {
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+}

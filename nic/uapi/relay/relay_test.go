@@ -1,0 +1,106 @@
+package relay
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+)
+
+const wantCommands = `open: -1 EBUSY
+device 231:192, in range 1
+echo 42 ok
+echo 2 ok
+fail: ENOMSG
+short: EINVAL
+bad answer: EFAULT
+bad command: EFAULT
+ioctl: ENOTTY
+pipe: hello 5 0 ok
+pipe: hello 5 1 ok
+nonblocking 0 ok
+nonblocking 1 ok
+process 1 ok
+region ok ok 0 wrong, sum ok 1
+read-only inside: EFAULT
+unmapped: EFAULT EFAULT`
+
+// A command of a program reaches the file in another process, with its memory
+// and descriptors, whichever way it comes.
+func TestCommands(t *testing.T) {
+	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
+		n.start(t, w, "commands").want(t, wantCommands)
+		n.hearBoth(t, "closed")
+	})
+}
+
+// Commands wait, on the receiving loop and on another, and are answered.
+func TestWaiting(t *testing.T) {
+	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
+		n.start(t, w, "wake").want(t, "woken 1 ok\nwoken 1 ok")
+		n.hearBoth(t, "parked")
+		n.hearBoth(t, "closed")
+	})
+}
+
+// inAllWays runs a test with each way that calls can come.
+func inAllWays(t *testing.T, test func(t *testing.T, w way, n *nodeProcess)) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, w, startNode(t))
+		})
+	}
+}
+
+// A signal takes a waiting command back; by SA_RESTART it is made again.
+func TestSignals(t *testing.T) {
+	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
+		n.start(t, w, "signals").want(t, "interrupted: EINTR 1\nrestarted: ok")
+		n.hear(t, "parked toy0", "cancelled toy0")
+		for range 3 { // SIGALRM may have come to the other thread
+			switch n.next(t) {
+			case "closed toy0":
+				return
+			case "cancelled toy0":
+				n.hear(t, "parked toy0")
+			}
+		}
+	})
+}
+
+// A file goes over to children, by dup and through execve, and ends once, with
+// the last of them.
+func TestFamily(t *testing.T) {
+	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
+		n.start(t, w, "family").want(t, "child: ok 1\nheir: ok 7\nheir: ok ok 1\nstatus 0")
+		n.hear(t, "closed toy0")
+	})
+}
+
+// A program is killed with commands that wait on both loops.
+func TestKilled(t *testing.T) {
+	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
+		r := n.start(t, w, "hold")
+		n.hearBoth(t, "parked")
+		must(t, r.Signal(syscall.SIGKILL))
+		if out, code := r.end(t); code != 128+9 {
+			t.Fatalf("exit code %d, output %s", code, out)
+		}
+		var said []string
+		for range 4 {
+			said = append(said, n.next(t))
+		}
+		slices.Sort(said)
+		if want := []string{"cancelled toy0", "cancelled toy1", "closed toy0", "closed toy1"}; !slices.Equal(said, want) {
+			t.Fatalf("the node says %q", said)
+		}
+	})
+}
+
+// The NIC's process dies in the middle of a command, while others wait: all
+// fail, and the program can go on with what is not of a NIC.
+func TestNodeDies(t *testing.T) {
+	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
+		n.start(t, w, "orphan").want(t, "dying: ENODEV\nparked: ENODEV\nparked: ENODEV\nafterwards: ENODEV\nopen: -1 ENODEV\nstat: 0, others: 0")
+	})
+}

@@ -1,0 +1,155 @@
+package relay
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+
+	"tapir/nic/uapi/abi"
+	"tapir/wire/frame"
+)
+
+// Thread is the loop of a NIC.
+type Thread interface {
+	// Do runs fn on the thread, later, in the order of the calls, and in any
+	// case.
+	Do(fn func(now frame.Time))
+	// AddSource is that of nic/loop: fd is polled with the NIC's queues, serve
+	// called when it is readable or hung up, lost when the loop has ended. Call
+	// it, and remove, on the thread.
+	AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) (remove func())
+}
+
+// Device is a device file that programs can open. Its files have Thread as
+// their home.
+type Device struct {
+	Open   abi.Opener
+	Thread Thread
+}
+
+// UCMA names the connection manager's device.
+const UCMA = "rdma_cm"
+
+// Uverbs names the verbs device of a NIC.
+func Uverbs(nic string) string { return "uverbs/" + nic }
+
+// Devices finds the device files of a run by name. Error: a *Refused.
+type Devices func(a Ask) (map[string]Device, error)
+
+// Server serves the supervisors of programs in the process that has the NICs.
+type Server struct {
+	l       *net.UnixListener
+	served  chan struct{} // closed when nobody is accepted any more; nil before Serve
+	mu      sync.Mutex
+	open    map[*session]bool
+	closing bool
+	wait    sync.WaitGroup
+}
+
+// Listen makes the socket at path, which nothing else uses: what lies there is
+// left over and replaced.
+func Listen(path string) (*Server, error) {
+	_ = os.Remove(path)
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: path})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the socket of tapir run: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return &Server{l: l, open: map[*session]bool{}}, nil
+}
+
+// Serve serves supervisors on goroutines of its own until Close. It is called
+// at most once.
+func (s *Server) Serve(devices Devices) {
+	s.served = make(chan struct{})
+	go func() {
+		defer close(s.served)
+		for {
+			c, err := s.l.AcceptUnix()
+			if err != nil {
+				return // closed
+			}
+			s.wait.Go(func() { s.serve(c, devices) })
+		}
+	}()
+}
+
+// Close ends all sessions, with their programs' files, and removes the socket.
+func (s *Server) Close() {
+	s.l.Close()
+	if s.served != nil {
+		<-s.served
+	}
+	s.mu.Lock()
+	s.closing = true
+	for o := range s.open {
+		o.link.c.Close()
+	}
+	s.mu.Unlock()
+	s.wait.Wait()
+}
+
+func (s *Server) serve(c *net.UnixConn, devices Devices) {
+	defer c.Close()
+	var a Ask
+	if err := hear(c, &a); err != nil {
+		return
+	}
+	found, err := admit(c, a, devices)
+	h := Hello{Version: Version}
+	if err != nil {
+		h.Refused = err
+	}
+	for name := range found {
+		h.Devices = append(h.Devices, name)
+	}
+	slices.Sort(h.Devices)
+	if say(c, h) != nil || err != nil {
+		return
+	}
+	l, lerr := newLink(c)
+	if lerr != nil {
+		return
+	}
+	o := newSession(l, a, found)
+	s.mu.Lock()
+	if s.closing {
+		s.mu.Unlock()
+		return
+	}
+	s.open[o] = true
+	s.mu.Unlock()
+	o.run()
+	s.mu.Lock()
+	delete(s.open, o)
+	s.mu.Unlock()
+}
+
+// admit looks who asks for what.
+func admit(c *net.UnixConn, a Ask, devices Devices) (map[string]Device, *Refused) {
+	if r := checkVersion(Version, a.Version); r != nil {
+		return nil, r
+	}
+	cred, err := peer(c)
+	switch {
+	case err != nil:
+		return nil, &Refused{What: fmt.Sprintf("the supervisor cannot be told: %v", err), Remedy: "try again"}
+	case cred.Uid != 0 && int(cred.Uid) != os.Getuid():
+		return nil, &Refused{What: "the NIC belongs to another user", Remedy: "run the program as the user who started the NIC, or as root"}
+	case cred.Pid == 0:
+		return nil, &Refused{What: "the program's PID namespace cannot be seen from the NIC's process", Remedy: "start the NIC in the same or an outer PID namespace"}
+	}
+	found, err := devices(a)
+	if err == nil {
+		return found, nil
+	}
+	if r, ok := err.(*Refused); ok {
+		return nil, r
+	}
+	return nil, &Refused{What: err.Error(), Remedy: "see: tapir doctor"}
+}

@@ -1,0 +1,357 @@
+package relay
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/trap"
+	"tapir/wire/frame"
+)
+
+// patience is how long a NIC's thread waits for a supervisor at most: one that
+// was stopped must not hold up others.
+const patience = time.Second
+
+// maxCommand is the longest command in octets: what the lengths in the header
+// of an extended one can say.
+const maxCommand = 24 + 2*8*0xffff
+
+// session is the run of a program.
+type session struct {
+	link    *link
+	ask     Ask
+	devices map[string]Device
+
+	mu        sync.Mutex
+	gone      bool // the supervisor
+	serial    uint64
+	files     map[uint64]*file
+	byID      map[trap.FileID]*file
+	calls     map[uint64]*caller // not yet answered, by the supervisor's number
+	spaces    map[int]*space
+	questions map[uint64]chan answer
+
+	// Of the goroutine that run occupies.
+	ledger int     // its descriptor, until the listener comes; -1: none
+	intake *intake // nil: the supervisor receives
+	fresh  bool    // intake waits for the thread of the first device
+}
+
+// answer is the supervisor's to a question.
+type answer struct {
+	message
+	fd int
+}
+
+// file is an open device file. What follows File belongs to its home.
+type file struct {
+	s     *session
+	token uint64
+	id    trap.FileID
+	home  Thread
+	abi.File
+	stop   func()    // the watch for its end
+	buf    []byte    // of its last command
+	parked []*caller // whose commands were answered Later
+	ended  bool      // no process has it any more
+	closed bool
+}
+
+func newSession(l *link, a Ask, devices map[string]Device) *session {
+	return &session{link: l, ask: a, devices: devices, files: map[uint64]*file{}, byID: map[trap.FileID]*file{},
+		calls: map[uint64]*caller{}, spaces: map[int]*space{}, questions: map[uint64]chan answer{}, ledger: -1}
+}
+
+// run serves until the supervisor is gone, and then closes all files.
+func (s *session) run() {
+	for {
+		m, tail, fd, err := s.link.receive()
+		if err != nil {
+			break
+		}
+		s.take(m, tail, fd)
+	}
+	s.mu.Lock()
+	s.gone = true
+	var left []*file
+	for _, f := range s.files {
+		left = append(left, f)
+	}
+	for _, q := range s.questions {
+		close(q)
+	}
+	s.questions = nil
+	s.mu.Unlock()
+	var wait sync.WaitGroup
+	for _, f := range left {
+		wait.Add(1)
+		f.home.Do(func(frame.Time) { defer wait.Done(); f.close() })
+	}
+	wait.Wait()
+	s.endIntake()
+}
+
+// endIntake stops receiving. Programs that are left get ENOSYS for what no one
+// serves any more.
+func (s *session) endIntake() {
+	if in := s.intake; in != nil && !s.fresh {
+		ended := make(chan struct{})
+		in.home.Do(func(frame.Time) { in.end(); close(ended) })
+		<-ended
+	}
+	if s.intake != nil {
+		s.intake.close()
+	}
+	drop(s.ledger)
+}
+
+func (s *session) take(m message, tail string, fd int) {
+	switch m.Kind {
+	case reply:
+		s.mu.Lock()
+		q := s.questions[m.ID]
+		delete(s.questions, m.ID)
+		s.mu.Unlock()
+		if q != nil {
+			q <- answer{m, fd}
+			return
+		}
+	case open:
+		d, ok := s.devices[tail]
+		if !ok {
+			s.link.send(&message{Kind: opened, ID: m.ID, Errno: uint32(unix.ENODEV)}, "", -1)
+			break
+		}
+		if in := s.intake; s.fresh {
+			s.fresh = false
+			in.home = d.Thread
+			d.Thread.Do(func(frame.Time) { in.start(); s.open(&m, d) })
+			break
+		}
+		d.Thread.Do(func(frame.Time) { s.open(&m, d) })
+	case paper:
+		drop(s.ledger)
+		s.ledger = fd
+		return
+	case take:
+		s.receive(fd, tail)
+		return
+	case command:
+		s.mu.Lock()
+		f := s.files[m.File]
+		s.mu.Unlock()
+		if f == nil {
+			s.link.send(&message{Kind: done, ID: m.ID, Errno: uint32(unix.ENODEV)}, "", -1)
+			break
+		}
+		c := newCaller(s, f, &m)
+		f.home.Do(func(frame.Time) { f.serve(c, m.Addr, m.Len) })
+	case cancel:
+		s.mu.Lock()
+		c := s.calls[m.ID]
+		s.mu.Unlock()
+		if c != nil {
+			c.file.home.Do(func(frame.Time) { c.cancel() })
+		}
+	}
+	drop(fd)
+}
+
+// receive takes the listener over, which the thread of the next device that is
+// opened then polls.
+func (s *session) receive(fd int, terms string) {
+	if s.intake != nil { // it has been given back
+		s.intake.close()
+	}
+	var err error
+	s.intake, err = newIntake(s, fd, s.ledger, terms)
+	s.fresh = err == nil
+	drop(s.ledger)
+	s.ledger = -1
+	if err != nil {
+		s.intake = nil
+		drop(fd)
+		s.link.send(&message{Kind: back}, "", -1)
+	}
+}
+
+// open opens a device file on its thread.
+func (s *session) open(m *message, d Device) {
+	answer := message{Kind: opened, ID: m.ID, Flags: m.Flags}
+	c := newCaller(s, nil, m)
+	f, fd, err := d.Open(c, int(m.Flags))
+	if err == nil {
+		answer.File, err = s.add(f, fd, d.Thread)
+	}
+	if err != nil {
+		answer.Errno = uint32(abi.Errno(err))
+		fd = -1
+	}
+	s.link.send(&answer, "", fd)
+	drop(fd)
+}
+
+// add makes a file known. fd is still ours, so it has not ended.
+func (s *session) add(of abi.File, fd int, home Thread) (token uint64, err error) {
+	f := &file{s: s, File: of, home: home}
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil {
+		f.id = trap.FileID{Dev: st.Dev, Ino: st.Ino}
+		f.stop, err = trap.Watch(fd, func() { home.Do(func(frame.Time) { f.end() }) })
+	}
+	s.mu.Lock()
+	s.serial++
+	f.token = s.serial
+	if s.gone {
+		err = unix.ENODEV
+	}
+	if err == nil {
+		s.files[f.token], s.byID[f.id] = f, f
+	}
+	s.mu.Unlock()
+	if err != nil {
+		drop(fd)
+		f.close()
+		return 0, err
+	}
+	return f.token, nil
+}
+
+// serve serves a command on the home of the file.
+func (f *file) serve(c *caller, addr, n uint64) {
+	switch {
+	case f.closed:
+		c.finish(unix.ENODEV)
+		return
+	case n > maxCommand:
+		c.finish(unix.EINVAL)
+		return
+	case uint64(cap(f.buf)) < n:
+		f.buf = make([]byte, n)
+	}
+	b := f.buf[:n]
+	if err := c.Read(addr, b); err != nil {
+		c.finish(err)
+		return
+	}
+	if !c.still() {
+		c.finish(unix.EFAULT) // what was read may be another program's
+		return
+	}
+	err := f.Command(c, b)
+	if !errors.Is(err, abi.Later) {
+		c.finish(err)
+	} else if !c.answered {
+		c.park()
+	}
+}
+
+// end comes when no process has the file. A command that still waits keeps it,
+// as a thread inside of write(2) keeps a file of the kernel's.
+func (f *file) end() {
+	if !f.ended {
+		f.ended = true
+		f.s.link.send(&message{Kind: ended, File: f.token}, "", -1)
+	}
+	if len(f.parked) == 0 {
+		f.close()
+	}
+}
+
+func (f *file) close() {
+	if f.closed {
+		return
+	}
+	f.closed = true
+	if f.stop != nil {
+		f.stop()
+	}
+	f.s.mu.Lock()
+	delete(f.s.files, f.token)
+	delete(f.s.byID, f.id)
+	f.s.mu.Unlock()
+	for _, c := range slices.Clone(f.parked) { // the supervisor is gone
+		f.Cancel(c)
+		c.finish(unix.ENODEV)
+	}
+	f.File.Close()
+}
+
+// question asks the supervisor and waits for its answer. Errors: errnos.
+func (s *session) question(m *message, fd int) (answer, error) {
+	q := make(chan answer, 1)
+	s.mu.Lock()
+	if s.gone {
+		s.mu.Unlock()
+		return answer{}, unix.ESRCH
+	}
+	s.serial++
+	m.ID = s.serial
+	s.questions[m.ID] = q
+	s.mu.Unlock()
+	s.link.send(m, "", fd)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case a, ok := <-q:
+		switch {
+		case !ok:
+			return answer{}, unix.ESRCH
+		case a.Errno != 0:
+			drop(a.fd)
+			return answer{}, unix.Errno(a.Errno)
+		}
+		return a, nil
+	case <-timer.C:
+	}
+	s.mu.Lock()
+	delete(s.questions, m.ID)
+	s.mu.Unlock()
+	return answer{}, unix.ESRCH
+}
+
+// procFile asks for a file of /proc/PID.
+func (s *session) procFile(k kind, pid int) (*os.File, error) {
+	a, err := s.question(&message{Kind: k, Thread: int32(pid)}, -1)
+	if err != nil {
+		return nil, err
+	}
+	if a.fd < 0 {
+		return nil, unix.EFAULT
+	}
+	return os.NewFile(uintptr(a.fd), "memory"), nil
+}
+
+// space is the memory of process pid.
+func (s *session) space(pid int) (*space, error) {
+	s.mu.Lock()
+	have := s.spaces[pid]
+	s.mu.Unlock()
+	if have != nil {
+		return have, nil
+	}
+	var made *space
+	made, err := newSpace(pid, s.ask.ProcMem, s.procFile, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.spaces[pid] == made {
+			delete(s.spaces, pid)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have := s.spaces[pid]; have != nil { // two threads made one
+		return have, nil
+	}
+	s.spaces[pid] = made
+	return made, nil
+}

@@ -1,0 +1,237 @@
+package relay
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/verbs"
+)
+
+// space is the memory of a program's process: reached by process_vm_readv(2)
+// and its counterpart, or, where that is denied, by the descriptor of
+// /proc/PID/mem that its supervisor, an ancestor, may open.
+type space struct {
+	pid  int
+	gone atomic.Bool                             // the process: its id may become another's
+	ask  func(k kind, pid int) (*os.File, error) // the supervisor for a file of /proc/PID
+	file atomic.Pointer[os.File]                 // its mem; nil while process_vm serves
+	mu   sync.Mutex                              // of the change of file
+}
+
+// newSpace returns the memory of process pid; ended is called when that is
+// gone. procMem forbids process_vm.
+func newSpace(pid int, procMem bool, ask func(k kind, pid int) (*os.File, error), ended func()) (*space, error) {
+	s := &space{pid: pid, ask: ask}
+	pidfd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil, unix.ESRCH
+	}
+	process := os.NewFile(uintptr(pidfd), "process")
+	if procMem {
+		if err := s.renew(nil); err != nil {
+			process.Close()
+			return nil, err
+		}
+	}
+	go func() {
+		defer process.Close()
+		awaitExit(process)
+		s.gone.Store(true)
+		ended()
+	}()
+	return s, nil
+}
+
+// awaitExit returns when a process has ended, of which this is a descriptor.
+func awaitExit(process *os.File) {
+	raw, err := process.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+}
+
+// renew opens the memory again after execve, which gives a process another,
+// unless someone else has done so since old was seen.
+func (s *space) renew(old *os.File) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file.Load() != old {
+		return nil
+	}
+	f, err := s.ask(memory, s.pid)
+	if err != nil {
+		return unix.EFAULT
+	}
+	s.file.Store(f) // the old one ends with the last region that uses it
+	return nil
+}
+
+// read fills p from address addr of the process. Error: EFAULT.
+func (s *space) read(addr uint64, p []byte) error { return s.transfer(addr, p, false) }
+
+// write stores p there. Error: EFAULT.
+func (s *space) write(addr uint64, p []byte) error { return s.transfer(addr, p, true) }
+
+func (s *space) transfer(addr uint64, p []byte, write bool) error {
+	f := s.file.Load()
+	if err := s.move(f, addr, p, write); err != errElsewhere {
+		return err
+	}
+	if err := s.renew(f); err != nil {
+		return err
+	}
+	if s.move(s.file.Load(), addr, p, write) != nil {
+		return unix.EFAULT
+	}
+	return nil
+}
+
+// errElsewhere says that the memory must be opened, or opened again.
+var errElsewhere = errors.New("the memory is to be found elsewhere")
+
+// move copies by f, or by process_vm if that is nil.
+func (s *space) move(f *os.File, addr uint64, p []byte, write bool) error {
+	switch {
+	case len(p) == 0:
+		return nil
+	case s.gone.Load():
+		return unix.EFAULT
+	case f != nil:
+		return moveByFile(f, addr, p, write)
+	}
+	return moveByVM(s.pid, addr, p, write)
+}
+
+// moveByVM copies from or to a process, of which pid may be any thread.
+// Errors: EFAULT, errElsewhere.
+func moveByVM(pid int, addr uint64, p []byte, write bool) error {
+	local := [1]unix.Iovec{{Base: &p[0], Len: uint64(len(p))}}
+	remote := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(p)}}
+	var n int
+	var err error
+	if write {
+		n, err = unix.ProcessVMWritev(pid, local[:], remote[:], 0)
+	} else {
+		n, err = unix.ProcessVMReadv(pid, local[:], remote[:], 0)
+	}
+	switch {
+	case err == unix.EPERM, err == unix.ENOSYS:
+		return errElsewhere
+	case err != nil, n != len(p):
+		return unix.EFAULT
+	}
+	return nil
+}
+
+func moveByFile(f *os.File, addr uint64, p []byte, write bool) error {
+	var n int
+	var err error
+	if write {
+		n, err = f.WriteAt(p, int64(addr))
+	} else {
+		n, err = f.ReadAt(p, int64(addr))
+	}
+	switch {
+	case n == len(p):
+		return nil
+	case n == 0 && (err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrShortWrite)): // it has another memory now
+		return errElsewhere
+	}
+	return unix.EFAULT
+}
+
+// region is [addr, addr+n) of the memory that the process has now.
+func (s *space) region(addr, n uint64, write bool) (verbs.Memory, error) {
+	if addr+n < addr {
+		return nil, unix.EFAULT
+	}
+	r := &region{space: s, addr: addr, n: n}
+	if n == 0 {
+		return r, nil
+	}
+	var touched [1]byte
+	for _, at := range []uint64{addr, addr + n - 1} { // also refuses what no one but the process can reach
+		if err := s.read(at, touched[:]); err != nil {
+			return nil, err
+		}
+	}
+	r.file = s.file.Load()
+	list, err := s.maps()
+	if err != nil {
+		return nil, unix.EFAULT
+	}
+	defer list.Close()
+	if !covered(list, addr, addr+n, write) {
+		return nil, unix.EFAULT
+	}
+	return r, nil
+}
+
+func (s *space) maps() (*os.File, error) {
+	if s.file.Load() == nil {
+		if f, err := os.Open(fmt.Sprintf("/proc/%d/maps", s.pid)); err == nil {
+			return f, nil
+		}
+	}
+	return s.ask(maps, s.pid)
+}
+
+// covered tells whether [from, to) is mapped readable, and writable if write
+// is set, by a list as of proc_pid_maps(5).
+func covered(list io.Reader, from, to uint64, write bool) bool {
+	for lines := bufio.NewScanner(list); lines.Scan(); {
+		extent, rest, _ := strings.Cut(lines.Text(), " ")
+		first, last, _ := strings.Cut(extent, "-")
+		high, err := strconv.ParseUint(last, 16, 64)
+		if err != nil || high <= from {
+			continue
+		}
+		low, err := strconv.ParseUint(first, 16, 64)
+		if err != nil || low > from || !strings.HasPrefix(rest, "r") || write && !strings.HasPrefix(rest[1:], "w") {
+			return false
+		}
+		if from = high; from >= to {
+			return true
+		}
+	}
+	return false
+}
+
+// region is registered memory.
+type region struct {
+	space   *space
+	file    *os.File // the memory that the process had then; nil: by process_vm
+	addr, n uint64
+}
+
+// Len implements verbs.Memory.
+func (r *region) Len() uint64 { return r.n }
+
+// Slice implements verbs.Memory: the memory is another process's.
+func (r *region) Slice(uint64, int) []byte { return nil }
+
+// ReadAt implements verbs.Memory. Error: EFAULT.
+func (r *region) ReadAt(p []byte, off uint64) error { return r.move(p, off, false) }
+
+// WriteAt implements verbs.Memory. Error: EFAULT.
+func (r *region) WriteAt(p []byte, off uint64) error { return r.move(p, off, true) }
+
+func (r *region) move(p []byte, off uint64, write bool) error {
+	if r.space.move(r.file, r.addr+off, p, write) != nil {
+		return unix.EFAULT
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+// A program for the tests of the toy devices: it does what its first argument
+// names and prints what it sees.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, COUNTS };
+#define REGION_LEN (3 * 4096 + 17)
+
+static __thread uint64_t answer;
+
+// ask returns 0 or an errno and stores the answer.
+static int ask(int fd, uint64_t op, uint64_t arg) {
+	uint64_t c[3] = {op, arg, (uint64_t)&answer};
+	answer = ~0ULL;
+	ssize_t n = write(fd, c, sizeof c);
+	return n < 0 ? errno : n == sizeof c ? 0 : -1;
+}
+
+static const char *word(int err) { return err ? strerrorname_np(err) : "ok"; }
+
+static int toy(const char *name, int flags) {
+	char path[64];
+	snprintf(path, sizeof path, "/dev/tapir-%s", name);
+	return open(path, O_RDWR | O_CLOEXEC | flags);
+}
+
+static void region(int fd) {
+	char *mem = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t want = 0, wrong = 0;
+	int err = ask(fd, REGION, (uint64_t)mem + 4096), filled = ask(fd, FILL, 0);
+	for (int i = 0; i < REGION_LEN; i++) {
+		wrong += (unsigned char)mem[4096 + i] != (i & 255);
+		want += (unsigned char)mem[4096 + i];
+	}
+	int sum = ask(fd, SUM, 0);
+	printf("region %s %s %d wrong, sum %s %d\n", word(err), word(filled), (int)wrong, word(sum), want && answer == want);
+	mprotect(mem + 2 * 4096, 4096, PROT_READ);
+	printf("read-only inside: %s\n", word(ask(fd, REGION, (uint64_t)mem + 4096)));
+	munmap(mem, 8 * 4096);
+	err = ask(fd, REGION, (uint64_t)mem + 4096);
+	printf("unmapped: %s %s\n", word(err), word(ask(fd, SUM, 0)));
+}
+
+static int commands(void) {
+	int fd = toy("toy0", O_DIRECT);
+	printf("open: %d %s\n", fd, word(errno));
+	fd = toy("toy0", 0);
+	int other = toy("toy1", O_NONBLOCK), err;
+	struct stat st;
+	fstat(fd, &st);
+	printf("device %d:%d, in range %d\n", major(st.st_rdev), minor(st.st_rdev), fd >= 900 && other >= 900);
+	err = ask(fd, ECHO, 41);
+	printf("echo %d %s\n", (int)answer, word(err));
+	err = ask(other, ECHO, 1);
+	printf("echo %d %s\n", (int)answer, word(err));
+	printf("fail: %s\n", word(ask(fd, FAIL, ENOMSG)));
+	err = write(fd, "short", 5) < 0 ? errno : 0;
+	printf("short: %s\n", word(err));
+	uint64_t bad[3] = {ECHO, 0, 8};
+	err = write(fd, bad, sizeof bad) < 0 ? errno : 0;
+	printf("bad answer: %s\n", word(err));
+	err = write(fd, (void *)8, 24) < 0 ? errno : 0;
+	printf("bad command: %s\n", word(err));
+	err = ioctl(fd, 0x1b01, 0) < 0 ? errno : 0;
+	printf("ioctl: %s\n", word(err));
+	for (int i = 0; i < 2; i++) {
+		char text[10] = "";
+		err = ask(fd, PIPE, i ? O_CLOEXEC : 0);
+		int n = read((int)answer, text, sizeof text - 1);
+		printf("pipe: %s %d %d %s\n", text, n, fcntl((int)answer, F_GETFD), word(err));
+		close((int)answer);
+	}
+	err = ask(fd, FLAGS, 0);
+	printf("nonblocking %d %s\n", (int)answer, word(err));
+	err = ask(other, FLAGS, 0);
+	printf("nonblocking %d %s\n", (int)answer, word(err));
+	err = ask(fd, PROCESS, 0);
+	printf("process %d %s\n", (int)answer == getpid(), word(err));
+	region(fd);
+	return 0;
+}
+
+static void *parked(void *fd) { return (void *)(long)ask((int)(long)fd, PARK, 0); }
+
+// wake has one thread wait on each device and wakes both.
+static int wake(void) {
+	int fd[2] = {toy("toy0", 0), toy("toy1", 0)};
+	pthread_t t[2];
+	void *err[2];
+	for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, parked, (void *)(long)fd[i]);
+	for (int i = 0; i < 2; i++) {
+		while (ask(fd[i], UNPARK, 0) == 0 && answer == 0) usleep(1000);
+		pthread_join(t[i], &err[i]);
+		printf("woken %d %s\n", (int)answer, word((long)err[i]));
+	}
+	return 0;
+}
+
+static int alarms;
+static void alarmed(int sig) { alarms++; }
+
+// signals: a wait ends with a signal, or begins again after it.
+static int signals(void) {
+	int fd = toy("toy0", 0);
+	struct sigaction a = {.sa_handler = alarmed};
+	struct itimerval soon = {.it_value = {0, 30000}}, often = {{0, 30000}, {0, 30000}}, never = {{0}};
+	sigaction(SIGALRM, &a, NULL);
+	setitimer(ITIMER_REAL, &soon, NULL);
+	int err = ask(fd, PARK, 0);
+	printf("interrupted: %s %d\n", word(err), alarms);
+	a.sa_flags = SA_RESTART;
+	sigaction(SIGALRM, &a, NULL);
+	alarms = 0;
+	setitimer(ITIMER_REAL, &often, NULL);
+	pthread_t t;
+	void *status;
+	pthread_create(&t, NULL, parked, (void *)(long)fd);
+	while (alarms < 3) usleep(1000);
+	setitimer(ITIMER_REAL, &never, NULL);
+	while (ask(fd, UNPARK, 0) == 0 && answer == 0) usleep(1000);
+	pthread_join(t, &status);
+	printf("restarted: %s\n", word((long)status));
+	return 0;
+}
+
+// family: a child has what its parent opened, and keeps it alone.
+static int family(void) {
+	int fd = toy("toy0", 0);
+	void *map = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	if (fork() == 0) {
+		munmap(map, 4096);
+		int copy = dup(fd);
+		close(fd);
+		int err = ask(copy, PROCESS, 0);
+		printf("child: %s %d\n", word(err), (int)answer == getpid());
+		fflush(stdout);
+		char *argv[] = {"toy", "exits", NULL};
+		fcntl(copy, F_SETFD, 0);
+		char num[16];
+		snprintf(num, sizeof num, "%d", copy);
+		setenv("TOY_FD", num, 1);
+		execv("/proc/self/exe", argv);
+		_exit(1);
+	}
+	close(fd);
+	int status;
+	wait(&status);
+	printf("status %d\n", status);
+	return 0;
+}
+
+// heir uses a descriptor that it inherited through execve.
+static int heir(void) {
+	int fd = atoi(getenv("TOY_FD"));
+	static char mem[REGION_LEN];
+	int err = ask(fd, ECHO, 6);
+	printf("heir: %s %d\n", word(err), (int)answer);
+	err = ask(fd, REGION, (uint64_t)mem);
+	int filled = ask(fd, FILL, 0);
+	printf("heir: %s %s %d\n", word(err), word(filled), mem[REGION_LEN - 1] == (char)(REGION_LEN - 1));
+	return 0;
+}
+
+// hold waits until it is killed, with one thread in each device.
+static int hold(void) {
+	int fd[2] = {toy("toy0", 0), toy("toy1", 0)};
+	pthread_t t;
+	pthread_create(&t, NULL, parked, (void *)(long)fd[0]);
+	usleep(20000);
+	return ask(fd[1], PARK, 0);
+}
+
+// orphan sees its devices die.
+static int orphan(void) {
+	int fd[2] = {toy("toy0", 0), toy("toy1", 0)};
+	pthread_t t[2];
+	void *err;
+	for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, parked, (void *)(long)fd[i]);
+	usleep(50000);
+	printf("dying: %s\n", word(ask(fd[0], DIE, 0)));
+	for (int i = 0; i < 2; i++) {
+		pthread_join(t[i], &err);
+		printf("parked: %s\n", word((long)err));
+	}
+	printf("afterwards: %s\n", word(ask(fd[1], ECHO, 1)));
+	int again = toy("toy0", 0);
+	printf("open: %d %s\n", again, word(errno));
+	struct stat st;
+	int found = stat("/dev/tapir-toy0", &st);
+	printf("stat: %d, others: %d\n", found, stat("/dev/null", &st));
+	return 0;
+}
+
+static int bench(int rounds) {
+	int fd = toy("toy0", 0);
+	struct timespec from, to;
+	uint64_t c[3] = {ECHO, 1, 0};
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	for (int i = 0; i < rounds; i++)
+		if (write(fd, c, sizeof c) != sizeof c) return 1;
+	clock_gettime(CLOCK_MONOTONIC, &to);
+	printf("%ld\n", (to.tv_sec - from.tv_sec) * 1000000000L + to.tv_nsec - from.tv_nsec);
+	return 0;
+}
+
+int main(int argc, char **argv) {
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	char *what = argc > 1 ? argv[1] : "";
+	if (!strcmp(what, "commands")) return commands();
+	if (!strcmp(what, "wake")) return wake();
+	if (!strcmp(what, "signals")) return signals();
+	if (!strcmp(what, "family")) return family();
+	if (!strcmp(what, "exits")) return heir();
+	if (!strcmp(what, "hold")) return hold();
+	if (!strcmp(what, "orphan")) return orphan();
+	if (!strcmp(what, "bench")) return bench(atoi(argv[2]));
+	return 2;
+}

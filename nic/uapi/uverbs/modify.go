@@ -127,7 +127,8 @@ func (a *qpAttr) set(mask uint32, in body) {
 }
 
 // queryQP serves QUERY_QP{response, handle, mask}: all attributes, whatever
-// the mask says.
+// the mask says. iWARP's state IDLE is INIT, as iWARP drivers say, also before
+// the program asks for it.
 func queryQP(r *request) error {
 	q, err := lookup[*qp](r.f, r.in.u32(8))
 	if err != nil {
@@ -142,8 +143,9 @@ func queryQP(r *request) error {
 	native.PutUint32(out[100:], uint32(verbs.LocalWrite|now.Access))
 	native.PutUint16(out[104:], q.attr.pkeyIndex)
 	mtu := ib.MTUCode(q.f.ctx.Device().PortAttr().MTU)
+	state := uint8(max(now.State, verbs.Init))
 	copy(out[108:], []byte{
-		uint8(now.State), uint8(now.State), mtu, 0, 0, q.attr.maxRead, q.attr.maxDest, q.attr.minRNR,
+		state, state, mtu, 0, 0, q.attr.maxRead, q.attr.maxDest, q.attr.minRNR,
 		portNumber, q.attr.timeout, q.attr.retries, q.attr.rnrRetry,
 	})
 	if q.v.Config().SignalAll {

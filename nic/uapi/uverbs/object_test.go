@@ -251,6 +251,9 @@ func TestQueryQueuePair(t *testing.T) {
 	in := qpRequest(9, pd, cq, typeRC)
 	in[44] = 1 // every send is signalled
 	qp := w.must(24, in, createQPAnswerLen+2*ringLen).u32(0)
+	if got := w.must(25, fields(qp, -1), qpAttrLen); got.u8(108) != uint8(verbs.Init) || got.u8(109) != uint8(verbs.Init) {
+		t.Errorf("state %d of a new queue pair", got.u8(108))
+	}
 	set := modify(qp, maskState|maskAccess|maskPort|maskPKeyIndex|maskMaxRead|maskMaxDest|maskMinRNR|maskTimeout|maskRetries|maskRNRRetry|maskSQPSN|maskRQPSN|maskQKey, 96, uint8(verbs.Init))
 	native.PutUint32(set[72:], 0x11)
 	native.PutUint32(set[76:], 0x22)

@@ -3,6 +3,7 @@ package sysfs
 import (
 	"fmt"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -143,7 +144,8 @@ func (b *builder) device(d *Device) {
 }
 
 // tables adds the port's tables. GID entries that are not used say zero, as the
-// kernel's do, and have no attributes.
+// kernel's do, and their attributes cannot be read: EINVAL, which libibverbs
+// expects.
 func (b *builder) tables(dir string, d *Device, attr func(string, func(*Attr) string)) {
 	for i := range GIDTable {
 		attr(fmt.Sprintf("ports/1/gids/%d", i), func(a *Attr) string {
@@ -153,13 +155,21 @@ func (b *builder) tables(dir string, d *Device, attr func(string, func(*Attr) st
 			return strings.Repeat("0000:", 7) + "0000"
 		})
 	}
-	a, err := d.Attr()
-	if err != nil && b.err == nil {
+	if _, err := d.Attr(); err != nil && b.err == nil {
 		b.err = err
 	}
-	for i := range a.GIDs {
-		b.file(fmt.Sprintf("%s/gid_attrs/types/%d", dir, i), "IB/RoCE v1")
-		b.file(fmt.Sprintf("%s/gid_attrs/ndevs/%d", dir, i), d.Netdev)
+	for i := range GIDTable {
+		used := func(line string) func() (string, error) {
+			return func() (string, error) {
+				a, err := d.Attr()
+				if err == nil && i >= len(a.GIDs) {
+					err = syscall.EINVAL
+				}
+				return line + "\n", err
+			}
+		}
+		b.live(fmt.Sprintf("%s/gid_attrs/types/%d", dir, i), used("IB/RoCE v1"))
+		b.live(fmt.Sprintf("%s/gid_attrs/ndevs/%d", dir, i), used(d.Netdev))
 	}
 	for i := range PKeyTable {
 		attr(fmt.Sprintf("ports/1/pkeys/%d", i), func(a *Attr) string {

@@ -217,7 +217,8 @@ func TestParameters(t *testing.T) {
 
 // readAll reads files by every kind of name.
 func readAll() {
-	for _, path := range []string{"ports/1/state", "ports/1/phys_state", "ports/1/gids/0", "ports/1/gids/127", "ports/1/pkeys/0", "ports/1/pkeys/31",
+	for _, path := range []string{"ports/1/state", "ports/1/phys_state", "ports/1/gids/0", "ports/1/gids/127",
+		"ports/1/gid_attrs/types/0", "ports/1/gid_attrs/ndevs/0", "ports/1/gid_attrs/types/127", "ports/1/pkeys/0", "ports/1/pkeys/31",
 		"node_guid", "fw_ver", "node_desc", "../../misc/rdma_cm/abi_version"} {
 		const dir = "/sys/class/infiniband/rxe0"
 		abs, err := os.ReadFile(filepath.Join(dir, path))
@@ -270,6 +271,9 @@ func TestNames(t *testing.T) {
 ports/1/phys_state 5: LinkUp <nil> <nil> true
 ports/1/gids/0 0200:0000:0001:0000:0000:0000:0000:0000 <nil> <nil> true
 ports/1/gids/127 `+zero+` <nil> <nil> true
+ports/1/gid_attrs/types/0 IB/RoCE v1 <nil> <nil> true
+ports/1/gid_attrs/ndevs/0 tap7 <nil> <nil> true
+ports/1/gid_attrs/types/127  open /sys/class/infiniband/rxe0/ports/1/gid_attrs/types/127: invalid argument invalid argument true
 ports/1/pkeys/0 0xffff <nil> <nil> true
 ports/1/pkeys/31 0x0000 <nil> <nil> true
 node_guid 0200:00ff:fe00:0001 <nil> <nil> true

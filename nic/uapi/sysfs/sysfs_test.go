@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 
 // testAll keeps what is compiled to preload out of the user's cache.
 func testAll(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tapir-sysfs-test")
+	dir, err := os.MkdirTemp("", "tapir-test-sysfs")
 	if err != nil {
 		panic(err)
 	}

@@ -125,9 +125,9 @@ func allowedHouseImports(path string) ([]string, bool) {
 		return []string{"wire", "nic/verbs", "nic/cm"}, true
 	case path == "nic/ptp":
 		return []string{"wire", "ptp"}, true
-	case path == "nic/toe":
+	case under(path, "nic/toe"):
 		return []string{"wire", "nic/toe"}, true
-	case under(path, "nic/toe"), path == "nic/buf", path == "nic/tap":
+	case path == "nic/buf", path == "nic/tap":
 		return []string{"wire"}, true
 	}
 	return nil, false

@@ -3,6 +3,8 @@ package toe
 import (
 	"time"
 
+	"tapir/nic/toe/congestion"
+	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -11,23 +13,21 @@ import (
 // n sequence numbers of its own (RFC 9293 section 3.10.7.4, fifth step).
 func (c *Conn) acknowledge(h *tcp.Header, off int64, ack uint64, n int, now frame.Time) {
 	wndMoved := c.updateWindow(h, off, ack)
-	flight := c.nxt - c.una
-	sackedBefore, fack := c.loss.sacked, c.rack.fack
-	if c.sackOK && h.Opts.NSACK > 0 {
-		c.takeSACK(h, ack, fack, now)
+	flight := c.snd.InFlight()
+	news := c.snd.Acknowledge(h, ack, n == 0 && !wndMoved, now)
+	if news.Undone {
+		c.cc.Undo()
+		c.e.stats.Undone++
 	}
-	acked := ack - c.una
-	switch {
-	case acked > 0:
-		c.advance(ack, fack, h, now)
-	case flight > 0 && n == 0 && !wndMoved && (c.blind(h) || c.loss.sacked > sackedBefore):
+	if news.Acked > 0 {
+		c.advanced(&news, h, now)
+	} else if news.Duplicate {
 		c.count.dupAcks++
-		c.loss.dupAcks++
 	}
-	if c.reoAt = frame.Never; c.segs.n > 0 {
-		c.detectLoss(acked, now)
+	if c.snd.FindLoss(news.Acked, now) && c.snd.Phase == recovery.Open {
+		c.enterRecovery()
 	}
-	c.afterAck(acked, flight, c.ecn.on && h.Flags.Has(tcp.ECE), now)
+	c.afterAck(news.Acked, flight, c.ecn.on && h.Flags.Has(tcp.ECE), now)
 }
 
 // updateWindow takes the segment's window unless it is older than the one
@@ -43,37 +43,9 @@ func (c *Conn) updateWindow(h *tcp.Header, off int64, ack uint64) bool {
 	return moved
 }
 
-// advance moves SND.UNA to ack and forgets the segments below. fack is the
-// highest delivered before.
-func (c *Conn) advance(ack, fack uint64, h *tcp.Header, now frame.Time) {
-	segs, sample := c.advanceClean(ack, now)
-	resent := frame.Time(0)
-	for c.segs.n > 0 {
-		s := c.segs.at(0)
-		if s.end() > ack {
-			c.trimFirst(s, ack)
-			break
-		}
-		segs++
-		if s.flags&segSacked == 0 {
-			c.delivered(s, fack, now)
-			sample = s.sent
-		}
-		if s.flags&segRetrans != 0 {
-			resent = max(resent, s.sent)
-		}
-		c.unmark(s)
-		c.segs.pop(c.e, 1)
-	}
-	if resent != 0 {
-		sample = frame.Never // what a retransmission has let through waited for it
-	}
-	c.una = ack
-	c.loss.dupAcks = max(0, c.loss.dupAcks-segs)
-	if c.loss.sacked == 0 && c.loss.state == caOpen {
-		c.loss.dupAcks = 0
-	}
-	if c.sampleRTT(sample, resent, h, now) {
+// advanced handles the progress of SND.UNA that news tells of.
+func (c *Conn) advanced(news *recovery.News, h *tcp.Header, now frame.Time) {
+	if c.sampleRTT(news.Sent, news.Resent, h, now) {
 		c.backoff = 0
 	} else {
 		c.backoff = min(c.backoff, keptBackoff)
@@ -81,13 +53,15 @@ func (c *Conn) advance(ack, fack uint64, h *tcp.Header, now frame.Time) {
 	c.probes, c.softErr = 0, 0
 	c.progressAt = now
 	c.rtoAt = frame.Never
-	c.probeAcked()
+	if news.Repaired {
+		c.lower(c.cc.Cwnd)
+	}
 	c.mtuAcked(now)
-	if c.segs.n > 0 {
+	if c.snd.Segs() > 0 {
 		c.startRTO(now)
 	}
 	if c.h != nil {
-		off := ack
+		off := c.snd.Una()
 		if c.finSent {
 			off = min(off, c.finOff)
 		}
@@ -95,60 +69,8 @@ func (c *Conn) advance(ack, fack uint64, h *tcp.Header, now frame.Time) {
 	}
 }
 
-// advanceClean forgets the segments that ack covers while everything in flight
-// was sent once and in order: the last of them speaks for all. It returns their
-// number and when that one was sent.
-func (c *Conn) advanceClean(ack uint64, now frame.Time) (segs int, sample frame.Time) {
-	if c.loss.sacked > 0 || c.loss.lost > 0 || c.loss.rexOut > 0 || c.rack.fack > c.una {
-		return 0, frame.Never
-	}
-	for segs < c.segs.n && c.segs.at(segs).end() <= ack {
-		segs++
-	}
-	if segs == 0 {
-		return 0, frame.Never
-	}
-	last := c.segs.at(segs - 1)
-	sample = last.sent
-	c.delivered(last, c.una, now)
-	c.segs.pop(c.e, segs)
-	return segs, sample
-}
-
-// trimFirst cuts the acknowledged part off a segment that the peer (or a
-// middlebox) acknowledged in part.
-func (c *Conn) trimFirst(s *segment, ack uint64) {
-	if ack <= s.off {
-		return
-	}
-	d := ack - s.off
-	switch {
-	case s.flags&segSacked != 0:
-		c.loss.sacked -= d
-	case s.flags&segLost != 0:
-		c.loss.lost -= d
-	}
-	s.off, s.n = ack, s.n-uint32(d)
-}
-
-// unmark takes a segment that leaves the ring out of the accounts.
-func (c *Conn) unmark(s *segment) {
-	switch {
-	case s.flags&segSacked != 0:
-		c.loss.sacked -= uint64(s.n)
-		c.loss.sackedSegs--
-	case s.flags&segLost != 0:
-		c.loss.lost -= uint64(s.n)
-	case s.flags&segRetrans != 0:
-		c.loss.rexOut--
-	}
-}
-
-// rttState is the estimator of RFC 6298 section 2.
-type rttState struct {
-	srtt, rttvar, rto, min time.Duration
-	synAt                  frame.Time // when the SYN or SYN-ACK was sent first
-}
+// keptBackoff bounds the backoff that stays when there is progress.
+const keptBackoff = 3
 
 // sampleRTT takes a round-trip sample from a segment sent once, else from
 // the timestamp echoed (RFC 7323 section 4). If that is older than the
@@ -170,28 +92,64 @@ func (c *Conn) sampleRTT(sent, resent frame.Time, h *tcp.Header, now frame.Time)
 	return true
 }
 
-// keptBackoff bounds the backoff that stays when there is progress.
-const keptBackoff = 3
-
 // maxSampleMS is the longest round trip that an echoed timestamp can claim.
 const maxSampleMS = 120_000
 
-func (c *Conn) addRTT(d time.Duration) {
-	r := &c.rtt
-	d = max(d, time.Microsecond)
-	if r.srtt == 0 {
-		r.srtt, r.rttvar, r.min = d, d/2, d
-	} else {
-		r.rttvar += ((r.srtt - d).Abs() - r.rttvar) / 4
-		r.srtt += (d - r.srtt) / 8
-		r.min = min(r.min, d)
-	}
-	// The floor stands for the peer's delayed acknowledgements, so it is
-	// added to the round trip instead of hidden by a long one.
-	r.rto = min(r.srtt+max(4*r.rttvar, c.e.cfg.MinRTO), c.e.cfg.MaxRTO)
-}
+func (c *Conn) addRTT(d time.Duration) { c.snd.RTT.Add(d, c.e.cfg.MinRTO, c.e.cfg.MaxRTO) }
 
 // tsNow is the timestamp clock: one tick per millisecond from a secret start.
 func (c *Conn) tsNow(now frame.Time) uint32 { return tsClock(now) + c.tsOff }
 
 func tsClock(now frame.Time) uint32 { return uint32(now / 1e6) }
+
+// enterRecovery reduces the window (RFC 5681 section 3.2, RFC 6675 section 5).
+// One acknowledgement of a batch leaves but a part of it in flight; what was in
+// flight before is the window, if that was used up (RFC 9438 section 4.6).
+func (c *Conn) enterRecovery() {
+	flight := c.snd.InFlight()
+	if c.cc.Blocked {
+		flight = max(flight, c.cc.Cwnd)
+	}
+	c.snd.Enter()
+	c.cc.Remember()
+	c.lower(flight)
+	c.count.recoveries++
+	c.e.stats.FastRecoveries++
+}
+
+// lower reduces the window after a loss or mark of congestion with flight
+// octets in flight.
+func (c *Conn) lower(flight uint64) {
+	c.cc.Reduce(c.par.Congestion, flight, c.mss)
+	c.cc.Cwnd = c.cc.Ssthresh
+	c.ecn.reduced(c.snd.Nxt())
+}
+
+// afterAck ends recovery and grows the window. flight is what was in flight
+// before the acknowledgement of acked octets; marked says that the peer told
+// of congestion.
+func (c *Conn) afterAck(acked, flight uint64, marked bool, now frame.Time) {
+	if c.snd.Repaired() {
+		if c.snd.Phase == recovery.Fast {
+			c.cc.Cwnd = min(c.cc.Ssthresh, c.afterRecovery())
+		}
+		c.snd.Leave()
+		return // most of what this acknowledges had arrived before
+	}
+	if acked > 0 && c.snd.Phase != recovery.Fast && !marked {
+		c.cc.Grow(c.par.Congestion, acked, flight, c.mss, c.e.cfg.SndWnd, now, c.snd.RTT.Smoothed)
+	}
+}
+
+// afterRecovery is the window with which no burst follows a recovery: without
+// SACK that of RFC 6582 section 3.2 step 3, else room for an initial window.
+func (c *Conn) afterRecovery() uint64 {
+	mss := uint64(c.mss)
+	if !c.snd.SACK {
+		return max(c.pipe(), mss) + mss
+	}
+	return c.pipe() + congestion.Initial(c.mss)
+}
+
+// pipe is the number of octets believed to be in flight.
+func (c *Conn) pipe() uint64 { return c.snd.Pipe(c.mss) }

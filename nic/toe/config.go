@@ -76,7 +76,6 @@ const (
 	// minSegment is the mean segment at which SndWnd can be in flight: there
 	// are never more than SndWnd/minSegment segments.
 	minSegment = 512
-	dupThresh  = 3 // RFC 5681 section 3.2, RFC 8985 section 6.2
 )
 
 func def[T comparable](v *T, d T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -30,8 +31,15 @@ func TestCongestionControls(t *testing.T) {
 			lose = lose && !hit
 			return hit
 		}
-		w.run(time.Minute, func() bool { return a.conn.loss.state == caRecovery })
-		before, flight := a.conn.undo.cwnd, float64(a.conn.nxt-a.conn.una)
+		before := uint64(0)
+		w.run(time.Minute, func() bool {
+			if a.conn.snd.Phase == recovery.Fast {
+				return true
+			}
+			before = a.conn.cc.Cwnd
+			return false
+		})
+		flight := float64(a.conn.snd.InFlight())
 		if kind == Reno {
 			before = a.conn.cc.Ssthresh * 2
 		}
@@ -40,7 +48,7 @@ func TestCongestionControls(t *testing.T) {
 			t.Errorf("%v: the window fell to %.2f of the flight", kind, got)
 		}
 		start := w.now
-		if !w.run(5*time.Minute, func() bool { return a.conn.loss.state == caOpen && a.conn.cc.Cwnd >= before }) {
+		if !w.run(5*time.Minute, func() bool { return a.conn.snd.Phase == recovery.Open && a.conn.cc.Cwnd >= before }) {
 			t.Fatalf("%v: not regained: %+v", kind, a.conn.Info())
 		}
 		regained[kind] = w.now - start

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"tapir/nic/toe/congestion"
-	"tapir/nic/toe/pmtu"
 	"tapir/nic/toe/reassembly"
+	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 )
 
@@ -40,8 +40,7 @@ type Conn struct {
 	half      bool // passive and not established yet
 
 	// Sending.
-	iss      uint32
-	una, nxt uint64
+	snd      recovery.Board
 	finOff   uint64 // offset of our FIN once finSent
 	finSent  bool
 	wnd      uint64 // the peer's window
@@ -52,20 +51,14 @@ type Conn struct {
 	// peerScales says that the peer's SYN had a window scale option.
 	peerScales bool
 	mtu        int // of the path
-	search     pmtu.Search
 	peerMSS    int
 	mss        int
-	segs       segRing
 	ipID       uint16
 	override   bool // the next segment may be smaller than silly-window avoidance wants
 
-	loss  lossState
-	rack  rackState
-	undo  undoState
-	probe tailProbe
 	cc    congestion.Window
 	ecn   ecnState
-	rtt   rttState
+	synAt frame.Time // when the SYN or SYN-ACK was sent first
 
 	// Receiving.
 	irs         uint32
@@ -78,23 +71,23 @@ type Conn struct {
 	peerFin     bool
 	peerFinOff  uint64
 	ooo         reassembly.Queue
-	sackOK      bool
 	tsOK        bool
 	tsRecent    uint32
 	tsRecentAt  frame.Time
 	tsOff       uint32
 
 	// Timers; frame.Never when not running.
-	rtoAt   frame.Time // retransmission, or window probe when nothing is in flight
-	reoAt   frame.Time // end of the reordering window
-	ackAt   frame.Time // delayed acknowledgement
-	stateAt frame.Time // FIN-WAIT-2 and keep-alive
-	heapIdx int
-	backoff int // consecutive timeouts
-	probes  int // unanswered keep-alive probes
-	lastIn  frame.Time
-	lastOut frame.Time
-	softErr Kind // what ICMP said meanwhile
+	rtoAt frame.Time // retransmission, or window probe when nothing is in flight
+	// tailProbe says that rtoAt is that of a tail loss probe.
+	tailProbe bool
+	ackAt     frame.Time // delayed acknowledgement
+	stateAt   frame.Time // FIN-WAIT-2 and keep-alive
+	heapIdx   int
+	backoff   int // consecutive timeouts
+	probes    int // unanswered keep-alive probes
+	lastIn    frame.Time
+	lastOut   frame.Time
+	softErr   Kind // what ICMP said meanwhile
 	// progressAt is when the peer last acknowledged something new, or when
 	// there was first something to acknowledge.
 	progressAt frame.Time
@@ -113,18 +106,19 @@ type connCounters struct {
 
 // init sets what does not depend on the role.
 func (c *Conn) init(now frame.Time) {
-	c.iss = c.e.secret.Number(c.local, c.remote, now)
+	c.snd.ISS = c.e.secret.Number(c.local, c.remote, now)
 	c.tsOff = c.e.secret.Hash(c.local, c.remote, "ts")
-	c.ipID = uint16(c.iss >> 16)
+	c.snd.Rings = &c.e.rings
+	c.ipID = uint16(c.snd.ISS >> 16)
 	c.par = &c.e.cfg.Params
 	c.usePath(now)
 	c.peerMSS = defaultMSS(c.local.Addr())
 	c.updateMSS()
 	c.rcvMSS = defaultMSS(c.local.Addr())
 	c.rcvScale = wndScale(c.e.cfg.RcvWnd)
-	c.rtoAt, c.reoAt, c.ackAt, c.stateAt = frame.Never, frame.Never, frame.Never, frame.Never
+	c.rtoAt, c.snd.ReorderAt, c.ackAt, c.stateAt = frame.Never, frame.Never, frame.Never, frame.Never
 	c.lastIn, c.lastOut, c.progressAt = now, now, now
-	c.rtt.rto = c.e.cfg.InitialRTO
+	c.snd.RTT.RTO = c.e.cfg.InitialRTO
 	c.saving = true
 }
 
@@ -219,11 +213,11 @@ func (c *Conn) State() State {
 func (c *Conn) Info() Info {
 	return Info{
 		State: c.State(), Local: c.local, Remote: c.remote, MSS: c.mss, MTU: c.mtu,
-		SndUna: c.una, SndNxt: c.nxt, SndWnd: c.wnd,
+		SndUna: c.snd.Una(), SndNxt: c.snd.Nxt(), SndWnd: c.wnd,
 		RcvNxt: c.rcvNxt, RcvWnd: c.rcvWindow(),
 		Cwnd: c.cc.Cwnd, Ssthresh: c.cc.Ssthresh,
-		SRTT: c.rtt.srtt, RTTVar: c.rtt.rttvar, RTO: c.rto(),
-		Recovering: c.loss.state != caOpen, SACK: c.sackOK, Timestamps: c.tsOK,
+		SRTT: c.snd.RTT.Smoothed, RTTVar: c.snd.RTT.Var, RTO: c.rto(),
+		Recovering: c.snd.Phase != recovery.Open, SACK: c.snd.SACK, Timestamps: c.tsOK,
 		ECN: c.ecn.on, Congestion: c.par.Congestion.String(),
 		SndScale: c.sndScale, RcvScale: c.rcvScale, OutOfOrder: c.ooo.Octets(),
 		SegsOut: c.count.segsOut, SegsIn: c.count.segsIn,
@@ -264,7 +258,7 @@ func (c *Conn) save(dir frame.Direction, at frame.Time, packet []byte) {
 
 // releaseBuffers gives back everything that only a live transfer needs.
 func (c *Conn) releaseBuffers() {
-	c.segs.release(c.e)
+	c.snd.Release()
 	c.ooo.Release(&c.e.held)
 }
 
@@ -294,7 +288,7 @@ func (c *Conn) reportClosed(kind Kind, now frame.Time) {
 
 // rto is the timeout with its backoff.
 func (c *Conn) rto() time.Duration {
-	d := c.rtt.rto
+	d := c.snd.RTT.RTO
 	for range c.backoff {
 		if d *= 2; d >= c.e.cfg.MaxRTO {
 			return c.e.cfg.MaxRTO

@@ -232,7 +232,7 @@ func TestFastRetransmit(t *testing.T) {
 			return false
 		}
 		if !sack {
-			w.a.e.head.sackOK = false
+			w.a.e.head.snd.SACK = false
 		}
 		w.run(time.Second, func() bool { return b.received == a.total })
 		i := a.conn.Info()
@@ -335,9 +335,9 @@ func TestSequenceNumbersWrap(t *testing.T) {
 	w := newWorld(t, 1, Config{}, Config{MaxSegs: 45}, faults{loss: 10, reorder: 20}, false)
 	a, b := newApp(300_000, 1), newApp(300_000, 2)
 	a.closeAtEnd = true
-	w.connect(a, b).iss = 1<<32 - 70_000
+	w.connect(a, b).snd.ISS = 1<<32 - 70_000
 	w.run(time.Second, func() bool { return w.b.e.head != nil })
-	w.b.e.head.iss = 1<<32 - 100_000
+	w.b.e.head.snd.ISS = 1<<32 - 100_000
 	if !w.run(time.Minute, func() bool { return a.closed && b.closed }) || a.err != nil || b.err != nil {
 		t.Fatal("not closed", a.err, b.err)
 	}

@@ -195,7 +195,7 @@ func TestTinySegments(t *testing.T) {
 	for range 2000 {
 		p.poll()
 	}
-	if n := p.conn.segs.n; n != p.e.cfg.SndWnd/minSegment {
+	if n := p.conn.snd.Segs(); n != p.e.cfg.SndWnd/minSegment {
 		t.Fatalf("%d segments in flight", n)
 	}
 }
@@ -206,7 +206,7 @@ func TestTinyWindows(t *testing.T) {
 	p := newRawPeer(t, Config{})
 	p.establish(quietApp(1 << 20))
 	p.poll()
-	sent := p.conn.nxt
+	sent := p.conn.snd.Nxt()
 	p.segment(tcp.ACK, 1, int(sent)+1, 0, "")
 	for i := range 1000 {
 		p.segment(tcp.ACK, 1, int(sent)+1, 1+i%2, "")
@@ -214,8 +214,8 @@ func TestTinyWindows(t *testing.T) {
 			t.Fatalf("sent %q", got)
 		}
 	}
-	if p.conn.segs.n != 0 || p.pool.out != 0 {
-		t.Fatalf("%d segments", p.conn.segs.n)
+	if p.conn.snd.Segs() != 0 || p.pool.out != 0 {
+		t.Fatalf("%d segments", p.conn.snd.Segs())
 	}
 }
 

@@ -1,6 +1,9 @@
 package toe
 
-import "tapir/wire/tcp"
+import (
+	"tapir/nic/toe/recovery"
+	"tapir/wire/tcp"
+)
 
 // The ECN field of the IP header (RFC 3168 section 5).
 const (
@@ -83,9 +86,8 @@ func (c *Conn) takeECN(f tcp.Flags, tos uint8, ack int64, n int) {
 			c.ecn.echo, c.wantAck = true, true
 		}
 	}
-	if f.Has(tcp.ECE) && c.loss.state == caOpen && ack >= int64(c.ecn.until) && c.nxt > c.una {
-		c.reduce(c.nxt - c.una)
-		c.cc.Cwnd = c.cc.Ssthresh
+	if f.Has(tcp.ECE) && c.snd.Phase == recovery.Open && ack >= int64(c.ecn.until) && c.snd.InFlight() > 0 {
+		c.lower(c.snd.InFlight())
 		c.e.stats.ECNReductions++
 	}
 }

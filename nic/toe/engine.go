@@ -6,6 +6,7 @@ import (
 	"tapir/nic/toe/isn"
 	"tapir/nic/toe/pmtu"
 	"tapir/nic/toe/reassembly"
+	"tapir/nic/toe/recovery"
 	"tapir/nic/toe/timewait"
 	"tapir/wire/frame"
 )
@@ -35,7 +36,7 @@ type Engine struct {
 	hosts     map[netip.Addr]load // and by remote host
 	nextPort  uint16
 	held      reassembly.Store // out-of-order data
-	rings     [ringClasses][][]segment
+	rings     recovery.Rings
 	stats     Stats
 	segTOS    uint8 // of the segment in hand
 	starved   bool  // the pool had no frame in this Poll

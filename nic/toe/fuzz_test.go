@@ -6,48 +6,52 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
 
 // audit recomputes what a connection keeps as running sums.
 func audit(c *Conn) error {
-	var sacked, lost uint64
-	rex, sackedSegs := 0, 0
-	off := c.una
-	for i := range c.segs.n {
-		s := c.segs.at(i)
-		if s.n == 0 || i > 0 && s.off != off || s.off > off {
-			return fmt.Errorf("segment %d at %d+%d, expected %d", i, s.off, s.n, off)
+	if c.gone {
+		return nil
+	}
+	var sums recovery.Sums
+	off, first := c.snd.Una(), -1
+	for i := range c.snd.Segs() {
+		s := c.snd.Seg(i)
+		if s.N == 0 || i > 0 && s.Off != off || s.Off > off {
+			return fmt.Errorf("segment %d at %d+%d, expected %d", i, s.Off, s.N, off)
 		}
-		off = s.end()
+		off = s.End()
 		switch {
-		case s.flags&segSacked != 0:
-			sacked += uint64(s.n)
-			sackedSegs++
-			if s.flags&segLost != 0 {
+		case s.Flags&recovery.Sacked != 0:
+			sums.Sacked += uint64(s.N)
+			sums.SackedSegs++
+			if s.Flags&recovery.Lost != 0 {
 				return fmt.Errorf("segment %d is both SACKed and lost", i)
 			}
-		case s.flags&segLost != 0:
-			lost += uint64(s.n)
-			if s.off < c.loss.next && s.off >= c.una {
-				return fmt.Errorf("lost segment at %d is below next %d", s.off, c.loss.next)
+		case s.Flags&recovery.Lost != 0:
+			if sums.Lost += uint64(s.N); first < 0 {
+				first = i
 			}
-		case s.flags&segRetrans != 0:
-			rex++
+		case s.Flags&recovery.Resent != 0:
+			sums.ResentSegs++
 		}
 	}
-	if c.segs.n > 0 && off != c.nxt || c.segs.n == 0 && c.una != c.nxt && c.state != StateTimeWait && !c.gone {
-		return fmt.Errorf("segments end at %d, nxt %d, una %d", off, c.nxt, c.una)
+	if off != c.snd.Nxt() {
+		return fmt.Errorf("segments end at %d, nxt %d, una %d", off, c.snd.Nxt(), c.snd.Una())
 	}
-	l := &c.loss
-	if !c.gone && c.state != StateTimeWait && (sacked != l.sacked || lost != l.lost || rex != l.rexOut || sackedSegs != l.sackedSegs) {
-		return fmt.Errorf("sums: sacked %d (%d), lost %d (%d), retransmitted %d (%d)", l.sacked, sacked, l.lost, lost, l.rexOut, rex)
+	if sums != c.snd.Sums {
+		return fmt.Errorf("sums %+v, counted %+v", c.snd.Sums, sums)
+	}
+	if first >= 0 && c.snd.NextLost() != first {
+		return fmt.Errorf("segment %d is to be sent next, but %d is lost", c.snd.NextLost(), first)
 	}
 	if n := c.ooo.Octets(); n > int(c.rcvWindow()) {
 		return fmt.Errorf("reassembly holds %d, more than the window", n)
 	}
-	if c.segs.n > 0 && c.rtoAt == frame.Never {
+	if c.snd.Segs() > 0 && c.rtoAt == frame.Never {
 		return fmt.Errorf("segments are in flight but no timer runs")
 	}
 	return nil
@@ -120,7 +124,7 @@ func attack(t *testing.T, start byte, ops []byte) {
 		case b[0] < 0xe0:
 			p.e.Unreachable(p.local, p.remote, p.engISN+uint32(ack)+uint32(b[1]), b[2]&1 != 0, int(b[3])*8, p.now)
 		case b[0] < 0xf0:
-			seq, ack = int(p.conn.rcvNxt)+1, int(p.conn.una)+1
+			seq, ack = int(p.conn.rcvNxt)+1, int(p.conn.snd.Una())+1
 		case b[0] < 0xf4:
 			p.conn.Close()
 		case b[0] == 0xff:

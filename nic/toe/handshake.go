@@ -9,7 +9,7 @@ import (
 
 // openActive sends the first SYN at the next Poll.
 func (c *Conn) openActive(now frame.Time) {
-	c.tsOK, c.sackOK = true, true
+	c.tsOK, c.snd.SACK = true, true
 	c.sendSyn(now)
 }
 
@@ -75,7 +75,7 @@ func (c *Conn) takeSyn(h *tcp.Header, now frame.Time) {
 		c.peerMSS = max(int(o.MSS), minPeerMSS)
 	}
 	c.takeSynECN(h.Flags)
-	c.sackOK = o.SACKPermitted
+	c.snd.SACK = o.SACKPermitted
 	if c.tsOK = o.HasTS; c.tsOK {
 		c.tsRecent, c.tsRecentAt = o.TSVal, now
 	}
@@ -92,7 +92,7 @@ const minPeerMSS = 48
 // inSynSent handles a segment in SYN-SENT (RFC 9293 section 3.10.7.3).
 func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 	acked := h.Flags.Has(tcp.ACK)
-	if acked && c.sndOffset(h.Ack) != 0 {
+	if acked && c.snd.Offset(h.Ack) != 0 {
 		c.e.drop(frame.DropTCPSequence)
 		if !h.Flags.Has(tcp.RST) {
 			c.e.answerReset(c.local, c.remote, h.Ack)
@@ -160,8 +160,8 @@ func (c *Conn) crossed(h *tcp.Header, off, ack int64) bool {
 // establish begins the data phase.
 func (c *Conn) establish(now frame.Time) {
 	c.state = StateEstablished
-	if c.backoff == 0 && c.rtt.synAt != 0 {
-		c.addRTT(now.Sub(c.rtt.synAt))
+	if c.backoff == 0 && c.synAt != 0 {
+		c.addRTT(now.Sub(c.synAt))
 	}
 	c.cc.Open(c.mss, c.backoff > 0)
 	c.backoff, c.softErr = 0, 0

@@ -16,9 +16,9 @@ import (
 //  2. input: by state; SYN-SENT, SYN-RECEIVED and listeners are in handshake.go.
 //  3. acceptable: PAWS and receive window, with an answer to what is refused.
 //  4. control: RST and SYN, with challenge ACKs (RFC 5961).
-//  5. acknowledge (ack.go): window, SACK scoreboard, SND.UNA, round-trip time,
-//     loss detection and congestion window (loss.go).
-//  6. receive: in-order data to the handler, the rest to reassembly.go.
+//  5. acknowledge (ack.go): window, scoreboard, SND.UNA and loss detection
+//     (recovery), round-trip time and congestion window.
+//  6. receive: in-order data to the handler, the rest to reassembly.
 //  7. finReceived: the peer's FIN, in order.
 //  8. Poll (output.go): retransmissions, new segments, FIN, acknowledgements.
 
@@ -118,7 +118,7 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 	}
 	off := c.rcvOffset(h.Seq)
 	n := segLen(h, len(data))
-	ack := c.sndOffset(h.Ack)
+	ack := c.snd.Offset(h.Ack)
 	if c.crossed(h, off, ack) {
 		c.wantAck = true
 		c.establish(now)
@@ -131,7 +131,7 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 	if c.state == StateSynReceived && !c.handshakeDone(h, ack, now) {
 		return
 	}
-	if ack > int64(c.nxt) || ack < int64(c.una)-int64(c.maxWnd) {
+	if ack > int64(c.snd.Nxt()) || ack < int64(c.snd.Una())-int64(c.maxWnd) {
 		c.challenge(now) // RFC 5961 section 5
 		c.e.drop(frame.DropTCPSequence)
 		return
@@ -141,7 +141,7 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 	if c.ecn.on {
 		c.takeECN(h.Flags, c.e.segTOS, ack, len(data))
 	}
-	if ack >= int64(c.una) {
+	if ack >= int64(c.snd.Una()) {
 		c.acknowledge(h, off, uint64(ack), n, now)
 	}
 	if c.finAcked(now); c.gone {
@@ -161,10 +161,10 @@ func (c *Conn) rcvSeq(off uint64) tcp.Seq { return tcp.Seq(c.irs + 1 + uint32(of
 
 // sndOffset is the offset of seq in the sent stream, near SND.UNA.
 func (c *Conn) sndOffset(seq tcp.Seq) int64 {
-	return int64(c.una) + int64(seq.Sub(c.sndSeq(c.una)))
+	return int64(c.snd.Una()) + int64(seq.Sub(c.snd.Seq(c.snd.Una())))
 }
 
-func (c *Conn) sndSeq(off uint64) tcp.Seq { return tcp.Seq(c.iss + 1 + uint32(off)) }
+func (c *Conn) sndSeq(off uint64) tcp.Seq { return tcp.Seq(c.snd.ISS + 1 + uint32(off)) }
 
 // acceptable is the first check of RFC 9293 section 3.10.7.4, after PAWS (RFC
 // 7323 section 5.3). n is SEG.LEN.
@@ -207,7 +207,7 @@ func (c *Conn) acceptable(h *tcp.Header, off int64, n int, now frame.Time) bool 
 	why := frame.DropTCPSequence
 	if n > 0 && end <= next {
 		why = frame.DropTCPDuplicate
-		if off >= 0 && c.sackOK {
+		if off >= 0 && c.snd.SACK {
 			c.ooo.Repeated(reassembly.Block{Left: uint64(off), Right: uint64(end)})
 		}
 		// Else the answer to a repetition, after acknowledgements were lost,
@@ -280,7 +280,7 @@ func (c *Conn) inReset(off int64, now frame.Time) {
 	}
 	c.e.stats.ResetsIn++
 	switch {
-	case (c.state == StateLastAck || c.state == StateClosing) && c.finSent && c.una == c.finOff:
+	case (c.state == StateLastAck || c.state == StateClosing) && c.finSent && c.snd.Una() == c.finOff:
 		c.finish(0, now)
 	case c.state == StateSynReceived && !c.passive:
 		c.finish(Refused, now)
@@ -299,7 +299,7 @@ func (c *Conn) takeTimestamp(h *tcp.Header, off int64, now frame.Time) {
 
 // finAcked moves on once the peer has acknowledged our FIN.
 func (c *Conn) finAcked(now frame.Time) {
-	if !c.finSent || c.una <= c.finOff {
+	if !c.finSent || c.snd.Una() <= c.finOff {
 		return
 	}
 	switch c.state {

@@ -15,7 +15,7 @@ func TestPeerThatKeepsSACKToItself(t *testing.T) {
 	a.closeAtEnd, b.closeAtEnd = true, true
 	c := w.connect(a, b)
 	w.run(time.Minute, func() bool { return b.established })
-	b.conn.sackOK = false
+	b.conn.snd.SACK = false
 	if !w.run(time.Minute, func() bool { return a.closed && b.closed }) {
 		t.Fatalf("stuck: %+v", c.Info())
 	}

@@ -3,6 +3,7 @@ package toe
 import (
 	"time"
 
+	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -83,7 +84,7 @@ func (c *Conn) stuck(t *turn) bool {
 
 func (c *Conn) sendAbort(now frame.Time) (more bool) {
 	if c.state != StateSynSent {
-		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(c.nxt), tcp.RST|tcp.ACK, 0, 0, 0, now) {
+		if c.e.out.Room() <= 0 || !c.transmit(c.snd.Seq(c.snd.Nxt()), tcp.RST|tcp.ACK, 0, 0, 0, now) {
 			return true
 		}
 		c.e.stats.ResetsOut++
@@ -100,17 +101,17 @@ func (c *Conn) outputSyn(now frame.Time) (more bool) {
 	}
 	if c.wantSyn {
 		flags = c.synFlags(flags)
-		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(0)-1, flags, 0, 0, 0, now) {
+		if c.e.out.Room() <= 0 || !c.transmit(c.snd.Seq(0)-1, flags, 0, 0, 0, now) {
 			return true
 		}
 		c.wantSyn = false
-		if c.rtt.synAt == 0 {
-			c.rtt.synAt = now
+		if c.synAt == 0 {
+			c.synAt = now
 		}
 		return c.wantAck
 	}
 	if c.wantAck && c.state == StateSynReceived {
-		return !c.transmit(c.sndSeq(0), tcp.ACK, 0, 0, 0, now)
+		return !c.transmit(c.snd.Seq(0), tcp.ACK, 0, 0, 0, now)
 	}
 	return false
 }
@@ -118,24 +119,17 @@ func (c *Conn) outputSyn(now frame.Time) (more bool) {
 // sendLost retransmits what is marked lost, segment by segment as it was sent
 // first, while the congestion window allows.
 func (c *Conn) sendLost(t *turn, now frame.Time) (more bool) {
-	for c.loss.lost > 0 {
-		i := c.segs.search(max(c.loss.next, c.una))
-		for c.segs.at(i).flags&segLost == 0 {
-			i++
-		}
-		first := c.segs.at(i)
-		c.loss.next = first.off
-		if int(first.n) > c.mss && first.flags&segFin == 0 { // an MTU probe
-			c.recut()
+	for c.snd.Lost > 0 {
+		i := c.snd.NextLost()
+		first := c.snd.Seg(i)
+		if int(first.N) > c.mss && first.Flags&recovery.Fin == 0 { // an MTU probe
+			c.snd.Recut(c.mss, c.h)
 			continue
 		}
-		if !c.loss.force && c.pipe()+uint64(first.n) > c.cc.Cwnd {
+		if !c.snd.MayResend(i, c.mss, c.cc.Cwnd) {
 			return false
 		}
-		if c.stuck(t) {
-			return true
-		}
-		if !c.resend(i, t, now) {
+		if c.stuck(t) || !c.resend(i, t, now) {
 			return true
 		}
 	}
@@ -145,20 +139,13 @@ func (c *Conn) sendLost(t *turn, now frame.Time) (more bool) {
 // resend sends the lost segment i again, in super-frames together with equal
 // ones behind it.
 func (c *Conn) resend(i int, t *turn, now frame.Time) bool {
-	first := c.segs.at(i)
-	count, octets := 1, int(first.n)
+	first := c.snd.Seg(i)
+	count, octets := c.snd.LostRun(i, c.e.cfg.MaxSegs, c.maxOctets(), c.mss, c.cc.Cwnd)
 	flags := tcp.ACK
-	if first.flags&segFin != 0 {
+	if first.Flags&recovery.Fin != 0 {
 		flags |= tcp.FIN
-		octets = 0
 	}
-	last := first
-	for c.mayJoin(last, first, i+count, count, octets) {
-		last = c.segs.at(i + count)
-		octets += int(last.n)
-		count++
-	}
-	if last.flags&segPush != 0 {
+	if c.snd.Seg(i+count-1).Flags&recovery.Push != 0 {
 		flags |= tcp.PSH
 	}
 	if c.e.notes != nil && c.e.notes.On {
@@ -166,27 +153,15 @@ func (c *Conn) resend(i int, t *turn, now frame.Time) bool {
 	}
 	gso := 0
 	if count > 1 {
-		gso = int(first.n)
+		gso = int(first.N)
 	}
-	if !c.transmit(c.sndSeq(first.off), flags, first.off, octets, gso, now) {
+	if !c.transmit(c.snd.Seq(first.Off), flags, first.Off, octets, gso, now) {
 		return false
 	}
 	if i == 0 || c.rtoAt == frame.Never {
 		c.startRTO(now)
 	}
-	for j := i; j < i+count; j++ {
-		s := c.segs.at(j)
-		s.flags = s.flags&^segLost | segRetrans
-		s.sent = now
-		c.loss.lost -= uint64(s.n)
-		if c.loss.rexOut == 0 {
-			c.loss.rexOldest = now
-		}
-		c.loss.rexOut++
-	}
-	c.undo.resent(first.off, uint64(octets))
-	c.loss.force = false
-	c.loss.next = last.end()
+	c.snd.Retransmitted(i, count, now)
 	c.count.retransmits += uint64(count)
 	c.e.stats.Retransmits += uint64(count)
 	t.frames--
@@ -194,26 +169,14 @@ func (c *Conn) resend(i int, t *turn, now frame.Time) bool {
 	return true
 }
 
-// mayJoin reports whether segment i may follow last in one super-frame of
-// count segments and octets so far.
-func (c *Conn) mayJoin(last, first *segment, i, count, octets int) bool {
-	if count >= c.e.cfg.MaxSegs || i >= c.segs.n || last.n != first.n || (last.flags|first.flags)&segFin != 0 {
-		return false
-	}
-	s := c.segs.at(i)
-	return s.flags&(segLost|segFin) == segLost && s.n <= first.n &&
-		octets+int(s.n) <= c.maxOctets() &&
-		c.pipe()+uint64(octets)+uint64(s.n) <= c.cc.Cwnd
-}
-
 // maxOctets is the payload that one frame can hold.
 func (c *Conn) maxOctets() int { return maxPacket - c.headerLen() - tsLen }
 
 // sendNew sends new segments and, when the Source is drained, the FIN.
 func (c *Conn) sendNew(t *turn, now frame.Time) (more bool) {
-	idle := c.segs.n == 0
+	idle := c.snd.Segs() == 0
 	more = c.sendFresh(t, now)
-	if idle && c.segs.n > 1 {
+	if idle && c.snd.Segs() > 1 {
 		c.startRTO(now) // what is in flight as a whole decides
 	}
 	return more
@@ -223,7 +186,7 @@ func (c *Conn) sendFresh(t *turn, now frame.Time) (more bool) {
 	if c.finSent || (c.state != StateEstablished && c.state != StateCloseWait) {
 		return false
 	}
-	if c.segs.n == 0 && now.Sub(c.lastOut) > c.rtt.rto {
+	if c.snd.Segs() == 0 && now.Sub(c.lastOut) > c.snd.RTT.RTO {
 		c.cc.Restart(c.mss)
 	}
 	c.cc.Blocked = false
@@ -261,22 +224,22 @@ func (c *Conn) segLimit() int {
 func (c *Conn) nextLen(off uint64) int {
 	limit := c.segLimit()
 	if c.override {
-		limit = min(limit, int(max(1, int64(c.una+c.wnd)-int64(c.nxt))))
+		limit = min(limit, int(max(1, int64(c.snd.Una()+c.wnd)-int64(c.snd.Nxt()))))
 	}
 	return max(0, min(c.h.Next(off, limit), limit))
 }
 
 // nagle reports whether a segment of n octets waits until everything before
 // it is acknowledged.
-func (c *Conn) nagle(n int) bool { return c.par.Nagle && n < c.mss && c.segs.n > 0 }
+func (c *Conn) nagle(n int) bool { return c.par.Nagle && n < c.mss && c.snd.Segs() > 0 }
 
 // fits reports whether n more octets behind the queued ones fit the windows,
 // and notes which window it is that blocks.
 func (c *Conn) fits(queued, n int, now frame.Time) bool {
-	end := c.nxt + uint64(queued+n)
-	idle := c.segs.n == 0 && queued == 0
+	end := c.snd.Nxt() + uint64(queued+n)
+	idle := c.snd.Segs() == 0 && queued == 0
 	switch {
-	case end > c.una+c.wnd:
+	case end > c.snd.Una()+c.wnd:
 		if idle && c.rtoAt == frame.Never {
 			if c.backoff == 0 {
 				c.progressAt = now
@@ -284,7 +247,7 @@ func (c *Conn) fits(queued, n int, now frame.Time) bool {
 			c.arm(now, c.rto()) // persist: RFC 9293 section 3.8.6.1
 		}
 		return false
-	case (end-c.una > uint64(c.e.cfg.SndWnd) || c.segs.n >= c.e.cfg.SndWnd/minSegment) && !idle:
+	case (end-c.snd.Una() > uint64(c.e.cfg.SndWnd) || c.snd.Segs() >= c.e.cfg.SndWnd/minSegment) && !idle:
 		return false
 	case c.pipe()+uint64(queued+n) > c.cc.Cwnd && !idle:
 		c.cc.Blocked = true
@@ -302,7 +265,7 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 		octets, count = octets+more*size, count+more
 	}
 	for {
-		next = c.nextLen(c.nxt + uint64(octets))
+		next = c.nextLen(c.snd.Nxt() + uint64(octets))
 		if count >= c.e.cfg.MaxSegs || c.ecn.cwr || size > c.mss || c.par.Nagle && next < c.mss || next == 0 || next > size || last < size ||
 			octets+next > c.maxOctets() || !c.fits(octets, next, now) {
 			break
@@ -316,17 +279,13 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 	if count > 1 {
 		gso = size
 	}
-	off, idle := c.nxt, c.segs.n == 0
-	if !c.transmit(c.sndSeq(off), flags, off, octets, gso, now) {
+	off, idle := c.snd.Nxt(), c.snd.Segs() == 0
+	if !c.transmit(c.snd.Seq(off), flags, off, octets, gso, now) {
 		return 0, false
 	}
-	c.segs.pushRun(c.e, segment{off: c.nxt, sent: now, n: uint32(size)}, count, uint32(last))
-	if next == 0 {
-		c.segs.at(c.segs.n - 1).flags = segPush
-	}
-	c.nxt += uint64(octets)
+	c.snd.Sent(size, count, last, next == 0, now)
 	if n > c.mss {
-		c.search.Sent(c.nxt, c.mtu+n-c.mss)
+		c.snd.Search.Sent(c.snd.Nxt(), c.mtu+n-c.mss)
 	}
 	c.sentNew(idle, now)
 	t.frames--
@@ -344,14 +303,14 @@ func (c *Conn) run(n int) int {
 	limit := c.segLimit()
 	room := min(c.maxOctets()-n, c.windowRoom(n))
 	if most := min(c.e.cfg.MaxSegs-1, room/n); most > 0 {
-		return r.Run(c.nxt+uint64(n), n, limit, most)
+		return r.Run(c.snd.Nxt()+uint64(n), n, limit, most)
 	}
 	return 0
 }
 
 // windowRoom is how many octets behind the queued ones fit the windows.
 func (c *Conn) windowRoom(queued int) int {
-	used := int64(c.nxt-c.una) + int64(queued)
+	used := int64(c.snd.InFlight()) + int64(queued)
 	return int(min(int64(c.wnd)-used, int64(c.e.cfg.SndWnd)-used, int64(c.cc.Cwnd)-int64(c.pipe())-int64(queued)))
 }
 
@@ -369,13 +328,12 @@ func (c *Conn) sentNew(idle bool, now frame.Time) {
 
 // sendFin sends the FIN, which is a segment of its own.
 func (c *Conn) sendFin(now frame.Time) bool {
-	if !c.transmit(c.sndSeq(c.nxt), tcp.FIN|tcp.ACK, 0, 0, 0, now) {
+	if !c.transmit(c.snd.Seq(c.snd.Nxt()), tcp.FIN|tcp.ACK, 0, 0, 0, now) {
 		return false
 	}
-	idle := c.segs.n == 0
-	c.finSent, c.finOff = true, c.nxt
-	c.segs.push(c.e, segment{off: c.nxt, sent: now, n: 1, flags: segFin})
-	c.nxt++
+	idle := c.snd.Segs() == 0
+	c.finSent, c.finOff = true, c.snd.Nxt()
+	c.snd.SentFin(now)
 	c.sentNew(idle, now)
 	c.state = StateFinWait1
 	if c.peerFin && c.rcvNxt > c.peerFinOff {
@@ -387,7 +345,7 @@ func (c *Conn) sendFin(now frame.Time) bool {
 // sendAck sends the acknowledgements that no data has carried, and probes.
 func (c *Conn) sendAck(t *turn, now frame.Time) (more bool) {
 	if c.wantProbe {
-		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(c.una)-1, tcp.ACK, 0, 0, 0, now) {
+		if c.e.out.Room() <= 0 || !c.transmit(c.snd.Seq(c.snd.Una())-1, tcp.ACK, 0, 0, 0, now) {
 			return true
 		}
 		c.wantProbe = false
@@ -399,8 +357,8 @@ func (c *Conn) sendAck(t *turn, now frame.Time) (more bool) {
 	// Without SACK the peer counts duplicates, so each arrival gets its own;
 	// with SACK, as many as it takes to report every range once.
 	n := min(max(1, c.dupAcksOwed), turnFrames)
-	for i := 0; i == 0 || (!c.sackOK && i < n) || (c.sackOK && c.ooo.Owed()); i++ {
-		if c.e.out.Room() <= 0 || !c.transmit(c.sndSeq(c.nxt), tcp.ACK, 0, 0, 0, now) {
+	for i := 0; i == 0 || (!c.snd.SACK && i < n) || (c.snd.SACK && c.ooo.Owed()); i++ {
+		if c.e.out.Room() <= 0 || !c.transmit(c.snd.Seq(c.snd.Nxt()), tcp.ACK, 0, 0, 0, now) {
 			return true
 		}
 	}

@@ -96,12 +96,12 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 	case c.tsOK:
 		th.Opts.HasTS, th.Opts.TSVal, th.Opts.TSEcr = true, c.tsNow(now), c.tsRecent
 	}
-	if n == 0 && c.sackOK && flags == tcp.ACK {
+	if n == 0 && c.snd.SACK && flags == tcp.ACK {
 		c.ooo.Fill(&th.Opts, c.rcvSeq(0))
 	}
 	src, dst := c.local.Addr(), c.remote.Addr()
 	tos, cwr, capable := c.par.TOS, c.ecn.cwr, false
-	if th.Flags, capable = c.markECN(flags, n > 0 && off == c.nxt); c.ecn.on {
+	if th.Flags, capable = c.markECN(flags, n > 0 && off == c.snd.Nxt()); c.ecn.on {
 		if tos &^= ecnMask; capable {
 			tos |= ect0
 		}
@@ -161,7 +161,7 @@ func (c *Conn) synOptions(th *tcp.Header, now frame.Time) {
 	o := &th.Opts
 	o.MSS = c.e.announcedMSS(c.local.Addr())
 	o.HasWS, o.WS = true, c.rcvScale
-	o.SACKPermitted = c.sackOK
+	o.SACKPermitted = c.snd.SACK
 	if c.tsOK {
 		o.HasTS, o.TSVal, o.TSEcr = true, c.tsNow(now), c.tsRecent
 	}

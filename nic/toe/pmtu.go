@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/nic/toe/pmtu"
+	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -22,7 +23,7 @@ func (c *Conn) usePath(now frame.Time) {
 	c.mtu = c.e.cfg.MTU
 	if p, ok := c.e.paths.Find(c.remote.Addr()); ok {
 		c.mtu = min(c.mtu, p.MTU)
-		c.search = pmtu.Begin(p.At.Add(c.e.cfg.PathMTUAge))
+		c.snd.Search = pmtu.Begin(p.At.Add(c.e.cfg.PathMTUAge))
 	}
 }
 
@@ -37,8 +38,8 @@ func (e *Engine) Unreachable(local, remote netip.AddrPort, seq uint32, hard bool
 		return
 	}
 	opening := c.state == StateSynSent || c.state == StateSynReceived
-	off := c.sndOffset(tcp.Seq(seq))
-	if opening && off != -1 || !opening && (off < int64(c.una) || off >= int64(c.nxt)) {
+	off := c.snd.Offset(tcp.Seq(seq))
+	if opening && off != -1 || !opening && (off < int64(c.snd.Una()) || off >= int64(c.snd.Nxt())) {
 		return
 	}
 	switch {
@@ -64,17 +65,17 @@ func (c *Conn) minMTU() int {
 // on.
 func (c *Conn) reduceMTU(mtu int, begin, now frame.Time) {
 	if mtu = max(mtu, c.minMTU()); mtu >= c.mtu {
-		if c.search.Told(mtu) {
-			c.recut()
+		if c.snd.Search.Told(mtu) {
+			c.snd.Recut(c.mss, c.h)
 			c.Kick()
 		}
 		return
 	}
 	c.mtu = mtu
-	c.search = pmtu.Begin(begin)
+	c.snd.Search = pmtu.Begin(begin)
 	c.e.paths.Learn(c.remote.Addr(), mtu, now)
 	c.updateMSS()
-	c.recut()
+	c.snd.Recut(c.mss, c.h)
 	c.Kick()
 }
 
@@ -92,39 +93,10 @@ func (c *Conn) suspectBlackHole(now frame.Time) {
 	if c.mtu > blackHoleMTU && mtu < blackHoleMTU {
 		mtu = blackHoleMTU
 	}
-	if int(c.segs.at(0).n)+c.headerLen() > mtu {
+	if int(c.snd.Seg(0).N)+c.headerLen() > mtu {
 		c.e.stats.BlackHoles++
 		c.reduceMTU(mtu, now.Add(blackHoleTime), now)
 	}
-}
-
-// recut splits every segment in flight that is too big now, at the Source's
-// record boundaries as far as they allow. Since each ended at a boundary, so
-// does the last part of each.
-func (c *Conn) recut() {
-	old := c.segs
-	c.segs = segRing{}
-	for i := range old.n {
-		s := *old.at(i)
-		if s.flags&(segSacked|segFin) != 0 || int(s.n) <= c.mss {
-			c.segs.push(c.e, s)
-			continue
-		}
-		if s.flags&segLost == 0 {
-			c.setLost(&s)
-		}
-		push := s.flags & segPush
-		for end := s.end(); s.off < end; s.off += uint64(s.n) {
-			n := c.h.Next(s.off, c.mss)
-			s.n = uint32(min(uint64(max(1, min(n, c.mss))), end-s.off))
-			if s.flags &^= segPush; s.end() == end {
-				s.flags |= push
-			}
-			c.segs.push(c.e, s)
-		}
-	}
-	old.release(c.e)
-	c.loss.next, c.loss.force = c.una, true
 }
 
 // topMTU is the largest packet that may be of use.
@@ -134,22 +106,22 @@ func (c *Conn) topMTU() int { return min(c.e.cfg.MTU, c.peerMSS+c.headerLen()) }
 // probe.
 func (c *Conn) firstLen(now frame.Time) int {
 	size := 0
-	if c.loss.state == caOpen && !c.override {
-		size = c.search.Due(c.mtu, c.topMTU(), c.e.cfg.PathMTUAge, now)
+	if c.snd.Phase == recovery.Open && !c.override {
+		size = c.snd.Search.Due(c.mtu, c.topMTU(), c.e.cfg.PathMTUAge, now)
 	}
 	if size == 0 {
-		return c.nextLen(c.nxt)
+		return c.nextLen(c.snd.Nxt())
 	}
 	limit := c.mss + size - c.mtu
 	if uint64(limit) > c.maxWnd/2 || !c.fits(0, limit, now) {
-		return c.nextLen(c.nxt)
+		return c.nextLen(c.snd.Nxt())
 	}
-	return max(0, min(c.h.Next(c.nxt, limit), limit))
+	return max(0, min(c.h.Next(c.snd.Nxt(), limit), limit))
 }
 
 // mtuAcked takes the larger MTU once the probe is acknowledged.
 func (c *Conn) mtuAcked(now frame.Time) {
-	size := c.search.Acked(c.una)
+	size := c.snd.Search.Acked(c.snd.Una())
 	if size == 0 {
 		return
 	}

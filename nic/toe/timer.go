@@ -73,7 +73,7 @@ func (h *timerHeap) remove(c *Conn) {
 
 // schedule makes sure that c is looked at by its deadline.
 func (h *timerHeap) schedule(c *Conn) {
-	at := min(c.rtoAt, c.reoAt, c.ackAt, c.stateAt)
+	at := min(c.rtoAt, c.snd.ReorderAt, c.ackAt, c.stateAt)
 	switch {
 	case c.gone:
 	case at == frame.Never:
@@ -114,8 +114,8 @@ func (c *Conn) onTimer(now frame.Time) {
 		c.wantAck = true
 		c.Kick()
 	}
-	if c.reoAt <= now {
-		c.reoAt = frame.Never
+	if c.snd.ReorderAt <= now {
+		c.snd.ReorderAt = frame.Never
 		c.onReorder(now)
 	}
 	if c.rtoAt <= now {
@@ -148,7 +148,7 @@ func (c *Conn) keepAlive(now frame.Time) {
 	if idle == 0 {
 		return
 	}
-	if c.segs.n > 0 { // the retransmission timer watches the peer
+	if c.snd.Segs() > 0 { // the retransmission timer watches the peer
 		c.stateAt = now.Add(idle)
 		return
 	}

@@ -14,7 +14,7 @@ import (
 func (c *Conn) enterTimeWait(now frame.Time) {
 	e := c.e
 	w := timewait.Record{
-		At: now.Add(e.cfg.TimeWait), Snd: c.sndSeq(c.nxt), Rcv: c.rcvSeq(c.rcvNxt),
+		At: now.Add(e.cfg.TimeWait), Snd: c.snd.Seq(c.snd.Nxt()), Rcv: c.rcvSeq(c.rcvNxt),
 		TSRecent: c.tsRecent, TSOff: c.tsOff, Port: c.port.share(), Window: c.windowField(),
 	}
 	w.SetConn(c.local, c.remote, c.tsOK)
@@ -103,8 +103,8 @@ func (e *Engine) replace(c *Conn) {
 	if w == nil {
 		return
 	}
-	if tcp.Seq(c.iss).LessEq(w.Snd) {
-		c.iss = uint32(w.Snd) + 1
+	if tcp.Seq(c.snd.ISS).LessEq(w.Snd) {
+		c.snd.ISS = uint32(w.Snd) + 1
 	}
 	e.waits.Remove(w)
 }

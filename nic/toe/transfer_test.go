@@ -226,8 +226,8 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 	w.run(time.Minute, func() bool { return a.acked == a.total && b.acked == b.total })
 	w.runFor(time.Second)
 	for _, c := range []*Conn{a.conn, b.conn} {
-		if len(c.segs.buf) != 0 || !c.ooo.Empty() || c.savedSize > maxSavedOctets {
-			t.Fatalf("ring %d, saved %d", len(c.segs.buf), c.savedSize)
+		if c.snd.Segs() != 0 || !c.ooo.Empty() || c.savedSize > maxSavedOctets {
+			t.Fatalf("%d segments, saved %d", c.snd.Segs(), c.savedSize)
 		}
 	}
 	if size := unsafe.Sizeof(Conn{}); size > 1536 || w.pool.out != 0 {

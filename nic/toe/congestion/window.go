@@ -31,8 +31,9 @@ const initial = 10
 // connection opens it with Open.
 type Window struct {
 	Cwnd, Ssthresh uint64
-	Blocked        bool   // the last sending stopped for lack of Cwnd
-	credit         uint64 // towards the next increase
+	Blocked        bool      // the last sending stopped for lack of Cwnd
+	before         [2]uint64 // Cwnd and Ssthresh at Remember
+	credit         uint64    // towards the next increase
 	cubic          cubic
 }
 
@@ -94,9 +95,13 @@ func (w *Window) Restart(mss int) {
 	}
 }
 
-// Restore takes a reduction back: the window is at least what it was before.
-func (w *Window) Restore(cwnd, ssthresh uint64) {
-	w.Cwnd, w.Ssthresh = max(w.Cwnd, cwnd), max(w.Ssthresh, ssthresh)
+// Remember keeps the window for Undo.
+func (w *Window) Remember() { w.before = [2]uint64{w.Cwnd, w.Ssthresh} }
+
+// Undo takes the reductions since Remember back: the window is at least what it
+// was.
+func (w *Window) Undo() {
+	w.Cwnd, w.Ssthresh = max(w.Cwnd, w.before[0]), max(w.Ssthresh, w.before[1])
 	w.credit = 0
 	w.cubic.epoch = 0
 }

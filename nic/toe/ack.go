@@ -14,6 +14,9 @@ import (
 func (c *Conn) acknowledge(h *tcp.Header, off int64, ack uint64, n int, now frame.Time) {
 	wndMoved := c.updateWindow(h, off, ack)
 	flight := c.snd.InFlight()
+	if flight == 0 && h.Opts.NSACK == 0 {
+		return // the window is all it can tell
+	}
 	news := c.snd.Acknowledge(h, ack, n == 0 && !wndMoved, now)
 	if news.Undone {
 		c.cc.Undo()
@@ -81,7 +84,7 @@ func (c *Conn) sampleRTT(sent, resent frame.Time, h *tcp.Header, now frame.Time)
 	switch {
 	case sent != frame.Never:
 		c.addRTT(now.Sub(sent))
-	case c.tsOK && h.Opts.HasTS && h.Opts.TSEcr != 0:
+	case c.rcv.TS.On && h.Opts.HasTS && h.Opts.TSEcr != 0:
 		if int32(h.Opts.TSEcr-c.tsNow(resent)) < 0 {
 			return false
 		}

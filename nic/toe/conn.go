@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"tapir/nic/toe/congestion"
-	"tapir/nic/toe/reassembly"
+	"tapir/nic/toe/receive"
 	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 )
@@ -35,7 +35,6 @@ type Conn struct {
 	deaf      bool // the application reads no more
 	wantSyn   bool // a SYN or SYN-ACK is due
 	wantProbe bool // a window or keep-alive probe is due
-	wantAck   bool // an acknowledgement is due now
 	passive   bool
 	half      bool // passive and not established yet
 
@@ -60,21 +59,8 @@ type Conn struct {
 	ecn   ecnState
 	synAt frame.Time // when the SYN or SYN-ACK was sent first
 
-	// Receiving.
-	irs         uint32
-	rcvNxt      uint64
-	lastAck     uint64 // highest rcvNxt acknowledged
-	rcvScale    uint8
-	rcvMSS      int // largest segment seen
-	unacked     int // octets received since the last acknowledgement
-	dupAcksOwed int // out-of-order arrivals not acknowledged yet
-	peerFin     bool
-	peerFinOff  uint64
-	ooo         reassembly.Queue
-	tsOK        bool
-	tsRecent    uint32
-	tsRecentAt  frame.Time
-	tsOff       uint32
+	rcv   receive.Stream
+	tsOff uint32 // of our timestamps
 
 	// Timers; frame.Never when not running.
 	rtoAt frame.Time // retransmission, or window probe when nothing is in flight
@@ -114,9 +100,9 @@ func (c *Conn) init(now frame.Time) {
 	c.usePath(now)
 	c.peerMSS = defaultMSS(c.local.Addr())
 	c.updateMSS()
-	c.rcvMSS = defaultMSS(c.local.Addr())
-	c.rcvScale = wndScale(c.e.cfg.RcvWnd)
-	c.rtoAt, c.snd.ReorderAt, c.ackAt, c.stateAt = frame.Never, frame.Never, frame.Never, frame.Never
+	c.rcv.MSS = defaultMSS(c.local.Addr())
+	c.rcv.Scale = wndScale(c.e.cfg.RcvWnd)
+	c.rtoAt, c.snd.ReorderAt, c.rcv.At, c.stateAt = frame.Never, frame.Never, frame.Never, frame.Never
 	c.lastIn, c.lastOut, c.progressAt = now, now, now
 	c.snd.RTT.RTO = c.e.cfg.InitialRTO
 	c.saving = true
@@ -143,7 +129,7 @@ func (c *Conn) headerLen() int {
 // and the MTU count headers without options (RFC 6691).
 func (c *Conn) updateMSS() {
 	c.mss = min(c.peerMSS, c.mtu-c.headerLen())
-	if c.tsOK {
+	if c.rcv.TS.On {
 		c.mss -= tsLen
 	}
 }
@@ -185,8 +171,8 @@ func (c *Conn) Abort() {
 
 // AckNow acknowledges at the next Poll what has been received.
 func (c *Conn) AckNow() {
-	if c.lastAck != c.rcvNxt {
-		c.wantAck = true
+	if c.rcv.Unacked() {
+		c.rcv.Due = true
 		c.Kick()
 	}
 }
@@ -214,23 +200,20 @@ func (c *Conn) Info() Info {
 	return Info{
 		State: c.State(), Local: c.local, Remote: c.remote, MSS: c.mss, MTU: c.mtu,
 		SndUna: c.snd.Una(), SndNxt: c.snd.Nxt(), SndWnd: c.wnd,
-		RcvNxt: c.rcvNxt, RcvWnd: c.rcvWindow(),
+		RcvNxt: c.rcv.Next(), RcvWnd: c.rcvWindow(),
 		Cwnd: c.cc.Cwnd, Ssthresh: c.cc.Ssthresh,
 		SRTT: c.snd.RTT.Smoothed, RTTVar: c.snd.RTT.Var, RTO: c.rto(),
-		Recovering: c.snd.Phase != recovery.Open, SACK: c.snd.SACK, Timestamps: c.tsOK,
+		Recovering: c.snd.Phase != recovery.Open, SACK: c.snd.SACK, Timestamps: c.rcv.TS.On,
 		ECN: c.ecn.on, Congestion: c.par.Congestion.String(),
-		SndScale: c.sndScale, RcvScale: c.rcvScale, OutOfOrder: c.ooo.Octets(),
+		SndScale: c.sndScale, RcvScale: c.rcv.Scale, OutOfOrder: c.rcv.Held.Octets(),
 		SegsOut: c.count.segsOut, SegsIn: c.count.segsIn,
 		Retransmits: c.count.retransmits, Timeouts: c.count.timeouts,
 		FastRecovers: c.count.recoveries, DuplicateAcks: c.count.dupAcks,
 	}
 }
 
-// rcvWindow is the window offered now, in octets. The upper layer consumes
-// everything at once, so it only depends on whether the peer can scale.
-func (c *Conn) rcvWindow() uint64 {
-	return min(uint64(c.e.cfg.RcvWnd), 0xffff<<c.rcvScale)
-}
+// rcvWindow is the window offered now, in octets.
+func (c *Conn) rcvWindow() uint64 { return c.rcv.Window(c.e.cfg.RcvWnd) }
 
 // SaveContext switches keeping copies of the connection's first packets; it
 // is on from the SYN. Switching it off keeps what has been saved.
@@ -259,7 +242,7 @@ func (c *Conn) save(dir frame.Direction, at frame.Time, packet []byte) {
 // releaseBuffers gives back everything that only a live transfer needs.
 func (c *Conn) releaseBuffers() {
 	c.snd.Release()
-	c.ooo.Release(&c.e.held)
+	c.rcv.Held.Release(&c.e.held)
 }
 
 // finish ends the connection: the handler's last call, then oblivion.

@@ -159,7 +159,7 @@ func TestFloodOfHoles(t *testing.T) {
 					p.poll()
 				}
 			}
-			most = max(most, p.e.tail.ooo.Memory())
+			most = max(most, p.e.tail.rcv.Held.Memory())
 			if err := audit(p.e.tail); err != nil {
 				t.Fatal(err)
 			}
@@ -233,8 +233,8 @@ func TestOverlappingSegments(t *testing.T) {
 		}
 		p.poll()
 	}
-	if p.conn.ooo.Octets() > len(text) || p.conn.ooo.Memory() > 2*p.e.cfg.RcvWnd+smallFrame {
-		t.Fatalf("%d octets held in %d", p.conn.ooo.Octets(), p.conn.ooo.Memory())
+	if p.conn.rcv.Held.Octets() > len(text) || p.conn.rcv.Held.Memory() > 2*p.e.cfg.RcvWnd+smallFrame {
+		t.Fatalf("%d octets held in %d", p.conn.rcv.Held.Octets(), p.conn.rcv.Held.Memory())
 	}
 	for off := 0; off < len(text); off += 500 {
 		p.in(tcp.ACK, 1+off, 1, string(text[off:off+500]))
@@ -257,8 +257,8 @@ func TestOutOfWindowFlood(t *testing.T) {
 			}
 		}
 	}
-	if p.conn.ooo.Memory() != 0 || p.pool.out != 0 || p.e.Stats().Drops[frame.DropTCPSequence]+p.e.Stats().Drops[frame.DropTCPDuplicate] != 20_000 {
-		t.Fatalf("%d octets held, %d frames, drops %v", p.conn.ooo.Memory(), p.pool.out, p.e.Stats().Drops)
+	if p.conn.rcv.Held.Memory() != 0 || p.pool.out != 0 || p.e.Stats().Drops[frame.DropTCPSequence]+p.e.Stats().Drops[frame.DropTCPDuplicate] != 20_000 {
+		t.Fatalf("%d octets held, %d frames, drops %v", p.conn.rcv.Held.Memory(), p.pool.out, p.e.Stats().Drops)
 	}
 	p.in(tcp.ACK, 1, 1, "hello")
 	if p.poll(); a.received != 5 || audit(p.conn) != nil {

@@ -83,7 +83,7 @@ func (c *Conn) takeECN(f tcp.Flags, tos uint8, ack int64, n int) {
 	if tos&ecnMask == ecnCE && n > 0 {
 		c.e.stats.CEMarks++
 		if !c.ecn.echo {
-			c.ecn.echo, c.wantAck = true, true
+			c.ecn.echo, c.rcv.Due = true, true
 		}
 	}
 	if f.Has(tcp.ECE) && c.snd.Phase == recovery.Open && ack >= int64(c.ecn.until) && c.snd.InFlight() > 0 {

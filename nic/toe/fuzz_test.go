@@ -48,7 +48,7 @@ func audit(c *Conn) error {
 	if first >= 0 && c.snd.NextLost() != first {
 		return fmt.Errorf("segment %d is to be sent next, but %d is lost", c.snd.NextLost(), first)
 	}
-	if n := c.ooo.Octets(); n > int(c.rcvWindow()) {
+	if n := c.rcv.Held.Octets(); n > int(c.rcvWindow()) {
 		return fmt.Errorf("reassembly holds %d, more than the window", n)
 	}
 	if c.snd.Segs() > 0 && c.rtoAt == frame.Never {
@@ -124,7 +124,7 @@ func attack(t *testing.T, start byte, ops []byte) {
 		case b[0] < 0xe0:
 			p.e.Unreachable(p.local, p.remote, p.engISN+uint32(ack)+uint32(b[1]), b[2]&1 != 0, int(b[3])*8, p.now)
 		case b[0] < 0xf0:
-			seq, ack = int(p.conn.rcvNxt)+1, int(p.conn.snd.Una())+1
+			seq, ack = int(p.conn.rcv.Next())+1, int(p.conn.snd.Una())+1
 		case b[0] < 0xf4:
 			p.conn.Close()
 		case b[0] == 0xff:
@@ -157,8 +157,8 @@ func TestOutOfOrderFloodIsBounded(t *testing.T) {
 		}
 	}
 	limit := 2*p.e.cfg.RcvWnd + 4096
-	if p.conn.ooo.Memory() > limit || p.pool.out*smallFrame > limit {
-		t.Fatalf("%d octets held in %d", p.conn.ooo.Octets(), p.conn.ooo.Memory())
+	if p.conn.rcv.Held.Memory() > limit || p.pool.out*smallFrame > limit {
+		t.Fatalf("%d octets held in %d", p.conn.rcv.Held.Octets(), p.conn.rcv.Held.Memory())
 	}
 	if p.e.Stats().Drops[frame.DropReassembly] == 0 {
 		t.Fatal("nothing was refused")

@@ -9,7 +9,7 @@ import (
 
 // openActive sends the first SYN at the next Poll.
 func (c *Conn) openActive(now frame.Time) {
-	c.tsOK, c.snd.SACK = true, true
+	c.rcv.TS.On, c.snd.SACK = true, true
 	c.sendSyn(now)
 }
 
@@ -68,20 +68,17 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 // section 2).
 func (c *Conn) takeSyn(h *tcp.Header, now frame.Time) {
 	o := &h.Opts
-	c.irs = uint32(h.Seq)
-	c.rcvNxt, c.lastAck = 0, 0
+	c.rcv.IRS = uint32(h.Seq)
 	c.wnd, c.maxWnd, c.wl1, c.wl2 = uint64(h.Window), uint64(h.Window), -1, 0
 	if o.MSS != 0 {
 		c.peerMSS = max(int(o.MSS), minPeerMSS)
 	}
 	c.takeSynECN(h.Flags)
 	c.snd.SACK = o.SACKPermitted
-	if c.tsOK = o.HasTS; c.tsOK {
-		c.tsRecent, c.tsRecentAt = o.TSVal, now
-	}
+	c.rcv.TS.Begin(h, now)
 	c.sndScale, c.peerScales = o.WS, o.HasWS
 	if !o.HasWS {
-		c.sndScale, c.rcvScale = 0, 0
+		c.sndScale, c.rcv.Scale = 0, 0
 	}
 	c.updateMSS()
 }
@@ -111,7 +108,7 @@ func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 		c.e.drop(frame.DropTCPState)
 	case acked:
 		c.takeSyn(h, now)
-		c.wantAck = true
+		c.rcv.Due = true
 		c.establish(now)
 		c.Kick()
 	default: // simultaneous open

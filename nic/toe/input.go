@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/nic/toe/reassembly"
+	"tapir/nic/toe/receive"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -14,11 +15,11 @@ import (
 //
 //  1. Segment: checksum, header, owner (connection, listener or nobody).
 //  2. input: by state; SYN-SENT, SYN-RECEIVED and listeners are in handshake.go.
-//  3. acceptable: PAWS and receive window, with an answer to what is refused.
+//  3. acceptable (receive): PAWS and receive window, with an answer to what is refused.
 //  4. control: RST and SYN, with challenge ACKs (RFC 5961).
 //  5. acknowledge (ack.go): window, scoreboard, SND.UNA and loss detection
 //     (recovery), round-trip time and congestion window.
-//  6. receive: in-order data to the handler, the rest to reassembly.
+//  6. receive: in-order data to the handler, the rest aside (receive).
 //  7. finReceived: the peer's FIN, in order.
 //  8. Poll (output.go): retransmissions, new segments, FIN, acknowledgements.
 
@@ -116,11 +117,11 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 		c.inSynSent(h, now)
 		return
 	}
-	off := c.rcvOffset(h.Seq)
+	off := c.rcv.Offset(h.Seq)
 	n := segLen(h, len(data))
 	ack := c.snd.Offset(h.Ack)
 	if c.crossed(h, off, ack) {
-		c.wantAck = true
+		c.rcv.Due = true
 		c.establish(now)
 		c.Kick()
 		return
@@ -137,7 +138,7 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 		return
 	}
 	c.lastIn, c.probes = now, 0
-	c.takeTimestamp(h, off, now)
+	c.rcv.TakeTimestamp(h, off, now)
 	if c.ecn.on {
 		c.takeECN(h.Flags, c.e.segTOS, ack, len(data))
 	}
@@ -151,79 +152,40 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 	c.Kick()
 }
 
-// rcvOffset is the offset of seq in the received stream, near RCV.NXT; the
-// SYN is at -1.
-func (c *Conn) rcvOffset(seq tcp.Seq) int64 {
-	return int64(c.rcvNxt) + int64(seq.Sub(c.rcvSeq(c.rcvNxt)))
-}
-
-func (c *Conn) rcvSeq(off uint64) tcp.Seq { return tcp.Seq(c.irs + 1 + uint32(off)) }
-
-// sndOffset is the offset of seq in the sent stream, near SND.UNA.
-func (c *Conn) sndOffset(seq tcp.Seq) int64 {
-	return int64(c.snd.Una()) + int64(seq.Sub(c.snd.Seq(c.snd.Una())))
-}
-
-func (c *Conn) sndSeq(off uint64) tcp.Seq { return tcp.Seq(c.snd.ISS + 1 + uint32(off)) }
-
 // acceptable is the first check of RFC 9293 section 3.10.7.4, after PAWS (RFC
 // 7323 section 5.3). n is SEG.LEN.
 func (c *Conn) acceptable(h *tcp.Header, off int64, n int, now frame.Time) bool {
 	rst := h.Flags.Has(tcp.RST)
-	if c.tsOK && !rst {
+	if c.rcv.TS.On && !rst {
 		if !h.Opts.HasTS {
 			c.e.drop(frame.DropTCPState) // RFC 7323 section 3.2
 			return false
 		}
-		if int32(h.Opts.TSVal-c.tsRecent) < 0 && now.Sub(c.tsRecentAt) < pawsIdle {
+		if c.rcv.TS.Old(h, now) {
 			c.ackRefused(n, now)
 			c.e.drop(frame.DropTCPSequence)
 			return false
 		}
 	}
-	next, wnd := int64(c.rcvNxt), int64(c.rcvWindow())
-	end := off + int64(n)
-	if n == 0 {
-		if off >= next && off < next+wnd {
-			return true
-		}
-	} else if off < next+wnd && end > next {
+	wnd := c.rcvWindow()
+	switch {
+	case c.rcv.Fits(off, n, wnd):
 		return true
-	}
-	if rst {
+	case rst:
 		c.e.drop(frame.DropTCPSequence)
-		return false
-	}
-	if c.state == StateSynReceived && h.Flags.Has(tcp.SYN) && !h.Flags.Has(tcp.ACK) && off == -1 {
+	case c.state == StateSynReceived && h.Flags&(tcp.SYN|tcp.ACK) == tcp.SYN && off == -1:
 		c.wantSyn = true // our SYN-ACK was lost
 		c.Kick()
-		return false
-	}
-	if h.Flags.Has(tcp.SYN) { // RFC 5961 section 4: whatever its number
+	case h.Flags.Has(tcp.SYN): // RFC 5961 section 4: whatever its number
 		c.challenge(now)
 		c.e.drop(frame.DropTCPSequence)
-		return false
+	default:
+		why := c.rcv.Refused(h, off, n, wnd, c.snd.SACK, now)
+		c.ackRefused(n, now)
+		c.e.drop(why)
 	}
-	why := frame.DropTCPSequence
-	if n > 0 && end <= next {
-		why = frame.DropTCPDuplicate
-		if off >= 0 && c.snd.SACK {
-			c.ooo.Repeated(reassembly.Block{Left: uint64(off), Right: uint64(end)})
-		}
-		// Else the answer to a repetition, after acknowledgements were lost,
-		// would measure the time since the first sending (RFC 7323 section
-		// 4.3).
-		if off >= 0 && off >= next-wnd {
-			c.takeTimestamp(h, off, now)
-		}
-	}
-	c.ackRefused(n, now)
-	c.e.drop(why)
 	return false
 }
-
-// pawsIdle is how long a timestamp stays comparable (RFC 7323 section 5.5).
-const pawsIdle = 24 * 24 * time.Hour
 
 // ackRefused answers an unacceptable segment. Only data is always answered:
 // two sides that answer each other's empty segments would never stop.
@@ -232,7 +194,7 @@ func (c *Conn) ackRefused(n int, now frame.Time) {
 		c.challenge(now)
 		return
 	}
-	c.wantAck = true
+	c.rcv.Due = true
 	c.Kick()
 }
 
@@ -247,7 +209,7 @@ func (c *Conn) challenge(now frame.Time) {
 	}
 	c.chalLeft--
 	c.e.stats.ChallengeAcks++
-	c.wantAck = true
+	c.rcv.Due = true
 	c.Kick()
 }
 
@@ -273,7 +235,7 @@ func (c *Conn) control(h *tcp.Header, off int64, now frame.Time) bool {
 // inReset handles a RST inside the window: only the exact next sequence
 // number is believed (RFC 5961 section 3).
 func (c *Conn) inReset(off int64, now frame.Time) {
-	if off != int64(c.rcvNxt) {
+	if off != int64(c.rcv.Next()) {
 		c.challenge(now)
 		c.e.drop(frame.DropTCPSequence)
 		return
@@ -286,14 +248,6 @@ func (c *Conn) inReset(off int64, now frame.Time) {
 		c.finish(Refused, now)
 	default:
 		c.finish(Reset, now)
-	}
-}
-
-// takeTimestamp updates TS.Recent (RFC 7323 sections 4.3 and 5.5).
-func (c *Conn) takeTimestamp(h *tcp.Header, off int64, now frame.Time) {
-	if c.tsOK && h.Opts.HasTS && off <= int64(c.lastAck) &&
-		(int32(h.Opts.TSVal-c.tsRecent) >= 0 || now.Sub(c.tsRecentAt) >= pawsIdle) {
-		c.tsRecent, c.tsRecentAt = h.Opts.TSVal, now
 	}
 }
 
@@ -322,148 +276,59 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 	default:
 		return
 	}
-	next := int64(c.rcvNxt)
-	right := next + int64(c.rcvWindow())
-	if end := off + int64(len(data)); h.Flags.Has(tcp.FIN) && end < right {
-		if !c.peerFin {
-			c.peerFin, c.peerFinOff = true, uint64(end)
-		}
-		c.wantAck = true // also of a FIN that came before what it ends, each time
-	}
-	if c.peerFin {
-		right = min(right, int64(c.peerFinOff))
-	}
-	if off < next {
-		data = data[min(next-off, int64(len(data))):]
-		off = next
-	}
-	data = data[:max(0, min(int64(len(data)), right-off))]
+	at, data := c.rcv.Cut(h.Flags.Has(tcp.FIN), off, data, c.rcvWindow())
 	switch {
 	case len(data) == 0:
 	case c.deaf:
 		c.e.drop(frame.DropTCPState)
 		c.Abort()
-	case off > next:
-		c.outOfOrder(uint64(off), data, now)
+	case at > c.rcv.Next():
+		c.early(at, data, now)
 	default:
-		c.rcvMSS = max(c.rcvMSS, min(segSize, c.mtu))
-		c.inOrder(h, data, now)
+		c.rcv.MSS = max(c.rcv.MSS, min(segSize, c.mtu))
+		policy := receive.Policy{Delay: c.e.cfg.DelayedAck, Window: c.e.cfg.RcvWnd}
+		c.rcv.InOrder(&c.e.held, (*sink)(c), data, h.Flags.Has(tcp.PSH), policy, now)
 	}
-	if c.peerFin && c.rcvNxt == c.peerFinOff && !c.wantAbort && !c.gone {
+	if c.rcv.AtFin() && !c.wantAbort && !c.gone {
 		c.finReceived(now)
 	}
 }
 
-// outOfOrder keeps data that does not begin at RCV.NXT; each such segment is
-// answered at once (RFC 5681 section 4.2).
-func (c *Conn) outOfOrder(off uint64, data []byte, now frame.Time) {
-	c.wantAck = true
-	c.dupAcksOwed++
+// early handles data that does not begin at RCV.NXT.
+func (c *Conn) early(off uint64, data []byte, now frame.Time) {
 	var take reassembly.Taker
 	if early, ok := c.h.(EarlyReceiver); ok && !c.wantAbort {
 		take = func(off uint64, data []byte) int { return early.ReceiveEarly(c, off, data, now) }
 	}
-	why := c.ooo.Insert(&c.e.held, take, off, data)
-	if why != frame.DropNone {
+	if why := c.rcv.Early(&c.e.held, take, off, data); why != frame.DropNone {
 		c.e.drop(why)
 		return
 	}
 	c.e.stats.OutOfOrder++
 }
 
-// inOrder delivers data and whatever it makes contiguous, and decides when to
-// acknowledge (RFC 9293 section 3.8.6.3, RFC 5681 section 4.2).
-func (c *Conn) inOrder(h *tcp.Header, data []byte, now frame.Time) {
-	if c.ooo.Empty() {
-		c.deliver(data, now)
-	} else {
-		c.wantAck = true
-		c.join(data, now)
-		c.ooo.Trim(c.rcvNxt)
-	}
-	switch {
-	case h.Flags.Has(tcp.PSH) || c.unacked >= c.ackEvery(len(data)):
-		c.wantAck = true
-	case c.ackAt == frame.Never:
-		delay := c.e.cfg.DelayedAck
-		if c.unacked >= 2*c.rcvMSS {
-			delay = min(delay, stretchDelay)
-		}
-		c.ackAt = now.Add(delay)
-	}
-}
+// sink is a connection as its receiving half sees it.
+type sink Conn
 
-// Super-frames follow each other within microseconds, so one acknowledgement
-// answers stretchOctets of them, but at least each quarter of the window, or
-// what has come within stretchDelay. It costs both sides as much as a
-// super-frame without the copies of its data.
-const (
-	superFrame    = 32 << 10 // octets of data that make a frame one
-	stretchOctets = 256 << 10
-	stretchDelay  = 50 * time.Microsecond
-)
-
-// ackEvery is how many octets may wait for an acknowledgement after a frame
-// with n octets of data: two segments (RFC 5681 section 4.2), or some
-// super-frames, which a stack that aggregates segments answers as one.
-func (c *Conn) ackEvery(n int) int {
-	if n < superFrame {
-		return 2 * c.rcvMSS
-	}
-	return max(2*c.rcvMSS, min(stretchOctets, c.e.cfg.RcvWnd/4))
-}
-
-// join delivers data and the pieces that it meets. What a piece holds is not
-// taken from data again.
-func (c *Conn) join(data []byte, now frame.Time) {
-	for {
-		p := c.ooo.Pop(c.rcvNxt)
-		if p == nil {
-			n := min(uint64(len(data)), c.ooo.Next()-c.rcvNxt)
-			if n == 0 {
-				return
-			}
-			c.deliver(data[:n], now)
-			data = data[n:]
-			continue
-		}
-		k := p.End() - min(p.End(), c.rcvNxt)
-		if k > 0 {
-			if rest := p.Rest(c.rcvNxt); rest != nil {
-				c.deliver(rest, now)
-			} else {
-				c.skip(int(k), now)
-			}
-		}
-		data = data[min(k, uint64(len(data))):]
-		c.e.held.Free(p)
-	}
-}
-
-// skip passes n octets that the handler has taken early.
-func (c *Conn) skip(n int, now frame.Time) {
-	c.rcvNxt += uint64(n)
-	c.unacked += n
-	c.e.stats.BytesIn += uint64(n)
-	if early, ok := c.h.(EarlyReceiver); ok && !c.wantAbort {
-		early.Skip(c, n, now)
-	}
-}
-
-func (c *Conn) deliver(data []byte, now frame.Time) {
-	c.rcvNxt += uint64(len(data))
-	c.unacked += len(data)
+// Deliver hands the next octets to the handler.
+func (c *sink) Deliver(data []byte, now frame.Time) {
 	c.e.stats.BytesIn += uint64(len(data))
 	if c.h != nil && !c.wantAbort {
-		c.h.Receive(c, data, now)
+		c.h.Receive((*Conn)(c), data, now)
+	}
+}
+
+// Skip passes n octets that the handler has taken early.
+func (c *sink) Skip(n int, now frame.Time) {
+	c.e.stats.BytesIn += uint64(n)
+	if early, ok := c.h.(EarlyReceiver); ok && !c.wantAbort {
+		early.Skip((*Conn)(c), n, now)
 	}
 }
 
 // finReceived handles the peer's FIN once everything before it is delivered.
 func (c *Conn) finReceived(now frame.Time) {
-	c.rcvNxt++
-	c.wantAck = true
-	c.ooo.Release(&c.e.held)
+	c.rcv.TakeFin(&c.e.held)
 	timeWait := false
 	switch c.state {
 	case StateEstablished:

@@ -108,9 +108,9 @@ func (c *Conn) outputSyn(now frame.Time) (more bool) {
 		if c.synAt == 0 {
 			c.synAt = now
 		}
-		return c.wantAck
+		return c.rcv.Due
 	}
-	if c.wantAck && c.state == StateSynReceived {
+	if c.rcv.Due && c.state == StateSynReceived {
 		return !c.transmit(c.snd.Seq(0), tcp.ACK, 0, 0, 0, now)
 	}
 	return false
@@ -336,7 +336,7 @@ func (c *Conn) sendFin(now frame.Time) bool {
 	c.snd.SentFin(now)
 	c.sentNew(idle, now)
 	c.state = StateFinWait1
-	if c.peerFin && c.rcvNxt > c.peerFinOff {
+	if c.rcv.FinTaken() {
 		c.state = StateLastAck
 	}
 	return true
@@ -350,19 +350,18 @@ func (c *Conn) sendAck(t *turn, now frame.Time) (more bool) {
 		}
 		c.wantProbe = false
 	}
-	if !c.wantAck {
-		c.dupAcksOwed = 0
+	if !c.rcv.Due {
+		c.rcv.Answered()
 		return false
 	}
 	// Without SACK the peer counts duplicates, so each arrival gets its own;
 	// with SACK, as many as it takes to report every range once.
-	n := min(max(1, c.dupAcksOwed), turnFrames)
-	for i := 0; i == 0 || (!c.snd.SACK && i < n) || (c.snd.SACK && c.ooo.Owed()); i++ {
+	n := min(c.rcv.Count(), turnFrames)
+	for i := 0; i == 0 || (!c.snd.SACK && i < n) || (c.snd.SACK && c.rcv.Held.Owed()); i++ {
 		if c.e.out.Room() <= 0 || !c.transmit(c.snd.Seq(c.snd.Nxt()), tcp.ACK, 0, 0, 0, now) {
 			return true
 		}
 	}
-	c.wantAck = false
-	c.dupAcksOwed = 0
+	c.rcv.Answered()
 	return false
 }

@@ -88,16 +88,16 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 		Window: c.windowField(),
 	}
 	if flags.Has(tcp.ACK) {
-		th.Ack = c.rcvSeq(c.rcvNxt)
+		th.Ack = c.rcv.Seq(c.rcv.Next())
 	}
 	switch {
 	case flags.Has(tcp.SYN):
 		c.synOptions(&th, now)
-	case c.tsOK:
-		th.Opts.HasTS, th.Opts.TSVal, th.Opts.TSEcr = true, c.tsNow(now), c.tsRecent
+	case c.rcv.TS.On:
+		th.Opts.HasTS, th.Opts.TSVal, th.Opts.TSEcr = true, c.tsNow(now), c.rcv.TS.Recent
 	}
 	if n == 0 && c.snd.SACK && flags == tcp.ACK {
-		c.ooo.Fill(&th.Opts, c.rcvSeq(0))
+		c.rcv.Held.Fill(&th.Opts, c.rcv.Seq(0))
 	}
 	src, dst := c.local.Addr(), c.remote.Addr()
 	tos, cwr, capable := c.par.TOS, c.ecn.cwr, false
@@ -124,7 +124,7 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 	c.count.segsOut += uint64(segs)
 	c.lastOut = now
 	if flags.Has(tcp.ACK) {
-		c.acksSent()
+		c.rcv.Acked()
 	}
 	if c.saving {
 		c.saveOut(f, now)
@@ -143,27 +143,16 @@ func (c *Conn) fill(f *frame.Frame, off uint64, n, gso int) {
 	c.h.Render(off, f.Extend(n))
 }
 
-// acksSent notes that everything received so far has been acknowledged.
-func (c *Conn) acksSent() {
-	c.lastAck = c.rcvNxt
-	c.unacked = 0
-	c.ackAt = frame.Never
-	// Ranges that a segment with data could not report are still owed.
-	if !c.ooo.Pending() {
-		c.wantAck = false
-	}
-}
-
 // synOptions sets the options and the unscaled window of a SYN; a SYN-ACK
 // only has what the SYN offered.
 func (c *Conn) synOptions(th *tcp.Header, now frame.Time) {
 	th.Window = uint16(min(c.e.cfg.RcvWnd, 0xffff))
 	o := &th.Opts
 	o.MSS = c.e.announcedMSS(c.local.Addr())
-	o.HasWS, o.WS = true, c.rcvScale
+	o.HasWS, o.WS = true, c.rcv.Scale
 	o.SACKPermitted = c.snd.SACK
-	if c.tsOK {
-		o.HasTS, o.TSVal, o.TSEcr = true, c.tsNow(now), c.tsRecent
+	if c.rcv.TS.On {
+		o.HasTS, o.TSVal, o.TSEcr = true, c.tsNow(now), c.rcv.TS.Recent
 	}
 	if th.Flags.Has(tcp.ACK) && !c.peerScales {
 		o.HasWS = false
@@ -176,7 +165,7 @@ func (e *Engine) announcedMSS(local netip.Addr) uint16 {
 }
 
 // windowField is the window of a segment that is no SYN.
-func (c *Conn) windowField() uint16 { return uint16(min(c.rcvWindow()>>c.rcvScale, 0xffff)) }
+func (c *Conn) windowField() uint16 { return uint16(min(c.rcvWindow()>>c.rcv.Scale, 0xffff)) }
 
 // saveOut keeps a copy of a packet about to be sent, its checksum completed.
 func (c *Conn) saveOut(f *frame.Frame, now frame.Time) {

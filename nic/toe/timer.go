@@ -73,7 +73,7 @@ func (h *timerHeap) remove(c *Conn) {
 
 // schedule makes sure that c is looked at by its deadline.
 func (h *timerHeap) schedule(c *Conn) {
-	at := min(c.rtoAt, c.snd.ReorderAt, c.ackAt, c.stateAt)
+	at := min(c.rtoAt, c.snd.ReorderAt, c.rcv.At, c.stateAt)
 	switch {
 	case c.gone:
 	case at == frame.Never:
@@ -109,9 +109,9 @@ func (e *Engine) fire(now frame.Time) {
 
 // onTimer handles every timer of c that is due.
 func (c *Conn) onTimer(now frame.Time) {
-	if c.ackAt <= now {
-		c.ackAt = frame.Never
-		c.wantAck = true
+	if c.rcv.At <= now {
+		c.rcv.At = frame.Never
+		c.rcv.Due = true
 		c.Kick()
 	}
 	if c.snd.ReorderAt <= now {

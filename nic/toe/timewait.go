@@ -14,16 +14,16 @@ import (
 func (c *Conn) enterTimeWait(now frame.Time) {
 	e := c.e
 	w := timewait.Record{
-		At: now.Add(e.cfg.TimeWait), Snd: c.snd.Seq(c.snd.Nxt()), Rcv: c.rcvSeq(c.rcvNxt),
-		TSRecent: c.tsRecent, TSOff: c.tsOff, Port: c.port.share(), Window: c.windowField(),
+		At: now.Add(e.cfg.TimeWait), Snd: c.snd.Seq(c.snd.Nxt()), Rcv: c.rcv.Seq(c.rcv.Next()),
+		TSRecent: c.rcv.TS.Recent, TSOff: c.tsOff, Port: c.port.share(), Window: c.windowField(),
 	}
-	w.SetConn(c.local, c.remote, c.tsOK)
+	w.SetConn(c.local, c.remote, c.rcv.TS.On)
 	if e.waits.Len() >= e.cfg.MaxTimeWait {
 		e.waits.Remove(e.waits.Oldest())
 		e.stats.TimeWaitOverflows++
 	}
 	e.waits.Add(w)
-	if c.wantAck {
+	if c.rcv.Due {
 		e.answerWaiting(&w, now)
 	}
 	e.forget(c)

@@ -226,7 +226,7 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 	w.run(time.Minute, func() bool { return a.acked == a.total && b.acked == b.total })
 	w.runFor(time.Second)
 	for _, c := range []*Conn{a.conn, b.conn} {
-		if c.snd.Segs() != 0 || !c.ooo.Empty() || c.savedSize > maxSavedOctets {
+		if c.snd.Segs() != 0 || !c.rcv.Held.Empty() || c.savedSize > maxSavedOctets {
 			t.Fatalf("%d segments, saved %d", c.snd.Segs(), c.savedSize)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/nic/toe/congestion"
+	"tapir/nic/toe/packet"
 	"tapir/nic/toe/receive"
 	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
@@ -80,10 +81,8 @@ type Conn struct {
 	chalAt     frame.Time
 	chalLeft   int
 
-	saving    bool
-	saved     []SavedPacket
-	savedSize int
-	count     connCounters
+	record packet.Record // of its beginning
+	count  connCounters
 }
 
 type connCounters struct {
@@ -105,7 +104,7 @@ func (c *Conn) init(now frame.Time) {
 	c.rtoAt, c.snd.ReorderAt, c.rcv.At, c.stateAt = frame.Never, frame.Never, frame.Never, frame.Never
 	c.lastIn, c.lastOut, c.progressAt = now, now, now
 	c.snd.RTT.RTO = c.e.cfg.InitialRTO
-	c.saving = true
+	c.record.On = true
 }
 
 // defaultMSS is what a peer that announces nothing accepts (RFC 9293 section
@@ -217,27 +216,11 @@ func (c *Conn) rcvWindow() uint64 { return c.rcv.Window(c.e.cfg.RcvWnd) }
 
 // SaveContext switches keeping copies of the connection's first packets; it
 // is on from the SYN. Switching it off keeps what has been saved.
-func (c *Conn) SaveContext(on bool) { c.saving = on }
+func (c *Conn) SaveContext(on bool) { c.record.On = on }
 
 // Context returns the packets saved so far, borrowed while the connection
 // lives.
-func (c *Conn) Context() []SavedPacket { return c.saved }
-
-const (
-	maxSavedPackets = 16
-	maxSavedOctets  = 4096
-)
-
-// save keeps a copy of a packet. The first one that does not fit ends saving:
-// a hole would mislead whoever reads the packets.
-func (c *Conn) save(dir frame.Direction, at frame.Time, packet []byte) {
-	if len(c.saved) == maxSavedPackets || c.savedSize+len(packet) > maxSavedOctets {
-		c.saving = false
-		return
-	}
-	c.savedSize += len(packet)
-	c.saved = append(c.saved, SavedPacket{dir, at, append([]byte(nil), packet...)})
-}
+func (c *Conn) Context() []SavedPacket { return c.record.Packets() }
 
 // releaseBuffers gives back everything that only a live transfer needs.
 func (c *Conn) releaseBuffers() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/toe/packet"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -545,7 +546,7 @@ func TestCorruptSegmentIsDropped(t *testing.T) {
 	th := tcp.Header{SrcPort: 9999, DstPort: 4420, Seq: peerISN + 1, Ack: tcp.Seq(p.engISN + 1), Flags: pa, Window: 1000}
 	seg := make([]byte, 23)
 	copy(seg[th.Put(seg):], "abc")
-	putChecksum(seg, h.Src, h.Dst)
+	packet.PutChecksum(seg, h.Src, h.Dst)
 	seg[21] ^= 1
 	if !p.e.Segment(&h, seg, frame.Offload{}, p.now) || p.e.Stats().Drops[frame.DropL4Checksum] != 1 {
 		t.Fatal("not dropped for its checksum")

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"tapir/nic/toe/isn"
+	"tapir/nic/toe/packet"
 	"tapir/nic/toe/pmtu"
 	"tapir/nic/toe/reassembly"
 	"tapir/nic/toe/recovery"
@@ -15,10 +16,10 @@ import (
 // segments and the time go in, packets and the next deadline come out. It has
 // no clock, goroutine or lock; one thread calls it.
 type Engine struct {
-	cfg   Config
-	pool  frame.Pool
-	out   Output
-	notes *frame.Notes
+	cfg     Config
+	packets packet.Writer
+	out     Output
+	notes   *frame.Notes
 
 	secret    isn.Secret
 	conns     map[tuple]*Conn
@@ -30,7 +31,7 @@ type Engine struct {
 	timers    timerHeap
 	ready     readyList
 	waits     timewait.List // connections in TIME-WAIT
-	answers   []answer
+	answers   packet.Answers
 	paths     pmtu.Cache
 	ports     map[uint16]load     // passive opens by local port
 	hosts     map[netip.Addr]load // and by remote host
@@ -49,9 +50,10 @@ type tuple struct{ local, remote netip.AddrPort }
 // and says in notes what it did with the frame in hand.
 func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 	e := &Engine{
-		cfg: cfg.withDefaults(), pool: pool, out: out, notes: notes,
+		cfg: cfg.withDefaults(), out: out, notes: notes,
 		conns: make(map[tuple]*Conn), ports: make(map[uint16]load), hosts: make(map[netip.Addr]load),
 	}
+	e.packets = packet.Writer{Pool: pool, TTL: e.cfg.TTL, Partial: e.cfg.MaxSegs > 1}
 	e.held = reassembly.Store{Pool: pool, PerQueue: 2 * e.cfg.RcvWnd, Total: e.cfg.MaxReassembly}
 	e.secret = isn.NewSecret(e.cfg.Seed)
 	return e

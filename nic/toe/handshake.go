@@ -39,7 +39,7 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 			return c
 		}
 		e.drop(frame.DropTCPState)
-		e.answerReset(local, remote, h.Ack)
+		e.answers.Reset(local, remote, h, 0)
 		return nil
 	case !h.Flags.Has(tcp.SYN):
 		e.drop(frame.DropTCPState)
@@ -92,7 +92,7 @@ func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 	if acked && c.snd.Offset(h.Ack) != 0 {
 		c.e.drop(frame.DropTCPSequence)
 		if !h.Flags.Has(tcp.RST) {
-			c.e.answerReset(c.local, c.remote, h.Ack)
+			c.e.answers.Reset(c.local, c.remote, h, 0)
 		}
 		return
 	}
@@ -124,7 +124,7 @@ func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 func (c *Conn) handshakeDone(h *tcp.Header, ack int64, now frame.Time) bool {
 	if ack != 0 {
 		c.e.drop(frame.DropTCPSequence)
-		c.e.answerReset(c.local, c.remote, h.Ack)
+		c.e.answers.Reset(c.local, c.remote, h, 0)
 		return false
 	}
 	if l := c.listener; l != nil {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/nic/toe/packet"
 	"tapir/wire/frame"
 )
 
@@ -97,10 +98,5 @@ type Stats struct {
 	Drops               frame.Drops
 }
 
-// SavedPacket is one packet of a connection's beginning, kept so that a
-// capture begun later can be understood.
-type SavedPacket struct {
-	Dir  frame.Direction
-	At   frame.Time
-	Data []byte // IP packet with complete checksums
-}
+// SavedPacket is one packet of a connection's beginning.
+type SavedPacket = packet.Saved

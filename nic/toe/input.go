@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/nic/toe/packet"
 	"tapir/nic/toe/reassembly"
 	"tapir/nic/toe/receive"
 	"tapir/wire/frame"
@@ -55,12 +56,14 @@ func (e *Engine) Segment(h *ip.Header, seg []byte, off frame.Offload, now frame.
 			return owned
 		}
 		if th.Flags.Has(tcp.SYN) {
-			c.saveIn(h, seg, off, now)
+			c.record.In(h, seg, off, now)
 			return true
 		}
 	}
 	c.count.segsIn += uint64(n)
-	c.saveIn(h, seg, off, now)
+	if c.record.On {
+		c.record.In(h, seg, off, now)
+	}
 	segSize := len(data)
 	if n > 1 {
 		segSize = int(off.GSOSize)
@@ -73,7 +76,7 @@ func (e *Engine) Segment(h *ip.Header, seg []byte, off frame.Offload, now frame.
 // stranger handles a segment with n octets of data that belongs to no
 // connection: one of TIME-WAIT, or to a listener, which may make one.
 func (e *Engine) stranger(h *tcp.Header, local, remote netip.AddrPort, n int, now frame.Time) (c *Conn, owned bool) {
-	if w := e.waits.Find(local, remote); w != nil && !e.inTimeWait(w, local, h, segLen(h, n), now) {
+	if w := e.waits.Find(local, remote); w != nil && !e.inTimeWait(w, local, h, packet.SegLen(h, n), now) {
 		return nil, true
 	}
 	l := e.listener(local)
@@ -85,25 +88,6 @@ func (e *Engine) stranger(h *tcp.Header, local, remote netip.AddrPort, n int, no
 		return nil, true
 	}
 	return l.segment(h, local, remote, now), true
-}
-
-// saveIn keeps a copy of a received packet, with its checksum completed.
-func (c *Conn) saveIn(h *ip.Header, seg []byte, off frame.Offload, now frame.Time) {
-	if !c.saving || c.gone {
-		return
-	}
-	n := h.HeaderLen()
-	if c.savedSize+n+len(seg) > maxSavedOctets {
-		c.saving = false
-		return
-	}
-	b := make([]byte, n+len(seg))
-	h.Put(b)
-	copy(b[n:], seg)
-	if off.NeedsCsum {
-		putChecksum(b[n:], h.Src, h.Dst)
-	}
-	c.save(frame.Inbound, now, b)
 }
 
 // input handles a segment of connection c. segSize is the payload of each
@@ -118,7 +102,7 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 		return
 	}
 	off := c.rcv.Offset(h.Seq)
-	n := segLen(h, len(data))
+	n := packet.SegLen(h, len(data))
 	ack := c.snd.Offset(h.Ack)
 	if c.crossed(h, off, ack) {
 		c.rcv.Due = true

@@ -47,7 +47,7 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 	next := min(e.timers.next(), e.waits.Deadline())
 	if e.starved {
 		next = min(next, now.Add(starvedRetry))
-	} else if len(e.answers) > 0 && e.out.Room() > 0 {
+	} else if e.answers.Len() > 0 && e.out.Room() > 0 {
 		next = now
 	}
 	return next

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/toe/packet"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -94,7 +95,7 @@ func (p *rawPeer) segment(flags tcp.Flags, seq, ack, wnd int, data string) bool 
 	seg := make([]byte, th.Len()+len(data))
 	copy(seg[th.Put(seg):], data)
 	h := ip.Header{Version: 4, TOS: p.tos, TTL: 64, Proto: ip.ProtoTCP, Src: p.remote.Addr(), Dst: p.local.Addr(), PayloadLen: len(seg)}
-	putChecksum(seg, h.Src, h.Dst)
+	packet.PutChecksum(seg, h.Src, h.Dst)
 	owned := p.e.Segment(&h, seg, frame.Offload{}, p.now)
 	if !owned {
 		p.e.Reset(&h, seg)

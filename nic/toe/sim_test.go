@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/toe/packet"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -201,14 +202,14 @@ func (w *world) carry(n *node, h *ip.Header, th *tcp.Header, data []byte, room i
 	if w.strip != nil && th.Flags.Has(tcp.SYN) {
 		w.strip(&th.Opts)
 	}
-	packet := h.HeaderLen() + th.Len() + len(data)
-	if packet > n.e.cfg.MTU {
-		w.t.Fatalf("packet of %d octets exceeds the MTU", packet)
+	size := h.HeaderLen() + th.Len() + len(data)
+	if size > n.e.cfg.MTU {
+		w.t.Fatalf("packet of %d octets exceeds the MTU", size)
 	}
 	if w.tap != nil {
 		w.tap(n, h, th, data)
 	}
-	if w.mtu > 0 && packet > w.mtu {
+	if w.mtu > 0 && size > w.mtu {
 		if w.hole {
 			return
 		}
@@ -216,14 +217,14 @@ func (w *world) carry(n *node, h *ip.Header, th *tcp.Header, data []byte, room i
 		w.icmp = append(w.icmp, func() { n.e.Unreachable(local, remote, seq, false, w.mtu, w.now) })
 		return
 	}
-	f := w.pool.Get(packet)
+	f := w.pool.Get(size)
 	hh := *h
 	hh.PayloadLen = th.Len() + len(data)
-	b := f.Extend(packet)
+	b := f.Extend(size)
 	k := hh.Put(b)
 	seg := b[k:]
 	copy(seg[th.Put(seg):], data)
-	putChecksum(seg, h.Src, h.Dst)
+	packet.PutChecksum(seg, h.Src, h.Dst)
 	w.hashTrace(n, b)
 	if w.block != nil && w.block(n, th, data) {
 		f.Release()

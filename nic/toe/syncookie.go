@@ -30,7 +30,7 @@ func (l *Listener) sendCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 		ts := isn.CookieTimestamp(h, ecn, tsClock(now)+e.secret.Hash(local, remote, "ts"))
 		ans.Opts.HasTS, ans.Opts.TSVal, ans.Opts.TSEcr = true, ts, o.TSVal
 	}
-	e.answer(local, remote, ans)
+	e.answers.Add(local, remote, ans)
 }
 
 // takeCookie makes a connection from the ACK that answers a cookie, nil if it

@@ -27,7 +27,8 @@ func (c *Conn) enterTimeWait(now frame.Time) {
 		e.answerWaiting(&w, now)
 	}
 	e.forget(c)
-	c.state, c.saved = StateTimeWait, nil
+	c.state = StateTimeWait
+	c.record.Forget()
 	c.reportClosed(0, now)
 }
 
@@ -38,7 +39,7 @@ func (e *Engine) answerWaiting(w *timewait.Record, now frame.Time) {
 	if w.Timestamps() {
 		h.Opts.HasTS, h.Opts.TSVal, h.Opts.TSEcr = true, tsClock(now)+w.TSOff, w.TSRecent
 	}
-	e.answer(local, remote, h)
+	e.answers.Add(local, remote, h)
 }
 
 // challengeWaiting is answerWaiting at most 10 times per second.

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"tapir/nic/toe/packet"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -226,8 +227,8 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 	w.run(time.Minute, func() bool { return a.acked == a.total && b.acked == b.total })
 	w.runFor(time.Second)
 	for _, c := range []*Conn{a.conn, b.conn} {
-		if c.snd.Segs() != 0 || !c.rcv.Held.Empty() || c.savedSize > maxSavedOctets {
-			t.Fatalf("%d segments, saved %d", c.snd.Segs(), c.savedSize)
+		if c.snd.Segs() != 0 || !c.rcv.Held.Empty() || c.record.Size() > packet.MaxRecord {
+			t.Fatalf("%d segments, saved %d", c.snd.Segs(), c.record.Size())
 		}
 	}
 	if size := unsafe.Sizeof(Conn{}); size > 1536 || w.pool.out != 0 {

@@ -1,72 +1,17 @@
 package toe
 
 import (
-	"encoding/binary"
 	"net/netip"
 
+	"tapir/nic/toe/packet"
 	"tapir/wire/frame"
-	"tapir/wire/ip"
 	"tapir/wire/tcp"
 )
 
-// packet returns a frame that holds the IP and TCP headers and room for n
-// octets of payload, nil if the pool has none.
-func (e *Engine) packet(src, dst netip.Addr, th *tcp.Header, n int, id uint16, tos uint8) *frame.Frame {
-	h := ip.Header{
-		Version: 6, TOS: tos, TTL: e.cfg.TTL, Proto: ip.ProtoTCP, Src: src, Dst: dst,
-		PayloadLen: th.Len() + n,
-	}
-	if src.Is4() {
-		h.Version, h.DF, h.ID = 4, true, id
-	}
-	hl := h.HeaderLen()
-	f := e.pool.Get(hl + h.PayloadLen)
-	if f == nil {
-		e.stats.Drops.Count(frame.DropNoBuffer)
-		e.starved = true
-		return nil
-	}
-	b := f.Extend(hl + th.Len())
-	h.Put(b)
-	th.Put(b[hl:])
-	return f
-}
-
-// ipHeaderLen is the length of the IP header that packet writes.
-func ipHeaderLen(a netip.Addr) int {
-	if a.Is4() {
-		return ip.HeaderLen4
-	}
-	return ip.HeaderLen6
-}
-
-// seal makes the checksum of f complete, or partial with the rest described
-// in f.Offload if frames may be super-frames. gso is the payload of each
-// segment, 0 for a frame that is one segment.
-func (e *Engine) seal(f *frame.Frame, src, dst netip.Addr, gso int) {
-	b, hl := f.Bytes(), ipHeaderLen(src)
-	if e.cfg.MaxSegs == 1 {
-		putChecksum(b[hl:], src, dst)
-		return
-	}
-	partial := ip.Fold(ip.PseudoSum(src, dst, ip.ProtoTCP, f.Len()-hl))
-	binary.BigEndian.PutUint16(b[hl+tcp.ChecksumOffset:], partial)
-	f.Offload = frame.Offload{NeedsCsum: true, CsumStart: uint16(hl), CsumOffset: tcp.ChecksumOffset}
-	if gso > 0 {
-		f.GSO = frame.GSOTCPv6
-		if src.Is4() {
-			f.GSO = frame.GSOTCPv4
-		}
-		f.GSOSize = uint16(gso)
-		f.HdrLen = uint16(hl + int(b[hl+12]>>4)*4)
-	}
-}
-
-// putChecksum computes the checksum of the TCP segment seg in place.
-func putChecksum(seg []byte, src, dst netip.Addr) {
-	field := seg[tcp.ChecksumOffset:]
-	binary.BigEndian.PutUint16(field, 0)
-	binary.BigEndian.PutUint16(field, ip.Checksum(seg, ip.PseudoSum(src, dst, ip.ProtoTCP, len(seg))))
+// starve notes that the pool has no frame.
+func (e *Engine) starve() {
+	e.stats.Drops.Count(frame.DropNoBuffer)
+	e.starved = true
 }
 
 // send hands f, which holds segs segments, to the output.
@@ -106,8 +51,9 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 			tos |= ect0
 		}
 	}
-	f := e.packet(src, dst, &th, n, c.ipID, tos)
+	f := e.packets.New(src, dst, &th, n, c.ipID, tos)
 	if f == nil {
+		e.starve()
 		c.ecn.cwr = cwr
 		return false
 	}
@@ -115,7 +61,7 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 		c.fill(f, off, n, gso)
 		e.stats.BytesOut += uint64(n)
 	}
-	e.seal(f, src, dst, gso)
+	e.packets.Seal(f, src, dst, gso)
 	segs := 1
 	if gso > 0 {
 		segs = (n + gso - 1) / gso
@@ -126,8 +72,8 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 	if flags.Has(tcp.ACK) {
 		c.rcv.Acked()
 	}
-	if c.saving {
-		c.saveOut(f, now)
+	if c.record.On {
+		c.record.Out(f, src, dst, now)
 	}
 	e.send(f, dst, segs)
 	return true
@@ -161,20 +107,8 @@ func (c *Conn) synOptions(th *tcp.Header, now frame.Time) {
 
 // announcedMSS is the MSS option of a SYN from local.
 func (e *Engine) announcedMSS(local netip.Addr) uint16 {
-	return uint16(e.cfg.MTU - ipHeaderLen(local) - tcp.HeaderLen)
+	return uint16(e.cfg.MTU - packet.HeaderLen(local) - tcp.HeaderLen)
 }
 
 // windowField is the window of a segment that is no SYN.
 func (c *Conn) windowField() uint16 { return uint16(min(c.rcvWindow()>>c.rcv.Scale, 0xffff)) }
-
-// saveOut keeps a copy of a packet about to be sent, its checksum completed.
-func (c *Conn) saveOut(f *frame.Frame, now frame.Time) {
-	if f.GSO != frame.GSONone {
-		c.saving = false
-		return
-	}
-	c.save(frame.Outbound, now, f.Bytes())
-	if n := len(c.saved); c.saving && f.NeedsCsum {
-		putChecksum(c.saved[n-1].Data[f.CsumStart:], c.local.Addr(), c.remote.Addr())
-	}
-}

@@ -30,7 +30,7 @@ func (c *Conn) acknowledge(h *tcp.Header, off int64, ack uint64, n int, now fram
 	if c.snd.FindLoss(news.Acked, now) && c.snd.Phase == recovery.Open {
 		c.enterRecovery()
 	}
-	c.afterAck(news.Acked, flight, c.ecn.on && h.Flags.Has(tcp.ECE), now)
+	c.afterAck(news.Acked, flight, c.ecn.On && h.Flags.Has(tcp.ECE), now)
 }
 
 // updateWindow takes the segment's window unless it is older than the one
@@ -125,7 +125,7 @@ func (c *Conn) enterRecovery() {
 func (c *Conn) lower(flight uint64) {
 	c.cc.Reduce(c.par.Congestion, flight, c.mss)
 	c.cc.Cwnd = c.cc.Ssthresh
-	c.ecn.reduced(c.snd.Nxt())
+	c.ecn.Reduced(c.snd.Nxt())
 }
 
 // afterAck ends recovery and grows the window. flight is what was in flight

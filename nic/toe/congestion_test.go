@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/toe/ecn"
 	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -94,7 +95,7 @@ func TestECNHandshake(t *testing.T) {
 		a, b := newApp(10_000, 1), newApp(10_000, 2)
 		ect := 0
 		w.tap = func(_ *node, h *ip.Header, th *tcp.Header, data []byte) {
-			capable := h.TOS&ecnMask != 0
+			capable := h.TOS&ecn.Mask != 0
 			if capable {
 				ect++
 			}
@@ -120,7 +121,7 @@ func TestECNSynIsRetriedWithout(t *testing.T) {
 		t.Fatalf("sent %q", got)
 	}
 	p.in(tcp.SYN|tcp.ACK|tcp.ECE, 0, 1, "")
-	if p.conn.ecn.on {
+	if p.conn.ecn.On {
 		t.Fatal("on without having asked")
 	}
 }
@@ -140,18 +141,18 @@ func ecnPeer(t *testing.T, total uint64) *rawPeer {
 
 func TestECNEcho(t *testing.T) {
 	p := ecnPeer(t, 0)
-	p.tos = ecnCE
+	p.tos = ecn.CE
 	p.in(pa, 1, 1, "a")
 	p.expect("ACK,ECE 1 ack 2")
-	p.tos = ect0
+	p.tos = ecn.ECT0
 	p.in(pa, 2, 1, "b") // the echo goes on until CWR
 	p.expect("ACK,ECE 1 ack 3")
 	p.in(pa|tcp.CWR, 3, 1, "c")
 	p.expect("ACK 1 ack 4")
-	p.tos = ecnCE
+	p.tos = ecn.CE
 	p.in(pa|tcp.CWR, 4, 1, "d") // marked itself
 	p.expect("ACK,ECE 1 ack 5")
-	p.tos = ecnCE
+	p.tos = ecn.CE
 	if p.in(tcp.ACK, 5, 1, ""); p.e.Stats().CEMarks != 2 {
 		t.Fatalf("%d marks", p.e.Stats().CEMarks)
 	}
@@ -159,7 +160,7 @@ func TestECNEcho(t *testing.T) {
 
 func TestECNReaction(t *testing.T) {
 	p := ecnPeer(t, 8000)
-	if got := p.poll(); strings.Count(got, "len 500") != 10 || p.lastTOS != ect0 {
+	if got := p.poll(); strings.Count(got, "len 500") != 10 || p.lastTOS != ecn.ECT0 {
 		t.Fatalf("sent %q with TOS %d", got, p.lastTOS)
 	}
 	p.in(tcp.ACK|tcp.ECE, 1, 501, "")

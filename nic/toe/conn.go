@@ -5,9 +5,12 @@ import (
 	"time"
 
 	"tapir/nic/toe/congestion"
+	"tapir/nic/toe/ecn"
 	"tapir/nic/toe/packet"
+	"tapir/nic/toe/ports"
 	"tapir/nic/toe/receive"
 	"tapir/nic/toe/recovery"
+	"tapir/nic/toe/schedule"
 	"tapir/wire/frame"
 )
 
@@ -21,21 +24,20 @@ type Conn struct {
 	e             *Engine
 	h             Handler
 	listener      *Listener // of a passive open
-	id            uint64
+	place         schedule.Entry[*Conn]
 	prev, next    *Conn // engine's list by creation
-	nextReady     *Conn
 	local, remote netip.AddrPort
 	state         State
 	par           *Params // shared with the engine or listener until set
-	port          *reservation
+	port          *ports.Reservation
 
-	queued    bool // in the ready list
 	gone      bool // no longer the engine's
 	wantAbort bool
 	wantClose bool
 	deaf      bool // the application reads no more
 	wantSyn   bool // a SYN or SYN-ACK is due
 	wantProbe bool // a window or keep-alive probe is due
+	tailProbe bool // rtoAt is that of a tail loss probe
 	passive   bool
 	half      bool // passive and not established yet
 
@@ -57,24 +59,22 @@ type Conn struct {
 	override   bool // the next segment may be smaller than silly-window avoidance wants
 
 	cc    congestion.Window
-	ecn   ecnState
+	ecn   ecn.State
 	synAt frame.Time // when the SYN or SYN-ACK was sent first
 
 	rcv   receive.Stream
 	tsOff uint32 // of our timestamps
 
 	// Timers; frame.Never when not running.
-	rtoAt frame.Time // retransmission, or window probe when nothing is in flight
-	// tailProbe says that rtoAt is that of a tail loss probe.
-	tailProbe bool
-	ackAt     frame.Time // delayed acknowledgement
-	stateAt   frame.Time // FIN-WAIT-2 and keep-alive
-	heapIdx   int
-	backoff   int // consecutive timeouts
-	probes    int // unanswered keep-alive probes
-	lastIn    frame.Time
-	lastOut   frame.Time
-	softErr   Kind // what ICMP said meanwhile
+	rtoAt   frame.Time // retransmission, or window probe when nothing is in flight
+	ackAt   frame.Time // delayed acknowledgement
+	stateAt frame.Time // FIN-WAIT-2 and keep-alive
+	heapIdx int
+	backoff int // consecutive timeouts
+	probes  int // unanswered keep-alive probes
+	lastIn  frame.Time
+	lastOut frame.Time
+	softErr Kind // what ICMP said meanwhile
 	// progressAt is when the peer last acknowledged something new, or when
 	// there was first something to acknowledge.
 	progressAt frame.Time
@@ -136,7 +136,11 @@ func (c *Conn) updateMSS() {
 const tsLen = 12 // timestamps option with its padding
 
 // Kick says that the Source may have something to send.
-func (c *Conn) Kick() { c.e.ready.push(c) }
+func (c *Conn) Kick() {
+	if !c.gone {
+		c.e.ready.Push(&c.place)
+	}
+}
 
 // Close sends a FIN once the Source is drained. The peer may go on sending
 // until it closes, too, however long that takes.
@@ -203,7 +207,7 @@ func (c *Conn) Info() Info {
 		Cwnd: c.cc.Cwnd, Ssthresh: c.cc.Ssthresh,
 		SRTT: c.snd.RTT.Smoothed, RTTVar: c.snd.RTT.Var, RTO: c.rto(),
 		Recovering: c.snd.Phase != recovery.Open, SACK: c.snd.SACK, Timestamps: c.rcv.TS.On,
-		ECN: c.ecn.on, Congestion: c.par.Congestion.String(),
+		ECN: c.ecn.On, Congestion: c.par.Congestion.String(),
 		SndScale: c.sndScale, RcvScale: c.rcv.Scale, OutOfOrder: c.rcv.Held.Octets(),
 		SegsOut: c.count.segsOut, SegsIn: c.count.segsIn,
 		Retransmits: c.count.retransmits, Timeouts: c.count.timeouts,

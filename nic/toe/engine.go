@@ -3,11 +3,14 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/nic/toe/admission"
 	"tapir/nic/toe/isn"
 	"tapir/nic/toe/packet"
 	"tapir/nic/toe/pmtu"
+	"tapir/nic/toe/ports"
 	"tapir/nic/toe/reassembly"
 	"tapir/nic/toe/recovery"
+	"tapir/nic/toe/schedule"
 	"tapir/nic/toe/timewait"
 	"tapir/wire/frame"
 )
@@ -28,14 +31,13 @@ type Engine struct {
 	tail      *Conn
 	nextID    uint64
 	listeners []*Listener
-	timers    timerHeap
-	ready     readyList
+	timers    schedule.Timers[*Conn]
+	ready     schedule.Ready[*Conn]
 	waits     timewait.List // connections in TIME-WAIT
 	answers   packet.Answers
 	paths     pmtu.Cache
-	ports     map[uint16]load     // passive opens by local port
-	hosts     map[netip.Addr]load // and by remote host
-	nextPort  uint16
+	ports     ports.Book
+	passive   admission.Book   // passive opens
 	held      reassembly.Store // out-of-order data
 	rings     recovery.Rings
 	stats     Stats
@@ -51,8 +53,13 @@ type tuple struct{ local, remote netip.AddrPort }
 func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 	e := &Engine{
 		cfg: cfg.withDefaults(), out: out, notes: notes,
-		conns: make(map[tuple]*Conn), ports: make(map[uint16]load), hosts: make(map[netip.Addr]load),
+		conns: make(map[tuple]*Conn),
 	}
+	e.ports = ports.Book{First: e.cfg.FirstPort, Last: e.cfg.LastPort, Take: e.cfg.Reserve}
+	e.passive = admission.NewBook(admission.Limits{
+		Conns: e.cfg.MaxConns, PerPort: e.cfg.MaxConnsPerPort, PerHost: e.cfg.MaxConnsPerHost,
+		HalfPerPort: e.cfg.MaxHalfOpenPerPort, HalfPerHost: e.cfg.MaxHalfOpenPerHost,
+	})
 	e.packets = packet.Writer{Pool: pool, TTL: e.cfg.TTL, Partial: e.cfg.MaxSegs > 1}
 	e.held = reassembly.Store{Pool: pool, PerQueue: 2 * e.cfg.RcvWnd, Total: e.cfg.MaxReassembly}
 	e.secret = isn.NewSecret(e.cfg.Seed)
@@ -80,35 +87,26 @@ func (e *Engine) Connect(local, remote netip.AddrPort, h Handler, now frame.Time
 	return c, nil
 }
 
-// reserveTries bounds how many ephemeral ports that the operating system
-// refuses Connect passes over.
-const reserveTries = 64
-
 // takePort reserves the port of local, or picks one if that is 0.
-func (e *Engine) takePort(local, remote netip.AddrPort, now frame.Time) (netip.AddrPort, *reservation, error) {
+func (e *Engine) takePort(local, remote netip.AddrPort, now frame.Time) (netip.AddrPort, *ports.Reservation, error) {
 	if local.Port() != 0 {
 		if t := (tuple{local, remote}); e.conns[t] != nil || !e.follow(t, now) {
 			return local, nil, &Error{Kind: AddrInUse, Local: local, Remote: remote}
 		}
-		r, err := e.reserve(local)
+		r, err := e.ports.Reserve(local)
 		if err != nil {
 			return local, nil, &Error{Kind: AddrInUse, Local: local, Remote: remote, Err: err}
 		}
 		return local, r, nil
 	}
-	var err error
-	for range reserveTries {
-		port, ok := e.pickPort(local.Addr(), remote, now)
-		if !ok {
-			break
-		}
-		picked := netip.AddrPortFrom(local.Addr(), port)
-		var r *reservation
-		if r, err = e.reserve(picked); err == nil {
-			return picked, r, nil
-		}
+	picked, r, ok, err := e.ports.Pick(local.Addr(), e.secret.Hash(local, remote, "port"), func(local netip.AddrPort, waiting bool) bool {
+		t := tuple{local, remote}
+		return e.conns[t] == nil && e.listener(local) == nil && (waiting || e.waits.Find(local, remote) == nil) && e.follow(t, now)
+	})
+	if !ok {
+		return local, nil, &Error{Kind: AddrInUse, Local: local, Remote: remote, Err: err}
 	}
-	return local, nil, &Error{Kind: AddrInUse, Local: local, Remote: remote, Err: err}
+	return picked, r, nil
 }
 
 // Owns reports whether segments between local and remote belong to this
@@ -163,7 +161,8 @@ func (e *Engine) find(local, remote netip.AddrPort) *Conn {
 // newConn makes a connection known to the engine.
 func (e *Engine) newConn(local, remote netip.AddrPort, state State, now frame.Time) *Conn {
 	e.nextID++
-	c := &Conn{e: e, id: e.nextID, local: local, remote: remote, state: state, heapIdx: -1}
+	c := &Conn{e: e, local: local, remote: remote, state: state}
+	c.place = schedule.Entry[*Conn]{Owner: c, ID: e.nextID}
 	c.init(now)
 	e.conns[tuple{local, remote}] = c
 	if c.prev = e.tail; c.prev != nil {
@@ -181,7 +180,7 @@ func (e *Engine) forget(c *Conn) {
 	c.left()
 	c.port.Drop()
 	c.releaseBuffers()
-	e.timers.remove(c)
+	e.timers.Remove(&c.place)
 	delete(e.conns, tuple{c.local, c.remote})
 	if e.last == c {
 		e.last = nil
@@ -197,24 +196,6 @@ func (e *Engine) forget(c *Conn) {
 		e.tail = c.prev
 	}
 	c.gone = true
-}
-
-// pickPort chooses a free ephemeral port, starting at one that an outsider
-// cannot guess (RFC 6056 algorithm 3). Ports in TIME-WAIT come last.
-func (e *Engine) pickPort(local netip.Addr, remote netip.AddrPort, now frame.Time) (uint16, bool) {
-	n := uint32(e.cfg.LastPort) - uint32(e.cfg.FirstPort) + 1
-	base := e.secret.Hash(netip.AddrPortFrom(local, 0), remote, "port")
-	for i := range 2 * n {
-		port := e.cfg.FirstPort + uint16((base+uint32(e.nextPort))%n)
-		e.nextPort++
-		lp := netip.AddrPortFrom(local, port)
-		t := tuple{lp, remote}
-		if e.conns[t] != nil || e.listener(lp) != nil || i < n && e.waits.Find(t.local, t.remote) != nil || !e.follow(t, now) {
-			continue
-		}
-		return port, true
-	}
-	return 0, false
 }
 
 func canonical(a netip.AddrPort) netip.AddrPort {

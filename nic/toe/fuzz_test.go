@@ -141,8 +141,8 @@ func attack(t *testing.T, start byte, ops []byte) {
 		c.Abort()
 	}
 	p.wait(p.e.cfg.TimeWait)
-	if p.e.Stats().Open != 0 || p.pool.out != 0 || len(p.e.timers) != 0 {
-		t.Fatalf("left: %d connections, %d frames, %d timers", p.e.Stats().Open, p.pool.out, len(p.e.timers))
+	if p.e.Stats().Open != 0 || p.pool.out != 0 || p.e.timers.Len() != 0 {
+		t.Fatalf("left: %d connections, %d frames, %d timers", p.e.Stats().Open, p.pool.out, p.e.timers.Len())
 	}
 }
 

@@ -3,6 +3,7 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/nic/toe/admission"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -18,7 +19,7 @@ func (c *Conn) sendSyn(now frame.Time) {
 	c.wantSyn = true
 	c.arm(now, c.rto())
 	c.Kick()
-	c.e.timers.schedule(c)
+	c.schedule()
 }
 
 // segment handles a segment to listener l that belongs to no connection (RFC
@@ -44,15 +45,16 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 	case !h.Flags.Has(tcp.SYN):
 		e.drop(frame.DropTCPState)
 		return nil
-	case l.paused || e.crowded(l, remote.Addr()) || l.queueFull(0):
-		e.drop(frame.DropBacklog)
-		return nil
-	case e.backlogFull(l, remote.Addr()) || l.queueFull(l.pending):
-		if e.cfg.NoSynCookies {
-			e.drop(frame.DropBacklog)
-		} else {
+	}
+	switch e.passive.Knock(&l.door, remote.Addr(), len(e.conns)) {
+	case admission.Cookie:
+		if !e.cfg.NoSynCookies {
 			l.sendCookie(h, local, remote, now)
+			return nil
 		}
+		fallthrough
+	case admission.Refuse:
+		e.drop(frame.DropBacklog)
 		return nil
 	}
 	c := e.newConn(local, remote, StateSynReceived, now)
@@ -73,7 +75,7 @@ func (c *Conn) takeSyn(h *tcp.Header, now frame.Time) {
 	if o.MSS != 0 {
 		c.peerMSS = max(int(o.MSS), minPeerMSS)
 	}
-	c.takeSynECN(h.Flags)
+	c.ecn.TakeSyn(c.par.ECN, h.Flags)
 	c.snd.SACK = o.SACKPermitted
 	c.rcv.TS.Begin(h, now)
 	c.sndScale, c.peerScales = o.WS, o.HasWS
@@ -128,7 +130,7 @@ func (c *Conn) handshakeDone(h *tcp.Header, ack int64, now frame.Time) bool {
 		return false
 	}
 	if l := c.listener; l != nil {
-		if l.queueFull(0) { // the peer sends again, or answers our next SYN-ACK
+		if l.door.Full() { // the peer sends again, or answers our next SYN-ACK
 			c.e.drop(frame.DropBacklog)
 			return false
 		}

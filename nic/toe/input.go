@@ -4,9 +4,11 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/nic/toe/ecn"
 	"tapir/nic/toe/packet"
 	"tapir/nic/toe/reassembly"
 	"tapir/nic/toe/receive"
+	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -69,7 +71,7 @@ func (e *Engine) Segment(h *ip.Header, seg []byte, off frame.Offload, now frame.
 		segSize = int(off.GSOSize)
 	}
 	c.input(&th, data, segSize, now)
-	e.timers.schedule(c)
+	c.schedule()
 	return true
 }
 
@@ -123,8 +125,8 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 	}
 	c.lastIn, c.probes = now, 0
 	c.rcv.TakeTimestamp(h, off, now)
-	if c.ecn.on {
-		c.takeECN(h.Flags, c.e.segTOS, ack, len(data))
+	if c.ecn.On {
+		c.takeECN(h.Flags, ack, len(data) > 0)
 	}
 	if ack >= int64(c.snd.Una()) {
 		c.acknowledge(h, off, uint64(ack), n, now)
@@ -134,6 +136,22 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 	}
 	c.receive(h, off, data, segSize, now)
 	c.Kick()
+}
+
+// takeECN handles the marks and flags of an acceptable segment that
+// acknowledges ack.
+func (c *Conn) takeECN(f tcp.Flags, ack int64, data bool) {
+	marked := data && c.e.segTOS&ecn.Mask == ecn.CE
+	if marked {
+		c.e.stats.CEMarks++
+	}
+	if c.ecn.Arrived(f, marked) {
+		c.rcv.Due = true
+	}
+	if c.ecn.React(f, ack) && c.snd.Phase == recovery.Open && c.snd.InFlight() > 0 {
+		c.lower(c.snd.InFlight())
+		c.e.stats.ECNReductions++
+	}
 }
 
 // acceptable is the first check of RFC 9293 section 3.10.7.4, after PAWS (RFC

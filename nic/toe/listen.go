@@ -3,6 +3,8 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/nic/toe/admission"
+	"tapir/nic/toe/ports"
 	"tapir/wire/frame"
 )
 
@@ -12,18 +14,12 @@ type AcceptFunc func(c *Conn, now frame.Time) Handler
 
 // Listener waits for connections to one port.
 type Listener struct {
-	e       *Engine
-	local   netip.AddrPort
-	backlog int
-	pending int // connections in SYN-RECEIVED
-	open    int // established ones
-	// maxConns bounds both together; 0: no bound
-	maxConns int
-	paused   bool
-	queued   func() int // established ones that nobody has accepted
+	e        *Engine
+	local    netip.AddrPort
+	door     admission.Door
 	cookieAt frame.Time // when the last SYN cookie was sent; 0: never
 	accept   AcceptFunc
-	port     *reservation
+	port     *ports.Reservation
 	par      *Params
 }
 
@@ -42,11 +38,12 @@ func (e *Engine) Listen(local netip.AddrPort, backlog int, accept AcceptFunc) (*
 			return nil, &Error{Kind: AddrInUse, Local: local}
 		}
 	}
-	port, err := e.reserve(local)
+	port, err := e.ports.Reserve(local)
 	if err != nil {
 		return nil, &Error{Kind: AddrInUse, Local: local, Err: err}
 	}
-	l := &Listener{e: e, local: local, backlog: max(backlog, 1), accept: accept, port: port, par: &e.cfg.Params}
+	l := &Listener{e: e, local: local, accept: accept, port: port, par: &e.cfg.Params}
+	l.door = admission.Door{Port: local.Port(), Backlog: max(backlog, 1)}
 	e.listeners = append(e.listeners, l)
 	return l, nil
 }
@@ -57,26 +54,20 @@ func (l *Listener) Local() netip.AddrPort { return l.local }
 // SetMaxConns bounds the connections, pending ones included, that came
 // through the listener and are still open; further SYNs are dropped. 0 is no
 // bound.
-func (l *Listener) SetMaxConns(n int) { l.maxConns = n }
+func (l *Listener) SetMaxConns(n int) { l.door.Max = n }
 
 // SetQueue makes established connections that the application has not accepted
 // count against the backlog, too: queued tells how many there are. While the
 // backlog is full of them, SYNs and the ACKs of SYN cookies are dropped, which
 // peers send again.
-func (l *Listener) SetQueue(queued func() int) { l.queued = queued }
-
-// queueFull reports whether the backlog is full of established connections
-// and more others.
-func (l *Listener) queueFull(more int) bool {
-	return l.queued != nil && l.queued()+more >= l.backlog
-}
+func (l *Listener) SetQueue(queued func() int) { l.door.Queued = queued }
 
 // Pause makes the listener drop new SYNs, which peers send again, until
 // Resume. Handshakes that have begun go on.
-func (l *Listener) Pause() { l.paused = true }
+func (l *Listener) Pause() { l.door.Paused = true }
 
 // Resume takes SYNs again after Pause.
-func (l *Listener) Resume() { l.paused = false }
+func (l *Listener) Resume() { l.door.Paused = false }
 
 // Close ends listening. Handshakes that are still pending are reset at the
 // next Poll; established connections stay. A second Close does nothing.
@@ -110,4 +101,24 @@ func (e *Engine) listener(local netip.AddrPort) (best *Listener) {
 		}
 	}
 	return best
+}
+
+// halfOpen makes c one of l's connections, not established yet.
+func (c *Conn) halfOpen(l *Listener) {
+	c.listener, c.passive, c.half, c.port, c.par = l, true, true, l.port.Share(), l.par
+	c.e.passive.HalfOpen(&l.door, c.remote.Addr())
+}
+
+// opened counts c as established.
+func (c *Conn) opened() {
+	c.half = false
+	c.e.passive.Opened(&c.listener.door, c.remote.Addr())
+}
+
+// left ends the counting of c.
+func (c *Conn) left() {
+	if l := c.listener; l != nil {
+		c.e.passive.Left(&l.door, c.remote.Addr(), c.half)
+		c.listener = nil
+	}
 }

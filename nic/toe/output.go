@@ -29,22 +29,22 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 	e.starved = false
 	e.fire(now)
 	e.sendAnswers()
-	for budget := pollFrames; e.ready.head != nil && !e.starved; {
+	for budget := pollFrames; !e.ready.Empty() && !e.starved; {
 		if e.out.Room() <= 0 {
-			return min(e.timers.next(), e.waits.Deadline())
+			return min(e.timers.Next(), e.waits.Deadline())
 		}
 		if budget <= 0 {
 			return now
 		}
-		c := e.ready.pop()
+		c := e.ready.Pop()
 		before := e.stats.FramesOut
 		if !c.gone && c.output(now) {
-			e.ready.push(c)
+			c.Kick()
 		}
-		e.timers.schedule(c)
+		c.schedule()
 		budget -= 1 + int(e.stats.FramesOut-before)
 	}
-	next := min(e.timers.next(), e.waits.Deadline())
+	next := min(e.timers.Next(), e.waits.Deadline())
 	if e.starved {
 		next = min(next, now.Add(starvedRetry))
 	} else if e.answers.Len() > 0 && e.out.Room() > 0 {
@@ -100,7 +100,7 @@ func (c *Conn) outputSyn(now frame.Time) (more bool) {
 		flags |= tcp.ACK
 	}
 	if c.wantSyn {
-		flags = c.synFlags(flags)
+		flags = c.ecn.Syn(c.par.ECN, flags, c.backoff > 0)
 		if c.e.out.Room() <= 0 || !c.transmit(c.snd.Seq(0)-1, flags, 0, 0, 0, now) {
 			return true
 		}
@@ -266,7 +266,7 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 	}
 	for {
 		next = c.nextLen(c.snd.Nxt() + uint64(octets))
-		if count >= c.e.cfg.MaxSegs || c.ecn.cwr || size > c.mss || c.par.Nagle && next < c.mss || next == 0 || next > size || last < size ||
+		if count >= c.e.cfg.MaxSegs || c.ecn.MustTell() || size > c.mss || c.par.Nagle && next < c.mss || next == 0 || next > size || last < size ||
 			octets+next > c.maxOctets() || !c.fits(octets, next, now) {
 			break
 		}
@@ -297,7 +297,7 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 // octets at SND.NXT, as far as they fit one frame and the windows.
 func (c *Conn) run(n int) int {
 	r, ok := c.h.(Runner)
-	if !ok || n > c.mss || c.override || c.ecn.cwr || c.par.Nagle && n < c.mss {
+	if !ok || n > c.mss || c.override || c.ecn.MustTell() || c.par.Nagle && n < c.mss {
 		return 0
 	}
 	limit := c.segLimit()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tapir/nic/toe/congestion"
+	"tapir/nic/toe/ecn"
 )
 
 // Params are what each connection may set for itself. Config.Params are those
@@ -50,12 +51,12 @@ const (
 )
 
 // ECN says when explicit congestion notification (RFC 3168) is used.
-type ECN uint8
+type ECN = ecn.Mode
 
 const (
-	ECNAccept ECN = iota // when the peer asks for it
-	ECNAsk               // asked for in every SYN, too
-	ECNOff               // never
+	ECNAccept = ecn.Accept // when the peer asks for it
+	ECNAsk    = ecn.Ask    // asked for in every SYN, too
+	ECNOff    = ecn.Off    // never
 )
 
 func (p Params) withDefaults(retries int) Params {

@@ -36,7 +36,7 @@ func TestReservedPorts(t *testing.T) {
 	if err != nil || !slices.Equal(o.held, []uint16{80}) {
 		t.Fatalf("listen: %v, held %v", err, o.held)
 	}
-	shared := l.port.share()
+	shared := l.port.Share()
 	l.Close()
 	l.Close()
 	if !slices.Equal(o.held, []uint16{80}) {

@@ -541,8 +541,8 @@ func (w *world) rest() {
 	w.t.Helper()
 	w.runFor(3 * time.Minute)
 	for _, n := range []*node{w.a, w.b} {
-		if n.e.Stats().Open != 0 || len(n.e.timers) != 0 || n.e.head != nil {
-			w.t.Fatalf("%d connections and %d timers are left", n.e.Stats().Open, len(n.e.timers))
+		if n.e.Stats().Open != 0 || n.e.timers.Len() != 0 || n.e.head != nil {
+			w.t.Fatalf("%d connections and %d timers are left", n.e.Stats().Open, n.e.timers.Len())
 		}
 	}
 	if w.pool.out != 0 {

@@ -243,12 +243,12 @@ func TestSynAckIsGivenUpAndFreesTheBacklog(t *testing.T) {
 		p.remote = addrPortOf("10.0.0.2", port)
 		p.in(tcp.SYN, 0, 0, "")
 	}
-	if l.pending != 4 || p.e.Stats().Drops[frame.DropBacklog] != 2 {
-		t.Fatalf("pending %d, drops %d", l.pending, p.e.Stats().Drops[frame.DropBacklog])
+	if l.door.Half != 4 || p.e.Stats().Drops[frame.DropBacklog] != 2 {
+		t.Fatalf("pending %d, drops %d", l.door.Half, p.e.Stats().Drops[frame.DropBacklog])
 	}
 	p.wait(time.Minute)
-	if l.pending != 0 || p.e.Stats().Open != 0 {
-		t.Fatalf("pending %d, open %d", l.pending, p.e.Stats().Open)
+	if l.door.Half != 0 || p.e.Stats().Open != 0 {
+		t.Fatalf("pending %d, open %d", l.door.Half, p.e.Stats().Open)
 	}
 }
 

@@ -3,6 +3,7 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/nic/toe/ecn"
 	"tapir/nic/toe/isn"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
@@ -23,11 +24,11 @@ func (l *Listener) sendCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 			ans.Opts.HasWS, ans.Opts.WS = true, wndScale(e.cfg.RcvWnd)
 		}
 		ans.Opts.SACKPermitted = o.SACKPermitted
-		ecn := h.Flags.Has(tcp.ECE|tcp.CWR) && l.par.ECN != ECNOff
-		if ecn {
+		granted := ecn.Granted(l.par.ECN, h.Flags)
+		if granted {
 			ans.Flags |= tcp.ECE
 		}
-		ts := isn.CookieTimestamp(h, ecn, tsClock(now)+e.secret.Hash(local, remote, "ts"))
+		ts := isn.CookieTimestamp(h, granted, tsClock(now)+e.secret.Hash(local, remote, "ts"))
 		ans.Opts.HasTS, ans.Opts.TSVal, ans.Opts.TSEcr = true, ts, o.TSVal
 	}
 	e.answers.Add(local, remote, ans)
@@ -43,9 +44,9 @@ func (l *Listener) takeCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 	}
 	syn, ok := e.secret.TakeCookie(local, remote, h, now)
 	switch {
-	case !ok || e.crowded(l, remote.Addr()):
+	case !ok || e.passive.Crowded(&l.door, remote.Addr(), len(e.conns)):
 		return nil, false
-	case l.queueFull(0):
+	case l.door.Full():
 		return nil, true
 	}
 	c = e.newConn(local, remote, StateSynReceived, now)

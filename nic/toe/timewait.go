@@ -15,7 +15,7 @@ func (c *Conn) enterTimeWait(now frame.Time) {
 	e := c.e
 	w := timewait.Record{
 		At: now.Add(e.cfg.TimeWait), Snd: c.snd.Seq(c.snd.Nxt()), Rcv: c.rcv.Seq(c.rcv.Next()),
-		TSRecent: c.rcv.TS.Recent, TSOff: c.tsOff, Port: c.port.share(), Window: c.windowField(),
+		TSRecent: c.rcv.TS.Recent, TSOff: c.tsOff, Port: c.port.Share(), Window: c.windowField(),
 	}
 	w.SetConn(c.local, c.remote, c.rcv.TS.On)
 	if e.waits.Len() >= e.cfg.MaxTimeWait {

@@ -192,7 +192,7 @@ func TestTenThousandConnections(t *testing.T) {
 		c.Abort()
 	}
 	w.runFor(time.Second)
-	if w.b.e.Stats().Open != 0 || len(w.b.e.timers)+len(w.a.e.timers) != 0 || w.pool.out != 0 {
+	if w.b.e.Stats().Open != 0 || w.b.e.timers.Len()+w.a.e.timers.Len() != 0 || w.pool.out != 0 {
 		t.Fatalf("left: %+v", w.b.e.Stats())
 	}
 }

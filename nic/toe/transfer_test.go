@@ -202,10 +202,10 @@ func TestManyConnections(t *testing.T) {
 	}
 	id := uint64(0)
 	for c := range w.a.e.Conns {
-		if c.id <= id {
+		if c.place.ID <= id {
 			t.Fatal("connections are not in order of creation")
 		}
-		id = c.id
+		id = c.place.ID
 	}
 	for _, a := range clients {
 		s := servers[a.conn.Local()]

@@ -45,16 +45,11 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 		c.rcv.Held.Fill(&th.Opts, c.rcv.Seq(0))
 	}
 	src, dst := c.local.Addr(), c.remote.Addr()
-	tos, cwr, capable := c.par.TOS, c.ecn.cwr, false
-	if th.Flags, capable = c.markECN(flags, n > 0 && off == c.snd.Nxt()); c.ecn.on {
-		if tos &^= ecnMask; capable {
-			tos |= ect0
-		}
-	}
+	var tos uint8
+	th.Flags, tos = c.ecn.Segment(flags, c.par.TOS, n > 0 && off == c.snd.Nxt())
 	f := e.packets.New(src, dst, &th, n, c.ipID, tos)
 	if f == nil {
 		e.starve()
-		c.ecn.cwr = cwr
 		return false
 	}
 	if n > 0 {
@@ -66,6 +61,7 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 	if gso > 0 {
 		segs = (n + gso - 1) / gso
 	}
+	c.ecn.Sent(th.Flags)
 	c.ipID += uint16(segs)
 	c.count.segsOut += uint64(segs)
 	c.lastOut = now

@@ -35,6 +35,8 @@ type Board struct {
 	ISS   uint32
 	SACK  bool // both sides use selective acknowledgements
 	Phase Phase
+	blind bool // in recovery because of duplicate acknowledgements without SACK
+	force bool // the next retransmission need not wait for the window
 	// ReorderAt is when Overdue is to be called, frame.Never if it need not.
 	ReorderAt frame.Time
 	// Search looks for a larger path MTU. The loss of its probe is no sign of
@@ -50,8 +52,6 @@ type Board struct {
 	next      uint64     // no lost segment begins below
 	dupAcks   int        // duplicate acknowledgements in a row
 	rexOldest frame.Time // not later than the sending of any retransmission in flight
-	blind     bool       // in recovery because of duplicate acknowledgements without SACK
-	force     bool       // the next retransmission need not wait for the window
 	seen      [4]block   // SACK blocks of the acknowledgement before
 	rack      rackState
 	undo      undoState

@@ -1,0 +1,85 @@
+// Package ports chooses the local ports of active opens (RFC 6056) and shares
+// them with an operating system that has the same address.
+package ports
+
+import "net/netip"
+
+// Book gives out ports.
+type Book struct {
+	First, Last uint16 // ephemeral ones, both included
+	// Take, if set, takes a port from the operating system; release gives it
+	// back.
+	Take func(local netip.AddrPort) (release func(), err error)
+
+	next uint16
+}
+
+// Reservation is a port taken from the operating system, shared by a listener
+// and the connections that came through it. nil is one that nobody else has.
+type Reservation struct {
+	users   int
+	release func()
+}
+
+// Reserve takes local; nil without Take.
+func (b *Book) Reserve(local netip.AddrPort) (*Reservation, error) {
+	if b.Take == nil {
+		return nil, nil
+	}
+	release, err := b.Take(local)
+	if err != nil {
+		return nil, err
+	}
+	return &Reservation{users: 1, release: release}, nil
+}
+
+// Share counts one more user of r.
+func (r *Reservation) Share() *Reservation {
+	if r != nil {
+		r.users++
+	}
+	return r
+}
+
+// Drop gives the port back with its last user.
+func (r *Reservation) Drop() {
+	if r == nil {
+		return
+	}
+	if r.users--; r.users == 0 {
+		r.release()
+	}
+}
+
+// tries bounds how many ports that the operating system refuses Pick passes
+// over.
+const tries = 64
+
+// Pick reserves an ephemeral port of address local. It starts at one that an
+// outsider who does not know secret cannot guess (RFC 6056 algorithm 3). free
+// reports whether a port may be used; those that are waiting, too, only count
+// when all others are taken. ok is false if there is none, for the reason err
+// if the operating system gave one.
+func (b *Book) Pick(local netip.Addr, secret uint32, free func(local netip.AddrPort, waiting bool) bool) (picked netip.AddrPort, r *Reservation, ok bool, err error) {
+	for range tries {
+		if picked, ok = b.candidate(local, secret, free); !ok {
+			break
+		}
+		if r, err = b.Reserve(picked); err == nil {
+			return picked, r, true, nil
+		}
+	}
+	return netip.AddrPort{}, nil, false, err
+}
+
+func (b *Book) candidate(local netip.Addr, secret uint32, free func(netip.AddrPort, bool) bool) (netip.AddrPort, bool) {
+	n := uint32(b.Last) - uint32(b.First) + 1
+	for i := range 2 * n {
+		picked := netip.AddrPortFrom(local, b.First+uint16((secret+uint32(b.next))%n))
+		b.next++
+		if free(picked, i >= n) {
+			return picked, true
+		}
+	}
+	return netip.AddrPort{}, false
+}

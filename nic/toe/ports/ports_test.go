@@ -1,0 +1,65 @@
+package ports
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+)
+
+var local = netip.MustParseAddr("10.0.0.1")
+
+// TestPick gives every port once, then those that wait, then none; another
+// secret begins elsewhere.
+func TestPick(t *testing.T) {
+	b := Book{First: 100, Last: 103}
+	used, waits := map[uint16]bool{}, uint16(102)
+	free := func(a netip.AddrPort, waiting bool) bool {
+		return !used[a.Port()] && (waiting || a.Port() != waits)
+	}
+	var order []uint16
+	for {
+		a, _, ok, err := b.Pick(local, 5, free)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		used[a.Port()] = true
+		order = append(order, a.Port())
+	}
+	if len(order) != 4 || order[0] != 101 || order[3] != waits {
+		t.Fatalf("%v", order)
+	}
+}
+
+// TestRefused passes over ports of the operating system, and tells why there is
+// none.
+func TestRefused(t *testing.T) {
+	mine, held := errors.New("mine"), 0
+	b := Book{First: 100, Last: 101, Take: func(a netip.AddrPort) (func(), error) {
+		if a.Port() == 100 {
+			return nil, mine
+		}
+		held++
+		return func() { held-- }, nil
+	}}
+	all := func(netip.AddrPort, bool) bool { return true }
+	a, r, ok, err := b.Pick(local, 0, all)
+	if !ok || err != nil || a.Port() != 101 || held != 1 {
+		t.Fatalf("%v, %v, held %d", a, err, held)
+	}
+	r.Share().Drop()
+	if held != 1 {
+		t.Fatal("given back with a user left")
+	}
+	if r.Drop(); held != 0 {
+		t.Fatal("kept")
+	}
+	b.Last = 100
+	if _, _, ok, err := b.Pick(local, 0, all); ok || err != mine {
+		t.Fatalf("%v", err)
+	}
+	var none *Reservation
+	none.Share().Drop()
+}

@@ -131,8 +131,8 @@ func (s *SendQueue) payload(wr *verbs.SendWR, data []byte) verbs.Status {
 	}
 	inline := wr.Flags&verbs.Inline != 0
 	if !inline && n == 0 && length > 0 {
-		// librxe's ibv_wr_set_inline_data leaves the flag to the caller, to
-		// whom no manual page tells it.
+		// ibv_wr_set_inline_data of librxe does not set the flag, and its
+		// caller need not.
 		inline = true
 		wr.Flags |= verbs.Inline
 	}

@@ -40,10 +40,10 @@ type Layout struct {
 	log2Elems int
 }
 
-// Elements have room for what is asked. Two elements stay empty: one tells a
-// full ring from an empty one, and librxe 44's builder functions (ibv_wr_*)
-// stop one element early in one place of the ring, since they take the mask
-// for the number of elements.
+// Elements have room for what is asked. Two more stay empty: one tells a full
+// ring from an empty one; the other is for the builder functions (ibv_wr_*) of
+// older librxe, which take the mask for the number of elements and so stop one
+// element early in one place of the ring.
 func layout(elems, size int) Layout {
 	return Layout{log2Size: bits.Len(uint(size - 1)), log2Elems: bits.Len(uint(elems + 1))}
 }

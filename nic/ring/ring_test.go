@@ -167,6 +167,29 @@ func TestSendQueueLimit(t *testing.T) {
 	}
 }
 
+// What was rung for before a graceful close is sent, however many requests the
+// queue pair takes at a time; what comes later is not.
+func TestGracefulClose(t *testing.T) {
+	f := newFixture(t)
+	for i := range 12 {
+		f.post(verbs.SendWR{ID: uint64(i), Flags: verbs.Signaled})
+	}
+	f.doorbell()
+	if err := f.qp.Modify(verbs.SQD); err != nil {
+		t.Fatal(err)
+	}
+	f.post(verbs.SendWR{ID: 99})
+	if err := f.qp.Doorbell(); !errors.Is(err, verbs.ErrState) {
+		t.Errorf("doorbell in SQD: %v", err)
+	}
+	f.work()
+	f.dev.Dispatch(0)
+	got := f.completions()
+	if len(got) != 12 || got[11].ID != 11 || got[11].Status != verbs.StatusSuccess || f.qp.State() != verbs.SQD || f.qp.SendsPending() != 0 {
+		t.Errorf("%+v in state %v, %d pending", got, f.qp.State(), f.qp.SendsPending())
+	}
+}
+
 // A request that cannot be posted ends in its turn, and the queue pair with
 // it; what is behind it is flushed.
 func TestBadSendRequests(t *testing.T) {

@@ -152,7 +152,11 @@ func (b *Bind) check(q *QP, verb bool) error {
 // 0 unbinds.
 func (q *QP) BindMW(id uint64, flags SendFlags, b Bind) (stag uint32, err error) {
 	wr := SendWR{ID: id, Opcode: OpBindMW, Flags: flags, Bind: &b}
-	if err := q.checkSend(&wr, true); err != nil {
+	err = q.maySend()
+	if err == nil {
+		err = q.checkSend(&wr, true)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("bind MW on QP %d, WR %d: %w", q.num, id, err)
 	}
 	b.MW.next++

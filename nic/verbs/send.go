@@ -76,7 +76,10 @@ func (s *sendQueue) grow() {
 func (q *QP) PostSend(wrs ...SendWR) (bad int, err error) {
 	posted := 0
 	for i := range wrs {
-		if err = q.checkSend(&wrs[i], false); err != nil {
+		if err = q.maySend(); err == nil {
+			err = q.checkSend(&wrs[i], false)
+		}
+		if err != nil {
 			err = fmt.Errorf("post send to QP %d, WR %d: %w", q.num, wrs[i].ID, err)
 			break
 		}
@@ -99,14 +102,21 @@ func (q *QP) doorbell() {
 	}
 }
 
-// checkSend refuses a request that can be seen to be wrong when it is posted.
-// verb is set within BindMW.
-func (q *QP) checkSend(wr *SendWR, verb bool) error {
+// maySend refuses posting in a state that does not allow it.
+func (q *QP) maySend() error {
 	switch {
 	case q.dead:
 		return ErrDestroyed
 	case q.state != RTS && q.state != Err && q.state != SQE:
 		return fmt.Errorf("%v: %w", q.state, ErrState)
+	}
+	return nil
+}
+
+// checkSend refuses a request that can be seen to be wrong when it is posted.
+// verb is set within BindMW.
+func (q *QP) checkSend(wr *SendWR, verb bool) error {
+	switch {
 	case q.sq.tail-q.sq.head >= uint64(q.sq.limit):
 		return ErrQueueFull
 	case wr.Opcode >= numOpcodes:

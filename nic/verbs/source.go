@@ -52,12 +52,10 @@ func (q *QP) SetSendSource(s SendSource) { q.sq.source = s }
 // once, and with them what the receive source holds. ErrState in a state in
 // which PostSend is refused, too: the requests then stay.
 func (q *QP) Doorbell() error {
-	switch {
-	case q.dead:
-		return fmt.Errorf("doorbell of QP %d: %w", q.num, ErrDestroyed)
-	case q.state != RTS && q.state != Err && q.state != SQE:
-		return fmt.Errorf("doorbell of QP %d: %v: %w", q.num, q.state, ErrState)
-	case q.sq.source == nil:
+	if err := q.maySend(); err != nil {
+		return fmt.Errorf("doorbell of QP %d: %w", q.num, err)
+	}
+	if q.sq.source == nil {
 		return nil
 	}
 	if q.state == RTS {

@@ -24,17 +24,25 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [--nic NAME[,NAME]] [--] PROGRAM [ARGUMENT]...",
 		Short: "Run an unmodified program on running NICs",
-		Long: "Run starts a program, such as ptp4l, phc2sys, ts2phc, phc_ctl, hwstamp_ctl or chronyd, for\n" +
-			"which the NICs' hardware clocks are /dev/ptp0, /dev/ptp1... and their TAPs have hardware time\n" +
-			"stamps: the host TAP of a NIC that has one, else its TAP. It needs no root, module or\n" +
-			"preloaded library, serves static programs and everything that the program starts, and ends\n" +
-			"when the last of these has ended, with the program's exit code.\n\n" +
-			"The program cannot set the machine's clock, whatever its rights, unless --system-clock is given.",
-		Example: "  tapir run -- ptp4l -H -i tap0 -m\n" +
+		Long: "Run starts a program of the distribution, as it is, for which the NICs' hardware is the\n" +
+			"machine's own. It needs no root, module or preloaded library, serves static programs and\n" +
+			"everything that the program starts, and ends when the last of these has ended, with the\n" +
+			"program's exit code.\n\n" +
+			"RDMA programs over libibverbs and librdmacm, such as rping, ib_write_bw -R or fi_pingpong,\n" +
+			"find the NICs as rxe0, rxe1... in the order of --nic, which must be NICs of one process.\n\n" +
+			"For PTP programs, such as ptp4l, phc2sys or chronyd, the NICs' hardware clocks are /dev/ptp0,\n" +
+			"/dev/ptp1... and their TAPs have hardware time stamps: the host TAP of a NIC that has one,\n" +
+			"else its TAP. The program cannot set the machine's clock, whatever its rights, unless\n" +
+			"--system-clock is given.",
+		Example: "  tapir run -- ibv_devinfo -v\n" +
+			"  tapir run --nic nic0 -- rping -s -v\n" +
+			"  tapir run --nic nic1 -- rping -c -v -a 10.0.0.1 -C 3\n" +
+			"  tapir run --nic nic1 -- ib_write_bw -R -F 10.0.0.1\n" +
+			"  tapir run -- ptp4l -H -i tap0 -m\n" +
 			"  tapir run --nic nic0 -- phc_ctl /dev/ptp0 get\n" +
 			"  tapir run --netdev veth0 -- ptp4l -H -i veth0 -s -m\n" +
 			"  tapir run --pps -- ts2phc -c /dev/ptp0 -s generic -m\n" +
-			"  tapir run --via preload -- phc_ctl /dev/ptp0 get",
+			"  tapir run --via preload -- rping -s -v",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("the program is missing: see: tapir run --help")
@@ -63,6 +71,7 @@ func newRun() *cobra.Command {
 	f.StringVar(&gid, "gid", gid, "`style` of the RDMA ports' GIDs: mac, one of the MAC address, or ip, one for each IP address")
 	f.BoolVar(&o.PPS, "pps", false, "give the clocks an external time stamp input, with a pulse at each second of the system's clock")
 	f.BoolVar(&o.KeepSystemClock, "system-clock", false, "let the program set the machine's clock if it has the right")
+	f.BoolVar(&o.ProcMem, "proc-mem", false, "reach the program's memory by /proc/PID/mem alone, as is done anyway where process_vm_readv(2) is forbidden")
 	f.StringVar(&via, "via", via, "`how` the program's system calls are served: seccomp, or preload where the kernel or another\n"+
 		"supervisor refuses that: dynamic programs alone, by a library that a C compiler makes once")
 	return cmd

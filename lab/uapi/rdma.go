@@ -3,7 +3,9 @@ package uapi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +14,9 @@ import (
 	"time"
 
 	"tapir/lab/ctl"
+	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/sysfs"
+	"tapir/nic/uapi/trap"
 )
 
 // GIDStyle says what the GID tables of the devices show.
@@ -23,36 +27,65 @@ const (
 	IPGID                  // one GID per IP address, as RoCE devices have
 )
 
-// showRDMA makes the files by which programs find the NICs' RDMA devices. They
-// are none, and who looks is told why, if not all are of one process: a program
-// has one connection manager, which must know all of its devices.
-func showRDMA(nics []*device, style GIDStyle) (*sysfs.Tree, error) {
+// serveRDMA makes the handlers of the NICs' RDMA devices: of the device files,
+// which the NICs' process serves, and of the files by which programs find them.
+// If the process does not serve them, there are no devices, and the user is
+// told when the program looks for one.
+func serveRDMA(nics []*device, o Options) (handlers []trap.Handler, done func(), err error) {
 	tree, err := sysfs.New()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if apart := slices.IndexFunc(nics, func(d *device) bool { return d.client.Hello.PID != nics[0].client.Hello.PID }); apart > 0 {
-		one, other := nics[0], nics[apart]
-		tree.First = func() {
-			one.logf("no RDMA devices are shown: %s and %s run in different processes, and a program can use those of one: "+
-				"start them together with: tapir nic -c FILE", one.name, other.name)
-		}
+	files, why := dialNICs(nics, o)
+	if why != nil {
+		logf := nics[0].logf
+		tree.First = func() { logf("no RDMA devices are shown: %v", why) }
 		nics = nil
 	}
 	var devices []sysfs.Device
 	for i, d := range nics {
-		devices = append(devices, sysfs.Device{Index: i, Netdev: d.tap,
-			Attr:  kept(func() (sysfs.Attr, error) { return d.attr(style) }),
-			Stats: d.stats, QPs: d.qps, CEPs: d.ceps})
+		shown := sysfs.Device{Index: i, Netdev: d.tap,
+			Attr:  kept(func() (sysfs.Attr, error) { return d.attr(o.GID) }),
+			Stats: d.stats, QPs: d.qps, CEPs: d.ceps}
+		files.Add(shown.UVerbs(), relay.Uverbs(d.name), node(shown.UVerbsNumber()))
+		devices = append(devices, shown)
 	}
 	if err = tree.Devices(devices...); err == nil && len(nics) > 0 {
+		files.Add(sysfs.CMPath, relay.UCMA, node(sysfs.CMNumber()))
 		err = tree.Parameters(parameters(nics))
 	}
-	if err != nil {
-		tree.Close()
-		return nil, err
+	if files != nil {
+		handlers = append(handlers, files)
 	}
-	return tree, nil
+	done = func() {
+		if files != nil {
+			files.Close()
+		}
+		tree.Close()
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return append(handlers, tree), done, nil
+}
+
+// node is a device file that everyone may open, as udev makes those of RDMA.
+func node(number uint64) trap.Stat {
+	return trap.Stat{Mode: syscall.S_IFCHR | 0o666, Rdev: number}
+}
+
+// dialNICs reaches the process of the NICs.
+func dialNICs(nics []*device, o Options) (*relay.Client, error) {
+	ask := relay.Ask{Options: map[string]string{"gid": gidStyles[o.GID]}, ProcMem: o.ProcMem}
+	for _, d := range nics {
+		ask.NICs = append(ask.NICs, d.name)
+	}
+	c, err := relay.Dial(ctl.RunPath(nics[0].name), ask)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		err = fmt.Errorf("NIC %s was started by another tapir, which serves no programs: start it again with this one", nics[0].name)
+	}
+	return c, err
 }
 
 // keepAttr is how old the attributes of a device may be: a program that reads

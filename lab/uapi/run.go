@@ -1,7 +1,7 @@
 // Package uapi runs unmodified programs with what running NICs offer, under a
 // supervisor that serves the kernel's interface to such hardware: their
 // hardware clocks and hardware time stamps (nic/uapi/phc), and their RDMA
-// devices (nic/uapi/sysfs).
+// devices (nic/uapi/sysfs, nic/uapi/relay).
 package uapi
 
 import (
@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -34,10 +35,12 @@ type Options struct {
 	// KeepSystemClock leaves the program the right to set the machine's clock.
 	KeepSystemClock bool
 	Via             trap.Via
-	Argv            []string
-	Stdin           *os.File
-	Stdout, Stderr  *os.File
-	Log             io.Writer // what the user should know; nil: nowhere
+	// ProcMem reaches the program's memory by /proc/PID/mem alone.
+	ProcMem        bool
+	Argv           []string
+	Stdin          *os.File
+	Stdout, Stderr *os.File
+	Log            io.Writer // what the user should know; nil: nowhere
 }
 
 // Run runs the program to its end and returns its exit code. Signals that end
@@ -69,7 +72,7 @@ func Run(ctx context.Context, o Options) (code int, err error) {
 	}
 	defer done()
 	p, err := trap.Start(trap.Options{Argv: o.Argv, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
-		Handlers: handlers, KeepSystemClock: o.KeepSystemClock, Via: o.Via, Logf: logf})
+		Handlers: handlers, KeepSystemClock: o.KeepSystemClock, Via: o.Via, ProcMem: o.ProcMem, Logf: logf})
 	if err != nil {
 		return 0, err
 	}
@@ -103,11 +106,9 @@ func serve(devices []*device, o Options) (handlers []trap.Handler, done func(), 
 	}
 	done = func() {}
 	if len(rdma) > 0 {
-		tree, err := showRDMA(rdma, o.GID)
-		if err != nil {
+		if handlers, done, err = serveRDMA(rdma, o); err != nil {
 			return nil, nil, err
 		}
-		handlers, done = append(handlers, tree), func() { tree.Close() }
 	}
 	return append(handlers, phc.New(clocks...)), done, nil
 }
@@ -148,7 +149,10 @@ func open(ctx context.Context, o Options) (list []*device, err error) {
 		}
 	}()
 	index := 0
-	for _, name := range names {
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return list, &UsageError{fmt.Sprintf("NIC %s is named twice", name)}
+		}
 		c, err := ctl.Dial(name)
 		if err != nil {
 			return list, err

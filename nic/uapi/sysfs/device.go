@@ -78,7 +78,7 @@ func (t *Tree) Devices(devices ...Device) error {
 	b.file(cmDir+"/abi_version", cmABI)
 	b.file(cmDir+"/dev", number(CMNumber()))
 	b.file(CMPath, "")
-	for i := range devices {
+	for i := len(devices) - 1; i >= 0; i-- { // libibverbs has them first that tmpfs lists first: the last made
 		d := &devices[i]
 		dir := fmt.Sprintf("%s/uverbs%d", verbsDir, d.Index)
 		b.file(dir+"/ibdev", d.Name())

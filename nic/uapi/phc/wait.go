@@ -13,7 +13,7 @@ import (
 // machine takes longer than a real one.
 const stretch = 50 * time.Millisecond
 
-// slice is how often a waiting call looks for signals.
+// slice is how often a waiting call looks whether it is woken.
 const slice = 10 * time.Millisecond
 
 // reception is a recvmsg or recvmmsg on a stamped socket.
@@ -141,7 +141,9 @@ func (r *reception) wait() {
 	if r.flags&unix.MSG_ERRQUEUE == 0 {
 		deadline = receiveTimeout(r.fd)
 	}
-	for r.c.Valid() {
+	parked := trap.Park(r.c, nil)
+	defer parked.Unpark()
+	for {
 		if r.flags&unix.MSG_ERRQUEUE != 0 {
 			time.Sleep(lookAgain)
 		} else {
@@ -152,7 +154,7 @@ func (r *reception) wait() {
 		case err != unix.EAGAIN, time.Now().After(deadline):
 			r.c.Finish(answer(n, err))
 			return
-		case r.c.Interrupted():
+		case parked.Woken():
 			r.c.Finish(trap.Restart())
 			return
 		}
@@ -237,9 +239,10 @@ func (s *socket) waitSent(c *trap.Call, fd int, p pollfd, timeout time.Duration)
 		timeout = max(timeout, stretch)
 	}
 	start := time.Now()
-	nextLook := start.Add(slice)
 	var flagged bool // poll said that the error queue holds something
-	for c.Valid() {
+	parked := trap.Park(c, nil)
+	defer parked.Unpark()
+	for {
 		s.mu.Lock()
 		pulled := s.pull(fd)
 		s.advance()
@@ -276,12 +279,9 @@ func (s *socket) waitSent(c *trap.Call, fd int, p pollfd, timeout time.Duration)
 			}
 			c.Finish(trap.Return(n))
 			return
-		case time.Now().After(nextLook):
-			nextLook = time.Now().Add(slice)
-			if c.Interrupted() {
-				c.Finish(trap.Fail(unix.EINTR)) // poll is never made again
-				return
-			}
+		case parked.Woken():
+			c.Finish(trap.Fail(unix.EINTR)) // poll is never made again
+			return
 		}
 	}
 }

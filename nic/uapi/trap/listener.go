@@ -85,9 +85,9 @@ func (l *Listener) Call(n Notification) *Call { return &Call{l: l, n: n} }
 // is gone, or needs no other answer than it had.
 func (l *Listener) Receive() (*Call, error) {
 	c := &Call{l: l}
-	err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&c.n))
+	_, err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&c.n))
 	switch {
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINTR):
+	case errors.Is(err, unix.ENOENT):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -123,7 +123,8 @@ func (l *Listener) repeated(c *Call) (response, bool) {
 
 func (l *Listener) waits(c *Call) bool {
 	id := c.n.ID
-	return ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id)) == nil
+	_, err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id))
+	return err == nil
 }
 
 func (l *Listener) finish(c *Call, a Answer) {
@@ -146,7 +147,7 @@ func (l *Listener) finish(c *Call, a Answer) {
 // is that the call could not be carried out because of that.
 func (l *Listener) send(c *Call, r response) {
 	r.id = c.n.ID
-	err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
+	_, err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
 	if l.terms.Repeats && errors.Is(err, unix.ENOENT) && r.flags == 0 && r.errno != -int32(errRestart) && r.errno != -int32(unix.ESRCH) {
 		l.mu.Lock()
 		l.done[c.n.PID] = undelivered{c.n, r}
@@ -196,18 +197,20 @@ func (l *Listener) add(c *Call, fd, flags int, where Place, send uint32) (n int,
 		req.flags |= unix.SECCOMP_ADDFD_FLAG_SETFD
 		req.newfd = uint32(at)
 	}
-	got, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&req)))
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(got), nil
+	return ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&req))
 }
 
-// ioctl makes an ioctl with a pointer.
-func ioctl(fd int, req uint, p unsafe.Pointer) error {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(p))
-	if errno != 0 {
-		return errno
+// ioctl makes an ioctl with a pointer, again if a signal interrupts it: the
+// lock of a listener that others use too is waited for interruptibly.
+func ioctl(fd int, req uint, p unsafe.Pointer) (int, error) {
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(p))
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+		default:
+			return -1, errno
+		}
 	}
-	return nil
 }

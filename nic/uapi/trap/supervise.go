@@ -91,7 +91,14 @@ func (s *Supervisor) Resume() {
 }
 
 // Serve serves a call that another process received and does not answer.
-func (s *Supervisor) Serve(n Notification) { s.serve(s.Call(n)) }
+func (s *Supervisor) Serve(n Notification) {
+	c := s.Call(n)
+	if r, ok := s.repeated(c); ok {
+		s.send(c, r)
+		return
+	}
+	s.serve(c)
+}
 
 // loop serves until no process is left.
 func (s *Supervisor) loop() error {
@@ -106,8 +113,12 @@ func (s *Supervisor) loop() error {
 		} else if err != nil {
 			return fmt.Errorf("wait for system calls: %w", err)
 		}
-		if fds[0].Revents&unix.POLLIN == 0 {
+		switch {
+		case fds[0].Revents&unix.POLLIN != 0:
+		case fds[0].Revents&unix.POLLHUP != 0:
 			return nil
+		default: // POLLERR: a signal interrupted the waiting for its lock
+			continue
 		}
 		c, err := s.Receive()
 		if err != nil {
@@ -127,7 +138,7 @@ func (s *Supervisor) sleep() bool {
 	wake := int32(s.resumed.Fd())
 	for s.suspended.Load() {
 		fds := []unix.PollFd{{Fd: int32(s.fd)}, {Fd: wake, Events: unix.POLLIN}}
-		if _, err := unix.Poll(fds, -1); err == nil && fds[0].Revents != 0 {
+		if _, err := unix.Poll(fds, -1); err == nil && fds[0].Revents&unix.POLLHUP != 0 {
 			s.resumed.Close()
 			return false
 		}

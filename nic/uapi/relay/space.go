@@ -115,17 +115,28 @@ func (s *space) move(f *os.File, addr uint64, p []byte, write bool) error {
 	return moveByVM(s.pid, addr, p, write)
 }
 
-// moveByVM copies from or to a process, of which pid may be any thread.
-// Errors: EFAULT, errElsewhere.
+// watched is how many octets at the end of what is written a program may watch
+// to learn that all is there.
+const watched = 64
+
+// beforeEnd is how many of n octets are written before the end of them is.
+func beforeEnd(n int) int { return max(0, n-watched) }
+
+// moveByVM copies from or to a process, of which pid may be any thread. The
+// kernel copies one element behind the other, within one as it likes: what is
+// watched is an element of its own. Errors: EFAULT, errElsewhere.
 func moveByVM(pid int, addr uint64, p []byte, write bool) error {
 	local := [1]unix.Iovec{{Base: &p[0], Len: uint64(len(p))}}
-	remote := [1]unix.RemoteIovec{{Base: uintptr(addr), Len: len(p)}}
+	remote := [2]unix.RemoteIovec{{Base: uintptr(addr), Len: len(p)}}
 	var n int
 	var err error
 	if write {
+		k := beforeEnd(len(p))
+		remote[0].Len = k
+		remote[1] = unix.RemoteIovec{Base: uintptr(addr) + uintptr(k), Len: len(p) - k}
 		n, err = unix.ProcessVMWritev(pid, local[:], remote[:], 0)
 	} else {
-		n, err = unix.ProcessVMReadv(pid, local[:], remote[:], 0)
+		n, err = unix.ProcessVMReadv(pid, local[:], remote[:1], 0)
 	}
 	switch {
 	case err == unix.EPERM, err == unix.ENOSYS:
@@ -140,7 +151,15 @@ func moveByFile(f *os.File, addr uint64, p []byte, write bool) error {
 	var n int
 	var err error
 	if write {
-		n, err = f.WriteAt(p, int64(addr))
+		k := beforeEnd(len(p))
+		if k > 0 {
+			n, err = f.WriteAt(p[:k], int64(addr))
+		}
+		if n == k {
+			var end int
+			end, err = f.WriteAt(p[k:], int64(addr)+int64(k))
+			n += end
+		}
 	} else {
 		n, err = f.ReadAt(p, int64(addr))
 	}

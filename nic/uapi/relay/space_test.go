@@ -1,8 +1,14 @@
 package relay
 
 import (
+	"bytes"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 const someMaps = `00400000-00402000 r-xp 00000000 fe:00 1 /bin/x
@@ -39,6 +45,67 @@ func TestCovered(t *testing.T) {
 			if got := covered(strings.NewReader(someMaps), c.from, c.to, write); got != want {
 				t.Errorf("[%#x, %#x) write %v: %v", c.from, c.to, write, got)
 			}
+		}
+	}
+}
+
+// What is written is all there, whatever its length, and the end of it is not
+// there if the rest could not be written.
+func TestMove(t *testing.T) {
+	const page = 4096
+	mem, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	file, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	byVM := func(addr uint64, p []byte, write bool) error { return moveByVM(os.Getpid(), addr, p, write) }
+	byFile := func(addr uint64, p []byte, write bool) error { return moveByFile(file, addr, p, write) }
+	for name, move := range map[string]func(uint64, []byte, bool) error{"process_vm": byVM, "file": byFile} {
+		for _, n := range []int{1, watched, watched + 1, 2 * page, 3*page + 7} {
+			want, got := bytes.Repeat([]byte{byte(n), 3, 5}, n)[:n], make([]byte, n)
+			if err := move(addr+9, want, true); err != nil || !bytes.Equal(mem[9:9+n], want) {
+				t.Errorf("%s: write of %d: %v", name, n, err)
+			}
+			if err := move(addr+9, got, false); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: read of %d: %v", name, n, err)
+			}
+		}
+	}
+	clear(mem)
+	if err := unix.Mprotect(mem[page:2*page], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	if err := byVM(addr, bytes.Repeat([]byte{1}, 3*page), true); err != unix.EFAULT || bytes.Contains(mem[2*page:], []byte{1}) {
+		t.Errorf("over a hole: %v", err)
+	}
+	for n, before := range map[int]int{1: 0, watched: 0, watched + 1: 1, 1000: 1000 - watched} {
+		if k := beforeEnd(n); k != before {
+			t.Errorf("%d of %d octets before the end", k, n)
+		}
+	}
+}
+
+func BenchmarkMove(b *testing.B) {
+	mem := make([]byte, 64<<10)
+	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
+	p := make([]byte, len(mem))
+	for _, n := range []int{64, 1448, 16 << 10, 64 << 10} {
+		for name, write := range map[string]bool{"read": false, "write": true} {
+			b.Run(name+strconv.Itoa(n), func(b *testing.B) {
+				b.SetBytes(int64(n))
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := moveByVM(os.Getpid(), addr, p[:n], write); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
 	}
 }

@@ -49,8 +49,7 @@ func (i *id) bind(addr sockaddr, then func(error)) {
 		then(i.bindPort(addr, nil))
 		return
 	}
-	home := i.file.home
-	list := home.s.list()
+	home, list := i.file.home, slices.Clone(i.file.nics)
 	owns := make([]bool, len(list))
 	home.gather(list, func(at int, n *Device, _ frame.Time) {
 		owns[at] = slices.ContainsFunc(n.Network.Addrs(), func(p netip.Prefix) bool { return p.Addr() == addr.addr })
@@ -73,7 +72,10 @@ func (i *id) bindPort(addr sockaddr, n *Device) error {
 	if !i.afOnlySet {
 		i.afOnly = addr.family == syscall.AF_INET
 	}
-	b := &binding{addr: addr, reuse: i.reuse, afOnly: i.afOnly}
+	b := &binding{addr: addr, on: []*Device{n}, reuse: i.reuse, afOnly: i.afOnly}
+	if n == nil {
+		b.on = slices.Clone(i.file.nics)
+	}
 	if err := i.file.home.s.bind(b); err != nil {
 		i.state = idle
 		return err
@@ -180,8 +182,7 @@ func (n *Device) way(dst sockaddr) (w way) {
 // findWay chooses the NIC whose route fits best and has it look for the
 // station.
 func (i *id) findWay(ms uint32, then func(error)) {
-	home, dst := i.file.home, i.dst
-	list := home.s.list()
+	home, dst, list := i.file.home, i.dst, slices.Clone(i.file.nics)
 	if i.dev != nil {
 		list = []*Device{i.dev}
 	}

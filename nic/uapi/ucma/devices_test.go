@@ -18,7 +18,7 @@ func newTrio(t testing.TB, rng *rand.Rand) (p *pair, second *node) {
 	s := NewServer()
 	p.server = p.w.nic(s, "nic1", "10.0.0.2/24", "fd00::2/64")
 	second = p.w.nic(s, "nic2", "10.1.0.2/24")
-	p.w.until(func() bool { return true })
+	p.server.more = []*Device{second.d}
 	p.c, p.s = p.w.thread(100, p.client), p.w.thread(200, p.server)
 	return p, second
 }
@@ -105,20 +105,28 @@ func TestListenAllOrNone(t *testing.T) {
 	}
 }
 
-// A NIC that comes later is listened on, too.
-func TestNICAdded(t *testing.T) {
-	for seed := range uint64(10) {
-		p := newPair(t, rand.New(rand.NewPCG(seed, 3)))
-		l := p.listener("0.0.0.0:7471")
-		late := p.w.nic(p.server.d.s, "nic2", "10.0.0.3/24")
-		c := p.resolved("10.0.0.3:7471")
-		must(t, c.connect(""))
-		s, _ := l.request()
-		must(t, s.createQP(late), s.accept(""))
-		c.expect(Established)
-		s.expect(Established)
-		p.checkEmpty(t, l.ch, c.ch)
+// Programs that have different NICs of a server do not meet: both may have the
+// same port, and each reaches its peer through its own NIC.
+func TestProgramsApart(t *testing.T) {
+	p := &pair{w: newWorld(t, nil)}
+	s := NewServer()
+	p.server, p.client = p.w.nic(s, "nic1", "10.0.0.2/24"), p.w.nic(s, "nic0", "10.0.0.1/24")
+	p.c, p.s = p.w.thread(100, p.client), p.w.thread(200, p.server)
+	c, _, l := p.connected("0.0.0.0:7471", "10.0.0.2:7471")
+	mine := p.listenerOf(p.c, "0.0.0.0:7471")
+	must(t, p.c.write(c.ch, cmdQueryRoute, body{}.u64(p.c.addr).u32(c.num).u32(0), routeLen))
+	if guid := p.client.dev.Verbs.Identity().GUID; verbs.GUID(p.c.mem[:8]) != guid {
+		t.Errorf("connected through NIC %x, not %v", p.c.mem[:8], guid)
 	}
+	if _, err := p.s.create(l.ch); err != nil {
+		t.Fatal(err)
+	}
+	other, err := p.s.create(l.ch)
+	must(t, err)
+	if err := other.bind("10.0.0.1:1"); err != syscall.EADDRNOTAVAIL {
+		t.Errorf("bound to the other program's NIC: %v", err)
+	}
+	p.checkEmpty(t, l.ch, c.ch, mine.ch)
 }
 
 // A NIC that goes takes its ids with it: the program is told, and may only

@@ -10,7 +10,8 @@ import (
 // File is an open rdma_cm file: one event channel. It implements abi.File.
 type File struct {
 	home    *Device
-	owner   int // process that opened it
+	nics    []*Device // that the program has, as long as they are there
+	owner   int       // process that opened it
 	tokens  tokens
 	events  []*event
 	waiting []*command // GET_EVENTs, the longest first
@@ -18,15 +19,23 @@ type File struct {
 	closed  bool
 }
 
-// Open implements abi.Opener for files whose home is d.
-func (d *Device) Open(c abi.Caller, flags int) (abi.File, int, error) {
-	f := &File{home: d, owner: c.Process()}
-	fd, err := f.tokens.open(flags)
-	if err != nil {
-		return nil, -1, err
+// Open implements abi.Opener for programs that have d alone.
+func (d *Device) Open(c abi.Caller, flags int) (abi.File, int, error) { return d.OpenWith()(c, flags) }
+
+// OpenWith returns the abi.Opener for programs that have other NICs of the
+// server besides d, which is the home of the files: what a program listens for
+// on no address in particular is listened for on all of its NICs, and the one
+// with the best route serves it as a client.
+func (d *Device) OpenWith(others ...*Device) abi.Opener {
+	return func(c abi.Caller, flags int) (abi.File, int, error) {
+		f := &File{home: d, nics: append([]*Device{d}, others...), owner: c.Process()}
+		fd, err := f.tokens.open(flags)
+		if err != nil {
+			return nil, -1, err
+		}
+		d.files = append(d.files, f)
+		return f, fd, nil
 	}
-	d.files = append(d.files, f)
-	return f, fd, nil
 }
 
 // Close implements abi.File. Commands that still wait are not answered, as

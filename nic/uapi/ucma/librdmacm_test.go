@@ -36,7 +36,7 @@ type channel struct {
 
 func (t *thread) open() *channel {
 	t.w.t.Helper()
-	f, fd, err := t.n.d.Open(t, unix.O_RDWR|unix.O_CLOEXEC)
+	f, fd, err := t.n.d.OpenWith(t.n.more...)(t, unix.O_RDWR|unix.O_CLOEXEC)
 	if err != nil {
 		t.w.t.Fatal(err)
 	}

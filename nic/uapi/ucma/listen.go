@@ -2,6 +2,7 @@ package ucma
 
 import (
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"tapir/nic/cm"
@@ -39,8 +40,7 @@ func (f *File) listen(c *command) {
 }
 
 func (i *id) listen(c *command) {
-	s := i.file.home.s
-	if err := s.claim(i.binding); err != nil {
+	if err := i.file.home.s.claim(i.binding); err != nil {
 		c.finish(err)
 		return
 	}
@@ -49,7 +49,7 @@ func (i *id) listen(c *command) {
 		i.backlog = maxBacklog
 	}
 	i.state = listening
-	on := s.list()
+	on := slices.Clone(i.file.nics)
 	if i.dev != nil {
 		on = []*Device{i.dev}
 	}

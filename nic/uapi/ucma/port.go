@@ -1,6 +1,9 @@
 package ucma
 
-import "syscall"
+import (
+	"slices"
+	"syscall"
+)
 
 // The ports that bind to port 0 gives out: the dynamic ones (RFC 6335 section
 // 6).
@@ -9,8 +12,8 @@ const (
 	lastPort  = 65535
 )
 
-// ports knows which ids are bound to which port. All NICs share it: who is
-// bound to no address in particular has the port on all of them.
+// ports knows which ids are bound to which port of which NICs: who is bound to
+// no address in particular has it on all NICs of its program.
 type ports struct {
 	owners map[uint16][]*binding
 	last   uint16 // given out
@@ -19,6 +22,7 @@ type ports struct {
 // binding is an id's share in a port.
 type binding struct {
 	addr      sockaddr // with the port
+	on        []*Device
 	reuse     bool
 	afOnly    bool // IPv6 only, or IPv4
 	automatic bool // the port was not the program's choice
@@ -97,7 +101,7 @@ func (p *ports) pick() uint16 {
 func (p *ports) conflict(b *binding, reuse bool) error {
 	for _, o := range p.owners[b.addr.port] {
 		switch {
-		case o == b, reuse && o.reuse, b.afOnly && o.afOnly && b.addr.family != o.addr.family:
+		case o == b, !b.meets(o), reuse && o.reuse, b.afOnly && o.afOnly && b.addr.family != o.addr.family:
 		case b.addr.any() || o.addr.any():
 			return syscall.EADDRNOTAVAIL
 		case b.addr.addr == o.addr.addr:
@@ -105,4 +109,9 @@ func (p *ports) conflict(b *binding, reuse bool) error {
 		}
 	}
 	return nil
+}
+
+// meets tells whether two bindings have a NIC in common.
+func (b *binding) meets(o *binding) bool {
+	return slices.ContainsFunc(b.on, func(n *Device) bool { return slices.Contains(o.on, n) })
 }

@@ -67,18 +67,15 @@ type Device struct {
 // maxIDs bounds the ids of a home: librdmacm keeps no higher number.
 const maxIDs = 1 << 16
 
-// Attach adds a NIC, on its thread. Ids that listen on all NICs listen on it, too.
+// Attach adds a NIC, on its thread.
 func (s *Server) Attach(n NIC) *Device {
 	d := &Device{NIC: n, s: s, guid: n.Verbs.Identity().GUID}
 	if gids := n.Verbs.GIDs(); len(gids) > 0 {
 		d.gid = gids[0]
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.devices = append(slices.Clip(s.devices), d)
-	s.mu.Unlock()
-	for _, home := range s.list() {
-		home.run(d, func(frame.Time) { home.extend(d) })
-	}
 	return d
 }
 
@@ -93,13 +90,6 @@ func (d *Device) Detach() {
 	for _, home := range rest {
 		home.run(d, func(frame.Time) { home.lost(d) })
 	}
-}
-
-// list returns the NICs, the first attached first.
-func (s *Server) list() []*Device {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.devices
 }
 
 // run has fn executed on d's thread; from is the NIC whose thread calls. On
@@ -168,17 +158,11 @@ func (d *Device) each(fn func(i *id)) {
 	}
 }
 
-// extend has the ids of home d that listen everywhere listen on n.
-func (d *Device) extend(n *Device) {
-	d.each(func(i *id) {
-		if i.state == listening && i.dev == nil {
-			i.listenOn([]*Device{n}, func(error) {}) // what cannot be had there is not had
-		}
-	})
-}
-
 // lost tells the programs of home d that NIC n is gone.
 func (d *Device) lost(n *Device) {
+	for _, f := range d.files {
+		f.nics = slices.DeleteFunc(f.nics, func(o *Device) bool { return o == n })
+	}
 	d.each(func(i *id) {
 		i.listeners = slices.DeleteFunc(i.listeners, func(l *listener) bool { return l.dev == n })
 		if i.dev == n {

@@ -37,7 +37,8 @@ type node struct {
 	dev  *nic.Device
 	mail []func(now frame.Time)
 	d    *Device
-	sent []byte // the frame that leaves
+	more []*Device // that programs have besides
+	sent []byte    // the frame that leaves
 }
 
 const delay = 10 * time.Microsecond

@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 
 	"tapir/nic/al"
@@ -13,35 +12,60 @@ import (
 )
 
 // Programs offers the RDMA devices of the nodes of one process to the programs
-// of tapir run. A program that was given some of them has a connection manager
-// that knows these alone; those who were given the same share one, with its
-// ports.
+// of tapir run, with a connection manager that knows those NICs that a program
+// was given.
 type Programs struct {
-	mu    sync.Mutex
-	nodes map[string]*verbsDevice
-	cms   map[string]*connections // by the names of their NICs
+	cm   *ucma.Server
+	mu   sync.Mutex
+	nics map[string]*offer
 }
 
 // NewPrograms returns one without nodes.
 func NewPrograms() *Programs {
-	return &Programs{nodes: map[string]*verbsDevice{}, cms: map[string]*connections{}}
+	return &Programs{cm: ucma.NewServer(), nics: map[string]*offer{}}
 }
 
-// verbsDevice is a node's; a plain Ethernet NIC has no Server.
-type verbsDevice struct {
-	*uverbs.Server
-	n *Node
+// offer is what programs can have of a node. It is an al.Client. A plain
+// Ethernet NIC offers nothing.
+type offer struct {
+	p     *Programs
+	n     *Node
+	verbs *uverbs.Server
+	cm    *ucma.Device // nil: the NIC is gone
 }
 
 // Add offers a node that runs.
 func (p *Programs) Add(n *Node) {
-	d := &verbsDevice{n: n}
+	o := &offer{p: p, n: n}
 	if n.ca != nil {
-		d.Server = uverbs.New(n.ca)
+		o.verbs = uverbs.New(n.ca)
+		n.cfg.Layer.RegisterClient(o) // until the node ends
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.nodes[n.Name()] = d
+	p.nics[n.Name()] = o
+}
+
+// Add implements al.Client: of the layer's devices, one is the node's.
+func (o *offer) Add(d *al.Device, _ frame.Time) {
+	if d.GUID() == o.n.ca.GUID() {
+		dev := o.n.Device
+		o.set(o.p.cm.Attach(ucma.NIC{Verbs: dev.Verbs, CM: d.CM(), Network: dev, QP: o.verbs.QP, Now: o.n.Now, Schedule: d.Schedule, Do: d.Do}))
+	}
+}
+
+func (o *offer) set(cm *ucma.Device) {
+	o.p.mu.Lock()
+	defer o.p.mu.Unlock()
+	o.cm = cm
+}
+
+// Remove implements al.Client.
+func (o *offer) Remove(d *al.Device, _ frame.Time) {
+	if d.GUID() == o.n.ca.GUID() {
+		o.cm.Detach()
+		o.set(nil)
+	}
 }
 
 // Devices implements relay.Devices: the verbs device of each NIC and the
@@ -50,83 +74,28 @@ func (p *Programs) Devices(a relay.Ask) (map[string]relay.Device, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found := map[string]relay.Device{}
-	var devices []*verbsDevice
+	var cms []*ucma.Device
+	var home loopThread // of the connection manager's files
 	for _, name := range a.NICs {
-		d := p.nodes[name]
-		if d == nil {
+		o := p.nics[name]
+		if o == nil {
 			return nil, &relay.Refused{What: fmt.Sprintf("NIC %s is not of the same process", name), Remedy: "start the NICs of a program together: tapir nic -c FILE"}
 		}
-		if d.Server != nil {
-			found[relay.Uverbs(name)] = relay.Device{Open: d.Open, Thread: loopThread{d.n}}
-			devices = append(devices, d)
+		if o.verbs == nil {
+			continue
+		}
+		thread := loopThread{o.n}
+		found[relay.Uverbs(name)] = relay.Device{Open: o.verbs.Open, Thread: thread}
+		if o.cm != nil {
+			if cms = append(cms, o.cm); len(cms) == 1 {
+				home = thread
+			}
 		}
 	}
-	if cm := p.connections(devices).first(devices); cm != nil {
-		found[relay.UCMA] = *cm
+	if len(cms) > 0 {
+		found[relay.UCMA] = relay.Device{Open: cms[0].OpenWith(cms[1:]...), Thread: home}
 	}
 	return found, nil
-}
-
-// connections is the connection manager of these devices.
-func (p *Programs) connections(devices []*verbsDevice) *connections {
-	var names []string
-	for _, d := range devices {
-		names = append(names, d.n.Name())
-	}
-	key := strings.Join(names, ",")
-	if p.cms[key] == nil {
-		c := &connections{cm: ucma.NewServer(), of: map[*Node]*ucma.Device{}}
-		p.cms[key] = c
-		for _, d := range devices {
-			d.n.cfg.Layer.RegisterClient(&connected{c: c, d: d}) // until the node ends
-		}
-	}
-	return p.cms[key]
-}
-
-// connections is a connection manager, with the NICs that it knew first.
-type connections struct {
-	cm *ucma.Server
-	mu sync.Mutex
-	of map[*Node]*ucma.Device
-}
-
-// first is the device of the first NIC that was not gone; nil: all were.
-func (c *connections) first(devices []*verbsDevice) *relay.Device {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, d := range devices {
-		if cm := c.of[d.n]; cm != nil {
-			return &relay.Device{Open: cm.Open, Thread: loopThread{d.n}}
-		}
-	}
-	return nil
-}
-
-// connected is a NIC of a connection manager. It is an al.Client.
-type connected struct {
-	c  *connections
-	d  *verbsDevice
-	cm *ucma.Device
-}
-
-// Add implements al.Client: one of the layer's devices is this NIC's.
-func (o *connected) Add(d *al.Device, _ frame.Time) {
-	n := o.d.n
-	if d.GUID() != n.ca.GUID() {
-		return
-	}
-	o.cm = o.c.cm.Attach(ucma.NIC{Verbs: n.Device.Verbs, CM: d.CM(), Network: n.Device, QP: o.d.QP, Now: n.Now, Schedule: d.Schedule, Do: d.Do})
-	o.c.mu.Lock()
-	defer o.c.mu.Unlock()
-	o.c.of[n] = o.cm
-}
-
-// Remove implements al.Client.
-func (o *connected) Remove(d *al.Device, _ frame.Time) {
-	if d.GUID() == o.d.n.ca.GUID() {
-		o.cm.Detach()
-	}
 }
 
 // loopThread is a NIC's thread as the relay needs it.

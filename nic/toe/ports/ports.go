@@ -12,6 +12,7 @@ type Book struct {
 	Take func(local netip.AddrPort) (release func(), err error)
 
 	next uint16
+	held map[netip.AddrPort]*Reservation
 }
 
 // Reservation is a port taken from the operating system, shared by a listener
@@ -21,16 +22,39 @@ type Reservation struct {
 	release func()
 }
 
-// Reserve takes local; nil without Take.
+// Reserve takes local; nil without Take. What connections of an earlier
+// listener still hold, in TIME-WAIT for one, is shared with them.
 func (b *Book) Reserve(local netip.AddrPort) (*Reservation, error) {
 	if b.Take == nil {
 		return nil, nil
+	}
+	for _, at := range covering(local) {
+		if r := b.held[at]; r != nil {
+			return r.Share(), nil
+		}
 	}
 	release, err := b.Take(local)
 	if err != nil {
 		return nil, err
 	}
-	return &Reservation{users: 1, release: release}, nil
+	if b.held == nil {
+		b.held = map[netip.AddrPort]*Reservation{}
+	}
+	r := &Reservation{users: 1, release: func() {
+		delete(b.held, local)
+		release()
+	}}
+	b.held[local] = r
+	return r, nil
+}
+
+// covering are the addresses whose reservation is one of local, too.
+func covering(local netip.AddrPort) [3]netip.AddrPort {
+	return [3]netip.AddrPort{
+		local,
+		netip.AddrPortFrom(netip.IPv4Unspecified(), local.Port()),
+		netip.AddrPortFrom(netip.IPv6Unspecified(), local.Port()),
+	}
 }
 
 // Share counts one more user of r.

@@ -63,3 +63,38 @@ func TestRefused(t *testing.T) {
 	var none *Reservation
 	none.Share().Drop()
 }
+
+// TestSharedWithFormerConnections: who listens again where connections of the
+// former listener remain takes nothing from the operating system.
+func TestSharedWithFormerConnections(t *testing.T) {
+	taken := map[netip.AddrPort]int{}
+	b := Book{Take: func(a netip.AddrPort) (func(), error) {
+		if taken[a] > 0 {
+			return nil, errors.New("taken twice")
+		}
+		taken[a]++
+		return func() { taken[a]-- }, nil
+	}}
+	every := netip.AddrPortFrom(netip.IPv4Unspecified(), 80)
+	listener, err := b.Reserve(every)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := listener.Share()
+	listener.Drop()
+	again, err := b.Reserve(netip.AddrPortFrom(local, 80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if conn.Drop(); taken[every] != 1 {
+		t.Fatal("given back while somebody listens")
+	}
+	if again.Drop(); taken[every] != 0 {
+		t.Fatal("kept")
+	}
+	if r, err := b.Reserve(every); err != nil || taken[every] != 1 {
+		t.Fatal(err)
+	} else if r.Drop(); taken[every] != 0 {
+		t.Fatal("kept")
+	}
+}

@@ -69,11 +69,11 @@ var Later = errors.New("the answer comes later")
 
 // Errno is the errno that an error of a File stands for, 0 for nil.
 func Errno(err error) syscall.Errno {
-	var errno syscall.Errno
-	switch {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &errno) && errno != 0:
+	}
+	var errno syscall.Errno // on the heap
+	if errors.As(err, &errno) && errno != 0 {
 		return errno
 	}
 	return syscall.EIO

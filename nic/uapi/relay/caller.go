@@ -26,7 +26,8 @@ type caller struct {
 	process int // 0: not yet looked up
 
 	id   uint64     // the supervisor's number of the call
-	made *trap.Call // nil: it is the supervisor's
+	made *trap.Call // own; nil: it is the supervisor's
+	own  trap.Call
 	in   *intake
 	slot uint32 // of its ledger
 

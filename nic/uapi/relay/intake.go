@@ -23,6 +23,7 @@ type intake struct {
 	home Thread
 	stop func() // the receiving; nil: it has ended
 	path [40]byte
+	next *caller // for the next call; nil: there is none that is free
 
 	mu     sync.Mutex
 	ledger *ledger
@@ -57,34 +58,42 @@ func (in *intake) serve(_ frame.Time, hungUp bool) {
 		in.end()
 		return
 	}
-	made, err := in.l.Receive()
-	if err != nil || made == nil {
+	if in.next == nil {
+		in.next = &caller{s: in.s, in: in}
+	}
+	c := in.next
+	made := &c.own
+	if ok, err := in.l.ReceiveTo(made); !ok || err != nil {
 		return // its thread is gone
 	}
-	n := made.Notification()
-	slot, ok := in.enter(n.ID)
+	slot, ok := in.enter(made.Notification().ID)
 	if !ok {
 		made.Finish(trap.Fail(unix.EAGAIN))
 		return
 	}
 	f := in.find(made)
 	if f == nil {
-		in.foreign(&n)
+		in.foreign(made)
 		in.leave(slot)
 		return
 	}
-	c := &caller{s: in.s, file: f, made: made, slot: slot, in: in, thread: made.Thread(), fd: made.Int(0)}
-	addr, octets := made.Arg(1), made.Arg(2)
-	if f.home == in.home {
-		f.serve(c, addr, octets)
+	c.file, c.made, c.slot, c.thread, c.fd = f, made, slot, made.Thread(), made.Int(0)
+	if f.home != in.home {
+		in.next = nil
+		f.home.Do(func(frame.Time) { f.serve(c, made.Arg(1), made.Arg(2)) })
+		return
+	}
+	f.serve(c, made.Arg(1), made.Arg(2))
+	if c.parked {
+		in.next = nil
 	} else {
-		f.home.Do(func(frame.Time) { f.serve(c, addr, octets) })
+		c.answered, c.process = false, 0
 	}
 }
 
 // find is the file that a call writes to, nil if it is another call.
 func (in *intake) find(made *trap.Call) *file {
-	if made.Nr() != unix.SYS_WRITE {
+	if made.Nr() != unix.SYS_WRITE || !made.Native() {
 		return nil
 	}
 	id, ok := in.fileID(made.Thread(), made.Int(0))
@@ -112,8 +121,8 @@ func (in *intake) fileID(thread, fd int) (trap.FileID, bool) {
 }
 
 // foreign gives a call to the supervisor.
-func (in *intake) foreign(n *trap.Notification) {
-	b, err := binary.Append(nil, binary.NativeEndian, n)
+func (in *intake) foreign(made *trap.Call) {
+	b, err := binary.Append(nil, binary.NativeEndian, made.Notification())
 	if err == nil { // it is of fixed size
 		in.s.link.send(&message{Kind: foreign}, string(b), -1)
 	}

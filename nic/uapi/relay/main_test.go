@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -67,7 +68,7 @@ const (
 	opFlags               // answers 1 if the descriptor does not block
 	opProcess             // answers the id of the process
 	opDie                 // ends the NIC's process
-	opCounts              // answers opened | closed<<16 | cancelled<<32
+	opMallocs             // answers how often the process has allocated memory
 	opReceived            // answers how many commands were received on the loop's own listener
 )
 
@@ -77,11 +78,10 @@ type toyCommand struct{ Op, Arg, Answer uint64 }
 
 // toy is a device of a loop.
 type toy struct {
-	home                      *home
-	files                     map[*toyFile]bool
-	opened, closed, cancelled uint64
-	says                      io.Writer
-	name                      string
+	home  *home
+	files map[*toyFile]bool
+	says  io.Writer
+	name  string
 }
 
 type toyFile struct {
@@ -105,14 +105,12 @@ func (d *toy) open(_ abi.Caller, flags int) (abi.File, int, error) {
 	}
 	f := &toyFile{d: d, fd: fd}
 	d.files[f] = true
-	d.opened++
 	return f, program, nil
 }
 
 func (f *toyFile) Close() {
 	unix.Close(f.fd)
 	delete(f.d.files, f)
-	f.d.closed++
 	fmt.Fprintf(f.d.says, "closed %s\n", f.d.name)
 }
 
@@ -120,7 +118,6 @@ func (f *toyFile) Cancel(c abi.Caller) bool {
 	for i, have := range f.waits {
 		if have == c {
 			f.waits = append(f.waits[:i], f.waits[i+1:]...)
-			f.d.cancelled++
 			fmt.Fprintf(f.d.says, "cancelled %s\n", f.d.name)
 			return true
 		}
@@ -187,8 +184,10 @@ func (f *toyFile) serve(c abi.Caller, cmd toyCommand) (uint64, error) {
 		return uint64(c.Process()), nil
 	case opDie:
 		os.Exit(3)
-	case opCounts:
-		return f.d.opened | f.d.closed<<16 | f.d.cancelled<<32, nil
+	case opMallocs:
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.Mallocs, nil
 	}
 	return f.serveRegion(cmd)
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 )
@@ -103,4 +104,15 @@ func TestNodeDies(t *testing.T) {
 	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
 		n.start(t, w, "orphan").want(t, "dying: ENODEV\nparked: ENODEV\nparked: ENODEV\nafterwards: ENODEV\nopen: -1 ENODEV\nstat: 0, others: 0")
 	})
+}
+
+// A command that is served on the loop that receives it allocates nothing:
+// what others of the node's goroutines do meanwhile is far less than one
+// allocation for each.
+func TestCommandAllocatesNothing(t *testing.T) {
+	n := startNode(t)
+	out, code := n.start(t, ways[0], "mallocs").end(t)
+	if got, err := strconv.Atoi(out); err != nil || code != 0 || got > 100 {
+		t.Errorf("%s allocations for 1000 commands, exit code %d", out, code)
+	}
 }

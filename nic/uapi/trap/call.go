@@ -32,6 +32,10 @@ type named struct {
 // what it would have said.
 func (c *Call) Notification() Notification { return c.n }
 
+// Native tells whether the call is one of this architecture; those of others,
+// such as of 32-bit programs, have other numbers and layouts.
+func (c *Call) Native() bool { return c.n.Arch == nativeArch && c.n.Nr&foreignBit == 0 }
+
 // Nr is the system call's number on this architecture.
 func (c *Call) Nr() uint32 { return uint32(c.n.Nr) }
 

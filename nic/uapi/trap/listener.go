@@ -84,19 +84,29 @@ func (l *Listener) Call(n Notification) *Call { return &Call{l: l, n: n} }
 // Receive takes the next call and blocks while there is none. Nil: the caller
 // is gone, or needs no other answer than it had.
 func (l *Listener) Receive() (*Call, error) {
-	c := &Call{l: l}
-	_, err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&c.n))
+	c := new(Call)
+	if ok, err := l.ReceiveTo(c); !ok {
+		return nil, err
+	}
+	return c, nil
+}
+
+// ReceiveTo is Receive into memory of the caller's, which no other call needs
+// any more. False stands for nil.
+func (l *Listener) ReceiveTo(c *Call) (ok bool, err error) {
+	*c = Call{l: l}
+	_, err = ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&c.n))
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return nil, nil
+		return false, nil
 	case err != nil:
-		return nil, err
+		return false, err
 	}
 	if r, ok := l.repeated(c); ok {
 		l.send(c, r)
-		return nil, nil
+		return false, nil
 	}
-	return c, nil
+	return true, nil
 }
 
 // syncWakeUp asks the kernel to wake each side on the other's processor,

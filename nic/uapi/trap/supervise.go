@@ -148,7 +148,7 @@ func (s *Supervisor) sleep() bool {
 }
 
 func (s *Supervisor) serve(c *Call) {
-	if c.n.Arch != nativeArch || c.n.Nr&foreignBit != 0 {
+	if !c.Native() {
 		s.refuse(c)
 		return
 	}

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, COUNTS };
+enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, MALLOCS };
 #define REGION_LEN (3 * 4096 + 17)
 
 static __thread uint64_t answer;
@@ -218,6 +218,19 @@ static int bench(int rounds) {
 	return 0;
 }
 
+// mallocs prints how often the node allocates memory for a thousand commands.
+static int mallocs(void) {
+	int fd = toy("toy0", 0);
+	uint64_t c[3] = {ECHO, 1, 0}, before;
+	for (int i = 0; i < 10; i++) ask(fd, MALLOCS, 0);
+	before = answer;
+	for (int i = 0; i < 1000; i++)
+		if (write(fd, c, sizeof c) != sizeof c) return 1;
+	ask(fd, MALLOCS, 0);
+	printf("%d\n", (int)(answer - before));
+	return 0;
+}
+
 int main(int argc, char **argv) {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	char *what = argc > 1 ? argv[1] : "";
@@ -228,6 +241,7 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "exits")) return heir();
 	if (!strcmp(what, "hold")) return hold();
 	if (!strcmp(what, "orphan")) return orphan();
+	if (!strcmp(what, "mallocs")) return mallocs();
 	if (!strcmp(what, "bench")) return bench(atoi(argv[2]));
 	return 2;
 }

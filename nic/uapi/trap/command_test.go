@@ -284,3 +284,32 @@ func limited(args []string) int {
 	}
 	return code
 }
+
+// BenchmarkCommand measures system calls of a program whose command device is
+// served: write and dup of other files show what the reserved range costs
+// everybody, command is a write that is served.
+func BenchmarkCommand(b *testing.B) {
+	for _, kind := range []string{"write", "dup", "command"} {
+		if kind != "command" {
+			b.Run(kind+"/alone", func(b *testing.B) {
+				w, _ := commands(b, "loop", b.N, kind)
+				out, err := exec.Command(w.opt.Argv[0], w.opt.Argv[1:]...).Output()
+				if err != nil {
+					b.Fatal(err)
+				}
+				report(b, string(out))
+			})
+		}
+		for _, via := range []Via{Seccomp, Preload} {
+			b.Run(kind+"/"+via.String(), func(b *testing.B) {
+				w, _ := commands(b, "loop", b.N, kind)
+				w.opt.Via = via
+				out, code := w.run(b)
+				if code != 0 {
+					b.Fatal(out)
+				}
+				report(b, out)
+			})
+		}
+	}
+}

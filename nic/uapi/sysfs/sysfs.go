@@ -21,11 +21,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/trap"
+	"tapir/nic/uapi/trap/mirror"
 )
 
 // Tree is a Handler that serves the files.
 type Tree struct {
-	*trap.Mirror
+	*mirror.Mirror
 	lock *os.File // of the directory, held while we live
 }
 
@@ -54,7 +55,7 @@ func New() (*Tree, error) {
 			lock.Close()
 			continue
 		}
-		m, err := trap.NewMirror(dir)
+		m, err := mirror.New(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +120,7 @@ func (t *Tree) File(path, text string) error {
 	return os.WriteFile(t.Root()+path, []byte(text), 0o444)
 }
 
-// Live makes a file that says what text returns then; see trap.Mirror.Make.
+// Live makes a file that says what text returns then; see mirror.Mirror.Make.
 func (t *Tree) Live(path string, text func() (string, error)) error {
 	if err := t.File(path, ""); err != nil {
 		return err

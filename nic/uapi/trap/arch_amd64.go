@@ -8,21 +8,21 @@ const (
 )
 
 // pathCalls are the system calls that take a path which may be a served one.
-var pathCalls = map[uint32]pathCall{
-	unix.SYS_OPEN:       {kind: open, dir: -1, path: 0, arg: 1},
-	unix.SYS_OPENAT:     {kind: open, dir: 0, path: 1, arg: 2},
+var pathCalls = map[uint32]pathArgs{
+	unix.SYS_OPEN:       {kind: OpenPath, dir: -1, path: 0, arg: 1},
+	unix.SYS_OPENAT:     {kind: OpenPath, dir: 0, path: 1, arg: 2},
 	unix.SYS_OPENAT2:    {kind: openHow, dir: 0, path: 1, arg: 2},
-	unix.SYS_STAT:       {kind: stat, dir: -1, path: 0, arg: 1},
-	unix.SYS_LSTAT:      {kind: stat, dir: -1, path: 0, arg: 1, link: true},
-	unix.SYS_NEWFSTATAT: {kind: stat, dir: 0, path: 1, arg: 2, flags: 3},
-	unix.SYS_STATX:      {kind: statx, dir: 0, path: 1, arg: 4, flags: 2},
-	unix.SYS_ACCESS:     {kind: access, dir: -1, path: 0, arg: 1},
-	unix.SYS_FACCESSAT:  {kind: access, dir: 0, path: 1, arg: 2},
-	unix.SYS_FACCESSAT2: {kind: access, dir: 0, path: 1, arg: 2, flags: 3},
-	unix.SYS_READLINK:   {kind: readlink, dir: -1, path: 0},
-	unix.SYS_READLINKAT: {kind: readlink, dir: 0, path: 1},
-	unix.SYS_GETXATTR:   {kind: xattr, dir: -1, path: 0},
-	unix.SYS_LGETXATTR:  {kind: xattr, dir: -1, path: 0},
-	unix.SYS_LISTXATTR:  {kind: xattr, dir: -1, path: 0},
-	unix.SYS_LLISTXATTR: {kind: xattr, dir: -1, path: 0},
+	unix.SYS_STAT:       {kind: StatPath, dir: -1, path: 0, arg: 1},
+	unix.SYS_LSTAT:      {kind: StatPath, dir: -1, path: 0, arg: 1, link: true},
+	unix.SYS_NEWFSTATAT: {kind: StatPath, dir: 0, path: 1, arg: 2, flags: 3},
+	unix.SYS_STATX:      {kind: StatxPath, dir: 0, path: 1, arg: 4, flags: 2, size: 3},
+	unix.SYS_ACCESS:     {kind: AccessPath, dir: -1, path: 0, arg: 1},
+	unix.SYS_FACCESSAT:  {kind: AccessPath, dir: 0, path: 1, arg: 2},
+	unix.SYS_FACCESSAT2: {kind: AccessPath, dir: 0, path: 1, arg: 2, flags: 3},
+	unix.SYS_READLINK:   {kind: ReadlinkPath, dir: -1, path: 0, arg: 1, size: 2},
+	unix.SYS_READLINKAT: {kind: ReadlinkPath, dir: 0, path: 1, arg: 2, size: 3},
+	unix.SYS_GETXATTR:   {kind: XattrPath, dir: -1, path: 0},
+	unix.SYS_LGETXATTR:  {kind: XattrPath, dir: -1, path: 0},
+	unix.SYS_LISTXATTR:  {kind: XattrPath, dir: -1, path: 0},
+	unix.SYS_LLISTXATTR: {kind: XattrPath, dir: -1, path: 0},
 }

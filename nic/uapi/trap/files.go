@@ -29,8 +29,7 @@ type File interface {
 	// an inode of its own: a pipe, a socket or a memfd. held stays the File's:
 	// the other end of a pipe or socket, which polls as POLLERR or POLLHUP once
 	// no process has the program's, or the memfd, of which the program's was
-	// opened anew (/proc/self/fd/N). held may be -1 if the file is all in its
-	// descriptor: then it is neither known later nor released.
+	// opened anew (/proc/self/fd/N).
 	Descriptor() (fd, held int)
 	// Ioctl serves ioctl(2). It must not block.
 	Ioctl(c *Call, req uint32, arg uint64) Answer
@@ -108,10 +107,7 @@ func (f *Files) take(id FileID) *openFile {
 
 // Rules implements Handler.
 func (f *Files) Rules() []Rule {
-	rules := Always(unix.SYS_FSTAT)
-	for nr := range pathCalls {
-		rules = append(rules, Rule{Nr: nr})
-	}
+	rules := append(PathRules(), Rule{Nr: unix.SYS_FSTAT})
 	for _, c := range f.ioctls {
 		rules = append(rules, Rule{Nr: unix.SYS_IOCTL, When: []Cond{c}})
 	}
@@ -123,7 +119,9 @@ func (f *Files) Rules() []Rule {
 
 // Serve implements Handler.
 func (f *Files) Serve(c *Call) Answer {
-	if p, ok := pathCalls[c.Nr()]; ok {
+	if p, ok, err := c.PathCall(); err != nil {
+		return Pass() // the kernel says it better
+	} else if ok {
 		return f.servePath(c, p)
 	}
 	switch c.Nr() {
@@ -178,39 +176,14 @@ func (f *Files) find(c *Call, fd int) *openFile {
 	return f.open[id]
 }
 
-// pathCall says where a system call has its arguments; dir is -1 where there
-// is none.
-type pathCall struct {
-	kind             pathKind
-	dir              int8
-	path, arg, flags int8
-	link             bool // of a link itself, whatever flags say
-}
-
-type pathKind uint8
-
-const (
-	open pathKind = iota
-	openHow
-	stat
-	statx
-	access
-	readlink
-	xattr
-)
-
-func (f *Files) servePath(c *Call, p pathCall) Answer {
-	dir := unix.AT_FDCWD
-	if p.dir >= 0 {
-		dir = c.Int(int(p.dir))
-	}
-	if (p.kind == stat || p.kind == statx) && p.flags > 0 && c.Int(int(p.flags))&unix.AT_EMPTY_PATH != 0 {
-		if o := f.find(c, dir); o != nil && f.emptyPath(c, p) {
+func (f *Files) servePath(c *Call, p PathCall) Answer {
+	if (p.Kind == StatPath || p.Kind == StatxPath) && p.Flags&unix.AT_EMPTY_PATH != 0 {
+		if o := f.find(c, p.Dir); o != nil && emptyPath(c, p.Path) {
 			return o.stat.answer(c, p)
 		}
 		return Pass()
 	}
-	name, err := c.Path(dir, c.Arg(int(p.path)))
+	name, err := c.Path(p.Dir, p.Path)
 	if err != nil {
 		return Pass() // the kernel says it better
 	}
@@ -218,23 +191,17 @@ func (f *Files) servePath(c *Call, p pathCall) Answer {
 	if !ok {
 		return Pass()
 	}
-	switch p.kind {
-	case open:
-		return f.openNode(c, n, c.Int(int(p.arg)))
-	case openHow:
-		how, err := Get[unix.OpenHow](c, c.Arg(int(p.arg)))
-		if err != nil {
-			return Fail(err)
-		}
-		return f.openNode(c, n, int(how.Flags))
-	case access:
-		if c.Int(int(p.arg))&unix.X_OK != 0 {
+	switch p.Kind {
+	case OpenPath:
+		return f.openNode(c, n, int(p.Arg))
+	case AccessPath:
+		if p.Arg&unix.X_OK != 0 {
 			return Fail(unix.EACCES)
 		}
 		return Return(0)
-	case readlink:
+	case ReadlinkPath:
 		return Fail(unix.EINVAL)
-	case xattr:
+	case XattrPath:
 		return Fail(unix.EOPNOTSUPP)
 	}
 	return n.Stat().answer(c, p)
@@ -242,8 +209,7 @@ func (f *Files) servePath(c *Call, p pathCall) Answer {
 
 // emptyPath tells whether the path is empty, which AT_EMPTY_PATH allows and
 // does not demand.
-func (f *Files) emptyPath(c *Call, p pathCall) bool {
-	addr := c.Arg(int(p.path))
+func emptyPath(c *Call, addr uint64) bool {
 	if addr == 0 {
 		return true
 	}
@@ -266,9 +232,6 @@ func (f *Files) openNode(c *Call, n Node, flags int) Answer {
 		return Fail(err)
 	}
 	fd, held := file.Descriptor()
-	if held < 0 {
-		return Install(fd, flags)
-	}
 	answer := Install(fd, flags)
 	if _, ok := file.(Writer); ok {
 		answer = InstallReserved(fd, flags)
@@ -316,11 +279,11 @@ func (f *Files) release(id FileID) {
 // real file system.
 const nodeIno, nodeDev = 1, 0xfffff
 
-func (s Stat) answer(c *Call, p pathCall) Answer {
-	if p.kind == statx {
-		return s.writeStatx(c, c.Arg(int(p.arg)))
+func (s Stat) answer(c *Call, p PathCall) Answer {
+	if p.Kind == StatxPath {
+		return s.writeStatx(c, p.Arg)
 	}
-	return s.write(c, c.Arg(int(p.arg)))
+	return s.write(c, p.Arg)
 }
 
 func (s Stat) write(c *Call, addr uint64) Answer {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/trap/library"
 )
 
 // The second front end: a small library, preloaded into the program
@@ -86,7 +88,7 @@ type preload struct {
 }
 
 func newPreload(s *Supervisor, path string) (*preload, error) {
-	if err := preloadable(path); err != nil {
+	if err := library.Check(path); err != nil {
 		return nil, err
 	}
 	rules, err := encodeRules(s.rules)
@@ -103,7 +105,7 @@ func newPreload(s *Supervisor, path string) (*preload, error) {
 		return nil, err
 	}
 	p := &preload{dir: dir, listener: l, rules: rules}
-	if p.library, err = library(dir); err != nil {
+	if p.library, err = library.Compiled(dir); err != nil {
 		p.close()
 		return nil, err
 	}

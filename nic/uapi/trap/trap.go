@@ -2,13 +2,17 @@
 // everything it forks or executes, in this process: a supervisor over
 // seccomp's user notification (seccomp_unotify(2)), without a kernel module, C
 // code or root; or, where that is forbidden, by a preloaded library (preload.go,
-// library.go). It knows no ABI; Handlers do.
+// room library). It knows no ABI; Handlers do.
 //
 //	handler rules -> filter.go: a BPF program for this architecture
 //	Start         -> launch.go: the child installs it, hands over the listener, executes the program
-//	a trapped call -> supervise.go: the thread that receives it asks the handlers
-//	handler       -> call.go, memory.go: arguments, the program's memory and descriptors
-//	answer        -> a value, an errno, a new descriptor, or "let the kernel do it"
+//	a trapped call -> listener.go, supervise.go: the thread that receives it asks the handlers
+//	handler       -> call.go, paths.go, memory.go: arguments, the program's memory and descriptors
+//	answer        -> a value, an errno, a new descriptor (reserved.go), or "let the kernel do it"
+//	later         -> park.go: a call that waits ends at its thread's signals
+//
+// Two handlers are here and in a room below: Files, of devices that the program
+// opens, and mirror, of files that it finds elsewhere.
 //
 // Everything that no rule names runs at native speed: the kernel caches that
 // the filter allows it. It is a cooperative device model, no security

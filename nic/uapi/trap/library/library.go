@@ -1,4 +1,7 @@
-package trap
+// Package library makes the library by which a supervisor (nic/uapi/trap) serves
+// programs where seccomp is refused: preload.c, compiled when it is first
+// needed.
+package library
 
 import (
 	"bufio"
@@ -17,12 +20,12 @@ import (
 	"syscall"
 )
 
-//go:embed preload/preload.c
+//go:embed c/preload.c
 var librarySource []byte
 
-// library returns the compiled library: the cached one, or a new one that it
+// Compiled returns the compiled library: the cached one, or a new one that it
 // puts there. Where there is no cache, it goes to dir.
-func library(dir string) (string, error) {
+func Compiled(dir string) (string, error) {
 	name := fmt.Sprintf("preload-%s-%x.so", runtime.GOARCH, sha256.Sum256(librarySource))
 	if cache, err := os.UserCacheDir(); err == nil {
 		cache = filepath.Join(cache, "tapir")
@@ -78,8 +81,8 @@ func compile(file string) error {
 // maxInterpreters is how deep scripts may be interpreted by scripts.
 const maxInterpreters = 5
 
-// preloadable tells why ld.so will not preload a library into a program, if so.
-func preloadable(path string) error {
+// Check tells why ld.so will not preload a library into a program, if so.
+func Check(path string) error {
 	for range maxInterpreters {
 		interpreter, err := interpreterOf(path)
 		if err != nil {
@@ -102,7 +105,7 @@ func interpreterOf(path string) (string, error) {
 	defer f.Close()
 	line, err := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n')
 	if err != nil && err != io.EOF {
-		return "", &NotFoundError{Name: path, Err: err}
+		return "", err
 	}
 	rest, script := strings.CutPrefix(line, "#!")
 	if fields := strings.Fields(rest); script && len(fields) > 0 {

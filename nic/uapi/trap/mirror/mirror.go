@@ -1,4 +1,6 @@
-package trap
+// Package mirror has a supervised program (nic/uapi/trap) see files of a
+// directory of ours at other paths.
+package mirror
 
 import (
 	"fmt"
@@ -7,9 +9,14 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/trap"
 )
 
-// Mirror is a Handler that has the program see, at chosen paths, what a
+// pathMax is the longest path with its final zero, PATH_MAX of the kernel.
+const pathMax = 4096
+
+// Mirror is a trap.Handler that has the program see, at chosen paths, what a
 // directory of ours holds: /sys/class/x is DIR/sys/class/x. A path need not
 // exist for the program, nor any directory above it, and its own root
 // directory may be another one. What it opens is the real file or directory,
@@ -30,9 +37,9 @@ type Mirror struct {
 	fed   []*intake
 }
 
-// NewMirror returns a mirror of dir, which must have no symbolic link in its
+// New returns a mirror of dir, which must have no symbolic link in its
 // path, that shows nothing yet. Close lets go of it.
-func NewMirror(dir string) (*Mirror, error) {
+func New(dir string) (*Mirror, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
@@ -76,42 +83,26 @@ func (m *Mirror) Take(path string, take func(text []byte)) {
 	m.taken[path] = take
 }
 
-// Rules implements Handler.
-func (m *Mirror) Rules() (rules []Rule) {
-	for nr := range pathCalls {
-		rules = append(rules, Rule{Nr: nr})
-	}
-	return rules
-}
+// Rules implements trap.Handler.
+func (m *Mirror) Rules() []trap.Rule { return trap.PathRules() }
 
-// Serve implements Handler.
-func (m *Mirror) Serve(c *Call) Answer {
-	p, ok := pathCalls[c.Nr()]
-	if !ok {
-		return Pass()
-	}
-	dir := unix.AT_FDCWD
-	if p.dir >= 0 {
-		dir = c.Int(int(p.dir))
+// Serve implements trap.Handler.
+func (m *Mirror) Serve(c *trap.Call) trap.Answer {
+	p, ok, err := c.PathCall()
+	if !ok || err != nil {
+		return trap.Pass() // the kernel says it better
 	}
 	m.digest()
-	name, err := c.Path(dir, c.Arg(int(p.path)))
+	name, err := c.Path(p.Dir, p.Path)
 	if err != nil {
-		return Pass() // the kernel says it better
+		return trap.Pass()
 	}
 	shown, text := m.find(name)
-	if !shown {
-		return Pass()
-	}
-	switch p.kind {
-	case open:
-		return m.open(c, name, text, c.Int(int(p.arg)))
-	case openHow:
-		how, err := Get[unix.OpenHow](c, c.Arg(int(p.arg)))
-		if err != nil {
-			return Fail(err)
-		}
-		return m.open(c, name, text, int(how.Flags))
+	switch {
+	case !shown:
+		return trap.Pass()
+	case p.Kind == trap.OpenPath:
+		return m.open(c, name, text, int(p.Arg))
 	}
 	return m.look(c, p, name)
 }
@@ -133,15 +124,15 @@ func (m *Mirror) find(name string) (shown bool, text func() ([]byte, error)) {
 	return false, nil
 }
 
-func (m *Mirror) open(c *Call, name string, text func() ([]byte, error), flags int) Answer {
+func (m *Mirror) open(c *trap.Call, name string, text func() ([]byte, error), flags int) trap.Answer {
 	const kept = unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	fd, err := unix.Openat(m.fd, name[1:], flags&kept|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	changes := flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0
 	switch {
 	case err == unix.ENOENT && flags&unix.O_CREAT != 0:
-		return Fail(unix.EACCES)
+		return trap.Fail(unix.EACCES)
 	case err != nil:
-		return Fail(err)
+		return trap.Fail(err)
 	case flags&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL:
 		err = unix.EEXIST
 	case changes && flags&unix.O_PATH == 0: // the files of a kernel refuse root too
@@ -152,75 +143,71 @@ func (m *Mirror) open(c *Call, name string, text func() ([]byte, error), flags i
 			unix.Close(fd)
 			c.Finish(made(name, text, flags))
 		}()
-		return Later()
+		return trap.Later()
 	default:
-		return Install(fd, flags)
+		return trap.Install(fd, flags)
 	}
 	unix.Close(fd)
-	return Fail(err)
+	return trap.Fail(err)
 }
 
 // made opens a file whose text is made now.
-func made(name string, text func() ([]byte, error), flags int) Answer {
+func made(name string, text func() ([]byte, error), flags int) trap.Answer {
 	b, err := text()
 	if err != nil {
-		return Fail(err)
+		return trap.Fail(err)
 	}
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return Fail(err)
+		return trap.Fail(err)
 	}
 	defer unix.Close(fd)
 	if _, err := unix.Write(fd, b); err != nil {
-		return Fail(err)
+		return trap.Fail(err)
 	}
 	if err := unix.Fchmod(fd, 0o444); err != nil {
-		return Fail(err)
+		return trap.Fail(err)
 	}
 	readOnly, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return Fail(err)
+		return trap.Fail(err)
 	}
-	return Install(readOnly, flags)
+	return trap.Install(readOnly, flags)
 }
 
 // look answers what the program asks about a file without opening it.
-func (m *Mirror) look(c *Call, p pathCall, name string) Answer {
-	flags := 0
-	if p.flags > 0 {
-		flags = c.Int(int(p.flags))
-	}
+func (m *Mirror) look(c *trap.Call, p trap.PathCall, name string) trap.Answer {
 	nofollow := 0
-	if p.kind == readlink || p.link || flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
+	if p.Kind == trap.ReadlinkPath || p.Flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
 		nofollow = unix.O_NOFOLLOW
 	}
 	fd, err := unix.Openat(m.fd, name[1:], unix.O_PATH|unix.O_CLOEXEC|nofollow, 0)
 	if err != nil {
-		return Fail(err)
+		return trap.Fail(err)
 	}
 	defer unix.Close(fd)
-	switch p.kind {
-	case stat:
+	switch p.Kind {
+	case trap.StatPath:
 		var st unix.Stat_t
 		if err = unix.Fstat(fd, &st); err == nil {
-			err = Put(c, c.Arg(int(p.arg)), &st)
+			err = trap.Put(c, p.Arg, &st)
 		}
-	case statx:
+	case trap.StatxPath:
 		var st unix.Statx_t
-		if err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, c.Int(3), &st); err == nil {
-			err = Put(c, c.Arg(int(p.arg)), &st)
+		if err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, p.Size, &st); err == nil {
+			err = trap.Put(c, p.Arg, &st)
 		}
-	case access:
-		err = permitted(fd, c.Int(int(p.arg)))
-	case readlink:
-		return m.readlink(c, fd, c.Arg(int(p.path)+1), c.Int(int(p.path)+2))
-	case xattr:
+	case trap.AccessPath:
+		err = permitted(fd, int(p.Arg))
+	case trap.ReadlinkPath:
+		return m.readlink(c, fd, p.Arg, p.Size)
+	case trap.XattrPath:
 		err = unix.EOPNOTSUPP
 	}
 	if err != nil {
-		return Fail(err)
+		return trap.Fail(err)
 	}
-	return Return(0)
+	return trap.Return(0)
 }
 
 // permitted judges as the modes say, for whoever asks.
@@ -235,9 +222,9 @@ func permitted(fd, want int) error {
 	return nil
 }
 
-func (m *Mirror) readlink(c *Call, fd int, addr uint64, room int) Answer {
+func (m *Mirror) readlink(c *trap.Call, fd int, addr uint64, room int) trap.Answer {
 	if room <= 0 {
-		return Fail(unix.EINVAL)
+		return trap.Fail(unix.EINVAL)
 	}
 	b := make([]byte, min(room, pathMax))
 	n, err := unix.Readlinkat(fd, "", b)
@@ -248,7 +235,7 @@ func (m *Mirror) readlink(c *Call, fd int, addr uint64, room int) Answer {
 		err = c.Write(addr, b[:n])
 	}
 	if err != nil {
-		return Fail(err)
+		return trap.Fail(err)
 	}
-	return Return(int64(n))
+	return trap.Return(int64(n))
 }

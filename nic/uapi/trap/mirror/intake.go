@@ -1,10 +1,12 @@
-package trap
+package mirror
 
 import (
 	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/trap"
 )
 
 // intake is a pipe of which a program writes one end, as if it were a file of
@@ -17,26 +19,26 @@ type intake struct {
 }
 
 // feed opens a file for writing.
-func (m *Mirror) feed(name string, flags int) Answer {
+func (m *Mirror) feed(name string, flags int) trap.Answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	take := m.taken[name]
 	if take == nil || flags&unix.O_ACCMODE == unix.O_RDONLY {
-		return Fail(unix.EACCES)
+		return trap.Fail(unix.EACCES)
 	}
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_DIRECT); err != nil { // a write is a packet
-		return Fail(err)
+		return trap.Fail(err)
 	}
 	if err := unix.SetNonblock(p[0], true); err != nil {
 		unix.Close(p[0])
 		unix.Close(p[1])
-		return Fail(err)
+		return trap.Fail(err)
 	}
 	in := &intake{r: p[0], take: take}
 	m.fed = append(m.fed, in)
 	go m.follow(in)
-	return Install(p[1], flags)
+	return trap.Install(p[1], flags)
 }
 
 // follow takes what is written until nobody can write any more.

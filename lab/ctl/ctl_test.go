@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -437,20 +436,6 @@ func TestLiveSocketIsRefusedStaleOneReplaced(t *testing.T) {
 	}
 	serve(t, "nic0", newFake())
 	dial(t, "nic0")
-}
-
-func TestDirectory(t *testing.T) {
-	own := t.TempDir()
-	t.Setenv("XDG_RUNTIME_DIR", own)
-	if got := Dir(); got != filepath.Join(own, "tapir") {
-		t.Errorf("own runtime directory: %s", got)
-	}
-	for _, other := range []string{"", "/no/such/dir", "/dev/null"} {
-		t.Setenv("XDG_RUNTIME_DIR", other)
-		if got := Dir(); got != "/run/tapir" && got != fmt.Sprintf("/tmp/tapir-%d", outerUID()) {
-			t.Errorf("%q: %s", other, got)
-		}
-	}
 }
 
 func TestUnsafePlacesAreRefused(t *testing.T) {

@@ -1,7 +1,6 @@
 package ctl
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,11 +10,12 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"tapir/nic/uapi/runtimedir"
 )
 
 const (
 	suffix      = ".sock"
-	runSuffix   = ".run"
 	maxSunPath  = 107 // octets of sun_path, unix(7), without the final zero
 	nameRule    = "use 1 to 32 letters, digits, '-', '_' and '.', beginning with a letter or digit"
 	freeHint    = "remove it, or set XDG_RUNTIME_DIR to a directory of your own"
@@ -32,45 +32,11 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Dir is the directory of this user's control sockets: one only, so that what
-// a client finds does not depend on where else it may look.
-func Dir() string {
-	if d := os.Getenv("XDG_RUNTIME_DIR"); d != "" && ownedBy(d, os.Getuid()) {
-		return filepath.Join(d, "tapir")
-	}
-	// In a user namespace made by an ordinary user, uid 0 does not own /run.
-	if os.Getuid() == 0 && ownedBy("/run", 0) {
-		return "/run/tapir"
-	}
-	return fmt.Sprintf("/tmp/tapir-%d", outerUID())
-}
+// Dir is the directory of this user's control sockets.
+func Dir() string { return runtimedir.Path() }
 
-func ownedBy(dir string, uid int) bool {
-	fi, err := os.Stat(dir)
-	if err != nil || !fi.IsDir() {
-		return false
-	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	return ok && int(st.Uid) == uid
-}
-
-// outerUID is the user as seen from outside the user namespace, so that the
-// same user finds a NIC from inside and outside of one.
-func outerUID() int {
-	uid := os.Getuid()
-	f, err := os.Open("/proc/self/uid_map")
-	if err != nil {
-		return uid
-	}
-	defer f.Close()
-	for sc := bufio.NewScanner(f); sc.Scan(); {
-		var inside, outside, n int
-		if _, err := fmt.Sscan(sc.Text(), &inside, &outside, &n); err == nil && uid >= inside && uid < inside+n {
-			return outside + uid - inside
-		}
-	}
-	return uid
-}
+// RunPath is where the socket of tapir run lies of the NIC called name.
+func RunPath(name string) string { return runtimedir.Programs(name) }
 
 // checkDir refuses a directory that someone else could have prepared.
 func checkDir(dir string) error {
@@ -174,10 +140,6 @@ func removeDir(dir string) {
 		unlock()
 	}
 }
-
-// RunPath is where the socket of tapir run lies of the NIC called name, beside
-// its control socket. It belongs to who has that one.
-func RunPath(name string) string { return filepath.Join(Dir(), name+runSuffix) }
 
 // sockets returns the names of all sockets in dir, running or stale, in order.
 func sockets(dir string) (names []string) {

@@ -14,6 +14,7 @@ import (
 
 	"tapir/lab/link"
 	"tapir/lab/node"
+	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/ucma"
 	"tapir/nic/uapi/uverbs"
 	"tapir/nic/umode/proxy"
@@ -101,6 +102,8 @@ func socketpair(t *testing.T) (ours, theirs *net.UnixConn) {
 	return conn(fds[0]), conn(fds[1])
 }
 
+const verbsDevice = "uverbs/a"
+
 // open opens the NIC as a program would, over a socket.
 func (f *far) open(t *testing.T, o Options) *Context {
 	t.Helper()
@@ -109,7 +112,7 @@ func (f *far) open(t *testing.T, o Options) *Context {
 		switch name {
 		case verbsDevice:
 			return proxy.Device{Open: f.verbs.Open, Do: f.do}, true
-		case cmDevice:
+		case relay.UCMA:
 			return proxy.Device{Open: f.cm.Open, Do: f.do}, true
 		}
 		return proxy.Device{}, false
@@ -122,7 +125,7 @@ func (f *far) open(t *testing.T, o Options) *Context {
 			t.Error(err)
 		}
 	})
-	c, err := NewContext(ours, o)
+	c, err := newContext(ours, verbsDevice, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"tapir/nic/cm"
+	"tapir/nic/uapi/relay"
 	"tapir/nic/verbs"
 )
 
@@ -106,7 +107,7 @@ func (c *Context) manager() (*manager, error) {
 	if c.cm != nil {
 		return c.cm, nil
 	}
-	f, err := c.session.open(cmDevice)
+	f, err := c.session.open(relay.UCMA)
 	if err != nil {
 		return nil, explain(err)
 	}

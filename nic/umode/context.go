@@ -14,12 +14,6 @@ import (
 	"tapir/nic/verbs"
 )
 
-// Names of the devices at the proxy.
-const (
-	verbsDevice = "uverbs"
-	cmDevice    = "rdma_cm"
-)
-
 // Options are choices of Open; the zero value is good.
 type Options struct {
 	// Triggers is the vendor's library; nil stands for the one built in.
@@ -48,8 +42,9 @@ type Context struct {
 	cm      *manager
 }
 
-// newContext opens the device behind conn, which it takes.
-func NewContext(conn *net.UnixConn, options Options) (c *Context, err error) {
+// newContext opens the device behind conn (taken), a sequenced packet socket
+// whose other end a proxy.Session serves.
+func newContext(conn *net.UnixConn, device string, options Options) (c *Context, err error) {
 	c = &Context{session: newSession(conn), options: options, triggers: options.Triggers, objects: map[uint64]any{}, qps: map[uint32]*QP{}}
 	switch {
 	case options.NoLibrary:
@@ -57,7 +52,7 @@ func NewContext(conn *net.UnixConn, options Options) (c *Context, err error) {
 	case c.triggers == nil:
 		c.triggers = ringLibrary()
 	}
-	if c.dev, err = c.session.open(verbsDevice); err == nil {
+	if c.dev, err = c.session.open(device); err == nil {
 		call := &Call{Verb: OpenCA, Object: c}
 		err = c.run(call, func() error { return c.open(call) }, nil)
 	}

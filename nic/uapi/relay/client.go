@@ -50,29 +50,39 @@ type call struct {
 // Dial connects to the socket at path. Errors: *Refused, or why the NIC's
 // process cannot be reached.
 func Dial(path string, a Ask) (*Client, error) {
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: path})
+	conn, hello, err := Greet(path, a)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{files: trap.NewFiles(), read: make(chan struct{}), calls: map[uint64]*call{}, open: map[uint64]*clientFile{}}
+	c := &Client{Hello: hello, files: trap.NewFiles(), read: make(chan struct{}), calls: map[uint64]*call{}, open: map[uint64]*clientFile{}}
 	c.files.ServeWrites()
-	a.Version = Version
-	if err = say(conn, a); err == nil {
-		err = hear(conn, &c.Hello)
-	}
-	if err == nil {
-		err = c.Hello.refusal()
-	}
-	if err == nil {
-		c.link, err = newLink(conn)
-	}
-	if err != nil {
+	if c.link, err = newLink(conn); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	c.foreign.init()
 	go c.run()
 	return c, nil
+}
+
+// Greet connects to the socket at path and asks, no more. Errors are those of
+// Dial.
+func Greet(path string, a Ask) (conn *net.UnixConn, h Hello, err error) {
+	if conn, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: path}); err != nil {
+		return nil, h, err
+	}
+	a.Version = Version
+	if err = say(conn, a); err == nil {
+		err = hear(conn, &h)
+	}
+	if err == nil {
+		err = h.refusal()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, h, err
+	}
+	return conn, h, nil
 }
 
 // refusal is why the NIC's process will not serve us.

@@ -35,6 +35,9 @@ type Ask struct {
 	// ProcMem reaches the program's memory by /proc/PID/mem alone, which the
 	// supervisor opens.
 	ProcMem bool `json:"proc_mem,omitempty"`
+	// Messages says that the program itself asks, and from now on writes its
+	// commands as messages of nic/umode/proxy.
+	Messages bool `json:"messages,omitempty"`
 }
 
 // Hello is the answer, or why there is no other one.

@@ -2,12 +2,14 @@ package relay
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
 	"sync"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/umode/proxy"
 	"tapir/wire/frame"
 )
 
@@ -43,7 +45,7 @@ type Server struct {
 	l       *net.UnixListener
 	served  chan struct{} // closed when nobody is accepted any more; nil before Serve
 	mu      sync.Mutex
-	open    map[*session]bool
+	open    map[io.Closer]bool // connections
 	closing bool
 	wait    sync.WaitGroup
 }
@@ -60,7 +62,7 @@ func Listen(path string) (*Server, error) {
 		l.Close()
 		return nil, err
 	}
-	return &Server{l: l, open: map[*session]bool{}}, nil
+	return &Server{l: l, open: map[io.Closer]bool{}}, nil
 }
 
 // Serve serves supervisors on goroutines of its own until Close. It is called
@@ -87,8 +89,8 @@ func (s *Server) Close() {
 	}
 	s.mu.Lock()
 	s.closing = true
-	for o := range s.open {
-		o.link.c.Close()
+	for c := range s.open {
+		c.Close()
 	}
 	s.mu.Unlock()
 	s.wait.Wait()
@@ -100,7 +102,7 @@ func (s *Server) serve(c *net.UnixConn, devices Devices) {
 	if err := hear(c, &a); err != nil {
 		return
 	}
-	found, err := admit(c, a, devices)
+	pid, found, err := admit(c, a, devices)
 	h := Hello{Version: Version}
 	if err != nil {
 		h.Refused = err
@@ -112,44 +114,54 @@ func (s *Server) serve(c *net.UnixConn, devices Devices) {
 	if say(c, h) != nil || err != nil {
 		return
 	}
-	l, lerr := newLink(c)
-	if lerr != nil {
-		return
-	}
-	o := newSession(l, a, found)
 	s.mu.Lock()
 	if s.closing {
 		s.mu.Unlock()
 		return
 	}
-	s.open[o] = true
+	s.open[c] = true
 	s.mu.Unlock()
-	o.run()
+	if a.Messages {
+		serveMessages(c, pid, found)
+	} else if l, err := newLink(c); err == nil {
+		newSession(l, a, found).run()
+	}
 	s.mu.Lock()
-	delete(s.open, o)
+	delete(s.open, c)
 	s.mu.Unlock()
 }
 
-// admit looks who asks for what.
-func admit(c *net.UnixConn, a Ask, devices Devices) (map[string]Device, *Refused) {
+// serveMessages serves a program that needs no supervisor.
+func serveMessages(c *net.UnixConn, pid int, found map[string]Device) {
+	o, err := proxy.NewSession(c, pid, func(name string) (proxy.Device, bool) {
+		d, ok := found[name]
+		return proxy.Device{Open: d.Open, Do: d.Thread.Do}, ok
+	})
+	if err == nil {
+		_ = o.Serve() // says only how the program broke the rules
+	}
+}
+
+// admit looks who, the process pid, asks for what.
+func admit(c *net.UnixConn, a Ask, devices Devices) (pid int, found map[string]Device, r *Refused) {
 	if r := checkVersion(Version, a.Version); r != nil {
-		return nil, r
+		return 0, nil, r
 	}
 	cred, err := peer(c)
 	switch {
 	case err != nil:
-		return nil, &Refused{What: fmt.Sprintf("the supervisor cannot be told: %v", err), Remedy: "try again"}
+		return 0, nil, &Refused{What: fmt.Sprintf("the supervisor cannot be told: %v", err), Remedy: "try again"}
 	case cred.Uid != 0 && int(cred.Uid) != os.Getuid():
-		return nil, &Refused{What: "the NIC belongs to another user", Remedy: "run the program as the user who started the NIC, or as root"}
+		return 0, nil, &Refused{What: "the NIC belongs to another user", Remedy: "run the program as the user who started the NIC, or as root"}
 	case cred.Pid == 0:
-		return nil, &Refused{What: "the program's PID namespace cannot be seen from the NIC's process", Remedy: "start the NIC in the same or an outer PID namespace"}
+		return 0, nil, &Refused{What: "the program's PID namespace cannot be seen from the NIC's process", Remedy: "start the NIC in the same or an outer PID namespace"}
 	}
-	found, err := devices(a)
+	found, err = devices(a)
 	if err == nil {
-		return found, nil
+		return int(cred.Pid), found, nil
 	}
 	if r, ok := err.(*Refused); ok {
-		return nil, r
+		return 0, nil, r
 	}
-	return nil, &Refused{What: err.Error(), Remedy: "see: tapir doctor"}
+	return 0, nil, &Refused{What: err.Error(), Remedy: "see: tapir doctor"}
 }

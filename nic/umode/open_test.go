@@ -1,0 +1,65 @@
+package umode
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"tapir/lab/link"
+	"tapir/lab/node"
+	"tapir/nic/uapi/relay"
+	"tapir/nic/uapi/runtimedir"
+	"tapir/nic/verbs"
+)
+
+// Which NIC a name means, and why one cannot be had.
+func TestOpen(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	if _, err := Open("", Options{}); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("without any: %v", err)
+	}
+	if err := os.Mkdir(runtimedir.Path(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open("nic7", Options{}); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "tapir nic --name nic7") {
+		t.Errorf("one that does not run: %v", err)
+	}
+	programs := node.NewPrograms()
+	serve := func(wire *link.WireEnd, ip string, personality verbs.Personality) {
+		cfg := node.Config{Name: wire.Name(), Wire: wire, IP: []netip.Prefix{netip.MustParsePrefix(ip)}}
+		if err := cfg.Set("personality", personality.String()); err != nil {
+			t.Fatal(err)
+		}
+		n := must[*node.Node](t)(node.Start(t.Context(), cfg))
+		r := must[*relay.Server](t)(relay.Listen(runtimedir.Programs(wire.Name())))
+		programs.Add(n)
+		r.Serve(programs.Devices)
+		t.Cleanup(func() {
+			r.Close()
+			_ = n.Close()
+		})
+	}
+	a, b, err := link.NewWire("rdma", "plain", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(a, "10.0.0.1/24", verbs.IWARP)
+	for _, name := range []string{"", "rdma"} {
+		c := must[*Context](t)(Open(name, Options{}))
+		if attr := must[verbs.DeviceAttr](t)(c.Query()); attr.Ports != 1 {
+			t.Errorf("%q: %+v", name, attr)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	serve(b, "10.0.0.2/24", verbs.Ethernet)
+	if _, err := Open("plain", Options{}); !errors.Is(err, verbs.ErrUnsupported) {
+		t.Errorf("one without RDMA: %v", err)
+	}
+	if _, err := Open("", Options{}); !errors.Is(err, ErrWhich) || !strings.Contains(err.Error(), "plain, rdma") {
+		t.Errorf("one of two: %v", err)
+	}
+}

@@ -112,16 +112,17 @@ func putEvent(b []byte, uid uint64, num uint32, typ EventType, status int32) {
 
 // The attributes of a queue pair that INIT_QP_ATTR sets: bits of its mask.
 const (
-	attrState  = 1 << 0
-	attrAccess = 1 << 3
+	attrState   = 1 << 0
+	attrAccess  = 1 << 3
+	attrTimeout = 1 << 9
 )
 
 // putQPAttr writes an ib_uverbs_qp_attr.
-func putQPAttr(b []byte, mask uint32, state verbs.State, access verbs.Access) {
+func putQPAttr(b []byte, mask uint32, state verbs.State, access verbs.Access, timeout uint8) {
 	order.PutUint32(b, mask)
 	order.PutUint32(b[4:], uint32(state))
 	order.PutUint32(b[36:], uint32(access))
-	b[133] = portNum
+	b[133], b[134] = portNum, timeout
 }
 
 // portNum is the number of the one port that a NIC has.

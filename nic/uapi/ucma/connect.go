@@ -12,8 +12,9 @@ import (
 )
 
 // connect is CONNECT. ESTABLISHED, REJECTED, UNREACHABLE or CONNECT_ERROR
-// follows. If librdmacm does not have the queue pair, CONNECT_RESPONSE comes
-// first, and ACCEPT then completes the connection without an event. Errors:
+// follows. If librdmacm does not have the queue pair, or has to set attributes
+// of it, CONNECT_RESPONSE comes instead of ESTABLISHED, and ACCEPT then
+// completes the connection without an event. Errors:
 // EINVAL (no route resolved, no such queue pair, or in the wrong state),
 // EADDRINUSE, ENODEV.
 func (f *File) connect(c *command) {
@@ -27,7 +28,7 @@ func (f *File) connect(c *command) {
 		return
 	}
 	p.private = slices.Clone(p.private)
-	n := &conn{dev: i.dev, home: f.home, owner: i, manual: !i.qpAttr}
+	n := &conn{dev: i.dev, home: f.home, owner: i, manual: !i.qpAttr || i.ack.set}
 	i.conn, i.state = n, connected
 	pid, local, remote := c.caller.Process(), netip.AddrPortFrom(i.src.addr, i.src.port), netip.AddrPortFrom(i.to, i.dst.port)
 	if i.src.any() {

@@ -196,3 +196,46 @@ func TestEstablish(t *testing.T) {
 	l.end()
 	p.checkEmpty(t, l.ch, c.ch)
 }
+
+// With an option that is an attribute of the queue pair, librdmacm completes
+// the connection, so that it can set it.
+func TestAckTimeout(t *testing.T) {
+	p := newPair(t, nil)
+	l, c := p.listener("0.0.0.0:7471"), p.resolved("10.0.0.2:7471")
+	must(t, c.option(optionAckTimeout, 21), c.connect(""))
+	s, _ := l.request()
+	must(t, s.createQP(p.server), s.accept(""))
+	if mask, err := c.respond(); err != nil || mask != attrTimeout {
+		t.Errorf("mask %#x, %v", mask, err)
+	}
+	s.expect(Established)
+	if _, err := c.initQPAttr(verbs.RTS); err != nil || p.c.mem[134] != 21 {
+		t.Errorf("timeout %d, %v", p.c.mem[134], err)
+	}
+	c.end()
+	s.expect(Disconnected)
+	s.end()
+	l.end()
+	p.checkEmpty(t, l.ch, c.ch)
+}
+
+// Whatever depths the two ask for, they connect, and each is told its own.
+func TestDepths(t *testing.T) {
+	for _, d := range [][4]byte{{0, 0, 0, 0}, {0, 5, 7, 0}, {32, 32, 1, 1}, {3, 9, 9, 3}} {
+		p := newPair(t, nil)
+		l, c := p.listener("0.0.0.0:7471"), p.resolved("10.0.0.2:7471")
+		c.ird, c.ord = d[0], d[1]
+		must(t, c.connect(""))
+		s, ev := l.request()
+		if ev.ird != max(c.ord, 1) || ev.ord != c.ird { // one Read says that the client is ready
+			t.Errorf("asked %v, the request says %+v", d, ev)
+		}
+		s.ird, s.ord = d[2], d[3]
+		must(t, s.createQP(p.server), s.accept(""))
+		atServer, atClient := s.expect(Established), c.expect(Established)
+		if atServer.ord > c.ird || atClient.ord > s.ird {
+			t.Errorf("asked %v, the client may read %d at a time, the server %d", d, atClient.ord, atServer.ord)
+		}
+		p.checkEmpty(t, l.ch, c.ch)
+	}
+}

@@ -42,6 +42,7 @@ type id struct {
 	afOnly    bool
 	afOnlySet bool
 	tos       uint8
+	ack       ackTimeout
 
 	query     *query
 	listeners []*listener

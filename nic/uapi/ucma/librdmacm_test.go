@@ -101,6 +101,8 @@ type cmid struct {
 	qp     *verbs.QP
 	qpn    uint32
 	noInit bool // the program has the queue pair
+	ird    byte
+	ord    byte
 }
 
 type body []byte
@@ -131,7 +133,7 @@ var lastUID uint64 = 0x5000
 
 func (t *thread) create(ch *channel) (*cmid, error) {
 	lastUID += 16
-	i := &cmid{t: t, ch: ch, uid: lastUID}
+	i := &cmid{t: t, ch: ch, uid: lastUID, ird: 4, ord: 5}
 	err := t.write(ch, cmdCreateID, body{}.u64(i.uid).u64(t.addr).u16(portSpaceTCP).zero(6), 4)
 	i.num = order.Uint32(t.mem)
 	return i, err
@@ -198,7 +200,7 @@ func (i *cmid) param(private string, valid bool) body {
 	if valid {
 		v = 1
 	}
-	return append(b, byte(len(private)), 0, 4, 5, 0, 7, 7, v)
+	return append(b, byte(len(private)), 0, i.ird, i.ord, 0, 7, 7, v)
 }
 
 func (i *cmid) connect(private string) error {
@@ -281,6 +283,17 @@ func (t *thread) event(c *channel) (fetched, error) {
 	return parseEvent(t.mem), err
 }
 
+// respond is what librdmacm does with CONNECT_RESPONSE.
+func (i *cmid) respond() (mask uint32, err error) {
+	i.expect(ConnectResponse)
+	for _, s := range []verbs.State{verbs.Init, verbs.RTR, verbs.RTS} {
+		if mask, err = i.initQPAttr(s); err != nil {
+			return 0, err
+		}
+	}
+	return mask, i.establish()
+}
+
 // expect fetches an event of i that must be of this type.
 func (i *cmid) expect(typ EventType) fetched {
 	i.t.w.t.Helper()
@@ -297,7 +310,7 @@ func (i *cmid) request() (*cmid, fetched) {
 	i.t.w.t.Helper()
 	ev := i.expect(ConnectRequest)
 	lastUID += 16
-	return &cmid{t: i.t, ch: i.ch, uid: lastUID, num: ev.num}, ev
+	return &cmid{t: i.t, ch: i.ch, uid: lastUID, num: ev.num, ird: 4, ord: 5}, ev
 }
 
 // end destroys i and checks the count of its events.

@@ -51,9 +51,17 @@ func (i *id) set(name uint32, val []byte) error {
 			return syscall.EINVAL
 		}
 		i.afOnly, i.afOnlySet = on, true
-	case optionAckTimeout: // of InfiniBand's packets; TCP measures for itself
+	case optionAckTimeout:
+		i.ack = ackTimeout{val[0], true}
 	}
 	return nil
+}
+
+// ackTimeout is an attribute of InfiniBand's queue pairs, 4.096 us * 2^value.
+// TCP measures for itself; the queue pair keeps what a program has set.
+type ackTimeout struct {
+	value uint8
+	set   bool
 }
 
 // notify is NOTIFY: an event of the queue pair that the connection manager is

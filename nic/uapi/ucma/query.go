@@ -73,8 +73,10 @@ func (f *File) initQPAttr(c *command) {
 	case state != verbs.RTS:
 		c.finish(syscall.EINVAL)
 		return
+	case i.ack.set:
+		mask = attrTimeout
 	}
 	var b [qpAttrLen]byte
-	putQPAttr(b[:], mask, state, verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic)
+	putQPAttr(b[:], mask, state, verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic, i.ack.value)
 	c.answer(0, b[:])
 }

@@ -215,6 +215,56 @@ func TestCommandsOnce(t *testing.T) {
 	})
 }
 
+// openElsewhere opens the device and has files serve it.
+func (d *commander) openElsewhere(files *Files, flags int) (fd int, f *commandFile, err error) {
+	opened, err := d.Open(flags)
+	if err != nil {
+		return -1, nil, err
+	}
+	f = opened.(*commandFile)
+	var st unix.Stat_t
+	if err := unix.Fstat(f.fd, &st); err != nil {
+		return -1, nil, err
+	}
+	id := FileID{st.Dev, st.Ino}
+	files.Adopt(id, f, d.Stat())
+	_, err = Watch(f.held, func() { files.Forget(id); f.Release() })
+	return f.fd, f, err
+}
+
+// lateOpener is a command device whose opening is answered from other
+// goroutines.
+type lateOpener struct {
+	*commander
+	files *Files
+}
+
+func (d *lateOpener) ServeOpen(c *Call, flags int) Answer {
+	go func() {
+		fd, _, err := d.openElsewhere(d.files, flags)
+		if err != nil {
+			c.Finish(Fail(err))
+			return
+		}
+		c.Finish(InstallReserved(fd, flags))
+	}()
+	return Later()
+}
+
+// TestThreadsOpen: descriptors that are placed at the same time get numbers of
+// their own.
+func TestThreadsOpen(t *testing.T) {
+	t.Parallel()
+	eachWay(t, func(t *testing.T, way Options) {
+		w, d := commands(t, "threads", 0)
+		files := w.opt.Handlers[0].(*Files)
+		files.Add(commandPath, &lateOpener{d, files})
+		w.by(way)
+		w.want(t, "apart\n")
+		d.allReleased(t)
+	})
+}
+
 // TestKilledAtAnyMoment: a file is released once, wherever its processes were.
 func TestKilledAtAnyMoment(t *testing.T) {
 	t.Parallel()

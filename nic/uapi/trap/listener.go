@@ -55,6 +55,8 @@ type Listener struct {
 	mirrors  []string    // roots of those among the handlers
 	twoSteps atomic.Bool // before Linux 5.14 a descriptor cannot be added and the call ended at once
 
+	placing sync.Mutex // held from finding a free number to using it
+
 	mu   sync.Mutex
 	done map[uint32]undelivered // by thread; of those that repeat
 }
@@ -199,6 +201,8 @@ func (l *Listener) failAdd(c *Call, err error) {
 func (l *Listener) add(c *Call, fd, flags int, where Place, send uint32) (n int, err error) {
 	req := addFd{id: c.n.ID, flags: send, srcfd: uint32(fd), newfdFlags: uint32(flags & unix.O_CLOEXEC)}
 	if where == InReserved {
+		l.placing.Lock()
+		defer l.placing.Unlock()
 		at, restore, err := l.terms.Reserved.free(c)
 		if err != nil {
 			return -1, err

@@ -228,6 +228,8 @@ func (c *connection) finish(call *Call, a Answer) {
 func (c *connection) install(call *Call, fd, flags int, where Place) (int, error) {
 	m := libraryAnswer{Kind: answerInstall, Value: int64(flags & unix.O_CLOEXEC)}
 	if where == InReserved {
+		call.l.placing.Lock() // the caller's limit is not what it was meanwhile
+		defer call.l.placing.Unlock()
 		r := call.l.terms.Reserved
 		restore, err := r.raise(call)
 		if err != nil {

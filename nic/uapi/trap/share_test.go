@@ -29,18 +29,8 @@ func (h *sharer) Open(int) (File, error) { return nil, unix.ENXIO } // ServeOpen
 // ServeOpen serves the opening elsewhere: by another end of the listener, which
 // only the terms are known of.
 func (h *sharer) ServeOpen(c *Call, flags int) Answer {
-	f, err := h.dev.Open(flags)
+	fd, f, err := h.dev.openElsewhere(h.Files, flags)
 	if err != nil {
-		return Fail(err)
-	}
-	fd, held := f.Descriptor()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return Fail(err)
-	}
-	id := FileID{st.Dev, st.Ino}
-	h.Adopt(id, f, h.Stat())
-	if _, err := Watch(held, func() { h.Forget(id); f.Release() }); err != nil {
 		return Fail(err)
 	}
 	if h.there != nil { // a signal interrupted the opening, and the kernel makes it again
@@ -53,7 +43,7 @@ func (h *sharer) ServeOpen(c *Call, flags int) Answer {
 	made := c.Notification()
 	go func() {
 		h.there.Call(made).Finish(InstallReserved(fd, flags))
-		h.receive(f.(Writer))
+		h.receive(f)
 	}()
 	return Later()
 }

@@ -133,6 +133,22 @@ static void timer(int n) {
 	puts("each once");
 }
 
+static void *open_and_close(void *unused) {
+	for (int i = 0; i < 100; i++) {
+		int fd = open(DEVICE, O_RDWR), d = dup(fd);
+		if (command(fd, COUNT) < 1 || command(d, COUNT) < 1 || fd == d || close(fd) || close(d)) printf("%d %d %s\n", fd, d, strerror(errno)), exit(1);
+	}
+	return NULL;
+}
+
+// threads open the device at once: none takes the number of another.
+static void threads(void) {
+	pthread_t t[8];
+	for (int i = 0; i < 8; i++) pthread_create(t + i, NULL, open_and_close, NULL);
+	for (int i = 0; i < 8; i++) pthread_join(t[i], NULL);
+	puts("apart");
+}
+
 // killed uses the device in children that are killed at some moment.
 static void killed(int rounds) {
 	for (int i = 0; i < rounds; i++) {
@@ -231,6 +247,7 @@ int main(int argc, char **argv) {
 	if (!strcmp(argv[1], "inherited")) inherited(n);
 	if (!strcmp(argv[1], "full")) full(n);
 	if (!strcmp(argv[1], "timer")) timer(n);
+	if (!strcmp(argv[1], "threads")) threads();
 	if (!strcmp(argv[1], "killed")) killed(n);
 	if (!strcmp(argv[1], "cancel")) cancel();
 	if (!strcmp(argv[1], "elsewhere")) elsewhere();

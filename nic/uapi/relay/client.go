@@ -34,7 +34,8 @@ type Client struct {
 
 	mu    sync.Mutex
 	lost  bool
-	taken *ledger // not nil: the other side receives the calls
+	taken bool      // the other side receives the calls
+	paper []*ledger // of what it has received
 	next  uint64
 	calls map[uint64]*call // those that the other side was told of
 	open  map[uint64]*clientFile
@@ -136,23 +137,23 @@ func (c *Client) run() {
 	for _, call := range calls {
 		call.Finish(trap.Fail(unix.ENODEV))
 	}
+	for _, l := range c.paper { // which only handOver changes, and not any more
+		for _, id := range l.unanswered() {
+			c.supervisor.Call(trap.Notification{ID: id}).Finish(trap.Fail(unix.ENODEV))
+		}
+		l.close()
+	}
 	c.receiveAgain()
 }
 
-// receiveAgain takes the listener back from a process that receives no more.
+// receiveAgain has the supervisor receive what the other side receives no more.
 func (c *Client) receiveAgain() {
 	c.mu.Lock()
-	l := c.taken
-	c.taken = nil
-	c.mu.Unlock()
-	if l == nil {
-		return
+	defer c.mu.Unlock()
+	if c.taken {
+		c.taken = false
+		c.supervisor.Resume()
 	}
-	for _, id := range l.unanswered() {
-		c.supervisor.Call(trap.Notification{ID: id}).Finish(trap.Fail(unix.ENODEV))
-	}
-	l.close()
-	c.supervisor.Resume()
 }
 
 func (c *Client) take(m *message, tail string, fd int) {

@@ -41,7 +41,7 @@ func (d *device) ServeOpen(made *trap.Call, how int) trap.Answer {
 func (c *Client) handOver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.taken != nil || c.supervisor.Fd() < 0 {
+	if c.taken || c.lost || c.supervisor.Fd() < 0 {
 		return
 	}
 	terms, err := json.Marshal(c.supervisor.Terms())
@@ -57,7 +57,7 @@ func (c *Client) handOver() {
 		l.close()
 		return
 	}
-	c.taken = l
+	c.taken, c.paper = true, append(c.paper, l)
 	c.link.send(&message{Kind: paper}, "", fd)
 	c.link.send(&message{Kind: take}, string(terms), c.supervisor.Fd())
 }

@@ -18,18 +18,26 @@ import (
 // it sends leaves at once; what is not for a device file goes back to the
 // supervisor.
 type intake struct {
-	s    *session
-	l    *trap.Listener
-	home Thread
+	s *session
+	l *trap.Listener
+
+	// Of the thread that receives.
 	stop func() // the receiving; nil: it has ended
 	path [40]byte
 	next *caller // for the next call; nil: there is none that is free
+	away int     // the last so many commands were of files that are at home elsewhere
 
 	mu     sync.Mutex
+	home   Thread // that receives; nil: none yet
 	ledger *ledger
 	calls  int  // not yet answered
+	ending bool // the receiving must not begin again
 	over   bool // the last answer closes all
 }
+
+// moveAfter is how many commands in a row must be of files that are at home
+// elsewhere until that thread receives: a hop to it costs more than a command.
+const moveAfter = 64
 
 // newIntake takes the descriptors of a listener and a ledger.
 func newIntake(s *session, fd, paper int, terms string) (*intake, error) {
@@ -44,8 +52,34 @@ func newIntake(s *session, fd, paper int, terms string) (*intake, error) {
 	return &intake{s: s, l: trap.NewListener(fd, t), ledger: l}, nil
 }
 
+// settle has a thread receive from the next thing on that it does.
+func (in *intake) settle(home Thread) {
+	in.mu.Lock()
+	in.home = home
+	in.mu.Unlock()
+	home.Do(func(frame.Time) { in.start() })
+}
+
 // start begins on the calling thread, home.
-func (in *intake) start() { in.stop = in.home.AddSource(in.l.Fd(), in.serve, in.lost) }
+func (in *intake) start() {
+	in.mu.Lock()
+	home, ending := in.home, in.ending
+	in.mu.Unlock()
+	if !ending {
+		in.stop = home.AddSource(in.l.Fd(), in.serve, in.lost)
+	}
+}
+
+// move has another thread receive.
+func (in *intake) move(to Thread) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.ending {
+		in.home, in.away = to, 0
+		in.end()
+		to.Do(func(frame.Time) { in.start() })
+	}
+}
 
 // lost comes when the NIC's loop ends: the supervisor receives again.
 func (in *intake) lost() {
@@ -81,8 +115,12 @@ func (in *intake) serve(_ frame.Time, hungUp bool) {
 	if f.home != in.home {
 		in.next = nil
 		f.home.Do(func(frame.Time) { f.serve(c, made.Arg(1), made.Arg(2)) })
+		if in.away++; in.away == moveAfter {
+			in.move(f.home)
+		}
 		return
 	}
+	in.away = 0
 	f.serve(c, made.Arg(1), made.Arg(2))
 	if c.parked {
 		in.next = nil
@@ -161,8 +199,17 @@ func (in *intake) end() {
 	}
 }
 
-// close lets go of the listener when no call is left. The receiving has ended.
+// close ends the receiving, and lets go of the listener when no call is left.
 func (in *intake) close() {
+	in.mu.Lock()
+	in.ending = true
+	home := in.home
+	in.mu.Unlock()
+	if home != nil {
+		ended := make(chan struct{})
+		home.Do(func(frame.Time) { in.end(); close(ended) })
+		<-ended
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.over = true

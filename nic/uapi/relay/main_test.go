@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +31,10 @@ import (
 // nodeEnv makes this binary the NIC's process.
 const nodeEnv = "TAPIR_TEST_NODE"
 
+// superviseEnv makes this binary the supervisor of the program with these
+// arguments, on the node at this path.
+const superviseEnv = "TAPIR_TEST_SUPERVISE"
+
 // program is the file of testdata/toy.c.
 var program string
 
@@ -37,6 +42,9 @@ func TestMain(m *testing.M) {
 	trap.Launched()
 	if path := os.Getenv(nodeEnv); path != "" {
 		os.Exit(beNode(path))
+	}
+	if path := os.Getenv(superviseEnv); path != "" {
+		os.Exit(beSupervisor(path))
 	}
 	os.Exit(testAll(m))
 }
@@ -68,6 +76,8 @@ const (
 	opFlags               // answers 1 if the descriptor does not block
 	opProcess             // answers the id of the process
 	opDie                 // ends the NIC's process
+	opEnd                 // ends the device's loop
+	opHere                // answers 1 if the device's loop has received the command
 	opMallocs             // answers how often the process has allocated memory
 	opReceived            // answers how many commands were received on the loop's own listener
 )
@@ -184,6 +194,14 @@ func (f *toyFile) serve(c abi.Caller, cmd toyCommand) (uint64, error) {
 		return uint64(c.Process()), nil
 	case opDie:
 		os.Exit(3)
+	case opEnd:
+		f.d.home.cancel()
+		return 0, nil
+	case opHere:
+		if in := c.(*caller).in; in != nil && in.home == Thread(f.d.home) {
+			return 1, nil
+		}
+		return 0, nil
 	case opMallocs:
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -218,9 +236,21 @@ func (f *toyFile) serveRegion(cmd toyCommand) (uint64, error) {
 }
 
 // home is a loop without a NIC.
-type home struct{ *loop.Loop }
+type home struct {
+	*loop.Loop
+	cancel context.CancelFunc
+	mu     sync.Mutex // after the loop's end
+}
 
-func (h *home) Do(fn func(now frame.Time)) { h.Loop.Do(fn) }
+func (h *home) Do(fn func(now frame.Time)) {
+	if !h.Loop.Do(fn) {
+		go func() {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			fn(0)
+		}()
+	}
+}
 
 func (h *home) AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) func() {
 	s := h.Loop.AddSource(fd, serve, lost)
@@ -245,8 +275,9 @@ func beNode(path string) int {
 			panic(err)
 		}
 		l.SetEngine(idle{})
-		go l.Run(context.Background())
-		d := &toy{home: &home{l}, files: map[*toyFile]bool{}, says: os.Stdout, name: name}
+		ctx, cancel := context.WithCancel(context.Background())
+		go l.Run(ctx)
+		d := &toy{home: &home{Loop: l, cancel: cancel}, files: map[*toyFile]bool{}, says: os.Stdout, name: name}
 		devices[name] = Device{Open: d.open, Thread: d.home}
 	}
 	s, err := Listen(path)
@@ -357,14 +388,40 @@ type run struct {
 // start runs the program with these arguments on the node's devices.
 func (n *nodeProcess) start(t testing.TB, w way, args ...string) *run {
 	t.Helper()
-	c, err := Dial(n.path, Ask{ProcMem: w.procMem})
+	c, err := dial(n.path, w)
 	must(t, err)
-	for i, name := range []string{"toy0", "toy1"} {
-		c.Add("/dev/tapir-"+name, name, trap.Stat{Mode: unix.S_IFCHR | 0o600, Rdev: unix.Mkdev(231, uint32(192+i))})
-	}
 	r := supervise(t, w, c, args...)
 	r.client = c
 	return r
+}
+
+func dial(path string, w way) (*Client, error) {
+	c, err := Dial(path, Ask{ProcMem: w.procMem})
+	if err != nil {
+		return nil, err
+	}
+	for i, name := range []string{"toy0", "toy1"} {
+		c.Add("/dev/tapir-"+name, name, trap.Stat{Mode: unix.S_IFCHR | 0o600, Rdev: unix.Mkdev(231, uint32(192+i))})
+	}
+	return c, nil
+}
+
+// beSupervisor runs the program that its arguments name.
+func beSupervisor(path string) int {
+	c, err := dial(path, ways[0])
+	if err != nil {
+		panic(err)
+	}
+	p, err := trap.Start(trap.Options{Argv: os.Args[1:], Stdout: os.Stdout, Handlers: []trap.Handler{c}})
+	if err != nil {
+		panic(err)
+	}
+	code, err := p.Wait()
+	if err != nil {
+		panic(err)
+	}
+	c.Close()
+	return code
 }
 
 func supervise(t testing.TB, w way, h trap.Handler, args ...string) *run {

@@ -1,10 +1,16 @@
 package relay
 
 import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 const wantCommands = `open: -1 EBUSY
@@ -104,6 +110,82 @@ func TestNodeDies(t *testing.T) {
 	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
 		n.start(t, w, "orphan").want(t, "dying: ENODEV\nparked: ENODEV\nparked: ENODEV\nafterwards: ENODEV\nopen: -1 ENODEV\nstat: 0, others: 0")
 	})
+}
+
+// The supervisor is killed, and its program with it: nothing is left in the
+// NIC's process, which serves others.
+func TestSupervisorDies(t *testing.T) {
+	n := startNode(t)
+	exe, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(exe, program, "hold")
+	cmd.Env = append(os.Environ(), superviseEnv+"="+n.path)
+	cmd.Stderr = os.Stderr
+	must(t, cmd.Start())
+	n.hearBoth(t, "parked")
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	var said []string
+	for range 4 {
+		said = append(said, n.next(t))
+	}
+	slices.Sort(said)
+	if want := []string{"cancelled toy0", "cancelled toy1", "closed toy0", "closed toy1"}; !slices.Equal(said, want) {
+		t.Fatalf("the node says %q", said)
+	}
+	n.start(t, ways[0], "move").want(t, "failed 0")
+}
+
+// The loop that receives ends, as when its TAP is gone: the supervisor
+// receives again, what waits is answered, and another loop takes over.
+func TestLoopEnds(t *testing.T) {
+	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
+		n.start(t, w, "outlive").want(t, "end: ok\necho: ok 1\nparked: ok\necho: ok 2\nparked: ok\nthird: ok 6")
+		n.hearBoth(t, "parked")
+		for range 3 {
+			if said := n.next(t); said != "closed toy0" && said != "closed toy1" {
+				t.Errorf("the node says %q", said)
+			}
+		}
+	})
+}
+
+// The receiving follows the commands from loop to loop.
+func TestReceivingMoves(t *testing.T) {
+	n := startNode(t)
+	n.start(t, ways[0], "move").want(t, "failed 0")
+	n.hearBoth(t, "closed")
+}
+
+// A node that ends in order fails what waits.
+func TestNodeEnds(t *testing.T) {
+	n := startNode(t)
+	r := n.start(t, ways[0], "hold")
+	n.hearBoth(t, "parked")
+	n.end.Close()
+	if out, code := r.end(t); code != int(unix.ENODEV) {
+		t.Errorf("exit code %d, output %s", code, out)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	n := startNode(t)
+	_, err := Dial(n.path, Ask{NICs: []string{"strange"}})
+	if r := (*Refused)(nil); !errors.As(err, &r) || r.Error() != "strange is not here: start it here" {
+		t.Error(err)
+	}
+	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: n.path})
+	must(t, err)
+	defer c.Close()
+	must(t, say(c, Ask{Version: Version + 1}))
+	var h Hello
+	must(t, hear(c, &h))
+	if h.Refused == nil || h.Version != Version || len(h.Devices) != 0 {
+		t.Errorf("a supervisor of another version hears %+v", h)
+	}
+	if _, err := Dial(n.path+".none", Ask{}); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
 }
 
 // A command that is served on the loop that receives it allocates nothing:

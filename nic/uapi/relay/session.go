@@ -94,19 +94,8 @@ func (s *session) run() {
 		f.home.Do(func(frame.Time) { defer wait.Done(); f.close() })
 	}
 	wait.Wait()
-	s.endIntake()
-}
-
-// endIntake stops receiving. Programs that are left get ENOSYS for what no one
-// serves any more.
-func (s *session) endIntake() {
-	if in := s.intake; in != nil && !s.fresh {
-		ended := make(chan struct{})
-		in.home.Do(func(frame.Time) { in.end(); close(ended) })
-		<-ended
-	}
 	if s.intake != nil {
-		s.intake.close()
+		s.intake.close() // calls that no one serves any more fail with ENOSYS
 	}
 	drop(s.ledger)
 }
@@ -128,11 +117,9 @@ func (s *session) take(m message, tail string, fd int) {
 			s.link.send(&message{Kind: opened, ID: m.ID, Errno: uint32(unix.ENODEV)}, "", -1)
 			break
 		}
-		if in := s.intake; s.fresh {
+		if s.fresh {
 			s.fresh = false
-			in.home = d.Thread
-			d.Thread.Do(func(frame.Time) { in.start(); s.open(&m, d) })
-			break
+			s.intake.settle(d.Thread)
 		}
 		d.Thread.Do(func(frame.Time) { s.open(&m, d) })
 	case paper:

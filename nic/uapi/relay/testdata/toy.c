@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, MALLOCS };
+enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, END, HERE, MALLOCS };
 #define REGION_LEN (3 * 4096 + 17)
 
 static __thread uint64_t answer;
@@ -206,6 +206,39 @@ static int orphan(void) {
 	return 0;
 }
 
+// outlive sees the loop that receives end, with a command that waits on each.
+static int outlive(void) {
+	int fd[2] = {toy("toy0", 0), toy("toy1", 0)};
+	pthread_t t[2];
+	void *err;
+	for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, parked, (void *)(long)fd[i]);
+	usleep(50000);
+	printf("end: %s\n", word(ask(fd[0], END, 0)));
+	for (int i = 0; i < 2; i++) {
+		int again = ask(fd[i], ECHO, i);
+		printf("echo: %s %d\n", word(again), (int)answer);
+		while (ask(fd[i], UNPARK, 0) == 0 && answer == 0) usleep(1000);
+		pthread_join(t[i], &err);
+		printf("parked: %s\n", word((long)err));
+	}
+	int third = toy("toy1", 0);
+	printf("third: %s", word(ask(third, ECHO, 5)));
+	printf(" %d\n", (int)answer);
+	return 0;
+}
+
+// move uses the device that does not receive for long.
+static int move(void) {
+	int fd[2] = {toy("toy0", 0), toy("toy1", 0)}, failed = 0;
+	for (int round = 0; round < 4; round++) {
+		for (int i = 0; i < 200; i++)
+			failed += ask(fd[round % 2], ECHO, i) != 0 || answer != (uint64_t)i + 1;
+		failed += ask(fd[round % 2], HERE, 0) != 0 || answer != 1;
+	}
+	printf("failed %d\n", failed);
+	return 0;
+}
+
 static int bench(int rounds) {
 	int fd = toy("toy0", 0);
 	struct timespec from, to;
@@ -241,6 +274,8 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "exits")) return heir();
 	if (!strcmp(what, "hold")) return hold();
 	if (!strcmp(what, "orphan")) return orphan();
+	if (!strcmp(what, "outlive")) return outlive();
+	if (!strcmp(what, "move")) return move();
 	if (!strcmp(what, "mallocs")) return mallocs();
 	if (!strcmp(what, "bench")) return bench(atoi(argv[2]));
 	return 2;

@@ -235,21 +235,46 @@ func (f *toyFile) serveRegion(cmd toyCommand) (uint64, error) {
 	return sum, nil
 }
 
-// home is a loop without a NIC.
+// home is a loop without a NIC. What it was given to do it does in order, also
+// after the loop's end.
 type home struct {
 	*loop.Loop
 	cancel context.CancelFunc
-	mu     sync.Mutex // after the loop's end
+	mu     sync.Mutex
+	mail   []func(now frame.Time)
+	ended  bool
+	turn   sync.Mutex // after the end
 }
 
 func (h *home) Do(fn func(now frame.Time)) {
-	if !h.Loop.Do(fn) {
-		go func() {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			fn(0)
-		}()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mail = append(h.mail, fn)
+	if h.ended {
+		go h.drain()
+	} else {
+		h.Loop.Do(func(frame.Time) { h.drain() })
 	}
+}
+
+func (h *home) drain() {
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	h.mu.Lock()
+	mail := h.mail
+	h.mail = nil
+	h.mu.Unlock()
+	for _, fn := range mail {
+		fn(0)
+	}
+}
+
+func (h *home) run(ctx context.Context) {
+	h.Loop.Run(ctx)
+	h.mu.Lock()
+	h.ended = true
+	h.mu.Unlock()
+	h.drain()
 }
 
 func (h *home) AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) func() {
@@ -276,8 +301,9 @@ func beNode(path string) int {
 		}
 		l.SetEngine(idle{})
 		ctx, cancel := context.WithCancel(context.Background())
-		go l.Run(ctx)
-		d := &toy{home: &home{Loop: l, cancel: cancel}, files: map[*toyFile]bool{}, says: os.Stdout, name: name}
+		h := &home{Loop: l, cancel: cancel}
+		go h.run(ctx)
+		d := &toy{home: h, files: map[*toyFile]bool{}, says: os.Stdout, name: name}
 		devices[name] = Device{Open: d.open, Thread: d.home}
 	}
 	s, err := Listen(path)

@@ -18,7 +18,8 @@ type Call struct {
 	n    Notification
 	conn *connection // of the preloaded library; nil: by seccomp
 	named
-	unsure int // looks that left it open whether a signal is for the thread
+	blocked uint64 // by the preloaded library: the thread's own signal mask
+	unsure  int    // looks that left it open whether a signal is for the thread
 }
 
 // named remembers the path that a call names, for the next handler.

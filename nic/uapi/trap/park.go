@@ -91,7 +91,7 @@ func (c *Call) Interrupted() bool {
 		return true
 	}
 	if c.conn != nil {
-		s.blocked = c.conn.blocked // the library blocks all while it waits
+		s.blocked = c.blocked // the library blocks all while it waits
 		s.ignored |= ignoredUnlessCaught &^ s.caught
 	}
 	handled := ^s.blocked &^ s.ignored

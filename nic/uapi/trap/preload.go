@@ -137,7 +137,6 @@ type connection struct {
 	c       *net.UnixConn
 	mu      sync.Mutex
 	waiting uint64 // the call that waits for its answer, from 1; 0: none
-	blocked uint64
 }
 
 func (p *preload) serve(s *Supervisor, conn *connection) {
@@ -160,9 +159,8 @@ func (p *preload) serve(s *Supervisor, conn *connection) {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, thread)); err != nil {
 			thread = uint32(pid) // it counts in a PID namespace of its own
 		}
-		conn.blocked = m.Blocked
 		conn.waitFor(id)
-		s.serve(&Call{l: s.Listener, conn: conn, n: Notification{ID: id, PID: thread, Nr: int32(m.Nr), Arch: nativeArch, Args: m.Args}})
+		s.serve(&Call{l: s.Listener, conn: conn, blocked: m.Blocked, n: Notification{ID: id, PID: thread, Nr: int32(m.Nr), Arch: nativeArch, Args: m.Args}})
 	}
 }
 

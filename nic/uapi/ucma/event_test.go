@@ -1,6 +1,7 @@
 package ucma
 
 import (
+	"os"
 	"syscall"
 	"testing"
 
@@ -164,7 +165,11 @@ func TestMigrate(t *testing.T) {
 	if _, err := i.migrate(theirs); err != syscall.EINVAL {
 		t.Errorf("an id of another program: %v", err)
 	}
-	i.t = p.c
+	forked := p.w.thread(os.Getpid(), p.client) // this process has all descriptors
+	i.t = forked
+	if n, err := i.migrate(theirs); err != nil || n != 2 {
+		t.Errorf("an id of a channel that was inherited: %d events fetched, %v", n, err)
+	}
 	i.end()
 	p.checkEmpty(t, first, second, theirs)
 }

@@ -17,6 +17,7 @@ const arenaSize = 1 << 40
 // can take memory away from under the NIC.
 type Arena struct {
 	fd   int
+	page int // octets: the unit of mapping
 	size uint64
 	used uint64             // from the start; what was given back is in gaps
 	gaps map[int]([]uint64) // offsets by length
@@ -36,7 +37,7 @@ func NewArena() (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory for rings: %w", err)
 	}
-	a := &Arena{fd: fd, size: arenaSize, gaps: map[int][]uint64{}, open: map[uint64]*piece{}}
+	a := &Arena{fd: fd, page: unix.Getpagesize(), size: arenaSize, gaps: map[int][]uint64{}, open: map[uint64]*piece{}}
 	if err := a.seal(); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("memory for rings: %w", err)
@@ -49,7 +50,7 @@ func (a *Arena) seal() error {
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
 		return err
 	}
-	a.size = min(a.size, limit.Cur&^(pageSize-1)) // beyond it, SIGXFSZ
+	a.size = min(a.size, limit.Cur&^uint64(a.page-1)) // beyond it, SIGXFSZ
 	if err := unix.Ftruncate(a.fd, int64(a.size)); err != nil {
 		return err
 	}
@@ -81,13 +82,13 @@ var errArenaFull = errors.New("memory for rings is used up")
 
 // alloc maps n octets that are all zero.
 func (a *Arena) alloc(n int) (piece, error) {
-	n = (n + pageSize - 1) &^ (pageSize - 1)
+	n = (n + a.page - 1) &^ (a.page - 1)
 	off := a.used
 	gaps := a.gaps[n]
 	switch {
 	case len(gaps) > 0:
 		off = gaps[len(gaps)-1]
-	case n > 1<<32-pageSize || uint64(n) > a.size-a.used:
+	case n > 1<<31 || uint64(n) > a.size-a.used:
 		return piece{}, fmt.Errorf("%d octets: %w", n, errArenaFull)
 	}
 	mem, err := unix.Mmap(a.fd, int64(off), n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

@@ -32,8 +32,6 @@ const (
 	headerLen   = 384
 )
 
-const pageSize = 4096
-
 // Layout is the shape of a ring.
 type Layout struct {
 	log2Size  int // of an element

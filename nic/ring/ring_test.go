@@ -502,7 +502,7 @@ func TestArena(t *testing.T) {
 	if again := must(a.NewCompletionQueue(1000))(t); again.Offset() != first || again.Len() != 0 {
 		t.Errorf("at %d, %d completions", again.Offset(), again.Len())
 	}
-	if other := must(a.NewRecvQueue(1, 1))(t); other.Offset() == first || other.Offset()%4096 != 0 {
+	if other := must(a.NewRecvQueue(1, 1))(t); other.Offset() == first || other.Offset()%uint64(a.page) != 0 {
 		t.Errorf("at %d", other.Offset())
 	}
 	a.used = a.size - 4096

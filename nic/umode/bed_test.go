@@ -2,6 +2,7 @@ package umode
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -53,8 +54,10 @@ func newFar(t *testing.T, layer *node.Layer, wire *link.WireEnd, ip string) *far
 	})
 	t.Cleanup(func() {
 		f.wait.Wait()
-		f.run(t, func(frame.Time) { f.cm.Detach() })
-		if err := n.Close(); err != nil {
+		ran := make(chan struct{})
+		f.do(func(frame.Time) { f.cm.Detach(); close(ran) })
+		<-ran
+		if err := n.Close(); err != nil && !errors.Is(err, node.ErrUnplugged) {
 			t.Error(err)
 		}
 		if l := n.Leaks(); len(l) > 0 {

@@ -141,6 +141,7 @@ var errnos = map[syscall.Errno]error{
 	syscall.EINVAL: verbs.ErrInvalid, syscall.EFAULT: verbs.ErrInvalid, syscall.EBUSY: verbs.ErrBusy,
 	syscall.ENOMEM: verbs.ErrLimit, syscall.EMFILE: verbs.ErrLimit, syscall.EOPNOTSUPP: verbs.ErrUnsupported,
 	syscall.ENOSYS: verbs.ErrUnsupported, syscall.ENODEV: verbs.ErrRemoved, syscall.EIO: verbs.ErrRemoved,
+	syscall.ENXIO: verbs.ErrRemoved, syscall.ENOENT: verbs.ErrDestroyed,
 }
 
 // explain adds the error of nic/verbs to an errno.

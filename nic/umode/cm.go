@@ -350,8 +350,10 @@ func (l *Listener) Request(ctx context.Context) (id *ID, err error) {
 	case id == nil:
 		return nil, fmt.Errorf("listener %v: %w", l.local, verbs.ErrRemoved)
 	}
-	id.local, id.remote, err = l.m.addresses(id.num)
-	return id, err
+	if err := id.locate(); err != nil {
+		return nil, fmt.Errorf("listener %v: %w", l.local, errors.Join(err, id.Destroy()))
+	}
+	return id, nil
 }
 
 // Close stops listening, and rejects the requests that nobody has fetched.

@@ -87,7 +87,11 @@ func (c *Context) Close() error {
 		if c.cm != nil {
 			c.cm.close()
 		}
-		errs := []error{c.dev.close(), c.async.close(), c.session.close()}
+		var errs []error
+		if err := c.dev.close(); !errors.Is(err, verbs.ErrRemoved) { // else the NIC has ended before
+			errs = append(errs, err)
+		}
+		errs = append(errs, c.async.close(), c.session.close())
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, b := range c.blocks {

@@ -93,10 +93,27 @@ func (id *ID) State() cm.State {
 func (id *ID) QP() *QP { return id.qp }
 
 // Local returns this side's address, known from Connect or Request on.
-func (id *ID) Local() netip.AddrPort { return id.local }
+func (id *ID) Local() netip.AddrPort {
+	id.m.mu.Lock()
+	defer id.m.mu.Unlock()
+	return id.local
+}
 
 // Remote returns the peer's address.
-func (id *ID) Remote() netip.AddrPort { return id.remote }
+func (id *ID) Remote() netip.AddrPort {
+	id.m.mu.Lock()
+	defer id.m.mu.Unlock()
+	return id.remote
+}
+
+// locate asks for both addresses.
+func (id *ID) locate() error {
+	local, remote, err := id.m.addresses(id.num)
+	if err == nil {
+		id.m.change(func() { id.local, id.remote = local, remote })
+	}
+	return err
+}
 
 // PrivateData is what the peer sent: with its request, its acceptance or its
 // rejection.
@@ -143,7 +160,7 @@ func (id *ID) connect(ctx context.Context, remote netip.AddrPort, p *Params) err
 	if err := id.resolve(ctx, cmRouteResolved, cmResolveRoute, fields(id.num, resolveTime)); err != nil {
 		return err
 	}
-	if id.local, id.remote, err = id.m.addresses(id.num); err != nil {
+	if err := id.locate(); err != nil {
 		return err
 	}
 	// Who has asked for this has the NIC see to the queue pair's state.
@@ -192,7 +209,7 @@ func (id *ID) await(ctx context.Context, good func() bool) (err error) {
 func (id *ID) Accept(ctx context.Context, p Params) error {
 	err := id.accept(ctx, &p)
 	if err != nil {
-		return fmt.Errorf("accept %v: %w", id.remote, err)
+		return fmt.Errorf("accept %v: %w", id.Remote(), err)
 	}
 	return nil
 }
@@ -215,7 +232,7 @@ func (id *ID) accept(ctx context.Context, p *Params) error {
 // Reject answers a request with no; the ID is gone.
 func (id *ID) Reject(private []byte) error {
 	if len(private) > 255 {
-		return fmt.Errorf("reject %v: %d octets of private data, limit 255: %w", id.remote, len(private), cm.ErrInvalid)
+		return fmt.Errorf("reject %v: %d octets of private data, limit 255: %w", id.Remote(), len(private), cm.ErrInvalid)
 	}
 	var data [256]byte
 	copy(data[:], private)
@@ -224,7 +241,7 @@ func (id *ID) Reject(private []byte) error {
 		err = gone
 	}
 	if err != nil {
-		return fmt.Errorf("reject %v: %w", id.remote, err)
+		return fmt.Errorf("reject %v: %w", id.Remote(), err)
 	}
 	return nil
 }

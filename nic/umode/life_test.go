@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"tapir/nic/al"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
@@ -196,5 +198,81 @@ func TestQueries(t *testing.T) {
 	}
 	if _, err := c.QueryPort(2); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("port 2: %v", err)
+	}
+}
+
+// A NIC that is taken away while programs use it: they are told, what they
+// have can be given back, and nothing new can be had.
+func TestHotRemoval(t *testing.T) {
+	a, b := pair(t, Options{}, false)
+	b.recv(verbs.RecvWR{ID: 1})
+	gone := b.nic
+	gone.Unplug()
+	for ev := (Event{}); ev.Type != al.DeviceFatal; {
+		ev = must[Event](t)(b.ctx.AsyncEvent(soon(t)))
+	}
+	if err := b.id.Wait(soon(t)); err != nil {
+		t.Error(err)
+	}
+	<-gone.Done()
+	if _, err := b.ctx.AllocPD(); !errors.Is(err, verbs.ErrRemoved) {
+		t.Errorf("a PD of a NIC that is gone: %v", err)
+	}
+	if err := b.ctx.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := a.ctx.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Several goroutines use one context.
+func TestConcurrentUse(t *testing.T) {
+	one, _ := nics(t)
+	c := one.open(t, Options{})
+	pd := must[*PD](t)(c.AllocPD())
+	ch := must[*CompChannel](t)(c.CreateCompChannel())
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for range 10 {
+				cq, err := c.CreateCQ(16, ch)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				qp, err := pd.CreateQP(QPConfig{SendCQ: cq, RecvCQ: cq})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, posted := qp.PostRecv(verbs.RecvWR{ID: uint64(qp.Num())})
+				for _, err := range []error{qp.Modify(verbs.Init), posted, cq.ReqNotify(false), qp.Modify(verbs.Err)} {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				if _, err := qp.PostRecv(verbs.RecvWR{ID: 2}); err != nil {
+					t.Error(err)
+				}
+				var wcs [3]WC
+				n, err := cq.Poll(wcs[:])
+				if err != nil || n != 1 || wcs[0].ID != uint64(qp.Num()) || wcs[0].QP != qp {
+					t.Errorf("%d completions, %+v: %v", n, wcs[0], err)
+				}
+				for _, err := range []error{qp.Destroy(), cq.Destroy()} {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if err := ch.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := must[*CQ](t)(c.CreateCQ(16, nil)).Next(soon(t)); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("waited without a channel: %v", err)
 	}
 }

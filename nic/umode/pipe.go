@@ -31,9 +31,15 @@ func (p *pipe) wait(ctx context.Context, try func(fd int) (done bool, err error)
 	}
 	defer func() { <-p.turn }()
 	raw, err := p.file.SyscallConn()
-	if err != nil {
-		return err
+	for again := true; again && err == nil; {
+		again, err = p.once(ctx, raw, try)
 	}
+	return err
+}
+
+// once ends a wait by a deadline in the past. That of the waiter before may
+// come late: then the wait has to begin again.
+func (p *pipe) once(ctx context.Context, raw syscall.RawConn, try func(fd int) (bool, error)) (again bool, err error) {
 	_ = p.file.SetReadDeadline(time.Time{})
 	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -44,11 +50,11 @@ func (p *pipe) wait(ctx context.Context, try func(fd int) (done bool, err error)
 	})
 	switch {
 	case failed != nil:
-		return failed
-	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
-		return ctx.Err()
+		return false, failed
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return ctx.Err() == nil, ctx.Err()
 	}
-	return err
+	return false, err
 }
 
 // read waits for an event of len(b) octets.

@@ -15,6 +15,7 @@ import (
 // side is a program with one queue pair and some memory.
 type side struct {
 	t   *testing.T
+	nic *far
 	ctx *Context
 	pd  *PD
 	ch  *CompChannel
@@ -79,6 +80,7 @@ func pair(t *testing.T, o Options, srq bool) (a, b *side) {
 	t.Helper()
 	one, two := nics(t)
 	a, b = newSide(t, one.open(t, o), false), newSide(t, two.open(t, o), srq)
+	a.nic, b.nic = one, two
 	connect(t, a, b)
 	return a, b
 }

@@ -2,14 +2,12 @@ package relay
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"slices"
 	"sync"
 
 	"tapir/nic/uapi/abi"
-	"tapir/nic/umode/proxy"
 	"tapir/wire/frame"
 )
 
@@ -45,7 +43,7 @@ type Server struct {
 	l       *net.UnixListener
 	served  chan struct{} // closed when nobody is accepted any more; nil before Serve
 	mu      sync.Mutex
-	open    map[io.Closer]bool // connections
+	open    map[any]func() // who is served, and what ends that
 	closing bool
 	wait    sync.WaitGroup
 }
@@ -62,7 +60,7 @@ func Listen(path string) (*Server, error) {
 		l.Close()
 		return nil, err
 	}
-	return &Server{l: l, open: map[io.Closer]bool{}}, nil
+	return &Server{l: l, open: map[any]func(){}}, nil
 }
 
 // Serve serves supervisors on goroutines of its own until Close. It is called
@@ -89,8 +87,8 @@ func (s *Server) Close() {
 	}
 	s.mu.Lock()
 	s.closing = true
-	for c := range s.open {
-		c.Close()
+	for _, end := range s.open {
+		end()
 	}
 	s.mu.Unlock()
 	s.wait.Wait()
@@ -114,32 +112,34 @@ func (s *Server) serve(c *net.UnixConn, devices Devices) {
 	if say(c, h) != nil || err != nil {
 		return
 	}
-	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
+	if a.Messages {
+		s.serveMessages(c, pid, found)
 		return
 	}
-	s.open[c] = true
-	s.mu.Unlock()
-	if a.Messages {
-		serveMessages(c, pid, found)
-	} else if l, err := newLink(c); err == nil {
-		newSession(l, a, found).run()
+	l, lerr := newLink(c)
+	if lerr != nil {
+		return
 	}
-	s.mu.Lock()
-	delete(s.open, c)
-	s.mu.Unlock()
+	if s.enter(c, func() { c.Close() }) {
+		newSession(l, a, found).run()
+		s.leave(c)
+	}
 }
 
-// serveMessages serves a program that needs no supervisor.
-func serveMessages(c *net.UnixConn, pid int, found map[string]Device) {
-	o, err := proxy.NewSession(c, pid, func(name string) (proxy.Device, bool) {
-		d, ok := found[name]
-		return proxy.Device{Open: d.Open, Do: d.Thread.Do}, ok
-	})
-	if err == nil {
-		_ = o.Serve() // says only how the program broke the rules
+// enter notes who is served, and what ends that. False: nobody is any more.
+func (s *Server) enter(who any, end func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.open[who] = end
 	}
+	return !s.closing
+}
+
+func (s *Server) leave(who any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, who)
 }
 
 // admit looks who, the process pid, asks for what.

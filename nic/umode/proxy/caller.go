@@ -114,11 +114,10 @@ func (c *caller) answer(err error) {
 		rights = unix.UnixRights(c.fds...)
 	}
 	sent := error(nil)
-	lost := c.session.raw.Write(func(fd uintptr) bool {
+	_ = c.session.raw.Control(func(fd uintptr) {
 		sent = unix.Sendmsg(int(fd), a.Append(nil), rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		return true
 	})
-	if sent != nil && lost == nil {
-		_ = c.session.conn.CloseRead() // Serve sees the end
+	if sent != nil {
+		c.session.HangUp()
 	}
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"syscall"
 
@@ -28,14 +27,23 @@ type Device struct {
 	Do func(fn func(now frame.Time))
 }
 
+// Conn is a sequenced packet socket: a *net.UnixConn, or for Step an *os.File,
+// of which the runtime's poller need not know.
+type Conn interface {
+	SyscallConn() (syscall.RawConn, error)
+	Close() error
+}
+
 // Session is the connection of one client.
 type Session struct {
-	conn    *net.UnixConn
+	conn    Conn
 	raw     syscall.RawConn
 	process int
 	devices func(name string) (Device, bool)
 	space   space
-	files   map[uint32]*file // used by Serve alone
+	// Of Serve, or Step.
+	files    map[uint32]*file
+	buf, oob []byte
 
 	mu     sync.Mutex
 	parked map[*caller]bool
@@ -48,41 +56,67 @@ type file struct {
 	do func(func(frame.Time))
 }
 
-// NewSession makes a session of conn (taken), a sequenced packet socket whose
-// other end belongs to the process with that id. devices finds what it opens.
-func NewSession(conn *net.UnixConn, process int, devices func(name string) (Device, bool)) (*Session, error) {
+// NewSession makes a session of conn (taken), whose other end belongs to the
+// process with that id. devices finds what it opens.
+func NewSession(conn Conn, process int, devices func(name string) (Device, bool)) (*Session, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return nil, fmt.Errorf("umode: %w", err)
 	}
-	return &Session{conn: conn, raw: raw, process: process, devices: devices, files: map[uint32]*file{}, parked: map[*caller]bool{}}, nil
+	return &Session{conn: conn, raw: raw, process: process, devices: devices, files: map[uint32]*file{}, parked: map[*caller]bool{},
+		buf: make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*maxFDs))}, nil
 }
 
 // Serve answers the client until it goes, then closes its files: nothing that
 // it made is left when Serve returns.
 func (s *Session) Serve() error {
-	defer s.end()
-	buf, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(4*maxFDs))
+	defer s.End()
 	for {
-		n, o, flags, _, err := s.conn.ReadMsgUnix(buf, oob)
-		fds := descriptors(oob[:o])
-		switch {
-		case err != nil || n == 0: // a sequenced packet socket's end of file
-			closeAll(fds)
-			return nil
-		case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-			closeAll(fds)
-			return errMessage
-		}
-		r, err := ParseRequest(buf[:n])
-		if err == nil {
-			err = s.serve(&r, fds)
-		}
-		closeAll(fds)
-		if err != nil {
+		if more, err := s.receive(s.raw.Read); !more {
 			return err
 		}
 	}
+}
+
+// Step does a part of Serve's work without waiting, for who polls the
+// connection on the thread of all devices, whose Do then runs at once: one
+// request, if there is one. False: the client is gone, and End is due.
+func (s *Session) Step() (more bool) {
+	more, _ = s.receive(func(try func(fd uintptr) bool) error {
+		return s.raw.Control(func(fd uintptr) { try(fd) })
+	})
+	return more
+}
+
+// receive serves a request; await calls its argument when there may be one,
+// until it returns true.
+func (s *Session) receive(await func(func(fd uintptr) bool) error) (more bool, err error) {
+	var n, o, flags int
+	lost := await(func(fd uintptr) bool {
+		n, o, flags, _, err = unix.Recvmsg(int(fd), s.buf, s.oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		return err != unix.EAGAIN && err != unix.EINTR
+	})
+	if lost == nil && (err == unix.EAGAIN || err == unix.EINTR) {
+		return true, nil
+	}
+	if lost != nil || err != nil || n == 0 { // a sequenced packet socket's end of file
+		return false, nil
+	}
+	fds := descriptors(s.oob[:o])
+	defer closeAll(fds)
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		return false, errMessage
+	}
+	r, err := ParseRequest(s.buf[:n])
+	if err == nil {
+		err = s.serve(&r, fds)
+	}
+	return err == nil, err
+}
+
+// HangUp has the session end as if the client had gone.
+func (s *Session) HangUp() {
+	_ = s.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 }
 
 func descriptors(oob []byte) (fds []int) {
@@ -230,8 +264,9 @@ func (s *Session) waiting(f *file) (list []*caller) {
 	return list
 }
 
-// end closes what the client has open, its latest file first.
-func (s *Session) end() {
+// End closes what the client has open, its latest file first, and the
+// connection.
+func (s *Session) End() {
 	s.mu.Lock()
 	s.ended = true
 	s.mu.Unlock()

@@ -1,0 +1,82 @@
+package programs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"tapir/lab/tshark"
+)
+
+// tapir is the program under test, built once.
+var tapir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "tapir-programs")
+	if err != nil {
+		panic(err)
+	}
+	// Other NICs of this machine are not to be found.
+	if err := errors.Join(os.Setenv("XDG_RUNTIME_DIR", dir), os.Setenv("TMPDIR", dir)); err != nil {
+		panic(err)
+	}
+	tapir = filepath.Join(dir, "program")
+	build := exec.Command("go", "build", "-o", tapir, "tapir/cmd/tapir")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		panic(string(out))
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// TestCells runs every stock program once, all under one capture, in which
+// tshark finds nothing wrong.
+func TestCells(t *testing.T) {
+	if p := Missing(); p != "" {
+		t.Fatalf("%s is not installed", p)
+	}
+	ctx := t.Context()
+	l, err := New(ctx, tapir, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	file, stop, err := l.Capture(ctx, "programs.pcapng")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range Cells() {
+		t.Run(c.Name, func(t *testing.T) {
+			if err := l.Run(ctx, c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	judge(t, ctx, file)
+}
+
+// judge has tshark read a capture.
+func judge(t *testing.T, ctx context.Context, file string) {
+	t.Helper()
+	// Its RPC guesser claims short Sends.
+	v, err := tshark.IWARP(ctx, file, tshark.Options{Disable: []string{"rpcordma"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(v.Malformed) > 0 || len(v.Checksum) > 0 || v.BadCRC > 0 || v.FPDUs == 0 || v.GoodCRC != v.FPDUs {
+		t.Errorf("%d frames, %d FPDUs: %d malformed, %d wrong checksums, %d bad CRCs", v.Frames, v.FPDUs, len(v.Malformed), len(v.Checksum), v.BadCRC)
+	}
+	t.Logf("%d frames, %d FPDUs, messages by opcode %v", v.Frames, v.FPDUs, v.Messages)
+}

@@ -155,9 +155,9 @@ func (c *Call) resolve(dir int, addr uint64) (string, error) {
 }
 
 // seen is what the program calls a directory: from its own root directory on,
-// and where a mirror shows it.
+// and where a handler shows it.
 func (c *Call) seen(dir string) string {
-	for _, root := range c.l.mirrors {
+	for _, root := range c.l.roots {
 		if below, ok := strings.CutPrefix(dir, root+"/"); ok {
 			return "/" + below
 		}

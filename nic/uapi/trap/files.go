@@ -112,7 +112,7 @@ func (f *Files) Rules() []Rule {
 		rules = append(rules, Rule{Nr: unix.SYS_IOCTL, When: []Cond{c}})
 	}
 	if f.writes {
-		rules = append(rules, WriteRules()...)
+		rules = append(rules, writeRules()...)
 	}
 	return rules
 }
@@ -145,7 +145,7 @@ func (f *Files) Serve(c *Call) Answer {
 		}
 	case unix.SYS_DUP, unix.SYS_FCNTL:
 		if o := f.find(c, c.Int(0)); o != nil {
-			return c.Dup()
+			return c.dup()
 		}
 	}
 	return Pass()

@@ -52,7 +52,7 @@ type Listener struct {
 	fd       int
 	terms    Terms
 	mem      foreign
-	mirrors  []string    // roots of those among the handlers
+	roots    []string    // of handlers that are Rooted
 	twoSteps atomic.Bool // before Linux 5.14 a descriptor cannot be added and the call ended at once
 
 	placing sync.Mutex // held from finding a free number to using it

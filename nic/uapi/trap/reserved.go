@@ -40,12 +40,9 @@ func (r Range) Cond(arg uint8) Cond {
 	return Cond{Arg: arg, Mask: ^uint32(0), Value: r.First, Last: r.Last}
 }
 
-// Has tells whether a number is in the range.
-func (r Range) Has(fd int) bool { return fd >= int(r.First) && fd <= int(r.Last) }
-
-// WriteRules trap write(2) on the reserved range, and what would make a
+// writeRules trap write(2) on the reserved range, and what would make a
 // descriptor of it another one outside.
-func WriteRules() (rules []Rule) {
+func writeRules() (rules []Rule) {
 	fd := Reserved().Cond(0)
 	for _, nr := range []uint32{unix.SYS_WRITE, unix.SYS_DUP} {
 		rules = append(rules, Rule{Nr: nr, When: []Cond{fd}})
@@ -56,9 +53,9 @@ func WriteRules() (rules []Rule) {
 	return rules
 }
 
-// Dup serves dup(2) and fcntl(2) F_DUPFD of a descriptor that belongs into the
+// dup serves dup(2) and fcntl(2) F_DUPFD of a descriptor that belongs into the
 // reserved range: so does the new one, unless the caller wants a higher number.
-func (c *Call) Dup() Answer {
+func (c *Call) dup() Answer {
 	flags := 0
 	if c.Nr() == unix.SYS_FCNTL {
 		if c.Int(2) < 0 || c.Int(2) > int(c.l.terms.Reserved.First) {

@@ -28,6 +28,13 @@ type Attached interface {
 	Attach(s *Supervisor)
 }
 
+// Rooted is a Handler that shows files of a directory of ours as if they were
+// below the program's root directory.
+type Rooted interface {
+	Handler
+	Root() string
+}
+
 // ended is called when no process is left, and if there never was one.
 func (s *Supervisor) ended() {
 	if s != nil && s.preload != nil {
@@ -46,8 +53,8 @@ func newSupervisor(o Options) (*Supervisor, error) {
 
 func (s *Supervisor) addHandlers(handlers []Handler) error {
 	for _, h := range handlers {
-		if m, ok := h.(interface{ Root() string }); ok {
-			s.mirrors = append(s.mirrors, m.Root())
+		if r, ok := h.(Rooted); ok {
+			s.roots = append(s.roots, r.Root())
 		}
 		seen := map[uint32]bool{}
 		for _, r := range h.Rules() {

@@ -31,7 +31,7 @@ type offer struct {
 	p     *Programs
 	n     *Node
 	verbs *uverbs.Server
-	cm    *ucma.Device // nil: the NIC is gone
+	cm    *ucma.Device // nil: there is none, or the NIC is gone
 }
 
 // Add offers a node that runs.
@@ -81,15 +81,13 @@ func (p *Programs) Devices(a relay.Ask) (map[string]relay.Device, error) {
 		if o == nil {
 			return nil, &relay.Refused{What: fmt.Sprintf("NIC %s is not of the same process", name), Remedy: "start the NICs of a program together: tapir nic -c FILE"}
 		}
-		if o.verbs == nil {
+		if o.cm == nil {
 			continue
 		}
 		thread := loopThread{o.n}
 		found[relay.Uverbs(name)] = relay.Device{Open: o.verbs.Open, Thread: thread}
-		if o.cm != nil {
-			if cms = append(cms, o.cm); len(cms) == 1 {
-				home = thread
-			}
+		if cms = append(cms, o.cm); len(cms) == 1 {
+			home = thread
 		}
 	}
 	if len(cms) > 0 {

@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -106,7 +107,10 @@ func (p *eventPipe) passed(n int) {
 // forget takes the events of one source back that were not read. Its count
 // stands afterwards.
 func (p *eventPipe) forget(of *source) {
-	if p.w < 0 {
+	if p.w < 0 || !p.has(of) {
+		return
+	}
+	if p.settle(); !p.has(of) {
 		return
 	}
 	p.passed(p.inside - p.drain())
@@ -120,6 +124,11 @@ func (p *eventPipe) forget(of *source) {
 	clear(p.notes[len(kept):])
 	p.notes = kept
 	p.flush()
+}
+
+// has tells whether events of a source may not have been read.
+func (p *eventPipe) has(of *source) bool {
+	return slices.ContainsFunc(p.notes, func(n note) bool { return n.of == of })
 }
 
 // drain empties the pipe and returns how many events were in it. The end to
@@ -173,7 +182,10 @@ type channel struct {
 // createCompChannel serves CREATE_COMP_CHANNEL{response; } -> {fd}.
 func createCompChannel(r *request) error {
 	f := r.f
-	f.sweepChannels()
+	if len(f.channels) >= f.sweepAt {
+		f.sweepChannels()
+		f.sweepAt = 2*len(f.channels) + idleChannels
+	}
 	pipe, program, err := newEventPipe(compEventLen)
 	if err != nil {
 		return err
@@ -205,6 +217,10 @@ func (f *File) findChannel(pid int, number int32) (*channel, error) {
 	}
 	return found, nil
 }
+
+// idleChannels is how many channels that no one can read from a File keeps at
+// most, beside as many as are in use.
+const idleChannels = 8
 
 // sweepChannels closes the channels that no one can read from: destroying one
 // is close(2), of which the server is not told.

@@ -20,6 +20,7 @@ type File struct {
 	closed   bool
 	async    *eventPipe
 	channels []*channel
+	sweepAt  int // number of channels at which some may be closed
 	handles  handles
 	pids     []int // processes that have used the file
 	req      request

@@ -295,8 +295,8 @@ func TestProgramBindsWindows(t *testing.T) {
 func TestProgramErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(a, b *station)
-		wr     func(a, b *station) verbs.SendWR
-		want   verbs.Status
+		wr    func(a, b *station) verbs.SendWR
+		want  verbs.Status
 	}{
 		"unmapped source": {
 			func(a, _ *station) { a.prog.Unmap(a.bufAt) },

@@ -87,7 +87,7 @@ func nics(t *testing.T) (a, b *far) {
 	return newFar(t, layer, ends[0], "10.0.0.1/24"), newFar(t, layer, ends[1], "10.0.0.2/24")
 }
 
-func socketpair(t *testing.T) (ours, theirs *net.UnixConn) {
+func socketpair(t testing.TB) (ours, theirs *net.UnixConn) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -144,7 +144,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-func must[T any](t *testing.T) func(v T, err error) T {
+func must[T any](t testing.TB) func(v T, err error) T {
 	return func(v T, err error) T {
 		t.Helper()
 		if err != nil {

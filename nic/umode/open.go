@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"tapir/nic/al"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/runtimedir"
 	"tapir/nic/verbs"
@@ -51,4 +52,21 @@ func Open(name string, options Options) (*Context, error) {
 		return nil, fmt.Errorf("open NIC %s: %w", name, err)
 	}
 	return c, nil
+}
+
+// OpenGUID opens the NIC with that GUID, which no other has, whatever its name.
+// Error: al.ErrNoDevice.
+func OpenGUID(g verbs.GUID, options Options) (*Context, error) {
+	for _, name := range runtimedir.Running() {
+		c, err := Open(name, Options{NoLibrary: true})
+		if err != nil {
+			continue // it is none, or ends just now
+		}
+		attr, err := c.Query()
+		_ = c.Close()
+		if err == nil && attr.GUID == g {
+			return Open(name, options)
+		}
+	}
+	return nil, fmt.Errorf("open a NIC by GUID: device %v: %w", g, al.ErrNoDevice)
 }

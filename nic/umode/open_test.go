@@ -9,6 +9,7 @@ import (
 
 	"tapir/lab/link"
 	"tapir/lab/node"
+	"tapir/nic/al"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/runtimedir"
 	"tapir/nic/verbs"
@@ -46,10 +47,11 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve(a, "10.0.0.1/24", verbs.IWARP)
+	var guid verbs.GUID
 	for _, name := range []string{"", "rdma"} {
 		c := must[*Context](t)(Open(name, Options{}))
-		if attr := must[verbs.DeviceAttr](t)(c.Query()); attr.Ports != 1 {
-			t.Errorf("%q: %+v", name, attr)
+		if guid = must[verbs.DeviceAttr](t)(c.Query()).GUID; guid.IsZero() {
+			t.Errorf("%q has no GUID", name)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -58,6 +60,16 @@ func TestOpen(t *testing.T) {
 	serve(b, "10.0.0.2/24", verbs.Ethernet)
 	if _, err := Open("plain", Options{}); !errors.Is(err, verbs.ErrUnsupported) {
 		t.Errorf("one without RDMA: %v", err)
+	}
+	c := must[*Context](t)(OpenGUID(guid, Options{}))
+	if got := must[verbs.DeviceAttr](t)(c.Query()).GUID; got != guid {
+		t.Errorf("by GUID %v: %v", guid, got)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := OpenGUID(verbs.GUID{1}, Options{}); !errors.Is(err, al.ErrNoDevice) {
+		t.Errorf("a GUID that no NIC has: %v", err)
 	}
 	if _, err := Open("", Options{}); !errors.Is(err, ErrWhich) || !strings.Contains(err.Error(), "plain, rdma") {
 		t.Errorf("one of two: %v", err)

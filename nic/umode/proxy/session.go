@@ -192,13 +192,12 @@ func (s *Session) command(c *caller, r *Request) error {
 	}
 	c.file, c.mem = f, make([]byte, r.Size)
 	copy(c.mem, r.Memory)
-	command := append([]byte(nil), r.Command...)
 	wait(f.do, func() {
 		if !s.park(c) {
 			c.answer(syscall.EAGAIN)
 			return
 		}
-		if err := f.Command(c, command); !errors.Is(err, abi.Later) {
+		if err := f.Command(c, r.Command); !errors.Is(err, abi.Later) {
 			c.Done(err)
 		}
 	})

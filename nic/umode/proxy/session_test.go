@@ -107,6 +107,12 @@ func packets(t *testing.T) (a, b *net.UnixConn) {
 }
 
 func newBed(t *testing.T) *bed {
+	return newBedOf(t, func(c *net.UnixConn) Conn { return c }, (*Session).Serve)
+}
+
+// newBedOf makes a session of what conn makes of a connection, and has it
+// served by serve.
+func newBedOf(t *testing.T, conn func(*net.UnixConn) Conn, serve func(*Session) error) *bed {
 	ours, theirs := packets(t)
 	b := &bed{t: t, conn: ours, toy: &toy{t: t, closed: make(chan struct{})}, served: make(chan error, 1)}
 	open := func(abi.Caller, int) (abi.File, int, error) {
@@ -114,11 +120,11 @@ func newBed(t *testing.T) *bed {
 		return b.toy, fd, err
 	}
 	run := func(fn func(frame.Time)) { fn(0) }
-	s, err := NewSession(theirs, 42, func(name string) (Device, bool) { return Device{open, run}, name == "toy" })
+	s, err := NewSession(conn(theirs), 42, func(name string) (Device, bool) { return Device{open, run}, name == "toy" })
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { b.served <- s.Serve() }()
+	go func() { b.served <- serve(s) }()
 	t.Cleanup(func() { b.end() })
 	if a, fds := b.ask(Request{Kind: Open, File: 1, Command: []byte("toy")}); a.Errno != 0 || len(fds) != 1 {
 		t.Fatalf("open: %+v, %d descriptors", a, len(fds))
@@ -234,6 +240,56 @@ func TestAnsweredLater(t *testing.T) {
 		t.Error("what waited was not cancelled")
 	}
 	<-b.toy.closed // a second Close would panic
+}
+
+// Who polls the connection serves it step by step.
+func TestSteps(t *testing.T) {
+	var f *os.File
+	b := newBedOf(t, func(c *net.UnixConn) Conn {
+		defer c.Close()
+		var err error
+		if f, err = c.File(); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}, func(s *Session) error {
+		defer s.End()
+		poll := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
+		for s.Step() { // also when there is nothing
+			if _, err := unix.Poll(poll, -1); err != nil && err != unix.EINTR {
+				return err
+			}
+		}
+		return nil
+	})
+	for range 3 {
+		if a, fds := b.command(8, "quiet", 'u'); a.Errno != 0 || string(a.Memory) != "QUIET" || len(fds) != 0 {
+			t.Errorf("upper case: %+v", a)
+		}
+	}
+	b.send(Request{Kind: Command, File: 1, Command: []byte{'l'}})
+	if err := b.end(); err != nil {
+		t.Error(err)
+	}
+	<-b.toy.closed
+	if b.toy.waits != nil {
+		t.Error("what waited was not cancelled")
+	}
+}
+
+// A session that is hung up ends, and the client sees it.
+func TestHangUp(t *testing.T) {
+	sessions := make(chan *Session, 1)
+	b := newBedOf(t, func(c *net.UnixConn) Conn { return c }, func(s *Session) error {
+		sessions <- s
+		return s.Serve()
+	})
+	b.command(8, "", 'e')
+	(<-sessions).HangUp()
+	<-b.toy.closed
+	if n, err := b.conn.Read(make([]byte, 10)); n != 0 {
+		t.Errorf("%d octets, %v", n, err)
+	}
 }
 
 func TestRefusals(t *testing.T) {

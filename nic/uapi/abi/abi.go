@@ -51,7 +51,8 @@ type File interface {
 	Command(c Caller, b []byte) error
 	// Cancel takes back a command that was answered Later and whose thread has
 	// a signal to handle or is gone: its Done will not be called. False means
-	// that it was called already.
+	// that it was called already, or will be soon: what has begun and cannot be
+	// taken back must not begin again.
 	Cancel(c Caller) bool
 	// Close is called once, when the last descriptor and mapping of the last
 	// process is gone, however that came about: all that was made through the

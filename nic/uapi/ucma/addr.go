@@ -55,7 +55,7 @@ func (i *id) bind(addr sockaddr, then func(error)) {
 		owns[at] = slices.ContainsFunc(n.Network.Addrs(), func(p netip.Prefix) bool { return p.Addr() == addr.addr })
 	}, func() {
 		var err error = syscall.EADDRNOTAVAIL
-		if at := slices.Index(owns, true); at >= 0 {
+		if at := slices.Index(owns, true); at >= 0 && slices.Contains(i.file.nics, list[at]) { // it may have gone meanwhile
 			err = nil
 			if !i.gone {
 				err = i.bindPort(addr, list[at])
@@ -235,6 +235,9 @@ func (i *id) resolved(q *query, w way, mac ether.Addr, err syscall.Errno) {
 		return
 	}
 	i.query = nil
+	if !slices.Contains(i.file.nics, q.dev) { // it has gone meanwhile
+		err = syscall.ENODEV
+	}
 	if err != 0 {
 		i.state = bound
 		i.tell(AddrError, err, connParam{})

@@ -72,16 +72,14 @@ func (f *File) Command(c abi.Caller, b []byte) error {
 	return abi.Later
 }
 
-// Cancel implements abi.File. What a command has begun on another NIC's thread
-// goes on; only its answer is dropped.
+// Cancel implements abi.File. Only GET_EVENT can be taken back: what another
+// NIC's thread has been given is done, and answered soon.
 func (f *File) Cancel(c abi.Caller) bool {
-	for _, list := range []*[]*command{&f.waiting, &f.parked} {
-		for i, cmd := range *list {
-			if cmd.caller == c {
-				cmd.ended = true
-				*list = slices.Delete(*list, i, i+1)
-				return true
-			}
+	for i, cmd := range f.waiting {
+		if cmd.caller == c {
+			cmd.ended = true
+			f.waiting = slices.Delete(f.waiting, i, i+1)
+			return true
 		}
 	}
 	return false

@@ -84,6 +84,24 @@ func (p *pair) listenerOf(th *thread, at string) *cmid {
 	return l
 }
 
+// A command that another NIC has begun is not taken back: it would be written
+// again.
+func TestCancelBegun(t *testing.T) {
+	p, _ := newTrio(t, rand.New(rand.NewPCG(1, 6)))
+	l, err := p.s.create(p.s.open())
+	must(t, err, l.bind("0.0.0.0:7471"))
+	if pending, err := p.s.start(l.ch, cmdListen, body{}.u32(l.num).u32(1), 0); !pending {
+		t.Fatal(err)
+	}
+	if l.ch.Cancel(p.s) {
+		t.Error("cancelled")
+	}
+	before := len(p.s.Answers)
+	p.w.until(func() bool { return len(p.s.Answers) > before })
+	must(t, p.s.result(before))
+	p.checkEmpty(t, l.ch)
+}
+
 // If one NIC cannot listen, none does.
 func TestListenAllOrNone(t *testing.T) {
 	for seed := range uint64(10) {
@@ -177,6 +195,45 @@ func TestNICRemoved(t *testing.T) {
 		s2.end()
 		l.end()
 		p.checkEmpty(t, l.ch, c.ch, c2.ch)
+	}
+}
+
+// A NIC that goes while a program binds to it, or resolves an address by it, is
+// not used.
+func TestNICRemovedMeanwhile(t *testing.T) {
+	for seed := range uint64(20) {
+		p, second := newTrio(t, rand.New(rand.NewPCG(seed, 7)))
+		ch := p.s.open()
+		b, err := p.s.create(ch)
+		must(t, err)
+		i, err := p.s.create(ch)
+		must(t, err)
+		gone := func() { second.d.run(p.server.d, func(frame.Time) { second.d.Detach() }) }
+		pending, err := p.s.start(ch, cmdResolveIP, body{}.zero(28).addr("10.1.0.1:1", 28).u32(i.num).u32(500), 0)
+		if err != nil || !pending {
+			t.Fatal(err)
+		}
+		for range seed % 5 {
+			p.server.turn()
+			second.turn()
+		}
+		gone()
+		if err := b.bind("10.1.0.2:5"); err != nil && err != syscall.EADDRNOTAVAIL && err != syscall.ENXIO {
+			t.Errorf("bind: %v", err)
+		}
+		p.w.run(1e9)
+		p.s.NonBlock = true
+		for ch.readable() {
+			if ev, err := p.s.event(ch); err != nil || ev.typ == AddrResolved && p.server.d.ids[i.num].state == addrResolved {
+				t.Errorf("event %+v, %v", ev, err)
+			}
+		}
+		for _, o := range []*cmid{b, i} {
+			if o := p.server.d.ids[o.num]; o.state != removed && o.dev == second.d {
+				t.Errorf("id %d is on a NIC that is gone", o.num)
+			}
+		}
+		p.checkEmpty(t, ch)
 	}
 }
 

@@ -102,6 +102,11 @@ func TestPortSharing(t *testing.T) {
 			}
 			ids[1].end()
 			must(t, ids[0].listen(1))
+			late, err := p.s.create(ch)
+			must(t, err, late.option(optionReuseAddr, 1, 0, 0, 0))
+			if err := late.bind(c.second); err != syscall.EADDRINUSE {
+				t.Errorf("%s: beside one that listens: %v", c.name, err)
+			}
 			if err := ids[0].option(optionReuseAddr, 1, 0, 0, 0); err != syscall.EINVAL {
 				t.Errorf("%s: reuse while listening: %v", c.name, err)
 			}

@@ -239,3 +239,50 @@ func TestDepths(t *testing.T) {
 		p.checkEmpty(t, l.ch, c.ch)
 	}
 }
+
+// Once it has asked for the end, a program is told of no error, and may forget
+// the id: what is queued is still sent.
+func TestDisconnectThen(t *testing.T) {
+	p := newPair(t, nil)
+	c, s, l := p.connected("0.0.0.0:7471", "10.0.0.2:7471")
+	must(t, c.disconnect(), s.qp.Modify(verbs.Err))
+	if ev := c.expect(Disconnected); ev.status != 0 {
+		t.Errorf("the side that has asked: %+v", ev)
+	}
+	s.expect(Disconnected)
+	c2 := p.resolved("10.0.0.2:7471")
+	must(t, c2.connect(""))
+	s2, _ := l.request()
+	must(t, s2.createQP(p.server), s2.accept(""))
+	c2.expect(Established)
+	s2.expect(Established)
+	must(t, c2.disconnect())
+	c2.end()
+	if ev := s2.expect(Disconnected); ev.status != 0 {
+		t.Errorf("the other side: %+v", ev)
+	}
+	p.checkEmpty(t, l.ch, c.ch, c2.ch)
+}
+
+// A port that the program has not chosen may wait for the end of an old
+// connection with this peer: then another one is taken.
+func TestPortInTimeWait(t *testing.T) {
+	p := newPair(t, nil)
+	c, s, l := p.connected("0.0.0.0:7471", "10.0.0.2:7471")
+	old, err := c.queryRoute()
+	must(t, err, c.disconnect())
+	s.expect(Disconnected)
+	c.expect(Disconnected)
+	c.end()
+	p.client.d.s.ports.last = old.port - 1
+	again := p.resolved("10.0.0.2:7471")
+	must(t, again.connect(""))
+	src, err := again.queryRoute()
+	if err != nil || src.port == old.port {
+		t.Errorf("port %d again, %v", src.port, err)
+	}
+	s2, _ := l.request()
+	must(t, s2.createQP(p.server), s2.accept(""))
+	again.expect(Established)
+	p.checkEmpty(t, l.ch, c.ch, again.ch)
+}

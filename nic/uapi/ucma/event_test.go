@@ -184,6 +184,7 @@ func TestMigrateRequest(t *testing.T) {
 	if _, err := l.migrate(moved); err != nil { // with the request in its queue
 		t.Fatal(err)
 	}
+	first.close()
 	s, _ := l.request()
 	own := p.s.open()
 	if n, err := s.migrate(own); err != nil || n != 0 {
@@ -196,5 +197,49 @@ func TestMigrateRequest(t *testing.T) {
 	c.expect(Disconnected)
 	c.end()
 	l.end()
-	p.checkEmpty(t, first, moved, c.ch)
+	p.checkEmpty(t, moved, c.ch)
+}
+
+// A program that reads the tokens itself still learns of the next event.
+func TestTokensStolen(t *testing.T) {
+	p := newPair(t, nil)
+	ch := p.c.open()
+	i := p.resolvedOnce(ch)
+	var buf [8]byte
+	if n, err := unix.Read(ch.fd, buf[:]); n != 1 {
+		t.Fatalf("%d tokens, %v", n, err)
+	}
+	i.expect(AddrResolved)
+	if must(t, i.resolveRoute(1)); !ch.readable() {
+		t.Error("not readable")
+	}
+	i.expect(RouteResolved)
+	if ch.readable() {
+		t.Error("readable without an event")
+	}
+	i.end()
+	p.checkEmpty(t, ch)
+}
+
+// There are so many ids and no more; numbers are used again.
+func TestManyIDs(t *testing.T) {
+	p := newPair(t, nil)
+	ch := p.c.open()
+	for range maxIDs {
+		if _, err := p.c.create(ch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.c.create(ch); err != syscall.ENOMEM {
+		t.Errorf("one too many: %v", err)
+	}
+	i := &cmid{t: p.c, ch: ch, num: 4711}
+	for range 3 {
+		i.end()
+		again, err := p.c.create(ch)
+		if err != nil || again.num != i.num {
+			t.Fatalf("number %d, %v", again.num, err)
+		}
+	}
+	p.checkEmpty(t, ch)
 }

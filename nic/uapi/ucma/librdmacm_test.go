@@ -62,7 +62,9 @@ func (t *thread) start(c *channel, num uint32, body []byte, out int) (pending bo
 	b := order.AppendUint32(nil, num)
 	b = order.AppendUint16(b, uint16(len(body)))
 	b = order.AppendUint16(b, uint16(out))
-	err = c.Command(t, append(b, body...))
+	b = append(b, body...)
+	err = c.Command(t, b)
+	clear(b) // it was borrowed
 	if errors.Is(err, abi.Later) {
 		return true, nil
 	}

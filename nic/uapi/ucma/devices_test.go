@@ -198,6 +198,36 @@ func TestNICRemoved(t *testing.T) {
 	}
 }
 
+// The files of a NIC that has gone work on with the others, until these go.
+func TestHomeRemoved(t *testing.T) {
+	p, second := newTrio(t, nil)
+	ch := p.s.open()
+	var ids []*cmid
+	for _, at := range []string{"10.0.0.2:1", "10.1.0.2:1"} {
+		i, err := p.s.create(ch)
+		must(t, err, i.bind(at))
+		ids = append(ids, i)
+	}
+	p.server.d.Detach()
+	ids[0].expect(DeviceRemoval)
+	i, err := p.s.create(ch)
+	must(t, err)
+	if err := i.bind("10.0.0.2:2"); err != syscall.EADDRNOTAVAIL {
+		t.Errorf("bound to the NIC that has gone: %v", err)
+	}
+	must(t, i.bind("10.1.0.2:2"))
+	second.d.Detach()
+	ids[1].expect(DeviceRemoval)
+	i.expect(DeviceRemoval)
+	if len(p.server.d.s.homes) != 1 {
+		t.Errorf("%d homes", len(p.server.d.s.homes))
+	}
+	p.checkEmpty(t, ch)
+	if len(p.server.d.s.homes) != 0 {
+		t.Error("a home that has nothing")
+	}
+}
+
 // A NIC that goes while a program binds to it, or resolves an address by it, is
 // not used.
 func TestNICRemovedMeanwhile(t *testing.T) {

@@ -128,6 +128,9 @@ func (f *File) destroyID(c *command) {
 // destroy ends all that the id has to do with. Requests that were not fetched
 // go with their listener.
 func (i *id) destroy() {
+	if i.gone {
+		return
+	}
 	i.gone = true
 	for _, ev := range i.file.withdraw(i) {
 		if ev.req != nil {

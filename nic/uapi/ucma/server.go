@@ -44,9 +44,9 @@ type NIC struct {
 // Server serves the connection manager's file over several NICs, which may
 // each have a thread of their own.
 type Server struct {
-	mu      sync.Mutex // guards what follows; no other code is called with it held
-	devices []*Device  // never changed in place
-	ports   ports
+	mu    sync.Mutex // guards what follows; no other code is called with it held
+	homes []*Device  // NICs that are attached, or still have files
+	ports ports
 }
 
 // NewServer returns a server without NICs.
@@ -59,6 +59,7 @@ type Device struct {
 	s     *Server
 	guid  verbs.GUID
 	gid   verbs.GID // of the MAC address
+	left  bool      // Detach was called
 	files []*File
 	ids   []*id // by number; nil: free. Those of the files, requests not yet reported among them
 	free  int   // no number below is free
@@ -75,7 +76,7 @@ func (s *Server) Attach(n NIC) *Device {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.devices = append(slices.Clip(s.devices), d)
+	s.homes = append(s.homes, d)
 	return d
 }
 
@@ -84,12 +85,23 @@ func (s *Server) Attach(n NIC) *Device {
 // thread, as what al.Client.Remove has to do.
 func (d *Device) Detach() {
 	d.s.mu.Lock()
-	d.s.devices = slices.DeleteFunc(slices.Clone(d.s.devices), func(o *Device) bool { return o == d })
-	rest := append(slices.Clone(d.s.devices), d)
+	homes := slices.Clone(d.s.homes)
 	d.s.mu.Unlock()
-	for _, home := range rest {
+	for _, home := range homes {
 		home.run(d, func(frame.Time) { home.lost(d) })
 	}
+	d.left = true
+	d.rest()
+}
+
+// rest forgets a home that is detached and has no files any more.
+func (d *Device) rest() {
+	if !d.left || len(d.files) > 0 {
+		return
+	}
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	d.s.homes = slices.DeleteFunc(d.s.homes, func(o *Device) bool { return o == d })
 }
 
 // run has fn executed on d's thread; from is the NIC whose thread calls. On

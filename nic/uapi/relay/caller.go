@@ -49,8 +49,15 @@ func newCaller(s *session, f *file, m *message) *caller {
 
 // Process implements abi.Caller; 0 if the thread is gone.
 func (c *caller) Process() int {
-	if c.process == 0 {
+	switch f := c.file; {
+	case c.process != 0:
+	case f == nil:
 		c.process = processOf(c.thread)
+	case f.process != 0 && f.proc.isTask(f.process, c.thread):
+		c.process = f.process
+	default:
+		c.process = processOf(c.thread)
+		f.process = c.process
 	}
 	return c.process
 }

@@ -3,9 +3,7 @@ package relay
 import (
 	"encoding/binary"
 	"encoding/json"
-	"strconv"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +21,7 @@ type intake struct {
 
 	// Of the thread that receives.
 	stop func() // the receiving; nil: it has ended
-	path [40]byte
+	proc procPath
 	next *caller // for the next call; nil: there is none that is free
 	away int     // the last so many commands were of files that are at home elsewhere
 
@@ -134,28 +132,13 @@ func (in *intake) find(made *trap.Call) *file {
 	if made.Nr() != unix.SYS_WRITE || !made.Native() {
 		return nil
 	}
-	id, ok := in.fileID(made.Thread(), made.Int(0))
+	id, ok := in.proc.fileID(made.Thread(), made.Int(0))
 	if !ok {
 		return nil
 	}
 	in.s.mu.Lock()
 	defer in.s.mu.Unlock()
 	return in.s.byID[id]
-}
-
-// fileID is what Call.File says, without allocation.
-func (in *intake) fileID(thread, fd int) (trap.FileID, bool) {
-	p := append(in.path[:0], "/proc/"...)
-	p = strconv.AppendInt(p, int64(thread), 10)
-	p = append(p, "/fd/"...)
-	p = strconv.AppendInt(p, int64(fd), 10)
-	p = append(p, 0)
-	var st unix.Statx_t
-	at := unix.AT_FDCWD
-	if _, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&p[0])), 0, unix.STATX_INO, uintptr(unsafe.Pointer(&st)), 0); errno != 0 {
-		return trap.FileID{}, false
-	}
-	return trap.FileID{Dev: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino}, true
 }
 
 // foreign gives a call to the supervisor.

@@ -56,11 +56,13 @@ type file struct {
 	id    trap.FileID
 	home  Thread
 	abi.File
-	stop   func()    // the watch for its end
-	buf    []byte    // of its last command
-	parked []*caller // whose commands were answered Later
-	ended  bool      // no process has it any more
-	closed bool
+	stop    func() // the watch for its end
+	buf     []byte // of its last command
+	process int    // that made it; 0: not known
+	proc    procPath
+	parked  []*caller // whose commands were answered Later
+	ended   bool      // no process has it any more
+	closed  bool
 }
 
 func newSession(l *link, a Ask, devices map[string]Device) *session {

@@ -61,25 +61,43 @@ type Params struct {
 	QP          *QP    // in state Init or Reset
 	PrivateData []byte // sent to the peer; at most 255 octets
 	// IRD and ORD are the Reads wanted inbound and outbound, at most 255, cut
-	// to what the peer can do.
-	IRD, ORD uint8
+	// to what the peer can do: 0 takes the NIC's limit, cm.NoReads stands for
+	// none.
+	IRD, ORD uint16
 	// Local is the address to connect from; the zero value lets the NIC
 	// choose. Connect only.
 	Local netip.AddrPort
 }
 
 func (p *Params) encode() ([]byte, error) {
-	b := make([]byte, connParamLen)
-	if len(p.PrivateData) > 255 {
+	switch {
+	case len(p.PrivateData) > 255:
 		return nil, fmt.Errorf("%d octets of private data, limit 255: %w", len(p.PrivateData), cm.ErrInvalid)
-	}
-	if p.QP == nil {
+	case p.QP == nil:
 		return nil, fmt.Errorf("no QP: %w", cm.ErrInvalid)
 	}
+	limits, err := p.QP.pd.ctx.Query()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, connParamLen)
 	native.PutUint32(b, p.QP.num)
 	copy(b[8:], p.PrivateData)
 	b[264], b[265] = byte(len(p.PrivateData)), flag(p.QP.cfg.SRQ != nil)
-	b[266], b[267] = p.IRD, p.ORD
+	for i, reads := range [...]struct {
+		want  uint16
+		limit int
+	}{{p.IRD, limits.MaxIRD}, {p.ORD, limits.MaxORD}} {
+		switch {
+		case reads.want == 0:
+			b[266+i] = byte(min(reads.limit, 255))
+		case reads.want != cm.NoReads:
+			if reads.want > 255 {
+				return nil, fmt.Errorf("%d Reads, limit 255: %w", reads.want, cm.ErrInvalid)
+			}
+			b[266+i] = byte(reads.want)
+		}
+	}
 	b[269], b[270], b[271] = 7, 7, 1 // retries, which iWARP has no use for; valid
 	return b, nil
 }

@@ -131,9 +131,6 @@ func (c *Context) CreateCQ(entries int, ch *CompChannel) (*CQ, error) {
 	return q, nil
 }
 
-// Context is what the queue was made by.
-func (q *CQ) Context() *Context { return q.ctx }
-
 // Cap is the number of completions that fit.
 func (q *CQ) Cap() int { return q.entries }
 

@@ -276,3 +276,32 @@ func TestConcurrentUse(t *testing.T) {
 		t.Errorf("waited without a channel: %v", err)
 	}
 }
+
+// Reads that a connection allows: the NIC's limits, what was asked for, none.
+func TestReadDepths(t *testing.T) {
+	one, two := nics(t)
+	limits := must[verbs.DeviceAttr](t)(one.open(t, Options{}).Query())
+	for _, c := range []struct {
+		ask      uint16
+		ird, ord uint8
+	}{{0, uint8(limits.MaxIRD), uint8(limits.MaxORD)}, {3, 3, 3}, {cm.NoReads, 0, 0}} {
+		a, b := newSide(t, one.open(t, Options{}), false), newSide(t, two.open(t, Options{}), false)
+		a.reads, b.reads = c.ask, c.ask
+		connect(t, a, b)
+		for _, s := range []*side{a, b} {
+			if ird, ord := s.id.Reads(); ird != c.ird && (c.ask != cm.NoReads || ird > 1) || ord != c.ord { // one Read may have to say that the peer is ready
+				t.Errorf("asked for %d: IRD %d, ORD %d, want %d and %d", c.ask, ird, ord, c.ird, c.ord)
+			}
+			if err := s.id.Destroy(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	s := newSide(t, one.open(t, Options{}), false)
+	id := must[*ID](t)(s.ctx.NewID())
+	for _, p := range []Params{{}, {QP: s.qp, IRD: 256}, {QP: s.qp, PrivateData: make([]byte, 256)}} {
+		if err := id.Connect(soon(t), netip.MustParseAddrPort("10.0.0.2:1"), p); !errors.Is(err, cm.ErrInvalid) {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+}

@@ -23,6 +23,8 @@ type side struct {
 	qp  *QP
 	mr  *MR
 	id  *ID
+
+	reads uint16 // IRD and ORD
 }
 
 const allRights = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
@@ -50,12 +52,12 @@ func connect(t *testing.T, a, b *side) {
 		id, err := l.Request(ctx)
 		if err == nil {
 			b.id = id
-			err = id.Accept(ctx, Params{QP: b.qp, IRD: 16, ORD: 16, PrivateData: []byte("welcome")})
+			err = id.Accept(ctx, Params{QP: b.qp, IRD: b.reads, ORD: b.reads, PrivateData: []byte("welcome")})
 		}
 		accepted <- err
 	}()
 	a.id = must[*ID](t)(a.ctx.NewID())
-	if err := a.id.Connect(ctx, at, Params{QP: a.qp, IRD: 16, ORD: 16, PrivateData: []byte("hello")}); err != nil {
+	if err := a.id.Connect(ctx, at, Params{QP: a.qp, IRD: a.reads, ORD: a.reads, PrivateData: []byte("hello")}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-accepted; err != nil {

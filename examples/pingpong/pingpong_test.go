@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,10 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/link"
-	"tapir/lab/node"
-	"tapir/nic/uapi/relay"
-	"tapir/nic/uapi/runtimedir"
+	"tapir/lab/labtest/nics"
 	"tapir/wire/frame"
 )
 
@@ -29,34 +25,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// nic is a NIC with the socket that programs open.
-type nic struct {
-	*node.Node
-	programs *relay.Server
-}
-
-func start(t *testing.T, wire *link.WireEnd, programs *node.Programs, ip string) *nic {
-	t.Helper()
-	n, err := node.Start(t.Context(), node.Config{Name: wire.Name(), Wire: wire, IP: []netip.Prefix{netip.MustParsePrefix(ip)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := relay.Listen(runtimedir.Programs(n.Name()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	programs.Add(n)
-	r.Serve(programs.Devices)
-	t.Cleanup(func() {
-		r.Close()
-		_ = n.Close()
-		if l := n.Leaks(); len(l) > 0 {
-			t.Errorf("%s: left at the end: %v", n.Name(), l)
-		}
-	})
-	return &nic{n, r}
 }
 
 // program is the example as a process of its own.
@@ -113,7 +81,7 @@ const (
 // listening starts the program that answers.
 func listening(t *testing.T) *program {
 	t.Helper()
-	s := launch(t, "-nic", "b", "-listen", serverAt, "-size", "3000")
+	s := launch(t, "-nic", "nic1", "-listen", serverAt, "-size", "3000")
 	if got := s.line(); got != "listening at "+serverAt+"\n" {
 		t.Fatalf("said %q", got)
 	}
@@ -124,28 +92,24 @@ func listening(t *testing.T) *program {
 // then ends.
 func TestPrograms(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
-	if err := os.Mkdir(runtimedir.Path(), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	a, b, err := link.NewWire("a", "b", false)
+	one, two, stop, err := nics.Pair(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := node.NewPrograms()
-	one, two := start(t, a, programs, clientIP+"/24"), start(t, b, programs, "10.0.0.2/24")
+	t.Cleanup(stop)
 
 	s := listening(t)
-	if out, code := launch(t, "-nic", "a", "-connect", serverAt, "-n", "200", "-size", "3000").end(); code != 0 || !strings.Contains(out, "200 messages of 3000 octets came back unchanged") {
+	if out, code := launch(t, "-nic", "nic0", "-connect", serverAt, "-n", "200", "-size", "3000").end(); code != 0 || !strings.Contains(out, "200 messages of 3000 octets came back unchanged") {
 		t.Errorf("exit code %d, output %s", code, out)
 	}
 	if out, code := s.end(); code != 0 || out != clientIP+" sent 200 messages\n" {
 		t.Errorf("server: exit code %d, output %s", code, out)
 	}
-	two.empty(t)
+	empty(t, two)
 
 	s = listening(t)
-	c := launch(t, "-nic", "a", "-connect", serverAt, "-n", "1000000000")
-	for ctx := t.Context(); one.received(t) < 100; time.Sleep(time.Millisecond) {
+	c := launch(t, "-nic", "nic0", "-connect", serverAt, "-n", "1000000000")
+	for ctx := t.Context(); received(t, one) < 100; time.Sleep(time.Millisecond) {
 		if ctx.Err() != nil {
 			t.Fatal(ctx.Err())
 		}
@@ -157,15 +121,15 @@ func TestPrograms(t *testing.T) {
 	if out, code := s.end(); code != 0 || !strings.HasPrefix(out, clientIP+" sent ") {
 		t.Errorf("server of a client that was killed: exit code %d, output %s", code, out)
 	}
-	one.empty(t)
+	empty(t, one)
 
 	s = listening(t)
-	two.programs.Close()
+	two.Programs.Close()
 	if out, code := s.end(); code != 1 || !strings.Contains(out, "device is gone") {
 		t.Errorf("without its NIC: exit code %d, output %s", code, out)
 	}
 	for args, want := range map[string]string{
-		"-nic b -listen " + serverAt: "tapir nic --name b", "-nic zz -connect " + serverAt: "not running", "-nic a": "is needed",
+		"-nic nic1 -listen " + serverAt: "tapir nic --name nic1", "-nic zz -connect " + serverAt: "not running", "-nic nic0": "is needed",
 	} {
 		if out, code := launch(t, strings.Fields(args)...).end(); code != 1 || !strings.Contains(out, want) {
 			t.Errorf("%s: exit code %d, output %s", args, code, out)
@@ -173,7 +137,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-func (n *nic) do(t *testing.T, fn func()) {
+func do(t *testing.T, n *nics.NIC, fn func()) {
 	t.Helper()
 	if err := n.DoWait(func(frame.Time) { fn() }); err != nil {
 		t.Fatal(err)
@@ -181,9 +145,9 @@ func (n *nic) do(t *testing.T, fn func()) {
 }
 
 // received is how many completions the NIC's programs have had.
-func (n *nic) received(t *testing.T) (total uint64) {
+func received(t *testing.T, n *nics.NIC) (total uint64) {
 	t.Helper()
-	n.do(t, func() {
+	do(t, n, func() {
 		for _, q := range n.Device.Verbs.CQs() {
 			total += q.Total()
 		}
@@ -192,11 +156,11 @@ func (n *nic) received(t *testing.T) (total uint64) {
 }
 
 // empty waits until nothing of any program is left.
-func (n *nic) empty(t *testing.T) {
+func empty(t *testing.T, n *nics.NIC) {
 	t.Helper()
 	left := -1
 	for range 10000 {
-		if n.do(t, func() { left = len(n.Device.Verbs.Objects()) }); left == 0 {
+		if do(t, n, func() { left = len(n.Device.Verbs.Objects()) }); left == 0 {
 			return
 		}
 		time.Sleep(time.Millisecond)

@@ -8,10 +8,7 @@ import (
 	"os"
 	"time"
 
-	"tapir/lab/link"
-	"tapir/lab/node"
-	"tapir/nic/uapi/relay"
-	"tapir/nic/uapi/runtimedir"
+	"tapir/lab/labtest/nics"
 	"tapir/nic/umode"
 	"tapir/nic/verbs"
 )
@@ -42,7 +39,7 @@ func open(name string) *side {
 }
 
 func Example() {
-	defer nics()()
+	defer running()()
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
 	client, server := open("nic0"), open("nic1")
@@ -73,30 +70,15 @@ func Example() {
 	// hello
 }
 
-// nics starts nic0 and nic1 on a wire, with the sockets that programs open.
-func nics() (stop func()) {
+// running starts nic0 and nic1.
+func running() (stop func()) {
 	dir := must(os.MkdirTemp("", "umode"))
 	before := os.Getenv("XDG_RUNTIME_DIR")
 	must(0, os.Setenv("XDG_RUNTIME_DIR", dir))
-	must(0, os.Mkdir(runtimedir.Path(), 0o700))
-	a, b, err := link.NewWire("nic0", "nic1", false)
+	_, _, end, err := nics.Pair(context.Background())
 	must(0, err)
-	programs := node.NewPrograms()
-	var ends []func()
-	for ip, wire := range map[string]*link.WireEnd{"10.0.0.1/24": a, "10.0.0.2/24": b} {
-		n := must(node.Start(context.Background(), node.Config{Name: wire.Name(), Wire: wire, IP: []netip.Prefix{netip.MustParsePrefix(ip)}}))
-		r := must(relay.Listen(runtimedir.Programs(n.Name())))
-		programs.Add(n)
-		r.Serve(programs.Devices)
-		ends = append(ends, func() {
-			r.Close()
-			_ = n.Close()
-		})
-	}
 	return func() {
-		for _, end := range ends {
-			end()
-		}
+		end()
 		must(0, os.Setenv("XDG_RUNTIME_DIR", before))
 		must(0, os.RemoveAll(dir))
 	}

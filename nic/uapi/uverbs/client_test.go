@@ -44,7 +44,6 @@ type client struct {
 	fd   int // of the rings
 	addr uint64
 	mem  []byte
-	in   []byte // what the last command sent
 }
 
 func newWorld(t testing.TB, limits verbs.Limits) *world {
@@ -61,8 +60,8 @@ func newWorld(t testing.TB, limits verbs.Limits) *world {
 	w.client = w.open(100)
 	t.Cleanup(func() {
 		w.client.file.Close()
-		if left := w.dev.Objects(); len(left) != 0 || w.server.Files() != 0 {
-			t.Errorf("left behind: %v, %d files", left, w.server.Files())
+		if left := w.dev.Objects(); len(left)+len(w.server.qps) != 0 {
+			t.Errorf("left behind: %v, %d queue pairs by number", left, len(w.server.qps))
 		}
 	})
 	return w
@@ -120,7 +119,6 @@ func fields(values ...any) (b []byte) {
 
 // write sends octets as they are.
 func (c *client) write(b []byte) error {
-	c.in = b
 	return c.file.Command(c.prog, b)
 }
 

@@ -91,8 +91,6 @@ func (f *File) Close() {
 	}
 	f.channels = nil
 	f.arena.Close()
-	s := f.server
-	s.files = slices.DeleteFunc(s.files, func(have *File) bool { return have == f })
 }
 
 // reclaim destroys what was made through the file.

@@ -27,7 +27,6 @@ const (
 	maskMaxDest    = 1 << 17
 	maskDestQPN    = 1 << 20
 	maskStandard   = 1<<21 - 1
-	maskExtended   = maskStandard | 1<<25 // rate limit
 	remoteAccess   = verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
 	modifyQPLen    = 112
 	qpAttrLen      = 128

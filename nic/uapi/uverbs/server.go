@@ -12,10 +12,9 @@ import (
 
 // Server is the verbs device of one NIC. It belongs to the NIC's thread.
 type Server struct {
-	ca    *al.CA
-	files []*File        // by opening
-	qps   map[uint32]*qp // by number
-	hook  func(TracePoint)
+	ca   *al.CA
+	qps  map[uint32]*qp // by number
+	hook func(TracePoint)
 }
 
 // New returns the server of a registered device.
@@ -34,12 +33,8 @@ func (s *Server) Open(c abi.Caller, _ int) (abi.File, int, error) {
 	}
 	f := &File{server: s, arena: arena, pids: []int{c.Process()}}
 	f.req.f = f
-	s.files = append(s.files, f)
 	return f, fd, nil
 }
-
-// Files is the number of open files.
-func (s *Server) Files() int { return len(s.files) }
 
 // QP returns the queue pair with that number if process pid has made it, or
 // works on the file that it was made through; nil otherwise.

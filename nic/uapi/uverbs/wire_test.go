@@ -19,12 +19,11 @@ import (
 
 // cable joins two NICs in virtual time.
 type cable struct {
-	t     testing.TB
-	now   frame.Time
-	pool  *buf.Pool
-	ends  [2]*station
-	fly   []flying
-	mutes bool // frames are lost
+	t    testing.TB
+	now  frame.Time
+	pool *buf.Pool
+	ends [2]*station
+	fly  []flying
 }
 
 type flying struct {
@@ -50,8 +49,6 @@ type station struct {
 	send               *ring.SendPoster
 	recv               *ring.RecvPoster
 	poll               *ring.Poller
-	events             []cm.EventType
-	id                 *cm.ID
 }
 
 func newCable(t testing.TB) *cable {
@@ -78,9 +75,7 @@ func newCable(t testing.TB) *cable {
 func (s *station) Transmit(f *frame.Frame) {
 	data, id := bytes.Clone(f.Bytes()), f.ID
 	f.Release()
-	if c := s.cable; !c.mutes {
-		c.fly = append(c.fly, flying{c.now.Add(10 * time.Microsecond), s.peer, data})
-	}
+	s.cable.fly = append(s.cable.fly, flying{s.cable.now.Add(10 * time.Microsecond), s.peer, data})
 	s.nic.TxDone(id, s.cable.now)
 }
 
@@ -166,15 +161,12 @@ func (c *cable) connect() {
 	a, b := c.ends[0], c.ends[1]
 	at := netip.MustParseAddrPort("10.0.0.2:4420")
 	_, err := b.nic.CM.Listen(at, 0, func(ev cm.Event, now frame.Time) {
-		b.events = append(b.events, ev.Type)
 		if ev.Type == cm.ConnectRequest {
-			b.id = ev.ID
 			ok(c.t, ev.ID.Accept(cm.Params{QP: b.v}, now))
 		}
 	}, nil)
 	ok(c.t, err)
-	a.id = a.nic.CM.NewID(func(ev cm.Event, _ frame.Time) { a.events = append(a.events, ev.Type) }, nil)
-	ok(c.t, a.id.Connect(at, cm.Params{QP: a.v}, c.now))
+	ok(c.t, a.nic.CM.NewID(nil, nil).Connect(at, cm.Params{QP: a.v}, c.now))
 	for _, s := range c.ends {
 		s.must(26, toState(s.qph, verbs.RTR), 0) // as librdmacm does, before or after
 	}

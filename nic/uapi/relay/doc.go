@@ -4,11 +4,17 @@
 // program.
 //
 //	program ── open(2), write(2) ──> supervisor (nic/uapi/trap)
-//	supervisor: Client, whose Nodes are opened       client.go
-//	   │ message.go: messages, of which some carry a descriptor
+//	supervisor: Client, and the device files         client.go, device.go
+//	   │ messages, of which some carry a descriptor  message.go
 //	NIC's process: Server, one session per Client    server.go, session.go
 //	   open, command -> on the NIC's thread          caller.go: the abi.Caller
 //	   its memory                                    space.go
+//
+// When the program opens its first file, the NIC's thread takes the seccomp
+// listener over (intake.go): it receives the program's calls between its
+// frames, so that a command is served without a change of threads, and gives
+// back to the supervisor what is not for one of its files. With the preloaded
+// library, each call is a message.
 //
 // A file ends when its last descriptor and its last mapping are gone in every
 // process. If the NIC's process ends, the program's calls on its files fail
@@ -30,8 +36,6 @@ const Version = 1
 type Ask struct {
 	Version int      `json:"version"`
 	NICs    []string `json:"nics"` // whose devices its program is to see, in this order
-	// Options are of the devices, not of this package.
-	Options map[string]string `json:"options,omitempty"`
 	// ProcMem reaches the program's memory by /proc/PID/mem alone, which the
 	// supervisor opens.
 	ProcMem bool `json:"proc_mem,omitempty"`
@@ -43,7 +47,7 @@ type Ask struct {
 // Hello is the answer, or why there is no other one.
 type Hello struct {
 	Version int      `json:"version"`
-	Devices []string `json:"devices"` // what Client.Node can open
+	Devices []string `json:"devices"` // what Client.Add can show
 	Refused *Refused `json:"refused,omitempty"`
 }
 

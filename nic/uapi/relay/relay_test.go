@@ -157,14 +157,20 @@ func TestReceivingMoves(t *testing.T) {
 	n.hearBoth(t, "closed")
 }
 
-// A node that ends in order fails what waits.
+// A node that ends in order fails what waits, and does not wait for who has
+// connected and says nothing.
 func TestNodeEnds(t *testing.T) {
 	n := startNode(t)
 	r := n.start(t, ways[0], "hold")
 	n.hearBoth(t, "parked")
+	silent, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: n.path})
+	must(t, err)
+	defer silent.Close()
 	n.end.Close()
 	if out, code := r.end(t); code != int(unix.ENODEV) {
 		t.Errorf("exit code %d, output %s", code, out)
+	}
+	for n.says.Scan() { // until it has ended
 	}
 }
 

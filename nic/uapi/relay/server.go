@@ -96,6 +96,10 @@ func (s *Server) Close() {
 
 func (s *Server) serve(c *net.UnixConn, devices Devices) {
 	defer c.Close()
+	if !s.enter(c, func() { c.Close() }) { // who never asks must not keep us from ending
+		return
+	}
+	defer s.leave(c)
 	var a Ask
 	if err := hear(c, &a); err != nil {
 		return
@@ -116,13 +120,8 @@ func (s *Server) serve(c *net.UnixConn, devices Devices) {
 		s.serveMessages(c, pid, found)
 		return
 	}
-	l, lerr := newLink(c)
-	if lerr != nil {
-		return
-	}
-	if s.enter(c, func() { c.Close() }) {
+	if l, err := newLink(c); err == nil {
 		newSession(l, a, found).run()
-		s.leave(c)
 	}
 }
 

@@ -21,8 +21,8 @@ func (q *queue) Size() uint32 { return q.piece.size }
 
 // make allocates a ring of shape l and returns the side whose own index is at
 // own.
-func (q *queue) make(a *Arena, l Layout, own, other int) (half, error) {
-	p, err := a.alloc(l.Size())
+func (q *queue) make(a *Arena, l layout, own, other int) (half, error) {
+	p, err := a.alloc(l.size())
 	if err != nil {
 		return half{}, err
 	}
@@ -50,7 +50,7 @@ func (a *Arena) NewSendQueue(d *verbs.Device, maxWR, maxSGE, maxInline int) (*Se
 		device: d, maxSGE: maxSGE, maxInline: maxInline,
 		data: make([]byte, max(maxSGE*sgeLen, maxInline)), sges: make([]verbs.SGE, 0, maxSGE),
 	}
-	h, err := s.make(a, SendLayout(maxWR, maxSGE, maxInline), offConsumer, offProducer)
+	h, err := s.make(a, sendLayout(maxWR, maxSGE, maxInline), offConsumer, offProducer)
 	if err != nil {
 		return nil, fmt.Errorf("send queue: %w", err)
 	}
@@ -181,7 +181,7 @@ type RecvQueue struct {
 // NewRecvQueue makes the ring of a receive queue or SRQ.
 func (a *Arena) NewRecvQueue(maxWR, maxSGE int) (*RecvQueue, error) {
 	r := &RecvQueue{maxSGE: maxSGE, data: make([]byte, maxSGE*sgeLen), sges: make([]verbs.SGE, 0, maxSGE)}
-	h, err := r.make(a, RecvLayout(maxWR, maxSGE), offConsumer, offProducer)
+	h, err := r.make(a, recvLayout(maxWR, maxSGE), offConsumer, offProducer)
 	if err != nil {
 		return nil, fmt.Errorf("receive queue: %w", err)
 	}
@@ -226,7 +226,7 @@ func (r *RecvQueue) Resize(maxWR int) error {
 	if err != nil {
 		return err
 	}
-	to := producer{RecvLayout(maxWR, r.maxSGE).half(next.piece.mem, offProducer, offConsumer)}
+	to := producer{recvLayout(maxWR, r.maxSGE).half(next.piece.mem, offProducer, offConsumer)}
 	if err := r.ring.moveTo(&to); err != nil {
 		next.Free()
 		return err
@@ -246,7 +246,7 @@ type CompletionQueue struct {
 // NewCompletionQueue makes the ring of a completion queue.
 func (a *Arena) NewCompletionQueue(entries int) (*CompletionQueue, error) {
 	c := &CompletionQueue{}
-	h, err := c.make(a, CQLayout(entries), offProducer, offConsumer)
+	h, err := c.make(a, cqLayout(entries), offProducer, offConsumer)
 	if err != nil {
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}

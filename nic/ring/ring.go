@@ -32,8 +32,8 @@ const (
 	headerLen   = 384
 )
 
-// Layout is the shape of a ring.
-type Layout struct {
+// layout is the shape of a ring.
+type layout struct {
 	log2Size  int // of an element
 	log2Elems int
 }
@@ -42,28 +42,28 @@ type Layout struct {
 // ring from an empty one; the other is for the builder functions (ibv_wr_*) of
 // older librxe, which take the mask for the number of elements and so stop one
 // element early in one place of the ring.
-func layout(elems, size int) Layout {
-	return Layout{log2Size: bits.Len(uint(size - 1)), log2Elems: bits.Len(uint(elems + 1))}
+func newLayout(elems, size int) layout {
+	return layout{log2Size: bits.Len(uint(size - 1)), log2Elems: bits.Len(uint(elems + 1))}
 }
 
-// SendLayout is the ring of a send queue for maxWR requests of maxSGE elements
+// sendLayout is the ring of a send queue for maxWR requests of maxSGE elements
 // or maxInline octets of inline data.
-func SendLayout(maxWR, maxSGE, maxInline int) Layout {
-	return layout(maxWR, sendData+max(maxSGE*sgeLen, maxInline))
+func sendLayout(maxWR, maxSGE, maxInline int) layout {
+	return newLayout(maxWR, sendData+max(maxSGE*sgeLen, maxInline))
 }
 
-// RecvLayout is the ring of a receive queue or SRQ for maxWR requests of
+// recvLayout is the ring of a receive queue or SRQ for maxWR requests of
 // maxSGE elements.
-func RecvLayout(maxWR, maxSGE int) Layout { return layout(maxWR, recvData+maxSGE*sgeLen) }
+func recvLayout(maxWR, maxSGE int) layout { return newLayout(maxWR, recvData+maxSGE*sgeLen) }
 
-// CQLayout is the ring of a completion queue for entries completions.
-func CQLayout(entries int) Layout { return layout(entries, cqeLen) }
+// cqLayout is the ring of a completion queue for entries completions.
+func cqLayout(entries int) layout { return newLayout(entries, cqeLen) }
 
-// Size is the ring's length in octets, the header included.
-func (l Layout) Size() int { return headerLen + 1<<(l.log2Elems+l.log2Size) }
+// size is the ring's length in octets, the header included.
+func (l layout) size() int { return headerLen + 1<<(l.log2Elems+l.log2Size) }
 
-// Cap is how many elements can be filled.
-func (l Layout) Cap() int { return 1<<l.log2Elems - 1 }
+// cap is how many elements can be filled.
+func (l layout) cap() int { return 1<<l.log2Elems - 1 }
 
 // half is one side's view of a ring: the index that is its own, and where the
 // other's is found.
@@ -85,18 +85,18 @@ func word(mem []byte, off int) *atomic.Uint32 {
 }
 
 // format makes an empty ring of mem.
-func (l Layout) format(mem []byte) {
+func (l layout) format(mem []byte) {
 	word(mem, offLog2Size).Store(uint32(l.log2Size))
-	word(mem, offMask).Store(uint32(l.Cap()))
+	word(mem, offMask).Store(uint32(l.cap()))
 	word(mem, offProducer).Store(0)
 	word(mem, offConsumer).Store(0)
 }
 
 // half returns a side of the ring in mem, which has been made with this layout.
-func (l Layout) half(mem []byte, own, other int) half {
+func (l layout) half(mem []byte, own, other int) half {
 	return half{
-		mem: mem[:l.Size():l.Size()], own: word(mem, own), other: word(mem, other),
-		mask: uint32(l.Cap()), shift: l.log2Size,
+		mem: mem[:l.size():l.size()], own: word(mem, own), other: word(mem, other),
+		mask: uint32(l.cap()), shift: l.log2Size,
 	}
 }
 
@@ -107,8 +107,8 @@ func open(mem []byte, size, own, other int) (half, error) {
 		return half{}, fmt.Errorf("%w: %d octets, unaligned or shorter than a header", ErrLayout, len(mem))
 	}
 	log2, mask := word(mem, offLog2Size).Load(), word(mem, offMask).Load()
-	l := Layout{log2Size: int(log2), log2Elems: bits.Len32(mask)}
-	if log2 > 20 || mask&(mask+1) != 0 || mask == 0 || 1<<log2 < size || l.Size() > len(mem) {
+	l := layout{log2Size: int(log2), log2Elems: bits.Len32(mask)}
+	if log2 > 20 || mask&(mask+1) != 0 || mask == 0 || 1<<log2 < size || l.size() > len(mem) {
 		return half{}, fmt.Errorf("%w: elements of 2^%d octets, mask %#x in %d octets", ErrLayout, log2, mask, len(mem))
 	}
 	h := l.half(mem, own, other)

@@ -66,14 +66,14 @@ func TestElements(t *testing.T) {
 
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct {
-		l         Layout
+		l         layout
 		elem, cap int
 	}{
-		{SendLayout(1, 1, 0), 256, 3}, {SendLayout(16, 6, 256), 512, 31}, {SendLayout(14, 3, 48), 256, 15},
-		{SendLayout(15, 3, 49), 512, 31}, {RecvLayout(30, 1), 64, 31}, {RecvLayout(31, 2), 128, 63}, {CQLayout(100), 64, 127},
+		{sendLayout(1, 1, 0), 256, 3}, {sendLayout(16, 6, 256), 512, 31}, {sendLayout(14, 3, 48), 256, 15},
+		{sendLayout(15, 3, 49), 512, 31}, {recvLayout(30, 1), 64, 31}, {recvLayout(31, 2), 128, 63}, {cqLayout(100), 64, 127},
 	} {
-		if c.l.Cap() != c.cap || 1<<c.l.log2Size != c.elem || c.l.Size() != 384+(c.cap+1)*c.elem {
-			t.Errorf("%+v: %d elements of %d octets, want %d of %d", c.l, c.l.Cap(), 1<<c.l.log2Size, c.cap, c.elem)
+		if c.l.cap() != c.cap || 1<<c.l.log2Size != c.elem || c.l.size() != 384+(c.cap+1)*c.elem {
+			t.Errorf("%+v: %d elements of %d octets, want %d of %d", c.l, c.l.cap(), 1<<c.l.log2Size, c.cap, c.elem)
 		}
 	}
 }
@@ -527,8 +527,8 @@ func mappings(t *testing.T) int {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	good := make([]byte, CQLayout(30).Size())
-	CQLayout(30).format(good)
+	good := make([]byte, cqLayout(30).size())
+	cqLayout(30).format(good)
 	for _, c := range []struct {
 		name  string
 		spoil func([]byte) []byte

@@ -47,10 +47,10 @@ type SendSource interface {
 func (q *QP) SetSendSource(s SendSource) { q.sq.source = s }
 
 // Doorbell posts the requests that the send source holds: as many as fit, the
-// rest when others complete. Those that PostSend would refuse complete with
-// an error, mostly StatusLocalQPOp, and the queue pair fails. In state Err they are flushed at
-// once, and with them what the receive source holds. ErrState in a state in
-// which PostSend is refused, too: the requests then stay.
+// rest when others complete. Those that PostSend would refuse complete with an
+// error, mostly StatusLocalQPOp, and the queue pair fails. In state Err they
+// are flushed at once, and with them what the receive source holds. ErrState
+// in a state in which PostSend is refused, too: the requests then stay.
 func (q *QP) Doorbell() error {
 	if err := q.maySend(); err != nil {
 		return fmt.Errorf("doorbell of QP %d: %w", q.num, err)

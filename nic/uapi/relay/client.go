@@ -104,8 +104,8 @@ func (c *Client) Close() {
 	c.foreign.end()
 }
 
-// Add shows the device called name, one of Hello.Devices, at path: absolute,
-// clean, and before the program is started.
+// Add shows the device called name at path: absolute, clean, and before the
+// program is started. Opening one that is not among Hello.Devices is ENODEV.
 func (c *Client) Add(path, name string, stat trap.Stat) {
 	c.files.Add(path, &device{c, name, stat})
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,9 @@ func (d *device) Open(int) (trap.File, error) { return nil, unix.ENXIO }
 
 // ServeOpen implements trap.OpenServer.
 func (d *device) ServeOpen(made *trap.Call, how int) trap.Answer {
+	if !slices.Contains(d.c.Hello.Devices, d.name) {
+		return trap.Fail(unix.ENODEV) // such as that of a NIC that has gone
+	}
 	id, ok := d.c.begin(&call{Call: made, opens: d})
 	if !ok {
 		return trap.Fail(unix.ENODEV)

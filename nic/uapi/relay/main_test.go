@@ -426,7 +426,7 @@ func dial(path string, w way) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, name := range []string{"toy0", "toy1"} {
+	for i, name := range []string{"toy0", "toy1", "gone"} {
 		c.Add("/dev/tapir-"+name, name, trap.Stat{Mode: unix.S_IFCHR | 0o600, Rdev: unix.Mkdev(231, uint32(192+i))})
 	}
 	return c, nil

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const wantCommands = `open: -1 EBUSY
+const wantCommands = `gone: -1 ENODEV
+open: -1 EBUSY
 device 231:192, in range 1
 echo 42 ok
 echo 2 ok

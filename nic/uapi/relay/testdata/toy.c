@@ -57,7 +57,9 @@ static void region(int fd) {
 }
 
 static int commands(void) {
-	int fd = toy("toy0", O_DIRECT);
+	int fd = toy("gone", 0);
+	printf("gone: %d %s\n", fd, word(errno));
+	fd = toy("toy0", O_DIRECT);
 	printf("open: %d %s\n", fd, word(errno));
 	fd = toy("toy0", 0);
 	int other = toy("toy1", O_NONBLOCK), err;

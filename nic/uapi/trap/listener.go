@@ -2,6 +2,7 @@ package trap
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -43,7 +44,10 @@ type addFd struct {
 type Terms struct {
 	Reserved Range // the numbers that files with served writes have
 	ProcMem  bool  // the program's memory is reached by /proc/PID/mem alone
-	Repeats  bool  // before Linux 5.19 a signal interrupts a call that is being served
+	// Before Linux 5.19 a signal interrupts a call that is being served, and the
+	// kernel makes it again. Its answer is found then, unless the signal came in
+	// the very moment of the answer.
+	Repeats bool
 }
 
 // Listener is where the kernel asks what a supervised program's calls return.
@@ -211,7 +215,24 @@ func (l *Listener) add(c *Call, fd, flags int, where Place, send uint32) (n int,
 		req.flags |= unix.SECCOMP_ADDFD_FLAG_SETFD
 		req.newfd = uint32(at)
 	}
-	return ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&req))
+	return l.addUninterrupted(&req)
+}
+
+// addUninterrupted adds a descriptor. A signal, such as those of Go's
+// scheduler, would end the wait for the caller, whose call would then return 0.
+func (l *Listener) addUninterrupted(req *addFd) (n int, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, old unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
+		return -1, err
+	}
+	n, err = ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(req))
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) // what was set can be set
+	return n, err
 }
 
 // ioctl makes an ioctl with a pointer, again if a signal interrupts it: the

@@ -33,9 +33,6 @@ func (h *sharer) ServeOpen(c *Call, flags int) Answer {
 	if err != nil {
 		return Fail(err)
 	}
-	if h.there != nil { // a signal interrupted the opening, and the kernel makes it again
-		return InstallReserved(fd, flags)
-	}
 	if err := h.s.Suspend(); err != nil {
 		return Fail(err)
 	}
@@ -70,17 +67,14 @@ func (h *sharer) receive(f Writer) {
 // then the supervisor again.
 func TestSharedListener(t *testing.T) {
 	t.Parallel()
-	for _, restartable := range []bool{false, true} {
-		w, d := commands(t, "timer", 400)
-		h := &sharer{Files: w.opt.Handlers[0].(*Files), dev: d, until: 150}
-		h.Add(commandPath, h)
-		w.opt.Handlers = []Handler{h}
-		w.opt.restartable = restartable
-		w.want(t, "each once\n")
-		d.allReleased(t)
-		if n := d.calls.Load(); n != 400 || h.received != 150 {
-			t.Errorf("restartable %v: %d commands, of which %d were received elsewhere", restartable, n, h.received)
-		}
+	w, d := commands(t, "timer", 400)
+	h := &sharer{Files: w.opt.Handlers[0].(*Files), dev: d, until: 150}
+	h.Add(commandPath, h)
+	w.opt.Handlers = []Handler{h}
+	w.want(t, "each once\n")
+	d.allReleased(t)
+	if n := d.calls.Load(); n != 400 || h.received != 150 {
+		t.Errorf("%d commands, of which %d were received elsewhere", n, h.received)
 	}
 }
 

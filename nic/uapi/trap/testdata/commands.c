@@ -31,6 +31,13 @@ static long command(int fd, int op) {
 	return n < 0 ? -errno : n != sizeof c ? -1000 : answer;
 }
 
+// device opens the device or says why it cannot.
+static int device(int flags) {
+	int fd = open(DEVICE, flags);
+	if (fd < 0) perror("open"), exit(1);
+	return fd;
+}
+
 static void on(int sig, int flags, void (*handler)(int)) {
 	struct sigaction a = {.sa_handler = handler, .sa_flags = flags};
 	sigaction(sig, &a, NULL);
@@ -56,7 +63,7 @@ static int pass(int fd) {
 static void use(int first, char *self) {
 	struct stat st;
 	char text[9] = "", num[16];
-	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
+	int fd = device(O_RDWR | O_CLOEXEC);
 	printf("open %d %d\n", fd - first, fcntl(fd, F_GETFD));
 	int r = fstat(fd, &st);
 	printf("fstat %d %o\n", r, st.st_mode);
@@ -104,7 +111,7 @@ static void inherited(int first) {
 static void full(int first) {
 	struct rlimit before, after;
 	getrlimit(RLIMIT_NOFILE, &before);
-	int fd = open(DEVICE, O_RDWR), n = 1, last, other;
+	int fd = device(O_RDWR), n = 1, last, other;
 	while ((last = dup(fd)) >= 0) n++;
 	printf("%d descriptors: %s\n", n, strerror(errno));
 	other = open(DEVICE, O_RDWR);
@@ -121,7 +128,7 @@ static void timer(int n) {
 	struct itimerval ms = {{0, 1000}, {0, 1000}};
 	on(SIGALRM, SA_RESTART, nothing);
 	setitimer(ITIMER_REAL, &ms, NULL);
-	int fd = open(DEVICE, O_RDWR);
+	int fd = device(O_RDWR);
 	for (int i = 1; i <= n; i++) {
 		long got = command(fd, COUNT);
 		if (got != i) printf("command %d returned %ld\n", i, got), exit(1);
@@ -135,7 +142,7 @@ static void timer(int n) {
 
 static void *open_and_close(void *unused) {
 	for (int i = 0; i < 100; i++) {
-		int fd = open(DEVICE, O_RDWR), d = dup(fd);
+		int fd = device(O_RDWR), d = dup(fd);
 		if (command(fd, COUNT) < 1 || command(d, COUNT) < 1 || fd == d || close(fd) || close(d)) printf("%d %d %s\n", fd, d, strerror(errno)), exit(1);
 	}
 	return NULL;
@@ -175,7 +182,7 @@ static void *waiter(void *fd) {
 
 // cancel cancels threads that wait in a command.
 static void cancel(void) {
-	int fd = open(DEVICE, O_RDWR);
+	int fd = device(O_RDWR);
 	for (int i = 0; i < 5; i++) {
 		pthread_t t;
 		void *how;
@@ -209,7 +216,7 @@ static void *wait_interrupted(void *fd) {
 
 // elsewhere: two threads wait in commands. Signals of the process are the main one's, but for SIGUSR1, which it blocks.
 static void elsewhere(void) {
-	int fd = open(DEVICE, O_RDWR);
+	int fd = device(O_RDWR);
 	pthread_t signals;
 	sigset_t usr1;
 	main_thread = pthread_self();

@@ -222,6 +222,7 @@ func (m *manager) take(b []byte) {
 	uid, event, status := native.Uint64(b), native.Uint32(b[12:]), int32(native.Uint32(b[16:]))
 	param := b[20:]
 	private := append([]byte(nil), param[8:][:param[264]]...)
+	orphan := false // the request of a listener that was closed meanwhile
 	m.change(func() {
 		id, l := m.ids[uid], m.listeners[uid]
 		switch {
@@ -234,8 +235,13 @@ func (m *manager) take(b []byte) {
 			l.gone = l.gone || event == cmDeviceRemoval
 		case id != nil:
 			id.event(event, status, private, param[266], param[267])
+		default:
+			orphan = event == cmConnectRequest
 		}
 	})
+	if orphan {
+		_ = m.destroy(native.Uint32(b[8:])) // which tells the peer
+	}
 }
 
 // createID makes an id of the file; add puts it on record under its uid

@@ -305,3 +305,22 @@ func TestReadDepths(t *testing.T) {
 		}
 	}
 }
+
+// A request that comes when its listener is closed already is not left over.
+func TestRequestOfAClosedListener(t *testing.T) {
+	one, _ := nics(t)
+	c := one.open(t, Options{})
+	m := must[*manager](t)(c.manager())
+	num := must[uint32](t)(m.createID(func(uint64) {}))
+	b := make([]byte, eventLen)
+	native.PutUint64(b, 1<<40) // nobody's uid
+	native.PutUint32(b[8:], num)
+	native.PutUint32(b[12:], cmConnectRequest)
+	m.take(b)
+	if err := m.destroy(num); !errors.Is(err, verbs.ErrDestroyed) {
+		t.Errorf("its id: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}

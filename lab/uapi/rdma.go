@@ -248,6 +248,9 @@ func parameters(nics []*device) (list []sysfs.Parameter) {
 // switches are how the kernel writes the values of a bool.
 var switches = map[string]string{"0": "N", "1": "Y"}
 
+// noList is how a NIC writes an empty list.
+const noList = "none"
+
 // parameter is a parameter's value as the kernel writes it.
 func (d *device) parameter(name string) (string, error) {
 	var rows []struct{ Name, Type, Value string }
@@ -255,6 +258,9 @@ func (d *device) parameter(name string) (string, error) {
 		return "", err
 	}
 	for _, r := range rows {
+		if r.Name == name && r.Value == noList {
+			return "", nil
+		}
 		if r.Name == name {
 			return cmp.Or(switches[r.Value], r.Value), nil
 		}

@@ -37,7 +37,6 @@ func Cells() (list []Cell) {
 		{Name: "cmtime", Server: "cmtime", Client: "cmtime -c 20 -s " + IPv4, Want: "connect", Stays: true},
 		{Name: "rcopy", Server: "rcopy", Client: "rcopy from " + IPv4 + ":to", Want: "done", Stays: true, Copies: true},
 		{Name: "fi_pingpong", Server: "fi_pingpong -p verbs -e msg -I 20 -S 4096 -c", Client: "fi_pingpong -p verbs -e msg -I 20 -S 4096 -c " + IPv4, Want: "4k", Socket: true},
-		{Name: "qperf", Server: "qperf", Client: "qperf " + IPv4 + " -cm 1 -t 1 -m 1 rc_lat rc_rdma_write_lat rc_rdma_read_lat", Want: "rc_rdma_read_lat", Stays: true, Socket: true},
 	}
 	for _, p := range []string{"rstream", "riostream"} {
 		arg := p + " -I 5 -C 5 -S 4096 -T v"

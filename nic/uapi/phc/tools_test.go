@@ -88,10 +88,10 @@ func TestPTP4LHardware(t *testing.T) {
 			if median := truth[len(truth)/2]; median < -50_000 || median > 50_000 {
 				t.Errorf("true offset %d ns", median)
 			}
-			f, _ := w.clock.Frequency()
-			if ppm := float64(f) / (1 << 16); math.Abs(ppm+c.ppb/1000) > 10 {
-				t.Errorf("frequency %.1f ppm against %.0f", ppm, c.ppb/1000)
-			}
+			p.await(t, fmt.Sprintf("a correction of %.0f ppm", -c.ppb/1000), func(linuxptp.Log) bool {
+				f, _ := w.clock.Frequency()
+				return math.Abs(float64(f)/(1<<16)+c.ppb/1000) <= 10
+			})
 			if s := w.stamps.Stats(); s.TxStamps == 0 || s.RxStamps == 0 {
 				t.Errorf("%+v", s)
 			}
@@ -130,11 +130,11 @@ func TestTS2PHC(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 37_000, 300*time.Microsecond)
 	p := w.run(t, "ts2phc", "-c", "/dev/ptp7", "-s", "generic", "-m", "-q", "-l", "7")
-	log := p.await(t, "lock", func(l linuxptp.Log) bool { return len(locked(l)) >= 2 })
-	last := locked(log)[1]
-	if math.Abs(float64(last.Freq)-37_000) > 200 || math.Abs(float64(last.Offset)) > 1000 {
-		t.Errorf("%+v", last)
-	}
+	// Where the machine delays a sample, the next ones make up for it.
+	p.await(t, "lock at 37 ppm", func(l linuxptp.Log) bool {
+		s := locked(l)
+		return len(s) >= 2 && math.Abs(float64(s[len(s)-1].Freq)-37_000) <= 200 && math.Abs(float64(s[len(s)-1].Offset)) <= 1000
+	})
 }
 
 func TestChrony(t *testing.T) {

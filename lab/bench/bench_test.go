@@ -13,19 +13,27 @@ import (
 
 	"tapir/lab/bench/result"
 	"tapir/lab/netns"
+	"tapir/nic/uapi/trap"
 )
 
 // The benchmark starts its own program again for every process of a
 // measurement; here that is the test binary.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"nic", "stream", "idle", "tcp"}, os.Args[1]) {
+	trap.Launched()
+	if len(os.Args) > 1 && slices.Contains([]string{"nic", "stream", "idle", "tcp", "serve", "run", "trap", "call", "umode"}, os.Args[1]) {
 		if err := run(context.Background(), os.Args[1:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	dir, err := ownSockets()
+	if err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 func TestMedian(t *testing.T) {
@@ -105,6 +113,8 @@ func TestLine(t *testing.T) {
 			"| x | 0.5 | 0.9 | **0.80** | 0.50–1.50 | 20 : 20 Gb/s | must |\n"},
 		{row{what: "x", name: "b", ref: "a", value: gbps, unit: "Gb/s", must: 0.5, aim: 0.9, less: true},
 			"| x | 0.5 | 0.9 | **1.25** | 0.67–2.00 | 20 : 20 Gb/s | **missed** |\n"},
+		{row{what: "x", name: "a", ref: "b", value: gbps, unit: "Gb/s", must: beside, aim: beside},
+			"| x |  |  | **0.80** | 0.50–1.50 | 20 : 20 Gb/s |  |\n"},
 		{row{what: "x", name: "a", value: memory, unit: "KiB", must: 64, aim: 16, less: true},
 			"| x | 64 KiB | 16 KiB | | 10–30 | **20 KiB** | must |\n"},
 		{row{what: "x", name: "c", ref: "a", value: gbps}, ""},
@@ -185,6 +195,33 @@ func TestParseUCX(t *testing.T) {
 	}
 }
 
+func TestParsePrograms(t *testing.T) {
+	const bw = "...\n #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n 65536      3000             0.00               2.64   \t\t   0.005035\n----\n"
+	const lat = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]\n 64      1000          76.22          3114.75      104.12   \t       154.77\n"
+	const fi = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n64      10      =10      1.2k        0.00s      1.53        41.70       0.02\n"
+	for _, c := range []struct {
+		what string
+		got  func() (sample, error)
+		want sample
+	}{
+		{"bandwidth", func() (sample, error) { return parsePerftest(bw, false) }, sample{gbps: 2.64}},
+		{"latency", func() (sample, error) { return parsePerftest(lat, true) }, sample{latency: 104.12}},
+		{"libfabric", func() (sample, error) { return parseFabric(fi) }, sample{latency: 41.7}},
+	} {
+		if s, err := c.got(); err != nil || s != c.want {
+			t.Errorf("%s: %+v, %v", c.what, s, err)
+		}
+	}
+	for _, bad := range []string{"", "#bytes", "#bytes\n1 2 3 x y z\n", "1 2 3 4 5 6 x 8"} {
+		if _, err := parsePerftest(bad, true); err == nil {
+			t.Errorf("perftest: %q was read", bad)
+		}
+		if _, err := parseFabric(bad); err == nil {
+			t.Errorf("libfabric: %q was read", bad)
+		}
+	}
+}
+
 func TestCombine(t *testing.T) {
 	s := combine(result.Result{Bytes: 1 << 20, Messages: 4, Elapsed: time.Millisecond, CPU: 300, Latency: 2500},
 		result.Result{Bytes: 1 << 19, CPU: 724, Lost: 3})
@@ -260,5 +297,25 @@ func TestPingPongs(t *testing.T) {
 	}
 	if doc := b.document(""); !bytes.Contains(doc, []byte("| "+tcpPing+" |")) {
 		t.Errorf("%s", doc)
+	}
+}
+
+// Stock and Go programs on NICs in other processes. The references beside them
+// poll: they have no part in it.
+func TestPrograms(t *testing.T) {
+	if !netns.Privileged() {
+		t.Log("without the right to make namespaces there is nothing to measure")
+		return
+	}
+	b := newBench(options{rounds: 1, duration: 20 * time.Millisecond, sets: []string{"run"}})
+	defer b.close()
+	for _, c := range b.cases {
+		if strings.HasPrefix(c.name, "UCX") || c.name == fabricPing || c.name == ibWriteGSO {
+			continue
+		}
+		s := measureOnce(t, b, c)
+		if c.missing == "" && s.latency <= 0 && s.gbps <= 0 {
+			t.Errorf("%s: %+v", c.name, s)
+		}
 	}
 }

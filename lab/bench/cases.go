@@ -140,6 +140,22 @@ const (
 	packetCRC      = "CRC-32 of 1514 octets"
 	packetBuild    = "16B packet built around 1514 octets"
 	packetCheck    = "16B packet of 1514 octets checked"
+	minimalCall    = "trapped call, minimal"
+	controlCall    = "trapped call, QUERY_PORT"
+	umodePing      = "Write 8 B with immediate, program to program"
+	kernelPingRun  = "kernel 64 B ping-pong, beside programs"
+	ibSendWire     = "ib_send_bw -e wire 1500"
+	ibReadWire     = "ib_read_bw -e wire 1500"
+	runWire        = "Write 64 KiB wire 1500, beside programs"
+	ibSendGSO      = "ib_send_bw -e gso"
+	ibReadGSO      = "ib_read_bw -e gso"
+	ibWriteGSO     = "ib_write_bw gso, polled"
+	runGSO         = "Write 64 KiB gso, beside programs"
+	ibSendLat      = "ib_send_lat -e 64 B"
+	sendPingRun    = "Send 64 B ping-pong, beside programs"
+	fabricPing     = "fi_pingpong -p tcp 64 B"
+	ucxTag         = "UCX tag 64 B latency"
+	ucxPutRun      = "UCX put 64 KiB, beside programs"
 	ucxPut64       = "UCX put 64 KiB"
 	ucxPut         = "UCX put 1 MiB"
 	ucxGet         = "UCX get 1 MiB"
@@ -154,7 +170,7 @@ func allCases() []*testCase {
 	jumbo, wireBig := nicSetup{mtu: bigMTU, frames: "jumbo", pins: apart}, nicSetup{mtu: bigMTU, frames: "wire"}
 	stream := kernelSetup{mtu: mtu, kind: "on", pins: apart}
 	writes := perf.Job{Op: perf.WriteBW, Size: mebi}
-	return []*testCase{
+	return append(programCases(gso, wire), []*testCase{
 		gvisorCase(gvisorGSO),
 		streamCase(tcpGSO, gso, false),
 		kernelCase(kernelStream, stream),
@@ -196,6 +212,30 @@ func allCases() []*testCase {
 		codecCase(packetCRC, (*packetCodec).crc),
 		codecCase(packetBuild, (*packetCodec).encapsulate),
 		codecCase(packetCheck, (*packetCodec).check),
+	}...)
+}
+
+// programCases are unmodified and Go programs on NICs in other processes.
+func programCases(gso, wire nicSetup) []*testCase {
+	oneCPU := wire.with(func(s *nicSetup) { s.pins = one })
+	writes := perf.Job{Op: perf.WriteBW, Size: 64 << 10}
+	return []*testCase{
+		minimalCase(minimalCall, oneCPU),
+		callCase(controlCall, oneCPU),
+		umodeCase(umodePing, oneCPU),
+		kernelCase(kernelPingRun, kernelSetup{mtu: mtu, kind: "on", ping: true, pins: one}),
+		perftestCase(ibSendWire, wire, perftest{args: "ib_send_bw -e -s 65536", iters: 3000}),
+		nicCase(runWire, wire, writes),
+		perftestCase(ibReadWire, wire, perftest{args: "ib_read_bw -e -s 65536", iters: 3000}),
+		perftestCase(ibWriteGSO, gso, perftest{args: "ib_write_bw -s 65536", iters: 5000}),
+		perftestCase(ibReadGSO, gso, perftest{args: "ib_read_bw -e -s 65536", iters: 10000}),
+		nicCase(runGSO, gso, writes),
+		perftestCase(ibSendGSO, gso, perftest{args: "ib_send_bw -e -s 65536", iters: 10000}),
+		ucxCase(ucxPutRun, "ucp_put_bw", 64<<10, 2000),
+		perftestCase(ibSendLat, oneCPU, perftest{args: "ib_send_lat -e -s 64", iters: 10000, lat: true}),
+		nicCase(sendPingRun, oneCPU, perf.Job{Op: perf.SendLat, Size: pingSize}),
+		fabricCase(fabricPing, pingSize, 20000),
+		ucxCase(ucxTag, "tag_lat", pingSize, 10000),
 	}
 }
 

@@ -57,8 +57,8 @@ func (b *bench) line(r *row) string {
 		ratios = append(ratios, v[i]/w[i])
 	}
 	ratio := median(ratios)
-	return fmt.Sprintf("| %s | %g | %g | **%.2f** | %.2f–%.2f | %.3g : %.3g %s | %s |\n",
-		r.what, r.must, r.aim, ratio, slices.Min(ratios), slices.Max(ratios), median(v), median(w), r.unit, r.verdict(ratio))
+	return fmt.Sprintf("| %s | %s | %s | **%.2f** | %.2f–%.2f | %.3g : %.3g %s | %s |\n",
+		r.what, r.mark(r.must), r.mark(r.aim), ratio, slices.Min(ratios), slices.Max(ratios), median(v), median(w), r.unit, r.verdict(ratio))
 }
 
 // amount is a figure with the row's unit.

@@ -20,6 +20,7 @@ import (
 
 	"tapir/lab/figures"
 	"tapir/lab/netns"
+	"tapir/nic/uapi/trap"
 )
 
 // options are what the command line chooses.
@@ -33,6 +34,7 @@ type options struct {
 }
 
 func main() {
+	trap.Launched()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -53,6 +55,16 @@ func run(ctx context.Context, args []string) error {
 			return idleChild(ctx)
 		case "tcp":
 			return tcpChild(args[1:])
+		case "serve":
+			return serveChild(ctx, args[1:])
+		case "run":
+			return runChild(ctx, args[1:])
+		case "trap":
+			return trapChild(ctx, args[1:])
+		case "call":
+			return callChild(args[1:])
+		case "umode":
+			return umodeChild(ctx, args[1:])
 		}
 	}
 	var o options
@@ -91,6 +103,11 @@ func (o *options) choose(names string) error {
 
 // measure runs the rounds and writes the document.
 func measure(ctx context.Context, o options) error {
+	dir, err := ownSockets()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
 	bench := newBench(o)
 	defer bench.close()
 	before := figures.Load()
@@ -103,10 +120,19 @@ func measure(ctx context.Context, o options) error {
 	}
 	doc := bench.document(before)
 	if o.out == "" {
-		_, err := os.Stdout.Write(doc)
+		_, err = os.Stdout.Write(doc)
 		return err
 	}
 	return figures.Put(o.out, beginMark, endMark, doc)
+}
+
+// ownSockets makes the directory for the sockets of NICs that programs use, so
+// that other NICs of this machine are not in the way.
+func ownSockets() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "bench"); err == nil {
+		err = os.Setenv("XDG_RUNTIME_DIR", dir)
+	}
+	return dir, err
 }
 
 // tries is how often a case is begun that fails: one failure in hundreds of

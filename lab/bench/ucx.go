@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // ucx is UCX's own benchmark, a reference where it is installed.
@@ -23,25 +22,11 @@ func haveUCX() bool {
 func ucxRun(ctx context.Context, b *bed, test string, size, iters int) (s sample, err error) {
 	args := []string{"-t", test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "-w", strconv.Itoa(iters / 10), "-f", "-v"}
 	env := append(os.Environ(), "UCX_TLS=tcp", "UCX_NET_DEVICES=eth0", "UCX_LOG_LEVEL=fatal")
-	server, err := startProgram(ctx, b.hosts["on1"].ns, -1, env, ucx)
+	text, err := againstSilent(ctx, b, env, ucx, nil, append([]string{addresses["on1"]}, args...))
 	if err != nil {
 		return s, err
 	}
-	defer server.stop()
-	// The server says nothing when it is ready.
-	for deadline := time.Now().Add(startWithin); ; time.Sleep(100 * time.Millisecond) {
-		client, err := startProgram(ctx, b.hosts["on0"].ns, -1, env, ucx, append([]string{addresses["on1"]}, args...)...)
-		if err != nil {
-			return s, err
-		}
-		text, err := client.all()
-		if err == nil {
-			return parseUCX(text)
-		}
-		if time.Now().After(deadline) {
-			return s, err
-		}
-	}
+	return parseUCX(text)
 }
 
 // parseUCX reads the last line of comma-separated figures: iterations,

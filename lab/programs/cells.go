@@ -20,6 +20,7 @@ type Cell struct {
 	Stays          bool   // the server serves until it is ended
 	Socket         bool   // it listens on a socket, not on its NIC, until the client comes
 	Twice          bool   // it listens, connects, and listens anew for a second connection
+	Preload        bool   // its signals interrupt calls, which the preloaded library prevents
 	Copies         bool   // the client copies the file "from" to the server's "to"
 }
 
@@ -37,6 +38,7 @@ func Cells() (list []Cell) {
 		{Name: "cmtime", Server: "cmtime", Client: "cmtime -c 20 -s " + IPv4, Want: "connect", Stays: true},
 		{Name: "rcopy", Server: "rcopy", Client: "rcopy from " + IPv4 + ":to", Want: "done", Stays: true, Copies: true},
 		{Name: "fi_pingpong", Server: "fi_pingpong -p verbs -e msg -I 20 -S 4096 -c", Client: "fi_pingpong -p verbs -e msg -I 20 -S 4096 -c " + IPv4, Want: "4k", Socket: true},
+		{Name: "qperf", Server: "qperf", Client: "qperf " + IPv4 + " -cm 1 -t 1 -m 1 rc_lat rc_rdma_write_lat rc_rdma_read_lat", Want: "rc_rdma_read_lat", Stays: true, Socket: true, Preload: true},
 	}
 	for _, p := range []string{"rstream", "riostream"} {
 		arg := p + " -I 5 -C 5 -S 4096 -T v"
@@ -103,7 +105,7 @@ func (l *Lab) run(ctx context.Context, c Cell) (err error) {
 			return err
 		}
 	}
-	srv, err := start(ctx, l.pair.A.NS, l.dir, l.under(server, strings.Fields(c.Server))...)
+	srv, err := start(ctx, l.pair.A.NS, l.dir, l.under(server, c.Preload, c.Server)...)
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,7 @@ func (l *Lab) run(ctx context.Context, c Cell) (err error) {
 	if err := l.ready(ctx, c, srv); err != nil {
 		return err
 	}
-	if cli, err = start(ctx, l.pair.B.NS, l.dir, l.under(client, strings.Fields(c.Client))...); err != nil {
+	if cli, err = start(ctx, l.pair.B.NS, l.dir, l.under(client, c.Preload, c.Client)...); err != nil {
 		return err
 	}
 	defer cli.stop()

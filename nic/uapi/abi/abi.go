@@ -27,7 +27,7 @@ type Caller interface {
 	Write(addr uint64, p []byte) error
 	// Install gives the program a descriptor for the file that fd is open on,
 	// and returns its number; fd is taken. Of flags, O_CLOEXEC is used. Errors:
-	// EMFILE, ESRCH.
+	// EMFILE, ESRCH, ETIMEDOUT.
 	Install(fd, flags int) (number int, err error)
 	// Region is the program's memory [addr, addr+n), for as long as the program
 	// lives, written only if write is set. Its first and last octets are
@@ -38,7 +38,8 @@ type Caller interface {
 	// is O_NONBLOCK now.
 	Nonblocking() bool
 	// Waits tells whether the thread still waits for the answer. What would be
-	// lost with it must not be handed out if not.
+	// lost with it must not be handed out if not: the command will be cancelled,
+	// and perhaps come again.
 	Waits() bool
 	// Done ends a command that was answered Later: with nil, or an errno.
 	Done(err error)

@@ -162,6 +162,9 @@ func (c *caller) Waits() bool {
 		return c.made.Valid()
 	}
 	a, err := c.s.question(&message{Kind: waits, Call: c.id}, -1)
+	if err == unix.ETIMEDOUT { // it may wait, and is passed over
+		c.file.home.Do(func(frame.Time) { c.repeat() })
+	}
 	return err == nil && a.Value != 0
 }
 
@@ -204,12 +207,24 @@ func (c *caller) park() {
 // thread is gone and hears nothing.
 func (c *caller) cancel() {
 	switch {
-	case !c.parked, c.answered, !c.file.Cancel(c), !c.settle():
+	case !c.takeBack():
 	case c.made == nil:
 		c.s.link.send(&message{Kind: cancelled, ID: c.id}, "", -1)
 	default:
 		c.end(trap.Restart())
 	}
+}
+
+// repeat has the supervisor send a command that waits anew, as soon as it can.
+func (c *caller) repeat() {
+	if c.takeBack() {
+		c.s.link.send(&message{Kind: again, ID: c.id}, "", -1)
+	}
+}
+
+// takeBack ends a command that waits, unanswered; false if it does not wait.
+func (c *caller) takeBack() bool {
+	return c.parked && !c.answered && c.file.Cancel(c) && c.settle()
 }
 
 // settle forgets the call; false if it was settled before.

@@ -45,6 +45,7 @@ type Client struct {
 type call struct {
 	*trap.Call
 	opens *device      // nil: it writes
+	file  *clientFile  // if it writes
 	wait  *trap.Parked // if it writes
 }
 
@@ -168,6 +169,10 @@ func (c *Client) take(m *message, tail string, fd int) {
 	case cancelled:
 		if call := c.forget(m.ID); call != nil {
 			call.Finish(trap.Restart()) // no one listens if its thread is gone
+		}
+	case again:
+		if call := c.forget(m.ID); call != nil {
+			c.repeat(call)
 		}
 	case ended:
 		c.mu.Lock()

@@ -110,17 +110,34 @@ func (f *clientFile) Ioctl(*trap.Call, uint32, uint64) trap.Answer { return trap
 func (f *clientFile) Release() {}
 
 // Write implements trap.Writer.
-func (f *clientFile) Write(made *trap.Call, addr, n uint64) trap.Answer {
-	c := f.c
-	w := &call{Call: made}
-	id, ok := c.begin(w)
-	if !ok {
+func (f *clientFile) Write(made *trap.Call, _, _ uint64) trap.Answer {
+	if !f.c.command(&call{Call: made, file: f}) {
 		return trap.Fail(unix.ENODEV)
 	}
-	c.link.send(&message{Kind: command, ID: id, File: f.token, Addr: addr, Len: n,
-		Thread: int32(made.Thread()), FD: int32(made.Int(0))}, "", -1)
-	c.lookAfter(id, w)
 	return trap.Later()
+}
+
+// command tells the other side of a write. False: it is gone.
+func (c *Client) command(w *call) bool {
+	id, ok := c.begin(w)
+	if !ok {
+		return false
+	}
+	c.link.send(&message{Kind: command, ID: id, File: w.file.token, Addr: w.Arg(1), Len: w.Arg(2),
+		Thread: int32(w.Thread()), FD: int32(w.Int(0))}, "", -1)
+	c.lookAfter(id, w)
+	return true
+}
+
+// repeat tells of a write anew: the other side has asked whether its thread
+// waits, and has not heard.
+func (c *Client) repeat(w *call) {
+	switch {
+	case !w.Valid():
+		w.Finish(trap.Restart()) // no one listens
+	case !c.command(w):
+		w.Finish(trap.Fail(unix.ENODEV))
+	}
 }
 
 // lookAfter has a command taken back if its thread has a signal to handle or is

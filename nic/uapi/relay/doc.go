@@ -30,7 +30,7 @@ import (
 )
 
 // Version of what is spoken on the socket. Both sides must have the same.
-const Version = 1
+const Version = 2
 
 // Ask is what a supervisor says first.
 type Ask struct {

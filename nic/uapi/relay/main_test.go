@@ -32,7 +32,7 @@ import (
 const nodeEnv = "TAPIR_TEST_NODE"
 
 // superviseEnv makes this binary the supervisor of the program with these
-// arguments, on the node at this path.
+// arguments: the name of a way, and the path of the node.
 const superviseEnv = "TAPIR_TEST_SUPERVISE"
 
 // program is the file of testdata/toy.c.
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(nodeEnv); path != "" {
 		os.Exit(beNode(path))
 	}
-	if path := os.Getenv(superviseEnv); path != "" {
-		os.Exit(beSupervisor(path))
+	if name, path, ok := strings.Cut(os.Getenv(superviseEnv), ":"); ok {
+		os.Exit(beSupervisor(name, path))
 	}
 	os.Exit(testAll(m))
 }
@@ -161,13 +161,14 @@ func (f *toyFile) serve(c abi.Caller, cmd toyCommand) (uint64, error) {
 	case opUnpark:
 		n := uint64(0)
 		for have := range f.d.files {
-			for _, c := range have.waits {
-				if c.Waits() {
+			have.waits = slices.DeleteFunc(have.waits, func(c abi.Caller) bool {
+				waits := c.Waits()
+				if waits {
 					c.Done(nil)
 					n++
 				}
-			}
-			have.waits = nil
+				return waits
+			})
 		}
 		return n, nil
 	case opPipe:
@@ -433,12 +434,13 @@ func dial(path string, w way) (*Client, error) {
 }
 
 // beSupervisor runs the program that its arguments name.
-func beSupervisor(path string) int {
-	c, err := dial(path, ways[0])
+func beSupervisor(name, path string) int {
+	w := ways[slices.IndexFunc(ways, func(w way) bool { return w.name == name })]
+	c, err := dial(path, w)
 	if err != nil {
 		panic(err)
 	}
-	p, err := trap.Start(trap.Options{Argv: os.Args[1:], Stdout: os.Stdout, Handlers: []trap.Handler{c}})
+	p, err := trap.Start(trap.Options{Argv: os.Args[1:], Stdout: os.Stdout, Handlers: []trap.Handler{c}, Via: w.via})
 	if err != nil {
 		panic(err)
 	}

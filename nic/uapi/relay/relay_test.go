@@ -117,13 +117,7 @@ func TestNodeDies(t *testing.T) {
 // NIC's process, which serves others.
 func TestSupervisorDies(t *testing.T) {
 	n := startNode(t)
-	exe, err := os.Executable()
-	must(t, err)
-	cmd := exec.Command(exe, program, "hold")
-	cmd.Env = append(os.Environ(), superviseEnv+"="+n.path)
-	cmd.Stderr = os.Stderr
-	must(t, cmd.Start())
-	n.hearBoth(t, "parked")
+	cmd := n.holdApart(t, ways[0])
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	var said []string
@@ -135,6 +129,35 @@ func TestSupervisorDies(t *testing.T) {
 		t.Fatalf("the node says %q", said)
 	}
 	n.start(t, ways[0], "move").want(t, "failed 0")
+}
+
+// holdApart has a program wait in both toys, with a supervisor that is a
+// process of its own.
+func (n *nodeProcess) holdApart(t *testing.T, w way) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(exe, program, "hold")
+	cmd.Env = append(os.Environ(), superviseEnv+"="+w.name+":"+n.path)
+	cmd.Stderr = os.Stderr
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
+	n.hearBoth(t, "parked")
+	return cmd
+}
+
+// A supervisor that cannot say in time whether a thread waits does not cost it
+// its answer: the command comes again.
+func TestSupervisorSleeps(t *testing.T) {
+	n := startNode(t)
+	cmd := n.holdApart(t, ways[1])
+	must(t, cmd.Process.Signal(syscall.SIGSTOP))
+	n.start(t, ways[0], "unpark").want(t, "woken 0 ok")
+	n.hear(t, "cancelled toy1", "closed toy1")
+	must(t, cmd.Process.Signal(syscall.SIGCONT))
+	n.hear(t, "parked toy1")
+	n.start(t, ways[0], "unpark").want(t, "woken 1 ok")
+	must(t, cmd.Wait())
 }
 
 // The loop that receives ends, as when its TAP is gone: the supervisor

@@ -272,7 +272,8 @@ func (f *file) close() {
 	f.File.Close()
 }
 
-// question asks the supervisor and waits for its answer. Errors: errnos.
+// question asks the supervisor and waits for its answer. Errors: errnos;
+// ETIMEDOUT if none comes.
 func (s *session) question(m *message, fd int) (answer, error) {
 	q := make(chan answer, 1)
 	s.mu.Lock()
@@ -302,7 +303,7 @@ func (s *session) question(m *message, fd int) (answer, error) {
 	s.mu.Lock()
 	delete(s.questions, m.ID)
 	s.mu.Unlock()
-	return answer{}, unix.ESRCH
+	return answer{}, unix.ETIMEDOUT
 }
 
 // procFile asks for a file of /proc/PID.

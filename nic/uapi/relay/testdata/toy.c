@@ -188,6 +188,13 @@ static int hold(void) {
 	return ask(fd[1], PARK, 0);
 }
 
+// unpark wakes whoever waits in a device.
+static int unpark(void) {
+	int err = ask(toy("toy1", 0), UNPARK, 0);
+	printf("woken %d %s\n", (int)answer, word(err));
+	return 0;
+}
+
 // orphan sees its devices die.
 static int orphan(void) {
 	int fd[2] = {toy("toy0", 0), toy("toy1", 0)};
@@ -276,6 +283,7 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "family")) return family();
 	if (!strcmp(what, "exits")) return heir();
 	if (!strcmp(what, "hold")) return hold();
+	if (!strcmp(what, "unpark")) return unpark();
 	if (!strcmp(what, "orphan")) return orphan();
 	if (!strcmp(what, "outlive")) return outlive();
 	if (!strcmp(what, "move")) return move();

@@ -2,7 +2,10 @@
 // them with an operating system that has the same address.
 package ports
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Book gives out ports.
 type Book struct {
@@ -18,12 +21,14 @@ type Book struct {
 // Reservation is a port taken from the operating system, shared by a listener
 // and the connections that came through it. nil is one that nobody else has.
 type Reservation struct {
+	local   netip.AddrPort
 	users   int
 	release func()
 }
 
 // Reserve takes local; nil without Take. What connections of an earlier
-// listener still hold, in TIME-WAIT for one, is shared with them.
+// listener still hold, in TIME-WAIT for one, is shared with them, also if they
+// have one address and all are wanted now.
 func (b *Book) Reserve(local netip.AddrPort) (*Reservation, error) {
 	if b.Take == nil {
 		return nil, nil
@@ -33,19 +38,61 @@ func (b *Book) Reserve(local netip.AddrPort) (*Reservation, error) {
 			return r.Share(), nil
 		}
 	}
+	narrow := b.narrower(local)
+	for _, n := range narrow {
+		n.release() // or the operating system finds the port taken
+	}
+	r := &Reservation{local: local, users: 1}
 	release, err := b.Take(local)
+	if err == nil {
+		b.hold(r, release)
+	}
+	for _, n := range narrow {
+		b.widen(n, r, err == nil)
+	}
 	if err != nil {
 		return nil, err
 	}
+	return r, nil
+}
+
+// hold records r, which release gives back.
+func (b *Book) hold(r *Reservation, release func()) {
 	if b.held == nil {
 		b.held = map[netip.AddrPort]*Reservation{}
 	}
-	r := &Reservation{users: 1, release: func() {
-		delete(b.held, local)
+	b.held[r.local] = r
+	r.release = func() {
+		delete(b.held, r.local)
 		release()
-	}}
-	b.held[local] = r
-	return r, nil
+	}
+}
+
+// widen makes n, which was given back, a share of wide, or takes it again.
+func (b *Book) widen(n, wide *Reservation, taken bool) {
+	if taken {
+		b.hold(n, wide.Share().Drop)
+		return
+	}
+	release, err := b.Take(n.local)
+	if err != nil { // someone else was faster; the connections that remain stay
+		release = func() {}
+	}
+	b.hold(n, release)
+}
+
+// narrower are the reservations of single addresses that one of all takes in.
+func (b *Book) narrower(local netip.AddrPort) (list []*Reservation) {
+	if !local.Addr().IsUnspecified() {
+		return nil
+	}
+	for at, r := range b.held {
+		if at.Port() == local.Port() {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(x, y *Reservation) int { return x.local.Compare(y.local) })
+	return list
 }
 
 // covering are the addresses whose reservation is one of local, too.

@@ -98,3 +98,36 @@ func TestSharedWithFormerConnections(t *testing.T) {
 		t.Fatal("kept")
 	}
 }
+
+// TestWidened: connections of a listener on one address remain when someone
+// listens on all, for which the operating system must find the port free.
+func TestWidened(t *testing.T) {
+	taken, foreign := map[netip.AddrPort]bool{}, false
+	b := Book{Take: func(a netip.AddrPort) (func(), error) {
+		if len(taken) > 0 || foreign && a.Addr().IsUnspecified() {
+			return nil, errors.New("taken")
+		}
+		taken[a] = true
+		return func() { delete(taken, a) }, nil
+	}}
+	one, all := netip.AddrPortFrom(local, 80), netip.AddrPortFrom(netip.IPv4Unspecified(), 80)
+	conn, err := b.Reserve(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign = true
+	if _, err := b.Reserve(all); err == nil || !taken[one] {
+		t.Fatalf("%v, taken %v", err, taken)
+	}
+	foreign = false
+	listener, err := b.Reserve(all)
+	if err != nil || !taken[all] {
+		t.Fatalf("%v, taken %v", err, taken)
+	}
+	if listener.Drop(); !taken[all] {
+		t.Fatal("given back with a connection left")
+	}
+	if conn.Drop(); len(taken) > 0 || len(b.held) > 0 {
+		t.Fatalf("left: %v, %v", taken, b.held)
+	}
+}

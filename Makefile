@@ -42,9 +42,9 @@ test: build
 	@sh .ci/tools
 	$(GO) run ./.ci/gotest -skips .ci/skips -nested $(modules) -fuzz $(FUZZTIME) $(packages)
 
-interop:
+interop: build
 	@sh .ci/tools
-	$(GO) run ./lab/siw/matrix -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
+	$(GO) run ./lab/siw/matrix -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
 
 fuzz:
 	$(GO) run ./.ci/gotest -skips .ci/skips -fuzz $(if $(filter 0,$(FUZZTIME)),20s,$(FUZZTIME)) -fuzz-budget 24h -only-fuzz $(packages)

@@ -19,10 +19,13 @@ type Cell struct {
 
 	NICServes bool // else the guest serves and the NIC connects
 	Rping     bool // rping instead of siwt
-	IPv6      bool
-	MTU       int      // octets of IP; 0: 1500
-	Siw       []string // parameters of siw; none: the stock driver
-	NIC       []string // settings of the NIC, name=value
+	// Program is a stock program with the arguments that both sides get,
+	// instead of siwt; the NIC's side runs under tapir run.
+	Program string
+	IPv6    bool
+	MTU     int      // octets of IP; 0: 1500
+	Siw     []string // parameters of siw; none: the stock driver
+	NIC     []string // settings of the NIC, name=value
 
 	// Job is what the client does, whichever side it is: steps, connections,
 	// private data and so on. With Rping, Conns is the number of pings and

@@ -31,7 +31,7 @@ var (
 // All is the whole matrix. Cells with the same driver parameters stand
 // together: loading it anew takes time.
 func All() (cells []Cell) {
-	for _, part := range [][]Cell{operations(), largeMessages(), pings(), depths(), privateData(), rejects(), mistakes(), killed(), mpa(), revisions(), readyToReceive(), crcs()} {
+	for _, part := range [][]Cell{operations(), largeMessages(), pings(), programs(), depths(), privateData(), rejects(), mistakes(), killed(), mpa(), revisions(), readyToReceive(), crcs()} {
 		cells = append(cells, part...)
 	}
 	return cells
@@ -87,6 +87,28 @@ func largeMessages() (cells []Cell) {
 		}
 	}
 	return append(cells, bothRoles(Cell{Topic: "large", Name: "1 and 4 MiB, IPv6", IPv6: true, CRC: true, Job: large()})...)
+}
+
+// stock is a cell with a stock program.
+func stock(topic, program string) Cell {
+	return Cell{Topic: topic, Name: program, Program: program, CRC: true}
+}
+
+// programs are stock programs.
+func programs() (cells []Cell) {
+	for _, size := range []int{64, 60000} {
+		for _, v6 := range []bool{false, true} {
+			c := stock("stock programs", fmt.Sprintf("rping -V -C 10 -S %d", size))
+			c.IPv6 = v6
+			cells = append(cells, bothRoles(c)...)
+		}
+	}
+	for _, op := range []string{"ib_write_bw", "ib_read_bw"} {
+		for _, size := range []int{8, 4096} {
+			cells = append(cells, bothRoles(stock("stock programs", fmt.Sprintf("%s -R -F -n 50 -s %d", op, size)))...)
+		}
+	}
+	return cells
 }
 
 func pings() (cells []Cell) {

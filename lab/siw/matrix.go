@@ -15,6 +15,7 @@ type Matrix struct {
 	Cells  []Cell
 	Budget time.Duration // cells not begun by then fail
 	Log    io.Writer     // a line per cell, and what failed
+	Tapir  string        // the program tapir
 	Keep   string        // directory for the captures of cells that fail; empty: none are kept
 }
 
@@ -29,6 +30,7 @@ func (m *Matrix) Run(ctx context.Context, image peer.Image) ([]Result, error) {
 		return nil, err
 	}
 	defer w.Close()
+	w.Tapir = m.Tapir
 	results := make([]Result, len(m.Cells))
 	judge := make(chan *Result, 16)
 	var judged sync.WaitGroup

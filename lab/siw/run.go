@@ -63,13 +63,23 @@ func (w *World) Run(ctx context.Context, c Cell) (r Result) {
 		r.Err = err
 		return r
 	}
+	withdraw, err := c.offer(n)
+	if err != nil {
+		r.Err = errors.Join(err, n.Close())
+		return r
+	}
 	d, err := w.capture(fmt.Sprintf("%d.pcap", port))
 	if err != nil {
+		withdraw()
 		r.Err = errors.Join(err, n.Close())
 		return r
 	}
 	r.Capture = d.file
 	nic, guest := w.exchange(ctx, n, &c, port)
+	for i := 1; i < attempts && c.missed(&nic, &guest); i++ {
+		nic, guest = w.exchange(ctx, n, &c, w.nextPort())
+	}
+	withdraw()
 	r.Err = errors.Join(c.check(nic, guest), n.Close(), d.stop())
 	report, _ := json.Marshal(nic.report) // plain structs cannot fail
 	r.NIC, r.Guest = string(report), guest.said
@@ -88,6 +98,9 @@ func (w *World) exchange(ctx context.Context, n *node.Node, c *Cell, port uint16
 	var both sync.WaitGroup
 	runGuest := func() { guest = w.runGuest(inner, c, port, up) }
 	runNIC := func() { nic = runNIC(inner, n, c, port, up) }
+	if c.Program != "" {
+		runNIC = func() { nic = w.runProgram(inner, n, c, port, up) }
+	}
 	server, client := runGuest, runNIC
 	if c.NICServes {
 		server, client = runNIC, runGuest
@@ -97,6 +110,9 @@ func (w *World) exchange(ctx context.Context, n *node.Node, c *Cell, port uint16
 	select {
 	case <-ready:
 		client()
+		if c.missed(&nic, &guest) {
+			stop()
+		}
 	case <-served:
 	}
 	// A server that the client has not reached, or that waits for a better
@@ -198,12 +214,14 @@ func (c *Cell) guestCommand(port uint16) string {
 	server, _ := c.addresses()
 	j := c.Job
 	switch {
+	case c.Program != "" && c.NICServes:
+		return strings.Join(c.programArgs(false, port), " ")
+	case c.Program != "":
+		return announced(port, strings.Join(c.programArgs(true, port), " "))
 	case c.Rping && c.NICServes:
 		return fmt.Sprintf("rping -c -V -a %v -p %d -C %d -S %d", server, port, j.Conns, j.Receives)
 	case c.Rping:
-		// rping does not say when it listens.
-		return fmt.Sprintf("sh -c '(n=0; until ss -Hltn | grep -q :%[1]d || [ $n = 500 ]; do usleep 20000; n=$((n + 1)); done; echo listening) & exec rping -s -a %[2]v -p %[1]d -C %[3]d -S %[4]d'",
-			port, server, j.Conns, j.Receives)
+		return announced(port, fmt.Sprintf("rping -s -a %v -p %d -C %d -S %d", server, port, j.Conns, j.Receives))
 	case !c.NICServes:
 		s := fmt.Sprintf("siwt server -a %v -p %d -n %d", server, port, max(1, j.Conns))
 		if c.ServeIRD > 0 {
@@ -227,6 +245,12 @@ func (c *Cell) guestCommand(port uint16) string {
 	return s + " " + strings.Join(j.Steps, " ")
 }
 
+// announced is the command line of a server that does not itself say when it
+// listens.
+func announced(port uint16, command string) string {
+	return fmt.Sprintf("sh -c '(n=0; until ss -Hltn | grep -q :%d || [ $n = 500 ]; do usleep 20000; n=$((n + 1)); done; echo listening) & exec %s'", port, command)
+}
+
 // check compares what both sides report with what the cell expects.
 func (c *Cell) check(nic nicEnd, guest guestEnd) error {
 	report, _ := json.Marshal(nic.report)
@@ -238,7 +262,7 @@ func (c *Cell) check(nic nicEnd, guest guestEnd) error {
 	switch {
 	case c.NICSays == "" && nic.err != nil:
 		errs = append(errs, fmt.Errorf("NIC: %w", nic.err))
-	case c.NICSays == "" && c.NICServes && !c.Rping:
+	case c.NICSays == "" && c.NICServes && !c.Rping && c.Program == "":
 		for _, conn := range nic.report.(siwt.Report).Conns {
 			if conn.End != "" {
 				errs = append(errs, fmt.Errorf("NIC: %s", conn.End))
@@ -250,7 +274,7 @@ func (c *Cell) check(nic nicEnd, guest guestEnd) error {
 	switch {
 	case c.GuestSays == "" && guest.err != nil:
 		errs = append(errs, fmt.Errorf("guest: %w: %s", guest.err, tail(guest.said)))
-	case c.GuestSays == "" && guest.code != 0 && !(c.Rping && lateThread(&guest)):
+	case c.GuestSays == "" && guest.code != 0 && !(c.isRping() && lateThread(guest.code, guest.said)):
 		errs = append(errs, fmt.Errorf("guest: exit code %d: %s", guest.code, tail(guest.said)))
 	case !says(guest.said, c.GuestSays):
 		errs = append(errs, fmt.Errorf("guest: want %q in %s", c.GuestSays, tail(guest.said)))
@@ -258,15 +282,15 @@ func (c *Cell) check(nic nicEnd, guest guestEnd) error {
 	if r, ok := nic.report.(perf.Report); ok && nic.err == nil && r.Messages != int64(c.Job.Conns) {
 		errs = append(errs, fmt.Errorf("NIC: %d pings, want %d", r.Messages, c.Job.Conns))
 	}
-	return errors.Join(append(errs, c.checkReads(nic.report))...)
+	return errors.Join(append(errs, c.checkReads(nic.report), c.checkProgram(&nic, &guest))...)
 }
 
 // lateThread tells whether a rping has ended well but for the last words of its
 // thread for events: when the main one is first, it finds its channel closed
 // and ends the program with an error.
-func lateThread(guest *guestEnd) bool {
-	lines := strings.Split(strings.TrimSpace(guest.said), "\n")
-	return guest.code == 255 && lines[len(lines)-1] == "rdma_get_cm_event: Bad file descriptor" && len(lines) > 1 &&
+func lateThread(code int, said string) bool {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	return code == 255 && lines[len(lines)-1] == "rdma_get_cm_event: Bad file descriptor" && len(lines) > 1 &&
 		strings.HasSuffix(lines[len(lines)-2], "DISCONNECT EVENT...")
 }
 

@@ -38,7 +38,7 @@ func TestCellsAreSound(t *testing.T) {
 		if c.IPv6 && c.mtu() < 1280 {
 			t.Errorf("%v: IPv6 needs 1280 octets", c)
 		}
-		if c.Rping {
+		if c.Rping || c.Program != "" {
 			continue
 		}
 		j := c.Job
@@ -93,7 +93,7 @@ func TestMatrixIsComplete(t *testing.T) {
 	if len(missing) > 0 {
 		t.Errorf("missing: %v", missing)
 	}
-	for _, topic := range []string{"operations", "large", "rping", "IRD and ORD", "private data", "rejects", "errors", "killed", "receives and framing", "MPA 1", "peer to peer", "CRC"} {
+	for _, topic := range []string{"operations", "large", "rping", "stock programs", "IRD and ORD", "private data", "rejects", "errors", "killed", "receives and framing", "MPA 1", "peer to peer", "CRC"} {
 		if n := topics[topic]; n[0] == 0 || n[1] == 0 {
 			t.Errorf("%s: %d cells with siw as server, %d with the NIC", topic, n[0], n[1])
 		}
@@ -147,6 +147,9 @@ func TestExpectations(t *testing.T) {
 		{"rping's late thread", Cell{Rping: true}, nicEnd{ok, nil}, guestEnd{code: 255, said: "client DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"}, true},
 		{"a ping missing", Cell{Rping: true, Job: siwt.Job{Conns: 5}}, nicEnd{perf.Report{Messages: 4}, nil}, guestEnd{}, false},
 		{"rping's other ends", Cell{Rping: true}, nicEnd{ok, nil}, guestEnd{code: 255, said: "data mismatch!\nrdma_get_cm_event: Bad file descriptor\n"}, false},
+		{"perftest's results", Cell{Program: "ib_send_bw"}, nicEnd{" #bytes #iterations\n", nil}, guestEnd{}, true},
+		{"no results", Cell{Program: "ib_send_bw"}, nicEnd{"", nil}, guestEnd{said: " #bytes"}, false},
+		{"the guest's results", Cell{Program: "ib_send_bw", NICServes: true}, nicEnd{"", nil}, guestEnd{said: " #bytes"}, true},
 		{"siwt has no such thread", Cell{}, nicEnd{ok, nil}, guestEnd{code: 255, said: "client DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"}, false},
 		{"other depths", Cell{Reads: &Reads{1, 2}}, nicEnd{siwt.Report{Conns: []siwt.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, false},
 		{"these depths", Cell{Reads: &Reads{1, 3}}, nicEnd{siwt.Report{Conns: []siwt.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, true},

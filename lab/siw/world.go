@@ -15,6 +15,7 @@ import (
 	"tapir/lab/netns"
 	"tapir/lab/node"
 	"tapir/lab/peer"
+	"tapir/wire/ether"
 )
 
 // The links and addresses of a World.
@@ -30,11 +31,15 @@ var (
 	guest6 = netip.MustParsePrefix("fd78::2/64")
 )
 
+// nicMAC is that of every cell's NIC: the guest remembers it.
+var nicMAC = ether.Addr{2, 0, 0, 78, 0, 1}
+
 // World is a namespace with a guest on a bridge; each cell adds its NIC.
 type World struct {
 	Guest *peer.Guest
 	NS    *netns.NS
 	Links *link.Net
+	Tapir string // the program, for cells with a stock program
 
 	image peer.Image
 	life  time.Duration
@@ -123,7 +128,7 @@ func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*node.Node,
 	// A name of its own: a program that is just being started may still hold
 	// the TAP of the cell before.
 	wire := fmt.Sprintf("nic%d", port)
-	cfg := node.Config{Name: "nic0", NS: w.NS, TAP: wire, IP: []netip.Prefix{nic4}, MTU: c.mtu()}
+	cfg := node.Config{Name: c.name(port), MAC: nicMAC, NS: w.NS, TAP: wire, IP: []netip.Prefix{nic4}, MTU: c.mtu()}
 	if c.IPv6 {
 		cfg.IP, cfg.IP6 = nil, []netip.Prefix{nic6}
 	}

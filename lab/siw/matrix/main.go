@@ -1,7 +1,7 @@
 // Command matrix runs the NIC's iWARP against Linux siw in a guest, every
 // cell of package siw, and writes the results into a document:
 //
-//	matrix [-o docs/interop.md] [-only TEXT] [-repeat N] [-keep DIR] [-budget 15m]
+//	matrix [-o docs/interop.md] [-only TEXT] [-repeat N] [-keep DIR] [-tapir bin/tapir] [-budget 15m]
 //
 // The exit code is 1 if a cell fails.
 package main
@@ -27,6 +27,7 @@ func main() {
 	only := flag.String("only", "", "run only the cells whose name contains this")
 	keep := flag.String("keep", "", "directory for the captures of cells that fail")
 	repeat := flag.Int("repeat", 1, "run each cell so many times")
+	tapir := flag.String("tapir", "bin/tapir", "the program, for tapir run")
 	budget := flag.Duration("budget", 17*time.Minute, "time for the cells")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -34,7 +35,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	failed, err := run(ctx, options{*out, *only, *keep, *repeat, *budget})
+	failed, err := run(ctx, options{*out, *only, *keep, *tapir, *repeat, *budget})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
@@ -46,9 +47,9 @@ func main() {
 }
 
 type options struct {
-	out, only, keep string
-	repeat          int
-	budget          time.Duration
+	out, only, keep, tapir string
+	repeat                 int
+	budget                 time.Duration
 }
 
 func run(ctx context.Context, o options) (failed int, err error) {
@@ -66,7 +67,7 @@ func run(ctx context.Context, o options) (failed int, err error) {
 		}
 	}
 	begun := time.Now()
-	m := siw.Matrix{Cells: cells, Budget: o.budget, Log: os.Stdout, Keep: o.keep}
+	m := siw.Matrix{Cells: cells, Budget: o.budget, Log: os.Stdout, Tapir: o.tapir, Keep: o.keep}
 	results, err := m.Run(ctx, image)
 	if err != nil {
 		return 0, err

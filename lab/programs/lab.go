@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"tapir/lab/ctl"
@@ -116,13 +115,9 @@ func (l *Lab) Close() (err error) {
 	return err
 }
 
-// under is the command line that runs a program on a NIC.
-func (l *Lab) under(nic string, preload bool, command string) []string {
-	argv := []string{l.tapir, "run", "--nic", nic}
-	if preload {
-		argv = append(argv, "--via", "preload")
-	}
-	return append(append(argv, "--"), strings.Fields(command)...)
+// under is the command line that runs argv on a NIC.
+func (l *Lab) under(nic string, argv []string) []string {
+	return append([]string{l.tapir, "run", "--nic", nic, "--"}, argv...)
 }
 
 // poll is how often the NICs are asked for what is waited for.

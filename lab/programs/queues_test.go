@@ -30,7 +30,7 @@ func TestQueues(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
 	defer cancel()
-	p, err := start(ctx, l.pair.A.NS, l.dir, l.under(server, false, python+" "+script+" "+IPv4+" 7700")...)
+	p, err := start(ctx, l.pair.A.NS, l.dir, l.under(server, []string{python, script, IPv4, "7700"})...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 
@@ -14,7 +15,8 @@ const replayComment = "replayed for dissection"
 
 // Replay hands t the saved first packets of every live connection, in the
 // order of their passing, so that a capture begun now can be dissected. They
-// carry the stamps of their time and no number.
+// carry the stamps of their time and no number. What still waits for its
+// neighbor has not passed yet: t will see it do so.
 func (d *Device) Replay(t frame.Tracer) {
 	type saved struct {
 		toe.SavedPacket
@@ -22,8 +24,11 @@ func (d *Device) Replay(t frame.Tracer) {
 	}
 	var all []saved
 	d.toe.Conns(func(c *toe.Conn) bool {
+		remote := c.Remote().Addr()
 		for _, p := range c.Context() {
-			all = append(all, saved{p, c.Remote().Addr()})
+			if p.Dir == frame.Inbound || !d.waits(p.Data, remote) {
+				all = append(all, saved{p, remote})
+			}
 		}
 		return true
 	})
@@ -40,4 +45,11 @@ func (d *Device) Replay(t frame.Tracer) {
 		data := append(h.AppendTo(make([]byte, 0, h.Len()+len(p.Data))), p.Data...)
 		t.Trace(&frame.Record{Port: frame.Wire, Dir: p.Dir, Data: data, Stamp: d.stamping.phc.At(p.At), System: d.system.At(p.At), Notes: frame.Say(replayComment)})
 	}
+}
+
+// waits tells whether an IP packet to dst is held back until its next hop is
+// known.
+func (d *Device) waits(packet []byte, dst netip.Addr) bool {
+	n := d.neighbors.byIP[d.nextHop(dst)]
+	return n != nil && slices.ContainsFunc(n.pending, func(o outgoing) bool { return bytes.Equal(o.f.Bytes(), packet) })
 }

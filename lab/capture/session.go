@@ -111,7 +111,8 @@ type port struct {
 }
 
 // New starts a capture of the NIC that info describes. The file's head is
-// written to w at once; w belongs to the session until Done is closed.
+// written to w with the first packet, or when Live or Close is called; w belongs
+// to the session until Done is closed.
 func New(w io.Writer, info Info, opt Options) *Session {
 	if opt.Buffer == 0 {
 		opt.Buffer = DefaultBuffer
@@ -468,10 +469,13 @@ func (p *port) statistics(iface uint32) pcapng.Statistics {
 }
 
 // Live says that what was traced so far was replayed context: packets count
-// against Options.Count from now on.
+// against Options.Count from now on. It is called where no packet can pass
+// before the session is the NIC's tracer: whoever reads the file's head may rely
+// on being shown all that it does next.
 func (s *Session) Live() {
 	s.mu.Lock()
 	s.live = true
+	s.out.signal()
 	s.mu.Unlock()
 }
 

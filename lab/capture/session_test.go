@@ -252,6 +252,7 @@ var errBroken = errors.New("disk full")
 
 func TestWriterErrorEndsTheSession(t *testing.T) {
 	s := New(broken{}, info, Options{})
+	s.Live()
 	<-s.Done()
 	s.Trace(&frame.Record{Data: make([]byte, 60)})
 	if err := s.Close(); !errors.Is(err, errBroken) {
@@ -426,6 +427,41 @@ func TestBulkIsCut(t *testing.T) {
 			if d := cmp.Diff(&want, p); d != "" {
 				t.Errorf("segment %d of %d: %s", i, n, d)
 			}
+		}
+	}
+}
+
+// Nobody sees the head of a file before it is sure that nothing is missed.
+func TestHeadWaitsForTheTracer(t *testing.T) {
+	for what, begin := range map[string]func(*Session){
+		"Live":   (*Session).Live,
+		"packet": func(s *Session) { s.Trace(superFrame(1)) },
+		"Close":  func(s *Session) { _ = s.Close() },
+	} {
+		r, w := io.Pipe()
+		s := New(w, info, Options{})
+		began := make(chan struct{})
+		go func() {
+			<-began
+			begin(s)
+			_ = s.Close()
+		}()
+		go func() {
+			<-s.Done()
+			w.Close()
+		}()
+		select {
+		case <-s.Done():
+			t.Errorf("%s: done before it began", what)
+		case <-time.After(2 * flushAfter): // time for a mistake
+		}
+		s.mu.Lock()
+		early := len(s.out.fill) == 0
+		s.mu.Unlock()
+		close(began)
+		b, err := io.ReadAll(r)
+		if f := parse(t, b); early || err != nil || len(f.ifaces) != 1 {
+			t.Errorf("%s: head taken before %v, %d interfaces, %v", what, early, len(f.ifaces), err)
 		}
 	}
 }

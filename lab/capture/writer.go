@@ -30,7 +30,7 @@ type queue struct {
 }
 
 func newQueue(limit int) queue {
-	return queue{limit: limit, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	return queue{limit: limit, asleep: true, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
 
 // reserve makes room for n octets behind fill, if the limit allows.
@@ -103,9 +103,11 @@ func (q *queue) take(all bool) (b []byte) {
 }
 
 // drain writes until the capture ends or w fails. A block waits until there
-// are many, or for flushAfter.
+// are many, or for flushAfter. The head waits for what wakes it first, so that
+// who sees it knows that nothing is missed from then on.
 func (s *Session) drain(w io.Writer) {
 	defer close(s.done)
+	<-s.out.wake
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for all := true; ; {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/lab/labtest"
 )
 
 const commandPath = "/dev/tapir-test1"
@@ -133,7 +135,7 @@ func commandWorld(file, part string, args ...string) (*world, *commander) {
 func (d *commander) allReleased(t *testing.T) {
 	t.Helper()
 	for range d.opened.Load() {
-		<-d.released
+		labtest.Await(t, d.released, "the release of a file")
 	}
 	time.Sleep(time.Millisecond) // for those that there must not be
 	if n := len(d.released); n > 0 || d.twice.Load() > 0 {
@@ -308,9 +310,9 @@ func TestDescriptorLimit(t *testing.T) {
 		for _, via := range []Via{Seccomp, Preload} {
 			cmd := exec.Command("sh", "-c", "ulimit "+c.limit+`; exec "$0" "$@"`, self(), via.String(), file, strconv.Itoa(c.first))
 			cmd.Env = append(os.Environ(), programEnv+"=limited")
-			out, err := cmd.CombinedOutput()
+			out, err := output(t, cmd)
 			want := fmt.Sprintf("%d descriptors: Too many open files\nopen -1 Too many open files\nagain 7 1\nlimit 1\n", c.count)
-			if err != nil || string(out) != want {
+			if err != nil || out != want {
 				t.Errorf("%s %v: %v\n%s", c.limit, via, err, out)
 			}
 		}

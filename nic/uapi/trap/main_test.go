@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,7 +17,17 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/lab/labtest"
 )
+
+// A program's first goroutine stays on its first thread, to which the kernel
+// gives the process's signals.
+func init() {
+	if os.Getenv(programEnv) != "" {
+		runtime.LockOSThread()
+	}
+}
 
 // TestMain makes this binary the supervised program too: with programEnv set
 // it is one of the programs of programs_test.go.
@@ -56,12 +67,13 @@ const nodePath = "/dev/tapir-test0"
 
 // counter is the test's device.
 type counter struct {
-	mu              sync.Mutex
-	opened, closed  int
-	calls           atomic.Int64
-	interruptions   atomic.Int64
-	slowEvery, slow int // every slowEvery-th count yields the processor slow times
-	released        chan struct{}
+	mu             sync.Mutex
+	opened, closed int
+	calls          atomic.Int64
+	interruptions  atomic.Int64
+	slowEvery      int   // every slowEvery-th count lasts until a signal comes
+	enough         int64 // interruptions after which a wait ends by itself; 0: none
+	released       chan struct{}
 }
 
 func newCounter() *counter { return &counter{released: make(chan struct{}, 100)} }
@@ -126,8 +138,11 @@ func (f *counterFile) Ioctl(c *Call, req uint32, arg uint64) Answer {
 		go func() {
 			for c.Valid() {
 				if c.Interrupted() {
-					f.d.interruptions.Add(1)
-					c.Finish(Restart())
+					answer := Restart()
+					if f.d.interruptions.Add(1) == f.d.enough {
+						answer = Return(0)
+					}
+					c.Finish(answer)
 					return
 				}
 			}
@@ -180,6 +195,7 @@ func (w *world) run(t testing.TB) (out string, code int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer labtest.Guard(t, p.PID(), r)()
 	text, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
@@ -202,11 +218,33 @@ func (w *world) want(t *testing.T, want string) {
 func (w *world) allReleased(t *testing.T, n int) {
 	t.Helper()
 	for range n {
-		<-w.dev.released
+		labtest.Await(t, w.dev.released, "the release of a file")
 	}
 	if opened, closed := w.dev.files(); opened != n || closed != n {
 		t.Fatalf("%d files opened, %d closed; want %d", opened, closed, n)
 	}
+}
+
+// output is what a command prints on both streams, and its end.
+func output(t *testing.T, cmd *exec.Cmd) (string, error) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd.Stdout, cmd.Stderr = w, w
+	err = cmd.Start()
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer labtest.Guard(t, cmd.Process.Pid, r)()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text), cmd.Wait()
 }
 
 func devIoctl(fd int, req uint, arg unsafe.Pointer) (int, error) {

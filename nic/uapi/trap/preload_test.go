@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/lab/labtest"
 )
 
 // Programs whose system calls are libc's, as no Go program's are.
@@ -96,6 +98,7 @@ func TestPreloadSignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer labtest.Guard(t, p.PID(), r)()
 	var pid int
 	if _, err := fmt.Fscan(r, &pid); err != nil || pid != p.PID() {
 		t.Errorf("process %d, not %d: %v", p.PID(), pid, err)
@@ -162,8 +165,8 @@ func TestPreloadCompiler(t *testing.T) {
 	run := func(path string) string {
 		cmd := exec.Command(self(), "test -c "+nodePath+" && echo served")
 		cmd.Env = []string{programEnv + "=preload", "PATH=" + path, "XDG_CACHE_HOME=" + cache, "TMPDIR=" + testDir}
-		out, _ := cmd.CombinedOutput()
-		return string(out)
+		out, _ := output(t, cmd)
+		return out
 	}
 	if out := run("/nonexistent"); !strings.Contains(out, "no C compiler") || !strings.Contains(out, "apt install") {
 		t.Error(out)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/lab/labtest"
 )
 
 // sharer is a command device that gives the receiving of calls away when it is
@@ -119,7 +121,7 @@ func TestWatch(t *testing.T) {
 	if err := unix.Munmap(mem); err != nil {
 		t.Fatal(err)
 	}
-	<-ended
+	labtest.Await(t, ended, "the end of a file")
 }
 
 // seen returns when the end of another file has been seen.
@@ -135,7 +137,7 @@ func seen(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Close(p.r)
-	<-ended
+	labtest.Await(t, ended, "the end of a file")
 }
 
 func TestWatchStops(t *testing.T) {

@@ -195,29 +195,30 @@ static void cancel(void) {
 	puts("cancelled");
 }
 
-static pthread_t main_thread, waits;
+static pthread_t main_thread;
+static volatile int thread_over, main_over;
 
+// interrupt sends signals until they have ended the waits: one that comes when no thread waits is handled and gone.
 static void *interrupt(void *unused) {
 	sigset_t all;
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	for (int i = 0; i < 20; i++) usleep(15000), kill(getpid(), SIGALRM);
-	kill(getpid(), SIGUSR1);
-	pthread_join(waits, NULL);
-	pthread_kill(main_thread, SIGUSR2);
+	for (; !thread_over; usleep(15000)) kill(getpid(), SIGUSR1);
+	for (; !main_over; usleep(15000)) pthread_kill(main_thread, SIGUSR2);
 	return NULL;
 }
 
 static void *wait_interrupted(void *fd) {
-	long r = command(*(int *)fd, WAIT);
-	printf("thread: %s\n", strerror(-r));
+	printf("thread: %s\n", strerror(-command(*(int *)fd, WAIT)));
+	thread_over = 1;
 	return NULL;
 }
 
 // elsewhere: two threads wait in commands. Signals of the process are the main one's, but for SIGUSR1, which it blocks.
 static void elsewhere(void) {
 	int fd = device(O_RDWR);
-	pthread_t signals;
+	pthread_t signals, waits;
 	sigset_t usr1;
 	main_thread = pthread_self();
 	on(SIGALRM, SA_RESTART, nothing);
@@ -229,7 +230,9 @@ static void elsewhere(void) {
 	pthread_sigmask(SIG_BLOCK, &usr1, NULL);
 	pthread_create(&signals, NULL, interrupt, NULL);
 	printf("main: %s\n", strerror(-command(fd, WAIT)));
+	main_over = 1;
 	pthread_join(signals, NULL);
+	pthread_join(waits, NULL);
 }
 
 // loop prints how many nanoseconds each of n calls takes.

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -101,9 +102,10 @@ static void timer(void) {
 static void waits(void) {
 	on(SIGUSR1, SA_RESTART);
 	on(SIGUSR2, 0);
-	pid_t child = fork();
+	pid_t self = getpid(), child = fork();
 	if (!child)
-		for (;;) usleep(5000), kill(getppid(), *caught < 20 ? SIGUSR1 : SIGUSR2);
+		for (prctl(PR_SET_PDEATHSIG, SIGKILL);; usleep(5000))
+			if (getppid() == self) kill(self, *caught < 20 ? SIGUSR1 : SIGUSR2);
 	int r = ioctl(fd, WAIT);
 	printf("wait %d %s %d\n", r, strerror(errno), caught[1] > 0);
 	kill(child, SIGKILL);

@@ -71,6 +71,7 @@ type Device struct {
 
 	timers  timers
 	pollers []*poller
+	late    lateReceives
 }
 
 // allNodes is the group of all IPv6 stations on the link.
@@ -154,7 +155,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.reportLost()
 	next := d.pollStamps() // before what fills the link
 	d.iwarp.Poll(now)
-	next = min(next, d.toe.Poll(now), d.iwarp.Deadline())
+	next = min(next, d.toe.Poll(now), d.iwarp.Deadline(), d.late.poll(d.Verbs, now))
 	d.polling = false
 	if d.turnBack() || d.Verbs.Pending() || len(d.lost) > 0 {
 		return now

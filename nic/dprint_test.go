@@ -26,8 +26,8 @@ func TestDprint(t *testing.T) {
 		}
 		w.until(5*time.Second, func() bool { return c.saw(cm.ClosedEvent) })
 		lines := a.dev.ShowLog(0)
-		if len(lines) == 0 {
-			t.Errorf("%s: no lines", topic)
+		if programs := topic == "cmd"; (len(lines) == 0) != programs { // there are none here: nic/uapi/uverbs.TestTrace
+			t.Errorf("%s: %d lines", topic, len(lines))
 		}
 		for n, l := range lines {
 			if l.Topic != topic || l.Text == "" || l.Seq != uint64(n) || !strings.HasPrefix(l.Time, "1970-01-01T01:00:0") {

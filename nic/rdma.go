@@ -55,6 +55,7 @@ func (r *RDMA) validate() error {
 const (
 	vendorPartID = 1
 	hwVersion    = 1
+	firmware     = "1.0.0" // of the engine; programs want three numbers
 )
 
 // newVerbs makes and starts the RDMA device.
@@ -63,7 +64,7 @@ func (d *Device) newVerbs(seed uint64) error {
 	d.Verbs = verbs.NewDevice(r.limits(), seed)
 	d.Verbs.SetIdentity(verbs.Identity{
 		Personality: r.Personality, Name: d.cfg.Name, GUID: verbs.GUIDFromMAC(d.cfg.MAC),
-		VendorPartID: vendorPartID, HWVersion: hwVersion, Firmware: "tapir",
+		VendorPartID: vendorPartID, HWVersion: hwVersion, Firmware: firmware,
 	})
 	d.Verbs.SetMTU(d.cfg.MTU)
 	d.Verbs.OnPort(func(open bool) { d.wire.closed = !open })

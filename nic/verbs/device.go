@@ -104,6 +104,7 @@ type Device struct {
 	contexts  []*Context // by creation
 	pds       []*PD
 	qps       []*QP
+	late      []*QP // in state Err, with a source of receives
 	cqs       []*CQ
 	srqs      []*SRQ
 	mrs       roster[MR]

@@ -6,6 +6,9 @@ import "tapir/wire/frame"
 // back.
 func (d *Device) SetLog(l *frame.Log) { d.log = l }
 
+// Log is what SetLog was given, for the layers above.
+func (d *Device) Log() *frame.Log { return d.log }
+
 // gone counts an object that was destroyed.
 func (d *Device) gone(k kind, num uint32) {
 	d.objects[k]--

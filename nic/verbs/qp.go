@@ -81,6 +81,7 @@ type QP struct {
 	dead    bool
 	sq      sendQueue
 	rq      recvQueue
+	late    bool   // in Device.late
 	access  Access // what the peer may at most do
 	windows int    // type 2 windows bound through the queue pair
 
@@ -311,6 +312,7 @@ func (q *QP) Flush() {
 		q.flushRecv(&q.rq.fromSRQ)
 	}
 	q.flushRecvs()
+	q.expectLate()
 	if q.cfg.SRQ != nil && q.state == Err {
 		q.dev.Async(AsyncEvent{Type: EventLastWQE, QP: q})
 	}

@@ -174,6 +174,39 @@ func (q *QP) flushRecvs() {
 	}
 }
 
+// expectLate puts a queue pair in state Err on the list of those whose receive
+// source is still written to, without anyone being told.
+func (q *QP) expectLate() {
+	if q.state == Err && q.rq.source != nil && !q.late {
+		q.late = true
+		q.dev.late = append(q.dev.late, q)
+	}
+}
+
+// FlushLate flushes the receives that programs have written into the queues of
+// queue pairs in state Err: there is no doorbell for them, so it is to be
+// called now and then while there are such queue pairs. It reports whether
+// there were receives.
+func (d *Device) FlushLate() (flushed bool) {
+	kept := d.late[:0]
+	for _, q := range d.late {
+		if q.late = !q.dead && q.state == Err; !q.late {
+			continue
+		}
+		kept = append(kept, q)
+		if q.rq.len() > 0 {
+			flushed = true
+			q.flushRecvs()
+		}
+	}
+	clear(d.late[len(kept):])
+	d.late = kept
+	return flushed
+}
+
+// Late is the number of queue pairs that FlushLate looks at.
+func (d *Device) Late() int { return len(d.late) }
+
 // Window returns the memory window whose STag has the same index as stag,
 // whatever its key and whether it is bound or not; nil if there is none.
 func (d *Device) Window(stag uint32) *MW {

@@ -16,12 +16,13 @@ const (
 	LogObj                     // objects made and destroyed
 	LogMM                      // memory registered, invalidated, bound to windows
 	LogWR                      // each work request posted and completed
+	LogCmd                     // each command of a program, step by step
 	// LogAll is the set of all topics.
 	LogAll Topic = 1<<iota - 1
 )
 
 // TopicNames are the topics' names, in the order of their bits.
-var TopicNames = [...]string{"cm", "mpa", "tx", "rx", "eh", "drop", "obj", "mm", "wr"}
+var TopicNames = [...]string{"cm", "mpa", "tx", "rx", "eh", "drop", "obj", "mm", "wr", "cmd"}
 
 func (t Topic) String() string {
 	for i, name := range TopicNames {

@@ -167,6 +167,8 @@ def errors(c, s):
     c.recv(9)
     c.post(('wr_send',), ('wr_set_sge', c.sge(0, 10)), wr_id=8)
     assert [(w.wr_id, w.status) for w in c.poll(2)] == [(8, e.IBV_WC_WR_FLUSH_ERR), (9, e.IBV_WC_WR_FLUSH_ERR)]
+    c.recv(10)  # without a doorbell
+    assert [(w.wr_id, w.status) for w in c.poll()] == [(10, e.IBV_WC_WR_FLUSH_ERR)]
 
 
 c, s, ids = connect(sys.argv[1], sys.argv[2])

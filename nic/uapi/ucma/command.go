@@ -1,6 +1,7 @@
 package ucma
 
 import (
+	"fmt"
 	"slices"
 	"syscall"
 
@@ -11,6 +12,7 @@ import (
 // command is one write(2), from which the thread returns when it is finished.
 type command struct {
 	f      *File
+	number uint32
 	caller abi.Caller
 	body   []byte // behind the header
 	in     int    // octets of it that the header names
@@ -60,7 +62,7 @@ func (f *File) Command(c abi.Caller, b []byte) error {
 	if num >= numCommands || headerLen+in > len(b) || len(b)-headerLen < handlers[num].size || f.closed {
 		return syscall.EINVAL
 	}
-	cmd := &command{f: f, caller: c, body: b[headerLen:], in: in, out: out}
+	cmd := &command{f: f, number: num, caller: c, body: b[headerLen:], in: in, out: out}
 	handlers[num].serve(f, cmd)
 	if cmd.ended {
 		return cmd.err
@@ -91,11 +93,27 @@ func (c *command) finish(err error) {
 		return
 	}
 	c.ended, c.err = true, err
+	c.log()
 	if !c.later {
 		return
 	}
 	c.f.parked = slices.DeleteFunc(c.f.parked, func(o *command) bool { return o == c })
 	c.caller.Done(err)
+}
+
+// log says how the command has ended.
+func (c *command) log() {
+	log := c.f.home.Verbs.Log()
+	if !log.On(frame.LogCmd) {
+		return
+	}
+	log.Append(frame.LogCmd, func(b []byte) []byte {
+		b = fmt.Appendf(b, "process %d rdma_cm %s", c.caller.Process(), commandNames[c.number])
+		if c.err != nil {
+			b = fmt.Appendf(b, ": %v", c.err)
+		}
+		return b
+	})
 }
 
 // answer writes b to the address at offset at of the body and finishes.

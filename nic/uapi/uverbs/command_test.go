@@ -2,10 +2,12 @@ package uverbs
 
 import (
 	"bytes"
+	"slices"
 	"syscall"
 	"testing"
 
 	"tapir/nic/verbs"
+	"tapir/wire/frame"
 )
 
 func TestHeaders(t *testing.T) {
@@ -88,6 +90,9 @@ func TestQueryDevice(t *testing.T) {
 	if !bytes.Equal(wide[:deviceAttrLen], base) || wide.u32(180) != extendedDeviceAttrLen || wide.u64(224) != uint64(base.u32(60)) {
 		t.Errorf("extended: response length %d, flags %#x", wide.u32(180), wide.u64(224))
 	}
+	if many := newWorld(t, verbs.Limits{MaxIRD: 300, MaxORD: 256}).must(1, nil, deviceAttrLen); many.u32(88) != 255 || many.u32(100) != 255 {
+		t.Errorf("%d, %d Reads at a time: an octet has no room for them", many.u32(88), many.u32(100))
+	}
 	w.mem[184] = 0xaa
 	ok(t, w.write(w.wide(1, make([]byte, 8), nil, 184, 0)))
 	if wide.u32(180) != 184 || wide[184] != 0xaa {
@@ -163,19 +168,29 @@ func TestTrace(t *testing.T) {
 	w := newWorld(t, verbs.Limits{})
 	var steps []Step
 	w.server.OnTrace(func(p TracePoint) {
-		if p.Command != "CREATE_CQ" || p.Process != 100 || p.Err != nil {
+		if failed := len(steps) > len(stepNames); p.Command != "CREATE_CQ" || p.Process != 100 || failed != (p.Err == syscall.EINVAL) {
 			t.Errorf("%+v", p)
 		}
 		steps = append(steps, p.Step)
 	})
+	log := &frame.Log{Mask: frame.LogCmd}
+	w.dev.SetLog(log)
 	w.cq(1, 8, -1)
+	w.fails(syscall.EINVAL, 18, fields(uint64(1), 0, 0, ^uint32(0), 0), 8+ringLen)
 	w.server.OnTrace(nil)
-	if len(steps) != len(stepNames) {
+	want := []Step{StepProxy, StepAccess, StepDriver, StepCreated, StepTracked, StepAnswered, StepProxy, StepAnswered}
+	if !slices.Equal(steps, want) {
 		t.Fatalf("steps %v", steps)
 	}
-	for i, s := range steps {
-		if s != Step(i) {
-			t.Errorf("step %d is %v", i, s)
-		}
+	var lines []string
+	for _, l := range log.Since(0) {
+		lines = append(lines, l.Text)
+	}
+	if want := []string{
+		"process 100 CREATE_CQ 3 proxy", "process 100 CREATE_CQ 4 access layer", "process 100 CREATE_CQ 5 driver",
+		"process 100 CREATE_CQ 6 created", "process 100 CREATE_CQ 7 tracked", "process 100 CREATE_CQ 8 answered",
+		"process 100 CREATE_CQ 3 proxy", "process 100 CREATE_CQ 8 answered: invalid argument",
+	}; !slices.Equal(lines, want) {
+		t.Errorf("log %q", lines)
 	}
 }

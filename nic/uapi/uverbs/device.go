@@ -82,6 +82,10 @@ const (
 	deviceAttrLen         = 176
 	extendedDeviceAttrLen = 304
 	atomicHCA             = 1 // IB_ATOMIC_HCA: atomic among what the NIC does
+	// mostReads is as many Reads at a time as a program can ask for: what
+	// MODIFY_QP and the connection manager's commands carry is an octet, and
+	// librdmacm keeps no more of what QUERY_DEVICE says.
+	mostReads = 255
 )
 
 // putDeviceAttr writes struct ib_uverbs_query_device_resp.
@@ -98,7 +102,7 @@ func putDeviceAttr(out []byte, a *verbs.DeviceAttr) {
 	for i, v := range [...]int{
 		int(a.VendorID), int(a.VendorPartID), int(a.HWVersion), a.MaxQP, a.MaxQPWR, int(capFlags(a.Caps)),
 		a.MaxSGE, a.MaxSGERead, a.MaxCQ, a.MaxCQE, a.MaxMR, a.MaxPD,
-		a.MaxIRD, 0, a.MaxDeviceIRD, a.MaxORD, 0, atomics,
+		min(a.MaxIRD, mostReads), 0, a.MaxDeviceIRD, min(a.MaxORD, mostReads), 0, atomics,
 		0, a.MaxRDD, a.MaxMW, 0, 0, a.MaxMcastGroups, 0, 0, a.MaxAH, 0, 0,
 		a.MaxSRQ, a.MaxSRQWR, a.MaxSGE,
 	} {

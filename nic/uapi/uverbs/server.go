@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -8,6 +9,7 @@ import (
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
+	"tapir/wire/frame"
 )
 
 // Server is the verbs device of one NIC. It belongs to the NIC's thread.
@@ -46,9 +48,9 @@ func (s *Server) QP(pid int, qpn uint32) *verbs.QP {
 	return q.v
 }
 
-// Step is a point on a command's way, as the HCA kit's user-mode architecture
-// names them for the creation of an object: behind the pre-trigger and in front
-// of the post-trigger, which are the program's.
+// Step is a point on a command's way: steps 3 to 8 of the HCA kit's list
+// "Allocating CQ memory in user mode", behind the pre-trigger and in front of
+// the post-trigger, which are the program's.
 type Step uint8
 
 const (
@@ -63,6 +65,9 @@ const (
 var stepNames = [...]string{"proxy", "access layer", "driver", "created", "tracked", "answered"}
 
 func (s Step) String() string { return stepNames[s] }
+
+// kitStep is the kit's number of StepProxy.
+const kitStep = 3
 
 // TracePoint is what a trace hook is told.
 type TracePoint struct {
@@ -79,8 +84,18 @@ func (s *Server) OnTrace(hook func(TracePoint)) { s.hook = hook }
 func (r *request) trace(step Step) { r.traceErr(step, nil) }
 
 func (r *request) traceErr(step Step, err error) {
-	if hook := r.f.server.hook; hook != nil {
-		hook(TracePoint{Step: step, Command: r.cmd.name, Process: r.c.Process(), Err: err})
+	s := r.f.server
+	if s.hook != nil {
+		s.hook(TracePoint{Step: step, Command: r.cmd.name, Process: r.c.Process(), Err: err})
+	}
+	if log := s.ca.Verbs().Log(); log.On(frame.LogCmd) {
+		log.Append(frame.LogCmd, func(b []byte) []byte {
+			b = fmt.Appendf(b, "process %d %s %d %v", r.c.Process(), r.cmd.name, kitStep+step, step)
+			if err != nil {
+				b = fmt.Appendf(b, ": %v", err)
+			}
+			return b
+		})
 	}
 }
 

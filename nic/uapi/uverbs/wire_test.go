@@ -319,6 +319,56 @@ func TestProgramErrors(t *testing.T) {
 	}
 }
 
+// There is no doorbell for receives: what a program posts after the end of its
+// connection is flushed all the same, now and after a pause, until the queue
+// pair is used anew.
+func TestReceivesPostedInError(t *testing.T) {
+	c := newCable(t)
+	a, b := c.ends[0], c.ends[1]
+	a.setup(false)
+	b.setup(false)
+	c.connect()
+	ok(t, b.recv.Post(&verbs.RecvWR{ID: 1, SGEs: b.sge(0, 100)}))
+	a.must(26, toState(a.qph, verbs.Err), 0)
+	b.expect(1, 0, verbs.StatusFlushed)
+	for i, pause := range []time.Duration{0, 0, time.Second, time.Minute} {
+		for end := c.now.Add(pause); c.now < end; {
+			c.step()
+		}
+		b.arm(b.cqh)
+		from := c.now
+		for n := range uint64(4) {
+			ok(t, b.recv.Post(&verbs.RecvWR{ID: n, SGEs: b.sge(0, 100)}))
+		}
+		for n := range uint64(4) {
+			b.expect(n, 0, verbs.StatusFlushed)
+		}
+		if took := c.now.Sub(from); took > 50*time.Millisecond {
+			t.Errorf("time %d: flushed after %v", i, took)
+		}
+		c.until("an event", func() bool { return b.read(b.channelFD, compEventLen) != nil })
+	}
+	b.must(26, toState(b.qph, verbs.Reset), 0)
+	b.must(26, toState(b.qph, verbs.Init), 0)
+	ok(t, b.recv.Post(&verbs.RecvWR{ID: 9, SGEs: b.sge(0, 100)}))
+	for end := c.now.Add(time.Second); c.now < end; {
+		c.step()
+	}
+	var wc [1]ring.Completion
+	if b.poll.Poll(wc[:]) != 0 || b.v.RecvsPending() != 1 {
+		t.Errorf("a receive of a queue pair in INIT: %+v, %d wait", wc[0], b.v.RecvsPending())
+	}
+	for _, s := range c.ends {
+		s.must(27, fields(s.qph, 0), 4)
+	}
+	for range 10 {
+		c.step()
+	}
+	if n := b.nic.Verbs.Late(); n != 0 {
+		t.Errorf("%d queue pairs that are gone are watched", n)
+	}
+}
+
 // A program that is killed at any point of a transfer leaves nothing, and its
 // peer is told.
 func TestKilledProgram(t *testing.T) {

@@ -232,6 +232,7 @@ func (l *Loop) wake() {
 func (l *Loop) Run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	defer shortSlice()()
 	l.thread.Store(int64(unix.Gettid()))
 	defer l.thread.Store(0)
 	defer l.close()

@@ -13,7 +13,9 @@ type Field[T any] struct {
 	// Many lets the value be a list, or words with commas, and the flag be
 	// given several times: each value is passed to Set.
 	Many bool
-	Set  func(v *T, text string) error
+	// Words lets the value be a list that Set gets as one, with commas.
+	Words bool
+	Set   func(v *T, text string) error
 	// Node takes a value with a structure. An error that is no *Error is
 	// placed at the value.
 	Node func(v *T, n Node) error
@@ -23,7 +25,7 @@ type Field[T any] struct {
 func Part[T, P any](fields []Field[P], part func(*T) *P) []Field[T] {
 	var all []Field[T]
 	for _, p := range fields {
-		f := Field[T]{Name: p.Name, Expect: p.Expect, Many: p.Many}
+		f := Field[T]{Name: p.Name, Expect: p.Expect, Many: p.Many, Words: p.Words}
 		if p.Set != nil {
 			f.Set = func(v *T, s string) error { return p.Set(part(v), s) }
 		}
@@ -69,15 +71,32 @@ func (f *Field[T]) take(v *T, e Entry) error {
 		}
 		return err
 	}
-	values := []Node{e.Value}
-	if list, ok := e.Value.List(); ok && f.Many {
-		values = list
+	list, ok := e.Value.List()
+	if ok && f.Words {
+		return f.takeWords(v, e.Value, list)
 	}
-	for _, n := range values {
+	if !ok || !f.Many {
+		list = []Node{e.Value}
+	}
+	for _, n := range list {
 		text, ok := n.Text()
 		if !ok || f.set(v, text) != nil {
 			return n.Errorf("%s: expected %s", f.Name, f.Expect)
 		}
+	}
+	return nil
+}
+
+func (f *Field[T]) takeWords(v *T, whole Node, list []Node) error {
+	words := make([]string, len(list))
+	for i, n := range list {
+		var ok bool
+		if words[i], ok = n.Text(); !ok {
+			return n.Errorf("%s: expected %s", f.Name, f.Expect)
+		}
+	}
+	if f.Set(v, strings.Join(words, ",")) != nil {
+		return whole.Errorf("%s: expected %s", f.Name, f.Expect)
 	}
 	return nil
 }

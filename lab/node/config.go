@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tapir/lab/conf"
 	"tapir/lab/netns"
 	"tapir/nic"
 	"tapir/nic/tap"
@@ -57,72 +58,38 @@ const (
 	framesJumbo = "jumbo"
 )
 
-// key is one setting: its name, what it expects, and how it is taken from a
-// string. A key with many set may be given several times or as a list; one
-// with list set takes words with commas, or in YAML a list of them.
-type key struct {
-	name, expect string
-	many, list   bool
-	set          func(c *Config, v string) error
+// Fields are the settings of a NIC, those of nic.Params included.
+func Fields() []conf.Field[Config] {
+	all := slices.Clone(keys)
+	for _, p := range nic.Params() {
+		f := conf.Field[Config]{Name: p.Name, Expect: p.Expect, Set: func(c *Config, v string) error { return p.Set(&c.NIC, v) }}
+		f.Words = p.Type == "list"
+		all = append(all, f)
+	}
+	return all
 }
 
-var keys = []key{
-	{name: "name", expect: "a name of letters, digits, `-`, `_` and `.`, at most 32 long", set: setName},
-	{name: "tap", expect: "an interface name such as tap0, at most 15 characters", set: func(c *Config, v string) error { c.TAP = v; return tap.CheckName(v) }},
-	{name: "tap_fd", expect: "the number of an open TAP file descriptor, 3 or more", set: func(c *Config, v string) error { return setInt(&c.TAPFD, v, 3, 1<<20) }},
-	{name: "tap_ip", expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", many: true, set: func(c *Config, v string) error { return addPrefix(&c.TAPIP, v, "") }},
-	{name: "ip", expect: "an IPv4 address with prefix length, such as 10.0.0.1/24", many: true, set: func(c *Config, v string) error { return addPrefix(&c.IP, v, "4") }},
-	{name: "ip6", expect: "an IPv6 address with prefix length, such as fd00::1/64", many: true, set: func(c *Config, v string) error { return addPrefix(&c.IP6, v, "6") }},
-	{name: "mac", expect: "a unicast MAC address such as 02:00:00:00:00:01", set: setMAC},
-	{name: "mtu", expect: "a number of octets from 576 to 16000", set: func(c *Config, v string) error { return setInt(&c.MTU, v, 576, 16000) }},
-	{name: "gw", expect: "an IP address such as 10.0.0.254", many: true, set: addGateway},
-	{name: "vlan", expect: "a VLAN id from 0 (untagged) to 4094", set: setVLAN},
-	{name: "frames", expect: "wire, gso or jumbo", set: setFrames},
-	{name: "host_tap", expect: "an interface name such as eth1, at most 15 characters", set: func(c *Config, v string) error { c.HostTAP = v; return tap.CheckName(v) }},
-	{name: "seed", expect: "a number from 0 to 18446744073709551615", set: setSeed},
+var keys = []conf.Field[Config]{
+	{Name: "name", Expect: "a name of letters, digits, `-`, `_` and `.`, at most 32 long", Set: setName},
+	{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters", Set: func(c *Config, v string) error { c.TAP = v; return tap.CheckName(v) }},
+	{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more", Set: func(c *Config, v string) error { return setInt(&c.TAPFD, v, 3, 1<<20) }},
+	{Name: "tap_ip", Expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", Many: true, Set: func(c *Config, v string) error { return addPrefix(&c.TAPIP, v, "") }},
+	{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.1/24", Many: true, Set: func(c *Config, v string) error { return addPrefix(&c.IP, v, "4") }},
+	{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::1/64", Many: true, Set: func(c *Config, v string) error { return addPrefix(&c.IP6, v, "6") }},
+	{Name: "mac", Expect: "a unicast MAC address such as 02:00:00:00:00:01", Set: setMAC},
+	{Name: "mtu", Expect: "a number of octets from 576 to 16000", Set: func(c *Config, v string) error { return setInt(&c.MTU, v, 576, 16000) }},
+	{Name: "gw", Expect: "an IP address such as 10.0.0.254", Many: true, Set: addGateway},
+	{Name: "vlan", Expect: "a VLAN id from 0 (untagged) to 4094", Set: setVLAN},
+	{Name: "frames", Expect: "wire, gso or jumbo", Set: setFrames},
+	{Name: "host_tap", Expect: "an interface name such as eth1, at most 15 characters", Set: func(c *Config, v string) error { c.HostTAP = v; return tap.CheckName(v) }},
+	{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: setSeed},
 }
 
 // Set sets the setting called name (as in nics.yaml; `-` and `_` are the
 // same) from v. Settings that are lists take several values separated by
 // commas, and further ones with each call. The error names key and
 // expectation.
-func (c *Config) Set(name, v string) error {
-	k := findKey(strings.ReplaceAll(name, "-", "_"))
-	if k == nil {
-		return fmt.Errorf("%s: unknown setting; known are %s", name, keyNames())
-	}
-	values := []string{v}
-	if k.many {
-		values = strings.Split(v, ",")
-	}
-	for _, v := range values {
-		if err := k.set(c, strings.TrimSpace(v)); err != nil {
-			return fmt.Errorf("%s: %q: expected %s", name, v, k.expect)
-		}
-	}
-	return nil
-}
-
-func findKey(name string) *key {
-	for i := range keys {
-		if keys[i].name == name {
-			return &keys[i]
-		}
-	}
-	p := nic.FindParam(name)
-	if p == nil {
-		return nil
-	}
-	return &key{name: p.Name, expect: p.Expect, list: p.Type == "list", set: func(c *Config, v string) error { return p.Set(&c.NIC, v) }}
-}
-
-func keyNames() string {
-	var names []string
-	for _, k := range keys {
-		names = append(names, k.name)
-	}
-	return strings.Join(names, ", ") + ", " + nic.ParamNames()
-}
+func (c *Config) Set(name, v string) error { return conf.Set(c, Fields(), name, v) }
 
 // errValue stands for "not what was expected", which the caller words.
 var errValue = errors.New("not as expected")

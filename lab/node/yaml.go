@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"strings"
 
 	"tapir/lab/conf"
 	"tapir/wire/ether"
@@ -54,10 +53,11 @@ func Parse(path string, data []byte) ([]Config, error) {
 }
 
 func decodeNICs(list []conf.Node) ([]Config, error) {
+	fields := Fields()
 	var all []Config
 	for i, n := range list {
-		c, err := decodeNIC(n)
-		if err != nil {
+		var c Config
+		if err := conf.Decode(n, &c, "the settings of a NIC", fields); err != nil {
 			return nil, err
 		}
 		if c.Name == "" {
@@ -72,47 +72,6 @@ func decodeNICs(list []conf.Node) ([]Config, error) {
 		return nil, list[c.B].Errorf("%s (the other one is at line %d)", c.Reason, list[c.A].Line())
 	}
 	return all, nil
-}
-
-func decodeNIC(n conf.Node) (c Config, err error) {
-	entries, err := n.Map("the settings of a NIC")
-	if err != nil {
-		return c, err
-	}
-	for _, e := range entries {
-		k := findKey(e.Name)
-		if k == nil {
-			return c, e.Key.Errorf("%s: unknown key; expected one of %s", e.Name, keyNames())
-		}
-		if err := k.take(&c, e.Value); err != nil {
-			return c, err
-		}
-	}
-	return c, nil
-}
-
-// take takes the value n of k, or each one of a list.
-func (k *key) take(c *Config, n conf.Node) error {
-	list, ok := n.List()
-	if !ok || !k.many && !k.list {
-		text, ok := n.Text()
-		if !ok || k.set(c, text) != nil {
-			return n.Errorf("%s: expected %s", k.name, k.expect)
-		}
-		return nil
-	}
-	var texts []string
-	for _, n := range list {
-		text, ok := n.Text()
-		if !ok || k.many && k.set(c, text) != nil {
-			return n.Errorf("%s: expected %s", k.name, k.expect)
-		}
-		texts = append(texts, text)
-	}
-	if k.list && k.set(c, strings.Join(texts, ",")) != nil {
-		return n.Errorf("%s: expected %s", k.name, k.expect)
-	}
-	return nil
 }
 
 // Conflict is a pair of NICs that cannot run in one process and namespace.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"tapir/lab/process"
 )
 
 // Cell is a server and a client that talk to each other.
@@ -103,35 +105,35 @@ func (l *Lab) run(ctx context.Context, c Cell) (err error) {
 			return err
 		}
 	}
-	srv, err := start(ctx, l.pair.A.NS, l.dir, l.under(server, strings.Fields(c.Server))...)
+	srv, err := process.Start(ctx, l.pair.A.NS, process.Options{Dir: l.dir, Argv: l.under(server, strings.Fields(c.Server))})
 	if err != nil {
 		return err
 	}
-	var cli *process
+	var cli *process.Process
 	defer func() {
-		srv.stop()
+		srv.Stop()
 		if err != nil && cli != nil {
-			err = fmt.Errorf("%s: %w\nserver: %s\nclient: %s", c.Name, err, srv.tail(), cli.tail())
+			err = fmt.Errorf("%s: %w\nserver: %s\nclient: %s", c.Name, err, srv.Tail(), cli.Tail())
 		} else if err != nil {
-			err = fmt.Errorf("%s: %w\nserver: %s", c.Name, err, srv.tail())
+			err = fmt.Errorf("%s: %w\nserver: %s", c.Name, err, srv.Tail())
 		}
 	}()
 	if err := l.ready(ctx, c, srv); err != nil {
 		return err
 	}
-	if cli, err = start(ctx, l.pair.B.NS, l.dir, l.under(client, strings.Fields(c.Client))...); err != nil {
+	if cli, err = process.Start(ctx, l.pair.B.NS, process.Options{Dir: l.dir, Argv: l.under(client, strings.Fields(c.Client))}); err != nil {
 		return err
 	}
-	defer cli.stop()
-	if err := cli.wait(ctx); err != nil {
+	defer cli.Stop()
+	if err := cli.Wait(ctx); err != nil {
 		return fmt.Errorf("the client: %w", err)
 	}
-	if cli.line(c.Want) == "" {
+	if cli.Line(c.Want) == "" {
 		return fmt.Errorf("the client does not say %q", c.Want)
 	}
 	if c.Stays {
-		srv.stop()
-	} else if err := srv.wait(ctx); err != nil {
+		srv.Stop()
+	} else if err := srv.Wait(ctx); err != nil {
 		return fmt.Errorf("the server: %w", err)
 	}
 	if c.Copies {
@@ -143,11 +145,11 @@ func (l *Lab) run(ctx context.Context, c Cell) (err error) {
 }
 
 // ready waits until the client may come.
-func (l *Lab) ready(ctx context.Context, c Cell, srv *process) error {
+func (l *Lab) ready(ctx context.Context, c Cell, srv *process.Process) error {
 	if !c.Socket {
 		return l.listens(ctx, srv)
 	}
-	return until(ctx, func() (bool, error) { return listening(srv.cmd.Process.Pid) })
+	return process.Until(ctx, func() (bool, error) { return listening(srv.PID()) })
 }
 
 // listening reports whether a socket of TCP listens in the namespace of a

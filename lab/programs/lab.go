@@ -14,10 +14,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"tapir/lab/ctl"
 	"tapir/lab/link"
+	"tapir/lab/process"
 )
 
 // The NICs, and the addresses of the server's.
@@ -38,7 +38,7 @@ type Lab struct {
 	tapir string
 	dir   string
 	pair  *link.Pair
-	nics  []*process
+	nics  []*process.Process
 	ctls  []*ctl.Client // the server's, then the client's
 }
 
@@ -77,13 +77,13 @@ func (l *Lab) startNIC(ctx context.Context, name string, side *link.Side, host i
 	if err := side.NS.Sysctl("ipv6/conf/default/disable_ipv6", "0"); err != nil { // of the host TAP
 		return err
 	}
-	p, err := start(ctx, side.NS, l.dir, l.tapir, "nic", "--name", name, "--tap", link.PairTAP, "--host-tap", hostTAP,
-		"--ip", fmt.Sprintf("10.9.0.%d/24", host), "--ip6", fmt.Sprintf("fd09::%d/64", host))
+	p, err := process.Start(ctx, side.NS, process.Options{Dir: l.dir, Argv: []string{l.tapir, "nic", "--name", name, "--tap", link.PairTAP,
+		"--host-tap", hostTAP, "--ip", fmt.Sprintf("10.9.0.%d/24", host), "--ip6", fmt.Sprintf("fd09::%d/64", host)}})
 	if err != nil {
 		return err
 	}
 	l.nics = append(l.nics, p)
-	if err := p.await(ctx, "ready "+name); err != nil {
+	if err := p.Await(ctx, "ready "+name); err != nil {
 		return err
 	}
 	if err := side.Net.Up(hostTAP); err != nil {
@@ -104,8 +104,8 @@ func (l *Lab) Close() (err error) {
 		c.Close()
 	}
 	for _, p := range l.nics {
-		p.stop()
-		if left := p.line("left at the end"); left != "" {
+		p.Stop()
+		if left := p.Line("left at the end"); left != "" {
 			err = errors.Join(err, errors.New(left))
 		}
 	}
@@ -120,28 +120,11 @@ func (l *Lab) under(nic string, argv []string) []string {
 	return append([]string{l.tapir, "run", "--nic", nic, "--"}, argv...)
 }
 
-// poll is how often the NICs are asked for what is waited for.
-const poll = 20 * time.Millisecond
-
-// until waits until done says so.
-func until(ctx context.Context, done func() (bool, error)) error {
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(poll):
-		}
-	}
-}
-
 // listens waits until the server's program listens on its NIC, or has ended.
-func (l *Lab) listens(ctx context.Context, p *process) error {
-	return until(ctx, func() (bool, error) {
-		if p.hasEnded() {
-			return false, fmt.Errorf("the server has ended: %w", p.err)
+func (l *Lab) listens(ctx context.Context, p *process.Process) error {
+	return process.Until(ctx, func() (bool, error) {
+		if p.HasEnded() {
+			return false, fmt.Errorf("the server has ended: %w", p.Err())
 		}
 		var ceps []struct{ Phase string }
 		err := l.ctls[0].Show(ctx, "cep", &ceps)
@@ -158,7 +141,7 @@ func (l *Lab) listens(ctx context.Context, p *process) error {
 // the NIC has taken back.
 func (l *Lab) empty(ctx context.Context) error {
 	left := ""
-	err := until(ctx, func() (bool, error) {
+	err := process.Until(ctx, func() (bool, error) {
 		left = ""
 		for _, c := range l.ctls {
 			var rows []struct {

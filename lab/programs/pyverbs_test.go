@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tapir/lab/process"
 )
 
 // rdmaCore are the places of rdma-core's tests of pyverbs: Debian's package has
@@ -33,16 +35,16 @@ func TestPyverbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := start(ctx, l.pair.A.NS, dir, l.tapir, "run", "--nic", server, "--gid", "ip", "--",
-		"/usr/bin/python3", run, dir, "rxe0")
+	p, err := process.Start(ctx, l.pair.A.NS, process.Options{Dir: dir, Argv: []string{l.tapir, "run", "--nic", server, "--gid", "ip", "--",
+		"/usr/bin/python3", run, dir, "rxe0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.stop()
-	if err := p.wait(ctx); err != nil {
-		t.Fatalf("%v: %s", err, p.tail())
+	defer p.Stop()
+	if err := p.Wait(ctx); err != nil {
+		t.Fatalf("%v: %s", err, p.Tail())
 	}
-	compare(t, expected(t), outcomes(p.said.String()))
+	compare(t, expected(t), outcomes(p.Said()))
 	if err := l.empty(ctx); err != nil {
 		t.Error(err)
 	}

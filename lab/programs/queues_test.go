@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"tapir/lab/process"
 )
 
 // TestQueues has the stock librxe write into its queues all that it can: inline
@@ -30,12 +32,12 @@ func TestQueues(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
 	defer cancel()
-	p, err := start(ctx, l.pair.A.NS, l.dir, l.under(server, []string{python, script, IPv4, "7700"})...)
+	p, err := process.Start(ctx, l.pair.A.NS, process.Options{Dir: l.dir, Argv: l.under(server, []string{python, script, IPv4, "7700"})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.wait(ctx); err != nil || p.line("errors ok") == "" {
-		t.Errorf("%v: %s", err, p.tail())
+	if err := p.Wait(ctx); err != nil || p.Line("errors ok") == "" {
+		t.Errorf("%v: %s", err, p.Tail())
 	}
 	if err := l.empty(ctx); err != nil {
 		t.Error(err)

@@ -2,22 +2,19 @@ package link
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/tap"
-	"tapir/wire/ether"
 	"tapir/wire/frame"
-	"tapir/wire/ip"
 	"tapir/wire/virtio"
 )
 
 // Impairment is what a bad cable does to the TCP segments of one direction.
-// Other frames only take the delay: address resolution has no checksum and
-// would drown what is to be seen. Chances are in parts per million.
+// Other frames only take rate, queue and delay, unless All is set: address
+// resolution has no checksum and would drown what is to be seen. Chances are in
+// parts per million.
 type Impairment struct {
 	Loss      int           // the segment vanishes
 	Duplicate int           // it arrives twice
@@ -26,6 +23,10 @@ type Impairment struct {
 	Depth     int           // default 1
 	Delay     time.Duration // of everything
 	Jitter    time.Duration // added to Delay, from 0 to this much; the order stays
+	Rate      int64         // bits of frames per second; 0: no limit
+	Queue     int           // octets that may wait for their turn at that rate; default 256 KiB
+	All       bool          // any frame is lost, duplicated or reordered; still only TCP corrupted
+	Down      bool          // everything vanishes
 }
 
 // overtakeWithin bounds how long a reordered segment waits to be overtaken.
@@ -46,6 +47,7 @@ type Impaired struct {
 	in, out lane
 	split   virtio.Splitter
 	bounce  *frame.Frame // what is read from inner
+	tracer  frame.Tracer // sees what enters, with its fate
 }
 
 // Impair puts a bad cable in front of q (taken): in is what happens to the
@@ -69,6 +71,10 @@ func Impair(q tap.Queue, in, out Impairment, seed uint64) (*Impaired, error) {
 	}
 	return c, nil
 }
+
+// Set changes what happens to frames from now on; use it on the thread that
+// reads and writes.
+func (c *Impaired) Set(in, out Impairment) { c.in.set(in); c.out.set(out) }
 
 // Fd polls readable when Read may have something to do.
 func (c *Impaired) Fd() int { return c.epoll }
@@ -149,17 +155,19 @@ func (c *Impaired) Write(f *frame.Frame) error {
 // enter puts f into the lane l.
 func (c *Impaired) enter(l *lane, f *frame.Frame, now time.Duration) error {
 	var err error
-	switch {
+	tcp := isTCP(f.Bytes())
+	switch why := l.refuses(now); {
 	case f.Len() > mostRoom:
 		err = tap.ErrRefused
-	case !isTCP(f.Bytes()):
-		if !l.full(0) {
-			l.pass(l.copyOf(f.Bytes(), f.Offload), 1, now)
-		}
+	case why != frame.DropNone:
+		l.count.Refused++
+		c.show(l, f.Bytes(), f.Offload, why, "")
+	case !tcp && !l.All:
+		c.undisturbed(l, l.copyOf(f.Bytes(), f.Offload), 1, now)
 	case f.GSO != frame.GSONone:
 		err = c.enterSuper(l, f, now)
-	case !l.full(0):
-		err = c.enterSegment(l, f, now)
+	default:
+		err = c.enterSegment(l, f, tcp, now)
 	}
 	if err != nil {
 		return tap.ErrRefused
@@ -167,14 +175,43 @@ func (c *Impaired) enter(l *lane, f *frame.Frame, now time.Duration) error {
 	return nil
 }
 
-// enterSegment puts a single segment into l. Its checksum is completed only if
-// something happens to it.
-func (c *Impaired) enterSegment(l *lane, f *frame.Frame, now time.Duration) error {
-	if x := l.strike(f.Len()); x != (fault{}) {
-		return c.split.Split(frame.Offload{NeedsCsum: f.NeedsCsum, CsumStart: f.CsumStart, CsumOffset: f.CsumOffset}, f.Bytes(),
-			func(seg []byte) { l.suffer(x, l.copyOf(seg, frame.Offload{}), now) })
+// undisturbed sends f (taken), which holds segs segments, down the lane.
+func (c *Impaired) undisturbed(l *lane, f *frame.Frame, segs int, now time.Duration) {
+	c.show(l, f.Bytes(), f.Offload, frame.DropNone, "")
+	l.pass(f, segs, now)
+}
+
+// disturbed lets the true frame in f (taken) have what was decided.
+func (c *Impaired) disturbed(l *lane, x fault, f *frame.Frame, now time.Duration) {
+	if c.tracer != nil {
+		c.show(l, f.Bytes(), frame.Offload{}, x.drop(), x.String())
 	}
-	l.pass(l.copyOf(f.Bytes(), f.Offload), 1, now)
+	l.suffer(x, f, now)
+}
+
+// show tells the tracer what enters a lane.
+func (c *Impaired) show(l *lane, b []byte, off frame.Offload, why frame.DropReason, note string) {
+	if c.tracer == nil {
+		return
+	}
+	r := frame.Record{Dir: frame.Outbound, Data: b, Offload: off, System: frame.Stamp(time.Now().UnixNano()), Drop: why}
+	if l == &c.out {
+		r.Dir = frame.Inbound
+	}
+	if note != "" {
+		r.Notes = frame.Say(note)
+	}
+	c.tracer.Trace(&r)
+}
+
+// enterSegment puts a single frame into l. Its checksum is completed only if
+// something happens to it.
+func (c *Impaired) enterSegment(l *lane, f *frame.Frame, tcp bool, now time.Duration) error {
+	if x := l.strike(f.Len(), tcp); x != (fault{}) {
+		return c.split.Split(frame.Offload{NeedsCsum: f.NeedsCsum, CsumStart: f.CsumStart, CsumOffset: f.CsumOffset}, f.Bytes(),
+			func(seg []byte) { c.disturbed(l, x, l.copyOf(seg, frame.Offload{}), now) })
+	}
+	c.undisturbed(l, l.copyOf(f.Bytes(), f.Offload), 1, now)
 	l.overtaken(now)
 	return nil
 }
@@ -193,20 +230,21 @@ func (c *Impaired) enterSuper(l *lane, f *frame.Frame, now time.Duration) error 
 		if run > 0 {
 			g := l.empty(c.split.RunLen(i-run, run))
 			g.Offload = c.split.PutRun(g.Bytes(), i-run, run)
-			l.pass(g, run, now)
+			c.undisturbed(l, g, run, now)
 			run = 0
 		}
 	}
 	for i := range n {
 		if l.full(run) {
 			leave(i)
+			l.count.Refused += uint64(n - i)
 			break
 		}
-		if x := l.strike(c.split.Len(i)); x != (fault{}) {
+		if x := l.strike(c.split.Len(i), true); x != (fault{}) {
 			leave(i)
 			g := l.empty(c.split.Len(i))
 			c.split.Put(g.Bytes(), i)
-			l.suffer(x, g, now)
+			c.disturbed(l, x, g, now)
 			continue
 		}
 		run++
@@ -248,217 +286,4 @@ func (c *Impaired) arm(now time.Duration) {
 		spec.Value = unix.NsecToTimespec(int64(c.armed - now))
 	}
 	unix.TimerfdSettime(c.timer, 0, &spec, nil)
-}
-
-// FaultCount counts the segments that a cable saw and disturbed.
-type FaultCount struct{ Segments, Lost, Duplicated, Corrupted, Reordered uint64 }
-
-// lane is one direction of a cable.
-type lane struct {
-	Impairment
-	rng   *rand.Rand
-	queue []transit // in order of arrival; first is at head
-	head  int
-	held  []transit // reordered, waiting to be overtaken
-	last  time.Duration
-	segs  int // in queue
-	spare [roomKinds][]*frame.Frame
-	count FaultCount
-}
-
-type transit struct {
-	f    *frame.Frame
-	segs int
-	at   time.Duration // of arrival, or when the wait to be overtaken ends
-	left int           // frames that are still to overtake
-}
-
-const never = time.Duration(1<<63 - 1)
-
-func newLane(i Impairment, seed, side uint64) lane {
-	i.Depth = max(i.Depth, 1)
-	return lane{Impairment: i, rng: rand.New(rand.NewPCG(seed, side))}
-}
-
-func (l *lane) chance(ppm int) bool { return ppm > 0 && l.rng.IntN(1_000_000) < ppm }
-
-// full tells that the cable holds no more frames, with more on their way in.
-func (l *lane) full(more int) bool { return l.segs+more >= cableFrames }
-
-// fault is what happens to one segment; the zero value means nothing.
-type fault struct {
-	lost, twice bool
-	octet       int   // of the frame in which a bit is flipped
-	flip        uint8 // that bit; 0: none
-	later       int   // segments that overtake it
-}
-
-// strike decides what happens to one segment in a frame of n octets.
-func (l *lane) strike(n int) (x fault) {
-	l.count.Segments++
-	if x.lost = l.chance(l.Loss); x.lost {
-		l.count.Lost++
-		return x
-	}
-	if l.chance(l.Corrupt) {
-		l.count.Corrupted++
-		x.octet, x.flip = ethernet+l.rng.IntN(n-ethernet), 1<<l.rng.IntN(8)
-	}
-	if x.twice = l.chance(l.Duplicate); x.twice {
-		l.count.Duplicated++
-	}
-	if l.chance(l.Reorder) {
-		l.count.Reordered++
-		x.later = 1 + l.rng.IntN(l.Depth)
-	}
-	return x
-}
-
-// suffer lets the segment in f (taken) have what was decided.
-func (l *lane) suffer(x fault, f *frame.Frame, now time.Duration) {
-	if x.lost {
-		l.free(f)
-		return
-	}
-	if x.flip != 0 {
-		f.Bytes()[x.octet] ^= x.flip
-	}
-	if x.twice {
-		l.pass(l.copyOf(f.Bytes(), frame.Offload{}), 1, now)
-	}
-	if x.later > 0 {
-		l.held = append(l.held, transit{f, 1, now + overtakeWithin, x.later})
-		return
-	}
-	l.pass(f, 1, now)
-	l.overtaken(now)
-}
-
-// freed tells that one of those held back goes on after one more segment.
-func (l *lane) freed() bool {
-	return slices.ContainsFunc(l.held, func(h transit) bool { return h.left <= 1 })
-}
-
-// overtaken counts one more frame for those that are held back.
-func (l *lane) overtaken(now time.Duration) {
-	kept := l.held[:0]
-	for _, h := range l.held {
-		if h.left--; h.left <= 0 {
-			l.pass(h.f, 1, now)
-		} else {
-			kept = append(kept, h)
-		}
-	}
-	l.held = kept
-}
-
-// pass sends f (taken), which holds segs segments, down the lane.
-func (l *lane) pass(f *frame.Frame, segs int, now time.Duration) {
-	at := now + l.Delay
-	if l.Jitter > 0 {
-		at += time.Duration(l.rng.Int64N(int64(l.Jitter)))
-	}
-	l.last = max(l.last, at)
-	l.queue = append(l.queue, transit{f: f, segs: segs, at: l.last})
-	l.segs += segs
-}
-
-// due returns the next frame that has arrived, nil if there is none.
-func (l *lane) due(now time.Duration) *frame.Frame {
-	if !l.ready(now) {
-		return nil
-	}
-	f := l.queue[l.head].f
-	l.segs -= l.queue[l.head].segs
-	l.queue[l.head] = transit{}
-	if l.head++; l.head == len(l.queue) {
-		l.queue, l.head = l.queue[:0], 0
-	} else if l.head >= 1024 {
-		l.queue = l.queue[:copy(l.queue, l.queue[l.head:])]
-		l.head = 0
-	}
-	return f
-}
-
-// ready tells whether a frame has arrived; those that waited in vain to be
-// overtaken go on.
-func (l *lane) ready(now time.Duration) bool {
-	for len(l.held) > 0 && l.held[0].at <= now {
-		l.pass(l.held[0].f, 1, now)
-		l.held = append(l.held[:0], l.held[1:]...)
-	}
-	return l.head < len(l.queue) && l.queue[l.head].at <= now
-}
-
-func (l *lane) next() time.Duration {
-	at := never
-	if l.head < len(l.queue) {
-		at = l.queue[l.head].at
-	}
-	if len(l.held) > 0 {
-		at = min(at, l.held[0].at)
-	}
-	return at
-}
-
-// Buffers have room for leastRoom octets, or twice, four times ... as many,
-// mostRoom at most.
-const (
-	roomKinds = 6
-	leastRoom = 66 << 5
-	mostRoom  = leastRoom << (roomKinds - 1)
-)
-
-// roomKind is the kind of buffer in which n octets fit.
-func roomKind(n int) (kind int) {
-	for leastRoom<<kind < n {
-		kind++
-	}
-	return kind
-}
-
-// empty returns a frame of n octets, at most mostRoom, of any content.
-func (l *lane) empty(n int) *frame.Frame {
-	kind := roomKind(n)
-	var f *frame.Frame
-	if spare := l.spare[kind]; len(spare) > 0 {
-		f, l.spare[kind] = spare[len(spare)-1], spare[:len(spare)-1]
-		f.Reset()
-	} else {
-		f = frame.New(make([]byte, frame.DefaultHeadroom+leastRoom<<kind), nil)
-	}
-	f.Extend(n)
-	return f
-}
-
-func (l *lane) copyOf(b []byte, off frame.Offload) *frame.Frame {
-	f := l.empty(len(b))
-	copy(f.Bytes(), b)
-	f.Offload = off
-	return f
-}
-
-// free keeps the buffer of f for the next frame.
-func (l *lane) free(f *frame.Frame) {
-	kind := roomKind(f.Cap() - frame.DefaultHeadroom)
-	if len(l.spare[kind]) < 256 {
-		l.spare[kind] = append(l.spare[kind], f)
-	}
-}
-
-const ethernet = 14
-
-// isTCP tells whether an Ethernet frame holds a TCP segment.
-func isTCP(b []byte) bool {
-	h, n, err := ether.Parse(b)
-	if err != nil || len(b) <= n+ip.HeaderLen4 {
-		return false
-	}
-	switch h.Type {
-	case ether.TypeIPv4:
-		return b[n+9] == ip.ProtoTCP
-	case ether.TypeIPv6:
-		return b[n+6] == ip.ProtoTCP
-	}
-	return false
 }

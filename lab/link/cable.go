@@ -1,0 +1,127 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"tapir/nic/loop"
+	"tapir/nic/tap"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// CableConfig describes a Cable. A and B are its ends, both with offloads or
+// both without.
+type CableConfig struct {
+	A, B tap.Queue // taken
+	// ToB is what happens to frames from A, ToA to those from B.
+	ToB, ToA Impairment
+	MTU      int          // octets of IP of the longest frame without offloads
+	Seed     uint64       // of the faults
+	Tracer   frame.Tracer // sees every frame that enters, outbound those from A; nil: nobody
+}
+
+// Cable joins two queues, on a thread of its own.
+type Cable struct {
+	bad    *Impaired
+	loop   *loop.Loop
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // of the loop; valid after done
+	ending sync.Once
+}
+
+// NewCable joins the ends of cfg until Close. It takes them even if it fails.
+func NewCable(cfg CableConfig) (*Cable, error) {
+	bad, err := Impair(cfg.A, cfg.ToB, cfg.ToA, cfg.Seed)
+	if err != nil {
+		cfg.B.Close()
+		return nil, err
+	}
+	bad.tracer = cfg.Tracer
+	c := &Cable{bad: bad, done: make(chan struct{})}
+	if c.loop, err = loop.New(loop.Config{}); err != nil {
+		bad.Close()
+		cfg.B.Close()
+		return nil, err
+	}
+	const tags = 2 * ether.TagLen
+	s := &splice{}
+	for i, q := range []tap.Queue{bad, cfg.B} {
+		s.ends[i].port = c.loop.AddQueue(frame.Port(i), q, cfg.MTU+ether.HeaderLen+tags)
+	}
+	c.loop.SetEngine(s)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	go func() {
+		defer close(c.done)
+		c.err = c.loop.Run(ctx)
+	}()
+	return c, nil
+}
+
+// Set changes what happens to frames from now on.
+func (c *Cable) Set(toB, toA Impairment) error {
+	return c.loop.DoWait(func(frame.Time) { c.bad.Set(toB, toA) })
+}
+
+// Faults counts what the cable has done so far in both directions.
+func (c *Cable) Faults() (toB, toA FaultCount) {
+	count := func(frame.Time) { toB, toA = c.bad.Faults() }
+	if c.loop.DoWait(count) != nil {
+		<-c.done
+		count(0)
+	}
+	return toB, toA
+}
+
+// Close pulls the cable out of both ends and closes them. It returns why the
+// cable had failed before, if it had.
+func (c *Cable) Close() error {
+	c.ending.Do(func() {
+		c.cancel()
+		<-c.done
+	})
+	if c.err != nil {
+		return fmt.Errorf("cable: %w", c.err)
+	}
+	return nil
+}
+
+// splice is the engine that joins the two ports of a loop.
+type splice struct {
+	ends [2]struct {
+		port *loop.Port
+		out  []*frame.Frame // on their way to the port
+	}
+}
+
+// Receive takes what came in at one end for the other.
+func (s *splice) Receive(p frame.Port, frames []*frame.Frame, _ frame.Time) {
+	out := &s.ends[1-p].out
+	for _, f := range frames {
+		f.ID = 0 // the sender's
+		*out = append(*out, f)
+	}
+}
+
+// Dispatch has nothing to do.
+func (s *splice) Dispatch(frame.Time) bool { return false }
+
+// Poll sends what was received. A port without room loses what it does not
+// take, and counts it.
+func (s *splice) Poll(frame.Time) frame.Time {
+	for i := range s.ends {
+		e := &s.ends[i]
+		for k, f := range e.out {
+			e.port.Transmit(f)
+			e.out[k] = nil
+		}
+		e.out = e.out[:0]
+	}
+	return frame.Never
+}
+
+// TxDone has nobody to tell.
+func (s *splice) TxDone(uint64, frame.Time) bool { return false }

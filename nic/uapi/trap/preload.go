@@ -88,7 +88,8 @@ type preload struct {
 }
 
 func newPreload(s *Supervisor, path string) (*preload, error) {
-	if err := library.Check(path); err != nil {
+	libc, err := library.Of(path)
+	if err != nil {
 		return nil, err
 	}
 	rules, err := encodeRules(s.rules)
@@ -105,7 +106,7 @@ func newPreload(s *Supervisor, path string) (*preload, error) {
 		return nil, err
 	}
 	p := &preload{dir: dir, listener: l, rules: rules}
-	if p.library, err = library.Compiled(dir); err != nil {
+	if p.library, err = library.Compiled(dir, libc); err != nil {
 		p.close()
 		return nil, err
 	}

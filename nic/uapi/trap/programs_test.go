@@ -251,11 +251,13 @@ func supervise(args []string) int {
 	return code
 }
 
-// superviseByLibrary runs a shell's command under a supervisor that finds the
-// compiler and the cache of its environment.
+// superviseByLibrary runs a shell's command, or a program with its arguments,
+// under a supervisor that finds the compiler and the cache of its environment.
 func superviseByLibrary(args []string) int {
 	w := newWorld()
-	w.opt.Argv = []string{"/bin/sh", "-c", args[0]}
+	if w.opt.Argv = args; len(args) == 1 {
+		w.opt.Argv = []string{"/bin/sh", "-c", args[0]}
+	}
 	w.opt.Via, w.opt.Stdout, w.opt.Stderr = Preload, os.Stdout, os.Stdout
 	p, err := Start(w.opt)
 	if err != nil {

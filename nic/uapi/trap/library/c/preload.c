@@ -27,6 +27,7 @@ struct call { uint64_t nr, arg[6], blocked, thread; };
 struct answer { int64_t kind, value, first, last; };
 
 static struct sockaddr_un address = {.sun_family = AF_UNIX};
+static char itself[4096]; // this library's file
 static uint32_t rules[4096], *rules_end = rules; // in order of number: number, count, count times {argument, mask, first, last}
 static const uint32_t *rules_of[CALLS];          // where those of a number begin
 static long (*kernel)(long, ...);                // libc's syscall(2)
@@ -108,6 +109,8 @@ static void start(void) {
 	struct call c = {.nr = ASK_RULES};
 	const char *path = getenv("TAPIR_PRELOAD");
 	int fd[2], saved = errno;
+	Dl_info self;
+	if (dladdr(rules, &self) && strlen(self.dli_fname) < sizeof itself) strcpy(itself, self.dli_fname);
 	kernel = dlsym(RTLD_NEXT, "syscall");
 	cancelled_recvmsg = dlsym(RTLD_NEXT, "recvmsg");
 	if (path && strlen(path) < sizeof address.sun_path && !pthread_key_create(&at_exit, hang_up)) {
@@ -170,11 +173,54 @@ static int served(const uint64_t *call, long *result) {
 }
 
 #define U (uint64_t)
+#define NEXT(name) ({ static __typeof__(name) *f; if (!f) f = dlsym(RTLD_NEXT, #name); f; })
+
+// through keeps a file reachable whatever the root directory is, and says by which name.
+static int through(const char *path, char name[32]) {
+	int fd = kernel(SYS_openat, AT_FDCWD, path, O_PATH), high = fd < 0 ? fd : kernel(SYS_fcntl, fd, F_DUPFD, 964);
+	if (high >= 0) kernel(SYS_close, fd), fd = high;
+	return sprintf(name, "/proc/self/fd/%d", fd), fd;
+}
+
+static int found(const char *path) { return !kernel(SYS_faccessat, AT_FDCWD, path, F_OK); }
+
+// follow has this process and what it executes find library and supervisor from within another root directory.
+static void follow(const char *library, const char *socket) {
+	const char *list = getenv("LD_PRELOAD"), *at = list ? strstr(list, itself) : NULL;
+	if (at) {
+		char changed[strlen(list) + strlen(library) + 1];
+		sprintf(changed, "%.*s%s%s", (int)(at - list), list, library, at + strlen(itself));
+		setenv("LD_PRELOAD", changed, 1);
+	}
+	setenv("TAPIR_PRELOAD", socket, 1);
+	strcpy(itself, library), strcpy(address.sun_path, socket);
+}
+
+int chroot(const char *root) {
+	char library[32], socket[32];
+	if (load(), rules_end == rules) return NEXT(chroot)(root); // nothing is served
+	int l = through(itself, library), s = through(address.sun_path, socket), result = NEXT(chroot)(root), saved = errno;
+	if (!result && (!found(itself) || !found(address.sun_path))) follow(library, socket); // which its /proc shows, perhaps later
+	else kernel(SYS_close, l), kernel(SYS_close, s);
+	return errno = saved, result;
+}
+
 #define SERVE(...) do { long r; if (served((uint64_t[7]){__VA_ARGS__}, &r)) return r; } while (0)
 #define NEXT(name) ({ static __typeof__(name) *f; if (!f) f = dlsym(RTLD_NEXT, #name); f; })
 #define LAST(last, type, name) va_list l; va_start(l, last); type name = va_arg(l, type); va_end(l)
 // DEFINE(type, name, (parameters), (arguments), system call...) of a function that is one system call
 #define DEFINE(type, name, params, args, ...) type name params { SERVE(__VA_ARGS__); return NEXT(name) args; }
+
+#ifdef __GLIBC__
+typedef unsigned long request;
+typedef int flags_of_many;
+#define OF64(define) define(64)
+#else // musl, where the names that end in 64 are macros
+struct statx;
+typedef int request;
+typedef unsigned flags_of_many;
+#define OF64(define)
+#endif
 
 #define OPENS(size) \
 	int open##size(const char *p, int fl, ...) { LAST(fl, mode_t, m); SERVE(SYS_openat, AT_FDCWD, U p, fl, m); return NEXT(open##size)(p, fl, m); } \
@@ -186,7 +232,7 @@ static int served(const uint64_t *call, long *result) {
 	DEFINE(int, fstatat##size, (int d, const char *p, struct stat##size *s, int fl), (d, p, s, fl), SYS_newfstatat, d, U p, U s, fl) \
 	DEFINE(int, fstat##size, (int d, struct stat##size *s), (d, s), SYS_fstat, d, U s)
 OPENS()
-OPENS(64)
+OF64(OPENS)
 DIR *opendir(const char *p) {
 	int d = open(p, O_RDONLY | O_NONBLOCK | O_DIRECTORY | O_CLOEXEC), saved;
 	DIR *dir = d < 0 ? NULL : fdopendir(d);
@@ -204,7 +250,7 @@ static long flags(const char *mode) {
 	return d < 0 ? NULL : fdopen(d, mode); \
 }
 FOPEN()
-FOPEN(64)
+OF64(FOPEN)
 DEFINE(int, socket, (int f, int t, int p), (f, t, p), SYS_socket, f, t, p)
 DEFINE(int, statx, (int d, const char *p, int fl, unsigned mask, struct statx *s), (d, p, fl, mask, s), SYS_statx, d, U p, fl, mask, U s)
 DEFINE(int, access, (const char *p, int m), (p, m), SYS_faccessat, AT_FDCWD, U p, m)
@@ -219,7 +265,7 @@ DEFINE(int, adjtimex, (struct timex *t), (t), SYS_adjtimex, U t)
 DEFINE(int, ntp_adjtime, (struct timex *t), (t), SYS_adjtimex, U t)
 DEFINE(int, setsockopt, (int d, int level, int o, const void *v, socklen_t n), (d, level, o, v, n), SYS_setsockopt, d, level, o, U v, n)
 DEFINE(ssize_t, recvmsg, (int d, struct msghdr *m, int fl), (d, m, fl), SYS_recvmsg, d, U m, fl)
-DEFINE(int, recvmmsg, (int d, struct mmsghdr *m, unsigned n, int fl, struct timespec *t), (d, m, n, fl, t), SYS_recvmmsg, d, U m, n, fl, U t)
+DEFINE(int, recvmmsg, (int d, struct mmsghdr *m, unsigned n, flags_of_many fl, struct timespec *t), (d, m, n, fl, t), SYS_recvmmsg, d, U m, n, fl, U t)
 DEFINE(int, ppoll, (struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *s), (p, n, t, s), SYS_ppoll, U p, n, U t, U s, NSIG / 8)
 int poll(struct pollfd *p, nfds_t n, int ms) {
 	struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
@@ -231,10 +277,10 @@ DEFINE(ssize_t, write, (int d, const void *b, size_t n), (d, b, n), SYS_write, d
 DEFINE(int, dup, (int d), (d), SYS_dup, d)
 #define FCNTL(size) int fcntl##size(int d, int cmd, ...) { LAST(cmd, void *, p); SERVE(SYS_fcntl, d, cmd, U p); return NEXT(fcntl##size)(d, cmd, p); }
 FCNTL()
-FCNTL(64)
-int ioctl(int d, unsigned long req, ...) {
+OF64(FCNTL)
+int ioctl(int d, request req, ...) {
 	LAST(req, void *, p);
-	SERVE(SYS_ioctl, d, req, U p);
+	SERVE(SYS_ioctl, d, (uint32_t)req, U p);
 	return NEXT(ioctl)(d, req, p);
 }
 long syscall(long nr, ...) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tapir/lab/labtest"
 )
 
 // sample is a command of a page with the output shown below it.
@@ -87,8 +89,8 @@ func TestObserve(t *testing.T) {
 		t.Fatalf("found %d commands", len(list))
 	}
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin+"/tapir", "../cmd/tapir").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if _, err := labtest.Build(bin); err != nil {
+		t.Fatal(err)
 	}
 	script, started, shown := patience, "", 0
 	for _, s := range list {

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"tapir/lab/labtest"
 )
 
 var update = flag.Bool("update", false, "write into pages what their commands print now")
@@ -15,8 +17,8 @@ var update = flag.Bool("update", false, "write into pages what their commands pr
 func TestPTPSim(t *testing.T) {
 	const page = "ptp-sim.md"
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin+"/tapir", "../cmd/tapir").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if _, err := labtest.Build(bin); err != nil {
+		t.Fatal(err)
 	}
 	text, err := os.ReadFile(page)
 	if err != nil {

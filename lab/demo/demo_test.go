@@ -34,11 +34,8 @@ func TestMain(m *testing.M) {
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir)); err != nil {
 		panic(err)
 	}
-	tapir = filepath.Join(dir, "tapir")
-	build := exec.Command("go", "build", "-o", tapir, "tapir/cmd/tapir")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		panic(string(out))
+	if tapir, err = labtest.Build(dir); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	os.RemoveAll(dir)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"tapir/lab/labtest"
 	"tapir/lab/tshark"
 )
 
@@ -23,11 +23,8 @@ func TestMain(m *testing.M) {
 	if err := errors.Join(os.Setenv("XDG_RUNTIME_DIR", dir), os.Setenv("TMPDIR", dir)); err != nil {
 		panic(err)
 	}
-	tapir = filepath.Join(dir, "program")
-	build := exec.Command("go", "build", "-o", tapir, "tapir/cmd/tapir")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		panic(string(out))
+	if tapir, err = labtest.Build(filepath.Join(dir, "bin")); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	os.RemoveAll(dir)

@@ -6,13 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/ring"
+	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/verbs"
 )
 
 // quiet is a queue pair and a completion queue whose NIC only reads doorbells.
 func quiet(t testing.TB) (q *QP, cq *CQ, device *ring.SendQueue, completions *ring.CompletionQueue) {
 	t.Helper()
-	ours, theirs := socketpair(t)
+	ours, theirs := abitest.SocketPair(t)
 	arena := must[*ring.Arena](t)(ring.NewArena())
 	t.Cleanup(arena.Close)
 	fd := must[int](t)(arena.Program())

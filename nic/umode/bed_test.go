@@ -3,7 +3,6 @@ package umode
 import (
 	"context"
 	"errors"
-	"net"
 	"net/netip"
 	"os"
 	"sync"
@@ -11,10 +10,10 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"tapir/lab/link"
 	"tapir/lab/node"
+	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/ucma"
 	"tapir/nic/uapi/uverbs"
@@ -87,30 +86,12 @@ func nics(t *testing.T) (a, b *far) {
 	return newFar(t, layer, ends[0], "10.0.0.1/24"), newFar(t, layer, ends[1], "10.0.0.2/24")
 }
 
-func socketpair(t testing.TB) (ours, theirs *net.UnixConn) {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn := func(fd int) *net.UnixConn {
-		f := os.NewFile(uintptr(fd), "socket")
-		defer f.Close()
-		c, err := net.FileConn(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c.(*net.UnixConn)
-	}
-	return conn(fds[0]), conn(fds[1])
-}
-
 const verbsDevice = "uverbs/a"
 
 // open opens the NIC as a program would, over a socket.
 func (f *far) open(t *testing.T, o Options) *Context {
 	t.Helper()
-	ours, theirs := socketpair(t)
+	ours, theirs := abitest.SocketPair(t)
 	s, err := proxy.NewSession(theirs, os.Getpid(), func(name string) (proxy.Device, bool) {
 		switch name {
 		case verbsDevice:

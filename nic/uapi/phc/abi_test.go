@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/ptp"
+	"tapir/nic/uapi/trap/traptest"
 )
 
 // programs are the parts of this binary that run under the supervisor.
@@ -181,7 +182,7 @@ lo operation not supported
 // say runs a program of this binary and compares what it says.
 func (w *world) say(t *testing.T, name, want string) {
 	t.Helper()
-	if got := w.output(t, programArg+name) + "\n"; got != want {
+	if got := w.output(t, traptest.Program+name) + "\n"; got != want {
 		t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
 	}
 }
@@ -318,7 +319,7 @@ one of many 33 4 none
 func TestReceiveStamps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0, time.Hour)
-	p := w.run(t, programArg+"receive")
+	p := w.run(t, traptest.Program+"receive")
 	send := func(m []byte) {
 		t.Helper()
 		if err := w.sys.Do(func() error {

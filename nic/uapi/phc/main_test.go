@@ -18,32 +18,12 @@ import (
 	"tapir/lab/netns"
 	"tapir/nic/ptp"
 	"tapir/nic/uapi/trap"
+	"tapir/nic/uapi/trap/traptest"
 	"tapir/ptp/clock"
 	"tapir/wire/frame"
 )
 
-func TestMain(m *testing.M) {
-	trap.Launched()
-	if name, ok := strings.CutPrefix(os.Args[len(os.Args)-1], programArg); ok {
-		programs[name]()
-		os.Exit(0)
-	}
-	os.Exit(testAll(m))
-}
-
-// testAll keeps what is compiled to preload out of the user's cache.
-func testAll(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tapir-phc")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	os.Setenv("XDG_CACHE_HOME", dir)
-	return m.Run()
-}
-
-// programArg begins the name of a program that is part of this binary.
-const programArg = "test-program:"
+func TestMain(m *testing.M) { traptest.Main(m, programs, traptest.Nothing) }
 
 // local is a Clock over a PHC of this process, whose engine time is
 // CLOCK_REALTIME.
@@ -196,7 +176,7 @@ type program struct {
 // awaited when the test ends; ptp programs are told to end then.
 func (w *world) run(t testing.TB, argv ...string) *program {
 	t.Helper()
-	if strings.HasPrefix(argv[0], programArg) {
+	if strings.HasPrefix(argv[0], traptest.Program) {
 		self, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)

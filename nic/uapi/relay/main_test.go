@@ -24,6 +24,7 @@ import (
 	"tapir/nic/loop"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/trap"
+	"tapir/nic/uapi/trap/traptest"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -46,21 +47,14 @@ func TestMain(m *testing.M) {
 	if name, path, ok := strings.Cut(os.Getenv(superviseEnv), ":"); ok {
 		os.Exit(beSupervisor(name, path))
 	}
-	os.Exit(testAll(m))
+	traptest.Main(m, nil, compile)
 }
 
-func testAll(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tapir-relay")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	os.Setenv("XDG_CACHE_HOME", dir)
+func compile(dir string) {
 	program = filepath.Join(dir, "toy")
 	if out, err := exec.Command("cc", "-O1", "-pthread", "-o", program, "testdata/toy.c").CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("cc: %v\n%s", err, out))
 	}
-	return m.Run()
 }
 
 // Commands of the toy device: number, argument, address of the answer.

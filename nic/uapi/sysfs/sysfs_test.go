@@ -14,30 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/trap"
+	"tapir/nic/uapi/trap/traptest"
 )
 
-func TestMain(m *testing.M) {
-	trap.Launched()
-	if name, ok := strings.CutPrefix(os.Args[len(os.Args)-1], programArg); ok {
-		programs[name]()
-		os.Exit(0)
-	}
-	os.Exit(testAll(m))
-}
-
-// testAll keeps what is compiled to preload out of the user's cache.
-func testAll(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tapir-test-sysfs")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	os.Setenv("XDG_CACHE_HOME", dir)
-	return m.Run()
-}
-
-// programArg begins the name of a program that is part of this binary.
-const programArg = "test-program:"
+func TestMain(m *testing.M) { traptest.Main(m, programs, traptest.Nothing) }
 
 // world is a tree with one device.
 type world struct {
@@ -142,7 +122,7 @@ func (w *world) want(t *testing.T, want string, argv ...string) {
 }
 
 // self is the command line of a program of this binary.
-func self(name string) []string { return []string{"/proc/self/exe", programArg + name} }
+func self(name string) []string { return []string{"/proc/self/exe", traptest.Program + name} }
 
 var programs = map[string]func(){"read": readAll, "chroot": inChroot, "refused": refused, "netlink": netlink}
 
@@ -324,7 +304,7 @@ func TestRootDirectoryOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	tmp := t.TempDir()
 	w.want(t, "6 <nil>\n4: RNIC <nil>\n1.2 <nil>\n[- rdma_cm - uverbs0] <nil>\nopen /sys/class: no such file or directory\n<nil>\n",
-		append([]string{"env", "TMPDIR=" + tmp, "unshare", "-Ur"}, os.Args[0], programArg+"chroot")...)
+		append([]string{"env", "TMPDIR=" + tmp, "unshare", "-Ur"}, os.Args[0], traptest.Program+"chroot")...)
 }
 
 // refused does what the kernel's own files refuse to everyone.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -88,24 +89,6 @@ type bed struct {
 	served chan error
 }
 
-func packets(t *testing.T) (a, b *net.UnixConn) {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn := func(fd int) *net.UnixConn {
-		f := os.NewFile(uintptr(fd), "socket")
-		defer f.Close()
-		c, err := net.FileConn(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c.(*net.UnixConn)
-	}
-	return conn(fds[0]), conn(fds[1])
-}
-
 func newBed(t *testing.T) *bed {
 	return newBedOf(t, func(c *net.UnixConn) Conn { return c }, (*Session).Serve)
 }
@@ -113,7 +96,7 @@ func newBed(t *testing.T) *bed {
 // newBedOf makes a session of what conn makes of a connection, and has it
 // served by serve.
 func newBedOf(t *testing.T, conn func(*net.UnixConn) Conn, serve func(*Session) error) *bed {
-	ours, theirs := packets(t)
+	ours, theirs := abitest.SocketPair(t)
 	b := &bed{t: t, conn: ours, toy: &toy{t: t, closed: make(chan struct{})}, served: make(chan error, 1)}
 	open := func(abi.Caller, int) (abi.File, int, error) {
 		fd, err := unix.MemfdCreate("toy", unix.MFD_CLOEXEC)

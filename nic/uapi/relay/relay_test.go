@@ -85,6 +85,19 @@ func TestFamily(t *testing.T) {
 	})
 }
 
+// letsGo waits until a node has let go of a program that held both devices.
+func (n *nodeProcess) letsGo(t *testing.T) {
+	t.Helper()
+	var said []string
+	for range 4 {
+		said = append(said, n.next(t))
+	}
+	slices.Sort(said)
+	if want := []string{"cancelled toy0", "cancelled toy1", "closed toy0", "closed toy1"}; !slices.Equal(said, want) {
+		t.Fatalf("the node says %q", said)
+	}
+}
+
 // A program is killed with commands that wait on both loops.
 func TestKilled(t *testing.T) {
 	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
@@ -94,14 +107,7 @@ func TestKilled(t *testing.T) {
 		if out, code := r.end(t); code != 128+9 {
 			t.Fatalf("exit code %d, output %s", code, out)
 		}
-		var said []string
-		for range 4 {
-			said = append(said, n.next(t))
-		}
-		slices.Sort(said)
-		if want := []string{"cancelled toy0", "cancelled toy1", "closed toy0", "closed toy1"}; !slices.Equal(said, want) {
-			t.Fatalf("the node says %q", said)
-		}
+		n.letsGo(t)
 	})
 }
 
@@ -120,14 +126,7 @@ func TestSupervisorDies(t *testing.T) {
 	cmd := n.holdApart(t, ways[0])
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
-	var said []string
-	for range 4 {
-		said = append(said, n.next(t))
-	}
-	slices.Sort(said)
-	if want := []string{"cancelled toy0", "cancelled toy1", "closed toy0", "closed toy1"}; !slices.Equal(said, want) {
-		t.Fatalf("the node says %q", said)
-	}
+	n.letsGo(t)
 	n.start(t, ways[0], "move").want(t, "failed 0")
 }
 

@@ -177,14 +177,14 @@ func noCEP(ts *testscript.TestScript, neg bool, args []string) {
 func awaitCEP(ts *testscript.TestScript, nic, port string) { waitCEPs(ts, nic, port, true) }
 
 func waitCEPs(ts *testscript.TestScript, nic, port string, want bool) {
-	for range 500 {
+	for range 6000 {
 		out, err := command(ts, "show", nic, "cep", "--json").Output()
 		if err == nil && strings.Contains(string(out), ":"+port+`"`) == want {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	ts.Fatalf("end point of %s with port %s after 5 s: %v", nic, port, !want)
+	ts.Fatalf("end point of %s with port %s after a minute: %v", nic, port, !want)
 }
 
 // waitSync NAME waits until an Ethernet Manager has the fabric as its file says.
@@ -192,14 +192,14 @@ func waitSync(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitsync NAME")
 	}
-	for range 1000 {
+	for range 6000 {
 		out, err := command(ts, "show", args[0], "--json").Output()
 		if err == nil && strings.Contains(string(out), `"in_sync": true`) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	ts.Fatalf("the fabric of %s is not in sync after 10 s", args[0])
+	ts.Fatalf("the fabric of %s is not in sync after a minute", args[0])
 }
 
 // command is a tapir of the script's environment.
@@ -216,14 +216,14 @@ func waitFile(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitfile FILE")
 	}
-	for range 500 {
+	for range 6000 {
 		fi, err := os.Stat(ts.MkAbs(args[0]))
 		if err == nil && (fi.Size() > 0 || !strings.HasSuffix(args[0], ".pcapng")) {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	ts.Fatalf("%s did not appear in 5 s", args[0])
+	ts.Fatalf("%s did not appear in a minute", args[0])
 }
 
 // waitLog FILE PATTERN waits until a file that grows has the pattern.

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tapir/lab/labtest"
 	"tapir/lab/link"
 	"tapir/lab/node"
 	"tapir/nic/uapi/abi/abitest"
@@ -52,10 +53,11 @@ func newFar(t *testing.T, layer *node.Layer, wire *link.WireEnd, ip string) *far
 		})
 	})
 	t.Cleanup(func() {
-		f.wait.Wait()
-		ran := make(chan struct{})
+		ended, ran := make(chan struct{}), make(chan struct{})
+		go func() { f.wait.Wait(); close(ended) }()
+		labtest.Await(t, ended, "the sessions' end")
 		f.do(func(frame.Time) { f.cm.Detach(); close(ran) })
-		<-ran
+		labtest.Await(t, ran, "the NIC's thread")
 		if err := n.Close(); err != nil && !errors.Is(err, node.ErrUnplugged) {
 			t.Error(err)
 		}

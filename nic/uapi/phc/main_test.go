@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/lab/labtest"
 	"tapir/lab/linuxptp"
 	"tapir/lab/netns"
 	"tapir/nic/ptp"
@@ -201,6 +202,7 @@ func (w *world) run(t testing.TB, argv ...string) *program {
 	}
 	go p.read(r)
 	t.Cleanup(func() {
+		defer labtest.Guard(t, p.PID(), nil)()
 		_ = p.Signal(unix.SIGTERM)
 		_, _ = p.Wait()
 	})

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/lab/labtest"
 	"tapir/nic/loop"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/trap"
@@ -59,21 +60,21 @@ func compile(dir string) {
 
 // Commands of the toy device: number, argument, address of the answer.
 const (
-	opEcho     = iota + 1 // answers the argument plus one
-	opFail                // fails with that errno
-	opPark                // waits for opUnpark, on the same device
-	opUnpark              // answers how many it woke
-	opPipe                // answers the number of a new descriptor, from which "hello" can be read
-	opRegion              // registers memory at the argument, of regionLen octets
-	opFill                // fills the region with its offsets; answers whether that went well
-	opSum                 // answers the sum of the region's octets
-	opFlags               // answers 1 if the descriptor does not block
-	opProcess             // answers the id of the process
-	opDie                 // ends the NIC's process
-	opEnd                 // ends the device's loop
-	opHere                // answers 1 if the device's loop has received the command
-	opMallocs             // answers how often the process has allocated memory
-	opReceived            // answers how many commands were received on the loop's own listener
+	opEcho    = iota + 1 // answers the argument plus one
+	opFail               // fails with that errno
+	opPark               // waits for opUnpark, on the same device
+	opUnpark             // answers how many it woke
+	opPipe               // answers the number of a new descriptor, from which "hello" can be read
+	opRegion             // registers memory at the argument, of regionLen octets
+	opFill               // fills the region with its offsets; answers whether that went well
+	opSum                // answers the sum of the region's octets
+	opFlags              // answers 1 if the descriptor does not block
+	opProcess            // answers the id of the process
+	opDie                // ends the NIC's process
+	opEnd                // ends the device's loop
+	opHere               // answers 1 if the device's loop has received the command
+	opMallocs            // answers how often the process has allocated memory
+	opWaiting            // answers how many commands wait, on the same device
 )
 
 const regionLen = 3*4096 + 17
@@ -180,6 +181,12 @@ func (f *toyFile) serve(c abi.Caller, cmd toyCommand) (uint64, error) {
 			f.region = m
 		}
 		return 0, err
+	case opWaiting:
+		n := 0
+		for have := range f.d.files {
+			n += len(have.waits)
+		}
+		return uint64(n), nil
 	case opFlags:
 		if c.Nonblocking() {
 			return 1, nil
@@ -341,6 +348,7 @@ func startNode(t testing.TB) *nodeProcess {
 	n.end, n.says = in, bufio.NewScanner(out)
 	t.Cleanup(func() {
 		in.Close()
+		defer labtest.Guard(t, n.cmd.Process.Pid, nil)()
 		var exit *exec.ExitError
 		if err := n.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 			t.Error(err)
@@ -383,10 +391,11 @@ func (n *nodeProcess) hearBoth(t testing.TB, what string) {
 // next is what the node says next.
 func (n *nodeProcess) next(t testing.TB) string {
 	t.Helper()
-	defer time.AfterFunc(20*time.Second, func() { n.cmd.Process.Kill() }).Stop()
+	late := time.AfterFunc(time.Minute, func() { n.cmd.Process.Signal(unix.SIGQUIT) }) // then it says where its goroutines are
 	if !n.says.Scan() {
-		t.Fatal("the node has ended")
+		t.Fatalf("the node has ended; by itself: %v", late.Stop())
 	}
+	late.Stop()
 	return n.says.Text()
 }
 
@@ -460,6 +469,7 @@ func supervise(t testing.TB, w way, h trap.Handler, args ...string) *run {
 // end waits for the program's end and returns what it printed.
 func (r *run) end(t testing.TB) (out string, code int) {
 	t.Helper()
+	defer labtest.Guard(t, r.PID(), r.out)()
 	text, err := io.ReadAll(r.out)
 	must(t, err)
 	code, err = r.Wait()

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/lab/labtest"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/trap/traptest"
 )
@@ -103,6 +104,7 @@ func (w *world) run(t *testing.T, argv ...string) (output string, code int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer labtest.Guard(t, p.PID(), nil)()
 	if code, err = p.Wait(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"tapir/lab/labtest"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/verbs"
@@ -222,7 +223,7 @@ func TestAnsweredLater(t *testing.T) {
 	if b.toy.waits != nil {
 		t.Error("what waited was not cancelled")
 	}
-	<-b.toy.closed // a second Close would panic
+	labtest.Await(t, b.toy.closed, "the toy's end") // a second Close would panic
 }
 
 // Who polls the connection serves it step by step.
@@ -254,7 +255,7 @@ func TestSteps(t *testing.T) {
 	if err := b.end(); err != nil {
 		t.Error(err)
 	}
-	<-b.toy.closed
+	labtest.Await(t, b.toy.closed, "the toy's end")
 	if b.toy.waits != nil {
 		t.Error("what waited was not cancelled")
 	}
@@ -268,8 +269,8 @@ func TestHangUp(t *testing.T) {
 		return s.Serve()
 	})
 	b.command(8, "", 'e')
-	(<-sessions).HangUp()
-	<-b.toy.closed
+	labtest.Await(t, sessions, "the session").HangUp()
+	labtest.Await(t, b.toy.closed, "the toy's end")
 	if n, err := b.conn.Read(make([]byte, 10)); n != 0 {
 		t.Errorf("%d octets, %v", n, err)
 	}
@@ -294,7 +295,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	b.send(Request{Kind: 99})
-	if err := <-b.served; !errors.Is(err, errMessage) {
+	if err := labtest.Await(t, b.served, "the session's end"); !errors.Is(err, errMessage) {
 		t.Errorf("an unknown request: %v", err)
 	}
 	b.served <- nil

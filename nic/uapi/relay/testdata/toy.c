@@ -13,12 +13,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, END, HERE, MALLOCS };
+enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, END, HERE, MALLOCS, WAITING };
 #define REGION_LEN (3 * 4096 + 17)
 
 static __thread uint64_t answer;
@@ -113,29 +112,45 @@ static int wake(void) {
 	return 0;
 }
 
-static int alarms;
+static volatile int alarms, over;
 static void alarmed(int sig) { alarms++; }
+
+static void await_parked(int fd) {
+	while (ask(fd, WAITING, 0) == 0 && answer == 0) usleep(1000);
+}
+
+// interrupt sends its creator signals as soon as that waits, until it does no more.
+static void *interrupt(void *arg) {
+	void **what = arg;
+	await_parked((int)(long)what[0]);
+	for (; !over; usleep(10000)) pthread_kill((pthread_t)what[1], SIGALRM);
+	return NULL;
+}
 
 // signals: a wait ends with a signal, or begins again after it.
 static int signals(void) {
 	int fd = toy("toy0", 0);
 	struct sigaction a = {.sa_handler = alarmed};
-	struct itimerval often = {{0, 30000}, {0, 30000}}, never = {{0}};
+	void *what[2] = {(void *)(long)fd, (void *)pthread_self()};
+	pthread_t t;
+	void *status;
 	sigaction(SIGALRM, &a, NULL);
-	setitimer(ITIMER_REAL, &often, NULL);
+	pthread_create(&t, NULL, interrupt, what);
 	int err = ask(fd, PARK, 0);
-	setitimer(ITIMER_REAL, &never, NULL);
+	over = 1;
+	pthread_join(t, NULL);
 	printf("interrupted: %s %d\n", word(err), alarms > 0);
 	a.sa_flags = SA_RESTART;
 	sigaction(SIGALRM, &a, NULL);
 	alarms = 0;
-	setitimer(ITIMER_REAL, &often, NULL);
-	pthread_t t;
-	void *status;
 	pthread_create(&t, NULL, parked, (void *)(long)fd);
-	while (alarms < 3) usleep(1000);
-	setitimer(ITIMER_REAL, &never, NULL);
-	while (ask(fd, UNPARK, 0) == 0 && answer == 0) usleep(1000);
+	for (int i = 1; i <= 3; i++) {
+		await_parked(fd);
+		pthread_kill(t, SIGALRM);
+		while (alarms < i) usleep(1000);
+	}
+	await_parked(fd);
+	ask(fd, UNPARK, 0);
 	pthread_join(t, &status);
 	printf("restarted: %s\n", word((long)status));
 	return 0;

@@ -145,6 +145,9 @@ func (p *Process) Await(ctx context.Context, text string) error {
 		if p.HasEnded() {
 			return false, fmt.Errorf("it has ended: %w: %s", p.err, p.Tail())
 		}
+		if ctx.Err() != nil {
+			return false, fmt.Errorf("it does not say %q: %s", text, p.Tail())
+		}
 		return false, nil
 	})
 }
@@ -165,9 +168,11 @@ func Until(ctx context.Context, done func() (bool, error)) error {
 		if ok, err := done(); ok || err != nil {
 			return err
 		}
+		if ctx.Err() != nil { // which done, asked last, has put better if it could
+			return ctx.Err()
+		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
 		case <-time.After(poll):
 		}
 	}

@@ -83,7 +83,9 @@ func (l *Lab) startNIC(ctx context.Context, name string, side *link.Side, host i
 		return err
 	}
 	l.nics = append(l.nics, p)
-	if err := p.Await(ctx, "ready "+name); err != nil {
+	soon, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := p.Await(soon, "ready "+name); err != nil {
 		return err
 	}
 	if err := side.Net.Up(hostTAP); err != nil {

@@ -206,7 +206,6 @@ int chroot(const char *root) {
 }
 
 #define SERVE(...) do { long r; if (served((uint64_t[7]){__VA_ARGS__}, &r)) return r; } while (0)
-#define NEXT(name) ({ static __typeof__(name) *f; if (!f) f = dlsym(RTLD_NEXT, #name); f; })
 #define LAST(last, type, name) va_list l; va_start(l, last); type name = va_arg(l, type); va_end(l)
 // DEFINE(type, name, (parameters), (arguments), system call...) of a function that is one system call
 #define DEFINE(type, name, params, args, ...) type name params { SERVE(__VA_ARGS__); return NEXT(name) args; }

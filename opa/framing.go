@@ -53,8 +53,8 @@ const (
 // The metadata and option that hold a packet's first HeaderLen octets, both of
 // a class for experiments.
 const (
-	metadataClass uint16 = 0xfff6
-	metadataType         = L4Ethernet
+	MetadataClass uint16 = 0xfff6
+	MetadataType         = L4Ethernet
 )
 
 // What a framing puts in front of a packet, in octets.
@@ -134,7 +134,7 @@ func (f Framing) Wrap(fr *frame.Frame, fabric uint16) frame.DropReason {
 		b := fr.Prepend(n)
 		putOuter(b, p.DLID(), p.SLID(), nsh.EtherType)
 		at := ether.HeaderLen + h.Put(b[ether.HeaderLen:], nsh.TLVHeaderLen+HeaderLen)
-		nsh.TLV{Class: metadataClass, Type: metadataType, Length: HeaderLen}.Put(b[at:])
+		nsh.TLV{Class: MetadataClass, Type: MetadataType, Length: HeaderLen}.Put(b[at:])
 	case FramingGeneve:
 		h := geneve.Header{Protocol: geneve.TypeEthernet, VNI: uint32(p.VESW())}
 		wrapGeneve(fr, p.SLID(), p.DLID(), p.Entropy(), &h)
@@ -184,7 +184,7 @@ func wrapGeneve(fr *frame.Frame, slid, dlid LID, entropy uint16, h *geneve.Heade
 	at += u.Put(b[at:], payload-udp.HeaderLen)
 	at += h.Put(b[at:], options)
 	if options > 0 {
-		geneve.Option{Class: metadataClass, Type: metadataType, Length: HeaderLen}.Put(b[at:])
+		geneve.Option{Class: MetadataClass, Type: MetadataType, Length: HeaderLen}.Put(b[at:])
 	}
 }
 
@@ -240,7 +240,7 @@ func unwrapNSH(b []byte) carried {
 		return carried{drop: frame.DropMalformed}
 	}
 	t, value, rest, err := nsh.ParseTLV(metadata)
-	if err != nil || t.Class != metadataClass || t.Type != metadataType || t.Length != HeaderLen || len(rest) != 0 ||
+	if err != nil || t.Class != MetadataClass || t.Type != MetadataType || t.Length != HeaderLen || len(rest) != 0 ||
 		uint16(h.Path)&vESWMask != l4VESW(value) {
 		return carried{drop: frame.DropMalformed}
 	}
@@ -292,7 +292,7 @@ func geneveContent(tunnel []byte) carried {
 		return carried{drop: frame.DropEtherType}
 	}
 	o, data, rest, err := geneve.ParseOption(options)
-	if err != nil || o.Class != metadataClass || o.Type != metadataType || o.Length != HeaderLen || len(rest) != 0 ||
+	if err != nil || o.Class != MetadataClass || o.Type != MetadataType || o.Length != HeaderLen || len(rest) != 0 ||
 		h.VNI != uint32(l4VESW(data)) {
 		return carried{drop: frame.DropMalformed}
 	}

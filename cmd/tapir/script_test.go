@@ -85,6 +85,11 @@ func TestScripts(t *testing.T) {
 			run := filepath.Join(env.WorkDir, "run")
 			env.Setenv("XDG_RUNTIME_DIR", run)
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
+			captures, err := filepath.Abs("../../lab/capture/layers/testdata")
+			if err != nil {
+				return err
+			}
+			env.Setenv("SIW_CAPTURES", captures)
 			return os.Mkdir(run, 0o700)
 		},
 		Condition: func(cond string) (bool, error) {

@@ -84,8 +84,10 @@ func parseERF(b []byte) (p []byte, format opa.Format, flags pcapng.Flags, ok boo
 	return snc[sncHeaderLen:], format, flags, true
 }
 
-// carriedPacket is the fabric packet in a captured frame of the link type.
-func carriedPacket(link uint16, b []byte) (p []byte, format opa.Format, flags pcapng.Flags, ok bool) {
+// FabricPacket is the fabric packet in a captured frame of the link type, which
+// way it went where that is known, and false if there is none. The packet is a
+// copy if the link type is Ethernet.
+func FabricPacket(link uint16, b []byte) (p []byte, format opa.Format, flags pcapng.Flags, ok bool) {
 	switch link {
 	case pcapng.LinkEthernet:
 		f := frame.New(make([]byte, frame.DefaultHeadroom+len(b)), nil)

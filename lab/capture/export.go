@@ -60,7 +60,7 @@ var ErrNotCapture = errors.New("neither a pcapng nor a pcap file")
 // waits for more.
 func Export(w io.Writer, r io.Reader, form Form) (Exported, error) {
 	e := &exporter{form: form, out: bufio.NewWriterSize(w, 64<<10)}
-	next, err := reader(bufio.NewReaderSize(&flushing{r, e.out}, 64<<10))
+	next, err := Blocks(&flushing{r, e.out})
 	for err == nil {
 		var blk pcapng.Block
 		if blk, err = next(); err == nil {
@@ -86,9 +86,11 @@ func (f *flushing) Read(b []byte) (int, error) {
 	return f.r.Read(b)
 }
 
-// reader returns what reads the blocks of in, a capture of either kind.
-func reader(in *bufio.Reader) (func() (pcapng.Block, error), error) {
+// Blocks returns what reads the blocks of r, a capture in pcapng or pcap, one
+// by one up to io.EOF. What is no capture gives ErrNotCapture.
+func Blocks(r io.Reader) (func() (pcapng.Block, error), error) {
 	const ngMagic = 0x0a0d0d0a
+	in := bufio.NewReaderSize(r, 64<<10)
 	magic, err := in.Peek(4)
 	if err != nil {
 		return nil, ErrNotCapture
@@ -165,7 +167,7 @@ func (e *exporter) packet(p *pcapng.Packet) bool {
 	if len(p.Data) < int(p.OrigLen) {
 		return false
 	}
-	b, format, flags, ok := carriedPacket(e.links[p.Interface], p.Data)
+	b, format, flags, ok := FabricPacket(e.links[p.Interface], p.Data)
 	if !ok {
 		return false
 	}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/inspect"
+)
+
+// inspectFlags are what inspect can be told.
+type inspectFlags struct {
+	quirks string
+	ladder bool
+	svg    string
+	json   bool
+	limit  int
+	rules  bool
+}
+
+func newInspect() *cobra.Command {
+	var f inspectFlags
+	cmd := &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "Replay a capture and name the first violation of a standard",
+		Long: "Inspect reads a capture, pcap or pcapng, of anyone's traffic, puts its TCP streams together,\n" +
+			"replays MPA, DDP and RDMAP, Omni-Path packets and PTP, and tells what breaks which clause of\n" +
+			"which standard in which packet. It prints the flows with their messages and ends with\n\n" +
+			"  0  everything was replayed and breaks no rule\n" +
+			"  1  a violation, or traffic that cannot be replayed, such as RoCE\n" +
+			"  2  a mistake on the command line\n",
+		Example: "  tapir capture nic0 -w f.pcapng\n" +
+			"  tapir inspect f.pcapng\n" +
+			"  tapir inspect siw.pcap --quirks siw --ladder",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 && !f.rules {
+				return usagef("name one capture to read, - for standard input: see: tapir inspect --help")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runInspect(cmd, args, &f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.quirks, "quirks", "", "`implementation` whose known deviations are notes, not violations: siw")
+	fl.BoolVar(&f.ladder, "ladder", false, "draw the exchange")
+	fl.StringVar(&f.svg, "svg", "", "`file` to draw the exchange to, as SVG")
+	fl.BoolVar(&f.json, "json", false, "print the report as JSON")
+	fl.IntVar(&f.limit, "limit", 1000, "`steps` that are drawn at most")
+	fl.BoolVar(&f.rules, "rules", false, "list the rules and their clauses instead")
+	return cmd
+}
+
+func runInspect(cmd *cobra.Command, args []string, f *inspectFlags) error {
+	switch {
+	case f.quirks != "" && f.quirks != "siw":
+		return usagef("--quirks %q; expected siw", f.quirks)
+	case f.limit < 1:
+		return usagef("--limit %d; expected 1 or more", f.limit)
+	case f.rules:
+		return printRules(cmd.OutOrStdout())
+	}
+	opt := inspect.Options{QuirksSiw: f.quirks != ""}
+	if f.ladder || f.svg != "" {
+		opt.Ladder = f.limit
+	}
+	r, err := inspectCapture(cmd, args[0], opt)
+	if err != nil {
+		return err
+	}
+	if err := writeReport(cmd, r, f); err != nil {
+		return err
+	}
+	if r.Verdict() != inspect.Clean {
+		return reported(exitFailed)
+	}
+	return nil
+}
+
+func inspectCapture(cmd *cobra.Command, name string, opt inspect.Options) (*inspect.Report, error) {
+	in := cmd.InOrStdin()
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	i := inspect.New(opt)
+	err := inspect.Read(in, i)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	r := i.Finish()
+	if r.Packets > 0 && err != nil {
+		// What was captured before the file breaks off is worth reading.
+		fmt.Fprintln(cmd.ErrOrStderr(), "tapir: "+oneLine(err.Error()))
+		err = nil
+	}
+	return r, err
+}
+
+func writeReport(cmd *cobra.Command, r *inspect.Report, f *inspectFlags) (err error) {
+	out := cmd.OutOrStdout()
+	if f.svg != "" {
+		if err := writeSVG(f.svg, r); err != nil {
+			return err
+		}
+	}
+	if f.json {
+		return r.WriteJSON(out)
+	}
+	if f.ladder {
+		err = r.WriteLadder(out)
+	}
+	return errors.Join(err, r.WriteText(out))
+}
+
+func writeSVG(name string, r *inspect.Report) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("cannot write the drawing: %w", err)
+	}
+	defer func() { err = finishFile(f, err) }()
+	return r.WriteSVG(f)
+}
+
+func printRules(w io.Writer) error {
+	for _, r := range inspect.Rules() {
+		siw := ""
+		if r.Siw {
+			siw = " (siw is known for it)"
+		}
+		if _, err := fmt.Fprintf(w, "%-27s %s%s\n", r.Clause, r.Says, siw); err != nil {
+			return err
+		}
+	}
+	return nil
+}

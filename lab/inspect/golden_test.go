@@ -1,0 +1,159 @@
+package inspect
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// golden is where the captures of Linux siw against itself lie.
+const golden = "../capture/layers/testdata/"
+
+// want is a finding: rule r in packet.
+type want struct {
+	packet int
+	r      *Rule
+}
+
+// terminates are the findings about a Terminate of siw in packet n.
+func terminates(n int, more ...*Rule) (w []want) {
+	for _, r := range append([]*Rule{termLayout, termLength}, more...) {
+		w = append(w, want{n, r})
+	}
+	return w
+}
+
+func pads(packets ...int) (w []want) {
+	for _, n := range packets {
+		w = append(w, want{n, fpduPad})
+	}
+	return w
+}
+
+// deviations are what siw does differently in its captures; those that are not
+// listed have none.
+var deviations = map[string][]want{
+	"siw-err-norecv":           terminates(9),
+	"siw-err-toolong":          terminates(9), // nobody but the receiver knows that there was a buffer
+	"siw-err-toolong-multiseg": terminates(12, termTooLong),
+	"siw-err-wbad":             terminates(9),
+	"siw-err-wbounds":          terminates(9),
+	"siw-err-wkey":             terminates(9),
+	"siw-err-wlow":             terminates(9),
+	"siw-err-wpd":              terminates(9),
+	"siw-err-wro":              terminates(9),
+	"siw-err-wwrap":            append([]want{{8, ddpWrap}}, terminates(9, termWrap)...),
+	"siw-err-rbad":             terminates(9, termMSN),
+	"siw-err-rbounds":          terminates(9, termMSN),
+	"siw-err-rkey":             terminates(9, termMSN),
+	"siw-err-rlow":             terminates(9, termMSN),
+	"siw-err-rpd":              terminates(9, termMSN),
+	"siw-crc-err-rbad":         terminates(9, termMSN),
+	"siw-crc-err-wbounds":      terminates(9),
+	"siw-mpav1":                terminates(11),
+	"siw-privdata-252-bug":     {{4, mpaPDWraps}},
+	"siw-ucmatose":             {{15, mpaRespFirst}, {21, mpaRespFirst}},
+	"siw-ib_write_lat":         append(pads(14, 15), want{36, mpaRespFirst}),
+	"siw-ib_read_bw":           pads(14, 15),
+	"siw-ib_read_lat":          pads(14, 15),
+	"siw-ib_send_bw":           pads(14, 15),
+	"siw-ib_send_lat":          pads(14, 15),
+	"siw-ib_write_bw":          pads(15, 16),
+	"siw-crc":                  pads(15, 32),
+	"siw-crc-initiator-only":   pads(13),
+	"siw-crc-responder-only":   pads(13),
+	"siw-inline":               pads(14),
+	"siw-mpav1-ird8":           pads(13),
+}
+
+func inspectFile(t testing.TB, file string, opt Options) *Report {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	in := New(opt)
+	if err := Read(f, in); err != nil {
+		t.Fatal(err)
+	}
+	return in.Finish()
+}
+
+func TestGoldenCapturesShowSiwsDeviationsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(golden + "*.pcap")
+	if err != nil || len(files) < 60 {
+		t.Fatalf("%d captures, %v", len(files), err)
+	}
+	seen := 0
+	for _, file := range files {
+		name := filepath.Base(file[:len(file)-len(".pcap")])
+		expected := deviations[name]
+		if expected != nil {
+			seen++
+		}
+		r := inspectFile(t, file, Options{})
+		got := map[want]int{}
+		for _, f := range r.Findings {
+			if !f.Siw || f.Note {
+				t.Errorf("%s: %v", name, f)
+			}
+			for _, rule := range Rules() {
+				if rule.Clause == f.Clause && rule.Says == f.Says {
+					got[want{f.Packet, rule}]++
+				}
+			}
+		}
+		if len(got) != len(expected) {
+			t.Errorf("%s: %d findings instead of %d: %v", name, len(got), len(expected), r.Findings)
+		}
+		for _, w := range expected {
+			if got[w] == 0 {
+				t.Errorf("%s: packet %d: nothing about %s: %s", name, w.packet, w.r.Clause, w.r.Says)
+			}
+		}
+		checkQuirks(t, name, file)
+	}
+	if seen != len(deviations) {
+		t.Errorf("%d of %d captures with deviations were there", seen, len(deviations))
+	}
+}
+
+// checkQuirks: whoever knows siw finds nothing to complain of.
+func checkQuirks(t *testing.T, name, file string) {
+	t.Helper()
+	r := inspectFile(t, file, Options{QuirksSiw: true})
+	expected := Clean
+	if name == "siw-refused" {
+		expected = NothingSeen
+	}
+	if v := r.Verdict(); v != expected {
+		t.Errorf("%s, knowing siw: %s", name, v)
+	}
+	if n := len(deviations[name]); n > 0 && len(r.Findings) < n {
+		t.Errorf("%s, knowing siw: %d notes instead of %d", name, len(r.Findings), n)
+	}
+	for _, f := range r.Flows {
+		if f.State != Replayed && (f.State != NotRDMA || name != "siw-refused" && name != "siw-fi_pingpong") {
+			t.Errorf("%s: flow %d is %s", name, f.Number, f.State)
+		}
+	}
+}
+
+func TestRoCEIsNeverClean(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/rxe-*.pcap")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no captures", err)
+	}
+	for _, file := range files {
+		r := inspectFile(t, file, Options{})
+		if r.Verdict() != NotJudged || r.First() != nil {
+			t.Errorf("%s: %s", file, r.Verdict())
+		}
+		if f := r.Flows[0]; f.State != NotReplayed || f.Why != "RoCEv2: not replayed" {
+			t.Errorf("%s: %s, %q", file, f.State, f.Why)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tapir/lab/capture"
+	"tapir/opa"
+	"tapir/wire/frame"
+	"tapir/wire/pcapng"
+)
+
+// load reads the packets of a capture.
+func load(t testing.TB, file string) (list []Packet) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	next, err := capture.Blocks(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		b, err := next()
+		if err == io.EOF {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := b.(*pcapng.Packet); ok {
+			list = append(list, Packet{Number: len(list) + 1, Time: p.Stamp, Link: pcapng.LinkEthernet,
+				Data: bytes.Clone(p.Data), OrigLen: int(p.OrigLen)})
+		}
+	}
+}
+
+func judge(list []Packet) *Report {
+	in := New(Options{})
+	for k := range list {
+		in.Packet(&list[k])
+	}
+	return in.Finish()
+}
+
+// renumbered gives the packets the numbers that a file would give them.
+func renumbered(list ...Packet) []Packet {
+	for k := range list {
+		list[k].Number = k + 1
+	}
+	return list
+}
+
+func TestCaptureThatBeginsInMidStream(t *testing.T) {
+	t.Parallel()
+	list := load(t, golden+"siw-rping-64k.pcap")
+	r := judge(renumbered(list[9:]...))
+	if f := r.Flows[0]; f.State != NotReplayed || f.Protocol != "iWARP" || f.Why != "begins in mid-stream: not replayed from its start" {
+		t.Errorf("%+v", f)
+	}
+	if r.Verdict() != NotJudged || r.First() != nil {
+		t.Errorf("%s: %v", r.Verdict(), r.Findings)
+	}
+}
+
+func TestMissingSegment(t *testing.T) {
+	t.Parallel()
+	list := load(t, golden+"siw-rping-64k.pcap")
+	r := judge(renumbered(append(list[:19:19], list[20:]...)...))
+	if f := r.Flows[0]; f.State != Partly || !strings.Contains(f.Why, "octets are missing from the capture") {
+		t.Errorf("%+v", f)
+	}
+	if r.First() != nil {
+		t.Error(r.First())
+	}
+}
+
+func TestOrderAndRetransmissions(t *testing.T) {
+	t.Parallel()
+	list := load(t, golden+"siw-rping-64k.pcap")
+	list[20], list[21], list[22] = list[22], list[20], list[21]
+	again := slices.IndexFunc(list, func(p Packet) bool { return len(p.Data) > 1000 })
+	list = slices.Insert(list, again+20, list[again])
+	r := judge(renumbered(list...))
+	if r.Verdict() != Clean {
+		t.Error(r.Verdict(), r.Findings)
+	}
+	if s := r.Flows[0].Sides; s[0].OutOfOrder+s[1].OutOfOrder == 0 || s[0].Retransmissions+s[1].Retransmissions == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestPacketsCutShort(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"siw-rping-64k", "siw-crc", "siw-read-sizes"} {
+		list := load(t, golden+name+".pcap")
+		whole := judge(list)
+		for k := range list {
+			list[k].Data = list[k].Data[:min(len(list[k].Data), 140)]
+		}
+		r := judge(list)
+		if f := r.Flows[0]; f.State != Replayed || r.First() != nil && *r.First() != *whole.First() {
+			t.Errorf("%s: %+v %v", name, f, r.First())
+		}
+		if a, b := whole.Flows[0].Sides, r.Flows[0].Sides; a[0].FPDUs != b[0].FPDUs || a[1].MessageOctets != b[1].MessageOctets {
+			t.Errorf("%s: %+v instead of %+v", name, b, a)
+		}
+		for k := range list { // inside the headers
+			list[k].Data = list[k].Data[:min(len(list[k].Data), 80)]
+		}
+		if r := judge(list); r.Flows[0].State != Partly || r.Verdict() != NotJudged {
+			t.Errorf("%s: %s %+v", name, r.Verdict(), r.Flows[0])
+		}
+	}
+}
+
+// tagged puts a VLAN tag into a frame.
+func tagged(b []byte) []byte {
+	return append(append(bytes.Clone(b[:12]), 0x81, 0, 0, 5), b[12:]...)
+}
+
+// framed is a frame with room for a framing in front of b.
+func framed(b []byte) *frame.Frame {
+	fr := frame.New(make([]byte, frame.DefaultHeadroom+len(b)), nil)
+	fr.Append(b)
+	return fr
+}
+
+// fabric puts a frame into a 16B packet and that into a framing.
+func fabric(f opa.Framing, b []byte) []byte {
+	h := opa.Header{SLID: 1, DLID: 2, SC: 3, PKey: 0x8001, VESW: 7, Entropy: 99}
+	b = append(bytes.Clone(b), make([]byte, max(0, opa.MinFrame-len(b)))...)
+	fr := framed(h.AppendTo(nil, b, opa.ICRCv1))
+	if r := f.Wrap(fr, 1); r != frame.DropNone {
+		panic(r)
+	}
+	return bytes.Clone(fr.Bytes())
+}
+
+// management is a packet of management in a framing.
+func management(f opa.Framing) []byte {
+	h := opa.Header9B{SLID: 1, DLID: 2, PKey: 0x7fff, DestQP: opa.QPGeneral, SrcQP: 1, QKey: opa.QKeyGSI}
+	fr := framed(h.AppendTo(nil, make([]byte, 256), opa.ICRCv1))
+	if r := f.Wrap9B(fr); r != frame.DropNone {
+		panic(r)
+	}
+	return bytes.Clone(fr.Bytes())
+}
+
+func TestCarriers(t *testing.T) {
+	t.Parallel()
+	carriers := map[string]func([]byte) []byte{
+		"VLAN":   tagged,
+		"NSH":    func(b []byte) []byte { return fabric(opa.FramingNSH, b) },
+		"88b5":   func(b []byte) []byte { return fabric(opa.Framing88B5, b) },
+		"Geneve": func(b []byte) []byte { return fabric(opa.FramingGeneve, b) },
+	}
+	for name, carry := range carriers {
+		list := load(t, golden+"siw-rping.pcap")
+		plain := judge(list)
+		for k := range list {
+			list[k].Data = carry(list[k].Data)
+			list[k].OrigLen = len(list[k].Data)
+		}
+		r := judge(list)
+		if r.Verdict() != Clean {
+			t.Errorf("%s: %v %v", name, r.Verdict(), r.Findings)
+		}
+		f := r.Flows[len(r.Flows)-1]
+		if f.Protocol != "iWARP" || f.Sides[0].FPDUs != plain.Flows[0].Sides[0].FPDUs {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if name != "VLAN" && (r.Flows[0].A != "vESW 7" || r.Flows[0].Packets != len(list)) {
+			t.Errorf("%s: %+v", name, r.Flows[0])
+		}
+	}
+}
+
+func TestManagementPackets(t *testing.T) {
+	t.Parallel()
+	for _, f := range []opa.Framing{opa.FramingNSH, opa.FramingGeneve} {
+		b := management(f)
+		p := []Packet{{Number: 1, Link: pcapng.LinkEthernet, Data: b, OrigLen: len(b)}}
+		if r := judge(p); r.Verdict() != Clean || r.Flows[0].Protocol != "Omni-Path 9B" {
+			t.Errorf("%v: %s %v", f, r.Verdict(), r.Findings)
+		}
+		b[len(b)-20]++
+		if r := judge(p); r.First() == nil || r.First().Clause != opaICRC.Clause {
+			t.Errorf("%v: an altered octet: %v", f, r.Findings)
+		}
+	}
+}
+
+func TestDrawings(t *testing.T) {
+	t.Parallel()
+	r := inspectFile(t, golden+"siw-err-wbad.pcap", Options{Ladder: 100})
+	var text, svg, js bytes.Buffer
+	if err := r.WriteLadder(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"|-- RDMA Write ------", "|<- Terminate ------", "! packet 9: RFC 5040 section 4.8"} {
+		if !strings.Contains(text.String(), line) {
+			t.Errorf("no %q in\n%s", line, &text)
+		}
+	}
+	if err := r.WriteSVG(&svg); err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(svg.Bytes())); ; {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(svg.String(), ">RDMA Write<") || !strings.Contains(svg.String(), "marker-end") {
+		t.Error(svg.String())
+	}
+	if err := r.WriteJSON(&js); err != nil {
+		t.Fatal(err)
+	}
+	var back struct {
+		Verdict  string
+		Findings []Finding
+		Ladder   []Event
+	}
+	if err := json.Unmarshal(js.Bytes(), &back); err != nil || back.Verdict != "violations" || len(back.Findings) != 2 || len(back.Ladder) < 6 {
+		t.Errorf("%v: %+v", err, back)
+	}
+	if few := inspectFile(t, golden+"siw-err-wbad.pcap", Options{Ladder: 3}); len(few.Ladder) != 3 || few.Beyond != len(r.Ladder)-3 {
+		t.Errorf("%d steps, %d beyond", len(few.Ladder), few.Beyond)
+	}
+}
+
+func TestPTP4LCapturesAreClean(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../linuxptp/testdata/*.pcap")
+	if err != nil || len(files) < 11 {
+		t.Fatalf("%d captures, %v", len(files), err)
+	}
+	for _, file := range files {
+		r := inspectFile(t, file, Options{})
+		if r.Verdict() != Clean || r.Flows[0].Protocol != "PTP" || len(r.Flows[0].Sides[0].Messages) == 0 {
+			t.Errorf("%s: %s %v", file, r.Verdict(), r.Findings)
+		}
+	}
+}
+
+func TestOctetsThatAreNoCapture(t *testing.T) {
+	t.Parallel()
+	if err := Read(strings.NewReader("no capture at all, whatever it says"), New(Options{})); err == nil {
+		t.Error("read")
+	}
+	b, err := os.ReadFile(golden + "siw-rping.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := New(Options{})
+	if err := Read(bytes.NewReader(b[:len(b)-10]), in); err == nil || in.Finish().Packets == 0 {
+		t.Error("a file that breaks off", err)
+	}
+}
+
+// FuzzPacket: nothing that a capture can hold makes the inspector panic.
+func FuzzPacket(f *testing.F) {
+	for _, name := range []string{"siw-crc", "siw-err-rbad"} {
+		for _, p := range load(f, golden+name+".pcap")[:12] {
+			f.Add(p.Data, uint8(0))
+		}
+	}
+	f.Add(fabric(opa.FramingNSH, make([]byte, 64)), uint8(3))
+	list := load(f, golden+"siw-crc.pcap")
+	f.Fuzz(func(t *testing.T, b []byte, at uint8) {
+		in := New(Options{Ladder: 10})
+		for k := range list[:min(int(at)%len(list), 12)] {
+			in.Packet(&list[k])
+		}
+		for _, link := range []uint16{pcapng.LinkEthernet, linkRaw, linkSLL, linkSLL2, 147, 197} {
+			in.Packet(&Packet{Number: 99, Link: link, Data: b, OrigLen: len(b) + int(at&1)})
+		}
+		in.Finish()
+	})
+}

@@ -1,0 +1,394 @@
+package inspect
+
+import (
+	"fmt"
+	"strings"
+
+	"tapir/ddp"
+	"tapir/mpa"
+	"tapir/rdmap"
+)
+
+// readRequest is a Read or an atomic operation that waits for its answer.
+type readRequest struct {
+	rdmap.ReadRequest
+	atomic bool
+	id     uint32
+	have   uint64
+}
+
+// rdmaState is what the messages of a direction have come to.
+type rdmaState struct {
+	queue  [rdmap.NumQueues]message
+	tagged message
+	begun  bool   // the first message has come
+	most   int    // longest payload of a segment that was not the last
+	sent   []sent // the latest segments, for Terminates that quote them
+}
+
+// message is the one under way, or the place of the next.
+type message struct {
+	open   bool
+	op     rdmap.Opcode
+	msn    uint32
+	mo     uint32
+	stag   uint32
+	to     uint64
+	length uint64
+	first  int // packet of its first segment
+	prior  int // packet of its latest segment
+	n      int // payload of its latest segment
+}
+
+// sent is a segment as a Terminate may quote it.
+type sent struct {
+	h      ddp.Header
+	length int // of the ULPDU
+	read   rdmap.ReadRequest
+}
+
+// mostSent bounds the segments that are kept for Terminates.
+const mostSent = 4096
+
+func newRDMAState() (s rdmaState) {
+	for k := range s.queue {
+		s.queue[k].msn = 1
+	}
+	return s
+}
+
+// seg is the segment in hand.
+type seg struct {
+	ddp.Header
+	c       rdmap.Control
+	payload []byte
+	packet  int
+}
+
+// headerRules are the rules about the control fields of one segment.
+var headerRules = []struct {
+	rule   *Rule
+	broken func(s *seg) bool
+}{
+	{ddpVersion, func(s *seg) bool { return s.Version != ddp.Version }},
+	{ddpReserved, func(s *seg) bool { return s.Reserved != 0 }},
+	{rdmapVersion, func(s *seg) bool { return s.c.Version != rdmap.Version }},
+	{rdmapReserved, func(s *seg) bool { return s.c.Reserved != 0 }},
+	{rdmapOpcode, func(s *seg) bool { return !s.c.Opcode.Valid() }},
+	{rdmapTagged, func(s *seg) bool { return s.c.Opcode.Tagged() != s.Tagged }},
+	{rdmapQueue, func(s *seg) bool { return !s.Tagged && s.QN != s.c.Opcode.Queue() }},
+	{rdmapInvSTag, func(s *seg) bool { return !s.Tagged && !s.c.Opcode.Invalidates() && s.ULPWord != 0 }},
+	{ddpWrap, func(s *seg) bool { n := uint64(len(s.payload)); return s.Tagged && n > 0 && s.TO+n-1 < s.TO }},
+}
+
+// segment takes a ULPDU: one DDP segment.
+func (h *half) segment(u []byte, packet int) {
+	hdr, payload, err := ddp.Parse(u)
+	if err != nil {
+		h.violate(ddpTruncated, packet, "%d octets", len(u))
+		return
+	}
+	s := &seg{hdr, rdmap.ParseControl(hdr.ULP), payload, packet}
+	for _, r := range headerRules {
+		if r.broken(s) {
+			h.violate(r.rule, packet, "%s", s.text())
+			if r.rule.last {
+				return
+			}
+		}
+	}
+	if h.c.terminated[h.side] {
+		h.violate(termAfter, packet, "%v", s.c.Opcode)
+		h.stream.state = streamDead
+		return
+	}
+	if !h.rdma.begun {
+		h.rdma.begun = true
+		h.firstMessage(s)
+	}
+	h.remember(s, len(u))
+	if s.Tagged {
+		h.taggedSegment(s)
+	} else {
+		h.untaggedSegment(s)
+	}
+}
+
+// text is the segment's header in a line.
+func (s *seg) text() string {
+	if s.Tagged {
+		return fmt.Sprintf("%v, STag %#x, TO %#x", s.c.Opcode, s.STag, s.TO)
+	}
+	return fmt.Sprintf("%v, QN %d, MSN %d, MO %d", s.c.Opcode, s.QN, s.MSN, s.MO)
+}
+
+// remember keeps the segment for a Terminate that quotes it.
+func (h *half) remember(s *seg, length int) {
+	x := sent{h: s.Header, length: length}
+	if s.c.Opcode == rdmap.ReadRequestOp {
+		x.read, _ = rdmap.ParseReadRequest(s.payload)
+	}
+	if len(h.rdma.sent) >= 2*mostSent {
+		h.rdma.sent = append(h.rdma.sent[:0], h.rdma.sent[mostSent:]...)
+	}
+	h.rdma.sent = append(h.rdma.sent, x)
+}
+
+// firstMessage: in the peer-to-peer model the initiator begins with an
+// indication that both sides know.
+func (h *half) firstMessage(s *seg) {
+	e, ok := words(h.c.reply)
+	if !ok || !e.P2P || h.side != h.c.initiator {
+		return
+	}
+	kinds := map[rdmap.Opcode]bool{rdmap.Send: e.RTRSend, rdmap.Write: e.RTRWrite, rdmap.ReadRequestOp: e.RTRRead}
+	r, _ := rdmap.ParseReadRequest(s.payload)
+	if !kinds[s.c.Opcode] || s.c.Opcode != rdmap.ReadRequestOp && len(s.payload) > 0 || r.Size > 0 {
+		h.violate(mpaWrongRTR, s.packet, "%s, %d octets; agreed: %v", s.text(), len(s.payload), e.RTR())
+	}
+}
+
+func (h *half) taggedSegment(s *seg) {
+	if s.c.Opcode == rdmap.ReadResponse {
+		h.readResponse(s)
+		return
+	}
+	m := &h.rdma.tagged
+	if m.open && !h.continues(s) {
+		return
+	}
+	if !m.open {
+		*m = message{open: true, op: s.c.Opcode, stag: s.STag, to: s.TO, first: s.packet}
+	}
+	h.took(m, s)
+	if s.Last {
+		h.message(s.c.Opcode, m, fmt.Sprintf("STag %#x, TO %#x", m.stag, m.to))
+		m.open = false
+	}
+}
+
+// took counts a segment to its message.
+func (h *half) took(m *message, s *seg) {
+	n := len(s.payload)
+	m.length += uint64(n)
+	m.prior, m.n = s.packet, n
+	if !s.Last {
+		h.rdma.most = max(h.rdma.most, n)
+	}
+}
+
+// continues checks that s continues the Write under way.
+func (h *half) continues(s *seg) bool {
+	m := &h.rdma.tagged
+	switch {
+	case s.c.Opcode != m.op:
+		h.interleaved(m, s)
+	case len(s.payload) == 0 && s.Last:
+		return true
+	case m.n < h.rdma.most || s.STag != m.stag && s.TO != m.to+m.length:
+		h.violate(ddpLast, m.prior, "%v, but a new message follows in packet %d", m.op, s.packet)
+	case s.STag != m.stag:
+		h.violate(ddpSTag, s.packet, "%#x instead of %#x", s.STag, m.stag)
+	case s.TO != m.to+m.length:
+		h.violate(ddpTO, s.packet, "%#x instead of %#x", s.TO, m.to+m.length)
+	default:
+		return true
+	}
+	return false
+}
+
+// interleaved: s belongs to another message though m is not at its end. If m's
+// last segment was no full one it is the L bit that is missing.
+func (h *half) interleaved(m *message, s *seg) {
+	if m.n < h.rdma.most || h.rdma.most == 0 || m.n == 0 {
+		h.violate(ddpLast, m.prior, "%v, but a new message follows in packet %d", m.op, s.packet)
+		return
+	}
+	h.violate(ddpInterleave, s.packet, "%v in packet %d is open", m.op, m.first)
+}
+
+// readResponse checks a segment against the oldest Read of the peer.
+func (h *half) readResponse(s *seg) {
+	reads := &h.c.reads[1-h.side]
+	m := &h.rdma.tagged
+	if m.open && m.op != rdmap.ReadResponse {
+		h.interleaved(m, s)
+		return
+	}
+	if len(*reads) == 0 || (*reads)[0].atomic {
+		h.violate(respUnasked, s.packet, "%s", s.text())
+		return
+	}
+	r, n := &(*reads)[0], uint64(len(s.payload))
+	switch {
+	case n > 0 && s.STag != r.SinkSTag:
+		h.violate(respSTag, s.packet, "%#x instead of %#x", s.STag, r.SinkSTag)
+	case n > 0 && s.TO != r.SinkTO+r.have:
+		h.violate(respTO, s.packet, "%#x instead of %#x", s.TO, r.SinkTO+r.have)
+	case r.have+n > uint64(r.Size):
+		h.violate(respSize, s.packet, "%d of %d octets", r.have+n, r.Size)
+	case s.Last != (r.have+n == uint64(r.Size)):
+		h.violate(ddpLast, s.packet, "%d of %d octets of a Read Response", r.have+n, r.Size)
+	default:
+		if !m.open {
+			*m = message{open: true, op: s.c.Opcode, stag: s.STag, to: s.TO, first: s.packet}
+		}
+		h.took(m, s)
+		r.have += n
+		if s.Last {
+			h.message(s.c.Opcode, m, fmt.Sprintf("STag %#x, TO %#x", r.SinkSTag, r.SinkTO))
+			m.open = false
+			*reads = (*reads)[1:]
+		}
+	}
+}
+
+func (h *half) untaggedSegment(s *seg) {
+	q := &h.rdma.queue[s.QN]
+	msn, mo := s.MSN != q.msn, s.MO != q.mo
+	switch {
+	case q.open && msn && mo:
+		h.violate(ddpLast, q.prior, "%v, but a new message follows in packet %d", q.op, s.packet)
+		return
+	case msn && s.MSN == q.msn-1 && s.MO != 0 && mo:
+		h.violate(ddpLast, q.prior, "%v, but the message goes on in packet %d", q.op, s.packet)
+		return
+	case msn:
+		h.violate(ddpMSN, s.packet, "%d instead of %d in queue %d", s.MSN, q.msn, s.QN)
+		return
+	case mo:
+		h.violate(ddpMO, s.packet, "%d instead of %d", s.MO, q.mo)
+		return
+	case q.open && (s.c.Opcode != q.op || s.ULPWord != q.stag):
+		h.violate(sendChanged, s.packet, "%v instead of %v", s.c.Opcode, q.op)
+		return
+	}
+	if !q.open {
+		*q = message{open: true, op: s.c.Opcode, msn: q.msn, stag: s.ULPWord, first: s.packet}
+	}
+	h.took(q, s)
+	q.mo += uint32(len(s.payload))
+	h.untagged(s, q)
+	if s.Last || s.QN != rdmap.QueueSend {
+		q.open, q.mo = false, 0
+		q.msn++
+	}
+}
+
+// untagged takes what the opcode adds.
+func (h *half) untagged(s *seg, q *message) {
+	op := s.c.Opcode
+	if !op.IsSend() && !s.Last {
+		h.violate(readLast, s.packet, "%v", op)
+	}
+	detail := ""
+	switch op {
+	case rdmap.ReadRequestOp:
+		detail = h.readRequest(s)
+	case rdmap.AtomicRequestOp:
+		detail = h.atomicRequest(s)
+	case rdmap.AtomicResponseOp:
+		h.atomicResponse(s)
+	case rdmap.ImmediateOp, rdmap.ImmediateSE:
+		if len(s.payload) != rdmap.ImmediateLen {
+			h.violate(immLength, s.packet, "%d", len(s.payload))
+		}
+	case rdmap.TerminateOp:
+		h.c.terminated[h.side] = true
+		h.stat.message(op.String(), 0)
+		h.event(s.packet, h.stream.now, op.String(), h.terminate(s))
+		return
+	}
+	if !s.Last && s.QN == rdmap.QueueSend {
+		return
+	}
+	if op.Invalidates() {
+		detail = fmt.Sprintf("STag %#x", s.ULPWord)
+	}
+	h.message(op, q, detail)
+}
+
+func (h *half) readRequest(s *seg) string {
+	r, err := rdmap.ParseReadRequest(s.payload)
+	if err != nil || len(s.payload) != rdmap.ReadRequestLen {
+		h.violate(readLength, s.packet, "%d", len(s.payload))
+		h.stream.state = streamDead
+		return ""
+	}
+	h.ask(s, readRequest{ReadRequest: r})
+	return fmt.Sprintf("%d octets of STag %#x, TO %#x to STag %#x, TO %#x", r.Size, r.SourceSTag, r.SourceTO, r.SinkSTag, r.SinkTO)
+}
+
+// ask counts an outstanding Read or atomic operation.
+func (h *half) ask(s *seg, r readRequest) {
+	reads := &h.c.reads[h.side]
+	*reads = append(*reads, r)
+	if depth, ok := h.depth(); ok && len(*reads) > depth {
+		h.violate(readDepth, s.packet, "%d; the peer's IRD is %d", len(*reads), depth)
+	}
+}
+
+// depth is the peer's IRD as negotiated: RFC 6581 section 9.1. One Read is
+// always possible in the peer-to-peer model that begins with it.
+func (h *half) depth() (int, bool) {
+	q, ok1 := words(h.c.req)
+	r, ok2 := words(h.c.reply)
+	if !ok1 || !ok2 {
+		return 0, false
+	}
+	if h.side == h.c.initiator {
+		n := int(r.IRD)
+		if r.RTRRead {
+			n = max(n, 1)
+		}
+		return n, r.IRD != mpa.NotNegotiated
+	}
+	return max(int(q.IRD), int(r.ORD)), q.IRD != mpa.NotNegotiated && r.ORD != mpa.NotNegotiated
+}
+
+func (h *half) atomicRequest(s *seg) string {
+	a, err := rdmap.ParseAtomicRequest(s.payload)
+	if err != nil || len(s.payload) != rdmap.AtomicRequestLen {
+		h.violate(atomicLength, s.packet, "%d", len(s.payload))
+		h.stream.state = streamDead
+		return ""
+	}
+	if a.Op > rdmap.CmpSwap {
+		h.violate(atomicOp, s.packet, "%d", uint8(a.Op))
+	}
+	h.ask(s, readRequest{atomic: true, id: a.ID})
+	return fmt.Sprintf("%v at STag %#x, TO %#x", a.Op, a.STag, a.TO)
+}
+
+func (h *half) atomicResponse(s *seg) {
+	reads := &h.c.reads[1-h.side]
+	a, err := rdmap.ParseAtomicResponse(s.payload)
+	if err != nil || len(*reads) == 0 || !(*reads)[0].atomic {
+		h.violate(atomicAnswer, s.packet, "")
+		return
+	}
+	if id := (*reads)[0].id; a.ID != id {
+		h.violate(atomicID, s.packet, "%d instead of %d", a.ID, id)
+	}
+	*reads = (*reads)[1:]
+}
+
+// message reports a whole message.
+func (h *half) message(op rdmap.Opcode, m *message, detail string) {
+	n := m.length
+	if op.HeaderLen() > 0 && !op.IsImmediate() {
+		n = 0
+	}
+	h.stat.message(op.String(), n)
+	var parts []string
+	if op.HeaderLen() == 0 || op.IsImmediate() {
+		parts = append(parts, fmt.Sprintf("%d octets", m.length))
+	}
+	if detail != "" {
+		parts = append(parts, detail)
+	}
+	if m.prior != m.first {
+		parts = append(parts, fmt.Sprintf("packets %d to %d", m.first, m.prior))
+	}
+	h.event(m.prior, h.stream.now, op.String(), strings.Join(parts, ", "))
+}

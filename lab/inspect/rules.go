@@ -1,0 +1,195 @@
+package inspect
+
+// Rule is something that a packet can break.
+type Rule struct {
+	Clause string // of the standard that demands it
+	Says   string // what is wrong with a packet that breaks it
+	Siw    bool   // Linux siw is known to break it
+	last   bool   // what the same side sends behind it cannot be judged
+}
+
+var rules []*Rule
+
+// Rules lists all rules in the order of the layers.
+func Rules() []*Rule { return rules }
+
+func rule(clause, says string) *Rule {
+	r := &Rule{Clause: clause, Says: says}
+	rules = append(rules, r)
+	return r
+}
+
+// final is a rule behind which the direction cannot be followed.
+func final(clause, says string) *Rule {
+	r := rule(clause, says)
+	r.last = true
+	return r
+}
+
+// quirk is a rule that siw is known to break.
+func quirk(clause, says string) *Rule {
+	r := rule(clause, says)
+	r.Siw = true
+	return r
+}
+
+func finalQuirk(clause, says string) *Rule {
+	r := quirk(clause, says)
+	r.last = true
+	return r
+}
+
+// IP and TCP.
+var (
+	ipHeader      = rule("RFC 791 section 3.1", "an impossible field in the IP header")
+	ipLength      = rule("RFC 791 section 3.1", "Total Length exceeds the frame")
+	ipChecksum    = rule("RFC 791 section 3.1", "the header checksum is wrong")
+	tcpHeader     = rule("RFC 9293 section 3.1", "an impossible field in the TCP header")
+	tcpReserved   = rule("RFC 9293 section 3.1", "the reserved bits of the TCP header are not zero")
+	tcpChecksum   = rule("RFC 9293 section 3.1", "the TCP checksum is wrong")
+	tcpAck        = rule("RFC 9293 section 3.10.7.4", "acknowledges octets that were never sent")
+	tcpWindow     = rule("RFC 9293 section 3.8.6", "octets beyond the window that the receiver offered")
+	tcpChanged    = final("RFC 9293 section 3.8.1", "a retransmission has other octets than the segment before")
+	tcpBehindFIN  = final("RFC 9293 section 3.6", "octets behind the sender's FIN")
+	streamInFrame = final("RFC 5044 section 7.1.1", "the stream ends inside an MPA start-up frame")
+	streamInFPDU  = final("RFC 5044 section 4.1", "the stream ends inside an FPDU")
+)
+
+// udpChecksum is broken by carriers of PTP and of fabric packets.
+var udpChecksum = rule("RFC 768", "the UDP checksum is wrong")
+
+// MPA start-up.
+var (
+	mpaKey         = final("RFC 5044 section 7.1.1", "the key of the MPA frame is wrong")
+	mpaBoth        = final("RFC 5044 section 7.1.2", "both sides act as MPA initiator")
+	mpaPDTooLong   = final("RFC 5044 section 7.1.1", "PD_Length exceeds 512")
+	mpaPDLength    = final("RFC 5044 section 7.1.1", "PD_Length is not the length of the private data")
+	mpaPDWraps     = finalQuirk("RFC 5044 section 7.1.1", "PD_Length is 256 less than the length of the private data")
+	mpaReserved    = rule("RFC 5044 section 7.1.1", "reserved bits of the MPA frame are not zero")
+	mpaGSO         = quirk("RFC 5044 section 7.1.1", "siw's bit for FPDUs over several segments lies in the reserved field")
+	mpaRejectReq   = rule("RFC 5044 section 7.1.1", "R is set in a request")
+	mpaRevision    = rule("RFC 5044 section 7.1.1", "an unknown MPA revision")
+	mpaOtherRev    = rule("RFC 6581 section 6", "the reply has another revision than the request")
+	mpaSWithout    = rule("RFC 6581 section 6", "S is set below revision 2")
+	mpaSReply      = rule("RFC 6581 section 6", "S of the reply is not that of the request")
+	mpaNoWords     = rule("RFC 6581 section 6", "S is set without the words for IRD and ORD")
+	mpaORD         = rule("RFC 6581 section 9.1", "the responder's ORD exceeds the initiator's IRD")
+	mpaLeft        = quirk("RFC 6581 section 9.1", "a depth that the initiator left to the application is answered with a number")
+	mpaFlagA       = rule("RFC 6581 section 9.2", "A of the reply is not that of the request")
+	mpaBCD         = rule("RFC 6581 section 9.2", "B, C or D is set without A")
+	mpaNoRTR       = rule("RFC 6581 section 9.2", "A is set without an indication in B, C and D")
+	mpaEarly       = rule("RFC 5044 section 7.1.2", "the initiator sends an FPDU before the reply")
+	mpaRespFirst   = quirk("RFC 5044 section 7.1.2", "the responder sends an FPDU before it has received one")
+	mpaAfterReject = final("RFC 5044 section 7.1.2", "an FPDU on a connection that was rejected")
+	mpaWrongRTR    = rule("RFC 6581 section 9.2", "the first message is none of the indications that were agreed on")
+)
+
+// FPDUs.
+var (
+	fpduLength   = final("RFC 5044 section 4.1", "ULPDU_Length leads to where no FPDU begins")
+	fpduTooLong  = final("RFC 5044 section 4.5", "ULPDU_Length exceeds 64768")
+	fpduCRC      = final("RFC 5044 section 4.4", "the CRC is wrong")
+	fpduPad      = quirk("RFC 5044 section 4.1", "pad octets are not zero")
+	markerPtr    = rule("RFC 5044 section 4.3", "FPDUPTR is not the distance to the FPDU's start")
+	markerLow    = rule("RFC 5044 section 4.2", "the low bits of FPDUPTR are not zero")
+	markerResvd  = rule("RFC 5044 section 4.2", "the reserved field of a marker is not zero")
+	ddpTruncated = final("RFC 5041 section 4.4", "a ULPDU shorter than its DDP header")
+)
+
+// DDP and RDMAP.
+var (
+	ddpVersion    = final("RFC 5041 section 4.1", "a DDP version other than 1")
+	ddpReserved   = rule("RFC 5041 section 4.1", "reserved bits of the DDP control field are not zero")
+	rdmapVersion  = final("RFC 5040 section 4.1", "an RDMAP version other than 1")
+	rdmapReserved = rule("RFC 5040 section 4.1", "reserved bits of the RDMAP control field are not zero")
+	rdmapOpcode   = final("RFC 5040 section 4.1", "a reserved opcode")
+	rdmapTagged   = final("RFC 5040 section 4.1", "the T bit does not suit the opcode")
+	rdmapQueue    = final("RFC 5040 section 4.1", "the queue number does not suit the opcode")
+	rdmapInvSTag  = rule("RFC 5040 section 4.1", "an Invalidate STag in a message that invalidates nothing")
+	ddpMSN        = final("RFC 5041 section 4.3", "the MSN is not the next of its queue")
+	ddpMO         = final("RFC 5041 section 5.2", "the MO is not the offset in the message")
+	ddpTO         = final("RFC 5041 section 5.2", "the TO does not continue the message")
+	ddpSTag       = final("RFC 5041 section 5.2", "the STag changes inside a message")
+	ddpLast       = final("RFC 5041 section 4.1", "the L bit is not on the last segment of the message")
+	ddpInterleave = final("RFC 5041 section 5.3", "a message begins inside another one")
+	ddpWrap       = quirk("RFC 5041 section 7.1", "TO and length wrap around")
+	sendChanged   = final("RFC 5041 section 5.2", "the opcode or Invalidate STag changes inside a message")
+	readLast      = rule("RFC 5040 section 5.2.1", "a request of one segment without the L bit")
+	readLength    = rule("RFC 5040 section 4.4", "a Read Request of another length than 28")
+	readDepth     = rule("RFC 5040 section 6.1", "more outstanding Reads than were negotiated")
+	respUnasked   = final("RFC 5040 section 5.2.2", "a Read Response without a Read Request")
+	respSTag      = final("RFC 5040 section 4.4", "the STag of a Read Response is not the one that was asked for")
+	respTO        = final("RFC 5040 section 4.4", "the TO of a Read Response is not the one that was asked for")
+	respSize      = final("RFC 5040 section 4.4", "a Read Response of another length than was asked for")
+	immLength     = rule("RFC 7306 section 6.2", "Immediate Data of another length than 8")
+	atomicLength  = rule("RFC 7306 section 5.2.1", "an Atomic Request of another length than 52")
+	atomicOp      = rule("RFC 7306 section 5.2.1", "a reserved atomic operation")
+	atomicAnswer  = final("RFC 7306 section 5.2.2", "an Atomic Response that answers no request")
+	atomicID      = rule("RFC 7306 section 5.2.2", "the identifier of an Atomic Response is not that of the request")
+)
+
+// Terminates.
+var (
+	termAfter    = rule("RFC 5040 section 5.4", "a message behind the sender's Terminate")
+	termLayout   = quirk("RFC 5040 section 4.8", "layer and type have changed places, M, D and R are the lowest bits")
+	termLength   = quirk("RFC 5040 section 4.8", "the DDP Segment Length counts the payload alone")
+	termMSN      = quirk("RFC 5040 section 4.8", "the quoted Read Request has the size in place of the MSN")
+	termTooLong  = quirk("RFC 5041 section 7.2", "no buffer is reported for a message of which a segment was accepted: it is too long")
+	termWrap     = quirk("RFC 5041 section 7.2", "a TO that wraps is reported as a local catastrophic error")
+	termReserved = rule("RFC 5040 section 4.8", "the reserved bits of the Terminate are not zero")
+	termUnknown  = rule("RFC 5040 section 4.8", "layer, type and code name no error")
+	termHeaders  = rule("RFC 5040 section 4.8", "M, D and R do not suit the error")
+	termSegment  = rule("RFC 5040 section 4.8", "the DDP Segment Length is not that of the quoted segment")
+	termQuote    = rule("RFC 5040 section 4.8", "the quoted header is of no segment that was sent")
+	termRead     = rule("RFC 5040 section 4.8", "the quoted Read Request is not the one that was sent")
+	termShort    = rule("RFC 5040 section 4.8", "a Terminate shorter than M, D and R say")
+	termExtra    = rule("RFC 5040 section 4.8", "octets behind the Terminate")
+)
+
+// Omni-Path: the fields as docs/opa-wireshark.md has them.
+var (
+	opaFraming  = rule("OPA framing", "the header around the packet is impossible or names another vESW")
+	opaShort    = rule("OPA 16B Length", "shorter than a packet can be")
+	opaL2       = rule("OPA 16B L2", "the link format is not 2")
+	opaLength   = rule("OPA 16B Length", "the length field is not that of the packet")
+	opaL4       = rule("OPA 16B L4", "an L4 type that is not Ethernet")
+	opaSLID     = rule("OPA SLID", "the source LID is not unicast")
+	opaDLID     = rule("OPA DLID", "the destination LID suits neither a port nor a group of that service class")
+	opaTail     = rule("OPA 16B Tail", "an impossible tail octet")
+	opaPad      = rule("OPA 16B Pad", "pad octets are not zero")
+	opaICRC     = rule("OPA ICRC", "the invariant CRC is wrong")
+	opaLT       = rule("OPA 16B LT", "the mark of a header's quadword is missing")
+	opaReserved = rule("OPA 16B Reserved", "reserved bits are not zero")
+	opaRunt     = rule("OPA 16B Payload", "an Ethernet frame below 60 octets")
+	opa9BL2     = rule("OPA 9B LVer", "the link version is not 0")
+	opa9BLength = rule("OPA 9B Length", "the length field is not that of the packet")
+	opa9BBTH    = rule("OPA 9B BTH", "no unreliable datagram")
+	opa9BPad    = rule("OPA 9B Pad", "pad octets are not zero")
+	opa9BQKey   = rule("OPA 9B Q_Key", "the Q_Key does not suit the queue pair")
+)
+
+// PTP. Section numbers are those of IEEE 1588-2019.
+var (
+	ptpVersion   = rule("IEEE 1588 section 13.3", "versionPTP is not 2")
+	ptpMinor     = rule("IEEE 1588 section 13.3", "minorVersionPTP above 1")
+	ptpType      = rule("IEEE 1588 section 13.3", "a reserved messageType")
+	ptpLength    = rule("IEEE 1588 section 13.3", "messageLength does not suit the message")
+	ptpFlags     = rule("IEEE 1588 section 13.3", "flagField has flags that the messageType does not")
+	ptpLeap      = rule("IEEE 1588 section 13.3", "leap61 and leap59 together")
+	ptpCorrect   = rule("IEEE 1588 section 13.3", "a correctionField in a message that has none")
+	ptpSpecific  = rule("IEEE 1588 section 13.3", "messageTypeSpecific of a general message is not zero")
+	ptpControl   = rule("IEEE 1588 section 13.3", "controlField is not that of the messageType")
+	ptpInterval  = rule("IEEE 1588 section 13.3", "logMessageInterval of a message that has none is not 0x7F")
+	ptpNanos     = rule("IEEE 1588 section 5.3.3", "a timestamp with a second or more of nanoseconds")
+	ptpTLV       = rule("IEEE 1588 section 14.1", "TLVs do not fill the rest of the message, or have odd lengths")
+	ptpPort      = rule("IEEE 1588 section 7.5.2", "a sourcePortIdentity that no port can have")
+	ptpUDPPort   = rule("IEEE 1588 annex C", "event messages go to port 319, general ones to port 320")
+	ptpGroup     = rule("IEEE 1588 annexes C to E", "a group address that is not for this messageType")
+	ptpSequence  = rule("IEEE 1588 section 7.3.7", "sequenceId is not the next of its messageType")
+	ptpTwoStep   = rule("IEEE 1588 section 9.5.9", "twoStepFlag and Follow_Up do not agree")
+	ptpFollowUp  = rule("IEEE 1588 section 9.5.10", "a Follow_Up without a Sync")
+	ptpDelayResp = rule("IEEE 1588 section 9.5.12", "a Delay_Resp that answers no Delay_Req")
+	ptpPdelay    = rule("IEEE 1588 section 11.4", "a Pdelay_Resp that answers no Pdelay_Req")
+	ptpPdelayFU  = rule("IEEE 1588 section 11.4", "a Pdelay_Resp_Follow_Up without a Pdelay_Resp")
+	ptpSteps     = rule("IEEE 1588 section 9.3.2.5", "stepsRemoved of 255 or more")
+)

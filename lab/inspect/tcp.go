@@ -1,0 +1,427 @@
+package inspect
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"tapir/mpa"
+	"tapir/wire/ip"
+	"tapir/wire/tcp"
+)
+
+type connKey struct {
+	iface int
+	a, b  netip.AddrPort // a below b
+}
+
+// conn is a TCP connection.
+type conn struct {
+	in    *Inspector
+	flow  *Flow
+	half  [2]*half // 0: whose address is Flow.A
+	reads [2][]readRequest
+	reply *mpa.Frame
+	req   *mpa.Frame
+	rtt   RTT
+
+	initiator  int // side that sent the request
+	over       bool
+	done       bool
+	served     bool // the initiator's first FPDU has been seen
+	terminated [2]bool
+}
+
+// half is one direction of a connection, by its sender.
+type half struct {
+	c    *conn
+	side int
+	addr netip.AddrPort
+	stat *Side
+
+	begun   bool // the SYN was seen, or its sequence number is known
+	isn     tcp.Seq
+	next    tcp.Seq // behind what was put in order
+	most    tcp.Seq // behind everything seen
+	edge    tcp.Seq // of the window that this side offers
+	acked   tcp.Seq // highest that this side acknowledges
+	hasEdge bool
+	scales  bool
+	scale   uint8
+	mss     int
+	fin     bool
+	finAt   tcp.Seq
+	rst     bool
+	cut     int // packet from which the capture lacks octets, 0 if none
+	pending []segment
+	sample  struct {
+		open bool
+		end  tcp.Seq
+		at   int64
+	}
+	beyond []suspect // octets beyond the window, if nobody ever acknowledges them
+	unsent []suspect // acknowledgements of octets that were not seen, if none ever follow
+
+	stream stream
+	rdma   rdmaState
+}
+
+// segment is one that waits for those in front of it.
+type segment struct {
+	seq    tcp.Seq
+	data   []byte
+	known  int // octets of it; the capture has cut the rest off
+	packet int
+}
+
+type suspect struct {
+	packet int
+	end    tcp.Seq
+}
+
+// tcp takes a segment of a packet.
+func (i *Inspector) tcp(p *Packet, h *ip.Header, b []byte, cut bool) {
+	t, payload, err := tcp.Parse(b)
+	if err != nil {
+		if !cut {
+			i.violate(tcpHeader, p.Number, nil, "")
+		}
+		return
+	}
+	src, dst := netip.AddrPortFrom(h.Src, t.SrcPort), netip.AddrPortFrom(h.Dst, t.DstPort)
+	c, side := i.conn(p, &t, src, dst)
+	c.flow.Packets++
+	c.flow.Last = p.Number
+	s := c.half[side]
+	s.stat.Packets++
+	if !cut && !i.checksum(p, h, &t, b, c) {
+		return // nobody takes such a segment
+	}
+	if t.Flags&0xe00 != 0 {
+		i.violate(tcpReserved, p.Number, c.flow, "%#x", uint16(t.Flags>>9))
+	}
+	length := h.PayloadLen - (len(b) - len(payload))
+	s.control(p, &t)
+	s.data(p, &t, payload, length)
+	s.ack(p, &t)
+}
+
+// checksum verifies the TCP checksum. A sum over the pseudo-header alone is
+// what hosts leave to their hardware, and captures on them show.
+func (i *Inspector) checksum(p *Packet, h *ip.Header, t *tcp.Header, b []byte, c *conn) bool {
+	pseudo := ip.PseudoSum(h.Src, h.Dst, ip.ProtoTCP, len(b))
+	if ip.Checksum(b, pseudo) == 0 {
+		return true
+	}
+	if t.Checksum == ip.Fold(pseudo) {
+		i.note(p.Number, "TCP checksums are left to the sender's hardware: not judged")
+		return true
+	}
+	i.violate(tcpChecksum, p.Number, c.flow, "")
+	return false
+}
+
+// conn finds the connection of a segment and the side that sent it.
+func (i *Inspector) conn(p *Packet, t *tcp.Header, src, dst netip.AddrPort) (*conn, int) {
+	k := connKey{p.Interface, src, dst}
+	if src.Compare(dst) > 0 {
+		k.a, k.b = dst, src
+	}
+	c := i.conns[k]
+	opens := t.Flags.Has(tcp.SYN) && !t.Flags.Has(tcp.ACK)
+	if c != nil && opens && c.half[0].begun && (c.half[0].addr != src || c.half[0].isn != t.Seq) && c.over {
+		c.finish()
+		c = nil // the ports are used again
+	}
+	if c == nil {
+		if t.Flags.Has(tcp.SYN) && !opens {
+			src, dst = dst, src
+		}
+		c = i.newConn(p, src, dst)
+		i.conns[k] = c
+	}
+	if c.half[0].addr == src {
+		return c, 0
+	}
+	return c, 1
+}
+
+func (i *Inspector) newConn(p *Packet, a, b netip.AddrPort) *conn {
+	f := &Flow{Number: len(i.report.Flows) + 1, Protocol: "TCP", A: a.String(), B: b.String(), First: p.Number, Sides: make([]Side, 2)}
+	c := &conn{in: i, flow: f}
+	for n, addr := range []netip.AddrPort{a, b} {
+		c.half[n] = &half{c: c, side: n, addr: addr, stat: &f.Sides[n], rdma: newRDMAState()}
+	}
+	i.report.Flows = append(i.report.Flows, f)
+	i.order = append(i.order, c)
+	return c
+}
+
+func (h *half) peer() *half { return h.c.half[1-h.side] }
+
+// control takes SYN, RST and the options.
+func (h *half) control(p *Packet, t *tcp.Header) {
+	if t.Flags.Has(tcp.SYN) && !h.begun {
+		h.begin(t.Seq)
+		h.mss = int(t.Opts.MSS)
+		h.scales, h.scale = t.Opts.HasWS, t.Opts.WS
+		if t.Flags.Has(tcp.ACK) && !h.peer().begun {
+			h.peer().begin(t.Ack - 1)
+		}
+		h.event(p.Number, p.Time, "TCP "+t.Flags.String(), "")
+	}
+	if t.Flags.Has(tcp.RST) {
+		if !h.rst {
+			h.event(p.Number, p.Time, "TCP RST", "")
+		}
+		h.rst, h.c.over = true, true
+	}
+}
+
+func (h *half) begin(isn tcp.Seq) {
+	h.begun, h.isn, h.next, h.most = true, isn, isn+1, isn+1
+}
+
+// window is the window that t offers. It is scaled if both sides are for it.
+func (h *half) window(t *tcp.Header) uint32 {
+	if t.Flags.Has(tcp.SYN) || !h.scales || !h.peer().scales {
+		return uint32(t.Window)
+	}
+	return uint32(t.Window) << h.scale
+}
+
+// ack takes the acknowledgement and the window.
+func (h *half) ack(p *Packet, t *tcp.Header) {
+	if !t.Flags.Has(tcp.ACK) || t.Flags.Has(tcp.RST) {
+		return
+	}
+	o := h.peer()
+	if e := t.Ack.Add(int(h.window(t))); !h.hasEdge || h.edge.Less(e) {
+		h.edge, h.hasEdge = e, true
+	}
+	if !o.begun {
+		return
+	}
+	if o.most.Less(t.Ack) {
+		h.unsent = append(h.unsent, suspect{p.Number, t.Ack})
+		return
+	}
+	if h.acked == 0 || h.acked.Less(t.Ack) {
+		h.acked = t.Ack
+	}
+	if o.sample.open && o.sample.end.LessEq(t.Ack) {
+		o.sample.open = false
+		h.c.rtt.add(time.Duration(p.Time - o.sample.at))
+	}
+}
+
+// data takes the octets of a segment, length of them on the wire.
+func (h *half) data(p *Packet, t *tcp.Header, b []byte, length int) {
+	fin := t.Flags.Has(tcp.FIN)
+	if !h.begun {
+		h.stream.guess = h.stream.guess || looksLikeFPDU(b)
+		return
+	}
+	if length == 0 && !fin || t.Flags.Has(tcp.SYN) {
+		return
+	}
+	end := t.Seq.Add(length)
+	o := h.peer()
+	if h.mss > 0 && o.mss > 0 && length > o.mss {
+		h.stat.SuperFrames++
+	}
+	switch {
+	case o.hasEdge && o.edge.Add(1).Less(end):
+		h.beyond = append(h.beyond, suspect{p.Number, end})
+		if o.edge.Add(1 << 20).Less(end) {
+			return
+		}
+	case h.fin && h.finAt.Less(end):
+		h.violate(tcpBehindFIN, p.Number, "")
+		return
+	}
+	h.time(p, end, length)
+	if length > 0 {
+		h.order(p, t.Seq, b, length)
+	}
+	if h.most.Less(end) {
+		h.most = end
+	}
+	if fin && !h.fin {
+		h.fin, h.finAt = true, end
+		h.event(p.Number, p.Time, "TCP FIN", "")
+		h.most = end.Add(1)
+	}
+	h.closed(p)
+}
+
+// time takes a sample of the round trip from a segment that is new.
+func (h *half) time(p *Packet, end tcp.Seq, length int) {
+	switch {
+	case length == 0:
+	case end.LessEq(h.most):
+		h.sample.open = false
+	case !h.sample.open:
+		h.sample.open, h.sample.end, h.sample.at = true, end, p.Time
+	}
+}
+
+// closed tells the layers above of a FIN that is in order.
+func (h *half) closed(p *Packet) {
+	if h.fin && h.next == h.finAt {
+		h.next++
+		if h.peer().fin {
+			h.c.over = true
+		}
+		if h.stream.state != streamDead {
+			h.ended(p.Number)
+		}
+	}
+}
+
+// mostPending bounds the octets that wait for a gap to be closed.
+const mostPending = 64 << 20
+
+// order puts segments in order and hands the stream on. What the capture has
+// cut off is made up for by zeros that nobody looks at.
+func (h *half) order(p *Packet, seq tcp.Seq, b []byte, length int) {
+	x := segment{seq, b, len(b), p.Number}
+	if x.known < length {
+		x.data = append(bytes.Clone(b), make([]byte, length-x.known)...)
+	}
+	switch d := h.next.Sub(seq); {
+	case d < 0:
+		h.stat.OutOfOrder++
+		waiting := len(b)
+		for _, s := range h.pending {
+			waiting += len(s.data)
+		}
+		if waiting > mostPending {
+			h.lacks(p.Number, "octets are missing from the capture")
+			return
+		}
+		x.data = bytes.Clone(x.data)
+		h.pending = append(h.pending, x)
+		return
+	case int(d) >= length:
+		h.stat.Retransmissions++
+	}
+	h.take(p, x)
+	for h.takePending(p) {
+	}
+}
+
+// takePending hands on a segment whose turn has come.
+func (h *half) takePending(p *Packet) bool {
+	slices.SortStableFunc(h.pending, func(a, b segment) int { return cmp.Compare(a.seq.Sub(h.next), b.seq.Sub(h.next)) })
+	if len(h.pending) == 0 || h.next.Less(h.pending[0].seq) {
+		return false
+	}
+	x := h.pending[0]
+	h.pending = h.pending[1:]
+	h.take(p, x)
+	return true
+}
+
+// take hands on what is new of a segment.
+func (h *half) take(p *Packet, x segment) {
+	d := int(h.next.Sub(x.seq))
+	h.compare(x.packet, x.seq, x.data[:min(d, x.known)])
+	if d >= len(x.data) {
+		return
+	}
+	b := x.data[d:]
+	h.next = h.next.Add(len(b))
+	h.stat.Octets += uint64(len(b))
+	if h.cut == 0 {
+		h.stream.append(b, max(0, x.known-d), x.packet, p.Time)
+		h.arrived()
+	}
+}
+
+// compare looks for octets that a retransmission has changed.
+func (h *half) compare(packet int, seq tcp.Seq, b []byte) {
+	off := int64(h.stream.end()) - int64(h.next.Sub(seq)) // in the stream
+	from := max(off, int64(h.stream.base))
+	if len(b) == 0 || h.cut != 0 || from >= off+int64(len(b)) {
+		return
+	}
+	b = b[from-off:]
+	had := h.stream.at(uint64(from))
+	if !h.stream.unknown(uint64(from), uint64(from)+uint64(len(b))) && !bytes.Equal(b, had[:len(b)]) {
+		h.violate(tcpChanged, packet, "")
+	}
+}
+
+// lacks ends the replay of a direction of which the capture lacks octets.
+func (h *half) lacks(packet int, why string) {
+	if h.cut == 0 {
+		h.cut = packet
+		h.c.part(fmt.Sprintf("%s: not replayed from packet %d on", why, packet))
+	}
+}
+
+// part makes the flow one that is judged only in part.
+func (c *conn) part(why string) {
+	if c.flow.Why == "" {
+		c.flow.Why = why
+		c.flow.State = Partly
+	}
+}
+
+// violate reports that a packet of the direction breaks r, and ends its replay
+// if r says so.
+func (h *half) violate(r *Rule, packet int, format string, args ...any) {
+	h.c.in.violate(r, packet, h.c.flow, format, args...)
+	if r.last {
+		h.stream.state = streamDead
+	}
+}
+
+// finish judges what only the end of the capture tells.
+func (c *conn) finish() {
+	if c.done {
+		return
+	}
+	c.done = true
+	for _, h := range c.half {
+		h.finish()
+	}
+	if c.rtt.Samples > 0 {
+		c.flow.RTT = &c.rtt
+	}
+	switch {
+	case c.half[0].stream.guess || c.half[1].stream.guess:
+		c.flow.Protocol = "iWARP"
+		c.flow.State, c.flow.Why = NotReplayed, "begins in mid-stream: not replayed from its start"
+	case c.req == nil && c.flow.State == "":
+		c.flow.State = NotRDMA
+	case c.flow.State == "":
+		c.flow.State = Replayed
+	}
+}
+
+func (h *half) finish() {
+	for _, s := range h.beyond {
+		if o := h.peer(); o.acked.Less(s.end) {
+			h.violate(tcpWindow, s.packet, "by %d octets", s.end.Sub(o.edge))
+		}
+	}
+	for _, s := range h.unsent {
+		if o := h.peer(); o.most.Less(s.end) {
+			h.violate(tcpAck, s.packet, "by %d octets", s.end.Sub(o.most))
+		}
+	}
+	if len(h.pending) > 0 {
+		h.lacks(h.pending[0].packet, fmt.Sprintf("%d octets are missing from the capture", h.pending[0].seq.Sub(h.next)))
+	}
+	if h.stream.state != streamDead {
+		h.left()
+	}
+}
+
+var be = binary.BigEndian

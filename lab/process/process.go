@@ -154,7 +154,7 @@ func (p *Process) Await(ctx context.Context, text string) error {
 
 // Tail is the end of what it said.
 func (p *Process) Tail() string {
-	const most = 600
+	const most = 1500
 	s := strings.TrimSpace(p.Said())
 	return s[max(0, len(s)-most):]
 }

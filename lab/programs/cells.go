@@ -1,34 +1,41 @@
 package programs
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
-	"time"
-
-	"tapir/lab/process"
 )
 
 // Cell is a server and a client that talk to each other.
 type Cell struct {
 	Name           string
-	Server, Client string // command lines
+	Server, Client string // command lines; without a server the client is alone
 	Want           string // what a content client says
 	Stays          bool   // the server serves until it is ended
 	Socket         bool   // it listens on a socket, not on its NIC, until the client comes
-	Twice          bool   // it listens, connects, and listens anew for a second connection
-	Copies         bool   // the client copies the file "from" to the server's "to"
+	Copies         int    // octets of the file "from", which the client copies to the server's "to"
+	Known          string // what the programs say when an error of their own ended them: they are begun anew
+	Only           []Mode // the modes that the programs bear, if not all
+	Floods         bool   // it sends for seconds as fast as it can: too much to be captured
 }
 
+// In reports whether the cell's programs bear a mode.
+func (c *Cell) In(m Mode) bool {
+	return c.Only == nil || slices.ContainsFunc(c.Only, func(o Mode) bool { return o.Name == m.Name })
+}
+
+// undisturbed are the modes of a program that takes an interrupted call for an
+// error where SA_RESTART never restarts it: in select(2), or on a socket that has
+// a time limit.
+var undisturbed = []Mode{Seccomp, ProcMem, Preload}
+
 // Cells are all there are. Their iterations are few: what counts is that every
-// operation passes, and that data arrive.
-func Cells() (list []Cell) {
+// operation passes, and that data arrive. copied is how large the file is that
+// rcopy copies, in octets.
+func Cells(copied int) (list []Cell) {
 	list = []Cell{
+		{Name: "ibv_devices", Client: "ibv_devices", Want: "rxe0"},
+		{Name: "ibv_devinfo", Client: "ibv_devinfo -v", Want: "PORT_ACTIVE"},
 		{Name: "rping", Server: "rping -s -V -C 20", Client: "rping -c -V -C 20 -a " + IPv4},
 		{Name: "rping v6", Server: "rping -s -V -C 20 -a ::", Client: "rping -c -V -C 20 -a " + IPv6},
 		{Name: "rping 60000 octets", Server: "rping -s -V -C 20 -S 60000", Client: "rping -c -V -C 20 -S 60000 -a " + IPv4},
@@ -36,33 +43,72 @@ func Cells() (list []Cell) {
 		{Name: "ucmatose migrates", Server: "ucmatose -c 4 -m", Client: "ucmatose -c 4 -m -s " + IPv4, Want: "return status 0"},
 		{Name: "ucmatose v6", Server: "ucmatose -c 4 -f ip6 -b " + IPv6, Client: "ucmatose -c 4 -f ip6 -s " + IPv6, Want: "return status 0"},
 		{Name: "rdma_client", Server: "rdma_server", Client: "rdma_client -s " + IPv4, Want: "end 0"},
+		{Name: "rdma_client v6", Server: "rdma_server -s ::", Client: "rdma_client -s " + IPv6, Want: "end 0"},
 		{Name: "cmtime", Server: "cmtime", Client: "cmtime -c 20 -s " + IPv4, Want: "connect", Stays: true},
-		{Name: "rcopy", Server: "rcopy", Client: "rcopy from " + IPv4 + ":to", Want: "done", Stays: true, Copies: true},
-		{Name: "fi_pingpong", Server: "fi_pingpong -p verbs -e msg -I 20 -S 4096 -c", Client: "fi_pingpong -p verbs -e msg -I 20 -S 4096 -c " + IPv4, Want: "4k", Socket: true},
+		{Name: "cmtime v6", Server: "cmtime -b " + IPv6, Client: "cmtime -c 20 -s " + IPv6, Want: "connect", Stays: true},
+		{Name: "rcopy", Server: "rcopy", Client: "rcopy from " + IPv4 + ":to", Want: "done", Stays: true, Copies: copied},
 	}
 	for _, p := range []string{"rstream", "riostream"} {
 		arg := p + " -I 5 -C 5 -S 4096 -T v"
 		list = append(list, Cell{Name: p, Server: arg, Client: arg + " -s " + IPv4, Want: "custom"},
 			Cell{Name: p + " v6", Server: arg + " -f ipv6 -b " + IPv6, Client: arg + " -f ipv6 -s " + IPv6, Want: "custom"})
 	}
-	for _, op := range []string{"write_bw", "read_bw", "send_bw", "atomic_bw", "write_lat", "read_lat", "send_lat", "atomic_lat"} {
-		for _, wait := range []string{"", " -e"} {
-			if wait != "" && (strings.HasPrefix(op, "write") || op == "send_bw") {
-				continue // perftest has no events there, or waits for its own credits for ever
-			}
-			cmd := "ib_" + op + " -R -F -n 100" + wait
-			if strings.HasSuffix(op, "bw") && op != "atomic_bw" {
-				cmd += " -s 16384"
-			}
-			list = append(list, Cell{Name: op + wait, Server: cmd, Client: cmd + " " + IPv4, Want: "#bytes", Twice: true})
+	for _, p := range []string{"-p verbs -e msg", "-p verbs;ofi_rxm -e rdm"} {
+		arg := "fi_pingpong " + p + " -I 20 -S 4096 -c"
+		name := "fi_pingpong " + strings.Fields(p)[1]
+		list = append(list, Cell{Name: name, Server: arg, Client: arg + " " + IPv4, Want: "4k", Socket: true, Only: undisturbed},
+			Cell{Name: name + " v6", Server: arg + " -6", Client: arg + " -6 " + IPv6, Want: "4k", Socket: true, Only: undisturbed})
+	}
+	return append(append(list, perftest()...), qperf()...)
+}
+
+// perftest are its programs, which have no IPv6: few octets and many, one queue
+// pair and eight, by polling and, where the program has that, by events.
+func perftest() (list []Cell) {
+	// What the client says when its second connection, which is for the queue
+	// pairs, comes before the server listens anew: it does not try again, on no
+	// device.
+	const refused = "RDMA_CM_EVENT_REJECTED; error: -111"
+	add := func(op, known string, variants ...string) {
+		for _, v := range variants {
+			cmd := strings.TrimSpace("ib_" + op + " -R -F " + v)
+			list = append(list, Cell{Name: strings.TrimSpace(op + " " + v), Server: cmd, Client: cmd + " " + IPv4, Want: "#bytes", Known: known})
 		}
 	}
-	return append(list, Cell{Name: "send_bw with an SRQ", Server: "ib_send_bw -R -F -n 100 --use-srq", Client: "ib_send_bw -R -F -n 100 --use-srq " + IPv4, Want: "#bytes", Twice: true})
+	const few, many, eight = "-n 100 -s 2", "-n 5 -s 4194304", "-n 20 -s 65536 -q 8"
+	add("write_bw", refused, few, many, eight)
+	add("read_bw", refused, few, many, eight, "-e "+few, "-e "+many, "-e "+eight)
+	add("send_bw", refused, few, many, eight, "-n 100 --use-srq")
+	add("atomic_bw", refused, "-n 100", "-n 100 -q 8", "-e -n 100", "-e -n 100 -q 8")
+	add("write_lat", refused, few, many)
+	add("read_lat", refused, few, many, "-e "+few, "-e "+many)
+	add("send_lat", refused, few, many, "-e "+few, "-e "+many)
+	add("atomic_lat", refused, "-n 100", "-e -n 100")
+	return list
+}
+
+// qperf are its tests of reliable connections, which have no IPv6 where the
+// connection manager makes them. rc_bi_bw is not for iWARP: both sides send
+// whether the other has posted a receive or not. rc_bw sends as many messages as
+// have receives from the start.
+func qperf() []Cell {
+	// The server tells its port before it listens there.
+	const refused = "unexpected event from RDMA CM: Event rejected"
+	cmd := "qperf " + IPv4 + " -cm 1 "
+	return []Cell{
+		{Name: "qperf rc_bw", Server: "qperf", Client: cmd + "-cp 1 -n 100 rc_bw", Want: "bw", Stays: true, Socket: true, Known: refused, Only: undisturbed},
+		{Name: "qperf polls", Server: "qperf", Client: cmd + "-cp 1 -t 1 rc_lat rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_bw rc_rdma_write_lat" +
+			" rc_rdma_write_poll_lat rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add",
+			Want: "ver_rc_fetch_add", Stays: true, Socket: true, Known: refused, Floods: true, Only: undisturbed},
+		// Its alarm, which is without SA_RESTART, interrupts commands.
+		{Name: "qperf waits", Server: "qperf", Client: cmd + "-t 1 rc_lat rc_rdma_write_lat rc_rdma_read_lat",
+			Want: "rc_rdma_read_lat", Stays: true, Socket: true, Known: refused, Only: []Mode{Preload}},
+	}
 }
 
 // Missing names a program of the cells that is not installed, "" if all are.
 func Missing() string {
-	for _, c := range Cells() {
+	for _, c := range Cells(0) {
 		name, _, _ := strings.Cut(c.Client, " ")
 		if _, err := exec.LookPath(name); err != nil {
 			return name
@@ -71,107 +117,9 @@ func Missing() string {
 	return ""
 }
 
-// within bounds a cell.
-const within = 40 * time.Second
-
-// refused is what perftest's client says when its second connection comes before
-// the server listens anew: it does not try again, on no device.
-const refused = "RDMA_CM_EVENT_REJECTED; error: -111"
-
-// attempts bounds how often a cell is begun when the programs have missed each
-// other.
-const attempts = 5
-
-// Run runs a cell. Error: what was not as it should be, with the end of what
-// both programs said.
-func (l *Lab) Run(ctx context.Context, c Cell) (err error) {
-	for range attempts {
-		err = l.run(ctx, c)
-		if err == nil || !c.Twice || !strings.Contains(err.Error(), refused) {
-			return err
-		}
-		if left := l.empty(ctx); left != nil {
-			return errors.Join(err, left)
-		}
-	}
-	return err
-}
-
-func (l *Lab) run(ctx context.Context, c Cell) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	if c.Copies {
-		if err := os.WriteFile(filepath.Join(l.dir, "from"), pattern(), 0o600); err != nil {
-			return err
-		}
-	}
-	srv, err := process.Start(ctx, l.pair.A.NS, process.Options{Dir: l.dir, Argv: l.under(server, strings.Fields(c.Server))})
-	if err != nil {
-		return err
-	}
-	var cli *process.Process
-	defer func() {
-		srv.Stop()
-		if err != nil && cli != nil {
-			err = fmt.Errorf("%s: %w\nserver: %s\nclient: %s", c.Name, err, srv.Tail(), cli.Tail())
-		} else if err != nil {
-			err = fmt.Errorf("%s: %w\nserver: %s", c.Name, err, srv.Tail())
-		}
-	}()
-	if err := l.ready(ctx, c, srv); err != nil {
-		return err
-	}
-	if cli, err = process.Start(ctx, l.pair.B.NS, process.Options{Dir: l.dir, Argv: l.under(client, strings.Fields(c.Client))}); err != nil {
-		return err
-	}
-	defer cli.Stop()
-	if err := cli.Wait(ctx); err != nil {
-		return fmt.Errorf("the client: %w", err)
-	}
-	if cli.Line(c.Want) == "" {
-		return fmt.Errorf("the client does not say %q", c.Want)
-	}
-	if c.Stays {
-		srv.Stop()
-	} else if err := srv.Wait(ctx); err != nil {
-		return fmt.Errorf("the server: %w", err)
-	}
-	if c.Copies {
-		if got, err := os.ReadFile(filepath.Join(l.dir, "to")); err != nil || !bytes.Equal(got, pattern()) {
-			return errors.Join(errors.New("the copy differs"), err)
-		}
-	}
-	return l.empty(ctx)
-}
-
-// ready waits until the client may come.
-func (l *Lab) ready(ctx context.Context, c Cell, srv *process.Process) error {
-	if !c.Socket {
-		return l.listens(ctx, srv)
-	}
-	return process.Until(ctx, func() (bool, error) { return listening(srv.PID()) })
-}
-
-// listening reports whether a socket of TCP listens in the namespace of a
-// process.
-func listening(pid int) (bool, error) {
-	for _, table := range []string{"tcp", "tcp6"} {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
-		if err != nil {
-			return false, err
-		}
-		for l := range strings.Lines(string(text)) {
-			if f := strings.Fields(l); len(f) > 3 && f[3] == "0A" { // the state LISTEN
-				return true, nil
-			}
-		}
-	}
-	return false, nil
-}
-
-// pattern is the file to be copied.
-func pattern() []byte {
-	b := make([]byte, 300_001)
+// pattern is a file to be copied.
+func pattern(octets int) []byte {
+	b := make([]byte, octets)
 	for i := range b {
 		b[i] = byte(i * i >> 7)
 	}

@@ -40,6 +40,9 @@ type Lab struct {
 	pair  *link.Pair
 	nics  []*process.Process
 	ctls  []*ctl.Client // the server's, then the client's
+
+	timer   string // the library of Mode.Timer
+	capture string // the file of the running capture, if there is one
 }
 
 // New starts the NICs. tapir is the program, dir an empty directory for files
@@ -52,6 +55,9 @@ func New(ctx context.Context, tapir, dir string) (l *Lab, err error) {
 			l = nil
 		}
 	}()
+	if l.timer, err = timerLibrary(dir); err != nil {
+		return l, err
+	}
 	if l.pair, err = link.NewPair(1500, false); err != nil {
 		return l, err
 	}
@@ -117,11 +123,6 @@ func (l *Lab) Close() (err error) {
 	return err
 }
 
-// under is the command line that runs argv on a NIC.
-func (l *Lab) under(nic string, argv []string) []string {
-	return append([]string{l.tapir, "run", "--nic", nic, "--"}, argv...)
-}
-
 // listens waits until the server's program listens on its NIC, or has ended.
 func (l *Lab) listens(ctx context.Context, p *process.Process) error {
 	return process.Until(ctx, func() (bool, error) {
@@ -177,6 +178,7 @@ func (l *Lab) Capture(ctx context.Context, name string) (file string, stop func(
 	if err != nil {
 		return "", nil, err
 	}
+	l.capture = file
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
@@ -188,6 +190,7 @@ func (l *Lab) Capture(ctx context.Context, name string) (file string, stop func(
 	}()
 	return file, func() error {
 		cancel()
+		l.capture = ""
 		return <-ended
 	}, nil
 }

@@ -31,12 +31,24 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestCells runs every stock program once, all under one capture, in which
-// tshark finds nothing wrong.
+// TestCells runs every stock program in the first mode, and in one of the
+// others, each mode under a capture, in which tshark finds nothing wrong.
 func TestCells(t *testing.T) {
 	if p := Missing(); p != "" {
 		t.Fatalf("%s is not installed", p)
 	}
+	for i, m := range Modes {
+		t.Run(m.Name, func(t *testing.T) {
+			runCells(t, m, func(n int, c Cell) bool {
+				return c.In(m) && (i == 0 || len(c.Only) == 1 || n%(len(Modes)-1) == i-1)
+			})
+		})
+	}
+}
+
+// runCells runs those cells of which chosen says so: those that flood when the
+// capture is at its end.
+func runCells(t *testing.T, m Mode, chosen func(n int, c Cell) bool) {
 	ctx := t.Context()
 	l, err := New(ctx, tapir, t.TempDir())
 	if err != nil {
@@ -51,17 +63,29 @@ func TestCells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range Cells() {
-		t.Run(c.Name, func(t *testing.T) {
-			if err := l.Run(ctx, c); err != nil {
-				t.Error(err)
+	run := func(floods bool) {
+		for n, c := range Cells(16 << 20) {
+			if c.Floods == floods && chosen(n, c) {
+				t.Run(c.Name, func(t *testing.T) { runCell(t, l, c, m) })
 			}
-		})
+		}
 	}
+	run(false)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
+	run(true)
 	judge(t, ctx, file)
+}
+
+func runCell(t *testing.T, l *Lab, c Cell, m Mode) {
+	again, err := l.Run(t.Context(), c, m)
+	if err != nil {
+		t.Error(err)
+	}
+	if again > 0 {
+		t.Logf("begun %d times anew: %s", again, c.Known)
+	}
 }
 
 // judge has tshark read a capture.

@@ -44,8 +44,8 @@ type Client struct {
 // call is one that the other side was told of.
 type call struct {
 	*trap.Call
-	opens *device      // nil: it writes
-	file  *clientFile  // if it writes
+	opens *device      // nil: it does not
+	file  *clientFile  // nil: it does not write
 	wait  *trap.Parked // if it writes
 }
 
@@ -112,10 +112,17 @@ func (c *Client) Add(path, name string, stat trap.Stat) {
 }
 
 // Rules implements trap.Handler.
-func (c *Client) Rules() []trap.Rule { return c.files.Rules() }
+func (c *Client) Rules() []trap.Rule {
+	return append(c.files.Rules(), trap.Always(unix.SYS_EXECVE, unix.SYS_EXECVEAT)...)
+}
 
 // Serve implements trap.Handler.
-func (c *Client) Serve(call *trap.Call) trap.Answer { return c.files.Serve(call) }
+func (c *Client) Serve(call *trap.Call) trap.Answer {
+	if nr := call.Nr(); nr == unix.SYS_EXECVE || nr == unix.SYS_EXECVEAT {
+		return c.execute(call)
+	}
+	return c.files.Serve(call)
+}
 
 // Attach implements trap.Attached.
 func (c *Client) Attach(s *trap.Supervisor) { c.supervisor = s }
@@ -136,7 +143,7 @@ func (c *Client) run() {
 	c.calls = map[uint64]*call{}
 	c.mu.Unlock()
 	for _, call := range calls {
-		call.Finish(trap.Fail(unix.ENODEV))
+		call.end(uint32(unix.ENODEV))
 	}
 	for _, l := range c.paper { // which only handOver changes, and not any more
 		for _, id := range l.unanswered() {
@@ -164,7 +171,7 @@ func (c *Client) take(m *message, tail string, fd int) {
 		return
 	case done:
 		if call := c.forget(m.ID); call != nil {
-			call.Finish(written(call.Call, m.Errno))
+			call.end(m.Errno)
 		}
 	case cancelled:
 		if call := c.forget(m.ID); call != nil {
@@ -193,12 +200,16 @@ func (c *Client) take(m *message, tail string, fd int) {
 	drop(fd)
 }
 
-// written is how a write ends.
-func written(call *trap.Call, errno uint32) trap.Answer {
-	if errno != 0 {
-		return trap.Fail(syscall.Errno(errno))
+// end answers a call.
+func (made *call) end(errno uint32) {
+	switch {
+	case made.opens == nil && made.file == nil:
+		made.Finish(trap.Pass()) // it executes a program, which is the kernel's
+	case errno != 0:
+		made.Finish(trap.Fail(syscall.Errno(errno)))
+	default:
+		made.Finish(trap.Return(int64(made.Arg(2))))
 	}
-	return trap.Return(int64(call.Arg(2)))
 }
 
 // begin numbers a call that the other side is to be told of. False: it is

@@ -30,7 +30,7 @@ import (
 )
 
 // Version of what is spoken on the socket. Both sides must have the same.
-const Version = 2
+const Version = 3
 
 // Ask is what a supervisor says first.
 type Ask struct {

@@ -96,6 +96,15 @@ func (n *nodeProcess) letsGo(t *testing.T) {
 	}
 }
 
+// What a process has registered is its memory of then: a program that it
+// executes has another, at the same addresses.
+func TestExecute(t *testing.T) {
+	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
+		n.start(t, w, "executes").want(t, "region: ok\na child: ok 1 1\nnothing: ok 1 1\nimage: ok 0, 0 wrong, sum EFAULT\nregion: ok\nimage: ok 1 1")
+		n.hear(t, "closed toy0")
+	})
+}
+
 // A program is killed with commands that wait on both loops.
 func TestKilled(t *testing.T) {
 	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {

@@ -141,6 +141,8 @@ func (s *session) take(m message, tail string, fd int) {
 		}
 		c := newCaller(s, f, &m)
 		f.home.Do(func(frame.Time) { f.serve(c, m.Addr, m.Len) })
+	case execs:
+		go s.execute(&m) // which asks
 	case cancel:
 		s.mu.Lock()
 		c := s.calls[m.ID]
@@ -150,6 +152,18 @@ func (s *session) take(m message, tail string, fd int) {
 		}
 	}
 	drop(fd)
+}
+
+// execute lets a thread execute another program, once what its process has
+// registered does not lie there.
+func (s *session) execute(m *message) {
+	s.mu.Lock()
+	sp := s.spaces[processOf(int(m.Thread))]
+	s.mu.Unlock()
+	if sp != nil {
+		sp.leave()
+	}
+	s.link.send(&message{Kind: done, ID: m.ID}, "", -1)
 }
 
 // receive takes the listener over, which the thread of the next device that is

@@ -20,17 +20,26 @@ import (
 // and its counterpart, or, where that is denied, by the descriptor of
 // /proc/PID/mem that its supervisor, an ancestor, may open.
 type space struct {
-	pid  int
-	gone atomic.Bool                             // the process: its id may become another's
-	ask  func(k kind, pid int) (*os.File, error) // the supervisor for a file of /proc/PID
-	file atomic.Pointer[os.File]                 // its mem; nil while process_vm serves
-	mu   sync.Mutex                              // of the change of file
+	pid   int
+	gone  atomic.Bool                             // the process: its id may become another's
+	ask   func(k kind, pid int) (*os.File, error) // the supervisor for a file of /proc/PID
+	file  atomic.Pointer[os.File]                 // its mem; nil while process_vm serves
+	mu    sync.Mutex                              // of the change of file, and of image
+	image *image                                  // that regions are made in
+}
+
+// image is the memory that a process has until execve(2) gives it another, of
+// those regions that process_vm serves: this finds whichever the process has.
+type image struct {
+	mu   sync.RWMutex // held for writing from before the process leaves it
+	left bool         // the process leaves it, or has left it
+	file *os.File     // then: the memory itself; nil: out of reach
 }
 
 // newSpace returns the memory of process pid; ended is called when that is
 // gone. procMem forbids process_vm.
 func newSpace(pid int, procMem bool, ask func(k kind, pid int) (*os.File, error), ended func()) (*space, error) {
-	s := &space{pid: pid, ask: ask}
+	s := &space{pid: pid, ask: ask, image: new(image)}
 	pidfd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil, unix.ESRCH
@@ -77,6 +86,41 @@ func (s *space) renew(old *os.File) error {
 	}
 	s.file.Store(f) // the old one ends with the last region that uses it
 	return nil
+}
+
+// leave is called before the process executes another program. If that fails,
+// the process is still there, and its regions are reached another way.
+func (s *space) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.image
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.left {
+		m.left = true
+		m.file, _ = s.ask(memory, s.pid) // without it, the regions fail
+	}
+}
+
+// present is the image that a region at addr is in.
+func (s *space) present(addr uint64) *image {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var octet [1]byte
+	if m := s.image; m.left && (m.file == nil || moveByFile(m.file, addr, octet[:], false) == errElsewhere) { // it is gone
+		s.image = new(image)
+	}
+	return s.image
+}
+
+// move copies from or to the image.
+func (m *image) move(s *space, addr uint64, p []byte, write bool) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.left && m.file == nil {
+		return unix.EFAULT
+	}
+	return s.move(m.file, addr, p, write)
 }
 
 // read fills p from address addr of the process. Error: EFAULT.
@@ -187,7 +231,7 @@ func (s *space) region(addr, n uint64, write bool) (verbs.Memory, error) {
 			return nil, err
 		}
 	}
-	r.file = s.file.Load()
+	r.file, r.image = s.file.Load(), s.present(addr)
 	list, err := s.maps()
 	if err != nil {
 		return nil, unix.EFAULT
@@ -233,6 +277,7 @@ func covered(list io.Reader, from, to uint64, write bool) bool {
 type region struct {
 	space   *space
 	file    *os.File // the memory that the process had then; nil: by process_vm
+	image   *image
 	addr, n uint64
 }
 
@@ -249,7 +294,14 @@ func (r *region) ReadAt(p []byte, off uint64) error { return r.move(p, off, fals
 func (r *region) WriteAt(p []byte, off uint64) error { return r.move(p, off, true) }
 
 func (r *region) move(p []byte, off uint64, write bool) error {
-	if r.space.move(r.file, r.addr+off, p, write) != nil {
+	var err error
+	switch {
+	case r.file != nil:
+		err = r.space.move(r.file, r.addr+off, p, write)
+	case len(p) > 0:
+		err = r.image.move(r.space, r.addr+off, p, write)
+	}
+	if err != nil {
 		return unix.EFAULT
 	}
 	return nil

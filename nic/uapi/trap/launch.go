@@ -217,9 +217,8 @@ func (s *Supervisor) adopt(sock int, o Options, path string) (*os.Process, error
 	return nil, s.adoptListener(sock, path)
 }
 
-// adoptListener takes the listener of the child until it is the program. It
-// must be served from the child's go-ahead on: execve itself is done when the
-// socket ends, and the loader's calls come later.
+// adoptListener takes the listener of the child and serves it until the child
+// is the program: the socket ends then.
 func (s *Supervisor) adoptListener(sock int, path string) error {
 	msg := make([]byte, 2)
 	n, listener, err := receive(sock, msg)
@@ -235,6 +234,7 @@ func (s *Supervisor) adoptListener(sock int, path string) error {
 	if _, err := unix.Write(sock, []byte{0}); err != nil {
 		return fmt.Errorf("start the program: %w", err)
 	}
+	s.serveUntil(sock)
 	if n, err := unix.Read(sock, msg); err == nil && n == 2 {
 		unix.Close(s.fd)
 		return &NotFoundError{Name: path, Err: unix.Errno(msg[1])}

@@ -140,6 +140,22 @@ func (s *Supervisor) loop() error {
 	}
 }
 
+// serveUntil serves until sock is readable or has ended.
+func (s *Supervisor) serveUntil(sock int) {
+	for {
+		fds := []unix.PollFd{{Fd: int32(sock), Events: unix.POLLIN}, {Fd: int32(s.fd), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR || fds[0].Revents != 0 {
+			return
+		}
+		if fds[1].Revents&unix.POLLIN == 0 {
+			continue
+		}
+		if c, err := s.Receive(); err == nil && c != nil {
+			s.serve(c)
+		}
+	}
+}
+
 // sleep waits for Resume. False: no process is left.
 func (s *Supervisor) sleep() bool {
 	wake := int32(s.resumed.Fd())

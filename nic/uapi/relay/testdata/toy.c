@@ -194,6 +194,48 @@ static int heir(void) {
 	return 0;
 }
 
+// at is where executes and image have memory.
+static char *at(void) {
+	return mmap((void *)0x10000000000, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
+static int filled(const char *mem) {
+	int n = 0;
+	for (int i = 0; i < REGION_LEN; i++) n += mem[i] == (char)i;
+	return n == REGION_LEN;
+}
+
+// executes leaves registered memory behind.
+static int executes(void) {
+	int fd = toy("toy0", 0);
+	char *mem = at(), num[16];
+	fcntl(fd, F_SETFD, 0);
+	printf("region: %s\n", word(ask(fd, REGION, (uint64_t)mem)));
+	if (!vfork()) execl("/bin/true", "true", NULL), _exit(1);
+	wait(NULL);
+	int err = ask(fd, FILL, 0);
+	printf("a child: %s %d %d\n", word(err), (int)answer, filled(mem));
+	memset(mem, 0, REGION_LEN);
+	execl("/nonexistent", "nothing", NULL);
+	err = ask(fd, FILL, 0);
+	printf("nothing: %s %d %d\n", word(err), (int)answer, filled(mem));
+	sprintf(num, "%d", fd);
+	execl("/proc/self/exe", "toy", "image", num, NULL);
+	return 1;
+}
+
+static int image(int fd) {
+	char *mem = at();
+	int err = ask(fd, FILL, 0), wrong = 0;
+	for (int i = 0; i < REGION_LEN; i++) wrong += mem[i] != 0;
+	printf("image: %s %d, %d wrong", word(err), (int)answer, wrong);
+	printf(", sum %s\n", word(ask(fd, SUM, 0)));
+	printf("region: %s\n", word(ask(fd, REGION, (uint64_t)mem)));
+	err = ask(fd, FILL, 0);
+	printf("image: %s %d %d\n", word(err), (int)answer, filled(mem));
+	return 0;
+}
+
 // hold waits until it is killed, with one thread in each device.
 static int hold(void) {
 	int fd[2] = {toy("toy0", 0), toy("toy1", 0)};
@@ -297,6 +339,8 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "signals")) return signals();
 	if (!strcmp(what, "family")) return family();
 	if (!strcmp(what, "exits")) return heir();
+	if (!strcmp(what, "executes")) return executes();
+	if (!strcmp(what, "image")) return image(atoi(argv[2]));
 	if (!strcmp(what, "hold")) return hold();
 	if (!strcmp(what, "unpark")) return unpark();
 	if (!strcmp(what, "orphan")) return orphan();

@@ -34,6 +34,7 @@ static long (*kernel)(long, ...);                // libc's syscall(2)
 static ssize_t (*cancelled_recvmsg)(int, struct msghdr *, int); // a cancellation point, which system calls by number are not
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_exit;
+static pid_t talks; // the process that has called: not a child of vfork
 static __thread struct { int open, fd; pid_t pid; dev_t dev; ino_t ino; } conn __attribute__((tls_model("initial-exec")));
 
 // is_ours: the program has neither closed the connection nor given its number to another file.
@@ -57,7 +58,7 @@ static int dial(void) {
 	int high = kernel(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 964); // programs count on the low numbers, and 900 to 963 are served files
 	if (high >= 0) kernel(SYS_close, fd), fd = high;
 	if (kernel(SYS_connect, fd, &address, sizeof address) || kernel(SYS_fstat, fd, &st)) return kernel(SYS_close, fd), 0;
-	conn.open = 1, conn.fd = fd, conn.pid = getpid(), conn.dev = st.st_dev, conn.ino = st.st_ino;
+	conn.open = 1, conn.fd = fd, conn.pid = talks = getpid(), conn.dev = st.st_dev, conn.ino = st.st_ino;
 	return pthread_setspecific(at_exit, &conn) == 0;
 }
 
@@ -277,6 +278,30 @@ DEFINE(int, dup, (int d), (d), SYS_dup, d)
 #define FCNTL(size) int fcntl##size(int d, int cmd, ...) { LAST(cmd, void *, p); SERVE(SYS_fcntl, d, cmd, U p); return NEXT(fcntl##size)(d, cmd, p); }
 FCNTL()
 OF64(FCNTL)
+// A process says that it leaves its memory. One that has none of its own, or has asked nothing, need not.
+#define EXEC(name, params, args) int name params { if (talks == getpid()) SERVE(SYS_execve); return NEXT(name) args; }
+EXEC(execve, (const char *p, char *const *a, char *const *e), (p, a, e))
+EXEC(execv, (const char *p, char *const *a), (p, a))
+EXEC(execvp, (const char *p, char *const *a), (p, a))
+EXEC(execvpe, (const char *p, char *const *a, char *const *e), (p, a, e))
+EXEC(fexecve, (int d, char *const *a, char *const *e), (d, a, e))
+#define EXECL(name, next, after, ...) int name(const char *p, const char *first, ...) { \
+	va_list l; \
+	int n = 1; \
+	va_start(l, first); \
+	while (va_arg(l, char *)) n++; \
+	va_end(l); \
+	char *a[n + 1]; \
+	*a = (char *)first; \
+	va_start(l, first); \
+	for (int i = 1; i <= n; i++) a[i] = va_arg(l, char *); \
+	after; \
+	va_end(l); \
+	return next(p, a, ##__VA_ARGS__); \
+}
+EXECL(execl, execv, )
+EXECL(execlp, execvp, )
+EXECL(execle, execve, char **e = va_arg(l, char **), e)
 int ioctl(int d, request req, ...) {
 	LAST(req, void *, p);
 	SERVE(SYS_ioctl, d, (uint32_t)req, U p);

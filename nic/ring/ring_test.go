@@ -516,6 +516,39 @@ func TestArena(t *testing.T) {
 	}
 }
 
+// However many rings a program has, the NIC's process has few mappings, of which
+// the kernel gives it so many only; those of one length in the place of another
+// come later than those given back.
+func TestManyRings(t *testing.T) {
+	a := must(NewArena())(t)
+	defer a.Close()
+	before := mappings(t)
+	var list []*CompletionQueue
+	for i := range 1000 {
+		q := must(a.NewCompletionQueue(1 + i%100))(t)
+		q.Push(&verbs.WC{ID: uint64(i)})
+		list = append(list, q)
+	}
+	if n := mappings(t) - before; n != 1 {
+		t.Errorf("%d mappings", n)
+	}
+	for i, q := range list {
+		var b [cqeLen]byte
+		if q.Len() != 1 || !q.Fetch(b[:]) || host.Uint64(b[cqeID:]) != uint64(i) {
+			t.Fatalf("ring %d holds % x", i, b)
+		}
+	}
+	a.used = chunkSize - uint64(a.page)
+	over := must(a.NewCompletionQueue(1000))(t)
+	if n := mappings(t) - before; over.Offset() != chunkSize || n != 2 {
+		t.Errorf("behind the first chunk: at %#x, %d mappings", over.Offset(), n)
+	}
+	over.Push(&verbs.WC{ID: 1})
+	if _, err := a.NewCompletionQueue(1 << 26); !errors.Is(err, verbs.ErrLimit) {
+		t.Errorf("larger than a chunk: %v", err)
+	}
+}
+
 // mappings counts this process's mappings of arenas.
 func mappings(t *testing.T) int {
 	t.Helper()

@@ -77,7 +77,8 @@ func (p *eventPipe) flush() {
 		case unix.EINTR:
 		case unix.EAGAIN:
 			return
-		default: // the program has closed its end
+		default: // no one has the program's end any more
+			p.settle()
 			p.close()
 			return
 		}
@@ -86,6 +87,9 @@ func (p *eventPipe) flush() {
 
 // settle counts what was read.
 func (p *eventPipe) settle() {
+	if p.w < 0 {
+		return
+	}
 	if left, err := unix.IoctlGetInt(p.w, unix.TIOCINQ); err == nil {
 		p.passed(p.inside - (left+p.size-1)/p.size)
 	}
@@ -186,6 +190,9 @@ func createCompChannel(r *request) error {
 		f.sweepChannels()
 		f.sweepAt = 2*len(f.channels) + idleChannels
 	}
+	if len(f.channels) >= f.ctx.Query().MaxCQ {
+		return syscall.ENOMEM
+	}
 	pipe, program, err := newEventPipe(compEventLen)
 	if err != nil {
 		return err
@@ -223,15 +230,18 @@ func (f *File) findChannel(pid int, number int32) (*channel, error) {
 const idleChannels = 8
 
 // sweepChannels closes the channels that no one can read from: destroying one
-// is close(2), of which the server is not told.
+// is close(2), of which the server is not told. Those with CQs are kept for
+// their counts, without a descriptor.
 func (f *File) sweepChannels() {
 	kept := f.channels[:0]
 	for _, ch := range f.channels {
-		if ch.cqs == 0 && ch.pipe.abandoned() {
+		if ch.pipe.abandoned() {
+			ch.pipe.settle()
 			ch.pipe.close()
-			continue
 		}
-		kept = append(kept, ch)
+		if ch.cqs > 0 || ch.pipe.w >= 0 {
+			kept = append(kept, ch)
+		}
 	}
 	clear(f.channels[len(kept):])
 	f.channels = kept

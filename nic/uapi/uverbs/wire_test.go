@@ -46,10 +46,14 @@ type station struct {
 	buf                []byte
 	bufAt              uint64
 	key                uint32
+	rings              rings
 	send               *ring.SendPoster
 	recv               *ring.RecvPoster
 	poll               *ring.Poller
 }
+
+// rings are where a program has mapped its queues.
+type rings struct{ send, receive, completion []byte }
 
 func newCable(t testing.TB) *cable {
 	c := &cable{t: t, now: frame.Time(time.Hour), pool: buf.NewPool(4096, 0)}
@@ -138,11 +142,12 @@ func (s *station) setup(shared bool) {
 	mrAnswer := s.must(9, fields(s.bufAt, uint64(len(s.buf)), s.bufAt, s.pdh, 0x1f), 12)
 	s.mrh, s.key = mrAnswer.u32(0), mrAnswer.u32(4)
 	var err error
-	s.poll, err = ring.OpenCompletionQueue(s.mmap(cqAnswer[8:]))
+	s.rings = rings{completion: s.mmap(cqAnswer[8:]), receive: s.mmap(rq), send: s.mmap(qpAnswer[createQPAnswerLen+ringLen:])}
+	s.poll, err = ring.OpenCompletionQueue(s.rings.completion)
 	ok(t, err)
-	s.recv, err = ring.OpenRecvQueue(s.mmap(rq), 2)
+	s.recv, err = ring.OpenRecvQueue(s.rings.receive, 2)
 	ok(t, err)
-	s.send, err = ring.OpenSendQueue(s.mmap(qpAnswer[createQPAnswerLen+ringLen:]), 2, 64)
+	s.send, err = ring.OpenSendQueue(s.rings.send, 2, 64)
 	ok(t, err)
 }
 

@@ -3,6 +3,7 @@
 package abitest
 
 import (
+	"fmt"
 	"syscall"
 
 	"tapir/nic/uapi/abi"
@@ -19,6 +20,8 @@ type Program struct {
 
 	Files map[int]int // installed descriptors by their number in the program
 	Max   int         // descriptors that it may have; 0: 100
+
+	Regions []*Region // what Region has returned, in order
 
 	pieces []piece
 	next   uint64
@@ -125,20 +128,48 @@ func (p *Program) Region(addr, n uint64, write bool) (verbs.Memory, error) {
 	if p.at(addr, n, write) == nil {
 		return nil, syscall.EFAULT
 	}
-	return region{p, addr, n}, nil
+	r := &Region{p: p, addr: addr, n: n, write: write}
+	p.Regions = append(p.Regions, r)
+	return r, nil
 }
 
-// region is memory of a program, which may be unmapped meanwhile.
-type region struct {
-	p    *Program
-	addr uint64
-	n    uint64
+// Region is memory of a program, which may be unmapped meanwhile. Whoever
+// touches what lies outside, or writes without the right, or comes after the
+// end, has a bug and panics.
+type Region struct {
+	p     *Program
+	addr  uint64
+	n     uint64
+	write bool
+	ended bool
 }
 
-func (r region) Len() uint64                        { return r.n }
-func (r region) Slice(uint64, int) []byte           { return nil }
-func (r region) ReadAt(b []byte, off uint64) error  { return r.p.Read(r.addr+off, b) }
-func (r region) WriteAt(b []byte, off uint64) error { return r.p.Write(r.addr+off, b) }
+// End says that the region is registered no more.
+func (r *Region) End() { r.ended = true }
+
+// Len implements verbs.Memory.
+func (r *Region) Len() uint64 { return r.n }
+
+// Slice implements verbs.Memory.
+func (r *Region) Slice(uint64, int) []byte { return nil }
+
+// ReadAt implements verbs.Memory.
+func (r *Region) ReadAt(b []byte, off uint64) error {
+	r.guard(len(b), off, false)
+	return r.p.Read(r.addr+off, b)
+}
+
+// WriteAt implements verbs.Memory.
+func (r *Region) WriteAt(b []byte, off uint64) error {
+	r.guard(len(b), off, true)
+	return r.p.Write(r.addr+off, b)
+}
+
+func (r *Region) guard(n int, off uint64, write bool) {
+	if r.ended || write && !r.write || off > r.n || uint64(n) > r.n-off {
+		panic(fmt.Sprintf("%d octets at %d of a region of %d, write %v, registered for it %v, ended %v", n, off, r.n, write, r.write, r.ended))
+	}
+}
 
 // Nonblocking implements abi.Caller.
 func (p *Program) Nonblocking() bool { return p.NonBlock }

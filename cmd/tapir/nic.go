@@ -216,13 +216,15 @@ func startNIC(ctx context.Context, cfg node.Config, programs *node.Programs, sto
 	return &running{node: n, server: s, run: r, finish: func() {}}, nil
 }
 
-// closeNICs ends all NICs side by side: first what programs have of them, then
-// the connections, so that captures see them close, then the control sockets. The failure of a NIC was
-// reported when it happened. RDMA objects that nobody destroyed are named.
+// closeNICs ends all NICs side by side: first programs are told and lose what
+// they have of them, then the connections go, so that captures see them close,
+// then the control sockets. The failure of a NIC was reported when it happened.
+// RDMA objects that nobody destroyed are named.
 func closeNICs(nics []*running, errOut io.Writer) {
 	var wg sync.WaitGroup
 	for _, n := range nics {
 		wg.Go(func() {
+			n.node.Withdraw()
 			n.run.Close()
 			_ = n.node.Close()
 			n.server.Close()

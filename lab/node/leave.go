@@ -98,6 +98,11 @@ func (n *Node) bury(why error) {
 	}
 }
 
+// Withdraw is the first part of Close: programs and other clients are told that
+// the device leaves, and have nothing of it any more when Withdraw returns. What
+// is not RDMA goes on.
+func (n *Node) Withdraw() { n.leave(nil) }
+
 // Unplug takes the NIC away as if its card were pulled: queue pairs are
 // flushed, whoever has the device open is told, and when all have let go of
 // it, the node ends with ErrUnplugged. No connection is closed in order.

@@ -104,7 +104,7 @@ func TestConnect(t *testing.T) {
 }
 
 // checkEmpty closes the channels and looks for what is left.
-func (p *pair) checkEmpty(t *testing.T, list ...*channel) {
+func (p *pair) checkEmpty(t testing.TB, list ...*channel) {
 	t.Helper()
 	for _, ch := range list {
 		ch.close()

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"tapir/nic/verbs"
 )
 
@@ -14,7 +16,7 @@ import (
 // agree with itself.
 type model struct {
 	*pair
-	rng      *rand.Rand
+	rng      interface{ IntN(n int) int }
 	channels []*channel
 	ids      []*known
 	byUID    map[uint64]*known
@@ -190,28 +192,57 @@ func (m *model) check() {
 	}
 }
 
+// drawn is chance as rapid has it, who finds a short way to what goes wrong.
+type drawn struct{ t *rapid.T }
+
+func (d drawn) IntN(n int) int { return rapid.IntRange(0, n-1).Draw(d.t, "choice") }
+
+// failing is a test of which rapid is told what fails.
+type failing struct {
+	testing.TB
+	t *rapid.T
+}
+
+func (f failing) Helper()                      {}
+func (f failing) Error(args ...any)            { f.t.Error(args...) }
+func (f failing) Errorf(s string, args ...any) { f.t.Errorf(s, args...) }
+func (f failing) Fatal(args ...any)            { f.t.Fatal(args...) }
+func (f failing) Fatalf(s string, args ...any) { f.t.Fatalf(s, args...) }
+
+// Whatever programs do on two NICs, each on a thread of its own or both on one:
+// events come in an order that makes sense, of ids that are alive, on the channel
+// that these belong to; destroying and migrating an id tells how many were
+// fetched, which is what librdmacm waits for; poll tells when there are some; and
+// nothing is left.
 func TestEventsAgree(t *testing.T) {
 	total := map[EventType]int{}
-	for seed := range uint64(60) {
-		rng := rand.New(rand.NewPCG(seed, 5))
-		m := &model{rng: rng, byUID: map[uint64]*known{}, fetched: total}
-		if seed%2 == 0 {
-			m.pair = newPair(t, nil)
+	rapid.Check(t, func(rt *rapid.T) {
+		m := &model{rng: drawn{rt}, byUID: map[uint64]*known{}, fetched: total}
+		tb := failing{t, rt}
+		if rapid.Bool().Draw(rt, "one thread") {
+			m.pair = newPair(tb, nil)
 		} else {
-			m.pair = newPair(t, rng)
+			m.pair = newPair(tb, rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 5)))
 		}
 		for range 2 {
 			m.channels = append(m.channels, m.c.open(), m.s.open())
 		}
+		rt.Cleanup(func() {
+			for _, ch := range m.channels {
+				if !ch.File.(*File).closed {
+					ch.close()
+				}
+			}
+		})
 		for range 600 {
 			m.act()
 			m.check()
 		}
-		for len(m.ids) > 0 && rng.IntN(4) > 0 {
+		for len(m.ids) > 0 && m.rng.IntN(4) > 0 {
 			m.destroy(m.ids[0])
 		}
-		m.checkEmpty(t, m.channels...)
-	}
+		m.checkEmpty(tb, m.channels...)
+	})
 	for _, typ := range []EventType{AddrResolved, AddrError, RouteResolved, ConnectRequest, Rejected, Established, Disconnected} {
 		if total[typ] == 0 {
 			t.Errorf("event %d never came: %v", typ, total)

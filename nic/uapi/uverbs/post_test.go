@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"slices"
 	"syscall"
 	"testing"
 
@@ -159,7 +160,21 @@ func FuzzCommands(f *testing.F) {
 	add(seed.plain(26, toState(2, verbs.Err), 0))
 	add(seed.plain(21, fields(uint32(1), 100), 8+4*wcLen))
 	add(append(seed.plain(28, append(fields(2, 1, 1, sendWRLen), append(sendWR(1, 1, 2, 8, 0), fields(uint64(0x7f00_0000_0000), 6, 0)...)...), 4), 0))
-	add(seed.wide(24, append(qpRequest(1, 0, 1, typeRC), make([]byte, 16)...), nil, 40, 32))
+	add(slices.Concat(
+		seed.wide(24, append(qpRequest(1, 0, 1, typeRC), make([]byte, 16)...), nil, 40, 32),
+		seed.wide(1, make([]byte, 8), nil, extendedDeviceAttrLen, 0),
+		seed.wide(18, fields(uint64(6), 10, 0, ^uint32(0), 0, 0, 0), nil, 16, 16),
+		seed.wide(26, append(toState(2, verbs.Init), make([]byte, 8)...), nil, 8, 0),
+		seed.plain(20, fields(uint32(1), 0), 8),
+	))
+	addr := uint64(0x7f00_0000_0000)
+	add(slices.Concat(
+		seed.plain(9, fields(addr, uint64(100), addr, uint32(0), uint32(verbs.LocalWrite)), 12),
+		seed.plain(11, fields(uint32(4), uint32(7), addr, uint64(200), addr, uint32(0), uint32(0)), 8),
+		seed.plain(14, fields(uint32(0), uint8(2), make([]byte, 3)), 8),
+		seed.plain(13, fields(uint32(4)), 0),
+	))
+	add(slices.Concat(seed.plain(19, fields(uint32(1), 100), 8+ringLen), seed.plain(27, fields(uint32(2), 0), 4), seed.plain(35, fields(uint32(3), 0), 4)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := newWorld(t, verbs.Limits{MaxCQE: 1 << 10, MaxQPWR: 1 << 10, MaxSRQWR: 1 << 10})
 		w.pd()                          // handle 0
@@ -168,7 +183,10 @@ func FuzzCommands(f *testing.F) {
 		w.must(32, fields(uint64(3), 0, 10, 2, 0), srqAnswerLen+srqUHWLen)
 		for len(b) > 0 { // commands of the length that each header says
 			n := len(b)
-			if n >= headerLen {
+			switch {
+			case n >= extendedHeaderLen && native.Uint32(b)&extendedFlag != 0:
+				n = min(n, extendedHeaderLen+8*(int(native.Uint16(b[4:]))+int(native.Uint16(b[16:]))))
+			case n >= headerLen:
 				n = min(n, max(headerLen, 4*int(native.Uint16(b[4:]))))
 			}
 			_ = w.write(b[:n])

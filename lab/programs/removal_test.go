@@ -1,0 +1,62 @@
+package programs
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+// TestNICEnds ends a NIC under programs that use it: they hear of it as of a
+// device that is removed, their peers as of connections that end, and none
+// hangs.
+func TestNICEnds(t *testing.T) {
+	l, err := New(t.Context(), tapir, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
+	defer cancel()
+	run := func(nic string, argv ...string) *process {
+		p, err := start(ctx, l.side(nic).NS, l.dir, l.under(nic, argv)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.stop)
+		return p
+	}
+	watch := run(server, "stdbuf", "-o0", "ibv_asyncwatch", "-d", "rxe0")
+	if err := watch.await(ctx, "async event FD"); err != nil {
+		t.Fatal(err)
+	}
+	passive := run(server, "rping", "-s")
+	if err := l.listens(ctx, passive); err != nil {
+		t.Fatal(err)
+	}
+	active := run(client, "rping", "-c", "-v", "-a", IPv4, "-C", "1000000000")
+	if err := active.await(ctx, "ping data"); err != nil {
+		t.Fatal(err)
+	}
+	l.nics[0].stop()
+	for _, c := range []struct {
+		what string
+		p    *process
+		said string
+	}{
+		{"ibv_asyncwatch", watch, "IBV_EVENT_DEVICE_FATAL"}, {"rping -s", passive, "device removal"}, {"rping -c", active, "DISCONNECT"},
+	} {
+		err := c.p.wait(ctx)
+		if !c.p.hasEnded() || !strings.Contains(c.p.said.String(), c.said) {
+			t.Errorf("%s: %v, it says: %s", c.what, err, c.p.tail())
+		}
+	}
+	l.ctls[0].Close()
+	l.ctls = l.ctls[1:]
+	if err := l.empty(ctx); err != nil {
+		t.Error(err)
+	}
+}

@@ -2,8 +2,9 @@ package programs
 
 import (
 	"context"
-	"strings"
 	"testing"
+
+	"tapir/lab/process"
 )
 
 // TestNICEnds ends a NIC under programs that use it: they hear of it as of a
@@ -21,16 +22,16 @@ func TestNICEnds(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
 	defer cancel()
-	run := func(nic string, argv ...string) *process {
-		p, err := start(ctx, l.side(nic).NS, l.dir, l.under(nic, argv)...)
+	run := func(nic string, argv ...string) *process.Process {
+		p, err := process.Start(ctx, l.side(nic).NS, process.Options{Dir: l.dir, Argv: l.under(nic, argv)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(p.stop)
+		t.Cleanup(p.Stop)
 		return p
 	}
 	watch := run(server, "stdbuf", "-o0", "ibv_asyncwatch", "-d", "rxe0")
-	if err := watch.await(ctx, "async event FD"); err != nil {
+	if err := watch.Await(ctx, "async event FD"); err != nil {
 		t.Fatal(err)
 	}
 	passive := run(server, "rping", "-s")
@@ -38,20 +39,20 @@ func TestNICEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	active := run(client, "rping", "-c", "-v", "-a", IPv4, "-C", "1000000000")
-	if err := active.await(ctx, "ping data"); err != nil {
+	if err := active.Await(ctx, "ping data"); err != nil {
 		t.Fatal(err)
 	}
-	l.nics[0].stop()
+	l.nics[0].Stop()
 	for _, c := range []struct {
 		what string
-		p    *process
+		p    *process.Process
 		said string
 	}{
 		{"ibv_asyncwatch", watch, "IBV_EVENT_DEVICE_FATAL"}, {"rping -s", passive, "device removal"}, {"rping -c", active, "DISCONNECT"},
 	} {
-		err := c.p.wait(ctx)
-		if !c.p.hasEnded() || !strings.Contains(c.p.said.String(), c.said) {
-			t.Errorf("%s: %v, it says: %s", c.what, err, c.p.tail())
+		err := c.p.Wait(ctx)
+		if !c.p.HasEnded() || c.p.Line(c.said) == "" {
+			t.Errorf("%s: %v, it says: %s", c.what, err, c.p.Tail())
 		}
 	}
 	l.ctls[0].Close()

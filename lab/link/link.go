@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -64,6 +65,7 @@ func (n *Net) AddTAP(name string, vnet bool) error {
 	err := n.ns.Do(func() error {
 		return netlink.LinkAdd(&netlink.Tuntap{
 			LinkAttrs: netlink.LinkAttrs{Name: name}, Mode: netlink.TUNTAP_MODE_TAP, Flags: flags,
+			Owner: uint32(os.Getuid()), Group: uint32(os.Getgid()), // 0 need not exist in a user namespace
 		})
 	})
 	return wrap("make TAP", name, err)

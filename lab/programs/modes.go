@@ -13,6 +13,8 @@ type Mode struct {
 	Name  string
 	Flags []string // of tapir run
 	Timer bool     // 1,000 signals a second interrupt the program
+	// Under is the command line that runs argv on a NIC, in place of the above.
+	Under func(nic string, argv []string) []string
 }
 
 // The modes. The first is what everybody uses.
@@ -42,6 +44,9 @@ func timerLibrary(dir string) (file string, err error) {
 
 // under is the command line that runs argv on a NIC.
 func (l *Lab) under(nic string, m Mode, argv []string) []string {
+	if m.Under != nil {
+		return m.Under(nic, argv)
+	}
 	full := append([]string{l.tapir, "run", "--nic", nic}, m.Flags...)
 	full = append(full, "--")
 	if m.Timer {

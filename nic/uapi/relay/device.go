@@ -34,7 +34,7 @@ func (d *device) ServeOpen(made *trap.Call, how int) trap.Answer {
 		return trap.Fail(unix.ENODEV)
 	}
 	d.c.handOver()
-	d.c.link.send(&message{Kind: open, ID: id, Thread: int32(made.Thread()), Flags: int64(how)}, d.name, -1)
+	d.c.tell(made, &message{Kind: open, ID: id, Flags: int64(how)}, d.name)
 	return trap.Later()
 }
 
@@ -123,8 +123,7 @@ func (c *Client) command(w *call) bool {
 	if !ok {
 		return false
 	}
-	c.link.send(&message{Kind: command, ID: id, File: w.file.token, Addr: w.Arg(1), Len: w.Arg(2),
-		Thread: int32(w.Thread()), FD: int32(w.Int(0))}, "", -1)
+	c.tell(w.Call, &message{Kind: command, ID: id, File: w.file.token, Addr: w.Arg(1), Len: w.Arg(2), FD: int32(w.Int(0))}, "")
 	c.lookAfter(id, w)
 	return true
 }

@@ -9,6 +9,7 @@
 //	NIC's process: Server, one session per Client    server.go, session.go
 //	   open, command -> on the NIC's thread          caller.go: the abi.Caller
 //	   its memory                                    space.go
+//	   numbers of a container's threads              pidns.go
 //
 // When the program opens its first file, the NIC's thread takes the seccomp
 // listener over (intake.go): it receives the program's calls between its
@@ -48,6 +49,9 @@ type Ask struct {
 type Hello struct {
 	Version int      `json:"version"`
 	Devices []string `json:"devices"` // what Client.Add can show
+	// Below says that the supervisor is in a PID namespace below that of the
+	// NIC's process: a pidfd goes along where a message names a thread.
+	Below   bool     `json:"below,omitempty"`
 	Refused *Refused `json:"refused,omitempty"`
 }
 

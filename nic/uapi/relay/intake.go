@@ -143,7 +143,9 @@ func (in *intake) find(made *trap.Call) *file {
 
 // foreign gives a call to the supervisor.
 func (in *intake) foreign(made *trap.Call) {
-	b, err := binary.Append(nil, binary.NativeEndian, made.Notification())
+	n := made.Notification()
+	n.PID = uint32(in.s.below.inner(int(n.PID)))
+	b, err := binary.Append(nil, binary.NativeEndian, n)
 	if err == nil { // it is of fixed size
 		in.s.link.send(&message{Kind: foreign}, string(b), -1)
 	}

@@ -13,7 +13,8 @@ import (
 type kind uint32
 
 const (
-	// From the supervisor; ID is that of the call.
+	// From the supervisor; ID is that of the call. With open and command a pidfd
+	// of Thread's process comes along if Hello says Below.
 	open    kind = iota + 1 // device Tail, with Flags of open(2), by Thread
 	command                 // File, of Len octets at Addr of Thread, written to descriptor number FD
 	cancel                  // the call has a signal to handle or its thread is gone

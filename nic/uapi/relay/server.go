@@ -106,8 +106,12 @@ func (s *Server) serve(c *net.UnixConn, devices Devices) {
 	}
 	pid, found, err := admit(c, a, devices)
 	h := Hello{Version: Version}
+	var below depth
 	if err != nil {
 		h.Refused = err
+	} else {
+		below = depthOf(pid)
+		h.Below = below > 0
 	}
 	for name := range found {
 		h.Devices = append(h.Devices, name)
@@ -121,7 +125,7 @@ func (s *Server) serve(c *net.UnixConn, devices Devices) {
 		return
 	}
 	if l, err := newLink(c); err == nil {
-		newSession(l, a, found).run()
+		newSession(l, a, found, below).run()
 	}
 }
 

@@ -27,6 +27,7 @@ type session struct {
 	link    *link
 	ask     Ask
 	devices map[string]Device
+	below   depth // the supervisor
 
 	mu        sync.Mutex
 	gone      bool // the supervisor
@@ -65,8 +66,8 @@ type file struct {
 	closed  bool
 }
 
-func newSession(l *link, a Ask, devices map[string]Device) *session {
-	return &session{link: l, ask: a, devices: devices, files: map[uint64]*file{}, byID: map[trap.FileID]*file{},
+func newSession(l *link, a Ask, devices map[string]Device, below depth) *session {
+	return &session{link: l, ask: a, devices: devices, below: below, files: map[uint64]*file{}, byID: map[trap.FileID]*file{},
 		calls: map[uint64]*caller{}, spaces: map[int]*space{}, questions: map[uint64]chan answer{}, ledger: -1}
 }
 
@@ -103,6 +104,9 @@ func (s *session) run() {
 }
 
 func (s *session) take(m message, tail string, fd int) {
+	if m.Kind == open || m.Kind == command {
+		m.Thread = int32(s.below.outer(int(m.Thread), fd))
+	}
 	switch m.Kind {
 	case reply:
 		s.mu.Lock()
@@ -322,7 +326,7 @@ func (s *session) question(m *message, fd int) (answer, error) {
 
 // procFile asks for a file of /proc/PID.
 func (s *session) procFile(k kind, pid int) (*os.File, error) {
-	a, err := s.question(&message{Kind: k, Thread: int32(pid)}, -1)
+	a, err := s.question(&message{Kind: k, Thread: int32(s.below.inner(pid))}, -1)
 	if err != nil {
 		return nil, err
 	}

@@ -143,6 +143,8 @@ func (l *Lab) listens(ctx context.Context, p *process.Process) error {
 // empty waits until no program has anything of the NICs any more: what it left,
 // the NIC has taken back.
 func (l *Lab) empty(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	left := ""
 	err := process.Until(ctx, func() (bool, error) {
 		left = ""

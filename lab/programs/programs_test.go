@@ -87,7 +87,7 @@ func runCell(t *testing.T, l *Lab, c Cell, m Mode) {
 		t.Error(err)
 	}
 	if again > 0 {
-		t.Logf("begun %d times anew: %s", again, c.Known)
+		t.Logf("begun %d times anew after one of %q", again, c.Known)
 	}
 }
 

@@ -1,6 +1,7 @@
 package programs
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +30,7 @@ const attempts = 5
 func (l *Lab) Run(ctx context.Context, c Cell, m Mode) (again int, err error) {
 	for ; ; again++ {
 		err = l.run(ctx, c, m)
-		if err == nil || c.Known == "" || again == attempts-1 || !strings.Contains(err.Error(), c.Known) {
+		if err == nil || again == attempts-1 || !c.isKnown(err) {
 			return again, err
 		}
 		if left := l.empty(ctx); left != nil {
@@ -37,15 +39,26 @@ func (l *Lab) Run(ctx context.Context, c Cell, m Mode) (again int, err error) {
 	}
 }
 
+// isKnown reports whether the programs ended by an error of their own.
+func (c *Cell) isKnown(err error) bool {
+	return slices.ContainsFunc(c.Known, func(says string) bool { return strings.Contains(err.Error(), says) })
+}
+
 func (l *Lab) run(ctx context.Context, c Cell, m Mode) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Within, within))
 	defer cancel()
 	var srv, cli *process.Process
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%s, %s: %w%s", c.Name, m.Name, err, l.state())
 		}
-		err = errors.Join(err, stop("client", cli, err != nil), stop("server", srv, err != nil))
+		err = errors.Join(err, stop("client", cli, err != nil))
+		if err != nil && srv != nil {
+			soon, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			srv.Wait(soon) // it may have something to say about the client's end
+			cancel()
+		}
+		err = errors.Join(err, stop("server", srv, err != nil))
 	}()
 	if c.Copies > 0 {
 		if err := os.WriteFile(filepath.Join(l.dir, "from"), pattern(c.Copies), 0o600); err != nil {

@@ -3,7 +3,6 @@
 package programs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -76,19 +75,12 @@ func (l *Lab) round(t *testing.T, mode Mode, counts map[string]*count) (faults [
 			n.failed++
 			faults = append(faults, c.Name+", "+m.Name)
 			t.Error(err)
-			if left := l.recover(t.Context()); left != nil {
+			if left := l.empty(t.Context()); left != nil {
 				t.Error(left)
 			}
 		}
 	}
 	return faults
-}
-
-// recover waits until the NICs are rid of what a failed cell left.
-func (l *Lab) recover(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	return l.empty(ctx)
 }
 
 // report appends the table.

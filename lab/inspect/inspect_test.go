@@ -123,8 +123,8 @@ func TestPacketsCutShort(t *testing.T) {
 	}
 }
 
-// tagged puts a VLAN tag into a frame.
-func tagged(b []byte) []byte {
+// vlan puts a VLAN tag into a frame.
+func vlan(b []byte) []byte {
 	return append(append(bytes.Clone(b[:12]), 0x81, 0, 0, 5), b[12:]...)
 }
 
@@ -159,7 +159,7 @@ func management(f opa.Framing) []byte {
 func TestCarriers(t *testing.T) {
 	t.Parallel()
 	carriers := map[string]func([]byte) []byte{
-		"VLAN":   tagged,
+		"VLAN":   vlan,
 		"NSH":    func(b []byte) []byte { return fabric(opa.FramingNSH, b) },
 		"88b5":   func(b []byte) []byte { return fabric(opa.Framing88B5, b) },
 		"Geneve": func(b []byte) []byte { return fabric(opa.FramingGeneve, b) },

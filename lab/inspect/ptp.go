@@ -114,6 +114,7 @@ func (i *Inspector) ptpMessage(p *Packet, x *transport.Packet) {
 	d := i.ptpDomain(p, x.Body[4])
 	var m msg.Message
 	if err := m.Parse(x.Body); err != nil {
+		d.spoil(msg.ClockIdentity(x.Body[20:28]))
 		for _, e := range parseErrors {
 			if errors.Is(err, e.err) {
 				i.violate(e.rule, p.Number, d.flow, "")
@@ -131,10 +132,24 @@ func (i *Inspector) ptpMessage(p *Packet, x *transport.Packet) {
 	for _, r := range ptpRules {
 		if r.broken(&m, x) {
 			i.violate(r.rule, p.Number, d.flow, "%v: %s", m.Type, ptpText(&m))
+			if r.rule == ptpPort {
+				d.spoil(m.Source.Clock)
+				return
+			}
 		}
 	}
 	i.ptpSequence(p, d, &m, x)
 	i.ptpExchange(p, d, &m)
+}
+
+// spoil forgets what a message of the clock that cannot be read may have
+// belonged to.
+func (d *ptpDomain) spoil(clock msg.ClockIdentity) {
+	for id, s := range d.ports {
+		if id.Clock == clock {
+			s.sync, s.early = nil, nil
+		}
+	}
 }
 
 // ptpText is a message in a few words.

@@ -146,7 +146,7 @@ func (h *half) startup() {
 		return
 	}
 	want := mpa.Request
-	if c.req != nil {
+	if c.req != nil || bytes.HasPrefix(h.peer().stream.rest(), []byte(keys[mpa.Request])) {
 		want = mpa.Reply
 	}
 	have := min(len(b), len(keys[want]))
@@ -188,8 +188,8 @@ func (h *half) frame(b []byte, kind mpa.Kind) {
 		h.peer().stream.state = streamDead
 		return
 	}
-	if kind == mpa.Reply && h.peer().stream.state == streamStart {
-		h.replyEarly(at)
+	if kind == mpa.Reply && c.req == nil {
+		h.replyEarly()
 		return
 	}
 	if n == 0 {
@@ -222,7 +222,7 @@ func (h *half) frame(b []byte, kind mpa.Kind) {
 }
 
 // replyEarly: a reply comes though the request is not complete.
-func (h *half) replyEarly(int) {
+func (h *half) replyEarly() {
 	o := h.peer()
 	o.violate(mpaPDLength, o.stream.packet(o.stream.done), "%d, of which %d came before the reply",
 		be.Uint16(o.stream.rest()[18:]), len(o.stream.rest())-mpa.FrameHeaderLen)
@@ -493,10 +493,18 @@ func (h *half) ended(packet int) {
 		h.violate(streamInFrame, s.packet(s.done), "%d octets of it", n)
 	case s.state == streamFull && h.c.reply != nil:
 		x := h.open()
-		if !h.blamePrior() && !h.blameLength(&x) {
+		if !h.blameOpen(&x) {
 			h.violate(streamInFPDU, packet, "%d octets of %d", n, x.size)
 		}
 	}
+}
+
+// blameOpen finds out whether a wrong length is why x is not complete.
+func (h *half) blameOpen(x *fpdu) bool {
+	if b := h.stream.rest(); len(b) > mpa.LengthLen+1 && !looksLikeFPDU(b) && h.blamePrior() {
+		return true
+	}
+	return h.blameLength(x)
 }
 
 // open is the FPDU of which octets wait for the rest.
@@ -518,7 +526,7 @@ func (h *half) left() {
 	case n == 0 || s.state == streamOther:
 	case s.state == streamFull && h.c.reply != nil:
 		x := h.open()
-		if !h.blamePrior() && !h.blameLength(&x) {
+		if more := s.segmentEnd(x.at) < s.end(); h.cut != 0 || !more || !h.blameOpen(&x) {
 			h.c.in.note(s.packet(s.done), "the capture ends inside an FPDU")
 		}
 	case s.state == streamStart && h.c.req != nil && h.peer().stream.state != streamDead:

@@ -134,6 +134,9 @@ func (c Config) withDefaults() Config {
 	if c.IWARP.Nudge == 0 {
 		c.IWARP.Nudge = defaultNudge
 	}
+	if c.IWARP.SendFirst == 0 {
+		c.IWARP.SendFirst = defaultSendFirst
+	}
 	if c.MAC.IsZero() {
 		c.MAC = deriveMAC(c.seed())
 	}

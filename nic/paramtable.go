@@ -163,7 +163,10 @@ func cmParams() []*Param {
 		duration(Param{Name: "first_delay", Origin: originTapir, Runtime: true,
 			Help: "time to wait with the first FPDU of a connection that the NIC opens"},
 			func(c *Config) *time.Duration { return &c.IWARP.FirstDelay }, 0, second, true),
-		nudge(),
+		orNever(Param{Name: "nudge", Help: "silence of the peer after the NIC's first FPDU that makes it send a zero-length Write, for siw as server"},
+			func(c *Config) *time.Duration { return &c.IWARP.Nudge }, defaultNudge, time.Second),
+		orNever(Param{Name: "send_first", Help: "silence of a client after which an unmodified program that serves may send first, for siw as client"},
+			func(c *Config) *time.Duration { return &c.IWARP.SendFirst }, defaultSendFirst, time.Minute),
 	}
 }
 
@@ -201,26 +204,29 @@ func depth(name, help string, field func(*Config) *uint16) *Param {
 // anybody notices.
 const defaultNudge = 5 * time.Millisecond
 
-// nudge makes the setting of a time whose 0 is not the default.
-func nudge() *Param {
-	p := duration(Param{Name: "nudge", Origin: originTapir, Runtime: true,
-		Help: "silence of the peer after the NIC's first FPDU that makes it send a zero-length Write, for siw as server"},
-		func(c *Config) *time.Duration { return &c.IWARP.Nudge }, defaultNudge, time.Second, true)
-	get, set := p.get, p.set
-	p.get = func(c *Config) string {
-		if c.IWARP.Nudge < 0 {
+// defaultSendFirst leaves siw the time to take the MPA reply in: it ends a
+// connection on which more is there by then.
+const defaultSendFirst = 200 * time.Millisecond
+
+// orNever makes the setting of a time of which 0, not the default, says never.
+func orNever(p Param, field func(*Config) *time.Duration, def, high time.Duration) *Param {
+	p.Origin, p.Runtime = originTapir, true
+	made := duration(p, field, def, high, true)
+	get, set := made.get, made.set
+	made.get = func(c *Config) string {
+		if *field(c) < 0 {
 			return "0"
 		}
 		return get(c)
 	}
-	p.set = func(c *Config, v string) error {
+	made.set = func(c *Config, v string) error {
 		err := set(c, v)
-		if err == nil && c.IWARP.Nudge == 0 {
-			c.IWARP.Nudge = iwarp.NoNudge
+		if err == nil && *field(c) == 0 {
+			*field(c) = iwarp.Never
 		}
 		return err
 	}
-	return p
+	return made
 }
 
 func tcpParams() []*Param {

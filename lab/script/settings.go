@@ -26,7 +26,7 @@ type settings struct {
 }
 
 func defaultSettings() settings {
-	return settings{isn: 1000, port: 7174, tolerance: time.Millisecond, rdma: iwarp.Config{Nudge: iwarp.NoNudge}}
+	return settings{isn: 1000, port: 7174, tolerance: time.Millisecond, rdma: iwarp.Config{Nudge: iwarp.Never}}
 }
 
 func (s *settings) mtu() int {

@@ -113,6 +113,10 @@ type Params struct {
 	// PeerToPeer asks for the peer-to-peer model, in which a ready-to-receive
 	// indication lets the accepting side send first. Connect only.
 	PeerToPeer bool
+	// MaySendFirst lets the accepting side send first when the other side is
+	// silent for a time that the NIC sets, though it has not asked for the
+	// peer-to-peer model. Accept only.
+	MaySendFirst bool
 	// ManualRTR lets the application say when it is ready: MPAReply comes
 	// first, and SendRTR, with the ready-to-receive indication in the
 	// peer-to-peer model, leads to ActiveComplete. Connect only.

@@ -85,7 +85,7 @@ func (c *conn) drain() {
 		return
 	}
 	c.draining = true
-	if !c.held { // else the time begins with release
+	if !c.held && !c.begins { // else the time begins with release
 		c.e.armAfter(c, c.e.cfg.CloseTimeout)
 	}
 	if c.qp != nil {

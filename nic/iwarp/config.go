@@ -51,8 +51,15 @@ type Config struct {
 
 	// Nudge is how long an initiator bears its peer's silence after its first
 	// FPDU before it sends a zero-length RDMA Write, which wakes a siw that has
-	// missed that FPDU (never). NoNudge says never where 0 has another meaning.
+	// missed that FPDU (never). Never says so where 0 has another meaning.
 	Nudge time.Duration
+
+	// SendFirst is how long a responder whose application may send first
+	// (cm.Params.MaySendFirst) waits for the initiator's first FPDU before it
+	// sends its own. RFC 5044 section 7.1.2 has it wait for ever (never); siw
+	// does not wait at all, and as initiator does not ask for the peer-to-peer
+	// model, so programs on it may wait for the responder.
+	SendFirst time.Duration
 
 	// Log is told about start-up frames, FPDUs and errors, as far as its Mask
 	// says; it may be nil.

@@ -52,6 +52,7 @@ type conn struct {
 	rxOff  uint64 // stream offset that has been received
 	gated  bool   // hold FPDUs: responder until the initiator's first one
 	held   bool   // gated by Config.FirstDelay
+	begins bool   // gated until Config.SendFirst is over
 	copies bool   // long messages are copied, too
 	local  bool   // a work request of this side is the fault
 	// revision is what the initiator asks for.
@@ -162,9 +163,26 @@ func (c *conn) hold(now frame.Time) {
 	}
 }
 
-// release lets them go.
+// mayBegin lets a responder's FPDUs go after Config.SendFirst, if the
+// initiator's first does not come before.
+func (c *conn) mayBegin() {
+	if d := c.e.cfg.SendFirst; d > 0 {
+		c.begins = true
+		c.e.armAfter(c, d)
+	}
+}
+
+// begun ends that wait: the initiator has sent.
+func (c *conn) begun() {
+	if c.begins && !c.draining {
+		c.e.arm(c, frame.Never)
+	}
+	c.begins = false
+}
+
+// release lets FPDUs go.
 func (c *conn) release(now frame.Time) {
-	c.gated, c.held = false, false
+	c.gated, c.held, c.begins = false, false, false
 	if c.draining {
 		c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
 	}
@@ -201,7 +219,7 @@ func (c *conn) expired(now frame.Time) {
 		return
 	}
 	c.e.arm(c, frame.Never)
-	if c.held && c.phase == full {
+	if (c.held || c.begins) && c.phase == full {
 		c.release(now)
 		return
 	}

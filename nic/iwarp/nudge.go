@@ -16,8 +16,8 @@ import (
 // and which makes siw look. Whoever sends something else in the meantime has
 // nudged already.
 
-// NoNudge as Config.Nudge turns nudging off.
-const NoNudge time.Duration = -1
+// Never as Config.Nudge or Config.SendFirst says so where 0 has another meaning.
+const Never time.Duration = -1
 
 // nudges is how often an initiator nudges at most, each time after four times
 // the silence of the time before.

@@ -60,7 +60,7 @@ func TestOthersAreNotNudged(t *testing.T) {
 	if n := nudged(x); n != 0 {
 		t.Errorf("%d nudges to a peer that is being written to", n)
 	}
-	x = connect(t, toe.Config{}, Config{Nudge: NoNudge}, 4096)
+	x = connect(t, toe.Config{}, Config{Nudge: Never}, 4096)
 	x.c.post(t, verbs.SendWR{Opcode: verbs.OpWrite})
 	x.run(nil)
 	if n := nudged(x); n != 0 {

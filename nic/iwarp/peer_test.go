@@ -108,13 +108,20 @@ func reply(e mpa.Enhanced) []byte {
 // whose application accepts after calling onRequest.
 func rawClient(t testing.TB, cfg Config, onRequest func(*end)) (*world, *scripted, *end) {
 	t.Helper()
+	return rawClientOf(t, cfg, cm.Params{}, onRequest)
+}
+
+// rawClientOf is rawClient with what the application accepts with.
+func rawClientOf(t testing.TB, cfg Config, accept cm.Params, onRequest func(*end)) (*world, *scripted, *end) {
+	t.Helper()
 	w := newWorld(t, toe.Config{}, cfg)
 	s := newEnd(t, w.b, 4096)
 	_, err := w.b.cm.Listen(netip.AddrPortFrom(w.b.addr, port), 8, func(ev cm.Event, now frame.Time) {
 		s.handle(ev, now)
 		if ev.Type == cm.ConnectRequest {
 			s.id = ev.ID
-			if err := ev.ID.Accept(cm.Params{QP: s.qp}, now); err != nil {
+			accept.QP = s.qp
+			if err := ev.ID.Accept(accept, now); err != nil {
 				t.Error(err)
 			}
 			onRequest(s)

@@ -80,6 +80,7 @@ func (k *consumer) ULPDU(b []byte) error {
 func (c *conn) received(err *rdmap.Error) error {
 	c.counters.RxFPDUs++
 	c.stopNudger()
+	c.begun()
 	first := c.gated && !c.held
 	c.gated = c.held
 	if err != nil {

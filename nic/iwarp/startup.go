@@ -93,9 +93,13 @@ func (c *conn) accept() error {
 		c.stream.ExpectRTR(rdmap.Send)
 	}
 	c.qp.Transition(verbs.RTS)
-	if !r.PeerToPeer {
-		c.established()
+	if r.PeerToPeer {
+		return nil
 	}
+	if p.MaySendFirst {
+		c.mayBegin()
+	}
+	c.established()
 	return nil
 }
 

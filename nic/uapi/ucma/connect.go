@@ -96,7 +96,7 @@ func (i *id) accept(c *command, p connParam, uid uint64) {
 		}
 		q, err := n.params(&p, pid)
 		if err == nil {
-			q.TOS = tos
+			q.TOS, q.MaySendFirst = tos, true // programs do not know who has to send first
 			err = n.id.Accept(q, now)
 		}
 		if err != nil && n.id.State() == cm.Requested {

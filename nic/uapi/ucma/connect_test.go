@@ -2,10 +2,14 @@ package ucma
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"syscall"
 	"testing"
+	"time"
 
+	"tapir/nic/cm"
 	"tapir/nic/verbs"
+	"tapir/wire/frame"
 )
 
 // pair is a client and a server program on NICs of their own.
@@ -285,4 +289,25 @@ func TestPortInTimeWait(t *testing.T) {
 	must(t, s2.createQP(p.server), s2.accept(""))
 	again.expect(Established)
 	p.checkEmpty(t, l.ch, c.ch, again.ch)
+}
+
+// TestServerSpeaksFirst: a program that serves may send first, if a client that
+// asks for no peer-to-peer model is silent.
+func TestServerSpeaksFirst(t *testing.T) {
+	p := newPair(t, nil)
+	l := p.listener("0.0.0.0:7471")
+	c := &cmid{noInit: true} // its queue pair only
+	must(t, c.createQP(p.client))
+	id := p.client.dev.CM.NewID(func(cm.Event, frame.Time) {}, nil)
+	must(t, id.Connect(netip.MustParseAddrPort("10.0.0.2:7471"), cm.Params{QP: c.qp}, p.w.now))
+	s, _ := l.request()
+	must(t, s.createQP(p.server), s.accept(""))
+	s.expect(Established)
+	begun := p.w.now
+	if _, err := s.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite}); err != nil {
+		t.Fatal(err)
+	}
+	if !p.w.until(func() bool { return s.qp.SendsPending() == 0 }) || p.w.now.Sub(begun) < 100*time.Millisecond {
+		t.Errorf("%d requests wait after %v", s.qp.SendsPending(), p.w.now.Sub(begun))
+	}
 }

@@ -172,6 +172,11 @@ func TestQueuePair(t *testing.T) {
 			t.Errorf("octet %d: %v, want %v", off, err, want)
 		}
 	}
+	plain := qpRequest(9, pd, cq, typeRC)
+	native.PutUint32(plain[40:], 0)
+	if a := w.must(24, plain, createQPAnswerLen+2*ringLen); a.u32(24) != 32 {
+		t.Errorf("%d octets of inline data in the room of 2 elements", a.u32(24))
+	}
 	for _, off := range []int{24, 28, 32, 36, 40} { // send and receive requests, elements, inline octets
 		bad := qpRequest(9, pd, cq, typeRC)
 		native.PutUint32(bad[off:], 1<<20)

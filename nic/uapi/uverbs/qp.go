@@ -151,6 +151,9 @@ func (r *request) qpConfig(in body, caps *qpCaps) (p *pd, cfg verbs.QPConfig, er
 		caps.inline > uint32(l.MaxInline) {
 		return nil, cfg, syscall.EINVAL
 	}
+	// As with the rxe driver the room of the elements takes inline data, too:
+	// programs rely on that without asking.
+	caps.inline = min(max(caps.inline, max(1, caps.sendSGE)*sgeLen), uint32(l.MaxInline))
 	cfg.MaxSend, cfg.MaxRecv = max(1, int(caps.sendWR)), max(1, int(caps.recvWR))
 	cfg.MaxSGE, cfg.MaxInline = max(1, int(caps.sendSGE), int(caps.recvSGE)), int(caps.inline)
 	return p, cfg, nil

@@ -27,6 +27,7 @@ const (
 
 	channels  = 4               // commands that run at a time
 	bootsIn   = 3 * time.Minute // on a machine without KVM that has other work too
+	setsIn    = time.Minute     // likewise
 	diesIn    = 5 * time.Second
 	niceness  = 5
 	extraFile = 3 // number of the first of exec.Cmd's ExtraFiles in the child
@@ -318,7 +319,7 @@ func (g *Guest) SetMTU(ctx context.Context, mtu int) error {
 
 func (g *Guest) must(ctx context.Context, command string) error {
 	var said strings.Builder
-	code, err := g.Run(ctx, 20*time.Second, command, &said)
+	code, err := g.Run(ctx, setsIn, command, &said)
 	if err == nil && code != 0 {
 		err = fmt.Errorf("exit code %d: %s", code, oneLine(said.String()))
 	}

@@ -87,6 +87,14 @@ func depth(n int) uint16 {
 	return uint16(n)
 }
 
+// Finished is how many steps a client has finished, on all connections.
+func (r *Run) Finished() (n int) {
+	for _, c := range r.conns {
+		n += len(c.report.Steps)
+	}
+	return n
+}
+
 // Cancel ends the run early.
 func (r *Run) Cancel(now frame.Time) {
 	if r.err == nil {

@@ -415,8 +415,8 @@ static int dial(struct client *k, struct sockaddr *to)
 	k->ec = rdma_create_event_channel();
 	if (!k->ec || rdma_create_id(k->ec, &c->id, NULL, RDMA_PS_TCP))
 		die("id");
-	if (rdma_resolve_addr(c->id, NULL, to, 3000) || event(k, 5000, NULL, NULL) != RDMA_CM_EVENT_ADDR_RESOLVED ||
-	    rdma_resolve_route(c->id, 3000) || event(k, 5000, NULL, NULL) != RDMA_CM_EVENT_ROUTE_RESOLVED)
+	if (rdma_resolve_addr(c->id, NULL, to, 20000) || event(k, 30000, NULL, NULL) != RDMA_CM_EVENT_ADDR_RESOLVED ||
+	    rdma_resolve_route(c->id, 20000) || event(k, 30000, NULL, NULL) != RDMA_CM_EVENT_ROUTE_RESOLVED)
 		die("resolve");
 	setup(c, KEPT, 64 << 10, 0);
 	for (int i = 0; i < 256; i++)
@@ -431,7 +431,7 @@ static int dial(struct client *k, struct sockaddr *to)
 		say("connect: %s\n", strerror(errno));
 		return 3;
 	}
-	int t = event(k, 15000, &got, back);
+	int t = event(k, 60000, &got, back);
 	if (t == RDMA_CM_EVENT_REJECTED) {
 		if (got.private_data_len)
 			say("rejected \"%.*s\"\n", got.private_data_len, back);

@@ -28,7 +28,7 @@ packages  = ./... ./.ci/gotest
 # of their own.
 modules   = lab/oracle
 
-.PHONY: all build demo test interop fuzz bench bench-ptp profile soak ledger mutate microbench cross install uninstall check clean help
+.PHONY: all build demo test interop newer fuzz bench bench-ptp profile soak ledger mutate microbench cross install uninstall check clean help
 
 all: build
 
@@ -45,6 +45,9 @@ test: build
 interop: build
 	@sh .ci/tools
 	$(GO) run ./lab/siw/matrix -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
+
+newer:
+	@sh .ci/newer
 
 fuzz:
 	$(GO) run ./.ci/gotest -skips .ci/skips -fuzz $(if $(filter 0,$(FUZZTIME)),20s,$(FUZZTIME)) -fuzz-budget 24h -only-fuzz $(packages)
@@ -110,6 +113,7 @@ help:
 	@echo 'make test                gofmt, vet and all tests; in CI fuzzing too'
 	@echo 'make interop             NICs against the siw driver of Linux; into docs/interop.md'
 	@echo 'make interop CELLS=smoke only the cells whose name has this, printed'
+	@echo 'make newer SUITE=trixie  RDMA programs of another Debian release against those here'
 	@echo 'make fuzz FUZZTIME=1m    every fuzz target for that long'
 	@echo 'make soak                TCP against Linux and gVisor for hours; writes docs/soak.md'
 	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/performance.md'

@@ -1,0 +1,55 @@
+//go:build newer
+
+package programs
+
+import (
+	"os"
+	"slices"
+	"testing"
+)
+
+// TestNewer runs programs of the root directory NEWER_ROOT, which has a newer
+// rdma-core, against those outside, and among themselves.
+func TestNewer(t *testing.T) {
+	dir := os.Getenv("NEWER_ROOT")
+	if dir == "" {
+		t.Fatal("NEWER_ROOT names no root directory: use make newer")
+	}
+	write(t, dir+"/tapir", content(t, tapir))
+	l, err := New(t.Context(), tapir, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	names := []string{"rping", "rping v6", "ucmatose", "rstream", "write_bw -n 100 -s 2", "write_bw -n 20 -s 65536 -q 8",
+		"send_bw -n 100 -s 2", "send_lat -n 100 -s 2", "send_lat -e -n 100 -s 2", "read_bw -n 20 -s 65536 -q 8", "atomic_bw -n 100"}
+	ran := 0
+	for _, c := range Cells(0) {
+		if !slices.Contains(names, c.Name) {
+			continue
+		}
+		for _, how := range []string{"seccomp", "preload"} {
+			for _, newer := range [][]string{{server}, {client}, {server, client}} {
+				ran++
+				runNewer(t, l, c, how, newer, ways(dir)[how])
+			}
+		}
+	}
+	if ran != 6*len(names) {
+		t.Errorf("%d of %d", ran, 6*len(names))
+	}
+}
+
+func runNewer(t *testing.T, l *Lab, c Cell, how string, newer []string, under func(string, []string) []string) {
+	m := Mode{Name: how, Under: func(nic string, argv []string) []string {
+		if slices.Contains(newer, nic) {
+			return under(nic, argv)
+		}
+		return l.under(nic, Mode{Flags: []string{"--via", how}}, argv)
+	}}
+	t.Run(c.Name+", "+how+", newer "+newer[0]+map[int]string{1: "", 2: " and client"}[len(newer)], func(t *testing.T) { runCell(t, l, c, m) })
+}

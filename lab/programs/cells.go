@@ -55,13 +55,24 @@ func Cells(copied int) (list []Cell) {
 		list = append(list, Cell{Name: p, Server: arg, Client: arg + " -s " + IPv4, Want: "custom"},
 			Cell{Name: p + " v6", Server: arg + " -f ipv6 -b " + IPv6, Client: arg + " -f ipv6 -s " + IPv6, Want: "custom"})
 	}
+	return slices.Concat(list, libfabric(), perftest(), qperf())
+}
+
+// libfabric are the cells of its program.
+func libfabric() (list []Cell) {
 	for _, p := range []string{"-p verbs -e msg", "-p verbs;ofi_rxm -e rdm"} {
 		arg := "fi_pingpong " + p + " -I 20 -S 4096 -c"
-		name := "fi_pingpong " + strings.Fields(p)[1]
-		list = append(list, Cell{Name: name, Server: arg, Client: arg + " " + IPv4, Want: "4k", Socket: true, Only: undisturbed},
-			Cell{Name: name + " v6", Server: arg + " -6", Client: arg + " -6 " + IPv6, Want: "4k", Socket: true, Only: undisturbed})
+		c := Cell{Name: "fi_pingpong " + strings.Fields(p)[1], Server: arg, Client: arg + " " + IPv4, Want: "4k", Socket: true, Only: undisturbed}
+		if strings.Contains(p, "rxm") {
+			// When it closes a connection, it posts a receive to the endpoint that it
+			// has closed, if a message has been there (libfabric issue 11828).
+			c.Known = []string{"terminated with signal 11 at PC="}
+		}
+		list = append(list, c)
+		c.Name, c.Server, c.Client = c.Name+" v6", arg+" -6", arg+" -6 "+IPv6
+		list = append(list, c)
 	}
-	return append(append(list, perftest()...), qperf()...)
+	return list
 }
 
 // perftest are its programs, which have no IPv6: few octets and many, one queue
@@ -92,7 +103,7 @@ func perftest() (list []Cell) {
 	stuck := func(v, rcnt string) {
 		add("send_bw", v)
 		c := &list[len(list)-1]
-		c.Known, c.Within = append([]string{"Failed status 5: wr_id 0 syndrom 0x0\n rcnt=" + rcnt + "\n"}, refused...), 30*time.Second
+		c.Known, c.Within = append([]string{"Failed status 5: wr_id 0 syndrom 0x0\n rcnt=" + rcnt}, refused...), 30*time.Second
 	}
 	stuck("-e -n 1000 -r 1000 -Q 1 -t 16 -s 2", "999")
 	stuck("-e -Q 1 "+many, "4")
@@ -109,12 +120,12 @@ func qperf() []Cell {
 	cmd := "qperf " + IPv4 + " -cm 1 "
 	return []Cell{
 		{Name: "qperf rc_bw", Server: "qperf", Client: cmd + "-cp 1 -n 100 rc_bw", Want: "bw", Stays: true, Socket: true, Known: refused, Only: undisturbed},
-		{Name: "qperf polls", Server: "qperf", Client: cmd + "-cp 1 -t 1 rc_lat rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_bw rc_rdma_write_lat" +
-			" rc_rdma_write_poll_lat rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add",
-			Want: "ver_rc_fetch_add", Stays: true, Socket: true, Known: refused, Floods: true, Only: undisturbed},
 		// Its alarm, which is without SA_RESTART, interrupts commands.
 		{Name: "qperf waits", Server: "qperf", Client: cmd + "-t 1 rc_lat rc_rdma_write_lat rc_rdma_read_lat",
 			Want: "rc_rdma_read_lat", Stays: true, Socket: true, Known: refused, Only: []Mode{Preload}},
+		{Name: "qperf polls", Server: "qperf", Client: cmd + "-cp 1 -t 1 rc_lat rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_bw rc_rdma_write_lat" +
+			" rc_rdma_write_poll_lat rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add",
+			Want: "ver_rc_fetch_add", Stays: true, Socket: true, Known: refused, Floods: true, Only: undisturbed},
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"tapir/lab/labtest"
@@ -34,24 +36,44 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestCells runs every stock program in the first mode, and in one of the
-// others, each mode under a capture, in which tshark finds nothing wrong.
+// TestCells runs every cell in the first mode, and every program in the others,
+// each mode under a capture, in which tshark finds nothing wrong.
 func TestCells(t *testing.T) {
 	if p := Missing(); p != "" {
 		t.Fatalf("%s is not installed", p)
 	}
 	for i, m := range Modes {
-		t.Run(m.Name, func(t *testing.T) {
-			runCells(t, m, func(n int, c Cell) bool {
-				return c.In(m) && (i == 0 || len(c.Only) == 1 || n%(len(Modes)-1) == i-1)
-			})
-		})
+		t.Run(m.Name, func(t *testing.T) { runCells(t, m, chosen(i)) })
 	}
 }
 
-// runCells runs those cells of which chosen says so: those that flood when the
-// capture is at its end.
-func runCells(t *testing.T, m Mode, chosen func(n int, c Cell) bool) {
+// chosen are the cells of mode i: all in the first, one of each program's in the
+// others, in each another one.
+func chosen(i int) (list []Cell) {
+	var programs []string
+	cells := map[string][]Cell{}
+	for _, c := range Cells(16 << 20) {
+		name, _, _ := strings.Cut(c.Client, " ")
+		if !slices.Contains(programs, name) {
+			programs = append(programs, name)
+		}
+		if c.In(Modes[i]) {
+			cells[name] = append(cells[name], c)
+		}
+	}
+	for _, name := range programs {
+		switch all := cells[name]; {
+		case i == 0:
+			list = append(list, all...)
+		case len(all) > 0:
+			list = append(list, all[(i-1)%len(all)])
+		}
+	}
+	return list
+}
+
+// runCells runs cells: those that flood when the capture is at its end.
+func runCells(t *testing.T, m Mode, cells []Cell) {
 	ctx := t.Context()
 	l, err := New(ctx, tapir, t.TempDir())
 	if err != nil {
@@ -67,8 +89,8 @@ func runCells(t *testing.T, m Mode, chosen func(n int, c Cell) bool) {
 		t.Fatal(err)
 	}
 	run := func(floods bool) {
-		for n, c := range Cells(16 << 20) {
-			if c.Floods == floods && chosen(n, c) {
+		for _, c := range cells {
+			if c.Floods == floods {
 				t.Run(c.Name, func(t *testing.T) { runCell(t, l, c, m) })
 			}
 		}

@@ -99,7 +99,11 @@ func (c *caller) Write(addr uint64, p []byte) error {
 
 // still tells whether the thread's id is that of the call, as far as can be
 // told here.
-func (c *caller) still() bool { return c.made == nil || c.made.Valid() }
+func (c *caller) still() bool { return c.made == nil || c.made.Present() }
+
+// begin tells whether the call is to be carried out. If not, the kernel makes it
+// again, or its thread is gone.
+func (c *caller) begin() bool { return c.made == nil || c.made.Valid() && c.made.Begin() }
 
 func (c *caller) move(addr uint64, p []byte, write bool) error {
 	if len(p) == 0 {
@@ -200,6 +204,7 @@ func (c *caller) park() {
 	if c.made == nil {
 		return // the supervisor looks after it
 	}
+	c.made.Wait()
 	c.wait = trap.Park(c.made, func() { c.file.home.Do(func(frame.Time) { c.cancel() }) })
 }
 

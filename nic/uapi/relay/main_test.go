@@ -74,6 +74,7 @@ const (
 	opEnd                // ends the device's loop
 	opHere               // answers 1 if the device's loop has received the command
 	opMallocs            // answers how often the process has allocated memory
+	opCount              // answers how often it was made, on this file
 	opWaiting            // answers how many commands wait, on the same device
 )
 
@@ -93,6 +94,7 @@ type toyFile struct {
 	d      *toy
 	fd     int
 	waits  []abi.Caller
+	count  uint64
 	region verbs.Memory
 }
 
@@ -181,10 +183,19 @@ func (f *toyFile) serve(c abi.Caller, cmd toyCommand) (uint64, error) {
 			f.region = m
 		}
 		return 0, err
+	case opCount:
+		f.count++
+		for end := time.Now().Add(3 * time.Millisecond); f.count%25 == 0 && c.Waits() && time.Now().Before(end); {
+		} // until a signal interrupts it, on an old kernel
+		return f.count, nil
 	case opWaiting:
 		n := 0
 		for have := range f.d.files {
-			n += len(have.waits)
+			for _, c := range have.waits {
+				if c.Waits() {
+					n++
+				}
+			}
 		}
 		return uint64(n), nil
 	case opFlags:
@@ -404,9 +415,10 @@ type way struct {
 	name    string
 	via     trap.Via
 	procMem bool
+	repeats bool
 }
 
-var ways = []way{{"seccomp", trap.Seccomp, false}, {"preload", trap.Preload, false}, {"proc mem", trap.Seccomp, true}}
+var ways = []way{{name: "seccomp"}, {name: "preload", via: trap.Preload}, {name: "proc mem", procMem: true}, {name: "old kernel", repeats: true}}
 
 // run is a supervised program.
 type run struct {
@@ -460,7 +472,7 @@ func supervise(t testing.TB, w way, h trap.Handler, args ...string) *run {
 	r, pw, err := os.Pipe()
 	must(t, err)
 	p, err := trap.Start(trap.Options{Argv: append([]string{program}, args...),
-		Stdout: pw, Stderr: pw, Handlers: []trap.Handler{h}, Via: w.via, ProcMem: w.procMem})
+		Stdout: pw, Stderr: pw, Handlers: []trap.Handler{h}, Via: w.via, ProcMem: w.procMem, Repeats: w.repeats})
 	pw.Close()
 	must(t, err)
 	return &run{p, nil, r}

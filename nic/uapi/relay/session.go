@@ -247,8 +247,10 @@ func (f *file) serve(c *caller, addr, n uint64) {
 		c.finish(err)
 		return
 	}
-	if !c.still() {
-		c.finish(unix.EFAULT) // what was read may be another program's
+	if !c.begin() { // what was read may be another program's
+		if c.settle() {
+			c.end(trap.Restart())
+		}
 		return
 	}
 	err := f.Command(c, b)

@@ -67,6 +67,10 @@ func (c *Call) Valid() bool {
 	return c.l.waits(c)
 }
 
+// Present tells whether the caller waits, or is interrupted and makes the call
+// again.
+func (c *Call) Present() bool { return c.Valid() || c.l.terms.Repeats }
+
 // Read copies len(p) octets from address addr of the caller. Error: EFAULT.
 func (c *Call) Read(addr uint64, p []byte) error {
 	if n, err := c.l.mem.read(c.Thread(), addr, p); err != nil || n != len(p) {
@@ -78,7 +82,7 @@ func (c *Call) Read(addr uint64, p []byte) error {
 // Write copies p to address addr of the caller. Error: EFAULT, also when the
 // caller is no longer the one that made the call.
 func (c *Call) Write(addr uint64, p []byte) error {
-	if !c.Valid() && !c.l.terms.Repeats { // then it is interrupted, and makes the call again
+	if !c.Present() {
 		return unix.EFAULT
 	}
 	if n, err := c.l.mem.write(c.Thread(), addr, p); err != nil || n != len(p) {
@@ -235,11 +239,16 @@ func (c *Call) Install(fd, flags int, where Place) (number int, err error) {
 	if c.conn != nil {
 		return c.conn.install(c, fd, flags, where)
 	}
-	number, err = c.l.add(c, fd, flags, where, 0)
-	if err == unix.ENOENT {
-		err = unix.ESRCH
+	for {
+		id := c.l.present(c)
+		number, err = c.l.add(c, id, fd, flags, where, 0)
+		switch {
+		case err != unix.ENOENT:
+			return number, err
+		case c.l.gone(c, id):
+			return number, unix.ESRCH
+		}
 	}
-	return number, err
 }
 
 // Finish ends a call that was answered Later.

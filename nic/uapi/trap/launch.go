@@ -189,7 +189,7 @@ func (s *Supervisor) adopt(sock int, o Options, path string) (*os.Process, error
 	if !o.KeepSystemClock {
 		want |= dropClock
 	}
-	if o.restartable {
+	if o.Repeats {
 		want |= noKillable
 	}
 	stdin := o.Stdin

@@ -61,20 +61,12 @@ type Listener struct {
 
 	placing sync.Mutex // held from finding a free number to using it
 
-	mu   sync.Mutex
-	done map[uint32]undelivered // by thread; of those that repeat
-}
-
-// undelivered is the answer to a call that a signal interrupted after it was
-// served: kernels before 5.19 then make the call again.
-type undelivered struct {
-	n Notification
-	r response
+	repeats repeats
 }
 
 // NewListener is the listener that fd, which stays the caller's, is open on.
 func NewListener(fd int, terms Terms) *Listener {
-	return &Listener{fd: fd, terms: terms, mem: foreign{terms.ProcMem}, done: map[uint32]undelivered{}}
+	return &Listener{fd: fd, terms: terms, mem: foreign{terms.ProcMem}, repeats: newRepeats()}
 }
 
 // Fd is its descriptor, which polls as readable when a call waits, and as
@@ -108,33 +100,13 @@ func (l *Listener) ReceiveTo(c *Call) (ok bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	if r, ok := l.repeated(c); ok {
-		l.send(c, r)
-		return false, nil
-	}
-	return true, nil
+	return !l.repeated(c), nil
 }
 
 // syncWakeUp asks the kernel to wake each side on the other's processor,
 // which halves the cost of a call; older kernels cannot, and need not.
 func (l *Listener) syncWakeUp() {
 	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
-}
-
-// repeated finds the answer of a call that the kernel makes again because a
-// signal came between the serving and the answer.
-func (l *Listener) repeated(c *Call) (response, bool) {
-	if !l.terms.Repeats {
-		return response{}, false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	u, ok := l.done[c.n.PID]
-	if !ok || u.n.Nr != c.n.Nr || u.n.IP != c.n.IP || u.n.Args != c.n.Args {
-		return response{}, false
-	}
-	delete(l.done, c.n.PID)
-	return u.r, true
 }
 
 func (l *Listener) waits(c *Call) bool {
@@ -162,13 +134,17 @@ func (l *Listener) finish(c *Call, a Answer) {
 // send answers. To a caller that is interrupted the answer is kept, unless it
 // is that the call could not be carried out because of that.
 func (l *Listener) send(c *Call, r response) {
-	r.id = c.n.ID
-	_, err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
-	if l.terms.Repeats && errors.Is(err, unix.ENOENT) && r.flags == 0 && r.errno != -int32(errRestart) && r.errno != -int32(unix.ESRCH) {
-		l.mu.Lock()
-		l.done[c.n.PID] = undelivered{c.n, r}
-		l.mu.Unlock()
+	if l.terms.Repeats {
+		l.sendRepeated(c, r)
+		return
 	}
+	_ = l.answer(c.n.ID, r) // a caller that is gone needs none
+}
+
+func (l *Listener) answer(id uint64, r response) error {
+	r.id = id
+	_, err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
+	return err
 }
 
 // finishAdd ends the call with a new descriptor. If the caller is gone,
@@ -177,14 +153,14 @@ func (l *Listener) finishAdd(c *Call, a Answer) {
 	fd := int(a.value)
 	defer unix.Close(fd)
 	if !l.twoSteps.Load() {
-		_, err := l.add(c, fd, a.flags, a.where, unix.SECCOMP_ADDFD_FLAG_SEND)
+		_, err := l.add(c, c.n.ID, fd, a.flags, a.where, unix.SECCOMP_ADDFD_FLAG_SEND)
 		if !errors.Is(err, unix.EINVAL) {
 			l.failAdd(c, err)
 			return
 		}
 		l.twoSteps.Store(true)
 	}
-	n, err := l.add(c, fd, a.flags, a.where, 0)
+	n, err := l.add(c, c.n.ID, fd, a.flags, a.where, 0)
 	if err != nil {
 		l.failAdd(c, err)
 		return
@@ -202,8 +178,8 @@ func (l *Listener) failAdd(c *Call, err error) {
 
 // add gives the caller a duplicate of fd and returns its number. With
 // SECCOMP_ADDFD_FLAG_SEND the call ends with it.
-func (l *Listener) add(c *Call, fd, flags int, where Place, send uint32) (n int, err error) {
-	req := addFd{id: c.n.ID, flags: send, srcfd: uint32(fd), newfdFlags: uint32(flags & unix.O_CLOEXEC)}
+func (l *Listener) add(c *Call, id uint64, fd, flags int, where Place, send uint32) (n int, err error) {
+	req := addFd{id: id, flags: send, srcfd: uint32(fd), newfdFlags: uint32(flags & unix.O_CLOEXEC)}
 	if where == InReserved {
 		l.placing.Lock()
 		defer l.placing.Unlock()

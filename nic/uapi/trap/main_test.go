@@ -225,6 +225,21 @@ func (w *world) allReleased(t *testing.T, n int) {
 	}
 }
 
+// mostTwice is how many commands old kernels may make twice in a test: those of
+// which a signal comes in the very moment of the answer.
+const mostTwice = 3
+
+// once wants the program to make n commands and each to be carried out once.
+func (w *world) once(t *testing.T, n int) {
+	t.Helper()
+	out, code := w.run(t)
+	var made, twice int
+	if _, err := fmt.Sscanf(out, "%d commands, %d twice\n", &made, &twice); err != nil || code != 0 || made != n ||
+		twice > mostTwice || twice > 0 && !w.opt.Repeats {
+		t.Errorf("repeats %v: exit code %d, output %s", w.opt.Repeats, code, out)
+	}
+}
+
 // output is what a command prints on both streams, and its end.
 func output(t *testing.T, cmd *exec.Cmd) (string, error) {
 	t.Helper()

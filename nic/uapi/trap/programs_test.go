@@ -1,7 +1,6 @@
 package trap
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -176,15 +175,17 @@ func count(args []string) int {
 		return fail(err)
 	}
 	fd := openDevice(unix.O_RDWR)
+	more := 0
 	for i := 1; i <= want; i++ {
 		n, err := devIoctl(fd, reqCount, nil)
-		if errors.Is(err, unix.EINTR) || err != nil || n != i {
+		if err != nil || n < i+more {
 			fmt.Println("call", i, "returned", n, err)
 			return 1
 		}
+		more = n - i
 	}
 	<-signals
-	fmt.Println("each once")
+	fmt.Println(want, "commands,", more, "twice")
 	return 0
 }
 

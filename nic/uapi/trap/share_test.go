@@ -73,7 +73,7 @@ func TestSharedListener(t *testing.T) {
 	h := &sharer{Files: w.opt.Handlers[0].(*Files), dev: d, until: 150}
 	h.Add(commandPath, h)
 	w.opt.Handlers = []Handler{h}
-	w.want(t, "each once\n")
+	w.once(t, 400)
 	d.allReleased(t)
 	if n := d.calls.Load(); n != 400 || h.received != 150 {
 		t.Errorf("%d commands, of which %d were received elsewhere", n, h.received)

@@ -99,12 +99,9 @@ func (s *Supervisor) Resume() {
 
 // Serve serves a call that another process received and does not answer.
 func (s *Supervisor) Serve(n Notification) {
-	c := s.Call(n)
-	if r, ok := s.repeated(c); ok {
-		s.send(c, r)
-		return
+	if c := s.Call(n); !s.repeated(c) {
+		s.serve(c)
 	}
-	s.serve(c)
 }
 
 // loop serves until no process is left.

@@ -53,12 +53,13 @@ type Options struct {
 	KeepSystemClock bool
 	// ProcMem reaches the program's memory by /proc/PID/mem alone.
 	ProcMem bool
+	// Repeats has signals interrupt trapped calls, as kernels before Linux 5.19
+	// do (Terms.Repeats).
+	Repeats bool
 	Via     Via
 	// Logf is told what the user should know, such as a program that was
 	// refused; nil: nobody is.
 	Logf func(format string, args ...any)
-
-	restartable bool // for tests: as a kernel before 5.19, where signals interrupt a trapped call
 }
 
 // Via is how system calls come to the supervisor.

@@ -13,11 +13,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, END, HERE, MALLOCS, WAITING };
+enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, END, HERE, MALLOCS, COUNT, WAITING };
 #define REGION_LEN (3 * 4096 + 17)
 
 static __thread uint64_t answer;
@@ -306,6 +307,25 @@ static int move(void) {
 	return 0;
 }
 
+// timer makes commands under a timer of 1 kHz, on one device and then the other: each is carried out once.
+static int timer(void) {
+	int fd[2] = {toy("toy0", 0), toy("toy1", 0)};
+	struct sigaction a = {.sa_handler = alarmed, .sa_flags = SA_RESTART};
+	struct itimerval ms = {{0, 1000}, {0, 1000}};
+	sigaction(SIGALRM, &a, NULL);
+	setitimer(ITIMER_REAL, &ms, NULL);
+	int more[2] = {0};
+	for (int round = 0; round < 10; round++)
+		for (int i = 0; i < 2; i++)
+			for (int n = 100 * round + 1; n <= 100 * round + 100; n++) {
+				int err = ask(fd[i], COUNT, 0), got = answer;
+				if (err || got < n + more[i]) return printf("command %d: %s %d\n", n, word(err), got), 1;
+				more[i] = got - n;
+			}
+	printf("%d twice\n", more[0] + more[1]);
+	return 0;
+}
+
 static int bench(int rounds) {
 	int fd = toy("toy0", 0);
 	struct timespec from, to;
@@ -346,6 +366,7 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "orphan")) return orphan();
 	if (!strcmp(what, "outlive")) return outlive();
 	if (!strcmp(what, "move")) return move();
+	if (!strcmp(what, "timer")) return timer();
 	if (!strcmp(what, "mallocs")) return mallocs();
 	if (!strcmp(what, "bench")) return bench(atoi(argv[2]));
 	return 2;

@@ -128,16 +128,17 @@ static void timer(int n) {
 	struct itimerval ms = {{0, 1000}, {0, 1000}};
 	on(SIGALRM, SA_RESTART, nothing);
 	setitimer(ITIMER_REAL, &ms, NULL);
-	int fd = device(O_RDWR);
+	int fd = device(O_RDWR), more = 0;
 	for (int i = 1; i <= n; i++) {
 		long got = command(fd, COUNT);
-		if (got != i) printf("command %d returned %ld\n", i, got), exit(1);
+		if (got < i + more) printf("command %d returned %ld\n", i, got), exit(1);
+		more = got - i;
 		if (i % 8) continue;
 		int p = command(fd, PIPE), d = dup(fd);
 		char text[9] = "";
 		if (read(p, text, 4) != 4 || close(p) || d < 0 || close(d)) printf("descriptors %d %d\n", p, d), exit(1);
 	}
-	puts("each once");
+	printf("%d commands, %d twice\n", n, more);
 }
 
 static void *open_and_close(void *unused) {

@@ -114,6 +114,15 @@ func (n *nodeProcess) letsGo(t *testing.T) {
 	}
 }
 
+// What a process registers is its own memory, not that of a child at the same
+// addresses, and goes with it.
+func TestFork(t *testing.T) {
+	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
+		n.start(t, w, "forks").want(t, "region: ok\nparent: 1 1\nchild: untouched 1, region ok, 1 1\nthe child's: 0, sum EFAULT, untouched 1")
+		n.hear(t, "closed toy0")
+	})
+}
+
 // What a process has registered is its memory of then: a program that it
 // executes has another, at the same addresses.
 func TestExecute(t *testing.T) {

@@ -206,6 +206,37 @@ static int filled(const char *mem) {
 	return n == REGION_LEN;
 }
 
+static int fill(int fd) { return ask(fd, FILL, 0) == 0 && answer == 1; }
+
+static void tell(int fd) { if (write(fd, "", 1) != 1) exit(9); }
+static void hear(int fd) { if (read(fd, &(char){0}, 1) != 1) exit(9); }
+
+// forks: what a process registers is its own memory, at the same addresses as another's, and goes with it.
+static int forks(void) {
+	int fd = toy("toy0", 0), up[2], down[2];
+	char *mem = at(), own[REGION_LEN] = "";
+	if (pipe(up) || pipe(down)) return 9;
+	printf("region: %s\n", word(ask(fd, REGION, (uint64_t)mem)));
+	if (!fork()) {
+		tell(up[1]);
+		hear(down[0]);
+		printf("child: untouched %d", !memcmp(mem, own, sizeof own));
+		printf(", region %s", word(ask(fd, REGION, (uint64_t)mem)));
+		printf(", %d", fill(fd));
+		printf(" %d\n", filled(mem));
+		exit(0);
+	}
+	hear(up[0]);
+	int done = fill(fd);
+	printf("parent: %d %d\n", done, filled(mem));
+	memset(mem, 0, REGION_LEN);
+	tell(down[1]);
+	wait(NULL);
+	done = fill(fd);
+	printf("the child's: %d, sum %s, untouched %d\n", done, word(ask(fd, SUM, 0)), !memcmp(mem, own, sizeof own));
+	return 0;
+}
+
 // executes leaves registered memory behind.
 static int executes(void) {
 	int fd = toy("toy0", 0);
@@ -359,6 +390,7 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "signals")) return signals();
 	if (!strcmp(what, "family")) return family();
 	if (!strcmp(what, "exits")) return heir();
+	if (!strcmp(what, "forks")) return forks();
 	if (!strcmp(what, "executes")) return executes();
 	if (!strcmp(what, "image")) return image(atoi(argv[2]));
 	if (!strcmp(what, "hold")) return hold();

@@ -44,8 +44,8 @@ func (c *Cell) isKnown(err error) bool {
 	return slices.ContainsFunc(c.Known, func(says string) bool { return strings.Contains(err.Error(), says) })
 }
 
-func (l *Lab) run(ctx context.Context, c Cell, m Mode) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Within, within))
+func (l *Lab) run(longer context.Context, c Cell, m Mode) (err error) {
+	ctx, cancel := context.WithTimeout(longer, cmp.Or(c.Within, within))
 	defer cancel()
 	var srv, cli *process.Process
 	defer func() {
@@ -66,14 +66,14 @@ func (l *Lab) run(ctx context.Context, c Cell, m Mode) (err error) {
 		}
 	}
 	if c.Server != "" {
-		if srv, err = process.Start(ctx, l.pair.A.NS, process.Options{Dir: l.dir, Argv: l.under(server, m, strings.Fields(c.Server))}); err != nil {
+		if srv, err = process.Start(longer, l.pair.A.NS, process.Options{Dir: l.dir, Argv: l.under(server, m, strings.Fields(c.Server))}); err != nil {
 			return err
 		}
 		if err := l.ready(ctx, c, srv); err != nil {
 			return err
 		}
 	}
-	if cli, err = process.Start(ctx, l.pair.B.NS, process.Options{Dir: l.dir, Argv: l.under(client, m, strings.Fields(c.Client))}); err != nil {
+	if cli, err = process.Start(longer, l.pair.B.NS, process.Options{Dir: l.dir, Argv: l.under(client, m, strings.Fields(c.Client))}); err != nil {
 		return err
 	}
 	if err := cli.Wait(ctx); err != nil {

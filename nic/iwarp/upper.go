@@ -117,7 +117,11 @@ func (u *upper) NextRecv() (room uint64, f rdmap.Fault, ok bool) {
 // PlaceRecv implements rdmap.Upper.
 func (u *upper) PlaceRecv(payload []byte, off uint64) rdmap.Fault {
 	r := u.qp.CurrentRecv()
-	if r == nil || r.Place(payload, off) != nil {
+	if r == nil {
+		return rdmap.FaultLocal
+	}
+	if r.Place(payload, off) != nil {
+		u.qp.FinishRecv(verbs.RecvDone{Status: verbs.StatusLocalProtection})
 		return rdmap.FaultLocal
 	}
 	return rdmap.FaultNone

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,13 +16,13 @@ import (
 )
 
 // space is the memory of a program's process: reached by process_vm_readv(2)
-// and its counterpart, or, where that is denied, by the descriptor of
-// /proc/PID/mem that its supervisor, an ancestor, may open.
+// and its counterpart, or, where that is denied, by files of /proc/PID that its
+// supervisor, an ancestor, may open.
 type space struct {
 	pid   int
 	gone  atomic.Bool                             // the process: its id may become another's
 	ask   func(k kind, pid int) (*os.File, error) // the supervisor for a file of /proc/PID
-	file  atomic.Pointer[os.File]                 // its mem; nil while process_vm serves
+	file  atomic.Pointer[memFile]                 // nil while process_vm serves
 	mu    sync.Mutex                              // of the change of file, and of image
 	image *image                                  // that regions are made in
 }
@@ -33,7 +32,7 @@ type space struct {
 type image struct {
 	mu   sync.RWMutex // held for writing from before the process leaves it
 	left bool         // the process leaves it, or has left it
-	file *os.File     // then: the memory itself; nil: out of reach
+	file *memFile     // then: the memory itself; nil: out of reach
 }
 
 // newSpace returns the memory of process pid; ended is called when that is
@@ -74,13 +73,13 @@ func awaitExit(process *os.File) {
 
 // renew opens the memory again after execve, which gives a process another,
 // unless someone else has done so since old was seen.
-func (s *space) renew(old *os.File) error {
+func (s *space) renew(old *memFile) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file.Load() != old {
 		return nil
 	}
-	f, err := s.ask(memory, s.pid)
+	f, err := s.openMem()
 	if err != nil {
 		return unix.EFAULT
 	}
@@ -98,7 +97,7 @@ func (s *space) leave() {
 	defer m.mu.Unlock()
 	if !m.left {
 		m.left = true
-		m.file, _ = s.ask(memory, s.pid) // without it, the regions fail
+		m.file, _ = s.openMem() // without it, the regions fail
 	}
 }
 
@@ -107,7 +106,7 @@ func (s *space) present(addr uint64) *image {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var octet [1]byte
-	if m := s.image; m.left && (m.file == nil || moveByFile(m.file, addr, octet[:], false) == errElsewhere) { // it is gone
+	if m := s.image; m.left && (m.file == nil || m.file.copy(addr, octet[:], false) == errElsewhere) { // it is gone
 		s.image = new(image)
 	}
 	return s.image
@@ -143,18 +142,15 @@ func (s *space) transfer(addr uint64, p []byte, write bool) error {
 	return nil
 }
 
-// errElsewhere says that the memory must be opened, or opened again.
-var errElsewhere = errors.New("the memory is to be found elsewhere")
-
 // move copies by f, or by process_vm if that is nil.
-func (s *space) move(f *os.File, addr uint64, p []byte, write bool) error {
+func (s *space) move(f *memFile, addr uint64, p []byte, write bool) error {
 	switch {
 	case len(p) == 0:
 		return nil
 	case s.gone.Load():
 		return unix.EFAULT
 	case f != nil:
-		return moveByFile(f, addr, p, write)
+		return f.move(addr, p, write)
 	}
 	return moveByVM(s.pid, addr, p, write)
 }
@@ -189,31 +185,6 @@ func moveByVM(pid int, addr uint64, p []byte, write bool) error {
 		return unix.EFAULT
 	}
 	return nil
-}
-
-func moveByFile(f *os.File, addr uint64, p []byte, write bool) error {
-	var n int
-	var err error
-	if write {
-		k := beforeEnd(len(p))
-		if k > 0 {
-			n, err = f.WriteAt(p[:k], int64(addr))
-		}
-		if n == k {
-			var end int
-			end, err = f.WriteAt(p[k:], int64(addr)+int64(k))
-			n += end
-		}
-	} else {
-		n, err = f.ReadAt(p, int64(addr))
-	}
-	switch {
-	case n == len(p):
-		return nil
-	case n == 0 && (err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrShortWrite)): // it has another memory now
-		return errElsewhere
-	}
-	return unix.EFAULT
 }
 
 // region is [addr, addr+n) of the memory that the process has now.
@@ -276,7 +247,7 @@ func covered(list io.Reader, from, to uint64, write bool) bool {
 // region is registered memory.
 type region struct {
 	space   *space
-	file    *os.File // the memory that the process had then; nil: by process_vm
+	file    *memFile // the memory that the process had then; nil: by process_vm
 	image   *image
 	addr, n uint64
 }

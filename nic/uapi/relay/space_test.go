@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -58,15 +59,17 @@ func TestMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(mem)
-	file, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
+	own := &memFile{}
+	for name, f := range map[string]**os.File{"/proc/self/mem": &own.mem, "/proc/self/maps": &own.maps} {
+		if *f, err = os.OpenFile(name, map[string]int{"/proc/self/mem": os.O_RDWR}[name], 0); err != nil {
+			t.Fatal(err)
+		}
+		defer (*f).Close()
 	}
-	defer file.Close()
 	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
 	byVM := func(addr uint64, p []byte, write bool) error { return moveByVM(os.Getpid(), addr, p, write) }
-	byFile := func(addr uint64, p []byte, write bool) error { return moveByFile(file, addr, p, write) }
-	for name, move := range map[string]func(uint64, []byte, bool) error{"process_vm": byVM, "file": byFile} {
+	ways := map[string]func(uint64, []byte, bool) error{"process_vm": byVM, "file": own.move}
+	for name, move := range ways {
 		for _, n := range []int{1, watched, watched + 1, 2 * page, 3*page + 7} {
 			want, got := bytes.Repeat([]byte{byte(n), 3, 5}, n)[:n], make([]byte, n)
 			if err := move(addr+9, want, true); err != nil || !bytes.Equal(mem[9:9+n], want) {
@@ -78,11 +81,32 @@ func TestMove(t *testing.T) {
 		}
 	}
 	clear(mem)
-	if err := unix.Mprotect(mem[page:2*page], unix.PROT_NONE); err != nil {
+	if err := errors.Join(unix.Mprotect(mem[page:2*page], unix.PROT_NONE), unix.Mprotect(mem[3*page:], unix.PROT_READ)); err != nil {
 		t.Fatal(err)
 	}
-	if err := byVM(addr, bytes.Repeat([]byte{1}, 3*page), true); err != unix.EFAULT || bytes.Contains(mem[2*page:], []byte{1}) {
-		t.Errorf("over a hole: %v", err)
+	ones := bytes.Repeat([]byte{1}, page+page/2)
+	for name, move := range ways {
+		for what, at := range map[string]int{"over a hole": page / 2, "to read-only pages": 3 * page, "into them": 2*page + page/2 + 100} {
+			if err := move(addr+uint64(at), ones[:min(len(ones), 4*page-at)], true); err != unix.EFAULT {
+				t.Errorf("%s: write %s: %v", name, what, err)
+			}
+		}
+		if err := move(addr+page/2, make([]byte, page), false); err != unix.EFAULT {
+			t.Errorf("%s: read of pages that are not readable: %v", name, err)
+		}
+		if err := move(addr+2*page, make([]byte, 2*page), false); err != nil {
+			t.Errorf("%s: read of read-only pages: %v", name, err)
+		}
+		if bytes.Contains(mem[3*page:], []byte{1}) {
+			t.Errorf("%s: read-only pages have changed", name)
+		}
+	}
+	if !own.allows(addr, page, true) || own.allows(addr+page, 1, false) {
+		t.Error("what the kernel says of pages")
+	}
+	list, err := os.ReadFile("/proc/self/maps") // which older kernels are asked
+	if err != nil || !covered(bytes.NewReader(list), addr, addr+page, true) || covered(bytes.NewReader(list), addr+page, addr+page+1, false) {
+		t.Errorf("what the list says of pages: %v", err)
 	}
 	for n, before := range map[int]int{1: 0, watched: 0, watched + 1: 1, 1000: 1000 - watched} {
 		if k := beforeEnd(n); k != before {

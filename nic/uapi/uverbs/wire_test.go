@@ -324,6 +324,64 @@ func TestProgramErrors(t *testing.T) {
 	}
 }
 
+// Pages that a program has taken away, or made read-only, after it registered
+// them: the request that meets them fails with a completion, on the side where
+// they are, the peer learns of the end, and both NICs go on.
+func TestPagesThatGo(t *testing.T) {
+	write := func(a, b *station) { // nobody on b's side waits for it: the end is all that shows
+		a.post(verbs.SendWR{ID: 9, Opcode: verbs.OpWrite, SGEs: a.sge(0, 100), RemoteAddr: b.bufAt, RKey: b.key})
+		a.completion()
+	}
+	read := func(want verbs.Status) func(a, b *station) {
+		return func(a, b *station) {
+			a.post(verbs.SendWR{ID: 9, Opcode: verbs.OpRead, SGEs: a.sge(0, 100), RemoteAddr: b.bufAt, RKey: b.key})
+			a.expect(9, 0, want)
+		}
+	}
+	send := func(a, b *station) {
+		ok(b.tb, b.recv.Post(&verbs.RecvWR{ID: 7, SGEs: b.sge(0, 100)}))
+		a.post(verbs.SendWR{ID: 9, Opcode: verbs.OpSend, Flags: verbs.Inline, Inline: []byte("data")})
+		b.expect(7, 0, verbs.StatusLocalProtection)
+	}
+	atomic := func(a, b *station) {
+		a.post(verbs.SendWR{ID: 9, Opcode: verbs.OpFetchAdd, SGEs: a.sge(0, 8), RemoteAddr: b.bufAt, RKey: b.key, Atomic: verbs.Operands{CompareAdd: 1}})
+		a.expect(9, 0, verbs.StatusRemoteOperation)
+	}
+	unmap, protect := func(s *station) { s.prog.Unmap(s.bufAt) }, func(s *station) { s.prog.Protect(s.bufAt) }
+	for name, c := range map[string]struct {
+		side int
+		take func(*station)
+		use  func(a, b *station)
+	}{
+		"unmapped sink of a Read":      {0, unmap, read(verbs.StatusLocalProtection)},
+		"read-only sink of a Read":     {0, protect, read(verbs.StatusLocalProtection)},
+		"unmapped source of a Read":    {1, unmap, read(verbs.StatusFlushed)},
+		"unmapped target of a Write":   {1, unmap, write},
+		"read-only target of a Write":  {1, protect, write},
+		"unmapped sink of a Send":      {1, unmap, send},
+		"read-only sink of a Send":     {1, protect, send},
+		"unmapped target of an atomic": {1, unmap, atomic},
+		"read-only target of atomic":   {1, protect, atomic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCable(t)
+			a, b := w.ends[0], w.ends[1]
+			a.setup(false)
+			b.setup(false)
+			w.connect()
+			c.take(w.ends[c.side])
+			c.use(a, b)
+			ended := func(s *station) bool { return s.v.State() == verbs.Err || s.v.State() == verbs.SQE }
+			w.until("the end on both sides", func() bool { return ended(a) && ended(b) })
+			for _, s := range w.ends {
+				if s.must(1, nil, deviceAttrLen); s.nic.Verbs.Removed() {
+					t.Error("the NIC is gone")
+				}
+			}
+		})
+	}
+}
+
 // There is no doorbell for receives: what a program posts after the end of its
 // connection is flushed all the same, now and after a pause, until the queue
 // pair is used anew.

@@ -125,13 +125,21 @@ func (f *File) resolveAddr(c *command) {
 	}
 }
 
+// maxEvents is how many events may wait when another address is asked for: the
+// only thing that a program can do for ever without fetching any.
+const maxEvents = 1 << 16
+
 // resolve finds the NIC from which dst is reached, and its station there.
 // ADDR_RESOLVED or ADDR_ERROR follows. src, if its family is set, is bound to
-// before; else any. Errors: EINVAL, ENETUNREACH (no NIC knows a way), those of
-// bind.
+// before; else any. Errors: EINVAL, ENETUNREACH (no NIC knows a way), ENOMEM (too
+// many events wait), those of bind.
 func (i *id) resolve(c *command, src, dst sockaddr, ms uint32) {
-	if !dst.known() {
+	switch {
+	case !dst.known():
 		c.finish(syscall.EINVAL)
+		return
+	case len(i.file.events) >= maxEvents:
+		c.finish(syscall.ENOMEM)
 		return
 	}
 	proceed := func(err error) {

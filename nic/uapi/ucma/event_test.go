@@ -243,3 +243,22 @@ func TestManyIDs(t *testing.T) {
 	}
 	p.checkEmpty(t, ch)
 }
+
+// A program that asks for addresses and fetches nothing does not fill the NIC's
+// memory.
+func TestEventsAreBounded(t *testing.T) {
+	p := newPair(t, nil)
+	ch := p.c.open()
+	i, err := p.c.create(ch)
+	must(t, err)
+	f := ch.File.(*File)
+	f.events = make([]*event, maxEvents)
+	if err := i.resolve("", "10.0.0.77:1", 1); err != syscall.ENOMEM {
+		t.Errorf("with %d events unread: %v", maxEvents, err)
+	}
+	f.events = nil
+	must(t, i.resolve("", "10.0.0.77:1", 1))
+	i.expect(AddrError)
+	i.end()
+	p.checkEmpty(t, ch)
+}

@@ -100,6 +100,65 @@ func TestQueryDevice(t *testing.T) {
 	}
 }
 
+// There are as many objects of each kind as QUERY_DEVICE says, then ENOMEM, also
+// for other programs; one that goes makes room.
+func TestLimits(t *testing.T) {
+	w := newWorld(t, verbs.Limits{MaxPD: 3, MaxMR: 4, MaxMW: 5, MaxCQ: 6, MaxQP: 7, MaxSRQ: 8, MaxContext: 2})
+	said := w.must(1, nil, deviceAttrLen)
+	pd, cq := w.pd(), w.cq(1, 8, -1)
+	addr, _ := w.prog.Map(100)
+	other := w.open(200)
+	defer other.file.Close()
+	for name, c := range map[string]struct {
+		at, have        int // of the answer to QUERY_DEVICE; made already
+		create, destroy int
+		in              []byte
+		room            int
+	}{
+		"PD":  {84, 1, 3, 4, nil, 4},
+		"MR":  {80, 0, 9, 13, fields(addr, uint64(100), addr, pd, 0), 12},
+		"MW":  {120, 0, 14, 16, fields(pd, uint8(1), make([]byte, 3)), 8},
+		"CQ":  {72, 1, 18, 20, fields(uint64(1), 8, 0, ^uint32(0), 0), 8 + ringLen},
+		"QP":  {52, 0, 24, 27, qpRequest(0, pd, cq, typeRC), createQPAnswerLen + 2*ringLen},
+		"SRQ": {156, 0, 32, 35, fields(uint64(3), pd, 4, 1, 0), srqAnswerLen + srqUHWLen},
+	} {
+		last := uint32(0)
+		for range int(said.u32(c.at)) - c.have {
+			last = w.must(c.create, c.in, c.room).u32(0)
+		}
+		if _, err := w.do(c.create, c.in, c.room); err != syscall.ENOMEM {
+			t.Errorf("%s: one more than %d: %v", name, said.u32(c.at), err)
+		}
+		if name == "PD" || name == "CQ" {
+			other.fails(syscall.ENOMEM, c.create, c.in, c.room)
+		}
+		in, room := fields(last), 0
+		if c.destroy == 20 || c.destroy == 27 || c.destroy == 35 {
+			in, room = fields(last, 0), 8
+		}
+		w.must(c.destroy, in, room)
+		w.must(c.create, c.in, c.room)
+	}
+	f, fd, err := w.server.Open(w.prog, 0)
+	ok(t, err)
+	defer func() { _ = syscall.Close(fd) }()
+	defer f.Close()
+	if err := f.Command(w.prog, w.plain(0, nil, 8)); err != syscall.ENOMEM {
+		t.Errorf("a context more than there may be: %v", err)
+	}
+	w.prog.Max = 1000
+	for range 6 {
+		w.channel()
+	}
+	w.fails(syscall.ENOMEM, 17, nil, 4)
+	for pid := range 10 * manyProcesses {
+		w.file.(*File).note(1<<30 + pid) // as no process is called
+	}
+	if n := len(w.file.(*File).pids); n > 2*manyProcesses {
+		t.Errorf("%d processes are remembered", n)
+	}
+}
+
 func TestQueryPort(t *testing.T) {
 	w := newWorld(t, verbs.Limits{})
 	p := w.must(2, fields(uint8(1), make([]byte, 7)), portAttrLen)

@@ -53,11 +53,19 @@ func (f *File) serve(r *request, b []byte) error {
 	return err
 }
 
+// manyProcesses is how many processes have used a file when those that are gone
+// are forgotten: a server may fork for ever.
+const manyProcesses = 64
+
 // note records a process that uses the file.
 func (f *File) note(pid int) {
-	if !slices.Contains(f.pids, pid) {
-		f.pids = append(f.pids, pid)
+	if slices.Contains(f.pids, pid) {
+		return
 	}
+	if n := len(f.pids); n >= manyProcesses && n == cap(f.pids) {
+		f.pids = slices.DeleteFunc(f.pids, func(p int) bool { return syscall.Kill(p, 0) == syscall.ESRCH })
+	}
+	f.pids = append(f.pids, pid)
 }
 
 // retry sends events that found a pipe full.

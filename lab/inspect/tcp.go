@@ -81,6 +81,7 @@ type segment struct {
 type suspect struct {
 	packet int
 	end    tcp.Seq
+	length int
 }
 
 // tcp takes a segment of a packet.
@@ -207,7 +208,7 @@ func (h *half) ack(p *Packet, t *tcp.Header) {
 		return
 	}
 	if o.most.Less(t.Ack) {
-		h.unsent = append(h.unsent, suspect{p.Number, t.Ack})
+		h.unsent = append(h.unsent, suspect{p.Number, t.Ack, 0})
 		return
 	}
 	if h.acked == 0 || h.acked.Less(t.Ack) {
@@ -236,7 +237,7 @@ func (h *half) data(p *Packet, t *tcp.Header, b []byte, length int) {
 	}
 	switch {
 	case o.hasEdge && o.edge.Add(1).Less(end):
-		h.beyond = append(h.beyond, suspect{p.Number, end})
+		h.beyond = append(h.beyond, suspect{p.Number, end, length})
 		if o.edge.Add(1 << 20).Less(end) {
 			return
 		}
@@ -406,21 +407,37 @@ func (c *conn) finish() {
 }
 
 func (h *half) finish() {
-	for _, s := range h.beyond {
-		if o := h.peer(); o.acked.Less(s.end) {
-			h.violate(tcpWindow, s.packet, "by %d octets", s.end.Sub(o.edge))
-		}
-	}
-	for _, s := range h.unsent {
-		if o := h.peer(); o.most.Less(s.end) {
-			h.violate(tcpAck, s.packet, "by %d octets", s.end.Sub(o.most))
-		}
-	}
+	h.suspects()
 	if len(h.pending) > 0 {
-		h.lacks(h.pending[0].packet, fmt.Sprintf("%d octets are missing from the capture", h.pending[0].seq.Sub(h.next)))
+		h.lacks(h.pending[0].packet, fmt.Sprintf("%d octets are missing from the capture", h.gap()))
 	}
 	if h.stream.state != streamDead {
 		h.left()
+	}
+}
+
+// gap is the number of octets that were never seen.
+func (h *half) gap() int {
+	if len(h.pending) == 0 {
+		return 0
+	}
+	return int(h.pending[0].seq.Sub(h.next))
+}
+
+// suspects judges what may be a capture's gap as well as a fault: a segment
+// beyond the window is at fault if no more than that segment is missing, an
+// acknowledgement if nothing is.
+func (h *half) suspects() {
+	o := h.peer()
+	for _, s := range h.beyond {
+		if gap := h.gap(); o.acked.Less(s.end) && (gap == 0 || gap == s.length) {
+			h.violate(tcpWindow, s.packet, "the window ends %d octets before the segment does", s.end.Sub(o.edge))
+		}
+	}
+	for _, s := range h.unsent {
+		if o.most.Less(s.end) && o.gap() == 0 && len(o.beyond) == 0 {
+			h.violate(tcpAck, s.packet, "by %d octets", s.end.Sub(o.most))
+		}
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"tapir/lab/capture"
+	"tapir/mpa"
 	"tapir/opa"
+	"tapir/rdmap"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
@@ -81,6 +83,40 @@ func TestMissingSegment(t *testing.T) {
 	}
 	if r.First() != nil {
 		t.Error(r.First())
+	}
+}
+
+// A capture that Tapir begins in mid-connection starts with the handshake, and
+// then lacks what was said before.
+func TestCaptureThatGoesOnElsewhere(t *testing.T) {
+	t.Parallel()
+	k := &talk{}
+	q := mpa.Frame{Kind: mpa.Request, CRC: true, Enhanced: true, Rev: 2, PrivateData: mpa.Enhanced{IRD: 1, ORD: 1}.AppendTo(nil)}
+	r := q
+	r.Kind = mpa.Reply
+	k.start(q, r)
+	for side := range 2 {
+		k.seq[side] = k.seq[side].Add(5 << 20)
+		k.msn[side][rdmap.QueueSend] += 1000
+	}
+	k.tagged(1, rdmap.ReadResponse, 9, 4096, []byte{1}, []byte{2}) // of a Read that the capture lacks
+	for range 4 {
+		k.tagged(0, rdmap.Write, 7, 0, make([]byte, 1000), make([]byte, 10))
+		k.untagged(0, rdmap.Send, []byte("words"))
+		k.untagged(1, rdmap.Send, []byte("others"))
+	}
+	report := judge(k.list)
+	f := report.Flows[0]
+	if f.State != Partly || report.Verdict() != NotJudged || len(report.Findings) > 0 {
+		t.Errorf("%+v %v", f, report.Findings)
+	}
+	if f.Sides[0].Messages["Send"] != 4 || f.Sides[0].Messages["RDMA Write"] != 4 || f.Sides[1].Messages["Send"] != 4 {
+		t.Errorf("%+v", f.Sides)
+	}
+	k.msn[0][rdmap.QueueSend]++
+	k.untagged(0, rdmap.Send, nil)
+	if x := judge(k.list).First(); x == nil || x.Packet != len(k.list) || x.Clause != ddpMSN.Clause {
+		t.Error(x)
 	}
 }
 

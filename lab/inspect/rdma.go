@@ -35,9 +35,10 @@ type message struct {
 	stag   uint32
 	to     uint64
 	length uint64
-	first  int // packet of its first segment
-	prior  int // packet of its latest segment
-	n      int // payload of its latest segment
+	first  int  // packet of its first segment
+	prior  int  // packet of its latest segment
+	n      int  // payload of its latest segment
+	adopt  bool // the next segment tells where the queue is
 }
 
 // sent is a segment as a Terminate may quote it.
@@ -55,6 +56,14 @@ func newRDMAState() (s rdmaState) {
 		s.queue[k].msn = 1
 	}
 	return s
+}
+
+// resume goes on behind a gap of the capture.
+func (r *rdmaState) resume() {
+	r.begun, r.tagged = true, message{}
+	for k := range r.queue {
+		r.queue[k] = message{adopt: true}
+	}
 }
 
 // seg is the segment in hand.
@@ -215,6 +224,10 @@ func (h *half) readResponse(s *seg) {
 		h.interleaved(m, s)
 		return
 	}
+	if h.c.blind && !answers(*reads, s) {
+		h.took(m, s) // a Read of before the capture's gap
+		return
+	}
 	if len(*reads) == 0 || (*reads)[0].atomic {
 		h.violate(respUnasked, s.packet, "%s", s.text())
 		return
@@ -243,8 +256,16 @@ func (h *half) readResponse(s *seg) {
 	}
 }
 
+// answers tells whether s continues the answer to the oldest Read.
+func answers(reads []readRequest, s *seg) bool {
+	return len(reads) > 0 && !reads[0].atomic && s.STag == reads[0].SinkSTag && s.TO == reads[0].SinkTO+reads[0].have
+}
+
 func (h *half) untaggedSegment(s *seg) {
 	q := &h.rdma.queue[s.QN]
+	if q.adopt {
+		*q = message{open: s.MO > 0, op: s.c.Opcode, msn: s.MSN, mo: s.MO, stag: s.ULPWord, first: s.packet}
+	}
 	msn, mo := s.MSN != q.msn, s.MO != q.mo
 	switch {
 	case q.open && msn && mo:
@@ -363,6 +384,9 @@ func (h *half) atomicRequest(s *seg) string {
 func (h *half) atomicResponse(s *seg) {
 	reads := &h.c.reads[1-h.side]
 	a, err := rdmap.ParseAtomicResponse(s.payload)
+	if h.c.blind && (len(*reads) == 0 || (*reads)[0].id != a.ID) {
+		return
+	}
 	if err != nil || len(*reads) == 0 || !(*reads)[0].atomic {
 		h.violate(atomicAnswer, s.packet, "")
 		return

@@ -30,9 +30,10 @@ type stream struct {
 	holes []hole
 	now   int64 // time of the packet in hand
 
-	first  uint64 // place where full operation begins
-	layout mpa.Layout
-	prior  fpdu // the FPDU in front of the one in hand
+	resumed bool   // behind a gap of the capture
+	first   uint64 // place where full operation begins
+	layout  mpa.Layout
+	prior   fpdu // the FPDU in front of the one in hand
 }
 
 // mark says that the octets from off on came in a packet.
@@ -329,7 +330,7 @@ func (h *half) fpdu() bool {
 	if s.state != streamFull || len(b) < x.size {
 		return false
 	}
-	if s.prior.size == 0 {
+	if s.prior.size == 0 && !s.resumed {
 		h.firstFPDU(x.packet)
 	}
 	layout, whole := s.layout, !s.unknown(x.at, x.at+uint64(x.size))

@@ -33,6 +33,7 @@ type conn struct {
 	over       bool
 	done       bool
 	served     bool // the initiator's first FPDU has been seen
+	blind      bool // what was asked for is not known in full
 	terminated [2]bool
 }
 
@@ -238,9 +239,6 @@ func (h *half) data(p *Packet, t *tcp.Header, b []byte, length int) {
 	switch {
 	case o.hasEdge && o.edge.Add(1).Less(end):
 		h.beyond = append(h.beyond, suspect{p.Number, end, length})
-		if o.edge.Add(1 << 20).Less(end) {
-			return
-		}
 	case h.fin && h.finAt.Less(end):
 		h.violate(tcpBehindFIN, p.Number, "")
 		return
@@ -307,7 +305,12 @@ func (h *half) order(p *Packet, seq tcp.Seq, b []byte, length int) {
 		}
 		x.data = bytes.Clone(x.data)
 		h.pending = append(h.pending, x)
-		return
+		if !h.jumped() {
+			return
+		}
+		h.resume()
+		x = h.pending[0]
+		h.pending = h.pending[1:]
 	case int(d) >= length:
 		h.stat.Retransmissions++
 	}
@@ -316,9 +319,46 @@ func (h *half) order(p *Packet, seq tcp.Seq, b []byte, length int) {
 	}
 }
 
+func (h *half) sortPending() {
+	slices.SortStableFunc(h.pending, func(a, b segment) int { return cmp.Compare(a.seq.Sub(h.next), b.seq.Sub(h.next)) })
+}
+
+// A capture goes on elsewhere in the stream if segments follow one another
+// behind a gap that no window has room for, or as many that nobody would wait
+// for the gap any longer.
+const (
+	farGap  = 1 << 20
+	manyGap = 1000
+)
+
+func (h *half) jumped() bool {
+	h.sortPending()
+	if len(h.pending) < 2 || h.pending[0].seq.Add(len(h.pending[0].data)) != h.pending[1].seq {
+		return false
+	}
+	return h.pending[0].seq.Sub(h.next) > farGap || len(h.pending) > manyGap
+}
+
+// resume goes on behind a gap of the capture.
+func (h *half) resume() {
+	x := &h.pending[0]
+	gap := h.pending[0].seq.Sub(h.next)
+	if h.stream.state == streamFull && (h.stream.layout.Markers || !looksLikeFPDU(x.data)) || h.stream.state == streamStart {
+		h.lacks(x.packet, fmt.Sprintf("%d octets are missing from the capture", gap))
+	}
+	h.c.part(fmt.Sprintf("%d octets are missing from the capture before packet %d: what was under way then is not judged", gap, x.packet))
+	h.beyond, h.next = nil, x.seq
+	h.peer().hasEdge = false
+	h.stream.done = h.stream.end()
+	h.stream.prior = fpdu{}
+	h.stream.resumed, h.c.served, h.c.blind = true, true, true
+	h.c.reads = [2][]readRequest{}
+	h.rdma.resume()
+}
+
 // takePending hands on a segment whose turn has come.
 func (h *half) takePending(p *Packet) bool {
-	slices.SortStableFunc(h.pending, func(a, b segment) int { return cmp.Compare(a.seq.Sub(h.next), b.seq.Sub(h.next)) })
+	h.sortPending()
 	if len(h.pending) == 0 || h.next.Less(h.pending[0].seq) {
 		return false
 	}
@@ -416,12 +456,15 @@ func (h *half) finish() {
 	}
 }
 
-// gap is the number of octets that were never seen.
+// gap is the number of octets that were never seen, in front of those that are
+// where they may be.
 func (h *half) gap() int {
-	if len(h.pending) == 0 {
-		return 0
+	for _, x := range h.pending {
+		if !slices.ContainsFunc(h.beyond, func(s suspect) bool { return s.packet == x.packet }) {
+			return int(x.seq.Sub(h.next))
+		}
 	}
-	return int(h.pending[0].seq.Sub(h.next))
+	return 0
 }
 
 // suspects judges what may be a capture's gap as well as a fault: a segment

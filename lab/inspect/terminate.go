@@ -54,6 +54,8 @@ func (h *half) termHeaders(s *seg, t *rdmap.Terminate) {
 func (h *half) quoted(s *seg, t *rdmap.Terminate) {
 	sent, swapped := h.find(t)
 	switch {
+	case sent == nil && h.c.blind:
+		return
 	case sent == nil:
 		h.violate(termQuote, s.packet, "%+v", t.DDP)
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,10 @@ type toy struct {
 const addr = 1 << 20
 
 func (d *toy) Command(c abi.Caller, b []byte) error {
+	if len(b) == 0 {
+		return syscall.EINVAL
+	}
+	args := append(slices.Clone(b), 0, 0, 0)
 	switch b[0] {
 	case 'e': // echo
 		return c.Write(Base, b[1:])
@@ -43,7 +48,7 @@ func (d *toy) Command(c abi.Caller, b []byte) error {
 		}
 		return c.Write(Base, bytes.ToUpper(p))
 	case 'f': // a fault
-		return c.Write(Base+uint64(b[1]), []byte("xx"))
+		return c.Write(Base+uint64(args[1]), []byte("xx"))
 	case 'i': // a file
 		var p [2]int
 		if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
@@ -60,15 +65,18 @@ func (d *toy) Command(c abi.Caller, b []byte) error {
 		d.waits = c
 		return abi.Later
 	case 'd':
+		if d.waits == nil {
+			return syscall.EINVAL
+		}
 		d.waits.Done(syscall.EXDEV)
 		return nil
 	case 'r':
-		m, err := c.Region(addr+uint64(b[1]), uint64(b[2]), true)
+		m, err := c.Region(addr+uint64(args[1]), uint64(args[2]), true)
 		if err != nil {
 			return err
 		}
 		d.region = m
-		copy(m.Slice(0, int(m.Len())), b[3:])
+		copy(m.Slice(0, int(m.Len())), args[3:])
 		return nil
 	}
 	return syscall.EOPNOTSUPP
@@ -99,9 +107,15 @@ func newBed(t *testing.T) *bed {
 func newBedOf(t *testing.T, conn func(*net.UnixConn) Conn, serve func(*Session) error) *bed {
 	ours, theirs := abitest.SocketPair(t)
 	b := &bed{t: t, conn: ours, toy: &toy{t: t, closed: make(chan struct{})}, served: make(chan error, 1)}
+	opened := false
 	open := func(abi.Caller, int) (abi.File, int, error) {
 		fd, err := unix.MemfdCreate("toy", unix.MFD_CLOEXEC)
-		return b.toy, fd, err
+		d := b.toy
+		if opened {
+			d = &toy{t: t, closed: make(chan struct{})}
+		}
+		opened = true
+		return d, fd, err
 	}
 	run := func(fn func(frame.Time)) { fn(0) }
 	s, err := NewSession(conn(theirs), 42, func(name string) (Device, bool) { return Device{open, run}, name == "toy" })
@@ -381,5 +395,59 @@ func FuzzRequest(f *testing.F) {
 		if again := r.Append(nil); !bytes.Equal(again, b[:len(again)]) {
 			t.Errorf("%x became %x", b, again)
 		}
+	})
+}
+
+// Whatever messages a client sends, with or without a file, each is answered, or
+// the session ends; a region lies within memory that is shared.
+func FuzzSession(f *testing.F) {
+	message := func(fd byte, r Request) []byte {
+		b := r.Append(nil)
+		return append([]byte{fd, byte(len(b)), byte(len(b) >> 8)}, b...)
+	}
+	f.Add(slices.Concat(
+		message(1, Request{Kind: Share, Addr: addr, Size: 8192}),
+		message(0, Request{Kind: Command, File: 1, Size: 8, Command: []byte{'r', 100, 3, 'n', 'e', 'w'}}),
+		message(0, Request{Kind: Unshare, Addr: addr}),
+		message(0, Request{Kind: Close, File: 1}),
+	))
+	f.Add(slices.Concat(
+		message(0, Request{Kind: Open, File: 2, Command: []byte("toy")}),
+		message(0, Request{Kind: Command, File: 1, Command: []byte{'l'}}),
+		message(0, Request{Kind: Post, File: 1, Size: 4, Command: []byte{'i'}}),
+		message(2, Request{Kind: Share, Addr: addr + 4096, Size: 1 << 40}),
+	))
+	f.Add(message(0, Request{Kind: 99}))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		b := newBed(t)
+		shared := []int{memfd(t, 8192, unix.F_SEAL_SHRINK), memfd(t, 4096, 0)}
+		for n := 0; len(in) >= 3 && n < 32; n++ {
+			size := min(int(in[1])|int(in[2])<<8, len(in)-3)
+			msg := in[3 : 3+size]
+			var rights []byte
+			if fd := int(in[0]); fd > 0 {
+				rights = unix.UnixRights(shared[fd%2])
+			}
+			in = in[3+size:]
+			if _, _, err := b.conn.WriteMsgUnix(msg, rights, nil); err != nil {
+				break // the session has ended
+			}
+		}
+		_ = b.conn.CloseWrite()
+		_ = b.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		for buf, oob := make([]byte, MaxMessage), make([]byte, 256); ; {
+			n, o, _, _, err := b.conn.ReadMsgUnix(buf, oob)
+			closeAll(descriptors(oob[:o]))
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal("the session goes on without a client")
+			}
+			if n == 0 || err != nil {
+				break
+			}
+			if _, err := ParseAnswer(buf[:n]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.end()
 	})
 }

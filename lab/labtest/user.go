@@ -75,7 +75,7 @@ func Copy(t testing.TB, dir, file string) string {
 		t.Fatal(err)
 	}
 	name := filepath.Join(dir, filepath.Base(file))
-	if err := os.WriteFile(name, data, 0o755); err != nil {
+	if err := WriteProgram(name, data); err != nil {
 		t.Fatal(err)
 	}
 	return name

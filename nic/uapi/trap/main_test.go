@@ -285,7 +285,7 @@ func staticELF(t *testing.T, code ...byte) string {
 	}
 	b.Write(code)
 	name := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(name, b.Bytes(), 0o755); err != nil {
+	if err := labtest.WriteProgram(name, b.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	return name

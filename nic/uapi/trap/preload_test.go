@@ -133,7 +133,7 @@ func TestPreloadRefusals(t *testing.T) {
 	t.Parallel()
 	static := staticELF(t, 0xf4)
 	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#! "+static+" -x\n"), 0o755); err != nil {
+	if err := labtest.WriteProgram(script, []byte("#! "+static+" -x\n")); err != nil {
 		t.Fatal(err)
 	}
 	for argv0, want := range map[string]string{static: "static program", script: "static program"} {
@@ -143,7 +143,7 @@ func TestPreloadRefusals(t *testing.T) {
 		}
 	}
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("\x7fELF no program"), 0o755); err != nil {
+	if err := labtest.WriteProgram(plain, []byte("\x7fELF no program")); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Start(Options{Argv: []string{plain}, Via: Preload})

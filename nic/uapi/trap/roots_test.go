@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"tapir/lab/labtest"
 )
 
 // TestPreloadMusl: programs of the other C library have a library of their own,
@@ -79,7 +81,7 @@ func rootOf(t *testing.T, file string) string {
 		if err := os.MkdirAll(root+filepath.Dir(f), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(root+f, text, 0o755); err != nil {
+		if err := labtest.WriteProgram(root+f, text); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -110,7 +110,7 @@ func TestServedUntilTheLastProcess(t *testing.T) {
 func TestNoSuchProgram(t *testing.T) {
 	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("\x7fELF no program"), 0o755); err != nil {
+	if err := labtest.WriteProgram(plain, []byte("\x7fELF no program")); err != nil {
 		t.Fatal(err)
 	}
 	for argv0, want := range map[string]error{
@@ -226,7 +226,7 @@ func TestOrdinaryUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	exe := filepath.Join(dir, "trap.test")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(exe, data, 0o755)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), labtest.WriteProgram(exe, data)); err != nil {
 		t.Fatal(err)
 	}
 	prefixes := [][]string{{"unshare", "-Ur"}}

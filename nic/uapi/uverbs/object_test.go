@@ -93,6 +93,38 @@ func TestReregister(t *testing.T) {
 	}
 }
 
+// Whatever of a region is changed together, that changes and the rest stays; the
+// old key is void.
+func TestReregisterFlags(t *testing.T) {
+	for flags := uint32(1); flags <= reregTranslation|reregPD|reregAccess; flags++ {
+		w := newWorld(t, verbs.Limits{})
+		pds := []uint32{w.pd(), w.pd()}
+		var addrs [2]uint64
+		for i := range addrs {
+			addrs[i], _ = w.prog.Map(4096)
+		}
+		got := w.must(9, fields(addrs[0], uint64(100), addrs[0], pds[0], uint32(verbs.RemoteRead)), 12)
+		mr, old := got.u32(0), got.u32(4)
+		got = w.must(11, fields(mr, flags, addrs[1], uint64(200), addrs[1], pds[1], uint32(verbs.LocalWrite|verbs.RemoteWrite)), 8)
+		r := w.dev.Lookup(got.u32(0))
+		if w.dev.Lookup(old) != nil || r == nil || got.u32(0) != got.u32(4) {
+			t.Fatalf("flags %d: keys %#x, %#x after %#x", flags, got.u32(0), got.u32(4), old)
+		}
+		moved, granted := flags&reregTranslation != 0, flags&reregAccess != 0
+		if (r.Addr() == addrs[1]) != moved || (r.Len() == 200) != moved || (r.Access() == verbs.LocalWrite|verbs.RemoteWrite) != granted {
+			t.Errorf("flags %d: %#x, %d octets, access %v", flags, r.Addr(), r.Len(), r.Access())
+		}
+		if granted {
+			ok(t, r.Place([]byte{1}, r.Addr()))
+		}
+		free := pds[0] // of which nothing is left
+		if flags&reregPD == 0 {
+			free = pds[1]
+		}
+		w.must(4, fields(free), 0)
+	}
+}
+
 func TestMemoryWindow(t *testing.T) {
 	w := newWorld(t, verbs.Limits{})
 	pd := w.pd()

@@ -15,11 +15,6 @@ import (
 // protection of pages, as a debugger needs it, so the second is asked before.
 type memFile struct{ mem, maps *os.File }
 
-func (f *memFile) close() {
-	f.mem.Close()
-	f.maps.Close()
-}
-
 // openMem has the supervisor open the memory of a process.
 func (s *space) openMem() (*memFile, error) {
 	mem, err := s.ask(memory, s.pid)

@@ -165,3 +165,20 @@ func (n Node) Text() (string, bool) {
 	}
 	return "", false
 }
+
+// Texts are the scalars of a list, or the one that the node is; false if it is
+// neither.
+func (n Node) Texts() (all []string, ok bool) {
+	list, ok := n.List()
+	if !ok {
+		list = []Node{n}
+	}
+	for _, n := range list {
+		text, ok := n.Text()
+		if !ok {
+			return nil, false
+		}
+		all = append(all, text)
+	}
+	return all, true
+}

@@ -19,13 +19,15 @@ type Field[T any] struct {
 	// Node takes a value with a structure. An error that is no *Error is
 	// placed at the value.
 	Node func(v *T, n Node) error
+	// Schema describes a value that Node takes, or one that not every scalar is.
+	Schema Schema
 }
 
 // Part makes the fields of a part those of the whole.
 func Part[T, P any](fields []Field[P], part func(*T) *P) []Field[T] {
 	var all []Field[T]
 	for _, p := range fields {
-		f := Field[T]{Name: p.Name, Expect: p.Expect, Many: p.Many, Words: p.Words}
+		f := Field[T]{Name: p.Name, Expect: p.Expect, Many: p.Many, Words: p.Words, Schema: p.Schema}
 		if p.Set != nil {
 			f.Set = func(v *T, s string) error { return p.Set(part(v), s) }
 		}

@@ -1,0 +1,189 @@
+package topo
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"tapir/lab/conf"
+)
+
+// conditionFields are what wait and expect look at.
+var conditionFields = []conf.Field[stepDraft]{
+	{Name: "step", Expect: "a program started before", Schema: name, Node: (*stepDraft).readStep},
+	{Name: "output", Expect: "a regular expression that its output matches", Set: func(s *stepDraft, v string) error { return setPattern(&s.Condition.Output, v) }},
+	{Name: "node", Expect: "a NIC", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.Condition.Node, n, isNIC) }},
+	{Name: "listening", Expect: "a TCP port on which the NIC has a listener", Set: func(s *stepDraft, v string) error {
+		var port int
+		err := setInt(&port, v, 1, 65535)
+		s.Condition.Port = uint16(port)
+		return err
+	}},
+	{Name: "link", Expect: "a link", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referLink(&s.Condition.Link, n) }},
+	{Name: "counter", Expect: "of a NIC as `tapir show NAME counters` has them, or of a link: " + linkCounters, Set: func(s *stepDraft, v string) error { s.Condition.Counter = v; return nil }},
+	{Name: "min", Expect: "the least number that is right (default 1, or max if that is 0)", Set: func(s *stepDraft, v string) (err error) {
+		s.Condition.Min, err = strconv.ParseUint(v, 10, 64)
+		s.bounds = true
+		return err
+	}},
+	{Name: "max", Expect: "the greatest number that is right (default any)", Set: func(s *stepDraft, v string) (err error) {
+		s.Condition.Max, err = strconv.ParseUint(v, 10, 64)
+		if s.Condition.Max == 0 {
+			s.Condition.Min = 0
+		}
+		s.bounds = true
+		return err
+	}},
+}
+
+var waitFields = []conf.Field[stepDraft]{
+	{Name: "wait", Expect: "a time such as 500ms, the name of a program that has to end, or a condition", Node: (*stepDraft).readWait,
+		Schema: conf.Schema{"anyOf": []conf.Schema{name, conf.Object(conditionFields)}}},
+	timeoutField,
+}
+
+var expectFields = []conf.Field[stepDraft]{
+	{Name: "expect", Expect: "a condition", Node: (*stepDraft).readCondition, Schema: conf.Object(append(conditionFields, filterField))},
+}
+
+// filterField is of expect alone: captures are judged when the lab has ended.
+var filterField = conf.Field[stepDraft]{Name: "filter", Expect: "a display filter of tshark; min and max bound how many frames of the link match",
+	Set: func(s *stepDraft, v string) error { s.Condition.Filter = v; return nil }}
+
+// readWait reads a time, the name of a program, or a condition.
+func (s *stepDraft) readWait(n conf.Node) error {
+	text, ok := n.Text()
+	if !ok {
+		return conf.Decode(n, s, "a time, the name of a program, or a condition", conditionFields)
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		s.For = d
+		return nil
+	}
+	s.Condition.Ended = true
+	return s.readStep(n)
+}
+
+func (s *stepDraft) readCondition(n conf.Node) error {
+	return conf.Decode(n, s, "a condition, such as {node: a, counter: rx_packets, min: 1}", append(conditionFields, filterField))
+}
+
+// readStep reads the name of a program that runs before this step.
+func (s *stepDraft) readStep(n conf.Node) error {
+	text, _ := n.Text()
+	for _, other := range s.Steps {
+		if other.Verb == Run && other.Name == text {
+			s.Condition.Step = text
+			return nil
+		}
+	}
+	return n.Errorf("no program called %q was started before", text)
+}
+
+// linkCounters are those of a link.
+const linkCounters = "frames, lost, duplicated, corrupted, reordered, refused"
+
+func finishWait(s *stepDraft, n conf.Node) error {
+	if s.For > 0 {
+		s.Text = "wait " + s.For.String()
+		return nil
+	}
+	s.Text = "wait: " + s.Condition.String()
+	return s.checkCondition(n)
+}
+
+func finishExpect(s *stepDraft, n conf.Node) error {
+	s.Text = "expect: " + s.Condition.String()
+	return s.checkCondition(n)
+}
+
+// checkCondition tells what does not go together.
+func (s *stepDraft) checkCondition(n conf.Node) error {
+	c := &s.Condition
+	about := 0
+	for _, name := range []string{c.Step, c.Node, c.Link} {
+		if name != "" {
+			about++
+		}
+	}
+	counts := c.Counter != "" || c.Filter != ""
+	switch {
+	case about != 1:
+		return n.Errorf("a condition is about one step, one node or one link")
+	case c.Output != nil && c.Step == "":
+		return n.Errorf("output: is of a step")
+	case c.Step != "" && c.Output == nil && !c.Ended:
+		return n.Errorf("%s: say which output", c.Step)
+	case c.Port != 0 && c.Node == "":
+		return n.Errorf("listening: is of a node")
+	case c.Filter != "" && c.Link == "":
+		return n.Errorf("filter: is of a link")
+	case c.Counter != "" && (c.Step != "" || c.Filter != "" || c.Port != 0):
+		return n.Errorf("counter: is of a node or a link, and stands alone")
+	case c.Node != "" && c.Port == 0 && !counts:
+		return n.Errorf("%s: say which counter, or listening", c.Node)
+	case c.Link != "" && !counts:
+		return n.Errorf("%s: say which counter", c.Link)
+	case s.bounds && !counts:
+		return n.Errorf("min and max bound a counter or a filter")
+	case c.Min > c.Max:
+		return n.Errorf("min %d is greater than max %d", c.Min, c.Max)
+	case c.Link != "" && c.Counter != "" && !isLinkCounter(c.Counter):
+		return n.Errorf("%s: a link counts %s", c.Counter, linkCounters)
+	}
+	if link := c.Link; c.Filter != "" {
+		s.later(func() error {
+			if l := s.Lab.Link(link); l != nil && !l.Capture {
+				return n.Errorf("%s: it is not captured", link)
+			}
+			return nil
+		})
+	}
+	return nil
+}
+
+// String is the condition in words.
+func (c *Condition) String() string {
+	switch {
+	case c.Ended:
+		return c.Step + " has ended"
+	case c.Output != nil:
+		return fmt.Sprintf("%s says %s", c.Step, c.Output.String()[len("(?m)"):])
+	case c.Port != 0:
+		return fmt.Sprintf("%s listens on port %d", c.Node, c.Port)
+	}
+	what := c.Counter
+	if c.Filter != "" {
+		what = fmt.Sprintf("frames with %q", c.Filter)
+	}
+	bounds := fmt.Sprintf("%d or more", c.Min)
+	switch {
+	case c.Min == c.Max:
+		bounds = fmt.Sprint(c.Min)
+	case c.Max != 1<<64-1:
+		bounds = fmt.Sprintf("%d to %d", c.Min, c.Max)
+	}
+	return fmt.Sprintf("%s%s: %s: %s", c.Node, c.Link, what, bounds)
+}
+
+// LinkCounts are the counters of a link in both directions together.
+type LinkCounts struct {
+	Frames     uint64 `json:"frames"`
+	Lost       uint64 `json:"lost"`
+	Duplicated uint64 `json:"duplicated"`
+	Corrupted  uint64 `json:"corrupted"`
+	Reordered  uint64 `json:"reordered"`
+	Refused    uint64 `json:"refused"`
+}
+
+// Get is the counter of that name.
+func (c *LinkCounts) Get(name string) (n uint64, ok bool) {
+	n, ok = map[string]uint64{"frames": c.Frames, "lost": c.Lost, "duplicated": c.Duplicated, "corrupted": c.Corrupted,
+		"reordered": c.Reordered, "refused": c.Refused}[name]
+	return n, ok
+}
+
+func isLinkCounter(name string) bool {
+	_, ok := new(LinkCounts).Get(name)
+	return ok
+}

@@ -1,0 +1,203 @@
+package topo
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// label is what a graph says about a node: its name, its kind, its addresses.
+func (n *Node) label() []string {
+	kind := string(n.Kind)
+	if n.Kind == Switch {
+		kind += " " + n.Switch.Mode.String()
+	}
+	all := []string{n.Name, kind}
+	for _, p := range n.Addrs() {
+		all = append(all, p.String())
+	}
+	return all
+}
+
+// label is what a graph says about a link: what is special about it.
+func (l *Link) label() string {
+	var all []string
+	add := func(name string, value any, is bool) {
+		if is {
+			all = append(all, fmt.Sprintf("%s %v", name, value))
+		}
+	}
+	if l.Name != l.Ends[0]+"-"+l.Ends[1] {
+		all = append(all, l.Name)
+	}
+	f := &l.Fault
+	add("delay", f.Delay, f.Delay > 0)
+	add("jitter", f.Jitter, f.Jitter > 0)
+	add("rate", formatRate(f.Rate), f.Rate > 0)
+	add("loss", percent(f.Loss), f.Loss > 0)
+	add("duplicate", percent(f.Duplicate), f.Duplicate > 0)
+	add("reorder", percent(f.Reorder), f.Reorder > 0)
+	add("corrupt", percent(f.Corrupt), f.Corrupt > 0)
+	add("mtu", l.MTU, l.MTU > 0)
+	return strings.Join(all, ", ")
+}
+
+func percent(ppm int) string { return strconv.FormatFloat(float64(ppm)/1e4, 'g', -1, 64) + "%" }
+
+func formatRate(bits int64) string {
+	v, unit := float64(bits), "bit"
+	for _, u := range []string{"kbit", "Mbit", "Gbit"} {
+		if v >= 1000 {
+			v, unit = v/1000, u
+		}
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64) + unit
+}
+
+// Mermaid writes the topology as a Mermaid flowchart.
+func (l *Lab) Mermaid(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("flowchart LR\n")
+	for i := range l.Nodes {
+		n := &l.Nodes[i]
+		text := strings.ReplaceAll(strings.Join(n.label(), "<br/>"), `"`, "#quot;")
+		open, end := "[", "]"
+		if n.Kind == Switch {
+			open, end = "{{", "}}"
+		}
+		fmt.Fprintf(&b, "  n%d%s\"%s\"%s\n", i, open, text, end)
+	}
+	for i := range l.Links {
+		k := &l.Links[i]
+		line := " --- "
+		if text := k.label(); text != "" {
+			line = ` -- "` + text + `" --- `
+		}
+		fmt.Fprintf(&b, "  n%d%sn%d\n", l.index(k.Ends[0]), line, l.index(k.Ends[1]))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (l *Lab) index(name string) int {
+	for i := range l.Nodes {
+		if l.Nodes[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// DOT writes the topology for Graphviz.
+func (l *Lab) DOT(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "graph %q {\n  rankdir=LR;\n", l.Name)
+	for i := range l.Nodes {
+		n := &l.Nodes[i]
+		shape := "box"
+		if n.Kind == Switch {
+			shape = "hexagon"
+		}
+		fmt.Fprintf(&b, "  %q [shape=%s, label=%q];\n", n.Name, shape, strings.Join(n.label(), "\n"))
+	}
+	for i := range l.Links {
+		k := &l.Links[i]
+		fmt.Fprintf(&b, "  %q -- %q [label=%q];\n", k.Ends[0], k.Ends[1], k.label())
+	}
+	b.WriteString("}\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Measures of the drawing.
+const (
+	boxWide, boxLine, boxPad = 130.0, 16.0, 12.0
+	spread                   = 210.0 // between neighbors on the circle
+)
+
+// SVG draws the topology: switches in the middle, everything else around them.
+func (l *Lab) SVG(w io.Writer) error {
+	at, wide, high := l.place()
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="12" text-anchor="middle">`+"\n", wide, high)
+	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
+	for i := range l.Links {
+		k := &l.Links[i]
+		p, q := at[l.index(k.Ends[0])], at[l.index(k.Ends[1])]
+		fmt.Fprintf(&b, `<line x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke="#555" stroke-width="1.5"/>`+"\n", p.x, p.y, q.x, q.y)
+		if text := k.label(); text != "" {
+			fmt.Fprintf(&b, `<text x="%.0f" y="%.0f" fill="#a40" paint-order="stroke" stroke="white" stroke-width="4">%s</text>`+"\n",
+				(p.x+q.x)/2, (p.y+q.y)/2-6, html.EscapeString(text))
+		}
+	}
+	for i := range l.Nodes {
+		l.Nodes[i].draw(&b, at[i])
+	}
+	b.WriteString("</svg>\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+type point struct{ x, y float64 }
+
+// place says where the nodes lie and how large the drawing is.
+func (l *Lab) place() (at []point, wide, high float64) {
+	outer := 0
+	for i := range l.Nodes {
+		if l.Nodes[i].Kind != Switch {
+			outer++
+		}
+	}
+	inner := len(l.Nodes) - outer
+	r := math.Max(spread/2, float64(max(outer, 2))*spread/(2*math.Pi))
+	if inner > 0 {
+		r = math.Max(r, spread*0.75)
+	}
+	next := [2]int{}
+	lowest, highest := math.Inf(1), math.Inf(-1)
+	for i := range l.Nodes {
+		ring, count, radius := 0, outer, r
+		if l.Nodes[i].Kind == Switch {
+			ring, count, radius = 1, inner, r/2
+			if inner == 1 {
+				radius = 0
+			}
+		}
+		angle := math.Pi + 2*math.Pi*float64(next[ring])/float64(count)
+		next[ring]++
+		p := point{r + boxWide/2 + 20 + radius*math.Cos(angle), radius * math.Sin(angle)}
+		at = append(at, p)
+		lowest, highest = math.Min(lowest, p.y), math.Max(highest, p.y)
+	}
+	const margin = 70
+	for i := range at {
+		at[i].y += margin - lowest
+	}
+	return at, 2*r + boxWide + 40, highest - lowest + 2*margin
+}
+
+// draw draws the node around p.
+func (n *Node) draw(b *strings.Builder, p point) {
+	lines := n.label()
+	fill, round := "#e8f0fe", 3.0
+	switch n.Kind {
+	case Switch:
+		fill, round = "#fdeccf", 16
+	case Host:
+		fill = "#eee"
+	}
+	high := float64(len(lines))*boxLine + boxPad
+	fmt.Fprintf(b, `<rect x="%.0f" y="%.0f" width="%.0f" height="%.0f" rx="%.0f" fill="%s" stroke="#333"/>`+"\n",
+		p.x-boxWide/2, p.y-high/2, boxWide, high, round, fill)
+	for i, text := range lines {
+		weight := "normal"
+		if i == 0 {
+			weight = "bold"
+		}
+		fmt.Fprintf(b, `<text x="%.0f" y="%.0f" font-weight="%s">%s</text>`+"\n",
+			p.x, p.y-high/2+boxPad/2+boxLine*(float64(i)+0.75), weight, html.EscapeString(text))
+	}
+}

@@ -1,0 +1,325 @@
+package topo
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tapir/lab/conf"
+	"tapir/lab/link"
+	"tapir/lab/node"
+	"tapir/lab/sw"
+)
+
+// draft is a Lab while it is read. What refers to something else is checked
+// when all has been read.
+type draft struct {
+	*Lab
+	checks []func() error
+	keys   []conf.Node // of the nodes
+}
+
+func (d *draft) later(check func() error) { d.checks = append(d.checks, check) }
+
+// clocks that labs run by.
+const clockReal = "real"
+
+var fields = []conf.Field[draft]{
+	{Name: "name", Expect: nameExpect + " (default: the file's)", Set: func(d *draft, s string) error { d.Name = s; return checkName(s) }},
+	{Name: "clock", Expect: "real: namespaces and TAPs; there is no other clock yet", Schema: conf.Choice(clockReal), Set: func(d *draft, s string) error {
+		if d.Clock = s; s != clockReal {
+			return errValue
+		}
+		return nil
+	}},
+	{Name: "seed", Expect: "a number that the faults are drawn from", Set: func(d *draft, s string) (err error) { d.Seed, err = strconv.ParseUint(s, 0, 64); return err }},
+	{Name: "nodes", Node: addNodes},
+	{Name: "links", Node: addLinks},
+	{Name: "steps", Node: addSteps},
+}
+
+const fileIs = "a lab: `nodes:`, `links:` and `steps:`"
+
+// Parse is Load of a file already read; path is for messages and the default
+// name.
+func Parse(path string, data []byte) (*Lab, error) {
+	body, err := conf.Read(path, data, fileIs)
+	if err != nil {
+		return nil, err
+	}
+	d := draft{Lab: &Lab{Name: defaultName(path), Clock: clockReal}}
+	if err := conf.Decode(body, &d, fileIs, fields); err != nil {
+		return nil, err
+	}
+	if len(d.Nodes) == 0 {
+		return nil, body.Errorf("a lab has `nodes:`")
+	}
+	for i := range d.Nodes {
+		d.later(func() error { return d.checkNode(&d.Nodes[i], d.keys[i]) })
+	}
+	for _, check := range d.checks {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	return d.Lab, nil
+}
+
+// kinds are the kinds of nodes with what they are made of.
+var kinds = []struct {
+	kind   Kind
+	fields []conf.Field[Node]
+	finish func(n *Node) error
+}{
+	{NIC, nicFields(), func(n *Node) error { return n.NIC.Validate() }},
+	{Host, hostFields, func(*Node) error { return nil }},
+	{Switch, conf.Part(sw.Keys, func(n *Node) *sw.Config { return &n.Switch }), func(*Node) error { return nil }},
+}
+
+// nicFields are the settings of a NIC but for those that the lab decides.
+func nicFields() []conf.Field[Node] {
+	all := slices.DeleteFunc(node.Fields(), func(f conf.Field[node.Config]) bool {
+		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap"}, f.Name)
+	})
+	return conf.Part(all, func(n *Node) *node.Config { return &n.NIC })
+}
+
+var hostFields = []conf.Field[Node]{
+	{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.9/24", Many: true, Set: func(n *Node, s string) error { return n.addPrefix(s, true) }},
+	{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::9/64", Many: true, Set: func(n *Node, s string) error { return n.addPrefix(s, false) }},
+}
+
+func (n *Node) addPrefix(s string, v4 bool) error {
+	p, err := netip.ParsePrefix(s)
+	if err != nil || p.Addr().Is4() != v4 || p.Addr().Is4In6() {
+		return errValue
+	}
+	n.IP = append(n.IP, p)
+	return nil
+}
+
+func addNodes(d *draft, n conf.Node) error {
+	entries, err := n.Map("nodes by their names, such as `a: {kind: nic, ip: 10.0.0.1/24}`")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := checkName(e.Name); err != nil {
+			return e.Key.Errorf("%s: %v", e.Name, err)
+		}
+		node, err := readNode(e)
+		if err != nil {
+			return err
+		}
+		d.Nodes, d.keys = append(d.Nodes, node), append(d.keys, e.Key)
+	}
+	return nil
+}
+
+func readNode(e conf.Entry) (n Node, err error) {
+	n.Name, n.NIC.Name, n.Switch.Name = e.Name, e.Name, e.Name
+	entries, err := e.Value.Map("the settings of a node, with its kind")
+	if err != nil {
+		return n, err
+	}
+	i := slices.IndexFunc(entries, func(e conf.Entry) bool { return e.Name == "kind" })
+	if i < 0 {
+		return n, e.Key.Errorf("%s: a node has a kind: %s", e.Name, kindNames())
+	}
+	text, _ := entries[i].Value.Text()
+	for _, k := range kinds {
+		if string(k.kind) != text {
+			continue
+		}
+		n.Kind = k.kind
+		if err := conf.Decode(e.Value, &n, "the settings of a "+text, withKind(k.fields, k.kind)); err != nil {
+			return n, err
+		}
+		n.addFlags(entries)
+		if err := k.finish(&n); err != nil {
+			return n, e.Key.Errorf("%v", err)
+		}
+		return n, nil
+	}
+	return n, entries[i].Value.Errorf("kind: expected one of %s", kindNames())
+}
+
+func withKind(fields []conf.Field[Node], k Kind) []conf.Field[Node] {
+	return append([]conf.Field[Node]{{Name: "kind", Schema: conf.Choice(string(k)), Set: func(*Node, string) error { return nil }}}, fields...)
+}
+
+func kindNames() string {
+	var names []string
+	for _, k := range kinds {
+		names = append(names, string(k.kind))
+	}
+	return strings.Join(names, ", ")
+}
+
+// addFlags makes the settings, which have been read, flags.
+func (n *Node) addFlags(entries []conf.Entry) {
+	for _, e := range entries {
+		if e.Name == "kind" {
+			continue
+		}
+		values, _ := e.Value.Texts()
+		n.Flags = append(n.Flags, "--"+strings.ReplaceAll(e.Name, "_", "-")+"="+strings.Join(values, ","))
+	}
+}
+
+// checkNode counts a node's links and looks for who has its addresses.
+func (d *draft) checkNode(n *Node, key conf.Node) error {
+	links := 0
+	for _, l := range d.Links {
+		for _, end := range l.Ends {
+			if end == n.Name {
+				links++
+			}
+		}
+	}
+	switch {
+	case n.Kind == Switch && links < 2:
+		return key.Errorf("%s: a switch has two links or more, not %d", n.Name, links)
+	case n.Kind == Switch:
+	case links > 1:
+		return key.Errorf("%s: a %s has one port, not %d: put a switch between", n.Name, n.Kind, links)
+	case n.Kind == NIC && links == 0:
+		return key.Errorf("%s: it has no link", n.Name)
+	}
+	for _, other := range d.Nodes {
+		if other.Name == n.Name {
+			break
+		}
+		for _, p := range n.Addrs() {
+			if slices.ContainsFunc(other.Addrs(), func(q netip.Prefix) bool { return p.Addr() == q.Addr() }) {
+				return key.Errorf("%s: %s has the address %v, too", n.Name, other.Name, p.Addr())
+			}
+		}
+	}
+	return nil
+}
+
+// linkDraft is a Link while it is read.
+type linkDraft struct {
+	*draft
+	Link
+	named bool
+}
+
+var linkFields = append([]conf.Field[linkDraft]{
+	{Name: "between", Node: readEnds, Schema: pairOfNodes},
+	{Name: "name", Expect: nameExpect + " (default: those of the ends)", Set: func(l *linkDraft, s string) error {
+		l.Name, l.named = s, true
+		return checkName(s)
+	}},
+	{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)", Set: func(l *linkDraft, s string) error { return setInt(&l.MTU, s, 576, 16000) }},
+	{Name: "capture", Expect: "false: not captured", Schema: truth, Set: func(l *linkDraft, s string) error { return setBool(&l.Capture, s) }},
+}, conf.Part(faults, func(l *linkDraft) *link.Impairment { return &l.Fault })...)
+
+var pairOfNodes = conf.Schema{"type": "array", "items": conf.Schema{"type": "string"}, "minItems": 2, "maxItems": 2}
+
+func addLinks(d *draft, n conf.Node) error {
+	list, ok := n.List()
+	if !ok {
+		return n.Errorf("links: expected a list of links, such as [a, b]")
+	}
+	for _, n := range list {
+		l := linkDraft{draft: d, Link: Link{Capture: true}}
+		if _, brief := n.List(); brief {
+			if err := readEnds(&l, n); err != nil {
+				return err
+			}
+		} else if err := conf.Decode(n, &l, "two nodes, such as [a, b], or the settings of a link", linkFields); err != nil {
+			return err
+		}
+		if l.Ends[0] == "" {
+			return n.Errorf("a link is `between: [a, b]`")
+		}
+		if !l.named {
+			l.Name = l.Ends[0] + "-" + l.Ends[1]
+		}
+		if d.Lab.Link(l.Name) != nil {
+			return n.Errorf("two links are called %s: give one a name", l.Name)
+		}
+		l.Fault.All = true
+		d.Links = append(d.Links, l.Link)
+	}
+	return nil
+}
+
+func readEnds(l *linkDraft, n conf.Node) error {
+	list, _ := n.List()
+	if len(list) != 2 {
+		return n.Errorf("expected two nodes, such as [a, b]")
+	}
+	for i, n := range list {
+		if err := l.refer(&l.Ends[i], n, nil); err != nil {
+			return err
+		}
+	}
+	if l.Ends[0] == l.Ends[1] {
+		return n.Errorf("%s: a link joins two nodes", l.Ends[0])
+	}
+	return nil
+}
+
+// refer reads the name of a node, which has to be one that suits, if suits is
+// given: it says what is wrong.
+func (d *draft) refer(name *string, n conf.Node, suits func(*Node) string) error {
+	text, ok := n.Text()
+	if !ok {
+		return n.Errorf("expected the name of a node")
+	}
+	*name = text
+	d.later(func() error {
+		found := d.Node(text)
+		if found == nil {
+			return n.Errorf("there is no node %s", text)
+		}
+		if suits != nil {
+			if why := suits(found); why != "" {
+				return n.Errorf("%s: %s", text, why)
+			}
+		}
+		return nil
+	})
+	return nil
+}
+
+// referLink reads the name of a link.
+func (d *draft) referLink(name *string, n conf.Node) error {
+	text, ok := n.Text()
+	if !ok {
+		return n.Errorf("expected the name of a link")
+	}
+	*name = text
+	d.later(func() error {
+		if d.Lab.Link(text) == nil {
+			var names []string
+			for _, l := range d.Links {
+				names = append(names, l.Name)
+			}
+			return n.Errorf("there is no link %s; there are %s", text, strings.Join(names, ", "))
+		}
+		return nil
+	})
+	return nil
+}
+
+// isNIC suits a reference to a NIC.
+func isNIC(n *Node) string {
+	if n.Kind != NIC {
+		return fmt.Sprintf("a %s has no RDMA: a NIC is needed", n.Kind)
+	}
+	return ""
+}
+
+// hasPrograms suits a reference to a node where programs run.
+func hasPrograms(n *Node) string {
+	if n.Kind == Switch {
+		return "no programs run on a switch"
+	}
+	return ""
+}

@@ -1,0 +1,32 @@
+package topo
+
+import (
+	"encoding/json"
+
+	"tapir/lab/conf"
+)
+
+// JSONSchema is the schema of the topology file, made of the tables by which
+// it is read.
+func JSONSchema() []byte {
+	var nodes, steps []conf.Schema
+	for _, k := range kinds {
+		nodes = append(nodes, conf.Object(withKind(k.fields, k.kind), "kind"))
+	}
+	for _, v := range verbs {
+		steps = append(steps, conf.Object(v.fields, append([]string{string(v.verb)}, v.required...)...))
+	}
+	s := conf.Object(fields, "nodes")
+	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	s["title"] = "a lab of tapir"
+	properties := s["properties"].(map[string]any)
+	properties["nodes"] = conf.Schema{"type": "object", "additionalProperties": conf.Schema{"anyOf": nodes}, "minProperties": 1,
+		"propertyNames": conf.Schema{"pattern": nameRule.String()}}
+	properties["links"] = conf.Schema{"type": "array", "items": conf.Schema{"anyOf": []conf.Schema{pairOfNodes, conf.Object(linkFields, "between")}}}
+	properties["steps"] = conf.Schema{"type": "array", "items": conf.Schema{"anyOf": steps}}
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		panic(err) // it is made of maps, slices and strings
+	}
+	return append(b, '\n')
+}

@@ -1,0 +1,239 @@
+package topo
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tapir/lab/conf"
+	"tapir/lab/link"
+	"tapir/lab/perf"
+)
+
+// DefaultTimeout bounds a step.
+const DefaultTimeout = time.Minute
+
+// stepDraft is a Step while it is read.
+type stepDraft struct {
+	*draft
+	Step
+	rdma   bool
+	to     netip.Addr
+	bounds bool // min or max is given
+}
+
+// verbs are the steps with what they are made of; the first key is the verb's.
+var verbs = []struct {
+	verb     Verb
+	fields   []conf.Field[stepDraft]
+	required []string
+	finish   func(*stepDraft, conf.Node) error
+}{
+	{Run, runFields, []string{"on"}, finishRun},
+	{Perf, perfFields, []string{"server", "client"}, finishPerf},
+	{Fault, append([]conf.Field[stepDraft]{{Name: "fault", Expect: "the link's name: its faults are now those of this step", Schema: name, Node: (*stepDraft).readLink}},
+		conf.Part(faults, func(s *stepDraft) *link.Impairment { return &s.Fault })...), nil, func(s *stepDraft, _ conf.Node) error {
+		s.Fault.All = true
+		s.Text = "fault " + s.Link
+		return nil
+	}},
+	{Plug, plugFields, []string{"state"}, func(*stepDraft, conf.Node) error { return nil }},
+	{Wait, waitFields, nil, finishWait},
+	{Expect, expectFields, nil, finishExpect},
+}
+
+// name is the schema of a name, which in YAML may look like a number.
+var name = conf.Schema{"type": []string{"string", "number"}}
+
+var timeoutField = conf.Field[stepDraft]{Name: "timeout", Expect: "how long the step may take, such as 10s (default 60s)", Set: func(s *stepDraft, v string) error {
+	if err := setTime(&s.Timeout, v); err != nil || s.Timeout == 0 {
+		return errValue
+	}
+	return nil
+}}
+
+var runFields = []conf.Field[stepDraft]{
+	{Name: "run", Expect: "a command line, or a list of its words", Node: (*stepDraft).readCommand, Schema: conf.Schema{"anyOf": []conf.Schema{{"type": "string"}, {"type": "array", "items": conf.Schema{"type": []string{"string", "number"}}, "minItems": 1}}}},
+	{Name: "on", Expect: "the node in whose namespace it runs", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.On, n, hasPrograms) }},
+	{Name: "rdma", Expect: "true: an unmodified RDMA program, which finds the node's NIC under `tapir run`", Schema: truth, Set: func(s *stepDraft, v string) error { return setBool(&s.rdma, v) }},
+	{Name: "name", Expect: "what other steps call it (default the node and the program, as in a/rping)", Set: func(s *stepDraft, v string) error { s.Name = v; return checkName(v) }},
+	{Name: "background", Expect: "true: the next step begins at once", Schema: truth, Set: func(s *stepDraft, v string) error { return setBool(&s.Background, v) }},
+	timeoutField,
+	{Name: "exit", Expect: "the exit code that is right, from 0 to 255 (default 0)", Set: func(s *stepDraft, v string) error { return setInt(&s.Exit, v, 0, 255) }},
+	{Name: "output", Expect: "a regular expression that its output matches", Set: func(s *stepDraft, v string) error { return setPattern(&s.Output, v) }},
+}
+
+func (s *stepDraft) readCommand(n conf.Node) (err error) {
+	if text, ok := n.Text(); ok {
+		s.Argv, err = words(text)
+		return err
+	}
+	argv, ok := n.Texts()
+	if !ok || len(argv) == 0 {
+		return n.Errorf("run: expected a command line, or a list of its words")
+	}
+	s.Argv = argv
+	return nil
+}
+
+func setPattern(r **regexp.Regexp, v string) (err error) {
+	*r, err = regexp.Compile("(?m)" + v)
+	return err
+}
+
+func finishRun(s *stepDraft, n conf.Node) error {
+	s.Text = s.On + ": " + strings.Join(s.Argv, " ")
+	if s.Name == "" {
+		s.Name = s.On + "/" + s.Argv[0][strings.LastIndexByte(s.Argv[0], '/')+1:]
+	}
+	for _, other := range s.Steps {
+		if other.Verb == Run && other.Name == s.Name {
+			return n.Errorf("two programs are called %s: give one a name", s.Name)
+		}
+	}
+	if s.rdma {
+		s.NICs = []string{s.On}
+		s.later(func() error {
+			if on := s.Node(s.On); on != nil && on.Kind != NIC {
+				return n.Errorf("%s: %s", s.On, isNIC(on))
+			}
+			return nil
+		})
+	}
+	return nil
+}
+
+var perfFields = []conf.Field[stepDraft]{
+	{Name: "perf", Expect: "a workload: " + opNames(), Schema: conf.Choice(ops()...), Set: func(s *stepDraft, v string) error {
+		if s.Job.Op = perf.Op(v); !slices.Contains(perf.Ops, s.Job.Op) {
+			return errValue
+		}
+		return nil
+	}},
+	{Name: "server", Expect: "the NIC that serves", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.Server, n, isNIC) }},
+	{Name: "client", Expect: "the NIC that asks", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.Client, n, isNIC) }},
+	{Name: "to", Expect: "the server's address (default its first)", Set: func(s *stepDraft, v string) (err error) { s.to, err = netip.ParseAddr(v); return err }},
+	{Name: "size", Expect: "octets of a message; verify takes a list", Many: true, Set: func(s *stepDraft, v string) error {
+		err := setInt(&s.Job.Size, v, 1, perf.MaxSize)
+		s.Job.Sizes = append(s.Job.Sizes, s.Job.Size)
+		return err
+	}},
+	{Name: "iters", Expect: "messages of each queue pair", Set: func(s *stepDraft, v string) (err error) { s.Job.Iters, err = strconv.ParseInt(v, 10, 64); return err }},
+	{Name: "duration", Expect: "a time such as 2s, instead of iters", Set: func(s *stepDraft, v string) error { return setTime(&s.Job.Duration, v) }},
+	{Name: "qps", Expect: "queue pairs", Set: func(s *stepDraft, v string) error { return setInt(&s.Job.QPs, v, 1, perf.MaxQPs) }},
+	{Name: "depth", Expect: "requests in flight on each", Set: func(s *stepDraft, v string) error { return setInt(&s.Job.Depth, v, 1, perf.MaxDepth) }},
+	timeoutField,
+}
+
+func ops() (names []string) {
+	for _, op := range perf.Ops {
+		names = append(names, string(op))
+	}
+	return names
+}
+
+func opNames() string { return strings.Join(ops(), ", ") }
+
+func finishPerf(s *stepDraft, n conf.Node) error {
+	if s.Job.Op != perf.Verify {
+		if len(s.Job.Sizes) > 1 {
+			return n.Errorf("size: only verify takes several")
+		}
+		s.Job.Sizes = nil
+	}
+	if s.Client == s.Server {
+		return n.Errorf("%s: server and client are two NICs", s.Client)
+	}
+	s.Text = fmt.Sprintf("perf %s from %s to %s", s.Job.Op, s.Client, s.Server)
+	i := len(s.Steps)
+	d := s.draft
+	to := s.to
+	s.later(func() error {
+		addrs := d.Node(d.Steps[i].Server).Addrs()
+		if !to.IsValid() {
+			to = addrs[0].Addr()
+		}
+		if !slices.ContainsFunc(addrs, func(p netip.Prefix) bool { return p.Addr() == to }) {
+			return n.Errorf("to: %v is no address of %s", to, d.Steps[i].Server)
+		}
+		job := &d.Steps[i].Job
+		job.Remote = to
+		*job = job.WithDefaults()
+		if err := job.Validate(); err != nil {
+			return n.Errorf("%v", err)
+		}
+		return nil
+	})
+	return nil
+}
+
+func (s *stepDraft) readLink(n conf.Node) error { return s.referLink(&s.Link, n) }
+
+var plugFields = []conf.Field[stepDraft]{
+	{Name: "link", Expect: "the link's name", Schema: name, Node: (*stepDraft).readLink},
+	{Name: "state", Expect: "down or up", Schema: conf.Choice("down", "up"), Set: func(s *stepDraft, v string) error {
+		s.Down = v == "down"
+		s.Text = "link " + s.Link + " " + v
+		if v != "down" && v != "up" {
+			return errValue
+		}
+		return nil
+	}},
+}
+
+// addSteps reads the list of steps.
+func addSteps(d *draft, n conf.Node) error {
+	list, ok := n.List()
+	if !ok {
+		return n.Errorf("steps: expected a list of steps")
+	}
+	for _, n := range list {
+		if err := d.addStep(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *draft) addStep(n conf.Node) error {
+	entries, err := n.Map("a step, such as `run: ping -c 1 10.0.0.2`")
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		return n.Errorf("a step begins with one of %s", verbNames())
+	}
+	for _, v := range verbs {
+		if entries[0].Name != string(v.verb) {
+			continue
+		}
+		s := stepDraft{draft: d, Step: Step{Verb: v.verb, Line: entries[0].Key.Line(), Timeout: DefaultTimeout}}
+		s.Condition.Min, s.Condition.Max = 1, 1<<64-1
+		if err := conf.Decode(n, &s, "a step", v.fields); err != nil {
+			return err
+		}
+		for _, want := range v.required {
+			if !slices.ContainsFunc(entries, func(e conf.Entry) bool { return e.Name == want }) {
+				return entries[0].Key.Errorf("%s: %s is missing", v.verb, want)
+			}
+		}
+		if err := v.finish(&s, entries[0].Key); err != nil {
+			return err
+		}
+		d.Steps = append(d.Steps, s.Step)
+		return nil
+	}
+	return entries[0].Key.Errorf("%s: a step begins with one of %s", entries[0].Name, verbNames())
+}
+
+func verbNames() string {
+	var names []string
+	for _, v := range verbs {
+		names = append(names, string(v.verb))
+	}
+	return strings.Join(names, ", ")
+}

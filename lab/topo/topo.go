@@ -1,0 +1,179 @@
+// Package topo reads the topology file of a lab: nodes, the links between
+// them, and the steps of what happens. Package testbed makes it real.
+package topo
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"tapir/lab/link"
+	"tapir/lab/node"
+	"tapir/lab/perf"
+	"tapir/lab/sw"
+)
+
+// Lab is what a topology file describes. Everything in it has been checked.
+type Lab struct {
+	Name  string
+	Clock string // real
+	Seed  uint64 // of the faults
+	Nodes []Node
+	Links []Link
+	Steps []Step
+}
+
+// Kind says what a node is.
+type Kind string
+
+// The kinds of nodes.
+const (
+	NIC    Kind = "nic"    // a NIC with its operating system's side, in a namespace
+	Host   Kind = "host"   // a namespace with the kernel's own network
+	Switch Kind = "switch" // the fabric switch
+)
+
+// Node is a node of a lab.
+type Node struct {
+	Name   string
+	Kind   Kind
+	NIC    node.Config    // of a NIC; its name, TAPs and namespace are the lab's business
+	Switch sw.Config      // of a switch, but for its ports
+	IP     []netip.Prefix // of a host
+	// Flags are the settings as flags of the verb that runs such a node.
+	Flags []string
+}
+
+// Addrs are the addresses of a NIC or host, IPv4 first.
+func (n *Node) Addrs() []netip.Prefix {
+	if n.Kind == NIC {
+		return n.NIC.Addrs()
+	}
+	return n.IP
+}
+
+// Link joins two nodes.
+type Link struct {
+	Name string
+	Ends [2]string // names of nodes
+	// Fault happens in both directions.
+	Fault   link.Impairment
+	MTU     int // octets of IP; 0: what the ends need
+	Capture bool
+}
+
+// Verb says what a step does.
+type Verb string
+
+// The verbs of steps.
+const (
+	Run    Verb = "run"    // start a program
+	Perf   Verb = "perf"   // run a workload between two NICs
+	Fault  Verb = "fault"  // change what a link does to frames
+	Plug   Verb = "link"   // take a link down or up
+	Wait   Verb = "wait"   // for a time, for a program to end, for a condition
+	Expect Verb = "expect" // a condition holds
+)
+
+// Step is one thing that happens.
+type Step struct {
+	Verb Verb
+	Name string // of a program: for waits and reports
+	Line int    // of the file
+	Text string // what it does, for people
+
+	// Of run.
+	Argv       []string
+	On         string   // the node
+	NICs       []string // the program finds their RDMA devices, under `tapir run`
+	Background bool     // the next step does not wait for it
+	Timeout    time.Duration
+	Exit       int // expected
+	Output     *regexp.Regexp
+
+	// Of perf.
+	Job            perf.Job // of the client
+	Server, Client string
+
+	// Of fault and link.
+	Link  string
+	Fault link.Impairment
+	Down  bool
+
+	// Of wait and expect.
+	For       time.Duration // nothing else is waited for
+	Condition Condition
+}
+
+// Condition is what a step waits for or expects. One of Step, Node and Link
+// says whom it is about.
+type Condition struct {
+	Step    string // this program, started before
+	Node    string
+	Link    string
+	Ended   bool           // the program has, as its own expectations say
+	Output  *regexp.Regexp // the program has said this
+	Counter string         // of the NIC or the link
+	Filter  string         // a display filter of tshark: how many frames of the link's capture match
+	Port    uint16         // the NIC listens on this TCP port
+	// Min and Max bound a counter or the number of frames.
+	Min, Max uint64
+}
+
+// find returns the element of that name, or nil.
+func find[T any](all []T, name func(*T) string, want string) *T {
+	for i := range all {
+		if name(&all[i]) == want {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// Node returns the node called name, or nil.
+func (l *Lab) Node(name string) *Node {
+	return find(l.Nodes, func(n *Node) string { return n.Name }, name)
+}
+
+// Link returns the link called name, or nil.
+func (l *Lab) Link(name string) *Link {
+	return find(l.Links, func(k *Link) string { return k.Name }, name)
+}
+
+// Load reads a topology file. Mistakes are *conf.Error with their place.
+func Load(path string) (*Lab, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// defaultName is the lab's name if the file does not say one: that of the file,
+// or of its folder for lab.yaml.
+func defaultName(path string) string {
+	base := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	if full, err := filepath.Abs(path); err == nil && base == "lab" {
+		base = filepath.Base(filepath.Dir(full))
+	}
+	base = regexp.MustCompile(`[^A-Za-z0-9_.-]`).ReplaceAllString(base, "-")
+	if !nameRule.MatchString(base) {
+		return "lab"
+	}
+	return base
+}
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
+
+const nameExpect = "1 to 32 letters, digits, `-`, `_` and `.`, beginning with a letter or digit"
+
+func checkName(s string) error {
+	if !nameRule.MatchString(s) {
+		return fmt.Errorf("expected %s", nameExpect)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package topo
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"tapir/lab/conf"
+)
+
+const good = `
+name: pair
+clock: real
+seed: 7
+nodes:
+  a: {kind: nic, ip: 10.0.0.1/24, ip6: ["fd00::1/64"], frames: gso, dprint: [cm, mpa]}
+  b: {kind: nic, ip: 10.0.0.2/24}
+  h: {kind: host, ip: [10.0.0.3/24]}
+  s: {kind: switch, mode: e2e-tc, one_step: true}
+links:
+  - [a, s]
+  - {between: [b, s], name: bad, delay: 1ms, jitter: 100us, rate: 1.5Gbit, queue: 64KiB, loss: 1%, duplicate: 50ppm, reorder: 0.5%, reorder_depth: 3, corrupt: 0, mtu: 1400, capture: false}
+  - {between: [h, s]}
+steps:
+  - {run: "rping -s -C '3'", on: a, rdma: true, background: true, timeout: 5s}
+  - wait: {node: a, listening: 7174}
+  - {run: [sh, -c, "exit 3"], on: h, name: three, exit: 3, output: 'a b'}
+  - wait: a/rping
+  - wait: {step: three, output: ^x}
+    timeout: 3s
+  - {perf: verify, server: a, client: b, to: fd00::1, size: [8, 64]}
+  - {fault: bad, loss: 2%}
+  - {link: bad, state: down}
+  - wait: 10ms
+  - expect: {link: bad, counter: lost, max: 0}
+  - expect: {link: a-s, filter: tcp, min: 2}
+  - expect: {node: b, counter: rx_packets, min: 1, max: 9}
+`
+
+func TestParse(t *testing.T) {
+	l, err := Parse("lab.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, bad := l.Node("a"), l.Link("bad")
+	if l.Name != "pair" || l.Seed != 7 || len(l.Nodes) != 4 || a.NIC.Frames != "gso" || len(a.Addrs()) != 2 ||
+		strings.Join(a.Flags, " ") != "--ip=10.0.0.1/24 --ip6=fd00::1/64 --frames=gso --dprint=cm,mpa" {
+		t.Errorf("%+v", l)
+	}
+	f := bad.Fault
+	if f.Delay != time.Millisecond || f.Rate != 1.5e9 || f.Queue != 65536 || f.Loss != 10000 || f.Duplicate != 50 || f.Reorder != 5000 ||
+		f.Depth != 3 || !f.All || bad.MTU != 1400 || bad.Capture {
+		t.Errorf("%+v", bad)
+	}
+	s := l.Steps
+	if s[0].Name != "a/rping" || strings.Join(s[0].Argv, "|") != "rping|-s|-C|3" || s[0].NICs[0] != "a" || !s[0].Background || s[0].Timeout != 5*time.Second {
+		t.Errorf("%+v", s[0])
+	}
+	if s[2].Exit != 3 || len(s[2].Argv) != 3 || !s[3].Condition.Ended || s[4].Condition.Output == nil || s[4].Timeout != 3*time.Second {
+		t.Errorf("%+v", s[2:5])
+	}
+	if s[5].Job.Remote.String() != "fd00::1" || len(s[5].Job.Sizes) != 2 || s[6].Fault.Loss != 20000 || !s[7].Down || s[8].For == 0 {
+		t.Errorf("%+v", s[5:9])
+	}
+	for i, want := range []string{"expect: bad: lost: 0", `expect: a-s: frames with "tcp": 2 or more`, "expect: b: rx_packets: 1 to 9"} {
+		if s[9+i].Text != want {
+			t.Errorf("%q", s[9+i].Text)
+		}
+	}
+}
+
+// Every mistake is told at its place, with a caret under it.
+func TestMistakes(t *testing.T) {
+	const two = "nodes:\n  a: {kind: nic, ip: 10.0.0.1/24}\n  b: {kind: nic, ip: 10.0.0.2/24}\nlinks: [[a, b]]\n"
+	for _, tt := range []struct{ in, want string }{
+		{"nods: {}\n", "1:1: nods: unknown key; expected one of name, clock, seed, nodes, links, steps"},
+		{"clock: virtual\n", "1:8: clock: expected real"},
+		{"name: x\n", "1:5: a lab has `nodes:`"},
+		{"nodes:\n  a: {ip: 10.0.0.1/24}\n", "2:3: a: a node has a kind: nic, host, switch"},
+		{"nodes:\n  a: {kind: hfi}\n", "2:13: kind: expected one of nic, host, switch"},
+		{"nodes:\n  a: {kind: nic, tap: tap0}\n", "2:18: tap: unknown key"},
+		{"nodes:\n  a: {kind: nic, ip: 10.0.0.1}\n", "2:22: ip: expected an IPv4 address with prefix length"},
+		{"nodes:\n  a: {kind: nic}\n", "2:3: a: no address"},
+		{"nodes:\n  a: {kind: nic, ip: 10.0.0.1/24}\n", "2:3: a: it has no link"},
+		{"nodes:\n  -a: {kind: host}\n", "2:3: -a: expected 1 to 32 letters"},
+		{"nodes:\n  s: {kind: switch}\n", "2:3: s: a switch has two links or more"},
+		{two + "name: [x]\n", "5:7: name: expected"},
+		{strings.Replace(two, "0.2/", "0.1/", 1), "3:3: b: a has the address 10.0.0.1, too"},
+		{strings.Replace(two, "[a, b]", "[a, c]", 1), "4:13: there is no node c"},
+		{strings.Replace(two, "[a, b]", "[a, a]", 1), "4:9: a: a link joins two nodes"},
+		{strings.Replace(two, "[[a, b]]", "[[a, b], [a, b]]", 1), "4:17: two links are called a-b"},
+		{strings.Replace(two, "[[a, b]]", "[[a, b], {between: [b, a]}]", 1), "2:3: a: a nic has one port, not 2: put a switch between"},
+		{strings.Replace(two, "[a, b]", "{loss: 1%}", 1), "4:9: a link is `between: [a, b]`"},
+		{strings.Replace(two, "[a, b]", "{between: [a, b], loss: 1}", 1), "4:33: loss: expected a chance such as 1%"},
+		{strings.Replace(two, "[a, b]", "{between: [a, b], loss: 101%}", 1), "4:33: loss: expected"},
+		{strings.Replace(two, "[a, b]", "{between: [a, b], rate: 3 bananas}", 1), "4:33: rate: expected bits per second"},
+		{two + "steps:\n  - sleep: 3\n", "6:5: sleep: a step begins with one of run, perf, fault, link, wait, expect"},
+		{two + "steps: [{}]\n", "5:9: a step begins with one of"},
+		{two + "steps:\n  - run: date\n", "6:5: run: on is missing"},
+		{two + "steps:\n  - {run: date, on: c}\n", "6:21: there is no node c"},
+		{two + "steps:\n  - {run: \"date 'x\", on: a}\n", "6:11: run: a quote has no end"},
+		{two + "steps:\n  - {run: date, on: a}\n  - {run: date, on: a}\n", "7:6: two programs are called a/date"},
+		{two + "steps:\n  - {run: date, on: a, output: '('}\n", "6:32: output: expected a regular expression"},
+		{two + "steps:\n  - {perf: quick, server: a, client: b}\n", "6:12: perf: expected a workload: write-bw"},
+		{two + "steps:\n  - {perf: write-bw, server: a, client: a}\n", "6:6: a: server and client are two NICs"},
+		{two + "steps:\n  - {perf: write-bw, server: a, client: b, to: 10.0.0.9}\n", "6:6: to: 10.0.0.9 is no address of a"},
+		{two + "steps:\n  - {perf: send-lat, server: a, client: b, qps: 2}\n", "6:6: send-lat runs on one queue pair"},
+		{two + "steps:\n  - {fault: x}\n", "6:13: there is no link x; there are a-b"},
+		{two + "steps:\n  - {link: a-b, state: off}\n", "6:24: state: expected down or up"},
+		{two + "steps:\n  - wait: rping\n", `6:11: no program called "rping" was started before`},
+		{two + "steps:\n  - wait: {node: a}\n", "6:5: a: say which counter, or listening"},
+		{two + "steps:\n  - expect: {node: a, link: a-b, counter: lost}\n", "6:5: a condition is about one step, one node or one link"},
+		{two + "steps:\n  - expect: {link: a-b, counter: bananas}\n", "6:5: bananas: a link counts frames, lost"},
+		{two + "steps:\n  - expect: {link: a-b, counter: lost, min: 3, max: 2}\n", "6:5: min 3 is greater than max 2"},
+		{two + "steps:\n  - wait: {link: a-b, filter: tcp}\n", "6:23: filter: unknown key"},
+		{strings.Replace(two, "[a, b]", "{between: [a, b], capture: false}", 1) + "steps:\n  - expect: {link: a-b, filter: tcp}\n", "6:5: a-b: it is not captured"},
+	} {
+		_, err := Parse("lab.yaml", []byte(tt.in))
+		bad := (*conf.Error)(nil)
+		if !errors.As(err, &bad) || !strings.HasPrefix(err.Error(), "lab.yaml:"+tt.want) || !strings.HasSuffix(bad.Excerpt(), "^\n") {
+			t.Errorf("%s\n  %v\n  want %s", tt.in, err, tt.want)
+		}
+	}
+}
+
+func TestDefaultName(t *testing.T) {
+	for path, want := range map[string]string{"x/rping/lab.yaml": "rping", "my lab.yaml": "my-lab", "a.yml": "a", "x/-/lab.yaml": "lab"} {
+		if got := defaultName(path); got != want {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
+func TestGraphs(t *testing.T) {
+	l, err := Parse("lab.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mermaid, dot, svg strings.Builder
+	if err := errors.Join(l.Mermaid(&mermaid), l.DOT(&dot), l.SVG(&svg)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"flowchart LR\n", `  n0["a<br/>nic<br/>10.0.0.1/24<br/>fd00::1/64"]`, `n3{{"s<br/>switch e2e-tc"}}`, "  n0 --- n3\n",
+		`  n1 -- "bad, delay 1ms, jitter 100µs, rate 1.5Gbit, loss 1%, duplicate 0.005%, reorder 0.5%, mtu 1400" --- n3`} {
+		if !strings.Contains(mermaid.String(), want) {
+			t.Errorf("no %q in\n%s", want, mermaid.String())
+		}
+	}
+	if !strings.Contains(dot.String(), `"a" -- "s" [label=""];`) || !strings.Contains(dot.String(), `"s" [shape=hexagon, label="s\nswitch e2e-tc"];`) {
+		t.Error(dot.String())
+	}
+	counts := map[string]int{}
+	for d := xml.NewDecoder(strings.NewReader(svg.String())); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			counts[e.Name.Local]++
+		}
+	}
+	if counts["line"] != 3 || counts["rect"] != 5 || counts["text"] != 1+4+3+3+2 {
+		t.Errorf("%v\n%s", counts, svg.String())
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(good)
+	f.Add("nodes: {a: {kind: host}}\nsteps: [{}]\n")
+	f.Fuzz(func(t *testing.T, in string) {
+		if _, err := Parse("lab.yaml", []byte(in)); err != nil {
+			if bad := (*conf.Error)(nil); !errors.As(err, &bad) {
+				t.Fatalf("without a place: %v", err)
+			}
+		}
+	})
+}

@@ -13,6 +13,7 @@ import (
 	"tapir/lab/demo"
 	"tapir/lab/doctor"
 	"tapir/lab/netns"
+	"tapir/lab/rundir"
 )
 
 func newDemo() *cobra.Command {
@@ -60,7 +61,7 @@ func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
 	if o.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	run, remove, err := demo.RunDir()
+	run, remove, err := rundir.Make("tapir-demo")
 	if err != nil {
 		return err
 	}

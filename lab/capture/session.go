@@ -16,6 +16,7 @@ package capture
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -49,6 +50,8 @@ type Info struct {
 	Wire        string  `json:"wire"`             // name of the wire TAP
 	Host        string  `json:"host,omitempty"`   // name of the host TAP; empty = none
 	Frames      string  `json:"frames,omitempty"` // frame mode
+	// About describes an interface that is no NIC's.
+	About string `json:"about,omitempty"`
 }
 
 // Options says what to capture. The zero value keeps whole frames of the wire,
@@ -138,7 +141,7 @@ func appendHead(b []byte, info Info, opt Options) []byte {
 	b = sec.AppendTo(b)
 	wire := pcapng.Interface{
 		LinkType: pcapng.LinkEthernet, SnapLen: uint32(opt.SnapLen), Name: info.Name,
-		Description: fmt.Sprintf("wire TAP %s, MTU %d", info.Wire, info.MTU),
+		Description: cmp.Or(info.About, fmt.Sprintf("wire TAP %s, MTU %d", info.Wire, info.MTU)),
 		MAC:         info.MAC, Speed: info.Speed, OS: info.Application, Hardware: info.Hardware,
 	}
 	if info.Frames != "" {

@@ -39,8 +39,9 @@ type Client struct {
 
 // List returns the names of the running NICs that this user may control, in
 // order. Sockets whose process is gone are left out.
-func List() (running []string) {
-	dir := Dir()
+func List() (running []string) { return listIn(Dir()) }
+
+func listIn(dir string) (running []string) {
 	for _, name := range sockets(dir) {
 		if c, err := net.Dial("unix", filepath.Join(dir, name+suffix)); err == nil {
 			c.Close()
@@ -52,12 +53,15 @@ func List() (running []string) {
 
 // Dial connects to the NIC called name; an empty name means the only one that
 // runs.
-func Dial(name string) (*Client, error) {
-	running := List()
+func Dial(name string) (*Client, error) { return DialIn(Dir(), name) }
+
+// DialIn is Dial of a NIC whose control socket lies in dir.
+func DialIn(dir, name string) (*Client, error) {
+	running := listIn(dir)
 	if name == "" {
 		switch len(running) {
 		case 0:
-			return nil, &Error{What: "no NIC is running (looked in " + Dir() + ")", Remedy: "start one with: " + StartHint}
+			return nil, &Error{What: "no NIC is running (looked in " + dir + ")", Remedy: "start one with: " + StartHint}
 		case 1:
 			name = running[0]
 		default:
@@ -67,13 +71,13 @@ func Dial(name string) (*Client, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(Dir(), name+suffix)
+	path := filepath.Join(dir, name+suffix)
 	c := &Client{path: path}
 	c.http = &http.Client{Transport: &http.Transport{DialContext: c.dial, DisableCompression: true, IdleConnTimeout: time.Second,
 		ReadBufferSize: streamBuffer}}
 	conn, err := net.Dial("unix", path)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
-		return nil, notRunning(name, running)
+		return nil, notRunning(dir, name, running)
 	}
 	if err != nil {
 		return nil, &Error{What: fmt.Sprintf("cannot reach NIC %s: %v", name, err), Remedy: "run the command as the user who started it, or as root"}
@@ -85,9 +89,9 @@ func Dial(name string) (*Client, error) {
 	return c, nil
 }
 
-func notRunning(name string, running []string) error {
+func notRunning(dir, name string, running []string) error {
 	if len(running) == 0 {
-		return &Error{What: fmt.Sprintf("NIC %s is not running, nor is any other (looked in %s)", name, Dir()), Remedy: "start it with: " + StartHint + " --name " + name}
+		return &Error{What: fmt.Sprintf("NIC %s is not running, nor is any other (looked in %s)", name, dir), Remedy: "start it with: " + StartHint + " --name " + name}
 	}
 	return &Error{What: fmt.Sprintf("NIC %s is not running", name),
 		Remedy: "running: " + strings.Join(running, ", ") + "; start another with: " + StartHint + " --name " + name}

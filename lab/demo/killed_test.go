@@ -122,37 +122,3 @@ func awaitNone(t *testing.T) {
 	}
 	t.Fatalf("still there: %v", processes(t))
 }
-
-// A directory that a living demo holds is left alone; one of nobody goes.
-func TestRunDir(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	held, remove, err := RunDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stale := filepath.Join(os.TempDir(), runPrefix+"123")
-	foreign := filepath.Join(os.TempDir(), runPrefix+"-other")
-	for _, dir := range []string{filepath.Join(stale, "tapir"), foreign} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	link := filepath.Join(os.TempDir(), runPrefix+"4")
-	if err := os.Symlink(foreign, link); err != nil {
-		t.Fatal(err)
-	}
-	second, removeSecond, err := RunDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]bool{held: true, second: true, foreign: true, link: true, stale: false} {
-		if exists(name) != want {
-			t.Errorf("%s exists: %v", name, !want)
-		}
-	}
-	remove()
-	removeSecond()
-	if exists(held) || exists(second) {
-		t.Error("a directory stays after its demo")
-	}
-}

@@ -88,6 +88,16 @@ func (n *Net) OpenTAP(cfg tap.Config) (t *tap.TAP, err error) {
 	return t, err
 }
 
+// SetCarrier tells the kernel's side of a TAP that its cable is plugged in, or
+// that it is not.
+func SetCarrier(t *tap.TAP, on bool) error {
+	plugged := 0
+	if on {
+		plugged = 1
+	}
+	return wrap("set the carrier of", t.Name(), unix.IoctlSetPointerInt(t.Fd(), unix.TUNSETCARRIER, plugged))
+}
+
 // AddQueue opens one more queue of a TAP in the namespace.
 func (n *Net) AddQueue(t *tap.TAP) (q *tap.TAP, err error) {
 	err = n.ns.Do(func() error {

@@ -101,6 +101,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": fails, "waitfile": waitFile, "doctor-agrees": doctorAgrees,
 			"pair": pair, "waitcep": waitCEP, "waitsync": waitSync, "nocep": noCEP, "waitptp": waitPTP, "waitlog": waitLog,
+			"waitup": waitUp,
 		},
 	})
 }
@@ -246,6 +247,23 @@ func waitLog(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Fatalf("%s has no %q after a minute:\n%s", args[0], args[1], text)
+}
+
+// waitUp LAB waits until a lab is up.
+func waitUp(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: waitup LAB")
+	}
+	for range 3000 {
+		files, _ := filepath.Glob(filepath.Join(ts.Getenv("TMPDIR"), "tapir-lab*", "lab.json"))
+		for _, f := range files {
+			if strings.Contains(ts.ReadFile(f), `"name":"`+args[0]+`"`) {
+				return
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("lab %s is not up after 30 s", args[0])
 }
 
 // fakeMain serves the control socket of a NIC without an engine, named by its

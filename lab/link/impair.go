@@ -160,13 +160,16 @@ func (c *Impaired) enter(l *lane, f *frame.Frame, now time.Duration) error {
 	case f.Len() > mostRoom:
 		err = tap.ErrRefused
 	case why != frame.DropNone:
+		l.count.Frames++
 		l.count.Refused++
 		c.show(l, f.Bytes(), f.Offload, why, "")
 	case !tcp && !l.All:
+		l.count.Frames++
 		c.undisturbed(l, l.copyOf(f.Bytes(), f.Offload), 1, now)
 	case f.GSO != frame.GSONone:
 		err = c.enterSuper(l, f, now)
 	default:
+		l.count.Frames++
 		err = c.enterSegment(l, f, tcp, now)
 	}
 	if err != nil {
@@ -225,6 +228,7 @@ func (c *Impaired) enterSuper(l *lane, f *frame.Frame, now time.Duration) error 
 		return err
 	}
 	defer c.split.End()
+	l.count.Frames += uint64(n)
 	run := 0 // segments in front of i that still are to leave
 	leave := func(i int) {
 		if run > 0 {

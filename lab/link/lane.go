@@ -12,9 +12,10 @@ import (
 	"tapir/wire/ip"
 )
 
-// FaultCount counts the segments that a cable saw and disturbed, and the frames
-// that found it full or down.
-type FaultCount struct{ Segments, Lost, Duplicated, Corrupted, Reordered, Refused uint64 }
+// FaultCount counts true frames: all that came; the segments whose fate was
+// drawn; what became of those; and super-frames or frames that found the cable
+// full or down.
+type FaultCount struct{ Frames, Segments, Lost, Duplicated, Corrupted, Reordered, Refused uint64 }
 
 // lane is one direction of a cable.
 type lane struct {

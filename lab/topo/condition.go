@@ -21,14 +21,14 @@ var conditionFields = []conf.Field[stepDraft]{
 	}},
 	{Name: "link", Expect: "a link", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referLink(&s.Condition.Link, n) }},
 	{Name: "counter", Expect: "of a NIC as `tapir show NAME counters` has them, or of a link: " + linkCounters, Set: func(s *stepDraft, v string) error { s.Condition.Counter = v; return nil }},
-	{Name: "min", Expect: "the least number that is right (default 1, or max if that is 0)", Set: func(s *stepDraft, v string) (err error) {
+	{Name: "min", Expect: "the least number that is right (default 1, or 0 if there is a max)", Set: func(s *stepDraft, v string) (err error) {
 		s.Condition.Min, err = strconv.ParseUint(v, 10, 64)
-		s.bounds = true
+		s.bounds, s.least = true, true
 		return err
 	}},
 	{Name: "max", Expect: "the greatest number that is right (default any)", Set: func(s *stepDraft, v string) (err error) {
 		s.Condition.Max, err = strconv.ParseUint(v, 10, 64)
-		if s.Condition.Max == 0 {
+		if !s.least {
 			s.Condition.Min = 0
 		}
 		s.bounds = true
@@ -160,6 +160,8 @@ func (c *Condition) String() string {
 	switch {
 	case c.Min == c.Max:
 		bounds = fmt.Sprint(c.Min)
+	case c.Min == 0:
+		bounds = fmt.Sprintf("at most %d", c.Max)
 	case c.Max != 1<<64-1:
 		bounds = fmt.Sprintf("%d to %d", c.Min, c.Max)
 	}

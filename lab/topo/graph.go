@@ -23,8 +23,7 @@ func (n *Node) label() []string {
 }
 
 // label is what a graph says about a link: what is special about it.
-func (l *Link) label() string {
-	var all []string
+func (l *Link) label() (all []string) {
 	add := func(name string, value any, is bool) {
 		if is {
 			all = append(all, fmt.Sprintf("%s %v", name, value))
@@ -42,7 +41,7 @@ func (l *Link) label() string {
 	add("reorder", percent(f.Reorder), f.Reorder > 0)
 	add("corrupt", percent(f.Corrupt), f.Corrupt > 0)
 	add("mtu", l.MTU, l.MTU > 0)
-	return strings.Join(all, ", ")
+	return all
 }
 
 func percent(ppm int) string { return strconv.FormatFloat(float64(ppm)/1e4, 'g', -1, 64) + "%" }
@@ -73,7 +72,7 @@ func (l *Lab) Mermaid(w io.Writer) error {
 	for i := range l.Links {
 		k := &l.Links[i]
 		line := " --- "
-		if text := k.label(); text != "" {
+		if text := strings.Join(k.label(), ", "); text != "" {
 			line = ` -- "` + text + `" --- `
 		}
 		fmt.Fprintf(&b, "  n%d%sn%d\n", l.index(k.Ends[0]), line, l.index(k.Ends[1]))
@@ -105,17 +104,17 @@ func (l *Lab) DOT(w io.Writer) error {
 	}
 	for i := range l.Links {
 		k := &l.Links[i]
-		fmt.Fprintf(&b, "  %q -- %q [label=%q];\n", k.Ends[0], k.Ends[1], k.label())
+		fmt.Fprintf(&b, "  %q -- %q [label=%q];\n", k.Ends[0], k.Ends[1], strings.Join(k.label(), ", "))
 	}
 	b.WriteString("}\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// Measures of the drawing.
+// Measures of the drawing, in pixels.
 const (
 	boxWide, boxLine, boxPad = 130.0, 16.0, 12.0
-	spread                   = 210.0 // between neighbors on the circle
+	spread                   = 300.0 // between neighbors on the circle
 )
 
 // SVG draws the topology: switches in the middle, everything else around them.
@@ -128,9 +127,10 @@ func (l *Lab) SVG(w io.Writer) error {
 		k := &l.Links[i]
 		p, q := at[l.index(k.Ends[0])], at[l.index(k.Ends[1])]
 		fmt.Fprintf(&b, `<line x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke="#555" stroke-width="1.5"/>`+"\n", p.x, p.y, q.x, q.y)
-		if text := k.label(); text != "" {
+		text := k.label()
+		for i, line := range text {
 			fmt.Fprintf(&b, `<text x="%.0f" y="%.0f" fill="#a40" paint-order="stroke" stroke="white" stroke-width="4">%s</text>`+"\n",
-				(p.x+q.x)/2, (p.y+q.y)/2-6, html.EscapeString(text))
+				(p.x+q.x)/2, (p.y+q.y)/2-6-boxLine*float64(len(text)-1-i), html.EscapeString(line))
 		}
 	}
 	for i := range l.Nodes {

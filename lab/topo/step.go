@@ -3,6 +3,7 @@ package topo
 import (
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,6 +25,7 @@ type stepDraft struct {
 	rdma   bool
 	to     netip.Addr
 	bounds bool // min or max is given
+	least  bool // min is
 }
 
 // verbs are the steps with what they are made of; the first key is the verb's.
@@ -60,7 +62,7 @@ var runFields = []conf.Field[stepDraft]{
 	{Name: "run", Expect: "a command line, or a list of its words", Node: (*stepDraft).readCommand, Schema: conf.Schema{"anyOf": []conf.Schema{{"type": "string"}, {"type": "array", "items": conf.Schema{"type": []string{"string", "number"}}, "minItems": 1}}}},
 	{Name: "on", Expect: "the node in whose namespace it runs", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.On, n, hasPrograms) }},
 	{Name: "rdma", Expect: "true: an unmodified RDMA program, which finds the node's NIC under `tapir run`", Schema: truth, Set: func(s *stepDraft, v string) error { return setBool(&s.rdma, v) }},
-	{Name: "name", Expect: "what other steps call it (default the node and the program, as in a/rping)", Set: func(s *stepDraft, v string) error { s.Name = v; return checkName(v) }},
+	{Name: "name", Expect: "what other steps call it (default the node and the program, as in a/rping, with -2 and so on for the next)", Set: func(s *stepDraft, v string) error { s.Name = v; return checkName(v) }},
 	{Name: "background", Expect: "true: the next step begins at once", Schema: truth, Set: func(s *stepDraft, v string) error { return setBool(&s.Background, v) }},
 	timeoutField,
 	{Name: "exit", Expect: "the exit code that is right, from 0 to 255 (default 0)", Set: func(s *stepDraft, v string) error { return setInt(&s.Exit, v, 0, 255) }},
@@ -87,12 +89,17 @@ func setPattern(r **regexp.Regexp, v string) (err error) {
 
 func finishRun(s *stepDraft, n conf.Node) error {
 	s.Text = s.On + ": " + strings.Join(s.Argv, " ")
-	if s.Name == "" {
-		s.Name = s.On + "/" + s.Argv[0][strings.LastIndexByte(s.Argv[0], '/')+1:]
+	taken := func() bool {
+		return slices.ContainsFunc(s.Steps, func(other Step) bool { return other.Verb == Run && other.Name == s.Name })
 	}
-	for _, other := range s.Steps {
-		if other.Verb == Run && other.Name == s.Name {
-			return n.Errorf("two programs are called %s: give one a name", s.Name)
+	if s.Name != "" && taken() {
+		return n.Errorf("two programs are called %s", s.Name)
+	}
+	if s.Name == "" {
+		base := s.On + "/" + filepath.Base(s.Argv[0])
+		s.Name = base
+		for i := 2; taken(); i++ {
+			s.Name = fmt.Sprintf("%s-%d", base, i)
 		}
 	}
 	if s.rdma {

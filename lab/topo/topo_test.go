@@ -37,7 +37,7 @@ steps:
   - wait: 10ms
   - expect: {link: bad, counter: lost, max: 0}
   - expect: {link: a-s, filter: tcp, min: 2}
-  - expect: {node: b, counter: rx_packets, min: 1, max: 9}
+  - expect: {node: b, counter: rx_packets, max: 9}
 `
 
 func TestParse(t *testing.T) {
@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 	if s[5].Job.Remote.String() != "fd00::1" || len(s[5].Job.Sizes) != 2 || s[6].Fault.Loss != 20000 || !s[7].Down || s[8].For == 0 {
 		t.Errorf("%+v", s[5:9])
 	}
-	for i, want := range []string{"expect: bad: lost: 0", `expect: a-s: frames with "tcp": 2 or more`, "expect: b: rx_packets: 1 to 9"} {
+	for i, want := range []string{"expect: bad: lost: 0", `expect: a-s: frames with "tcp": 2 or more`, "expect: b: rx_packets: at most 9"} {
 		if s[9+i].Text != want {
 			t.Errorf("%q", s[9+i].Text)
 		}
@@ -102,7 +102,7 @@ func TestMistakes(t *testing.T) {
 		{two + "steps:\n  - run: date\n", "6:5: run: on is missing"},
 		{two + "steps:\n  - {run: date, on: c}\n", "6:21: there is no node c"},
 		{two + "steps:\n  - {run: \"date 'x\", on: a}\n", "6:11: run: a quote has no end"},
-		{two + "steps:\n  - {run: date, on: a}\n  - {run: date, on: a}\n", "7:6: two programs are called a/date"},
+		{two + "steps:\n  - {run: date, on: a, name: x}\n  - {run: date, on: a, name: x}\n", "7:6: two programs are called x"},
 		{two + "steps:\n  - {run: date, on: a, output: '('}\n", "6:32: output: expected a regular expression"},
 		{two + "steps:\n  - {perf: quick, server: a, client: b}\n", "6:12: perf: expected a workload: write-bw"},
 		{two + "steps:\n  - {perf: write-bw, server: a, client: a}\n", "6:6: a: server and client are two NICs"},
@@ -165,7 +165,7 @@ func TestGraphs(t *testing.T) {
 			counts[e.Name.Local]++
 		}
 	}
-	if counts["line"] != 3 || counts["rect"] != 5 || counts["text"] != 1+4+3+3+2 {
+	if counts["line"] != 3 || counts["rect"] != 5 || counts["text"] != 8+4+3+3+2 {
 		t.Errorf("%v\n%s", counts, svg.String())
 	}
 }

@@ -1,0 +1,361 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/conf"
+	"tapir/lab/netns"
+	"tapir/lab/testbed"
+	"tapir/lab/topo"
+)
+
+func newLab() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "Run labs: nodes, links, faults and programs that one YAML file describes",
+		Long: "A lab is NICs, hosts and switches in network namespaces of their own, joined by links that\n" +
+			"delay, lose or corrupt frames as the file says, and steps: programs (stock RDMA programs,\n" +
+			"too), workloads, faults, and what has to come out. It needs root, or a system that lets\n" +
+			"ordinary users make user namespaces. Nothing is left behind.",
+		Example: "  tapir lab run lab/examples/first-write/lab.yaml\n  tapir lab test lab/examples/*/lab.yaml",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown verb %q: see: tapir lab --help", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newLabRun(), newLabTest(), newLabUp(), newLabDown(), newLabExec(), newLabGraph(), newLabSchema(), newLabGC())
+	return cmd
+}
+
+// oneFile accepts the name of one topology file.
+func oneFile(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("name one topology file: see: %s --help", cmd.CommandPath())
+	}
+	return nil
+}
+
+// loadLab reads a topology file; a mistake in it is one of usage.
+func loadLab(path string) (*topo.Lab, error) {
+	l, err := topo.Load(path)
+	if bad := (*conf.Error)(nil); errors.As(err, &bad) {
+		return nil, usageError{err}
+	}
+	return l, err
+}
+
+// privileged runs fn with the rights to make namespaces: in a user namespace
+// if need be.
+func privileged(ctx context.Context, fn func() error) error {
+	if !netns.Privileged() && !netns.Reexeced() {
+		return inUserNamespace(ctx)
+	}
+	return fn()
+}
+
+func newLabRun() *cobra.Command {
+	var o testbed.Options
+	var seed uint64
+	cmd := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Bring a lab up, run its steps, take it down",
+		Long: "Run brings the lab up, runs its steps in order until one fails, takes it down and ends with\n" +
+			"exit code 0 if all is as expected, else 1. It prints what happens, and what the programs\n" +
+			"say. --out keeps a capture for each link, the log and the result as JSON.",
+		Example: "  tapir lab run lab/examples/rping/lab.yaml\n  tapir lab run --out out/lossy lab/examples/lossy-link/lab.yaml",
+		Args:    oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			lab, err := loadLab(args[0])
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("seed") {
+				lab.Seed = seed
+			}
+			o.Print, o.Echo = cmd.OutOrStdout(), true
+			return privileged(cmd.Context(), func() error {
+				r, err := runLab(cmd.Context(), lab, o)
+				if err == nil && r.Verdict != testbed.Passed {
+					err = reported(exitFailed)
+				}
+				return err
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.Out, "out", "o", "", "`directory` for captures, log.txt and result.json")
+	f.Uint64Var(&seed, "seed", 0, "`number` that the faults are drawn from, instead of the file's")
+	return cmd
+}
+
+func runLab(ctx context.Context, lab *topo.Lab, o testbed.Options) (*testbed.Result, error) {
+	var err error
+	if o.Tapir, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	return testbed.Run(ctx, lab, o)
+}
+
+func newLabTest() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:     "test FILE...",
+		Short:   "Run labs one after the other and print their verdicts",
+		Long:    "Test runs each lab as run does, but prints one line for each, and for those that fail why.",
+		Example: "  tapir lab test lab/examples/*/lab.yaml\n  tapir lab test --out out/labs lab/examples/*/lab.yaml",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("name topology files: see: tapir lab test --help")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			labs := make([]*topo.Lab, len(args))
+			for i, path := range args {
+				var err error
+				if labs[i], err = loadLab(path); err != nil {
+					return err
+				}
+			}
+			return privileged(cmd.Context(), func() error { return testLabs(cmd, labs, out) })
+		},
+	}
+	cmd.Flags().StringVarP(&out, "out", "o", "", "`directory` with a folder for the captures, log and result of each lab")
+	return cmd
+}
+
+func testLabs(cmd *cobra.Command, labs []*topo.Lab, out string) error {
+	failed := 0
+	for _, lab := range labs {
+		var o testbed.Options
+		if out != "" {
+			o.Out = filepath.Join(out, lab.Name)
+		}
+		r, err := runLab(cmd.Context(), lab, o)
+		switch {
+		case err != nil:
+			return fmt.Errorf("lab %s: %w", lab.Name, err)
+		case cmd.Context().Err() != nil:
+			return fmt.Errorf("lab %s: interrupted", lab.Name)
+		case r.Verdict != testbed.Passed:
+			failed++
+		}
+		printVerdict(cmd.OutOrStdout(), r, len(lab.Steps))
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d labs failed", failed, len(labs))
+	}
+	return nil
+}
+
+func printVerdict(w io.Writer, r *testbed.Result, steps int) {
+	fmt.Fprintf(w, "%s  %-20s %d of %d steps  %.1f s\n", r.Verdict, r.Lab, len(r.Steps), steps, r.Seconds)
+	for _, s := range r.Steps {
+		if s.Verdict == testbed.Failed {
+			fmt.Fprintf(w, "      line %d: %s: %s\n", s.Line, s.Text, s.Error)
+		}
+	}
+	if r.Error != "" {
+		fmt.Fprintf(w, "      %s\n", r.Error)
+	}
+}
+
+func newLabUp() *cobra.Command {
+	var o testbed.Options
+	cmd := &cobra.Command{
+		Use:   "up FILE",
+		Short: "Bring a lab up and keep it up, in the foreground",
+		Long: "Up brings the lab up without its steps, prints a \"ready\" line, and takes it down at Ctrl-C\n" +
+			"or tapir lab down. Meanwhile tapir lab exec runs programs on its nodes.",
+		Example: "  tapir lab up lab/examples/rping/lab.yaml &\n  tapir lab exec rping a -- tapir show a\n  tapir lab down rping",
+		Args:    oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			lab, err := loadLab(args[0])
+			if err != nil {
+				return err
+			}
+			return privileged(cmd.Context(), func() error { return keepLab(cmd, lab, o) })
+		},
+	}
+	cmd.Flags().StringVarP(&o.Out, "out", "o", "", "`directory` for captures and log.txt")
+	return cmd
+}
+
+func keepLab(cmd *cobra.Command, lab *topo.Lab, o testbed.Options) (err error) {
+	for _, r := range testbed.List() {
+		if r.Name == lab.Name {
+			return fmt.Errorf("lab %s is up already (process %d): end it with: tapir lab down %s", r.Name, r.PID, r.Name)
+		}
+	}
+	if o.Tapir, err = os.Executable(); err != nil {
+		return err
+	}
+	b, err := testbed.Up(cmd.Context(), lab, o)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, n := range lab.Nodes {
+		names = append(names, n.Name)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "ready %s nodes=%s\n", lab.Name, strings.Join(names, ","))
+	<-cmd.Context().Done()
+	return b.Down()
+}
+
+func newLabDown() *cobra.Command {
+	return &cobra.Command{
+		Use:     "down [LAB]",
+		Short:   "Take a lab down that is up",
+		Example: "  tapir lab down\n  tapir lab down rping",
+		Args:    atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := testbed.Find(strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			return r.Stop(cmd.Context())
+		},
+		ValidArgsFunction: completeLab,
+	}
+}
+
+func completeLab(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		for _, r := range testbed.List() {
+			names = append(names, r.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func newLabExec() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "exec LAB NODE [--] PROGRAM [ARGUMENT]...",
+		Short: "Run a program on a node of a lab that is up",
+		Long: "Exec runs a program in the network namespace of a node, where tapir finds the NICs of the\n" +
+			"lab, and ends with its exit code. A RDMA program runs under tapir run.",
+		Example: "  tapir lab exec rping b -- ping -c 3 10.0.0.1\n" +
+			"  tapir lab exec rping a -- tapir run --nic a -- ibv_devinfo\n  tapir lab exec rping a -- tcpdump -i tap0",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 3 {
+				return usagef("name the lab, the node and the program: see: tapir lab exec --help")
+			}
+			return nil
+		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return execInLab(cmd, args) },
+		ValidArgsFunction: completeLab,
+	}
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+func execInLab(cmd *cobra.Command, args []string) error {
+	r, err := testbed.Find(args[0])
+	if err != nil {
+		return err
+	}
+	argv := args[2:]
+	if argv[0] == "--" { // pflag leaves one behind other arguments
+		argv = argv[1:]
+	}
+	if len(argv) == 0 {
+		return usagef("the program is missing: see: tapir lab exec --help")
+	}
+	program, start, err := r.Command(context.Background(), args[1], argv) // an interrupt of the terminal reaches it, too
+	if err != nil {
+		return usageError{err}
+	}
+	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := start(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+			cmd.PrintErrln("tapir: " + oneLine(err.Error()))
+			return reported(exitNotFound)
+		}
+		return err
+	}
+	err = program.Wait()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		if code := exit.ExitCode(); code > 0 {
+			return reported(code)
+		}
+		return fmt.Errorf("%s: %w", argv[0], err)
+	}
+	return err
+}
+
+func newLabGraph() *cobra.Command {
+	var format, svg string
+	cmd := &cobra.Command{
+		Use:     "graph FILE",
+		Short:   "Draw a lab's topology",
+		Example: "  tapir lab graph lab.yaml\n  tapir lab graph --format dot lab.yaml | dot -Tpng >lab.png\n  tapir lab graph --svg lab.svg lab.yaml",
+		Args:    oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			lab, err := loadLab(args[0])
+			if err != nil {
+				return err
+			}
+			draw := map[string]func(io.Writer) error{"mermaid": lab.Mermaid, "dot": lab.DOT}[format]
+			if draw == nil {
+				return usagef("--format %q: want mermaid or dot", format)
+			}
+			if svg == "" {
+				return draw(cmd.OutOrStdout())
+			}
+			f, err := os.Create(svg)
+			if err != nil {
+				return err
+			}
+			return errors.Join(lab.SVG(f), f.Close())
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "mermaid", "what is printed: mermaid or dot")
+	cmd.Flags().StringVar(&svg, "svg", "", "write an SVG `file` instead")
+	return cmd
+}
+
+func newLabSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of the topology file, for editors",
+		Example: "  tapir lab schema >lab.schema.json\n" +
+			"  # first line of lab.yaml, for editors with the YAML language server:\n  # yaml-language-server: $schema=lab.schema.json",
+		Args: atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := cmd.OutOrStdout().Write(topo.JSONSchema())
+			return err
+		},
+	}
+}
+
+func newLabGC() *cobra.Command {
+	return &cobra.Command{
+		Use:   "gc",
+		Short: "Remove what labs left that were killed",
+		Long: "When a lab's process is killed, the kernel ends its nodes and removes namespaces and TAPs.\n" +
+			"Gc ends programs that survived, with which their namespaces go, and removes directories.\n" +
+			"Labs that are up are left alone.",
+		Example: "  tapir lab gc",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, line := range testbed.Collect() {
+				fmt.Fprintln(cmd.OutOrStdout(), line)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,142 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"tapir/lab/capture"
+	"tapir/lab/link"
+	"tapir/lab/topo"
+	"tapir/nic/tap"
+)
+
+// cable is a link of the lab.
+type cable struct {
+	*topo.Link
+	wire  *link.Cable
+	ends  [2]*node
+	taps  [2]*tap.TAP
+	fault link.Impairment // now, as if it were up
+	down  bool
+	file  string // of the capture; "" if there is none
+	cap   *capture.Session
+	disk  *os.File
+}
+
+// addLink makes the ports of a link, and the cable between them.
+func (b *Bed) addLink(t *topo.Link) (*cable, error) {
+	c := &cable{Link: t, fault: t.Fault}
+	mtu, vnet := t.MTU, false
+	for i, name := range t.Ends {
+		c.ends[i] = b.nodes[name]
+		vnet = vnet || c.ends[i].vnet()
+		if t.MTU == 0 {
+			mtu = max(mtu, c.ends[i].mtu())
+		}
+	}
+	if mtu == 0 {
+		mtu = 1500
+	}
+	for i, n := range c.ends {
+		var err error
+		if c.taps[i], err = n.plug(mtu, vnet); err != nil {
+			if i == 1 {
+				c.taps[0].Close()
+			}
+			return nil, err
+		}
+		if n.Kind == topo.NIC && n.NIC.MTU == 0 && t.MTU != 0 {
+			n.flags = append(n.flags, fmt.Sprintf("--mtu=%d", mtu))
+		}
+	}
+	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault, ToA: c.fault, MTU: mtu, Seed: b.seedOf(t)}
+	if b.wanted(t) {
+		if err := c.record(filepath.Join(b.files, t.Name+".pcapng"), mtu); err != nil {
+			return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
+		}
+		cfg.Tracer = c.cap
+	}
+	var err error
+	if c.wire, err = link.NewCable(cfg); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// seedOf gives each link a sequence of its own.
+func (b *Bed) seedOf(t *topo.Link) uint64 {
+	for i := range b.lab.Links {
+		if &b.lab.Links[i] == t {
+			return b.lab.Seed<<16 + uint64(i)
+		}
+	}
+	return b.lab.Seed
+}
+
+// wanted tells whether somebody will read the link's capture.
+func (b *Bed) wanted(t *topo.Link) bool {
+	if b.opt.Out != "" {
+		return t.Capture
+	}
+	for _, s := range b.lab.Steps {
+		if s.Condition.Filter != "" && s.Condition.Link == t.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// record starts the capture of the link.
+func (c *cable) record(file string, mtu int) (err error) {
+	if c.disk, err = os.Create(file); err != nil {
+		return err
+	}
+	c.file = file
+	c.cap = capture.New(c.disk, capture.Info{Application: "tapir lab", Name: c.Name, MTU: mtu,
+		About: fmt.Sprintf("link between %s and %s, MTU %d; outbound is from %s", c.Ends[0], c.Ends[1], mtu, c.Ends[0])}, capture.Options{})
+	c.cap.Live()
+	return nil
+}
+
+// set makes f happen to frames from now on.
+func (c *cable) set(f link.Impairment) error {
+	c.fault = f
+	f.Down = c.down
+	return c.wire.Set(f, f)
+}
+
+// plug takes the link down or up.
+func (c *cable) plug(down bool) error {
+	c.down = down
+	err := c.set(c.fault)
+	for i, n := range c.ends {
+		err = errors.Join(err, n.unplug(c.taps[i], down))
+	}
+	return err
+}
+
+// counts are the link's counters.
+func (c *cable) counts() topo.LinkCounts {
+	a, b := c.wire.Faults()
+	return topo.LinkCounts{Frames: a.Frames + b.Frames, Lost: a.Lost + b.Lost, Duplicated: a.Duplicated + b.Duplicated,
+		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused}
+}
+
+// close ends the cable, then its capture.
+func (c *cable) close() (err error) {
+	if c.wire != nil {
+		err = c.wire.Close()
+	}
+	if c.cap != nil {
+		err = errors.Join(err, c.cap.Close(), c.disk.Close())
+		if st := c.cap.Stats(); st.Lost > 0 {
+			err = errors.Join(err, fmt.Errorf("%s: %d frames did not fit into the capture's queue", c.Name, st.Lost))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("link %s: %w", c.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"tapir/lab/topo"
+	"tapir/lab/tshark"
+)
+
+// hopeless is the failure of a condition that cannot come to hold any more.
+type hopeless struct{ error }
+
+func (h hopeless) Unwrap() error { return h.error }
+
+// expect says why a condition does not hold now.
+func (b *Bed) expect(ctx context.Context, c *topo.Condition) error {
+	switch {
+	case c.Output != nil:
+		return b.says(c)
+	case c.Port != 0:
+		ok, err := b.listens(ctx, c.Node, c.Port)
+		if err == nil && !ok {
+			err = fmt.Errorf("%s does not listen on port %d", c.Node, c.Port)
+		}
+		return err
+	}
+	n, err := b.count(ctx, c)
+	if err != nil {
+		return hopeless{err}
+	}
+	return within(c, n)
+}
+
+func within(c *topo.Condition, n uint64) error {
+	if n < c.Min || n > c.Max {
+		return fmt.Errorf("it is %d", n)
+	}
+	return nil
+}
+
+// says judges the output of a program.
+func (b *Bed) says(c *topo.Condition) error {
+	p := b.program(c.Step)
+	ended := p.proc.HasEnded() // before what it said is read
+	if c.Output.MatchString(p.proc.Said()) {
+		return nil
+	}
+	err := fmt.Errorf("the output of %s does not match %q%s", c.Step, plain(c.Output), p.said())
+	if ended {
+		return hopeless{err}
+	}
+	return err
+}
+
+// listens tells whether a NIC has a listener on the port.
+func (b *Bed) listens(ctx context.Context, nic string, port uint16) (bool, error) {
+	client, err := b.dial(nic)
+	if err != nil {
+		return false, hopeless{err}
+	}
+	defer client.Close()
+	var ceps []struct {
+		Phase string         `json:"phase"`
+		Local netip.AddrPort `json:"local"`
+	}
+	err = client.Show(ctx, "cep", &ceps)
+	for _, c := range ceps {
+		if c.Phase == "listening" && c.Local.Port() == port {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// count reads the counter that c names.
+func (b *Bed) count(ctx context.Context, c *topo.Condition) (uint64, error) {
+	if c.Link != "" {
+		counts := b.links[c.Link].counts()
+		n, _ := counts.Get(c.Counter) // the file was checked
+		return n, nil
+	}
+	client, err := b.dial(c.Node)
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	var rows []struct {
+		Name  string `json:"name"`
+		Value uint64 `json:"value"`
+	}
+	if err := client.Show(ctx, "counters", &rows); err != nil {
+		return 0, err
+	}
+	for _, r := range rows {
+		if r.Name == c.Counter {
+			return r.Value, nil
+		}
+	}
+	return 0, fmt.Errorf("%s has no counter %s: tapir show lists them", c.Node, c.Counter)
+}
+
+// filter counts the frames of a complete capture that a display filter lets
+// through.
+func (b *Bed) filter(ctx context.Context, c *topo.Condition) error {
+	file := b.links[c.Link].file
+	if file == "" {
+		return errors.New("the link was not captured")
+	}
+	// The dissector of RPC guesses that short Sends are its own.
+	rows, err := tshark.Fields(ctx, file, tshark.Options{Filter: c.Filter, Disable: []string{"rpcordma"}}, "frame.number")
+	if err != nil {
+		return err
+	}
+	return within(c, uint64(len(rows)))
+}

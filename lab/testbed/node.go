@@ -1,0 +1,221 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"syscall"
+	"time"
+
+	"tapir/lab/link"
+	"tapir/lab/netns"
+	"tapir/lab/process"
+	"tapir/lab/topo"
+	"tapir/nic/tap"
+)
+
+// Names of a node's interfaces.
+const (
+	kernelSide = "eth0" // of NICs and hosts: the operating system's
+	nicTAP     = "tap0"
+)
+
+// node is a node of the lab.
+type node struct {
+	*topo.Node
+	ns    *netns.NS
+	net   *link.Net
+	proc  *process.Process // nil of a host
+	ports []string         // TAPs of a switch, or that of a NIC
+	flags []string         // of the process, besides the node's own
+}
+
+// addNode makes a node's namespace.
+func (b *Bed) addNode(t *topo.Node) (*node, error) {
+	ns, err := netns.New()
+	if err != nil {
+		return nil, err
+	}
+	b.later(func() { ns.Close() })
+	n := &node{Node: t, ns: ns}
+	if n.net, err = link.In(ns); err != nil {
+		return nil, err
+	}
+	b.later(n.net.Close)
+	if err := n.net.Up("lo"); err != nil {
+		return nil, err
+	}
+	if t.Kind != topo.Host {
+		return n, link.Quiet(ns)
+	}
+	return n, n.settle()
+}
+
+// settle lets the kernel use its IPv6 addresses at once, and say nothing that
+// was not asked for, nor on an interface that has not the address.
+func (n *node) settle() error {
+	for _, s := range [][2]string{
+		{"ipv6/conf/default/disable_ipv6", "0"},
+		{"ipv6/conf/default/accept_dad", "0"},
+		{"ipv6/conf/default/router_solicitations", "0"},
+		{"ipv4/conf/all/arp_ignore", "1"},
+	} {
+		if err := n.ns.Sysctl(s[0], s[1]); err != nil && !errors.Is(err, syscall.EROFS) && !errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("set net.%s: %w", s[0], err)
+		}
+	}
+	return nil
+}
+
+// vnet tells whether the node's port wants super-frames.
+func (n *node) vnet() bool {
+	return n.Kind == topo.NIC && (n.NIC.Frames == "gso" || n.NIC.Frames == "jumbo")
+}
+
+// mtu is what the node needs of its link, in octets of IP.
+func (n *node) mtu() int {
+	switch {
+	case n.Kind != topo.NIC:
+		return 0
+	case n.NIC.MTU == 0 && n.NIC.Frames == "jumbo":
+		return 9000
+	}
+	return n.NIC.MTU
+}
+
+// plug makes the node's next port and returns the cable's end of it.
+func (n *node) plug(mtu int, vnet bool) (*tap.TAP, error) {
+	if n.Kind == topo.Host {
+		return n.plugHost(mtu, vnet)
+	}
+	i := len(n.ports)
+	port, bridge, far := fmt.Sprint("p", i), fmt.Sprint("br", i), fmt.Sprint("link", i)
+	if n.Kind == topo.NIC {
+		port = nicTAP
+	}
+	n.ports = append(n.ports, port)
+	if err := n.net.AddTAP(port, n.vnet()); err != nil {
+		return nil, err
+	}
+	if err := n.net.AddBridge(bridge); err != nil {
+		return nil, err
+	}
+	t, err := n.net.OpenTAP(tap.Config{Name: far, Vnet: vnet})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{port, far} {
+		if err := errors.Join(n.net.SetMTU(name, mtu), n.net.Join(name, bridge), n.net.Up(name)); err != nil {
+			t.Close()
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// plugHost makes the interface of a host.
+func (n *node) plugHost(mtu int, vnet bool) (*tap.TAP, error) {
+	t, err := n.net.OpenTAP(tap.Config{Name: kernelSide, Vnet: vnet})
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(n.net.SetMTU(kernelSide, mtu), n.net.Up(kernelSide))
+	for _, p := range n.IP {
+		if err == nil {
+			err = n.net.AddAddr(kernelSide, p)
+		}
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// start starts the node's process and waits until it is ready and its ports
+// carry frames.
+func (n *node) start(ctx context.Context, b *Bed) (err error) {
+	argv := []string{b.opt.Tapir}
+	switch n.Kind {
+	case topo.Host:
+		return nil
+	case topo.NIC:
+		if err := n.settle(); err != nil { // of the host TAP
+			return err
+		}
+		argv = append(argv, "nic", "--name", n.Name, "--tap", nicTAP, "--host-tap", kernelSide)
+	case topo.Switch:
+		argv = append(argv, "sw", "--name", n.Name)
+		for _, p := range n.ports {
+			argv = append(argv, "--port", p)
+		}
+	}
+	if n.proc, err = b.spawn(n, n.Name, slices.Concat(argv, n.Flags, n.flags)); err != nil {
+		return err
+	}
+	if err := n.proc.Await(ctx, "ready "+n.Name); err != nil {
+		return err
+	}
+	if n.Kind == topo.NIC {
+		if err := n.net.Up(kernelSide); err != nil {
+			return err
+		}
+	}
+	return n.awaitPorts()
+}
+
+// carrierWithin is longer than the kernel holds the news of a carrier back.
+const carrierWithin = 5 * time.Second
+
+func (n *node) awaitPorts() error {
+	for deadline := time.Now().Add(carrierWithin); ; time.Sleep(time.Millisecond) {
+		live := true
+		for i, p := range n.ports {
+			for _, name := range []string{p, fmt.Sprint("link", i)} {
+				info, err := n.net.Get(name)
+				if err != nil {
+					return err
+				}
+				live = live && info.Live
+			}
+		}
+		if live {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("its TAPs have no carrier after %v", carrierWithin)
+		}
+	}
+}
+
+// unplug takes the node's side of a link down, or up again. A switch does not
+// notice.
+func (n *node) unplug(end *tap.TAP, down bool) error {
+	switch {
+	case n.Kind == topo.Host:
+		return link.SetCarrier(end, !down)
+	case n.Kind == topo.NIC && down:
+		return n.net.Down(nicTAP)
+	case n.Kind == topo.NIC:
+		return n.net.Up(nicTAP)
+	}
+	return nil
+}
+
+// lost says why a node ended that should run.
+func (n *node) lost() error {
+	if !n.proc.HasEnded() {
+		return nil
+	}
+	return fmt.Errorf("%s has ended: %v: %s", n.Name, n.proc.Err(), n.proc.Tail())
+}
+
+// leaks are what a NIC found left over when it ended.
+func (n *node) leaks() error {
+	if left := n.proc.Line("left at the end"); left != "" {
+		return errors.New(left)
+	}
+	return nil
+}

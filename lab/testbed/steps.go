@@ -1,0 +1,247 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	"tapir/lab/perf"
+	"tapir/lab/process"
+	"tapir/lab/topo"
+)
+
+// program is a program that a step started.
+type program struct {
+	step *topo.Step
+	proc *process.Process
+	res  *StepResult
+}
+
+// Steps runs the lab's steps in order until one fails or ctx ends. What is
+// judged by captures is judged by Finish.
+func (b *Bed) Steps(ctx context.Context) (r *Result) {
+	r = b.newResult()
+	for i := range b.lab.Steps {
+		s := &b.lab.Steps[i]
+		res := &StepResult{Line: s.Line, Verb: string(s.Verb), Name: s.Name, Text: s.Text, Verdict: Passed}
+		r.Steps = append(r.Steps, res)
+		if s.Condition.Filter != "" {
+			res.Verdict = "" // till the capture is complete
+			continue
+		}
+		began := time.Now()
+		err := b.step(ctx, s, res)
+		res.Seconds = time.Since(began).Seconds()
+		if res.judge(err); err != nil {
+			b.log.printf("FAIL  line %d: %s: %v", s.Line, s.Text, err)
+			break
+		}
+		note := ""
+		if s.Background {
+			note = " (in the background)"
+		} else if res.Perf != nil {
+			note = ": " + res.Perf.String()
+		}
+		b.log.printf("ok    %s%s", s.Text, note)
+	}
+	return r
+}
+
+// step runs one step.
+func (b *Bed) step(ctx context.Context, s *topo.Step, res *StepResult) error {
+	limited, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	err := b.act(limited, s, res)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case limited.Err() != nil:
+		return fmt.Errorf("not done after %v: %w", s.Timeout, err)
+	}
+	return err
+}
+
+func (b *Bed) act(ctx context.Context, s *topo.Step, res *StepResult) error {
+	switch s.Verb {
+	case topo.Run:
+		return b.run(ctx, s, res)
+	case topo.Perf:
+		return b.perf(ctx, s, res)
+	case topo.Fault:
+		return b.links[s.Link].set(s.Fault)
+	case topo.Plug:
+		return b.links[s.Link].plug(s.Down)
+	case topo.Wait:
+		return b.wait(ctx, s)
+	}
+	return b.expect(ctx, &s.Condition)
+}
+
+func (b *Bed) run(ctx context.Context, s *topo.Step, res *StepResult) error {
+	n := b.nodes[s.On]
+	if _, err := exec.LookPath(s.Argv[0]); err != nil {
+		return err
+	}
+	argv := s.Argv
+	if len(s.NICs) > 0 {
+		argv = append([]string{b.opt.Tapir, "run", "--nic", strings.Join(s.NICs, ","), "--"}, argv...)
+	}
+	proc, err := b.spawn(n, s.Name, argv)
+	if err != nil {
+		return err
+	}
+	p := &program{s, proc, res}
+	b.started = append(b.started, p)
+	if s.Background {
+		return nil
+	}
+	return p.finish(ctx)
+}
+
+// finish waits for a program's end and judges it.
+func (p *program) finish(ctx context.Context) error {
+	select {
+	case <-p.proc.Ended():
+	case <-ctx.Done():
+		p.proc.Stop()
+		return fmt.Errorf("%s does not end%s", p.step.Name, p.said())
+	}
+	return p.verdict()
+}
+
+// verdict is what is wrong with a program that has ended.
+func (p *program) verdict() error {
+	code := p.proc.ExitCode()
+	p.res.Exit = &code
+	if code != p.step.Exit {
+		return fmt.Errorf("%s: %v, expected exit code %d%s", p.step.Name, ending(p.proc), p.step.Exit, p.said())
+	}
+	if out := p.step.Output; out != nil && !out.MatchString(p.proc.Said()) {
+		return fmt.Errorf("%s: its output does not match %q%s", p.step.Name, plain(out), p.said())
+	}
+	return nil
+}
+
+func ending(p *process.Process) string {
+	if p.Err() == nil {
+		return "exit code 0"
+	}
+	return strings.Replace(p.Err().Error(), "exit status", "exit code", 1)
+}
+
+// plain is a pattern as the file has it.
+func plain(r *regexp.Regexp) string { return strings.TrimPrefix(r.String(), "(?m)") }
+
+// said is the end of what a program said, for errors.
+func (p *program) said() string {
+	if t := p.proc.Tail(); t != "" {
+		return ": " + t
+	}
+	return ""
+}
+
+func (b *Bed) program(name string) *program {
+	for _, p := range b.started {
+		if p.step.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// perf runs a workload, its server first.
+func (b *Bed) perf(ctx context.Context, s *topo.Step, res *StepResult) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server, err := b.dial(s.Server)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	client, err := b.dial(s.Client)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	served := make(chan error, 1)
+	go func() {
+		var report perf.Report
+		job := perf.Job{Op: s.Job.Op, Port: s.Job.Port}.WithDefaults()
+		served <- server.Perf(ctx, job, nil, &report)
+	}()
+	err = process.Until(ctx, func() (bool, error) {
+		select {
+		case err := <-served:
+			return false, fmt.Errorf("%s does not serve: %w", s.Server, err)
+		default:
+			return b.listens(ctx, s.Server, s.Job.Port)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	res.Perf = &PerfReport{}
+	if err := client.Perf(ctx, s.Job, nil, &res.Perf.Report); err != nil {
+		return err
+	}
+	for _, c := range res.Perf.Checks {
+		if !c.Verified {
+			return fmt.Errorf("%s of %d octets: the target memory differs", c.Operation, c.Size)
+		}
+	}
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%s does not end serving", s.Server)
+	}
+}
+
+// wait waits for what the step says.
+func (b *Bed) wait(ctx context.Context, s *topo.Step) error {
+	if s.For > 0 {
+		select {
+		case <-time.After(s.For):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if s.Condition.Ended {
+		return b.program(s.Condition.Step).finish(ctx)
+	}
+	var last error
+	err := process.Until(ctx, func() (bool, error) {
+		if err := b.broken(); err != nil {
+			return false, err
+		}
+		last = b.expect(ctx, &s.Condition)
+		if errors.As(last, new(hopeless)) {
+			return false, last
+		}
+		return last == nil, nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) && last != nil {
+		return last
+	}
+	return err
+}
+
+// broken is a program in the background that has ended as it should not: what
+// waits for it would wait in vain.
+func (b *Bed) broken() error {
+	for _, p := range b.started {
+		if p.step.Background && p.proc.HasEnded() {
+			if err := p.verdict(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

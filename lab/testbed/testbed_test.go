@@ -1,0 +1,308 @@
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tapir/lab/rundir"
+	"tapir/lab/topo"
+)
+
+// tapir is the program under test, built once.
+var tapir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "lab")
+	if err != nil {
+		panic(err)
+	}
+	if err := os.Setenv("TMPDIR", dir); err != nil { // of other labs of this machine nothing is found
+		panic(err)
+	}
+	tapir = filepath.Join(dir, "tapir")
+	build := exec.Command("go", "build", "-o", tapir, "tapir/cmd/tapir")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		panic(string(out))
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// nothingLeft checks that no directory and no process of a lab is there.
+func nothingLeft(t *testing.T) {
+	t.Helper()
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	if left := marked(nil); len(left) > 0 {
+		t.Errorf("processes left: %d", left)
+	}
+}
+
+func run(t *testing.T, text, out string) (*Result, string) {
+	t.Helper()
+	lab, err := topo.Parse("lab.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	r, err := Run(t.Context(), lab, Options{Tapir: tapir, Out: out, Print: &said, Echo: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothingLeft(t)
+	return r, said.String()
+}
+
+// TestExamples runs every example as its README says.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../examples/*/lab.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%q %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			lab, err := topo.Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if readme, err := os.ReadFile(filepath.Join(filepath.Dir(file), "README.md")); err != nil || !strings.Contains(string(readme), "tapir lab run") {
+				t.Errorf("the README: %v", err)
+			}
+			out := t.TempDir()
+			var said bytes.Buffer
+			r, err := Run(t.Context(), lab, Options{Tapir: tapir, Out: out, Print: &said})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Verdict != Passed || len(r.Steps) != len(lab.Steps) {
+				t.Error(said.String())
+			}
+			for _, l := range lab.Links {
+				if fi, err := os.Stat(filepath.Join(out, l.Name+".pcapng")); err != nil || fi.Size() < 1000 {
+					t.Errorf("capture of %s: %v", l.Name, err)
+				}
+			}
+			var written Result
+			data, err := os.ReadFile(filepath.Join(out, "result.json"))
+			if err := errors.Join(err, json.Unmarshal(data, &written)); err != nil || written.Verdict != Passed || len(written.Links) != len(lab.Links) {
+				t.Errorf("%v: %s", err, data)
+			}
+			nothingLeft(t)
+		})
+	}
+}
+
+const pair = `
+nodes:
+  a: {kind: nic, ip: 10.0.0.1/24}
+  h: {kind: host, ip: 10.0.0.2/24, ip6: "fd00::2/64"}
+links: [[a, h]]
+steps:
+`
+
+// A step that fails ends the lab, and says at which line, and why.
+func TestFailures(t *testing.T) {
+	for _, tt := range []struct{ step, want string }{
+		{"- {run: [sh, -c, 'echo so; exit 3'], on: h}", "line 7: h: sh -c echo so; exit 3: h/sh: exit code 3, expected exit code 0: so"},
+		{"- {run: echo no, on: h, output: ^yes$}", `h/echo: its output does not match "^yes$": no`},
+		{"- {run: no-such-program, on: h}", `exec: "no-such-program": executable file not found in $PATH`},
+		{"- {run: sleep 100, on: h, timeout: 200ms}", "not done after 200ms: h/sleep does not end"},
+		{"- {run: [sh, -c, 'kill -9 $$'], on: a}", "a/sh: signal: killed, expected exit code 0"},
+		{"- {run: 'false', on: h, background: true}\n- wait: {node: a, listening: 99}", "line 8: wait: a listens on port 99: h/false: exit code 1, expected exit code 0"},
+		{"- {run: 'false', on: h, background: true}\n- {run: sleep 0.5, on: h}", "line 7: h: false: h/false: exit code 1, expected exit code 0"},
+		{"- {run: sleep 100, on: h, background: true, name: s}\n- {wait: {step: s, output: x}, timeout: 200ms}", `not done after 200ms: the output of s does not match "x"`},
+		{"- {run: echo y, on: h, background: true, name: s}\n- wait: {step: s, output: x}", `the output of s does not match "x": y`},
+		{"- {run: sleep 100, on: h, background: true, name: s}\n- {wait: s, timeout: 200ms}", "not done after 200ms: s does not end"},
+		{"- expect: {node: a, counter: no_such}", "a has no counter no_such"},
+		{"- expect: {link: a-h, counter: corrupted}", "line 7: expect: a-h: corrupted: 1 or more: it is 0"},
+		{"- {run: ping -c 1 10.0.0.1, on: h}\n- expect: {link: a-h, filter: icmp, max: 0}", `line 8: expect: a-h: frames with "icmp": 0: it is 2`},
+		{"- expect: {link: a-h, filter: no.such.field}", "no.such.field"},
+	} {
+		text := pair + "  " + strings.ReplaceAll(tt.step, "\n", "\n  ") + "\n"
+		r, said := run(t, text, "")
+		if r.Verdict != Failed || !strings.Contains(said, tt.want) {
+			t.Errorf("%s\n%s\nwant %q", tt.step, said, tt.want)
+		}
+	}
+}
+
+// A node that dies fails the lab.
+func TestNodeDies(t *testing.T) {
+	lab, err := topo.Parse("lab.yaml", []byte(pair+"  - wait: 1ms\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Up(t.Context(), lab, Options{Tapir: tapir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := b.nodes["a"].proc
+	if err := syscall.Kill(a.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-a.Ended()
+	r := b.Steps(t.Context())
+	if err := b.Finish(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Verdict != Failed || !strings.Contains(r.Error, "a has ended: signal: killed") {
+		t.Errorf("%+v", r)
+	}
+	nothingLeft(t)
+}
+
+// A lab that cannot start says why and leaves nothing.
+func TestCannotStart(t *testing.T) {
+	lab, err := topo.Parse("lab.yaml", []byte(strings.TrimSuffix(pair, "steps:\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Up(t.Context(), lab, Options{Tapir: "/bin/false"}); err == nil || !strings.Contains(err.Error(), "a: it has ended: exit status 1") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Up(ctx, lab, Options{Tapir: tapir}); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	nothingLeft(t)
+}
+
+// Frame modes, families and MTUs meet at a switch.
+func TestMixture(t *testing.T) {
+	r, said := run(t, `
+nodes:
+  a: {kind: nic, ip: 10.0.0.1/24, ip6: "fd00::1/64", frames: gso}
+  b: {kind: nic, ip: 10.0.0.2/24, ip6: "fd00::2/64"}
+  h: {kind: host, ip: 10.0.0.3/24, ip6: "fd00::3/64"}
+  s: {kind: switch, mode: e2e-tc, queue: 4096}
+links:
+  - [a, s]
+  - [b, s]
+  - {between: [s, h], mtu: 1400, rate: 1Gbit}
+steps:
+  - {perf: verify, server: a, client: b, size: 1000000}
+  - {perf: read-bw, server: b, client: a, size: 100000, iters: 10, qps: 2}
+  - {perf: send-lat, server: a, client: b, to: "fd00::1", iters: 10}
+  - {run: ping -c 1 fd00::1, on: h}
+  - {run: ping -M do -c 1 -s 1372 10.0.0.2, on: h}
+  - {run: ping -M do -c 1 -W 1 -s 1373 10.0.0.2, on: h, exit: 1}
+  - {run: [cat, /sys/class/net/eth0/mtu], on: h, name: mtu}
+  - {link: s-h, state: down}
+  - {run: [sh, -c, "ip -o link show eth0 | grep NO-CARRIER"], on: h}
+  - {link: s-h, state: up}
+  - {run: ping -c 1 -W 5 10.0.0.1, on: h, name: again}
+  - expect: {link: s-h, counter: refused, max: 9}
+  - expect: {node: a, counter: rx_packets, min: 10}
+`, "")
+	if r.Verdict != Passed {
+		t.Error(said)
+	}
+	if strings.Contains(said, "left at the end") {
+		t.Error(said)
+	}
+}
+
+// keeper starts tapir lab with args as a process of its own and waits until it
+// says what.
+func keeper(t *testing.T, what string, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	cmd := exec.Command(tapir, append([]string{"lab"}, args...)...)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = w, &complaint
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	t.Cleanup(func() { cmd.Process.Kill(); r.Close() })
+	var said []byte
+	for buf := make([]byte, 4096); !bytes.Contains(said, []byte(what)); {
+		n, err := r.Read(buf)
+		if err != nil {
+			t.Fatalf("%s does not come: %s%s", what, said, complaint.String())
+		}
+		said = append(said, buf[:n]...)
+	}
+	return cmd, &complaint
+}
+
+// labFile writes a lab with a program that stays.
+func labFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kept.yaml")
+	text := pair + "  - {run: sleep 1000, on: h, background: true}\n  - {run: sleep 1000, on: a}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// However a lab ends, nothing of it stays.
+func TestEnds(t *testing.T) {
+	file := labFile(t)
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
+		cmd, _ := keeper(t, "h: sleep 1000 (in the background)", "run", file)
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); s != syscall.SIGKILL && fmt.Sprint(err) != "exit status 1" {
+			t.Errorf("%v: %v", s, err)
+		}
+		if s == syscall.SIGKILL {
+			if got := Collect(); len(got) == 0 || !strings.Contains(got[len(got)-1], "removed ") {
+				t.Errorf("%q", got)
+			}
+			for len(marked(nil)) > 0 { // they have been killed
+				time.Sleep(time.Millisecond)
+			}
+		}
+		nothingLeft(t)
+	}
+}
+
+// A lab that is up is found, entered, spared by Collect, and taken down.
+func TestUpExecDown(t *testing.T) {
+	file := labFile(t)
+	cmd, _ := keeper(t, "ready kept nodes=a,h\n", "up", file)
+	if got := Collect(); len(got) != 0 {
+		t.Errorf("collected %q", got)
+	}
+	for _, tt := range []struct{ args, want string }{
+		{"exec kept a -- " + tapir + " show a", "10.0.0.1/24"},
+		{"exec kept h ping -c 1 10.0.0.1", "1 received"},
+		{"exec kept x true", "lab kept has no node x; it has a, h"},
+		{"exec kept h no-such", "no-such"},
+		{"exec other h true", "lab other is not up; up: kept"},
+		{"up " + file, "lab kept is up already"},
+		{"down", ""},
+	} {
+		out, err := exec.Command(tapir, append([]string{"lab"}, strings.Fields(tt.args)...)...).CombinedOutput()
+		if !strings.Contains(string(out), tt.want) || strings.Contains(tt.args, "ping") && err != nil {
+			t.Errorf("lab %s: %v: %s", tt.args, err, out)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if len(rundir.Held(prefix)) > 0 || len(List()) > 0 {
+		t.Error("it is still up")
+	}
+	nothingLeft(t)
+}

@@ -146,7 +146,7 @@ func (p *Process) Await(ctx context.Context, text string) error {
 			return false, fmt.Errorf("it has ended: %w: %s", p.err, p.Tail())
 		}
 		if ctx.Err() != nil {
-			return false, fmt.Errorf("it does not say %q: %s", text, p.Tail())
+			return false, fmt.Errorf("it does not say %q: %w: %s", text, ctx.Err(), p.Tail())
 		}
 		return false, nil
 	})

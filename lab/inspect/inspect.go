@@ -27,7 +27,6 @@ type Packet struct {
 	Link      uint16
 	Data      []byte // borrowed
 	OrigLen   int    // on the wire; more than len(Data) if the capture has cut it
-	Comments  []string
 }
 
 // Options of an Inspector.

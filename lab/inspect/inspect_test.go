@@ -100,8 +100,8 @@ func TestCaptureThatGoesOnElsewhere(t *testing.T) {
 		k.msn[side][rdmap.QueueSend] += 1000
 	}
 	k.tagged(1, rdmap.ReadResponse, 9, 4096, []byte{1}, []byte{2}) // of a Read that the capture lacks
-	for range 4 {
-		k.tagged(0, rdmap.Write, 7, 0, make([]byte, 1000), make([]byte, 10))
+	for n := range 4 {
+		k.tagged(0, rdmap.Write, 7, 0, bytes.Repeat([]byte{byte(n)}, 1000), make([]byte, 10))
 		k.untagged(0, rdmap.Send, []byte("words"))
 		k.untagged(1, rdmap.Send, []byte("others"))
 	}
@@ -112,6 +112,12 @@ func TestCaptureThatGoesOnElsewhere(t *testing.T) {
 	}
 	if f.Sides[0].Messages["Send"] != 4 || f.Sides[0].Messages["RDMA Write"] != 4 || f.Sides[1].Messages["Send"] != 4 {
 		t.Errorf("%+v", f.Sides)
+	}
+	before := k.list[3] // the request once more
+	before.Number = len(k.list) + 1
+	k.list = append(k.list, before)
+	if r := judge(k.list); len(r.Findings) > 0 || r.Flows[0].Sides[0].Retransmissions != 1 {
+		t.Errorf("a retransmission from before the gap: %v %+v", r.Findings, r.Flows[0].Sides[0])
 	}
 	k.msn[0][rdmap.QueueSend]++
 	k.untagged(0, rdmap.Send, nil)

@@ -26,7 +26,7 @@ func Read(r io.Reader, in *Inspector) error {
 		case *pcapng.Packet:
 			if int(b.Interface) < len(links) {
 				in.Packet(&Packet{Number: n, Time: b.Stamp, Interface: first + int(b.Interface), Link: links[b.Interface],
-					Data: b.Data, OrigLen: int(b.OrigLen), Comments: b.Comments})
+					Data: b.Data, OrigLen: int(b.OrigLen)})
 			}
 			n++
 		}

@@ -31,6 +31,7 @@ type stream struct {
 	now   int64 // time of the packet in hand
 
 	resumed bool   // behind a gap of the capture
+	since   uint64 // place of the gap
 	first   uint64 // place where full operation begins
 	layout  mpa.Layout
 	prior   fpdu // the FPDU in front of the one in hand

@@ -13,15 +13,15 @@ const (
 	svgGap    = 420 // between two columns
 	svgRow    = 30
 	svgHead   = 50
-	svgRight  = 420 // for details
+	svgChar   = 7 // at most, of a character's width
 )
 
 // WriteSVG draws the exchange of each flow as a picture.
 func (r *Report) WriteSVG(w io.Writer) error {
 	list := r.drawings()
-	width, height := svgMargin+svgRight, 20
+	width, height := svgMargin, 20
 	for _, d := range list {
-		width = max(width, svgMargin+svgGap*(len(d.ends)-1)+svgRight)
+		width = max(width, d.width())
 		height += svgHead + svgRow*len(d.rungs) + 20
 	}
 	p := &printer{w: w}
@@ -38,6 +38,19 @@ func (r *Report) WriteSVG(w io.Writer) error {
 	}
 	p.f("</svg>\n")
 	return p.err
+}
+
+// width is that of the flow's drawing, with all its texts.
+func (d *drawing) width() (n int) {
+	right := svgMargin + svgGap*(len(d.ends)-1) + svgGap/4
+	for _, x := range d.rungs {
+		if x.finding != nil {
+			n = max(n, svgMargin+svgChar*len(x.finding.String()))
+		} else {
+			n = max(n, right+svgChar*len(x.event.Detail))
+		}
+	}
+	return max(n, right)
 }
 
 // svg draws one flow from y down and returns where it ends.

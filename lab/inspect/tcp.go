@@ -349,7 +349,7 @@ func (h *half) resume() {
 	h.c.part(fmt.Sprintf("%d octets are missing from the capture before packet %d: what was under way then is not judged", gap, x.packet))
 	h.beyond, h.next = nil, x.seq
 	h.peer().hasEdge = false
-	h.stream.done = h.stream.end()
+	h.stream.done, h.stream.since = h.stream.end(), h.stream.end()
 	h.stream.prior = fpdu{}
 	h.stream.resumed, h.c.served, h.c.blind = true, true, true
 	h.c.reads = [2][]readRequest{}
@@ -387,7 +387,7 @@ func (h *half) take(p *Packet, x segment) {
 // compare looks for octets that a retransmission has changed.
 func (h *half) compare(packet int, seq tcp.Seq, b []byte) {
 	off := int64(h.stream.end()) - int64(h.next.Sub(seq)) // in the stream
-	from := max(off, int64(h.stream.base))
+	from := max(off, int64(h.stream.base), int64(h.stream.since))
 	if len(b) == 0 || h.cut != 0 || from >= off+int64(len(b)) {
 		return
 	}

@@ -17,6 +17,9 @@
 // back to the supervisor what is not for one of its files. With the preloaded
 // library, each call is a message.
 //
+// Before a process executes another program, the regions that it has registered
+// are tied to the memory that it leaves.
+//
 // A file ends when its last descriptor and its last mapping are gone in every
 // process. If the NIC's process ends, the program's calls on its files fail
 // with ENODEV; if the supervisor ends, all files of its programs are closed.

@@ -10,6 +10,7 @@
 //	handler       -> call.go, paths.go, memory.go: arguments, the program's memory and descriptors
 //	answer        -> a value, an errno, a new descriptor (reserved.go), or "let the kernel do it"
 //	later         -> park.go: a call that waits ends at its thread's signals
+//	made again    -> repeats.go: what an old kernel's signals do to the others
 //
 // Two handlers are here and in a room below: Files, of devices that the program
 // opens, and mirror, of files that it finds elsewhere.

@@ -134,9 +134,9 @@ func TestNoSuchProgram(t *testing.T) {
 // interrupts it, whether the kernel holds signals back or makes calls again.
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	for _, restartable := range []bool{false, true} {
+	for _, repeats := range []bool{false, true} {
 		w := newWorld().program("count", "3000")
-		w.opt.Repeats = restartable
+		w.opt.Repeats = repeats
 		w.dev.slowEvery = 100
 		w.once(t, 3000)
 	}

@@ -440,7 +440,7 @@ func (c *conn) finish() {
 		c.flow.Protocol = "iWARP"
 		c.flow.State, c.flow.Why = NotReplayed, "begins in mid-stream: not replayed from its start"
 	case c.req == nil && c.flow.State == "":
-		c.flow.State = NotRDMA
+		c.flow.State, c.flow.Why = NotRDMA, "not RDMA"
 	case c.flow.State == "":
 		c.flow.State = Replayed
 	}

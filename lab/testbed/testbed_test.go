@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	if err := os.Setenv("TMPDIR", dir); err != nil { // of other labs of this machine nothing is found
+	// Of other labs of this machine nothing is found; another user gets in.
+	if err := errors.Join(os.Setenv("TMPDIR", dir), os.Chmod(dir, 0o755)); err != nil {
 		panic(err)
 	}
 	tapir = filepath.Join(dir, "tapir")

@@ -7,7 +7,6 @@ package siw
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"tapir/lab/siwt"
 )
@@ -19,9 +18,8 @@ type Cell struct {
 
 	NICServes bool // else the guest serves and the NIC connects
 	Rping     bool // rping instead of siwt
-	// Program is a stock program with the arguments that both sides get,
-	// instead of siwt; the NIC's side runs under tapir run.
-	Program string
+	// Program is a stock program instead of siwt.
+	Program *Program
 	IPv6    bool
 	MTU     int      // octets of IP; 0: 1500
 	Siw     []string // parameters of siw; none: the stock driver
@@ -33,9 +31,9 @@ type Cell struct {
 	Job siwt.Job
 	// ServeIRD and ServeORD are the siwt server's depths, as in siwt.Job.
 	ServeIRD, ServeORD int
-	// KillGuest ends the guest's program after that time, StopNIC that of the
-	// NIC.
-	KillGuest, StopNIC time.Duration
+	// KillGuest ends the guest's program when the client has finished a step,
+	// StopNIC that of the NIC.
+	KillGuest, StopNIC bool
 
 	// NICSays and GuestSays must be in the report of the side (any of the
 	// alternatives between |); empty: the side must succeed.

@@ -3,13 +3,12 @@ package siw
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"tapir/lab/siwt"
 )
 
-// Smoke is the short list: both roles, both programs, a CRC and none, one
-// connection and eight, up to 4 MiB, and an error.
+// Smoke is the short list: both roles, rping and siwt, rping under tapir run, a
+// CRC and none, one connection and eight, up to 4 MiB, and an error.
 func Smoke() (cells []Cell) {
 	cells = append(cells, bothRoles(Cell{Topic: "smoke", Name: "all operations", CRC: true, Job: steps(everyStep)})...)
 	cells = append(cells, bothRoles(Cell{Topic: "smoke", Name: "rping", CRC: true, Rping: true, Job: siwt.Job{Conns: 5, Receives: 3000}})...)
@@ -17,6 +16,10 @@ func Smoke() (cells []Cell) {
 	many.Job.Conns = 8
 	cells = append(cells, bothRoles(many)...)
 	cells = append(cells, bothRoles(Cell{Topic: "smoke", Name: "4 MiB", CRC: true, Job: steps("write:4194304 read:4194304")})...)
+	for _, c := range rpings(false, 3000) {
+		c.Topic = "smoke"
+		cells = append(cells, c)
+	}
 	bad := Cell{Topic: "smoke", Name: "Terminate", CRC: true, Job: steps("write:64 rbounds:64")}
 	bad.NICSays, bad.GuestSays = "base or bounds", anything
 	return append(cells, bothRoles(bad)...)
@@ -87,28 +90,6 @@ func largeMessages() (cells []Cell) {
 		}
 	}
 	return append(cells, bothRoles(Cell{Topic: "large", Name: "1 and 4 MiB, IPv6", IPv6: true, CRC: true, Job: large()})...)
-}
-
-// stock is a cell with a stock program.
-func stock(topic, program string) Cell {
-	return Cell{Topic: topic, Name: program, Program: program, CRC: true}
-}
-
-// programs are stock programs.
-func programs() (cells []Cell) {
-	for _, size := range []int{64, 60000} {
-		for _, v6 := range []bool{false, true} {
-			c := stock("stock programs", fmt.Sprintf("rping -V -C 10 -S %d", size))
-			c.IPv6 = v6
-			cells = append(cells, bothRoles(c)...)
-		}
-	}
-	for _, op := range []string{"ib_write_bw", "ib_read_bw"} {
-		for _, size := range []int{8, 4096} {
-			cells = append(cells, bothRoles(stock("stock programs", fmt.Sprintf("%s -R -F -n 50 -s %d", op, size)))...)
-		}
-	}
-	return cells
 }
 
 func pings() (cells []Cell) {
@@ -209,7 +190,7 @@ func mistakes() (cells []Cell) {
 		{"rlow", "Read, below the start", "base or bounds", "base or bounds", "", ""},
 		{"rpd", "Read, other protection domain", "not associated", "not associated", "", ""},
 	} {
-		c := Cell{Topic: "errors", Name: m.what, CRC: true, Job: steps("write:64 " + m.step + ":64 gone:3000"), NICServes: true, NICSays: m.nic, GuestSays: anything}
+		c := Cell{Topic: "errors", Name: m.what, CRC: true, Job: steps("write:64 " + m.step + ":64 gone:60000"), NICServes: true, NICSays: m.nic, GuestSays: anything}
 		d := bothRoles(c)
 		d[1].NICSays, d[1].Differs, d[1].Clause = m.siw, m.differs, m.clause
 		cells = append(cells, d...)
@@ -217,27 +198,27 @@ func mistakes() (cells []Cell) {
 	rwo := Cell{Topic: "errors", Name: "Read, no right", CRC: true, Job: steps("rwo:64"),
 		Differs: "lets peers read memory that they have no right to read", Clause: "RFC 5040 section 4.8"}
 	mine := Cell{Topic: "errors", Name: "Read, no right", CRC: true, NICServes: true, Job: steps("rwo:64"), NICSays: "access rights", GuestSays: anything}
-	dead := Cell{Topic: "errors", Name: "Write, invalidated STag", CRC: true, Job: steps("sendinv:8 wwo:64 gone:3000"), NICServes: true, NICSays: "invalid STag|access rights", GuestSays: anything}
+	dead := Cell{Topic: "errors", Name: "Write, invalidated STag", CRC: true, Job: steps("sendinv:8 wwo:64 gone:60000"), NICServes: true, NICSays: "invalid STag|access rights", GuestSays: anything}
 	return append(append(cells, rwo, mine), bothRoles(dead)...)
 }
 
 // killed are peers that go without a word.
 func killed() []Cell {
-	wait := steps("write:5000 gone:10000")
-	stay := steps("write:5000 sleep:10000")
+	wait := steps("write:5000 gone:60000")
+	stay := steps("write:5000 sleep:60000")
 	c := func(name string, serves bool, job siwt.Job) Cell {
 		return Cell{Topic: "killed", Name: name, NICServes: serves, CRC: true, Job: job, NICSays: anything, GuestSays: anything}
 	}
 	server := c("the guest's server", false, wait)
-	server.KillGuest, server.NICSays = 3*time.Second, ""
+	server.KillGuest, server.NICSays = true, ""
 	client := c("the guest's client", true, stay)
-	client.KillGuest = 3 * time.Second
+	client.KillGuest = true
 	nicServer := c("the NIC's server", true, wait)
-	nicServer.StopNIC, nicServer.GuestSays = 2*time.Second, "step gone:10000 ok"
+	nicServer.StopNIC, nicServer.GuestSays = true, "step gone:60000 ok"
 	nicClient := c("the NIC's client", false, steps("write:5000 abort"))
 	nicClient.GuestSays = "RDMA_CM_EVENT_DISCONNECTED"
 	busy := c("the guest's server under traffic", false, steps(strings.Repeat("burst:60000:400 ", 8)))
-	busy.KillGuest, busy.NICSays = 2*time.Second, "disconnected|flushed|reset|closed|post"
+	busy.KillGuest, busy.NICSays = true, "disconnected|flushed|reset|closed|post"
 	return []Cell{server, client, nicServer, nicClient, busy}
 }
 

@@ -16,12 +16,24 @@ import (
 	"tapir/wire/frame"
 )
 
-// patience bounds one cell; emulated guests are slow. linger bounds how long
-// the server ends after the client.
+// An emulated guest is slow, and on a loaded machine may stand still for many
+// seconds. patience bounds one cell and stepPatience one step of it.
 const (
-	patience = 2 * time.Minute
-	linger   = 6 * time.Second
+	patience     = 3 * time.Minute
+	stepPatience = time.Minute
 )
+
+// linger bounds how long the server ends after the client.
+func (c *Cell) linger() time.Duration {
+	says := c.GuestSays
+	if c.NICServes {
+		says = c.NICSays
+	}
+	if says == anything {
+		return 6 * time.Second // it may wait for a better client
+	}
+	return stepPatience
+}
 
 // Result is what a cell came to.
 type Result struct {
@@ -75,12 +87,9 @@ func (w *World) Run(ctx context.Context, c Cell) (r Result) {
 		return r
 	}
 	r.Capture = d.file
-	nic, guest := w.exchange(ctx, n, &c, port)
-	for i := 1; i < attempts && c.missed(&nic, &guest); i++ {
-		nic, guest = w.exchange(ctx, n, &c, w.nextPort())
-	}
+	nic, guest, err := w.tries(ctx, n, &c, port)
 	withdraw()
-	r.Err = errors.Join(c.check(nic, guest), n.Close(), d.stop())
+	r.Err = errors.Join(err, c.check(nic, guest), n.Close(), d.stop())
 	report, _ := json.Marshal(nic.report) // plain structs cannot fail
 	r.NIC, r.Guest = string(report), guest.said
 	return r
@@ -92,14 +101,12 @@ func (w *World) exchange(ctx context.Context, n *node.Node, c *Cell, port uint16
 	var guest guestEnd
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
-	ready := make(chan struct{})
-	var once sync.Once
-	up := func() { once.Do(func() { close(ready) }) }
+	p := newProgress()
 	var both sync.WaitGroup
-	runGuest := func() { guest = w.runGuest(inner, c, port, up) }
-	runNIC := func() { nic = runNIC(inner, n, c, port, up) }
-	if c.Program != "" {
-		runNIC = func() { nic = w.runProgram(inner, n, c, port, up) }
+	runGuest := func() { guest = w.runGuest(inner, c, port, p) }
+	runNIC := func() { nic = runNIC(inner, n, c, port, p) }
+	if c.Program != nil {
+		runNIC = func() { nic = w.runProgram(inner, n, c, port, p) }
 	}
 	server, client := runGuest, runNIC
 	if c.NICServes {
@@ -108,9 +115,9 @@ func (w *World) exchange(ctx context.Context, n *node.Node, c *Cell, port uint16
 	served := make(chan struct{})
 	both.Go(func() { defer close(served); server() })
 	select {
-	case <-ready:
+	case <-p.listening.done:
 		client()
-		if c.missed(&nic, &guest) {
+		if c.Program != nil && c.Program.Stays || c.missed(&nic, &guest) {
 			stop()
 		}
 	case <-served:
@@ -119,93 +126,136 @@ func (w *World) exchange(ctx context.Context, n *node.Node, c *Cell, port uint16
 	// one, ends here.
 	select {
 	case <-served:
-	case <-time.After(linger):
+	case <-time.After(c.linger()):
 		stop()
 	}
 	both.Wait()
 	return nic, guest
 }
 
+// event happens once.
+type event struct {
+	once sync.Once
+	done chan struct{}
+}
+
+func (e *event) happen() { e.once.Do(func() { close(e.done) }) }
+
+// progress is what one side waits to see of the other.
+type progress struct {
+	listening, stepped event // of the server, of the client's first step
+}
+
+func newProgress() *progress {
+	return &progress{event{done: make(chan struct{})}, event{done: make(chan struct{})}}
+}
+
+// look is how often a NIC is asked for what is waited for.
+const look = 20 * time.Millisecond
+
 // runNIC runs the NIC's side.
-func runNIC(ctx context.Context, n *node.Node, c *Cell, port uint16, up func()) nicEnd {
+func runNIC(ctx context.Context, n *node.Node, c *Cell, port uint16, p *progress) nicEnd {
 	ended := make(chan nicEnd, 1)
-	var cancel func(frame.Time)
+	var j job
 	var err error
-	loopErr := n.DoWait(func(now frame.Time) { cancel, err = start(n, c, port, now, ended) })
+	loopErr := n.DoWait(func(now frame.Time) { j, err = start(n, c, port, now, ended) })
 	if err = errors.Join(err, loopErr); err != nil {
 		return nicEnd{err: err}
 	}
-	up()
-	var stopped <-chan time.Time
-	if c.StopNIC > 0 {
-		stopped = time.After(c.StopNIC)
+	p.listening.happen()
+	var stopped <-chan struct{}
+	if c.StopNIC {
+		stopped = p.stepped.done
 	}
+	tick := time.NewTicker(look)
+	defer tick.Stop()
 	for done := ctx.Done(); ; {
 		select {
 		case e := <-ended:
 			return e
+		case <-tick.C:
+			n.Do(func(frame.Time) {
+				if j.steps() > 0 {
+					p.stepped.happen()
+				}
+			})
 		case <-stopped:
 			n.Do(n.Device.Abort)
 			stopped = nil
-			n.Do(cancel)
+			n.Do(j.cancel)
 		case <-done:
 			done = nil
-			n.Do(cancel)
+			n.Do(j.cancel)
 		}
 	}
+}
+
+// job is what runs on the NIC. Its functions belong to the NIC's loop.
+type job struct {
+	cancel func(frame.Time)
+	steps  func() int // that are finished
 }
 
 // start begins the NIC's program on its loop.
-func start(n *node.Node, c *Cell, port uint16, now frame.Time, ended chan<- nicEnd) (cancel func(frame.Time), err error) {
+func start(n *node.Node, c *Cell, port uint16, now frame.Time, ended chan<- nicEnd) (job, error) {
 	server, _ := c.addresses()
 	if c.Rping {
-		job := perf.Job{Op: perf.Rping, Port: port}
+		ping := perf.Job{Op: perf.Rping, Port: port}
 		if !c.NICServes {
-			job.Remote, job.Size, job.Iters = server, c.Job.Receives, int64(c.Job.Conns)
+			ping.Remote, ping.Size, ping.Iters = server, c.Job.Receives, int64(c.Job.Conns)
 		}
-		run, err := perf.Start(n.Device, job, now, func(r perf.Report, err error) { ended <- nicEnd{r, err} }, nil)
+		run, err := perf.Start(n.Device, ping, now, func(r perf.Report, err error) { ended <- nicEnd{r, err} }, nil)
 		if err != nil {
-			return nil, err
+			return job{}, err
 		}
-		return run.Cancel, nil
+		return job{run.Cancel, func() int { return 0 }}, nil
 	}
-	job := c.Job
+	todo := c.Job
 	if c.NICServes {
-		job = siwt.Job{Conns: max(1, c.Job.Conns), IRD: c.ServeIRD, ORD: c.ServeORD}
+		todo = siwt.Job{Conns: max(1, c.Job.Conns), IRD: c.ServeIRD, ORD: c.ServeORD}
 	} else {
-		job.Remote = server
+		todo.Remote = server
 	}
-	job.Port = port
-	run, err := siwt.Start(n.Device, job, now, func(r siwt.Report, err error) { ended <- nicEnd{r, err} })
+	todo.Port, todo.Patience = port, stepPatience
+	run, err := siwt.Start(n.Device, todo, now, func(r siwt.Report, err error) { ended <- nicEnd{r, err} })
 	if err != nil {
-		return nil, err
+		return job{}, err
 	}
-	return run.Cancel, nil
+	return job{run.Cancel, run.Finished}, nil
 }
 
-// watcher tells when a server has said that it listens.
+// watcher keeps what a program in the guest says, and looks at it.
 type watcher struct {
 	said bytes.Buffer
-	mark string
-	seen func()
+	p    *progress
 }
 
 func (w *watcher) Write(p []byte) (int, error) {
 	n, err := w.said.Write(p)
-	if strings.Contains(w.said.String(), w.mark) {
-		w.seen()
+	if strings.Contains(w.said.String(), "listening") {
+		w.p.listening.happen()
+	}
+	if strings.Contains(w.said.String(), " ok\n") { // the end of a step
+		w.p.stepped.happen()
 	}
 	return n, err
 }
 
 // runGuest runs the guest's side.
-func (w *World) runGuest(ctx context.Context, c *Cell, port uint16, up func()) guestEnd {
-	out := &watcher{mark: "listening", seen: up}
-	command := c.guestCommand(port)
-	if c.KillGuest > 0 {
-		command = fmt.Sprintf("timeout -s KILL %g %s", c.KillGuest.Seconds(), command)
+func (w *World) runGuest(ctx context.Context, c *Cell, port uint16, p *progress) guestEnd {
+	ctx, kill := context.WithCancel(ctx)
+	defer kill()
+	if c.KillGuest {
+		go func() {
+			select {
+			case <-p.stepped.done:
+				kill()
+			case <-ctx.Done():
+			}
+		}()
 	}
-	code, err := w.Guest.Run(ctx, patience, command, out)
+	out := &watcher{p: p}
+	code, err := w.Guest.Run(ctx, patience, c.guestCommand(port), out)
 	return guestEnd{code, out.said.String(), err}
 }
 
@@ -214,10 +264,10 @@ func (c *Cell) guestCommand(port uint16) string {
 	server, _ := c.addresses()
 	j := c.Job
 	switch {
-	case c.Program != "" && c.NICServes:
-		return strings.Join(c.programArgs(false, port), " ")
-	case c.Program != "":
-		return announced(port, strings.Join(c.programArgs(true, port), " "))
+	case c.Program != nil && c.NICServes:
+		return inGuestDir + strings.Join(c.programArgs(false, port), " ")
+	case c.Program != nil:
+		return inGuestDir + announced(port, strings.Join(c.programArgs(true, port), " "))
 	case c.Rping && c.NICServes:
 		return fmt.Sprintf("rping -c -V -a %v -p %d -C %d -S %d", server, port, j.Conns, j.Receives)
 	case c.Rping:
@@ -231,8 +281,8 @@ func (c *Cell) guestCommand(port uint16) string {
 	}
 	j.Remote = server
 	j = j.WithDefaults()
-	s := fmt.Sprintf("siwt client %v -p %d -i %d -o %d -P %d -R %d -S %d -c %d -W 20", server, port,
-		max(0, j.IRD), max(0, j.ORD), j.Private, j.Receives, j.RecvKiB, j.Conns)
+	s := fmt.Sprintf("siwt client %v -p %d -i %d -o %d -P %d -R %d -S %d -c %d -W 20 -T %d", server, port,
+		max(0, j.IRD), max(0, j.ORD), j.Private, j.Receives, j.RecvKiB, j.Conns, stepPatience.Milliseconds())
 	if j.Reject {
 		s += " -X"
 	}
@@ -248,7 +298,7 @@ func (c *Cell) guestCommand(port uint16) string {
 // announced is the command line of a server that does not itself say when it
 // listens.
 func announced(port uint16, command string) string {
-	return fmt.Sprintf("sh -c '(n=0; until ss -Hltn | grep -q :%d || [ $n = 500 ]; do usleep 20000; n=$((n + 1)); done; echo listening) & exec %s'", port, command)
+	return fmt.Sprintf("sh -c '(n=0; until ss -Hltn | grep -q :%d || [ $n = 3000 ]; do usleep 20000; n=$((n + 1)); done; echo listening) & exec %s'", port, command)
 }
 
 // check compares what both sides report with what the cell expects.
@@ -262,7 +312,7 @@ func (c *Cell) check(nic nicEnd, guest guestEnd) error {
 	switch {
 	case c.NICSays == "" && nic.err != nil:
 		errs = append(errs, fmt.Errorf("NIC: %w", nic.err))
-	case c.NICSays == "" && c.NICServes && !c.Rping && c.Program == "":
+	case c.NICSays == "" && c.NICServes && !c.Rping && c.Program == nil:
 		for _, conn := range nic.report.(siwt.Report).Conns {
 			if conn.End != "" {
 				errs = append(errs, fmt.Errorf("NIC: %s", conn.End))
@@ -274,7 +324,7 @@ func (c *Cell) check(nic nicEnd, guest guestEnd) error {
 	switch {
 	case c.GuestSays == "" && guest.err != nil:
 		errs = append(errs, fmt.Errorf("guest: %w: %s", guest.err, tail(guest.said)))
-	case c.GuestSays == "" && guest.code != 0 && !(c.isRping() && lateThread(guest.code, guest.said)):
+	case c.GuestSays == "" && guest.code != 0 && !c.endedWell(guest.code, guest.said):
 		errs = append(errs, fmt.Errorf("guest: exit code %d: %s", guest.code, tail(guest.said)))
 	case !says(guest.said, c.GuestSays):
 		errs = append(errs, fmt.Errorf("guest: want %q in %s", c.GuestSays, tail(guest.said)))

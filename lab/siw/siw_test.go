@@ -38,7 +38,7 @@ func TestCellsAreSound(t *testing.T) {
 		if c.IPv6 && c.mtu() < 1280 {
 			t.Errorf("%v: IPv6 needs 1280 octets", c)
 		}
-		if c.Rping || c.Program != "" {
+		if c.Rping || c.Program != nil {
 			continue
 		}
 		j := c.Job
@@ -147,9 +147,11 @@ func TestExpectations(t *testing.T) {
 		{"rping's late thread", Cell{Rping: true}, nicEnd{ok, nil}, guestEnd{code: 255, said: "client DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"}, true},
 		{"a ping missing", Cell{Rping: true, Job: siwt.Job{Conns: 5}}, nicEnd{perf.Report{Messages: 4}, nil}, guestEnd{}, false},
 		{"rping's other ends", Cell{Rping: true}, nicEnd{ok, nil}, guestEnd{code: 255, said: "data mismatch!\nrdma_get_cm_event: Bad file descriptor\n"}, false},
-		{"perftest's results", Cell{Program: "ib_send_bw"}, nicEnd{" #bytes #iterations\n", nil}, guestEnd{}, true},
-		{"no results", Cell{Program: "ib_send_bw"}, nicEnd{"", nil}, guestEnd{said: " #bytes"}, false},
-		{"the guest's results", Cell{Program: "ib_send_bw", NICServes: true}, nicEnd{"", nil}, guestEnd{said: " #bytes"}, true},
+		{"perftest's results", Cell{Program: &Program{Want: "#bytes"}}, nicEnd{" #bytes #iterations\n", nil}, guestEnd{}, true},
+		{"no results", Cell{Program: &Program{Want: "#bytes"}}, nicEnd{"", nil}, guestEnd{said: " #bytes"}, false},
+		{"the guest's results", Cell{Program: &Program{Want: "#bytes"}, NICServes: true}, nicEnd{"", nil}, guestEnd{said: " #bytes"}, true},
+		{"perftest's late goodbye", Cell{Program: &Program{Want: "#bytes"}, NICServes: true}, nicEnd{"", nil}, guestEnd{code: 1, said: " #bytes\n 8 50\n Failed to close connection between server and client\n"}, true},
+		{"a goodbye without results", Cell{Program: &Program{}, NICServes: true}, nicEnd{"", nil}, guestEnd{code: 1, said: " Failed to close connection between server and client\n #bytes\n"}, false},
 		{"siwt has no such thread", Cell{}, nicEnd{ok, nil}, guestEnd{code: 255, said: "client DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"}, false},
 		{"other depths", Cell{Reads: &Reads{1, 2}}, nicEnd{siwt.Report{Conns: []siwt.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, false},
 		{"these depths", Cell{Reads: &Reads{1, 3}}, nicEnd{siwt.Report{Conns: []siwt.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, true},

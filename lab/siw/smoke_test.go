@@ -3,6 +3,8 @@ package siw_test
 import (
 	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 	"tapir/lab/tshark"
 )
 
-// TestSmoke holds a NIC against the siw driver of a guest, in both roles.
+// TestSmoke holds a NIC against the siw driver of a guest, in both roles, also
+// with the stock rping above it.
 func TestSmoke(t *testing.T) {
 	if err := errors.Join(peer.Available(), tshark.Available()); err != nil {
 		t.Skip(err)
@@ -24,7 +27,15 @@ func TestSmoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := siw.Matrix{Cells: siw.Smoke(), Budget: 5 * time.Minute, Log: t.Output()}
+	dir := t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", dir) // other NICs of this machine are not to be found
+	tapir := filepath.Join(dir, "program")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", tapir, "tapir/cmd/tapir")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	m := siw.Matrix{Cells: siw.Smoke(), Budget: 5 * time.Minute, Log: t.Output(), Tapir: tapir}
 	results, err := m.Run(t.Context(), image)
 	if err != nil {
 		t.Fatal(err)

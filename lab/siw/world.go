@@ -123,6 +123,10 @@ func (w *World) prepare(ctx context.Context, c *Cell) error {
 	return nil
 }
 
+// patient are settings of every cell's NIC: a guest may stand still for longer
+// than the defaults allow.
+var patient = []string{"mpa_request_timeout=1m", "mpa_reply_timeout=1m", "close_timeout=1m", "send_first=1s"}
+
 // startNIC puts the cell's NIC on the bridge.
 func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*node.Node, error) {
 	// A name of its own: a program that is just being started may still hold
@@ -132,7 +136,7 @@ func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*node.Node,
 	if c.IPv6 {
 		cfg.IP, cfg.IP6 = nil, []netip.Prefix{nic6}
 	}
-	for _, s := range c.NIC {
+	for _, s := range append(slices.Clone(patient), c.NIC...) {
 		name, value, _ := strings.Cut(s, "=")
 		if err := cfg.Set(name, value); err != nil {
 			return nil, err

@@ -24,6 +24,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -72,6 +73,12 @@ const (
 	politeFor = 10 * time.Millisecond
 )
 
+// A loop whose last sleep was shorter than napFor begins the next without telling
+// the Go runtime: its monitor would wake up to give the processor to another
+// goroutine, and again to take it back, and each time take it from the process
+// that the loop waits for.
+const napFor = 100 * time.Microsecond
+
 // bufferWait is how long a port rests when the pool had no buffer for it.
 const bufferWait = time.Millisecond
 
@@ -102,6 +109,7 @@ type Loop struct {
 	done     []sent        // frames sent or lost, not yet reported
 	rested   bool          // buffers are given back
 	eager    bool          // lingering pays
+	brisk    bool          // so do naps
 	polite   frame.Time    // until then the loop does not linger
 
 	thread  atomic.Int64 // that Run occupies
@@ -372,7 +380,7 @@ func (l *Loop) sleep(deadline frame.Time) error {
 	now := l.clock.now()
 	wait := deadline.Sub(now)
 	clearEvents(l.fds)
-	if l.eager && wait > 0 && now >= l.polite && !l.held() {
+	if l.eager && wait > 0 && now >= l.polite && len(l.sources) == 0 && !l.held() {
 		if l.linger(now, min(wait, lingerFor)) {
 			l.rested = false
 			return nil
@@ -391,8 +399,13 @@ func (l *Loop) sleep(deadline frame.Time) error {
 			wait = min(wait, bufferWait)
 		}
 	}
-	n, err := l.poll(wait)
-	l.eager = n > 0 && l.clock.now().Sub(now) < lingerFor
+	n, err := l.nap(wait)
+	if n == 0 && err == nil && wait > 0 {
+		wait = deadline.Sub(l.clock.now())
+		n, err = l.poll(wait)
+	}
+	slept := l.clock.now().Sub(now)
+	l.eager, l.brisk = n > 0 && slept < lingerFor, n > 0 && slept < napFor
 	if err == nil && n == 0 && wait > idleAfter && !l.rested {
 		l.pool.Trim(1)
 		l.rested = true
@@ -452,6 +465,28 @@ func (l *Loop) called() bool {
 	return woken
 }
 
+// nap is ppoll for at most napFor, if that pays, or without waiting.
+func (l *Loop) nap(wait time.Duration) (int, error) {
+	if wait > 0 && !l.brisk {
+		return 0, nil
+	}
+	ts := unix.NsecToTimespec(max(0, int64(min(wait, napFor))))
+	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&l.fds[0])), uintptr(len(l.fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+	return l.polled(int(n), errno)
+}
+
+// polled is what ppoll has found.
+func (l *Loop) polled(n int, errno unix.Errno) (int, error) {
+	switch errno {
+	case 0:
+		return n, nil
+	case unix.EINTR:
+		clearEvents(l.fds)
+		return 0, nil
+	}
+	return 0, fmt.Errorf("event loop: ppoll: %w", errno)
+}
+
 // poll is ppoll for at most wait, or idleAfter while buffers are held.
 func (l *Loop) poll(wait time.Duration) (int, error) {
 	if !l.rested {
@@ -459,14 +494,8 @@ func (l *Loop) poll(wait time.Duration) (int, error) {
 	}
 	ts := unix.NsecToTimespec(max(0, int64(wait)))
 	n, err := unix.Ppoll(l.fds, &ts, nil)
-	if err == unix.EINTR {
-		clearEvents(l.fds)
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("event loop: ppoll: %w", err)
-	}
-	return n, nil
+	errno, _ := err.(unix.Errno)
+	return l.polled(n, errno)
 }
 
 func clearEvents(fds []unix.PollFd) {

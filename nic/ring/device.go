@@ -277,6 +277,24 @@ func (c *CompletionQueue) Push(wc *verbs.WC) {
 	c.ring.advance()
 }
 
+// Awaited implements verbs.Sink.
+func (c *CompletionQueue) Awaited(solicited bool) bool {
+	if c.ring.mem == nil {
+		return false
+	}
+	w := word(c.ring.mem, offArmed)
+	switch w.Load() {
+	case armedNot:
+		return false
+	case armedSolicited:
+		if !solicited {
+			return false
+		}
+	}
+	w.Store(armedNot)
+	return true
+}
+
 // Resize implements verbs.Sink: a new ring takes the place of the old one,
 // with what the program has not fetched. It must not poll meanwhile, and maps
 // Offset and Size anew.
@@ -285,6 +303,7 @@ func (c *CompletionQueue) Resize(entries int) error {
 	if err != nil {
 		return err
 	}
+	word(next.ring.mem, offArmed).Store(word(c.ring.mem, offArmed).Load())
 	from := consumer{c.ring.half}
 	from.own, from.other, from.index = c.ring.other, c.ring.own, c.ring.other.Load()&c.ring.mask
 	if err := from.moveTo(&next.ring); err != nil {

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"tapir/nic/verbs"
 )
@@ -149,8 +150,9 @@ func (p *RecvPoster) Post(wr *verbs.RecvWR) error {
 
 // Poller is the program half of a completion queue.
 type Poller struct {
-	ring consumer
-	cqe  [cqeLen]byte
+	ring  consumer
+	armed *atomic.Uint32
+	cqe   [cqeLen]byte
 }
 
 // OpenCompletionQueue takes up the program half of the completion queue in
@@ -160,7 +162,18 @@ func OpenCompletionQueue(mem []byte) (*Poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("completion queue: %w", err)
 	}
-	return &Poller{ring: consumer{h}}, nil
+	return &Poller{ring: consumer{h}, armed: word(mem, offArmed)}, nil
+}
+
+// Arm asks for one notification at the next completion or, with solicitedOnly,
+// at the next that is solicited or failed. What is in the queue already causes
+// none: poll after it.
+func (p *Poller) Arm(solicitedOnly bool) {
+	if solicitedOnly {
+		p.armed.CompareAndSwap(armedNot, armedSolicited)
+	} else {
+		p.armed.Store(armedNext)
+	}
 }
 
 // Poll moves up to len(list) completions into list, oldest first, and returns

@@ -29,7 +29,16 @@ const (
 	offMask     = 4   // number of elements - 1
 	offProducer = 128 // index of the next element to be filled
 	offConsumer = 256 // index of the next element to be emptied
+	offArmed    = 260 // of a completion queue: what the program waits for
 	headerLen   = 384
+)
+
+// What a program waits for. The librxe of others leaves the word as it is, and
+// asks by a command.
+const (
+	armedNot = iota
+	armedSolicited
+	armedNext
 )
 
 // layout is the shape of a ring.
@@ -90,6 +99,7 @@ func (l layout) format(mem []byte) {
 	word(mem, offMask).Store(uint32(l.cap()))
 	word(mem, offProducer).Store(0)
 	word(mem, offConsumer).Store(0)
+	word(mem, offArmed).Store(armedNot)
 }
 
 // half returns a side of the ring in mem, which has been made with this layout.

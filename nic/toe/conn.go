@@ -172,10 +172,11 @@ func (c *Conn) Abort() {
 	c.Kick()
 }
 
-// AckNow acknowledges at the next Poll what has been received.
+// AckNow acknowledges at the next Poll what has been received, which ends a
+// message. Between sides that take turns the reply may do that, a little later.
 func (c *Conn) AckNow() {
 	if c.rcv.Unacked() {
-		c.rcv.Due = true
+		c.rcv.Ask()
 		c.Kick()
 	}
 }

@@ -284,6 +284,7 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 		return 0, false
 	}
 	c.snd.Sent(size, count, last, next == 0, now)
+	c.rcv.Replied(now)
 	if n > c.mss {
 		c.snd.Search.Sent(c.snd.Nxt(), c.mtu+n-c.mss)
 	}

@@ -21,8 +21,7 @@ func (e *Engine) fire(now frame.Time) {
 // onTimer handles every timer of c that is due.
 func (c *Conn) onTimer(now frame.Time) {
 	if c.rcv.At <= now {
-		c.rcv.At = frame.Never
-		c.rcv.Due = true
+		c.rcv.Elapsed()
 		c.Kick()
 	}
 	if c.snd.ReorderAt <= now {

@@ -92,6 +92,12 @@ type WC struct {
 // returns their number.
 type CQBypass interface{ Poll(wcs []WC) int }
 
+// CQArmer is a CQBypass that also does ReqNotify without a command.
+type CQArmer interface {
+	CQBypass
+	Arm(solicitedOnly bool)
+}
+
 // CQ is a completion queue.
 type CQ struct {
 	ctx     *Context
@@ -150,6 +156,10 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 // solicitedOnly, at the next that is solicited or failed. Completions that
 // wait already cause none: poll after it.
 func (q *CQ) ReqNotify(solicitedOnly bool) error {
+	if a, ok := q.bypass.(CQArmer); ok {
+		a.Arm(solicitedOnly)
+		return nil
+	}
 	call := &Call{Verb: ReqNotifyCQ, Object: q}
 	return q.ctx.run(call, func() error {
 		_, err := q.ctx.execute(call, cmdReqNotifyCQ, fields(q.handle, uint32(flag(solicitedOnly))), 0)

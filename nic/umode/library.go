@@ -123,6 +123,12 @@ func (r *cqRing) Poll(wcs []WC) (n int) {
 	return n
 }
 
+// Arm implements CQArmer.
+func (r *cqRing) Arm(solicitedOnly bool) {
+	r.poller.Arm(solicitedOnly)
+	runtime.KeepAlive(r)
+}
+
 // completions makes completions of this process from those of a ring.
 func (c *Context) completions(wcs []WC, found []ring.Completion) {
 	c.mu.Lock()
@@ -144,7 +150,7 @@ type qpRing struct {
 	qp   *QP
 	send *ring.SendPoster
 	recv *ring.RecvPoster // nil: an SRQ takes its place
-	bell []byte           // the command that announces sends
+	bell *bell            // announces sends
 }
 
 func mapQP(call *Call) error {
@@ -152,8 +158,13 @@ func mapQP(call *Call) error {
 		return nil
 	}
 	q := call.Object.(*QP)
-	r := &qpRing{qp: q, bell: fields(uint64(0), q.handle, uint32(0), uint32(0), uint32(sendWRLen))}
-	putHeader(r.bell, cmdPostSend, 4)
+	command := fields(uint64(0), q.handle, uint32(0), uint32(0), uint32(sendWRLen))
+	putHeader(command, cmdPostSend, 4)
+	bell, err := q.pd.ctx.dev.newBell(command)
+	if err != nil {
+		return err
+	}
+	r := &qpRing{qp: q, bell: bell}
 	mem, err := q.pd.ctx.mapRing(call.Answer[ringPlaceLen:])
 	if err != nil {
 		return err
@@ -175,9 +186,6 @@ func mapQP(call *Call) error {
 	return nil
 }
 
-// doorbell tells the NIC that there is something to do.
-func (r *qpRing) doorbell() error { return r.qp.pd.ctx.dev.post(r.bell) }
-
 // PostSend implements QPBypass.
 func (r *qpRing) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	defer runtime.KeepAlive(r)
@@ -187,7 +195,7 @@ func (r *qpRing) PostSend(wrs []verbs.SendWR) (n int, err error) {
 		}
 	}
 	if n > 0 {
-		if lost := r.doorbell(); lost != nil {
+		if lost := r.bell.ring(); lost != nil {
 			err = lost
 		}
 	}
@@ -207,7 +215,7 @@ func (r *qpRing) BindMW(id uint64, flags verbs.SendFlags, b Bind, rkey uint32) e
 	if err := r.send.PostBind(id, flags, keys); err != nil {
 		return err
 	}
-	return r.doorbell()
+	return r.bell.ring()
 }
 
 // PostRecv implements QPBypass. The NIC looks when it needs a receive; one that
@@ -221,7 +229,7 @@ func (r *qpRing) PostRecv(wrs []verbs.RecvWR) (n int, err error) {
 		return n, fmt.Errorf("post receive to QP %d: %w", r.qp.num, err)
 	}
 	if r.qp.broken.Load() {
-		err = r.doorbell()
+		err = r.bell.ring()
 	}
 	return n, err
 }

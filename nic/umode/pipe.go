@@ -8,6 +8,7 @@ import (
 	"os"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,11 +16,17 @@ import (
 // pipe is a descriptor that carries events. Who waits is parked by the
 // runtime's poller; one waits at a time.
 type pipe struct {
-	file *os.File
-	turn chan struct{}
+	file  *os.File
+	turn  chan struct{}
+	brisk bool // the last wait was short
 }
 
-func newPipe(f *os.File) *pipe { return &pipe{f, make(chan struct{}, 1)} }
+// briefly is how long a goroutine whose waits are short keeps its processor
+// while it waits: to be parked, and to have the poller's thread and the
+// scheduler find it again, costs several times what the NIC takes.
+const briefly = 100 * time.Microsecond
+
+func newPipe(f *os.File) *pipe { return &pipe{file: f, turn: make(chan struct{}, 1)} }
 
 // wait calls try whenever there may be something to read, until it says that
 // it is done. Errors: ctx's, and what try returns.
@@ -31,10 +38,33 @@ func (p *pipe) wait(ctx context.Context, try func(fd int) (done bool, err error)
 	}
 	defer func() { <-p.turn }()
 	raw, err := p.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	defer func() { p.brisk = time.Since(begin) < 3*briefly }()
+	if p.brisk {
+		done := false
+		lost := raw.Control(func(fd uintptr) {
+			pollBriefly(fd)
+			done, err = try(int(fd))
+		})
+		if done || err != nil || lost != nil {
+			return errors.Join(err, lost)
+		}
+	}
 	for again := true; again && err == nil; {
 		again, err = p.once(ctx, raw, try)
 	}
 	return err
+}
+
+// pollBriefly returns when there is something to read, briefly has passed, or
+// the runtime wants the processor.
+func pollBriefly(fd uintptr) {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	timeout := unix.NsecToTimespec(int64(briefly))
+	_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&timeout)), 0, 0, 0)
 }
 
 // once ends a wait by a deadline in the past. That of the waiter before may
@@ -60,15 +90,15 @@ func (p *pipe) once(ctx context.Context, raw syscall.RawConn, try func(fd int) (
 // read waits for an event of len(b) octets.
 func (p *pipe) read(ctx context.Context, b []byte) error {
 	return p.wait(ctx, func(fd int) (bool, error) {
-		n, err := unix.Read(fd, b)
+		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b))) // never waits
 		switch {
-		case err == syscall.EAGAIN, err == syscall.EINTR:
+		case errno == syscall.EAGAIN, errno == syscall.EINTR:
 			return false, nil
-		case err != nil:
-			return false, err
+		case errno != 0:
+			return false, errno
 		case n == 0:
 			return false, errLost(io.EOF)
-		case n != len(b):
+		case int(n) != len(b):
 			return false, fmt.Errorf("event of %d octets, not %d: %w", n, len(b), io.ErrUnexpectedEOF)
 		}
 		return true, nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -43,13 +44,6 @@ func (s *session) send(r *proxy.Request, fds ...int) error {
 		return errLost(err)
 	}
 	return nil
-}
-
-// tell sends a request that has no answer.
-func (s *session) tell(r *proxy.Request) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.send(r)
 }
 
 // ask sends a request, copies the memory of the answer into memory, and
@@ -139,9 +133,46 @@ func (f *file) with(before, b, memory []byte) error {
 	return err
 }
 
-// post is command without an answer.
-func (f *file) post(b []byte) error {
-	return f.session.tell(&proxy.Request{Kind: proxy.Post, File: f.number, Command: b})
+// bell is a command without an answer that is sent again and again.
+type bell struct {
+	raw syscall.RawConn
+	msg []byte
+
+	mu    sync.Mutex // of one message after the other
+	errno syscall.Errno
+	try   func(fd uintptr) bool // made once
+}
+
+func (f *file) newBell(command []byte) (*bell, error) {
+	raw, err := f.session.conn.SyscallConn()
+	if err != nil {
+		return nil, errLost(err)
+	}
+	r := proxy.Request{Kind: proxy.Post, File: f.number, Command: command}
+	b := &bell{raw: raw, msg: r.Append(nil)}
+	b.try = b.send
+	return b, nil
+}
+
+// ring sends the message; it waits while there is no room for it.
+func (b *bell) ring() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.raw.Write(b.try); err != nil {
+		return errLost(err)
+	}
+	if b.errno != 0 {
+		return errLost(b.errno)
+	}
+	return nil
+}
+
+func (b *bell) send(fd uintptr) (sent bool) {
+	for b.errno = syscall.EINTR; b.errno == syscall.EINTR; {
+		_, _, b.errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&b.msg[0])), uintptr(len(b.msg)),
+			syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
+	}
+	return b.errno != syscall.EAGAIN
 }
 
 func (f *file) close() error {

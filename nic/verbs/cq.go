@@ -181,15 +181,22 @@ func (c *CQ) push(wc WC) {
 	if c.dev.log.On(frame.LogWR) {
 		c.logDone(&wc)
 	}
-	if c.armed == armedNext ||
-		c.armed == armedSolicited && (wc.Solicited || wc.Status != StatusSuccess) {
-		c.armed = armedNot
-		if !c.queued {
-			c.queued = true
-			c.dev.cnqs[c.vector]++
-			c.dev.Enqueue((*cqNotify)(c))
-		}
+	if c.awaited(wc.Solicited || wc.Status != StatusSuccess) && !c.queued {
+		c.queued = true
+		c.dev.cnqs[c.vector]++
+		c.dev.Enqueue((*cqNotify)(c))
 	}
+}
+
+// awaited tells, once, whether somebody wants to be notified of what was pushed
+// last.
+func (c *CQ) awaited(solicited bool) bool {
+	asked := c.sink != nil && c.sink.Awaited(solicited)
+	if c.armed == armedNext || c.armed == armedSolicited && solicited {
+		c.armed = armedNot
+		return true
+	}
+	return asked
 }
 
 // put stores wc, for which there is room.

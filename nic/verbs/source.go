@@ -15,6 +15,10 @@ type Sink interface {
 	Len() int
 	// Push takes one, borrowed. There is room.
 	Push(wc *WC)
+	// Awaited tells, once, whether the program has asked the Sink itself to be
+	// notified of a completion such as the one that was pushed last: solicited
+	// or failed, or any.
+	Awaited(solicited bool) bool
 	// Resize changes how many fit; those not fetched stay.
 	Resize(entries int) error
 }

@@ -9,13 +9,65 @@ import (
 // Acks decides when to acknowledge (RFC 9293 section 3.8.6.3, RFC 5681 section
 // 4.2).
 type Acks struct {
-	Due bool       // now
+	Due      bool  // now
+	asked    bool  // Due is for a message alone
+	awaiting bool  // At waits for a reply
+	replies  uint8 // so many messages in a row were replied to soon
+	early    int32 // out-of-order arrivals not acknowledged yet
+
 	At  frame.Time // then, frame.Never if nothing waits
 	MSS int        // largest segment seen
 
-	acked   uint64 // highest RCV.NXT acknowledged
-	waiting int    // octets received since
-	early   int    // out-of-order arrivals not acknowledged yet
+	acked   uint64     // highest RCV.NXT acknowledged
+	waiting int        // octets received since
+	message frame.Time // when the last one ended that no data has followed; Never: there is none
+}
+
+// A message is acknowledged at once, as its sender may wait for that. Where two
+// sides take turns, whatever the last repliesInRow messages said was followed by
+// data within replyDelay: then the next may carry the acknowledgement too, which
+// as a frame of its own costs both sides as much as the reply. One reply that
+// does not come in time ends that.
+const (
+	repliesInRow = 4
+	replyDelay   = 200 * time.Microsecond
+)
+
+// Ask has what was received acknowledged because a message ends with it.
+func (a *Acks) Ask() {
+	if !a.Due {
+		a.Due, a.asked = true, true
+	}
+}
+
+// Replied says that data leaves.
+func (a *Acks) Replied(now frame.Time) {
+	switch {
+	case a.message == frame.Never:
+	case now.Sub(a.message) > replyDelay:
+		a.replies = 0
+	case a.replies < repliesInRow:
+		a.replies++
+	}
+	a.message = frame.Never
+}
+
+// Elapsed says that the time to wait is over.
+func (a *Acks) Elapsed() {
+	if a.awaiting {
+		a.replies, a.awaiting = 0, false
+	}
+	a.At, a.Due = frame.Never, true
+}
+
+// ended notes the end of a message.
+func (a *Acks) ended(now frame.Time) {
+	a.message = now
+	if a.replies < repliesInRow {
+		a.Due = true
+		return
+	}
+	a.At, a.awaiting = min(a.At, now.Add(replyDelay)), true
 }
 
 // Policy bounds how long an acknowledgement may wait.
@@ -36,9 +88,14 @@ const (
 
 // arrived notes n octets in order.
 func (a *Acks) arrived(n int, push bool, p Policy, now frame.Time) {
+	if a.asked {
+		push, a.asked, a.Due = true, false, false
+	}
 	switch {
-	case push || a.waiting >= a.every(n, p.Window):
+	case a.waiting >= a.every(n, p.Window):
 		a.Due = true
+	case push:
+		a.ended(now)
 	case a.At == frame.Never:
 		delay := p.Delay
 		if a.waiting >= 2*a.MSS {
@@ -60,16 +117,16 @@ func (a *Acks) every(n, window int) int {
 
 // Count is how many acknowledgements are due to a peer that counts duplicates:
 // one for each early arrival.
-func (a *Acks) Count() int { return max(1, a.early) }
+func (a *Acks) Count() int { return max(1, int(a.early)) }
 
 // Answered says that none is due any more.
-func (a *Acks) Answered() { a.Due, a.early = false, 0 }
+func (a *Acks) Answered() { a.Due, a.asked, a.early = false, false, 0 }
 
 // Acked says that everything received so far has been acknowledged.
 func (s *Stream) Acked() {
 	s.acked = s.next
 	s.waiting = 0
-	s.At = frame.Never
+	s.At, s.awaiting = frame.Never, false
 	// Ranges that a segment with data could not report are still owed.
 	if !s.Held.Pending() {
 		s.Due = false

@@ -29,7 +29,7 @@ func (s *Server) serveMessages(c *net.UnixConn, pid int, found map[string]Device
 		case !ok:
 			return proxy.Device{}, false
 		case home != nil:
-			return proxy.Device{Open: d.Open, Do: func(fn func(frame.Time)) { fn(0) }}, true
+			return proxy.Device{Open: d.Open}, true // the thread that polls
 		}
 		return proxy.Device{Open: d.Open, Do: d.Thread.Do}, true
 	})
@@ -64,9 +64,12 @@ func poll(home Thread, fd int, o *proxy.Session, end func()) {
 	var remove func()
 	remove = home.AddSource(fd, func(frame.Time, bool) {
 		for range requestsPerTurn {
-			if !o.Step() {
+			served, more := o.Step()
+			if !more {
 				remove()
 				end()
+			}
+			if !served || !more {
 				return
 			}
 		}

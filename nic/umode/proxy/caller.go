@@ -19,6 +19,7 @@ type caller struct {
 	fds     []int
 	first   int
 	silent  bool // nobody waits for the answer
+	done    bool // it has come
 }
 
 var _ abi.Caller = (*caller)(nil)
@@ -97,6 +98,7 @@ func (c *caller) Waits() bool {
 
 // Done implements abi.Caller.
 func (c *caller) Done(err error) {
+	c.done = true
 	if c.session.unpark(c) {
 		c.answer(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +24,7 @@ const (
 type Device struct {
 	Open abi.Opener
 	// Do runs fn on the thread of all that is made through the device, at once
-	// or later, and in any case.
+	// or later, and in any case. Nil: it is the thread that calls Step.
 	Do func(fn func(now frame.Time))
 }
 
@@ -44,6 +45,13 @@ type Session struct {
 	// Of Serve, or Step.
 	files    map[uint32]*file
 	buf, oob []byte
+	into     unix.Msghdr // what a message is received into
+	iov      unix.Iovec
+	n        int // octets received
+	errno    syscall.Errno
+	attempt  func(fd uintptr) bool // to receive, made once
+	once     func(fd uintptr)
+	poster   *caller // of requests without an answer, used again
 
 	mu     sync.Mutex
 	parked map[*caller]bool
@@ -63,8 +71,13 @@ func NewSession(conn Conn, process int, devices func(name string) (Device, bool)
 	if err != nil {
 		return nil, fmt.Errorf("umode: %w", err)
 	}
-	return &Session{conn: conn, raw: raw, process: process, devices: devices, files: map[uint32]*file{}, parked: map[*caller]bool{},
-		buf: make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*maxFDs))}, nil
+	s := &Session{conn: conn, raw: raw, process: process, devices: devices, files: map[uint32]*file{}, parked: map[*caller]bool{},
+		buf: make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*maxFDs))}
+	s.iov.Base = &s.buf[0]
+	s.iov.SetLen(len(s.buf))
+	s.attempt = s.receive
+	s.once = func(fd uintptr) { s.receive(fd) }
+	return s, nil
 }
 
 // Serve answers the client until it goes, then closes its files: nothing that
@@ -72,42 +85,55 @@ func NewSession(conn Conn, process int, devices func(name string) (Device, bool)
 func (s *Session) Serve() error {
 	defer s.End()
 	for {
-		if more, err := s.receive(s.raw.Read); !more {
+		if s.raw.Read(s.attempt) != nil {
+			return nil
+		}
+		if more, err := s.received(); !more {
 			return err
 		}
 	}
 }
 
 // Step does a part of Serve's work without waiting, for who polls the
-// connection on the thread of all devices, whose Do then runs at once: one
-// request, if there is one. False: the client is gone, and End is due.
-func (s *Session) Step() (more bool) {
-	more, _ = s.receive(func(try func(fd uintptr) bool) error {
-		return s.raw.Control(func(fd uintptr) { try(fd) })
-	})
-	return more
+// connection on the thread of all devices: one request, if there is one.
+// served tells whether there was. No more: the client is gone, and End is due.
+func (s *Session) Step() (served, more bool) {
+	if s.raw.Control(s.once) != nil {
+		return false, false
+	}
+	if s.errno == unix.EAGAIN {
+		return false, true
+	}
+	more, _ = s.received()
+	return true, more
 }
 
-// receive serves a request; await calls its argument when there may be one,
-// until it returns true.
-func (s *Session) receive(await func(func(fd uintptr) bool) error) (more bool, err error) {
-	var n, o, flags int
-	lost := await(func(fd uintptr) bool {
-		n, o, flags, _, err = unix.Recvmsg(int(fd), s.buf, s.oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
-		return err != unix.EAGAIN && err != unix.EINTR
-	})
-	if lost == nil && (err == unix.EAGAIN || err == unix.EINTR) {
-		return true, nil
+// receive takes a message, if there is one.
+func (s *Session) receive(fd uintptr) (done bool) {
+	s.into = unix.Msghdr{Iov: &s.iov, Iovlen: 1, Control: &s.oob[0]}
+	s.into.SetControllen(len(s.oob))
+	for s.errno = unix.EINTR; s.errno == unix.EINTR; {
+		var n uintptr
+		n, _, s.errno = unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&s.into)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		s.n = int(n)
 	}
-	if lost != nil || err != nil || n == 0 { // a sequenced packet socket's end of file
+	return s.errno != unix.EAGAIN
+}
+
+// received serves the message.
+func (s *Session) received() (more bool, err error) {
+	if s.errno != 0 || s.n == 0 { // a sequenced packet socket's end of file
 		return false, nil
 	}
-	fds := descriptors(s.oob[:o])
-	defer closeAll(fds)
-	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+	var fds []int
+	if n := s.into.Controllen; n > 0 {
+		fds = descriptors(s.oob[:n])
+		defer closeAll(fds)
+	}
+	if s.into.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		return false, errMessage
 	}
-	r, err := ParseRequest(s.buf[:n])
+	r, err := ParseRequest(s.buf[:s.n])
 	if err == nil {
 		err = s.serve(&r, fds)
 	}
@@ -137,12 +163,16 @@ func closeAll(fds []int) {
 
 // serve does what r asks. An error ends the session.
 func (s *Session) serve(r *Request, fds []int) error {
-	c := &caller{session: s, silent: r.Kind == Post}
+	if r.Kind == Post {
+		s.post(r)
+		return nil
+	}
+	c := &caller{session: s}
 	switch r.Kind {
 	case Open:
 		s.open(c, r.File, string(r.Command))
 		return nil
-	case Command, Post:
+	case Command:
 		return s.command(c, r)
 	case Share:
 		err := error(syscall.EINVAL)
@@ -204,8 +234,46 @@ func (s *Session) command(c *caller, r *Request) error {
 	return nil
 }
 
-// wait runs fn on a device's thread and returns after it.
+// post serves a command that has no answer.
+func (s *Session) post(r *Request) {
+	f := s.files[r.File]
+	if f == nil {
+		return
+	}
+	if s.poster == nil {
+		s.poster = &caller{session: s, silent: true}
+	}
+	c := s.poster
+	c.file, c.mem = f, nil
+	if r.Size > 0 {
+		c.mem = make([]byte, r.Size)
+		copy(c.mem, r.Memory)
+	}
+	if f.do == nil {
+		s.runPost(c, r.Command)
+		return
+	}
+	wait(f.do, func() { s.runPost(c, r.Command) })
+}
+
+// runPost runs on the file's thread.
+func (s *Session) runPost(c *caller, b []byte) {
+	if !errors.Is(c.file.Command(c, b), abi.Later) {
+		return
+	}
+	s.poster = nil // it has this one
+	if !c.done && !s.park(c) {
+		c.file.Cancel(c)
+	}
+}
+
+// wait runs fn on a device's thread, this one if do is nil, and returns after
+// it.
 func wait(do func(func(frame.Time)), fn func()) {
+	if do == nil {
+		fn()
+		return
+	}
 	ran := make(chan struct{})
 	do(func(frame.Time) { defer close(ran); fn() })
 	<-ran

@@ -253,12 +253,16 @@ func TestSteps(t *testing.T) {
 	}, func(s *Session) error {
 		defer s.End()
 		poll := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
-		for s.Step() { // also when there is nothing
+		for { // also when there is nothing
+			if served, more := s.Step(); !more {
+				return nil
+			} else if served {
+				continue
+			}
 			if _, err := unix.Poll(poll, -1); err != nil && err != unix.EINTR {
 				return err
 			}
 		}
-		return nil
 	})
 	for range 3 {
 		if a, fds := b.command(8, "quiet", 'u'); a.Errno != 0 || string(a.Memory) != "QUIET" || len(fds) != 0 {

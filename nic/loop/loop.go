@@ -73,11 +73,16 @@ const (
 	politeFor = 10 * time.Millisecond
 )
 
-// A loop whose last sleep was shorter than napFor begins the next without telling
-// the Go runtime: its monitor would wake up to give the processor to another
-// goroutine, and again to take it back, and each time take it from the process
-// that the loop waits for.
-const napFor = 100 * time.Microsecond
+// A loop whose last sleep was shorter than napBelow begins the next without
+// telling the Go runtime: its monitor would wake up to give the processor to
+// another goroutine, and again to take it back, and each time take it from the
+// process that the loop waits for. A nap has no shorter bound than napFor, which
+// is longer than the kernel's tick: for less the kernel has to set its timer, at
+// the cost of the whole nap in a virtual machine.
+const (
+	napBelow = time.Millisecond
+	napFor   = 5 * time.Millisecond
+)
 
 // bufferWait is how long a port rests when the pool had no buffer for it.
 const bufferWait = time.Millisecond
@@ -405,7 +410,7 @@ func (l *Loop) sleep(deadline frame.Time) error {
 		n, err = l.poll(wait)
 	}
 	slept := l.clock.now().Sub(now)
-	l.eager, l.brisk = n > 0 && slept < lingerFor, n > 0 && slept < napFor
+	l.eager, l.brisk = n > 0 && slept < lingerFor, n > 0 && slept < napBelow
 	if err == nil && n == 0 && wait > idleAfter && !l.rested {
 		l.pool.Trim(1)
 		l.rested = true

@@ -21,10 +21,15 @@ type pipe struct {
 	brisk bool // the last wait was short
 }
 
-// briefly is how long a goroutine whose waits are short keeps its processor
-// while it waits: to be parked, and to have the poller's thread and the
-// scheduler find it again, costs several times what the NIC takes.
-const briefly = 100 * time.Microsecond
+// A goroutine whose last wait was short keeps its processor for the next, for
+// at most briefly: to be parked, and to have the poller's thread and the
+// scheduler find it again, costs several times what the NIC takes. Briefly is
+// longer than the kernel's tick: for less the kernel has to set its timer, which
+// in a virtual machine costs as much as the wait.
+const (
+	short   = time.Millisecond
+	briefly = 5 * time.Millisecond
+)
 
 func newPipe(f *os.File) *pipe { return &pipe{file: f, turn: make(chan struct{}, 1)} }
 
@@ -42,7 +47,7 @@ func (p *pipe) wait(ctx context.Context, try func(fd int) (done bool, err error)
 		return err
 	}
 	begin := time.Now()
-	defer func() { p.brisk = time.Since(begin) < 3*briefly }()
+	defer func() { p.brisk = time.Since(begin) < short }()
 	if p.brisk {
 		done := false
 		lost := raw.Control(func(fd uintptr) {

@@ -24,13 +24,16 @@ type Acks struct {
 }
 
 // A message is acknowledged at once, as its sender may wait for that. Where two
-// sides take turns, whatever the last repliesInRow messages said was followed by
-// data within replyDelay: then the next may carry the acknowledgement too, which
-// as a frame of its own costs both sides as much as the reply. One reply that
-// does not come in time ends that.
+// sides take turns, and each of the last repliesInRow messages was followed by
+// data within replySoon, the next reply may carry the acknowledgement too, which
+// as a frame of its own costs both sides as much as the reply. It waits for one
+// no longer than replyWait, and one that does not come in time ends this.
+// ReplyWait is longer than the tick of a kernel that sleeps meanwhile: for less
+// that has to set its timer.
 const (
 	repliesInRow = 4
-	replyDelay   = 200 * time.Microsecond
+	replySoon    = 200 * time.Microsecond
+	replyWait    = 5 * time.Millisecond
 )
 
 // Ask has what was received acknowledged because a message ends with it.
@@ -44,7 +47,7 @@ func (a *Acks) Ask() {
 func (a *Acks) Replied(now frame.Time) {
 	switch {
 	case a.message == frame.Never:
-	case now.Sub(a.message) > replyDelay:
+	case now.Sub(a.message) > replySoon:
 		a.replies = 0
 	case a.replies < repliesInRow:
 		a.replies++
@@ -67,7 +70,7 @@ func (a *Acks) ended(now frame.Time) {
 		a.Due = true
 		return
 	}
-	a.At, a.awaiting = min(a.At, now.Add(replyDelay)), true
+	a.At, a.awaiting = min(a.At, now.Add(replyWait)), true
 }
 
 // Policy bounds how long an acknowledgement may wait.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,6 +25,7 @@ type intake struct {
 	proc procPath
 	next *caller // for the next call; nil: there is none that is free
 	away int     // the last so many commands were of files that are at home elsewhere
+	seen [8]seen // by thread id
 
 	mu     sync.Mutex
 	home   Thread // that receives; nil: none yet
@@ -32,6 +34,19 @@ type intake struct {
 	ending bool // the receiving must not begin again
 	over   bool // the last answer closes all
 }
+
+// seen is what a thread's descriptor was found to be. To look at /proc takes
+// longer than most commands, so it is believed for seenFor. Meanwhile nobody can
+// be given the thread's id, and the calls that can put another file there, an
+// opening or dup2(2), are trapped: each other call has everything forgotten.
+type seen struct {
+	thread, fd int
+	file       *file // of this home; nil: nothing is known
+	process    int   // 0: not yet looked up
+	until      frame.Time
+}
+
+const seenFor = 10 * time.Millisecond
 
 // moveAfter is how many commands in a row must be of files that are at home
 // elsewhere until that thread receives: a hop to it costs more than a command.
@@ -63,6 +78,7 @@ func (in *intake) start() {
 	in.mu.Lock()
 	home, ending := in.home, in.ending
 	in.mu.Unlock()
+	clear(in.seen[:])
 	if !ending {
 		in.stop = home.AddSource(in.l.Fd(), in.serve, in.lost)
 	}
@@ -85,7 +101,7 @@ func (in *intake) lost() {
 	in.s.link.send(&message{Kind: back}, "", -1)
 }
 
-func (in *intake) serve(_ frame.Time, hungUp bool) {
+func (in *intake) serve(now frame.Time, hungUp bool) {
 	if hungUp { // no process is left
 		in.end()
 		return
@@ -103,15 +119,21 @@ func (in *intake) serve(_ frame.Time, hungUp bool) {
 		made.Finish(trap.Fail(unix.EAGAIN))
 		return
 	}
-	f := in.find(made)
+	known := &in.seen[made.Thread()%len(in.seen)]
+	if !in.knows(known, made, now) {
+		in.look(known, made, now)
+	}
+	f := known.file
 	if f == nil {
+		clear(in.seen[:])
 		in.foreign(made)
 		in.leave(slot)
 		return
 	}
-	c.file, c.made, c.slot, c.thread, c.fd = f, made, slot, made.Thread(), made.Int(0)
+	c.file, c.made, c.slot, c.thread, c.fd, c.process = f, made, slot, made.Thread(), made.Int(0), known.process
 	if f.home != in.home {
 		in.next = nil
+		known.file = nil // what happens to it is not seen here
 		f.home.Do(func(frame.Time) { f.serve(c, made.Arg(1), made.Arg(2)) })
 		if in.away++; in.away == moveAfter {
 			in.move(f.home)
@@ -120,6 +142,7 @@ func (in *intake) serve(_ frame.Time, hungUp bool) {
 	}
 	in.away = 0
 	f.serve(c, made.Arg(1), made.Arg(2))
+	known.process = c.process
 	if c.parked {
 		in.next = nil
 	} else {
@@ -127,18 +150,25 @@ func (in *intake) serve(_ frame.Time, hungUp bool) {
 	}
 }
 
-// find is the file that a call writes to, nil if it is another call.
-func (in *intake) find(made *trap.Call) *file {
+// knows tells whether a call is known to be a command.
+func (in *intake) knows(k *seen, made *trap.Call, now frame.Time) bool {
+	return k.file != nil && k.thread == made.Thread() && k.fd == made.Int(0) && now < k.until && !k.file.ended && !k.file.closed &&
+		made.Nr() == unix.SYS_WRITE && made.Native()
+}
+
+// look finds out to which file a call writes, nil if it is another call.
+func (in *intake) look(k *seen, made *trap.Call, now frame.Time) {
+	*k = seen{}
 	if made.Nr() != unix.SYS_WRITE || !made.Native() {
-		return nil
+		return
 	}
 	id, ok := in.proc.fileID(made.Thread(), made.Int(0))
 	if !ok {
-		return nil
+		return
 	}
 	in.s.mu.Lock()
 	defer in.s.mu.Unlock()
-	return in.s.byID[id]
+	*k = seen{thread: made.Thread(), fd: made.Int(0), file: in.s.byID[id], until: now.Add(seenFor)}
 }
 
 // foreign gives a call to the supervisor.

@@ -21,3 +21,7 @@ var pathCalls = map[uint32]pathArgs{
 	unix.SYS_LISTXATTR:  {kind: XattrPath, dir: -1, path: 0},
 	unix.SYS_LLISTXATTR: {kind: XattrPath, dir: -1, path: 0},
 }
+
+// dupOnto are the system calls that make a descriptor another file's; its
+// number is argument 1.
+var dupOnto = []uint32{unix.SYS_DUP3}

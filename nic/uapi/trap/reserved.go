@@ -41,9 +41,12 @@ func (r Range) Cond(arg uint8) Cond {
 }
 
 // writeRules trap write(2) on the reserved range, and what would make a
-// descriptor of it another one outside.
+// descriptor of it another one outside, or put another file into it.
 func writeRules() (rules []Rule) {
-	fd := Reserved().Cond(0)
+	fd, onto := Reserved().Cond(0), Reserved().Cond(1)
+	for _, nr := range dupOnto {
+		rules = append(rules, Rule{Nr: nr, When: []Cond{onto}})
+	}
 	for _, nr := range []uint32{unix.SYS_WRITE, unix.SYS_DUP} {
 		rules = append(rules, Rule{Nr: nr, When: []Cond{fd}})
 	}

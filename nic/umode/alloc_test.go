@@ -77,11 +77,17 @@ func round(t testing.TB, q *QP, cq *CQ, device *ring.SendQueue, completions *rin
 	if n, err := q.PostSend(wrs...); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
+	if err := cq.ReqNotify(false); err != nil {
+		t.Fatal(err)
+	}
 	var wr verbs.SendWR
 	if _, ok := device.Next(&wr); !ok {
 		t.Fatal("the device sees no request")
 	}
 	completions.Push(&verbs.WC{ID: wr.ID})
+	if !completions.Awaited(false) || completions.Awaited(true) {
+		t.Fatal("the device must see once that the program waits")
+	}
 	if n, err := cq.Poll(wcs); n != 1 || err != nil || wcs[0].ID != wr.ID {
 		t.Fatal(n, err)
 	}

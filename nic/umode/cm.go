@@ -129,7 +129,11 @@ func (c *Context) manager() (*manager, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	m := &manager{file: f, pipe: newPipe(f.os), ids: map[uint64]*ID{}, listeners: map[uint64]*Listener{}, changed: make(chan struct{}), done: make(chan struct{})}
+	pipe, err := newPipe(f.os, false)
+	if err != nil {
+		return nil, err
+	}
+	m := &manager{file: f, pipe: pipe, ids: map[uint64]*ID{}, listeners: map[uint64]*Listener{}, changed: make(chan struct{}), done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
 	go m.receive(ctx)

@@ -71,7 +71,7 @@ func (c *Context) open(call *Call) error {
 	c.vectors = int(native.Uint32(b[4:]))
 	f, err := c.session.take(native.Uint32(b), "asynchronous events")
 	if err == nil {
-		c.async = newPipe(f)
+		c.async, err = newPipe(f, false)
 	}
 	return err
 }

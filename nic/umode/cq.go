@@ -32,7 +32,7 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 		ch.number = native.Uint32(b)
 		f, err := c.session.take(ch.number, "completion channel")
 		if err == nil {
-			ch.pipe = newPipe(f)
+			ch.pipe, err = newPipe(f, true)
 		}
 		return err
 	}, func() { _ = ch.Close() })

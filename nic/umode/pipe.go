@@ -16,50 +16,83 @@ import (
 // pipe is a descriptor that carries events. Who waits is parked by the
 // runtime's poller; one waits at a time.
 type pipe struct {
-	file  *os.File
-	turn  chan struct{}
-	brisk bool // the last wait was short
+	file *os.File
+	turn chan struct{}
+
+	// Of who waits.
+	naps  bool
+	brisk bool      // the last wait was short
+	after time.Time // not before then is it begun with a nap
+	raw   syscall.RawConn
+	try   func(fd int) (done bool, err error)
+	done  bool // by look
+	err   error
+	look  func(fd uintptr) // made once
 }
 
 // A goroutine whose last wait was short keeps its processor for the next, for
 // at most briefly: to be parked, and to have the poller's thread and the
-// scheduler find it again, costs several times what the NIC takes. Briefly is
-// longer than the kernel's tick: for less the kernel has to set its timer, which
-// in a virtual machine costs as much as the wait.
+// scheduler find it again, costs several times what the NIC takes. If that was
+// in vain, others may have needed the processor to make the event happen: they
+// have it for a while. Briefly is longer than the kernel's tick: for less the
+// kernel has to set its timer, which in a virtual machine costs as much as the
+// wait.
 const (
 	short   = time.Millisecond
 	briefly = 5 * time.Millisecond
+	aWhile  = 100 * time.Millisecond
 )
 
-func newPipe(f *os.File) *pipe { return &pipe{file: f, turn: make(chan struct{}, 1)} }
+// newPipe takes f. naps says that who waits has nothing else to do.
+func newPipe(f *os.File, naps bool) (*pipe, error) {
+	raw, err := f.SyscallConn()
+	p := &pipe{file: f, turn: make(chan struct{}, 1), raw: raw, naps: naps}
+	p.look = func(fd uintptr) {
+		pollBriefly(fd)
+		p.done, p.err = p.try(int(fd))
+	}
+	return p, err
+}
 
 // wait calls try whenever there may be something to read, until it says that
 // it is done. Errors: ctx's, and what try returns.
 func (p *pipe) wait(ctx context.Context, try func(fd int) (done bool, err error)) error {
-	select {
-	case p.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-p.turn }()
-	raw, err := p.file.SyscallConn()
-	if err != nil {
+	if err := p.enter(ctx); err != nil {
 		return err
 	}
 	begin := time.Now()
-	defer func() { p.brisk = time.Since(begin) < short }()
-	if p.brisk {
-		done := false
-		lost := raw.Control(func(fd uintptr) {
-			pollBriefly(fd)
-			done, err = try(int(fd))
-		})
-		if done || err != nil || lost != nil {
-			return errors.Join(err, lost)
+	err := p.await(ctx, try, begin)
+	p.brisk = p.naps && time.Since(begin) < short
+	p.try, p.err = nil, nil
+	<-p.turn
+	return err
+}
+
+// enter waits for the turn.
+func (p *pipe) enter(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *pipe) await(ctx context.Context, try func(fd int) (done bool, err error), now time.Time) (err error) {
+	p.try, p.done = try, false
+	if p.brisk && now.After(p.after) && ctx.Err() == nil {
+		if err = p.raw.Control(p.look); err != nil || p.done || p.err != nil {
+			return errors.Join(err, p.err)
 		}
+		p.after = now.Add(aWhile)
 	}
 	for again := true; again && err == nil; {
-		again, err = p.once(ctx, raw, try)
+		again, err = p.once(ctx)
 	}
 	return err
 }
@@ -74,13 +107,13 @@ func pollBriefly(fd uintptr) {
 
 // once ends a wait by a deadline in the past. That of the waiter before may
 // come late: then the wait has to begin again.
-func (p *pipe) once(ctx context.Context, raw syscall.RawConn, try func(fd int) (bool, error)) (again bool, err error) {
+func (p *pipe) once(ctx context.Context) (again bool, err error) {
 	_ = p.file.SetReadDeadline(time.Time{})
 	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var failed error
-	err = raw.Read(func(fd uintptr) (done bool) {
-		done, failed = try(int(fd))
+	err = p.raw.Read(func(fd uintptr) (done bool) {
+		done, failed = p.try(int(fd))
 		return done || failed != nil
 	})
 	switch {

@@ -10,8 +10,8 @@
 //  4. Poll: the engine sends; frames go to the TAP at once, while hot.
 //  5. Report when sent frames left.
 //  6. Sleep until a queue is ready, the engine's deadline or the next Do;
-//     or go on at once if anything is left to do. After bulk traffic, look
-//     for more for some microseconds first.
+//     or go on at once if anything is left to do. After bulk traffic without
+//     sources, look for more for some microseconds first.
 package loop
 
 import (
@@ -64,9 +64,10 @@ const idleAfter = time.Second
 // A loop whose last sleep was shorter than lingerFor lingers before it sleeps
 // again: to be woken costs both sides more than a look. Once that was in vain
 // it sleeps at once, until a short sleep shows that lingering pays. Between
-// two looks it yields; who does not get the processor back within longYield
-// shares it with strangers and sleeps at once for as long as politeFor, as
-// sleepers are preferred.
+// two looks it yields, which is for two that take turns, and not for a chain of
+// processes: with sources it does not linger. Who does not get the processor
+// back within longYield shares it with strangers and sleeps at once for as long
+// as politeFor, as sleepers are preferred.
 const (
 	lingerFor = 30 * time.Microsecond
 	longYield = 500 * time.Microsecond
@@ -451,7 +452,6 @@ func (l *Loop) linger(now frame.Time, wait time.Duration) (found bool) {
 		for _, p := range l.ports {
 			found = p.look() || found
 		}
-		found = l.lookAtSources() || found
 		if found || l.called() {
 			return true
 		}

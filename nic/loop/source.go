@@ -61,16 +61,6 @@ func (l *Loop) serveSources() {
 	}
 }
 
-// lookAtSources tells whether one is ready, without waiting.
-func (l *Loop) lookAtSources() bool {
-	if len(l.sources) == 0 {
-		return false
-	}
-	var none unix.Timespec
-	n, err := unix.Ppoll(l.fds[l.firstSource():], &none, nil)
-	return err == nil && n > 0
-}
-
 // loseSources tells all that the loop has ended.
 func (l *Loop) loseSources() {
 	sources := l.sources

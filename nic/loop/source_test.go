@@ -3,6 +3,7 @@ package loop
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -90,19 +91,25 @@ func TestSourcesOfALoopThatRuns(t *testing.T) {
 	}
 }
 
-// While the loop lingers it sees a source without a sleep.
-func TestLingerSeesSources(t *testing.T) {
+// A nap ends with an event, and one without does not outlast the deadline.
+func TestNap(t *testing.T) {
 	w := prepare(t, 0)
 	defer w.Close()
 	r, in := newPipe(t)
 	w.AddSource(r, func(frame.Time, bool) {}, func() {})
 	_, err := unix.Write(in, []byte("x"))
 	must(t, err)
-	for !w.linger(w.clock.now(), lingerFor) { // another process may take the processor
-		w.polite = 0
-	}
+	w.brisk = true
+	must(t, w.sleep(w.clock.now().Add(time.Hour)))
 	if w.fds[w.firstSource()].Revents&unix.POLLIN == 0 {
-		t.Error("found, but not the source")
+		t.Error("the nap ended without the source")
+	}
+	unix.Read(r, make([]byte, 1))
+	w.brisk = true
+	deadline := w.clock.now().Add(2 * napFor)
+	must(t, w.sleep(deadline))
+	if now := w.clock.now(); now < deadline || w.brisk || w.fds[w.firstSource()].Revents != 0 {
+		t.Errorf("%v after the deadline: brisk %v", now.Sub(deadline), w.brisk)
 	}
 }
 
@@ -115,7 +122,6 @@ func TestSourceAllocatesNothing(t *testing.T) {
 	once := func() {
 		unix.Write(in, b)
 		must(t, w.sleep(0))
-		w.lookAtSources()
 		if _, _, err := w.iterate(); err != nil {
 			t.Fatal(err)
 		}

@@ -16,8 +16,8 @@
 //	9  the library's post trigger takes the driver's answer
 //	10 the application gets its object
 //
-// The library built in maps the queues that the NIC offers, so that posting
-// and polling need no command but the doorbell. Without a library (Options)
+// The library built in maps the queues that the NIC offers, so that posting,
+// polling and arming need no command but the doorbell. Without a library (Options)
 // all of it goes through the proxy, in batches.
 //
 // The proxy cleans up after a program that ends, however it ends.

@@ -217,6 +217,21 @@ steps:
 	}
 }
 
+// Many NICs share a machine.
+func TestMany(t *testing.T) {
+	const nics = 64
+	var nodes, links strings.Builder
+	for i := range nics {
+		fmt.Fprintf(&nodes, "  n%d: {kind: nic, ip: 10.0.0.%d/24}\n", i, i+1)
+		fmt.Fprintf(&links, "  - [n%d, s]\n", i)
+	}
+	r, said := run(t, "nodes:\n  s: {kind: switch}\n"+nodes.String()+"links:\n"+links.String()+
+		"steps:\n  - {perf: verify, server: n0, client: n63, size: 4096}\n  - {perf: verify, server: n31, client: n32, size: 4096}\n", "")
+	if r.Verdict != Passed {
+		t.Error(said)
+	}
+}
+
 // keeper starts tapir lab with args as a process of its own and waits until it
 // says what.
 func keeper(t *testing.T, what string, args ...string) (*exec.Cmd, *bytes.Buffer) {

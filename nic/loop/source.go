@@ -52,12 +52,14 @@ func (l *Loop) firstSource() int { return 1 + len(l.ports) }
 func (l *Loop) serveSources() {
 	for i := 0; i < len(l.sources); i++ {
 		ready := &l.fds[l.firstSource()+i].Revents
-		if *ready == 0 {
+		events := *ready
+		*ready = 0
+		// A signal may interrupt the kernel's look at a listener of seccomp, and
+		// that is an error and no end.
+		if events == 0 || events == unix.POLLERR {
 			continue
 		}
-		hungUp := *ready&unix.POLLIN == 0
-		*ready = 0
-		l.sources[i].serve(l.clock.now(), hungUp)
+		l.sources[i].serve(l.clock.now(), events&unix.POLLIN == 0)
 	}
 }
 

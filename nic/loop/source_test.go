@@ -91,6 +91,25 @@ func TestSourcesOfALoopThatRuns(t *testing.T) {
 	}
 }
 
+// An error is no end: a listener of seccomp has one when a signal comes while
+// the kernel looks at it. Here a pipe that nobody reads has one.
+func TestErrorOfASource(t *testing.T) {
+	w := prepare(t, 0)
+	defer w.Close()
+	r, in := newPipe(t)
+	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	must(t, unix.Dup3(null, r, unix.O_CLOEXEC)) // the pipe's only reading end is gone
+	must(t, unix.Close(null))
+	w.AddSource(in, func(_ frame.Time, hungUp bool) { t.Errorf("served, hung up %v", hungUp) }, func() {})
+	must(t, w.sleep(0))
+	if got := w.fds[w.firstSource()].Revents; got != unix.POLLERR {
+		t.Fatalf("events %#x", got)
+	}
+	_, _, err = w.iterate()
+	must(t, err)
+}
+
 // A nap ends with an event, and one without does not outlast the deadline.
 func TestNap(t *testing.T) {
 	w := prepare(t, 0)

@@ -22,7 +22,9 @@ func (n *Netdev) SetMAC(a ether.Addr) error {
 	if a.IsMulticast() || a.IsZero() {
 		return ErrAddress
 	}
-	n.setMAC(a)
+	if !n.removed() {
+		n.setMAC(a)
+	}
 	return nil
 }
 
@@ -39,6 +41,9 @@ func (n *Netdev) setMAC(a ether.Addr) {
 // SetRxMode is the operating system telling which other stations (borrowed)
 // and groups (borrowed) the interface is to receive.
 func (n *Netdev) SetRxMode(unicast, multicast []ether.Addr) {
+	if n.removed() {
+		return
+	}
 	n.lists.unicast = append(n.lists.unicast[:0], unicast...)
 	n.lists.multicast = append(n.lists.multicast[:0], multicast...)
 	n.relist()

@@ -190,7 +190,11 @@ func (n *Netdev) limitMTU(before int) {
 	}
 }
 
-// The operating system's face.
+// The operating system's face. It may learn late that a vport was removed: what
+// it wants of one then has no effect.
+
+// removed reports whether the vport was.
+func (n *Netdev) removed() bool { return n.port.byNumber[n.num] != n }
 
 // SetHost says where frames for the operating system go; nil discards them.
 func (n *Netdev) SetHost(l frame.Link) { n.host = l }
@@ -203,7 +207,7 @@ func (n *Netdev) SetTracer(t frame.Tracer) { n.tracer = t }
 // Open is the operating system setting the interface up. Without a vESW id it
 // comes up only once it gets one.
 func (n *Netdev) Open() {
-	if !n.wanted {
+	if !n.wanted && !n.removed() {
 		n.wanted = true
 		n.update()
 		n.notify(LinkChanged)
@@ -250,7 +254,7 @@ func (n *Netdev) SetMTU(mtu int) error {
 	if mtu < MinMTU || mtu > n.MaxMTU() {
 		return fmt.Errorf("vport %d: %w: %d, expected %d to %d", n.num, ErrMTU, mtu, MinMTU, n.MaxMTU())
 	}
-	if mtu != n.mtu {
+	if mtu != n.mtu && !n.removed() {
 		n.mtu = mtu
 		n.notify(MTUChanged)
 	}

@@ -1,6 +1,7 @@
 package vema
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -65,6 +66,33 @@ func TestTraps(t *testing.T) {
 	}
 	if got, _ := b.traps(now); got != nil {
 		t.Errorf("told twice: %v", opcodes(got))
+	}
+}
+
+// The operating system learns late that a vport was removed: what it still says
+// of it is told to nobody, not even when another has the number.
+func TestNoTrapsOfARemovedVPort(t *testing.T) {
+	b := newBench(t)
+	n := b.create(3)
+	b.subscribe()
+	b.port.Remove(3)
+	late := func() {
+		n.SetRxMode([]ether.Addr{{2, 1}}, []ether.Addr{{1, 0, 0x5e, 0, 0, 9}})
+		if err := errors.Join(n.SetMAC(ether.Addr{2, 2}), n.SetMTU(1000)); err != nil {
+			t.Error(err)
+		}
+		n.Open()
+		n.Close()
+	}
+	late()
+	if got, next := b.traps(2 * frame.Time(Window)); got != nil || next != frame.Never {
+		t.Errorf("traps %v, next %d", opcodes(got), next)
+	}
+	b.create(3)
+	b.traps(4 * frame.Time(Window)) // the new base address
+	late()
+	if got, _ := b.traps(6 * frame.Time(Window)); got != nil || n.Opened() {
+		t.Errorf("traps of another vport %v", opcodes(got))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -30,7 +31,9 @@ func (m *Matrix) Run(ctx context.Context, image peer.Image) ([]Result, error) {
 		return nil, err
 	}
 	defer w.Close()
-	w.Tapir = m.Tapir
+	if w.Tapir, err = filepath.Abs(m.Tapir); err != nil { // programs run in directories of their own
+		return nil, err
+	}
 	results := make([]Result, len(m.Cells))
 	judge := make(chan *Result, 16)
 	var judged sync.WaitGroup

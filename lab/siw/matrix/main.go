@@ -1,7 +1,7 @@
 // Command matrix runs the NIC's iWARP against Linux siw in a guest, every
 // cell of package siw, and writes the results into a document:
 //
-//	matrix [-o docs/interop.md] [-only TEXT] [-repeat N] [-keep DIR] [-tapir bin/tapir] [-budget 15m]
+//	matrix [-o docs/interop.md] [-only TEXT] [-repeat N] [-keep DIR] [-tapir bin/tapir] [-budget 25m]
 //
 // The exit code is 1 if a cell fails.
 package main
@@ -28,7 +28,7 @@ func main() {
 	keep := flag.String("keep", "", "directory for the captures of cells that fail")
 	repeat := flag.Int("repeat", 1, "run each cell so many times")
 	tapir := flag.String("tapir", "bin/tapir", "the program, for tapir run")
-	budget := flag.Duration("budget", 17*time.Minute, "time for the cells")
+	budget := flag.Duration("budget", 25*time.Minute, "time for the cells")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()

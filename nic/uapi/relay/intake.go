@@ -37,8 +37,8 @@ type intake struct {
 
 // seen is what a thread's descriptor was found to be. To look at /proc takes
 // longer than most commands, so it is believed for seenFor. Meanwhile nobody can
-// be given the thread's id, and the calls that can put another file there, an
-// opening or dup2(2), are trapped: each other call has everything forgotten.
+// be given the thread's id, and the calls that put another file at a number of the
+// range, dup2(2) and F_DUPFD, are trapped: each other call has everything forgotten.
 type seen struct {
 	thread, fd int
 	file       *file // of this home; nil: nothing is known

@@ -94,3 +94,32 @@ func TestFilter(t *testing.T) {
 		t.Error("struct sock_filter has 8 octets")
 	}
 }
+
+// What writes to a descriptor of the reserved range, takes it out of it, or can
+// put another file there is trapped; the same calls on other numbers are not.
+func TestReservedCalls(t *testing.T) {
+	t.Parallel()
+	in, out := uint64(Reserved().First), uint64(Reserved().Last)+1
+	prog := filter(writeRules())
+	for _, c := range []struct {
+		nr      uint32
+		args    []uint64
+		trapped bool
+	}{
+		{unix.SYS_WRITE, []uint64{in}, true}, {unix.SYS_WRITE, []uint64{out}, false}, {unix.SYS_WRITE, []uint64{0, in}, false},
+		{unix.SYS_READ, []uint64{in}, false}, {unix.SYS_CLOSE, []uint64{in}, false},
+		{unix.SYS_DUP, []uint64{out - 1}, true}, {unix.SYS_DUP, []uint64{in - 1}, false},
+		{unix.SYS_DUP3, []uint64{5, in}, true}, {unix.SYS_DUP3, []uint64{in, 5}, false},
+		{unix.SYS_FCNTL, []uint64{in, unix.F_DUPFD, 0}, true}, {unix.SYS_FCNTL, []uint64{in, unix.F_GETFD, 0}, false},
+		{unix.SYS_FCNTL, []uint64{5, unix.F_DUPFD, in}, true}, {unix.SYS_FCNTL, []uint64{5, unix.F_DUPFD_CLOEXEC, out - 1}, true},
+		{unix.SYS_FCNTL, []uint64{5, unix.F_DUPFD, 3}, false}, {unix.SYS_FCNTL, []uint64{5, unix.F_SETFD, in}, false},
+	} {
+		want := uint32(unix.SECCOMP_RET_ALLOW)
+		if c.trapped {
+			want = unix.SECCOMP_RET_USER_NOTIF
+		}
+		if got := judge(t, prog, nativeArch, c.nr, c.args...); got != want {
+			t.Errorf("call %d %v: %#x", c.nr, c.args, got)
+		}
+	}
+}

@@ -43,7 +43,7 @@ func (r Range) Cond(arg uint8) Cond {
 // writeRules trap write(2) on the reserved range, and what would make a
 // descriptor of it another one outside, or put another file into it.
 func writeRules() (rules []Rule) {
-	fd, onto := Reserved().Cond(0), Reserved().Cond(1)
+	fd, onto, atLeast := Reserved().Cond(0), Reserved().Cond(1), Reserved().Cond(2)
 	for _, nr := range dupOnto {
 		rules = append(rules, Rule{Nr: nr, When: []Cond{onto}})
 	}
@@ -51,7 +51,8 @@ func writeRules() (rules []Rule) {
 		rules = append(rules, Rule{Nr: nr, When: []Cond{fd}})
 	}
 	for _, cmd := range []uint32{unix.F_DUPFD, unix.F_DUPFD_CLOEXEC} {
-		rules = append(rules, Rule{Nr: unix.SYS_FCNTL, When: []Cond{fd, {Arg: 1, Mask: ^uint32(0), Value: cmd}}})
+		dup := Cond{Arg: 1, Mask: ^uint32(0), Value: cmd}
+		rules = append(rules, Rule{Nr: unix.SYS_FCNTL, When: []Cond{fd, dup}}, Rule{Nr: unix.SYS_FCNTL, When: []Cond{dup, atLeast}})
 	}
 	return rules
 }

@@ -16,15 +16,7 @@ func TestNewer(t *testing.T) {
 		t.Fatal("NEWER_ROOT names no root directory: use make newer")
 	}
 	write(t, dir+"/tapir", content(t, tapir))
-	l, err := New(t.Context(), tapir, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	l := newLab(t)
 	names := []string{"rping", "rping v6", "ucmatose", "rstream", "write_bw -n 100 -s 2", "write_bw -n 20 -s 65536 -q 8",
 		"send_bw -n 100 -s 2", "send_lat -n 100 -s 2", "send_lat -e -n 100 -s 2", "read_bw -n 20 -s 65536 -q 8", "atomic_bw -n 100"}
 	ran := 0

@@ -36,6 +36,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// newLab is a lab that must be empty in the end.
+func newLab(t *testing.T) *Lab {
+	l, err := New(context.WithoutCancel(t.Context()), tapir, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
 // TestCells runs every cell in the first mode, and every program in the others,
 // each mode under a capture, in which tshark finds nothing wrong.
 func TestCells(t *testing.T) {

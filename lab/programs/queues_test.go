@@ -21,15 +21,7 @@ func TestQueues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := New(t.Context(), tapir, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	l := newLab(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
 	defer cancel()
 	p, err := process.Start(ctx, l.pair.A.NS, process.Options{Dir: l.dir, Argv: l.under(server, Seccomp, []string{python, script, IPv4, "7700"})})

@@ -11,15 +11,7 @@ import (
 // device that is removed, their peers as of connections that end, and none
 // hangs.
 func TestNICEnds(t *testing.T) {
-	l, err := New(t.Context(), tapir, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	l := newLab(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
 	defer cancel()
 	run := func(nic string, argv ...string) *process.Process {

@@ -113,15 +113,7 @@ func ways(dir string) map[string]func(nic string, argv []string) []string {
 // TestRoots: the programs run in a minimal root directory, server and client in
 // turn, with the other side outside; so does the launcher.
 func TestRoots(t *testing.T) {
-	l, err := New(t.Context(), tapir, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	l := newLab(t)
 	dir := root(t, program(t, "rping"), program(t, "ib_write_bw"))
 	for how, under := range ways(dir) {
 		for _, inside := range []string{server, client} {
@@ -159,15 +151,7 @@ func compiled(t *testing.T, argv ...string) string {
 
 // TestStatic: programs with no library of the distribution among them.
 func TestStatic(t *testing.T) {
-	l, err := New(t.Context(), tapir, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	l := newLab(t)
 	const abi, ping = "testdata/abi.c", "testdata/ping.c"
 	for name, c := range map[string]struct {
 		argv    []string

@@ -75,6 +75,16 @@ func newCable(t testing.TB) *cable {
 	return c
 }
 
+// newConnected is a cable whose ends are set up and connected.
+func newConnected(t testing.TB, shared bool) (c *cable, a, b *station) {
+	c = newCable(t)
+	a, b = c.ends[0], c.ends[1]
+	a.setup(false)
+	b.setup(shared)
+	c.connect()
+	return c, a, b
+}
+
 // Transmit implements frame.Link.
 func (s *station) Transmit(f *frame.Frame) {
 	data, id := bytes.Clone(f.Bytes()), f.ID
@@ -215,11 +225,7 @@ func (s *station) expect(id uint64, op verbs.WCOpcode, status verbs.Status) ring
 func TestPrograms(t *testing.T) {
 	for name, shared := range map[string]bool{"own receive queue": false, "SRQ": true} {
 		t.Run(name, func(t *testing.T) {
-			c := newCable(t)
-			a, b := c.ends[0], c.ends[1]
-			a.setup(false)
-			b.setup(shared)
-			c.connect()
+			c, a, b := newConnected(t, shared)
 
 			ok(t, b.recv.Post(&verbs.RecvWR{ID: 1, SGEs: b.sge(0, 100)}))
 			b.arm(b.cqh)
@@ -259,11 +265,7 @@ func TestPrograms(t *testing.T) {
 
 // A window is bound through the ring, used by the peer, and invalidated.
 func TestProgramBindsWindows(t *testing.T) {
-	c := newCable(t)
-	a, b := c.ends[0], c.ends[1]
-	a.setup(false)
-	b.setup(false)
-	c.connect()
+	c, a, b := newConnected(t, false)
 	for typ := range uint8(2) {
 		mw := b.must(14, fields(b.pdh, typ+1, make([]byte, 3)), 8)
 		key := mw.u32(4)&^0xff | uint32(uint8(mw.u32(4)+1))
@@ -309,11 +311,7 @@ func TestProgramErrors(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newCable(t)
-			a, b := w.ends[0], w.ends[1]
-			a.setup(false)
-			b.setup(false)
-			w.connect()
+			w, a, b := newConnected(t, false)
 			c.spoil(a, b)
 			wr := c.wr(a, b)
 			wr.ID = 9
@@ -364,11 +362,7 @@ func TestPagesThatGo(t *testing.T) {
 		"read-only target of atomic":   {1, protect, atomic},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newCable(t)
-			a, b := w.ends[0], w.ends[1]
-			a.setup(false)
-			b.setup(false)
-			w.connect()
+			w, a, b := newConnected(t, false)
 			c.take(w.ends[c.side])
 			c.use(a, b)
 			ended := func(s *station) bool { return s.v.State() == verbs.Err || s.v.State() == verbs.SQE }
@@ -386,11 +380,7 @@ func TestPagesThatGo(t *testing.T) {
 // connection is flushed all the same, now and after a pause, until the queue
 // pair is used anew.
 func TestReceivesPostedInError(t *testing.T) {
-	c := newCable(t)
-	a, b := c.ends[0], c.ends[1]
-	a.setup(false)
-	b.setup(false)
-	c.connect()
+	c, a, b := newConnected(t, false)
 	ok(t, b.recv.Post(&verbs.RecvWR{ID: 1, SGEs: b.sge(0, 100)}))
 	a.must(26, toState(a.qph, verbs.Err), 0)
 	b.expect(1, 0, verbs.StatusFlushed)
@@ -436,11 +426,7 @@ func TestReceivesPostedInError(t *testing.T) {
 // peer is told.
 func TestKilledProgram(t *testing.T) {
 	for steps := 0; steps < 120; steps += 3 {
-		c := newCable(t)
-		a, b := c.ends[0], c.ends[1]
-		a.setup(false)
-		b.setup(false)
-		c.connect()
+		c, a, b := newConnected(t, false)
 		for i := range uint64(7) {
 			ok(t, a.send.Post(&verbs.SendWR{ID: i, Opcode: verbs.OpWrite, SGEs: a.sge(0, 20000), RemoteAddr: b.bufAt, RKey: b.key}))
 			ok(t, b.send.Post(&verbs.SendWR{ID: i, Opcode: verbs.OpRead, SGEs: b.sge(30000, 20000), RemoteAddr: a.bufAt, RKey: a.key}))

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 // sample is a command of a page with the output shown below it.
@@ -89,7 +89,7 @@ func TestObserve(t *testing.T) {
 		t.Fatalf("found %d commands", len(list))
 	}
 	bin := t.TempDir()
-	if _, err := labtest.Build(bin); err != nil {
+	if _, err := testenv.Build(bin); err != nil {
 		t.Fatal(err)
 	}
 	script, started, shown := patience, "", 0

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 var update = flag.Bool("update", false, "write into pages what their commands print now")
@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write into pages what their commands pr
 func TestPTPSim(t *testing.T) {
 	const page = "ptp-sim.md"
 	bin := t.TempDir()
-	if _, err := labtest.Build(bin); err != nil {
+	if _, err := testenv.Build(bin); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(page)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 // block returns the first block of run.md that matches, without indentation.
@@ -45,7 +45,7 @@ func contains(t *testing.T, out string, lines []string) {
 
 // TestRun runs commands of run.md as they stand there.
 func TestRun(t *testing.T) {
-	tapir, err := labtest.Build(t.TempDir())
+	tapir, err := testenv.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +55,9 @@ func TestRun(t *testing.T) {
 
 // runUser does what an ordinary user is told to do, as one.
 func runUser(t *testing.T, tapir string) {
-	dir := labtest.PublicDir(t)
-	labtest.Copy(t, dir, tapir)
-	cmd := labtest.Unprivileged(t, t.Context(), dir, "sh", "-ec", block(t, "## Without root.*?```sh\n(.*?)```"))
+	dir := testenv.PublicDir(t)
+	testenv.Copy(t, dir, tapir)
+	cmd := testenv.Unprivileged(t, t.Context(), dir, "sh", "-ec", block(t, "## Without root.*?```sh\n(.*?)```"))
 	if err := os.Mkdir(filepath.Join(dir, "run"), 0o777); err != nil {
 		t.Fatal(err)
 	}

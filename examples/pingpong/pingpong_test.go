@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/labtest/nics"
+	"tapir/lab/testenv/nics"
 	"tapir/wire/frame"
 )
 

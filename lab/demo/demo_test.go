@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 	"tapir/lab/tshark"
 	"tapir/rdmap"
 	"tapir/wire/ether"
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Setenv("TMPDIR", dir)); err != nil {
 		panic(err)
 	}
-	if tapir, err = labtest.Build(dir); err != nil {
+	if tapir, err = testenv.Build(dir); err != nil {
 		panic(err)
 	}
 	code := m.Run()
@@ -159,8 +159,8 @@ func TestMemoryWire(t *testing.T) {
 }
 
 func TestOrdinaryUser(t *testing.T) {
-	dir := labtest.PublicDir(t)
-	cmd := labtest.Unprivileged(t, within(t), dir, labtest.Copy(t, dir, tapir), "demo", "--json")
+	dir := testenv.PublicDir(t)
+	cmd := testenv.Unprivileged(t, within(t), dir, testenv.Copy(t, dir, tapir), "demo", "--json")
 	if rep := run(t, cmd); rep.Wire != "tap" {
 		t.Errorf("wire: %s", rep.Wire)
 	}
@@ -169,8 +169,8 @@ func TestOrdinaryUser(t *testing.T) {
 // A device that exists but is closed to the user is no reason to pretend with
 // a wire in memory: the demo says what is wrong and how to mend it.
 func TestClosedTUN(t *testing.T) {
-	dir := labtest.PublicDir(t)
-	cmd := labtest.UnprivilegedNoTUN(t, within(t), dir, labtest.Copy(t, dir, tapir), "demo")
+	dir := testenv.PublicDir(t)
+	cmd := testenv.UnprivilegedNoTUN(t, within(t), dir, testenv.Copy(t, dir, tapir), "demo")
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 {

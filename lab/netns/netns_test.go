@@ -14,9 +14,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/labtest"
 	"tapir/lab/link"
 	"tapir/lab/netns"
+	"tapir/lab/testenv"
 )
 
 // With this variable set the test binary is the program under test: it goes
@@ -138,10 +138,10 @@ func TestOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := labtest.PublicDir(t)
+	dir := testenv.PublicDir(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	cmd := labtest.Unprivileged(t, ctx, dir, labtest.Copy(t, dir, self))
+	cmd := testenv.Unprivileged(t, ctx, dir, testenv.Copy(t, dir, self))
 	cmd.Env = append(cmd.Env, asProgram+"=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

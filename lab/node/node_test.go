@@ -18,9 +18,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/labtest"
 	"tapir/lab/link"
 	"tapir/lab/netns"
+	"tapir/lab/testenv"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -265,8 +265,8 @@ func ordinary(t *testing.T, ns *netns.NS, tapName string) (said []string, finish
 	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
-	dir := labtest.PublicDir(t)
-	cmd := labtest.Unprivileged(t, t.Context(), dir, labtest.Copy(t, dir, self))
+	dir := testenv.PublicDir(t)
+	cmd := testenv.Unprivileged(t, t.Context(), dir, testenv.Copy(t, dir, self))
 	cmd.Env = append(cmd.Env, asProgram+"="+tapName)
 	input, err := cmd.StdinPipe()
 	must(t, err)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 	"tapir/lab/tshark"
 )
 
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if err := errors.Join(os.Setenv("XDG_RUNTIME_DIR", dir), os.Setenv("TMPDIR", dir)); err != nil {
 		panic(err)
 	}
-	if tapir, err = labtest.Build(filepath.Join(dir, "bin")); err != nil {
+	if tapir, err = testenv.Build(filepath.Join(dir, "bin")); err != nil {
 		panic(err)
 	}
 	code := m.Run()

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 // asUser names, in the environment, an ordinary user's copy of tapir.
@@ -52,18 +52,18 @@ func few() []Cell {
 // TestOrdinaryUser: NICs, launcher and programs are a user's without rights, in
 // a user namespace and a network namespace of his own.
 func TestOrdinaryUser(t *testing.T) {
-	dir := labtest.PublicDir(t)
+	dir := testenv.PublicDir(t)
 	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // which is this test's own
 		t.Fatal(err)
 	}
-	his := labtest.Copy(t, dir, tapir)
+	his := testenv.Copy(t, dir, tapir)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	exe = labtest.Copy(t, dir, exe)
+	exe = testenv.Copy(t, dir, exe)
 	for _, as := range [][]string{{"-Urn"}, {"-cn", "--keep-caps"}} { // as root of the namespace, and under his own number
-		cmd := labtest.Unprivileged(t, t.Context(), dir, slices.Concat([]string{"unshare"}, as, []string{exe})...)
+		cmd := testenv.Unprivileged(t, t.Context(), dir, slices.Concat([]string{"unshare"}, as, []string{exe})...)
 		cmd.Env = append(cmd.Env, asUser+"="+his)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "all of user") {
 			t.Errorf("%v: %v\n%s", as, err, out)

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 // An ordinary user runs a lab with stock RDMA programs.
 func TestOrdinaryUser(t *testing.T) {
-	dir := labtest.PublicDir(t)
-	program := labtest.Copy(t, dir, tapir)
+	dir := testenv.PublicDir(t)
+	program := testenv.Copy(t, dir, tapir)
 	text, err := os.ReadFile("../examples/rping/lab.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ until grep -q ready up; do sleep .05; done
 "$0" lab exec rping a -- "$0" show
 "$0" lab down
 wait`
-	out, err := labtest.Unprivileged(t, t.Context(), dir, "sh", "-c", session, program, file).CombinedOutput()
+	out, err := testenv.Unprivileged(t, t.Context(), dir, "sh", "-c", session, program, file).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

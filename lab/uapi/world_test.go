@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"tapir/lab/ctl"
-	"tapir/lab/labtest"
 	"tapir/lab/link"
 	"tapir/lab/node"
+	"tapir/lab/testenv"
 	"tapir/lab/uapi"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/relay"
@@ -188,7 +188,7 @@ func until(t *testing.T, missing func() string) {
 		case what == "":
 			return
 		case ctx.Err() != nil:
-			t.Fatalf("%s\n%s", what, labtest.Goroutines())
+			t.Fatalf("%s\n%s", what, testenv.Goroutines())
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -232,7 +232,7 @@ func (n *nic) start(o uapi.Options) *run {
 		defer out.Close()
 		r.code, r.err = uapi.Run(n.t.Context(), o)
 	}()
-	n.t.Cleanup(func() { labtest.Await(n.t, r.ended, "the end of "+strings.Join(o.Argv, " ")) })
+	n.t.Cleanup(func() { testenv.Await(n.t, r.ended, "the end of "+strings.Join(o.Argv, " ")) })
 	return r
 }
 
@@ -281,7 +281,7 @@ func (r *run) over() bool {
 // end waits for it and returns the exit code.
 func (r *run) end(t *testing.T) int {
 	t.Helper()
-	labtest.Await(t, r.ended, "the program's end")
+	testenv.Await(t, r.ended, "the program's end")
 	if r.err != nil {
 		t.Fatal(r.err)
 	}

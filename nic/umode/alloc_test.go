@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/verbs"
@@ -66,7 +66,7 @@ func quiet(t testing.TB) (q *QP, cq *CQ, device *ring.SendQueue, completions *ri
 	}()
 	t.Cleanup(func() {
 		_ = c.session.close()
-		labtest.Await(t, done, "the NIC's side")
+		testenv.Await(t, done, "the NIC's side")
 		_ = c.dev.os.Close()
 	})
 	return q, cq, device, completions

@@ -11,9 +11,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/labtest"
 	"tapir/lab/link"
 	"tapir/lab/node"
+	"tapir/lab/testenv"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/ucma"
@@ -55,9 +55,9 @@ func newFar(t *testing.T, layer *node.Layer, wire *link.WireEnd, ip string) *far
 	t.Cleanup(func() {
 		ended, ran := make(chan struct{}), make(chan struct{})
 		go func() { f.wait.Wait(); close(ended) }()
-		labtest.Await(t, ended, "the sessions' end")
+		testenv.Await(t, ended, "the sessions' end")
 		f.do(func(frame.Time) { f.cm.Detach(); close(ran) })
-		labtest.Await(t, ran, "the NIC's thread")
+		testenv.Await(t, ran, "the NIC's thread")
 		if err := n.Close(); err != nil && !errors.Is(err, node.ErrUnplugged) {
 			t.Error(err)
 		}

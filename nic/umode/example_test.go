@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"tapir/lab/labtest/nics"
+	"tapir/lab/testenv/nics"
 	"tapir/nic/umode"
 	"tapir/nic/verbs"
 )

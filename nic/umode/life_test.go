@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 	"tapir/nic/al"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
@@ -136,7 +136,7 @@ func TestCancelledWait(t *testing.T) {
 		woken <- wc
 	}()
 	a.send(verbs.SendWR{Flags: verbs.Inline, Inline: []byte("wake up")})
-	if wc := labtest.Await(t, woken, "a completion"); wc.ID != 1 || wc.ByteLen != 7 {
+	if wc := testenv.Await(t, woken, "a completion"); wc.ID != 1 || wc.ByteLen != 7 {
 		t.Errorf("%+v", wc.WC)
 	}
 }
@@ -215,7 +215,7 @@ func TestHotRemoval(t *testing.T) {
 	if err := b.id.Wait(soon(t)); err != nil {
 		t.Error(err)
 	}
-	labtest.Await(t, gone.Done(), "the NIC's end")
+	testenv.Await(t, gone.Done(), "the NIC's end")
 	if _, err := b.ctx.AllocPD(); !errors.Is(err, verbs.ErrRemoved) {
 		t.Errorf("a PD of a NIC that is gone: %v", err)
 	}

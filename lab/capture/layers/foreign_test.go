@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/labtest/nics"
+	"tapir/lab/testenv/nics"
 )
 
 // documentedPrograms are the Go programs of docs/go.md.

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
 	"tapir/lab/linuxptp"
 	"tapir/lab/netns"
+	"tapir/lab/testenv"
 	"tapir/nic/ptp"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/trap/traptest"
@@ -202,7 +202,7 @@ func (w *world) run(t testing.TB, argv ...string) *program {
 	}
 	go p.read(r)
 	t.Cleanup(func() {
-		defer labtest.Guard(t, p.PID(), nil)()
+		defer testenv.Guard(t, p.PID(), nil)()
 		_ = p.Signal(unix.SIGTERM)
 		_, _ = p.Wait()
 	})

@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 	"tapir/nic/loop"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/trap"
@@ -359,7 +359,7 @@ func startNode(t testing.TB) *nodeProcess {
 	n.end, n.says = in, bufio.NewScanner(out)
 	t.Cleanup(func() {
 		in.Close()
-		defer labtest.Guard(t, n.cmd.Process.Pid, nil)()
+		defer testenv.Guard(t, n.cmd.Process.Pid, nil)()
 		var exit *exec.ExitError
 		if err := n.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 			t.Error(err)
@@ -481,7 +481,7 @@ func supervise(t testing.TB, w way, h trap.Handler, args ...string) *run {
 // end waits for the program's end and returns what it printed.
 func (r *run) end(t testing.TB) (out string, code int) {
 	t.Helper()
-	defer labtest.Guard(t, r.PID(), r.out)()
+	defer testenv.Guard(t, r.PID(), r.out)()
 	text, err := io.ReadAll(r.out)
 	must(t, err)
 	code, err = r.Wait()

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 const wantCommands = `gone: -1 ENODEV
@@ -190,7 +190,7 @@ func TestSupervisorSleeps(t *testing.T) {
 	must(t, cmd.Process.Signal(syscall.SIGCONT))
 	n.hear(t, "parked toy1")
 	n.start(t, ways[0], "unpark").want(t, "woken 1 ok")
-	defer labtest.Guard(t, cmd.Process.Pid, nil)()
+	defer testenv.Guard(t, cmd.Process.Pid, nil)()
 	must(t, cmd.Wait())
 }
 
@@ -228,7 +228,7 @@ func TestNodeEnds(t *testing.T) {
 	if out, code := r.end(t); code != int(unix.ENODEV) {
 		t.Errorf("exit code %d, output %s", code, out)
 	}
-	defer labtest.Guard(t, n.cmd.Process.Pid, nil)()
+	defer testenv.Guard(t, n.cmd.Process.Pid, nil)()
 	for n.says.Scan() { // until it has ended
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/trap/traptest"
 )
@@ -104,7 +104,7 @@ func (w *world) run(t *testing.T, argv ...string) (output string, code int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer labtest.Guard(t, p.PID(), nil)()
+	defer testenv.Guard(t, p.PID(), nil)()
 	if code, err = p.Wait(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 const commandPath = "/dev/tapir-test1"
@@ -135,7 +135,7 @@ func commandWorld(file, part string, args ...string) (*world, *commander) {
 func (d *commander) allReleased(t *testing.T) {
 	t.Helper()
 	for range d.opened.Load() {
-		labtest.Await(t, d.released, "the release of a file")
+		testenv.Await(t, d.released, "the release of a file")
 	}
 	time.Sleep(time.Millisecond) // for those that there must not be
 	if n := len(d.released); n > 0 || d.twice.Load() > 0 {

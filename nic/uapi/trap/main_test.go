@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 // A program's first goroutine stays on its first thread, to which the kernel
@@ -195,7 +195,7 @@ func (w *world) run(t testing.TB) (out string, code int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer labtest.Guard(t, p.PID(), r)()
+	defer testenv.Guard(t, p.PID(), r)()
 	text, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func (w *world) want(t *testing.T, want string) {
 func (w *world) allReleased(t *testing.T, n int) {
 	t.Helper()
 	for range n {
-		labtest.Await(t, w.dev.released, "the release of a file")
+		testenv.Await(t, w.dev.released, "the release of a file")
 	}
 	if opened, closed := w.dev.files(); opened != n || closed != n {
 		t.Fatalf("%d files opened, %d closed; want %d", opened, closed, n)
@@ -254,7 +254,7 @@ func output(t *testing.T, cmd *exec.Cmd) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer labtest.Guard(t, cmd.Process.Pid, r)()
+	defer testenv.Guard(t, cmd.Process.Pid, r)()
 	text, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func staticELF(t *testing.T, code ...byte) string {
 	}
 	b.Write(code)
 	name := filepath.Join(t.TempDir(), "program")
-	if err := labtest.WriteProgram(name, b.Bytes()); err != nil {
+	if err := testenv.WriteProgram(name, b.Bytes()); err != nil {
 		t.Fatal(err)
 	}
 	return name

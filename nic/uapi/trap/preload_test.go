@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 // Programs whose system calls are libc's, as no Go program's are.
@@ -102,7 +102,7 @@ func TestPreloadSignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer labtest.Guard(t, p.PID(), r)()
+	defer testenv.Guard(t, p.PID(), r)()
 	var pid int
 	if _, err := fmt.Fscan(r, &pid); err != nil || pid != p.PID() {
 		t.Errorf("process %d, not %d: %v", p.PID(), pid, err)
@@ -133,7 +133,7 @@ func TestPreloadRefusals(t *testing.T) {
 	t.Parallel()
 	static := staticELF(t, 0xf4)
 	script := filepath.Join(t.TempDir(), "script")
-	if err := labtest.WriteProgram(script, []byte("#! "+static+" -x\n")); err != nil {
+	if err := testenv.WriteProgram(script, []byte("#! "+static+" -x\n")); err != nil {
 		t.Fatal(err)
 	}
 	for argv0, want := range map[string]string{static: "static program", script: "static program"} {
@@ -143,7 +143,7 @@ func TestPreloadRefusals(t *testing.T) {
 		}
 	}
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := labtest.WriteProgram(plain, []byte("\x7fELF no program")); err != nil {
+	if err := testenv.WriteProgram(plain, []byte("\x7fELF no program")); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Start(Options{Argv: []string{plain}, Via: Preload})

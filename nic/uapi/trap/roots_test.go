@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 // TestPreloadMusl: programs of the other C library have a library of their own,
@@ -81,7 +81,7 @@ func rootOf(t *testing.T, file string) string {
 		if err := os.MkdirAll(root+filepath.Dir(f), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := labtest.WriteProgram(root+f, text); err != nil {
+		if err := testenv.WriteProgram(root+f, text); err != nil {
 			t.Fatal(err)
 		}
 	}

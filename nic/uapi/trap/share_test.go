@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 // sharer is a command device that gives the receiving of calls away when it is
@@ -121,7 +121,7 @@ func TestWatch(t *testing.T) {
 	if err := unix.Munmap(mem); err != nil {
 		t.Fatal(err)
 	}
-	labtest.Await(t, ended, "the end of a file")
+	testenv.Await(t, ended, "the end of a file")
 }
 
 // seen returns when the end of another file has been seen.
@@ -137,7 +137,7 @@ func seen(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Close(p.r)
-	labtest.Await(t, ended, "the end of a file")
+	testenv.Await(t, ended, "the end of a file")
 }
 
 func TestWatchStops(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 )
 
 const looked = `stat <nil> true 250 7
@@ -110,7 +110,7 @@ func TestServedUntilTheLastProcess(t *testing.T) {
 func TestNoSuchProgram(t *testing.T) {
 	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := labtest.WriteProgram(plain, []byte("\x7fELF no program")); err != nil {
+	if err := testenv.WriteProgram(plain, []byte("\x7fELF no program")); err != nil {
 		t.Fatal(err)
 	}
 	for argv0, want := range map[string]error{
@@ -226,7 +226,7 @@ func TestOrdinaryUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	exe := filepath.Join(dir, "trap.test")
-	if err := errors.Join(os.Chmod(dir, 0o755), labtest.WriteProgram(exe, data)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), testenv.WriteProgram(exe, data)); err != nil {
 		t.Fatal(err)
 	}
 	prefixes := [][]string{{"unshare", "-Ur"}}
@@ -267,7 +267,7 @@ func killSupervisor(t *testing.T, program, arg string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer labtest.Guard(t, cmd.Process.Pid, out.(*os.File))()
+	defer testenv.Guard(t, cmd.Process.Pid, out.(*os.File))()
 	r := bufio.NewReader(out)
 	if line, err := r.ReadString('\n'); line != "up\n" {
 		t.Fatalf("%q, %v", line, err)

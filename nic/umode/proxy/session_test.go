@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/labtest"
+	"tapir/lab/testenv"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/verbs"
@@ -237,7 +237,7 @@ func TestAnsweredLater(t *testing.T) {
 	if b.toy.waits != nil {
 		t.Error("what waited was not cancelled")
 	}
-	labtest.Await(t, b.toy.closed, "the toy's end") // a second Close would panic
+	testenv.Await(t, b.toy.closed, "the toy's end") // a second Close would panic
 }
 
 // Who polls the connection serves it step by step.
@@ -273,7 +273,7 @@ func TestSteps(t *testing.T) {
 	if err := b.end(); err != nil {
 		t.Error(err)
 	}
-	labtest.Await(t, b.toy.closed, "the toy's end")
+	testenv.Await(t, b.toy.closed, "the toy's end")
 	if b.toy.waits != nil {
 		t.Error("what waited was not cancelled")
 	}
@@ -287,8 +287,8 @@ func TestHangUp(t *testing.T) {
 		return s.Serve()
 	})
 	b.command(8, "", 'e')
-	labtest.Await(t, sessions, "the session").HangUp()
-	labtest.Await(t, b.toy.closed, "the toy's end")
+	testenv.Await(t, sessions, "the session").HangUp()
+	testenv.Await(t, b.toy.closed, "the toy's end")
 	if n, err := b.conn.Read(make([]byte, 10)); n != 0 {
 		t.Errorf("%d octets, %v", n, err)
 	}
@@ -313,7 +313,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	b.send(Request{Kind: 99})
-	if err := labtest.Await(t, b.served, "the session's end"); !errors.Is(err, errMessage) {
+	if err := testenv.Await(t, b.served, "the session's end"); !errors.Is(err, errMessage) {
 		t.Errorf("an unknown request: %v", err)
 	}
 	b.served <- nil

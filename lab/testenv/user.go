@@ -1,5 +1,6 @@
-// Package labtest helps tests that run labs.
-package labtest
+// Package testenv helps the tests of this project: the program built, waits that
+// end, ordinary users.
+package testenv
 
 import (
 	"context"
@@ -33,7 +34,7 @@ func UnprivilegedNoTUN(t testing.TB, ctx context.Context, dir string, argv ...st
 func asNobody(t testing.TB, ctx context.Context, mode, dir string, argv []string) *exec.Cmd {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Fatal("labtest: only root can become nobody")
+		t.Fatal("testenv: only root can become nobody")
 	}
 	node := filepath.Join(dir, "tun")
 	script := strings.Join([]string{

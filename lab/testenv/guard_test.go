@@ -1,4 +1,4 @@
-package labtest
+package testenv
 
 import (
 	"fmt"
@@ -48,7 +48,7 @@ func TestGuard(t *testing.T) {
 	}
 	_ = cmd.Wait() // it was killed
 	done()
-	for _, want := range []string{"sleep 1234", "sleep 4321", "State S (sleeping)", "SigBlk 0", "labtest.TestGuard"} {
+	for _, want := range []string{"sleep 1234", "sleep 4321", "State S (sleeping)", "SigBlk 0", "testenv.TestGuard"} {
 		if !strings.Contains(f.said, want) {
 			t.Errorf("nothing is said of %s:\n%s", want, f.said)
 		}

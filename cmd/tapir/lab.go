@@ -15,6 +15,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/netns"
+	"tapir/lab/result"
 	"tapir/lab/testbed"
 	"tapir/lab/topo"
 )
@@ -88,7 +89,7 @@ func newLabRun() *cobra.Command {
 			o.Print, o.Echo = cmd.OutOrStdout(), true
 			return privileged(cmd.Context(), func() error {
 				r, err := runLab(cmd.Context(), lab, o)
-				if err == nil && r.Verdict != testbed.Passed {
+				if err == nil && r.Verdict != result.Passed {
 					err = reported(exitFailed)
 				}
 				return err
@@ -101,7 +102,7 @@ func newLabRun() *cobra.Command {
 	return cmd
 }
 
-func runLab(ctx context.Context, lab *topo.Lab, o testbed.Options) (*testbed.Result, error) {
+func runLab(ctx context.Context, lab *topo.Lab, o testbed.Options) (*result.Result, error) {
 	var err error
 	if o.Tapir, err = os.Executable(); err != nil {
 		return nil, err
@@ -150,10 +151,10 @@ func testLabs(cmd *cobra.Command, labs []*topo.Lab, out string) error {
 			return fmt.Errorf("lab %s: %w", lab.Name, err)
 		case cmd.Context().Err() != nil:
 			return fmt.Errorf("lab %s: interrupted", lab.Name)
-		case r.Verdict != testbed.Passed:
+		case r.Verdict != result.Passed:
 			failed++
 		}
-		printVerdict(cmd.OutOrStdout(), r, len(lab.Steps))
+		printVerdict(cmd.OutOrStdout(), r)
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d labs failed", failed, len(labs))
@@ -161,10 +162,10 @@ func testLabs(cmd *cobra.Command, labs []*topo.Lab, out string) error {
 	return nil
 }
 
-func printVerdict(w io.Writer, r *testbed.Result, steps int) {
-	fmt.Fprintf(w, "%s  %-20s %d of %d steps  %.1f s\n", r.Verdict, r.Lab, len(r.Steps), steps, r.Seconds)
+func printVerdict(w io.Writer, r *result.Result) {
+	fmt.Fprintf(w, "%s  %-20s %d of %d steps  %.1f s\n", r.Verdict, r.Lab, r.Done(), len(r.Steps), r.Seconds)
 	for _, s := range r.Steps {
-		if s.Verdict == testbed.Failed {
+		if s.Verdict == result.Failed {
 			fmt.Fprintf(w, "      line %d: %s: %s\n", s.Line, s.Text, s.Error)
 		}
 	}

@@ -156,13 +156,14 @@ func (b *Bed) end() (err error) {
 		var running []*node
 		for i := range b.lab.Nodes {
 			if n := b.nodes[b.lab.Nodes[i].Name]; n != nil && n.proc != nil {
-				err = errors.Join(err, n.lost())
+				n.err = n.lost()
 				running = append(running, n)
 			}
 		}
 		stopAll(running, func(n *node) *process.Process { return n.proc })
 		for _, n := range running {
-			err = errors.Join(err, n.leaks())
+			n.err = errors.Join(n.err, n.leaks())
+			err = errors.Join(err, n.err)
 		}
 		for i := range b.lab.Links {
 			if c := b.links[b.lab.Links[i].Name]; c != nil {

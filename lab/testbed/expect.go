@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"time"
 
+	"tapir/lab/result"
 	"tapir/lab/topo"
 	"tapir/lab/tshark"
 )
@@ -82,16 +85,8 @@ func (b *Bed) count(ctx context.Context, c *topo.Condition) (uint64, error) {
 		n, _ := counts.Get(c.Counter) // the file was checked
 		return n, nil
 	}
-	client, err := b.dial(c.Node)
+	rows, err := b.allCounters(ctx, c.Node)
 	if err != nil {
-		return 0, err
-	}
-	defer client.Close()
-	var rows []struct {
-		Name  string `json:"name"`
-		Value uint64 `json:"value"`
-	}
-	if err := client.Show(ctx, "counters", &rows); err != nil {
 		return 0, err
 	}
 	for _, r := range rows {
@@ -101,6 +96,32 @@ func (b *Bed) count(ctx context.Context, c *topo.Condition) (uint64, error) {
 	}
 	return 0, fmt.Errorf("%s has no counter %s: tapir show lists them", c.Node, c.Counter)
 }
+
+// allCounters are those of a NIC.
+func (b *Bed) allCounters(ctx context.Context, nic string) (rows []result.Counter, err error) {
+	client, err := b.dial(nic)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	err = client.Show(ctx, "counters", &rows)
+	return rows, err
+}
+
+// counters are those of a node that are not zero. A node that is no NIC, or has
+// ended, has none.
+func (b *Bed) counters(ctx context.Context, n *node) []result.Counter {
+	if n.Kind != topo.NIC {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countersWithin)
+	defer cancel()
+	rows, _ := b.allCounters(ctx, n.Name) // why not is judged with the node itself
+	return slices.DeleteFunc(rows, func(c result.Counter) bool { return c.Value == 0 })
+}
+
+// countersWithin bounds how long a NIC may take to tell its counters.
+const countersWithin = 5 * time.Second
 
 // filter counts the frames of a complete capture that a display filter lets
 // through.

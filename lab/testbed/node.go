@@ -30,6 +30,7 @@ type node struct {
 	proc  *process.Process // nil of a host
 	ports []string         // TAPs of a switch, or that of a NIC
 	flags []string         // of the process, besides the node's own
+	err   error            // why it ended early, or what it left over
 }
 
 // addNode makes a node's namespace.

@@ -11,6 +11,7 @@ import (
 
 	"tapir/lab/perf"
 	"tapir/lab/process"
+	"tapir/lab/result"
 	"tapir/lab/topo"
 )
 
@@ -18,25 +19,21 @@ import (
 type program struct {
 	step *topo.Step
 	proc *process.Process
-	res  *StepResult
+	res  *result.Step
 }
 
 // Steps runs the lab's steps in order until one fails or ctx ends. What is
 // judged by captures is judged by Finish.
-func (b *Bed) Steps(ctx context.Context) (r *Result) {
+func (b *Bed) Steps(ctx context.Context) (r *result.Result) {
 	r = b.newResult()
-	for i := range b.lab.Steps {
+	for i, res := range r.Steps {
 		s := &b.lab.Steps[i]
-		res := &StepResult{Line: s.Line, Verb: string(s.Verb), Name: s.Name, Text: s.Text, Verdict: Passed}
-		r.Steps = append(r.Steps, res)
+		res.Begin(b.now())
 		if s.Condition.Filter != "" {
-			res.Verdict = "" // till the capture is complete
-			continue
+			continue // till the capture is complete
 		}
-		began := time.Now()
 		err := b.step(ctx, s, res)
-		res.Seconds = time.Since(began).Seconds()
-		if res.judge(err); err != nil {
+		if res.End(b.now(), err); err != nil {
 			b.log.printf("FAIL  line %d: %s: %v", s.Line, s.Text, err)
 			break
 		}
@@ -51,8 +48,11 @@ func (b *Bed) Steps(ctx context.Context) (r *Result) {
 	return r
 }
 
+// errInterrupted is what becomes of a step when its lab is.
+var errInterrupted = errors.New("interrupted")
+
 // step runs one step.
-func (b *Bed) step(ctx context.Context, s *topo.Step, res *StepResult) error {
+func (b *Bed) step(ctx context.Context, s *topo.Step, res *result.Step) error {
 	limited, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	err := b.act(limited, s, res)
@@ -60,14 +60,14 @@ func (b *Bed) step(ctx context.Context, s *topo.Step, res *StepResult) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return errors.New("interrupted")
+		return errInterrupted
 	case limited.Err() != nil:
 		return fmt.Errorf("not done after %v: %w", s.Timeout, err)
 	}
 	return err
 }
 
-func (b *Bed) act(ctx context.Context, s *topo.Step, res *StepResult) error {
+func (b *Bed) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 	switch s.Verb {
 	case topo.Run:
 		return b.run(ctx, s, res)
@@ -83,7 +83,7 @@ func (b *Bed) act(ctx context.Context, s *topo.Step, res *StepResult) error {
 	return b.expect(ctx, &s.Condition)
 }
 
-func (b *Bed) run(ctx context.Context, s *topo.Step, res *StepResult) error {
+func (b *Bed) run(ctx context.Context, s *topo.Step, res *result.Step) error {
 	n := b.nodes[s.On]
 	if _, err := exec.LookPath(s.Argv[0]); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (b *Bed) program(name string) *program {
 }
 
 // perf runs a workload, its server first.
-func (b *Bed) perf(ctx context.Context, s *topo.Step, res *StepResult) error {
+func (b *Bed) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server, err := b.dial(s.Server)
@@ -186,7 +186,7 @@ func (b *Bed) perf(ctx context.Context, s *topo.Step, res *StepResult) error {
 	if err != nil {
 		return err
 	}
-	res.Perf = &PerfReport{}
+	res.Perf = &result.PerfReport{}
 	if err := client.Perf(ctx, s.Job, nil, &res.Perf.Report); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/result"
 	"tapir/lab/rundir"
 	"tapir/lab/topo"
 )
@@ -52,7 +53,7 @@ func nothingLeft(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, text, out string) (*Result, string) {
+func run(t *testing.T, text, out string) (*result.Result, string) {
 	t.Helper()
 	lab, err := topo.Parse("lab.yaml", []byte(text))
 	if err != nil {
@@ -88,7 +89,7 @@ func TestExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Verdict != Passed || len(r.Steps) != len(lab.Steps) {
+			if r.Verdict != result.Passed || r.Done() != len(lab.Steps) {
 				t.Error(said.String())
 			}
 			for _, l := range lab.Links {
@@ -96,9 +97,9 @@ func TestExamples(t *testing.T) {
 					t.Errorf("capture of %s: %v", l.Name, err)
 				}
 			}
-			var written Result
+			var written result.Result
 			data, err := os.ReadFile(filepath.Join(out, "result.json"))
-			if err := errors.Join(err, json.Unmarshal(data, &written)); err != nil || written.Verdict != Passed || len(written.Links) != len(lab.Links) {
+			if err := errors.Join(err, json.Unmarshal(data, &written)); err != nil || written.Verdict != result.Passed || len(written.Links) != len(lab.Links) {
 				t.Errorf("%v: %s", err, data)
 			}
 			nothingLeft(t)
@@ -134,7 +135,7 @@ func TestFailures(t *testing.T) {
 	} {
 		text := pair + "  " + strings.ReplaceAll(tt.step, "\n", "\n  ") + "\n"
 		r, said := run(t, text, "")
-		if r.Verdict != Failed || !strings.Contains(said, tt.want) {
+		if r.Verdict != result.Failed || !strings.Contains(said, tt.want) {
 			t.Errorf("%s\n%s\nwant %q", tt.step, said, tt.want)
 		}
 	}
@@ -159,7 +160,7 @@ func TestNodeDies(t *testing.T) {
 	if err := b.Finish(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Verdict != Failed || !strings.Contains(r.Error, "a has ended: signal: killed") {
+	if r.Verdict != result.Failed || !strings.Contains(r.Error, "a has ended: signal: killed") {
 		t.Errorf("%+v", r)
 	}
 	nothingLeft(t)
@@ -209,7 +210,7 @@ steps:
   - expect: {link: s-h, counter: refused, max: 9}
   - expect: {node: a, counter: rx_packets, min: 10}
 `, "")
-	if r.Verdict != Passed {
+	if r.Verdict != result.Passed {
 		t.Error(said)
 	}
 	if strings.Contains(said, "left at the end") {
@@ -227,7 +228,7 @@ func TestMany(t *testing.T) {
 	}
 	r, said := run(t, "nodes:\n  s: {kind: switch}\n"+nodes.String()+"links:\n"+links.String()+
 		"steps:\n  - {perf: verify, server: n0, client: n63, size: 4096}\n  - {perf: verify, server: n31, client: n32, size: 4096}\n", "")
-	if r.Verdict != Passed {
+	if r.Verdict != result.Passed {
 		t.Error(said)
 	}
 }

@@ -28,6 +28,7 @@ type file struct {
 	ifaces  []*pcapng.Interface
 	packets []*pcapng.Packet
 	stats   []*pcapng.Statistics
+	said    []*pcapng.Journal
 }
 
 func parse(t *testing.T, b []byte) (f file) {
@@ -49,6 +50,9 @@ func parse(t *testing.T, b []byte) (f file) {
 			f.packets = append(f.packets, blk)
 		case *pcapng.Statistics:
 			f.stats = append(f.stats, blk)
+		case *pcapng.Journal:
+			blk.Message = bytes.Clone(blk.Message)
+			f.said = append(f.said, blk)
 		}
 	}
 }

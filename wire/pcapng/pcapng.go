@@ -2,6 +2,8 @@
 // (draft-ietf-opsawg-pcapng): sections, interfaces, packets with nanosecond
 // stamps, direction, packet id, queue and comments, and statistics.
 //
+// What is said rather than sent stands in journal entries, between the packets.
+//
 // Every block is a value struct that appends itself to a byte slice, so that a
 // writer is nothing but a slice and an io.Writer. The Reader accepts both byte
 // orders and every time resolution and gives the same structs back. Options
@@ -27,12 +29,14 @@ const (
 	typeSimple     = 3
 	typeStatistics = 5
 	typePacket     = 6
+	typeJournal    = 9
 )
 
 // LinkEthernet is the link type of Ethernet frames without FCS.
 const LinkEthernet = 1
 
-// Block is one block of a file: *Section, *Interface, *Packet or *Statistics.
+// Block is one block of a file: *Section, *Interface, *Packet, *Statistics or
+// *Journal.
 type Block interface {
 	// AppendTo appends the encoded block, little-endian, to b and returns the
 	// extended slice.

@@ -29,6 +29,7 @@ func sample(t testing.TB) []Block {
 			Has: HasFlags | HasDropCount | HasID | HasQueue, Flags: Outbound | Broadcast, DropCount: 4, ID: 77, Queue: 3,
 			Comments: []string{"QP 3 WR 17", "dropped: no route"}},
 		&Packet{Interface: 1, Stamp: 1_700_000_000_123_456_790, Data: data[:33], OrigLen: uint32(len(data)), Has: HasFlags, Flags: Inbound},
+		&Journal{Stamp: 1_700_000_000_123_456_791, Host: "nic0", Topic: "wr", Message: []byte("QP 3 done WR 17 = RDMA Write: success")},
 		&Statistics{Interface: 0, Stamp: 1_700_000_001_000_000_001,
 			Has:   HasStart | HasEnd | HasReceived | HasDropped | HasAccepted | HasOSDropped | HasDelivered,
 			Start: 1_700_000_000_000_000_002, End: 1_700_000_001_000_000_003, Received: 5, Dropped: 1, Accepted: 4, OSDropped: 2, Delivered: 3,
@@ -54,8 +55,11 @@ func readAll(b []byte) (all []Block, err error) {
 		if err != nil {
 			return all, err
 		}
-		if p, ok := blk.(*Packet); ok {
-			p.Data = bytes.Clone(p.Data)
+		switch blk := blk.(type) {
+		case *Packet:
+			blk.Data = bytes.Clone(blk.Data)
+		case *Journal:
+			blk.Message = bytes.Clone(blk.Message)
 		}
 		all = append(all, blk)
 	}
@@ -194,10 +198,26 @@ func TestCutKeepsCharactersWhole(t *testing.T) {
 }
 
 func TestAppendDoesNotAllocate(t *testing.T) {
-	p := sample(t)[3].(*Packet)
 	buf := make([]byte, 0, 4096)
-	if n := testing.AllocsPerRun(100, func() { buf = p.AppendTo(buf[:0]) }); n != 0 {
-		t.Fatalf("%v allocations per packet", n)
+	for _, b := range sample(t)[3:6] {
+		if n := testing.AllocsPerRun(100, func() { buf = b.AppendTo(buf[:0]) }); n != 0 {
+			t.Fatalf("%v allocations per %T", n, b)
+		}
+	}
+}
+
+// A journal entry of somebody else has microseconds, and may have fields that
+// are no text.
+func TestForeignJournal(t *testing.T) {
+	body := "__REALTIME_TIMESTAMP=1700000000123456\n_HOSTNAME=h\nPRIORITY=6\nMESSAGE=two\nBINARY\n\x01\x00"
+	got := parseJournal([]byte(body + "\x00\x00"))
+	want := &Journal{Stamp: 1_700_000_000_123_456_000, Host: "h", Message: []byte("two")}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	lines := Journal{Message: []byte("two\nlines")}
+	if got := parseJournal(lines.AppendTo(nil)[8:]); string(got.Message) != "two lines" {
+		t.Errorf("%q", got.Message)
 	}
 }
 
@@ -239,7 +259,8 @@ func TestTshark(t *testing.T) {
 	if err := os.WriteFile(path, encode(sample(t)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fields := []string{"frame.time_epoch", "frame.interface_name", "frame.interface_description", "frame.packet_flags_direction",
+	// Journal entries have no nanoseconds: what was said is not shown before.
+	fields := []string{"frame.time_epoch", "systemd_journal.hostname", "systemd_journal.syslog_id", "systemd_journal.message", "_ws.malformed", "frame.interface_name", "frame.interface_description", "frame.packet_flags_direction",
 		"frame.packet_id", "frame.interface_queue", "frame.drop_count", "frame.comment", "frame.len", "frame.cap_len", "arp.src.proto_ipv4"}
 	args := []string{"-r", path, "-T", "fields"}
 	for _, f := range fields {
@@ -249,8 +270,9 @@ func TestTshark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "1700000000.123456789\tnic0\tMTU 1500\t0x00000002\t77\t3\t4\tQP 3 WR 17,dropped: no route\t42\t42\t10.0.0.1\n" +
-		"1700000000.123456790\thost\t\t0x00000001\t\t\t\t\t42\t33\t\n"
+	want := "1700000000.123456789\t\t\t\t\tnic0\tMTU 1500\t0x00000002\t77\t3\t4\tQP 3 WR 17,dropped: no route\t42\t42\t10.0.0.1\n" +
+		"1700000000.123456790\t\t\t\t\thost\t\t0x00000001\t\t\t\t\t42\t33\t\n" +
+		"1700000000.123457000\tnic0\twr\tQP 3 done WR 17 = RDMA Write: success\t\t\t\t\t\t\t\t\t158\t158\t\n"
 	if d := cmp.Diff(want, string(out)); d != "" {
 		t.Fatal(d)
 	}

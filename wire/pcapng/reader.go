@@ -145,6 +145,8 @@ func (r *Reader) parse(typ uint32, b []byte) (Block, error) {
 		return r.parseSimple(b)
 	case typeStatistics:
 		return r.parseStatistics(b)
+	case typeJournal:
+		return parseJournal(b), nil
 	}
 	return nil, nil
 }

@@ -1,0 +1,200 @@
+package capture
+
+import (
+	"fmt"
+	"io"
+
+	"tapir/wire/frame"
+	"tapir/wire/pcapng"
+	"tapir/wire/virtio"
+)
+
+// Lab writes what passes the links of a lab as one pcapng file: an interface
+// for each link end, the frames of all links in the order in which it is given
+// them, and between them what the nodes say. It has no clock and no goroutine,
+// and the same calls give the same octets; memory is bounded. It belongs to one
+// goroutine.
+type Lab struct {
+	w     io.Writer
+	buf   []byte
+	err   error // of the writer
+	ends  []port
+	split virtio.Splitter
+	pkt   pcapng.Packet
+	start int // in buf, of the packet in hand
+	extra []byte
+}
+
+// End is one end of a link.
+type End struct {
+	Link, Node string
+	Far        string // the node at the other end
+	MTU        int
+	MAC        [6]byte // of the node's port; zero if it has none
+	Speed      uint64  // bits per second; 0 = unknown
+}
+
+// Name is that of the end's interface in the file.
+func (e *End) Name() string { return e.Link + ":" + e.Node }
+
+// labChunk is what is written at once.
+const labChunk = 64 << 10
+
+// NewLab begins the file on w.
+func NewLab(w io.Writer, application string) *Lab {
+	l := &Lab{w: w, buf: make([]byte, 0, 2*labChunk)}
+	l.block(&pcapng.Section{Application: application})
+	return l
+}
+
+// Add describes a link end and returns the number of its interface.
+func (l *Lab) Add(e End) (iface uint32) {
+	l.block(&pcapng.Interface{
+		LinkType: pcapng.LinkEthernet, Name: e.Name(), MAC: e.MAC, Speed: e.Speed,
+		Description: fmt.Sprintf("node %s on link %s to %s, MTU %d; outbound is from %s", e.Node, e.Link, e.Far, e.MTU, e.Node),
+	})
+	l.ends = append(l.ends, port{})
+	return uint32(len(l.ends) - 1)
+}
+
+// Packet writes a frame that passes the end of that number: Outbound from its
+// node to the link, Inbound the other way. Its time is r.System, or r.Stamp if
+// that is 0. The true segments of a super-frame are numbered from r.ID on; the
+// same numbers at the other end of the link stand for the same frames, 0 for
+// none. What r.Notes and r.Drop say become comments. Queue and Port are not
+// looked at.
+func (l *Lab) Packet(iface uint32, r *frame.Record) {
+	at := r.System
+	if at == 0 {
+		at = r.Stamp
+	}
+	l.pkt = pcapng.Packet{Interface: iface, Stamp: int64(at), Has: pcapng.HasFlags, Flags: flags(r), ID: r.ID}
+	if r.ID != 0 {
+		l.pkt.Has |= pcapng.HasID
+	}
+	l.extra = l.extra[:0]
+	if r.Drop != frame.DropNone {
+		l.extra = append(l.extra, dropComments[min(r.Drop, frame.NumDropReasons)]...)
+	}
+	if err := l.segments(r); err != nil {
+		if len(l.extra) > 0 {
+			l.extra = append(l.extra, "; "...)
+		}
+		l.extra = append(append(l.extra, "left whole: "...), err.Error()...)
+		l.packet(r.Data, r.Notes)
+	}
+}
+
+// segments writes the true frames that r stands for. Notes that hold for as
+// many FPDUs as there are segments go to theirs; any others stay with the
+// first.
+func (l *Lab) segments(r *frame.Record) error {
+	if r.Offload.GSO == frame.GSONone {
+		if !r.Offload.NeedsCsum {
+			l.packet(r.Data, r.Notes)
+			return nil
+		}
+		return l.split.Split(r.Offload, r.Data, func(seg []byte) { l.packet(seg, r.Notes) })
+	}
+	n, err := l.split.Begin(r.Offload, r.Data)
+	if err != nil {
+		return err
+	}
+	defer l.split.End()
+	each := said(r.Notes) == n
+	notes, used := r.Notes, 0
+	for i := range n {
+		own := notes
+		if each && n > 1 {
+			own = notes[:1]
+			if used++; used == notes[0].Times {
+				notes, used = notes[1:], 0
+			}
+		} else {
+			notes = nil
+		}
+		l.split.Put(l.open(l.split.Len(i)), i)
+		l.shut(own)
+	}
+	return nil
+}
+
+// said is the number of FPDUs about which notes say something.
+func said(notes []frame.Note) (n int) {
+	for i := range notes {
+		n += notes[i].Times
+	}
+	return n
+}
+
+// Event writes what a node says.
+func (l *Lab) Event(e *pcapng.Journal) {
+	l.buf = e.AppendTo(l.buf)
+	l.pour(labChunk)
+}
+
+func (l *Lab) packet(data []byte, notes []frame.Note) {
+	copy(l.open(len(data)), data)
+	l.shut(notes)
+}
+
+// open begins a packet of n octets and returns their place.
+func (l *Lab) open(n int) (data []byte) {
+	l.pkt.OrigLen, l.start = uint32(n), len(l.buf)
+	l.buf, data = l.pkt.AppendHead(l.buf, n)
+	return data
+}
+
+// shut ends the packet that open has begun.
+func (l *Lab) shut(notes []frame.Note) {
+	for _, n := range notes {
+		l.buf = pcapng.AppendComment(l.buf, n.Text)
+	}
+	if len(l.extra) > 0 {
+		l.buf = pcapng.AppendComment(l.buf, l.extra)
+	}
+	l.buf = l.pkt.AppendTail(l.buf, l.start)
+	if l.pkt.ID != 0 {
+		l.pkt.ID++
+	}
+	p := &l.ends[l.pkt.Interface]
+	p.last = frame.Stamp(l.pkt.Stamp)
+	if p.Written == 0 {
+		p.first = p.last
+	}
+	p.Seen++
+	p.Written++
+	l.pour(labChunk)
+}
+
+func (l *Lab) block(b pcapng.Block) {
+	l.buf = b.AppendTo(l.buf)
+	l.pour(labChunk)
+}
+
+// pour writes what is there if it is at least so much.
+func (l *Lab) pour(least int) {
+	if len(l.buf) < least {
+		return
+	}
+	if l.err == nil {
+		_, l.err = l.w.Write(l.buf)
+	}
+	l.buf = l.buf[:0]
+}
+
+// Flush writes what waits, so that a reader may follow.
+func (l *Lab) Flush() error {
+	l.pour(0)
+	return l.err
+}
+
+// Close ends the file with statistics of each end, and returns the writer's
+// error, if there was one.
+func (l *Lab) Close() error {
+	for i := range l.ends {
+		st := l.ends[i].statistics(uint32(i))
+		l.block(&st)
+	}
+	return l.Flush()
+}

@@ -48,12 +48,13 @@ type Impaired struct {
 	split   virtio.Splitter
 	bounce  *frame.Frame // what is read from inner
 	tracer  frame.Tracer // sees what enters, with its fate
+	system  func() frame.Stamp
 }
 
 // Impair puts a bad cable in front of q (taken): in is what happens to the
 // frames that Read returns, out to those of Write.
 func Impair(q tap.Queue, in, out Impairment, seed uint64) (*Impaired, error) {
-	c := &Impaired{inner: q, start: time.Now(), epoll: -1, timer: -1}
+	c := &Impaired{inner: q, start: time.Now(), epoll: -1, timer: -1, system: timeOfDay}
 	c.in, c.out = newLane(in, seed, 0), newLane(out, seed, 1)
 	c.bounce = frame.New(make([]byte, frame.DefaultHeadroom+mostRoom), nil)
 	var err error
@@ -197,7 +198,7 @@ func (c *Impaired) show(l *lane, b []byte, off frame.Offload, why frame.DropReas
 	if c.tracer == nil {
 		return
 	}
-	r := frame.Record{Dir: frame.Outbound, Data: b, Offload: off, System: frame.Stamp(time.Now().UnixNano()), Drop: why}
+	r := frame.Record{Dir: frame.Outbound, Data: b, Offload: off, System: c.system(), Drop: why}
 	if l == &c.out {
 		r.Dir = frame.Inbound
 	}
@@ -275,6 +276,8 @@ func (c *Impaired) drain(now time.Duration) error {
 }
 
 func (c *Impaired) now() time.Duration { return time.Since(c.start) }
+
+func timeOfDay() frame.Stamp { return frame.Stamp(time.Now().UnixNano()) }
 
 // arm sets the timer to the next frame that gets due, or stops it.
 func (c *Impaired) arm(now time.Duration) {

@@ -28,6 +28,7 @@ type lane struct {
 	busy  time.Duration // until then, at Rate, earlier frames are being sent
 	segs  int           // in queue
 	spare [roomKinds][]*frame.Frame
+	pool  frame.Pool // lends the frames instead of spare; nil: none
 	count FaultCount
 }
 
@@ -240,6 +241,11 @@ func roomKind(n int) (kind int) {
 
 // empty returns a frame of n octets, at most mostRoom, of any content.
 func (l *lane) empty(n int) *frame.Frame {
+	if l.pool != nil {
+		f := l.pool.Get(n)
+		f.Extend(n)
+		return f
+	}
 	kind := roomKind(n)
 	var f *frame.Frame
 	if spare := l.spare[kind]; len(spare) > 0 {
@@ -261,6 +267,10 @@ func (l *lane) copyOf(b []byte, off frame.Offload) *frame.Frame {
 
 // free keeps the buffer of f for the next frame.
 func (l *lane) free(f *frame.Frame) {
+	if l.pool != nil {
+		f.Release()
+		return
+	}
 	kind := roomKind(f.Cap() - frame.DefaultHeadroom)
 	if len(l.spare[kind]) < 256 {
 		l.spare[kind] = append(l.spare[kind], f)

@@ -27,7 +27,7 @@ func (s *Sim) act(a Action) {
 	if err := a.run(s); err != nil {
 		what += ": " + err.Error()
 	}
-	s.log.line(s.world.now, "scenario", "%s", what)
+	s.log.line(s.world.Now(), "scenario", "%s", what)
 }
 
 // onNode is an action on a node, which is polled afterwards.
@@ -42,7 +42,7 @@ func onNode(name, what string, run func(n *Node) error) Action {
 		},
 		run: func(s *Sim) error {
 			n := s.Node(name)
-			defer s.world.touch(n.place)
+			defer s.world.Touch(n.place)
 			return run(n)
 		},
 	}
@@ -67,7 +67,7 @@ func onClock(name, what string, run func(n *Node) error) Action {
 
 // StepClock moves a node's clock behind the back of its instance.
 func StepClock(node string, by time.Duration) Action {
-	return onNode(node, fmt.Sprintf("clock stepped by %v", by), func(n *Node) error { return n.Clock.AdjTime(n.s.world.now, by) })
+	return onNode(node, fmt.Sprintf("clock stepped by %v", by), func(n *Node) error { return n.Clock.AdjTime(n.s.world.Now(), by) })
 }
 
 // NodeDown lets a node fall silent and deaf, or return. Its clock runs on.
@@ -159,7 +159,7 @@ func (n *Node) changeGrandmaster(change func(*msg.GrandmasterSettings)) error {
 }
 
 func (n *Node) set(id msg.ManagementID, data any) error {
-	if e := n.Instance.Set(id, 0, data, n.s.world.now); e != 0 {
+	if e := n.Instance.Set(id, 0, data, n.s.world.Now()); e != 0 {
 		return fmt.Errorf("%v: %v", id, e)
 	}
 	return nil

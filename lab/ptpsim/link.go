@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tapir/lab/sw"
+	"tapir/lab/vtime"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
@@ -52,7 +53,7 @@ type wire struct {
 
 // end is one end of a link: what its node transmits there goes to the other.
 type end struct {
-	w      *world
+	w      *vtime.World
 	wire   *wire
 	node   *Node
 	port   frame.Port
@@ -121,7 +122,7 @@ func (*end) Room() int { return 1 << 16 }
 
 // Transmit implements frame.Link: the frame is on the line now.
 func (e *end) Transmit(f *frame.Frame) {
-	now, id := e.w.now, f.ID
+	now, id := e.w.Now(), f.ID
 	e.counts.Sent++
 	e.node.tap(e, f.Bytes(), pcapng.Outbound, now)
 	if e.lost() {
@@ -131,7 +132,7 @@ func (e *end) Transmit(f *frame.Frame) {
 		e.carry(f, now)
 	}
 	if id != 0 && e.node.TxDone(id, now) {
-		e.w.touch(e.node.place)
+		e.w.Touch(e.node.place)
 	}
 }
 
@@ -153,7 +154,7 @@ func (e *end) carry(f *frame.Frame, now frame.Time) {
 		e.counts.Corrupted++
 	}
 	if e.chance(c.Duplicate) {
-		twin := e.w.pool.Get(f.Len())
+		twin := e.w.Pool.Get(f.Len())
 		twin.Append(f.Bytes())
 		e.counts.Duplicated++
 		e.deliver(twin, now)
@@ -172,5 +173,5 @@ func (e *end) deliver(f *frame.Frame, now frame.Time) {
 		e.last = at
 	}
 	f.ID, f.Stamp, f.Seen, f.Queue = 0, 0, 0, 0
-	e.w.arrive(e.peer.node.place, e.peer.port, f, at)
+	e.w.Arrive(e.peer.node.place, e.peer.port, f, at)
 }

@@ -10,6 +10,7 @@ import (
 
 	"tapir/lab/report"
 	"tapir/lab/sw"
+	"tapir/lab/vtime"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -30,7 +31,7 @@ type Node struct {
 	s      *Sim
 	index  int
 	cfg    *NodeConfig
-	place  *place
+	place  *vtime.Place
 	ends   []*end
 	ports  []portState
 	down   bool
@@ -94,7 +95,7 @@ func (n *Node) hop(a netip.Addr) ether.Addr {
 // build makes the clock and the instance, once the links are known.
 func (n *Node) build() (err error) {
 	c := n.cfg.Clock
-	c.Start, c.Initial = n.s.world.now, Epoch+frame.Stamp(n.cfg.Offset)
+	c.Start, c.Initial = n.s.world.Now(), Epoch+frame.Stamp(n.cfg.Offset)
 	if c.Oscillator.Seed == 0 {
 		c.Oscillator.Seed = n.seed()
 	}
@@ -221,9 +222,9 @@ func (n *Node) TxDone(id uint64, at frame.Time) bool {
 
 // Send implements ptp.Lower.
 func (n *Node) Send(port int, m ptp.Outgoing) {
-	now := n.s.world.now
+	now := n.s.world.Now()
 	carry := &n.ports[port].carry
-	f := n.s.world.pool.Get(carry.Len(m.Body))
+	f := n.s.world.Pool.Get(carry.Len(m.Body))
 	var hop ether.Addr
 	if m.Dst.IP.IsValid() && !m.Dst.IsMulticast() {
 		hop = n.hop(m.Dst.IP)
@@ -279,7 +280,7 @@ func (n *Node) Drops(port int) Drops { return n.ports[port].drops }
 
 // TimeError is by how much the clock is ahead of the reference, in ns.
 func (n *Node) TimeError() float64 {
-	now := n.s.world.now
+	now := n.s.world.Now()
 	return n.Clock.Exact(now).Sub(n.s.reference.Clock.Exact(now))
 }
 

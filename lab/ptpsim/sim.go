@@ -16,6 +16,7 @@ import (
 
 	"tapir/lab/report"
 	"tapir/lab/sw"
+	"tapir/lab/vtime"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/transport"
@@ -23,7 +24,7 @@ import (
 )
 
 // Epoch is the true time at which a simulation begins: 2026-01-01 TAI.
-const Epoch = frame.Stamp(1_767_225_600_000_000_000)
+const Epoch = vtime.Epoch
 
 // Config describes a simulation.
 type Config struct {
@@ -78,7 +79,7 @@ func (c Config) withDefaults() Config {
 // Sim is a simulation.
 type Sim struct {
 	cfg       Config
-	world     *world
+	world     *vtime.World
 	nodes     []*Node
 	links     []*wire
 	log       *log
@@ -92,7 +93,7 @@ func New(cfg Config) (*Sim, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Sim{cfg: cfg, world: newWorld(), log: &log{w: cfg.Log}}
+	s := &Sim{cfg: cfg, world: vtime.New(2048), log: &log{w: cfg.Log}}
 	if cfg.Capture != nil {
 		s.capture = newCapture(cfg.Capture)
 	}
@@ -106,7 +107,7 @@ func New(cfg Config) (*Sim, error) {
 		if err := n.build(); err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Name, err)
 		}
-		n.place = s.world.add(n)
+		n.place = s.world.Add(n)
 	}
 	s.reference = s.nodes[0]
 	if cfg.Reference != "" {
@@ -117,9 +118,9 @@ func New(cfg Config) (*Sim, error) {
 		if err := e.Do.check(s); err != nil {
 			return nil, fmt.Errorf("event at %v: %w", e.At, err)
 		}
-		s.world.at(frame.Time(e.At), scenarioFirst, func() { s.act(e.Do) })
+		s.world.Schedule(frame.Time(e.At), vtime.ScenarioFirst, func() { s.act(e.Do) })
 	}
-	s.world.at(0, lookLast, s.sample)
+	s.world.Schedule(0, vtime.LookLast, s.sample)
 	return s, nil
 }
 
@@ -159,11 +160,11 @@ func (s *Sim) Node(name string) *Node {
 }
 
 // Now is the time since the beginning.
-func (s *Sim) Now() time.Duration { return time.Duration(s.world.now) }
+func (s *Sim) Now() time.Duration { return time.Duration(s.world.Now()) }
 
 // RunUntil lets the simulation go on up to and including time t.
 func (s *Sim) RunUntil(t time.Duration) error {
-	s.world.run(frame.Time(t))
+	s.world.Run(frame.Time(t))
 	return s.failed()
 }
 
@@ -185,7 +186,7 @@ func (s *Sim) failed() error {
 
 // Close releases what is on its way.
 func (s *Sim) Close() {
-	s.world.close()
+	s.world.Close()
 	for _, n := range s.nodes {
 		if n.Switch != nil {
 			n.Switch.Close()
@@ -220,10 +221,10 @@ func (s *Sim) WriteReport(w io.Writer) error {
 
 // sample notes where all clocks are, now and every Sample.
 func (s *Sim) sample() {
-	now := s.world.now
+	now := s.world.Now()
 	truth := s.reference.Clock.Exact(now)
 	for _, n := range s.nodes {
 		n.sample(now, truth)
 	}
-	s.world.at(now.Add(s.cfg.Sample), lookLast, s.sample)
+	s.world.Schedule(now.Add(s.cfg.Sample), vtime.LookLast, s.sample)
 }

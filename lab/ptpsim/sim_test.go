@@ -109,7 +109,7 @@ func TestSameSeedSameBytes(t *testing.T) {
 			if err := s.RunUntil(at); err != nil {
 				t.Fatal(err)
 			}
-			s.Node("slave").Clock.NextPPS(s.world.now)
+			s.Node("slave").Clock.NextPPS(s.world.Now())
 			s.Node("gm").TimeError()
 			s.Node("slave").Instance.Snapshot()
 		}

@@ -24,7 +24,7 @@ func (n *Node) buildSwitch() (err error) {
 	for i, e := range n.ends {
 		links[i] = e
 	}
-	n.Switch, err = sw.New(c, sw.Env{Pool: n.s.world.pool, Links: links, Clock: n.Clock})
+	n.Switch, err = sw.New(c, sw.Env{Pool: n.s.world.Pool, Links: links, Clock: n.Clock})
 	return err
 }
 

@@ -23,17 +23,9 @@ type draft struct {
 
 func (d *draft) later(check func() error) { d.checks = append(d.checks, check) }
 
-// clocks that labs run by.
-const clockReal = "real"
-
 var fields = []conf.Field[draft]{
 	{Name: "name", Expect: nameExpect + " (default: the file's)", Set: func(d *draft, s string) error { d.Name = s; return checkName(s) }},
-	{Name: "clock", Expect: "real: namespaces and TAPs; there is no other clock yet", Schema: conf.Choice(clockReal), Set: func(d *draft, s string) error {
-		if d.Clock = s; s != clockReal {
-			return errValue
-		}
-		return nil
-	}},
+	{Name: "clock", Expect: "real: namespaces and TAPs, or virtual: seeded, without any (default real)", Schema: conf.Choice(clocks...), Set: func(d *draft, s string) error { return setClock(&d.Clock, s) }},
 	{Name: "seed", Expect: "a number that the faults are drawn from", Set: func(d *draft, s string) (err error) { d.Seed, err = strconv.ParseUint(s, 0, 64); return err }},
 	{Name: "nodes", Node: addNodes},
 	{Name: "links", Node: addLinks},
@@ -49,7 +41,7 @@ func Parse(path string, data []byte) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := draft{Lab: &Lab{Name: defaultName(path), Clock: clockReal}}
+	d := draft{Lab: &Lab{Name: defaultName(path), Clock: Real}}
 	if err := conf.Decode(body, &d, fileIs, fields); err != nil {
 		return nil, err
 	}
@@ -63,6 +55,9 @@ func Parse(path string, data []byte) (*Lab, error) {
 		if err := check(); err != nil {
 			return nil, err
 		}
+	}
+	if err := d.finish(); err != nil {
+		return nil, err
 	}
 	return d.Lab, nil
 }

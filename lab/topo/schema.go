@@ -2,6 +2,7 @@ package topo
 
 import (
 	"encoding/json"
+	"slices"
 
 	"tapir/lab/conf"
 )
@@ -14,7 +15,7 @@ func JSONSchema() []byte {
 		nodes = append(nodes, conf.Object(withKind(k.fields, k.kind), "kind"))
 	}
 	for _, v := range verbs {
-		steps = append(steps, conf.Object(v.fields, append([]string{string(v.verb)}, v.required...)...))
+		steps = append(steps, conf.Object(slices.Concat(v.fields, ofAll), append([]string{string(v.verb)}, v.required...)...))
 	}
 	s := conf.Object(fields, "nodes")
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -189,7 +189,7 @@ func TestSchemaTakesExamples(t *testing.T) {
 func TestSchemaFindsMistakes(t *testing.T) {
 	schema := readSchema(t)
 	for _, edit := range [][2]string{
-		{"clock: real", "clock: virtual"},
+		{"clock: real", "clock: fast"},
 		{"seed: 7", "sed: 7"},
 		{"kind: host", "kind: hfi"},
 		{"kind: host, ", ""},

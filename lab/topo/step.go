@@ -51,6 +51,19 @@ var verbs = []struct {
 // name is the schema of a name, which in YAML may look like a number.
 var name = conf.Schema{"type": []string{"string", "number"}}
 
+var clockField = conf.Field[stepDraft]{Name: "clock", Expect: "real or virtual: there is this step by that clock alone", Schema: conf.Choice(clocks...),
+	Set: func(s *stepDraft, v string) error { return setClock(&s.Clock, v) }}
+
+// ofAll are the settings of every step.
+var ofAll = []conf.Field[stepDraft]{clockField}
+
+func setClock(clock *string, s string) error {
+	if *clock = s; !slices.Contains(clocks, s) {
+		return errValue
+	}
+	return nil
+}
+
 var timeoutField = conf.Field[stepDraft]{Name: "timeout", Expect: "how long the step may take, such as 10s (default 60s)", Set: func(s *stepDraft, v string) error {
 	if err := setTime(&s.Timeout, v); err != nil || s.Timeout == 0 {
 		return errValue
@@ -220,7 +233,7 @@ func (d *draft) addStep(n conf.Node) error {
 		}
 		s := stepDraft{draft: d, Step: Step{Verb: v.verb, Line: entries[0].Key.Line(), Timeout: DefaultTimeout}}
 		s.Condition.Min, s.Condition.Max = 1, 1<<64-1
-		if err := conf.Decode(n, &s, "a step", v.fields); err != nil {
+		if err := conf.Decode(n, &s, "a step", slices.Concat(v.fields, ofAll)); err != nil {
 			return err
 		}
 		for _, want := range v.required {
@@ -231,6 +244,7 @@ func (d *draft) addStep(n conf.Node) error {
 		if err := v.finish(&s, entries[0].Key); err != nil {
 			return err
 		}
+		s.limit(entries[0].Key)
 		d.Steps = append(d.Steps, s.Step)
 		return nil
 	}

@@ -20,11 +20,14 @@ import (
 // Lab is what a topology file describes. Everything in it has been checked.
 type Lab struct {
 	Name  string
-	Clock string // real
+	Clock string // Real or Virtual
 	Seed  uint64 // of the faults
 	Nodes []Node
 	Links []Link
-	Steps []Step
+	Steps []Step // those of that clock
+
+	all    []Step // of any clock
+	limits []limit
 }
 
 // Kind says what a node is.
@@ -84,7 +87,9 @@ type Step struct {
 	Verb Verb
 	Name string // of a program: for waits and reports
 	Line int    // of the file
-	Text string // what it does, for people
+	// Clock is the only one by which there is this step; empty: any.
+	Clock string
+	Text  string // what it does, for people
 
 	// Of run.
 	Argv       []string

@@ -77,7 +77,10 @@ func TestMistakes(t *testing.T) {
 	const two = "nodes:\n  a: {kind: nic, ip: 10.0.0.1/24}\n  b: {kind: nic, ip: 10.0.0.2/24}\nlinks: [[a, b]]\n"
 	for _, tt := range []struct{ in, want string }{
 		{"nods: {}\n", "1:1: nods: unknown key; expected one of name, clock, seed, nodes, links, steps"},
-		{"clock: virtual\n", "1:8: clock: expected real"},
+		{"clock: fast\n", "1:8: clock: expected real"},
+		{"clock: virtual\n" + two + "steps:\n  - {run: date, on: a}\n", "7:6: programs are of the real clock alone"},
+		{"clock: virtual\n" + two + "steps:\n  - {run: date, on: a, name: x, clock: real}\n  - wait: x\n", "8:5: programs are of the real clock alone"},
+		{"clock: virtual\nnodes:\n  a: {kind: host}\n", "3:3: a: a host is of the real clock alone"},
 		{"name: x\n", "1:5: a lab has `nodes:`"},
 		{"nodes:\n  a: {ip: 10.0.0.1/24}\n", "2:3: a: a node has a kind: nic, host, switch"},
 		{"nodes:\n  a: {kind: hfi}\n", "2:13: kind: expected one of nic, host, switch"},
@@ -123,6 +126,29 @@ func TestMistakes(t *testing.T) {
 		if !errors.As(err, &bad) || !strings.HasPrefix(err.Error(), "lab.yaml:"+tt.want) || !strings.HasSuffix(bad.Excerpt(), "^\n") {
 			t.Errorf("%s\n  %v\n  want %s", tt.in, err, tt.want)
 		}
+	}
+}
+
+// One file runs by both clocks: steps of the other are left out.
+func TestClocks(t *testing.T) {
+	file := "nodes:\n  a: {kind: nic, ip: 10.0.0.1/24}\n  b: {kind: nic, ip: 10.0.0.2/24}\nlinks: [[a, b]]\n" +
+		"steps:\n  - {run: date, on: a, clock: real}\n  - {wait: 1s, clock: virtual}\n  - wait: 2s\n"
+	l, err := Parse("lab.yaml", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ clock, want string }{{Real, "a: date|wait 2s"}, {Virtual, "wait 1s|wait 2s"}, {Real, "a: date|wait 2s"}} {
+		err := l.SetClock(c.clock)
+		var texts []string
+		for _, s := range l.Steps {
+			texts = append(texts, s.Text)
+		}
+		if got := strings.Join(texts, "|"); err != nil || got != c.want || l.Clock != c.clock {
+			t.Errorf("%s: %q, %v", c.clock, got, err)
+		}
+	}
+	if l.SetClock("fast") == nil {
+		t.Error("a clock that nobody knows")
 	}
 }
 

@@ -260,11 +260,12 @@ func (g *Guest) arguments() []string {
 		"-device", "virtio-serial-pci",
 		"-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random",
 	}
-	ports := []string{"life"}
+	var ports []string
 	for i := range channels {
 		ports = append(ports, fmt.Sprint(i))
 	}
-	for _, p := range ports {
+	// QEMU makes the sockets in this order: once the last is there, all are.
+	for _, p := range append(ports, "life") {
 		args = append(args, "-chardev", fmt.Sprintf("socket,id=c%s,path=%s,server=on,wait=off", p, g.path(p+".sock")),
 			"-device", fmt.Sprintf("virtserialport,chardev=c%s,name=peer.%s", p, p))
 	}

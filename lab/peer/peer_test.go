@@ -48,6 +48,22 @@ func TestBadConfigs(t *testing.T) {
 	}
 }
 
+// Start awaits the life line: the channels must be there by then, which QEMU
+// makes in the order of its arguments.
+func TestLifeLineComesLast(t *testing.T) {
+	g := &Guest{cfg: Config{Dir: "d", IP: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}}
+	var sockets []string
+	for _, a := range g.arguments() {
+		if _, path, ok := strings.Cut(a, "path=d/"); ok && strings.HasPrefix(a, "socket,") {
+			name, _, _ := strings.Cut(path, ",")
+			sockets = append(sockets, name)
+		}
+	}
+	if len(sockets) != channels+1 || sockets[channels] != "life.sock" {
+		t.Errorf("sockets in this order: %v", sockets)
+	}
+}
+
 func TestNoGuest(t *testing.T) {
 	if _, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no guest runs") {
 		t.Error(err)

@@ -23,7 +23,7 @@ func main() {
 	budget := flag.Duration("fuzz-budget", 4*time.Minute, "time for all fuzz targets together")
 	onlyFuzz := flag.Bool("only-fuzz", false, "leave out the checks and tests")
 	nested := flag.String("nested", "", "folders of modules inside this one whose tests run too, separated by commas")
-	timeout := flag.Duration("timeout", 8*time.Minute, "time for the tests of one package")
+	timeout := flag.Duration("timeout", 15*time.Minute, "time for the tests of one package")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: gotest [flags] packages...")
 		flag.PrintDefaults()

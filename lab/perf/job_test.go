@@ -95,6 +95,40 @@ func TestSamples(t *testing.T) {
 	if l.Min != 1 || l.Median != 501 || l.P99 != 991 || l.Max != 1000 || l.Mean != 500 {
 		t.Fatalf("%+v", *l)
 	}
+	count := int64(0)
+	for i, b := range l.Histogram {
+		if i > 0 && b.Most <= l.Histogram[i-1].Most || b.Count == 0 {
+			t.Errorf("bucket %d: %+v", i, b)
+		}
+		count += b.Count
+	}
+	// 1 to 15, then eight buckets from 16 on, from 32 on and so forth.
+	if n := len(l.Histogram); count != 1000 || n != 15+6*8 || l.Histogram[15] != (Bucket{17, 2}) || l.Histogram[n-1] != (Bucket{1023, 41}) {
+		t.Errorf("%d values in %d buckets: %+v", count, n, l.Histogram)
+	}
+}
+
+// However long a test runs, its timeline has enough points, and no more.
+func TestTimeline(t *testing.T) {
+	for _, ms := range []int{1, 50, 127, 128, 129, 100_000} {
+		line := newTimeline()
+		for i := range 4 * ms {
+			line.note(Progress{Elapsed: time.Duration(i) * 250 * time.Microsecond, Messages: int64(i)})
+		}
+		line.finish(Progress{Elapsed: time.Duration(ms) * time.Millisecond, Messages: 4 * int64(ms)})
+		n := len(line.points)
+		if want := min(ms, timelineMost/2); n < want || n > timelineMost {
+			t.Errorf("%d ms: %d points, want %d to %d", ms, n, want, timelineMost)
+		}
+		for i, p := range line.points {
+			if p.Messages != 4*int64(p.Elapsed/time.Millisecond) || i > 0 && p.Elapsed <= line.points[i-1].Elapsed {
+				t.Errorf("%d ms: point %d is %+v", ms, i, p)
+			}
+		}
+		if last := line.points[n-1]; last.Elapsed != time.Duration(ms)*time.Millisecond {
+			t.Errorf("%d ms: the last point is %+v", ms, last)
+		}
+	}
 }
 
 func TestReportJSON(t *testing.T) {

@@ -28,6 +28,7 @@ func (p *pace) back(r *Run, now frame.Time) bool {
 	r.lat.add(now.Sub(p.sent) / 2)
 	r.messages++
 	r.bytes += int64(r.job.Size)
+	r.note(now)
 	return now < p.deadline && (r.job.Iters == 0 || r.messages < r.job.Iters)
 }
 

@@ -129,6 +129,9 @@ func TestEveryWorkload(t *testing.T) {
 			if c.job.Op.IsLatency() && (client.rep.Latency == nil || client.rep.Latency.Min < 20*time.Microsecond) {
 				t.Errorf("latency %+v on a wire of 20 µs", client.rep.Latency)
 			}
+			if last := client.rep.Progress[len(client.rep.Progress)-1]; last.Messages != c.messages || last.Elapsed != client.rep.Elapsed {
+				t.Errorf("the last point is %+v after %v", last, client.rep.Elapsed)
+			}
 			if !c.job.Op.IsLatency() && client.rep.Gbps <= 0 {
 				t.Errorf("rate %v", client.rep.Gbps)
 			}

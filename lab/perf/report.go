@@ -1,9 +1,6 @@
 package perf
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Progress is what a running test tells about itself.
 type Progress struct {
@@ -31,6 +28,9 @@ type Report struct {
 	MsgRate  float64       `json:"messages_per_second"`
 	Latency  *Latency      `json:"latency,omitempty"`
 	Checks   []Check       `json:"checks,omitempty"`
+	// Progress is what had been done by when, at most timelineMost points; the
+	// last is the end.
+	Progress []Progress `json:"progress,omitempty"`
 }
 
 // Latency is the distribution of half round trips.
@@ -41,6 +41,14 @@ type Latency struct {
 	P99    time.Duration `json:"p99_ns"`
 	P999   time.Duration `json:"p999_ns"`
 	Max    time.Duration `json:"max_ns"`
+	// Histogram has the buckets that are not empty, eight for each power of two.
+	Histogram []Bucket `json:"histogram,omitempty"`
+}
+
+// Bucket counts the values up to Most that the bucket before does not.
+type Bucket struct {
+	Most  time.Duration `json:"most_ns"`
+	Count int64         `json:"count"`
 }
 
 // Check is one operation of Verify.
@@ -68,44 +76,5 @@ func (r *Report) finish() {
 	r.Gbps = gbps(r.Bytes, r.Elapsed)
 	if r.Elapsed > 0 {
 		r.MsgRate = float64(r.Messages) / r.Elapsed.Seconds()
-	}
-}
-
-// maxSamples bounds the memory of a long latency test; beyond it every
-// further sample replaces an old one in turn.
-const maxSamples = 1 << 20
-
-// samples collects half round trips.
-type samples struct {
-	kept []time.Duration
-	next int
-	n    int64
-	sum  time.Duration
-	max  time.Duration
-}
-
-func (s *samples) add(d time.Duration) {
-	s.n++
-	s.sum += d
-	s.max = max(s.max, d)
-	if len(s.kept) < maxSamples {
-		s.kept = append(s.kept, d)
-		return
-	}
-	s.kept[s.next] = d
-	s.next = (s.next + 1) % maxSamples
-}
-
-func (s *samples) latency() *Latency {
-	if s.n == 0 {
-		return nil
-	}
-	slices.Sort(s.kept)
-	at := func(permille int) time.Duration {
-		return s.kept[min(len(s.kept)-1, len(s.kept)*permille/1000)]
-	}
-	return &Latency{
-		Min: s.kept[0], Median: at(500), Mean: s.sum / time.Duration(s.n),
-		P99: at(990), P999: at(999), Max: s.max,
 	}
 }

@@ -60,6 +60,7 @@ type Run struct {
 	messages int64
 	bytes    int64
 	lat      samples
+	line     timeline
 	checks   []Check
 
 	cancelTimer  func()
@@ -280,7 +281,7 @@ func (r *Run) established(now frame.Time) {
 	if r.up++; r.up < r.job.QPs || r.ended {
 		return
 	}
-	r.started, r.running = now, true
+	r.started, r.running, r.line = now, true, newTimeline()
 	r.tick(now)
 	if err := r.work.begin(now); err != nil {
 		r.finish(err, now)
@@ -290,9 +291,20 @@ func (r *Run) established(now frame.Time) {
 // tick reports progress and sets itself up again.
 func (r *Run) tick(now frame.Time) {
 	if now != r.started && r.progress != nil {
-		r.progress(Progress{Elapsed: now.Sub(r.started), Messages: r.messages, Bytes: r.bytes})
+		r.progress(r.soFar(now))
 	}
 	r.cancelTimer = r.dev.Schedule(now.Add(progressEvery), r.tick)
+}
+
+func (r *Run) soFar(now frame.Time) Progress {
+	return Progress{Elapsed: now.Sub(r.started), Messages: r.messages, Bytes: r.bytes}
+}
+
+// note keeps how far the test has come.
+func (r *Run) note(now frame.Time) {
+	if r.running {
+		r.line.note(r.soFar(now))
+	}
 }
 
 // completions is the handler of the completion queue.
@@ -302,6 +314,7 @@ func (r *Run) completions(cq *verbs.CQ, now frame.Time) {
 		for i := range r.wcs[:n] {
 			r.completion(&r.wcs[i], now)
 		}
+		r.note(now)
 		if n == 0 && !cq.ReqNotify(false) {
 			return
 		}
@@ -335,6 +348,8 @@ func (r *Run) measured(now frame.Time) {
 	}
 	r.running = false
 	r.report.Elapsed = now.Sub(r.started)
+	r.line.finish(r.soFar(now))
+	r.report.Progress = r.line.points
 }
 
 // finish begins the end, or takes it a step further: connections are closed,

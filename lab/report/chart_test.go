@@ -1,0 +1,68 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"strings"
+	"testing"
+)
+
+func wellFormed(t *testing.T, svg []byte) {
+	t.Helper()
+	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
+		if _, err := d.Token(); err == io.EOF {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCharts(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteSteps(&b, "write-bw <b>", "Gb/s", []Interval{{0, 1, 8}, {1, 2, 0}, {2, 2.5, 9}}); err != nil {
+		t.Fatal(err)
+	}
+	wellFormed(t, b.Bytes())
+	for _, want := range []string{"write-bw &lt;b&gt;", "Gb/s", "time (s)"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	b.Reset()
+	bars := []Bar{{10, 12, 50}, {12, 14, 30}, {20, 24, 19}, {100, 120, 1}}
+	if err := WriteHistogram(&b, "send-lat", "µs", bars, []Mark{{"median 12", 12}, {"p99 24", 24}}); err != nil {
+		t.Fatal(err)
+	}
+	wellFormed(t, b.Bytes())
+	for _, want := range []string{"send-lat", "µs", "share (%)", "median 12", "p99 24"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	for _, tt := range []struct {
+		low, high float64
+		want      string
+	}{{10, 100, "10 20 50 100"}, {15, 45, "20 30 40"}, {3, 4000, "5 10 20 50 100 200 500 1000 2000"}, {0.0004, 0.0022, "0.0005 0.001 0.002"}} {
+		var got []string
+		for _, tick := range (logTicks{}).Ticks(tt.low, tt.high) {
+			got = append(got, tick.Label)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("ticks from %v to %v: %q", tt.low, tt.high, got)
+		}
+	}
+	if n := len((logTicks{}).Ticks(21, 28)); n < 3 {
+		t.Errorf("%d ticks in a narrow range", n)
+	}
+	for name, err := range map[string]error{
+		"no values":       WriteSteps(io.Discard, "", "", nil),
+		"no distribution": WriteHistogram(io.Discard, "", "", nil, nil),
+		"zero":            WriteHistogram(io.Discard, "", "", []Bar{{0, 1, 100}}, nil),
+	} {
+		if err == nil {
+			t.Errorf("%s: drawn", name)
+		}
+	}
+}

@@ -17,9 +17,13 @@ type CableConfig struct {
 	A, B tap.Queue // taken
 	// ToB is what happens to frames from A, ToA to those from B.
 	ToB, ToA Impairment
-	MTU      int          // octets of IP of the longest frame without offloads
-	Seed     uint64       // of the faults
-	Tracer   frame.Tracer // sees every frame that enters, outbound those from A; nil: nobody
+	MTU      int    // octets of IP of the longest frame without offloads
+	Seed     uint64 // of the faults
+	// Tracer sees every frame as it enters, Outbound, with its fate, and as it
+	// leaves, Inbound. Port is the end where it does: 0 for A, 1 for B. The same
+	// ID stands for the same frame; those of a super-frame's segments are
+	// consecutive from it on. nil: nobody
+	Tracer frame.Tracer
 }
 
 // Cable joins two queues, on a thread of its own.

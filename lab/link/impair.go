@@ -47,7 +47,8 @@ type Impaired struct {
 	in, out lane
 	split   virtio.Splitter
 	bounce  *frame.Frame // what is read from inner
-	tracer  frame.Tracer // sees what enters, with its fate
+	tracer  frame.Tracer // sees what enters, with its fate, and what leaves
+	shown   uint64       // the true frames that the tracer has seen enter
 	system  func() frame.Stamp
 }
 
@@ -114,6 +115,7 @@ func (c *Impaired) Read(f *frame.Frame) error {
 		return tap.ErrAgain
 	}
 	defer c.in.free(g)
+	c.arrives(&c.in, g)
 	if g.Len() > f.Tailroom() {
 		return tap.ErrOversize
 	}
@@ -181,31 +183,47 @@ func (c *Impaired) enter(l *lane, f *frame.Frame, now time.Duration) error {
 
 // undisturbed sends f (taken), which holds segs segments, down the lane.
 func (c *Impaired) undisturbed(l *lane, f *frame.Frame, segs int, now time.Duration) {
-	c.show(l, f.Bytes(), f.Offload, frame.DropNone, "")
+	f.ID = c.show(l, f.Bytes(), f.Offload, frame.DropNone, "")
 	l.pass(f, segs, now)
 }
 
 // disturbed lets the true frame in f (taken) have what was decided.
 func (c *Impaired) disturbed(l *lane, x fault, f *frame.Frame, now time.Duration) {
 	if c.tracer != nil {
-		c.show(l, f.Bytes(), frame.Offload{}, x.drop(), x.String())
+		f.ID = c.show(l, f.Bytes(), frame.Offload{}, x.drop(), x.String())
 	}
 	l.suffer(x, f, now)
 }
 
-// show tells the tracer what enters a lane.
-func (c *Impaired) show(l *lane, b []byte, off frame.Offload, why frame.DropReason, note string) {
+// show tells the tracer what enters a lane, and returns the number of its first
+// segment.
+func (c *Impaired) show(l *lane, b []byte, off frame.Offload, why frame.DropReason, note string) (id uint64) {
 	if c.tracer == nil {
-		return
+		return 0
 	}
-	r := frame.Record{Dir: frame.Outbound, Data: b, Offload: off, System: c.system(), Drop: why}
-	if l == &c.out {
-		r.Dir = frame.Inbound
+	id = c.shown + 1
+	c.shown = id
+	if off.GSO != frame.GSONone { // as many numbers as it may need
+		c.shown += uint64(len(b) / max(int(off.GSOSize), 1))
 	}
+	r := frame.Record{Port: l.enters, Dir: frame.Outbound, Data: b, Offload: off, ID: id, Drop: why}
 	if note != "" {
 		r.Notes = frame.Say(note)
 	}
-	c.tracer.Trace(&r)
+	c.trace(&r)
+	return id
+}
+
+// arrives tells the tracer what leaves a lane.
+func (c *Impaired) arrives(l *lane, f *frame.Frame) {
+	if c.tracer != nil {
+		c.trace(&frame.Record{Port: 1 - l.enters, Dir: frame.Inbound, Data: f.Bytes(), Offload: f.Offload, ID: f.ID})
+	}
+}
+
+func (c *Impaired) trace(r *frame.Record) {
+	r.System = c.system()
+	c.tracer.Trace(r)
 }
 
 // enterSegment puts a single frame into l. Its checksum is completed only if
@@ -266,6 +284,7 @@ func (c *Impaired) enterSuper(l *lane, f *frame.Frame, now time.Duration) error 
 // does not take at once is lost, as on a cable.
 func (c *Impaired) drain(now time.Duration) error {
 	for f := c.out.due(now); f != nil; f = c.out.due(now) {
+		c.arrives(&c.out, f)
 		err := c.inner.Write(f)
 		c.out.free(f)
 		if err != nil && err != tap.ErrAgain && err != tap.ErrRefused {

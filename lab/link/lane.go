@@ -20,16 +20,17 @@ type FaultCount struct{ Frames, Segments, Lost, Duplicated, Corrupted, Reordered
 // lane is one direction of a cable.
 type lane struct {
 	Impairment
-	rng   *rand.Rand
-	queue []transit // in order of arrival; first is at head
-	head  int
-	held  []transit // reordered, waiting to be overtaken
-	last  time.Duration
-	busy  time.Duration // until then, at Rate, earlier frames are being sent
-	segs  int           // in queue
-	spare [roomKinds][]*frame.Frame
-	pool  frame.Pool // lends the frames instead of spare; nil: none
-	count FaultCount
+	enters frame.Port // the end of the cable at which frames enter
+	rng    *rand.Rand
+	queue  []transit // in order of arrival; first is at head
+	head   int
+	held   []transit // reordered, waiting to be overtaken
+	last   time.Duration
+	busy   time.Duration // until then, at Rate, earlier frames are being sent
+	segs   int           // in queue
+	spare  [roomKinds][]*frame.Frame
+	pool   frame.Pool // lends the frames instead of spare; nil: none
+	count  FaultCount
 }
 
 type transit struct {
@@ -42,7 +43,7 @@ type transit struct {
 const never = time.Duration(1<<63 - 1)
 
 func newLane(i Impairment, seed, side uint64) lane {
-	l := lane{rng: rand.New(rand.NewPCG(seed, side))}
+	l := lane{enters: frame.Port(side), rng: rand.New(rand.NewPCG(seed, side))}
 	l.set(i)
 	return l
 }
@@ -141,7 +142,9 @@ func (l *lane) suffer(x fault, f *frame.Frame, now time.Duration) {
 		f.Bytes()[x.octet] ^= x.flip
 	}
 	if x.twice {
-		l.pass(l.copyOf(f.Bytes(), frame.Offload{}), 1, now)
+		twin := l.copyOf(f.Bytes(), frame.Offload{})
+		twin.ID = f.ID
+		l.pass(twin, 1, now)
 	}
 	if x.later > 0 {
 		l.held = append(l.held, transit{f, 1, now + overtakeWithin, x.later})

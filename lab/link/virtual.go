@@ -13,7 +13,7 @@ type VirtualConfig struct {
 	Seed     uint64
 	Pool     frame.Pool   // lends what is on the way
 	Clock    frame.Clock  // the system's, for the tracer
-	Tracer   frame.Tracer // sees every frame that enters, outbound those from end 0; nil: nobody
+	Tracer   frame.Tracer // as that of a Cable, the ends being 0 and 1; nil: nobody
 }
 
 // Virtual is a Cable in virtual time: the same decisions for the same frames
@@ -60,7 +60,12 @@ func (v *Virtual) Enter(from int, f *frame.Frame, now frame.Time) {
 // Due returns the next frame that has come through from an end, nil if there
 // is none.
 func (v *Virtual) Due(from int, now frame.Time) *frame.Frame {
-	return v.lane(from).due(time.Duration(now))
+	v.now = now
+	f := v.lane(from).due(time.Duration(now))
+	if f != nil {
+		v.bad.arrives(v.lane(from), f)
+	}
+	return f
 }
 
 // Next is when a frame from an end gets due, frame.Never if none is on the way.

@@ -10,6 +10,7 @@ import (
 	"tapir/lab/link"
 	"tapir/lab/topo"
 	"tapir/nic/tap"
+	"tapir/wire/frame"
 )
 
 // cable is a link of the lab.
@@ -56,7 +57,7 @@ func (b *Bed) addLink(t *topo.Link) (*cable, error) {
 		if err := c.record(filepath.Join(b.files, t.Name+".pcapng"), mtu); err != nil {
 			return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
 		}
-		cfg.Tracer = c.cap
+		cfg.Tracer = entering{c.cap}
 	}
 	var err error
 	if c.wire, err = link.NewCable(cfg); err != nil {
@@ -98,6 +99,21 @@ func (c *cable) record(file string, mtu int) (err error) {
 		About: fmt.Sprintf("link between %s and %s, MTU %d; outbound is from %s", c.Ends[0], c.Ends[1], mtu, c.Ends[0])}, capture.Options{})
 	c.cap.Live()
 	return nil
+}
+
+// entering lets a capture see frames once: as they enter the link, outbound
+// those of its first end.
+type entering struct{ *capture.Session }
+
+// Trace implements frame.Tracer.
+func (e entering) Trace(r *frame.Record) {
+	if r.Dir == frame.Inbound {
+		return
+	}
+	if r.Port == 1 {
+		r.Port, r.Dir = 0, frame.Inbound
+	}
+	e.Session.Trace(r)
 }
 
 // set makes f happen to frames from now on.

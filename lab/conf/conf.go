@@ -182,3 +182,24 @@ func (n Node) Texts() (all []string, ok bool) {
 	}
 	return all, true
 }
+
+// Value is the value for yaml.Marshal, mappings in their order, scalars as
+// strings: what reads the same here, in a file of its own.
+func (n Node) Value() any {
+	if entries, err := n.Map(""); err == nil {
+		m := yaml.MapSlice{}
+		for _, e := range entries {
+			m = append(m, yaml.MapItem{Key: e.Name, Value: e.Value.Value()})
+		}
+		return m
+	}
+	if list, ok := n.List(); ok {
+		all := make([]any, len(list))
+		for i, n := range list {
+			all[i] = n.Value()
+		}
+		return all
+	}
+	text, _ := n.Text()
+	return text
+}

@@ -40,3 +40,6 @@ func scalar() Schema { return Schema{"type": []string{"string", "number", "boole
 
 // Choice is the schema of one of a few words.
 func Choice(words ...string) Schema { return Schema{"enum": words} }
+
+// ListOf is the schema of a list.
+func ListOf(items Schema) Schema { return Schema{"type": "array", "items": items} }

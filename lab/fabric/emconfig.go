@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"os"
 
 	"tapir/lab/conf"
@@ -66,15 +67,22 @@ func ParseEM(path string, data []byte) (EMConfig, error) {
 	if err != nil {
 		return EMConfig{}, err
 	}
-	at, ok := f.places["manager"]
+	at, ok := f.places[managerKey]
 	if !ok {
 		return EMConfig{}, root.Errorf("no manager: give `manager:` with fabric_tap and guid of the port that it runs on")
 	}
+	return f.config(at, "em0", 0)
+}
+
+// managerKey is the part of a vesw.yaml that is about the manager itself.
+const managerKey = "manager"
+
+// config is the manager's configuration; name and guid are of its port if the
+// file has none. at is where mistakes are.
+func (f *veswFile) config(at conf.Node, name string, guid uint64) (EMConfig, error) {
 	c := f.manager
 	c.Fabric, c.Port.Managed = f.cfg, true
-	if c.Port.Name == "" {
-		c.Port.Name = "em0"
-	}
+	c.Port.Name, c.Port.GUID = cmp.Or(c.Port.Name, name), cmp.Or(c.Port.GUID, guid)
 	if err := c.Port.Validate(); err != nil {
 		return c, at.Errorf("%v", err)
 	}

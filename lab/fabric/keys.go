@@ -43,11 +43,11 @@ var hfiKeys = []conf.Field[Config]{
 	{Name: "netns", Expect: "a name that `ip netns add` made, or the path of a network namespace", Set: func(c *Config, s string) error { return setText(&c.Netns, s) }},
 	{Name: "netdev", Expect: "a name with %d for the vESW id, such as opa-vesw%d", Set: setNetdev},
 	{Name: "queues", Expect: "a number of queues from 1 to 8", Set: func(c *Config, s string) error { return setInt(&c.Queues, s, 1, maxQueues) }},
-	{Name: "policy", Node: func(c *Config, n conf.Node) error {
+	{Name: "policy", Schema: conf.Object(policyKeys), Node: func(c *Config, n conf.Node) error {
 		c.policySet, c.Policy = true, vnic.DefaultPolicy()
 		return conf.Decode(n, &c.Policy, "the treatment of frames", policyKeys)
 	}},
-	{Name: "vnics", Node: addVNICs},
+	{Name: "vnics", Schema: conf.ListOf(conf.Object(vnicKeys, "vesw")), Node: addVNICs},
 }
 
 // vnicKeys are the settings of a VNIC.
@@ -76,11 +76,11 @@ var vnicKeys = []conf.Field[VNIC]{
 		return setLID(&v.Ports[len(v.Ports)-1], s, opa.LID.IsUnicast)
 	})},
 	{Name: "mcast_dlid", Expect: "a multicast LID from 0xf00000 to 0xf7ffff", Set: static("mcast_dlid", func(v *VNIC, s string) error { return setLID(&v.Mcast, s, opa.LID.IsMulticast) })},
-	{Name: "policy", Node: func(v *VNIC, n conf.Node) error {
+	{Name: "policy", Schema: conf.Object(policyKeys), Node: func(v *VNIC, n conf.Node) error {
 		v.policySet, v.Policy = true, vnic.DefaultPolicy()
 		return conf.Decode(n, &v.Policy, "the treatment of frames", policyKeys)
 	}},
-	{Name: "gateway", Node: func(v *VNIC, n conf.Node) error {
+	{Name: "gateway", Schema: conf.Object(gatewayKeys, "bridge"), Node: func(v *VNIC, n conf.Node) error {
 		v.Gateway = &Gateway{}
 		if err := conf.Decode(n, v.Gateway, "bridge and vlan of a gateway", gatewayKeys); err != nil {
 			return err

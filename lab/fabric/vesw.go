@@ -73,7 +73,7 @@ func (f *veswFile) place(root conf.Node, err error) error {
 }
 
 var veswFileKeys = []conf.Field[veswFile]{
-	{Name: "nodes", Node: func(f *veswFile, n conf.Node) error {
+	{Name: "nodes", Schema: conf.ListOf(conf.Object(nodeKeys)), Node: func(f *veswFile, n conf.Node) error {
 		return f.list(n, "nodes", "a list of nodes", func(n conf.Node, at string) error {
 			d := &nodeDecoder{places: f.places, at: at}
 			err := conf.Decode(n, d, "name, guid and lid of a node", nodeKeys)
@@ -81,7 +81,7 @@ var veswFileKeys = []conf.Field[veswFile]{
 			return err
 		})
 	}},
-	{Name: "vesws", Node: func(f *veswFile, n conf.Node) error {
+	{Name: "vesws", Schema: conf.ListOf(conf.Object(veswKeys)), Node: func(f *veswFile, n conf.Node) error {
 		return f.list(n, "vesws", "a list of vESWs", func(n conf.Node, at string) error {
 			d := &veswDecoder{file: f, at: at, VESW: em.VESW{Fabric: defaultFabric, PKey: opa.PKeyDefault, MTU: 1500}}
 			err := conf.Decode(n, d, "the settings of a vESW", veswKeys)
@@ -89,8 +89,8 @@ var veswFileKeys = []conf.Field[veswFile]{
 			return err
 		})
 	}},
-	{Name: "manager", Node: func(f *veswFile, n conf.Node) error {
-		f.places["manager"] = n
+	{Name: managerKey, Node: func(f *veswFile, n conf.Node) error {
+		f.places[managerKey] = n
 		return conf.Decode(n, &f.manager, "where and how the Ethernet Manager runs", managerKeys)
 	}},
 }
@@ -176,16 +176,16 @@ var veswKeys = []conf.Field[veswDecoder]{
 		return setUint16(&d.PKey, s, 1, int(opa.PKeyManagement)-1)
 	})},
 	{Name: "mtu", Node: veswText("mtu", "a number of octets from 68 to 10240", func(d *veswDecoder, s string) error { return setUint16(&d.MTU, s, 68, 10240) })},
-	{Name: "members", Node: func(d *veswDecoder, n conf.Node) error {
+	{Name: "members", Schema: conf.ListOf(conf.Schema{"anyOf": []conf.Schema{nodeSchema, conf.Object(memberKeys, "node")}}), Node: func(d *veswDecoder, n conf.Node) error {
 		return d.file.list(n, d.at+".members", "a list of nodes", d.addMember)
 	}},
-	{Name: "default_ports", Node: func(d *veswDecoder, n conf.Node) error { return d.nodes(n, "default_ports", &d.DefaultPorts) }},
-	{Name: "gateways", Node: func(d *veswDecoder, n conf.Node) error { return d.nodes(n, "gateways", &d.Gateways) }},
-	{Name: "rc", Node: func(d *veswDecoder, n conf.Node) error {
+	{Name: "default_ports", Schema: conf.ListOf(nodeSchema), Node: func(d *veswDecoder, n conf.Node) error { return d.nodes(n, "default_ports", &d.DefaultPorts) }},
+	{Name: "gateways", Schema: conf.ListOf(nodeSchema), Node: func(d *veswDecoder, n conf.Node) error { return d.nodes(n, "gateways", &d.Gateways) }},
+	{Name: "rc", Schema: conf.Object(rcKeys), Node: func(d *veswDecoder, n conf.Node) error {
 		d.file.places[d.at+".rc"] = n
 		return conf.Decode(n, &d.RC, "the routing control of each protocol", rcKeys)
 	}},
-	{Name: "qos", Node: func(d *veswDecoder, n conf.Node) error {
+	{Name: "qos", Schema: conf.Object(qosKeys), Node: func(d *veswDecoder, n conf.Node) error {
 		d.file.places[d.at+".qos"] = n
 		return conf.Decode(n, &d.QoS, "service channels and virtual lanes", qosKeys)
 	}},
@@ -263,8 +263,8 @@ var rcKeys = func() (keys []conf.Field[opa.RCWord]) {
 }()
 
 var qosKeys = []conf.Field[opa.QoS]{
-	{Name: "unicast", Node: func(q *opa.QoS, n conf.Node) error { return conf.Decode(n, &q.Unicast, "channels and lanes", laneKeys) }},
-	{Name: "multicast", Node: func(q *opa.QoS, n conf.Node) error {
+	{Name: "unicast", Schema: conf.Object(laneKeys), Node: func(q *opa.QoS, n conf.Node) error { return conf.Decode(n, &q.Unicast, "channels and lanes", laneKeys) }},
+	{Name: "multicast", Schema: conf.Object(laneKeys), Node: func(q *opa.QoS, n conf.Node) error {
 		return conf.Decode(n, &q.Multicast, "channels and lanes", laneKeys)
 	}},
 }
@@ -272,8 +272,8 @@ var qosKeys = []conf.Field[opa.QoS]{
 const expectLane = "a number from 0 to 31"
 
 var laneKeys = []conf.Field[opa.Lanes]{
-	{Name: "sc", Node: func(l *opa.Lanes, n conf.Node) error { return setLanes(&l.SC, n) }},
-	{Name: "vl", Node: func(l *opa.Lanes, n conf.Node) error { return setLanes(&l.VL, n) }},
+	{Name: "sc", Schema: lanesSchema, Node: func(l *opa.Lanes, n conf.Node) error { return setLanes(&l.SC, n) }},
+	{Name: "vl", Schema: lanesSchema, Node: func(l *opa.Lanes, n conf.Node) error { return setLanes(&l.VL, n) }},
 	{Name: "untagged_sc", Expect: expectLane, Set: func(l *opa.Lanes, s string) error { return setLane(&l.UntaggedSC, s) }},
 	{Name: "untagged_vl", Expect: expectLane, Set: func(l *opa.Lanes, s string) error { return setLane(&l.UntaggedVL, s) }},
 }

@@ -6,13 +6,30 @@ import (
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/opa"
 )
 
 // conditionFields are what wait and expect look at.
 var conditionFields = []conf.Field[stepDraft]{
 	{Name: "step", Expect: "a program started before", Schema: name, Node: (*stepDraft).readStep},
 	{Name: "output", Expect: "a regular expression that its output matches", Set: func(s *stepDraft, v string) error { return setPattern(&s.Condition.Output, v) }},
-	{Name: "node", Expect: "a NIC", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.Condition.Node, n, isNIC) }},
+	{Name: "node", Expect: "a NIC, HFI, manager or switch", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.Condition.Node, n, hasControl) }},
+	{Name: "vesw", Expect: "the id of a vESW: the counter is that of the HFI's vport in it, as `tapir ethtool -S --all` has it", Set: func(s *stepDraft, v string) error {
+		var id int
+		err := setInt(&id, v, 1, opa.MaxVESW)
+		s.Condition.VESW = uint16(id)
+		return err
+	}},
+	{Name: "in_sync", Expect: "true: the manager is the master, and all members that are there are as its vESWs say", Schema: truth, Set: func(s *stepDraft, v string) error {
+		s.Condition.InSync = true
+		return onlyTrue(v)
+	}},
+	{Name: "role", Expect: "that of the manager: master or standby", Schema: conf.Choice("master", "standby"), Set: func(s *stepDraft, v string) error {
+		if s.Condition.Role = v; v != "master" && v != "standby" {
+			return errValue
+		}
+		return nil
+	}},
 	{Name: "listening", Expect: "a TCP port on which the NIC has a listener", Set: func(s *stepDraft, v string) error {
 		var port int
 		err := setInt(&port, v, 1, 65535)
@@ -20,7 +37,7 @@ var conditionFields = []conf.Field[stepDraft]{
 		return err
 	}},
 	{Name: "link", Expect: "a link", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referLink(&s.Condition.Link, n) }},
-	{Name: "counter", Expect: "of a NIC as `tapir show NAME counters` has them, or of a link: " + linkCounters, Set: func(s *stepDraft, v string) error { s.Condition.Counter = v; return nil }},
+	{Name: "counter", Expect: "of a node as `tapir show NAME counters` has them, or of a link: " + linkCounters, Set: func(s *stepDraft, v string) error { s.Condition.Counter = v; return nil }},
 	{Name: "min", Expect: "the least number that is right (default 1, or 0 if there is a max)", Set: func(s *stepDraft, v string) (err error) {
 		s.Condition.Min, err = strconv.ParseUint(v, 10, 64)
 		s.bounds, s.least = true, true
@@ -120,7 +137,11 @@ func (s *stepDraft) checkCondition(n conf.Node) error {
 		return n.Errorf("filter: is of a link")
 	case c.Counter != "" && (c.Step != "" || c.Filter != "" || c.Port != 0):
 		return n.Errorf("counter: is of a node or a link, and stands alone")
-	case c.Node != "" && c.Port == 0 && !counts:
+	case c.Node == "" && (c.VESW != 0 || c.InSync || c.Role != ""):
+		return n.Errorf("vesw, in_sync and role: are of a node")
+	case c.VESW != 0 && c.Counter == "":
+		return n.Errorf("vesw %d: say which counter", c.VESW)
+	case c.Node != "" && c.Port == 0 && !counts && !c.InSync && c.Role == "":
 		return n.Errorf("%s: say which counter, or listening", c.Node)
 	case c.Link != "" && !counts:
 		return n.Errorf("%s: say which counter", c.Link)
@@ -139,6 +160,30 @@ func (s *stepDraft) checkCondition(n conf.Node) error {
 			return nil
 		})
 	}
+	s.later(func() error { return c.suits(s.Lab.Node(c.Node), n) })
+	return nil
+}
+
+// suits tells what such a node has not.
+func (c *Condition) suits(of *Node, n conf.Node) error {
+	switch {
+	case of == nil:
+		return nil
+	case c.Port != 0 && of.Kind != NIC:
+		return n.Errorf("%s: listening: %s", of.Name, isNIC(of))
+	case c.VESW != 0 && of.Kind != HFI && of.Kind != Gateway:
+		return n.Errorf("%s: vesw: a %s is no HFI", of.Name, of.Kind)
+	case (c.InSync || c.Role != "") && of.Kind != Manager:
+		return n.Errorf("%s: in_sync and role: a %s is no manager", of.Name, of.Kind)
+	}
+	return nil
+}
+
+// onlyTrue takes what can only be asked for.
+func onlyTrue(v string) error {
+	if v != "true" {
+		return errValue
+	}
 	return nil
 }
 
@@ -151,8 +196,15 @@ func (c *Condition) String() string {
 		return fmt.Sprintf("%s says %s", c.Step, c.Output.String()[len("(?m)"):])
 	case c.Port != 0:
 		return fmt.Sprintf("%s listens on port %d", c.Node, c.Port)
+	case c.InSync:
+		return c.Node + " is in sync"
+	case c.Role != "":
+		return c.Node + " is " + c.Role
 	}
 	what := c.Counter
+	if c.VESW != 0 {
+		what = fmt.Sprintf("vESW %d: %s", c.VESW, what)
+	}
 	if c.Filter != "" {
 		what = fmt.Sprintf("frames with %q", c.Filter)
 	}

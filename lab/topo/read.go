@@ -7,7 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/goccy/go-yaml"
+
 	"tapir/lab/conf"
+	"tapir/lab/fabric"
 	"tapir/lab/link"
 	"tapir/lab/node"
 	"tapir/lab/sw"
@@ -49,8 +52,13 @@ func Parse(path string, data []byte) (*Lab, error) {
 		return nil, body.Errorf("a lab has `nodes:`")
 	}
 	for i := range d.Nodes {
-		d.later(func() error { return d.checkNode(&d.Nodes[i], d.keys[i]) })
+		n := &d.Nodes[i]
+		if err := kindOf(n.Kind).finish(&d, n, d.keys[i]); err != nil {
+			return nil, err
+		}
+		d.later(func() error { return d.checkNode(n, d.keys[i]) })
 	}
+	d.findFabrics()
 	for _, check := range d.checks {
 		if err := check(); err != nil {
 			return nil, err
@@ -62,15 +70,36 @@ func Parse(path string, data []byte) (*Lab, error) {
 	return d.Lab, nil
 }
 
-// kinds are the kinds of nodes with what they are made of.
-var kinds = []struct {
+// kind is a kind of nodes with what they are made of.
+type kind struct {
 	kind   Kind
 	fields []conf.Field[Node]
-	finish func(n *Node) error
-}{
-	{NIC, nicFields(), func(n *Node) error { return n.NIC.Validate() }},
-	{Host, hostFields, func(*Node) error { return nil }},
-	{Switch, conf.Part(sw.Keys, func(n *Node) *sw.Config { return &n.Switch }), func(*Node) error { return nil }},
+	// finish completes and checks a node when all of the file has been read.
+	finish func(d *draft, n *Node, key conf.Node) error
+}
+
+var kinds []kind
+
+func init() { // finish comes back to kinds
+	kinds = []kind{
+		{NIC, nicFields(), finishNIC},
+		{Host, hostFields, func(*draft, *Node, conf.Node) error { return nil }},
+		{Switch, conf.Part(sw.Keys, func(n *Node) *sw.Config { return &n.Switch }), func(*draft, *Node, conf.Node) error { return nil }},
+		{HFI, hfiFields, (*draft).finishHFI},
+		{Manager, managerFields, (*draft).finishManager},
+		{Gateway, gatewayFields, (*draft).finishHFI},
+	}
+}
+
+func kindOf(k Kind) *kind {
+	return &kinds[slices.IndexFunc(kinds, func(o kind) bool { return o.kind == k })]
+}
+
+func finishNIC(_ *draft, n *Node, key conf.Node) error {
+	if err := n.NIC.Validate(); err != nil {
+		return key.Errorf("%v", err)
+	}
+	return nil
 }
 
 // nicFields are the settings of a NIC but for those that the lab decides.
@@ -114,7 +143,8 @@ func addNodes(d *draft, n conf.Node) error {
 }
 
 func readNode(e conf.Entry) (n Node, err error) {
-	n.Name, n.NIC.Name, n.Switch.Name = e.Name, e.Name, e.Name
+	n.Name, n.NIC.Name, n.Switch.Name, n.HFI.Name = e.Name, e.Name, e.Name, e.Name
+	n.em = fabric.NewEMDraft()
 	entries, err := e.Value.Map("the settings of a node, with its kind")
 	if err != nil {
 		return n, err
@@ -132,10 +162,7 @@ func readNode(e conf.Entry) (n Node, err error) {
 		if err := conf.Decode(e.Value, &n, "the settings of a "+text, withKind(k.fields, k.kind)); err != nil {
 			return n, err
 		}
-		n.addFlags(entries)
-		if err := k.finish(&n); err != nil {
-			return n, e.Key.Errorf("%v", err)
-		}
+		n.keep(entries)
 		return n, nil
 	}
 	return n, entries[i].Value.Errorf("kind: expected one of %s", kindNames())
@@ -153,47 +180,79 @@ func kindNames() string {
 	return strings.Join(names, ", ")
 }
 
-// addFlags makes the settings, which have been read, flags.
-func (n *Node) addFlags(entries []conf.Entry) {
+// keep notes the settings, which have been read, as flags and for ConfigFile.
+func (n *Node) keep(entries []conf.Entry) {
 	for _, e := range entries {
 		if e.Name == "kind" {
 			continue
 		}
+		n.settings = append(n.settings, yaml.MapItem{Key: e.Name, Value: e.Value.Value()})
 		values, _ := e.Value.Texts()
 		n.Flags = append(n.Flags, "--"+strings.ReplaceAll(e.Name, "_", "-")+"="+strings.Join(values, ","))
 	}
 }
 
-// checkNode counts a node's links and looks for who has its addresses.
-func (d *draft) checkNode(n *Node, key conf.Node) error {
-	links := 0
+// has tells whether the file has a setting of the node.
+func (n *Node) has(name string) bool {
+	return slices.ContainsFunc(n.settings, func(m yaml.MapItem) bool { return m.Key == name })
+}
+
+func (d *draft) countLinks(name string) (links int) {
 	for _, l := range d.Links {
-		for _, end := range l.Ends {
-			if end == n.Name {
-				links++
-			}
+		if slices.Contains(l.Ends[:], name) {
+			links++
 		}
 	}
+	return links
+}
+
+// checkNode counts a node's links and looks for who has its addresses.
+func (d *draft) checkNode(n *Node, key conf.Node) error {
+	links := d.countLinks(n.Name)
 	switch {
 	case n.Kind == Switch && links < 2:
 		return key.Errorf("%s: a switch has two links or more, not %d", n.Name, links)
-	case n.Kind == Switch:
+	case n.Kind == Switch, n.Kind == Gateway:
 	case links > 1:
 		return key.Errorf("%s: a %s has one port, not %d: put a switch between", n.Name, n.Kind, links)
-	case n.Kind == NIC && links == 0:
+	case n.Kind != Host && links == 0:
 		return key.Errorf("%s: it has no link", n.Name)
 	}
-	for _, other := range d.Nodes {
+	if err := d.checkFabric(n, key); err != nil {
+		return err
+	}
+	for i := range d.Nodes {
+		other := &d.Nodes[i]
 		if other.Name == n.Name {
 			break
 		}
-		for _, p := range n.Addrs() {
-			if slices.ContainsFunc(other.Addrs(), func(q netip.Prefix) bool { return p.Addr() == q.Addr() }) {
-				return key.Errorf("%s: %s has the address %v, too", n.Name, other.Name, p.Addr())
+		for _, c := range n.claims() {
+			if slices.Contains(other.claims(), c) {
+				return key.Errorf("%s: %s has the address %v, too", n.Name, other.Name, c.addr)
 			}
 		}
 	}
 	return nil
+}
+
+// claim is an address in a network: a vESW, or Ethernet, which is 0.
+type claim struct {
+	vesw uint16
+	addr netip.Addr
+}
+
+func (n *Node) claims() (all []claim) {
+	for _, v := range n.HFI.VNICs {
+		for _, p := range v.IP {
+			all = append(all, claim{v.VESW, p.Addr()})
+		}
+	}
+	if n.Kind != HFI {
+		for _, p := range n.Addrs() {
+			all = append(all, claim{0, p.Addr()})
+		}
+	}
+	return all
 }
 
 // linkDraft is a Link while it is read.
@@ -301,6 +360,14 @@ func (d *draft) referLink(name *string, n conf.Node) error {
 		return nil
 	})
 	return nil
+}
+
+// hasControl suits a reference to a node that tells what it does.
+func hasControl(n *Node) string {
+	if n.Kind == Host {
+		return "a host has no counters of its own: run ip -s link there"
+	}
+	return ""
 }
 
 // isNIC suits a reference to a NIC.

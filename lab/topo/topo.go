@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml"
+
+	"tapir/lab/fabric"
 	"tapir/lab/link"
 	"tapir/lab/node"
 	"tapir/lab/perf"
@@ -35,26 +38,43 @@ type Kind string
 
 // The kinds of nodes.
 const (
-	NIC    Kind = "nic"    // a NIC with its operating system's side, in a namespace
-	Host   Kind = "host"   // a namespace with the kernel's own network
-	Switch Kind = "switch" // the fabric switch
+	NIC     Kind = "nic"     // a NIC with its operating system's side, in a namespace
+	Host    Kind = "host"    // a namespace with the kernel's own network
+	Switch  Kind = "switch"  // the fabric switch
+	HFI     Kind = "hfi"     // an Omni-Path HFI whose virtual NICs are interfaces of a namespace
+	Manager Kind = "manager" // the Ethernet Manager of HFIs
+	Gateway Kind = "gateway" // an HFI whose virtual NICs are joined with Ethernet links
 )
 
 // Node is a node of a lab.
 type Node struct {
 	Name   string
 	Kind   Kind
-	NIC    node.Config    // of a NIC; its name, TAPs and namespace are the lab's business
-	Switch sw.Config      // of a switch, but for its ports
+	NIC    node.Config   // of a NIC; its name, TAPs and namespace are the lab's business
+	Switch sw.Config     // of a switch, but for its ports
+	HFI    fabric.Config // of an HFI or gateway, but for its TAP
+	EM     fabric.EMConfig
 	IP     []netip.Prefix // of a host
-	// Flags are the settings as flags of the verb that runs such a node.
+	// Flags are the settings of a NIC or switch as flags of the verb that runs
+	// such a node; for HFIs and managers there is ConfigFile.
 	Flags []string
+
+	settings yaml.MapSlice // as the file has them
+	em       *fabric.EMDraft
 }
 
-// Addrs are the addresses of a NIC or host, IPv4 first.
+// Addrs are the addresses of a NIC, IPv4 first, of a host, or of an HFI's
+// virtual NICs.
 func (n *Node) Addrs() []netip.Prefix {
-	if n.Kind == NIC {
+	switch n.Kind {
+	case NIC:
 		return n.NIC.Addrs()
+	case HFI:
+		var all []netip.Prefix
+		for _, v := range n.HFI.VNICs {
+			all = append(all, v.IP...)
+		}
+		return all
 	}
 	return n.IP
 }
@@ -67,6 +87,7 @@ type Link struct {
 	Fault   link.Impairment
 	MTU     int // octets of IP; 0: what the ends need
 	Capture bool
+	Fabric  bool // it carries Omni-Path, not Ethernet for IP
 }
 
 // Verb says what a step does.
@@ -122,9 +143,12 @@ type Condition struct {
 	Link    string
 	Ended   bool           // the program has, as its own expectations say
 	Output  *regexp.Regexp // the program has said this
-	Counter string         // of the NIC or the link
+	Counter string         // of the node or the link
 	Filter  string         // a display filter of tshark: how many frames of the link's capture match
 	Port    uint16         // the NIC listens on this TCP port
+	VESW    uint16         // the counter is that of the HFI's vport in this vESW
+	InSync  bool           // the manager is master, and its fabric as it says
+	Role    string         // of the manager: master or standby
 	// Min and Max bound a counter or the number of frames.
 	Min, Max uint64
 }

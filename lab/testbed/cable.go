@@ -34,7 +34,7 @@ func (b *Bed) addLink(t *topo.Link) (*cable, error) {
 		c.ends[i] = b.nodes[name]
 		vnet = vnet || c.ends[i].vnet()
 		if t.MTU == 0 {
-			mtu = max(mtu, c.ends[i].mtu())
+			mtu = max(mtu, c.ends[i].mtu(t))
 		}
 	}
 	if mtu == 0 {
@@ -42,7 +42,7 @@ func (b *Bed) addLink(t *topo.Link) (*cable, error) {
 	}
 	for i, n := range c.ends {
 		var err error
-		if c.taps[i], err = n.plug(mtu, vnet); err != nil {
+		if c.taps[i], err = n.plug(t, mtu, vnet); err != nil {
 			if i == 1 {
 				c.taps[0].Close()
 			}

@@ -29,8 +29,13 @@ func (b *Bed) expect(ctx context.Context, c *topo.Condition) error {
 			err = fmt.Errorf("%s does not listen on port %d", c.Node, c.Port)
 		}
 		return err
+	case c.InSync || c.Role != "":
+		return b.manages(ctx, c)
 	}
 	n, err := b.count(ctx, c)
+	if errors.Is(err, errNoVPort) {
+		return err
+	}
 	if err != nil {
 		return hopeless{err}
 	}
@@ -86,6 +91,9 @@ func (b *Bed) count(ctx context.Context, c *topo.Condition) (uint64, error) {
 		return n, nil
 	}
 	rows, err := b.allCounters(ctx, c.Node)
+	if c.VESW != 0 {
+		rows, err = b.vportCounters(ctx, c)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -94,10 +102,10 @@ func (b *Bed) count(ctx context.Context, c *topo.Condition) (uint64, error) {
 			return r.Value, nil
 		}
 	}
-	return 0, fmt.Errorf("%s has no counter %s: tapir show lists them", c.Node, c.Counter)
+	return 0, fmt.Errorf("%s has no counter %s: tapir show lists them, and tapir ethtool -S --all those of vports", c.Node, c.Counter)
 }
 
-// allCounters are those of a NIC.
+// allCounters are those of a node with a control socket.
 func (b *Bed) allCounters(ctx context.Context, nic string) (rows []result.Counter, err error) {
 	client, err := b.dial(nic)
 	if err != nil {
@@ -108,10 +116,10 @@ func (b *Bed) allCounters(ctx context.Context, nic string) (rows []result.Counte
 	return rows, err
 }
 
-// counters are those of a node that are not zero. A node that is no NIC, or has
-// ended, has none.
+// counters are those of a node that are not zero. A host has none, nor
+// has a node that has ended.
 func (b *Bed) counters(ctx context.Context, n *node) []result.Counter {
-	if n.Kind != topo.NIC {
+	if n.proc == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countersWithin)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"syscall"
 	"time"
 
@@ -28,9 +27,21 @@ type node struct {
 	ns    *netns.NS
 	net   *link.Net
 	proc  *process.Process // nil of a host
-	ports []string         // TAPs of a switch, or that of a NIC
+	ports []string         // TAPs of a switch, or that of a NIC or HFI
+	lans  int              // Ethernet links of a gateway
 	flags []string         // of the process, besides the node's own
 	err   error            // why it ended early, or what it left over
+}
+
+// farEnd is the cable's end of a node's port.
+func farEnd(port int) string { return fmt.Sprint("link", port) }
+
+// wire is the TAP on which a NIC or HFI sends.
+func (n *node) wire() string {
+	if n.fabric() {
+		return topo.FabricTAP
+	}
+	return nicTAP
 }
 
 // addNode makes a node's namespace.
@@ -75,9 +86,11 @@ func (n *node) vnet() bool {
 	return n.Kind == topo.NIC && (n.NIC.Frames == "gso" || n.NIC.Frames == "jumbo")
 }
 
-// mtu is what the node needs of its link, in octets of IP.
-func (n *node) mtu() int {
+// mtu is what the node needs of a link, in octets of IP.
+func (n *node) mtu(l *topo.Link) int {
 	switch {
+	case n.fabric() && l.Fabric:
+		return n.FabricMTU()
 	case n.Kind != topo.NIC:
 		return 0
 	case n.NIC.MTU == 0 && n.NIC.Frames == "jumbo":
@@ -86,15 +99,18 @@ func (n *node) mtu() int {
 	return n.NIC.MTU
 }
 
-// plug makes the node's next port and returns the cable's end of it.
-func (n *node) plug(mtu int, vnet bool) (*tap.TAP, error) {
-	if n.Kind == topo.Host {
+// plug makes the node's port at a link and returns the cable's end of it.
+func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
+	switch {
+	case n.Kind == topo.Host:
 		return n.plugHost(mtu, vnet)
+	case n.Kind == topo.Gateway && !l.Fabric:
+		return n.plugLAN(mtu, vnet)
 	}
 	i := len(n.ports)
-	port, bridge, far := fmt.Sprint("p", i), fmt.Sprint("br", i), fmt.Sprint("link", i)
-	if n.Kind == topo.NIC {
-		port = nicTAP
+	port, bridge, far := fmt.Sprint("p", i), fmt.Sprint("br", i), farEnd(i)
+	if n.Kind != topo.Switch {
+		port = n.wire()
 	}
 	n.ports = append(n.ports, port)
 	if err := n.net.AddTAP(port, n.vnet()); err != nil {
@@ -147,13 +163,21 @@ func (n *node) start(ctx context.Context, b *Bed) (err error) {
 			return err
 		}
 		argv = append(argv, "nic", "--name", n.Name, "--tap", nicTAP, "--host-tap", kernelSide)
+		argv = append(argv, n.Flags...)
 	case topo.Switch:
 		argv = append(argv, "sw", "--name", n.Name)
 		for _, p := range n.ports {
 			argv = append(argv, "--port", p)
 		}
+		argv = append(argv, n.Flags...)
+	default:
+		more, err := n.fabricArgs(b.dir)
+		if err != nil {
+			return err
+		}
+		argv = append(argv, more...)
 	}
-	if n.proc, err = b.spawn(n, n.Name, slices.Concat(argv, n.Flags, n.flags)); err != nil {
+	if n.proc, err = b.spawn(n, n.Name, append(argv, n.flags...)); err != nil {
 		return err
 	}
 	if err := n.proc.Await(ctx, "ready "+n.Name); err != nil {
@@ -174,7 +198,7 @@ func (n *node) awaitPorts() error {
 	for deadline := time.Now().Add(carrierWithin); ; time.Sleep(time.Millisecond) {
 		live := true
 		for i, p := range n.ports {
-			for _, name := range []string{p, fmt.Sprint("link", i)} {
+			for _, name := range []string{p, farEnd(i)} {
 				info, err := n.net.Get(name)
 				if err != nil {
 					return err
@@ -197,12 +221,14 @@ func (n *node) unplug(end *tap.TAP, down bool) error {
 	switch {
 	case n.Kind == topo.Host:
 		return link.SetCarrier(end, !down)
-	case n.Kind == topo.NIC && down:
-		return n.net.Down(nicTAP)
-	case n.Kind == topo.NIC:
-		return n.net.Up(nicTAP)
+	case n.Kind == topo.Gateway && end.Name() != farEnd(0):
+		return link.SetCarrier(end, !down)
+	case n.Kind == topo.Switch:
+		return nil
+	case down:
+		return n.net.Down(n.wire())
 	}
-	return nil
+	return n.net.Up(n.wire())
 }
 
 // lost says why a node ended that should run.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,10 +86,13 @@ func (b *Bed) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 
 func (b *Bed) run(ctx context.Context, s *topo.Step, res *result.Step) error {
 	n := b.nodes[s.On]
-	if _, err := exec.LookPath(s.Argv[0]); err != nil {
+	argv := slices.Clone(s.Argv)
+	if argv[0] == "tapir" {
+		argv[0] = b.opt.Tapir // this one, wherever it lies
+	}
+	if _, err := exec.LookPath(argv[0]); err != nil {
 		return err
 	}
-	argv := s.Argv
 	if len(s.NICs) > 0 {
 		argv = append([]string{b.opt.Tapir, "run", "--nic", strings.Join(s.NICs, ","), "--"}, argv...)
 	}

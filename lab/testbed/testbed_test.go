@@ -264,7 +264,8 @@ func keeper(t *testing.T, what string, args ...string) (*exec.Cmd, *bytes.Buffer
 func labFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kept.yaml")
-	text := pair + "  - {run: sleep 1000, on: h, background: true}\n  - {run: sleep 1000, on: a}\n"
+	text := strings.Replace(pair, "links: [", "  x: {kind: hfi, vnics: [{vesw: 2}]}\n  m: {kind: manager, vesws: [{name: blue, id: 2, members: [x]}]}\nlinks: [[x, m], ", 1) +
+		"  - {run: sleep 1000, on: h, background: true}\n  - {run: sleep 1000, on: a}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -297,14 +298,14 @@ func TestEnds(t *testing.T) {
 // A lab that is up is found, entered, spared by Collect, and taken down.
 func TestUpExecDown(t *testing.T) {
 	file := labFile(t)
-	cmd, _ := keeper(t, "ready kept nodes=a,h\n", "up", file)
+	cmd, _ := keeper(t, "ready kept nodes=a,h,x,m\n", "up", file)
 	if got := Collect(); len(got) != 0 {
 		t.Errorf("collected %q", got)
 	}
 	for _, tt := range []struct{ args, want string }{
 		{"exec kept a -- " + tapir + " show a", "10.0.0.1/24"},
 		{"exec kept h ping -c 1 10.0.0.1", "1 received"},
-		{"exec kept x true", "lab kept has no node x; it has a, h"},
+		{"exec kept z true", "lab kept has no node z; it has a, h, m, x"},
 		{"exec kept h no-such", "no-such"},
 		{"exec other h true", "lab other is not up; up: kept"},
 		{"up " + file, "lab kept is up already"},

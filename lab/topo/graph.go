@@ -16,10 +16,38 @@ func (n *Node) label() []string {
 		kind += " " + n.Switch.Mode.String()
 	}
 	all := []string{n.Name, kind}
-	for _, p := range n.Addrs() {
-		all = append(all, p.String())
+	for _, v := range n.HFI.VNICs {
+		all = append(all, fmt.Sprintf("vESW %d", v.VESW))
+		for _, p := range v.IP {
+			all = append(all, p.String())
+		}
+	}
+	for _, v := range n.EM.Fabric.VESWs {
+		all = append(all, fmt.Sprintf("vESW %d %s", v.ID, v.Name))
+	}
+	if n.Kind != HFI {
+		for _, p := range n.Addrs() {
+			all = append(all, p.String())
+		}
 	}
 	return all
+}
+
+// look is how graphs draw a kind of nodes.
+type look struct {
+	open, end string // of Mermaid
+	dot       string
+	fill      string
+	round     float64
+}
+
+var looks = map[Kind]look{
+	NIC:     {"[", "]", "box", "#e8f0fe", 3},
+	Host:    {"[", "]", "box", "#eee", 3},
+	Switch:  {"{{", "}}", "hexagon", "#fdeccf", 16},
+	HFI:     {"[", "]", "box", "#e2f3e4", 3},
+	Manager: {"([", "])", "ellipse", "#d5ebd9", 24},
+	Gateway: {"[/", "/]", "parallelogram", "#f3efd0", 8},
 }
 
 // label is what a graph says about a link: what is special about it.
@@ -63,19 +91,19 @@ func (l *Lab) Mermaid(w io.Writer) error {
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
 		text := strings.ReplaceAll(strings.Join(n.label(), "<br/>"), `"`, "#quot;")
-		open, end := "[", "]"
-		if n.Kind == Switch {
-			open, end = "{{", "}}"
-		}
-		fmt.Fprintf(&b, "  n%d%s\"%s\"%s\n", i, open, text, end)
+		k := looks[n.Kind]
+		fmt.Fprintf(&b, "  n%d%s\"%s\"%s\n", i, k.open, text, k.end)
 	}
 	for i := range l.Links {
 		k := &l.Links[i]
-		line := " --- "
-		if text := strings.Join(k.label(), ", "); text != "" {
-			line = ` -- "` + text + `" --- `
+		begin, line := "--", "---"
+		if k.Fabric {
+			begin, line = "==", "==="
 		}
-		fmt.Fprintf(&b, "  n%d%sn%d\n", l.index(k.Ends[0]), line, l.index(k.Ends[1]))
+		if text := strings.Join(k.label(), ", "); text != "" {
+			line = begin + ` "` + text + `" ` + line
+		}
+		fmt.Fprintf(&b, "  n%d %s n%d\n", l.index(k.Ends[0]), line, l.index(k.Ends[1]))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -96,15 +124,15 @@ func (l *Lab) DOT(w io.Writer) error {
 	fmt.Fprintf(&b, "graph %q {\n  rankdir=LR;\n", l.Name)
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
-		shape := "box"
-		if n.Kind == Switch {
-			shape = "hexagon"
-		}
-		fmt.Fprintf(&b, "  %q [shape=%s, label=%q];\n", n.Name, shape, strings.Join(n.label(), "\n"))
+		fmt.Fprintf(&b, "  %q [shape=%s, label=%q];\n", n.Name, looks[n.Kind].dot, strings.Join(n.label(), "\n"))
 	}
 	for i := range l.Links {
 		k := &l.Links[i]
-		fmt.Fprintf(&b, "  %q -- %q [label=%q];\n", k.Ends[0], k.Ends[1], strings.Join(k.label(), ", "))
+		style := ""
+		if k.Fabric {
+			style = ", style=bold"
+		}
+		fmt.Fprintf(&b, "  %q -- %q [label=%q%s];\n", k.Ends[0], k.Ends[1], strings.Join(k.label(), ", "), style)
 	}
 	b.WriteString("}\n")
 	_, err := io.WriteString(w, b.String())
@@ -126,7 +154,7 @@ func (l *Lab) SVG(w io.Writer) error {
 	for i := range l.Links {
 		k := &l.Links[i]
 		p, q := at[l.index(k.Ends[0])], at[l.index(k.Ends[1])]
-		fmt.Fprintf(&b, `<line x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke="#555" stroke-width="1.5"/>`+"\n", p.x, p.y, q.x, q.y)
+		fmt.Fprintf(&b, `<line x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke="%s"/>`+"\n", p.x, p.y, q.x, q.y, k.stroke())
 		text := k.label()
 		for i, line := range text {
 			fmt.Fprintf(&b, `<text x="%.0f" y="%.0f" fill="#a40" paint-order="stroke" stroke="white" stroke-width="4">%s</text>`+"\n",
@@ -139,6 +167,14 @@ func (l *Lab) SVG(w io.Writer) error {
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// stroke is the color and width of a link: those of Omni-Path are thicker.
+func (l *Link) stroke() string {
+	if l.Fabric {
+		return `#286" stroke-width="3`
+	}
+	return `#555" stroke-width="1.5`
 }
 
 type point struct{ x, y float64 }
@@ -182,16 +218,10 @@ func (l *Lab) place() (at []point, wide, high float64) {
 // draw draws the node around p.
 func (n *Node) draw(b *strings.Builder, p point) {
 	lines := n.label()
-	fill, round := "#e8f0fe", 3.0
-	switch n.Kind {
-	case Switch:
-		fill, round = "#fdeccf", 16
-	case Host:
-		fill = "#eee"
-	}
+	k := looks[n.Kind]
 	high := float64(len(lines))*boxLine + boxPad
 	fmt.Fprintf(b, `<rect x="%.0f" y="%.0f" width="%.0f" height="%.0f" rx="%.0f" fill="%s" stroke="#333"/>`+"\n",
-		p.x-boxWide/2, p.y-high/2, boxWide, high, round, fill)
+		p.x-boxWide/2, p.y-high/2, boxWide, high, k.round, k.fill)
 	for i, text := range lines {
 		weight := "normal"
 		if i == 0 {

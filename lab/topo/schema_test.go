@@ -167,7 +167,7 @@ func TestSchemaTakesExamples(t *testing.T) {
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%q %v", files, err)
 	}
-	texts := map[string]string{"the test's own": good}
+	texts := map[string]string{"the test's own": good, "one with HFIs": onFabric}
 	for _, name := range files {
 		data, err := os.ReadFile(name)
 		if err != nil {
@@ -191,7 +191,7 @@ func TestSchemaFindsMistakes(t *testing.T) {
 	for _, edit := range [][2]string{
 		{"clock: real", "clock: fast"},
 		{"seed: 7", "sed: 7"},
-		{"kind: host", "kind: hfi"},
+		{"kind: host", "kind: bridge"},
 		{"kind: host, ", ""},
 		{"kind: host, ip", "kind: host, vlan"},
 		{"mode: e2e-tc", "tap: e2e-tc"},

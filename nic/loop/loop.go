@@ -24,7 +24,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -74,16 +73,8 @@ const (
 	politeFor = 10 * time.Millisecond
 )
 
-// A loop whose last sleep was shorter than napBelow begins the next without
-// telling the Go runtime: its monitor would wake up to give the processor to
-// another goroutine, and again to take it back, and each time take it from the
-// process that the loop waits for. A nap has no shorter bound than napFor, which
-// is longer than the kernel's tick: for less the kernel has to set its timer, at
-// the cost of the whole nap in a virtual machine.
-const (
-	napBelow = time.Millisecond
-	napFor   = 5 * time.Millisecond
-)
+// atOnce is shorter than any sleep.
+const atOnce = time.Microsecond
 
 // bufferWait is how long a port rests when the pool had no buffer for it.
 const bufferWait = time.Millisecond
@@ -111,12 +102,12 @@ type Loop struct {
 	realtime realtime
 	ports    []*Port
 	sources  []*Source
-	fds      []unix.PollFd // the mailbox's event descriptor, then one per port, then one per source
-	done     []sent        // frames sent or lost, not yet reported
-	rested   bool          // buffers are given back
-	eager    bool          // lingering pays
-	brisk    bool          // so do naps
-	polite   frame.Time    // until then the loop does not linger
+	waiter              // the mailbox's event descriptor, then one per port, then one per source
+	done     []sent     // frames sent or lost, not yet reported
+	rested   bool       // buffers are given back
+	eager    bool       // lingering pays
+	brisk    bool       // so do naps
+	polite   frame.Time // until then the loop does not linger
 
 	thread  atomic.Int64 // that Run occupies
 	event   int          // eventfd that wakes the loop
@@ -133,7 +124,7 @@ type sent struct {
 	at frame.Time
 }
 
-// New returns a loop without engine and queues; it holds one descriptor until
+// New returns a loop without engine and queues; it holds three descriptors until
 // Run returns or Close is called.
 func New(cfg Config) (*Loop, error) {
 	if cfg.Frames <= 0 {
@@ -151,7 +142,13 @@ func New(cfg Config) (*Loop, error) {
 		done:    make([]sent, 0, 2*txFrames),
 		stopped: make(chan struct{}),
 	}
-	l.fds = append(l.fds, unix.PollFd{Fd: int32(event), Events: unix.POLLIN})
+	if l.waiter, err = newWaiter(); err == nil {
+		err = l.add(0, event, unix.EPOLLIN|unix.EPOLLET)
+	}
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
 	return l, nil
 }
 
@@ -172,7 +169,9 @@ func (l *Loop) Now() frame.Time { return l.clock.now() }
 func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
 	p := &Port{loop: l, port: port, queue: q, gathers: frame.Gathers(q), budget: txFrames, readSize: superFrame, reports: port == frame.Wire}
 	p.SetMaxFrame(maxFrame)
-	l.fds = slices.Insert(l.fds, l.firstSource(), unix.PollFd{Fd: int32(q.Fd()), Events: unix.POLLIN})
+	if p.err = l.add(l.firstSource(), q.Fd(), unix.EPOLLIN); p.err != nil {
+		l.fds = slices.Insert(l.fds, l.firstSource(), unix.PollFd{Fd: -1})
+	}
 	l.ports = append(l.ports, p)
 	return p
 }
@@ -186,7 +185,7 @@ func (l *Loop) RemoveQueue(p *Port) {
 		return
 	}
 	l.ports = slices.Delete(l.ports, i, i+1)
-	l.fds = slices.Delete(l.fds, i+1, i+2)
+	l.remove(i + 1)
 	p.end()
 }
 
@@ -279,6 +278,7 @@ func (l *Loop) close() {
 	l.open = false
 	l.mail = nil
 	unix.Close(l.event)
+	l.waiter.close()
 	l.mu.Unlock()
 	for _, p := range l.ports {
 		p.end()
@@ -381,44 +381,38 @@ func (l *Loop) failed() error {
 }
 
 // sleep waits for a queue, the mailbox or the deadline. A past deadline only
-// looks. After a second without anything to do the spare buffers go.
+// looks.
 func (l *Loop) sleep(deadline frame.Time) error {
 	now := l.clock.now()
-	wait := deadline.Sub(now)
 	clearEvents(l.fds)
-	if l.eager && wait > 0 && now >= l.polite && len(l.sources) == 0 && !l.held() {
-		if l.linger(now, min(wait, lingerFor)) {
+	if l.eager && deadline > now && now >= l.polite && len(l.sources) == 0 && !l.held() {
+		if l.linger(now, min(deadline.Sub(now), lingerFor)) {
 			l.rested = false
 			return nil
 		}
 		now = l.clock.now()
-		wait = deadline.Sub(now)
 	}
 	for i, p := range l.ports {
-		l.fds[i+1].Events = unix.POLLIN
-		if p.pending() > 0 {
-			l.fds[i+1].Events |= unix.POLLOUT
-		}
+		events := int16(unix.POLLIN)
 		if p.unbuffered {
 			p.unbuffered = false
-			l.fds[i+1].Events &^= unix.POLLIN
-			wait = min(wait, bufferWait)
+			events = 0
+			deadline = min(deadline, now.Add(bufferWait))
+		}
+		if p.pending() > 0 {
+			events |= unix.POLLOUT
+		}
+		if err := l.want(i+1, events); err != nil {
+			return err
 		}
 	}
-	n, err := l.nap(wait)
-	if n == 0 && err == nil && wait > 0 {
-		wait = deadline.Sub(l.clock.now())
-		n, err = l.poll(wait)
-	}
-	slept := l.clock.now().Sub(now)
-	l.eager, l.brisk = n > 0 && slept < lingerFor, n > 0 && slept < napBelow
-	if err == nil && n == 0 && wait > idleAfter && !l.rested {
-		l.pool.Trim(1)
-		l.rested = true
-		n, err = l.poll(deadline.Sub(l.clock.now()))
-	}
+	n, slept, err := l.await(now, deadline)
 	if err != nil {
 		return err
+	}
+	l.eager, l.brisk = n > 0 && slept < lingerFor, n > 0 && slept < napBelow
+	if slept < atOnce {
+		l.mayBeMore()
 	}
 	if n > 0 {
 		l.rested = false
@@ -427,6 +421,16 @@ func (l *Loop) sleep(deadline frame.Time) error {
 		l.drain()
 	}
 	return nil
+}
+
+// mayBeMore is for a sleep that was none: frames of which one was read may have
+// been there already.
+func (l *Loop) mayBeMore() {
+	for i, p := range l.ports {
+		if l.fds[i+1].Revents&unix.POLLIN != 0 {
+			p.sparse = false
+		}
+	}
 }
 
 // held tells that a port waits for more than frames.
@@ -470,51 +474,16 @@ func (l *Loop) called() bool {
 	return woken
 }
 
-// nap is ppoll for at most napFor, if that pays, or without waiting.
-func (l *Loop) nap(wait time.Duration) (int, error) {
-	if wait > 0 && !l.brisk {
-		return 0, nil
-	}
-	ts := unix.NsecToTimespec(max(0, int64(min(wait, napFor))))
-	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&l.fds[0])), uintptr(len(l.fds)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
-	return l.polled(int(n), errno)
-}
-
-// polled is what ppoll has found.
-func (l *Loop) polled(n int, errno unix.Errno) (int, error) {
-	switch errno {
-	case 0:
-		return n, nil
-	case unix.EINTR:
-		clearEvents(l.fds)
-		return 0, nil
-	}
-	return 0, fmt.Errorf("event loop: ppoll: %w", errno)
-}
-
-// poll is ppoll for at most wait, or idleAfter while buffers are held.
-func (l *Loop) poll(wait time.Duration) (int, error) {
-	if !l.rested {
-		wait = min(wait, idleAfter)
-	}
-	ts := unix.NsecToTimespec(max(0, int64(wait)))
-	n, err := unix.Ppoll(l.fds, &ts, nil)
-	errno, _ := err.(unix.Errno)
-	return l.polled(n, errno)
-}
-
 func clearEvents(fds []unix.PollFd) {
 	for i := range fds {
 		fds[i].Revents = 0
 	}
 }
 
-// drain resets the event descriptor before the mailbox is emptied, so that no
-// later Do is missed.
+// drain lets the next Do wake the loop, before the mailbox is emptied, so that
+// none is missed. The event descriptor tells of each write: nobody reads it.
 func (l *Loop) drain() {
-	var count [8]byte
 	l.mu.Lock()
-	unix.Read(l.event, count[:])
 	l.woken = false
 	l.mu.Unlock()
 }

@@ -31,6 +31,7 @@ type Port struct {
 	first, n   int
 	ahead      *frame.Frame // read by look, first of the next batch
 	behind     bool         // the last batch did not empty the queue
+	sparse     bool         // frames come one at a time
 	unbuffered bool         // the pool had nothing to read into
 	err        error
 	lost       func(error) // may be nil
@@ -163,7 +164,9 @@ func (p *Port) discard() {
 func (p *Port) Drops() frame.Drops { return p.drops }
 
 // receive reads one batch and hands it to the engine, in parts that stay in
-// the cache. If it ends before the queue is empty, the port is behind.
+// the cache. If it ends before the queue is empty, the port is behind. Where
+// frames come one at a time it reads one: a look for the next costs more than
+// to be told of it.
 func (p *Port) receive() error {
 	n, part, octets := 0, 0, 0
 	if p.ahead != nil {
@@ -171,7 +174,12 @@ func (p *Port) receive() error {
 		n, part = 1, p.batch[0].Len()
 	}
 	p.behind = true
+	total := n
 	for tries := n; tries < rxFrames && octets+part < rxOctets; tries++ {
+		if p.sparse && total == 1 {
+			p.behind = false
+			break
+		}
 		if part >= rxPart {
 			p.deliver(n)
 			n, octets, part = 0, octets+part, 0
@@ -189,8 +197,10 @@ func (p *Port) receive() error {
 			p.batch[n] = f
 			part += f.Len()
 			n++
+			total++
 		}
 	}
+	p.sparse = total == 1 && !p.behind
 	p.deliver(n)
 	return nil
 }
@@ -207,7 +217,7 @@ func (p *Port) deliver(n int) {
 // frame, or an error to find.
 func (p *Port) look() bool {
 	f, err := p.read()
-	p.ahead = f
+	p.ahead, p.sparse = f, false
 	p.behind = f != nil || err != nil && err != tap.ErrAgain
 	return p.behind
 }

@@ -19,29 +19,27 @@ type Source struct {
 // whenever fd, which stays the caller's, is readable, or hung up and nothing is
 // left to read; again in each iteration until it no longer is. One call does a
 // bounded amount of work. lost is called there if the loop ends before
-// RemoveSource, at once if it has ended. Call it before Run, or from a function
-// that Do runs.
+// RemoveSource, at once if it has ended or fd cannot be polled. Call it before
+// Run, or from a function that Do runs.
 func (l *Loop) AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) *Source {
 	s := &Source{fd: fd, serve: serve, lost: lost}
 	l.mu.Lock()
 	open := l.open
 	l.mu.Unlock()
-	if !open {
+	if !open || l.add(len(l.fds), fd, unix.EPOLLIN) != nil {
 		lost()
 		return s
 	}
 	l.sources = append(l.sources, s)
-	l.fds = append(l.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	return s
 }
 
-// RemoveSource ends the polling of s. Call it from a function that Do runs or
+// RemoveSource ends the polling of s, whose descriptor is still open. Call it from a function that Do runs or
 // from s itself.
 func (l *Loop) RemoveSource(s *Source) {
 	if i := slices.Index(l.sources, s); i >= 0 {
 		l.sources = slices.Delete(l.sources, i, i+1)
-		at := l.firstSource() + i
-		l.fds = slices.Delete(l.fds, at, at+1)
+		l.remove(l.firstSource() + i)
 	}
 }
 

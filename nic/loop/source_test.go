@@ -150,3 +150,62 @@ func TestSourceAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations per iteration", n)
 	}
 }
+
+// The timer that ends one sleep stays set for the next, and one that goes off
+// early is set anew.
+func TestTimerStaysSet(t *testing.T) {
+	w := prepare(t, 0)
+	defer w.Close()
+	r, in := newPipe(t)
+	w.AddSource(r, func(frame.Time, bool) {}, func() {})
+	hour := w.clock.now().Add(time.Hour)
+	for range 3 {
+		_, err := unix.Write(in, []byte("x"))
+		must(t, err)
+		w.rested, w.brisk = true, false
+		must(t, w.sleep(hour))
+		if w.alarm != hour {
+			t.Fatalf("the timer goes off at %v, not at %v", w.alarm, hour)
+		}
+	}
+	unix.Read(r, make([]byte, 3))
+	soon := w.clock.now().Add(10 * time.Millisecond)
+	w.ring(w.clock.now(), soon)
+	late := soon.Add(10 * time.Millisecond)
+	must(t, w.sleep(late))
+	if now := w.clock.now(); now < late {
+		t.Errorf("the sleep ended %v before its deadline", late.Sub(now))
+	}
+	if w.alarm != late {
+		t.Errorf("the timer was set to %v last, not to %v", w.alarm, late)
+	}
+}
+
+// Frames that come one at a time are read without a look for the next; those
+// that come together reach the engine together.
+func TestSparseFrames(t *testing.T) {
+	w := prepare(t, 0)
+	defer w.Close()
+	once := func() {
+		t.Helper()
+		must(t, w.sleep(w.clock.now().Add(time.Minute)))
+		_, _, err := w.iterate()
+		must(t, err)
+	}
+	for _, burst := range []int{1, 1, 4, 4} {
+		for range burst {
+			w.far.send(t, []byte("a frame"))
+		}
+		for got := 0; got < burst; {
+			before := len(w.engine.batches)
+			once()
+			for _, n := range w.engine.batches[before:] {
+				got += n
+			}
+		}
+	}
+	n := len(w.engine.batches)
+	if got := w.engine.batches[n-1]; got != 4 {
+		t.Errorf("of the last four frames the engine got %v", w.engine.batches)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"tapir/lab/result"
 	"tapir/lab/testbed"
 	"tapir/lab/topo"
+	"tapir/lab/virtual"
 )
 
 func newLab() *cobra.Command {
@@ -58,6 +60,19 @@ func loadLab(path string) (*topo.Lab, error) {
 	return l, err
 }
 
+// setClock lets a lab run by the clock of --clock, if that is given.
+func setClock(lab *topo.Lab, clock string) error {
+	if clock == "" {
+		return nil
+	}
+	if err := lab.SetClock(clock); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+const clockFlag = "`clock` to run by, real or virtual, instead of the file's"
+
 // privileged runs fn with the rights to make namespaces: in a user namespace
 // if need be.
 func privileged(ctx context.Context, fn func() error) error {
@@ -67,16 +82,28 @@ func privileged(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
+// needPrivileges is privileged, if one of the labs has anything real.
+func needPrivileges(ctx context.Context, labs []*topo.Lab, fn func() error) error {
+	if slices.ContainsFunc(labs, func(l *topo.Lab) bool { return l.Clock == topo.Real }) {
+		return privileged(ctx, fn)
+	}
+	return fn()
+}
+
 func newLabRun() *cobra.Command {
 	var o testbed.Options
 	var seed uint64
+	var clock string
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Bring a lab up, run its steps, take it down",
 		Long: "Run brings the lab up, runs its steps in order until one fails, takes it down and ends with\n" +
 			"exit code 0 if all is as expected, else 1. It prints what happens, and what the programs\n" +
-			"say. --out keeps a capture for each link, the log and the result as JSON.",
-		Example: "  tapir lab run lab/examples/rping/lab.yaml\n  tapir lab run --out out/lossy lab/examples/lossy-link/lab.yaml",
+			"say. --out keeps a capture for each link, the log and the result as JSON.\n\n" +
+			"By the virtual clock a lab needs no privileges: one seed gives the same captures, log and\n" +
+			"result on any machine, to the last octet, and time passes as fast as it can.",
+		Example: "  tapir lab run lab/examples/rping/lab.yaml\n  tapir lab run --out out/lossy lab/examples/lossy-link/lab.yaml\n" +
+			"  tapir lab run --clock virtual --seed 7 lab/examples/lossy-link/lab.yaml",
 		Args:    oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lab, err := loadLab(args[0])
@@ -86,8 +113,11 @@ func newLabRun() *cobra.Command {
 			if cmd.Flags().Changed("seed") {
 				lab.Seed = seed
 			}
+			if err := setClock(lab, clock); err != nil {
+				return err
+			}
 			o.Print, o.Echo = cmd.OutOrStdout(), true
-			return privileged(cmd.Context(), func() error {
+			return needPrivileges(cmd.Context(), []*topo.Lab{lab}, func() error {
 				r, err := runLab(cmd.Context(), lab, o)
 				if err == nil && r.Verdict != result.Passed {
 					err = reported(exitFailed)
@@ -99,10 +129,14 @@ func newLabRun() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&o.Out, "out", "o", "", "`directory` for captures, log.txt and result.json")
 	f.Uint64Var(&seed, "seed", 0, "`number` that the faults are drawn from, instead of the file's")
+	f.StringVar(&clock, "clock", "", clockFlag)
 	return cmd
 }
 
 func runLab(ctx context.Context, lab *topo.Lab, o testbed.Options) (*result.Result, error) {
+	if lab.Clock == topo.Virtual {
+		return virtual.Run(ctx, lab, virtual.Options{Out: o.Out, Print: o.Print})
+	}
 	var err error
 	if o.Tapir, err = os.Executable(); err != nil {
 		return nil, err
@@ -111,7 +145,7 @@ func runLab(ctx context.Context, lab *topo.Lab, o testbed.Options) (*result.Resu
 }
 
 func newLabTest() *cobra.Command {
-	var out string
+	var out, clock string
 	cmd := &cobra.Command{
 		Use:     "test FILE...",
 		Short:   "Run labs one after the other and print their verdicts",
@@ -130,11 +164,15 @@ func newLabTest() *cobra.Command {
 				if labs[i], err = loadLab(path); err != nil {
 					return err
 				}
+				if err := setClock(labs[i], clock); err != nil {
+					return err
+				}
 			}
-			return privileged(cmd.Context(), func() error { return testLabs(cmd, labs, out) })
+			return needPrivileges(cmd.Context(), labs, func() error { return testLabs(cmd, labs, out) })
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "`directory` with a folder for the captures, log and result of each lab")
+	cmd.Flags().StringVar(&clock, "clock", "", clockFlag)
 	return cmd
 }
 
@@ -196,6 +234,9 @@ func newLabUp() *cobra.Command {
 }
 
 func keepLab(cmd *cobra.Command, lab *topo.Lab, o testbed.Options) (err error) {
+	if lab.Clock != topo.Real {
+		return usagef("lab %s runs by the virtual clock: nothing of it can stay up", lab.Name)
+	}
 	for _, r := range testbed.List() {
 		if r.Name == lab.Name {
 			return fmt.Errorf("lab %s is up already (process %d): end it with: tapir lab down %s", r.Name, r.PID, r.Name)

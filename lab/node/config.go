@@ -182,11 +182,22 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// Device is the NIC that the configuration describes, iface the name of the
+// interface that its wire is.
+func (c Config) Device(iface string) nic.Config {
+	c = c.withDefaults()
+	mode, _ := nic.ParseFrameMode(c.Frames) // checked when it was set
+	cfg := c.NIC
+	cfg.Name, cfg.MAC, cfg.Addrs, cfg.Gateways = c.Name, c.MAC, c.Addrs(), c.Gateways
+	cfg.MTU, cfg.VLAN, cfg.Frames, cfg.Seed, cfg.Iface = c.MTU, c.VLAN, mode, c.Seed, iface
+	return cfg
+}
+
 // Addrs are the NIC's own addresses, IPv4 first.
 func (c *Config) Addrs() []netip.Prefix { return append(slices.Clone(c.IP), c.IP6...) }
 
-// vnet reports whether the TAP needs virtio-net headers.
-func (c *Config) vnet() bool { return c.Frames == framesGSO || c.Frames == framesJumbo }
+// Vnet reports whether the TAP needs virtio-net headers: super-frames pass.
+func (c *Config) Vnet() bool { return c.Frames == framesGSO || c.Frames == framesJumbo }
 
 // Validate finds settings that do not go together. The error is one line.
 func (c *Config) Validate() error {

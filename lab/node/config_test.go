@@ -133,7 +133,7 @@ func TestTCPSettingsReachTheEngine(t *testing.T) {
 		Congestion: toe.Reno, ECN: toe.ECNAsk, TOS: 40, Nagle: true, UserTimeout: 30 * time.Second,
 		KeepAlive: 2 * time.Minute, KeepAliveProbes: 3, FinRetries: 4,
 	}}
-	if got := n.deviceConfig().TCP; !cmp.Equal(got, want) {
+	if got := n.cfg.Device("").TCP; !cmp.Equal(got, want) {
 		t.Error(cmp.Diff(want, got))
 	}
 }

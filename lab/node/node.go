@@ -86,7 +86,7 @@ func (n *Node) build() (err error) {
 	} else if err := n.openTAPs(&env); err != nil {
 		return err
 	}
-	if n.Device, err = nic.New(n.deviceConfig(), env); err != nil {
+	if n.Device, err = nic.New(n.cfg.Device(n.wire.Name()), env); err != nil {
 		return err
 	}
 	if n.host != nil {
@@ -150,7 +150,7 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 	if n.kernel, err = openKernelSide(n.cfg.NS); err != nil {
 		return err
 	}
-	t, err := n.kernel.links.OpenTAP(tap.Config{Name: n.cfg.TAP, FD: n.cfg.TAPFD, Vnet: n.cfg.vnet()})
+	t, err := n.kernel.links.OpenTAP(tap.Config{Name: n.cfg.TAP, FD: n.cfg.TAPFD, Vnet: n.cfg.Vnet()})
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.cfg.Name, err)
 	}
@@ -177,24 +177,13 @@ func (n *Node) openHost(env *nic.Env) error {
 	if h.low, h.high, err = n.kernel.links.EphemeralPorts(); err != nil {
 		return fmt.Errorf("%s: %w", n.cfg.Name, err)
 	}
-	t, err := n.kernel.links.OpenTAP(tap.Config{Name: n.cfg.HostTAP, Vnet: n.cfg.vnet()})
+	t, err := n.kernel.links.OpenTAP(tap.Config{Name: n.cfg.HostTAP, Vnet: n.cfg.Vnet()})
 	if err != nil {
 		return fmt.Errorf("%s: host_tap: %w", n.cfg.Name, err)
 	}
 	n.host = t
 	env.Host, env.Reserver = n.attach(frame.Host, t, n.cfg.MTU), h
 	return nil
-}
-
-func (n *Node) deviceConfig() nic.Config {
-	mode, _ := nic.ParseFrameMode(n.cfg.Frames) // checked when it was set
-	cfg := n.cfg.NIC
-	cfg.Name, cfg.MAC, cfg.Addrs, cfg.Gateways = n.cfg.Name, n.cfg.MAC, n.cfg.Addrs(), n.cfg.Gateways
-	cfg.MTU, cfg.VLAN, cfg.Frames, cfg.Seed = n.cfg.MTU, n.cfg.VLAN, mode, n.cfg.Seed
-	if n.wire != nil {
-		cfg.Iface = n.wire.Name()
-	}
-	return cfg
 }
 
 // run starts the loop and the watch of the carrier.

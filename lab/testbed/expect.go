@@ -39,14 +39,7 @@ func (b *Bed) expect(ctx context.Context, c *topo.Condition) error {
 	if err != nil {
 		return hopeless{err}
 	}
-	return within(c, n)
-}
-
-func within(c *topo.Condition, n uint64) error {
-	if n < c.Min || n > c.Max {
-		return fmt.Errorf("it is %d", n)
-	}
-	return nil
+	return c.Bounds(n)
 }
 
 // says judges the output of a program.
@@ -143,5 +136,5 @@ func (b *Bed) filter(ctx context.Context, c *topo.Condition) error {
 	if err != nil {
 		return err
 	}
-	return within(c, uint64(len(rows)))
+	return c.Bounds(uint64(len(rows)))
 }

@@ -220,6 +220,14 @@ func (c *Condition) String() string {
 	return fmt.Sprintf("%s%s: %s: %s", c.Node, c.Link, what, bounds)
 }
 
+// Bounds says what is wrong with the value of what the condition counts.
+func (c *Condition) Bounds(n uint64) error {
+	if n < c.Min || n > c.Max {
+		return fmt.Errorf("it is %d", n)
+	}
+	return nil
+}
+
 // LinkCounts are the counters of a link in both directions together.
 type LinkCounts struct {
 	Frames     uint64 `json:"frames"`

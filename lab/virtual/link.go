@@ -1,0 +1,290 @@
+package virtual
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"tapir/lab/capture"
+	lablink "tapir/lab/link"
+	"tapir/lab/topo"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+	"tapir/wire/virtio"
+)
+
+// A link of which the file does not say more has this rate and delay: time has
+// to pass somewhere. Nodes wait while it is busy for so long.
+const (
+	defaultRate  = 100e9 // bits per second
+	defaultDelay = time.Microsecond
+	backlog      = 20 * time.Microsecond
+)
+
+// link is a link of the lab.
+type link struct {
+	*topo.Link
+	lab     *Lab
+	wire    *lablink.Virtual
+	ends    [2]*end
+	most    int // octets of a frame without offloads
+	fault   lablink.Impairment
+	down    bool
+	tooLong uint64
+	split   virtio.Splitter
+	cap     *capture.Lab
+	disk    *os.File
+	file    string
+	ifaces  [2]uint32
+}
+
+// end is one end of a link: what its node transmits there goes to the other.
+type end struct {
+	link *link
+	side int
+	node *node
+	port frame.Port
+	look func()     // takes in what has arrived
+	wake frame.Time // when the next look is
+}
+
+// addLink makes the ends of a link, which the nodes need.
+func (l *Lab) addLink(t *topo.Link) (*link, error) {
+	k := &link{Link: t, lab: l}
+	for i, name := range t.Ends {
+		n := l.node(name)
+		if len(n.ends) > math.MaxUint8 {
+			return nil, fmt.Errorf("%s has more than %d links", name, math.MaxUint8+1)
+		}
+		e := &end{link: k, side: i, node: n, port: frame.Port(len(n.ends)), wake: frame.Never}
+		e.look = e.arrivals
+		n.ends = append(n.ends, e)
+		k.ends[i] = e
+	}
+	return k, nil
+}
+
+// join makes the cable, once the nodes are known.
+func (k *link) join() error {
+	mtu := k.MTU
+	if mtu == 0 {
+		mtu = max(1500, k.ends[0].node.mtu(), k.ends[1].node.mtu())
+	}
+	const tags = 2 * ether.TagLen
+	k.most = mtu + ether.HeaderLen + tags
+	k.fault = k.Fault
+	cfg := lablink.VirtualConfig{ToB: k.impairment(), ToA: k.impairment(), Seed: k.seed(), Pool: k.lab.world.Pool, Clock: k.lab.world}
+	if k.lab.wanted(k.Link) {
+		if err := k.record(mtu); err != nil {
+			return err
+		}
+		cfg.Tracer = k
+	}
+	k.wire = lablink.NewVirtual(cfg)
+	k.lab.later(k.wire.Close)
+	return nil
+}
+
+// seed gives each link a sequence of its own, that of the real clock.
+func (k *link) seed() uint64 {
+	for i := range k.lab.topo.Links {
+		if &k.lab.topo.Links[i] == k.Link {
+			return k.lab.topo.Seed<<16 + uint64(i)
+		}
+	}
+	return k.lab.topo.Seed
+}
+
+// impairment is what happens to frames now.
+func (k *link) impairment() lablink.Impairment {
+	f := k.fault
+	f.Down = k.down
+	if f.Delay == 0 {
+		f.Delay = defaultDelay
+	}
+	if f.Rate == 0 {
+		f.Rate, f.Queue = defaultRate, math.MaxInt32
+	}
+	return f
+}
+
+// set makes f happen to frames from now on.
+func (k *link) set(f lablink.Impairment) {
+	k.fault = f
+	k.wire.Set(k.impairment(), k.impairment())
+	for _, e := range k.ends {
+		k.lab.world.Touch(e.node.place)
+	}
+}
+
+// plug takes the link down or up. NICs lose their carrier; a switch does not
+// notice.
+func (k *link) plug(down bool) {
+	k.down = down
+	k.set(k.fault)
+	for _, e := range k.ends {
+		switch {
+		case e.node.dev == nil:
+		case down:
+			e.node.dev.LinkDown(k.lab.world.Now())
+		default:
+			e.node.dev.LinkUp(k.lab.world.Now())
+		}
+	}
+}
+
+// counts are the link's counters.
+func (k *link) counts() topo.LinkCounts {
+	a, b := k.wire.Faults()
+	return topo.LinkCounts{Frames: a.Frames + b.Frames, Lost: a.Lost + b.Lost, Duplicated: a.Duplicated + b.Duplicated,
+		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused + k.tooLong}
+}
+
+// waits tells that nodes wait for the link: the file does not say how fast it
+// is, so nothing is lost for want of speed.
+func (k *link) waits() bool { return k.fault.Rate == 0 }
+
+// roomAt is when the link takes frames from this end, in the past if it does
+// now.
+func (e *end) roomAt() frame.Time {
+	if !e.link.waits() {
+		return 0
+	}
+	return e.link.wire.Busy(e.side).Add(-backlog)
+}
+
+// Room implements frame.Link.
+func (e *end) Room() int {
+	if e.roomAt() > e.link.lab.world.Now() {
+		e.node.stuck = true
+		return 0
+	}
+	return 64
+}
+
+// Transmit implements frame.Link: the frame is on the line now.
+func (e *end) Transmit(f *frame.Frame) {
+	now, id := e.link.lab.world.Now(), f.ID
+	e.send(f)
+	f.Release()
+	if id != 0 && e.node.engine().TxDone(id, now) {
+		e.node.again = true
+	}
+}
+
+// send puts f (borrowed) on the line: its true segments, if the other end does
+// not take super-frames.
+func (e *end) send(f *frame.Frame) {
+	far := e.link.ends[1-e.side]
+	if f.Offload.GSO == frame.GSONone && !f.Offload.NeedsCsum || far.node.vnet() && e.node.vnet() {
+		e.enter(f)
+		return
+	}
+	err := e.link.split.Split(f.Offload, f.Bytes(), func(seg []byte) {
+		g := e.link.lab.world.Pool.Get(len(seg))
+		g.Append(seg)
+		e.enter(g)
+		g.Release()
+	})
+	if err != nil {
+		e.link.tooLong++
+	}
+}
+
+func (e *end) enter(f *frame.Frame) {
+	k := e.link
+	if f.Len() > k.most && f.Offload.GSO == frame.GSONone {
+		k.tooLong++
+		return
+	}
+	k.wire.Enter(e.side, f, k.lab.world.Now())
+	k.ends[1-e.side].await()
+}
+
+// await has the node look when the next frame arrives.
+func (e *end) await() {
+	if at := e.link.wire.Next(1 - e.side); at < e.wake {
+		e.wake = at
+		e.link.lab.world.Turn(e.node.place, at, e.look)
+	}
+}
+
+// arrivals takes in what has arrived.
+func (e *end) arrivals() {
+	now := e.link.lab.world.Now()
+	if now >= e.wake {
+		e.wake = frame.Never
+	}
+	var batch [1]*frame.Frame
+	for f := e.link.wire.Due(1-e.side, now); f != nil; f = e.link.wire.Due(1-e.side, now) {
+		f.ID = 0
+		batch[0] = f
+		e.node.Receive(e.port, batch[:], now)
+	}
+	e.await()
+}
+
+// filters tells whether a step looks into a capture.
+func (l *Lab) filters() bool {
+	for _, s := range l.topo.Steps {
+		if s.Condition.Filter != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted tells whether somebody will read the link's capture.
+func (l *Lab) wanted(t *topo.Link) bool {
+	if l.opt.Out != "" {
+		return t.Capture
+	}
+	for _, s := range l.topo.Steps {
+		if s.Condition.Filter != "" && s.Condition.Link == t.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// record begins the capture of the link.
+func (k *link) record(mtu int) (err error) {
+	k.file = filepath.Join(k.lab.files, k.Name+".pcapng")
+	if k.disk, err = os.Create(k.file); err != nil {
+		return err
+	}
+	k.lab.later(func() { k.disk.Close() })
+	k.cap = capture.NewLab(k.disk, "tapir lab")
+	for i, e := range k.ends {
+		end := capture.End{Link: k.Name, Node: e.node.Name, Far: k.ends[1-i].node.Name, MTU: mtu, Speed: uint64(k.impairment().Rate)}
+		if e.node.dev != nil {
+			end.MAC = e.node.dev.Config().MAC
+		}
+		k.ifaces[i] = k.cap.Add(end)
+	}
+	return nil
+}
+
+// Trace implements frame.Tracer: a frame enters the cable.
+func (k *link) Trace(r *frame.Record) {
+	iface := k.ifaces[0]
+	if r.Dir == frame.Inbound {
+		iface = k.ifaces[1]
+	}
+	r.Dir = frame.Outbound
+	k.cap.Packet(iface, r)
+}
+
+// finish completes the capture.
+func (k *link) finish() error {
+	if k.cap == nil {
+		return nil
+	}
+	if err := errors.Join(k.cap.Close(), k.disk.Close()); err != nil {
+		return fmt.Errorf("link %s: %w", k.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package virtual
+
+import (
+	"fmt"
+	"strings"
+
+	"tapir/lab/sw"
+	"tapir/lab/topo"
+	"tapir/lab/vtime"
+	"tapir/nic"
+	"tapir/ptp/clock"
+	"tapir/wire/frame"
+)
+
+// node is a node of the lab: the engine that a world runs.
+type node struct {
+	*topo.Node
+	lab   *Lab
+	place *vtime.Place
+	ends  []*end
+	dev   *nic.Device // of a NIC
+	sw    *sw.Switch  // of a switch
+	again bool        // a stamp has changed what there is to do
+	stuck bool        // a link had no room
+}
+
+// engine is what a NIC and a switch have in common.
+type engine interface {
+	Dispatch(now frame.Time) bool
+	Poll(now frame.Time) frame.Time
+	TxDone(id uint64, at frame.Time) bool
+}
+
+func (n *node) engine() engine {
+	if n.dev != nil {
+		return n.dev
+	}
+	return n.sw
+}
+
+// vnet tells whether the node's port takes super-frames.
+func (n *node) vnet() bool { return n.Kind == topo.NIC && n.NIC.Vnet() }
+
+// mtu is what the node needs of its links, in octets of IP; 0: nothing special.
+func (n *node) mtu() int {
+	if n.Kind != topo.NIC {
+		return 0
+	}
+	return n.NIC.Device("").MTU
+}
+
+// build makes the engine, once the links are known.
+func (n *node) build() error {
+	if n.Kind == topo.Switch {
+		return n.buildSwitch()
+	}
+	cfg := n.NIC.Device("tap0")
+	if mtu := n.ends[0].link.MTU; n.NIC.MTU == 0 && mtu != 0 {
+		cfg.MTU = mtu
+	}
+	var err error
+	n.dev, err = nic.New(cfg, nic.Env{Pool: n.lab.world.Pool, Wire: n.ends[0], Clock: n.lab.world})
+	return err
+}
+
+func (n *node) buildSwitch() error {
+	cfg := n.Switch
+	links := make([]frame.Link, len(n.ends))
+	cfg.Ports = make([]sw.PortConfig, len(n.ends))
+	for i, e := range n.ends {
+		links[i] = e
+		cfg.Ports[i].TAP = fmt.Sprint("p", i)
+	}
+	hw := cfg.Hardware
+	hw.Start, hw.Initial = n.lab.world.Now(), n.lab.world.At(n.lab.world.Now())
+	phc, err := clock.New(hw)
+	if err != nil {
+		return err
+	}
+	n.sw, err = sw.New(cfg, sw.Env{Pool: n.lab.world.Pool, Links: links, Clock: phc})
+	return err
+}
+
+// begin lets the node live.
+func (n *node) begin() {
+	n.place = n.lab.world.Add(n)
+	if n.dev != nil {
+		n.dev.LinkUp(n.lab.world.Now())
+		n.lab.log.printf("%s | %s", n.Name, n.ready())
+	}
+}
+
+// ready is what a node says of itself.
+func (n *node) ready() string {
+	c := n.dev.Config()
+	var ips []string
+	for _, p := range c.Addrs {
+		ips = append(ips, p.String())
+	}
+	return fmt.Sprintf("ready %s mac=%v ip=%s frames=%v", n.Name, c.MAC, strings.Join(ips, ","), c.Frames)
+}
+
+// Receive implements vtime.Engine.
+func (n *node) Receive(port frame.Port, frames []*frame.Frame, now frame.Time) {
+	if n.dev != nil {
+		n.dev.Receive(frame.Wire, frames, now)
+		return
+	}
+	n.sw.Receive(port, frames, now)
+}
+
+// restless is how often a node may ask for another turn at the same time.
+const restless = 100_000
+
+// Poll implements vtime.Engine: it runs the node until it rests.
+func (n *node) Poll(now frame.Time) frame.Time {
+	e := n.engine()
+	for range restless {
+		n.again, n.stuck = false, false
+		again := e.Dispatch(now)
+		next := e.Poll(now)
+		if n.again || again {
+			continue
+		}
+		if n.stuck {
+			return min(max(next, now+1), n.room())
+		}
+		if next > now {
+			return next
+		}
+	}
+	if n.lab.err == nil {
+		n.lab.err = fmt.Errorf("%s does not come to rest at %v", n.Name, n.lab.now())
+	}
+	return frame.Never
+}
+
+// room is when one of the links that had none has room again.
+func (n *node) room() frame.Time {
+	at := frame.Never
+	for _, e := range n.ends {
+		if r := e.roomAt(); r > n.lab.world.Now() {
+			at = min(at, r)
+		}
+	}
+	return at
+}
+
+// leaks are the RDMA objects that a NIC still has at the end.
+func (n *node) leaks() error {
+	if n.dev == nil {
+		return nil
+	}
+	left, _ := n.dev.Verbs.Stop() // fails in callbacks only
+	if len(left) == 0 {
+		return nil
+	}
+	var names []string
+	for _, o := range left {
+		names = append(names, o.String())
+	}
+	return fmt.Errorf("%s: left at the end: %s", n.Name, strings.Join(names, ", "))
+}

@@ -1,0 +1,240 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"tapir/lab/perf"
+	"tapir/lab/result"
+	"tapir/lab/topo"
+	"tapir/lab/tshark"
+	"tapir/wire/frame"
+)
+
+// Steps runs the lab's steps in order until one fails or ctx ends. What is
+// judged by captures is judged by Finish.
+func (l *Lab) Steps(ctx context.Context) *result.Result {
+	r := result.New(l.topo)
+	for i, res := range r.Steps {
+		s := &l.topo.Steps[i]
+		res.Begin(l.now())
+		if s.Condition.Filter != "" {
+			continue // till the capture is complete
+		}
+		err := l.act(ctx, s, res)
+		if res.End(l.now(), err); err != nil {
+			l.log.printf("FAIL  line %d: %s: %v", s.Line, s.Text, err)
+			break
+		}
+		note := ""
+		if res.Perf != nil {
+			note = ": " + res.Perf.String()
+		}
+		l.log.printf("ok    %s%s", s.Text, note)
+	}
+	return r
+}
+
+func (l *Lab) act(ctx context.Context, s *topo.Step, res *result.Step) error {
+	switch s.Verb {
+	case topo.Perf:
+		return l.perf(ctx, s, res)
+	case topo.Fault:
+		l.link(s.Link).set(s.Fault)
+		return nil
+	case topo.Plug:
+		l.link(s.Link).plug(s.Down)
+		return nil
+	case topo.Wait:
+		return l.wait(ctx, s)
+	case topo.Expect:
+		return l.expect(&s.Condition)
+	}
+	return fmt.Errorf("%s: not in virtual time", s.Verb)
+}
+
+// side is one side of a workload.
+type side struct {
+	run    *perf.Run
+	report perf.Report
+	err    error
+	done   bool
+}
+
+func (l *Lab) start(n *node, job perf.Job) (*side, error) {
+	x := &side{}
+	var err error
+	x.run, err = perf.Start(n.dev, job, l.world.Now(), func(r perf.Report, err error) { x.report, x.err, x.done = r, err, true }, nil)
+	l.world.Touch(n.place)
+	return x, err
+}
+
+// perf runs a workload.
+func (l *Lab) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
+	server, err := l.start(l.node(s.Server), perf.Job{Op: s.Job.Op, Port: s.Job.Port}.WithDefaults())
+	if err != nil {
+		return fmt.Errorf("%s does not serve: %w", s.Server, err)
+	}
+	client, err := l.start(l.node(s.Client), s.Job)
+	if err != nil {
+		server.run.Cancel(l.world.Now())
+		l.world.Touch(l.node(s.Server).place)
+		return err
+	}
+	ended, err := l.until(ctx, l.world.Now().Add(s.Timeout), func() bool {
+		return server.done && client.done || client.err != nil || server.err != nil
+	})
+	for _, x := range []struct {
+		*side
+		node string
+	}{{client, s.Client}, {server, s.Server}} {
+		if !x.done {
+			x.run.Cancel(l.world.Now())
+			l.world.Touch(l.node(x.node).place)
+		}
+	}
+	res.Perf = &result.PerfReport{Report: client.report}
+	switch {
+	case err != nil:
+		return err
+	case client.err != nil:
+		return client.err
+	case server.err != nil:
+		return server.err
+	case !ended:
+		return fmt.Errorf("not done after %v", s.Timeout)
+	}
+	for _, c := range client.report.Checks {
+		if !c.Verified {
+			return fmt.Errorf("%s of %d octets: the target memory differs", c.Operation, c.Size)
+		}
+	}
+	return nil
+}
+
+// lookEvery is how often a wait looks at its condition.
+const lookEvery = time.Millisecond
+
+// wait waits for what the step says.
+func (l *Lab) wait(ctx context.Context, s *topo.Step) error {
+	never := func() bool { return false }
+	if s.For > 0 {
+		_, err := l.until(ctx, l.world.Now().Add(s.For), never)
+		return err
+	}
+	end := l.world.Now().Add(s.Timeout)
+	for {
+		last := l.expect(&s.Condition)
+		if last == nil || errors.As(last, new(hopeless)) {
+			return last
+		}
+		if l.world.Now() >= end {
+			return fmt.Errorf("not done after %v: %w", s.Timeout, last)
+		}
+		if _, err := l.until(ctx, min(end, l.world.Now().Add(lookEvery)), never); err != nil {
+			return err
+		}
+	}
+}
+
+// hopeless is the failure of a condition that cannot come to hold any more.
+type hopeless struct{ error }
+
+// expect says why a condition does not hold now.
+func (l *Lab) expect(c *topo.Condition) error {
+	if c.Port != 0 {
+		for _, e := range l.node(c.Node).dev.ShowCEP() {
+			if e.Phase == "listening" && e.Local.Port() == c.Port {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s does not listen on port %d", c.Node, c.Port)
+	}
+	if c.Link != "" {
+		counts := l.link(c.Link).counts()
+		n, _ := counts.Get(c.Counter) // the file was checked
+		return c.Bounds(n)
+	}
+	for _, x := range l.node(c.Node).dev.Counters() {
+		if x.Name == c.Counter {
+			return c.Bounds(x.Value)
+		}
+	}
+	return hopeless{fmt.Errorf("%s has no counter %s: tapir show lists them", c.Node, c.Counter)}
+}
+
+// Finish ends the lab, judges what only its end shows, and writes the result
+// into the output directory.
+func (l *Lab) Finish(ctx context.Context, r *result.Result) error {
+	defer l.close()
+	l.collect(r)
+	err := l.end(ctx)
+	if err != nil {
+		l.log.printf("FAIL  %v", err)
+	}
+	at := l.now()
+	l.judgeCaptures(ctx, r)
+	r.Judge(at, err)
+	l.log.printf("lab %s: %s after %d of %d steps", l.topo.Name, r.Verdict, r.Done(), len(r.Steps))
+	if l.opt.Out == "" {
+		return nil
+	}
+	return result.Write(l.opt.Out, r)
+}
+
+// collect notes what NICs and links have to tell before they end.
+func (l *Lab) collect(r *result.Result) {
+	for i, n := range l.nodes {
+		if n.dev == nil {
+			continue
+		}
+		for _, c := range n.dev.Counters() {
+			if c.Value != 0 {
+				r.Nodes[i].Counters = append(r.Nodes[i].Counters, result.Counter{Name: c.Name, Value: c.Value})
+			}
+		}
+	}
+	for i, k := range l.links {
+		r.Links[i].Counts = k.counts()
+		if l.opt.Out != "" && k.file != "" {
+			r.Links[i].Capture = filepath.Base(k.file)
+		}
+	}
+}
+
+// judgeCaptures judges the steps that look into captures, if the others were
+// done. Time stands still meanwhile.
+func (l *Lab) judgeCaptures(ctx context.Context, r *result.Result) {
+	for i, res := range r.Steps {
+		s := &l.topo.Steps[i]
+		if s.Condition.Filter == "" || res.Verdict == result.Skipped {
+			continue
+		}
+		res.Begin(l.now())
+		err := l.filter(ctx, &s.Condition)
+		if ctx.Err() != nil {
+			err = errInterrupted
+		}
+		if res.End(l.now(), err); err != nil {
+			l.log.printf("FAIL  line %d: %s: %v", s.Line, s.Text, err)
+			continue
+		}
+		l.log.printf("ok    %s", s.Text)
+	}
+}
+
+// filter counts the frames of a complete capture that a display filter lets
+// through.
+func (l *Lab) filter(ctx context.Context, c *topo.Condition) error {
+	// The dissector of RPC guesses that short Sends are its own.
+	rows, err := tshark.Fields(ctx, l.link(c.Link).file, tshark.Options{Filter: c.Filter, Disable: []string{"rpcordma"}}, "frame.number")
+	if err != nil {
+		return err
+	}
+	return c.Bounds(uint64(len(rows)))
+}
+
+var _ frame.Link = (*end)(nil)

@@ -1,0 +1,222 @@
+// Package virtual runs the labs of package topo in virtual time: the same
+// engines, links and workloads as in package testbed, without namespaces,
+// TAPs and processes. A lab is one goroutine and draws all chance from its
+// seed: equal files have equal captures, logs and results, to the last octet.
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"tapir/lab/result"
+	"tapir/lab/topo"
+	"tapir/lab/vtime"
+	"tapir/wire/frame"
+)
+
+// Options say how to run a lab. The zero value is good.
+type Options struct {
+	Out   string    // directory for captures, log and result; empty: none are kept
+	Print io.Writer // what happens, a line each; nil: nowhere
+}
+
+// Lab is a lab in virtual time.
+type Lab struct {
+	topo  *topo.Lab
+	opt   Options
+	world *vtime.World
+	nodes []*node // in the file's order, as are links
+	links []*link
+	log   *log
+	files string // the directory of captures
+	undo  []func()
+	err   error // of the world: it cannot go on
+}
+
+// mostOctets is what a frame of the world may have.
+const mostOctets = 66 << 10
+
+// Run runs a lab from its start to its end. The error says why it could not
+// start, or why its result could not be written; everything else is in the
+// result, which there always is.
+func Run(ctx context.Context, lab *topo.Lab, o Options) (*result.Result, error) {
+	l, err := Up(lab, o)
+	if err != nil {
+		r := result.New(lab)
+		r.Judge(0, err)
+		if o.Out != "" {
+			err = errors.Join(err, result.Write(o.Out, r))
+		}
+		return r, err
+	}
+	r := l.Steps(ctx)
+	return r, l.Finish(ctx, r)
+}
+
+// Up makes everything; Finish ends it. The lab's clock has to be virtual.
+func Up(lab *topo.Lab, o Options) (*Lab, error) {
+	if lab.Clock != topo.Virtual {
+		return nil, fmt.Errorf("lab %s is of the %s clock", lab.Name, lab.Clock)
+	}
+	l := &Lab{topo: lab, opt: o, world: vtime.New(mostOctets)}
+	if err := l.build(); err != nil {
+		l.close()
+		return nil, err
+	}
+	l.log.printf("lab %s is up: nodes: %d, links: %d", lab.Name, len(lab.Nodes), len(lab.Links))
+	return l, nil
+}
+
+func (l *Lab) build() (err error) {
+	if l.opt.Out != "" {
+		if err := os.MkdirAll(l.opt.Out, 0o777); err != nil {
+			return err
+		}
+		l.files = l.opt.Out
+	} else if l.filters() {
+		if l.files, err = os.MkdirTemp("", "tapir-virtual-*"); err != nil {
+			return err
+		}
+		dir := l.files
+		l.later(func() { os.RemoveAll(dir) })
+	}
+	if l.log, err = openLog(l.now, l.opt.Print, l.opt.Out); err != nil {
+		return err
+	}
+	l.later(l.log.close)
+	for i := range l.topo.Nodes {
+		l.nodes = append(l.nodes, &node{Node: &l.topo.Nodes[i], lab: l})
+	}
+	for i := range l.topo.Links {
+		k, err := l.addLink(&l.topo.Links[i])
+		if err != nil {
+			return fmt.Errorf("link %s: %w", l.topo.Links[i].Name, err)
+		}
+		l.links = append(l.links, k)
+	}
+	for _, n := range l.nodes {
+		if err := n.build(); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+	}
+	for _, k := range l.links {
+		if err := k.join(); err != nil {
+			return fmt.Errorf("link %s: %w", k.Name, err)
+		}
+	}
+	for _, n := range l.nodes {
+		n.begin()
+	}
+	return l.err
+}
+
+func (l *Lab) later(fn func()) { l.undo = append(l.undo, fn) }
+
+// now is the lab's time.
+func (l *Lab) now() time.Duration { return time.Duration(l.world.Now()) }
+
+func (l *Lab) node(name string) *node {
+	for _, n := range l.nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	return nil
+}
+
+func (l *Lab) link(name string) *link {
+	for _, k := range l.links {
+		if k.Name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// until lets things happen until done says that this is enough, or the time
+// end has come. It reports whether it was done.
+func (l *Lab) until(ctx context.Context, end frame.Time, done func() bool) (bool, error) {
+	for n := 0; !done(); n++ {
+		if l.world.Next() > end {
+			l.world.Run(end)
+			return done(), l.err
+		}
+		l.world.Step()
+		if n&0xfff == 0 && ctx.Err() != nil {
+			return false, errInterrupted
+		}
+		if l.err != nil {
+			return false, l.err
+		}
+	}
+	return true, nil
+}
+
+// Bounds of a lab's end.
+const (
+	closeWithin = 2 * time.Second        // for connections to close in order
+	abortWithin = 100 * time.Millisecond // for the resets of those that did not
+)
+
+// end closes the connections of all NICs; captures are complete then. The
+// error names what was left over.
+func (l *Lab) end(ctx context.Context) error {
+	for _, stage := range []struct {
+		within time.Duration
+		do     func(n *node)
+	}{
+		{closeWithin, func(n *node) { n.dev.Shutdown(l.world.Now()) }},
+		{abortWithin, func(n *node) { n.dev.Abort(l.world.Now()) }},
+	} {
+		busy := 0
+		for _, n := range l.nodes {
+			if n.dev != nil && !n.dev.Idle() {
+				busy++
+				stage.do(n)
+				l.world.Touch(n.place)
+			}
+		}
+		if busy == 0 {
+			break
+		}
+		if _, err := l.until(ctx, l.world.Now().Add(stage.within), l.idle); err != nil {
+			return err
+		}
+	}
+	var err error
+	for _, n := range l.nodes {
+		err = errors.Join(err, n.leaks())
+	}
+	for _, k := range l.links {
+		err = errors.Join(err, k.finish())
+	}
+	return err
+}
+
+func (l *Lab) idle() bool {
+	for _, n := range l.nodes {
+		if n.dev != nil && !n.dev.Idle() {
+			return false
+		}
+	}
+	return true
+}
+
+// close releases everything.
+func (l *Lab) close() {
+	for _, n := range l.nodes {
+		if n.sw != nil {
+			n.sw.Close()
+		}
+	}
+	for i := len(l.undo) - 1; i >= 0; i-- {
+		l.undo[i]()
+	}
+	l.undo = nil
+}

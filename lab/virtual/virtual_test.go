@@ -1,0 +1,102 @@
+package virtual_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"tapir/lab/result"
+	"tapir/lab/topo"
+	"tapir/lab/virtual"
+)
+
+// examples are the topology files that run in virtual time.
+func examples(t *testing.T) (files []string) {
+	t.Helper()
+	all, err := filepath.Glob("../examples/*/lab.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		lab, err := topo.Load(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lab.SetClock(topo.Virtual) == nil {
+			files = append(files, f)
+		}
+	}
+	if len(files) < 2 {
+		t.Fatalf("only %q run in virtual time", files)
+	}
+	return files
+}
+
+// load reads a lab without the steps for which tshark is needed: what they find
+// in the captures is in the captures' hashes.
+func load(t *testing.T, file string) *topo.Lab {
+	t.Helper()
+	lab, err := topo.Load(file)
+	if err == nil {
+		err = lab.SetClock(topo.Virtual)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.Steps = slices.DeleteFunc(lab.Steps, func(s topo.Step) bool { return s.Condition.Filter != "" })
+	return lab
+}
+
+// run runs a lab that has to pass, and returns its result and the hashes of all
+// files that it leaves, a line each.
+func run(t *testing.T, lab *topo.Lab) (*result.Result, string) {
+	t.Helper()
+	out := t.TempDir()
+	var said strings.Builder
+	r, err := virtual.Run(t.Context(), lab, virtual.Options{Out: out, Print: &said})
+	if err != nil || r.Verdict != result.Passed {
+		t.Fatalf("%s: %v, %v\n%s", lab.Name, r.Verdict, err, said.String())
+	}
+	files, err := os.ReadDir(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(out, f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&all, "%x %s\n", sha256.Sum256(b), f.Name())
+	}
+	return r, all.String()
+}
+
+// The same file gives the same octets: in one process, on any number of
+// processors.
+func TestSameSeedSameOctets(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, file := range examples(t) {
+		var first string
+		for _, procs := range []int{1, 2, 8, 8} {
+			runtime.GOMAXPROCS(procs)
+			_, hashes := run(t, load(t, file))
+			if first == "" {
+				first = hashes
+			}
+			if hashes != first {
+				t.Errorf("%s: with %d processors\n%sinstead of\n%s", file, procs, hashes, first)
+			}
+		}
+		lab := load(t, file)
+		lab.Seed += 100
+		if _, hashes := run(t, lab); strings.Contains(file, "lossy") && hashes == first {
+			t.Errorf("%s: another seed changes nothing", file)
+		}
+	}
+}

@@ -27,6 +27,7 @@ type Virtual struct {
 func NewVirtual(cfg VirtualConfig) *Virtual {
 	v := &Virtual{}
 	v.bad.in, v.bad.out = newLane(cfg.ToB, cfg.Seed, 0), newLane(cfg.ToA, cfg.Seed, 1)
+	v.bad.out.enters = 1
 	v.bad.in.pool, v.bad.out.pool = cfg.Pool, cfg.Pool
 	v.bad.tracer = cfg.Tracer
 	v.bad.system = func() frame.Stamp { return cfg.Clock.At(v.now) }

@@ -268,14 +268,12 @@ func (k *link) record(mtu int) (err error) {
 	return nil
 }
 
-// Trace implements frame.Tracer: a frame enters the cable.
+// Trace implements frame.Tracer: a frame enters the cable. What leaves it at
+// the other end would only be the same again.
 func (k *link) Trace(r *frame.Record) {
-	iface := k.ifaces[0]
-	if r.Dir == frame.Inbound {
-		iface = k.ifaces[1]
+	if r.Dir == frame.Outbound {
+		k.cap.Packet(k.ifaces[r.Port], r)
 	}
-	r.Dir = frame.Outbound
-	k.cap.Packet(iface, r)
 }
 
 // finish completes the capture.

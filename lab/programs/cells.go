@@ -18,6 +18,7 @@ type Cell struct {
 	Known          []string      // what the programs say when an error of their own ended them: they are begun anew
 	Within         time.Duration // how long it may take, if not as long as any
 	Only           []Mode        // the modes that the programs bear, if not all
+	Services       bool          // a signal may end a thread of its library: see rsockets
 	Floods         bool          // it sends for seconds as fast as it can: too much to be captured
 }
 
@@ -48,14 +49,23 @@ func Cells(copied int) (list []Cell) {
 		{Name: "rdma_client v6", Server: "rdma_server -s ::", Client: "rdma_client -s " + IPv6, Want: "end 0"},
 		{Name: "cmtime", Server: "cmtime", Client: "cmtime -c 20 -s " + IPv4, Want: "connect", Stays: true},
 		{Name: "cmtime v6", Server: "cmtime -b " + IPv6, Client: "cmtime -c 20 -s " + IPv6, Want: "connect", Stays: true},
-		{Name: "rcopy", Server: "rcopy", Client: "rcopy from " + IPv4 + ":to", Want: "done", Stays: true, Copies: copied},
 	}
+	return slices.Concat(list, rsockets(copied), libfabric(), perftest(), qperf())
+}
+
+// rsockets are the cells of librdmacm's sockets. It serves them by threads that
+// end when a signal interrupts their first poll(2); who has started one then
+// waits for it for ever.
+func rsockets(copied int) (list []Cell) {
+	list = []Cell{{Name: "rcopy", Server: "rcopy", Client: "rcopy from " + IPv4 + ":to", Want: "done", Stays: true, Copies: copied, Services: true}}
 	for _, p := range []string{"rstream", "riostream"} {
 		arg := p + " -I 5 -C 5 -S 4096 -T v"
-		list = append(list, Cell{Name: p, Server: arg, Client: arg + " -s " + IPv4, Want: "custom"},
-			Cell{Name: p + " v6", Server: arg + " -f ipv6 -b " + IPv6, Client: arg + " -f ipv6 -s " + IPv6, Want: "custom"})
+		c := Cell{Name: p, Server: arg, Client: arg + " -s " + IPv4, Want: "custom", Services: true}
+		list = append(list, c)
+		c.Name, c.Server, c.Client = p+" v6", arg+" -f ipv6 -b "+IPv6, arg+" -f ipv6 -s "+IPv6
+		list = append(list, c)
 	}
-	return slices.Concat(list, libfabric(), perftest(), qperf())
+	return list
 }
 
 // libfabric are the cells of its program.

@@ -2,9 +2,11 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
+	rules "tapir/lab/fault"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
@@ -24,6 +26,10 @@ type CableConfig struct {
 	// ID stands for the same frame; those of a super-frame's segments are
 	// consecutive from it on. nil: nobody
 	Tracer frame.Tracer
+	// Rules strike exact things before chance does (taken; nil: none). Struck,
+	// which may be nil, is told of each strike, on the cable's thread.
+	Rules  *rules.Engine
+	Struck func(rules.Strike)
 }
 
 // Cable joins two queues, on a thread of its own.
@@ -43,7 +49,7 @@ func NewCable(cfg CableConfig) (*Cable, error) {
 		cfg.B.Close()
 		return nil, err
 	}
-	bad.tracer = cfg.Tracer
+	bad.tracer, bad.rules, bad.struck = cfg.Tracer, cfg.Rules, cfg.Struck
 	c := &Cable{bad: bad, done: make(chan struct{})}
 	if c.loop, err = loop.New(loop.Config{}); err != nil {
 		bad.Close()
@@ -70,14 +76,37 @@ func (c *Cable) Set(toB, toA Impairment) error {
 	return c.loop.DoWait(func(frame.Time) { c.bad.Set(toB, toA) })
 }
 
+// SetRules puts rules in force in the place of those before, on a cable that
+// has an engine for them.
+func (c *Cable) SetRules(all []rules.Rule) error {
+	var refused error
+	err := c.loop.DoWait(func(frame.Time) { refused = c.bad.rules.SetRules(all) })
+	return errors.Join(err, refused)
+}
+
+// Rules counts what rules have done so far; nothing on a cable without an
+// engine for them.
+func (c *Cable) Rules() (counts []rules.Count) {
+	c.read(func() {
+		if c.bad.rules != nil {
+			counts = c.bad.rules.Counts()
+		}
+	})
+	return counts
+}
+
 // Faults counts what the cable has done so far in both directions.
 func (c *Cable) Faults() (toB, toA FaultCount) {
-	count := func(frame.Time) { toB, toA = c.bad.Faults() }
-	if c.loop.DoWait(count) != nil {
-		<-c.done
-		count(0)
-	}
+	c.read(func() { toB, toA = c.bad.Faults() })
 	return toB, toA
+}
+
+// read calls look while the cable stands still, or when it has ended.
+func (c *Cable) read(look func()) {
+	if c.loop.DoWait(func(frame.Time) { look() }) != nil {
+		<-c.done
+		look()
+	}
 }
 
 // Close pulls the cable out of both ends and closes them. It returns why the

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	rules "tapir/lab/fault"
 	"tapir/nic/tap"
 	"tapir/wire/frame"
 	"tapir/wire/virtio"
@@ -50,6 +51,8 @@ type Impaired struct {
 	tracer  frame.Tracer // sees what enters, with its fate, and what leaves
 	shown   uint64       // the true frames that the tracer has seen enter
 	system  func() frame.Stamp
+	rules   *rules.Engine
+	struck  func(rules.Strike)
 }
 
 // Impair puts a bad cable in front of q (taken): in is what happens to the
@@ -166,7 +169,7 @@ func (c *Impaired) enter(l *lane, f *frame.Frame, now time.Duration) error {
 		l.count.Frames++
 		l.count.Refused++
 		c.show(l, f.Bytes(), f.Offload, why, "")
-	case !tcp && !l.All:
+	case !tcp && !l.All && c.rules == nil:
 		l.count.Frames++
 		c.undisturbed(l, l.copyOf(f.Bytes(), f.Offload), 1, now)
 	case f.GSO != frame.GSONone:
@@ -187,12 +190,49 @@ func (c *Impaired) undisturbed(l *lane, f *frame.Frame, segs int, now time.Durat
 	l.pass(f, segs, now)
 }
 
+// judge decides on the true frame b.
+func (c *Impaired) judge(l *lane, b []byte, tcp bool, now time.Duration) (x fate) {
+	if c.rules != nil {
+		from := rules.A
+		if l == &c.out {
+			from = rules.B
+		}
+		x.rules = c.rules.Judge(from, b, frame.Time(now))
+	}
+	if x.drop() == frame.DropNone && (tcp || l.All) {
+		x.fault = l.strike(len(b), tcp)
+	}
+	return x
+}
+
+// inject sends what rules inject, and tells of their strikes.
+func (c *Impaired) inject(v *rules.Verdict, now time.Duration) {
+	if v == nil {
+		return
+	}
+	for _, i := range v.Inject {
+		l := &c.in
+		if i.From == rules.B {
+			l = &c.out
+		}
+		f := l.copyOf(i.Frame, frame.Offload{})
+		f.ID = c.show(l, f.Bytes(), frame.Offload{}, frame.DropNone, i.Note)
+		l.pass(f, 1, now)
+	}
+	if c.struck != nil {
+		for _, s := range v.Struck {
+			c.struck(s)
+		}
+	}
+}
+
 // disturbed lets the true frame in f (taken) have what was decided.
-func (c *Impaired) disturbed(l *lane, x fault, f *frame.Frame, now time.Duration) {
+func (c *Impaired) disturbed(l *lane, x fate, f *frame.Frame, now time.Duration) {
 	if c.tracer != nil {
 		f.ID = c.show(l, f.Bytes(), frame.Offload{}, x.drop(), x.String())
 	}
 	l.suffer(x, f, now)
+	c.inject(x.rules, now)
 }
 
 // show tells the tracer what enters a lane, and returns the number of its first
@@ -229,7 +269,7 @@ func (c *Impaired) trace(r *frame.Record) {
 // enterSegment puts a single frame into l. Its checksum is completed only if
 // something happens to it.
 func (c *Impaired) enterSegment(l *lane, f *frame.Frame, tcp bool, now time.Duration) error {
-	if x := l.strike(f.Len(), tcp); x != (fault{}) {
+	if x := c.judge(l, f.Bytes(), tcp, now); x != (fate{}) {
 		return c.split.Split(frame.Offload{NeedsCsum: f.NeedsCsum, CsumStart: f.CsumStart, CsumOffset: f.CsumOffset}, f.Bytes(),
 			func(seg []byte) { c.disturbed(l, x, l.copyOf(seg, frame.Offload{}), now) })
 	}
@@ -263,10 +303,9 @@ func (c *Impaired) enterSuper(l *lane, f *frame.Frame, now time.Duration) error 
 			l.count.Refused += uint64(n - i)
 			break
 		}
-		if x := l.strike(c.split.Len(i), true); x != (fault{}) {
+		x, g := c.judgePart(l, i, now)
+		if x != (fate{}) {
 			leave(i)
-			g := l.empty(c.split.Len(i))
-			c.split.Put(g.Bytes(), i)
 			c.disturbed(l, x, g, now)
 			continue
 		}
@@ -278,6 +317,25 @@ func (c *Impaired) enterSuper(l *lane, f *frame.Frame, now time.Duration) error 
 	}
 	leave(n)
 	return nil
+}
+
+// judgePart decides on segment i of the super-frame in hand, and returns it if
+// something happens to it.
+func (c *Impaired) judgePart(l *lane, i int, now time.Duration) (x fate, f *frame.Frame) {
+	if c.rules == nil {
+		if x.fault = l.strike(c.split.Len(i), true); x == (fate{}) {
+			return x, nil
+		}
+	}
+	f = l.empty(c.split.Len(i))
+	c.split.Put(f.Bytes(), i)
+	if c.rules != nil {
+		if x = c.judge(l, f.Bytes(), true, now); x == (fate{}) {
+			l.free(f)
+			return x, nil
+		}
+	}
+	return x, f
 }
 
 // drain writes what has come out of the outbound lane. A frame that the queue

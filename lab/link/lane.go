@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	rules "tapir/lab/fault"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -25,6 +26,7 @@ type lane struct {
 	queue  []transit // in order of arrival; first is at head
 	head   int
 	held   []transit // reordered, waiting to be overtaken
+	late   []transit // delayed by a rule, by time
 	last   time.Duration
 	busy   time.Duration // until then, at Rate, earlier frames are being sent
 	segs   int           // in queue
@@ -86,16 +88,25 @@ type fault struct {
 	later       int   // segments that overtake it
 }
 
-func (x fault) drop() frame.DropReason {
-	if x.lost {
+// fate is all that is decided for one segment.
+type fate struct {
+	fault
+	rules *rules.Verdict // of those that strike exact things; nil: none does
+}
+
+func (x fate) drop() frame.DropReason {
+	if x.lost || x.rules != nil && x.rules.Drop {
 		return frame.DropFault
 	}
 	return frame.DropNone
 }
 
 // String says what happens, for people.
-func (x fault) String() string {
+func (x fate) String() string {
 	var all []string
+	if x.rules != nil {
+		all = append(all, x.rules.Note())
+	}
 	if x.lost {
 		all = append(all, "lost on the link")
 	}
@@ -133,25 +144,57 @@ func (l *lane) strike(n int, tcp bool) (x fault) {
 }
 
 // suffer lets the segment in f (taken) have what was decided.
-func (l *lane) suffer(x fault, f *frame.Frame, now time.Duration) {
-	if x.lost {
+func (l *lane) suffer(x fate, f *frame.Frame, now time.Duration) {
+	if x.drop() != frame.DropNone {
 		l.free(f)
 		return
 	}
+	within, behind, copies := overtakeWithin, x.later, 0
 	if x.flip != 0 {
 		f.Bytes()[x.octet] ^= x.flip
 	}
 	if x.twice {
-		twin := l.copyOf(f.Bytes(), frame.Offload{})
-		twin.ID = f.ID
-		l.pass(twin, 1, now)
+		copies++
 	}
-	if x.later > 0 {
-		l.held = append(l.held, transit{f, 1, now + overtakeWithin, x.later})
+	if v := x.rules; v != nil {
+		v.Apply(f.Bytes())
+		copies += v.Copies
+		if v.Behind > 0 {
+			within, behind = rules.BehindWithin, v.Behind
+		}
+		if v.Delay > 0 {
+			for ; copies > 0; copies-- {
+				l.delay(l.twin(f), now+v.Delay)
+			}
+			l.delay(f, now+v.Delay)
+			return
+		}
+	}
+	for ; copies > 0; copies-- {
+		l.pass(l.twin(f), 1, now)
+	}
+	if behind > 0 {
+		l.held = append(l.held, transit{f, 1, now + within, behind})
 		return
 	}
 	l.pass(f, 1, now)
 	l.overtaken(now)
+}
+
+// twin is the true frame f once more.
+func (l *lane) twin(f *frame.Frame) *frame.Frame {
+	twin := l.copyOf(f.Bytes(), frame.Offload{})
+	twin.ID = f.ID
+	return twin
+}
+
+// delay lets f (taken) enter the lane only then; others do not wait for it.
+func (l *lane) delay(f *frame.Frame, at time.Duration) {
+	i := len(l.late)
+	for i > 0 && l.late[i-1].at > at {
+		i--
+	}
+	l.late = slices.Insert(l.late, i, transit{f: f, segs: 1, at: at})
 }
 
 // freed tells that one of those held back goes on after one more segment.
@@ -208,10 +251,17 @@ func (l *lane) due(now time.Duration) *frame.Frame {
 // ready tells whether a frame has arrived; those that waited in vain to be
 // overtaken go on.
 func (l *lane) ready(now time.Duration) bool {
-	for len(l.held) > 0 && l.held[0].at <= now {
-		l.pass(l.held[0].f, 1, now)
-		l.held = append(l.held[:0], l.held[1:]...)
+	for len(l.late) > 0 && l.late[0].at <= now {
+		l.pass(l.late[0].f, 1, now)
+		l.late = slices.Delete(l.late, 0, 1)
 	}
+	l.held = slices.DeleteFunc(l.held, func(h transit) bool {
+		over := h.at <= now
+		if over {
+			l.pass(h.f, 1, now)
+		}
+		return over
+	})
 	return l.head < len(l.queue) && l.queue[l.head].at <= now
 }
 
@@ -220,8 +270,11 @@ func (l *lane) next() time.Duration {
 	if l.head < len(l.queue) {
 		at = l.queue[l.head].at
 	}
-	if len(l.held) > 0 {
-		at = min(at, l.held[0].at)
+	if len(l.late) > 0 {
+		at = min(at, l.late[0].at)
+	}
+	for _, h := range l.held {
+		at = min(at, h.at)
 	}
 	return at
 }

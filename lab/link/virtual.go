@@ -1,8 +1,10 @@
 package link
 
 import (
+	"slices"
 	"time"
 
+	rules "tapir/lab/fault"
 	"tapir/wire/frame"
 )
 
@@ -14,6 +16,10 @@ type VirtualConfig struct {
 	Pool     frame.Pool   // lends what is on the way
 	Clock    frame.Clock  // the system's, for the tracer
 	Tracer   frame.Tracer // as that of a Cable, the ends being 0 and 1; nil: nobody
+	// Rules strike exact things before chance does; nil: none. Struck, which
+	// may be nil, is told of each strike.
+	Rules  *rules.Engine
+	Struck func(rules.Strike)
 }
 
 // Virtual is a Cable in virtual time: the same decisions for the same frames
@@ -29,7 +35,7 @@ func NewVirtual(cfg VirtualConfig) *Virtual {
 	v.bad.in, v.bad.out = newLane(cfg.ToB, cfg.Seed, 0), newLane(cfg.ToA, cfg.Seed, 1)
 	v.bad.out.enters = 1
 	v.bad.in.pool, v.bad.out.pool = cfg.Pool, cfg.Pool
-	v.bad.tracer = cfg.Tracer
+	v.bad.tracer, v.bad.rules, v.bad.struck = cfg.Tracer, cfg.Rules, cfg.Struck
 	v.bad.system = func() frame.Stamp { return cfg.Clock.At(v.now) }
 	return v
 }
@@ -80,9 +86,9 @@ func (v *Virtual) Busy(from int) frame.Time { return frame.Time(v.lane(from).bus
 func (v *Virtual) Close() {
 	for from := range 2 {
 		l := v.lane(from)
-		for _, t := range append(l.queue[l.head:], l.held...) {
+		for _, t := range slices.Concat(l.queue[l.head:], l.held, l.late) {
 			t.f.Release()
 		}
-		l.queue, l.head, l.held = nil, 0, nil
+		l.queue, l.head, l.held, l.late = nil, 0, nil, nil
 	}
 }

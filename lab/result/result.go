@@ -4,6 +4,7 @@ package result
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -120,8 +121,8 @@ func (r *Result) Done() (n int) {
 	return n
 }
 
-// Judge ends the lab so long after its start: it has failed if err is one or if
-// a step has.
+// Judge ends the lab so long after its start: it has failed if err is one, if a
+// step has, or if a link has a rule that never struck.
 func (r *Result) Judge(at time.Duration, err error) {
 	r.Verdict, r.Seconds = Passed, at.Seconds()
 	for _, s := range r.Steps {
@@ -129,9 +130,24 @@ func (r *Result) Judge(at time.Duration, err error) {
 			r.Verdict = Failed
 		}
 	}
+	if err == nil && r.Verdict == Passed && r.Done() == len(r.Steps) {
+		err = r.silent()
+	}
 	if err != nil {
 		r.Verdict, r.Error = Failed, err.Error()
 	}
+}
+
+// silent names the rules that never struck and should have.
+func (r *Result) silent() (err error) {
+	for _, l := range r.Links {
+		for _, c := range l.Counts.Rules {
+			if why := c.Silent(); why != nil {
+				err = errors.Join(err, fmt.Errorf("link %s: %w", l.Name, why))
+			}
+		}
+	}
+	return err
 }
 
 // Begin begins a step so long after the lab's start. It passes if nothing else

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"tapir/lab/capture"
+	"tapir/lab/fault"
 	"tapir/lab/link"
 	"tapir/lab/topo"
 	"tapir/nic/tap"
@@ -19,7 +21,7 @@ type cable struct {
 	wire  *link.Cable
 	ends  [2]*node
 	taps  [2]*tap.TAP
-	fault link.Impairment // now, as if it were up
+	fault [2]link.Impairment // now, of frames from either end, as if it were up
 	down  bool
 	file  string // of the capture; "" if there is none
 	cap   *capture.Session
@@ -52,7 +54,14 @@ func (b *Bed) addLink(t *topo.Link) (*cable, error) {
 			n.flags = append(n.flags, fmt.Sprintf("--mtu=%d", mtu))
 		}
 	}
-	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault, ToA: c.fault, MTU: mtu, Seed: b.seedOf(t)}
+	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu, Seed: b.seedOf(t)}
+	if b.ruled(t) {
+		cfg.Rules = fault.New(b.seedOf(t), t.Ends)
+		if err := cfg.Rules.SetRules(t.Rules); err != nil {
+			return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
+		}
+		cfg.Struck = func(s fault.Strike) { b.log.printf("%s: %v", t.Name, s) }
+	}
 	if b.wanted(t) {
 		if err := c.record(filepath.Join(b.files, t.Name+".pcapng"), mtu); err != nil {
 			return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
@@ -64,6 +73,11 @@ func (b *Bed) addLink(t *topo.Link) (*cable, error) {
 		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
+}
+
+// ruled tells whether rules are in force on a link now or later.
+func (b *Bed) ruled(t *topo.Link) bool {
+	return len(t.Rules) > 0 || slices.ContainsFunc(b.lab.Steps, func(s topo.Step) bool { return s.Verb == topo.Fault && s.Link == t.Name && len(s.Rules) > 0 })
 }
 
 // seedOf gives each link a sequence of its own.
@@ -117,10 +131,10 @@ func (e entering) Trace(r *frame.Record) {
 }
 
 // set makes f happen to frames from now on.
-func (c *cable) set(f link.Impairment) error {
+func (c *cable) set(f [2]link.Impairment) error {
 	c.fault = f
-	f.Down = c.down
-	return c.wire.Set(f, f)
+	f[0].Down, f[1].Down = c.down, c.down
+	return c.wire.Set(f[0], f[1])
 }
 
 // plug takes the link down or up.
@@ -137,7 +151,7 @@ func (c *cable) plug(down bool) error {
 func (c *cable) counts() topo.LinkCounts {
 	a, b := c.wire.Faults()
 	return topo.LinkCounts{Frames: a.Frames + b.Frames, Lost: a.Lost + b.Lost, Duplicated: a.Duplicated + b.Duplicated,
-		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused}
+		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused, Rules: c.wire.Rules()}
 }
 
 // close ends the cable, then its capture.

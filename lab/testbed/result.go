@@ -52,6 +52,9 @@ func (b *Bed) Finish(ctx context.Context, r *result.Result) error {
 		}
 	}
 	r.Judge(b.now(), err)
+	if err == nil && r.Error != "" {
+		b.log.printf("FAIL  %s", r.Error)
+	}
 	b.log.printf("lab %s: %s after %d of %d steps", b.lab.Name, r.Verdict, r.Done(), len(r.Steps))
 	err = write(b.opt.Out, r)
 	b.removeAll()

@@ -75,13 +75,22 @@ func (b *Bed) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 	case topo.Perf:
 		return b.perf(ctx, s, res)
 	case topo.Fault:
-		return b.links[s.Link].set(s.Fault)
+		return b.impair(b.links[s.Link], s)
 	case topo.Plug:
 		return b.links[s.Link].plug(s.Down)
 	case topo.Wait:
 		return b.wait(ctx, s)
 	}
 	return b.expect(ctx, &s.Condition)
+}
+
+// impair makes the faults and rules of a step those of a link.
+func (b *Bed) impair(c *cable, s *topo.Step) error {
+	err := c.set(s.Fault)
+	if b.ruled(c.Link) {
+		err = errors.Join(err, c.wire.SetRules(s.Rules))
+	}
+	return err
 }
 
 func (b *Bed) run(ctx context.Context, s *topo.Step, res *result.Step) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/lab/fault"
 	"tapir/opa"
 )
 
@@ -37,7 +38,7 @@ var conditionFields = []conf.Field[stepDraft]{
 		return err
 	}},
 	{Name: "link", Expect: "a link", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referLink(&s.Condition.Link, n) }},
-	{Name: "counter", Expect: "of a node as `tapir show NAME counters` has them, or of a link: " + linkCounters, Set: func(s *stepDraft, v string) error { s.Condition.Counter = v; return nil }},
+	{Name: "counter", Expect: "of a node as `tapir show NAME counters` has them, or of a link: " + linkCounters + ", or a rule's name: how many it struck", Set: func(s *stepDraft, v string) error { s.Condition.Counter = v; return nil }},
 	{Name: "min", Expect: "the least number that is right (default 1, or 0 if there is a max)", Set: func(s *stepDraft, v string) (err error) {
 		s.Condition.Min, err = strconv.ParseUint(v, 10, 64)
 		s.bounds, s.least = true, true
@@ -149,8 +150,14 @@ func (s *stepDraft) checkCondition(n conf.Node) error {
 		return n.Errorf("min and max bound a counter or a filter")
 	case c.Min > c.Max:
 		return n.Errorf("min %d is greater than max %d", c.Min, c.Max)
-	case c.Link != "" && c.Counter != "" && !isLinkCounter(c.Counter):
-		return n.Errorf("%s: a link counts %s", c.Counter, linkCounters)
+	}
+	if link, counter := c.Link, c.Counter; link != "" && counter != "" && !isLinkCounter(counter) {
+		s.atEnd(func() error {
+			if !s.rules[link][counter] {
+				return n.Errorf("%s: a link counts %s, and what its rules struck, by their names", counter, linkCounters)
+			}
+			return nil
+		})
 	}
 	if link := c.Link; c.Filter != "" {
 		s.later(func() error {
@@ -236,12 +243,19 @@ type LinkCounts struct {
 	Corrupted  uint64 `json:"corrupted"`
 	Reordered  uint64 `json:"reordered"`
 	Refused    uint64 `json:"refused"`
+	// Rules counts what the rules struck.
+	Rules []fault.Count `json:"rules,omitempty"`
 }
 
-// Get is the counter of that name.
+// Get is the counter of that name, or what the rule of that name struck.
 func (c *LinkCounts) Get(name string) (n uint64, ok bool) {
 	n, ok = map[string]uint64{"frames": c.Frames, "lost": c.Lost, "duplicated": c.Duplicated, "corrupted": c.Corrupted,
 		"reordered": c.Reordered, "refused": c.Refused}[name]
+	for _, r := range c.Rules {
+		if r.Name == name {
+			return r.Struck, true
+		}
+	}
 	return n, ok
 }
 

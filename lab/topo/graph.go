@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"tapir/lab/link"
 )
 
 // label is what a graph says about a node: its name, its kind, its addresses.
@@ -52,15 +54,33 @@ var looks = map[Kind]look{
 
 // label is what a graph says about a link: what is special about it.
 func (l *Link) label() (all []string) {
+	if l.Name != l.Ends[0]+"-"+l.Ends[1] {
+		all = append(all, l.Name)
+	}
+	if l.Fault[0] == l.Fault[1] {
+		all = append(all, faultLabel(&l.Fault[0])...)
+	} else {
+		for i, end := range l.Ends {
+			for _, text := range faultLabel(&l.Fault[i]) {
+				all = append(all, text+" from "+end)
+			}
+		}
+	}
+	for i := range l.Rules {
+		all = append(all, l.Rules[i].Name)
+	}
+	if l.MTU > 0 {
+		all = append(all, fmt.Sprintf("mtu %d", l.MTU))
+	}
+	return all
+}
+
+func faultLabel(f *link.Impairment) (all []string) {
 	add := func(name string, value any, is bool) {
 		if is {
 			all = append(all, fmt.Sprintf("%s %v", name, value))
 		}
 	}
-	if l.Name != l.Ends[0]+"-"+l.Ends[1] {
-		all = append(all, l.Name)
-	}
-	f := &l.Fault
 	add("delay", f.Delay, f.Delay > 0)
 	add("jitter", f.Jitter, f.Jitter > 0)
 	add("rate", formatRate(f.Rate), f.Rate > 0)
@@ -68,7 +88,6 @@ func (l *Link) label() (all []string) {
 	add("duplicate", percent(f.Duplicate), f.Duplicate > 0)
 	add("reorder", percent(f.Reorder), f.Reorder > 0)
 	add("corrupt", percent(f.Corrupt), f.Corrupt > 0)
-	add("mtu", l.MTU, l.MTU > 0)
 	return all
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/fabric"
-	"tapir/lab/link"
 	"tapir/lab/node"
 	"tapir/lab/sw"
 )
@@ -21,10 +20,16 @@ import (
 type draft struct {
 	*Lab
 	checks []func() error
+	ends   []func() error
 	keys   []conf.Node // of the nodes
+	// rules are the names of the rules of each link.
+	rules map[string]map[string]bool
 }
 
 func (d *draft) later(check func() error) { d.checks = append(d.checks, check) }
+
+// atEnd is for what needs what others do later.
+func (d *draft) atEnd(check func() error) { d.ends = append(d.ends, check) }
 
 var fields = []conf.Field[draft]{
 	{Name: "name", Expect: nameExpect + " (default: the file's)", Set: func(d *draft, s string) error { d.Name = s; return checkName(s) }},
@@ -44,7 +49,7 @@ func Parse(path string, data []byte) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := draft{Lab: &Lab{Name: defaultName(path), Clock: Real}}
+	d := draft{Lab: &Lab{Name: defaultName(path), Clock: Real}, rules: map[string]map[string]bool{}}
 	if err := conf.Decode(body, &d, fileIs, fields); err != nil {
 		return nil, err
 	}
@@ -59,7 +64,12 @@ func Parse(path string, data []byte) (*Lab, error) {
 		d.later(func() error { return d.checkNode(n, d.keys[i]) })
 	}
 	d.findFabrics()
-	for _, check := range d.checks {
+	for i := 0; i < len(d.checks); i++ {
+		if err := d.checks[i](); err != nil {
+			return nil, err
+		}
+	}
+	for _, check := range d.ends {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -260,6 +270,7 @@ type linkDraft struct {
 	*draft
 	Link
 	named bool
+	impaired
 }
 
 var linkFields = append([]conf.Field[linkDraft]{
@@ -270,7 +281,7 @@ var linkFields = append([]conf.Field[linkDraft]{
 	}},
 	{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)", Set: func(l *linkDraft, s string) error { return setInt(&l.MTU, s, 576, 16000) }},
 	{Name: "capture", Expect: "false: not captured", Schema: truth, Set: func(l *linkDraft, s string) error { return setBool(&l.Capture, s) }},
-}, conf.Part(faults, func(l *linkDraft) *link.Impairment { return &l.Fault })...)
+}, conf.Part(faultFields, func(l *linkDraft) *impaired { return &l.impaired })...)
 
 var pairOfNodes = conf.Schema{"type": "array", "items": conf.Schema{"type": "string"}, "minItems": 2, "maxItems": 2}
 
@@ -297,7 +308,10 @@ func addLinks(d *draft, n conf.Node) error {
 		if d.Lab.Link(l.Name) != nil {
 			return n.Errorf("two links are called %s: give one a name", l.Name)
 		}
-		l.Fault.All = true
+		var err error
+		if l.Fault, l.Rules, err = l.impaired.finish(d, &l.Link); err != nil {
+			return err
+		}
 		d.Links = append(d.Links, l.Link)
 	}
 	return nil

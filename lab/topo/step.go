@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/link"
 	"tapir/lab/perf"
 )
 
@@ -26,6 +25,7 @@ type stepDraft struct {
 	to     netip.Addr
 	bounds bool // min or max is given
 	least  bool // min is
+	impaired
 }
 
 // verbs are the steps with what they are made of; the first key is the verb's.
@@ -38,11 +38,7 @@ var verbs = []struct {
 	{Run, runFields, []string{"on"}, finishRun},
 	{Perf, perfFields, []string{"server", "client"}, finishPerf},
 	{Fault, append([]conf.Field[stepDraft]{{Name: "fault", Expect: "the link's name: its faults are now those of this step", Schema: name, Node: (*stepDraft).readLink}},
-		conf.Part(faults, func(s *stepDraft) *link.Impairment { return &s.Fault })...), nil, func(s *stepDraft, _ conf.Node) error {
-		s.Fault.All = true
-		s.Text = "fault " + s.Link
-		return nil
-	}},
+		conf.Part(faultFields, func(s *stepDraft) *impaired { return &s.impaired })...), nil, finishFault},
 	{Plug, plugFields, []string{"state"}, func(*stepDraft, conf.Node) error { return nil }},
 	{Wait, waitFields, nil, finishWait},
 	{Expect, expectFields, nil, finishExpect},
@@ -187,6 +183,17 @@ func finishPerf(s *stepDraft, n conf.Node) error {
 			return n.Errorf("%v", err)
 		}
 		return nil
+	})
+	return nil
+}
+
+func finishFault(s *stepDraft, _ conf.Node) error {
+	s.Text = "fault " + s.Link
+	i, d, all := len(s.Steps), s.draft, s.impaired
+	s.later(func() (err error) {
+		step := &d.Steps[i]
+		step.Fault, step.Rules, err = all.finish(d, d.Lab.Link(step.Link))
+		return err
 	})
 	return nil
 }

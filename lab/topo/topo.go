@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"tapir/lab/fabric"
+	"tapir/lab/fault"
 	"tapir/lab/link"
 	"tapir/lab/node"
 	"tapir/lab/perf"
@@ -83,8 +84,10 @@ func (n *Node) Addrs() []netip.Prefix {
 type Link struct {
 	Name string
 	Ends [2]string // names of nodes
-	// Fault happens in both directions.
-	Fault   link.Impairment
+	// Fault is what happens to frames from either end.
+	Fault [2]link.Impairment
+	// Rules strike exact things.
+	Rules   []fault.Rule
 	MTU     int // octets of IP; 0: what the ends need
 	Capture bool
 	Fabric  bool // it carries Omni-Path, not Ethernet for IP
@@ -127,7 +130,8 @@ type Step struct {
 
 	// Of fault and link.
 	Link  string
-	Fault link.Impairment
+	Fault [2]link.Impairment // of frames from either end
+	Rules []fault.Rule       // in force from now on, in the place of those before
 	Down  bool
 
 	// Of wait and expect.

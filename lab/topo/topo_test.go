@@ -50,9 +50,9 @@ func TestParse(t *testing.T) {
 		strings.Join(a.Flags, " ") != "--ip=10.0.0.1/24 --ip6=fd00::1/64 --frames=gso --dprint=cm,mpa" {
 		t.Errorf("%+v", l)
 	}
-	f := bad.Fault
+	f := bad.Fault[1]
 	if f.Delay != time.Millisecond || f.Rate != 1.5e9 || f.Queue != 65536 || f.Loss != 10000 || f.Duplicate != 50 || f.Reorder != 5000 ||
-		f.Depth != 3 || !f.All || bad.MTU != 1400 || bad.Capture {
+		f.Depth != 3 || !f.All || f != bad.Fault[0] || bad.MTU != 1400 || bad.Capture {
 		t.Errorf("%+v", bad)
 	}
 	s := l.Steps
@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 	if s[2].Exit != 3 || len(s[2].Argv) != 3 || !s[3].Condition.Ended || s[4].Condition.Output == nil || s[4].Timeout != 3*time.Second {
 		t.Errorf("%+v", s[2:5])
 	}
-	if s[5].Job.Remote.String() != "fd00::1" || len(s[5].Job.Sizes) != 2 || s[6].Fault.Loss != 20000 || !s[7].Down || s[8].For == 0 {
+	if s[5].Job.Remote.String() != "fd00::1" || len(s[5].Job.Sizes) != 2 || s[6].Fault[0].Loss != 20000 || !s[7].Down || s[8].For == 0 {
 		t.Errorf("%+v", s[5:9])
 	}
 	for i, want := range []string{"expect: bad: lost: 0", `expect: a-s: frames with "tcp": 2 or more`, "expect: b: rx_packets: at most 9"} {

@@ -112,9 +112,12 @@ func (c *Count) Silent() error {
 	return fmt.Errorf("rule %s never struck; if it need not, it is `optional: true`", c.Name)
 }
 
-// Counts are those of all rules that ever were in force, in order.
-func (e *Engine) Counts() []Count {
-	var all []Count
+// Counts are those of all rules that ever were in force, in order; those of no
+// engine are none.
+func (e *Engine) Counts() (all []Count) {
+	if e == nil {
+		return nil
+	}
 	for _, r := range e.all {
 		all = append(all, Count{r.Name, r.matched, r.struck, r.missed, r.Optional})
 	}

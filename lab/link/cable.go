@@ -76,9 +76,12 @@ func (c *Cable) Set(toB, toA Impairment) error {
 	return c.loop.DoWait(func(frame.Time) { c.bad.Set(toB, toA) })
 }
 
-// SetRules puts rules in force in the place of those before, on a cable that
-// has an engine for them.
+// SetRules puts rules in force in the place of those before. A cable without an
+// engine for them takes none.
 func (c *Cable) SetRules(all []rules.Rule) error {
+	if c.bad.rules == nil && len(all) == 0 {
+		return nil
+	}
 	var refused error
 	err := c.loop.DoWait(func(frame.Time) { refused = c.bad.rules.SetRules(all) })
 	return errors.Join(err, refused)
@@ -87,11 +90,7 @@ func (c *Cable) SetRules(all []rules.Rule) error {
 // Rules counts what rules have done so far; nothing on a cable without an
 // engine for them.
 func (c *Cable) Rules() (counts []rules.Count) {
-	c.read(func() {
-		if c.bad.rules != nil {
-			counts = c.bad.rules.Counts()
-		}
-	})
+	c.read(func() { counts = c.bad.rules.Counts() })
 	return counts
 }
 

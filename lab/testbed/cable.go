@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"tapir/lab/capture"
 	"tapir/lab/fault"
@@ -54,40 +53,22 @@ func (b *Bed) addLink(t *topo.Link) (*cable, error) {
 			n.flags = append(n.flags, fmt.Sprintf("--mtu=%d", mtu))
 		}
 	}
-	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu, Seed: b.seedOf(t)}
-	if b.ruled(t) {
-		cfg.Rules = fault.New(b.seedOf(t), t.Ends)
-		if err := cfg.Rules.SetRules(t.Rules); err != nil {
-			return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
-		}
-		cfg.Struck = func(s fault.Strike) { b.log.printf("%s: %v", t.Name, s) }
+	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu, Seed: b.lab.SeedOf(t)}
+	var err error
+	if cfg.Rules, err = b.lab.Rules(t); err != nil {
+		return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
 	}
+	cfg.Struck = func(s fault.Strike) { b.log.printf("%s: %v", t.Name, s) }
 	if b.wanted(t) {
 		if err := c.record(filepath.Join(b.files, t.Name+".pcapng"), mtu); err != nil {
 			return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
 		}
 		cfg.Tracer = entering{c.cap}
 	}
-	var err error
 	if c.wire, err = link.NewCable(cfg); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
-}
-
-// ruled tells whether rules are in force on a link now or later.
-func (b *Bed) ruled(t *topo.Link) bool {
-	return len(t.Rules) > 0 || slices.ContainsFunc(b.lab.Steps, func(s topo.Step) bool { return s.Verb == topo.Fault && s.Link == t.Name && len(s.Rules) > 0 })
-}
-
-// seedOf gives each link a sequence of its own.
-func (b *Bed) seedOf(t *topo.Link) uint64 {
-	for i := range b.lab.Links {
-		if &b.lab.Links[i] == t {
-			return b.lab.Seed<<16 + uint64(i)
-		}
-	}
-	return b.lab.Seed
 }
 
 // wanted tells whether somebody will read the link's capture.

@@ -75,7 +75,7 @@ func (b *Bed) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 	case topo.Perf:
 		return b.perf(ctx, s, res)
 	case topo.Fault:
-		return b.impair(b.links[s.Link], s)
+		return b.links[s.Link].impair(s)
 	case topo.Plug:
 		return b.links[s.Link].plug(s.Down)
 	case topo.Wait:
@@ -85,12 +85,8 @@ func (b *Bed) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 }
 
 // impair makes the faults and rules of a step those of a link.
-func (b *Bed) impair(c *cable, s *topo.Step) error {
-	err := c.set(s.Fault)
-	if b.ruled(c.Link) {
-		err = errors.Join(err, c.wire.SetRules(s.Rules))
-	}
-	return err
+func (c *cable) impair(s *topo.Step) error {
+	return errors.Join(c.set(s.Fault), c.wire.SetRules(s.Rules))
 }
 
 func (b *Bed) run(ctx context.Context, s *topo.Step, res *result.Step) error {

@@ -13,6 +13,23 @@ import (
 	"tapir/lab/link"
 )
 
+// Rules returns the engine that strikes exact things on a link of the lab, nil
+// if no rule ever does.
+func (l *Lab) Rules(k *Link) (*fault.Engine, error) {
+	step := func(s Step) bool { return s.Verb == Fault && s.Link == k.Name && len(s.Rules) > 0 }
+	if len(k.Rules) == 0 && !slices.ContainsFunc(l.Steps, step) {
+		return nil, nil
+	}
+	e := fault.New(l.SeedOf(k), k.Ends)
+	return e, e.SetRules(k.Rules)
+}
+
+// SeedOf gives each link a sequence of its own.
+func (l *Lab) SeedOf(k *Link) uint64 {
+	i := slices.IndexFunc(l.Links, func(other Link) bool { return other.Name == k.Name })
+	return l.Seed<<16 + uint64(max(i, 0))
+}
+
 // impaired is what happens to the frames of a link while it is read.
 type impaired struct {
 	both link.Impairment

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tapir/lab/capture"
+	"tapir/lab/fault"
 	lablink "tapir/lab/link"
 	"tapir/lab/topo"
 	"tapir/wire/ether"
@@ -30,8 +31,9 @@ type link struct {
 	lab     *Lab
 	wire    *lablink.Virtual
 	ends    [2]*end
-	most    int // octets of a frame without offloads
-	fault   lablink.Impairment
+	most    int                   // octets of a frame without offloads
+	fault   [2]lablink.Impairment // of frames from either end
+	rules   *fault.Engine
 	down    bool
 	tooLong uint64
 	split   virtio.Splitter
@@ -76,7 +78,12 @@ func (k *link) join() error {
 	const tags = 2 * ether.TagLen
 	k.most = mtu + ether.HeaderLen + tags
 	k.fault = k.Fault
-	cfg := lablink.VirtualConfig{ToB: k.impairment(), ToA: k.impairment(), Seed: k.seed(), Pool: k.lab.world.Pool, Clock: k.lab.world}
+	var err error
+	if k.rules, err = k.lab.topo.Rules(k.Link); err != nil {
+		return err
+	}
+	cfg := lablink.VirtualConfig{ToB: k.impairment(0), ToA: k.impairment(1), Seed: k.lab.topo.SeedOf(k.Link), Pool: k.lab.world.Pool, Clock: k.lab.world,
+		Rules: k.rules, Struck: func(s fault.Strike) { k.lab.log.printf("%s: %v", k.Name, s) }}
 	if k.lab.wanted(k.Link) {
 		if err := k.record(mtu); err != nil {
 			return err
@@ -88,19 +95,9 @@ func (k *link) join() error {
 	return nil
 }
 
-// seed gives each link a sequence of its own, that of the real clock.
-func (k *link) seed() uint64 {
-	for i := range k.lab.topo.Links {
-		if &k.lab.topo.Links[i] == k.Link {
-			return k.lab.topo.Seed<<16 + uint64(i)
-		}
-	}
-	return k.lab.topo.Seed
-}
-
-// impairment is what happens to frames now.
-func (k *link) impairment() lablink.Impairment {
-	f := k.fault
+// impairment is what happens to frames from an end now.
+func (k *link) impairment(from int) lablink.Impairment {
+	f := k.fault[from]
 	f.Down = k.down
 	if f.Delay == 0 {
 		f.Delay = defaultDelay
@@ -112,9 +109,9 @@ func (k *link) impairment() lablink.Impairment {
 }
 
 // set makes f happen to frames from now on.
-func (k *link) set(f lablink.Impairment) {
+func (k *link) set(f [2]lablink.Impairment) {
 	k.fault = f
-	k.wire.Set(k.impairment(), k.impairment())
+	k.wire.Set(k.impairment(0), k.impairment(1))
 	for _, e := range k.ends {
 		k.lab.world.Touch(e.node.place)
 	}
@@ -140,17 +137,17 @@ func (k *link) plug(down bool) {
 func (k *link) counts() topo.LinkCounts {
 	a, b := k.wire.Faults()
 	return topo.LinkCounts{Frames: a.Frames + b.Frames, Lost: a.Lost + b.Lost, Duplicated: a.Duplicated + b.Duplicated,
-		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused + k.tooLong}
+		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused + k.tooLong, Rules: k.rules.Counts()}
 }
 
-// waits tells that nodes wait for the link: the file does not say how fast it
-// is, so nothing is lost for want of speed.
-func (k *link) waits() bool { return k.fault.Rate == 0 }
+// waits tells that nodes at an end wait for the link: the file does not say how
+// fast it is, so nothing is lost for want of speed.
+func (k *link) waits(from int) bool { return k.fault[from].Rate == 0 }
 
 // roomAt is when the link takes frames from this end, in the past if it does
 // now.
 func (e *end) roomAt() frame.Time {
-	if !e.link.waits() {
+	if !e.link.waits(e.side) {
 		return 0
 	}
 	return e.link.wire.Busy(e.side).Add(-backlog)
@@ -202,6 +199,9 @@ func (e *end) enter(f *frame.Frame) {
 	}
 	k.wire.Enter(e.side, f, k.lab.world.Now())
 	k.ends[1-e.side].await()
+	if k.rules != nil { // they may answer
+		e.await()
+	}
 }
 
 // await has the node look when the next frame arrives.
@@ -259,7 +259,7 @@ func (k *link) record(mtu int) (err error) {
 	k.lab.later(func() { k.disk.Close() })
 	k.cap = capture.NewLab(k.disk, "tapir lab")
 	for i, e := range k.ends {
-		end := capture.End{Link: k.Name, Node: e.node.Name, Far: k.ends[1-i].node.Name, MTU: mtu, Speed: uint64(k.impairment().Rate)}
+		end := capture.End{Link: k.Name, Node: e.node.Name, Far: k.ends[1-i].node.Name, MTU: mtu, Speed: uint64(k.impairment(i).Rate)}
 		if e.node.dev != nil {
 			end.MAC = e.node.dev.Config().MAC
 		}

@@ -43,8 +43,12 @@ func (l *Lab) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 	case topo.Perf:
 		return l.perf(ctx, s, res)
 	case topo.Fault:
-		l.link(s.Link).set(s.Fault)
-		return nil
+		k := l.link(s.Link)
+		k.set(s.Fault)
+		if k.rules == nil {
+			return nil
+		}
+		return k.rules.SetRules(s.Rules)
 	case topo.Plug:
 		l.link(s.Link).plug(s.Down)
 		return nil

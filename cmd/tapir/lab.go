@@ -99,7 +99,8 @@ func newLabRun() *cobra.Command {
 		Short: "Bring a lab up, run its steps, take it down",
 		Long: "Run brings the lab up, runs its steps in order until one fails, takes it down and ends with\n" +
 			"exit code 0 if all is as expected, else 1. It prints what happens, and what the programs\n" +
-			"say. --out keeps a capture for each link, the log and the result as JSON.\n\n" +
+			"say. --out keeps a capture for each link, the log, and the result as JSON, as JUnit's XML\n" +
+			"and as a page for people, report.html, with drawings of what passed the links at failures.\n\n" +
 			"By the virtual clock a lab needs no privileges: one seed gives the same captures, log and\n" +
 			"result on any machine, to the last octet, and time passes as fast as it can.",
 		Example: "  tapir lab run lab/examples/rping/lab.yaml\n  tapir lab run --out out/lossy lab/examples/lossy-link/lab.yaml\n" +
@@ -116,10 +117,16 @@ func newLabRun() *cobra.Command {
 			if err := setClock(lab, clock); err != nil {
 				return err
 			}
+			if o.Tapir, err = os.Executable(); err != nil {
+				return err
+			}
 			o.Print, o.Echo = cmd.OutOrStdout(), true
 			return needPrivileges(cmd.Context(), []*topo.Lab{lab}, func() error {
 				r, err := runLab(cmd.Context(), lab, o)
-				if err == nil && r.Verdict != result.Passed {
+				switch {
+				case r.Error != "":
+					err = errors.Join(errors.New(r.Error), err)
+				case err == nil && r.Verdict != result.Passed:
 					err = reported(exitFailed)
 				}
 				return err
@@ -127,7 +134,7 @@ func newLabRun() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.Out, "out", "o", "", "`directory` for captures, log.txt and result.json")
+	f.StringVarP(&o.Out, "out", "o", "", "`directory` for captures, log.txt, result.json, junit.xml and report.html")
 	f.Uint64Var(&seed, "seed", 0, "`number` that the faults are drawn from, instead of the file's")
 	f.StringVar(&clock, "clock", "", clockFlag)
 	return cmd
@@ -135,22 +142,21 @@ func newLabRun() *cobra.Command {
 
 func runLab(ctx context.Context, lab *topo.Lab, o testbed.Options) (*result.Result, error) {
 	if lab.Clock == topo.Virtual {
-		return virtual.Run(ctx, lab, virtual.Options{Out: o.Out, Print: o.Print})
-	}
-	var err error
-	if o.Tapir, err = os.Executable(); err != nil {
-		return nil, err
+		return virtual.Run(ctx, lab, virtual.Options{Out: o.Out, Draw: o.Draw, Print: o.Print})
 	}
 	return testbed.Run(ctx, lab, o)
 }
 
 func newLabTest() *cobra.Command {
 	var out, clock string
+	var files labReports
 	cmd := &cobra.Command{
-		Use:     "test FILE...",
-		Short:   "Run labs one after the other and print their verdicts",
-		Long:    "Test runs each lab as run does, but prints one line for each, and for those that fail why.",
-		Example: "  tapir lab test lab/examples/*/lab.yaml\n  tapir lab test --out out/labs lab/examples/*/lab.yaml",
+		Use:   "test FILE...",
+		Short: "Run labs one after the other and print their verdicts",
+		Long: "Test runs each lab as run does, but prints one line for each, and for those that fail why.\n" +
+			"--junit, --json and --html write the results of all labs into one file.",
+		Example: "  tapir lab test lab/examples/*/lab.yaml\n" +
+			"  tapir lab test --out out/labs --junit junit.xml --html report.html lab/examples/*/lab.yaml",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("name topology files: see: tapir lab test --help")
@@ -168,36 +174,63 @@ func newLabTest() *cobra.Command {
 					return err
 				}
 			}
-			return needPrivileges(cmd.Context(), labs, func() error { return testLabs(cmd, labs, out) })
+			return needPrivileges(cmd.Context(), labs, func() error { return testLabs(cmd, labs, out, files) })
 		},
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "`directory` with a folder for the captures, log and result of each lab")
-	cmd.Flags().StringVar(&clock, "clock", "", clockFlag)
+	f := cmd.Flags()
+	f.StringVarP(&out, "out", "o", "", "`directory` with a folder for the captures, log and reports of each lab")
+	f.StringVar(&files.junit, "junit", "", "`file` for the results as JUnit's XML: a lab is a suite, a step a case")
+	f.StringVar(&files.json, "json", "", "`file` for the results as JSON")
+	f.StringVar(&files.html, "html", "", "`file` for the results as a page that needs nothing else")
+	f.StringVar(&clock, "clock", "", clockFlag)
 	return cmd
 }
 
-func testLabs(cmd *cobra.Command, labs []*topo.Lab, out string) error {
+func testLabs(cmd *cobra.Command, labs []*topo.Lab, out string, files labReports) error {
+	tapir, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var all []*result.Result
+	var errs []error
 	failed := 0
 	for _, lab := range labs {
-		var o testbed.Options
+		if cmd.Context().Err() != nil { // it is in the reports, as not reached
+			all = append(all, result.New(lab))
+			continue
+		}
+		o := testbed.Options{Tapir: tapir, Draw: files.html != ""}
 		if out != "" {
 			o.Out = filepath.Join(out, lab.Name)
 		}
 		r, err := runLab(cmd.Context(), lab, o)
-		switch {
-		case err != nil:
-			return fmt.Errorf("lab %s: %w", lab.Name, err)
-		case cmd.Context().Err() != nil:
-			return fmt.Errorf("lab %s: interrupted", lab.Name)
-		case r.Verdict != result.Passed:
+		all = append(all, r)
+		if r.Verdict != result.Passed {
 			failed++
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("lab %s: %w", lab.Name, err))
 		}
 		printVerdict(cmd.OutOrStdout(), r)
 	}
-	if failed > 0 {
-		return fmt.Errorf("%d of %d labs failed", failed, len(labs))
+	if cmd.Context().Err() != nil {
+		errs = append(errs, errors.New("interrupted"))
+	} else if failed > 0 {
+		errs = append(errs, fmt.Errorf("%d of %d labs failed", failed, len(labs)))
 	}
-	return nil
+	return errors.Join(append(errs, files.write(all))...)
+}
+
+func (f *labReports) write(all []*result.Result) (err error) {
+	for _, doc := range []struct {
+		name  string
+		write func(io.Writer, ...*result.Result) error
+	}{{f.junit, result.JUnit}, {f.json, result.JSON}, {f.html, result.HTML}} {
+		if doc.name != "" {
+			err = errors.Join(err, result.WriteFile(doc.name, func(w io.Writer) error { return doc.write(w, all...) }))
+		}
+	}
+	return err
 }
 
 func printVerdict(w io.Writer, r *result.Result) {

@@ -33,9 +33,24 @@ type Packet struct {
 type Options struct {
 	// QuirksSiw lowers what Linux siw is known to do differently to notes.
 	QuirksSiw bool
-	// Ladder keeps up to that many events of the exchange for a drawing.
+	// Ladder keeps up to that many events of the exchange for a drawing: the
+	// first, or the last, of those in the window.
 	Ladder int
+	Last   bool
+	Window Window
+	// Start is what the ladder's times count from, in nanoseconds since the
+	// epoch; 0: the first packet.
+	Start int64
+	// Interface, if there is one, chooses the interfaces of a capture whose
+	// packets Read gives to the inspector, by their names.
+	Interface func(name string) bool
 }
+
+// Window bounds events by the times of their packets, in nanoseconds since the
+// epoch. The zero value takes all.
+type Window struct{ From, To int64 }
+
+func (w Window) has(t int64) bool { return w == Window{} || t >= w.From && t <= w.To }
 
 // Inspector judges the packets of one capture.
 type Inspector struct {
@@ -53,7 +68,7 @@ type Inspector struct {
 
 // New returns an inspector.
 func New(opt Options) *Inspector {
-	return &Inspector{opt: opt, conns: map[connKey]*conn{}, other: map[otherKey]*Flow{},
+	return &Inspector{opt: opt, start: opt.Start, report: Report{part: opt.Last || opt.Window != Window{}, last: opt.Last}, conns: map[connKey]*conn{}, other: map[otherKey]*Flow{},
 		fabric: map[fabricKey]*Flow{}, noted: map[string]bool{},
 		ptp: map[ptpKey]*ptpDomain{}}
 }
@@ -75,7 +90,7 @@ const (
 // Packet takes the next packet of the capture.
 func (i *Inspector) Packet(p *Packet) {
 	i.report.Packets++
-	if i.report.Packets == 1 {
+	if i.report.Packets == 1 && i.start == 0 {
 		i.start = p.Time
 	}
 	if i.fabricPacket(p) {

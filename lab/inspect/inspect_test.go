@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -281,6 +282,14 @@ func TestDrawings(t *testing.T) {
 	if few := inspectFile(t, golden+"siw-err-wbad.pcap", Options{Ladder: 3}); len(few.Ladder) != 3 || few.Beyond != len(r.Ladder)-3 {
 		t.Errorf("%d steps, %d beyond", len(few.Ladder), few.Beyond)
 	}
+	last := inspectFile(t, golden+"siw-err-wbad.pcap", Options{Ladder: 3, Last: true})
+	if len(last.Ladder) != 3 || last.Beyond != len(r.Ladder)-3 || last.Ladder[2] != r.Ladder[len(r.Ladder)-1] {
+		t.Errorf("%+v", last.Ladder)
+	}
+	text.Reset()
+	if err := last.WriteLadder(&text); err != nil || !strings.Contains(text.String(), fmt.Sprintf("%d earlier steps", last.Beyond)) {
+		t.Errorf("%v\n%s", err, text.String())
+	}
 }
 
 func TestPTP4LCapturesAreClean(t *testing.T) {
@@ -331,4 +340,32 @@ func FuzzPacket(f *testing.F) {
 		}
 		in.Finish()
 	})
+}
+
+// A window of a capture, of one interface, with its own zero of time.
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	const file = golden + "siw-err-wbad.pcap"
+	list := load(t, file)
+	whole := inspectFile(t, file, Options{Ladder: 100})
+	second, last := whole.Ladder[1], whole.Ladder[len(whole.Ladder)-1]
+	start := list[0].Time - 1_000_000
+	window := Window{list[second.Packet-1].Time, list[last.Packet-1].Time - 1}
+	r := inspectFile(t, file, Options{Ladder: 100, Window: window, Start: start})
+	if n := len(r.Ladder); n == 0 || n >= len(whole.Ladder)-1 || r.Beyond != 0 || r.Ladder[0].Packet != second.Packet || r.Ladder[0].Time != second.Time+1_000_000 {
+		t.Errorf("%+v", r.Ladder)
+	}
+	if len(r.Findings) != len(whole.Findings) {
+		t.Errorf("%d findings, %d of the whole", len(r.Findings), len(whole.Findings))
+	}
+	for _, d := range r.drawings() {
+		for _, x := range d.rungs {
+			if x.packet < second.Packet || x.packet >= last.Packet {
+				t.Errorf("drawn: %+v", x)
+			}
+		}
+	}
+	if r := inspectFile(t, file, Options{Interface: func(name string) bool { return name != "" }}); r.Packets != 0 {
+		t.Errorf("%d packets of other interfaces", r.Packets)
+	}
 }

@@ -23,14 +23,17 @@ type Event struct {
 
 // event adds a step to the ladder.
 func (i *Inspector) event(e Event, now int64) {
-	switch {
-	case i.opt.Ladder == 0:
-	case len(i.report.Ladder) >= i.opt.Ladder:
-		i.report.Beyond++
-	default:
-		e.Time = time.Duration(now - i.start)
-		i.report.Ladder = append(i.report.Ladder, e)
+	if i.opt.Ladder == 0 || !i.opt.Window.has(now) {
+		return
 	}
+	if len(i.report.Ladder) >= i.opt.Ladder {
+		if i.report.Beyond++; !i.opt.Last {
+			return
+		}
+		i.report.Ladder = i.report.Ladder[1:]
+	}
+	e.Time = time.Duration(now - i.start)
+	i.report.Ladder = append(i.report.Ladder, e)
 }
 
 // event adds a step of the connection.
@@ -70,7 +73,7 @@ func (r *Report) drawings() (list []*drawing) {
 			continue
 		}
 		for k := range r.Findings {
-			if x := &r.Findings[k]; x.Flow == f.Number {
+			if x := &r.Findings[k]; x.Flow == f.Number && !(r.part && d.outside(x.Packet)) {
 				d.rungs = append(d.rungs, rung{packet: x.Packet, finding: x})
 			}
 		}
@@ -78,6 +81,23 @@ func (r *Report) drawings() (list []*drawing) {
 		list = append(list, d)
 	}
 	return list
+}
+
+// outside tells whether a packet lies before or behind all steps of the drawing.
+func (d *drawing) outside(packet int) bool {
+	first, last := d.rungs[0].packet, d.rungs[0].packet
+	for _, x := range d.rungs {
+		first, last = min(first, x.packet), max(last, x.packet)
+	}
+	return packet < first || packet > last
+}
+
+// beyond says how many steps are not drawn.
+func (r *Report) beyond() string {
+	if r.last {
+		return fmt.Sprintf("%d earlier steps", r.Beyond)
+	}
+	return fmt.Sprintf("%d more steps", r.Beyond)
 }
 
 // column is the place of an end in the drawing.
@@ -131,7 +151,7 @@ func (r *Report) WriteLadder(w io.Writer) error {
 		p.f("\n")
 	}
 	if r.Beyond > 0 {
-		p.f("%d more steps\n", r.Beyond)
+		p.f("%s\n", r.beyond())
 	}
 	return p.err
 }

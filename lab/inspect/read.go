@@ -15,16 +15,18 @@ func Read(r io.Reader, in *Inspector) error {
 		return err
 	}
 	var links []uint16
+	var chosen []bool
 	first := 0 // interface of the section in hand
 	for n := 1; ; {
 		b, err := next()
 		switch b := b.(type) {
 		case *pcapng.Section:
-			first, links = first+len(links), links[:0]
+			first, links, chosen = first+len(links), links[:0], chosen[:0]
 		case *pcapng.Interface:
 			links = append(links, b.LinkType)
+			chosen = append(chosen, in.opt.Interface == nil || in.opt.Interface(b.Name))
 		case *pcapng.Packet:
-			if int(b.Interface) < len(links) {
+			if int(b.Interface) < len(links) && chosen[b.Interface] {
 				in.Packet(&Packet{Number: n, Time: b.Stamp, Interface: first + int(b.Interface), Link: links[b.Interface],
 					Data: b.Data, OrigLen: int(b.OrigLen)})
 			}

@@ -125,6 +125,8 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	Ladder   []Event   `json:"ladder,omitempty"`
 	Beyond   int       `json:"ladder_beyond,omitempty"` // events that the ladder has no place for
+
+	part, last bool // of the ladder: it is not the whole, or its end
 }
 
 // Verdict is the report in a word.

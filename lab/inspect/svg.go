@@ -34,7 +34,7 @@ func (r *Report) WriteSVG(w io.Writer) error {
 		y = d.svg(p, y)
 	}
 	if r.Beyond > 0 {
-		p.f(`<text x="10" y="%d">%d more steps</text>`+"\n", height-6, r.Beyond)
+		p.f(`<text x="10" y="%d">%s</text>`+"\n", height-6, r.beyond())
 	}
 	p.f("</svg>\n")
 	return p.err

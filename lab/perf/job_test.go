@@ -97,7 +97,7 @@ func TestSamples(t *testing.T) {
 	}
 	count := int64(0)
 	for i, b := range l.Histogram {
-		if i > 0 && b.Most <= l.Histogram[i-1].Most || b.Count == 0 {
+		if i > 0 && b.Least() != l.Histogram[i-1].Most+1 || b.Count == 0 {
 			t.Errorf("bucket %d: %+v", i, b)
 		}
 		count += b.Count

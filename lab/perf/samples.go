@@ -64,6 +64,12 @@ func most(d time.Duration) time.Duration {
 	return (d>>shift+1)<<shift - 1
 }
 
+// Least is the smallest value that belongs into the bucket.
+func (b Bucket) Least() time.Duration {
+	shift := max(0, bits.Len64(uint64(b.Most))-4)
+	return b.Most >> shift << shift
+}
+
 // A timeline has a point for each timelineFirst at the beginning. When it is
 // full, every other is dropped, and points come half as often.
 const (

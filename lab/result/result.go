@@ -3,11 +3,8 @@
 package result
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"tapir/lab/perf"
@@ -24,6 +21,7 @@ const (
 // Result is what came out of a lab. Times are of the lab's clock, in seconds.
 type Result struct {
 	Lab     string    `json:"lab"`
+	File    string    `json:"file"`
 	Clock   string    `json:"clock"`
 	Seed    uint64    `json:"seed"`
 	Verdict string    `json:"verdict"`
@@ -33,6 +31,7 @@ type Result struct {
 	Steps   []*Step   `json:"steps"` // all of the file
 	Links   []Link    `json:"links"` // in the file's order, as are nodes
 	Nodes   []Node    `json:"nodes"`
+	Ladders []Ladder  `json:"-"` // of the failure that is not of a step
 	lab     *topo.Lab
 }
 
@@ -49,6 +48,7 @@ type Step struct {
 	Exit    *int        `json:"exit,omitempty"`
 	Output  string      `json:"output,omitempty"`
 	Perf    *PerfReport `json:"perf,omitempty"`
+	Ladders []Ladder    `json:"-"` // of the failure
 	start   time.Duration
 }
 
@@ -93,7 +93,7 @@ func (r *PerfReport) String() string {
 // New is the result of a lab that has not begun: all of its steps are still to
 // be reached.
 func New(lab *topo.Lab) *Result {
-	r := &Result{Lab: lab.Name, Clock: lab.Clock, Seed: lab.Seed, Verdict: Skipped, lab: lab}
+	r := &Result{Lab: lab.Name, File: lab.File, Clock: lab.Clock, Seed: lab.Seed, Verdict: Skipped, lab: lab}
 	for i := range lab.Nodes {
 		n := Node{Name: lab.Nodes[i].Name, Kind: string(lab.Nodes[i].Kind)}
 		for _, a := range lab.Nodes[i].Addrs() {
@@ -120,6 +120,22 @@ func (r *Result) Done() (n int) {
 	}
 	return n
 }
+
+// Why says in a line why the lab failed; "" if it did not.
+func (r *Result) Why() string {
+	if r.Error != "" {
+		return r.Error
+	}
+	for _, s := range r.Steps {
+		if s.Verdict == Failed {
+			return fmt.Sprintf("line %d: %s: %s", s.Line, s.Text, s.Error)
+		}
+	}
+	return ""
+}
+
+// Told tells whether there is more to a step than its verdict.
+func (s *Step) Told() bool { return s.Error != "" || s.Output != "" || s.Perf != nil }
 
 // Judge ends the lab so long after its start: it has failed if err is one, if a
 // step has, or if a link has a rule that never struck.
@@ -167,13 +183,4 @@ func (s *Step) Judge(err error) {
 	if err != nil {
 		s.Verdict, s.Error = Failed, err.Error()
 	}
-}
-
-// Write writes the result into dir, which is there: result.json.
-func Write(dir string, r *Result) error {
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "result.json"), append(data, '\n'), 0o666)
 }

@@ -28,7 +28,7 @@ steps:
 
 func newResult(t *testing.T) *Result {
 	t.Helper()
-	lab, err := topo.Parse("lab.yaml", []byte(pair))
+	lab, err := topo.Parse("pair.yaml", []byte(pair))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,8 @@ const prefix = "tapir-lab"
 // Options say how to run a lab. The zero value is good but for Tapir.
 type Options struct {
 	Tapir string    // the program that nodes are processes of
-	Out   string    // directory for captures, log and result; empty: none are kept
+	Out   string    // directory for captures, log and reports; empty: none are kept
+	Draw  bool      // draw the ladders of failures even if nothing is kept
 	Print io.Writer // what happens, a line each; nil: nowhere
 	Echo  bool      // what programs say, too
 }

@@ -73,7 +73,7 @@ func (b *Bed) addLink(t *topo.Link) (*cable, error) {
 
 // wanted tells whether somebody will read the link's capture.
 func (b *Bed) wanted(t *topo.Link) bool {
-	if b.opt.Out != "" {
+	if b.opt.Out != "" || b.opt.Draw {
 		return t.Capture
 	}
 	for _, s := range b.lab.Steps {

@@ -2,8 +2,9 @@ package testbed
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -20,9 +21,8 @@ func (b *Bed) newResult() *result.Result {
 // now is the lab's time.
 func (b *Bed) now() time.Duration { return time.Since(b.start) }
 
-// Run runs a lab from its start to its end. The error says why it could not
-// start, or why its result could not be written; everything else is in the
-// result, which there always is.
+// Run runs a lab from its start to its end. The error says why its result could
+// not be written; everything else is in the result, which there always is.
 func Run(ctx context.Context, lab *topo.Lab, o Options) (*result.Result, error) {
 	start := time.Now()
 	b, err := Up(ctx, lab, o)
@@ -30,7 +30,7 @@ func Run(ctx context.Context, lab *topo.Lab, o Options) (*result.Result, error) 
 		r := result.New(lab)
 		r.Began = start
 		r.Judge(time.Since(start), err)
-		return r, errors.Join(err, write(o.Out, r))
+		return r, write(o.Out, r)
 	}
 	r := b.Steps(ctx)
 	return r, b.Finish(ctx, r)
@@ -55,10 +55,23 @@ func (b *Bed) Finish(ctx context.Context, r *result.Result) error {
 	if err == nil && r.Error != "" {
 		b.log.printf("FAIL  %s", r.Error)
 	}
+	if b.opt.Out != "" || b.opt.Draw {
+		r.Draw(b.recording())
+	}
 	b.log.printf("lab %s: %s after %d of %d steps", b.lab.Name, r.Verdict, r.Done(), len(r.Steps))
 	err = write(b.opt.Out, r)
 	b.removeAll()
 	return err
+}
+
+// recording is where the captures are.
+func (b *Bed) recording() result.Recording {
+	return result.Recording{Start: b.start.UnixNano(), Open: func(link string) (io.ReadCloser, error) {
+		if b.links[link].file == "" {
+			return nil, nil
+		}
+		return os.Open(b.links[link].file)
+	}}
 }
 
 // collect notes what programs, NICs and links have to tell before they end. A

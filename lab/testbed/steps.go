@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -195,8 +196,8 @@ func (b *Bed) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
 	if err != nil {
 		return err
 	}
-	res.Perf = &result.PerfReport{}
-	if err := client.Perf(ctx, s.Job, nil, &res.Perf.Report); err != nil {
+	res.Perf = &result.PerfReport{Report: perf.Report{Op: s.Job.Op}}
+	if err := client.Perf(ctx, s.Job, follow(res.Perf), &res.Perf.Report); err != nil {
 		return err
 	}
 	for _, c := range res.Perf.Checks {
@@ -209,6 +210,17 @@ func (b *Bed) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%s does not end serving", s.Server)
+	}
+}
+
+// follow notes how far a workload comes, for when it fails: else its report has
+// that in more detail.
+func follow(r *result.PerfReport) func(json.RawMessage) {
+	return func(raw json.RawMessage) {
+		var p perf.Progress
+		if json.Unmarshal(raw, &p) == nil && p.Data == "" {
+			r.Progress = append(r.Progress, p)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func Parse(path string, data []byte) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := draft{Lab: &Lab{Name: defaultName(path), Clock: Real}, rules: map[string]map[string]bool{}}
+	d := draft{Lab: &Lab{File: path, Name: defaultName(path), Clock: Real}, rules: map[string]map[string]bool{}}
 	if err := conf.Decode(body, &d, fileIs, fields); err != nil {
 		return nil, err
 	}

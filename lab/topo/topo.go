@@ -23,6 +23,7 @@ import (
 
 // Lab is what a topology file describes. Everything in it has been checked.
 type Lab struct {
+	File  string // that it was read from
 	Name  string
 	Clock string // Real or Virtual
 	Seed  uint64 // of the faults

@@ -239,7 +239,7 @@ func (l *Lab) filters() bool {
 
 // wanted tells whether somebody will read the link's capture.
 func (l *Lab) wanted(t *topo.Link) bool {
-	if l.opt.Out != "" {
+	if l.opt.Out != "" || l.opt.Draw {
 		return t.Capture
 	}
 	for _, s := range l.topo.Steps {

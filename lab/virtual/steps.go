@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -182,11 +184,22 @@ func (l *Lab) Finish(ctx context.Context, r *result.Result) error {
 	at := l.now()
 	l.judgeCaptures(ctx, r)
 	r.Judge(at, err)
+	if l.opt.Out != "" || l.opt.Draw {
+		r.Draw(result.Recording{Open: l.recorded})
+	}
 	l.log.printf("lab %s: %s after %d of %d steps", l.topo.Name, r.Verdict, r.Done(), len(r.Steps))
 	if l.opt.Out == "" {
 		return nil
 	}
 	return result.Write(l.opt.Out, r)
+}
+
+// recorded opens the complete capture of a link.
+func (l *Lab) recorded(link string) (io.ReadCloser, error) {
+	if l.link(link).file == "" {
+		return nil, nil
+	}
+	return os.Open(l.link(link).file)
 }
 
 // collect notes what NICs and links have to tell before they end.

@@ -20,7 +20,8 @@ import (
 
 // Options say how to run a lab. The zero value is good.
 type Options struct {
-	Out   string    // directory for captures, log and result; empty: none are kept
+	Out   string    // directory for captures, log and reports; empty: none are kept
+	Draw  bool      // draw the ladders of failures even if nothing is kept
 	Print io.Writer // what happens, a line each; nil: nowhere
 }
 
@@ -40,18 +41,17 @@ type Lab struct {
 // mostOctets is what a frame of the world may have.
 const mostOctets = 66 << 10
 
-// Run runs a lab from its start to its end. The error says why it could not
-// start, or why its result could not be written; everything else is in the
-// result, which there always is.
+// Run runs a lab from its start to its end. The error says why its result could
+// not be written; everything else is in the result, which there always is.
 func Run(ctx context.Context, lab *topo.Lab, o Options) (*result.Result, error) {
 	l, err := Up(lab, o)
 	if err != nil {
 		r := result.New(lab)
 		r.Judge(0, err)
 		if o.Out != "" {
-			err = errors.Join(err, result.Write(o.Out, r))
+			return r, result.Write(o.Out, r)
 		}
-		return r, err
+		return r, nil
 	}
 	r := l.Steps(ctx)
 	return r, l.Finish(ctx, r)
@@ -77,7 +77,7 @@ func (l *Lab) build() (err error) {
 			return err
 		}
 		l.files = l.opt.Out
-	} else if l.filters() {
+	} else if l.filters() || l.opt.Draw {
 		if l.files, err = os.MkdirTemp("", "tapir-virtual-*"); err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ func newLabRun() *cobra.Command {
 			"result on any machine, to the last octet, and time passes as fast as it can.",
 		Example: "  tapir lab run lab/examples/rping/lab.yaml\n  tapir lab run --out out/lossy lab/examples/lossy-link/lab.yaml\n" +
 			"  tapir lab run --clock virtual --seed 7 lab/examples/lossy-link/lab.yaml",
-		Args:    oneFile,
+		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lab, err := loadLab(args[0])
 			if err != nil {
@@ -146,6 +146,9 @@ func runLab(ctx context.Context, lab *topo.Lab, o testbed.Options) (*result.Resu
 	}
 	return testbed.Run(ctx, lab, o)
 }
+
+// labReports are the files into which the results of several labs go together.
+type labReports struct{ junit, json, html string }
 
 func newLabTest() *cobra.Command {
 	var out, clock string

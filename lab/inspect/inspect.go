@@ -41,9 +41,10 @@ type Options struct {
 	// Start is what the ladder's times count from, in nanoseconds since the
 	// epoch; 0: the first packet.
 	Start int64
-	// Interface, if there is one, chooses the interfaces of a capture whose
-	// packets Read gives to the inspector, by their names.
-	Interface func(name string) bool
+	// Choose, if there is one, chooses the packets of a capture that Read gives
+	// to the inspector, as if all were of one interface, by the name of theirs
+	// and their direction.
+	Choose func(iface string, inbound bool) bool
 }
 
 // Window bounds events by the times of their packets, in nanoseconds since the

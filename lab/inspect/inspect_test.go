@@ -365,7 +365,7 @@ func TestWindow(t *testing.T) {
 			}
 		}
 	}
-	if r := inspectFile(t, file, Options{Interface: func(name string) bool { return name != "" }}); r.Packets != 0 {
+	if r := inspectFile(t, file, Options{Choose: func(name string, _ bool) bool { return name != "" }}); r.Packets != 0 {
 		t.Errorf("%d packets of other interfaces", r.Packets)
 	}
 }

@@ -15,20 +15,26 @@ func Read(r io.Reader, in *Inspector) error {
 		return err
 	}
 	var links []uint16
-	var chosen []bool
+	var names []string
 	first := 0 // interface of the section in hand
 	for n := 1; ; {
 		b, err := next()
 		switch b := b.(type) {
 		case *pcapng.Section:
-			first, links, chosen = first+len(links), links[:0], chosen[:0]
+			first, links, names = first+len(links), links[:0], names[:0]
 		case *pcapng.Interface:
 			links = append(links, b.LinkType)
-			chosen = append(chosen, in.opt.Interface == nil || in.opt.Interface(b.Name))
+			names = append(names, b.Name)
 		case *pcapng.Packet:
-			if int(b.Interface) < len(links) && chosen[b.Interface] {
-				in.Packet(&Packet{Number: n, Time: b.Stamp, Interface: first + int(b.Interface), Link: links[b.Interface],
-					Data: b.Data, OrigLen: int(b.OrigLen)})
+			if int(b.Interface) < len(links) {
+				p := Packet{Number: n, Time: b.Stamp, Interface: first + int(b.Interface), Link: links[b.Interface],
+					Data: b.Data, OrigLen: int(b.OrigLen)}
+				if choose := in.opt.Choose; choose == nil {
+					in.Packet(&p)
+				} else if choose(names[b.Interface], b.Has&pcapng.HasFlags != 0 && b.Flags.Direction() == pcapng.Inbound) {
+					p.Interface = 0
+					in.Packet(&p)
+				}
 			}
 			n++
 		}

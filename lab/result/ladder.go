@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"tapir/lab/inspect"
@@ -13,18 +14,17 @@ import (
 
 // Recording is where one can read what passed the links of a lab.
 type Recording struct {
-	// Open opens the capture that has the link; nil if there is none. Its
-	// interfaces are called as the link, or by link and node as in a-s:a.
+	// Open opens the capture that has the link; nil if there is none. The link
+	// is an interface of its own name, or one for each end, as a-s:a.
 	Open func(link string) (io.ReadCloser, error)
 	// Start is the captures' time at the start of the lab, in nanoseconds since
 	// the epoch.
 	Start int64
 }
 
-// Ladder is what passed a link during a failure.
+// Ladder is what entered a link during a failure.
 type Ladder struct {
 	Link string
-	Node string // that saw it
 	SVG  string // a drawing; empty if there is none
 	Note string // why not
 }
@@ -52,7 +52,7 @@ func (r *Result) Draw(rec Recording) {
 		}
 		s.Ladders = r.ladders(rec, r.concerned(step), from, until)
 	}
-	var lost []place
+	var lost []string
 	for i := range r.Nodes {
 		if r.Nodes[i].Error != "" {
 			lost = append(lost, r.around(r.Nodes[i].Name)...)
@@ -61,25 +61,22 @@ func (r *Result) Draw(rec Recording) {
 	r.Ladders = r.ladders(rec, lost, 0, r.Seconds)
 }
 
-// place is a link, seen from a node.
-type place struct{ link, node string }
-
 // around are the links of a node.
-func (r *Result) around(node string) (all []place) {
+func (r *Result) around(node string) (all []string) {
 	for _, l := range r.Links {
 		if slices.Contains(l.Ends[:], node) {
-			all = append(all, place{l.Name, node})
+			all = append(all, l.Name)
 		}
 	}
 	return all
 }
 
 // concerned are the links that a step has to do with.
-func (r *Result) concerned(s *topo.Step) []place {
+func (r *Result) concerned(s *topo.Step) []string {
 	c := &s.Condition
 	for _, link := range []string{s.Link, c.Link} {
-		if k := r.lab.Link(link); k != nil {
-			return []place{{k.Name, k.Ends[0]}}
+		if link != "" {
+			return []string{link}
 		}
 	}
 	node := s.On + s.Client + c.Node // at most one of them is there
@@ -91,13 +88,13 @@ func (r *Result) concerned(s *topo.Step) []place {
 	return r.around(node)
 }
 
-// ladders draws what passed the places between two times of the lab, in
+// ladders draws what entered the links between two times of the lab, in
 // seconds.
-func (r *Result) ladders(rec Recording, places []place, from, to float64) (all []Ladder) {
+func (r *Result) ladders(rec Recording, links []string, from, to float64) (all []Ladder) {
 	at := func(seconds float64) int64 { return rec.Start + int64(seconds*1e9) }
 	window := inspect.Window{From: at(from), To: at(to)}
-	for _, p := range places[:min(len(places), ladderLinks)] {
-		l := Ladder{Link: p.link, Node: p.node}
+	for _, link := range links[:min(len(links), ladderLinks)] {
+		l := Ladder{Link: link}
 		if err := l.draw(rec, window); err != nil {
 			l.Note = err.Error()
 		}
@@ -118,7 +115,9 @@ func (l *Ladder) draw(rec Recording, window inspect.Window) error {
 	defer file.Close()
 	limited := &io.LimitedReader{R: file, N: ladderRead}
 	in := inspect.New(inspect.Options{Ladder: ladderSteps, Last: true, Window: window, Start: rec.Start,
-		Interface: func(name string) bool { return name == l.Link || name == l.Link+":"+l.Node }})
+		Choose: func(iface string, inbound bool) bool {
+			return iface == l.Link || strings.HasPrefix(iface, l.Link+":") && !inbound
+		}})
 	if err := inspect.Read(limited, in); err != nil && limited.N > 0 {
 		return fmt.Errorf("the capture: %w", err)
 	}
@@ -137,4 +136,4 @@ func (l *Ladder) draw(rec Recording, window inspect.Window) error {
 	return err
 }
 
-func round(ns int64) time.Duration { return time.Duration(ns).Round(time.Millisecond) }
+func round(ns int64) time.Duration { return time.Duration(ns).Round(time.Microsecond) }

@@ -114,7 +114,7 @@ steps:
 	if _, err := Run(t.Context(), lab, Options{Tapir: tapir, Out: out}); err != nil {
 		t.Fatal(err)
 	}
-	r := complete(t, lab, out, "it is 0", "half round trip (µs)", "99.9 %", "Link a-b, seen from a", "earlier steps", "Send with Solicited Event", "rdma_send_se_in")
+	r := complete(t, lab, out, "it is 0", "half round trip (µs)", "99.9 %", "On link a-b", "earlier steps", "Send with Solicited Event", "rdma_send_se_in")
 	if s := r.Steps; s[0].Verdict != result.Passed || s[2].Verdict != result.Failed || s[3].Verdict != result.Skipped || s[2].Start <= s[0].Start || len(s[0].Perf.Latency.Histogram) == 0 {
 		t.Errorf("%+v %+v", s[0], s[2])
 	}
@@ -153,7 +153,7 @@ func TestReportOfCrash(t *testing.T) {
 	if err := b.Finish(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	r = complete(t, lab, out, "a has ended: ", "Link a-h, seen from a", "no RDMA and no PTP passed", "<said>")
+	r = complete(t, lab, out, "a has ended: ", "On link a-h", "no RDMA and no PTP passed", "<said>")
 	if r.Nodes[0].Error == "" || !strings.Contains(r.Nodes[0].Output, "SIGSEGV") && !strings.Contains(r.Nodes[0].Output, "goroutine") || r.Steps[0].Output != "<said>\n" {
 		t.Errorf("%+v", r.Nodes[0])
 	}

@@ -13,6 +13,7 @@ import (
 	"tapir/lab/result"
 	"tapir/lab/topo"
 	"tapir/lab/tshark"
+	"tapir/lab/vtime"
 	"tapir/wire/frame"
 )
 
@@ -185,7 +186,7 @@ func (l *Lab) Finish(ctx context.Context, r *result.Result) error {
 	l.judgeCaptures(ctx, r)
 	r.Judge(at, err)
 	if l.opt.Out != "" || l.opt.Draw {
-		r.Draw(result.Recording{Open: l.recorded})
+		r.Draw(result.Recording{Open: l.recorded, Start: int64(vtime.Epoch)})
 	}
 	l.log.printf("lab %s: %s after %d of %d steps", l.topo.Name, r.Verdict, r.Done(), len(r.Steps))
 	if l.opt.Out == "" {

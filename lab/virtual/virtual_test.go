@@ -1,6 +1,7 @@
 package virtual_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -98,5 +99,43 @@ func TestSameSeedSameOctets(t *testing.T) {
 		if _, hashes := run(t, lab); strings.Contains(file, "lossy") && hashes == first {
 			t.Errorf("%s: another seed changes nothing", file)
 		}
+	}
+}
+
+// The report of a lab that fails is complete in virtual time, too, and the same
+// each time.
+func TestReportOfFailure(t *testing.T) {
+	var pages [2][]byte
+	for i := range pages {
+		lab, err := topo.Parse("lab.yaml", []byte(`
+clock: virtual
+nodes:
+  a: {kind: nic, ip: 10.0.0.1/24}
+  b: {kind: nic, ip: 10.0.0.2/24}
+links: [[a, b]]
+steps:
+  - {perf: send-lat, server: a, client: b, iters: 5}
+  - expect: {link: a-b, counter: corrupted}
+  - wait: 1s
+`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := t.TempDir()
+		r, err := virtual.Run(t.Context(), lab, virtual.Options{Out: out})
+		if err != nil || r.Verdict != result.Failed || r.Steps[2].Verdict != result.Skipped || !r.Began.IsZero() {
+			t.Errorf("%v: %+v", err, r)
+		}
+		if pages[i], err = os.ReadFile(filepath.Join(out, "report.html")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"corrupted: 1 or more: it is 0", "On link a-b", "MPA reply", "Send with Solicited Event", "half round trip"} {
+		if !bytes.Contains(pages[0], []byte(want)) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if !bytes.Equal(pages[0], pages[1]) {
+		t.Error("the pages differ")
 	}
 }

@@ -12,7 +12,7 @@ import (
 // Clock are the settings of a hardware clock. The oscillator is the name of a
 // preset, or a mapping of the settings of Oscillator.
 var Clock = []conf.Field[clock.Config]{
-	{Name: "oscillator", Node: setOscillator},
+	{Name: "oscillator", Schema: conf.Schema{"anyOf": []conf.Schema{conf.Choice("xo", "tcxo", "ocxo", "ideal"), conf.Object(Oscillator)}}, Node: setOscillator},
 	{Name: "quantum", Expect: "the granularity of stamps, such as 8ns", Set: func(c *clock.Config, s string) error { return setDuration(&c.Quantum, s, false) }},
 	{Name: "jitter", Expect: "the standard deviation of stamps, such as 4ns", Set: func(c *clock.Config, s string) error {
 		var d time.Duration

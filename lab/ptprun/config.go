@@ -11,6 +11,7 @@ import (
 	"tapir/lab/ptpconf"
 	"tapir/nic"
 	"tapir/ptp"
+	"tapir/ptp/msg"
 	"tapir/ptp/transport"
 )
 
@@ -106,13 +107,35 @@ func Configure(d *nic.Device, path string, data []byte, settings []Setting) (c n
 			return c, err
 		}
 	}
+	return c, check(&c)
+}
+
+// Schema describes the settings in a file.
+func Schema() conf.Schema { return conf.Object(fields) }
+
+// Check finds mistakes in the settings of a NIC's instance, which is not there
+// yet.
+func Check(body conf.Node) error {
+	profile, err := profileIn(body)
+	if err != nil {
+		return err
+	}
+	c := nic.PTPConfig{Config: ptp.NewConfig(profile, msg.ClockIdentity{1}, 1)} // the real one is that of the NIC
+	if err := conf.Decode(body, &c, "the settings of a PTP instance", fields); err != nil {
+		return err
+	}
+	return check(&c)
+}
+
+// check finds settings that do not go together.
+func check(c *nic.PTPConfig) error {
 	if err := c.Validate(); err != nil {
-		return c, err
+		return err
 	}
 	if c.Transport == transport.Ethernet && c.DSCP != 0 {
-		return c, fmt.Errorf("dscp: frames of transport L2 have none: choose UDPv4 or UDPv6")
+		return fmt.Errorf("dscp: frames of transport L2 have none: choose UDPv4 or UDPv6")
 	}
-	return c, nil
+	return nil
 }
 
 // profileIn is the profile that a file names, the default one if it names none.

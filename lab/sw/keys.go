@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,7 +74,7 @@ var keys = append([]conf.Field[Draft]{
 	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(d *Draft, s string) error { return d.Transport.UnmarshalText([]byte(s)) }},
 	{Name: "ip", Expect: "an IP address", Set: func(d *Draft, s string) (err error) { d.IP, err = netip.ParseAddr(s); return err }},
 	{Name: "oscillator", Expect: "xo, tcxo, ocxo or ideal", Set: func(d *Draft, s string) (err error) { d.Hardware.Oscillator, err = clock.Preset(s); return err }},
-	{Name: "clock", Node: func(d *Draft, n conf.Node) error {
+	{Name: "clock", Schema: conf.Object(ptpconf.Clock), Node: func(d *Draft, n conf.Node) error {
 		return conf.Decode(n, &d.Hardware, "the settings of the switch's clock", ptpconf.Clock)
 	}},
 	{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1", Set: func(d *Draft, s string) error {
@@ -81,13 +82,18 @@ var keys = append([]conf.Field[Draft]{
 		d.profile = &p
 		return err
 	}},
-	{Name: "ptp", Node: func(d *Draft, n conf.Node) error {
+	{Name: "ptp", Schema: conf.Object(ptpconf.Instance), Node: func(d *Draft, n conf.Node) error {
 		d.settings = append(d.settings, func(c *ptp.Config) error {
 			return conf.Decode(n, c, "the settings of the boundary clock", ptpconf.Instance)
 		})
 		return nil
 	}},
 }, conf.Part(Keys, func(d *Draft) *Config { return &d.Config })...)
+
+// Fields are the settings of a switch for a file that gives it name and ports.
+func Fields() []conf.Field[Draft] {
+	return slices.DeleteFunc(slices.Clone(keys), func(f conf.Field[Draft]) bool { return f.Name == "name" || f.Name == "ports" })
+}
 
 const delayExpect = "a delay such as 250us, 0-500us (uniform), exp:10us (the mean) or exp:5us+10us (a minimum and the mean above it)"
 

@@ -52,6 +52,7 @@ type Bed struct {
 	log     *journal
 	undo    []func()
 	ending  sync.Once
+	endPTP  func() // nil before startPTP
 }
 
 // Up makes everything and returns when all nodes are ready. An error leaves
@@ -99,6 +100,9 @@ func (b *Bed) build(ctx context.Context) error {
 		}
 	}
 	if err := b.startNodes(ctx); err != nil {
+		return err
+	}
+	if err := b.startPTP(ctx); err != nil {
 		return err
 	}
 	return b.register()
@@ -154,6 +158,7 @@ func (b *Bed) Down() error {
 func (b *Bed) end() (err error) {
 	b.ending.Do(func() {
 		stopAll(b.started, func(p *program) *process.Process { return p.proc })
+		err = b.stopPTP()
 		var running []*node
 		for i := range b.lab.Nodes {
 			if n := b.nodes[b.lab.Nodes[i].Name]; n != nil && n.proc != nil {

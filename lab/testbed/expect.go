@@ -29,6 +29,8 @@ func (b *Bed) expect(ctx context.Context, c *topo.Condition) error {
 			err = fmt.Errorf("%s does not listen on port %d", c.Node, c.Port)
 		}
 		return err
+	case c.OfPTP():
+		return b.keepsTime(ctx, c)
 	case c.InSync || c.Role != "":
 		return b.manages(ctx, c)
 	}

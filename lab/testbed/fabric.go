@@ -17,10 +17,10 @@ func (n *node) fabric() bool {
 	return n.Kind == topo.HFI || n.Kind == topo.Manager || n.Kind == topo.Gateway
 }
 
-// fabricArgs are the arguments of the process, after its configuration has been
-// written into dir.
-func (n *node) fabricArgs(dir string) ([]string, error) {
-	text, err := n.ConfigFile()
+// fileArgs are the arguments of a process that reads its configuration, which
+// is written into dir.
+func (n *node) fileArgs(dir string) ([]string, error) {
+	text, err := n.ConfigFile(n.ports...)
 	if err != nil {
 		return nil, err
 	}
@@ -29,6 +29,8 @@ func (n *node) fabricArgs(dir string) ([]string, error) {
 		return nil, err
 	}
 	switch {
+	case n.Kind == topo.Switch:
+		return []string{"sw", "-c", file}, nil
 	case n.Kind != topo.Manager:
 		return []string{"vnic", "-c", file}, nil
 	case n.EM.Standby:

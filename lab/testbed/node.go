@@ -28,6 +28,7 @@ type node struct {
 	net   *link.Net
 	proc  *process.Process // nil of a host
 	ports []string         // TAPs of a switch, or that of a NIC or HFI
+	ptp   chan error       // how the PTP instance of a NIC ended; nil: there is none
 	lans  int              // Ethernet links of a gateway
 	flags []string         // of the process, besides the node's own
 	err   error            // why it ended early, or what it left over
@@ -60,20 +61,28 @@ func (b *Bed) addNode(t *topo.Node) (*node, error) {
 		return nil, err
 	}
 	if t.Kind != topo.Host {
-		return n, link.Quiet(ns)
+		return n, errors.Join(link.Quiet(ns), n.sysctls(ownARP))
 	}
 	return n, n.settle()
 }
 
+// ownARP keeps the kernel from answering for an address on an interface that
+// has it not.
+var ownARP = [2]string{"ipv4/conf/all/arp_ignore", "1"}
+
 // settle lets the kernel use its IPv6 addresses at once, and say nothing that
 // was not asked for, nor on an interface that has not the address.
 func (n *node) settle() error {
-	for _, s := range [][2]string{
-		{"ipv6/conf/default/disable_ipv6", "0"},
-		{"ipv6/conf/default/accept_dad", "0"},
-		{"ipv6/conf/default/router_solicitations", "0"},
-		{"ipv4/conf/all/arp_ignore", "1"},
-	} {
+	return n.sysctls(
+		[2]string{"ipv6/conf/default/disable_ipv6", "0"},
+		[2]string{"ipv6/conf/default/accept_dad", "0"},
+		[2]string{"ipv6/conf/default/router_solicitations", "0"},
+		ownARP)
+}
+
+// sysctls sets what may be set here.
+func (n *node) sysctls(list ...[2]string) error {
+	for _, s := range list {
 		if err := n.ns.Sysctl(s[0], s[1]); err != nil && !errors.Is(err, syscall.EROFS) && !errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("set net.%s: %w", s[0], err)
 		}
@@ -108,7 +117,7 @@ func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 		return n.plugLAN(mtu, vnet)
 	}
 	i := len(n.ports)
-	port, bridge, far := fmt.Sprint("p", i), fmt.Sprint("br", i), farEnd(i)
+	port, bridge, far := topo.SwitchPort(i), fmt.Sprint("br", i), farEnd(i)
 	if n.Kind != topo.Switch {
 		port = n.wire()
 	}
@@ -164,14 +173,8 @@ func (n *node) start(ctx context.Context, b *Bed) (err error) {
 		}
 		argv = append(argv, "nic", "--name", n.Name, "--tap", nicTAP, "--host-tap", kernelSide)
 		argv = append(argv, n.Flags...)
-	case topo.Switch:
-		argv = append(argv, "sw", "--name", n.Name)
-		for _, p := range n.ports {
-			argv = append(argv, "--port", p)
-		}
-		argv = append(argv, n.Flags...)
 	default:
-		more, err := n.fabricArgs(b.dir)
+		more, err := n.fileArgs(b.dir)
 		if err != nil {
 			return err
 		}

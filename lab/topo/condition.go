@@ -2,12 +2,15 @@ package topo
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"tapir/lab/conf"
 	"tapir/lab/fault"
+	"tapir/lab/sw"
 	"tapir/opa"
+	"tapir/ptp/msg"
 )
 
 // conditionFields are what wait and expect look at.
@@ -37,6 +40,14 @@ var conditionFields = []conf.Field[stepDraft]{
 		s.Condition.Port = uint16(port)
 		return err
 	}},
+	{Name: "ptp", Expect: "the state of a port of the node's PTP instance, such as SLAVE or MASTER", Schema: conf.Choice(portStates()...), Set: func(s *stepDraft, v string) error {
+		if s.Condition.PTP = v; !slices.Contains(portStates(), v) {
+			return errValue
+		}
+		return nil
+	}},
+	{Name: "offset", Expect: "a time such as 10us: the offset from its master that the node measured last is no greater, either way", Set: func(s *stepDraft, v string) error { return setBound(&s.Condition.Offset, v) }},
+	{Name: "true_offset", Expect: "a time such as 10us: the node's clock is no further from the system's, either way", Set: func(s *stepDraft, v string) error { return setBound(&s.Condition.TrueOffset, v) }},
 	{Name: "link", Expect: "a link", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referLink(&s.Condition.Link, n) }},
 	{Name: "counter", Expect: "of a node as `tapir show NAME counters` has them, or of a link: " + linkCounters + ", or a rule's name: how many it struck", Set: func(s *stepDraft, v string) error { s.Condition.Counter = v; return nil }},
 	{Name: "min", Expect: "the least number that is right (default 1, or 0 if there is a max)", Set: func(s *stepDraft, v string) (err error) {
@@ -138,11 +149,11 @@ func (s *stepDraft) checkCondition(n conf.Node) error {
 		return n.Errorf("filter: is of a link")
 	case c.Counter != "" && (c.Step != "" || c.Filter != "" || c.Port != 0):
 		return n.Errorf("counter: is of a node or a link, and stands alone")
-	case c.Node == "" && (c.VESW != 0 || c.InSync || c.Role != ""):
-		return n.Errorf("vesw, in_sync and role: are of a node")
+	case c.Node == "" && (c.VESW != 0 || c.InSync || c.Role != "" || c.OfPTP()):
+		return n.Errorf("vesw, in_sync, role, ptp and offsets: are of a node")
 	case c.VESW != 0 && c.Counter == "":
 		return n.Errorf("vesw %d: say which counter", c.VESW)
-	case c.Node != "" && c.Port == 0 && !counts && !c.InSync && c.Role == "":
+	case c.Node != "" && c.Port == 0 && !counts && !c.InSync && c.Role == "" && !c.OfPTP():
 		return n.Errorf("%s: say which counter, or listening", c.Node)
 	case c.Link != "" && !counts:
 		return n.Errorf("%s: say which counter", c.Link)
@@ -182,6 +193,40 @@ func (c *Condition) suits(of *Node, n conf.Node) error {
 		return n.Errorf("%s: vesw: a %s is no HFI", of.Name, of.Kind)
 	case (c.InSync || c.Role != "") && of.Kind != Manager:
 		return n.Errorf("%s: in_sync and role: a %s is no manager", of.Name, of.Kind)
+	case c.OfPTP() && of.PTP == nil && (of.Kind != Switch || of.Switch.Mode != sw.Boundary):
+		return n.Errorf("%s: it has no PTP instance: give it `ptp:`, or a switch `mode: bc`", of.Name)
+	}
+	return nil
+}
+
+// OfPTP tells whether the condition is about a PTP instance.
+func (c *Condition) OfPTP() bool { return c.PTP != "" || c.Offset > 0 || c.TrueOffset > 0 }
+
+func (c *Condition) ptpText() (text string) {
+	if c.PTP != "" {
+		text += " " + c.PTP
+	}
+	if c.Offset > 0 {
+		text += fmt.Sprintf(" offset within %v", c.Offset)
+	}
+	if c.TrueOffset > 0 {
+		text += fmt.Sprintf(" true offset within %v", c.TrueOffset)
+	}
+	return text
+}
+
+// portStates are those of PTP ports.
+func portStates() (names []string) {
+	for s := msg.StateInitializing; s <= msg.StateSlave; s++ {
+		names = append(names, s.String())
+	}
+	return names
+}
+
+// setBound reads a time that is not 0.
+func setBound(d *time.Duration, v string) error {
+	if err := setTime(d, v); err != nil || *d == 0 {
+		return errValue
 	}
 	return nil
 }
@@ -203,6 +248,8 @@ func (c *Condition) String() string {
 		return fmt.Sprintf("%s says %s", c.Step, c.Output.String()[len("(?m)"):])
 	case c.Port != 0:
 		return fmt.Sprintf("%s listens on port %d", c.Node, c.Port)
+	case c.OfPTP():
+		return c.Node + ":" + c.ptpText()
 	case c.InSync:
 		return c.Node + " is in sync"
 	case c.Role != "":

@@ -134,9 +134,13 @@ func (d *draft) isMember(n *Node, name string) bool {
 	return o != nil && (o.Kind == HFI || o.Kind == Gateway)
 }
 
-// ConfigFile is the YAML file that `tapir vnic -c` or `tapir em -c` runs such a
-// node from.
-func (n *Node) ConfigFile() ([]byte, error) {
+// ConfigFile is the YAML file that `tapir sw -c`, `tapir vnic -c` or `tapir em
+// -c` runs such a node from; ports are those of a switch.
+func (n *Node) ConfigFile(ports ...string) ([]byte, error) {
+	if n.Kind == Switch {
+		own := append(yaml.MapSlice{{Key: "name", Value: n.Name}, {Key: "ports", Value: ports}}, n.settings...)
+		return yaml.Marshal(map[string]any{"switches": []any{own}})
+	}
 	own := yaml.MapSlice{{Key: "name", Value: n.Name}, {Key: "fabric_tap", Value: FabricTAP}}
 	add := func(name string, value any) {
 		if !n.has(name) {

@@ -133,7 +133,7 @@ func TestFabricMistakes(t *testing.T) {
 		{two + "steps:\n  - wait: {node: m, role: slave}\n", "8:27: role: expected that of the manager"},
 		{two + "steps:\n  - wait: {node: m, vesw: 2, counter: tx_unicast}\n", "8:5: m: vesw: a manager is no HFI"},
 		{two + "steps:\n  - wait: {node: a, vesw: 2}\n", "8:5: vesw 2: say which counter"},
-		{two + "steps:\n  - wait: {link: a-s, in_sync: true}\n", "8:5: vesw, in_sync and role: are of a node"},
+		{two + "steps:\n  - wait: {link: a-s, in_sync: true}\n", "8:5: vesw, in_sync, role, ptp and offsets: are of a node"},
 		{two + "steps:\n  - wait: {node: a, listening: 1}\n", "8:5: a: listening: a hfi has no RDMA"},
 		{two + "steps:\n  - {run: rping, on: a, rdma: true}\n", "8:6: a: a hfi has no RDMA: a NIC is needed"},
 	} {

@@ -12,6 +12,7 @@ import (
 	"tapir/lab/conf"
 	"tapir/lab/fabric"
 	"tapir/lab/node"
+	"tapir/lab/ptprun"
 	"tapir/lab/sw"
 )
 
@@ -94,7 +95,7 @@ func init() { // finish comes back to kinds
 	kinds = []kind{
 		{NIC, nicFields(), finishNIC},
 		{Host, hostFields, func(*draft, *Node, conf.Node) error { return nil }},
-		{Switch, conf.Part(sw.Keys, func(n *Node) *sw.Config { return &n.Switch }), func(*draft, *Node, conf.Node) error { return nil }},
+		{Switch, conf.Part(sw.Fields(), func(n *Node) *sw.Draft { return n.sw }), (*draft).finishSwitch},
 		{HFI, hfiFields, (*draft).finishHFI},
 		{Manager, managerFields, (*draft).finishManager},
 		{Gateway, gatewayFields, (*draft).finishHFI},
@@ -112,12 +113,39 @@ func finishNIC(_ *draft, n *Node, key conf.Node) error {
 	return nil
 }
 
+// finishSwitch completes a switch as far as a file can.
+func (d *draft) finishSwitch(n *Node, key conf.Node) (err error) {
+	ports := max(2, d.countLinks(n.Name)) // fewer are told elsewhere
+	for i := range ports {
+		n.sw.Ports = append(n.sw.Ports, sw.PortConfig{Name: SwitchPort(i)})
+	}
+	if n.Switch, err = n.sw.Finish(); err != nil {
+		if _, placed := err.(*conf.Error); !placed {
+			return key.Errorf("%v", err)
+		}
+		return err
+	}
+	n.Switch.Ports = nil
+	return nil
+}
+
+// SwitchPort is the name of a switch's port: links are counted in the order of
+// the file, from 0.
+func SwitchPort(link int) string { return fmt.Sprint("p", link) }
+
 // nicFields are the settings of a NIC but for those that the lab decides.
 func nicFields() []conf.Field[Node] {
 	all := slices.DeleteFunc(node.Fields(), func(f conf.Field[node.Config]) bool {
 		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap"}, f.Name)
 	})
-	return conf.Part(all, func(n *Node) *node.Config { return &n.NIC })
+	return append(conf.Part(all, func(n *Node) *node.Config { return &n.NIC }),
+		conf.Field[Node]{Name: "ptp", Schema: ptprun.Schema(), Node: func(n *Node, v conf.Node) (err error) {
+			if err := ptprun.Check(v); err != nil {
+				return err
+			}
+			n.PTP, err = yaml.Marshal(v.Value())
+			return err
+		}})
 }
 
 var hostFields = []conf.Field[Node]{
@@ -153,8 +181,8 @@ func addNodes(d *draft, n conf.Node) error {
 }
 
 func readNode(e conf.Entry) (n Node, err error) {
-	n.Name, n.NIC.Name, n.Switch.Name, n.HFI.Name = e.Name, e.Name, e.Name, e.Name
-	n.em = fabric.NewEMDraft()
+	n.Name, n.NIC.Name, n.HFI.Name = e.Name, e.Name, e.Name
+	n.em, n.sw = fabric.NewEMDraft(), &sw.Draft{Config: sw.Config{Name: e.Name}}
 	entries, err := e.Value.Map("the settings of a node, with its kind")
 	if err != nil {
 		return n, err
@@ -193,7 +221,7 @@ func kindNames() string {
 // keep notes the settings, which have been read, as flags and for ConfigFile.
 func (n *Node) keep(entries []conf.Entry) {
 	for _, e := range entries {
-		if e.Name == "kind" {
+		if e.Name == "kind" || e.Name == "ptp" && n.Kind == NIC {
 			continue
 		}
 		n.settings = append(n.settings, yaml.MapItem{Key: e.Name, Value: e.Value.Value()})

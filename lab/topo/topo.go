@@ -57,12 +57,15 @@ type Node struct {
 	HFI    fabric.Config // of an HFI or gateway, but for its TAP
 	EM     fabric.EMConfig
 	IP     []netip.Prefix // of a host
-	// Flags are the settings of a NIC or switch as flags of the verb that runs
-	// such a node; for HFIs and managers there is ConfigFile.
+	// PTP are the settings of a NIC's PTP instance, in YAML; nil: it has none.
+	PTP []byte
+	// Flags are the settings of a NIC as flags of `tapir nic`; for other nodes
+	// there is ConfigFile.
 	Flags []string
 
 	settings yaml.MapSlice // as the file has them
 	em       *fabric.EMDraft
+	sw       *sw.Draft
 }
 
 // Addrs are the addresses of a NIC, IPv4 first, of a host, or of an HFI's
@@ -154,6 +157,10 @@ type Condition struct {
 	VESW    uint16         // the counter is that of the HFI's vport in this vESW
 	InSync  bool           // the manager is master, and its fabric as it says
 	Role    string         // of the manager: master or standby
+	PTP     string         // a port of the node's PTP instance is in this state
+	// Offset bounds what a PTP instance measured last, TrueOffset how far the
+	// node's clock is from the system's, either way; 0: not looked at.
+	Offset, TrueOffset time.Duration
 	// Min and Max bound a counter or the number of frames.
 	Min, Max uint64
 }

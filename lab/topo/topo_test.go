@@ -19,7 +19,7 @@ nodes:
   a: {kind: nic, ip: 10.0.0.1/24, ip6: ["fd00::1/64"], frames: gso, dprint: [cm, mpa]}
   b: {kind: nic, ip: 10.0.0.2/24}
   h: {kind: host, ip: [10.0.0.3/24]}
-  s: {kind: switch, mode: e2e-tc, one_step: true}
+  s: {kind: switch, mode: e2e-tc, one_step: true, clock: {oscillator: xo}}
 links:
   - [a, s]
   - {between: [b, s], name: bad, delay: 1ms, jitter: 100us, rate: 1.5Gbit, queue: 64KiB, loss: 1%, duplicate: 50ppm, reorder: 0.5%, reorder_depth: 3, corrupt: 0, mtu: 1400, capture: false}

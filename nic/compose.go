@@ -51,9 +51,12 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 	return nil
 }
 
-// noteAsync logs the event of a shared receive queue, which belongs to no
+// noteAsync says which asynchronous event there is, and logs the event of a shared receive queue, which belongs to no
 // connection, among theirs.
 func (d *Device) noteAsync(ev verbs.AsyncEvent) {
+	if d.log.On(frame.LogWR) {
+		d.logAsync(&ev)
+	}
 	if ev.Type == verbs.EventSRQLimit {
 		d.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(), ev.SRQ.Len()))
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tapir/nic/cm"
+	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -14,6 +15,9 @@ import (
 // Log is what the NIC's layers have to say about the topics of
 // Config.Dprint.
 func (d *Device) Log() *frame.Log { return &d.log }
+
+// System is the system's time of day at engine time t.
+func (d *Device) System(t frame.Time) frame.Stamp { return d.system.At(t) }
 
 // logEvent says what happens to a connection.
 func (d *Device) logEvent(e *cm.Entry) {
@@ -36,6 +40,25 @@ func (d *Device) logEvent(e *cm.Entry) {
 		}
 		if e.Remote.IsValid() {
 			b = fmt.Appendf(b, " > %v", e.Remote)
+		}
+		return b
+	})
+}
+
+// logAsync says which asynchronous event an application gets.
+func (d *Device) logAsync(ev *verbs.AsyncEvent) {
+	d.log.Append(frame.LogWR, func(b []byte) []byte {
+		b = fmt.Appendf(b, "async %v", ev.Type)
+		switch {
+		case ev.QP != nil:
+			b = fmt.Appendf(b, " QP %d", ev.QP.Num())
+		case ev.CQ != nil:
+			b = fmt.Appendf(b, " CQ %d", ev.CQ.Num())
+		case ev.SRQ != nil:
+			b = fmt.Appendf(b, " SRQ %d", ev.SRQ.Num())
+		}
+		if ev.Err != nil {
+			b = fmt.Appendf(b, ": %v", ev.Err)
 		}
 		return b
 	})

@@ -64,6 +64,25 @@ func (l *Lab) Add(e End) (iface uint32) {
 // none. What r.Notes and r.Drop say become comments. Queue and Port are not
 // looked at.
 func (l *Lab) Packet(iface uint32, r *frame.Record) {
+	l.begin(iface, r)
+	if err := l.segments(r); err != nil {
+		if len(l.extra) > 0 {
+			l.extra = append(l.extra, "; "...)
+		}
+		l.extra = append(append(l.extra, "left whole: "...), err.Error()...)
+		l.packet(r.Data, r.Notes)
+	}
+}
+
+// frame writes a true frame of which a capture kept r.Data of whole octets.
+func (l *Lab) frame(iface uint32, r *frame.Record, whole int) {
+	l.begin(iface, r)
+	copy(l.open(whole, len(r.Data)), r.Data)
+	l.shut(r.Notes)
+}
+
+// begin sets what the packets of r have in common.
+func (l *Lab) begin(iface uint32, r *frame.Record) {
 	at := r.System
 	if at == 0 {
 		at = r.Stamp
@@ -75,13 +94,6 @@ func (l *Lab) Packet(iface uint32, r *frame.Record) {
 	l.extra = l.extra[:0]
 	if r.Drop != frame.DropNone {
 		l.extra = append(l.extra, dropComments[min(r.Drop, frame.NumDropReasons)]...)
-	}
-	if err := l.segments(r); err != nil {
-		if len(l.extra) > 0 {
-			l.extra = append(l.extra, "; "...)
-		}
-		l.extra = append(append(l.extra, "left whole: "...), err.Error()...)
-		l.packet(r.Data, r.Notes)
 	}
 }
 
@@ -101,30 +113,12 @@ func (l *Lab) segments(r *frame.Record) error {
 		return err
 	}
 	defer l.split.End()
-	each := said(r.Notes) == n
-	notes, used := r.Notes, 0
+	notes := eachOf(r.Notes, n)
 	for i := range n {
-		own := notes
-		if each && n > 1 {
-			own = notes[:1]
-			if used++; used == notes[0].Times {
-				notes, used = notes[1:], 0
-			}
-		} else {
-			notes = nil
-		}
-		l.split.Put(l.open(l.split.Len(i)), i)
-		l.shut(own)
+		l.split.Put(l.open(l.split.Len(i), l.split.Len(i)), i)
+		l.shut(notes.next())
 	}
 	return nil
-}
-
-// said is the number of FPDUs about which notes say something.
-func said(notes []frame.Note) (n int) {
-	for i := range notes {
-		n += notes[i].Times
-	}
-	return n
 }
 
 // Event writes what a node says.
@@ -134,14 +128,15 @@ func (l *Lab) Event(e *pcapng.Journal) {
 }
 
 func (l *Lab) packet(data []byte, notes []frame.Note) {
-	copy(l.open(len(data)), data)
+	copy(l.open(len(data), len(data)), data)
 	l.shut(notes)
 }
 
-// open begins a packet of n octets and returns their place.
-func (l *Lab) open(n int) (data []byte) {
-	l.pkt.OrigLen, l.start = uint32(n), len(l.buf)
-	l.buf, data = l.pkt.AppendHead(l.buf, n)
+// open begins a packet of so many octets on the wire and returns the place of
+// those that are kept.
+func (l *Lab) open(whole, kept int) (data []byte) {
+	l.pkt.OrigLen, l.start = uint32(whole), len(l.buf)
+	l.buf, data = l.pkt.AppendHead(l.buf, kept)
 	return data
 }
 

@@ -67,11 +67,15 @@ type Options struct {
 	// a Repeat block, for an Expander to write them out later: a fifth of the
 	// octets are left to be written meanwhile.
 	Compact bool
-	Raw     bool   // keep super-frames and partial checksums as they passed
-	Host    bool   // the host TAP too, as a second interface
-	PHC     bool   // the wire's packets once more, with the stamps of the hardware clock, on an interface of their own; not Compact
-	Count   uint64 // end after so many live packets; 0 = never
-	Buffer  int    // octets that may wait for the writer; 0 = DefaultBuffer
+	Raw     bool // keep super-frames and partial checksums as they passed
+	Number  bool // the segments of a super-frame have numbers of their own, from its ID on; not Compact
+	Host    bool // the host TAP too, as a second interface
+	PHC     bool // the wire's packets once more, with the stamps of the hardware clock, on an interface of their own; not Compact
+	// Log are the topics of the NIC's log whose lines are written between the
+	// packets: see Line.
+	Log    frame.Topic
+	Count  uint64 // end after so many live packets; 0 = never
+	Buffer int    // octets that may wait for the writer; 0 = DefaultBuffer
 }
 
 // Stats counts packets: those that passed, were handed to the writer, and were
@@ -101,6 +105,9 @@ type Session struct {
 	start    int    // of the block in hand
 	extra    []byte // one more comment
 
+	name  string // of the NIC
+	lines uint64 // lost
+
 	said [2][]byte // the last note about a segment, by direction
 
 	done chan struct{}
@@ -121,8 +128,8 @@ func New(w io.Writer, info Info, opt Options) *Session {
 		opt.Buffer = DefaultBuffer
 	}
 	opt.Host = opt.Host && info.Host != ""
-	opt.Compact = opt.Compact && !opt.PHC
-	s := &Session{opt: opt, out: newQueue(opt.Buffer), done: make(chan struct{})}
+	opt.Compact = opt.Compact && !opt.PHC && !opt.Number
+	s := &Session{opt: opt, name: info.Name, out: newQueue(opt.Buffer), done: make(chan struct{})}
 	s.out.fill = appendHead(nil, info, opt)
 	s.ports = make([]port, 1, 2)
 	if opt.Host {
@@ -217,9 +224,12 @@ func (s *Session) trace(r *frame.Record, iface uint32, at frame.Stamp) {
 	}
 }
 
+// dropPrefix begins the comment on a frame that was dropped.
+const dropPrefix = "dropped: "
+
 var dropComments = func() (c [frame.NumDropReasons + 1]string) {
 	for r := range c {
-		c[r] = "dropped: " + frame.DropReason(r).String()
+		c[r] = dropPrefix + frame.DropReason(r).String()
 	}
 	return c
 }()
@@ -308,6 +318,9 @@ func (s *Session) segment(i, kept int, notes []frame.Note) {
 		s.splitter.Put(data, i)
 		s.end(notes)
 	}
+	if s.opt.Number {
+		s.pkt.ID++
+	}
 }
 
 // again writes n segments from i on like the one before them, from which only
@@ -318,7 +331,7 @@ func (s *Session) again(sh *virtio.Shape, i, n int, compact bool) int {
 	if s.live && s.opt.Count > 0 {
 		n = int(min(uint64(n), s.opt.Count-s.counted))
 	}
-	if n == 0 || p.run > 0 || s.ending || s.pkt.Has&pcapng.HasDropCount != 0 {
+	if n == 0 || s.opt.Number || p.run > 0 || s.ending || s.pkt.Has&pcapng.HasDropCount != 0 {
 		return 0 // the segment before is not the last block, or unlike
 	}
 	like := s.out.fill[s.start:]
@@ -454,11 +467,12 @@ func (s *Session) reportLoss(p *port) {
 }
 
 // lossStatistics appends the interface's statistics, with a comment on what
-// was lost last.
-func (p *port) lossStatistics(iface uint32, b []byte) []byte {
+// was lost last, and others.
+func (p *port) lossStatistics(iface uint32, b []byte, more ...string) []byte {
 	st := p.statistics(iface)
+	st.Comments = more
 	if p.run > 0 {
-		st.Comments = []string{fmt.Sprintf("%d packets are missing here: the capture's reader was too slow", p.run)}
+		st.Comments = append(st.Comments, fmt.Sprintf("%d packets are missing here: the capture's reader was too slow", p.run))
 	}
 	return st.AppendTo(b)
 }

@@ -21,6 +21,31 @@ func (t *Tee) Remove(tr frame.Tracer) (left int) {
 	return len(t.tracers)
 }
 
+// listener is a tracer that wants lines of the log, too.
+type listener interface {
+	Topics() frame.Topic
+	Line(t frame.Topic, at frame.Stamp, text []byte)
+}
+
+// Topics are those of which any of the tracers wants to have the lines.
+func (t *Tee) Topics() (all frame.Topic) {
+	for _, tr := range t.tracers {
+		if l, ok := tr.(listener); ok {
+			all |= l.Topics()
+		}
+	}
+	return all
+}
+
+// Line hands a line about a topic to those that listen.
+func (t *Tee) Line(topic frame.Topic, at frame.Stamp, text []byte) {
+	for _, tr := range t.tracers {
+		if l, ok := tr.(listener); ok {
+			l.Line(topic, at, text)
+		}
+	}
+}
+
 // Trace passes r on.
 func (t *Tee) Trace(r *frame.Record) {
 	for _, tr := range t.tracers {

@@ -141,7 +141,7 @@ func (s *Session) write(w io.Writer, all bool) (last bool, err error) {
 		s.out.recycle(done)
 		if last = s.ending && len(s.out.full) == 0; last {
 			for i := range s.ports {
-				s.out.fill = s.ports[i].lossStatistics(uint32(i), s.out.fill)
+				s.out.fill = s.ports[i].lossStatistics(uint32(i), s.out.fill, s.lostLines()...)
 			}
 		}
 		partial := len(s.out.full) == 0 // what comes next has time to grow

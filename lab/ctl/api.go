@@ -8,7 +8,7 @@
 //	GET    /v1/follow/{kind}       events or log: what is new, as it happens, ?since=
 //	POST   /v1/set                 [{"name", "value"}...] in, the table of parameters out
 //	POST   /v1/perf                a job in, events progress... and result or error out
-//	GET    /v1/capture             ?snaplen= &bulk= &compact=1 &buffer= &count= &raw=1 &host=1 &phc=1 &context=0
+//	GET    /v1/capture             ?snaplen= &bulk= &compact=1 &buffer= &count= &raw=1 &host=1 &phc=1 &log= &context=0
 //	DELETE /v1/capture/{id}        ends that stream with a complete file
 //	POST   /v1/stop                ends the NIC as an interrupt does
 //	POST   /v1/do/{command}        what only some NICs can do: an Ethernet Manager's reload, the hardware clock's phc.gettime

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"tapir/lab/capture"
+	"tapir/wire/frame"
 )
 
 // StartHint is the command that starts a NIC, for messages.
@@ -296,7 +297,8 @@ type CaptureOptions struct {
 	Count     uint64
 	Raw       bool
 	Host      bool
-	PHC       bool   // see capture.Options
+	PHC       bool // see capture.Options
+	Log       frame.Topic
 	NoContext bool   // leave out the saved handshakes of live connections
 	Buffer    int    // octets that may wait for the writer; 0 = capture.DefaultBuffer
 	Begun     func() // called when the NIC has agreed; nil: nothing is
@@ -317,6 +319,7 @@ func (o CaptureOptions) query() string {
 	set("raw", o.Raw, "1")
 	set("host", o.Host, "1")
 	set("phc", o.PHC, "1")
+	set("log", o.Log != 0, strconv.FormatUint(uint64(o.Log), 10))
 	set("context", o.NoContext, "0")
 	return q.Encode()
 }

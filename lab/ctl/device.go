@@ -316,6 +316,7 @@ func (d *served) Attach(s *capture.Session, context bool) (detach func(), err er
 		s.Live()
 		d.tee.Add(s)
 		d.Device.SetTracer(&d.tee)
+		d.listen()
 	})
 	if err != nil {
 		return nil, err
@@ -326,8 +327,16 @@ func (d *served) Attach(s *capture.Session, context bool) (detach func(), err er
 			if d.tee.Remove(s) == 0 {
 				d.Device.SetTracer(nil)
 			}
+			d.listen()
 		})
 	}, nil
+}
+
+// listen gives the captures the lines of the log that they want.
+func (d *served) listen() {
+	d.Device.Log().Listen(d.tee.Topics(), func(t frame.Topic, at frame.Time, text []byte) {
+		d.tee.Line(t, d.Device.System(at), text)
+	})
 }
 
 func (d *served) Stop() { d.OnStop() }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tapir/lab/capture"
+	"tapir/wire/frame"
 )
 
 // Names of the events of a job.
@@ -249,7 +250,8 @@ func captureOptions(q url.Values) (opt capture.Options, context bool, err error)
 		}
 		return v
 	}
-	opt = capture.Options{SnapLen: int(number("snaplen")), Bulk: int(number("bulk")), Compact: number("compact") != 0, Buffer: int(number("buffer")), Count: number("count"), Raw: number("raw") != 0, Host: number("host") != 0, PHC: number("phc") != 0}
+	opt = capture.Options{SnapLen: int(number("snaplen")), Bulk: int(number("bulk")), Compact: number("compact") != 0, Buffer: int(number("buffer")), Count: number("count"), Raw: number("raw") != 0, Host: number("host") != 0, PHC: number("phc") != 0,
+		Log: frame.Topic(number("log"))}
 	context = !q.Has("context") || number("context") != 0
 	return opt, context, err
 }

@@ -1,6 +1,10 @@
 package verbs
 
-import "tapir/wire/frame"
+import (
+	"strconv"
+
+	"tapir/wire/frame"
+)
 
 // SetLog gives the device a log for the topics obj, mm and wr; nil takes it
 // back.
@@ -37,17 +41,41 @@ func (w *MW) logWindow(what string) {
 
 // logSend says what was posted to the send queue.
 func (q *QP) logSend(w *SendWQE) {
-	q.dev.log.Addf(frame.LogWR, "QP %d post WR %d %v SGEs %d len %d", q.num, w.ID, w.Opcode, len(w.SGEs), w.Length)
+	q.dev.log.Append(frame.LogWR, func(b []byte) []byte {
+		b = number(b, "QP ", uint64(q.num))
+		b = number(b, " post WR ", w.ID)
+		b = append(append(b, ' '), w.Opcode.String()...)
+		b = number(b, " SGEs ", uint64(len(w.SGEs)))
+		return number(b, " len ", w.Length)
+	})
 }
 
 // logRecv says what was posted to the receive queue of owner num.
 func (d *Device) logRecv(k kind, num uint32, wr *RecvWR) {
-	if d.log.On(frame.LogWR) {
-		d.log.Addf(frame.LogWR, "%s %d post WR %d receive SGEs %d len %d", kindNames[k], num, wr.ID, len(wr.SGEs), sgeLength(wr.SGEs))
+	if !d.log.On(frame.LogWR) {
+		return
 	}
+	d.log.Append(frame.LogWR, func(b []byte) []byte {
+		b = number(append(append(b, kindNames[k]...), ' '), "", uint64(num))
+		b = number(b, " post WR ", wr.ID)
+		b = number(b, " receive SGEs ", uint64(len(wr.SGEs)))
+		return number(b, " len ", sgeLength(wr.SGEs))
+	})
 }
 
 // logDone says what has completed.
 func (c *CQ) logDone(wc *WC) {
-	c.dev.log.Addf(frame.LogWR, "QP %d done WR %d %v: %v len %d CQ %d", wc.QP.num, wc.ID, wc.Opcode, wc.Status, wc.ByteLen, c.num)
+	c.dev.log.Append(frame.LogWR, func(b []byte) []byte {
+		b = number(b, "QP ", uint64(wc.QP.num))
+		b = number(b, " done WR ", wc.ID)
+		b = append(append(b, ' '), wc.Opcode.String()...)
+		b = append(append(b, ": "...), wc.Status.String()...)
+		b = number(b, " len ", uint64(wc.ByteLen))
+		return number(b, " CQ ", uint64(c.num))
+	})
+}
+
+// number appends a name and a number.
+func number(b []byte, name string, n uint64) []byte {
+	return strconv.AppendUint(append(b, name...), n, 10)
 }

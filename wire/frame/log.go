@@ -53,10 +53,19 @@ type Log struct {
 	ring []Line
 	next uint64
 	buf  []byte
+	// heard are the topics of which tell is told.
+	heard Topic
+	tell  func(t Topic, at Time, text []byte)
 }
 
 // On reports whether lines about t are wanted. A nil Log wants none.
-func (l *Log) On(t Topic) bool { return l != nil && l.Mask&t != 0 }
+func (l *Log) On(t Topic) bool { return l != nil && (l.Mask|l.heard)&t != 0 }
+
+// Listen has tell, which borrows the text, told of every line about topics as it
+// comes, whatever Mask says; no topics end that.
+func (l *Log) Listen(topics Topic, tell func(t Topic, at Time, text []byte)) {
+	l.heard, l.tell = topics, tell
+}
 
 // Addf adds a line about t.
 func (l *Log) Addf(t Topic, format string, args ...any) {
@@ -72,10 +81,17 @@ func (l *Log) Append(t Topic, write func(b []byte) []byte) {
 }
 
 func (l *Log) add(t Topic) {
-	line := Line{Seq: l.next, Topic: t, Text: string(l.buf)}
+	at := Time(0)
 	if l.Now != nil {
-		line.At = l.Now()
+		at = l.Now()
 	}
+	if l.heard&t != 0 {
+		l.tell(t, at, l.buf)
+	}
+	if l.Mask&t == 0 {
+		return
+	}
+	line := Line{Seq: l.next, At: at, Topic: t, Text: string(l.buf)}
 	l.next++
 	if len(l.ring) < logLines {
 		l.ring = append(l.ring, line)

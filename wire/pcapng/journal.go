@@ -53,6 +53,9 @@ func (j *Journal) AppendTo(b []byte) []byte {
 	return finish(b, start, len(b))
 }
 
+// Size is an upper bound for the octets that AppendTo adds.
+func (j *Journal) Size() int { return 160 + len(j.Host) + len(j.Topic) + len(j.Message) }
+
 func appendNumber(b []byte, name string, n int64) []byte {
 	b = strconv.AppendInt(append(append(b, name...), '='), n, 10)
 	return append(b, '\n')

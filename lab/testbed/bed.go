@@ -176,6 +176,7 @@ func (b *Bed) end() (err error) {
 				err = errors.Join(err, c.close())
 			}
 		}
+		err = errors.Join(err, b.join())
 	})
 	return err
 }

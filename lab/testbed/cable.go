@@ -3,15 +3,11 @@ package testbed
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
-	"tapir/lab/capture"
 	"tapir/lab/fault"
 	"tapir/lab/link"
 	"tapir/lab/topo"
 	"tapir/nic/tap"
-	"tapir/wire/frame"
 )
 
 // cable is a link of the lab.
@@ -22,9 +18,8 @@ type cable struct {
 	taps  [2]*tap.TAP
 	fault [2]link.Impairment // now, of frames from either end, as if it were up
 	down  bool
-	file  string // of the capture; "" if there is none
-	cap   *capture.Session
-	disk  *os.File
+	mtu   int   // octets of IP
+	part  *part // of the lab's capture; nil if there is none
 }
 
 // addLink makes the ports of a link, and the cable between them.
@@ -59,56 +54,18 @@ func (b *Bed) addLink(t *topo.Link) (*cable, error) {
 		return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
 	}
 	cfg.Struck = func(s fault.Strike) { b.log.printf("%s: %v", t.Name, s) }
+	c.mtu = mtu
 	if b.wanted(t) {
-		if err := c.record(filepath.Join(b.files, t.Name+".pcapng"), mtu); err != nil {
+		if err := b.recordLink(c); err != nil {
 			return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
 		}
-		cfg.Tracer = entering{c.cap}
+		cfg.Tracer = c.part.link
+		c.ends[0].captured, c.ends[1].captured = c, c
 	}
 	if c.wire, err = link.NewCable(cfg); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
-}
-
-// wanted tells whether somebody will read the link's capture.
-func (b *Bed) wanted(t *topo.Link) bool {
-	if b.opt.Out != "" || b.opt.Draw {
-		return t.Capture
-	}
-	for _, s := range b.lab.Steps {
-		if s.Condition.Filter != "" && s.Condition.Link == t.Name {
-			return true
-		}
-	}
-	return false
-}
-
-// record starts the capture of the link.
-func (c *cable) record(file string, mtu int) (err error) {
-	if c.disk, err = os.Create(file); err != nil {
-		return err
-	}
-	c.file = file
-	c.cap = capture.New(c.disk, capture.Info{Application: "tapir lab", Name: c.Name, MTU: mtu,
-		About: fmt.Sprintf("link between %s and %s, MTU %d; outbound is from %s", c.Ends[0], c.Ends[1], mtu, c.Ends[0])}, capture.Options{})
-	c.cap.Live()
-	return nil
-}
-
-// entering lets a capture see frames once: as they enter the link, outbound
-// those of its first end.
-type entering struct{ *capture.Session }
-
-// Trace implements frame.Tracer.
-func (e entering) Trace(r *frame.Record) {
-	if r.Dir == frame.Inbound {
-		return
-	}
-	if r.Port == 1 {
-		r.Port, r.Dir = 0, frame.Inbound
-	}
-	e.Session.Trace(r)
 }
 
 // set makes f happen to frames from now on.
@@ -135,16 +92,10 @@ func (c *cable) counts() topo.LinkCounts {
 		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused, Rules: c.wire.Rules()}
 }
 
-// close ends the cable, then its capture.
+// close ends the cable.
 func (c *cable) close() (err error) {
 	if c.wire != nil {
 		err = c.wire.Close()
-	}
-	if c.cap != nil {
-		err = errors.Join(err, c.cap.Close(), c.disk.Close())
-		if st := c.cap.Stats(); st.Lost > 0 {
-			err = errors.Join(err, fmt.Errorf("%s: %d frames did not fit into the capture's queue", c.Name, st.Lost))
-		}
 	}
 	if err != nil {
 		return fmt.Errorf("link %s: %w", c.Name, err)

@@ -129,9 +129,12 @@ const countersWithin = 5 * time.Second
 // filter counts the frames of a complete capture that a display filter lets
 // through.
 func (b *Bed) filter(ctx context.Context, c *topo.Condition) error {
-	file := b.links[c.Link].file
-	if file == "" {
+	if b.links[c.Link].part == nil {
 		return errors.New("the link was not captured")
+	}
+	file, err := b.linkCapture(b.links[c.Link])
+	if err != nil {
+		return err
 	}
 	// The dissector of RPC guesses that short Sends are its own.
 	rows, err := tshark.Fields(ctx, file, tshark.Options{Filter: c.Filter, Disable: []string{"rpcordma"}}, "frame.number")

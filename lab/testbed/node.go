@@ -32,6 +32,9 @@ type node struct {
 	lans  int              // Ethernet links of a gateway
 	flags []string         // of the process, besides the node's own
 	err   error            // why it ended early, or what it left over
+
+	captured *cable // its last link that is; nil if none
+	part     *part  // what its process captures; nil if it does not
 }
 
 // farEnd is the cable's end of a node's port.
@@ -191,7 +194,10 @@ func (n *node) start(ctx context.Context, b *Bed) (err error) {
 			return err
 		}
 	}
-	return n.awaitPorts()
+	if err := n.awaitPorts(); err != nil {
+		return err
+	}
+	return b.recordNode(ctx, n)
 }
 
 // carrierWithin is longer than the kernel holds the news of a carrier back.

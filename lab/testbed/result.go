@@ -67,10 +67,10 @@ func (b *Bed) Finish(ctx context.Context, r *result.Result) error {
 // recording is where the captures are.
 func (b *Bed) recording() result.Recording {
 	return result.Recording{Start: b.start.UnixNano(), Open: func(link string) (io.ReadCloser, error) {
-		if b.links[link].file == "" {
+		if b.links[link].part == nil {
 			return nil, nil
 		}
-		return os.Open(b.links[link].file)
+		return os.Open(filepath.Join(b.files, CaptureFile))
 	}}
 }
 
@@ -92,8 +92,8 @@ func (b *Bed) collect(ctx context.Context, r *result.Result) {
 	for i := range r.Links {
 		c := b.links[r.Links[i].Name]
 		r.Links[i].Counts = c.counts()
-		if b.opt.Out != "" && c.file != "" {
-			r.Links[i].Capture = filepath.Base(c.file)
+		if b.opt.Out != "" && c.part != nil {
+			r.Links[i].Capture = CaptureFile
 		}
 	}
 }

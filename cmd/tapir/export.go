@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,21 +11,25 @@ import (
 
 	"tapir/lab/capture"
 	"tapir/lab/ctl"
+	"tapir/wire/pcapng"
 )
 
 const formHelp = "erf: ERF records of type 28, as Intel's tool writes them · user0: bare 16B packets (DLT_USER0) ·\n" +
 	"inner: the Ethernet frames inside, with the packets' fields as comments"
 
 func newExport() *cobra.Command {
-	var file, as string
+	var file, as, end, link string
 	cmd := &cobra.Command{
-		Use:   "export FILE -w FILE --as FORM",
-		Short: "Turn a capture of an Omni-Path fabric into another form",
-		Long: "Export reads a capture of a fabric's TAP, pcapng or pcap, by tapir capture or tcpdump, or of\n" +
+		Use:   "export FILE -w FILE [--end LINK:NODE | --link LINK | --as FORM]",
+		Short: "Take a link end out of a lab's capture, or turn one of an Omni-Path fabric into another form",
+		Long: "Export takes out of a lab's capture what one end of a link saw (--end), or each frame once, as\n" +
+			"it entered the link (--link), so that Wireshark follows TCP without seeing frames twice.\n\n" +
+			"Export reads a capture of a fabric's TAP, pcapng or pcap, by tapir capture or tcpdump, or of\n" +
 			"bare packets, and writes it as pcapng in one of these forms:\n\n" + formHelp + "\n\n" +
 			"What holds no packet of the fabric, or one that the form has no place for, is left out and\n" +
 			"counted.",
-		Example: "  tcpdump -i fab0 -w fab0.pcap\n" +
+		Example: "  tapir export out/lab.pcapng --end a-b:a -w a.pcapng\n" +
+			"  tcpdump -i fab0 -w fab0.pcap\n" +
 			"  tapir export fab0.pcap -w inner.pcapng --as inner\n" +
 			"  tshark -r inner.pcapng -Y 'frame.comment contains \"vesw=2 \"'",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -33,18 +38,44 @@ func newExport() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return runExport(cmd, args[0], file, as) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case end != "":
+				return runExport(cmd, args[0], file, only(capture.AtEnd(end)))
+			case link != "":
+				return runExport(cmd, args[0], file, only(capture.Entering(link)))
+			}
+			form, err := capture.ParseForm(as)
+			if err != nil {
+				return usagef("--as: %w", err)
+			}
+			return runExport(cmd, args[0], file, func(w io.Writer, r io.Reader) (capture.Exported, error) { return capture.Export(w, r, form) })
+		},
 	}
 	cmd.Flags().StringVarP(&file, "write", "w", "", "`file` to write, - for standard output (required)")
-	cmd.Flags().StringVar(&as, "as", "", "`form`: erf, user0 or inner (required)")
+	cmd.Flags().StringVar(&as, "as", "", "`form`: erf, user0 or inner")
+	cmd.Flags().StringVar(&end, "end", "", "of a lab's capture what the `end` of a link saw, such as a-b:a")
+	cmd.Flags().StringVar(&link, "link", "", "of a lab's capture each frame of the `link` once, as it entered")
+	cmd.MarkFlagsMutuallyExclusive("as", "end", "link")
 	return cmd
 }
 
-func runExport(cmd *cobra.Command, from, to, as string) (err error) {
-	form, err := capture.ParseForm(as)
-	if err != nil {
-		return usagef("--as: %w", err)
+// only exports the packets that keep wants.
+func only(keep capture.Keep) func(w io.Writer, r io.Reader) (capture.Exported, error) {
+	return func(w io.Writer, r io.Reader) (st capture.Exported, err error) {
+		seen := 0
+		n, err := capture.Select(w, r, func(i *pcapng.Interface, p *pcapng.Packet) bool {
+			seen++
+			return keep(i, p)
+		})
+		if err == nil && n == 0 {
+			err = errors.New("no packet is there; tapir inspect lists the ends of links")
+		}
+		return capture.Exported{Written: uint64(n), Left: uint64(seen - n)}, err
 	}
+}
+
+func runExport(cmd *cobra.Command, from, to string, export func(w io.Writer, r io.Reader) (capture.Exported, error)) (err error) {
 	if to == "" {
 		return usagef("where to write is missing: add -w FILE, or -w - for a pipe")
 	}
@@ -68,7 +99,7 @@ func runExport(cmd *cobra.Command, from, to, as string) (err error) {
 		out = f
 		defer func() { err = finishFile(f, err) }()
 	}
-	st, err := capture.Export(out, in, form)
+	st, err := export(out, in)
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}

@@ -4,14 +4,42 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"strings"
 
 	"tapir/wire/pcapng"
 )
 
+// Keep says which packets of which interfaces are wanted. It may change them.
+type Keep func(i *pcapng.Interface, p *pcapng.Packet) bool
+
+// AtEnd wants what an interface of that name saw, such as a link end of a Lab.
+func AtEnd(name string) Keep {
+	return func(i *pcapng.Interface, _ *pcapng.Packet) bool { return i.Name == name }
+}
+
+// Entering wants of a Lab the frames that entered a link, each once, as if they
+// had all passed one interface: that of the end of the first of them, from
+// which they are outbound.
+func Entering(link string) Keep {
+	first, any := uint32(0), false
+	return func(i *pcapng.Interface, p *pcapng.Packet) bool {
+		if at, _, ok := strings.Cut(i.Name, ":"); !ok || at != link || p.ID == 0 || p.Flags.Direction() != pcapng.Outbound {
+			return false
+		}
+		if !any {
+			first, any = p.Interface, true
+		}
+		if p.Interface != first {
+			p.Interface, p.Flags = first, p.Flags&^pcapng.Outbound|pcapng.Inbound
+		}
+		return true
+	}
+}
+
 // Select copies from r, a capture in pcapng or pcap, to w the packets that keep
 // wants, with the interfaces of all, and returns their number. Journal entries
 // are left out.
-func Select(w io.Writer, r io.Reader, keep func(i *pcapng.Interface, p *pcapng.Packet) bool) (n int, err error) {
+func Select(w io.Writer, r io.Reader, keep Keep) (n int, err error) {
 	next, err := Blocks(r)
 	if err != nil {
 		return 0, err

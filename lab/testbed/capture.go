@@ -12,7 +12,6 @@ import (
 	"tapir/lab/ctl"
 	"tapir/lab/topo"
 	"tapir/wire/frame"
-	"tapir/wire/pcapng"
 )
 
 // CaptureFile is the capture of all links of a lab, in its directory.
@@ -181,9 +180,6 @@ func (b *Bed) linkCapture(c *cable) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	ends := [2]string{c.Name + ":" + c.Ends[0], c.Name + ":" + c.Ends[1]}
-	_, err = capture.Select(out, in, func(i *pcapng.Interface, p *pcapng.Packet) bool {
-		return p.ID != 0 && p.Flags.Direction() == pcapng.Outbound && (i.Name == ends[0] || i.Name == ends[1])
-	})
+	_, err = capture.Select(out, in, capture.Entering(c.Name))
 	return out.Name(), errors.Join(err, out.Close())
 }

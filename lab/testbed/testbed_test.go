@@ -92,11 +92,7 @@ func TestExamples(t *testing.T) {
 			if r.Verdict != result.Passed || r.Done() != len(lab.Steps) {
 				t.Error(said.String())
 			}
-			for _, l := range lab.Links {
-				if fi, err := os.Stat(filepath.Join(out, l.Name+".pcapng")); err != nil || fi.Size() < 1000 {
-					t.Errorf("capture of %s: %v", l.Name, err)
-				}
-			}
+			checkCapture(t, lab, filepath.Join(out, CaptureFile))
 			var written result.Result
 			data, err := os.ReadFile(filepath.Join(out, "result.json"))
 			if err := errors.Join(err, json.Unmarshal(data, &written)); err != nil || written.Verdict != result.Passed || len(written.Links) != len(lab.Links) {

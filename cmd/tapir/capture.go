@@ -12,6 +12,7 @@ import (
 
 	"tapir/lab/capture"
 	"tapir/lab/ctl"
+	"tapir/wire/frame"
 )
 
 // maxBufferMiB keeps a typing error from taking the machine's memory.
@@ -19,7 +20,7 @@ const maxBufferMiB = 4096
 
 func newCapture() *cobra.Command {
 	var opt ctl.CaptureOptions
-	var file, as string
+	var file, as, topics string
 	var bufferMiB int
 	cmd := &cobra.Command{
 		Use:   "capture [NIC] -w FILE",
@@ -38,18 +39,28 @@ func newCapture() *cobra.Command {
 			"commented \"replayed for dissection\", so that Wireshark decodes what follows.\n\n" +
 			"--phc adds an interface for the NIC's hardware clock: the same frames, by packet id, with\n" +
 			"the stamps that PTP gets, so that Wireshark's PTP analysis works in the clock's time.\n\n" +
+			"--log adds what the NIC says about topics of its log, as entries of a systemd journal between\n" +
+			"the frames: wr for work requests and completions, cm for connections, eh for errors, and the\n" +
+			"others of the parameter dprint.\n\n" +
 			"Of an Omni-Path fabric, --as writes the packets in another form, and nothing else:\n\n" + formHelp,
 		Example: "  tapir capture nic0 -w f.pcapng\n" +
 			"  tapir capture nic0 -w f.pcapng -s 0      # all octets of all frames\n" +
 			"  tapir capture nic0 -w f.pcapng --raw -s 256\n" +
 			"  tapir capture nic0 -w - | wireshark -k -i -\n" +
 			"  tapir capture nic0 -w f.pcapng --phc\n" +
+			"  tapir capture nic0 -w f.pcapng --log wr,cm\n" +
 			"  tapir capture nic0 -w - -c 10 | tshark -r -",
 		Args:              atMost(1),
 		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opt.SnapLen < 0 {
 				return usagef("--snaplen %d: give a number of octets, 0 for all", opt.SnapLen)
+			}
+			if topics != "" {
+				var err error
+				if opt.Log, err = frame.ParseTopics(topics); err != nil {
+					return usagef("--log: %w", err)
+				}
 			}
 			if opt.Bulk < 0 {
 				return usagef("--bulk %d: give a number of octets, 0 for all", opt.Bulk)
@@ -78,6 +89,7 @@ func newCapture() *cobra.Command {
 	f.BoolVar(&opt.NoContext, "no-context", false, "leave out the saved handshakes of live connections")
 	f.BoolVar(&opt.Raw, "raw", false, "keep super-frames whole and partial checksums as they are")
 	f.BoolVar(&opt.PHC, "phc", false, "write each frame once more, with the stamp of the NIC's hardware clock, as interface NIC/phc")
+	f.StringVar(&topics, "log", "", "write what the NIC says about `topics` between the frames: wr, cm, eh ...")
 	f.BoolVar(&opt.Host, "host", false, "capture the host TAP too")
 	return cmd
 }

@@ -99,7 +99,7 @@ func newLabRun() *cobra.Command {
 		Short: "Bring a lab up, run its steps, take it down",
 		Long: "Run brings the lab up, runs its steps in order until one fails, takes it down and ends with\n" +
 			"exit code 0 if all is as expected, else 1. It prints what happens, and what the programs\n" +
-			"say. --out keeps a capture for each link, the log, and the result as JSON, as JUnit's XML\n" +
+			"say. --out keeps a capture of all links, the log, and the result as JSON, as JUnit's XML\n" +
 			"and as a page for people, report.html, with drawings of what passed the links at failures.\n\n" +
 			"By the virtual clock a lab needs no privileges: one seed gives the same captures, log and\n" +
 			"result on any machine, to the last octet, and time passes as fast as it can.",
@@ -134,7 +134,7 @@ func newLabRun() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.Out, "out", "o", "", "`directory` for captures, log.txt, result.json, junit.xml and report.html")
+	f.StringVarP(&o.Out, "out", "o", "", "`directory` for lab.pcapng, log.txt, result.json, junit.xml and report.html")
 	f.Uint64Var(&seed, "seed", 0, "`number` that the faults are drawn from, instead of the file's")
 	f.StringVar(&clock, "clock", "", clockFlag)
 	return cmd
@@ -181,7 +181,7 @@ func newLabTest() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&out, "out", "o", "", "`directory` with a folder for the captures, log and reports of each lab")
+	f.StringVarP(&out, "out", "o", "", "`directory` with a folder for the capture, log and reports of each lab")
 	f.StringVar(&files.junit, "junit", "", "`file` for the results as JUnit's XML: a lab is a suite, a step a case")
 	f.StringVar(&files.json, "json", "", "`file` for the results as JSON")
 	f.StringVar(&files.html, "html", "", "`file` for the results as a page that needs nothing else")
@@ -265,7 +265,7 @@ func newLabUp() *cobra.Command {
 			return privileged(cmd.Context(), func() error { return keepLab(cmd, lab, o) })
 		},
 	}
-	cmd.Flags().StringVarP(&o.Out, "out", "o", "", "`directory` for captures and log.txt")
+	cmd.Flags().StringVarP(&o.Out, "out", "o", "", "`directory` for lab.pcapng and log.txt")
 	return cmd
 }
 

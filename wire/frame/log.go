@@ -1,6 +1,10 @@
 package frame
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Topic is a set of subjects that a Log is told about, after the debug mask of
 // the Linux siw driver.
@@ -31,6 +35,18 @@ func (t Topic) String() string {
 		}
 	}
 	return fmt.Sprintf("topics %#x", uint32(t))
+}
+
+// ParseTopics reads names of topics, separated by commas.
+func ParseTopics(s string) (all Topic, err error) {
+	for name := range strings.SplitSeq(s, ",") {
+		i := slices.Index(TopicNames[:], name)
+		if i < 0 {
+			return 0, fmt.Errorf("topic %q; expected %s", name, strings.Join(TopicNames[:], ", "))
+		}
+		all |= 1 << i
+	}
+	return all, nil
 }
 
 // Line is one line of a Log.

@@ -56,6 +56,37 @@ func TestTopics(t *testing.T) {
 	}
 }
 
+func TestParseTopics(t *testing.T) {
+	if got, err := ParseTopics("cm,wr"); got != LogCM|LogWR || err != nil {
+		t.Errorf("%v %v", got, err)
+	}
+	for _, s := range []string{"", "cm,", "what"} {
+		if _, err := ParseTopics(s); err == nil {
+			t.Errorf("%q is accepted", s)
+		}
+	}
+}
+
+// Who listens hears of its topics; only the others' lines are kept.
+func TestListen(t *testing.T) {
+	l := &Log{Mask: LogCM, Now: func() Time { return 3 }}
+	var heard []string
+	l.Listen(LogWR|LogCM, func(topic Topic, at Time, text []byte) {
+		heard = append(heard, fmt.Sprint(topic, " ", int64(at), " ", string(text)))
+	})
+	for _, topic := range []Topic{LogWR, LogCM, LogTX} {
+		if l.On(topic) {
+			l.Addf(topic, "line")
+		}
+	}
+	if got := l.Since(0); len(got) != 1 || got[0].Topic != LogCM || strings.Join(heard, ",") != "wr 3 line,cm 3 line" {
+		t.Errorf("kept %+v, heard %q", got, heard)
+	}
+	if l.Listen(0, nil); l.On(LogWR) {
+		t.Error("somebody still listens")
+	}
+}
+
 func TestSilentLogCostsNothing(t *testing.T) {
 	l := &Log{}
 	n := testing.AllocsPerRun(100, func() {

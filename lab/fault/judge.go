@@ -116,12 +116,15 @@ func (r *rule) chosen(x *tallied) bool {
 	default:
 		ok = true
 	}
-	if !ok || r.Times > 0 && r.matched >= uint64(r.Times) {
+	if !ok || r.over() {
 		return false
 	}
 	r.matched++
 	return true
 }
+
+// over reports whether the rule has struck as often as it may.
+func (r *rule) over() bool { return r.Times > 0 && r.struck >= uint64(r.Times) }
 
 // meet decides on the frame as a whole.
 func (j *judgement) meet(r *rule, t *tally) {
@@ -212,7 +215,7 @@ func (j *judgement) choose(r *rule, i *item) *strike {
 		}
 	}
 	whole := x.messages[i.opcode]
-	if whole == nil || !r.wants(i) {
+	if whole == nil || !r.wants(i) || !whole.counted && r.over() {
 		return nil
 	}
 	s := *whole

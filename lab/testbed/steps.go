@@ -42,6 +42,8 @@ func (b *Bed) Steps(ctx context.Context) (r *result.Result) {
 		note := ""
 		if s.Background {
 			note = " (in the background)"
+		} else if s.Fails != nil {
+			note = ": it failed as it should"
 		} else if res.Perf != nil {
 			note = ": " + res.Perf.String()
 		}
@@ -74,7 +76,7 @@ func (b *Bed) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 	case topo.Run:
 		return b.run(ctx, s, res)
 	case topo.Perf:
-		return b.perf(ctx, s, res)
+		return s.Outcome(b.perf(ctx, s, res))
 	case topo.Fault:
 		return b.links[s.Link].impair(s)
 	case topo.Plug:

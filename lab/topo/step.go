@@ -142,6 +142,7 @@ var perfFields = []conf.Field[stepDraft]{
 	{Name: "duration", Expect: "a time such as 2s, instead of iters", Set: func(s *stepDraft, v string) error { return setTime(&s.Job.Duration, v) }},
 	{Name: "qps", Expect: "queue pairs", Set: func(s *stepDraft, v string) error { return setInt(&s.Job.QPs, v, 1, perf.MaxQPs) }},
 	{Name: "depth", Expect: "requests in flight on each", Set: func(s *stepDraft, v string) error { return setInt(&s.Job.Depth, v, 1, perf.MaxDepth) }},
+	{Name: "error", Expect: "a regular expression: the workload fails, for a reason that matches it", Set: func(s *stepDraft, v string) error { return setPattern(&s.Fails, v) }},
 	timeoutField,
 }
 

@@ -131,6 +131,7 @@ type Step struct {
 	// Of perf.
 	Job            perf.Job // of the client
 	Server, Client string
+	Fails          *regexp.Regexp // nil: it has to succeed
 
 	// Of fault and link.
 	Link  string
@@ -141,6 +142,19 @@ type Step struct {
 	// Of wait and expect.
 	For       time.Duration // nothing else is waited for
 	Condition Condition
+}
+
+// Outcome is what is wrong with a workload that ended with err.
+func (s *Step) Outcome(err error) error {
+	switch {
+	case s.Fails == nil:
+		return err
+	case err == nil:
+		return fmt.Errorf("it did not fail; expected an error that matches %q", s.Fails.String()[len("(?m)"):])
+	case !s.Fails.MatchString(err.Error()):
+		return fmt.Errorf("it failed otherwise than with %q: %w", s.Fails.String()[len("(?m)"):], err)
+	}
+	return nil
 }
 
 // Condition is what a step waits for or expects. One of Step, Node and Link

@@ -33,7 +33,9 @@ func (l *Lab) Steps(ctx context.Context) *result.Result {
 			break
 		}
 		note := ""
-		if res.Perf != nil {
+		if s.Fails != nil {
+			note = ": it failed as it should"
+		} else if res.Perf != nil {
 			note = ": " + res.Perf.String()
 		}
 		l.log.printf("ok    %s%s", s.Text, note)
@@ -44,7 +46,7 @@ func (l *Lab) Steps(ctx context.Context) *result.Result {
 func (l *Lab) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 	switch s.Verb {
 	case topo.Perf:
-		return l.perf(ctx, s, res)
+		return s.Outcome(l.perf(ctx, s, res))
 	case topo.Fault:
 		k := l.link(s.Link)
 		k.set(s.Fault)

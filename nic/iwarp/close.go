@@ -120,8 +120,15 @@ func (c *conn) close(now frame.Time) {
 	c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
 }
 
-// abort ends the connection now: a Terminate if the stream is up, then RST.
+// abort ends the connection now: a Terminate if the stream is up, then RST. One
+// that is under way for a protocol error goes out first.
 func (c *conn) abort() {
+	if c.phase == closing && !c.aborting && c.stream.Err() != nil && !c.stream.Terminating() {
+		c.aborting = true
+		c.tcp.Kick()
+		c.e.armAfter(c, abortTimeout)
+		return
+	}
 	if c.phase != full {
 		c.tcp.Abort()
 		return

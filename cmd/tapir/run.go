@@ -54,6 +54,9 @@ func newRun() *cobra.Command {
 			if o.Via, ok = vias[via]; !ok {
 				return usagef("--via %q: want seccomp or preload", via)
 			}
+			if o.KillAfterPosts < 0 {
+				return usagef("--kill-after-posts %d: want 1 or more", o.KillAfterPosts)
+			}
 			var err error
 			if o.GID, err = uapi.ParseGIDStyle(gid); err != nil {
 				return usageError{err}
@@ -72,6 +75,7 @@ func newRun() *cobra.Command {
 	f.BoolVar(&o.PPS, "pps", false, "give the clocks an external time stamp input, with a pulse at each second of the system's clock")
 	f.BoolVar(&o.KeepSystemClock, "system-clock", false, "let the program set the machine's clock if it has the right")
 	f.BoolVar(&o.ProcMem, "proc-mem", false, "reach the program's memory by /proc/PID/mem alone, as is done anyway where process_vm_readv(2) is forbidden")
+	f.IntVar(&o.KillAfterPosts, "kill-after-posts", 0, "kill the RDMA program between its `n`th post to a send queue and whatever it would do next, to see what its peer makes of it")
 	f.StringVar(&via, "via", via, "`how` the program's system calls are served: seccomp, or preload where the kernel or another\n"+
 		"supervisor refuses that: dynamic programs alone, by a library that a C compiler makes once")
 	return cmd

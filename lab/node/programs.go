@@ -76,6 +76,7 @@ func (p *Programs) Devices(a relay.Ask) (map[string]relay.Device, error) {
 	found := map[string]relay.Device{}
 	var cms []*ucma.Device
 	var home loopThread // of the connection manager's files
+	end := &killer{left: a.KillAfterPosts}
 	for _, name := range a.NICs {
 		o := p.nics[name]
 		if o == nil {
@@ -85,7 +86,11 @@ func (p *Programs) Devices(a relay.Ask) (map[string]relay.Device, error) {
 			continue
 		}
 		thread := loopThread{o.n}
-		found[relay.Uverbs(name)] = relay.Device{Open: o.verbs.Open, Thread: thread}
+		open := o.verbs.Open
+		if a.KillAfterPosts > 0 {
+			open = end.open(open)
+		}
+		found[relay.Uverbs(name)] = relay.Device{Open: open, Thread: thread}
 		if cms = append(cms, o.cm); len(cms) == 1 {
 			home = thread
 		}

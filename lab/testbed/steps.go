@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func (b *Bed) run(ctx context.Context, s *topo.Step, res *result.Step) error {
 		return err
 	}
 	if len(s.NICs) > 0 {
-		argv = append([]string{b.opt.Tapir, "run", "--nic", strings.Join(s.NICs, ","), "--"}, argv...)
+		argv = append([]string{b.opt.Tapir, "run", "--nic", strings.Join(s.NICs, ","), "--kill-after-posts", strconv.Itoa(s.KillAfter), "--"}, argv...)
 	}
 	proc, err := b.spawn(n, s.Name, argv)
 	if err != nil {

@@ -76,6 +76,7 @@ func TestRuleMistakes(t *testing.T) {
 		{"", "{fault: a-b, from: {c: {loss: 1%}}}", "10:25: c: the link's ends are a and b"},
 		{"", "{fault: a-b, from: {a: {loss: 1}}}", "10:35: loss: expected a chance"},
 		{"{drop: fpdu}", "expect: {link: a-b, counter: drop-send}", "10:5: drop-send: a link counts frames"},
+		{"", "{run: date, on: a, kill_after_posts: 1}", "10:6: kill_after_posts: is of RDMA programs"},
 		{"", "{perf: verify, server: a, client: b, error: '('}", "10:49: error: expected a regular expression"},
 	} {
 		_, err := Parse("lab.yaml", []byte(ruled(tt.rules, tt.step)))

@@ -2,12 +2,14 @@ package topo
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"tapir/lab/conf"
@@ -71,6 +73,7 @@ var runFields = []conf.Field[stepDraft]{
 	{Name: "run", Expect: "a command line, or a list of its words", Node: (*stepDraft).readCommand, Schema: conf.Schema{"anyOf": []conf.Schema{{"type": "string"}, {"type": "array", "items": conf.Schema{"type": []string{"string", "number"}}, "minItems": 1}}}},
 	{Name: "on", Expect: "the node in whose namespace it runs", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.On, n, hasPrograms) }},
 	{Name: "rdma", Expect: "true: an unmodified RDMA program, which finds the node's NIC under `tapir run`", Schema: truth, Set: func(s *stepDraft, v string) error { return setBool(&s.rdma, v) }},
+	{Name: "kill_after_posts", Expect: "kill the RDMA program between that post to a send queue, from 1, and whatever it would do next; its exit code is 137 then", Set: func(s *stepDraft, v string) error { return setInt(&s.KillAfter, v, 1, math.MaxInt32) }},
 	{Name: "name", Expect: "what other steps call it (default the node and the program, as in a/rping, with -2 and so on for the next)", Set: func(s *stepDraft, v string) error { s.Name = v; return checkName(v) }},
 	{Name: "background", Expect: "true: the next step begins at once", Schema: truth, Set: func(s *stepDraft, v string) error { return setBool(&s.Background, v) }},
 	timeoutField,
@@ -109,6 +112,14 @@ func finishRun(s *stepDraft, n conf.Node) error {
 		s.Name = base
 		for i := 2; taken(); i++ {
 			s.Name = fmt.Sprintf("%s-%d", base, i)
+		}
+	}
+	if s.KillAfter > 0 {
+		if !s.rdma {
+			return n.Errorf("kill_after_posts: is of RDMA programs: say rdma: true")
+		}
+		if s.Exit == 0 {
+			s.Exit = 128 + int(syscall.SIGKILL)
 		}
 	}
 	if s.rdma {

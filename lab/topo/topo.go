@@ -125,6 +125,7 @@ type Step struct {
 	NICs       []string // the program finds their RDMA devices, under `tapir run`
 	Background bool     // the next step does not wait for it
 	Timeout    time.Duration
+	KillAfter  int // so many posts to send queues; 0: it is not killed
 	Exit       int // expected
 	Output     *regexp.Regexp
 

@@ -36,7 +36,10 @@ type Options struct {
 	KeepSystemClock bool
 	Via             trap.Via
 	// ProcMem reaches the program's memory by /proc/PID/mem alone.
-	ProcMem        bool
+	ProcMem bool
+	// KillAfterPosts has the RDMA program killed (SIGKILL) when it has posted so
+	// often to send queues, before it learns of that; 0: it is not.
+	KillAfterPosts int
 	Argv           []string
 	Stdin          *os.File
 	Stdout, Stderr *os.File

@@ -43,6 +43,9 @@ type Ask struct {
 	// ProcMem reaches the program's memory by /proc/PID/mem alone, which the
 	// supervisor opens.
 	ProcMem bool `json:"proc_mem,omitempty"`
+	// KillAfterPosts has the program killed as soon as the NICs have taken that
+	// many of its posts to send queues; 0: it is not.
+	KillAfterPosts int `json:"kill_after_posts,omitempty"`
 	// Messages says that the program itself asks, and from now on writes its
 	// commands as messages of nic/umode/proxy.
 	Messages bool `json:"messages,omitempty"`

@@ -104,11 +104,16 @@ func New(lab *topo.Lab) *Result {
 	for i := range lab.Links {
 		r.Links = append(r.Links, Link{Name: lab.Links[i].Name, Ends: lab.Links[i].Ends})
 	}
-	for i := range lab.Steps {
-		s := &lab.Steps[i]
+	r.Extend()
+	return r
+}
+
+// Extend adds the steps that the lab has got since.
+func (r *Result) Extend() {
+	for i := len(r.Steps); i < len(r.lab.Steps); i++ {
+		s := &r.lab.Steps[i]
 		r.Steps = append(r.Steps, &Step{Line: s.Line, Verb: string(s.Verb), Name: s.Name, Text: s.Text, Verdict: Skipped})
 	}
-	return r
 }
 
 // Done counts the steps that were reached.

@@ -50,6 +50,7 @@ type Bed struct {
 	links   map[string]*cable
 	started []*program // in order
 	log     *journal
+	failed  error // see Fail
 	undo    []func()
 	ending  sync.Once
 	endPTP  func() // nil before startPTP
@@ -141,9 +142,13 @@ func (b *Bed) spawn(n *node, name string, argv []string) (*process.Process, erro
 	return process.Start(context.Background(), n.ns, o)
 }
 
+// Sockets is the directory in which the lab's NICs have theirs, as tapir(1) and
+// the packages lab/ctl and nic/umode look for them.
+func (b *Bed) Sockets() string { return filepath.Join(b.dir, "tapir") }
+
 // dial reaches a node's process.
 func (b *Bed) dial(name string) (*ctl.Client, error) {
-	return ctl.DialIn(filepath.Join(b.dir, "tapir"), name)
+	return ctl.DialIn(b.Sockets(), name)
 }
 
 // Down ends programs, then nodes, then links, and removes everything. The

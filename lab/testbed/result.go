@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,11 +37,14 @@ func Run(ctx context.Context, lab *topo.Lab, o Options) (*result.Result, error) 
 	return r, b.Finish(ctx, r)
 }
 
+// Fail fails the lab for a reason that is not in the file.
+func (b *Bed) Fail(why error) { b.failed = why }
+
 // Finish ends the lab, judges what only its end shows, and writes the result
 // into the output directory.
 func (b *Bed) Finish(ctx context.Context, r *result.Result) error {
 	b.collect(ctx, r)
-	err := b.end()
+	err := errors.Join(b.failed, b.end())
 	if err != nil {
 		b.log.printf("FAIL  %v", err)
 	}

@@ -29,8 +29,18 @@ type program struct {
 // judged by captures is judged by Finish.
 func (b *Bed) Steps(ctx context.Context) (r *result.Result) {
 	r = b.newResult()
+	b.Next(ctx, r)
+	return r
+}
+
+// Next runs those steps that have not been reached, such as the lab has been
+// extended by, in order until one fails.
+func (b *Bed) Next(ctx context.Context, r *result.Result) {
 	for i, res := range r.Steps {
 		s := &b.lab.Steps[i]
+		if res.Verdict != result.Skipped {
+			continue
+		}
 		res.Begin(b.now())
 		if s.Condition.Filter != "" {
 			continue // till the capture is complete
@@ -50,7 +60,6 @@ func (b *Bed) Steps(ctx context.Context) (r *result.Result) {
 		}
 		b.log.printf("ok    %s%s", s.Text, note)
 	}
-	return r
 }
 
 // errInterrupted is what becomes of a step when its lab is.
@@ -131,7 +140,7 @@ func (p *program) finish(ctx context.Context) error {
 // verdict is what is wrong with a program that has ended.
 func (p *program) verdict() error {
 	code := p.proc.ExitCode()
-	p.res.Exit = &code
+	p.res.Exit, p.res.Output = &code, p.proc.Said()
 	if code != p.step.Exit {
 		return fmt.Errorf("%s: %v, expected exit code %d%s", p.step.Name, ending(p.proc), p.step.Exit, p.said())
 	}

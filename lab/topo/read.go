@@ -23,8 +23,6 @@ type draft struct {
 	checks []func() error
 	ends   []func() error
 	keys   []conf.Node // of the nodes
-	// rules are the names of the rules of each link.
-	rules map[string]map[string]bool
 }
 
 func (d *draft) later(check func() error) { d.checks = append(d.checks, check) }
@@ -50,7 +48,7 @@ func Parse(path string, data []byte) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := draft{Lab: &Lab{File: path, Name: defaultName(path), Clock: Real}, rules: map[string]map[string]bool{}}
+	d := draft{Lab: &Lab{File: path, Name: defaultName(path), Clock: Real, rules: map[string]map[string]bool{}}}
 	if err := conf.Decode(body, &d, fileIs, fields); err != nil {
 		return nil, err
 	}
@@ -65,20 +63,52 @@ func Parse(path string, data []byte) (*Lab, error) {
 		d.later(func() error { return d.checkNode(n, d.keys[i]) })
 	}
 	d.findFabrics()
-	for i := 0; i < len(d.checks); i++ {
-		if err := d.checks[i](); err != nil {
-			return nil, err
-		}
-	}
-	for _, check := range d.ends {
-		if err := check(); err != nil {
-			return nil, err
-		}
+	if err := d.check(); err != nil {
+		return nil, err
 	}
 	if err := d.finish(); err != nil {
 		return nil, err
 	}
 	return d.Lab, nil
+}
+
+// check checks what had to wait until all was read.
+func (d *draft) check() error {
+	for i := 0; i < len(d.checks); i++ {
+		if err := d.checks[i](); err != nil {
+			return err
+		}
+	}
+	for _, check := range d.ends {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Extend adds a step to a lab that has been read, in the file's words, such as
+// {fault: a-b, loss: 10%}.
+func (l *Lab) Extend(step string) error {
+	n, err := conf.Read("step", []byte(step), "a step, such as `run: ping -c 1 10.0.0.2`")
+	if err != nil {
+		return err
+	}
+	steps, limits := l.Steps, len(l.limits)
+	d := draft{Lab: l}
+	err = d.addStep(n)
+	if err == nil {
+		err = d.check()
+	}
+	for _, x := range l.limits[limits:] {
+		if err == nil && x.clock == l.Clock {
+			err = x.err
+		}
+	}
+	if l.limits = l.limits[:limits]; err != nil {
+		l.Steps = steps
+	}
+	return err
 }
 
 // kind is a kind of nodes with what they are made of.

@@ -33,6 +33,7 @@ type Lab struct {
 
 	all    []Step // of any clock
 	limits []limit
+	rules  map[string]map[string]bool // the names of the rules of each link
 }
 
 // Kind says what a node is.

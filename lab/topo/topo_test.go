@@ -207,3 +207,37 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A step is added to a lab that has been read.
+func TestExtend(t *testing.T) {
+	l, err := Parse("lab.yaml", []byte("nodes:\n  a: {kind: nic, ip: 10.0.0.1/24}\n  b: {kind: nic, ip: 10.0.0.2/24}\nlinks: [[a, b]]\nsteps:\n  - {run: sleep 1, on: a, background: true, name: s}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []string{"{fault: a-b, loss: 10%}", "wait: s", `{"run": ["echo", "a b"], "on": "b"}`} {
+		if err := l.Extend(step); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(l.Steps) != 4 || l.Steps[1].Link != "a-b" || !l.Steps[2].Condition.Ended || l.Steps[3].Argv[1] != "a b" {
+		t.Errorf("%+v", l.Steps)
+	}
+	for step, want := range map[string]string{
+		"{fault: a-c, loss: 10%}":         "step:1:9: ",
+		"{perf: verify, server: a}":       "step:1:2: perf: client is missing",
+		"{run: x, on: a, name: s}":        "two programs are called s",
+		"{fall: a-b}":                     "a step begins with one of",
+		"{wait: {step: no, output: yes}}": "no",
+		"":                                "expected a step",
+	} {
+		if err := l.Extend(step); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", step, err, want)
+		}
+	}
+	if err := l.SetClock(Virtual); err == nil {
+		t.Error("a program in virtual time")
+	}
+	if len(l.Steps) != 4 {
+		t.Errorf("%d steps", len(l.Steps))
+	}
+}

@@ -23,6 +23,8 @@ type Options struct {
 	// Trace, if set, is told of each step of each verb but those that a
 	// bypass does.
 	Trace func(v Verb, s Step)
+	// Dir is where the NICs have their sockets; empty: where this user's are.
+	Dir string
 }
 
 // Context is an open NIC.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -37,6 +38,9 @@ func Open(name string, options Options) (*Context, error) {
 		}
 	}
 	path := runtimedir.Programs(name)
+	if options.Dir != "" {
+		path = filepath.Join(options.Dir, filepath.Base(path))
+	}
 	conn, hello, err := relay.Greet(path, relay.Ask{NICs: []string{name}, Messages: true})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):

@@ -141,7 +141,6 @@ type Rule struct {
 	After       uint64 // octets of TCP payload that have passed before, in that direction of the connection
 	Connection  int    // the nth TCP connection of the link by its SYN; 0: any
 	Port        uint16 // of either end of the connection; 0: any
-	QP          uint32 // number of a queue pair at either end; 0: any
 	Segment     int    // of an RDMAP message: which of its DDP segments; 0: all (to flip and to reset: the first)
 	L4          int    // of a 16B packet: its L4 type; -1: any
 	// Transmissions is how many transmissions of the same octets of a stream are
@@ -196,7 +195,6 @@ func (r *Rule) Check() (key string, err error) {
 		{ways > 1, "nth", "nth, every and probability exclude each other"},
 		{r.Connection > 0 && !inTCP, "connection", "is of things in TCP connections"},
 		{r.Port > 0 && !inTCP, "port", "is of things in TCP connections"},
-		{r.QP > 0 && !inStream, "qp", "is of MPA frames, FPDUs and messages"},
 		{r.After > 0 && !inTCP, "after", "counts octets of TCP connections"},
 		{r.Transmissions > 0 && !inStream, "transmissions", "is of MPA frames, FPDUs and messages"},
 		{r.Segment != 0 && k.class != ofMessage, "segment", "is of RDMAP messages"},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	rules "tapir/lab/fault"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -127,6 +128,49 @@ func TestSuperFramesAreSegments(t *testing.T) {
 		}
 		if i.Jitter == 0 && super.frames*3 > single.frames {
 			t.Fatalf("seed %d, %+v: %d segments arrived in %d frames", seed, i, single.frames, super.frames)
+		}
+	}
+}
+
+// TestRulesStrikeSegments has rules strike segments of super-frames and the
+// segments that these stand for: the same octets arrive in the same order.
+func TestRulesStrikeSegments(t *testing.T) {
+	rule := func(e rules.Effect, every int) rules.Rule {
+		r := rules.NewRule(e, "data")
+		r.Every, r.By, r.Behind = every, 0, 0
+		if e == rules.Delay {
+			r.By = 700 * time.Microsecond
+		}
+		return r
+	}
+	all := []rules.Rule{rule(rules.Drop, 17), rule(rules.Duplicate, 23), rule(rules.Delay, 31), rule(rules.Flip, 13), rule(rules.Reorder, 29)}
+	r := rand.New(rand.NewPCG(5, 2))
+	i := Impairment{Delay: 100 * time.Microsecond}
+	super, single := newCable(t, i, 1), newCable(t, i, 1)
+	for _, c := range []*cable{super, single} {
+		c.c.rules = rules.New(1, [2]string{"a", "b"})
+		if err := c.c.rules.SetRules(all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Duration(0)
+	for range 40 {
+		now += time.Duration(r.IntN(1_000_000))
+		f := superFrame(r, r.IntN(2) == 0, 1+r.IntN(60_000), 500+r.IntN(2000))
+		super.carry(now, f)
+		single.carry(now, singly(t, f)...)
+	}
+	for range 2 { // what waits enters late
+		now += 2 * time.Second
+		super.carry(now)
+		single.carry(now)
+	}
+	if !slices.EqualFunc(super.segs, single.segs, bytes.Equal) {
+		t.Fatalf("%d segments arrived, %d or others without super-frames", len(super.segs), len(single.segs))
+	}
+	for i, c := range super.c.rules.Counts() {
+		if c.Struck < 20 || c != single.c.rules.Counts()[i] {
+			t.Errorf("%+v, %+v without super-frames", c, single.c.rules.Counts()[i])
 		}
 	}
 }

@@ -45,6 +45,7 @@ test: build
 interop: build
 	@sh .ci/tools
 	$(GO) run ./lab/siw/matrix -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
+	$(if $(CELLS),,$(BIN)/tapir lab test lab/examples/siw-interop/lab.yaml)
 
 newer:
 	@sh .ci/newer

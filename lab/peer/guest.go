@@ -80,9 +80,17 @@ func (c *Config) validate() error {
 		return fmt.Errorf("guest: life %v: want at least a second", c.Life)
 	}
 	for _, p := range c.Siw {
-		if k, v, ok := strings.Cut(p, "="); !ok || k == "" || v == "" || strings.ContainsAny(p, " ,'\"$`\\\n") {
-			return fmt.Errorf("guest: siw parameter %q: want NAME=VALUE", p)
+		if err := CheckSiw(p); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// CheckSiw tells whether p can be an element of Config.Siw.
+func CheckSiw(p string) error {
+	if k, v, ok := strings.Cut(p, "="); !ok || k == "" || v == "" || strings.ContainsAny(p, " ,'\"$`\\\n") {
+		return fmt.Errorf("guest: siw parameter %q: want NAME=VALUE", p)
 	}
 	return nil
 }

@@ -111,7 +111,11 @@ func (b *Bed) build(ctx context.Context) error {
 
 // startNodes starts the processes side by side and waits until frames pass.
 func (b *Bed) startNodes(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	limit, err := b.startLimit()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	errs := make([]error, len(b.lab.Nodes))
 	var wait sync.WaitGroup

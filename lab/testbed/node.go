@@ -116,7 +116,7 @@ func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 	switch {
 	case n.Kind == topo.Host:
 		return n.plugHost(mtu, vnet)
-	case n.Kind == topo.Gateway && !l.Fabric:
+	case n.Kind == topo.Peer, n.Kind == topo.Gateway && !l.Fabric:
 		return n.plugLAN(mtu, vnet)
 	}
 	i := len(n.ports)
@@ -176,6 +176,8 @@ func (n *node) start(ctx context.Context, b *Bed) (err error) {
 		}
 		argv = append(argv, "nic", "--name", n.Name, "--tap", nicTAP, "--host-tap", kernelSide)
 		argv = append(argv, n.Flags...)
+	case topo.Peer:
+		argv = append(argv, n.peerArgs()...)
 	default:
 		more, err := n.fileArgs(b.dir)
 		if err != nil {
@@ -230,7 +232,7 @@ func (n *node) unplug(end *tap.TAP, down bool) error {
 	switch {
 	case n.Kind == topo.Host:
 		return link.SetCarrier(end, !down)
-	case n.Kind == topo.Gateway && end.Name() != farEnd(0):
+	case n.Kind == topo.Peer, n.Kind == topo.Gateway && end.Name() != farEnd(0):
 		return link.SetCarrier(end, !down)
 	case n.Kind == topo.Switch:
 		return nil

@@ -105,7 +105,9 @@ func (c *cable) impair(s *topo.Step) error {
 func (b *Bed) run(ctx context.Context, s *topo.Step, res *result.Step) error {
 	n := b.nodes[s.On]
 	argv := slices.Clone(s.Argv)
-	if argv[0] == "tapir" {
+	if n.Kind == topo.Peer {
+		argv = b.inPeer(s)
+	} else if argv[0] == "tapir" {
 		argv[0] = b.opt.Tapir // this one, wherever it lies
 	}
 	if _, err := exec.LookPath(argv[0]); err != nil {

@@ -241,7 +241,7 @@ func (d *draft) checkFabric(n *Node, key conf.Node) error {
 		}
 		count++
 		switch n.Kind {
-		case NIC, Host:
+		case NIC, Host, Peer:
 			return key.Errorf("%s: a %s on a link with HFIs, %s: put a gateway between", n.Name, n.Kind, l.Name)
 		case HFI, Gateway, Manager:
 			if need := n.FabricMTU(); l.MTU != 0 && l.MTU < need {

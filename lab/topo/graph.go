@@ -49,6 +49,7 @@ var looks = map[Kind]look{
 	Switch:  {"{{", "}}", "hexagon", "#fdeccf", 16},
 	HFI:     {"[", "]", "box", "#e2f3e4", 3},
 	Manager: {"([", "])", "ellipse", "#d5ebd9", 24},
+	Peer:    {"[(", ")]", "cylinder", "#f6e3ea", 12},
 	Gateway: {"[/", "/]", "parallelogram", "#f3efd0", 8},
 }
 

@@ -15,7 +15,8 @@ nodes:
   gm: {kind: nic, ip: 10.0.0.1/24, ptp: {priority1: 1, unicast_masters: [10.0.0.9]}}
   bc: {kind: switch, mode: bc, profile: gptp, clock: {oscillator: {preset: xo, ppb: 30000}}, ptp: {priority1: 7}}
   x: {kind: nic, ip: 10.0.0.2/24}
-links: [[gm, bc], [bc, x]]
+  p: {kind: peer, ip: 10.0.0.3/24, siw: [peer_to_peer=1, rtr_type=64], memory: 300, kvm: false}
+links: [[gm, bc], [bc, x], [p, bc]]
 steps:
   - wait: {node: gm, ptp: MASTER}
   - wait: {node: bc, ptp: SLAVE, offset: 10us, true_offset: 1ms}
@@ -30,15 +31,15 @@ func TestPTP(t *testing.T) {
 	if got := string(l.Node("gm").PTP); got != "priority1: \"1\"\nunicast_masters:\n- 10.0.0.9\n" || strings.Contains(strings.Join(l.Node("gm").Flags, " "), "ptp") {
 		t.Errorf("%q", got)
 	}
-	if c := bc.Switch; c.PTP == nil || c.PTP.Profile != ptp.GPTP || c.PTP.Priority1 != 7 || len(c.PTP.Ports) != 2 || c.Hardware.Oscillator.PPB != 30000 || c.Ports != nil {
+	if c := bc.Switch; c.PTP == nil || c.PTP.Profile != ptp.GPTP || c.PTP.Priority1 != 7 || len(c.PTP.Ports) != 3 || c.Hardware.Oscillator.PPB != 30000 || c.Ports != nil {
 		t.Errorf("%+v", c)
 	}
-	text, err := bc.ConfigFile("p0", "p1")
+	text, err := bc.ConfigFile("p0", "p1", "p2")
 	if err != nil {
 		t.Fatal(err)
 	}
 	all, err := sw.Parse("sw.yaml", text)
-	if err != nil || len(all) != 1 || all[0].Name != "bc" || len(all[0].Ports) != 2 || all[0].PTP.Priority1 != 7 || all[0].Hardware.Oscillator.PPB != 30000 {
+	if err != nil || len(all) != 1 || all[0].Name != "bc" || len(all[0].Ports) != 3 || all[0].PTP.Priority1 != 7 || all[0].Hardware.Oscillator.PPB != 30000 {
 		t.Errorf("%v %+v\n%s", err, all, text)
 	}
 	if got := l.Steps[1].Text; got != "wait: bc: SLAVE offset within 10µs true offset within 1ms" {
@@ -48,16 +49,20 @@ func TestPTP(t *testing.T) {
 
 func TestPTPMistakes(t *testing.T) {
 	for _, tt := range []struct{ edit, by, want string }{
-		{"\nnodes:", "clock: virtual\nnodes:", "8:5: conditions on PTP are of the real clock alone"},
+		{"\nnodes:", "clock: virtual\nnodes:", "9:5: conditions on PTP are of the real clock alone"},
 		{"priority1: 1,", "priority1: 256,", "3:53: priority1: expected a priority"},
 		{"priority1: 1,", "profile: x,", "3:51: unknown PTP profile"},
 		{"priority1: 1,", "dscp: 46,", "3:41: ptp: dscp: frames of transport L2 have none"},
 		{"profile: gptp", "profile: x", "4:41: profile: expected"},
 		{"priority1: 7", "colour: 7", "4:100: colour: unknown key"},
 		{"mode: bc", "mode: plain", "4:3: bc: profile and ptp are of boundary clocks"},
-		{"ptp: SLAVE", "ptp: OBEDIENT", "9:27: ptp: expected the state"},
-		{"offset: 10us", "offset: 0", "9:42: offset: expected a time"},
-		{"node: gm", "node: x", "8:5: x: it has no PTP instance"},
+		{"ptp: SLAVE", "ptp: OBEDIENT", "10:27: ptp: expected the state"},
+		{"offset: 10us", "offset: 0", "10:42: offset: expected a time"},
+		{"rtr_type=64", "rtr_type", "6:58: siw: expected parameters of the siw driver"},
+		{"ip: 10.0.0.3/24, ", "", "6:3: p: no address"},
+		{"node: gm, ptp: MASTER", "node: p, counter: x", "9:18: p: a peer has no counters of its own"},
+		{"  - wait: {node: gm, ptp: MASTER}", "  - {run: rping, on: p, rdma: true}", "9:6: p: a peer has no NIC of ours: programs there find its siw device"},
+		{"node: gm", "node: x", "9:5: x: it has no PTP instance"},
 	} {
 		text := strings.Replace(withClocks, tt.edit, tt.by, 1)
 		if text == withClocks {

@@ -12,6 +12,7 @@ import (
 	"tapir/lab/conf"
 	"tapir/lab/fabric"
 	"tapir/lab/node"
+	"tapir/lab/peer"
 	"tapir/lab/ptprun"
 	"tapir/lab/sw"
 )
@@ -129,6 +130,7 @@ func init() { // finish comes back to kinds
 		{HFI, hfiFields, (*draft).finishHFI},
 		{Manager, managerFields, (*draft).finishManager},
 		{Gateway, gatewayFields, (*draft).finishHFI},
+		{Peer, peerFields, finishPeer},
 	}
 }
 
@@ -181,6 +183,23 @@ func nicFields() []conf.Field[Node] {
 var hostFields = []conf.Field[Node]{
 	{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.9/24", Many: true, Set: func(n *Node, s string) error { return n.addPrefix(s, true) }},
 	{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::9/64", Many: true, Set: func(n *Node, s string) error { return n.addPrefix(s, false) }},
+}
+
+// peerFields are the settings of a guest.
+var peerFields = append([]conf.Field[Node]{
+	{Name: "siw", Expect: "parameters of the siw driver such as peer_to_peer=1 (default the stock driver)", Many: true, Set: func(n *Node, s string) error {
+		n.Peer.Siw = append(n.Peer.Siw, s)
+		return peer.CheckSiw(s)
+	}},
+	{Name: "memory", Expect: "MiB from 256 to 65536 (default 512)", Set: func(n *Node, s string) error { return setInt(&n.Peer.Memory, s, 256, 1<<16) }},
+	{Name: "kvm", Expect: "true: it runs on the processor, not emulated", Schema: truth, Set: func(n *Node, s string) error { return setBool(&n.Peer.KVM, s) }},
+}, hostFields...)
+
+func finishPeer(_ *draft, n *Node, key conf.Node) error {
+	if len(n.IP) == 0 {
+		return key.Errorf("%s: no address: give ip, such as 10.0.0.2/24, or ip6", n.Name)
+	}
+	return nil
 }
 
 func (n *Node) addPrefix(s string, v4 bool) error {
@@ -436,14 +455,17 @@ func (d *draft) referLink(name *string, n conf.Node) error {
 
 // hasControl suits a reference to a node that tells what it does.
 func hasControl(n *Node) string {
-	if n.Kind == Host {
-		return "a host has no counters of its own: run ip -s link there"
+	if n.Kind == Host || n.Kind == Peer {
+		return fmt.Sprintf("a %s has no counters of its own: run ip -s link there", n.Kind)
 	}
 	return ""
 }
 
 // isNIC suits a reference to a NIC.
 func isNIC(n *Node) string {
+	if n.Kind == Peer {
+		return "a peer has no NIC of ours: programs there find its siw device, without `rdma`"
+	}
 	if n.Kind != NIC {
 		return fmt.Sprintf("a %s has no RDMA: a NIC is needed", n.Kind)
 	}

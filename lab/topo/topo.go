@@ -17,6 +17,7 @@ import (
 	"tapir/lab/fault"
 	"tapir/lab/link"
 	"tapir/lab/node"
+	"tapir/lab/peer"
 	"tapir/lab/perf"
 	"tapir/lab/sw"
 )
@@ -46,6 +47,7 @@ const (
 	Switch  Kind = "switch"  // the fabric switch
 	HFI     Kind = "hfi"     // an Omni-Path HFI whose virtual NICs are interfaces of a namespace
 	Manager Kind = "manager" // the Ethernet Manager of HFIs
+	Peer    Kind = "peer"    // a QEMU guest with the siw driver of Linux
 	Gateway Kind = "gateway" // an HFI whose virtual NICs are joined with Ethernet links
 )
 
@@ -57,7 +59,8 @@ type Node struct {
 	Switch sw.Config     // of a switch, but for its ports
 	HFI    fabric.Config // of an HFI or gateway, but for its TAP
 	EM     fabric.EMConfig
-	IP     []netip.Prefix // of a host
+	Peer   peer.Config    // of a guest: Siw, Memory and KVM
+	IP     []netip.Prefix // of a host or guest
 	// PTP are the settings of a NIC's PTP instance, in YAML; nil: it has none.
 	PTP []byte
 	// Flags are the settings of a NIC as flags of `tapir nic`; for other nodes

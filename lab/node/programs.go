@@ -110,3 +110,5 @@ func (t loopThread) AddSource(fd int, serve func(now frame.Time, hungUp bool), l
 	s := t.n.loop.AddSource(fd, serve, lost)
 	return func() { t.n.loop.RemoveSource(s) }
 }
+
+func (t loopThread) AtEnd(fn func()) { t.n.loop.AtEnd(fn) }

@@ -8,7 +8,7 @@
 //  2. Run what Do left in the mailbox.
 //  3. Dispatch: the engine's queued handlers.
 //  4. Poll: the engine sends; frames go to the TAP at once, while hot.
-//  5. Report when sent frames left.
+//  5. Report when sent frames left, and run what AtEnd left.
 //  6. Sleep until a queue is ready, the engine's deadline or the next Do;
 //     or go on at once if anything is left to do. After bulk traffic without
 //     sources, look for more for some microseconds first.
@@ -54,6 +54,7 @@ const (
 	rxOctets  = 256 << 10 // octets read from a queue
 	rxPart    = 32 << 10  // octets that the engine gets at a time, still in the cache
 	txFrames  = 64        // frames sent through a link
+	endAfter  = 4         // frames sent through a link before what is due at the end is done
 	maxRounds = 8         // Dispatch and Poll, while there is more to do at once
 )
 
@@ -102,8 +103,9 @@ type Loop struct {
 	realtime realtime
 	ports    []*Port
 	sources  []*Source
-	waiter              // the mailbox's event descriptor, then one per port, then one per source
-	done     []sent     // frames sent or lost, not yet reported
+	waiter          // the mailbox's event descriptor, then one per port, then one per source
+	done     []sent // frames sent or lost, not yet reported
+	atEnd    []func()
 	rested   bool       // buffers are given back
 	eager    bool       // lingering pays
 	brisk    bool       // so do naps
@@ -309,6 +311,13 @@ func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
 	}
 	l.serveSources()
 	l.runMail()
+	deadline, again, err := l.drive()
+	l.end()
+	return deadline, more || again, err
+}
+
+// drive is steps 3 to 5.
+func (l *Loop) drive() (deadline frame.Time, more bool, err error) {
 	for round := 0; ; round++ {
 		again := l.engine.Dispatch(l.clock.now())
 		l.refill()
@@ -316,12 +325,25 @@ func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
 		deadline = l.engine.Poll(now)
 		again = l.report() || again
 		if !again && deadline > now && !l.starved() {
-			return deadline, more, l.failed()
+			return deadline, false, l.failed()
 		}
 		if round == maxRounds {
 			return deadline, true, l.failed()
 		}
 	}
+}
+
+// AtEnd has fn, which must not use the engine, run at the end of this iteration,
+// or before if the engine sends a lot. Call it from a source or a function that
+// Do runs: who wakes another process then has done its own work before.
+func (l *Loop) AtEnd(fn func()) { l.atEnd = append(l.atEnd, fn) }
+
+func (l *Loop) end() {
+	for i, fn := range l.atEnd {
+		fn()
+		l.atEnd[i] = nil
+	}
+	l.atEnd = l.atEnd[:0]
 }
 
 // runMail runs what was queued before the call; what it queues itself waits

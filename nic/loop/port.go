@@ -76,6 +76,9 @@ func (p *Port) Transmit(f *frame.Frame) {
 	}
 	p.budget--
 	p.send(f)
+	if p.budget == txFrames-endAfter {
+		p.loop.end()
+	}
 }
 
 func (p *Port) send(f *frame.Frame) {

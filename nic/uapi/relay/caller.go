@@ -32,6 +32,8 @@ type caller struct {
 	slot uint32 // of its ledger
 
 	answered bool
+	atEnd    bool        // of the iteration that serves it, intake ends the call
+	answer   trap.Answer // with this
 	parked   bool
 	wait     *trap.Parked // of made
 }
@@ -193,6 +195,10 @@ func (c *caller) finish(err error) {
 
 // end ends a call that was received here.
 func (c *caller) end(a trap.Answer) {
+	if c.atEnd {
+		c.answer = a
+		return
+	}
 	c.made.Finish(a)
 	c.in.leave(c.slot)
 }

@@ -14,8 +14,9 @@ import (
 
 // intake receives the calls of a run's programs on the thread of a NIC. A
 // command of a file whose home this is, is served there and then, so that what
-// it sends leaves at once; what is not for a device file goes back to the
-// supervisor.
+// it sends leaves at once. It is answered after that: the program then finds the
+// completion of a short request instead of going to sleep until it comes. What is
+// not for a device file goes back to the supervisor.
 type intake struct {
 	s *session
 	l *trap.Listener
@@ -24,6 +25,8 @@ type intake struct {
 	stop func() // the receiving; nil: it has ended
 	proc procPath
 	next *caller // for the next call; nil: there is none that is free
+	due  *caller // whose call is to be answered
+	last func()  // answer, made once
 	away int     // the last so many commands were of files that are at home elsewhere
 	seen [8]seen // by thread id
 
@@ -62,7 +65,9 @@ func newIntake(s *session, fd, paper int, terms string) (*intake, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &intake{s: s, l: trap.NewListener(fd, t), ledger: l}, nil
+	in := &intake{s: s, l: trap.NewListener(fd, t), ledger: l}
+	in.last = in.answer
+	return in, nil
 }
 
 // settle has a thread receive from the next thing on that it does.
@@ -141,13 +146,27 @@ func (in *intake) serve(now frame.Time, hungUp bool) {
 		return
 	}
 	in.away = 0
+	c.atEnd = true
 	f.serve(c, made.Arg(1), made.Arg(2))
+	c.atEnd = false
 	known.process = c.process
-	if c.parked {
-		in.next = nil
-	} else {
-		c.answered, c.process = false, 0
+	in.next = nil
+	if !c.parked {
+		in.due = c
+		in.home.AtEnd(in.last)
 	}
+}
+
+// answer ends the call that is due.
+func (in *intake) answer() {
+	c := in.due
+	if c == nil {
+		return
+	}
+	in.due = nil
+	c.end(c.answer)
+	c.answered, c.process = false, 0
+	in.next = c
 }
 
 // knows tells whether a call is known to be a command.

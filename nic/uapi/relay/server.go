@@ -20,6 +20,9 @@ type Thread interface {
 	// called when it is readable or hung up, lost when the loop has ended. Call
 	// it, and remove, on the thread.
 	AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) (remove func())
+	// AtEnd is that of nic/loop: it runs fn on the thread, when what serve has
+	// begun has been sent.
+	AtEnd(fn func())
 }
 
 // Device is a device file that programs can open. Its files have Thread as

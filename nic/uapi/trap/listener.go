@@ -83,15 +83,17 @@ func (l *Listener) Call(n Notification) *Call { return &Call{l: l, n: n} }
 // is gone, or needs no other answer than it had.
 func (l *Listener) Receive() (*Call, error) {
 	c := new(Call)
-	if ok, err := l.ReceiveTo(c); !ok {
+	if ok, err := l.receive(c, ioctl); !ok {
 		return nil, err
 	}
 	return c, nil
 }
 
-// ReceiveTo is Receive into memory of the caller's, which no other call needs
-// any more. False stands for nil.
-func (l *Listener) ReceiveTo(c *Call) (ok bool, err error) {
+// ReceiveTo is Receive of a call that waits, as poll(2) has said, into memory of
+// the caller's, which no other call needs any more. False stands for nil.
+func (l *Listener) ReceiveTo(c *Call) (ok bool, err error) { return l.receive(c, briefly) }
+
+func (l *Listener) receive(c *Call, ioctl func(fd int, req uint, p unsafe.Pointer) (int, error)) (ok bool, err error) {
 	*c = Call{l: l}
 	_, err = ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&c.n))
 	switch {
@@ -111,7 +113,7 @@ func (l *Listener) syncWakeUp() {
 
 func (l *Listener) waits(c *Call) bool {
 	id := c.n.ID
-	_, err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id))
+	_, err := briefly(l.fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id))
 	return err == nil
 }
 
@@ -143,7 +145,7 @@ func (l *Listener) send(c *Call, r response) {
 
 func (l *Listener) answer(id uint64, r response) error {
 	r.id = id
-	_, err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
+	_, err := briefly(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
 	return err
 }
 
@@ -216,6 +218,23 @@ func (l *Listener) addUninterrupted(req *addFd) (n int, err error) {
 func ioctl(fd int, req uint, p unsafe.Pointer) (int, error) {
 	for {
 		n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(p))
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+		default:
+			return -1, errno
+		}
+	}
+}
+
+// briefly is ioctl for what waits for nothing. The runtime is not told: as the
+// answer of a call lets another process run before this one, its monitor would
+// find the thread in the kernel, give its processor away and, for milliseconds,
+// look again every 20 microseconds.
+func briefly(fd int, req uint, p unsafe.Pointer) (int, error) {
+	for {
+		n, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(p))
 		switch errno {
 		case 0:
 			return int(n), nil

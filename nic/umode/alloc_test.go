@@ -8,6 +8,7 @@ import (
 	"tapir/lab/testenv"
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi/abitest"
+	"tapir/nic/umode/proxy"
 	"tapir/nic/verbs"
 )
 
@@ -61,6 +62,10 @@ func quiet(t testing.TB) (q *QP, cq *CQ, device *ring.SendQueue, completions *ri
 				return err != unix.EAGAIN
 			}) != nil {
 				return
+			}
+			if r, err := proxy.ParseRequest(b[:max(n, 0)]); err == nil && r.Kind == proxy.Bell { // it has none
+				a := proxy.Answer{Errno: uint32(unix.EOPNOTSUPP)}
+				_, _ = theirs.Write(a.Append(nil))
 			}
 		}
 	}()

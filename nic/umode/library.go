@@ -49,8 +49,11 @@ func ringLibrary() *Triggers {
 		return nil
 	}
 	t[DestroyQP].Post = func(call *Call) error {
-		if call.Err == nil {
-			call.Object.(*QP).SetBypass(nil)
+		if q := call.Object.(*QP); call.Err == nil {
+			if r, ok := q.bypass.(*qpRing); ok {
+				r.bell.end()
+			}
+			q.SetBypass(nil)
 		}
 		return nil
 	}

@@ -24,6 +24,10 @@ type session struct {
 	oob   []byte
 	fds   map[uint32]int // received and not yet taken, by number
 	files uint32
+
+	bells     *proxy.Bells // nil: none yet
+	bellFree  []int        // numbers that were given back
+	bellsUsed int
 }
 
 func newSession(conn *net.UnixConn) *session {
@@ -133,10 +137,13 @@ func (f *file) with(before, b, memory []byte) error {
 	return err
 }
 
-// bell is a command without an answer that is sent again and again.
+// bell is a command without an answer that is sent again and again: by a
+// doorbell if the proxy has them, else as a message.
 type bell struct {
-	raw syscall.RawConn
-	msg []byte
+	session *session
+	number  int // of the doorbell; -1: none
+	raw     syscall.RawConn
+	msg     []byte
 
 	mu    sync.Mutex // of one message after the other
 	errno syscall.Errno
@@ -149,13 +156,94 @@ func (f *file) newBell(command []byte) (*bell, error) {
 		return nil, errLost(err)
 	}
 	r := proxy.Request{Kind: proxy.Post, File: f.number, Command: command}
-	b := &bell{raw: raw, msg: r.Append(nil)}
+	b := &bell{session: f.session, raw: raw, msg: r.Append(nil)}
 	b.try = b.send
+	if b.number, err = f.session.takeBell(f.number, command); err != nil {
+		b.number = -1 // messages do
+	}
 	return b, nil
 }
 
-// ring sends the message; it waits while there is no room for it.
+// takeBell has the proxy make a doorbell.
+func (s *session) takeBell(file uint32, command []byte) (number int, err error) {
+	s.mu.Lock()
+	if n := len(s.bellFree); n > 0 {
+		number, s.bellFree = s.bellFree[n-1], s.bellFree[:n-1]
+	} else {
+		number, s.bellsUsed = s.bellsUsed, s.bellsUsed+1
+	}
+	s.mu.Unlock()
+	first, err := s.ask(&proxy.Request{Kind: proxy.Bell, File: file, Size: uint64(number), Command: command}, nil)
+	if err == nil {
+		err = s.openBells(first)
+	}
+	if err != nil {
+		s.giveBell(number)
+	}
+	return number, err
+}
+
+// openBells takes up the doorbells, whose files came with the first answer.
+func (s *session) openBells(first uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	memory, came := s.fds[first]
+	if s.bells != nil || !came {
+		return nil
+	}
+	var err error
+	s.bells, err = proxy.OpenBells(memory, s.fds[first+1])
+	if err == nil {
+		_ = syscall.Close(memory)
+		delete(s.fds, first)
+		delete(s.fds, first+1)
+	}
+	return err
+}
+
+func (s *session) giveBell(number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bellFree = append(s.bellFree, number)
+}
+
+// end gives the doorbell back.
+func (b *bell) end() {
+	if b.number >= 0 {
+		b.session.giveBell(b.number)
+	}
+}
+
+// ring announces.
 func (b *bell) ring() error {
+	if b.number < 0 {
+		return b.message()
+	}
+	fresh, err := b.session.bells.Ring(b.number)
+	if err == nil && !fresh { // or nobody looks any more
+		err = b.alive()
+	}
+	if err != nil {
+		return errLost(err)
+	}
+	return nil
+}
+
+// alive looks whether the proxy is there.
+func (b *bell) alive() error {
+	fds := [1]unix.PollFd{}
+	err := b.raw.Control(func(fd uintptr) {
+		fds[0].Fd = int32(fd)
+		_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&unix.Timespec{})), 0, 0, 0)
+	})
+	if err == nil && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0 {
+		err = syscall.EPIPE
+	}
+	return err
+}
+
+// message sends the message; it waits while there is no room for it.
+func (b *bell) message() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.raw.Write(b.try); err != nil {

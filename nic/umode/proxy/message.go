@@ -21,6 +21,7 @@ const (
 	Share                   // the memory in the file passed along has address Addr and Size octets
 	Unshare                 // forget the memory at Addr
 	Close                   // close File
+	Bell                    // doorbell Size is to post Command; the first has Bells in its answer: memory, eventfd
 )
 
 // Base is the address of a message's memory; programs have nothing there.

@@ -52,6 +52,8 @@ type Session struct {
 	attempt  func(fd uintptr) bool // to receive, made once
 	once     func(fd uintptr)
 	poster   *caller // of requests without an answer, used again
+	watch    Watch   // nil: no doorbells
+	bells    *bellRung
 
 	mu     sync.Mutex
 	parked map[*caller]bool
@@ -133,6 +135,7 @@ func (s *Session) received() (more bool, err error) {
 	if s.into.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		return false, errMessage
 	}
+	s.lookAtBells()
 	r, err := ParseRequest(s.buf[:s.n])
 	if err == nil {
 		err = s.serve(&r, fds)
@@ -186,6 +189,9 @@ func (s *Session) serve(r *Request, fds []int) error {
 		return nil
 	case Close:
 		c.answer(s.close(r.File))
+		return nil
+	case Bell:
+		c.answer(s.addBell(c, r))
 		return nil
 	}
 	return errMessage
@@ -338,6 +344,7 @@ func (s *Session) End() {
 	s.ended = true
 	s.mu.Unlock()
 	_ = s.conn.Close()
+	s.endBells()
 	for len(s.files) > 0 {
 		latest := uint32(0)
 		for n := range s.files {

@@ -29,6 +29,7 @@ type toy struct {
 	closed chan struct{}
 	waits  abi.Caller // of the command that was answered later
 	region verbs.Memory
+	rung   []byte // what doorbells posted
 }
 
 const addr = 1 << 20
@@ -64,6 +65,13 @@ func (d *toy) Command(c abi.Caller, b []byte) error {
 	case 'l':
 		d.waits = c
 		return abi.Later
+	case 'b':
+		d.rung = append(d.rung, args[1])
+		return nil
+	case 'B':
+		rung := d.rung
+		d.rung = nil
+		return c.Write(Base, rung)
 	case 'd':
 		if d.waits == nil {
 			return syscall.EINVAL

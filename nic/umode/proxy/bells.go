@@ -1,0 +1,198 @@
+package proxy
+
+import (
+	"math/bits"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxBells is how many doorbells a client can have.
+const MaxBells = bellWords * 64
+
+const (
+	bellWords = 64
+	bellsSize = 4096
+)
+
+// Bells are a client's doorbells: a bit for each, in memory that both sides
+// have, and an eventfd that tells of it. A bit that is still set has been told of
+// and not been looked at, so that ringing again costs no system call.
+type Bells struct {
+	mem  []byte
+	bell *bellMemory
+	fd   int // eventfd
+}
+
+// bellMemory is what the two sides share.
+type bellMemory struct {
+	rung  [bellWords]atomic.Uint64
+	words atomic.Uint64 // those of rung in which to look
+	gone  atomic.Uint32 // the NIC's side has ended
+}
+
+// OpenBells takes up the doorbells that came with the answer to a Bell: their
+// memory, whose descriptor stays the caller's, and the eventfd, taken. They last
+// as long as something refers to them.
+func OpenBells(memory, eventfd int) (*Bells, error) {
+	b, err := mapBells(memory, eventfd)
+	if err == nil {
+		runtime.AddCleanup(b, func(left Bells) { left.close() }, *b)
+	}
+	return b, err
+}
+
+func mapBells(memory, eventfd int) (*Bells, error) {
+	mem, err := unix.Mmap(memory, 0, bellsSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return &Bells{mem: mem, bell: (*bellMemory)(unsafe.Pointer(&mem[0])), fd: eventfd}, nil
+}
+
+// newBells makes doorbells, and the descriptor of their memory.
+func newBells() (b *Bells, memory int, err error) {
+	if memory, err = unix.MemfdCreate("tapir-bells", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+		return nil, -1, err
+	}
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err == nil {
+		err = unix.Ftruncate(memory, bellsSize)
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(memory), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	}
+	if err == nil {
+		b, err = mapBells(memory, fd)
+	}
+	if err != nil {
+		_ = unix.Close(memory)
+		_ = unix.Close(fd)
+		return nil, -1, err
+	}
+	return b, memory, nil
+}
+
+// close gives the memory and the eventfd back. Nothing may ring any more.
+func (b *Bells) close() {
+	_ = unix.Close(b.fd)
+	_ = unix.Munmap(b.mem)
+}
+
+// Ring rings doorbell n. fresh: it had not been rung, or has been looked at since.
+// Error: EPIPE, the NIC's side has ended.
+func (b *Bells) Ring(n int) (fresh bool, err error) {
+	defer runtime.KeepAlive(b)
+	bit := uint64(1) << (n % 64)
+	if b.bell.gone.Load() != 0 {
+		return false, syscall.EPIPE
+	}
+	if b.bell.rung[n/64].Or(bit)&bit != 0 {
+		return false, nil
+	}
+	b.bell.words.Or(1 << (n / 64))
+	one := [8]byte{7: 1} // more than nothing, whatever the order of octets
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(b.fd), uintptr(unsafe.Pointer(&one)), uintptr(len(one)))
+	if errno != 0 && errno != unix.EAGAIN {
+		return true, errno
+	}
+	return true, nil
+}
+
+// look calls rung for each doorbell that was rung.
+func (b *Bells) look(rung func(n int)) {
+	var count [8]byte
+	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(b.fd), uintptr(unsafe.Pointer(&count)), uintptr(len(count)))
+	for words := b.bell.words.Swap(0); words != 0; words &= words - 1 {
+		i := bits.TrailingZeros64(words)
+		for set := b.bell.rung[i].Swap(0); set != 0; set &= set - 1 {
+			rung(i*64 + bits.TrailingZeros64(set))
+		}
+	}
+}
+
+// Watch is how a session whose owner calls Step has doorbells: watch has serve
+// called on the same thread while fd is readable, until stop.
+type Watch func(fd int, serve func()) (stop func())
+
+// AllowBells lets the client have doorbells.
+func (s *Session) AllowBells(watch Watch) { s.watch = watch }
+
+// bellRung is what a client's doorbells do.
+type bellRung struct {
+	*Bells
+	posts []Request   // by number
+	rung  func(n int) // made once
+	stop  func()
+}
+
+// addBell makes doorbell r.Size one that posts r.Command.
+func (s *Session) addBell(c *caller, r *Request) error {
+	switch {
+	case s.watch == nil:
+		return syscall.EOPNOTSUPP
+	case s.files[r.File] == nil:
+		return syscall.EBADF
+	case r.Size >= MaxBells:
+		return syscall.EINVAL
+	}
+	if s.bells == nil {
+		if err := s.makeBells(c); err != nil {
+			return err
+		}
+	}
+	for uint64(len(s.bells.posts)) <= r.Size {
+		s.bells.posts = append(s.bells.posts, Request{})
+	}
+	s.bells.posts[r.Size] = Request{Kind: Post, File: r.File, Command: append([]byte(nil), r.Command...)}
+	return nil
+}
+
+func (s *Session) makeBells(c *caller) error {
+	b, memory, err := newBells()
+	if err != nil {
+		return err
+	}
+	fd, err := unix.FcntlInt(uintptr(b.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		_ = unix.Close(memory)
+		b.close()
+		return err
+	}
+	for _, fd := range []int{memory, fd} {
+		if _, err := c.Install(fd, syscall.O_CLOEXEC); err != nil {
+			b.close()
+			return err
+		}
+	}
+	s.bells = &bellRung{Bells: b, rung: s.rung}
+	s.bells.stop = s.watch(b.fd, s.lookAtBells)
+	return nil
+}
+
+func (s *Session) rung(n int) {
+	if n < len(s.bells.posts) {
+		s.post(&s.bells.posts[n])
+	}
+}
+
+// lookAtBells does what was rung for. It comes before each request too: what was
+// posted first goes first.
+func (s *Session) lookAtBells() {
+	if s.bells != nil && s.bells.bell.words.Load() != 0 {
+		s.bells.look(s.bells.rung)
+	}
+}
+
+// endBells is the end of the session for them.
+func (s *Session) endBells() {
+	if s.bells != nil {
+		s.bells.stop()
+		s.bells.bell.gone.Store(1)
+		s.bells.close()
+		s.bells = nil
+	}
+}

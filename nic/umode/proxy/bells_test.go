@@ -1,0 +1,165 @@
+package proxy
+
+import (
+	"net"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/lab/testenv"
+)
+
+// ringing is a session that is stepped by who polls its connection and its
+// doorbells.
+func ringing(t *testing.T) *bed {
+	var f *os.File
+	return newBedOf(t, func(c *net.UnixConn) Conn {
+		defer c.Close()
+		var err error
+		if f, err = c.File(); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}, func(s *Session) error {
+		defer s.End()
+		poll := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
+		var look func()
+		s.AllowBells(func(fd int, serve func()) (stop func()) {
+			poll, look = append(poll, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}), serve
+			return func() { poll = poll[:1] }
+		})
+		for {
+			if _, err := unix.Poll(poll, -1); err != nil && err != unix.EINTR {
+				return err
+			}
+			if len(poll) > 1 && poll[1].Revents != 0 {
+				look()
+			}
+			if poll[0].Revents != 0 {
+				if _, more := s.Step(); !more {
+					return nil
+				}
+			}
+		}
+	})
+}
+
+func (b *bed) bell(n uint64, command string) (errno uint32, fds []int) {
+	b.t.Helper()
+	a, fds := b.ask(Request{Kind: Bell, File: 1, Size: n, Command: []byte(command)})
+	return a.Errno, fds
+}
+
+// rung is what doorbells posted since the last call.
+func (b *bed) rung() string {
+	b.t.Helper()
+	a, _ := b.command(100, "", 'B')
+	return string(a.Memory)
+}
+
+func TestBells(t *testing.T) {
+	b := ringing(t)
+	errno, fds := b.bell(0, "bx")
+	if errno != 0 || len(fds) != 2 {
+		t.Fatalf("errno %d, %d files", errno, len(fds))
+	}
+	fd, err := unix.Dup(fds[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	bells, err := OpenBells(fds[0], fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, command := range map[uint64]string{63: "by", MaxBells - 1: "bz"} {
+		if errno, fds := b.bell(n, command); errno != 0 || len(fds) != 0 {
+			t.Fatalf("doorbell %d: errno %d, %d files", n, errno, len(fds))
+		}
+	}
+	for _, test := range []struct {
+		ring []int
+		want string
+	}{{[]int{0}, "x"}, {[]int{63}, "y"}, {[]int{MaxBells - 1}, "z"}, {[]int{MaxBells - 1, 63, 0}, "xyz"}, {[]int{1, 100}, ""}, {nil, ""}} {
+		for _, n := range test.ring {
+			if _, err := bells.Ring(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The request comes after what was rung for.
+		got := []byte(b.rung())
+		slices.Sort(got) // the session may have looked between
+		if string(got) != test.want {
+			t.Errorf("%v: posted %q, want %q", test.ring, got, test.want)
+		}
+	}
+	if errno, _ := b.bell(0, "bw"); errno != 0 {
+		t.Fatal(errno)
+	}
+	if _, err := bells.Ring(0); err != nil || b.rung() != "w" {
+		t.Errorf("a doorbell with another command: %v", err)
+	}
+	if err := b.end(); err != nil {
+		t.Error(err)
+	}
+	testenv.Await(t, b.toy.closed, "the toy's end")
+	if _, err := bells.Ring(0); err != syscall.EPIPE {
+		t.Errorf("after the session's end: %v", err)
+	}
+}
+
+// A doorbell that was rung is not rung again before somebody has looked, and
+// what a client writes to the memory reaches no further than its doorbells.
+func TestBellMemory(t *testing.T) {
+	b, memory, err := newBells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(memory)
+	defer b.close()
+	for i, want := range []bool{true, false, false} {
+		if fresh, err := b.Ring(70); fresh != want || err != nil {
+			t.Errorf("ring %d: %v, %v", i, fresh, err)
+		}
+	}
+	seen := 0
+	b.look(func(n int) {
+		if seen++; n != 70 {
+			t.Errorf("doorbell %d", n)
+		}
+	})
+	if fresh, _ := b.Ring(70); !fresh || seen != 1 {
+		t.Errorf("after a look: fresh %v, seen %d times", fresh, seen)
+	}
+	for i := range b.bell.rung {
+		b.bell.rung[i].Store(^uint64(0))
+	}
+	b.bell.words.Store(^uint64(0))
+	seen = 0
+	b.look(func(n int) {
+		if seen++; n < 0 || n >= MaxBells {
+			t.Errorf("doorbell %d", n)
+		}
+	})
+	if seen != MaxBells {
+		t.Errorf("%d doorbells", seen)
+	}
+	if err := unix.Ftruncate(memory, 0); err != unix.EPERM {
+		t.Errorf("a client takes the memory away: %v", err)
+	}
+}
+
+func TestRefusedBells(t *testing.T) {
+	if errno, fds := newBed(t).bell(0, "bx"); errno != uint32(syscall.EOPNOTSUPP) || len(fds) != 0 {
+		t.Errorf("where nobody polls: errno %d, %d files", errno, len(fds))
+	}
+	b := ringing(t)
+	if errno, _ := b.bell(MaxBells, "bx"); errno != uint32(syscall.EINVAL) {
+		t.Errorf("one too many: errno %d", errno)
+	}
+	if a, _ := b.ask(Request{Kind: Bell, File: 7, Command: []byte("bx")}); a.Errno != uint32(syscall.EBADF) {
+		t.Errorf("of no file: errno %d", a.Errno)
+	}
+}

@@ -143,6 +143,7 @@ const (
 	minimalCall    = "trapped call, minimal"
 	controlCall    = "trapped call, QUERY_PORT"
 	umodePing      = "Write 8 B with immediate, program to program"
+	chainPing      = "wake-ups and frames alone, program to program"
 	kernelPingRun  = "kernel 64 B ping-pong, beside programs"
 	ibSendWire     = "ib_send_bw -e wire 1500"
 	ibReadWire     = "ib_read_bw -e wire 1500"
@@ -223,6 +224,7 @@ func programCases(gso, wire nicSetup) []*testCase {
 		minimalCase(minimalCall, oneCPU),
 		callCase(controlCall, oneCPU),
 		umodeCase(umodePing, oneCPU),
+		chainCase(chainPing, oneCPU),
 		kernelCase(kernelPingRun, kernelSetup{mtu: mtu, kind: "on", ping: true, pins: one}),
 		perftestCase(ibSendWire, wire, perftest{args: "ib_send_bw -e -s 65536", iters: 3000}),
 		nicCase(runWire, wire, writes),

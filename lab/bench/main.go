@@ -63,6 +63,8 @@ func run(ctx context.Context, args []string) error {
 			return trapChild(ctx, args[1:])
 		case "call":
 			return callChild(args[1:])
+		case "chain":
+			return chainChild(args[1:])
 		case "umode":
 			return umodeChild(ctx, args[1:])
 		}

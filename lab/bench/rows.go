@@ -66,6 +66,7 @@ var allRows = []*row{
 	{"ucx", "8 B Writes per second : UCX put", writeRate, ucxRate, rate, "M/s", 2, 6, false},
 	{"run", "command of a program that asks (QUERY_PORT) : trapped call that the same loop answers unseen, one CPU", controlCall, minimalCall, latency, "µs", 2, 2, true},
 	{"run", "Write 8 B with immediate data, from program to program by events, one CPU : kernel TCP 64 B", umodePing, kernelPingRun, latency, "µs", 2.5, 1.5, true},
+	{"run", "the same wake-ups and frames with nothing done in between, one CPU : kernel TCP 64 B", chainPing, kernelPingRun, latency, "µs", beside, beside, true},
 	{"run", "`ib_send_bw -e` 64 KiB, `wire` : `tapir perf write-bw`", ibSendWire, runWire, gbps, "Gb/s", 0.7, 0.7, false},
 	{"run", "`ib_read_bw -e` 64 KiB, `wire` : `tapir perf write-bw`", ibReadWire, runWire, gbps, "Gb/s", beside, beside, false},
 	{"run", "`ib_send_bw -e` 64 KiB, `gso` : `tapir perf write-bw`", ibSendGSO, runGSO, gbps, "Gb/s", 0.25, 0.45, false},

@@ -39,14 +39,6 @@ func quiet(t testing.TB) (q *QP, cq *CQ, device *ring.SendQueue, completions *ri
 	}
 	q = &QP{pd: &PD{ctx: c}, cfg: QPConfig{MaxSGE: 1, SRQ: &SRQ{}}}
 	cq = &CQ{ctx: c}
-	for _, err := range []error{
-		mapQP(&Call{Object: q, Answer: append(make([]byte, ringPlaceLen), place(device)...)}),
-		mapCQ(&Call{Object: cq, Answer: place(completions)}),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -74,6 +66,14 @@ func quiet(t testing.TB) (q *QP, cq *CQ, device *ring.SendQueue, completions *ri
 		testenv.Await(t, done, "the NIC's side")
 		_ = c.dev.os.Close()
 	})
+	for _, err := range []error{
+		mapQP(&Call{Object: q, Answer: append(make([]byte, ringPlaceLen), place(device)...)}),
+		mapCQ(&Call{Object: cq, Answer: place(completions)}),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	return q, cq, device, completions
 }
 

@@ -88,6 +88,10 @@ type Job struct {
 // Serves tells whether the job is the server side.
 func (j *Job) Serves() bool { return !j.Remote.IsValid() }
 
+// Server is the server's side of a client's job: what it does, the client tells
+// it.
+func (j *Job) Server() Job { return Job{Op: j.Op, Port: j.Port}.WithDefaults() }
+
 // WithDefaults fills what the caller left zero.
 func (j Job) WithDefaults() Job {
 	if j.Op == Rping {

@@ -1,6 +1,9 @@
 package perf
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Progress is what a running test tells about itself.
 type Progress struct {
@@ -77,4 +80,32 @@ func (r *Report) finish() {
 	if r.Elapsed > 0 {
 		r.MsgRate = float64(r.Messages) / r.Elapsed.Seconds()
 	}
+}
+
+// Together is the report of clients that ran side by side: what they moved in
+// the time that the slowest took. Distributions are those of a single one.
+func Together(reports []Report) Report {
+	sum := reports[0]
+	for _, r := range reports[1:] {
+		sum.QPs += r.QPs
+		sum.Messages += r.Messages
+		sum.Bytes += r.Bytes
+		sum.Elapsed = max(sum.Elapsed, r.Elapsed)
+		sum.Checks = append(sum.Checks, r.Checks...)
+	}
+	if len(reports) > 1 {
+		sum.Latency, sum.Progress = nil, nil
+		sum.finish()
+	}
+	return sum
+}
+
+// Verdict says which operation of Verify moved other data than it should.
+func (r *Report) Verdict() error {
+	for _, c := range r.Checks {
+		if !c.Verified {
+			return fmt.Errorf("%s of %d octets: the target memory differs", c.Operation, c.Size)
+		}
+	}
+	return nil
 }

@@ -118,7 +118,7 @@ func (b *boundary) receive(port int, f *frame.Frame, now frame.Time) (tag, frame
 }
 
 // portBits is how far an ID of the instance is shifted for that of its port.
-const portBits = 6
+const portBits = 12
 
 // Send is for the instance.
 func (b *boundary) Send(port int, m ptp.Outgoing) {

@@ -15,6 +15,7 @@ package sw
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"tapir/ptp"
 	"tapir/wire/ether"
@@ -45,6 +46,7 @@ type Switch struct {
 	cfg   Config
 	env   Env
 	ports []port
+	busy  []int // ports whose queues are not empty, in order
 	macs  macTable
 	clock timekeeper // nil: a plain switch
 	asked bool       // a frame has left whose TxDone is yet to come
@@ -202,6 +204,10 @@ func (s *Switch) enqueue(out int, f *frame.Frame, t tag, now frame.Time) {
 	if n := len(p.queue); n > 0 {
 		at = max(at, p.queue[n-1].at)
 	}
+	if len(p.queue) == 0 {
+		i, _ := slices.BinarySearch(s.busy, out)
+		s.busy = slices.Insert(s.busy, i, out)
+	}
 	p.queue = append(p.queue, waiting{at, f, t})
 	p.counts.QueueMost = max(p.counts.QueueMost, uint64(len(p.queue)))
 }
@@ -213,9 +219,14 @@ func (s *Switch) Dispatch(frame.Time) bool { return false }
 func (s *Switch) Poll(now frame.Time) frame.Time {
 	s.macs.poll(now)
 	next := frame.Never
-	for i := range s.ports {
+	kept := s.busy[:0]
+	for _, i := range s.busy {
 		next = min(next, s.drain(i, now))
+		if len(s.ports[i].queue) > 0 {
+			kept = append(kept, i)
+		}
 	}
+	s.busy = kept
 	if s.clock != nil {
 		next = min(next, s.clock.poll(now))
 	}

@@ -203,7 +203,7 @@ func TestDelays(t *testing.T) {
 func TestConfigErrors(t *testing.T) {
 	two := []PortConfig{{TAP: "tap0"}, {TAP: "tap1"}}
 	for want, c := range map[string]Config{
-		"2 to 64":      {Ports: two[:1]},
+		"2 to 4096":    {Ports: two[:1]},
 		"called tap0":  {Ports: append(two[:1:1], two[0])},
 		"another mode": {Ports: two, OneStep: true},
 		"follows its":  {Ports: two, Mode: Boundary, Syntonize: true},

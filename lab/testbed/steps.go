@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"tapir/lab/perf"
@@ -179,16 +180,30 @@ func (b *Bed) program(name string) *program {
 	return nil
 }
 
-// perf runs a workload, its server first.
+// perf runs a workload, all pairs side by side.
 func (b *Bed) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
+	reports, errs := make([]perf.Report, len(s.Pairs)), make([]error, len(s.Pairs))
+	var wait sync.WaitGroup
+	for i := range s.Pairs {
+		wait.Go(func() { errs[i] = b.pair(ctx, &s.Pairs[i], &reports[i]) })
+	}
+	wait.Wait()
+	if slices.ContainsFunc(reports, func(r perf.Report) bool { return r.Op != "" }) { // one has begun
+		res.Perf = &result.PerfReport{Report: perf.Together(reports)}
+	}
+	return errors.Join(errs...)
+}
+
+// pair runs one pair of a workload, its server first.
+func (b *Bed) pair(ctx context.Context, p *topo.Pair, report *perf.Report) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server, err := b.dial(s.Server)
+	server, err := b.dial(p.Server)
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	client, err := b.dial(s.Client)
+	client, err := b.dial(p.Client)
 	if err != nil {
 		return err
 	}
@@ -196,40 +211,37 @@ func (b *Bed) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
 	served := make(chan error, 1)
 	go func() {
 		var report perf.Report
-		job := perf.Job{Op: s.Job.Op, Port: s.Job.Port}.WithDefaults()
-		served <- server.Perf(ctx, job, nil, &report)
+		served <- server.Perf(ctx, p.Job.Server(), nil, &report)
 	}()
 	err = process.Until(ctx, func() (bool, error) {
 		select {
 		case err := <-served:
-			return false, fmt.Errorf("%s does not serve: %w", s.Server, err)
+			return false, fmt.Errorf("%s does not serve: %w", p.Server, err)
 		default:
-			return b.listens(ctx, s.Server, s.Job.Port)
+			return b.listens(ctx, p.Server, p.Job.Port)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	res.Perf = &result.PerfReport{Report: perf.Report{Op: s.Job.Op}}
-	if err := client.Perf(ctx, s.Job, follow(res.Perf), &res.Perf.Report); err != nil {
+	report.Op = p.Job.Op
+	if err := client.Perf(ctx, p.Job, follow(report), report); err != nil {
 		return err
 	}
-	for _, c := range res.Perf.Checks {
-		if !c.Verified {
-			return fmt.Errorf("%s of %d octets: the target memory differs", c.Operation, c.Size)
-		}
+	if err := report.Verdict(); err != nil {
+		return err
 	}
 	select {
 	case err := <-served:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%s does not end serving", s.Server)
+		return fmt.Errorf("%s does not end serving", p.Server)
 	}
 }
 
 // follow notes how far a workload comes, for when it fails: else its report has
 // that in more detail.
-func follow(r *result.PerfReport) func(json.RawMessage) {
+func follow(r *perf.Report) func(json.RawMessage) {
 	return func(raw json.RawMessage) {
 		var p perf.Progress
 		if json.Unmarshal(raw, &p) == nil && p.Data == "" {

@@ -21,9 +21,11 @@ import (
 // when all has been read.
 type draft struct {
 	*Lab
-	checks []func() error
-	ends   []func() error
-	keys   []conf.Node // of the nodes
+	checks   []func() error
+	ends     []func() error
+	keys     []conf.Node // of the nodes
+	linkKeys []conf.Node
+	groups   map[string][]string // nodes of entries with a count
 }
 
 func (d *draft) later(check func() error) { d.checks = append(d.checks, check) }
@@ -49,12 +51,15 @@ func Parse(path string, data []byte) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := draft{Lab: &Lab{File: path, Name: defaultName(path), Clock: Real, rules: map[string]map[string]bool{}}}
+	d := draft{Lab: &Lab{File: path, Name: defaultName(path), Clock: Real, rules: map[string]map[string]bool{}}, groups: map[string][]string{}}
 	if err := conf.Decode(body, &d, fileIs, fields); err != nil {
 		return nil, err
 	}
 	if len(d.Nodes) == 0 {
 		return nil, body.Errorf("a lab has `nodes:`")
+	}
+	if err := d.expand(); err != nil {
+		return nil, err
 	}
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
@@ -124,7 +129,7 @@ var kinds []kind
 
 func init() { // finish comes back to kinds
 	kinds = []kind{
-		{NIC, nicFields(), finishNIC},
+		{NIC, append(nicFields(), countField), finishNIC},
 		{Host, hostFields, func(*draft, *Node, conf.Node) error { return nil }},
 		{Switch, conf.Part(sw.Fields(), func(n *Node) *sw.Draft { return n.sw }), (*draft).finishSwitch},
 		{HFI, hfiFields, (*draft).finishHFI},
@@ -224,7 +229,9 @@ func addNodes(d *draft, n conf.Node) error {
 		if err != nil {
 			return err
 		}
-		d.Nodes, d.keys = append(d.Nodes, node), append(d.keys, e.Key)
+		if err := d.add(node, e.Key); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -389,7 +396,7 @@ func addLinks(d *draft, n conf.Node) error {
 		if l.Fault, l.Rules, err = l.impaired.finish(d, &l.Link); err != nil {
 			return err
 		}
-		d.Links = append(d.Links, l.Link)
+		d.Links, d.linkKeys = append(d.Links, l.Link), append(d.linkKeys, n)
 	}
 	return nil
 }
@@ -400,7 +407,7 @@ func readEnds(l *linkDraft, n conf.Node) error {
 		return n.Errorf("expected two nodes, such as [a, b]")
 	}
 	for i, n := range list {
-		if err := l.refer(&l.Ends[i], n, nil); err != nil {
+		if err := l.referAll(&l.Ends[i], n, nil); err != nil {
 			return err
 		}
 	}
@@ -413,14 +420,23 @@ func readEnds(l *linkDraft, n conf.Node) error {
 // refer reads the name of a node, which has to be one that suits, if suits is
 // given: it says what is wrong.
 func (d *draft) refer(name *string, n conf.Node, suits func(*Node) string) error {
+	return d.referTo(name, n, suits, false)
+}
+
+// referAll is refer for the name of a node, or of an entry with a count.
+func (d *draft) referAll(name *string, n conf.Node, suits func(*Node) string) error {
+	return d.referTo(name, n, suits, true)
+}
+
+func (d *draft) referTo(name *string, n conf.Node, suits func(*Node) string, all bool) error {
 	text, ok := n.Text()
 	if !ok {
 		return n.Errorf("expected the name of a node")
 	}
 	*name = text
 	d.later(func() error {
-		found := d.Node(text)
-		if found == nil {
+		found := d.Node(d.members(text)[0])
+		if found == nil || !all && d.groups[text] != nil {
 			return n.Errorf("there is no node %s", text)
 		}
 		if suits != nil {

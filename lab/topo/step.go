@@ -141,8 +141,8 @@ var perfFields = []conf.Field[stepDraft]{
 		}
 		return nil
 	}},
-	{Name: "server", Expect: "the NIC that serves", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.Server, n, isNIC) }},
-	{Name: "client", Expect: "the NIC that asks", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.Client, n, isNIC) }},
+	{Name: "server", Expect: "the NIC that serves", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referAll(&s.Server, n, isNIC) }},
+	{Name: "client", Expect: "the NIC that asks", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referAll(&s.Client, n, isNIC) }},
 	{Name: "to", Expect: "the server's address (default its first)", Set: func(s *stepDraft, v string) (err error) { s.to, err = netip.ParseAddr(v); return err }},
 	{Name: "size", Expect: "octets of a message; verify takes a list", Many: true, Set: func(s *stepDraft, v string) error {
 		err := setInt(&s.Job.Size, v, 1, perf.MaxSize)
@@ -173,25 +173,15 @@ func finishPerf(s *stepDraft, n conf.Node) error {
 		}
 		s.Job.Sizes = nil
 	}
-	if s.Client == s.Server {
-		return n.Errorf("%s: server and client are two NICs", s.Client)
-	}
 	s.Text = fmt.Sprintf("perf %s from %s to %s", s.Job.Op, s.Client, s.Server)
 	i := len(s.Steps)
-	d := s.draft
-	to := s.to
+	d, to := s.draft, s.to
 	s.later(func() error {
-		addrs := d.Node(d.Steps[i].Server).Addrs()
-		if !to.IsValid() {
-			to = addrs[0].Addr()
+		x := &d.Steps[i]
+		if x.Client == x.Server && d.groups[x.Client] == nil {
+			return n.Errorf("%s: server and client are two NICs", x.Client)
 		}
-		if !slices.ContainsFunc(addrs, func(p netip.Prefix) bool { return p.Addr() == to }) {
-			return n.Errorf("to: %v is no address of %s", to, d.Steps[i].Server)
-		}
-		job := &d.Steps[i].Job
-		job.Remote = to
-		*job = job.WithDefaults()
-		if err := job.Validate(); err != nil {
+		if err := d.pairs(x, to); err != nil {
 			return n.Errorf("%v", err)
 		}
 		return nil

@@ -70,6 +70,7 @@ type Node struct {
 	settings yaml.MapSlice // as the file has them
 	em       *fabric.EMDraft
 	sw       *sw.Draft
+	count    int // of NICs that the entry stands for; 0: the node itself
 }
 
 // Addrs are the addresses of a NIC, IPv4 first, of a host, or of an HFI's
@@ -134,8 +135,9 @@ type Step struct {
 	Output     *regexp.Regexp
 
 	// Of perf.
-	Job            perf.Job // of the client
-	Server, Client string
+	Job            perf.Job       // what each pair does, but for the server's address
+	Server, Client string         // nodes, or entries with a count
+	Pairs          []Pair         // side by side
 	Fails          *regexp.Regexp // nil: it has to succeed
 
 	// Of fault and link.

@@ -3,6 +3,7 @@ package topo
 import (
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func TestParse(t *testing.T) {
 	if s[2].Exit != 3 || len(s[2].Argv) != 3 || !s[3].Condition.Ended || s[4].Condition.Output == nil || s[4].Timeout != 3*time.Second {
 		t.Errorf("%+v", s[2:5])
 	}
-	if s[5].Job.Remote.String() != "fd00::1" || len(s[5].Job.Sizes) != 2 || s[6].Fault[0].Loss != 20000 || !s[7].Down || s[8].For == 0 {
+	if s[5].Pairs[0].Job.Remote.String() != "fd00::1" || len(s[5].Job.Sizes) != 2 || s[6].Fault[0].Loss != 20000 || !s[7].Down || s[8].For == 0 {
 		t.Errorf("%+v", s[5:9])
 	}
 	for i, want := range []string{"expect: bad: lost: 0", `expect: a-s: frames with "tcp": 2 or more`, "expect: b: rx_packets: at most 9"} {
@@ -149,6 +150,42 @@ func TestClocks(t *testing.T) {
 	}
 	if l.SetClock("fast") == nil {
 		t.Error("a clock that nobody knows")
+	}
+}
+
+// An entry with a count is many NICs, links and pairs.
+func TestCount(t *testing.T) {
+	const file = "nodes:\n  n: {kind: nic, count: 3, ip: 10.0.0.255/16, ip6: fd00::1/64, mtu: 1400}\n  s: {kind: switch}\n  x: {kind: nic, ip: 10.0.9.9/16}\n" +
+		"links: [[n, s], {between: [x, s], loss: 1%}]\nsteps:\n  - {perf: verify, client: n, server: n}\n  - {perf: verify, client: n, server: x}\n"
+	l, err := Parse("lab.yaml", []byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n3 := l.Node("n3")
+	if len(l.Nodes) != 5 || len(l.Links) != 4 || l.Link("n2-s") == nil || n3.NIC.Name != "n3" || n3.Addrs()[0].String() != "10.0.1.1/16" ||
+		strings.Join(n3.Flags, " ") != "--ip=10.0.1.1/16 --ip6=fd00::3/64 --mtu=1400" {
+		t.Errorf("%+v\n%+v", l.Nodes, l.Links)
+	}
+	var pairs []string
+	for _, s := range l.Steps {
+		for _, p := range s.Pairs {
+			pairs = append(pairs, fmt.Sprintf("%s>%s %v:%d", p.Client, p.Server, p.Job.Remote, p.Job.Port))
+		}
+	}
+	if got := strings.Join(pairs, ", "); got != "n1>n2 10.0.1.0:18515, n2>n3 10.0.1.1:18515, n3>n1 10.0.0.255:18515, "+
+		"n1>x 10.0.9.9:18515, n2>x 10.0.9.9:18516, n3>x 10.0.9.9:18517" {
+		t.Error(got)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"/16, ip6", "/24, ip6", "2:3: n2: 10.0.0.255/24 is the last address"},
+		{"mtu: 1400", "mac: 02:00:00:00:00:01", "2:3: n: mac: 3 NICs cannot have the same"},
+		{"count: 3", "count: 0", "2:25: count: expected how many NICs"},
+		{"client: n, server: x", "client: x, server: x", "8:6: x: server and client are two NICs"},
+		{"x: {kind: nic,", "x: {kind: nic, count: 2,", "8:6: 3 NICs and 2: expected as many, or one"},
+	} {
+		if _, err := Parse("lab.yaml", []byte(strings.Replace(file, c.old, c.new, 1))); err == nil || !strings.HasPrefix(err.Error(), "lab.yaml:"+c.want) {
+			t.Errorf("%s: %v", c.new, err)
+		}
 	}
 }
 

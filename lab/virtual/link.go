@@ -54,19 +54,16 @@ type end struct {
 }
 
 // addLink makes the ends of a link, which the nodes need.
-func (l *Lab) addLink(t *topo.Link) (*link, error) {
+func (l *Lab) addLink(t *topo.Link) *link {
 	k := &link{Link: t, lab: l}
 	for i, name := range t.Ends {
 		n := l.node(name)
-		if len(n.ends) > math.MaxUint8 {
-			return nil, fmt.Errorf("%s has more than %d links", name, math.MaxUint8+1)
-		}
 		e := &end{link: k, side: i, node: n, port: frame.Port(len(n.ends)), wake: frame.Never}
 		e.look = e.arrivals
 		n.ends = append(n.ends, e)
 		k.ends[i] = e
 	}
-	return k, nil
+	return k
 }
 
 // join makes the cable, once the nodes are known.

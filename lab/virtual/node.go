@@ -83,9 +83,9 @@ func (n *node) buildSwitch() error {
 
 // begin lets the node live.
 func (n *node) begin() {
-	n.place = n.lab.world.Add(n)
 	if n.dev != nil {
 		n.dev.LinkUp(n.lab.world.Now())
+		n.lab.world.Touch(n.place)
 		n.lab.log.printf("%s | %s", n.Name, n.ready())
 	}
 }

@@ -67,61 +67,67 @@ func (l *Lab) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 
 // side is one side of a workload.
 type side struct {
+	node   *node
 	run    *perf.Run
 	report perf.Report
-	err    error
-	done   bool
+	ended  bool
+	done   func(err error)
 }
 
-func (l *Lab) start(n *node, job perf.Job) (*side, error) {
-	x := &side{}
-	var err error
-	x.run, err = perf.Start(n.dev, job, l.world.Now(), func(r perf.Report, err error) { x.report, x.err, x.done = r, err, true }, nil)
-	l.world.Touch(n.place)
-	return x, err
+func (x *side) end(r perf.Report, err error) {
+	x.report, x.ended = r, true
+	x.done(err)
 }
 
-// perf runs a workload.
+// perf runs a workload, all pairs side by side.
 func (l *Lab) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
-	server, err := l.start(l.node(s.Server), perf.Job{Op: s.Job.Op, Port: s.Job.Port}.WithDefaults())
-	if err != nil {
-		return fmt.Errorf("%s does not serve: %w", s.Server, err)
+	var sides []*side
+	left := 0
+	var failed error
+	begin := func(node string, job perf.Job) *side {
+		x := &side{node: l.node(node), done: func(err error) {
+			if left--; err != nil && failed == nil {
+				failed = err
+			}
+		}}
+		if x.run, failed = perf.Start(x.node.dev, job, l.world.Now(), x.end, nil); failed == nil {
+			left++
+			sides = append(sides, x)
+			l.world.Touch(x.node.place)
+		}
+		return x
 	}
-	client, err := l.start(l.node(s.Client), s.Job)
-	if err != nil {
-		server.run.Cancel(l.world.Now())
-		l.world.Touch(l.node(s.Server).place)
-		return err
+	var clients []*side
+	for i := range s.Pairs {
+		p := &s.Pairs[i]
+		if begin(p.Server, p.Job.Server()); failed == nil {
+			clients = append(clients, begin(p.Client, p.Job))
+		}
+		if failed != nil {
+			break
+		}
 	}
-	ended, err := l.until(ctx, l.world.Now().Add(s.Timeout), func() bool {
-		return server.done && client.done || client.err != nil || server.err != nil
-	})
-	for _, x := range []struct {
-		*side
-		node string
-	}{{client, s.Client}, {server, s.Server}} {
-		if !x.done {
+	ended, err := l.until(ctx, l.world.Now().Add(s.Timeout), func() bool { return left == 0 || failed != nil })
+	if failed != nil {
+		err = failed
+	} else if !ended && err == nil {
+		err = fmt.Errorf("not done after %v", s.Timeout)
+	}
+	for _, x := range sides {
+		if !x.ended {
 			x.run.Cancel(l.world.Now())
-			l.world.Touch(l.node(x.node).place)
+			l.world.Touch(x.node.place)
 		}
 	}
-	res.Perf = &result.PerfReport{Report: client.report}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case client.err != nil:
-		return client.err
-	case server.err != nil:
-		return server.err
-	case !ended:
-		return fmt.Errorf("not done after %v", s.Timeout)
 	}
-	for _, c := range client.report.Checks {
-		if !c.Verified {
-			return fmt.Errorf("%s of %d octets: the target memory differs", c.Operation, c.Size)
-		}
+	reports := make([]perf.Report, len(clients))
+	for i, c := range clients {
+		reports[i] = c.report
 	}
-	return nil
+	res.Perf = &result.PerfReport{Report: perf.Together(reports)}
+	return res.Perf.Verdict()
 }
 
 // lookEvery is how often a wait looks at its condition.

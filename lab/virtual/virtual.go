@@ -92,11 +92,7 @@ func (l *Lab) build() (err error) {
 		l.nodes = append(l.nodes, &node{Node: &l.topo.Nodes[i], lab: l})
 	}
 	for i := range l.topo.Links {
-		k, err := l.addLink(&l.topo.Links[i])
-		if err != nil {
-			return fmt.Errorf("link %s: %w", l.topo.Links[i].Name, err)
-		}
-		l.links = append(l.links, k)
+		l.links = append(l.links, l.addLink(&l.topo.Links[i]))
 	}
 	for _, n := range l.nodes {
 		if err := n.build(); err != nil {
@@ -109,10 +105,18 @@ func (l *Lab) build() (err error) {
 		}
 	}
 	for _, n := range l.nodes {
+		n.place = l.world.Add(n)
+	}
+	for _, n := range l.nodes {
 		n.begin()
+		l.world.Run(l.world.Now().Add(startEvery))
 	}
 	return l.err
 }
+
+// startEvery is the time between the starts of two nodes, whose announcements
+// reach all others.
+const startEvery = 5 * time.Microsecond
 
 func (l *Lab) later(fn func()) { l.undo = append(l.undo, fn) }
 

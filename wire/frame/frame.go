@@ -167,7 +167,7 @@ func (d Direction) String() string {
 }
 
 // Port names one of a NIC's attachments.
-type Port uint8
+type Port uint16
 
 const (
 	// Wire is the cable side: its frames are what the physical port sends.

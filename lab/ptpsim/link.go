@@ -97,7 +97,7 @@ func (s *Sim) join() error {
 	return nil
 }
 
-// maxLinks bounds the links of a node: a port of package frame is an octet.
+// maxLinks bounds the links of a node.
 const maxLinks = 255
 
 // delays computes what each direction takes.

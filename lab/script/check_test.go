@@ -38,7 +38,7 @@ func TestUnaskedChecks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &runner{script: s, peers: map[int]*peer{}, port: s.set.port}
+		r := s.runner(nil)
 		p := r.peer(1)
 		th := tcp.Header{SrcPort: p.local.Port(), DstPort: p.remote.Port(), Seq: 1, Flags: tcp.ACK | tcp.PSH}
 		h := ip.Header{Version: 4, TTL: 64, Proto: ip.ProtoTCP, Src: p.local.Addr(), Dst: p.remote.Addr(), PayloadLen: tcp.HeaderLen + c.n}
@@ -78,8 +78,9 @@ func TestUnaskedChecksOfRDMA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner{script: s, peers: map[int]*peer{}, port: s.set.port, pool: buf.NewPool(100, 0)}
-	if r.world, err = newWorld(r); err != nil {
+	r := s.runner(nil)
+	r.pool = buf.NewPool(100, 0)
+	if r.world, err = newVirtual(r); err != nil {
 		t.Fatal(err)
 	}
 	for _, st := range s.steps {

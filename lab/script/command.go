@@ -100,7 +100,7 @@ func parseListen(l *line) (action, error) {
 
 // open begins to listen.
 func (r *runner) open(backlog int, refuse bool) string {
-	local := netip.AddrPortFrom(r.script.set.local(), r.port)
+	local := netip.AddrPortFrom(r.local, r.port)
 	l, err := r.engine.Listen(local, backlog, func(c *toe.Conn, _ frame.Time) toe.Handler {
 		if refuse {
 			return nil

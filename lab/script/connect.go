@@ -6,7 +6,6 @@ import (
 	"tapir/mpa"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
-	"tapir/wire/frame"
 )
 
 // rdmaCommands are what the application of a whole NIC does, by name.
@@ -51,8 +50,7 @@ func parseRDMAListen(l *line) (action, error) {
 }
 
 func (w *world) listen(backlog int) string {
-	local := netip.AddrPortFrom(w.r.script.set.local(), w.r.port)
-	l, err := w.dev.CM.Listen(local, backlog, w.connection, nil)
+	l, err := w.machine.listen(backlog)
 	w.listener = l
 	return errorText(err)
 }
@@ -66,40 +64,27 @@ func unlisten(r *runner, _ *peer) string {
 	return ""
 }
 
-// connection is the handler of connection events.
-func (w *world) connection(ev cm.Event, _ frame.Time) {
+// endpointAt is the connection of the peer with that address, nil if there is
+// none.
+func (w *world) endpointAt(remote netip.AddrPort) *endpoint {
 	for n := 1; n <= maxConns; n++ {
-		p := w.r.peers[n]
-		if p == nil || p.remote != ev.ID.Remote() {
-			continue
+		if p := w.r.peers[n]; p != nil && p.remote == remote {
+			return p.end
 		}
-		if ev.Type == cm.ConnectRequest {
-			p.end.id = ev.ID
-		}
-		w.note(p.end, happening{text: eventText(&ev), ev: &ev})
-		return
 	}
-	w.note(nil, happening{text: eventText(&ev), ev: &ev})
+	return nil
 }
 
 // queuePair returns the queue pair of the connection, new at its first use.
-func (e *endpoint) queuePair() (*verbs.QP, error) {
+func (e *endpoint) queuePair() (queuePair, error) {
 	if e.qp != nil {
 		return e.qp, nil
 	}
-	return e.newQP("1", verbs.QPConfig{MaxSGE: 4, MaxInline: 256, MaxSend: 64, MaxRecv: 64})
+	return e.newQP("1", verbs.QPConfig{MaxSGE: 4, MaxInline: 256, MaxSend: 64, MaxRecv: 64}, false)
 }
 
-func (e *endpoint) newQP(pd string, cfg verbs.QPConfig) (*verbs.QP, error) {
-	p, err := e.w.pd(pd)
-	if err != nil {
-		return nil, err
-	}
-	cfg.SendCQ, cfg.RecvCQ, cfg.Context = e.w.cq, e.w.cq, e
-	qp, err := p.CreateQP(cfg)
-	if err == nil {
-		err = qp.Modify(verbs.Init)
-	}
+func (e *endpoint) newQP(pd string, cfg verbs.QPConfig, shared bool) (queuePair, error) {
+	qp, err := e.w.machine.newQP(e, pd, cfg, shared)
 	if err == nil {
 		e.qp = qp
 	}
@@ -161,37 +146,36 @@ func (a *answer) run(e *endpoint, run func(e *endpoint, p cm.Params) error) stri
 	return errorText(run(e, cm.Params{IRD: depth(a.ird), ORD: depth(a.ord), PrivateData: private}))
 }
 
-func (e *endpoint) connect(p cm.Params) (err error) {
-	p.Local = e.peer.local
-	if p.QP, err = e.queuePair(); err != nil {
+func (e *endpoint) connect(p cm.Params) error {
+	if _, err := e.queuePair(); err != nil {
 		return err
 	}
-	e.id = e.w.dev.CM.NewID(e.w.connection, nil)
-	return e.id.Connect(e.peer.remote, p, e.w.r.now())
+	e.id = e.w.machine.newID(e)
+	return e.id.connect(p)
 }
 
-func (e *endpoint) accept(p cm.Params) (err error) {
+func (e *endpoint) accept(p cm.Params) error {
 	if e.id == nil {
 		return errNoID
 	}
-	if p.QP, err = e.queuePair(); err != nil {
+	if _, err := e.queuePair(); err != nil {
 		return err
 	}
-	return e.id.Accept(p, e.w.r.now())
+	return e.id.accept(p)
 }
 
 func (e *endpoint) reject(p cm.Params) error {
 	if e.id == nil {
 		return errNoID
 	}
-	return e.id.Reject(p.PrivateData, e.w.r.now())
+	return e.id.reject(p.PrivateData)
 }
 
 func (e *endpoint) disconnect(abortive bool) string {
 	if e.id == nil {
 		return errNoID.Error()
 	}
-	return errorText(e.id.Disconnect(abortive, e.w.r.now()))
+	return errorText(e.id.disconnect(abortive))
 }
 
 // parseModify reads: modify STATE.

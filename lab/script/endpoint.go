@@ -6,8 +6,6 @@ import (
 
 	"tapir/ddp"
 	"tapir/mpa"
-	"tapir/nic/cm"
-	"tapir/nic/verbs"
 	"tapir/rdmap"
 	"tapir/wire/tcp"
 )
@@ -19,8 +17,8 @@ type endpoint struct {
 	peer *peer
 
 	// Of the application.
-	id   *cm.ID
-	qp   *verbs.QP
+	id   connection
+	qp   queuePair
 	told []happening // not claimed
 
 	// The peer's TCP, which acknowledges at once.

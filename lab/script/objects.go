@@ -61,22 +61,14 @@ func parseAccess(l *line, w word) (a verbs.Access, err error) {
 	return a, nil
 }
 
-// register makes a region; addr 0 lets the NIC choose.
-func (w *world) register(name string, n int, access verbs.Access, pdName string, addr uint64) string {
-	pd, err := w.pd(pdName)
-	if err != nil {
-		return err.Error()
-	}
+// register makes a region; addr 0 lets the machine choose.
+func (w *world) register(name string, n int, access verbs.Access, pd string, addr uint64) string {
 	if w.find(name) != nil {
 		return "there is a region of that name"
 	}
 	g := newRegion(name, n)
-	if addr == 0 {
-		g.mr, err = pd.RegMR(g.mem(), access)
-	} else {
-		g.mr, err = pd.RegMemory(verbs.Bytes(g.mem()), addr, access)
-	}
-	if err != nil {
+	var err error
+	if g.mr, err = w.machine.register(g, access, pd, addr); err != nil {
 		return err.Error()
 	}
 	w.regions = append(w.regions, g)
@@ -123,17 +115,13 @@ func parseQP(l *line) (action, error) {
 		}
 	}
 	return &command{func(_ *runner, p *peer) string {
-		cfg := cfg
-		if shared {
-			cfg.SRQ = p.end.w.srq
-			if cfg.SRQ == nil {
-				return "there is no shared receive queue; expected an srq line before"
-			}
+		if shared && p.end.w.srq == nil {
+			return "there is no shared receive queue; expected an srq line before"
 		}
 		if p.end.qp != nil {
 			return "the connection has a queue pair"
 		}
-		_, err := p.end.newQP(pd, cfg)
+		_, err := p.end.newQP(pd, cfg, shared)
 		return errorText(err)
 	}}, nil
 }
@@ -146,14 +134,12 @@ func parseSRQ(l *line) (action, error) {
 		limit, _, err = l.integer("a limit", 1, 1<<15)
 	}
 	return &command{func(r *runner, _ *peer) string {
-		pd, err := r.world.pd("1")
-		if err == nil {
-			r.world.srq, err = pd.CreateSRQ(int(n), 4)
+		q, err := r.world.machine.newSRQ(int(n))
+		if err != nil {
+			return err.Error()
 		}
-		if err == nil {
-			r.world.srq.SetLimit(int(limit))
-		}
-		return errorText(err)
+		r.world.srq = q
+		return errorText(q.SetLimit(int(limit)))
 	}}, err
 }
 

@@ -415,10 +415,8 @@ func (e *expectation) parseNICCounter(l *line) error {
 	}
 	n, _, err := l.unsigned("a number", 1<<62)
 	e.holds = func(r *runner, _ *peer) (bool, string) {
-		for _, c := range r.world.dev.Counters() {
-			if c.Name == name.text {
-				return c.Value == n, fmt.Sprintf("%s %d", c.Name, c.Value)
-			}
+		if have, ok := r.world.machine.counter(name.text); ok {
+			return have == n, fmt.Sprintf("%s %d", name.text, have)
 		}
 		return false, "no counter is called " + name.text
 	}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"hash/fnv"
-
-	"tapir/nic/verbs"
 )
 
 // guard is how many octets lie before and behind each region, watched like
@@ -16,7 +14,7 @@ const guard = 64
 // of their own; known holds what they must be now.
 type region struct {
 	name  string
-	mr    *verbs.MR
+	mr    memory
 	all   []byte // with its guards
 	known []byte
 }

@@ -21,7 +21,9 @@ type runner struct {
 	engine *toe.Engine
 	pool   *buf.Pool
 	peers  map[int]*peer
-	port   uint16 // of the NIC
+	port   uint16     // of the NIC
+	local  netip.Addr // of the NIC, of its peer
+	remote netip.Addr
 	listen *toe.Listener
 	world  *world        // the NIC around the engine, with the protocol iwarp
 	at     time.Duration // now, since the start of the script
@@ -82,11 +84,11 @@ func (p *packet) text() string {
 // *Error. Every packet is written to trace as a line of a script, if that is
 // not nil.
 func (s *Script) Run(trace io.Writer) error {
-	r := &runner{script: s, trace: trace, peers: map[int]*peer{}, port: s.set.port}
+	r := s.runner(trace)
 	r.pool = buf.NewPool(1<<14, 0)
 	if s.set.iwarp {
 		var err error
-		if r.world, err = newWorld(r); err != nil {
+		if r.world, err = newVirtual(r); err != nil {
 			return &Error{File: s.Name, Line: 1, Col: 1, Msg: err.Error()}
 		}
 	} else {
@@ -109,6 +111,11 @@ func (s *Script) Run(trace io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// runner is a run of s that has not begun.
+func (s *Script) runner(trace io.Writer) *runner {
+	return &runner{script: s, trace: trace, peers: map[int]*peer{}, port: s.set.port, local: s.set.local(), remote: s.set.remote()}
 }
 
 // errorOrNil avoids an interface that holds a nil pointer.
@@ -243,8 +250,8 @@ func (r *runner) peer(n int) *peer {
 	if p == nil {
 		p = &peer{
 			number: n,
-			local:  netip.AddrPortFrom(r.script.set.local(), r.port),
-			remote: netip.AddrPortFrom(r.script.set.remote(), uint16(39999+n)),
+			local:  netip.AddrPortFrom(r.local, r.port),
+			remote: netip.AddrPortFrom(r.remote, uint16(39999+n)),
 		}
 		if r.world != nil {
 			p.end = newEndpoint(r.world, p)

@@ -2,11 +2,8 @@ package script
 
 import (
 	"fmt"
-	"math"
-	"net/netip"
 	"strings"
 
-	"tapir/nic"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
 	"tapir/wire/arp"
@@ -16,19 +13,63 @@ import (
 	"tapir/wire/ip"
 )
 
-// world is the NIC of an iWARP script with its application, and the link that
-// its peer lives on.
+// world is the machine of an iWARP script with its application, and the link
+// that its peer lives on.
 type world struct {
 	r        *runner
-	dev      *nic.Device
+	machine  machine
+	mac      ether.Addr     // of the machine
+	station  ether.Addr     // of the peer
 	inbox    []*frame.Frame // answers of the peer's station, to be received next
-	listener *cm.Listener
-	pds      map[string]*verbs.PD
+	listener interface{ Close() }
 	regions  []*region
-	cq       *verbs.CQ
-	srq      *verbs.SRQ
+	srq      sharedQueue
 	events   []happening // of no connection, not claimed
 	turns    int
+}
+
+// machine is what a script is about: the application's objects on it, and its
+// end of the link. It tells what happens by world.note.
+type machine interface {
+	register(g *region, access verbs.Access, pd string, addr uint64) (memory, error)
+	newQP(e *endpoint, pd string, cfg verbs.QPConfig, shared bool) (queuePair, error)
+	newSRQ(n int) (sharedQueue, error)
+	listen(backlog int) (interface{ Close() }, error)
+	newID(e *endpoint) connection
+	counter(name string) (n uint64, ok bool)
+	receive(frames []*frame.Frame) // takes them
+	// poll lets the machine do what is due now and returns its next deadline.
+	poll() frame.Time
+}
+
+// memory is a registered region of a machine.
+type memory interface {
+	RKey() uint32
+	Addr() uint64
+	Len() uint64
+	Valid() bool
+	Invalidate() error
+	Dereg() error
+}
+
+type queuePair interface {
+	PostSend(wrs ...verbs.SendWR) (bad int, err error)
+	PostRecv(wrs ...verbs.RecvWR) (bad int, err error)
+	Modify(to verbs.State) error
+	State() verbs.State
+}
+
+type sharedQueue interface {
+	PostRecv(wrs ...verbs.RecvWR) (bad int, err error)
+	SetLimit(n int) error
+}
+
+// connection is the application's end of one.
+type connection interface {
+	connect(p cm.Params) error
+	accept(p cm.Params) error
+	reject(private []byte) error
+	disconnect(abortive bool) error
 }
 
 // station is the peer's Ethernet address.
@@ -37,47 +78,9 @@ var station = ether.Addr{2, 0, 0, 0, 0, 2}
 // maxCompletions is the size of the completion queue.
 const maxCompletions = 4096
 
-// newWorld makes the NIC of r and its TCP engine r.engine.
-func newWorld(r *runner) (*world, error) {
-	set := &r.script.set
-	w := &world{r: r, pds: map[string]*verbs.PD{}}
-	bits := 24
-	if set.v6 {
-		bits = 64
-	}
-	cfg := nic.Config{
-		Name: "nic", Addrs: []netip.Prefix{netip.PrefixFrom(set.local(), bits)}, MTU: set.mtu(),
-		Seed: set.cfg.Seed, IWARP: set.rdma, TCP: set.cfg,
-	}
-	if set.cfg.MaxSegs > 1 {
-		cfg.Frames = nic.GSO
-	}
-	var err error
-	if w.dev, err = nic.New(cfg, nic.Env{Pool: r.pool, Wire: w}); err != nil {
-		return nil, err
-	}
-	r.engine = w.dev.TCP()
-	w.dev.Verbs.OnAsync(w.async)
-	if w.cq, err = w.dev.Verbs.CreateCQ(maxCompletions, nil); err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
-// poll lets the NIC do what is due now, and the peer's station and the
-// application answer, until all rest. It returns the NIC's next deadline.
-func (w *world) poll() frame.Time {
-	for {
-		next := w.dev.Poll(w.r.now())
-		busy := w.answer()
-		busy = w.dev.Dispatch(w.r.now()) || busy
-		w.collect()
-		if w.turns++; !busy || w.turns > maxTurns {
-			w.r.turns = max(w.r.turns, w.turns)
-			return next
-		}
-	}
-}
+// poll lets the machine do what is due now, and the peer's station and the
+// application answer, until all rest. It returns the machine's next deadline.
+func (w *world) poll() frame.Time { return w.machine.poll() }
 
 // answer delivers what the peer's side has to say without being asked by the
 // script. It reports whether there was anything.
@@ -89,7 +92,7 @@ func (w *world) answer() bool {
 	}
 	frames := w.inbox
 	w.inbox = nil
-	w.dev.Receive(frame.Wire, frames, w.r.now())
+	w.machine.receive(frames)
 	return len(frames) > 0
 }
 
@@ -97,7 +100,7 @@ func (w *world) answer() bool {
 func (w *world) post(typ uint16, size int, fill func(b []byte)) *frame.Frame {
 	f := w.r.pool.Get(ether.HeaderLen + size)
 	b := f.Extend(ether.HeaderLen + size)
-	h := ether.Header{Dst: w.dev.Config().MAC, Src: station, Type: typ}
+	h := ether.Header{Dst: w.mac, Src: w.station, Type: typ}
 	fill(b[h.Put(b):])
 	w.inbox = append(w.inbox, f)
 	return f
@@ -114,11 +117,8 @@ func (w *world) deliver(h *ip.Header, seg []byte, off frame.Offload) {
 	f.Offload = off
 }
 
-// Room implements frame.Link: the link is never full.
-func (w *world) Room() int { return math.MaxInt32 }
-
-// Transmit implements frame.Link.
-func (w *world) Transmit(f *frame.Frame) {
+// sent takes a frame of the machine.
+func (w *world) sent(f *frame.Frame) {
 	defer f.Release()
 	h, n, err := ether.Parse(f.Bytes())
 	if err != nil {
@@ -135,7 +135,7 @@ func (w *world) Transmit(f *frame.Frame) {
 			return
 		}
 	}
-	if h.Dst != station {
+	if h.Dst != w.station {
 		w.broken("frame: to another station, " + h.Dst.String())
 		return
 	}
@@ -156,8 +156,8 @@ func (w *world) askedARP(b []byte) {
 	switch {
 	case err != nil:
 		w.broken(err.Error())
-	case q.Op == arp.Request && q.TargetIP == w.r.script.set.remote():
-		a := arp.Packet{Op: arp.Reply, SenderMAC: station, SenderIP: q.TargetIP, TargetMAC: q.SenderMAC, TargetIP: q.SenderIP}
+	case q.Op == arp.Request && q.TargetIP == w.r.remote:
+		a := arp.Packet{Op: arp.Reply, SenderMAC: w.station, SenderIP: q.TargetIP, TargetMAC: q.SenderMAC, TargetIP: q.SenderIP}
 		w.post(ether.TypeARP, arp.Len, func(b []byte) { a.Put(b) })
 	}
 }
@@ -173,11 +173,11 @@ func (w *world) askedND(b []byte) bool {
 		return err == nil
 	}
 	q, err := m.Neighbor()
-	remote := w.r.script.set.remote()
+	remote := w.r.remote
 	if err != nil || q.Target != remote {
 		return true
 	}
-	a := icmp.Neighbor{Target: remote, Solicited: true, Override: true, Options: icmp.Options{TargetMAC: station}}
+	a := icmp.Neighbor{Target: remote, Solicited: true, Override: true, Options: icmp.Options{TargetMAC: w.station}}
 	am := a.Message(icmp.NeighborAdvertisement, nil)
 	ah := ip.Header{Version: 6, TTL: 255, Proto: ip.ProtoICMPv6, Src: remote, Dst: h.Src, PayloadLen: am.Len()}
 	w.post(ether.TypeIPv6, ah.HeaderLen()+am.Len(), func(b []byte) {
@@ -207,33 +207,6 @@ func (w *world) note(e *endpoint, h happening) {
 	e.told = append(e.told, h)
 }
 
-// collect takes what the completion queue holds.
-func (w *world) collect() {
-	var wcs [16]verbs.WC
-	for n := w.cq.Poll(wcs[:]); n > 0; n = w.cq.Poll(wcs[:]) {
-		for i := range wcs[:n] {
-			wc := wcs[i]
-			w.note(w.owner(wc.QP), happening{text: w.completionText(&wc), wc: &wc})
-		}
-	}
-}
-
-// owner is the connection whose queue pair is qp.
-func (w *world) owner(qp *verbs.QP) *endpoint {
-	if e, ok := qp.Context.(*endpoint); ok {
-		return e
-	}
-	return nil
-}
-
-func (w *world) async(ev verbs.AsyncEvent, _ frame.Time) {
-	var e *endpoint
-	if ev.QP != nil {
-		e = w.owner(ev.QP)
-	}
-	w.note(e, happening{text: asyncText(&ev), as: &ev})
-}
-
 // unclaimed says what the application was told that no line states, and which
 // octets of memory have changed without one; it is empty if there is nothing.
 func (w *world) unclaimed() string {
@@ -251,18 +224,6 @@ func (w *world) unclaimed() string {
 		texts = append(texts, change)
 	}
 	return strings.Join(texts, "; ")
-}
-
-// pd returns the protection domain with that name, new at its first use.
-func (w *world) pd(name string) (*verbs.PD, error) {
-	if w.pds[name] == nil {
-		pd, err := w.dev.Verbs.AllocPD()
-		if err != nil {
-			return nil, err
-		}
-		w.pds[name] = pd
-	}
-	return w.pds[name], nil
 }
 
 // hyphenated is a name of several words as one word of a script.

@@ -1,17 +1,24 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/netns"
+	"tapir/lab/peer"
 	"tapir/lab/script"
+	"tapir/lab/script/live"
 )
 
 func newScript() *cobra.Command {
 	var trace bool
+	var against string
+	var lanes int
 	cmd := &cobra.Command{
 		Use:   "script FILE...",
 		Short: "Run wire scripts: packets in, packets that must come out",
@@ -22,31 +29,49 @@ func newScript() *cobra.Command {
 			"The exit code is 0 if every script holds, 1 if one fails and 2 if one cannot be read.",
 		Example: "  tapir script handshake.wire\n" +
 			"  tapir script --trace lab/script/testdata/tcp/9293-3.5/*.wire\n" +
-			"  tapir script --trace lab/script/testdata/iwarp/5040-5.2.1/read.wire",
+			"  tapir script --trace lab/script/testdata/iwarp/5040-5.2.1/read.wire\n" +
+			"  tapir script --peer siw lab/script/testdata/iwarp/5040-5.2.1/*.wire",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("the script is missing: see: tapir script --help")
 			}
-			return runScripts(cmd.OutOrStdout(), args, trace)
+			all, err := readScripts(cmd.OutOrStdout(), args)
+			switch {
+			case err != nil:
+				return err
+			case against == "":
+				return runScripts(cmd.OutOrStdout(), all, trace)
+			case against != "siw":
+				return usagef("--peer %s: siw is the only live peer", against)
+			case lanes < 1 || lanes > 16:
+				return usagef("--lanes %d: want 1 to 16", lanes)
+			}
+			return runLive(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), all, lanes, trace)
 		},
 	}
+	cmd.Flags().StringVar(&against, "peer", "", "siw: in real time against the siw driver of a Linux guest, which is built and booted (root; see docs/scripts.md)")
+	cmd.Flags().IntVar(&lanes, "lanes", 4, "with --peer: so many scripts at a time")
 	cmd.Flags().BoolVar(&trace, "trace", false, "print every packet, of iWARP every message, as it would stand in a script")
 	return cmd
 }
 
-// runScripts reads all scripts before it runs the first.
-func runScripts(out io.Writer, names []string, trace bool) error {
-	var all []*script.Script
+// readScripts reads all scripts.
+func readScripts(out io.Writer, names []string) (all []*script.Script, err error) {
 	for _, name := range names {
 		s, err := script.ReadFile(name)
 		if e := (*script.Error)(nil); errors.As(err, &e) {
 			fmt.Fprintln(out, e)
-			return usagef("%s:%d: this line cannot be read", e.File, e.Line)
+			return nil, usagef("%s:%d: this line cannot be read", e.File, e.Line)
 		} else if err != nil {
-			return usageError{err}
+			return nil, usageError{err}
 		}
 		all = append(all, s)
 	}
+	return all, nil
+}
+
+// runScripts runs them in virtual time.
+func runScripts(out io.Writer, all []*script.Script, trace bool) error {
 	failed := 0
 	for _, s := range all {
 		var to io.Writer
@@ -67,5 +92,34 @@ func runScripts(out io.Writer, names []string, trace bool) error {
 		return nil
 	}
 	fmt.Fprintf(out, "%d scripts hold\n", len(all))
+	return nil
+}
+
+// runLive runs them against a guest.
+func runLive(ctx context.Context, out, log io.Writer, all []*script.Script, lanes int, trace bool) error {
+	if !netns.Privileged() {
+		return errors.New("a live peer needs a network namespace and TAPs: run as root, or in a container with CAP_NET_ADMIN and CAP_SYS_ADMIN")
+	}
+	image, err := peer.Build(ctx, peer.CacheDir(), log)
+	if err != nil {
+		return err
+	}
+	w, err := live.NewWorld(ctx, image, min(lanes, len(all)), time.Hour)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	count := map[script.State]int{}
+	err = w.Run(ctx, all, trace, func(r live.Result) {
+		count[r.Outcome.State()]++
+		fmt.Fprintln(out, r)
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d hold, %d differ, %d not applicable\n", count[script.Holds], count[script.Differs], count[script.NotApplicable])
+	if n := count[script.Differs]; n > 0 {
+		return fmt.Errorf("siw differs from %d of %d scripts", n, len(all))
+	}
 	return nil
 }

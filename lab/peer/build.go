@@ -36,7 +36,7 @@ type stage struct {
 var stages = []stage{
 	{"kernel", nil},
 	{"userland", []string{"packages"}},
-	{"programs", []string{"agent.c", "siwt.c"}},
+	{"programs", []string{"agent.c", "siwt.c", "wireapp.c"}},
 	{"image", []string{"init", "siw-load"}},
 }
 

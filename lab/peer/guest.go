@@ -295,6 +295,9 @@ func joinPrefixes(list []netip.Prefix) string {
 	return strings.Join(s, ",")
 }
 
+// MAC is the Ethernet address of the guest's interface.
+func (g *Guest) MAC() net.HardwareAddr { return g.mac() }
+
 // over tells whether QEMU has ended.
 func (g *Guest) over() bool {
 	select {

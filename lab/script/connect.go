@@ -246,17 +246,16 @@ func (a *establishment) await(r *runner, p *peer) string {
 	if bad := a.send(r, p); bad != "" {
 		return bad
 	}
-	if !p.end.claim("event request") {
+	if !p.end.soonClaim("event request") {
 		return "the NIC has not told of the request"
 	}
 	if err := p.end.accept(cm.Params{}); err != nil {
 		return err.Error()
 	}
-	r.world.poll()
-	if !a.took(r, p) {
+	if !r.soon(func() bool { return a.took(r, p) }) {
 		return "the NIC has not sent its reply"
 	}
-	if !a.frame.words.P2P && !p.end.claim("event established") {
+	if !a.frame.words.P2P && !p.end.soonClaim("event established") {
 		return "the NIC has not told that the connection is up"
 	}
 	return ""
@@ -267,14 +266,13 @@ func (a *establishment) connect(r *runner, p *peer) string {
 	if err := p.end.connect(cm.Params{}); err != nil {
 		return err.Error()
 	}
-	r.world.poll()
-	if !a.took(r, p) {
+	if !r.soon(func() bool { return a.took(r, p) }) {
 		return "the NIC has not sent its request"
 	}
 	if bad := a.send(r, p); bad != "" {
 		return bad
 	}
-	if !p.end.claim("event established") {
+	if !p.end.soonClaim("event established") {
 		return "the NIC has not told that the connection is up"
 	}
 	return ""
@@ -285,7 +283,6 @@ func (a *establishment) send(r *runner, p *peer) string {
 	if wrong != nil {
 		return wrong.name
 	}
-	r.world.poll()
 	return ""
 }
 

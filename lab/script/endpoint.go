@@ -3,6 +3,7 @@ package script
 import (
 	"bytes"
 	"fmt"
+	"time"
 
 	"tapir/ddp"
 	"tapir/mpa"
@@ -27,6 +28,11 @@ type endpoint struct {
 	finSent bool
 	finGot  bool
 	due     bool // an ACK, or a SYN and ACK
+	rst     bool // the NIC has reset it
+	taken   int  // octets of the peer's stream that are acknowledged
+	room    int  // the window behind them
+
+	overSince time.Duration // when a live machine was seen to have ended it
 
 	out    []byte // the peer's stream as built
 	sent   int    // octets of it that were sent or lost
@@ -122,13 +128,14 @@ func (e *endpoint) ensureOpen() string {
 	if !e.opening && !e.peer.based {
 		e.opening = true
 		e.segment(tcp.SYN, 0, 0, e.synOptions())
-		e.w.poll()
 	}
-	if !e.open {
+	if !e.soonOpen() {
 		return "the NIC has not made the TCP connection; " + e.w.r.state(e.peer).String()
 	}
 	return ""
 }
+
+func (e *endpoint) soonOpen() bool { return e.w.r.soon(func() bool { return e.open }) }
 
 // payload fills in the octets of a segment that the script states, from the
 // stream built so far.
@@ -181,6 +188,9 @@ func (e *endpoint) carry(from, to int) {
 	if to == len(e.out) {
 		flags |= tcp.PSH
 	}
+	if e.w.r.live != nil { // a Linux has no endless window at first
+		e.w.r.soon(func() bool { return to <= e.taken+e.room || e.rst })
+	}
 	e.segment(flags, from, to-from, nil)
 }
 
@@ -214,7 +224,11 @@ func (e *endpoint) received(got *packet, data []byte) {
 		r.queue = r.queue[:len(r.queue)-1]
 	}
 	f := got.tcp.Flags
+	if f.Has(tcp.ACK) {
+		e.taken, e.room = max(e.taken, int(got.ack)-1), int(got.tcp.Window)
+	}
 	if f.Has(tcp.RST) {
+		e.rst = true
 		e.due = false // nobody is there any more
 		if !explicit {
 			e.unit(got, &unit{text: "rst", rst: true})

@@ -16,13 +16,17 @@ import (
 type expectation struct {
 	// holds says whether it is so, and what is so instead.
 	holds func(r *runner, p *peer) (ok bool, have string)
-	waits bool // * may stand before it
+	kind  func(h *happening) bool // of what has happened; nil: it is about what is so
+	waits bool                    // * may stand before it
 	word  word
 }
 
 func (e *expectation) eventually() bool { return e.waits }
 
 func (e *expectation) do(r *runner, s *step) *Error {
+	if r.live != nil {
+		return r.live.expect(e, s)
+	}
 	ok, have := e.holds(r, r.peer(s.conn))
 	if s.when.kind == anyTime && !ok {
 		for end := r.at + farAway; !ok && r.at < end && len(r.queue) == 0; ok, have = e.holds(r, r.peer(s.conn)) {
@@ -263,6 +267,9 @@ func (e *expectation) parseState(l *line) error {
 
 // state is the state of a connection, also before the application has it.
 func (r *runner) state(p *peer) toe.State {
+	if r.engine == nil {
+		return toe.StateClosed
+	}
 	for c := range r.engine.Conns {
 		if c.Local() == p.local && c.Remote() == p.remote {
 			return c.State()

@@ -84,6 +84,9 @@ func (a *outbound) do(r *runner, s *step) *Error {
 		}
 		diffs = []difference{{"time: too " + early, s.when.word}}
 	}
+	if r.live != nil {
+		diffs = r.live.tolerate(diffs, got)
+	}
 	if len(diffs) > 0 {
 		return r.fail(s, diffs[0].at, "wrong "+names(diffs), text)
 	}
@@ -96,6 +99,9 @@ func (a *outbound) do(r *runner, s *step) *Error {
 
 // idle says why nothing comes: the state of connection p and the next timer.
 func (r *runner) idle(p *peer) string {
+	if r.live != nil {
+		return ""
+	}
 	text := "nothing; state " + r.state(p).String()
 	if next := r.poll(); next != frame.Never {
 		return text + ", the next timer runs at " + formatTime(time.Duration(next-epoch))

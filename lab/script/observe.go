@@ -108,9 +108,15 @@ func (e *endpoint) claim(text string) bool {
 	return true
 }
 
+// soonClaim is claim, as soon as there is something.
+func (e *endpoint) soonClaim(text string) bool {
+	return e.w.r.soon(func() bool { return e.claim(text) })
+}
+
 // observe makes the expectation that the oldest happening of a kind is as
 // matches says.
 func (e *expectation) observe(kind func(h *happening) bool, matches func(w *world, h *happening) bool) {
+	e.kind = kind
 	e.holds = func(r *runner, p *peer) (bool, string) {
 		h, i := p.end.first(kind)
 		if h == nil {
@@ -230,8 +236,8 @@ func (e *expectation) parseEvent(l *line) error {
 	}
 	e.observe(func(h *happening) bool { return h.ev != nil }, func(w *world, h *happening) bool {
 		ev := h.ev
-		return slices.Contains(eventNames[names[i]], ev.Type) && fault.holds(ev.Err) &&
-			(ird < 0 || ird == int64(ev.IRD)) && (ord < 0 || ord == int64(ev.ORD)) &&
+		return slices.Contains(eventNames[names[i]], ev.Type) && (w.r.live != nil || fault.holds(ev.Err)) &&
+			(h.depthless || (ird < 0 || ird == int64(ev.IRD)) && (ord < 0 || ord == int64(ev.ORD))) &&
 			private.differs(w, ev.PrivateData, 0) == ""
 	})
 	return err
@@ -256,8 +262,8 @@ func (e *expectation) parseAsync(l *line) error {
 	}
 	var fault wantedError
 	err = fault.parse(l)
-	e.observe(func(h *happening) bool { return h.as != nil }, func(_ *world, h *happening) bool {
-		return h.as.Type == asyncNames[names[i]] && fault.holds(h.as.Err)
+	e.observe(func(h *happening) bool { return h.as != nil }, func(w *world, h *happening) bool {
+		return h.as.Type == asyncNames[names[i]] && (w.r.live != nil || fault.holds(h.as.Err))
 	})
 	return err
 }
@@ -312,7 +318,7 @@ func (e *expectation) parseCompletion(l *line) error {
 		wc := h.wc
 		stag, wrong := inv.stag(w)
 		return wrong == nil && wc.Opcode == completionOps[ops[op]] && wc.ID == id && wc.Status == statuses[states[st]] &&
-			uint64(wc.ByteLen) == n && wc.Solicited == se && wc.WithInv == (inv.word.text != "") && uint64(wc.Invalidated) == stag &&
+			(uint64(wc.ByteLen) == n || w.r.live != nil && wc.Opcode != verbs.WCRecv) && (w.r.live != nil || wc.Solicited == se) && wc.WithInv == (inv.word.text != "") && uint64(wc.Invalidated) == stag &&
 			wc.WithImm == withImm && wc.Imm == imm
 	})
 	return err

@@ -10,9 +10,11 @@ import (
 
 // Script is a script that has been read. It may be run any number of times.
 type Script struct {
-	Name  string // file name, for errors
-	set   settings
-	steps []*step
+	Name    string // file name, for errors
+	set     settings
+	steps   []*step
+	given   []string // settings, by name
+	notLive string   // why it is not to be run against a live machine
 }
 
 // step is one timed line.
@@ -63,6 +65,9 @@ func Parse(name, text string) (*Script, error) {
 			return nil, err
 		}
 		if l.done() {
+			if why, ok := strings.CutPrefix(strings.TrimSpace(source), "# not live: "); ok {
+				s.notLive = why
+			}
 			continue
 		}
 		if err := s.line(l); err != nil {
@@ -82,6 +87,7 @@ func (s *Script) line(l *line) error {
 		if len(s.steps) > 0 {
 			return l.at(l.peek(), "%q: expected a time; settings stand before the first step", l.peek().text)
 		}
+		s.given = append(s.given, l.peek().text)
 		return s.set.parse(l)
 	}
 	st := &step{conn: 1}

@@ -24,8 +24,10 @@ type runner struct {
 	port   uint16     // of the NIC
 	local  netip.Addr // of the NIC, of its peer
 	remote netip.Addr
+	first  uint16 // port of the peer's first connection
 	listen *toe.Listener
 	world  *world        // the NIC around the engine, with the protocol iwarp
+	live   *live         // nil: in virtual time
 	at     time.Duration // now, since the start of the script
 	ref    time.Duration // when the step before happened
 	queue  []*packet     // sent by the NIC, not compared yet
@@ -94,11 +96,8 @@ func (s *Script) Run(trace io.Writer) error {
 	} else {
 		r.engine = toe.New(s.set.cfg, r.pool, r, &frame.Notes{})
 	}
-	for i, st := range s.steps {
-		batched := i+1 < len(s.steps) && s.steps[i+1].when.kind == sameBatch
-		if err := r.step(st, batched); err != nil {
-			return err
-		}
+	if err := r.steps(); err != nil {
+		return err
 	}
 	last := s.steps[len(s.steps)-1]
 	r.until(r.at, false)
@@ -113,9 +112,31 @@ func (s *Script) Run(trace io.Writer) error {
 	return nil
 }
 
+// steps runs all steps.
+func (r *runner) steps() error {
+	steps := r.script.steps
+	for i, st := range steps {
+		batched := i+1 < len(steps) && steps[i+1].when.kind == sameBatch
+		if err := r.step(st, batched); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// soon tells whether it is so, or becomes so when the machine has done what is
+// due: at once in virtual time, within the patience with a live machine.
+func (r *runner) soon(so func() bool) bool {
+	if r.live != nil {
+		return r.live.soon(so)
+	}
+	r.world.poll()
+	return so()
+}
+
 // runner is a run of s that has not begun.
 func (s *Script) runner(trace io.Writer) *runner {
-	return &runner{script: s, trace: trace, peers: map[int]*peer{}, port: s.set.port, local: s.set.local(), remote: s.set.remote()}
+	return &runner{script: s, trace: trace, peers: map[int]*peer{}, port: s.set.port, local: s.set.local(), remote: s.set.remote(), first: 40000}
 }
 
 // errorOrNil avoids an interface that holds a nil pointer.
@@ -165,6 +186,9 @@ func (r *runner) advance(s *step) error {
 	case anyTime:
 		return nil
 	}
+	if at < r.at && r.live != nil {
+		r.live.late(at)
+	}
 	if at < r.at {
 		return r.fail(s, s.when.word, fmt.Sprintf("the time has passed: it is %s already", formatTime(r.at)), "")
 	}
@@ -202,7 +226,11 @@ func (r *runner) window(s *step) (from, until time.Duration) {
 		base = r.ref
 	}
 	tol := r.script.set.tolerance
-	return base + s.when.at - tol, base + s.when.until + tol
+	from, until = base+s.when.at-tol, base+s.when.until+tol
+	if r.live != nil {
+		return r.live.window(from, until, base)
+	}
+	return from, until
 }
 
 // await lets the time pass until the NIC sends something, at most until then.
@@ -221,6 +249,10 @@ func (r *runner) await(until time.Duration) *packet {
 // until lets the time pass, with every deadline of the NIC on its way. It
 // stops early at a packet if the caller waits for one.
 func (r *runner) until(end time.Duration, packet bool) {
+	if r.live != nil {
+		r.live.until(end, func() bool { return packet && len(r.queue) > 0 })
+		return
+	}
 	for {
 		next := r.poll()
 		if r.turns++; packet && len(r.queue) > 0 || r.turns > maxTurns {
@@ -251,7 +283,7 @@ func (r *runner) peer(n int) *peer {
 		p = &peer{
 			number: n,
 			local:  netip.AddrPortFrom(r.local, r.port),
-			remote: netip.AddrPortFrom(r.remote, uint16(39999+n)),
+			remote: netip.AddrPortFrom(r.remote, r.first+uint16(n-1)),
 		}
 		if r.world != nil {
 			p.end = newEndpoint(r.world, p)

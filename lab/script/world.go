@@ -195,6 +195,8 @@ type happening struct {
 	ev   *cm.Event
 	wc   *verbs.WC
 	as   *verbs.AsyncEvent
+
+	depthless bool // ev tells neither IRD nor ORD
 }
 
 // note puts a happening down for connection e, or for none, and traces it.

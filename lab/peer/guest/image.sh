@@ -11,7 +11,7 @@ ln -s ../usr/lib/x86_64-linux-gnu root/lib/x86_64-linux-gnu
 cp "$sys/bin/busybox" root/bin/busybox
 cp "$sys/bin/dash" root/bin/sh # unlike busybox it honours PATH, so that the real ip and tc win
 install -m 755 "$IN/init" root/init
-install -m 755 "$IN/siw-load" "$OUT/programs/bin/agent" "$OUT/programs/bin/siwt" root/bin/
+install -m 755 "$IN/siw-load" "$OUT/programs/bin/agent" "$OUT/programs/bin/siwt" "$OUT/programs/bin/wireapp" root/bin/
 
 : >need
 add() {

@@ -272,6 +272,9 @@ type unit struct {
 	ulpdu    []byte // of an FPDU
 	nth      int    // of it in seen.log
 	begun    side   // the numbers before it
+
+	record *messageKind // of a message of a bench, and its fields
+	values map[string]any
 }
 
 // units takes apart what has come in order.

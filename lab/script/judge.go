@@ -119,10 +119,12 @@ var commandsOfOurs = map[string]string{
 // inapplicable says why the script cannot be run against a live machine, ""
 // if it can.
 func (s *Script) inapplicable() string {
-	if !s.set.iwarp {
+	switch {
+	case s.set.proto != nil:
+		return "siw has no Omni-Path and no PTP"
+	case !s.set.iwarp:
 		return "it states each segment as this NIC's TCP engine sends it; siw's TCP is that of Linux"
-	}
-	if s.notLive != "" {
+	case s.notLive != "":
 		return s.notLive
 	}
 	for _, name := range s.given {

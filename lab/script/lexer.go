@@ -23,6 +23,7 @@ type line struct {
 	words  []word
 	end    int  // column behind the last word
 	iwarp  bool // in a script of the protocol iwarp
+	proto  *protocol
 }
 
 // brackets are the words that may hold white space, by their first octet.

@@ -32,6 +32,9 @@ var grammars = map[string]grammar{
 }
 
 func parseMessage(l *line, out bool) (message, error) {
+	if l.proto != nil {
+		return l.proto.parseMessage(l, out)
+	}
 	if l.iwarp && rdmaMessage(l) {
 		return parseRDMA(l, out)
 	}
@@ -102,7 +105,10 @@ func (r *runner) idle(p *peer) string {
 	if r.live != nil {
 		return ""
 	}
-	text := "nothing; state " + r.state(p).String()
+	text := "nothing"
+	if r.bench == nil {
+		text += "; state " + r.state(p).String()
+	}
 	if next := r.poll(); next != frame.Never {
 		return text + ", the next timer runs at " + formatTime(time.Duration(next-epoch))
 	}

@@ -82,7 +82,7 @@ func Parse(name, text string) (*Script, error) {
 
 // line parses a setting or a step.
 func (s *Script) line(l *line) error {
-	l.iwarp = s.set.iwarp
+	l.iwarp, l.proto = s.set.iwarp, s.set.proto
 	if !strings.Contains("0123456789.+*&", l.peek().text[:1]) {
 		if len(s.steps) > 0 {
 			return l.at(l.peek(), "%q: expected a time; settings stand before the first step", l.peek().text)
@@ -177,8 +177,11 @@ func parseWhen(l *line) (when, error) {
 // parseAction parses what follows the time.
 func parseAction(l *line) (action, error) {
 	all := commands
-	if l.iwarp {
+	switch {
+	case l.iwarp:
 		all = rdmaCommands
+	case l.proto != nil:
+		all = l.proto.commands
 	}
 	w, err := l.next("< (into the NIC), > (out of the NIC) or a command: " + sortedNames(all))
 	if err != nil {

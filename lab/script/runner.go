@@ -27,6 +27,7 @@ type runner struct {
 	first  uint16 // port of the peer's first connection
 	listen *toe.Listener
 	world  *world        // the NIC around the engine, with the protocol iwarp
+	bench  bench         // the machine, with another protocol than tcp and iwarp
 	live   *live         // nil: in virtual time
 	at     time.Duration // now, since the start of the script
 	ref    time.Duration // when the step before happened
@@ -88,13 +89,17 @@ func (p *packet) text() string {
 func (s *Script) Run(trace io.Writer) error {
 	r := s.runner(trace)
 	r.pool = buf.NewPool(1<<14, 0)
-	if s.set.iwarp {
-		var err error
-		if r.world, err = newVirtual(r); err != nil {
-			return &Error{File: s.Name, Line: 1, Col: 1, Msg: err.Error()}
-		}
-	} else {
+	var err error
+	switch {
+	case s.set.iwarp:
+		r.world, err = newVirtual(r)
+	case s.set.proto != nil:
+		r.bench, err = s.set.proto.start(r)
+	default:
 		r.engine = toe.New(s.set.cfg, r.pool, r, &frame.Notes{})
+	}
+	if err != nil {
+		return &Error{File: s.Name, Line: 1, Col: 1, Msg: err.Error()}
 	}
 	if err := r.steps(); err != nil {
 		return err
@@ -104,10 +109,15 @@ func (s *Script) Run(trace io.Writer) error {
 	if err := r.silent(last, moreInAll); err != nil {
 		return err
 	}
-	if r.world != nil {
-		if left := r.world.unclaimed(); left != "" {
-			return r.fail(last, last.when.word, "unexpected: more has happened than the script says", left)
-		}
+	left := ""
+	switch {
+	case r.world != nil:
+		left = r.world.unclaimed()
+	case r.bench != nil:
+		left = r.bench.unclaimed()
+	}
+	if left != "" {
+		return r.fail(last, last.when.word, "unexpected: more has happened than the script says", left)
 	}
 	return nil
 }
@@ -268,8 +278,11 @@ func (r *runner) until(end time.Duration, packet bool) {
 
 // poll lets the NIC do what is due and returns its next deadline.
 func (r *runner) poll() frame.Time {
-	if r.world != nil {
+	switch {
+	case r.world != nil:
 		return r.world.poll()
+	case r.bench != nil:
+		return r.bench.poll()
 	}
 	return r.engine.Poll(r.now())
 }

@@ -33,14 +33,30 @@ func library(t testing.TB) (names []string) {
 		}
 		return n
 	}
-	if count("tcp") < 150 || count("iwarp") < 150 {
-		t.Fatalf("only %d scripts of TCP and %d of iWARP", count("tcp"), count("iwarp"))
+	for protocol, least := range map[string]int{"tcp": 150, "iwarp": 150, "16b": 12, "ptp": 12} {
+		if n := count(protocol); n < least {
+			t.Fatalf("only %d scripts of %s", n, protocol)
+		}
 	}
 	return names
 }
 
-// folder is the RFC and section that a folder of scripts is named after.
-var folder = regexp.MustCompile(`^testdata/(?:tcp|iwarp)/([0-9]+)-([A-Za-z0-9.]+)/[a-z0-9-]+\.wire$`)
+// folder is what a folder of scripts is named after: an RFC and its section, a
+// section of IEEE 1588, or a topic of Omni-Path.
+var folder = regexp.MustCompile(`^testdata/(?:(?:tcp|iwarp)/([0-9]+)-[A-Za-z0-9.]+|(ptp)/[0-9.]+|(16b)/[a-z]+)/[a-z0-9-]+\.wire$`)
+
+// clauseOf is what the head of a script in that folder begins with.
+func clauseOf(f []string) string {
+	switch {
+	case f == nil:
+		return "a clause"
+	case f[2] != "":
+		return "IEEE 1588-2019 section "
+	case f[3] != "":
+		return "OPA "
+	}
+	return "RFC "
+}
 
 func TestScripts(t *testing.T) {
 	for _, name := range library(t) {
@@ -52,7 +68,7 @@ func TestScripts(t *testing.T) {
 			f := folder.FindStringSubmatch(name)
 			head, _, _ := strings.Cut(string(text), "\n\n")
 			head = strings.Join(strings.Fields(strings.ReplaceAll(head, "#", " ")), " ")
-			if f == nil || !strings.HasPrefix(head, "RFC ") || !strings.Contains(head, "RFC "+f[1]) || !strings.Contains(head, ":") {
+			if !strings.HasPrefix(head, clauseOf(f)) || f[1] != "" && !strings.Contains(head, "RFC "+f[1]) || !strings.Contains(head, ":") {
 				t.Errorf("the script does not begin with the clause that it shows, or its folder names none: %q", head)
 			}
 			s, err := Parse(name, string(text))

@@ -23,6 +23,10 @@ type settings struct {
 	iwarp    bool // the NIC is a whole one; messages of MPA, DDP and RDMAP
 	rdma     iwarp.Config
 	explicit bool // every segment is stated
+
+	proto  *protocol // neither TCP nor iWARP
+	fabric fabricSettings
+	ptp    ptpSettings
 }
 
 func defaultSettings() settings {
@@ -55,6 +59,9 @@ func (s *settings) parse(l *line) error {
 	w, err := l.next("a setting")
 	if err != nil {
 		return err
+	}
+	if s.proto != nil && w.text != "tolerance" {
+		return s.proto.parseSetting(s, l, w)
 	}
 	if rdmaSettings[w.text] && !s.iwarp {
 		return l.at(w, "%q belongs to scripts of iWARP; expected the line before: protocol iwarp", w.text)
@@ -132,7 +139,10 @@ var choices = map[string]choice{
 	"syn-cookies": {[]string{"on", "off"}, func(s *settings, i int) { s.cfg.NoSynCookies = i == 1 }},
 	"nagle":       {[]string{"off", "on"}, func(s *settings, i int) { s.cfg.Nagle = i == 1 }},
 
-	"protocol":     {[]string{"tcp", "iwarp"}, func(s *settings, i int) { s.iwarp = i == 1 }},
+	"protocol": {[]string{"tcp", "iwarp", "16b", "ptp"}, func(s *settings, i int) {
+		s.iwarp, s.proto = i == 1, [...]*protocol{2: fabricProtocol, 3: ptpProtocol}[i]
+		s.fabric, s.ptp = defaultFabric(), defaultPTP()
+	}},
 	"segments":     {[]string{"implicit", "explicit"}, func(s *settings, i int) { s.explicit = i == 1 }},
 	"revision":     {[]string{"1", "2"}, func(s *settings, i int) { s.rdma.Revision = uint8(i + 1) }},
 	"crc":          {[]string{"required", "optional", "refused"}, func(s *settings, i int) { s.rdma.CRC = mpa.CRCPolicy(i) }},

@@ -72,7 +72,9 @@ func differenceRow(t *testing.T, name, text string) string {
 		if !ok {
 			break
 		}
-		head = append(head, strings.TrimSpace(l))
+		if l = strings.TrimSpace(l); !strings.HasPrefix(l, "not live: ") {
+			head = append(head, l)
+		}
 	}
 	says, siw, ok := strings.Cut(strings.Join(head, " "), " siw: ")
 	if !ok {

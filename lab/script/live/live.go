@@ -255,15 +255,26 @@ func (w *World) dial() (conn net.Conn, err error) {
 	return conn, err
 }
 
-// explain adds what the guest's kernel said last.
+// explain adds what the guest's kernel said when it stopped, if it did.
 func (w *World) explain(err error) error {
 	if err == nil {
 		return nil
 	}
 	said, _ := w.Guest.Console()
-	lines := strings.Split(strings.TrimSpace(said), "\n")
-	if tail := strings.Join(lines[max(0, len(lines)-5):], " | "); tail != "" {
-		err = fmt.Errorf("%w; the guest's console: %s", err, tail)
+	_, oops, stopped := strings.Cut(said, "BUG: ")
+	if !stopped {
+		return err
 	}
-	return err
+	why, rest, _ := strings.Cut(oops, "\n")
+	if _, at, ok := strings.Cut(rest, "RIP: "); ok {
+		at, _, _ = strings.Cut(at, "\n")
+		why += " at " + at
+	}
+	for _, line := range strings.Split(rest, "\n") {
+		if i := strings.Index(line, " siw_"); i >= 0 && !strings.Contains(line, "?") {
+			why += ", from " + strings.TrimRight(line[i+1:], " ;\r")
+			break
+		}
+	}
+	return fmt.Errorf("%w; the guest's kernel has stopped: %s", err, strings.TrimSpace(why))
 }

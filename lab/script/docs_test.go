@@ -12,20 +12,23 @@ import (
 
 // cell is the first cell of a table of docs/scripts.md.
 type cell struct {
-	text  string
-	iwarp bool // in the part about iWARP
+	text     string
+	protocol string // whose part it is in
 }
 
 // script is a script with the cell as a line.
 func (c cell) script() string {
-	head := ""
-	if c.iwarp {
-		head = "protocol iwarp\n"
+	head, first := "protocol "+c.protocol+"\n", "0 listen"
+	switch c.protocol {
+	case "tcp":
+		head = ""
+	case "16b", "ptp":
+		first = "0 expect quiet"
 	}
 	if strings.ContainsAny(c.text[:1], "0123456789+*&") {
-		return head + "0 listen\n" + c.text
+		return head + first + "\n" + c.text
 	}
-	return head + c.text + "\n0 listen"
+	return head + c.text + "\n" + first
 }
 
 // reference returns docs/scripts.md: its fenced blocks, each with the words
@@ -39,14 +42,22 @@ func reference(t *testing.T) (blocks [][2]string, cells []cell) {
 	for _, m := range regexp.MustCompile("(?s)```([a-z ]*)\n(.*?)```").FindAllStringSubmatch(string(b), -1) {
 		blocks = append(blocks, [2]string{m[1], m[2]})
 	}
-	tcp, iwarp, ok := strings.Cut(string(b), "\n# Scripts of iWARP\n")
-	if !ok {
-		t.Error("docs/scripts.md has no part about iWARP")
-	}
-	for i, part := range []string{tcp, iwarp} {
-		for _, m := range regexp.MustCompile("(?m)^\\| `(.*?)` \\|").FindAllStringSubmatch(part, -1) {
-			cells = append(cells, cell{m[1], i == 1})
+	protocol := "tcp"
+	for _, l := range strings.Split(string(b), "\n") {
+		switch l {
+		case "# Scripts of iWARP":
+			protocol = "iwarp"
+		case "# Scripts of 16B packets":
+			protocol = "16b"
+		case "# Scripts of PTP messages":
+			protocol = "ptp"
 		}
+		if m := regexp.MustCompile("^\\| `(.*?)` \\|").FindStringSubmatch(l); m != nil {
+			cells = append(cells, cell{m[1], protocol})
+		}
+	}
+	if protocol != "ptp" {
+		t.Error("docs/scripts.md lacks the part of a protocol")
 	}
 	return blocks, cells
 }
@@ -87,12 +98,23 @@ func runText(text string) error {
 func TestTablesOfTheReference(t *testing.T) {
 	_, cells := reference(t)
 	words := map[string]bool{}
+	of := map[string]map[string]bool{"16b": {}, "ptp": {}}
 	for _, c := range cells {
 		if _, err := Parse("docs/scripts.md", c.script()); err != nil {
 			t.Errorf("%v", err)
 		}
 		for _, w := range strings.FieldsFunc(c.text, func(r rune) bool { return strings.ContainsRune(" ,[]<>", r) }) {
 			words[w] = true
+			if of[c.protocol] != nil {
+				of[c.protocol][w] = true
+			}
+		}
+	}
+	for name, p := range map[string]*protocol{"16b": fabricProtocol, "ptp": ptpProtocol} {
+		for _, w := range p.words() {
+			if !of[name][w] {
+				t.Errorf("no table of docs/scripts.md about %s has %q", name, w)
+			}
 		}
 	}
 	var all []string
@@ -123,6 +145,19 @@ func TestTablesOfTheReference(t *testing.T) {
 			t.Errorf("docs/scripts.md does not have %q", w)
 		}
 	}
+}
+
+// words are all of a protocol's language.
+func (p *protocol) words() []string {
+	list := slices.AppendSeq(slices.Collect(maps.Keys(p.settings)), maps.Keys(p.commands))
+	list = slices.AppendSeq(list, maps.Keys(p.expects))
+	for name, kind := range p.messages {
+		list = append(list, name)
+		for _, f := range kind.fields {
+			list = append(list, f.name)
+		}
+	}
+	return list
 }
 
 // formWords are the words of a list of forms such as "mss N, sackOK or nop".
@@ -250,6 +285,65 @@ func TestSyntaxErrorsOfRDMA(t *testing.T) {
 	}
 	if _, err := Parse("x.wire", "markers on\n0 listen"); err == nil || !strings.Contains(err.Error(), "expected the line before: protocol iwarp") {
 		t.Errorf("a setting of iWARP in a script of TCP: %v", err)
+	}
+}
+
+// TestSyntaxErrorsOfBenches has mistakes in scripts of 16B packets and of PTP.
+func TestSyntaxErrorsOfBenches(t *testing.T) {
+	for _, c := range []struct {
+		protocol, text string
+		col            int
+		msg            string
+	}{
+		{"16b", "mtuu 5", 1, `"mtuu": expected a time (of a step) or a setting: closed`},
+		{"16b", "unknown fax", 9, `"fax": expected what becomes of frames`},
+		{"16b", "0 < 17b", 5, `"17b": expected a message: 16b`},
+		{"16b", "0 < 16b slid", 13, "the line ends; expected a number of 24 bits"},
+		{"16b", "0 < 16b sc 32", 12, `"32": expected sc: a number of 5 bits`},
+		{"16b", "0 < 16b sc *", 12, "what goes into the NIC is not open"},
+		{"16b", "0 > 16b badicrc", 9, `"badicrc": expected age`},
+		{"16b", "0 < 16b dst 5", 13, `"5": expected dst: an Ethernet address`},
+		{"16b", "0 shout", 3, `"shout": expected <, > or a command: close`},
+		{"16b", "0 expect peace", 10, `"peace": expected one of counter, dropped, frame, quiet`},
+		{"16b", "0 mac 5 5", 7, `"5": expected an Ethernet address`},
+		{"ptp", "profile none", 9, "none"},
+		{"ptp", "offset soon", 8, `"soon": expected a time`},
+		{"ptp", "0 < sync time soon", 15, `"soon": expected time: a time`},
+		{"ptp", "0 < sync source 2", 17, `"2": expected source: a port as CLOCK/PORT`},
+		{"ptp", "0 < sync interval 200", 19, `"200": expected interval: a number from -128 to 127`},
+		{"ptp", "0 step soon", 8, `"soon": expected a time`},
+	} {
+		_, err := Parse("x.wire", "protocol "+c.protocol+"\n"+c.text)
+		var e *Error
+		if !errors.As(err, &e) || !e.Syntax || e.Line != 2 || e.Col != c.col || !strings.Contains(e.Msg, c.msg) {
+			t.Errorf("%s: %v\nwant 2:%d ... %s", c.text, err, c.col, c.msg)
+		}
+	}
+}
+
+// TestFailuresOfBenches has scripts of 16B packets and of PTP that do not hold.
+func TestFailuresOfBenches(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		line int
+		msg  string
+	}{
+		{"protocol 16b\n0.1 < 16b", 2, "more has happened than the script says"},
+		{"protocol 16b\n0.1 < 16b\n+0 expect frame len 61", 3, "not so"},
+		{"protocol 16b\n0.1 send len 60", 2, "more than the script says"},
+		{"protocol 16b\n0.1 send len 60\n+0 > 16b dlid 3", 3, "wrong dlid"},
+		{"protocol 16b\n0.1 < 16b badicrc\n+0 expect dropped icrc 2", 3, "not so"},
+		{"protocol 16b\n0.1 < 16b badicrc\n+0 expect dropped nothing 2", 3, "not so"},
+		{"protocol ptp\n0 expect port MASTER", 2, "not so"},
+		{"protocol ptp\n9 expect port MASTER", 2, "more before this line"},
+		{"protocol ptp\n6~8 > sync", 2, "wrong message: not sync"},
+		{"protocol ptp\n6~8 > announce priority1 127", 2, "wrong priority1"},
+		{"protocol ptp\ndomain 7\n6~8 > announce", 3, "wrong domain"},
+	} {
+		var e *Error
+		if err := runText(c.text); !errors.As(err, &e) || e.Syntax || e.Line != c.line || !strings.Contains(e.Msg, c.msg) {
+			t.Errorf("%q: %v\nwant line %d: %s", c.text, err, c.line, c.msg)
+		}
 	}
 }
 

@@ -138,6 +138,8 @@ func (g *guest) event(n []int64, private string) {
 	ev := cm.Event{Type: typ, IRD: uint16(n[4]), ORD: uint16(n[5])}
 	ev.PrivateData, _ = hex.DecodeString(strings.TrimPrefix(private, "-"))
 	switch {
+	case typ == cm.ActiveComplete: // told as the peer sees it
+		ev.IRD, ev.ORD = ev.ORD, ev.IRD
 	case typ == cm.Unreachable && n[2] == errorTimeout:
 		ev.Type = cm.TimedOut
 	case typ == cm.Rejected && n[2] == errorRefused && len(private) < 2:

@@ -315,6 +315,7 @@ func (e *endpoint) indicate() {
 	if words, _, err := mpa.ParseEnhanced(e.mine.PrivateData); e.mine.Enhanced && err == nil && words.P2P {
 		h := ddp.Header{Tagged: true, Last: true, Version: ddp.Version, ULP: rdmap.Control{Version: rdmap.Version, Opcode: rdmap.Write}.Byte(), STag: 1}
 		_ = e.frame(&framing{}, h.AppendTo(nil)) // an empty Write fits
+		e.soonClaim("event established")
 	}
 }
 

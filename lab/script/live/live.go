@@ -261,7 +261,7 @@ func (w *World) explain(err error) error {
 		return nil
 	}
 	said, _ := w.Guest.Console()
-	_, oops, stopped := strings.Cut(said, "BUG: ")
+	_, oops, stopped := strings.Cut(said, "BUG")
 	if !stopped {
 		return err
 	}

@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -164,7 +165,7 @@ func (st *step) inapplicable() string {
 		if why := commandsOfOurs[w]; why != "" {
 			return why
 		}
-		if words[1] == "mr" && (w == "addr" || i > 1 && strings.Contains(w, "ra")) {
+		if words[1] == "mr" && (w == "addr" || i > 1 && slices.Contains(strings.Split(w, ","), "ra")) {
 			return "siw has neither addresses of one's choice nor atomics"
 		}
 	}

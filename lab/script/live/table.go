@@ -86,7 +86,7 @@ func row(root string, r Result) (Row, error) {
 	return w, err
 }
 
-var citation = regexp.MustCompile(`^(RFC \d+ (?:sections?|appendix) [A-Za-z0-9.]+|IEEE 1588-2019 section [0-9.]+|OPA [^:,]+)`)
+var citation = regexp.MustCompile(`^(RFC \d+ (?:sections?|appendix|annex) [A-Za-z0-9.]+|IEEE 1588-2019 section [0-9.]+|OPA [^:,]+)`)
 
 // clauseOf is what the head of a script cites.
 func clauseOf(file string) (string, error) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/ddp"
 	"tapir/nic/cm"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
@@ -141,6 +142,27 @@ func TestLocalProtectionError(t *testing.T) {
 		if r := remoteErr(x.b); r == nil || r.Layer != rdmap.LayerRDMA || r.Type != 0 {
 			t.Errorf("peer learnt %v", r)
 		}
+	}
+}
+
+// An application that aborts as soon as it hears of an error does not keep the
+// peer from hearing of it.
+func TestTerminatePrecedesAbort(t *testing.T) {
+	x := connect(t, toe.Config{}, Config{}, 8192)
+	x.s.id.SetHandler(func(ev cm.Event, now frame.Time) {
+		x.s.handle(ev, now)
+		if ev.Type == cm.Disconnected {
+			_ = x.s.id.Disconnect(true, now)
+		}
+	})
+	x.c.post(t, verbs.SendWR{Opcode: verbs.OpWrite, SGEs: x.c.sge(0, 100), RKey: x.s.mr.RKey() ^ 0x100, RemoteAddr: x.s.mr.Addr()})
+	x.must("end", func() bool { return x.c.got(cm.ClosedEvent) && x.s.got(cm.ClosedEvent) })
+	want := rdmap.Error{Layer: rdmap.LayerDDP, Type: ddp.TypeTagged, Code: ddp.InvalidSTag}
+	if got := remoteErr(x.a); got == nil || !errors.Is(got, &want) {
+		t.Errorf("the peer learnt %v", got)
+	}
+	if n := x.b.e.Totals().Terminates; n != 1 {
+		t.Errorf("%d Terminates", n)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/capture"
+	"tapir/lab/fault"
 	"tapir/lab/perf"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
@@ -68,6 +69,7 @@ func failed(t *testing.T) *Result {
 	r.Nodes[0].Error, r.Nodes[0].Output = "a has ended: signal: killed", evil
 	r.Nodes[1].Counters = []Counter{{"rx_packets", 4711}}
 	r.Links[0].Capture, r.Links[0].Counts.Lost = "a-h.pcapng", 42
+	r.Links[0].Counts.Rules = []fault.Count{{Name: "third <FPDU>", Matched: 9, Struck: 1}}
 	r.Judge(2*time.Second, errors.New("a has ended: signal: killed"))
 	return r
 }
@@ -85,7 +87,7 @@ func TestPage(t *testing.T) {
 		"10.0.0.1/24",         // the topology
 		"h: echo <b>", "skip", // a step that was not reached
 		"its output <is> </pre><script>", "red ", // what the program said
-		"of h/ping, exit code 3", "a has ended: signal: killed", "rx_packets", "4711", "42",
+		"of h/ping, exit code 3", "a has ended: signal: killed", "rx_packets", "4711", "42", "rule third <FPDU>: struck 1 of 9",
 		"messages per second", "half round trip (µs)", "median: 21µs", "99.9 %: 41µs", // charts
 		"On link a-h", "Terminate", // ladders
 	} {

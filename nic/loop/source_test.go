@@ -209,3 +209,41 @@ func TestSparseFrames(t *testing.T) {
 		t.Errorf("of the last four frames the engine got %v", w.engine.batches)
 	}
 }
+
+// What is due at the end of an iteration is done after the engine's frames have
+// left, once, or after some of very many.
+func TestAtEnd(t *testing.T) {
+	for frames, want := range map[int]int64{1: 1, endAfter - 1: endAfter - 1, 20: endAfter} {
+		w := prepare(t, 0)
+		r, in := newPipe(t)
+		var before []int64
+		w.AddSource(r, func(frame.Time, bool) {
+			unix.Read(r, make([]byte, 8))
+			for range frames {
+				f := w.pool.Get(60)
+				f.Append(make([]byte, 60))
+				w.engine.queue = append(w.engine.queue, f)
+			}
+			w.AtEnd(func() {
+				left := int64(0)
+				for b := make([]byte, 100); ; left++ {
+					if _, err := unix.Read(w.far.fd, b); err != nil {
+						break
+					}
+				}
+				before = append(before, left)
+			})
+		}, func() {})
+		_, err := unix.Write(in, []byte("x"))
+		must(t, err)
+		for range 2 {
+			must(t, w.sleep(0))
+			_, _, err = w.iterate()
+			must(t, err)
+		}
+		if len(before) != 1 || before[0] != want {
+			t.Errorf("%d frames: after %v of them", frames, before)
+		}
+		w.Close()
+	}
+}

@@ -13,8 +13,6 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"tapir/lab/bench/result"
 	"tapir/nic/tap"
 )
@@ -76,9 +74,11 @@ func chainChild(args []string) error {
 	var events [2]int // doorbell, channel
 	var files []*os.File
 	for i := range events {
-		if events[i], err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
-			return err
+		fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+		if errno != 0 {
+			return errno
 		}
+		events[i] = int(fd)
 		files = append(files, os.NewFile(uintptr(events[i]), "event"))
 	}
 	self, err := os.Executable()
@@ -100,12 +100,12 @@ func chainChild(args []string) error {
 
 // chainNIC sends a frame for each doorbell, and an event for each frame.
 func chainNIC(link, doorbell, channel, end int, ended <-chan error) error {
-	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	ep, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return err
 	}
 	for _, fd := range []int{link, doorbell} {
-		if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+		if err := syscall.EpollCtl(ep, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}); err != nil {
 			return err
 		}
 	}
@@ -113,9 +113,9 @@ func chainNIC(link, doorbell, channel, end int, ended <-chan error) error {
 	out, in := make([]byte, chainFrame), make([]byte, 2048)
 	copy(out, peer)
 	copy(out[6:], append(chainMAC(end), 0x88, 0xb5)) // for local experiments
-	var ready [2]unix.EpollEvent
+	var ready [2]syscall.EpollEvent
 	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(&ready)), uintptr(len(ready)), ^uintptr(0), 0, 0)
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(&ready)), uintptr(len(ready)), ^uintptr(0), 0, 0)
 		if errno != 0 { // the runtime wants the processor
 			select {
 			case err := <-ended:
@@ -127,10 +127,10 @@ func chainNIC(link, doorbell, channel, end int, ended <-chan error) error {
 		}
 		for _, e := range ready[:n] {
 			if int(e.Fd) == doorbell {
-				rawIO(unix.SYS_READ, doorbell, in[:8])
-				rawIO(unix.SYS_WRITE, link, out)
-			} else if n := rawIO(unix.SYS_READ, link, in); n == chainFrame && bytes.Equal(in[6:12], peer) {
-				rawIO(unix.SYS_WRITE, channel, event[:])
+				rawIO(syscall.SYS_READ, doorbell, in[:8])
+				rawIO(syscall.SYS_WRITE, link, out)
+			} else if n := rawIO(syscall.SYS_READ, link, in); n == chainFrame && bytes.Equal(in[6:12], peer) {
+				rawIO(syscall.SYS_WRITE, channel, event[:])
 			}
 		}
 	}
@@ -139,33 +139,39 @@ func chainNIC(link, doorbell, channel, end int, ended <-chan error) error {
 var event = [8]byte{1}
 
 func rawIO(call uintptr, fd int, b []byte) int {
-	n, _, errno := unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	n, _, errno := syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 	if errno != 0 {
 		return -1
 	}
 	return int(n)
 }
 
+// pollFd is struct pollfd of poll(2); 1 is POLLIN.
+type pollFd struct {
+	fd              int32
+	events, revents int16
+}
+
 // chainProgram rings and waits, or the other way around.
 func chainProgram(doorbell, channel int, first bool, d time.Duration) error {
 	var count [8]byte
 	wait := func() {
-		for n := -1; n < 0; n = rawIO(unix.SYS_READ, channel, count[:]) {
-			fds, ts := [1]unix.PollFd{{Fd: int32(channel), Events: unix.POLLIN}}, unix.NsecToTimespec(int64(5*time.Millisecond))
-			_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+		for n := -1; n < 0; n = rawIO(syscall.SYS_READ, channel, count[:]) {
+			fds, ts := [1]pollFd{{int32(channel), 1, 0}}, syscall.NsecToTimespec(int64(5*time.Millisecond))
+			_, _, _ = syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
 		}
 	}
 	result.Ready()
 	if !first {
 		for {
 			wait()
-			rawIO(unix.SYS_WRITE, doorbell, event[:])
+			rawIO(syscall.SYS_WRITE, doorbell, event[:])
 		}
 	}
 	trips := make([]time.Duration, 0, 1<<20)
 	begin := time.Now()
 	for at := begin; at.Before(begin.Add(d)); {
-		rawIO(unix.SYS_WRITE, doorbell, event[:])
+		rawIO(syscall.SYS_WRITE, doorbell, event[:])
 		wait()
 		now := time.Now()
 		trips = append(trips, now.Sub(at))

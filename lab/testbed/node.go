@@ -29,7 +29,7 @@ type node struct {
 	proc  *process.Process // nil of a host
 	ports []string         // TAPs of a switch, or that of a NIC or HFI
 	ptp   chan error       // how the PTP instance of a NIC ended; nil: there is none
-	lans  int              // Ethernet links of a gateway
+	lans  int              // Ethernet links of a gateway, guest or host
 	flags []string         // of the process, besides the node's own
 	err   error            // why it ended early, or what it left over
 
@@ -115,7 +115,7 @@ func (n *node) mtu(l *topo.Link) int {
 func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 	switch {
 	case n.Kind == topo.Host:
-		return n.plugHost(mtu, vnet)
+		return n.plugHost(l, mtu, vnet)
 	case n.Kind == topo.Peer, n.Kind == topo.Gateway && !l.Fabric:
 		return n.plugLAN(mtu, vnet)
 	}
@@ -144,16 +144,21 @@ func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 	return t, nil
 }
 
-// plugHost makes the interface of a host.
-func (n *node) plugHost(mtu int, vnet bool) (*tap.TAP, error) {
-	t, err := n.net.OpenTAP(tap.Config{Name: kernelSide, Vnet: vnet})
+// plugHost makes the interface of a host at a link: eth0, eth1 and so on.
+func (n *node) plugHost(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
+	name, addrs := fmt.Sprint("eth", n.lans), n.IP
+	n.lans++
+	if n.At != nil {
+		addrs = n.At[l.Name]
+	}
+	t, err := n.net.OpenTAP(tap.Config{Name: name, Vnet: vnet})
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(n.net.SetMTU(kernelSide, mtu), n.net.Up(kernelSide))
-	for _, p := range n.IP {
+	err = errors.Join(n.net.SetMTU(name, mtu), n.net.Up(name))
+	for _, p := range addrs {
 		if err == nil {
-			err = n.net.AddAddr(kernelSide, p)
+			err = n.net.AddAddr(name, p)
 		}
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package topo
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -130,7 +131,7 @@ var kinds []kind
 func init() { // finish comes back to kinds
 	kinds = []kind{
 		{NIC, append(nicFields(), countField), finishNIC},
-		{Host, hostFields, func(*draft, *Node, conf.Node) error { return nil }},
+		{Host, append(hostFields, atField), finishHost},
 		{Switch, conf.Part(sw.Fields(), func(n *Node) *sw.Draft { return n.sw }), (*draft).finishSwitch},
 		{HFI, hfiFields, (*draft).finishHFI},
 		{Manager, managerFields, (*draft).finishManager},
@@ -188,6 +189,41 @@ func nicFields() []conf.Field[Node] {
 var hostFields = []conf.Field[Node]{
 	{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.9/24", Many: true, Set: func(n *Node, s string) error { return n.addPrefix(s, true) }},
 	{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::9/64", Many: true, Set: func(n *Node, s string) error { return n.addPrefix(s, false) }},
+}
+
+// atField gives the interfaces of a host with several links their addresses.
+var atField = conf.Field[Node]{Name: "at", Schema: conf.Schema{"type": "object", "additionalProperties": conf.Schema{"anyOf": []conf.Schema{{"type": "string"}, conf.ListOf(conf.Schema{"type": "string"})}}},
+	Node: func(n *Node, v conf.Node) error {
+		entries, err := v.Map("addresses by link, such as {a-h: 10.0.0.9/24}")
+		if err != nil {
+			return err
+		}
+		n.At = map[string][]netip.Prefix{}
+		for _, e := range entries {
+			texts, _ := e.Value.Texts()
+			for _, s := range texts {
+				p, err := netip.ParsePrefix(s)
+				if err != nil {
+					return e.Value.Errorf("at: expected an address with prefix length, such as 10.0.0.9/24 or fd00::9/64")
+				}
+				n.At[e.Name] = append(n.At[e.Name], p)
+				n.IP = append(n.IP, p)
+			}
+		}
+		return nil
+	}}
+
+// finishHost looks for the links that a host has addresses at.
+func finishHost(d *draft, n *Node, key conf.Node) error {
+	for _, name := range slices.Sorted(maps.Keys(n.At)) {
+		if l := d.Lab.Link(name); l == nil || !slices.Contains(l.Ends[:], n.Name) {
+			return key.Errorf("%s: at: it has no link %s", n.Name, name)
+		}
+	}
+	if n.At != nil && (n.has("ip") || n.has("ip6")) {
+		return key.Errorf("%s: ip and at exclude each other", n.Name)
+	}
+	return nil
 }
 
 // peerFields are the settings of a guest.
@@ -306,7 +342,7 @@ func (d *draft) checkNode(n *Node, key conf.Node) error {
 	switch {
 	case n.Kind == Switch && links < 2:
 		return key.Errorf("%s: a switch has two links or more, not %d", n.Name, links)
-	case n.Kind == Switch, n.Kind == Gateway:
+	case n.Kind == Switch, n.Kind == Gateway, n.Kind == Host && n.At != nil:
 	case links > 1:
 		return key.Errorf("%s: a %s has one port, not %d: put a switch between", n.Name, n.Kind, links)
 	case n.Kind != Host && links == 0:

@@ -61,6 +61,8 @@ type Node struct {
 	EM     fabric.EMConfig
 	Peer   peer.Config    // of a guest: Siw, Memory and KVM
 	IP     []netip.Prefix // of a host or guest
+	// At are the addresses of a host by link, if it has several; IP has all.
+	At map[string][]netip.Prefix
 	// PTP are the settings of a NIC's PTP instance, in YAML; nil: it has none.
 	PTP []byte
 	// Flags are the settings of a NIC as flags of `tapir nic`; for other nodes

@@ -91,6 +91,8 @@ func TestMistakes(t *testing.T) {
 		{"nodes:\n  a: {kind: nic, ip: 10.0.0.1/24}\n", "2:3: a: it has no link"},
 		{"nodes:\n  -a: {kind: host}\n", "2:3: -a: expected 1 to 32 letters"},
 		{"nodes:\n  s: {kind: switch}\n", "2:3: s: a switch has two links or more"},
+		{"nodes:\n  h: {kind: host, at: {x: 10.0.0.1/24}}\n", "2:3: h: at: it has no link x"},
+		{"nodes:\n  h: {kind: host, at: {x: 10.0.0.1}}\n", "2:27: at: expected an address"},
 		{two + "name: [x]\n", "5:7: name: expected"},
 		{strings.Replace(two, "0.2/", "0.1/", 1), "3:3: b: a has the address 10.0.0.1, too"},
 		{strings.Replace(two, "[a, b]", "[a, c]", 1), "4:13: there is no node c"},

@@ -35,7 +35,7 @@ func rows(f file) (list []string) {
 func joinedFile(t *testing.T, opt JoinOptions, tell func(j *Join, a, h uint32)) file {
 	t.Helper()
 	var b bytes.Buffer
-	j := NewJoin(NewLab(&b, "test"), opt)
+	j := NewJoin(NewLab(&b), opt)
 	a, h := j.Add(End{Link: "l", Node: "a"}, true), j.Add(End{Link: "l", Node: "h"}, false)
 	tell(j, a, h)
 	if err := j.Close(); err != nil {
@@ -161,7 +161,7 @@ func TestJoinReadsParts(t *testing.T) {
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
-	j := NewJoin(NewLab(&out, "test"), JoinOptions{})
+	j := NewJoin(NewLab(&out), JoinOptions{})
 	a, h := j.Add(End{Link: "l", Node: "a"}, true), j.Add(End{Link: "l", Node: "h"}, false)
 	broken := node.Bytes()[:node.Len()-3] // its process was killed
 	lost, err := j.Read([]Part{{Name: "l", R: &link, Ifaces: []uint32{a, h}}, {Name: "a", R: bytes.NewReader(broken), Ifaces: []uint32{a}, Node: true}})

@@ -40,10 +40,13 @@ func (e *End) Name() string { return e.Link + ":" + e.Node }
 // labChunk is what is written at once.
 const labChunk = 64 << 10
 
+// LabApplication is what the file of a Lab says wrote it.
+const LabApplication = "tapir lab"
+
 // NewLab begins the file on w.
-func NewLab(w io.Writer, application string) *Lab {
+func NewLab(w io.Writer) *Lab {
 	l := &Lab{w: w, buf: make([]byte, 0, 2*labChunk)}
-	l.block(&pcapng.Section{Application: application})
+	l.block(&pcapng.Section{Application: LabApplication})
 	return l
 }
 

@@ -15,7 +15,7 @@ import (
 // twoEnds writes a small lab: a frame that both ends see, one that is lost, a
 // super-frame, and what a node says.
 func twoEnds(w io.Writer) error {
-	l := NewLab(w, "tapir test")
+	l := NewLab(w)
 	a := l.Add(End{Link: "a-b", Node: "a", Far: "b", MTU: 1500, MAC: [6]byte{2, 0, 0, 0, 0, 1}})
 	b := l.Add(End{Link: "a-b", Node: "b", Far: "a", MTU: 1500})
 	f := frame.Record{Dir: frame.Outbound, Data: make([]byte, 60), System: 1000, ID: 1, Notes: frame.Say("QP 3 WR 17 RDMA Write last")}
@@ -84,7 +84,7 @@ func TestLabIsDeterministic(t *testing.T) {
 // Of a frame whose offload cannot be done, the file says why it is whole.
 func TestLabLeavesWhole(t *testing.T) {
 	var out bytes.Buffer
-	l := NewLab(&out, "tapir test")
+	l := NewLab(&out)
 	l.Add(End{Link: "a-b", Node: "a"})
 	l.Packet(0, &frame.Record{Data: make([]byte, 60), Offload: frame.Offload{GSO: frame.GSOTCPv4, GSOSize: 100}, Drop: frame.DropLink})
 	if err := l.Close(); err != nil {
@@ -96,7 +96,7 @@ func TestLabLeavesWhole(t *testing.T) {
 }
 
 func TestLabDoesNotAllocate(t *testing.T) {
-	l := NewLab(io.Discard, "tapir test")
+	l := NewLab(io.Discard)
 	l.Add(End{Link: "a-b", Node: "a"})
 	r, super := &frame.Record{Data: make([]byte, 1514), ID: 1, Notes: frame.Say("QP 3 WR 17 RDMA Write last"), Drop: frame.DropFault}, superFrame(40)
 	said := &pcapng.Journal{Stamp: 1, Host: "a", Topic: "wr", Message: []byte("QP 3 done WR 17")}

@@ -169,7 +169,7 @@ func (i *Inspector) fabricFlow(p *Packet, k fabricKey, protocol, name string) *F
 	if f == nil {
 		f = &Flow{Number: len(i.report.Flows) + 1, Protocol: protocol, A: name, First: p.Number, State: Replayed, Sides: make([]Side, 1)}
 		i.fabric[k] = f
-		i.report.Flows = append(i.report.Flows, f)
+		i.addFlow(p, f)
 	}
 	f.Packets++
 	f.Sides[0].Packets++

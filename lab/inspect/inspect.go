@@ -26,6 +26,7 @@ type Packet struct {
 	Interface int   // of the capture; a packet seen at two of them is judged at each
 	Link      uint16
 	Data      []byte // borrowed
+	End       string // of a link, if the capture is a lab's: frames are seen at several
 	OrigLen   int    // on the wire; more than len(Data) if the capture has cut it
 }
 
@@ -65,13 +66,15 @@ type Inspector struct {
 	series []*ptpSeries    // of all domains
 	noted  map[string]bool // notes that are made once
 	start  int64           // time of the first packet
+	hand   *Packet         // that is judged
+	views  views
 }
 
 // New returns an inspector.
 func New(opt Options) *Inspector {
 	return &Inspector{opt: opt, start: opt.Start, report: Report{part: opt.Last || opt.Window != Window{}, last: opt.Last}, conns: map[connKey]*conn{}, other: map[otherKey]*Flow{},
 		fabric: map[fabricKey]*Flow{}, noted: map[string]bool{},
-		ptp: map[ptpKey]*ptpDomain{}}
+		ptp: map[ptpKey]*ptpDomain{}, views: newViews()}
 }
 
 // Link types beside Ethernet in which IP packets are captured
@@ -90,6 +93,8 @@ const (
 
 // Packet takes the next packet of the capture.
 func (i *Inspector) Packet(p *Packet) {
+	i.hand = p
+	i.atEnd(p.End)
 	i.report.Packets++
 	if i.report.Packets == 1 && i.start == 0 {
 		i.start = p.Time
@@ -199,7 +204,7 @@ func (i *Inspector) unjudged(k otherKey, p *Packet) {
 	if f == nil {
 		f = &Flow{Number: len(i.report.Flows) + 1, Protocol: k.kind, A: k.src, B: k.dst, First: p.Number, State: NotReplayed, Why: k.kind + ": not replayed"}
 		i.other[k] = f
-		i.report.Flows = append(i.report.Flows, f)
+		i.addFlow(p, f)
 	}
 	f.Packets++
 	f.Last = p.Number
@@ -215,11 +220,15 @@ func (i *Inspector) note(packet int, text string) {
 
 // violate reports that packet breaks r.
 func (i *Inspector) violate(r *Rule, packet int, f *Flow, format string, args ...any) {
-	x := Finding{Packet: packet, Clause: r.Clause, Says: r.Says, Detail: fmt.Sprintf(format, args...),
+	detail := fmt.Sprintf(format, args...)
+	if i.seenBefore(r, packet, f, detail) {
+		return
+	}
+	x := Finding{Packet: packet, Clause: r.Clause, Says: r.Says, Detail: detail,
 		Siw: r.Siw, Note: r.Siw && i.opt.QuirksSiw}
 	if f != nil {
 		x.Flow = f.Number
-		f.judged(x.Note)
+		f.first().judged(x.Note)
 	}
 	i.report.Findings = append(i.report.Findings, x)
 }

@@ -38,6 +38,9 @@ func (i *Inspector) event(e Event, now int64) {
 
 // event adds a step of the connection.
 func (h *half) event(packet int, now int64, name, detail string) {
+	if h.c.flow.of != nil {
+		return
+	}
 	h.c.in.event(Event{Packet: packet, Flow: h.c.flow.Number, From: h.addr.String(), To: h.peer().addr.String(),
 		Name: name, Detail: detail}, now)
 }

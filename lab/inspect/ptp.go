@@ -169,7 +169,7 @@ func (i *Inspector) ptpDomain(p *Packet, domain uint8) *ptpDomain {
 			flow: &Flow{Number: len(i.report.Flows) + 1, Protocol: "PTP", A: fmt.Sprintf("domain %d", domain),
 				First: p.Number, State: Replayed, Sides: make([]Side, 1)}}
 		i.ptp[k] = d
-		i.report.Flows = append(i.report.Flows, d.flow)
+		i.addFlow(p, d.flow)
 	}
 	d.flow.Packets++
 	d.flow.Sides[0].Packets++

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -61,7 +62,11 @@ type Flow struct {
 	Notes      int    `json:"notes"`
 	Agreed     string `json:"agreed,omitempty"` // what start-up agreed on
 	Sides      []Side `json:"sides,omitempty"`  // A's packets and B's
-	RTT        *RTT   `json:"rtt,omitempty"`
+	// Ends are the link ends of a lab where the flow was seen. Packets are
+	// counted at the first; what breaks a rule is reported where it is seen first.
+	Ends []string `json:"ends,omitempty"`
+	of   *Flow    // of which it is another sight; nil: the first
+	RTT  *RTT     `json:"rtt,omitempty"`
 }
 
 func (f *Flow) judged(note bool) {
@@ -122,6 +127,7 @@ type Report struct {
 	Packets  int       `json:"packets"`
 	Other    int       `json:"other"` // packets of protocols that are none of ours
 	Flows    []*Flow   `json:"flows"`
+	Ends     []string  `json:"ends,omitempty"` // of links, in a lab's capture
 	Findings []Finding `json:"findings"`
 	Ladder   []Event   `json:"ladder,omitempty"`
 	Beyond   int       `json:"ladder_beyond,omitempty"` // events that the ladder has no place for
@@ -192,7 +198,11 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	p := &printer{w: w}
-	p.f("%d packets, %d flows", r.Packets, len(r.Flows))
+	p.f("%d packets", r.Packets)
+	if len(r.Ends) > 0 {
+		p.f(" at %d link ends (%s)", len(r.Ends), strings.Join(r.Ends, ", "))
+	}
+	p.f(", %d flows", len(r.Flows))
 	if r.Other > 0 {
 		p.f(", %d packets of other protocols", r.Other)
 	}
@@ -238,6 +248,9 @@ func (f *Flow) write(p *printer) {
 		ends += " > " + f.B
 	}
 	p.f("\nflow %d  %s  %s  packets %d to %d", f.Number, f.Protocol, ends, f.First, f.Last)
+	if len(f.Ends) > 0 {
+		p.f("\n  at %s", strings.Join(f.Ends, ", "))
+	}
 	if f.Why != "" {
 		p.f("\n  %s", f.Why)
 	}

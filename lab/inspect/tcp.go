@@ -158,7 +158,7 @@ func (i *Inspector) newConn(p *Packet, a, b netip.AddrPort) *conn {
 	for n, addr := range []netip.AddrPort{a, b} {
 		c.half[n] = &half{c: c, side: n, addr: addr, stat: &f.Sides[n], rdma: newRDMAState()}
 	}
-	i.report.Flows = append(i.report.Flows, f)
+	i.addFlow(p, f)
 	i.order = append(i.order, c)
 	return c
 }

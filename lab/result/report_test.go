@@ -121,7 +121,7 @@ func recording(t *testing.T, file string) Recording {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	lab := capture.NewLab(&b, "test")
+	lab := capture.NewLab(&b)
 	for _, ends := range [][2]string{{"a", "h"}, {"h", "a"}} {
 		lab.Add(capture.End{Link: "a-h", Node: ends[0], Far: ends[1], MTU: 1500})
 	}

@@ -127,7 +127,7 @@ func (b *Bed) join() (err error) {
 				return err
 			}
 			defer func() { err = errors.Join(err, f.Close()) }()
-			j = capture.NewJoin(capture.NewLab(f, "tapir lab"), capture.JoinOptions{})
+			j = capture.NewJoin(capture.NewLab(f), capture.JoinOptions{})
 		}
 		more, err := c.describe(j)
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/lab/inspect"
+	"tapir/lab/result"
 	"tapir/lab/topo"
 	"tapir/lab/tshark"
 	"tapir/wire/pcapng"
@@ -17,8 +19,21 @@ import (
 // checkCapture has tshark read the capture of a lab: it has every end of every
 // link, and nothing is malformed. Stock Wireshark takes a start-up frame of MPA
 // that it sees once more for an FPDU.
-func checkCapture(t *testing.T, lab *topo.Lab, file string) {
+func checkCapture(t *testing.T, lab *topo.Lab, r *result.Result, file string) {
 	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	in := inspect.New(inspect.Options{})
+	if err := inspect.Read(f, in); err != nil {
+		t.Fatal(err)
+	}
+	disturbed := slices.ContainsFunc(r.Links, func(l result.Link) bool { return l.Counts.Corrupted > 0 || len(l.Counts.Rules) > 0 })
+	if found := in.Finish(); found.Violations() > 0 && !disturbed {
+		t.Errorf("%d violations, the first: %v", found.Violations(), found.First())
+	}
 	rows, err := tshark.Fields(t.Context(), file, tshark.Options{Disable: []string{"rpcordma"}},
 		"frame.interface_name", "_ws.malformed", "frame.number", "tcp.analysis.retransmission", "tcp.seq", "_ws.col.Info")
 	if err != nil {

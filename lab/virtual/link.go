@@ -254,7 +254,7 @@ func (k *link) record(mtu int) (err error) {
 		return err
 	}
 	k.lab.later(func() { k.disk.Close() })
-	k.cap = capture.NewLab(k.disk, "tapir lab")
+	k.cap = capture.NewLab(k.disk)
 	for i, e := range k.ends {
 		end := capture.End{Link: k.Name, Node: e.node.Name, Far: k.ends[1-i].node.Name, MTU: mtu, Speed: uint64(k.impairment(i).Rate)}
 		if e.node.dev != nil {

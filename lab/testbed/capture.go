@@ -14,9 +14,6 @@ import (
 	"tapir/wire/frame"
 )
 
-// CaptureFile is the capture of all links of a lab, in its directory.
-const CaptureFile = "lab.pcapng"
-
 // nodeLog are the topics of which a lab's capture has what NICs say.
 const nodeLog = frame.LogWR | frame.LogCM | frame.LogError
 
@@ -122,7 +119,7 @@ func (b *Bed) join() (err error) {
 			continue
 		}
 		if j == nil {
-			f, err := os.Create(filepath.Join(b.files, CaptureFile))
+			f, err := os.Create(filepath.Join(b.files, capture.LabFile))
 			if err != nil {
 				return err
 			}
@@ -166,20 +163,4 @@ func (c *cable) describe(j *capture.Join) ([]capture.Part, error) {
 		}
 	}
 	return append([]capture.Part{link}, nodes...), nil
-}
-
-// linkCapture writes the frames of a link from the lab's capture to a file of
-// their own, each once, as it entered the link.
-func (b *Bed) linkCapture(c *cable) (file string, err error) {
-	in, err := os.Open(filepath.Join(b.files, CaptureFile))
-	if err != nil {
-		return "", err
-	}
-	defer in.Close()
-	out, err := os.CreateTemp(b.dir, "link*.pcapng")
-	if err != nil {
-		return "", err
-	}
-	_, err = capture.Select(out, in, capture.Entering(c.Name))
-	return out.Name(), errors.Join(err, out.Close())
 }

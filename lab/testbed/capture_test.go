@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/lab/capture"
 	"tapir/lab/inspect"
 	"tapir/lab/result"
 	"tapir/lab/topo"
@@ -110,10 +111,10 @@ steps:
   - {perf: write-bw, server: b, client: a, size: 100000, iters: 10}
   - expect: {link: s-b, filter: iwarp_rdma.opcode == 0 && iwarp_ddp.last_flag == 1, min: 10}
 `, out)
-	if r.Verdict != "pass" || r.Links[0].Capture != "" || r.Links[1].Capture != CaptureFile {
+	if r.Verdict != "pass" || r.Links[0].Capture != "" || r.Links[1].Capture != capture.LabFile {
 		t.Fatal(said, r.Links)
 	}
-	p := picture(t, filepath.Join(out, CaptureFile))
+	p := picture(t, filepath.Join(out, capture.LabFile))
 	if !slices.Equal(p.names, []string{"s-b:s", "s-b:b"}) {
 		t.Fatalf("%q", p.names)
 	}

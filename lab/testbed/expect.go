@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"tapir/lab/capture"
 	"tapir/lab/result"
 	"tapir/lab/topo"
 	"tapir/lab/tshark"
@@ -132,7 +134,7 @@ func (b *Bed) filter(ctx context.Context, c *topo.Condition) error {
 	if b.links[c.Link].part == nil {
 		return errors.New("the link was not captured")
 	}
-	file, err := b.linkCapture(b.links[c.Link])
+	file, err := capture.LinkFile(b.dir, filepath.Join(b.files, capture.LabFile), c.Link)
 	if err != nil {
 		return err
 	}

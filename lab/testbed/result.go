@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"tapir/lab/capture"
 	"tapir/lab/result"
 	"tapir/lab/topo"
 )
@@ -74,7 +75,7 @@ func (b *Bed) recording() result.Recording {
 		if b.links[link].part == nil {
 			return nil, nil
 		}
-		return os.Open(filepath.Join(b.files, CaptureFile))
+		return os.Open(filepath.Join(b.files, capture.LabFile))
 	}}
 }
 
@@ -97,7 +98,7 @@ func (b *Bed) collect(ctx context.Context, r *result.Result) {
 		c := b.links[r.Links[i].Name]
 		r.Links[i].Counts = c.counts()
 		if b.opt.Out != "" && c.part != nil {
-			r.Links[i].Capture = CaptureFile
+			r.Links[i].Capture = capture.LabFile
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/capture"
 	"tapir/lab/result"
 	"tapir/lab/rundir"
 	"tapir/lab/topo"
@@ -96,7 +97,7 @@ func TestExamples(t *testing.T) {
 			if r.Verdict != result.Passed || r.Done() != len(lab.Steps) {
 				t.Error(said.String())
 			}
-			checkCapture(t, lab, r, filepath.Join(out, CaptureFile))
+			checkCapture(t, lab, r, filepath.Join(out, capture.LabFile))
 			var written result.Result
 			data, err := os.ReadFile(filepath.Join(out, "result.json"))
 			if err := errors.Join(err, json.Unmarshal(data, &written)); err != nil || written.Verdict != result.Passed || len(written.Links) != len(lab.Links) {

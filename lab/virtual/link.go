@@ -1,14 +1,9 @@
 package virtual
 
 import (
-	"errors"
-	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"time"
 
-	"tapir/lab/capture"
 	"tapir/lab/fault"
 	lablink "tapir/lab/link"
 	"tapir/lab/topo"
@@ -37,9 +32,8 @@ type link struct {
 	down    bool
 	tooLong uint64
 	split   virtio.Splitter
-	cap     *capture.Lab
-	disk    *os.File
-	file    string
+	rec     *recording // nil: the link is not captured
+	place   int        // in the file's order
 	ifaces  [2]uint32
 }
 
@@ -55,7 +49,7 @@ type end struct {
 
 // addLink makes the ends of a link, which the nodes need.
 func (l *Lab) addLink(t *topo.Link) *link {
-	k := &link{Link: t, lab: l}
+	k := &link{Link: t, lab: l, place: len(l.links)}
 	for i, name := range t.Ends {
 		n := l.node(name)
 		e := &end{link: k, side: i, node: n, port: frame.Port(len(n.ends)), wake: frame.Never}
@@ -232,54 +226,4 @@ func (l *Lab) filters() bool {
 		}
 	}
 	return false
-}
-
-// wanted tells whether somebody will read the link's capture.
-func (l *Lab) wanted(t *topo.Link) bool {
-	if l.opt.Out != "" || l.opt.Draw {
-		return t.Capture
-	}
-	for _, s := range l.topo.Steps {
-		if s.Condition.Filter != "" && s.Condition.Link == t.Name {
-			return true
-		}
-	}
-	return false
-}
-
-// record begins the capture of the link.
-func (k *link) record(mtu int) (err error) {
-	k.file = filepath.Join(k.lab.files, k.Name+".pcapng")
-	if k.disk, err = os.Create(k.file); err != nil {
-		return err
-	}
-	k.lab.later(func() { k.disk.Close() })
-	k.cap = capture.NewLab(k.disk)
-	for i, e := range k.ends {
-		end := capture.End{Link: k.Name, Node: e.node.Name, Far: k.ends[1-i].node.Name, MTU: mtu, Speed: uint64(k.impairment(i).Rate)}
-		if e.node.dev != nil {
-			end.MAC = e.node.dev.Config().MAC
-		}
-		k.ifaces[i] = k.cap.Add(end)
-	}
-	return nil
-}
-
-// Trace implements frame.Tracer: a frame enters the cable. What leaves it at
-// the other end would only be the same again.
-func (k *link) Trace(r *frame.Record) {
-	if r.Dir == frame.Outbound {
-		k.cap.Packet(k.ifaces[r.Port], r)
-	}
-}
-
-// finish completes the capture.
-func (k *link) finish() error {
-	if k.cap == nil {
-		return nil
-	}
-	if err := errors.Join(k.cap.Close(), k.disk.Close()); err != nil {
-		return fmt.Errorf("link %s: %w", k.Name, err)
-	}
-	return nil
 }

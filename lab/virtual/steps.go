@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
+	"tapir/lab/capture"
 	"tapir/lab/perf"
 	"tapir/lab/result"
 	"tapir/lab/topo"
@@ -205,10 +205,10 @@ func (l *Lab) Finish(ctx context.Context, r *result.Result) error {
 
 // recorded opens the complete capture of a link.
 func (l *Lab) recorded(link string) (io.ReadCloser, error) {
-	if l.link(link).file == "" {
+	if l.link(link).rec == nil {
 		return nil, nil
 	}
-	return os.Open(l.link(link).file)
+	return os.Open(l.rec.path)
 }
 
 // collect notes what NICs and links have to tell before they end.
@@ -225,8 +225,8 @@ func (l *Lab) collect(r *result.Result) {
 	}
 	for i, k := range l.links {
 		r.Links[i].Counts = k.counts()
-		if l.opt.Out != "" && k.file != "" {
-			r.Links[i].Capture = filepath.Base(k.file)
+		if l.opt.Out != "" && k.rec != nil {
+			r.Links[i].Capture = capture.LabFile
 		}
 	}
 }
@@ -255,8 +255,16 @@ func (l *Lab) judgeCaptures(ctx context.Context, r *result.Result) {
 // filter counts the frames of a complete capture that a display filter lets
 // through.
 func (l *Lab) filter(ctx context.Context, c *topo.Condition) error {
+	if l.link(c.Link).rec == nil {
+		return errors.New("the link was not captured")
+	}
+	file, err := capture.LinkFile("", l.rec.path, c.Link)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file)
 	// The dissector of RPC guesses that short Sends are its own.
-	rows, err := tshark.Fields(ctx, l.link(c.Link).file, tshark.Options{Filter: c.Filter, Disable: []string{"rpcordma"}}, "frame.number")
+	rows, err := tshark.Fields(ctx, file, tshark.Options{Filter: c.Filter, Disable: []string{"rpcordma"}}, "frame.number")
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,8 @@ type Lab struct {
 	nodes []*node // in the file's order, as are links
 	links []*link
 	log   *log
-	files string // the directory of captures
+	files string // the directory of the capture
+	rec   *recording
 	undo  []func()
 	err   error // of the world: it cannot go on
 }
@@ -197,10 +198,7 @@ func (l *Lab) end(ctx context.Context) error {
 	for _, n := range l.nodes {
 		err = errors.Join(err, n.leaks())
 	}
-	for _, k := range l.links {
-		err = errors.Join(err, k.finish())
-	}
-	return err
+	return errors.Join(err, l.rec.finish())
 }
 
 func (l *Lab) idle() bool {

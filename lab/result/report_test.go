@@ -139,8 +139,8 @@ func recording(t *testing.T, file string) Recording {
 				start = p.Stamp - 150e6
 			}
 			src := uint32(p.Data[11]) >> 2 & 1 // as the two hosts' MACs differ there
-			lab.Packet(src, &frame.Record{Data: p.Data, System: frame.Stamp(p.Stamp), Dir: frame.Outbound})
-			lab.Packet(1-src, &frame.Record{Data: p.Data, System: frame.Stamp(p.Stamp), Dir: frame.Inbound})
+			lab.Packet(src, &frame.Record{Data: p.Data, System: frame.Stamp(p.Stamp), ID: 1, Dir: frame.Outbound})
+			lab.Packet(1-src, &frame.Record{Data: p.Data, System: frame.Stamp(p.Stamp), ID: 1, Dir: frame.Inbound})
 		}
 	}
 	if err := lab.Close(); err != nil {

@@ -32,8 +32,11 @@ func checkCapture(t *testing.T, lab *topo.Lab, r *result.Result, file string) {
 		t.Fatal(err)
 	}
 	disturbed := slices.ContainsFunc(r.Links, func(l result.Link) bool { return l.Counts.Corrupted > 0 || len(l.Counts.Rules) > 0 })
-	if found := in.Finish(); found.Violations() > 0 && !disturbed {
-		t.Errorf("%d violations, the first: %v", found.Violations(), found.First())
+	for _, x := range in.Finish().Findings {
+		// A busy machine may lose the stamp of a Sync, and with it the Follow_Up.
+		if !x.Note && !disturbed && !strings.HasPrefix(x.Clause, "IEEE 1588") {
+			t.Error(x)
+		}
 	}
 	rows, err := tshark.Fields(t.Context(), file, tshark.Options{Disable: []string{"rpcordma"}},
 		"frame.interface_name", "_ws.malformed", "frame.number", "tcp.analysis.retransmission", "tcp.seq", "_ws.col.Info")

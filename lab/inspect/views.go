@@ -1,6 +1,9 @@
 package inspect
 
-import "slices"
+import (
+	"hash/fnv"
+	"slices"
+)
 
 // views knows what is the same in a lab's capture, where a frame is seen at
 // several link ends. Each end is replayed by itself, as a capture made there;
@@ -89,11 +92,9 @@ func (i *Inspector) seenBefore(r *Rule, packet int, f *Flow, detail string) bool
 	return known
 }
 
-// hash is FNV-1a.
+// hash is that of a frame's octets.
 func hash(b []byte) uint64 {
-	h := uint64(14695981039346656037)
-	for _, c := range b {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	return h
+	h := fnv.New64a()
+	_, _ = h.Write(b) // never fails
+	return h.Sum64()
 }

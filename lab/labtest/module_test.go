@@ -38,9 +38,10 @@ func TestOwn(t *testing.T) {
 }
 `
 
-// TestModule does what docs/ci.md says in a module of its own, without network:
-// as root, where tapir is built, and as an ordinary user with a program that is
-// there.
+// TestModule does what docs/ci.md says in a module of its own: as root, where
+// tapir is built, and as an ordinary user with a program that is there. It does
+// without network and so without `go mod tidy`: the module has the requirements
+// that this one has.
 func TestModule(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -48,7 +49,8 @@ func TestModule(t *testing.T) {
 	}
 	dir := testenv.PublicDir(t)
 	for name, text := range map[string]string{
-		"go.mod":             "module example.com/user\n\ngo 1.26.0\n",
+		"go.mod":             strings.Replace(content(t, root, "go.mod"), "module tapir", "module example.com/user", 1),
+		"go.sum":             content(t, root, "go.sum"),
 		"testdata/pair.yaml": block(t, "yaml"),
 		"lab_test.go":        block(t, "go") + failing,
 	} {
@@ -62,6 +64,7 @@ func TestModule(t *testing.T) {
 	}
 	out := filepath.Join(dir, "out")
 	script := strings.Replace(block(t, "sh"), "../tapir", root, 1)
+	script = strings.Replace(script, "go mod tidy\n", "", 1)
 	script = strings.Replace(script, "go test ./...", "go test -c -o user.test && ./user.test -test.v", 1)
 	cmd := exec.Command("sh", "-ec", script)
 	cmd.Dir = dir
@@ -77,6 +80,15 @@ func TestModule(t *testing.T) {
 	his := filepath.Join(dir, "his")
 	cmd.Env = append(cmd.Env, "TAPIR="+tapir, "TAPIR_LABTEST_OUT="+his)
 	check(t, cmd, his)
+}
+
+func content(t *testing.T, dir, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // check runs the tests of which two fail, and reads their reports.

@@ -123,7 +123,7 @@ func (c *conn) close(now frame.Time) {
 // abort ends the connection now: a Terminate if the stream is up, then RST. One
 // that is under way for a protocol error goes out first.
 func (c *conn) abort() {
-	if c.phase == closing && !c.aborting && c.stream.Err() != nil && !c.stream.Terminating() {
+	if c.phase == closing && !c.aborting && c.stream != nil && c.stream.Err() != nil && !c.stream.Terminating() {
 		c.aborting = true
 		c.tcp.Kick()
 		c.e.armAfter(c, abortTimeout)

@@ -18,6 +18,7 @@ import (
 	"tapir/rdmap"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
+	"tapir/wire/tcp"
 )
 
 // load reads the packets of a capture.
@@ -367,5 +368,36 @@ func TestWindow(t *testing.T) {
 	}
 	if r := inspectFile(t, file, Options{Choose: func(name string, _ bool) bool { return name != "" }}); r.Packets != 0 {
 		t.Errorf("%d packets of other interfaces", r.Packets)
+	}
+}
+
+// What is sent once more behind the FIN is held against what was sent first.
+func TestRetransmissionBehindFIN(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		k := &talk{}
+		q := mpa.Frame{Kind: mpa.Request, CRC: true, Rev: 1}
+		r := q
+		r.Kind = mpa.Reply
+		k.start(q, r)
+		k.untagged(0, rdmap.Send, bytes.Repeat([]byte{1, 2}, 50))
+		last := k.list[len(k.list)-1]
+		k.segment(0, tcp.ACK|tcp.FIN, nil)
+		last.Number, last.Data = len(k.list)+1, bytes.Clone(last.Data)
+		if changed {
+			last.Data[payloadAt+30] ^= 1
+			mendTCP(last.Data)
+		}
+		k.list = append(k.list, last)
+		in := New(Options{})
+		for i := range k.list {
+			in.Packet(&k.list[i])
+		}
+		var found []string
+		for _, f := range in.Finish().Findings {
+			found = append(found, f.Clause)
+		}
+		if want := []string{tcpChanged.Clause}; changed && !slices.Equal(found, want) || !changed && found != nil {
+			t.Errorf("changed: %v: %q", changed, found)
+		}
 	}
 }

@@ -387,6 +387,9 @@ func (h *half) take(p *Packet, x segment) {
 // compare looks for octets that a retransmission has changed.
 func (h *half) compare(packet int, seq tcp.Seq, b []byte) {
 	off := int64(h.stream.end()) - int64(h.next.Sub(seq)) // in the stream
+	if h.fin && h.finAt.Less(h.next) {
+		off++ // of the FIN, which is none of it
+	}
 	from := max(off, int64(h.stream.base), int64(h.stream.since))
 	if len(b) == 0 || h.cut != 0 || from >= off+int64(len(b)) {
 		return

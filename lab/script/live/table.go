@@ -71,19 +71,21 @@ func explain(why []string) string {
 // row is the line of a result; root is the library.
 func row(root string, r Result) (Row, error) {
 	o := &r.Outcome
-	name, err := filepath.Rel(root, r.Script.Name)
-	if err != nil {
-		return Row{}, err
-	}
-	w := Row{Name: name, Frames: o.Frames.String(), Inside: o.Inside.String(), Why: strings.Join(o.Why, "; ")}
+	w := Row{Name: NameIn(root, r.Script), Frames: o.Frames.String(), Inside: o.Inside.String(), Why: strings.Join(o.Why, "; ")}
 	if o.State() == script.Differs {
 		w.Why = explain(o.Why)
 	}
 	if o.State() != script.NotApplicable {
 		w.Unseen = fmt.Sprint(o.Unseen)
 	}
+	var err error
 	w.Clause, err = clauseOf(r.Script.Name)
 	return w, err
+}
+
+// NameIn is what rows call a script of a library.
+func NameIn(root string, s *script.Script) string {
+	return strings.TrimPrefix(s.Name, filepath.Clean(root)+string(filepath.Separator))
 }
 
 var citation = regexp.MustCompile(`^(RFC \d+ (?:sections?|appendix|annex) [A-Za-z0-9.]+|IEEE 1588-2019 section [0-9.]+|OPA [^:,]+)`)

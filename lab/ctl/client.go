@@ -11,10 +11,12 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -235,13 +237,39 @@ func (c *Client) Stop(ctx context.Context) error {
 
 // Perf runs job, which encodes to JSON, and decodes the result into report.
 // progress, if not nil, gets what the NIC tells meanwhile. When ctx ends, the
-// NIC cancels the job.
+// NIC cancels the job, and Perf returns when it has.
 func (c *Client) Perf(ctx context.Context, job any, progress func(json.RawMessage), report any) error {
 	b, err := json.Marshal(job)
 	if err != nil {
 		return err
 	}
-	resp, err := c.do(ctx, http.MethodPost, "/v1/perf", bytes.NewReader(b))
+	running, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	var conn atomic.Pointer[net.UnixConn]
+	defer context.AfterFunc(ctx, func() { leave(conn.Load(), abort) })()
+	traced := httptrace.WithClientTrace(running, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		c, _ := i.Conn.(*net.UnixConn)
+		conn.Store(c)
+	}})
+	err = c.perf(traced, bytes.NewReader(b), progress, report)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// leave tells the NIC that its client wants no more, and gives it a few seconds
+// to end what it did.
+func leave(conn *net.UnixConn, abort func()) {
+	if conn == nil || conn.CloseWrite() != nil {
+		abort()
+		return
+	}
+	time.AfterFunc(closeGrace, abort)
+}
+
+func (c *Client) perf(ctx context.Context, job io.Reader, progress func(json.RawMessage), report any) error {
+	resp, err := c.do(ctx, http.MethodPost, "/v1/perf", job)
 	if err != nil {
 		return err
 	}

@@ -231,8 +231,10 @@ func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, err
 	var startErr error
 	err = d.on(func(now frame.Time) {
 		run, startErr = ptprun.Start(d.Device, d.Thread, job, now, func(r ptprun.Report) { progress(r) }, func(r ptprun.Report, err error) {
-			go uds.Close() // which waits for the thread that calls us
-			done(r, err)
+			go func() { // Close waits for the thread that calls us
+				_ = uds.Close()
+				done(r, err)
+			}()
 		})
 		if startErr == nil {
 			d.Device.PTPManager().SetLocal(uds)

@@ -1,14 +1,12 @@
 package fault
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
-	"tapir/lab/capture"
+	"tapir/lab/capture/capturetest"
 	"tapir/rdmap"
 	"tapir/wire/frame"
-	"tapir/wire/pcapng"
 	"tapir/wire/tcp"
 )
 
@@ -80,13 +78,13 @@ func TestGolden(t *testing.T) {
 	for _, file := range files {
 		e := engine(t, 1, with(Flip, "fpdu", func(r *Rule) { r.Nth = []int{2} }), NewRule(Duplicate, "mpa-request"), NewRule(Duplicate, "write"),
 			NewRule(Duplicate, "read-response"), NewRule(Duplicate, "send"), NewRule(Duplicate, "terminate"))
-		for _, b := range packets(t, file) {
-			x := look(b)
+		for _, p := range capturetest.Packets(t, file) {
+			x := look(p.Data)
 			from := A
 			if x.src.Compare(x.dst) > 0 {
 				from = B
 			}
-			apply(t, e, from, b)
+			apply(t, e, from, p.Data)
 		}
 		for _, c := range e.Counts() {
 			struck[c.Name] += c.Struck
@@ -101,23 +99,4 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	t.Log(len(files), struck)
-}
-
-func packets(t *testing.T, file string) (all [][]byte) {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	next, err := capture.Blocks(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for b, err := next(); err == nil; b, err = next() {
-		if p, ok := b.(*pcapng.Packet); ok {
-			all = append(all, append([]byte(nil), p.Data...))
-		}
-	}
-	return all
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/capture"
+	"tapir/lab/capture/capturetest"
 	"tapir/mpa"
 	"tapir/opa"
 	"tapir/rdmap"
@@ -24,28 +24,10 @@ import (
 // load reads the packets of a capture.
 func load(t testing.TB, file string) (list []Packet) {
 	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
+	for i, p := range capturetest.Packets(t, file) {
+		list = append(list, Packet{Number: i + 1, Time: p.Stamp, Link: pcapng.LinkEthernet, Data: p.Data, OrigLen: int(p.OrigLen)})
 	}
-	defer f.Close()
-	next, err := capture.Blocks(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		b, err := next()
-		if err == io.EOF {
-			return list
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p, ok := b.(*pcapng.Packet); ok {
-			list = append(list, Packet{Number: len(list) + 1, Time: p.Stamp, Link: pcapng.LinkEthernet,
-				Data: bytes.Clone(p.Data), OrigLen: int(p.OrigLen)})
-		}
-	}
+	return list
 }
 
 func judge(list []Packet) *Report {

@@ -2,8 +2,6 @@ package inspect
 
 import (
 	"bytes"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tapir/lab/capture"
+	"tapir/lab/capture/capturetest"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
@@ -19,29 +18,13 @@ import (
 // frame of that number with a wrong octet where it arrives.
 func inLab(t *testing.T, file string, bad int) (lab []byte, arrival int) {
 	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	next, err := capture.Blocks(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var b bytes.Buffer
 	l := capture.NewLab(&b)
 	ends := []uint32{l.Add(capture.End{Link: "l", Node: "x"}), l.Add(capture.End{Link: "l", Node: "y"})}
 	var first []byte // the MAC of x
 	number := 0
-	for id := uint64(1); ; {
-		blk, err := next()
-		if err == io.EOF {
-			break
-		}
-		p, ok := blk.(*pcapng.Packet)
-		if !ok {
-			continue
-		}
+	for i, p := range capturetest.Packets(t, file) {
+		id := uint64(i + 1)
 		if first == nil {
 			first = bytes.Clone(p.Data[6:12])
 		}
@@ -60,7 +43,6 @@ func inLab(t *testing.T, file string, bad int) (lab []byte, arrival int) {
 		l.Packet(ends[side], &frame.Record{Dir: frame.Outbound, Data: r.Data, System: r.System}) // dropped before the link
 		l.Event(&pcapng.Journal{Stamp: p.Stamp, Message: []byte("said")})
 		number += 4
-		id++
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)

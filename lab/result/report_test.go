@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"tapir/lab/capture"
+	"tapir/lab/capture/capturetest"
 	"tapir/lab/fault"
 	"tapir/lab/perf"
 	"tapir/wire/frame"
-	"tapir/wire/pcapng"
 )
 
 // golden are captures of Linux siw, which other tests have, too.
@@ -111,37 +111,19 @@ func TestPage(t *testing.T) {
 // capture has, from 150 ms after the lab's start on.
 func recording(t *testing.T, file string) Recording {
 	t.Helper()
-	f, err := os.Open(golden + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	next, err := capture.Blocks(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var b bytes.Buffer
 	lab := capture.NewLab(&b)
 	for _, ends := range [][2]string{{"a", "h"}, {"h", "a"}} {
 		lab.Add(capture.End{Link: "a-h", Node: ends[0], Far: ends[1], MTU: 1500})
 	}
 	start := int64(0)
-	for {
-		block, err := next()
-		if err == io.EOF {
-			break
+	for _, p := range capturetest.Packets(t, golden+file) {
+		if start == 0 {
+			start = p.Stamp - 150e6
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p, ok := block.(*pcapng.Packet); ok {
-			if start == 0 {
-				start = p.Stamp - 150e6
-			}
-			src := uint32(p.Data[11]) >> 2 & 1 // as the two hosts' MACs differ there
-			lab.Packet(src, &frame.Record{Data: p.Data, System: frame.Stamp(p.Stamp), ID: 1, Dir: frame.Outbound})
-			lab.Packet(1-src, &frame.Record{Data: p.Data, System: frame.Stamp(p.Stamp), ID: 1, Dir: frame.Inbound})
-		}
+		src := uint32(p.Data[11]) >> 2 & 1 // as the two hosts' MACs differ there
+		lab.Packet(src, &frame.Record{Data: p.Data, System: frame.Stamp(p.Stamp), ID: 1, Dir: frame.Outbound})
+		lab.Packet(1-src, &frame.Record{Data: p.Data, System: frame.Stamp(p.Stamp), ID: 1, Dir: frame.Inbound})
 	}
 	if err := lab.Close(); err != nil {
 		t.Fatal(err)

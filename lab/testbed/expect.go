@@ -12,7 +12,6 @@ import (
 	"tapir/lab/capture"
 	"tapir/lab/result"
 	"tapir/lab/topo"
-	"tapir/lab/tshark"
 )
 
 // hopeless is the failure of a condition that cannot come to hold any more.
@@ -128,20 +127,16 @@ func (b *Bed) counters(ctx context.Context, n *node) []result.Counter {
 // countersWithin bounds how long a NIC may take to tell its counters.
 const countersWithin = 5 * time.Second
 
-// filter counts the frames of a complete capture that a display filter lets
-// through.
-func (b *Bed) filter(ctx context.Context, c *topo.Condition) error {
-	if b.links[c.Link].part == nil {
+// filter judges a step by the complete capture.
+func (b *Bed) filter(ctx context.Context, s *topo.Step) error {
+	if b.links[s.Condition.Link].part == nil {
 		return errors.New("the link was not captured")
 	}
-	file, err := capture.LinkFile(b.dir, filepath.Join(b.files, capture.LabFile), c.Link)
-	if err != nil {
-		return err
+	limited, cancel := context.WithTimeout(ctx, s.Timeout)
+	defer cancel()
+	err := result.Filter(limited, filepath.Join(b.files, capture.LabFile), &s.Condition)
+	if ctx.Err() != nil {
+		return errInterrupted
 	}
-	// The dissector of RPC guesses that short Sends are its own.
-	rows, err := tshark.Fields(ctx, file, tshark.Options{Filter: c.Filter, Disable: []string{"rpcordma"}}, "frame.number")
-	if err != nil {
-		return err
-	}
-	return c.Bounds(uint64(len(rows)))
+	return err
 }

@@ -49,7 +49,7 @@ func (b *Bed) Finish(ctx context.Context, r *result.Result) error {
 	if err != nil {
 		b.log.printf("FAIL  %v", err)
 	}
-	b.judgeCaptures(ctx, r)
+	r.JudgeCaptures(b.lab.Steps, b.now, func(s *topo.Step) error { return b.filter(ctx, s) }, b.log.printf)
 	for i := range r.Nodes {
 		n := b.nodes[r.Nodes[i].Name]
 		if n.err != nil {
@@ -100,29 +100,6 @@ func (b *Bed) collect(ctx context.Context, r *result.Result) {
 		if b.opt.Out != "" && c.part != nil {
 			r.Links[i].Capture = capture.LabFile
 		}
-	}
-}
-
-// judgeCaptures judges the steps that look into captures, if the others were
-// done.
-func (b *Bed) judgeCaptures(ctx context.Context, r *result.Result) {
-	for i, res := range r.Steps {
-		s := &b.lab.Steps[i]
-		if s.Condition.Filter == "" || res.Verdict == result.Skipped {
-			continue
-		}
-		res.Begin(b.now())
-		limited, cancel := context.WithTimeout(ctx, s.Timeout)
-		err := b.filter(limited, &s.Condition)
-		cancel()
-		if ctx.Err() != nil {
-			err = errInterrupted
-		}
-		if res.End(b.now(), err); err != nil {
-			b.log.printf("FAIL  line %d: %s: %v", s.Line, s.Text, err)
-			continue
-		}
-		b.log.printf("ok    %s", s.Text)
 	}
 }
 

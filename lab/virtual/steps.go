@@ -12,7 +12,6 @@ import (
 	"tapir/lab/perf"
 	"tapir/lab/result"
 	"tapir/lab/topo"
-	"tapir/lab/tshark"
 	"tapir/lab/vtime"
 	"tapir/wire/frame"
 )
@@ -191,7 +190,7 @@ func (l *Lab) Finish(ctx context.Context, r *result.Result) error {
 		l.log.printf("FAIL  %v", err)
 	}
 	at := l.now()
-	l.judgeCaptures(ctx, r)
+	r.JudgeCaptures(l.topo.Steps, l.now, func(s *topo.Step) error { return l.filter(ctx, s) }, l.log.printf)
 	r.Judge(at, err)
 	if l.opt.Out != "" || l.opt.Draw {
 		r.Draw(result.Recording{Open: l.recorded, Start: int64(vtime.Epoch)})
@@ -231,44 +230,16 @@ func (l *Lab) collect(r *result.Result) {
 	}
 }
 
-// judgeCaptures judges the steps that look into captures, if the others were
-// done. Time stands still meanwhile.
-func (l *Lab) judgeCaptures(ctx context.Context, r *result.Result) {
-	for i, res := range r.Steps {
-		s := &l.topo.Steps[i]
-		if s.Condition.Filter == "" || res.Verdict == result.Skipped {
-			continue
-		}
-		res.Begin(l.now())
-		err := l.filter(ctx, &s.Condition)
-		if ctx.Err() != nil {
-			err = errInterrupted
-		}
-		if res.End(l.now(), err); err != nil {
-			l.log.printf("FAIL  line %d: %s: %v", s.Line, s.Text, err)
-			continue
-		}
-		l.log.printf("ok    %s", s.Text)
-	}
-}
-
-// filter counts the frames of a complete capture that a display filter lets
-// through.
-func (l *Lab) filter(ctx context.Context, c *topo.Condition) error {
-	if l.link(c.Link).rec == nil {
+// filter judges a step by the complete capture. Time stands still meanwhile.
+func (l *Lab) filter(ctx context.Context, s *topo.Step) error {
+	if l.link(s.Condition.Link).rec == nil {
 		return errors.New("the link was not captured")
 	}
-	file, err := capture.LinkFile("", l.rec.path, c.Link)
-	if err != nil {
-		return err
+	err := result.Filter(ctx, l.rec.path, &s.Condition)
+	if ctx.Err() != nil {
+		return errInterrupted
 	}
-	defer os.Remove(file)
-	// The dissector of RPC guesses that short Sends are its own.
-	rows, err := tshark.Fields(ctx, file, tshark.Options{Filter: c.Filter, Disable: []string{"rpcordma"}}, "frame.number")
-	if err != nil {
-		return err
-	}
-	return c.Bounds(uint64(len(rows)))
+	return err
 }
 
 var _ frame.Link = (*end)(nil)

@@ -224,7 +224,7 @@ func (c *conn) judge(i int, e *edge, off uint64, data, scratch []byte) (int, ref
 	c.counters.EarlyPlaced += uint64(placed)
 	c.counters.EarlyHeld += uint64(len(payload) - placed)
 	if c.e.notes.On {
-		c.addNote(noteKey{c.qpNum(), rdmap.NoRef, rdmap.ParseControl(h.ULP).Opcode, h.Last, true}, 1)
+		c.note(&h, rdmap.NoRef, true)
 	}
 	return size, refusedNot
 }
@@ -353,8 +353,7 @@ func (c *conn) resume() error {
 		c.logReceived(append(a.hdr.AppendTo(nil), make([]byte, a.n)...))
 	}
 	if note {
-		op := rdmap.ParseControl(a.hdr.ULP).Opcode
-		c.note(c.inboundWR(op, read), op, a.hdr.Last)
+		c.note(&a.hdr, read, false)
 	}
 	return c.received(err)
 }

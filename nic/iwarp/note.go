@@ -1,8 +1,11 @@
 package iwarp
 
 import (
+	"encoding/binary"
 	"strconv"
 
+	"tapir/ddp"
+	"tapir/mpa"
 	"tapir/rdmap"
 )
 
@@ -13,6 +16,9 @@ type noteKey struct {
 	wr   uint64
 	op   rdmap.Opcode
 	last bool
+	// untagged: msn is its message's sequence number.
+	untagged bool
+	msn      uint32
 	// early: placed before its turn, with another line when that comes.
 	early bool
 }
@@ -31,12 +37,12 @@ func (c *conn) readWR() uint64 {
 // this side it names the receive that a Send used up, or readWR, the Read that
 // a response belonged to.
 func (c *conn) noteReceived(b []byte, readWR uint64) {
-	if len(b) < 2 {
+	h, _, err := ddp.Parse(b)
+	if err != nil {
 		c.e.notes.Addf("QP %d segment shorter than its header", c.qpNum())
 		return
 	}
-	op := rdmap.ParseControl(b[1]).Opcode
-	c.note(c.inboundWR(op, readWR), op, b[0]&ddpLast != 0)
+	c.note(&h, readWR, false)
 }
 
 func (c *conn) inboundWR(op rdmap.Opcode, readWR uint64) uint64 {
@@ -49,9 +55,6 @@ func (c *conn) inboundWR(op rdmap.Opcode, readWR uint64) uint64 {
 	return rdmap.NoRef
 }
 
-// ddpLast is the L bit of the DDP control octet (RFC 5041 section 4.1).
-const ddpLast = 0x40
-
 func (c *conn) qpNum() uint32 {
 	if c.qp == nil {
 		return 0
@@ -59,18 +62,35 @@ func (c *conn) qpNum() uint32 {
 	return c.qp.Num()
 }
 
-// note adds a line such as "QP 3 WR 17 RDMA Write last". What else there is to
-// know of an FPDU stands in its header, which a capture has.
-func (c *conn) note(wr uint64, op rdmap.Opcode, last bool) {
-	c.addNote(noteKey{qp: c.qpNum(), wr: wr, op: op, last: last}, 1)
+// note adds a line such as "QP 3 WR 17 MSN 5 Send last" about a segment of the
+// peer with header h. What else there is to know of an FPDU stands in its
+// header, which a capture has.
+func (c *conn) note(h *ddp.Header, readWR uint64, early bool) {
+	op := rdmap.ParseControl(h.ULP).Opcode
+	k := noteKey{qp: c.qpNum(), wr: rdmap.NoRef, op: op, last: h.Last, untagged: !h.Tagged, early: early}
+	if k.untagged {
+		k.msn = h.MSN
+	}
+	if !early { // else what it belongs to is not known
+		k.wr = c.inboundWR(op, readWR)
+	}
+	c.addNote(k, 1)
 }
 
 // noteRendered adds the line of count FPDUs of r.
 func (c *conn) noteRendered(r *record, count int) {
-	if c.e.notes.On && r.kind != raw {
-		c.addNote(noteKey{qp: c.qpNum(), wr: r.wr, op: r.op, last: r.last}, count)
+	if !c.e.notes.On || r.kind == raw {
+		return
 	}
+	k := noteKey{qp: c.qpNum(), wr: r.wr, op: r.op, last: r.last, untagged: r.hlen == ddp.UntaggedLen}
+	if k.untagged {
+		k.msn = binary.BigEndian.Uint32(r.head[mpa.LengthLen+msnAt:])
+	}
+	c.addNote(k, count)
 }
+
+// msnAt is where the MSN is in an untagged header (RFC 5041 section 4.3).
+const msnAt = 10
 
 func (c *conn) addNote(k noteKey, times int) {
 	e := c.e
@@ -84,6 +104,9 @@ func (k *noteKey) appendTo(b []byte) []byte {
 	b = strconv.AppendUint(append(b, "QP "...), uint64(k.qp), 10)
 	if k.wr != rdmap.NoRef {
 		b = strconv.AppendUint(append(b, " WR "...), k.wr, 10)
+	}
+	if k.untagged {
+		b = strconv.AppendUint(append(b, " MSN "...), uint64(k.msn), 10)
 	}
 	b = append(append(b, ' '), k.op.String()...)
 	if k.last {

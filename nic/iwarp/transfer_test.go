@@ -207,7 +207,8 @@ func TestNotesNameWorkRequests(t *testing.T) {
 	x.must("read", func() bool { return len(x.s.poll()) == 2 })
 	want := []string{
 		"QP 1 RDMA Write last",
-		"QP 1 WR 77 Send last",
+		"QP 1 WR 77 MSN 1 Send last",
+		"QP 1 WR 88 MSN 1 RDMA Read Request last",
 		"QP 1 WR 88 RDMA Read Response",
 		"QP 1 WR 88 RDMA Read Response last",
 	}

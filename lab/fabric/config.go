@@ -146,8 +146,8 @@ func (c *Config) ControlName() string { return c.withDefaults().Name }
 // netdev is the name of the host TAP of a vESW that no VNIC names.
 func (c *Config) netdev(vesw uint16) string { return fmt.Sprintf(c.Netdev, vesw) }
 
-// vnic returns what is configured of a vESW, with the defaults filled in.
-func (c *Config) vnic(vesw uint16) VNIC {
+// VNIC returns what is configured of a vESW, with the defaults filled in.
+func (c *Config) VNIC(vesw uint16) VNIC {
 	for _, v := range c.VNICs {
 		if v.VESW == vesw {
 			return v

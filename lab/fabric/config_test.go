@@ -57,7 +57,7 @@ func TestParseHFIs(t *testing.T) {
 	if w.TAP != "lan" || w.Gateway.VLAN != 5 || w.Policy.TxStorm != (vnic.Rate{PerSecond: 500, Burst: 50}) || !w.Policy.Learn {
 		t.Errorf("%+v", w)
 	}
-	if m := all[1].withDefaults(); !m.Managed || m.vnic(2).TAP != "opa2" || m.vnic(9).TAP != "opa-vesw9" || len(m.PKeys) != 0 {
+	if m := all[1].withDefaults(); !m.Managed || m.VNIC(2).TAP != "opa2" || m.VNIC(9).TAP != "opa-vesw9" || len(m.PKeys) != 0 {
 		t.Errorf("%+v", m)
 	}
 }

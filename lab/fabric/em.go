@@ -52,7 +52,7 @@ func StartEM(ctx context.Context, path string, cfg EMConfig, options ...func(*No
 	if m.audit, err = openAudit(cfg.Audit); err != nil {
 		return nil, err
 	}
-	if m.mgr, err = em.New(cfg.Fabric, m.options(false)); err != nil {
+	if m.mgr, err = NewManager(cfg, m.audit.note); err != nil {
 		return nil, errors.Join(err, m.audit.close())
 	}
 	agents := []mad.Agent{m.mgr, m.guests}
@@ -71,15 +71,27 @@ func StartEM(ctx context.Context, path string, cfg EMConfig, options ...func(*No
 	return m, nil
 }
 
-func (m *EM) options(observe bool) em.Options {
-	o := em.Options{GUID: m.cfg.Port.GUID, Priority: m.cfg.Priority, Timing: m.cfg.Timing, Observe: observe}
-	if m.cfg.Standby {
+// NewManager returns the manager that cfg describes, an agent of the HFI of
+// cfg.Port. note is told what it does.
+func NewManager(cfg EMConfig, note func(em.Event)) (*em.Manager, error) {
+	o := cfg.options()
+	o.OnEvent = note
+	return em.New(cfg.Fabric, o)
+}
+
+func (c *EMConfig) options() em.Options {
+	o := em.Options{GUID: c.Port.GUID, Priority: c.Priority, Timing: c.Timing}
+	if c.Standby {
 		o.Priority = 0
 	}
-	if !observe {
-		o.OnEvent = m.audit.note
-	}
 	return o
+}
+
+// observer returns a manager that reads the fabric and changes nothing.
+func (c *EMConfig) observer(fabric em.Config, transactions uint32) (*em.Manager, error) {
+	o := c.options()
+	o.Observe, o.Transactions = true, transactions
+	return em.New(fabric, o)
 }
 
 // Close ends the manager.
@@ -129,9 +141,7 @@ const planEvery = 20 * time.Millisecond
 // Plan says what cfg would change on the fabric, a line each, and changes
 // nothing. It takes the time to read the fabric.
 func (m *EM) Plan(ctx context.Context, cfg em.Config) ([]string, error) {
-	o := m.options(true)
-	o.Transactions = observing
-	observer, err := em.New(cfg, o)
+	observer, err := m.cfg.observer(cfg, observing)
 	if err != nil {
 		return nil, err
 	}
@@ -164,8 +174,7 @@ func awaitPlan(ctx context.Context, n *Node, observer *em.Manager) (lines []stri
 // DryRun says what the manager would change on the fabric, without one that
 // runs.
 func DryRun(ctx context.Context, cfg EMConfig, options ...func(*Node)) ([]string, error) {
-	m := EM{cfg: cfg}
-	observer, err := em.New(cfg.Fabric, m.options(true))
+	observer, err := cfg.observer(cfg.Fabric, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +307,7 @@ func (s *servedEM) Show(kind string) (v any, err error) {
 		case "audit":
 			v = listOf(m.Events(0))
 		case "counters":
-			v = s.emCounters()
+			v = ManagerCounters(s.em.mgr)
 		}
 	})
 	return v, err
@@ -320,7 +329,7 @@ func (s *servedEM) Metrics() ([]ctl.Metric, error) {
 	}
 	err = s.DoWait(func(frame.Time) {
 		of := ctl.Label{Name: "em", Value: s.Name()}
-		for _, c := range s.emCounters() {
+		for _, c := range ManagerCounters(s.em.mgr) {
 			all = append(all, ctl.Metric{Name: "tapir_em_" + c.Name + "_total", Help: c.Name + " of the Ethernet Manager", Value: float64(c.Value), Labels: []ctl.Label{of}})
 		}
 		for _, v := range s.em.mgr.VESWs() {
@@ -331,17 +340,6 @@ func (s *servedEM) Metrics() ([]ctl.Metric, error) {
 		}
 	})
 	return all, err
-}
-
-func (s *servedEM) emCounters() []counterRow {
-	c := s.em.mgr.Counters()
-	return []counterRow{
-		{"mads_sent", c.Sent}, {"mads_received", c.Received}, {"retries", c.Retries}, {"timeouts", c.Timeouts},
-		{"refused", c.Refused}, {"unexpected", c.Unexpected}, {"malformed", c.Malformed}, {"traps", c.Traps},
-		{"unknown_traps", c.UnknownTraps}, {"sets", c.Sets}, {"takeovers", c.Takeovers}, {"ports_down", c.PortsDown},
-		{"agent_restarts", c.Restarts}, {"duplicate_macs", c.DuplicateMACs}, {"refused_macs", c.RefusedMACs},
-		{"duplicate_lids", c.DuplicateLIDs}, {"table_overflows", c.TableOverflows}, {"reconfigurations", c.Reconfigurations},
-	}
 }
 
 // Command runs `reload`, which reads the file again, and `plan`, which says

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -223,8 +225,9 @@ func TestFrontEnd(t *testing.T) {
 		t.Errorf("a client changed something: %+v", h)
 	}
 	conn.Write([]byte("GET / HTTP/1.0\r\n\r\n        "))
-	if n, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Errorf("%d octets for what is no MAD", n)
+	// Traps may still come before the end.
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("what is no MAD does not end the connection")
 	}
 }
 

@@ -1,26 +1,17 @@
 package fabric
 
 import (
-	"tapir/opa"
-	"tapir/opa/hfi"
-	"tapir/opa/sma"
 	"tapir/vnic"
-	"tapir/vnic/vema"
 	"tapir/wire/frame"
 )
 
-// engine is what a node's loop drives: the HFI port, its vports and agents. All of it belongs to the loop's thread.
+// engine is what a node's loop drives: an HFI and the host TAPs of its vports.
+// All of it belongs to the loop's thread.
 type engine struct {
-	node   *Node
-	port   *hfi.Port
-	vports *vnic.Port
-	sma    *sma.Agent
-	vema   *vema.Agent
-	hosts  [maxHosts]*host // by frame.Port; 0 is the fabric
-	smLID  opa.LID         // the fabric manager in charge, and the way to it
-	smSL   uint8
-	now    frame.Time
-	drops  frame.Drops // between host TAPs and vports
+	*HFI
+	node  *Node
+	hosts [maxHosts]*host // by frame.Port; 0 is the fabric
+	drops frame.Drops     // between host TAPs and vports
 }
 
 // maxHosts is the number of values that a frame.Port has.
@@ -28,23 +19,16 @@ const maxHosts = 256
 
 // Receive takes the frames of the fabric or of a host.
 func (e *engine) Receive(port frame.Port, frames []*frame.Frame, now frame.Time) {
-	e.now = now
 	if port == frame.Wire {
-		e.port.Receive(frames, now)
+		e.ReceiveFabric(frames, now)
 		return
 	}
+	e.now = now
 	e.hosts[port].receive(frames, now)
 }
 
 // Dispatch has nothing to do.
 func (e *engine) Dispatch(frame.Time) bool { return false }
-
-// Poll lets port and agents send, then hands the hosts what came.
-func (e *engine) Poll(now frame.Time) frame.Time {
-	e.now = now
-	next := e.port.Poll(now)
-	return min(next, e.vports.Poll(now))
-}
 
 // TxDone is of no interest: nothing depends on when a frame left.
 func (e *engine) TxDone(uint64, frame.Time) bool { return false }

@@ -65,7 +65,7 @@ func stateOf(d *vnic.Netdev) vportState {
 
 // newHost opens the host TAP of a vport and ties the two together.
 func newHost(n *Node, v vportState) (*host, error) {
-	c := n.cfg.vnic(v.vesw)
+	c := n.cfg.VNIC(v.vesw)
 	h := &host{n: n, dev: v.dev, name: c.TAP, base: v.state, policy: c.Policy}
 	if err := h.open(c.TAP); err != nil {
 		return nil, err

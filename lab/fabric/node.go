@@ -17,9 +17,6 @@ import (
 	"tapir/nic/tap"
 	"tapir/opa/hfi"
 	"tapir/opa/mad"
-	"tapir/opa/sma"
-	"tapir/vnic"
-	"tapir/vnic/vema"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -88,25 +85,14 @@ func (n *Node) build() (err error) {
 	if err := n.openFabric(); err != nil {
 		return err
 	}
-	e := &engine{node: n}
-	e.port, err = hfi.New(hfi.Config{Name: n.cfg.Name, GUID: n.cfg.GUID, LID: n.cfg.LID, PKeys: n.cfg.PKeys, MTU: n.cfg.MTU,
-		Framing: n.cfg.Framing, ICRC: n.cfg.ICRC}, hfi.Env{Pool: n.loop.Pool(), Wire: n.uplink})
+	h, err := NewHFI(n.cfg, hfi.Env{Pool: n.loop.Pool(), Wire: n.uplink}, n.agents...)
 	if err != nil {
 		return err
 	}
-	e.vports = vnic.NewPort(e.port, n.loop.Pool())
-	e.vports.Observe(e)
-	e.sma, e.vema = sma.New(e), vema.New(e.vports, func(uint8) vnic.Policy { return n.cfg.Policy })
-	if n.cfg.Managed {
-		e.port.Attach(e.sma)
-		e.port.Attach(e.vema)
-	}
-	for _, a := range n.agents {
-		e.port.Attach(a)
-	}
-	n.engine = e
-	n.loop.SetEngine(e)
-	return n.static()
+	n.engine = &engine{HFI: h, node: n}
+	h.vports.Observe(n.engine)
+	n.loop.SetEngine(n.engine)
+	return nil
 }
 
 // openSpaces enters the namespaces of fabric and hosts.
@@ -200,24 +186,6 @@ func (n *Node) openFabric() error {
 			n.undo = append(n.undo, func() { n.links.Down(t.Name()) })
 		}
 		return n.links.Up(t.Name())
-	}
-	return nil
-}
-
-// static makes the vports of an HFI without an Ethernet Manager.
-func (n *Node) static() error {
-	if n.cfg.Managed {
-		return nil
-	}
-	for i, v := range n.cfg.VNICs {
-		num := uint8(i + 1)
-		d, err := n.engine.vports.Create(num, v.Policy)
-		if err != nil {
-			return err
-		}
-		if err := d.Configure(v.vport(num)); err != nil {
-			return err
-		}
 	}
 	return nil
 }

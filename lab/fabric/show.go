@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"tapir/lab/ctl"
 	"tapir/vnic"
@@ -81,8 +80,8 @@ type EthtoolInfo struct {
 // DriverStats is the number of counters that the Linux driver has.
 const DriverStats = 39
 
-// counterRow is one counter of the HFI.
-type counterRow struct {
+// Counter is one counter of an HFI or manager.
+type Counter struct {
 	Name  string `json:"name"`
 	Value uint64 `json:"value"`
 }
@@ -210,22 +209,4 @@ func (h *host) queueCounters(list []vnic.Counter) []vnic.Counter {
 	return list
 }
 
-func (n *Node) counters() []counterRow {
-	list := []counterRow{}
-	counts := n.engine.port.Counts()
-	for _, c := range counts.Counters() {
-		list = append(list, counterRow(c))
-	}
-	s, v := n.engine.sma.Counters(), n.engine.vema.Counters()
-	list = append(list,
-		counterRow{"sma_gets", s.Gets}, counterRow{"sma_sets", s.Sets}, counterRow{"sma_refused", s.Refused},
-		counterRow{"vema_gets", v.Gets}, counterRow{"vema_sets", v.Sets}, counterRow{"vema_refused", v.Refused}, counterRow{"vema_malformed", v.Malformed},
-		counterRow{"vema_traps", v.Traps}, counterRow{"vema_traps_delayed", v.Delayed}, counterRow{"vema_traps_repressed", v.Repressed})
-	drops := n.drops()
-	for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
-		if drops[r] > 0 {
-			list = append(list, counterRow{"tap_drop_" + strings.ReplaceAll(strings.ToLower(r.String()), " ", "_"), drops[r]})
-		}
-	}
-	return list
-}
+func (n *Node) counters() []Counter { return appendDrops(n.engine.Counters(), n.drops()) }

@@ -11,22 +11,22 @@ import (
 // happens at the time of the packet in hand.
 
 // Info describes the port.
-func (e *engine) Info() sma.Info {
-	return sma.Info{GUID: e.port.GUID(), Name: e.node.cfg.Name, LID: e.port.LID(), SMLID: e.smLID, SMSL: e.smSL,
-		State: mad.PortState(e.port.State()), MTU: e.port.Config().MTU, EthOnFabric: true}
+func (h *HFI) Info() sma.Info {
+	return sma.Info{GUID: h.port.GUID(), Name: h.cfg.Name, LID: h.port.LID(), SMLID: h.smLID, SMSL: h.smSL,
+		State: mad.PortState(h.port.State()), MTU: h.port.Config().MTU, EthOnFabric: true}
 }
 
 // PKeys is the whole P_Key table.
-func (e *engine) PKeys() []uint16 { return e.port.PKeys() }
+func (h *HFI) PKeys() []uint16 { return h.port.PKeys() }
 
 // SetPKeys replaces it.
-func (e *engine) SetPKeys(table []uint16) { _ = e.port.SetPKeys(table) } // as long as it was
+func (h *HFI) SetPKeys(table []uint16) { _ = h.port.SetPKeys(table) } // as long as it was
 
 // SetLID gives the port its LID.
-func (e *engine) SetLID(lid, sm opa.LID, sl uint8) {
-	e.smLID, e.smSL = sm, sl
-	_ = e.port.SetLID(lid, 0, e.now) // the agent has checked it
+func (h *HFI) SetLID(lid, sm opa.LID, sl uint8) {
+	h.smLID, h.smSL = sm, sl
+	_ = h.port.SetLID(lid, 0, h.now) // the agent has checked it
 }
 
 // SetState moves the port.
-func (e *engine) SetState(s mad.PortState) { _ = e.port.SetState(hfi.State(s), e.now) } // likewise
+func (h *HFI) SetState(s mad.PortState) { _ = h.port.SetState(hfi.State(s), h.now) } // likewise

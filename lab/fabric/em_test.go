@@ -59,8 +59,9 @@ func managed(i int, vnics ...VNIC) Config {
 const blue = "vesws:\n  - {name: blue, id: 2, members: [\"h1\", \"h2\"]}\n"
 
 // stream sends numbered datagrams from one station to another until stop,
-// which returns how many were sent and how many arrived.
-func stream(t *testing.T, from, to *station, addr string) (stop func() (sent, arrived int)) {
+// which returns how many were sent, how many arrived, and the numbers of those
+// after which some are missing.
+func stream(t *testing.T, from, to *station, addr string) (stop func() (sent, arrived int, gaps []string)) {
 	t.Helper()
 	var in, out *net.UDPConn
 	must(t, to.ns.Do(func() (err error) {
@@ -72,13 +73,20 @@ func stream(t *testing.T, from, to *station, addr string) (stop func() (sent, ar
 		return err
 	}))
 	var sent, arrived atomic.Int64
+	var gaps []string
 	done, received := make(chan bool), make(chan bool)
 	go func() {
 		defer close(received)
+		next := uint64(0)
 		for b := make([]byte, 64); ; {
 			if _, err := in.Read(b); err != nil {
 				return
 			}
+			got := binary.BigEndian.Uint64(b)
+			if got != next {
+				gaps = append(gaps, fmt.Sprintf("%d for %d", got, next))
+			}
+			next = got + 1
 			arrived.Add(1)
 		}
 	}()
@@ -95,7 +103,7 @@ func stream(t *testing.T, from, to *station, addr string) (stop func() (sent, ar
 			sent.Add(1)
 		}
 	}()
-	return func() (int, int) {
+	return func() (int, int, []string) {
 		out.Close()
 		<-done
 		for range 100 {
@@ -106,8 +114,20 @@ func stream(t *testing.T, from, to *station, addr string) (stop func() (sent, ar
 		}
 		in.Close()
 		<-received
-		return int(sent.Load()), int(arrived.Load())
+		return int(sent.Load()), int(arrived.Load()), gaps
 	}
+}
+
+// counted is what a station counted, as JSON.
+func (s *station) counted(t *testing.T) (all string) {
+	for _, kind := range []string{"nic", "vport", "counters", "ethtool"} {
+		v, err := s.node.Show(kind)
+		must(t, err)
+		b, err := json.Marshal(v)
+		must(t, err)
+		all += kind + string(b)
+	}
+	return all
 }
 
 // The manager dies under traffic, another takes over, vESWs are added and go:
@@ -155,8 +175,8 @@ func TestManagerFailsOver(t *testing.T) {
 	writeVESWs(t, second.path, 2, blue)
 	must(t, second.Reload())
 	await(t, "and not any more", func() bool { return !h[1].net.Exists("opa-vesw3") })
-	if sent, arrived := stop(); sent != arrived || sent < 100 {
-		t.Errorf("%d frames sent, %d arrived", sent, arrived)
+	if sent, arrived, gaps := stop(); sent != arrived || sent < 100 {
+		t.Errorf("%d frames sent, %d arrived, gaps %q\nh1: %s\nh2: %s", sent, arrived, gaps, h[1].counted(t), h[2].counted(t))
 	}
 
 	must(t, h[2].node.Close()) // the agent restarts

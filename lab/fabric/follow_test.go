@@ -135,7 +135,7 @@ func TestQueuesOfAHostTAP(t *testing.T) {
 	if out, err := h[0].run(t, "ip", "-d", "link", "show", "opa-vesw2"); err != nil || !strings.Contains(out, "multi_queue") {
 		t.Errorf("%v: no TAP with several queues:\n%s", err, out)
 	}
-	stop := []func() (int, int){}
+	stop := []func() (int, int, []string){}
 	for range 16 {
 		stop = append(stop, stream(t, h[0], h[1], "10.0.0.2"))
 	}
@@ -149,8 +149,8 @@ func TestQueuesOfAHostTAP(t *testing.T) {
 	}
 	await(t, "flows use several queues", func() bool { return used() > 2 })
 	for _, s := range stop {
-		if sent, arrived := s(); sent != arrived || sent == 0 {
-			t.Errorf("%d frames sent, %d arrived", sent, arrived)
+		if sent, arrived, gaps := s(); sent != arrived || sent == 0 {
+			t.Errorf("%d frames sent, %d arrived, gaps %q\nh1: %s\nh2: %s", sent, arrived, gaps, h[0].counted(t), h[1].counted(t))
 		}
 	}
 }

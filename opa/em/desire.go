@@ -35,6 +35,14 @@ type member struct {
 	duplicate bool   // the port is a member already, under another name
 }
 
+// incomplete reports whether v is at work while a member of it has not been
+// found. Its other members would be told to forget the stations behind that
+// port, which may just be slow to answer.
+func (v *vesw) incomplete() bool {
+	return slices.ContainsFunc(v.members, func(b *member) bool { return b.vport != nil && b.vport.info.VESW == v.cfg.ID }) &&
+		slices.ContainsFunc(v.members, func(b *member) bool { return b.port == nil })
+}
+
 // pkey is the member's P_Key.
 func (v *member) pkey() uint16 {
 	if v.cfg.Limited {

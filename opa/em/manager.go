@@ -245,13 +245,14 @@ func (m *Manager) restart(role mad.SMState) {
 }
 
 // settle ends the time in which the fabric is only read: when all ports have
-// told what they have, or it has lasted long enough.
+// told what they have, and none is missing from a vESW at work, or it has
+// lasted long enough.
 func (m *Manager) settle() {
 	if m.settled || !m.assigning() {
 		return
 	}
 	limit := m.since.Add(m.t.Settle)
-	if m.now < limit && slices.ContainsFunc(m.ports, func(p *port) bool { return !m.adopted(p) }) {
+	if m.now < limit && (slices.ContainsFunc(m.ports, func(p *port) bool { return !m.adopted(p) }) || slices.ContainsFunc(m.vesws, (*vesw).incomplete)) {
 		m.by(limit)
 		return
 	}

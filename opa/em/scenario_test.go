@@ -65,9 +65,15 @@ func stations(w *world, id uint16, n int) {
 // TestTakeover: the master goes, with its node or without it, and the standby
 // finds everything as it is to be: no virtual port is touched.
 func TestTakeover(t *testing.T) {
-	for name, stop := range map[string]func(*node){
-		"manager ends": (*node).stopManager,
-		"node dies":    func(n *node) { n.dead = true },
+	for name, stop := range map[string]func(w *world){
+		"manager ends": func(w *world) { w.nodes[1].stopManager() },
+		"node dies":    func(w *world) { w.nodes[1].dead = true },
+		"a member is slow to answer": func(w *world) {
+			w.nodes[1].stopManager()
+			w.nodes[0].cut = true
+			w.run(3 * time.Second)
+			w.nodes[0].cut = false
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, cfg, _, second := twoManagers(t, 2)
@@ -79,7 +85,7 @@ func TestTakeover(t *testing.T) {
 				}
 				return false
 			}
-			stop(w.nodes[1])
+			stop(w)
 			w.run(30 * time.Second)
 			mustSettle(t, w, second, &cfg)
 			if second.Role() != mad.SMMaster || touched != 0 {

@@ -121,12 +121,18 @@ func oneLine(s string) string {
 // dial finds the NIC called name, or the only one that runs. how says what to
 // write to choose one.
 func dial(name, how string) (*ctl.Client, error) {
-	if name == "" {
-		if all := ctl.List(); len(all) > 1 {
-			return nil, usagef("several NICs are running (%s): choose one with %s", strings.Join(all, ", "), how)
-		}
+	if err := oneOf(name, how); err != nil {
+		return nil, err
 	}
 	return ctl.Dial(name)
+}
+
+// oneOf refuses a missing name where several NICs run.
+func oneOf(name, how string) error {
+	if all := ctl.List(); name == "" && len(all) > 1 {
+		return usagef("several NICs are running (%s): choose one with %s", strings.Join(all, ", "), how)
+	}
+	return nil
 }
 
 // completeNIC offers the names of running NICs for the first argument.

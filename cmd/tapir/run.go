@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -60,6 +61,9 @@ func newRun() *cobra.Command {
 			var err error
 			if o.GID, err = uapi.ParseGIDStyle(gid); err != nil {
 				return usageError{err}
+			}
+			if err := oneOf(strings.Join(o.NICs, ","), "--nic NAME"); err != nil {
+				return err
 			}
 			o.Argv, o.Log = args, cmd.ErrOrStderr()
 			o.Stdin, o.Stdout, o.Stderr = os.Stdin, os.Stdout, os.Stderr

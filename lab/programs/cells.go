@@ -18,7 +18,7 @@ type Cell struct {
 	Known          []string      // what the programs say when an error of their own ended them: they are begun anew
 	Within         time.Duration // how long it may take, if not as long as any
 	Only           []Mode        // the modes that the programs bear, if not all
-	Services       bool          // a signal may end a thread of its library: see rsockets
+	Restarts       bool          // it takes a call that Linux restarts for no flag, interrupted, for an error
 	Floods         bool          // it sends for seconds as fast as it can: too much to be captured
 }
 
@@ -26,11 +26,6 @@ type Cell struct {
 func (c *Cell) In(m Mode) bool {
 	return c.Only == nil || slices.ContainsFunc(c.Only, func(o Mode) bool { return o.Name == m.Name })
 }
-
-// undisturbed are the modes of a program that takes an interrupted call for an
-// error where SA_RESTART never restarts it: in select(2), or on a socket that has
-// a time limit.
-var undisturbed = []Mode{Seccomp, ProcMem, Preload}
 
 // Cells are all there are. Their iterations are few: what counts is that every
 // operation passes, and that data arrive. copied is how large the file is that
@@ -57,10 +52,10 @@ func Cells(copied int) (list []Cell) {
 // end when a signal interrupts their first poll(2); who has started one then
 // waits for it for ever.
 func rsockets(copied int) (list []Cell) {
-	list = []Cell{{Name: "rcopy", Server: "rcopy", Client: "rcopy from " + IPv4 + ":to", Want: "done", Stays: true, Copies: copied, Services: true}}
+	list = []Cell{{Name: "rcopy", Server: "rcopy", Client: "rcopy from " + IPv4 + ":to", Want: "done", Stays: true, Copies: copied, Restarts: true}}
 	for _, p := range []string{"rstream", "riostream"} {
 		arg := p + " -I 5 -C 5 -S 4096 -T v"
-		c := Cell{Name: p, Server: arg, Client: arg + " -s " + IPv4, Want: "custom", Services: true}
+		c := Cell{Name: p, Server: arg, Client: arg + " -s " + IPv4, Want: "custom", Restarts: true}
 		list = append(list, c)
 		c.Name, c.Server, c.Client = p+" v6", arg+" -f ipv6 -b "+IPv6, arg+" -f ipv6 -s "+IPv6
 		list = append(list, c)
@@ -72,7 +67,7 @@ func rsockets(copied int) (list []Cell) {
 func libfabric() (list []Cell) {
 	for _, p := range []string{"-p verbs -e msg", "-p verbs;ofi_rxm -e rdm"} {
 		arg := "fi_pingpong " + p + " -I 20 -S 4096 -c"
-		c := Cell{Name: "fi_pingpong " + strings.Fields(p)[1], Server: arg, Client: arg + " " + IPv4, Want: "4k", Socket: true, Only: undisturbed}
+		c := Cell{Name: "fi_pingpong " + strings.Fields(p)[1], Server: arg, Client: arg + " " + IPv4, Want: "4k", Socket: true, Restarts: true}
 		if strings.Contains(p, "rxm") {
 			// When it closes a connection, it posts a receive to the endpoint that it
 			// has closed, if a message has been there (libfabric issue 11828).
@@ -129,13 +124,13 @@ func qperf() []Cell {
 	refused := []string{"unexpected event from RDMA CM: Event rejected"}
 	cmd := "qperf " + IPv4 + " -cm 1 "
 	return []Cell{
-		{Name: "qperf rc_bw", Server: "qperf", Client: cmd + "-cp 1 -n 100 rc_bw", Want: "bw", Stays: true, Socket: true, Known: refused, Only: undisturbed},
+		{Name: "qperf rc_bw", Server: "qperf", Client: cmd + "-cp 1 -n 100 rc_bw", Want: "bw", Stays: true, Socket: true, Known: refused, Restarts: true},
 		// Its alarm, which is without SA_RESTART, interrupts commands.
 		{Name: "qperf waits", Server: "qperf", Client: cmd + "-t 1 rc_lat rc_rdma_write_lat rc_rdma_read_lat",
 			Want: "rc_rdma_read_lat", Stays: true, Socket: true, Known: refused, Only: []Mode{Preload}},
 		{Name: "qperf polls", Server: "qperf", Client: cmd + "-cp 1 -t 1 rc_lat rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_bw rc_rdma_write_lat" +
 			" rc_rdma_write_poll_lat rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add",
-			Want: "ver_rc_fetch_add", Stays: true, Socket: true, Known: refused, Floods: true, Only: undisturbed},
+			Want: "ver_rc_fetch_add", Stays: true, Socket: true, Known: refused, Floods: true, Restarts: true},
 	}
 }
 

@@ -13,7 +13,8 @@ type Mode struct {
 	Name  string
 	Flags []string // of tapir run
 	Timer bool     // 1,000 signals a second interrupt the program
-	Main  bool     // they only interrupt the thread that it begins with
+	// Restarts has calls restarted that Linux restarts for no flag.
+	Restarts bool
 	// Under is the command line that runs argv on a NIC, in place of the above.
 	Under func(nic string, argv []string) []string
 }
@@ -52,8 +53,8 @@ func (l *Lab) under(nic string, m Mode, argv []string) []string {
 	full = append(full, "--")
 	if m.Timer {
 		full = append(full, "env", "LD_PRELOAD="+l.timer)
-		if m.Main {
-			full = append(full, "TIMER_MAIN=1")
+		if m.Restarts {
+			full = append(full, "TIMER_RESTARTS=1")
 		}
 	}
 	return append(full, argv...)

@@ -47,7 +47,7 @@ func (c *Cell) isKnown(err error) bool {
 func (l *Lab) run(longer context.Context, c Cell, m Mode) (err error) {
 	ctx, cancel := context.WithTimeout(longer, cmp.Or(c.Within, within))
 	defer cancel()
-	m.Main = c.Services
+	m.Restarts = c.Restarts
 	var srv, cli *process.Process
 	defer func() {
 		if err != nil {

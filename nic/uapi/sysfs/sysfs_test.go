@@ -207,7 +207,8 @@ func readAll() {
 		rel, rerr := readAt(dir, path)
 		fmt.Printf("%s %s %v %v %v\n", path, bytes.TrimSpace(abs), err, rerr, bytes.Equal(abs, rel))
 	}
-	for _, path := range []string{"/dev/infiniband/uverbs0", "/sys/class/infiniband", "/sys/class/infiniband/rxe9", "/sys/class/infiniband_verbs/uverbs0/dev/x"} {
+	for _, path := range []string{"/dev/infiniband/uverbs0", "/sys/class/infiniband", "/dev/infiniband/..", "/sys/class/infiniband/rxe9",
+		"/sys/class/infiniband_verbs/uverbs0/dev/x"} {
 		link := make([]byte, 8)
 		_, lerr := unix.Readlink(path, link)
 		fmt.Println(path, unix.Access(path, unix.R_OK), unix.Access(path, unix.W_OK), unix.Access(path, unix.X_OK), lerr)
@@ -264,6 +265,7 @@ node_desc tapir nic7 <nil> <nil> true
 ../../misc/rdma_cm/abi_version 4 <nil> <nil> true
 /dev/infiniband/uverbs0 <nil> permission denied permission denied invalid argument
 /sys/class/infiniband <nil> permission denied <nil> invalid argument
+/dev/infiniband/.. <nil> permission denied <nil> invalid argument
 /sys/class/infiniband/rxe9 no such file or directory no such file or directory no such file or directory no such file or directory
 /sys/class/infiniband_verbs/uverbs0/dev/x not a directory not a directory not a directory not a directory
 stat <nil> true true true 100444 true

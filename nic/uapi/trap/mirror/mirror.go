@@ -5,6 +5,7 @@ package mirror
 import (
 	"fmt"
 	"os"
+	"path"
 	"strings"
 	"sync"
 
@@ -99,6 +100,8 @@ func (m *Mirror) Serve(c *trap.Call) trap.Answer {
 	}
 	shown, text := m.find(name)
 	switch {
+	case !shown && p.Kind != trap.OpenPath && m.above(c, p):
+		return m.look(c, p, name)
 	case !shown:
 		return trap.Pass()
 	case p.Kind == trap.OpenPath:
@@ -122,6 +125,21 @@ func (m *Mirror) find(name string) (shown bool, text func() ([]byte, error)) {
 		}
 	}
 	return false, nil
+}
+
+// above tells whether the program names, by "..", a directory above one that
+// is shown: the kernel does not know the way.
+func (m *Mirror) above(c *trap.Call, p trap.PathCall) bool {
+	text, err := c.Text(p.Path)
+	if err != nil {
+		return false
+	}
+	below, up := strings.CutSuffix(text, "/..")
+	if !up || !path.IsAbs(text) {
+		return false
+	}
+	shown, _ := m.find(path.Clean(below))
+	return shown
 }
 
 func (m *Mirror) open(c *trap.Call, name string, text func() ([]byte, error), flags int) trap.Answer {

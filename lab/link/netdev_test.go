@@ -26,7 +26,7 @@ func oneTAP(t *testing.T) (*Net, *tap.TAP) {
 // await tries until ok, as the kernel takes its time.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within 5 s: %s", what)
 		}
@@ -73,7 +73,7 @@ func TestFollowNetdev(t *testing.T) {
 				if ok(d) {
 					return
 				}
-			case <-time.After(5 * time.Second):
+			case <-time.After(20 * time.Second):
 				t.Fatalf("no news of %s", what)
 			}
 		}

@@ -232,7 +232,7 @@ func TestWatch(t *testing.T) {
 			if live != want {
 				t.Fatalf("alive %v, want %v", live, want)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(20 * time.Second):
 			t.Fatalf("no news, want alive %v", want)
 		}
 	}

@@ -234,7 +234,7 @@ func TestDeadline(t *testing.T) {
 	w.run(t)
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("deadlines pass unnoticed")
 	}
 	w.stop()
@@ -287,7 +287,7 @@ func TestDoInsideDoRunsLater(t *testing.T) {
 	})
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("the inner function never ran")
 	}
 	if len(order) != 2 || order[0] != 1 {
@@ -443,10 +443,10 @@ func TestPoolExhausted(t *testing.T) {
 	var held *frame.Frame
 	must(t, w.DoWait(func(frame.Time) { held = w.pool.Get(60) }))
 	w.far.send(t, []byte("patience"))
-	before := w.engine.polls.Load()
+	before, begun := w.engine.polls.Load(), time.Now()
 	time.Sleep(20 * time.Millisecond)
-	if n := w.engine.polls.Load() - before; n > 60 {
-		t.Errorf("%d iterations in 20 ms without buffers", n)
+	if n, ms := w.engine.polls.Load()-before, time.Since(begun).Milliseconds(); int64(n) > 3*(ms+1) {
+		t.Errorf("%d iterations in %d ms without buffers", n, ms)
 	}
 	must(t, w.DoWait(func(frame.Time) { held.Release() }))
 	if got := w.far.receive(t); string(got) != "patience" {
@@ -473,7 +473,7 @@ func TestDispatchRounds(t *testing.T) {
 	w.engine.again = 100
 	w.run(t)
 	must(t, w.DoWait(func(frame.Time) {}))
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for again := 1; again > 0; {
 		must(t, w.DoWait(func(frame.Time) { again = w.engine.again }))
 		if time.Now().After(deadline) {
@@ -550,9 +550,14 @@ func TestRestGivesBuffersBack(t *testing.T) {
 		must(t, w.DoWait(func(frame.Time) { m = w.pool.Memory() }))
 		return m
 	}
-	before := memory()
-	time.Sleep(idleAfter + 200*time.Millisecond)
-	if after := memory(); before < 20*1522 || after > before/10 {
+	before, after := memory(), 0
+	for range 10 { // each look wakes it
+		time.Sleep(idleAfter + 200*time.Millisecond)
+		if after = memory(); after <= before/10 {
+			break
+		}
+	}
+	if before < 20*1522 || after > before/10 {
 		t.Errorf("%d octets while busy, %d afterwards", before, after)
 	}
 }

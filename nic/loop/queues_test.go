@@ -92,7 +92,7 @@ func TestQueuesComeAndGo(t *testing.T) {
 		if err != tap.ErrGone {
 			t.Errorf("lost: %v", err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("the loss went unnoticed")
 	}
 	must(t, l.DoWait(func(frame.Time) {}))

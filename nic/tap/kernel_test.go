@@ -528,7 +528,7 @@ func TestOffloadIsForgotten(t *testing.T) {
 	must(t, q.Close())
 	q = openTAP(t, links, tap.Config{Name: "tap0"})
 	poll(t, q, unix.POLLOUT)
-	deadline := time.Now().Add(3 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for time.Now().Before(deadline) {
 		if i, err := links.Get("tap0"); err == nil && i.Live {
 			break

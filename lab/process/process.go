@@ -119,6 +119,14 @@ func (p *Process) Stop() {
 	}
 }
 
+// Kill ends the program and its group with SIGKILL.
+func (p *Process) Kill() {
+	if !p.HasEnded() {
+		syscall.Kill(-p.PID(), syscall.SIGKILL)
+		<-p.ended
+	}
+}
+
 // Said is everything that the program has said so far.
 func (p *Process) Said() string {
 	p.said.mu.Lock()

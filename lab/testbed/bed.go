@@ -48,12 +48,15 @@ type Bed struct {
 	start   time.Time
 	nodes   map[string]*node
 	links   map[string]*cable
-	started []*program // in order
+	mu      sync.Mutex
+	started []*program // in order; mu, until the steps are over
+	pending []*pending // what is to happen to nodes
 	log     *journal
 	failed  error // see Fail
 	undo    []func()
 	ending  sync.Once
-	endPTP  func() // nil before startPTP
+	ptp     context.Context // of the PTP instances
+	endPTP  func()          // nil before startPTP
 }
 
 // Up makes everything and returns when all nodes are ready. An error leaves
@@ -166,6 +169,7 @@ func (b *Bed) Down() error {
 // end ends everything that runs; captures are complete then.
 func (b *Bed) end() (err error) {
 	b.ending.Do(func() {
+		b.cancelPending()
 		stopAll(b.started, func(p *program) *process.Process { return p.proc })
 		err = b.stopPTP()
 		var running []*node

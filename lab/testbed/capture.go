@@ -76,7 +76,7 @@ func (b *Bed) recordNode(ctx context.Context, n *node) error {
 		return err
 	}
 	p.done = make(chan struct{})
-	n.part = p
+	n.parts = append(n.parts, p)
 	begun := make(chan struct{})
 	go func() {
 		defer close(p.done)
@@ -151,15 +151,18 @@ func (c *cable) describe(j *capture.Join) ([]capture.Part, error) {
 	link := capture.Part{Name: c.part.name, R: r}
 	var nodes []capture.Part
 	for i, n := range c.ends {
-		own := n.part != nil && n.captured == c
+		own := len(n.parts) > 0 && n.captured == c
 		iface := j.Add(capture.End{Link: c.Name, Node: n.Name, Far: c.ends[1-i].Name, MTU: c.mtu}, own)
 		link.Ifaces = append(link.Ifaces, iface)
-		if own {
-			r, err := n.part.end()
+		if !own {
+			continue
+		}
+		for _, p := range n.parts {
+			r, err := p.end()
 			if err != nil {
 				return nil, err
 			}
-			nodes = append(nodes, capture.Part{Name: n.part.name, R: r, Ifaces: []uint32{iface}, Node: true})
+			nodes = append(nodes, capture.Part{Name: p.name, R: r, Ifaces: []uint32{iface}, Node: true})
 		}
 	}
 	return append([]capture.Part{link}, nodes...), nil

@@ -21,6 +21,11 @@ func (h hopeless) Unwrap() error { return h.error }
 
 // expect says why a condition does not hold now.
 func (b *Bed) expect(ctx context.Context, c *topo.Condition) error {
+	if c.Node != "" {
+		if err := b.unlessKilled(c.Node, nil); err != nil {
+			return hopeless{err}
+		}
+	}
 	switch {
 	case c.Output != nil:
 		return b.says(c)

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,9 +35,13 @@ type node struct {
 	lans  int              // Ethernet links of a gateway, guest or host
 	flags []string         // of the process, besides the node's own
 	err   error            // why it ended early, or what it left over
+	mu    sync.Mutex       // one fault at a time
+	again []string         // flags of a NIC that was killed, for when it begins anew
+	lives int              // how often it did
+	dead  atomic.Bool      // it was killed
 
-	captured *cable // its last link that is; nil if none
-	part     *part  // what its process captures; nil if it does not
+	captured *cable  // its last link that is; nil if none
+	parts    []*part // what its processes captured, one after the other
 }
 
 // farEnd is the cable's end of a node's port.
@@ -190,7 +197,8 @@ func (n *node) start(ctx context.Context, b *Bed) (err error) {
 		}
 		argv = append(argv, more...)
 	}
-	if n.proc, err = b.spawn(n, n.Name, append(argv, n.flags...)); err != nil {
+	argv = slices.Concat(argv, n.flags, n.again)
+	if n.proc, err = b.spawn(n, n.Name, argv); err != nil {
 		return err
 	}
 	if err := n.proc.Await(ctx, "ready "+n.Name); err != nil {
@@ -249,7 +257,7 @@ func (n *node) unplug(end *tap.TAP, down bool) error {
 
 // lost says why a node ended that should run.
 func (n *node) lost() error {
-	if !n.proc.HasEnded() {
+	if n.dead.Load() || !n.proc.HasEnded() {
 		return nil
 	}
 	return fmt.Errorf("%s has ended: %v: %s", n.Name, n.proc.Err(), n.proc.Tail())

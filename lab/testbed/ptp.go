@@ -16,13 +16,13 @@ import (
 func (b *Bed) startPTP(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.Background())
 	b.later(stop)
-	b.endPTP = stop
+	b.ptp, b.endPTP = inner, stop
 	for i := range b.lab.Nodes {
 		n := b.nodes[b.lab.Nodes[i].Name]
 		if n.PTP == nil {
 			continue
 		}
-		if err := b.startClock(ctx, inner, n); err != nil {
+		if err := b.startClock(ctx, n); err != nil {
 			return fmt.Errorf("%s: PTP: %w", n.Name, err)
 		}
 	}
@@ -30,7 +30,7 @@ func (b *Bed) startPTP(ctx context.Context) error {
 }
 
 // startClock starts the instance of one NIC and waits until it is there.
-func (b *Bed) startClock(ctx, run context.Context, n *node) error {
+func (b *Bed) startClock(ctx context.Context, n *node) error {
 	client, err := b.dial(n.Name)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (b *Bed) startClock(ctx, run context.Context, n *node) error {
 	go func() {
 		defer client.Close()
 		job := ptprun.Job{Op: ptprun.Op, File: "ptp of " + n.Name, YAML: string(n.PTP)}
-		n.ptp <- client.Perf(run, job, nil, &json.RawMessage{})
+		n.ptp <- client.Perf(b.ptp, job, nil, &json.RawMessage{})
 	}()
 	return process.Until(ctx, func() (bool, error) {
 		select {

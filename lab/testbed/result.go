@@ -44,6 +44,7 @@ func (b *Bed) Fail(why error) { b.failed = why }
 // Finish ends the lab, judges what only its end shows, and writes the result
 // into the output directory.
 func (b *Bed) Finish(ctx context.Context, r *result.Result) error {
+	b.cancelPending()
 	b.collect(ctx, r)
 	err := errors.Join(b.failed, b.end())
 	if err != nil {
@@ -82,6 +83,9 @@ func (b *Bed) recording() result.Recording {
 // collect notes what programs, NICs and links have to tell before they end. A
 // program in the background that has ended on its own has to be content.
 func (b *Bed) collect(ctx context.Context, r *result.Result) {
+	for _, p := range b.pending {
+		p.res.Judge(p.err)
+	}
 	for _, p := range b.started {
 		if p.step.Background && p.res.Verdict == result.Passed && p.proc.HasEnded() {
 			err := p.verdict()

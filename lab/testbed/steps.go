@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tapir/lab/perf"
@@ -21,9 +22,10 @@ import (
 
 // program is a program that a step started.
 type program struct {
-	step *topo.Step
-	proc *process.Process
-	res  *result.Step
+	step   *topo.Step
+	proc   *process.Process
+	res    *result.Step
+	killed atomic.Bool // by a step: its exit code says nothing
 }
 
 // Steps runs the lab's steps in order until one fails or ctx ends. What is
@@ -54,6 +56,8 @@ func (b *Bed) Next(ctx context.Context, r *result.Result) {
 		note := ""
 		if s.Background {
 			note = " (in the background)"
+		} else if s.Later {
+			note = " (later)"
 		} else if s.Fails != nil {
 			note = ": it failed as it should"
 		} else if res.Perf != nil {
@@ -92,6 +96,8 @@ func (b *Bed) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 		return b.links[s.Link].impair(s)
 	case topo.Plug:
 		return b.links[s.Link].plug(s.Down)
+	case topo.Kill, topo.Start, topo.PHC:
+		return b.disturb(ctx, s, res)
 	case topo.Wait:
 		return b.wait(ctx, s)
 	}
@@ -121,8 +127,10 @@ func (b *Bed) run(ctx context.Context, s *topo.Step, res *result.Step) error {
 	if err != nil {
 		return err
 	}
-	p := &program{s, proc, res}
+	p := &program{step: s, proc: proc, res: res}
+	b.mu.Lock()
 	b.started = append(b.started, p)
+	b.mu.Unlock()
 	if s.Background {
 		return nil
 	}
@@ -144,7 +152,7 @@ func (p *program) finish(ctx context.Context) error {
 func (p *program) verdict() error {
 	code := p.proc.ExitCode()
 	p.res.Exit, p.res.Output = &code, p.proc.Said()
-	if code != p.step.Exit {
+	if code != p.step.Exit && !p.killed.Load() {
 		return fmt.Errorf("%s: %v, expected exit code %d%s", p.step.Name, ending(p.proc), p.step.Exit, p.said())
 	}
 	if out := p.step.Output; out != nil && !out.MatchString(p.proc.Said()) {
@@ -172,6 +180,8 @@ func (p *program) said() string {
 }
 
 func (b *Bed) program(name string) *program {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, p := range b.started {
 		if p.step.Name == name {
 			return p
@@ -198,6 +208,11 @@ func (b *Bed) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
 func (b *Bed) pair(ctx context.Context, p *topo.Pair, report *perf.Report) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	for _, name := range []string{p.Server, p.Client} {
+		if err := b.unlessKilled(name, nil); err != nil {
+			return err
+		}
+	}
 	server, err := b.dial(p.Server)
 	if err != nil {
 		return err
@@ -216,7 +231,7 @@ func (b *Bed) pair(ctx context.Context, p *topo.Pair, report *perf.Report) error
 	err = process.Until(ctx, func() (bool, error) {
 		select {
 		case err := <-served:
-			return false, fmt.Errorf("%s does not serve: %w", p.Server, err)
+			return false, b.unlessKilled(p.Server, fmt.Errorf("%s does not serve: %w", p.Server, err))
 		default:
 			return b.listens(ctx, p.Server, p.Job.Port)
 		}
@@ -226,7 +241,7 @@ func (b *Bed) pair(ctx context.Context, p *topo.Pair, report *perf.Report) error
 	}
 	report.Op = p.Job.Op
 	if err := client.Perf(ctx, p.Job, follow(report), report); err != nil {
-		return err
+		return b.unlessKilled(p.Client, err)
 	}
 	if err := report.Verdict(); err != nil {
 		return err

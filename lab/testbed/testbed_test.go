@@ -142,6 +142,8 @@ func TestFailures(t *testing.T) {
 		{"- {run: sleep 100, on: h, background: true, name: s}\n- {wait: {step: s, output: x}, timeout: 200ms}", `not done after 200ms: the output of s does not match "x"`},
 		{"- {run: echo y, on: h, background: true, name: s}\n- wait: {step: s, output: x}", `the output of s does not match "x": y`},
 		{"- {run: sleep 100, on: h, background: true, name: s}\n- {wait: s, timeout: 200ms}", "not done after 200ms: s does not end"},
+		{"- {kill: a, after: 1h}", "line 7: kill a after 1h0m0s: the lab has ended before: it never happened"},
+		{"- {kill: a}\n- expect: {node: a, counter: rx_packets}", "rx_packets: 1 or more: a was killed"},
 		{"- expect: {node: a, counter: no_such}", "a has no counter no_such"},
 		{"- expect: {link: a-h, counter: corrupted}", "line 7: expect: a-h: corrupted: 1 or more: it is 0"},
 		{"- {run: ping -c 1 10.0.0.1, on: h}\n- expect: {link: a-h, filter: icmp, max: 0}", `line 8: expect: a-h: frames with "icmp": 0: it is 2`},

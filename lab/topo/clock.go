@@ -64,7 +64,7 @@ func (s *stepDraft) limit(n conf.Node) {
 	if s.Clock != Real && s.Condition.OfPTP() {
 		s.limits = append(s.limits, limit{Virtual, n.Errorf("conditions on PTP are of the real clock alone")})
 	}
-	if s.Clock == Real || s.Verb != Run && s.Condition.Step == "" {
+	if s.Clock == Real || s.Verb != Run && s.Condition.Step == "" && s.Program == "" {
 		return
 	}
 	s.limits = append(s.limits, limit{Virtual,

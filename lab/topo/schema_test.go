@@ -167,7 +167,7 @@ func TestSchemaTakesExamples(t *testing.T) {
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%q %v", files, err)
 	}
-	texts := map[string]string{"the test's own": good, "one with HFIs": onFabric, "one with clocks": withClocks}
+	texts := map[string]string{"the test's own": good, "one with HFIs": onFabric, "one with clocks": withClocks, "one with node faults": ruled("", nodeFaults)}
 	for _, name := range files {
 		data, err := os.ReadFile(name)
 		if err != nil {

@@ -42,6 +42,9 @@ var verbs = []struct {
 	{Fault, append([]conf.Field[stepDraft]{{Name: "fault", Expect: "the link's name: its faults are now those of this step", Schema: name, Node: (*stepDraft).readLink}},
 		conf.Part(faultFields, func(s *stepDraft) *impaired { return &s.impaired })...), nil, finishFault},
 	{Plug, plugFields, []string{"state"}, func(*stepDraft, conf.Node) error { return nil }},
+	{Kill, killFields, nil, finishKill},
+	{Start, startFields, nil, finishStart},
+	{PHC, phcFields, nil, finishPHC},
 	{Wait, waitFields, nil, finishWait},
 	{Expect, expectFields, nil, finishExpect},
 }

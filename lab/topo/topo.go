@@ -113,6 +113,9 @@ const (
 	Perf   Verb = "perf"   // run a workload between two NICs
 	Fault  Verb = "fault"  // change what a link does to frames
 	Plug   Verb = "link"   // take a link down or up
+	Kill   Verb = "kill"   // end a NIC or a program as kill -9 does
+	Start  Verb = "start"  // a NIC that was killed
+	PHC    Verb = "phc"    // step a NIC's hardware clock, or let it drift
 	Wait   Verb = "wait"   // for a time, for a program to end, for a condition
 	Expect Verb = "expect" // a condition holds
 )
@@ -128,7 +131,7 @@ type Step struct {
 
 	// Of run.
 	Argv       []string
-	On         string   // the node
+	On         string   // the node; of kill, start and phc: the NIC
 	NICs       []string // the program finds their RDMA devices, under `tapir run`
 	Background bool     // the next step does not wait for it
 	Timeout    time.Duration
@@ -148,7 +151,14 @@ type Step struct {
 	Rules []fault.Rule       // in force from now on, in the place of those before
 	Down  bool
 
-	// Of wait and expect.
+	// Of kill, start and phc.
+	Program string        // that is killed, instead of a NIC
+	Shift   time.Duration // by which the clock steps; 0: it does not
+	Drifts  bool          // PPB is the correction of its frequency from now on
+	PPB     int64
+	Later   bool // when For is over or Condition holds; the steps go on
+
+	// Of wait and expect, and of what happens later.
 	For       time.Duration // nothing else is waited for
 	Condition Condition
 }

@@ -103,7 +103,7 @@ func TestMistakes(t *testing.T) {
 		{strings.Replace(two, "[a, b]", "{between: [a, b], loss: 1}", 1), "4:33: loss: expected a chance such as 1%"},
 		{strings.Replace(two, "[a, b]", "{between: [a, b], loss: 101%}", 1), "4:33: loss: expected"},
 		{strings.Replace(two, "[a, b]", "{between: [a, b], rate: 3 bananas}", 1), "4:33: rate: expected bits per second"},
-		{two + "steps:\n  - sleep: 3\n", "6:5: sleep: a step begins with one of run, perf, fault, link, wait, expect"},
+		{two + "steps:\n  - sleep: 3\n", "6:5: sleep: a step begins with one of run, perf, fault, link, kill, start, phc, wait, expect"},
 		{two + "steps: [{}]\n", "5:9: a step begins with one of"},
 		{two + "steps:\n  - run: date\n", "6:5: run: on is missing"},
 		{two + "steps:\n  - {run: date, on: c}\n", "6:21: there is no node c"},

@@ -82,7 +82,7 @@ func (k *link) join() error {
 		cfg.Tracer = k
 	}
 	k.wire = lablink.NewVirtual(cfg)
-	k.lab.later(k.wire.Close)
+	k.lab.atClose(k.wire.Close)
 	return nil
 }
 

@@ -22,6 +22,8 @@ type node struct {
 	sw    *sw.Switch  // of a switch
 	again bool        // a stamp has changed what there is to do
 	stuck bool        // a link had no room
+	dead  bool        // it was killed
+	lives int         // how often it was started anew
 }
 
 // engine is what a NIC and a switch have in common.
@@ -58,6 +60,10 @@ func (n *node) build() error {
 	if mtu := n.ends[0].link.MTU; n.NIC.MTU == 0 && mtu != 0 {
 		cfg.MTU = mtu
 	}
+	if n.dev != nil { // the last one was killed; who begins anew does not draw the same numbers
+		cfg.MAC = n.dev.Config().MAC
+		cfg.Seed += uint64(n.lives)
+	}
 	var err error
 	n.dev, err = nic.New(cfg, nic.Env{Pool: n.lab.world.Pool, Wire: n.ends[0], Clock: n.lab.world})
 	return err
@@ -84,7 +90,9 @@ func (n *node) buildSwitch() error {
 // begin lets the node live.
 func (n *node) begin() {
 	if n.dev != nil {
-		n.dev.LinkUp(n.lab.world.Now())
+		if !n.ends[0].link.down {
+			n.dev.LinkUp(n.lab.world.Now())
+		}
 		n.lab.world.Touch(n.place)
 		n.lab.log.printf("%s | %s", n.Name, n.ready())
 	}
@@ -102,6 +110,12 @@ func (n *node) ready() string {
 
 // Receive implements vtime.Engine.
 func (n *node) Receive(port frame.Port, frames []*frame.Frame, now frame.Time) {
+	if n.dead {
+		for _, f := range frames {
+			f.Release()
+		}
+		return
+	}
 	if n.dev != nil {
 		n.dev.Receive(frame.Wire, frames, now)
 		return
@@ -114,6 +128,9 @@ const restless = 100_000
 
 // Poll implements vtime.Engine: it runs the node until it rests.
 func (n *node) Poll(now frame.Time) frame.Time {
+	if n.dead {
+		return frame.Never
+	}
 	e := n.engine()
 	for range restless {
 		n.again, n.stuck = false, false
@@ -148,7 +165,7 @@ func (n *node) room() frame.Time {
 
 // leaks are the RDMA objects that a NIC still has at the end.
 func (n *node) leaks() error {
-	if n.dev == nil {
+	if n.dev == nil || n.dead {
 		return nil
 	}
 	left, _ := n.dev.Verbs.Stop() // fails in callbacks only

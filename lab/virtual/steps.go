@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"tapir/lab/capture"
-	"tapir/lab/perf"
 	"tapir/lab/result"
 	"tapir/lab/topo"
 	"tapir/lab/vtime"
@@ -32,7 +31,9 @@ func (l *Lab) Steps(ctx context.Context) *result.Result {
 			break
 		}
 		note := ""
-		if s.Fails != nil {
+		if s.Later {
+			note = " (later)"
+		} else if s.Fails != nil {
 			note = ": it failed as it should"
 		} else if res.Perf != nil {
 			note = ": " + res.Perf.String()
@@ -56,77 +57,14 @@ func (l *Lab) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 	case topo.Plug:
 		l.link(s.Link).plug(s.Down)
 		return nil
+	case topo.Kill, topo.Start, topo.PHC:
+		return l.disturb(s, res)
 	case topo.Wait:
 		return l.wait(ctx, s)
 	case topo.Expect:
 		return l.expect(&s.Condition)
 	}
 	return fmt.Errorf("%s: not in virtual time", s.Verb)
-}
-
-// side is one side of a workload.
-type side struct {
-	node   *node
-	run    *perf.Run
-	report perf.Report
-	ended  bool
-	done   func(err error)
-}
-
-func (x *side) end(r perf.Report, err error) {
-	x.report, x.ended = r, true
-	x.done(err)
-}
-
-// perf runs a workload, all pairs side by side.
-func (l *Lab) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
-	var sides []*side
-	left := 0
-	var failed error
-	begin := func(node string, job perf.Job) *side {
-		x := &side{node: l.node(node), done: func(err error) {
-			if left--; err != nil && failed == nil {
-				failed = err
-			}
-		}}
-		if x.run, failed = perf.Start(x.node.dev, job, l.world.Now(), x.end, nil); failed == nil {
-			left++
-			sides = append(sides, x)
-			l.world.Touch(x.node.place)
-		}
-		return x
-	}
-	var clients []*side
-	for i := range s.Pairs {
-		p := &s.Pairs[i]
-		if begin(p.Server, p.Job.Server()); failed == nil {
-			clients = append(clients, begin(p.Client, p.Job))
-		}
-		if failed != nil {
-			break
-		}
-	}
-	ended, err := l.until(ctx, l.world.Now().Add(s.Timeout), func() bool { return left == 0 || failed != nil })
-	if failed != nil {
-		err = failed
-	} else if !ended && err == nil {
-		err = fmt.Errorf("not done after %v", s.Timeout)
-	}
-	for _, x := range sides {
-		if !x.ended {
-			x.run.Cancel(l.world.Now())
-			l.world.Touch(x.node.place)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	reports := make([]perf.Report, len(clients))
-	for i, c := range clients {
-		reports[i] = c.report
-	}
-	res.Perf = &result.PerfReport{Report: perf.Together(reports)}
-	return res.Perf.Verdict()
 }
 
 // lookEvery is how often a wait looks at its condition.
@@ -159,6 +97,9 @@ type hopeless struct{ error }
 
 // expect says why a condition does not hold now.
 func (l *Lab) expect(c *topo.Condition) error {
+	if c.Node != "" && l.node(c.Node).dead {
+		return hopeless{errKilled(c.Node)}
+	}
 	if c.Port != 0 {
 		for _, e := range l.node(c.Node).dev.ShowCEP() {
 			if e.Phase == "listening" && e.Local.Port() == c.Port {
@@ -184,6 +125,7 @@ func (l *Lab) expect(c *topo.Condition) error {
 // into the output directory.
 func (l *Lab) Finish(ctx context.Context, r *result.Result) error {
 	defer l.close()
+	l.cancelLater()
 	l.collect(r)
 	err := l.end(ctx)
 	if err != nil {
@@ -213,7 +155,7 @@ func (l *Lab) recorded(link string) (io.ReadCloser, error) {
 // collect notes what NICs and links have to tell before they end.
 func (l *Lab) collect(r *result.Result) {
 	for i, n := range l.nodes {
-		if n.dev == nil {
+		if n.dev == nil || n.dead {
 			continue
 		}
 		for _, c := range n.dev.Counters() {

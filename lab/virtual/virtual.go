@@ -35,6 +35,8 @@ type Lab struct {
 	log   *log
 	files string // the directory of the capture
 	rec   *recording
+	sides []*side  // of the workloads under way
+	later []*later // what is to happen to nodes
 	undo  []func()
 	err   error // of the world: it cannot go on
 }
@@ -83,12 +85,12 @@ func (l *Lab) build() (err error) {
 			return err
 		}
 		dir := l.files
-		l.later(func() { os.RemoveAll(dir) })
+		l.atClose(func() { os.RemoveAll(dir) })
 	}
 	if l.log, err = openLog(l.now, l.opt.Print, l.opt.Out); err != nil {
 		return err
 	}
-	l.later(l.log.close)
+	l.atClose(l.log.close)
 	for i := range l.topo.Nodes {
 		l.nodes = append(l.nodes, &node{Node: &l.topo.Nodes[i], lab: l})
 	}
@@ -119,7 +121,7 @@ func (l *Lab) build() (err error) {
 // reach all others.
 const startEvery = 5 * time.Microsecond
 
-func (l *Lab) later(fn func()) { l.undo = append(l.undo, fn) }
+func (l *Lab) atClose(fn func()) { l.undo = append(l.undo, fn) }
 
 // now is the lab's time.
 func (l *Lab) now() time.Duration { return time.Duration(l.world.Now()) }
@@ -153,6 +155,7 @@ func (l *Lab) until(ctx context.Context, end frame.Time, done func() bool) (bool
 			return done(), l.err
 		}
 		l.world.Step()
+		l.look()
 		if n&0xfff == 0 && ctx.Err() != nil {
 			return false, errInterrupted
 		}
@@ -181,7 +184,7 @@ func (l *Lab) end(ctx context.Context) error {
 	} {
 		busy := 0
 		for _, n := range l.nodes {
-			if n.dev != nil && !n.dev.Idle() {
+			if n.dev != nil && !n.dead && !n.dev.Idle() {
 				busy++
 				stage.do(n)
 				l.world.Touch(n.place)
@@ -203,7 +206,7 @@ func (l *Lab) end(ctx context.Context) error {
 
 func (l *Lab) idle() bool {
 	for _, n := range l.nodes {
-		if n.dev != nil && !n.dev.Idle() {
+		if n.dev != nil && !n.dead && !n.dev.Idle() {
 			return false
 		}
 	}

@@ -1,0 +1,38 @@
+package testbed
+
+import (
+	"testing"
+
+	"tapir/lab/result"
+)
+
+// A NIC that is killed says nothing: its peer's TCP gives up, or hears from
+// what began anew that there is no such connection. What is killed later is
+// judged by then; the capture has all lives of a NIC.
+func TestKill(t *testing.T) {
+	r, said := run(t, `
+nodes:
+  a: {kind: nic, ip: 10.0.0.1/24, user_timeout: 2s, phc_drift_register: 0}
+  b: {kind: nic, ip: 10.0.0.2/24, frames: gso}
+links: [{between: [a, b], rate: 1Gbit}]
+steps:
+  - {kill: b, after: {link: a-b, counter: frames, min: 500}}
+  - {perf: write-bw, client: a, server: b, duration: 30s, error: timed out}
+  - {start: b}
+  - {perf: verify, client: a, server: b, size: 4096}
+  - {kill: a, after: 50ms}
+  - {perf: write-bw, client: a, server: b, duration: 30s, error: ^a was killed$}
+  - {start: a}
+  - {perf: verify, client: b, server: a, size: 4096}
+  - {run: sleep 100, on: a, name: sleeper, background: true}
+  - {kill: sleeper}
+  - wait: sleeper
+  - {phc: a, step: 1h}
+  - {phc: a, ppb: 5000}
+  - {run: tapir ptp status a, on: a, output: '(?s)true offset +3[56][0-9]{11} ns.*correction +\+5000\.000 ppb'}
+  - expect: {link: a-b, filter: frame.comment contains "RDMA Read Request last", min: 2}
+`, "")
+	if r.Verdict != result.Passed {
+		t.Error(said)
+	}
+}

@@ -1,0 +1,108 @@
+package topo
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"tapir/lab/conf"
+)
+
+// Of node faults: kill, start and phc.
+
+var killFields = []conf.Field[stepDraft]{
+	{Name: "kill", Expect: "a NIC, which is gone without a word to its peers, or a program started before", Schema: name, Node: (*stepDraft).readVictim},
+	afterField, timeoutField,
+}
+
+var startFields = []conf.Field[stepDraft]{
+	{Name: "start", Expect: "a NIC that was killed: it begins anew", Schema: name, Node: (*stepDraft).readNIC},
+	afterField, timeoutField,
+}
+
+var phcFields = []conf.Field[stepDraft]{
+	{Name: "phc", Expect: "the NIC whose hardware clock is disturbed", Schema: name, Node: (*stepDraft).readNIC},
+	{Name: "step", Expect: "a time such as 10ms or -1s: so far the clock steps", Set: func(s *stepDraft, v string) (err error) {
+		if s.Shift, err = time.ParseDuration(v); s.Shift == 0 || s.Shift.Abs() > 24*time.Hour {
+			return errValue
+		}
+		return err
+	}},
+	{Name: "ppb", Expect: "a number from -1000000000 to 1000000000: the correction of the clock's frequency from now on, as adjtimex sets it", Set: func(s *stepDraft, v string) (err error) {
+		s.Drifts = true
+		if s.PPB, err = strconv.ParseInt(v, 10, 64); s.PPB < -1e9 || s.PPB > 1e9 {
+			return errValue
+		}
+		return err
+	}},
+	afterField, timeoutField,
+}
+
+// afterField puts a fault off while the steps go on.
+var afterField = conf.Field[stepDraft]{Name: "after", Expect: "a time such as 500ms, the name of a program that has to end, or a condition: it happens then, while the steps go on",
+	Schema: conf.Schema{"anyOf": []conf.Schema{name, conf.Object(conditionFields)}},
+	Node:   func(s *stepDraft, n conf.Node) error { s.Later = true; return s.readWait(n) }}
+
+// readVictim reads the name of a program started before, or else of a NIC.
+func (s *stepDraft) readVictim(n conf.Node) error {
+	text, _ := n.Text()
+	if slices.ContainsFunc(s.Steps, func(o Step) bool { return o.Verb == Run && o.Name == text }) {
+		s.Program = text
+		s.later(func() error {
+			if s.Lab.Node(text) != nil {
+				return n.Errorf("both a node and a program are called %s: give the program another name", text)
+			}
+			return nil
+		})
+		return nil
+	}
+	return s.readNIC(n)
+}
+
+// readNIC reads the name of a NIC.
+func (s *stepDraft) readNIC(n conf.Node) error {
+	return s.refer(&s.On, n, func(of *Node) string {
+		if of.Kind != NIC {
+			return fmt.Sprintf("a %s: this is for NICs", of.Kind)
+		}
+		return ""
+	})
+}
+
+func finishKill(s *stepDraft, n conf.Node) error { return s.finishFaultOf("kill "+s.On+s.Program, n) }
+
+func finishStart(s *stepDraft, n conf.Node) error { return s.finishFaultOf("start "+s.On, n) }
+
+func finishPHC(s *stepDraft, n conf.Node) error {
+	text := "phc " + s.On
+	switch {
+	case s.Shift == 0 && !s.Drifts:
+		return n.Errorf("phc: say step or ppb")
+	case s.Shift != 0 && s.Drifts:
+		return n.Errorf("phc: step and ppb are two steps")
+	case s.Drifts:
+		text += fmt.Sprintf(": %d ppb", s.PPB)
+	default:
+		text += fmt.Sprintf(": step by %v", s.Shift)
+	}
+	return s.finishFaultOf(text, n)
+}
+
+func (s *stepDraft) finishFaultOf(text string, n conf.Node) error {
+	s.Text = text
+	switch {
+	case !s.Later:
+		return nil
+	case s.For > 0:
+		s.Text += " after " + s.For.String()
+		return nil
+	}
+	s.Text += " after: " + s.Condition.String()
+	return s.checkCondition(n)
+}
+
+// ErrNeverHappened is what is wrong with a fault that was put off for longer
+// than the lab went on.
+var ErrNeverHappened = errors.New("the lab has ended before: it never happened")

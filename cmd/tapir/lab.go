@@ -433,6 +433,9 @@ func newLabGC() *cobra.Command {
 			for _, line := range testbed.Collect() {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}
+			for _, dir := range virtual.Collect() {
+				fmt.Fprintln(cmd.OutOrStdout(), "removed", dir)
+			}
 			return nil
 		},
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"os"
 	"strings"
 
 	"tapir/wire/pcapng"
@@ -39,22 +38,6 @@ func Entering(link string) Keep {
 
 // LabFile is the name of a lab's capture in the lab's directory.
 const LabFile = "lab.pcapng"
-
-// LinkFile writes the frames of a link out of a lab's capture to a file in dir,
-// each once, as it entered the link, and returns its path.
-func LinkFile(dir, lab, link string) (path string, err error) {
-	in, err := os.Open(lab)
-	if err != nil {
-		return "", err
-	}
-	defer in.Close()
-	out, err := os.CreateTemp(dir, "link*.pcapng")
-	if err != nil {
-		return "", err
-	}
-	_, err = Select(out, in, Entering(link))
-	return out.Name(), errors.Join(err, out.Close())
-}
 
 // Select copies from r, a capture in pcapng or pcap, to w the packets that keep
 // wants, with the interfaces of all, and returns their number. Journal entries

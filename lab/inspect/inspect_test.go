@@ -248,7 +248,7 @@ func TestDrawings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !strings.Contains(svg.String(), ">RDMA Write<") || !strings.Contains(svg.String(), "marker-end") {
+	if !strings.Contains(svg.String(), ">RDMA Write<") || strings.Count(svg.String(), "<path ") != 8 || strings.Contains(svg.String(), " id=") {
 		t.Error(svg.String())
 	}
 	if err := r.WriteJSON(&js); err != nil {

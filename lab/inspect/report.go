@@ -234,7 +234,11 @@ func (r *Report) writeFindings(p *printer) {
 	case Clean:
 		p.f("no violation\n")
 	case Violations:
-		p.f("%d violations, the first: %s\n", r.Violations(), first)
+		if n := r.Violations(); n > 1 {
+			p.f("%d violations, the first: %s\n", n, first)
+		} else {
+			p.f("1 violation: %s\n", first)
+		}
 	case NotJudged:
 		p.f("no violation in what was replayed; not all of the capture could be\n")
 	case NothingSeen:

@@ -27,8 +27,7 @@ func (r *Report) WriteSVG(w io.Writer) error {
 	p := &printer{w: w}
 	p.f(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n",
 		width, height, width, height)
-	p.f(`<rect width="100%%" height="100%%" fill="#fff"/><defs><marker id="a" markerWidth="9" markerHeight="8" refX="9" refY="4" orient="auto">` +
-		`<path d="M0,0 L9,4 L0,8 z" fill="#235"/></marker></defs>` + "\n")
+	p.f(`<rect width="100%%" height="100%%" fill="#fff"/>` + "\n")
 	y := 20
 	for _, d := range list {
 		y = d.svg(p, y)
@@ -82,11 +81,13 @@ func (d *drawing) arrow(p *printer, e *Event, y int) {
 	left, right, forward := d.span(e)
 	x1, x2 := svgMargin+svgGap*left, svgMargin+svgGap*right
 	p.f(`<text x="8" y="%d" fill="#666">%d  %.6f</text>`, y, e.Packet, e.Time.Seconds())
-	from, to := x1, x2
+	tip, back := x2, x2-9
 	if !forward {
-		from, to = x2, x1
+		tip, back = x1, x1+9
 	}
-	p.f(`<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#235" marker-end="url(#a)"/>`, from, y, to, y)
+	// The head is no marker: the ids of several pictures in one page would meet.
+	p.f(`<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="#235"/><path d="M%d,%d L%d,%d L%d,%d z" fill="#235"/>`,
+		x1, y, x2, y, tip, y, back, y-4, back, y+4)
 	p.f(`<text x="%d" y="%d" text-anchor="middle">%s</text>`, (x1+x2)/2, y-4, escape(e.Name))
 	p.f(`<text x="%d" y="%d" fill="#555">%s</text>`+"\n", svgMargin+svgGap*(len(d.ends)-1)+10, y, escape(e.Detail))
 }

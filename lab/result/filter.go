@@ -2,7 +2,9 @@ package result
 
 import (
 	"context"
+	"io"
 	"os"
+	"sync"
 	"time"
 
 	"tapir/lab/capture"
@@ -31,13 +33,21 @@ func (r *Result) JudgeCaptures(steps []topo.Step, now func() time.Duration, filt
 // Filter counts the frames of a link in a lab's complete capture that the
 // condition's display filter lets through.
 func Filter(ctx context.Context, lab string, c *topo.Condition) error {
-	file, err := capture.LinkFile("", lab, c.Link)
+	in, err := os.Open(lab)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file)
+	defer in.Close()
+	link, feed := io.Pipe()
+	var fed sync.WaitGroup
+	fed.Go(func() {
+		_, err := capture.Select(feed, in, capture.Entering(c.Link))
+		feed.CloseWithError(err)
+	})
+	defer fed.Wait()
+	defer link.Close()
 	// The dissector of RPC guesses that short Sends are its own.
-	rows, err := tshark.Fields(ctx, file, tshark.Options{Filter: c.Filter, Disable: []string{"rpcordma"}}, "frame.number")
+	rows, err := tshark.Fields(ctx, tshark.Input, tshark.Options{Input: link, Filter: c.Filter, Disable: []string{"rpcordma"}}, "frame.number")
 	if err != nil {
 		return err
 	}

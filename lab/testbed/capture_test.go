@@ -18,7 +18,10 @@ import (
 )
 
 // checkCapture has tshark read the capture of a lab: it has every end of every
-// link, and what enters the first and last link is not malformed.
+// link, and nothing in it is malformed, but for a start-up frame of MPA that
+// comes once more behind acknowledgements seen at several ends: Wireshark gives
+// what it calls a fast retransmission to the dissector, which takes it for an
+// FPDU.
 func checkCapture(t *testing.T, lab *topo.Lab, r *result.Result, file string) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -37,42 +40,23 @@ func checkCapture(t *testing.T, lab *topo.Lab, r *result.Result, file string) {
 			t.Error(x)
 		}
 	}
-	rows, err := tshark.Fields(t.Context(), file, tshark.Options{Disable: []string{"rpcordma"}}, "frame.interface_name")
+	rows, err := tshark.Fields(t.Context(), file, tshark.Options{Disable: []string{"rpcordma"}},
+		"frame.interface_name", "_ws.malformed", "tcp.seq", "tcp.analysis.fast_retransmission", "frame.number", "_ws.col.Info")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
 	for _, r := range rows {
 		seen[r[0]] = true
+		if startUpAgain := r[2] == "1" && r[3] != ""; r[1] != "" && !startUpAgain {
+			t.Errorf("malformed: %q", r)
+		}
 	}
-	wellFormed(t, file, lab.Links[0].Name)
-	wellFormed(t, file, lab.Links[len(lab.Links)-1].Name)
 	for _, l := range lab.Links {
 		for _, end := range l.Ends {
 			if name := l.Name + ":" + end; seen[name] != l.Capture {
 				t.Errorf("%s is captured: %v", name, seen[name])
 			}
-		}
-	}
-}
-
-// wellFormed has tshark find nothing malformed in what enters a link, but for a
-// start-up frame of MPA that comes once more: stock Wireshark takes it for an
-// FPDU.
-func wellFormed(t *testing.T, lab, link string) {
-	t.Helper()
-	file, err := capture.LinkFile(t.TempDir(), lab, link)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := tshark.Fields(t.Context(), file, tshark.Options{Disable: []string{"rpcordma"}, Filter: "_ws.malformed"},
-		"tcp.analysis.retransmission", "tcp.seq", "frame.number", "_ws.col.Info")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range rows {
-		if r[0] == "" || r[1] != "1" {
-			t.Errorf("link %s: malformed: %q", link, r)
 		}
 	}
 }

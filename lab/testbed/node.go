@@ -71,7 +71,7 @@ func (b *Bed) addNode(t *topo.Node) (*node, error) {
 		return nil, err
 	}
 	if t.Kind != topo.Host {
-		return n, errors.Join(link.Quiet(ns), n.sysctls(ownARP))
+		return n, errors.Join(link.Quiet(ns), n.sysctls(ownARP, kernelPorts))
 	}
 	return n, n.settle()
 }
@@ -79,6 +79,10 @@ func (b *Bed) addNode(t *topo.Node) (*node, error) {
 // ownARP keeps the kernel from answering for an address on an interface that
 // has it not.
 var ownARP = [2]string{"ipv4/conf/all/arp_ignore", "1"}
+
+// kernelPorts leave to a NIC the ports from 49152 on, which it takes where it
+// has no kernel beside it: stock dissectors claim many of those below.
+var kernelPorts = [2]string{"ipv4/ip_local_port_range", "16384 49151"}
 
 // settle lets the kernel use its IPv6 addresses at once, and say nothing that
 // was not asked for, nor on an interface that has not the address.

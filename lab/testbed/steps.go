@@ -72,7 +72,7 @@ var errInterrupted = errors.New("interrupted")
 
 // step runs one step.
 func (b *Bed) step(ctx context.Context, s *topo.Step, res *result.Step) error {
-	limited, cancel := context.WithTimeout(ctx, s.Timeout)
+	limited, cancel := context.WithTimeout(ctx, s.Timeout+s.For)
 	defer cancel()
 	err := b.act(limited, s, res)
 	switch {

@@ -46,8 +46,8 @@ var conditionFields = []conf.Field[stepDraft]{
 		}
 		return nil
 	}},
-	{Name: "offset", Expect: "a time such as 10us: the offset from its master that the node measured last is no greater, either way", Set: func(s *stepDraft, v string) error { return setBound(&s.Condition.Offset, v) }},
-	{Name: "true_offset", Expect: "a time such as 10us: the node's clock is no further from the system's, either way", Set: func(s *stepDraft, v string) error { return setBound(&s.Condition.TrueOffset, v) }},
+	{Name: "offset", Expect: "a time up to 1h such as 10us: the offset from its master that the node measured last is no greater, either way", Set: func(s *stepDraft, v string) error { return setBound(&s.Condition.Offset, v) }},
+	{Name: "true_offset", Expect: "a time up to 1h such as 10us: the node's clock is no further from the system's, either way", Set: func(s *stepDraft, v string) error { return setBound(&s.Condition.TrueOffset, v) }},
 	{Name: "link", Expect: "a link", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referLink(&s.Condition.Link, n) }},
 	{Name: "counter", Expect: "of a node as `tapir show NAME counters` has them, or of a link: " + linkCounters + ", or a rule's name: how many it struck", Set: func(s *stepDraft, v string) error { s.Condition.Counter = v; return nil }},
 	{Name: "min", Expect: "the least number that is right (default 1, or 0 if there is a max)", Set: func(s *stepDraft, v string) (err error) {

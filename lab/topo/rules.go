@@ -202,7 +202,7 @@ var choiceFields = []conf.Field[ruleDraft]{
 
 // effectFields say what a rule does.
 var effectFields = map[fault.Effect][]conf.Field[ruleDraft]{
-	fault.Delay:     {{Name: "by", Expect: "a time such as 20ms", Set: func(r *ruleDraft, s string) error { return setTime(&r.By, s) }}},
+	fault.Delay:     {{Name: "by", Expect: "a time up to 1h such as 20ms", Set: func(r *ruleDraft, s string) error { return setTime(&r.By, s) }}},
 	fault.Duplicate: {{Name: "copies", Expect: "how many copies follow it, from 1 to 100 (default 1)", Set: func(r *ruleDraft, s string) error { return setInt(&r.Copies, s, 1, 100) }}},
 	fault.Reorder:   {{Name: "behind", Expect: "how many later frames overtake it, from 1 to 1000 (default 1)", Set: func(r *ruleDraft, s string) error { return setInt(&r.Behind, s, 1, 1000) }}},
 	fault.Reset: {{Name: "to", Expect: "the end that gets an RST, or both (default both)", Set: func(r *ruleDraft, s string) error {

@@ -65,7 +65,7 @@ func setClock(clock *string, s string) error {
 	return nil
 }
 
-var timeoutField = conf.Field[stepDraft]{Name: "timeout", Expect: "how long the step may take, such as 10s (default 60s)", Set: func(s *stepDraft, v string) error {
+var timeoutField = conf.Field[stepDraft]{Name: "timeout", Expect: "how long the step may take, up to 1h, such as 10s (default 60s)", Set: func(s *stepDraft, v string) error {
 	if err := setTime(&s.Timeout, v); err != nil || s.Timeout == 0 {
 		return errValue
 	}
@@ -153,7 +153,7 @@ var perfFields = []conf.Field[stepDraft]{
 		return err
 	}},
 	{Name: "iters", Expect: "messages of each queue pair", Set: func(s *stepDraft, v string) (err error) { s.Job.Iters, err = strconv.ParseInt(v, 10, 64); return err }},
-	{Name: "duration", Expect: "a time such as 2s, instead of iters", Set: func(s *stepDraft, v string) error { return setTime(&s.Job.Duration, v) }},
+	{Name: "duration", Expect: "a time up to 1h such as 2s, instead of iters", Set: func(s *stepDraft, v string) error { return setTime(&s.Job.Duration, v) }},
 	{Name: "qps", Expect: "queue pairs", Set: func(s *stepDraft, v string) error { return setInt(&s.Job.QPs, v, 1, perf.MaxQPs) }},
 	{Name: "depth", Expect: "requests in flight on each", Set: func(s *stepDraft, v string) error { return setInt(&s.Job.Depth, v, 1, perf.MaxDepth) }},
 	{Name: "error", Expect: "a regular expression: the workload fails, for a reason that matches it", Set: func(s *stepDraft, v string) error { return setPattern(&s.Fails, v) }},

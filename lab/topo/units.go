@@ -17,8 +17,8 @@ var errValue = errors.New("not the expected value")
 
 // faults are the settings of a link that a fault step changes, too.
 var faults = []conf.Field[link.Impairment]{
-	{Name: "delay", Expect: "a time such as 1ms, for every frame", Set: func(i *link.Impairment, s string) error { return setTime(&i.Delay, s) }},
-	{Name: "jitter", Expect: "a time such as 200us: up to this much is added to the delay, the order stays", Set: func(i *link.Impairment, s string) error { return setTime(&i.Jitter, s) }},
+	{Name: "delay", Expect: "a time up to 1h such as 1ms, for every frame", Set: func(i *link.Impairment, s string) error { return setTime(&i.Delay, s) }},
+	{Name: "jitter", Expect: "a time up to 1h such as 200us: up to this much is added to the delay, the order stays", Set: func(i *link.Impairment, s string) error { return setTime(&i.Jitter, s) }},
 	{Name: "rate", Expect: "bits per second, such as 100Mbit or 1Gbit", Set: func(i *link.Impairment, s string) error { return setScaled(&i.Rate, s, rates) }},
 	{Name: "queue", Expect: "octets that wait for their turn at that rate, such as 64KiB (default 256KiB)", Set: func(i *link.Impairment, s string) error {
 		var n int64

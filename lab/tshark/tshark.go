@@ -25,9 +25,14 @@ type Options struct {
 	Prefs []string
 	// Script is a Lua script to load.
 	Script string
+	// Input is what tshark reads if the file is the constant Input.
+	Input io.Reader
 	// Env is added to the environment: where personal plugins are, for one.
 	Env []string
 }
+
+// Input, in place of a file, is the reader of that name in Options.
+const Input = "-"
 
 // strict makes tshark verify what it skips by default.
 var strict = []string{"-o", "ip.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE"}
@@ -58,6 +63,7 @@ func run(ctx context.Context, file string, o Options, args []string, line func(s
 	if len(o.Env) > 0 {
 		cmd.Env = append(os.Environ(), o.Env...)
 	}
+	cmd.Stdin = o.Input
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.StdoutPipe()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/result"
+	"tapir/lab/rundir"
 	"tapir/lab/topo"
 	"tapir/lab/vtime"
 	"tapir/wire/frame"
@@ -40,6 +41,13 @@ type Lab struct {
 	undo  []func()
 	err   error // of the world: it cannot go on
 }
+
+// prefix begins the name of the directory of a capture that is not kept.
+const prefix = "tapir-virtual"
+
+// Collect removes the directories that labs left whose process was killed, and
+// returns their names.
+func Collect() []string { return rundir.Sweep(prefix) }
 
 // mostOctets is what a frame of the world may have.
 const mostOctets = 66 << 10
@@ -81,11 +89,11 @@ func (l *Lab) build() (err error) {
 		}
 		l.files = l.opt.Out
 	} else if l.filters() || l.opt.Draw {
-		if l.files, err = os.MkdirTemp("", "tapir-virtual-*"); err != nil {
+		var remove func()
+		if l.files, remove, err = rundir.Make(prefix); err != nil {
 			return err
 		}
-		dir := l.files
-		l.atClose(func() { os.RemoveAll(dir) })
+		l.atClose(remove)
 	}
 	if l.log, err = openLog(l.now, l.opt.Print, l.opt.Out); err != nil {
 		return err

@@ -3,6 +3,7 @@ package virtual_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -137,5 +138,33 @@ steps:
 	}
 	if !bytes.Equal(pages[0], pages[1]) {
 		t.Error("the pages differ")
+	}
+}
+
+// A lab that is up keeps the directory of its capture from Collect; what one
+// left that was killed is removed.
+func TestCollect(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	lab, err := topo.Load("../examples/many-nics/lab.yaml")
+	if err == nil {
+		err = lab.SetClock(topo.Virtual)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.Steps = nil
+	up, err := virtual.Up(lab, virtual.Options{Draw: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if removed := virtual.Collect(); len(removed) > 0 {
+		t.Errorf("removed while the lab is up: %q", removed)
+	}
+	left := filepath.Join(os.TempDir(), "tapir-virtual1")
+	if err := errors.Join(up.Finish(t.Context(), up.Steps(t.Context())), os.Mkdir(left, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if removed := virtual.Collect(); !slices.Equal(removed, []string{left}) {
+		t.Errorf("removed %q", removed)
 	}
 }

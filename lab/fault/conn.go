@@ -34,6 +34,7 @@ type conn struct {
 	half   [2]*half
 	dead   bool // it has been reset
 	tell   Side // who is told
+	qps    []ownedQP
 }
 
 // half is one direction of a connection.

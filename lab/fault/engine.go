@@ -31,6 +31,9 @@ type Engine struct {
 	opened int
 	tally  [2]tally // of what is not in a connection
 	names  [2]string
+	// find tells whose connections are, unasked is why it once could not.
+	find    FindQP
+	unasked error
 }
 
 // rule is a Rule at work.
@@ -42,6 +45,7 @@ type rule struct {
 	matched uint64
 	struck  uint64
 	missed  uint64
+	seen    bool // something of its queue pair
 }
 
 // tally counts, for each rule, what has met it in one direction; messages are
@@ -99,6 +103,7 @@ type Count struct {
 	Struck   uint64 `json:"struck"`           // of them
 	Missed   uint64 `json:"missed,omitempty"` // to be struck, but passed behind a gap of the stream before they were known
 	Optional bool   `json:"optional,omitempty"`
+	Why      string `json:"why,omitempty"` // of a rule for a queue pair of which nothing passed
 }
 
 // Silent is what is wrong with a rule that never struck and should have.
@@ -108,6 +113,9 @@ func (c *Count) Silent() error {
 		return nil
 	case c.Missed > 0:
 		return fmt.Errorf("rule %s never struck: %d passed behind a gap of the stream, where nobody knew yet what they were", c.Name, c.Missed)
+	}
+	if c.Why != "" {
+		return fmt.Errorf("rule %s never struck: %s", c.Name, c.Why)
 	}
 	return fmt.Errorf("rule %s never struck; if it need not, it is `optional: true`", c.Name)
 }
@@ -119,7 +127,7 @@ func (e *Engine) Counts() (all []Count) {
 		return nil
 	}
 	for _, r := range e.all {
-		all = append(all, Count{r.Name, r.matched, r.struck, r.missed, r.Optional})
+		all = append(all, Count{r.Name, r.matched, r.struck, r.missed, r.Optional, e.unseen(r)})
 	}
 	return all
 }

@@ -427,6 +427,8 @@ func TestCheck(t *testing.T) {
 		{with(Flip, "fpdu", func(r *Rule) { r.Bit = 8 }), "bit"},
 		{with(Flip, "sync", func(r *Rule) { r.Field = "crc" }), "field"},
 		{NewRule(Drop, "unicorn"), "drop"},
+		{with(Drop, "syn", func(r *Rule) { r.NIC, r.QPN = "a", 1 }), "qp"},
+		{with(Drop, "fpdu", func(r *Rule) { r.QPN = 1 }), "qp"},
 	} {
 		if key, err := tt.rule.Check(); err == nil || key != tt.key {
 			t.Errorf("%+v: %q, %v", tt.rule, key, err)

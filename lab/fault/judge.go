@@ -176,7 +176,7 @@ func (j *judgement) decide(i *item) {
 	i.judged = true
 	j.t.item = i
 	for _, r := range j.e.rules {
-		if r.of(j) && r.about(i) && (r.Effect != Flip || r.Field == "" || r.fieldIn(i) != nil) {
+		if r.of(j) && r.about(i) && r.ofQP(j) && (r.Effect != Flip || r.Field == "" || r.fieldIn(i) != nil) {
 			if s := j.choose(r, i); s != nil {
 				j.aim(r, i, s)
 			}

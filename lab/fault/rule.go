@@ -140,6 +140,8 @@ type Rule struct {
 	Times       int    // strikes no more than so often; 0: no bound
 	After       uint64 // octets of TCP payload that have passed before, in that direction of the connection
 	Connection  int    // the nth TCP connection of the link by its SYN; 0: any
+	NIC         string // whose queue pair QPN is
+	QPN         uint32 // of the connection that an FPDU is on; 0: any
 	Port        uint16 // of either end of the connection; 0: any
 	Segment     int    // of an RDMAP message: which of its DDP segments; 0: all (to flip and to reset: the first)
 	L4          int    // of a 16B packet: its L4 type; -1: any
@@ -194,6 +196,8 @@ func (r *Rule) Check() (key string, err error) {
 	}{
 		{ways > 1, "nth", "nth, every and probability exclude each other"},
 		{r.Connection > 0 && !inTCP, "connection", "is of things in TCP connections"},
+		{r.QPN > 0 && k.class != ofFPDU && k.class != ofMessage, "qp", "is of FPDUs and messages: whose a connection is, is known from the first of them on"},
+		{r.QPN > 0 && r.NIC == "", "qp", "say whose it is: {nic: NAME, qpn: NUMBER}, or from which NIC: from"},
 		{r.Port > 0 && !inTCP, "port", "is of things in TCP connections"},
 		{r.After > 0 && !inTCP, "after", "counts octets of TCP connections"},
 		{r.Transmissions > 0 && !inStream, "transmissions", "is of MPA frames, FPDUs and messages"},

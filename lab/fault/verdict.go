@@ -231,6 +231,11 @@ func (j *judgement) describe() string {
 	s += " from " + j.e.names[j.from]
 	if j.c != nil {
 		s += fmt.Sprintf(", connection %d", j.c.number)
+		for _, q := range j.c.qps {
+			if q.qpn > 0 {
+				s += fmt.Sprintf(", QP %d of %s", q.qpn, q.nic)
+			}
+		}
 	}
 	return s
 }

@@ -53,6 +53,9 @@ func (b *Bed) addLink(t *topo.Link) (*cable, error) {
 	if cfg.Rules, err = b.lab.Rules(t); err != nil {
 		return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
 	}
+	if cfg.Rules != nil {
+		cfg.Rules.FindQPs(b.findQP)
+	}
 	cfg.Struck = func(s fault.Strike) { b.log.printf("%s: %v", t.Name, s) }
 	c.mtu = mtu
 	if b.wanted(t) {

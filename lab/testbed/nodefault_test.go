@@ -7,14 +7,18 @@ import (
 )
 
 // A NIC that is killed says nothing: its peer's TCP gives up, or hears from
-// what began anew that there is no such connection. What is killed later is
+// what began anew that there is no such connection. Links find queue pairs in
+// all lives of a NIC. What is killed later is
 // judged by then; the capture has all lives of a NIC.
 func TestKill(t *testing.T) {
 	r, said := run(t, `
 nodes:
   a: {kind: nic, ip: 10.0.0.1/24, user_timeout: 2s, phc_drift_register: 0}
   b: {kind: nic, ip: 10.0.0.2/24, frames: gso}
-links: [{between: [a, b], rate: 1Gbit}]
+links:
+  - between: [a, b]
+    rate: 1Gbit
+    rules: [{drop: fpdu, nth: 3, qp: 1, from: a, name: own}, {drop: fpdu, nth: 4, qp: {nic: b, qpn: 9}, name: nobody, optional: true}]
 steps:
   - {kill: b, after: {link: a-b, counter: frames, min: 500}}
   - {perf: write-bw, client: a, server: b, duration: 30s, error: timed out}
@@ -24,6 +28,8 @@ steps:
   - {perf: write-bw, client: a, server: b, duration: 30s, error: ^a was killed$}
   - {start: a}
   - {perf: verify, client: b, server: a, size: 4096}
+  - expect: {link: a-b, counter: own, min: 1}
+  - expect: {link: a-b, counter: nobody, max: 0}
   - {run: sleep 100, on: a, name: sleeper, background: true}
   - {kill: sleeper}
   - wait: sleeper

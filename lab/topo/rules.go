@@ -84,6 +84,7 @@ func (i *impaired) finish(d *draft, l *Link) (each [2]link.Impairment, rules []f
 
 // ruleDraft is a rule while it is read.
 type ruleDraft struct {
+	*draft
 	fault.Rule
 	ends [2]string
 }
@@ -98,10 +99,11 @@ func (d *draft) readRule(n conf.Node, l *Link) (r fault.Rule, err error) {
 		return r, n.Errorf("a rule begins with one of %s", effectNames())
 	}
 	e := fault.Effect(entries[0].Name)
-	x := ruleDraft{fault.NewRule(e, ""), l.Ends}
+	x := ruleDraft{d, fault.NewRule(e, ""), l.Ends}
 	if err := conf.Decode(n, &x, "a rule", ruleFields(e)); err != nil {
 		return r, err
 	}
+	x.finishQP(entries)
 	if key, err := x.Check(); err != nil {
 		at := slices.IndexFunc(entries, func(e conf.Entry) bool { return e.Name == key })
 		return r, entries[max(at, 0)].Key.Errorf("%s: %v", key, err)
@@ -183,6 +185,7 @@ var choiceFields = []conf.Field[ruleDraft]{
 		r.Port = uint16(port)
 		return err
 	}},
+	{Name: "qp", Expect: "a QP of the NIC that it comes from (from), or of any other, such as {nic: a, qpn: 5}", Schema: qpSchema, Node: (*ruleDraft).readQP},
 	{Name: "segment", Expect: "which DDP segment of the message, from 1, or last (default all; to flip or reset, the first)", Set: func(r *ruleDraft, s string) error {
 		if s == "last" {
 			r.Segment = fault.LastSegment

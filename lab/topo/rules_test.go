@@ -20,7 +20,7 @@ func TestRules(t *testing.T) {
 	l, err := Parse("lab.yaml", []byte(ruled(`{drop: fpdu, nth: [3, 5], from: b, connection: 2}, {drop: fpdu, every: 4},
       {flip: write, field: crc, bit: 31, checksum: stale}, {flip: sync, octet: -1, bit: 0}, {delay: read-response, nth: 2, by: 20ms, segment: last},
       {reset: tcp, after: 1MiB, to: a}, {reset: fpdu, to: both}, {duplicate: send, copies: 3, probability: 50%}, {reorder: data, behind: 7, times: 2},
-      {drop: 16b, l4: 0x78, optional: true, name: packets}`,
+      {drop: 16b, l4: 0x78, optional: true, name: packets}, {drop: fpdu, nth: 3, qp: 5, from: b, name: own}, {drop: send, qp: {nic: a, qpn: 7}, name: far}`,
 		"{fault: a-b, from: {a: {loss: 3%}}, rules: [{drop: fpdu, port: 7174, transmissions: 4}]}\n  - expect: {link: a-b, counter: drop-fpdu-3}")))
 	if err != nil {
 		t.Fatal(err)
@@ -33,13 +33,14 @@ func TestRules(t *testing.T) {
 	for i := range k.Rules {
 		names += k.Rules[i].Name + " "
 	}
-	if names != "drop-fpdu drop-fpdu-2 flip-write flip-sync delay-read-response reset-tcp reset-fpdu duplicate-send reorder-data packets " {
+	if names != "drop-fpdu drop-fpdu-2 flip-write flip-sync delay-read-response reset-tcp reset-fpdu duplicate-send reorder-data packets own far " {
 		t.Error(names)
 	}
 	r := k.Rules
 	if r[0].From != fault.B || len(r[0].Nth) != 2 || r[0].Connection != 2 || r[1].From != fault.Either || r[1].Every != 4 || r[2].Bit != 31 || !r[2].Stale ||
 		r[3].AnyOctet || r[3].Octet != -1 || r[4].By != 20*time.Millisecond || r[4].Segment != fault.LastSegment || r[5].After != 1<<20 || r[5].To != fault.A ||
-		r[6].To != fault.Either || r[7].Copies != 3 || r[7].Probability != 500_000 || r[8].Behind != 7 || r[8].Times != 2 || r[9].L4 != 0x78 || !r[9].Optional {
+		r[6].To != fault.Either || r[7].Copies != 3 || r[7].Probability != 500_000 || r[8].Behind != 7 || r[8].Times != 2 || r[9].L4 != 0x78 || !r[9].Optional ||
+		r[10].NIC != "b" || r[10].QPN != 5 || r[11].NIC != "a" || r[11].QPN != 7 {
 		t.Errorf("%+v", r)
 	}
 	s := l.Steps[0]
@@ -72,6 +73,12 @@ func TestRuleMistakes(t *testing.T) {
 		{"{flip: write, checksum: none}", ok, "8:37: checksum: expected stale"},
 		{"{drop: fpdu, name: lost}", ok, "8:13: lost: the link has another counter of that name"},
 		{"{drop: fpdu, name: x}, {drop: send, name: x}", ok, "8:36: x: the link has another counter of that name"},
+		{"{drop: fpdu, qp: 5}", ok, "8:26: qp: say whose it is: {nic: NAME, qpn: NUMBER}, or from which NIC: from"},
+		{"{drop: fpdu, qp: 0, from: a}", ok, "8:30: qp: expected the number of a QP, from 1"},
+		{"{drop: fpdu, qp: {nic: a}}", ok, "8:30: qp: say which: qpn"},
+		{"{drop: fpdu, qp: {nic: c, qpn: 5}}", ok, "8:36: there is no node c"},
+		{"{drop: fpdu, qp: {nic: a, qpn: 5000000000}}", ok, "8:44: qpn: expected the number of a QP"},
+		{"{drop: data, qp: 5, from: a}", ok, "8:26: qp: is of FPDUs and messages"},
 		{"", "{fault: a-b, rules: 3}", "10:25: rules: expected a list of rules"},
 		{"", "{fault: a-b, from: {c: {loss: 1%}}}", "10:25: c: the link's ends are a and b"},
 		{"", "{fault: a-b, from: {a: {loss: 1}}}", "10:35: loss: expected a chance"},

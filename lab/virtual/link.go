@@ -73,6 +73,9 @@ func (k *link) join() error {
 	if k.rules, err = k.lab.topo.Rules(k.Link); err != nil {
 		return err
 	}
+	if k.rules != nil {
+		k.rules.FindQPs(k.lab.findQP)
+	}
 	cfg := lablink.VirtualConfig{ToB: k.impairment(0), ToA: k.impairment(1), Seed: k.lab.topo.SeedOf(k.Link), Pool: k.lab.world.Pool, Clock: k.lab.world,
 		Rules: k.rules, Struck: func(s fault.Strike) { k.lab.log.printf("%s: %v", k.Name, s) }}
 	if k.lab.wanted(k.Link) {

@@ -46,6 +46,8 @@ func TestRules(t *testing.T) {
 	}{
 		{"{drop: fpdu, nth: 3, from: a}", verify, 1},
 		{"{drop: fpdu, nth: 3, from: b, transmissions: 3}", verify, 1},
+		{"{drop: fpdu, nth: 3, qp: 1, from: a}", verify, 1},
+		{"{duplicate: read-response, qp: {nic: b, qpn: 2}}", "{perf: read-bw, server: b, client: a, size: 64, qps: 3, iters: 5}", 5},
 		{"{drop: syn, nth: 1}", verify, 1},
 		{"{drop: mpa-reply}", verify, 1},
 		{"{delay: read-response, nth: 1, by: 20ms}", verify, 1},
@@ -72,6 +74,9 @@ func TestRules(t *testing.T) {
 func TestSilentRule(t *testing.T) {
 	const ping = "{perf: verify, server: b, client: a, size: [8]}"
 	if r, _ := strike(t, "{drop: write, nth: 99}", ping, 1); r.Verdict != result.Failed || !strings.Contains(r.Error, "rule drop-write never struck") {
+		t.Errorf("%s %s", r.Verdict, r.Error)
+	}
+	if r, _ := strike(t, "{drop: write, qp: 9, from: a}", ping, 1); r.Verdict != result.Failed || !strings.Contains(r.Error, "no write on a connection of QP 9 of a passed the link") {
 		t.Errorf("%s %s", r.Verdict, r.Error)
 	}
 	if r, _ := strike(t, "{drop: write, nth: 99, optional: true}", ping, 1); r.Verdict != result.Passed {

@@ -1,0 +1,75 @@
+package topo
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"tapir/lab/conf"
+	"tapir/lab/fault"
+	"tapir/nic"
+)
+
+// qpFields name a queue pair.
+var qpFields = []conf.Field[ruleDraft]{
+	{Name: "nic", Expect: "a NIC", Schema: name, Node: func(r *ruleDraft, n conf.Node) error { return r.refer(&r.NIC, n, isNIC) }},
+	{Name: "qpn", Expect: qpnExpect, Schema: conf.Schema{"type": "integer"}, Set: (*ruleDraft).setQPN},
+}
+
+const qpnExpect = "the number of a QP, from 1, as `tapir show NIC qp` has it"
+
+var qpSchema = conf.Schema{"anyOf": []conf.Schema{{"type": "integer"}, conf.Object(qpFields, "nic", "qpn")}}
+
+// readQP reads the number of a queue pair, or a mapping that says whose it is.
+func (r *ruleDraft) readQP(n conf.Node) error {
+	text, brief := n.Text()
+	if !brief {
+		if err := conf.Decode(n, r, "a QP, such as {nic: a, qpn: 5}", qpFields); err != nil {
+			return err
+		}
+		if r.QPN == 0 {
+			return n.Errorf("qp: say which: qpn")
+		}
+		return nil
+	}
+	if r.setQPN(text) != nil {
+		return n.Errorf("qp: expected %s, or such as {nic: a, qpn: 5}", qpnExpect)
+	}
+	return nil
+}
+
+func (r *ruleDraft) setQPN(s string) error {
+	v, err := strconv.ParseUint(s, 0, 24)
+	if r.QPN = uint32(v); v == 0 {
+		return errValue
+	}
+	return err
+}
+
+// finishQP completes a number that stands alone: it is of the NIC at the end
+// that from names.
+func (r *ruleDraft) finishQP(entries []conf.Entry) {
+	if r.QPN == 0 || r.NIC != "" || r.From == fault.Either {
+		return
+	}
+	r.NIC = r.ends[r.From]
+	key := entries[slices.IndexFunc(entries, func(e conf.Entry) bool { return e.Name == "qp" })].Key
+	nic := r.NIC
+	r.later(func() error {
+		if of := r.Node(nic); of == nil || of.Kind != NIC {
+			return key.Errorf("qp: %s is no NIC: say whose it is, such as {nic: a, qpn: %d}", nic, r.QPN)
+		}
+		return nil
+	})
+}
+
+// QPOf is the number of the queue pair among all that has the TCP connection
+// between two ends, 0 if none has.
+func QPOf(all []nic.QPInfo, ends [2]netip.AddrPort) uint32 {
+	for _, q := range all {
+		if own := [2]netip.AddrPort{q.Local, q.Remote}; own == ends || own == [2]netip.AddrPort{ends[1], ends[0]} {
+			return q.Num
+		}
+	}
+	return 0
+}

@@ -1,0 +1,16 @@
+package virtual
+
+import (
+	"net/netip"
+
+	"tapir/lab/topo"
+)
+
+// findQP implements fault.FindQP.
+func (l *Lab) findQP(nic string, ends [2]netip.AddrPort) (uint32, error) {
+	n := l.node(nic)
+	if n.dead {
+		return 0, nil
+	}
+	return topo.QPOf(n.dev.ShowQP(), ends), nil
+}

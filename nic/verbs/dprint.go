@@ -1,12 +1,13 @@
 package verbs
 
 import (
+	"fmt"
 	"strconv"
 
 	"tapir/wire/frame"
 )
 
-// SetLog gives the device a log for the topics obj, mm and wr; nil takes it
+// SetLog gives the device a log for the topics obj, mm, wr and data; nil takes it
 // back.
 func (d *Device) SetLog(l *frame.Log) { d.log = l }
 
@@ -37,6 +38,24 @@ func (w *MW) logWindow(what string) {
 	if l := w.pd.dev.log; l.On(frame.LogMM) {
 		l.Addf(frame.LogMM, "%s MW %d type %v MR %d STag %#08x addr %#x len %d access %v", what, w.num, w.kind, w.mr.num, w.stag, w.addr, w.length, w.access)
 	}
+}
+
+// dataShown is how many octets of a piece of memory its line shows.
+const dataShown = 16
+
+// logData says which octets at off were written to the region, or read.
+func (r *Region) logData(p []byte, off uint64, write bool) {
+	r.pd.dev.log.Append(frame.LogData, func(b []byte) []byte {
+		verb := "read"
+		if write {
+			verb = "write"
+		}
+		b = fmt.Appendf(b, "%s MR %d STag %#08x offset %d len %d: % x", verb, r.mr.num, r.stag, off, len(p), p[:min(len(p), dataShown)])
+		if len(p) > dataShown {
+			b = append(b, "..."...)
+		}
+		return b
+	})
 }
 
 // logSend says what was posted to the send queue.

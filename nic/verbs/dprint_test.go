@@ -8,8 +8,8 @@ import (
 	"tapir/wire/frame"
 )
 
-// The topics obj, mm and wr tell of each object, region, window and work
-// request, and only while they are on.
+// The topics obj, mm, wr and data tell of each object, region, window, work
+// request and piece of memory used, and only while they are on.
 func TestDprint(t *testing.T) {
 	f := windows(t)
 	w := f.mw(t, MWType2B)
@@ -66,6 +66,16 @@ func TestDprint(t *testing.T) {
 	}
 	want("wr QP 1 post WR 5 receive SGEs 1 len 30", "wr QP 1 post WR 6 Send SGEs 1 len 20",
 		"wr QP 1 done WR 5 recv: success len 7 CQ 1", "wr QP 1 done WR 6 send: WR flushed len 0 CQ 1")
+	log.Mask = frame.LogData
+	long := []byte("as many octets as are shown, and more")
+	if err := f.mr.Place(long, f.mr.Addr()+7); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.mr.Fetch(long[:2], f.mr.Addr()+8); err != nil {
+		t.Fatal(err)
+	}
+	region = " MR 2 STag " + fmt.Sprintf("%#08x", f.mr.RKey())
+	want("data write"+region+" offset 7 len 37: 61 73 20 6d 61 6e 79 20 6f 63 74 65 74 73 20 61...", "data read"+region+" offset 8 len 2: 73 20")
 	log.Mask = 0
 	if err := f.qp.Destroy(); err != nil {
 		t.Fatal(err)

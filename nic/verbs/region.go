@@ -3,6 +3,8 @@ package verbs
 import (
 	"encoding/binary"
 	"fmt"
+
+	"tapir/wire/frame"
 )
 
 // Region is what an STag names: a memory region, or the part of one that a
@@ -217,7 +219,14 @@ func copySpans(spans []span, p []byte, off uint64, write bool) error {
 }
 
 func (r *Region) copy(p []byte, off uint64, write bool) error {
-	off += r.base
+	err := r.move(p, off+r.base, write)
+	if r.pd.dev.log.On(frame.LogData) {
+		r.logData(p, off, write)
+	}
+	return err
+}
+
+func (r *Region) move(p []byte, off uint64, write bool) error {
 	if b, ok := r.mem.(Bytes); ok {
 		if write {
 			copy(b[off:], p)

@@ -361,7 +361,11 @@ func (w *SendWQE) Slice(off uint64, n int) []byte {
 		if uint64(n) > s.n-off || !s.alive() {
 			return nil
 		}
-		return s.r.mem.Slice(s.r.base+s.off+off, n)
+		p := s.r.mem.Slice(s.r.base+s.off+off, n)
+		if p != nil && s.r.pd.dev.log.On(frame.LogData) {
+			s.r.logData(p, s.off+off, false)
+		}
+		return p
 	}
 	return nil
 }

@@ -21,12 +21,13 @@ const (
 	LogMM                      // memory registered, invalidated, bound to windows
 	LogWR                      // each work request posted and completed
 	LogCmd                     // each command of a program, step by step
+	LogData                    // each piece of memory read or written for a message
 	// LogAll is the set of all topics.
 	LogAll Topic = 1<<iota - 1
 )
 
 // TopicNames are the topics' names, in the order of their bits.
-var TopicNames = [...]string{"cm", "mpa", "tx", "rx", "eh", "drop", "obj", "mm", "wr", "cmd"}
+var TopicNames = [...]string{"cm", "mpa", "tx", "rx", "eh", "drop", "obj", "mm", "wr", "cmd", "data"}
 
 func (t Topic) String() string {
 	for i, name := range TopicNames {

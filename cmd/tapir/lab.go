@@ -94,6 +94,7 @@ func newLabRun() *cobra.Command {
 	var o testbed.Options
 	var seed uint64
 	var clock string
+	var step bool
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Bring a lab up, run its steps, take it down",
@@ -102,9 +103,13 @@ func newLabRun() *cobra.Command {
 			"say. --out keeps a capture of all links, the log, and the result as JSON, as JUnit's XML\n" +
 			"and as a page for people, report.html, with drawings of what passed the links at failures.\n\n" +
 			"By the virtual clock a lab needs no privileges: one seed gives the same captures, log and\n" +
-			"result on any machine, to the last octet, and time passes as fast as it can.",
+			"result on any machine, to the last octet, and time passes as fast as it can. With --step\n" +
+			"it waits after each event, and shows it: work requests, frames with what is in them, pieces\n" +
+			"of memory that are read and written, completions. Enter is for the next event, a number\n" +
+			"for so many, c for all; q ends the lab.",
 		Example: "  tapir lab run lab/examples/rping/lab.yaml\n  tapir lab run --out out/lossy lab/examples/lossy-link/lab.yaml\n" +
-			"  tapir lab run --clock virtual --seed 7 lab/examples/lossy-link/lab.yaml",
+			"  tapir lab run --clock virtual --seed 7 lab/examples/lossy-link/lab.yaml\n" +
+			"  tapir lab run --clock virtual --step lab/examples/first-write/lab.yaml",
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lab, err := loadLab(args[0])
@@ -117,12 +122,19 @@ func newLabRun() *cobra.Command {
 			if err := setClock(lab, clock); err != nil {
 				return err
 			}
+			v := virtual.Options{Out: o.Out, Print: cmd.OutOrStdout()}
+			if step {
+				if lab.Clock != topo.Virtual {
+					return usagef("--step: the real clock does not wait: give --clock virtual, too")
+				}
+				v.Step = newLabSteps(cmd.InOrStdin(), cmd.OutOrStdout()).step
+			}
 			if o.Tapir, err = os.Executable(); err != nil {
 				return err
 			}
 			o.Print, o.Echo = cmd.OutOrStdout(), true
 			return needPrivileges(cmd.Context(), []*topo.Lab{lab}, func() error {
-				r, err := runLab(cmd.Context(), lab, o)
+				r, err := runLab(cmd.Context(), lab, o, v)
 				switch {
 				case r.Error != "":
 					err = errors.Join(errors.New(r.Error), err)
@@ -137,12 +149,14 @@ func newLabRun() *cobra.Command {
 	f.StringVarP(&o.Out, "out", "o", "", "`directory` for lab.pcapng, log.txt, result.json, junit.xml and report.html")
 	f.Uint64Var(&seed, "seed", 0, "`number` that the faults are drawn from, instead of the file's")
 	f.StringVar(&clock, "clock", "", clockFlag)
+	f.BoolVar(&step, "step", false, "wait after each event of the virtual clock, and show it")
 	return cmd
 }
 
-func runLab(ctx context.Context, lab *topo.Lab, o testbed.Options) (*result.Result, error) {
+// runLab runs a lab by its clock.
+func runLab(ctx context.Context, lab *topo.Lab, o testbed.Options, v virtual.Options) (*result.Result, error) {
 	if lab.Clock == topo.Virtual {
-		return virtual.Run(ctx, lab, virtual.Options{Out: o.Out, Draw: o.Draw, Print: o.Print})
+		return virtual.Run(ctx, lab, v)
 	}
 	return testbed.Run(ctx, lab, o)
 }
@@ -206,7 +220,7 @@ func testLabs(cmd *cobra.Command, labs []*topo.Lab, out string, files labReports
 		if out != "" {
 			o.Out = filepath.Join(out, lab.Name)
 		}
-		r, err := runLab(cmd.Context(), lab, o)
+		r, err := runLab(cmd.Context(), lab, o, virtual.Options{Out: o.Out, Draw: o.Draw})
 		all = append(all, r)
 		if r.Verdict != result.Passed {
 			failed++

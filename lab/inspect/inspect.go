@@ -39,6 +39,8 @@ type Options struct {
 	Ladder int
 	Last   bool
 	Window Window
+	// Tell is told of each event at once; nil: nobody is.
+	Tell func(Event)
 	// Start is what the ladder's times count from, in nanoseconds since the
 	// epoch; 0: the first packet.
 	Start int64

@@ -23,6 +23,10 @@ type Event struct {
 
 // event adds a step to the ladder.
 func (i *Inspector) event(e Event, now int64) {
+	if i.opt.Tell != nil {
+		e.Time = time.Duration(now - i.start)
+		i.opt.Tell(e)
+	}
 	if i.opt.Ladder == 0 || !i.opt.Window.has(now) {
 		return
 	}

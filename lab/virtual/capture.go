@@ -9,7 +9,6 @@ import (
 	"tapir/lab/capture"
 	"tapir/lab/topo"
 	"tapir/wire/frame"
-	"tapir/wire/pcapng"
 )
 
 // recording is the capture of all links, with what the NICs say.
@@ -71,7 +70,12 @@ func (k *link) Trace(r *frame.Record) {
 	if r.ID != 0 {
 		r.ID = (r.ID-1)*uint64(len(k.lab.links)) + uint64(k.place) + 1
 	}
-	k.rec.join.Link(k.ifaces[r.Port], r)
+	if k.rec != nil {
+		k.rec.join.Link(k.ifaces[r.Port], r)
+	}
+	if k.reader != nil {
+		k.show(r)
+	}
 }
 
 // nicTracer hands on what a NIC tells of frames on its wire.
@@ -89,11 +93,8 @@ func (t *nicTracer) Trace(r *frame.Record) {
 
 // record has the NIC at this end tell of its frames, and what it has to say.
 func (e *end) record(j *capture.Join, iface uint32) {
-	dev, name := e.node.dev, e.node.Name
-	dev.SetTracer(&nicTracer{j, iface})
-	dev.Log().Listen(nodeLog, func(t frame.Topic, at frame.Time, text []byte) {
-		j.Say(&pcapng.Journal{Stamp: int64(dev.System(at)), Host: name, Topic: t.String(), Message: text})
-	})
+	e.node.said = j
+	e.node.dev.SetTracer(&nicTracer{j, iface})
 }
 
 // finish completes the capture.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/lab/fault"
+	"tapir/lab/inspect"
 	lablink "tapir/lab/link"
 	"tapir/lab/topo"
 	"tapir/wire/ether"
@@ -35,6 +36,9 @@ type link struct {
 	rec     *recording // nil: the link is not captured
 	place   int        // in the file's order
 	ifaces  [2]uint32
+	reader  *inspect.Inspector // tells the stepper what frames carry; nil: nobody asks
+	parts   virtio.Splitter
+	message string // of the frame in hand
 }
 
 // end is one end of a link: what its node transmits there goes to the other.
@@ -82,6 +86,10 @@ func (k *link) join() error {
 		if err := k.record(mtu); err != nil {
 			return err
 		}
+		cfg.Tracer = k
+	}
+	if k.lab.steps != nil {
+		k.watch()
 		cfg.Tracer = k
 	}
 	k.wire = lablink.NewVirtual(cfg)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tapir/lab/capture"
 	"tapir/lab/sw"
 	"tapir/lab/topo"
 	"tapir/lab/vtime"
@@ -18,12 +19,13 @@ type node struct {
 	lab   *Lab
 	place *vtime.Place
 	ends  []*end
-	dev   *nic.Device // of a NIC
-	sw    *sw.Switch  // of a switch
-	again bool        // a stamp has changed what there is to do
-	stuck bool        // a link had no room
-	dead  bool        // it was killed
-	lives int         // how often it was started anew
+	dev   *nic.Device   // of a NIC
+	sw    *sw.Switch    // of a switch
+	again bool          // a stamp has changed what there is to do
+	stuck bool          // a link had no room
+	dead  bool          // it was killed
+	lives int           // how often it was started anew
+	said  *capture.Join // has what a NIC says; nil: its link is not captured
 }
 
 // engine is what a NIC and a switch have in common.
@@ -90,6 +92,7 @@ func (n *node) buildSwitch() error {
 // begin lets the node live.
 func (n *node) begin() {
 	if n.dev != nil {
+		n.listen()
 		if !n.ends[0].link.down {
 			n.dev.LinkUp(n.lab.world.Now())
 		}

@@ -23,7 +23,7 @@ steps:
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Up(lab, Options{})
+	l, err := Up(t.Context(), lab, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

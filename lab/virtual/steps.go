@@ -72,7 +72,6 @@ const lookEvery = time.Millisecond
 
 // wait waits for what the step says.
 func (l *Lab) wait(ctx context.Context, s *topo.Step) error {
-	never := func() bool { return false }
 	if s.For > 0 {
 		_, err := l.until(ctx, l.world.Now().Add(s.For), never)
 		return err

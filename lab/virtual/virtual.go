@@ -24,6 +24,10 @@ type Options struct {
 	Out   string    // directory for captures, log and reports; empty: none are kept
 	Draw  bool      // draw the ladders of failures even if nothing is kept
 	Print io.Writer // what happens, a line each; nil: nowhere
+	// Step is told of each event, which it borrows, before the next one happens.
+	// Time stands still meanwhile. An error of it ends the lab; the last events,
+	// of connections that close, come without it. nil: nobody is told.
+	Step func(ctx context.Context, e *Event) error
 }
 
 // Lab is a lab in virtual time.
@@ -38,6 +42,7 @@ type Lab struct {
 	rec   *recording
 	sides []*side  // of the workloads under way
 	later []*later // what is to happen to nodes
+	steps *stepper // nil: nobody is told of events
 	undo  []func()
 	err   error // of the world: it cannot go on
 }
@@ -55,7 +60,7 @@ const mostOctets = 66 << 10
 // Run runs a lab from its start to its end. The error says why its result could
 // not be written; everything else is in the result, which there always is.
 func Run(ctx context.Context, lab *topo.Lab, o Options) (*result.Result, error) {
-	l, err := Up(lab, o)
+	l, err := Up(ctx, lab, o)
 	if err != nil {
 		r := result.New(lab)
 		r.Judge(0, err)
@@ -69,12 +74,15 @@ func Run(ctx context.Context, lab *topo.Lab, o Options) (*result.Result, error) 
 }
 
 // Up makes everything; Finish ends it. The lab's clock has to be virtual.
-func Up(lab *topo.Lab, o Options) (*Lab, error) {
+func Up(ctx context.Context, lab *topo.Lab, o Options) (*Lab, error) {
 	if lab.Clock != topo.Virtual {
 		return nil, fmt.Errorf("lab %s is of the %s clock", lab.Name, lab.Clock)
 	}
 	l := &Lab{topo: lab, opt: o, world: vtime.New(mostOctets)}
-	if err := l.build(); err != nil {
+	if o.Step != nil {
+		l.steps = &stepper{lab: l}
+	}
+	if err := l.build(ctx); err != nil {
 		l.close()
 		return nil, err
 	}
@@ -82,7 +90,7 @@ func Up(lab *topo.Lab, o Options) (*Lab, error) {
 	return l, nil
 }
 
-func (l *Lab) build() (err error) {
+func (l *Lab) build(ctx context.Context) (err error) {
 	if l.opt.Out != "" {
 		if err := os.MkdirAll(l.opt.Out, 0o777); err != nil {
 			return err
@@ -120,9 +128,11 @@ func (l *Lab) build() (err error) {
 	}
 	for _, n := range l.nodes {
 		n.begin()
-		l.world.Run(l.world.Now().Add(startEvery))
+		if _, err := l.until(ctx, l.world.Now().Add(startEvery), never); err != nil {
+			return err
+		}
 	}
-	return l.err
+	return nil
 }
 
 // startEvery is the time between the starts of two nodes, whose announcements
@@ -154,6 +164,9 @@ func (l *Lab) link(name string) *link {
 
 var errInterrupted = errors.New("interrupted")
 
+// never is done for what takes until its end.
+func never() bool { return false }
+
 // until lets things happen until done says that this is enough, or the time
 // end has come. It reports whether it was done.
 func (l *Lab) until(ctx context.Context, end frame.Time, done func() bool) (bool, error) {
@@ -162,7 +175,9 @@ func (l *Lab) until(ctx context.Context, end frame.Time, done func() bool) (bool
 			l.world.Run(end)
 			return done(), l.err
 		}
-		l.world.Step()
+		if err := l.advance(ctx); err != nil {
+			return false, err
+		}
 		l.look()
 		if n&0xfff == 0 && ctx.Err() != nil {
 			return false, errInterrupted

@@ -56,11 +56,12 @@ func load(t *testing.T, file string) *topo.Lab {
 
 // run runs a lab that has to pass, and returns its result and the hashes of all
 // files that it leaves, a line each.
-func run(t *testing.T, lab *topo.Lab) (*result.Result, string) {
+func run(t *testing.T, lab *topo.Lab, o virtual.Options) (*result.Result, string) {
 	t.Helper()
 	out := t.TempDir()
 	var said strings.Builder
-	r, err := virtual.Run(t.Context(), lab, virtual.Options{Out: out, Print: &said})
+	o.Out, o.Print = out, &said
+	r, err := virtual.Run(t.Context(), lab, o)
 	if err != nil || r.Verdict != result.Passed {
 		t.Fatalf("%s: %v, %v\n%s", lab.Name, r.Verdict, err, said.String())
 	}
@@ -87,7 +88,7 @@ func TestSameSeedSameOctets(t *testing.T) {
 		var first string
 		for _, procs := range []int{1, 2, 8, 8} {
 			runtime.GOMAXPROCS(procs)
-			_, hashes := run(t, load(t, file))
+			_, hashes := run(t, load(t, file), virtual.Options{})
 			if first == "" {
 				first = hashes
 			}
@@ -97,7 +98,7 @@ func TestSameSeedSameOctets(t *testing.T) {
 		}
 		lab := load(t, file)
 		lab.Seed += 100
-		if _, hashes := run(t, lab); strings.Contains(file, "lossy") && hashes == first {
+		if _, hashes := run(t, lab, virtual.Options{}); strings.Contains(file, "lossy") && hashes == first {
 			t.Errorf("%s: another seed changes nothing", file)
 		}
 	}
@@ -153,7 +154,7 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	lab.Steps = nil
-	up, err := virtual.Up(lab, virtual.Options{Draw: true})
+	up, err := virtual.Up(t.Context(), lab, virtual.Options{Draw: true})
 	if err != nil {
 		t.Fatal(err)
 	}

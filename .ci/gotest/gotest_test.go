@@ -165,6 +165,10 @@ func TestModuleInAFolder(t *testing.T) {
 
 func TestOnlyTimeUp(t *testing.T) {
 	const head = "fuzz: elapsed: 0s, gathering baseline coverage: 28/28 completed, now fuzzing with 1 workers\n"
+	const slow = "fuzz: elapsed: 1s, gathering baseline coverage: 90/96 completed\n--- FAIL: FuzzX (1.03s)\n    context deadline exceeded\nFAIL\n"
+	if onlyTimeUp(slow) || !notBegun(slow) || notBegun(head+slow) || notBegun("") {
+		t.Error("a target that did not come to fuzzing is not seen")
+	}
 	for _, c := range []struct {
 		out  string
 		want bool

@@ -102,15 +102,20 @@ func (m *EM) Close() error {
 
 // Ready is the line for scripts that says that the manager runs.
 func (m *EM) Ready() string {
-	role := "manager"
-	if m.cfg.Standby {
-		role = "standby"
-	}
-	line := fmt.Sprintf("ready %s guid=%s tap=%s role=%s vesws=%d", m.Name(), guidText(m.cfg.Port.GUID), m.TAP(), role, len(m.cfg.Fabric.VESWs))
+	line := m.cfg.Ready(m.TAP())
 	if m.fe != nil {
 		line += " fe=" + m.fe.addr()
 	}
 	return line
+}
+
+// Ready says that the manager runs on an HFI with that fabric TAP.
+func (c *EMConfig) Ready(tap string) string {
+	role := "manager"
+	if c.Standby {
+		role = "standby"
+	}
+	return fmt.Sprintf("ready %s guid=%s tap=%s role=%s vesws=%d", c.Port.ControlName(), guidText(c.Port.GUID), tap, role, len(c.Fabric.VESWs))
 }
 
 // Reload reads the file again and puts what it says of the fabric in force.

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"fmt"
 	"strings"
 
 	"tapir/opa"
@@ -72,6 +73,24 @@ func (h *HFI) static() error {
 
 // Config is the configuration with its defaults filled in.
 func (h *HFI) Config() *Config { return &h.cfg }
+
+// Ready says of the HFI what a Node's Ready does.
+func (h *HFI) Ready() string { return h.cfg.ready("-") }
+
+func (c *Config) ready(tap string) string {
+	lid, vnics := "-", "-"
+	if c.LID != 0 {
+		lid = c.LID.String()
+	}
+	var list []string
+	for _, v := range c.VNICs {
+		list = append(list, fmt.Sprintf("%d:%s", v.VESW, v.TAP))
+	}
+	if list != nil {
+		vnics = strings.Join(list, ",")
+	}
+	return fmt.Sprintf("ready %s guid=%s lid=%s tap=%s framing=%v vesw=%s", c.Name, guidText(c.GUID), lid, tap, c.Framing, vnics)
+}
 
 // Port is the HFI port.
 func (h *HFI) Port() *hfi.Port { return h.port }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -282,20 +281,7 @@ func (n *Node) Name() string { return n.cfg.Name }
 func (n *Node) TAP() string { return n.wire.Name() }
 
 // Ready is the line for scripts that says that the HFI runs.
-func (n *Node) Ready() string {
-	lid, vnics := "-", "-"
-	if n.cfg.LID != 0 {
-		lid = n.cfg.LID.String()
-	}
-	var list []string
-	for _, v := range n.cfg.VNICs {
-		list = append(list, fmt.Sprintf("%d:%s", v.VESW, v.TAP))
-	}
-	if list != nil {
-		vnics = strings.Join(list, ",")
-	}
-	return fmt.Sprintf("ready %s guid=%s lid=%s tap=%s framing=%v vesw=%s", n.cfg.Name, guidText(n.cfg.GUID), lid, n.TAP(), n.cfg.Framing, vnics)
-}
+func (n *Node) Ready() string { return n.cfg.ready(n.TAP()) }
 
 // Counts are the counters of the HFI port.
 func (n *Node) Counts() (c hfi.Counts, err error) {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 
 	"tapir/lab/capture"
 	"tapir/lab/ctl"
@@ -50,12 +49,6 @@ type portRow struct {
 	QueueMost uint64 `json:"queue_most"`
 	RxDrops   uint64 `json:"rx_drops"`
 	TxDrops   uint64 `json:"tx_drops"`
-}
-
-// counterRow is one counter.
-type counterRow struct {
-	Name  string `json:"name"`
-	Value uint64 `json:"value"`
 }
 
 // Show returns a table for package ctl.
@@ -134,44 +127,8 @@ func (n *Node) portRows() []portRow {
 	return list
 }
 
-// counters lists all that is counted: of each port, then of the clock.
-func (n *Node) counters() (list []counterRow) {
-	add := func(name string, v uint64) { list = append(list, counterRow{name, v}) }
-	for i := range n.cfg.Ports {
-		name := n.cfg.Ports[i].Name + "_"
-		c := n.sw.Counts(i)
-		add(name+"rx_frames", c.RxFrames)
-		add(name+"tx_frames", c.TxFrames)
-		rx, tx := n.drops(i)
-		for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
-			reason := strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
-			if rx[r] > 0 {
-				add(name+"rx_drop_"+reason, rx[r])
-			}
-			if tx[r] > 0 {
-				add(name+"tx_drop_"+reason, tx[r])
-			}
-		}
-	}
-	add("mac_moves", n.sw.macs.moves)
-	add("mac_table_full", n.sw.macs.full)
-	switch c := n.sw.ClockCounts(); n.cfg.Mode {
-	case E2ETransparent, P2PTransparent:
-		for _, r := range []counterRow{
-			{"corrected", c.Corrected}, {"follow_ups_made", c.Made}, {"held", c.HeldFrames}, {"unstamped", c.Unstamped},
-			{"stamps_lost", c.LostStamps}, {"unmatched", c.Unmatched}, {"hold_full", c.HoldFull}, {"no_link_delay", c.NoDelay},
-			{"duplicates", c.Duplicates}, {"evicted", c.Evicted}, {"malformed", c.Malformed},
-			{"pdelay_requests", c.Pdelay.Requests}, {"pdelay_responses", c.Pdelay.Responses}, {"pdelay_measured", c.Pdelay.Measured},
-			{"pdelay_lost", c.Pdelay.Lost}, {"pdelay_strange", c.Pdelay.Strange}, {"pdelay_overrun", c.Pdelay.Overrun},
-		} {
-			add("clock_"+r.Name, r.Value)
-		}
-	case Boundary:
-		add("clock_bad_checksum", c.Boundary.Checksum)
-		add("clock_no_hop", c.Boundary.NoHop)
-	}
-	return list
-}
+// counters lists all that is counted.
+func (n *Node) counters() []Counter { return n.sw.counters(n.drops) }
 
 // who says what answers.
 func (n *Node) who() string { return n.cfg.Name + " is a switch" }

@@ -57,7 +57,7 @@ func (b *Bed) says(c *topo.Condition) error {
 	if c.Output.MatchString(p.proc.Said()) {
 		return nil
 	}
-	err := fmt.Errorf("the output of %s does not match %q%s", c.Step, plain(c.Output), p.said())
+	err := fmt.Errorf("the output of %s does not match %q%s", c.Step, topo.Plain(c.Output), p.said())
 	if ended {
 		return hopeless{err}
 	}

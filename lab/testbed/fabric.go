@@ -72,13 +72,7 @@ func (b *Bed) manages(ctx context.Context, c *topo.Condition) error {
 	if err := client.Show(ctx, "nic", &row); err != nil {
 		return err
 	}
-	switch {
-	case c.Role != "" && row.Role != c.Role:
-		return fmt.Errorf("%s is %s", c.Node, row.Role)
-	case c.InSync && (row.Role != "master" || !row.InSync):
-		return fmt.Errorf("%s is %s and not in sync", c.Node, row.Role)
-	}
-	return nil
+	return c.Manages(row.Role, row.InSync)
 }
 
 // vportCounters are those of the vport that an HFI has in a vESW.

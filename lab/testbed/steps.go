@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,13 +151,10 @@ func (p *program) finish(ctx context.Context) error {
 func (p *program) verdict() error {
 	code := p.proc.ExitCode()
 	p.res.Exit, p.res.Output = &code, p.proc.Said()
-	if code != p.step.Exit && !p.killed.Load() {
-		return fmt.Errorf("%s: %v, expected exit code %d%s", p.step.Name, ending(p.proc), p.step.Exit, p.said())
+	if p.killed.Load() {
+		code = p.step.Exit
 	}
-	if out := p.step.Output; out != nil && !out.MatchString(p.proc.Said()) {
-		return fmt.Errorf("%s: its output does not match %q%s", p.step.Name, plain(out), p.said())
-	}
-	return nil
+	return p.step.Verdict(code, ending(p.proc), p.proc.Said(), p.proc.Tail())
 }
 
 func ending(p *process.Process) string {
@@ -167,9 +163,6 @@ func ending(p *process.Process) string {
 	}
 	return strings.Replace(p.Err().Error(), "exit status", "exit code", 1)
 }
-
-// plain is a pattern as the file has it.
-func plain(r *regexp.Regexp) string { return strings.TrimPrefix(r.String(), "(?m)") }
 
 // said is the end of what a program said, for errors.
 func (p *program) said() string {

@@ -1,10 +1,12 @@
 package topo
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"tapir/lab/conf"
+	"tapir/lab/station"
 )
 
 // The clocks that labs run by.
@@ -16,7 +18,7 @@ const (
 var clocks = []string{Real, Virtual}
 
 // virtualKinds are the kinds of nodes that there are without a kernel.
-var virtualKinds = []Kind{NIC, Switch}
+var virtualKinds = []Kind{NIC, Switch, HFI, Manager, Host}
 
 // limit is something in the file that one clock cannot do.
 type limit struct {
@@ -64,9 +66,46 @@ func (s *stepDraft) limit(n conf.Node) {
 	if s.Clock != Real && s.Condition.OfPTP() {
 		s.limits = append(s.limits, limit{Virtual, n.Errorf("conditions on PTP are of the real clock alone")})
 	}
-	if s.Clock == Real || s.Verb != Run && s.Condition.Step == "" && s.Program == "" {
+	if s.Clock == Real {
 		return
 	}
-	s.limits = append(s.limits, limit{Virtual,
-		n.Errorf("programs are of the real clock alone: with `clock: real` the step is left out by the other")})
+	s.later(func() error { // the nodes are known
+		if why := s.notVirtual(); why != "" {
+			s.limits = append(s.limits, limit{Virtual, n.Errorf("%s: with `clock: real` the step is left out by the other", why)})
+		}
+		return nil
+	})
+}
+
+// notVirtual says why there is no such step in virtual time.
+func (s *stepDraft) notVirtual() string {
+	if s.Verb == Run {
+		return s.virtualProgram()
+	}
+	p := find(s.Steps, func(o *Step) string { return o.Name }, cmp.Or(s.Program, s.Condition.Step))
+	if p != nil && p.Verb == Run && (p.Clock == Real || parseVirtual(p.Argv) != nil) {
+		return p.Name + " is of the real clock alone"
+	}
+	return ""
+}
+
+// virtualProgram says why the program of a step is of the real clock alone.
+func (s *stepDraft) virtualProgram() string {
+	if err := parseVirtual(s.Argv); err != nil {
+		return err.Error()
+	}
+	if on := s.Node(s.On); on != nil && on.Kind != Host && on.Kind != HFI {
+		return fmt.Sprintf("ping runs at hosts and HFIs in virtual time, %s is a %s", s.On, on.Kind)
+	}
+	return ""
+}
+
+// parseVirtual says why there is no such program in virtual time, where ping is
+// the only one.
+func parseVirtual(argv []string) error {
+	if argv[0] != "ping" {
+		return fmt.Errorf("programs but ping are of the real clock alone")
+	}
+	_, err := station.ParsePing(argv)
+	return err
 }

@@ -274,6 +274,17 @@ func (c *Condition) String() string {
 	return fmt.Sprintf("%s%s: %s: %s", c.Node, c.Link, what, bounds)
 }
 
+// Manages says why a manager of that role is not as c wants it.
+func (c *Condition) Manages(role string, inSync bool) error {
+	switch {
+	case c.Role != "" && role != c.Role:
+		return fmt.Errorf("%s is %s", c.Node, role)
+	case c.InSync && (role != "master" || !inSync):
+		return fmt.Errorf("%s is %s and not in sync", c.Node, role)
+	}
+	return nil
+}
+
 // Bounds says what is wrong with the value of what the condition counts.
 func (c *Condition) Bounds(n uint64) error {
 	if n < c.Min || n > c.Max {

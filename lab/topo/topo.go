@@ -176,6 +176,24 @@ func (s *Step) Outcome(err error) error {
 	return nil
 }
 
+// Verdict is what is wrong with a program that has ended with an exit code and
+// has said so much; ending and tail are both in words.
+func (s *Step) Verdict(code int, ending, said, tail string) error {
+	if tail = strings.TrimSpace(tail); tail != "" {
+		tail = ": " + tail
+	}
+	if code != s.Exit {
+		return fmt.Errorf("%s: %s, expected exit code %d%s", s.Name, ending, s.Exit, tail)
+	}
+	if s.Output != nil && !s.Output.MatchString(said) {
+		return fmt.Errorf("%s: its output does not match %q%s", s.Name, Plain(s.Output), tail)
+	}
+	return nil
+}
+
+// Plain is a pattern as the file has it.
+func Plain(r *regexp.Regexp) string { return strings.TrimPrefix(r.String(), "(?m)") }
+
 // Condition is what a step waits for or expects. One of Step, Node and Link
 // says whom it is about.
 type Condition struct {

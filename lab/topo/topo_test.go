@@ -79,9 +79,9 @@ func TestMistakes(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"nods: {}\n", "1:1: nods: unknown key; expected one of name, clock, seed, nodes, links, steps"},
 		{"clock: fast\n", "1:8: clock: expected real"},
-		{"clock: virtual\n" + two + "steps:\n  - {run: date, on: a}\n", "7:6: programs are of the real clock alone"},
-		{"clock: virtual\n" + two + "steps:\n  - {run: date, on: a, name: x, clock: real}\n  - wait: x\n", "8:5: programs are of the real clock alone"},
-		{"clock: virtual\nnodes:\n  a: {kind: host}\n", "3:3: a: a host is of the real clock alone"},
+		{"clock: virtual\n" + two + "steps:\n  - {run: date, on: a}\n", "7:6: programs but ping are of the real clock alone"},
+		{"clock: virtual\n" + two + "steps:\n  - {run: date, on: a, name: x, clock: real}\n  - wait: x\n", "8:5: x is of the real clock alone"},
+		{"clock: virtual\nnodes:\n  a: {kind: peer, ip: 10.0.0.1/24}\n  b: {kind: nic, ip: 10.0.0.2/24}\nlinks: [[a, b]]\n", "3:3: a: a peer is of the real clock alone"},
 		{"name: x\n", "1:5: a lab has `nodes:`"},
 		{"nodes:\n  a: {ip: 10.0.0.1/24}\n", "2:3: a: a node has a kind: nic, host, switch, hfi, manager, gateway, peer"},
 		{"nodes:\n  a: {kind: bridge}\n", "2:13: kind: expected one of nic, host, switch, hfi, manager, gateway, peer"},

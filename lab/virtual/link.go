@@ -66,10 +66,7 @@ func (l *Lab) addLink(t *topo.Link) *link {
 
 // join makes the cable, once the nodes are known.
 func (k *link) join() error {
-	mtu := k.MTU
-	if mtu == 0 {
-		mtu = max(1500, k.ends[0].node.mtu(), k.ends[1].node.mtu())
-	}
+	mtu := k.mtu()
 	const tags = 2 * ether.TagLen
 	k.most = mtu + ether.HeaderLen + tags
 	k.fault = k.Fault
@@ -97,6 +94,14 @@ func (k *link) join() error {
 	return nil
 }
 
+// mtu is what the link carries, in octets of IP.
+func (k *link) mtu() int {
+	if k.MTU != 0 {
+		return k.MTU
+	}
+	return max(1500, k.ends[0].node.mtu(), k.ends[1].node.mtu())
+}
+
 // impairment is what happens to frames from an end now.
 func (k *link) impairment(from int) lablink.Impairment {
 	f := k.fault[from]
@@ -119,19 +124,12 @@ func (k *link) set(f [2]lablink.Impairment) {
 	}
 }
 
-// plug takes the link down or up. NICs lose their carrier; a switch does not
-// notice.
+// plug takes the link down or up.
 func (k *link) plug(down bool) {
 	k.down = down
 	k.set(k.fault)
 	for _, e := range k.ends {
-		switch {
-		case e.node.dev == nil:
-		case down:
-			e.node.dev.LinkDown(k.lab.world.Now())
-		default:
-			e.node.dev.LinkUp(k.lab.world.Now())
-		}
+		e.node.carrier(!down)
 	}
 }
 
@@ -169,7 +167,7 @@ func (e *end) Transmit(f *frame.Frame) {
 	now, id := e.link.lab.world.Now(), f.ID
 	e.send(f)
 	f.Release()
-	if id != 0 && e.node.engine().TxDone(id, now) {
+	if id != 0 && e.node.TxDone(id, now) {
 		e.node.again = true
 	}
 }

@@ -2,9 +2,12 @@ package virtual
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tapir/lab/capture"
+	"tapir/lab/result"
+	"tapir/lab/station"
 	"tapir/lab/sw"
 	"tapir/lab/topo"
 	"tapir/lab/vtime"
@@ -16,30 +19,27 @@ import (
 // node is a node of the lab: the engine that a world runs.
 type node struct {
 	*topo.Node
+	engine
 	lab   *Lab
 	place *vtime.Place
 	ends  []*end
 	dev   *nic.Device   // of a NIC
 	sw    *sw.Switch    // of a switch
-	again bool          // a stamp has changed what there is to do
+	hfi   *hfi          // of an HFI or manager
+	host  *station.Host // of a host or HFI: the operating system
+	again bool          // there is more to do at this time
 	stuck bool          // a link had no room
 	dead  bool          // it was killed
 	lives int           // how often it was started anew
 	said  *capture.Join // has what a NIC says; nil: its link is not captured
 }
 
-// engine is what a NIC and a switch have in common.
+// engine is what nodes of all kinds have in common.
 type engine interface {
+	Receive(port frame.Port, frames []*frame.Frame, now frame.Time)
 	Dispatch(now frame.Time) bool
 	Poll(now frame.Time) frame.Time
 	TxDone(id uint64, at frame.Time) bool
-}
-
-func (n *node) engine() engine {
-	if n.dev != nil {
-		return n.dev
-	}
-	return n.sw
 }
 
 // vnet tells whether the node's port takes super-frames.
@@ -47,17 +47,30 @@ func (n *node) vnet() bool { return n.Kind == topo.NIC && n.NIC.Vnet() }
 
 // mtu is what the node needs of its links, in octets of IP; 0: nothing special.
 func (n *node) mtu() int {
-	if n.Kind != topo.NIC {
-		return 0
+	switch n.Kind {
+	case topo.NIC:
+		return n.NIC.Device("").MTU
+	case topo.HFI, topo.Manager:
+		return n.FabricMTU()
 	}
-	return n.NIC.Device("").MTU
+	return 0
 }
 
 // build makes the engine, once the links are known.
 func (n *node) build() error {
-	if n.Kind == topo.Switch {
+	switch n.Kind {
+	case topo.Switch:
 		return n.buildSwitch()
+	case topo.HFI, topo.Manager:
+		return n.buildHFI()
+	case topo.Host:
+		n.buildHost()
+		return nil
 	}
+	return n.buildNIC()
+}
+
+func (n *node) buildNIC() error {
 	cfg := n.NIC.Device("tap0")
 	if mtu := n.ends[0].link.MTU; n.NIC.MTU == 0 && mtu != 0 {
 		cfg.MTU = mtu
@@ -68,6 +81,7 @@ func (n *node) build() error {
 	}
 	var err error
 	n.dev, err = nic.New(cfg, nic.Env{Pool: n.lab.world.Pool, Wire: n.ends[0], Clock: n.lab.world})
+	n.engine = n.dev
 	return err
 }
 
@@ -86,6 +100,7 @@ func (n *node) buildSwitch() error {
 		return err
 	}
 	n.sw, err = sw.New(cfg, sw.Env{Pool: n.lab.world.Pool, Links: links, Clock: phc})
+	n.engine = n.sw
 	return err
 }
 
@@ -93,16 +108,47 @@ func (n *node) buildSwitch() error {
 func (n *node) begin() {
 	if n.dev != nil {
 		n.listen()
-		if !n.ends[0].link.down {
-			n.dev.LinkUp(n.lab.world.Now())
-		}
-		n.lab.world.Touch(n.place)
-		n.lab.log.printf("%s | %s", n.Name, n.ready())
+	}
+	if !slices.ContainsFunc(n.ends, func(e *end) bool { return e.link.down }) {
+		n.carrier(true)
+	}
+	n.lab.world.Touch(n.place)
+	if line := n.ready(); line != "" {
+		n.lab.log.printf("%s | %s", n.Name, line)
 	}
 }
 
-// ready is what a node says of itself.
+// carrier tells the node that its link is there, or not. Switches and hosts do
+// not notice.
+func (n *node) carrier(up bool) {
+	var port interface {
+		LinkUp(now frame.Time)
+		LinkDown(now frame.Time)
+	}
+	switch {
+	case n.dev != nil:
+		port = n.dev
+	case n.hfi != nil:
+		port = n.hfi.Port()
+	default:
+		return
+	}
+	if up {
+		port.LinkUp(n.lab.world.Now())
+	} else {
+		port.LinkDown(n.lab.world.Now())
+	}
+	n.lab.world.Touch(n.place)
+}
+
+// ready is what a node says of itself; empty: nothing.
 func (n *node) ready() string {
+	switch {
+	case n.hfi != nil:
+		return n.hfi.ready()
+	case n.dev == nil:
+		return ""
+	}
 	c := n.dev.Config()
 	var ips []string
 	for _, p := range c.Addrs {
@@ -119,11 +165,27 @@ func (n *node) Receive(port frame.Port, frames []*frame.Frame, now frame.Time) {
 		}
 		return
 	}
-	if n.dev != nil {
-		n.dev.Receive(frame.Wire, frames, now)
-		return
+	n.engine.Receive(port, frames, now)
+}
+
+// counters are those that the node has.
+func (n *node) counters() (list []result.Counter) {
+	switch {
+	case n.dead:
+	case n.dev != nil:
+		for _, c := range n.dev.Counters() {
+			list = append(list, result.Counter{Name: c.Name, Value: c.Value})
+		}
+	case n.hfi != nil:
+		for _, c := range n.hfi.counters() {
+			list = append(list, result.Counter(c))
+		}
+	case n.sw != nil:
+		for _, c := range n.sw.Counters() {
+			list = append(list, result.Counter(c))
+		}
 	}
-	n.sw.Receive(port, frames, now)
+	return list
 }
 
 // restless is how often a node may ask for another turn at the same time.
@@ -134,7 +196,7 @@ func (n *node) Poll(now frame.Time) frame.Time {
 	if n.dead {
 		return frame.Never
 	}
-	e := n.engine()
+	e := n.engine
 	for range restless {
 		n.again, n.stuck = false, false
 		again := e.Dispatch(now)

@@ -71,6 +71,9 @@ func errKilled(node string) error { return fmt.Errorf("%s was killed", node) }
 
 // strike does what a step does to a node.
 func (l *Lab) strike(s *topo.Step) error {
+	if s.Program != "" {
+		return l.program(s.Program).kill()
+	}
 	n := l.node(s.On)
 	now := l.world.Now()
 	l.world.Touch(n.place)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"tapir/lab/capture"
@@ -31,7 +32,9 @@ func (l *Lab) Steps(ctx context.Context) *result.Result {
 			break
 		}
 		note := ""
-		if s.Later {
+		if s.Background {
+			note = " (in the background)"
+		} else if s.Later {
 			note = " (later)"
 		} else if s.Fails != nil {
 			note = ": it failed as it should"
@@ -45,6 +48,8 @@ func (l *Lab) Steps(ctx context.Context) *result.Result {
 
 func (l *Lab) act(ctx context.Context, s *topo.Step, res *result.Step) error {
 	switch s.Verb {
+	case topo.Run:
+		return l.run(ctx, s, res)
 	case topo.Perf:
 		return s.Outcome(l.perf(ctx, s, res))
 	case topo.Fault:
@@ -76,8 +81,14 @@ func (l *Lab) wait(ctx context.Context, s *topo.Step) error {
 		_, err := l.until(ctx, l.world.Now().Add(s.For), never)
 		return err
 	}
+	if s.Condition.Ended {
+		return l.finish(ctx, l.program(s.Condition.Step), s.Timeout)
+	}
 	end := l.world.Now().Add(s.Timeout)
 	for {
+		if err := l.broken(); err != nil {
+			return err
+		}
 		last := l.expect(&s.Condition)
 		if last == nil || errors.As(last, new(hopeless)) {
 			return last
@@ -99,25 +110,42 @@ func (l *Lab) expect(c *topo.Condition) error {
 	if c.Node != "" && l.node(c.Node).dead {
 		return hopeless{errKilled(c.Node)}
 	}
-	if c.Port != 0 {
-		for _, e := range l.node(c.Node).dev.ShowCEP() {
-			if e.Phase == "listening" && e.Local.Port() == c.Port {
-				return nil
-			}
-		}
-		return fmt.Errorf("%s does not listen on port %d", c.Node, c.Port)
-	}
-	if c.Link != "" {
+	switch {
+	case c.Output != nil:
+		return l.says(c)
+	case c.Port != 0:
+		return l.listens(c)
+	case c.InSync || c.Role != "":
+		s := l.node(c.Node).hfi.mgr.Status()
+		return c.Manages(s.Role, s.InSync)
+	case c.Link != "":
 		counts := l.link(c.Link).counts()
 		n, _ := counts.Get(c.Counter) // the file was checked
 		return c.Bounds(n)
 	}
-	for _, x := range l.node(c.Node).dev.Counters() {
+	list := l.node(c.Node).counters()
+	if c.VESW != 0 {
+		var err error
+		if list, err = l.node(c.Node).hfi.vportCounters(c.VESW); err != nil {
+			return err // a manager makes vports
+		}
+	}
+	for _, x := range list {
 		if x.Name == c.Counter {
 			return c.Bounds(x.Value)
 		}
 	}
-	return hopeless{fmt.Errorf("%s has no counter %s: tapir show lists them", c.Node, c.Counter)}
+	return hopeless{fmt.Errorf("%s has no counter %s: tapir show lists them, and tapir ethtool -S --all those of vports", c.Node, c.Counter)}
+}
+
+// listens says that a NIC has no listener on the port.
+func (l *Lab) listens(c *topo.Condition) error {
+	for _, e := range l.node(c.Node).dev.ShowCEP() {
+		if e.Phase == "listening" && e.Local.Port() == c.Port {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not listen on port %d", c.Node, c.Port)
 }
 
 // Finish ends the lab, judges what only its end shows, and writes the result
@@ -153,15 +181,9 @@ func (l *Lab) recorded(link string) (io.ReadCloser, error) {
 
 // collect notes what NICs and links have to tell before they end.
 func (l *Lab) collect(r *result.Result) {
+	l.collectPrograms()
 	for i, n := range l.nodes {
-		if n.dev == nil || n.dead {
-			continue
-		}
-		for _, c := range n.dev.Counters() {
-			if c.Value != 0 {
-				r.Nodes[i].Counters = append(r.Nodes[i].Counters, result.Counter{Name: c.Name, Value: c.Value})
-			}
-		}
+		r.Nodes[i].Counters = slices.DeleteFunc(n.counters(), func(c result.Counter) bool { return c.Value == 0 })
 	}
 	for i, k := range l.links {
 		r.Links[i].Counts = k.counts()

@@ -37,14 +37,16 @@ type Lab struct {
 	world *vtime.World
 	nodes []*node // in the file's order, as are links
 	links []*link
-	log   *log
-	files string // the directory of the capture
-	rec   *recording
-	sides []*side  // of the workloads under way
-	later []*later // what is to happen to nodes
-	steps *stepper // nil: nobody is told of events
-	undo  []func()
-	err   error // of the world: it cannot go on
+	// programs are those that steps have started, in order.
+	programs []*program
+	log      *log
+	files    string // the directory of the capture
+	rec      *recording
+	sides    []*side  // of the workloads under way
+	later    []*later // what is to happen to nodes
+	steps    *stepper // nil: nobody is told of events
+	undo     []func()
+	err      error // of the world: it cannot go on
 }
 
 // prefix begins the name of the directory of a capture that is not kept.

@@ -101,3 +101,15 @@ steps:
 		}
 	}
 }
+
+// A ping can be killed as any program, and nobody asks for its exit code.
+func TestPingKilled(t *testing.T) {
+	passes(t, `
+nodes: {a: {kind: host, ip: 10.0.0.1/24}, b: {kind: host, ip: 10.0.0.2/24}}
+links: [[a, b]]
+steps:
+  - {run: ping -w 1000 10.0.0.2, on: a, name: long, background: true}
+  - {kill: long, after: {step: long, output: icmp_seq=3}}
+  - wait: long
+`)
+}

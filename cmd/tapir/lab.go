@@ -367,6 +367,11 @@ func execInLab(cmd *cobra.Command, args []string) error {
 	if len(argv) == 0 {
 		return usagef("the program is missing: see: tapir lab exec --help")
 	}
+	if argv[0] == "tapir" {
+		if argv[0], err = os.Executable(); err != nil { // this one, wherever it lies
+			return err
+		}
+	}
 	program, start, err := r.Command(context.Background(), args[1], argv) // an interrupt of the terminal reaches it, too
 	if err != nil {
 		return usageError{err}

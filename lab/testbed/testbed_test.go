@@ -332,7 +332,7 @@ func TestUpExecDown(t *testing.T) {
 		t.Errorf("collected %q", got)
 	}
 	for _, tt := range []struct{ args, want string }{
-		{"exec kept a -- " + tapir + " show a", "10.0.0.1/24"},
+		{"exec kept a -- tapir show a", "10.0.0.1/24"},
 		{"exec kept h ping -c 1 10.0.0.1", "1 received"},
 		{"exec kept z true", "lab kept has no node z; it has a, h, m, x"},
 		{"exec kept h no-such", "no-such"},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"tapir/lab/process"
 	"tapir/lab/ptprun"
@@ -93,14 +92,5 @@ func (b *Bed) keepsTime(ctx context.Context, c *topo.Condition) error {
 	if s.Instance == nil {
 		return fmt.Errorf("%s runs no PTP instance", c.Node)
 	}
-	states, found := "", c.PTP == ""
-	for _, p := range s.Instance.Ports {
-		states += " " + p.StateName
-		found = found || p.StateName == c.PTP
-	}
-	offset, truth := s.Instance.Current.OffsetFromMaster.Duration(), time.Duration(s.Clock.TrueOffset)
-	if !found || c.Offset > 0 && offset.Abs() > c.Offset || c.TrueOffset > 0 && truth.Abs() > c.TrueOffset {
-		return fmt.Errorf("%s is%s, its offset %v, its true offset %v", c.Node, states, offset, truth)
-	}
-	return nil
+	return c.KeepsTime(s.Instance, s.Clock.TrueOffset)
 }

@@ -54,18 +54,12 @@ func (d *draft) finish() error {
 		if !slices.Contains(virtualKinds, n.Kind) {
 			d.limits = append(d.limits, limit{Virtual, d.keys[i].Errorf("%s: a %s is of the real clock alone", n.Name, n.Kind)})
 		}
-		if n.PTP != nil {
-			d.limits = append(d.limits, limit{Virtual, d.keys[i].Errorf("%s: ptp: PTP of NICs is of the real clock alone; tapir ptp sim has clocks in virtual time", n.Name)})
-		}
 	}
 	return d.SetClock(d.Clock)
 }
 
 // limit notes what a step needs of the clock.
 func (s *stepDraft) limit(n conf.Node) {
-	if s.Clock != Real && s.Condition.OfPTP() {
-		s.limits = append(s.limits, limit{Virtual, n.Errorf("conditions on PTP are of the real clock alone")})
-	}
 	if s.Clock == Real {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"tapir/lab/fault"
 	"tapir/lab/sw"
 	"tapir/opa"
+	"tapir/ptp"
 	"tapir/ptp/msg"
 )
 
@@ -272,6 +273,21 @@ func (c *Condition) String() string {
 		bounds = fmt.Sprintf("%d to %d", c.Min, c.Max)
 	}
 	return fmt.Sprintf("%s%s: %s: %s", c.Node, c.Link, what, bounds)
+}
+
+// KeepsTime says why a PTP instance is not as c wants it; truth is how far its
+// clock is from the system's, in nanoseconds.
+func (c *Condition) KeepsTime(s *ptp.Snapshot, truth int64) error {
+	states, found := "", c.PTP == ""
+	for _, p := range s.Ports {
+		states += " " + p.StateName
+		found = found || p.StateName == c.PTP
+	}
+	offset, off := s.Current.OffsetFromMaster.Duration(), time.Duration(truth)
+	if !found || c.Offset > 0 && offset.Abs() > c.Offset || c.TrueOffset > 0 && off.Abs() > c.TrueOffset {
+		return fmt.Errorf("%s is%s, its offset %v, its true offset %v", c.Node, states, offset, off)
+	}
+	return nil
 }
 
 // Manages says why a manager of that role is not as c wants it.

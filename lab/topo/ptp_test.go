@@ -49,7 +49,6 @@ func TestPTP(t *testing.T) {
 
 func TestPTPMistakes(t *testing.T) {
 	for _, tt := range []struct{ edit, by, want string }{
-		{"\nnodes:", "clock: virtual\nnodes:", "9:5: conditions on PTP are of the real clock alone"},
 		{"priority1: 1,", "priority1: 256,", "3:53: priority1: expected a priority"},
 		{"priority1: 1,", "profile: x,", "3:51: unknown PTP profile"},
 		{"priority1: 1,", "dscp: 46,", "3:41: ptp: dscp: frames of transport L2 have none"},

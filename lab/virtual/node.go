@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tapir/lab/capture"
+	"tapir/lab/ptprun"
 	"tapir/lab/result"
 	"tapir/lab/station"
 	"tapir/lab/sw"
@@ -25,6 +26,8 @@ type node struct {
 	ends  []*end
 	dev   *nic.Device   // of a NIC
 	sw    *sw.Switch    // of a switch
+	phc   *clock.PHC    // of a switch
+	timed *ptprun.Run   // nil: the NIC has no PTP instance
 	hfi   *hfi          // of an HFI or manager
 	host  *station.Host // of a host or HFI: the operating system
 	again bool          // there is more to do at this time
@@ -99,6 +102,7 @@ func (n *node) buildSwitch() error {
 	if err != nil {
 		return err
 	}
+	n.phc = phc
 	n.sw, err = sw.New(cfg, sw.Env{Pool: n.lab.world.Pool, Links: links, Clock: phc})
 	n.engine = n.sw
 	return err
@@ -112,6 +116,7 @@ func (n *node) begin() {
 	if !slices.ContainsFunc(n.ends, func(e *end) bool { return e.link.down }) {
 		n.carrier(true)
 	}
+	n.startPTP()
 	n.lab.world.Touch(n.place)
 	if line := n.ready(); line != "" {
 		n.lab.log.printf("%s | %s", n.Name, line)

@@ -115,6 +115,8 @@ func (l *Lab) expect(c *topo.Condition) error {
 		return l.says(c)
 	case c.Port != 0:
 		return l.listens(c)
+	case c.OfPTP():
+		return l.node(c.Node).keepsTime(c)
 	case c.InSync || c.Role != "":
 		s := l.node(c.Node).hfi.mgr.Status()
 		return c.Manages(s.Role, s.InSync)

@@ -200,6 +200,9 @@ const (
 // end closes the connections of all NICs; captures are complete then. The
 // error names what was left over.
 func (l *Lab) end(ctx context.Context) error {
+	for _, n := range l.nodes {
+		n.stopPTP()
+	}
 	for _, stage := range []struct {
 		within time.Duration
 		do     func(n *node)

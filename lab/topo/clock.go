@@ -54,6 +54,9 @@ func (d *draft) finish() error {
 		if !slices.Contains(virtualKinds, n.Kind) {
 			d.limits = append(d.limits, limit{Virtual, d.keys[i].Errorf("%s: a %s is of the real clock alone", n.Name, n.Kind)})
 		}
+		if n.EM.FE != "" {
+			d.limits = append(d.limits, limit{Virtual, d.keys[i].Errorf("%s: fe: a front end listens in the real clock alone", n.Name)})
+		}
 	}
 	return d.SetClock(d.Clock)
 }

@@ -28,7 +28,7 @@ packages  = ./... ./.ci/gotest
 # of their own.
 modules   = lab/oracle
 
-.PHONY: all build demo test interop newer fuzz bench bench-ptp profile soak ledger mutate microbench cross install uninstall check clean help
+.PHONY: all build demo test interop newer fuzz bench bench-ptp bench-virtual profile soak ledger mutate microbench cross install uninstall check clean help
 
 all: build
 
@@ -64,6 +64,10 @@ bench-ptp: build
 	$(GO) build -trimpath -o $(BIN)/ptpbench ./lab/ptpbench
 	$(GO) test -C lab/oracle -c -o $(abspath $(BIN))/oracle.test .
 	$(BIN)/ptpbench -tapir $(abspath $(BIN))/tapir -oracle $(BIN)/oracle.test $(if $(ROWS),-rows $(ROWS),-o docs/ptp-performance.md)
+
+bench-virtual:
+	$(GO) build -trimpath -o $(BIN)/scale ./lab/virtual/scale
+	$(BIN)/scale -o docs/performance.md
 
 # cmd/tapir/default.pgo tells the compiler where the time goes: about a tenth
 # of the processor time of bulk traffic. Dots hide where it was taken.
@@ -123,6 +127,7 @@ help:
 	@echo 'make bench BENCH=gso,ucx only these parts, printed (bin/bench -help lists all)'
 	@echo 'make bench-ptp           clocks, simulated and against ptp4l, into docs/ptp-performance.md'
 	@echo 'make bench-ptp ROWS=R1,S3 only these rows, printed'
+	@echo 'make bench-virtual       labs in virtual time, to 1,000 NICs, into docs/performance.md'
 	@echo 'make profile             measure where the time goes, for the compiler'
 	@echo 'make ledger              docs/ledger.md: each clause of the iWARP RFCs and its test'
 	@echo 'make mutate              disable 60 clauses, see their tests fail; into docs/mutate.md'

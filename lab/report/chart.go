@@ -123,3 +123,25 @@ func writeChart(w io.Writer, p *plot.Plot) error {
 	_, err = c.WriteTo(w)
 	return err
 }
+
+// Curve is a line through points.
+type Curve struct {
+	Name string
+	X, Y []float64
+}
+
+// WriteCurves draws curves in one chart.
+func WriteCurves(w io.Writer, title, x, y string, all []Curve) error {
+	p := newChart(title, x, y)
+	p.Legend.Left = true
+	for i, c := range all {
+		xy := make(plotter.XYs, len(c.X))
+		for k := range xy {
+			xy[k] = plotter.XY{X: c.X[k], Y: c.Y[k]}
+		}
+		if err := addLine(p, xy, c.Name, colors[i%len(colors)]); err != nil {
+			return err
+		}
+	}
+	return writeChart(w, p)
+}

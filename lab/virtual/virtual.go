@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"tapir/lab/result"
@@ -36,7 +37,9 @@ type Lab struct {
 	opt   Options
 	world *vtime.World
 	nodes []*node // in the file's order, as are links
+	named map[string]*node
 	links []*link
+	busy  *node // the NIC that was found at work last
 	// programs are those that steps have started, in order.
 	programs []*program
 	log      *log
@@ -80,7 +83,7 @@ func Up(ctx context.Context, lab *topo.Lab, o Options) (*Lab, error) {
 	if lab.Clock != topo.Virtual {
 		return nil, fmt.Errorf("lab %s is of the %s clock", lab.Name, lab.Clock)
 	}
-	l := &Lab{topo: lab, opt: o, world: vtime.New(mostOctets)}
+	l := &Lab{topo: lab, opt: o, world: vtime.New(mostOctets), named: map[string]*node{}}
 	if o.Step != nil {
 		l.steps = &stepper{lab: l}
 	}
@@ -110,7 +113,8 @@ func (l *Lab) build(ctx context.Context) (err error) {
 	}
 	l.atClose(l.log.close)
 	for i := range l.topo.Nodes {
-		l.nodes = append(l.nodes, &node{Node: &l.topo.Nodes[i], lab: l})
+		n := &node{Node: &l.topo.Nodes[i], lab: l}
+		l.nodes, l.named[n.Name] = append(l.nodes, n), n
 	}
 	for i := range l.topo.Links {
 		l.links = append(l.links, l.addLink(&l.topo.Links[i]))
@@ -143,17 +147,13 @@ const startEvery = 5 * time.Microsecond
 
 func (l *Lab) atClose(fn func()) { l.undo = append(l.undo, fn) }
 
+// Events is the number of events so far: arrivals and times to wake up.
+func (l *Lab) Events() uint64 { return l.world.Done() }
+
 // now is the lab's time.
 func (l *Lab) now() time.Duration { return time.Duration(l.world.Now()) }
 
-func (l *Lab) node(name string) *node {
-	for _, n := range l.nodes {
-		if n.Name == name {
-			return n
-		}
-	}
-	return nil
-}
+func (l *Lab) node(name string) *node { return l.named[name] }
 
 func (l *Lab) link(name string) *link {
 	for _, k := range l.links {
@@ -212,7 +212,7 @@ func (l *Lab) end(ctx context.Context) error {
 	} {
 		busy := 0
 		for _, n := range l.nodes {
-			if n.dev != nil && !n.dead && !n.dev.Idle() {
+			if n.works() {
 				busy++
 				stage.do(n)
 				l.world.Touch(n.place)
@@ -232,14 +232,21 @@ func (l *Lab) end(ctx context.Context) error {
 	return errors.Join(err, l.rec.finish())
 }
 
+// idle tells that no NIC has anything to do for its connections. Of thousands,
+// the one that had is asked first.
 func (l *Lab) idle() bool {
-	for _, n := range l.nodes {
-		if n.dev != nil && !n.dead && !n.dev.Idle() {
-			return false
-		}
+	if l.busy != nil && l.busy.works() {
+		return false
 	}
-	return true
+	i := slices.IndexFunc(l.nodes, (*node).works)
+	if i < 0 {
+		return true
+	}
+	l.busy = l.nodes[i]
+	return false
 }
+
+func (n *node) works() bool { return n.dev != nil && !n.dead && !n.dev.Idle() }
 
 // close releases everything.
 func (l *Lab) close() {

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Ten times the NICs have ten times the events and take ten times the memory.
+func TestCostGrowsWithNICs(t *testing.T) {
+	var all []cost
+	for _, nics := range []int{10, 100} {
+		c, err := measure(t.Context(), work{nics: nics, qps: 10, iters: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := int64(nics * 10 * 20); c.messages != want {
+			t.Errorf("%d messages, want %d", c.messages, want)
+		}
+		all = append(all, c)
+	}
+	few, many := all[0], all[1]
+	t.Logf("%+v, %+v", few, many)
+	for _, x := range []struct {
+		what      string
+		few, many float64
+	}{
+		{"events", float64(few.events), float64(many.events)},
+		{"octets of heap before the step", float64(few.idle), float64(many.idle)},
+		{"octets of heap behind it", float64(few.left), float64(many.left)},
+	} {
+		if r := x.many / x.few; r > 11.5 {
+			t.Errorf("%s: %.0f of %d NICs, %.0f of %d: %.1f times", x.what, x.few, few.nics, x.many, many.nics, r)
+		}
+	}
+	if perMessage := float64(many.events) / float64(many.messages); perMessage > 2 {
+		t.Errorf("%.2f events a message", perMessage)
+	}
+
+	file := filepath.Join(t.TempDir(), drawing)
+	if err := draw(file, all); err != nil {
+		t.Fatal(err)
+	}
+	svg, err := os.ReadFile(file)
+	if err != nil || !bytes.Contains(svg, []byte("CPU time (s)")) {
+		t.Errorf("%v: %.100s", err, svg)
+	}
+	if doc := string(document(all, "1 1 1")); !strings.Contains(doc, "| 100 | 1000 | 20000 |") {
+		t.Error(doc)
+	}
+}

@@ -43,6 +43,8 @@ steps:
   - {run: ping -c 1 -w 1 10.0.0.2, on: a}
   - expect: {node: b, vesw: 2, counter: rx_unicast, min: 5, max: 5}
   - expect: {node: b, counter: rx_packets, min: 7}
+  - {run: ping -c 1 10.0.0.9, on: a, exit: 1}
+  - expect: {node: a, counter: host_drop_neighbor_unreachable, min: 1, max: 1}
   - expect: {node: b, vesw: 3, counter: tx_mcastbcast, min: 1}
 `)
 }

@@ -1,6 +1,9 @@
 package virtual
 
 import (
+	"strings"
+
+	"tapir/lab/result"
 	"tapir/lab/station"
 	"tapir/wire/frame"
 )
@@ -35,3 +38,19 @@ func (h *hostEngine) Dispatch(frame.Time) bool { return false }
 
 // TxDone is of no interest.
 func (h *hostEngine) TxDone(uint64, frame.Time) bool { return false }
+
+// hostDrops are the packets that came to nothing in the node's operating
+// system, by reason.
+func (n *node) hostDrops() (list []result.Counter) {
+	if n.host == nil {
+		return nil
+	}
+	drops := n.host.Drops()
+	for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
+		if drops[r] > 0 {
+			name := "host_drop_" + strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
+			list = append(list, result.Counter{Name: name, Value: drops[r]})
+		}
+	}
+	return list
+}

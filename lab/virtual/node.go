@@ -190,7 +190,7 @@ func (n *node) counters() (list []result.Counter) {
 			list = append(list, result.Counter(c))
 		}
 	}
-	return list
+	return append(list, n.hostDrops()...)
 }
 
 // restless is how often a node may ask for another turn at the same time.

@@ -136,7 +136,7 @@ func allowedHouseImports(path string) ([]string, bool) {
 // reserved names the rooms that may import a package directly; everything
 // else may not.
 var reserved = map[string][]string{
-	"golang.org/x/sys/unix":          {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "nic/umode", "lab/netns", "lab/link", "lab/peer"},
+	"golang.org/x/sys/unix":          {"nic/tap", "nic/loop", "nic/sched", "nic/ring", "nic/uapi", "nic/umode", "lab/netns", "lab/link", "lab/peer"},
 	"github.com/vishvananda/netlink": {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/netns", "lab/link", "lab/peer"},
 	"github.com/songgao/water":       {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/netns", "lab/link", "lab/peer"},
 	"github.com/google/gopacket":     {"lab/capture", "lab/inspect"},

@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -56,7 +58,7 @@ func chainMAC(end int) []byte { return []byte{2, 0, 0, 0, 0xc4, byte(end)} }
 // chainChild is the NIC's process of one end, which starts the program, or that.
 func chainChild(args []string) error {
 	flags := flag.NewFlagSet("chain", flag.ContinueOnError)
-	name := flags.String("tap", "", "the TAP; empty: be the program, with doorbell and channel as files 3 and 4")
+	name := flags.String("tap", "", "the TAP; empty: be the program, with doorbell and memory as files 3 and 4")
 	end := flags.Int("end", 0, "0 begins and measures")
 	d := flags.Duration("duration", time.Second, "how long")
 	if err := flags.Parse(args); err != nil {
@@ -64,23 +66,34 @@ func chainChild(args []string) error {
 	}
 	runtime.LockOSThread()
 	if *name == "" {
-		return chainProgram(3, 4, *end == 0, *d)
+		s, err := mapShared(4)
+		if err != nil {
+			return err
+		}
+		return chainProgram(3, s, *end == 0, *d)
 	}
 	q, err := tap.Open(tap.Config{Name: *name})
 	if err != nil {
 		return err
 	}
 	defer q.Close()
-	var events [2]int // doorbell, channel
-	var files []*os.File
-	for i := range events {
-		fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-		if errno != 0 {
-			return errno
-		}
-		events[i] = int(fd)
-		files = append(files, os.NewFile(uintptr(events[i]), "event"))
+	fd, _, errno := syscall.RawSyscall(syscall.SYS_EVENTFD2, 0, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errno != 0 {
+		return errno
 	}
+	memory, err := os.CreateTemp("/dev/shm", "chain")
+	if err != nil {
+		return err
+	}
+	defer memory.Close()
+	if err := errors.Join(os.Remove(memory.Name()), memory.Truncate(4096)); err != nil {
+		return err
+	}
+	s, err := mapShared(int(memory.Fd()))
+	if err != nil {
+		return err
+	}
+	files := []*os.File{os.NewFile(fd, "doorbell"), memory}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -93,19 +106,33 @@ func chainChild(args []string) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- program.Wait() }()
-	err = chainNIC(q.Fd(), events[0], events[1], *end, ended)
+	err = chainNIC(q.Fd(), int(fd), s, *end, ended)
 	runtime.KeepAlive(files)
 	return err
 }
 
-// chainNIC sends a frame for each doorbell, and an event for each frame.
-func chainNIC(link, doorbell, channel, end int, ended <-chan error) error {
+// shared is the memory of an end's NIC and program.
+type shared struct {
+	rung, looks atomic.Uint32 // the doorbell; the NIC looks by itself
+	asleep      atomic.Uint32 // the program, until the NIC wakes it
+}
+
+func mapShared(fd int) (*shared, error) {
+	mem, err := syscall.Mmap(fd, 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	return (*shared)(unsafe.Pointer(&mem[0])), nil
+}
+
+// chainNIC sends a frame for each doorbell, and wakes the program for each frame.
+func chainNIC(link, doorbell int, s *shared, end int, ended <-chan error) error {
 	ep, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return err
 	}
-	for _, fd := range []int{link, doorbell} {
-		if err := syscall.EpollCtl(ep, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}); err != nil {
+	for fd, events := range map[int]uint32{link: syscall.EPOLLIN, doorbell: syscall.EPOLLIN | edge} {
+		if err := syscall.EpollCtl(ep, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: events, Fd: int32(fd)}); err != nil {
 			return err
 		}
 	}
@@ -115,6 +142,12 @@ func chainNIC(link, doorbell, channel, end int, ended <-chan error) error {
 	copy(out[6:], append(chainMAC(end), 0x88, 0xb5)) // for local experiments
 	var ready [2]syscall.EpollEvent
 	for {
+		s.looks.Store(0)
+		for s.rung.Swap(0) != 0 {
+			s.looks.Store(1)
+			rawIO(syscall.SYS_WRITE, link, out)
+			s.looks.Store(0)
+		}
 		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(&ready)), uintptr(len(ready)), ^uintptr(0), 0, 0)
 		if errno != 0 { // the runtime wants the processor
 			select {
@@ -125,16 +158,24 @@ func chainNIC(link, doorbell, channel, end int, ended <-chan error) error {
 			}
 			continue
 		}
+		s.looks.Store(1)
 		for _, e := range ready[:n] {
 			if int(e.Fd) == doorbell {
-				rawIO(syscall.SYS_READ, doorbell, in[:8])
-				rawIO(syscall.SYS_WRITE, link, out)
-			} else if n := rawIO(syscall.SYS_READ, link, in); n == chainFrame && bytes.Equal(in[6:12], peer) {
-				rawIO(syscall.SYS_WRITE, channel, event[:])
+				continue
+			}
+			if n := rawIO(syscall.SYS_READ, link, in); n == chainFrame && bytes.Equal(in[6:12], peer) {
+				s.asleep.Store(0)
+				futex(&s.asleep, futexWake, 1, nil)
+				if s.rung.Load() == 0 {
+					_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0)
+				}
 			}
 		}
 	}
 }
+
+// edge is EPOLLET.
+const edge = 1 << 31
 
 var event = [8]byte{1}
 
@@ -146,32 +187,43 @@ func rawIO(call uintptr, fd int, b []byte) int {
 	return int(n)
 }
 
-// pollFd is struct pollfd of poll(2); 1 is POLLIN.
-type pollFd struct {
-	fd              int32
-	events, revents int16
+// Operations of futex(2), between processes.
+const (
+	futexWait = 0
+	futexWake = 1
+)
+
+func futex(w *atomic.Uint32, op, v uintptr, timeout *syscall.Timespec) {
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(w)), op, v, uintptr(unsafe.Pointer(timeout)), 0, 0)
 }
 
 // chainProgram rings and waits, or the other way around.
-func chainProgram(doorbell, channel int, first bool, d time.Duration) error {
-	var count [8]byte
-	wait := func() {
-		for n := -1; n < 0; n = rawIO(syscall.SYS_READ, channel, count[:]) {
-			fds, ts := [1]pollFd{{int32(channel), 1, 0}}, syscall.NsecToTimespec(int64(5*time.Millisecond))
-			_, _, _ = syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+func chainProgram(doorbell int, s *shared, first bool, d time.Duration) error {
+	ring := func() {
+		s.asleep.Store(1)
+		s.rung.Store(1)
+		if s.looks.Load() == 0 {
+			rawIO(syscall.SYS_WRITE, doorbell, event[:])
 		}
 	}
+	wait := func() {
+		for s.asleep.Load() != 0 {
+			ts := syscall.NsecToTimespec(int64(5 * time.Millisecond))
+			futex(&s.asleep, futexWait, 1, &ts)
+		}
+	}
+	s.asleep.Store(1)
 	result.Ready()
 	if !first {
 		for {
 			wait()
-			rawIO(syscall.SYS_WRITE, doorbell, event[:])
+			ring()
 		}
 	}
 	trips := make([]time.Duration, 0, 1<<20)
 	begin := time.Now()
 	for at := begin; at.Before(begin.Add(d)); {
-		rawIO(syscall.SYS_WRITE, doorbell, event[:])
+		ring()
 		wait()
 		now := time.Now()
 		trips = append(trips, now.Sub(at))

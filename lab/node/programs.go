@@ -8,6 +8,7 @@ import (
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/ucma"
 	"tapir/nic/uapi/uverbs"
+	"tapir/nic/umode/proxy"
 	"tapir/wire/frame"
 )
 
@@ -109,6 +110,10 @@ func (t loopThread) Do(fn func(now frame.Time)) { t.n.thread.do(fn) }
 func (t loopThread) AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) (remove func()) {
 	s := t.n.loop.AddSource(fd, serve, lost)
 	return func() { t.n.loop.RemoveSource(s) }
+}
+
+func (t loopThread) AddBell(fd int, b proxy.Doorbells) (remove func()) {
+	return t.n.loop.AddBell(fd, b, func() {})
 }
 
 func (t loopThread) AtEnd(fn func()) { t.n.loop.AtEnd(fn) }

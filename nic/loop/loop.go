@@ -4,7 +4,7 @@
 // One iteration, in this order:
 //
 //  1. Read a bounded batch of frames from each ready queue into the engine, and
-//     serve the ready sources.
+//     serve the ready sources, and the bells that were rung.
 //  2. Run what Do left in the mailbox.
 //  3. Dispatch: the engine's queued handlers.
 //  4. Poll: the engine sends; frames go to the TAP at once, while hot.
@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/buf"
+	"tapir/nic/sched"
 	"tapir/nic/tap"
 	"tapir/wire/frame"
 )
@@ -103,7 +104,8 @@ type Loop struct {
 	realtime realtime
 	ports    []*Port
 	sources  []*Source
-	waiter          // the mailbox's event descriptor, then one per port, then one per source
+	waiter   // the mailbox's event descriptor, then one per port, then one per source
+	bells    bells
 	done     []sent // frames sent or lost, not yet reported
 	atEnd    []func()
 	rested   bool       // buffers are given back
@@ -247,7 +249,7 @@ func (l *Loop) wake() {
 func (l *Loop) Run(ctx context.Context) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer shortSlice()()
+	defer sched.Short()()
 	l.thread.Store(int64(unix.Gettid()))
 	defer l.thread.Store(0)
 	defer l.close()
@@ -291,7 +293,7 @@ func (l *Loop) close() {
 
 // iterate is steps 1 to 5. more tells that the loop must not sleep.
 func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
-	broken := false
+	broken, frames := false, false
 	for i, p := range l.ports {
 		ready := &l.fds[i+1]
 		if ready.Revents&unix.POLLOUT != 0 {
@@ -301,6 +303,7 @@ func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
 			if p.err = p.receive(); p.err != nil {
 				broken = true
 			}
+			frames = true
 			more = more || p.behind
 		}
 	}
@@ -310,6 +313,7 @@ func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
 		}
 	}
 	l.serveSources()
+	l.serveBells(frames)
 	l.runMail()
 	deadline, again, err := l.drive()
 	l.end()
@@ -428,9 +432,15 @@ func (l *Loop) sleep(deadline frame.Time) error {
 			return err
 		}
 	}
+	if deadline > now && !l.bells.sleepNear() {
+		deadline = 0
+	}
 	n, slept, err := l.await(now, deadline)
 	if err != nil {
 		return err
+	}
+	if deadline > now {
+		l.bells.slept()
 	}
 	l.eager, l.brisk = n > 0 && slept < lingerFor, n > 0 && slept < napBelow
 	if slept < atOnce {

@@ -22,11 +22,15 @@ type Source struct {
 // RemoveSource, at once if it has ended or fd cannot be polled. Call it before
 // Run, or from a function that Do runs.
 func (l *Loop) AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) *Source {
+	return l.addSource(fd, unix.EPOLLIN, serve, lost)
+}
+
+func (l *Loop) addSource(fd int, events uint32, serve func(now frame.Time, hungUp bool), lost func()) *Source {
 	s := &Source{fd: fd, serve: serve, lost: lost}
 	l.mu.Lock()
 	open := l.open
 	l.mu.Unlock()
-	if !open || l.add(len(l.fds), fd, unix.EPOLLIN) != nil {
+	if !open || l.add(len(l.fds), fd, events) != nil {
 		lost()
 		return s
 	}

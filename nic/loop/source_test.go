@@ -170,7 +170,7 @@ func TestTimerStaysSet(t *testing.T) {
 	}
 	unix.Read(r, make([]byte, 3))
 	soon := w.clock.now().Add(10 * time.Millisecond)
-	w.ring(w.clock.now(), soon)
+	w.alarmAt(w.clock.now(), soon)
 	late := soon.Add(10 * time.Millisecond)
 	must(t, w.sleep(late))
 	if now := w.clock.now(); now < late {

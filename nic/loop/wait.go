@@ -92,8 +92,8 @@ func (w *waiter) want(i int, events int16) error {
 	return nil
 }
 
-// ring has the timer go off at a time at the latest.
-func (w *waiter) ring(now, at frame.Time) {
+// alarmAt has the timer go off at a time at the latest.
+func (w *waiter) alarmAt(now, at frame.Time) {
 	if at == frame.Never || w.alarm > now && w.alarm <= at {
 		return
 	}
@@ -151,7 +151,7 @@ func (l *Loop) await(now, deadline frame.Time) (n int, slept time.Duration, err 
 	begin := now
 	for interrupted := !l.brisk; n == 0 && err == nil && now < deadline; now = l.clock.now() {
 		if until := begin.Add(napFor); !interrupted && now < until {
-			l.ring(now, min(deadline, until))
+			l.alarmAt(now, min(deadline, until))
 			n, interrupted, err = l.wait(nap)
 			continue
 		}
@@ -163,7 +163,7 @@ func (l *Loop) await(now, deadline frame.Time) (n int, slept time.Duration, err 
 		if l.rested {
 			rest = frame.Never
 		}
-		l.ring(now, min(deadline, rest))
+		l.alarmAt(now, min(deadline, rest))
 		n, _, err = l.wait(sleep)
 	}
 	return n, now.Sub(begin), err

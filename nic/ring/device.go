@@ -277,22 +277,26 @@ func (c *CompletionQueue) Push(wc *verbs.WC) {
 	c.ring.advance()
 }
 
-// Awaited implements verbs.Sink.
-func (c *CompletionQueue) Awaited(solicited bool) bool {
+// Awaited implements verbs.Sink. A program that sleeps on the word is woken at
+// once; another word that it has put there meanwhile is not lost.
+func (c *CompletionQueue) Awaited(solicited bool) (asked, told bool) {
 	if c.ring.mem == nil {
-		return false
+		return false, false
 	}
 	w := word(c.ring.mem, offArmed)
 	switch w.Load() {
 	case armedNot:
-		return false
+		return false, false
 	case armedSolicited:
 		if !solicited {
-			return false
+			return false, false
 		}
 	}
-	w.Store(armedNot)
-	return true
+	if w.Swap(armedNot) == armedAsleep {
+		wake(w)
+		return false, true
+	}
+	return true, false
 }
 
 // Resize implements verbs.Sink: a new ring takes the place of the old one,

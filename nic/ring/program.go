@@ -3,6 +3,7 @@ package ring
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"tapir/nic/verbs"
 )
@@ -174,6 +175,18 @@ func (p *Poller) Arm(solicitedOnly bool) {
 	} else {
 		p.armed.Store(armedNext)
 	}
+}
+
+// ArmAsleep is Arm for a program that sleeps by Sleep instead of waiting for a
+// notification: there will be none.
+func (p *Poller) ArmAsleep() { p.armed.Store(armedAsleep) }
+
+// Sleep follows ArmAsleep, and a Poll that has found nothing. It returns when
+// the next completion is there (woken), when most has passed, or when a signal
+// came. Then, unless woken, the queue is armed as by Arm(false).
+func (p *Poller) Sleep(most time.Duration) (woken bool) {
+	sleep(p.armed, armedAsleep, most)
+	return !p.armed.CompareAndSwap(armedAsleep, armedNext)
 }
 
 // Poll moves up to len(list) completions into list, oldest first, and returns

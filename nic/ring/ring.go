@@ -34,11 +34,13 @@ const (
 )
 
 // What a program waits for. The librxe of others leaves the word as it is, and
-// asks by a command.
+// asks by a command. The program's changes and the device's are each one atomic
+// step, so that of two that meet one sees the other.
 const (
 	armedNot = iota
 	armedSolicited
 	armedNext
+	armedAsleep // the next, but sleeps on this word itself
 )
 
 // layout is the shape of a ring.

@@ -588,7 +588,8 @@ func TestArm(t *testing.T) {
 	f := newFixture(t)
 	told := func(solicited bool) bool {
 		f.comp.Push(&verbs.WC{ID: 1, Solicited: solicited})
-		return f.comp.Awaited(solicited)
+		asked, _ := f.comp.Awaited(solicited)
+		return asked
 	}
 	for _, c := range []struct {
 		arms       []bool // solicited only

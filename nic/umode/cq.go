@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"tapir/nic/verbs"
 )
@@ -98,6 +99,15 @@ type CQArmer interface {
 	Arm(solicitedOnly bool)
 }
 
+// CQSleeper is a CQArmer that can also wait, until the next completion or for a
+// time: ArmAsleep takes the place of Arm and announces it. Unless woken, the
+// queue is then armed as by Arm(false).
+type CQSleeper interface {
+	CQArmer
+	ArmAsleep()
+	Sleep(most time.Duration) (woken bool)
+}
+
 // CQ is a completion queue.
 type CQ struct {
 	ctx     *Context
@@ -170,28 +180,44 @@ func (q *CQ) ReqNotify(solicitedOnly bool) error {
 // Next waits for one completion. The queue must have its channel to itself.
 func (q *CQ) Next(ctx context.Context) (WC, error) {
 	var wcs [1]WC
-	for armed := false; ; {
+	for {
 		if n, err := q.Poll(wcs[:]); err != nil || n > 0 {
 			return wcs[0], err
 		}
-		if !armed {
-			if q.channel == nil {
-				return WC{}, fmt.Errorf("wait for a completion: the queue has no channel: %w", verbs.ErrInvalid)
+		if q.channel == nil {
+			return WC{}, fmt.Errorf("wait for a completion: the queue has no channel: %w", verbs.ErrInvalid)
+		}
+		if s, ok := q.bypass.(CQSleeper); ok && q.channel.pipe.mayNap(ctx) {
+			s.ArmAsleep()
+			n := s.Poll(wcs[:])
+			woken := n > 0 || s.Sleep(briefly)
+			q.channel.pipe.napped(!woken)
+			switch {
+			case n > 0:
+				return wcs[0], nil
+			case woken:
+				continue
 			}
+		} else {
 			if err := q.ReqNotify(false); err != nil {
 				return WC{}, err
 			}
-			armed = true
-			continue
+			if n, err := q.Poll(wcs[:]); err != nil || n > 0 {
+				return wcs[0], err
+			}
 		}
-		if _, err := q.channel.Wait(ctx); err != nil {
+		if err := q.await(ctx); err != nil {
 			return WC{}, err
 		}
-		if err := q.channel.Ack(q, 1); err != nil {
-			return WC{}, err
-		}
-		armed = false
 	}
+}
+
+// await waits for a notification.
+func (q *CQ) await(ctx context.Context) error {
+	if _, err := q.channel.Wait(ctx); err != nil {
+		return err
+	}
+	return q.channel.Ack(q, 1)
 }
 
 // Resize changes the number of completions that fit; ErrInvalid if more wait.

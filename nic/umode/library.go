@@ -3,6 +3,7 @@ package umode
 import (
 	"fmt"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -130,6 +131,19 @@ func (r *cqRing) Poll(wcs []WC) (n int) {
 func (r *cqRing) Arm(solicitedOnly bool) {
 	r.poller.Arm(solicitedOnly)
 	runtime.KeepAlive(r)
+}
+
+// ArmAsleep implements CQSleeper.
+func (r *cqRing) ArmAsleep() {
+	r.poller.ArmAsleep()
+	runtime.KeepAlive(r)
+}
+
+// Sleep implements CQSleeper.
+func (r *cqRing) Sleep(most time.Duration) (woken bool) {
+	woken = r.poller.Sleep(most)
+	runtime.KeepAlive(r)
+	return woken
 }
 
 // completions makes completions of this process from those of a ring.

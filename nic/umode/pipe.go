@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/sched"
 )
 
 // pipe is a descriptor that carries events. Who waits is parked by the
@@ -20,27 +22,34 @@ type pipe struct {
 	turn chan struct{}
 
 	// Of who waits.
-	naps  bool
-	brisk bool      // the last wait was short
-	after time.Time // not before then is it begun with a nap
-	raw   syscall.RawConn
-	try   func(fd int) (done bool, err error)
-	done  bool // by look
-	err   error
-	look  func(fd uintptr) // made once
+	naps   bool
+	brisk  bool          // the last wait was short
+	ended  time.Time     // when it ended
+	after  time.Time     // not before then is it begun with a nap
+	vain   time.Duration // how long that is, after a nap in vain
+	good   int           // naps since then
+	sliced bool          // since the last wait: the goroutine may have moved to another thread
+	raw    syscall.RawConn
+	try    func(fd int) (done bool, err error)
+	done   bool // by look
+	err    error
+	look   func(fd uintptr) // made once
 }
 
 // A goroutine whose last wait was short keeps its processor for the next, for
 // at most briefly: to be parked, and to have the poller's thread and the
 // scheduler find it again, costs several times what the NIC takes. If that was
 // in vain, others may have needed the processor to make the event happen: they
-// have it for a while. Briefly is longer than the kernel's tick: for less the
+// have it for as long, and longer if it is so again, up to a while; after many naps
+// that were not it is chance. Briefly is longer than the kernel's tick: for less the
 // kernel has to set its timer, which in a virtual machine costs as much as the
 // wait.
 const (
 	short   = time.Millisecond
 	briefly = 5 * time.Millisecond
 	aWhile  = 100 * time.Millisecond
+
+	manyNaps = 8
 )
 
 // newPipe takes f. naps says that who waits has nothing else to do.
@@ -62,10 +71,54 @@ func (p *pipe) wait(ctx context.Context, try func(fd int) (done bool, err error)
 	}
 	begin := time.Now()
 	err := p.await(ctx, try, begin)
-	p.brisk = p.naps && time.Since(begin) < short
-	p.try, p.err = nil, nil
-	<-p.turn
+	p.ended = time.Now()
+	p.brisk = p.naps && p.ended.Sub(begin) < short
+	p.try, p.err, p.sliced = nil, nil, false
+	p.leave()
 	return err
+}
+
+// mayNap tells whether the next wait should begin with a nap of the caller's own,
+// briefly long. It then has the turn, until napped.
+func (p *pipe) mayNap(ctx context.Context) bool {
+	select {
+	case p.turn <- struct{}{}:
+	default:
+		return false // somebody waits for events, and needs them
+	}
+	if p.brisk && (p.vain == 0 || time.Now().After(p.after)) && ctx.Err() == nil {
+		if !p.sliced { // the thread stays as it is: what has to be done in a turn is short
+			sched.Short()
+			p.sliced = true
+		}
+		return true
+	}
+	p.leave()
+	return false
+}
+
+func (p *pipe) leave() { <-p.turn }
+
+// napped is the end of that nap. It was short if all since the last wait was.
+func (p *pipe) napped(inVain bool) {
+	now := time.Now()
+	if inVain {
+		p.inVain(now)
+	} else {
+		p.good++
+		p.brisk = now.Sub(p.ended) < short
+	}
+	p.ended = now
+	p.leave()
+}
+
+// inVain is after a nap that was.
+func (p *pipe) inVain(now time.Time) {
+	p.brisk = false
+	if p.vain = min(max(2*p.vain, briefly), aWhile); p.good >= manyNaps {
+		p.vain = 0
+	}
+	p.good, p.after = 0, now.Add(p.vain)
 }
 
 // enter waits for the turn.
@@ -87,9 +140,10 @@ func (p *pipe) await(ctx context.Context, try func(fd int) (done bool, err error
 	p.try, p.done = try, false
 	if p.brisk && now.After(p.after) && ctx.Err() == nil {
 		if err = p.raw.Control(p.look); err != nil || p.done || p.err != nil {
+			p.good++
 			return errors.Join(err, p.err)
 		}
-		p.after = now.Add(aWhile)
+		p.inVain(time.Now())
 	}
 	for again := true; again && err == nil; {
 		again, err = p.once(ctx)

@@ -181,7 +181,11 @@ func (c *CQ) push(wc WC) {
 	if c.dev.log.On(frame.LogWR) {
 		c.logDone(&wc)
 	}
-	if c.awaited(wc.Solicited || wc.Status != StatusSuccess) && !c.queued {
+	asked, told := c.awaited(wc.Solicited || wc.Status != StatusSuccess)
+	if told {
+		c.dev.cnqs[c.vector]++
+	}
+	if asked && !c.queued {
 		c.queued = true
 		c.dev.cnqs[c.vector]++
 		c.dev.Enqueue((*cqNotify)(c))
@@ -189,14 +193,16 @@ func (c *CQ) push(wc WC) {
 }
 
 // awaited tells, once, whether somebody wants to be notified of what was pushed
-// last.
-func (c *CQ) awaited(solicited bool) bool {
-	asked := c.sink != nil && c.sink.Awaited(solicited)
+// last, and whether somebody has been.
+func (c *CQ) awaited(solicited bool) (asked, told bool) {
+	if c.sink != nil {
+		asked, told = c.sink.Awaited(solicited)
+	}
 	if c.armed == armedNext || c.armed == armedSolicited && solicited {
 		c.armed = armedNot
-		return true
+		asked = true
 	}
-	return asked
+	return asked, told
 }
 
 // put stores wc, for which there is room.

@@ -17,8 +17,8 @@ type Sink interface {
 	Push(wc *WC)
 	// Awaited tells, once, whether the program has asked the Sink itself to be
 	// notified of a completion such as the one that was pushed last: solicited
-	// or failed, or any.
-	Awaited(solicited bool) bool
+	// or failed, or any. told: the Sink has woken it already.
+	Awaited(solicited bool) (asked, told bool)
 	// Resize changes how many fit; those not fetched stay.
 	Resize(entries int) error
 }

@@ -26,6 +26,7 @@ import (
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/trap/traptest"
+	"tapir/nic/umode/proxy"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -294,6 +295,8 @@ func (h *home) AddSource(fd int, serve func(now frame.Time, hungUp bool), lost f
 	s := h.Loop.AddSource(fd, serve, lost)
 	return func() { h.Loop.RemoveSource(s) }
 }
+
+func (h *home) AddBell(fd int, b proxy.Doorbells) func() { return h.Loop.AddBell(fd, b, func() {}) }
 
 // idle is no NIC.
 type idle struct{}

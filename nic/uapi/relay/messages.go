@@ -42,9 +42,7 @@ func (s *Server) serveMessages(c *net.UnixConn, pid int, found map[string]Device
 		_ = o.Serve() // says only how the program broke the rules
 		return
 	}
-	o.AllowBells(func(fd int, serve func()) (stop func()) {
-		return home.AddSource(fd, func(frame.Time, bool) { serve() }, func() {})
-	})
+	o.AllowBells(home.AddBell)
 	gone := make(chan struct{})
 	end := func() {
 		o.End()

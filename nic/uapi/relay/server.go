@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/umode/proxy"
 	"tapir/wire/frame"
 )
 
@@ -20,6 +21,8 @@ type Thread interface {
 	// called when it is readable or hung up, lost when the loop has ended. Call
 	// it, and remove, on the thread.
 	AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) (remove func())
+	// AddBell is that of nic/loop, for the descriptor of b.
+	AddBell(fd int, b proxy.Doorbells) (remove func())
 	// AtEnd is that of nic/loop: it runs fn on the thread, when what serve has
 	// begun has been sent.
 	AtEnd(fn func())

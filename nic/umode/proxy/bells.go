@@ -20,11 +20,14 @@ const (
 
 // Bells are a client's doorbells: a bit for each, in memory that both sides
 // have, and an eventfd that tells of it. A bit that is still set has been told of
-// and not been looked at, so that ringing again costs no system call.
+// and not been looked at, so that ringing again costs no system call; nor does it
+// while the NIC looks by itself, as it does when it is awake.
 type Bells struct {
 	mem  []byte
 	bell *bellMemory
 	fd   int // eventfd
+
+	looked uint // of the NIC's side
 }
 
 // bellMemory is what the two sides share.
@@ -32,6 +35,7 @@ type bellMemory struct {
 	rung  [bellWords]atomic.Uint64
 	words atomic.Uint64 // those of rung in which to look
 	gone  atomic.Uint32 // the NIC's side has ended
+	looks atomic.Uint32 // the NIC looks by itself
 }
 
 // OpenBells takes up the doorbells that came with the answer to a Bell: their
@@ -94,18 +98,40 @@ func (b *Bells) Ring(n int) (fresh bool, err error) {
 		return false, nil
 	}
 	b.bell.words.Or(1 << (n / 64))
-	one := [8]byte{7: 1} // more than nothing, whatever the order of octets
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(b.fd), uintptr(unsafe.Pointer(&one)), uintptr(len(one)))
+	if b.bell.looks.Load() != 0 {
+		return true, nil
+	}
+	one := uint64(1)
+	_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(b.fd), uintptr(unsafe.Pointer(&one)), unsafe.Sizeof(one))
 	if errno != 0 && errno != unix.EAGAIN {
 		return true, errno
 	}
 	return true, nil
 }
 
+// Rung tells whether a doorbell was rung and not looked at.
+func (b *Bells) Rung() bool { return b.bell.words.Load() != 0 }
+
+// Looks says whether the NIC looks by itself. After it has said no it looks once
+// more, as who rings does so before asking.
+func (b *Bells) Looks(yes bool) {
+	looks := uint32(0)
+	if yes {
+		looks = 1
+	}
+	b.bell.looks.Store(looks)
+}
+
+// countLooks is how often the eventfd is signalled, at most, before it is read:
+// nobody waits for a count, but it has an end.
+const countLooks = 64
+
 // look calls rung for each doorbell that was rung.
 func (b *Bells) look(rung func(n int)) {
-	var count [8]byte
-	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(b.fd), uintptr(unsafe.Pointer(&count)), uintptr(len(count)))
+	if b.looked++; b.looked%countLooks == 0 {
+		var count [8]byte
+		_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(b.fd), uintptr(unsafe.Pointer(&count)), uintptr(len(count)))
+	}
 	for words := b.bell.words.Swap(0); words != 0; words &= words - 1 {
 		i := bits.TrailingZeros64(words)
 		for set := b.bell.rung[i].Swap(0); set != 0; set &= set - 1 {
@@ -114,9 +140,17 @@ func (b *Bells) look(rung func(n int)) {
 	}
 }
 
-// Watch is how a session whose owner calls Step has doorbells: watch has serve
-// called on the same thread while fd is readable, until stop.
-type Watch func(fd int, serve func()) (stop func())
+// Doorbells are a client's, for the loop of the thread that calls Step. fd, an
+// eventfd that nobody reads, is signalled unless the loop Looks by itself.
+type Doorbells interface {
+	Rung() bool
+	Serve()
+	Looks(yes bool)
+}
+
+// Watch is how a session whose owner calls Step has doorbells: it has them served
+// on the same thread, until stop.
+type Watch func(fd int, b Doorbells) (stop func())
 
 // AllowBells lets the client have doorbells.
 func (s *Session) AllowBells(watch Watch) { s.watch = watch }
@@ -124,9 +158,10 @@ func (s *Session) AllowBells(watch Watch) { s.watch = watch }
 // bellRung is what a client's doorbells do.
 type bellRung struct {
 	*Bells
-	posts []Request   // by number
-	rung  func(n int) // made once
-	stop  func()
+	session *Session
+	posts   []Request   // by number
+	rung    func(n int) // made once
+	stop    func()
 }
 
 // addBell makes doorbell r.Size one that posts r.Command.
@@ -168,10 +203,13 @@ func (s *Session) makeBells(c *caller) error {
 			return err
 		}
 	}
-	s.bells = &bellRung{Bells: b, rung: s.rung}
-	s.bells.stop = s.watch(b.fd, s.lookAtBells)
+	s.bells = &bellRung{Bells: b, session: s, rung: s.rung}
+	s.bells.stop = s.watch(b.fd, s.bells)
 	return nil
 }
+
+// Serve implements Doorbells.
+func (b *bellRung) Serve() { b.session.lookAtBells() }
 
 func (s *Session) rung(n int) {
 	if n < len(s.bells.posts) {
@@ -182,7 +220,7 @@ func (s *Session) rung(n int) {
 // lookAtBells does what was rung for. It comes before each request too: what was
 // posted first goes first.
 func (s *Session) lookAtBells() {
-	if s.bells != nil && s.bells.bell.words.Load() != 0 {
+	if s.bells != nil && s.bells.Rung() {
 		s.bells.look(s.bells.rung)
 	}
 }

@@ -26,9 +26,9 @@ func ringing(t *testing.T) *bed {
 	}, func(s *Session) error {
 		defer s.End()
 		poll := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
-		var look func()
-		s.AllowBells(func(fd int, serve func()) (stop func()) {
-			poll, look = append(poll, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}), serve
+		var bells Doorbells
+		s.AllowBells(func(fd int, b Doorbells) (stop func()) {
+			poll, bells = append(poll, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}), b
 			return func() { poll = poll[:1] }
 		})
 		for {
@@ -36,7 +36,8 @@ func ringing(t *testing.T) *bed {
 				return err
 			}
 			if len(poll) > 1 && poll[1].Revents != 0 {
-				look()
+				_, _ = unix.Read(int(poll[1].Fd), make([]byte, 8))
+				bells.Serve()
 			}
 			if poll[0].Revents != 0 {
 				if _, more := s.Step(); !more {
@@ -148,6 +149,28 @@ func TestBellMemory(t *testing.T) {
 	}
 	if err := unix.Ftruncate(memory, 0); err != unix.EPERM {
 		t.Errorf("a client takes the memory away: %v", err)
+	}
+}
+
+// While the NIC looks by itself, ringing signals nothing.
+func TestBellsThatTheNICLooksAt(t *testing.T) {
+	b, memory, err := newBells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(memory)
+	defer b.close()
+	for _, looks := range []bool{true, false, true} {
+		b.Looks(looks)
+		if fresh, err := b.Ring(3); !fresh || err != nil || !b.Rung() {
+			t.Errorf("the NIC looks %v: fresh %v, %v, rung %v", looks, fresh, err, b.Rung())
+		}
+		if _, err := unix.Read(b.fd, make([]byte, 8)); (err == unix.EAGAIN) != looks {
+			t.Errorf("the NIC looks %v: the signal: %v", looks, err)
+		}
+		if b.look(func(int) {}); b.Rung() {
+			t.Error("rung after a look")
+		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package loop
+package sched
 
 import (
 	"runtime"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestShortSlice: the kernel shows the slice where it knows slices (Linux 6.12),
+// TestShort: the kernel shows the slice where it knows slices (Linux 6.12),
 // and the thread's policy, niceness and slice are afterwards what they were.
-func TestShortSlice(t *testing.T) {
+func TestShort(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	attr := func() unix.SchedAttr {
@@ -20,7 +20,7 @@ func TestShortSlice(t *testing.T) {
 		return *a
 	}
 	was := attr()
-	restore := shortSlice()
+	restore := Short()
 	want := was
 	if was.Runtime != 0 {
 		want.Runtime = slice

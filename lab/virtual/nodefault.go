@@ -36,10 +36,15 @@ func (l *Lab) look() {
 		return
 	}
 	for _, p := range slices.Clone(l.later) {
-		if p.step.For > 0 {
+		c := &p.step.Condition
+		if p.step.For > 0 || c.Ended && !l.program(c.Step).hasEnded() {
 			continue
 		}
-		if err := l.expect(&p.step.Condition); err == nil || errors.As(err, new(hopeless)) {
+		var err error
+		if !c.Ended {
+			err = l.expect(c)
+		}
+		if err == nil || errors.As(err, new(hopeless)) {
 			l.happen(p, err)
 		}
 	}
@@ -95,7 +100,7 @@ func (l *Lab) strike(s *topo.Step) error {
 
 // kill ends a NIC as kill -9 ends its process: nobody is told.
 func (n *node) kill() {
-	n.dead = true
+	n.dead, n.timed = true, nil
 	n.lab.log.printf("%s | killed", n.Name)
 	for _, x := range n.lab.sides {
 		if x.node == n && !x.ended {

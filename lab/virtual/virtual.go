@@ -193,13 +193,17 @@ func (l *Lab) until(ctx context.Context, end frame.Time, done func() bool) (bool
 
 // Bounds of a lab's end.
 const (
-	closeWithin = 2 * time.Second        // for connections to close in order
-	abortWithin = 100 * time.Millisecond // for the resets of those that did not
+	arriveWithin = 100 * time.Millisecond // for what is on its way
+	closeWithin  = 2 * time.Second        // for connections to close in order
+	abortWithin  = 100 * time.Millisecond // for the resets of those that did not
 )
 
 // end closes the connections of all NICs; captures are complete then. The
 // error names what was left over.
 func (l *Lab) end(ctx context.Context) error {
+	if _, err := l.until(ctx, l.world.Now().Add(arriveWithin), never); err != nil {
+		return err
+	}
 	for _, n := range l.nodes {
 		n.stopPTP()
 	}

@@ -66,7 +66,9 @@ type Flow struct {
 	// counted at the first; what breaks a rule is reported where it is seen first.
 	Ends []string `json:"ends,omitempty"`
 	of   *Flow    // of which it is another sight; nil: the first
-	RTT  *RTT     `json:"rtt,omitempty"`
+	// sights are its connection as seen at each of Ends, if it is the first.
+	sights []*conn
+	RTT    *RTT `json:"rtt,omitempty"`
 }
 
 func (f *Flow) judged(note bool) {

@@ -159,6 +159,7 @@ func (i *Inspector) newConn(p *Packet, a, b netip.AddrPort) *conn {
 		c.half[n] = &half{c: c, side: n, addr: addr, stat: &f.Sides[n], rdma: newRDMAState()}
 	}
 	i.addFlow(p, f)
+	f.first().sights = append(f.first().sights, c)
 	i.order = append(i.order, c)
 	return c
 }

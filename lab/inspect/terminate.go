@@ -87,10 +87,23 @@ func (h *half) termCode(s *seg, t *rdmap.Terminate, x *sent) {
 	}
 }
 
-// find looks for the segment that a Terminate quotes, the latest first.
-// swapped tells that the size of a Read stands in place of its MSN.
+// find looks for the segment that a Terminate quotes, the latest first: among
+// those that the peer has sent and, in a lab, those that have arrived at another
+// link end. swapped tells that the size of a Read stands in place of its MSN.
 func (h *half) find(t *rdmap.Terminate) (x *sent, swapped bool) {
-	list := h.peer().rdma.sent
+	if x, swapped = h.peer().rdma.find(t); x != nil {
+		return x, swapped
+	}
+	for _, c := range h.c.flow.first().sights {
+		if x, swapped = c.half[1-h.side].rdma.find(t); x != nil {
+			return x, swapped
+		}
+	}
+	return nil, false
+}
+
+func (r *rdmaState) find(t *rdmap.Terminate) (x *sent, swapped bool) {
+	list := r.sent
 	for k := len(list) - 1; k >= 0; k-- {
 		if list[k].h == t.DDP {
 			return &list[k], false

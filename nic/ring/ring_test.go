@@ -581,35 +581,3 @@ func TestOpenRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// Who arms a completion queue is told of one completion: any, or one that is
-// solicited, whichever was asked for more widely.
-func TestArm(t *testing.T) {
-	f := newFixture(t)
-	told := func(solicited bool) bool {
-		f.comp.Push(&verbs.WC{ID: 1, Solicited: solicited})
-		asked, _ := f.comp.Awaited(solicited)
-		return asked
-	}
-	for _, c := range []struct {
-		arms       []bool // solicited only
-		any, other bool   // told of a completion that is not solicited, and of a solicited one behind it
-	}{
-		{nil, false, false}, {[]bool{false}, true, false}, {[]bool{true}, false, true},
-		{[]bool{true, false}, true, false}, {[]bool{false, true}, true, false},
-	} {
-		for _, solicited := range c.arms {
-			f.poll.Arm(solicited)
-		}
-		if any, other := told(false), told(true); any != c.any || other != c.other {
-			t.Errorf("armed %v: told of the first completion %v, of the solicited one %v", c.arms, any, other)
-		}
-	}
-	f.poll.Arm(false)
-	if err := f.comp.Resize(2 * fixtureCQE); err != nil {
-		t.Fatal(err)
-	}
-	if !told(false) {
-		t.Error("a queue that was resized forgot that its program waits")
-	}
-}

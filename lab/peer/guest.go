@@ -99,6 +99,7 @@ func CheckSiw(p string) error {
 type Guest struct {
 	Handle
 	Image Image
+	TAP   string // a port of the bridge
 
 	cfg     Config
 	cmd     *exec.Cmd
@@ -206,6 +207,7 @@ func (g *Guest) wire() (*os.File, error) {
 		return nil, err
 	}
 	defer t.Close()
+	g.TAP = t.Name()
 	fd, err := unix.FcntlInt(uintptr(t.Fd()), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return nil, err

@@ -24,11 +24,12 @@ type dump struct {
 	said string
 }
 
-// newDump captures on the bridge. The kernel's buffer has a slot of snap octets
-// for each frame: the smaller they are, the more frames may wait.
-func newDump(ns *netns.NS, file string, snap int) (*dump, error) {
+// newDump captures on a port of the bridge: the bridge itself shows a frame after
+// it has passed it on, at times behind the answer. The kernel's buffer has a slot
+// of snap octets for each frame: the smaller they are, the more frames may wait.
+func newDump(ns *netns.NS, port, file string, snap int) (*dump, error) {
 	d := &dump{file: file}
-	d.cmd = exec.Command("tcpdump", "-i", bridge, "-s", fmt.Sprint(snap), "-n", "--immediate-mode", "-B", "131072", "-Z", "root", "-w", file, "tcp")
+	d.cmd = exec.Command("tcpdump", "-i", port, "-s", fmt.Sprint(snap), "-n", "--immediate-mode", "-B", "131072", "-Z", "root", "-w", file, "tcp")
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r, err := d.cmd.StderrPipe()
 	if err != nil {

@@ -177,9 +177,9 @@ func (w *World) nextPort() uint16 {
 	return w.port
 }
 
-// capture is tcpdump on the bridge; the link header takes less than 64 octets.
+// capture is tcpdump on the guest's TAP; the link header takes less than 64 octets.
 func (w *World) capture(name string) (*dump, error) {
-	d, err := newDump(w.NS, filepath.Join(w.dir, name), w.mtu+64)
+	d, err := newDump(w.NS, w.Guest.TAP, filepath.Join(w.dir, name), w.mtu+64)
 	if err != nil {
 		return nil, fmt.Errorf("tcpdump: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -50,7 +51,7 @@ func (c *Cell) isRping() bool {
 const refused = "error: -111"
 
 // attempts bounds how often programs may miss each other like that.
-const attempts = 30
+const attempts = 100
 
 // clientSaid is what the client of a stock program printed.
 func (c *Cell) clientSaid(nic *nicEnd, guest *guestEnd) string {
@@ -78,11 +79,14 @@ func (c *Cell) endedWell(code int, said string) bool {
 
 // lateGoodbye tells whether a perftest has printed its results and then, when it
 // says goodbye over the connection, found that its peer has gone: that does not
-// wait for it to be acknowledged.
+// wait for it to be acknowledged. The results may stand behind, as they wait in
+// the program for its end.
 func lateGoodbye(code int, said string) bool {
-	_, rest, ok := strings.Cut(said, "#bytes")
-	return ok && code == 1 && strings.Contains(rest, "Failed to close connection between server and client\n")
+	return code == 1 && figures.MatchString(said) && strings.Contains(said, "Failed to close connection between server and client\n")
 }
+
+// figures are perftest's: a line of them below their names.
+var figures = regexp.MustCompile(`#bytes[^\n]*\n *[0-9]+ +[0-9]+ `)
 
 // checkProgram wants what a content client says.
 func (c *Cell) checkProgram(nic *nicEnd, guest *guestEnd) error {

@@ -294,6 +294,20 @@ func TestNICIsStopped(t *testing.T) {
 	}
 }
 
+// A connection may be gone although its last event is still on its way: a run
+// that ends meanwhile has nothing to disconnect, and nothing has failed.
+func TestEndMeetsAClosedConnection(t *testing.T) {
+	w := newWorld(t, nic.Wire, link.Faults{})
+	server, client, run := w.underWay(ReadBW)
+	run.conns[0].id.Finish(nil)
+	run.finish(nil, w.now)
+	w.nics[0].Fail(errors.New("unplugged"), w.now)
+	w.until(func() bool { return server.done && client.done })
+	if client.err != nil {
+		t.Errorf("client: %v", client.err)
+	}
+}
+
 // A NIC that is unplugged ends its job, which leaves nothing behind.
 func TestNICIsRemoved(t *testing.T) {
 	w := newWorld(t, nic.Wire, link.Faults{})

@@ -380,8 +380,10 @@ func (r *Run) finish(err error, now frame.Time) {
 	r.dev.Verbs.Defer(r.conclude)
 }
 
+// disconnect ends a connection, unless it has ended by itself: its last event
+// may still be on its way then.
 func (r *Run) disconnect(c *conn, abortive bool, now frame.Time) {
-	if c.id == nil || c.closed {
+	if c.id == nil || c.id.State() == cm.Closed {
 		return
 	}
 	if err := c.id.Disconnect(abortive, now); err != nil && r.err == nil {

@@ -372,6 +372,7 @@ func (c *Client) Capture(ctx context.Context, opt CaptureOptions, w io.Writer) (
 		bounded, cancel := context.WithTimeout(reqCtx, closeGrace)
 		defer cancel()
 		if c.call(bounded, http.MethodDelete, "/v1/capture/"+resp.Header.Get(captureHeader), &struct{}{}) != nil {
+			<-bounded.Done() // it may have ended by itself just now: its last blocks are still to be read
 			abort()
 		}
 	})

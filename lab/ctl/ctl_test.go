@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -251,6 +252,25 @@ func TestPerfEndsWithItsClient(t *testing.T) {
 	}
 }
 
+// A job that has ended is reported even if its NIC stops just then.
+func TestPerfEndsBeforeTheNICStops(t *testing.T) {
+	runtimeDir(t)
+	for range 20 {
+		f := newFake()
+		s := serve(t, "nic0", f)
+		c := dial(t, "nic0")
+		go func() {
+			<-f.started
+			f.done(map[string]int{"gbps": 7}, nil)
+			s.Close()
+		}()
+		if err := c.Perf(t.Context(), "job", nil, &struct{}{}); err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+}
+
 func countPackets(t *testing.T, b []byte) (packets, statistics int) {
 	t.Helper()
 	r := pcapng.NewReader(bytes.NewReader(b))
@@ -332,6 +352,52 @@ func TestCaptureEndsCompleteWhenTheNICStops(t *testing.T) {
 	}
 	if p, st := countPackets(t, b.Bytes()); p != 1 || st != 1 {
 		t.Fatalf("%d packets, %d statistics", p, st)
+	}
+}
+
+// held is a file that takes nothing before it may.
+type held struct {
+	bytes.Buffer
+	first, may chan struct{}
+}
+
+func (h *held) Write(p []byte) (int, error) {
+	if h.Len() == 0 {
+		close(h.first)
+		<-h.may
+	}
+	return h.Buffer.Write(p)
+}
+
+// Who ends a capture that has just ended by itself still gets the rest of it.
+func TestCaptureEndsTwice(t *testing.T) {
+	runtimeDir(t)
+	f := newFake()
+	s := serve(t, "nic0", f)
+	c := dial(t, "nic0")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	file := &held{first: make(chan struct{}), may: make(chan struct{})}
+	go func() {
+		<-file.first
+		f.tracer.Trace(&frame.Record{Data: make([]byte, 60)})
+		for running := true; running; { // until the server has written everything
+			s.captures.mu.Lock()
+			running = len(s.captures.end) > 0
+			s.captures.mu.Unlock()
+		}
+		cancel()
+		var rows []row
+		for range 100 { // longer than the answer takes that there is no such capture
+			_ = c.Show(t.Context(), "qp", &rows)
+		}
+		close(file.may)
+	}()
+	if st, err := c.Capture(ctx, CaptureOptions{Count: 1}, file); err != nil || st.Written != 2 {
+		t.Fatal(st, err)
+	}
+	if p, s := countPackets(t, file.Bytes()); p != 2 || s != 1 {
+		t.Fatalf("%d packets, %d statistics", p, s)
 	}
 }
 
@@ -425,8 +491,14 @@ func TestLiveSocketIsRefusedStaleOneReplaced(t *testing.T) {
 	s := serve(t, "nic0", newFake())
 	_, err := Listen("nic0", "test")
 	wantError(t, err, "already running (process", "--name")
-	s.l.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale := s.Path() + ".kept"
+	if err := os.Link(s.Path(), stale); err != nil {
+		t.Fatal(err)
+	}
 	s.Close()
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Rename(stale, s.Path())); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.Stat(filepath.Join(dir, "nic0.sock")); err != nil {
 		t.Fatalf("no stale socket to test with: %v", err)
 	}
@@ -435,6 +507,34 @@ func TestLiveSocketIsRefusedStaleOneReplaced(t *testing.T) {
 	}
 	serve(t, "nic0", newFake())
 	dial(t, "nic0")
+}
+
+// Who sees the socket of a NIC that starts can connect to it.
+func TestSocketAnswersOnceItIsThere(t *testing.T) {
+	path := filepath.Join(runtimeDir(t), "nic0.sock")
+	for range 100 {
+		dialed := make(chan error)
+		go func() {
+			for {
+				c, err := net.Dial("unix", path)
+				if err == nil {
+					c.Close()
+				}
+				if !errors.Is(err, fs.ErrNotExist) {
+					dialed <- err
+					return
+				}
+			}
+		}()
+		s, err := Listen("nic0", "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-dialed; err != nil {
+			t.Error(err)
+		}
+		s.Close()
+	}
 }
 
 func TestUnsafePlacesAreRefused(t *testing.T) {

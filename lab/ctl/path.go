@@ -58,14 +58,14 @@ func checkDir(dir string) error {
 
 // listen makes the socket of the NIC called name. A socket whose process is
 // gone is replaced, one that answers is refused.
-func listen(name string) (net.Listener, error) {
+func listen(name string) (*socket, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
 	dir := Dir()
 	path := filepath.Join(dir, name+suffix)
-	if len(path) > maxSunPath {
-		return nil, &Error{What: fmt.Sprintf("the socket path %s is longer than %d octets", path, maxSunPath), Remedy: shorterHint}
+	if len(path+newSuffix) > maxSunPath {
+		return nil, &Error{What: fmt.Sprintf("the socket path %s is longer than %d octets", path, maxSunPath-len(newSuffix)), Remedy: shorterHint}
 	}
 	unlock, err := lockDir(dir)
 	if err != nil {
@@ -79,15 +79,46 @@ func listen(name string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &Error{What: fmt.Sprintf("cannot replace the stale socket: %v", err), Remedy: freeHint}
 	}
-	l, err := net.Listen("unix", path)
+	l, err := appear(path)
 	if err != nil {
 		return nil, &Error{What: fmt.Sprintf("cannot make the control socket: %v", err), Remedy: freeHint}
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	return l, nil
+}
+
+// newSuffix is of a socket that nobody may look for yet. No name of a NIC can
+// have it.
+const newSuffix = "~"
+
+// socket is a listener that lies at path.
+type socket struct {
+	*net.UnixListener
+	path string
+}
+
+// appear makes a listener whose socket answers from the moment it is there:
+// between bind(2) and listen(2) it would refuse who waited for it.
+func appear(path string) (*socket, error) {
+	_ = os.Remove(path + newSuffix) // of a process that was killed just then
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path + newSuffix, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err = os.Chmod(path+newSuffix, 0o600); err == nil {
+		err = os.Rename(path+newSuffix, path)
+	}
+	if err != nil {
 		l.Close()
 		return nil, err
 	}
-	return l, nil
+	l.SetUnlinkOnClose(false) // of a name that is gone
+	return &socket{l, path}, nil
+}
+
+// Close removes the socket, too.
+func (s *socket) Close() error {
+	_ = os.Remove(s.path) // its directory may be gone
+	return s.UnixListener.Close()
 }
 
 func alreadyRunning(c net.Conn, name, path string) error {

@@ -23,7 +23,7 @@ type Server struct {
 	name    string
 	version string // of the binary
 	dir     string
-	l       net.Listener
+	l       *socket
 	http    *http.Server
 	served  chan struct{} // closed when http has ended; nil before Serve
 	quit    chan struct{} // closed when Close begins
@@ -41,11 +41,11 @@ func Listen(name, version string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{name: name, version: version, dir: filepath.Dir(l.Addr().String()), l: l, quit: make(chan struct{})}, nil
+	return &Server{name: name, version: version, dir: filepath.Dir(l.path), l: l, quit: make(chan struct{})}, nil
 }
 
 // Path is where the socket lies.
-func (s *Server) Path() string { return s.l.Addr().String() }
+func (s *Server) Path() string { return s.l.path }
 
 // Serve answers clients on goroutines of its own until Close. It is called at
 // most once.
@@ -85,7 +85,8 @@ func (s *Server) Close() {
 	})
 }
 
-const closeGrace = 3 * time.Second
+// closeGrace is far from what clients of a busy machine need.
+const closeGrace = 10 * time.Second
 
 type connKey struct{}
 

@@ -65,8 +65,14 @@ func (s *Server) perf(w http.ResponseWriter, r *http.Request) {
 			cancel()
 			return
 		case <-s.quit:
-			cancel()
-			ev.end(outcome{err: errStopping})
+			select {
+			case o := <-done: // it had ended before
+				ev.drain(progress)
+				ev.end(o)
+			default:
+				cancel()
+				ev.end(outcome{err: errStopping})
+			}
 			return
 		}
 	}

@@ -49,6 +49,11 @@ type writer struct {
 	rkey         uint32
 	addr         uint64
 	posted       uint64
+
+	// Used again and again, so that nothing is allocated.
+	send [1]verbs.SendWR
+	recv [1]verbs.RecvWR
+	done [2]umode.WC
 }
 
 func umodeChild(ctx context.Context, args []string) error {
@@ -112,7 +117,7 @@ func newWriter(name string) (w *writer, err error) {
 }
 
 func (w *writer) receive() error {
-	_, err := w.qp.PostRecv(verbs.RecvWR{})
+	_, err := w.qp.PostRecv(w.recv[:]...)
 	return err
 }
 
@@ -131,15 +136,14 @@ func (w *writer) aim(private []byte) error {
 
 // write writes once. Now and then it looks at what has completed.
 func (w *writer) write() error {
-	wr := verbs.SendWR{Opcode: verbs.OpWriteImm, Flags: verbs.Inline, Inline: w.mr.Bytes()[:umodeSize], RKey: w.rkey, RemoteAddr: w.addr}
+	w.send[0] = verbs.SendWR{Opcode: verbs.OpWriteImm, Flags: verbs.Inline, Inline: w.mr.Bytes()[:umodeSize], RKey: w.rkey, RemoteAddr: w.addr}
 	if w.posted++; w.posted%umodeRing == 0 {
-		wr.Flags |= verbs.Signaled
-		var wcs [2]umode.WC
-		if _, err := w.sends.Poll(wcs[:]); err != nil {
+		w.send[0].Flags |= verbs.Signaled
+		if _, err := w.sends.Poll(w.done[:]); err != nil {
 			return err
 		}
 	}
-	_, err := w.qp.PostSend(wr)
+	_, err := w.qp.PostSend(w.send[:]...)
 	return err
 }
 

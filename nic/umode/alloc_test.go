@@ -107,6 +107,20 @@ func TestBypassAllocatesNothing(t *testing.T) {
 	}
 }
 
+func TestNextAllocatesNothing(t *testing.T) {
+	_, cq, _, completions := quiet(t)
+	ctx := t.Context()
+	n := testing.AllocsPerRun(500, func() {
+		completions.Push(&verbs.WC{ID: 5})
+		if wc, err := cq.Next(ctx); err != nil || wc.ID != 5 {
+			t.Fatal(wc.ID, err)
+		}
+	})
+	if n > 0 {
+		t.Errorf("%v allocations for a completion", n)
+	}
+}
+
 func BenchmarkBypass(b *testing.B) {
 	q, cq, device, completions := quiet(b)
 	wrs, wcs := []verbs.SendWR{{ID: 5, SGEs: []verbs.SGE{{Length: 10}}}}, make([]WC, 4)

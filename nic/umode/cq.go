@@ -117,6 +117,7 @@ type CQ struct {
 	channel *CompChannel
 	unacked int // notifications; guarded by ctx.mu
 	bypass  CQBypass
+	next    [1]WC // of Next
 }
 
 // CreateCQ makes a completion queue for at least entries completions. Its
@@ -179,9 +180,9 @@ func (q *CQ) ReqNotify(solicitedOnly bool) error {
 
 // Next waits for one completion. The queue must have its channel to itself.
 func (q *CQ) Next(ctx context.Context) (WC, error) {
-	var wcs [1]WC
+	wcs := q.next[:]
 	for {
-		if n, err := q.Poll(wcs[:]); err != nil || n > 0 {
+		if n, err := q.Poll(wcs); err != nil || n > 0 {
 			return wcs[0], err
 		}
 		if q.channel == nil {
@@ -189,7 +190,7 @@ func (q *CQ) Next(ctx context.Context) (WC, error) {
 		}
 		if s, ok := q.bypass.(CQSleeper); ok && q.channel.pipe.mayNap(ctx) {
 			s.ArmAsleep()
-			n := s.Poll(wcs[:])
+			n := s.Poll(wcs)
 			woken := n > 0 || s.Sleep(briefly)
 			q.channel.pipe.napped(!woken)
 			switch {
@@ -202,7 +203,7 @@ func (q *CQ) Next(ctx context.Context) (WC, error) {
 			if err := q.ReqNotify(false); err != nil {
 				return WC{}, err
 			}
-			if n, err := q.Poll(wcs[:]); err != nil || n > 0 {
+			if n, err := q.Poll(wcs); err != nil || n > 0 {
 				return wcs[0], err
 			}
 		}

@@ -24,8 +24,9 @@ type pipe struct {
 	// Of who waits.
 	naps   bool
 	brisk  bool          // the last wait was short
-	ended  time.Time     // when it ended
-	after  time.Time     // not before then is it begun with a nap
+	begun  time.Time     // what the times that follow count from
+	ended  time.Duration // when it ended
+	after  time.Duration // not before then is it begun with a nap
 	vain   time.Duration // how long that is, after a nap in vain
 	good   int           // naps since then
 	sliced bool          // since the last wait: the goroutine may have moved to another thread
@@ -55,7 +56,7 @@ const (
 // newPipe takes f. naps says that who waits has nothing else to do.
 func newPipe(f *os.File, naps bool) (*pipe, error) {
 	raw, err := f.SyscallConn()
-	p := &pipe{file: f, turn: make(chan struct{}, 1), raw: raw, naps: naps}
+	p := &pipe{file: f, turn: make(chan struct{}, 1), raw: raw, naps: naps, begun: time.Now()}
 	p.look = func(fd uintptr) {
 		pollBriefly(fd)
 		p.done, p.err = p.try(int(fd))
@@ -69,10 +70,10 @@ func (p *pipe) wait(ctx context.Context, try func(fd int) (done bool, err error)
 	if err := p.enter(ctx); err != nil {
 		return err
 	}
-	begin := time.Now()
+	begin := p.now()
 	err := p.await(ctx, try, begin)
-	p.ended = time.Now()
-	p.brisk = p.naps && p.ended.Sub(begin) < short
+	p.ended = p.now()
+	p.brisk = p.naps && p.ended-begin < short
 	p.try, p.err, p.sliced = nil, nil, false
 	p.leave()
 	return err
@@ -86,7 +87,7 @@ func (p *pipe) mayNap(ctx context.Context) bool {
 	default:
 		return false // somebody waits for events, and needs them
 	}
-	if p.brisk && (p.vain == 0 || time.Now().After(p.after)) && ctx.Err() == nil {
+	if p.brisk && (p.vain == 0 || p.now() > p.after) && ctx.Err() == nil {
 		if !p.sliced { // the thread stays as it is: what has to be done in a turn is short
 			sched.Short()
 			p.sliced = true
@@ -97,28 +98,31 @@ func (p *pipe) mayNap(ctx context.Context) bool {
 	return false
 }
 
+// now asks for the monotonic clock alone.
+func (p *pipe) now() time.Duration { return time.Since(p.begun) }
+
 func (p *pipe) leave() { <-p.turn }
 
 // napped is the end of that nap. It was short if all since the last wait was.
 func (p *pipe) napped(inVain bool) {
-	now := time.Now()
+	now := p.now()
 	if inVain {
 		p.inVain(now)
 	} else {
 		p.good++
-		p.brisk = now.Sub(p.ended) < short
+		p.brisk = now-p.ended < short
 	}
 	p.ended = now
 	p.leave()
 }
 
 // inVain is after a nap that was.
-func (p *pipe) inVain(now time.Time) {
+func (p *pipe) inVain(now time.Duration) {
 	p.brisk = false
 	if p.vain = min(max(2*p.vain, briefly), aWhile); p.good >= manyNaps {
 		p.vain = 0
 	}
-	p.good, p.after = 0, now.Add(p.vain)
+	p.good, p.after = 0, now+p.vain
 }
 
 // enter waits for the turn.
@@ -136,14 +140,14 @@ func (p *pipe) enter(ctx context.Context) error {
 	}
 }
 
-func (p *pipe) await(ctx context.Context, try func(fd int) (done bool, err error), now time.Time) (err error) {
+func (p *pipe) await(ctx context.Context, try func(fd int) (done bool, err error), now time.Duration) (err error) {
 	p.try, p.done = try, false
-	if p.brisk && now.After(p.after) && ctx.Err() == nil {
+	if p.brisk && now > p.after && ctx.Err() == nil {
 		if err = p.raw.Control(p.look); err != nil || p.done || p.err != nil {
 			p.good++
 			return errors.Join(err, p.err)
 		}
-		p.inVain(time.Now())
+		p.inVain(p.now())
 	}
 	for again := true; again && err == nil; {
 		again, err = p.once(ctx)

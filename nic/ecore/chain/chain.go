@@ -236,6 +236,17 @@ func (c *Chain) leave() {
 	c.pages[(uint64(c.cons.page)+n-1)%n] = nil
 }
 
+// Peek is the i-th of the elements that are produced and not consumed, 0 the
+// oldest; nil if there are not so many.
+func (c *Chain) Peek(i uint64) []byte {
+	if i >= c.used {
+		return nil
+	}
+	usable := c.capacity / uint64(len(c.pages))
+	at := (uint64(c.cons.page)*usable + uint64(c.cons.index&(c.perPage-1)) + i) % c.capacity
+	return c.element(cursor{uint32(at % usable), uint32(at / usable)})
+}
+
 // Prod is the producer index, as doorbells have it.
 func (c *Chain) Prod() uint32 { return c.prod.index }
 

@@ -147,6 +147,14 @@ func TestModel(t *testing.T) {
 			if use == ToConsume && mode != NextPtr && (c.Offer()-c.Cons())&0xffff != offered&0xffff {
 				t.Fatalf("offers %d elements, at first %d", c.Offer()-c.Cons(), offered)
 			}
+			for i, want := range queue {
+				if got := binary.LittleEndian.Uint32(c.Peek(uint64(i))[size-4:]); got != want {
+					t.Fatalf("element %d is %d, want %d", i, got, want)
+				}
+			}
+			if c.Peek(uint64(len(queue))) != nil {
+				t.Fatal("an element that is not there")
+			}
 			if most := len(queue)/int(usable) + 2; c.Resident() > most {
 				t.Fatalf("%d pages for %d elements", c.Resident(), len(queue))
 			}

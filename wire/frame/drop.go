@@ -35,6 +35,12 @@ const (
 	DropUnused                  // a valid message that this NIC has no use for
 	DropOwned                   // of the operating system, on a connection of the TCP engine
 	DropPort                    // the port is not active
+	DropVport                   // no vport receives, or it stopped with the frame
+	DropTTL                     // time to live or hop limit 0
+	DropRule                    // a rule of n-tuple steering
+	DropAntiSpoofing            // sent with another station's address
+	DropControl                 // sent to a protocol that is the port's own
+	DropOffload                 // sent with work to do that does not fit the frame
 	// EndNICDrops ends the reasons of RDMA NICs; those of an Omni-Path fabric
 	// follow.
 	EndNICDrops
@@ -78,6 +84,7 @@ var dropNames = [NumDropReasons]string{
 	"TCP state", "reassembly full", "neighbor unreachable", "no route", "transmit queue full",
 	"link refused", "injected fault", "host queue full", "no buffer", "oversize",
 	"bad source address", "not used", "owned by engine", "port down",
+	"no active vport", "TTL 0", "n-tuple rule", "anti-spoofing", "control frame", "impossible offload",
 	"wrong length", "wrong link format", "unknown L4 type", "bad SLID", "bad DLID", "not our LID",
 	"pad not zero", "bad tail", "ICRC", "P_Key", "unknown vESW", "looped back", "source MAC filter",
 	"runt", "storm limit", "DROP_ALL state", "no DLID", "other gateway",

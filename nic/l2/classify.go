@@ -1,0 +1,88 @@
+package l2
+
+import "tapir/wire/frame"
+
+// matches are the vports with a filter for the frame in hand.
+type matches struct {
+	address set // its destination
+	pair    set // its destination and VLAN
+}
+
+// classify lists in fn.to the vports that accept the packet in hand from one
+// side; from, which sent it, is not asked. If there is none it says why.
+func (fn *Function) classify(d dir, from *vport) frame.DropReason {
+	p := &fn.pkt
+	fn.to = fn.to[:0]
+	group := p.dst.IsMulticast()
+	var m matches
+	if t := &fn.tables[d]; !group && len(t.by) > 0 {
+		m.address = t.by[makeKey(FilterMAC, p.dst, 0)]
+		if t.pairs > 0 {
+			m.pair = t.by[makeKey(FilterMACVLAN, p.dst, p.vid())]
+		}
+	}
+	known := m.address.any() || m.pair.any()
+	reason := frame.DropVport
+	for _, v := range fn.started {
+		if !v.active[rx] || v == from {
+			continue
+		}
+		var ok bool
+		if group {
+			ok = v.acceptsGroup(d, p)
+		} else {
+			ok = v.acceptsStation(d, m.address.has(v.id) || m.pair.has(v.id), known)
+		}
+		switch {
+		case !ok && reason != frame.DropWrongVLAN:
+			reason = frame.DropNotOurMAC
+		case !ok:
+		case m.pair.has(v.id) || fn.passesVLAN(v, d, p):
+			fn.to = append(fn.to, v)
+		default:
+			reason = frame.DropWrongVLAN
+		}
+	}
+	if len(fn.to) > 0 {
+		return frame.DropNone
+	}
+	return reason
+}
+
+// acceptsStation judges a unicast destination, which the vport's filters match
+// or not, and is known if any vport's do.
+func (v *vport) acceptsStation(d dir, matched, known bool) bool {
+	switch a := v.accept[d]; {
+	case a.all(UcastMatched | UcastUnmatched):
+		return true
+	case a.any(UcastMatched):
+		return matched
+	case a.any(UcastUnmatched):
+		return !known
+	}
+	return false
+}
+
+func (v *vport) acceptsGroup(d dir, p *packet) bool {
+	switch a := v.accept[d]; {
+	case p.dst.IsBroadcast():
+		return a.any(Bcast)
+	case a.all(McastMatched | McastUnmatched):
+		return true
+	case a.any(McastMatched | McastUnmatched):
+		return v.bins.Has(p.dst)
+	}
+	return false
+}
+
+// passesVLAN: all VLANs pass until there is the first filter that names one.
+func (fn *Function) passesVLAN(v *vport, d dir, p *packet) bool {
+	switch {
+	case v.anyVLAN:
+		return true
+	case v.vlanRules[d] == 0:
+		return !v.start.OnlyUntagged || p.vid() == 0
+	}
+	s := fn.tables[d].by[key{uint64(FilterVLAN) << 56, uint64(p.vid())}]
+	return s.has(v.id)
+}

@@ -1,0 +1,149 @@
+package l2
+
+import (
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// The way in, in packet order:
+//
+//  1. ether     header and tags (packet.go)
+//  2. classify  which vports accept it (classify.go)
+//  3. vport     MTU, time to live
+//  4. steer     n-tuple rules, RSS, the vport's first queue
+//  5. strip     the tag
+//  6. queue     buffers, completion, status block
+
+// Receive takes a frame of the port, unless it answers with why no vport has
+// taken it: then the frame stays the caller's.
+func (fn *Function) Receive(f *frame.Frame) frame.DropReason {
+	r := fn.pkt.parse(f)
+	if r == frame.DropNone {
+		r = fn.classify(rx, nil)
+	}
+	if r == frame.DropNone {
+		r = fn.deliverAll(f)
+	}
+	if r != frame.DropNone {
+		fn.drops[rx].Count(r)
+	}
+	fn.pkt.b = nil
+	return r
+}
+
+// deliverAll passes the frame in hand to all that accept it: the last takes it,
+// the others get copies. It stays the caller's if nobody has taken any.
+func (fn *Function) deliverAll(f *frame.Frame) (reason frame.DropReason) {
+	taken, mine := false, false
+	last := len(fn.to) - 1
+	for i, v := range fn.to {
+		g := f
+		if i < last {
+			g = fn.copy(f)
+		}
+		r := fn.deliver(v, g)
+		switch {
+		case r == frame.DropNone:
+			taken = true
+			mine = i == last
+			continue
+		case i < last && g != nil:
+			g.Release()
+		}
+		v.drops[rx].Count(r)
+		reason = r
+	}
+	switch {
+	case !taken:
+		return reason
+	case !mine:
+		f.Release()
+	}
+	return frame.DropNone
+}
+
+// deliver takes f, the packet in hand, for a vport, unless it answers why not.
+func (fn *Function) deliver(v *vport, f *frame.Frame) frame.DropReason {
+	p := &fn.pkt
+	switch {
+	case f == nil:
+		return frame.DropNoBuffer
+	case p.size() > v.mtu+Overhead:
+		v.stats.PacketTooBigDiscard++
+		return frame.DropOversize
+	case v.start.DropTTL0 && p.look().l3 > 0 && p.look().ttl == 0:
+		v.stats.TTL0Discard++
+		return frame.DropTTL
+	}
+	q, cqe := v.steer(p)
+	v.strip(p, f, &cqe)
+	if r := q.complete(f, cqe); r != frame.DropNone {
+		q.stats.stats.NoBuffDiscards++
+		return r
+	}
+	q.stats.stats.received(p, f.Len())
+	return frame.DropNone
+}
+
+// steer is the queue that a packet goes to.
+func (v *vport) steer(p *packet) (q *RxQueue, cqe CQE) {
+	if len(v.rxq) > 1 {
+		q, cqe.Hash, cqe.HashType = v.rss.queue(p)
+	}
+	if q == nil {
+		q = v.rxq[0]
+	}
+	return q, cqe
+}
+
+// strip removes the tag if that is asked for.
+func (v *vport) strip(p *packet, f *frame.Frame, cqe *CQE) {
+	switch {
+	case p.tagged && (v.innerRemoval || v.silent):
+		b := f.Bytes()
+		copy(b[ether.TagLen:], b[:12])
+		f.TrimFront(ether.TagLen)
+		shift(&f.Offload, -ether.TagLen)
+		if !v.silent {
+			cqe.Tagged, cqe.VLAN = true, p.tci
+		}
+	case !p.tagged && v.defaultVLAN.Enable:
+		cqe.Tagged, cqe.VLAN = true, v.defaultVLAN.VLAN
+	}
+}
+
+// shift moves what is left to do behind n octets of header more.
+func shift(off *frame.Offload, n int) {
+	if off.NeedsCsum {
+		off.CsumStart += uint16(n)
+	}
+	if off.GSO != frame.GSONone {
+		off.HdrLen += uint16(n)
+	}
+}
+
+// complete takes f into the buffers that are posted, unless there are too few.
+func (q *RxQueue) complete(f *frame.Frame, cqe CQE) frame.DropReason {
+	n := q.buffers(f.Len())
+	if n > q.posted || !q.done.push(completion{f, cqe}) {
+		q.Stats.Discarded++
+		return frame.DropNoBuffer
+	}
+	q.posted -= n
+	q.held += n
+	if q.fn.cfg.Fire != nil {
+		q.fn.cfg.Fire(q.SB, q.PI)
+	}
+	return frame.DropNone
+}
+
+// copy returns a copy of a frame, nil if the pool has none.
+func (fn *Function) copy(f *frame.Frame) *frame.Frame {
+	g := fn.cfg.Pool.Get(f.Len())
+	if g == nil {
+		return nil
+	}
+	g.Append(f.Bytes())
+	g.Offload, g.ID, g.Stamp, g.Seen, g.Queue = f.Offload, f.ID, f.Stamp, f.Seen, f.Queue
+	return g
+}

@@ -1,0 +1,193 @@
+package l2
+
+import (
+	"encoding/binary"
+
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// The way out, in packet order:
+//
+//  1. queue     the driver posts frames and rings the doorbell
+//  2. check     lengths, source address, protocols that are the port's own
+//  3. tag       what the driver or the default VLAN asks for
+//  4. switch    other vports of the function (tx switching)
+//  5. port      the link
+
+// TxBD is what the driver says about a frame.
+type TxBD struct {
+	InsertVLAN bool
+	VLAN       uint16 // tag control information of the tag to insert
+}
+
+// outgoing is a frame in a transmit queue.
+type outgoing struct {
+	f *frame.Frame
+	TxBD
+}
+
+// Post takes a frame into the queue, unless that is full: the driver waits then.
+// The device sees it when the doorbell has rung.
+func (q *TxQueue) Post(f *frame.Frame, bd TxBD) bool {
+	if q.fn == nil || !q.ready.push(outgoing{f, bd}) {
+		q.Stats.Stopped++
+		return false
+	}
+	return true
+}
+
+// Doorbell tells the device of all frames that were posted.
+func (q *TxQueue) Doorbell() { q.rung = q.ready.n }
+
+// Len is the number of frames that wait in the queue.
+func (q *TxQueue) Len() int { return q.ready.n }
+
+// Room is how many frames more the queue takes.
+func (q *TxQueue) Room() int { return q.size - q.ready.n }
+
+// Transmit passes frames of the transmit queues in turn to the port while it
+// has room, and reports whether some had to stay.
+func (fn *Function) Transmit(port frame.Link) (waiting bool) {
+	for idle := 0; idle < len(fn.txq); {
+		if fn.turn >= len(fn.txq) {
+			fn.turn = 0
+		}
+		q := fn.txq[fn.turn]
+		if q.rung == 0 || !q.vport.active[tx] {
+			fn.turn++
+			idle++
+			continue
+		}
+		if port.Room() <= 0 {
+			return true
+		}
+		idle = 0
+		o, _ := q.ready.pop()
+		q.rung--
+		fn.send(q, o, port)
+		if q.rung == 0 && fn.cfg.Fire != nil {
+			fn.cfg.Fire(q.SB, q.PI)
+		}
+		fn.turn++
+	}
+	return false
+}
+
+// send takes a frame of a queue from stage 2 on.
+func (fn *Function) send(q *TxQueue, o outgoing, port frame.Link) {
+	v := q.vport
+	r := fn.pkt.parse(o.f)
+	if r == frame.DropNone {
+		r = fn.check(v, o)
+	}
+	if r == frame.DropNone {
+		r = fn.tag(v, &o)
+	}
+	if r != frame.DropNone {
+		q.stats.stats.TxErrDropPkts++
+		fn.dropOut(q, o.f, r)
+		return
+	}
+	q.Stats.Sent++
+	q.stats.stats.sent(&fn.pkt, o.f.Len())
+	if v.txSwitching && fn.classify(tx, v) == frame.DropNone {
+		if !fn.pkt.dst.IsMulticast() {
+			fn.switched(q, o.f)
+			return
+		}
+		if g := fn.copy(o.f); g != nil {
+			fn.switched(q, g)
+		}
+	}
+	fn.pkt.b = nil
+	port.Transmit(o.f)
+}
+
+// switched takes a frame that other vports of the function accept.
+func (fn *Function) switched(q *TxQueue, f *frame.Frame) {
+	if r := fn.deliverAll(f); r != frame.DropNone {
+		fn.dropOut(q, f, r)
+	}
+	fn.pkt.b = nil
+}
+
+// dropOut takes a frame that is not sent.
+func (fn *Function) dropOut(q *TxQueue, f *frame.Frame, r frame.DropReason) {
+	fn.drops[tx].Count(r)
+	q.stats.drops[tx].Count(r)
+	if fn.cfg.Drop != nil {
+		fn.cfg.Drop(f, r)
+	}
+	f.Release()
+}
+
+// typeMACControl is the EtherType of pause frames.
+const typeMACControl = 0x8808
+
+// check is stage 2: what the firmware does not send. It asserts on what the vport's
+// Errors name.
+func (fn *Function) check(v *vport, o outgoing) frame.DropReason {
+	p := &fn.pkt
+	e := &v.start.Errors
+	switch {
+	case p.size() > v.mtu+ether.HeaderLen+p.tags*ether.TagLen:
+		return fn.mistake(v, e.BigPacket, frame.DropOversize)
+	case v.antiSpoofing && !fn.owns(v, p.src):
+		return fn.mistake(v, e.AntiSpoofing, frame.DropAntiSpoofing)
+	case v.checkMAC && linkLocal(p.dst), v.checkType && (p.typ == typeMACControl || p.typ == ether.TypeLLDP):
+		return fn.mistake(v, e.ControlFrame, frame.DropControl)
+	case p.tagged && o.InsertVLAN:
+		return fn.mistake(v, e.VLANInsertWithInband, frame.DropWrongVLAN)
+	case o.InsertVLAN && o.VLAN&maxVLAN == maxVLAN:
+		return fn.mistake(v, e.IllegalVLANMode, frame.DropWrongVLAN)
+	}
+	return frame.DropNone
+}
+
+// mistake counts an assertion if one is asked for.
+func (fn *Function) mistake(v *vport, asserts bool, r frame.DropReason) frame.DropReason {
+	if asserts {
+		_ = fn.assert("vport %d transmits: %v", v.id, r)
+	}
+	return r
+}
+
+// linkLocal: the addresses that no bridge forwards (IEEE 802.1Q table 8-1).
+func linkLocal(a ether.Addr) bool {
+	return a[0] == 1 && a[1] == 0x80 && a[2] == 0xc2 && a[3] == 0 && a[4] == 0 && a[5] < 0x10
+}
+
+// owns tells whether an address is in a filter of the vport.
+func (fn *Function) owns(v *vport, a ether.Addr) bool {
+	for i := range v.filters {
+		if f := &v.filters[i]; f.typ != FilterVLAN && f.mac == a {
+			return true
+		}
+	}
+	return false
+}
+
+// tag is stage 3. A frame in hand gets the tag that its driver asks for, or
+// that of the default VLAN if it has none.
+func (fn *Function) tag(v *vport, o *outgoing) frame.DropReason {
+	p := &fn.pkt
+	tci := o.VLAN
+	switch {
+	case o.InsertVLAN:
+	case v.defaultVLAN.Enable && !p.tagged:
+		tci = v.defaultVLAN.VLAN
+	default:
+		return frame.DropNone
+	}
+	if o.f.Headroom() < ether.TagLen {
+		return frame.DropNoBuffer
+	}
+	o.f.Prepend(ether.TagLen)
+	b := o.f.Bytes()
+	copy(b[:12], b[ether.TagLen:])
+	binary.BigEndian.PutUint16(b[12:], ether.TypeVLAN)
+	binary.BigEndian.PutUint16(b[14:], tci)
+	shift(&o.f.Offload, ether.TagLen)
+	return p.parse(o.f)
+}

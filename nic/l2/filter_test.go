@@ -78,7 +78,9 @@ func TestFilterCodes(t *testing.T) {
 	do := func(op Opcode, typ FilterType, a ether.Addr, vlan uint16, from, to int) error {
 		return w.FilterUcast(UcastParams{Op: op, Type: typ, Sides: Both, MAC: a, VLAN: vlan, Remove: from, Add: to})
 	}
-	add := func(typ FilterType, n int, vlan uint16, to int) error { return do(FilterAdd, typ, addr(n), vlan, 0, to) }
+	add := func(typ FilterType, n int, vlan uint16, to int) error {
+		return do(FilterAdd, typ, addr(n), vlan, 0, to)
+	}
 	check := func(err error, c FilterCode, s status.Code) {
 		t.Helper()
 		if code(err) != c || status.Of(err) != s {

@@ -205,7 +205,7 @@ func (w *world) picture(queues []*RxQueue) string {
 
 // What is set and then taken back leaves no trace in what frames meet.
 //
-// L2-09 L2-13 L2-19
+// L2-09 L2-13
 func TestReversible(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, Config{})

@@ -266,7 +266,6 @@ func TestStopWhileSending(t *testing.T) {
 	w.idle()
 }
 
-// L2-20
 func TestSizes(t *testing.T) {
 	w := newWorld(t, Config{})
 	q := w.start(StartParams{}, 0)[0]

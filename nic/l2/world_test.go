@@ -166,4 +166,3 @@ func (w *world) idle() {
 		w.t.Fatalf("%d frames are lost", n)
 	}
 }
-

@@ -56,7 +56,11 @@ func TestBell(t *testing.T) {
 		for range rand.IntN(2000) * (i % 3) { // meanwhile the loop goes to sleep
 			d.rung.Load()
 		}
-		d.ring()
+		if i%1000 == 3 { // while the loop is certainly awake
+			must(t, w.DoWait(func(frame.Time) { d.ring() }))
+		} else {
+			d.ring()
+		}
 		select {
 		case <-d.served:
 		case <-time.After(time.Minute):

@@ -141,7 +141,7 @@ func anyConfig(t *rapid.T, mode Mode) Config {
 // every event, no event waits longer than its timer, and without interrupts it
 // learns nothing.
 //
-// IT-12 IT-03 IT-06 IT-07 IT-08 IT-09
+// IT-12 IT-03
 func TestNoLostWakeUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := anyConfig(t, anyMode.Draw(t, "mode"))
@@ -218,6 +218,8 @@ func TestNoLostWakeUp(t *testing.T) {
 
 // C6, the second half: the same script gives the same events at the same time
 // under INTA, MSI and MSI-X; in mode POLL with each look.
+//
+// IT-06 IT-07 IT-08 IT-09
 func TestSameEventsInEveryMode(t *testing.T) {
 	type act struct{ sb, pi, us int }
 	rapid.Check(t, func(t *rapid.T) {

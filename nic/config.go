@@ -53,6 +53,9 @@ const (
 	MaxMTU     = 16000 // fits a frame of the pool's large class many times
 )
 
+// MaxQueues is the share of a function in the device's queues, each way.
+const MaxQueues = 32
+
 // gsoSegs is the number of segments in a super-frame: 64 KiB of 1460.
 const gsoSegs = 44
 
@@ -63,12 +66,16 @@ type Config struct {
 	MAC      ether.Addr     // zero: derived from Name and Seed, locally administered
 	Addrs    []netip.Prefix // each with the prefix length of its link
 	Gateways []netip.Addr   // next hops off the link, the first of each family counts
-	MTU      int            // of IP, in octets; 1500, or 9000 with Jumbo
-	VLAN     uint16         // 802.1Q id of all frames; 0: untagged
-	Frames   FrameMode
-	Seed     uint64 // of everything that looks random
-	RDMA     RDMA   // of its limits, MaxIRD and MaxORD are 32 by default
-	IWARP    iwarp.Config
+	// HostAddrs says that Addrs are those of the operating system's interface:
+	// there may be none yet, and no link-local one is derived from the MAC.
+	HostAddrs bool
+	Queues    int    // receive and transmit queues of the host function; default 1
+	MTU       int    // of IP, in octets; 1500, or 9000 with Jumbo
+	VLAN      uint16 // 802.1Q id of all frames; 0: untagged
+	Frames    FrameMode
+	Seed      uint64 // of everything that looks random
+	RDMA      RDMA   // of its limits, MaxIRD and MaxORD are 32 by default
+	IWARP     iwarp.Config
 	// TCP sets up the offload engine. The NIC itself decides on its Seed, MTU
 	// and MaxSegs, and with a Reserver on the ports and Reserve.
 	TCP toe.Config
@@ -125,6 +132,9 @@ func (c Config) withDefaults() Config {
 			c.MTU = 9000
 		}
 	}
+	if c.Queues == 0 {
+		c.Queues = 1
+	}
 	if c.RDMA.MaxIRD == 0 {
 		c.RDMA.MaxIRD = maxReads
 	}
@@ -165,6 +175,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("MTU %d: want %d to %d", c.MTU, MinMTU, MaxMTU)
 	case c.VLAN > 4094:
 		return fmt.Errorf("VLAN %d: want 1 to 4094, or 0 for none", c.VLAN)
+	case c.Queues < 1 || c.Queues > MaxQueues:
+		return fmt.Errorf("%d queues: want 1 to %d", c.Queues, MaxQueues)
 	case int(c.Frames) >= len(modeNames):
 		return fmt.Errorf("frame mode %d: use wire, gso or jumbo", c.Frames)
 	}
@@ -185,12 +197,16 @@ func (c *Config) validate() error {
 		}
 	}
 	for _, g := range c.Gateways {
-		if !g.IsLinkLocalUnicast() && !c.onLink(g) {
+		if !g.IsLinkLocalUnicast() && !c.onLink(g) && !c.HostAddrs {
 			return fmt.Errorf("gateway %v lies in the prefix of no address: give an address such as %v", g, example(g))
 		}
 	}
 	return nil
 }
+
+// Usable reports whether a NIC with an MTU of that many octets can have the
+// address p.
+func Usable(p netip.Prefix, mtu int) bool { return (&Config{MTU: mtu}).validateAddr(p) == nil }
 
 func (c *Config) validateAddr(p netip.Prefix) error {
 	a := p.Addr()
@@ -236,7 +252,7 @@ func broadcast(p netip.Prefix) netip.Addr {
 // addresses are the configured ones and, if IPv6 is on, the link-local one.
 func (c *Config) addresses() []netip.Prefix {
 	all := append([]netip.Prefix(nil), c.Addrs...)
-	if c.MTU < MinMTUIPv6 {
+	if c.MTU < MinMTUIPv6 || c.HostAddrs {
 		return all
 	}
 	ll := netip.PrefixFrom(icmp.LinkLocal(c.MAC), 64)

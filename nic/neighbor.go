@@ -140,16 +140,21 @@ func (d *Device) toNeighbor(o outgoing, hop netip.Addr) {
 	d.toStation(o, n.mac)
 }
 
-// solicit asks for n's link-layer address and arms the next try.
+// solicit asks for n's link-layer address and arms the next try. A NIC that has
+// lost its own addresses of that family stays silent.
 func (d *Device) solicit(n *neighbor) {
 	n.tries++
 	d.neighbors.arm(n, d.now.Add(retransTime))
+	src := d.Source(n.ip)
+	if !src.IsValid() {
+		return
+	}
 	dst := n.mac // probes go to the station itself
 	if n.ip.Is4() {
 		if n.state == incomplete {
 			dst = ether.Broadcast
 		}
-		d.sendARP(arp.Packet{Op: arp.Request, SenderMAC: d.cfg.MAC, SenderIP: d.Source(n.ip), TargetIP: n.ip}, dst)
+		d.sendARP(arp.Packet{Op: arp.Request, SenderMAC: d.cfg.MAC, SenderIP: src, TargetIP: n.ip}, dst)
 		return
 	}
 	to := n.ip
@@ -158,7 +163,7 @@ func (d *Device) solicit(n *neighbor) {
 		dst = icmp.MulticastMAC(to)
 	}
 	msg := icmp.Neighbor{Target: n.ip, Options: icmp.Options{SourceMAC: d.cfg.MAC}}
-	d.sendND(&msg, icmp.NeighborSolicitation, d.Source(n.ip), to, dst)
+	d.sendND(&msg, icmp.NeighborSolicitation, src, to, dst)
 }
 
 // learn takes note of a station's address, heard in a message that did not

@@ -34,6 +34,9 @@ var nicFlags = []struct{ name, usage string }{
 	{"vlan", "802.1Q `id` of all frames (default untagged)"},
 	{"frames", "`mode`: wire, one true frame per packet; gso, 64 KiB super-frames; jumbo, gso with MTU 9000 (default wire)"},
 	{"host-tap", "interface `name` of the operating system's side, which shares MAC and IP"},
+	{"host-frames", "frame `mode` of the host TAP: wire or gso (default that of the wire)"},
+	{"queues", "`number` of receive and transmit queues of the host TAP, 1 to 32 (default 1)"},
+	{"ip-from-host", "take addresses, MAC and MTU from the host TAP, and follow them"},
 	{"seed", "`number` behind everything that looks random"},
 }
 
@@ -42,15 +45,17 @@ func newNIC() *cobra.Command {
 	var file string
 	var verbose bool
 	cmd := &cobra.Command{
-		Use:   "nic --tap NAME --ip ADDRESS",
+		Use:   "nic --tap NAME {--ip ADDRESS | --host-tap NAME --ip-from-host}",
 		Short: "Run NICs in the foreground",
 		Long: "Nic runs one NIC on a TAP that it makes or finds, or with -c all NICs of a file, and\n" +
 			"prints one \"ready\" line for each. Ctrl-C closes their connections in order and\n" +
 			"removes what was made, and nothing else.\n\n" +
 			"Without --tap-ip the kernel's side of the TAP gets no address; the line to give it\n" +
-			"one is printed.",
+			"one is printed. With --host-tap the NIC gives the operating system an interface of\n" +
+			"its own, as a card does: what is not the NIC's passes between it and --tap.",
 		Example: "  tapir nic --tap tap0 --ip 10.0.0.1/24 --tap-ip 10.0.0.254/24\n" +
 			"  tapir nic --name nic1 --tap tap1 --ip 10.0.1.1/24 --ip6 fd00::1/64 --frames gso\n" +
+			"  tapir nic --tap wire0 --host-tap eth-host0 --ip-from-host --queues 4\n" +
 			"  tapir nic -c nics.yaml\n" +
 			"  tapir nic --ip 10.0.0.1/24 --dprint cm,mpa,eh -v",
 		Args: atMost(0),
@@ -67,7 +72,12 @@ func newNIC() *cobra.Command {
 	f.StringVarP(&file, "config", "c", "", "run the NICs of a YAML `file`; excludes all other flags but -v")
 	f.BoolVarP(&verbose, "verbose", "v", false, "print the lines about the topics of dprint on standard error")
 	for _, fl := range nicFlags {
-		f.Func(fl.name, fl.usage, func(v string) error { return cfg.Set(fl.name, v) })
+		set := func(v string) error { return cfg.Set(fl.name, v) }
+		if fl.name == "ip-from-host" {
+			f.BoolFunc(fl.name, fl.usage, set)
+			continue
+		}
+		f.Func(fl.name, fl.usage, set)
 	}
 	for _, p := range nic.Params() {
 		fl := paramFlag{p, &cfg}
@@ -148,7 +158,7 @@ func runNICs(ctx context.Context, all []node.Config, verbose bool, out, errOut i
 	defer func() { closeNICs(nics, errOut) }()
 	layer, programs := node.NewLayer(), node.NewPrograms()
 	for _, cfg := range all {
-		cfg.Layer = layer
+		cfg.Layer, cfg.Log = layer, errOut
 		n, err := startNIC(ctx, cfg, programs, func() { stop(errStopped) })
 		if err != nil {
 			return err

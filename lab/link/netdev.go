@@ -2,6 +2,7 @@ package link
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -34,6 +35,15 @@ func (n *Net) Netdev(name string) (d Netdev, err error) {
 		return nil
 	})
 	return d, err
+}
+
+// NetdevAt describes the link of that index.
+func (n *Net) NetdevAt(index int) (Netdev, error) {
+	l, err := n.h.LinkByIndex(index)
+	if err != nil {
+		return Netdev{}, wrap("look at", fmt.Sprint("link ", index), err)
+	}
+	return netdev(l), nil
 }
 
 // Netdevs describes all links of the namespace, by index.

@@ -6,6 +6,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -33,8 +34,16 @@ type Config struct {
 	VLAN     uint16         `json:"vlan,omitempty" yaml:"vlan,omitempty"`         // 802.1Q id; 0 untagged
 	Frames   string         `json:"frames,omitempty" yaml:"frames,omitempty"`     // wire (default), gso or jumbo
 	HostTAP  string         `json:"host_tap,omitempty" yaml:"host_tap,omitempty"` // the operating system's side, same MAC and IP
-	Seed     uint64         `json:"seed,omitempty" yaml:"seed,omitempty"`         // of everything that looks random
+	// HostFrames is the frame mode of the host TAP, default that of the wire: with
+	// wire on one side and gso on the other the NIC segments and completes checksums.
+	HostFrames string `json:"host_frames,omitempty" yaml:"host_frames,omitempty"`
+	Queues     int    `json:"queues,omitempty" yaml:"queues,omitempty"` // receive and transmit queues of the host TAP; default 1
+	// IPFromHost takes addresses, MAC and MTU from the host TAP and follows them.
+	IPFromHost bool   `json:"ip_from_host,omitempty" yaml:"ip_from_host,omitempty"`
+	Seed       uint64 `json:"seed,omitempty" yaml:"seed,omitempty"` // of everything that looks random
 
+	// Log is where the node tells what goes wrong while it runs; nil: nowhere.
+	Log io.Writer `json:"-" yaml:"-"`
 	// NS is the namespace to work in (borrowed); nil: that of the caller.
 	NS *netns.NS `json:"-" yaml:"-"`
 	// Layer is the access layer that the NIC's RDMA device joins, several NICs
@@ -82,6 +91,9 @@ var keys = []conf.Field[Config]{
 	{Name: "vlan", Expect: "a VLAN id from 0 (untagged) to 4094", Set: setVLAN},
 	{Name: "frames", Expect: "wire, gso or jumbo", Set: setFrames},
 	{Name: "host_tap", Expect: "an interface name such as eth1, at most 15 characters", Set: func(c *Config, v string) error { c.HostTAP = v; return tap.CheckName(v) }},
+	{Name: "host_frames", Expect: "wire or gso", Set: setHostFrames},
+	{Name: "queues", Expect: "a number of queues from 1 to 32", Set: func(c *Config, v string) error { return setInt(&c.Queues, v, 1, nic.MaxQueues) }},
+	{Name: "ip_from_host", Expect: "true or false", Set: setIPFromHost},
 	{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: setSeed},
 }
 
@@ -157,6 +169,19 @@ func setFrames(c *Config, v string) error {
 	return nil
 }
 
+func setHostFrames(c *Config, v string) error {
+	if v != framesWire && v != framesGSO {
+		return errValue
+	}
+	c.HostFrames = v
+	return nil
+}
+
+func setIPFromHost(c *Config, v string) (err error) {
+	c.IPFromHost, err = strconv.ParseBool(v)
+	return err
+}
+
 func setSeed(c *Config, v string) (err error) {
 	c.Seed, err = strconv.ParseUint(v, 10, 64)
 	return err
@@ -179,6 +204,9 @@ func (c Config) withDefaults() Config {
 			c.MTU = 9000
 		}
 	}
+	if c.Queues == 0 {
+		c.Queues = 1
+	}
 	return c
 }
 
@@ -190,6 +218,7 @@ func (c Config) Device(iface string) nic.Config {
 	cfg := c.NIC
 	cfg.Name, cfg.MAC, cfg.Addrs, cfg.Gateways = c.Name, c.MAC, c.Addrs(), c.Gateways
 	cfg.MTU, cfg.VLAN, cfg.Frames, cfg.Seed, cfg.Iface = c.MTU, c.VLAN, mode, c.Seed, iface
+	cfg.HostAddrs, cfg.Queues = c.IPFromHost, c.Queues
 	return cfg
 }
 
@@ -198,6 +227,9 @@ func (c *Config) Addrs() []netip.Prefix { return append(slices.Clone(c.IP), c.IP
 
 // Vnet reports whether the TAP needs virtio-net headers: super-frames pass.
 func (c *Config) Vnet() bool { return c.Frames == framesGSO || c.Frames == framesJumbo }
+
+// HostVnet reports whether the host TAP needs virtio-net headers.
+func (c *Config) HostVnet() bool { return c.HostFrames == framesGSO || c.HostFrames == "" && c.Vnet() }
 
 // Validate finds settings that do not go together. The error is one line.
 func (c *Config) Validate() error {
@@ -213,7 +245,13 @@ func (c *Config) Validate() error {
 
 func (c *Config) conflict() string {
 	switch {
-	case len(c.IP)+len(c.IP6) == 0:
+	case c.HostTAP == "" && (c.IPFromHost || c.Queues > 1 || c.HostFrames != ""):
+		return "ip_from_host, queues and host_frames are about the host TAP: give host_tap, such as eth1"
+	case c.IPFromHost && len(c.IP)+len(c.IP6) > 0:
+		return "ip_from_host excludes ip and ip6: give the addresses to the host TAP, with `ip addr add`"
+	case c.IPFromHost && c.VLAN != 0:
+		return "ip_from_host and vlan exclude each other: the host TAP's own addresses are untagged"
+	case len(c.IP)+len(c.IP6) == 0 && !c.IPFromHost:
 		return "no address: give ip, such as 10.0.0.1/24, or ip6"
 	case c.HostTAP != "" && len(c.TAPIP) > 0:
 		return "host_tap and tap_ip exclude each other: with a host TAP the operating system has the NIC's own address"

@@ -1,12 +1,12 @@
 package node
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
-	"syscall"
 
 	"tapir/lab/link"
 	"tapir/lab/netns"
@@ -194,11 +194,13 @@ func (k *kernelSide) readyHost(c *Config, t *tap.TAP, mac ether.Addr) error {
 	if err != nil {
 		return err
 	}
-	if err := k.links.SetMAC(name, net.HardwareAddr(mac[:])); err != nil {
-		return err
-	}
-	if !t.Created() {
-		k.undo = append(k.undo, func() { k.links.SetMAC(name, was) })
+	if !bytes.Equal(was, mac[:]) {
+		if err := k.links.SetMAC(name, net.HardwareAddr(mac[:])); err != nil {
+			return err
+		}
+		if !t.Created() {
+			k.undo = append(k.undo, func() { k.links.SetMAC(name, was) })
+		}
 	}
 	info, err := k.links.Get(name)
 	if err != nil {
@@ -207,6 +209,9 @@ func (k *kernelSide) readyHost(c *Config, t *tap.TAP, mac ether.Addr) error {
 	if _, err := k.fitMTU(c, t, info.MTU); err != nil {
 		return err
 	}
+	if c.IPFromHost {
+		return k.bringUp(c, t, info.Up)
+	}
 	for _, p := range c.Addrs() {
 		if err := k.address(t, p); err != nil {
 			return err
@@ -214,20 +219,3 @@ func (k *kernelSide) readyHost(c *Config, t *tap.TAP, mac ether.Addr) error {
 	}
 	return k.bringUp(c, t, info.Up)
 }
-
-// hostPorts reserves ports in the host TAP's namespace: the nic.Reserver of a
-// node.
-type hostPorts struct {
-	ns        *netns.NS
-	low, high uint16
-}
-
-func (h *hostPorts) Reserve(local netip.AddrPort) (release func(), err error) {
-	release, err = link.ReservePort(h.ns, local)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%w: a socket of the operating system has it", err)
-	}
-	return release, err
-}
-
-func (h *hostPorts) EphemeralRange() (low, high uint16) { return h.low, h.high }

@@ -39,7 +39,7 @@ type Node struct {
 	leaks  []verbs.Leak
 	reason error // why the node ends, if not by Close
 	wire   tap.Queue
-	host   *tap.TAP // nil without a host TAP
+	host   *hostTAP // nil without a host TAP
 	ports  []*loop.Port
 	kernel *kernelSide // nil on a wire in memory
 	cancel context.CancelFunc
@@ -90,7 +90,7 @@ func (n *Node) build() (err error) {
 		return err
 	}
 	if n.host != nil {
-		if err := n.kernel.readyHost(&n.cfg, n.host, n.Device.Config().MAC); err != nil {
+		if err := n.kernel.readyHost(&n.cfg, n.host.taps[0], n.Device.Config().MAC); err != nil {
 			return fmt.Errorf("%s: host_tap: %w", n.cfg.Name, err)
 		}
 	}
@@ -150,6 +150,11 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 	if n.kernel, err = openKernelSide(n.cfg.NS); err != nil {
 		return err
 	}
+	if n.cfg.HostTAP != "" {
+		if err := n.openHost(env); err != nil { // first: the MTU may be its
+			return err
+		}
+	}
 	t, err := n.kernel.links.OpenTAP(tap.Config{Name: n.cfg.TAP, FD: n.cfg.TAPFD, Vnet: n.cfg.Vnet()})
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.cfg.Name, err)
@@ -165,24 +170,6 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 	if !n.cfg.LoopStamps {
 		env.Observe = func(on bool) error { return n.observe(port, on) }
 	}
-	if n.cfg.HostTAP == "" {
-		return nil
-	}
-	return n.openHost(env)
-}
-
-func (n *Node) openHost(env *nic.Env) error {
-	h := &hostPorts{ns: n.kernel.ns}
-	var err error
-	if h.low, h.high, err = n.kernel.links.EphemeralPorts(); err != nil {
-		return fmt.Errorf("%s: %w", n.cfg.Name, err)
-	}
-	t, err := n.kernel.links.OpenTAP(tap.Config{Name: n.cfg.HostTAP, Vnet: n.cfg.Vnet()})
-	if err != nil {
-		return fmt.Errorf("%s: host_tap: %w", n.cfg.Name, err)
-	}
-	n.host = t
-	env.Host, env.Reserver = n.attach(frame.Host, t, n.cfg.MTU), h
 	return nil
 }
 
@@ -211,6 +198,9 @@ func (n *Node) run(ctx context.Context) error {
 // carrier tells the NIC that its link is up or down.
 func (n *Node) carrier(up bool) {
 	n.loop.Do(func(now frame.Time) {
+		if n.host != nil {
+			n.host.setCarrier(up)
+		}
 		if !up {
 			n.Device.LinkDown(now)
 			return
@@ -231,7 +221,10 @@ func (n *Node) watch() error {
 		return err
 	}
 	n.kernel.undo = append(n.kernel.undo, stop)
-	return nil
+	if n.host == nil {
+		return nil
+	}
+	return n.follow()
 }
 
 func (n *Node) awaitCarrier(ctx context.Context) {
@@ -295,6 +288,9 @@ func (n *Node) Ready() string {
 	var ips []string
 	for _, p := range n.cfg.Addrs() {
 		ips = append(ips, p.String())
+	}
+	if ips == nil {
+		ips = []string{"none"}
 	}
 	return fmt.Sprintf("ready %s mac=%v ip=%s %s=%s frames=%s",
 		n.cfg.Name, n.Device.Config().MAC, strings.Join(ips, ","), n.WireKind(), n.TAP(), n.cfg.Frames)

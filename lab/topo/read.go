@@ -145,7 +145,9 @@ func kindOf(k Kind) *kind {
 }
 
 func finishNIC(_ *draft, n *Node, key conf.Node) error {
-	if err := n.NIC.Validate(); err != nil {
+	c := n.NIC
+	c.HostTAP = "eth0" // as in every lab in real time
+	if err := c.Validate(); err != nil {
 		return key.Errorf("%v", err)
 	}
 	return nil
@@ -174,7 +176,7 @@ func SwitchPort(link int) string { return fmt.Sprint("p", link) }
 // nicFields are the settings of a NIC but for those that the lab decides.
 func nicFields() []conf.Field[Node] {
 	all := slices.DeleteFunc(node.Fields(), func(f conf.Field[node.Config]) bool {
-		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap"}, f.Name)
+		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host"}, f.Name)
 	})
 	return append(conf.Part(all, func(n *Node) *node.Config { return &n.NIC }),
 		conf.Field[Node]{Name: "ptp", Schema: ptprun.Schema(), Node: func(n *Node, v conf.Node) (err error) {

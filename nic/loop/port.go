@@ -38,7 +38,12 @@ type Port struct {
 	observer   Observer    // nil: none
 	reports    bool        // the engine is told when frames left
 	drops      frame.Drops
+	index      uint16 // among the queues of a TAP
 }
+
+// SetIndex says which of a TAP's queues this is: frames read from it carry the
+// number in Queue.
+func (p *Port) SetIndex(i int) { p.index = uint16(i) }
 
 // OnLoss lets the loop go on without this queue once it fails for good: it is
 // removed, and lost (kept) is called with the reason on the loop's thread.
@@ -244,6 +249,7 @@ func (p *Port) read() (*frame.Frame, error) {
 	err := p.queue.Read(f)
 	if err == nil {
 		f = p.compact(f)
+		f.Queue = p.index
 		if p.observer != nil && tap.EventHeader(f.Bytes()) != nil {
 			f.Seen = p.seen(p.observer.Received(f.Bytes()))
 		}

@@ -111,7 +111,7 @@ func (cfg Config) withDefaults() Config {
 	def(&cfg.MaxHalfOpenPerPort, 1024)
 	def(&cfg.MaxHalfOpenPerHost, 512)
 	cfg.Params = cfg.Params.withDefaults(cfg.Retries)
-	cfg.MTU = min(max(cfg.MTU, minMTU), maxPacket)
+	cfg.MTU = boundMTU(cfg.MTU)
 	cfg.RcvWnd = min(max(cfg.RcvWnd, minRcvWnd), 1<<30)
 	cfg.MaxSegs = max(cfg.MaxSegs, 1)
 	cfg.LastPort = max(cfg.LastPort, cfg.FirstPort)
@@ -121,6 +121,9 @@ func (cfg Config) withDefaults() Config {
 	cfg.RcvWnd = (cfg.RcvWnd + scale - 1) / scale * scale
 	return cfg
 }
+
+// boundMTU is the possible MTU next to mtu.
+func boundMTU(mtu int) int { return min(max(mtu, minMTU), maxPacket) }
 
 // wndScale is the smallest shift that lets wnd be announced in 16 bits
 // (RFC 7323 section 2).

@@ -27,6 +27,18 @@ func (c *Conn) usePath(now frame.Time) {
 	}
 }
 
+// SetMTU changes the largest IP packet sent, in octets, as Config.MTU does:
+// connections that send larger ones cut theirs anew, a larger one counts for
+// those opened from now on.
+func (e *Engine) SetMTU(octets int, now frame.Time) {
+	e.cfg.MTU = boundMTU(octets)
+	for c := e.head; c != nil; c = c.next {
+		if c.mtu > e.cfg.MTU {
+			c.cutTo(max(e.cfg.MTU, c.minMTU()), now.Add(e.cfg.PathMTUAge))
+		}
+	}
+}
+
 // Unreachable handles an ICMP error about a segment from local to remote with
 // sequence number seq (RFC 5927: it must be in flight). mtu is the next hop's
 // MTU if the packet was too big, else 0; hard tells a lasting error. An error
@@ -71,9 +83,14 @@ func (c *Conn) reduceMTU(mtu int, begin, now frame.Time) {
 		}
 		return
 	}
+	c.e.paths.Learn(c.remote.Addr(), mtu, now)
+	c.cutTo(mtu, begin)
+}
+
+// cutTo makes packets no longer than mtu and sends again what was longer.
+func (c *Conn) cutTo(mtu int, begin frame.Time) {
 	c.mtu = mtu
 	c.snd.Search = pmtu.Begin(begin)
-	c.e.paths.Learn(c.remote.Addr(), mtu, now)
 	c.updateMSS()
 	c.snd.Recut(c.mss, c.h)
 	c.Kick()

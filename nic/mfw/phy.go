@@ -1,0 +1,228 @@
+package mfw
+
+import "encoding/binary"
+
+// PHYConfig is what a driver wants of its port (eth_phy_cfg), 20 octets,
+// little-endian.
+type PHYConfig struct {
+	Speed     uint32 // Mb/s; 0: negotiate
+	Pause     Pause
+	Advertise Speeds
+	Loopback  Loopback
+	EEE       EEEConfig
+}
+
+// Pause are the pause bits of a PHYConfig.
+type Pause uint32
+
+// The bits. With PauseAutoneg the others are what is advertised.
+const (
+	PauseAutoneg Pause = 1 << iota
+	PauseRx
+	PauseTx
+)
+
+// EEEConfig are the EEE bits of a PHYConfig, the LPI timer in us in the upper
+// 28.
+type EEEConfig uint32
+
+// The bits.
+const (
+	EEEEnabled EEEConfig = 1 << iota
+	EEETxLPI
+	EEEAdv1G
+	EEEAdv10G
+	eeeTimerShift = 4
+)
+
+// EEETimerMax is the longest LPI timer, in us.
+const EEETimerMax = 1<<28 - 1
+
+// Presets of the LPI timer, in us.
+const (
+	EEETimerBalanced   = 0xa00
+	EEETimerAggressive = 0x100
+	EEETimerLatency    = 0x6000
+)
+
+// WithTimer is c with an LPI timer in us.
+func (c EEEConfig) WithTimer(us uint32) EEEConfig {
+	return c&(1<<eeeTimerShift-1) | EEEConfig(us<<eeeTimerShift)
+}
+
+// Timer is the LPI timer in us.
+func (c EEEConfig) Timer() uint32 { return uint32(c >> eeeTimerShift) }
+
+// EEECaps is a set of speeds at which EEE is advertised.
+type EEECaps uint8
+
+// The speeds.
+const (
+	EEE1G  EEECaps = 1 << 1
+	EEE10G EEECaps = 1 << 2
+	AllEEE         = EEE1G | EEE10G
+)
+
+// adv is what is advertised.
+func (c EEEConfig) adv() (caps EEECaps) {
+	if c&EEEEnabled == 0 {
+		return 0
+	}
+	if c&EEEAdv1G != 0 {
+		caps |= EEE1G
+	}
+	if c&EEEAdv10G != 0 {
+		caps |= EEE10G
+	}
+	return caps
+}
+
+// has tells whether EEE is among c at a speed in Mb/s.
+func (c EEECaps) has(mbps uint32) bool {
+	return c&EEE1G != 0 && mbps == 1000 || c&EEE10G != 0 && mbps == 10000
+}
+
+// PHYConfigLen is the length of an encoded PHYConfig.
+const PHYConfigLen = 20
+
+// Encode writes the configuration.
+func (c *PHYConfig) Encode(b []byte) {
+	for i, v := range [...]uint32{c.Speed, uint32(c.Pause), uint32(c.Advertise), uint32(c.Loopback), uint32(c.EEE)} {
+		binary.LittleEndian.PutUint32(b[4*i:], v)
+	}
+}
+
+// DecodePHYConfig reads a configuration.
+func DecodePHYConfig(b []byte) PHYConfig {
+	u := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
+	return PHYConfig{u(0), Pause(u(1)), Speeds(u(2)), Loopback(u(3)), EEEConfig(u(4))}
+}
+
+// Partner is what is at the other end of a port's cable.
+type Partner struct {
+	// Speeds that it has; 0: AllSpeeds.
+	Speeds Speeds
+	// Forced: it does not negotiate, and has one speed.
+	Forced bool
+	// NoSymmetric and Asymmetric are the two bits of its pause advertisement,
+	// the first turned round; a forced partner's pause is not known.
+	NoSymmetric, Asymmetric bool
+	EEE                     EEECaps // that it advertises
+}
+
+// Bits of Port.LinkStatus.
+const (
+	LinkUp             = 0x1
+	linkSpeedShift     = 1
+	linkSpeedMask      = 0x1e
+	linkAutoneg        = 0x20
+	linkAutonegDone    = 0x40
+	linkParallel       = 0x80
+	linkPFC            = 0x100
+	linkPartnerHalf    = 0x400
+	linkPartnerPause   = 18
+	linkSFPFault       = 0x100000
+	linkTxPause        = 0x200000
+	linkRxPause        = 0x400000
+	linkSignal         = 0x800000
+	linkLocalFault     = 0x1000000
+	linkUnsupported    = 0x4000000
+	linkPartnerPauseIs = 3
+)
+
+// LinkStatus is Port.LinkStatus taken apart.
+type LinkStatus struct {
+	Up, Autoneg, AutonegDone, ParallelDetection, PFC bool
+	Speed                                            uint32 // Mb/s
+	HalfDuplex                                       bool
+	Partner                                          PartnerSpeeds
+	PartnerPause                                     uint8 // 0 none, 1 symmetric, 2 asymmetric, 3 both
+	SFPFault, TxPause, RxPause, Signal               bool
+	LocalFault, UnsupportedSpeed                     bool
+}
+
+// DecodeLinkStatus takes a link status apart.
+func DecodeLinkStatus(w uint32) LinkStatus {
+	s := LinkStatus{
+		Up: w&LinkUp != 0, Autoneg: w&linkAutoneg != 0, AutonegDone: w&linkAutonegDone != 0, ParallelDetection: w&linkParallel != 0,
+		PFC: w&linkPFC != 0, PartnerPause: uint8(w >> linkPartnerPause & linkPartnerPauseIs),
+		SFPFault: w&linkSFPFault != 0, TxPause: w&linkTxPause != 0, RxPause: w&linkRxPause != 0, Signal: w&linkSignal != 0,
+		LocalFault: w&linkLocalFault != 0, UnsupportedSpeed: w&linkUnsupported != 0,
+	}
+	code := w & linkSpeedMask >> linkSpeedShift
+	if code == 1 {
+		s.Speed, s.HalfDuplex = 1000, true
+	}
+	for _, e := range speeds {
+		if e.code == code {
+			s.Speed = e.mbps
+		}
+		if w&e.status != 0 {
+			s.Partner |= e.partner
+		}
+	}
+	if w&linkPartnerHalf != 0 {
+		s.Partner |= Partner1GHalf
+	}
+	return s
+}
+
+// encode is the reverse.
+func (s *LinkStatus) encode() (w uint32) {
+	for _, b := range [...]struct {
+		on  bool
+		bit uint32
+	}{
+		{s.Up, LinkUp}, {s.Autoneg, linkAutoneg}, {s.AutonegDone, linkAutonegDone}, {s.ParallelDetection, linkParallel},
+		{s.PFC, linkPFC}, {s.SFPFault, linkSFPFault}, {s.TxPause, linkTxPause}, {s.RxPause, linkRxPause}, {s.Signal, linkSignal},
+		{s.LocalFault, linkLocalFault}, {s.UnsupportedSpeed, linkUnsupported}, {s.Partner&Partner1GHalf != 0, linkPartnerHalf},
+	} {
+		if b.on {
+			w |= b.bit
+		}
+	}
+	for _, e := range speeds {
+		if s.Up && e.mbps == s.Speed {
+			w |= e.code << linkSpeedShift
+		}
+		if s.Partner&e.partner != 0 {
+			w |= e.status
+		}
+	}
+	if s.HalfDuplex {
+		w = w&^linkSpeedMask | 1<<linkSpeedShift
+	}
+	return w | uint32(s.PartnerPause)<<linkPartnerPause
+}
+
+// EEEStatus is Port.EEEStatus taken apart.
+type EEEStatus struct {
+	Active             bool
+	Adv, Partner, Caps EEECaps
+}
+
+// DecodeEEEStatus takes an EEE status apart.
+func DecodeEEEStatus(w uint32) EEEStatus {
+	return EEEStatus{w&1 != 0, EEECaps(w >> 4 & 0xf), EEECaps(w >> 8 & 0xf), EEECaps(w >> 12 & 0xf)}
+}
+
+func (s EEEStatus) encode() uint32 {
+	w := uint32(s.Adv)<<4 | uint32(s.Partner)<<8 | uint32(s.Caps)<<12
+	if s.Active {
+		w |= 1
+	}
+	return w
+}
+
+// The reasons for which a link had to flap (Port.LFAStatus).
+const (
+	LFALinkDown         = 0x1
+	LFAForceInit        = 0x2
+	LFALoopback         = 0x4
+	LFASpeed            = 0x8
+	LFAFlowControl      = 0x10
+	LFAAdvertisedSpeed  = 0x20
+	LFAEEE              = 0x40
+	initPHYForce        = 0x1
+	transceiverTypeBits = 8
+)

@@ -1,0 +1,180 @@
+package mfw
+
+import (
+	"encoding/binary"
+	"time"
+
+	"tapir/wire/frame"
+)
+
+// numLocks is how many resources can be locked.
+const numLocks = 32
+
+// Resources that drivers lock.
+const (
+	LockDebugDump = 0  // ResourceDump
+	LockRescAlloc = 31 // while resources are allocated
+)
+
+// Operations of RESOURCE_CMD, and its outcomes.
+const (
+	lockReq          = 1
+	lockReqNoAging   = 2
+	lockReqAging     = 3
+	lockRelease      = 4
+	lockForceRelease = 5
+
+	LockGranted    = 1
+	LockBusy       = 2
+	LockReleased   = 3
+	LockWasFree    = 4 // released before
+	LockWrongOwner = 5
+	lockUnknown    = 7 // the field has three bits
+)
+
+// defaultAging is after how many seconds a lock runs out.
+const defaultAging = 5
+
+// lock is a resource that a function holds.
+type lock struct {
+	held  bool
+	owner int
+	until frame.Time
+}
+
+// LockRequest is the parameter of RESOURCE_CMD that locks a resource: seconds
+// is LockDefault, LockNone or 1 to 254.
+func LockRequest(resource int, seconds uint8) uint32 {
+	op := uint32(lockReqAging)
+	switch seconds {
+	case LockDefault:
+		op = lockReq
+	case LockNone:
+		op = lockReqNoAging
+	}
+	return uint32(resource&0x1f) | op<<5 | uint32(seconds)<<8
+}
+
+// UnlockRequest is the parameter that releases one, of another owner too if
+// force is set.
+func UnlockRequest(resource int, force bool) uint32 {
+	op := uint32(lockRelease)
+	if force {
+		op = lockForceRelease
+	}
+	return uint32(resource&0x1f) | op<<5
+}
+
+// LockOutcome takes the answer's parameter apart.
+func LockOutcome(param uint32) (outcome, owner int) { return int(param >> 8 & 7), int(param & 0xff) }
+
+func (f *Firmware) resourceCmd(fn int, param uint32) uint32 {
+	l := &f.locks[param&0x1f]
+	age := int(param >> 8 & 0xff)
+	out := func(outcome int) uint32 { return uint32(l.owner&0xff) | uint32(outcome)<<8 }
+	switch op := param >> 5 & 7; op {
+	case lockReq, lockReqNoAging, lockReqAging:
+		if l.held && l.owner != fn {
+			return out(LockBusy)
+		}
+		*l = lock{held: true, owner: fn, until: frame.Never}
+		switch op {
+		case lockReq:
+			l.until = f.now.Add(defaultAging * time.Second)
+		case lockReqAging:
+			l.until = f.now.Add(time.Duration(age) * time.Second)
+		}
+		return out(LockGranted)
+	case lockRelease, lockForceRelease:
+		switch {
+		case !l.held:
+			return out(LockWasFree)
+		case l.owner != fn && op == lockRelease:
+			return out(LockWrongOwner)
+		}
+		l.held = false
+		return out(LockReleased)
+	}
+	return out(lockUnknown)
+}
+
+func (f *Firmware) releaseLocks(fn int) {
+	for i := range f.locks {
+		if f.locks[i].owner == fn {
+			f.locks[i].held = false
+		}
+	}
+}
+
+func (f *Firmware) expireLocks() frame.Time {
+	for i := range f.locks {
+		if l := &f.locks[i]; l.held && f.now >= l.until {
+			l.held = false
+		}
+	}
+	return f.nextLockExpiry()
+}
+
+func (f *Firmware) nextLockExpiry() frame.Time {
+	next := frame.Never
+	for i := range f.locks {
+		if f.locks[i].held {
+			next = min(next, f.locks[i].until)
+		}
+	}
+	return next
+}
+
+// resourceVersion is that of the exchange below: 2.0.
+const resourceVersion = 2 << 16
+
+// ResourceID names a resource that functions of an engine share.
+type ResourceID uint32
+
+// The resources that the firmware knows.
+const (
+	ResourceSB         ResourceID = 0
+	ResourceL2Queue    ResourceID = 1
+	ResourceVPort      ResourceID = 2
+	ResourceRL         ResourceID = 6
+	ResourcePQ         ResourceID = 7
+	ResourceILT        ResourceID = 10
+	ResourceCQs        ResourceID = 11
+	ResourceRSSEngines ResourceID = 14
+	ResourceLL2Queue   ResourceID = 15
+	ResourceLLHFilter  ResourceID = 19
+)
+
+// perEngine is how many an engine of the second chip has.
+var perEngine = map[ResourceID]uint32{
+	ResourceSB: 368, ResourceL2Queue: 320, ResourceVPort: 208, ResourceRL: 256, ResourcePQ: 512, ResourceILT: 11000,
+	ResourceCQs: 64, ResourceRSSEngines: 207, ResourceLL2Queue: 32, ResourceLLHFilter: 512,
+}
+
+// resourceAlloc tells a function its share: resource_info of six words, of
+// which the first names the resource, and size and offset are the answer.
+// SET_RESOURCE_VALUE asks for a size: no more than the share.
+func (f *Firmware) resourceAlloc(fn int, c Command, data []byte) Response {
+	total, ok := perEngine[ResourceID(binary.LittleEndian.Uint32(data))]
+	if !ok {
+		return ResourceAllocUnknown
+	}
+	index, count := 0, 0
+	for i := range f.funcs {
+		if f.engine(i) == f.engine(fn) {
+			if i < fn {
+				index++
+			}
+			count++
+		}
+	}
+	share := total / uint32(count)
+	asked := binary.LittleEndian.Uint32(data[4:])
+	resp := ResourceAllocOK
+	if c == CmdSetResourceValue && asked > share {
+		resp = ResourceAllocDenied
+	}
+	binary.LittleEndian.PutUint32(data[4:], share)
+	binary.LittleEndian.PutUint32(data[8:], share*uint32(index))
+	return resp
+}

@@ -125,6 +125,8 @@ func allowedHouseImports(path string) ([]string, bool) {
 		return []string{"wire", "nic/verbs", "nic/cm"}, true
 	case path == "nic/ptp":
 		return []string{"wire", "ptp"}, true
+	case under(path, "nic/mfw"):
+		return []string{"wire", "nic/status", "nic/mfw"}, true
 	case under(path, "nic/l2"):
 		return []string{"wire", "nic/status", "nic/l2"}, true
 	case under(path, "nic/toe"):

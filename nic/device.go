@@ -63,6 +63,7 @@ type Device struct {
 	fragID        uint32
 	scratch       []byte
 	drops         frame.Drops
+	linkChanges   uint64
 	conflicts     uint64 // messages of stations that use our address
 	neighborsLost uint64
 	lost          []lost

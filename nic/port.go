@@ -20,6 +20,7 @@ type port struct {
 	rxID, txID                 uint64
 	rxFrames, rxBytes          uint64
 	txFrames, txBytes, stamped uint64
+	rx, tx                     macStats   // of the wire
 	lastSent                   frame.Time // as reported by TxDone
 }
 
@@ -85,6 +86,9 @@ func (d *Device) transmit(p *port, o outgoing) {
 	p.txID++
 	p.txFrames++
 	p.txBytes += uint64(o.f.Len())
+	if p.name == frame.Wire {
+		p.tx.count(o.f)
+	}
 	o.f.ID, o.f.Stamp = p.txID, d.stamping.phc.At(d.now)
 	later := false
 	if d.stamping.on && p.name == frame.Wire {

@@ -67,12 +67,18 @@ func (d *Device) newVerbs(seed uint64) error {
 		VendorPartID: vendorPartID, HWVersion: hwVersion, Firmware: firmware,
 	})
 	d.Verbs.SetMTU(d.cfg.MTU)
-	d.Verbs.OnPort(func(open bool) { d.wire.closed = !open })
+	d.Verbs.OnPort(d.portMoved)
 	d.setGIDs()
 	if r.Personality == verbs.Ethernet {
 		return nil
 	}
 	return d.Verbs.Start(r.DesiredCNQs)
+}
+
+// portMoved follows the state of the port: nothing passes one that is not open.
+func (d *Device) portMoved(open bool) {
+	d.wire.closed = !open
+	d.linkChanges++
 }
 
 // setGIDs makes the port's GID table follow the addresses.

@@ -64,6 +64,9 @@ func (d *Device) arrived(p *port, f *frame.Frame) {
 	p.rxID++
 	p.rxFrames++
 	p.rxBytes += uint64(f.Len())
+	if p.name == frame.Wire {
+		p.rx.count(f)
+	}
 	at := d.now
 	if f.Seen != 0 && f.Seen != frame.Never {
 		at = f.Seen

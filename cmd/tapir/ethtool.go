@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -10,93 +12,159 @@ import (
 
 	"tapir/lab/ctl"
 	"tapir/lab/fabric"
+	"tapir/nic"
 )
 
+// ethtoolOption is one of ethtool's options: what it shows of a device, or
+// changes. Options that belong together have a file.
+type ethtoolOption struct {
+	short, long, usage string
+	operands           string // what may follow the device, for messages; empty: nothing
+	run                func(cmd *cobra.Command, d *netdev, operands []string) error
+}
+
+// ethtoolOptions are all of them, in the order of the help text. Without any,
+// ethtool shows the settings.
+func ethtoolOptions() []ethtoolOption {
+	return slices.Concat(linkOptions(), infoOptions(), queueOptions(), stampOptions())
+}
+
+// netdev is a device that ethtool shows: a NIC, or the virtual NIC of an HFI.
+type netdev struct {
+	name   string // as it was named
+	client *ctl.Client
+	nic    *nic.EthtoolInfo    // nil: a virtual NIC
+	vnic   *fabric.EthtoolInfo // nil: a NIC
+}
+
+// notVNIC is the error of what the driver of virtual NICs has not.
+func (d *netdev) notVNIC() error {
+	if d.nic != nil {
+		return nil
+	}
+	return fmt.Errorf("%s is a virtual NIC of Omni-Path, whose driver does not support that: it has -i and -S", d.name)
+}
+
 func newEthtool() *cobra.Command {
-	var stats, info, stamps, all bool
+	var all bool
+	options := ethtoolOptions()
+	chosen := make([]bool, len(options))
 	cmd := &cobra.Command{
-		Use:   "ethtool {-S|-i|-T} NETDEV",
-		Short: "Show a NIC as ethtool does",
-		Long: "Ethtool prints the statistics (-S) or the driver (-i) of the virtual NIC whose host TAP is\n" +
-			"NETDEV, in the format of ethtool(8). -S prints the 39 of the Linux driver opa_vnic in its\n" +
-			"order, with --all also Tapir's own: learned stations, queues, and a counter for each drop reason.\n\n" +
-			"-T prints the time stamps that a NIC has, which is named by itself or by one of its TAPs.",
-		Example: "  tapir ethtool -S opa-vesw2\n  tapir ethtool -S --all opa-vesw2\n  tapir ethtool -i opa-vesw2\n  tapir ethtool -T nic0",
-		Args: func(cmd *cobra.Command, args []string) error {
+		Use:   "ethtool [OPTION] DEVICE [OPERANDS]",
+		Short: "Show a NIC as ethtool does, and change it",
+		Long: "Ethtool prints what ethtool(8) prints of a netdev, with its options and in its format: of a\n" +
+			"NIC, which is named by itself or by one of its TAPs, or of the virtual NIC of an Omni-Path HFI,\n" +
+			"named by its host TAP. Without an option it prints the settings.\n\n" +
+			"-S prints the statistics of the FastLinQ driver qede that are counted, in its order, or of a\n" +
+			"virtual NIC the 39 of the Linux driver opa_vnic; with --all also Tapir's own counters, such as\n" +
+			"one for each drop reason. --all comes before the device.",
+		Example: "  tapir ethtool nic0\n  tapir ethtool -S nic0\n  tapir ethtool -S --all opa-vesw2\n  tapir ethtool -T tap0\n" +
+			"  tapir ethtool -k nic0",
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("the netdev is missing: see: tapir ethtool --help")
+				return usagef("the device is missing: see: tapir ethtool --help")
 			}
-			return atMost(1)(cmd, args)
+			return nil
 		},
+		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if n := len(slices.DeleteFunc([]bool{stats, info, stamps}, func(on bool) bool { return !on })); n != 1 {
-				return usagef("one of -S, -i and -T is needed: see: tapir ethtool --help")
-			}
-			if stamps {
-				return printTimestamping(cmd, args[0])
-			}
-			e, err := findNetdev(cmd, args[0])
+			o, err := chosenOption(options, chosen)
 			if err != nil {
 				return err
 			}
-			if info {
-				return printDriver(cmd.OutOrStdout(), e)
+			if len(args) > 1 && o.operands == "" {
+				return usagef("unexpected argument %q: options come before the device: see: tapir ethtool --help", args[1])
 			}
-			return printStats(cmd.OutOrStdout(), e, all)
+			d, err := findNetdev(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer d.client.Close()
+			return o.run(cmd, d, args[1:])
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&stats, "statistics", "S", false, "statistics")
-	f.BoolVarP(&info, "driver", "i", false, "driver information")
-	f.BoolVarP(&stamps, "show-time-stamping", "T", false, "time stamps and hardware clock")
-	f.BoolVar(&all, "all", false, "with -S: also the counters that the Linux driver has not")
+	f.SetInterspersed(false) // operands may begin with a dash, as action -1 does
+	f.SortFlags = false
+	for i, o := range options {
+		f.BoolVarP(&chosen[i], o.long, o.short, false, o.usage)
+	}
+	f.BoolVar(&all, allFlag, false, "with -S: also the counters that the Linux driver has not")
 	return cmd
 }
 
-// findNetdev asks the running HFIs whose host TAP that is.
-func findNetdev(cmd *cobra.Command, netdev string) (found fabric.EthtoolInfo, err error) {
+const allFlag = "all"
+
+// chosenOption returns the one option that was given, or that for none.
+func chosenOption(options []ethtoolOption, chosen []bool) (o ethtoolOption, err error) {
+	o = ethtoolOption{run: printSettings}
+	first := slices.Index(chosen, true)
+	if first < 0 {
+		return o, nil
+	}
+	if second := slices.Index(chosen[first+1:], true); second >= 0 {
+		return o, usagef("--%s and --%s exclude each other: see: tapir ethtool --help", options[first].long, options[first+1+second].long)
+	}
+	return options[first], nil
+}
+
+// findNetdev asks the running NICs and HFIs which of them has that device. The
+// client of the one that is found stays open.
+func findNetdev(ctx context.Context, name string) (*netdev, error) {
 	var known []string
-	for _, name := range ctl.List() {
-		c, err := ctl.Dial(name)
+	for _, running := range ctl.List() {
+		c, err := ctl.Dial(running)
 		if err != nil {
-			return found, err
+			return nil, err
 		}
-		var list []fabric.EthtoolInfo
-		err = c.Show(cmd.Context(), "ethtool", &list)
+		d := &netdev{name: name, client: c}
+		var raw json.RawMessage
+		if err := c.Show(ctx, "ethtool", &raw); err != nil {
+			c.Close()
+			continue // neither
+		}
+		names, err := d.match(ctx, name, raw)
+		if err != nil || d.nic != nil || d.vnic != nil {
+			return d, err
+		}
+		known = append(known, names...)
 		c.Close()
-		if err != nil {
-			continue // not an HFI
-		}
-		for _, e := range list {
-			if e.Netdev == netdev {
-				return e, nil
-			}
-			known = append(known, e.Netdev)
-		}
 	}
 	if known == nil {
-		return found, fmt.Errorf("no virtual NIC is running: start one with: tapir vnic")
+		return nil, fmt.Errorf("no NIC is running: start one with: %s", ctl.StartHint)
 	}
-	return found, fmt.Errorf("%s is no host TAP of a virtual NIC: choose one of %s", netdev, strings.Join(known, ", "))
+	return nil, fmt.Errorf("%s is neither a NIC nor the TAP of one: choose one of %s", name, strings.Join(known, ", "))
 }
 
-func printStats(w io.Writer, e fabric.EthtoolInfo, all bool) error {
-	list := e.Stats
-	if !all && len(list) > fabric.DriverStats {
-		list = list[:fabric.DriverStats]
+// match takes the description of d that has that name from raw: one NIC, or
+// the list of an HFI. names are those that there are.
+func (d *netdev) match(ctx context.Context, name string, raw json.RawMessage) (names []string, err error) {
+	if !bytes.HasPrefix(raw, []byte("[")) {
+		var e nic.EthtoolInfo
+		var row struct {
+			TAP     string `json:"tap"`
+			HostTAP string `json:"host_tap_name"`
+		}
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return nil, err
+		}
+		if err := d.client.Show(ctx, "nic", &row); err != nil {
+			return nil, err
+		}
+		if slices.Contains([]string{e.Netdev, row.TAP, row.HostTAP}, name) {
+			d.nic = &e
+		}
+		return []string{e.Netdev}, nil
 	}
-	var b strings.Builder
-	b.WriteString("NIC statistics:\n")
-	for _, c := range list {
-		fmt.Fprintf(&b, "     %s: %d\n", c.Name, c.Value)
+	var list []fabric.EthtoolInfo
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, err
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func printDriver(w io.Writer, e fabric.EthtoolInfo) error {
-	_, err := fmt.Fprintf(w, "driver: %s\nversion: %s\nfirmware-version: \nexpansion-rom-version: \nbus-info: %s\n"+
-		"supports-statistics: yes\nsupports-test: no\nsupports-eeprom-access: no\nsupports-register-dump: no\nsupports-priv-flags: no\n",
-		e.Driver, e.Version, e.BusInfo)
-	return err
+	for i, e := range list {
+		if e.Netdev == name {
+			d.vnic = &list[i]
+		}
+		names = append(names, e.Netdev)
+	}
+	return names, nil
 }

@@ -10,40 +10,23 @@ import (
 	"tapir/lab/ctl"
 )
 
-// printTimestamping is ethtool -T of a running NIC, named by itself or one of
-// its TAPs.
-func printTimestamping(cmd *cobra.Command, netdev string) error {
-	var known []string
-	for _, name := range ctl.List() {
-		c, err := ctl.Dial(name)
-		if err != nil {
-			return err
-		}
-		var row struct {
-			Name, TAP string
-			HostTAP   string `json:"host_tap_name"`
-		}
-		err = c.Show(cmd.Context(), "nic", &row)
-		var caps ctl.HWTimestampCaps
-		if err == nil && (netdev == row.Name || netdev == row.TAP || netdev == row.HostTAP) {
-			caps, err = c.HWTimestampCaps(cmd.Context())
-			c.Close()
-			if err != nil {
-				return err
-			}
-			return printCaps(cmd.OutOrStdout(), netdev, caps)
-		}
-		c.Close()
-		if err == nil {
-			known = append(known, row.Name)
-		}
+// stampOptions show the time stamps of a device.
+func stampOptions() []ethtoolOption {
+	return []ethtoolOption{
+		{short: "T", long: "show-time-stamping", usage: "time stamps and hardware clock", run: printTimestamping},
 	}
-	if known == nil {
-		return fmt.Errorf("no NIC is running: start one with: %s", ctl.StartHint)
-	}
-	return fmt.Errorf("%s is neither a NIC nor the TAP of one: choose one of %s", netdev, strings.Join(known, ", "))
 }
 
+func printTimestamping(cmd *cobra.Command, d *netdev, _ []string) error {
+	if err := d.notVNIC(); err != nil {
+		return err
+	}
+	caps, err := d.client.HWTimestampCaps(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return printCaps(cmd.OutOrStdout(), d.name, caps)
+}
 func printCaps(w io.Writer, netdev string, caps ctl.HWTimestampCaps) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Time stamping parameters for %s:\nCapabilities:\n", netdev)

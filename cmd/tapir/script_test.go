@@ -101,7 +101,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fails": fails, "waitfile": waitFile, "doctor-agrees": doctorAgrees,
 			"pair": pair, "waitcep": waitCEP, "waitsync": waitSync, "nocep": noCEP, "waitptp": waitPTP, "waitlog": waitLog,
-			"waitup": waitUp,
+			"waitup": waitUp, "until": until,
 		},
 	})
 }
@@ -264,6 +264,23 @@ func waitUp(ts *testscript.TestScript, neg bool, args []string) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	ts.Fatalf("lab %s is not up after 30 s", args[0])
+}
+
+// until PATTERN ARGS... runs tapir until its standard output matches.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until PATTERN ARGS...")
+	}
+	want := regexp.MustCompile(args[0])
+	var out []byte
+	var err error
+	for range 600 {
+		if out, err = command(ts, args[1:]...).Output(); err == nil && want.Match(out) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	ts.Fatalf("tapir %q does not print %q in 30 s but, with error %v:\n%s", args[1:], args[0], err, out)
 }
 
 // fakeMain serves the control socket of a NIC without an engine, named by its

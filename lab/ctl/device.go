@@ -61,7 +61,7 @@ type nicRow struct {
 }
 
 // rdmaKinds are those of Kinds that such a NIC has.
-var rdmaKinds = Kinds[:slices.Index(Kinds, "log")+1]
+var rdmaKinds = append(slices.Clone(Kinds[:slices.Index(Kinds, "log")+1]), "ethtool")
 
 // Served returns d as a server wants it.
 func (d *Device) Served() NIC { return (*served)(d) }
@@ -99,6 +99,10 @@ func (d *served) Show(kind string) (v any, err error) {
 			v = d.Device.ShowEvents(0)
 		case "log":
 			v = d.Device.ShowLog(0)
+		case "ethtool":
+			e := d.Device.ShowEthtool()
+			e.Version, e.BusInfo = d.Version, d.TAP
+			v = e
 		}
 	})
 	return v, err
@@ -292,14 +296,10 @@ func (d *served) CaptureInfo() capture.Info {
 	cfg := d.Device.Config()
 	return capture.Info{
 		Application: "tapir " + d.Version, OS: osName(), Hardware: runtime.GOARCH,
-		Name: cfg.Name, MAC: cfg.MAC, MTU: cfg.MTU, Speed: portSpeed,
+		Name: cfg.Name, MAC: cfg.MAC, MTU: cfg.MTU, Speed: nic.PortSpeed * 1_000_000,
 		Wire: d.TAP, Host: d.HostTAP, Frames: cfg.Frames.String(),
 	}
 }
-
-// portSpeed is what the emulated port claims, in bits per second: tools and
-// peers expect a number, and a TAP has none.
-const portSpeed = 100_000_000_000
 
 // osName is the kernel's name and release, as uname(1) gives them.
 func osName() string {

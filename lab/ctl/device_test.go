@@ -83,7 +83,7 @@ func TestDeviceShowsItself(t *testing.T) {
 		if err := c.Show(t.Context(), kind, &raw); err != nil {
 			t.Fatalf("%s: %v", kind, err)
 		}
-		if b := bytes.TrimSpace(raw); kind != "nic" && b[0] != '[' {
+		if b := bytes.TrimSpace(raw); kind != "nic" && kind != "ethtool" && b[0] != '[' {
 			t.Errorf("%s: no array: %s", kind, raw)
 		}
 	}
@@ -93,6 +93,10 @@ func TestDeviceShowsItself(t *testing.T) {
 	}
 	if err := c.Show(t.Context(), "nic", &row); err != nil || row.Name != "nic0" || row.TAP != "tap0" || row.MTU != 1500 || row.Version != "v1" {
 		t.Errorf("%+v, %v", row, err)
+	}
+	var e nic.EthtoolInfo
+	if err := c.Show(t.Context(), "ethtool", &e); err != nil || e.Netdev != "nic0" || e.BusInfo != "tap0" || e.Version != "v1" {
+		t.Errorf("%+v, %v", e, err)
 	}
 	th.mu.Lock()
 	th.ended = true

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/fabric"
+	"tapir/nic"
+)
+
+// infoOptions show what a device is, and what it has counted.
+func infoOptions() []ethtoolOption {
+	return []ethtoolOption{
+		{short: "i", long: "driver", usage: "driver information", run: printDriver},
+		{short: "S", long: "statistics", usage: "statistics", run: printStats},
+		{short: "P", long: "show-permaddr", usage: "permanent address", run: printPermAddr},
+	}
+}
+
+func printStats(cmd *cobra.Command, d *netdev, _ []string) error {
+	all, err := cmd.Flags().GetBool(allFlag)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("NIC statistics:\n")
+	line := func(name string, value uint64) { fmt.Fprintf(&b, "     %s: %d\n", name, value) }
+	if d.vnic != nil {
+		for i, c := range d.vnic.Stats {
+			if all || i < fabric.DriverStats {
+				line(c.Name, c.Value)
+			}
+		}
+		_, err := io.WriteString(cmd.OutOrStdout(), b.String())
+		return err
+	}
+	list := d.nic.Stats
+	if all {
+		var own []nic.Counter
+		if err := d.client.Show(cmd.Context(), "counters", &own); err != nil {
+			return err
+		}
+		list = append(list, own...)
+	}
+	for _, c := range list {
+		line(c.Name, c.Value)
+	}
+	_, err = io.WriteString(cmd.OutOrStdout(), b.String())
+	return err
+}
+
+func printDriver(cmd *cobra.Command, d *netdev, _ []string) error {
+	var e nic.EthtoolInfo
+	if d.nic != nil {
+		e = *d.nic
+	} else {
+		e = nic.EthtoolInfo{Driver: d.vnic.Driver, Version: d.vnic.Version, BusInfo: d.vnic.BusInfo}
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "driver: %s\nversion: %s\nfirmware-version: %s\nexpansion-rom-version: \nbus-info: %s\n"+
+		"supports-statistics: yes\nsupports-test: no\nsupports-eeprom-access: no\nsupports-register-dump: no\nsupports-priv-flags: no\n",
+		e.Driver, e.Version, e.FirmwareVersion, e.BusInfo)
+	return err
+}
+
+func printPermAddr(cmd *cobra.Command, d *netdev, _ []string) error {
+	if err := d.notVNIC(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Permanent address: %v\n", d.nic.PermAddr)
+	return err
+}

@@ -1,0 +1,128 @@
+package nic
+
+import (
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// EthtoolInfo is what ethtool(8) asks the driver of a NIC.
+type EthtoolInfo struct {
+	Netdev          string     `json:"netdev"` // the NIC's name
+	Driver          string     `json:"driver"`
+	Version         string     `json:"version"`          // of the binary, unknown here
+	FirmwareVersion string     `json:"firmware_version"` // empty: it has none
+	BusInfo         string     `json:"bus_info"`         // the wire TAP, unknown here
+	PermAddr        ether.Addr `json:"permanent_address"`
+
+	Link     EthtoolLink      `json:"link"`
+	Pause    EthtoolPause     `json:"pause"`
+	Rings    EthtoolRings     `json:"rings"`
+	Channels EthtoolChannels  `json:"channels"`
+	Features []EthtoolFeature `json:"features"`
+	// Stats are those of the driver qede that are counted, in its order.
+	Stats []Counter `json:"stats"`
+}
+
+// EthtoolLink is the state of the link.
+type EthtoolLink struct {
+	Up      bool `json:"up"`
+	Speed   int  `json:"speed"` // Mb/s
+	Autoneg bool `json:"autoneg"`
+}
+
+// EthtoolPause are the flow control settings.
+type EthtoolPause struct {
+	Autoneg bool `json:"autoneg"`
+	Rx      bool `json:"rx"`
+	Tx      bool `json:"tx"`
+}
+
+// EthtoolRings are the sizes of queues, in frames; 0: there is no such queue.
+type EthtoolRings struct {
+	RxMax int `json:"rx_max"`
+	TxMax int `json:"tx_max"`
+	Rx    int `json:"rx"`
+	Tx    int `json:"tx"`
+}
+
+// EthtoolChannels are the numbers of queue pairs of the Ethernet function.
+type EthtoolChannels struct {
+	MaxCombined int `json:"max_combined"`
+	Combined    int `json:"combined"`
+}
+
+// EthtoolFeature is one line of ethtool -k. Parts have the name of the whole
+// that they belong to.
+type EthtoolFeature struct {
+	Name  string `json:"name"`
+	Whole string `json:"whole,omitempty"`
+	On    bool   `json:"on"`
+	Fixed bool   `json:"fixed"` // it cannot be changed
+}
+
+// ShowEthtool describes the NIC as ethtool does.
+func (d *Device) ShowEthtool() EthtoolInfo {
+	return EthtoolInfo{
+		Netdev: d.cfg.Name, Driver: "tapir", PermAddr: d.cfg.MAC,
+		Link:     EthtoolLink{Up: !d.wire.closed, Speed: PortSpeed},
+		Rings:    EthtoolRings{TxMax: queueFrames, Tx: queueFrames},
+		Channels: EthtoolChannels{MaxCombined: 1, Combined: 1},
+		Features: d.features(), Stats: d.qedeStats(),
+	}
+}
+
+// features are what the NIC does for frames, which follows from its settings.
+func (d *Device) features() []EthtoolFeature {
+	gso, tagged := d.cfg.Frames != Wire, d.cfg.VLAN != 0
+	all := []EthtoolFeature{
+		{Name: "rx-checksumming", On: true},
+		{Name: "tx-checksumming", On: true},
+		{Name: "tx-checksum-ipv4", Whole: "tx-checksumming", On: true},
+		{Name: "tx-checksum-ipv6", Whole: "tx-checksumming", On: true},
+		{Name: "scatter-gather", On: d.wire.gathers},
+		{Name: "tx-scatter-gather", Whole: "scatter-gather", On: d.wire.gathers},
+		{Name: "tcp-segmentation-offload", On: gso},
+		{Name: "tx-tcp-segmentation", Whole: "tcp-segmentation-offload", On: gso},
+		{Name: "tx-tcp6-segmentation", Whole: "tcp-segmentation-offload", On: gso},
+		{Name: "large-receive-offload", On: gso},
+		{Name: "rx-vlan-offload", On: tagged},
+		{Name: "tx-vlan-offload", On: tagged},
+		{Name: "rx-vlan-filter", On: tagged},
+		{Name: "ntuple-filters"},
+		{Name: "receive-hashing"},
+		{Name: "loopback", On: !d.cfg.NoLoopback},
+	}
+	for i := range all {
+		all[i].Fixed = true
+	}
+	return all
+}
+
+// qedeStats are the counters that ethtool -S shows, with qede's names.
+func (d *Device) qedeStats() []Counter {
+	var all []Counter
+	directions := []struct {
+		prefix string
+		m      *macStats
+	}{{"rx_", &d.wire.rx}, {"tx_", &d.wire.tx}}
+	for _, dir := range directions {
+		for i, cast := range castNames {
+			all = append(all, Counter{dir.prefix + cast + "_bytes", dir.m.bytes[i]})
+		}
+		for i, cast := range castNames {
+			all = append(all, Counter{dir.prefix + cast + "_pkts", dir.m.packets[i]})
+		}
+	}
+	for _, dir := range directions {
+		for i, size := range sizeNames {
+			all = append(all, Counter{dir.prefix + size + "_byte_packets", dir.m.sizes[i]})
+		}
+	}
+	drops := d.allDrops()
+	return append(all,
+		Counter{"no_buff_discards", drops[frame.DropNoBuffer]},
+		Counter{"mac_filter_discards", drops[frame.DropNotOurMAC]},
+		Counter{"packet_too_big_discard", drops[frame.DropOversize]},
+		Counter{"link_change_count", d.linkChanges},
+		Counter{"ptp_skip_txts", d.stamping.host.Stats().TxSkipped})
+}

@@ -1,0 +1,78 @@
+package nic
+
+import (
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// PortSpeed is what the port claims, in Mb/s: tools and peers expect a number,
+// and a TAP has none.
+const PortSpeed = 100_000
+
+// fcsLen is the frame check sequence, which the MAC counts among the octets of
+// a frame when it sorts frames by size, and which no TAP carries.
+const fcsLen = 4
+
+// sizeBins are the largest frames of each size class but the last, in octets
+// with the FCS; sizeNames are the classes as the driver qede calls them.
+var (
+	sizeBins  = [...]int{64, 127, 255, 511, 1023, 1518}
+	sizeNames = [...]string{"64", "65_to_127", "128_to_255", "256_to_511", "512_to_1023", "1024_to_1518", "1519_to_max"}
+)
+
+// castNames are the kinds of destinations, as indices of macStats.
+var castNames = [...]string{"ucast", "mcast", "bcast"}
+
+const (
+	toOne = iota
+	toGroup
+	toAll
+)
+
+// macStats counts what passes the port in one direction as the MAC does: the
+// true frames on the cable, of which a super-frame is many.
+type macStats struct {
+	packets, bytes [len(castNames)]uint64
+	sizes          [len(sizeNames)]uint64
+}
+
+// count adds a frame, which it borrows.
+func (m *macStats) count(f *frame.Frame) {
+	b := f.Bytes()
+	if len(b) < ether.HeaderLen {
+		return
+	}
+	cast := toOne
+	if dst := ether.Addr(b[:6]); dst.IsBroadcast() {
+		cast = toAll
+	} else if dst.IsMulticast() {
+		cast = toGroup
+	}
+	n, headers, size := f.Len(), 0, int(f.GSOSize)
+	if f.GSO != frame.GSONone && size > 0 && int(f.CsumStart)+tcpOffset < len(b) {
+		headers = int(f.CsumStart) + int(b[int(f.CsumStart)+tcpOffset]>>4)*4
+	}
+	if headers == 0 || n <= headers+size {
+		m.add(cast, n, 1)
+		return
+	}
+	full := (n - headers) / size
+	m.add(cast, headers+size, uint64(full))
+	if rest := (n - headers) % size; rest > 0 {
+		m.add(cast, headers+rest, 1)
+	}
+}
+
+// tcpOffset is where a TCP header holds its length.
+const tcpOffset = 12
+
+// add counts k frames of n octets.
+func (m *macStats) add(cast, n int, k uint64) {
+	m.packets[cast] += k
+	m.bytes[cast] += k * uint64(n)
+	bin := 0
+	for bin < len(sizeBins) && n+fcsLen > sizeBins[bin] {
+		bin++
+	}
+	m.sizes[bin] += k
+}

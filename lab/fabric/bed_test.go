@@ -30,9 +30,9 @@ func must(t testing.TB, errs ...error) {
 // await tries until ok: kernel and fabric take their time.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func number(i int, vnics ...VNIC) Config {
 // run runs a program in the station's host namespace.
 func (s space) run(t testing.TB, argv ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	var out bytes.Buffer
@@ -134,7 +134,7 @@ func (s space) run(t testing.TB, argv ...string) (string, error) {
 // shows by stream.
 func (s space) ping(t testing.TB, to string, more ...string) {
 	t.Helper()
-	argv := append([]string{"ping", "-n", "-c", "3", "-i", "0.02", "-w", "10"}, more...)
+	argv := append([]string{"ping", "-n", "-c", "3", "-i", "0.02", "-w", "60"}, more...)
 	if out, err := s.run(t, append(argv, to)...); err != nil {
 		t.Fatalf("ping %s: %v\n%s", to, err, out)
 	}

@@ -229,7 +229,7 @@ func TestSharedAddressCarriesBoth(t *testing.T) {
 		t.Errorf("RSTs from %v", s.resets)
 	}
 	// The kernel's own fragments reach it whole.
-	ping := exec.CommandContext(ctx, "ping", "-c", "2", "-i", "0.1", "-W", "2", "-s", "3000", sharedAddr.Addr().String())
+	ping := exec.CommandContext(ctx, "ping", "-c", "2", "-i", "0.1", "-w", "60", "-s", "3000", sharedAddr.Addr().String())
 	if err := s.peer.ns.Start(ping); err != nil || ping.Wait() != nil {
 		t.Errorf("no answer to a ping in fragments: %v", err)
 	}
@@ -275,7 +275,9 @@ func TestHostNeverResetsTheNIC(t *testing.T) {
 		s.do(func(e *toe.Engine, _ frame.Time) { open = e.Stats().Open })
 	}
 	s.inject(strays(remote, local)...)
-	time.Sleep(settle)
+	for len(s.resetPorts()) == 0 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
 	if got := s.resetPorts(); len(got) == 0 || got[0] != local {
 		t.Errorf("RSTs from %v: the kernel was never reached", got)
 	}

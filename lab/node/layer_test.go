@@ -46,7 +46,7 @@ func (l *log) expect(t *testing.T, what string, want ...string) {
 func (l *log) await(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
-	for end := time.Now().Add(10 * time.Second); len(got) < len(want); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); len(got) < len(want); time.Sleep(time.Millisecond) {
 		got = append(got, l.take()...)
 		if time.Now().After(end) {
 			break
@@ -197,6 +197,7 @@ func TestPortFollowsTheTAP(t *testing.T) {
 	n, err := Start(t.Context(), Config{NS: ns, TAP: "tap0", IP: prefixes("10.0.0.1/24"), Layer: l})
 	must(t, err)
 	defer n.Close()
+	until(t, n, "the port is active", func() bool { return n.Device.Verbs.PortAttr().State == verbs.PortActive })
 	leave := l.RegisterClient(c)
 	c.await(t, "add nic0")
 	must(t, links.Down("tap0"))

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -143,7 +142,7 @@ func TestPing(t *testing.T) {
 				size = "8900"
 			}
 			for _, to := range []string{"10.0.0.1", "fd00::1"} {
-				if out, err := in(t, ns, "ping", "-c", "3", "-i", "0.01", "-W", "2", "-M", "do", "-s", size, to); err != nil {
+				if out, err := in(t, ns, "ping", "-c", "3", "-i", "0.01", "-w", "30", "-M", "do", "-s", size, to); err != nil {
 					t.Errorf("ping %s: %v\n%s", to, err, out)
 				}
 			}
@@ -174,7 +173,7 @@ func TestReadyLine(t *testing.T) {
 			t.Errorf("%s: %v %s", h, err, out)
 		}
 	}
-	if out, err := in(t, ns, "ping", "-c", "1", "-W", "2", "10.0.0.1"); err != nil {
+	if out, err := in(t, ns, "ping", "-c", "1", "-w", "30", "10.0.0.1"); err != nil {
 		t.Errorf("after the hints: %v\n%s", err, out)
 	}
 }
@@ -187,7 +186,7 @@ func TestFoundTAPStays(t *testing.T) {
 		before, err := links.Get("tap0")
 		must(t, err)
 		n := start(t, Config{NS: ns, TAP: "tap0", Frames: frames, IP: prefixes("10.0.0.1/24"), TAPIP: prefixes("10.0.0.254/24", "10.0.0.253/24")})
-		if out, err := in(t, ns, "ping", "-c", "1", "-W", "2", "10.0.0.1"); err != nil {
+		if out, err := in(t, ns, "ping", "-c", "1", "-w", "30", "10.0.0.1"); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 		must(t, n.Close())
@@ -242,11 +241,7 @@ func TestTAPRemoved(t *testing.T) {
 	ns, links := room(t)
 	n := start(t, Config{NS: ns, TAP: "tap0", IP: prefixes("10.0.0.1/24")})
 	must(t, links.Delete("tap0"))
-	select {
-	case <-n.Done():
-	case <-time.After(20 * time.Second):
-		t.Fatal("the NIC runs on without its TAP")
-	}
+	testenv.Await(t, n.Done(), "the NIC ends without its TAP")
 	if err := n.Err(); err == nil || err.Error() != "tap0: the TAP was removed" {
 		t.Errorf("stopped because of %v", err)
 	}
@@ -297,7 +292,7 @@ func TestOrdinaryUserOnOwnTAP(t *testing.T) {
 			t.Fatalf("%s: %s", hint, out)
 		}
 	}
-	if out, err := in(t, ns, "ping", "-c", "1", "-W", "3", "10.0.0.1"); err != nil {
+	if out, err := in(t, ns, "ping", "-c", "1", "-w", "30", "10.0.0.1"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	must(t, finish())
@@ -331,7 +326,7 @@ func TestReadyDescriptor(t *testing.T) {
 	if n.TAP() != "tap9" {
 		t.Errorf("TAP %q", n.TAP())
 	}
-	if out, err := in(t, ns, "ping", "-c", "1", "-W", "2", "10.0.0.1"); err != nil {
+	if out, err := in(t, ns, "ping", "-c", "1", "-w", "30", "10.0.0.1"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -346,7 +341,7 @@ func TestForeignDescriptor(t *testing.T) {
 	must(t, err, q.Close(), links.AddAddr("tap9", netip.MustParsePrefix("10.0.0.254/24")), links.Up("tap9"))
 	elsewhere, _ := room(t)
 	_ = start(t, Config{NS: elsewhere, TAPFD: fd, IP: prefixes("10.0.0.1/24")})
-	if out, err := in(t, ns, "ping", "-c", "1", "-W", "2", "10.0.0.1"); err != nil {
+	if out, err := in(t, ns, "ping", "-c", "1", "-w", "30", "10.0.0.1"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

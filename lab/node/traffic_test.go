@@ -12,6 +12,7 @@ import (
 	"tapir/lab/link"
 	"tapir/lab/netns"
 	"tapir/lab/perf"
+	"tapir/lab/testenv"
 	"tapir/wire/frame"
 )
 
@@ -39,12 +40,7 @@ func verify(t *testing.T, server, client *Node) {
 	run(server, perf.Job{Op: perf.Verify, Sizes: sizes})
 	run(client, perf.Job{Op: perf.Verify, Sizes: sizes, Remote: server.cfg.IP[0].Addr()})
 	for range 2 {
-		select {
-		case err := <-ended:
-			must(t, err)
-		case <-time.After(20 * time.Second):
-			t.Fatal("the exchange does not end")
-		}
+		must(t, testenv.Await(t, ended, "the end of the exchange"))
 	}
 }
 
@@ -126,12 +122,12 @@ func tcpEcho(t *testing.T, ns *netns.NS, at string) {
 
 func tcpExchange(ns *netns.NS, to string) error {
 	return ns.Do(func() error {
-		c, err := net.DialTimeout("tcp", to, 5*time.Second)
+		c, err := net.DialTimeout("tcp", to, 30*time.Second)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		if _, err := io.WriteString(c, "hello"); err != nil {
 			return err
 		}
@@ -162,7 +158,7 @@ func TestHostTAP(t *testing.T) {
 			tcpEcho(t, p.A.NS, "10.0.0.1:8080")
 			tcpEcho(t, p.B.NS, "10.0.0.3:8080")
 			for _, to := range []string{"10.0.0.2", "10.0.0.3"} {
-				if out, err := in(t, p.A.NS, "ping", "-c", "2", "-i", "0.01", "-W", "2", to); err != nil {
+				if out, err := in(t, p.A.NS, "ping", "-c", "2", "-i", "0.01", "-w", "30", to); err != nil {
 					t.Errorf("%v\n%s", err, out)
 				}
 			}
@@ -232,24 +228,29 @@ func TestCloseIsOrderly(t *testing.T) {
 		_, err := perf.Start(b.Device, job, now, func(perf.Report, error) {}, func(perf.Progress) {})
 		must(t, err)
 	}))
-	time.Sleep(100 * time.Millisecond)
+	until(t, a, "data flows", func() bool {
+		qps := a.Device.ShowQP()
+		return len(qps) == 1 && qps[0].RxBytes > 0
+	})
 	begun := time.Now()
 	must(t, b.Close())
 	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("Close took %v: it waited for the job", took)
 	}
-	select {
-	case <-served:
-	case <-time.After(20 * time.Second):
-		t.Error("the peer was not told")
-	}
-	idle := false
-	for range 200 {
-		must(t, a.DoWait(func(frame.Time) { idle = a.Device.Idle() }))
-		if idle {
+	testenv.Await(t, served, "the peer is told")
+	until(t, a, "the peer's connection is gone", a.Device.Idle)
+}
+
+// until waits for what is asked of a node on its thread.
+func until(t *testing.T, n *Node, what string, ok func() bool) {
+	t.Helper()
+	for yes, end := false, time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		must(t, n.DoWait(func(frame.Time) { yes = ok() }))
+		if yes {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		if time.Now().After(end) {
+			t.Fatal("waited in vain: ", what)
+		}
 	}
-	t.Error("the peer's connection is still open")
 }

@@ -1,6 +1,9 @@
 package l2
 
-import "tapir/wire/frame"
+import (
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
 
 // matches are the vports with a filter for the frame in hand.
 type matches struct {
@@ -13,12 +16,13 @@ type matches struct {
 func (fn *Function) classify(d dir, from *vport) frame.DropReason {
 	p := &fn.pkt
 	fn.to = fn.to[:0]
-	group := p.dst.IsMulticast()
+	dst, vid := fn.station(p)
+	group := dst.IsMulticast()
 	var m matches
 	if t := &fn.tables[d]; !group && len(t.by) > 0 {
-		m.address = t.by[makeKey(FilterMAC, p.dst, 0)]
+		m.address = t.by[makeKey(FilterMAC, dst, 0)]
 		if t.pairs > 0 {
-			m.pair = t.by[makeKey(FilterMACVLAN, p.dst, p.vid())]
+			m.pair = t.by[makeKey(FilterMACVLAN, dst, vid)]
 		}
 	}
 	known := m.address.any() || m.pair.any()
@@ -29,7 +33,7 @@ func (fn *Function) classify(d dir, from *vport) frame.DropReason {
 		}
 		var ok bool
 		if group {
-			ok = v.acceptsGroup(d, p)
+			ok = v.acceptsGroup(d, dst)
 		} else {
 			ok = v.acceptsStation(d, m.address.has(v.id) || m.pair.has(v.id), known)
 		}
@@ -37,7 +41,7 @@ func (fn *Function) classify(d dir, from *vport) frame.DropReason {
 		case !ok && reason != frame.DropWrongVLAN:
 			reason = frame.DropNotOurMAC
 		case !ok:
-		case m.pair.has(v.id) || fn.passesVLAN(v, d, p):
+		case m.pair.has(v.id) || fn.passesVLAN(v, d, vid):
 			fn.to = append(fn.to, v)
 		default:
 			reason = frame.DropWrongVLAN
@@ -63,26 +67,26 @@ func (v *vport) acceptsStation(d dir, matched, known bool) bool {
 	return false
 }
 
-func (v *vport) acceptsGroup(d dir, p *packet) bool {
+func (v *vport) acceptsGroup(d dir, dst ether.Addr) bool {
 	switch a := v.accept[d]; {
-	case p.dst.IsBroadcast():
+	case dst.IsBroadcast():
 		return a.any(Bcast)
 	case a.all(McastMatched | McastUnmatched):
 		return true
 	case a.any(McastMatched | McastUnmatched):
-		return v.bins.Has(p.dst)
+		return v.bins.Has(dst)
 	}
 	return false
 }
 
 // passesVLAN: all VLANs pass until there is the first filter that names one.
-func (fn *Function) passesVLAN(v *vport, d dir, p *packet) bool {
+func (fn *Function) passesVLAN(v *vport, d dir, vid uint16) bool {
 	switch {
 	case v.anyVLAN:
 		return true
 	case v.vlanRules[d] == 0:
-		return !v.start.OnlyUntagged || p.vid() == 0
+		return !v.start.OnlyUntagged || vid == 0
 	}
-	s := fn.tables[d].by[key{uint64(FilterVLAN) << 56, uint64(p.vid())}]
+	s := fn.tables[d].by[key{uint64(FilterVLAN) << 56, uint64(vid)}]
 	return s.has(v.id)
 }

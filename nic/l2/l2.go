@@ -20,6 +20,7 @@ import (
 	"tapir/nic/status"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/virtio"
 )
 
 // Sizes of the hardware that no share can change.
@@ -62,8 +63,8 @@ type Config struct {
 	Coalesce func(sb uint16, pi uint8, us int)
 	// Assert hears of the calls that the firmware does not survive.
 	Assert func(text string)
-	// Drop is told of every frame that a vport discards on the way out; it
-	// borrows the frame.
+	// Drop is told of every frame that the function discards after it has taken
+	// it; it borrows the frame.
 	Drop func(f *frame.Frame, r frame.DropReason)
 	// Superframes: the port takes frames with segmentation or checksums left to
 	// do; else they are finished here.
@@ -80,6 +81,11 @@ type Function struct {
 	macs    int      // MAC filters in use
 	vlans   int
 	pairs   int
+	rules   rules
+	tunnels TunnelParams
+	// tunnelled: some kind of tunnel is known.
+	tunnelled bool
+
 	pkt     packet
 	to      []*vport // who accepts the packet in hand
 	drops   [2]frame.Drops
@@ -87,6 +93,9 @@ type Function struct {
 	turn    int // the transmit queue whose turn it is
 	txq     []*TxQueue
 	nextCID uint32
+
+	splitter virtio.Splitter
+	segments frame.Queue // of a frame that was cut, until the port has room
 }
 
 // dir is the side that classifies: frames of the port, or those that vports

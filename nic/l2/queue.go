@@ -49,6 +49,10 @@ type CQE struct {
 	// of the default VLAN.
 	Tagged bool
 	VLAN   uint16
+	Tunnel Tunnel // that the packet belongs to
+	Csum   Csum
+	// Segments that were put together; 0 if the frame came as it is.
+	Segments int
 }
 
 // completion is a frame with what is told of it.
@@ -147,6 +151,7 @@ func (fn *Function) RxQueueStop(q *RxQueue) error {
 	if q == nil || q.fn != fn {
 		return status.Inval.Errorf("no receive queue of this function")
 	}
+	fn.flush(q.vport)
 	for c, ok := q.done.pop(); ok; c, ok = q.done.pop() {
 		q.stats.drops[rx].Count(frame.DropVport)
 		c.f.Release()

@@ -11,8 +11,9 @@ import (
 //  2. classify  which vports accept it (classify.go)
 //  3. vport     MTU, time to live
 //  4. steer     n-tuple rules, RSS, the vport's first queue
-//  5. strip     the tag
-//  6. queue     buffers, completion, status block
+//  5. offload   tunnel recognized, checksum verified (offload.go), tag removed
+//  6. tpa       segments of a TCP stream are put together (tpa.go)
+//  7. queue     buffers, completion, status block
 
 // Receive takes a frame of the port, unless it answers with why no vport has
 // taken it: then the frame stays the caller's.
@@ -75,25 +76,54 @@ func (fn *Function) deliver(v *vport, f *frame.Frame) frame.DropReason {
 		v.stats.TTL0Discard++
 		return frame.DropTTL
 	}
-	q, cqe := v.steer(p)
-	v.strip(p, f, &cqe)
-	if r := q.complete(f, cqe); r != frame.DropNone {
-		q.stats.stats.NoBuffDiscards++
+	var cqe CQE
+	q, r := fn.steer(v, &cqe)
+	if r != frame.DropNone {
 		return r
 	}
-	q.stats.stats.received(p, f.Len())
-	return frame.DropNone
+	if fn.tunnelled {
+		cqe.Tunnel = fn.tunnelOf(p)
+	}
+	if v.checksum {
+		cqe.Csum = p.verify(f)
+		q.judge(p, cqe.Csum)
+	}
+	v.strip(p, f, &cqe)
+	if v.tpa.on && fn.aggregate(v, q, f, cqe) {
+		return frame.DropNone
+	}
+	return q.receive(p.dst, f, cqe)
 }
 
-// steer is the queue that a packet goes to.
-func (v *vport) steer(p *packet) (q *RxQueue, cqe CQE) {
+// steer is the queue that the packet in hand goes to, unless a rule drops it.
+func (fn *Function) steer(v *vport, cqe *CQE) (q *RxQueue, r frame.DropReason) {
+	if fn.rules.profile != ProfileNone {
+		if q, r = fn.rule(v); r != frame.DropNone {
+			return nil, r
+		}
+	}
 	if len(v.rxq) > 1 {
-		q, cqe.Hash, cqe.HashType = v.rss.queue(p)
+		by, hash, kind := v.rss.queue(&fn.pkt)
+		cqe.Hash, cqe.HashType = hash, kind
+		if q == nil {
+			q = by
+		}
 	}
 	if q == nil {
 		q = v.rxq[0]
 	}
-	return q, cqe
+	return q, frame.DropNone
+}
+
+// receive takes a frame for the station dst, unless it answers why not.
+func (q *RxQueue) receive(dst ether.Addr, f *frame.Frame, cqe CQE) frame.DropReason {
+	n := f.Len()
+	if r := q.complete(f, cqe); r != frame.DropNone {
+		q.stats.stats.NoBuffDiscards++
+		return r
+	}
+	q.stats.stats.received(dst, n)
+	return frame.DropNone
 }
 
 // strip removes the tag if that is asked for.
@@ -125,9 +155,13 @@ func shift(off *frame.Offload, n int) {
 // complete takes f into the buffers that are posted, unless there are too few.
 func (q *RxQueue) complete(f *frame.Frame, cqe CQE) frame.DropReason {
 	n := q.buffers(f.Len())
+	if n > MaxRxBuffers && cqe.Segments == 0 {
+		q.Stats.Discarded++
+		return frame.DropOversize
+	}
 	if n > q.posted || !q.done.push(completion{f, cqe}) {
 		q.Stats.Discarded++
-		return frame.DropNoBuffer
+		return frame.DropHostQueue
 	}
 	q.posted -= n
 	q.held += n

@@ -1,6 +1,45 @@
 package l2
 
-import "tapir/wire/frame"
+import (
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// Statistics are what the driver reads: the counters of a vport and, for the
+// whole function, of frames that no vport took, since they were reset.
+type Statistics struct {
+	VportStats
+	MACFilterDiscards uint64 // no filter, mode or VLAN accepts them
+	Undersize         uint64 // with nothing behind the header
+}
+
+func (fn *Function) statistics(v *vport) Statistics {
+	d := &fn.drops[rx]
+	return Statistics{
+		VportStats:        v.stats,
+		MACFilterDiscards: d[frame.DropNotOurMAC] + d[frame.DropWrongVLAN],
+		Undersize:         d[frame.DropTruncated],
+	}
+}
+
+// Stats are the statistics of a vport since ResetStats.
+func (fn *Function) Stats(id int) (Statistics, error) {
+	v, err := fn.vport(id)
+	if err != nil {
+		return Statistics{}, err
+	}
+	return since(fn.statistics(v), v.base), nil
+}
+
+// ResetStats takes what a vport has counted so far as its zero.
+func (fn *Function) ResetStats(id int) error {
+	v, err := fn.vport(id)
+	if err != nil {
+		return err
+	}
+	v.base = fn.statistics(v)
+	return nil
+}
 
 // VportStats are the counters of one vport.
 type VportStats struct {
@@ -33,12 +72,12 @@ type TxQueueStats struct {
 }
 
 // cast adds a frame of n octets to the three kinds of counters.
-func cast(p *packet, n int, ub, mb, bb, up, mp, bp *uint64) {
+func cast(dst ether.Addr, n int, ub, mb, bb, up, mp, bp *uint64) {
 	switch {
-	case p.dst.IsBroadcast():
+	case dst.IsBroadcast():
 		*bb += uint64(n)
 		*bp++
-	case p.dst.IsMulticast():
+	case dst.IsMulticast():
 		*mb += uint64(n)
 		*mp++
 	default:
@@ -47,15 +86,15 @@ func cast(p *packet, n int, ub, mb, bb, up, mp, bp *uint64) {
 	}
 }
 
-func (s *VportStats) received(p *packet, n int) {
-	cast(p, n, &s.RxUcastBytes, &s.RxMcastBytes, &s.RxBcastBytes, &s.RxUcastPkts, &s.RxMcastPkts, &s.RxBcastPkts)
+func (s *VportStats) received(dst ether.Addr, n int) {
+	cast(dst, n, &s.RxUcastBytes, &s.RxMcastBytes, &s.RxBcastBytes, &s.RxUcastPkts, &s.RxMcastPkts, &s.RxBcastPkts)
 }
 
-func (s *VportStats) sent(p *packet, n int) {
-	cast(p, n, &s.TxUcastBytes, &s.TxMcastBytes, &s.TxBcastBytes, &s.TxUcastPkts, &s.TxMcastPkts, &s.TxBcastPkts)
+func (s *VportStats) sent(dst ether.Addr, n int) {
+	cast(dst, n, &s.TxUcastBytes, &s.TxMcastBytes, &s.TxBcastBytes, &s.TxUcastPkts, &s.TxMcastPkts, &s.TxBcastPkts)
 }
 
-// Drops counts the frames that a vport accepted and then dropped, or did not
+// VportDrops counts the frames that a vport accepted and then dropped, or did not
 // send, by reason.
 func (fn *Function) VportDrops(id int) (in, out frame.Drops, err error) {
 	v, err := fn.vport(id)
@@ -63,4 +102,26 @@ func (fn *Function) VportDrops(id int) (in, out frame.Drops, err error) {
 		return in, out, err
 	}
 	return v.drops[rx], v.drops[tx], nil
+}
+
+// counters are all counters of s, in the order of their declaration.
+func (s *Statistics) counters() []*uint64 {
+	return []*uint64{
+		&s.RxUcastBytes, &s.RxMcastBytes, &s.RxBcastBytes, &s.RxUcastPkts,
+		&s.RxMcastPkts, &s.RxBcastPkts, &s.TxUcastBytes, &s.TxMcastBytes,
+		&s.TxBcastBytes, &s.TxUcastPkts, &s.TxMcastPkts, &s.TxBcastPkts,
+		&s.NoBuffDiscards, &s.GFTFilterDrop, &s.TxErrDropPkts, &s.TTL0Discard,
+		&s.PacketTooBigDiscard, &s.CoalescedPkts, &s.CoalescedEvents, &s.CoalescedAborts,
+		&s.CoalescedBytes, &s.NonCoalescedPkts,
+		&s.MACFilterDiscards, &s.Undersize,
+	}
+}
+
+// since is what a counts beyond b.
+func since(a, b Statistics) Statistics {
+	base := b.counters()
+	for i, c := range a.counters() {
+		*c -= *base[i]
+	}
+	return a
 }

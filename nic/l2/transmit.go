@@ -13,7 +13,8 @@ import (
 //  2. check     lengths, source address, protocols that are the port's own
 //  3. tag       what the driver or the default VLAN asks for
 //  4. switch    other vports of the function (tx switching)
-//  5. port      the link
+//  5. offload   segments and checksums, if the port wants them (offload.go)
+//  6. port      the link
 
 // TxBD is what the driver says about a frame.
 type TxBD struct {
@@ -49,6 +50,9 @@ func (q *TxQueue) Room() int { return q.size - q.ready.n }
 // Transmit passes frames of the transmit queues in turn to the port while it
 // has room, and reports whether some had to stay.
 func (fn *Function) Transmit(port frame.Link) (waiting bool) {
+	if fn.drain(port) {
+		return true
+	}
 	for idle := 0; idle < len(fn.txq); {
 		if fn.turn >= len(fn.txq) {
 			fn.turn = 0
@@ -59,7 +63,7 @@ func (fn *Function) Transmit(port frame.Link) (waiting bool) {
 			idle++
 			continue
 		}
-		if port.Room() <= 0 {
+		if port.Room() <= 0 || fn.segments.Len() > 0 {
 			return true
 		}
 		idle = 0
@@ -90,7 +94,7 @@ func (fn *Function) send(q *TxQueue, o outgoing, port frame.Link) {
 		return
 	}
 	q.Stats.Sent++
-	q.stats.stats.sent(&fn.pkt, o.f.Len())
+	q.stats.stats.sent(fn.pkt.dst, o.f.Len())
 	if v.txSwitching && fn.classify(tx, v) == frame.DropNone {
 		if !fn.pkt.dst.IsMulticast() {
 			fn.switched(q, o.f)
@@ -101,7 +105,7 @@ func (fn *Function) send(q *TxQueue, o outgoing, port frame.Link) {
 		}
 	}
 	fn.pkt.b = nil
-	port.Transmit(o.f)
+	fn.put(q, o.f, port)
 }
 
 // switched takes a frame that other vports of the function accept.
@@ -131,6 +135,8 @@ func (fn *Function) check(v *vport, o outgoing) frame.DropReason {
 	p := &fn.pkt
 	e := &v.start.Errors
 	switch {
+	case !p.fits():
+		return frame.DropOffload
 	case p.size() > v.mtu+ether.HeaderLen+p.tags*ether.TagLen:
 		return fn.mistake(v, e.BigPacket, frame.DropOversize)
 	case v.antiSpoofing && !fn.owns(v, p.src):

@@ -27,11 +27,13 @@ type vport struct {
 	checkType    bool
 	mtu          int
 	rss          rss
+	checksum     bool
+	tpa          tpa
 
 	rxq   []*RxQueue // in order of their ids
 	txq   []*TxQueue
 	stats VportStats
-	base  VportStats
+	base  Statistics
 	drops [2]frame.Drops
 }
 
@@ -136,6 +138,8 @@ type UpdateParams struct {
 	AcceptAnyVLAN     *bool
 	Bins              *Bins // of multicast addresses
 	RSS               *RSSParams
+	TPA               *TPAParams
+	RxChecksum        *bool // those of TCP and UDP are verified
 	Accept            *AcceptParams
 	MTU               *int // only while the vport is not active
 	CheckMAC          *bool
@@ -159,6 +163,14 @@ func (fn *Function) VportUpdate(p UpdateParams) error {
 	if p.Accept != nil {
 		v.setAccept(p.Accept)
 	}
+	if p.TPA != nil {
+		fn.flush(v)
+		v.tpa.update(p.TPA, v.start.TPA)
+	}
+	if p.RxActive != nil && !*p.RxActive {
+		fn.flush(v)
+	}
+	apply(&v.checksum, p.RxChecksum)
 	apply(&v.active[rx], p.RxActive)
 	apply(&v.active[tx], p.TxActive)
 	apply(&v.innerRemoval, p.InnerVLANRemoval)
@@ -194,6 +206,11 @@ func (fn *Function) checkUpdate(v *vport, p *UpdateParams) error {
 	}
 	if p.RSS != nil {
 		if err := fn.checkRSS(v, p.RSS); err != nil {
+			return err
+		}
+	}
+	if p.TPA != nil {
+		if err := p.TPA.check(); err != nil {
 			return err
 		}
 	}

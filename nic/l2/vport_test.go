@@ -138,12 +138,12 @@ func TestProducers(t *testing.T) {
 	for range 1030 {
 		w.receive(eth(addr(1), outside, 50))
 	}
-	if s := rxq.Stats; rxq.Len() != 1023 || s.Discarded != 7 || rxq.Posted() != 0 || w.Drops()[frame.DropNoBuffer] != 7 {
+	if s := rxq.Stats; rxq.Len() != 1023 || s.Discarded != 7 || rxq.Posted() != 0 || w.Drops()[frame.DropHostQueue] != 7 {
 		t.Fatalf("%d frames, %d buffers, %+v", rxq.Len(), rxq.Posted(), s)
 	}
 	f, _ := rxq.Next()
 	f.Release()
-	if w.receive(eth(addr(1), outside, 50)) != frame.DropNoBuffer {
+	if w.receive(eth(addr(1), outside, 50)) != frame.DropHostQueue {
 		t.Fatal("a buffer that was not posted again is used")
 	}
 	w.ok(rxq.Post(1))
@@ -162,7 +162,7 @@ func TestProducers(t *testing.T) {
 	for i, n := range []int{100, 400, 300} {
 		want := frame.DropNone
 		if i == 2 {
-			want = frame.DropNoBuffer
+			want = frame.DropHostQueue
 		}
 		if r := w.receive(eth(addr(1), outside, n)); r != want {
 			t.Fatalf("%d octets: %v", n, r)

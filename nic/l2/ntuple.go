@@ -107,6 +107,25 @@ func (t *Tuple) key() tuple {
 	return k
 }
 
+// CheckTuples tells whether rules for these tuples can stand beside one another:
+// INVAL if their fields are not those of one profile, EXISTS for duplicates.
+func CheckTuples(list []Tuple) error {
+	seen := map[tuple]bool{}
+	for i := range list {
+		t := &list[i]
+		switch p := t.profile(); {
+		case p == ProfileNone:
+			return status.Inval.Errorf("no profile compares such fields")
+		case p != list[0].profile():
+			return status.Inval.Errorf("a rule of profile %v beside those of profile %v", p, list[0].profile())
+		case seen[t.key()]:
+			return status.Exists.Errorf("two rules for the same packets")
+		}
+		seen[t.key()] = true
+	}
+	return nil
+}
+
 // AddRule adds an n-tuple rule. The first decides on the profile of all. INVAL for
 // one that compares other fields or goes to a queue that is not its vport's,
 // EXISTS for a duplicate, NORESOURCES if there are as many as the function may

@@ -190,6 +190,9 @@ func (q *RxQueue) Post(n int) error {
 // Posted is the number of buffers that wait for frames.
 func (q *RxQueue) Posted() int { return q.posted }
 
+// Free is the number of buffers that the driver may post.
+func (q *RxQueue) Free() int { return q.size - q.posted - q.held }
+
 // Len is the number of frames that wait for the driver.
 func (q *RxQueue) Len() int { return q.done.n }
 

@@ -62,9 +62,9 @@ type Tunnel struct {
 	inner int    // where the inner frame, or packet, begins
 }
 
-// SetTunnels sets the tunnels that the function knows. INVAL for unknown classes,
-// two kinds on one port, and inner addresses of tunnels that carry none.
-func (fn *Function) SetTunnels(p TunnelParams) error {
+// Check refuses, with INVAL, unknown classes, two kinds on one port, and inner
+// addresses of tunnels that carry none.
+func (p *TunnelParams) Check() error {
 	for t, c := range p.Class {
 		if c >= numClasses || c != ClassMACVLAN && (TunnelType(t) == IPGeneve || TunnelType(t) == IPGRE) {
 			return status.Inval.Errorf("class %d of %v tunnels", c, TunnelType(t))
@@ -72,6 +72,15 @@ func (fn *Function) SetTunnels(p TunnelParams) error {
 	}
 	if p.VXLANPort != 0 && p.VXLANPort == p.GenevePort {
 		return status.Inval.Errorf("UDP port %d for two kinds of tunnels", p.VXLANPort)
+	}
+	return nil
+}
+
+// SetTunnels sets the tunnels that the function knows. The errors are those of
+// Check.
+func (fn *Function) SetTunnels(p TunnelParams) error {
+	if err := p.Check(); err != nil {
+		return err
 	}
 	p.Enable[NoTunnel] = false
 	fn.tunnels = p

@@ -1,0 +1,58 @@
+package qede
+
+import (
+	"tapir/nic/l2"
+	"tapir/wire/frame"
+)
+
+// Receive takes a frame of the port, unless it answers why nobody wants it.
+func (n *Netdev) Receive(f *frame.Frame) frame.DropReason { return n.fn.Receive(f) }
+
+// Flush ends a batch of received frames.
+func (n *Netdev) Flush() { n.fn.Flush() }
+
+// Deliver passes received frames to the netdev's link, each queue in turn, while
+// that has room, and reports whether some had to stay. A frame's Queue is the one it came
+// by. Buffers are posted again.
+func (n *Netdev) Deliver(link frame.Link) (waiting bool) {
+	n.turn++
+	for k := range n.rxq {
+		i := (n.turn + k) % len(n.rxq)
+		for q := n.rxq[i]; q.Len() > 0; {
+			if link.Room() <= 0 {
+				return true
+			}
+			f, _ := q.Next()
+			_ = q.Post(q.Free())
+			f.Queue = uint16(i)
+			link.Transmit(f)
+		}
+	}
+	return false
+}
+
+// Queue takes a frame of the netdev into the transmit queue that its Queue
+// names, unless that is full.
+func (n *Netdev) Queue(f *frame.Frame) bool {
+	if len(n.txq) == 0 {
+		return false
+	}
+	q := n.txq[int(f.Queue)%len(n.txq)]
+	if !q.Post(f, l2.TxBD{}) {
+		return false
+	}
+	q.Doorbell()
+	return true
+}
+
+// Transmit passes queued frames to the port while it has room, and reports
+// whether some had to stay.
+func (n *Netdev) Transmit(port frame.Link) (waiting bool) { return n.fn.Transmit(port) }
+
+// Waiting is the number of frames in the queues.
+func (n *Netdev) Waiting() (count int) {
+	for i, q := range n.rxq {
+		count += q.Len() + n.txq[i].Len()
+	}
+	return count
+}

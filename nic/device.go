@@ -44,6 +44,7 @@ type Device struct {
 	header   ether.Header // of our frames: source and tag
 
 	wire, host port // host.link is nil without a host TAP
+	function   *function
 	now        frame.Time
 	stopped    bool // Shutdown was called
 	polling    bool // inside Poll, when frames may leave
@@ -114,6 +115,11 @@ func New(cfg Config, env Env) (*Device, error) {
 	if err := d.compose(seed, env.Reserver); err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
+	if env.Host != nil {
+		if err := d.newFunction(seed); err != nil {
+			return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
+		}
+	}
 	return d, nil
 }
 
@@ -150,8 +156,8 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.fragments.expire(d)
 	d.pollNeighbors()
 	d.flush(&d.wire)
-	if d.host.link != nil {
-		d.flush(&d.host)
+	if d.function != nil {
+		d.function.poll(d)
 	}
 	d.reportLost()
 	next := d.pollStamps() // before what fills the link

@@ -3,9 +3,11 @@ package nic
 import (
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
+	"tapir/nic/buf"
 	"tapir/nic/cm"
 	"tapir/wire/arp"
 	"tapir/wire/ether"
@@ -18,14 +20,17 @@ import (
 // hostSide is the operating system behind a host TAP: a link that keeps what
 // it gets, and the owner of the ports.
 type hostSide struct {
-	w    *world
-	got  [][]byte
-	room int
-	held map[netip.AddrPort]bool
+	w   *world
+	got [][]byte
+	// queues are those that the frames in got came by.
+	queues []uint16
+	room   int
+	held   map[netip.AddrPort]bool
 }
 
 func (h *hostSide) Transmit(f *frame.Frame) {
 	h.got = append(h.got, append([]byte(nil), f.Bytes()...))
+	h.queues = append(h.queues, f.Queue)
 	f.Release()
 }
 
@@ -231,5 +236,146 @@ func TestEphemeralPorts(t *testing.T) {
 		if first != c.first || last != c.last || ok != c.ok {
 			t.Errorf("%d-%d: %d-%d %v", c.lo, c.hi, first, last, ok)
 		}
+	}
+}
+
+// hostNIC is a NIC with a host TAP between two sinks, and a frame of the
+// operating system or for it.
+func hostNIC(t testing.TB, queues int) (d *Device, pass func(p frame.Port)) {
+	h := &hostSide{room: 64, held: map[netip.AddrPort]bool{}}
+	pool := buf.NewPool(64, 0)
+	d, err := New(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24"), Queues: queues}, Env{Pool: pool, Wire: sink{}, Host: sink{}, Reserver: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.LinkUp(0)
+	b := ether.Header{Dst: d.cfg.MAC, Src: ether.Addr{2, 0, 0, 0, 0, 9}, Type: ether.TypeIPv4}.AppendTo(nil)
+	b = append(b, segment(peer4, nic4, tcp.Header{SrcPort: 5, DstPort: 8, Flags: tcp.ACK}, make([]byte, 1460))...)
+	batch := make([]*frame.Frame, 32)
+	return d, func(p frame.Port) {
+		for i := range batch {
+			batch[i] = pool.Get(len(b))
+			batch[i].Append(b)
+		}
+		d.Receive(p, batch, 1)
+		d.Poll(1)
+	}
+}
+
+func TestHostForwardingAllocatesNothing(t *testing.T) {
+	for _, p := range []frame.Port{frame.Wire, frame.Host} {
+		_, pass := hostNIC(t, 4)
+		pass(p)
+		if n := testing.AllocsPerRun(100, func() { pass(p) }); n != 0 {
+			t.Errorf("%v: %v allocations", p, n)
+		}
+	}
+}
+
+// BenchmarkHostForwarding is a frame of 1514 octets that passes a NIC, without
+// the TAPs.
+func BenchmarkHostForwarding(b *testing.B) {
+	for _, p := range []frame.Port{frame.Wire, frame.Host} {
+		b.Run("from "+p.String(), func(b *testing.B) {
+			_, pass := hostNIC(b, 4)
+			b.SetBytes(1514)
+			for i := 0; i < b.N; i += 32 {
+				pass(p)
+			}
+		})
+	}
+}
+
+// flows sends the NIC n segments of as many connections for the host.
+func (s *station) flows(d *Device, n int) {
+	for i := range n {
+		s.transmit(d.cfg.MAC, ether.TypeIPv4, segment(peer4, nic4, tcp.Header{SrcPort: uint16(1000 + i), DstPort: 8, Flags: tcp.ACK}, nil))
+	}
+}
+
+// Connections are spread over the queues by their hash, all of one by one
+// queue, and as the table says.
+func TestHostQueues(t *testing.T) {
+	w := newWorld(t)
+	h := &hostSide{w: w, room: 1000, held: map[netip.AddrPort]bool{}}
+	n := &node{w: w, room: 64}
+	w.attach(n, Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24"), Queues: 4}, Env{Pool: w.pool, Wire: n, Host: h, Reserver: h})
+	s := w.station("02:00:00:00:00:99", "10.0.0.2")
+	received := func() (counts []int) {
+		for _, q := range n.dev.ShowQueues() {
+			counts = append(counts, int(q.RxPackets))
+		}
+		return counts
+	}
+	const flows = 200
+	s.flows(n.dev, flows)
+	w.run(time.Millisecond)
+	first := received()
+	for i, c := range first {
+		if c < flows/8 {
+			t.Errorf("queue %d got %d of %d connections", i, c, flows)
+		}
+	}
+	s.flows(n.dev, flows)
+	w.run(time.Millisecond)
+	for i, c := range received() {
+		if c != 2*first[i] {
+			t.Errorf("queue %d got %d the first time, %d later", i, first[i], c-first[i])
+		}
+	}
+	queueOf := map[string]uint16{} // by ports
+	for i, b := range h.got {
+		ports := string(b[34:38])
+		if q, known := queueOf[ports]; known && q != h.queues[i] {
+			t.Fatalf("a connection came by queue %d, then by %d", q, h.queues[i])
+		}
+		queueOf[ports] = h.queues[i]
+	}
+	rss, _ := n.dev.RSS()
+	rss.Table = [128]uint8{}
+	for i := range rss.Table {
+		rss.Table[i] = 3
+	}
+	if err := n.dev.SetRSS(rss); err != nil {
+		t.Fatal(err)
+	}
+	s.flows(n.dev, flows)
+	w.run(time.Millisecond)
+	if got := received(); got[3] != 2*first[3]+flows {
+		t.Errorf("of %d frames queue 3 got %d", flows, got[3]-2*first[3])
+	}
+	rss.Table[7] = 4
+	if err := n.dev.SetRSS(rss); err == nil || !strings.Contains(err.Error(), "entry 7 of the indirection table is queue 4: there are 4") {
+		t.Errorf("a queue that there is not: %v", err)
+	}
+	if now, _ := n.dev.RSS(); now.Table[7] != 3 {
+		t.Error("a table that was refused holds")
+	}
+}
+
+// What the operating system makes too long, or cuts too short, is dropped with a
+// reason.
+func TestHostFramesAreChecked(t *testing.T) {
+	w, n, _, s := hostPair(t)
+	for _, c := range []struct {
+		len     int
+		counter string
+	}{{14, "rx_drop_truncated"}, {0, "rx_drop_truncated"}, {1515, "rx_drop_oversize"}, {1514, ""}, {60, ""}} {
+		before := uint64(0)
+		if c.counter != "" {
+			before = n.counter(c.counter)
+		}
+		b := ether.Header{Dst: s.mac, Src: n.dev.cfg.MAC, Type: ether.TypeIPv4}.AppendTo(nil)
+		b = append(b, packet(ip.Header{Proto: 17, Src: nic4, Dst: peer4}, make([]byte, max(0, c.len-34)))...)[:c.len]
+		f := w.pool.Get(len(b))
+		f.Append(b)
+		n.dev.Receive(frame.Host, []*frame.Frame{f}, w.now)
+		w.run(time.Millisecond)
+		if sent := len(s.take()); sent != map[bool]int{true: 1}[c.counter == ""] || c.counter != "" && n.counter(c.counter) != before+1 {
+			t.Errorf("%d octets: %d sent, %s", c.len, sent, c.counter)
+		}
+	}
+	if w.pool.Lent() != 0 {
+		t.Errorf("%d frames leaked", w.pool.Lent())
 	}
 }

@@ -65,6 +65,11 @@ func (d *Device) SetMTU(octets int, now frame.Time) error {
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
+	if d.function != nil {
+		if err := d.function.setMTU(octets); err != nil {
+			return fmt.Errorf("NIC %s: %w", cfg.Name, err)
+		}
+	}
 	d.cfg.MTU = octets
 	d.Verbs.SetMTU(octets)
 	d.toe.SetMTU(octets, now)

@@ -55,11 +55,7 @@ func (d *Device) send(p *port, o outgoing) {
 	case p.waiting() < queueFrames:
 		p.queue = append(p.queue, o.kept())
 	default:
-		reason := frame.DropTxQueue
-		if p.name == frame.Host {
-			reason = frame.DropHostQueue
-		}
-		d.dropOut(p, o, reason)
+		d.dropOut(p, o, frame.DropTxQueue)
 	}
 }
 

@@ -74,8 +74,8 @@ func (d *Device) arrived(p *port, f *frame.Frame) {
 	f.ID, f.Stamp = p.rxID, d.stamping.phc.At(at)
 }
 
-// receiveHost passes a frame of the operating system to the wire unchanged,
-// unless it would disturb a connection of the TCP engine.
+// receiveHost passes a frame of the operating system on, unless it would
+// disturb a connection of the TCP engine.
 func (d *Device) receiveHost(f *frame.Frame) {
 	d.arrived(&d.host, f)
 	if d.engineOwns(f.Bytes()) {
@@ -88,7 +88,7 @@ func (d *Device) receiveHost(f *frame.Frame) {
 	if d.stamping.on {
 		d.request(f)
 	}
-	d.send(&d.wire, outgoing{f: f})
+	d.fromHost(f)
 }
 
 // engineOwns tells whether a frame of the operating system is a TCP segment on
@@ -132,7 +132,7 @@ func (d *Device) receiveWire(f *frame.Frame) {
 	case d.in.whole != nil:
 		d.settle(d.in.whole, v)
 	case v == toHost:
-		d.send(&d.host, outgoing{f: f})
+		d.toFunction(f)
 	case v != kept:
 		f.Release()
 	}
@@ -143,7 +143,7 @@ func (d *Device) receiveWire(f *frame.Frame) {
 func (d *Device) settle(g *datagram, v verdict) {
 	for _, p := range g.pieces {
 		if v == toHost {
-			d.send(&d.host, outgoing{f: p.f})
+			d.toFunction(p.f)
 		} else {
 			p.f.Release()
 		}

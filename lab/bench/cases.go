@@ -137,6 +137,9 @@ const (
 	engineAlone    = "TCP engine alone, segments"
 	bareFrames     = "bare forwarder, frames of 1514 octets"
 	vnicFrames     = "VNIC, frames of 1514 octets"
+	hostFrames     = "NIC with a host TAP, frames of 1514 octets"
+	bareSupers     = "bare forwarder, super-frames"
+	hostSupers     = "NIC with a host TAP, super-frames"
 	packetCRC      = "CRC-32 of 1514 octets"
 	packetBuild    = "16B packet built around 1514 octets"
 	packetCheck    = "16B packet of 1514 octets checked"
@@ -208,8 +211,11 @@ func allCases() []*testCase {
 		ucxCase(ucxRate, "ucp_put_bw", 8, 100000),
 		idleCase(idleQP),
 		engineCase(engineAlone),
-		forwardCase(bareFrames, startBare),
-		forwardCase(vnicFrames, startVNIC),
+		forwardCase(bareFrames, false, startBare),
+		forwardCase(vnicFrames, false, startVNIC),
+		forwardCase(hostFrames, false, startHost),
+		forwardCase(bareSupers, true, startBare),
+		forwardCase(hostSupers, true, startHost),
 		codecCase(packetCRC, (*packetCodec).crc),
 		codecCase(packetBuild, (*packetCodec).encapsulate),
 		codecCase(packetCheck, (*packetCodec).check),

@@ -37,20 +37,28 @@ type forwarder interface {
 	close() error
 }
 
-// forwardCase counts the frames of 1514 octets that one thread forwards while
-// a host sends as fast as it can.
-func forwardCase(name string, start func(ctx context.Context, s *side) (forwarder, error)) *testCase {
+// startForwarder begins to forward between the TAPs of s, with virtio-net headers
+// or without.
+type startForwarder func(ctx context.Context, s *side, vnet bool) (forwarder, error)
+
+// forwardCase counts the frames that one thread forwards while a host sends as
+// fast as it can: of 1514 octets, or super-frames with vnet.
+func forwardCase(name string, vnet bool, start startForwarder) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
 		s, err := newSide()
 		if err != nil {
 			return sample{}, err
 		}
 		defer s.close()
-		f, err := start(ctx, s)
+		f, err := start(ctx, s, vnet)
 		if err != nil {
 			return sample{}, err
 		}
-		n, err := flooded(s, f, b.opt.duration)
+		flood := flooded
+		if vnet {
+			flood = floodedWhole
+		}
+		n, err := flood(s, f, b.opt.duration)
 		return sample{rate: float64(n) / b.opt.duration.Seconds()}, errors.Join(err, f.close())
 	}}
 }
@@ -74,11 +82,18 @@ func flooded(s *side, f forwarder, d time.Duration) (n uint64, err error) {
 	if err := segmented(c); err != nil {
 		return 0, err
 	}
+	payload := make([]byte, perWrite*datagram)
+	return during(f, d, func() { _, _ = c.Write(payload) }) // a full queue is what is wanted
+}
+
+// during counts what f forwards in that time, while send is called again and
+// again.
+func during(f forwarder, d time.Duration, send func()) (n uint64, err error) {
 	var flood sync.WaitGroup
 	var over atomic.Bool
 	flood.Go(func() {
-		for payload := make([]byte, perWrite*datagram); !over.Load(); {
-			_, _ = c.Write(payload) // a full queue is what is wanted
+		for !over.Load() {
+			send()
 		}
 	})
 	defer flood.Wait()
@@ -158,14 +173,14 @@ func (b *bare) close() error {
 	return <-b.ended
 }
 
-func startBare(_ context.Context, s *side) (forwarder, error) {
+func startBare(_ context.Context, s *side, vnet bool) (forwarder, error) {
 	l, err := loop.New(loop.Config{})
 	if err != nil {
 		return nil, err
 	}
 	b := &bare{loop: l, ended: make(chan error, 1)}
 	for port, name := range []string{opaFabric, opaHost} {
-		t, err := s.net.OpenTAP(tap.Config{Name: name})
+		t, err := s.net.OpenTAP(tap.Config{Name: name, Vnet: vnet})
 		if err != nil {
 			l.Close()
 			return nil, err
@@ -192,7 +207,7 @@ func (v throughVNIC) sent() (uint64, error) {
 
 func (v throughVNIC) close() error { return v.Close() }
 
-func startVNIC(ctx context.Context, s *side) (forwarder, error) {
+func startVNIC(ctx context.Context, s *side, _ bool) (forwarder, error) {
 	n, err := fabric.Start(ctx, fabric.Config{Name: "bench", TAP: opaFabric, GUID: 1, LID: 1, NS: s.ns,
 		VNICs: []fabric.VNIC{{VESW: opaVESW, TAP: opaHost, MTU: opaMTU, Policy: vnic.DefaultPolicy()}}})
 	if err != nil {

@@ -81,6 +81,8 @@ var allRows = []*row{
 	{"opa", "frames per second through a VNIC, MAC table, 16B packet and ICRC : bare forwarder between the same TAPs", vnicFrames, bareFrames, rate, "M/s", 0.8, 0.9, false},
 	{"opa", "16B packets built per second of CPU time, with ICRC : CRC-32 of their 1,514 octets", packetBuild, packetCRC, rate, "M/s", 0.7, 0.8, false},
 	{"opa", "16B packets checked per second of CPU time, with ICRC : CRC-32 of their 1,514 octets", packetCheck, packetCRC, rate, "M/s", 0.7, 0.8, false},
+	{"host", "frames per second from host TAP to wire TAP, `wire`, through a NIC : bare forwarder between the same TAPs", hostFrames, bareFrames, rate, "M/s", 0.8, 0.9, false},
+	{"host", "super-frames per second from host TAP to wire TAP, `gso`, through a NIC : bare forwarder between the same TAPs", hostSupers, bareSupers, rate, "M/s", 0.8, 0.9, false},
 	{"memory", "memory of an idle connected queue pair", idleQP, "", memory, "KiB", 64, 16, true},
 }
 

@@ -2,7 +2,7 @@ package nic
 
 import (
 	"fmt"
-	"math/rand/v2"
+	"hash/fnv"
 	"slices"
 
 	"tapir/nic/l2"
@@ -80,9 +80,10 @@ func (f *function) startQueues(i int) error {
 
 // defaultRSS is what a driver begins with: a key by chance, all queues in turn.
 func defaultRSS(seed uint64, queues int) (r RSS) {
-	rng := rand.New(rand.NewPCG(seed, seed>>32|seed<<32))
-	for i := range r.Key {
-		r.Key[i] = byte(rng.Uint32())
+	for i := 0; i < len(r.Key); i += 8 {
+		h := fnv.New64a()
+		fmt.Fprintf(h, "RSS %d %d", seed, i)
+		h.Sum(r.Key[i:i])
 	}
 	r.Table = spread(queues)
 	r.Hashes = l2.DefaultHash

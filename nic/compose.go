@@ -31,6 +31,9 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 	if err := d.newVerbs(seed); err != nil {
 		return err
 	}
+	if err := d.composeInterrupts(); err != nil {
+		return err
+	}
 	d.CM = cm.New(d.Verbs)
 	d.log.Mask, d.log.Now = d.cfg.Dprint, func() frame.Time { return d.now }
 	d.cfg.IWARP.Log = &d.log

@@ -90,6 +90,8 @@ type Config struct {
 	// PHC is the hardware clock, PTP the faults of its stamps.
 	PHC PHC
 	PTP PTP
+	// Interrupts are those of queues and completions.
+	Interrupts Interrupts
 }
 
 // Reserver keeps TCP ports of the operating system's side free for the

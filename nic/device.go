@@ -71,9 +71,10 @@ type Device struct {
 	icmpIn        uint64
 	icmpOut       uint64
 
-	timers  timers
-	pollers []*poller
-	late    lateReceives
+	timers     timers
+	pollers    []*poller
+	interrupts interrupts
+	late       lateReceives
 }
 
 // allNodes is the group of all IPv6 stations on the link.
@@ -153,6 +154,7 @@ func (d *Device) Addrs() []netip.Prefix { return d.addrs }
 func (d *Device) Poll(now frame.Time) frame.Time {
 	d.now, d.polling = now, true
 	d.timers.run(now)
+	d.pollInterrupts()
 	d.fragments.expire(d)
 	d.pollNeighbors()
 	d.flush(&d.wire)
@@ -162,7 +164,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.reportLost()
 	next := d.pollStamps() // before what fills the link
 	d.iwarp.Poll(now)
-	next = min(next, d.toe.Poll(now), d.iwarp.Deadline(), d.late.poll(d.Verbs, now))
+	next = min(next, d.toe.Poll(now), d.iwarp.Deadline(), d.late.poll(d.Verbs, now), d.reportSent())
 	d.polling = false
 	if d.turnBack() || d.Verbs.Pending() || len(d.lost) > 0 {
 		return now

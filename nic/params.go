@@ -89,7 +89,7 @@ func (d *Device) Set(settings ...Setting) error {
 	}
 	d.cfg = cfg
 	d.configure()
-	return nil
+	return d.setCoalescing()
 }
 
 // configure hands the settings that may change to the engines.

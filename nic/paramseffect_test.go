@@ -24,6 +24,10 @@ func TestParametersReachTheirFields(t *testing.T) {
 		value string
 		cfg   Config
 	}{
+		"int_mode":                {"inta", Config{Interrupts: Interrupts{Mode: "inta"}}},
+		"msix_vectors":            {"5", Config{Interrupts: Interrupts{Vectors: 5}}},
+		"rx_usecs":                {"64", Config{Interrupts: Interrupts{RxUsecs: 64}}},
+		"tx_usecs":                {"64", Config{Interrupts: Interrupts{TxUsecs: 64}}},
 		"loopback_enabled":        {"0", Config{NoLoopback: true}},
 		"mpa_crc_required":        {"0", iw(iwarp.Config{CRC: mpa.CRCOptional, CRCRequired: iwarp.Off})},
 		"mpa_crc_strict":          {"1", iw(iwarp.Config{CRC: mpa.CRCRefused})},

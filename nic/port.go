@@ -32,7 +32,9 @@ type outgoing struct {
 	// stamp, or the time since another, is written into it.
 	message uint64
 	oneStep bool
-	since   frame.Stamp
+	// offloaded: the TCP engine's, not a frame of the Ethernet queue.
+	offloaded bool
+	since     frame.Stamp
 }
 
 // kept is o in a form that may wait.
@@ -84,6 +86,9 @@ func (d *Device) transmit(p *port, o outgoing) {
 	p.txBytes += uint64(o.f.Len())
 	if p.name == frame.Wire {
 		p.tx.count(o.f)
+		if !o.offloaded {
+			d.interrupts.sent++
+		}
 	}
 	o.f.ID, o.f.Stamp = p.txID, d.stamping.phc.At(d.now)
 	later := false

@@ -35,6 +35,8 @@ type inbound struct {
 	off    frame.Offload // what the sender left undone on body
 	drop   frame.DropReason
 	whole  *datagram // the fragments that body was made from
+	// offloaded: the TCP engine's, not a frame of the Ethernet queue.
+	offloaded bool
 }
 
 // verdict says what becomes of the frame in hand.
@@ -57,6 +59,7 @@ func (d *Device) Receive(p frame.Port, frames []*frame.Frame, now frame.Time) {
 			d.receiveWire(f)
 		}
 	}
+	d.reportReceived()
 }
 
 // arrived is stage 1: the frame passes port p.
@@ -117,11 +120,21 @@ func (d *Device) receiveWire(f *frame.Frame) {
 		f.Release()
 		return
 	}
-	d.in = inbound{f: f, off: f.Offload}
 	if d.stamping.on {
 		d.sighted(f)
 	}
+	if !d.awaits(f) {
+		d.handleWire(f)
+	}
+}
+
+// handleWire is what follows stage 1, for a frame of the wire.
+func (d *Device) handleWire(f *frame.Frame) {
+	d.in = inbound{f: f, off: f.Offload}
 	v := d.etherIn(f.Bytes())
+	if !d.in.offloaded && !d.interrupts.holds {
+		d.interrupts.received++
+	}
 	notes, drop := d.notes.Take()
 	if v == dropped {
 		drop = d.in.drop
@@ -341,6 +354,7 @@ func (d *Device) tcpIn() verdict {
 			return toHost
 		}
 	}
+	in.offloaded = true
 	if d.toe.Segment(&in.ip, in.body, in.off, d.now) {
 		return consumed
 	}

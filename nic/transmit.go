@@ -27,7 +27,7 @@ type toeOutput struct{ d *Device }
 // Transmit implements toe.Output.
 func (o toeOutput) Transmit(f *frame.Frame, dst netip.Addr) {
 	notes, _ := o.d.notes.Take()
-	o.d.output(outgoing{f: f, notes: notes}, dst)
+	o.d.output(outgoing{f: f, notes: notes, offloaded: true}, dst)
 }
 
 // Room implements toe.Output: while frames wait, nothing may overtake them.

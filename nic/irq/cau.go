@@ -59,15 +59,18 @@ func resolution(usecs int) uint32 {
 
 // Event says that the device has put something into the queue behind a protocol
 // index of sb. It allocates nothing.
-func (sb *SB) Event(pi int, now frame.Time) {
+func (sb *SB) Event(pi int, now frame.Time) { sb.Events(pi, 1, now) }
+
+// Events is n events at once, as those of a batch: one update for all.
+func (sb *SB) Events(pi, n int, now frame.Time) {
 	h := sb.hwfn
 	if h.sbs[sb.line] != sb {
 		return // released
 	}
 	h.dev.now = now
-	sb.events++
+	sb.events += uint64(n)
 	w := &h.cauPI[sb.line*PIs+pi]
-	*w = *w&^piProd | (*w+1)&piProd
+	*w = *w&^piProd | (*w+uint32(n))&piProd
 	l, e, f := &h.lines[sb.line], &h.cauSB[sb.line], FSM(*w>>piFSM&1)
 	switch e.state(f) {
 	case Stopped:
@@ -171,6 +174,30 @@ func (sb *SB) SetCoalesce(pi, usecs int) error {
 	shift := sbRes + 2*f
 	e.params = e.params&^(3<<shift) | res<<shift
 	words[pi] = words[pi]&^(timesetOf<<piTimeset) | uint32(usecs)>>res<<piTimeset
+	return nil
+}
+
+// SetTimer has all events of a state machine wait for up to usecs microseconds,
+// or, with 0, not at all. INVAL, and no change: above MaxCoalesce.
+func (sb *SB) SetTimer(f FSM, usecs int, now frame.Time) error {
+	h := sb.hwfn
+	switch {
+	case usecs < 0 || usecs > MaxCoalesce:
+		return status.Inval.Errorf("coalescing of %d us: allowed are 0..%d", usecs, MaxCoalesce)
+	case usecs == 0:
+		sb.SetState(f, Disabled, now)
+		return nil
+	}
+	words := h.cauPI[sb.line*PIs:][:PIs]
+	res := resolution(usecs)
+	for i, w := range words {
+		if FSM(w>>piFSM&1) == f {
+			words[i] = w&^(timesetOf<<piTimeset) | uint32(usecs)>>res<<piTimeset
+		}
+	}
+	e, shift := &h.cauSB[sb.line], sbRes+2*f
+	e.params = e.params&^(3<<shift) | res<<shift
+	sb.SetState(f, Enabled, now)
 	return nil
 }
 

@@ -233,7 +233,7 @@ func TestVectorsOfTwoHwfns(t *testing.T) {
 			h.SP().Event(0, 0)
 			for id := range 3 {
 				sb := block(t, h, id)
-				sb.Handle(func(frame.Time) { served[[2]int{i, id}]++ })
+				sb.Handle(func(*SB, frame.Time) { served[[2]int{i, id}]++ })
 				sb.Event(RxPI, 0)
 			}
 		}
@@ -419,7 +419,7 @@ func TestAggregation(t *testing.T) {
 	if d.Poll(69*us) != 70*us || d.Poll(70*us) != frame.Never || fired != 2 {
 		t.Errorf("%d interrupts", fired)
 	}
-	if sb.PI(RxPI) != 70 || sb.PI(TxPI0) != 1 || sb.Updates() != 1 || sb.Events() != 71 {
+	if sb.PI(RxPI) != 70 || sb.PI(TxPI0) != 1 || sb.Updates() != 1 || sb.Reported() != 71 {
 		t.Errorf("Rx %d, Tx %d, %d updates", sb.PI(RxPI), sb.PI(TxPI0), sb.Updates())
 	}
 	// Stopped: nothing is written until it goes on; the other machine does.
@@ -506,14 +506,44 @@ func TestAttentions(t *testing.T) {
 	}
 }
 
+// A batch is one update; a timer for all queues of a block goes through the
+// resolutions.
+func TestBatchesAndTimers(t *testing.T) {
+	d := device(t, Config{SBs: 1, Mode: MSIX, Platform: msix(2)})
+	sb := block(t, d.Hwfns[0], 0)
+	n := 0
+	sb.Handle(func(*SB, frame.Time) { n++ })
+	sb.Events(RxPI, 40, 0)
+	if n != 1 || sb.PI(RxPI) != 40 || sb.Updates() != 1 {
+		t.Errorf("a batch of 40: %d interrupts, index %d", n, sb.PI(RxPI))
+	}
+	us := frame.Time(time.Microsecond)
+	for _, c := range []struct{ usecs, effective int }{{100, 100}, {500, 500}, {129, 128}, {1, 1}} {
+		want(t, sb.SetTimer(Rx, c.usecs, 0), status.Success)
+		for _, pi := range []int{RxPI, CNQPI} {
+			if sb.Coalesce(pi) != c.effective || sb.Coalesce(TxPI0) != 0 {
+				t.Errorf("%d us: index %d %d, Tx %d", c.usecs, pi, sb.Coalesce(pi), sb.Coalesce(TxPI0))
+			}
+		}
+	}
+	want(t, sb.SetTimer(Rx, 512, 0), status.Inval)
+	if sb.Event(RxPI, 5*us); n != 1 || d.Poll(5*us) != 6*us {
+		t.Error("the event does not wait")
+	}
+	want(t, sb.SetTimer(Rx, 0, 5*us), status.Success)
+	if n != 2 || sb.Coalesce(RxPI) != 0 || d.Poll(6*us) != frame.Never {
+		t.Error("what waited stays when coalescing ends")
+	}
+}
+
 // TestHandlerThatMakesEvents: deliveries are not nested, and none is lost.
 func TestHandlerThatMakesEvents(t *testing.T) {
 	for _, mode := range []Mode{MSIX, MSI, INTA} {
 		d := device(t, Config{SBs: 2, Mode: mode, Platform: msix(3)})
 		a, b := block(t, d.Hwfns[0], 0), block(t, d.Hwfns[0], 1)
 		depth, left := 0, 1000
-		handler := func(own, other *SB) func(frame.Time) {
-			return func(now frame.Time) {
+		handler := func(other *SB) func(*SB, frame.Time) {
+			return func(own *SB, now frame.Time) {
 				if depth++; depth > 1 {
 					t.Fatal("nested")
 				}
@@ -524,8 +554,8 @@ func TestHandlerThatMakesEvents(t *testing.T) {
 				depth--
 			}
 		}
-		a.Handle(handler(a, b))
-		b.Handle(handler(b, a))
+		a.Handle(handler(b))
+		b.Handle(handler(a))
 		a.Event(RxPI, 0)
 		if left > 0 || a.ack != a.prod || b.ack != b.prod {
 			t.Errorf("%v: %d calls are missing", mode, left)
@@ -557,48 +587,5 @@ func TestErrorsHaveCodes(t *testing.T) {
 	_, err := New(Config{SBs: 500})
 	if !errors.Is(err, status.Inval) || err.Error() != "500 status blocks, a PF has 1..128 beside the slowpath's: INVAL" {
 		t.Error(err)
-	}
-}
-
-// hot is event -> status block -> interrupt -> handler -> acknowledgement.
-func hot(t testing.TB) (*SB, *int) {
-	d, err := New(Config{SBs: 2, Mode: MSIX, Platform: msix(3)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := d.Hwfns[0]
-	h.IntEnable(0)
-	sb, err := h.SBInit(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Setup(sb)
-	n := new(int)
-	sb.Handle(func(frame.Time) { *n++ })
-	return sb, n
-}
-
-func TestHotPathAllocatesNothing(t *testing.T) {
-	sb, n := hot(t)
-	if a := testing.AllocsPerRun(1000, func() { sb.Event(RxPI, 0) }); a != 0 || *n != 1001 {
-		t.Errorf("%v allocations, %d interrupts", a, *n)
-	}
-	sb.SetState(Rx, Enabled, 0)
-	_ = sb.SetCoalesce(RxPI, 10)
-	now := frame.Time(0)
-	if a := testing.AllocsPerRun(1000, func() {
-		sb.Event(RxPI, now)
-		now = now.Add(time.Millisecond)
-		sb.hwfn.dev.Poll(now)
-	}); a != 0 || *n != 2002 {
-		t.Errorf("coalescing: %v allocations, %d interrupts", a, *n)
-	}
-}
-
-func BenchmarkEvent(b *testing.B) {
-	sb, _ := hot(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		sb.Event(RxPI, 0)
 	}
 }

@@ -9,7 +9,7 @@ import (
 // Handle has fn consume what is behind the indices of sb whenever it has
 // changed, in every mode: between, the line is disabled, and what came
 // meanwhile interrupts again. nil: nobody does.
-func (sb *SB) Handle(fn func(now frame.Time)) { sb.handler = fn }
+func (sb *SB) Handle(fn func(sb *SB, now frame.Time)) { sb.handler = fn }
 
 // Service is the interrupt service routine of the operating system for every
 // mode: it finds out whom a vector means and has it consume. The slowpath of a
@@ -43,7 +43,7 @@ func (d *Device) serve(h *Hwfn, vector int) {
 	}
 	sb.Ack(Disable, false, d.now)
 	if sb.UpdateIdx() {
-		sb.handler(d.now)
+		sb.handler(sb, d.now)
 	}
 	sb.Ack(Enable, true, d.now)
 }
@@ -75,7 +75,7 @@ func (d *Device) Look(now frame.Time) (any bool) {
 		for _, sb := range h.sbs[1:] {
 			if sb != nil && sb.handler != nil && sb.UpdateIdx() {
 				any = true
-				sb.handler(now)
+				sb.handler(sb, now)
 				sb.Ack(Nop, true, now)
 			}
 		}
@@ -109,9 +109,8 @@ func (d *Device) ShowVectors() (list []VectorInfo) {
 // Unhandled counts interrupts for status blocks without a handler.
 func (d *Device) Unhandled() uint64 { return d.unhandled }
 
-// Events counts what was reported behind sb's indices, and Updates how often
-// that was written to the host.
-func (sb *SB) Events() uint64 { return sb.events }
+// Reported counts the events of sb, and Updates how often it was written.
+func (sb *SB) Reported() uint64 { return sb.events }
 
 // Updates counts the writes of the status block.
 func (sb *SB) Updates() uint64 { return sb.updates }

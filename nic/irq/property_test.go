@@ -243,7 +243,7 @@ func TestSameEventsInEveryMode(t *testing.T) {
 				}
 				sbs[i] = sb
 				dev.Hwfns[0].Setup(sb)
-				sb.Handle(func(frame.Time) { log = append(log, fmt.Sprint(now, i, sb.pi)) })
+				sb.Handle(func(*SB, frame.Time) { log = append(log, fmt.Sprint(now, i, sb.pi)) })
 				if usecs > 0 {
 					sb.SetState(Rx, Enabled, now)
 					if err := sb.SetCoalesce(RxPI, usecs); err != nil {

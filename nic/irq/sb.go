@@ -18,7 +18,7 @@ type SB struct {
 
 	events  uint64
 	updates uint64
-	handler func(now frame.Time)
+	handler func(sb *SB, now frame.Time)
 }
 
 // NumSBs counts status blocks: those of the PF and those of its VFs.

@@ -188,7 +188,7 @@ func (c *CQ) push(wc WC) {
 	if asked && !c.queued {
 		c.queued = true
 		c.dev.cnqs[c.vector]++
-		c.dev.Enqueue((*cqNotify)(c))
+		c.dev.notify(c)
 	}
 }
 

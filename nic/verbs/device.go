@@ -97,6 +97,8 @@ type Device struct {
 	state    deviceState
 	port     port
 	cnqs     []uint64 // notifications of each
+	notified [][]*CQ  // what each CNQ holds
+	raise    func(cnq int)
 	raised   [NumEventTypes]uint64
 
 	objects   [numKinds]int

@@ -15,7 +15,9 @@ import (
 
 // The way in, in packet order:
 //
-//  1. port      number, stamp, counters; at the end the capture record
+//  1. port      number, stamp, counters; at the end the capture record.
+//     With coalescing, frames that are not the TCP engine's wait
+//     here for their interrupt (composeirq.go)
 //  2. ether     header, VLAN, station filter
 //  3. arp       neighbors learned and answered
 //  4. ip        header, addresses; fragments wait until whole (fragment.go)
@@ -120,9 +122,6 @@ func (d *Device) receiveWire(f *frame.Frame) {
 		f.Release()
 		return
 	}
-	if d.stamping.on {
-		d.sighted(f)
-	}
 	if !d.awaits(f) {
 		d.handleWire(f)
 	}
@@ -131,6 +130,9 @@ func (d *Device) receiveWire(f *frame.Frame) {
 // handleWire is what follows stage 1, for a frame of the wire.
 func (d *Device) handleWire(f *frame.Frame) {
 	d.in = inbound{f: f, off: f.Offload}
+	if d.stamping.on {
+		d.sighted(f)
+	}
 	v := d.etherIn(f.Bytes())
 	if !d.in.offloaded && !d.interrupts.holds {
 		d.interrupts.received++

@@ -89,6 +89,8 @@ func (d *served) Show(kind string) (v any, err error) {
 			v = rows(d.Device.ShowMW())
 		case "cep":
 			v = rows(d.Device.ShowCEP())
+		case "irq":
+			v = d.Device.ShowIRQ()
 		case "counters":
 			v = d.Device.Counters()
 		case "params":

@@ -35,7 +35,8 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 		return err
 	}
 	d.CM = cm.New(d.Verbs)
-	d.log.Mask, d.log.Now = d.cfg.Dprint, func() frame.Time { return d.now }
+	d.setMsglvl()
+	d.log.Now = func() frame.Time { return d.now }
 	d.cfg.IWARP.Log = &d.log
 	d.Verbs.SetLog(&d.log)
 	d.CM.SetClock(d.log.Now)
@@ -59,6 +60,8 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 func (d *Device) noteAsync(ev verbs.AsyncEvent) {
 	if d.log.On(frame.LogWR) {
 		d.logAsync(&ev)
+	} else if ev.Err != nil {
+		d.log.Say(frame.Notice, frame.LogWR, "async %v: %v", ev.Type, ev.Err)
 	}
 	if ev.Type == verbs.EventSRQLimit {
 		d.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(), ev.SRQ.Len()))

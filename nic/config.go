@@ -81,8 +81,8 @@ type Config struct {
 	TCP toe.Config
 	// NoLoopback refuses RDMA connections to the NIC's own addresses.
 	NoLoopback bool
-	// Dprint are the topics that Device.Log is told about.
-	Dprint frame.Topic
+	// Msglvl says what Device.Log is told about: topics, or a level alone.
+	Msglvl frame.Msglvl
 	// Iface is the name of the interface that the wire is. If IfaceList is not
 	// empty and does not hold it, the NIC offers no RDMA.
 	Iface     string

@@ -12,9 +12,10 @@ import (
 	"tapir/wire/ip"
 )
 
-// Log is what the NIC's layers have to say about the topics of
-// Config.Dprint.
+// Log is what the NIC's layers have to say, as Config.Msglvl asks for.
 func (d *Device) Log() *frame.Log { return &d.log }
+
+func (d *Device) setMsglvl() { d.log.Mask, d.log.Level = d.cfg.Msglvl.Topics(), d.cfg.Msglvl.Level() }
 
 // System is the system's time of day at engine time t.
 func (d *Device) System(t frame.Time) frame.Stamp { return d.system.At(t) }
@@ -123,6 +124,7 @@ func (d *Device) ShowEvents(seq uint64) []EventInfo {
 type LineInfo struct {
 	Seq   uint64 `json:"seq"`
 	Time  string `json:"time"` // of the hardware clock
+	Level string `json:"level"`
 	Topic string `json:"topic"`
 	Text  string `json:"text"`
 }
@@ -133,7 +135,7 @@ func (d *Device) ShowLog(seq uint64) []LineInfo {
 	lines := d.log.Since(seq)
 	list := make([]LineInfo, len(lines))
 	for i, l := range lines {
-		list[i] = LineInfo{Seq: l.Seq, Time: d.timeOf(l.At), Topic: l.Topic.String(), Text: l.Text}
+		list[i] = LineInfo{Seq: l.Seq, Time: d.timeOf(l.At), Level: l.Level.String(), Topic: l.Topic.String(), Text: l.Text}
 	}
 	return list
 }

@@ -14,6 +14,7 @@ type EthtoolInfo struct {
 	BusInfo         string     `json:"bus_info"`         // the wire TAP, unknown here
 	PermAddr        ether.Addr `json:"permanent_address"`
 
+	Msglvl   uint32           `json:"msglvl"`
 	Link     EthtoolLink      `json:"link"`
 	Pause    EthtoolPause     `json:"pause"`
 	Rings    EthtoolRings     `json:"rings"`
@@ -63,7 +64,7 @@ type EthtoolFeature struct {
 // ShowEthtool describes the NIC as ethtool does.
 func (d *Device) ShowEthtool() EthtoolInfo {
 	return EthtoolInfo{
-		Netdev: d.cfg.Name, Driver: "tapir", PermAddr: d.cfg.MAC,
+		Netdev: d.cfg.Name, Driver: "tapir", PermAddr: d.cfg.MAC, Msglvl: d.cfg.Msglvl.Word(),
 		Link:     EthtoolLink{Up: !d.wire.closed, Speed: PortSpeed},
 		Rings:    EthtoolRings{TxMax: queueFrames, Tx: queueFrames},
 		Channels: EthtoolChannels{MaxCombined: 1, Combined: 1},

@@ -96,7 +96,7 @@ func (d *Device) Set(settings ...Setting) error {
 func (d *Device) configure() {
 	d.iwarp.Configure(d.cfg.IWARP)
 	d.toe.SetParams(d.cfg.TCP.Params)
-	d.log.Mask = d.cfg.Dprint
+	d.setMsglvl()
 	d.stamping.host.Faults = d.cfg.PTP.faults()
 }
 

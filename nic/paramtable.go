@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,7 +160,8 @@ func cmParams() []*Param {
 			func(c *Config) *time.Duration { return &c.IWARP.CloseTimeout }, 5*second, time.Hour, false),
 		bits(Param{Name: "dprint", Origin: originSiw, Runtime: true,
 			Help: "topics that tapir show NIC log has lines about"},
-			func(c *Config) *frame.Topic { return &c.Dprint }, 0, true, topics()...),
+			func(c *Config) *frame.Msglvl { return &c.Msglvl }, 0, true, topics()...),
+		msglvl(),
 		duration(Param{Name: "first_delay", Origin: originTapir, Runtime: true,
 			Help: "time to wait with the first FPDU of a connection that the NIC opens"},
 			func(c *Config) *time.Duration { return &c.IWARP.FirstDelay }, 0, second, true),
@@ -170,11 +172,26 @@ func cmParams() []*Param {
 	}
 }
 
-func topics() (words []named[frame.Topic]) {
-	for i, name := range frame.TopicNames {
-		words = append(words, named[frame.Topic]{name, 1 << i})
+func topics() (words []named[frame.Msglvl]) {
+	for _, n := range frame.TopicNames {
+		words = append(words, named[frame.Msglvl]{n.Name, frame.Msglvl(n.Topic)})
 	}
 	return words
+}
+
+// msglvl is the whole word of which dprint names the bits.
+func msglvl() *Param {
+	return &Param{Name: "msglvl", Type: "number", Origin: originDriver, Runtime: true, Expect: "a word of 32 bits, such as 0x80000000",
+		Help: "topics of dprint as bits, or the level of lines of any topic: 0x40000000 INFO, 0x80000000 NOTICE, 0xc0000000 ERR",
+		get:  func(c *Config) string { return fmt.Sprintf("0x%08x", c.Msglvl.Word()) },
+		set: func(c *Config, v string) error {
+			n, err := strconv.ParseUint(v, 0, 32)
+			if err != nil {
+				return errValue
+			}
+			c.Msglvl = frame.Msglvl(frame.Msglvl(n).Word())
+			return nil
+		}}
 }
 
 // maxReads is what FastLinQ devices allow, each way.

@@ -79,6 +79,11 @@ func (d *Device) newVerbs(seed uint64) error {
 func (d *Device) portMoved(open bool) {
 	d.wire.closed = !open
 	d.linkChanges++
+	state := "down"
+	if open {
+		state = "up"
+	}
+	d.log.Say(frame.Notice, frame.LogLink, "link is %s", state)
 }
 
 // setGIDs makes the port's GID table follow the addresses.
@@ -119,6 +124,7 @@ func (d *Device) LinkDown(now frame.Time) {
 // destroying still work.
 func (d *Device) Fail(why error, now frame.Time) {
 	d.now = now
+	d.log.Say(frame.Err, frame.LogCmd, "device failed: %v", why)
 	d.Verbs.Fail(why)
 	d.CM.Remove(now)
 }
@@ -132,6 +138,7 @@ func (d *Device) AddAddr(p netip.Prefix, now frame.Time) error {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
 	d.readdress(cfg.Addrs)
+	d.log.Say(frame.Info, frame.LogCmd, "address %v added", p)
 	if d.host.link == nil && !d.wire.closed {
 		d.announceOne(p.Addr())
 	}
@@ -152,6 +159,7 @@ func (d *Device) RemoveAddr(a netip.Addr, now frame.Time) error {
 		}
 	}
 	d.readdress(slices.Delete(slices.Clone(d.cfg.Addrs), i, i+1))
+	d.log.Say(frame.Info, frame.LogCmd, "address %v removed", a)
 	return nil
 }
 

@@ -48,7 +48,7 @@ func printNew(w io.Writer, name string, lines []nic.LineInfo, next uint64) uint6
 		if l.Seq > next {
 			fmt.Fprintf(w, "%s: %d lines were not printed in time\n", name, l.Seq-next)
 		}
-		fmt.Fprintf(w, "%s: %s %s %s\n", name, l.Time, l.Topic, l.Text)
+		fmt.Fprintf(w, "%s: %s %s %s %s\n", name, l.Time, l.Level, l.Topic, l.Text)
 		next = l.Seq + 1
 	}
 	return next

@@ -23,8 +23,8 @@ func printSettings(cmd *cobra.Command, d *netdev, _ []string) error {
 		speed, duplex, detected = fmt.Sprintf("%dMb/s", l.Speed), "Full", "yes"
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Settings for %s:\n"+
-		"\tSpeed: %s\n\tDuplex: %s\n\tAuto-negotiation: %s\n\tPort: Other\n\tPHYAD: 0\n\tTransceiver: internal\n\tLink detected: %s\n",
-		d.name, speed, duplex, onOff(d.nic.Link.Autoneg), detected)
+		"\tSpeed: %s\n\tDuplex: %s\n\tAuto-negotiation: %s\n\tPort: Other\n\tPHYAD: 0\n\tTransceiver: internal\n%s\tLink detected: %s\n",
+		d.name, speed, duplex, onOff(d.nic.Link.Autoneg), msglvlLine(d.nic.Msglvl), detected)
 	return err
 }
 

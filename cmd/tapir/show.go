@@ -60,7 +60,7 @@ var columns = map[string][]string{
 	"qp":     {"qp", "state", "iwarp_state", "local", "remote", "sends_pending", "recvs_pending", "crc", "tx_fpdus", "tx_bytes", "rx_fpdus", "rx_bytes"},
 	"cep":    {"id", "state", "phase", "local", "remote", "qp", "mpa_revision", "crc", "markers", "ird", "ord", "rtr"},
 	"events": {"time", "event", "id", "qp", "iwarp_state", "local", "remote", "status", "reason", "ird", "ord", "private_data"},
-	"log":    {"time", "topic", "text"},
+	"log":    {"time", "level", "topic", "text"},
 
 	"traffic": {"vesw", "node", "vport", "tx_packets", "rx_packets", "tx_bytes", "rx_bytes", "tx_errors", "rx_errors", "tx_dlid_zero", "tx_smac_filt", "rx_bad_veswid"},
 }

@@ -162,7 +162,7 @@ func printLines(w io.Writer, raw json.RawMessage) {
 		for _, f := range fields {
 			switch f.key {
 			case "seq":
-			case "time", "topic", "text", "event":
+			case "time", "level", "topic", "text", "event":
 				parts = append(parts, f.text)
 			default:
 				parts = append(parts, f.key+"="+f.text)

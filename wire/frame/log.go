@@ -6,54 +6,130 @@ import (
 	"strings"
 )
 
-// Topic is a set of subjects that a Log is told about, after the debug mask of
-// the Linux siw driver.
+// Topic is a set of subjects that a Log is told about: the module mask of the
+// FastLinQ driver core (DP_MODULE), whose lower half are the bits of ethtool's
+// message level. Those of the Linux siw driver's debug mask have its names.
 type Topic uint32
 
 const (
-	LogCM    Topic = 1 << iota // connection events and states
-	LogMPA                     // start-up frames
-	LogTX                      // each FPDU sent
-	LogRX                      // each FPDU received
-	LogError                   // protocol errors and Terminates (siw: eh)
-	LogDrop                    // each frame dropped, and why
-	LogObj                     // objects made and destroyed
-	LogMM                      // memory registered, invalidated, bound to windows
-	LogWR                      // each work request posted and completed
-	LogCmd                     // each command of a program, step by step
-	LogData                    // each piece of memory read or written for a message
+	LogCmd   Topic = 0x1       // drv: each command of a program, step by step
+	LogLink  Topic = 0x4       // link: the port opens and closes
+	LogDrop  Topic = 0x40      // rx_err: each frame dropped, and why
+	LogTX    Topic = 0x100     // tx_queued: each FPDU sent
+	LogWR    Topic = 0x400     // tx_done: each work request posted and completed
+	LogRX    Topic = 0x800     // rx_status: each FPDU received
+	LogData  Topic = 0x1000    // pktdata: each piece of memory read or written for a message
+	LogError Topic = 0x100000  // sp: protocol errors and Terminates (siw: eh)
+	LogObj   Topic = 0x800000  // cxt: objects made and destroyed
+	LogMPA   Topic = 0x1000000 // ll2: start-up frames
+	LogMM    Topic = 0x2000000 // ilt: memory registered, invalidated, bound to windows
+	LogCM    Topic = 0x4000000 // rdma: connection events and states
 	// LogAll is the set of all topics.
-	LogAll Topic = 1<<iota - 1
+	LogAll Topic = 1<<30 - 1
 )
 
-// TopicNames are the topics' names, in the order of their bits.
-var TopicNames = [...]string{"cm", "mpa", "tx", "rx", "eh", "drop", "obj", "mm", "wr", "cmd", "data"}
+// Modules are the driver core's names of topics, in the order of their bits; a
+// bit without a name is of nobody.
+var Modules = [30]string{"drv", "probe", "link", "timer", "ifdown", "ifup", "rx_err", "tx_err", "tx_queued", "intr", "tx_done",
+	"rx_status", "pktdata", "hw", "wol", "", "spq", "stats", "dcb", "iov", "sp", "storage", "", "cxt", "ll2", "ilt", "rdma", "debug", "", ""}
+
+// Name is a topic with its name.
+type Name struct {
+	Name  string
+	Topic Topic
+}
+
+// TopicNames are the topics' names: those of siw, in the order of a
+// connection's life, then the modules that siw does not know.
+var TopicNames = withModules([]Name{{"cm", LogCM}, {"mpa", LogMPA}, {"tx", LogTX}, {"rx", LogRX}, {"eh", LogError}, {"drop", LogDrop},
+	{"obj", LogObj}, {"mm", LogMM}, {"wr", LogWR}, {"cmd", LogCmd}, {"data", LogData}})
+
+func withModules(names []Name) []Name {
+	for i, name := range Modules {
+		t := Topic(1) << i
+		if name != "" && !slices.ContainsFunc(names, func(n Name) bool { return n.Topic == t }) {
+			names = append(names, Name{name, t})
+		}
+	}
+	return names
+}
 
 func (t Topic) String() string {
-	for i, name := range TopicNames {
-		if t == 1<<i {
-			return name
+	for _, n := range TopicNames {
+		if t == n.Topic {
+			return n.Name
 		}
 	}
 	return fmt.Sprintf("topics %#x", uint32(t))
 }
 
-// ParseTopics reads names of topics, separated by commas.
+// ParseTopics reads names of topics, of siw or of the driver core, separated by
+// commas.
 func ParseTopics(s string) (all Topic, err error) {
 	for name := range strings.SplitSeq(s, ",") {
-		i := slices.Index(TopicNames[:], name)
-		if i < 0 {
-			return 0, fmt.Errorf("topic %q; expected %s", name, strings.Join(TopicNames[:], ", "))
+		i := slices.IndexFunc(TopicNames, func(n Name) bool { return n.Name == name })
+		m := slices.Index(Modules[:], name)
+		switch {
+		case i >= 0:
+			all |= TopicNames[i].Topic
+		case name != "" && m >= 0:
+			all |= 1 << m
+		default:
+			return 0, fmt.Errorf("topic %q; expected %s", name, strings.Join(topicNames(), ", "))
 		}
-		all |= 1 << i
 	}
 	return all, nil
 }
+
+func topicNames() (all []string) {
+	for _, n := range TopicNames {
+		all = append(all, n.Name)
+	}
+	return all
+}
+
+// Level is how much a line matters (DP_LEVEL).
+type Level uint8
+
+const (
+	Verbose Level = iota // of a topic that was asked for
+	Info
+	Notice
+	Err
+)
+
+func (l Level) String() string { return [...]string{"VERBOSE", "INFO", "NOTICE", "ERR"}[l&3] }
+
+// Msglvl is the verbosity of a device in one word, as ethtool has it: 30 bits
+// of topics, of which any makes the level VERBOSE, else in bits 30 and 31 the
+// level of the lines that are wanted, and higher ones. 0 stands for NOTICE.
+type Msglvl uint32
+
+const levelShift = 30
+
+// Topics are the topics of which all lines are wanted.
+func (m Msglvl) Topics() Topic { return Topic(m) & LogAll }
+
+// Level is the least level of the lines that are wanted of any topic; Verbose
+// stands for Info, too.
+func (m Msglvl) Level() Level {
+	switch {
+	case m.Topics() != 0:
+		return Verbose
+	case m == 0:
+		return Notice
+	}
+	return Level(m >> levelShift)
+}
+
+// Word is m in its only form.
+func (m Msglvl) Word() uint32 { return uint32(m.Level())<<levelShift | uint32(m.Topics()) }
 
 // Line is one line of a Log.
 type Line struct {
 	Seq   uint64 // from 0, without gaps
 	At    Time
+	Level Level
 	Topic Topic
 	Text  string
 }
@@ -65,11 +141,12 @@ const logLines = 1024
 // topics of Mask. While a topic is off it costs one branch; callers ask On
 // first, so that arguments are not evaluated without need.
 type Log struct {
-	Mask Topic
-	Now  func() Time // the time of a line; nil: none
-	ring []Line
-	next uint64
-	buf  []byte
+	Mask  Topic
+	Level Level       // of other topics too, lines of this level and of higher ones are kept
+	Now   func() Time // the time of a line; nil: none
+	ring  []Line
+	next  uint64
+	buf   []byte
 	// heard are the topics of which tell is told.
 	heard Topic
 	tell  func(t Topic, at Time, text []byte)
@@ -87,17 +164,26 @@ func (l *Log) Listen(topics Topic, tell func(t Topic, at Time, text []byte)) {
 // Addf adds a line about t.
 func (l *Log) Addf(t Topic, format string, args ...any) {
 	l.buf = fmt.Appendf(l.buf[:0], format, args...)
-	l.add(t)
+	l.add(Verbose, t)
+}
+
+// Say adds a line of a level above Verbose about t, unless only higher ones are
+// wanted.
+func (l *Log) Say(level Level, t Topic, format string, args ...any) {
+	if l != nil && (level >= l.Level || l.heard&t != 0) {
+		l.buf = fmt.Appendf(l.buf[:0], format, args...)
+		l.add(level, t)
+	}
 }
 
 // Append adds the line that write appends to the slice it is given, for lines
 // that are too frequent for a format.
 func (l *Log) Append(t Topic, write func(b []byte) []byte) {
 	l.buf = write(l.buf[:0])
-	l.add(t)
+	l.add(Verbose, t)
 }
 
-func (l *Log) add(t Topic) {
+func (l *Log) add(level Level, t Topic) {
 	at := Time(0)
 	if l.Now != nil {
 		at = l.Now()
@@ -105,10 +191,10 @@ func (l *Log) add(t Topic) {
 	if l.heard&t != 0 {
 		l.tell(t, at, l.buf)
 	}
-	if l.Mask&t == 0 {
+	if level == Verbose && l.Mask&t == 0 || level < l.Level {
 		return
 	}
-	line := Line{Seq: l.next, At: at, Topic: t, Text: string(l.buf)}
+	line := Line{Seq: l.next, At: at, Level: level, Topic: t, Text: string(l.buf)}
 	l.next++
 	if len(l.ring) < logLines {
 		l.ring = append(l.ring, line)

@@ -28,7 +28,7 @@ func TestLog(t *testing.T) {
 		t.Fatalf("%d lines from %d", len(all), all[0].Seq)
 	}
 	for i, line := range all {
-		want := Line{uint64(logLines + 5 + i), 7, LogCM, fmt.Sprintf("line %d", logLines+5+i)}
+		want := Line{uint64(logLines + 5 + i), 7, Verbose, LogCM, fmt.Sprintf("line %d", logLines+5+i)}
 		if want.Seq%2 == 1 {
 			want.Topic = LogTX
 		}
@@ -44,20 +44,72 @@ func TestLog(t *testing.T) {
 
 func TestTopics(t *testing.T) {
 	var sum Topic
-	for i, name := range TopicNames {
-		topic := Topic(1) << i
-		sum |= topic
-		if topic.String() != name {
-			t.Errorf("topic %d is %q", i, topic)
+	for _, n := range TopicNames {
+		if sum&n.Topic != 0 || n.Topic.String() != n.Name {
+			t.Errorf("topic %#x is %q and %q", uint32(n.Topic), n.Topic, n.Name)
+		}
+		sum |= n.Topic
+	}
+	for i, name := range Modules {
+		if (name != "") != (sum&(1<<i) != 0) {
+			t.Errorf("bit %d: %q, topics %#x", i, name, uint32(sum))
 		}
 	}
-	if sum != LogAll || !strings.HasPrefix(Topic(3).String(), "topics 0x3") {
-		t.Errorf("all %#x, named %#x", LogAll, sum)
+	if !strings.HasPrefix(Topic(3).String(), "topics 0x3") {
+		t.Errorf("%v", Topic(3))
 	}
 }
 
+// The word holds a level and modules, as the driver core does. OV-09
+func TestMsglvl(t *testing.T) {
+	for _, c := range []struct {
+		word, shown uint32
+		level       Level
+		topics      Topic
+	}{
+		{0, 0x80000000, Notice, 0}, {0x40000000, 0x40000000, Info, 0}, {0x80000000, 0x80000000, Notice, 0}, {0xc0000000, 0xc0000000, Err, 0},
+		{0x4, 0x4, Verbose, LogLink}, {0x84000000, 0x4000000, Verbose, LogCM}, {0x3fffffff, 0x3fffffff, Verbose, LogAll},
+	} {
+		if m := Msglvl(c.word); m.Level() != c.level || m.Topics() != c.topics || m.Word() != c.shown {
+			t.Errorf("%#x: %v, %#x, shown as %#x", c.word, m.Level(), uint32(m.Topics()), m.Word())
+		}
+	}
+	for bit, name := range map[int]string{0: "drv", 2: "link", 6: "rx_err", 14: "wol", 16: "spq", 20: "sp", 23: "cxt", 26: "rdma", 27: "debug"} {
+		if Modules[bit] != name {
+			t.Errorf("bit %d is %q, want %q", bit, Modules[bit], name)
+		}
+	}
+}
+
+// Lines of a level are kept if that level is wanted; ERR always is. OV-08
+func TestLevels(t *testing.T) {
+	for _, c := range []struct {
+		word Msglvl
+		want string
+	}{
+		{0, "notice err"}, {0x40000000, "info notice err"}, {0x80000000, "notice err"}, {0xc0000000, "err"},
+		{Msglvl(LogCM), "rdma info notice err"}, {Msglvl(LogMM), "info notice err"},
+	} {
+		l := &Log{Mask: c.word.Topics(), Level: c.word.Level()}
+		if l.On(LogCM) {
+			l.Addf(LogCM, "rdma")
+		}
+		l.Say(Info, LogCM, "info")
+		l.Say(Notice, LogCM, "notice")
+		l.Say(Err, LogCM, "err")
+		var got []string
+		for _, line := range l.Since(0) {
+			got = append(got, line.Text)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%#x keeps %v, want %s", uint32(c.word), got, c.want)
+		}
+	}
+	(*Log)(nil).Say(Err, LogCM, "nobody listens")
+}
+
 func TestParseTopics(t *testing.T) {
-	if got, err := ParseTopics("cm,wr"); got != LogCM|LogWR || err != nil {
+	if got, err := ParseTopics("cm,tx_done,stats"); got != LogCM|LogWR|0x20000 || err != nil {
 		t.Errorf("%v %v", got, err)
 	}
 	for _, s := range []string{"", "cm,", "what"} {

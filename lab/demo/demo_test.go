@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,12 +74,8 @@ func run(t *testing.T, cmd *exec.Cmd) *Report {
 // and directories.
 func surroundings(t *testing.T) (list []string) {
 	t.Helper()
-	links, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range links {
-		list = append(list, "link "+l.Name)
+	for _, name := range testenv.Links(t) {
+		list = append(list, "link "+name)
 	}
 	exes, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, e := range exes {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -50,21 +49,8 @@ func program() error {
 	return err
 }
 
-func hostLinks(t *testing.T) []string {
-	t.Helper()
-	links, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, l := range links {
-		names = append(names, l.Name)
-	}
-	return names
-}
-
 func TestNamespaceIsApart(t *testing.T) {
-	before := hostLinks(t)
+	before := testenv.Links(t)
 	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +68,7 @@ func TestNamespaceIsApart(t *testing.T) {
 	if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "lo:") {
 		t.Errorf("a new namespace holds\n%s", out.String())
 	}
-	if after := hostLinks(t); !slices.Equal(before, after) {
+	if after := testenv.Links(t); !slices.Equal(before, after) {
 		t.Errorf("links outside changed from %v to %v", before, after)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -56,10 +55,7 @@ func TestMain(m *testing.M) {
 // untouched is checked when the test ends.
 func room(t *testing.T) (*netns.NS, *link.Net) {
 	t.Helper()
-	before, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := testenv.Links(t)
 	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +67,7 @@ func room(t *testing.T) (*netns.NS, *link.Net) {
 	t.Cleanup(func() {
 		n.Close()
 		ns.Close()
-		if after, _ := net.Interfaces(); len(after) != len(before) {
+		if after := testenv.Links(t); !slices.Equal(after, before) {
 			t.Errorf("interfaces before %v, after %v", before, after)
 		}
 	})

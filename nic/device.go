@@ -30,18 +30,19 @@ type Device struct {
 	Verbs *verbs.Device
 	CM    *cm.Manager
 
-	cfg      Config
-	pool     frame.Pool
-	stamping stamping
-	instance *instance // of PTP; nil: none
-	clock    func() frame.Time
-	system   frame.Clock
-	toe      *toe.Engine
-	iwarp    *iwarp.Engine
-	addrs    []netip.Prefix // configured and link-local
-	groups   []ether.Addr   // multicast stations that we listen to
-	allNodes ether.Addr
-	header   ether.Header // of our frames: source and tag
+	cfg       Config
+	pool      frame.Pool
+	stamping  stamping
+	instance  *instance // of PTP; nil: none
+	clock     func() frame.Time
+	system    frame.Clock
+	toe       *toe.Engine
+	iwarp     *iwarp.Engine
+	addrs     []netip.Prefix // configured and link-local
+	groups    []ether.Addr   // multicast stations that we listen to
+	allNodes  ether.Addr
+	header    ether.Header // of our frames: source and tag
+	permanent ether.Addr   // the station address at the start
 
 	wire, host port // host.link is nil without a host TAP
 	function   *function
@@ -101,6 +102,7 @@ func New(cfg Config, env Env) (*Device, error) {
 		cfg: cfg, pool: env.Pool, clock: env.Now, system: env.Clock,
 		addrs: cfg.addresses(), allNodes: icmp.MulticastMAC(allNodes),
 		header:    ether.Header{Src: cfg.MAC},
+		permanent: cfg.MAC,
 		wire:      port{name: frame.Wire, link: env.Wire, gathers: frame.Gathers(env.Wire)},
 		host:      port{name: frame.Host, link: env.Host},
 		neighbors: neighbors{byIP: map[netip.Addr]*neighbor{}, next: frame.Never},

@@ -63,13 +63,19 @@ type EthtoolFeature struct {
 
 // ShowEthtool describes the NIC as ethtool does.
 func (d *Device) ShowEthtool() EthtoolInfo {
-	return EthtoolInfo{
-		Netdev: d.cfg.Name, Driver: "tapir", PermAddr: d.cfg.MAC, Msglvl: d.cfg.Msglvl.Word(),
+	e := EthtoolInfo{
+		Netdev: d.cfg.Name, Driver: "tapir", PermAddr: d.permanent, Msglvl: d.cfg.Msglvl.Word(),
 		Link:     EthtoolLink{Up: !d.wire.closed, Speed: PortSpeed},
 		Rings:    EthtoolRings{TxMax: queueFrames, Tx: queueFrames},
 		Channels: EthtoolChannels{MaxCombined: 1, Combined: 1},
 		Features: d.features(), Stats: d.qedeStats(),
 	}
+	if d.function != nil {
+		n := len(d.function.rx)
+		e.Rings = EthtoolRings{RxMax: queueSize, TxMax: queueSize, Rx: queueSize, Tx: queueSize}
+		e.Channels = EthtoolChannels{MaxCombined: n, Combined: n}
+	}
+	return e
 }
 
 // features are what the NIC does for frames, which follows from its settings.
@@ -90,7 +96,7 @@ func (d *Device) features() []EthtoolFeature {
 		{Name: "tx-vlan-offload", On: tagged},
 		{Name: "rx-vlan-filter", On: tagged},
 		{Name: "ntuple-filters"},
-		{Name: "receive-hashing"},
+		{Name: "receive-hashing", On: d.function != nil && len(d.function.rx) > 1},
 		{Name: "loopback", On: !d.cfg.NoLoopback},
 	}
 	for i := range all {

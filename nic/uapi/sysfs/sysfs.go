@@ -65,8 +65,11 @@ func New() (*Tree, error) {
 
 func makeDir() (dir string, err error) {
 	for _, place := range places() {
+		if place, err = filepath.EvalSymlinks(place); err != nil {
+			continue
+		}
 		if dir, err = os.MkdirTemp(place, dirPattern+"*"); err == nil {
-			return filepath.EvalSymlinks(dir)
+			return dir, nil
 		}
 	}
 	return "", err

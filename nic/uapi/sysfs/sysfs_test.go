@@ -359,7 +359,8 @@ func TestNetlink(t *testing.T) {
 // that lives is not.
 func TestStaleTrees(t *testing.T) {
 	w := newWorld(t)
-	stale, err := os.MkdirTemp(filepath.Dir(w.Root()), dirPattern+"*")
+	t.Setenv("TMPDIR", t.TempDir()) // processes of other tests, which remove it too, look elsewhere
+	stale, err := os.MkdirTemp(os.TempDir(), dirPattern+"*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,6 +376,27 @@ func TestStaleTrees(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestTreesAtOnce: a tree that another process takes for a stale one, before it is
+// locked, is made anew.
+func TestTreesAtOnce(t *testing.T) {
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			for range 200 {
+				tree, err := New()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := tree.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
 }
 
 // TestFailingDevice: a NIC that does not answer is told of at once.

@@ -176,7 +176,7 @@ func (h *Hwfn) fillRT() error {
 }
 
 // fillILT stores the lines of each client: their bounds, and an address for
-// each page.
+// each page that is there from the beginning.
 func (h *Hwfn) fillILT() error {
 	r := &h.alloc.rt
 	for c := range cxt.NumClients {
@@ -184,14 +184,40 @@ func (h *Hwfn) fillILT() error {
 		if err := r.StoreAll(rt.PSWRQ2.Slot+2*int(c), []uint32{uint32(l.First), uint32(l.First + l.Count)}); err != nil {
 			return err
 		}
+		from, to := h.alloc.cxt.Dynamic(c)
 		for i := range l.Count {
-			addr := uint64(l.First+i) * cxt.PageSize >> 12
-			if err := r.StoreAll(rt.ILT.Slot+2*(l.First+i), []uint32{uint32(addr), uint32(addr>>32) | iltValid}); err != nil {
+			if i >= from && i < to {
+				continue
+			}
+			entry := iltEntry(l.First + i)
+			if err := r.StoreAll(rt.ILT.Slot+2*(l.First+i), entry[:]); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// iltEntry is a line as the chip has it: the address of its page, and that it
+// is valid.
+func iltEntry(line int) [2]uint32 {
+	addr := uint64(line) * cxt.PageSize >> 12
+	return [2]uint32{uint32(addr), uint32(addr>>32) | iltValid}
+}
+
+// mapLine gives a line its page on first use, for which it needs a window.
+// BUSY: none is free.
+func (h *Hwfn) mapLine(line int) error {
+	p := h.BAR.TryAcquire("dynamic ILT")
+	if p == nil {
+		return status.Busy.Errorf("%v: no PTT window for ILT line %d", h, line)
+	}
+	entry := iltEntry(line)
+	err := h.BAR.HostToGRC(p, entry[:], rt.ILT.Addr+uint32(8*line))
+	if bad := h.BAR.Release(p); err == nil {
+		err = bad
+	}
+	return err
 }
 
 // iltValid marks a line, bit 52 of its 64.

@@ -50,10 +50,9 @@ var kindLimits = [...]limits{
 
 // Chip is the hardware that all functions of a board share.
 type Chip struct {
-	Kind    Kind
-	MF      MFMode
-	Ports   int // of an engine: 1, 2 or 4
-	Program *rt.Program
+	Kind  Kind
+	MF    MFMode
+	Ports int // of an engine: 1, 2 or 4
 	// Storm is the version of the firmware.
 	Storm   uint32
 	Engines []*Engine // two: functions sit on both (CMT, "100G")
@@ -67,7 +66,7 @@ type Engine struct {
 	Regs      hw.Registers
 	Functions int // PFs that are enabled on it
 
-	storms  [16]storm
+	storms  []storm
 	ramrods [cxt.NumProtocols]Ramrods
 }
 
@@ -83,9 +82,9 @@ func NewChip(kind Kind, engines, ports, functions int, mf MFMode) (*Chip, error)
 	case functions < 1 || functions > l.pfs:
 		return nil, status.Inval.Errorf("%v with %d functions per engine: at most %d", kind, functions, l.pfs)
 	}
-	c := &Chip{Kind: kind, MF: mf, Ports: ports, Program: rt.Standard(), Storm: DefaultStorm}
+	c := &Chip{Kind: kind, MF: mf, Ports: ports, Storm: DefaultStorm}
 	for range engines {
-		e := &Engine{Functions: functions}
+		e := &Engine{Functions: functions, storms: make([]storm, functions)}
 		e.Regs.Write(rt.RegReady, 1)
 		for i := range e.storms {
 			e.storms[i].engine, e.storms[i].pf = e, i
@@ -260,6 +259,9 @@ func (e *Engine) reset() {
 // Async has the firmware of a function tell of something itself. NODEV: nobody
 // listens.
 func (e *Engine) Async(pf int, ev spq.Event) error {
+	if pf < 0 || pf >= len(e.storms) {
+		return status.NoDev.Errorf("function %d of %d", pf, len(e.storms))
+	}
 	s := &e.storms[pf]
 	if s.hwfn == nil || s.hwfn.alloc == nil {
 		return status.NoDev.Errorf("function %d has no event queue", pf)

@@ -313,7 +313,7 @@ func (x *bed) wait(call func(Done)) (err error) {
 
 func params() PFParams {
 	var p PFParams
-	p.Eth.Cons, p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = 64, 64, 256, 16
+	p.Eth.Cons, p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = 64, 192, 256, 16
 	return p
 }
 

@@ -217,7 +217,7 @@ func (h *Hwfn) phase(ph rt.Phase, from Load, p *InitParams) func(frame.Time, Don
 // runPhase runs a phase to its end; then the runtime array has been applied.
 func (h *Hwfn) runPhase(ph rt.Phase, id int, program *rt.Program, inflate rt.Inflate, now frame.Time, done Done) {
 	if program == nil {
-		program = h.dev.cfg.Chip.Program
+		program = rt.Standard()
 	}
 	end, err := h.BAR.Claim(h.BAR.Main(), "init phase "+ph.String())
 	if err != nil {

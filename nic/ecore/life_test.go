@@ -127,20 +127,58 @@ func TestSetupTouchesNoChip(t *testing.T) {
 	h := x.d.Lead()
 	touched := 0
 	h.BAR.Trace = func(hw.Access) { touched++ }
-	if err := x.d.RescSetup(); err != nil || touched != 0 || h.RT().Valid() < 40 {
+	if err := x.d.RescSetup(); err != nil || touched != 0 || h.RT().Valid() < 30 {
 		t.Errorf("%v: %d accesses, %d slots", err, touched, h.RT().Valid())
 	}
-	lines, _, _ := h.Contexts().ILT()
-	v, ok := h.RT().Load(rt.ILT.Slot + 2*(lines-1) + 1)
+	last := h.Contexts().Lines(cxt.SRC).First
+	v, ok := h.RT().Load(rt.ILT.Slot + 2*last + 1)
 	if !ok || v&iltValid == 0 {
-		t.Errorf("the last of %d ILT lines: %#x, %v", lines, v, ok)
+		t.Errorf("ILT line %d: %#x, %v", last, v, ok)
 	}
 	if err := x.init(InitParams{Tunnels: DefaultTunnels()}); err != nil || touched == 0 {
 		t.Errorf("hw_init: %v, %d accesses", err, touched)
 	}
-	if v := x.chip.Engines[0].Regs.Read(rt.ILT.Addr + 4*uint32(2*(lines-1)+1)); v&iltValid == 0 || h.RT().Valid() != 0 {
+	if v := x.chip.Engines[0].Regs.Read(rt.ILT.Addr + 4*uint32(2*last+1)); v&iltValid == 0 || h.RT().Valid() != 0 {
 		t.Errorf("ILT in the chip: %#x, %d slots left", v, h.RT().Valid())
 	}
+}
+
+// HW-03, HW-08: a line of RDMA is mapped through a window when it is first
+// used, and BUSY without one.
+func TestDynamicILT(t *testing.T) {
+	x := single(t).to("hw_init")
+	h := x.d.Lead()
+	var cid int
+	for range 64 { // ids 80 to 143, the last of which are in line 2
+		var err error
+		if cid, err = h.Contexts().Acquire(cxt.IWARP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	addr := rt.ILT.Addr + uint32(8*(cid/64)+4)
+	if v := x.chip.Engines[0].Regs.Read(addr); v != 0 {
+		t.Fatalf("line %d is mapped already: %#x", cid/64, v)
+	}
+	var windows []*hw.PTT
+	for p := h.BAR.TryAcquire("hoarder"); p != nil; p = h.BAR.TryAcquire("hoarder") {
+		windows = append(windows, p)
+	}
+	if _, err := h.Contexts().CIDInfo(cid); !errors.Is(err, status.Busy) {
+		t.Errorf("without a window: %v", err)
+	}
+	for _, p := range windows {
+		h.BAR.Release(p)
+	}
+	if _, err := h.Contexts().CIDInfo(cid); err != nil || x.chip.Engines[0].Regs.Read(addr)&iltValid == 0 {
+		t.Errorf("%v", err)
+	}
+	for cid := 80; cid < 144; cid++ {
+		if err := h.Contexts().Release(cid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.down()
+	x.clean("dynamic ILT")
 }
 
 // IN-05

@@ -6,6 +6,7 @@ import (
 
 	"tapir/nic/ecore/cxt"
 	"tapir/nic/ecore/rt"
+	"tapir/nic/ecore/spq"
 	"tapir/nic/status"
 )
 
@@ -139,6 +140,8 @@ type PFParams struct {
 // Limits of PFParams.
 const (
 	MaxTasks      = 128*1024 - 1
+	DefaultQPs    = 8192 // what Linux asks for
+	DefaultSRQs   = 8192
 	maxRoCEQPs    = 32 * 1024
 	maxIWARPQPs   = 64*1024 - 256
 	maxSRQs       = 32 * 1024
@@ -155,7 +158,7 @@ const (
 func (h *Hwfn) contexts() (cxt.Config, error) {
 	p, res := h.pf, h.res[ILT]
 	c := cxt.Config{RDMA: h.info.Personality.rdma(), VFs: p.VFs, PQs: min(pfQueues, h.res[PQ].Num), VFPQs: vfQueues,
-		Filters: p.Eth.ARFSFilters, FirstLine: res.Start, MaxLines: res.Num}
+		Filters: p.Eth.ARFSFilters, FirstLine: res.Start, MaxLines: res.Num, Map: h.mapLine}
 	c.Protocols[cxt.Core].CIDs = coreCIDs
 	c.Protocols[cxt.Eth] = cxt.Counts{CIDs: p.Eth.Cons, VFCIDs: p.Eth.VFCons}
 	switch h.info.Personality {
@@ -183,7 +186,7 @@ func (h *Hwfn) contexts() (cxt.Config, error) {
 
 // events is the size of the event queue.
 func (h *Hwfn) events(c *cxt.Config) int {
-	n := 256
+	n := spq.Elements
 	if p := c.RDMA; p != cxt.Common {
 		n += cqFromRDMA*c.Protocols[p].CIDs + eqExtra
 	}
@@ -260,7 +263,7 @@ type InitParams struct {
 	NoStart    bool // do not start the function (b_hw_start false)
 	IntMode    IntMode
 	Load       LoadParams
-	Program    *rt.Program // of a firmware of one's own; nil: the chip's
+	Program    *rt.Program // of a firmware of one's own; nil: the chip's own
 	Inflate    rt.Inflate  // of its zipped arrays
 	SPQTimeout time.Duration
 	NPARTx     bool // transmit switching of an NPAR function

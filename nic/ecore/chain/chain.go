@@ -3,7 +3,7 @@
 // consumes by free-running indices of 16 or 32 bits.
 //
 // A page of memory exists from the first use of one of its elements until the
-// consumer has left it. A chain is not safe for concurrent use.
+// consumer has left it, or the chain is empty. A chain is not safe for concurrent use.
 package chain
 
 import (
@@ -167,10 +167,8 @@ func (c *Chain) address(page uint32) uint64 { return c.cfg.Base + uint64(page)*P
 func (c *Chain) Reset() {
 	clear(c.pages)
 	c.prod, c.cons, c.offer, c.used = cursor{}, cursor{}, cursor{}, 0
-	if c.cfg.Use == ToConsume {
-		for range c.capacity {
-			c.advance(&c.offer)
-		}
+	if c.cfg.Use == ToConsume { // a whole turn
+		c.offer.index = uint32(c.Size()) & c.mask
 	}
 }
 
@@ -220,7 +218,9 @@ func (c *Chain) Consume() []byte {
 	}
 	c.leave()
 	e := c.element(c.cons)
-	c.used--
+	if c.used--; c.used == 0 {
+		c.pages[c.cons.page] = nil // of an idle chain nothing is left
+	}
 	c.advance(&c.cons)
 	c.advance(&c.offer)
 	return e

@@ -85,7 +85,7 @@ func TestPageList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 256 {
+	for i := range 256 { // none is consumed: pages stay
 		c.Produce()
 		if next := binary.LittleEndian.Uint64(c.pages[i/255][255*16:]); next != 0x100000+uint64(1-i/255)*PageSize {
 			t.Fatalf("element %d: its page points to %#x", i, next)
@@ -154,6 +154,9 @@ func TestModel(t *testing.T) {
 			}
 			if c.Peek(uint64(len(queue))) != nil {
 				t.Fatal("an element that is not there")
+			}
+			if len(queue) == 0 && c.Resident() > 0 {
+				t.Fatal("an empty chain has pages")
 			}
 			if most := len(queue)/int(usable) + 2; c.Resident() > most {
 				t.Fatalf("%d pages for %d elements", c.Resident(), len(queue))

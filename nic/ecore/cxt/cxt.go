@@ -55,6 +55,9 @@ type Config struct {
 	Filters   int // n-tuple filters
 	FirstLine int // of the function's ILT lines in the engine
 	MaxLines  int // its share of them
+	// Map gives a line a page, when a connection of RDMA first uses it; nil:
+	// they have one.
+	Map func(line int) error
 }
 
 // cidRange is the granularity of ranges of connection ids.
@@ -76,8 +79,8 @@ type Manager struct {
 	lines    [NumClients]Lines
 	used     int
 	reduced  int
-	shadow   [][][]byte // the connection contexts by page and place; nil: not used yet
-	resident int
+	contexts map[int][]byte // of the connections that were asked for
+	backed   map[int]bool   // lines that were given a page
 	refused  uint64
 	faults   uint64
 }
@@ -161,7 +164,7 @@ func (m *Manager) ReleaseVF(cid, vf int) error {
 	t.acquired[i/64] &^= 1 << (i % 64)
 	t.used--
 	if vf < 0 {
-		m.forget(cid)
+		delete(m.contexts, cid)
 	}
 	return nil
 }
@@ -191,34 +194,23 @@ type Info struct {
 }
 
 // CIDInfo finds the context of an acquired connection id of the PF. INVAL: it
-// is not acquired.
+// is not acquired; what Map says: its line has no page.
 func (m *Manager) CIDInfo(cid int) (Info, error) {
 	p, _, _, err := m.find(cid, -1)
 	if err != nil {
 		return Info{}, err
 	}
-	const perPage = PageSize / ConnSize
-	page, at := cid/perPage, cid%perPage
-	for len(m.shadow) <= page {
-		m.shadow = append(m.shadow, nil)
+	line := cid / (PageSize / ConnSize)
+	if err := m.back(line); err != nil {
+		return Info{}, err
 	}
-	if m.shadow[page] == nil {
-		m.shadow[page] = make([][]byte, perPage)
+	if m.contexts[cid] == nil {
+		if m.contexts == nil {
+			m.contexts = map[int][]byte{}
+		}
+		m.contexts[cid] = make([]byte, ConnSize)
 	}
-	if m.shadow[page][at] == nil {
-		m.shadow[page][at] = make([]byte, ConnSize)
-		m.resident++
-	}
-	return Info{p, m.lines[CDUC].First + page, m.shadow[page][at]}, nil
-}
-
-// forget drops the context of an id.
-func (m *Manager) forget(cid int) {
-	const perPage = PageSize / ConnSize
-	if page := cid / perPage; page < len(m.shadow) && m.shadow[page] != nil && m.shadow[page][cid%perPage] != nil {
-		m.shadow[page][cid%perPage] = nil
-		m.resident--
-	}
+	return Info{p, m.lines[CDUC].First + line, m.contexts[cid]}, nil
 }
 
 // Use is the state of a range of connection ids.
@@ -264,7 +256,7 @@ func (m *Manager) Lines(c Client) Lines { return m.lines[c] }
 
 // ILT tells how many lines are laid out, of how many, and how many contexts
 // are in memory.
-func (m *Manager) ILT() (used, limit, resident int) { return m.used, m.cfg.MaxLines, m.resident }
+func (m *Manager) ILT() (used, limit, resident int) { return m.used, m.cfg.MaxLines, len(m.contexts) }
 
 // Faults are the releases of what was not acquired, Refused the ids that
 // nobody got.

@@ -2,6 +2,7 @@ package cxt
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -188,4 +189,54 @@ func TestModel(t *testing.T) {
 			t.Fatalf("%d leaked, %d owned", m.Leaked(), len(owned))
 		}
 	})
+}
+
+// HW-08: lines of RDMA get their page with their first connection.
+func TestDynamicLines(t *testing.T) {
+	c := config()
+	c.Protocols[IWARP].CIDs = 640
+	var mapped []int
+	fail := status.Success
+	c.Map = func(line int) error {
+		if fail != status.Success {
+			return fail
+		}
+		mapped = append(mapped, line)
+		return nil
+	}
+	m := newManager(t, c)
+	for c, want := range map[Client][2]int{CDUC: {2, 11}, CDUT: {0, m.Lines(CDUT).Count}, TSDM: {0, 1}, QM: {}, SRC: {}} { // ids 80 to 719
+		if from, to := m.Dynamic(c); from != want[0] || to != want[1] {
+			t.Errorf("%v: lines %d to %d are dynamic, want %v", c, from, to, want)
+		}
+	}
+	look := func(p Protocol) error {
+		cid, err := m.Acquire(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = m.CIDInfo(cid)
+		return err
+	}
+	if err := look(Core); err != nil || len(mapped) != 0 {
+		t.Errorf("a static line: %v, %v", err, mapped)
+	}
+	for range 300 {
+		if err := look(IWARP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []int{952, 953, 954, 955}; !slices.Equal(mapped, want) { // ids 80 to 379
+		t.Errorf("mapped %v, want %v", mapped, want)
+	}
+	fail = status.Busy
+	for range 100 {
+		if err := look(IWARP); err != nil {
+			if !errors.Is(err, status.Busy) {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+	}
+	t.Error("no line was asked for")
 }

@@ -130,3 +130,40 @@ func (m *Manager) fit() error {
 	return status.Inval.Errorf("contexts need %d ILT lines of %d KiB and the function has %d: ask for fewer connections or tasks",
 		asked, PageSize/1024, m.cfg.MaxLines)
 }
+
+// Dynamic are those of a client's lines, counted from its first, that get a
+// page when they are first used: those that hold nothing but RDMA.
+func (m *Manager) Dynamic(c Client) (from, to int) {
+	p := m.cfg.RDMA
+	switch {
+	case p == Common:
+		return 0, 0
+	case c == CDUC:
+		const perPage = PageSize / ConnSize
+		start := 0
+		for _, before := range m.cfg.Protocols[:p] {
+			start += before.CIDs
+		}
+		from, to = (start+perPage-1)/perPage, (start+m.cfg.Protocols[p].CIDs)/perPage
+		return from, max(from, to)
+	case c == CDUT, c == TSDM:
+		return 0, m.lines[c].Count
+	}
+	return 0, 0
+}
+
+// back sees to it that a line of CDUC, counted from its first, has a page.
+func (m *Manager) back(line int) error {
+	from, to := m.Dynamic(CDUC)
+	if line < from || line >= to || m.backed[line] || m.cfg.Map == nil {
+		return nil
+	}
+	if err := m.cfg.Map(m.lines[CDUC].First + line); err != nil {
+		return err
+	}
+	if m.backed == nil {
+		m.backed = map[int]bool{}
+	}
+	m.backed[line] = true
+	return nil
+}

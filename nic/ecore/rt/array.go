@@ -15,7 +15,7 @@ const page = 256
 // Array is the runtime array. The zero value is empty; memory for a slot
 // exists from Store to Clear.
 type Array struct {
-	pages   [(Slots + page - 1) / page]*slots
+	pages   []*slots // nil: empty
 	valid   int
 	refused uint64
 }
@@ -31,6 +31,9 @@ func (a *Array) Store(slot int, v uint32) error {
 	if slot < 0 || slot >= Slots {
 		a.refused++
 		return status.Inval.Errorf("runtime slot %d of %d", slot, Slots)
+	}
+	if a.pages == nil {
+		a.pages = make([]*slots, (Slots+page-1)/page)
 	}
 	p := a.pages[slot/page]
 	if p == nil {
@@ -61,11 +64,19 @@ func (a *Array) StoreAll(slot int, values []uint32) error {
 
 // Load is the value of a slot; ok is false if none is valid there.
 func (a *Array) Load(slot int) (v uint32, ok bool) {
-	if slot < 0 || slot >= Slots || a.pages[slot/page] == nil {
+	if slot < 0 || slot >= Slots || a.pages == nil || a.pages[slot/page] == nil {
 		return 0, false
 	}
 	p, i := a.pages[slot/page], slot%page
 	return p.value[i], p.valid[i/64]>>(i%64)&1 != 0
+}
+
+// from is the first slot at or after one that may hold a value.
+func (a *Array) from(slot int) int {
+	for slot < Slots && (a.pages == nil || a.pages[slot/page] == nil) {
+		slot = slot/page*page + page
+	}
+	return slot
 }
 
 // Valid is the number of slots that hold a value, Refused that of the stores
@@ -75,6 +86,5 @@ func (a *Array) Refused() uint64 { return a.refused }
 
 // Clear forgets all values.
 func (a *Array) Clear() {
-	clear(a.pages[:])
-	a.valid = 0
+	a.pages, a.valid = nil, 0
 }

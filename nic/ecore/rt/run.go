@@ -177,17 +177,23 @@ func (r *Run) unzip(words []uint32) ([]uint32, error) {
 // together.
 func (r *Run) writeRuntime(n, slot int, addr uint32) error {
 	var run []uint32
-	for i := range n + 1 {
+	for i := r.rt.from(slot) - slot; i < n; i++ {
 		v, ok := r.rt.Load(slot + i)
-		if ok && i < n {
+		if ok {
 			run = append(run, v)
-			continue
 		}
-		if len(run) > 0 {
-			if err := r.copy(addr+uint32(4*(i-len(run))), run); err != nil {
+		if len(run) > 0 && (!ok || i == n-1) {
+			end := i
+			if ok {
+				end++
+			}
+			if err := r.copy(addr+uint32(4*(end-len(run))), run); err != nil {
 				return err
 			}
 			run = run[:0]
+		}
+		if !ok {
+			i = r.rt.from(slot+i+1) - slot - 1
 		}
 	}
 	return nil

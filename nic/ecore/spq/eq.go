@@ -57,6 +57,7 @@ type EQStats struct {
 	Unknown  uint64 // of no ramrod, or of a protocol without handler
 	Overflow uint64 // that found no room
 	Elements int
+	Waiting  int // events that the driver has not looked at
 }
 
 // EQ is the event queue of a hardware function.
@@ -149,6 +150,6 @@ func (q *EQ) Reset() {
 // Stats are the counters.
 func (q *EQ) Stats() EQStats {
 	s := q.stats
-	s.Elements = int(q.ring.Capacity())
+	s.Elements, s.Waiting = int(q.ring.Capacity()), int(q.ring.Capacity()-q.ring.Left())
 	return s
 }

@@ -6,6 +6,7 @@ package spq
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"tapir/nic/ecore/chain"
@@ -81,6 +82,7 @@ type entry struct {
 	Request
 	echo     uint16
 	deadline frame.Time
+	posted   bool // in the ring
 	drained  bool
 	told     bool // Done was called: what is left is to see the answer
 }
@@ -116,7 +118,7 @@ type Stats struct {
 type SPQ struct {
 	cfg     Config
 	ring    *chain.Chain
-	sent    [Elements]*entry // by echo
+	sent    []*entry // and not answered, in order
 	done    [Elements / 64]uint64
 	pending []*entry
 	inUse   int
@@ -171,13 +173,11 @@ func (q *SPQ) Post(r Request, now frame.Time) error {
 	} else {
 		q.pending = append(q.pending, e)
 	}
-	if q.send(); e.waits(q) {
+	if q.send(); !e.posted {
 		q.stats.Unlimited++
 	}
 	return nil
 }
-
-func (e *entry) waits(q *SPQ) bool { return q.sent[e.echo%Elements] != e }
 
 func (r *Request) tell(res Result, now frame.Time) {
 	if r.Done != nil {
@@ -200,7 +200,8 @@ func (q *SPQ) send() {
 		binary.LittleEndian.PutUint32(b, uint32(e.CID))
 		b[4], b[5] = e.Cmd, uint8(e.Protocol)
 		binary.LittleEndian.PutUint16(b[6:], e.echo)
-		q.sent[e.echo%Elements] = e
+		e.posted = true
+		q.sent = append(q.sent, e)
 		rang = true
 	}
 	if rang {
@@ -227,21 +228,27 @@ func (q *SPQ) Fetch() (Element, bool) {
 	}
 	q.fetched++
 	el := Element{CID: int(binary.LittleEndian.Uint32(b)), Cmd: b[4], Protocol: cxt.Protocol(b[5]), Echo: binary.LittleEndian.Uint16(b[6:])}
-	if e := q.sent[el.Echo%Elements]; e != nil {
-		el.Data = e.Data
+	if i := q.find(el.Echo); i >= 0 {
+		el.Data = q.sent[i].Data
 	}
 	return el, true
 }
 
+func (q *SPQ) find(echo uint16) int {
+	return slices.IndexFunc(q.sent, func(e *entry) bool { return e.echo == echo })
+}
+
 // Complete ends the ramrod of an echo. EXISTS: there is none, or it has ended.
 func (q *SPQ) Complete(echo uint16, code uint8, data uint64, now frame.Time) error {
-	i := echo % Elements
-	e := q.sent[i]
-	if e == nil || e.echo != echo {
+	at := q.find(echo)
+	if at < 0 {
 		q.stats.BadEcho++
 		return status.Exists.Errorf("completion of echo %#04x, which no ramrod has", echo)
 	}
-	q.sent[i] = nil
+	e, i := q.sent[at], echo%Elements
+	if q.sent = slices.Delete(q.sent, at, at+1); len(q.sent) == 0 {
+		q.sent = nil
+	}
 	q.done[i/64] |= 1 << (i % 64)
 	q.giveBack()
 	q.inUse--
@@ -289,13 +296,7 @@ func (q *SPQ) all() []*entry {
 	if q.inUse == 0 {
 		return nil
 	}
-	var list []*entry
-	for i := range uint32(Elements) {
-		if e := q.sent[(q.ring.Cons()+i)%Elements]; e != nil {
-			list = append(list, e)
-		}
-	}
-	return append(list, q.pending...)
+	return append(slices.Clone(q.sent), q.pending...)
 }
 
 // late drains the chip first; the second time the ramrod is stuck.
@@ -341,7 +342,7 @@ func (q *SPQ) SetRecovery(on bool, now frame.Time) {
 // reset forgets what is on its way.
 func (q *SPQ) reset() {
 	q.ring.Reset()
-	q.sent, q.done, q.pending = [Elements]*entry{}, [Elements / 64]uint64{}, nil
+	q.sent, q.done, q.pending = nil, [Elements / 64]uint64{}, nil
 	q.inUse, q.fetched, q.doorbell = 0, 0, 0
 }
 

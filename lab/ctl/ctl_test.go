@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -535,6 +536,26 @@ func TestSocketAnswersOnceItIsThere(t *testing.T) {
 		}
 		s.Close()
 	}
+}
+
+// NICs that start and end at the same time, each of which may be the last one in
+// the directory.
+func TestDirectoryComesAndGoes(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	var wait sync.WaitGroup
+	for i := range 4 {
+		wait.Go(func() {
+			for range 100 {
+				s, err := Listen(fmt.Sprintf("nic%d", i), "test")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s.Close()
+			}
+		})
+	}
+	wait.Wait()
 }
 
 func TestUnsafePlacesAreRefused(t *testing.T) {

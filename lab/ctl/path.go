@@ -133,14 +133,14 @@ func alreadyRunning(c net.Conn, name, path string) error {
 // lockDir makes dir if need be and holds it against a second NIC that starts
 // or ends at the same time.
 func lockDir(dir string) (unlock func(), err error) {
-	for range 3 {
+	for range 1000 { // each time another NIC was the last one to end
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, &Error{What: fmt.Sprintf("cannot make the directory of control sockets: %v", err), Remedy: freeHint}
 		}
-		if err := checkDir(dir); err != nil {
-			return nil, err
+		f, err := openDir(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
-		f, err := os.Open(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -155,6 +155,13 @@ func lockDir(dir string) (unlock func(), err error) {
 		f.Close()
 	}
 	return nil, &Error{What: dir + " is being removed by other processes", Remedy: "try again"}
+}
+
+func openDir(dir string) (*os.File, error) {
+	if err := checkDir(dir); err != nil {
+		return nil, err
+	}
+	return os.Open(dir)
 }
 
 func same(f *os.File, path string) bool {

@@ -23,6 +23,9 @@ type function struct {
 	turn     int // the receive queue that is served first
 }
 
+// MaxHostMTU is the longest IP packet of a host function, in octets.
+const MaxHostMTU = l2.MaxMTU
+
 const (
 	hostVport = 0
 	// rxBuffer is the size of a buffer in octets: a super-frame of full length

@@ -118,13 +118,16 @@ func (f *follower) round() error {
 	if !f.n.cfg.IPFromHost {
 		return nil
 	}
-	if err := f.followMTU(d); err != nil {
-		return err
+	steps := []func(link.Netdev) error{f.followMTU, f.followMAC, f.followAddrs}
+	if d.MTU < f.base.mtu {
+		slices.Reverse(steps) // IPv6 addresses go before the MTU gets too small for them
 	}
-	if err := f.followMAC(d); err != nil {
-		return err
+	for _, step := range steps {
+		if err := step(d); err != nil {
+			return err
+		}
 	}
-	return f.followAddrs(d.Name)
+	return nil
 }
 
 // plug shows the other end of the wire whether the host has its interface up.
@@ -154,8 +157,8 @@ func (f *follower) followMTU(d link.Netdev) error {
 // setMTU changes the NIC and its wire.
 func (n *Node) setMTU(mtu int) (err error) {
 	wire, links := n.wire.(*tap.TAP), n.kernel.links
-	if mtu < nic.MinMTU || mtu > nic.MaxMTU {
-		return fmt.Errorf("MTU %d: want %d to %d", mtu, nic.MinMTU, nic.MaxMTU)
+	if mtu < nic.MinMTU || mtu > nic.MaxHostMTU {
+		return fmt.Errorf("MTU %d: want %d to %d", mtu, nic.MinMTU, nic.MaxHostMTU)
 	}
 	if has, err := links.MTU(wire.Name()); err == nil && has < mtu || wire.Created() {
 		if !wire.Created() {
@@ -194,8 +197,8 @@ func (f *follower) followMAC(d link.Netdev) (err error) {
 	return err
 }
 
-func (f *follower) followAddrs(name string) error {
-	addrs, err := f.n.kernel.links.Settled(name)
+func (f *follower) followAddrs(d link.Netdev) error {
+	addrs, err := f.n.kernel.links.Settled(d.Name)
 	if err != nil {
 		return nil // it is gone, which ends the loop
 	}

@@ -93,6 +93,23 @@ func TestFromHost(t *testing.T) {
 		must(t, err)
 		return mtu == 1300 && strings.Contains(log.String(), "host0 keeps its MTU of 1300: MTU 9000 is more than the 1500 of tap0: run `ip link set dev tap0 mtu 9000`")
 	})
+	// Linux gives IPv6 up below 1280 octets.
+	add6 := func() {
+		must(t, p.A.NS.Sysctl("ipv6/conf/host0/disable_ipv6", "0"), links.AddAddr("host0", netip.MustParsePrefix("fd00::1/64")))
+	}
+	add6()
+	six := func() bool {
+		return slices.ContainsFunc(deviceConfig(t, a).Addrs, func(p netip.Prefix) bool { return p.Addr().Is6() })
+	}
+	await(t, "the NIC has an IPv6 address", six)
+	must(t, links.SetMTU("host0", 1000))
+	await(t, "the NIC has an MTU of 1000", func() bool { return deviceConfig(t, a).MTU == 1000 && !six() })
+	must(t, links.SetMTU("host0", 1500))
+	add6()
+	await(t, "the NIC has an IPv6 address again", func() bool { return deviceConfig(t, a).MTU == 1500 && six() })
+	for _, line := range strings.Split(strings.TrimSpace(log.String()), "\n")[1:] {
+		t.Error(line)
+	}
 	must(t, a.Close())
 	if has, err := links.MAC("host0"); err != nil || !bytes.Equal(has, mac) {
 		t.Errorf("at the end the host TAP has %v: %v", has, err)

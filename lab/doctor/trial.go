@@ -23,8 +23,9 @@ const trialName = "tapir-doctor-trial"
 // supervisedArg is the argument of this program, started again by tryRun.
 const supervisedArg = "tapir-doctor-supervised"
 
-// trialTime bounds one trial.
-const trialTime = 3 * time.Second
+// trialTime bounds one trial: where many network namespaces come and go, a new one
+// may take seconds.
+const trialTime = 20 * time.Second
 
 // The trial must run before main of whatever program holds this package.
 func init() {

@@ -10,7 +10,7 @@ import (
 )
 
 // patience bounds a question to the NIC.
-const patience = 2 * time.Second
+const patience = 10 * time.Second
 
 // ask asks the NIC.
 func ask[T any](d *device, question func(ctx context.Context) (T, error)) (T, error) {

@@ -145,7 +145,7 @@ func (b *bed) end() error {
 	case err := <-b.served:
 		b.served <- err
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		b.t.Error("the session goes on without a client")
 		return nil
 	}

@@ -74,7 +74,8 @@ type Config struct {
 	VLAN      uint16 // 802.1Q id of all frames; 0: untagged
 	Frames    FrameMode
 	Seed      uint64 // of everything that looks random
-	RDMA      RDMA   // of its limits, MaxIRD and MaxORD are 32 by default
+	Ethernet  Ethernet
+	RDMA      RDMA // of its limits, MaxIRD and MaxORD are 32 by default
 	IWARP     iwarp.Config
 	// TCP sets up the offload engine. The NIC itself decides on its Seed, MTU
 	// and MaxSegs, and with a Reserver on the ports and Reserve.
@@ -183,6 +184,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("frame mode %d: use wire, gso or jumbo", c.Frames)
 	}
 	if err := c.IWARP.Validate(); err != nil {
+		return err
+	}
+	if err := c.Ethernet.validate(c); err != nil {
 		return err
 	}
 	if err := c.RDMA.validate(); err != nil {

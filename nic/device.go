@@ -94,6 +94,11 @@ func New(cfg Config, env Env) (*Device, error) {
 	case (env.Host == nil) != (env.Reserver == nil):
 		return nil, errors.New("nic: Env needs both of Host and Reserver, or neither")
 	}
+	if env.Host == nil {
+		if err := cfg.needHost(); err != nil {
+			return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
+		}
+	}
 	if env.Clock == nil {
 		env.Clock = engineClock{}
 	}
@@ -119,7 +124,7 @@ func New(cfg Config, env Env) (*Device, error) {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
 	if env.Host != nil {
-		if err := d.newFunction(seed); err != nil {
+		if err := d.newFunction(); err != nil {
 			return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 		}
 	}

@@ -71,9 +71,7 @@ func (d *Device) ShowEthtool() EthtoolInfo {
 		Features: d.features(), Stats: d.qedeStats(),
 	}
 	if d.function != nil {
-		n := len(d.function.rx)
-		e.Rings = EthtoolRings{RxMax: queueSize, TxMax: queueSize, Rx: queueSize, Tx: queueSize}
-		e.Channels = EthtoolChannels{MaxCombined: n, Combined: n}
+		d.function.describe(&e, d.cfg.Queues)
 	}
 	return e
 }
@@ -96,7 +94,7 @@ func (d *Device) features() []EthtoolFeature {
 		{Name: "tx-vlan-offload", On: tagged},
 		{Name: "rx-vlan-filter", On: tagged},
 		{Name: "ntuple-filters"},
-		{Name: "receive-hashing", On: d.function != nil && len(d.function.rx) > 1},
+		{Name: "receive-hashing"},
 		{Name: "loopback", On: !d.cfg.NoLoopback},
 	}
 	for i := range all {

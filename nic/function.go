@@ -2,38 +2,23 @@ package nic
 
 import (
 	"fmt"
-	"hash/fnv"
 	"slices"
 
 	"tapir/nic/l2"
+	"tapir/nic/l2/qede"
 	"tapir/wire/frame"
 )
 
 // function is the PF that the operating system sees: a vport of the Ethernet
-// side with its queues, and that part of a driver which serves them. What comes
-// from the wire and is not the engines' goes through the vport into a receive
-// queue, and from there to the same queue of the host TAP; what the operating
-// system sends by a queue of the host TAP goes into the transmit queue of that
-// number, and through the vport to the wire. nil without a host TAP.
-type function struct {
-	ethernet *l2.Function
-	rx       []*l2.RxQueue
-	tx       []*l2.TxQueue
-	rss      RSS
-	turn     int // the receive queue that is served first
-}
+// side with its queues, and their driver. What comes from the wire and is not
+// the engines' goes through the vport into a receive queue, and from there to
+// the same queue of the host TAP; what the operating system sends by a queue of
+// the host TAP goes into the transmit queue of that number, and through the
+// vport to the wire. nil without a host TAP.
+type function struct{ *qede.Netdev }
 
 // MaxHostMTU is the longest IP packet of a host function, in octets.
 const MaxHostMTU = l2.MaxMTU
-
-const (
-	hostVport = 0
-	// rxBuffer is the size of a buffer in octets: a super-frame of full length
-	// fills two.
-	rxBuffer = 64 << 10
-	// queueSize is how many frames a queue of the host function holds.
-	queueSize = 256
-)
 
 // RSS spreads what the host function receives over its queues.
 type RSS struct {
@@ -42,114 +27,75 @@ type RSS struct {
 	Hashes l2.HashTypes       // kinds of packets that have a hash; others take entry 0
 }
 
-// newFunction starts the host function, in the order of the driver core: vport,
-// queues, activation, receive mode.
-func (d *Device) newFunction(seed uint64) error {
-	f := &function{}
-	f.ethernet = l2.New(l2.Config{Pool: d.pool, Superframes: d.cfg.Frames != Wire, Drop: d.dropFromHost})
-	if err := f.ethernet.VportStart(l2.StartParams{Vport: hostVport, MTU: d.cfg.MTU}); err != nil {
+// newFunction starts the host function.
+func (d *Device) newFunction() error {
+	n, err := qede.Open(l2.Config{Pool: d.pool, Superframes: d.cfg.Frames != Wire, Drop: d.dropFromFunction}, d.cfg.netdev())
+	if err != nil {
 		return fmt.Errorf("host function: %w", err)
 	}
-	for i := range d.cfg.Queues {
-		if err := f.startQueues(i); err != nil {
-			return fmt.Errorf("host function: %w", err)
-		}
+	d.function = &function{n}
+	return nil
+}
+
+// checkFunction tells whether the host function can be as cfg says.
+func (d *Device) checkFunction(cfg *Config) error {
+	if d.function == nil {
+		return nil
 	}
-	d.function = f
-	on := true
-	// The operating system judges for itself what comes: it tells a TAP of some
-	// addresses only that it wants to receive, and of those late.
-	if err := f.ethernet.VportUpdate(l2.UpdateParams{Vport: hostVport, RxActive: &on, TxActive: &on,
-		Accept: &l2.AcceptParams{UpdateRx: true, UpdateTx: true, Rx: l2.Promisc, Tx: l2.Promisc}}); err != nil {
+	if err := d.function.Check(cfg.netdev()); err != nil {
 		return fmt.Errorf("host function: %w", err)
 	}
-	return d.SetRSS(defaultRSS(seed, d.cfg.Queues))
+	return nil
 }
 
-func (f *function) startQueues(i int) error {
-	p := l2.QueueParams{Vport: hostVport, Queue: i, Stats: hostVport, SB: uint16(i), Size: queueSize}
-	rx, err := f.ethernet.RxQueueStart(p, rxBuffer)
-	if err != nil {
-		return err
+// setFunction makes the host function as cfg says, which was checked.
+func (d *Device) setFunction(cfg *Config) error {
+	if d.function == nil {
+		return nil
 	}
-	p.PI = 1
-	tx, err := f.ethernet.TxQueueStart(p, 0)
-	if err != nil {
-		return err
+	if err := d.function.Apply(cfg.netdev()); err != nil {
+		return fmt.Errorf("host function: %w", err)
 	}
-	f.rx, f.tx = append(f.rx, rx), append(f.tx, tx)
-	return rx.Post(queueSize)
-}
-
-// defaultRSS is what a driver begins with: a key by chance, all queues in turn.
-func defaultRSS(seed uint64, queues int) (r RSS) {
-	for i := 0; i < len(r.Key); i += 8 {
-		h := fnv.New64a()
-		fmt.Fprintf(h, "RSS %d %d", seed, i)
-		h.Sum(r.Key[i:i])
-	}
-	r.Table = spread(queues)
-	r.Hashes = l2.DefaultHash
-	return r
-}
-
-// spread is a table with so many queues in turn.
-func spread(queues int) (table [l2.TableLen]uint8) {
-	for i := range table {
-		table[i] = uint8(i % queues)
-	}
-	return table
+	return nil
 }
 
 // RSS is how the host function spreads what it receives; false without one.
-func (d *Device) RSS() (RSS, bool) {
+func (d *Device) RSS() (r RSS, ok bool) {
 	if d.function == nil {
 		return RSS{}, false
 	}
-	return d.function.rss, true
+	s := d.function.Settings()
+	r.Key, r.Hashes = s.Key, s.Hashes
+	for i, q := range d.function.Table() {
+		r.Table[i] = uint8(q)
+	}
+	return r, true
 }
 
 // SetRSS changes it. The error is that of a queue or hash that there is not.
 func (d *Device) SetRSS(r RSS) error {
-	f := d.function
-	if f == nil {
+	if d.function == nil {
 		return fmt.Errorf("NIC %s has no host TAP to spread frames over", d.cfg.Name)
 	}
-	p := l2.RSSParams{UpdateConfig: true, UpdateCaps: true, UpdateTable: true, UpdateKey: true,
-		Enable: len(f.rx) > 1, Hashes: r.Hashes, TableLog: 7, Key: r.Key}
+	cfg := d.cfg
+	cfg.Ethernet.Key, cfg.Ethernet.Hashes = r.Key, r.Hashes
+	cfg.Ethernet.Table = make([]int, len(r.Table))
 	for i, q := range r.Table {
-		if int(q) >= len(f.rx) {
-			return fmt.Errorf("NIC %s: entry %d of the indirection table is queue %d: there are %d", d.cfg.Name, i, q, len(f.rx))
+		if n := d.function.Settings().Queues; int(q) >= n {
+			return fmt.Errorf("NIC %s: entry %d of the indirection table is queue %d: there are %d", d.cfg.Name, i, q, n)
 		}
-		p.Table[i] = f.rx[q]
+		cfg.Ethernet.Table[i] = int(q)
 	}
-	if err := f.ethernet.VportUpdate(l2.UpdateParams{Vport: hostVport, RSS: &p}); err != nil {
+	if err := d.setFunction(&cfg); err != nil {
 		return fmt.Errorf("NIC %s: %w", d.cfg.Name, err)
 	}
-	f.rss = r
+	d.cfg = cfg
 	return nil
-}
-
-// setMTU changes the vport's, which rests meanwhile.
-func (f *function) setMTU(octets int) error {
-	on, off := true, false
-	if err := f.ethernet.VportUpdate(l2.UpdateParams{Vport: hostVport, RxActive: &off, TxActive: &off}); err != nil {
-		return err
-	}
-	err := f.ethernet.VportUpdate(l2.UpdateParams{Vport: hostVport, MTU: &octets})
-	if uerr := f.ethernet.VportUpdate(l2.UpdateParams{Vport: hostVport, RxActive: &on, TxActive: &on}); err == nil {
-		err = uerr
-	}
-	return err
 }
 
 // toFunction takes a frame of the wire that is the operating system's.
 func (d *Device) toFunction(f *frame.Frame) {
-	switch r := d.function.ethernet.Receive(f); r {
-	case frame.DropNone:
-	case frame.DropNoBuffer:
-		d.dropOut(&d.host, outgoing{f: f}, frame.DropHostQueue)
-	default:
+	if r := d.function.Receive(f); r != frame.DropNone {
 		d.dropOut(&d.host, outgoing{f: f}, r)
 	}
 }
@@ -157,60 +103,54 @@ func (d *Device) toFunction(f *frame.Frame) {
 // fromHost takes a frame of the operating system: it waits in the transmit
 // queue until Poll.
 func (d *Device) fromHost(f *frame.Frame) {
-	q := d.function.tx[int(f.Queue)%len(d.function.tx)]
-	if !q.Post(f, l2.TxBD{}) {
+	if !d.function.Queue(f) {
 		d.dropOut(&d.wire, outgoing{f: f}, frame.DropTxQueue)
-		return
 	}
-	q.Doorbell()
 }
 
-// dropFromHost hears of a frame of the operating system that the vport does not
-// send.
-func (d *Device) dropFromHost(f *frame.Frame, r frame.DropReason) {
+// dropFromFunction hears of a frame that the vport has taken and does not pass on.
+func (d *Device) dropFromFunction(side l2.Sides, f *frame.Frame, r frame.DropReason) {
 	d.drops.Count(r)
+	if side == l2.Rx {
+		d.trace(&d.host, frame.Outbound, f, nil, r)
+		return
+	}
 	d.trace(&d.wire, frame.Outbound, f, nil, r)
 }
 
 // poll passes on what waits in the queues while the links have room.
 func (f *function) poll(d *Device) {
-	f.ethernet.Transmit(hostOutput{d})
-	for i := range f.rx {
-		f.serve(d, (f.turn+i)%len(f.rx))
-	}
-	f.turn++
-}
-
-// serve passes what receive queue i holds to the host TAP.
-func (f *function) serve(d *Device, i int) {
-	q := f.rx[i]
-	for q.Len() > 0 && d.host.link.Room() > 0 {
-		g, _ := q.Next()
-		_ = q.Post(1 + (g.Len()-1)/rxBuffer) // as many as it has filled
-		g.Queue = uint16(i)
-		d.transmit(&d.host, outgoing{f: g})
-	}
+	f.Flush()
+	f.Transmit(hostOutput{d})
+	f.Deliver(hostInput{d})
 }
 
 // waiting is the number of frames in the queues.
-func (f *function) waiting() (n int) {
+func (f *function) waiting() int {
 	if f == nil {
 		return 0
 	}
-	for i, q := range f.rx {
-		n += q.Len() + f.tx[i].Len()
-	}
-	return n
+	return f.Waiting()
 }
 
-// hostOutput is the way out for the frames of the host function.
-type hostOutput struct{ d *Device }
+// hostOutput is the way out for the frames of the host function, hostInput
+// that for those that it has received.
+type (
+	hostOutput struct{ d *Device }
+	hostInput  struct{ d *Device }
+)
 
 // Transmit implements frame.Link.
 func (o hostOutput) Transmit(f *frame.Frame) { o.d.send(&o.d.wire, outgoing{f: f}) }
 
 // Room implements frame.Link.
 func (o hostOutput) Room() int { return toeOutput(o).Room() }
+
+// Transmit implements frame.Link.
+func (i hostInput) Transmit(f *frame.Frame) { i.d.transmit(&i.d.host, outgoing{f: f}) }
+
+// Room implements frame.Link.
+func (i hostInput) Room() int { return i.d.host.link.Room() }
 
 // QueueInfo describes a queue pair of the host function for display.
 type QueueInfo struct {
@@ -225,17 +165,59 @@ type QueueInfo struct {
 }
 
 // ShowQueues describes the queues of the host function, none without one.
-func (d *Device) ShowQueues() []QueueInfo {
-	f := d.function
-	if f == nil {
+func (d *Device) ShowQueues() (list []QueueInfo) {
+	if d.function == nil {
 		return nil
 	}
-	var list []QueueInfo
-	for i, rx := range f.rx {
-		tx := f.tx[i]
-		entries := len(slices.DeleteFunc(slices.Clone(f.rss.Table[:]), func(q uint8) bool { return int(q) != i }))
-		list = append(list, QueueInfo{Queue: i, RxPackets: rx.Stats.Received, RxDiscards: rx.Stats.Discarded, RxWaiting: rx.Len(),
-			TxPackets: tx.Stats.Sent, TxStopped: tx.Stats.Stopped, TxWaiting: tx.Len(), RSSEntries: entries})
+	table := d.function.Table()
+	for i, q := range d.function.Queues() {
+		entries := len(slices.DeleteFunc(slices.Clone(table[:]), func(of int) bool { return of != i }))
+		list = append(list, QueueInfo{Queue: i, RxPackets: q.Rx.Received, RxDiscards: q.Rx.Discarded, RxWaiting: q.RxWaiting,
+			TxPackets: q.Tx.Sent, TxStopped: q.Tx.Stopped, TxWaiting: q.TxWaiting, RSSEntries: entries})
 	}
 	return list
+}
+
+// VportInfo describes the vport of the host function for display.
+type VportInfo struct {
+	Vport     int    `json:"vport"`
+	MTU       int    `json:"mtu"`
+	RxMode    string `json:"rx_mode"`
+	AnyVLAN   bool   `json:"accept_any_vlan"`
+	MACs      int    `json:"mac_filters"`
+	Groups    int    `json:"mcast_filters"`
+	VLANs     int    `json:"vlan_filters"`
+	Rules     int    `json:"ntuple_rules"`
+	Queues    int    `json:"queues"`
+	RxPackets uint64 `json:"rx_packets"`
+	TxPackets uint64 `json:"tx_packets"`
+	Filtered  uint64 `json:"mac_filter_discards"`
+	TxErrors  uint64 `json:"tx_err_drop_pkts"`
+}
+
+// ShowVport describes the vport of the host function, none without one.
+func (d *Device) ShowVport() []VportInfo {
+	if d.function == nil {
+		return nil
+	}
+	s, fn := d.function.Settings(), d.function.Function()
+	promisc, allMulti, anyVLAN := d.function.Mode()
+	v := VportInfo{MTU: s.MTU, RxMode: rxModeName(promisc, allMulti), AnyVLAN: anyVLAN, Groups: len(s.Mcast), Rules: len(s.Rules), Queues: s.Queues}
+	v.MACs, v.VLANs = fn.Filters()
+	if st, err := fn.Stats(0); err == nil {
+		v.RxPackets = st.RxUcastPkts + st.RxMcastPkts + st.RxBcastPkts
+		v.TxPackets = st.TxUcastPkts + st.TxMcastPkts + st.TxBcastPkts
+		v.Filtered, v.TxErrors = st.MACFilterDiscards, st.TxErrDropPkts
+	}
+	return []VportInfo{v}
+}
+
+func rxModeName(promisc, allMulti bool) string {
+	switch {
+	case promisc:
+		return "promisc"
+	case allMulti:
+		return "allmulti"
+	}
+	return "regular"
 }

@@ -382,7 +382,7 @@ func TestHostFramesAreChecked(t *testing.T) {
 
 // NICs have keys of their own, of which no part is zero.
 func TestRSSKeyIsByChance(t *testing.T) {
-	a, b := defaultRSS(1, 2).Key, defaultRSS(2, 2).Key
+	a, b := keyByChance(1), keyByChance(2)
 	for i := 0; i < len(a); i += 8 {
 		if string(a[i:i+8]) == string(b[i:i+8]) || string(a[i:i+8]) == string(make([]byte, 8)) {
 			t.Errorf("keys % x and % x", a, b)

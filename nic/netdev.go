@@ -44,6 +44,9 @@ func (d *Device) SetMAC(a ether.Addr, now frame.Time) error {
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
+	if err := d.setFunction(&cfg); err != nil {
+		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
+	}
 	d.cfg.MAC, d.header.Src = a, a
 	if d.instance != nil {
 		d.instance.port.MAC = a
@@ -65,10 +68,8 @@ func (d *Device) SetMTU(octets int, now frame.Time) error {
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
-	if d.function != nil {
-		if err := d.function.setMTU(octets); err != nil {
-			return fmt.Errorf("NIC %s: %w", cfg.Name, err)
-		}
+	if err := d.setFunction(&cfg); err != nil {
+		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
 	d.cfg.MTU = octets
 	d.Verbs.SetMTU(octets)

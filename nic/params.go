@@ -16,8 +16,9 @@ type Param struct {
 	Origin  string // where the name is known from
 	Runtime bool   // may change while the NIC runs, for new connections
 
-	get func(c *Config) string
-	set func(c *Config, v string) error // errValue: not as Expect says
+	host bool // of the host function: without a host TAP there is none
+	get  func(c *Config) string
+	set  func(c *Config, v string) error // errValue: not as Expect says
 }
 
 // Params returns all named settings, in the order of the documents.
@@ -79,6 +80,8 @@ func (d *Device) Set(settings ...Setting) error {
 			return fmt.Errorf("%s: unknown setting; known are %s", s.Name, ParamNames())
 		case !p.Runtime:
 			return fmt.Errorf("%s: cannot change while the NIC runs: give it when the NIC starts, as --%s", p.Name, Flag(p.Name))
+		case p.host && d.function == nil:
+			return errNoHost(p)
 		}
 		if err := p.Set(&cfg, s.Value); err != nil {
 			return err
@@ -87,8 +90,14 @@ func (d *Device) Set(settings ...Setting) error {
 	if err := cfg.validate(); err != nil {
 		return err
 	}
+	if err := d.checkFunction(&cfg); err != nil {
+		return err
+	}
 	d.cfg = cfg
 	d.configure()
+	if err := d.setFunction(&cfg); err != nil {
+		return err
+	}
 	return d.setCoalescing()
 }
 

@@ -3,15 +3,20 @@ package nic
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"tapir/mpa"
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
+	"tapir/nic/l2"
+	"tapir/nic/l2/qede"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -19,6 +24,11 @@ import (
 func TestParametersReachTheirFields(t *testing.T) {
 	tcp := func(p toe.Params) Config { return Config{TCP: toe.Config{Params: p}} }
 	iw := func(c iwarp.Config) Config { return Config{IWARP: c} }
+	eth := func(e Ethernet) Config { return Config{Ethernet: e} }
+	var ones [l2.KeyLen]byte
+	for i := range ones {
+		ones[i] = 1
+	}
 	limits := func(l verbs.Limits) Config { return Config{RDMA: RDMA{Limits: l}} }
 	want := map[string]struct {
 		value string
@@ -85,6 +95,26 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"max_cqe":                 {"7", limits(verbs.Limits{MaxCQE: 7})},
 		"max_sge":                 {"7", limits(verbs.Limits{MaxSGE: 7})},
 		"max_inline":              {"7", limits(verbs.Limits{MaxInline: 7})},
+		"rx_mode":                 {"regular", eth(Ethernet{RxMode: RxRegular})},
+		"rx_macs":                 {"02:00:00:00:00:07, 02:00:00:00:00:08", eth(Ethernet{Ucast: []ether.Addr{{2, 0, 0, 0, 0, 7}, {2, 0, 0, 0, 0, 8}}})},
+		"rx_groups":               {"01:00:5e:00:00:01", eth(Ethernet{Mcast: []ether.Addr{{1, 0, 0x5e, 0, 0, 1}}})},
+		"rx_vlans":                {"5,4094", eth(Ethernet{VLANs: []uint16{5, 4094}})},
+		"channels":                {"7", eth(Ethernet{Channels: 7})},
+		"rx_ring":                 {"128", eth(Ethernet{RxRing: 128})},
+		"tx_ring":                 {"8191", eth(Ethernet{TxRing: 8191})},
+		"rss_hash":                {"tcp4,udp6", eth(Ethernet{Hashes: l2.HashIPv4TCP | l2.HashIPv6UDP})},
+		"rss_key":                 {strings.Repeat("01", 40), eth(Ethernet{Key: ones})},
+		"rss_table":               {"0,0,3", eth(Ethernet{Table: []int{0, 0, 3}})},
+		"ntuple": {"3 udp6 src-ip fd00::1 dst-ip fd00::2 src-port 5 dst-port 6 action 2, 4 tcp4 dst-port 80 action -1", eth(Ethernet{Rules: []qede.Rule{
+			{Location: 3, Queue: 2, Tuple: l2.Tuple{Proto: 17, V6: true, Src: netip.MustParseAddr("fd00::1"), Dst: netip.MustParseAddr("fd00::2"), SrcPort: 5, DstPort: 6}},
+			{Location: 4, Drop: true, Tuple: l2.Tuple{Proto: 6, DstPort: 80}}}})},
+		"pvid":         {"9", eth(Ethernet{PVID: 9})},
+		"spoof_check":  {"1", eth(Ethernet{SpoofCheck: true})},
+		"drop_ttl0":    {"1", eth(Ethernet{DropTTL0: true})},
+		"gro_hw":       {"1", eth(Ethernet{GRO: true})},
+		"vxlan_port":   {"4789", eth(Ethernet{VXLANPort: 4789})},
+		"geneve_port":  {"6081", eth(Ethernet{GenevePort: 6081})},
+		"tunnel_class": {"inner", eth(Ethernet{InnerClass: true})},
 	}
 	for _, p := range Params() {
 		w, ok := want[p.Name]

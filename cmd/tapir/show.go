@@ -22,6 +22,7 @@ func newShow() *cobra.Command {
 			"the lines about the topics of the parameter dprint (log). With a number it prints all about\n" +
 			"one queue pair, completion queue, region, window or connection. --follow prints events or log lines\n" +
 			"as they happen. The name may be left out if only one NIC runs.\n\n" +
+			"The Ethernet function behind a host TAP has its vport and a queue pair for each queue of the TAP (queue).\n\n" +
 			"An Omni-Path HFI has vport, mac, ethtool and counters; an Ethernet Manager what\n" +
 			"tapir em show lists.",
 		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show nic0 cep 1\n  tapir show counters --json\n" +

@@ -38,7 +38,7 @@ const Version = 1
 // Kinds are the tables that Show knows, in the order of the help text: of any
 // NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
 var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "irq", "stats", "counters", "params", "events", "log",
-	"vport", "mac", "ethtool", "vesw", "port", "member", "traffic", "audit"}
+	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "audit"}
 
 // KnownKind tells whether kind is one of Kinds.
 func KnownKind(kind string) bool { return slices.Contains(Kinds, kind) }

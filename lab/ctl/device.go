@@ -61,7 +61,7 @@ type nicRow struct {
 }
 
 // rdmaKinds are those of Kinds that such a NIC has.
-var rdmaKinds = append(slices.Clone(Kinds[:slices.Index(Kinds, "log")+1]), "ethtool")
+var rdmaKinds = append(slices.Clone(Kinds[:slices.Index(Kinds, "log")+1]), "vport", "queue", "ethtool")
 
 // Served returns d as a server wants it.
 func (d *Device) Served() NIC { return (*served)(d) }
@@ -101,6 +101,10 @@ func (d *served) Show(kind string) (v any, err error) {
 			v = d.Device.ShowEvents(0)
 		case "log":
 			v = d.Device.ShowLog(0)
+		case "vport":
+			v = rows(d.Device.ShowVport())
+		case "queue":
+			v = rows(d.Device.ShowQueues())
 		case "ethtool":
 			e := d.Device.ShowEthtool()
 			e.Version, e.BusInfo = d.Version, d.TAP

@@ -64,8 +64,8 @@ type Config struct {
 	// Assert hears of the calls that the firmware does not survive.
 	Assert func(text string)
 	// Drop is told of every frame that the function discards after it has taken
-	// it; it borrows the frame.
-	Drop func(f *frame.Frame, r frame.DropReason)
+	// it, to be received (Rx) or sent; it borrows the frame.
+	Drop func(side Sides, f *frame.Frame, r frame.DropReason)
 	// Superframes: the port takes frames with segmentation or checksums left to
 	// do; else they are finished here.
 	Superframes bool

@@ -153,13 +153,23 @@ func (fn *Function) RxQueueStop(q *RxQueue) error {
 	}
 	fn.flush(q.vport)
 	for c, ok := q.done.pop(); ok; c, ok = q.done.pop() {
-		q.stats.drops[rx].Count(frame.DropVport)
-		c.f.Release()
+		q.lose(c.f, frame.DropVport, 1)
 	}
 	q.vport.detach(q)
 	fn.zones[q.ID].rx = nil
 	q.fn, q.posted, q.held = nil, 0, 0
 	return nil
+}
+
+// lose counts frames, put together as f (taken), that were received and cannot be
+// delivered.
+func (q *RxQueue) lose(f *frame.Frame, r frame.DropReason, frames int) {
+	q.fn.drops[rx][r] += uint64(frames)
+	q.stats.drops[rx][r] += uint64(frames)
+	if q.fn.cfg.Drop != nil {
+		q.fn.cfg.Drop(Rx, f, r)
+	}
+	f.Release()
 }
 
 // TxQueueStop stops a transmit queue. Frames that it holds are not sent.

@@ -22,6 +22,9 @@ func (fn *Function) statistics(v *vport) Statistics {
 	}
 }
 
+// Filters are the numbers of address and VLAN filters in use.
+func (fn *Function) Filters() (macs, vlans int) { return fn.macs, fn.vlans }
+
 // Stats are the statistics of a vport since ResetStats.
 func (fn *Function) Stats(id int) (Statistics, error) {
 	v, err := fn.vport(id)

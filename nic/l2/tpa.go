@@ -224,12 +224,7 @@ func (fn *Function) close(v *vport, at int) {
 		v.stats.NonCoalescedPkts++
 	}
 	if r := a.q.receive(a.dst, a.f, a.cqe); r != frame.DropNone {
-		fn.drops[rx][r] += uint64(a.segs)
-		v.drops[rx][r] += uint64(a.segs)
-		if fn.cfg.Drop != nil {
-			fn.cfg.Drop(a.f, r)
-		}
-		a.f.Release()
+		a.q.lose(a.f, r, a.segs)
 	}
 }
 

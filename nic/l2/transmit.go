@@ -121,7 +121,7 @@ func (fn *Function) dropOut(q *TxQueue, f *frame.Frame, r frame.DropReason) {
 	fn.drops[tx].Count(r)
 	q.stats.drops[tx].Count(r)
 	if fn.cfg.Drop != nil {
-		fn.cfg.Drop(f, r)
+		fn.cfg.Drop(Tx, f, r)
 	}
 	f.Release()
 }

@@ -29,7 +29,11 @@ func newWorld(t testing.TB, cfg Config) *world {
 	cfg.Pool = w.pool
 	cfg.Assert = func(s string) { w.asserts = append(w.asserts, s) }
 	cfg.Fire = func(uint16, uint8) { w.fired++ }
-	cfg.Drop = func(_ *frame.Frame, r frame.DropReason) { w.dropped = append(w.dropped, r) }
+	cfg.Drop = func(side Sides, _ *frame.Frame, r frame.DropReason) {
+		if side == Tx {
+			w.dropped = append(w.dropped, r)
+		}
+	}
 	w.Function = New(cfg)
 	return w
 }

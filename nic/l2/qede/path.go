@@ -56,3 +56,28 @@ func (n *Netdev) Waiting() (count int) {
 	}
 	return count
 }
+
+// QueueInfo is what there is to know of a queue pair.
+type QueueInfo struct {
+	Rx        l2.RxQueueStats
+	Tx        l2.TxQueueStats
+	RxWaiting int // frames
+	TxWaiting int
+}
+
+// Queues describes the queue pairs in use.
+func (n *Netdev) Queues() (list []QueueInfo) {
+	for i, q := range n.rxq {
+		t := n.txq[i]
+		list = append(list, QueueInfo{Rx: q.Stats, Tx: t.Stats, RxWaiting: q.Len(), TxWaiting: t.Len()})
+	}
+	return list
+}
+
+// Table is the queue of each entry of the RSS table.
+func (n *Netdev) Table() (table [l2.TableLen]int) {
+	for i := range table {
+		table[i] = n.s.entry(i)
+	}
+	return table
+}

@@ -52,13 +52,13 @@ type Rule struct {
 
 // restart are the settings that cannot change while the vport runs.
 type restart struct {
-	mtu, queues, rx, tx int
-	tpa                 l2.TPAMode
-	ttl0                bool
+	queues, rx, tx int
+	tpa            l2.TPAMode
+	ttl0           bool
 }
 
 func (s *Settings) restart() restart {
-	return restart{s.MTU, s.Queues, s.RxRing, s.TxRing, s.TPA, s.DropTTL0}
+	return restart{s.Queues, s.RxRing, s.TxRing, s.TPA, s.DropTTL0}
 }
 
 // Netdev is an Ethernet function with its driver.
@@ -101,26 +101,27 @@ func (n *Netdev) Settings() Settings { return n.s }
 func (n *Netdev) Mode() (promisc, allMulti, anyVLAN bool) { return n.promisc, n.allMulti, n.anyVLAN }
 
 // Apply brings the device to new settings, or leaves it as it is and says with
-// INVAL what cannot be. A change of MTU, queues or rings stops and starts the
-// vport: frames that wait in its queues are lost, as on a reload of the driver.
+// INVAL what cannot be. A change of queues or rings stops and starts the vport:
+// frames that wait in its queues are lost, as on a reload of the driver.
 func (n *Netdev) Apply(s Settings) error {
 	if err := n.check(&s); err != nil {
 		return err
 	}
-	again := n.s.restart() != s.restart()
-	if again {
-		if err := n.Stop(); err != nil {
-			return err
-		}
-	}
+	before := n.s
 	n.s = s
-	if again {
-		if err := n.start(); err != nil {
-			return err
-		}
+	var err error
+	switch {
+	case before.restart() != s.restart():
+		err = errorsOf(n.Stop(), n.start())
+	case before.MTU != s.MTU:
+		off := false
+		err = errorsOf(n.fn.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off}), n.fn.VportUpdate(l2.UpdateParams{MTU: &s.MTU}))
 	}
-	return n.settle()
+	return errorsOf(err, n.settle())
 }
+
+// Check tells what Apply would refuse.
+func (n *Netdev) Check(s Settings) error { return n.check(&s) }
 
 // check refuses settings that the device cannot be brought to.
 func (n *Netdev) check(s *Settings) error {

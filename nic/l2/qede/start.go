@@ -81,13 +81,17 @@ func (n *Netdev) rss() *l2.RSSParams {
 		Enable: n.s.Queues > 1, Hashes: n.s.Hashes, TableLog: bits.Len(l2.TableLen) - 1, Key: n.s.Key,
 	}
 	for i := range p.Table {
-		q := i % n.s.Queues
-		if len(n.s.Table) > 0 {
-			q = n.s.Table[i%len(n.s.Table)]
-		}
-		p.Table[i] = n.rxq[q]
+		p.Table[i] = n.rxq[n.s.entry(i)]
 	}
 	return p
+}
+
+// entry is the queue of an entry of the RSS table: a shorter one is repeated.
+func (s *Settings) entry(i int) int {
+	if len(s.Table) > 0 {
+		return s.Table[i%len(s.Table)]
+	}
+	return i % s.Queues
 }
 
 func (n *Netdev) setRules() error {

@@ -29,6 +29,7 @@ nics:
     first_delay: 5ms
     seed: 18446744073709551615
   - {tap_fd: 3, ip: "10.1.0.1/24", vlan: 7, host_tap: eth1}
+  - {tap: tap2, host_tap: eth2, host_frames: gso, queues: 4, ip_from_host: true}
 `
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
@@ -45,6 +46,7 @@ func TestParse(t *testing.T) {
 			MAC:   ether.Addr{2, 0, 0, 0, 0, 1}, MTU: 9000, Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.254")},
 			Frames: "jumbo", Seed: 1<<64 - 1, NIC: nic.Config{IWARP: iwarp.Config{FirstDelay: 5 * time.Millisecond}}},
 		{Name: "nic1", TAPFD: 3, IP: []netip.Prefix{prefix("10.1.0.1/24")}, VLAN: 7, HostTAP: "eth1"},
+		{Name: "nic2", TAP: "tap2", HostTAP: "eth2", HostFrames: "gso", Queues: 4, IPFromHost: true},
 	}
 	opt := cmp.Options{cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{}), cmpopts.EquateEmpty()}
 	if d := cmp.Diff(want, got, opt); d != "" {
@@ -76,6 +78,11 @@ func TestParseErrors(t *testing.T) {
 		{"name", "nics:\n  - ip: 10.0.0.1/24\n    name: a/b\n", "n.yaml:3:11: name: expected"},
 		{"no address", "nics:\n  - tap: tap0\n", "no address: give ip"},
 		{"host and tap_ip", "nics:\n  - {ip: 10.0.0.1/24, host_tap: h, tap_ip: 10.0.0.2/24}\n", "host_tap and tap_ip exclude each other"},
+		{"addresses twice", "nics:\n  - {ip: 10.0.0.1/24, host_tap: h, ip_from_host: true}\n", "ip_from_host excludes ip and ip6"},
+		{"host's addresses with vlan", "nics:\n  - {host_tap: h, ip_from_host: true, vlan: 5}\n", "ip_from_host and vlan exclude each other"},
+		{"queues of nothing", "nics:\n  - {ip: 10.0.0.1/24, queues: 4}\n", "are about the host TAP: give host_tap"},
+		{"too many queues", "nics:\n  - {ip: 10.0.0.1/24, host_tap: h, queues: 33}\n", "queues: expected a number of queues from 1 to 32"},
+		{"host frames", "nics:\n  - {ip: 10.0.0.1/24, host_tap: h, host_frames: jumbo}\n", "host_frames: expected wire or gso"},
 		{"host is tap", "nics:\n  - {ip: 10.0.0.1/24, host_tap: t, tap: t}\n", "they need two interfaces"},
 		{"vlan and tap_ip", "nics:\n  - {ip: 10.0.0.1/24, vlan: 5, tap_ip: 10.0.0.2/24}\n", "vlan and tap_ip exclude each other"},
 		{"clash with tap_ip", "nics:\n  - {ip: 10.0.0.1/24, tap_ip: 10.0.0.1/24}\n", "such as 10.0.0.254/24"},

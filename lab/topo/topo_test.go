@@ -283,3 +283,18 @@ func TestExtend(t *testing.T) {
 		t.Errorf("%d steps", len(l.Steps))
 	}
 }
+
+// A NIC of a lab has a host side of its own making.
+func TestHostSideOfANIC(t *testing.T) {
+	const lab = "name: l\nnodes:\n  a: {kind: nic, ip: 10.0.0.1/24, queues: 4, host_frames: gso%s}\n  b: {kind: nic, ip: 10.0.0.2/24}\nlinks:\n  - [a, b]\n"
+	l, err := Parse("l.yaml", fmt.Appendf(nil, lab, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(l.Node("a").Flags, " "); got != "--ip=10.0.0.1/24 --queues=4 --host-frames=gso" {
+		t.Error(got)
+	}
+	if _, err := Parse("l.yaml", fmt.Appendf(nil, lab, ", ip_from_host: true")); err == nil || !strings.Contains(err.Error(), "ip_from_host: unknown key") {
+		t.Error(err)
+	}
+}

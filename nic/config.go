@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"tapir/nic/iwarp"
+	"tapir/nic/selftest"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -93,6 +94,8 @@ type Config struct {
 	PTP PTP
 	// Interrupts are those of queues and completions.
 	Interrupts Interrupts
+	// SelftestFault are the selftests that meet a fault.
+	SelftestFault selftest.Fault
 }
 
 // Reserver keeps TCP ports of the operating system's side free for the

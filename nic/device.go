@@ -75,6 +75,7 @@ type Device struct {
 	timers     timers
 	pollers    []*poller
 	interrupts interrupts
+	selftest   selftesting
 	late       lateReceives
 }
 
@@ -176,7 +177,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	if d.turnBack() || d.Verbs.Pending() || len(d.lost) > 0 {
 		return now
 	}
-	return min(next, d.timers.next(), d.fragments.next(), d.neighbors.next)
+	return min(next, d.timers.next(), d.fragments.next(), d.neighbors.next, d.pollSelftest(now))
 }
 
 // Dispatch runs the pollers and the queued handlers of applications and

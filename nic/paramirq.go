@@ -1,8 +1,11 @@
 package nic
 
-import "tapir/nic/irq"
+import (
+	"tapir/nic/irq"
+	"tapir/nic/selftest"
+)
 
-// irqParams are the parameters of the interrupts.
+// irqParams are the parameters of the interrupts and of the selftests.
 func irqParams() []*Param {
 	return []*Param{
 		{Name: "int_mode", Type: "choice", Expect: "msix, msi, inta or poll", Origin: originDriver,
@@ -24,6 +27,11 @@ func irqParams() []*Param {
 			func(c *Config) *int { return &c.Interrupts.RxUsecs }),
 		usecs("tx_usecs", "how long sent frames wait for others before they interrupt",
 			func(c *Config) *int { return &c.Interrupts.TxUsecs }),
+		bits(Param{Name: "selftest_fault", Origin: originTapir, Runtime: true, Help: "selftests that meet a fault, and have to fail"},
+			func(c *Config) *selftest.Fault { return &c.SelftestFault }, 0, true,
+			named[selftest.Fault]{"loopback", 1 << selftest.Loopback}, named[selftest.Fault]{"interrupt", 1 << selftest.Interrupt},
+			named[selftest.Fault]{"memory", 1 << selftest.Memory}, named[selftest.Fault]{"register", 1 << selftest.Registers},
+			named[selftest.Fault]{"clock", 1 << selftest.Clock}, named[selftest.Fault]{"nvram", 1 << selftest.NVM}),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"tapir/nic/iwarp"
 	"tapir/nic/l2"
 	"tapir/nic/l2/qede"
+	"tapir/nic/selftest"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
@@ -36,6 +37,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 	}{
 		"int_mode":                {"inta", Config{Interrupts: Interrupts{Mode: "inta"}}},
 		"msix_vectors":            {"5", Config{Interrupts: Interrupts{Vectors: 5}}},
+		"selftest_fault":          {"memory,nvram", Config{SelftestFault: 1<<selftest.Memory | 1<<selftest.NVM}},
 		"rx_usecs":                {"64", Config{Interrupts: Interrupts{RxUsecs: 64}}},
 		"tx_usecs":                {"64", Config{Interrupts: Interrupts{TxUsecs: 64}}},
 		"loopback_enabled":        {"0", Config{NoLoopback: true}},

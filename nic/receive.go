@@ -204,6 +204,8 @@ func (d *Device) etherIn(b []byte) verdict {
 		return d.ipIn(b[n:])
 	case ether.TypeARP:
 		return d.arpIn(b[n:])
+	case ether.TypeLoopback:
+		return d.loopbackIn(b[n:])
 	}
 	return d.refuse(frame.DropEtherType)
 }

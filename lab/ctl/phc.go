@@ -107,7 +107,10 @@ type HWTimestampCaps struct {
 const maxSamples = 25
 
 // Command implements Commander.
-func (d *served) Command(_ context.Context, name string, args json.RawMessage) (any, error) {
+func (d *served) Command(ctx context.Context, name string, args json.RawMessage) (any, error) {
+	if name == selftestCommand {
+		return d.selftest(ctx, args)
+	}
 	run, ok := phcCommands[name]
 	if !ok {
 		return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s", d.Device.Config().Name, name)}

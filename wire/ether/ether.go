@@ -17,7 +17,9 @@ const (
 	TypeIPv6 uint16 = 0x86dd
 	TypeQinQ uint16 = 0x88a8 // 802.1ad service tag
 	TypePTP  uint16 = 0x88f7
-	TypeLLDP uint16 = 0x88cc
+	// TypeLoopback is that of loopback tests (configuration test protocol).
+	TypeLoopback uint16 = 0x9000
+	TypeLLDP     uint16 = 0x88cc
 )
 
 const (

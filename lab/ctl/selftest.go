@@ -1,0 +1,73 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"tapir/nic/selftest"
+	"tapir/wire/frame"
+)
+
+// selftestCommand is the command that runs the selftests: a SelftestMode in, a
+// list of SelftestResult out.
+const selftestCommand = "selftest"
+
+// SelftestMode says which selftests: with Offline those, too, that cut the wire
+// off.
+type SelftestMode struct {
+	Offline bool `json:"offline"`
+}
+
+// SelftestResult is the outcome of a test.
+type SelftestResult struct {
+	Name string `json:"test"`
+	Fail string `json:"fail,omitempty"` // why it failed
+}
+
+// selftest runs the selftests and waits for them, or for the client to go.
+func (d *served) selftest(ctx context.Context, args json.RawMessage) (any, error) {
+	var mode SelftestMode
+	if err := json.Unmarshal(args, &mode); err != nil {
+		return nil, &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("selftest: %v", err)}
+	}
+	reports := make(chan selftest.Report, 1)
+	var failed error
+	err := d.on(func(frame.Time) {
+		failed = d.Device.Selftest(mode.Offline, func(r selftest.Report) { reports <- r })
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case failed != nil:
+		return nil, &Error{What: failed.Error()}
+	}
+	select {
+	case r := <-reports:
+		return results(r), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// results lists all tests in their order; those that were not done passed, as in
+// ethtool's output.
+func results(r selftest.Report) (list []SelftestResult) {
+	for t := range selftest.NumTests {
+		row := SelftestResult{Name: t.String()}
+		for _, one := range r {
+			if one.Test == t && one.Err != nil {
+				row.Fail = one.Err.Error()
+			}
+		}
+		list = append(list, row)
+	}
+	return list
+}
+
+// Selftest runs the selftests of the NIC.
+func (c *Client) Selftest(ctx context.Context, offline bool) (list []SelftestResult, err error) {
+	err = c.Command(ctx, selftestCommand, SelftestMode{Offline: offline}, &list)
+	return list, err
+}

@@ -1,0 +1,192 @@
+package nic
+
+import (
+	"tapir/nic/irq"
+	"tapir/nic/mfw/nvm"
+	"tapir/nic/selftest"
+	"tapir/nic/status"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// Geometry of the memory that the selftest borrows.
+const (
+	testBlocks   = 32
+	testBlockLen = 2048
+)
+
+// selftesting is a run of the selftests.
+type selftesting struct {
+	run   *selftest.Run // nil: none
+	loop  *loopLink     // in place of the wire, nil: none
+	wire  frame.Link    // meanwhile
+	heard func(payload []byte)
+}
+
+// loopLink is a port's internal loopback: what is sent on it comes back.
+type loopLink struct{ frames []*frame.Frame }
+
+// Transmit implements frame.Link.
+func (l *loopLink) Transmit(f *frame.Frame) { l.frames = append(l.frames, f) }
+
+// Room implements frame.Link.
+func (l *loopLink) Room() int { return queueFrames - len(l.frames) }
+
+// Selftest begins the selftests; done gets the report from a later Poll. With
+// offline the wire is cut off for the time of the loopback test. BUSY: a run is
+// under way.
+func (d *Device) Selftest(offline bool, done func(selftest.Report)) error {
+	t := &d.selftest
+	if t.run != nil {
+		return status.Busy.Errorf("%s: a selftest runs", d.cfg.Name)
+	}
+	dev := &selftest.Device{Borrow: d.borrow, Images: d.images, SetLoopback: d.setLoopback, Send: d.sendTest}
+	for _, h := range d.interrupts.dev.Hwfns {
+		dev.Engines = append(dev.Engines, testEngine{h})
+	}
+	dev.Counter = func(now frame.Time) (ns, ppb int64) {
+		return d.stamping.phc.Counter(now), d.stamping.phc.Frequency() * 1000 >> 16
+	}
+	t.run = selftest.Start(dev, offline, d.cfg.SelftestFault, func(r selftest.Report, _ frame.Time) {
+		t.run = nil
+		done(r)
+	})
+	return nil
+}
+
+// pollSelftest goes on with a run and returns when it wants to be called again.
+func (d *Device) pollSelftest(now frame.Time) frame.Time {
+	t := &d.selftest
+	next := frame.Never
+	for range 2 { // what the first starts may end at once
+		if t.run == nil {
+			return next
+		}
+		next = t.run.Poll(now)
+		d.pollInterrupts()
+	}
+	if l := t.loop; l != nil && (d.wire.waiting() > 0 || len(l.frames) > 0) {
+		d.hearLoop()
+		return now
+	}
+	return next
+}
+
+// hearLoop receives what was sent in loopback.
+func (d *Device) hearLoop() {
+	l := d.selftest.loop
+	sent := l.frames
+	l.frames = nil
+	for _, f := range sent {
+		d.receiveWire(f)
+	}
+	d.reportReceived()
+}
+
+func (d *Device) setLoopback(on bool, _ frame.Time) {
+	t := &d.selftest
+	if on {
+		t.loop, t.wire = &loopLink{}, d.wire.link
+		d.wire.link, d.wire.gathers = t.loop, false
+		return
+	}
+	for _, f := range t.loop.frames {
+		f.Release()
+	}
+	d.wire.link, d.wire.gathers = t.wire, frame.Gathers(t.wire)
+	t.loop, t.wire, t.heard = nil, nil, nil
+}
+
+// sendTest sends a frame to the NIC's own station.
+func (d *Device) sendTest(payload []byte, heard func([]byte), _ frame.Time) {
+	f := d.pool.Get(ether.MaxHeaderLen + len(payload))
+	if f == nil {
+		return // the test says that nothing came
+	}
+	h := d.header
+	h.Dst, h.Type = d.cfg.MAC, ether.TypeLoopback
+	f.Append(h.AppendTo(nil))
+	f.Append(payload)
+	d.selftest.heard = heard
+	d.send(&d.wire, outgoing{f: f})
+}
+
+// loopbackIn is a frame of the loopback test, if one runs.
+func (d *Device) loopbackIn(payload []byte) verdict {
+	if d.selftest.heard == nil || d.in.eth.Src != d.cfg.MAC {
+		return d.refuse(frame.DropEtherType)
+	}
+	d.selftest.heard(payload)
+	return consumed
+}
+
+// borrow takes frames from the pool: the memory that everything of a NIC
+// passes through.
+func (d *Device) borrow() (blocks [][]byte, release func()) {
+	var frames []*frame.Frame
+	for range testBlocks {
+		f := d.pool.Get(testBlockLen)
+		if f == nil {
+			break
+		}
+		frames = append(frames, f)
+		blocks = append(blocks, f.Extend(testBlockLen))
+	}
+	return blocks, func() {
+		for _, f := range frames {
+			f.Release()
+		}
+	}
+}
+
+// images are those of the flash.
+func (d *Device) images() (list []selftest.Image, err error) {
+	im, err := d.flash()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range im.Entries() {
+		list = append(list, selftest.Image{Name: e.Type.String(), Data: im.Bytes(e), CRC: e.CRC, Skip: e.Type == nvm.TypeMdump})
+	}
+	return list, nil
+}
+
+// flash is the content of the NIC's flash: as it is delivered.
+func (d *Device) flash() (*nvm.Image, error) { return nvm.Parse(nvm.Factory(flashVersion)) }
+
+// flashVersion is that of the firmware in it.
+const flashVersion = 0x08060000
+
+// testEngine is a hwfn as the selftests want it.
+type testEngine struct{ h *irq.Hwfn }
+
+// Heartbeat implements selftest.Engine: an event behind a protocol index of the
+// slowpath.
+func (e testEngine) Heartbeat(now frame.Time, done func(frame.Time)) error {
+	var pi int
+	pi, err := e.h.RegisterCB(func(now frame.Time) {
+		_ = e.h.UnregisterCB(pi) // it is registered: this is its call
+		done(now)
+	})
+	if err == nil {
+		e.h.SP().Event(pi, now)
+	}
+	return err
+}
+
+// MaskSlowpath implements selftest.Engine.
+func (e testEngine) MaskSlowpath(on bool, now frame.Time) {
+	state := irq.Disabled
+	if on {
+		state = irq.Stopped
+	}
+	e.h.SP().SetState(irq.Rx, state, now)
+}
+
+// Registers implements selftest.Engine.
+func (e testEngine) Registers() (list []selftest.Register) {
+	for _, r := range e.h.Registers() {
+		list = append(list, selftest.Register{Name: r.Name, Mask: r.Mask, Read: r.Read, Write: r.Write})
+	}
+	return list
+}

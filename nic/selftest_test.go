@@ -1,0 +1,94 @@
+package nic
+
+import (
+	"testing"
+	"time"
+
+	"tapir/nic/selftest"
+	"tapir/nic/status"
+)
+
+// selftests runs them to their end.
+func selftests(t *testing.T, w *world, n *node, offline bool) (report selftest.Report) {
+	t.Helper()
+	if err := n.dev.Selftest(offline, func(r selftest.Report) { report = r }); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.dev.Selftest(offline, nil); status.Of(err) != status.Busy {
+		t.Errorf("a second at the same time: %v", err)
+	}
+	if w.run(20 * time.Millisecond); report == nil {
+		if w.run(2 * time.Second); report == nil {
+			t.Fatal("no report")
+		}
+	}
+	return report
+}
+
+// The tests pass on a NIC in every interrupt mode, coalescing or not, and the
+// NIC works as before.
+//
+// ST-01 ST-02 ST-03 ST-04 ST-05 ST-06
+func TestSelftests(t *testing.T) {
+	for _, i := range []Interrupts{{}, {Mode: "inta"}, {Mode: "msi"}, {Mode: "poll"}, {RxUsecs: 300, TxUsecs: 20}} {
+		w, n, s := pair(t, Config{Interrupts: i})
+		before := answered(w, n, s)
+		for _, offline := range []bool{true, false} {
+			r := selftests(t, w, n, offline)
+			if want := int(selftest.NumTests); !r.Passed() || offline && len(r) != want || !offline && len(r) != want-1 {
+				t.Errorf("%+v, offline %v: %v", i, offline, r)
+			}
+		}
+		if after := answered(w, n, s); after > before {
+			t.Errorf("%+v: a ping takes %v, before the tests %v", i, after, before)
+		}
+	}
+}
+
+// Each fault that the parameter names fails its test alone; without it all pass
+// again.
+//
+// ST-01 ST-02 ST-03 ST-04 ST-05 ST-06
+func TestSelftestFaults(t *testing.T) {
+	for _, i := range []Interrupts{{}, {Mode: "poll"}} {
+		w, n, s := pair(t, Config{Interrupts: i})
+		for name, test := range map[string]selftest.Test{"loopback": selftest.Loopback, "interrupt": selftest.Interrupt,
+			"memory": selftest.Memory, "register": selftest.Registers, "clock": selftest.Clock, "nvram": selftest.NVM} {
+			for _, value := range []string{name, "none"} {
+				if err := n.dev.Set(Setting{"selftest_fault", value}); err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range selftests(t, w, n, true) {
+					if (r.Err != nil) != (value != "none" && r.Test == test) {
+						t.Errorf("fault %s: %v: %v", value, r.Test, r.Err)
+					}
+				}
+			}
+		}
+		answered(w, n, s)
+	}
+}
+
+// Selftests under load take nothing from a connection.
+func TestSelftestsBesideTraffic(t *testing.T) {
+	w, a, b := twoNICs(t, Config{})
+	c, s := dial(w, a, b, peer4, 64<<10)
+	reports := 0
+	var again func(r selftest.Report)
+	again = func(r selftest.Report) {
+		if reports++; !r.Passed() {
+			t.Errorf("%v", r)
+		}
+		if reports < 5 {
+			_ = a.dev.Selftest(true, again) // none runs: this one has just ended
+		}
+	}
+	if err := a.dev.Selftest(true, again); err != nil {
+		t.Fatal(err)
+	}
+	exercise(w, c, s, 5)
+	if w.run(100 * time.Millisecond); reports != 5 {
+		t.Errorf("%d reports of 5", reports)
+	}
+	closeBoth(w, a, b)
+}

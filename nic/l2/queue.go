@@ -17,7 +17,7 @@ type QueueParams struct {
 	Size  int   // buffers or frames that it holds: MinRing to MaxRing
 }
 
-// Queue identity, the same for both kinds: what start was given, and the
+// identity of a queue, the same for both kinds: what start was given, and the
 // connection id.
 type identity struct {
 	ID    int

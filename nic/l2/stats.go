@@ -62,7 +62,7 @@ type VportStats struct {
 type RxQueueStats struct {
 	Received    uint64 // rcv_pkts
 	HWErrors    uint64 // rx_hw_errors: the checksum was wrong
-	AllocErrors uint64 // rx_alloc_errors
+	AllocErrors uint64 // rx_alloc_errors: no memory to put segments together
 	IPFragments uint64 // rx_ip_frags
 	Discarded   uint64 // for want of buffers
 }

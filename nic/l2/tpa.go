@@ -183,6 +183,7 @@ func (fn *Function) extend(t *tpa, a *aggregation, b []byte, s segment) bool {
 	if a.segs == 1 {
 		g := fn.cfg.Pool.Get(s.l3 + t.MaxSize)
 		if g == nil {
+			a.q.Stats.AllocErrors++
 			return false
 		}
 		g.Append(a.f.Bytes()[:a.s.end])

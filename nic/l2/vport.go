@@ -51,18 +51,16 @@ type Errors struct {
 
 // StartParams are the parameters of VportStart.
 type StartParams struct {
-	Vport            int
-	MTU              int // octets behind the Ethernet header
-	TPA              TPAMode
-	RemoveInnerVLAN  bool
-	TxSwitching      bool // frames for other vports of the function go there
-	HandlePTP        bool // PTP messages are the host's
-	OnlyUntagged     bool // tagged frames are dropped while there is no VLAN filter
-	DropTTL0         bool
-	MaxBuffersPerCQE int
-	CheckMAC         bool // frames to the addresses of link protocols are not sent
-	CheckEtherType   bool // nor those with their EtherTypes
-	Errors           Errors
+	Vport           int
+	MTU             int // octets behind the Ethernet header
+	TPA             TPAMode
+	RemoveInnerVLAN bool
+	TxSwitching     bool // frames for other vports of the function go there
+	OnlyUntagged    bool // tagged frames are dropped while there is no VLAN filter
+	DropTTL0        bool
+	CheckMAC        bool // frames to the addresses of link protocols are not sent
+	CheckEtherType  bool // nor those with their EtherTypes
+	Errors          Errors
 }
 
 // VportStart starts a vport. It is not active, has no queue and no filter, and
@@ -78,8 +76,6 @@ func (fn *Function) VportStart(p StartParams) error {
 	switch {
 	case p.TPA > TPAGRO:
 		return status.Inval.Errorf("vport %d: %v", p.Vport, p.TPA)
-	case p.MaxBuffersPerCQE < 0 || p.MaxBuffersPerCQE > 255:
-		return status.Inval.Errorf("vport %d: %d buffers for a completion", p.Vport, p.MaxBuffersPerCQE)
 	case fn.vports[p.Vport] != nil:
 		return fn.assert("vport %d is started already", p.Vport)
 	}

@@ -15,7 +15,7 @@ const (
 
 // start starts the vport and its queues, in the order that the device wants.
 func (n *Netdev) start() error {
-	err := n.fn.VportStart(l2.StartParams{MTU: n.s.MTU, TPA: n.s.TPA, HandlePTP: true, DropTTL0: n.s.DropTTL0})
+	err := n.fn.VportStart(l2.StartParams{MTU: n.s.MTU, TPA: n.s.TPA, DropTTL0: n.s.DropTTL0})
 	for id := 0; id < n.s.Queues && err == nil; id++ {
 		err = n.startPair(id)
 	}

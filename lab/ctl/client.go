@@ -155,6 +155,9 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*
 	if err != nil {
 		return nil, err
 	}
+	// leave ends the connection of a job, the server bounds in time what goes out
+	// by that of a capture: no other request may get one of them.
+	req.Close = path == perfPath || strings.HasPrefix(path, capturePath+"?")
 	resp, err := c.http.Do(req)
 	if ue := (*url.Error)(nil); errors.As(err, &ue) {
 		if e := (*Error)(nil); errors.As(err, &e) || ctx.Err() != nil {
@@ -269,7 +272,7 @@ func leave(conn *net.UnixConn, abort func()) {
 }
 
 func (c *Client) perf(ctx context.Context, job io.Reader, progress func(json.RawMessage), report any) error {
-	resp, err := c.do(ctx, http.MethodPost, "/v1/perf", job)
+	resp, err := c.do(ctx, http.MethodPost, perfPath, job)
 	if err != nil {
 		return err
 	}
@@ -357,7 +360,7 @@ func (o CaptureOptions) query() string {
 func (c *Client) Capture(ctx context.Context, opt CaptureOptions, w io.Writer) (st capture.Stats, err error) {
 	reqCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
-	resp, err := c.do(reqCtx, http.MethodGet, "/v1/capture?"+opt.query(), nil)
+	resp, err := c.do(reqCtx, http.MethodGet, capturePath+"?"+opt.query(), nil)
 	if err != nil {
 		return st, err
 	}
@@ -371,7 +374,7 @@ func (c *Client) Capture(ctx context.Context, opt CaptureOptions, w io.Writer) (
 	stop := context.AfterFunc(ctx, func() {
 		bounded, cancel := context.WithTimeout(reqCtx, closeGrace)
 		defer cancel()
-		if c.call(bounded, http.MethodDelete, "/v1/capture/"+resp.Header.Get(captureHeader), &struct{}{}) != nil {
+		if c.call(bounded, http.MethodDelete, capturePath+"/"+resp.Header.Get(captureHeader), &struct{}{}) != nil {
 			<-bounded.Done() // it may have ended by itself just now: its last blocks are still to be read
 			abort()
 		}

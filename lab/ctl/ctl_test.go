@@ -312,6 +312,32 @@ func TestCaptureEndsCompleteOnInterrupt(t *testing.T) {
 	}
 }
 
+// Who leaves a job and ends a capture at once gets the whole capture.
+func TestCaptureAndJobEndTogether(t *testing.T) {
+	runtimeDir(t)
+	for range 20 {
+		f := newFake()
+		s := serve(t, "nic0", f)
+		c := dial(t, "nic0")
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			<-f.started
+			go func() { left <- c.Perf(ctx, "job", nil, nil) }()
+			<-f.started
+			cancel()
+		}()
+		var b bytes.Buffer
+		if st, err := c.Capture(ctx, CaptureOptions{}, &b); err != nil || st.Written != 1 {
+			t.Fatal(st, err)
+		}
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+}
+
 func TestCaptureOptionsReachTheSession(t *testing.T) {
 	runtimeDir(t)
 	f := newFake()

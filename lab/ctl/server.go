@@ -97,15 +97,21 @@ type conn struct {
 	greeted bool // the version handshake is done
 }
 
+// Where jobs and captures are asked for.
+const (
+	perfPath    = "/v1/perf"
+	capturePath = "/v1/capture"
+)
+
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/version", s.hello)
 	mux.HandleFunc("GET /v1/show/{kind}", s.show)
 	mux.HandleFunc("GET /v1/follow/{kind}", s.follow)
 	mux.HandleFunc("POST /v1/set", s.set)
-	mux.HandleFunc("POST /v1/perf", s.perf)
-	mux.HandleFunc("GET /v1/capture", s.capture)
-	mux.HandleFunc("DELETE /v1/capture/{id}", s.endCapture)
+	mux.HandleFunc("POST "+perfPath, s.perf)
+	mux.HandleFunc("GET "+capturePath, s.capture)
+	mux.HandleFunc("DELETE "+capturePath+"/{id}", s.endCapture)
 	mux.HandleFunc("POST /v1/stop", s.stop)
 	mux.HandleFunc("POST /v1/do/{command}", s.command)
 	mux.Handle("GET "+metricsPath, s.metrics())

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tapir/lab/capture"
@@ -215,7 +216,8 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set(captureHeader, strconv.Itoa(id))
 	w.Header().Set("Trailer", statsTrailer)
 	w.WriteHeader(http.StatusOK)
-	session := capture.New(flusher{w, rc}, s.nic.CaptureInfo(), opt)
+	out := &flusher{w: w, rc: rc}
+	session := capture.New(out, s.nic.CaptureInfo(), opt)
 	detach, err := s.nic.Attach(session, context)
 	if err != nil {
 		session.Close()
@@ -228,19 +230,32 @@ func (s *Server) capture(w http.ResponseWriter, r *http.Request) {
 	case <-s.quit:
 	}
 	detach()
-	_ = rc.SetWriteDeadline(time.Now().Add(closeGrace)) // a stuck reader must not hold the NIC
-	_ = session.Close()                                 // its error is the client's absence
-	st, _ := json.Marshal(session.Stats())              // three numbers
+	out.hurry()
+	_ = session.Close()                    // its error is the client's absence
+	st, _ := json.Marshal(session.Stats()) // three numbers
 	w.Header().Set(statsTrailer, string(st))
 }
 
 // flusher hands every write on to the client at once.
 type flusher struct {
-	w  io.Writer
-	rc *http.ResponseController
+	w      io.Writer
+	rc     *http.ResponseController
+	ending atomic.Bool
 }
 
-func (f flusher) Write(p []byte) (int, error) {
+// hurry bounds every write from now on, and the one that waits: a reader that
+// is stuck must not hold the NIC, but one that reads gets everything.
+func (f *flusher) hurry() {
+	f.ending.Store(true)
+	f.bound()
+}
+
+func (f *flusher) bound() { _ = f.rc.SetWriteDeadline(time.Now().Add(closeGrace)) }
+
+func (f *flusher) Write(p []byte) (int, error) {
+	if f.ending.Load() {
+		f.bound()
+	}
 	n, err := f.w.Write(p)
 	return n, errors.Join(err, f.rc.Flush())
 }

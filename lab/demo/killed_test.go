@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,17 +36,15 @@ func TestEndsInTheMiddle(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := surroundings(t)
 			dir := t.TempDir()
+			file := hold(t, dir)
 			cmd := start(t, dir)
 			var complaint bytes.Buffer
 			cmd.Stderr = &complaint
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for i := 0; !exists(filepath.Join(dir, "out", "demo.pcapng")); i++ {
-				if i == 20000 {
-					t.Fatal("the exchange does not begin")
-				}
-				time.Sleep(time.Millisecond)
+			if _, err := io.CopyN(io.Discard, file, 1<<20); err != nil {
+				t.Fatal("the exchange does not begin: ", err)
 			}
 			pid := cmd.Process.Pid
 			if tt.target != "" {
@@ -54,7 +53,9 @@ func TestEndsInTheMiddle(t *testing.T) {
 			if err := syscall.Kill(pid, tt.signal); err != nil {
 				t.Fatal(err)
 			}
+			go func() { _, _ = io.Copy(io.Discard, file) }() // until it is closed
 			err := cmd.Wait()
+			file.Close()
 			if e := (*exec.ExitError)(nil); !errors.As(err, &e) || tt.signal != syscall.SIGKILL && e.ExitCode() != 1 {
 				t.Errorf("the demo's end: %v", err)
 			}
@@ -63,6 +64,9 @@ func TestEndsInTheMiddle(t *testing.T) {
 			}
 			if tt.target == "" && tt.signal == syscall.SIGKILL {
 				awaitNone(t)
+				if err := os.Remove(file.Name()); err != nil {
+					t.Fatal(err)
+				}
 				next := start(t, dir, "--mem")
 				if out, err := next.CombinedOutput(); err != nil {
 					t.Fatalf("the next demo: %v\n%s", err, out)
@@ -75,9 +79,23 @@ func TestEndsInTheMiddle(t *testing.T) {
 	}
 }
 
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return err == nil
+// hold makes a pipe of the file that the demo's capture will be: the demo
+// cannot end before the pipe is read.
+func hold(t *testing.T, dir string) *os.File {
+	t.Helper()
+	name := filepath.Join(dir, "out", "demo.pcapng")
+	if err := errors.Join(os.Mkdir(filepath.Dir(name), 0o777), syscall.Mkfifo(name, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0) // which waits for nobody
+	if err == nil {
+		err = f.SetReadDeadline(time.Now().Add(2 * time.Minute))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
 }
 
 // processes are those of the program under test, by NIC name; the demo's own
@@ -114,7 +132,7 @@ func pidOf(t *testing.T, nic string) int {
 // awaitNone waits for the end of the processes whose parent was killed.
 func awaitNone(t *testing.T) {
 	t.Helper()
-	for range 5000 {
+	for range 60_000 {
 		if len(processes(t)) == 0 {
 			return
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // stopWithin bounds how long a process may take to end in order.
-const stopWithin = 5 * time.Second
+const stopWithin = time.Minute
 
 // process is a program inside a namespace.
 type process struct {
@@ -128,7 +128,7 @@ func (p *process) await(ctx context.Context, prefix string) error {
 
 // dumpWithin bounds how long tcpdump may take to read what the kernel holds
 // for it; the kernel hands a block over after a second at the latest.
-const dumpWithin = 20 * time.Second
+const dumpWithin = time.Minute
 
 // drain waits until tcpdump has read every frame that its filter let through.
 // At SIGUSR1 it prints how far it is; at an interrupt it would drop the rest.
@@ -138,7 +138,7 @@ func (p *process) drain() error {
 		if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 			return err
 		}
-		line, err := p.next(context.Background(), time.Second)
+		line, err := p.next(context.Background(), dumpWithin)
 		if err != nil {
 			return err
 		}

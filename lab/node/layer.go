@@ -34,16 +34,20 @@ func NewLayer() *Layer {
 func (l *Layer) Devices() []*al.CA { return l.al.Devices() }
 
 // RegisterClient tells c of every device: when it returns, Add has returned
-// for all that are present. unregister returns when c has let go of them.
+// for all that are present. unregister returns when c has let go of them and
+// has been told so.
 func (l *Layer) RegisterClient(c al.Client) (unregister func()) {
 	leave := l.al.RegisterClient(c)
 	for _, ca := range l.al.Devices() {
 		wait(ca.Do)
 	}
 	return func() {
-		gone := make(chan struct{})
+		present, gone := l.al.Devices(), make(chan struct{})
 		leave(func() { close(gone) })
 		<-gone
+		for _, ca := range present {
+			wait(ca.Do) // for the done of the CloseAsync that was the last
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ func (l *log) await(t *testing.T, want ...string) {
 type client struct {
 	log
 	careless bool
+	slow     time.Duration // to notice that a context is closed
 	contexts map[string]*al.Context
 }
 
@@ -86,7 +87,10 @@ func (c *client) Remove(d *al.Device, _ frame.Time) {
 	c.mu.Lock()
 	ctx := c.contexts[d.Name()]
 	c.mu.Unlock()
-	ctx.CloseAsync(func(err error) { c.add("closed %v", err) })
+	ctx.CloseAsync(func(err error) {
+		time.Sleep(c.slow)
+		c.add("closed %v", err)
+	})
 }
 
 func (c *client) AsyncEvent(ev al.Event, _ frame.Time) { c.add("%v", ev.Type) }
@@ -140,6 +144,19 @@ func TestLayer(t *testing.T) {
 			t.Errorf("%s leaked %v", n.Name(), n.Leaks())
 		}
 	}
+}
+
+// Who unregisters is not overtaken by what he asked for.
+func TestUnregisterWaits(t *testing.T) {
+	l, c := NewLayer(), newClient()
+	c.slow = 20 * time.Millisecond
+	n := pair(t, l)[1]
+	unregister := l.RegisterClient(c)
+	c.take()
+	must(t, n.Close())
+	c.expect(t, "the end of a node", "remove nic1", "closed <nil>")
+	unregister()
+	c.expect(t, "the end of the client", "remove nic0", "closed <nil>")
 }
 
 func TestUnplug(t *testing.T) {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"sync"
 	"time"
 
+	"tapir/lab/ctl"
 	"tapir/lab/node"
 	"tapir/nic"
 	"tapir/wire/frame"
@@ -15,11 +17,52 @@ import (
 // faster than the log keeps lines, the number is.
 const printEvery = 50 * time.Millisecond
 
-// printLog prints what n's layers say about the topics of the parameter
-// dprint. finish, to be called when n has ended, prints the rest.
-func printLog(n *node.Node, w io.Writer) (finish func()) {
+// nicOutput says what tapir nic tells beside its ready lines.
+type nicOutput struct {
+	verbose bool
+	format  string // of the log
+	metrics string // address; empty: not served
+}
+
+func (o *nicOutput) check() error {
+	if o.format != "text" && o.format != "json" {
+		return usagef("--log-format %s: choose text or json", o.format)
+	}
+	if o.metrics != "" {
+		if _, err := ctl.MetricsAddr(o.metrics); err != nil {
+			return usageError{err}
+		}
+	}
+	return nil
+}
+
+// printer prints lines of a NIC's log, of which number next was expected
+// first, and returns the number of the one to come.
+type printer func(name string, lines []nic.LineInfo, next uint64) uint64
+
+func (o *nicOutput) printer(w io.Writer) printer {
+	if o.format == "json" {
+		return func(name string, lines []nic.LineInfo, next uint64) uint64 { return printObjects(w, name, lines, next) }
+	}
+	return func(name string, lines []nic.LineInfo, next uint64) uint64 { return printNew(w, name, lines, next) }
+}
+
+// serveMetrics serves those of all NICs at addr.
+func serveMetrics(addr string, nics []*running) (*ctl.MetricsServer, error) {
+	var all []ctl.Metered
+	for _, n := range nics {
+		if m, ok := n.served.(ctl.Metered); ok {
+			all = append(all, m)
+		}
+	}
+	return ctl.ListenMetrics(addr, all...)
+}
+
+// printLog prints what n's layers say, as the message level asks for. finish,
+// to be called when n has ended, prints the rest.
+func printLog(n *node.Node, print printer) (finish func()) {
 	next := uint64(0)
-	read := func() { next = printNew(w, n.Name(), n.Device.ShowLog(next), next) }
+	read := func() { next = print(n.Name(), n.Device.ShowLog(next), next) }
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -39,6 +82,23 @@ func printLog(n *node.Node, w io.Writer) (finish func()) {
 		wg.Wait()
 		read()
 	}
+}
+
+// logObject is a line as a JSON object. A number that is left out is a line
+// that was not printed in time.
+type logObject struct {
+	NIC string `json:"nic"`
+	nic.LineInfo
+}
+
+func printObjects(w io.Writer, name string, lines []nic.LineInfo, next uint64) uint64 {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	for _, l := range lines {
+		_ = e.Encode(logObject{name, l}) // who reads standard error may go
+		next = l.Seq + 1
+	}
+	return next
 }
 
 // printNew prints lines, of which number next was expected first, and returns

@@ -43,7 +43,7 @@ var nicFlags = []struct{ name, usage string }{
 func newNIC() *cobra.Command {
 	cfg := node.Config{Name: "nic0"}
 	var file string
-	var verbose bool
+	var say nicOutput
 	cmd := &cobra.Command{
 		Use:   "nic --tap NAME {--ip ADDRESS | --host-tap NAME --ip-from-host}",
 		Short: "Run NICs in the foreground",
@@ -57,20 +57,26 @@ func newNIC() *cobra.Command {
 			"  tapir nic --name nic1 --tap tap1 --ip 10.0.1.1/24 --ip6 fd00::1/64 --frames gso\n" +
 			"  tapir nic --tap wire0 --host-tap eth-host0 --ip-from-host --queues 4\n" +
 			"  tapir nic -c nics.yaml\n" +
-			"  tapir nic --ip 10.0.0.1/24 --dprint cm,mpa,eh -v",
+			"  tapir nic --ip 10.0.0.1/24 --dprint cm,mpa,eh -v\n" +
+			"  tapir nic --ip 10.0.0.1/24 --metrics 9464 -v --log-format json",
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := nicConfigs(cmd, cfg, file)
 			if err != nil {
 				return err
 			}
-			return runNICs(cmd.Context(), all, verbose, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if err := say.check(); err != nil {
+				return err
+			}
+			return runNICs(cmd.Context(), all, say, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&file, "config", "c", "", "run the NICs of a YAML `file`; excludes all other flags but -v")
-	f.BoolVarP(&verbose, "verbose", "v", false, "print the lines about the topics of dprint on standard error")
+	f.StringVarP(&file, "config", "c", "", "run the NICs of a YAML `file`; excludes all other flags but -v, --log-format and --metrics")
+	f.BoolVarP(&say.verbose, "verbose", "v", false, "print the lines of the log on standard error")
+	f.StringVar(&say.format, "log-format", "text", "`form` of those lines: text, or json for one object per line")
+	f.StringVar(&say.metrics, "metrics", "", "serve metrics for Prometheus at `[HOST:]PORT`, on the loopback address without a host")
 	for _, fl := range nicFlags {
 		set := func(v string) error { return cfg.Set(fl.name, v) }
 		if fl.name == "ip-from-host" {
@@ -108,7 +114,7 @@ func nicConfigs(cmd *cobra.Command, cfg node.Config, file string) ([]node.Config
 		}
 		return []node.Config{cfg}, nil
 	}
-	if err := alone(cmd, file, "config", "verbose"); err != nil {
+	if err := alone(cmd, file, "config", "verbose", "log-format", "metrics"); err != nil {
 		return nil, err
 	}
 	return loaded(node.Load(file))
@@ -143,6 +149,7 @@ func loaded[T any](v T, err error) (T, error) {
 type running struct {
 	node   *node.Node
 	server *ctl.Server
+	served ctl.NIC
 	run    *relay.Server // of tapir run
 	finish func()        // of the printing of its log
 }
@@ -151,7 +158,7 @@ type running struct {
 var errStopped = errors.New("stopped by a client")
 
 // runNICs runs until ctx ends, a client stops one of the NICs, or one fails.
-func runNICs(ctx context.Context, all []node.Config, verbose bool, out, errOut io.Writer) error {
+func runNICs(ctx context.Context, all []node.Config, say nicOutput, out, errOut io.Writer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var nics []*running
@@ -163,14 +170,22 @@ func runNICs(ctx context.Context, all []node.Config, verbose bool, out, errOut i
 		if err != nil {
 			return err
 		}
-		if verbose {
-			n.finish = printLog(n.node, errOut)
+		if say.verbose {
+			n.finish = printLog(n.node, say.printer(errOut))
 		}
 		nics = append(nics, n)
 		for _, hint := range n.node.Hints() {
 			fmt.Fprintln(errOut, hint)
 		}
 		fmt.Fprintln(out, n.node.Ready())
+	}
+	if say.metrics != "" {
+		m, err := serveMetrics(say.metrics, nics)
+		if err != nil {
+			return err
+		}
+		defer m.Close()
+		fmt.Fprintln(out, "metrics", m.URL())
 	}
 	var nodes []ending
 	for _, n := range nics {
@@ -222,8 +237,9 @@ func startNIC(ctx context.Context, cfg node.Config, programs *node.Programs, sto
 	programs.Add(n)
 	r.Serve(programs.Devices)
 	dev := ctl.Device{Device: n.Device, Thread: n, Version: versionText(), TAP: n.TAP(), HostTAP: n.Config().HostTAP, OnStop: stop}
-	s.Serve(dev.Served())
-	return &running{node: n, server: s, run: r, finish: func() {}}, nil
+	served := dev.Served()
+	s.Serve(served)
+	return &running{node: n, server: s, served: served, run: r, finish: func() {}}, nil
 }
 
 // closeNICs ends all NICs side by side: first programs are told and lose what

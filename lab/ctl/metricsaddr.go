@@ -1,0 +1,78 @@
+package ctl
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// MetricsServer serves the metrics of NICs over TCP, for those who cannot reach
+// their control sockets.
+type MetricsServer struct {
+	listener net.Listener
+	http     *http.Server
+	done     chan struct{}
+}
+
+// MetricsAddr is the address that addr stands for: a port, or a host and a
+// port. Without a host it is of the loopback interface.
+func MetricsAddr(addr string) (string, error) {
+	at := addr
+	if !strings.Contains(at, ":") {
+		at = ":" + at
+	}
+	host, port, err := net.SplitHostPort(at)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return "", fmt.Errorf("metrics: %q: expected PORT or HOST:PORT", addr)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// ListenMetrics serves GET /metrics of all nics at addr, as MetricsAddr has it;
+// port 0 is any free one. The metrics tell NICs apart by their labels.
+func ListenMetrics(addr string, nics ...Metered) (*MetricsServer, error) {
+	at, err := MetricsAddr(addr)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	for _, n := range nics {
+		registry.MustRegister(collector{n})
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+metricsPath, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	s := &MetricsServer{listener: l, http: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			l.Close() // whoever asks is refused
+		}
+	}()
+	return s, nil
+}
+
+// URL is where the metrics are.
+func (s *MetricsServer) URL() string { return "http://" + s.listener.Addr().String() + metricsPath }
+
+// Close ends the server and its connections.
+func (s *MetricsServer) Close() {
+	s.http.Close()
+	<-s.done
+}

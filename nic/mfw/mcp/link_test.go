@@ -60,7 +60,9 @@ func TestLinkIsAskedFor(t *testing.T) {
 // end against one that negotiates, and against a forced one.
 func TestSpeedOfLink(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		speed := func(label string) mfw.Speeds { return mfw.Speeds(rapid.Uint32Range(1, uint32(mfw.AllSpeeds)).Draw(rt, label)) }
+		speed := func(label string) mfw.Speeds {
+			return mfw.Speeds(rapid.Uint32Range(1, uint32(mfw.AllSpeeds)).Draw(rt, label))
+		}
 		cfg := board(1, 1, 1)
 		cfg.Ports[0].Media, cfg.Ports[0].Speeds = mfw.MediaModule, speed("board")
 		r := newRig(t, cfg)

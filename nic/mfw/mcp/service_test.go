@@ -149,7 +149,9 @@ func TestBoard(t *testing.T) {
 	want(t, "LED mode 3", r.do(func(now frame.Time, done func(error)) { d.SetLED(3, now, done) }), status.Inval)
 	level := uint32(9)
 	r.must(func(now frame.Time, done func(error)) { d.GPIOWrite(3, 1, now, done) })
-	r.must(func(now frame.Time, done func(error)) { d.GPIORead(3, now, func(v uint32, err error) { level = v; done(err) }) })
+	r.must(func(now frame.Time, done func(error)) {
+		d.GPIORead(3, now, func(v uint32, err error) { level = v; done(err) })
+	})
 	if level != 1 {
 		t.Errorf("pin 3: %d", level)
 	}
@@ -363,7 +365,9 @@ func TestNVMByMailbox(t *testing.T) {
 		return b, err
 	}
 	num := func() (n int, err error) {
-		err = r.do(func(now frame.Time, done func(error)) { d.NVMNumImages(now, func(i int, err error) { n = i; done(err) }) })
+		err = r.do(func(now frame.Time, done func(error)) {
+			d.NVMNumImages(now, func(i int, err error) { n = i; done(err) })
+		})
 		return n, err
 	}
 	mf, err := image(nvm.TypeMFW)
@@ -392,7 +396,9 @@ func TestNVMByMailbox(t *testing.T) {
 		t.Errorf("%d images, %v", n, err)
 	}
 	for i := range n + 1 {
-		err := r.do(func(now frame.Time, done func(error)) { d.NVMImageAtt(i, now, func(_ nvm.Entry, err error) { done(err) }) })
+		err := r.do(func(now frame.Time, done func(error)) {
+			d.NVMImageAtt(i, now, func(_ nvm.Entry, err error) { done(err) })
+		})
 		want(t, "image", err, map[bool]status.Code{true: status.Success, false: status.Inval}[i < n])
 	}
 	options(t, r)

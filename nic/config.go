@@ -96,6 +96,9 @@ type Config struct {
 	Interrupts Interrupts
 	// SelftestFault are the selftests that meet a fault.
 	SelftestFault selftest.Fault
+	// Link is the port, Board what the management firmware looks after.
+	Link  Link
+	Board Board
 }
 
 // Reserver keeps TCP ports of the operating system's side free for the
@@ -123,6 +126,9 @@ type Env struct {
 	// Now is the time within a call, for one-step messages of PTP; nil: time
 	// stands still meanwhile, as in virtual time.
 	Now func() frame.Time
+	// Light is called when the port's transmitter is switched: without it the
+	// other end of the wire loses its carrier; nil: it does not notice.
+	Light func(on bool)
 }
 
 // engineClock shows the engine's time.
@@ -193,6 +199,9 @@ func (c *Config) validate() error {
 		return err
 	}
 	if err := c.RDMA.validate(); err != nil {
+		return err
+	}
+	if err := c.validateLink(); err != nil {
 		return err
 	}
 	for i, p := range c.Addrs {

@@ -76,6 +76,7 @@ type Device struct {
 	pollers    []*poller
 	interrupts interrupts
 	selftest   selftesting
+	management management
 	late       lateReceives
 }
 
@@ -129,6 +130,7 @@ func New(cfg Config, env Env) (*Device, error) {
 			return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 		}
 	}
+	d.composeMFW(env.Light)
 	return d, nil
 }
 
@@ -174,7 +176,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.iwarp.Poll(now)
 	next = min(next, d.toe.Poll(now), d.iwarp.Deadline(), d.late.poll(d.Verbs, now), d.reportSent())
 	d.polling = false
-	if d.turnBack() || d.Verbs.Pending() || len(d.lost) > 0 {
+	if d.turnBack() || d.turnBackPort(&d.wire) || d.Verbs.Pending() || len(d.lost) > 0 {
 		return now
 	}
 	return min(next, d.timers.next(), d.fragments.next(), d.neighbors.next, d.pollSelftest(now))

@@ -55,6 +55,7 @@ func (d *Device) SetMAC(a ether.Addr, now frame.Time) error {
 	if !d.wire.closed {
 		d.announce()
 	}
+	d.Manage(now)
 	return nil
 }
 
@@ -75,5 +76,6 @@ func (d *Device) SetMTU(octets int, now frame.Time) error {
 	d.Verbs.SetMTU(octets)
 	d.toe.SetMTU(octets, now)
 	d.readdress(d.cfg.Addrs)
+	d.Manage(now)
 	return nil
 }

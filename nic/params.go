@@ -107,6 +107,7 @@ func (d *Device) configure() {
 	d.toe.SetParams(d.cfg.TCP.Params)
 	d.setMsglvl()
 	d.stamping.host.Faults = d.cfg.PTP.faults()
+	d.Schedule(d.now, d.Manage) // in the next Poll, which knows the time
 }
 
 // ParamNames lists the names of all settings, for messages.

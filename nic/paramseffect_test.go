@@ -14,6 +14,7 @@ import (
 	"tapir/nic/iwarp"
 	"tapir/nic/l2"
 	"tapir/nic/l2/qede"
+	"tapir/nic/mfw"
 	"tapir/nic/selftest"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
@@ -110,13 +111,36 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"ntuple": {"3 udp6 src-ip fd00::1 dst-ip fd00::2 src-port 5 dst-port 6 action 2, 4 tcp4 dst-port 80 action -1", eth(Ethernet{Rules: []qede.Rule{
 			{Location: 3, Queue: 2, Tuple: l2.Tuple{Proto: 17, V6: true, Src: netip.MustParseAddr("fd00::1"), Dst: netip.MustParseAddr("fd00::2"), SrcPort: 5, DstPort: 6}},
 			{Location: 4, Drop: true, Tuple: l2.Tuple{Proto: 6, DstPort: 80}}}})},
-		"pvid":         {"9", eth(Ethernet{PVID: 9})},
-		"spoof_check":  {"1", eth(Ethernet{SpoofCheck: true})},
-		"drop_ttl0":    {"1", eth(Ethernet{DropTTL0: true})},
-		"gro_hw":       {"1", eth(Ethernet{GRO: true})},
-		"vxlan_port":   {"4789", eth(Ethernet{VXLANPort: 4789})},
-		"geneve_port":  {"6081", eth(Ethernet{GenevePort: 6081})},
-		"tunnel_class": {"inner", eth(Ethernet{InnerClass: true})},
+		"pvid":           {"9", eth(Ethernet{PVID: 9})},
+		"spoof_check":    {"1", eth(Ethernet{SpoofCheck: true})},
+		"drop_ttl0":      {"1", eth(Ethernet{DropTTL0: true})},
+		"gro_hw":         {"1", eth(Ethernet{GRO: true})},
+		"vxlan_port":     {"4789", eth(Ethernet{VXLANPort: 4789})},
+		"geneve_port":    {"6081", eth(Ethernet{GenevePort: 6081})},
+		"tunnel_class":   {"inner", eth(Ethernet{InnerClass: true})},
+		"media":          {"base-t", Config{Link: Link{Media: mfw.MediaBaseT}}},
+		"link":           {"down", Config{Link: Link{Down: true}}},
+		"link_speed":     {"25G", Config{Link: Link{Speed: mfw.Speed25G}}},
+		"link_advertise": {"1G,100G", Config{Link: Link{Advertise: mfw.Speed1G | mfw.Speed100G}}},
+		"pause":          {"auto-tx", Config{Link: Link{Pause: PauseAutoTx}}},
+		"phy_loopback":   {"mac", Config{Link: Link{Loopback: mfw.LoopbackMAC}}},
+		"eee":            {"off", Config{Link: Link{EEE: LinkEEE{Mode: EEEOff}}}},
+		"eee_tx_lpi":     {"0", Config{Link: Link{EEE: LinkEEE{NoTxLPI: true}}}},
+		"eee_tx_timer":   {"256", Config{Link: Link{EEE: LinkEEE{Timer: 256}}}},
+		"eee_advertise":  {"10G", Config{Link: Link{EEE: LinkEEE{Caps: mfw.EEE10G}}}},
+		"bw_min":         {"7", Config{Link: Link{BandwidthMin: 7}}},
+		"bw_max":         {"70", Config{Link: Link{BandwidthMax: 70}}},
+		"partner_speeds": {"10G", Config{Link: Link{Partner: mfw.Partner{Speeds: mfw.Speed10G}}}},
+		"partner_forced": {"1", Config{Link: Link{Partner: mfw.Partner{Forced: true}}}},
+		"partner_pause":  {"asymmetric", Config{Link: Link{Partner: mfw.Partner{NoSymmetric: true, Asymmetric: true}}}},
+		"partner_eee":    {"1G", Config{Link: Link{Partner: mfw.Partner{EEE: mfw.EEE1G}}}},
+		"wol":            {"g", Config{Board: Board{WoL: true}}},
+		"driver":         {"unloaded", Config{Board: Board{Unloaded: true}}},
+		"led":            {"on", Config{Board: Board{LED: mfw.LEDOn}}},
+		"temperature":    {"77", Config{Board: Board{Temperature: 77}}},
+		"module":         {"unplugged", Config{Board: Board{Unplugged: true}}},
+		"fan":            {"failed", Config{Board: Board{FanFailed: true}}},
+		"mfw":            {"stuck", Config{Board: Board{Stuck: true}}},
 	}
 	for _, p := range Params() {
 		w, ok := want[p.Name]

@@ -32,7 +32,7 @@ func bit(on bool) string {
 
 // number makes a setting of an integer from low to high. def is what zero
 // stands for.
-func number[T int | uint8 | uint16](p Param, field func(*Config) *T, def, low, high int) *Param {
+func number[T int | uint8 | uint16 | uint32](p Param, field func(*Config) *T, def, low, high int) *Param {
 	p.Type = "number"
 	if p.Expect == "" {
 		p.Expect = "a number from " + strconv.Itoa(low) + " to " + strconv.Itoa(high)

@@ -16,6 +16,9 @@ type port struct {
 	gathers bool
 	// closed: the port is not active; nothing passes.
 	closed bool
+	// looped: the PHY turns frames back; those in turned are on their way.
+	looped bool
+	turned []*frame.Frame
 
 	rxID, txID                 uint64
 	rxFrames, rxBytes          uint64
@@ -104,7 +107,33 @@ func (d *Device) transmit(p *port, o outgoing) {
 	if !later {
 		d.trace(p, frame.Outbound, o.f, o.notes, frame.DropNone)
 	}
+	if p.looped {
+		d.turn(p, o.f)
+		return
+	}
 	p.link.Transmit(o.f)
+}
+
+// turn takes a frame that the PHY turns back.
+func (d *Device) turn(p *port, f *frame.Frame) {
+	if len(p.turned) >= queueFrames {
+		d.drops.Count(frame.DropTxQueue)
+		f.Release()
+		return
+	}
+	f.Linearize()
+	p.turned = append(p.turned, f)
+}
+
+// turnBackPort hands the frames that the PHY has turned back to the receiving
+// side and reports whether there were any.
+func (d *Device) turnBackPort(p *port) bool {
+	frames := p.turned
+	p.turned = nil
+	for _, f := range frames {
+		d.receiveWire(f)
+	}
+	return len(frames) > 0
 }
 
 // dropOut counts, records and releases a frame that cannot be sent.

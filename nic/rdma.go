@@ -101,12 +101,13 @@ func (d *Device) CI(do func(fn func(now frame.Time))) al.CI {
 	return al.CI{Verbs: d.Verbs, CM: d.CM, Do: do, Schedule: d.Schedule}
 }
 
-// LinkUp reports that the carrier has come up: the port becomes active, unless
-// a manager has to say so, and the NIC announces its addresses, unless the
-// host TAP's owner does.
+// LinkUp reports that the carrier of the wire has come up. If the management
+// firmware then has link, and the driver has asked for it, the port becomes
+// active, unless a manager has to say so, and the NIC announces its addresses,
+// unless the host TAP's owner does.
 func (d *Device) LinkUp(now frame.Time) {
 	d.now = now
-	d.Verbs.SetCarrier(true)
+	d.signal(true, now)
 	if d.host.link == nil && !d.wire.closed {
 		d.announce()
 	}
@@ -116,7 +117,7 @@ func (d *Device) LinkUp(now frame.Time) {
 // NIC would send is dropped and counted. Connections stay.
 func (d *Device) LinkDown(now frame.Time) {
 	d.now = now
-	d.Verbs.SetCarrier(false)
+	d.signal(false, now)
 }
 
 // Fail takes the NIC away as if it were unplugged: the port is dead, queue

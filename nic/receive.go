@@ -55,9 +55,13 @@ const (
 func (d *Device) Receive(p frame.Port, frames []*frame.Frame, now frame.Time) {
 	d.now = now
 	for _, f := range frames {
-		if p == frame.Host {
+		switch {
+		case p == frame.Host:
 			d.receiveHost(f)
-		} else {
+		case d.wire.looped: // whose receiver hears only its own transmitter
+			d.drops.Count(frame.DropPort)
+			f.Release()
+		default:
 			d.receiveWire(f)
 		}
 	}
@@ -119,6 +123,7 @@ func (d *Device) receiveWire(f *frame.Frame) {
 	if d.wire.closed {
 		d.drops.Count(frame.DropPort)
 		d.trace(&d.wire, frame.Inbound, f, nil, frame.DropPort)
+		d.wake(f.Bytes())
 		f.Release()
 		return
 	}

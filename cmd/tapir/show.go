@@ -21,7 +21,8 @@ func newShow() *cobra.Command {
 			"blocks with their vectors and interrupts (irq), how many objects there are and have been (stats), counters, parameters (params), the connection manager's latest events, and\n" +
 			"the lines about the topics of the parameter dprint (log). With a number it prints all about\n" +
 			"one queue pair, completion queue, region, window or connection. --follow prints events or log lines\n" +
-			"as they happen. The name may be left out if only one NIC runs.\n\n" +
+			"as they happen. The name may be left out if only one NIC runs. Of the device there are the port's link,\n" +
+			"the management firmware (mfw), the flash (nvm), and what the firmware pulls from the driver (tlv).\n\n" +
 			"The Ethernet function behind a host TAP has its vport and a queue pair for each queue of the TAP (queue).\n\n" +
 			"An Omni-Path HFI has vport, mac, ethtool and counters; an Ethernet Manager what\n" +
 			"tapir em show lists.",
@@ -58,6 +59,8 @@ func newShow() *cobra.Command {
 var columns = map[string][]string{
 	"":       {"name", "mac", "addrs", "mtu", "frames", "tap", "qps", "ceps", "drops", "pid"},
 	"device": {"attribute", "value", "used", "limit", "ever"},
+	"link":   {"attribute", "value"},
+	"mfw":    {"attribute", "value"},
 	"qp":     {"qp", "state", "iwarp_state", "local", "remote", "sends_pending", "recvs_pending", "crc", "tx_fpdus", "tx_bytes", "rx_fpdus", "rx_bytes"},
 	"cep":    {"id", "state", "phase", "local", "remote", "qp", "mpa_revision", "crc", "markers", "ird", "ord", "rtr"},
 	"events": {"time", "event", "id", "qp", "iwarp_state", "local", "remote", "status", "reason", "ird", "ord", "private_data"},

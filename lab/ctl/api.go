@@ -38,6 +38,7 @@ const Version = 1
 // Kinds are the tables that Show knows, in the order of the help text: of any
 // NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
 var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "irq", "stats", "counters", "params", "events", "log",
+	"link", "mfw", "nvm", "tlv",
 	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "audit"}
 
 // KnownKind tells whether kind is one of Kinds.

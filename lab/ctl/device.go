@@ -61,7 +61,7 @@ type nicRow struct {
 }
 
 // rdmaKinds are those of Kinds that such a NIC has.
-var rdmaKinds = append(slices.Clone(Kinds[:slices.Index(Kinds, "log")+1]), "vport", "queue", "ethtool")
+var rdmaKinds = append(slices.Clone(Kinds[:slices.Index(Kinds, "tlv")+1]), "vport", "queue", "ethtool")
 
 // Served returns d as a server wants it.
 func (d *Device) Served() NIC { return (*served)(d) }
@@ -73,7 +73,7 @@ func (d *served) Show(kind string) (v any, err error) {
 	if !slices.Contains(rdmaKinds, kind) {
 		return nil, NoTable(d.Device.Config().Name+" is an RDMA NIC", kind, rdmaKinds)
 	}
-	err = d.on(func(frame.Time) {
+	err = d.on(func(now frame.Time) {
 		switch kind {
 		case "nic":
 			v = nicRow{Info: d.Device.ShowNIC(), TAP: d.TAP, HostTAP: d.HostTAP, PID: os.Getpid(), Version: d.Version}
@@ -109,6 +109,14 @@ func (d *served) Show(kind string) (v any, err error) {
 			e := d.Device.ShowEthtool()
 			e.Version, e.BusInfo = d.Version, d.TAP
 			v = e
+		case "link":
+			v = d.Device.ShowLink()
+		case "mfw":
+			v = d.Device.ShowMFW(now)
+		case "nvm":
+			v = d.Device.ShowNVM()
+		case "tlv":
+			v = d.Device.ShowTLV(now)
 		}
 	})
 	return v, err

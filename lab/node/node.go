@@ -167,6 +167,9 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 	n.wire = t
 	port := n.attach(frame.Wire, t, max(mtu, n.cfg.MTU))
 	env.Wire = port
+	env.Light = func(on bool) {
+		_ = t.SetCarrier(on) // a kernel that cannot: the other end does not notice
+	}
 	if !n.cfg.LoopStamps {
 		env.Observe = func(on bool) error { return n.observe(port, on) }
 	}

@@ -108,7 +108,6 @@ const (
 type ProtocolStats struct {
 	Rx, Tx, RxBytes, TxBytes uint64
 	FCSErrors, LoginFailures uint32
-	Acks                     uint64 // of bandwidth changes, with type 0 only
 }
 
 // Encode writes the statistics of a kind, 24 or 32 octets.
@@ -128,7 +127,11 @@ func (f *Firmware) takeStats(fn int, kind uint32, data []byte) Response {
 	if kind < StatsLAN || kind > StatsRDMA {
 		return Error
 	}
-	s := &f.funcs[fn].stats[kind]
+	me := &f.funcs[fn]
+	if me.stats == nil {
+		me.stats = make([]ProtocolStats, StatsRDMA+1)
+	}
+	s := &me.stats[kind]
 	*s = ProtocolStats{Rx: binary.LittleEndian.Uint64(data), Tx: binary.LittleEndian.Uint64(data[8:])}
 	if kind == StatsLAN || kind == StatsFCoE {
 		s.FCSErrors, s.LoginFailures = binary.LittleEndian.Uint32(data[16:]), binary.LittleEndian.Uint32(data[20:])
@@ -142,7 +145,16 @@ func (f *Firmware) takeStats(fn int, kind uint32, data []byte) Response {
 func (f *Firmware) AskStats(fn, kind int) { f.post(fn, MsgGetLANStats+Message(kind-StatsLAN)) }
 
 // ProtocolStats are the statistics of a kind that the driver has told last.
-func (f *Firmware) ProtocolStats(fn, kind int) ProtocolStats { return f.funcs[fn].stats[kind] }
+func (f *Firmware) ProtocolStats(fn, kind int) (s ProtocolStats) {
+	if list := f.funcs[fn].stats; kind < len(list) {
+		s = list[kind]
+	}
+	return s
+}
+
+// BandwidthAcks counts the changes of its share that a function's driver has
+// acknowledged.
+func (f *Firmware) BandwidthAcks(fn int) uint64 { return f.funcs[fn].acks }
 
 // ProcessKill begins a recovery of an engine: what its drivers must do is
 // unload without the firmware, and load again.

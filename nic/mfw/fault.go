@@ -24,7 +24,7 @@ func (f *Firmware) Reset() {
 	f.shm.History++
 	for fn := range f.funcs {
 		f.shm.DrvMB[fn] = DrvMB{}
-		f.last[fn] = 0
+		f.funcs[fn].last = 0
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 
 // function is what the firmware keeps about a function and its driver.
 type function struct {
+	last     uint16 // sequence of the last command
 	phase    phase
 	until    frame.Time // loading, unloading: the engine is locked
 	role     Role
@@ -29,7 +30,8 @@ type function struct {
 	wants    bool      // asked for link
 	pushed   Pushed
 	state    DriverState
-	stats    [5]ProtocolStats // by type
+	stats    []ProtocolStats // by kind, nil until there are any
+	acks     uint64          // of changes of bandwidth
 	tlv      tlvAnswer
 }
 

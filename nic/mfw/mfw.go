@@ -72,10 +72,9 @@ type Firmware struct {
 	cfg   Config
 	shm   SHMEM
 	now   frame.Time
-	last  [MaxFuncs]uint16 // sequence of the last command
 	funcs []function
 	ports []port
-	locks [numLocks]lock
+	locks []lock // those that are held
 	board board
 	dump  mdump
 	flash flash
@@ -93,6 +92,8 @@ func New(cfg Config) *Firmware {
 	}
 	f := &Firmware{cfg: cfg, funcs: make([]function, len(cfg.Funcs)), ports: make([]port, len(cfg.Ports))}
 	f.board.init()
+	n := len(cfg.Funcs)
+	f.shm = SHMEM{DrvMB: make([]DrvMB, n), MFWMB: make([]MFWMB, n), Func: make([]Func, n), Port: make([]Port, len(cfg.Ports))}
 	f.boot()
 	return f
 }
@@ -139,7 +140,7 @@ func (f *Firmware) Poll(now frame.Time) (next frame.Time) {
 	next = min(f.expireLoads(), f.expireLocks())
 	for fn := range f.funcs {
 		mb := &f.shm.DrvMB[fn]
-		if seq := uint16(mb.DrvHeader & sequence); seq != f.last[fn] {
+		if seq := uint16(mb.DrvHeader & sequence); seq != f.funcs[fn].last {
 			f.answer(fn, mb, seq)
 			next = min(next, f.nextLoadExpiry(), f.nextLockExpiry())
 		}
@@ -149,8 +150,8 @@ func (f *Firmware) Poll(now frame.Time) (next frame.Time) {
 
 // answer does a command and writes the answer, its number last.
 func (f *Firmware) answer(fn int, mb *DrvMB, seq uint16) {
-	expected := f.last[fn] + 1
-	f.last[fn] = seq
+	expected := f.funcs[fn].last + 1
+	f.funcs[fn].last = seq
 	f.stats.Commands++
 	resp, param := Error, uint32(0)
 	if seq == expected {

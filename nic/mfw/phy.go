@@ -226,3 +226,16 @@ const (
 	initPHYForce        = 0x1
 	transceiverTypeBits = 8
 )
+
+// String lists the speeds.
+func (c EEECaps) String() string {
+	switch c & AllEEE {
+	case EEE1G:
+		return "1G"
+	case EEE10G:
+		return "10G"
+	case AllEEE:
+		return "1G,10G"
+	}
+	return "none"
+}

@@ -61,7 +61,7 @@ func (f *Firmware) push(fn int, c Command, param uint32, data []byte) (Response,
 	case CmdUpdateBootProgress:
 		p.BootProgress = param
 	case CmdBWUpdateAck:
-		me.stats[0].Acks++
+		me.acks++
 	case CmdSetVersion:
 		p.DriverNumber = binary.LittleEndian.Uint32(data)
 		p.Driver = text(data[4:32])

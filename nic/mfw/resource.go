@@ -2,15 +2,13 @@ package mfw
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"tapir/wire/frame"
 )
 
-// numLocks is how many resources can be locked.
-const numLocks = 32
-
-// Resources that drivers lock.
+// Resources that drivers lock, of 32.
 const (
 	LockDebugDump = 0  // ResourceDump
 	LockRescAlloc = 31 // while resources are allocated
@@ -37,9 +35,9 @@ const defaultAging = 5
 
 // lock is a resource that a function holds.
 type lock struct {
-	held  bool
-	owner int
-	until frame.Time
+	resource uint32
+	owner    int
+	until    frame.Time
 }
 
 // LockRequest is the parameter of RESOURCE_CMD that locks a resource: seconds
@@ -69,58 +67,60 @@ func UnlockRequest(resource int, force bool) uint32 {
 func LockOutcome(param uint32) (outcome, owner int) { return int(param >> 8 & 7), int(param & 0xff) }
 
 func (f *Firmware) resourceCmd(fn int, param uint32) uint32 {
-	l := &f.locks[param&0x1f]
-	age := int(param >> 8 & 0xff)
-	out := func(outcome int) uint32 { return uint32(l.owner&0xff) | uint32(outcome)<<8 }
-	switch op := param >> 5 & 7; op {
+	resource, op := param&0x1f, param>>5&7
+	i := slices.IndexFunc(f.locks, func(l lock) bool { return l.resource == resource })
+	owner := fn
+	if i >= 0 {
+		owner = f.locks[i].owner
+	}
+	out := func(outcome int) uint32 { return uint32(owner&0xff) | uint32(outcome)<<8 }
+	switch op {
 	case lockReq, lockReqNoAging, lockReqAging:
-		if l.held && l.owner != fn {
+		if owner != fn {
 			return out(LockBusy)
 		}
-		*l = lock{held: true, owner: fn, until: frame.Never}
-		switch op {
-		case lockReq:
-			l.until = f.now.Add(defaultAging * time.Second)
-		case lockReqAging:
-			l.until = f.now.Add(time.Duration(age) * time.Second)
+		if i < 0 {
+			f.locks, i = append(f.locks, lock{resource: resource, owner: fn}), len(f.locks)
 		}
+		f.locks[i].until = f.lockEnd(op, param>>8&0xff)
 		return out(LockGranted)
 	case lockRelease, lockForceRelease:
 		switch {
-		case !l.held:
+		case i < 0:
 			return out(LockWasFree)
-		case l.owner != fn && op == lockRelease:
+		case owner != fn && op == lockRelease:
 			return out(LockWrongOwner)
 		}
-		l.held = false
+		f.locks = slices.Delete(f.locks, i, i+1)
 		return out(LockReleased)
 	}
 	return out(lockUnknown)
 }
 
-func (f *Firmware) releaseLocks(fn int) {
-	for i := range f.locks {
-		if f.locks[i].owner == fn {
-			f.locks[i].held = false
-		}
+// lockEnd is when a lock taken now runs out.
+func (f *Firmware) lockEnd(op, age uint32) frame.Time {
+	switch op {
+	case lockReq:
+		return f.now.Add(defaultAging * time.Second)
+	case lockReqAging:
+		return f.now.Add(time.Duration(age) * time.Second)
 	}
+	return frame.Never
+}
+
+func (f *Firmware) releaseLocks(fn int) {
+	f.locks = slices.DeleteFunc(f.locks, func(l lock) bool { return l.owner == fn })
 }
 
 func (f *Firmware) expireLocks() frame.Time {
-	for i := range f.locks {
-		if l := &f.locks[i]; l.held && f.now >= l.until {
-			l.held = false
-		}
-	}
+	f.locks = slices.DeleteFunc(f.locks, func(l lock) bool { return f.now >= l.until })
 	return f.nextLockExpiry()
 }
 
 func (f *Firmware) nextLockExpiry() frame.Time {
 	next := frame.Never
-	for i := range f.locks {
-		if f.locks[i].held {
-			next = min(next, f.locks[i].until)
-		}
+	for _, l := range f.locks {
+		next = min(next, l.until)
 	}
 	return next
 }

@@ -4,7 +4,6 @@ import "encoding/binary"
 
 // Limits of the shared memory.
 const (
-	MaxFuncs = 16
 	MaxPorts = 4
 	MaxPaths = 2
 	UnionLen = 64 // octets of data with a command
@@ -17,12 +16,12 @@ const sequence = 0xffff
 // SHMEM is the memory that firmware and drivers share ("public" memory): its
 // sections, and the register that counts the firmware's resets.
 type SHMEM struct {
-	DrvMB  [MaxFuncs]DrvMB
-	MFWMB  [MaxFuncs]MFWMB
+	DrvMB  []DrvMB // by function, as are MFWMB and Func
+	MFWMB  []MFWMB
 	Global Global
 	Path   [MaxPaths]Path
-	Port   [MaxPorts]Port
-	Func   [MaxFuncs]Func
+	Port   []Port
+	Func   []Func
 
 	History uint32
 }

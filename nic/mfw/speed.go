@@ -152,3 +152,17 @@ func (l Loopback) String() string {
 	}
 	return "unknown"
 }
+
+// String lists the partner's speeds.
+func (s PartnerSpeeds) String() string {
+	var set Speeds
+	for _, e := range speeds {
+		if s&e.partner != 0 {
+			set |= e.bit
+		}
+	}
+	if s&Partner1GHalf != 0 {
+		return "1G half," + set.String()
+	}
+	return set.String()
+}

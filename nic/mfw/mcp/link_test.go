@@ -336,7 +336,7 @@ func TestBandwidth(t *testing.T) {
 	if got := r.seen[0].bandwidth; !slices.Equal(got, [][2]uint8{{10, 25}, {1, 100}, {5, 100}}) || len(r.seen[1].bandwidth) != 0 {
 		t.Errorf("%v, the other %v", got, r.seen[1].bandwidth)
 	}
-	if n := r.fw.ProtocolStats(0, 0).Acks; n != 3 {
+	if n := r.fw.BandwidthAcks(0); n != 3 {
 		t.Errorf("%d acknowledged", n)
 	}
 }

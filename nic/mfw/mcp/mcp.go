@@ -227,7 +227,9 @@ func (m *MCP) complete(mb *mfw.DrvMB, now frame.Time) {
 
 func (m *MCP) pop() *command {
 	c := m.queue[0]
-	m.queue = m.queue[1:]
+	if m.queue = m.queue[1:]; len(m.queue) == 0 {
+		m.queue = nil // a NIC at rest keeps nothing
+	}
 	return c
 }
 

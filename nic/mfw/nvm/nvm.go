@@ -125,7 +125,7 @@ func (im *Image) directory(at uint32) error {
 // Check compares all images with their checksums.
 func (im *Image) Check() error {
 	for _, e := range im.entries {
-		if sum := crc32.ChecksumIEEE(im.Bytes(e)); sum != e.CRC {
+		if sum := Sum(im.Bytes(e)); sum != e.CRC {
 			return refuse(e.Offset, "%v has the checksum %#08x, not %#08x", e.Type, sum, e.CRC)
 		}
 	}
@@ -171,7 +171,7 @@ func (im *Image) Replace(t Type, data []byte) error {
 // seal renews the checksums after a change of image i.
 func (im *Image) seal(i int) {
 	e := &im.entries[i]
-	e.CRC = crc32.ChecksumIEEE(im.Bytes(*e))
+	e.CRC = Sum(im.Bytes(*e))
 	binary.BigEndian.PutUint32(im.b[e.indexedOffset+12:], e.CRC)
 	at := word(im.b, 8)
 	end := at + 4 + uint32(len(im.entries))*entryLen
@@ -192,7 +192,7 @@ func New(size int, parts []Part) ([]byte, error) {
 	entries := make([]Entry, len(parts))
 	next := (end + 15) &^ 15
 	for i, p := range parts {
-		entries[i] = Entry{Type: p.Type, Offset: next, Len: uint32(len(p.Data)), CRC: crc32.ChecksumIEEE(p.Data)}
+		entries[i] = Entry{Type: p.Type, Offset: next, Len: uint32(len(p.Data)), CRC: Sum(p.Data)}
 		next = (next + uint32(len(p.Data)) + 15) &^ 15
 	}
 	if len(parts) > maxEntries || int64(next) > int64(size) || size > MaxSize {
@@ -212,3 +212,6 @@ func New(size int, parts []Part) ([]byte, error) {
 	binary.BigEndian.PutUint32(b[end-4:], crc32.ChecksumIEEE(b[at:end-4]))
 	return b, nil
 }
+
+// Sum is the checksum of an image, that of its line in the directory.
+func Sum(b []byte) uint32 { return crc32.ChecksumIEEE(b) }

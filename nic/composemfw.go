@@ -1,0 +1,321 @@
+package nic
+
+import (
+	"tapir/nic/mfw"
+	"tapir/nic/mfw/mcp"
+	"tapir/nic/mfw/tlv"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// management is the NIC's management firmware with the driver's end of its
+// mailboxes. The link that the firmware has is the port's.
+type management struct {
+	fw  *mfw.Firmware
+	mcp *mcp.MCP
+
+	attention bool // the firmware has a message
+	loaded    bool
+	applied   struct {
+		link  Link
+		board Board
+		mac   ether.Addr
+		mtu   int
+	}
+	cancel   func() // of the timer for the next Poll
+	hwErrors [mcp.HWErrFWAssert + 1]uint64
+	events   struct{ links, transceivers, recoveries, failures uint64 }
+	lastErr  error // of a call to the firmware
+}
+
+// stormFW is the firmware of the engine, major.minor.build.drop.
+const stormFW = 0x01000000
+
+// composeMFW boots the management firmware and loads the driver.
+func (d *Device) composeMFW(light func(on bool)) {
+	m, l := &d.management, &d.cfg.Link
+	m.fw = mfw.New(mfw.Config{
+		Ports:     []mfw.PortConfig{{Media: l.media(), Partner: l.Partner}},
+		Funcs:     []mfw.FuncConfig{{MAC: d.cfg.MAC, MTU: uint16(d.cfg.MTU)}},
+		Attention: func(int) { m.attention = true },
+		Light: func(_ int, on bool) {
+			if light != nil {
+				light(on)
+			}
+		},
+		Wake: func(int) { d.cfg.Board.Unloaded = false },
+	})
+	m.mcp = mcp.New(m.fw.Shared(), 0, 0, mcp.Hooks{
+		Link:        d.linkChanged,
+		FillTLV:     d.fillTLV,
+		Recovery:    d.recover,
+		HWError:     d.hwError,
+		Transceiver: func(mfw.TransceiverState, uint8) { m.events.transceivers++ },
+		Stats:       d.protocolStats,
+	})
+	m.applied.board.Unloaded = true
+	d.manage(d.now)
+}
+
+// MFW is the NIC's management firmware, MCP the driver's end of its mailboxes.
+// After a call to either, Manage lets both work.
+func (d *Device) MFW() *mfw.Firmware { return d.management.fw }
+
+// MCP is the driver's end.
+func (d *Device) MCP() *mcp.MCP { return d.management.mcp }
+
+// Manage lets management firmware and driver work until neither has anything
+// to do, and makes the link follow the configuration.
+func (d *Device) Manage(now frame.Time) {
+	d.now = now
+	was := d.wire.closed
+	d.manage(now)
+	if was && !d.wire.closed && d.host.link == nil {
+		d.announce()
+	}
+}
+
+// manage is Manage without telling the neighbors.
+func (d *Device) manage(now frame.Time) {
+	m := &d.management
+	if m.cancel != nil {
+		m.cancel()
+		m.cancel = nil
+	}
+	d.applyBoard(now)
+	next := d.pump(now)
+	if m.mcp.TLVRequested() { // noted in the interrupt
+		m.mcp.ProcessTLVReq(now, m.note)
+		next = d.pump(now)
+	}
+	if d.cfg.Board.Unloaded != m.applied.board.Unloaded { // a recovery
+		d.applyBoard(now)
+		next = d.pump(now)
+	}
+	if next != frame.Never {
+		m.cancel = d.Schedule(max(next, now), d.Manage)
+	}
+}
+
+// pump polls both ends until they are at rest. Each round does a command or a
+// message, of which there are finitely many.
+func (d *Device) pump(now frame.Time) (next frame.Time) {
+	m := &d.management
+	for {
+		before := m.fw.Stats().Commands
+		next = m.fw.Poll(now)
+		rest := m.fw.Stats().Commands == before && !m.attention
+		if m.attention {
+			m.attention = false
+			m.note(m.mcp.HandleEvents(now))
+		}
+		next = min(next, m.mcp.Poll(now))
+		if rest {
+			return next
+		}
+	}
+}
+
+// note keeps the last error of a call that nobody waits for.
+func (m *management) note(err error) {
+	if err != nil {
+		m.events.failures++
+		m.lastErr = err
+	}
+}
+
+// applyBoard makes the board and the driver what the configuration says. What
+// is pushed comes after a load, and before an unload.
+func (d *Device) applyBoard(now frame.Time) {
+	m, b, was := &d.management, d.cfg.Board, d.management.applied.board
+	linkChanged := d.cfg.Link != m.applied.link || b.FanFailed != was.FanFailed
+	m.applied.board, m.applied.link = b, d.cfg.Link
+	if b.Stuck != was.Stuck {
+		d.stick(b.Stuck, now)
+	}
+	if !b.Unloaded && was.Unloaded {
+		d.load(mcp.LoadParams{}, now)
+	}
+	d.faults(b.FanFailed && !was.FanFailed)
+	d.push(b.WoL != was.WoL, now)
+	if b.LED != was.LED {
+		m.mcp.SetLED(b.LED, now, m.note)
+	}
+	switch {
+	case b.Unloaded && !was.Unloaded:
+		d.unload(now)
+	case linkChanged && m.loaded:
+		d.setLink(now)
+	}
+}
+
+// push tells the firmware what the operating system's user has changed.
+func (d *Device) push(wol bool, now frame.Time) {
+	m, was := &d.management, &d.management.applied
+	mac, mtu := was.mac != d.cfg.MAC, was.mtu != d.cfg.MTU
+	was.mac, was.mtu = d.cfg.MAC, d.cfg.MTU
+	if wol {
+		w := mfw.WoLDisabled
+		if d.cfg.Board.WoL {
+			w = mfw.WoLEnabled
+		}
+		m.mcp.OVUpdateWoL(w, now, m.note)
+	}
+	if mac {
+		m.mcp.OVUpdateMAC(d.cfg.MAC, now, m.note)
+	}
+	if mtu {
+		m.mcp.OVUpdateMTU(uint16(d.cfg.MTU), now, m.note)
+	}
+	if wol || mac || mtu {
+		m.mcp.OVUpdateCurrentConfig(mfw.ClientOS, now, m.note)
+	}
+}
+
+// faults hands the state of the board to the firmware.
+func (d *Device) faults(fan bool) {
+	m, b, l := &d.management, &d.cfg.Board, &d.cfg.Link
+	celsius := b.Temperature
+	if celsius == 0 {
+		celsius = chipTemperature
+	}
+	m.fw.SetTemperature(0, int32(celsius))
+	m.fw.SetModule(0, !b.Unplugged)
+	m.fw.SetPartner(0, l.Partner)
+	m.fw.SetBandwidth(0, l.BandwidthMin, l.BandwidthMax)
+	if fan {
+		m.fw.FailFan()
+	}
+}
+
+// setLink asks for the link that the configuration wants.
+func (d *Device) setLink(now frame.Time) {
+	m := &d.management
+	d.cfg.linkParams(m.mcp.LinkParams(), m.mcp.Caps())
+	m.mcp.SetLink(!d.cfg.Link.Down && !d.cfg.Board.FanFailed, now, m.note)
+}
+
+// load loads the driver: the order is the driver core's.
+func (d *Device) load(p mcp.LoadParams, now frame.Time) {
+	m := &d.management
+	m.mcp.Init()
+	p.Versions[2] = stormFW
+	m.mcp.LoadReq(p, now, func(_ mcp.Load, err error, now frame.Time) {
+		m.note(err)
+		if err != nil {
+			return
+		}
+		m.mcp.LoadDone(now, m.note)
+		m.mcp.GetCapabilities(mfw.FeatureEEE, now, func(_ mfw.Features, err error) { m.note(err) })
+		m.mcp.OVUpdateStormFW(stormFW, now, m.note)
+		m.mcp.SendDrvVersion(stormFW, "tapir", now, m.note)
+		m.mcp.OVUpdateESwitch(mfw.ESwitchNone, now, m.note)
+		m.mcp.OVUpdateDriverState(mfw.DriverActive, now, m.note)
+		m.loaded = true
+		d.setLink(now)
+	})
+}
+
+// unload unloads it: the link is given up first, and what the firmware makes
+// of that is its own affair.
+func (d *Device) unload(now frame.Time) {
+	m := &d.management
+	m.loaded = false
+	m.mcp.SetLink(false, now, m.note)
+	m.mcp.UnloadReq(now, func(_ mcp.Load, err error, now frame.Time) {
+		m.note(err)
+		m.mcp.UnloadDone(now, m.note)
+	})
+}
+
+// stick lets the firmware hang, or resets it; a driver that has given up loads
+// again.
+func (d *Device) stick(stuck bool, now frame.Time) {
+	m := &d.management
+	if stuck {
+		m.fw.SetFaults(mfw.Faults{Stuck: true})
+		return
+	}
+	m.fw.Reset()
+	if m.mcp.Blocked() && !d.cfg.Board.Unloaded {
+		d.load(mcp.LoadParams{Override: mcp.OverrideAlways}, now)
+	}
+}
+
+// linkChanged makes the port what the link is.
+func (d *Device) linkChanged(frame.Time) {
+	m := &d.management
+	m.events.links++
+	up := m.mcp.LinkState().LinkUp
+	d.wire.looped = up && m.mcp.LinkParams().Loopback != mfw.LoopbackNone
+	d.Verbs.SetCarrier(up)
+}
+
+// recover is a process kill: the driver unloads without the firmware, and
+// loads again.
+func (d *Device) recover(frame.Time) {
+	m := &d.management
+	m.events.recoveries++
+	m.loaded = false
+	d.Verbs.SetCarrier(false)
+	m.applied.board.Unloaded = true
+}
+
+// hwError counts a hardware error. With a fan that fails the link goes, by
+// the configuration.
+func (d *Device) hwError(kind mcp.HWError, _ frame.Time) { d.management.hwErrors[kind]++ }
+
+// signal tells the firmware whether the wire has a carrier.
+func (d *Device) signal(on bool, now frame.Time) {
+	d.management.fw.SetSignal(0, on)
+	d.manage(now)
+}
+
+// wake shows a frame that a closed port drops to the firmware: a magic packet
+// may bring the driver back.
+func (d *Device) wake(b []byte) {
+	if d.cfg.Board.Unloaded && d.management.fw.Sniff(0, b) {
+		d.Manage(d.now)
+	}
+}
+
+// protocolStats are what the firmware asks for.
+func (d *Device) protocolStats(kind int, s *mfw.ProtocolStats) {
+	switch kind {
+	case mfw.StatsLAN:
+		s.Rx, s.Tx = d.wire.rxFrames, d.wire.txFrames
+	case mfw.StatsRDMA:
+		t := d.iwarp.Totals()
+		s.Rx, s.Tx, s.RxBytes, s.TxBytes = t.RxFPDUs, t.TxFPDUs, t.RxBytes, t.TxBytes
+	}
+}
+
+// fillTLV fills what a NIC knows of a group.
+func (d *Device) fillTLV(g tlv.Group, v *tlv.Values) {
+	switch g {
+	case tlv.Generic:
+		v.Set(tlv.FeatureFlags, b2n(d.cfg.Frames != Wire)*3) // checksums, and LSO
+		v.SetBytes(tlv.LocalMAC, d.cfg.MAC[:])
+		v.Set(tlv.DriverState, uint64(mfw.DriverActive))
+		v.Set(tlv.RxFrames, d.wire.rxFrames)
+		v.Set(tlv.RxBytes, d.wire.rxBytes)
+		v.Set(tlv.TxFrames, d.wire.txFrames)
+		v.Set(tlv.TxBytes, d.wire.txBytes)
+	case tlv.Eth:
+		if d.cfg.Frames != Wire {
+			v.Set(tlv.LSOMaxSize, 0xffff)
+			v.Set(tlv.LSOMinSegments, 2)
+		}
+		v.Set(tlv.Promiscuous, b2n(d.host.link != nil))
+		v.Set(tlv.NetQueues, uint64(d.cfg.Queues))
+		v.Set(tlv.OffloadedTCP4, uint64(d.toe.Stats().Open))
+		v.Set(tlv.IOVOffload, 0)
+	}
+}
+
+func b2n(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,6 +1,9 @@
 package nic
 
 import (
+	"fmt"
+
+	"tapir/nic/ecore"
 	"tapir/nic/mfw"
 	"tapir/nic/mfw/mcp"
 	"tapir/nic/mfw/tlv"
@@ -15,6 +18,7 @@ type management struct {
 	mcp *mcp.MCP
 
 	attention bool // the firmware has a message
+	closed    bool // the NIC is, and the light is the TAP's owner's
 	loaded    bool
 	applied   struct {
 		link  Link
@@ -32,14 +36,14 @@ type management struct {
 const stormFW = 0x01000000
 
 // composeMFW boots the management firmware and loads the driver.
-func (d *Device) composeMFW(light func(on bool)) {
+func (d *Device) composeMFW(light func(on bool)) error {
 	m, l := &d.management, &d.cfg.Link
 	m.fw = mfw.New(mfw.Config{
 		Ports:     []mfw.PortConfig{{Media: l.media(), Partner: l.Partner}},
 		Funcs:     []mfw.FuncConfig{{MAC: d.cfg.MAC, MTU: uint16(d.cfg.MTU)}},
 		Attention: func(int) { m.attention = true },
 		Light: func(_ int, on bool) {
-			if light != nil {
+			if light != nil && !m.closed {
 				light(on)
 			}
 		},
@@ -53,8 +57,15 @@ func (d *Device) composeMFW(light func(on bool)) {
 		Transceiver: func(mfw.TransceiverState, uint8) { m.events.transceivers++ },
 		Stats:       d.protocolStats,
 	})
+	if err := d.composeCore(); err != nil {
+		return err
+	}
 	m.applied.board.Unloaded = true
 	d.manage(d.now)
+	if b := &d.cfg.Board; !m.loaded && !b.Unloaded && !b.Stuck {
+		return fmt.Errorf("the driver does not load: %w", m.lastErr)
+	}
+	return nil
 }
 
 // MFW is the NIC's management firmware, MCP the driver's end of its mailboxes.
@@ -97,20 +108,20 @@ func (d *Device) manage(now frame.Time) {
 	}
 }
 
-// pump polls both ends until they are at rest. Each round does a command or a
-// message, of which there are finitely many.
+// pump polls both ends, and the driver core, until they are at rest. Each round
+// does a command, a message or a ramrod, of which there are finitely many.
 func (d *Device) pump(now frame.Time) (next frame.Time) {
 	m := &d.management
 	for {
-		before := m.fw.Stats().Commands
+		before := m.fw.Stats().Commands + m.mcp.Stats().Commands
 		next = m.fw.Poll(now)
-		rest := m.fw.Stats().Commands == before && !m.attention
+		rest := !m.attention
 		if m.attention {
 			m.attention = false
 			m.note(m.mcp.HandleEvents(now))
 		}
-		next = min(next, m.mcp.Poll(now))
-		if rest {
+		next = min(next, d.pollCore(now), m.mcp.Poll(now))
+		if rest && next > now && m.fw.Stats().Commands+m.mcp.Stats().Commands == before {
 			return next
 		}
 	}
@@ -134,7 +145,7 @@ func (d *Device) applyBoard(now frame.Time) {
 		d.stick(b.Stuck, now)
 	}
 	if !b.Unloaded && was.Unloaded {
-		d.load(mcp.LoadParams{}, now)
+		d.load(ecore.OverrideNone, now)
 	}
 	d.faults(b.FanFailed && !was.FanFailed)
 	d.push(b.WoL != was.WoL, now)
@@ -195,21 +206,15 @@ func (d *Device) setLink(now frame.Time) {
 	m.mcp.SetLink(!d.cfg.Link.Down && !d.cfg.Board.FanFailed, now, m.note)
 }
 
-// load loads the driver: the order is the driver core's.
-func (d *Device) load(p mcp.LoadParams, now frame.Time) {
+// load loads the driver: the driver core first, then what a driver says.
+func (d *Device) load(o ecore.Override, now frame.Time) {
 	m := &d.management
-	m.mcp.Init()
-	p.Versions[2] = stormFW
-	m.mcp.LoadReq(p, now, func(_ mcp.Load, err error, now frame.Time) {
+	d.coreUp(ecore.LoadParams{Override: o}, now, func(now frame.Time, err error) {
 		m.note(err)
 		if err != nil {
 			return
 		}
-		m.mcp.LoadDone(now, m.note)
-		m.mcp.GetCapabilities(mfw.FeatureEEE, now, func(_ mfw.Features, err error) { m.note(err) })
-		m.mcp.OVUpdateStormFW(stormFW, now, m.note)
 		m.mcp.SendDrvVersion(stormFW, "tapir", now, m.note)
-		m.mcp.OVUpdateESwitch(mfw.ESwitchNone, now, m.note)
 		m.mcp.OVUpdateDriverState(mfw.DriverActive, now, m.note)
 		m.loaded = true
 		d.setLink(now)
@@ -222,10 +227,7 @@ func (d *Device) unload(now frame.Time) {
 	m := &d.management
 	m.loaded = false
 	m.mcp.SetLink(false, now, m.note)
-	m.mcp.UnloadReq(now, func(_ mcp.Load, err error, now frame.Time) {
-		m.note(err)
-		m.mcp.UnloadDone(now, m.note)
-	})
+	d.coreDown(now, func(_ frame.Time, err error) { m.note(err) })
 }
 
 // stick lets the firmware hang, or resets it; a driver that has given up loads
@@ -238,7 +240,8 @@ func (d *Device) stick(stuck bool, now frame.Time) {
 	}
 	m.fw.Reset()
 	if m.mcp.Blocked() && !d.cfg.Board.Unloaded {
-		d.load(mcp.LoadParams{Override: mcp.OverrideAlways}, now)
+		d.coreLost(now)
+		d.load(ecore.OverrideAlways, now)
 	}
 }
 
@@ -253,10 +256,11 @@ func (d *Device) linkChanged(frame.Time) {
 
 // recover is a process kill: the driver unloads without the firmware, and
 // loads again.
-func (d *Device) recover(frame.Time) {
+func (d *Device) recover(now frame.Time) {
 	m := &d.management
 	m.events.recoveries++
 	m.loaded = false
+	d.coreLost(now)
 	d.Verbs.SetCarrier(false)
 	m.applied.board.Unloaded = true
 }

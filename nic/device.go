@@ -77,6 +77,7 @@ type Device struct {
 	interrupts interrupts
 	selftest   selftesting
 	management management
+	core       driverCore
 	late       lateReceives
 }
 
@@ -130,7 +131,9 @@ func New(cfg Config, env Env) (*Device, error) {
 			return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 		}
 	}
-	d.composeMFW(env.Light)
+	if err := d.composeMFW(env.Light); err != nil {
+		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
+	}
 	return d, nil
 }
 

@@ -17,9 +17,9 @@ type DeviceRow struct {
 	Ever  *int   `json:"ever,omitempty"` // made, or raised, since the NIC runs
 }
 
-// ShowDevice describes the RDMA device: its identity, its port and tables,
+// ShowDevice describes the device: of RDMA its identity, its port and tables,
 // the use of every limited resource, its limits, and the asynchronous events
-// that were raised.
+// that were raised; then the driver core.
 func (d *Device) ShowDevice() []DeviceRow {
 	a, p := d.Verbs.Attr(), d.Verbs.PortAttr()
 	var rows []DeviceRow
@@ -53,7 +53,7 @@ func (d *Device) ShowDevice() []DeviceRow {
 			text(fmt.Sprintf("pkey[%d]", i), "%#04x", k)
 		}
 	}
-	return append(append(append(rows, usageRows(d.Verbs)...), limitRows(a)...), eventRows(d.Verbs)...)
+	return append(append(append(rows, usageRows(d.Verbs)...), limitRows(a)...), append(eventRows(d.Verbs), d.coreRows()...)...)
 }
 
 func (d *Device) rdmaState() string {

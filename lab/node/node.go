@@ -334,6 +334,9 @@ func (n *Node) Close() error {
 	n.ending.Do(func() {
 		n.leave(nil)
 		n.shutdown()
+		// The function closes whatever is wrong with it; a loop that has ended
+		// closes nothing.
+		_ = n.loop.DoWait(func(now frame.Time) { _ = n.Device.Close(now) })
 		n.stop()
 		n.end()
 	})

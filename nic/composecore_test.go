@@ -1,0 +1,101 @@
+package nic
+
+import (
+	"slices"
+	"testing"
+
+	"tapir/nic/ecore"
+	"tapir/nic/mfw"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// value is the row of a name, and of a value where several have the name.
+func value(t *testing.T, rows []DeviceRow, name, what string) DeviceRow {
+	t.Helper()
+	i := slices.IndexFunc(rows, func(r DeviceRow) bool { return r.Name == name && (what == "" || r.Value == what) })
+	if i < 0 {
+		t.Fatalf("no row %s %s", name, what)
+	}
+	return rows[i]
+}
+
+// IN-08, IN-12, OV-13, HW-08, HW-10: a NIC has gone through the life cycle
+// when it is made, shows it, and goes back when it is closed.
+func TestCoreLifeOfNIC(t *testing.T) {
+	w := newWorld(t)
+	n := w.nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24")})
+	d := n.dev
+	if s := d.Core().State(); s != ecore.Running || d.MFW().Loaded(0) != mfw.RoleOS {
+		t.Fatalf("state %v, the MFW has %v", s, d.MFW().Loaded(0))
+	}
+	rows := d.ShowDevice()
+	for _, want := range [][2]string{{"core_state", "RUNNING"}, {"core_health", "healthy"}, {"core_personality", "ETH_IWARP"},
+		{"int_mode", "MSIX"}, {"load", "ENGINE"}, {"phase", "QM_PF"}, {"tunnel", "VXLAN"}, {"share", "VPORT 208"}} {
+		if r := value(t, rows, want[0], ""); want[0] == "core_state" && r.Value != want[1] {
+			t.Errorf("%+v", r)
+		}
+		value(t, rows, want[0], want[1])
+	}
+	for _, c := range []struct {
+		name, what  string
+		used, limit int
+	}{
+		{"cid", "CORE", 1, 16}, {"cid", "ETH", 2, 16}, {"cid", "IWARP", 0, ecore.DefaultQPs}, {"ptt", "", 0, 8},
+		{"spq", "", 0, 256}, {"rt_slots", "", 0, 34472}, {"rdma_tasks", "", ecore.MaxTasks, ecore.MaxTasks},
+	} {
+		if r := value(t, rows, c.name, c.what); *r.Used != c.used || *r.Limit != c.limit {
+			t.Errorf("%s %s: %d of %d, want %d of %d", c.name, c.what, *r.Used, *r.Limit, c.used, c.limit)
+		}
+	}
+	if r := value(t, rows, "ilt", "lines"); *r.Used < 500 || *r.Limit != 11000 {
+		t.Errorf("ILT lines %d of %d", *r.Used, *r.Limit)
+	}
+	if r := value(t, rows, "spq", ""); *r.Ever != 1 || d.interrupts.dev.ShowVectors()[0].Interrupts != 1 {
+		t.Errorf("%d ramrods, %d interrupts", *r.Ever, d.interrupts.dev.ShowVectors()[0].Interrupts)
+	}
+	if err := d.Close(w.now); err != nil {
+		t.Error(err)
+	}
+	if s := d.Core().State(); s != ecore.Struct || d.MFW().Loaded(0) != mfw.RoleNone || d.Core().Health().Leaked != 0 {
+		t.Errorf("closed: state %v, the MFW has %v, %d ids leaked", s, d.MFW().Loaded(0), d.Core().Health().Leaked)
+	}
+	if err := d.Close(w.now); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+}
+
+// A NIC whose function is not RDMA's has no contexts for it.
+func TestCoreOfEthernetNIC(t *testing.T) {
+	w := newWorld(t)
+	n := w.nic(Config{Name: "plain", Addrs: prefixes("10.0.0.1/24"), RDMA: RDMA{Personality: verbs.Ethernet}})
+	rows := n.dev.ShowDevice()
+	value(t, rows, "core_personality", "ETH")
+	if slices.ContainsFunc(rows, func(r DeviceRow) bool { return r.Name == "cid" && r.Value == "IWARP" }) {
+		t.Error("an Ethernet function has connection ids of iWARP")
+	}
+}
+
+// IT-18, XX-03: firmware that is stuck at the end does not keep a NIC from
+// closing; what happened is told.
+func TestCoreStuckFirmware(t *testing.T) {
+	w := newWorld(t)
+	d := w.nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24")}).dev
+	d.Chip().Engines[0].Faults(0).Stuck = true
+	var got error
+	ended := false
+	d.coreDown(w.now, func(_ frame.Time, err error) { got, ended = err, true })
+	for now := w.now; !ended; {
+		next := d.pump(now)
+		if next == frame.Never && !ended {
+			t.Fatal("the life cycle does not end")
+		}
+		now = max(now, next)
+	}
+	if got == nil || d.Core().State() != ecore.Struct {
+		t.Errorf("%v, state %v", got, d.Core().State())
+	}
+	if r := value(t, d.ShowDevice(), "hw_error", "RAMROD_FAIL"); *r.Ever != 1 {
+		t.Errorf("%+v", r)
+	}
+}

@@ -35,7 +35,7 @@ func (d *Device) composeCore() error {
 	mailbox := &coreMFW{mcp: d.management.mcp, caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note, now: func() frame.Time { return d.now }}
 	c.dev = ecore.New(ecore.Config{
 		Name: d.cfg.Name, Chip: c.chip, MFW: []ecore.MFW{mailbox}, Int: []ecore.Interrupts{coreIRQ{d.interrupts.dev.Hwfns[0]}},
-		Hooks: ecore.Hooks{SlowpathIRQReq: d.slowpathIRQ},
+		Hooks: ecore.Hooks{SlowpathIRQReq: d.slowpathIRQ}, Log: &d.log,
 	})
 	return c.dev.InitStruct()
 }

@@ -15,7 +15,7 @@ import (
 // Log is what the NIC's layers have to say, as Config.Msglvl asks for.
 func (d *Device) Log() *frame.Log { return &d.log }
 
-func (d *Device) setMsglvl() { d.log.Mask, d.log.Level = d.cfg.Msglvl.Topics(), d.cfg.Msglvl.Level() }
+func (d *Device) setMsglvl() { d.log.SetMsglvl(d.cfg.Msglvl) }
 
 // System is the system's time of day at engine time t.
 func (d *Device) System(t frame.Time) frame.Stamp { return d.system.At(t) }

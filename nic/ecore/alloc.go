@@ -93,7 +93,7 @@ func (h *Hwfn) allocSteps() []step {
 
 func (h *Hwfn) unregister(a *allocated) {
 	if err := h.irq.UnregisterCB(a.eqPI); err != nil {
-		h.notice(DPIntr, "%v", err)
+		h.notice(frame.LogIntr, "%v", err)
 	}
 }
 
@@ -146,10 +146,10 @@ func (h *Hwfn) unsetup() {
 	a := h.alloc
 	a.rt.Clear()
 	if err := a.cxt.Release(a.spqCID); err != nil {
-		h.notice(DPCxt, "%v", err)
+		h.notice(frame.LogObj, "%v", err)
 	}
 	if err := a.bells.Delete(hw.DoorbellAddr(a.spqCID)); err != nil {
-		h.notice(DPHW, "%v", err)
+		h.notice(frame.LogHW, "%v", err)
 	}
 }
 
@@ -241,7 +241,7 @@ func (h *Hwfn) free() {
 	}
 	for _, u := range a.cxt.CIDs(-1) {
 		if u.Used > 0 {
-			h.notice(DPCxt, "%d connection ids of %v not released", u.Used, u.Protocol)
+			h.notice(frame.LogObj, "%d connection ids of %v not released", u.Used, u.Protocol)
 		}
 	}
 	h.dev.health.Leaked += a.cxt.Leaked()

@@ -60,6 +60,8 @@ type Config struct {
 	// none fails.
 	Fault func(hwfn int, step string) error
 	Hooks Hooks
+	// Log is told what happens; nil: nobody is.
+	Log *frame.Log
 }
 
 // Dev is a device: one PCI function.
@@ -73,7 +75,6 @@ type Dev struct {
 	failed int    // hwfn of the step that failed last
 	now    frame.Time
 	timers []timer
-	dp     MsgLevel
 
 	params   PrepareParams
 	prepared Prepare
@@ -147,7 +148,7 @@ func (d *Dev) end(then State, now frame.Time, err error, done Done) {
 	if err == nil {
 		d.state = then
 	} else {
-		d.notice(DPDrv, "%s: %v", d.call, err)
+		d.notice(frame.LogCmd, "%s: %v", d.call, err)
 	}
 	d.call = ""
 	if done != nil {

@@ -244,7 +244,7 @@ type bed struct {
 	now   frame.Time
 	fault func(hwfn int, step string) error
 	said  []string
-	lines []string
+	log   frame.Log
 }
 
 func newChip(t testing.TB, kind Kind, engines, ports, functions int) *Chip {
@@ -284,10 +284,18 @@ func newBed(t testing.TB, chip *Chip, b *board, pf int) *bed {
 		HWError:          func(h *Hwfn, kind HWError, err error) { say(fmt.Sprint("hw_error ", kind))(h) },
 		ScheduleRecovery: say("schedule_recovery"),
 		DoorbellRecovery: say("doorbell_recovery"),
-		Log:              func(l Level, m Module, text string) { x.lines = append(x.lines, fmt.Sprint(l, " ", text)) },
 	}
+	cfg.Log = &x.log
 	x.d = New(cfg)
 	return x
+}
+
+// lines is what the log holds.
+func (x *bed) lines() (all []string) {
+	for _, l := range x.log.Since(0) {
+		all = append(all, fmt.Sprint(l.Level, " ", l.Text))
+	}
+	return all
 }
 
 // wait polls until a call has ended.

@@ -50,7 +50,7 @@ func (d *Dev) Health() Health { return d.health }
 func (h *Hwfn) HWError(kind HWError, err error) {
 	d := h.dev
 	d.health.Errors[kind]++
-	d.say(Err, DPHW, "[%v] hardware error %v: %v", h, kind, err)
+	d.cfg.Log.Say(frame.Err, frame.LogHW, "[%v] hardware error %v: %v", h, kind, err)
 	if d.health.Last == nil {
 		d.health.Last, d.health.LastKind, d.health.Hwfn = err, kind, h.Index
 		d.health.Dump = h.GRCDump()
@@ -143,7 +143,7 @@ func (h *Hwfn) bellsAgain(left int, now frame.Time) {
 		return
 	}
 	if err := h.alloc.bells.Execute(); err != nil {
-		h.notice(DPHW, "%v", err)
+		h.notice(frame.LogHW, "%v", err)
 	}
 	h.dev.after(now, bellEvery, func(now frame.Time) { h.bellsAgain(left-1, now) })
 }

@@ -66,7 +66,7 @@ func (d *Dev) refill() {
 	for _, h := range d.Hwfns {
 		h.alloc.rt.Clear()
 		if err := h.fillRT(); err != nil {
-			h.notice(DPHW, "%v", err)
+			h.notice(frame.LogHW, "%v", err)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (h *Hwfn) loadReq(p LoadParams, now frame.Time, done Done) {
 	h.mfw.LoadReq(p, now, func(l Load, err error, now frame.Time) {
 		if err == nil {
 			h.load, h.done, h.phases = l, false, nil
-			h.verbose(DPSP, "load response %v", l)
+			h.verbose(frame.LogError, "load response %v", l)
 			if l == LoadEngine {
 				h.engine.reset()
 			}
@@ -237,7 +237,7 @@ func (h *Hwfn) runPhase(ph rt.Phase, id int, program *rt.Program, inflate rt.Inf
 		if end(); err == nil {
 			err = chip.err
 		}
-		h.verbose(DPHW, "phase %v: %d words, %v", ph, run.Written(), err)
+		h.verbose(frame.LogHW, "phase %v: %d words, %v", ph, run.Written(), err)
 		if ph == rt.QMPF || err != nil {
 			h.alloc.rt.Clear()
 		}

@@ -293,7 +293,7 @@ func TestSlowpathInterrupt(t *testing.T) {
 // IN-23
 func TestStopGoesOn(t *testing.T) {
 	x := single(t).to("hw_init")
-	x.d.InitDP(MsgNotice)
+	x.d.InitDP(0)
 	x.chip.Engines[0].Faults(0).Stuck = true
 	x.chip.Engines[0].Regs.Write(regTimers+4, 1)
 	cid, err := x.d.Lead().Contexts().Acquire(cxt.IWARP)
@@ -307,7 +307,7 @@ func TestStopGoesOn(t *testing.T) {
 	if log := x.mfw[0].log; log[len(log)-1] != "UNLOAD_DONE" || x.mfw[0].phase != idle {
 		t.Errorf("%q", log)
 	}
-	text := strings.Join(x.lines, "\n")
+	text := strings.Join(x.lines(), "\n")
 	for _, want := range []string{"ramrod is stuck", "the timers still scan", "1 ramrods are not answered"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q does not say %q", text, want)

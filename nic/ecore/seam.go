@@ -142,8 +142,6 @@ type Hooks struct {
 	ScheduleRecovery func(h *Hwfn)
 	// DoorbellRecovery tells that all doorbells were rung again.
 	DoorbellRecovery func(h *Hwfn)
-	// Log takes a line that the verbosity lets through.
-	Log func(level Level, module Module, text string)
 }
 
 // Ramrods executes the ramrods of one protocol on an engine: it is the

@@ -47,7 +47,7 @@ func (d *Dev) runAll(steps []step, first error, now frame.Time, done Done) {
 	s := &steps[0]
 	next := func(now frame.Time, err error) {
 		if err != nil {
-			d.notice(DPIfDown, "%s/%s: %v", d.call, s.name, err)
+			d.notice(frame.LogDown, "%s/%s: %v", d.call, s.name, err)
 		}
 		if first == nil {
 			first = err
@@ -83,7 +83,7 @@ func (h *Hwfn) unloadReq(now frame.Time, done Done) {
 		return
 	}
 	h.mfw.UnloadReq(now, func(l Load, err error, now frame.Time) {
-		h.verbose(DPSP, "unload response %v", l)
+		h.verbose(frame.LogError, "unload response %v", l)
 		done(now, err)
 	})
 }

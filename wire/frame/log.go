@@ -13,13 +13,18 @@ type Topic uint32
 
 const (
 	LogCmd   Topic = 0x1       // drv: each command of a program, step by step
+	LogProbe Topic = 0x2       // probe: what a function is found to be
 	LogLink  Topic = 0x4       // link: the port opens and closes
+	LogDown  Topic = 0x10      // ifdown: a function stops
 	LogDrop  Topic = 0x40      // rx_err: each frame dropped, and why
 	LogTX    Topic = 0x100     // tx_queued: each FPDU sent
+	LogIntr  Topic = 0x200     // intr: interrupts
 	LogWR    Topic = 0x400     // tx_done: each work request posted and completed
 	LogRX    Topic = 0x800     // rx_status: each FPDU received
 	LogData  Topic = 0x1000    // pktdata: each piece of memory read or written for a message
-	LogError Topic = 0x100000  // sp: protocol errors and Terminates (siw: eh)
+	LogHW    Topic = 0x2000    // hw: registers, windows, phases
+	LogSPQ   Topic = 0x10000   // spq: ramrods
+	LogError Topic = 0x100000  // sp: protocol errors and Terminates (siw: eh), and what the management firmware answers
 	LogObj   Topic = 0x800000  // cxt: objects made and destroyed
 	LogMPA   Topic = 0x1000000 // ll2: start-up frames
 	LogMM    Topic = 0x2000000 // ilt: memory registered, invalidated, bound to windows
@@ -151,6 +156,9 @@ type Log struct {
 	heard Topic
 	tell  func(t Topic, at Time, text []byte)
 }
+
+// SetMsglvl sets the verbosity.
+func (l *Log) SetMsglvl(m Msglvl) { l.Mask, l.Level = m.Topics(), m.Level() }
 
 // On reports whether lines about t are wanted. A nil Log wants none.
 func (l *Log) On(t Topic) bool { return l != nil && (l.Mask|l.heard)&t != 0 }

@@ -47,6 +47,7 @@ func (b *Bed) Finish(ctx context.Context, r *result.Result) error {
 	b.cancelPending()
 	b.collect(ctx, r)
 	err := errors.Join(b.failed, b.end())
+	b.collectLinks(r)
 	if err != nil {
 		b.log.printf("FAIL  %v", err)
 	}
@@ -80,8 +81,8 @@ func (b *Bed) recording() result.Recording {
 	}}
 }
 
-// collect notes what programs, NICs and links have to tell before they end. A
-// program in the background that has ended on its own has to be content.
+// collect notes what programs and NICs have to tell before they end. A program
+// in the background that has ended on its own has to be content.
 func (b *Bed) collect(ctx context.Context, r *result.Result) {
 	for _, p := range b.pending {
 		p.res.Judge(p.err)
@@ -98,6 +99,11 @@ func (b *Bed) collect(ctx context.Context, r *result.Result) {
 	for i := range r.Nodes {
 		r.Nodes[i].Counters = b.counters(ctx, b.nodes[r.Nodes[i].Name])
 	}
+}
+
+// collectLinks notes what links have counted when nothing can come any more:
+// that is what their captures hold.
+func (b *Bed) collectLinks(r *result.Result) {
 	for i := range r.Links {
 		c := b.links[r.Links[i].Name]
 		r.Links[i].Counts = c.counts()

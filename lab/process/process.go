@@ -50,8 +50,9 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.buf.Write(p)
 }
 
-// gentle is how long a program may take to end when it is asked to.
-const gentle = 5 * time.Second
+// gentle is how long a program may take to end when it is asked to: longer than a
+// NIC that waits for its clients and connections in vain.
+const gentle = 10 * time.Second
 
 // Start starts a program. It ends with ctx at the latest, and with this
 // process.

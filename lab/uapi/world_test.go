@@ -278,6 +278,16 @@ func (r *run) over() bool {
 	}
 }
 
+// leaves waits for its end for a while.
+func (r *run) leaves() bool {
+	select {
+	case <-r.ended:
+		return true
+	case <-time.After(10 * time.Second):
+		return false
+	}
+}
+
 // end waits for it and returns the exit code.
 func (r *run) end(t *testing.T) int {
 	t.Helper()

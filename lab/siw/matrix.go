@@ -2,6 +2,7 @@ package siw
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -63,14 +64,23 @@ func (m *Matrix) Run(ctx context.Context, image peer.Image) ([]Result, error) {
 // then when a program listens anew.
 const unanswered = "RDMA_CM_EVENT_UNREACHABLE; error: -110"
 
-// run runs one cell, once more if siw has left its program without an answer.
+// errPanic is the end of a guest's kernel: siw has been seen to crash it when ten
+// connections ended at once, in order.
+var errPanic = errors.New("the guest's kernel panicked")
+
+// run runs one cell, once more if siw has left its program without an answer or
+// has crashed.
 func (m *Matrix) run(ctx context.Context, w *World, c Cell) Result {
 	r := m.once(ctx, w, c)
-	if r.Err != nil && c.Program != nil && strings.Contains(r.NIC, unanswered) {
+	switch {
+	case errors.Is(r.Err, errPanic):
+		fmt.Fprintf(m.Log, "again %v: %v\n", c, r.Err)
+	case r.Err != nil && c.Program != nil && strings.Contains(r.NIC, unanswered):
 		fmt.Fprintf(m.Log, "again %v: siw has not answered an MPA request\n", c)
-		r = m.once(ctx, w, c)
+	default:
+		return r
 	}
-	return r
+	return m.once(ctx, w, c)
 }
 
 // once runs one cell; a guest that does not survive it is named and replaced.
@@ -79,7 +89,7 @@ func (m *Matrix) once(ctx context.Context, w *World, c Cell) Result {
 	select {
 	case <-w.Guest.Ended():
 		console, _ := w.Guest.Console()
-		r.Err = fmt.Errorf("the guest died: %s", tail(console))
+		r.Err = died(string(console))
 	default:
 		if r.Err == nil {
 			return r
@@ -89,6 +99,20 @@ func (m *Matrix) once(ctx context.Context, w *World, c Cell) Result {
 		r.Err = fmt.Errorf("%w; no new guest: %w", r.Err, err)
 	}
 	return r
+}
+
+// died says how a guest has ended, by its console: a kernel that panicked says
+// where it was.
+func died(console string) error {
+	if !strings.Contains(console, "Kernel panic") {
+		return fmt.Errorf("the guest died: %s", tail(console))
+	}
+	for line := range strings.Lines(console) {
+		if _, at, ok := strings.Cut(line, "RIP: "); ok {
+			return fmt.Errorf("%w in %s", errPanic, strings.TrimSpace(at))
+		}
+	}
+	return fmt.Errorf("%w: %s", errPanic, tail(console))
 }
 
 func (m *Matrix) tell(r *Result) {

@@ -41,6 +41,8 @@ func Open(dir string) (*Handle, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return nil, fmt.Errorf("no guest runs in %s", dir)
+	case errors.Is(err, unix.EAGAIN): // it runs: others wait for this channel
+		return h, nil
 	case err != nil:
 		return nil, err
 	}
@@ -96,6 +98,9 @@ func (h *Handle) take(ctx context.Context, socket string) (*channel, error) {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		lock.Close()
+		if errors.Is(err, unix.EAGAIN) {
+			return nil, nil
+		}
 		return nil, fmt.Errorf("the guest has gone: %w", err)
 	}
 	c := &channel{conn: conn, lock: lock, in: bufio.NewReader(conn), id: fmt.Sprintf("%d.%d", os.Getpid(), serial.Add(1))}

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestAvailableNamesTheRemedy(t *testing.T) {
@@ -71,6 +74,38 @@ func TestNoGuest(t *testing.T) {
 }
 
 // A stage runs when what it is made from has changed, or its result has.
+// A guest takes one connection of a channel at a time: while it is slow to,
+// further ones are refused for the moment. It runs all the same, and who has
+// something for it waits.
+func TestBusyGuest(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "0.sock")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: name}), unix.Listen(fd, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		var waiting net.Conn
+		if waiting, err = net.Dial("unix", name); err == nil {
+			defer waiting.Close()
+		}
+	}
+	if !errors.Is(err, unix.EAGAIN) {
+		t.Fatal(err)
+	}
+	h, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := h.take(t.Context(), name); c != nil || err != nil {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
 func TestStagesRunWhenTheirInputsChange(t *testing.T) {
 	dir, in := t.TempDir(), t.TempDir()
 	script := func(text string) {

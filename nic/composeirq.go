@@ -164,17 +164,19 @@ func (d *Device) reportReceived() {
 	}
 }
 
-// pollInterrupts lets those interrupt whose time has come; in mode POLL it is
-// the driver's look.
-func (d *Device) pollInterrupts() {
-	d.interrupts.dev.Poll(d.now)
-	if d.interrupts.dev.Mode() == irq.Poll {
-		d.interrupts.dev.Look(d.now)
+// pollInterrupts lets those interrupt whose time has come, and returns when it
+// wants to be called again; in mode POLL it is the driver's look.
+func (d *Device) pollInterrupts() frame.Time {
+	dev := d.interrupts.dev
+	next := dev.Poll(d.now)
+	if dev.Mode() == irq.Poll && dev.Look(d.now) {
+		next = dev.Poll(d.now)
 	}
+	return next
 }
 
-// reportSent interrupts for the frames that have left, and returns when
-// pollInterrupts wants to be called again.
+// reportSent interrupts for the frames that have left, and polls for what was
+// sent and completed meanwhile.
 func (d *Device) reportSent() frame.Time {
 	i := &d.interrupts
 	if i.sent > 0 {
@@ -182,8 +184,7 @@ func (d *Device) reportSent() frame.Time {
 		i.sent = 0
 		i.l2.Events(irq.TxPI0, n, d.now)
 	}
-	d.pollInterrupts()
-	return i.dev.Poll(d.now)
+	return d.pollInterrupts()
 }
 
 // IRQInfo describes a status block and its vector for display.

@@ -141,7 +141,7 @@ func (d *Device) borrow() (blocks [][]byte, release func()) {
 
 // images are those of the flash.
 func (d *Device) images() (list []selftest.Image, err error) {
-	im, err := d.flash()
+	im, err := d.management.fw.NVM()
 	if err != nil {
 		return nil, err
 	}
@@ -150,12 +150,6 @@ func (d *Device) images() (list []selftest.Image, err error) {
 	}
 	return list, nil
 }
-
-// flash is the content of the NIC's flash: as it is delivered.
-func (d *Device) flash() (*nvm.Image, error) { return nvm.Parse(nvm.Factory(flashVersion)) }
-
-// flashVersion is that of the firmware in it.
-const flashVersion = 0x08060000
 
 // testEngine is a hwfn as the selftests want it.
 type testEngine struct{ h *irq.Hwfn }

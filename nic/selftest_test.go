@@ -28,7 +28,7 @@ func selftests(t *testing.T, w *world, n *node, offline bool) (report selftest.R
 // The tests pass on a NIC in every interrupt mode, coalescing or not, and the
 // NIC works as before.
 //
-// ST-01 ST-02 ST-03 ST-04 ST-05 ST-06
+// ST-01 ST-02 ST-04 ST-05 ST-06
 func TestSelftests(t *testing.T) {
 	for _, i := range []Interrupts{{}, {Mode: "inta"}, {Mode: "msi"}, {Mode: "poll"}, {RxUsecs: 300, TxUsecs: 20}} {
 		w, n, s := pair(t, Config{Interrupts: i})
@@ -48,7 +48,7 @@ func TestSelftests(t *testing.T) {
 // Each fault that the parameter names fails its test alone; without it all pass
 // again.
 //
-// ST-01 ST-02 ST-03 ST-04 ST-05 ST-06
+// ST-01 ST-02 ST-04 ST-05 ST-06
 func TestSelftestFaults(t *testing.T) {
 	for _, i := range []Interrupts{{}, {Mode: "poll"}} {
 		w, n, s := pair(t, Config{Interrupts: i})
@@ -66,6 +66,34 @@ func TestSelftestFaults(t *testing.T) {
 			}
 		}
 		answered(w, n, s)
+	}
+}
+
+// What is tested is the NIC's own flash, as it is now.
+//
+// ST-05
+func TestSelftestReadsTheFlash(t *testing.T) {
+	w, n, _ := pair(t, Config{})
+	nvram := func() error {
+		for _, r := range selftests(t, w, n, true) {
+			if r.Test == selftest.NVM {
+				return r.Err
+			}
+		}
+		t.Fatal("the NVM was not tested")
+		return nil
+	}
+	im, err := n.dev.MFW().NVM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.dev.MFW().DamageNVM(int(im.Entries()[0].Offset))
+	if nvram() == nil {
+		t.Error("a damaged flash passes")
+	}
+	n.dev.MFW().SetNVM(nil)
+	if err := nvram(); err != nil {
+		t.Errorf("the factory's: %v", err)
 	}
 }
 

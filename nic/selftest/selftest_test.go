@@ -114,7 +114,7 @@ func failed(r Report) map[Test]error {
 	return m
 }
 
-// ST-01 ST-02 ST-03 ST-04 ST-05 ST-06
+// ST-01 ST-02 ST-04 ST-05 ST-06
 func TestAllPass(t *testing.T) {
 	r := newRig()
 	if rep := r.run(t, true, 0); len(rep) != int(NumTests) || !rep.Passed() {

@@ -41,6 +41,8 @@ const (
 	DropAntiSpoofing            // sent with another station's address
 	DropControl                 // sent to a protocol that is the port's own
 	DropOffload                 // sent with work to do that does not fit the frame
+	DropEngine                  // for an engine that has failed
+	DropEngineRing              // the ring to the other engine was full
 	// EndNICDrops ends the reasons of RDMA NICs; those of an Omni-Path fabric
 	// follow.
 	EndNICDrops
@@ -84,7 +86,7 @@ var dropNames = [NumDropReasons]string{
 	"TCP state", "reassembly full", "neighbor unreachable", "no route", "transmit queue full",
 	"link refused", "injected fault", "host queue full", "no buffer", "oversize",
 	"bad source address", "not used", "owned by engine", "port down",
-	"no active vport", "TTL 0", "n-tuple rule", "anti-spoofing", "control frame", "impossible offload",
+	"no active vport", "TTL 0", "n-tuple rule", "anti-spoofing", "control frame", "impossible offload", "engine failed", "engine ring full",
 	"wrong length", "wrong link format", "unknown L4 type", "bad SLID", "bad DLID", "not our LID",
 	"pad not zero", "bad tail", "ICRC", "P_Key", "unknown vESW", "looped back", "source MAC filter",
 	"runt", "storm limit", "DROP_ALL state", "no DLID", "other gateway",

@@ -40,7 +40,7 @@ demo: build
 
 test: build
 	@sh .ci/tools
-	$(GO) run ./.ci/gotest -skips .ci/skips -nested $(modules) -fuzz $(FUZZTIME) $(packages)
+	TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) run ./.ci/gotest -skips .ci/skips -nested $(modules) -fuzz $(FUZZTIME) $(packages)
 
 interop: build
 	@sh .ci/tools

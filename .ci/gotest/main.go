@@ -13,6 +13,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -56,10 +58,14 @@ func main() {
 	}
 }
 
+// atOnce is how many packages, and how many tests of each that allow it, run at
+// a time. Half of their time they wait for programs and timers.
+var atOnce = strconv.Itoa(2 * runtime.NumCPU())
+
 // run checks the sources of the module in dir and runs their tests.
 func run(rep *report, dir string, pkgs []string, timeout time.Duration) {
 	rep.check(strings.TrimSpace("go vet "+dir), command(dir, "go", append([]string{"vet"}, pkgs...)...))
-	args := append([]string{"test", "-json", "-timeout", timeout.String()}, pkgs...)
+	args := append([]string{"test", "-json", "-timeout", timeout.String(), "-p", atOnce, "-parallel", atOnce}, pkgs...)
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr

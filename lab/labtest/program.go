@@ -60,7 +60,7 @@ var built = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "tapir")
-	_, err = goCommand(module, "build", "-o", path, "./cmd/tapir")
+	_, err = goCommand(module, "build", "-trimpath", "-o", path, "./cmd/tapir")
 	return path, err
 })
 

@@ -3,7 +3,6 @@ package siw_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"tapir/lab/netns"
 	"tapir/lab/peer"
 	"tapir/lab/siw"
+	"tapir/lab/testenv"
 	"tapir/lab/tshark"
 )
 
@@ -29,11 +29,9 @@ func TestSmoke(t *testing.T) {
 	}
 	dir := t.TempDir()
 	t.Setenv("XDG_RUNTIME_DIR", dir) // other NICs of this machine are not to be found
-	tapir := filepath.Join(dir, "program")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", tapir, "tapir/cmd/tapir")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	tapir, err := testenv.Build(filepath.Join(dir, "program"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	m := siw.Matrix{Cells: siw.Smoke(), Budget: 5 * time.Minute, Log: t.Output(), Tapir: tapir}
 	results, err := m.Run(t.Context(), image)

@@ -18,6 +18,7 @@ import (
 	"tapir/lab/capture"
 	"tapir/lab/result"
 	"tapir/lab/rundir"
+	"tapir/lab/testenv"
 	"tapir/lab/topo"
 )
 
@@ -33,11 +34,8 @@ func TestMain(m *testing.M) {
 	if err := errors.Join(os.Setenv("TMPDIR", dir), os.Chmod(dir, 0o755)); err != nil {
 		panic(err)
 	}
-	tapir = filepath.Join(dir, "tapir")
-	build := exec.Command("go", "build", "-o", tapir, "tapir/cmd/tapir")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		panic(string(out))
+	if tapir, err = testenv.Build(dir); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	os.RemoveAll(dir)

@@ -37,8 +37,9 @@ func bridge(t *testing.T) (*netns.NS, *link.Net) {
 	return ns, links
 }
 
-// start brings a guest up; a machine that cannot is a listed skip.
-func start(t *testing.T, ctx context.Context, cfg peer.Config) *peer.Guest {
+// image is what guests boot; a machine that cannot is a listed skip. On a new
+// one it fetches a kernel and a userland first, beside all other tests.
+func image(t *testing.T) peer.Image {
 	t.Helper()
 	if err := peer.Available(); err != nil {
 		t.Skip(err)
@@ -46,8 +47,16 @@ func start(t *testing.T, ctx context.Context, cfg peer.Config) *peer.Guest {
 	if !netns.Privileged() {
 		t.Skip("only root may make network namespaces and TAPs here")
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer cancel()
 	image, err := peer.Build(ctx, peer.CacheDir(), os.Stderr)
 	must(t, err)
+	return image
+}
+
+// start brings a guest up.
+func start(t *testing.T, ctx context.Context, image peer.Image, cfg peer.Config) *peer.Guest {
+	t.Helper()
 	g, err := peer.Start(ctx, image, cfg)
 	must(t, err)
 	t.Cleanup(g.Stop)
@@ -56,11 +65,12 @@ func start(t *testing.T, ctx context.Context, cfg peer.Config) *peer.Guest {
 
 // TestGuest boots one guest and runs commands in it, well-behaved and not.
 func TestGuest(t *testing.T) {
+	boots := image(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	ns, links := bridge(t)
 	dir := filepath.Join(t.TempDir(), "guest")
-	g := start(t, ctx, peer.Config{
+	g := start(t, ctx, boots, peer.Config{
 		NS: ns, Bridge: "br0", IP: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/24")}, Life: 4 * time.Minute, Dir: dir,
 	})
 	t.Run("commands", func(t *testing.T) { commands(t, ctx, g) })

@@ -39,7 +39,7 @@ const stormFW = 0x01000000
 func (d *Device) composeMFW(light func(on bool)) error {
 	m, l := &d.management, &d.cfg.Link
 	m.fw = mfw.New(mfw.Config{
-		Ports:     []mfw.PortConfig{{Media: l.media(), Partner: l.Partner}},
+		Ports:     []mfw.PortConfig{{Media: l.media(), Speeds: portSpeeds(l.media()), Partner: l.Partner}},
 		Funcs:     []mfw.FuncConfig{{MAC: d.cfg.MAC, MTU: uint16(d.cfg.MTU)}},
 		Attention: func(int) { m.attention = true },
 		Light: func(_ int, on bool) {

@@ -10,7 +10,9 @@ type EthtoolInfo struct {
 	Netdev          string     `json:"netdev"` // the NIC's name
 	Driver          string     `json:"driver"`
 	Version         string     `json:"version"`          // of the binary, unknown here
-	FirmwareVersion string     `json:"firmware_version"` // empty: it has none
+	FirmwareVersion string     `json:"firmware_version"` // of the boot code and the management firmware
+	BootVersion     string     `json:"boot_version"`     // empty: there is none
+	StormVersion    string     `json:"storm_version"`    // of the engine's firmware
 	BusInfo         string     `json:"bus_info"`         // the wire TAP, unknown here
 	PermAddr        ether.Addr `json:"permanent_address"`
 
@@ -22,13 +24,6 @@ type EthtoolInfo struct {
 	Features []EthtoolFeature `json:"features"`
 	// Stats are those of the driver qede that are counted, in its order.
 	Stats []Counter `json:"stats"`
-}
-
-// EthtoolLink is the state of the link.
-type EthtoolLink struct {
-	Up      bool `json:"up"`
-	Speed   int  `json:"speed"` // Mb/s
-	Autoneg bool `json:"autoneg"`
 }
 
 // EthtoolPause are the flow control settings.
@@ -65,7 +60,8 @@ type EthtoolFeature struct {
 func (d *Device) ShowEthtool() EthtoolInfo {
 	e := EthtoolInfo{
 		Netdev: d.cfg.Name, Driver: "tapir", PermAddr: d.permanent, Msglvl: d.cfg.Msglvl.Word(),
-		Link:     EthtoolLink{Up: !d.wire.closed, Speed: PortSpeed},
+		FirmwareVersion: d.firmwareVersion(), BootVersion: d.bootVersion(), StormVersion: version(d.core.chip.Storm),
+		Link:     d.ethtoolLink(),
 		Rings:    EthtoolRings{TxMax: queueFrames, Tx: queueFrames},
 		Channels: EthtoolChannels{MaxCombined: 1, Combined: 1},
 		Features: d.features(), Stats: d.qedeStats(),

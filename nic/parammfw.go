@@ -80,8 +80,12 @@ func (l *Link) media() mfw.Media {
 func (l *Link) soldered() bool { return l.media() == mfw.MediaBaseT || l.media() == mfw.MediaKR }
 
 func (c *Config) validateLink() error {
-	l := &c.Link
+	l, speeds := &c.Link, portSpeeds(c.Link.media())
 	switch {
+	case l.Speed&^speeds != 0:
+		return fmt.Errorf("link_speed %v: a port of %s has %v", l.Speed, mediaName(l.media()), speeds)
+	case l.Advertise != 0 && l.Advertise&speeds == 0:
+		return fmt.Errorf("link_advertise %v: a port of %s has %v", l.Advertise, mediaName(l.media()), speeds)
 	case l.EEE.Mode == EEEOn && l.media() != mfw.MediaBaseT:
 		return fmt.Errorf("eee: only twisted pairs have it: start the NIC with --media base-t, not %s", mediaName(l.media()))
 	case c.Board.Unplugged && l.soldered():

@@ -53,15 +53,16 @@ func printStats(cmd *cobra.Command, d *netdev, _ []string) error {
 }
 
 func printDriver(cmd *cobra.Command, d *netdev, _ []string) error {
-	var e nic.EthtoolInfo
+	e, its := nic.EthtoolInfo{}, "no" // what a virtual NIC has
 	if d.nic != nil {
-		e = *d.nic
+		e, its = *d.nic, "yes"
+		e.Version += " [storm " + e.StormVersion + "]"
 	} else {
-		e = nic.EthtoolInfo{Driver: d.vnic.Driver, Version: d.vnic.Version, BusInfo: d.vnic.BusInfo}
+		e.Driver, e.Version, e.BusInfo = d.vnic.Driver, d.vnic.Version, d.vnic.BusInfo
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "driver: %s\nversion: %s\nfirmware-version: %s\nexpansion-rom-version: \nbus-info: %s\n"+
-		"supports-statistics: yes\nsupports-test: no\nsupports-eeprom-access: no\nsupports-register-dump: no\nsupports-priv-flags: no\n",
-		e.Driver, e.Version, e.FirmwareVersion, e.BusInfo)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "driver: %s\nversion: %s\nfirmware-version: %s\nexpansion-rom-version: %s\nbus-info: %s\n"+
+		"supports-statistics: yes\nsupports-test: %s\nsupports-eeprom-access: %s\nsupports-register-dump: %s\nsupports-priv-flags: no\n",
+		e.Driver, e.Version, e.FirmwareVersion, e.BootVersion, e.BusInfo, its, its, its)
 	return err
 }
 

@@ -5,20 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"tapir/lab/ctl"
-	"tapir/nic"
 	"tapir/wire/frame"
 )
-
-// changeOptions change what the settings show.
-func changeOptions() []ethtoolOption {
-	return []ethtoolOption{
-		{short: "s", long: "change", usage: "change settings: msglvl N, N/MASK, or TYPE on|off ...",
-			operands: "msglvl N", run: change},
-	}
-}
 
 // msglvlLine is the message level as the settings show it, its topics below.
 func msglvlLine(word uint32) string {
@@ -29,22 +17,6 @@ func msglvlLine(word uint32) string {
 		}
 	}
 	return fmt.Sprintf("        Current message level: 0x%08x (%d)\n                               %s\n", word, word, strings.Join(names, " "))
-}
-
-// change is ethtool -s.
-func change(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
-	if len(operands) < 2 || operands[0] != "msglvl" {
-		return usagef("what to change is missing or unknown: tapir ethtool -s %s msglvl 0x4: see: tapir ethtool --help", d.name)
-	}
-	word, err := newMsglvl(d.nic.Msglvl, operands[1:])
-	if err != nil {
-		return err
-	}
-	var table []nic.ParamInfo
-	return d.client.Set(cmd.Context(), []ctl.Setting{{Name: "msglvl", Value: strconv.FormatUint(uint64(word), 10)}}, &table)
 }
 
 // newMsglvl is old as operands change it: a number, a number with a mask of

@@ -77,6 +77,17 @@ func (c EEEConfig) adv() (caps EEECaps) {
 	return caps
 }
 
+// Speeds are the speeds of c.
+func (c EEECaps) Speeds() (s Speeds) {
+	if c&EEE1G != 0 {
+		s |= Speed1G
+	}
+	if c&EEE10G != 0 {
+		s |= Speed10G
+	}
+	return s
+}
+
 // has tells whether EEE is among c at a speed in Mb/s.
 func (c EEECaps) has(mbps uint32) bool {
 	return c&EEE1G != 0 && mbps == 1000 || c&EEE10G != 0 && mbps == 10000

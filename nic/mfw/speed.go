@@ -153,16 +153,20 @@ func (l Loopback) String() string {
 	return "unknown"
 }
 
-// String lists the partner's speeds.
-func (s PartnerSpeeds) String() string {
-	var set Speeds
+// Speeds are those that the partner has in full duplex.
+func (s PartnerSpeeds) Speeds() (set Speeds) {
 	for _, e := range speeds {
 		if s&e.partner != 0 {
 			set |= e.bit
 		}
 	}
+	return set
+}
+
+// String lists the partner's speeds.
+func (s PartnerSpeeds) String() string {
 	if s&Partner1GHalf != 0 {
-		return "1G half," + set.String()
+		return "1G half," + s.Speeds().String()
 	}
-	return set.String()
+	return s.Speeds().String()
 }

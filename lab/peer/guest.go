@@ -245,7 +245,7 @@ func (g *Guest) launch(wire *os.File) error {
 
 func (g *Guest) arguments() []string {
 	words := []string{
-		"console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off nokaslr net.ifnames=0",
+		"console=ttyS0 quiet loglevel=4 panic=-1 oops=panic no_timer_check mitigations=off nokaslr net.ifnames=0",
 		fmt.Sprintf("peer.ip=%s peer.mtu=%d peer.life=%d", joinPrefixes(g.cfg.IP), g.cfg.MTU, int(g.cfg.Life.Seconds())),
 	}
 	if len(g.cfg.Siw) > 0 {

@@ -139,7 +139,11 @@ const startWithin = 30 * time.Second
 
 // env makes programs find the lab's NICs, and Collect find the programs.
 func (b *Bed) env() []string {
-	return []string{"XDG_RUNTIME_DIR=" + b.dir, marker + "=" + b.dir}
+	env := []string{"XDG_RUNTIME_DIR=" + b.dir, marker + "=" + b.dir}
+	if dir, name := filepath.Split(b.opt.Tapir); name == "tapir" { // shells of steps find it, too
+		env = append(env, "PATH="+filepath.Clean(dir)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	}
+	return env
 }
 
 // spawn starts argv in the namespace of a node. It ends with the lab at the

@@ -31,7 +31,6 @@ func (d *Device) composeCore() error {
 	if c.chip, err = ecore.NewChip(ecore.AH, 1, 1, 1, ecore.SingleFunction); err != nil {
 		return err
 	}
-	c.chip.Storm = stormFW
 	mailbox := &coreMFW{mcp: d.management.mcp, caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note, now: func() frame.Time { return d.now }}
 	c.dev = ecore.New(ecore.Config{
 		Name: d.cfg.Name, Chip: c.chip, MFW: []ecore.MFW{mailbox}, Int: []ecore.Interrupts{coreIRQ{d.interrupts.dev.Hwfns[0]}},
@@ -85,6 +84,7 @@ func (d *Device) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 		}
 		done(now, err)
 	}
+	init := ecore.InitParams{Tunnels: ecore.DefaultTunnels(), IntMode: ecore.IntMode(d.interrupts.dev.Mode()), Load: p}
 	initialised := func(now frame.Time, err error) {
 		if err == nil {
 			err = d.openQueues()
@@ -103,7 +103,14 @@ func (d *Device) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 			end(now, err)
 			return
 		}
-		dev.HWInit(ecore.InitParams{Tunnels: ecore.DefaultTunnels(), IntMode: ecore.IntMode(d.interrupts.dev.Mode()), Load: p}, now, initialised)
+		dev.HWInit(init, now, initialised)
+	}
+	fetched := func(now frame.Time, err error) {
+		if err != nil {
+			end(now, err)
+			return
+		}
+		dev.RescAlloc(now, allocated)
 	}
 	dev.HWPrepare(ecore.PrepareParams{Personality: d.personality()}, now, func(now frame.Time, err error) {
 		if err == nil {
@@ -113,7 +120,7 @@ func (d *Device) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 			end(now, err)
 			return
 		}
-		dev.RescAlloc(now, allocated)
+		d.coreFirmware(&init, now, fetched)
 	})
 }
 
@@ -184,6 +191,7 @@ func (d *Device) coreRows() (rows []DeviceRow) {
 		text("core_personality", "%v", h.Personality)
 		text("int_mode", "%v", h.IntMode)
 		text("load", "%v", h.Load)
+		text("storm_firmware", "%v as %v, fw_load_policy %s", h.Firmware, h.Form, FindParam("fw_load_policy").Get(&d.cfg))
 		for _, ph := range h.Phases {
 			text("phase", "%s", ph)
 		}

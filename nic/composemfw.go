@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tapir/nic/ecore"
+	"tapir/nic/ecore/fw"
 	"tapir/nic/mfw"
 	"tapir/nic/mfw/mcp"
 	"tapir/nic/mfw/tlv"
@@ -26,14 +27,15 @@ type management struct {
 		mac   ether.Addr
 		mtu   int
 	}
+	flashing bool   // a file is on its way into the flash
 	cancel   func() // of the timer for the next Poll
 	hwErrors [mcp.HWErrFWAssert + 1]uint64
 	events   struct{ links, transceivers, recoveries, failures uint64 }
 	lastErr  error // of a call to the firmware
 }
 
-// stormFW is the firmware of the engine, major.minor.build.drop.
-const stormFW = 0x01000000
+// driverVersion is what the driver says of itself, major.minor.build.drop.
+const driverVersion = 0x01000000
 
 // composeMFW boots the management firmware and loads the driver.
 func (d *Device) composeMFW(light func(on bool)) error {
@@ -47,7 +49,9 @@ func (d *Device) composeMFW(light func(on bool)) error {
 				light(on)
 			}
 		},
-		Wake: func(int) { d.cfg.Board.Unloaded = false },
+		Wake:   func(int) { d.cfg.Board.Unloaded = false },
+		Verify: verifyFlash,
+		InitHW: func() []byte { return fw.Builtin().Encode(fw.ZippedBinary) },
 	})
 	m.mcp = mcp.New(m.fw.Shared(), 0, 0, mcp.Hooks{
 		Link:        d.linkChanged,
@@ -214,7 +218,7 @@ func (d *Device) load(o ecore.Override, now frame.Time) {
 		if err != nil {
 			return
 		}
-		m.mcp.SendDrvVersion(stormFW, "tapir", now, m.note)
+		m.mcp.SendDrvVersion(driverVersion, "tapir", now, m.note)
 		m.mcp.OVUpdateDriverState(mfw.DriverActive, now, m.note)
 		m.loaded = true
 		d.setLink(now)

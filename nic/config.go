@@ -99,6 +99,8 @@ type Config struct {
 	// Link is the port, Board what the management firmware looks after.
 	Link  Link
 	Board Board
+	// Firmware is that of the storms.
+	Firmware Firmware
 }
 
 // Reserver keeps TCP ports of the operating system's side free for the
@@ -202,6 +204,9 @@ func (c *Config) validate() error {
 		return err
 	}
 	if err := c.validateLink(); err != nil {
+		return err
+	}
+	if err := c.Firmware.validate(); err != nil {
 		return err
 	}
 	for i, p := range c.Addrs {

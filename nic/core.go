@@ -2,6 +2,7 @@ package nic
 
 import (
 	"tapir/nic/ecore"
+	"tapir/nic/ecore/fw"
 	"tapir/nic/irq"
 	"tapir/nic/mfw"
 	"tapir/nic/mfw/mcp"
@@ -40,7 +41,7 @@ func (c *coreMFW) FuncInfo() (ecore.FuncInfo, error) {
 
 func (c *coreMFW) LoadReq(p ecore.LoadParams, now frame.Time, done func(ecore.Load, error, frame.Time)) {
 	m := mcp.LoadParams{CrashKernel: p.CrashKernel, LockTimeout: p.LockTimeout, AvoidEngReset: p.AvoidEngReset,
-		Override: mcp.Override(p.Override), Versions: [3]uint32{2: stormFW}}
+		Override: mcp.Override(p.Override), Versions: [3]uint32{2: uint32(fw.Wanted)}}
 	c.mcp.LoadReq(m, now, func(l mcp.Load, err error, now frame.Time) { done(ecore.Load(l), err, now) })
 }
 

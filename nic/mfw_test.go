@@ -344,7 +344,7 @@ func TestPulled(t *testing.T) {
 func TestShowNVM(t *testing.T) {
 	_, a, _ := twoNICs(t, Config{})
 	rows := a.dev.ShowNVM()
-	if len(rows) != 6 || rows[0].Image != "MFW" || rows[0].State != "good" {
+	if len(rows) != 7 || rows[6].Image != "INIT_HW" || rows[0].Image != "MFW" || rows[0].State != "good" {
 		t.Fatalf("%+v", rows)
 	}
 	a.dev.MFW().DamageNVM(int(rows[0].Offset))

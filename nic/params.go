@@ -93,6 +93,9 @@ func (d *Device) Set(settings ...Setting) error {
 	if err := d.checkFunction(&cfg); err != nil {
 		return err
 	}
+	if err := d.checkFirmware(&cfg); err != nil {
+		return err
+	}
 	d.cfg = cfg
 	d.configure()
 	if err := d.setFunction(&cfg); err != nil {

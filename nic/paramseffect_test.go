@@ -141,6 +141,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"module":         {"unplugged", Config{Board: Board{Unplugged: true}}},
 		"fan":            {"failed", Config{Board: Board{FanFailed: true}}},
 		"mfw":            {"stuck", Config{Board: Board{Stuck: true}}},
+		"fw_load_policy": {"flash", Config{Firmware: Firmware{Policy: LoadFlash}}},
 	}
 	for _, p := range Params() {
 		w, ok := want[p.Name]

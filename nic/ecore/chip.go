@@ -50,16 +50,11 @@ var kindLimits = [...]limits{
 
 // Chip is the hardware that all functions of a board share.
 type Chip struct {
-	Kind  Kind
-	MF    MFMode
-	Ports int // of an engine: 1, 2 or 4
-	// Storm is the version of the firmware.
-	Storm   uint32
+	Kind    Kind
+	MF      MFMode
+	Ports   int       // of an engine: 1, 2 or 4
 	Engines []*Engine // two: functions sit on both (CMT, "100G")
 }
-
-// DefaultStorm is firmware 8.40.33.0.
-const DefaultStorm = 8<<24 | 40<<16 | 33<<8
 
 // Engine is one path of the chip.
 type Engine struct {
@@ -82,7 +77,7 @@ func NewChip(kind Kind, engines, ports, functions int, mf MFMode) (*Chip, error)
 	case functions < 1 || functions > l.pfs:
 		return nil, status.Inval.Errorf("%v with %d functions per engine: at most %d", kind, functions, l.pfs)
 	}
-	c := &Chip{Kind: kind, MF: mf, Ports: ports, Storm: DefaultStorm}
+	c := &Chip{Kind: kind, MF: mf, Ports: ports}
 	for range engines {
 		e := &Engine{Functions: functions, storms: make([]storm, functions)}
 		e.Regs.Write(rt.RegReady, 1)
@@ -204,6 +199,9 @@ func (s *storm) next(now frame.Time) frame.Time {
 
 // execute does a ramrod.
 func (s *storm) execute(el spq.Element) (code uint8, data uint64) {
+	if s.engine.running() == 0 {
+		return codeBadState, 0
+	}
 	if el.Protocol != cxt.Common {
 		if fn := s.engine.ramrods[el.Protocol]; fn != nil && s.started {
 			return fn(s.pf, el)

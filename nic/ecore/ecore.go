@@ -19,7 +19,9 @@ import (
 	"fmt"
 	"time"
 
+	"tapir/nic/ecore/fw"
 	"tapir/nic/ecore/hw"
+	"tapir/nic/ecore/rt"
 	"tapir/nic/status"
 	"tapir/wire/frame"
 )
@@ -82,6 +84,8 @@ type Dev struct {
 	intMode  IntMode
 	recovery bool
 	health   Health
+	image    *fw.Image  // of the storms, from hw_init on
+	inflate  rt.Inflate // of its arrays
 }
 
 // Hwfn is the device's half on one engine.

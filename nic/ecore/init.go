@@ -30,7 +30,8 @@ const (
 // however that ends; after a failure the load is taken back, so that the books
 // of the management firmware are as before.
 //
-// INVAL: MSI with two engines, or tunnels that cannot be; NORESOURCES: the
+// INVAL: MSI with two engines, tunnels that cannot be, or a firmware that is
+// damaged or not the one; NORESOURCES: the
 // interrupt could not be installed; BUSY: the load is refused, or the function
 // does not start; TIMEOUT: a predecessor cannot be cleaned up.
 func (d *Dev) HWInit(p InitParams, now frame.Time, done Done) {
@@ -42,7 +43,12 @@ func (d *Dev) HWInit(p InitParams, now frame.Time, done Done) {
 		d.end(Running, now, err, done)
 		return
 	}
-	d.intMode = p.IntMode
+	image, err := d.firmware(&p)
+	if err != nil {
+		d.end(Running, now, err, done)
+		return
+	}
+	d.intMode, d.image, d.inflate = p.IntMode, image, p.Inflate
 	var steps []step
 	for _, h := range d.Hwfns {
 		h.alloc.spq.SetTimeout(p.SPQTimeout)
@@ -52,9 +58,10 @@ func (d *Dev) HWInit(p InitParams, now frame.Time, done Done) {
 		if err == nil {
 			d.fastpath = false
 			h := d.Lead()
-			h.mfw.Push(d.cfg.Chip.Storm, h.info.MTU, now)
+			h.mfw.Push(uint32(h.Firmware()), h.info.MTU, now)
 			h.mfw.DriverState(DriverDisabled, now)
 		} else {
+			d.image = nil
 			d.refill()
 		}
 		d.end(Running, now, err, done)
@@ -89,10 +96,10 @@ func (h *Hwfn) initSteps(p *InitParams) []step {
 		}, nil},
 		{h.Index, "final_cleanup", h.finalCleanup, nil},
 		instant(h.Index, "pglue", func(frame.Time) error { return h.wr(regPGlueEnable, 1) }, func(frame.Time) { h.wr(regPGlueEnable, 0) }),
-		{h.Index, "init_engine", h.phase(rt.Engine, LoadEngine, p), nil},
-		{h.Index, "init_port", h.phase(rt.Port, LoadPort, p), nil},
-		{h.Index, "init_pf", h.phase(rt.PF, LoadFunction, p), nil},
-		{h.Index, "init_qm_pf", h.phase(rt.QMPF, LoadFunction, p), nil},
+		{h.Index, "init_engine", h.phase(rt.Engine, LoadEngine), nil},
+		{h.Index, "init_port", h.phase(rt.Port, LoadPort), nil},
+		{h.Index, "init_pf", h.phase(rt.PF, LoadFunction), nil},
+		{h.Index, "init_qm_pf", h.phase(rt.QMPF, LoadFunction), nil},
 		instant(h.Index, "slowpath_irq", func(frame.Time) error { return h.requestIRQ() }, func(frame.Time) { h.freeIRQ() }),
 		instant(h.Index, "igu", func(now frame.Time) error { h.irq.IntEnable(now); return nil }, func(frame.Time) { h.irq.IntDisable() }),
 		instant(h.Index, "parser", func(frame.Time) error { return h.gate(1) }, func(frame.Time) { h.gate(0) }),
@@ -198,7 +205,7 @@ func (c *chipAccess) Copy(addr uint32, words []uint32) error {
 
 // phase is a step that runs a phase of the init tool, if the answer to
 // LOAD_REQ asks for it: ENGINE asks for all, PORT for those from the port's on.
-func (h *Hwfn) phase(ph rt.Phase, from Load, p *InitParams) func(frame.Time, Done) {
+func (h *Hwfn) phase(ph rt.Phase, from Load) func(frame.Time, Done) {
 	return func(now frame.Time, done Done) {
 		if h.load > from {
 			done(now, nil)
@@ -210,22 +217,19 @@ func (h *Hwfn) phase(ph rt.Phase, from Load, p *InitParams) func(frame.Time, Don
 		} else if ph == rt.Port {
 			id = h.info.Port
 		}
-		h.runPhase(ph, id, p.Program, p.Inflate, now, done)
+		h.runPhase(ph, id, now, done)
 	}
 }
 
 // runPhase runs a phase to its end; then the runtime array has been applied.
-func (h *Hwfn) runPhase(ph rt.Phase, id int, program *rt.Program, inflate rt.Inflate, now frame.Time, done Done) {
-	if program == nil {
-		program = rt.Standard()
-	}
+func (h *Hwfn) runPhase(ph rt.Phase, id int, now frame.Time, done Done) {
 	end, err := h.BAR.Claim(h.BAR.Main(), "init phase "+ph.String())
 	if err != nil {
 		done(now, err)
 		return
 	}
 	chip := &chipAccess{h: h}
-	run := program.Start(ph, id, h.dev.cfg.Chip.modes(), &h.alloc.rt, chip, inflate)
+	run := h.dev.image.Program.Start(ph, id, h.dev.cfg.Chip.modes(), &h.alloc.rt, chip, h.dev.inflate)
 	h.phases = append(h.phases, ph.String())
 	var on func(now frame.Time)
 	on = func(now frame.Time) {
@@ -259,7 +263,7 @@ func (h *Hwfn) RunPhase(ph rt.Phase, id int, values func(a *rt.Array) error, now
 		done(now, err)
 		return
 	}
-	h.runPhase(ph, id, nil, nil, now, func(now frame.Time, err error) {
+	h.runPhase(ph, id, now, func(now frame.Time, err error) {
 		h.alloc.rt.Clear()
 		done(now, err)
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/nic/ecore/cxt"
+	"tapir/nic/ecore/fw"
 	"tapir/nic/ecore/rt"
 	"tapir/nic/ecore/spq"
 	"tapir/nic/status"
@@ -259,12 +260,16 @@ func (t *Tunnels) validate() error {
 
 // InitParams are hw_init's.
 type InitParams struct {
-	Tunnels    Tunnels
-	NoStart    bool // do not start the function (b_hw_start false)
-	IntMode    IntMode
-	Load       LoadParams
-	Program    *rt.Program // of a firmware of one's own; nil: the chip's own
-	Inflate    rt.Inflate  // of its zipped arrays
+	Tunnels Tunnels
+	NoStart bool // do not start the function (b_hw_start false)
+	IntMode IntMode
+	Load    LoadParams
+	// Form is that of the firmware that the client is built for: of a header it
+	// has one with it, a binary it gets as BinFWData (bin_fw_data). Inflate is
+	// its hook that unpacks the arrays of the zipped forms (OSAL_UNZIP_DATA).
+	Form       fw.Form
+	BinFWData  []byte // a firmware file of that form, borrowed for the call; nil: that which is built in
+	Inflate    rt.Inflate
 	SPQTimeout time.Duration
 	NPARTx     bool // transmit switching of an NPAR function
 }

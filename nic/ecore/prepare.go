@@ -189,7 +189,7 @@ func (d *Dev) HWRemove(now frame.Time) error {
 		if !d.recovery && d.prepared != BadMCP {
 			d.Lead().mfw.DriverState(DriverNotLoaded, now)
 		}
-		d.Hwfns = nil
+		d.Hwfns, d.image, d.inflate = nil, nil, nil
 		return nil
 	}, Prepared)
 }

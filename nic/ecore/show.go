@@ -2,6 +2,7 @@ package ecore
 
 import (
 	"tapir/nic/ecore/cxt"
+	"tapir/nic/ecore/fw"
 	"tapir/nic/ecore/hw"
 	"tapir/nic/ecore/spq"
 )
@@ -17,6 +18,8 @@ type HwfnInfo struct {
 	MF            MFMode
 	IntMode       IntMode
 	Load          Load
+	Firmware      fw.Version // of the storms; 0: none was loaded
+	Form          fw.Form    // of its file
 	Phases        []string
 	Fastpath      bool
 	Tunnels       Tunnels
@@ -45,6 +48,9 @@ func (d *Dev) Show() (list []HwfnInfo) {
 			Personality: h.info.Personality, MTU: h.info.MTU, MF: d.cfg.Chip.MF, IntMode: d.intMode, Load: h.load, Phases: h.phases,
 			Fastpath: d.FastpathOpen(), Tunnels: h.storm.tunnels, Shares: h.res, PTT: h.BAR.Stats(), Ramrods: h.storm.ramrods,
 			Health: d.HealthState()}
+		if d.image != nil {
+			i.Firmware, i.Form = h.Firmware(), d.image.Form
+		}
 		if a := h.alloc; a != nil {
 			i.CIDs = a.cxt.CIDs(-1)
 			i.ILTUsed, i.ILTLimit, i.Contexts = a.cxt.ILT()

@@ -18,21 +18,35 @@ type flash struct {
 
 // putFile is a file on its way into the flash.
 type putFile struct {
-	kind nvm.Type
-	data []byte
+	kind  nvm.Type
+	whole bool // the flash
+	data  []byte
 }
 
 // maxFile bounds a file that is flashed.
 const maxFile = 1 << 16
 
-func (f *flash) content(version uint32) []byte {
-	if f.b == nil {
-		f.b = nvm.Factory(version)
+// content is what lies in the flash.
+func (f *Firmware) content() []byte {
+	if f.flash.b == nil {
+		f.flash.b = f.factory()
 	}
-	return f.b
+	return f.flash.b
 }
 
-func (f *flash) open(version uint32) (*nvm.Image, error) { return nvm.Parse(f.content(version)) }
+// factory is the flash as it is delivered.
+func (f *Firmware) factory() []byte {
+	b := nvm.Factory(f.cfg.Version)
+	if f.cfg.InitHW == nil {
+		return b
+	}
+	if im, err := nvm.Parse(b); err == nil {
+		if with, err := im.Put(nvm.TypeInitHW, f.cfg.InitHW()); err == nil {
+			return with
+		}
+	}
+	return b
+}
 
 // SetNVM puts another image into the flash: what it is worth shows when it is
 // used. nil stands for the factory's.
@@ -40,7 +54,7 @@ func (f *Firmware) SetNVM(b []byte) { f.flash.b = bytes.Clone(b) }
 
 // DamageNVM turns the bits of an octet round.
 func (f *Firmware) DamageNVM(offset int) {
-	b := f.flash.content(f.cfg.Version)
+	b := f.content()
 	if offset >= 0 && offset < len(b) {
 		b[offset] ^= 0xff
 	}
@@ -48,9 +62,11 @@ func (f *Firmware) DamageNVM(offset int) {
 
 // Kinds of file of NVM_PUT_FILE_BEGIN.
 const (
-	PutMFW   = 1
-	PutImage = 2 // the options
-	PutMBI   = 3
+	PutMFW    = 1
+	PutImage  = 2 // the options
+	PutMBI    = 3
+	PutInitHW = 4 // the firmware of the storms
+	PutWhole  = 5 // all of the flash
 )
 
 // nvmCmd reads and writes the flash: offset in the lower 24 bits of the
@@ -69,7 +85,7 @@ func (f *Firmware) nvmCmd(c Command, param uint32, data []byte) (Response, uint3
 	if c == CmdNVMPutFileData {
 		return f.putData(offset, data[:length])
 	}
-	b := f.flash.content(f.cfg.Version)
+	b := f.content()
 	if int64(offset)+int64(length) > int64(len(b)) {
 		return NVMBadOffset, 0
 	}
@@ -108,6 +124,10 @@ func (f *Firmware) putBegin(kind uint32, data []byte) Response {
 		p.kind = nvm.TypeConfig
 	case PutMBI:
 		p.kind = nvm.TypeMBI
+	case PutInitHW:
+		p.kind = nvm.TypeInitHW
+	case PutWhole:
+		p.whole = true
 	default:
 		return NVMFileNotFound
 	}
@@ -129,19 +149,41 @@ func (f *Firmware) putData(offset uint32, b []byte) (Response, uint32) {
 		return NVMOK, uint32(len(p.data))
 	}
 	f.flash.put = nil
+	return f.putFinish(p), uint32(len(p.data))
+}
+
+// putFinish writes a file that is there in whole, if it is what it should be.
+func (f *Firmware) putFinish(p *putFile) Response {
+	if p.whole {
+		im, err := nvm.Parse(p.data)
+		if err != nil || im.Check() != nil {
+			return NVMBadSignature
+		}
+		f.flash.b = p.data
+		return NVMPutFileFinishOK
+	}
 	im, err := f.NVM()
 	if err != nil {
-		return NVMInvalidDir, 0
+		return NVMInvalidDir
 	}
 	if p.kind == nvm.TypeMFW {
 		if v, ok := nvm.MFWVersion(p.data); !ok || v == 0 || v == 0xffffffff {
-			return NVMBadSignature, 0
+			return NVMBadSignature
 		}
 	}
-	if im.Replace(p.kind, p.data) != nil {
-		return NVMOperationFailed, 0
+	if f.cfg.Verify != nil && f.cfg.Verify(p.kind, p.data) != nil {
+		return NVMBadSignature
 	}
-	return NVMPutFileFinishOK, uint32(len(p.data))
+	if p.kind == nvm.TypeInitHW {
+		b, err := im.Put(p.kind, p.data)
+		if err != nil {
+			return NVMOperationFailed
+		}
+		f.flash.b = b
+	} else if im.Replace(p.kind, p.data) != nil {
+		return NVMOperationFailed
+	}
+	return NVMPutFileFinishOK
 }
 
 // Tests of BIST_TEST, and its outcomes.

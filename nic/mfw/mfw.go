@@ -26,6 +26,12 @@ type Config struct {
 	Light func(port int, on bool)
 	// Wake is called when a magic packet wakes an unloaded function.
 	Wake func(fn int)
+	// Verify looks at a file before it replaces an image of the flash; nil: the
+	// firmware knows of its own images only.
+	Verify func(t nvm.Type, file []byte) error
+	// InitHW is the firmware of the storms that the flash is delivered with;
+	// nil: none.
+	InitHW func() []byte
 }
 
 // DefaultVersion is what a firmware says it is.
@@ -267,4 +273,4 @@ func (f *Firmware) postAll(m Message) {
 
 // NVM is the image in the flash, nil if it is damaged: then the error says
 // where.
-func (f *Firmware) NVM() (*nvm.Image, error) { return f.flash.open(f.cfg.Version) }
+func (f *Firmware) NVM() (*nvm.Image, error) { return nvm.Parse(f.content()) }

@@ -156,22 +156,16 @@ func ParseProgram(ops, array, trees []byte) (*Program, error) {
 		return nil, status.Inval.Errorf("init program of %d and %d octets: want whole operations of 8 and words of 4", len(ops), len(array))
 	}
 	p := &Program{Trees: append([]byte(nil), trees...)}
-	for ; len(ops) > 0; ops = ops[8:] {
-		p.Ops = append(p.Ops, Op{word(ops), word(ops[4:])})
+	for words := wordsOf(ops); len(words) > 0; words = words[2:] {
+		p.Ops = append(p.Ops, Op{words[0], words[1]})
 	}
-	for ; len(array) > 0; array = array[4:] {
-		p.Array = append(p.Array, word(array))
-	}
+	p.Array = wordsOf(array)
 	for i, op := range p.Ops {
 		if err := p.check(i, op); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
-}
-
-func word(b []byte) uint32 {
-	return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
 }
 
 // check refuses what Run could not follow.

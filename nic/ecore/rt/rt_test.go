@@ -125,12 +125,7 @@ func TestStandardProgram(t *testing.T) {
 
 // octets is a program as a firmware file has it.
 func octets(p *Program) (ops, array, trees []byte) {
-	for _, op := range p.Ops {
-		ops = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(ops, op[0]), op[1])
-	}
-	for _, w := range p.Array {
-		array = binary.LittleEndian.AppendUint32(array, w)
-	}
+	ops, array = p.Sections()
 	return ops, array, p.Trees
 }
 
@@ -236,10 +231,7 @@ func TestZippedArray(t *testing.T) {
 		packed.WriteByte(0)
 	}
 	var a assembler
-	var words []uint32
-	for b := packed.Bytes(); len(b) > 0; b = b[4:] {
-		words = append(words, word(b))
-	}
+	words := wordsOf(packed.Bytes())
 	a.array(0x2000, uint32(len(words))<<4|arrayZipped, words...)
 	c := newChip()
 	if _, err := finish(t, a.p.Start(PF, 0, 0, new(Array), c, inflate)); err != nil || c.words[0x2000+4*99] != 99*99 {

@@ -138,8 +138,8 @@ func (r *Run) writeArray(off int, addr uint32) error {
 		return err
 	}
 	if times == 0 {
-		if words, err = r.unzip(words); err != nil {
-			return err
+		if words, err = unzip(words, r.inflate); err != nil {
+			return status.Inval.Errorf("phase %v: %v", r.Phase, err)
 		}
 		times = 1
 	}
@@ -149,28 +149,6 @@ func (r *Run) writeArray(off int, addr uint32) error {
 		}
 	}
 	return nil
-}
-
-// maxZipped is the size of the unpacked array in words.
-const maxZipped = 8192
-
-func (r *Run) unzip(words []uint32) ([]uint32, error) {
-	if r.inflate == nil {
-		return nil, status.Inval.Errorf("phase %v: a zipped array and nothing that unpacks it", r.Phase)
-	}
-	packed := make([]byte, 0, 4*len(words))
-	for _, w := range words {
-		packed = append(packed, byte(w), byte(w>>8), byte(w>>16), byte(w>>24))
-	}
-	plain, err := r.inflate(packed)
-	if err != nil || len(plain)%4 != 0 || len(plain) > 4*maxZipped {
-		return nil, status.Inval.Errorf("phase %v: a zipped array of %d octets does not unpack (%d octets): %v", r.Phase, len(packed), len(plain), err)
-	}
-	var list []uint32
-	for ; len(plain) > 0; plain = plain[4:] {
-		list = append(list, word(plain))
-	}
-	return list, nil
 }
 
 // writeRuntime writes those of the runtime slots that are valid, neighbors

@@ -1,5 +1,7 @@
 package rt
 
+import "hash/crc32"
+
 // Block is a part of the chip that the driver sets up through the runtime
 // array: slots Slot to Slot+Words-1 go to register Addr in a phase.
 type Block struct {
@@ -41,6 +43,45 @@ const (
 	RegClear = 0x400000
 	RegFill  = 0x410000
 )
+
+// Version is that of the standard program: 8.40.33.0, an octet each.
+const Version = 8<<24 | 40<<16 | 33<<8
+
+// Storm is one of the six processors of an engine, which run the firmware.
+type Storm uint8
+
+// The storms, in the order of their memories.
+const (
+	TStorm Storm = iota
+	MStorm
+	UStorm
+	XStorm
+	YStorm
+	PStorm
+	NumStorms
+)
+
+// RAM is where a storm's memory begins, which the ENGINE phase loads with an
+// array of the firmware.
+func (s Storm) RAM() uint32 { return 0x1c80000 + uint32(s)<<19 }
+
+// What lies at the start of each of these memories, in octets from there.
+const (
+	RAMVersion = 0  // of the firmware
+	RAMStorm   = 4  // whose it is: the number of the storm plus one
+	RAMTable   = 64 // of TStorm: the table of CRC-32C by which groups get their bins
+	ramHeader  = RAMTable / 4
+)
+
+// stormRAM is the content of a storm's memory.
+func stormRAM(s Storm, version uint32) []uint32 {
+	words := make([]uint32, ramHeader, ramHeader+256)
+	words[RAMVersion/4], words[RAMStorm/4] = version, uint32(s)+1
+	if s == TStorm {
+		words = append(words, crc32.MakeTable(crc32.Castagnoli)[:]...)
+	}
+	return words
+}
 
 // assembler writes a program.
 type assembler struct{ p Program }
@@ -99,7 +140,7 @@ func Standard() *Program {
 }
 
 // engine begins the ENGINE phase: wait for the chip, say what it is, clear its
-// memories, and go on by DMA.
+// memories, go on by DMA, and load the storms.
 func (a *assembler) engine() {
 	a.op(RegReady>>2<<addrShift|pollEQ<<4|opRead, 1)
 	a.mode(func() { a.write(RegChip, 1) }, is(BB))
@@ -112,5 +153,9 @@ func (a *assembler) engine() {
 	a.mode(func() { a.write(RegMF, 2) }, treeAnd, is(MFSI), treeNot, is(MFSD))
 	a.op(opCallback, DMAEReady)
 	a.op(RegClear>>2<<addrShift|srcZeros<<4|opWrite, 32)
+	for s := range NumStorms {
+		words := stormRAM(s, Version)
+		a.array(s.RAM(), uint32(len(words))<<4|arrayStandard, words...)
+	}
 	a.array(RegFill, 8<<8|4<<4|arrayPattern, 0x11111111, 0x22222222, 0x33333333, 0x44444444)
 }

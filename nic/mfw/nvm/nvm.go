@@ -26,6 +26,7 @@ const (
 	TypeVPD     Type = 0x0d // vital product data
 	TypeDefault Type = 0x1b // the options as delivered
 	TypeMdump   Type = 0x1f // room for crash dumps
+	TypeInitHW  Type = 0x19 // the firmware of the storms
 )
 
 func (t Type) String() string {
@@ -42,6 +43,8 @@ func (t Type) String() string {
 		return "DEFAULT_CFG"
 	case TypeMdump:
 		return "MDUMP"
+	case TypeInitHW:
+		return "INIT_HW"
 	}
 	return fmt.Sprintf("image type %#x", uint32(t))
 }
@@ -177,6 +180,27 @@ func (im *Image) seal(i int) {
 	end := at + 4 + uint32(len(im.entries))*entryLen
 	binary.BigEndian.PutUint32(im.b[end:], crc32.ChecksumIEEE(im.b[at:end]))
 }
+
+// Put returns the content of a flash in which the image of a type is data, of
+// just that length; the flash grows if it has to. The image itself stays as it
+// is.
+func (im *Image) Put(t Type, data []byte) ([]byte, error) {
+	var parts []Part
+	need := headerLen + 8 + 15
+	for _, e := range im.entries {
+		if e.Type != t {
+			parts = append(parts, Part{e.Type, im.Bytes(e)})
+		}
+	}
+	parts = append(parts, Part{t, data})
+	for _, p := range parts {
+		need += entryLen + (len(p.Data)+15)&^15
+	}
+	return New(max(Size, (need+Size-1)/Size*Size), parts)
+}
+
+// Is tells whether b looks like the content of a flash.
+func Is(b []byte) bool { return len(b) >= 4 && word(b, 0) == Signature }
 
 // Part is an image for New.
 type Part struct {

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"tapir/nic/ecore/fw"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -60,7 +61,7 @@ type EthtoolFeature struct {
 func (d *Device) ShowEthtool() EthtoolInfo {
 	e := EthtoolInfo{
 		Netdev: d.cfg.Name, Driver: "tapir", PermAddr: d.permanent, Msglvl: d.cfg.Msglvl.Word(),
-		FirmwareVersion: d.firmwareVersion(), BootVersion: d.bootVersion(), StormVersion: version(d.core.chip.Storm),
+		FirmwareVersion: d.firmwareVersion(), BootVersion: d.bootVersion(), StormVersion: fw.Wanted.String(),
 		Link:     d.ethtoolLink(),
 		Rings:    EthtoolRings{TxMax: queueFrames, Tx: queueFrames},
 		Channels: EthtoolChannels{MaxCombined: 1, Combined: 1},

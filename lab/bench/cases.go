@@ -147,6 +147,7 @@ const (
 	controlCall    = "trapped call, QUERY_PORT"
 	umodePing      = "Write 8 B with immediate, program to program"
 	chainPing      = "wake-ups and frames alone, program to program"
+	trapChainPing  = "trapped calls, wake-ups and frames alone, as of ib_send_lat -e"
 	kernelPingRun  = "kernel 64 B ping-pong, beside programs"
 	ibSendWire     = "ib_send_bw -e wire 1500"
 	ibReadWire     = "ib_read_bw -e wire 1500"
@@ -240,6 +241,7 @@ func programCases(gso, wire nicSetup) []*testCase {
 		nicCase(runGSO, gso, writes),
 		perftestCase(ibSendGSO, gso, perftest{args: "ib_send_bw -e -s 65536", iters: 10000}),
 		ucxCase(ucxPutRun, "ucp_put_bw", 64<<10, 2000),
+		trapChainCase(trapChainPing, oneCPU),
 		perftestCase(ibSendLat, oneCPU, perftest{args: "ib_send_lat -e -s 64", iters: 10000, lat: true}),
 		nicCase(sendPingRun, oneCPU, perf.Job{Op: perf.SendLat, Size: pingSize}),
 		fabricCase(fabricPing, pingSize, 20000),

@@ -65,6 +65,8 @@ func run(ctx context.Context, args []string) error {
 			return callChild(args[1:])
 		case "chain":
 			return chainChild(args[1:])
+		case "trapchain":
+			return trapChainChild(args[1:])
 		case "umode":
 			return umodeChild(ctx, args[1:])
 		}

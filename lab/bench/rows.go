@@ -74,6 +74,7 @@ var allRows = []*row{
 	{"run", "`ib_write_bw` 64 KiB, which polls, `gso` : `tapir perf write-bw`", ibWriteGSO, runGSO, gbps, "Gb/s", beside, beside, false},
 	{"run", "`ib_send_bw -e` 64 KiB, `gso` : UCX put", ibSendGSO, ucxPutRun, gbps, "Gb/s", beside, beside, false},
 	{"run", "`ib_send_lat -e` 64 B, one CPU : `tapir perf send-lat`", ibSendLat, sendPingRun, latency, "µs", 3, 3, true},
+	{"run", "the same trapped calls, wake-ups and frames with nothing done in between, one CPU : `tapir perf send-lat`", trapChainPing, sendPingRun, latency, "µs", beside, beside, true},
 	{"run", "`ib_send_lat -e` 64 B, one CPU : `fi_pingpong -p tcp`, which polls", ibSendLat, fabricPing, latency, "µs", beside, beside, true},
 	{"run", "`ib_send_lat -e` 64 B, one CPU : UCX tag, which polls", ibSendLat, ucxTag, latency, "µs", beside, beside, true},
 	{"engine", "TCP segments per second of CPU time, both engines in virtual time", engineAlone, "", rate, "M/s", 1, 1, false},

@@ -1,9 +1,9 @@
 package nic
 
 import (
-	"encoding/binary"
 	"fmt"
-	"net/netip"
+	"slices"
+	"strings"
 
 	"tapir/nic/irq"
 	"tapir/wire/ether"
@@ -19,29 +19,46 @@ type Interrupts struct {
 	// sent wait for others before they interrupt, in microseconds; 0: not at
 	// all.
 	RxUsecs, TxUsecs int
+	// Queues have times of their own.
+	Queues []QueueUsecs
 }
+
+// QueueUsecs are the times of one queue pair, in microseconds; 0: not at all.
+type QueueUsecs struct{ Queue, Rx, Tx int }
 
 // rxRing bounds the frames that wait for an interrupt, qede's default.
 const rxRing = 1023
 
-// interrupts join the data path with its status blocks: block 0 is that of the
-// Ethernet queue, the others those of the completion notification queues. TCP
-// segments of the offload engine are no frames of that queue.
+// interrupts join the data path with its status blocks. Each queue pair of the
+// host function has a block, and each completion notification queue (CNQ); they
+// share blocks when there are too few. Without a host function there is one
+// Ethernet queue, the NIC's own. TCP segments of the offload engine are no
+// frames of a queue.
 type interrupts struct {
-	dev  *irq.Device
-	l2   *irq.SB
-	cnqs []*irq.SB // of each CNQ; they share blocks when there are too few
+	dev    *irq.Device
+	blocks []block // by id
+	queues []int   // the block of each queue pair
+	cnqs   []int   // of each CNQ
+	dirty  []int   // blocks with something to report
 
-	holds    bool           // frames wait for their interrupt
+	holds    bool           // frames of the NIC's own queue wait for their interrupt
 	rx       []*frame.Frame // that do
-	received int            // frames that are not yet reported
+	received int            // frames of that queue that are not yet reported
 	sent     int
+}
+
+// block is a status block with its users.
+type block struct {
+	*irq.SB
+	queues, cnqs []int
+	rx, tx       int // frames that are not yet reported
+	dirty        bool
 }
 
 // composeInterrupts makes the interrupts and lets the CNQs use them.
 func (d *Device) composeInterrupts() error {
-	c, cnqs := &d.cfg.Interrupts, d.Verbs.Limits().MaxCNQ
-	want := irq.Config{SBs: min(1+cnqs, irq.MaxSBs-1), Mode: irq.MSIX, Platform: irq.Platform{Vectors: c.Vectors}}
+	i, c, cnqs := &d.interrupts, &d.cfg.Interrupts, d.Verbs.Limits().MaxCNQ
+	want := irq.Config{SBs: min(d.ownQueues()+cnqs, irq.MaxSBs-1), Mode: irq.MSIX, Platform: irq.Platform{Vectors: c.Vectors}}
 	if c.Mode != "" {
 		var err error
 		if want.Mode, err = irq.ParseMode(c.Mode); err != nil {
@@ -55,62 +72,180 @@ func (d *Device) composeInterrupts() error {
 	if err != nil {
 		return err
 	}
+	i.dev = dev
 	h := dev.Hwfns[0]
-	var blocks []*irq.SB
 	for id := range h.Num().Cnt {
 		sb, err := h.SBInit(id)
 		if err != nil {
 			return err
 		}
 		h.Setup(sb)
-		blocks = append(blocks, sb)
+		i.blocks = append(i.blocks, block{SB: sb})
 	}
-	i := &d.interrupts
-	i.dev, i.l2 = dev, blocks[0]
-	if len(blocks) > 1 {
-		blocks = blocks[1:]
+	i.share(d.ownQueues(), cnqs)
+	for id := range i.blocks {
+		i.blocks[id].Handle(func(*irq.SB, frame.Time) { d.serveBlock(&i.blocks[id]) })
 	}
-	for n := range cnqs {
-		i.cnqs = append(i.cnqs, blocks[n%len(blocks)])
-	}
-	for _, sb := range append(blocks, i.l2) {
-		sb.Handle(d.serveBlock)
-	}
-	d.Verbs.SetInterrupt(func(n int) { i.cnqs[n].Event(irq.CNQPI, d.now) })
+	d.Verbs.SetInterrupt(func(n int) { i.blocks[i.cnqs[n]].Event(irq.CNQPI, d.now) })
 	h.IntEnable(0)
 	return d.setCoalescing()
 }
 
-// serveBlock is the interrupt handler of a status block.
-func (d *Device) serveBlock(sb *irq.SB, _ frame.Time) {
-	i := &d.interrupts
-	for n, at := range i.cnqs {
-		if at == sb {
-			d.Verbs.ServeCNQ(n)
-		}
+// ownQueues is the number of queue pairs that have status blocks.
+func (d *Device) ownQueues() int {
+	if d.host.link == nil {
+		return 1
 	}
-	if sb == i.l2 {
-		d.serveRx()
+	return d.cfg.Queues
+}
+
+// share gives the queues the first blocks and the CNQs the rest. If nothing is
+// left for these, or not enough, they share.
+func (i *interrupts) share(queues, cnqs int) {
+	first := queues
+	if first >= len(i.blocks) {
+		first = 0
+	}
+	for q := range queues {
+		b := q % len(i.blocks)
+		i.queues = append(i.queues, b)
+		i.blocks[b].queues = append(i.blocks[b].queues, q)
+	}
+	for n := range cnqs {
+		b := first + n%(len(i.blocks)-first)
+		i.cnqs = append(i.cnqs, b)
+		i.blocks[b].cnqs = append(i.blocks[b].cnqs, n)
 	}
 }
 
-// setCoalescing programmes the status blocks as the configuration says.
+// queueBlocks are the status blocks of the queue pairs, for the driver of the
+// host function.
+func (i *interrupts) queueBlocks() (ids []uint16) {
+	for _, b := range i.queues {
+		ids = append(ids, uint16(b))
+	}
+	return ids
+}
+
+// serveBlock is the interrupt handler of a status block.
+func (d *Device) serveBlock(b *block) {
+	for _, n := range b.cnqs {
+		d.Verbs.ServeCNQ(n)
+	}
+	for _, q := range b.queues {
+		if d.function == nil {
+			d.serveRx()
+		} else {
+			d.function.Schedule(q)
+		}
+	}
+}
+
+// setCoalescing programmes the status blocks as the configuration says. Queues
+// that share a block share its times: those of the last count.
 func (d *Device) setCoalescing() error {
 	i, c := &d.interrupts, &d.cfg.Interrupts
-	i.holds = c.RxUsecs > 0 || i.dev.Mode() == irq.Poll
-	if err := i.l2.SetTimer(irq.Rx, c.RxUsecs, d.now); err != nil {
+	i.holds = d.host.link == nil && (c.RxUsecs > 0 || i.dev.Mode() == irq.Poll)
+	times := make([]QueueUsecs, len(i.blocks))
+	for n := range times {
+		if times[n].Rx = c.RxUsecs; len(i.blocks[n].queues) > 0 {
+			times[n].Tx = c.TxUsecs
+		}
+	}
+	if err := d.checkCoalescing(&d.cfg); err != nil {
 		return err
 	}
-	for _, sb := range i.cnqs {
-		if err := sb.SetTimer(irq.Rx, c.RxUsecs, d.now); err != nil {
+	for _, q := range c.Queues {
+		times[i.queues[q.Queue]] = q
+	}
+	for n, t := range times {
+		if err := i.blocks[n].SetTimer(irq.Rx, t.Rx, d.now); err != nil {
+			return err
+		}
+		if err := i.blocks[n].SetTimer(irq.Tx, t.Tx, d.now); err != nil {
 			return err
 		}
 	}
-	return i.l2.SetTimer(irq.Tx, c.TxUsecs, d.now)
+	return nil
 }
 
-// awaits holds a frame of the Ethernet queue until its interrupt; false if it
-// is the offload engine's. A ring that is full does not wait.
+// checkCoalescing refuses times of queues that there are not, and two for one.
+func (d *Device) checkCoalescing(c *Config) error {
+	for n, q := range c.Interrupts.Queues {
+		if queues := d.ownQueues(); q.Queue >= queues {
+			return fmt.Errorf("queue_usecs: queue %d: there are %d", q.Queue, queues)
+		}
+		if slices.ContainsFunc(c.Interrupts.Queues[:n], func(p QueueUsecs) bool { return p.Queue == q.Queue }) {
+			return fmt.Errorf("queue_usecs: queue %d is there twice", q.Queue)
+		}
+	}
+	return nil
+}
+
+// SetQueueCoalesce changes the times of a queue pair, in microseconds; 0 leaves
+// one as it is (ecore_set_queue_coalesce). The error is that of a queue that
+// there is not, or a time above 511.
+func (d *Device) SetQueueCoalesce(rx, tx, queue int) error {
+	c := &d.cfg.Interrupts
+	q := QueueUsecs{queue, c.RxUsecs, c.TxUsecs}
+	var list []QueueUsecs
+	for _, o := range c.Queues {
+		if o.Queue == queue {
+			q = o
+		} else {
+			list = append(list, o)
+		}
+	}
+	if rx != 0 {
+		q.Rx = rx
+	}
+	if tx != 0 {
+		q.Tx = tx
+	}
+	var words []string
+	for _, o := range append(list, q) {
+		words = append(words, formatQueueUsecs(o))
+	}
+	return d.Set(Setting{"queue_usecs", strings.Join(words, ",")})
+}
+
+// fired notes a completion of a queue of the host function.
+func (i *interrupts) fired(sb uint16, pi uint8) {
+	b := &i.blocks[sb]
+	if pi == irq.RxPI {
+		b.rx++
+	} else {
+		b.tx++
+	}
+	if !b.dirty {
+		b.dirty = true
+		i.dirty = append(i.dirty, int(sb))
+	}
+}
+
+// report interrupts for the completions of a batch, and tells whether there
+// were any.
+func (i *interrupts) report(now frame.Time) bool {
+	if len(i.dirty) == 0 {
+		return false
+	}
+	for _, id := range i.dirty {
+		b := &i.blocks[id]
+		rx, tx := b.rx, b.tx
+		b.rx, b.tx, b.dirty = 0, 0, false
+		if rx > 0 {
+			b.Events(irq.RxPI, rx, now)
+		}
+		if tx > 0 {
+			b.Events(irq.TxPI0, tx, now)
+		}
+	}
+	i.dirty = i.dirty[:0]
+	return true
+}
+
+// awaits holds a frame of the NIC's own Ethernet queue until its interrupt; false
+// if it is the offload engine's. A ring that is full does not wait.
 func (d *Device) awaits(f *frame.Frame) bool {
 	i := &d.interrupts
 	if !i.holds || d.forEngine(f.Bytes()) {
@@ -134,15 +269,7 @@ func (d *Device) forEngine(b []byte) bool {
 		return false
 	}
 	h, seg, err := ip.ParseQuoted(b[n:])
-	if err != nil || h.Proto != ip.ProtoTCP || h.IsFragment() || len(seg) < 4 {
-		return false
-	}
-	if d.host.link == nil {
-		return true
-	}
-	remote := netip.AddrPortFrom(h.Src, binary.BigEndian.Uint16(seg))
-	local := netip.AddrPortFrom(h.Dst, binary.BigEndian.Uint16(seg[2:]))
-	return d.toe.Owns(local, remote)
+	return err == nil && h.Proto == ip.ProtoTCP && !h.IsFragment() && len(seg) >= 4
 }
 
 // serveRx takes the frames that waited.
@@ -157,10 +284,14 @@ func (d *Device) serveRx() {
 
 // reportReceived interrupts for the frames of a batch.
 func (d *Device) reportReceived() {
-	if i := &d.interrupts; i.received > 0 {
-		n := i.received
+	i := &d.interrupts
+	if n := i.received; n > 0 {
 		i.received = 0
-		i.l2.Events(irq.RxPI, n, d.now)
+		i.blocks[0].Events(irq.RxPI, n, d.now)
+	}
+	if d.function != nil {
+		i.report(d.now)
+		d.function.Relieve()
 	}
 }
 
@@ -182,8 +313,9 @@ func (d *Device) reportSent() frame.Time {
 	if i.sent > 0 {
 		n := i.sent
 		i.sent = 0
-		i.l2.Events(irq.TxPI0, n, d.now)
+		i.blocks[0].Events(irq.TxPI0, n, d.now)
 	}
+	i.report(d.now)
 	return d.pollInterrupts()
 }
 
@@ -216,18 +348,26 @@ func (d *Device) ShowIRQ() []IRQInfo {
 		return info
 	}
 	list := []IRQInfo{row(i.dev.Hwfns[0].SP(), "sp", "slowpath", 0)}
-	users := map[*irq.SB]string{i.l2: "ethernet"}
-	order := []*irq.SB{i.l2}
-	for n, sb := range i.cnqs {
-		if users[sb] == "" {
-			users[sb] = fmt.Sprintf("cnq %d", n)
-			order = append(order, sb)
-		} else {
-			users[sb] += fmt.Sprintf(", cnq %d", n)
+	for id := range i.blocks {
+		if b := &i.blocks[id]; len(b.queues)+len(b.cnqs) > 0 {
+			list = append(list, row(b.SB, fmt.Sprint(id), b.users(d.function != nil), id+1))
 		}
 	}
-	for _, sb := range order {
-		list = append(list, row(sb, fmt.Sprint(sb.ID()), users[sb], sb.ID()+1))
-	}
 	return list
+}
+
+// users names those of a block.
+func (b *block) users(host bool) string {
+	var names []string
+	for _, q := range b.queues {
+		if host {
+			names = append(names, fmt.Sprint("queue ", q))
+		} else {
+			names = append(names, "ethernet")
+		}
+	}
+	for _, n := range b.cnqs {
+		names = append(names, fmt.Sprint("cnq ", n))
+	}
+	return strings.Join(names, ", ")
 }

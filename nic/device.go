@@ -179,7 +179,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.iwarp.Poll(now)
 	next = min(next, d.toe.Poll(now), d.iwarp.Deadline(), d.late.poll(d.Verbs, now), d.reportSent())
 	d.polling = false
-	if d.turnBack() || d.turnBackPort(&d.wire) || d.Verbs.Pending() || len(d.lost) > 0 {
+	if d.turnBack() || d.turnBackPort(&d.wire) || d.Verbs.Pending() || len(d.lost) > 0 || d.function.due(d) {
 		return now
 	}
 	return min(next, d.timers.next(), d.fragments.next(), d.neighbors.next, d.pollSelftest(now))

@@ -20,6 +20,8 @@ type ethernetHost struct {
 	n *node
 	h *hostSide
 	s *station
+
+	queueOf map[uint16]int // by destination port
 }
 
 func newEthernetHost(t *testing.T, cfg Config) *ethernetHost {
@@ -28,7 +30,7 @@ func newEthernetHost(t *testing.T, cfg Config) *ethernetHost {
 	n := &node{w: w, room: 64}
 	cfg.Name, cfg.Addrs, cfg.Queues = "nic0", prefixes("10.0.0.1/24"), 4
 	w.attach(n, cfg, Env{Pool: w.pool, Wire: n, Host: h, Reserver: h})
-	return &ethernetHost{t, w, n, h, w.station("02:00:00:00:00:99", "10.0.0.2")}
+	return &ethernetHost{T: t, w: w, n: n, h: h, s: w.station("02:00:00:00:00:99", "10.0.0.2")}
 }
 
 func (e *ethernetHost) set(name, value string) {

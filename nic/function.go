@@ -29,7 +29,8 @@ type RSS struct {
 
 // newFunction starts the host function.
 func (d *Device) newFunction() error {
-	n, err := qede.Open(l2.Config{Pool: d.pool, Superframes: d.cfg.Frames != Wire, Drop: d.dropFromFunction}, d.cfg.netdev())
+	i := &d.interrupts
+	n, err := qede.Open(l2.Config{Pool: d.pool, Superframes: d.cfg.Frames != Wire, Drop: d.dropFromFunction, Fire: i.fired}, i.queueBlocks(), d.cfg.netdev())
 	if err != nil {
 		return fmt.Errorf("host function: %w", err)
 	}
@@ -118,11 +119,20 @@ func (d *Device) dropFromFunction(side l2.Sides, f *frame.Frame, r frame.DropRea
 	d.trace(&d.wire, frame.Outbound, f, nil, r)
 }
 
-// poll passes on what waits in the queues while the links have room.
+// poll passes on what waits in the queues while the links have room: sent at
+// once, received once its queue has interrupted.
 func (f *function) poll(d *Device) {
 	f.Flush()
+	if d.interrupts.report(d.now) {
+		d.pollInterrupts()
+	}
 	f.Transmit(hostOutput{d})
 	f.Deliver(hostInput{d})
+}
+
+// due tells whether a queue that has interrupted can be served.
+func (f *function) due(d *Device) bool {
+	return f != nil && d.host.link.Room() > 0 && f.Due()
 }
 
 // waiting is the number of frames in the queues.

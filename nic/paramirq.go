@@ -1,6 +1,9 @@
 package nic
 
 import (
+	"fmt"
+	"slices"
+
 	"tapir/nic/irq"
 	"tapir/nic/selftest"
 )
@@ -23,10 +26,13 @@ func irqParams() []*Param {
 			}},
 		number(Param{Name: "msix_vectors", Origin: originTapir, Help: "MSI-X vectors that the machine grants; 0 for as many as are wanted"},
 			func(c *Config) *int { return &c.Interrupts.Vectors }, 0, 0, irq.MaxVectors),
-		usecs("rx_usecs", "how long received frames and completions wait for others before they interrupt",
-			func(c *Config) *int { return &c.Interrupts.RxUsecs }),
-		usecs("tx_usecs", "how long sent frames wait for others before they interrupt",
-			func(c *Config) *int { return &c.Interrupts.TxUsecs }),
+		usecs("rx_usecs", "how long received frames and completions wait for others before they interrupt, of all queues",
+			func(c *Config) *int { return &c.Interrupts.RxUsecs }, func(q *QueueUsecs) *int { return &q.Rx }),
+		usecs("tx_usecs", "how long sent frames wait for others before they interrupt, of all queues",
+			func(c *Config) *int { return &c.Interrupts.TxUsecs }, func(q *QueueUsecs) *int { return &q.Tx }),
+		list(Param{Name: "queue_usecs", Origin: originDriver, Runtime: true, Expect: "queues such as 0:64/200 with commas, microseconds from 0 to 511, or none",
+			Help: "rx_usecs and tx_usecs of single queues; a later rx_usecs or tx_usecs changes these too"},
+			"none", func(c *Config) *[]QueueUsecs { return &c.Interrupts.Queues }, parseQueueUsecs, formatQueueUsecs),
 		bits(Param{Name: "selftest_fault", Origin: originTapir, Runtime: true, Help: "selftests that meet a fault, and have to fail"},
 			func(c *Config) *selftest.Fault { return &c.SelftestFault }, 0, true,
 			named[selftest.Fault]{"loopback", 1 << selftest.Loopback}, named[selftest.Fault]{"interrupt", 1 << selftest.Interrupt},
@@ -35,7 +41,33 @@ func irqParams() []*Param {
 	}
 }
 
-func usecs(name, help string, field func(*Config) *int) *Param {
-	return number(Param{Name: name, Origin: originDriver, Runtime: true, Expect: "microseconds from 0 to 511",
+// usecs makes a setting of the times of all queues.
+func usecs(name, help string, field func(*Config) *int, queue func(*QueueUsecs) *int) *Param {
+	p := number(Param{Name: name, Origin: originDriver, Runtime: true, Expect: "microseconds from 0 to 511",
 		Help: help + ", in microseconds; 0: not at all"}, field, 0, 0, irq.MaxCoalesce)
+	all := p.set
+	p.set = func(c *Config, v string) error {
+		if err := all(c, v); err != nil {
+			return err
+		}
+		c.Interrupts.Queues = slices.Clone(c.Interrupts.Queues)
+		for i := range c.Interrupts.Queues {
+			*queue(&c.Interrupts.Queues[i]) = *field(c)
+		}
+		return nil
+	}
+	return p
 }
+
+// parseQueueUsecs reads QUEUE:RX/TX.
+func parseQueueUsecs(s string) (q QueueUsecs, err error) {
+	if n, err := fmt.Sscanf(s, "%d:%d/%d", &q.Queue, &q.Rx, &q.Tx); err != nil || n != 3 || s != formatQueueUsecs(q) {
+		return q, errValue
+	}
+	if q.Queue < 0 || q.Queue >= MaxQueues || min(q.Rx, q.Tx) < 0 || max(q.Rx, q.Tx) > irq.MaxCoalesce {
+		return q, errValue
+	}
+	return q, nil
+}
+
+func formatQueueUsecs(q QueueUsecs) string { return fmt.Sprintf("%d:%d/%d", q.Queue, q.Rx, q.Tx) }

@@ -96,6 +96,9 @@ func (d *Device) Set(settings ...Setting) error {
 	if err := d.checkFirmware(&cfg); err != nil {
 		return err
 	}
+	if err := d.checkCoalescing(&cfg); err != nil {
+		return err
+	}
 	d.cfg = cfg
 	d.configure()
 	if err := d.setFunction(&cfg); err != nil {

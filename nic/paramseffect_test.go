@@ -39,6 +39,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"int_mode":                {"inta", Config{Interrupts: Interrupts{Mode: "inta"}}},
 		"msix_vectors":            {"5", Config{Interrupts: Interrupts{Vectors: 5}}},
 		"selftest_fault":          {"memory,nvram", Config{SelftestFault: 1<<selftest.Memory | 1<<selftest.NVM}},
+		"queue_usecs":             {"0:64/200,3:0/511", Config{Interrupts: Interrupts{Queues: []QueueUsecs{{0, 64, 200}, {3, 0, 511}}}}},
 		"rx_usecs":                {"64", Config{Interrupts: Interrupts{RxUsecs: 64}}},
 		"tx_usecs":                {"64", Config{Interrupts: Interrupts{TxUsecs: 64}}},
 		"loopback_enabled":        {"0", Config{NoLoopback: true}},

@@ -89,7 +89,7 @@ func (d *Device) transmit(p *port, o outgoing) {
 	p.txBytes += uint64(o.f.Len())
 	if p.name == frame.Wire {
 		p.tx.count(o.f)
-		if !o.offloaded {
+		if !o.offloaded && d.function == nil {
 			d.interrupts.sent++
 		}
 	}

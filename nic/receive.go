@@ -16,8 +16,8 @@ import (
 // The way in, in packet order:
 //
 //  1. port      number, stamp, counters; at the end the capture record.
-//     With coalescing, frames that are not the TCP engine's wait
-//     here for their interrupt (composeirq.go)
+//     With coalescing, and without a host TAP, frames that are not
+//     the TCP engine's wait here for their interrupt (composeirq.go)
 //  2. ether     header, VLAN, station filter
 //  3. arp       neighbors learned and answered
 //  4. ip        header, addresses; fragments wait until whole (fragment.go)
@@ -139,7 +139,7 @@ func (d *Device) handleWire(f *frame.Frame) {
 		d.sighted(f)
 	}
 	v := d.etherIn(f.Bytes())
-	if !d.in.offloaded && !d.interrupts.holds {
+	if !d.in.offloaded && !d.interrupts.holds && d.function == nil {
 		d.interrupts.received++
 	}
 	notes, drop := d.notes.Take()

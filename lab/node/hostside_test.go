@@ -295,6 +295,31 @@ func (w *hostWorld) queues() (list []nic.QueueInfo) {
 	return list
 }
 
+// coalesced: frames that wait for each other make fewer interrupts, each queue by
+// its own status block.
+func (w *hostWorld) coalesced() {
+	interrupts := func() (all []nic.IRQInfo) {
+		must(w.t, w.a.DoWait(func(frame.Time) { all = w.a.Device.ShowIRQ() }))
+		return all[1:5]
+	}
+	of := func(usecs string) (updates, events uint64) {
+		must(w.t, w.a.DoWait(func(frame.Time) { must(w.t, w.a.Device.Set(nic.Setting{Name: "rx_usecs", Value: usecs})) }))
+		before := interrupts()
+		w.iperf("1M", "-P", "4")
+		for i, r := range interrupts() {
+			if r.User != fmt.Sprint("queue ", i) {
+				w.t.Errorf("status block %d is that of %s", i, r.User)
+			}
+			updates, events = updates+r.Updates-before[i].Updates, events+r.Events-before[i].Events
+		}
+		return updates, events
+	}
+	if updates, events := of("511"); updates == 0 || updates*2 > events {
+		w.t.Errorf("%d interrupts for %d events with 511 us", updates, events)
+	}
+	of("0")
+}
+
 // lossless: nothing was dropped for want of room, or as not understood.
 func (w *hostWorld) lossless() {
 	w.t.Helper()
@@ -318,6 +343,7 @@ func TestHostSide(t *testing.T) {
 	w.iperf("2M")
 	w.iperf("1M", "-u", "-b", "100M")
 	w.sideBySide()
+	w.coalesced()
 	w.lossless()
 }
 

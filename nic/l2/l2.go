@@ -56,8 +56,8 @@ var DefaultShare = Share{Vports: 20, Queues: 32, MACs: 64, VLANs: 64, RSSEngines
 type Config struct {
 	Share Share // the zero value: DefaultShare
 	Pool  frame.Pool
-	// Fire is told that the index pi of status block sb has moved: a queue has
-	// completions.
+	// Fire is told that the index pi of status block sb moves on by one: a queue
+	// has a completion.
 	Fire func(sb uint16, pi uint8)
 	// Coalesce is told of a queue's new coalescing time, in microseconds.
 	Coalesce func(sb uint16, pi uint8, us int)

@@ -70,7 +70,7 @@ func (fn *Function) Transmit(port frame.Link) (waiting bool) {
 		o, _ := q.ready.pop()
 		q.rung--
 		fn.send(q, o, port)
-		if q.rung == 0 && fn.cfg.Fire != nil {
+		if fn.cfg.Fire != nil {
 			fn.cfg.Fire(q.SB, q.PI)
 		}
 		fn.turn++

@@ -11,13 +11,44 @@ func (n *Netdev) Receive(f *frame.Frame) frame.DropReason { return n.fn.Receive(
 // Flush ends a batch of received frames.
 func (n *Netdev) Flush() { n.fn.Flush() }
 
-// Deliver passes received frames to the netdev's link, each queue in turn, while
-// that has room, and reports whether some had to stay. A frame's Queue is the one it came
-// by. Buffers are posted again.
+// Schedule has Deliver serve a receive queue until it is empty: it has
+// interrupted.
+func (n *Netdev) Schedule(queue int) {
+	if queue < len(n.napi) {
+		n.napi[queue] = true
+	}
+}
+
+// Due tells whether frames wait in a queue that has interrupted.
+func (n *Netdev) Due() bool {
+	for i, on := range n.napi {
+		if on && n.rxq[i].Len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Relieve has Deliver serve receive queues that are half full before they
+// interrupt.
+func (n *Netdev) Relieve() {
+	for i, q := range n.rxq {
+		if q.Posted() < n.s.RxRing/2 {
+			n.napi[i] = true
+		}
+	}
+}
+
+// Deliver passes received frames to the netdev's link, each queue that has
+// interrupted in turn, while that has room, and reports whether some had to stay.
+// A frame's Queue is the one it came by. Buffers are posted again.
 func (n *Netdev) Deliver(link frame.Link) (waiting bool) {
 	n.turn++
 	for k := range n.rxq {
 		i := (n.turn + k) % len(n.rxq)
+		if !n.napi[i] {
+			continue
+		}
 		for q := n.rxq[i]; q.Len() > 0; {
 			if link.Room() <= 0 {
 				return true
@@ -27,6 +58,7 @@ func (n *Netdev) Deliver(link frame.Link) (waiting bool) {
 			f.Queue = uint16(i)
 			link.Transmit(f)
 		}
+		n.napi[i] = false
 	}
 	return false
 }

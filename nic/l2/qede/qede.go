@@ -72,11 +72,14 @@ type Netdev struct {
 	// What is in force, whatever the settings say.
 	promisc, allMulti, anyVLAN bool
 	turn                       int // the receive queue that is served first
+	blocks                     []uint16
+	napi                       []bool // receive queues that have interrupted, until they are empty
 }
 
-// Open starts a netdev. The errors are those of Apply.
-func Open(cfg l2.Config, s Settings) (*Netdev, error) {
-	n := &Netdev{fn: l2.New(cfg)}
+// Open starts a netdev; blocks has the status block of each queue pair that
+// there may be. The errors are those of Apply.
+func Open(cfg l2.Config, blocks []uint16, s Settings) (*Netdev, error) {
+	n := &Netdev{fn: l2.New(cfg), blocks: blocks}
 	if err := n.check(&s); err != nil {
 		return nil, err
 	}
@@ -131,8 +134,8 @@ func (n *Netdev) check(s *Settings) error {
 		return status.Inval.Errorf("%v is no station's address", s.MAC)
 	case s.MTU < l2.MinMTU || s.MTU > l2.MaxMTU:
 		return status.Inval.Errorf("MTU %d: want %d to %d", s.MTU, l2.MinMTU, l2.MaxMTU)
-	case s.Queues < 1 || s.Queues > share.Queues:
-		return status.Inval.Errorf("%d queues: want 1 to %d", s.Queues, share.Queues)
+	case s.Queues < 1 || s.Queues > min(share.Queues, len(n.blocks)):
+		return status.Inval.Errorf("%d queues: want 1 to %d", s.Queues, min(share.Queues, len(n.blocks)))
 	case s.Hashes&^(l2.DefaultHash|l2.HashIPv4UDP|l2.HashIPv6UDP) != 0:
 		return status.Inval.Errorf("hash types %#x", uint8(s.Hashes))
 	case s.TPA > l2.TPAGRO:

@@ -22,6 +22,17 @@ func settings() Settings {
 	return s
 }
 
+// firstBlock is the status block of the first queue.
+const firstBlock = 40
+
+// blocks are those of 32 queues.
+var blocks = func() (list []uint16) {
+	for i := range uint16(32) {
+		list = append(list, firstBlock+i)
+	}
+	return list
+}()
+
 type world struct {
 	*testing.T
 	*Netdev
@@ -29,12 +40,20 @@ type world struct {
 	asserts []string
 	out     []*frame.Frame
 	room    int
+	masked  bool // nothing interrupts
 }
 
 func open(t *testing.T, s Settings) *world {
 	w := &world{T: t, pool: buf.NewPool(4096, 2048), room: 1000}
 	var err error
-	w.Netdev, err = Open(l2.Config{Pool: w.pool, Assert: func(s string) { w.asserts = append(w.asserts, s) }}, s)
+	w.Netdev, err = Open(l2.Config{
+		Pool: w.pool, Assert: func(s string) { w.asserts = append(w.asserts, s) },
+		Fire: func(sb uint16, pi uint8) {
+			if pi == rxPI && !w.masked {
+				w.Schedule(int(sb) - firstBlock)
+			}
+		},
+	}, blocks, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +259,7 @@ func TestRefused(t *testing.T) {
 		if now := w.Settings(); now.Promisc != before.Promisc || now.Queues != 1 || !w.in(own, 0) || w.in(ether.Addr{2, 7}, 0) {
 			t.Errorf("%s changed something", name)
 		}
-		if n, err := Open(l2.Config{Pool: w.pool}, s); err == nil || n != nil {
+		if n, err := Open(l2.Config{Pool: w.pool}, blocks, s); err == nil || n != nil {
 			t.Errorf("%s: opened", name)
 		}
 	}
@@ -325,4 +344,42 @@ func TestReload(t *testing.T) {
 	if w.Stats() != nil || w.Queue(nil) {
 		t.Error("it runs after Stop")
 	}
+}
+
+// A queue is served once it has interrupted, until it is empty. One that is half
+// full says so.
+func TestInterrupts(t *testing.T) {
+	s := settings()
+	s.Queues, s.Table = 2, []int{1}
+	w := open(t, s)
+	w.masked = true
+	w.Receive(w.frame(own, 0, 0))
+	if w.Deliver(w) || w.take() != 0 || w.Due() || w.Waiting() != 1 {
+		t.Error("served before it has interrupted")
+	}
+	w.Schedule(0)
+	w.Schedule(2) // of which there are two
+	if w.Deliver(w) || w.take() != 0 || w.Due() {
+		t.Error("the other queue's interrupt serves it")
+	}
+	w.Schedule(1)
+	w.Receive(w.frame(own, 0, 0))
+	if w.room = 1; !w.Due() || !w.Deliver(w) || w.take() != 1 || !w.Due() {
+		t.Error("one of two frames, for which there is room")
+	}
+	if w.Deliver(w) || w.take() != 1 || w.Due() {
+		t.Error("the second of two")
+	}
+	w.room = 1000
+	for range 64 {
+		w.Receive(w.frame(own, 0, 0))
+	}
+	if w.Relieve(); w.Due() {
+		t.Error("served with 64 frames of 128")
+	}
+	w.Receive(w.frame(own, 0, 0))
+	if w.Relieve(); !w.Due() || w.Deliver(w) || w.take() != 65 {
+		t.Error("not served with 65 frames of 128")
+	}
+	w.end()
 }

@@ -7,7 +7,7 @@ import (
 	"tapir/wire/ether"
 )
 
-// The status block and indices of a queue: block 0 is the slowpath's.
+// The indices of a queue pair in its status block.
 const (
 	rxPI = 0
 	txPI = 1
@@ -26,12 +26,12 @@ func (n *Netdev) start() error {
 }
 
 func (n *Netdev) startPair(id int) error {
-	p := l2.QueueParams{Queue: id, SB: uint16(id + 1), PI: rxPI, Size: n.s.RxRing}
+	p := l2.QueueParams{Queue: id, SB: n.blocks[id], PI: rxPI, Size: n.s.RxRing}
 	rxq, err := n.fn.RxQueueStart(p, bufSize)
 	if err != nil {
 		return err
 	}
-	n.rxq = append(n.rxq, rxq)
+	n.rxq, n.napi = append(n.rxq, rxq), append(n.napi, false)
 	if err := rxq.Post(n.s.RxRing); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (n *Netdev) Stop() error {
 	for i := len(n.rxq) - 1; i >= 0; i-- {
 		err = errorsOf(err, n.fn.RxQueueStop(n.rxq[i]))
 	}
-	n.rxq, n.txq = n.rxq[:0], n.txq[:0]
+	n.rxq, n.txq, n.napi = n.rxq[:0], n.txq[:0], n.napi[:0]
 	return errorsOf(err, n.removeRules(), n.fn.VportStop(0))
 }
 

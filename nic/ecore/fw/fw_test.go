@@ -65,8 +65,7 @@ func TestForms(t *testing.T) {
 func TestHeaderCompiles(t *testing.T) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		t.Log("no C compiler: the form is checked by TestForms alone")
-		return
+		t.Skip("no C compiler: cc is not there")
 	}
 	dir := t.TempDir()
 	main := filepath.Join(dir, "main.c")

@@ -18,6 +18,8 @@ import (
 //  1. port      number, stamp, counters; at the end the capture record.
 //     With coalescing, and without a host TAP, frames that are not
 //     the TCP engine's wait here for their interrupt (composeirq.go)
+//     With one, what is plainly the operating system's takes a shortcut from
+//     here (shortcut.go)
 //  2. ether     header, VLAN, station filter
 //  3. arp       neighbors learned and answered
 //  4. ip        header, addresses; fragments wait until whole (fragment.go)
@@ -105,6 +107,12 @@ func (d *Device) receiveHost(f *frame.Frame) {
 // away from those, but not the kernel itself: it may still answer with a RST
 // what arrived just before the engine took the port.
 func (d *Device) engineOwns(b []byte) bool {
+	switch kind, local, remote := glance(b); kind {
+	case flowUDP:
+		return false
+	case flowTCP:
+		return d.isLocal(local.Addr()) && d.toe.Owns(local, remote)
+	}
 	eth, n, err := ether.Parse(b)
 	if err != nil || eth.Type != ether.TypeIPv4 && eth.Type != ether.TypeIPv6 {
 		return false
@@ -134,10 +142,14 @@ func (d *Device) receiveWire(f *frame.Frame) {
 
 // handleWire is what follows stage 1, for a frame of the wire.
 func (d *Device) handleWire(f *frame.Frame) {
-	d.in = inbound{f: f, off: f.Offload}
 	if d.stamping.on {
 		d.sighted(f)
 	}
+	if d.hostsOwn(f) {
+		d.passUp(f)
+		return
+	}
+	d.in = inbound{f: f, off: f.Offload}
 	v := d.etherIn(f.Bytes())
 	if !d.in.offloaded && !d.interrupts.holds && d.function == nil {
 		d.interrupts.received++
@@ -157,6 +169,13 @@ func (d *Device) handleWire(f *frame.Frame) {
 		f.Release()
 	}
 	d.in = inbound{}
+}
+
+// passUp hands a frame to the operating system that no stage needs to see.
+func (d *Device) passUp(f *frame.Frame) {
+	notes, _ := d.notes.Take()
+	d.trace(&d.wire, frame.Inbound, f, notes, frame.DropNone)
+	d.toFunction(f)
 }
 
 // settle releases the fragments of a datagram or passes them on.

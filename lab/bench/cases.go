@@ -140,6 +140,11 @@ const (
 	hostFrames     = "NIC with a host TAP, frames of 1514 octets"
 	bareSupers     = "bare forwarder, super-frames"
 	hostSupers     = "NIC with a host TAP, super-frames"
+	bareBack       = "bare forwarder, frames of 1514 octets, to the host"
+	hostBack       = "NIC with a host TAP, frames of 1514 octets, to the host"
+	hostFilters    = "NIC with a host TAP and all filters, frames of 1514 octets, to the host"
+	bareSupersBack = "bare forwarder, super-frames, to the host"
+	hostSupersBack = "NIC with a host TAP, super-frames, to the host"
 	packetCRC      = "CRC-32 of 1514 octets"
 	packetBuild    = "16B packet built around 1514 octets"
 	packetCheck    = "16B packet of 1514 octets checked"
@@ -175,7 +180,7 @@ func allCases() []*testCase {
 	jumbo, wireBig := nicSetup{mtu: bigMTU, frames: "jumbo", pins: apart}, nicSetup{mtu: bigMTU, frames: "wire"}
 	stream := kernelSetup{mtu: mtu, kind: "on", pins: apart}
 	writes := perf.Job{Op: perf.WriteBW, Size: mebi}
-	return append(programCases(gso, wire), []*testCase{
+	cases := append(programCases(gso, wire), []*testCase{
 		gvisorCase(gvisorGSO),
 		streamCase(tcpGSO, gso, false),
 		kernelCase(kernelStream, stream),
@@ -212,15 +217,24 @@ func allCases() []*testCase {
 		ucxCase(ucxRate, "ucp_put_bw", 8, 100000),
 		idleCase(idleQP),
 		engineCase(engineAlone),
-		forwardCase(bareFrames, false, startBare),
-		forwardCase(vnicFrames, false, startVNIC),
-		forwardCase(hostFrames, false, startHost),
-		forwardCase(bareSupers, true, startBare),
-		forwardCase(hostSupers, true, startHost),
+		forwardCase(bareFrames, way{}, startBare),
+		forwardCase(vnicFrames, way{}, startVNIC),
+		forwardCase(hostFrames, way{}, startHost),
+		forwardCase(bareBack, way{back: true}, startBare),
+		forwardCase(hostBack, way{back: true}, startHost),
+		forwardCase(hostFilters, way{back: true}, startFiltered),
+		forwardCase(bareSupers, way{vnet: true}, startBare),
+		forwardCase(hostSupers, way{vnet: true}, startHost),
+		forwardCase(bareSupersBack, way{vnet: true, back: true}, startBare),
+		forwardCase(hostSupersBack, way{vnet: true, back: true}, startHost),
 		codecCase(packetCRC, (*packetCodec).crc),
 		codecCase(packetBuild, (*packetCodec).encapsulate),
 		codecCase(packetCheck, (*packetCodec).check),
 	}...)
+	for _, s := range coalesceSettings {
+		cases = append(cases, coalesceCase(s))
+	}
+	return cases
 }
 
 // programCases are unmodified and Go programs on NICs in other processes.

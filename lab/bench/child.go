@@ -27,6 +27,8 @@ type sample struct {
 	memory  float64 // KiB of one object
 	lost    float64 // packets that captures could not keep
 	held    float64 // KiB that had to be held aside, per MiB of payload
+	// interrupts of a NIC per 1000 frames.
+	interrupts float64
 }
 
 func (s sample) String() string {

@@ -38,7 +38,7 @@ func median(v []float64) float64 {
 // line is the row's line in the table, empty if it was not measured.
 func (b *bench) line(r *row) string {
 	c := b.find(r.name)
-	if c == nil {
+	if c == nil || r.what == "" {
 		return ""
 	}
 	v := c.values(r.value)
@@ -89,6 +89,7 @@ func (b *bench) document(loads string) []byte {
 			remarks = append(remarks, fmt.Sprintf("%s: %.0f packets are missing in the files.", c.name, lost))
 		}
 	}
+	out.Write(b.coalesceTable())
 	if len(remarks) > 0 {
 		fmt.Fprintf(&out, "\n%s\n", strings.Join(remarks, "\n\n"))
 	}

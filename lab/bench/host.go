@@ -16,26 +16,43 @@ import (
 	"tapir/wire/virtio"
 )
 
-// throughNIC is a NIC whose operating system sends.
-type throughNIC struct{ *node.Node }
+// throughNIC is a NIC with a host TAP between the two.
+type throughNIC struct {
+	*node.Node
+	counter string // of the frames that it has passed on
+}
 
-func (n throughNIC) sent() (sent uint64, err error) {
-	err = n.DoWait(func(frame.Time) { sent = n.Device.ShowNIC().TxPackets })
+func (n throughNIC) sent() (sent tally, err error) {
+	err = n.DoWait(func(frame.Time) {
+		for _, c := range n.Device.Counters() {
+			if c.Name == n.counter {
+				sent = tallied(c.Value)
+				sent.interrupts = interrupts(n.Device)
+			}
+		}
+	})
 	return sent, err
 }
 
 func (n throughNIC) close() error { return n.Close() }
 
-func startHost(ctx context.Context, s *side, vnet bool) (forwarder, error) {
-	frames := nic.Wire
-	if vnet {
+func startHost(ctx context.Context, s *side, w way) (forwarder, error) {
+	return startNIC(ctx, s, w, nic.Config{})
+}
+
+func startNIC(ctx context.Context, s *side, w way, settings nic.Config) (forwarder, error) {
+	frames, counter := nic.Wire, "tx_packets"
+	if w.vnet {
 		frames = nic.GSO
 	}
-	n, err := node.Start(ctx, node.Config{Name: "bench", TAP: opaFabric, HostTAP: opaHost, IPFromHost: true, MTU: opaMTU, Frames: frames.String(), NS: s.ns})
+	if w.back {
+		counter = "host_tx_packets"
+	}
+	n, err := node.Start(ctx, node.Config{Name: "bench", TAP: opaFabric, HostTAP: opaHost, IPFromHost: true, MTU: opaMTU, Frames: frames.String(), NS: s.ns, NIC: settings})
 	if err != nil {
 		return nil, err
 	}
-	return throughNIC{n}, nil
+	return throughNIC{n, counter}, nil
 }
 
 // Of linux/if_packet.h.
@@ -46,33 +63,35 @@ const (
 )
 
 // floodedWhole counts the super-frames that f forwards in that time.
-func floodedWhole(s *side, f forwarder, d time.Duration) (n uint64, err error) {
-	if err := errors.Join(s.net.Up(opaHost), s.net.Up(opaFabric)); err != nil {
-		return 0, err
+func floodedWhole(s *side, f forwarder, w way, d time.Duration) (n tally, err error) {
+	in, _ := w.ends()
+	far, err := s.far(w)
+	if err := errors.Join(err, s.net.Up(opaHost), s.net.Up(opaFabric)); err != nil {
+		return tally{}, err
 	}
-	dev, err := s.net.Netdev(opaHost)
+	dev, err := s.net.Netdev(in)
 	if err != nil {
-		return 0, err
+		return tally{}, err
 	}
 	var fd int
 	if err := s.ns.Do(func() (err error) {
 		fd, err = syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, 0)
 		return err
 	}); err != nil {
-		return 0, err
+		return tally{}, err
 	}
 	defer syscall.Close(fd)
 	for _, opt := range []int{packetVnetHdr, qdiscBypass} {
 		if err := syscall.SetsockoptInt(fd, solPacket, opt, 1); err != nil {
-			return 0, err
+			return tally{}, err
 		}
 	}
-	b, to := superFrame(), &syscall.SockaddrLinklayer{Ifindex: dev.Index}
+	b, to := superFrame(ether.Addr(far)), &syscall.SockaddrLinklayer{Ifindex: dev.Index}
 	return during(f, d, func() { _ = syscall.Sendto(fd, b, 0, to) }) // a full queue is what is wanted
 }
 
-// superFrame is one of 44 full segments behind its virtio-net header.
-func superFrame() []byte {
+// superFrame is one of 44 full segments to a station, behind its virtio-net header.
+func superFrame(to ether.Addr) []byte {
 	const size = opaMTU - ip.HeaderLen4 - tcp.HeaderLen
 	const payload = 44 * size
 	src, dst := netip.MustParseAddr("10.6.0.1"), netip.MustParseAddr("10.6.0.2")
@@ -81,7 +100,7 @@ func superFrame() []byte {
 	b := make([]byte, virtio.HeaderLen, virtio.HeaderLen+ether.HeaderLen+ip.HeaderLen4+h.PayloadLen)
 	virtio.Put(b, frame.Offload{NeedsCsum: true, GSO: frame.GSOTCPv4, GSOSize: size, HdrLen: ether.HeaderLen + ip.HeaderLen4 + tcp.HeaderLen,
 		CsumStart: ether.HeaderLen + ip.HeaderLen4, CsumOffset: tcp.ChecksumOffset})
-	b = ether.Header{Dst: ether.Addr{2, 0, 0, 0, 0, 2}, Src: ether.Addr{2, 0, 0, 0, 0, 1}, Type: ether.TypeIPv4}.AppendTo(b)
+	b = ether.Header{Dst: to, Src: ether.Addr{2, 0, 0, 0, 0, 1}, Type: ether.TypeIPv4}.AppendTo(b)
 	headers := make([]byte, ip.HeaderLen4+tcp.HeaderLen)
 	h.Put(headers)
 	th.Put(headers[ip.HeaderLen4:])

@@ -33,62 +33,109 @@ const warmUp = 100 * time.Millisecond
 
 // forwarder is what is measured: it passes on the frames of the host TAP.
 type forwarder interface {
-	sent() (uint64, error)
+	sent() (tally, error)
 	close() error
 }
 
-// startForwarder begins to forward between the TAPs of s, with virtio-net headers
-// or without.
-type startForwarder func(ctx context.Context, s *side, vnet bool) (forwarder, error)
+// tally is what a forwarder has passed on so far, and the processor time of its
+// thread.
+type tally struct {
+	frames     uint64
+	cpu        time.Duration
+	interrupts uint64
+}
 
-// forwardCase counts the frames that one thread forwards while a host sends as
-// fast as it can: of 1514 octets, or super-frames with vnet.
-func forwardCase(name string, vnet bool, start startForwarder) *testCase {
+const rusageThread = 1 // RUSAGE_THREAD of sys/resource.h
+
+// tallied adds the time of the calling thread.
+func tallied(frames uint64) tally {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(rusageThread, &u) // fails for no thread that runs
+	return tally{frames: frames, cpu: time.Duration(u.Utime.Nano() + u.Stime.Nano())}
+}
+
+// way is what is forwarded: frames of 1514 octets, or super-frames with vnet; from
+// the host TAP to the other, or back.
+type way struct{ vnet, back bool }
+
+// ends are the TAPs that frames come in by and go out by.
+func (w way) ends() (in, out string) {
+	if w.back {
+		return opaFabric, opaHost
+	}
+	return opaHost, opaFabric
+}
+
+// startForwarder begins to forward between the TAPs of s.
+type startForwarder func(ctx context.Context, s *side, w way) (forwarder, error)
+
+// forwardCase counts the frames that one thread forwards while a kernel sends as
+// fast as it can.
+func forwardCase(name string, w way, start startForwarder) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
 		s, err := newSide()
 		if err != nil {
 			return sample{}, err
 		}
 		defer s.close()
-		f, err := start(ctx, s, vnet)
+		f, err := start(ctx, s, w)
 		if err != nil {
 			return sample{}, err
 		}
 		flood := flooded
-		if vnet {
+		if w.vnet {
 			flood = floodedWhole
 		}
-		n, err := flood(s, f, b.opt.duration)
-		return sample{rate: float64(n) / b.opt.duration.Seconds()}, errors.Join(err, f.close())
+		n, err := flood(s, f, w, b.opt.duration)
+		return n.sample(w, b.opt.duration), errors.Join(err, f.close())
 	}}
 }
 
+// sample is what was passed on in time d.
+func (n tally) sample(w way, d time.Duration) sample {
+	octets := opaMTU + ether.HeaderLen
+	if w.vnet {
+		octets = len(superFrame(ether.Addr{}))
+	}
+	return sample{rate: float64(n.frames) / d.Seconds(), cpu: float64(n.cpu) / (float64(n.frames) * float64(octets) / 1024)}
+}
+
 // flooded counts what f forwards in that time.
-func flooded(s *side, f forwarder, d time.Duration) (n uint64, err error) {
+func flooded(s *side, f forwarder, w way, d time.Duration) (n tally, err error) {
+	in, _ := w.ends()
 	from, to := netip.MustParsePrefix("10.6.0.1/24"), netip.MustParseAddr("10.6.0.2")
-	far := opa.LMAC{Fabric: 1, VESW: opaVESW, LID: 2}.Addr()
-	if err := errors.Join(s.net.SetMTU(opaHost, opaMTU), s.net.AddAddr(opaHost, from), s.net.Up(opaHost), s.net.Up(opaFabric),
-		s.net.AddNeighbor(opaHost, to, net.HardwareAddr(far[:]))); err != nil {
-		return 0, err
+	far, err := s.far(w)
+	if err := errors.Join(err, s.net.SetMTU(in, opaMTU), s.net.AddAddr(in, from), s.net.Up(opaHost), s.net.Up(opaFabric),
+		s.net.AddNeighbor(in, to, far)); err != nil {
+		return tally{}, err
 	}
 	var c *net.UDPConn
 	if err := s.ns.Do(func() (err error) {
 		c, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
 		return err
 	}); err != nil {
-		return 0, err
+		return tally{}, err
 	}
 	defer c.Close()
 	if err := segmented(c); err != nil {
-		return 0, err
+		return tally{}, err
 	}
 	payload := make([]byte, perWrite*datagram)
 	return during(f, d, func() { _, _ = c.Write(payload) }) // a full queue is what is wanted
 }
 
+// far is the station that is sent to: on the way back the host, else another.
+func (s *side) far(w way) (net.HardwareAddr, error) {
+	if w.back {
+		return s.net.MAC(opaHost)
+	}
+	a := opa.LMAC{Fabric: 1, VESW: opaVESW, LID: 2}.Addr()
+	return a[:], nil
+}
+
 // during counts what f forwards in that time, while send is called again and
 // again.
-func during(f forwarder, d time.Duration, send func()) (n uint64, err error) {
+func during(f forwarder, d time.Duration, send func()) (n tally, err error) {
 	var flood sync.WaitGroup
 	var over atomic.Bool
 	flood.Go(func() {
@@ -101,11 +148,11 @@ func during(f forwarder, d time.Duration, send func()) (n uint64, err error) {
 	time.Sleep(warmUp)
 	before, err := f.sent()
 	if err != nil {
-		return 0, err
+		return tally{}, err
 	}
 	time.Sleep(d)
 	after, err := f.sent()
-	return after - before, err
+	return tally{after.frames - before.frames, after.cpu - before.cpu, after.interrupts - before.interrupts}, err
 }
 
 // A write of the host becomes that many datagrams, each as long as the MTU
@@ -128,9 +175,10 @@ func segmented(c *net.UDPConn) error {
 	return errors.Join(err, failed)
 }
 
-// bare passes frames on between two TAPs and does nothing else.
+// bare passes frames on from one TAP to another and does nothing else.
 type bare struct {
 	loop   *loop.Loop
+	from   frame.Port
 	out    *loop.Port
 	queue  []*frame.Frame
 	count  uint64
@@ -140,7 +188,7 @@ type bare struct {
 
 func (b *bare) Receive(port frame.Port, frames []*frame.Frame, _ frame.Time) {
 	for _, f := range frames {
-		if port == frame.Wire {
+		if port != b.from {
 			f.Release()
 			continue
 		}
@@ -163,8 +211,8 @@ func (b *bare) Poll(frame.Time) frame.Time {
 
 func (b *bare) TxDone(uint64, frame.Time) bool { return false }
 
-func (b *bare) sent() (n uint64, err error) {
-	err = b.loop.DoWait(func(frame.Time) { n = b.count })
+func (b *bare) sent() (n tally, err error) {
+	err = b.loop.DoWait(func(frame.Time) { n = tallied(b.count) })
 	return n, err
 }
 
@@ -173,20 +221,22 @@ func (b *bare) close() error {
 	return <-b.ended
 }
 
-func startBare(_ context.Context, s *side, vnet bool) (forwarder, error) {
+func startBare(_ context.Context, s *side, w way) (forwarder, error) {
 	l, err := loop.New(loop.Config{})
 	if err != nil {
 		return nil, err
 	}
+	in, _ := w.ends()
 	b := &bare{loop: l, ended: make(chan error, 1)}
 	for port, name := range []string{opaFabric, opaHost} {
-		t, err := s.net.OpenTAP(tap.Config{Name: name, Vnet: vnet})
+		t, err := s.net.OpenTAP(tap.Config{Name: name, Vnet: w.vnet})
 		if err != nil {
 			l.Close()
 			return nil, err
 		}
-		q := l.AddQueue(frame.Port(port), t, opaMTU+ether.MaxHeaderLen)
-		if b.out == nil {
+		if q := l.AddQueue(frame.Port(port), t, opaMTU+ether.MaxHeaderLen); name == in {
+			b.from = frame.Port(port)
+		} else {
 			b.out = q
 		}
 	}
@@ -200,14 +250,14 @@ func startBare(_ context.Context, s *side, vnet bool) (forwarder, error) {
 // throughVNIC is an HFI whose VNIC's host sends.
 type throughVNIC struct{ *fabric.Node }
 
-func (v throughVNIC) sent() (uint64, error) {
+func (v throughVNIC) sent() (tally, error) {
 	counts, err := v.Counts()
-	return counts.TxPackets, err
+	return tally{frames: counts.TxPackets}, err
 }
 
 func (v throughVNIC) close() error { return v.Close() }
 
-func startVNIC(ctx context.Context, s *side, _ bool) (forwarder, error) {
+func startVNIC(ctx context.Context, s *side, _ way) (forwarder, error) {
 	n, err := fabric.Start(ctx, fabric.Config{Name: "bench", TAP: opaFabric, GUID: 1, LID: 1, NS: s.ns,
 		VNICs: []fabric.VNIC{{VESW: opaVESW, TAP: opaHost, MTU: opaMTU, Policy: vnic.DefaultPolicy()}}})
 	if err != nil {

@@ -19,22 +19,26 @@ func (fn *Function) classify(d dir, from *vport) frame.DropReason {
 	dst, vid := fn.station(p)
 	group := dst.IsMulticast()
 	var m matches
-	if t := &fn.tables[d]; !group && len(t.by) > 0 {
-		m.address = t.by[makeKey(FilterMAC, dst, 0)]
-		if t.pairs > 0 {
-			m.pair = t.by[makeKey(FilterMACVLAN, dst, vid)]
-		}
+	if t := &fn.tables[d]; !group && t.pairs > 0 {
+		m.pair = t.by[makeKey(FilterMACVLAN, dst, vid)]
 	}
-	known := m.address.any() || m.pair.any()
+	looked, known := false, false
 	reason := frame.DropVport
 	for _, v := range fn.started {
 		if !v.active[rx] || v == from {
 			continue
 		}
 		var ok bool
-		if group {
+		switch {
+		case group:
 			ok = v.acceptsGroup(d, dst)
-		} else {
+		case v.accept[d].all(UcastMatched | UcastUnmatched):
+			ok = true
+		default:
+			if !looked {
+				looked, m.address = true, fn.tables[d].by[makeKey(FilterMAC, dst, 0)]
+				known = m.address.any() || m.pair.any()
+			}
 			ok = v.acceptsStation(d, m.address.has(v.id) || m.pair.has(v.id), known)
 		}
 		switch {
@@ -54,11 +58,9 @@ func (fn *Function) classify(d dir, from *vport) frame.DropReason {
 }
 
 // acceptsStation judges a unicast destination, which the vport's filters match
-// or not, and is known if any vport's do.
+// or not, and is known if any vport's do, for a vport that does not take all.
 func (v *vport) acceptsStation(d dir, matched, known bool) bool {
 	switch a := v.accept[d]; {
-	case a.all(UcastMatched | UcastUnmatched):
-		return true
 	case a.any(UcastMatched):
 		return matched
 	case a.any(UcastUnmatched):

@@ -84,7 +84,7 @@ type Rule struct {
 // rules are the n-tuple rules of a function.
 type rules struct {
 	profile Profile
-	by      map[tuple]Rule
+	by      map[tuple]*Rule
 }
 
 // tuple is a Tuple in the form that packets are looked up in.
@@ -150,10 +150,10 @@ func (fn *Function) AddRule(r Rule) error {
 		return status.NoResources.Errorf("%d rules", len(fn.rules.by))
 	}
 	if fn.rules.by == nil {
-		fn.rules.by = map[tuple]Rule{}
+		fn.rules.by = map[tuple]*Rule{}
 	}
 	fn.rules.profile = profile
-	fn.rules.by[k] = r
+	fn.rules.by[k] = &r
 	return nil
 }
 

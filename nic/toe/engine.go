@@ -112,6 +112,9 @@ func (e *Engine) takePort(local, remote netip.AddrPort, now frame.Time) (netip.A
 // Owns reports whether segments between local and remote belong to this
 // engine: a connection, TIME-WAIT included, or a listener on local.
 func (e *Engine) Owns(local, remote netip.AddrPort) bool {
+	if len(e.conns) == 0 && len(e.listeners) == 0 && e.waits.Len() == 0 {
+		return false
+	}
 	local, remote = canonical(local), canonical(remote)
 	t := tuple{local, remote}
 	return e.conns[t] != nil || e.listener(local) != nil || e.waits.Find(t.local, t.remote) != nil
@@ -199,6 +202,9 @@ func (e *Engine) forget(c *Conn) {
 }
 
 func canonical(a netip.AddrPort) netip.AddrPort {
+	if a.Addr().Is4() {
+		return a
+	}
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 

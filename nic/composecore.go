@@ -34,7 +34,7 @@ func (d *Device) composeCore() error {
 	mailbox := &coreMFW{mcp: d.management.mcp, caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note, now: func() frame.Time { return d.now }}
 	c.dev = ecore.New(ecore.Config{
 		Name: d.cfg.Name, Chip: c.chip, MFW: []ecore.MFW{mailbox}, Int: []ecore.Interrupts{coreIRQ{d.interrupts.dev.Hwfns[0]}},
-		Hooks: ecore.Hooks{SlowpathIRQReq: d.slowpathIRQ}, Log: &d.log,
+		Hooks: ecore.Hooks{SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) { d.management.fw.ProcessKill(h.Index) }}, Log: &d.log,
 	})
 	return c.dev.InitStruct()
 }

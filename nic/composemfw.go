@@ -271,7 +271,10 @@ func (d *Device) recover(now frame.Time) {
 
 // hwError counts a hardware error. With a fan that fails the link goes, by
 // the configuration.
-func (d *Device) hwError(kind mcp.HWError, _ frame.Time) { d.management.hwErrors[kind]++ }
+func (d *Device) hwError(kind mcp.HWError, _ frame.Time) {
+	d.management.hwErrors[kind]++
+	d.report(kind)
+}
 
 // signal tells the firmware whether the wire has a carrier.
 func (d *Device) signal(on bool, now frame.Time) {

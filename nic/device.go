@@ -78,6 +78,7 @@ type Device struct {
 	selftest   selftesting
 	management management
 	core       driverCore
+	identify   identifying
 	late       lateReceives
 }
 

@@ -108,8 +108,8 @@ const maxSamples = 25
 
 // Command implements Commander.
 func (d *served) Command(ctx context.Context, name string, args json.RawMessage) (any, error) {
-	if name == selftestCommand {
-		return d.selftest(ctx, args)
+	if run, ok := deviceCommands[name]; ok {
+		return run(d, ctx, args)
 	}
 	run, ok := phcCommands[name]
 	if !ok {

@@ -60,6 +60,18 @@ func (h *Hwfn) HWError(kind HWError, err error) {
 	}
 }
 
+// HealthDump is the dump of the reporter. Without one it is made now, and kept;
+// nil before hw_prepare.
+func (d *Dev) HealthDump() []byte {
+	if d.health.Dump == nil && len(d.Hwfns) > 0 {
+		d.health.Dump = d.Lead().GRCDump()
+	}
+	return d.health.Dump
+}
+
+// ClearHealthDump forgets it.
+func (d *Dev) ClearHealthDump() { d.health.Dump = nil }
+
 // GRCDump reads the blocks that the init tool writes: for each its name's
 // length and name, then how many words follow, little endian, and they. Words
 // at the end that are zero are left out.

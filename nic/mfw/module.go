@@ -208,13 +208,18 @@ func (p *port) qsfp(b *[PageLen]byte, celsius uint16) {
 	part := "TAPIR-QSFP28-SR4"
 	if p.media == MediaDAC {
 		b[130], b[192], part = 0x23, 0x0b, "TAPIR-QSFP28-CR4" // no connector; 100GBASE-CR4
+		b[146], b[147] = 1, 0xa0                              // 1 m of copper, unequalized
 	}
-	b[140] = 255 // more than 25.4 Gb/s a lane; b[222] says
+	b[139] = 0x05 // 64B/66B
+	b[140] = 255  // more than 25.4 Gb/s a lane; b[222] says
 	b[222] = 103
 	pad(b[148:164], moduleVendor)
 	pad(b[168:184], part)
 	pad(b[184:186], "A")
 	put16(b[186:], 850*20) // nm / 20
+	if p.media == MediaDAC {
+		copy(b[186:190], []byte{3, 4, 5, 8}) // dB at 2.5, 5, 7 and 12.9 GHz
+	}
 	b[191] = sum(b[128:191])
 	pad(b[196:212], moduleSerial)
 	pad(b[212:220], moduleDate)

@@ -26,7 +26,7 @@ type ethtoolOption struct {
 // ethtoolOptions are all of them, in the order of the help text. Without any,
 // ethtool shows the settings.
 func ethtoolOptions() []ethtoolOption {
-	return slices.Concat(changeOptions(), linkOptions(), eeeOptions(), infoOptions(), queueOptions(), coalesceOptions(), memoryOptions(), stampOptions(), selftestOptions())
+	return slices.Concat(changeOptions(), linkOptions(), eeeOptions(), infoOptions(), queueOptions(), coalesceOptions(), memoryOptions(), stampOptions(), selftestOptions(), flashOptions())
 }
 
 // netdev is a device that ethtool shows: a NIC, or the virtual NIC of an HFI.

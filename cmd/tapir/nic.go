@@ -37,6 +37,7 @@ var nicFlags = []struct{ name, usage string }{
 	{"host-frames", "frame `mode` of the host TAP: wire or gso (default that of the wire)"},
 	{"queues", "`number` of receive and transmit queues of the host TAP, 1 to 32 (default 1)"},
 	{"ip-from-host", "take addresses, MAC and MTU from the host TAP, and follow them"},
+	{"firmware", "firmware of the storms: a `file`, or the form to search for: header, zipped-header, bin, zipped-bin (default built in)"},
 	{"seed", "`number` behind everything that looks random"},
 }
 
@@ -54,6 +55,7 @@ func newNIC() *cobra.Command {
 			"one is printed. With --host-tap the NIC gives the operating system an interface of\n" +
 			"its own, as a card does: what is not the NIC's passes between it and --tap.",
 		Example: "  tapir nic --tap tap0 --ip 10.0.0.1/24 --tap-ip 10.0.0.254/24\n" +
+			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --firmware zipped-bin\n" +
 			"  tapir nic --name nic1 --tap tap1 --ip 10.0.1.1/24 --ip6 fd00::1/64 --frames gso\n" +
 			"  tapir nic --tap wire0 --host-tap eth-host0 --ip-from-host --queues 4\n" +
 			"  tapir nic -c nics.yaml\n" +

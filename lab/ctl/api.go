@@ -11,7 +11,7 @@
 //	GET    /v1/capture             ?snaplen= &bulk= &compact=1 &buffer= &count= &raw=1 &host=1 &phc=1 &log= &context=0
 //	DELETE /v1/capture/{id}        ends that stream with a complete file
 //	POST   /v1/stop                ends the NIC as an interrupt does
-//	POST   /v1/do/{command}        what only some NICs can do: an Ethernet Manager's reload, the hardware clock's phc.gettime, the selftest
+//	POST   /v1/do/{command}        what only some NICs can do: an Ethernet Manager's reload, the hardware clock's phc.gettime, the selftest, flashing
 //	GET    /metrics                for Prometheus, without the handshake
 //
 // An error is {"error": what and where, "remedy": how to mend it}.

@@ -40,7 +40,8 @@ type Config struct {
 	Queues     int    `json:"queues,omitempty" yaml:"queues,omitempty"` // receive and transmit queues of the host TAP; default 1
 	// IPFromHost takes addresses, MAC and MTU from the host TAP and follows them.
 	IPFromHost bool   `json:"ip_from_host,omitempty" yaml:"ip_from_host,omitempty"`
-	Seed       uint64 `json:"seed,omitempty" yaml:"seed,omitempty"` // of everything that looks random
+	Firmware   string `json:"firmware,omitempty" yaml:"firmware,omitempty"` // of the storms: a file, or a form to search for; empty: built in
+	Seed       uint64 `json:"seed,omitempty" yaml:"seed,omitempty"`         // of everything that looks random
 
 	// Log is where the node tells what goes wrong while it runs; nil: nowhere.
 	Log io.Writer `json:"-" yaml:"-"`
@@ -94,6 +95,7 @@ var keys = []conf.Field[Config]{
 	{Name: "host_frames", Expect: "wire or gso", Set: setHostFrames},
 	{Name: "queues", Expect: "a number of queues from 1 to 32", Set: func(c *Config, v string) error { return setInt(&c.Queues, v, 1, nic.MaxQueues) }},
 	{Name: "ip_from_host", Expect: "true or false", Set: setIPFromHost},
+	{Name: "firmware", Expect: "a firmware file, or the form to search for: header, zipped-header, bin or zipped-bin", Set: setFirmware},
 	{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: setSeed},
 }
 
@@ -180,6 +182,14 @@ func setHostFrames(c *Config, v string) error {
 func setIPFromHost(c *Config, v string) (err error) {
 	c.IPFromHost, err = strconv.ParseBool(v)
 	return err
+}
+
+func setFirmware(c *Config, v string) error {
+	if v == "" {
+		return errValue
+	}
+	c.Firmware = v
+	return nil
 }
 
 func setSeed(c *Config, v string) (err error) {

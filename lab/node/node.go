@@ -60,6 +60,9 @@ func Start(ctx context.Context, cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if err := cfg.loadFirmware(); err != nil {
+		return nil, err
+	}
 	l, err := loop.New(loop.Config{})
 	if err != nil {
 		return nil, err

@@ -176,7 +176,7 @@ func SwitchPort(link int) string { return fmt.Sprint("p", link) }
 // nicFields are the settings of a NIC but for those that the lab decides.
 func nicFields() []conf.Field[Node] {
 	all := slices.DeleteFunc(node.Fields(), func(f conf.Field[node.Config]) bool {
-		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host"}, f.Name)
+		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware"}, f.Name)
 	})
 	return append(conf.Part(all, func(n *Node) *node.Config { return &n.NIC }),
 		conf.Field[Node]{Name: "ptp", Schema: ptprun.Schema(), Node: func(n *Node, v conf.Node) (err error) {

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tapir/lab/node"
+	"tapir/nic/ecore/fw"
+)
+
+func newFirmware() *cobra.Command {
+	var as, file string
+	cmd := &cobra.Command{
+		Use:   "firmware [FILE | --form FORM -w FILE]",
+		Short: "Write the storm firmware as a file, or check one",
+		Long: "Firmware writes the firmware of the storms, which is built in, in one of its four forms:\n" +
+			"header and zipped-header are C, bin and zipped-bin are not; arrays of the zipped forms are\n" +
+			"packed by zlib. NICs load a file with --firmware FILE, or from the flash, where tapir ethtool -f\n" +
+			"puts it; all forms make the same NIC.\n\n" +
+			"With --firmware FORM a NIC searches for a file of that name in the directories of\n" +
+			node.FirmwarePathEnv + ", then in " + strings.Join(node.FirmwareDirs, " and ") + ".\n\n" +
+			"With a FILE, or a form to search for, it says what that is, or which place of it is wrong.",
+		Example: "  tapir firmware --form zipped-bin -w /lib/firmware/tapir/" + fw.FileName(fw.Wanted, fw.ZippedBinary) + "\n" +
+			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --firmware zipped-bin\n" +
+			"  tapir firmware --form header -w storm.h\n" +
+			"  tapir firmware storm.h",
+		Args: atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1 && (file != "" || cmd.Flags().Changed("form")):
+				return usagef("a file to check excludes --form and -w: see: tapir firmware --help")
+			case len(args) == 1:
+				return checkFirmware(cmd, args[0])
+			case file == "":
+				return usagef("name the file to write, - for standard output: tapir firmware --form %s -w FILE", as)
+			}
+			form, err := fw.ParseForm(as)
+			if err != nil {
+				return usagef("--form %q: use %s", as, strings.Join(fw.FormNames(), ", "))
+			}
+			b := fw.Builtin().Encode(form)
+			if file == "-" {
+				_, err = cmd.OutOrStdout().Write(b)
+				return err
+			}
+			return os.WriteFile(file, b, 0o644)
+		},
+	}
+	cmd.Flags().StringVar(&as, "form", fw.ZippedBinary.String(), "`form`: "+strings.Join(fw.FormNames(), ", "))
+	cmd.Flags().StringVarP(&file, "write", "w", "", "`file` to write, - for standard output")
+	return cmd
+}
+
+// checkFirmware says what a file is.
+func checkFirmware(cmd *cobra.Command, spec string) error {
+	b, err := node.ReadFirmware(spec)
+	if err != nil {
+		return err
+	}
+	im, err := fw.Decode(b)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "firmware %v as %v, for %v: %d operations, %d words of arrays, %d octets\n",
+		im.Version, im.Form, im.Chips, len(im.Program.Ops), len(im.Program.Array), len(b))
+	return err
+}

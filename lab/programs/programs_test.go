@@ -79,6 +79,11 @@ func chosen(i int) (list []Cell) {
 		switch all := cells[name]; {
 		case i == 0:
 			list = append(list, all...)
+			if all[0].Copies > 0 {
+				large := all[0]
+				large.Name, large.Copies, large.Floods = large.Name+" 256 MiB", 256<<20, true
+				list = append(list, large)
+			}
 		case len(all) > 0:
 			list = append(list, all[(i-1)%len(all)])
 		}

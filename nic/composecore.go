@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -36,7 +37,25 @@ func (d *Device) composeCore() error {
 		Name: d.cfg.Name, Chip: c.chip, MFW: []ecore.MFW{mailbox}, Int: []ecore.Interrupts{coreIRQ{d.interrupts.dev.Hwfns[0]}},
 		Hooks: ecore.Hooks{SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) { d.management.fw.ProcessKill(h.Index) }}, Log: &d.log,
 	})
+	d.Verbs.SetContexts(qpContexts{d})
 	return c.dev.InitStruct()
+}
+
+// qpContexts lends the queue pairs of the iWARP engine connection ids. Those that
+// exist while the function is not loaded get theirs with the load.
+type qpContexts struct{ d *Device }
+
+// AcquireCID implements verbs.Contexts.
+func (c qpContexts) AcquireCID() (int, error) {
+	if dev := c.d.core.dev; dev.State() == ecore.Running {
+		return dev.Lead().Contexts().Acquire(cxt.IWARP)
+	}
+	return verbs.NoCID, nil
+}
+
+// ReleaseCID implements verbs.Contexts.
+func (c qpContexts) ReleaseCID(cid int) {
+	c.d.management.note(c.d.core.dev.Lead().Contexts().Release(cid))
 }
 
 // slowpathIRQ is the client's part of the slowpath's interrupt: the service
@@ -60,7 +79,11 @@ func (d *Device) pfParams() (p ecore.PFParams) {
 	l := d.Verbs.Limits()
 	p.Eth.Cons = 2 * d.queuePairs()
 	if d.cfg.RDMA.Personality == verbs.IWARP {
-		p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = min(l.MaxQP, ecore.DefaultQPs), min(l.MaxMR, ecore.MaxTasks), min(l.MaxSRQ, ecore.DefaultSRQs)
+		most := ecore.DefaultQPs
+		if d.cfg.RDMA.NumQPs > 0 {
+			most = ecore.MaxQPs
+		}
+		p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = min(l.MaxQP, most), min(l.MaxMR, ecore.MaxTasks), min(l.MaxSRQ, ecore.DefaultSRQs)
 	}
 	return p
 }
@@ -124,7 +147,8 @@ func (d *Device) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 	})
 }
 
-// openQueues takes a connection id for each Ethernet queue.
+// openQueues takes a connection id for each Ethernet queue, and each queue pair
+// of the iWARP engine.
 func (d *Device) openQueues() error {
 	for range 2 * d.queuePairs() {
 		cid, err := d.core.dev.Lead().Contexts().Acquire(cxt.Eth)
@@ -133,7 +157,7 @@ func (d *Device) openQueues() error {
 		}
 		d.core.queues = append(d.core.queues, cid)
 	}
-	return nil
+	return d.Verbs.TakeCIDs()
 }
 
 // coreDown unloads the function: hw_stop to hw_remove. It goes on after
@@ -148,6 +172,7 @@ func (d *Device) coreDown(now frame.Time, done ecore.Done) {
 		d.management.note(c.dev.Lead().Contexts().Release(cid))
 	}
 	c.queues = nil
+	d.Verbs.DropCIDs()
 	c.dev.HWStop(now, func(now frame.Time, err error) {
 		d.coreFree(now)
 		done(now, err)
@@ -254,11 +279,21 @@ func (d *Device) pollCore(now frame.Time) frame.Time {
 	return next
 }
 
-// Close ends the NIC: its function goes back to hw_remove. What hinders it is
-// told, and does not keep it from closing.
+// Close ends the NIC: the host function stops, the driver core goes back to
+// hw_remove, status blocks are released. What hinders it is told, and does not keep
+// it from closing. A second call does nothing.
 func (d *Device) Close(now frame.Time) (err error) {
+	if d.management.closed {
+		return nil
+	}
 	d.now, d.management.loaded, d.management.closed = now, false, true
-	d.coreDown(now, func(_ frame.Time, e error) { err = e })
+	if d.function != nil {
+		err = d.function.Stop()
+	}
+	d.coreDown(now, func(_ frame.Time, e error) { err = errors.Join(err, e) })
 	d.pump(now)
+	for i := range d.interrupts.blocks {
+		err = errors.Join(err, d.interrupts.dev.Hwfns[0].SBRelease(d.interrupts.blocks[i].SB))
+	}
 	return err
 }

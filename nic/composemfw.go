@@ -5,6 +5,7 @@ import (
 
 	"tapir/nic/ecore"
 	"tapir/nic/ecore/fw"
+	"tapir/nic/irq"
 	"tapir/nic/mfw"
 	"tapir/nic/mfw/mcp"
 	"tapir/nic/mfw/tlv"
@@ -62,6 +63,9 @@ func (d *Device) composeMFW(light func(on bool)) error {
 		Stats:       d.protocolStats,
 	})
 	if err := d.composeCore(); err != nil {
+		return err
+	}
+	if err := d.interrupts.dev.Hwfns[0].HandleAttention(irq.AttnMFW, d.mfwAttention); err != nil {
 		return err
 	}
 	m.applied.board.Unloaded = true
@@ -122,12 +126,23 @@ func (d *Device) pump(now frame.Time) (next frame.Time) {
 		rest := !m.attention
 		if m.attention {
 			m.attention = false
-			m.note(m.mcp.HandleEvents(now))
+			d.interrupts.dev.Hwfns[0].AttnAssert(irq.AttnMFW, now)
 		}
 		next = min(next, d.pollCore(now), m.mcp.Poll(now))
 		if rest && next > now && m.fw.Stats().Commands+m.mcp.Stats().Commands == before {
 			return next
 		}
+	}
+}
+
+// mfwAttention is the slowpath's handler of the firmware's attention, which ends
+// with it.
+func (d *Device) mfwAttention(now frame.Time) {
+	m := &d.management
+	d.interrupts.dev.Hwfns[0].AttnDeassert(irq.AttnMFW, now)
+	spurious := m.mcp.Stats().Spurious
+	if err := m.mcp.HandleEvents(now); m.mcp.Stats().Spurious == spurious {
+		m.note(err) // one without a message is counted, and nothing else
 	}
 }
 

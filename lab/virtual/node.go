@@ -248,3 +248,15 @@ func (n *node) leaks() error {
 	}
 	return fmt.Errorf("%s: left at the end: %s", n.Name, strings.Join(names, ", "))
 }
+
+// unload ends the NIC's function: its driver core goes back to hw_remove, and says
+// what hindered it.
+func (n *node) unload(now frame.Time) error {
+	if n.dev == nil || n.dead {
+		return nil
+	}
+	if err := n.dev.Close(now); err != nil {
+		return fmt.Errorf("%s: unload: %w", n.Name, err)
+	}
+	return nil
+}

@@ -233,7 +233,11 @@ func (l *Lab) end(ctx context.Context) error {
 	for _, n := range l.nodes {
 		err = errors.Join(err, n.leaks())
 	}
-	return errors.Join(err, l.rec.finish())
+	err = errors.Join(err, l.rec.finish())
+	for _, n := range l.nodes {
+		err = errors.Join(err, n.unload(l.world.Now()))
+	}
+	return err
 }
 
 // idle tells that no NIC has anything to do for its connections. Of thousands,

@@ -38,9 +38,23 @@ func key(chance *rand.Rand) (k [l2.KeyLen]byte) {
 	return k
 }
 
+// blocks are status blocks, one for each queue pair.
+func blocks(queues int) (list []uint16) {
+	for i := range queues {
+		list = append(list, uint16(i))
+	}
+	return list
+}
+
 // netdev opens one engine's half with so many queues.
 func netdev(t *testing.T, pool frame.Pool, s qede.Settings) *qede.Netdev {
-	n, err := qede.Open(l2.Config{Pool: pool}, s)
+	var n *qede.Netdev
+	var err error
+	n, err = qede.Open(l2.Config{Pool: pool, Fire: func(sb uint16, pi uint8) {
+		if pi == 0 { // of receiving
+			n.Schedule(int(sb))
+		}
+	}}, blocks(s.Queues), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -141,7 +141,8 @@ type PFParams struct {
 // Limits of PFParams.
 const (
 	MaxTasks      = 128*1024 - 1
-	DefaultQPs    = 8192 // what Linux asks for
+	DefaultQPs    = 8192  // what Linux asks for
+	MaxQPs        = 32512 // of iWARP: an event queue has no more elements than for these
 	DefaultSRQs   = 8192
 	maxRoCEQPs    = 32 * 1024
 	maxIWARPQPs   = 64*1024 - 256

@@ -80,6 +80,7 @@ type Transport interface {
 type Device struct {
 	limits    Limits
 	transport Transport
+	conns     Contexts
 	ops       OpSet
 	async     func(AsyncEvent, frame.Time)
 	watch     func(AsyncEvent)

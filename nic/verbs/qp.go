@@ -91,6 +91,7 @@ type QP struct {
 	Lower any
 
 	private any
+	cid     int
 }
 
 // CreateQP makes a queue pair in state Reset.
@@ -99,11 +100,18 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err := cfg.check(p); err != nil {
 		return nil, fmt.Errorf("create QP: %w", err)
 	}
+	cid, err := d.acquireCID()
+	if err != nil {
+		return nil, fmt.Errorf("create QP: %w", err)
+	}
 	num, err := d.add(kindQP, d.limits.MaxQP, "QP")
 	if err != nil {
+		if cid != NoCID {
+			d.conns.ReleaseCID(cid)
+		}
 		return nil, err
 	}
-	qp := &QP{dev: d, pd: p, num: num, cfg: cfg, access: remoteAccess, Context: cfg.Context}
+	qp := &QP{dev: d, pd: p, num: num, cid: cid, cfg: cfg, access: remoteAccess, Context: cfg.Context}
 	qp.sq.limit, qp.rq.limit = cfg.MaxSend, cfg.MaxRecv
 	p.refs++
 	p.qps++
@@ -298,6 +306,7 @@ func (q *QP) Destroy() error {
 		q.cfg.SRQ.refs--
 	}
 	d.gone(kindQP, q.num)
+	q.releaseCID()
 	d.qps = remove(d.qps, q)
 	return nil
 }

@@ -51,7 +51,7 @@ func (d *Device) composeMFW(light func(on bool)) error {
 			}
 		},
 		Wake:   func(int) { d.cfg.Board.Unloaded = false },
-		Verify: verifyFlash,
+		Verify: verifyFlash, Registers: d.testRegisters,
 		InitHW: func() []byte { return fw.Builtin().Encode(fw.ZippedBinary) },
 	})
 	m.mcp = mcp.New(m.fw.Shared(), 0, 0, mcp.Hooks{

@@ -2,6 +2,7 @@ package nic
 
 import (
 	"tapir/nic/irq"
+	"tapir/nic/mfw"
 	"tapir/nic/mfw/nvm"
 	"tapir/nic/selftest"
 	"tapir/nic/status"
@@ -21,6 +22,7 @@ type selftesting struct {
 	loop  *loopLink     // in place of the wire, nil: none
 	wire  frame.Link    // meanwhile
 	heard func(payload []byte)
+	stuck *irq.Hwfn // of which a register is; nil: none
 }
 
 // loopLink is a port's internal loopback: what is sent on it comes back.
@@ -40,9 +42,9 @@ func (d *Device) Selftest(offline bool, done func(selftest.Report)) error {
 	if t.run != nil {
 		return status.Busy.Errorf("%s: a selftest runs", d.cfg.Name)
 	}
-	dev := &selftest.Device{Borrow: d.borrow, Images: d.images, SetLoopback: d.setLoopback, Send: d.sendTest}
+	dev := &selftest.Device{Borrow: d.borrow, Images: d.images, BIST: d.bist, SetLoopback: d.setLoopback, Send: d.sendTest}
 	for _, h := range d.interrupts.dev.Hwfns {
-		dev.Engines = append(dev.Engines, testEngine{h})
+		dev.Engines = append(dev.Engines, testEngine{h, &t.stuck})
 	}
 	dev.Counter = func(now frame.Time) (ns, ppb int64) {
 		return d.stamping.phc.Counter(now), d.stamping.phc.Frequency() * 1000 >> 16
@@ -152,7 +154,10 @@ func (d *Device) images() (list []selftest.Image, err error) {
 }
 
 // testEngine is a hwfn as the selftests want it.
-type testEngine struct{ h *irq.Hwfn }
+type testEngine struct {
+	h     *irq.Hwfn
+	stuck **irq.Hwfn // whose register is
+}
 
 // Heartbeat implements selftest.Engine: an event behind a protocol index of the
 // slowpath.
@@ -177,10 +182,46 @@ func (e testEngine) MaskSlowpath(on bool, now frame.Time) {
 	e.h.SP().SetState(irq.Rx, state, now)
 }
 
-// Registers implements selftest.Engine.
-func (e testEngine) Registers() (list []selftest.Register) {
-	for _, r := range e.h.Registers() {
-		list = append(list, selftest.Register{Name: r.Name, Mask: r.Mask, Read: r.Read, Write: r.Write})
+// StickRegister implements selftest.Engine.
+func (e testEngine) StickRegister(on bool) {
+	*e.stuck = nil
+	if on {
+		*e.stuck = e.h
 	}
-	return list
+}
+
+// testRegisters are those of each engine, for the management firmware; the
+// lowest bit of one that is stuck stays zero when it is written to.
+func (d *Device) testRegisters() (lists [][]mfw.Register) {
+	for _, h := range d.interrupts.dev.Hwfns {
+		var list []mfw.Register
+		for _, r := range h.Registers() {
+			list = append(list, mfw.Register{Name: r.Name, Mask: r.Mask, Read: r.Read, Write: r.Write})
+		}
+		if d.selftest.stuck == h && len(list) > 0 {
+			last := &list[len(list)-1]
+			read, is, low := last.Read, last.Read(), last.Mask&-last.Mask
+			last.Read = func() uint32 {
+				if v := read(); v != is {
+					return v &^ low
+				}
+				return is
+			}
+		}
+		lists = append(lists, list)
+	}
+	return lists
+}
+
+// bist has the management firmware test the registers, and asks it why it
+// failed.
+func (d *Device) bist(now frame.Time, done func(error)) {
+	m := &d.management
+	m.mcp.BIST(mfw.BISTRegister, now, func(err error) {
+		if why := m.fw.BISTError(); status.Of(err) == status.IO && why != nil {
+			err = why
+		}
+		done(err)
+	})
+	d.Schedule(now, d.Manage)
 }

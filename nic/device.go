@@ -183,7 +183,8 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	if d.turnBack() || d.turnBackPort(&d.wire) || d.Verbs.Pending() || len(d.lost) > 0 || d.function.due(d) {
 		return now
 	}
-	return min(next, d.timers.next(), d.fragments.next(), d.neighbors.next, d.pollSelftest(now))
+	next = min(next, d.pollSelftest(now)) // it may schedule something
+	return min(next, d.timers.next(), d.fragments.next(), d.neighbors.next)
 }
 
 // Dispatch runs the pollers and the queued handlers of applications and

@@ -1,6 +1,8 @@
 package nic
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,7 +30,7 @@ func selftests(t *testing.T, w *world, n *node, offline bool) (report selftest.R
 // The tests pass on a NIC in every interrupt mode, coalescing or not, and the
 // NIC works as before.
 //
-// ST-01 ST-02 ST-04 ST-05 ST-06
+// ST-01 ST-02 ST-03 ST-04 ST-05 ST-06
 func TestSelftests(t *testing.T) {
 	for _, i := range []Interrupts{{}, {Mode: "inta"}, {Mode: "msi"}, {Mode: "poll"}, {RxUsecs: 300, TxUsecs: 20}} {
 		w, n, s := pair(t, Config{Interrupts: i})
@@ -48,7 +50,7 @@ func TestSelftests(t *testing.T) {
 // Each fault that the parameter names fails its test alone; without it all pass
 // again.
 //
-// ST-01 ST-02 ST-04 ST-05 ST-06
+// ST-01 ST-02 ST-03 ST-04 ST-05 ST-06
 func TestSelftestFaults(t *testing.T) {
 	for _, i := range []Interrupts{{}, {Mode: "poll"}} {
 		w, n, s := pair(t, Config{Interrupts: i})
@@ -119,4 +121,77 @@ func TestSelftestsBesideTraffic(t *testing.T) {
 		t.Errorf("%d reports of 5", reports)
 	}
 	closeBoth(w, a, b)
+}
+
+// The registers are tested by the management firmware, those of every engine,
+// and have their values again; without the firmware the test fails.
+//
+// ST-03
+func TestRegisterTestAsksTheFirmware(t *testing.T) {
+	w, n, s := pair(t, Config{})
+	answered(w, n, s)
+	values := func() (all []uint32) {
+		for _, list := range n.dev.testRegisters() {
+			for _, r := range list {
+				all = append(all, r.Read())
+			}
+		}
+		return all
+	}
+	register := func() error {
+		for _, r := range selftests(t, w, n, false) {
+			if r.Test == selftest.Registers {
+				return r.Err
+			}
+		}
+		return nil
+	}
+	// alone is that test without the others, which use the registers.
+	alone := func() (err error) {
+		err = status.Again
+		n.dev.bist(w.now, func(e error) { err = e })
+		n.dev.Manage(w.now)
+		return err
+	}
+	before := values()
+	if err := alone(); err != nil || !slices.Equal(values(), before) || len(before) < 100 {
+		t.Errorf("%v, %d registers", err, len(before))
+	}
+	commands := n.dev.MFW().Stats().Commands
+	if err := register(); err != nil {
+		t.Error(err)
+	}
+	if now := n.dev.MFW().Stats().Commands; now != commands+1 {
+		t.Errorf("%d commands", now-commands)
+	}
+	if err := n.dev.Set(Setting{"selftest_fault", "register"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := register(); status.Of(err) != status.IO || !strings.Contains(err.Error(), "was written, not ") {
+		t.Errorf("with a fault: %v", err)
+	}
+	before, n.dev.selftest.stuck = values(), n.dev.interrupts.dev.Hwfns[0]
+	if err := alone(); status.Of(err) != status.IO {
+		t.Errorf("a register that is stuck: %v", err)
+	}
+	if n.dev.selftest.stuck = nil; !slices.Equal(values(), before) {
+		t.Error("values are not restored after a fault")
+	}
+	if err := n.dev.Set(Setting{"selftest_fault", "none"}); err != nil {
+		t.Fatal(err)
+	}
+	n.set("mfw=stuck")
+	var report selftest.Report
+	if err := n.dev.Selftest(false, func(r selftest.Report) { report = r }); err != nil {
+		t.Fatal(err)
+	}
+	w.run(10 * time.Second)
+	for _, r := range report {
+		if r.Test == selftest.Registers && status.Of(r.Err) != status.Timeout {
+			t.Errorf("a firmware that is stuck: %v", r.Err)
+		}
+	}
+	if report == nil {
+		t.Error("no report")
+	}
 }

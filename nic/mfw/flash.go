@@ -203,6 +203,11 @@ const (
 func (f *Firmware) bist(param uint32, data []byte) (Response, uint32) {
 	switch param & 0xff {
 	case BISTRegister, BISTClock:
+		if param&0xff == BISTRegister {
+			if f.bistErr = f.bistRegisters(); f.bistErr != nil {
+				return OK, BISTFailed
+			}
+		}
 		if f.fault.BIST>>(param&0xff)&1 != 0 {
 			return OK, BISTFailed
 		}

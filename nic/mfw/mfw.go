@@ -29,6 +29,9 @@ type Config struct {
 	// Verify looks at a file before it replaces an image of the flash; nil: the
 	// firmware knows of its own images only.
 	Verify func(t nvm.Type, file []byte) error
+	// Registers are those of each engine that a selftest may write to for a
+	// moment; nil: the board has no engine.
+	Registers func() [][]Register
 	// InitHW is the firmware of the storms that the flash is delivered with;
 	// nil: none.
 	InitHW func() []byte
@@ -86,6 +89,8 @@ type Firmware struct {
 	flash flash
 	fault Faults
 	stats Stats
+
+	bistErr error // of the last test of the registers
 }
 
 // New boots a firmware.

@@ -22,7 +22,7 @@ const (
 	Loopback  Test = iota // frames through the port's own pipe; takes the link
 	Interrupt             // an empty element through the slowpath and its interrupt, on each engine
 	Memory                // patterns in the memory of contexts
-	Registers             // patterns in the registers of each engine; values are restored
+	Registers             // the management firmware's test of those of each engine; values are restored
 	Clock                 // the hardware clock against the time
 	NVM                   // the checksums of the images in the flash
 	NumTests
@@ -51,21 +51,15 @@ type Engine interface {
 	Heartbeat(now frame.Time, done func(now frame.Time)) error
 	// MaskSlowpath keeps the slowpath's interrupts away, for fault injection.
 	MaskSlowpath(on bool, now frame.Time)
-	// Registers are those that may be written for a moment.
-	Registers() []Register
-}
-
-// Register is a register of which the bits of Mask keep what is written.
-type Register struct {
-	Name  string
-	Mask  uint32
-	Read  func() uint32
-	Write func(v uint32)
+	// StickRegister has a bit of a register stuck, for fault injection.
+	StickRegister(on bool)
 }
 
 // Device is what is tested. A test whose part is nil fails.
 type Device struct {
 	Engines []Engine
+	// BIST has the management firmware test the registers of all engines.
+	BIST func(now frame.Time, done func(error))
 	// Borrow gives blocks of the memory of contexts until release is called.
 	Borrow func() (blocks [][]byte, release func())
 	// Counter is the hardware clock in nanoseconds, and what its frequency is
@@ -111,6 +105,7 @@ func (r Report) Passed() bool {
 // Bounds in time.
 const (
 	answerWait = time.Second           // for a completion
+	bistWait   = 6 * time.Second       // for the management firmware, which has 5 s to answer
 	clockWait  = 10 * time.Millisecond // that the clock is watched
 	frameWait  = 100 * time.Millisecond
 )

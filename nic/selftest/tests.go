@@ -69,66 +69,22 @@ func (r *Run) memory(frame.Time) error {
 // canary is the word of a place.
 func canary(block, at int) uint32 { return uint32(block+1)*0x85ebca6b ^ uint32(at)*0x9e3779b1 }
 
-// registers tests the registers of every engine.
-func (r *Run) registers(frame.Time) error {
+// registers has the management firmware test the registers of every engine.
+func (r *Run) registers(now frame.Time) error {
 	if len(r.dev.Engines) == 0 {
 		return absent("engine")
 	}
-	for i, e := range r.dev.Engines {
-		list := e.Registers()
-		if r.fault.Has(Registers) && i == len(r.dev.Engines)-1 && len(list) > 0 {
-			list[len(list)-1] = stuck(list[len(list)-1])
-		}
-		if err := testRegisters(list); err != nil {
-			return status.IO.Errorf("engine %d: %v", i, err)
-		}
+	if r.dev.BIST == nil {
+		return absent("management firmware")
 	}
-	return nil
-}
-
-// stuck is a register whose lowest bit cannot be set.
-func stuck(r Register) Register {
-	low := r.Mask & -r.Mask
-	read := r.Read
-	r.Read = func() uint32 { return read() &^ low }
-	return r
-}
-
-// testRegisters writes patterns to each register, then to each another value, so
-// that two that are the same are found. All get their values back, whatever
-// happens.
-func testRegisters(list []Register) (err error) {
-	if len(list) == 0 {
-		return absent("registers")
+	if last := r.dev.Engines[len(r.dev.Engines)-1]; r.fault.Has(Registers) {
+		last.StickRegister(true)
+		r.leave = func(frame.Time) { last.StickRegister(false) }
 	}
-	old := make([]uint32, len(list))
-	for i, r := range list {
-		old[i] = r.Read()
-	}
-	defer func() {
-		for i, r := range list {
-			r.Write(old[i])
-			if got := r.Read(); got != old[i] && err == nil {
-				err = status.IO.Errorf("%s: %#x after it was restored, not %#x", r.Name, got, old[i])
-			}
-		}
-	}()
-	for i, r := range list {
-		for _, v := range []uint32{0xffffffff, 0, 0x55555555, 0xaaaaaaaa} {
-			r.Write(v)
-			if got, want := r.Read(), v&r.Mask|old[i]&^r.Mask; got != want {
-				return status.IO.Errorf("%s: %#x after %#x was written, not %#x", r.Name, got, v, want)
-			}
-		}
-	}
-	for i, r := range list {
-		r.Write(canary(i, 4))
-	}
-	for i, r := range list {
-		if got, want := r.Read()&r.Mask, canary(i, 4)&r.Mask; got != want {
-			return status.IO.Errorf("%s: %#x after others were written, not %#x", r.Name, got, want)
-		}
-	}
+	answered, outcome := false, error(nil)
+	r.dev.BIST(now, func(err error) { answered, outcome = true, err })
+	r.until = now.Add(bistWait)
+	r.waits = func(frame.Time) (bool, error) { return answered, outcome }
 	return nil
 }
 

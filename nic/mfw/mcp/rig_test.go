@@ -56,6 +56,10 @@ func newRig(t testing.TB, cfg mfw.Config) *rig {
 	cfg.Attention = func(fn int) { r.attn[fn] = true }
 	cfg.Light = func(_ int, on bool) { r.light = append(r.light, on) }
 	cfg.Wake = func(fn int) { r.woken = append(r.woken, fn) }
+	word := uint32(7)
+	cfg.Registers = func() [][]mfw.Register {
+		return [][]mfw.Register{{{Name: "r", Mask: 0xff, Read: func() uint32 { return word }, Write: func(v uint32) { word = v & 0xff }}}}
+	}
 	r.fw = mfw.New(cfg)
 	for fn := range cfg.Funcs {
 		s := &r.seen[fn]

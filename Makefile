@@ -47,6 +47,7 @@ interop: build
 	$(GO) run ./lab/siw/matrix -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
 	$(if $(CELLS),,$(BIN)/tapir lab test lab/examples/siw-interop/lab.yaml)
 	$(if $(CELLS),,$(GO) run ./lab/script/live/states)
+	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestVLANInterfaces$$' ./lab/peer -interop)
 
 newer:
 	@sh .ci/newer
@@ -118,7 +119,8 @@ help:
 	@echo 'make demo                two NICs, verified RDMA, a capture to open'
 	@echo 'make test                gofmt, vet and all tests; in CI fuzzing too'
 	@echo 'make interop             NICs against the siw driver of Linux; into docs/interop.md'
-	@echo '                         and the wire scripts, compared with docs/scripts-state.md'
+	@echo '                         and the wire scripts, compared with docs/scripts-state.md,'
+	@echo '                         and VLAN interfaces of a guest through a host TAP'
 	@echo 'make interop CELLS=smoke only the cells whose name has this, printed'
 	@echo 'make newer SUITE=trixie  RDMA programs of another Debian release against those here'
 	@echo 'make fuzz FUZZTIME=1m    every fuzz target for that long'

@@ -8,7 +8,7 @@
 // it, or when its time is up, whichever comes first.
 //
 // Inside are librdmacm's programs (rping, ucmatose, rstream, ...), perftest,
-// the rdma, ip, tc, ss and ethtool tools, busybox, and siwt, which package
+// iperf3, the rdma, ip, tc, ss and ethtool tools, busybox, and siwt, which package
 // siwt documents. siw-load changes the driver's parameters at run time.
 package peer
 

@@ -37,6 +37,7 @@ const (
 type Config struct {
 	Name   string         // default "peer"
 	Bridge string         // that the guest's TAP joins
+	More   []string       // bridges of further interfaces eth1, eth2, ..., which have no address and are down
 	IP     []netip.Prefix // of the guest, IPv4 and IPv6
 	MTU    int            // octets of IP; 0: that of the bridge
 	// Siw are parameters of the siw driver, such as "peer_to_peer=1". Without
@@ -144,12 +145,20 @@ func (g *Guest) path(name string) string { return filepath.Join(g.cfg.Dir, name)
 func (g *Guest) boot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootsIn)
 	defer cancel()
-	wire, err := g.wire()
-	if err != nil {
-		return err
+	var wires []*os.File
+	defer func() {
+		for _, w := range wires {
+			w.Close()
+		}
+	}()
+	for _, bridge := range append([]string{g.cfg.Bridge}, g.cfg.More...) {
+		wire, err := g.wire(bridge)
+		if err != nil {
+			return err
+		}
+		wires = append(wires, wire)
 	}
-	err = g.launch(wire)
-	wire.Close()
+	err := g.launch(wires)
 	if err != nil {
 		return err
 	}
@@ -178,9 +187,9 @@ func (g *Guest) boot(ctx context.Context) error {
 	return nil
 }
 
-// wire makes the guest's TAP a port of the bridge and returns its descriptor:
+// wire makes a TAP of the guest a port of the bridge and returns its descriptor:
 // the TAP goes when QEMU does.
-func (g *Guest) wire() (*os.File, error) {
+func (g *Guest) wire(bridge string) (*os.File, error) {
 	ns := g.cfg.NS
 	if ns == nil {
 		here, err := netns.Current()
@@ -195,7 +204,7 @@ func (g *Guest) wire() (*os.File, error) {
 		return nil, err
 	}
 	defer links.Close()
-	mtu, err := links.MTU(g.cfg.Bridge)
+	mtu, err := links.MTU(bridge)
 	if err != nil {
 		return nil, err
 	}
@@ -207,13 +216,15 @@ func (g *Guest) wire() (*os.File, error) {
 		return nil, err
 	}
 	defer t.Close()
-	g.TAP = t.Name()
+	if g.TAP == "" {
+		g.TAP = t.Name()
+	}
 	fd, err := unix.FcntlInt(uintptr(t.Fd()), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), t.Name())
-	if err := errors.Join(links.SetMTU(t.Name(), g.cfg.MTU), links.Join(t.Name(), g.cfg.Bridge), links.Up(t.Name())); err != nil {
+	if err := errors.Join(links.SetMTU(t.Name(), g.cfg.MTU), links.Join(t.Name(), bridge), links.Up(t.Name())); err != nil {
 		file.Close()
 		return nil, err
 	}
@@ -221,10 +232,10 @@ func (g *Guest) wire() (*os.File, error) {
 }
 
 // launch starts QEMU under a limit of time that holds whatever becomes of us.
-func (g *Guest) launch(wire *os.File) error {
+func (g *Guest) launch(wires []*os.File) error {
 	limit := fmt.Sprint(int((g.cfg.Life + bootsIn).Seconds()))
 	g.cmd = exec.Command("timeout", append([]string{"-s", "KILL", limit, "qemu-system-x86_64"}, g.arguments()...)...)
-	g.cmd.ExtraFiles = []*os.File{wire}
+	g.cmd.ExtraFiles = wires
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log, err := os.Create(g.path("qemu.log"))
 	if err != nil {
@@ -265,10 +276,12 @@ func (g *Guest) arguments() []string {
 		"-accel", accel, "-cpu", "max",
 		"-kernel", g.Image.Kernel, "-initrd", g.Image.Initrd, "-append", strings.Join(words, " "),
 		"-chardev", "file,id=console,path=" + g.path("console.log"), "-serial", "chardev:console",
-		"-netdev", fmt.Sprintf("tap,id=wire,fd=%d", extraFile),
-		"-device", fmt.Sprintf("virtio-net-pci,netdev=wire,mac=%v,romfile=", g.mac()) + off,
 		"-device", "virtio-serial-pci",
 		"-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random",
+	}
+	for i := range 1 + len(g.cfg.More) {
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=wire%d,fd=%d", i, extraFile+i),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=wire%d,mac=%v,romfile=", i, g.mac(i))+off)
 	}
 	var ports []string
 	for i := range channels {
@@ -282,11 +295,11 @@ func (g *Guest) arguments() []string {
 	return args
 }
 
-// mac follows from the guest's first address: stable, and not that of another
+// mac is that of eth0, eth1, ...: it follows from the guest's first address, stable, and not that of another
 // guest on the bridge.
-func (g *Guest) mac() net.HardwareAddr {
+func (g *Guest) mac(i int) net.HardwareAddr {
 	a := g.cfg.IP[0].Addr().As16()
-	return net.HardwareAddr{0x52, 0x54, a[12], a[13], a[14], a[15]}
+	return net.HardwareAddr{0x52, 0x54 + byte(i), a[12], a[13], a[14], a[15]}
 }
 
 func joinPrefixes(list []netip.Prefix) string {
@@ -298,7 +311,7 @@ func joinPrefixes(list []netip.Prefix) string {
 }
 
 // MAC is the Ethernet address of the guest's interface.
-func (g *Guest) MAC() net.HardwareAddr { return g.mac() }
+func (g *Guest) MAC() net.HardwareAddr { return g.mac(0) }
 
 // over tells whether QEMU has ended.
 func (g *Guest) over() bool {

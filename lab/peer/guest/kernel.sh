@@ -40,7 +40,7 @@ n=$(modinfo -p src/tuned/siw.ko | wc -l)
 
 mods=sys/lib/modules/$kver
 depmod -b sys "$kver"
-for m in virtio_pci virtio_net virtio_console virtio_rng crc32c_intel crc32c_generic libcrc32c ib_core ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm; do
+for m in virtio_pci virtio_net virtio_console virtio_rng 8021q crc32c_intel crc32c_generic libcrc32c ib_core ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm; do
 	modprobe -S "$kver" -d sys --show-depends "$m" 2>/dev/null || true
 done | awk '/^insmod/ {print $2}' | sort -u | while read -r f; do
 	install -D -m 644 "$f" "modules/lib/modules/$kver/${f#*"$mods"/}"

@@ -149,6 +149,40 @@ func compiled(t *testing.T, argv ...string) string {
 	return file
 }
 
+// speaks runs testdata/abi.c, or its counterpart in Go, on a NIC.
+func speaks(t *testing.T, l *Lab, how string, argv []string) {
+	t.Helper()
+	p, err := process.Start(t.Context(), l.pair.A.NS, process.Options{Argv: argv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Wait(t.Context())
+	if want := "4: RNIC\ncharacter device true, events true, MRs of 1 MiB true, id true\n"; err != nil || p.Said() != want {
+		t.Errorf("%s: %v\n%s", how, err, p.Said())
+	}
+}
+
+// TestMuslRoot: a root directory whose only C library is musl, as Alpine's.
+func TestMuslRoot(t *testing.T) {
+	l := newLab(t)
+	loader, err := filepath.Glob("/lib/ld-musl-*.so.1") // which is the library, too
+	if err != nil || len(loader) != 1 {
+		t.Fatal("the package musl-tools is not installed", err)
+	}
+	dir := t.TempDir()
+	for to, from := range map[string]string{loader[0]: loader[0], "abi": compiled(t, "musl-gcc", "testdata/abi.c"), "tapir": tapir} {
+		write(t, filepath.Join(dir, to), content(t, from))
+	}
+	for _, empty := range []string{"proc", "tmp"} {
+		if err := os.Mkdir(filepath.Join(dir, empty), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for how, under := range ways(dir) {
+		speaks(t, l, how, under(server, []string{"/abi"}))
+	}
+}
+
 // TestStatic: programs with no library of the distribution among them.
 func TestStatic(t *testing.T) {
 	l := newLab(t)
@@ -169,14 +203,7 @@ func TestStatic(t *testing.T) {
 				vias = append(vias, "preload")
 			}
 			for _, via := range vias {
-				p, err := process.Start(t.Context(), l.pair.A.NS, process.Options{Argv: []string{tapir, "run", "--via", via, "--nic", server, "--", file}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				err = p.Wait(t.Context())
-				if want := "4: RNIC\ncharacter device true, events true, MRs of 1 MiB true, id true\n"; err != nil || p.Said() != want {
-					t.Errorf("%s: %v\n%s", via, err, p.Said())
-				}
+				speaks(t, l, via, []string{tapir, "run", "--via", via, "--nic", server, "--", file})
 			}
 		})
 	}

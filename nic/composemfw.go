@@ -111,6 +111,7 @@ func (d *Device) manage(now frame.Time) {
 		d.applyBoard(now)
 		next = d.pump(now)
 	}
+	d.function.shape(d)
 	if next != frame.Never {
 		m.cancel = d.Schedule(max(next, now), d.Manage)
 	}

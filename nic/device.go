@@ -184,7 +184,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 		return now
 	}
 	next = min(next, d.pollSelftest(now)) // it may schedule something
-	return min(next, d.timers.next(), d.fragments.next(), d.neighbors.next)
+	return min(next, d.function.nextTx(), d.timers.next(), d.fragments.next(), d.neighbors.next)
 }
 
 // Dispatch runs the pollers and the queued handlers of applications and

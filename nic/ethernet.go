@@ -24,6 +24,7 @@ type Ethernet struct {
 	PVID           uint16          // default VLAN; 0: none
 	SpoofCheck     bool            // the operating system sends with addresses of its own only
 	DropTTL0       bool
+	TxMaxRate      int  // Mb/s of what the operating system sends; 0: no limit
 	GRO            bool // received TCP segments are put together: only with super-frames
 	// UDP ports of the tunnels that are recognized, 0: not. InnerClass: filters
 	// compare the addresses inside.
@@ -53,7 +54,7 @@ func (c *Config) netdev() qede.Settings {
 		MAC: c.MAC, MTU: c.MTU, Queues: e.Channels, RxRing: e.RxRing, TxRing: e.TxRing,
 		Promisc: e.RxMode == RxPromisc, AllMulti: e.RxMode == RxAllMulti,
 		Ucast: e.Ucast, Mcast: e.Mcast, VLANs: e.VLANs, Hashes: e.Hashes, Key: e.Key, Table: e.Table, Rules: e.Rules,
-		PVID: l2.DefaultVLAN{Enable: e.PVID != 0, VLAN: e.PVID}, DropTTL0: e.DropTTL0,
+		PVID: l2.DefaultVLAN{Enable: e.PVID != 0, VLAN: e.PVID}, DropTTL0: e.DropTTL0, TxMaxRate: e.TxMaxRate,
 		Tunnel: l2.TunnelParams{VXLANPort: e.VXLANPort, GenevePort: e.GenevePort},
 	}
 	s.Checks.AntiSpoofing = e.SpoofCheck

@@ -123,11 +123,34 @@ func (d *Device) dropFromFunction(side l2.Sides, f *frame.Frame, r frame.DropRea
 // once, received once its queue has interrupted.
 func (f *function) poll(d *Device) {
 	f.Flush()
+	f.Function().Pace(d.now)
 	if d.interrupts.report(d.now) {
 		d.pollInterrupts()
 	}
 	f.Transmit(hostOutput{d})
 	f.Deliver(hostInput{d})
+}
+
+// nextTx is when a frame may leave that a rate holds back.
+func (f *function) nextTx() frame.Time {
+	if f == nil {
+		return frame.Never
+	}
+	return f.Function().NextTx()
+}
+
+// shape limits the function to the share of the port that the management
+// firmware gives it.
+func (f *function) shape(d *Device) {
+	if f == nil {
+		return
+	}
+	s, high := d.management.mcp.LinkState(), 0
+	if s.Speed < s.LineSpeed {
+		high = int(s.Speed)
+	}
+	f.Function().Pace(d.now)
+	d.management.note(f.Function().SetPFRates(int(s.MinPFRate), high))
 }
 
 // due tells whether a queue that has interrupted can be served.
@@ -203,6 +226,8 @@ type VportInfo struct {
 	TxPackets uint64 `json:"tx_packets"`
 	Filtered  uint64 `json:"mac_filter_discards"`
 	TxErrors  uint64 `json:"tx_err_drop_pkts"`
+	TxMinRate int    `json:"tx_minrate"` // Mb/s, of the port's function
+	TxMaxRate int    `json:"tx_maxrate"` // 0: no limit
 }
 
 // ShowVport describes the vport of the host function, none without one.
@@ -214,6 +239,10 @@ func (d *Device) ShowVport() []VportInfo {
 	promisc, allMulti, anyVLAN := d.function.Mode()
 	v := VportInfo{MTU: s.MTU, RxMode: rxModeName(promisc, allMulti), AnyVLAN: anyVLAN, Groups: len(s.Mcast), Rules: len(s.Rules), Queues: s.Queues}
 	v.MACs, v.VLANs = fn.Filters()
+	v.TxMinRate, v.TxMaxRate = fn.PFRates()
+	if s.TxMaxRate > 0 && (v.TxMaxRate == 0 || s.TxMaxRate < v.TxMaxRate) {
+		v.TxMaxRate = s.TxMaxRate
+	}
 	if st, err := fn.Stats(0); err == nil {
 		v.RxPackets = st.RxUcastPkts + st.RxMcastPkts + st.RxBcastPkts
 		v.TxPackets = st.TxUcastPkts + st.TxMcastPkts + st.TxBcastPkts

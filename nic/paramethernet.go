@@ -68,6 +68,8 @@ func netdevParams() []*Param {
 			func(c *Config) *bool { return &c.Ethernet.SpoofCheck }, false),
 		boolean(Param{Name: "drop_ttl0", Help: "drop packets for the host TAP whose time to live is 0"},
 			func(c *Config) *bool { return &c.Ethernet.DropTTL0 }, false),
+		number(Param{Name: "tx_maxrate", Help: "what the host TAP may send, in Mb/s; 0: no limit but that of the management firmware"},
+			func(c *Config) *int { return &c.Ethernet.TxMaxRate }, 0, 0, l2.MaxRate),
 		boolean(Param{Name: "gro_hw", Help: "put TCP segments for the host TAP together; needs frames gso or jumbo"},
 			func(c *Config) *bool { return &c.Ethernet.GRO }, false),
 		number(Param{Name: "vxlan_port", Help: "UDP port whose packets are VXLAN, 0 for none"},

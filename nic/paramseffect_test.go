@@ -115,6 +115,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"pvid":           {"9", eth(Ethernet{PVID: 9})},
 		"spoof_check":    {"1", eth(Ethernet{SpoofCheck: true})},
 		"drop_ttl0":      {"1", eth(Ethernet{DropTTL0: true})},
+		"tx_maxrate":     {"250", eth(Ethernet{TxMaxRate: 250})},
 		"gro_hw":         {"1", eth(Ethernet{GRO: true})},
 		"vxlan_port":     {"4789", eth(Ethernet{VXLANPort: 4789})},
 		"geneve_port":    {"6081", eth(Ethernet{GenevePort: 6081})},

@@ -69,6 +69,7 @@ type Config struct {
 	// Superframes: the port takes frames with segmentation or checksums left to
 	// do; else they are finished here.
 	Superframes bool
+	Engines     int // of the device; with two there is no WFQ
 }
 
 // Function is the Ethernet side of one function.
@@ -96,6 +97,13 @@ type Function struct {
 
 	splitter virtio.Splitter
 	segments frame.Queue // of a frame that was cut, until the port has room
+
+	now     frame.Time // as Pace has told
+	held    frame.Time // when a frame that a limiter holds may leave
+	limit   limiter    // of all vports together
+	least   int        // Mb/s that vports share
+	fair    bool       // by WFQ
+	virtual uint64     // time of WFQ
 }
 
 // dir is the side that classifies: frames of the port, or those that vports
@@ -118,7 +126,7 @@ func New(cfg Config) *Function {
 	}
 	return &Function{
 		cfg: cfg, vports: make([]*vport, cfg.Share.Vports), zones: make([]zone, cfg.Share.Queues),
-		tables: [2]table{{by: map[key]set{}}, {by: map[key]set{}}},
+		tables: [2]table{{by: map[key]set{}}, {by: map[key]set{}}}, held: frame.Never,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // The way out, in packet order:
 //
-//  1. queue     the driver posts frames and rings the doorbell
+//  1. queue     the driver posts frames and rings the doorbell; rates (rate.go)
 //  2. check     lengths, source address, protocols that are the port's own
 //  3. tag       what the driver or the default VLAN asks for
 //  4. switch    other vports of the function (tx switching)
@@ -48,32 +48,27 @@ func (q *TxQueue) Len() int { return q.ready.n }
 func (q *TxQueue) Room() int { return q.size - q.ready.n }
 
 // Transmit passes frames of the transmit queues in turn to the port while it
-// has room, and reports whether some had to stay.
+// has room, and reports whether some had to stay for want of it. Those that a
+// rate holds back stay until NextTx.
 func (fn *Function) Transmit(port frame.Link) (waiting bool) {
+	fn.held = frame.Never
 	if fn.drain(port) {
 		return true
 	}
-	for idle := 0; idle < len(fn.txq); {
-		if fn.turn >= len(fn.txq) {
-			fn.turn = 0
-		}
-		q := fn.txq[fn.turn]
-		if q.rung == 0 || !q.vport.active[tx] {
-			fn.turn++
-			idle++
-			continue
-		}
+	for q := fn.next(); q != nil; q = fn.next() {
 		if port.Room() <= 0 || fn.segments.Len() > 0 {
 			return true
 		}
-		idle = 0
 		o, _ := q.ready.pop()
 		q.rung--
+		fn.spend(q.vport, o.f)
 		fn.send(q, o, port)
 		if fn.cfg.Fire != nil {
 			fn.cfg.Fire(q.SB, q.PI)
 		}
-		fn.turn++
+		if fn.turn++; fn.turn >= len(fn.txq) {
+			fn.turn = 0
+		}
 	}
 	return false
 }

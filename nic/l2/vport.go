@@ -35,6 +35,8 @@ type vport struct {
 	stats VportStats
 	base  Statistics
 	drops [2]frame.Drops
+	limit limiter
+	wfq   wfq
 }
 
 // Errors says which mistakes in transmitted frames the firmware asserts on;
@@ -112,6 +114,7 @@ func (fn *Function) list() {
 			fn.started = append(fn.started, v)
 		}
 	}
+	fn.weigh()
 }
 
 // DefaultVLAN is the VLAN of frames that have no tag: its tag is put into them

@@ -40,6 +40,7 @@ type Settings struct {
 	}
 	RxChecksum bool
 	DropTTL0   bool
+	TxMaxRate  int // Mb/s; 0: no limit
 }
 
 // Rule is an n-tuple rule at a place of its own in the table.
@@ -138,6 +139,8 @@ func (n *Netdev) check(s *Settings) error {
 		return status.Inval.Errorf("%d queues: want 1 to %d", s.Queues, min(share.Queues, len(n.blocks)))
 	case s.Hashes&^(l2.DefaultHash|l2.HashIPv4UDP|l2.HashIPv6UDP) != 0:
 		return status.Inval.Errorf("hash types %#x", uint8(s.Hashes))
+	case s.TxMaxRate < 0 || s.TxMaxRate > l2.MaxRate:
+		return status.Inval.Errorf("rate %d Mb/s: want 0 to %d", s.TxMaxRate, l2.MaxRate)
 	case s.TPA > l2.TPAGRO:
 		return status.Inval.Errorf("TPA mode %d", s.TPA)
 	}

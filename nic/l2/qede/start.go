@@ -71,7 +71,7 @@ func (n *Netdev) settle() error {
 		tpa := l2.DefaultTPA(n.s.MTU)
 		update.TPA = &tpa
 	}
-	return errorsOf(n.fn.VportUpdate(update), n.fn.SetTunnels(n.s.Tunnel), n.setRules(), n.classify())
+	return errorsOf(n.fn.VportUpdate(update), n.fn.SetTunnels(n.s.Tunnel), n.setRules(), n.classify(), n.fn.SetVportRate(0, n.s.TxMaxRate))
 }
 
 // rss is the RSS table over the queues in use; one queue needs none.

@@ -140,7 +140,7 @@ func printEEPROM(cmd *cobra.Command, d *netdev, operands []string) error {
 
 // changeEEPROM is ethtool -E, which qede has not either.
 func changeEEPROM(_ *cobra.Command, d *netdev, _ []string) error {
-	return fmt.Errorf("%s: the driver changes no single octets of the EEPROM: its images have checksums and are written as a whole", d.name)
+	return fmt.Errorf("%s: the driver changes no single octets of the EEPROM: its images have checksums and are written as a whole: tapir ethtool -f", d.name)
 }
 
 // printModule is ethtool -m.

@@ -99,7 +99,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w: see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDemo(), newLab(), newNIC(), newRun(), newPerf(), newRping(), newSiwt(), newPeer(), newCapture(), newExport(), newInspect(), newWireshark(), newShow(), newSet(), newVNIC(), newEM(), newSw(), newEthtool(), newPTP(), newDoctor(), newScript(), newFirmware(), newVersion(), newCompletion(), newMan())
+	root.AddCommand(newDemo(), newLab(), newNIC(), newRun(), newPerf(), newRping(), newSiwt(), newPeer(), newCapture(), newExport(), newInspect(), newWireshark(), newShow(), newSet(), newVNIC(), newEM(), newSw(), newEthtool(), newDevlink(), newPTP(), newDoctor(), newScript(), newFirmware(), newVersion(), newCompletion(), newMan())
 	return root
 }
 

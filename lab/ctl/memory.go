@@ -37,6 +37,7 @@ type IdentifyTime struct {
 var deviceCommands = map[string]func(d *served, ctx context.Context, args json.RawMessage) (any, error){
 	selftestCommand: (*served).selftest,
 	identifyCommand: (*served).identify,
+	devlinkCommand:  (*served).devlink,
 	eepromCommand: func(d *served, ctx context.Context, args json.RawMessage) (any, error) {
 		var r EEPROMRange
 		if err := arguments(eepromCommand, args, &r); err != nil {

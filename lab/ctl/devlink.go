@@ -1,0 +1,34 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+
+	"tapir/nic"
+	"tapir/wire/frame"
+)
+
+// devlinkCommand asks for what devlink shows of a device.
+const devlinkCommand = "devlink"
+
+// Devlink is what devlink shows of a device: what the NIC knows, and its
+// netdev.
+type Devlink struct {
+	nic.DevlinkInfo
+	Netdev string `json:"netdev"` // the host TAP, or else the wire TAP
+}
+
+func (d *served) devlink(ctx context.Context, _ json.RawMessage) (any, error) {
+	return await(d, ctx, func(_ frame.Time, done func(Devlink, error)) {
+		i := Devlink{DevlinkInfo: d.Device.ShowDevlink(), Netdev: d.TAP}
+		if d.HostTAP != "" {
+			i.Netdev = d.HostTAP
+		}
+		done(i, nil)
+	})
+}
+
+// Devlink describes the device.
+func (c *Client) Devlink(ctx context.Context) (i Devlink, err error) {
+	return i, c.Command(ctx, devlinkCommand, nil, &i)
+}

@@ -50,9 +50,10 @@ var kindLimits = [...]limits{
 
 // Chip is the hardware that all functions of a board share.
 type Chip struct {
-	Kind    Kind
-	MF      MFMode
-	Ports   int       // of an engine: 1, 2 or 4
+	Kind  Kind
+	MF    MFMode
+	Ports int // of an engine: 1, 2 or 4
+	emulation
 	Engines []*Engine // two: functions sit on both (CMT, "100G")
 }
 
@@ -95,7 +96,7 @@ func (e *Engine) Handle(p Protocol, fn Ramrods) { e.ramrods[p] = fn }
 
 // modes are the chip's, for the init tool.
 func (c *Chip) modes() rt.Modes {
-	m := rt.Modes(0).With([...]rt.Mode{BB: rt.BB, AH: rt.K2}[c.Kind]).With(rt.ASIC)
+	m := rt.Modes(0).With([...]rt.Mode{BB: rt.BB, AH: rt.K2}[c.Kind]).With(c.mode())
 	m = m.With([...]rt.Mode{1: rt.Ports1, 2: rt.Ports2, 4: rt.Ports4}[c.Ports])
 	switch c.MF {
 	case SingleFunction:
@@ -111,29 +112,18 @@ func (c *Chip) modes() rt.Modes {
 	return m
 }
 
-// PFFaults are what can be wrong with the firmware of one function.
-type PFFaults struct {
-	Stuck     bool // it reads no ramrod
-	NoCleanup bool // it does not acknowledge a final clean-up
-	DropBells bool // doorbells get lost
-}
-
-// Faults are those of a function, to be set.
-func (e *Engine) Faults(pf int) *PFFaults { return &e.storms[pf].faults }
-
 // storm is the firmware of one function.
 type storm struct {
 	engine *Engine
 	pf     int
-	faults PFFaults
+	faults
+	counted
 
 	hwfn    *Hwfn // whose rings it reads; nil: nobody's
 	started bool
 	tunnels Tunnels
 	rung    bool
 	events  []spq.Event // to be told
-	ramrods uint64
-	dropped uint64 // doorbells
 }
 
 // Ramrods and events of protocol COMMON.
@@ -155,8 +145,8 @@ const (
 func (s *storm) bell(addr uint32, data uint64, _ int) {
 	switch {
 	case s.hwfn == nil || s.hwfn.alloc == nil || addr != hw.DoorbellAddr(s.hwfn.alloc.spqCID):
-	case s.faults.DropBells:
-		s.dropped++
+	case s.dropBells():
+		s.drop()
 	default:
 		s.hwfn.alloc.spq.Doorbell(uint16(data))
 		s.rung = true
@@ -165,7 +155,7 @@ func (s *storm) bell(addr uint32, data uint64, _ int) {
 
 // run executes what the doorbells have told of, and writes the events.
 func (s *storm) run(now frame.Time) {
-	if s.hwfn == nil || s.hwfn.alloc == nil || s.faults.Stuck {
+	if s.hwfn == nil || s.hwfn.alloc == nil || s.stuck() {
 		return
 	}
 	a := s.hwfn.alloc
@@ -173,7 +163,7 @@ func (s *storm) run(now frame.Time) {
 		s.rung = false
 		for el, ok := a.spq.Fetch(); ok; el, ok = a.spq.Fetch() {
 			code, data := s.execute(el)
-			s.ramrods++
+			s.ramrod()
 			s.events = append(s.events, spq.Event{Protocol: el.Protocol, Opcode: el.Cmd, VF: spq.NoVF, Echo: el.Echo, Code: code, Data: data})
 		}
 	}
@@ -191,7 +181,7 @@ func (s *storm) run(now frame.Time) {
 
 // next is when it wants to run: at once if there is something.
 func (s *storm) next(now frame.Time) frame.Time {
-	if s.hwfn != nil && s.hwfn.alloc != nil && !s.faults.Stuck && (s.rung || len(s.events) > 0) {
+	if s.hwfn != nil && s.hwfn.alloc != nil && !s.stuck() && (s.rung || len(s.events) > 0) {
 		return now
 	}
 	return frame.Never
@@ -240,7 +230,7 @@ func (s *storm) detach() { s.hwfn, s.rung, s.events = nil, false, nil }
 
 // cleanup is the final clean-up of a predecessor: true if it is acknowledged.
 func (s *storm) cleanup() bool {
-	if s.faults.NoCleanup {
+	if s.noCleanup() {
 		return false
 	}
 	s.started, s.tunnels = false, Tunnels{}

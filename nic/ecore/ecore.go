@@ -59,7 +59,7 @@ type Config struct {
 	MFW []MFW
 	Int []Interrupts
 	// Fault fails a step of a call: "hw_init/pf_start" on hwfn 0 and so on; nil:
-	// none fails.
+	// none fails. It needs Emulation.
 	Fault func(hwfn int, step string) error
 	Hooks Hooks
 	// Log is told what happens; nil: nobody is.
@@ -101,12 +101,12 @@ type Hwfn struct {
 	info   Info
 	res    [NumResources]Share
 
-	pf     *PFParams
-	alloc  *allocated
-	load   Load
-	done   bool // LOAD_DONE was sent
-	isr    bool // the slowpath's interrupt is installed
-	phases []string
+	pf    *PFParams
+	alloc *allocated
+	load  Load
+	done  bool // LOAD_DONE was sent
+	isr   bool // the slowpath's interrupt is installed
+	debug
 }
 
 // New returns a zeroed device.
@@ -170,13 +170,6 @@ func (d *Dev) simple(call string, then State, do func() error, from ...State) (e
 	}
 	d.end(then, d.now, err, nil)
 	return err
-}
-
-func (d *Dev) fault(hwfn int, step string) error {
-	if d.cfg.Fault == nil {
-		return nil
-	}
-	return d.cfg.Fault(hwfn, step)
 }
 
 // step is a part of a call.

@@ -2,6 +2,7 @@ package ecore
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"tapir/nic/status"
@@ -245,6 +246,21 @@ type bed struct {
 	fault func(hwfn int, step string) error
 	said  []string
 	log   frame.Log
+}
+
+// needEmulation ends a test in which steps fail, in builds without that.
+func needEmulation(t testing.TB) {
+	if !Emulation {
+		t.Skip("faults need emulation")
+	}
+}
+
+// ran compares the phases that ran, where the build remembers them.
+func ran(t testing.TB, h *Hwfn, want string) {
+	t.Helper()
+	if got := strings.Join(h.Phases(), " "); Debug && got != want {
+		t.Errorf("%v: phases %s, want %s", h, got, want)
+	}
 }
 
 func newChip(t testing.TB, kind Kind, engines, ports, functions int) *Chip {

@@ -120,6 +120,7 @@ func TestFirmwareRefused(t *testing.T) {
 
 // An engine whose storms have no firmware starts no function.
 func TestNoFirmwareInStorms(t *testing.T) {
+	needEmulation(t)
 	x := single(t)
 	x.fault = func(_ int, step string) error {
 		if step == "hw_init/pf_start" {

@@ -36,7 +36,7 @@ func TestVerbosityAtRunTime(t *testing.T) {
 // error of that hwfn; the other goes on.
 func TestOneEngineFails(t *testing.T) {
 	x := dual(t).to("hw_init")
-	x.chip.Engines[1].Faults(0).Stuck = true
+	pfFaults(t, x.chip.Engines[1], 0).Stuck = true
 	if err := x.wait(func(done Done) { x.d.Hwfns[1].Heartbeat(x.now, done) }); !errors.Is(err, status.Busy) {
 		t.Errorf("the engine that is stuck: %v", err)
 	}
@@ -63,13 +63,13 @@ func TestOneEngineFails(t *testing.T) {
 func TestDoorbellRecovery(t *testing.T) {
 	x := single(t).to("hw_init")
 	h := x.d.Lead()
-	x.chip.Engines[0].Faults(0).DropBells = true
+	pfFaults(t, x.chip.Engines[0], 0).DropBells = true
 	answered := false
 	h.Heartbeat(x.now, func(_ frame.Time, err error) { answered = err == nil })
 	if x.d.Poll(x.now); answered {
 		t.Error("a doorbell that was dropped is answered")
 	}
-	x.chip.Engines[0].Faults(0).DropBells = false
+	pfFaults(t, x.chip.Engines[0], 0).DropBells = false
 	h.DoorbellOverflow(x.now)
 	if x.d.Poll(x.now); !answered || !slices.Contains(x.said, "doorbell_recovery 0") {
 		t.Errorf("answered %v, %v", answered, x.said)
@@ -87,7 +87,7 @@ func TestRecovery(t *testing.T) {
 	if err := x.d.Lead().StartRecovery(); err != nil || !slices.Contains(x.said, "schedule_recovery 0") {
 		t.Errorf("%v, %v", err, x.said)
 	}
-	x.chip.Engines[0].Faults(0).Stuck = true // nothing answers any more
+	pfFaults(t, x.chip.Engines[0], 0).Stuck = true // nothing answers any more
 	if err := x.d.RecoveryProlog(x.now); err != nil || !x.d.Recovering() || x.d.HealthState() != "recovering" {
 		t.Fatalf("%v, %s", err, x.d.HealthState())
 	}
@@ -103,7 +103,7 @@ func TestRecovery(t *testing.T) {
 			t.Errorf("%s", line)
 		}
 	}
-	x.chip.Engines[0].Faults(0).Stuck = false
+	pfFaults(t, x.chip.Engines[0], 0).Stuck = false
 	for _, c := range calls[1:6] {
 		if err := c.do(x); err != nil {
 			t.Fatalf("%s: %v", c.name, err)

@@ -85,6 +85,9 @@ func (d *Dev) checkInit(p *InitParams) error {
 	if p.IntMode > Poll {
 		return status.Inval.Errorf("interrupt mode %d", p.IntMode)
 	}
+	if err := d.cfg.Chip.emulation.validate(); err != nil {
+		return err
+	}
 	return p.Tunnels.validate()
 }
 
@@ -119,7 +122,8 @@ func (h *Hwfn) gate(open uint32) error { return h.wr(regParser+4*uint32(h.storm.
 func (h *Hwfn) loadReq(p LoadParams, now frame.Time, done Done) {
 	h.mfw.LoadReq(p, now, func(l Load, err error, now frame.Time) {
 		if err == nil {
-			h.load, h.done, h.phases = l, false, nil
+			h.load, h.done = l, false
+			h.debug.load()
 			h.verbose(frame.LogError, "load response %v", l)
 			if l == LoadEngine {
 				h.engine.reset()
@@ -230,7 +234,7 @@ func (h *Hwfn) runPhase(ph rt.Phase, id int, now frame.Time, done Done) {
 	}
 	chip := &chipAccess{h: h}
 	run := h.dev.image.Program.Start(ph, id, h.dev.cfg.Chip.modes(), &h.alloc.rt, chip, h.dev.inflate)
-	h.phases = append(h.phases, ph.String())
+	h.debug.phase(ph.String())
 	var on func(now frame.Time)
 	on = func(now frame.Time) {
 		until, err := run.Step(now)

@@ -210,6 +210,7 @@ func TestNoPFParams(t *testing.T) {
 // the same call works afterwards. B 3: "hw prepare failed" and a crash behind
 // it. IN-15, IN-09
 func TestUnwind(t *testing.T) {
+	needEmulation(t)
 	steps := map[string]bool{}
 	for _, make := range []func(testing.TB) *bed{single, dual} {
 		x := make(t)
@@ -294,7 +295,7 @@ func TestSlowpathInterrupt(t *testing.T) {
 func TestStopGoesOn(t *testing.T) {
 	x := single(t).to("hw_init")
 	x.d.InitDP(0)
-	x.chip.Engines[0].Faults(0).Stuck = true
+	pfFaults(t, x.chip.Engines[0], 0).Stuck = true
 	x.chip.Engines[0].Regs.Write(regTimers+4, 1)
 	cid, err := x.d.Lead().Contexts().Acquire(cxt.IWARP)
 	if err != nil {
@@ -359,9 +360,7 @@ func TestPhases(t *testing.T) {
 	var beds []*bed
 	for pf, want := range []string{"ENGINE PORT PF QM_PF", "PORT PF QM_PF", "PF QM_PF", "PF QM_PF"} {
 		x := newBed(t, chip, b, pf).to("hw_init")
-		if got := strings.Join(x.d.Lead().Phases(), " "); got != want {
-			t.Errorf("function %d: %s, want %s", pf, got, want)
-		}
+		ran(t, x.d.Lead(), want)
 		beds = append(beds, x)
 	}
 	h := beds[0].d.Lead()
@@ -382,13 +381,12 @@ func TestPhases(t *testing.T) {
 	if err := run(rt.VF, rt.Slots); !errors.Is(err, status.Inval) {
 		t.Errorf("a slot beyond the end: %v", err)
 	}
-	if got := strings.Join(h.Phases(), " "); got != "ENGINE PORT PF QM_PF VF QM_PF" {
-		t.Error(got)
-	}
+	ran(t, h, "ENGINE PORT PF QM_PF VF QM_PF")
 }
 
 // IN-27
 func TestTunnels(t *testing.T) {
+	needEmulation(t)
 	x := dual(t).to("hw_init")
 	want := DefaultTunnels()
 	for _, h := range x.d.Hwfns {

@@ -17,6 +17,7 @@ import (
 // of an engine's epoch is told ENGINE, one of a port's PORT; the same mirrored;
 // nobody is let in while another loads, and LOAD_DONE follows every grant.
 func TestLoadMirror(t *testing.T) {
+	needEmulation(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		chip := newChip(t, AH, 1, rapid.SampledFrom([]int{1, 2, 4}).Draw(rt, "ports"), rapid.IntRange(1, 6).Draw(rt, "functions"))
 		b := &board{delay: true}
@@ -177,7 +178,7 @@ func TestCrashedPredecessor(t *testing.T) {
 		t.Errorf("an OS over an OS: %v", err)
 	}
 	for _, p := range []LoadParams{{Override: OverrideAlways}, {CrashKernel: true}} {
-		faults := chip.Engines[0].Faults(1)
+		faults := pfFaults(t, chip.Engines[0], 1)
 		faults.NoCleanup = true
 		start := x.now
 		if err := x.init(InitParams{Load: p}); !errors.Is(err, status.Timeout) || x.now.Sub(start) != time.Second || old.phase != idle {

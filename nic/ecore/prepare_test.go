@@ -67,6 +67,7 @@ func TestMFWShares(t *testing.T) {
 
 // IN-03
 func TestRelaxedProbe(t *testing.T) {
+	needEmulation(t)
 	for _, c := range []struct {
 		what    string
 		set     func(x *bed)

@@ -45,8 +45,8 @@ type HwfnInfo struct {
 func (d *Dev) Show() (list []HwfnInfo) {
 	for _, h := range d.Hwfns {
 		i := HwfnInfo{Device: d.cfg.Name, State: d.state.String(), Call: d.call, Hwfn: h.Index, PF: h.storm.pf, Chip: d.cfg.Chip.Kind,
-			Personality: h.info.Personality, MTU: h.info.MTU, MF: d.cfg.Chip.MF, IntMode: d.intMode, Load: h.load, Phases: h.phases,
-			Fastpath: d.FastpathOpen(), Tunnels: h.storm.tunnels, Shares: h.res, PTT: h.BAR.Stats(), Ramrods: h.storm.ramrods,
+			Personality: h.info.Personality, MTU: h.info.MTU, MF: d.cfg.Chip.MF, IntMode: d.intMode, Load: h.load, Phases: h.Phases(),
+			Fastpath: d.FastpathOpen(), Tunnels: h.storm.tunnels, Shares: h.res, PTT: h.BAR.Stats(), Ramrods: h.storm.executed(),
 			Health: d.HealthState()}
 		if d.image != nil {
 			i.Firmware, i.Form = h.Firmware(), d.image.Form

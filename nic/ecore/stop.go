@@ -219,8 +219,8 @@ func (d *Dev) IntDisablePostISRRelease() error {
 	}, Stopped)
 }
 
-// Phases lists the phases that ran since the load.
-func (h *Hwfn) Phases() []string { return h.phases }
+// Phases lists the phases that ran since the load, if the build has Debug.
+func (h *Hwfn) Phases() []string { return h.debug.ran() }
 
 // RT is the runtime array, nil while there is none.
 func (h *Hwfn) RT() *rt.Array {

@@ -114,7 +114,7 @@ func (r *Run) read(op Op, addr uint32) (wait time.Duration) {
 		r.err = status.Timeout.Errorf("phase %v: register %#x is %#x after %d tries, not %#x", r.Phase, addr, v, pollTries, want)
 		return 0
 	}
-	return pollEvery
+	return r.Modes.pollEvery()
 }
 
 func (r *Run) write(op Op, addr uint32) error {

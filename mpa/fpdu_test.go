@@ -299,3 +299,12 @@ func BenchmarkReceive(b *testing.B) {
 		}
 	}
 }
+
+// The firmware's lengths of FPDUs.
+func TestFPDULengths(t *testing.T) {
+	for ulpdu, want := range map[int]int{0: 8, 1: 8, 2: 8, 3: 12, 100: 108} {
+		if got := (Layout{CRC: true}).FPDULen(0, ulpdu); got != want {
+			t.Errorf("ULPDU of %d octets: %d, want %d", ulpdu, got, want)
+		}
+	}
+}

@@ -51,7 +51,7 @@ func Drift(scaledPPM int64) DriftRegister {
 	if want == 0 {
 		return best
 	}
-	for v := uint64(1); v <= 7; v++ {
+	for v := uint64(7); v >= 1; v-- { // of two as near the driver core takes the larger
 		n := v * scaledOne / want / 16 // half a quantum too far, at most
 		for _, n := range [...]uint64{n - min(n, 1), n, n + 1} {
 			n = max(1, min(n, driftPeriods))

@@ -90,3 +90,24 @@ func TestDriftIsUsed(t *testing.T) {
 		}
 	}
 }
+
+// The words that the driver core writes, of corrections that scaled ppm can
+// express.
+//
+// PT-05
+func TestDriftVectors(t *testing.T) {
+	for ppb, want := range map[int64]DriftRegister{
+		0: 0x0fffffff, 1000: 0x7006acfc, 10_000: 0x7000aae6, 100_000: 0x70001117, 1_000_000: 0x700001b5, 100_000_000: 0x40000002,
+	} {
+		scaled := ppb * 65536 / 1000
+		if got := Drift(scaled) &^ driftFaster; got != want {
+			t.Errorf("%d ppb: %#x, want %#x", ppb, uint32(got), uint32(want))
+		}
+		if ppb != 0 && Drift(scaled)&driftFaster == Drift(-scaled)&driftFaster {
+			t.Errorf("%d ppb: both directions are one", ppb)
+		}
+	}
+	if Drift(65536)&driftFaster == 0 || driftFaster != 1<<31 {
+		t.Error("bit 31 is not that of faster")
+	}
+}

@@ -248,6 +248,9 @@ func (d *Device) coreRows() (rows []DeviceRow) {
 		} {
 			rows = append(rows, DeviceRow{Name: c.name, Ever: new(int(c.n))})
 		}
+		for _, c := range h.ByCommand {
+			rows = append(rows, DeviceRow{Name: "ramrod", Value: c.String(), Ever: new(int(c.Count))})
+		}
 		use("eq", int(h.EQ.Waiting), h.EQ.Elements, int(h.EQ.Events))
 	}
 	health := d.core.dev.Health()

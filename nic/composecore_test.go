@@ -51,6 +51,9 @@ func TestCoreLifeOfNIC(t *testing.T) {
 	if r := value(t, rows, "ilt", "lines"); *r.Used < 500 || *r.Limit != 11000 {
 		t.Errorf("ILT lines %d of %d", *r.Used, *r.Limit)
 	}
+	if ecore.Debug && *value(t, rows, "ramrod", "COMMON PF_START").Ever != 1 {
+		t.Error("not one PF_START")
+	}
 	if r := value(t, rows, "spq", ""); *r.Ever != 1 || d.interrupts.dev.ShowVectors()[0].Interrupts != 1 {
 		t.Errorf("%d ramrods, %d interrupts", *r.Ever, d.interrupts.dev.ShowVectors()[0].Interrupts)
 	}

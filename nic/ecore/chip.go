@@ -1,6 +1,8 @@
 package ecore
 
 import (
+	"fmt"
+
 	"tapir/nic/ecore/cxt"
 	"tapir/nic/ecore/hw"
 	"tapir/nic/ecore/rt"
@@ -163,7 +165,7 @@ func (s *storm) run(now frame.Time) {
 		s.rung = false
 		for el, ok := a.spq.Fetch(); ok; el, ok = a.spq.Fetch() {
 			code, data := s.execute(el)
-			s.ramrod()
+			s.ramrod(el.Protocol, el.Cmd)
 			s.events = append(s.events, spq.Event{Protocol: el.Protocol, Opcode: el.Cmd, VF: spq.NoVF, Echo: el.Echo, Code: code, Data: data})
 		}
 	}
@@ -177,6 +179,24 @@ func (s *storm) run(now frame.Time) {
 			return // the handler of the event ended the function
 		}
 	}
+}
+
+// RamrodCount is how many ramrods of a command the firmware has executed.
+type RamrodCount struct {
+	Protocol cxt.Protocol
+	Cmd      uint8
+	Count    uint64
+}
+
+var commonNames = [...]string{RamrodPFStart: "PF_START", RamrodPFStop: "PF_STOP", RamrodVFStart: "VF_START", RamrodVFStop: "VF_STOP",
+	RamrodPFUpdate: "PF_UPDATE", RamrodRLUpdate: "RL_UPDATE", RamrodEmpty: "EMPTY"}
+
+// String names the command: "COMMON PF_START".
+func (c RamrodCount) String() string {
+	if c.Protocol == cxt.Common && int(c.Cmd) < len(commonNames) && commonNames[c.Cmd] != "" {
+		return fmt.Sprintf("%v %s", c.Protocol, commonNames[c.Cmd])
+	}
+	return fmt.Sprintf("%v %d", c.Protocol, c.Cmd)
 }
 
 // next is when it wants to run: at once if there is something.

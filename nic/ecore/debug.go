@@ -2,6 +2,13 @@
 
 package ecore
 
+import (
+	"cmp"
+	"slices"
+
+	"tapir/nic/ecore/cxt"
+)
+
 // debug is what a hwfn remembers for display and tests alone. Builds with the
 // tag remove_dbg leave it out.
 type debug struct{ phases []string }
@@ -16,8 +23,23 @@ func (d *debug) phase(name string) { d.phases = append(d.phases, name) }
 func (d *debug) ran() []string { return d.phases }
 
 // counted are what a storm counts for display alone.
-type counted struct{ ramrods, dropped uint64 }
+type counted struct {
+	ramrods, dropped uint64
+	by               []RamrodCount // in order of protocol and command
+}
 
-func (c *counted) ramrod()          { c.ramrods++ }
-func (c *counted) drop()            { c.dropped++ }
-func (c *counted) executed() uint64 { return c.ramrods }
+func (c *counted) ramrod(p cxt.Protocol, cmd uint8) {
+	c.ramrods++
+	key := RamrodCount{Protocol: p, Cmd: cmd}
+	at, found := slices.BinarySearchFunc(c.by, key, func(a, b RamrodCount) int {
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Cmd, b.Cmd))
+	})
+	if !found {
+		c.by = slices.Insert(c.by, at, key)
+	}
+	c.by[at].Count++
+}
+
+func (c *counted) drop()                   { c.dropped++ }
+func (c *counted) executed() uint64        { return c.ramrods }
+func (c *counted) commands() []RamrodCount { return slices.Clone(c.by) }

@@ -475,6 +475,14 @@ func TestRamrods(t *testing.T) {
 	if err := x.wait(func(done Done) { h.Heartbeat(x.now, done) }); err != nil {
 		t.Errorf("heartbeat: %v", err)
 	}
+	if by := fmt.Sprint(x.d.Show()[0].ByCommand); Debug && by != "[FCOE 1 ETH 1 COMMON PF_START COMMON EMPTY]" {
+		t.Errorf("ramrods by command: %s", by)
+	}
+	for _, c := range x.d.Show()[0].ByCommand {
+		if c.Count != 1 {
+			t.Errorf("%v: %d times", c, c.Count)
+		}
+	}
 	x.down()
 	if err := h.Post(spq.Request{Protocol: cxt.Eth}, 0); !errors.Is(err, status.Inval) {
 		t.Errorf("ramrod of a function that is down: %v", err)

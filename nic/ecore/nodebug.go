@@ -2,6 +2,8 @@
 
 package ecore
 
+import "tapir/nic/ecore/cxt"
+
 type debug struct{}
 
 // Debug tells whether a hwfn remembers what is for display alone.
@@ -13,6 +15,7 @@ func (*debug) ran() []string { return nil }
 
 type counted struct{}
 
-func (*counted) ramrod()          {}
-func (*counted) drop()            {}
-func (*counted) executed() uint64 { return 0 }
+func (*counted) ramrod(cxt.Protocol, uint8) {}
+func (*counted) drop()                      {}
+func (*counted) executed() uint64           { return 0 }
+func (*counted) commands() []RamrodCount    { return nil }

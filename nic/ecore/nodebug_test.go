@@ -15,7 +15,7 @@ func TestNoDebugData(t *testing.T) {
 		t.Error("debug data is there")
 	}
 	x := single(t).to("hw_init")
-	if h := x.d.Lead(); h.Phases() != nil || x.d.Show()[0].Ramrods != 0 {
+	if h := x.d.Lead(); h.Phases() != nil || x.d.Show()[0].Ramrods != 0 || x.d.Show()[0].ByCommand != nil {
 		t.Errorf("%v, %d ramrods", h.Phases(), x.d.Show()[0].Ramrods)
 	}
 }

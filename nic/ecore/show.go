@@ -36,7 +36,8 @@ type HwfnInfo struct {
 	SPQ           spq.Stats
 	EQ            spq.EQStats
 	Ramrods       uint64 // that the firmware has executed
-	Doorbells     int    // in the recovery list
+	ByCommand     []RamrodCount
+	Doorbells     int // in the recovery list
 	BellsAgain    uint64
 	Health        string
 }
@@ -46,7 +47,7 @@ func (d *Dev) Show() (list []HwfnInfo) {
 	for _, h := range d.Hwfns {
 		i := HwfnInfo{Device: d.cfg.Name, State: d.state.String(), Call: d.call, Hwfn: h.Index, PF: h.storm.pf, Chip: d.cfg.Chip.Kind,
 			Personality: h.info.Personality, MTU: h.info.MTU, MF: d.cfg.Chip.MF, IntMode: d.intMode, Load: h.load, Phases: h.Phases(),
-			Fastpath: d.FastpathOpen(), Tunnels: h.storm.tunnels, Shares: h.res, PTT: h.BAR.Stats(), Ramrods: h.storm.executed(),
+			Fastpath: d.FastpathOpen(), Tunnels: h.storm.tunnels, Shares: h.res, PTT: h.BAR.Stats(), Ramrods: h.storm.executed(), ByCommand: h.storm.commands(),
 			Health: d.HealthState()}
 		if d.image != nil {
 			i.Firmware, i.Form = h.Firmware(), d.image.Form

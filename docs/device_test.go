@@ -1,0 +1,15 @@
+package docs
+
+import (
+	"os"
+	"testing"
+)
+
+// TestDevice looks for the tests that device.md names.
+func TestDevice(t *testing.T) {
+	page, err := os.ReadFile("device.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	namedTests(t, string(page))
+}

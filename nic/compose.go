@@ -44,6 +44,7 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 	d.CM.SetVLAN(d.cfg.VLAN)
 	d.Verbs.Watch(d.noteAsync)
 	d.toe = toe.New(cfg, d.pool, toeOutput{d}, &d.notes)
+	d.toe.SetMaxSegs(d.cfg.maxSegs())
 	if d.cfg.IWARP.Source == nil {
 		d.cfg.IWARP.Source = d.sourceFor
 	}

@@ -76,6 +76,7 @@ type Config struct {
 	Frames    FrameMode
 	Seed      uint64 // of everything that looks random
 	Ethernet  Ethernet
+	Features  Features
 	RDMA      RDMA // of its limits, MaxIRD and MaxORD are 32 by default
 	IWARP     iwarp.Config
 	// TCP sets up the offload engine. The NIC itself decides on its Seed, MTU
@@ -198,6 +199,9 @@ func (c *Config) validate() error {
 		return err
 	}
 	if err := c.Ethernet.validate(c); err != nil {
+		return err
+	}
+	if err := c.validateFeatures(); err != nil {
 		return err
 	}
 	if err := c.RDMA.validate(); err != nil {

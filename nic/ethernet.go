@@ -73,8 +73,15 @@ func (c *Config) netdev() qede.Settings {
 	if s.Key == ([l2.KeyLen]byte{}) {
 		s.Key = keyByChance(c.seed())
 	}
-	if e.GRO {
-		s.TPA, s.RxChecksum = l2.TPAGRO, true
+	s.RxChecksum, s.NoTxChecksum, s.NoTSO, s.NoGRO, s.NoRSS = c.rxChecksum(), !c.txChecksum(), !c.tso(), !c.gro(), c.Features.NoRxHash
+	switch {
+	case c.groHW():
+		s.TPA = l2.TPAGRO
+	case c.lro():
+		s.TPA = l2.TPARSC
+	}
+	if c.Features.NoVLANFilter {
+		s.VLANs = nil
 	}
 	e.tunnels(&s.Tunnel)
 	return s

@@ -19,11 +19,10 @@ func (f *function) describe(e *EthtoolInfo, queues int) {
 	s := f.Settings()
 	e.Rings = EthtoolRings{RxMax: l2.MaxRing, TxMax: l2.MaxRing, Rx: s.RxRing, Tx: s.TxRing}
 	e.Channels = EthtoolChannels{MaxCombined: queues, Combined: s.Queues}
-	on := map[string]bool{"ntuple-filters": true, "receive-hashing": s.Queues > 1, "rx-vlan-filter": len(s.VLANs) > 0}
-	for i := range e.Features {
-		e.Features[i].On = e.Features[i].On || on[e.Features[i].Name]
-	}
-	e.Features = append(e.Features, EthtoolFeature{Name: "rx-gro-hw", On: s.TPA == l2.TPAGRO, Fixed: true})
+
+	table := f.Table()
+	e.RSS = &EthtoolRSS{Table: table[:], Key: s.Key[:], Hashes: s.Hashes}
+	e.Rules, e.MaxRules = s.Rules, f.Function().Share().Rules
 
 	e.Stats = slices.Insert(e.Stats, after(e.Stats, "mac_filter_discards"), f.counters(vportStats)...)
 	e.Stats = slices.Insert(e.Stats, after(e.Stats, "packet_too_big_discard"), f.counters(tpaStats)...)

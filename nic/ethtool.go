@@ -2,6 +2,8 @@ package nic
 
 import (
 	"tapir/nic/ecore/fw"
+	"tapir/nic/l2"
+	"tapir/nic/l2/qede"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -25,6 +27,17 @@ type EthtoolInfo struct {
 	Features []EthtoolFeature `json:"features"`
 	// Stats are those of the driver qede that are counted, in its order.
 	Stats []Counter `json:"stats"`
+	// RSS and Rules are those of the host function, nil and none without one.
+	RSS      *EthtoolRSS `json:"rss,omitempty"`
+	Rules    []qede.Rule `json:"rules,omitempty"`
+	MaxRules int         `json:"max_rules"`
+}
+
+// EthtoolRSS is how received packets are spread.
+type EthtoolRSS struct {
+	Table  []int        `json:"table"` // queues
+	Key    []byte       `json:"key"`
+	Hashes l2.HashTypes `json:"hashes"`
 }
 
 // EthtoolPause are the flow control settings.
@@ -32,6 +45,9 @@ type EthtoolPause struct {
 	Autoneg bool `json:"autoneg"`
 	Rx      bool `json:"rx"`
 	Tx      bool `json:"tx"`
+	// What came of it.
+	RxNegotiated bool `json:"rx_negotiated"`
+	TxNegotiated bool `json:"tx_negotiated"`
 }
 
 // EthtoolRings are the sizes of queues, in frames; 0: there is no such queue.
@@ -48,21 +64,13 @@ type EthtoolChannels struct {
 	Combined    int `json:"combined"`
 }
 
-// EthtoolFeature is one line of ethtool -k. Parts have the name of the whole
-// that they belong to.
-type EthtoolFeature struct {
-	Name  string `json:"name"`
-	Whole string `json:"whole,omitempty"`
-	On    bool   `json:"on"`
-	Fixed bool   `json:"fixed"` // it cannot be changed
-}
-
 // ShowEthtool describes the NIC as ethtool does.
 func (d *Device) ShowEthtool() EthtoolInfo {
 	e := EthtoolInfo{
 		Netdev: d.cfg.Name, Driver: "tapir", PermAddr: d.permanent, Msglvl: d.cfg.Msglvl.Word(),
 		FirmwareVersion: d.firmwareVersion(), BootVersion: d.bootVersion(), StormVersion: fw.Wanted.String(),
 		Link:     d.ethtoolLink(),
+		Pause:    d.pause(),
 		Rings:    EthtoolRings{TxMax: queueFrames, Tx: queueFrames},
 		Channels: EthtoolChannels{MaxCombined: 1, Combined: 1},
 		Features: d.features(), Stats: d.qedeStats(),
@@ -73,31 +81,10 @@ func (d *Device) ShowEthtool() EthtoolInfo {
 	return e
 }
 
-// features are what the NIC does for frames, which follows from its settings.
-func (d *Device) features() []EthtoolFeature {
-	gso, tagged := d.cfg.Frames != Wire, d.cfg.VLAN != 0
-	all := []EthtoolFeature{
-		{Name: "rx-checksumming", On: true},
-		{Name: "tx-checksumming", On: true},
-		{Name: "tx-checksum-ipv4", Whole: "tx-checksumming", On: true},
-		{Name: "tx-checksum-ipv6", Whole: "tx-checksumming", On: true},
-		{Name: "scatter-gather", On: d.wire.gathers},
-		{Name: "tx-scatter-gather", Whole: "scatter-gather", On: d.wire.gathers},
-		{Name: "tcp-segmentation-offload", On: gso},
-		{Name: "tx-tcp-segmentation", Whole: "tcp-segmentation-offload", On: gso},
-		{Name: "tx-tcp6-segmentation", Whole: "tcp-segmentation-offload", On: gso},
-		{Name: "large-receive-offload", On: gso},
-		{Name: "rx-vlan-offload", On: tagged},
-		{Name: "tx-vlan-offload", On: tagged},
-		{Name: "rx-vlan-filter", On: tagged},
-		{Name: "ntuple-filters"},
-		{Name: "receive-hashing"},
-		{Name: "loopback", On: !d.cfg.NoLoopback},
-	}
-	for i := range all {
-		all[i].Fixed = true
-	}
-	return all
+// pause is the flow control that the driver asks for, and what it has.
+func (d *Device) pause() EthtoolPause {
+	p, s := d.management.mcp.LinkParams(), d.management.mcp.LinkState()
+	return EthtoolPause{Autoneg: p.PauseAutoneg, Rx: p.ForcedRx, Tx: p.ForcedTx, RxNegotiated: s.RxFlowControl, TxNegotiated: s.TxFlowControl}
 }
 
 // qedeStats are the counters that ethtool -S shows, with qede's names.

@@ -1,8 +1,6 @@
 package nic
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 
 	"tapir/wire/frame"
@@ -93,31 +91,5 @@ func TestEthtoolStats(t *testing.T) {
 	a.dev.LinkUp(w.now)
 	if e := a.dev.ShowEthtool(); !e.Link.Up || a.ethtoolStat("link_change_count") != 2 {
 		t.Errorf("%+v, %d changes", e.Link, a.ethtoolStat("link_change_count"))
-	}
-}
-
-// The features follow from the settings.
-func TestEthtoolFeatures(t *testing.T) {
-	for _, c := range []struct {
-		cfg Config
-		on  string
-	}{
-		{Config{}, "loopback"},
-		{Config{Frames: GSO, NoLoopback: true}, "tcp-segmentation-offload tx-tcp-segmentation tx-tcp6-segmentation large-receive-offload"},
-		{Config{VLAN: 5}, "rx-vlan-offload tx-vlan-offload rx-vlan-filter loopback"},
-	} {
-		_, a, _ := twoNICs(t, c.cfg)
-		var on []string
-		for _, f := range a.dev.ShowEthtool().Features {
-			if f.On && !strings.Contains(f.Name, "checksum") && !strings.Contains(f.Name, "scatter") {
-				on = append(on, f.Name)
-			}
-		}
-		if got := strings.Join(on, " "); got != c.on {
-			t.Errorf("%+v: %s, want %s", c.cfg, got, c.on)
-		}
-		if _, err := json.Marshal(a.dev.ShowEthtool()); err != nil {
-			t.Error(err)
-		}
 	}
 }

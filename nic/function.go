@@ -104,8 +104,8 @@ func (d *Device) toFunction(f *frame.Frame) {
 // fromHost takes a frame of the operating system: it waits in the transmit
 // queue until Poll.
 func (d *Device) fromHost(f *frame.Frame) {
-	if !d.function.Queue(f) {
-		d.dropOut(&d.wire, outgoing{f: f}, frame.DropTxQueue)
+	if r := d.function.Queue(f); r != frame.DropNone {
+		d.dropOut(&d.wire, outgoing{f: f}, r)
 	}
 }
 

@@ -61,7 +61,7 @@ func netdevParams() []*Param {
 		list(Param{Name: "rss_table", Expect: "queues with commas, at most 128, or equal", Help: "queue of each entry of the indirection table, repeated to 128; equal: all in turn"},
 			"equal", func(c *Config) *[]int { return &c.Ethernet.Table }, strconv.Atoi, strconv.Itoa),
 		list(Param{Name: "ntuple", Expect: "rules such as 0 tcp4 dst-port 80 action 1, with commas, or none", Help: "rules that send packets to a queue, or with action -1 drop them; all compare the same fields"},
-			"none", func(c *Config) *[]qede.Rule { return &c.Ethernet.Rules }, parseRule, formatRule),
+			"none", func(c *Config) *[]qede.Rule { return &c.Ethernet.Rules }, ParseRule, FormatRule),
 		number(Param{Name: "pvid", Help: "VLAN of frames that the host TAP sends without a tag, 0 for none"},
 			func(c *Config) *uint16 { return &c.Ethernet.PVID }, 0, 0, 4094),
 		boolean(Param{Name: "spoof_check", Help: "drop what the host TAP sends with the address of another station"},
@@ -155,8 +155,9 @@ var flowTypes = []struct {
 	v6    bool
 }{{"tcp4", ip.ProtoTCP, false}, {"udp4", ip.ProtoUDP, false}, {"tcp6", ip.ProtoTCP, true}, {"udp6", ip.ProtoUDP, true}}
 
-// parseRule reads a rule in the words of ethtool -N, its location first.
-func parseRule(s string) (r qede.Rule, err error) {
+// ParseRule reads a rule in the words of ethtool -N, its location first: 0 tcp4
+// dst-port 80 action 1.
+func ParseRule(s string) (r qede.Rule, err error) {
 	words := strings.Fields(s)
 	if len(words) < 4 || len(words)%2 != 0 {
 		return r, errValue
@@ -212,7 +213,8 @@ func ruleField(r *qede.Rule, word, value string) (err error) {
 	return err
 }
 
-func formatRule(r qede.Rule) string {
+// FormatRule is a rule as ParseRule reads it.
+func FormatRule(r qede.Rule) string {
 	s := strconv.Itoa(r.Location)
 	for _, t := range flowTypes {
 		if t.proto == r.Proto && t.v6 == r.V6 {

@@ -31,7 +31,8 @@ const (
 	PauseAuto LinkPause = iota // negotiate, both advertised
 	PauseAutoRx
 	PauseAutoTx
-	PauseNone // forced, from here on
+	PauseAutoNone // negotiate, neither advertised
+	PauseNone     // forced, from here on
 	PauseRx
 	PauseTx
 	PauseBoth
@@ -169,7 +170,7 @@ func linkSettings() []*Param {
 		bits(driver("link_advertise", "speeds that are advertised"), func(c *Config) *mfw.Speeds { return &c.Link.Advertise }, mfw.AllSpeeds, false, speedWords...),
 		choice(driver("pause", "pause frames: negotiated (auto: both ways advertised), or forced"), func(c *Config) *LinkPause { return &c.Link.Pause },
 			named[LinkPause]{"auto", PauseAuto}, named[LinkPause]{"auto-rx", PauseAutoRx}, named[LinkPause]{"auto-tx", PauseAutoTx},
-			named[LinkPause]{"none", PauseNone}, named[LinkPause]{"rx", PauseRx}, named[LinkPause]{"tx", PauseTx}, named[LinkPause]{"both", PauseBoth}),
+			named[LinkPause]{"auto-none", PauseAutoNone}, named[LinkPause]{"none", PauseNone}, named[LinkPause]{"rx", PauseRx}, named[LinkPause]{"tx", PauseTx}, named[LinkPause]{"both", PauseBoth}),
 		choice(driver("phy_loopback", "where the port turns its frames back; then nothing reaches the wire"),
 			func(c *Config) *mfw.Loopback { return &c.Link.Loopback }, loopbackWords()...),
 		choice(driver("eee", "energy-efficient Ethernet; auto: on if the media has it"), func(c *Config) *EEEMode { return &c.Link.EEE.Mode },

@@ -111,6 +111,7 @@ func (d *Device) Set(settings ...Setting) error {
 func (d *Device) configure() {
 	d.iwarp.Configure(d.cfg.IWARP)
 	d.toe.SetParams(d.cfg.TCP.Params)
+	d.toe.SetMaxSegs(d.cfg.maxSegs())
 	d.setMsglvl()
 	d.stamping.host.Faults = d.cfg.PTP.faults()
 	d.Schedule(d.now, d.Manage) // in the next Poll, which knows the time

@@ -26,7 +26,7 @@ type ethtoolOption struct {
 // ethtoolOptions are all of them, in the order of the help text. Without any,
 // ethtool shows the settings.
 func ethtoolOptions() []ethtoolOption {
-	return slices.Concat(changeOptions(), linkOptions(), eeeOptions(), infoOptions(), queueOptions(), coalesceOptions(), memoryOptions(), stampOptions(), selftestOptions(), flashOptions())
+	return slices.Concat(changeOptions(), eeeOptions(), infoOptions(), featureOptions(), queueOptions(), rssOptions(), flowOptions(), coalesceOptions(), memoryOptions(), stampOptions(), selftestOptions(), flashOptions())
 }
 
 // netdev is a device that ethtool shows: a NIC, or the virtual NIC of an HFI.
@@ -59,7 +59,9 @@ func newEthtool() *cobra.Command {
 			"virtual NIC the 39 of the Linux driver opa_vnic; with --all also Tapir's own counters, such as\n" +
 			"one for each drop reason. --all comes before the device.",
 		Example: "  tapir ethtool nic0\n  tapir ethtool -S nic0\n  tapir ethtool -S --all opa-vesw2\n  tapir ethtool -T tap0\n" +
-			"  tapir ethtool -k nic0\n  tapir ethtool -s nic0 msglvl 0x4000004\n  tapir ethtool -s nic0 msglvl rdma on cm off link on",
+			"  tapir ethtool -k nic0\n  tapir ethtool -K nic0 tso off rx-gro-hw on\n  tapir ethtool -G nic0 rx 1024 tx 512\n  tapir ethtool -L nic0 combined 2\n" +
+			"  tapir ethtool -X nic0 weight 3 1\n  tapir ethtool -N nic0 flow-type tcp4 dst-port 80 action 2\n  tapir ethtool -N nic0 rx-flow-hash udp4 sdfn\n" +
+			"  tapir ethtool -A nic0 autoneg off rx on\n  tapir ethtool -s nic0 msglvl 0x4000004\n  tapir ethtool -s nic0 msglvl rdma on cm off link on",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("the device is missing: see: tapir ethtool --help")

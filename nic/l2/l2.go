@@ -20,7 +20,6 @@ import (
 	"tapir/nic/status"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
-	"tapir/wire/virtio"
 )
 
 // Sizes of the hardware that no share can change.
@@ -95,8 +94,7 @@ type Function struct {
 	txq     []*TxQueue
 	nextCID uint32
 
-	splitter virtio.Splitter
-	segments frame.Queue // of a frame that was cut, until the port has room
+	cutter Cutter // keeps the segments of a frame until the port has room
 
 	now     frame.Time // as Pace has told
 	held    frame.Time // when a frame that a limiter holds may leave

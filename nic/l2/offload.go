@@ -6,6 +6,7 @@ import (
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
+	"tapir/wire/virtio"
 )
 
 // Csum is what the device found out about a packet's checksums.
@@ -76,20 +77,20 @@ func (fn *Function) put(q *TxQueue, f *frame.Frame, port frame.Link) {
 	case fn.cfg.Superframes || f.GSO == frame.GSONone && !f.NeedsCsum:
 		port.Transmit(f)
 	case f.GSO == frame.GSONone:
-		finish(f)
+		Complete(f)
 		port.Transmit(f)
 	default:
-		if r := fn.cut(f); r != frame.DropNone {
+		if r := fn.cutter.Cut(fn.cfg.Pool, f); r != frame.DropNone {
 			fn.dropOut(q, f, r)
 			return
 		}
 		f.Release()
-		fn.drain(port)
+		fn.cutter.Drain(port)
 	}
 }
 
-// finish completes a partial checksum.
-func finish(f *frame.Frame) {
+// Complete completes a partial checksum, which lies in the frame.
+func Complete(f *frame.Frame) {
 	b := f.Bytes()[f.CsumStart:]
 	sum := ip.Checksum(b, 0)
 	if sum == 0 {
@@ -99,21 +100,31 @@ func finish(f *frame.Frame) {
 	f.Offload = frame.Offload{}
 }
 
-// cut puts the segments of a super-frame into fn.segments: all or none.
-func (fn *Function) cut(f *frame.Frame) frame.DropReason {
-	n, err := fn.splitter.Begin(f.Offload, f.Bytes())
+// Cutter cuts super-frames. Its zero value is ready.
+type Cutter struct {
+	splitter virtio.Splitter
+	// Segments are those of frames that were cut.
+	Segments frame.Queue
+}
+
+// Cut adds the segments of a super-frame to c.Segments: all, or none with a
+// reason. It borrows the frame.
+func (c *Cutter) Cut(pool frame.Pool, f *frame.Frame) frame.DropReason {
+	n, err := c.splitter.Begin(f.Offload, f.Bytes())
 	if err != nil {
 		return frame.DropOffload
 	}
-	defer fn.splitter.End()
+	defer c.splitter.End()
+	waiting := c.Segments.Len()
 	for i := range n {
-		g := fn.cfg.Pool.Get(fn.splitter.Len(i))
+		g := pool.Get(c.splitter.Len(i))
 		if g == nil {
-			fn.segments.Discard()
+			c.Segments.Truncate(waiting)
 			return frame.DropNoBuffer
 		}
-		fn.splitter.Put(g.Extend(fn.splitter.Len(i)), i)
-		fn.segments.Push(g, maxSegments)
+		c.splitter.Put(g.Extend(c.splitter.Len(i)), i)
+		g.ID, g.Stamp, g.Seen, g.Queue = f.ID, f.Stamp, f.Seen, f.Queue
+		c.Segments.Push(g, waiting+maxSegments)
 	}
 	return frame.DropNone
 }
@@ -121,13 +132,14 @@ func (fn *Function) cut(f *frame.Frame) frame.DropReason {
 // maxSegments bounds the segments of a frame: one octet in each.
 const maxSegments = 1 << 16
 
-// drain passes the segments of a cut frame on while the port has room.
-func (fn *Function) drain(port frame.Link) (waiting bool) {
-	for fn.segments.Len() > 0 {
-		if port.Room() <= 0 {
+// Drain passes segments on while the link has room, and reports whether some
+// had to stay.
+func (c *Cutter) Drain(link frame.Link) (waiting bool) {
+	for c.Segments.Len() > 0 {
+		if link.Room() <= 0 {
 			return true
 		}
-		port.Transmit(fn.segments.Pop())
+		link.Transmit(c.Segments.Pop())
 	}
 	return false
 }

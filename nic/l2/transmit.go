@@ -52,11 +52,11 @@ func (q *TxQueue) Room() int { return q.size - q.ready.n }
 // rate holds back stay until NextTx.
 func (fn *Function) Transmit(port frame.Link) (waiting bool) {
 	fn.held = frame.Never
-	if fn.drain(port) {
+	if fn.cutter.Drain(port) {
 		return true
 	}
 	for q := fn.next(); q != nil; q = fn.next() {
-		if port.Room() <= 0 || fn.segments.Len() > 0 {
+		if port.Room() <= 0 || fn.cutter.Segments.Len() > 0 {
 			return true
 		}
 		o, _ := q.ready.pop()

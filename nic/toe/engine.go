@@ -20,6 +20,7 @@ import (
 // no clock, goroutine or lock; one thread calls it.
 type Engine struct {
 	cfg     Config
+	maxSegs int // at present
 	packets packet.Writer
 	out     Output
 	notes   *frame.Notes
@@ -55,6 +56,7 @@ func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 		cfg: cfg.withDefaults(), out: out, notes: notes,
 		conns: make(map[tuple]*Conn),
 	}
+	e.maxSegs = e.cfg.MaxSegs
 	e.ports = ports.Book{First: e.cfg.FirstPort, Last: e.cfg.LastPort, Take: e.cfg.Reserve}
 	e.passive = admission.NewBook(admission.Limits{
 		Conns: e.cfg.MaxConns, PerPort: e.cfg.MaxConnsPerPort, PerHost: e.cfg.MaxConnsPerHost,

@@ -140,7 +140,7 @@ func (c *Conn) sendLost(t *turn, now frame.Time) (more bool) {
 // ones behind it.
 func (c *Conn) resend(i int, t *turn, now frame.Time) bool {
 	first := c.snd.Seg(i)
-	count, octets := c.snd.LostRun(i, c.e.cfg.MaxSegs, c.maxOctets(), c.mss, c.cc.Cwnd)
+	count, octets := c.snd.LostRun(i, c.e.maxSegs, c.maxOctets(), c.mss, c.cc.Cwnd)
 	flags := tcp.ACK
 	if first.Flags&recovery.Fin != 0 {
 		flags |= tcp.FIN
@@ -266,7 +266,7 @@ func (c *Conn) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 	}
 	for {
 		next = c.nextLen(c.snd.Nxt() + uint64(octets))
-		if count >= c.e.cfg.MaxSegs || c.ecn.MustTell() || size > c.mss || c.par.Nagle && next < c.mss || next == 0 || next > size || last < size ||
+		if count >= c.e.maxSegs || c.ecn.MustTell() || size > c.mss || c.par.Nagle && next < c.mss || next == 0 || next > size || last < size ||
 			octets+next > c.maxOctets() || !c.fits(octets, next, now) {
 			break
 		}
@@ -303,7 +303,7 @@ func (c *Conn) run(n int) int {
 	}
 	limit := c.segLimit()
 	room := min(c.maxOctets()-n, c.windowRoom(n))
-	if most := min(c.e.cfg.MaxSegs-1, room/n); most > 0 {
+	if most := min(c.e.maxSegs-1, room/n); most > 0 {
 		return r.Run(c.snd.Nxt()+uint64(n), n, limit, most)
 	}
 	return 0

@@ -39,6 +39,10 @@ func (e *Engine) SetMTU(octets int, now frame.Time) {
 	}
 }
 
+// SetMaxSegs changes how many segments a frame holds from now on, up to
+// Config.MaxSegs.
+func (e *Engine) SetMaxSegs(n int) { e.maxSegs = min(n, e.cfg.MaxSegs) }
+
 // Unreachable handles an ICMP error about a segment from local to remote with
 // sequence number seq (RFC 5927: it must be in flight). mtu is the next hop's
 // MTU if the packet was too big, else 0; hard tells a lasting error. An error

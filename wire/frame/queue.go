@@ -43,6 +43,15 @@ func (q *Queue) Pop() *Frame {
 // Len is the number of frames that wait.
 func (q *Queue) Len() int { return q.n }
 
+// Truncate releases the frames behind the first n.
+func (q *Queue) Truncate(n int) {
+	for ; q.n > n; q.n-- {
+		at := (q.head + q.n - 1) & (len(q.ring) - 1)
+		q.ring[at].Release()
+		q.ring[at] = nil
+	}
+}
+
 // Discard releases all frames and returns how many they were.
 func (q *Queue) Discard() int {
 	n := q.n

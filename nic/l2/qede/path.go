@@ -43,6 +43,9 @@ func (n *Netdev) Relieve() {
 // interrupted in turn, while that has room, and reports whether some had to stay.
 // A frame's Queue is the one it came by. Buffers are posted again.
 func (n *Netdev) Deliver(link frame.Link) (waiting bool) {
+	if n.received.Drain(link) {
+		return true
+	}
 	n.turn++
 	for k := range n.rxq {
 		i := (n.turn + k) % len(n.rxq)
@@ -56,7 +59,9 @@ func (n *Netdev) Deliver(link frame.Link) (waiting bool) {
 			f, _ := q.Next()
 			_ = q.Post(q.Free())
 			f.Queue = uint16(i)
-			link.Transmit(f)
+			if n.hand(q, f, link) {
+				return true
+			}
 		}
 		n.napi[i] = false
 	}
@@ -64,17 +69,15 @@ func (n *Netdev) Deliver(link frame.Link) (waiting bool) {
 }
 
 // Queue takes a frame of the netdev into the transmit queue that its Queue
-// names, unless that is full.
-func (n *Netdev) Queue(f *frame.Frame) bool {
+// names, unless it answers why not: then the frame stays the caller's.
+func (n *Netdev) Queue(f *frame.Frame) frame.DropReason {
 	if len(n.txq) == 0 {
-		return false
+		return frame.DropTxQueue
 	}
 	q := n.txq[int(f.Queue)%len(n.txq)]
-	if !q.Post(f, l2.TxBD{}) {
-		return false
-	}
+	r := n.post(q, f)
 	q.Doorbell()
-	return true
+	return r
 }
 
 // Transmit passes queued frames to the port while it has room, and reports
@@ -86,7 +89,7 @@ func (n *Netdev) Waiting() (count int) {
 	for i, q := range n.rxq {
 		count += q.Len() + n.txq[i].Len()
 	}
-	return count
+	return count + n.received.Segments.Len()
 }
 
 // QueueInfo is what there is to know of a queue pair.

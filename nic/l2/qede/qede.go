@@ -40,7 +40,11 @@ type Settings struct {
 	}
 	RxChecksum bool
 	DropTTL0   bool
-	TxMaxRate  int // Mb/s; 0: no limit
+	TxMaxRate  int  // Mb/s; 0: no limit
+	NoRSS      bool // all goes to the first queue
+	// What the driver does itself, in place of the device: checksums and
+	// segments of what is sent, segments of super-frames that were received.
+	NoTxChecksum, NoTSO, NoGRO bool
 }
 
 // Rule is an n-tuple rule at a place of its own in the table.
@@ -65,6 +69,7 @@ func (s *Settings) restart() restart {
 // Netdev is an Ethernet function with its driver.
 type Netdev struct {
 	fn  *l2.Function
+	cfg l2.Config
 	s   Settings
 	rxq []*l2.RxQueue
 	txq []*l2.TxQueue
@@ -75,12 +80,15 @@ type Netdev struct {
 	turn                       int // the receive queue that is served first
 	blocks                     []uint16
 	napi                       []bool // receive queues that have interrupted, until they are empty
+	// Segments that the driver has cut: of a frame in hand, and of those
+	// received that wait for the netdev's link.
+	sent, received l2.Cutter
 }
 
 // Open starts a netdev; blocks has the status block of each queue pair that
 // there may be. The errors are those of Apply.
 func Open(cfg l2.Config, blocks []uint16, s Settings) (*Netdev, error) {
-	n := &Netdev{fn: l2.New(cfg), blocks: blocks}
+	n := &Netdev{fn: l2.New(cfg), cfg: cfg, blocks: blocks}
 	if err := n.check(&s); err != nil {
 		return nil, err
 	}

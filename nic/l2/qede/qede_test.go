@@ -341,7 +341,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	w.end()
-	if w.Stats() != nil || w.Queue(nil) {
+	if w.Stats() != nil || w.Queue(nil) == frame.DropNone {
 		t.Error("it runs after Stop")
 	}
 }

@@ -56,6 +56,7 @@ func (n *Netdev) Stop() error {
 		err = errorsOf(err, n.fn.RxQueueStop(n.rxq[i]))
 	}
 	n.rxq, n.txq, n.napi = n.rxq[:0], n.txq[:0], n.napi[:0]
+	n.received.Segments.Discard()
 	return errorsOf(err, n.removeRules(), n.fn.VportStop(0))
 }
 
@@ -78,7 +79,7 @@ func (n *Netdev) settle() error {
 func (n *Netdev) rss() *l2.RSSParams {
 	p := &l2.RSSParams{
 		UpdateConfig: true, UpdateCaps: true, UpdateTable: true, UpdateKey: true,
-		Enable: n.s.Queues > 1, Hashes: n.s.Hashes, TableLog: bits.Len(l2.TableLen) - 1, Key: n.s.Key,
+		Enable: n.s.Queues > 1 && !n.s.NoRSS, Hashes: n.s.Hashes, TableLog: bits.Len(l2.TableLen) - 1, Key: n.s.Key,
 	}
 	for i := range p.Table {
 		p.Table[i] = n.rxq[n.s.entry(i)]

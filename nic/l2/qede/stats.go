@@ -8,17 +8,17 @@ type Stat struct {
 	Value uint64
 }
 
-// QueueStats are the counters of the queues since they were started.
+// QueueStats are the counters of the queues since they were started, in the
+// driver's order.
 func (n *Netdev) QueueStats() (list []Stat) {
 	for i, q := range n.rxq {
 		p := strconv.Itoa(i) + ": "
 		list = append(list, Stat{p + "rcv_pkts", q.Stats.Received}, Stat{p + "rx_hw_errors", q.Stats.HWErrors},
 			Stat{p + "rx_alloc_errors", q.Stats.AllocErrors}, Stat{p + "rx_ip_frags", q.Stats.IPFragments})
-	}
-	for i, q := range n.txq {
-		p := strconv.Itoa(i) + "_0: "
-		list = append(list, Stat{p + "xmit_pkts", q.Stats.Sent}, Stat{p + "stopped_cnt", q.Stats.Stopped},
-			Stat{p + "tx_mem_alloc_err", q.Stats.MemErrors})
+		t := n.txq[i]
+		p = strconv.Itoa(i) + "_0: "
+		list = append(list, Stat{p + "xmit_pkts", t.Stats.Sent}, Stat{p + "stopped_cnt", t.Stats.Stopped},
+			Stat{p + "tx_mem_alloc_err", t.Stats.MemErrors})
 	}
 	return list
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"tapir/nic"
+	"tapir/wire/frame"
 )
 
 // Metric is one sample of a NIC's metrics.
@@ -69,16 +69,15 @@ func (s *Server) metrics() http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
-// Metrics are the NIC's counters.
+// Metrics are the NIC's counters, then the state of the device, its interrupts
+// and queues.
 func (d *served) Metrics() ([]Metric, error) {
-	v, err := d.Show("counters")
-	if err != nil {
-		return nil, err
-	}
-	label := []Label{{"nic", d.Device.Config().Name}}
-	var all []Metric
-	for _, c := range v.([]nic.Counter) {
-		all = append(all, Metric{Name: "tapir_nic_" + c.Name + "_total", Help: c.Name + " of the NIC", Value: float64(c.Value), Labels: label})
-	}
-	return all, nil
+	s := samples{nic: d.Device.Config().Name}
+	err := d.on(func(frame.Time) {
+		for _, c := range d.Device.Counters() {
+			s.counter(c.Name, "Counter "+c.Name+" of the NIC.", c.Value)
+		}
+		s.device(d.Device)
+	})
+	return s.list, err
 }

@@ -9,7 +9,36 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"tapir/nic"
 )
+
+// The queues of a host function are told apart by a label, and so are vectors
+// that several status blocks share.
+func TestQueueMetrics(t *testing.T) {
+	s := samples{nic: "nic0"}
+	s.queues([]nic.QueueInfo{{Queue: 0, RxPackets: 3}, {Queue: 1, TxWaiting: 2}})
+	s.interrupts([]nic.IRQInfo{{SB: "sp", Vector: 0, Interrupts: 5}, {SB: "0", Vector: 0, Interrupts: 5, RxUsecs: 64}, {SB: "1", Vector: -1}})
+	want := map[string]float64{"queue_rx_packets_total 0": 3, "queue_tx_waiting 1": 2, "sb_rx_coalesce_seconds 0": 64e-6}
+	vectors := 0
+	for _, m := range s.list {
+		key := strings.TrimPrefix(m.Name, "tapir_nic_") + " " + m.Labels[1].Value
+		if v, ok := want[key]; ok {
+			if m.Value != v {
+				t.Errorf("%s: %v", key, m.Value)
+			}
+			delete(want, key)
+		}
+		if m.Name == "tapir_nic_vector_interrupts_total" {
+			vectors++
+		}
+	}
+	if len(want) > 0 || vectors != 1 {
+		t.Errorf("not there: %v; %d vectors", want, vectors)
+	}
+}
 
 // scrape asks a server for its metrics as Prometheus does.
 func scrape(t *testing.T, s *Server) (status int, body string) {
@@ -43,6 +72,24 @@ func TestMetrics(t *testing.T) {
 	if status != http.StatusOK || !regexp.MustCompile(`(?m)^tapir_nic_rx_packets_total\{nic="nic0"\} 0$`).MatchString(body) ||
 		!strings.Contains(body, "# TYPE tapir_nic_rx_packets_total counter") {
 		t.Errorf("%d\n%s", status, body)
+	}
+	for _, want := range []string{
+		`tapir_nic_link_up\{nic="nic0"\} [01]`, `tapir_nic_link_speed_bytes\{nic="nic0"\} \d`, `tapir_nic_eee_active\{nic="nic0"\} 0`,
+		`tapir_nic_temperature_celsius\{nic="nic0"\} 52`, `tapir_nic_healthy\{nic="nic0"\} 1`, `tapir_nic_hw_errors_total\{kind="FAN_FAIL",nic="nic0"\} 0`,
+		`tapir_nic_recoveries_total\{nic="nic0"\} 0`, `tapir_nic_resource_used\{nic="nic0",resource="cid_eth"\} [1-9]`,
+		`tapir_nic_vector_interrupts_total\{nic="nic0",vector="0"\} \d`, `tapir_nic_sb_events_total\{nic="nic0",sb="0",user=".+"\} \d`,
+		`tapir_nic_mfw_commands_total\{nic="nic0"\} [1-9]`,
+	} {
+		if !regexp.MustCompile("(?m)^" + want).MatchString(body) {
+			t.Errorf("no sample %s", want)
+		}
+	}
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	th.ended = true
 	if status, body = scrape(t, s); status != http.StatusInternalServerError {

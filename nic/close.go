@@ -39,5 +39,5 @@ func (d *Device) Stopped() bool { return d.stopped }
 // for stray segments (TIME-WAIT), and nothing waits to be sent.
 func (d *Device) Idle() bool {
 	s := d.toe.Stats()
-	return s.Open == s.TimeWait && d.wire.waiting() == 0 && d.function.waiting() == 0 && !d.Verbs.Pending()
+	return s.Open == s.TimeWait && d.wire.waiting() == 0 && d.function.waiting(d.coupled) == 0 && !d.Verbs.Pending()
 }

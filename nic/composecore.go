@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 
+	"tapir/nic/cmt"
 	"tapir/nic/ecore"
 	"tapir/nic/ecore/cxt"
 	"tapir/nic/ecore/hw"
 	"tapir/nic/ecore/rt"
 	"tapir/nic/ecore/spq"
 	"tapir/nic/irq"
+	"tapir/nic/mfw/mcp"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -20,8 +22,8 @@ import (
 type driverCore struct {
 	chip   *ecore.Chip
 	dev    *ecore.Dev
-	queues []int // connection ids of the Ethernet queues
-	lost   bool  // the firmware was, since the last load
+	queues [cmt.Engines][]int // connection ids of the Ethernet queues of each hwfn
+	lost   bool               // the firmware was, since the last load
 }
 
 // composeCore makes the driver core of a function that has its board to
@@ -29,12 +31,17 @@ type driverCore struct {
 func (d *Device) composeCore() error {
 	c := &d.core
 	var err error
-	if c.chip, err = ecore.NewChip(ecore.AH, 1, 1, 1, ecore.SingleFunction); err != nil {
+	if c.chip, err = ecore.NewChip(ecore.AH, d.cfg.Engines, 1, 1, ecore.SingleFunction); err != nil {
 		return err
 	}
-	mailbox := &coreMFW{mcp: d.management.mcp, caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note, now: func() frame.Time { return d.now }}
+	var mailboxes []ecore.MFW
+	var interrupts []ecore.Interrupts
+	for e, m := range []*mcp.MCP{d.management.mcp, d.management.second}[:d.cfg.Engines] {
+		mailboxes = append(mailboxes, &coreMFW{mcp: m, caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note, now: func() frame.Time { return d.now }})
+		interrupts = append(interrupts, coreIRQ{d.interrupts.dev.Hwfns[e]})
+	}
 	c.dev = ecore.New(ecore.Config{
-		Name: d.cfg.Name, Chip: c.chip, MFW: []ecore.MFW{mailbox}, Int: []ecore.Interrupts{coreIRQ{d.interrupts.dev.Hwfns[0]}},
+		Name: d.cfg.Name, Chip: c.chip, MFW: mailboxes, Int: interrupts,
 		Hooks: ecore.Hooks{SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) { d.management.fw.ProcessKill(h.Index) }}, Log: &d.log,
 	})
 	d.Verbs.SetContexts(qpContexts{d})
@@ -61,7 +68,7 @@ func (c qpContexts) ReleaseCID(cid int) {
 // slowpathIRQ is the client's part of the slowpath's interrupt: the service
 // routine is that of the device, if it has a vector.
 func (d *Device) slowpathIRQ(h *ecore.Hwfn) error {
-	if i := d.interrupts.dev; i.Mode() != irq.Poll && i.Vectors() <= h.Index {
+	if i := d.interrupts.dev; i.Vectors() == 0 && i.Mode() != irq.Poll || i.Mode() == irq.MSIX && i.Vectors() <= h.Index {
 		return fmt.Errorf("%v: no vector", i.Mode())
 	}
 	return nil
@@ -150,12 +157,14 @@ func (d *Device) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 // openQueues takes a connection id for each Ethernet queue, and each queue pair
 // of the iWARP engine.
 func (d *Device) openQueues() error {
-	for range 2 * d.queuePairs() {
-		cid, err := d.core.dev.Lead().Contexts().Acquire(cxt.Eth)
-		if err != nil {
-			return err
+	for e, h := range d.core.dev.Hwfns {
+		for range 2 * d.queuePairs() {
+			cid, err := h.Contexts().Acquire(cxt.Eth)
+			if err != nil {
+				return err
+			}
+			d.core.queues[e] = append(d.core.queues[e], cid)
 		}
-		d.core.queues = append(d.core.queues, cid)
 	}
 	return d.Verbs.TakeCIDs()
 }
@@ -168,10 +177,12 @@ func (d *Device) coreDown(now frame.Time, done ecore.Done) {
 		done(now, nil)
 		return
 	}
-	for _, cid := range slices.Backward(c.queues) {
-		d.management.note(c.dev.Lead().Contexts().Release(cid))
+	for e, h := range c.dev.Hwfns {
+		for _, cid := range slices.Backward(c.queues[e]) {
+			d.management.note(h.Contexts().Release(cid))
+		}
+		c.queues[e] = nil
 	}
-	c.queues = nil
 	d.Verbs.DropCIDs()
 	c.dev.HWStop(now, func(now frame.Time, err error) {
 		d.coreFree(now)

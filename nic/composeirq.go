@@ -57,23 +57,46 @@ type block struct {
 
 // composeInterrupts makes the interrupts and lets the CNQs use them.
 func (d *Device) composeInterrupts() error {
-	i, c, cnqs := &d.interrupts, &d.cfg.Interrupts, d.Verbs.Limits().MaxCNQ
-	want := irq.Config{SBs: min(d.ownQueues()+cnqs, irq.MaxSBs-1), Mode: irq.MSIX, Platform: irq.Platform{Vectors: c.Vectors}}
-	if c.Mode != "" {
+	i, cnqs := &d.interrupts, d.Verbs.Limits().MaxCNQ
+	want, err := d.cfg.blocks(d.ownQueues() + cnqs)
+	if err != nil {
+		return err
+	}
+	if err := i.init(want, 0, d.ownQueues(), cnqs); err != nil {
+		return err
+	}
+	for id := range i.blocks {
+		i.blocks[id].Handle(func(*irq.SB, frame.Time) { d.serveBlock(&i.blocks[id]) })
+	}
+	d.Verbs.SetInterrupt(func(n int) { i.blocks[i.cnqs[n]].Event(irq.CNQPI, d.now) })
+	return d.setCoalescing()
+}
+
+// blocks are the interrupts of a NIC with so many users of status blocks.
+func (c *Config) blocks(users int) (irq.Config, error) {
+	i := &c.Interrupts
+	want := irq.Config{Hwfns: c.Engines, SBs: min(users, irq.MaxSBs-1), Mode: irq.MSIX, Platform: irq.Platform{Vectors: i.Vectors}}
+	if i.Mode != "" {
 		var err error
-		if want.Mode, err = irq.ParseMode(c.Mode); err != nil {
-			return err
+		if want.Mode, err = irq.ParseMode(i.Mode); err != nil {
+			return want, err
 		}
 	}
-	if c.Vectors == 0 {
+	if i.Vectors == 0 {
 		want.Platform.Vectors = irq.MaxVectors
 	}
+	return want, nil
+}
+
+// init makes the interrupts with the status blocks of a hwfn for so many queues
+// and CNQs.
+func (i *interrupts) init(want irq.Config, hwfn, queues, cnqs int) error {
 	dev, err := irq.New(want)
 	if err != nil {
 		return err
 	}
 	i.dev = dev
-	h := dev.Hwfns[0]
+	h := dev.Hwfns[hwfn]
 	for id := range h.Num().Cnt {
 		sb, err := h.SBInit(id)
 		if err != nil {
@@ -82,13 +105,9 @@ func (d *Device) composeInterrupts() error {
 		h.Setup(sb)
 		i.blocks = append(i.blocks, block{SB: sb})
 	}
-	i.share(d.ownQueues(), cnqs)
-	for id := range i.blocks {
-		i.blocks[id].Handle(func(*irq.SB, frame.Time) { d.serveBlock(&i.blocks[id]) })
-	}
-	d.Verbs.SetInterrupt(func(n int) { i.blocks[i.cnqs[n]].Event(irq.CNQPI, d.now) })
+	i.share(queues, cnqs)
 	h.IntEnable(0)
-	return d.setCoalescing()
+	return nil
 }
 
 // ownQueues is the number of queue pairs that have status blocks.
@@ -141,28 +160,39 @@ func (d *Device) serveBlock(b *block) {
 	}
 }
 
-// setCoalescing programmes the status blocks as the configuration says. Queues
-// that share a block share its times: those of the last count.
+// setCoalescing programmes the status blocks as the configuration says.
 func (d *Device) setCoalescing() error {
 	i, c := &d.interrupts, &d.cfg.Interrupts
 	i.holds = d.host.link == nil && (c.RxUsecs > 0 || i.dev.Mode() == irq.Poll)
+	if err := d.checkCoalescing(&d.cfg); err != nil {
+		return err
+	}
+	err := i.setTimes(c, d.now)
+	d.coupled.look(func(e *Engine) {
+		if err == nil {
+			err = e.irq.setTimes(c, e.now)
+		}
+	})
+	return err
+}
+
+// setTimes programmes the status blocks. Queues that share a block share its
+// times: those of the last count.
+func (i *interrupts) setTimes(c *Interrupts, now frame.Time) error {
 	times := make([]QueueUsecs, len(i.blocks))
 	for n := range times {
 		if times[n].Rx = c.RxUsecs; len(i.blocks[n].queues) > 0 {
 			times[n].Tx = c.TxUsecs
 		}
 	}
-	if err := d.checkCoalescing(&d.cfg); err != nil {
-		return err
-	}
 	for _, q := range c.Queues {
 		times[i.queues[q.Queue]] = q
 	}
 	for n, t := range times {
-		if err := i.blocks[n].SetTimer(irq.Rx, t.Rx, d.now); err != nil {
+		if err := i.blocks[n].SetTimer(irq.Rx, t.Rx, now); err != nil {
 			return err
 		}
-		if err := i.blocks[n].SetTimer(irq.Tx, t.Tx, d.now); err != nil {
+		if err := i.blocks[n].SetTimer(irq.Tx, t.Tx, now); err != nil {
 			return err
 		}
 	}
@@ -293,15 +323,17 @@ func (d *Device) reportReceived() {
 		i.report(d.now)
 		d.function.Relieve()
 	}
+	d.coupled.flush()
 }
 
 // pollInterrupts lets those interrupt whose time has come, and returns when it
 // wants to be called again; in mode POLL it is the driver's look.
-func (d *Device) pollInterrupts() frame.Time {
-	dev := d.interrupts.dev
-	next := dev.Poll(d.now)
-	if dev.Mode() == irq.Poll && dev.Look(d.now) {
-		next = dev.Poll(d.now)
+func (d *Device) pollInterrupts() frame.Time { return d.interrupts.poll(d.now) }
+
+func (i *interrupts) poll(now frame.Time) frame.Time {
+	next := i.dev.Poll(now)
+	if i.dev.Mode() == irq.Poll && i.dev.Look(now) {
+		next = i.dev.Poll(now)
 	}
 	return next
 }
@@ -321,7 +353,8 @@ func (d *Device) reportSent() frame.Time {
 
 // IRQInfo describes a status block and its vector for display.
 type IRQInfo struct {
-	SB         string `json:"sb"` // its number, or sp: the slowpath's
+	Hwfn       string `json:"hwfn,omitempty"` // of two
+	SB         string `json:"sb"`             // its number, or sp: the slowpath's
 	User       string `json:"user"`
 	Mode       string `json:"mode"`
 	Vector     int    `json:"vector"`     // -1: none
@@ -332,28 +365,53 @@ type IRQInfo struct {
 	TxUsecs    int    `json:"tx_usecs"`
 }
 
-// ShowIRQ describes the status blocks.
+// ShowIRQ describes the status blocks, those of the second engine behind those of
+// the first.
 func (d *Device) ShowIRQ() []IRQInfo {
-	i := &d.interrupts
-	vectors := i.dev.ShowVectors()
-	row := func(sb *irq.SB, name, user string, vector int) IRQInfo {
-		info := IRQInfo{SB: name, User: user, Mode: i.dev.Mode().String(), Vector: -1, Events: sb.Reported(), Updates: sb.Updates(),
-			RxUsecs: sb.Coalesce(irq.RxPI), TxUsecs: sb.Coalesce(irq.TxPI0)}
-		if i.dev.Mode() != irq.MSIX {
-			vector = 0
-		}
-		if len(vectors) > 0 {
-			info.Vector, info.Interrupts = vector, vectors[vector].Interrupts
-		}
-		return info
+	host := d.function != nil
+	list := d.interrupts.show(0, host)
+	if d.coupled == nil {
+		return list
 	}
-	list := []IRQInfo{row(i.dev.Hwfns[0].SP(), "sp", "slowpath", 0)}
+	for n := range list {
+		list[n].Hwfn = hwfnName(&d.cfg, 0)
+	}
+	second := []IRQInfo{d.interrupts.row(d.interrupts.dev.Hwfns[1].SP(), 1, "sp", "slowpath", 0)}
+	d.coupled.look(func(e *Engine) { second = append(second, e.irq.show(1, host)[1:]...) })
+	for n := range second {
+		second[n].Hwfn = hwfnName(&d.cfg, 1)
+	}
+	return append(list, second...)
+}
+
+// hwfnName is the name of an engine's half of the device.
+func hwfnName(c *Config, hwfn int) string { return fmt.Sprintf("%s-%d", c.Name, hwfn) }
+
+// show describes the slowpath's status block of a hwfn, then those in use.
+func (i *interrupts) show(hwfn int, host bool) []IRQInfo {
+	list := []IRQInfo{i.row(i.dev.Hwfns[hwfn].SP(), hwfn, "sp", "slowpath", 0)}
 	for id := range i.blocks {
 		if b := &i.blocks[id]; len(b.queues)+len(b.cnqs) > 0 {
-			list = append(list, row(b.SB, fmt.Sprint(id), b.users(d.function != nil), id+1))
+			list = append(list, i.row(b.SB, hwfn, fmt.Sprint(id), b.users(host), id+1))
 		}
 	}
 	return list
+}
+
+// row describes a status block of a hwfn, which has there a vector of a number.
+func (i *interrupts) row(sb *irq.SB, hwfn int, name, user string, vector int) IRQInfo {
+	info := IRQInfo{SB: name, User: user, Mode: i.dev.Mode().String(), Vector: -1, Events: sb.Reported(), Updates: sb.Updates(),
+		RxUsecs: sb.Coalesce(irq.RxPI), TxUsecs: sb.Coalesce(irq.TxPI0)}
+	vectors := i.dev.ShowVectors()
+	if i.dev.Mode() != irq.MSIX {
+		vector = 0
+	} else {
+		vector = vector*len(i.dev.Hwfns) + hwfn
+	}
+	if len(vectors) > 0 {
+		info.Vector, info.Interrupts = vector, vectors[vector].Interrupts
+	}
+	return info
 }
 
 // users names those of a block.

@@ -3,6 +3,7 @@ package nic
 import (
 	"fmt"
 
+	"tapir/nic/cmt"
 	"tapir/nic/ecore"
 	"tapir/nic/ecore/fw"
 	"tapir/nic/irq"
@@ -18,9 +19,11 @@ import (
 type management struct {
 	fw  *mfw.Firmware
 	mcp *mcp.MCP
+	// second is the mailbox of the second engine's half, whose link is the first's.
+	second *mcp.MCP
 
-	attention bool // the firmware has a message
-	closed    bool // the NIC is, and the light is the TAP's owner's
+	attention [cmt.Engines]bool // the firmware has a message
+	closed    bool              // the NIC is, and the light is the TAP's owner's
 	loaded    bool
 	applied   struct {
 		link  Link
@@ -40,13 +43,12 @@ const driverVersion = 0x01000000
 
 // composeMFW boots the management firmware and loads the driver.
 func (d *Device) composeMFW(light func(on bool)) error {
-	m, l := &d.management, &d.cfg.Link
+	m := &d.management
 	m.fw = mfw.New(mfw.Config{
-		Ports:     []mfw.PortConfig{{Media: l.media(), Speeds: portSpeeds(l.media()), Partner: l.Partner}},
-		Funcs:     []mfw.FuncConfig{{MAC: d.cfg.MAC, MTU: uint16(d.cfg.MTU)}},
-		Attention: func(int) { m.attention = true },
-		Light: func(_ int, on bool) {
-			if light != nil && !m.closed {
+		Engines: d.cfg.Engines, Ports: d.cfg.mfwPorts(), Funcs: d.cfg.mfwFuncs(),
+		Attention: func(fn int) { m.attention[fn] = true },
+		Light: func(port int, on bool) {
+			if port == 0 && light != nil && !m.closed {
 				light(on)
 			}
 		},
@@ -62,11 +64,16 @@ func (d *Device) composeMFW(light func(on bool)) error {
 		Transceiver: func(mfw.TransceiverState, uint8) { m.events.transceivers++ },
 		Stats:       d.protocolStats,
 	})
+	if d.cfg.Engines > 1 {
+		m.second = mcp.New(m.fw.Shared(), 1, 1, mcp.Hooks{HWError: d.hwError})
+	}
 	if err := d.composeCore(); err != nil {
 		return err
 	}
-	if err := d.interrupts.dev.Hwfns[0].HandleAttention(irq.AttnMFW, d.mfwAttention); err != nil {
-		return err
+	for e, h := range d.interrupts.dev.Hwfns {
+		if err := h.HandleAttention(irq.AttnMFW, func(now frame.Time) { d.mfwAttention(e, now) }); err != nil {
+			return err
+		}
 	}
 	m.applied.board.Unloaded = true
 	d.manage(d.now)
@@ -74,6 +81,24 @@ func (d *Device) composeMFW(light func(on bool)) error {
 		return fmt.Errorf("the driver does not load: %w", m.lastErr)
 	}
 	return nil
+}
+
+// mfwPorts are the ports of the board, of which each engine has one; only the
+// first has a cable.
+func (c *Config) mfwPorts() []mfw.PortConfig {
+	list := []mfw.PortConfig{{Media: c.Link.media(), Speeds: portSpeeds(c.Link.media()), Partner: c.Link.Partner}}
+	if c.Engines > 1 {
+		list = append(list, mfw.PortConfig{Engine: 1, Media: c.Link.media(), Speeds: portSpeeds(c.Link.media()), Dark: true})
+	}
+	return list
+}
+
+// mfwFuncs are the halves of the function, one on each engine.
+func (c *Config) mfwFuncs() (list []mfw.FuncConfig) {
+	for port := range c.Engines {
+		list = append(list, mfw.FuncConfig{Port: port, MAC: c.MAC, MTU: uint16(c.MTU)})
+	}
+	return list
 }
 
 // MFW is the NIC's management firmware, MCP the driver's end of its mailboxes.
@@ -122,29 +147,44 @@ func (d *Device) manage(now frame.Time) {
 func (d *Device) pump(now frame.Time) (next frame.Time) {
 	m := &d.management
 	for {
-		before := m.fw.Stats().Commands + m.mcp.Stats().Commands
+		before := m.commands()
 		next = m.fw.Poll(now)
-		rest := !m.attention
-		if m.attention {
-			m.attention = false
-			d.interrupts.dev.Hwfns[0].AttnAssert(irq.AttnMFW, now)
+		rest := m.attention == [cmt.Engines]bool{}
+		for e := range m.attention {
+			if m.attention[e] {
+				m.attention[e] = false
+				d.interrupts.dev.Hwfns[e].AttnAssert(irq.AttnMFW, now)
+			}
 		}
 		next = min(next, d.pollCore(now), m.mcp.Poll(now))
-		if rest && next > now && m.fw.Stats().Commands+m.mcp.Stats().Commands == before {
+		if m.second != nil {
+			next = min(next, m.second.Poll(now))
+		}
+		if rest && next > now && m.commands() == before {
 			return next
 		}
 	}
 }
 
-// mfwAttention is the slowpath's handler of the firmware's attention, which ends
-// with it.
-func (d *Device) mfwAttention(now frame.Time) {
+// mfwAttention is the slowpath's handler of the firmware's attention to a hwfn,
+// which ends with it.
+func (d *Device) mfwAttention(hwfn int, now frame.Time) {
 	m := &d.management
-	d.interrupts.dev.Hwfns[0].AttnDeassert(irq.AttnMFW, now)
-	spurious := m.mcp.Stats().Spurious
-	if err := m.mcp.HandleEvents(now); m.mcp.Stats().Spurious == spurious {
+	d.interrupts.dev.Hwfns[hwfn].AttnDeassert(irq.AttnMFW, now)
+	mailbox := []*mcp.MCP{m.mcp, m.second}[hwfn]
+	spurious := mailbox.Stats().Spurious
+	if err := mailbox.HandleEvents(now); mailbox.Stats().Spurious == spurious {
 		m.note(err) // one without a message is counted, and nothing else
 	}
+}
+
+// commands counts those that were sent and answered.
+func (m *management) commands() uint64 {
+	n := m.fw.Stats().Commands + m.mcp.Stats().Commands
+	if m.second != nil {
+		n += m.second.Stats().Commands
+	}
+	return n
 }
 
 // note keeps the last error of a call that nobody waits for.

@@ -70,6 +70,8 @@ type Config struct {
 	// HostAddrs says that Addrs are those of the operating system's interface:
 	// there may be none yet, and no link-local one is derived from the MAC.
 	HostAddrs bool
+	Engines   int // 1 or 2 (CMT); default 1
+	CMT       CMT
 	Queues    int    // receive and transmit queues of the host function; default 1
 	MTU       int    // of IP, in octets; 1500, or 9000 with Jumbo
 	VLAN      uint16 // 802.1Q id of all frames; 0: untagged
@@ -122,6 +124,9 @@ type Env struct {
 	Host     frame.Link
 	Clock    frame.Clock // the system's, which the hardware clock starts from; nil: the engine's time
 	Reserver Reserver
+	// Second is the world of the second engine if it has a thread of its own; nil:
+	// the NIC drives it. Then Host has its queues, too, those with odd numbers.
+	Second *Second
 	// Observe starts and ends the observation of the wire for PTP event
 	// messages, whose frames then tell when they were seen; nil: nothing to
 	// observe, as in virtual time.
@@ -149,6 +154,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Queues == 0 {
 		c.Queues = 1
+	}
+	if c.Engines == 0 {
+		c.Engines = 1
 	}
 	if c.RDMA.MaxIRD == 0 {
 		c.RDMA.MaxIRD = maxReads
@@ -196,6 +204,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("frame mode %d: use wire, gso or jumbo", c.Frames)
 	}
 	if err := c.IWARP.Validate(); err != nil {
+		return err
+	}
+	if err := c.validateEngines(); err != nil {
 		return err
 	}
 	if err := c.Ethernet.validate(c); err != nil {

@@ -44,6 +44,12 @@ func (d *Device) allDrops() frame.Drops {
 		}
 	}
 	add(d.toe.Stats().Drops)
+	d.coupled.look(func(e *Engine) {
+		add(e.drops)
+		if l, ok := e.host.(dropper); ok && d.coupled.apart {
+			add(l.Drops())
+		}
+	})
 	for _, l := range [...]frame.Link{d.wire.link, d.host.link} {
 		if l, ok := l.(dropper); ok {
 			add(l.Drops())
@@ -69,7 +75,9 @@ func (d *Device) Counters() []Counter {
 		list = append(list,
 			Counter{"host_rx_packets", d.host.rxFrames}, Counter{"host_rx_bytes", d.host.rxBytes},
 			Counter{"host_tx_packets", d.host.txFrames}, Counter{"host_tx_bytes", d.host.txBytes})
+		d.coupled.addHost(list[len(list)-4:])
 	}
+	list = append(list, d.coupled.counters()...)
 	drops := d.allDrops()
 	for reason := frame.DropNone + 1; reason < frame.EndNICDrops; reason++ {
 		list = append(list, Counter{dropName(reason), drops[reason]})

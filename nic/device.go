@@ -46,6 +46,7 @@ type Device struct {
 
 	wire, host port // host.link is nil without a host TAP
 	function   *function
+	coupled    *engines // nil: there is one
 	now        frame.Time
 	stopped    bool // Shutdown was called
 	polling    bool // inside Poll, when frames may leave
@@ -132,6 +133,11 @@ func New(cfg Config, env Env) (*Device, error) {
 			return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 		}
 	}
+	if cfg.Engines > 1 {
+		if err := d.newCoupled(env.Second); err != nil {
+			return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
+		}
+	}
 	if err := d.composeMFW(env.Light); err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
@@ -172,6 +178,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.fragments.expire(d)
 	d.pollNeighbors()
 	d.flush(&d.wire)
+	second := d.pollCoupled()
 	if d.function != nil {
 		d.function.poll(d)
 	}
@@ -184,7 +191,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 		return now
 	}
 	next = min(next, d.pollSelftest(now)) // it may schedule something
-	return min(next, d.function.nextTx(), d.timers.next(), d.fragments.next(), d.neighbors.next)
+	return min(next, second, d.function.nextTx(), d.timers.next(), d.fragments.next(), d.neighbors.next)
 }
 
 // Dispatch runs the pollers and the queued handlers of applications and
@@ -210,6 +217,7 @@ func (d *Device) TxDone(id uint64, at frame.Time) (again bool) {
 
 // SetTracer hands every frame that passes a port to t from now on; nil stops.
 func (d *Device) SetTracer(t frame.Tracer) {
+	t = d.coupled.setTracer(t)
 	d.tracer = t
 	d.notes.On = t != nil
 	d.notes.Take()

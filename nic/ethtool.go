@@ -76,7 +76,12 @@ func (d *Device) ShowEthtool() EthtoolInfo {
 		Features: d.features(), Stats: d.qedeStats(),
 	}
 	if d.function != nil {
-		d.function.describe(&e, d.cfg.Queues)
+		d.function.describe(&e, d.cfg.Queues, d.coupled)
+		if d.coupled != nil { // the user's table, not an engine's half
+			s := d.cfg.netdev()
+			table := s.FullTable()
+			e.RSS.Table, e.MaxRules = table[:], 0
+		}
 	}
 	return e
 }

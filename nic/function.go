@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tapir/nic/cmt"
 	"tapir/nic/l2"
 	"tapir/nic/l2/qede"
 	"tapir/wire/frame"
@@ -30,7 +31,7 @@ type RSS struct {
 // newFunction starts the host function.
 func (d *Device) newFunction() error {
 	i := &d.interrupts
-	n, err := qede.Open(l2.Config{Pool: d.pool, Superframes: d.cfg.Frames != Wire, Drop: d.dropFromFunction, Fire: i.fired}, i.queueBlocks(), d.cfg.netdev())
+	n, err := qede.Open(l2.Config{Pool: d.pool, Superframes: d.cfg.Frames != Wire, Drop: d.dropFromFunction, Fire: i.fired}, i.queueBlocks(), d.firstHalf(&d.cfg))
 	if err != nil {
 		return fmt.Errorf("host function: %w", err)
 	}
@@ -40,6 +41,9 @@ func (d *Device) newFunction() error {
 
 // checkFunction tells whether the host function can be as cfg says.
 func (d *Device) checkFunction(cfg *Config) error {
+	if d.coupled != nil {
+		return d.checkCoupled(cfg)
+	}
 	if d.function == nil {
 		return nil
 	}
@@ -51,6 +55,9 @@ func (d *Device) checkFunction(cfg *Config) error {
 
 // setFunction makes the host function as cfg says, which was checked.
 func (d *Device) setFunction(cfg *Config) error {
+	if d.coupled != nil {
+		return d.setCoupled(cfg)
+	}
 	if d.function == nil {
 		return nil
 	}
@@ -67,7 +74,8 @@ func (d *Device) RSS() (r RSS, ok bool) {
 	}
 	s := d.function.Settings()
 	r.Key, r.Hashes = s.Key, s.Hashes
-	for i, q := range d.function.Table() {
+	full := d.cfg.netdev()
+	for i, q := range full.FullTable() {
 		r.Table[i] = uint8(q)
 	}
 	return r, true
@@ -96,6 +104,9 @@ func (d *Device) SetRSS(r RSS) error {
 
 // toFunction takes a frame of the wire that is the operating system's.
 func (d *Device) toFunction(f *frame.Frame) {
+	if d.coupled != nil && d.steer(f) {
+		return
+	}
 	if r := d.function.Receive(f); r != frame.DropNone {
 		d.dropOut(&d.host, outgoing{f: f}, r)
 	}
@@ -104,6 +115,12 @@ func (d *Device) toFunction(f *frame.Frame) {
 // fromHost takes a frame of the operating system: it waits in the transmit
 // queue until Poll.
 func (d *Device) fromHost(f *frame.Frame) {
+	if d.instead(f) {
+		return
+	}
+	if d.coupled != nil {
+		f.Queue = uint16(cmt.Local(int(f.Queue)))
+	}
 	if r := d.function.Queue(f); r != frame.DropNone {
 		d.dropOut(&d.wire, outgoing{f: f}, r)
 	}
@@ -142,7 +159,7 @@ func (f *function) nextTx() frame.Time {
 // shape limits the function to the share of the port that the management
 // firmware gives it.
 func (f *function) shape(d *Device) {
-	if f == nil {
+	if f == nil || d.coupled != nil { // two engines cannot share a rate
 		return
 	}
 	s, high := d.management.mcp.LinkState(), 0
@@ -159,11 +176,11 @@ func (f *function) due(d *Device) bool {
 }
 
 // waiting is the number of frames in the queues.
-func (f *function) waiting() int {
+func (f *function) waiting(c *engines) int {
 	if f == nil {
 		return 0
 	}
-	return f.Waiting()
+	return f.Waiting() + c.waiting()
 }
 
 // hostOutput is the way out for the frames of the host function, hostInput
@@ -174,19 +191,28 @@ type (
 )
 
 // Transmit implements frame.Link.
-func (o hostOutput) Transmit(f *frame.Frame) { o.d.send(&o.d.wire, outgoing{f: f}) }
+func (o hostOutput) Transmit(f *frame.Frame) {
+	if o.d.coupled != nil {
+		o.d.coupled.sent[0]++
+	}
+	o.d.send(&o.d.wire, outgoing{f: f})
+}
 
 // Room implements frame.Link.
 func (o hostOutput) Room() int { return toeOutput(o).Room() }
 
 // Transmit implements frame.Link.
-func (i hostInput) Transmit(f *frame.Frame) { i.d.transmit(&i.d.host, outgoing{f: f}) }
+func (i hostInput) Transmit(f *frame.Frame) {
+	f.Queue = i.d.tapQueue(f.Queue)
+	i.d.transmit(&i.d.host, outgoing{f: f})
+}
 
 // Room implements frame.Link.
 func (i hostInput) Room() int { return i.d.host.link.Room() }
 
 // QueueInfo describes a queue pair of the host function for display.
 type QueueInfo struct {
+	Hwfn       string `json:"hwfn,omitempty"` // of two
 	Queue      int    `json:"queue"`
 	RxPackets  uint64 `json:"rx_packets"` // handed to the host TAP
 	RxDiscards uint64 `json:"rx_discards"`
@@ -202,8 +228,19 @@ func (d *Device) ShowQueues() (list []QueueInfo) {
 	if d.function == nil {
 		return nil
 	}
-	table := d.function.Table()
-	for i, q := range d.function.Queues() {
+	list = queueInfo(d.function.Netdev)
+	if d.coupled == nil {
+		return list
+	}
+	var second []QueueInfo
+	d.coupled.look(func(e *Engine) { second = queueInfo(e.netdev) })
+	return d.coupledQueues(list, second)
+}
+
+// queueInfo describes the queues of one engine.
+func queueInfo(n *qede.Netdev) (list []QueueInfo) {
+	table := n.Table()
+	for i, q := range n.Queues() {
 		entries := len(slices.DeleteFunc(slices.Clone(table[:]), func(of int) bool { return of != i }))
 		list = append(list, QueueInfo{Queue: i, RxPackets: q.Rx.Received, RxDiscards: q.Rx.Discarded, RxWaiting: q.RxWaiting,
 			TxPackets: q.Tx.Sent, TxStopped: q.Tx.Stopped, TxWaiting: q.TxWaiting, RSSEntries: entries})
@@ -213,6 +250,7 @@ func (d *Device) ShowQueues() (list []QueueInfo) {
 
 // VportInfo describes the vport of the host function for display.
 type VportInfo struct {
+	Hwfn      string `json:"hwfn,omitempty"` // of two
 	Vport     int    `json:"vport"`
 	MTU       int    `json:"mtu"`
 	RxMode    string `json:"rx_mode"`
@@ -235,8 +273,19 @@ func (d *Device) ShowVport() []VportInfo {
 	if d.function == nil {
 		return nil
 	}
-	s, fn := d.function.Settings(), d.function.Function()
-	promisc, allMulti, anyVLAN := d.function.Mode()
+	list := []VportInfo{vportInfo(d.function.Netdev)}
+	d.coupled.look(func(e *Engine) { list = append(list, vportInfo(e.netdev)) })
+	if len(list) > 1 {
+		for e := range list {
+			list[e].Hwfn = hwfnName(&d.cfg, e)
+		}
+	}
+	return list
+}
+
+func vportInfo(n *qede.Netdev) VportInfo {
+	s, fn := n.Settings(), n.Function()
+	promisc, allMulti, anyVLAN := n.Mode()
 	v := VportInfo{MTU: s.MTU, RxMode: rxModeName(promisc, allMulti), AnyVLAN: anyVLAN, Groups: len(s.Mcast), Rules: len(s.Rules), Queues: s.Queues}
 	v.MACs, v.VLANs = fn.Filters()
 	v.TxMinRate, v.TxMaxRate = fn.PFRates()
@@ -248,7 +297,7 @@ func (d *Device) ShowVport() []VportInfo {
 		v.TxPackets = st.TxUcastPkts + st.TxMcastPkts + st.TxBcastPkts
 		v.Filtered, v.TxErrors = st.MACFilterDiscards, st.TxErrDropPkts
 	}
-	return []VportInfo{v}
+	return v
 }
 
 func rxModeName(promisc, allMulti bool) string {

@@ -11,6 +11,7 @@ import (
 
 	"tapir/mpa"
 	"tapir/nic/cm"
+	"tapir/nic/cmt"
 	"tapir/nic/iwarp"
 	"tapir/nic/l2"
 	"tapir/nic/l2/qede"
@@ -38,6 +39,12 @@ func TestParametersReachTheirFields(t *testing.T) {
 	}{
 		"int_mode":                {"inta", Config{Interrupts: Interrupts{Mode: "inta"}}},
 		"msix_vectors":            {"5", Config{Interrupts: Interrupts{Vectors: 5}}},
+		"engines":                 {"2", Config{Engines: 2}},
+		"iwarp_cmt":               {"1", Config{CMT: CMT{PinIWARP: true}}},
+		"llh_affinity":            {"1:engine1,0:both", Config{CMT: CMT{Affinity: []PPFIDAffinity{{1, cmt.Engine1}, {0, cmt.Both}}}}},
+		"llh_filters":             {"1 tcp-dst 3260,2 udp 7:8", Config{CMT: CMT{Filters: []LLHFilter{{1, cmt.Filter{Kind: cmt.FilterTCPDst, DstPort: 3260}}, {2, cmt.Filter{Kind: cmt.FilterUDPBoth, SrcPort: 7, DstPort: 8}}}}}},
+		"engine0":                 {"failed", Config{CMT: CMT{States: [2]EngineState{EngineFailed, EngineWorks}}}},
+		"engine1":                 {"no_filters", Config{CMT: CMT{States: [2]EngineState{EngineWorks, EngineUnfiltered}}}},
 		"selftest_fault":          {"memory,nvram", Config{SelftestFault: 1<<selftest.Memory | 1<<selftest.NVM}},
 		"queue_usecs":             {"0:64/200,3:0/511", Config{Interrupts: Interrupts{Queues: []QueueUsecs{{0, 64, 200}, {3, 0, 511}}}}},
 		"rx_usecs":                {"64", Config{Interrupts: Interrupts{RxUsecs: 64}}},

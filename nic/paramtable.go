@@ -24,7 +24,7 @@ const (
 
 // params is the table of all named settings but those of the TAP and the
 // addresses.
-var params = slices.Concat(siwParams(), fixedParams(), cmParams(), tcpParams(), ptpParams(), rdmaParams(), irqParams(), ethernetParams(), featureParams(), linkSettings(), boardSettings(), firmwareParams())
+var params = slices.Concat(siwParams(), fixedParams(), cmParams(), tcpParams(), ptpParams(), rdmaParams(), irqParams(), engineParams(), ethernetParams(), featureParams(), linkSettings(), boardSettings(), firmwareParams())
 
 func siwParams() []*Param {
 	return []*Param{

@@ -88,6 +88,9 @@ func (d *Device) arrived(p *port, f *frame.Frame) {
 // receiveHost passes a frame of the operating system on, unless it would
 // disturb a connection of the TCP engine.
 func (d *Device) receiveHost(f *frame.Frame) {
+	if d.toSecondHost(f) {
+		return
+	}
 	d.arrived(&d.host, f)
 	if d.engineOwns(f.Bytes()) {
 		d.drops.Count(frame.DropOwned)
@@ -150,7 +153,10 @@ func (d *Device) handleWire(f *frame.Frame) {
 		return
 	}
 	d.in = inbound{f: f, off: f.Offload}
-	v := d.etherIn(f.Bytes())
+	v, failed := d.withoutFirst(f)
+	if !failed {
+		v = d.etherIn(f.Bytes())
+	}
 	if !d.in.offloaded && !d.interrupts.holds && d.function == nil {
 		d.interrupts.received++
 	}

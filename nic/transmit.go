@@ -27,6 +27,10 @@ type toeOutput struct{ d *Device }
 // Transmit implements toe.Output.
 func (o toeOutput) Transmit(f *frame.Frame, dst netip.Addr) {
 	notes, _ := o.d.notes.Take()
+	if c := o.d.coupled; c != nil && c.states[0] == EngineFailed {
+		o.d.dropOut(&o.d.wire, outgoing{f: f, notes: notes}, frame.DropEngine)
+		return
+	}
 	o.d.output(outgoing{f: f, notes: notes, offloaded: true}, dst)
 }
 

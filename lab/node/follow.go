@@ -172,6 +172,7 @@ func (n *Node) setMTU(mtu int) (err error) {
 		for _, p := range n.ports {
 			p.SetMaxFrame(mtu + linkHeaders)
 		}
+		n.second.setMaxFrame(mtu + linkHeaders)
 		err = n.Device.SetMTU(mtu, now)
 	}); lerr != nil {
 		return nil // the node ends

@@ -9,6 +9,7 @@ import (
 	"tapir/lab/link"
 	"tapir/lab/netns"
 	"tapir/nic"
+	"tapir/nic/cmt"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
@@ -20,7 +21,9 @@ import (
 type hostTAP struct {
 	taps  []*tap.TAP
 	ports []*loop.Port
-	ended bool
+	// engines share the TAP: each has its queues in turn.
+	engines int
+	ended   bool
 }
 
 // openHost opens the host TAP and, if the NIC is to be what the operating system
@@ -35,7 +38,11 @@ func (n *Node) openHost(env *nic.Env) error {
 	if err != nil {
 		return fmt.Errorf("%s: host_tap: %w", n.cfg.Name, err)
 	}
-	n.host = &hostTAP{taps: taps}
+	n.host = &hostTAP{taps: taps, engines: 1}
+	if n.second != nil {
+		n.host.engines = 2
+		n.second.host = &hostTAP{taps: taps, engines: 2}
+	}
 	if n.cfg.IPFromHost {
 		if err := n.kernel.adopt(&n.cfg, taps[0]); err != nil {
 			closeAll(taps)
@@ -43,11 +50,18 @@ func (n *Node) openHost(env *nic.Env) error {
 		}
 	}
 	for i, t := range taps {
+		if n.second != nil && cmt.Hwfn(i) == 1 {
+			n.second.attach(t, i)
+			continue
+		}
 		p := n.attach(frame.Host, t, n.cfg.MTU)
 		p.SetIndex(i)
 		n.host.ports = append(n.host.ports, p)
 	}
 	env.Host, env.Reserver = n.host, ports
+	if n.second != nil {
+		env.Second = n.second.env()
+	}
 	return nil
 }
 
@@ -57,14 +71,16 @@ func closeAll(taps []*tap.TAP) {
 	}
 }
 
-// openQueues opens the host TAP with as many queues as it is to have.
+// openQueues opens the host TAP with as many queues as it is to have: of two
+// engines each has its own.
 func (k *kernelSide) openQueues(c *Config) ([]*tap.TAP, error) {
-	t, err := k.links.OpenTAP(tap.Config{Name: c.HostTAP, Vnet: c.HostVnet(), MultiQueue: c.Queues > 1})
+	queues := c.Queues * max(1, c.NIC.Engines)
+	t, err := k.links.OpenTAP(tap.Config{Name: c.HostTAP, Vnet: c.HostVnet(), MultiQueue: queues > 1})
 	if err != nil {
 		return nil, err
 	}
 	taps := []*tap.TAP{t}
-	for len(taps) < c.Queues {
+	for len(taps) < queues {
 		q, err := k.links.AddQueue(t)
 		if err != nil {
 			closeAll(taps)
@@ -112,7 +128,7 @@ func (h *hostTAP) Room() int {
 }
 
 // Transmit writes f (taken) to the queue that it names.
-func (h *hostTAP) Transmit(f *frame.Frame) { h.ports[int(f.Queue)%len(h.ports)].Transmit(f) }
+func (h *hostTAP) Transmit(f *frame.Frame) { h.ports[int(f.Queue)/h.engines%len(h.ports)].Transmit(f) }
 
 // Gathers implements frame.Gatherer.
 func (h *hostTAP) Gathers() bool { return h.ports[0].Gathers() }

@@ -38,12 +38,15 @@ type hostWorld struct {
 	a, b *Node
 }
 
-func newHostWorld(t *testing.T, cfg Config) *hostWorld {
+func newHostWorld(t *testing.T, cfg Config) *hostWorld { return newHostWorldOf(t, 4, cfg) }
+
+// newHostWorldOf has so many queues.
+func newHostWorldOf(t *testing.T, queues int, cfg Config) *hostWorld {
 	vnet := cfg.Vnet()
 	p, err := link.NewPair(1500, vnet)
 	must(t, err)
 	t.Cleanup(p.Close)
-	cfg.Name, cfg.NS, cfg.TAP, cfg.HostTAP, cfg.Queues, cfg.IPFromHost = "a", p.A.NS, link.PairTAP, "host0", 4, true
+	cfg.Name, cfg.NS, cfg.TAP, cfg.HostTAP, cfg.Queues, cfg.IPFromHost = "a", p.A.NS, link.PairTAP, "host0", queues, true
 	w := &hostWorld{t: t, pair: p}
 	w.a = start(t, cfg)
 	w.b = start(t, Config{Name: "b", NS: p.B.NS, TAP: link.PairTAP, Frames: cfg.Frames, IP: prefixes("10.0.0.2/24")})

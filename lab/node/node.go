@@ -40,6 +40,7 @@ type Node struct {
 	reason error // why the node ends, if not by Close
 	wire   tap.Queue
 	host   *hostTAP // nil without a host TAP
+	second *second  // nil without a second engine
 	ports  []*loop.Port
 	kernel *kernelSide // nil on a wire in memory
 	cancel context.CancelFunc
@@ -109,6 +110,7 @@ func (n *Node) abandon() {
 		n.thread.finish()
 	}
 	n.loop.Close() // the queues too
+	n.second.end()
 	if n.kernel != nil {
 		n.kernel.close()
 	}
@@ -154,6 +156,11 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 		return err
 	}
 	if n.cfg.HostTAP != "" {
+		if n.cfg.NIC.Engines > 1 {
+			if n.second, err = n.newSecond(); err != nil {
+				return err
+			}
+		}
 		if err := n.openHost(env); err != nil { // first: the MTU may be its
 			return err
 		}
@@ -188,6 +195,9 @@ func (n *Node) run(ctx context.Context) error {
 	} else if err := n.watch(); err != nil {
 		cancel()
 		return err
+	}
+	if n.second != nil {
+		n.second.run(context.Background())
 	}
 	go func() {
 		defer close(n.done)
@@ -305,6 +315,7 @@ func (n *Node) Ready() string {
 // Drops counts the frames that were lost between the loop and the TAPs, wire
 // and host together.
 func (n *Node) Drops() (sum frame.Drops) {
+	sum = n.second.drops()
 	n.DoWait(func(frame.Time) { // after the end nothing is counted any more
 		for _, p := range n.ports {
 			for r, c := range p.Drops() {
@@ -350,6 +361,7 @@ func (n *Node) Close() error {
 func (n *Node) end() {
 	n.cancel()
 	<-n.done
+	n.second.end()
 	if n.kernel != nil {
 		n.kernel.close()
 	}

@@ -25,10 +25,9 @@ type Ring struct {
 	tail atomic.Uint32 // frames ever pushed; the producer writes it
 	full atomic.Bool   // the producer waits for room
 
-	_     [cacheLine]byte
-	head  atomic.Uint32 // frames ever taken; the consumer writes it
-	looks atomic.Bool   // the consumer looks by itself
-	_     [cacheLine]byte
+	_    [cacheLine]byte
+	head atomic.Uint32 // frames ever taken; the consumer writes it
+	_    [cacheLine]byte
 
 	// The producer's.
 	freed  uint32 // frames ever released
@@ -48,7 +47,6 @@ type RingStats struct {
 	Frames  uint64
 	Refused uint64 // the ring was full
 	Batches uint64
-	Wakes   uint64 // of them, for which the consumer had to be woken
 }
 
 // Bells sets who is rung: wake when frames have come for the consumer, room when
@@ -111,8 +109,7 @@ func (r *Ring) Flush() {
 	}
 	r.rung = t
 	r.pushed.Batches++
-	if r.wake != nil && !r.looks.Load() {
-		r.pushed.Wakes++
+	if r.wake != nil {
 		r.wake()
 	}
 }
@@ -151,15 +148,3 @@ func (r *Ring) Unbuffered() uint64 { return r.unbuffered }
 
 // Len is the number of frames that wait for the consumer.
 func (r *Ring) Len() int { return int(r.tail.Load() - r.head.Load()) }
-
-// Looks says whether the consumer looks by itself. After it has said no it has to
-// look once more.
-func (r *Ring) Looks(yes bool) { r.looks.Store(yes) }
-
-// Discard drops, on the consumer's side, the frames that wait, and returns how
-// many they were.
-func (r *Ring) Discard() (n int) {
-	h, t := r.head.Load(), r.tail.Load()
-	r.head.Store(t)
-	return int(t - h)
-}

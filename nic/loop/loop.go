@@ -209,6 +209,15 @@ func (l *Loop) Do(fn func(now frame.Time)) bool {
 	return true
 }
 
+// Wake has the loop iterate once more. Any thread may call it, after the end too.
+func (l *Loop) Wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open {
+		l.wake()
+	}
+}
+
 // DoWait runs fn on the loop's thread and returns after it; ErrClosed if the
 // loop ended before, ErrInCallback if called on the loop's thread.
 func (l *Loop) DoWait(fn func(now frame.Time)) error {

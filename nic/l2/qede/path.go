@@ -110,9 +110,12 @@ func (n *Netdev) Queues() (list []QueueInfo) {
 }
 
 // Table is the queue of each entry of the RSS table.
-func (n *Netdev) Table() (table [l2.TableLen]int) {
+func (n *Netdev) Table() [l2.TableLen]int { return n.s.FullTable() }
+
+// FullTable is the queue of each entry of the RSS table.
+func (s *Settings) FullTable() (table [l2.TableLen]int) {
 	for i := range table {
-		table[i] = n.s.entry(i)
+		table[i] = s.entry(i)
 	}
 	return table
 }

@@ -89,14 +89,7 @@ type Netdev struct {
 // there may be. The errors are those of Apply.
 func Open(cfg l2.Config, blocks []uint16, s Settings) (*Netdev, error) {
 	n := &Netdev{fn: l2.New(cfg), cfg: cfg, blocks: blocks}
-	if err := n.check(&s); err != nil {
-		return nil, err
-	}
-	n.s = s
-	if err := n.start(); err != nil {
-		return nil, err
-	}
-	if err := n.settle(); err != nil {
+	if err := n.Start(s); err != nil {
 		return nil, err
 	}
 	return n, nil
@@ -130,6 +123,19 @@ func (n *Netdev) Apply(s Settings) error {
 		err = errorsOf(n.fn.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off}), n.fn.VportUpdate(l2.UpdateParams{MTU: &s.MTU}))
 	}
 	return errorsOf(err, n.settle())
+}
+
+// Start starts a netdev that Stop has stopped, with new settings. The errors are
+// those of Apply.
+func (n *Netdev) Start(s Settings) error {
+	if err := n.check(&s); err != nil {
+		return err
+	}
+	n.s = s
+	if err := n.start(); err != nil {
+		return err
+	}
+	return n.settle()
 }
 
 // Check tells what Apply would refuse.

@@ -1,0 +1,312 @@
+package nic
+
+import (
+	"fmt"
+
+	"tapir/nic/cmt"
+	"tapir/nic/irq"
+	"tapir/nic/l2"
+	"tapir/nic/l2/qede"
+	"tapir/wire/frame"
+)
+
+// Engine is the second engine of a NIC that has two (CMT): the Ethernet side of
+// hwfn 1, with a vport, queues, filters and interrupts of its own. It shares
+// nothing with the first but a ring each way, so that an event loop of its own
+// may drive it: the NIC's reads the wire and passes on what is for it.
+//
+//	wire -> first loop: steering -> ring -> vport -> receive queue -> host TAP
+//	wire <- first loop             <- ring <- vport <- transmit queue <- host TAP
+type Engine struct {
+	pool     frame.Pool
+	system   frame.Clock
+	netdev   *qede.Netdev
+	irq      interrupts
+	host     frame.Link
+	in, out  *cmt.Ring
+	settings qede.Settings // what the netdev is brought to once it works again
+	failed   bool
+	tracer   frame.Tracer
+	record   frame.Record
+	drops    frame.Drops
+	now      frame.Time
+
+	rxFrames, rxBytes, txFrames, txBytes uint64 // of the host
+}
+
+// enginePart is what is read from the ring at a time.
+const enginePart = 64
+
+// What a frame in a ring is, where it does not say the queue of the host TAP that
+// it came by, and that it has to be sent in another engine's stead.
+const fromVport = 0xffff
+
+// engineIDs are the numbers of frames that the second engine numbers.
+const engineIDs = 1 << 48
+
+func (e *Engine) open(c *Config, blocks irq.Config, fire func(sb uint16, pi uint8), s qede.Settings) (err error) {
+	if err = e.irq.init(blocks, 1, c.Queues, 0); err != nil {
+		return err
+	}
+	for id := range e.irq.blocks {
+		b := &e.irq.blocks[id]
+		b.Handle(func(*irq.SB, frame.Time) {
+			for _, q := range b.queues {
+				e.netdev.Schedule(q)
+			}
+		})
+	}
+	e.settings = s
+	e.netdev, err = qede.Open(l2.Config{Pool: e.pool, Superframes: c.Frames != Wire, Drop: e.dropFromVport, Fire: fire}, e.irq.queueBlocks(), s)
+	return err
+}
+
+// Receive takes frames of the host TAP's queues that are this engine's.
+func (e *Engine) Receive(_ frame.Port, frames []*frame.Frame, now frame.Time) {
+	e.now = now
+	for _, f := range frames {
+		e.fromHost(f)
+	}
+	e.out.Flush()
+}
+
+// fromHost takes a frame of the operating system: it waits in a transmit queue.
+// That of an engine that has failed is sent by the other.
+func (e *Engine) fromHost(f *frame.Frame) {
+	e.rxFrames++
+	e.rxBytes += uint64(f.Len())
+	f.ID, f.Stamp = engineIDs+e.rxFrames, e.system.At(e.now)
+	e.trace(frame.Host, frame.Inbound, f, frame.DropNone)
+	if e.failed {
+		if !e.out.Push(f) {
+			e.drop(frame.Wire, f, frame.DropEngineRing)
+		}
+		return
+	}
+	e.queue(f)
+}
+
+func (e *Engine) queue(f *frame.Frame) {
+	f.Queue = uint16(cmt.Local(int(f.Queue)))
+	if r := e.netdev.Queue(f); r != frame.DropNone {
+		e.drop(frame.Wire, f, r)
+	}
+}
+
+// Dispatch has nothing to do.
+func (e *Engine) Dispatch(frame.Time) bool { return false }
+
+// TxDone is of no interest.
+func (e *Engine) TxDone(uint64, frame.Time) bool { return false }
+
+// Poll lets the engine work: what has come by the ring goes to the host TAP, what
+// waits in the transmit queues into the other ring. It returns when it wants to be
+// called again.
+func (e *Engine) Poll(now frame.Time) frame.Time {
+	e.now = now
+	more := e.drain()
+	e.netdev.Flush()
+	e.irq.report(now)
+	next := e.irq.poll(now)
+	e.netdev.Transmit(engineOutput{e})
+	e.netdev.Deliver(engineInput{e})
+	e.irq.report(now)
+	next = min(next, e.irq.poll(now))
+	e.out.Flush()
+	if more || e.host.Room() > 0 && e.netdev.Due() {
+		return now
+	}
+	return next
+}
+
+// drain takes a part of what has come by the ring, and tells whether there is
+// more.
+func (e *Engine) drain() (more bool) {
+	for range enginePart {
+		f, some := e.in.Take(e.pool)
+		switch {
+		case f == nil && !some:
+			e.in.Taken()
+			e.netdev.Relieve()
+			return false
+		case f == nil:
+			e.drops.Count(frame.DropNoBuffer)
+		case e.failed:
+			e.drop(frame.Host, f, frame.DropEngine)
+		case f.Queue != fromVport:
+			e.queue(f)
+		default:
+			f.Queue = 0
+			if r := e.netdev.Receive(f); r != frame.DropNone {
+				e.drop(frame.Host, f, r)
+			}
+		}
+	}
+	e.in.Taken()
+	e.netdev.Relieve()
+	return e.in.Len() > 0
+}
+
+// engineOutput is the way out for frames of the vport, engineInput that for those
+// that it has received.
+type (
+	engineOutput struct{ e *Engine }
+	engineInput  struct{ e *Engine }
+)
+
+// Transmit implements frame.Link.
+func (o engineOutput) Transmit(f *frame.Frame) {
+	f.Queue = fromVport
+	o.e.out.Transmit(f)
+}
+
+// Room implements frame.Link.
+func (o engineOutput) Room() int { return o.e.out.Room() }
+
+// Transmit implements frame.Link.
+func (i engineInput) Transmit(f *frame.Frame) {
+	e := i.e
+	e.txFrames++
+	e.txBytes += uint64(f.Len())
+	f.Queue = uint16(cmt.Queue(1, int(f.Queue)))
+	f.ID, f.Stamp = engineIDs+e.txFrames, e.system.At(e.now)
+	e.trace(frame.Host, frame.Outbound, f, frame.DropNone)
+	e.host.Transmit(f)
+}
+
+// Room implements frame.Link.
+func (i engineInput) Room() int { return i.e.host.Room() }
+
+// drop counts, records and releases a frame that cannot leave by a port.
+func (e *Engine) drop(p frame.Port, f *frame.Frame, r frame.DropReason) {
+	e.drops.Count(r)
+	e.trace(p, frame.Outbound, f, r)
+	f.Release()
+}
+
+// dropFromVport hears of a frame that the vport has taken and does not pass on.
+func (e *Engine) dropFromVport(side l2.Sides, f *frame.Frame, r frame.DropReason) {
+	e.drops.Count(r)
+	p := frame.Wire
+	if side == l2.Rx {
+		p = frame.Host
+	}
+	e.trace(p, frame.Outbound, f, r)
+}
+
+func (e *Engine) trace(p frame.Port, dir frame.Direction, f *frame.Frame, r frame.DropReason) {
+	if e.tracer == nil {
+		return
+	}
+	f.Linearize()
+	e.record = frame.Record{Port: p, Dir: dir, Data: f.Bytes(), Offload: f.Offload, Stamp: f.Stamp, System: e.system.At(e.now), ID: f.ID, Queue: f.Queue, Drop: r}
+	e.tracer.Trace(&e.record)
+	e.record.Data = nil
+}
+
+// apply brings the netdev to settings, at the latest when the engine works again.
+func (e *Engine) apply(s qede.Settings, state EngineState) error {
+	e.settings = s
+	switch was := e.failed; {
+	case state == EngineFailed && was:
+		return nil
+	case state == EngineFailed:
+		e.failed = true
+		return e.netdev.Stop()
+	case was:
+		e.failed = false
+		if err := e.netdev.Start(s); err != nil {
+			return err
+		}
+	default:
+		if err := e.netdev.Apply(s); err != nil {
+			return err
+		}
+	}
+	return unfilter(e.netdev, state)
+}
+
+// unfilter is the fault that an engine's station filters are missing.
+func unfilter(n *qede.Netdev, state EngineState) error {
+	if state != EngineUnfiltered {
+		return nil
+	}
+	return n.Function().FilterUcast(l2.UcastParams{Op: l2.FilterFlush, Type: l2.FilterMAC, Sides: l2.Both})
+}
+
+// EngineState is how an engine does, which is a fault that is injected.
+type EngineState uint8
+
+// The states.
+const (
+	EngineWorks      EngineState = iota
+	EngineFailed                 // nothing passes it
+	EngineUnfiltered             // the filters of its vport are missing
+)
+
+// CMT are the settings of a NIC with two engines.
+type CMT struct {
+	// PinIWARP pins all packets but RoCE's to the engine that RDMA is on, as a
+	// card does that is to have iWARP.
+	PinIWARP bool
+	// Affinity of PPFIDs; those that are not named have both engines. Filters say
+	// which packets are whose; the rest is PPFID 0's.
+	Affinity []PPFIDAffinity
+	Filters  []LLHFilter
+	States   [cmt.Engines]EngineState
+}
+
+// PPFIDAffinity is the engine, or both, of a PPFID.
+type PPFIDAffinity struct {
+	PPFID    int
+	Affinity cmt.Affinity
+}
+
+// LLHFilter is a filter of a PPFID.
+type LLHFilter struct {
+	PPFID int
+	cmt.Filter
+}
+
+// validateEngines says what a NIC with its number of engines cannot have.
+func (c *Config) validateEngines() error {
+	e := &c.CMT
+	switch {
+	case c.Engines < 1 || c.Engines > cmt.Engines:
+		return fmt.Errorf("%d engines: want 1 or %d", c.Engines, cmt.Engines)
+	case c.Engines == 1 && (e.PinIWARP || e.States != [cmt.Engines]EngineState{} || len(e.Affinity)+len(e.Filters) > 0):
+		return fmt.Errorf("iwarp_cmt, llh_affinity, llh_filters, engine0 and engine1 are about two engines: use --engines 2")
+	case c.Engines == 2 && len(c.Ethernet.Rules) > 0:
+		return fmt.Errorf("ntuple: a NIC with two engines has no n-tuple rules: use one engine")
+	}
+	if c.Engines == 2 && c.Ethernet.TxMaxRate != 0 {
+		return fmt.Errorf("tx_maxrate: a NIC with two engines has no rates: use one engine")
+	}
+	_, err := c.llh()
+	return err
+}
+
+// llh is the classification at the port that the configuration asks for.
+func (c *Config) llh() (*cmt.LLH, error) {
+	h, err := cmt.NewLLH(cmt.MaxPPFIDs)
+	if err != nil {
+		return nil, err
+	}
+	h.SetFunctionAsDefault()
+	for _, a := range c.CMT.Affinity {
+		if err := h.SetPPFIDAffinity(a.PPFID, a.Affinity); err != nil {
+			return nil, err
+		}
+	}
+	if c.CMT.PinIWARP {
+		if err := h.SetPPFIDAffinity(0, cmt.Engine0); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range c.CMT.Filters {
+		if err := h.AddFilter(f.PPFID, f.Filter); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}

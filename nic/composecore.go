@@ -86,11 +86,7 @@ func (d *Device) pfParams() (p ecore.PFParams) {
 	l := d.Verbs.Limits()
 	p.Eth.Cons = 2 * d.queuePairs()
 	if d.cfg.RDMA.Personality == verbs.IWARP {
-		most := ecore.DefaultQPs
-		if d.cfg.RDMA.NumQPs > 0 {
-			most = ecore.MaxQPs
-		}
-		p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = min(l.MaxQP, most), min(l.MaxMR, ecore.MaxTasks), min(l.MaxSRQ, ecore.DefaultSRQs)
+		p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = l.MaxQP, min(l.MaxMR, ecore.MaxTasks), min(l.MaxSRQ, ecore.DefaultSRQs)
 	}
 	return p
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -189,5 +190,21 @@ func TestAttentionWhileUnloaded(t *testing.T) {
 		if up := n.dev.MCP().LinkState().LinkUp; up != (v == "loaded") {
 			t.Errorf("%s: link up %v", v, up)
 		}
+	}
+}
+
+// What a program is told of the device is what it can have: a connection id
+// for each queue pair, and no more than the event queue has room for.
+func TestQueuePairsHaveIDs(t *testing.T) {
+	for _, c := range []struct{ qps, want int }{{0, ecore.DefaultQPs}, {7, 7}, {ecore.MaxQPs, ecore.MaxQPs}} {
+		d := newWorld(t).nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24"), RDMA: RDMA{NumQPs: c.qps}}).dev
+		_, ids := cidsOf(d, cxt.IWARP)
+		if got := d.Verbs.Attr().MaxQP; got != c.want || ids != c.want {
+			t.Errorf("num_qps %d: max_qp %d, %d connection ids, want %d", c.qps, got, ids, c.want)
+		}
+	}
+	cfg := Config{Name: "nic0", RDMA: RDMA{NumQPs: ecore.MaxQPs + 1}}.withDefaults()
+	if err := cfg.validate(); err == nil || !strings.Contains(err.Error(), "32513 queue pairs") {
+		t.Error(err)
 	}
 }

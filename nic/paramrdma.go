@@ -1,6 +1,9 @@
 package nic
 
-import "tapir/nic/verbs"
+import (
+	"tapir/nic/ecore"
+	"tapir/nic/verbs"
+)
 
 // defaults are what the settings below show when nothing was given.
 var defaults = verbs.DefaultLimits()
@@ -19,7 +22,7 @@ func rdmaParams() []*Param {
 		def, low   int
 	}{
 		{"min_dpis", "contexts that can be open at a time", func(c *Config) *int { return &c.RDMA.MinDPIs }, defaults.MaxContext, 1},
-		{"num_qps", "queue pairs; there are twice as many completion queues", func(c *Config) *int { return &c.RDMA.NumQPs }, defaults.MaxQP, 1},
+		{"num_qps", "queue pairs, at most 32512 of iWARP; there are twice as many completion queues", func(c *Config) *int { return &c.RDMA.NumQPs }, ecore.DefaultQPs, 1},
 		{"num_mrs", "memory regions; one is reserved", func(c *Config) *int { return &c.RDMA.NumMRs }, defaults.MaxMR + 1, 2},
 		{"num_srqs", "shared receive queues", func(c *Config) *int { return &c.RDMA.NumSRQs }, defaults.MaxSRQ, 1},
 		{"max_cnq", "completion notification queues that there are", func(c *Config) *int { return &c.RDMA.MaxCNQ }, defaults.MaxCNQ, 1},

@@ -7,12 +7,14 @@ import (
 
 	"tapir/nic/al"
 	"tapir/nic/cm"
+	"tapir/nic/ecore"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
 
 // RDMA sets up the RDMA side of a NIC, with the names of the FastLinQ driver
-// core. Zero fields take the value of verbs.DefaultLimits.
+// core. Zero fields take the value of verbs.DefaultLimits, but for the queue
+// pairs of iWARP, each of which takes a connection id.
 type RDMA struct {
 	verbs.Limits
 	// Personality chooses iWARP, or Ethernet alone: then objects are refused.
@@ -36,6 +38,9 @@ func (r *RDMA) limits() verbs.Limits {
 			*f.to = f.v
 		}
 	}
+	if r.Personality == verbs.IWARP && l.MaxQP == 0 {
+		l.MaxQP = ecore.DefaultQPs
+	}
 	return l
 }
 
@@ -45,6 +50,8 @@ func (r *RDMA) validate() error {
 		return fmt.Errorf("personality %d: use iwarp or eth", r.Personality)
 	case min(r.MinDPIs, r.NumQPs, r.NumSRQs, r.DesiredCNQs, r.NumMRs) < 0:
 		return fmt.Errorf("RDMA: a number of objects is negative")
+	case r.Personality == verbs.IWARP && max(r.NumQPs, r.MaxQP) > ecore.MaxQPs:
+		return fmt.Errorf("%d queue pairs: iWARP has connection ids for %d", max(r.NumQPs, r.MaxQP), ecore.MaxQPs)
 	case r.NumMRs == 1:
 		return fmt.Errorf("num_mrs 1: one region is reserved, use 2 or more")
 	}

@@ -101,6 +101,8 @@ func TestMixedTrafficInEveryMode(t *testing.T) {
 		{"two vectors", func(c *Config) { c.Interrupts.Vectors = 2 }},
 		{"coalesced", func(c *Config) { c.Interrupts.RxUsecs, c.Interrupts.TxUsecs = 64, 200 }},
 		{"one queue", func(c *Config) { c.Queues = 1 }},
+		{"two engines", func(c *Config) { c.Engines = 2 }},
+		{"two engines, poll", func(c *Config) { c.Engines, c.Interrupts.Mode = 2, "poll" }},
 	} {
 		list := mixed(t, c.change)
 		got := list.String()

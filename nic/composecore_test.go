@@ -31,7 +31,7 @@ func TestCoreLifeOfNIC(t *testing.T) {
 	}
 	rows := d.ShowDevice()
 	for _, want := range [][2]string{{"core_state", "RUNNING"}, {"core_health", "healthy"}, {"core_personality", "ETH_IWARP"},
-		{"int_mode", "MSIX"}, {"load", "ENGINE"}, {"phase", "QM_PF"}, {"tunnel", "VXLAN"}, {"share", "VPORT 208"}} {
+		{"int_mode", "MSIX"}, {"load", "ENGINE"}, {"tunnel", "VXLAN"}, {"share", "VPORT 208"}} {
 		if r := value(t, rows, want[0], ""); want[0] == "core_state" && r.Value != want[1] {
 			t.Errorf("%+v", r)
 		}
@@ -51,8 +51,11 @@ func TestCoreLifeOfNIC(t *testing.T) {
 	if r := value(t, rows, "ilt", "lines"); *r.Used < 500 || *r.Limit != 11000 {
 		t.Errorf("ILT lines %d of %d", *r.Used, *r.Limit)
 	}
-	if ecore.Debug && *value(t, rows, "ramrod", "COMMON PF_START").Ever != 1 {
-		t.Error("not one PF_START")
+	if ecore.Debug {
+		value(t, rows, "phase", "QM_PF")
+		if n := *value(t, rows, "ramrod", "COMMON PF_START").Ever; n != 1 {
+			t.Errorf("%d PF_START", n)
+		}
 	}
 	if r := value(t, rows, "spq", ""); *r.Ever != 1 || d.interrupts.dev.ShowVectors()[0].Interrupts != 1 {
 		t.Errorf("%d ramrods, %d interrupts", *r.Ever, d.interrupts.dev.ShowVectors()[0].Interrupts)

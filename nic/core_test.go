@@ -145,7 +145,7 @@ func TestCoreOnBoard(t *testing.T) {
 				t.Fatalf("%v: function %d: %v", mode, i, err)
 			}
 			h := b.devs[i].Lead()
-			if got := strings.Join(h.Phases(), " "); got != want {
+			if got := strings.Join(h.Phases(), " "); ecore.Debug && got != want {
 				t.Errorf("%v: function %d runs %s, want %s", mode, i, got, want)
 			}
 			if s := h.Share(ecore.VPort); s != (ecore.Share{Start: 52 * i, Num: 52}) {
@@ -163,8 +163,9 @@ func TestCoreOnBoard(t *testing.T) {
 				t.Errorf("function %d: %v, %v", i, b.fw.Loaded(i), b.devs[i].State())
 			}
 		}
-		if err := b.up(3, ecore.InitParams{}); err != nil || len(b.devs[3].Lead().Phases()) != 4 || len(b.said) != 0 {
-			t.Errorf("%v: the first again: %v, %q", mode, err, b.said)
+		err := b.up(3, ecore.InitParams{})
+		if p := b.devs[3].Lead().Phases(); err != nil || ecore.Debug && len(p) != 4 || len(b.said) != 0 {
+			t.Errorf("%v: the first again: %v, %v, %q", mode, err, p, b.said)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func start(t *testing.T, ctx context.Context, image peer.Image, cfg peer.Config)
 // TestGuest boots one guest and runs commands in it, well-behaved and not.
 func TestGuest(t *testing.T) {
 	boots := image(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 12*time.Minute)
 	defer cancel()
 	ns, links := bridge(t)
 	dir := filepath.Join(t.TempDir(), "guest")

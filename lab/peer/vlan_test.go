@@ -52,12 +52,12 @@ func TestVLANInterfaces(t *testing.T) {
 		t.Skip("`make interop` runs it: a guest takes its time")
 	}
 	boots := image(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	ns, links := bridge(t)
 	must(t, links.AddBridge("br1"))
 	g := start(t, ctx, boots, peer.Config{NS: ns, Bridge: "br0", More: []string{"br1"},
-		IP: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}, Life: 4 * time.Minute})
+		IP: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}, Life: 12 * time.Minute})
 	n, err := node.Start(ctx, node.Config{Name: "nic0", NS: ns, TAP: "wire0", HostTAP: "host0", IPFromHost: true, Queues: 2})
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })

@@ -53,7 +53,7 @@ func rowsOfTests(t *testing.T) map[string][]string {
 			}
 			return err
 		}
-		if !strings.HasSuffix(name, "_test.go") || filepath.Dir(name) == "../docs" {
+		if !strings.HasSuffix(name, "_test.go") || filepath.Base(name) == "seed_rows_test.go" {
 			return nil
 		}
 		text, err := os.ReadFile(name)

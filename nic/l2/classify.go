@@ -20,7 +20,7 @@ func (fn *Function) classify(d dir, from *vport) frame.DropReason {
 	group := dst.IsMulticast()
 	var m matches
 	if t := &fn.tables[d]; !group && t.pairs > 0 {
-		m.pair = t.by[makeKey(FilterMACVLAN, dst, vid)]
+		m.pair = *t.find(FilterMACVLAN, makeKey(FilterMACVLAN, dst, vid))
 	}
 	looked, known := false, false
 	reason := frame.DropVport
@@ -36,7 +36,7 @@ func (fn *Function) classify(d dir, from *vport) frame.DropReason {
 			ok = true
 		default:
 			if !looked {
-				looked, m.address = true, fn.tables[d].by[makeKey(FilterMAC, dst, 0)]
+				looked, m.address = true, *fn.tables[d].find(FilterMAC, makeKey(FilterMAC, dst, 0))
 				known = m.address.any() || m.pair.any()
 			}
 			ok = v.acceptsStation(d, m.address.has(v.id) || m.pair.has(v.id), known)
@@ -89,6 +89,5 @@ func (fn *Function) passesVLAN(v *vport, d dir, vid uint16) bool {
 	case v.vlanRules[d] == 0:
 		return !v.start.OnlyUntagged || vid == 0
 	}
-	s := fn.tables[d].by[key{uint64(FilterVLAN) << 56, uint64(vid)}]
-	return s.has(v.id)
+	return fn.tables[d].find(FilterVLAN, key{uint64(FilterVLAN) << 56, uint64(vid)}).has(v.id)
 }

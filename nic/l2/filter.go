@@ -182,8 +182,25 @@ func makeKey(t FilterType, mac ether.Addr, vlan uint16) key {
 
 // table tells, for one direction, which vports have a filter.
 type table struct {
-	by    map[key]set
-	pairs int
+	by     map[key]set
+	pairs  int
+	recent [len(filterNames)]found // by type: frames come in flows
+}
+
+// found is what a look-up has found.
+type found struct {
+	valid bool
+	key   key
+	set   set
+}
+
+// find returns the vports with a filter of a type.
+func (t *table) find(typ FilterType, k key) *set {
+	f := &t.recent[typ]
+	if !f.valid || f.key != k {
+		*f = found{true, k, t.by[k]}
+	}
+	return &f.set
 }
 
 // filter is one filter of a vport.
@@ -347,6 +364,7 @@ func (fn *Function) index(v *vport, f *filter, n int) {
 			continue
 		}
 		t := &fn.tables[d]
+		t.recent[f.typ].valid = false
 		k := f.key()
 		s := t.by[k]
 		if n > 0 {

@@ -85,6 +85,19 @@ type Rule struct {
 type rules struct {
 	profile Profile
 	by      map[tuple]*Rule
+	recent  struct { // the last look-up: frames come in flows
+		valid bool
+		tuple tuple
+		rule  *Rule
+	}
+}
+
+// find returns the rule of a tuple, nil if there is none.
+func (r *rules) find(k tuple) *Rule {
+	if f := &r.recent; !f.valid || f.tuple != k {
+		f.valid, f.tuple, f.rule = true, k, r.by[k]
+	}
+	return r.recent.rule
 }
 
 // tuple is a Tuple in the form that packets are looked up in.
@@ -154,6 +167,7 @@ func (fn *Function) AddRule(r Rule) error {
 	}
 	fn.rules.profile = profile
 	fn.rules.by[k] = &r
+	fn.rules.recent.valid = false
 	return nil
 }
 
@@ -165,6 +179,7 @@ func (fn *Function) RemoveRule(t Tuple) error {
 		return status.NoEnt.Errorf("no rule for such packets")
 	}
 	delete(fn.rules.by, k)
+	fn.rules.recent.valid = false
 	if len(fn.rules.by) == 0 {
 		fn.rules.profile = ProfileNone
 	}
@@ -201,9 +216,9 @@ func (fn *Function) rule(v *vport) (q *RxQueue, r frame.DropReason) {
 		k.proto, k.v6 = n.proto, n.v6
 		k.fill(fn.rules.profile, n.addrs(p.b), p.b[n.l4:])
 	}
-	rule, ok := fn.rules.by[k]
+	rule := fn.rules.find(k)
 	switch {
-	case !ok || rule.Vport != v.id:
+	case rule == nil || rule.Vport != v.id:
 		return nil, frame.DropNone
 	case rule.Drop:
 		v.stats.GFTFilterDrop++

@@ -59,6 +59,17 @@ func TestRules(t *testing.T) {
 	if s, _ := w.Stats(0); s.GFTFilterDrop != 1 {
 		t.Errorf("%+v", s)
 	}
+	// A flow that goes on meanwhile meets each change at once.
+	for range 2 {
+		w.ok(w.RemoveRule(other))
+		if r, _, _ := in(ip.ProtoTCP, 1001); r != frame.DropNone {
+			t.Errorf("its rule is gone: %v", r)
+		}
+		w.ok(w.AddRule(Rule{Tuple: other, Drop: true}))
+		if r, _, _ := in(ip.ProtoTCP, 1001); r != frame.DropRule {
+			t.Errorf("its rule is back: %v", r)
+		}
+	}
 	w.want(status.NoEnt, w.RemoveRule(third))
 	w.ok(w.RemoveRule(full))
 	w.ok(w.RemoveRule(other))

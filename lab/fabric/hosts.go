@@ -2,10 +2,12 @@ package fabric
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"tapir/lab/link"
 	"tapir/lab/netns"
+	"tapir/nic/loop"
 	"tapir/vnic"
 	"tapir/wire/frame"
 )
@@ -97,7 +99,7 @@ func (h *hosts) round() {
 			continue
 		}
 		x.name = d.Name // it may have been renamed
-		if err := x.merge(d, v); err != nil {
+		if err := x.merge(d, v); err != nil && !errors.Is(err, loop.ErrClosed) {
 			h.n.warn("%s: %v", x.name, err)
 		}
 	}
@@ -131,6 +133,9 @@ func (h *hosts) forget(want []vportState) {
 // add makes the host TAP of a vport. What stands in the way is told once.
 func (h *hosts) add(v vportState) {
 	x, err := newHost(h.n, v)
+	if errors.Is(err, loop.ErrClosed) {
+		return
+	}
 	if err != nil {
 		if old := h.trouble[v.vesw]; old == nil || old.Error() != err.Error() {
 			h.trouble[v.vesw] = err

@@ -41,7 +41,8 @@ type Node struct {
 	host   *hosts
 	undo   []func()
 	tee    capture.Tee
-	cancel context.CancelFunc
+	rest   context.CancelFunc // ends the bottom half
+	cancel context.CancelFunc // ends the loop
 	done   chan struct{}
 	err    error // of the loop; valid after done
 
@@ -58,7 +59,7 @@ func Start(ctx context.Context, cfg Config, options ...func(*Node)) (*Node, erro
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg.withDefaults(), done: make(chan struct{}), alive: make(chan struct{})}
+	n := &Node{cfg: cfg.withDefaults(), rest: func() {}, done: make(chan struct{}), alive: make(chan struct{})}
 	for _, o := range options {
 		o(n)
 	}
@@ -203,7 +204,9 @@ func (n *Node) run(ctx context.Context) error {
 		return err
 	}
 	n.awaitCarrier(ctx)
-	go n.host.run(inner)
+	working, rest := context.WithCancel(inner)
+	n.rest = rest
+	go n.host.run(working)
 	select {
 	case <-n.host.first:
 	case <-n.done:
@@ -327,9 +330,10 @@ func (n *Node) Err() error {
 // stopped before, if it had.
 func (n *Node) Close() error {
 	n.ending.Do(func() {
+		n.rest() // it asks the loop
+		<-n.host.done
 		n.cancel()
 		<-n.done
-		<-n.host.done
 		n.abandon()
 	})
 	return n.err

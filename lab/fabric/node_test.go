@@ -1,11 +1,14 @@
 package fabric
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"tapir/opa"
+	"tapir/wire/frame"
 )
 
 func lid(i int) opa.LID { return opa.LID(i) }
@@ -58,6 +61,41 @@ func TestFabricBridgeAndNetns(t *testing.T) {
 	c.Netns = "/etc/passwd"
 	if _, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), "no network namespace") {
 		t.Error(err)
+	}
+}
+
+// The bottom half is at work while an HFI ends, and has nothing to complain of.
+func TestEndsInSilence(t *testing.T) {
+	b := newBed(t)
+	for i := range 10 {
+		s, c := newSpace(t), number(i+1, VNIC{VESW: 2}, VNIC{VESW: 3}, VNIC{VESW: 4})
+		n, err := b.launch(s, c)
+		must(t, err)
+		var log bytes.Buffer
+		n.logMu.Lock()
+		n.Log = &log
+		n.logMu.Unlock()
+		over, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for up := false; ; up = !up {
+				select {
+				case <-over:
+					return
+				default:
+					n.carrier(up)
+					n.poke()
+					_ = n.DoWait(func(frame.Time) {}) // one at a time
+				}
+			}
+		}()
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		must(t, n.Close())
+		close(over)
+		<-stopped
+		if log.Len() > 0 {
+			t.Fatalf("it said %q", log.String())
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ bench-virtual:
 profile:
 	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 	$(GO) build -trimpath -o $$dir/bench ./lab/bench && \
-	$$dir/bench -sets gso,wire,ping,capture,run -rounds 1 -duration 2s -profiles $$dir && \
+	$$dir/bench -sets gso,wire,ping,capture,run,host -rounds 1 -duration 2s -profiles $$dir && \
 	$(GO) tool pprof -proto $$dir/*.pprof | gunzip | \
 	LC_ALL=C sed "s#$$dir#$$(echo $$dir | tr '[:print:]' .)#g" | gzip -9n >cmd/tapir/default.pgo
 

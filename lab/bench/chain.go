@@ -22,14 +22,17 @@ import (
 // chainCase is what umodeCase cannot be faster than: the same four processes,
 // which wake each other in the same order, and the same frames, but nothing is
 // done with them.
-func chainCase(name string, set nicSetup) *testCase {
+func chainCase(name string, set nicSetup) *testCase { return endsCase(name, set, "chain") }
+
+// endsCase has a subcommand be both ends of a wire, of which the first measures.
+func endsCase(name string, set nicSetup, command string) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
 		bd, err := b.bed(set.mtu, set.lossy)
 		if err != nil {
 			return s, err
 		}
 		end := func(i int) (*child, error) {
-			c, err := start(ctx, bd.middle.ns, set.pins.cpu(i), "chain", "-tap", set.nicName(i), "-end", fmt.Sprint(i), "-duration", b.opt.duration.String())
+			c, err := start(ctx, bd.middle.ns, set.pins.cpu(i), command, "-tap", set.nicName(i), "-end", fmt.Sprint(i), "-duration", b.opt.duration.String())
 			if err == nil {
 				err = c.ready()
 			}

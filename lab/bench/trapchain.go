@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,30 +23,7 @@ import (
 // events, of which each wakes whom it wakes there, but no command is read and
 // nothing is done with it.
 func trapChainCase(name string, set nicSetup) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
-		bd, err := b.bed(set.mtu, set.lossy)
-		if err != nil {
-			return s, err
-		}
-		end := func(i int) (*child, error) {
-			c, err := start(ctx, bd.middle.ns, set.pins.cpu(i), "trapchain", "-tap", set.nicName(i), "-end", fmt.Sprint(i), "-duration", b.opt.duration.String())
-			if err == nil {
-				err = c.ready()
-			}
-			return c, err
-		}
-		server, err := end(1)
-		if err != nil {
-			return s, err
-		}
-		defer server.stop()
-		client, err := end(0)
-		if err != nil {
-			return s, err
-		}
-		r, err := client.result(b.opt.duration)
-		return combine(r, result.Result{}), err
-	}}
+	return endsCase(name, set, "trapchain")
 }
 
 // The completion channels of sends and receives: events are read from them, and

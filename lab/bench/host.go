@@ -64,7 +64,7 @@ const (
 
 // floodedWhole counts the super-frames that f forwards in that time.
 func floodedWhole(s *side, f forwarder, w way, d time.Duration) (n tally, err error) {
-	in, _ := w.ends()
+	in := w.in()
 	far, err := s.far(w)
 	if err := errors.Join(err, s.net.Up(opaHost), s.net.Up(opaFabric)); err != nil {
 		return tally{}, err

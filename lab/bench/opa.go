@@ -58,12 +58,12 @@ func tallied(frames uint64) tally {
 // the host TAP to the other, or back.
 type way struct{ vnet, back bool }
 
-// ends are the TAPs that frames come in by and go out by.
-func (w way) ends() (in, out string) {
+// in is the TAP that frames come in by.
+func (w way) in() string {
 	if w.back {
-		return opaFabric, opaHost
+		return opaFabric
 	}
-	return opaHost, opaFabric
+	return opaHost
 }
 
 // startForwarder begins to forward between the TAPs of s.
@@ -102,7 +102,7 @@ func (n tally) sample(w way, d time.Duration) sample {
 
 // flooded counts what f forwards in that time.
 func flooded(s *side, f forwarder, w way, d time.Duration) (n tally, err error) {
-	in, _ := w.ends()
+	in := w.in()
 	from, to := netip.MustParsePrefix("10.6.0.1/24"), netip.MustParseAddr("10.6.0.2")
 	far, err := s.far(w)
 	if err := errors.Join(err, s.net.SetMTU(in, opaMTU), s.net.AddAddr(in, from), s.net.Up(opaHost), s.net.Up(opaFabric),
@@ -226,7 +226,7 @@ func startBare(_ context.Context, s *side, w way) (forwarder, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, _ := w.ends()
+	in := w.in()
 	b := &bare{loop: l, ended: make(chan error, 1)}
 	for port, name := range []string{opaFabric, opaHost} {
 		t, err := s.net.OpenTAP(tap.Config{Name: name, Vnet: w.vnet})

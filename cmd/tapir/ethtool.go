@@ -20,6 +20,7 @@ import (
 type ethtoolOption struct {
 	short, long, usage string
 	operands           string // what may follow the device, for messages; empty: nothing
+	vnic               bool   // virtual NICs have it, too
 	run                func(cmd *cobra.Command, d *netdev, operands []string) error
 }
 
@@ -35,14 +36,6 @@ type netdev struct {
 	client *ctl.Client
 	nic    *nic.EthtoolInfo    // nil: a virtual NIC
 	vnic   *fabric.EthtoolInfo // nil: a NIC
-}
-
-// notVNIC is the error of what the driver of virtual NICs has not.
-func (d *netdev) notVNIC() error {
-	if d.nic != nil {
-		return nil
-	}
-	return fmt.Errorf("%s is a virtual NIC of Omni-Path, whose driver does not support that: it has -i and -S", d.name)
 }
 
 func newEthtool() *cobra.Command {
@@ -82,6 +75,9 @@ func newEthtool() *cobra.Command {
 				return err
 			}
 			defer d.client.Close()
+			if d.vnic != nil && !o.vnic {
+				return fmt.Errorf("%s is a virtual NIC of Omni-Path, whose driver does not support that: it has -i and -S", d.name)
+			}
 			return o.run(cmd, d, args[1:])
 		},
 	}

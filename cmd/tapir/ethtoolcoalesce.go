@@ -26,9 +26,6 @@ func coalesceOptions() []ethtoolOption {
 var coalesceNames = map[string]string{"rx-usecs": "rx_usecs", "tx-usecs": "tx_usecs"}
 
 func printCoalesce(cmd *cobra.Command, d *netdev, _ []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	var list []nic.ParamInfo
 	if err := d.client.Show(cmd.Context(), "params", &list); err != nil {
 		return err
@@ -72,9 +69,6 @@ CQE mode RX: n/a  TX: n/a
 `
 
 func setCoalesce(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	times, err := coalesceTimes(d, "-C", operands)
 	if err != nil || times == nil {
 		return err
@@ -115,9 +109,6 @@ func coalesceTimes(d *netdev, option string, operands []string) (times map[strin
 
 // perQueue shows or changes the times of the queues of a mask, or of all.
 func perQueue(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	mask := ^uint64(0)
 	if len(operands) > 1 && operands[0] == "queue_mask" {
 		var err error

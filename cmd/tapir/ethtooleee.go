@@ -22,9 +22,6 @@ func eeeOptions() []ethtoolOption {
 }
 
 func printEEE(cmd *cobra.Command, d *netdev, _ []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	e := &d.nic.Link.EEE
 	var b strings.Builder
 	fmt.Fprintf(&b, "EEE settings for %s:\n\tEEE status: ", d.name)
@@ -53,9 +50,6 @@ func printEEE(cmd *cobra.Command, d *netdev, _ []string) error {
 
 // setEEE is ethtool --set-eee.
 func setEEE(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	if len(operands) == 0 {
 		return usagef("what to change is missing: tapir ethtool --set-eee %s eee on", d.name)
 	}

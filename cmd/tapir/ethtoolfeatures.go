@@ -45,9 +45,6 @@ func matches(pattern, feature string) bool {
 }
 
 func printFeatures(cmd *cobra.Command, d *netdev, _ []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Features for %s:\n", d.name)
 	rest := slices.Clone(d.nic.Features)
@@ -95,9 +92,6 @@ func onOff(on bool) string {
 
 // setFeatures is ethtool -K. What differs from what was asked for is printed.
 func setFeatures(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	wanted, err := wantedFeatures(d.nic.Features, operands)
 	if err != nil {
 		return err

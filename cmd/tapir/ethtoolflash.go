@@ -32,9 +32,6 @@ func parseRegion(s string) (nvm.Type, bool) {
 }
 
 func flashFile(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	if len(operands) == 0 || len(operands) > 2 {
 		return usagef("-f takes a file, and perhaps a region: tapir ethtool -f %s init_values-8.40.33.0.bin", d.name)
 	}

@@ -14,8 +14,8 @@ import (
 // infoOptions show what a device is, and what it has counted.
 func infoOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "i", long: "driver", usage: "driver information", run: printDriver},
-		{short: "S", long: "statistics", usage: "statistics", run: printStats},
+		{short: "i", long: "driver", usage: "driver information", vnic: true, run: printDriver},
+		{short: "S", long: "statistics", usage: "statistics", vnic: true, run: printStats},
 		{short: "P", long: "show-permaddr", usage: "permanent address", run: printPermAddr},
 	}
 }
@@ -67,9 +67,6 @@ func printDriver(cmd *cobra.Command, d *netdev, _ []string) error {
 }
 
 func printPermAddr(cmd *cobra.Command, d *netdev, _ []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Permanent address: %v\n", d.nic.PermAddr)
 	return err
 }

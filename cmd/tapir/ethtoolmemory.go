@@ -95,9 +95,6 @@ func hexDump(w io.Writer, b []byte, first uint32) error {
 // printRegisters is ethtool -d. There is no decoder for the dump: with and
 // without hex it is octets.
 func printRegisters(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	o, err := parseDump("-d", operands, "raw", "hex", "file")
 	if err != nil {
 		return err
@@ -120,9 +117,6 @@ func printRegisters(cmd *cobra.Command, d *netdev, operands []string) error {
 
 // printEEPROM is ethtool -e.
 func printEEPROM(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	o, err := parseDump("-e", operands, "raw", "offset", "length")
 	if err != nil {
 		return err
@@ -145,9 +139,6 @@ func changeEEPROM(_ *cobra.Command, d *netdev, _ []string) error {
 
 // printModule is ethtool -m.
 func printModule(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	o, err := parseDump("-m", operands, "raw", "hex", "offset", "length")
 	if err != nil {
 		return err
@@ -180,9 +171,6 @@ func printModule(cmd *cobra.Command, d *netdev, operands []string) error {
 
 // identify is ethtool -p. The NIC ends it when this process goes.
 func identify(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	if len(operands) > 1 {
 		return usagef("unexpected argument %q: see: tapir ethtool --help", operands[1])
 	}

@@ -78,9 +78,6 @@ func orNone(n int) string {
 }
 
 func printRings(cmd *cobra.Command, d *netdev, _ []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	r := d.nic.Rings
 	rows := "RX:\t\t%s\nRX Mini:\tn/a\nRX Jumbo:\tn/a\nTX:\t\t%s\n"
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Ring parameters for %s:\nPre-set maximums:\n"+rows+"Current hardware settings:\n"+rows,
@@ -89,9 +86,6 @@ func printRings(cmd *cobra.Command, d *netdev, _ []string) error {
 }
 
 func setRings(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	values, err := pairs("-G", operands, count, "rx", "tx")
 	if err != nil {
 		return err
@@ -114,9 +108,6 @@ func setRings(cmd *cobra.Command, d *netdev, operands []string) error {
 }
 
 func printChannels(cmd *cobra.Command, d *netdev, _ []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	c := d.nic.Channels
 	rows := "RX:\t\tn/a\nTX:\t\tn/a\nOther:\t\tn/a\nCombined:\t%d\n"
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Channel parameters for %s:\nPre-set maximums:\n"+rows+"Current hardware settings:\n"+rows,
@@ -125,9 +116,6 @@ func printChannels(cmd *cobra.Command, d *netdev, _ []string) error {
 }
 
 func setChannels(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	values, err := pairs("-L", operands, count, "rx", "tx", "other", "combined")
 	if err != nil {
 		return err
@@ -152,9 +140,6 @@ func setChannels(cmd *cobra.Command, d *netdev, operands []string) error {
 }
 
 func printPause(cmd *cobra.Command, d *netdev, _ []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	p := d.nic.Pause
 	var b strings.Builder
 	fmt.Fprintf(&b, "Pause parameters for %s:\nAutonegotiate:\t%s\nRX:\t\t%s\nTX:\t\t%s\n", d.name, onOff(p.Autoneg), onOff(p.Rx), onOff(p.Tx))
@@ -172,9 +157,6 @@ var pauseSettings = map[[3]bool]string{
 }
 
 func setPause(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	values, err := pairs("-A", operands, parseOnOff, "autoneg", "rx", "tx")
 	if err != nil {
 		return err

@@ -26,9 +26,6 @@ func rssOptions() []ethtoolOption {
 // notHost is the error of what needs a host function, with what ethtool says
 // first.
 func (d *netdev) notHost(what string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	if d.nic.RSS == nil {
 		return fmt.Errorf("%s: %s has no host TAP: start it with --host-tap", what, d.nic.Netdev)
 	}

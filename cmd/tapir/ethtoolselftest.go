@@ -19,9 +19,6 @@ func selftestOptions() []ethtoolOption {
 // runSelftest prints the report as ethtool does. Why a test failed is on
 // standard error.
 func runSelftest(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	mode := "offline"
 	if len(operands) > 0 {
 		mode = operands[0]

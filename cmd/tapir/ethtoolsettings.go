@@ -23,9 +23,6 @@ func changeOptions() []ethtoolOption {
 
 // printSettings is ethtool without an option.
 func printSettings(cmd *cobra.Command, d *netdev, _ []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	l := &d.nic.Link
 	var b strings.Builder
 	fmt.Fprintf(&b, "Settings for %s:\n\tSupported ports: [ %s ]\n", d.name, strings.Join(l.Ports, " "))
@@ -83,9 +80,6 @@ type linkChange struct {
 
 // change is ethtool -s.
 func change(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	if len(operands) == 0 {
 		return usagef("what to change is missing: tapir ethtool -s %s speed 10000 autoneg off: see: tapir ethtool --help", d.name)
 	}

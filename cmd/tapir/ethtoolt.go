@@ -18,9 +18,6 @@ func stampOptions() []ethtoolOption {
 }
 
 func printTimestamping(cmd *cobra.Command, d *netdev, _ []string) error {
-	if err := d.notVNIC(); err != nil {
-		return err
-	}
 	caps, err := d.client.HWTimestampCaps(cmd.Context())
 	if err != nil {
 		return err

@@ -309,7 +309,7 @@ func newEMReload() *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			return c.Command(cmd.Context(), "reload", nil, &struct{}{})
+			return c.Command(cmd.Context(), "reload", nil, nil)
 		},
 	}
 	cmd.Flags().StringVar(&name, "name", "", "`name` of the manager (default the only one that runs)")

@@ -263,7 +263,7 @@ func newPTPSet() *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			err = c.Command(cmd.Context(), "ptp.set", settings, &struct{}{})
+			err = c.Command(cmd.Context(), "ptp.set", settings, nil)
 			if e := (*ctl.Error)(nil); errors.As(err, &e) && e.Usage() {
 				return usageError{err}
 			}

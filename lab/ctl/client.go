@@ -146,6 +146,9 @@ func decode(resp *http.Response, v any) error {
 		}
 		return e
 	}
+	if v == nil {
+		return nil
+	}
 	return json.NewDecoder(resp.Body).Decode(v)
 }
 
@@ -204,7 +207,7 @@ func (c *Client) Follow(ctx context.Context, kind string, since uint64, each fun
 }
 
 // Set changes parameters, all or none, and decodes the table of all of them
-// into v.
+// into v unless that is nil.
 func (c *Client) Set(ctx context.Context, settings []Setting, v any) error {
 	b, err := json.Marshal(settings)
 	if err != nil {
@@ -219,7 +222,7 @@ func (c *Client) Set(ctx context.Context, settings []Setting, v any) error {
 }
 
 // Command runs a command that only some NICs have; args encodes to JSON, the
-// answer is decoded into v.
+// answer is decoded into v unless that is nil.
 func (c *Client) Command(ctx context.Context, name string, args, v any) error {
 	b, err := json.Marshal(args)
 	if err != nil {

@@ -3,8 +3,6 @@ package ctl
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
 
 	"tapir/nic/mfw/nvm"
 	"tapir/wire/frame"
@@ -24,32 +22,18 @@ type FlashFile struct {
 // to go; the file is written all the same then.
 func (d *served) flash(ctx context.Context, args json.RawMessage) (any, error) {
 	var f FlashFile
-	if err := json.Unmarshal(args, &f); err != nil {
-		return nil, &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("flash: %v", err)}
-	}
-	end := make(chan error, 1)
-	var failed error
-	err := d.on(func(frame.Time) {
-		failed = d.Device.Flash(nvm.Type(f.Region), f.File, func(err error) { end <- err })
-	})
-	switch {
-	case err != nil:
+	if err := arguments(flashCommand, args, &f); err != nil {
 		return nil, err
-	case failed != nil:
-		return nil, &Error{What: failed.Error()}
 	}
-	select {
-	case err := <-end:
-		if err != nil {
-			return nil, &Error{What: err.Error()}
+	return await(d, ctx, func(_ frame.Time, done func(struct{}, error)) {
+		end := func(err error) { done(struct{}{}, err) }
+		if err := d.Device.Flash(nvm.Type(f.Region), f.File, end); err != nil {
+			end(err)
 		}
-		return struct{}{}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	})
 }
 
 // Flash writes a file into the flash of the NIC.
 func (c *Client) Flash(ctx context.Context, region nvm.Type, file []byte) error {
-	return c.Command(ctx, flashCommand, FlashFile{uint32(region), file}, &struct{}{})
+	return c.Command(ctx, flashCommand, FlashFile{uint32(region), file}, nil)
 }

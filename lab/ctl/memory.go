@@ -36,6 +36,7 @@ type IdentifyTime struct {
 // deviceCommands do what may take a while.
 var deviceCommands = map[string]func(d *served, ctx context.Context, args json.RawMessage) (any, error){
 	selftestCommand: (*served).selftest,
+	flashCommand:    (*served).flash,
 	identifyCommand: (*served).identify,
 	devlinkCommand:  (*served).devlink,
 	eepromCommand: func(d *served, ctx context.Context, args json.RawMessage) (any, error) {
@@ -137,12 +138,12 @@ func (c *Client) Registers(ctx context.Context) (b []byte, err error) {
 
 // Identify lets the port's LED blink for so many seconds; 0: until ctx ends.
 func (c *Client) Identify(ctx context.Context, seconds uint32) error {
-	return c.Command(ctx, identifyCommand, IdentifyTime{seconds}, &struct{}{})
+	return c.Command(ctx, identifyCommand, IdentifyTime{seconds}, nil)
 }
 
 // Recover starts a recovery of the NIC's function and waits for its end.
 func (c *Client) Recover(ctx context.Context) error {
-	return c.Command(ctx, recoverCommand, nil, &struct{}{})
+	return c.Command(ctx, recoverCommand, nil, nil)
 }
 
 // HealthDump is the dump of the health reporter, made now if none is kept;
@@ -153,5 +154,5 @@ func (c *Client) HealthDump(ctx context.Context) (b []byte, err error) {
 
 // ClearHealthDump forgets the dump.
 func (c *Client) ClearHealthDump(ctx context.Context) error {
-	return c.Command(ctx, clearCommand, nil, &struct{}{})
+	return c.Command(ctx, clearCommand, nil, nil)
 }

@@ -111,9 +111,6 @@ func (d *served) Command(ctx context.Context, name string, args json.RawMessage)
 	if run, ok := deviceCommands[name]; ok {
 		return run(d, ctx, args)
 	}
-	if name == flashCommand {
-		return d.flash(ctx, args)
-	}
 	run, ok := phcCommands[name]
 	if !ok {
 		return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s", d.Device.Config().Name, name)}

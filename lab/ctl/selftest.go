@@ -3,8 +3,6 @@ package ctl
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
 
 	"tapir/nic/selftest"
 	"tapir/wire/frame"
@@ -29,26 +27,14 @@ type SelftestResult struct {
 // selftest runs the selftests and waits for them, or for the client to go.
 func (d *served) selftest(ctx context.Context, args json.RawMessage) (any, error) {
 	var mode SelftestMode
-	if err := json.Unmarshal(args, &mode); err != nil {
-		return nil, &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("selftest: %v", err)}
-	}
-	reports := make(chan selftest.Report, 1)
-	var failed error
-	err := d.on(func(frame.Time) {
-		failed = d.Device.Selftest(mode.Offline, func(r selftest.Report) { reports <- r })
-	})
-	switch {
-	case err != nil:
+	if err := arguments(selftestCommand, args, &mode); err != nil {
 		return nil, err
-	case failed != nil:
-		return nil, &Error{What: failed.Error()}
 	}
-	select {
-	case r := <-reports:
-		return results(r), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return await(d, ctx, func(_ frame.Time, done func([]SelftestResult, error)) {
+		if err := d.Device.Selftest(mode.Offline, func(r selftest.Report) { done(results(r), nil) }); err != nil {
+			done(nil, err)
+		}
+	})
 }
 
 // results lists all tests in their order; those that were not done passed, as in

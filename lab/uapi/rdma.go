@@ -276,7 +276,7 @@ func (d *device) setParameter(name, value string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := d.client.Set(ctx, []ctl.Setting{{Name: name, Value: value}}, &[]struct{}{}); err != nil {
+	if err := d.client.Set(ctx, []ctl.Setting{{Name: name, Value: value}}, nil); err != nil {
 		d.logf("%s: %v", d.name, err)
 	}
 }

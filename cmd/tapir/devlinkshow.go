@@ -55,6 +55,11 @@ func (o *devlinkOut) printJSON(v any) error {
 // each prints something of each device that args name: a text and a member of
 // the object kind.
 func (o *devlinkOut) each(ctx context.Context, kind, dev string, show func(d *devlinkDev) (text string, v any)) error {
+	return o.eachOf(ctx, kind, dev, "", show)
+}
+
+// eachOf is each for a part of the devices, which follows their handles.
+func (o *devlinkOut) eachOf(ctx context.Context, kind, dev, part string, show func(d *devlinkDev) (text string, v any)) error {
 	list, err := devices(ctx, dev)
 	if err != nil {
 		return err
@@ -65,7 +70,7 @@ func (o *devlinkOut) each(ctx context.Context, kind, dev string, show func(d *de
 	for _, d := range list {
 		t, v := show(d)
 		text.WriteString(t)
-		all = append(all, member{d.handle(), v})
+		all = append(all, member{d.handle() + part, v})
 	}
 	return o.print(text.String(), object{{kind, all}})
 }
@@ -141,35 +146,22 @@ func portShow(ctx context.Context, out *devlinkOut, args []string) error {
 	if err != nil {
 		return err
 	}
-	list, err := devices(ctx, strings.TrimSuffix(dev, "/0"))
-	if err != nil {
-		return err
-	}
-	defer closeAll(list)
-	var text strings.Builder
-	all := object{}
-	for _, d := range list {
-		fmt.Fprintf(&text, "%s/0: type eth netdev %s flavour physical port 0 splittable false\n", d.handle(), d.Netdev)
-		all = append(all, member{d.handle() + "/0", object{{"type", "eth"}, {"netdev", d.Netdev}, {"flavour", "physical"}, {"port", 0}, {"splittable", false}}})
-	}
-	return out.print(text.String(), object{{"port", all}})
+	const port = "/0"
+	return out.eachOf(ctx, "port", strings.TrimSuffix(dev, port), port, func(d *devlinkDev) (string, any) {
+		return fmt.Sprintf("%s%s: type eth netdev %s flavour physical port 0 splittable false\n", d.handle(), port, d.Netdev),
+			object{{"type", "eth"}, {"netdev", d.Netdev}, {"flavour", "physical"}, {"port", 0}, {"splittable", false}}
+	})
 }
 
 // driverParams are the settings of a NIC that are devlink parameters of the
 // FastLinQ driver.
 var driverParams = []string{"iwarp_cmt"}
 
-// paramOf is the parameter of a NIC; false: it has no such setting.
-func paramOf(ctx context.Context, d *devlinkDev, name string) (p nic.ParamInfo, ok bool, err error) {
+// paramOf is the value of a parameter of a NIC.
+func paramOf(ctx context.Context, d *devlinkDev, name string) (on bool, err error) {
 	var list []nic.ParamInfo
-	if err := d.client.Show(ctx, "params", &list); err != nil {
-		return p, false, err
-	}
-	i := slices.IndexFunc(list, func(p nic.ParamInfo) bool { return p.Name == name })
-	if i < 0 {
-		return p, false, nil
-	}
-	return list[i], true, nil
+	err = d.client.Show(ctx, "params", &list)
+	return slices.ContainsFunc(list, func(p nic.ParamInfo) bool { return p.Name == name && p.Value == "1" }), err
 }
 
 func paramShow(ctx context.Context, out *devlinkOut, args []string) error {
@@ -185,11 +177,11 @@ func paramShow(ctx context.Context, out *devlinkOut, args []string) error {
 		var b strings.Builder
 		rows := []object{}
 		for _, name := range driverParams {
-			p, ok, err := paramOf(ctx, d, name)
-			if failed = errors.Join(failed, err); !ok {
+			on, err := paramOf(ctx, d, name)
+			if err != nil {
+				failed = errors.Join(failed, err)
 				continue
 			}
-			on := p.Value == "1"
 			fmt.Fprintf(&b, "%s:\n  name %s type driver-specific\n    values:\n      cmode runtime value %t\n", d.handle(), name, on)
 			rows = append(rows, object{{"name", name}, {"type", "driver-specific"}, {"values", []object{{{"cmode", "runtime"}, {"value", on}}}}})
 		}
@@ -223,11 +215,5 @@ func paramSet(ctx context.Context, out *devlinkOut, args []string) error {
 		return err
 	}
 	defer d.client.Close()
-	if _, ok, err := paramOf(ctx, d, name); err != nil {
-		return err
-	} else if !ok {
-		return fmt.Errorf("%s: %s has one engine", name, d.Name)
-	}
-	var table []nic.ParamInfo
-	return d.client.Set(ctx, []ctl.Setting{{Name: name, Value: map[string]string{"true": "1", "false": "0"}[value]}}, &table)
+	return d.client.Set(ctx, []ctl.Setting{{Name: name, Value: map[string]string{"true": "1", "false": "0"}[value]}}, nil)
 }

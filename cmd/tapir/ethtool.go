@@ -19,6 +19,7 @@ import (
 // changes. Options that belong together have a file.
 type ethtoolOption struct {
 	short, long, usage string
+	example            string // for the help text, behind the program's name; empty: it does nothing
 	operands           string // what may follow the device, for messages; empty: nothing
 	vnic               bool   // virtual NICs have it, too
 	run                func(cmd *cobra.Command, d *netdev, operands []string) error
@@ -51,10 +52,7 @@ func newEthtool() *cobra.Command {
 			"-S prints the statistics of the FastLinQ driver qede that are counted, in its order, or of a\n" +
 			"virtual NIC the 39 of the Linux driver opa_vnic; with --all also Tapir's own counters, such as\n" +
 			"one for each drop reason. --all comes before the device.",
-		Example: "  tapir ethtool nic0\n  tapir ethtool -S nic0\n  tapir ethtool -S --all opa-vesw2\n  tapir ethtool -T tap0\n" +
-			"  tapir ethtool -k nic0\n  tapir ethtool -K nic0 tso off rx-gro-hw on\n  tapir ethtool -G nic0 rx 1024 tx 512\n  tapir ethtool -L nic0 combined 2\n" +
-			"  tapir ethtool -X nic0 weight 3 1\n  tapir ethtool -N nic0 flow-type tcp4 dst-port 80 action 2\n  tapir ethtool -N nic0 rx-flow-hash udp4 sdfn\n" +
-			"  tapir ethtool -A nic0 autoneg off rx on\n  tapir ethtool -s nic0 msglvl 0x4000004\n  tapir ethtool -s nic0 msglvl rdma on cm off link on",
+		Example: ethtoolExamples(options),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("the device is missing: see: tapir ethtool --help")
@@ -92,6 +90,17 @@ func newEthtool() *cobra.Command {
 }
 
 const allFlag = "all"
+
+// ethtoolExamples has one for each option.
+func ethtoolExamples(options []ethtoolOption) string {
+	lines := []string{"  tapir ethtool nic0"}
+	for _, o := range options {
+		if o.example != "" {
+			lines = append(lines, "  tapir ethtool "+o.example)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
 
 // chosenOption returns the one option that was given, or that for none.
 func chosenOption(options []ethtoolOption, chosen []bool) (o ethtoolOption, err error) {

@@ -16,9 +16,9 @@ import (
 // others before they interrupt.
 func coalesceOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "c", long: "show-coalesce", usage: "interrupt coalescing", run: printCoalesce},
-		{short: "Q", long: "per-queue", usage: "the same of single queues: -Q DEVICE [queue_mask 0x3] --show-coalesce or --coalesce rx-usecs N", operands: "queue_mask MASK", run: perQueue},
-		{short: "C", long: "coalesce", usage: "change it: rx-usecs N tx-usecs N (0..511; 0: as it is)", operands: "rx-usecs N tx-usecs N", run: setCoalesce},
+		{short: "c", long: "show-coalesce", example: "-c nic0", usage: "interrupt coalescing", run: printCoalesce},
+		{short: "Q", long: "per-queue", example: "-Q nic0 queue_mask 0x3 --coalesce rx-usecs 16", usage: "the same of single queues: -Q DEVICE [queue_mask 0x3] --show-coalesce or --coalesce rx-usecs N", operands: "queue_mask MASK", run: perQueue},
+		{short: "C", long: "coalesce", example: "-C nic0 rx-usecs 64 tx-usecs 200", usage: "change it: rx-usecs N tx-usecs N (0..511; 0: as it is)", operands: "rx-usecs N tx-usecs N", run: setCoalesce},
 	}
 }
 
@@ -79,8 +79,7 @@ func setCoalesce(cmd *cobra.Command, d *netdev, operands []string) error {
 			settings = append(settings, ctl.Setting{Name: coalesceNames[name], Value: strconv.Itoa(n)})
 		}
 	}
-	var params []nic.ParamInfo
-	return d.client.Set(cmd.Context(), settings, &params)
+	return d.set(cmd, "Cannot set device coalesce parameters", settings...)
 }
 
 // coalesceTimes reads pairs of a name and microseconds; 0, which leaves a time as
@@ -189,6 +188,5 @@ func setQueueTimes(cmd *cobra.Command, d *netdev, queues []nic.QueueUsecs, mask 
 		}
 		words = append(words, fmt.Sprintf("%d:%d/%d", q.Queue, q.Rx, q.Tx))
 	}
-	var params []nic.ParamInfo
-	return d.client.Set(cmd.Context(), []ctl.Setting{{Name: "queue_usecs", Value: strings.Join(words, ",")}}, &params)
+	return d.set(cmd, "Cannot set device per queue parameters", ctl.Setting{Name: "queue_usecs", Value: strings.Join(words, ",")})
 }

@@ -9,14 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/ctl"
-	"tapir/nic"
 )
 
 // eeeOptions show and change energy-efficient Ethernet.
 func eeeOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{long: "show-eee", usage: "energy-efficient Ethernet", run: printEEE},
-		{long: "set-eee", usage: "change it: eee on|off tx-lpi on|off tx-timer N (us) advertise MASK or MODE on|off ...",
+		{long: "show-eee", example: "--show-eee nic0", usage: "energy-efficient Ethernet", run: printEEE},
+		{long: "set-eee", example: "--set-eee nic0 eee on tx-timer 256", usage: "change it: eee on|off tx-lpi on|off tx-timer N (us) advertise MASK or MODE on|off ...",
 			operands: "eee on|off ...", run: setEEE},
 	}
 }
@@ -68,8 +67,7 @@ func setEEE(cmd *cobra.Command, d *netdev, operands []string) error {
 		settings = append(settings, s)
 		rest = rest[1+n:]
 	}
-	var table []nic.ParamInfo
-	return d.client.Set(cmd.Context(), settings, &table)
+	return d.set(cmd, "Cannot set EEE settings", settings...)
 }
 
 // eeeSetting is the setting that name stands for, whose value is n of values.

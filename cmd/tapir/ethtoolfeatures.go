@@ -17,8 +17,8 @@ import (
 // featureOptions show and change what a device does for frames.
 func featureOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "k", long: "show-features", usage: "offloads and other features", run: printFeatures},
-		{short: "K", long: "features", usage: "change them: NAME on|off ..., such as tso off, rx-gro-hw on", operands: "NAME on|off ...", run: setFeatures},
+		{short: "k", long: "show-features", example: "-k nic0", usage: "offloads and other features", run: printFeatures},
+		{short: "K", long: "features", example: "-K nic0 tso off rx-gro-hw on", usage: "change them: NAME on|off ..., such as tso off, rx-gro-hw on", operands: "NAME on|off ...", run: setFeatures},
 	}
 }
 
@@ -51,18 +51,17 @@ func printFeatures(cmd *cobra.Command, d *netdev, _ []string) error {
 	for _, old := range oldFeatures {
 		of := slices.DeleteFunc(slices.Clone(rest), func(f nic.EthtoolFeature) bool { return !matches(old.pattern, f.Name) })
 		rest = slices.DeleteFunc(rest, func(f nic.EthtoolFeature) bool { return matches(old.pattern, f.Name) })
-		switch {
-		case !strings.Contains(old.pattern, "*"):
-			for _, f := range of {
-				f.Name = old.line
-				b.WriteString(featureLine(f))
-			}
-		default:
+		indent := ""
+		if strings.Contains(old.pattern, "*") {
 			on := slices.ContainsFunc(of, func(f nic.EthtoolFeature) bool { return f.On })
 			fmt.Fprintf(&b, "%s: %s\n", old.line, onOff(on))
-			for _, f := range of {
-				b.WriteString("\t" + featureLine(f))
+			indent = "\t"
+		}
+		for _, f := range of {
+			if indent == "" {
+				f.Name = old.line
 			}
+			b.WriteString(indent + featureLine(f))
 		}
 	}
 	for _, f := range rest {

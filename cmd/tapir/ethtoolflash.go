@@ -13,7 +13,7 @@ import (
 // flashOptions write the flash.
 func flashOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "f", long: "flash", usage: "write FILE into the flash: storm firmware of any form or the image of a whole flash; else name the REGION", operands: "FILE [REGION]", run: flashFile},
+		{short: "f", long: "flash", example: "-f nic0 init_values-8.40.33.0.bin", usage: "write FILE into the flash: storm firmware of any form or the image of a whole flash; else name the REGION", operands: "FILE [REGION]", run: flashFile},
 	}
 }
 

@@ -22,10 +22,10 @@ func flowOptions() []ethtoolOption {
 	change := "change them: flow-type tcp4 dst-port 80 action 2 [loc N]; delete N; rx-flow-hash udp4 sdfn"
 	operands := "flow-type TYPE ...|delete N|rx-flow-hash TYPE FIELDS"
 	return []ethtoolOption{
-		{short: "n", long: "show-nfc", usage: show, operands: "rule N|rx-flow-hash TYPE", run: printNFC},
-		{short: "u", long: "show-ntuple", usage: "the same", operands: "rule N|rx-flow-hash TYPE", run: printNFC},
-		{short: "N", long: "config-nfc", usage: change, operands: operands, run: setNFC},
-		{short: "U", long: "config-ntuple", usage: "the same", operands: operands, run: setNFC},
+		{short: "n", long: "show-nfc", example: "-n nic0 rx-flow-hash udp4", usage: show, operands: "rule N|rx-flow-hash TYPE", run: printNFC},
+		{short: "u", long: "show-ntuple", example: "-u nic0", usage: "the same", operands: "rule N|rx-flow-hash TYPE", run: printNFC},
+		{short: "N", long: "config-nfc", example: "-N nic0 flow-type tcp4 dst-port 80 action 1", usage: change, operands: operands, run: setNFC},
+		{short: "U", long: "config-ntuple", example: "-U nic0 delete 255", usage: "the same", operands: operands, run: setNFC},
 	}
 }
 

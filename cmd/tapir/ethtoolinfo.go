@@ -14,9 +14,9 @@ import (
 // infoOptions show what a device is, and what it has counted.
 func infoOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "i", long: "driver", usage: "driver information", vnic: true, run: printDriver},
-		{short: "S", long: "statistics", usage: "statistics", vnic: true, run: printStats},
-		{short: "P", long: "show-permaddr", usage: "permanent address", run: printPermAddr},
+		{short: "i", long: "driver", example: "-i nic0", usage: "driver information", vnic: true, run: printDriver},
+		{short: "S", long: "statistics", example: "-S --all nic0", usage: "statistics", vnic: true, run: printStats},
+		{short: "P", long: "show-permaddr", example: "-P nic0", usage: "permanent address", run: printPermAddr},
 	}
 }
 

@@ -16,11 +16,11 @@ import (
 // memoryOptions show the memories of the device, and where it is.
 func memoryOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "d", long: "register-dump", usage: "register dump: raw on|off hex on|off file NAME", operands: "raw on", run: printRegisters},
-		{short: "e", long: "eeprom-dump", usage: "octets of the flash: raw on|off offset N length N", operands: "offset N", run: printEEPROM},
+		{short: "d", long: "register-dump", example: "-d nic0 raw on >registers", usage: "register dump: raw on|off hex on|off file NAME", operands: "raw on", run: printRegisters},
+		{short: "e", long: "eeprom-dump", example: "-e nic0 offset 0x100 length 64", usage: "octets of the flash: raw on|off offset N length N", operands: "offset N", run: printEEPROM},
 		{short: "E", long: "change-eeprom", usage: "refused, as the driver does not change single octets", operands: "offset N", run: changeEEPROM},
-		{short: "m", long: "module-info", usage: "memory of the module, decoded: raw on|off hex on|off offset N length N", operands: "hex on", run: printModule},
-		{short: "p", long: "identify", usage: "let the LED of the port blink, for so many seconds or until Ctrl-C", operands: "N", run: identify},
+		{short: "m", long: "module-info", example: "-m nic0 hex on", usage: "memory of the module, decoded: raw on|off hex on|off offset N length N", operands: "hex on", run: printModule},
+		{short: "p", long: "identify", example: "-p nic0 5", usage: "let the LED of the port blink, for so many seconds or until Ctrl-C", operands: "N", run: identify},
 	}
 }
 
@@ -77,13 +77,18 @@ func (o *dumpOperands) set(name, v string) error {
 	return nil
 }
 
-// hexDump writes octets as ethtool does, of which the first has a number.
-func hexDump(w io.Writer, b []byte, first uint32) error {
+// print writes octets, of which the first has number o.offset, raw or as ethtool
+// does.
+func (o *dumpOperands) print(w io.Writer, b []byte) error {
+	if o.raw {
+		_, err := w.Write(b)
+		return err
+	}
 	var out strings.Builder
 	out.WriteString("Offset\t\tValues\n------\t\t------")
 	for i, v := range b {
 		if i%16 == 0 {
-			fmt.Fprintf(&out, "\n0x%04x:\t\t", first+uint32(i))
+			fmt.Fprintf(&out, "\n0x%04x:\t\t", o.offset+uint32(i))
 		}
 		fmt.Fprintf(&out, "%02x ", v)
 	}
@@ -105,14 +110,10 @@ func printRegisters(cmd *cobra.Command, d *netdev, operands []string) error {
 	} else {
 		b, err = d.client.Registers(cmd.Context())
 	}
-	switch {
-	case err != nil:
-		return err
-	case o.raw:
-		_, err = cmd.OutOrStdout().Write(b)
+	if err != nil {
 		return err
 	}
-	return hexDump(cmd.OutOrStdout(), b, 0)
+	return o.print(cmd.OutOrStdout(), b)
 }
 
 // printEEPROM is ethtool -e.
@@ -122,14 +123,10 @@ func printEEPROM(cmd *cobra.Command, d *netdev, operands []string) error {
 		return err
 	}
 	b, err := d.client.EEPROM(cmd.Context(), ctl.EEPROMRange{Offset: o.offset, Length: o.length})
-	switch {
-	case err != nil:
-		return err
-	case o.raw:
-		_, err = cmd.OutOrStdout().Write(b)
+	if err != nil {
 		return err
 	}
-	return hexDump(cmd.OutOrStdout(), b, o.offset)
+	return o.print(cmd.OutOrStdout(), b)
 }
 
 // changeEEPROM is ethtool -E, which qede has not either.
@@ -157,15 +154,10 @@ func printModule(cmd *cobra.Command, d *netdev, operands []string) error {
 		part = part[:end]
 	}
 	part = part[o.offset:]
-	out := cmd.OutOrStdout()
-	switch {
-	case o.raw:
-		_, err = out.Write(part)
-	case o.hex || o.ranged:
-		err = hexDump(out, part, o.offset)
-	default:
-		_, err = io.WriteString(out, decodeModule(m))
+	if o.raw || o.hex || o.ranged {
+		return o.print(cmd.OutOrStdout(), part)
 	}
+	_, err = io.WriteString(cmd.OutOrStdout(), decodeModule(m))
 	return err
 }
 

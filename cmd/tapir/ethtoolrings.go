@@ -10,19 +10,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/ctl"
-	"tapir/nic"
 )
 
 // queueOptions show and change the queues of a device, and the flow control
 // of its port.
 func queueOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "g", long: "show-ring", usage: "sizes of rings", run: printRings},
-		{short: "G", long: "set-ring", usage: "change them: rx N tx N (128..8191)", operands: "rx N tx N", run: setRings},
-		{short: "l", long: "show-channels", usage: "numbers of queues", run: printChannels},
-		{short: "L", long: "set-channels", usage: "change them: combined N", operands: "combined N", run: setChannels},
-		{short: "a", long: "show-pause", usage: "flow control", run: printPause},
-		{short: "A", long: "pause", usage: "change it: autoneg on|off rx on|off tx on|off", operands: "autoneg on|off ...", run: setPause},
+		{short: "g", long: "show-ring", example: "-g nic0", usage: "sizes of rings", run: printRings},
+		{short: "G", long: "set-ring", example: "-G nic0 rx 1024 tx 512", usage: "change them: rx N tx N (128..8191)", operands: "rx N tx N", run: setRings},
+		{short: "l", long: "show-channels", example: "-l nic0", usage: "numbers of queues", run: printChannels},
+		{short: "L", long: "set-channels", example: "-L nic0 combined 2", usage: "change them: combined N", operands: "combined N", run: setChannels},
+		{short: "a", long: "show-pause", example: "-a nic0", usage: "flow control", run: printPause},
+		{short: "A", long: "pause", example: "-A nic0 autoneg off rx on", usage: "change it: autoneg on|off rx on|off tx on|off", operands: "autoneg on|off ...", run: setPause},
 	}
 }
 
@@ -62,8 +61,7 @@ func (d *netdev) set(cmd *cobra.Command, what string, settings ...ctl.Setting) e
 	if len(settings) == 0 {
 		return nil
 	}
-	var params []nic.ParamInfo
-	if err := d.client.Set(cmd.Context(), settings, &params); err != nil {
+	if err := d.client.Set(cmd.Context(), settings, nil); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil

@@ -17,8 +17,8 @@ import (
 // rssOptions show and change how received packets are spread over the queues.
 func rssOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "x", long: "show-rxfh", usage: "receive flow hash: indirection table, key, function", run: printRXFH},
-		{short: "X", long: "rxfh", usage: "change it: equal N, weight W0 W1 ..., default, start N, hkey XX:XX:..., hfunc toeplitz",
+		{short: "x", long: "show-rxfh", example: "-x nic0", usage: "receive flow hash: indirection table, key, function", run: printRXFH},
+		{short: "X", long: "rxfh", example: "-X nic0 weight 3 1", usage: "change it: equal N, weight W0 W1 ..., default, start N, hkey XX:XX:..., hfunc toeplitz",
 			operands: "equal N|weight W0 W1 ...|default", run: setRXFH},
 	}
 }

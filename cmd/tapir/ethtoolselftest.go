@@ -12,7 +12,7 @@ import (
 // selftestOptions run the selftests.
 func selftestOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "t", long: "test", usage: "selftests: offline (default; cuts the wire off for a moment) or online", operands: "offline|online", run: runSelftest},
+		{short: "t", long: "test", example: "-t nic0 online", usage: "selftests: offline (default; cuts the wire off for a moment) or online", operands: "offline|online", run: runSelftest},
 	}
 }
 

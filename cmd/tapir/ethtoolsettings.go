@@ -16,7 +16,7 @@ import (
 // changeOptions change what the settings show.
 func changeOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "s", long: "change", usage: "change settings: speed N, duplex full, autoneg on|off, advertise MASK or MODE on|off ..., wol g|d, msglvl N, N/MASK, or TYPE on|off ...",
+		{short: "s", long: "change", example: "-s nic0 speed 10000 autoneg off", usage: "change settings: speed N, duplex full, autoneg on|off, advertise MASK or MODE on|off ..., wol g|d, msglvl N, N/MASK, or TYPE on|off ...",
 			operands: "speed N autoneg on|off ...", run: change},
 	}
 }
@@ -95,11 +95,10 @@ func change(cmd *cobra.Command, d *netdev, operands []string) error {
 		rest = rest[1+n:]
 	}
 	settings, err := c.resolve(d)
-	if err != nil || len(settings) == 0 {
+	if err != nil {
 		return err
 	}
-	var table []nic.ParamInfo
-	return d.client.Set(cmd.Context(), settings, &table)
+	return d.set(cmd, "Cannot set new settings", settings...)
 }
 
 // resolve makes settings of the NIC of what was asked for.
@@ -136,6 +135,9 @@ func (c *linkChange) resolve(d *netdev) ([]ctl.Setting, error) {
 	}
 	return c.settings, nil
 }
+
+// changeable are the settings that -s changes.
+var changeable = []string{"speed", "duplex", "autoneg", "advertise", "wol", "msglvl"}
 
 // take takes in one setting with its value, which is n of the operands that
 // follow its name.
@@ -175,7 +177,7 @@ func (c *linkChange) take(d *netdev, name string, values []string) (n int, err e
 	case "msglvl":
 		return c.takeMsglvl(d, values)
 	default:
-		return 0, usagef("%q cannot be changed: choose speed, duplex, autoneg, advertise, wol or msglvl", name)
+		return 0, usagef("%q cannot be changed: choose one of %s", name, strings.Join(changeable, ", "))
 	}
 	return 1, nil
 }
@@ -201,10 +203,9 @@ func speedOf(d *netdev, v string) (string, error) {
 func (c *linkChange) takeMsglvl(d *netdev, values []string) (n int, err error) {
 	n = 1
 	if strings.Trim(values[0][:min(1, len(values[0]))], "0123456789") != "" {
-		for n = 0; n < len(values) && !slices.Contains([]string{"speed", "duplex", "advertise", "wol", "msglvl"}, values[n]); n += 2 {
-			if values[n] == "autoneg" {
-				break
-			}
+		n = 0
+		for n < len(values) && !slices.Contains(changeable, values[n]) {
+			n += 2
 		}
 		n = min(n, len(values))
 	}

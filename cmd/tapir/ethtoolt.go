@@ -13,7 +13,7 @@ import (
 // stampOptions show the time stamps of a device.
 func stampOptions() []ethtoolOption {
 	return []ethtoolOption{
-		{short: "T", long: "show-time-stamping", usage: "time stamps and hardware clock", run: printTimestamping},
+		{short: "T", long: "show-time-stamping", example: "-T tap0", usage: "time stamps and hardware clock", run: printTimestamping},
 	}
 }
 

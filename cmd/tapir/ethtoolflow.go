@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/netip"
@@ -172,44 +173,62 @@ func addRule(cmd *cobra.Command, d *netdev, operands []string) error {
 	if err != nil {
 		return err
 	}
-	rules := byLocation(d.nic.Rules)
-	at, free := lastFree(rules, d.nic.MaxRules)
 	loc, named := words["loc"]
-	if named {
-		n, err := count(loc)
-		if err != nil {
-			return usagef("ethtool (-N): invalid value '%s' for parameter 'loc'", loc)
-		}
-		at, free = int(n), true
+	at, err := count(cmp.Or(loc, "0"))
+	if err != nil {
+		return usagef("ethtool (-N): invalid value '%s' for parameter 'loc'", loc)
 	}
-	if !free {
-		return fmt.Errorf("%s: all %d places are in use", failed, d.nic.MaxRules)
-	}
-	text := fmt.Sprintf("%d %s", at, t.word)
+	rest := t.word
 	for _, name := range []string{"src-ip", "dst-ip", "src-port", "dst-port"} {
 		if words[name] != "" {
-			text += " " + name + " " + words[name]
+			rest += " " + name + " " + words[name]
 		}
 	}
-	if words["action"] == "" {
-		words["action"] = "0"
-	}
-	text += " action " + words["action"]
-	if _, err := nic.ParseRule(text); err != nil {
+	rest += " action " + cmp.Or(words["action"], "0")
+	if _, err := nic.ParseRule("0 " + rest); err != nil {
 		return usagef("Add rule, invalid syntax: '%s': expected flow-type %s with src-ip, dst-ip, src-port, dst-port, action and loc", strings.Join(operands, " "), t.word)
 	}
-	if err := d.set(cmd, failed, ctl.Setting{Name: "ntuple", Value: ruleList(rules, text)}); err != nil || named {
+	err = d.changeRules(cmd, failed, func(rules []qede.Rule) (string, error) {
+		free := true
+		if !named {
+			at, free = lastFree(rules, d.nic.MaxRules)
+		}
+		if !free {
+			return "", fmt.Errorf("%s: all %d places are in use", failed, d.nic.MaxRules)
+		}
+		return ruleList(byLocation(rules), fmt.Sprintf("%d %s", at, rest)), nil
+	})
+	if err != nil || named {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Added rule with ID %d\n", at)
 	return err
 }
 
+// changeRules sets the rules that change makes of those there are, once more
+// if somebody else has changed them in between.
+func (d *netdev) changeRules(cmd *cobra.Command, failed string, change func([]qede.Rule) (string, error)) error {
+	for {
+		rules, err := change(d.nic.Rules)
+		if err != nil {
+			return err
+		}
+		err = d.set(cmd, failed, ctl.Setting{Name: "ntuple", Value: rules, Was: ruleList(d.nic.Rules)})
+		if !ctl.IsConflict(err) {
+			return err
+		}
+		d.nic = &nic.EthtoolInfo{}
+		if err := d.client.Show(cmd.Context(), "ethtool", d.nic); err != nil {
+			return fmt.Errorf("%s: %w", failed, err)
+		}
+	}
+}
+
 // lastFree is the free place of the least priority.
-func lastFree(rules []qede.Rule, places int) (at int, ok bool) {
-	for at = places - 1; at >= 0; at-- {
+func lastFree(rules []qede.Rule, places int) (at uint64, ok bool) {
+	for at := places - 1; at >= 0; at-- {
 		if !slices.ContainsFunc(rules, func(r qede.Rule) bool { return r.Location == at }) {
-			return at, true
+			return uint64(at), true
 		}
 	}
 	return 0, false
@@ -232,11 +251,14 @@ func deleteRule(cmd *cobra.Command, d *netdev, operands []string) error {
 	if err != nil || len(operands) > 1 {
 		return usagef("ethtool (-N): invalid value '%s' for parameter 'delete'", strings.Join(operands, " "))
 	}
-	left := slices.DeleteFunc(slices.Clone(d.nic.Rules), func(r qede.Rule) bool { return uint64(r.Location) == n })
-	if len(left) == len(d.nic.Rules) {
-		return fmt.Errorf("rmgr: Cannot delete RX class rule: there is no rule %d", n)
-	}
-	return d.set(cmd, "rmgr: Cannot delete RX class rule", ctl.Setting{Name: "ntuple", Value: ruleList(left)})
+	const failed = "rmgr: Cannot delete RX class rule"
+	return d.changeRules(cmd, failed, func(rules []qede.Rule) (string, error) {
+		left := slices.DeleteFunc(slices.Clone(rules), func(r qede.Rule) bool { return uint64(r.Location) == n })
+		if len(left) == len(rules) {
+			return "", fmt.Errorf("%s: there is no rule %d", failed, n)
+		}
+		return ruleList(left), nil
+	})
 }
 
 // setFlowHash has ports hashed, or not: as with the driver qede those of UDP

@@ -89,6 +89,9 @@ const metricsPath = "/metrics"
 type Setting struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
+	// Was is the value that the new one was made from; if another client has
+	// changed it meanwhile, nothing is set: see IsConflict. Empty: any value.
+	Was string `json:"was,omitempty"`
 }
 
 // Hello answers the version handshake.

@@ -171,10 +171,10 @@ func TestSet(t *testing.T) {
 	serve(t, "nic0", newFake())
 	c := dial(t, "")
 	var got []row
-	if err := c.Set(t.Context(), []Setting{{"ird", "16"}}, &got); err != nil || len(got) != 1 {
+	if err := c.Set(t.Context(), []Setting{{Name: "ird", Value: "16"}}, &got); err != nil || len(got) != 1 {
 		t.Fatalf("%v, %v", got, err)
 	}
-	wantError(t, c.Set(t.Context(), []Setting{{"speed", "1"}}, &got), "speed: unknown setting")
+	wantError(t, c.Set(t.Context(), []Setting{{Name: "speed", Value: "1"}}, &got), "speed: unknown setting")
 	wantError(t, c.Set(t.Context(), nil, &got), "expected a list of parameters")
 }
 

@@ -160,13 +160,32 @@ func (d *served) Follow(kind string, since uint64) (list any, next uint64, err e
 func (d *served) Set(settings []Setting) (err error) {
 	list := make([]nic.Setting, len(settings))
 	for i, s := range settings {
-		list[i] = nic.Setting(s)
+		list[i] = nic.Setting{Name: s.Name, Value: s.Value}
 	}
-	if derr := d.on(func(frame.Time) { err = d.Device.Set(list...) }); derr != nil {
+	if derr := d.on(func(frame.Time) {
+		if err = unchanged(d.Device, settings); err != nil {
+			return
+		}
+		if err = d.Device.Set(list...); err != nil {
+			err = &Error{Status: http.StatusBadRequest, What: err.Error()}
+		}
+	}); derr != nil {
 		return derr
 	}
-	if err != nil {
-		return &Error{Status: http.StatusBadRequest, What: err.Error()}
+	return err
+}
+
+// unchanged fails if a setting is no longer what the client made its value of.
+func unchanged(d *nic.Device, settings []Setting) error {
+	c := d.Config()
+	for _, s := range settings {
+		p := nic.FindParam(s.Name)
+		if s.Was == "" || p == nil {
+			continue
+		}
+		if is := p.Get(&c); is != s.Was {
+			return &Error{Status: http.StatusConflict, What: fmt.Sprintf("%s: is %s by now, not %s", s.Name, is, s.Was)}
+		}
 	}
 	return nil
 }

@@ -240,6 +240,13 @@ func fail(w http.ResponseWriter, err error) {
 // Usage tells whether the request itself was wrong.
 func (e *Error) Usage() bool { return e.Status == http.StatusBadRequest }
 
+// IsConflict tells whether err says that a setting was not changed since it is
+// no longer what it was: look again.
+func IsConflict(err error) bool {
+	e := (*Error)(nil)
+	return errors.As(err, &e) && e.Status == http.StatusConflict
+}
+
 func asError(err error) *Error {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		return e

@@ -188,14 +188,15 @@ func speedOf(d *netdev, v string) (string, error) {
 	if err != nil {
 		return "", usagef("speed %s: expected a number of Mb/s", v)
 	}
-	var have []string
+	var have []int
 	for _, m := range d.nic.Link.Supported.Modes {
 		if m.Mbps == int(mbps) {
 			return m.Speed, nil
 		}
-		have = append(have, strconv.Itoa(m.Mbps))
+		have = append(have, m.Mbps)
 	}
-	return "", fmt.Errorf("speed %s: %s has %s", v, d.name, strings.Join(have, ", "))
+	slices.Sort(have)
+	return "", fmt.Errorf("speed %s: %s has %s Mb/s", v, d.name, strings.Trim(fmt.Sprint(slices.Compact(have)), "[]"))
 }
 
 // takeMsglvl takes the message level: a number, or names to the end or to the

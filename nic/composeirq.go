@@ -6,9 +6,7 @@ import (
 	"strings"
 
 	"tapir/nic/irq"
-	"tapir/wire/ether"
 	"tapir/wire/frame"
-	"tapir/wire/ip"
 )
 
 // Interrupts holds the choices of the NIC's interrupts.
@@ -278,7 +276,10 @@ func (i *interrupts) report(now frame.Time) bool {
 // if it is the offload engine's. A ring that is full does not wait.
 func (d *Device) awaits(f *frame.Frame) bool {
 	i := &d.interrupts
-	if !i.holds || d.forEngine(f.Bytes()) {
+	if !i.holds {
+		return false
+	}
+	if _, _, ok := segmentEnds(f.Bytes()); ok {
 		return false
 	}
 	if len(i.rx) == rxRing {
@@ -290,16 +291,6 @@ func (d *Device) awaits(f *frame.Frame) bool {
 	i.rx = append(i.rx, f)
 	i.received++
 	return true
-}
-
-// forEngine tells whether a frame is a TCP segment for the offload engine.
-func (d *Device) forEngine(b []byte) bool {
-	eth, n, err := ether.Parse(b)
-	if err != nil || eth.Type != ether.TypeIPv4 && eth.Type != ether.TypeIPv6 {
-		return false
-	}
-	h, seg, err := ip.ParseQuoted(b[n:])
-	return err == nil && h.Proto == ip.ProtoTCP && !h.IsFragment() && len(seg) >= 4
 }
 
 // serveRx takes the frames that waited.

@@ -2,16 +2,13 @@ package nic
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"tapir/nic/cmt"
 	"tapir/nic/ecore"
 	"tapir/nic/l2"
 	"tapir/nic/l2/qede"
-	"tapir/wire/ether"
 	"tapir/wire/frame"
-	"tapir/wire/ip"
 )
 
 // engines is what a NIC of two engines has beside the first, which is Device's
@@ -28,7 +25,7 @@ type engines struct {
 
 	sent      [cmt.Engines]uint64 // frames of each engine's vport, to the wire
 	resent    uint64              // sent in a failed engine's stead
-	unordered bool                // the first engine's part of the ring is not flushed
+	unflushed bool                // the second engine has not been told of frames in its ring
 }
 
 // Second is the world of the second engine if it has a thread of its own.
@@ -72,7 +69,7 @@ func (d *Device) newCoupled(s *Second) error {
 	settings := d.halves(&d.cfg)
 	c.steering.SetHash(settings[1].Key, settings[1].Hashes)
 	c.call(func() {
-		if err = e.open(&d.cfg, want, e.irq.fired, settings[1]); err == nil {
+		if err = e.open(&d.cfg, want, settings[1]); err == nil {
 			err = e.irq.setTimes(&d.cfg.Interrupts, 0)
 		}
 	})
@@ -129,7 +126,7 @@ func (d *Device) steer(f *frame.Frame) bool {
 		return false
 	default:
 		f.Queue = fromVport
-		if c.unordered = true; !c.second.in.Push(f) {
+		if c.unflushed = true; !c.second.in.Push(f) {
 			f.Queue = 0
 			d.dropOut(&d.host, outgoing{f: f}, frame.DropEngineRing)
 		}
@@ -139,25 +136,22 @@ func (d *Device) steer(f *frame.Frame) bool {
 
 // flush ends a batch for the second engine.
 func (c *engines) flush() {
-	if c != nil && c.unordered {
-		c.unordered = false
+	if c != nil && c.unflushed {
+		c.unflushed = false
 		c.second.in.Flush()
 	}
 }
 
-// toSecondHost takes a frame of the operating system for the second engine: one
-// of its queues if the NIC drives it, and of all while the first has failed.
+// toSecondHost takes a frame of the operating system that came by a queue of the
+// second engine, which the NIC drives.
 func (d *Device) toSecondHost(f *frame.Frame) bool {
 	c := d.coupled
-	switch {
-	case c == nil:
+	if c == nil || c.apart || cmt.Hwfn(int(f.Queue)) != 1 {
 		return false
-	case !c.apart && cmt.Hwfn(int(f.Queue)) == 1:
-		c.second.now = d.now
-		c.second.fromHost(f)
-		return true
 	}
-	return false
+	c.second.now = d.now
+	c.second.fromHost(f)
+	return true
 }
 
 // instead has the second engine send a frame of the first, which has failed.
@@ -166,9 +160,14 @@ func (d *Device) instead(f *frame.Frame) bool {
 	if c == nil || c.states[0] != EngineFailed {
 		return false
 	}
-	c.resent++
-	if c.unordered = true; c.states[1] == EngineFailed || !c.second.in.Push(f) {
+	switch {
+	case c.states[1] == EngineFailed:
 		d.dropOut(&d.wire, outgoing{f: f}, frame.DropEngine)
+	case !c.second.in.Push(f):
+		d.dropOut(&d.wire, outgoing{f: f}, frame.DropEngineRing)
+	default:
+		c.resent++
+		c.unflushed = true
 	}
 	return true
 }
@@ -223,11 +222,11 @@ func (d *Device) fromSecond(f *frame.Frame) {
 		d.request(f)
 	}
 	if f.Queue != fromVport {
-		c.resent++
 		if c.states[0] == EngineFailed {
 			d.dropOut(&d.wire, outgoing{f: f}, frame.DropEngine)
 			return
 		}
+		c.resent++
 		d.fromHost(f)
 		return
 	}
@@ -251,17 +250,8 @@ func (d *Device) withoutFirst(f *frame.Frame) (v verdict, failed bool) {
 // ownsInbound tells whether a frame of the wire is a TCP segment of the offload
 // engine.
 func (d *Device) ownsInbound(b []byte) bool {
-	eth, n, err := ether.Parse(b)
-	if err != nil || eth.Type != ether.TypeIPv4 && eth.Type != ether.TypeIPv6 {
-		return false
-	}
-	h, seg, err := ip.ParseQuoted(b[n:])
-	if err != nil || h.Proto != ip.ProtoTCP || h.IsFragment() || len(seg) < 4 {
-		return false
-	}
-	remote := netip.AddrPortFrom(h.Src, uint16(seg[0])<<8|uint16(seg[1]))
-	local := netip.AddrPortFrom(h.Dst, uint16(seg[2])<<8|uint16(seg[3]))
-	return d.toe.Owns(local, remote)
+	remote, local, ok := segmentEnds(b)
+	return ok && d.toe.Owns(local, remote)
 }
 
 // checkCoupled tells whether both engines can be as cfg says.
@@ -291,7 +281,7 @@ func (d *Device) setCoupled(cfg *Config) error {
 	}
 	settings := d.halves(cfg)
 	c.steering.SetHash(settings[1].Key, settings[1].Hashes)
-	if err = d.setFirst(settings[0], cfg.CMT.States[0]); err != nil {
+	if err = transit(d.function.Netdev, c.states[0] == EngineFailed, cfg.CMT.States[0], settings[0]); err != nil {
 		return fmt.Errorf("host function: %w", err)
 	}
 	state := cfg.CMT.States[1]
@@ -304,24 +294,6 @@ func (d *Device) setCoupled(cfg *Config) error {
 		return fmt.Errorf("host function, engine 1: %w", err)
 	}
 	return d.setStates(cfg)
-}
-
-// setFirst is Engine.apply of the first engine.
-func (d *Device) setFirst(s qede.Settings, state EngineState) (err error) {
-	switch was := d.coupled.states[0] == EngineFailed; {
-	case state == EngineFailed && was:
-		return nil
-	case state == EngineFailed:
-		return d.function.Stop()
-	case was:
-		err = d.function.Start(s)
-	default:
-		err = d.function.Apply(s)
-	}
-	if err != nil {
-		return err
-	}
-	return unfilter(d.function.Netdev, state)
 }
 
 // setStates notes which engines have failed, and tells the driver core of it, or

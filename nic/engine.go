@@ -18,18 +18,17 @@ import (
 //	wire -> first loop: steering -> ring -> vport -> receive queue -> host TAP
 //	wire <- first loop             <- ring <- vport <- transmit queue <- host TAP
 type Engine struct {
-	pool     frame.Pool
-	system   frame.Clock
-	netdev   *qede.Netdev
-	irq      interrupts
-	host     frame.Link
-	in, out  *cmt.Ring
-	settings qede.Settings // what the netdev is brought to once it works again
-	failed   bool
-	tracer   frame.Tracer
-	record   frame.Record
-	drops    frame.Drops
-	now      frame.Time
+	pool    frame.Pool
+	system  frame.Clock
+	netdev  *qede.Netdev
+	irq     interrupts
+	host    frame.Link
+	in, out *cmt.Ring
+	failed  bool
+	tracer  frame.Tracer
+	record  frame.Record
+	drops   frame.Drops
+	now     frame.Time
 
 	rxFrames, rxBytes, txFrames, txBytes uint64 // of the host
 }
@@ -44,7 +43,8 @@ const fromVport = 0xffff
 // engineIDs are the numbers of frames that the second engine numbers.
 const engineIDs = 1 << 48
 
-func (e *Engine) open(c *Config, blocks irq.Config, fire func(sb uint16, pi uint8), s qede.Settings) (err error) {
+// open starts the netdev with status blocks of the second hwfn.
+func (e *Engine) open(c *Config, blocks irq.Config, s qede.Settings) (err error) {
 	if err = e.irq.init(blocks, 1, c.Queues, 0); err != nil {
 		return err
 	}
@@ -56,8 +56,7 @@ func (e *Engine) open(c *Config, blocks irq.Config, fire func(sb uint16, pi uint
 			}
 		})
 	}
-	e.settings = s
-	e.netdev, err = qede.Open(l2.Config{Pool: e.pool, Superframes: c.Frames != Wire, Drop: e.dropFromVport, Fire: fire}, e.irq.queueBlocks(), s)
+	e.netdev, err = qede.Open(l2.Config{Pool: e.pool, Superframes: c.Frames != Wire, Drop: e.dropFromVport, Fire: e.irq.fired}, e.irq.queueBlocks(), s)
 	return err
 }
 
@@ -206,24 +205,28 @@ func (e *Engine) trace(p frame.Port, dir frame.Direction, f *frame.Frame, r fram
 
 // apply brings the netdev to settings, at the latest when the engine works again.
 func (e *Engine) apply(s qede.Settings, state EngineState) error {
-	e.settings = s
-	switch was := e.failed; {
-	case state == EngineFailed && was:
+	err := transit(e.netdev, e.failed, state, s)
+	e.failed = state == EngineFailed
+	return err
+}
+
+// transit brings an engine's netdev to a state with settings, from one in which it
+// had failed, or not.
+func transit(n *qede.Netdev, failed bool, state EngineState, s qede.Settings) (err error) {
+	switch {
+	case failed && state == EngineFailed:
 		return nil
 	case state == EngineFailed:
-		e.failed = true
-		return e.netdev.Stop()
-	case was:
-		e.failed = false
-		if err := e.netdev.Start(s); err != nil {
-			return err
-		}
+		return n.Stop()
+	case failed:
+		err = n.Start(s)
 	default:
-		if err := e.netdev.Apply(s); err != nil {
-			return err
-		}
+		err = n.Apply(s)
 	}
-	return unfilter(e.netdev, state)
+	if err != nil {
+		return err
+	}
+	return unfilter(n, state)
 }
 
 // unfilter is the fault that an engine's station filters are missing.

@@ -110,23 +110,8 @@ func (d *Device) receiveHost(f *frame.Frame) {
 // away from those, but not the kernel itself: it may still answer with a RST
 // what arrived just before the engine took the port.
 func (d *Device) engineOwns(b []byte) bool {
-	switch kind, local, remote := glance(b); kind {
-	case flowUDP:
-		return false
-	case flowTCP:
-		return d.isLocal(local.Addr()) && d.toe.Owns(local, remote)
-	}
-	eth, n, err := ether.Parse(b)
-	if err != nil || eth.Type != ether.TypeIPv4 && eth.Type != ether.TypeIPv6 {
-		return false
-	}
-	h, seg, err := ip.ParseQuoted(b[n:])
-	if err != nil || h.Proto != ip.ProtoTCP || h.FragOffset != 0 || len(seg) < 4 || !d.isLocal(h.Src) {
-		return false
-	}
-	local := netip.AddrPortFrom(h.Src, binary.BigEndian.Uint16(seg))
-	remote := netip.AddrPortFrom(h.Dst, binary.BigEndian.Uint16(seg[2:]))
-	return d.toe.Owns(local, remote)
+	local, remote, ok := segmentEnds(b)
+	return ok && d.isLocal(local.Addr()) && d.toe.Owns(local, remote)
 }
 
 func (d *Device) receiveWire(f *frame.Frame) {

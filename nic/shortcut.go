@@ -56,6 +56,24 @@ func carries(proto uint8) flow {
 	return flowOther
 }
 
+// segmentEnds are both ends of the TCP segment in a frame; false: it has none, or
+// a part of one without its ports.
+func segmentEnds(b []byte) (src, dst netip.AddrPort, ok bool) {
+	kind, src, dst := glance(b)
+	if kind != flowOther {
+		return src, dst, kind == flowTCP
+	}
+	eth, n, err := ether.Parse(b)
+	if err != nil || eth.Type != ether.TypeIPv4 && eth.Type != ether.TypeIPv6 {
+		return src, dst, false
+	}
+	h, seg, err := ip.ParseQuoted(b[n:])
+	if err != nil || h.Proto != ip.ProtoTCP || h.FragOffset != 0 || len(seg) < 4 {
+		return src, dst, false
+	}
+	return netip.AddrPortFrom(h.Src, binary.BigEndian.Uint16(seg)), netip.AddrPortFrom(h.Dst, binary.BigEndian.Uint16(seg[2:])), true
+}
+
 // hostsOwn tells at a glance that a frame of the wire is the operating system's,
 // whatever the stages would find: nobody in the NIC wants datagrams but a PTP
 // instance, and segments only the engine, of its connections and listeners.

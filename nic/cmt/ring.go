@@ -34,9 +34,6 @@ type Ring struct {
 	rung   uint32 // frames that the consumer was told of
 	pushed RingStats
 
-	// The consumer's.
-	unbuffered uint64
-
 	// wake rings the consumer's bell, room the producer's; nil: they run on one
 	// thread.
 	wake, room func()
@@ -129,8 +126,6 @@ func (r *Ring) Take(pool frame.Pool) (f *frame.Frame, more bool) {
 	if f = pool.Get(from.Len()); f != nil {
 		f.Append(from.Bytes())
 		f.Offload, f.ID, f.Stamp, f.Seen, f.Queue = from.Offload, from.ID, from.Stamp, from.Seen, from.Queue
-	} else {
-		r.unbuffered++
 	}
 	r.head.Store(h + 1)
 	return f, true
@@ -142,9 +137,6 @@ func (r *Ring) Taken() {
 		r.room()
 	}
 }
-
-// Unbuffered counts the frames that Take has lost.
-func (r *Ring) Unbuffered() uint64 { return r.unbuffered }
 
 // Len is the number of frames that wait for the consumer.
 func (r *Ring) Len() int { return int(r.tail.Load() - r.head.Load()) }

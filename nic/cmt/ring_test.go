@@ -58,14 +58,14 @@ func TestRingIsBounded(t *testing.T) {
 	}
 }
 
-// Without a buffer of its own the consumer loses the frame, and counts it.
+// Without a buffer of its own the consumer loses the frame, and is told.
 func TestRingWithoutBuffers(t *testing.T) {
 	a, b := buf.NewPool(10, 2048), buf.NewPool(1, 2048)
 	var r Ring
 	r.Push(numbered(a, 1))
 	r.Push(numbered(a, 2))
 	f, _ := r.Take(b)
-	if g, more := r.Take(b); g != nil || !more || r.Unbuffered() != 1 {
+	if g, more := r.Take(b); g != nil || !more {
 		t.Error("a frame out of an empty pool")
 	}
 	if g, more := r.Take(b); g != nil || more {

@@ -34,9 +34,6 @@ func (s *Steering) SetHash(key [l2.KeyLen]byte, types l2.HashTypes) {
 // SetFailed notes whether an engine has failed.
 func (s *Steering) SetFailed(engine int, failed bool) { s.failed[engine] = failed }
 
-// Failed tells whether an engine has.
-func (s *Steering) Failed(engine int) bool { return s.failed[engine] }
-
 // Stats are the counts so far.
 func (s *Steering) Stats() SteeringStats { return s.stats }
 

@@ -16,7 +16,6 @@ type Flow struct {
 	Proto            uint8  // of IP, if the ports count
 	SrcPort, DstPort uint16
 	Hash             uint32 // of RSS
-	HashType         HashType
 }
 
 // Hasher looks at frames as the RSS of a vport does.
@@ -42,7 +41,7 @@ func (h *Hasher) Look(f *frame.Frame) (flow Flow) {
 		flow.Proto = n.proto
 		flow.SrcPort, flow.DstPort = binary.BigEndian.Uint16(p.b[n.l4:]), binary.BigEndian.Uint16(p.b[n.l4+2:])
 	}
-	flow.Hash, flow.HashType = h.rss.hash(p)
+	flow.Hash, _ = h.rss.hash(p)
 	p.b = nil
 	return flow
 }

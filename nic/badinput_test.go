@@ -54,14 +54,6 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 // neighbor comes of it.
 func TestBadFramesAreCounted(t *testing.T) {
 	e := newEthernetHost(t, Config{})
-	drops := func() (n uint64) {
-		for _, c := range e.n.dev.Counters() {
-			if strings.Contains(c.Name, "_drop_") {
-				n += c.Value
-			}
-		}
-		return n
-	}
 	good := e.frame(e.n.dev.cfg.MAC, 0, 9)
 	var bad [][]byte
 	for n := range 15 {
@@ -72,14 +64,14 @@ func TestBadFramesAreCounted(t *testing.T) {
 	}
 	for _, port := range []frame.Port{frame.Wire, frame.Host} {
 		for _, b := range bad {
-			before, vports, neighbors := drops(), len(e.n.dev.ShowVport()), len(e.n.dev.neighbors.byIP)
+			before, vports, neighbors := e.n.dropped(), len(e.n.dev.ShowVport()), len(e.n.dev.neighbors.byIP)
 			var heard int
 			if port == frame.Wire {
 				heard = len(e.in(b))
 			} else {
 				heard = len(e.out(b))
 			}
-			if got := drops() - before; got != 1 || heard > 0 {
+			if got := e.n.dropped() - before; got != 1 || heard > 0 {
 				t.Errorf("%v, %d octets: %d drops, %d heard", port, len(b), got, heard)
 			}
 			if len(e.n.dev.ShowVport()) != vports || len(e.n.dev.neighbors.byIP) != neighbors {

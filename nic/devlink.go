@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"fmt"
 	"strings"
 
 	"tapir/nic/ecore"
@@ -129,7 +130,7 @@ func (d *Device) devlinkResources() (list []DevlinkResource) {
 	for n, h := range hwfns {
 		at := ""
 		if len(hwfns) > 1 {
-			at = [...]string{"engine0_", "engine1_"}[n&1]
+			at = fmt.Sprintf("engine%d_", n)
 		}
 		for _, c := range h.CIDs {
 			list = append(list, DevlinkResource{at + "cid_" + strings.ToLower(c.Protocol.String()), c.Count, new(c.Used)})

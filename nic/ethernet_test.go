@@ -1,7 +1,6 @@
 package nic
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +24,7 @@ type ethernetHost struct {
 }
 
 func newEthernetHost(t *testing.T, cfg Config) *ethernetHost {
-	w := newWorld(t)
-	h := &hostSide{w: w, room: 1000, held: map[netip.AddrPort]bool{}}
-	n := &node{w: w, room: 64}
-	cfg.Name, cfg.Addrs, cfg.Queues = "nic0", prefixes("10.0.0.1/24"), 4
-	w.attach(n, cfg, Env{Pool: w.pool, Wire: n, Host: h, Reserver: h})
-	return &ethernetHost{T: t, w: w, n: n, h: h, s: w.station("02:00:00:00:00:99", "10.0.0.2")}
+	return newHostWith(t, 4, cfg)
 }
 
 func (e *ethernetHost) set(name, value string) {

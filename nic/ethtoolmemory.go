@@ -123,9 +123,6 @@ func (d *Device) RegisterDump() []byte {
 
 // interruptDump has the registers of an engine's interrupts as one more block.
 func (d *Device) interruptDump(engine int) []byte {
-	if engine >= len(d.interrupts.dev.Hwfns) {
-		return nil
-	}
 	const name = "IGU_CAU"
 	regs := d.interrupts.dev.Hwfns[engine].Registers()
 	out := binary.LittleEndian.AppendUint32(append([]byte{byte(len(name))}, name...), uint32(len(regs)))

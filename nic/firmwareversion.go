@@ -9,15 +9,7 @@ import (
 
 // bootVersion is that of the boot code in the flash; empty: there is none.
 func (d *Device) bootVersion() string {
-	im, err := d.management.fw.NVM()
-	if err != nil {
-		return ""
-	}
-	e, ok := im.Find(nvm.TypeMBI)
-	if !ok {
-		return ""
-	}
-	text, _, _ := bytes.Cut(im.Bytes(e), []byte{0xff})
+	text, _, _ := bytes.Cut(d.stored(nvm.TypeMBI), []byte{0xff})
 	v, ok := strings.CutPrefix(string(text), "MBI ")
 	if !ok {
 		return ""

@@ -35,11 +35,19 @@ func engineState(name string, engine int) *Param {
 		named[EngineState]{"working", EngineWorks}, named[EngineState]{"failed", EngineFailed}, named[EngineState]{"no_filters", EngineUnfiltered})
 }
 
+func parsePPFID(s string) (int, error) {
+	id, err := strconv.Atoi(s)
+	if err != nil || id < 0 || id >= cmt.MaxPPFIDs {
+		return 0, errValue
+	}
+	return id, nil
+}
+
 // parseAffinity reads PPFID:ENGINE.
 func parseAffinity(s string) (a PPFIDAffinity, err error) {
 	id, word, _ := strings.Cut(s, ":")
-	if a.PPFID, err = strconv.Atoi(id); err != nil || a.PPFID < 0 || a.PPFID >= cmt.MaxPPFIDs {
-		return a, errValue
+	if a.PPFID, err = parsePPFID(id); err != nil {
+		return a, err
 	}
 	a.Affinity, err = cmt.ParseAffinity(word)
 	return a, err
@@ -55,8 +63,8 @@ func parseLLHFilter(s string) (f LLHFilter, err error) {
 	if len(words) != 3 {
 		return f, errValue
 	}
-	if f.PPFID, err = strconv.Atoi(words[0]); err != nil || f.PPFID < 0 || f.PPFID >= cmt.MaxPPFIDs {
-		return f, errValue
+	if f.PPFID, err = parsePPFID(words[0]); err != nil {
+		return f, err
 	}
 	err = errValue
 	for kind, word := range llhWords {

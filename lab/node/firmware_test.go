@@ -17,11 +17,14 @@ import (
 func TestReadFirmware(t *testing.T) {
 	dir, second := t.TempDir(), t.TempDir()
 	t.Setenv(FirmwarePathEnv, dir+":"+second)
+	installed := FirmwareDirs
+	FirmwareDirs = []string{filepath.Join(dir, "updates"), filepath.Join(dir, "installed")} // the machine may have some
+	defer func() { FirmwareDirs = installed }()
 	missing := func(f fw.Form, there string) {
 		t.Helper()
 		_, err := ReadFirmware(f.String())
-		for _, want := range []string{"firmware 8.40.33.0 as " + f.String() + ": no " + fw.FileName(fw.Wanted, f) + " in " + dir + ", " + second + ", /lib/firmware/updates/tapir, /lib/firmware/tapir" + there,
-			"tapir firmware --form " + f.String() + " -w /lib/firmware/tapir/"} {
+		for _, want := range []string{"firmware 8.40.33.0 as " + f.String() + ": no " + fw.FileName(fw.Wanted, f) + " in " + dir + ", " + second + ", " + strings.Join(FirmwareDirs, ", ") + there,
+			"tapir firmware --form " + f.String() + " -w " + FirmwareDirs[1] + "/"} {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v, want %q", err, want)
 			}

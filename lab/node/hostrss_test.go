@@ -4,9 +4,6 @@ import (
 	"net"
 	"testing"
 	"time"
-
-	"tapir/nic"
-	"tapir/wire/frame"
 )
 
 // echoes opens n TCP connections from the peer to a server on the host that
@@ -68,25 +65,20 @@ func TestHostQueuesChangeUnderTraffic(t *testing.T) {
 		}
 		return share
 	}
-	set := func(name, value string) {
-		var err error
-		must(t, w.a.DoWait(func(frame.Time) { err = w.a.Device.Set(nic.Setting{Name: name, Value: value}) }))
-		must(t, err)
-	}
 	if n := round(); n[0] == 0 || n[1] == 0 || n[2] == 0 || n[3] == 0 {
 		t.Errorf("four queues: %v", n)
 	}
-	set("rss_table", "0,0,0,3") // weight 3 0 0 1
+	w.set("rss_table", "0,0,0,3") // weight 3 0 0 1
 	if n := round(); n[0] <= n[3] || n[3] == 0 || n[1]+n[2] > n[3] {
 		t.Errorf("weights 3 and 1 of queues 0 and 3: %v", n)
 	}
-	set("rx_hash", "0")
+	w.set("rx_hash", "0")
 	if n := round(); n[0] == 0 || n[1]+n[2]+n[3] > n[0]/10 {
 		t.Errorf("without a hash: %v", n)
 	}
-	set("rx_hash", "1")
-	set("rss_table", "equal")
-	set("channels", "2")
+	w.set("rx_hash", "1")
+	w.set("rss_table", "equal")
+	w.set("channels", "2")
 	if got := w.queues(); len(got) != 2 {
 		t.Fatalf("%d queues", len(got))
 	}

@@ -197,7 +197,7 @@ func (n *Node) run(ctx context.Context) error {
 		return err
 	}
 	if n.second != nil {
-		n.second.run(context.Background())
+		n.second.run()
 	}
 	go func() {
 		defer close(n.done)

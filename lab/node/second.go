@@ -54,8 +54,9 @@ func (s *second) call(fn func()) {
 }
 
 // run starts the loop. If it ends by itself, so does the NIC.
-func (s *second) run(ctx context.Context) {
-	ctx, s.cancel = context.WithCancel(ctx)
+func (s *second) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
 	s.loop.SetEngine(s.n.Device.Second())
 	s.running.Store(true)
 	go func() {

@@ -73,7 +73,6 @@ func TestNoGuest(t *testing.T) {
 	}
 }
 
-// A stage runs when what it is made from has changed, or its result has.
 // A guest takes one connection of a channel at a time: while it is slow to,
 // further ones are refused for the moment. It runs all the same, and who has
 // something for it waits.
@@ -106,6 +105,7 @@ func TestBusyGuest(t *testing.T) {
 	}
 }
 
+// A stage runs when what it is made from has changed, or its result has.
 func TestStagesRunWhenTheirInputsChange(t *testing.T) {
 	dir, in := t.TempDir(), t.TempDir()
 	script := func(text string) {

@@ -37,7 +37,7 @@ type DevlinkResource struct {
 
 // ShowDevlink describes the device as devlink does.
 func (d *Device) ShowDevlink() DevlinkInfo {
-	i := DevlinkInfo{Name: d.cfg.Name, Driver: "tapir", Health: d.Health(), Resources: d.devlinkResources()}
+	i := DevlinkInfo{Name: d.cfg.Name, Driver: "tapir", Health: d.Health(), Resources: d.DevlinkResources()}
 	board, serial := d.vpd()
 	i.Serial = serial
 	add := func(list *[]DevlinkVersion, name, v string) {
@@ -120,9 +120,9 @@ func vpdFields(b []byte) map[string]string {
 	return fields
 }
 
-// devlinkResources are those of RDMA, then those of the driver core on each
+// DevlinkResources are those of RDMA, then those of the driver core on each
 // engine.
-func (d *Device) devlinkResources() (list []DevlinkResource) {
+func (d *Device) DevlinkResources() (list []DevlinkResource) {
 	for _, u := range d.Verbs.Usage() {
 		list = append(list, DevlinkResource{strings.ToLower(u.Name), u.Limit, new(u.Used)})
 	}

@@ -47,13 +47,13 @@ func (s *samples) device(d *nic.Device) {
 	s.counter("mfw_commands", "Commands to the management firmware.", m.Commands)
 	s.counter("mfw_timeouts", "Commands that the management firmware did not answer.", m.Timeouts)
 	s.counter("mfw_messages", "Messages of the management firmware.", m.Messages)
-	i := d.ShowDevlink()
-	s.gauge("healthy", "Whether the health reporter of the device has no error.", truth(i.Health.State == "healthy"))
-	s.counter("recoveries", "Recoveries of the device.", i.Health.Recoveries)
-	for _, k := range i.Health.Kinds {
+	h := d.Health()
+	s.gauge("healthy", "Whether the health reporter of the device has no error.", truth(h.State == "healthy"))
+	s.counter("recoveries", "Recoveries of the device.", h.Recoveries)
+	for _, k := range h.Kinds {
 		s.counter("hw_errors", "Hardware errors by their kind.", k.Count, "kind", k.Name)
 	}
-	for _, r := range i.Resources {
+	for _, r := range d.DevlinkResources() {
 		s.gauge("resource_size", "How many of a resource there are.", float64(r.Size), "resource", r.Name)
 		if r.Occ != nil {
 			s.gauge("resource_used", "How many of a resource are in use.", float64(*r.Occ), "resource", r.Name)

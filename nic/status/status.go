@@ -6,6 +6,7 @@ package status
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Code is a status of the driver core. Its values are those of ecore.
@@ -60,9 +61,10 @@ type coded struct {
 func (e *coded) Error() string { return e.text + ": " + e.code.String() }
 func (e *coded) Unwrap() error { return e.code }
 
-// Errorf is an error with a code, which its text ends with: "queue 9 of 8: INVAL".
+// Errorf is an error with a code, which its text ends with, once, whatever the
+// arguments end with: "queue 9 of 8: INVAL".
 func (c Code) Errorf(format string, args ...any) error {
-	return &coded{c, fmt.Sprintf(format, args...)}
+	return &coded{c, strings.TrimSuffix(fmt.Sprintf(format, args...), ": "+c.String())}
 }
 
 // Of is the code of an error: SUCCESS for nil, UNKNOWN_ERROR for one that has

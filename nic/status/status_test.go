@@ -19,6 +19,9 @@ func TestNames(t *testing.T) {
 
 func TestOf(t *testing.T) {
 	err := Inval.Errorf("queue %d of %d", 9, 8)
+	if outer := Inval.Errorf("vport 1: %v", err); outer.Error() != "vport 1: queue 9 of 8: INVAL" {
+		t.Errorf("%v", outer)
+	}
 	if err.Error() != "queue 9 of 8: INVAL" || !errors.Is(err, Inval) {
 		t.Errorf("%v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"tapir/nic/ecore/rt"
 	"tapir/nic/ecore/spq"
 	"tapir/nic/irq"
+	"tapir/nic/l2"
 	"tapir/nic/mfw/mcp"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
@@ -24,6 +25,8 @@ type driverCore struct {
 	dev    *ecore.Dev
 	queues [cmt.Engines][]int // connection ids of the Ethernet queues of each hwfn
 	lost   bool               // the firmware was, since the last load
+	up     bool               // hw_init has ended
+	open   bool               // the netdev of the host function is
 }
 
 // composeCore makes the driver core of a function that has its board to
@@ -42,8 +45,14 @@ func (d *Device) composeCore() error {
 	}
 	c.dev = ecore.New(ecore.Config{
 		Name: d.cfg.Name, Chip: c.chip, MFW: mailboxes, Int: interrupts,
-		Hooks: ecore.Hooks{SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) { d.management.fw.ProcessKill(h.Index) }}, Log: &d.log,
+		Hooks: ecore.Hooks{
+			SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) { d.management.fw.ProcessKill(h.Index) },
+			AfterPFStop: func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset) },
+		}, Log: &d.log,
 	})
+	for e := range c.chip.Engines {
+		d.composeEthernet(e)
+	}
 	d.Verbs.SetContexts(qpContexts{d})
 	return c.dev.InitStruct()
 }
@@ -105,7 +114,7 @@ func (d *Device) personality() ecore.Personality {
 func (d *Device) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 	dev := d.core.dev
 	end := func(now frame.Time, err error) {
-		if err != nil {
+		if d.core.up = err == nil; err != nil {
 			d.coreFree(now)
 		}
 		done(now, err)
@@ -165,14 +174,16 @@ func (d *Device) openQueues() error {
 	return d.Verbs.TakeCIDs()
 }
 
-// coreDown unloads the function: hw_stop to hw_remove. It goes on after
-// errors, of which the first comes out.
+// coreDown unloads the function: the netdev is closed, then hw_stop to hw_remove.
+// It goes on after errors.
 func (d *Device) coreDown(now frame.Time, done ecore.Done) {
 	c := &d.core
 	if c.dev.State() != ecore.Running {
 		done(now, nil)
 		return
 	}
+	c.up = false
+	bad := d.openNetdev(false)
 	for e, h := range c.dev.Hwfns {
 		for _, cid := range slices.Backward(c.queues[e]) {
 			d.management.note(h.Contexts().Release(cid))
@@ -182,7 +193,7 @@ func (d *Device) coreDown(now frame.Time, done ecore.Done) {
 	d.Verbs.DropCIDs()
 	c.dev.HWStop(now, func(now frame.Time, err error) {
 		d.coreFree(now)
-		done(now, err)
+		done(now, errors.Join(bad, err))
 	})
 }
 
@@ -256,7 +267,7 @@ func (d *Device) coreRows() (rows []DeviceRow) {
 			rows = append(rows, DeviceRow{Name: c.name, Ever: new(int(c.n))})
 		}
 		for _, c := range h.ByCommand {
-			rows = append(rows, DeviceRow{Name: "ramrod", Value: c.String(), Ever: new(int(c.Count))})
+			rows = append(rows, DeviceRow{Name: "ramrod", Value: ramrodName(c), Ever: new(int(c.Count))})
 		}
 		use("eq", int(h.EQ.Waiting), h.EQ.Elements, int(h.EQ.Events))
 	}
@@ -289,18 +300,14 @@ func (d *Device) pollCore(now frame.Time) frame.Time {
 	return next
 }
 
-// Close ends the NIC: the host function stops, the driver core goes back to
-// hw_remove, status blocks are released. What hinders it is told, and does not keep
+// Close ends the NIC: the driver core goes back to hw_remove, status blocks are released. What hinders it is told, and does not keep
 // it from closing. A second call does nothing.
 func (d *Device) Close(now frame.Time) (err error) {
 	if d.management.closed {
 		return nil
 	}
 	d.now, d.management.loaded, d.management.closed = now, false, true
-	if d.function != nil {
-		err = d.function.Stop()
-	}
-	d.coreDown(now, func(_ frame.Time, e error) { err = errors.Join(err, e) })
+	d.coreDown(now, func(_ frame.Time, e error) { err = e })
 	d.pump(now)
 	for i := range d.interrupts.blocks {
 		err = errors.Join(err, d.interrupts.dev.Hwfns[0].SBRelease(d.interrupts.blocks[i].SB))

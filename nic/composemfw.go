@@ -147,6 +147,9 @@ func (d *Device) manage(now frame.Time) {
 func (d *Device) pump(now frame.Time) (next frame.Time) {
 	m := &d.management
 	for {
+		if d.core.up && !d.core.open && !m.closed {
+			m.note(d.openNetdev(true))
+		}
 		before := m.commands()
 		next = m.fw.Poll(now)
 		rest := m.attention == [cmt.Engines]bool{}

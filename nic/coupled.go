@@ -57,7 +57,7 @@ func (d *Device) newCoupled(s *Second) error {
 	e := &Engine{pool: d.pool, system: d.system, host: d.host.link, in: new(cmt.Ring), out: new(cmt.Ring)}
 	c.second = e
 	if s != nil {
-		c.call, c.apart, c.guard = s.Call, true, s.Guard
+		c.call, c.apart, c.guard = nested(s.Call), true, s.Guard
 		e.pool, e.host = s.Pool, s.Host
 		e.in.Bells(s.Wake, s.WakeFirst)
 		e.out.Bells(s.WakeFirst, s.Wake)
@@ -69,7 +69,7 @@ func (d *Device) newCoupled(s *Second) error {
 	settings := d.halves(&d.cfg)
 	c.steering.SetHash(settings[1].Key, settings[1].Hashes)
 	c.call(func() {
-		if err = e.open(&d.cfg, want, settings[1]); err == nil {
+		if err = e.compose(&d.cfg, want, &slowpath{d: d, hwfn: 1}, settings[1]); err == nil {
 			err = e.irq.setTimes(&d.cfg.Interrupts, 0)
 		}
 	})
@@ -77,6 +77,21 @@ func (d *Device) newCoupled(s *Second) error {
 		return err
 	}
 	return d.setStates(&d.cfg)
+}
+
+// nested is call, which also may be called by what it runs: the firmware executes
+// ramrods on the thread that lets it work.
+func nested(call func(fn func())) func(fn func()) {
+	within := false
+	return func(fn func()) {
+		if within {
+			fn()
+			return
+		}
+		within = true
+		call(fn)
+		within = false
+	}
 }
 
 // Second is the second engine, for the loop that drives it; nil: there is none,
@@ -281,12 +296,13 @@ func (d *Device) setCoupled(cfg *Config) error {
 	}
 	settings := d.halves(cfg)
 	c.steering.SetHash(settings[1].Key, settings[1].Hashes)
-	if err = transit(d.function.Netdev, c.states[0] == EngineFailed, cfg.CMT.States[0], settings[0]); err != nil {
+	if err = cfg.CMT.States[0].apply(d.function.Netdev, settings[0], d.core.open); err != nil {
 		return fmt.Errorf("host function: %w", err)
 	}
 	state := cfg.CMT.States[1]
 	c.call(func() {
-		if err = c.second.apply(settings[1], state); err == nil {
+		c.second.failed = state == EngineFailed
+		if err = state.apply(c.second.netdev, settings[1], d.core.open); err == nil {
 			err = c.second.irq.setTimes(&cfg.Interrupts, c.second.now)
 		}
 	})

@@ -43,8 +43,8 @@ const fromVport = 0xffff
 // engineIDs are the numbers of frames that the second engine numbers.
 const engineIDs = 1 << 48
 
-// open starts the netdev with status blocks of the second hwfn.
-func (e *Engine) open(c *Config, blocks irq.Config, s qede.Settings) (err error) {
+// compose makes the netdev with status blocks of the second hwfn.
+func (e *Engine) compose(c *Config, blocks irq.Config, sp *slowpath, s qede.Settings) (err error) {
 	if err = e.irq.init(blocks, 1, c.Queues, 0); err != nil {
 		return err
 	}
@@ -56,7 +56,8 @@ func (e *Engine) open(c *Config, blocks irq.Config, s qede.Settings) (err error)
 			}
 		})
 	}
-	e.netdev, err = qede.Open(l2.Config{Pool: e.pool, Superframes: c.Frames != Wire, Drop: e.dropFromVport, Fire: e.irq.fired}, e.irq.queueBlocks(), s)
+	e.netdev, err = qede.New(l2.Config{Pool: e.pool, Superframes: c.Frames != Wire, Drop: e.dropFromVport, Fire: e.irq.fired, Assert: sp.asserted},
+		sp.post, e.irq.queueBlocks(), s)
 	return err
 }
 
@@ -203,36 +204,13 @@ func (e *Engine) trace(p frame.Port, dir frame.Direction, f *frame.Frame, r fram
 	e.record.Data = nil
 }
 
-// apply brings the netdev to settings, at the latest when the engine works again.
-func (e *Engine) apply(s qede.Settings, state EngineState) error {
-	err := transit(e.netdev, e.failed, state, s)
-	e.failed = state == EngineFailed
-	return err
-}
-
-// transit brings an engine's netdev to a state with settings, from one in which it
-// had failed, or not.
-func transit(n *qede.Netdev, failed bool, state EngineState, s qede.Settings) (err error) {
-	switch {
-	case failed && state == EngineFailed:
-		return nil
-	case state == EngineFailed:
-		return n.Stop()
-	case failed:
-		err = n.Start(s)
-	default:
-		err = n.Apply(s)
-	}
-	if err != nil {
+// apply brings the netdev of an engine to settings, open or closed. That of an engine
+// that has failed stays closed; without filters is the fault that those of the
+// station are missing.
+func (s EngineState) apply(n *qede.Netdev, to qede.Settings, open bool) error {
+	open = open && s != EngineFailed
+	if err := n.Apply(to, open); err != nil || !open || s != EngineUnfiltered {
 		return err
-	}
-	return unfilter(n, state)
-}
-
-// unfilter is the fault that an engine's station filters are missing.
-func unfilter(n *qede.Netdev, state EngineState) error {
-	if state != EngineUnfiltered {
-		return nil
 	}
 	return n.Function().FilterUcast(l2.UcastParams{Op: l2.FilterFlush, Type: l2.FilterMAC, Sides: l2.Both})
 }

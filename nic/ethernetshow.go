@@ -38,7 +38,7 @@ func (f *function) describe(e *EthtoolInfo, most int, c *engines) {
 	e.Stats = append(all, e.Stats...)
 }
 
-// sum adds the counters of two engines; one that has failed has none.
+// sum adds the counters of two engines; one that has failed has no queues.
 func sum(a, b []qede.Stat) []qede.Stat {
 	if len(a) < len(b) {
 		a, b = b, a

@@ -28,10 +28,12 @@ type RSS struct {
 	Hashes l2.HashTypes       // kinds of packets that have a hash; others take entry 0
 }
 
-// newFunction starts the host function.
+// newFunction makes the host function. Its netdev opens when the driver has
+// loaded.
 func (d *Device) newFunction() error {
-	i := &d.interrupts
-	n, err := qede.Open(l2.Config{Pool: d.pool, Superframes: d.cfg.Frames != Wire, Drop: d.dropFromFunction, Fire: i.fired}, i.queueBlocks(), d.firstHalf(&d.cfg))
+	i, sp := &d.interrupts, &slowpath{d: d}
+	n, err := qede.New(l2.Config{Pool: d.pool, Superframes: d.cfg.Frames != Wire, Drop: d.dropFromFunction, Fire: i.fired, Assert: sp.asserted},
+		sp.post, i.queueBlocks(), d.firstHalf(&d.cfg))
 	if err != nil {
 		return fmt.Errorf("host function: %w", err)
 	}
@@ -61,7 +63,7 @@ func (d *Device) setFunction(cfg *Config) error {
 	if d.function == nil {
 		return nil
 	}
-	if err := d.function.Apply(cfg.netdev()); err != nil {
+	if err := d.function.Apply(cfg.netdev(), d.core.open); err != nil {
 		return fmt.Errorf("host function: %w", err)
 	}
 	return nil

@@ -119,6 +119,9 @@ func TestNothingLeaks(t *testing.T) {
 		e.w.run(5 * time.Millisecond)
 		h := d.Core().Lead()
 		contexts, fn := h.Contexts(), d.function.Function()
+		if s := d.Core().Show()[0]; s.SPQ.InUse != 0 || s.EQ.Waiting != 0 || fn.Asserts() != 0 || d.Core().HealthState() != "healthy" {
+			t.Errorf("seed %d: %+v %+v, %d asserts", seed, s.SPQ, s.EQ, fn.Asserts())
+		}
 		if err := d.Close(e.w.now); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}

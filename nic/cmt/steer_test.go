@@ -50,11 +50,14 @@ func blocks(queues int) (list []uint16) {
 func netdev(t *testing.T, pool frame.Pool, s qede.Settings) *qede.Netdev {
 	var n *qede.Netdev
 	var err error
-	n, err = qede.Open(l2.Config{Pool: pool, Fire: func(sb uint16, pi uint8) {
+	n, err = qede.New(l2.Config{Pool: pool, Fire: func(sb uint16, pi uint8) {
 		if pi == 0 { // of receiving
 			n.Schedule(int(sb))
 		}
-	}}, blocks(s.Queues), s)
+	}}, nil, blocks(s.Queues), s)
+	if err == nil {
+		err = n.Apply(s, true)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,8 +92,8 @@ func NewChip(kind Kind, engines, ports, functions int, mf MFMode) (*Chip, error)
 	return c, nil
 }
 
-// Handle has fn execute the ramrods of a protocol; the firmware knows those of
-// COMMON itself.
+// Handle has fn execute the ramrods of a protocol. The firmware knows those of
+// COMMON itself: fn sees them when they are done.
 func (e *Engine) Handle(p Protocol, fn Ramrods) { e.ramrods[p] = fn }
 
 // modes are the chip's, for the init tool.
@@ -212,22 +212,31 @@ func (s *storm) execute(el spq.Element) (code uint8, data uint64) {
 	if s.engine.running() == 0 {
 		return codeBadState, 0
 	}
-	if el.Protocol != cxt.Common {
-		if fn := s.engine.ramrods[el.Protocol]; fn != nil && s.started {
-			return fn(s.pf, el)
+	fn := s.engine.ramrods[el.Protocol]
+	if el.Protocol == cxt.Common {
+		if code = s.common(el); code == codeDone && fn != nil {
+			fn(s.pf, el)
 		}
-		return codeNotSupported, 0
+		return code, 0
 	}
+	if fn != nil && s.started {
+		return fn(s.pf, el)
+	}
+	return codeNotSupported, 0
+}
+
+// common does a ramrod of COMMON.
+func (s *storm) common(el spq.Element) (code uint8) {
 	switch el.Cmd {
 	case RamrodPFStart:
 		p, ok := el.Data.(PFStart)
 		if s.started || !ok {
-			return codeBadState, 0
+			return codeBadState
 		}
 		s.started, s.tunnels = true, p.Tunnels
 	case RamrodPFStop:
 		if !s.started {
-			return codeBadState, 0
+			return codeBadState
 		}
 		s.started = false
 	case RamrodPFUpdate:
@@ -236,9 +245,9 @@ func (s *storm) execute(el spq.Element) (code uint8, data uint64) {
 		}
 	case RamrodRLUpdate, RamrodEmpty:
 	default:
-		return codeNotSupported, 0
+		return codeNotSupported
 	}
-	return codeDone, 0
+	return codeDone
 }
 
 // attach is a new driver's rings.

@@ -50,6 +50,9 @@ func (h *Hwfn) Post(r spq.Request, now frame.Time) error {
 	return h.alloc.spq.Post(r, now)
 }
 
+// SlowpathCID is the connection of ramrods that are about no other.
+func (h *Hwfn) SlowpathCID() int { return h.alloc.spqCID }
+
 // Heartbeat sends the empty ramrod: whether the firmware lives.
 func (h *Hwfn) Heartbeat(now frame.Time, done Done) {
 	if h.dev.state != Running {

@@ -137,7 +137,7 @@ const (
 	PairAddZero
 	VNIAddFull
 	VNIAddDup
-	VNIDelNOF
+	GFTUpdateFail
 	codeTx FilterCode = 1 << 7
 )
 

@@ -153,11 +153,20 @@ func (fn *Function) assert(format string, args ...any) error {
 // vport is the vport with a relative id, or why there is none. Its firmware asserts
 // on ids of vports that are not started.
 func (fn *Function) vport(id int) (*vport, error) {
-	if id < 0 || id >= len(fn.vports) {
-		return nil, status.Inval.Errorf("vport %d: the function has %d", id, len(fn.vports))
-	}
-	if fn.vports[id] == nil {
+	v, err := fn.look(id)
+	if err != nil && id >= 0 && id < len(fn.vports) {
 		return nil, fn.assert("vport %d is not started", id)
+	}
+	return v, err
+}
+
+// look is vport for those who only read, which does not concern the firmware.
+func (fn *Function) look(id int) (*vport, error) {
+	switch {
+	case id < 0 || id >= len(fn.vports):
+		return nil, status.Inval.Errorf("vport %d: the function has %d", id, len(fn.vports))
+	case fn.vports[id] == nil:
+		return nil, status.Inval.Errorf("vport %d is not started", id)
 	}
 	return fn.vports[id], nil
 }

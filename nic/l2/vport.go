@@ -106,6 +106,23 @@ func (fn *Function) VportStop(id int) error {
 	return nil
 }
 
+// Reset is the end of the function in the chip, whatever its driver has stopped:
+// frames that wait are lost, and nothing passes any more.
+func (fn *Function) Reset() {
+	for len(fn.txq) > 0 {
+		_ = fn.TxQueueStop(fn.txq[0])
+	}
+	for i := range fn.zones {
+		if q := fn.zones[i].rx; q != nil {
+			_ = fn.RxQueueStop(q)
+		}
+	}
+	for len(fn.started) > 0 {
+		_ = fn.VportStop(fn.started[0].id)
+	}
+	fn.rules, fn.tunnels, fn.tunnelled = rules{}, TunnelParams{}, false
+}
+
 // list brings started up to date.
 func (fn *Function) list() {
 	fn.started = fn.started[:0]

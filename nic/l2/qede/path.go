@@ -72,7 +72,7 @@ func (n *Netdev) Deliver(link frame.Link) (waiting bool) {
 // names, unless it answers why not: then the frame stays the caller's.
 func (n *Netdev) Queue(f *frame.Frame) frame.DropReason {
 	if len(n.txq) == 0 {
-		return frame.DropTxQueue
+		return frame.DropVport
 	}
 	q := n.txq[int(f.Queue)%len(n.txq)]
 	r := n.post(q, f)

@@ -3,6 +3,8 @@
 // its queues in the order that the device wants, keeps receive buffers posted,
 // and helps itself when there are more addresses or VLANs than filters: then all
 // of them pass.
+// What it asks of the device goes by the slowpath, as ramrods; only rates are the
+// scheduler's registers.
 //
 // Settings are declared: Apply brings the device to them, from whatever it was.
 package qede
@@ -69,6 +71,7 @@ func (s *Settings) restart() restart {
 // Netdev is an Ethernet function with its driver.
 type Netdev struct {
 	fn  *l2.Function
+	sp  l2.Slowpath
 	cfg l2.Config
 	s   Settings
 	rxq []*l2.RxQueue
@@ -85,14 +88,24 @@ type Netdev struct {
 	sent, received l2.Cutter
 }
 
-// Open starts a netdev; blocks has the status block of each queue pair that
-// there may be. The errors are those of Apply.
-func Open(cfg l2.Config, blocks []uint16, s Settings) (*Netdev, error) {
-	n := &Netdev{fn: l2.New(cfg), cfg: cfg, blocks: blocks}
-	if err := n.Start(s); err != nil {
+// New returns a netdev that is closed, whose ramrods post sends, at once to the
+// firmware if it is nil; blocks has the status block of each queue pair that there
+// may be. The errors are those of Check.
+func New(cfg l2.Config, post func(*l2.Ramrod) error, blocks []uint16, s Settings) (*Netdev, error) {
+	n := &Netdev{fn: l2.New(cfg), cfg: cfg, blocks: blocks, s: s}
+	if post == nil {
+		post = n.execute
+	}
+	n.sp.Post = post
+	if err := n.check(&s); err != nil {
 		return nil, err
 	}
 	return n, nil
+}
+
+func (n *Netdev) execute(r *l2.Ramrod) error {
+	n.fn.Execute(r)
+	return r.Err
 }
 
 // Function is the device below the driver.
@@ -105,38 +118,39 @@ func (n *Netdev) Settings() Settings { return n.s }
 // want of filters, too, and likewise all VLANs.
 func (n *Netdev) Mode() (promisc, allMulti, anyVLAN bool) { return n.promisc, n.allMulti, n.anyVLAN }
 
-// Apply brings the device to new settings, or leaves it as it is and says with
-// INVAL what cannot be. A change of queues or rings stops and starts the vport:
-// frames that wait in its queues are lost, as on a reload of the driver.
-func (n *Netdev) Apply(s Settings) error {
+// Apply brings the netdev to new settings, open or closed, or leaves it as it is and
+// says with INVAL what cannot be. A change of queues or rings stops and starts the
+// vport: frames that wait in its queues are lost, as on a reload of the driver. Other
+// errors are the slowpath's, and leave half of it done.
+func (n *Netdev) Apply(s Settings, open bool) (err error) {
 	if err := n.check(&s); err != nil {
 		return err
 	}
-	before := n.s
+	before, was := n.s, n.open()
 	n.s = s
-	var err error
 	switch {
+	case !was && !open:
+		return nil
+	case !open:
+		return n.stop()
+	case !was:
+		err = n.start()
 	case before.restart() != s.restart():
-		err = errorsOf(n.Stop(), n.start())
+		if err = n.stop(); err == nil {
+			err = n.start()
+		}
 	case before.MTU != s.MTU:
 		off := false
-		err = errorsOf(n.fn.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off}), n.fn.VportUpdate(l2.UpdateParams{MTU: &s.MTU}))
+		err = errorsOf(n.sp.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off}), n.sp.VportUpdate(l2.UpdateParams{MTU: &s.MTU}))
 	}
-	return errorsOf(err, n.settle())
-}
-
-// Start starts a netdev that Stop has stopped, with new settings. The errors are
-// those of Apply.
-func (n *Netdev) Start(s Settings) error {
-	if err := n.check(&s); err != nil {
-		return err
-	}
-	n.s = s
-	if err := n.start(); err != nil {
+	if err != nil {
 		return err
 	}
 	return n.settle()
 }
+
+// open tells whether the queues are started.
+func (n *Netdev) open() bool { return len(n.rxq) > 0 }
 
 // Check tells what Apply would refuse.
 func (n *Netdev) Check(s Settings) error { return n.check(&s) }

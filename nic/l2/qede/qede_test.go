@@ -46,14 +46,17 @@ type world struct {
 func open(t *testing.T, s Settings) *world {
 	w := &world{T: t, pool: buf.NewPool(4096, 2048), room: 1000}
 	var err error
-	w.Netdev, err = Open(l2.Config{
+	w.Netdev, err = New(l2.Config{
 		Pool: w.pool, Assert: func(s string) { w.asserts = append(w.asserts, s) },
 		Fire: func(sb uint16, pi uint8) {
 			if pi == rxPI && !w.masked {
 				w.Schedule(int(sb) - firstBlock)
 			}
 		},
-	}, blocks, s)
+	}, nil, blocks, s)
+	if err == nil {
+		err = w.Apply(s, true)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +69,7 @@ func (w *world) Transmit(f *frame.Frame) { w.out = append(w.out, f) }
 
 func (w *world) apply(s Settings) {
 	w.Helper()
-	if err := w.Apply(s); err != nil {
+	if err := w.Apply(s, true); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -107,7 +110,7 @@ func (w *world) take() int {
 
 func (w *world) end() {
 	w.Helper()
-	if err := w.Stop(); err != nil || w.pool.Lent() != 0 || len(w.asserts) != 0 {
+	if err := w.Apply(w.Settings(), false); err != nil || w.pool.Lent() != 0 || len(w.asserts) != 0 {
 		w.Errorf("%v, %d frames lost, asserted %q", err, w.pool.Lent(), w.asserts)
 	}
 }
@@ -253,13 +256,13 @@ func TestRefused(t *testing.T) {
 		s := settings()
 		s.Promisc, s.Queues = true, 1
 		change(&s)
-		if err := w.Apply(s); status.Of(err) != status.Inval {
+		if err := w.Apply(s, true); status.Of(err) != status.Inval {
 			t.Errorf("%s: %v", name, err)
 		}
 		if now := w.Settings(); now.Promisc != before.Promisc || now.Queues != 1 || !w.in(own, 0) || w.in(ether.Addr{2, 7}, 0) {
 			t.Errorf("%s changed something", name)
 		}
-		if n, err := Open(l2.Config{Pool: w.pool}, blocks, s); err == nil || n != nil {
+		if n, err := New(l2.Config{Pool: w.pool}, nil, blocks, s); err == nil || n != nil {
 			t.Errorf("%s: opened", name)
 		}
 	}
@@ -308,7 +311,7 @@ func TestReload(t *testing.T) {
 	s.Rules[0].DstPort = 1
 	w.apply(s)
 	s.Queues = 2
-	if err := w.Apply(s); status.Of(err) != status.Inval { // the table names queue 3
+	if err := w.Apply(s, true); status.Of(err) != status.Inval { // the table names queue 3
 		t.Errorf("%v", err)
 	}
 	s.Table = nil
@@ -341,8 +344,8 @@ func TestReload(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	w.end()
-	if w.Stats() != nil || w.Queue(nil) == frame.DropNone {
-		t.Error("it runs after Stop")
+	if len(w.QueueStats()) != 0 || w.Stats()[0].Value != 0 || w.Queue(nil) != frame.DropVport || w.Function().Asserts() != 0 {
+		t.Error("it runs after it was closed")
 	}
 }
 

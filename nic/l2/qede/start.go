@@ -15,19 +15,19 @@ const (
 
 // start starts the vport and its queues, in the order that the device wants.
 func (n *Netdev) start() error {
-	err := n.fn.VportStart(l2.StartParams{MTU: n.s.MTU, TPA: n.s.TPA, DropTTL0: n.s.DropTTL0})
+	err := n.sp.VportStart(l2.StartParams{MTU: n.s.MTU, TPA: n.s.TPA, DropTTL0: n.s.DropTTL0})
 	for id := 0; id < n.s.Queues && err == nil; id++ {
 		err = n.startPair(id)
 	}
 	if err != nil {
-		return errorsOf(err, n.Stop())
+		return errorsOf(err, n.stop())
 	}
 	return nil
 }
 
 func (n *Netdev) startPair(id int) error {
 	p := l2.QueueParams{Queue: id, SB: n.blocks[id], PI: rxPI, Size: n.s.RxRing}
-	rxq, err := n.fn.RxQueueStart(p, bufSize)
+	rxq, err := n.sp.RxQueueStart(p, bufSize)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (n *Netdev) startPair(id int) error {
 		return err
 	}
 	p.PI, p.Size = txPI, n.s.TxRing
-	txq, err := n.fn.TxQueueStart(p, 0)
+	txq, err := n.sp.TxQueueStart(p, 0)
 	if err != nil {
 		return err
 	}
@@ -44,20 +44,19 @@ func (n *Netdev) startPair(id int) error {
 	return nil
 }
 
-// Stop stops what start has started, in reverse order. Nothing passes until Apply
-// changes settings that start it again.
-func (n *Netdev) Stop() error {
+// stop stops what start has started, in reverse order.
+func (n *Netdev) stop() error {
 	off := false
-	err := n.fn.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off})
+	err := n.sp.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off})
 	for i := len(n.txq) - 1; i >= 0; i-- {
-		err = errorsOf(err, n.fn.TxQueueStop(n.txq[i]))
+		err = errorsOf(err, n.sp.TxQueueStop(n.txq[i]))
 	}
 	for i := len(n.rxq) - 1; i >= 0; i-- {
-		err = errorsOf(err, n.fn.RxQueueStop(n.rxq[i]))
+		err = errorsOf(err, n.sp.RxQueueStop(n.rxq[i]))
 	}
 	n.rxq, n.txq, n.napi = n.rxq[:0], n.txq[:0], n.napi[:0]
 	n.received.Segments.Discard()
-	return errorsOf(err, n.removeRules(), n.fn.VportStop(0))
+	return errorsOf(err, n.removeRules(), n.sp.VportStop(0))
 }
 
 // settle brings a vport that runs to the settings: the update that activates
@@ -72,7 +71,7 @@ func (n *Netdev) settle() error {
 		tpa := l2.DefaultTPA(n.s.MTU)
 		update.TPA = &tpa
 	}
-	return errorsOf(n.fn.VportUpdate(update), n.fn.SetTunnels(n.s.Tunnel), n.setRules(), n.classify(), n.fn.SetVportRate(0, n.s.TxMaxRate))
+	return errorsOf(n.sp.VportUpdate(update), n.sp.SetTunnels(n.s.Tunnel), n.setRules(), n.classify(), n.fn.SetVportRate(0, n.s.TxMaxRate))
 }
 
 // rss is the RSS table over the queues in use; one queue needs none.
@@ -98,7 +97,7 @@ func (s *Settings) entry(i int) int {
 func (n *Netdev) setRules() error {
 	err := n.removeRules()
 	for _, r := range n.s.Rules {
-		if err = errorsOf(err, n.fn.AddRule(l2.Rule{Tuple: r.Tuple, Drop: r.Drop, Queue: r.Queue})); err == nil {
+		if err = errorsOf(err, n.sp.AddRule(l2.Rule{Tuple: r.Tuple, Drop: r.Drop, Queue: r.Queue})); err == nil {
 			n.rules = append(n.rules, r.Tuple)
 		}
 	}
@@ -107,7 +106,7 @@ func (n *Netdev) setRules() error {
 
 func (n *Netdev) removeRules() (err error) {
 	for _, t := range n.rules {
-		err = errorsOf(err, n.fn.RemoveRule(t))
+		err = errorsOf(err, n.sp.RemoveRule(t))
 	}
 	n.rules = n.rules[:0]
 	return err
@@ -129,7 +128,7 @@ func (n *Netdev) classify() error {
 	case n.allMulti:
 		mode = l2.AllMulti
 	}
-	return errorsOf(err, n.fn.FilterAccept(0, l2.AcceptParams{UpdateRx: true, UpdateTx: true, Rx: mode, Tx: l2.Regular}, &n.anyVLAN))
+	return errorsOf(err, n.sp.FilterAccept(0, l2.AcceptParams{UpdateRx: true, UpdateTx: true, Rx: mode, Tx: l2.Regular}, &n.anyVLAN))
 }
 
 func countVLANs(list []uint16) (count int) {
@@ -144,7 +143,7 @@ func countVLANs(list []uint16) (count int) {
 }
 
 func (n *Netdev) filter(op l2.Opcode, typ l2.FilterType, a ether.Addr, vlan uint16) error {
-	return n.fn.FilterUcast(l2.UcastParams{Op: op, Type: typ, Sides: l2.Both, MAC: a, VLAN: vlan})
+	return n.sp.FilterUcast(l2.UcastParams{Op: op, Type: typ, Sides: l2.Both, MAC: a, VLAN: vlan})
 }
 
 // addrs sets the station's own address and, if they all fit, the others.
@@ -168,7 +167,7 @@ func (n *Netdev) groups() error {
 	if len(list) > l2.MaxMcast {
 		list = nil
 	}
-	return n.fn.FilterMcast(l2.McastParams{Op: l2.FilterAdd, MACs: list})
+	return n.sp.FilterMcast(l2.McastParams{Op: l2.FilterAdd, MACs: list})
 }
 
 // vlans sets VLAN filters while there are some; with the first, that for frames

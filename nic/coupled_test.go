@@ -391,7 +391,7 @@ func TestTwoHwfns(t *testing.T) {
 func TestSecondEngineAllocatesNothing(t *testing.T) {
 	e := newTwoEngines(t, 1, Config{})
 	e.n.dev.SetTracer(nil)
-	b := e.frame(e.n.dev.cfg.MAC, 0, 1000)
+	var b []byte
 	for port := uint16(1000); ; port++ {
 		if b = e.frame(e.n.dev.cfg.MAC, 0, port); len(e.in(b)) == 1 && e.h.queues[0] == 1 {
 			break

@@ -67,7 +67,6 @@ func TestLinkFollowsWireAndDriver(t *testing.T) {
 		t.Error("no carrier, and link")
 	}
 	n.dev.LinkUp(w.now)
-	sent := n.counter("tx_packets")
 	n.set("link=down")
 	if n.link("link") != "down" || n.passes() || !slices.Equal(light, []bool{false}) || n.link("transmitter") != "off" {
 		t.Errorf("the driver wants no link: %v, light %v", n.dev.ShowLink(), light)
@@ -77,7 +76,7 @@ func TestLinkFollowsWireAndDriver(t *testing.T) {
 	if n.passes() {
 		t.Error("the carrier came, and the driver wants no link")
 	}
-	sent = n.counter("tx_packets")
+	sent := n.counter("tx_packets")
 	n.set("link=up")
 	if n.link("link") != "up" || !n.passes() || !slices.Equal(light, []bool{false, true}) || n.counter("tx_packets") == sent {
 		t.Errorf("up again: %v, light %v, announced %d", n.dev.ShowLink(), light, n.counter("tx_packets")-sent)

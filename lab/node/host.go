@@ -23,7 +23,6 @@ type hostTAP struct {
 	ports []*loop.Port
 	// engines share the TAP: each has its queues in turn.
 	engines int
-	ended   bool
 }
 
 // openHost opens the host TAP and, if the NIC is to be what the operating system

@@ -20,7 +20,6 @@ type allocated struct {
 	eq     *spq.EQ
 	eqPI   int
 	consQ  *chain.Chain
-	leaked int
 }
 
 // SetPFParams says what a hwfn shall be able to do; all of them need it before

@@ -35,7 +35,6 @@ type mailbox struct {
 	role         string
 	info         FuncInfo
 	shares       map[Resource]Share
-	noShares     bool
 	dead         error // of Init and FuncInfo
 	refuse       error
 	log          []string

@@ -304,6 +304,23 @@ func TestEngineRingIsFull(t *testing.T) {
 	if ring == 0 || uint64(len(e.h.got))+ring+queue != uint64(len(batch)) || e.w.pool.Lent() != 0 {
 		t.Errorf("%d of %d arrive, %d and %d dropped, %d lent", len(e.h.got), len(batch), ring, queue, e.w.pool.Lent())
 	}
+	// Nor is there more room for what it sends in the first one's stead.
+	e.set("engine0", "failed")
+	e.n.room = len(batch)
+	batch = batch[:0]
+	for range 2 * cmt.RingFrames {
+		b := e.frame(e.s.mac, 0, 9)
+		f := e.w.pool.Get(len(b))
+		f.Append(b)
+		batch = append(batch, f)
+	}
+	e.s.take()
+	e.n.dev.Receive(frame.Host, batch, e.w.now)
+	e.w.run(time.Millisecond)
+	ring = e.n.counter("rx_drop_engine_ring_full") - ring
+	if sent := len(e.s.take()); ring != cmt.RingFrames || e.n.counter("engine_resent") != cmt.RingFrames || sent == 0 || e.w.pool.Lent() != 0 {
+		t.Errorf("in the other's stead %d of %d leave, %d dropped, %d passed on, %d lent", sent, len(batch), ring, e.n.counter("engine_resent"), e.w.pool.Lent())
+	}
 }
 
 // CM-07 CM-08

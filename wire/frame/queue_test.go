@@ -39,3 +39,31 @@ func TestQueue(t *testing.T) {
 		t.Error("a bound of 0 took a frame")
 	}
 }
+
+// counting is a pool that counts what it gets back.
+type counting struct{ released int }
+
+func (*counting) Get(int) *Frame { return nil }
+func (c *counting) Put(*Frame)   { c.released++ }
+
+// Frames behind the first few are released, the others stay.
+func TestQueueTruncate(t *testing.T) {
+	var q Queue
+	var pool counting
+	for n := range 9 {
+		f := New(make([]byte, 8), &pool)
+		f.ID = uint64(n)
+		q.Push(f, 9)
+	}
+	q.Pop().Release()
+	q.Truncate(20)
+	q.Truncate(3)
+	if pool.released != 1+5 || q.Len() != 3 {
+		t.Errorf("%d released, %d left", pool.released, q.Len())
+	}
+	for want := uint64(1); want <= 3; want++ {
+		if f := q.Pop(); f == nil || f.ID != want {
+			t.Errorf("%v instead of frame %d", f, want)
+		}
+	}
+}

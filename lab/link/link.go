@@ -187,7 +187,7 @@ func ipNet(p netip.Prefix) *net.IPNet {
 // Addrs lists a link's addresses.
 func (n *Net) Addrs(name string) (list []netip.Prefix, err error) {
 	err = n.with("look at", name, func(l netlink.Link) error {
-		addrs, err := n.h.AddrList(l, netlink.FAMILY_ALL)
+		addrs, err := n.addrList(l)
 		for _, a := range addrs {
 			ones, _ := a.Mask.Size()
 			if ip, ok := netip.AddrFromSlice(a.IP); ok {
@@ -201,7 +201,7 @@ func (n *Net) Addrs(name string) (list []netip.Prefix, err error) {
 
 // Names lists the links of the namespace.
 func (n *Net) Names() ([]string, error) {
-	links, err := n.h.LinkList()
+	links, err := n.linkList()
 	if err != nil {
 		return nil, wrap("list", "links", err)
 	}

@@ -48,7 +48,7 @@ func (n *Net) NetdevAt(index int) (Netdev, error) {
 
 // Netdevs describes all links of the namespace, by index.
 func (n *Net) Netdevs() (map[int]Netdev, error) {
-	links, err := n.h.LinkList()
+	links, err := n.linkList()
 	if err != nil {
 		return nil, wrap("list", "links", err)
 	}
@@ -60,41 +60,36 @@ func (n *Net) Netdevs() (map[int]Netdev, error) {
 }
 
 // Follow calls change, from a goroutine of its own, with each change of any
-// link of the namespace. stop ends that and waits for the goroutine.
+// link of the namespace; with every link after changes were lost. stop ends
+// that and waits for the goroutine.
 func (n *Net) Follow(change func(Netdev)) (stop func(), err error) {
-	updates, done, err := n.subscribe()
-	if err != nil {
-		return nil, wrap("follow", "links", err)
+	f := follower[netlink.LinkUpdate]{open: openLinks}
+	f.change = func(u netlink.LinkUpdate) {
+		d := netdev(u.Link)
+		d.Gone = u.Header.Type == unix.RTM_DELLINK
+		change(d)
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for u := range updates {
-			d := netdev(u.Link)
-			d.Gone = u.Header.Type == unix.RTM_DELLINK
+	f.missed = func() {
+		all, _ := n.Netdevs() // as good as none
+		for _, d := range all {
 			change(d)
 		}
-	}()
-	return func() { close(done); <-ended }, nil
+	}
+	stop, err = f.follow(n)
+	return stop, wrap("follow", "links", err)
 }
 
-// subscribe asks for the changes of links until done is closed.
-func (n *Net) subscribe() (updates chan netlink.LinkUpdate, done chan struct{}, err error) {
-	updates, done = make(chan netlink.LinkUpdate), make(chan struct{})
+// openLinks asks for the changes of links until done is closed.
+func openLinks(updates chan<- netlink.LinkUpdate, done <-chan struct{}, at *netns.NsHandle) error {
 	// ListExisting would need CAP_NET_ADMIN: its request goes to the group.
-	var options netlink.LinkSubscribeOptions
-	if !n.ns.IsCurrent() {
-		at := netns.NsHandle(n.ns.Fd())
-		options.Namespace = &at
-	}
-	return updates, done, netlink.LinkSubscribeWithOptions(updates, done, options)
+	return netlink.LinkSubscribeWithOptions(updates, done, netlink.LinkSubscribeOptions{Namespace: at})
 }
 
 // HardwareLists returns, by index of the link, the secondary unicast and the
 // multicast addresses that the kernel wants it to receive, in ascending
 // order.
 func (n *Net) HardwareLists() (lists map[int][]net.HardwareAddr, err error) {
-	entries, err := n.h.NeighList(0, unix.AF_BRIDGE)
+	entries, err := whole(func() ([]netlink.Neigh, error) { return n.h.NeighList(0, unix.AF_BRIDGE) })
 	if err != nil {
 		return nil, wrap("list", "hardware addresses", err)
 	}
@@ -174,7 +169,7 @@ func (n *Net) SetLearning(name string, on bool) error {
 // Ports lists the ports of a bridge.
 func (n *Net) Ports(bridge string) (names []string, err error) {
 	err = n.with("look at", bridge, func(br netlink.Link) error {
-		links, err := n.h.LinkList()
+		links, err := n.linkList()
 		for _, l := range links {
 			if l.Attrs().MasterIndex == br.Attrs().Index {
 				names = append(names, l.Attrs().Name)

@@ -12,7 +12,7 @@ import (
 // address detection still tries or has found to be another station's.
 func (n *Net) Settled(name string) (list []netip.Prefix, err error) {
 	err = n.with("look at", name, func(l netlink.Link) error {
-		addrs, err := n.h.AddrList(l, netlink.FAMILY_ALL)
+		addrs, err := n.addrList(l)
 		for _, a := range addrs {
 			ip, ok := netip.AddrFromSlice(a.IP)
 			if !ok || a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 && a.Flags&unix.IFA_F_OPTIMISTIC == 0 {
@@ -29,21 +29,10 @@ func (n *Net) Settled(name string) (list []netip.Prefix, err error) {
 // FollowAddrs calls change, from a goroutine of its own, after each change of
 // any address of the namespace. stop ends that and waits for the goroutine.
 func (n *Net) FollowAddrs(change func()) (stop func(), err error) {
-	updates, done := make(chan netlink.AddrUpdate), make(chan struct{})
-	var options netlink.AddrSubscribeOptions
-	if !n.ns.IsCurrent() {
-		at := netns.NsHandle(n.ns.Fd())
-		options.Namespace = &at
+	f := follower[netlink.AddrUpdate]{change: func(netlink.AddrUpdate) { change() }, missed: change}
+	f.open = func(updates chan<- netlink.AddrUpdate, done <-chan struct{}, at *netns.NsHandle) error {
+		return netlink.AddrSubscribeWithOptions(updates, done, netlink.AddrSubscribeOptions{Namespace: at})
 	}
-	if err := netlink.AddrSubscribeWithOptions(updates, done, options); err != nil {
-		return nil, wrap("follow", "addresses", err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for range updates {
-			change()
-		}
-	}()
-	return func() { close(done); <-ended }, nil
+	stop, err = f.follow(n)
+	return stop, wrap("follow", "addresses", err)
 }

@@ -35,7 +35,7 @@ func (n *Net) Get(name string) (i Info, err error) {
 
 // All describes every link of the namespace, in the kernel's order.
 func (n *Net) All() ([]Info, error) {
-	links, err := n.h.LinkList()
+	links, err := n.linkList()
 	if err != nil {
 		return nil, wrap("list", "links", err)
 	}
@@ -53,7 +53,7 @@ func (n *Net) All() ([]Info, error) {
 func (n *Net) describe(l netlink.Link) (Info, error) {
 	a := l.Attrs()
 	i := Info{Name: a.Name, Kind: l.Type(), MTU: a.MTU, Bridge: a.MasterIndex != 0, Live: live(l), Up: a.Flags&net.FlagUp != 0}
-	addrs, err := n.h.AddrList(l, netlink.FAMILY_ALL)
+	addrs, err := n.addrList(l)
 	if err != nil {
 		return i, wrap("list addresses of", a.Name, err)
 	}
@@ -125,32 +125,28 @@ func (n *Net) EphemeralPorts() (low, high uint16, err error) {
 // alive (brought up, with a carrier), and again each time that changes. stop
 // ends the watch and waits for its goroutine.
 func (n *Net) Watch(name string, change func(live bool)) (stop func(), err error) {
-	updates, done, err := n.subscribe()
-	if err != nil {
-		return nil, wrap("watch", name, err)
-	}
 	existing, err := n.Get(name)
 	if err != nil {
-		close(done)
-		for range updates { // until the subscription has ended
-		}
 		return nil, err
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		was := existing.Live
-		change(was)
-		for u := range updates {
-			if u.Attrs().Name != name {
-				continue
-			}
-			is := live(u.Link) && u.Header.Type != unix.RTM_DELLINK
-			if is != was {
-				change(is)
-			}
-			was = is
+	was := existing.Live
+	is := func(now bool) {
+		if now != was {
+			change(now)
 		}
-	}()
-	return func() { close(done); <-ended }, nil
+		was = now
+	}
+	look := func() {
+		now, err := n.Get(name)
+		is(err == nil && now.Live)
+	}
+	f := follower[netlink.LinkUpdate]{open: openLinks, missed: look}
+	f.begin = func() { change(was); look() }
+	f.change = func(u netlink.LinkUpdate) {
+		if u.Attrs().Name == name {
+			is(live(u.Link) && u.Header.Type != unix.RTM_DELLINK)
+		}
+	}
+	stop, err = f.follow(n)
+	return stop, wrap("watch", name, err)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -167,8 +168,13 @@ func TestManagerFailsOver(t *testing.T) {
 	writeVESWs(t, second.path, 2, blue+"  - {name: red, id: 3, members: [\"h1\"]}\n")
 	must(t, second.Reload())
 	await(t, "vESW 3 has a host TAP", func() bool { return h[1].net.Exists("opa-vesw3") })
-	plan, err := second.Plan(t.Context(), second.cfg.Fabric)
-	must(t, err)
+	var plan []string
+	await(t, "all agents answer in time", func() bool {
+		var err error
+		plan, err = second.Plan(t.Context(), second.cfg.Fabric)
+		must(t, err)
+		return !slices.ContainsFunc(plan, func(l string) bool { return strings.Contains(l, "does not answer") })
+	})
 	if len(plan) != 1 || !strings.HasPrefix(plan[0], "- port h1: vport") {
 		t.Errorf("to go back would be %q", plan)
 	}

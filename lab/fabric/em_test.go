@@ -168,6 +168,7 @@ func TestManagerFailsOver(t *testing.T) {
 	writeVESWs(t, second.path, 2, blue+"  - {name: red, id: 3, members: [\"h1\"]}\n")
 	must(t, second.Reload())
 	await(t, "vESW 3 has a host TAP", func() bool { return h[1].net.Exists("opa-vesw3") })
+	second.cfg.Timing.Settle = 30 * time.Second // how long an observer reads at most, before it says what it could not
 	var plan []string
 	await(t, "all agents answer in time", func() bool {
 		var err error

@@ -300,8 +300,9 @@ func (d *Device) pollCore(now frame.Time) frame.Time {
 	return next
 }
 
-// Close ends the NIC: the driver core goes back to hw_remove, status blocks are released. What hinders it is told, and does not keep
-// it from closing. A second call does nothing.
+// Close ends the NIC: the driver core goes back to hw_remove, status blocks are
+// released. What hinders it is told, and does not keep it from closing. A second
+// call does nothing.
 func (d *Device) Close(now frame.Time) (err error) {
 	if d.management.closed {
 		return nil
@@ -309,8 +310,7 @@ func (d *Device) Close(now frame.Time) (err error) {
 	d.now, d.management.loaded, d.management.closed = now, false, true
 	d.coreDown(now, func(_ frame.Time, e error) { err = e })
 	d.pump(now)
-	for i := range d.interrupts.blocks {
-		err = errors.Join(err, d.interrupts.dev.Hwfns[0].SBRelease(d.interrupts.blocks[i].SB))
-	}
+	err = errors.Join(err, d.interrupts.release(0))
+	d.coupled.look(func(e *Engine) { err = errors.Join(err, e.irq.release(1)) })
 	return err
 }

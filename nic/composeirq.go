@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,6 +115,14 @@ func (d *Device) ownQueues() int {
 		return 1
 	}
 	return d.cfg.Queues
+}
+
+// release gives the status blocks back to the hwfn.
+func (i *interrupts) release(hwfn int) (err error) {
+	for b := range i.blocks {
+		err = errors.Join(err, i.dev.Hwfns[hwfn].SBRelease(i.blocks[b].SB))
+	}
+	return err
 }
 
 // share gives the queues the first blocks and the CNQs the rest. If nothing is

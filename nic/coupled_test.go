@@ -388,6 +388,9 @@ func TestTwoHwfns(t *testing.T) {
 	if n := e.n.dev.Core().Health().Leaked; n != 0 {
 		t.Errorf("%d connection ids leaked", n)
 	}
+	if n := e.n.dev.coupled.second.irq.dev.Hwfns[1].Num(); n.Free != n.Cnt {
+		t.Errorf("status blocks of the second engine are left: %+v", n)
+	}
 	for name, c := range map[string]Config{
 		"engines":      {Engines: 3},
 		"MSI":          {Engines: 2, Interrupts: Interrupts{Mode: "msi"}},

@@ -56,7 +56,7 @@ func (e *Engine) compose(c *Config, blocks irq.Config, sp *slowpath, s qede.Sett
 			}
 		})
 	}
-	e.netdev, err = qede.New(l2.Config{Pool: e.pool, Superframes: c.Frames != Wire, Drop: e.dropFromVport, Fire: e.irq.fired, Assert: sp.asserted},
+	e.netdev, err = qede.New(l2.Config{Pool: e.pool, Engines: c.Engines, Superframes: c.Frames != Wire, Drop: e.dropFromVport, Fire: e.irq.fired, Assert: sp.asserted},
 		sp.post, e.irq.queueBlocks(), s)
 	return err
 }

@@ -32,7 +32,7 @@ type RSS struct {
 // loaded.
 func (d *Device) newFunction() error {
 	i, sp := &d.interrupts, &slowpath{d: d}
-	n, err := qede.New(l2.Config{Pool: d.pool, Superframes: d.cfg.Frames != Wire, Drop: d.dropFromFunction, Fire: i.fired, Assert: sp.asserted},
+	n, err := qede.New(l2.Config{Pool: d.pool, Engines: d.cfg.Engines, Superframes: d.cfg.Frames != Wire, Drop: d.dropFromFunction, Fire: i.fired, Assert: sp.asserted},
 		sp.post, i.queueBlocks(), d.firstHalf(&d.cfg))
 	if err != nil {
 		return fmt.Errorf("host function: %w", err)

@@ -17,6 +17,7 @@ import (
 
 	"tapir/lab/ctl"
 	"tapir/lab/fabric"
+	"tapir/nic/loop"
 )
 
 func newEM() *cobra.Command {
@@ -82,7 +83,7 @@ func runEM(ctx context.Context, file string, cfg fabric.EMConfig, out, errOut io
 			case <-ctx.Done():
 				return
 			case <-hangups:
-				if err := m.Reload(); err != nil {
+				if err := m.Reload(); err != nil && !errors.Is(err, loop.ErrClosed) {
 					fmt.Fprintf(errOut, "%s: not reloaded: %s\n", m.Name(), oneLine(err.Error()))
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"tapir/lab/link"
@@ -68,7 +69,8 @@ func (n *Node) follow() error {
 		defer close(ended)
 		f.run(over)
 	}()
-	n.kernel.undo = append(n.kernel.undo, func() { close(over); <-ended; f.stop() })
+	n.kernel.rest = sync.OnceFunc(func() { close(over); <-ended; f.stop() })
+	n.kernel.undo = append(n.kernel.undo, n.kernel.rest)
 	return nil
 }
 

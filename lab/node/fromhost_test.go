@@ -175,3 +175,27 @@ func TestCarrierFollows(t *testing.T) {
 	must(t, links.Up("host0"))
 	await(t, "both are alive again", func() bool { return live("host0") && live(link.PairTAP) })
 }
+
+// A NIC that ends while its host TAP changes has nothing to complain of.
+func TestEndsInSilence(t *testing.T) {
+	p, err := link.NewPair(1500, false)
+	must(t, err)
+	t.Cleanup(p.Close)
+	for i := range 30 {
+		log := &notes{}
+		n, err := Start(t.Context(), Config{Name: "a", NS: p.A.NS, TAP: "wire", HostTAP: "host0", IPFromHost: true, Log: log})
+		must(t, err)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for mtu := 1400; p.A.Net.SetMTU("host0", mtu) == nil; mtu = 2800 - mtu + i {
+			}
+		}()
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		must(t, n.Close())
+		<-ended
+		if log.String() != "" {
+			t.Fatalf("it said %q", log.String())
+		}
+	}
+}

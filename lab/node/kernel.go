@@ -20,11 +20,12 @@ type kernelSide struct {
 	owned bool // ns is ours to close
 	links *link.Net
 	undo  []func()
+	rest  func() // ends the following of the host TAP
 	hints []string
 }
 
 func openKernelSide(ns *netns.NS) (*kernelSide, error) {
-	k := &kernelSide{ns: ns}
+	k := &kernelSide{ns: ns, rest: func() {}}
 	if ns == nil {
 		current, err := netns.Current()
 		if err != nil {

@@ -359,6 +359,9 @@ func (n *Node) Close() error {
 
 // end stops the loop and undoes what was done to the kernel's side.
 func (n *Node) end() {
+	if n.kernel != nil {
+		n.kernel.rest() // it complains of TAPs that go
+	}
 	n.cancel()
 	<-n.done
 	n.second.end()

@@ -16,8 +16,9 @@ import (
 const (
 	progressEvery = time.Second
 	// closeWithin is how long a graceful disconnect may take before the
-	// connection is aborted.
-	closeWithin = 2 * time.Second
+	// connection is aborted, which the peer takes for a failure: longer than
+	// it takes TCP to send a lost FIN for the third time.
+	closeWithin = 10 * time.Second
 )
 
 // ctlSize is the largest control message: a SHA-256.

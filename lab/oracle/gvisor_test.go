@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"testing"
-	"time"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
@@ -25,25 +23,6 @@ import (
 	"tapir/lab/link"
 	"tapir/nic/tap"
 )
-
-// patience bounds a cell; it only ends one that is stuck.
-const patience = 3 * time.Minute
-
-// TestGVisor holds the NIC's TCP against gVisor's netstack.
-func TestGVisor(t *testing.T) {
-	for i, c := range interop.Of("gvisor", interop.Pairwise()) {
-		t.Run(c.String(), func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			r, err := interop.Run(ctx, c, c.Octets(), uint64(i), attach)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Log(r)
-		})
-	}
-}
 
 // netstack is gVisor's network stack on a TAP of its own, which a bridge
 // joins to the NIC's.

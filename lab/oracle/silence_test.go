@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds a cell; it only ends one that is stuck.
-const patience = 8 * time.Minute
+const patience = 12 * time.Minute
 
 // silence is far more than netstack takes to send again what is not
 // acknowledged.

@@ -24,10 +24,10 @@ fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 build     = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 # What takes longest begins first. The runner's own room begins with a dot, which
 # ./... leaves out.
-packages  = ./lab/programs ./lab/demo ./lab/testbed ./... ./.ci/gotest
+packages  = ./lab/check/programs ./lab/tool/demo ./lab/run/real ./... ./.ci/gotest
 # Implementations to test against that users shall not inherit live in a module
 # of their own.
-modules   = lab/oracle
+modules   = lab/check/oracle
 
 .PHONY: all build demo test interop newer fuzz bench bench-ptp bench-virtual profile soak ledger mutate microbench cross install uninstall check clean help
 
@@ -45,10 +45,10 @@ test: build
 
 interop: build
 	@sh .ci/tools
-	$(GO) run ./lab/siw/matrix -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
+	$(GO) run ./lab/check/siw/matrix -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
 	$(if $(CELLS),,$(BIN)/tapir lab test lab/examples/siw-interop/lab.yaml)
-	$(if $(CELLS),,$(GO) run ./lab/script/live/states)
-	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestVLANInterfaces$$' ./lab/peer -interop)
+	$(if $(CELLS),,$(GO) run ./lab/check/live/states)
+	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestVLANInterfaces$$' ./lab/host/peer -interop)
 
 newer:
 	@sh .ci/newer
@@ -57,25 +57,25 @@ fuzz:
 	$(GO) run ./.ci/gotest -skips .ci/skips -fuzz $(if $(filter 0,$(FUZZTIME)),20s,$(FUZZTIME)) -fuzz-budget 24h -only-fuzz $(packages)
 
 bench:
-	$(GO) build -trimpath -pgo=cmd/tapir/default.pgo -o $(BIN)/bench ./lab/bench
-	$(GO) build -C lab/oracle -trimpath -o $(abspath $(BIN))/netstack ./netstack
+	$(GO) build -trimpath -pgo=cmd/tapir/default.pgo -o $(BIN)/bench ./lab/check/bench
+	$(GO) build -C lab/check/oracle -trimpath -o $(abspath $(BIN))/netstack ./netstack
 	$(BIN)/bench -netstack $(BIN)/netstack $(if $(BENCH),-sets $(BENCH),-o docs/performance.md)
 
 bench-ptp: build
 	@sh .ci/tools
-	$(GO) build -trimpath -o $(BIN)/ptpbench ./lab/ptpbench
-	$(GO) test -C lab/oracle -c -o $(abspath $(BIN))/oracle.test .
+	$(GO) build -trimpath -o $(BIN)/ptpbench ./lab/check/ptpbench
+	$(GO) test -C lab/check/oracle -c -o $(abspath $(BIN))/oracle.test .
 	$(BIN)/ptpbench -tapir $(abspath $(BIN))/tapir -oracle $(BIN)/oracle.test $(if $(ROWS),-rows $(ROWS),-o docs/ptp-performance.md)
 
 bench-virtual:
-	$(GO) build -trimpath -o $(BIN)/scale ./lab/virtual/scale
+	$(GO) build -trimpath -o $(BIN)/scale ./lab/check/scale
 	$(BIN)/scale -o docs/performance.md
 
 # cmd/tapir/default.pgo tells the compiler where the time goes: about a tenth
 # of the processor time of bulk traffic. Dots hide where it was taken.
 profile:
 	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
-	$(GO) build -trimpath -o $$dir/bench ./lab/bench && \
+	$(GO) build -trimpath -o $$dir/bench ./lab/check/bench && \
 	$$dir/bench -sets gso,wire,ping,capture,run,host -rounds 1 -duration 2s -profiles $$dir && \
 	$(GO) tool pprof -proto $$dir/*.pprof | gunzip | \
 	LC_ALL=C sed "s#$$dir#$$(echo $$dir | tr '[:print:]' .)#g" | gzip -9n >cmd/tapir/default.pgo
@@ -87,10 +87,10 @@ soak:
 	@sh .ci/soak
 
 ledger:
-	$(GO) run ./lab/ledger
+	$(GO) run ./lab/check/ledger
 
 mutate:
-	$(GO) run ./lab/ledger -mutate -n $(or $(N),60) -seed $(or $(SEED),1) $(if $(N)$(SEED),,-o docs/mutate.md)
+	$(GO) run ./lab/check/ledger -mutate -n $(or $(N),60) -seed $(or $(SEED),1) $(if $(N)$(SEED),,-o docs/mutate.md)
 
 check:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w on these files'; exit 1; }

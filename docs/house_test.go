@@ -125,10 +125,10 @@ func allowedHouseImports(path string) ([]string, bool) {
 		return []string{"wire", "nic/verbs", "nic/cm"}, true
 	case path == "nic/ptp":
 		return []string{"wire", "ptp"}, true
-	case under(path, "nic/mfw"):
-		return []string{"wire", "nic/status", "nic/mfw"}, true
-	case under(path, "nic/l2"):
-		return []string{"wire", "nic/status", "nic/l2"}, true
+	case under(path, "nic/fastlinq/mfw"):
+		return []string{"wire", "nic/fastlinq/status", "nic/fastlinq/mfw"}, true
+	case under(path, "nic/fastlinq/l2"):
+		return []string{"wire", "nic/fastlinq/status", "nic/fastlinq/l2"}, true
 	case under(path, "nic/toe"):
 		return []string{"wire", "nic/toe"}, true
 	case path == "nic/buf", path == "nic/tap":
@@ -140,14 +140,14 @@ func allowedHouseImports(path string) ([]string, bool) {
 // reserved names the rooms that may import a package directly; everything
 // else may not.
 var reserved = map[string][]string{
-	"golang.org/x/sys/unix":          {"nic/tap", "nic/loop", "nic/sched", "nic/ring", "nic/uapi", "nic/umode", "lab/netns", "lab/link", "lab/peer"},
-	"github.com/vishvananda/netlink": {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/netns", "lab/link", "lab/peer"},
-	"github.com/songgao/water":       {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/netns", "lab/link", "lab/peer"},
-	"github.com/google/gopacket":     {"lab/capture", "lab/inspect"},
-	"net/http":                       {"lab/ctl"},
-	"github.com/prometheus":          {"lab/ctl"},
+	"golang.org/x/sys/unix":          {"nic/tap", "nic/loop", "nic/sched", "nic/ring", "nic/uapi", "nic/umode", "lab/host/netns", "lab/host/link", "lab/host/peer"},
+	"github.com/vishvananda/netlink": {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/host/netns", "lab/host/link", "lab/host/peer"},
+	"github.com/songgao/water":       {"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/host/netns", "lab/host/link", "lab/host/peer"},
+	"github.com/google/gopacket":     {"lab/tool/capture", "lab/tool/inspect"},
+	"net/http":                       {"lab/tool/ctl"},
+	"github.com/prometheus":          {"lab/tool/ctl"},
 	"github.com/spf13/cobra":         {"cmd"},
-	"gonum.org/v1/plot":              {"lab/report"},
+	"gonum.org/v1/plot":              {"lab/run/report"},
 }
 
 // bare lets wire ask the processor what it can: CRC32C is a third of the time

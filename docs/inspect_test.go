@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/inspect"
+	"tapir/lab/tool/inspect"
 )
 
 // TestInspect holds the reports shown in inspect.md against real ones, and its

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"tapir/lab/siw"
+	"tapir/lab/check/siw"
 )
 
 // TestInterop checks that interop.md has a row for each cell of the matrix, and

@@ -21,8 +21,8 @@ func TestModules(t *testing.T) {
 		rooms[r.path] = r
 		for imp, at := range r.imports {
 			sub, ours := houseImport(imp)
-			if ours && under(sub, "nic/ecore/chain", "nic/ecore/cxt", "nic/ecore/hw", "nic/ecore/rt", "nic/ecore/spq") &&
-				r.path != "nic" && !under(r.path, "nic/ecore") {
+			if ours && under(sub, "nic/fastlinq/ecore/chain", "nic/fastlinq/ecore/cxt", "nic/fastlinq/ecore/hw", "nic/fastlinq/ecore/rt", "nic/fastlinq/ecore/spq") &&
+				r.path != "nic" && !under(r.path, "nic/fastlinq/ecore") {
 				t.Errorf("%s: %s is the driver core's own", at[0], imp)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 )
 
 // sample is a command of a page with the output shown below it.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 )
 
 var update = flag.Bool("update", false, "write into pages what their commands print now")

@@ -15,7 +15,7 @@ func TestScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := ""
-	for _, dir := range []string{"../lab/linuxptp/suite", "../lab/linuxptp/interop"} {
+	for _, dir := range []string{"../lab/check/linuxptp/suite", "../lab/check/linuxptp/interop"} {
 		files, _ := filepath.Glob(dir + "/*_test.go")
 		for _, f := range files {
 			b, err := os.ReadFile(f)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 )
 
 // block returns the first block of run.md that matches, without indentation.

@@ -9,10 +9,10 @@ import (
 // core out, and runs the core's own tests on what is left.
 func TestBuildTags(t *testing.T) {
 	for _, args := range [][]string{
-		{"vet", "-tags", "asic_only,remove_dbg", "./nic/ecore/..."},
+		{"vet", "-tags", "asic_only,remove_dbg", "./nic/fastlinq/ecore/..."},
 		{"build", "-tags", "asic_only,remove_dbg", "./nic"},
-		{"test", "-tags", "asic_only", "./nic/ecore", "./nic/ecore/rt"},
-		{"test", "-tags", "remove_dbg", "./nic/ecore", "./nic/ecore/rt"},
+		{"test", "-tags", "asic_only", "./nic/fastlinq/ecore", "./nic/fastlinq/ecore/rt"},
+		{"test", "-tags", "remove_dbg", "./nic/fastlinq/ecore", "./nic/fastlinq/ecore/rt"},
 	} {
 		cmd := exec.Command("go", args...)
 		cmd.Dir = ".."

@@ -40,7 +40,7 @@ func TestTCPRows(t *testing.T) {
 			t.Errorf("%s has no test %s", m[1], m[2])
 		}
 	}
-	folders, err := os.ReadDir("../lab/script/testdata/tcp")
+	folders, err := os.ReadDir("../lab/tool/script/testdata/tcp")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestTCPRows(t *testing.T) {
 	for name := range named {
 		t.Errorf("there are no scripts of %s", name)
 	}
-	scripts, err := filepath.Glob("../lab/script/testdata/tcp/*/*.wire")
+	scripts, err := filepath.Glob("../lab/tool/script/testdata/tcp/*/*.wire")
 	if err != nil || !strings.Contains(text, fmt.Sprintf("\n%d in all", len(scripts))) {
 		t.Errorf("%d scripts: %v", len(scripts), err)
 	}

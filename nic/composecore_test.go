@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"tapir/nic/ecore"
-	"tapir/nic/mfw"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )

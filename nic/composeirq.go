@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tapir/nic/irq"
+	"tapir/nic/fastlinq/irq"
 	"tapir/wire/frame"
 )
 

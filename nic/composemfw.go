@@ -3,13 +3,13 @@ package nic
 import (
 	"fmt"
 
-	"tapir/nic/cmt"
-	"tapir/nic/ecore"
-	"tapir/nic/ecore/fw"
-	"tapir/nic/irq"
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/mcp"
-	"tapir/nic/mfw/tlv"
+	"tapir/nic/fastlinq/cmt"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq/irq"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/fastlinq/mfw/tlv"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )

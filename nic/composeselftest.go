@@ -1,11 +1,11 @@
 package nic
 
 import (
-	"tapir/nic/irq"
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/nvm"
-	"tapir/nic/selftest"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/irq"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq/selftest"
+	"tapir/nic/fastlinq/status"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )

@@ -6,8 +6,8 @@ import (
 	"hash/fnv"
 	"net/netip"
 
+	"tapir/nic/fastlinq/selftest"
 	"tapir/nic/iwarp"
-	"tapir/nic/selftest"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
 	"tapir/wire/frame"

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"tapir/nic/l2"
+	"tapir/nic/fastlinq/l2"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )

@@ -1,12 +1,12 @@
 package nic
 
 import (
-	"tapir/nic/ecore"
-	"tapir/nic/ecore/fw"
-	"tapir/nic/irq"
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/mcp"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq/irq"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
 )
 

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"tapir/nic/ecore"
-	"tapir/nic/irq"
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/mcp"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/irq"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
 )
 

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"tapir/nic/cmt"
-	"tapir/nic/ecore"
-	"tapir/nic/l2"
-	"tapir/nic/l2/qede"
+	"tapir/nic/fastlinq/cmt"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
 	"tapir/wire/frame"
 )
 

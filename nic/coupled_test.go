@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"tapir/nic/cmt"
-	"tapir/nic/l2/qede"
+	"tapir/nic/fastlinq/cmt"
+	"tapir/nic/fastlinq/qede"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"

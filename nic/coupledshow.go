@@ -1,6 +1,6 @@
 package nic
 
-import "tapir/nic/cmt"
+import "tapir/nic/fastlinq/cmt"
 
 // coupledQueues are the queues of both engines as the host TAP has them, in turn.
 func (d *Device) coupledQueues(of ...[]QueueInfo) (list []QueueInfo) {

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"tapir/nic/ecore"
-	"tapir/nic/ecore/fw"
-	"tapir/nic/mfw/nvm"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq/mfw/nvm"
 )
 
 // DevlinkInfo is what devlink(8) asks the driver of a device.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"tapir/nic/mfw/nvm"
+	"tapir/nic/fastlinq/mfw/nvm"
 )
 
 // XX-03 What devlink shows is of the flash, the firmware and the driver core.

@@ -3,10 +3,10 @@ package nic
 import (
 	"fmt"
 
-	"tapir/nic/cmt"
-	"tapir/nic/irq"
-	"tapir/nic/l2"
-	"tapir/nic/l2/qede"
+	"tapir/nic/fastlinq/cmt"
+	"tapir/nic/fastlinq/irq"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
 	"tapir/wire/frame"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"hash/fnv"
 
-	"tapir/nic/l2"
-	"tapir/nic/l2/qede"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
 	"tapir/wire/ether"
 )
 

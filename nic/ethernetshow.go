@@ -3,8 +3,8 @@ package nic
 import (
 	"slices"
 
-	"tapir/nic/l2"
-	"tapir/nic/l2/qede"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
 )
 
 // vportStats are the counters of the vport that the port does not have, with

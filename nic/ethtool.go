@@ -1,9 +1,9 @@
 package nic
 
 import (
-	"tapir/nic/ecore/fw"
-	"tapir/nic/l2"
-	"tapir/nic/l2/qede"
+	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )

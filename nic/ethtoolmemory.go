@@ -3,9 +3,9 @@ package nic
 import (
 	"encoding/binary"
 
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/nvm"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
 )
 

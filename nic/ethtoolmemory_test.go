@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/nvm"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq/status"
 )
 
 // MF-42 The flash is read through the firmware, as long as its header says; a

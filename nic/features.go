@@ -3,7 +3,7 @@ package nic
 import (
 	"fmt"
 
-	"tapir/nic/mfw"
+	"tapir/nic/fastlinq/mfw"
 )
 
 // Features are the offloads of the NIC that are not as they are by default.

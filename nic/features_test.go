@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/nic/mfw"
+	"tapir/nic/fastlinq/mfw"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"

@@ -3,11 +3,11 @@ package nic
 import (
 	"fmt"
 
-	"tapir/nic/ecore"
-	"tapir/nic/ecore/fw"
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/nvm"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
 )
 

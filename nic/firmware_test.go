@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"tapir/nic/ecore"
-	"tapir/nic/ecore/fw"
-	"tapir/nic/mfw/nvm"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq/status"
 )
 
 // row is a row of tapir show device.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"strings"
 
-	"tapir/nic/mfw/nvm"
+	"tapir/nic/fastlinq/mfw/nvm"
 )
 
 // bootVersion is that of the boot code in the flash; empty: there is none.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"tapir/nic/cmt"
-	"tapir/nic/l2"
-	"tapir/nic/l2/qede"
+	"tapir/nic/fastlinq/cmt"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
 	"tapir/wire/frame"
 )
 

@@ -3,9 +3,9 @@ package nic
 import (
 	"time"
 
-	"tapir/nic/ecore"
-	"tapir/nic/mfw/mcp"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
 )
 

@@ -3,8 +3,8 @@ package nic
 import (
 	"time"
 
-	"tapir/nic/mfw"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
 )
 

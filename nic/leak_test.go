@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"tapir/nic/ecore"
-	"tapir/nic/ecore/cxt"
-	"tapir/nic/ecore/hw"
-	"tapir/nic/irq"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/cxt"
+	"tapir/nic/fastlinq/ecore/hw"
+	"tapir/nic/fastlinq/irq"
 	"tapir/nic/verbs"
 )
 

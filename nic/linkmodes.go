@@ -1,7 +1,7 @@
 package nic
 
 import (
-	"tapir/nic/mfw"
+	"tapir/nic/fastlinq/mfw"
 )
 
 // EthtoolMode is a link mode as ethtool(8) calls it.

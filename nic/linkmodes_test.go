@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"tapir/nic/mfw"
+	"tapir/nic/fastlinq/mfw"
 )
 
 // Every speed that a port has over a medium has a link mode there, once, and

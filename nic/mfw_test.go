@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"tapir/nic/cm"
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/mcp"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/mcp"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tapir/nic/cmt"
+	"tapir/nic/fastlinq/cmt"
 	"tapir/wire/ether"
 )
 

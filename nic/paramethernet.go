@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tapir/nic/l2"
-	"tapir/nic/l2/qede"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
 	"tapir/wire/ether"
 	"tapir/wire/ip"
 )

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"tapir/nic/irq"
-	"tapir/nic/selftest"
+	"tapir/nic/fastlinq/irq"
+	"tapir/nic/fastlinq/selftest"
 )
 
 // irqParams are the parameters of the interrupts and of the selftests.

@@ -3,8 +3,8 @@ package nic
 import (
 	"fmt"
 
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/mcp"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/mcp"
 )
 
 // Link is what the NIC's port is, and what the driver wants of it.

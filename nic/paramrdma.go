@@ -1,7 +1,7 @@
 package nic
 
 import (
-	"tapir/nic/ecore"
+	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/verbs"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"tapir/nic/al"
 	"tapir/nic/cm"
-	"tapir/nic/ecore"
+	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )

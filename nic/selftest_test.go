@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"tapir/nic/selftest"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/selftest"
+	"tapir/nic/fastlinq/status"
 )
 
 // selftests runs them to their end.

@@ -3,10 +3,10 @@ package nic
 import (
 	"fmt"
 
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/mcp"
-	"tapir/nic/mfw/nvm"
-	"tapir/nic/mfw/tlv"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq/mfw/tlv"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 
-	"tapir/nic/ecore"
-	"tapir/nic/ecore/cxt"
-	"tapir/nic/ecore/spq"
-	"tapir/nic/l2"
-	"tapir/nic/status"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/cxt"
+	"tapir/nic/fastlinq/ecore/spq"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/demo"
-	"tapir/lab/doctor"
-	"tapir/lab/netns"
-	"tapir/lab/rundir"
+	"tapir/lab/host/netns"
+	"tapir/lab/host/rundir"
+	"tapir/lab/tool/demo"
+	"tapir/lab/tool/doctor"
 )
 
 func newDemo() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
+	"tapir/lab/tool/ctl"
 )
 
 // devlinkBus is the bus on which devlink finds NICs: nic0 is tapir/nic0.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"tapir/lab/ctl"
+	"tapir/lab/tool/ctl"
 	"tapir/nic"
 )
 

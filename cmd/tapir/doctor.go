@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/doctor"
+	"tapir/lab/tool/doctor"
 )
 
 func newDoctor() *cobra.Command {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"tapir/lab/ctl"
 	"tapir/lab/node"
+	"tapir/lab/tool/ctl"
 	"tapir/nic"
 	"tapir/wire/frame"
 )

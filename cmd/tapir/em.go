@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
 	"tapir/lab/fabric"
+	"tapir/lab/tool/ctl"
 	"tapir/nic/loop"
 )
 

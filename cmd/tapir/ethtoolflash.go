@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/node"
-	"tapir/nic/mfw/nvm"
+	"tapir/nic/fastlinq/mfw/nvm"
 )
 
 // flashOptions write the flash.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
+	"tapir/lab/tool/ctl"
 	"tapir/nic"
-	"tapir/nic/l2"
-	"tapir/nic/l2/qede"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
 	"tapir/wire/ip"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"tapir/nic"
-	"tapir/nic/mfw"
-	"tapir/nic/mfw/mcp"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/mcp"
 	"tapir/wire/frame"
 )
 

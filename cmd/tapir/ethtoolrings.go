@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
+	"tapir/lab/tool/ctl"
 )
 
 // queueOptions show and change the queues of a device, and the flow control

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
-	"tapir/nic/l2"
+	"tapir/lab/tool/ctl"
+	"tapir/nic/fastlinq/l2"
 )
 
 // rssOptions show and change how received packets are spread over the queues.

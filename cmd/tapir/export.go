@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/capture"
-	"tapir/lab/ctl"
+	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ctl"
 	"tapir/wire/pcapng"
 )
 

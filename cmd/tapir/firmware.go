@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/node"
-	"tapir/nic/ecore/fw"
+	"tapir/nic/fastlinq/ecore/fw"
 )
 
 func newFirmware() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/inspect"
+	"tapir/lab/tool/inspect"
 )
 
 // inspectFlags are what inspect can be told.

@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf"
-	"tapir/lab/netns"
-	"tapir/lab/result"
-	"tapir/lab/testbed"
+	"tapir/lab/host/netns"
+	"tapir/lab/run/real"
+	"tapir/lab/run/result"
+	"tapir/lab/run/virtual"
 	"tapir/lab/topo"
-	"tapir/lab/virtual"
 )
 
 func newLab() *cobra.Command {
@@ -91,7 +91,7 @@ func needPrivileges(ctx context.Context, labs []*topo.Lab, fn func() error) erro
 }
 
 func newLabRun() *cobra.Command {
-	var o testbed.Options
+	var o real.Options
 	var seed uint64
 	var clock string
 	var step bool
@@ -154,11 +154,11 @@ func newLabRun() *cobra.Command {
 }
 
 // runLab runs a lab by its clock.
-func runLab(ctx context.Context, lab *topo.Lab, o testbed.Options, v virtual.Options) (*result.Result, error) {
+func runLab(ctx context.Context, lab *topo.Lab, o real.Options, v virtual.Options) (*result.Result, error) {
 	if lab.Clock == topo.Virtual {
 		return virtual.Run(ctx, lab, v)
 	}
-	return testbed.Run(ctx, lab, o)
+	return real.Run(ctx, lab, o)
 }
 
 // labReports are the files into which the results of several labs go together.
@@ -216,7 +216,7 @@ func testLabs(cmd *cobra.Command, labs []*topo.Lab, out string, files labReports
 			all = append(all, result.New(lab))
 			continue
 		}
-		o := testbed.Options{Tapir: tapir, Draw: files.html != ""}
+		o := real.Options{Tapir: tapir, Draw: files.html != ""}
 		if out != "" {
 			o.Out = filepath.Join(out, lab.Name)
 		}
@@ -263,7 +263,7 @@ func printVerdict(w io.Writer, r *result.Result) {
 }
 
 func newLabUp() *cobra.Command {
-	var o testbed.Options
+	var o real.Options
 	cmd := &cobra.Command{
 		Use:   "up FILE",
 		Short: "Bring a lab up and keep it up, in the foreground",
@@ -283,11 +283,11 @@ func newLabUp() *cobra.Command {
 	return cmd
 }
 
-func keepLab(cmd *cobra.Command, lab *topo.Lab, o testbed.Options) (err error) {
+func keepLab(cmd *cobra.Command, lab *topo.Lab, o real.Options) (err error) {
 	if lab.Clock != topo.Real {
 		return usagef("lab %s runs by the virtual clock: nothing of it can stay up", lab.Name)
 	}
-	for _, r := range testbed.List() {
+	for _, r := range real.List() {
 		if r.Name == lab.Name {
 			return fmt.Errorf("lab %s is up already (process %d): end it with: tapir lab down %s", r.Name, r.PID, r.Name)
 		}
@@ -295,7 +295,7 @@ func keepLab(cmd *cobra.Command, lab *topo.Lab, o testbed.Options) (err error) {
 	if o.Tapir, err = os.Executable(); err != nil {
 		return err
 	}
-	b, err := testbed.Up(cmd.Context(), lab, o)
+	b, err := real.Up(cmd.Context(), lab, o)
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func newLabDown() *cobra.Command {
 		Example: "  tapir lab down\n  tapir lab down rping",
 		Args:    atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := testbed.Find(strings.Join(args, ""))
+			r, err := real.Find(strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
@@ -327,7 +327,7 @@ func newLabDown() *cobra.Command {
 
 func completeLab(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		for _, r := range testbed.List() {
+		for _, r := range real.List() {
 			names = append(names, r.Name)
 		}
 	}
@@ -356,7 +356,7 @@ func newLabExec() *cobra.Command {
 }
 
 func execInLab(cmd *cobra.Command, args []string) error {
-	r, err := testbed.Find(args[0])
+	r, err := real.Find(args[0])
 	if err != nil {
 		return err
 	}
@@ -449,7 +449,7 @@ func newLabGC() *cobra.Command {
 		Example: "  tapir lab gc",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, line := range testbed.Collect() {
+			for _, line := range real.Collect() {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			}
 			for _, dir := range virtual.Collect() {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tapir/lab/virtual"
+	"tapir/lab/run/virtual"
 )
 
 // labSteps shows the events of a lab and waits for what its reader says.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"tapir/lab/ctl"
 	"tapir/lab/node"
+	"tapir/lab/tool/ctl"
 	"tapir/nic"
 	"tapir/nic/uapi/relay"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
-	"tapir/lab/peer"
+	"tapir/lab/host/peer"
+	"tapir/lab/tool/ctl"
 )
 
 func newPeer() *cobra.Command {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
-	"tapir/lab/perf"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/perf"
 )
 
 // perfShort says what each workload does.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
-	"tapir/lab/ptprun"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/ptprun"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 )

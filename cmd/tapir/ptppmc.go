@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
-	"tapir/lab/ptpuds"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/ptpuds"
 	"tapir/ptp/mgmt"
 	"tapir/ptp/msg"
 )

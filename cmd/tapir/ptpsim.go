@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf"
-	"tapir/lab/ptpsim"
-	"tapir/lab/report"
+	"tapir/lab/run/ptpsim"
+	"tapir/lab/run/report"
 )
 
 // ptpSim are the flags of `tapir ptp sim`.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
+	"tapir/lab/tool/ctl"
 	"tapir/nic/uapi/refclock"
 )
 

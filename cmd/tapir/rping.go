@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/perf"
+	"tapir/lab/tool/perf"
 )
 
 func newRping() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/uapi"
+	"tapir/lab/tool/uapi"
 	"tapir/nic/uapi/trap"
 )
 

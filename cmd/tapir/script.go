@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/netns"
-	"tapir/lab/peer"
-	"tapir/lab/script"
-	"tapir/lab/script/live"
+	"tapir/lab/check/live"
+	"tapir/lab/host/netns"
+	"tapir/lab/host/peer"
+	"tapir/lab/tool/script"
 )
 
 func newScript() *cobra.Command {
@@ -28,9 +28,9 @@ func newScript() *cobra.Command {
 			"The first line that is not fulfilled is printed with what came instead.\n\n" +
 			"The exit code is 0 if every script holds, 1 if one fails and 2 if one cannot be read.",
 		Example: "  tapir script handshake.wire\n" +
-			"  tapir script --trace lab/script/testdata/tcp/9293-3.5/*.wire\n" +
-			"  tapir script --trace lab/script/testdata/iwarp/5040-5.2.1/read.wire\n" +
-			"  tapir script --peer siw lab/script/testdata/iwarp/5040-5.2.1/*.wire",
+			"  tapir script --trace lab/tool/script/testdata/tcp/9293-3.5/*.wire\n" +
+			"  tapir script --trace lab/tool/script/testdata/iwarp/5040-5.2.1/read.wire\n" +
+			"  tapir script --peer siw lab/tool/script/testdata/iwarp/5040-5.2.1/*.wire",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("the script is missing: see: tapir script --help")

@@ -17,10 +17,10 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"tapir/lab/capture"
-	"tapir/lab/ctl"
-	"tapir/lab/doctor"
-	"tapir/lab/perf"
+	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/doctor"
+	"tapir/lab/tool/perf"
 	"tapir/nic/uapi/trap"
 	"tapir/wire/frame"
 )
@@ -85,7 +85,7 @@ func TestScripts(t *testing.T) {
 			run := filepath.Join(env.WorkDir, "run")
 			env.Setenv("XDG_RUNTIME_DIR", run)
 			env.Setenv("XDG_CACHE_HOME", filepath.Join(env.WorkDir, "cache"))
-			captures, err := filepath.Abs("../../lab/capture/layers/testdata")
+			captures, err := filepath.Abs("../../lab/tool/capture/layers/testdata")
 			if err != nil {
 				return err
 			}

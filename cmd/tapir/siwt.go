@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"tapir/lab/siwt"
+	"tapir/lab/tool/siwt"
 )
 
 func newSiwt() *cobra.Command {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/ctl"
 	"tapir/lab/fabric"
+	"tapir/lab/tool/ctl"
 )
 
 // hfiFlags are settings of an HFI on the command line; the names are those of

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/capture"
-	"tapir/lab/ctl"
-	"tapir/lab/wireshark"
+	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/wireshark"
 )
 
 func newWireshark() *cobra.Command {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"tapir/lab/link"
-	"tapir/lab/netns"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
 	"tapir/lab/node"
 	"tapir/nic/tap"
 )

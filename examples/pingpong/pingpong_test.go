@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/testenv/nics"
+	"tapir/lab/check/testenv/nics"
 	"tapir/wire/frame"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/link"
-	"tapir/lab/netns"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
 	"tapir/wire/frame"
 )
 

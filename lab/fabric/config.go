@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"tapir/lab/netns"
+	"tapir/lab/host/netns"
 	"tapir/nic/tap"
 	"tapir/opa"
 	"tapir/opa/hfi"

@@ -3,8 +3,8 @@ package fabric
 import (
 	"runtime"
 
-	"tapir/lab/capture"
-	"tapir/lab/ctl"
+	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ctl"
 	"tapir/wire/frame"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/capture"
-	"tapir/lab/ctl"
+	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ctl"
 )
 
 // What a control server asks an HFI for: captures, metrics, tables.

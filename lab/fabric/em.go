@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"tapir/lab/ctl"
+	"tapir/lab/tool/ctl"
 	"tapir/opa/em"
 	"tapir/opa/mad"
 	"tapir/wire/frame"

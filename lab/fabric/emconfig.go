@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"tapir/lab/conf"
-	"tapir/lab/ctl"
+	"tapir/lab/tool/ctl"
 	"tapir/nic/tap"
 	"tapir/opa"
 	"tapir/opa/em"

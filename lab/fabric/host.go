@@ -9,7 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"tapir/lab/link"
+	"tapir/lab/host/link"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/vnic"

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"tapir/lab/link"
-	"tapir/lab/netns"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
 	"tapir/nic/loop"
 	"tapir/vnic"
 	"tapir/wire/frame"

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/ctl"
+	"tapir/lab/tool/ctl"
 	"tapir/nic/tap"
 	"tapir/opa"
 	"tapir/opa/hfi"

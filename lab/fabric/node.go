@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"tapir/lab/capture"
-	"tapir/lab/link"
-	"tapir/lab/netns"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
+	"tapir/lab/tool/capture"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/opa/hfi"

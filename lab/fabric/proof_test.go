@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/tshark"
-	"tapir/lab/wireshark"
+	"tapir/lab/tool/tshark"
+	"tapir/lab/tool/wireshark"
 	"tapir/vnic"
 	"tapir/wire/ether"
 	"tapir/wire/frame"

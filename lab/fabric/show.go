@@ -5,7 +5,7 @@ import (
 	"os"
 	"slices"
 
-	"tapir/lab/ctl"
+	"tapir/lab/tool/ctl"
 	"tapir/vnic"
 	"tapir/wire/ether"
 	"tapir/wire/frame"

@@ -26,13 +26,13 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/ctl"
-	"tapir/lab/netns"
-	"tapir/lab/process"
-	"tapir/lab/result"
-	"tapir/lab/testbed"
+	"tapir/lab/host/netns"
+	"tapir/lab/host/process"
+	"tapir/lab/run/real"
+	"tapir/lab/run/result"
+	"tapir/lab/run/virtual"
+	"tapir/lab/tool/ctl"
 	"tapir/lab/topo"
-	"tapir/lab/virtual"
 	"tapir/nic/umode"
 )
 
@@ -96,7 +96,7 @@ type Lab struct {
 	t   testing.TB
 	ctx context.Context
 	lab *topo.Lab
-	bed *testbed.Bed
+	bed *real.Bed
 	res *result.Result
 	dir string // of the reports
 }
@@ -114,7 +114,7 @@ func Start(t testing.TB, file string, opts ...Option) *Lab {
 	}
 	l := &Lab{t: t, ctx: t.Context(), lab: lab}
 	l.dir = keep(t, o)
-	bed, err := testbed.Up(l.ctx, lab, testbed.Options{Tapir: program(t, o), Out: l.dir})
+	bed, err := real.Up(l.ctx, lab, real.Options{Tapir: program(t, o), Out: l.dir})
 	if err != nil {
 		t.Fatalf("labtest: lab %s: %v", lab.Name, err)
 	}
@@ -136,7 +136,7 @@ func Run(t testing.TB, file string, opts ...Option) *result.Result {
 	if lab.Clock == topo.Virtual {
 		r, err = virtual.Run(t.Context(), lab, virtual.Options{Out: dir})
 	} else {
-		r, err = testbed.Run(t.Context(), lab, testbed.Options{Tapir: program(t, o), Out: dir})
+		r, err = real.Run(t.Context(), lab, real.Options{Tapir: program(t, o), Out: dir})
 	}
 	if why := r.Why(); why != "" {
 		t.Fatalf("labtest: lab %s: %s\nreport: %s", lab.Name, why, filepath.Join(dir, "report.html"))
@@ -252,7 +252,7 @@ func (l *Lab) Exec(node string, argv ...string) string {
 }
 
 // Dial connects to the control socket of a NIC, until the test ends: what tapir
-// show, set and perf do (package lab/ctl).
+// show, set and perf do (package lab/tool/ctl).
 func (l *Lab) Dial(nic string) *ctl.Client {
 	l.t.Helper()
 	c := l.dial(nic)

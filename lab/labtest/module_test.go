@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 )
 
 // block is the first fenced block of a language in docs/ci.md.

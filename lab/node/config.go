@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"tapir/lab/conf"
-	"tapir/lab/netns"
+	"tapir/lab/host/netns"
 	"tapir/nic"
 	"tapir/nic/tap"
 	"tapir/wire/ether"

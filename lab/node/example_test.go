@@ -10,7 +10,7 @@ import (
 	"net/netip"
 	"time"
 
-	"tapir/lab/link"
+	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"

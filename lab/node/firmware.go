@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"tapir/nic"
-	"tapir/nic/ecore/fw"
+	"tapir/nic/fastlinq/ecore/fw"
 )
 
 // FirmwarePathEnv names directories, with colons between them, that are

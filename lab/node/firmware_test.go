@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"tapir/nic"
-	"tapir/nic/ecore/fw"
+	"tapir/nic/fastlinq/ecore/fw"
 )
 
 // Firmware is found by its form, and an error says what is wanted and where it

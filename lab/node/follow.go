@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"tapir/lab/link"
+	"tapir/lab/host/link"
 	"tapir/nic"
 	"tapir/nic/tap"
 	"tapir/wire/ether"

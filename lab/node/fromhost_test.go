@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/link"
+	"tapir/lab/host/link"
 	"tapir/nic"
 	"tapir/wire/frame"
 )

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"syscall"
 
-	"tapir/lab/link"
-	"tapir/lab/netns"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
 	"tapir/nic"
-	"tapir/nic/cmt"
+	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/wire/ether"

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/link"
-	"tapir/lab/netns"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
 	"tapir/nic"
 	"tapir/wire/ether"
 	"tapir/wire/frame"

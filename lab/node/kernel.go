@@ -8,8 +8,8 @@ import (
 	"net"
 	"net/netip"
 
-	"tapir/lab/link"
-	"tapir/lab/netns"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
 )

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/link"
+	"tapir/lab/host/link"
 	"tapir/nic/al"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"

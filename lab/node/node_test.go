@@ -16,9 +16,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/link"
-	"tapir/lab/netns"
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
 	"tapir/wire/frame"

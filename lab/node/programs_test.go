@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"tapir/lab/link"
+	"tapir/lab/host/link"
 	"tapir/nic"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/abi/abitest"

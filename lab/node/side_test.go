@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"tapir/lab/link"
+	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/link"
-	"tapir/lab/netns"
-	"tapir/lab/perf"
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
+	"tapir/lab/tool/perf"
 	"tapir/wire/frame"
 )
 

@@ -8,7 +8,7 @@ import (
 	"path"
 	"time"
 
-	"tapir/lab/netns"
+	"tapir/lab/host/netns"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/clock"

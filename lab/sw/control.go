@@ -8,9 +8,9 @@ import (
 	"runtime"
 	"slices"
 
-	"tapir/lab/capture"
-	"tapir/lab/ctl"
-	"tapir/lab/ptprun"
+	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/ptprun"
 	"tapir/wire/frame"
 )
 

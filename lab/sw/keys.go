@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/ctl"
-	"tapir/lab/ptpconf"
+	"tapir/lab/conf/ptpconf"
+	"tapir/lab/tool/ctl"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/clock"

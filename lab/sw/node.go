@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"tapir/lab/link"
-	"tapir/lab/netns"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/ptp/clock"

@@ -10,9 +10,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/ctl"
-	"tapir/lab/link"
-	"tapir/lab/netns"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
+	"tapir/lab/tool/ctl"
 	"tapir/wire/frame"
 )
 

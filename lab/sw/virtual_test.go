@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/ptpsim"
-	"tapir/lab/report"
+	"tapir/lab/run/ptpsim"
+	"tapir/lab/run/report"
 	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"

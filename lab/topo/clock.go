@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"tapir/lab/conf"
-	"tapir/lab/station"
+	"tapir/lab/run/station"
 )
 
 // The clocks that labs run by.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/fault"
+	"tapir/lab/host/fault"
 	"tapir/lab/sw"
 	"tapir/opa"
 	"tapir/ptp"

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tapir/lab/link"
+	"tapir/lab/host/link"
 )
 
 // label is what a graph says about a node: its name, its kind, its addresses.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"tapir/lab/conf"
-	"tapir/lab/perf"
+	"tapir/lab/tool/perf"
 	"tapir/wire/ether"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"tapir/lab/conf"
-	"tapir/lab/fault"
+	"tapir/lab/host/fault"
 	"tapir/nic"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/fabric"
+	"tapir/lab/host/peer"
 	"tapir/lab/node"
-	"tapir/lab/peer"
-	"tapir/lab/ptprun"
 	"tapir/lab/sw"
+	"tapir/lab/tool/ptprun"
 )
 
 // draft is a Lab while it is read. What refers to something else is checked

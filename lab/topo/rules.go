@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"tapir/lab/conf"
-	"tapir/lab/fault"
-	"tapir/lab/link"
+	"tapir/lab/host/fault"
+	"tapir/lab/host/link"
 )
 
 // Rules returns the engine that strikes exact things on a link of the lab, nil

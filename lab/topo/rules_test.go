@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/fault"
+	"tapir/lab/host/fault"
 )
 
 // ruled is a lab of two NICs with rules on its link, and a step.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/perf"
+	"tapir/lab/tool/perf"
 )
 
 // DefaultTimeout bounds a step.

@@ -14,12 +14,12 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"tapir/lab/fabric"
-	"tapir/lab/fault"
-	"tapir/lab/link"
+	"tapir/lab/host/fault"
+	"tapir/lab/host/link"
+	"tapir/lab/host/peer"
 	"tapir/lab/node"
-	"tapir/lab/peer"
-	"tapir/lab/perf"
 	"tapir/lab/sw"
+	"tapir/lab/tool/perf"
 )
 
 // Lab is what a topology file describes. Everything in it has been checked.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/link"
+	"tapir/lab/host/link"
 )
 
 // errValue is a value that is not what was expected.

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/link"
-	"tapir/lab/netns"
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
 	"tapir/nic/buf"
 	"tapir/nic/tap"
 	"tapir/wire/arp"

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/netns"
+	"tapir/lab/host/netns"
 	"tapir/nic/buf"
 	"tapir/nic/tap"
 	"tapir/wire/ether"

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/umode/proxy"

@@ -11,9 +11,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/link"
+	"tapir/lab/check/testenv"
+	"tapir/lab/host/link"
 	"tapir/lab/node"
-	"tapir/lab/testenv"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/ucma"

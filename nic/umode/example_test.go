@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"tapir/lab/testenv/nics"
+	"tapir/lab/check/testenv/nics"
 	"tapir/nic/umode"
 	"tapir/nic/verbs"
 )

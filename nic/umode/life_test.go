@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 	"tapir/nic/al"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/link"
+	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/nic/al"
 	"tapir/nic/uapi/relay"

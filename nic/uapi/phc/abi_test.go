@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/linuxptp"
+	"tapir/lab/check/linuxptp"
 	"tapir/nic/ptp"
 	"tapir/nic/uapi/trap/traptest"
 	"tapir/wire/frame"

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/linuxptp"
-	"tapir/lab/netns"
-	"tapir/lab/testenv"
+	"tapir/lab/check/linuxptp"
+	"tapir/lab/check/testenv"
+	"tapir/lab/host/netns"
 	"tapir/nic/ptp"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/trap/traptest"

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/linuxptp"
+	"tapir/lab/check/linuxptp"
 	"tapir/nic/ptp"
 	"tapir/nic/uapi/trap"
 )

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/linuxptp"
-	"tapir/lab/netns"
+	"tapir/lab/check/linuxptp"
+	"tapir/lab/host/netns"
 )
 
 // A clock that runs 12 ppm fast, as chronyd sees it through either interface.

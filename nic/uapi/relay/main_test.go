@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 	"tapir/nic/loop"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/trap"

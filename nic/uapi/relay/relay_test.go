@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 )
 
 const wantCommands = `gone: -1 ENODEV

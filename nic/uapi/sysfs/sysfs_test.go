@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/trap/traptest"
 )

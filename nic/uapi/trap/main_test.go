@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 )
 
 // A program's first goroutine stays on its first thread, to which the kernel

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 )
 
 // Programs whose system calls are libc's, as no Go program's are.

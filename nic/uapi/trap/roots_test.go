@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 )
 
 // TestPreloadMusl: programs of the other C library have a library of their own,

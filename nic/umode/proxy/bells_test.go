@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 )
 
 // ringing is a session that is stepped by who polls its connection and its

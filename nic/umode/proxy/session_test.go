@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"tapir/lab/testenv"
+	"tapir/lab/check/testenv"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/verbs"

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"tapir/lab/check/bench/result"
+	"tapir/lab/node"
+	"tapir/nic/uapi/relay"
+	"tapir/nic/uapi/trap"
+	"tapir/wire/frame"
+)
+
+// Device files that calls are made on.
+const (
+	minimalPath = "/dev/tapir-minimal"
+	verbsPath   = "/dev/infiniband/uverbs0"
+)
+
+// callCase is a program's system calls on verbsPath, under `tapir run` on a NIC:
+// a command that asks and is answered in the program's memory.
+func callCase(name string, set nicSetup) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
+		self, err := os.Executable()
+		if err != nil {
+			return s, err
+		}
+		nics, err := b.serve(ctx, name, set)
+		if err != nil {
+			return s, err
+		}
+		defer nics.stop()
+		c, err := nics.run(ctx, 0, self, "call", "-device", verbsPath, "-duration", b.opt.duration.String())
+		if err != nil {
+			return s, err
+		}
+		r, err := c.result(b.opt.duration)
+		return combine(r, result.Result{}), err
+	}}
+}
+
+// minimalCase is what callCase is compared with: a trapped write that a NIC's
+// loop answers without looking at it.
+func minimalCase(name string, set nicSetup) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
+		bd, err := b.bed(set.mtu, set.lossy)
+		if err != nil {
+			return s, err
+		}
+		args := append([]string{"trap"}, set.args(0, b.opt, name)...)
+		c, err := start(ctx, bd.middle.ns, set.pins.cpu(0), append(args, "-duration", b.opt.duration.String())...)
+		if err != nil {
+			return s, err
+		}
+		r, err := c.result(b.opt.duration)
+		return combine(r, result.Result{}), err
+	}}
+}
+
+// trapChild is a NIC whose loop answers the calls of a program of its own.
+func trapChild(ctx context.Context, args []string) (err error) {
+	var spec nicSpec
+	flags := flag.NewFlagSet("trap", flag.ContinueOnError)
+	spec.define(flags)
+	d := flags.String("duration", "1s", "how long to call")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	n, end, err := spec.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	thread, err := threadOf(n)
+	if err != nil {
+		return err
+	}
+	m := &minimal{Files: trap.NewFiles(), thread: thread}
+	m.ServeWrites()
+	m.Add(minimalPath, m)
+	watched, err := spec.watch(n)
+	if err != nil {
+		return err
+	}
+	defer watched()
+	p, err := trap.Start(trap.Options{Argv: []string{self, "call", "-device", minimalPath, "-duration", *d},
+		Stdout: os.Stdout, Stderr: os.Stderr, Handlers: []trap.Handler{m}})
+	if err != nil {
+		return err
+	}
+	if code, err := p.Wait(); err != nil || code != 0 {
+		return errors.Join(err, fmt.Errorf("exit code %d", code))
+	}
+	return nil
+}
+
+// threadOf is the thread that serves the NIC's own device files.
+func threadOf(n *node.Node) (relay.Thread, error) {
+	programs := node.NewPrograms()
+	programs.Add(n)
+	found, err := programs.Devices(relay.Ask{NICs: []string{n.Name()}})
+	return found[relay.Uverbs(n.Name())].Thread, err
+}
+
+// minimal is a device whose calls the thread of a NIC receives and answers.
+type minimal struct {
+	*trap.Files
+	thread     relay.Thread
+	supervisor *trap.Supervisor
+	call       trap.Call // of the thread
+}
+
+// Attach implements trap.Attached.
+func (m *minimal) Attach(s *trap.Supervisor) { m.supervisor = s }
+
+// Stat implements trap.Node.
+func (*minimal) Stat() trap.Stat { return trap.Stat{Mode: syscall.S_IFCHR | 0o600} }
+
+// Open implements trap.Node: from now on the NIC's thread receives.
+func (m *minimal) Open(flags int) (trap.File, error) {
+	p, err := trap.NewPipe(flags)
+	if err == nil {
+		err = m.supervisor.Suspend()
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.thread.Do(func(frame.Time) {
+		var remove func()
+		remove = m.thread.AddSource(m.supervisor.Fd(), func(_ frame.Time, hungUp bool) {
+			if hungUp {
+				m.supervisor.Resume() // sees the end itself
+				remove()
+				return
+			}
+			m.serve()
+		}, func() {})
+	})
+	return minimalFile{p}, nil
+}
+
+// serve answers the next call if it is a write to the device.
+func (m *minimal) serve() {
+	if ok, err := m.supervisor.ReceiveTo(&m.call); !ok || err != nil {
+		return
+	}
+	if m.call.Nr() == syscall.SYS_WRITE {
+		m.call.Finish(trap.Return(int64(m.call.Arg(2))))
+		return
+	}
+	go m.supervisor.Serve(m.call.Notification())
+}
+
+// minimalFile's writes come to minimal.serve.
+type minimalFile struct{ *trap.Pipe }
+
+func (minimalFile) Ioctl(*trap.Call, uint32, uint64) trap.Answer { return trap.Fail(syscall.ENOTTY) }
+func (minimalFile) Write(*trap.Call, uint64, uint64) trap.Answer { return trap.Fail(syscall.EIO) }
+
+// callsPerTime is how many calls are timed together.
+const callsPerTime = 20
+
+// callChild is the program: it writes to a device file and reports the median
+// time of a call.
+func callChild(args []string) error {
+	flags := flag.NewFlagSet("call", flag.ContinueOnError)
+	path := flags.String("device", "", "device file")
+	d := flags.Duration("duration", time.Second, "how long to call")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	fd, err := syscall.Open(*path, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", *path, err)
+	}
+	defer syscall.Close(fd)
+	command, answer := make([]byte, 8), new([64]byte)
+	if *path == verbsPath {
+		if _, err := syscall.Write(fd, uverbsCommand(getContext, answer, 8)); err != nil {
+			return fmt.Errorf("GET_CONTEXT: %w", err)
+		}
+		command = uverbsCommand(queryPort, answer, 40, 1)
+	}
+	var times []time.Duration
+	begin := time.Now()
+	for at := begin; at.Before(begin.Add(*d)); {
+		for range callsPerTime {
+			if n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&command[0])), uintptr(len(command))); int(n) != len(command) {
+				return fmt.Errorf("write to %s: %d octets, %w", *path, int(n), errno)
+			}
+		}
+		now := time.Now()
+		times = append(times, now.Sub(at)/callsPerTime)
+		at = now
+	}
+	if *path == verbsPath && answer[36] == 0 {
+		return errors.New("QUERY_PORT was not answered")
+	}
+	slices.Sort(times)
+	return result.Result{Messages: int64(len(times) * callsPerTime), Elapsed: time.Since(begin), Latency: times[len(times)/2]}.Print()
+}
+
+// Commands (linux/include/uapi/rdma/ib_user_verbs.h).
+const (
+	getContext = 0
+	queryPort  = 2
+)
+
+// uverbsCommand asks for n octets of answer.
+func uverbsCommand(number uint32, answer *[64]byte, n int, words ...uint64) []byte {
+	ne := binary.NativeEndian
+	b := ne.AppendUint64(ne.AppendUint64(nil, uint64(number)), uint64(uintptr(unsafe.Pointer(answer))))
+	for _, w := range words {
+		b = ne.AppendUint64(b, w)
+	}
+	ne.PutUint16(b[4:], uint16(len(b)/4))
+	ne.PutUint16(b[6:], uint16(n/4))
+	return b
+}

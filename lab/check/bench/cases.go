@@ -1,0 +1,431 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"tapir/lab/tool/perf"
+)
+
+// bench is a run: the beds, and what is measured on them.
+type bench struct {
+	opt   options
+	beds  map[bedKind]*bed
+	rows  []*row
+	cases []*testCase
+}
+
+type bedKind struct {
+	mtu   int
+	lossy bool
+}
+
+// testCase is one thing that is measured, once per round.
+type testCase struct {
+	name    string
+	run     func(ctx context.Context, b *bench) (sample, error)
+	samples []sample
+	missing string // why it cannot be measured here
+}
+
+// errNotHere means that a machine lacks what a case needs; the others go on.
+var errNotHere = errors.New("not here")
+
+const (
+	mtu    = 1500
+	bigMTU = 9000
+	mebi   = 1 << 20
+)
+
+// newBench chooses the rows that the options ask for, and the cases that these
+// need.
+func newBench(o options) *bench {
+	b := &bench{opt: o, beds: map[bedKind]*bed{}, rows: chosen(o.sets)}
+	for _, c := range allCases() {
+		needed := false
+		for _, r := range b.rows {
+			needed = needed || r.name == c.name || r.ref == c.name
+		}
+		if needed {
+			b.cases = append(b.cases, c)
+		}
+	}
+	return b
+}
+
+// bed makes the bed the first time that it is needed.
+func (b *bench) bed(mtu int, lossy bool) (*bed, error) {
+	k := bedKind{mtu, lossy}
+	if bd := b.beds[k]; bd != nil {
+		return bd, nil
+	}
+	bd, err := newBed(mtu, lossy)
+	if err == nil {
+		b.beds[k] = bd
+	}
+	return bd, err
+}
+
+func (b *bench) close() {
+	for _, bd := range b.beds {
+		bd.close()
+	}
+}
+
+// pins says on which processor each end of a connection runs.
+type pins uint8
+
+const (
+	free  pins = iota // wherever the scheduler puts them
+	one               // both on the first: a ping-pong
+	apart             // each on one of its own: a stream
+)
+
+// anywhere is the processor of whoever has none.
+const anywhere = -1
+
+// cpu is the processor of end i.
+func (p pins) cpu(i int) int {
+	switch {
+	case p == free, p == apart && runtime.NumCPU() < 2:
+		return anywhere
+	case p == one:
+		return 0
+	}
+	return i
+}
+
+// Names of the cases.
+const (
+	kernelStream   = "kernel stream"
+	kernelAgain    = "kernel stream, beside jumbo"
+	kernelOff1500  = "kernel wire 1500"
+	kernelOff9000  = "kernel wire 9000"
+	kernelDrop     = "kernel wire 1500, 1 % loss"
+	kernelPing     = "kernel 64 B ping-pong"
+	tcpGSO         = "TCP gso"
+	tcpJumbo       = "TCP jumbo"
+	tcpWire1500    = "TCP wire 1500"
+	tcpWire9000    = "TCP wire 9000"
+	tcpDrop        = "TCP wire 1500, 1 % loss"
+	tcpGSODrop     = "TCP gso, 1 % loss"
+	tcpPing        = "TCP 64 B ping-pong"
+	gvisorGSO      = "gVisor gso"
+	gsoWrite       = "Write 1 MiB gso"
+	gsoUncaptured  = "Write 1 MiB gso, beside captures"
+	gsoCaptured    = "Write 1 MiB gso captured"
+	gsoCapturedRaw = "Write 1 MiB gso captured whole"
+	dropWrite      = "Write 1 MiB wire 1500, 1 % loss"
+	dropWriteOrder = "Write 1 MiB wire 1500, 1 % loss, in order"
+	jumboWrite     = "Write 1 MiB jumbo"
+	gsoWrite64     = "Write 64 KiB gso"
+	gsoRead        = "Read 1 MiB gso"
+	wire1500       = "Write 1 MiB wire 1500"
+	wire9000       = "Write 1 MiB wire 9000"
+	sendPing       = "Send 64 B ping-pong"
+	writePing      = "Write 8 B ping-pong"
+	writePolled    = "Write 8 B polled"
+	writeRate      = "Write 8 B rate"
+	idleQP         = "idle queue pair"
+	engineAlone    = "TCP engine alone, segments"
+	bareFrames     = "bare forwarder, frames of 1514 octets"
+	vnicFrames     = "VNIC, frames of 1514 octets"
+	hostFrames     = "NIC with a host TAP, frames of 1514 octets"
+	bareSupers     = "bare forwarder, super-frames"
+	hostSupers     = "NIC with a host TAP, super-frames"
+	bareBack       = "bare forwarder, frames of 1514 octets, to the host"
+	hostBack       = "NIC with a host TAP, frames of 1514 octets, to the host"
+	hostFilters    = "NIC with a host TAP and all filters, frames of 1514 octets, to the host"
+	bareSupersBack = "bare forwarder, super-frames, to the host"
+	hostSupersBack = "NIC with a host TAP, super-frames, to the host"
+	packetCRC      = "CRC-32 of 1514 octets"
+	packetBuild    = "16B packet built around 1514 octets"
+	packetCheck    = "16B packet of 1514 octets checked"
+	minimalCall    = "trapped call, minimal"
+	controlCall    = "trapped call, QUERY_PORT"
+	umodePing      = "Write 8 B with immediate, program to program"
+	chainPing      = "wake-ups and frames alone, program to program"
+	trapChainPing  = "trapped calls, wake-ups and frames alone, as of ib_send_lat -e"
+	kernelPingRun  = "kernel 64 B ping-pong, beside programs"
+	ibSendWire     = "ib_send_bw -e wire 1500"
+	ibReadWire     = "ib_read_bw -e wire 1500"
+	runWire        = "Write 64 KiB wire 1500, beside programs"
+	ibSendGSO      = "ib_send_bw -e gso"
+	ibReadGSO      = "ib_read_bw -e gso"
+	ibWriteGSO     = "ib_write_bw gso, polled"
+	runGSO         = "Write 64 KiB gso, beside programs"
+	ibSendLat      = "ib_send_lat -e 64 B"
+	sendPingRun    = "Send 64 B ping-pong, beside programs"
+	fabricPing     = "fi_pingpong -p tcp 64 B"
+	ucxTag         = "UCX tag 64 B latency"
+	ucxPutRun      = "UCX put 64 KiB, beside programs"
+	ucxPut64       = "UCX put 64 KiB"
+	ucxPut         = "UCX put 1 MiB"
+	ucxGet         = "UCX get 1 MiB"
+	ucxLat         = "UCX put 8 B latency"
+	ucxRate        = "UCX put 8 B rate"
+)
+
+// allCases is everything that can be measured, in the order of a round: what
+// is compared is measured one after the other.
+func allCases() []*testCase {
+	gso, wire := nicSetup{mtu: mtu, frames: "gso", pins: apart}, nicSetup{mtu: mtu, frames: "wire"}
+	jumbo, wireBig := nicSetup{mtu: bigMTU, frames: "jumbo", pins: apart}, nicSetup{mtu: bigMTU, frames: "wire"}
+	stream := kernelSetup{mtu: mtu, kind: "on", pins: apart}
+	writes := perf.Job{Op: perf.WriteBW, Size: mebi}
+	cases := append(programCases(gso, wire), []*testCase{
+		gvisorCase(gvisorGSO),
+		streamCase(tcpGSO, gso, false),
+		kernelCase(kernelStream, stream),
+		nicCase(gsoWrite, gso, writes),
+		ucxCase(ucxPut, "ucp_put_bw", mebi, 200),
+		nicCase(gsoCaptured, gso.with(func(s *nicSetup) { s.capture, s.pins = "default", free }), writes),
+		nicCase(gsoUncaptured, gso.with(func(s *nicSetup) { s.pins = free }), writes),
+		nicCase(gsoCapturedRaw, gso.with(func(s *nicSetup) { s.capture, s.pins = "raw", free }), writes),
+		streamCase(tcpJumbo, jumbo, false),
+		kernelCase(kernelAgain, stream),
+		nicCase(jumboWrite, jumbo, writes),
+		nicCase(gsoWrite64, gso, perf.Job{Op: perf.WriteBW, Size: 64 << 10}),
+		ucxCase(ucxPut64, "ucp_put_bw", 64<<10, 10000),
+		nicCase(gsoRead, gso, perf.Job{Op: perf.ReadBW, Size: mebi, Depth: 16}),
+		ucxCase(ucxGet, "ucp_get", mebi, 400),
+		streamCase(tcpWire1500, wire, false),
+		kernelCase(kernelOff1500, kernelSetup{mtu: mtu, kind: "off"}),
+		nicCase(wire1500, wire, writes),
+		streamCase(tcpWire9000, wireBig, false),
+		kernelCase(kernelOff9000, kernelSetup{mtu: bigMTU, kind: "off"}),
+		nicCase(wire9000, wireBig, writes),
+		kernelCase(kernelDrop, kernelSetup{mtu: mtu, kind: "off", lossy: true}),
+		streamCase(tcpDrop, wire.with(func(s *nicSetup) { s.lossy = true }), false),
+		streamCase(tcpGSODrop, gso.with(func(s *nicSetup) { s.loss, s.pins = lossPPM, free }), false),
+		nicCase(dropWrite, wire.with(func(s *nicSetup) { s.lossy = true }), writes),
+		nicCase(dropWriteOrder, wire.with(func(s *nicSetup) { s.lossy, s.inOrder = true, true }), writes),
+		streamCase(tcpPing, wire.with(func(s *nicSetup) { s.pins = one }), true),
+		kernelCase(kernelPing, kernelSetup{mtu: mtu, kind: "on", ping: true, pins: one}),
+		nicCase(sendPing, wire.with(func(s *nicSetup) { s.pins = one }), perf.Job{Op: perf.SendLat, Size: pingSize}),
+		nicCase(writePing, wire.with(func(s *nicSetup) { s.pins = one }), perf.Job{Op: perf.WriteLat, Size: 8}),
+		nicCase(writePolled, wire, perf.Job{Op: perf.WriteLat, Size: 8}),
+		ucxCase(ucxLat, "ucp_put_lat", 8, 20000),
+		nicCase(writeRate, gso.with(func(s *nicSetup) { s.pins = free }), perf.Job{Op: perf.WriteBW, Size: 8, Depth: 1024}),
+		ucxCase(ucxRate, "ucp_put_bw", 8, 100000),
+		idleCase(idleQP),
+		engineCase(engineAlone),
+		forwardCase(bareFrames, way{}, startBare),
+		forwardCase(vnicFrames, way{}, startVNIC),
+		forwardCase(hostFrames, way{}, startHost),
+		forwardCase(bareBack, way{back: true}, startBare),
+		forwardCase(hostBack, way{back: true}, startHost),
+		forwardCase(hostFilters, way{back: true}, startFiltered),
+		forwardCase(bareSupers, way{vnet: true}, startBare),
+		forwardCase(hostSupers, way{vnet: true}, startHost),
+		forwardCase(bareSupersBack, way{vnet: true, back: true}, startBare),
+		forwardCase(hostSupersBack, way{vnet: true, back: true}, startHost),
+		codecCase(packetCRC, (*packetCodec).crc),
+		codecCase(packetBuild, (*packetCodec).encapsulate),
+		codecCase(packetCheck, (*packetCodec).check),
+	}...)
+	for _, s := range coalesceSettings {
+		cases = append(cases, coalesceCase(s))
+	}
+	return cases
+}
+
+// programCases are unmodified and Go programs on NICs in other processes.
+func programCases(gso, wire nicSetup) []*testCase {
+	oneCPU := wire.with(func(s *nicSetup) { s.pins = one })
+	writes := perf.Job{Op: perf.WriteBW, Size: 64 << 10}
+	return []*testCase{
+		minimalCase(minimalCall, oneCPU),
+		callCase(controlCall, oneCPU),
+		umodeCase(umodePing, oneCPU),
+		chainCase(chainPing, oneCPU),
+		kernelCase(kernelPingRun, kernelSetup{mtu: mtu, kind: "on", ping: true, pins: one}),
+		perftestCase(ibSendWire, wire, perftest{args: "ib_send_bw -e -s 65536", iters: 3000}),
+		nicCase(runWire, wire, writes),
+		perftestCase(ibReadWire, wire, perftest{args: "ib_read_bw -e -s 65536", iters: 3000}),
+		perftestCase(ibWriteGSO, gso, perftest{args: "ib_write_bw -s 65536", iters: 5000}),
+		perftestCase(ibReadGSO, gso, perftest{args: "ib_read_bw -e -s 65536", iters: 10000}),
+		nicCase(runGSO, gso, writes),
+		perftestCase(ibSendGSO, gso, perftest{args: "ib_send_bw -e -s 65536", iters: 10000}),
+		ucxCase(ucxPutRun, "ucp_put_bw", 64<<10, 2000),
+		trapChainCase(trapChainPing, oneCPU),
+		perftestCase(ibSendLat, oneCPU, perftest{args: "ib_send_lat -e -s 64", iters: 10000, lat: true}),
+		nicCase(sendPingRun, oneCPU, perf.Job{Op: perf.SendLat, Size: pingSize}),
+		fabricCase(fabricPing, pingSize, 20000),
+		ucxCase(ucxTag, "tag_lat", pingSize, 10000),
+	}
+}
+
+// kernelSetup says between which hosts a connection of the kernel runs.
+type kernelSetup struct {
+	mtu         int
+	kind        string // of the hosts' links: on or off
+	lossy, ping bool
+	pins        pins
+}
+
+// kernelCase is a connection between the kernels of two hosts.
+func kernelCase(name string, set kernelSetup) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
+		bd, err := b.bed(set.mtu, set.lossy)
+		if err != nil {
+			return sample{}, err
+		}
+		d := b.opt.duration
+		a := addresses[set.kind+"1"]
+		flag := fmt.Sprintf("-ping=%v", set.ping)
+		cr, sr, err := both(
+			func() (*child, error) {
+				return start(ctx, bd.hosts[set.kind+"1"].ns, set.pins.cpu(1), "tcp", "-listen", a, flag)
+			},
+			func() (*child, error) {
+				return start(ctx, bd.hosts[set.kind+"0"].ns, set.pins.cpu(0), "tcp", "-connect", a, flag, "-duration", d.String())
+			}, d)
+		if set.ping {
+			return combine(cr, sr), err
+		}
+		return combine(sr, cr), err // the receiver's time counts
+	}}
+}
+
+// nicSetup says how a pair of NICs is started.
+type nicSetup struct {
+	mtu     int
+	frames  string
+	capture string // which, of captures; empty for none
+	inOrder bool   // nothing is placed out of order
+	lossy   bool   // on the lossy bed
+	loss    int    // of the segments that arrive at the server, parts per million
+	pins    pins
+}
+
+func (s nicSetup) with(change func(*nicSetup)) nicSetup {
+	change(&s)
+	return s
+}
+
+// nicCase is a job between two NICs.
+func nicCase(name string, set nicSetup, job perf.Job) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
+		client, server := job, perf.Job{Op: job.Op, Duration: b.opt.duration}
+		client.Duration, client.Remote = b.opt.duration, netip.MustParseAddr(nicAddresses[1])
+		cr, sr, err := b.nics(ctx, name, "nic", set, func(i int) ([]string, error) {
+			text, err := json.Marshal([]perf.Job{client, server}[i])
+			return []string{"-job", string(text)}, err
+		})
+		return combine(cr, sr), err
+	}}
+}
+
+// streamCase is a plain TCP connection between two NICs.
+func streamCase(name string, set nicSetup, ping bool) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
+		cr, sr, err := b.nics(ctx, name, "stream", set, func(i int) ([]string, error) {
+			args := []string{fmt.Sprintf("-ping=%v", ping), "-duration", b.opt.duration.String()}
+			if i == 0 {
+				args = append(args, "-connect", nicAddresses[1])
+			}
+			return args, nil
+		})
+		if ping {
+			return combine(cr, sr), err
+		}
+		return combine(sr, cr), err // the receiver's time counts
+	}}
+}
+
+// gvisorCase is a stream between two processes with gVisor's netstack, over
+// the TAPs of the NICs.
+func gvisorCase(name string) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
+		bd, err := b.bed(mtu, false)
+		if err != nil {
+			return sample{}, err
+		}
+		if _, err := os.Stat(b.opt.netstack); err != nil {
+			return sample{}, fmt.Errorf("%w: gVisor: %w", errNotHere, err)
+		}
+		spawn := func(i int, args ...string) (*child, error) {
+			args = append(args, "-tap", fmt.Sprint("gso", i), "-ip", nicAddresses[i]+"/24", "-duration", b.opt.duration.String())
+			return startProgram(ctx, bd.middle.ns, apart.cpu(i), nil, b.opt.netstack, args...)
+		}
+		cr, sr, err := both(
+			func() (*child, error) { return spawn(1) },
+			func() (*child, error) { return spawn(0, "-connect", nicAddresses[1]) }, b.opt.duration)
+		return combine(sr, cr), err
+	}}
+}
+
+// idleCase is the memory of a queue pair at rest.
+func idleCase(name string) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
+		bd, err := b.bed(mtu, false)
+		if err != nil {
+			return sample{}, err
+		}
+		c, err := start(ctx, bd.middle.ns, anywhere, "idle")
+		if err != nil {
+			return sample{}, err
+		}
+		if err := c.ready(); err != nil {
+			return sample{}, err
+		}
+		r, err := c.result(b.opt.duration)
+		return sample{memory: float64(r.Memory) / 1024}, err
+	}}
+}
+
+// nics runs a NIC as server and one as client; extra are the arguments of what
+// NIC i does.
+func (b *bench) nics(ctx context.Context, name, role string, set nicSetup, extra func(i int) ([]string, error)) (cr, sr childResult, err error) {
+	bd, err := b.bed(set.mtu, set.lossy)
+	if err != nil {
+		return cr, sr, err
+	}
+	spawn := func(i int) (*child, error) {
+		args, err := extra(i)
+		if err != nil {
+			return nil, err
+		}
+		return start(ctx, bd.middle.ns, set.pins.cpu(i), append(append([]string{role}, set.args(i, b.opt, name)...), args...)...)
+	}
+	return both(func() (*child, error) { return spawn(1) }, func() (*child, error) { return spawn(0) }, b.opt.duration)
+}
+
+// args are the arguments of NIC i.
+func (s *nicSetup) args(i int, o options, name string) []string {
+	kind := "gso"
+	if s.frames == "wire" {
+		kind = "wire"
+	}
+	args := []string{"-tap", fmt.Sprint(kind, i), "-frames", s.frames, "-mtu", fmt.Sprint(s.mtu),
+		"-ip", nicAddresses[i] + "/24", "-capture", s.capture, fmt.Sprintf("-in-order=%v", s.inOrder)}
+	if i == 1 {
+		args = append(args, "-loss", fmt.Sprint(s.loss))
+	}
+	if o.profiles != "" {
+		file := strings.NewReplacer(" ", "-", "%", "percent", ",", "").Replace(name)
+		args = append(args, "-profile", filepath.Join(o.profiles, fmt.Sprintf("%s.%d.pprof", file, i)))
+	}
+	return args
+}
+
+func ucxCase(name, test string, size, iters int) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
+		if !haveUCX() {
+			return sample{}, fmt.Errorf("%w: %s is not installed", errNotHere, ucx)
+		}
+		bd, err := b.bed(mtu, false)
+		if err != nil {
+			return sample{}, err
+		}
+		return ucxRun(ctx, bd, test, size, iters)
+	}}
+}

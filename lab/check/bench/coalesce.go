@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"regexp"
+	"strconv"
+
+	"tapir/lab/node"
+	"tapir/nic"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
+	"tapir/wire/ether"
+	"tapir/wire/ip"
+)
+
+// setting is how a NIC with a host TAP interrupts.
+type setting struct {
+	mode  string
+	usecs int
+}
+
+// coalesceSettings are measured; the first of a mode is what its others are held
+// against.
+var coalesceSettings = []setting{
+	{"msix", 0}, {"msix", 8}, {"msix", 32}, {"msix", 128}, {"msix", 511},
+	{"msi", 0}, {"msi", 32}, {"inta", 0}, {"inta", 32}, {"poll", 0},
+}
+
+func (s setting) String() string {
+	return fmt.Sprintf("interrupts %s, rx-usecs %d", s.mode, s.usecs)
+}
+
+// coalesceRows have every setting measured; document has a table for them.
+func coalesceRows() (rows []*row) {
+	for _, s := range coalesceSettings {
+		rows = append(rows, &row{set: "coalesce", name: s.String(), must: beside, aim: beside})
+	}
+	return rows
+}
+
+// pings of one measurement.
+const pings = 60
+
+var pingTime = regexp.MustCompile(`time=([0-9.]+) ms`)
+
+// coalesceCase floods the wire of a NIC whose interrupts are set so, and has the kernel
+// on its wire ping it.
+func coalesceCase(set setting) *testCase {
+	return &testCase{name: set.String(), run: func(ctx context.Context, b *bench) (sample, error) {
+		s, err := newSide()
+		if err != nil {
+			return sample{}, err
+		}
+		defer s.close()
+		w := way{back: true}
+		settings := nic.Config{Interrupts: nic.Interrupts{Mode: set.mode, RxUsecs: set.usecs}}
+		f, err := startNIC(ctx, s, w, settings)
+		if err != nil {
+			return sample{}, err
+		}
+		n, err := flooded(s, f, w, b.opt.duration)
+		got := n.sample(w, b.opt.duration)
+		got.interrupts = 1000 * float64(n.interrupts) / float64(n.frames)
+		if err := errors.Join(err, f.close()); err != nil {
+			return sample{}, err
+		}
+		got.latency, err = s.pingTime(ctx, settings)
+		return got, err
+	}}
+}
+
+// pingTime is half the round trip of a ping from a kernel to a NIC, in microseconds: the
+// median.
+func (s *side) pingTime(ctx context.Context, settings nic.Config) (float64, error) {
+	const tap, to = "ping0", "10.7.0.2"
+	n, err := node.Start(ctx, node.Config{Name: "pinged", TAP: tap, IP: []netip.Prefix{netip.MustParsePrefix(to + "/24")}, NS: s.ns, NIC: settings})
+	if err != nil {
+		return 0, err
+	}
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, "ping", "-c", strconv.Itoa(pings), "-i", "0.004", "-W", "10", to)
+	cmd.Stdout = &said
+	err = errors.Join(s.net.AddAddr(tap, netip.MustParsePrefix("10.7.0.1/24")), s.net.Up(tap))
+	if err == nil {
+		err = s.ns.Start(cmd)
+	}
+	if err == nil {
+		err = cmd.Wait()
+	}
+	var times []float64
+	for _, m := range pingTime.FindAllStringSubmatch(said.String(), -1) {
+		ms, _ := strconv.ParseFloat(m[1], 64) // the expression takes numbers only
+		times = append(times, ms*1000/2)
+	}
+	if err := errors.Join(err, n.Close()); err != nil || len(times) == 0 {
+		return 0, fmt.Errorf("%d answers to a ping: %w", len(times), err)
+	}
+	return median(times), nil
+}
+
+// interrupts is how many a NIC has made for frames and completions.
+func interrupts(d *nic.Device) (n uint64) {
+	vectors := map[int]bool{}
+	for _, r := range d.ShowIRQ() {
+		if r.SB != "sp" && r.Vector >= 0 && !vectors[r.Vector] {
+			vectors[r.Vector] = true
+			n += r.Interrupts
+		}
+	}
+	return n
+}
+
+// coalesceTable is what interrupts and their delay cost, empty if it was not measured.
+func (b *bench) coalesceTable() []byte {
+	var out bytes.Buffer
+	none := map[string]float64{}
+	for _, set := range coalesceSettings {
+		c := b.find(set.String())
+		if c == nil {
+			continue
+		}
+		if out.Len() == 0 {
+			out.WriteString("\n| interrupts | rx-usecs | interrupts per 1000 frames | CPU ns per frame | ping, µs | more than without, µs |\n|---|---|---|---|---|---|\n")
+		}
+		const KiB = float64(opaMTU+ether.HeaderLen) / 1024
+		ping := 2 * median(c.values(latency))
+		if set.usecs == 0 {
+			none[set.mode] = ping
+		}
+		fmt.Fprintf(&out, "| %s | %d | %.1f | %.0f | %.0f | %.0f |\n", set.mode, set.usecs,
+			median(c.values(func(s sample) float64 { return s.interrupts })), median(c.values(cpu))*KiB, ping, ping-none[set.mode])
+	}
+	return out.Bytes()
+}
+
+// filtered are as many filters and rules as a driver may set, none of which the frames
+// that are forwarded meet but those for all.
+func filtered() nic.Config {
+	e := nic.Ethernet{RxMode: nic.RxRegular}
+	for i := range 63 { // and the NIC's own
+		e.Ucast = append(e.Ucast, ether.Addr{2, 0, 0, 0, 1, byte(i)})
+	}
+	for i := range 64 {
+		e.Mcast = append(e.Mcast, ether.Addr{1, 0, 0x5e, 0, 1, byte(i)})
+		e.VLANs = append(e.VLANs, uint16(100+i))
+	}
+	for i := range 256 {
+		e.Rules = append(e.Rules, qede.Rule{Location: i, Tuple: l2.Tuple{Proto: ip.ProtoUDP,
+			Src: netip.MustParseAddr("10.6.0.9"), Dst: netip.MustParseAddr("10.6.0.2"), SrcPort: uint16(1000 + i), DstPort: 9}, Drop: true})
+	}
+	return nic.Config{Ethernet: e}
+}
+
+func startFiltered(ctx context.Context, s *side, w way) (forwarder, error) {
+	return startNIC(ctx, s, w, filtered())
+}

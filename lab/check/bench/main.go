@@ -1,0 +1,176 @@
+// Command bench measures NICs on TAPs against the kernel's own TCP, and
+// against UCX where it is installed. Every figure is a ratio to something
+// measured in the same run, in turns; the result is Markdown, put
+// into its place in a document.
+//
+// Each NIC and each end of a reference is a process of its own: bench starts
+// itself again for them.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"tapir/lab/check/figures"
+	"tapir/lab/host/netns"
+	"tapir/nic/uapi/trap"
+)
+
+// options are what the command line chooses.
+type options struct {
+	rounds   int
+	duration time.Duration
+	sets     []string // parts of the benchmark; empty: all
+	netstack string   // the program that is gVisor's end of a stream
+	out      string
+	profiles string
+}
+
+func main() {
+	trap.Launched()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case "nic":
+			return nicChild(ctx, args[1:])
+		case "stream":
+			return streamChild(ctx, args[1:])
+		case "idle":
+			return idleChild(ctx)
+		case "tcp":
+			return tcpChild(args[1:])
+		case "serve":
+			return serveChild(ctx, args[1:])
+		case "run":
+			return runChild(ctx, args[1:])
+		case "trap":
+			return trapChild(ctx, args[1:])
+		case "call":
+			return callChild(args[1:])
+		case "chain":
+			return chainChild(args[1:])
+		case "trapchain":
+			return trapChainChild(args[1:])
+		case "umode":
+			return umodeChild(ctx, args[1:])
+		}
+	}
+	var o options
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.IntVar(&o.rounds, "rounds", 9, "how often everything is measured, in turns")
+	flags.DurationVar(&o.duration, "duration", time.Second/2, "how long one measurement lasts")
+	flags.StringVar(&o.out, "o", "", "put the figures into this document instead of printing them")
+	flags.StringVar(&o.profiles, "profiles", "", "keep CPU profiles of the NICs in this directory")
+	flags.StringVar(&o.netstack, "netstack", "bin/netstack", "the program with gVisor's netstack, built from lab/check/oracle/netstack")
+	flags.Func("sets", "measure only these parts: "+strings.Join(setNames(), ","), o.choose)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if len(o.sets) > 0 && o.out != "" {
+		return errors.New("-sets and -o exclude each other: a document holds all figures")
+	}
+	if !netns.Privileged() && !netns.Reexeced() {
+		return netns.Reexec(ctx, args...)
+	}
+	return measure(ctx, o)
+}
+
+// choose parses the names of sets.
+func (o *options) choose(names string) error {
+	for name := range strings.SplitSeq(names, ",") {
+		switch {
+		case name == "":
+		case !slices.Contains(setNames(), name):
+			return fmt.Errorf("unknown set %q: use %s", name, strings.Join(setNames(), ", "))
+		default:
+			o.sets = append(o.sets, name)
+		}
+	}
+	return nil
+}
+
+// measure runs the rounds and writes the document.
+func measure(ctx context.Context, o options) error {
+	dir, err := ownSockets()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	bench := newBench(o)
+	defer bench.close()
+	before := figures.Load()
+	for round := range o.rounds {
+		for _, c := range bench.cases {
+			if err := c.once(ctx, bench, round); err != nil {
+				return err
+			}
+		}
+	}
+	doc := bench.document(before)
+	if o.out == "" {
+		_, err = os.Stdout.Write(doc)
+		return err
+	}
+	return figures.Put(o.out, beginMark, endMark, doc)
+}
+
+// ownSockets makes the directory for the sockets of NICs that programs use, so
+// that other NICs of this machine are not in the way.
+func ownSockets() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "bench"); err == nil {
+		err = os.Setenv("XDG_RUNTIME_DIR", dir)
+	}
+	return dir, err
+}
+
+// tries is how often a case is begun that fails: one failure in hundreds of
+// connections, such as one that a busy machine lets time out, spoils no run.
+const tries = 2
+
+// once measures a case once more.
+func (c *testCase) once(ctx context.Context, b *bench, round int) (err error) {
+	if c.missing != "" {
+		return nil
+	}
+	var s sample
+	for range tries {
+		s, err = c.run(ctx, b)
+		if err == nil || ctx.Err() != nil || errors.Is(err, errNotHere) {
+			break
+		}
+		fmt.Fprintf(os.Stderr, "%d/%d %-32s %v\n", round+1, b.opt.rounds, c.name, err)
+	}
+	if errors.Is(err, errNotHere) {
+		c.missing = strings.TrimPrefix(err.Error(), errNotHere.Error()+": ")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("round %d, %s: %w", round+1, c.name, err)
+	}
+	c.samples = append(c.samples, s)
+	fmt.Fprintf(os.Stderr, "%d/%d %-32s %s\n", round+1, b.opt.rounds, c.name, s)
+	return nil
+}
+
+// Between these lines of the document stand the figures; the rest is written
+// by hand.
+const (
+	beginMark = "<!-- figures begin: written by make bench -->"
+	endMark   = "<!-- figures end -->"
+)

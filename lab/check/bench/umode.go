@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"tapir/lab/check/bench/result"
+	"tapir/nic/umode"
+	"tapir/nic/verbs"
+)
+
+// umodeCase is a ping-pong of Writes between two processes that open the NICs
+// of others: each sleeps until its completion channel wakes it.
+func umodeCase(name string, set nicSetup) *testCase {
+	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
+		nics, err := b.serve(ctx, name, set)
+		if err != nil {
+			return s, err
+		}
+		defer nics.stop()
+		end := func(i int, more ...string) (*child, error) {
+			args := append([]string{"umode", "-nic", set.nicName(i), "-duration", b.opt.duration.String()}, more...)
+			return start(ctx, nics.bed.middle.ns, set.pins.cpu(i), args...)
+		}
+		cr, sr, err := both(func() (*child, error) { return end(1) },
+			func() (*child, error) { return end(0, "-connect", nicAddresses[1]) }, b.opt.duration)
+		return combine(cr, sr), err
+	}}
+}
+
+const (
+	umodePort = 5003
+	umodeSize = 8 // octets of a Write
+	umodeRing = 64
+)
+
+// writer is one end.
+type writer struct {
+	nic          *umode.Context
+	sends, recvs *umode.CQ
+	qp           *umode.QP
+	mr           *umode.MR
+	rkey         uint32
+	addr         uint64
+	posted       uint64
+
+	// Used again and again, so that nothing is allocated.
+	send [1]verbs.SendWR
+	recv [1]verbs.RecvWR
+	done [2]umode.WC
+}
+
+func umodeChild(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("umode", flag.ContinueOnError)
+	name := flags.String("nic", "", "the NIC")
+	connect := flags.String("connect", "", "the server's address; empty: be the server")
+	d := flags.Duration("duration", time.Second, "how long to send")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	w, err := newWriter(*name)
+	if err != nil {
+		return err
+	}
+	defer w.nic.Close()
+	cpu := result.CPU()
+	var r result.Result
+	if *connect == "" {
+		err = w.serve(ctx)
+	} else {
+		r, err = w.measure(ctx, *connect, *d)
+	}
+	if err != nil {
+		return err
+	}
+	r.CPU = result.CPU() - cpu
+	return r.Print()
+}
+
+func newWriter(name string) (w *writer, err error) {
+	w = &writer{}
+	if w.nic, err = umode.Open(name, umode.Options{}); err != nil {
+		return nil, err
+	}
+	pd, err := w.nic.AllocPD()
+	if err != nil {
+		return nil, err
+	}
+	memory, err := w.nic.Alloc(4096)
+	if err != nil {
+		return nil, err
+	}
+	if w.mr, err = pd.RegMR(memory, verbs.LocalWrite|verbs.RemoteWrite); err != nil {
+		return nil, err
+	}
+	channel, err := w.nic.CreateCompChannel()
+	if err != nil {
+		return nil, err
+	}
+	if w.recvs, err = w.nic.CreateCQ(2*umodeRing, channel); err != nil {
+		return nil, err
+	}
+	if w.sends, err = w.nic.CreateCQ(2*umodeRing, nil); err != nil {
+		return nil, err
+	}
+	w.qp, err = pd.CreateQP(umode.QPConfig{SendCQ: w.sends, RecvCQ: w.recvs, MaxSend: 2 * umodeRing, MaxRecv: umodeRing, MaxInline: umodeSize})
+	for range umodeRing {
+		err = errors.Join(err, w.receive())
+	}
+	return w, err
+}
+
+func (w *writer) receive() error {
+	_, err := w.qp.PostRecv(w.recv[:]...)
+	return err
+}
+
+// target tells the peer where to write.
+func (w *writer) target() []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, w.mr.RKey()), w.mr.Addr())
+}
+
+func (w *writer) aim(private []byte) error {
+	if len(private) < 12 {
+		return errors.New("the peer does not say where to write")
+	}
+	w.rkey, w.addr = binary.BigEndian.Uint32(private), binary.BigEndian.Uint64(private[4:])
+	return nil
+}
+
+// write writes once. Now and then it looks at what has completed.
+func (w *writer) write() error {
+	w.send[0] = verbs.SendWR{Opcode: verbs.OpWriteImm, Flags: verbs.Inline, Inline: w.mr.Bytes()[:umodeSize], RKey: w.rkey, RemoteAddr: w.addr}
+	if w.posted++; w.posted%umodeRing == 0 {
+		w.send[0].Flags |= verbs.Signaled
+		if _, err := w.sends.Poll(w.done[:]); err != nil {
+			return err
+		}
+	}
+	_, err := w.qp.PostSend(w.send[:]...)
+	return err
+}
+
+// await waits for the peer's next Write; false: there are no more.
+func (w *writer) await(ctx context.Context) (more bool, err error) {
+	wc, err := w.recvs.Next(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case wc.Status == verbs.StatusFlushed:
+		return false, nil
+	case wc.Status != verbs.StatusSuccess || wc.ByteLen != umodeSize:
+		return false, fmt.Errorf("a Write of %d octets: %v", wc.ByteLen, wc.Status)
+	}
+	return true, w.receive()
+}
+
+func (w *writer) serve(ctx context.Context) error {
+	l, err := w.nic.Listen(netip.AddrPortFrom(netip.IPv4Unspecified(), umodePort), 1)
+	if err != nil {
+		return err
+	}
+	result.Ready()
+	id, err := l.Request(ctx)
+	if err == nil {
+		err = w.aim(id.PrivateData())
+	}
+	if err == nil {
+		err = id.Accept(ctx, umode.Params{QP: w.qp, PrivateData: w.target()})
+	}
+	for more := true; err == nil && more; {
+		if more, err = w.await(ctx); more && err == nil {
+			err = w.write()
+		}
+	}
+	return err
+}
+
+func (w *writer) measure(ctx context.Context, to string, d time.Duration) (r result.Result, err error) {
+	a, err := netip.ParseAddr(to)
+	if err != nil {
+		return r, fmt.Errorf("-connect: %w", err)
+	}
+	id, err := w.nic.NewID()
+	if err == nil {
+		err = id.Connect(ctx, netip.AddrPortFrom(a, umodePort), umode.Params{QP: w.qp, PrivateData: w.target()})
+	}
+	if err == nil {
+		err = w.aim(id.PrivateData())
+	}
+	if err != nil {
+		return r, err
+	}
+	result.Ready()
+	trips := make([]time.Duration, 0, 1<<20)
+	begin := time.Now()
+	for at := begin; at.Before(begin.Add(d)); {
+		if err := w.write(); err != nil {
+			return r, err
+		}
+		if more, err := w.await(ctx); err != nil || !more {
+			return r, errors.Join(err, errors.New("the server has left"))
+		}
+		now := time.Now()
+		trips = append(trips, now.Sub(at))
+		at = now
+	}
+	slices.Sort(trips)
+	r = result.Result{Messages: int64(len(trips)), Bytes: int64(len(trips)) * umodeSize, Elapsed: time.Since(begin), Latency: trips[len(trips)/2] / 2}
+	return r, id.Disconnect()
+}

@@ -1,0 +1,178 @@
+// Package linuxptp runs the stock programs of linuxptp and chrony against a
+// NIC: ptp4l, pmc, phc2sys, ts2phc and chronyd, in given network namespaces,
+// with generated configurations, and reads what they print.
+//
+// No program that it starts can set the machine's clock: all run without
+// CAP_SYS_TIME, and System V shared memory is the program's own unless it is
+// told otherwise.
+package linuxptp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"tapir/lab/host/netns"
+)
+
+// Host runs programs in one network namespace. Their configurations and
+// sockets are in a directory of the host's, which Close removes. Its methods
+// may be called from any goroutine.
+type Host struct {
+	ns  *netns.NS
+	own bool // ns is ours to close
+	dir string
+
+	mu       sync.Mutex
+	programs []*Program
+	files    int
+}
+
+// NewHost makes a host in ns, which stays the caller's and must outlive it.
+func NewHost(ns *netns.NS) (*Host, error) {
+	dir, err := os.MkdirTemp("", "tapir-ptp")
+	if err != nil {
+		return nil, err
+	}
+	return &Host{ns: ns, dir: dir}, nil
+}
+
+// NewIsolated makes a host in a namespace of its own.
+func NewIsolated() (*Host, error) {
+	ns, err := netns.New()
+	if err != nil {
+		return nil, err
+	}
+	h, err := NewHost(ns)
+	if err != nil {
+		return nil, errors.Join(err, ns.Close())
+	}
+	h.own = true
+	return h, nil
+}
+
+// NS is the namespace of the host.
+func (h *Host) NS() *netns.NS { return h.ns }
+
+// Close stops all programs and removes the host's directory, and the namespace
+// that NewIsolated made.
+func (h *Host) Close() error {
+	h.mu.Lock()
+	programs := h.programs
+	h.programs = nil
+	h.mu.Unlock()
+	for _, p := range programs {
+		p.Stop()
+	}
+	err := os.RemoveAll(h.dir)
+	if h.own {
+		err = errors.Join(err, h.ns.Close())
+	}
+	return err
+}
+
+// Path returns the name of a new file in the host's directory; no two calls
+// return the same.
+func (h *Host) Path(name string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.files++
+	return filepath.Join(h.dir, fmt.Sprintf("%d.%s", h.files, name))
+}
+
+func (h *Host) write(name, text string) (string, error) {
+	path := h.Path(name)
+	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+// Command is a program to start.
+type Command struct {
+	Name string
+	Args []string
+	// Under is a command line that runs another, such as {"tapir", "run", "--"}.
+	Under []string
+	// SharedMemory leaves System V shared memory common with the machine's
+	// other programs, for those that meet there.
+	SharedMemory bool
+}
+
+// folders are where Debian and others keep the programs when PATH leaves
+// them out, as an ordinary user's does.
+var folders = []string{"/usr/local/sbin", "/usr/sbin", "/sbin"}
+
+// Find returns the file of a program of linuxptp or chrony.
+func Find(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, f := range folders {
+		if path, err := exec.LookPath(filepath.Join(f, name)); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: not installed: it is in the packages linuxptp and chrony", name)
+}
+
+// argv is the whole command line: setpriv takes away the right to set clocks.
+func (c Command) argv() ([]string, error) {
+	path, err := Find(c.Name)
+	if err != nil {
+		return nil, err
+	}
+	argv := []string{"setpriv", "--bounding-set=-sys_time", "--inh-caps=-sys_time", "--"}
+	argv = append(argv, c.Under...)
+	argv = append(argv, path)
+	return append(argv, c.Args...), nil
+}
+
+// Start starts a program. It ends with ctx at the latest.
+func (h *Host) Start(ctx context.Context, c Command) (*Program, error) {
+	argv, err := c.argv()
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{name: c.Name, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), ended: make(chan struct{}), news: make(chan struct{})}
+	p.cmd.Dir = h.dir
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if !c.SharedMemory {
+		p.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWIPC
+	}
+	p.cmd.Cancel = p.kill
+	if err := p.start(h.ns); err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	h.mu.Lock()
+	h.programs = append(h.programs, p)
+	h.mu.Unlock()
+	return p, nil
+}
+
+// Run runs a program to its end and returns its lines.
+func (h *Host) Run(ctx context.Context, c Command) ([]string, error) {
+	p, err := h.Start(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	<-p.ended
+	h.forget(p)
+	if p.err != nil {
+		return p.Lines(), fmt.Errorf("%s: %w%s", c.Name, errors.Join(p.err, ctx.Err()), p.tail())
+	}
+	return p.Lines(), nil
+}
+
+func (h *Host) forget(p *Program) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, q := range h.programs {
+		if q == p {
+			h.programs = append(h.programs[:i], h.programs[i+1:]...)
+			return
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
+	"tapir/lab/node"
+	"tapir/nic"
+	"tapir/ptp"
+	"tapir/ptp/msg"
+)
+
+// Two NICs on two TAPs synchronize across a Linux bridge. Their clocks are
+// compared directly; half of the comparisons have to be within what a wrong
+// sign or unit would exceed.
+func TestNICsAcrossABridge(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ns, err := netns.New()
+	must(t, err)
+	defer ns.Close()
+	must(t, link.Quiet(ns))
+	n, err := link.In(ns)
+	must(t, err)
+	defer n.Close()
+	must(t, n.AddBridge("br0"))
+	must(t, n.Up("br0"))
+	var beds [2]*Bed
+	for i := range beds {
+		tapName := fmt.Sprint("tap", i)
+		must(t, n.AddTAP(tapName, false))
+		must(t, n.Join(tapName, "br0"))
+		must(t, n.Up(tapName))
+		cfg := node.Config{Name: fmt.Sprint("nic", i), TAP: tapName, NS: ns,
+			IP: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 24)}}
+		cfg.NIC.PHC.PPB = float64(i) * slavePPB
+		beds[i] = &Bed{}
+		beds[i].NIC, err = node.Start(ctx, cfg)
+		must(t, err)
+		defer beds[i].NIC.Close()
+	}
+	rates := func(c *nic.PTPConfig) {
+		p := &c.Ports[0]
+		p.LogAnnounceInterval, p.LogSyncInterval, p.LogMinDelayReqInterval = -2, -4, -4
+		p.TxTimestampTimeout = time.Second
+	}
+	_, err = beds[0].StartPTP(ptp.DefaultE2E, 1, func(c *nic.PTPConfig) { rates(c); c.Priority1 = 1 })
+	must(t, err)
+	w, err := beds[1].StartPTP(ptp.DefaultE2E, 24, func(c *nic.PTPConfig) {
+		rates(c)
+		c.SlaveOnly, c.Quality.Class = true, msg.ClassSlaveOnly
+	})
+	must(t, err)
+	select {
+	case <-w.reached:
+	case <-ctx.Done():
+		t.Fatal("not locked")
+	}
+	var apart []int64
+	for range 25 {
+		a, err := beds[0].ClockError()
+		must(t, err)
+		b, err := beds[1].ClockError()
+		must(t, err)
+		apart = append(apart, int64(b-a))
+		time.Sleep(10 * time.Millisecond)
+	}
+	slices.Sort(apart)
+	if median := apart[len(apart)/2]; median < -200_000 || median > 200_000 {
+		t.Errorf("the clocks are %d ns apart", median)
+	} else {
+		t.Logf("the clocks are %d ns apart", median)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,144 @@
+// Command states runs the library of wire scripts against a siw guest and
+// compares the states with those of docs/scripts-state.md:
+//
+//	states [-write] [-lanes 8]
+//
+// A script whose state has changed runs again, up to four times in all, at last in
+// a guest of its own. The exit code is 1 if one is never as the document says;
+// -write makes that anew instead.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"tapir/lab/check/live"
+	"tapir/lab/host/peer"
+	"tapir/lab/tool/script"
+)
+
+const (
+	library  = "lab/tool/script/testdata"
+	document = "docs/scripts-state.md"
+	life     = 15 * time.Minute
+)
+
+func main() {
+	write := flag.Bool("write", false, "make "+document+" anew")
+	lanes := flag.Int("lanes", 8, "so many scripts at a time")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *write, *lanes)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "states:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, write bool, lanes int) error {
+	scripts, err := live.Library(library)
+	if err != nil {
+		return err
+	}
+	image, err := peer.Build(ctx, peer.CacheDir(), os.Stderr)
+	if err != nil {
+		return err
+	}
+	g := &guest{image: image, lanes: lanes}
+	defer g.close()
+	begun := time.Now()
+	rows, err := g.rows(ctx, scripts)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d scripts against siw in %v\n", len(rows), time.Since(begun).Round(time.Second))
+	if write {
+		return os.WriteFile(document, []byte(live.Table(rows)), 0o644)
+	}
+	page, err := os.ReadFile(document)
+	if err != nil {
+		return err
+	}
+	changes, err := compare(ctx, g, scripts, live.Rows(string(page)), rows)
+	if err != nil {
+		return err
+	}
+	if changes > 0 {
+		return fmt.Errorf("%d states have changed; if they are right: go run ./lab/check/live/states -write", changes)
+	}
+	return nil
+}
+
+// guest is where scripts run, booted when they first do.
+type guest struct {
+	image peer.Image
+	lanes int
+	world *live.World
+}
+
+// rows runs scripts.
+func (g *guest) rows(ctx context.Context, scripts []*script.Script) (_ []live.Row, err error) {
+	if g.world == nil {
+		if g.world, err = live.NewWorld(ctx, g.image, g.lanes, life); err != nil {
+			return nil, err
+		}
+	}
+	var results []live.Result
+	if err := g.world.Run(ctx, scripts, false, func(r live.Result) { results = append(results, r) }); err != nil {
+		return nil, err
+	}
+	return live.NewRows(library, results)
+}
+
+// close ends the guest; the next scripts have one of their own.
+func (g *guest) close() {
+	if g.world != nil {
+		g.world.Close()
+		g.world = nil
+	}
+}
+
+// A script that differs from the table runs so often: siw's threads race with each
+// other, so that it sometimes answers a thing and sometimes not. The later runs
+// have a guest that has not been through hundreds of broken streams.
+const (
+	runs       = 4
+	inOldGuest = 2
+)
+
+// compare says which states have changed, and returns how many of them do so in
+// every run.
+func compare(ctx context.Context, g *guest, scripts []*script.Script, table, rows []live.Row) (changes int, err error) {
+	for run := 1; ; run++ {
+		changed := map[string]bool{}
+		for _, c := range live.Changes(table, rows) {
+			fmt.Printf("run %d: %s\n", run, c)
+			name, _, _ := strings.Cut(c, ": ")
+			changed[name] = true
+		}
+		if len(changed) == 0 || run == runs {
+			return len(changed), nil
+		}
+		differs := func(name string) bool { return changed[name] }
+		again := slices.DeleteFunc(slices.Clone(scripts), func(s *script.Script) bool { return !differs(live.NameIn(library, s)) })
+		table = slices.DeleteFunc(slices.Clone(table), func(r live.Row) bool { return !differs(r.Name) })
+		if run == inOldGuest {
+			g.close()
+		}
+		if rows, err = g.rows(ctx, again); err != nil {
+			return 0, err
+		}
+	}
+}

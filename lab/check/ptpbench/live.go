@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os/exec"
+	"runtime"
+	"slices"
+	"time"
+
+	"tapir/lab/check/linuxptp/interop"
+	"tapir/lab/check/stock"
+	"tapir/lab/node"
+	"tapir/lab/run/ptpsim"
+	"tapir/lab/run/report"
+	"tapir/lab/sw"
+	"tapir/nic"
+	"tapir/nic/ptp"
+	"tapir/ptp/clock"
+	"tapir/ptp/msg"
+	"tapir/ptp/transport"
+	"tapir/wire/frame"
+)
+
+// patience bounds one measurement; it only ends one that is stuck.
+const patience = 2 * time.Minute
+
+func live() []row {
+	return []row{
+		{"R1", "ptp4l follows a NIC on a TAP", masterQuality},
+		{"R2", "constant error of that, as it is and with the port's latencies set", calibration},
+		{"R3", "the fabric switch between two ptp4l, queueing up to 500 us", fabric},
+		{"R4", "a NIC, 37 ppm and 1.23 ms off, follows ptp4l", slaveQuality},
+		{"R5", "unmodified ptp4l -H with a NIC's clock, 100 ppm off, over veth", hardware},
+		{"R6", "chronyd and a NIC's clock, 12 ppm off", chrony},
+		{"R7", "the codec", codec},
+		{"R8", "a stamp of the hardware clock", stamp},
+		{"R9", "one Tx stamp at a time", oneStamp},
+		{"R10", "cells against stock ptp4l", matrix},
+		{"R11", "stock pmc, over the wire", management},
+		{"R12", "scenarios of linuxptp-testsuite", scenarios},
+	}
+}
+
+// e2e is the cell of the rows that measure quality.
+func e2e(role interop.Role) interop.Cell {
+	return interop.Cell{Transport: transport.Ethernet, Delay: msg.DelayE2E, Role: role}
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// deviation is the standard deviation.
+func deviation(v []float64) float64 {
+	s := report.Summarize(v)
+	return math.Sqrt(max(s.RMS*s.RMS-s.Mean*s.Mean, 0))
+}
+
+// rounds runs measure some times and returns the medians of its values.
+func (b *bench) medians(measure func(ctx context.Context) ([]float64, error)) ([]float64, error) {
+	var all [][]float64
+	for range b.rounds {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		v, err := measure(ctx)
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	var out []float64
+	for i := range all[0] {
+		var column []float64
+		for _, v := range all {
+			column = append(column, v[i])
+		}
+		out = append(out, median(column))
+	}
+	return out, nil
+}
+
+const (
+	samples     = 200
+	manySamples = 400 // where outliers, which are rare, decide
+)
+
+func masterQuality(b *bench) ([]ptpsim.Check, error) {
+	v, err := b.medians(func(ctx context.Context) ([]float64, error) {
+		kernel, err := interop.Run(ctx, e2e(interop.Master), samples)
+		if err != nil {
+			return nil, err
+		}
+		better, err := stampsUnderLoad(ctx)
+		return []float64{deviation(kernel.Offsets), kernel.Summary().P99, better}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []ptpsim.Check{
+		{What: "standard deviation of offsets", Value: v[0] / 1e3, Limit: 1, Unit: "µs"},
+		{What: "99th percentile", Value: v[1] / 1e3, Limit: 5, Unit: "µs"},
+		{What: "beside busy programs, stamps of read and write deviate more by", Value: v[2], Limit: 100, AtLeast: true, Unit: "times"},
+	}, nil
+}
+
+// stampsUnderLoad is how many times more the offsets deviate if the NIC takes
+// its stamps when it reads and writes, while all processors have other work.
+func stampsUnderLoad(ctx context.Context) (float64, error) {
+	for range runtime.NumCPU() {
+		busy := exec.Command("sh", "-c", "while :; do :; done")
+		if err := busy.Start(); err != nil {
+			return 0, err
+		}
+		defer func() { busy.Process.Kill(); busy.Wait() }()
+	}
+	kernel, err := interop.Run(ctx, e2e(interop.Master), manySamples)
+	if err != nil {
+		return 0, err
+	}
+	loop, err := interop.RunOn(ctx, e2e(interop.Master), manySamples, func(c *node.Config) { c.LoopStamps = true }, nil)
+	if err != nil {
+		return 0, err
+	}
+	return deviation(loop.Offsets) / deviation(kernel.Offsets), nil
+}
+
+func calibration(b *bench) ([]ptpsim.Check, error) {
+	v, err := b.medians(func(ctx context.Context) ([]float64, error) {
+		as, err := interop.Run(ctx, e2e(interop.Master), samples)
+		if err != nil {
+			return nil, err
+		}
+		bias := median(as.Offsets)
+		set, err := interop.RunOn(ctx, e2e(interop.Master), samples, nil, func(c *nic.PTPConfig) {
+			// What the slave sees too late left too late, and came too early.
+			c.Ports[0].EgressLatency = msg.IntervalOf(time.Duration(bias))
+			c.Ports[0].IngressLatency = -msg.IntervalOf(time.Duration(bias))
+		})
+		return []float64{math.Abs(bias), math.Abs(median(set.Offsets))}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []ptpsim.Check{
+		{What: "median offset", Value: v[0] / 1e3, Limit: 5, Unit: "µs"},
+		{What: "after calibration", Value: v[1] / 1e3, Limit: 0.5, Unit: "µs"},
+	}, nil
+}
+
+func fabric(b *bench) ([]ptpsim.Check, error) {
+	v, err := b.medians(func(ctx context.Context) ([]float64, error) {
+		cfg := stock.Config{Transport: "L2", Samples: samples}
+		plain, err := stock.Measure(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Switch.Mode, cfg.Switch.Seed = sw.E2ETransparent, 1
+		cfg.Switch.Delay = sw.Delay{Dist: sw.Uniform, Max: 500 * time.Microsecond}
+		clock, err := stock.Measure(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		p99 := float64(clock.Quantile(0.99))
+		return []float64{float64(clock.Quantile(0.5)), p99, float64(plain.Quantile(0.99)) / p99}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []ptpsim.Check{
+		{What: "two-step transparent clock, median", Value: v[0] / 1e3, Limit: 2, Unit: "µs"},
+		{What: "99th percentile", Value: v[1] / 1e3, Limit: 10, Unit: "µs"},
+		{What: "that of a plain switch without queueing is larger by", Value: v[2], Limit: 30, AtLeast: true, Unit: "times"},
+	}, nil
+}
+
+// looks is how many looks in a row must be good for a clock to be there.
+const looks = 8
+
+func slaveQuality(b *bench) ([]ptpsim.Check, error) {
+	v, err := b.medians(func(ctx context.Context) ([]float64, error) {
+		r, err := interop.Run(ctx, e2e(interop.Slave), samples)
+		if err != nil {
+			return nil, err
+		}
+		for i, good := 0, 0; i < len(r.Truth); i++ {
+			if good++; math.Abs(r.Truth[i]) > 5e3 {
+				good = 0
+			}
+			if good == looks {
+				return []float64{report.Summarize(r.Truth[i:]).RMS, r.Looks[i].Seconds()}, nil
+			}
+		}
+		return nil, fmt.Errorf("never within 5 us for %d looks: %.0f", looks, r.Truth)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []ptpsim.Check{
+		{What: "true error, rms", Value: v[0] / 1e3, Limit: 5, Unit: "µs"},
+		{What: "until it is there", Value: v[1], Limit: 10, Unit: "s"},
+	}, nil
+}
+
+func matrix(b *bench) ([]ptpsim.Check, error) {
+	green := 0
+	var failed []string
+	cells := interop.Matrix()
+	for _, c := range cells {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		r, err := interop.Run(ctx, c, 48)
+		cancel()
+		if err != nil || r.Summary().P50 > 50e3 {
+			failed = append(failed, c.String())
+			continue
+		}
+		green++
+	}
+	checks := []ptpsim.Check{{What: "transport, delay mechanism, role and steps, half of the offsets within 50 µs", Value: float64(green),
+		Limit: float64(len(cells)), AtLeast: true, Unit: "cells"}}
+	if len(failed) > 0 {
+		return checks, fmt.Errorf("not %v", failed)
+	}
+	return checks, nil
+}
+
+// oneStamp asks the PTP unit for stamps in pairs, the second while the first,
+// whose stamp is lost, is waited for.
+func oneStamp(*bench) ([]ptpsim.Check, error) {
+	const pairs = 100
+	phc, err := clock.New(clock.Config{})
+	if err != nil {
+		return nil, err
+	}
+	u := ptp.New(&ptp.Port{}, nicName, phc)
+	if err := u.Enable(0); err != nil {
+		return nil, err
+	}
+	if _, err := u.Configure(ptp.HWConfig{TxType: ptp.TxOn, Filter: ptp.FilterV2Event}); err != nil {
+		return nil, err
+	}
+	u.Faults.LoseEvery = 2
+	u.Sent(ptp.Packet{Version: 2, Event: true}, 0) // so that the first of each pair is lost
+	var now frame.Time
+	var delivered, counted, waited float64
+	for i := range uint16(pairs) {
+		first := ptp.Packet{ID: ptp.ID{Type: msg.DelayReq, Sequence: 2 * i}, Version: 2, Event: true}
+		second := first
+		second.Sequence++
+		if !u.Request(first, now) {
+			return nil, fmt.Errorf("pair %d: refused after the give-up", i)
+		}
+		u.Sent(first, now)
+		before := u.Stats().TxSkipped
+		u.Request(second, now)
+		u.Sent(second, now)
+		counted += float64(u.Stats().TxSkipped - before)
+		if _, ok, _ := u.TxStamp(second.ID); ok {
+			delivered++
+		}
+		until := u.Poll(now)
+		waited = max(waited, until.Sub(now).Seconds())
+		now = until
+		u.Poll(now)
+	}
+	return []ptpsim.Check{
+		{What: "stamps of a second packet while one is waited for", Value: delivered, Limit: 0},
+		{What: "counted as skipped", Value: counted, Limit: pairs, AtLeast: true, Unit: "of 100"},
+		{What: "until a lost one is given up", Value: waited, Limit: ptp.GiveUp.Seconds(), Unit: "s"},
+	}, nil
+}

@@ -1,0 +1,121 @@
+// Command ptpbench measures PTP: simulated clocks, whose values are exact, and
+// NICs on TAPs against stock ptp4l and chronyd, where what the machine does
+// beside is told with the values. The result is Markdown, put into its place in
+// a document.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"tapir/lab/check/figures"
+	"tapir/lab/run/ptpsim"
+)
+
+// bench is one run.
+type bench struct {
+	ctx    context.Context
+	tapir  string // the program, for what runs under it
+	oracle string // the tests of lab/check/oracle, with their benchmarks
+	docs   string
+	rounds int
+}
+
+// row is one line of the table.
+type row struct {
+	id, what string
+	run      func(b *bench) ([]ptpsim.Check, error)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "ptpbench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	b := bench{ctx: ctx}
+	var only []string
+	var out string
+	flags := flag.NewFlagSet("ptpbench", flag.ContinueOnError)
+	flags.IntVar(&b.rounds, "rounds", 3, "how often the rows on TAPs are measured; medians count")
+	flags.StringVar(&b.tapir, "tapir", "bin/tapir", "the program")
+	flags.StringVar(&b.oracle, "oracle", "bin/oracle.test", "the tests of lab/check/oracle, compiled")
+	flags.StringVar(&b.docs, "docs", "docs", "where the documents are")
+	flags.StringVar(&out, "o", "", "put the table into this document instead of printing it")
+	flags.Func("rows", "measure only these rows, such as S1,R4", func(v string) error { only = strings.Split(v, ","); return nil })
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if len(only) > 0 && out != "" {
+		return errors.New("-rows and -o exclude each other: a document holds all rows")
+	}
+	var doc bytes.Buffer
+	before := figures.Load()
+	var table bytes.Buffer
+	table.WriteString("| row | what | value | limit | |\n|---|---|---|---|---|\n")
+	for _, r := range append(simulated(), live()...) {
+		if len(only) > 0 && !slices.Contains(only, r.id) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "%s %s\n", r.id, r.what)
+		r.write(&table, &b)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	fmt.Fprintf(&doc, "Measured %s with `make bench-ptp`, rounds: %d. %s. Load average (1, 5, 15 minutes) before: %s; after: %s.\n\n",
+		time.Now().UTC().Format(time.DateOnly), b.rounds, figures.Machine(), before, figures.Load())
+	doc.Write(table.Bytes())
+	if out == "" {
+		_, err := os.Stdout.Write(doc.Bytes())
+		return err
+	}
+	return figures.Put(out, begin, end, doc.Bytes())
+}
+
+// write measures a row. What cannot be measured is a line too.
+func (r *row) write(w *bytes.Buffer, b *bench) {
+	checks, err := r.run(b)
+	what := r.what
+	for _, c := range checks {
+		sign, verdict := "≤", "met"
+		if c.AtLeast {
+			sign = "≥"
+		}
+		if !c.Met() {
+			verdict = "**missed**"
+		}
+		fmt.Fprintf(w, "| %s | %s: %s | %.4g %s | %s %g | %s |\n", r.id, what, c.What, c.Value, c.Unit, sign, c.Limit, verdict)
+		what = "…"
+	}
+	if err != nil {
+		fmt.Fprintf(w, "| %s | %s | | | **failed**: %s |\n", r.id, what, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+}
+
+// seeds is how many seeds the simulated rows run with.
+const seeds = 3
+
+func simulated() (list []row) {
+	for _, r := range ptpsim.Rows() {
+		list = append(list, row{r.ID, r.What, func(*bench) ([]ptpsim.Check, error) { return r.Run(seeds) }})
+	}
+	speed := row{"S8", "speed of simulations, all of the engine and its messages", func(*bench) ([]ptpsim.Check, error) { return ptpsim.Speed() }}
+	return slices.Insert(list, slices.IndexFunc(list, func(r row) bool { return r.id == "S9" }), speed)
+}
+
+// The figures' place in the document.
+const begin, end = "<!-- begin: make bench-ptp writes this -->", "<!-- end -->"

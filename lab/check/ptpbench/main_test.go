@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"tapir/lab/run/ptpsim"
+)
+
+func TestRowsAreTold(t *testing.T) {
+	var out bytes.Buffer
+	r := row{"X1", "what", func(*bench) ([]ptpsim.Check, error) {
+		return []ptpsim.Check{{What: "a", Value: 1.25, Limit: 2, Unit: "ns"}, {What: "b", Value: 3, Limit: 8, AtLeast: true, Unit: "times"}}, errors.New("two\nlines")
+	}}
+	r.write(&out, nil)
+	const want = "| X1 | what: a | 1.25 ns | ≤ 2 | met |\n| X1 | …: b | 3 times | ≥ 8 | **missed** |\n| X1 | … | | | **failed**: two; lines |\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+// The document has every row.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/ptp-performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range append(simulated(), live()...) {
+		if !strings.Contains(string(text), "\n| "+r.id+" |") {
+			t.Errorf("docs/ptp-performance.md has no row %s: run make bench-ptp", r.id)
+		}
+	}
+}
+
+// Rows that need neither the network nor other programs.
+func TestCheapRows(t *testing.T) {
+	b := &bench{ctx: t.Context(), docs: "../../../docs"}
+	for _, run := range []func(*bench) ([]ptpsim.Check, error){stamp, scenarios} {
+		checks, err := run(b)
+		if err != nil || len(checks) == 0 {
+			t.Fatal(checks, err)
+		}
+		if last := checks[len(checks)-1]; !last.Met() { // allocations, scenarios
+			t.Errorf("%v", last)
+		}
+	}
+	if m := median([]float64{4, 1, 3, 2}); m != 2.5 {
+		t.Errorf("median %v", m)
+	}
+	if d := deviation([]float64{1, 3}); math.Abs(d-1) > 1e-9 {
+		t.Errorf("standard deviation %v", d)
+	}
+}
+
+func TestOneStamp(t *testing.T) {
+	checks, err := oneStamp(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checks {
+		if !c.Met() {
+			t.Errorf("%s: %v, limit %v", c.What, c.Value, c.Limit)
+		}
+	}
+}

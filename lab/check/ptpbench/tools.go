@@ -1,0 +1,331 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tapir/lab/check/linuxptp"
+	"tapir/lab/check/linuxptp/interop"
+	"tapir/lab/host/link"
+	"tapir/lab/run/ptpsim"
+	"tapir/lab/run/report"
+	"tapir/lab/tool/ctl"
+	"tapir/nic"
+	"tapir/ptp"
+	"tapir/ptp/clock"
+	"tapir/ptp/msg"
+	"tapir/wire/frame"
+)
+
+// nicName is the name of a NIC that is a process of its own.
+const nicName = "ptpbench"
+
+// outside is a NIC in a process of its own, in a namespace whose eth0 is a veth
+// to a second namespace.
+type outside struct {
+	b     *bench
+	here  *linuxptp.Host // beside the NIC
+	there *linuxptp.Host
+	ctl   *ctl.Client
+	undo  []func()
+}
+
+func (o *outside) close() {
+	for i := len(o.undo) - 1; i >= 0; i-- {
+		o.undo[i]()
+	}
+}
+
+// start starts the NIC with more flags.
+func (b *bench) start(ctx context.Context, flags ...string) (o *outside, err error) {
+	o = &outside{b: b}
+	defer func() {
+		if err != nil {
+			o.close()
+		}
+	}()
+	var nets [2]*link.Net
+	for i, host := range []**linuxptp.Host{&o.here, &o.there} {
+		if *host, err = linuxptp.NewIsolated(); err != nil {
+			return o, err
+		}
+		o.undo = append(o.undo, func() { (*host).Close() })
+		if nets[i], err = link.In((*host).NS()); err != nil {
+			return o, err
+		}
+		o.undo = append(o.undo, nets[i].Close)
+	}
+	if err := nets[0].AddVeth("eth0", nets[1], "eth0"); err != nil {
+		return o, err
+	}
+	for _, n := range nets {
+		if err := n.Up("eth0"); err != nil {
+			return o, err
+		}
+	}
+	p, err := o.here.Start(ctx, linuxptp.Command{Name: b.tapir, Args: append([]string{"nic", "--name", nicName, "--tap", "tap0", "--ip", "10.0.0.1/24"}, flags...)})
+	if err != nil {
+		return o, err
+	}
+	if err = p.Await(ctx, "ready", func(l linuxptp.Log) bool { return l.Contains(regexp.MustCompile("^ready ")) }); err != nil {
+		return o, err
+	}
+	o.ctl, err = ctl.Dial(nicName)
+	if err == nil {
+		o.undo = append(o.undo, func() { o.ctl.Close() })
+	}
+	return o, err
+}
+
+// run is the command line for programs with the NIC's clock.
+func (o *outside) run(more ...string) []string {
+	return append(append([]string{o.b.tapir, "run", "--nic", nicName}, more...), "--")
+}
+
+// trueError is by how much the NIC's clock is ahead of the system's, in ns.
+func (o *outside) trueError(ctx context.Context) (float64, error) {
+	list, err := o.ctl.PHCSamples(ctx, 5)
+	if err != nil {
+		return 0, err
+	}
+	best := list[0]
+	for _, s := range list {
+		if s.After-s.Before < best.After-best.Before {
+			best = s
+		}
+	}
+	return float64(best.PHC - best.Before - (best.After-best.Before)/2), nil
+}
+
+// sixteen are ptp4l's options for 16 Syncs a second.
+func sixteen(more ...string) linuxptp.Options {
+	o := linuxptp.Options{"network_transport": "L2", "logAnnounceInterval": "-2", "logSyncInterval": "-4", "logMinDelayReqInterval": "-4"}
+	for i := 0; i < len(more); i += 2 {
+		o[more[i]] = more[i+1]
+	}
+	return o
+}
+
+// follow runs a stock master there and a ptp4l -H here, on eth0.
+func (o *outside) follow(ctx context.Context) (*linuxptp.Daemon, error) {
+	eth0 := []linuxptp.Section{{Name: "eth0"}}
+	if _, err := o.there.PTP4L(ctx, linuxptp.PTP4L{Options: sixteen("priority1", "1"), Sections: eth0}); err != nil {
+		return nil, err
+	}
+	return o.here.PTP4L(ctx, linuxptp.PTP4L{Options: sixteen("slaveOnly", "1"), Sections: eth0, HardwareStamps: true, Under: o.run("--netdev", "eth0")})
+}
+
+func hardware(b *bench) ([]ptpsim.Check, error) {
+	v, err := b.medians(func(ctx context.Context) ([]float64, error) {
+		o, err := b.start(ctx, "--phc-ppb", "100000")
+		if err != nil {
+			return nil, err
+		}
+		defer o.close()
+		if err := o.ctl.PHCAdjTime(ctx, int64(1230*time.Microsecond)); err != nil {
+			return nil, err
+		}
+		slave, err := o.follow(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := slave.Await(ctx, "a settled servo", func(l linuxptp.Log) bool { return len(l.Samples()) >= 100 }); err != nil {
+			return nil, err
+		}
+		var truth []float64
+		for range samples {
+			e, err := o.trueError(ctx)
+			if err != nil {
+				return nil, err
+			}
+			truth = append(truth, e)
+			time.Sleep(time.Second / 20)
+		}
+		s := report.Summarize(truth)
+		return []float64{s.RMS, s.P95, s.Max}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return []ptpsim.Check{
+		{What: "true error, rms", Value: v[0], Limit: 300, Unit: "ns"},
+		{What: "95th percentile", Value: v[1], Limit: 600, Unit: "ns"},
+		{What: "most", Value: v[2], Limit: 1000, Unit: "ns"},
+	}, nil
+}
+
+func chrony(b *bench) (list []ptpsim.Check, err error) {
+	const ppm, options = 12, " refid NIC0 noselect poll -3 dpoll -5 filter 4 maxsamples 32"
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	o, err := b.start(ctx, "--phc-ppb", strconv.Itoa(ppm*1000))
+	if err != nil {
+		return nil, err
+	}
+	defer o.close()
+	sock := o.here.Path("sock")
+	defer exec.Command("ipcrm", "-M", "0x4e5450f7").Run() // the segment of unit 199
+	for _, c := range []struct {
+		name, line string
+		under      []string
+		feed       []string // of tapir ptp refclock
+	}{
+		{"SOCK", "refclock SOCK " + sock, nil, []string{"--sock", sock}},
+		{"SHM", "refclock SHM 199", nil, []string{"--shm", "199"}},
+		{"PHC", "refclock PHC /dev/ptp0:nocrossts", o.run(), nil},
+	} {
+		daemon, err := o.here.ChronyUnder(ctx, c.under, c.line+options)
+		if err != nil {
+			return list, err
+		}
+		if c.feed != nil {
+			if c.name == "SOCK" {
+				if err := await(ctx, func() bool { _, err := os.Stat(sock); return err == nil }); err != nil {
+					return list, err
+				}
+			}
+			feed := linuxptp.Command{Name: b.tapir, Args: append([]string{"ptp", "refclock", nicName, "-i", "30ms"}, c.feed...), SharedMemory: true}
+			p, err := o.here.Start(ctx, feed)
+			if err != nil {
+				return list, err
+			}
+			defer p.Stop()
+		}
+		s, err := daemon.AwaitSamples(ctx, "NIC0", 28)
+		if err != nil {
+			return list, fmt.Errorf("%s: %w", c.name, err)
+		}
+		daemon.Stop()
+		list = append(list,
+			ptpsim.Check{What: c.name + ", standard deviation", Value: s.StdDev * 1e9, Limit: 50, Unit: "ns"},
+			ptpsim.Check{What: c.name + ", error of the frequency", Value: math.Abs(math.Abs(s.Frequency) - ppm), Limit: 0.01, Unit: "ppm"})
+	}
+	return list, nil
+}
+
+// await waits until done is true.
+func await(ctx context.Context, done func() bool) error {
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// cost is what a call of f costs: the time of the fastest of some batches, for
+// other programs only ever slow it down, and the allocations.
+func cost(f func()) (ns, allocs float64) {
+	const batches, calls = 50, 20_000
+	ns = math.Inf(1)
+	for range batches {
+		begin := time.Now()
+		for range calls {
+			f()
+		}
+		ns = min(ns, float64(time.Since(begin))/calls)
+	}
+	return ns, testing.AllocsPerRun(calls, f)
+}
+
+func codec(b *bench) ([]ptpsim.Check, error) {
+	m := msg.Message{Header: msg.Header{Type: msg.Sync, Flags: msg.FlagTwoStep}}
+	octets := m.Append(nil)
+	ok := true
+	decode, allocs := cost(func() { ok = m.Parse(octets) == nil && ok })
+	encode, more := cost(func() { octets = m.Append(octets[:0]) })
+	if !ok {
+		return nil, errors.New("a Sync could not be decoded")
+	}
+	checks := []ptpsim.Check{
+		{What: "decode a Sync", Value: decode, Limit: 60, Unit: "ns"},
+		{What: "encode it", Value: encode, Limit: 120, Unit: "ns"},
+		{What: "allocations of both", Value: allocs + more, Limit: 0},
+	}
+	out, err := exec.CommandContext(b.ctx, b.oracle, "-test.run", "^$", "-test.bench", "PTPDecode", "-test.benchtime", "300ms").Output()
+	if err != nil {
+		return checks, fmt.Errorf("%s: %w", b.oracle, err)
+	}
+	times := map[string]float64{}
+	for _, f := range regexp.MustCompile(`BenchmarkPTPDecode/(\w+/\w+)\S*\s+\d+\s+([0-9.]+) ns/op`).FindAllStringSubmatch(string(out), -1) {
+		times[f[1]], _ = strconv.ParseFloat(f[2], 64)
+	}
+	least := math.Inf(1)
+	for name, t := range times {
+		if typ, ours := strings.CutSuffix(name, "/tapir"); ours {
+			least = min(least, times[typ+"/facebook"]/t)
+		}
+	}
+	return append(checks, ptpsim.Check{What: "decodes faster than facebook/time by", Value: least, Limit: 8, AtLeast: true, Unit: "times"}), nil
+}
+
+func stamp(*bench) ([]ptpsim.Check, error) {
+	osc, err := clock.Preset("xo")
+	if err != nil {
+		return nil, err
+	}
+	phc, err := clock.New(clock.Config{Oscillator: osc, Jitter: 4, Quantum: 8})
+	if err != nil {
+		return nil, err
+	}
+	var now frame.Time
+	ns, allocs := cost(func() {
+		now += 100
+		phc.At(now)
+	})
+	return []ptpsim.Check{
+		{What: "of a crystal, with jitter", Value: ns, Limit: 50, Unit: "ns"},
+		{What: "allocations", Value: allocs, Limit: 0},
+	}, nil
+}
+
+// pmcIDs are the ids that pmc 3.1 can ask for.
+var pmcIDs = strings.Fields(`NULL_MANAGEMENT CLOCK_DESCRIPTION USER_DESCRIPTION DEFAULT_DATA_SET CURRENT_DATA_SET PARENT_DATA_SET
+	TIME_PROPERTIES_DATA_SET PORT_DATA_SET PRIORITY1 PRIORITY2 DOMAIN SLAVE_ONLY LOG_ANNOUNCE_INTERVAL ANNOUNCE_RECEIPT_TIMEOUT
+	LOG_SYNC_INTERVAL VERSION_NUMBER CLOCK_ACCURACY TRACEABILITY_PROPERTIES TIMESCALE_PROPERTIES DELAY_MECHANISM
+	LOG_MIN_PDELAY_REQ_INTERVAL TIME_STATUS_NP GRANDMASTER_SETTINGS_NP PORT_DATA_SET_NP PORT_PROPERTIES_NP PORT_STATS_NP`)
+
+func management(b *bench) ([]ptpsim.Check, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	bed, err := interop.NewBed(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer bed.Close()
+	if _, err := bed.StartPTP(ptp.DefaultE2E, 1, func(*nic.PTPConfig) {}); err != nil {
+		return nil, err
+	}
+	answered := 0
+	for _, id := range pmcIDs {
+		for range 5 { // pmc waits for a tenth of a second only
+			replies, err := bed.Host.PMC(ctx, []string{"-2", "-i", "tap0", "-b", "1"}, "GET "+id)
+			if err != nil {
+				return nil, err
+			}
+			if len(replies) > 0 && replies[0].Kind == "MANAGEMENT" {
+				answered++
+				break
+			}
+		}
+	}
+	return []ptpsim.Check{{What: "GET answered", Value: float64(answered), Limit: float64(len(pmcIDs)), AtLeast: true, Unit: "ids"}}, nil
+}
+
+func scenarios(b *bench) ([]ptpsim.Check, error) {
+	text, err := os.ReadFile(filepath.Join(b.docs, "ptp-scenarios.md"))
+	n := len(regexp.MustCompile(`(?m)^\| \d\d-\w+ \|.*\| Test\w+ \|`).FindAll(text, -1))
+	return []ptpsim.Check{{What: "repeated by tests (ptp-scenarios.md)", Value: float64(n), Limit: 30, AtLeast: true, Unit: "scenarios"}}, err
+}

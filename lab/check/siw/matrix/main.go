@@ -1,0 +1,86 @@
+// Command matrix runs the NIC's iWARP against Linux siw in a guest, every
+// cell of package siw, and writes the results into a document:
+//
+//	matrix [-o docs/interop.md] [-only TEXT] [-repeat N] [-keep DIR] [-tapir bin/tapir] [-budget 25m]
+//
+// The exit code is 1 if a cell fails.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"tapir/lab/check/siw"
+	"tapir/lab/host/peer"
+	"tapir/lab/tool/tshark"
+)
+
+func main() {
+	out := flag.String("o", "", "document whose generated part to replace")
+	only := flag.String("only", "", "run only the cells whose name contains this")
+	keep := flag.String("keep", "", "directory for the captures of cells that fail")
+	repeat := flag.Int("repeat", 1, "run each cell so many times")
+	tapir := flag.String("tapir", "bin/tapir", "the program, for tapir run")
+	budget := flag.Duration("budget", 25*time.Minute, "time for the cells")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	failed, err := run(ctx, options{*out, *only, *keep, *tapir, *repeat, *budget})
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "matrix:", err)
+		os.Exit(1)
+	}
+	if failed > 0 {
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	out, only, keep, tapir string
+	repeat                 int
+	budget                 time.Duration
+}
+
+func run(ctx context.Context, o options) (failed int, err error) {
+	if err := tshark.Available(); err != nil {
+		return 0, err
+	}
+	image, err := peer.Build(ctx, peer.CacheDir(), os.Stderr)
+	if err != nil {
+		return 0, err
+	}
+	var cells []siw.Cell
+	for _, c := range append(siw.Smoke(), siw.All()...) {
+		if strings.Contains(c.String(), o.only) {
+			cells = append(cells, slices.Repeat([]siw.Cell{c}, o.repeat)...)
+		}
+	}
+	begun := time.Now()
+	m := siw.Matrix{Cells: cells, Budget: o.budget, Log: os.Stdout, Tapir: o.tapir, Keep: o.keep}
+	results, err := m.Run(ctx, image)
+	if err != nil {
+		return 0, err
+	}
+	bad := siw.Failed(results)
+	fmt.Printf("%d cells, %d failed, in %v\n", len(results), len(bad), time.Since(begun).Round(time.Second))
+	for _, r := range bad {
+		fmt.Printf("FAIL  %v: %v\nNIC: %s\nguest: %s\n", r.Cell, r.Err, r.NIC, r.Guest)
+	}
+	if o.out == "" {
+		return len(bad), nil
+	}
+	head := fmt.Sprintf("%s, Linux %s, %d cells in %v, %d failed.\n\n", time.Now().UTC().Format(time.DateOnly),
+		strings.Fields(image.Linux)[0], len(results), time.Since(begun).Round(time.Second), len(bad))
+	return len(bad), siw.WriteFile(o.out, results, head)
+}

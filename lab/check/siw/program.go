@@ -1,0 +1,249 @@
+package siw
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"tapir/lab/node"
+	"tapir/lab/tool/ctl"
+	"tapir/nic"
+	"tapir/nic/uapi/relay"
+	"tapir/wire/frame"
+)
+
+// Program is a stock program on both sides: the NIC's under tapir run, the
+// guest's on siw.
+type Program struct {
+	// Server and Client are command lines, in which ADDR is the server's address
+	// and PORT the port.
+	Server, Client string
+	Want           string // what a content client says; empty: its exit code says all
+	Stays          bool   // the server serves until it is ended
+	Copies         bool   // the client copies the file "from" to the server's "to"
+}
+
+// programArgs is the command line of either side of a stock program.
+func (c *Cell) programArgs(serves bool, port uint16) []string {
+	server, _ := c.addresses()
+	line := c.Program.Client
+	if serves {
+		line = c.Program.Server
+	}
+	return strings.Fields(strings.NewReplacer("ADDR", server.String(), "PORT", fmt.Sprint(port)).Replace(line))
+}
+
+// isRping tells whether the sides are the stock rping.
+func (c *Cell) isRping() bool {
+	return c.Rping || c.Program != nil && strings.HasPrefix(c.Program.Client, "rping ")
+}
+
+// refused is what perftest's client says when it comes before the server
+// listens: it does so twice, and the second time nobody is told when.
+const refused = "error: -111"
+
+// attempts bounds how often programs may miss each other like that.
+const attempts = 100
+
+// clientSaid is what the client of a stock program printed.
+func (c *Cell) clientSaid(nic *nicEnd, guest *guestEnd) string {
+	if c.NICServes {
+		return guest.said
+	}
+	said, _ := nic.report.(string)
+	return said
+}
+
+// missed tells whether perftest's sides have missed each other. It looks at the
+// client alone: the server may still run.
+func (c *Cell) missed(nic *nicEnd, guest *guestEnd) bool {
+	return c.Program != nil && strings.Contains(c.clientSaid(nic, guest), refused)
+}
+
+// endedWell tells whether a stock program has done its work, though its exit
+// code says otherwise.
+func (c *Cell) endedWell(code int, said string) bool {
+	if c.isRping() {
+		return lateThread(code, said)
+	}
+	return c.Program != nil && lateGoodbye(code, said)
+}
+
+// lateGoodbye tells whether a perftest has printed its results and then, when it
+// says goodbye over the connection, found that its peer has gone: that does not
+// wait for it to be acknowledged. The results may stand behind, as they wait in
+// the program for its end.
+func lateGoodbye(code int, said string) bool {
+	return code == 1 && figures.MatchString(said) && strings.Contains(said, "Failed to close connection between server and client\n")
+}
+
+// figures are perftest's: a line of them below their names.
+var figures = regexp.MustCompile(`#bytes[^\n]*\n *[0-9]+ +[0-9]+ `)
+
+// checkProgram wants what a content client says.
+func (c *Cell) checkProgram(nic *nicEnd, guest *guestEnd) error {
+	if c.Program == nil || strings.Contains(c.clientSaid(nic, guest), c.Program.Want) {
+		return nil
+	}
+	return fmt.Errorf("the client does not say %q: %s", c.Program.Want, tail(c.clientSaid(nic, guest)))
+}
+
+// name is that of the cell's NIC. tapir run finds it by that, so no other NIC
+// of the machine may have the same.
+func (c *Cell) name(port uint16) string {
+	if c.Program == nil {
+		return "nic0"
+	}
+	return fmt.Sprintf("siw%d-%d", os.Getpid(), port)
+}
+
+// offer makes the sockets that tapir run needs of the cell's NIC.
+func (c *Cell) offer(n *node.Node) (withdraw func(), err error) {
+	if c.Program == nil {
+		return func() {}, nil
+	}
+	s, err := ctl.Listen(n.Name(), "")
+	if err != nil {
+		return nil, err
+	}
+	r, err := relay.Listen(ctl.RunPath(n.Name()))
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	programs := node.NewPrograms()
+	programs.Add(n)
+	r.Serve(programs.Devices)
+	dev := ctl.Device{Device: n.Device, Thread: n, TAP: n.TAP()}
+	s.Serve(dev.Served())
+	return func() {
+		r.Close()
+		s.Close()
+	}, nil
+}
+
+// Where programs run in the guest.
+const (
+	guestDir   = "/tmp/"
+	inGuestDir = "cd " + guestDir + "; "
+)
+
+// tries runs the exchange, anew when programs have missed each other, and
+// compares what was to be copied.
+func (w *World) tries(ctx context.Context, n *node.Node, c *Cell, port uint16) (nic nicEnd, guest guestEnd, err error) {
+	copies := c.Program != nil && c.Program.Copies
+	if copies {
+		if err := w.stage(ctx, c); err != nil {
+			return nic, guest, err
+		}
+	}
+	nic, guest = w.exchange(ctx, n, c, port)
+	for i := 1; i < attempts && c.missed(&nic, &guest); i++ {
+		nic, guest = w.exchange(ctx, n, c, w.nextPort())
+	}
+	if copies {
+		err = w.compare(ctx, c)
+	}
+	return nic, guest, err
+}
+
+// The file that is copied, and what the server makes of it.
+const (
+	original  = "from"
+	duplicate = "to"
+)
+
+// pattern is what is copied: 300,001 octets.
+func pattern() []byte {
+	b := make([]byte, 300_001)
+	for i := range b {
+		b[i] = byte(i * i >> 7)
+	}
+	return b
+}
+
+// stage gives the client the file to be copied.
+func (w *World) stage(ctx context.Context, c *Cell) error {
+	if c.NICServes {
+		return w.Guest.Put(ctx, guestDir+original, 0o600, pattern())
+	}
+	return os.WriteFile(filepath.Join(w.dir, original), pattern(), 0o600)
+}
+
+// compare wants the copy to be equal.
+func (w *World) compare(ctx context.Context, c *Cell) error {
+	var got []byte
+	var err error
+	if c.NICServes {
+		got, err = os.ReadFile(filepath.Join(w.dir, duplicate))
+	} else {
+		var b bytes.Buffer
+		_, err = w.Guest.Run(ctx, patience, "cat "+guestDir+duplicate, &b)
+		got = b.Bytes()
+	}
+	if err == nil && !bytes.Equal(got, pattern()) {
+		err = fmt.Errorf("the copy of %d octets differs: %d octets", len(pattern()), len(got))
+	}
+	return err
+}
+
+// gentle is how long a program may take to end when it is asked to.
+const gentle = 5 * time.Second
+
+// runProgram runs the NIC's side of a cell with a stock program, whose
+// report is what it said.
+func (w *World) runProgram(ctx context.Context, n *node.Node, c *Cell, port uint16, p *progress) nicEnd {
+	argv := append([]string{"run", "--nic", n.Name(), "--"}, c.programArgs(c.NICServes, port)...)
+	cmd := exec.CommandContext(ctx, w.Tapir, argv...)
+	var said bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = w.dir, &said, &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = gentle
+	if err := w.NS.Start(cmd); err != nil {
+		return nicEnd{err: err}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	err := c.awaitProgram(n, ended, p)
+	if c.endedWell(cmd.ProcessState.ExitCode(), said.String()) {
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, tail(said.String()))
+	}
+	return nicEnd{said.String(), err}
+}
+
+// awaitProgram waits for the end of the NIC's program, and tells when it
+// listens.
+func (c *Cell) awaitProgram(n *node.Node, ended <-chan error, p *progress) error {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-tick.C:
+			if c.NICServes && listens(n) {
+				p.listening.happen()
+			}
+		}
+	}
+}
+
+// listens tells whether a program listens on the NIC.
+func listens(n *node.Node) (yes bool) {
+	err := n.DoWait(func(frame.Time) {
+		yes = slices.ContainsFunc(n.Device.ShowCEP(), func(p nic.CEPInfo) bool { return p.Phase == "listening" })
+	})
+	return yes && err == nil
+}

@@ -1,0 +1,187 @@
+package siw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
+	"tapir/lab/host/peer"
+	"tapir/lab/node"
+	"tapir/wire/ether"
+)
+
+// The links and addresses of a World.
+const (
+	bridge = "br0"
+	most   = 9000 // octets of IP
+)
+
+var (
+	nic4   = netip.MustParsePrefix("10.78.0.1/24")
+	nic6   = netip.MustParsePrefix("fd78::1/64")
+	guest4 = netip.MustParsePrefix("10.78.0.2/24")
+	guest6 = netip.MustParsePrefix("fd78::2/64")
+)
+
+// nicMAC is that of every cell's NIC: the guest remembers it.
+var nicMAC = ether.Addr{2, 0, 0, 78, 0, 1}
+
+// World is a namespace with a guest on a bridge; each cell adds its NIC.
+type World struct {
+	Guest *peer.Guest
+	NS    *netns.NS
+	Links *link.Net
+	Tapir string // the program, for cells with a stock program
+
+	image peer.Image
+	life  time.Duration
+	dir   string // of captures
+	siw   []string
+	mtu   int
+	port  uint16
+}
+
+// NewWorld makes the namespace and boots a guest, which lives for that long.
+func NewWorld(ctx context.Context, image peer.Image, life time.Duration) (w *World, err error) {
+	w = &World{image: image, life: life, port: 7300}
+	if err = w.build(ctx); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *World) build(ctx context.Context) (err error) {
+	if w.dir, err = os.MkdirTemp("", "tapir-siw"); err != nil {
+		return err
+	}
+	if w.NS, err = netns.New(); err != nil {
+		return err
+	}
+	if err = link.Quiet(w.NS); err != nil {
+		return err
+	}
+	if w.Links, err = link.In(w.NS); err != nil {
+		return err
+	}
+	if err = errors.Join(w.Links.AddBridge(bridge), w.Links.SetMTU(bridge, most)); err != nil {
+		return err
+	}
+	return w.boot(ctx)
+}
+
+func (w *World) boot(ctx context.Context) (err error) {
+	w.siw, w.mtu = nil, most
+	w.Guest, err = peer.Start(ctx, w.image, peer.Config{
+		NS: w.NS, Bridge: bridge, IP: []netip.Prefix{guest4, guest6}, Life: w.life, Dir: filepath.Join(w.dir, "guest"),
+	})
+	return err
+}
+
+// Reboot replaces a guest that has died or is beyond help.
+func (w *World) Reboot(ctx context.Context) error {
+	w.Guest.Stop()
+	return w.boot(ctx)
+}
+
+// Close ends everything.
+func (w *World) Close() {
+	if w.Guest != nil {
+		w.Guest.Stop()
+	}
+	if w.Links != nil {
+		w.Links.Close()
+	}
+	if w.NS != nil {
+		w.NS.Close()
+	}
+	os.RemoveAll(w.dir)
+}
+
+// prepare gives the guest the driver and MTU of the cell.
+func (w *World) prepare(ctx context.Context, c *Cell) error {
+	if !slices.Equal(w.siw, c.Siw) {
+		if err := w.Guest.LoadSiw(ctx, c.Siw...); err != nil {
+			return err
+		}
+		w.siw = c.Siw
+	}
+	if w.mtu != c.mtu() {
+		if err := w.Guest.SetMTU(ctx, c.mtu()); err != nil {
+			return err
+		}
+		w.mtu = c.mtu()
+	}
+	return nil
+}
+
+// patient are settings of every cell's NIC: a guest may stand still for longer
+// than the defaults allow.
+var patient = []string{"mpa_request_timeout=1m", "mpa_reply_timeout=1m", "close_timeout=1m", "send_first=1s"}
+
+// startNIC puts the cell's NIC on the bridge.
+func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*node.Node, error) {
+	// A name of its own: a program that is just being started may still hold
+	// the TAP of the cell before.
+	wire := fmt.Sprintf("nic%d", port)
+	cfg := node.Config{Name: c.name(port), MAC: nicMAC, NS: w.NS, TAP: wire, IP: []netip.Prefix{nic4}, MTU: c.mtu()}
+	if c.IPv6 {
+		cfg.IP, cfg.IP6 = nil, []netip.Prefix{nic6}
+	}
+	for _, s := range append(slices.Clone(patient), c.NIC...) {
+		name, value, _ := strings.Cut(s, "=")
+		if err := cfg.Set(name, value); err != nil {
+			return nil, err
+		}
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	n, err := node.Start(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Links.Join(wire, bridge); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+// addresses are those of the server and the client of a cell.
+func (c *Cell) addresses() (server, client netip.Addr) {
+	nic, guest := nic4.Addr(), guest4.Addr()
+	if c.IPv6 {
+		nic, guest = nic6.Addr(), guest6.Addr()
+	}
+	if c.NICServes {
+		return nic, guest
+	}
+	return guest, nic
+}
+
+// nextPort is a TCP port that no cell has used yet, so that captures cannot
+// be confused and nothing waits for an old connection.
+func (w *World) nextPort() uint16 {
+	w.port++
+	if w.port > 30000 {
+		w.port = 7300
+	}
+	return w.port
+}
+
+// capture is tcpdump on the guest's TAP; the link header takes less than 64 octets.
+func (w *World) capture(name string) (*dump, error) {
+	d, err := newDump(w.NS, w.Guest.TAP, filepath.Join(w.dir, name), w.mtu+64)
+	if err != nil {
+		return nil, fmt.Errorf("tcpdump: %w", err)
+	}
+	return d, nil
+}

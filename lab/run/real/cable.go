@@ -1,0 +1,107 @@
+package real
+
+import (
+	"errors"
+	"fmt"
+
+	"tapir/lab/host/fault"
+	"tapir/lab/host/link"
+	"tapir/lab/topo"
+	"tapir/nic/tap"
+)
+
+// cable is a link of the lab.
+type cable struct {
+	*topo.Link
+	wire  *link.Cable
+	ends  [2]*node
+	taps  [2]*tap.TAP
+	fault [2]link.Impairment // now, of frames from either end, as if it were up
+	down  bool
+	mtu   int   // octets of IP
+	part  *part // of the lab's capture; nil if there is none
+}
+
+// addLink makes the ports of a link, and the cable between them.
+func (b *Bed) addLink(t *topo.Link) (*cable, error) {
+	c := &cable{Link: t, fault: t.Fault}
+	mtu, vnet := t.MTU, false
+	for i, name := range t.Ends {
+		c.ends[i] = b.nodes[name]
+		vnet = vnet || c.ends[i].vnet()
+		if t.MTU == 0 {
+			mtu = max(mtu, c.ends[i].mtu(t))
+		}
+	}
+	if mtu == 0 {
+		mtu = 1500
+	}
+	for i, n := range c.ends {
+		var err error
+		if c.taps[i], err = n.plug(t, mtu, vnet); err != nil {
+			if i == 1 {
+				c.taps[0].Close()
+			}
+			return nil, err
+		}
+		if n.Kind == topo.NIC && n.NIC.MTU == 0 && t.MTU != 0 {
+			n.flags = append(n.flags, fmt.Sprintf("--mtu=%d", mtu))
+		}
+	}
+	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu, Seed: b.lab.SeedOf(t)}
+	var err error
+	if cfg.Rules, err = b.lab.Rules(t); err != nil {
+		return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
+	}
+	if cfg.Rules != nil {
+		cfg.Rules.FindQPs(b.findQP)
+	}
+	cfg.Struck = func(s fault.Strike) { b.log.printf("%s: %v", t.Name, s) }
+	c.mtu = mtu
+	if b.wanted(t) {
+		if err := b.recordLink(c); err != nil {
+			return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
+		}
+		cfg.Tracer = c.part.link
+		c.ends[0].captured, c.ends[1].captured = c, c
+	}
+	if c.wire, err = link.NewCable(cfg); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// set makes f happen to frames from now on.
+func (c *cable) set(f [2]link.Impairment) error {
+	c.fault = f
+	f[0].Down, f[1].Down = c.down, c.down
+	return c.wire.Set(f[0], f[1])
+}
+
+// plug takes the link down or up.
+func (c *cable) plug(down bool) error {
+	c.down = down
+	err := c.set(c.fault)
+	for i, n := range c.ends {
+		err = errors.Join(err, n.unplug(c.taps[i], down))
+	}
+	return err
+}
+
+// counts are the link's counters.
+func (c *cable) counts() topo.LinkCounts {
+	a, b := c.wire.Faults()
+	return topo.LinkCounts{Frames: a.Frames + b.Frames, Lost: a.Lost + b.Lost, Duplicated: a.Duplicated + b.Duplicated,
+		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused, Rules: c.wire.Rules()}
+}
+
+// close ends the cable.
+func (c *cable) close() (err error) {
+	if c.wire != nil {
+		err = c.wire.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("link %s: %w", c.Name, err)
+	}
+	return nil
+}

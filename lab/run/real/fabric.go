@@ -1,0 +1,107 @@
+package real
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"tapir/lab/run/result"
+	"tapir/lab/topo"
+	"tapir/nic/tap"
+)
+
+// fabric tells whether the node's process is one of Omni-Path.
+func (n *node) fabric() bool {
+	return n.Kind == topo.HFI || n.Kind == topo.Manager || n.Kind == topo.Gateway
+}
+
+// fileArgs are the arguments of a process that reads its configuration, which
+// is written into dir.
+func (n *node) fileArgs(dir string) ([]string, error) {
+	text, err := n.ConfigFile(n.ports...)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, n.Name+".yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	switch {
+	case n.Kind == topo.Switch:
+		return []string{"sw", "-c", file}, nil
+	case n.Kind != topo.Manager:
+		return []string{"vnic", "-c", file}, nil
+	case n.EM.Standby:
+		return []string{"em", "-c", file, "--standby"}, nil
+	}
+	return []string{"em", "-c", file}, nil
+}
+
+// plugLAN makes an Ethernet link of a gateway a port of its bridge.
+func (n *node) plugLAN(mtu int, vnet bool) (*tap.TAP, error) {
+	if n.lans++; n.lans == 1 {
+		if err := n.net.AddBridge(topo.GatewayBridge); err != nil {
+			return nil, err
+		}
+	}
+	name := fmt.Sprint("eth", n.lans-1)
+	t, err := n.net.OpenTAP(tap.Config{Name: name, Vnet: vnet})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(n.net.SetMTU(name, mtu), n.net.Join(name, topo.GatewayBridge), n.net.Up(name)); err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// manages says why a manager is not as c wants it.
+func (b *Bed) manages(ctx context.Context, c *topo.Condition) error {
+	client, err := b.dial(c.Node)
+	if err != nil {
+		return hopeless{err}
+	}
+	defer client.Close()
+	var row struct {
+		Role   string `json:"role"`
+		InSync bool   `json:"in_sync"`
+	}
+	if err := client.Show(ctx, "nic", &row); err != nil {
+		return err
+	}
+	return c.Manages(row.Role, row.InSync)
+}
+
+// vportCounters are those of the vport that an HFI has in a vESW.
+func (b *Bed) vportCounters(ctx context.Context, c *topo.Condition) ([]result.Counter, error) {
+	client, err := b.dial(c.Node)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var vports []struct {
+		VESW uint16 `json:"vesw"`
+		TAP  string `json:"tap"`
+	}
+	var stats []struct {
+		Netdev string           `json:"netdev"`
+		Stats  []result.Counter `json:"stats"`
+	}
+	if err := errors.Join(client.Show(ctx, "vport", &vports), client.Show(ctx, "ethtool", &stats)); err != nil {
+		return nil, err
+	}
+	for _, v := range vports {
+		for _, s := range stats {
+			if v.VESW == c.VESW && s.Netdev == v.TAP {
+				return s.Stats, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%s has %w in vESW %d", c.Node, errNoVPort, c.VESW)
+}
+
+// errNoVPort may pass: a manager makes vports.
+var errNoVPort = errors.New("no vport")

@@ -1,0 +1,276 @@
+package real
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
+	"tapir/lab/host/process"
+	"tapir/lab/topo"
+	"tapir/nic/tap"
+)
+
+// Names of a node's interfaces.
+const (
+	kernelSide = "eth0" // of NICs and hosts: the operating system's
+	nicTAP     = "tap0"
+)
+
+// node is a node of the lab.
+type node struct {
+	*topo.Node
+	ns    *netns.NS
+	net   *link.Net
+	proc  *process.Process // nil of a host
+	ports []string         // TAPs of a switch, or that of a NIC or HFI
+	ptp   chan error       // how the PTP instance of a NIC ended; nil: there is none
+	lans  int              // Ethernet links of a gateway, guest or host
+	flags []string         // of the process, besides the node's own
+	err   error            // why it ended early, or what it left over
+	mu    sync.Mutex       // one fault at a time
+	again []string         // flags of a NIC that was killed, for when it begins anew
+	lives int              // how often it did
+	dead  atomic.Bool      // it was killed
+
+	captured *cable  // its last link that is; nil if none
+	parts    []*part // what its processes captured, one after the other
+}
+
+// farEnd is the cable's end of a node's port.
+func farEnd(port int) string { return fmt.Sprint("link", port) }
+
+// wire is the TAP on which a NIC or HFI sends.
+func (n *node) wire() string {
+	if n.fabric() {
+		return topo.FabricTAP
+	}
+	return nicTAP
+}
+
+// addNode makes a node's namespace.
+func (b *Bed) addNode(t *topo.Node) (*node, error) {
+	ns, err := netns.New()
+	if err != nil {
+		return nil, err
+	}
+	b.later(func() { ns.Close() })
+	n := &node{Node: t, ns: ns}
+	if n.net, err = link.In(ns); err != nil {
+		return nil, err
+	}
+	b.later(n.net.Close)
+	if err := n.net.Up("lo"); err != nil {
+		return nil, err
+	}
+	if t.Kind != topo.Host {
+		return n, errors.Join(link.Quiet(ns), n.sysctls(ownARP, kernelPorts))
+	}
+	return n, n.settle()
+}
+
+// ownARP keeps the kernel from answering for an address on an interface that
+// has it not.
+var ownARP = [2]string{"ipv4/conf/all/arp_ignore", "1"}
+
+// kernelPorts leave to a NIC the ports from 49152 on, which it takes where it
+// has no kernel beside it: stock dissectors claim many of those below.
+var kernelPorts = [2]string{"ipv4/ip_local_port_range", "16384 49151"}
+
+// settle lets the kernel use its IPv6 addresses at once, and say nothing that
+// was not asked for, nor on an interface that has not the address.
+func (n *node) settle() error {
+	return n.sysctls(
+		[2]string{"ipv6/conf/default/disable_ipv6", "0"},
+		[2]string{"ipv6/conf/default/accept_dad", "0"},
+		[2]string{"ipv6/conf/default/router_solicitations", "0"},
+		ownARP)
+}
+
+// sysctls sets what may be set here.
+func (n *node) sysctls(list ...[2]string) error {
+	for _, s := range list {
+		if err := n.ns.Sysctl(s[0], s[1]); err != nil && !errors.Is(err, syscall.EROFS) && !errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("set net.%s: %w", s[0], err)
+		}
+	}
+	return nil
+}
+
+// vnet tells whether the node's port wants super-frames.
+func (n *node) vnet() bool {
+	return n.Kind == topo.NIC && (n.NIC.Frames == "gso" || n.NIC.Frames == "jumbo")
+}
+
+// mtu is what the node needs of a link, in octets of IP.
+func (n *node) mtu(l *topo.Link) int {
+	switch {
+	case n.fabric() && l.Fabric:
+		return n.FabricMTU()
+	case n.Kind != topo.NIC:
+		return 0
+	case n.NIC.MTU == 0 && n.NIC.Frames == "jumbo":
+		return 9000
+	}
+	return n.NIC.MTU
+}
+
+// plug makes the node's port at a link and returns the cable's end of it.
+func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
+	switch {
+	case n.Kind == topo.Host:
+		return n.plugHost(l, mtu, vnet)
+	case n.Kind == topo.Peer, n.Kind == topo.Gateway && !l.Fabric:
+		return n.plugLAN(mtu, vnet)
+	}
+	i := len(n.ports)
+	port, bridge, far := topo.SwitchPort(i), fmt.Sprint("br", i), farEnd(i)
+	if n.Kind != topo.Switch {
+		port = n.wire()
+	}
+	n.ports = append(n.ports, port)
+	if err := n.net.AddTAP(port, n.vnet()); err != nil {
+		return nil, err
+	}
+	if err := n.net.AddBridge(bridge); err != nil {
+		return nil, err
+	}
+	t, err := n.net.OpenTAP(tap.Config{Name: far, Vnet: vnet})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{port, far} {
+		if err := errors.Join(n.net.SetMTU(name, mtu), n.net.Join(name, bridge), n.net.Up(name)); err != nil {
+			t.Close()
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// plugHost makes the interface of a host at a link: eth0, eth1 and so on.
+func (n *node) plugHost(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
+	name, addrs := fmt.Sprint("eth", n.lans), n.IP
+	n.lans++
+	if n.At != nil {
+		addrs = n.At[l.Name]
+	}
+	t, err := n.net.OpenTAP(tap.Config{Name: name, Vnet: vnet})
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(n.net.SetMTU(name, mtu), n.net.Up(name))
+	for _, p := range addrs {
+		if err == nil {
+			err = n.net.AddAddr(name, p)
+		}
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// start starts the node's process and waits until it is ready and its ports
+// carry frames.
+func (n *node) start(ctx context.Context, b *Bed) (err error) {
+	argv := []string{b.opt.Tapir}
+	switch n.Kind {
+	case topo.Host:
+		return nil
+	case topo.NIC:
+		if err := n.settle(); err != nil { // of the host TAP
+			return err
+		}
+		argv = append(argv, "nic", "--name", n.Name, "--tap", nicTAP, "--host-tap", kernelSide)
+		argv = append(argv, n.Flags...)
+	case topo.Peer:
+		argv = append(argv, n.peerArgs()...)
+	default:
+		more, err := n.fileArgs(b.dir)
+		if err != nil {
+			return err
+		}
+		argv = append(argv, more...)
+	}
+	argv = slices.Concat(argv, n.flags, n.again)
+	if n.proc, err = b.spawn(n, n.Name, argv); err != nil {
+		return err
+	}
+	if err := n.proc.Await(ctx, "ready "+n.Name); err != nil {
+		return err
+	}
+	if n.Kind == topo.NIC {
+		if err := n.net.Up(kernelSide); err != nil {
+			return err
+		}
+	}
+	if err := n.awaitPorts(); err != nil {
+		return err
+	}
+	return b.recordNode(ctx, n)
+}
+
+// carrierWithin is longer than the kernel holds the news of a carrier back.
+const carrierWithin = 5 * time.Second
+
+func (n *node) awaitPorts() error {
+	for deadline := time.Now().Add(carrierWithin); ; time.Sleep(time.Millisecond) {
+		live := true
+		for i, p := range n.ports {
+			for _, name := range []string{p, farEnd(i)} {
+				info, err := n.net.Get(name)
+				if err != nil {
+					return err
+				}
+				live = live && info.Live
+			}
+		}
+		if live {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("its TAPs have no carrier after %v", carrierWithin)
+		}
+	}
+}
+
+// unplug takes the node's side of a link down, or up again. A switch does not
+// notice.
+func (n *node) unplug(end *tap.TAP, down bool) error {
+	switch {
+	case n.Kind == topo.Host:
+		return link.SetCarrier(end, !down)
+	case n.Kind == topo.Peer, n.Kind == topo.Gateway && end.Name() != farEnd(0):
+		return link.SetCarrier(end, !down)
+	case n.Kind == topo.Switch:
+		return nil
+	case down:
+		return n.net.Down(n.wire())
+	}
+	return n.net.Up(n.wire())
+}
+
+// lost says why a node ended that should run.
+func (n *node) lost() error {
+	if n.dead.Load() || !n.proc.HasEnded() {
+		return nil
+	}
+	return fmt.Errorf("%s has ended: %v: %s", n.Name, n.proc.Err(), n.proc.Tail())
+}
+
+// leaks are what a NIC found left over when it ended.
+func (n *node) leaks() error {
+	if left := n.proc.Line("left at the end"); left != "" {
+		return errors.New(left)
+	}
+	return nil
+}

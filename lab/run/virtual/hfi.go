@@ -1,0 +1,190 @@
+package virtual
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"tapir/lab/fabric"
+	"tapir/lab/run/result"
+	"tapir/lab/run/station"
+	"tapir/lab/topo"
+	"tapir/opa/em"
+	opahfi "tapir/opa/hfi"
+	"tapir/opa/mad"
+	"tapir/vnic"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// hfi is the engine of an HFI, with the operating system's side of its VNICs,
+// or that of an Ethernet Manager.
+type hfi struct {
+	*fabric.HFI
+	node  *node
+	mgr   *em.Manager // nil without
+	host  *station.Host
+	vnics []*vnicIface
+	news  bool // something has happened to vports
+}
+
+// buildHFI makes an HFI or manager.
+func (n *node) buildHFI() (err error) {
+	h := &hfi{node: n, host: station.New(n.lab.world.Pool)}
+	cfg := n.HFI
+	var agents []mad.Agent
+	if n.Kind == topo.Manager {
+		cfg = n.EM.Port
+		if h.mgr, err = fabric.NewManager(n.EM, h.note); err != nil {
+			return err
+		}
+		agents = append(agents, h.mgr)
+	}
+	cfg.Name = n.Name
+	if h.HFI, err = fabric.NewHFI(cfg, opahfi.Env{Pool: n.lab.world.Pool, Wire: n.ends[0]}, agents...); err != nil {
+		return err
+	}
+	h.VPorts().Observe(h)
+	h.news = true
+	n.hfi, n.host, n.engine = h, h.host, h
+	return nil
+}
+
+func (h *hfi) ready() string {
+	if h.mgr != nil {
+		return h.node.EM.Ready("-")
+	}
+	return h.Ready()
+}
+
+// note logs what a manager does.
+func (h *hfi) note(e em.Event) { h.node.lab.log.printf("%s | %s", h.node.Name, e.Text) }
+
+// VPortEvent implements vnic.Observer.
+func (h *hfi) VPortEvent(*vnic.Netdev, vnic.Event) { h.news = true }
+
+// Receive takes the frames of the fabric.
+func (h *hfi) Receive(_ frame.Port, frames []*frame.Frame, now frame.Time) {
+	h.ReceiveFabric(frames, now)
+}
+
+// Dispatch brings the vports and the interfaces of the host together. True asks
+// for Poll once more.
+func (h *hfi) Dispatch(frame.Time) bool {
+	if !h.news {
+		return false
+	}
+	h.news = false
+	all := h.VPorts().Netdevs()
+	h.vnics = slices.DeleteFunc(h.vnics, func(v *vnicIface) bool {
+		gone := !slices.Contains(all, v.dev)
+		if gone {
+			h.host.Remove(v.Iface)
+		}
+		return gone
+	})
+	for _, d := range all {
+		if v := h.vnicOf(d); v != nil {
+			v.MAC, v.MTU = d.MAC(), d.MTU()
+		} else if d.Config().VESWID != 0 {
+			h.add(d)
+		}
+	}
+	return true
+}
+
+// Poll lets the HFI and the host behind it send.
+func (h *hfi) Poll(now frame.Time) frame.Time {
+	next := h.HFI.Poll(now)
+	next = min(next, h.host.Poll(now))
+	if h.news {
+		h.node.again = true
+	}
+	return next
+}
+
+// TxDone is of no interest.
+func (h *hfi) TxDone(uint64, frame.Time) bool { return false }
+
+// vnicIface is a VNIC as an interface of the host.
+type vnicIface struct {
+	*station.Iface
+	hfi *hfi
+	dev *vnic.Netdev
+}
+
+func (h *hfi) vnicOf(d *vnic.Netdev) *vnicIface {
+	for _, v := range h.vnics {
+		if v.dev == d {
+			return v
+		}
+	}
+	return nil
+}
+
+// add gives the host the interface of a vport and sets it up.
+func (h *hfi) add(d *vnic.Netdev) {
+	c := h.Config().VNIC(d.Config().VESWID)
+	mac := d.MAC()
+	if mac.IsZero() {
+		mac = h.node.macOf(int(d.Config().VESWID))
+	}
+	v := &vnicIface{hfi: h, dev: d}
+	v.Iface = h.host.Add(station.Config{MAC: mac, Addrs: c.IP, MTU: d.MTU()}, v)
+	h.vnics = append(h.vnics, v)
+	d.SetPolicy(c.Policy)
+	d.SetHost(hostSide{v})
+	_ = d.SetMAC(mac) // of one station
+	d.SetRxMode(nil, v.Groups())
+	d.Open()
+}
+
+// Room and Transmit make the VNIC the link of the host's interface.
+func (v *vnicIface) Room() int { return 1 }
+
+// Transmit takes a frame of the host.
+func (v *vnicIface) Transmit(f *frame.Frame) {
+	v.dev.Transmit([]*frame.Frame{f}, v.hfi.node.lab.world.Now())
+	v.hfi.node.again = true
+}
+
+// hostSide is the same wire in the other direction: the vport's link to the
+// host.
+type hostSide struct{ v *vnicIface }
+
+func (s hostSide) Room() int { return 1 }
+
+func (s hostSide) Transmit(f *frame.Frame) {
+	s.v.Receive([]*frame.Frame{f}, s.v.hfi.node.lab.world.Now())
+}
+
+// macOf is the MAC address of an interface that nobody has given one.
+func (n *node) macOf(number int) ether.Addr {
+	i := slices.Index(n.lab.nodes, n)
+	a := ether.Addr{0x02}
+	binary.BigEndian.PutUint16(a[1:], uint16(number))
+	a[3] = byte(i >> 16)
+	binary.BigEndian.PutUint16(a[4:], uint16(i+1))
+	return a
+}
+
+// counters are those of the HFI, and of the manager.
+func (h *hfi) counters() []fabric.Counter {
+	if h.mgr != nil {
+		return fabric.ManagerCounters(h.mgr)
+	}
+	return h.Counters()
+}
+
+// vportCounters are those of the vport in a vESW.
+func (h *hfi) vportCounters(vesw uint16) (list []result.Counter, err error) {
+	d := h.VPorts().VESW(vesw)
+	if d == nil {
+		return nil, fmt.Errorf("%s has no vport in vESW %d", h.node.Name, vesw)
+	}
+	s := d.Stats()
+	for _, c := range s.Counters() {
+		list = append(list, result.Counter(c))
+	}
+	return list, nil
+}

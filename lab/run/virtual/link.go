@@ -1,0 +1,238 @@
+package virtual
+
+import (
+	"math"
+	"time"
+
+	"tapir/lab/host/fault"
+	lablink "tapir/lab/host/link"
+	"tapir/lab/tool/inspect"
+	"tapir/lab/topo"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+	"tapir/wire/virtio"
+)
+
+// A link of which the file does not say more has this rate and delay: time has
+// to pass somewhere. Nodes wait while it is busy for so long.
+const (
+	defaultRate  = 100e9 // bits per second
+	defaultDelay = time.Microsecond
+	backlog      = 20 * time.Microsecond
+)
+
+// link is a link of the lab.
+type link struct {
+	*topo.Link
+	lab     *Lab
+	wire    *lablink.Virtual
+	ends    [2]*end
+	most    int                   // octets of a frame without offloads
+	fault   [2]lablink.Impairment // of frames from either end
+	rules   *fault.Engine
+	down    bool
+	tooLong uint64
+	split   virtio.Splitter
+	rec     *recording // nil: the link is not captured
+	place   int        // in the file's order
+	ifaces  [2]uint32
+	reader  *inspect.Inspector // tells the stepper what frames carry; nil: nobody asks
+	parts   virtio.Splitter
+	message string // of the frame in hand
+}
+
+// end is one end of a link: what its node transmits there goes to the other.
+type end struct {
+	link *link
+	side int
+	node *node
+	port frame.Port
+	look func()     // takes in what has arrived
+	wake frame.Time // when the next look is
+}
+
+// addLink makes the ends of a link, which the nodes need.
+func (l *Lab) addLink(t *topo.Link) *link {
+	k := &link{Link: t, lab: l, place: len(l.links)}
+	for i, name := range t.Ends {
+		n := l.node(name)
+		e := &end{link: k, side: i, node: n, port: frame.Port(len(n.ends)), wake: frame.Never}
+		e.look = e.arrivals
+		n.ends = append(n.ends, e)
+		k.ends[i] = e
+	}
+	return k
+}
+
+// join makes the cable, once the nodes are known.
+func (k *link) join() error {
+	mtu := k.mtu()
+	const tags = 2 * ether.TagLen
+	k.most = mtu + ether.HeaderLen + tags
+	k.fault = k.Fault
+	var err error
+	if k.rules, err = k.lab.topo.Rules(k.Link); err != nil {
+		return err
+	}
+	if k.rules != nil {
+		k.rules.FindQPs(k.lab.findQP)
+	}
+	cfg := lablink.VirtualConfig{ToB: k.impairment(0), ToA: k.impairment(1), Seed: k.lab.topo.SeedOf(k.Link), Pool: k.lab.world.Pool, Clock: k.lab.world,
+		Rules: k.rules, Struck: func(s fault.Strike) { k.lab.log.printf("%s: %v", k.Name, s) }}
+	if k.lab.wanted(k.Link) {
+		if err := k.record(mtu); err != nil {
+			return err
+		}
+		cfg.Tracer = k
+	}
+	if k.lab.steps != nil {
+		k.watch()
+		cfg.Tracer = k
+	}
+	k.wire = lablink.NewVirtual(cfg)
+	k.lab.atClose(k.wire.Close)
+	return nil
+}
+
+// mtu is what the link carries, in octets of IP.
+func (k *link) mtu() int {
+	if k.MTU != 0 {
+		return k.MTU
+	}
+	return max(1500, k.ends[0].node.mtu(), k.ends[1].node.mtu())
+}
+
+// impairment is what happens to frames from an end now.
+func (k *link) impairment(from int) lablink.Impairment {
+	f := k.fault[from]
+	f.Down = k.down
+	if f.Delay == 0 {
+		f.Delay = defaultDelay
+	}
+	if f.Rate == 0 {
+		f.Rate, f.Queue = defaultRate, math.MaxInt32
+	}
+	return f
+}
+
+// set makes f happen to frames from now on.
+func (k *link) set(f [2]lablink.Impairment) {
+	k.fault = f
+	k.wire.Set(k.impairment(0), k.impairment(1))
+	for _, e := range k.ends {
+		k.lab.world.Touch(e.node.place)
+	}
+}
+
+// plug takes the link down or up.
+func (k *link) plug(down bool) {
+	k.down = down
+	k.set(k.fault)
+	for _, e := range k.ends {
+		e.node.carrier(!down)
+	}
+}
+
+// counts are the link's counters.
+func (k *link) counts() topo.LinkCounts {
+	a, b := k.wire.Faults()
+	return topo.LinkCounts{Frames: a.Frames + b.Frames, Lost: a.Lost + b.Lost, Duplicated: a.Duplicated + b.Duplicated,
+		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused + k.tooLong, Rules: k.rules.Counts()}
+}
+
+// waits tells that nodes at an end wait for the link: the file does not say how
+// fast it is, so nothing is lost for want of speed.
+func (k *link) waits(from int) bool { return k.fault[from].Rate == 0 }
+
+// roomAt is when the link takes frames from this end, in the past if it does
+// now.
+func (e *end) roomAt() frame.Time {
+	if !e.link.waits(e.side) {
+		return 0
+	}
+	return e.link.wire.Busy(e.side).Add(-backlog)
+}
+
+// Room implements frame.Link.
+func (e *end) Room() int {
+	if e.roomAt() > e.link.lab.world.Now() {
+		e.node.stuck = true
+		return 0
+	}
+	return 64
+}
+
+// Transmit implements frame.Link: the frame is on the line now.
+func (e *end) Transmit(f *frame.Frame) {
+	now, id := e.link.lab.world.Now(), f.ID
+	e.send(f)
+	f.Release()
+	if id != 0 && e.node.TxDone(id, now) {
+		e.node.again = true
+	}
+}
+
+// send puts f (borrowed) on the line: its true segments, if the other end does
+// not take super-frames.
+func (e *end) send(f *frame.Frame) {
+	far := e.link.ends[1-e.side]
+	if f.Offload.GSO == frame.GSONone && !f.Offload.NeedsCsum || far.node.vnet() && e.node.vnet() {
+		e.enter(f)
+		return
+	}
+	err := e.link.split.Split(f.Offload, f.Bytes(), func(seg []byte) {
+		g := e.link.lab.world.Pool.Get(len(seg))
+		g.Append(seg)
+		e.enter(g)
+		g.Release()
+	})
+	if err != nil {
+		e.link.tooLong++
+	}
+}
+
+func (e *end) enter(f *frame.Frame) {
+	k := e.link
+	if f.Len() > k.most && f.Offload.GSO == frame.GSONone {
+		k.tooLong++
+		return
+	}
+	k.wire.Enter(e.side, f, k.lab.world.Now())
+	k.ends[1-e.side].await()
+	if k.rules != nil { // they may answer
+		e.await()
+	}
+}
+
+// await has the node look when the next frame arrives.
+func (e *end) await() {
+	if at := e.link.wire.Next(1 - e.side); at < e.wake {
+		e.wake = at
+		e.link.lab.world.Turn(e.node.place, at, e.look)
+	}
+}
+
+// arrivals takes in what has arrived.
+func (e *end) arrivals() {
+	now := e.link.lab.world.Now()
+	if now >= e.wake {
+		e.wake = frame.Never
+	}
+	var batch [1]*frame.Frame
+	for f := e.link.wire.Due(1-e.side, now); f != nil; f = e.link.wire.Due(1-e.side, now) {
+		f.ID = 0
+		batch[0] = f
+		e.node.Receive(e.port, batch[:], now)
+	}
+	e.await()
+}
+
+// filters tells whether a step looks into a capture.
+func (l *Lab) filters() bool {
+	for _, s := range l.topo.Steps {
+		if s.Condition.Filter != "" {
+			return true
+		}
+	}
+	return false
+}

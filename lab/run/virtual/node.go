@@ -1,0 +1,262 @@
+package virtual
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tapir/lab/run/result"
+	"tapir/lab/run/station"
+	"tapir/lab/run/vtime"
+	"tapir/lab/sw"
+	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ptprun"
+	"tapir/lab/topo"
+	"tapir/nic"
+	"tapir/ptp/clock"
+	"tapir/wire/frame"
+)
+
+// node is a node of the lab: the engine that a world runs.
+type node struct {
+	*topo.Node
+	engine
+	lab   *Lab
+	place *vtime.Place
+	ends  []*end
+	dev   *nic.Device   // of a NIC
+	sw    *sw.Switch    // of a switch
+	phc   *clock.PHC    // of a switch
+	timed *ptprun.Run   // nil: the NIC has no PTP instance
+	hfi   *hfi          // of an HFI or manager
+	host  *station.Host // of a host or HFI: the operating system
+	again bool          // there is more to do at this time
+	stuck bool          // a link had no room
+	dead  bool          // it was killed
+	lives int           // how often it was started anew
+	said  *capture.Join // has what a NIC says; nil: its link is not captured
+}
+
+// engine is what nodes of all kinds have in common.
+type engine interface {
+	Receive(port frame.Port, frames []*frame.Frame, now frame.Time)
+	Dispatch(now frame.Time) bool
+	Poll(now frame.Time) frame.Time
+	TxDone(id uint64, at frame.Time) bool
+}
+
+// vnet tells whether the node's port takes super-frames.
+func (n *node) vnet() bool { return n.Kind == topo.NIC && n.NIC.Vnet() }
+
+// mtu is what the node needs of its links, in octets of IP; 0: nothing special.
+func (n *node) mtu() int {
+	switch n.Kind {
+	case topo.NIC:
+		return n.NIC.Device("").MTU
+	case topo.HFI, topo.Manager:
+		return n.FabricMTU()
+	}
+	return 0
+}
+
+// build makes the engine, once the links are known.
+func (n *node) build() error {
+	switch n.Kind {
+	case topo.Switch:
+		return n.buildSwitch()
+	case topo.HFI, topo.Manager:
+		return n.buildHFI()
+	case topo.Host:
+		n.buildHost()
+		return nil
+	}
+	return n.buildNIC()
+}
+
+func (n *node) buildNIC() error {
+	cfg := n.NIC.Device("tap0")
+	if mtu := n.ends[0].link.MTU; n.NIC.MTU == 0 && mtu != 0 {
+		cfg.MTU = mtu
+	}
+	if n.dev != nil { // the last one was killed; who begins anew does not draw the same numbers
+		cfg.MAC = n.dev.Config().MAC
+		cfg.Seed += uint64(n.lives)
+	}
+	var err error
+	n.dev, err = nic.New(cfg, nic.Env{Pool: n.lab.world.Pool, Wire: n.ends[0], Clock: n.lab.world})
+	n.engine = n.dev
+	return err
+}
+
+func (n *node) buildSwitch() error {
+	cfg := n.Switch
+	links := make([]frame.Link, len(n.ends))
+	cfg.Ports = make([]sw.PortConfig, len(n.ends))
+	for i, e := range n.ends {
+		links[i] = e
+		cfg.Ports[i].TAP = fmt.Sprint("p", i)
+	}
+	hw := cfg.Hardware
+	hw.Start, hw.Initial = n.lab.world.Now(), n.lab.world.At(n.lab.world.Now())
+	phc, err := clock.New(hw)
+	if err != nil {
+		return err
+	}
+	n.phc = phc
+	n.sw, err = sw.New(cfg, sw.Env{Pool: n.lab.world.Pool, Links: links, Clock: phc})
+	n.engine = n.sw
+	return err
+}
+
+// begin lets the node live.
+func (n *node) begin() {
+	if n.dev != nil {
+		n.listen()
+	}
+	if !slices.ContainsFunc(n.ends, func(e *end) bool { return e.link.down }) {
+		n.carrier(true)
+	}
+	n.startPTP()
+	n.lab.world.Touch(n.place)
+	if line := n.ready(); line != "" {
+		n.lab.log.printf("%s | %s", n.Name, line)
+	}
+}
+
+// carrier tells the node that its link is there, or not. Switches and hosts do
+// not notice.
+func (n *node) carrier(up bool) {
+	var port interface {
+		LinkUp(now frame.Time)
+		LinkDown(now frame.Time)
+	}
+	switch {
+	case n.dev != nil:
+		port = n.dev
+	case n.hfi != nil:
+		port = n.hfi.Port()
+	default:
+		return
+	}
+	if up {
+		port.LinkUp(n.lab.world.Now())
+	} else {
+		port.LinkDown(n.lab.world.Now())
+	}
+	n.lab.world.Touch(n.place)
+}
+
+// ready is what a node says of itself; empty: nothing.
+func (n *node) ready() string {
+	switch {
+	case n.hfi != nil:
+		return n.hfi.ready()
+	case n.dev == nil:
+		return ""
+	}
+	c := n.dev.Config()
+	var ips []string
+	for _, p := range c.Addrs {
+		ips = append(ips, p.String())
+	}
+	return fmt.Sprintf("ready %s mac=%v ip=%s frames=%v", n.Name, c.MAC, strings.Join(ips, ","), c.Frames)
+}
+
+// Receive implements vtime.Engine.
+func (n *node) Receive(port frame.Port, frames []*frame.Frame, now frame.Time) {
+	if n.dead {
+		for _, f := range frames {
+			f.Release()
+		}
+		return
+	}
+	n.engine.Receive(port, frames, now)
+}
+
+// counters are those that the node has.
+func (n *node) counters() (list []result.Counter) {
+	switch {
+	case n.dead:
+	case n.dev != nil:
+		for _, c := range n.dev.Counters() {
+			list = append(list, result.Counter{Name: c.Name, Value: c.Value})
+		}
+	case n.hfi != nil:
+		for _, c := range n.hfi.counters() {
+			list = append(list, result.Counter(c))
+		}
+	case n.sw != nil:
+		for _, c := range n.sw.Counters() {
+			list = append(list, result.Counter(c))
+		}
+	}
+	return append(list, n.hostDrops()...)
+}
+
+// restless is how often a node may ask for another turn at the same time.
+const restless = 100_000
+
+// Poll implements vtime.Engine: it runs the node until it rests.
+func (n *node) Poll(now frame.Time) frame.Time {
+	if n.dead {
+		return frame.Never
+	}
+	e := n.engine
+	for range restless {
+		n.again, n.stuck = false, false
+		again := e.Dispatch(now)
+		next := e.Poll(now)
+		if n.again || again {
+			continue
+		}
+		if n.stuck {
+			return min(max(next, now+1), n.room())
+		}
+		if next > now {
+			return next
+		}
+	}
+	if n.lab.err == nil {
+		n.lab.err = fmt.Errorf("%s does not come to rest at %v", n.Name, n.lab.now())
+	}
+	return frame.Never
+}
+
+// room is when one of the links that had none has room again.
+func (n *node) room() frame.Time {
+	at := frame.Never
+	for _, e := range n.ends {
+		if r := e.roomAt(); r > n.lab.world.Now() {
+			at = min(at, r)
+		}
+	}
+	return at
+}
+
+// leaks are the RDMA objects that a NIC still has at the end.
+func (n *node) leaks() error {
+	if n.dev == nil || n.dead {
+		return nil
+	}
+	left, _ := n.dev.Verbs.Stop() // fails in callbacks only
+	if len(left) == 0 {
+		return nil
+	}
+	var names []string
+	for _, o := range left {
+		names = append(names, o.String())
+	}
+	return fmt.Errorf("%s: left at the end: %s", n.Name, strings.Join(names, ", "))
+}
+
+// unload ends the NIC's function: its driver core goes back to hw_remove, and says
+// what hindered it.
+func (n *node) unload(now frame.Time) error {
+	if n.dev == nil || n.dead {
+		return nil
+	}
+	if err := n.dev.Close(now); err != nil {
+		return fmt.Errorf("%s: unload: %w", n.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package virtual
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"tapir/lab/run/result"
+	"tapir/lab/tool/perf"
+	"tapir/lab/topo"
+)
+
+// side is one side of a workload.
+type side struct {
+	node   *node
+	run    *perf.Run
+	report perf.Report
+	ended  bool
+	done   func(err error)
+	lost   func() // its NIC was killed
+}
+
+func (x *side) end(r perf.Report, err error) {
+	x.report, x.ended = r, true
+	x.done(err)
+}
+
+// perf runs a workload, all pairs side by side.
+func (l *Lab) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
+	var sides []*side
+	left := 0
+	var failed, lost error
+	begin := func(node string, job perf.Job) *side {
+		x := &side{node: l.node(node)}
+		x.done = func(err error) {
+			if left--; err != nil && failed == nil {
+				failed = err
+			}
+		}
+		x.lost = func() {
+			x.ended, lost = true, errKilled(node)
+			if left--; !job.Serves() && failed == nil { // else its client says what became of it
+				failed = lost
+			}
+		}
+		if x.node.dead {
+			failed = errKilled(node)
+			return x
+		}
+		if x.run, failed = perf.Start(x.node.dev, job, l.world.Now(), x.end, nil); failed == nil {
+			left++
+			sides, l.sides = append(sides, x), append(l.sides, x)
+			l.world.Touch(x.node.place)
+		}
+		return x
+	}
+	var clients []*side
+	for i := range s.Pairs {
+		p := &s.Pairs[i]
+		if begin(p.Server, p.Job.Server()); failed == nil {
+			clients = append(clients, begin(p.Client, p.Job))
+		}
+		if failed != nil {
+			break
+		}
+	}
+	ended, err := l.until(ctx, l.world.Now().Add(s.Timeout), func() bool { return left == 0 || failed != nil })
+	l.sides = nil
+	if failed = cmp.Or(failed, lost); failed != nil {
+		err = failed
+	} else if !ended && err == nil {
+		err = fmt.Errorf("not done after %v", s.Timeout)
+	}
+	for _, x := range sides {
+		if !x.ended {
+			x.run.Cancel(l.world.Now())
+			l.world.Touch(x.node.place)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	reports := make([]perf.Report, len(clients))
+	for i, c := range clients {
+		reports[i] = c.report
+	}
+	res.Perf = &result.PerfReport{Report: perf.Together(reports)}
+	return res.Perf.Verdict()
+}

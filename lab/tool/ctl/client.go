@@ -1,0 +1,390 @@
+package ctl
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"tapir/lab/tool/capture"
+	"tapir/wire/frame"
+)
+
+// StartHint is the command that starts a NIC, for messages.
+const StartHint = "tapir nic --tap tap0 --ip 10.0.0.1/24"
+
+// streamBuffer is what a capture reads and writes at a time, in octets.
+const streamBuffer = 256 << 10
+
+// handshakeTimeout bounds how long a live server may take to greet.
+const handshakeTimeout = 5 * time.Second
+
+// Client talks to one running NIC.
+type Client struct {
+	Hello Hello // the server's answer to the handshake
+	path  string
+	http  *http.Client
+}
+
+// List returns the names of the running NICs that this user may control, in
+// order. Sockets whose process is gone are left out.
+func List() (running []string) { return listIn(Dir()) }
+
+func listIn(dir string) (running []string) {
+	for _, name := range sockets(dir) {
+		if c, err := net.Dial("unix", filepath.Join(dir, name+suffix)); err == nil {
+			c.Close()
+			running = append(running, name)
+		}
+	}
+	return running
+}
+
+// Dial connects to the NIC called name; an empty name means the only one that
+// runs.
+func Dial(name string) (*Client, error) { return DialIn(Dir(), name) }
+
+// DialIn is Dial of a NIC whose control socket lies in dir.
+func DialIn(dir, name string) (*Client, error) {
+	running := listIn(dir)
+	if name == "" {
+		switch len(running) {
+		case 0:
+			return nil, &Error{What: "no NIC is running (looked in " + dir + ")", Remedy: "start one with: " + StartHint}
+		case 1:
+			name = running[0]
+		default:
+			return nil, &Error{What: "several NICs are running: " + strings.Join(running, ", "), Remedy: "choose one with --nic NAME"}
+		}
+	}
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, name+suffix)
+	c := &Client{path: path}
+	c.http = &http.Client{Transport: &http.Transport{DialContext: c.dial, DisableCompression: true, IdleConnTimeout: time.Second,
+		ReadBufferSize: streamBuffer}}
+	conn, err := net.Dial("unix", path)
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return nil, notRunning(dir, name, running)
+	}
+	if err != nil {
+		return nil, &Error{What: fmt.Sprintf("cannot reach NIC %s: %v", name, err), Remedy: "run the command as the user who started it, or as root"}
+	}
+	defer conn.Close()
+	if c.Hello, err = handshake(conn); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func notRunning(dir, name string, running []string) error {
+	if len(running) == 0 {
+		return &Error{What: fmt.Sprintf("NIC %s is not running, nor is any other (looked in %s)", name, dir), Remedy: "start it with: " + StartHint + " --name " + name}
+	}
+	return &Error{What: fmt.Sprintf("NIC %s is not running", name),
+		Remedy: "running: " + strings.Join(running, ", ") + "; start another with: " + StartHint + " --name " + name}
+}
+
+// dial opens a connection for http.Transport and greets.
+func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", c.path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := handshake(conn); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// handshake says our version on a fresh connection.
+func handshake(conn net.Conn) (h Hello, err error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return h, err
+	}
+	req, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://nic/v1/version?control=%d", Version), nil)
+	if err != nil {
+		return h, err
+	}
+	if err := req.Write(conn); err != nil {
+		return h, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		return h, &Error{What: fmt.Sprintf("the NIC behind %s does not answer: %v", conn.RemoteAddr(), err), Remedy: "end its process and start it again"}
+	}
+	defer resp.Body.Close()
+	if err := decode(resp, &h); err != nil {
+		return h, err
+	}
+	return h, conn.SetDeadline(time.Time{})
+}
+
+// decode reads a JSON answer into v, or the error that it carries.
+func decode(resp *http.Response, v any) error {
+	if resp.StatusCode != http.StatusOK {
+		e := &Error{Status: resp.StatusCode}
+		if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(e); err != nil || e.What == "" {
+			e.What = "the NIC answered " + resp.Status
+		}
+		return e
+	}
+	if v == nil {
+		return nil
+	}
+	return json.NewDecoder(resp.Body).Decode(v)
+}
+
+// do sends a request and returns the answer, whose status is not yet checked.
+func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://nic"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	// leave ends the connection of a job, the server bounds in time what goes out
+	// by that of a capture: no other request may get one of them.
+	req.Close = path == perfPath || strings.HasPrefix(path, capturePath+"?")
+	resp, err := c.http.Do(req)
+	if ue := (*url.Error)(nil); errors.As(err, &ue) {
+		if e := (*Error)(nil); errors.As(err, &e) || ctx.Err() != nil {
+			return nil, ue.Err
+		}
+		return nil, &Error{What: fmt.Sprintf("NIC %s: %v", c.Hello.Name, ue.Err), Remedy: "it may have ended; see: tapir show"}
+	}
+	return resp, err
+}
+
+func (c *Client) call(ctx context.Context, method, path string, v any) error {
+	resp, err := c.do(ctx, method, path, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return decode(resp, v)
+}
+
+// Close gives idle connections back.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Show decodes the table of that kind into v, as encoding/json does.
+func (c *Client) Show(ctx context.Context, kind string, v any) error {
+	return c.call(ctx, http.MethodGet, "/v1/show/"+url.PathEscape(kind), v)
+}
+
+// Follow calls each with every new list of entries of kind, events or log,
+// from number since on, until ctx ends or the NIC does.
+func (c *Client) Follow(ctx context.Context, kind string, since uint64, each func(json.RawMessage)) error {
+	resp, err := c.do(ctx, http.MethodGet, fmt.Sprintf("/v1/follow/%s?since=%d", url.PathEscape(kind), since), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return decode(resp, nil)
+	}
+	err = readEvents(resp.Body, each, &struct{}{})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Set changes parameters, all or none, and decodes the table of all of them
+// into v unless that is nil.
+func (c *Client) Set(ctx context.Context, settings []Setting, v any) error {
+	b, err := json.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(ctx, http.MethodPost, "/v1/set", bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return decode(resp, v)
+}
+
+// Command runs a command that only some NICs have; args encodes to JSON, the
+// answer is decoded into v unless that is nil.
+func (c *Client) Command(ctx context.Context, name string, args, v any) error {
+	b, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	resp, err := c.do(ctx, http.MethodPost, "/v1/do/"+url.PathEscape(name), bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return decode(resp, v)
+}
+
+// Stop asks the NIC to end.
+func (c *Client) Stop(ctx context.Context) error {
+	return c.call(ctx, http.MethodPost, "/v1/stop", &struct{}{})
+}
+
+// Perf runs job, which encodes to JSON, and decodes the result into report.
+// progress, if not nil, gets what the NIC tells meanwhile. When ctx ends, the
+// NIC cancels the job, and Perf returns when it has.
+func (c *Client) Perf(ctx context.Context, job any, progress func(json.RawMessage), report any) error {
+	b, err := json.Marshal(job)
+	if err != nil {
+		return err
+	}
+	running, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	var conn atomic.Pointer[net.UnixConn]
+	defer context.AfterFunc(ctx, func() { leave(conn.Load(), abort) })()
+	traced := httptrace.WithClientTrace(running, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		c, _ := i.Conn.(*net.UnixConn)
+		conn.Store(c)
+	}})
+	err = c.perf(traced, bytes.NewReader(b), progress, report)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// leave tells the NIC that its client wants no more, and gives it a few seconds
+// to end what it did.
+func leave(conn *net.UnixConn, abort func()) {
+	if conn == nil || conn.CloseWrite() != nil {
+		abort()
+		return
+	}
+	time.AfterFunc(closeGrace, abort)
+}
+
+func (c *Client) perf(ctx context.Context, job io.Reader, progress func(json.RawMessage), report any) error {
+	resp, err := c.do(ctx, http.MethodPost, perfPath, job)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return decode(resp, nil)
+	}
+	return readEvents(resp.Body, progress, report)
+}
+
+// readEvents follows a job to its end.
+func readEvents(r io.Reader, progress func(json.RawMessage), report any) error {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(nil, 16<<20)
+	var name string
+	for sc.Scan() {
+		if n, ok := strings.CutPrefix(sc.Text(), "event: "); ok {
+			name = n
+		}
+		data, ok := bytes.CutPrefix(sc.Bytes(), []byte("data: "))
+		if !ok {
+			continue
+		}
+		switch name {
+		case eventProgress:
+			if progress != nil {
+				progress(bytes.Clone(data))
+			}
+		case eventResult:
+			return json.Unmarshal(data, report)
+		case eventError:
+			e := &Error{}
+			if err := json.Unmarshal(data, e); err != nil {
+				return err
+			}
+			return e
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return err
+	}
+	return &Error{What: "the NIC ended before the job did"}
+}
+
+// onlyWriter hides ReadFrom, so that io.CopyBuffer uses its buffer.
+type onlyWriter struct{ io.Writer }
+
+// CaptureOptions says what to capture; see capture.Options.
+type CaptureOptions struct {
+	SnapLen   int // octets kept of each frame; 0 = all
+	Bulk      int
+	Compact   bool
+	Count     uint64
+	Raw       bool
+	Host      bool
+	PHC       bool // see capture.Options
+	Log       frame.Topic
+	NoContext bool   // leave out the saved handshakes of live connections
+	Buffer    int    // octets that may wait for the writer; 0 = capture.DefaultBuffer
+	Begun     func() // called when the NIC has agreed; nil: nothing is
+}
+
+func (o CaptureOptions) query() string {
+	q := url.Values{}
+	set := func(key string, on bool, v string) {
+		if on {
+			q.Set(key, v)
+		}
+	}
+	set("snaplen", o.SnapLen != 0, strconv.Itoa(o.SnapLen))
+	set("bulk", o.Bulk != 0, strconv.Itoa(o.Bulk))
+	set("compact", o.Compact, "1")
+	set("buffer", o.Buffer != 0, strconv.Itoa(o.Buffer))
+	set("count", o.Count != 0, strconv.FormatUint(o.Count, 10))
+	set("raw", o.Raw, "1")
+	set("host", o.Host, "1")
+	set("phc", o.PHC, "1")
+	set("log", o.Log != 0, strconv.FormatUint(uint64(o.Log), 10))
+	set("context", o.NoContext, "0")
+	return q.Encode()
+}
+
+// Capture copies a capture to w until it ends by itself or ctx does; either
+// way the file is complete. It returns the session's counts.
+func (c *Client) Capture(ctx context.Context, opt CaptureOptions, w io.Writer) (st capture.Stats, err error) {
+	reqCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	resp, err := c.do(reqCtx, http.MethodGet, capturePath+"?"+opt.query(), nil)
+	if err != nil {
+		return st, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return st, decode(resp, nil)
+	}
+	if opt.Begun != nil {
+		opt.Begun()
+	}
+	stop := context.AfterFunc(ctx, func() {
+		bounded, cancel := context.WithTimeout(reqCtx, closeGrace)
+		defer cancel()
+		if c.call(bounded, http.MethodDelete, capturePath+"/"+resp.Header.Get(captureHeader), &struct{}{}) != nil {
+			<-bounded.Done() // it may have ended by itself just now: its last blocks are still to be read
+			abort()
+		}
+	})
+	defer stop()
+	if _, err := io.CopyBuffer(onlyWriter{w}, resp.Body, make([]byte, streamBuffer)); err != nil {
+		return st, err
+	}
+	return st, json.Unmarshal([]byte(resp.Trailer.Get(statsTrailer)), &st)
+}

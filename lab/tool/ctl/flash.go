@@ -1,0 +1,39 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+
+	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/wire/frame"
+)
+
+// flashCommand is the command that writes a file into the flash: a FlashFile in.
+const flashCommand = "flash"
+
+// FlashFile is a file for a region of the flash, the type of an image; 0: the
+// file says itself what it is.
+type FlashFile struct {
+	Region uint32 `json:"region"`
+	File   []byte `json:"file"`
+}
+
+// flash writes a file into the flash and waits for the end, or for the client
+// to go; the file is written all the same then.
+func (d *served) flash(ctx context.Context, args json.RawMessage) (any, error) {
+	var f FlashFile
+	if err := arguments(flashCommand, args, &f); err != nil {
+		return nil, err
+	}
+	return await(d, ctx, func(_ frame.Time, done func(struct{}, error)) {
+		end := func(err error) { done(struct{}{}, err) }
+		if err := d.Device.Flash(nvm.Type(f.Region), f.File, end); err != nil {
+			end(err)
+		}
+	})
+}
+
+// Flash writes a file into the flash of the NIC.
+func (c *Client) Flash(ctx context.Context, region nvm.Type, file []byte) error {
+	return c.Command(ctx, flashCommand, FlashFile{uint32(region), file}, nil)
+}

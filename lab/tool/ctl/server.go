@@ -1,0 +1,255 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// maxBody bounds what a request may carry, in octets.
+const maxBody = 1 << 20
+
+// Server serves one NIC on its socket.
+type Server struct {
+	name    string
+	version string // of the binary
+	dir     string
+	l       *socket
+	http    *http.Server
+	served  chan struct{} // closed when http has ended; nil before Serve
+	quit    chan struct{} // closed when Close begins
+	closing sync.Once
+
+	nic      NIC
+	captures captures
+}
+
+// Listen makes the control socket of the NIC called name, so that a clash of
+// names is found before anything else is made. version is what the binary
+// calls itself.
+func Listen(name, version string) (*Server, error) {
+	l, err := listen(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{name: name, version: version, dir: filepath.Dir(l.path), l: l, quit: make(chan struct{})}, nil
+}
+
+// Path is where the socket lies.
+func (s *Server) Path() string { return s.l.path }
+
+// Serve answers clients on goroutines of its own until Close. It is called at
+// most once.
+func (s *Server) Serve(nic NIC) {
+	s.nic = nic
+	s.served = make(chan struct{})
+	s.http = &http.Server{
+		Handler:           s.guard(s.routes()),
+		ReadHeaderTimeout: 5 * time.Second,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, &conn{allowed: mayUse(c)})
+		},
+	}
+	go func() {
+		defer close(s.served)
+		_ = s.http.Serve(s.l) // ends with ErrServerClosed
+	}()
+}
+
+// Close ends running captures with complete files, cancels running jobs,
+// closes every connection and removes the socket. Its clients get a few
+// seconds to read what is left.
+func (s *Server) Close() {
+	s.closing.Do(func() {
+		close(s.quit)
+		if s.http == nil {
+			s.l.Close()
+		} else {
+			ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+			defer cancel()
+			if s.http.Shutdown(ctx) != nil {
+				s.http.Close()
+			}
+			<-s.served
+		}
+		removeDir(s.dir)
+	})
+}
+
+// closeGrace is far from what clients of a busy machine need.
+const closeGrace = 10 * time.Second
+
+type connKey struct{}
+
+// conn is what the server knows about one connection. Requests of one
+// connection come one after the other.
+type conn struct {
+	allowed bool // the peer's user may use this NIC
+	greeted bool // the version handshake is done
+}
+
+// Where jobs and captures are asked for.
+const (
+	perfPath    = "/v1/perf"
+	capturePath = "/v1/capture"
+)
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/version", s.hello)
+	mux.HandleFunc("GET /v1/show/{kind}", s.show)
+	mux.HandleFunc("GET /v1/follow/{kind}", s.follow)
+	mux.HandleFunc("POST /v1/set", s.set)
+	mux.HandleFunc("POST "+perfPath, s.perf)
+	mux.HandleFunc("GET "+capturePath, s.capture)
+	mux.HandleFunc("DELETE "+capturePath+"/{id}", s.endCapture)
+	mux.HandleFunc("POST /v1/stop", s.stop)
+	mux.HandleFunc("POST /v1/do/{command}", s.command)
+	mux.Handle("GET "+metricsPath, s.metrics())
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s %s does not exist", r.Method, r.URL.Path),
+			Remedy: "the paths are listed in the documentation of lab/tool/ctl"})
+	})
+	return mux
+}
+
+// guard refuses foreign users and connections that did not say their version.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, ok := r.Context().Value(connKey{}).(*conn)
+		switch {
+		case !ok || !c.allowed:
+			fail(w, &Error{Status: http.StatusForbidden, What: "NIC " + s.name + " belongs to another user",
+				Remedy: "run the command as the user who started it, or as root"})
+			return
+		case !c.greeted && r.URL.Path != "/v1/version" && r.URL.Path != metricsPath:
+			fail(w, &Error{Status: http.StatusUpgradeRequired, What: "the version handshake is missing",
+				Remedy: fmt.Sprintf("ask for /v1/version?control=%d first on the same connection", Version)})
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
+	want := r.URL.Query().Get("control")
+	if want != strconv.Itoa(Version) {
+		fail(w, &Error{Status: http.StatusUpgradeRequired,
+			What:   fmt.Sprintf("NIC %s (tapir %s) speaks control protocol %d, the client asked for %q", s.name, s.version, Version, want),
+			Remedy: "use the tapir binary that started the NIC, or start the NIC again with yours"})
+		return
+	}
+	r.Context().Value(connKey{}).(*conn).greeted = true
+	reply(w, Hello{Control: Version, Version: s.version, Name: s.name, PID: os.Getpid()})
+}
+
+func (s *Server) show(w http.ResponseWriter, r *http.Request) {
+	kind := r.PathValue("kind")
+	if !KnownKind(kind) {
+		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("there is nothing called %q to show", kind),
+			Remedy: fmt.Sprintf("choose one of %v", Kinds)})
+		return
+	}
+	v, err := s.nic.Show(kind)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	reply(w, v)
+}
+
+// set changes parameters and answers with all of them.
+func (s *Server) set(w http.ResponseWriter, r *http.Request) {
+	var settings []Setting
+	if err := json.NewDecoder(r.Body).Decode(&settings); err != nil || len(settings) == 0 {
+		fail(w, &Error{Status: http.StatusBadRequest, What: "expected a list of parameters",
+			Remedy: `send [{"name": "ird", "value": "16"}]`})
+		return
+	}
+	if err := s.nic.Set(settings); err != nil {
+		fail(w, err)
+		return
+	}
+	v, err := s.nic.Show("params")
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	reply(w, v)
+}
+
+func (s *Server) stop(w http.ResponseWriter, _ *http.Request) {
+	reply(w, struct{}{})
+	s.nic.Stop()
+}
+
+// command runs what only some NICs can do.
+func (s *Server) command(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("command")
+	c, ok := s.nic.(Commander)
+	if !ok {
+		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s", s.name, name)})
+		return
+	}
+	args, err := io.ReadAll(r.Body)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	v, err := c.Command(r.Context(), name, args)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	reply(w, v)
+}
+
+func reply(w http.ResponseWriter, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(b, '\n')) // a client that left misses nothing
+}
+
+// fail answers with err as {error, remedy}. The connection stays usable.
+func fail(w http.ResponseWriter, err error) {
+	e := asError(err)
+	status := e.Status
+	if status == 0 {
+		status = http.StatusUnprocessableEntity
+	}
+	b, _ := json.Marshal(e) // two strings
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n'))
+}
+
+// Usage tells whether the request itself was wrong.
+func (e *Error) Usage() bool { return e.Status == http.StatusBadRequest }
+
+// IsConflict tells whether err says that a setting was not changed since it is
+// no longer what it was: look again.
+func IsConflict(err error) bool {
+	e := (*Error)(nil)
+	return errors.As(err, &e) && e.Status == http.StatusConflict
+}
+
+func asError(err error) *Error {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e
+	}
+	return &Error{What: err.Error()}
+}

@@ -1,0 +1,336 @@
+package perf
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"tapir/lab/host/link"
+	"tapir/nic"
+	"tapir/nic/buf"
+	"tapir/wire/frame"
+)
+
+// world is two NICs on a pipe in virtual time.
+type world struct {
+	t    *testing.T
+	now  frame.Time
+	pipe *link.Pipe
+	nics [2]*nic.Device
+}
+
+var serverAddr = netip.MustParseAddr("10.0.0.1")
+
+func newWorld(t *testing.T, frames nic.FrameMode, faults link.Faults) *world {
+	t.Helper()
+	pool := buf.NewPool(8192, 0)
+	w := &world{t: t, pipe: link.NewPipe(link.PipeConfig{Delay: 20 * time.Microsecond, Seed: 1, Faults: [2]link.Faults{faults, faults}}, pool)}
+	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
+		d, err := nic.New(nic.Config{
+			Name: "nic" + string('0'+rune(i)), Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, Frames: frames, Seed: 7,
+		}, nic.Env{Pool: pool, Wire: w.pipe.End(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.LinkUp(0)
+		w.nics[i] = d
+	}
+	return w
+}
+
+// until runs the world until stop says so.
+func (w *world) until(stop func() bool) {
+	w.t.Helper()
+	var batch []*frame.Frame
+	for range 20_000_000 {
+		next := frame.Never
+		w.pipe.Advance(w.now)
+		for i, d := range w.nics {
+			if batch = w.pipe.End(i).Arrived(batch[:0]); len(batch) > 0 {
+				d.Receive(frame.Wire, batch, w.now)
+			}
+			more := d.Dispatch(w.now)
+			next = min(next, d.Poll(w.now))
+			if more || d.Verbs.Pending() {
+				next = w.now
+			}
+		}
+		if stop() {
+			return
+		}
+		if next = min(next, w.pipe.Next()); next == frame.Never {
+			w.t.Fatal("nothing will ever happen any more")
+		}
+		w.now = max(next, w.now+1)
+	}
+	w.t.Fatalf("not done at %v", time.Duration(w.now))
+}
+
+type outcome struct {
+	rep  Report
+	err  error
+	done bool
+}
+
+func (w *world) start(i int, job Job) *outcome {
+	w.t.Helper()
+	o := &outcome{}
+	_, err := Start(w.nics[i], job, w.now, func(r Report, err error) { o.rep, o.err, o.done = r, err, true }, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return o
+}
+
+// run runs both sides of a job to their end and checks that nothing is left.
+func (w *world) run(job Job) (server, client *outcome) {
+	w.t.Helper()
+	server = w.start(0, Job{Op: job.Op})
+	job.Remote = serverAddr
+	client = w.start(1, job)
+	w.until(func() bool { return server.done && client.done })
+	for i, d := range w.nics {
+		if n := len(d.ShowQP()) + len(d.ShowCQ()) + len(d.ShowMR()); n != 0 {
+			w.t.Errorf("NIC %d: %d objects are left", i, n)
+		}
+	}
+	return server, client
+}
+
+func TestEveryWorkload(t *testing.T) {
+	for _, c := range []struct {
+		job      Job
+		frames   nic.FrameMode
+		messages int64
+	}{
+		{Job{Op: WriteBW, Size: 10000, Iters: 300}, nic.Wire, 300},
+		{Job{Op: WriteBW, Size: 8, Iters: 1000, QPs: 3}, nic.Wire, 3000},
+		{Job{Op: WriteBW, Size: 1 << 20, Iters: 20, Depth: 4}, nic.GSO, 20},
+		{Job{Op: ReadBW, Size: 5000, Iters: 300, QPs: 2}, nic.Wire, 600},
+		{Job{Op: SendBW, Size: 3000, Iters: 500}, nic.Wire, 500},
+		{Job{Op: SendBW, Size: 1, Iters: 1000, Depth: 1}, nic.Wire, 1000},
+		{Job{Op: SendBW, Size: 64, Iters: 1000, QPs: 2, Depth: 7}, nic.Jumbo, 2000},
+		{Job{Op: WriteLat, Iters: 300}, nic.Wire, 300},
+		{Job{Op: WriteLat, Size: 5000, Iters: 300}, nic.Wire, 300},
+		{Job{Op: SendLat, Iters: 300}, nic.GSO, 300},
+	} {
+		t.Run(string(c.job.Op)+"/"+c.frames.String(), func(t *testing.T) {
+			server, client := newWorld(t, c.frames, link.Faults{}).run(c.job)
+			if server.err != nil || client.err != nil {
+				t.Fatalf("server: %v, client: %v", server.err, client.err)
+			}
+			for _, o := range []*outcome{server, client} {
+				if o.rep.Messages != c.messages || o.rep.Bytes != c.messages*int64(o.rep.Size) {
+					t.Errorf("%s: %d messages, %d bytes; want %d messages", o.rep.Role, o.rep.Messages, o.rep.Bytes, c.messages)
+				}
+			}
+			if c.job.Op.IsLatency() && (client.rep.Latency == nil || client.rep.Latency.Min < 20*time.Microsecond) {
+				t.Errorf("latency %+v on a wire of 20 µs", client.rep.Latency)
+			}
+			if last := client.rep.Progress[len(client.rep.Progress)-1]; last.Messages != c.messages || last.Elapsed != client.rep.Elapsed {
+				t.Errorf("the last point is %+v after %v", last, client.rep.Elapsed)
+			}
+			if !c.job.Op.IsLatency() && client.rep.Gbps <= 0 {
+				t.Errorf("rate %v", client.rep.Gbps)
+			}
+		})
+	}
+}
+
+func TestRping(t *testing.T) {
+	for _, size := range []int{0, 16, 1, 3000, 65535} {
+		var said []string
+		w := newWorld(t, nic.Wire, link.Faults{})
+		server := w.start(0, Job{Op: Rping})
+		client := &outcome{}
+		_, err := Start(w.nics[1], Job{Op: Rping, Remote: serverAddr, Size: size, Iters: 7}, w.now,
+			func(r Report, err error) { client.rep, client.err, client.done = r, err, true },
+			func(p Progress) { said = append(said, p.Data) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.until(func() bool { return server.done && client.done })
+		if server.err != nil || client.err != nil || client.rep.Messages != 7 || server.rep.Messages != 7 {
+			t.Errorf("size %d: server %v, %d pings; client %v, %d pings", size, server.err, server.rep.Messages, client.err, client.rep.Messages)
+		}
+		if len(said) != 7 || size == 0 && !strings.HasPrefix(said[6], "ping data: rdma-ping-6: GHI") {
+			t.Errorf("size %d: said %q", size, said)
+		}
+	}
+}
+
+func TestTimedRun(t *testing.T) {
+	_, client := newWorld(t, nic.Wire, link.Faults{}).run(Job{Op: WriteBW, Size: 4096, Duration: 10 * time.Millisecond})
+	if client.err != nil {
+		t.Fatal(client.err)
+	}
+	if e := client.rep.Elapsed; e < 10*time.Millisecond || e > 20*time.Millisecond {
+		t.Errorf("ran for %v", e)
+	}
+}
+
+func TestVerifySurvivesFaults(t *testing.T) {
+	for name, f := range map[string]link.Faults{
+		"clean":  {},
+		"faulty": {Loss: 10_000, Duplicate: 5_000, Corrupt: 5_000, Reorder: 20_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, client := newWorld(t, nic.Wire, f).run(Job{Op: Verify, Sizes: []int{1, 8, 4096, 300_000}})
+			if server.err != nil || client.err != nil {
+				t.Fatalf("server: %v, client: %v", server.err, client.err)
+			}
+			if len(client.rep.Checks) != 12 || len(server.rep.Checks) != 12 {
+				t.Fatalf("%d and %d checks", len(client.rep.Checks), len(server.rep.Checks))
+			}
+			for i, c := range client.rep.Checks {
+				if s := server.rep.Checks[i]; !c.Verified || !s.Verified || s.SHA256 != c.SHA256 {
+					t.Errorf("%s of %d: client %v, server %v", c.Operation, c.Size, c.Verified, s.Verified)
+				}
+			}
+		})
+	}
+}
+
+// The checker must be able to say no.
+func TestVerifyNoticesWrongMemory(t *testing.T) {
+	w := newWorld(t, nic.Wire, link.Faults{})
+	var run *Run
+	server := &outcome{}
+	run, err := Start(w.nics[0], Job{Op: Verify}, 0, func(r Report, err error) { server.rep, server.done = r, true }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Spoil the target between placement and hash, each time.
+	w.nics[0].AddPoller(func(frame.Time) {
+		if len(run.buf) > 0 {
+			run.target()[0] ^= 0xff
+		}
+	})
+	client := w.start(1, Job{Op: Verify, Sizes: []int{64}, Remote: serverAddr})
+	w.until(func() bool { return server.done && client.done })
+	wrong := 0
+	for _, c := range client.rep.Checks {
+		if !c.Verified {
+			wrong++
+		}
+	}
+	if wrong == 0 {
+		t.Error("spoiled memory was verified")
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Run("other test", func(t *testing.T) {
+		w := newWorld(t, nic.Wire, link.Faults{})
+		server := w.start(0, Job{Op: ReadBW})
+		client := w.start(1, Job{Op: WriteBW, Remote: serverAddr})
+		w.until(func() bool { return client.done })
+		if client.err == nil || !strings.Contains(client.err.Error(), "serves read-bw, not write-bw") {
+			t.Errorf("client: %v", client.err)
+		}
+		if server.done {
+			t.Errorf("the server gave up: %v", server.err)
+		}
+	})
+	t.Run("nobody listens", func(t *testing.T) {
+		w := newWorld(t, nic.Wire, link.Faults{})
+		client := w.start(1, Job{Op: WriteBW, Remote: serverAddr})
+		w.until(func() bool { return client.done })
+		if client.err == nil || !strings.Contains(client.err.Error(), "refused") {
+			t.Errorf("client: %v", client.err)
+		}
+	})
+	t.Run("nobody there", func(t *testing.T) {
+		w := newWorld(t, nic.Wire, link.Faults{})
+		client := w.start(1, Job{Op: WriteBW, Remote: netip.MustParseAddr("10.0.0.77")})
+		w.until(func() bool { return client.done })
+		if client.err == nil || !strings.Contains(client.err.Error(), "10.0.0.77:18515") {
+			t.Errorf("client: %v", client.err)
+		}
+	})
+}
+
+// underWay starts both sides of a test without end and lets it get going.
+func (w *world) underWay(op Op) (server, client *outcome, run *Run) {
+	w.t.Helper()
+	server, client = w.start(0, Job{Op: op}), &outcome{}
+	run, err := Start(w.nics[1], Job{Op: op, Remote: serverAddr, Duration: time.Hour}, w.now,
+		func(r Report, err error) { client.rep, client.err, client.done = r, err, true }, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.until(func() bool { return run.messages > 100 })
+	return server, client, run
+}
+
+func TestCancelTellsTheOtherSide(t *testing.T) {
+	w := newWorld(t, nic.Wire, link.Faults{})
+	server, client, run := w.underWay(WriteBW)
+	run.Cancel(w.now)
+	w.until(func() bool { return server.done && client.done })
+	if client.err == nil || server.err == nil {
+		t.Errorf("client: %v, server: %v", client.err, server.err)
+	}
+}
+
+// A NIC that is stopped in the middle closes in order: its job says why it
+// ended, and the peer sees the server leave, not a reset.
+func TestNICIsStopped(t *testing.T) {
+	for _, op := range []Op{WriteBW, ReadBW, SendBW, SendLat} {
+		t.Run(string(op), func(t *testing.T) {
+			w := newWorld(t, nic.Wire, link.Faults{})
+			server, client, _ := w.underWay(op)
+			w.nics[0].Shutdown(w.now)
+			w.until(func() bool { return server.done && client.done })
+			if want := string(op) + ": the NIC was stopped during the test"; server.err == nil || server.err.Error() != want {
+				t.Errorf("server: %v", server.err)
+			}
+			if !errors.Is(client.err, errServerLeft) {
+				t.Errorf("client: %v", client.err)
+			}
+		})
+	}
+}
+
+// A connection may be gone although its last event is still on its way: a run
+// that ends meanwhile has nothing to disconnect, and nothing has failed.
+func TestEndMeetsAClosedConnection(t *testing.T) {
+	w := newWorld(t, nic.Wire, link.Faults{})
+	server, client, run := w.underWay(ReadBW)
+	run.conns[0].id.Finish(nil)
+	run.finish(nil, w.now)
+	w.nics[0].Fail(errors.New("unplugged"), w.now)
+	w.until(func() bool { return server.done && client.done })
+	if client.err != nil {
+		t.Errorf("client: %v", client.err)
+	}
+}
+
+// A NIC that is unplugged ends its job, which leaves nothing behind.
+func TestNICIsRemoved(t *testing.T) {
+	w := newWorld(t, nic.Wire, link.Faults{})
+	server, _, _ := w.underWay(WriteBW)
+	w.nics[0].Fail(errors.New("unplugged"), w.now)
+	w.until(func() bool { return server.done })
+	if server.err == nil || server.err.Error() != "write-bw: the NIC was removed during the test" {
+		t.Errorf("server: %v", server.err)
+	}
+	if left := w.nics[0].Verbs.Objects(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// A NIC that has waited long enough resets what is still open, so that the
+// peer is not left without a word.
+func TestNICIsAborted(t *testing.T) {
+	w := newWorld(t, nic.Wire, link.Faults{})
+	server, client, _ := w.underWay(WriteBW)
+	w.nics[0].Shutdown(w.now)
+	w.nics[0].Abort(w.now)
+	w.until(func() bool { return server.done && client.done && w.nics[0].Idle() })
+	if client.err == nil || !strings.Contains(client.err.Error(), "reset by peer") {
+		t.Errorf("client: %v", client.err)
+	}
+}

@@ -1,0 +1,157 @@
+// Package ptprun runs the PTP instance of a NIC: its configuration from a file
+// and from flags, a report each interval while it runs, its status, and changes
+// of its settings.
+package ptprun
+
+import (
+	"fmt"
+	"strconv"
+
+	"tapir/lab/conf"
+	"tapir/lab/conf/ptpconf"
+	"tapir/nic"
+	"tapir/ptp"
+	"tapir/ptp/msg"
+	"tapir/ptp/transport"
+)
+
+// Setting is one setting by name.
+type Setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// profileKey is the setting that the defaults of all others follow from.
+const profileKey = "profile"
+
+type field = conf.Field[nic.PTPConfig]
+
+// fields are the settings of a NIC's instance: those of package ptpconf, and
+// those of its carriage.
+var fields = append([]field{
+	{Name: profileKey, Expect: "default-e2e, default-p2p, gptp, automotive, g8275.1, g8275.2 or power",
+		Set: func(_ *nic.PTPConfig, v string) error { _, err := ptp.ParseProfile(v); return err }},
+	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(c *nic.PTPConfig, v string) error { return c.Transport.UnmarshalText([]byte(v)) }},
+	{Name: "local", Expect: "true or false: everything goes to the group that bridges do not forward", Set: func(c *nic.PTPConfig, v string) (err error) {
+		c.Local, err = strconv.ParseBool(v)
+		return err
+	}},
+	{Name: "dscp", Expect: "a number from 0 to 63", Set: func(c *nic.PTPConfig, v string) error {
+		n, err := strconv.ParseUint(v, 0, 6)
+		c.DSCP = uint8(n)
+		return err
+	}},
+	{Name: "set_from_wire", Expect: "true or false: management messages of the network may change settings", Set: func(c *nic.PTPConfig, v string) (err error) {
+		c.SetFromWire, err = strconv.ParseBool(v)
+		return err
+	}},
+}, lifted()...)
+
+// lifted are the settings of package ptpconf.
+func lifted() (list []field) {
+	for _, f := range ptpconf.Instance {
+		l := field{Name: f.Name, Expect: f.Expect, Many: f.Many}
+		if f.Set != nil {
+			l.Set = func(c *nic.PTPConfig, v string) error { return f.Set(&c.Config, v) }
+		}
+		if f.Node != nil {
+			l.Node = func(c *nic.PTPConfig, n conf.Node) error { return f.Node(&c.Config, n) }
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+// Flag is a setting that one word sets.
+type Flag struct{ Name, Expect string }
+
+// Flags are the settings for a command line.
+func Flags() (list []Flag) {
+	for _, f := range fields {
+		if f.Set != nil {
+			list = append(list, Flag{f.Name, f.Expect})
+		}
+	}
+	return list
+}
+
+// Configure returns the configuration of d's instance: that of its profile,
+// changed by a YAML file (path is for messages, no data: no file), changed by
+// settings. Errors in the file name line and column.
+func Configure(d *nic.Device, path string, data []byte, settings []Setting) (c nic.PTPConfig, err error) {
+	var body conf.Node
+	var profile ptp.Profile
+	if len(data) > 0 {
+		if body, err = conf.Read(path, data, "the settings of a PTP instance, such as `profile: default-e2e`"); err != nil {
+			return c, err
+		}
+		if profile, err = profileIn(body); err != nil {
+			return c, err
+		}
+	}
+	for _, s := range settings {
+		if s.Name == profileKey {
+			if profile, err = ptp.ParseProfile(s.Value); err != nil {
+				return c, err
+			}
+		}
+	}
+	c = d.DefaultPTP(profile)
+	if len(data) > 0 {
+		if err := conf.Decode(body, &c, "the settings of a PTP instance", fields); err != nil {
+			return c, err
+		}
+	}
+	for _, s := range settings {
+		if err := conf.Set(&c, fields, s.Name, s.Value); err != nil {
+			return c, err
+		}
+	}
+	return c, check(&c)
+}
+
+// Schema describes the settings in a file.
+func Schema() conf.Schema { return conf.Object(fields) }
+
+// Check finds mistakes in the settings of a NIC's instance, which is not there
+// yet.
+func Check(body conf.Node) error {
+	profile, err := profileIn(body)
+	if err != nil {
+		return err
+	}
+	c := nic.PTPConfig{Config: ptp.NewConfig(profile, msg.ClockIdentity{1}, 1)} // the real one is that of the NIC
+	if err := conf.Decode(body, &c, "the settings of a PTP instance", fields); err != nil {
+		return err
+	}
+	return check(&c)
+}
+
+// check finds settings that do not go together.
+func check(c *nic.PTPConfig) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if c.Transport == transport.Ethernet && c.DSCP != 0 {
+		return fmt.Errorf("dscp: frames of transport L2 have none: choose UDPv4 or UDPv6")
+	}
+	return nil
+}
+
+// profileIn is the profile that a file names, the default one if it names none.
+func profileIn(body conf.Node) (p ptp.Profile, err error) {
+	entries, err := body.Map("the settings of a PTP instance")
+	if err != nil {
+		return p, err
+	}
+	for _, e := range entries {
+		if e.Name != profileKey {
+			continue
+		}
+		name, _ := e.Value.Text()
+		if p, err = ptp.ParseProfile(name); err != nil {
+			return p, e.Value.Errorf("%v", err)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,199 @@
+package siwt
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"tapir/lab/host/link"
+	"tapir/nic"
+	"tapir/nic/buf"
+	"tapir/wire/frame"
+)
+
+// world is two NICs on a pipe in virtual time.
+type world struct {
+	t    *testing.T
+	now  frame.Time
+	pipe *link.Pipe
+	nics [2]*nic.Device
+}
+
+var serverAddr = netip.MustParseAddr("10.0.0.1")
+
+func newWorld(t *testing.T, cfg nic.Config) *world {
+	t.Helper()
+	pool := buf.NewPool(8192, 0)
+	w := &world{t: t, pipe: link.NewPipe(link.PipeConfig{Delay: 20 * time.Microsecond, Seed: 1}, pool)}
+	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
+		cfg.Name, cfg.Addrs = "nic"+string('0'+rune(i)), []netip.Prefix{netip.MustParsePrefix(addr)}
+		d, err := nic.New(cfg, nic.Env{Pool: pool, Wire: w.pipe.End(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.LinkUp(0)
+		w.nics[i] = d
+	}
+	return w
+}
+
+func (w *world) until(stop func() bool) {
+	w.t.Helper()
+	var batch []*frame.Frame
+	for range 20_000_000 {
+		next := frame.Never
+		w.pipe.Advance(w.now)
+		for i, d := range w.nics {
+			if batch = w.pipe.End(i).Arrived(batch[:0]); len(batch) > 0 {
+				d.Receive(frame.Wire, batch, w.now)
+			}
+			more := d.Dispatch(w.now)
+			next = min(next, d.Poll(w.now))
+			if more || d.Verbs.Pending() {
+				next = w.now
+			}
+		}
+		if stop() {
+			return
+		}
+		if next = min(next, w.pipe.Next()); next == frame.Never {
+			w.t.Fatal("nothing will ever happen any more")
+		}
+		w.now = max(next, w.now+1)
+	}
+	w.t.Fatalf("not done at %v", time.Duration(w.now))
+}
+
+type outcome struct {
+	run  *Run
+	rep  Report
+	err  error
+	done bool
+}
+
+func (w *world) start(i int, job Job) *outcome {
+	w.t.Helper()
+	o := &outcome{}
+	var err error
+	o.run, err = Start(w.nics[i], job, w.now, func(r Report, err error) { o.rep, o.err, o.done = r, err, true })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return o
+}
+
+// run runs a client against a server and checks that nothing is left.
+func (w *world) run(server, job Job) (s, c *outcome) {
+	w.t.Helper()
+	if server.Conns = job.Conns; job.Conns == 0 {
+		server.Conns = 1
+	}
+	s = w.start(0, server)
+	job.Remote = serverAddr
+	c = w.start(1, job)
+	w.until(func() bool { return s.done && c.done })
+	for i, d := range w.nics {
+		if n := len(d.ShowQP()) + len(d.ShowCQ()) + len(d.ShowMR()); n != 0 {
+			w.t.Errorf("NIC %d: %d objects are left", i, n)
+		}
+	}
+	return s, c
+}
+
+func TestEveryGoodStep(t *testing.T) {
+	steps := strings.Fields("write:0 write:1 write:100000 read:100000 writei:80 read:100 burst:5000:20 read:5000 readn:3000:40 " +
+		"send:0 send:1 send:65536 sendse:7 sendi:80 send:30:8 echo:4 echo:9999 write:4194304 read:4194304 wwo:100 read:100 sendinv:5 sleep:10")
+	for _, job := range []Job{
+		{Steps: steps}, {Steps: steps, Conns: 8}, {Steps: steps, SRQ: true}, {Steps: steps, IRD: None, ORD: 1, Private: 300, Settle: time.Second},
+		{Steps: []string{"send:4194304", "sendseinv:4194304"}, Receives: 1, RecvKiB: 4096},
+	} {
+		s, c := newWorld(t, nic.Config{}).run(Job{}, job)
+		if s.err != nil || c.err != nil {
+			t.Fatalf("%+v: server: %v, %+v, client: %v, %+v", job, s.err, s.rep, c.err, c.rep)
+		}
+		job.Remote = serverAddr
+		job = job.WithDefaults()
+		if len(s.rep.Conns) != max(1, job.Conns) || len(c.rep.Conns) != len(s.rep.Conns) {
+			t.Fatalf("%d connections", len(s.rep.Conns))
+		}
+		for i, conn := range c.rep.Conns {
+			if len(conn.Steps) != len(job.Steps) || conn.End != "" || conn.Private != offerLen {
+				t.Errorf("client's connection %d: %+v", i, conn)
+			}
+			at := s.rep.Conns[i]
+			if at.Private != job.Private || at.End != "" || len(at.Received) == 0 {
+				t.Errorf("server's connection %d: %+v", i, at)
+			}
+		}
+	}
+}
+
+// Each wrong step fails, and the report says how.
+func TestEveryWrongStep(t *testing.T) {
+	for _, name := range strings.Fields("wbad wkey wbounds wlow wro wpd wwrap rbad rkey rbounds rlow rwo rpd") {
+		steps := []string{"write:64", name + ":64", "gone:1000"}
+		s, c := newWorld(t, nic.Config{}).run(Job{}, Job{Steps: steps})
+		if s.err != nil || len(s.rep.Conns) != 1 || s.rep.Conns[0].End == "" {
+			t.Errorf("%s: server: %v, %+v", name, s.err, s.rep)
+		}
+		got := c.rep.Conns[0]
+		// A Write is done before the peer finds fault with it; a Read is not.
+		done := got.Steps[1].Error == ""
+		if c.err == nil || got.End == "" || done != (name[0] == 'w') {
+			t.Errorf("%s: client: %v, %+v", name, c.err, got)
+		}
+	}
+	_, c := newWorld(t, nic.Config{}).run(Job{}, Job{Steps: strings.Fields("sendinv:1 wwo:10 gone:1000")})
+	if got := c.rep.Conns[0]; got.Steps[0].Error != "" || got.End == "" {
+		t.Errorf("the STag was not invalidated: %+v", got)
+	}
+}
+
+func TestRejectAndRefuse(t *testing.T) {
+	s, c := newWorld(t, nic.Config{}).run(Job{}, Job{Reject: true, Private: 100})
+	if s.err != nil || c.err != nil {
+		t.Fatal(s.err, c.err)
+	}
+	if got := c.rep.Conns[0]; got.Rejected != "siwt: rejected as requested" {
+		t.Errorf("client: %+v", got)
+	}
+	if got := s.rep.Conns[0]; got.Rejected == "" || got.Private != 100 {
+		t.Errorf("server: %+v", got)
+	}
+	w := newWorld(t, nic.Config{})
+	c = w.start(1, Job{Remote: serverAddr, Steps: []string{"write"}})
+	w.until(func() bool { return c.done })
+	if c.err == nil || !strings.Contains(c.err.Error(), "refused") {
+		t.Errorf("with no server: %v", c.err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	w := newWorld(t, nic.Config{})
+	s := w.start(0, Job{})
+	c := w.start(1, Job{Remote: serverAddr, Steps: []string{"write:10", "sleep:100000"}})
+	w.until(func() bool { return len(c.run.conns[0].report.Steps) == 1 })
+	s.run.Cancel(w.now)
+	w.until(func() bool { return s.done && c.done })
+	if s.err == nil || c.err == nil || !strings.Contains(c.err.Error(), "sleep:100000: disconnected") {
+		t.Errorf("server: %v, client: %v", s.err, c.err)
+	}
+}
+
+func TestBadJobs(t *testing.T) {
+	w := newWorld(t, nic.Config{})
+	for want, job := range map[string]Job{
+		"no step":         {Remote: serverAddr},
+		"unknown step":    {Remote: serverAddr, Steps: []string{"fly:3"}},
+		"want NAME":       {Remote: serverAddr, Steps: []string{"write:-1"}},
+		"private data 3":  {Remote: serverAddr, Steps: []string{"write"}, Private: 3},
+		"connections 999": {Conns: 999},
+		"the server has":  {Steps: []string{"write"}},
+		"ORD 5000":        {ORD: 5000},
+	} {
+		if _, err := Start(w.nics[0], job, w.now, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package uapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"tapir/lab/tool/ctl"
+	"tapir/nic/uapi/relay"
+	"tapir/nic/uapi/sysfs"
+	"tapir/nic/uapi/trap"
+)
+
+// GIDStyle says what the GID tables of the devices show.
+type GIDStyle uint8
+
+const (
+	MACGID GIDStyle = iota // one GID, of the MAC address, as iWARP drivers have
+	IPGID                  // one GID per IP address, as RoCE devices have
+)
+
+// serveRDMA makes the handlers of the NICs' RDMA devices: of the device files,
+// which the NICs' process serves, and of the files by which programs find them.
+// If the process does not serve them, there are no devices, and the user is
+// told when the program looks for one.
+func serveRDMA(nics []*device, o Options) (handlers []trap.Handler, done func(), err error) {
+	tree, err := sysfs.New()
+	if err != nil {
+		return nil, nil, err
+	}
+	files, why := dialNICs(nics, o)
+	if why != nil {
+		logf := nics[0].logf
+		tree.First = func() { logf("no RDMA devices are shown: %v", why) }
+		nics = nil
+	}
+	var devices []sysfs.Device
+	for i, d := range nics {
+		shown := sysfs.Device{Index: i, Netdev: d.tap,
+			Attr:  kept(func() (sysfs.Attr, error) { return d.attr(o.GID) }),
+			Stats: d.stats, QPs: d.qps, CEPs: d.ceps}
+		files.Add(shown.UVerbs(), relay.Uverbs(d.name), node(shown.UVerbsNumber()))
+		devices = append(devices, shown)
+	}
+	if err = tree.Devices(devices...); err == nil && len(nics) > 0 {
+		files.Add(sysfs.CMPath, relay.UCMA, node(sysfs.CMNumber()))
+		err = tree.Parameters(parameters(nics))
+	}
+	if files != nil {
+		handlers = append(handlers, files)
+	}
+	done = func() {
+		if files != nil {
+			files.Close()
+		}
+		tree.Close()
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return append(handlers, tree), done, nil
+}
+
+// node is a device file that everyone may open, as udev makes those of RDMA.
+func node(number uint64) trap.Stat {
+	return trap.Stat{Mode: syscall.S_IFCHR | 0o666, Rdev: number}
+}
+
+// dialNICs reaches the process of the NICs.
+func dialNICs(nics []*device, o Options) (*relay.Client, error) {
+	ask := relay.Ask{ProcMem: o.ProcMem, KillAfterPosts: o.KillAfterPosts}
+	for _, d := range nics {
+		ask.NICs = append(ask.NICs, d.name)
+	}
+	c, err := relay.Dial(ctl.RunPath(nics[0].name), ask)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+		err = fmt.Errorf("NIC %s was started by another tapir, which serves no programs: start it again with this one", nics[0].name)
+	}
+	return c, err
+}
+
+// keepAttr is how old the attributes of a device may be: a program that reads
+// its whole GID table asks the NIC once.
+const keepAttr = 50 * time.Millisecond
+
+// kept remembers an answer for so long.
+func kept[T any](ask func() (T, error)) func() (T, error) {
+	var mu sync.Mutex
+	var last T
+	var at time.Time
+	return func() (T, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(at) < keepAttr {
+			return last, nil
+		}
+		v, err := ask()
+		if err == nil {
+			last, at = v, time.Now()
+		}
+		return v, err
+	}
+}
+
+// attr asks what the device is.
+func (d *device) attr(style GIDStyle) (a sysfs.Attr, err error) {
+	var rows []struct{ Attribute, Value string }
+	if err := d.table("device", &rows); err != nil {
+		return a, err
+	}
+	a.PKeys = make([]uint16, sysfs.PKeyTable)
+	for _, r := range rows {
+		n, _ := strconv.ParseUint(r.Value, 0, 16) // of those that are numbers
+		name, index, _ := strings.Cut(r.Attribute, "[")
+		switch name {
+		case "node_guid":
+			a.NodeGUID = r.Value
+		case "sys_image_guid":
+			a.SystemImageGUID = r.Value
+		case "fw_ver":
+			a.Firmware = r.Value
+		case "port_state":
+			a.State = r.Value
+		case "port_phys_state":
+			a.Phys = r.Value
+		case "port_lid":
+			a.LID = uint16(n)
+		case "port_sm_lid":
+			a.SMLID = uint16(n)
+		case "gid":
+			if r.Value != "" { // the last row of that name counts the entries
+				a.GIDs = append(a.GIDs, r.Value)
+			}
+		case "pkey":
+			if i, err := strconv.Atoi(strings.TrimSuffix(index, "]")); err == nil && i < len(a.PKeys) {
+				a.PKeys[i] = uint16(n)
+			}
+		}
+	}
+	if a.NodeGUID == "" || len(a.GIDs) == 0 {
+		return a, syscall.ENODEV
+	}
+	if style == MACGID {
+		a.GIDs = a.GIDs[:1]
+	} else {
+		a.GIDs = a.GIDs[1:]
+	}
+	a.Description = "tapir " + d.name
+	return a, nil
+}
+
+// table asks for one.
+func (d *device) table(kind string, rows any) error {
+	return tell(d, func(ctx context.Context) error { return d.client.Show(ctx, kind, rows) })
+}
+
+func (d *device) stats() (s sysfs.Stats, err error) {
+	var rows []struct {
+		Name string
+		Now  int
+	}
+	if err := d.table("stats", &rows); err != nil {
+		return s, err
+	}
+	for _, r := range rows {
+		switch r.Name {
+		case "context":
+			s.CXs = r.Now
+		case "pd":
+			s.PDs = r.Now
+		case "qp":
+			s.QPs = r.Now
+		case "cq":
+			s.CQs = r.Now
+		case "srq":
+			s.SRQs = r.Now
+		case "mr":
+			s.MRs = r.Now
+		case "cep_listening", "cep_starting", "cep_connected", "cep_closing":
+			s.CEPs += r.Now
+		}
+	}
+	return s, nil
+}
+
+func (d *device) qps() ([]sysfs.QP, error) {
+	var rows []struct {
+		QP            uint32 `json:"qp"`
+		State         string `json:"iwarp_state"`
+		Sends         int    `json:"sends_pending"`
+		Recvs         int    `json:"recvs_pending"`
+		IRD, ORD      int
+		Local, Remote string
+	}
+	err := d.table("qp", &rows)
+	var list []sysfs.QP
+	for _, r := range rows {
+		list = append(list, sysfs.QP{Num: r.QP, State: strings.ToUpper(r.State), Sends: r.Sends, Recvs: r.Recvs, IRD: r.IRD, ORD: r.ORD,
+			Local: r.Local, Remote: r.Remote})
+	}
+	return list, err
+}
+
+func (d *device) ceps() ([]sysfs.CEP, error) {
+	var rows []struct {
+		ID            uint32
+		Phase         string
+		QP            uint32
+		Local, Remote string
+	}
+	err := d.table("cep", &rows)
+	var list []sysfs.CEP
+	for _, r := range rows {
+		list = append(list, sysfs.CEP{ID: r.ID, State: r.Phase, QP: r.QP, Listening: r.Phase == "listening", Local: r.Local, Remote: r.Remote})
+	}
+	return list, err
+}
+
+// siwParameters are those of the siw driver, in the end the one that cannot be
+// changed while the driver runs.
+var siwParameters = []string{"loopback_enabled", "mpa_crc_required", "mpa_crc_strict", "zcopy_tx", "tcp_nodelay", "iface_list"}
+
+// parameters are shown as the first NIC has them and set for all.
+func parameters(nics []*device) (list []sysfs.Parameter) {
+	for i, name := range siwParameters {
+		p := sysfs.Parameter{Name: name, Get: func() (string, error) { return nics[0].parameter(name) }}
+		if i < len(siwParameters)-1 {
+			p.Set = func(value string) {
+				for _, d := range nics {
+					d.setParameter(name, value)
+				}
+			}
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// switches are how the kernel writes the values of a bool.
+var switches = map[string]string{"0": "N", "1": "Y"}
+
+// noList is how a NIC writes an empty list.
+const noList = "none"
+
+// parameter is a parameter's value as the kernel writes it.
+func (d *device) parameter(name string) (string, error) {
+	var rows []struct{ Name, Type, Value string }
+	if err := d.table("params", &rows); err != nil {
+		return "", err
+	}
+	for _, r := range rows {
+		if r.Name == name && r.Value == noList {
+			return "", nil
+		}
+		if r.Name == name {
+			return cmp.Or(switches[r.Value], r.Value), nil
+		}
+	}
+	return "", syscall.ENODEV
+}
+
+func (d *device) setParameter(name, value string) {
+	for number, letter := range switches {
+		if strings.EqualFold(value, letter) {
+			value = number
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := d.client.Set(ctx, []ctl.Setting{{Name: name, Value: value}}, nil); err != nil {
+		d.logf("%s: %v", d.name, err)
+	}
+}
+
+var gidStyles = []string{"mac", "ip"}
+
+// ParseGIDStyle reads "mac" or "ip".
+func ParseGIDStyle(s string) (GIDStyle, error) {
+	i := slices.Index(gidStyles, s)
+	if i < 0 {
+		return 0, &UsageError{fmt.Sprintf("GID style %q: want mac or ip", s)}
+	}
+	return GIDStyle(i), nil
+}

@@ -1,0 +1,266 @@
+// Package uapi runs unmodified programs with what running NICs offer, under a
+// supervisor that serves the kernel's interface to such hardware: their
+// hardware clocks and hardware time stamps (nic/uapi/phc), and their RDMA
+// devices (nic/uapi/sysfs, nic/uapi/relay).
+package uapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"tapir/lab/tool/ctl"
+	"tapir/nic/ptp"
+	"tapir/nic/uapi/phc"
+	"tapir/nic/uapi/trap"
+)
+
+// Options say which program runs with which NICs.
+type Options struct {
+	NICs []string // names; none: the only one that runs
+	// Netdevs are further netdevs, such as one end of a veth pair, that show a
+	// NIC's clock: NAME for the first NIC's, or NIC=NAME. Their stamps are the
+	// kernel's, translated to that clock.
+	Netdevs []string
+	GID     GIDStyle
+	PPS     bool // external time stamp input 0 has a pulse at each second of the system's clock
+	// KeepSystemClock leaves the program the right to set the machine's clock.
+	KeepSystemClock bool
+	Via             trap.Via
+	// ProcMem reaches the program's memory by /proc/PID/mem alone.
+	ProcMem bool
+	// KillAfterPosts has the RDMA program killed (SIGKILL) when it has posted so
+	// often to send queues, before it learns of that; 0: it is not.
+	KillAfterPosts int
+	Argv           []string
+	Stdin          *os.File
+	Stdout, Stderr *os.File
+	Log            io.Writer // what the user should know; nil: nowhere
+}
+
+// Run runs the program to its end and returns its exit code. Signals that end
+// programs are passed on to it. Errors: of package ctl about the NICs,
+// *trap.NotFoundError, why the program cannot be supervised.
+func Run(ctx context.Context, o Options) (code int, err error) {
+	devices, err := open(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		for _, d := range devices {
+			d.close()
+		}
+	}()
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	logf := func(string, ...any) {}
+	if o.Log != nil {
+		logf = func(format string, args ...any) { fmt.Fprintf(o.Log, "tapir: "+format+"\n", args...) }
+	}
+	for _, d := range devices {
+		d.logf = logf
+	}
+	handlers, done, err := serve(devices, o)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	p, err := trap.Start(trap.Options{Argv: o.Argv, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
+		Handlers: handlers, KeepSystemClock: o.KeepSystemClock, Via: o.Via, ProcMem: o.ProcMem, Logf: logf})
+	if err != nil {
+		return 0, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				pass(p, s.(syscall.Signal))
+			case <-ended:
+				return
+			}
+		}
+	}()
+	defer close(ended)
+	return p.Wait()
+}
+
+// serve makes the handlers for what the NICs have. done lets go of them when
+// the program has ended.
+func serve(devices []*device, o Options) (handlers []trap.Handler, done func(), err error) {
+	var clocks []phc.Device
+	var rdma []*device
+	for _, d := range devices {
+		if d.Clock != nil {
+			clocks = append(clocks, d.Device)
+		}
+		if d.rdma {
+			rdma = append(rdma, d)
+		}
+	}
+	done = func() {}
+	if len(rdma) > 0 {
+		if handlers, done, err = serveRDMA(rdma, o); err != nil {
+			return nil, nil, err
+		}
+	}
+	return append(handlers, phc.New(clocks...)), done, nil
+}
+
+// pass passes a signal on, unless the terminal has sent it to the program too.
+func pass(p *trap.Program, s syscall.Signal) {
+	if (s == syscall.SIGINT || s == syscall.SIGQUIT) && trap.TerminalSignals() {
+		return
+	}
+	_ = p.Signal(s) // fails if the program has just ended
+}
+
+// device is one running NIC.
+type device struct {
+	phc.Device
+	name   string
+	client *ctl.Client
+	tap    string // the interface that the system knows: the host TAP, else the wire TAP
+	rdma   bool
+	logf   func(string, ...any)
+	broken sync.Once
+}
+
+func (d *device) close() { d.client.Close() }
+
+// open connects to the NICs and gives their clocks free numbers.
+func open(ctx context.Context, o Options) (list []*device, err error) {
+	names := o.NICs
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	defer func() {
+		if err != nil {
+			for _, d := range list {
+				d.close()
+			}
+			list = nil
+		}
+	}()
+	index := 0
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return list, &UsageError{fmt.Sprintf("NIC %s is named twice", name)}
+		}
+		c, err := ctl.Dial(name)
+		if err != nil {
+			return list, err
+		}
+		d := &device{name: c.Hello.Name, client: c, logf: func(string, ...any) {}}
+		list = append(list, d)
+		if err := d.look(ctx, o.PPS); err != nil {
+			return list, err
+		}
+		if d.Clock != nil {
+			index = freeIndex(index)
+			d.Index = index
+			index++
+		}
+	}
+	return list, addNetdevs(list, o.Netdevs)
+}
+
+// look asks what the NIC has.
+func (d *device) look(ctx context.Context, pps bool) error {
+	var row struct {
+		TAP     string `json:"tap"`
+		HostTAP string `json:"host_tap_name"`
+	}
+	if err := d.client.Show(ctx, "nic", &row); err != nil {
+		return err
+	}
+	d.tap = cmp.Or(row.HostTAP, row.TAP)
+	_, noRDMA := d.attr(MACGID)
+	d.rdma = noRDMA == nil
+	if _, err := d.client.PHCCaps(ctx); err != nil {
+		if d.rdma {
+			return nil
+		}
+		return fmt.Errorf("%s has no hardware clock: %w", d.name, err)
+	}
+	d.Clock, d.PPS = (*remoteClock)(d), pps
+	if row.HostTAP != "" {
+		d.Netdevs = map[string]phc.Netdev{row.HostTAP: (*hostFunction)(d)}
+	} else {
+		d.Netdevs = map[string]phc.Netdev{row.TAP: phc.NewMapped(d.Clock, ptp.Faults{})}
+	}
+	return nil
+}
+
+// freeIndex is the first number from n on that no clock of this machine has.
+func freeIndex(n int) int {
+	for {
+		_, dev := os.Lstat(fmt.Sprintf("/dev/ptp%d", n))
+		_, sys := os.Lstat(fmt.Sprintf("/sys/class/ptp/ptp%d", n))
+		if dev != nil && sys != nil {
+			return n
+		}
+		n++
+	}
+}
+
+func addNetdevs(list []*device, netdevs []string) error {
+	for _, arg := range netdevs {
+		d, name := list[0], arg
+		if nic, after, ok := strings.Cut(arg, "="); ok {
+			d, name = nil, after
+			for _, have := range list {
+				if have.name == nic {
+					d = have
+				}
+			}
+			if d == nil {
+				return &UsageError{fmt.Sprintf("netdev %s: %s is none of the NICs that are shown", name, nic)}
+			}
+		}
+		if name == "" {
+			return &UsageError{fmt.Sprintf("netdev %q has no name", arg)}
+		}
+		for _, have := range list {
+			if have.Netdevs[name] != nil {
+				return &UsageError{fmt.Sprintf("netdev %s belongs to %s already", name, have.name)}
+			}
+		}
+		d.Netdevs[name] = phc.NewMapped(d.Clock, ptp.Faults{})
+	}
+	return nil
+}
+
+// UsageError is a mistake in Options.
+type UsageError struct{ what string }
+
+func (e *UsageError) Error() string { return e.what }
+
+// errnos are those of package ctl.
+var errnos = map[string]syscall.Errno{"EBUSY": syscall.EBUSY, "ERANGE": syscall.ERANGE, "EINVAL": syscall.EINVAL, "ENODEV": syscall.ENODEV}
+
+// errno makes an errno of an error of the NIC. One that the program cannot
+// tell the user is told once.
+func (d *device) errno(err error) error {
+	var e *ctl.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e) && errnos[e.Errno] != 0:
+		if e.Remedy != "" {
+			d.logf("%s: %v", d.name, e)
+		}
+		return errnos[e.Errno]
+	}
+	d.broken.Do(func() { d.logf("%s: %v", d.name, err) })
+	return syscall.ENODEV
+}

@@ -1,0 +1,105 @@
+package ecore
+
+import (
+	"tapir/nic/fastlinq/ecore/cxt"
+	"tapir/nic/fastlinq/ecore/spq"
+	"tapir/nic/fastlinq/status"
+	"tapir/wire/frame"
+)
+
+// ringSPQ is the doorbell of the slowpath queue.
+func (h *Hwfn) ringSPQ(prod uint16) {
+	if err := h.BAR.Doorbell(hwDoorbell(h), uint64(prod), 4); err != nil {
+		h.notice(frame.LogSPQ, "%v", err)
+	}
+}
+
+// drain has the management firmware empty the chip for a ramrod that is late,
+// for which it needs a window.
+func (h *Hwfn) drain(now frame.Time, done func(now frame.Time, err error)) {
+	h.dev.cfg.Log.Say(frame.Info, frame.LogSPQ, "[%v] ramrod is stuck, requesting drain", h)
+	p := h.BAR.TryAcquire("drain")
+	if p == nil {
+		done(now, status.Again.Errorf("%v: no PTT window for the drain", h))
+		return
+	}
+	h.mfw.Drain(now, func(now frame.Time, err error) {
+		if bad := h.BAR.Release(p); err == nil {
+			err = bad
+		}
+		done(now, err)
+	})
+}
+
+// eqCompletion is the slowpath's interrupt for the event queue.
+func (h *Hwfn) eqCompletion(now frame.Time) {
+	if h.alloc == nil {
+		return
+	}
+	if err := h.alloc.eq.Complete(now); err != nil {
+		h.notice(frame.LogSPQ, "%v", err)
+	}
+}
+
+// Post sends a ramrod on a running device. INVAL: it does not run.
+func (h *Hwfn) Post(r spq.Request, now frame.Time) error {
+	if h.alloc == nil || h.dev.state != Running && h.dev.call != "hw_stop" {
+		return status.Inval.Errorf("%v: ramrod %d of %v in state %v", h, r.Cmd, r.Protocol, h.dev.state)
+	}
+	h.dev.now = now
+	return h.alloc.spq.Post(r, now)
+}
+
+// SlowpathCID is the connection of ramrods that are about no other.
+func (h *Hwfn) SlowpathCID() int { return h.alloc.spqCID }
+
+// Heartbeat sends the empty ramrod: whether the firmware lives.
+func (h *Hwfn) Heartbeat(now frame.Time, done Done) {
+	if h.dev.state != Running {
+		done(now, status.Inval.Errorf("%v: heartbeat in state %v", h, h.dev.state))
+		return
+	}
+	h.common(RamrodEmpty, nil, now, done)
+}
+
+// UpdateTunnels changes the tunnels of a running device
+// (sp_pf_update_tunn_cfg), on all hwfns.
+func (d *Dev) UpdateTunnels(t Tunnels, now frame.Time, done Done) {
+	if err := t.validate(); err != nil {
+		done(now, err)
+		return
+	}
+	if err := d.begin("sp_pf_update_tunn_cfg", now, Running); err != nil {
+		done(now, err)
+		return
+	}
+	var steps []step
+	for _, h := range d.Hwfns {
+		was := h.storm.tunnels
+		steps = append(steps, step{h.Index, "pf_update",
+			func(now frame.Time, done Done) { h.common(RamrodPFUpdate, t, now, done) },
+			func(now frame.Time, done func(frame.Time)) {
+				h.common(RamrodPFUpdate, was, now, func(now frame.Time, _ error) { done(now) })
+			}})
+	}
+	d.run(steps, now, func(now frame.Time, err error) { d.end(Running, now, err, done) })
+}
+
+// Tunnels are those that the firmware of the function recognises.
+func (h *Hwfn) Tunnels() Tunnels { return h.storm.tunnels }
+
+// RegisterAsync has fn take the events that the firmware of a protocol tells
+// of itself (spq_register_async_cb).
+func (h *Hwfn) RegisterAsync(p cxt.Protocol, fn spq.Handler) error {
+	if h.alloc == nil {
+		return status.Inval.Errorf("%v: no event queue in state %v", h, h.dev.state)
+	}
+	return h.alloc.eq.RegisterAsync(p, fn)
+}
+
+// UnregisterAsync ends that.
+func (h *Hwfn) UnregisterAsync(p cxt.Protocol) {
+	if h.alloc != nil {
+		h.alloc.eq.UnregisterAsync(p)
+	}
+}

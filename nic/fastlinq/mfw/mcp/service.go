@@ -1,0 +1,233 @@
+package mcp
+
+import (
+	"encoding/binary"
+
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq/status"
+	"tapir/wire/frame"
+)
+
+// GetCapabilities asks for the firmware's features, and tells it the driver's.
+func (m *MCP) GetCapabilities(mine mfw.Features, now frame.Time, done func(f mfw.Features, err error)) {
+	m.Cmd(mfw.CmdGetFeatureSupport, 0, nil, now, func(a Answer, err error, now frame.Time) {
+		if err == nil {
+			err = expect(mfw.CmdGetFeatureSupport, a.Response, mfw.OK)
+		}
+		if err != nil {
+			done(0, err)
+			return
+		}
+		m.features = mfw.Features(a.Param)
+		m.simple(mfw.CmdFeatureSupport, uint32(mine&m.features), nil, mfw.OK, now, func(err error) { done(m.features, err) })
+	})
+}
+
+// SetLED lights the port's LED, as ethtool -p does.
+func (m *MCP) SetLED(mode mfw.LED, now frame.Time, done func(error)) {
+	m.simple(mfw.CmdSetLEDMode, uint32(mode), nil, mfw.OK, now, done)
+}
+
+// Temperatures asks for what the sensors measure.
+func (m *MCP) Temperatures(now frame.Time, done func([]mfw.Sensor, error)) {
+	m.Cmd(mfw.CmdGetTemperature, 0, nil, now, func(a Answer, err error, _ frame.Time) {
+		if err == nil {
+			err = expect(mfw.CmdGetTemperature, a.Response, mfw.OK)
+		}
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		done(mfw.DecodeTemperatures(a.Data), nil)
+	})
+}
+
+// value issues a command whose answer is a number.
+func (m *MCP) value(c mfw.Command, param uint32, now frame.Time, done func(uint32, error)) {
+	m.Cmd(c, param, nil, now, func(a Answer, err error, _ frame.Time) {
+		if err == nil {
+			err = expect(c, a.Response, mfw.OK)
+		}
+		done(a.Param, err)
+	})
+}
+
+// GPIORead reads a pin.
+func (m *MCP) GPIORead(pin uint16, now frame.Time, done func(uint32, error)) {
+	m.value(mfw.CmdGPIORead, uint32(pin), now, done)
+}
+
+// GPIOWrite sets a pin to 0 or 1. INVAL: it is an input.
+func (m *MCP) GPIOWrite(pin, level uint16, now frame.Time, done func(error)) {
+	m.simple(mfw.CmdGPIOWrite, uint32(pin)|uint32(level)<<16, nil, mfw.OK, now, done)
+}
+
+// GPIOInfo tells a pin's direction: 1 for an output.
+func (m *MCP) GPIOInfo(pin uint16, now frame.Time, done func(uint32, error)) {
+	m.value(mfw.CmdGPIOInfo, uint32(pin), now, done)
+}
+
+// ReadModule reads length octets of the module's memory at an I2C address
+// (mfw.PageA0, mfw.PageA2) from offset on. NODEV: there is no module.
+func (m *MCP) ReadModule(addr uint8, offset, length int, now frame.Time, done func([]byte, error)) {
+	if offset < 0 || length < 0 || offset+length > mfw.PageLen {
+		done(nil, status.Inval.Errorf("octets %d to %d of a page of %d", offset, offset+length, mfw.PageLen))
+		return
+	}
+	m.readModule(addr, offset, length, nil, now, done)
+}
+
+func (m *MCP) readModule(addr uint8, offset, length int, have []byte, now frame.Time, done func([]byte, error)) {
+	n := min(length-len(have), mfw.NVMChunk)
+	if n == 0 {
+		done(have, nil)
+		return
+	}
+	param := uint32(m.port) | uint32(n)<<2 | uint32(addr)<<8 | uint32(offset+len(have))<<16
+	m.Cmd(mfw.CmdTransceiverRead, param, nil, now, func(a Answer, err error, now frame.Time) {
+		switch {
+		case err == nil && a.Response == mfw.TransceiverNotPresent:
+			err = status.NoDev.Errorf("there is no module in port %d", m.port)
+		case err == nil:
+			err = expect(mfw.CmdTransceiverRead, a.Response, mfw.OK)
+		}
+		if err != nil {
+			done(nil, err)
+			return
+		}
+		m.readModule(addr, offset, length, append(have, a.Data[:n]...), now, done)
+	})
+}
+
+// Lock locks a resource (0 to 31) for so many seconds, or mfw.LockDefault or
+// mfw.LockNone. BUSY names who has it: try again after 10 ms, ten times.
+func (m *MCP) Lock(resource int, seconds uint8, now frame.Time, done func(error)) {
+	m.resource(mfw.LockRequest(resource, seconds), now, func(outcome, owner int, err error) {
+		switch {
+		case err != nil:
+		case outcome == mfw.LockBusy:
+			err = status.Busy.Errorf("resource %d is locked by function %d", resource, owner)
+		case outcome != mfw.LockGranted:
+			err = status.Inval.Errorf("resource %d: outcome %d", resource, outcome)
+		}
+		tell(done, err)
+	})
+}
+
+// Unlock releases a resource, of another owner too if force is set. INVAL:
+// another has it. What is not locked is released already.
+func (m *MCP) Unlock(resource int, force bool, now frame.Time, done func(error)) {
+	m.resource(mfw.UnlockRequest(resource, force), now, func(outcome, owner int, err error) {
+		if err == nil && outcome != mfw.LockReleased && outcome != mfw.LockWasFree {
+			err = status.Inval.Errorf("resource %d is locked by function %d", resource, owner)
+		}
+		tell(done, err)
+	})
+}
+
+func (m *MCP) resource(param uint32, now frame.Time, done func(outcome, owner int, err error)) {
+	m.Cmd(mfw.CmdResource, param, nil, now, func(a Answer, err error, _ frame.Time) {
+		if err == nil {
+			err = expect(mfw.CmdResource, a.Response, mfw.OK)
+		}
+		outcome, owner := mfw.LockOutcome(a.Param)
+		done(outcome, owner, err)
+	})
+}
+
+// Share is how many of a resource a function has, from which one on.
+type Share struct{ Start, Num uint32 }
+
+// GetResource asks for the function's share of a resource. NOTIMPL: the
+// firmware does not manage it.
+func (m *MCP) GetResource(id mfw.ResourceID, now frame.Time, done func(Share, error)) {
+	m.share(mfw.CmdGetResourceAlloc, id, 0, now, done)
+}
+
+// SetResource asks for a number of a resource. The share comes back, with
+// NORESOURCES if it is smaller than that.
+func (m *MCP) SetResource(id mfw.ResourceID, num uint32, now frame.Time, done func(Share, error)) {
+	m.share(mfw.CmdSetResourceValue, id, num, now, done)
+}
+
+func (m *MCP) share(c mfw.Command, id mfw.ResourceID, num uint32, now frame.Time, done func(Share, error)) {
+	var b [24]byte
+	binary.LittleEndian.PutUint32(b[:], uint32(id))
+	binary.LittleEndian.PutUint32(b[4:], num)
+	m.Cmd(c, 2<<16, b[:], now, func(a Answer, err error, _ frame.Time) {
+		if err != nil {
+			done(Share{}, err)
+			return
+		}
+		s := Share{Num: binary.LittleEndian.Uint32(a.Data[4:]), Start: binary.LittleEndian.Uint32(a.Data[8:])}
+		switch a.Response {
+		case mfw.ResourceAllocUnknown:
+			s, err = Share{}, status.NotImpl.Errorf("the MFW does not manage resource %d", id)
+		case mfw.ResourceAllocDenied:
+			err = status.NoResources.Errorf("%d of resource %d, the function's share is %d", num, id, s.Num)
+		default:
+			err = expect(c, a.Response, mfw.ResourceAllocOK)
+		}
+		done(s, err)
+	})
+}
+
+// Mdump does an operation of the crash dump (mfw.Mdump*), with words of its
+// own. NOTIMPL: the firmware does not know it.
+func (m *MCP) Mdump(op uint32, words []uint32, now frame.Time, done func(data []byte, err error)) {
+	b := make([]byte, 4*len(words))
+	for i, w := range words {
+		binary.LittleEndian.PutUint32(b[4*i:], w)
+	}
+	m.Cmd(mfw.CmdMdump, op, b, now, func(a Answer, err error, _ frame.Time) {
+		switch {
+		case err == nil && a.Response == mfw.MdumpInvalidCmd:
+			err = status.NotImpl.Errorf("mdump operation %#x", op)
+		case err == nil:
+			err = expect(mfw.CmdMdump, a.Response, mfw.OK)
+		}
+		done(a.Data, err)
+	})
+}
+
+// BIST does a selftest of the firmware (mfw.BISTRegister, mfw.BISTClock). IO:
+// it failed.
+func (m *MCP) BIST(test uint32, now frame.Time, done func(error)) {
+	m.value(mfw.CmdBISTTest, test, now, func(outcome uint32, err error) {
+		switch {
+		case err != nil:
+		case outcome == mfw.BISTFailed:
+			err = status.IO.Errorf("selftest %d failed", test)
+		case outcome != mfw.BISTPassed:
+			err = status.Inval.Errorf("there is no selftest %d", test)
+		}
+		tell(done, err)
+	})
+}
+
+// NVMNumImages is how many images the flash has. NODEV: its directory is
+// damaged.
+func (m *MCP) NVMNumImages(now frame.Time, done func(int, error)) {
+	m.value(mfw.CmdBISTTest, mfw.BISTNumImages, now, func(n uint32, err error) {
+		if err == nil && n == 0 {
+			err = status.NoDev.Errorf("the NVM has no directory that can be read")
+		}
+		done(int(n), err)
+	})
+}
+
+// NVMImageAtt tells about the image with a number, from 0 on.
+func (m *MCP) NVMImageAtt(index int, now frame.Time, done func(e nvm.Entry, err error)) {
+	m.Cmd(mfw.CmdBISTTest, mfw.BISTImage|uint32(index&0xff)<<8, nil, now, func(a Answer, err error, _ frame.Time) {
+		if err == nil && a.Param != mfw.BISTPassed {
+			err = status.Inval.Errorf("the NVM has no image %d", index)
+		}
+		if err != nil {
+			done(nvm.Entry{}, err)
+			return
+		}
+		u := func(i int) uint32 { return binary.LittleEndian.Uint32(a.Data[4*i:]) }
+		done(nvm.Entry{Type: nvm.Type(u(1)), Offset: u(2), Len: u(3)}, nil)
+	})
+}

@@ -1,0 +1,225 @@
+package selftest
+
+import (
+	"hash/crc32"
+	"strings"
+	"testing"
+	"time"
+
+	"tapir/nic/fastlinq/status"
+	"tapir/wire/frame"
+)
+
+// engine is one whose completions come after a while.
+type engine struct {
+	stuck   bool
+	masked  bool
+	pending []func(frame.Time)
+	busy    error
+}
+
+func (e *engine) Heartbeat(_ frame.Time, done func(frame.Time)) error {
+	e.pending = append(e.pending, done)
+	return e.busy
+}
+
+func (e *engine) MaskSlowpath(on bool, _ frame.Time) { e.masked = on }
+
+func (e *engine) StickRegister(on bool) { e.stuck = on }
+
+// rig is a device whose parts may be broken.
+type rig struct {
+	Device
+	engines  [2]*engine
+	blocks   [][]byte
+	borrowed bool
+	looped   bool
+	wire     [][]byte // payloads sent and not yet heard
+	heard    func([]byte)
+	rate     int64 // of the clock, ppb off
+	ppb      int64
+	images   []Image
+	bists    int
+}
+
+// firmware answers at once whether a register is stuck.
+func (r *rig) firmware(_ frame.Time, done func(error)) {
+	r.bists++
+	if r.engines[0].stuck || r.engines[1].stuck {
+		done(status.IO.Errorf("a register is stuck"))
+		return
+	}
+	done(nil)
+}
+
+func newRig() *rig {
+	r := &rig{engines: [2]*engine{{}, {}}}
+	for range 8 {
+		r.blocks = append(r.blocks, make([]byte, 256))
+	}
+	r.images = []Image{{"MFW", []byte("firmware"), crc32.ChecksumIEEE([]byte("firmware")), false}, {"MDUMP", []byte("dump"), 0, true}}
+	r.Device = Device{
+		Engines:     []Engine{r.engines[0], r.engines[1]},
+		BIST:        r.firmware,
+		Borrow:      func() ([][]byte, func()) { r.borrowed = true; return r.blocks, func() { r.borrowed = false } },
+		Counter:     func(now frame.Time) (int64, int64) { return int64(now) + int64(now)/1_000_000*r.rate/1000, r.ppb },
+		Images:      func() ([]Image, error) { return r.images, nil },
+		SetLoopback: func(on bool, _ frame.Time) { r.looped = on },
+		Send:        func(b []byte, heard func([]byte), _ frame.Time) { r.wire, r.heard = append(r.wire, b), heard },
+	}
+	return r
+}
+
+// run runs the tests to their end: events come with each step of 1 ms.
+func (r *rig) run(t *testing.T, offline bool, f Fault) Report {
+	t.Helper()
+	var report Report
+	calls := 0
+	run := Start(&r.Device, offline, f, func(got Report, _ frame.Time) { report = got; calls++ })
+	now := frame.Time(time.Hour)
+	for range 8000 {
+		next := run.Poll(now)
+		if next == frame.Never {
+			if calls != 1 || r.borrowed || r.looped || r.engines[0].masked || r.engines[1].stuck || run.Poll(now) != frame.Never {
+				t.Fatalf("done was called %d times, or something is not given back", calls)
+			}
+			return report
+		}
+		if next <= now {
+			t.Fatal("it spins")
+		}
+		now = now.Add(time.Millisecond)
+		for _, e := range r.engines {
+			for _, done := range e.pending {
+				if !e.masked {
+					done(now)
+				}
+			}
+			e.pending = nil
+		}
+		for _, b := range r.wire {
+			if r.looped {
+				r.heard(b)
+			}
+		}
+		r.wire = nil
+	}
+	t.Fatal("it never ends")
+	return nil
+}
+
+// failed are the tests of a report that did, with their errors.
+func failed(r Report) map[Test]error {
+	m := map[Test]error{}
+	for _, t := range r {
+		if t.Err != nil {
+			m[t.Test] = t.Err
+		}
+	}
+	return m
+}
+
+// ST-01 ST-02 ST-03 ST-04 ST-05 ST-06
+func TestAllPass(t *testing.T) {
+	r := newRig()
+	if rep := r.run(t, true, 0); len(rep) != int(NumTests) || !rep.Passed() {
+		t.Fatalf("%v", rep)
+	}
+	rep := r.run(t, false, 0)
+	if len(rep) != int(NumTests)-1 || rep[0].Test != Interrupt || !rep.Passed() {
+		t.Fatalf("online: %v", rep)
+	}
+	if r.bists != 2 {
+		t.Errorf("the firmware was asked %d times", r.bists)
+	}
+}
+
+// Each fault fails its test and no other, and what it broke is whole afterwards.
+func TestEachFaultFailsItsTest(t *testing.T) {
+	r := newRig()
+	for test := range NumTests {
+		rep := r.run(t, true, 1<<test)
+		if bad := failed(rep); len(bad) != 1 || bad[test] == nil || rep.Passed() {
+			t.Errorf("%v: failed are %v", test, bad)
+		}
+		if rep := r.run(t, true, 0); !rep.Passed() {
+			t.Errorf("after the fault of %v: %v", test, failed(rep))
+		}
+	}
+	if bad := failed(r.run(t, true, 1<<NumTests-1)); len(bad) != int(NumTests) {
+		t.Errorf("all faults at once: %v", bad)
+	}
+}
+
+// What may be wrong with the model itself is found, too.
+func TestBrokenModels(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		make func(r *rig)
+		test Test
+		code status.Code
+	}{
+		{"a completion comes twice", func(r *rig) { r.engines[0].pending = nil; double(r) }, Interrupt, status.IO},
+		{"the slowpath refuses", func(r *rig) { r.engines[1].busy = status.Busy }, Interrupt, status.Busy},
+		{"the second engine says nothing", func(r *rig) { r.Engines[1] = &mute{engine: *r.engines[1]} }, Interrupt, status.Timeout},
+		{"no engine", func(r *rig) { r.Engines = nil }, Interrupt, status.NoDev},
+		{"two blocks are one", func(r *rig) { r.blocks[3] = r.blocks[2] }, Memory, status.IO},
+		{"two blocks overlap", func(r *rig) { b := make([]byte, 300); r.blocks[0], r.blocks[1] = b[:256], b[40:] }, Memory, status.IO},
+		{"no memory", func(r *rig) { r.blocks = nil }, Memory, status.NoMem},
+		{"a register is broken", func(r *rig) { r.engines[0].stuck = true }, Registers, status.IO},
+		{"the firmware says nothing", func(r *rig) { r.BIST = func(frame.Time, func(error)) {} }, Registers, status.Timeout},
+		{"no firmware", func(r *rig) { r.BIST = nil }, Registers, status.NoDev},
+		{"no engines", func(r *rig) { r.Engines = nil }, Registers, status.NoDev},
+		{"the clock is 2000 ppm fast", func(r *rig) { r.rate = 2_000_000 }, Clock, status.IO},
+		{"the clock stands", func(r *rig) { r.rate = -1_000_000_000 }, Clock, status.IO},
+		{"an image is damaged", func(r *rig) { r.images[0].Data = []byte("Firmware") }, NVM, status.IO},
+		{"no images", func(r *rig) { r.images = nil }, NVM, status.NoEnt},
+		{"no NVM", func(r *rig) { r.Images = nil }, NVM, status.NoDev},
+		{"the wire eats the frame", func(r *rig) { r.Send = func([]byte, func([]byte), frame.Time) {} }, Loopback, status.Timeout},
+		{"the frame is cut", func(r *rig) {
+			r.Send = func(b []byte, heard func([]byte), _ frame.Time) { heard(b[:len(b)-1]) }
+		}, Loopback, status.IO},
+		{"no port", func(r *rig) { r.Send = nil }, Loopback, status.NoDev},
+	} {
+		r := newRig()
+		c.make(r)
+		bad := failed(r.run(t, true, 0))
+		if err := bad[c.test]; status.Of(err) != c.code {
+			t.Errorf("%s: %v, want %v", c.name, err, c.code)
+		}
+	}
+	// A clock that is off by what a crystal may be, or steered, is good.
+	for _, ok := range []func(r *rig){
+		func(r *rig) { r.rate = 100_000 },
+		func(r *rig) { r.rate, r.ppb = 200_000_000, 200_000_000 },
+		func(r *rig) { r.rate, r.ppb = -200_000_000, -200_000_000 },
+	} {
+		r := newRig()
+		ok(r)
+		if bad := failed(r.run(t, false, 0)); len(bad) > 0 {
+			t.Errorf("rate %d ppb, set to %d: %v", r.rate, r.ppb, bad)
+		}
+	}
+}
+
+// double has the first engine complete each element twice.
+func double(r *rig) { r.Engines[0] = &twice{engine: r.engines[0]} }
+
+type twice struct{ *engine }
+
+func (e *twice) Heartbeat(now frame.Time, done func(frame.Time)) error {
+	_ = e.engine.Heartbeat(now, done)
+	return e.engine.Heartbeat(now, done)
+}
+
+func (e *twice) MaskSlowpath(on bool, now frame.Time) { e.engine.MaskSlowpath(on, now) }
+
+type mute struct{ engine }
+
+func (*mute) Heartbeat(frame.Time, func(frame.Time)) error { return nil }
+
+func TestNames(t *testing.T) {
+	if Registers.String() != "Register (online)" || NumTests.String() != "Test(6)" || !strings.HasSuffix(Loopback.String(), "(offline)") {
+		t.Error(Registers, NumTests, Loopback)
+	}
+}

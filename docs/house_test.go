@@ -147,7 +147,7 @@ var reserved = map[string][]string{
 	"net/http":                       {"lab/tool/ctl"},
 	"github.com/prometheus":          {"lab/tool/ctl"},
 	"github.com/spf13/cobra":         {"cmd"},
-	"gonum.org/v1/plot":              {"lab/run/report"},
+	"gonum.org/v1/plot":              {"lab/run/result"},
 }
 
 // bare lets wire ask the processor what it can: CRC32C is a third of the time

@@ -12,7 +12,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/run/ptpsim"
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 )
 
 // ptpSim are the flags of `tapir ptp sim`.
@@ -123,12 +123,12 @@ func (f *ptpSim) simulate(out io.Writer, name string, c ptpsim.Config, csv, svg 
 		}
 	}
 	if csv != nil {
-		if err := report.WriteCSV(csv, s.Series()); err != nil {
+		if err := result.WriteCSV(csv, s.Series()); err != nil {
 			return err
 		}
 	}
 	if svg != nil {
-		return report.WriteSVG(svg, name, s.Series(), s.Skip())
+		return result.WriteSVG(svg, name, s.Series(), s.Skip())
 	}
 	return nil
 }

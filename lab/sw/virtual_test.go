@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tapir/lab/run/ptpsim"
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -15,7 +15,7 @@ import (
 
 // behind is the true error of a slave's clock at the end of a chain of
 // switches, each of whose clocks is 100 ppm fast.
-func behind(t *testing.T, hops int, c sw.Config) report.Stats {
+func behind(t *testing.T, hops int, c sw.Config) result.Stats {
 	t.Helper()
 	profile := ptp.DefaultE2E
 	if c.Mode == sw.P2PTransparent {
@@ -49,7 +49,7 @@ func behind(t *testing.T, hops int, c sw.Config) report.Stats {
 	if n.State() != msg.StateSlave {
 		t.Fatalf("%v: the slave is %v", c.Mode, n.State())
 	}
-	return report.Summarize(report.Truth(s.Series()[0].Settled(s.Skip()))) // the only clock but the reference
+	return result.Summarize(result.Truth(s.Series()[0].Settled(s.Skip()))) // the only clock but the reference
 }
 
 // Behind transparent clocks a queueing delay of up to 500 us does not show;

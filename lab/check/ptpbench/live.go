@@ -13,7 +13,7 @@ import (
 	"tapir/lab/check/stock"
 	"tapir/lab/node"
 	"tapir/lab/run/ptpsim"
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 	"tapir/lab/sw"
 	"tapir/nic"
 	"tapir/nic/ptp"
@@ -58,7 +58,7 @@ func median(v []float64) float64 {
 
 // deviation is the standard deviation.
 func deviation(v []float64) float64 {
-	s := report.Summarize(v)
+	s := result.Summarize(v)
 	return math.Sqrt(max(s.RMS*s.RMS-s.Mean*s.Mean, 0))
 }
 
@@ -193,7 +193,7 @@ func slaveQuality(b *bench) ([]ptpsim.Check, error) {
 				good = 0
 			}
 			if good == looks {
-				return []float64{report.Summarize(r.Truth[i:]).RMS, r.Looks[i].Seconds()}, nil
+				return []float64{result.Summarize(r.Truth[i:]).RMS, r.Looks[i].Seconds()}, nil
 			}
 		}
 		return nil, fmt.Errorf("never within 5 us for %d looks: %.0f", looks, r.Truth)

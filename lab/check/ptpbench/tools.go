@@ -18,7 +18,7 @@ import (
 	"tapir/lab/check/linuxptp/interop"
 	"tapir/lab/host/link"
 	"tapir/lab/run/ptpsim"
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 	"tapir/lab/tool/ctl"
 	"tapir/nic"
 	"tapir/ptp"
@@ -151,7 +151,7 @@ func hardware(b *bench) ([]ptpsim.Check, error) {
 			truth = append(truth, e)
 			time.Sleep(time.Second / 20)
 		}
-		s := report.Summarize(truth)
+		s := result.Summarize(truth)
 		return []float64{s.RMS, s.P95, s.Max}, nil
 	})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"tapir/lab/check/figures"
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 )
 
 // Between these lines of the document stand the figures.
@@ -74,7 +74,7 @@ func document(all []cost, loads string) []byte {
 // draw draws the cost over the number of NICs, and beside it what it would be
 // if it grew as they do from the first row.
 func draw(file string, all []cost) error {
-	measured, linear := report.Curve{Name: "measured"}, report.Curve{Name: "proportional to 100 NICs"}
+	measured, linear := result.Curve{Name: "measured"}, result.Curve{Name: "proportional to 100 NICs"}
 	for _, c := range all {
 		measured.X, measured.Y = append(measured.X, float64(c.nics)), append(measured.Y, c.cpu.Seconds())
 		linear.X, linear.Y = append(linear.X, float64(c.nics)), append(linear.Y, all[1].cpu.Seconds()*float64(c.nics)/float64(all[1].nics))
@@ -83,5 +83,5 @@ func draw(file string, all []cost) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(report.WriteCurves(f, "Labs in virtual time", "NICs", "CPU time (s)", []report.Curve{measured, linear}), f.Close())
+	return errors.Join(result.WriteCurves(f, "Labs in virtual time", "NICs", "CPU time (s)", []result.Curve{measured, linear}), f.Close())
 }

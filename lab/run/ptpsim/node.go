@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 	"tapir/lab/run/vtime"
 	"tapir/lab/sw"
 	"tapir/ptp"
@@ -35,7 +35,7 @@ type Node struct {
 	ends   []*end
 	ports  []portState
 	down   bool
-	series report.Series
+	series result.Series
 	belief ptp.Sample
 	known  bool // belief is one
 	servo  servo.State
@@ -62,7 +62,7 @@ type Drops struct {
 
 func newNode(s *Sim, i int) *Node {
 	n := &Node{Name: s.cfg.Nodes[i].Name, s: s, index: i, cfg: &s.cfg.Nodes[i]}
-	n.series = report.Series{Name: n.Name, Tau: s.cfg.Sample}
+	n.series = result.Series{Name: n.Name, Tau: s.cfg.Sample}
 	return n
 }
 
@@ -245,7 +245,7 @@ func (n *Node) sample(now frame.Time, truth clock.Exact) {
 	if n.Instance == nil {
 		return
 	}
-	p := report.Point{
+	p := result.Point{
 		At: time.Duration(now), True: n.Clock.Exact(now).Sub(truth), State: n.State().String(),
 		Believed: math.NaN(), Delay: math.NaN(), Freq: float64(n.Clock.Frequency()) / 65.536,
 	}

@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -126,8 +126,8 @@ func worst(seeds int, scenario func(seed uint64) Config, value func(s *Sim) floa
 	return most, nil
 }
 
-func statsOf(s *Sim, node string) report.Stats {
-	return report.Summarize(report.Truth(s.Node(node).series.Settled(s.Skip())))
+func statsOf(s *Sim, node string) result.Stats {
+	return result.Summarize(result.Truth(s.Node(node).series.Settled(s.Skip())))
 }
 
 func rmsOf(node string) func(s *Sim) float64 {
@@ -246,13 +246,13 @@ func noise() (all []Check, err error) {
 		{"random walk FM", clock.Oscillator{RandomWalkFM: 1, Seed: 2}, math.Sqrt, 12},
 		{"flicker FM", clock.Oscillator{FlickerFM: 1, Seed: 3}, func(float64) float64 { return 1 }, 40},
 	} {
-		x, err := report.FreeRun(c.o, points, time.Duration(tau*1e9))
+		x, err := result.FreeRun(c.o, points, time.Duration(tau*1e9))
 		if err != nil {
 			return nil, err
 		}
 		most := 0.0
 		for _, n := range []int{1, 10, 100, 1000} {
-			most = max(most, 100*math.Abs(report.ADEV(x, n, tau)/c.ideal(float64(n)*tau)-1))
+			most = max(most, 100*math.Abs(result.ADEV(x, n, tau)/c.ideal(float64(n)*tau)-1))
 		}
 		all = append(all, Check{What: c.what + " at 0.1, 1, 10 and 100 s: largest difference", Value: most, Limit: c.limit, Unit: "%"})
 	}

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 	"tapir/lab/run/vtime"
 	"tapir/lab/sw"
 	"tapir/ptp"
@@ -195,8 +195,8 @@ func (s *Sim) Close() {
 }
 
 // Series are the offsets of all clocks but the reference.
-func (s *Sim) Series() []report.Series {
-	var all []report.Series
+func (s *Sim) Series() []result.Series {
+	var all []result.Series
 	for _, n := range s.nodes {
 		if n != s.reference && n.Instance != nil {
 			all = append(all, n.series)
@@ -212,11 +212,11 @@ func (s *Sim) Skip() time.Duration { return s.cfg.Skip }
 // believes, and the stability of the true offset.
 func (s *Sim) WriteReport(w io.Writer) error {
 	all := s.Series()
-	if err := report.WriteSummary(w, all, s.cfg.Skip, float64(s.cfg.Within)); err != nil {
+	if err := result.WriteSummary(w, all, s.cfg.Skip, float64(s.cfg.Within)); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
-	return report.WriteStability(w, all, s.cfg.Skip)
+	return result.WriteStability(w, all, s.cfg.Skip)
 }
 
 // sample notes where all clocks are, now and every Sample.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -48,9 +48,9 @@ func run(t testing.TB, c Config) *Sim {
 	return s
 }
 
-func settled(s *Sim, node string) report.Stats {
+func settled(s *Sim, node string) result.Stats {
 	n := s.Node(node)
-	return report.Summarize(report.Truth(n.series.Settled(s.Skip())))
+	return result.Summarize(result.Truth(n.series.Settled(s.Skip())))
 }
 
 func TestTransportsAndMechanisms(t *testing.T) {

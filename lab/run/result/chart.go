@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"tapir/lab/run/report"
 	"tapir/lab/tool/perf"
 )
 
@@ -30,11 +29,11 @@ func (s *Step) charts() (all []string, err error) {
 		all = append(all, "<svg"+svg)
 	}
 	if unit, rates := rates(&s.Perf.Report); len(rates) > 1 {
-		draw(func(w io.Writer) error { return report.WriteSteps(w, title, unit, rates) })
+		draw(func(w io.Writer) error { return writeSteps(w, title, unit, rates) })
 	}
 	if l := s.Perf.Latency; l != nil && len(l.Histogram) > 0 && l.Min > 0 {
 		draw(func(w io.Writer) error {
-			return report.WriteHistogram(w, title, "half round trip (µs)", bars(l), []report.Mark{
+			return writeHistogram(w, title, "half round trip (µs)", bars(l), []marker{
 				mark("median", l.Median), mark("99 %", l.P99), mark("99.9 %", l.P999),
 			})
 		})
@@ -44,11 +43,11 @@ func (s *Step) charts() (all []string, err error) {
 
 func micro(d time.Duration) float64 { return float64(d) / 1e3 }
 
-func mark(name string, d time.Duration) report.Mark {
-	return report.Mark{Name: fmt.Sprintf("%s: %v", name, d), At: micro(d)}
+func mark(name string, d time.Duration) marker {
+	return marker{fmt.Sprintf("%s: %v", name, d), micro(d)}
 }
 
-func bars(l *perf.Latency) (all []report.Bar) {
+func bars(l *perf.Latency) (all []bar) {
 	total := int64(0)
 	for _, b := range l.Histogram {
 		total += b.Count
@@ -56,14 +55,14 @@ func bars(l *perf.Latency) (all []report.Bar) {
 	low := l.Min
 	for _, b := range l.Histogram {
 		low = max(low, b.Least())
-		all = append(all, report.Bar{Low: micro(low), High: micro(b.Most + 1), Share: 100 * float64(b.Count) / float64(total)})
+		all = append(all, bar{micro(low), micro(b.Most + 1), 100 * float64(b.Count) / float64(total)})
 	}
 	return all
 }
 
 // rates are those between the points of a test, in messages per second if it
 // measures latency, else in gigabits or megabits per second.
-func rates(r *perf.Report) (unit string, all []report.Interval) {
+func rates(r *perf.Report) (unit string, all []interval) {
 	var last perf.Progress
 	most := 0.0
 	for _, p := range r.Progress {
@@ -71,11 +70,11 @@ func rates(r *perf.Report) (unit string, all []report.Interval) {
 		if span <= 0 {
 			continue
 		}
-		v := report.Interval{From: last.Elapsed.Seconds(), To: p.Elapsed.Seconds(), Value: float64(p.Bytes-last.Bytes) * 8 / float64(span)}
+		v := interval{last.Elapsed.Seconds(), p.Elapsed.Seconds(), float64(p.Bytes-last.Bytes) * 8 / float64(span)}
 		if r.Latency != nil {
-			v.Value = float64(p.Messages-last.Messages) / span.Seconds()
+			v.value = float64(p.Messages-last.Messages) / span.Seconds()
 		}
-		most = max(most, v.Value)
+		most = max(most, v.value)
 		all = append(all, v)
 		last = p
 	}
@@ -86,7 +85,7 @@ func rates(r *perf.Report) (unit string, all []report.Interval) {
 		return "Gb/s", all
 	}
 	for i := range all {
-		all[i].Value *= 1e3
+		all[i].value *= 1e3
 	}
 	return "Mb/s", all
 }

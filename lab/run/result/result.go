@@ -1,5 +1,8 @@
-// Package result is what came out of a lab, in whichever clock it ran, and how
-// it is written down.
+// Package result holds what a run measured and how it is written down: the
+// verdicts of a lab's steps as JSON, JUnit XML and HTML, the drawings of its
+// workloads, and the statistics of clocks as tables, CSV and SVG.
+//
+// A series of a clock has its time errors in nanoseconds, at equal intervals.
 package result
 
 import (

@@ -8,7 +8,7 @@ import (
 	"tapir/lab/check/linuxptp"
 	"tapir/lab/check/stock"
 	"tapir/lab/node"
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 	"tapir/lab/sw"
 	"tapir/nic"
 	"tapir/ptp"
@@ -26,7 +26,7 @@ type Result struct {
 }
 
 // Summary is that of the measured offsets.
-func (r *Result) Summary() report.Stats { return report.Summarize(r.Offsets) }
+func (r *Result) Summary() result.Stats { return result.Summarize(r.Offsets) }
 
 // The clock of a NIC that follows: 37 ppm fast, and ahead at the start.
 const (

@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 )
 
 // Limits are what a clock is judged by: the settings of linuxptp-testsuite's
@@ -49,7 +49,7 @@ func (v Verdict) String() string {
 // Judge looks at the true errors of a clock, one point per l.Interval from the
 // beginning on, as clknetsim does. A frequency error is that between two
 // points.
-func Judge(points []report.Point, l Limits) Verdict {
+func Judge(points []result.Point, l Limits) Verdict {
 	v := Verdict{InSync: true}
 	var times, freqs []float64
 	for i, p := range points {
@@ -64,7 +64,7 @@ func Judge(points []report.Point, l Limits) Verdict {
 			times, freqs = append(times, off), append(freqs, freq)
 		}
 	}
-	t, f := report.Summarize(times), report.Summarize(freqs)
+	t, f := result.Summarize(times), result.Summarize(freqs)
 	v.MaxTime, v.MaxFreq, v.RMSTime, v.RMSFreq = t.Max, f.Max, t.RMS, f.RMS
 	return v
 }

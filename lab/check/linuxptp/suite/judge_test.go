@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 )
 
 // points is a clock that is off by off(s) ns in second s.
-func points(n int, off func(s int) float64) (list []report.Point) {
+func points(n int, off func(s int) float64) (list []result.Point) {
 	for s := range n {
-		list = append(list, report.Point{At: time.Duration(s) * time.Second, True: off(s)})
+		list = append(list, result.Point{At: time.Duration(s) * time.Second, True: off(s)})
 	}
 	return list
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tapir/lab/run/ptpsim"
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -88,7 +88,7 @@ func judgeTransparent(t *testing.T, what string, c ptpsim.Config, transparent []
 			continue // a transparent clock's own clock is not steered
 		}
 		judged++
-		if err := Judge([]report.Point(series.Points), l).Check(l); err != nil {
+		if err := Judge([]result.Point(series.Points), l).Check(l); err != nil {
 			t.Errorf("%s, %s: %v", what, series.Name, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/run/report"
+	"tapir/lab/run/result"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -104,7 +104,7 @@ type node struct {
 	subnets  []int // by port
 	start    frame.Time
 	wake     frame.Time
-	points   []report.Point
+	points   []result.Point
 	states   []msg.PortState
 	servos   map[servo.State]int
 	longest  time.Duration     // path delay that was measured
@@ -322,7 +322,7 @@ func (n *node) Measured(s ptp.Sample) {
 func (w *world) look() {
 	ideal := clock.Exact{NS: int64(w.s.epoch) + int64(w.now)}
 	for _, n := range w.nodes[1:] {
-		n.points = append(n.points, report.Point{At: time.Duration(w.now), True: n.phc.Exact(w.now).Sub(ideal)})
+		n.points = append(n.points, result.Point{At: time.Duration(w.now), True: n.phc.Exact(w.now).Sub(ideal)})
 	}
 	w.at(w.now.Add(w.s.limits.Interval), w.look)
 }

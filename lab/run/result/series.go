@@ -1,4 +1,4 @@
-package report
+package result
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 // ahead.
 type Point struct {
 	At       time.Duration
-	True     float64 // from the reference: what nobody but a simulation knows
+	True     float64 // from the reference: known in simulations only
 	Believed float64 // from the master, as last measured; NaN before
 	Delay    float64 // path delay as last measured, ns; NaN before
 	Freq     float64 // correction in force, ppb

@@ -1,9 +1,4 @@
-// Package report says how good a clock is: statistics of a series of time
-// errors as telecom and metrology define them, as a table, as CSV and as a
-// plot in SVG.
-//
-// A series has the time error in nanoseconds, sampled at equal intervals.
-package report
+package result
 
 import (
 	"math"
@@ -130,23 +125,23 @@ func FreeRun(o clock.Oscillator, points int, every time.Duration) ([]float64, er
 	return x, nil
 }
 
-// Row is one line of a stability table. Values that the series is too short
+// StabilityRow is one line of a stability table. Values that the series is too short
 // for are NaN.
-type Row struct {
+type StabilityRow struct {
 	Tau              float64 // seconds
 	MTIE, TDEV, ADEV float64 // ns, ns, ppb
 }
 
 // Stability returns a table for 1, 2, 5, 10... intervals of tau seconds, as
 // far as the series can tell: a third of its length.
-func Stability(x []float64, tau float64) (rows []Row) {
+func Stability(x []float64, tau float64) (rows []StabilityRow) {
 	for decade := 1; ; decade *= 10 {
 		for _, m := range [...]int{1, 2, 5} {
 			n := m * decade
 			if 3*n > len(x) {
 				return rows
 			}
-			rows = append(rows, Row{float64(float64(n) * tau), MTIE(x, n), TDEV(x, n), ADEV(x, n, tau)})
+			rows = append(rows, StabilityRow{float64(float64(n) * tau), MTIE(x, n), TDEV(x, n), ADEV(x, n, tau)})
 		}
 	}
 }

@@ -1,27 +1,15 @@
-package report
+package result
 
 import (
 	"bytes"
-	"encoding/xml"
 	"io"
 	"strings"
 	"testing"
 )
 
-func wellFormed(t *testing.T, svg []byte) {
-	t.Helper()
-	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
-		if _, err := d.Token(); err == io.EOF {
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func TestCharts(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteSteps(&b, "write-bw <b>", "Gb/s", []Interval{{0, 1, 8}, {1, 2, 0}, {2, 2.5, 9}}); err != nil {
+	if err := writeSteps(&b, "write-bw <b>", "Gb/s", []interval{{0, 1, 8}, {1, 2, 0}, {2, 2.5, 9}}); err != nil {
 		t.Fatal(err)
 	}
 	wellFormed(t, b.Bytes())
@@ -31,8 +19,8 @@ func TestCharts(t *testing.T) {
 		}
 	}
 	b.Reset()
-	bars := []Bar{{10, 12, 50}, {12, 14, 30}, {20, 24, 19}, {100, 120, 1}}
-	if err := WriteHistogram(&b, "send-lat", "µs", bars, []Mark{{"median 12", 12}, {"p99 24", 24}}); err != nil {
+	bars := []bar{{10, 12, 50}, {12, 14, 30}, {20, 24, 19}, {100, 120, 1}}
+	if err := writeHistogram(&b, "send-lat", "µs", bars, []marker{{"median 12", 12}, {"p99 24", 24}}); err != nil {
 		t.Fatal(err)
 	}
 	wellFormed(t, b.Bytes())
@@ -57,9 +45,9 @@ func TestCharts(t *testing.T) {
 		t.Errorf("%d ticks in a narrow range", n)
 	}
 	for name, err := range map[string]error{
-		"no values":       WriteSteps(io.Discard, "", "", nil),
-		"no distribution": WriteHistogram(io.Discard, "", "", nil, nil),
-		"zero":            WriteHistogram(io.Discard, "", "", []Bar{{0, 1, 100}}, nil),
+		"no values":       writeSteps(io.Discard, "", "", nil),
+		"no distribution": writeHistogram(io.Discard, "", "", nil, nil),
+		"zero":            writeHistogram(io.Discard, "", "", []bar{{0, 1, 100}}, nil),
 	} {
 		if err == nil {
 			t.Errorf("%s: drawn", name)

@@ -22,7 +22,7 @@ fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 # The binary is static: it runs in an empty container.
 build     = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
-# What takes longest begins first. The runner's own room begins with a dot, which
+# What takes longest begins first. The runner's directory begins with a dot, which
 # ./... leaves out.
 packages  = ./lab/check/programs ./lab/tool/demo ./lab/run/real ./... ./.ci/gotest
 # Implementations to test against that users shall not inherit live in a module

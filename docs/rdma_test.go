@@ -16,10 +16,10 @@ import (
 // testName is a test as the tables write it: `nic/verbs.TestCheck`.
 var testName = regexp.MustCompile("`([a-z0-9/]+)\\.(Test[A-Za-z0-9]+)`")
 
-// testsOf lists the test functions of a room.
-func testsOf(t *testing.T, room string) []string {
+// testsOf lists the test functions of a dir.
+func testsOf(t *testing.T, dir string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", room, "*_test.go"))
+	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +40,13 @@ func testsOf(t *testing.T, room string) []string {
 // their number.
 func namedTests(t *testing.T, text string) int {
 	t.Helper()
-	rooms := map[string][]string{}
+	packages := map[string][]string{}
 	named := testName.FindAllStringSubmatch(text, -1)
 	for _, m := range named {
-		if rooms[m[1]] == nil {
-			rooms[m[1]] = testsOf(t, m[1])
+		if packages[m[1]] == nil {
+			packages[m[1]] = testsOf(t, m[1])
 		}
-		if !slices.Contains(rooms[m[1]], m[2]) {
+		if !slices.Contains(packages[m[1]], m[2]) {
 			t.Errorf("%s has no test %s", m[1], m[2])
 		}
 	}

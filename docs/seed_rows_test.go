@@ -42,7 +42,7 @@ var (
 )
 
 // rowsOfTests returns, by id, the tests that say in a comment which rows of
-// the driver core they prove: `room.TestName`, in order.
+// the driver core they prove: `dir.TestName`, in order.
 func rowsOfTests(t *testing.T) map[string][]string {
 	t.Helper()
 	proved := map[string][]string{}
@@ -60,8 +60,8 @@ func rowsOfTests(t *testing.T) map[string][]string {
 		if err != nil || !coreID.Match(text) {
 			return err
 		}
-		room, _ := filepath.Rel("..", filepath.Dir(name))
-		return commentsOf(room, name, text, proved)
+		dir, _ := filepath.Rel("..", filepath.Dir(name))
+		return commentsOf(dir, name, text, proved)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func rowsOfTests(t *testing.T) map[string][]string {
 
 // commentsOf adds the ids in the comments above and inside the test functions
 // of a file.
-func commentsOf(room, name string, text []byte, proved map[string][]string) error {
+func commentsOf(dir, name string, text []byte, proved map[string][]string) error {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, name, text, parser.ParseComments)
 	if err != nil {
@@ -95,7 +95,7 @@ func commentsOf(room, name string, text []byte, proved map[string][]string) erro
 				continue
 			}
 			for _, id := range coreID.FindAllString(c.Text(), -1) {
-				proved[id] = append(proved[id], fmt.Sprintf("`%s.%s`", filepath.ToSlash(room), f.Name.Name))
+				proved[id] = append(proved[id], fmt.Sprintf("`%s.%s`", filepath.ToSlash(dir), f.Name.Name))
 			}
 		}
 	}

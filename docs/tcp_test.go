@@ -31,12 +31,12 @@ func TestTCPRows(t *testing.T) {
 			t.Errorf("row %d names no test", n)
 		}
 	}
-	rooms := map[string][]string{}
+	packages := map[string][]string{}
 	for _, m := range testName.FindAllStringSubmatch(text, -1) {
-		if rooms[m[1]] == nil {
-			rooms[m[1]] = testsOf(t, m[1])
+		if packages[m[1]] == nil {
+			packages[m[1]] = testsOf(t, m[1])
 		}
-		if !slices.Contains(rooms[m[1]], m[2]) {
+		if !slices.Contains(packages[m[1]], m[2]) {
 			t.Errorf("%s has no test %s", m[1], m[2])
 		}
 	}

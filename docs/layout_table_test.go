@@ -1,0 +1,212 @@
+package docs
+
+import "testing"
+
+// line says what the packages of a path may import of this module: packages
+// of these directories and below. A path that ends in "/..." is the directory
+// and all below it; the longest path that matches a package counts.
+type line struct {
+	path string
+	may  []string
+}
+
+var (
+	protocols = []string{"wire", "mpa", "ddp", "rdmap", "opa", "vnic", "ptp"}
+	// device is what programs on a NIC and its kernel interfaces may know of it.
+	device = []string{"wire", "nic/verbs", "nic/cm", "nic/al"}
+	// product is everything but the commands and what only tests use.
+	product = append([]string{"nic", "lab/conf", "lab/topo", "lab/node", "lab/run", "lab/host", "lab/tool"}, protocols...)
+)
+
+func and(a []string, b ...string) []string { return append(b, a...) }
+
+// layout is the table of allowed imports, from the bottom to the top.
+var layout = []line{
+	{"wire/...", []string{"wire"}},
+	{"mpa", []string{"wire"}},
+	{"ddp", []string{"wire"}},
+	{"rdmap", []string{"wire", "ddp"}},
+	{"opa/...", []string{"wire", "opa"}},
+	{"vnic/...", []string{"wire", "opa", "vnic"}},
+	{"ptp/...", []string{"wire", "ptp"}},
+
+	{"nic/buf", []string{"wire"}},
+	{"nic/tap", []string{"wire"}},
+	{"nic/sched", nil},
+	{"nic/loop", []string{"wire", "nic/buf", "nic/sched", "nic/tap"}},
+	{"nic/toe/...", []string{"wire", "nic/toe"}},
+	{"nic/verbs", []string{"wire"}},
+	{"nic/cm", []string{"wire", "nic/verbs"}},
+	{"nic/al", device},
+	{"nic/iwarp", []string{"wire", "mpa", "ddp", "rdmap", "nic/cm", "nic/toe", "nic/verbs"}},
+	{"nic/ptp", []string{"wire", "ptp"}},
+	{"nic/port/...", []string{"wire", "nic/ptp"}},
+	{"nic/ip/...", []string{"wire", "nic/port"}},
+	{"nic/hostfn/...", []string{"wire", "nic/port", "nic/ip"}},
+	{"nic/param", []string{"wire"}},
+	{"nic/view", []string{"wire"}},
+	{"nic/ideal", []string{"wire", "nic/verbs"}},
+	{"nic/fastlinq", []string{"wire", "nic/fastlinq", "nic/verbs", "nic/port", "nic/hostfn", "nic/param", "nic/view"}},
+	{"nic/fastlinq/...", []string{"wire", "nic/fastlinq"}},
+	{"nic/fastlinq/mfw/...", []string{"wire", "nic/fastlinq/status", "nic/fastlinq/mfw"}},
+	{"nic/fastlinq/ecore/...", []string{"wire", "nic/fastlinq/status", "nic/fastlinq/ecore"}},
+	{"nic/fastlinq/l2/...", []string{"wire", "nic/fastlinq/status", "nic/fastlinq/l2"}},
+	{"nic", and(protocols, "nic")},
+
+	{"nic/ring", []string{"nic/verbs"}},
+	{"nic/umode", and(device, "nic/ring", "nic/sched", "nic/umode", "nic/uapi/relay", "nic/uapi/runtimedir")},
+	{"nic/umode/proxy", and(device, "nic/uapi/abi")},
+	{"nic/uapi/...", and(device, "nic/uapi")},
+	{"nic/uapi/relay", and(device, "nic/uapi", "nic/umode/proxy")},
+	{"nic/uapi/phc", []string{"wire", "ptp", "nic/ptp", "nic/uapi/trap"}},
+	{"nic/uapi/uverbs", and(device, "nic/ring", "nic/uapi/abi")},
+	{"nic/uapi/ucma", and(device, "nic/toe", "nic/uapi/abi")},
+
+	{"lab/conf/...", []string{"wire", "ptp", "lab/conf"}},
+	{"lab/host/...", and(protocols, "nic/loop", "nic/tap", "lab/host")},
+	{"lab/node/...", and(protocols, "nic", "lab/conf", "lab/host", "lab/node", "lab/tool")},
+	{"lab/fabric", and(protocols, "nic", "lab/conf", "lab/host", "lab/tool")},
+	{"lab/sw", and(protocols, "nic", "lab/conf", "lab/host", "lab/tool")},
+	{"lab/topo", product},
+	{"lab/run/...", product},
+	{"lab/tool/...", product},
+	{"lab/labtest", product},
+	{"lab/check/...", and(product, "lab/check", "lab/labtest", "lab/fabric", "lab/sw")},
+
+	{"cmd/tapir", product},
+	{"examples/...", product},
+	{"docs/...", nil},
+	{".ci/...", nil},
+}
+
+// crossings are imports that break a rule, each with its reason.
+var crossings = map[string]string{
+	"cmd/tapir -> lab/check/live":           landing,
+	"cmd/tapir -> lab/fabric":               landing,
+	"cmd/tapir -> lab/sw":                   landing,
+	"cmd/tapir -> nic/fastlinq/ecore/fw":    landing,
+	"cmd/tapir -> nic/fastlinq/l2":          landing,
+	"cmd/tapir -> nic/fastlinq/mfw/nvm":     landing,
+	"cmd/tapir -> nic/fastlinq/qede":        landing,
+	"lab/check/bench -> nic/fastlinq/l2":    landing,
+	"lab/check/bench -> nic/fastlinq/qede":  landing,
+	"lab/node -> nic/fastlinq/cmt":          landing,
+	"lab/node -> nic/fastlinq/ecore/fw":     landing,
+	"lab/run/ptpsim -> lab/sw":              landing,
+	"lab/run/virtual -> lab/fabric":         landing,
+	"lab/run/virtual -> lab/sw":             landing,
+	"lab/tool/ctl -> nic/fastlinq/mfw/nvm":  landing,
+	"lab/tool/ctl -> nic/fastlinq/selftest": landing,
+	"lab/topo -> lab/fabric":                landing,
+	"lab/topo -> lab/sw":                    landing,
+	"nic -> nic/fastlinq/cmt":               landing,
+	"nic -> nic/fastlinq/ecore":             landing,
+	"nic -> nic/fastlinq/ecore/cxt":         landing,
+	"nic -> nic/fastlinq/ecore/fw":          landing,
+	"nic -> nic/fastlinq/ecore/hw":          landing,
+	"nic -> nic/fastlinq/ecore/rt":          landing,
+	"nic -> nic/fastlinq/ecore/spq":         landing,
+	"nic -> nic/fastlinq/irq":               landing,
+	"nic -> nic/fastlinq/l2":                landing,
+	"nic -> nic/fastlinq/mfw":               landing,
+	"nic -> nic/fastlinq/mfw/mcp":           landing,
+	"nic -> nic/fastlinq/mfw/nvm":           landing,
+	"nic -> nic/fastlinq/mfw/tlv":           landing,
+	"nic -> nic/fastlinq/qede":              landing,
+	"nic -> nic/fastlinq/selftest":          landing,
+	"nic -> nic/fastlinq/status":            landing,
+}
+
+// driverCore are the parts of the driver core that its package puts together.
+var driverCore = []string{
+	"nic/fastlinq/ecore/chain", "nic/fastlinq/ecore/cxt", "nic/fastlinq/ecore/hw", "nic/fastlinq/ecore/rt",
+	"nic/fastlinq/ecore/spq",
+}
+
+// mayRun are the packages that own threads and clocks.
+var mayRun = []string{"nic/loop", "nic/uapi", "nic/umode", "lab", "cmd", "examples", ".ci"}
+
+var (
+	systemCalls = []string{"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/host/netns", "lab/host/link", "lab/host/peer"}
+	// reserved names the packages that may import a library directly.
+	reserved = map[string][]string{
+		"golang.org/x/sys/unix":          append([]string{"nic/sched", "nic/umode"}, systemCalls...),
+		"github.com/vishvananda/netlink": systemCalls,
+		"github.com/songgao/water":       systemCalls,
+		"github.com/google/gopacket":     {"lab/tool/capture", "lab/tool/inspect"},
+		"net/http":                       {"lab/tool/ctl"},
+		"github.com/prometheus":          {"lab/tool/ctl"},
+		"github.com/spf13/cobra":         {"cmd"},
+		"gonum.org/v1/plot":              {"lab/run/result"},
+	}
+)
+
+// neverReaches lists what a package must not reach in any number of steps.
+var neverReaches = map[string][]string{
+	"wire/frame": {"mpa", "ddp", "rdmap", "nic", "lab"},
+	"mpa":        {"ddp", "rdmap", "nic", "lab"},
+	"ddp":        {"mpa", "rdmap", "nic", "lab"},
+	"rdmap":      {"mpa", "nic", "lab"},
+	"nic/toe":    {"mpa", "ddp", "rdmap", "nic/verbs", "nic/cm", "nic/iwarp", "lab"},
+	"nic/verbs":  {"mpa", "ddp", "rdmap", "nic/toe", "nic/iwarp", "lab"},
+	"nic/cm":     {"mpa", "ddp", "rdmap", "nic/toe", "nic/iwarp", "nic/al", "lab"},
+	"nic/al":     {"mpa", "ddp", "rdmap", "nic/toe", "nic/iwarp", "lab"},
+	"nic":        {"nic/tap", "nic/loop", "lab", "cmd"},
+}
+
+const (
+	maxPackageLines  = 3000
+	maxFileLines     = 600
+	maxFuncLines     = 60
+	maxColumns       = 120
+	maxMethods       = 60
+	maxDeviceMethods = 40
+)
+
+// landing marks an exception that goes with the packages that move just now.
+const landing = "these packages are being moved"
+
+// unneeded reports a line of a table that nothing needs any more.
+func unneeded(t *testing.T, format string, args ...any) {
+	t.Helper()
+	t.Logf(format, args...)
+}
+
+// oversize are the packages, files, functions and types over their limit, each
+// with its reason.
+var oversize = map[string]string{
+	"nic":                      landing,
+	"lab/tool/script":          landing,
+	"cmd/tapir":                landing,
+	"nic/verbs":                landing,
+	"lab/check/bench":          landing,
+	"lab/tool/inspect":         landing,
+	"nic/fastlinq/l2":          landing,
+	"nic/iwarp":                landing,
+	"lab/fabric":               landing,
+	"nic/umode":                landing,
+	"nic/fastlinq/mfw":         landing,
+	"cmd/tapir.newCapture":     landing,
+	"cmd/tapir.newLabRun":      landing,
+	"cmd/tapir.newRun":         landing,
+	"lab/check/bench.allCases": landing,
+	"lab/run/virtual.Lab.perf": landing,
+	"nic.Device.coreRows":      landing,
+
+	"type nic.Device":                landing,
+	"type nic/fastlinq/l2.Function":  landing,
+	"type ptp.port":                  landing,
+	"type vnic.Netdev":               landing,
+	"type lab/tool/inspect.half":     landing,
+	"type nic/toe.Conn":              landing,
+	"type nic/fastlinq/mfw/mcp.MCP":  landing,
+	"type nic/fastlinq/ecore.Hwfn":   landing,
+	"type nic/verbs.Device":          landing,
+	"type nic/verbs.QP":              landing,
+	"type nic/fastlinq/mfw.Firmware": landing,
+	"type opa/em.Manager":            landing,
+	"type nic/iwarp.conn":            landing,
+}
+
+// wideLines are the packages with lines over maxColumns.
+var wideLines = map[string]string{}

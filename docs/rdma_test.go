@@ -16,7 +16,7 @@ import (
 // testName is a test as the tables write it: `nic/verbs.TestCheck`.
 var testName = regexp.MustCompile("`([a-z0-9/]+)\\.(Test[A-Za-z0-9]+)`")
 
-// testsOf lists the test functions of a dir.
+// testsOf lists the test functions of a package.
 func testsOf(t *testing.T, dir string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))

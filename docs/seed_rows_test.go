@@ -42,7 +42,7 @@ var (
 )
 
 // rowsOfTests returns, by id, the tests that say in a comment which rows of
-// the driver core they prove: `dir.TestName`, in order.
+// the driver core they prove: `package.TestName`, in order.
 func rowsOfTests(t *testing.T) map[string][]string {
 	t.Helper()
 	proved := map[string][]string{}

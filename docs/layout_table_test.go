@@ -12,8 +12,10 @@ type line struct {
 
 var (
 	protocols = []string{"wire", "mpa", "ddp", "rdmap", "opa", "vnic", "ptp"}
+	// leaves are the bytes, and what a NIC counts and logs.
+	leaves = []string{"wire", "nic/msglog", "nic/nicdrop"}
 	// device is what programs on a NIC and its kernel interfaces may know of it.
-	device = []string{"wire", "nic/verbs", "nic/cm", "nic/al"}
+	device = append([]string{"nic/verbs", "nic/cm", "nic/al"}, leaves...)
 	// product is everything but the commands and what only tests use.
 	product = append([]string{"nic", "lab/conf", "lab/topo", "lab/node", "lab/run", "lab/host", "lab/tool"}, protocols...)
 )
@@ -30,27 +32,29 @@ var layout = []line{
 	{"vnic/...", []string{"wire", "opa", "vnic"}},
 	{"ptp/...", []string{"wire", "ptp"}},
 
+	{"nic/msglog", []string{"wire"}},
+	{"nic/nicdrop", []string{"wire"}},
 	{"nic/buf", []string{"wire"}},
 	{"nic/tap", []string{"wire"}},
 	{"nic/sched", nil},
 	{"nic/loop", []string{"wire", "nic/buf", "nic/sched", "nic/tap"}},
 	{"nic/toe/...", []string{"wire", "nic/toe"}},
-	{"nic/verbs", []string{"wire"}},
-	{"nic/cm", []string{"wire", "nic/verbs"}},
+	{"nic/verbs", leaves},
+	{"nic/cm", and(leaves, "nic/verbs")},
 	{"nic/al", device},
-	{"nic/iwarp", []string{"wire", "mpa", "ddp", "rdmap", "nic/cm", "nic/toe", "nic/verbs"}},
+	{"nic/iwarp", and(leaves, "mpa", "ddp", "rdmap", "nic/cm", "nic/toe", "nic/verbs")},
 	{"nic/ptp", []string{"wire", "ptp"}},
-	{"nic/port/...", []string{"wire", "nic/ptp"}},
-	{"nic/ip/...", []string{"wire", "nic/port"}},
-	{"nic/hostfn/...", []string{"wire", "nic/port", "nic/ip"}},
+	{"nic/port/...", and(leaves, "nic/ptp")},
+	{"nic/ip/...", and(leaves, "nic/port")},
+	{"nic/hostfn/...", and(leaves, "nic/port", "nic/ip")},
 	{"nic/param", []string{"wire"}},
 	{"nic/view", []string{"wire"}},
 	{"nic/ideal", []string{"wire", "nic/verbs"}},
-	{"nic/fastlinq", []string{"wire", "nic/fastlinq", "nic/verbs", "nic/port", "nic/hostfn", "nic/param", "nic/view"}},
-	{"nic/fastlinq/...", []string{"wire", "nic/fastlinq"}},
-	{"nic/fastlinq/mfw/...", []string{"wire", "nic/fastlinq/status", "nic/fastlinq/mfw"}},
-	{"nic/fastlinq/ecore/...", []string{"wire", "nic/fastlinq/status", "nic/fastlinq/ecore"}},
-	{"nic/fastlinq/l2/...", []string{"wire", "nic/fastlinq/status", "nic/fastlinq/l2"}},
+	{"nic/fastlinq", and(leaves, "nic/fastlinq", "nic/verbs", "nic/port", "nic/hostfn", "nic/param", "nic/view")},
+	{"nic/fastlinq/...", and(leaves, "nic/fastlinq")},
+	{"nic/fastlinq/mfw/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/mfw")},
+	{"nic/fastlinq/ecore/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/ecore")},
+	{"nic/fastlinq/l2/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/l2")},
 	{"nic", and(protocols, "nic")},
 
 	{"nic/ring", []string{"nic/verbs"}},

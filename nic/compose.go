@@ -8,6 +8,7 @@ import (
 
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
+	"tapir/nic/msglog"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
@@ -59,10 +60,10 @@ func (d *Device) compose(seed uint64, reserver Reserver) error {
 // noteAsync says which asynchronous event there is, and logs the event of a shared receive queue, which belongs to no
 // connection, among theirs.
 func (d *Device) noteAsync(ev verbs.AsyncEvent) {
-	if d.log.On(frame.LogWR) {
+	if d.log.On(msglog.WR) {
 		d.logAsync(&ev)
 	} else if ev.Err != nil {
-		d.log.Say(frame.Notice, frame.LogWR, "async %v: %v", ev.Type, ev.Err)
+		d.log.Say(msglog.Notice, msglog.WR, "async %v: %v", ev.Type, ev.Err)
 	}
 	if ev.Type == verbs.EventSRQLimit {
 		d.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(), ev.SRQ.Len()))

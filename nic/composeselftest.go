@@ -6,6 +6,7 @@ import (
 	"tapir/nic/fastlinq/mfw/nvm"
 	"tapir/nic/fastlinq/selftest"
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -116,7 +117,7 @@ func (d *Device) sendTest(payload []byte, heard func([]byte), _ frame.Time) {
 // loopbackIn is a frame of the loopback test, if one runs.
 func (d *Device) loopbackIn(payload []byte) verdict {
 	if d.selftest.heard == nil || d.in.eth.Src != d.cfg.MAC {
-		return d.refuse(frame.DropEtherType)
+		return d.refuse(drop.EtherType)
 	}
 	d.selftest.heard(payload)
 	return consumed

@@ -8,6 +8,7 @@ import (
 
 	"tapir/nic/fastlinq/selftest"
 	"tapir/nic/iwarp"
+	"tapir/nic/msglog"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -87,7 +88,7 @@ type Config struct {
 	// NoLoopback refuses RDMA connections to the NIC's own addresses.
 	NoLoopback bool
 	// Msglvl says what Device.Log is told about: topics, or a level alone.
-	Msglvl frame.Msglvl
+	Msglvl msglog.Msglvl
 	// Iface is the name of the interface that the wire is. If IfaceList is not
 	// empty and does not hold it, the NIC offers no RDMA.
 	Iface     string

@@ -4,7 +4,9 @@ import (
 	"strings"
 
 	"tapir/nic/iwarp"
+	"tapir/nic/nicdrop"
 	"tapir/rdmap"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -17,7 +19,7 @@ type Counter struct {
 // outboundDrop tells the reasons for which frames are dropped on the way out.
 func outboundDrop(r frame.DropReason) bool {
 	switch r {
-	case frame.DropNeighbor, frame.DropNoRoute, frame.DropTxQueue, frame.DropLink:
+	case drop.Neighbor, drop.NoRoute, drop.TxQueue, drop.Link:
 		return true
 	}
 	return false
@@ -38,11 +40,7 @@ type dropper interface{ Drops() frame.Drops }
 // allDrops counts the drops of the NIC, its TCP engine and its links.
 func (d *Device) allDrops() frame.Drops {
 	sum := d.drops
-	add := func(more frame.Drops) {
-		for r, n := range more {
-			sum[r] += n
-		}
-	}
+	add := func(more frame.Drops) { sum.Add(&more) }
 	add(d.toe.Stats().Drops)
 	d.coupled.look(func(e *Engine) {
 		add(e.drops)
@@ -79,7 +77,7 @@ func (d *Device) Counters() []Counter {
 	}
 	list = append(list, d.coupled.counters()...)
 	drops := d.allDrops()
-	for reason := frame.DropNone + 1; reason < frame.EndNICDrops; reason++ {
+	for reason := range nicdrop.All() {
 		list = append(list, Counter{dropName(reason), drops[reason]})
 	}
 	list = append(list,

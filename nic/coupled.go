@@ -8,6 +8,8 @@ import (
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -143,7 +145,7 @@ func (d *Device) steer(f *frame.Frame) bool {
 		f.Queue = fromVport
 		if c.unflushed = true; !c.second.in.Push(f) {
 			f.Queue = 0
-			d.dropOut(&d.host, outgoing{f: f}, frame.DropEngineRing)
+			d.dropOut(&d.host, outgoing{f: f}, nicdrop.EngineRing)
 		}
 	}
 	return true
@@ -177,9 +179,9 @@ func (d *Device) instead(f *frame.Frame) bool {
 	}
 	switch {
 	case c.states[1] == EngineFailed:
-		d.dropOut(&d.wire, outgoing{f: f}, frame.DropEngine)
+		d.dropOut(&d.wire, outgoing{f: f}, nicdrop.Engine)
 	case !c.second.in.Push(f):
-		d.dropOut(&d.wire, outgoing{f: f}, frame.DropEngineRing)
+		d.dropOut(&d.wire, outgoing{f: f}, nicdrop.EngineRing)
 	default:
 		c.resent++
 		c.unflushed = true
@@ -206,7 +208,7 @@ func (d *Device) pollCoupled() frame.Time {
 		}
 		taken = true
 		if f == nil {
-			d.drops.Count(frame.DropNoBuffer)
+			d.drops.Count(drop.NoBuffer)
 			continue
 		}
 		d.fromSecond(f)
@@ -228,8 +230,8 @@ func (d *Device) pollCoupled() frame.Time {
 func (d *Device) fromSecond(f *frame.Frame) {
 	c := d.coupled
 	if d.engineOwns(f.Bytes()) {
-		d.drops.Count(frame.DropOwned)
-		d.trace(&d.host, frame.Inbound, f, nil, frame.DropOwned)
+		d.drops.Count(nicdrop.Owned)
+		d.trace(&d.host, frame.Inbound, f, nil, nicdrop.Owned)
 		f.Release()
 		return
 	}
@@ -238,7 +240,7 @@ func (d *Device) fromSecond(f *frame.Frame) {
 	}
 	if f.Queue != fromVport {
 		if c.states[0] == EngineFailed {
-			d.dropOut(&d.wire, outgoing{f: f}, frame.DropEngine)
+			d.dropOut(&d.wire, outgoing{f: f}, nicdrop.Engine)
 			return
 		}
 		c.resent++
@@ -257,7 +259,7 @@ func (d *Device) withoutFirst(f *frame.Frame) (v verdict, failed bool) {
 		return consumed, false
 	}
 	if d.function == nil || d.ownsInbound(f.Bytes()) {
-		return d.drop(frame.DropEngine), true
+		return d.drop(nicdrop.Engine), true
 	}
 	return toHost, true
 }

@@ -16,6 +16,7 @@ import (
 
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
+	"tapir/nic/msglog"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
@@ -52,7 +53,7 @@ type Device struct {
 	polling    bool // inside Poll, when frames may leave
 	in         inbound
 	notes      frame.Notes
-	log        frame.Log
+	log        msglog.Log
 	tracer     frame.Tracer
 	record     frame.Record
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tapir/nic/cm"
+	"tapir/nic/msglog"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -13,7 +14,7 @@ import (
 )
 
 // Log is what the NIC's layers have to say, as Config.Msglvl asks for.
-func (d *Device) Log() *frame.Log { return &d.log }
+func (d *Device) Log() *msglog.Log { return &d.log }
 
 func (d *Device) setMsglvl() { d.log.SetMsglvl(d.cfg.Msglvl) }
 
@@ -22,10 +23,10 @@ func (d *Device) System(t frame.Time) frame.Stamp { return d.system.At(t) }
 
 // logEvent says what happens to a connection.
 func (d *Device) logEvent(e *cm.Entry) {
-	if !d.log.On(frame.LogCM) {
+	if !d.log.On(msglog.CM) {
 		return
 	}
-	d.log.Append(frame.LogCM, func(b []byte) []byte {
+	d.log.Append(msglog.CM, func(b []byte) []byte {
 		b = fmt.Appendf(b, "%v status %s", e.Event, e.Reason.Status())
 		if e.Reason != cm.NoReason {
 			b = fmt.Appendf(b, " %v", e.Reason)
@@ -48,7 +49,7 @@ func (d *Device) logEvent(e *cm.Entry) {
 
 // logAsync says which asynchronous event an application gets.
 func (d *Device) logAsync(ev *verbs.AsyncEvent) {
-	d.log.Append(frame.LogWR, func(b []byte) []byte {
+	d.log.Append(msglog.WR, func(b []byte) []byte {
 		b = fmt.Appendf(b, "async %v", ev.Type)
 		switch {
 		case ev.QP != nil:
@@ -67,7 +68,7 @@ func (d *Device) logAsync(ev *verbs.AsyncEvent) {
 
 // logDrop says which frame was dropped, and why.
 func (d *Device) logDrop(p *port, dir frame.Direction, b []byte, r frame.DropReason) {
-	d.log.Append(frame.LogDrop, func(t []byte) []byte {
+	d.log.Append(msglog.Drop, func(t []byte) []byte {
 		t = fmt.Appendf(t, "%v %v %v: %d octets", p.name, dir, r, len(b))
 		eth, n, err := ether.Parse(b)
 		if err != nil {

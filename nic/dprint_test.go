@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tapir/nic/cm"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -20,7 +21,7 @@ var silent = []string{"cmd", "probe", "link", "timer", "ifdown", "ifup", "tx_err
 // verbose are the lines that topics alone make a NIC say.
 func verbose(d *Device) (list []LineInfo) {
 	for _, l := range d.ShowLog(0) {
-		if l.Level == frame.Verbose.String() {
+		if l.Level == msglog.Verbose.String() {
 			list = append(list, l)
 		}
 	}
@@ -30,7 +31,7 @@ func verbose(d *Device) (list []LineInfo) {
 // Each topic alone has lines, of itself only; without any, and when switched
 // off again, the log stays as it is. OV-10
 func TestDprint(t *testing.T) {
-	for _, topic := range frame.TopicNames {
+	for _, topic := range msglog.TopicNames {
 		w, a, b := twoNICs(t, Config{})
 		if err := a.dev.Set(Setting{"dprint", topic.Name}); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"tapir/nic/fastlinq/irq"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -79,7 +81,7 @@ func (e *Engine) fromHost(f *frame.Frame) {
 	e.trace(frame.Host, frame.Inbound, f, frame.DropNone)
 	if e.failed {
 		if !e.out.Push(f) {
-			e.drop(frame.Wire, f, frame.DropEngineRing)
+			e.drop(frame.Wire, f, nicdrop.EngineRing)
 		}
 		return
 	}
@@ -130,9 +132,9 @@ func (e *Engine) drain() (more bool) {
 			e.netdev.Relieve()
 			return false
 		case f == nil:
-			e.drops.Count(frame.DropNoBuffer)
+			e.drops.Count(drop.NoBuffer)
 		case e.failed:
-			e.drop(frame.Host, f, frame.DropEngine)
+			e.drop(frame.Host, f, nicdrop.Engine)
 		case f.Queue != fromVport:
 			e.queue(f)
 		default:

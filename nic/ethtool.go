@@ -4,8 +4,8 @@ import (
 	"tapir/nic/fastlinq/ecore/fw"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
-	"tapir/wire/frame"
 )
 
 // EthtoolInfo is what ethtool(8) asks the driver of a NIC.
@@ -114,9 +114,9 @@ func (d *Device) qedeStats() []Counter {
 	}
 	drops := d.allDrops()
 	return append(all,
-		Counter{"no_buff_discards", drops[frame.DropNoBuffer]},
-		Counter{"mac_filter_discards", drops[frame.DropNotOurMAC]},
-		Counter{"packet_too_big_discard", drops[frame.DropOversize]},
+		Counter{"no_buff_discards", drops[drop.NoBuffer]},
+		Counter{"mac_filter_discards", drops[drop.NotOurMAC]},
+		Counter{"packet_too_big_discard", drops[drop.Oversize]},
 		Counter{"link_change_count", d.linkChanges},
 		Counter{"ptp_skip_txts", d.stamping.host.Stats().TxSkipped})
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
 	"tapir/wire/ip"
@@ -57,7 +58,7 @@ func (d *Device) fragmentIn() verdict {
 	p := piece{off: int(in.ip.FragOffset), end: int(in.ip.FragOffset) + len(in.body), body: in.body, packet: in.packet, f: in.f}
 	// RFC 8200 section 4.5: whole units of 8 octets, and no more than fits.
 	if p.off == p.end || in.ip.MF && len(in.body)%8 != 0 || p.end+ip.HeaderLen4 > maxDatagramSize {
-		return d.refuse(frame.DropFragment)
+		return d.refuse(drop.Fragment)
 	}
 	if r.held >= maxHeld {
 		d.abandon(r.list[0])
@@ -74,10 +75,10 @@ func (d *Device) fragmentIn() verdict {
 	}
 	switch g.insert(p, in.ip.MF) {
 	case pieceKnown:
-		return d.refuse(frame.DropFragment)
+		return d.refuse(drop.Fragment)
 	case pieceBad:
 		d.abandon(g)
-		return d.refuse(frame.DropFragment)
+		return d.refuse(drop.Fragment)
 	}
 	r.held++
 	if p.off == 0 {
@@ -96,7 +97,7 @@ func (d *Device) reassemble(g *datagram) verdict {
 	in := &d.in
 	f := d.get(g.total)
 	if f == nil {
-		return d.drop(frame.DropNoBuffer)
+		return d.drop(drop.NoBuffer)
 	}
 	defer f.Release()
 	for _, p := range g.pieces {
@@ -188,7 +189,7 @@ func (d *Device) abandon(g *datagram) {
 		return
 	}
 	for range g.pieces {
-		d.drops.Count(frame.DropFragment)
+		d.drops.Count(drop.Fragment)
 	}
 	d.settle(g, dropped)
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -16,10 +17,10 @@ func (d *Device) icmp4In() verdict {
 	in := &d.in
 	m, err := icmp.Parse(in.body)
 	if err != nil {
-		return d.refuse(frame.DropTruncated)
+		return d.refuse(drop.Truncated)
 	}
 	if !in.off.NeedsCsum && !in.off.DataValid && !icmp.Verify4(in.body) {
-		return d.refuse(frame.DropL4Checksum)
+		return d.refuse(drop.L4Checksum)
 	}
 	d.icmpIn++
 	switch m.Type {
@@ -37,7 +38,7 @@ func (d *Device) icmp4In() verdict {
 	case icmp.TimeExceeded4, icmp.ParamProblem4:
 		return d.errorIn(&m, false, 0)
 	}
-	return d.refuse(frame.DropUnused)
+	return d.refuse(drop.Unused)
 }
 
 // plateaus are the usual MTUs below which a router that tells none is guessed
@@ -63,10 +64,10 @@ func (d *Device) icmp6In() verdict {
 	in := &d.in
 	m, err := icmp.Parse(in.body)
 	if err != nil {
-		return d.refuse(frame.DropTruncated)
+		return d.refuse(drop.Truncated)
 	}
 	if !in.off.NeedsCsum && !in.off.DataValid && !icmp.Verify6(in.ip.Src, in.ip.Dst, in.body) {
-		return d.refuse(frame.DropL4Checksum)
+		return d.refuse(drop.L4Checksum)
 	}
 	d.icmpIn++
 	switch m.Type {
@@ -83,7 +84,7 @@ func (d *Device) icmp6In() verdict {
 	case icmp.TimeExceeded6, icmp.ParamProblem6:
 		return d.errorIn(&m, false, 0)
 	}
-	return d.refuse(frame.DropUnused)
+	return d.refuse(drop.Unused)
 }
 
 // echo answers an echo request, in fragments if it came in fragments.
@@ -93,7 +94,7 @@ func (d *Device) echo(m *icmp.Message, reply uint8) verdict {
 		return toHost
 	}
 	if in.ip.Src.IsUnspecified() {
-		return d.drop(frame.DropSource)
+		return d.drop(drop.Source)
 	}
 	h := ip.Header{Version: in.ip.Version, TOS: in.ip.TOS, TTL: defaultTTL, Proto: in.ip.Proto, Src: in.ip.Dst, Dst: in.ip.Src}
 	if h.Src.IsMulticast() {
@@ -130,15 +131,15 @@ func (d *Device) sendICMP(h ip.Header, m *icmp.Message) {
 func (d *Device) errorIn(m *icmp.Message, hard bool, mtu int) verdict {
 	h, seg, err := m.Quoted()
 	if err != nil {
-		return d.refuse(frame.DropMalformed)
+		return d.refuse(drop.Malformed)
 	}
 	if h.Proto != ip.ProtoTCP || h.FragOffset != 0 || len(seg) < 8 || !d.isLocal(h.Src) {
-		return d.refuse(frame.DropUnused)
+		return d.refuse(drop.Unused)
 	}
 	local := netip.AddrPortFrom(h.Src, binary.BigEndian.Uint16(seg))
 	remote := netip.AddrPortFrom(h.Dst, binary.BigEndian.Uint16(seg[2:]))
 	if !d.toe.Owns(local, remote) {
-		return d.refuse(frame.DropNoListener)
+		return d.refuse(drop.NoListener)
 	}
 	d.toe.Unreachable(local, remote, binary.BigEndian.Uint32(seg[4:]), hard, mtu, d.now)
 	return consumed
@@ -152,9 +153,9 @@ func (d *Device) neighborIn(m *icmp.Message) verdict {
 	case err != nil:
 		return d.refuse(parseDrop(err))
 	case in.ip.TTL != icmp.NDHopLimit:
-		return d.refuse(frame.DropMalformed) // came from off the link
+		return d.refuse(drop.Malformed) // came from off the link
 	case in.eth.Src == d.cfg.MAC:
-		return d.refuse(frame.DropUnused) // our own, come back
+		return d.refuse(drop.Unused) // our own, come back
 	case m.Type == icmp.NeighborSolicitation:
 		return d.solicited(&n)
 	}
@@ -165,7 +166,7 @@ func (d *Device) solicited(n *icmp.Neighbor) verdict {
 	in := &d.in
 	probe := in.ip.Src.IsUnspecified() // duplicate address detection
 	if probe && !n.Options.SourceMAC.IsZero() {
-		return d.refuse(frame.DropMalformed)
+		return d.refuse(drop.Malformed)
 	}
 	forUs := d.isLocal(n.Target)
 	mac := n.Options.SourceMAC
@@ -179,7 +180,7 @@ func (d *Device) solicited(n *icmp.Neighbor) verdict {
 	case d.host.link != nil:
 		return toHost
 	case !forUs:
-		return d.drop(frame.DropNotOurIP)
+		return d.drop(drop.NotOurIP)
 	case probe:
 		d.conflict(n.Target, in.eth.Src)
 		d.advertise(n.Target, allNodes, d.allNodes, false)
@@ -192,7 +193,7 @@ func (d *Device) solicited(n *icmp.Neighbor) verdict {
 func (d *Device) advertised(n *icmp.Neighbor) verdict {
 	in := &d.in
 	if n.Solicited && in.ip.Dst.IsMulticast() {
-		return d.refuse(frame.DropMalformed)
+		return d.refuse(drop.Malformed)
 	}
 	mac := n.Options.TargetMAC
 	if mac.IsZero() {

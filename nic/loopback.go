@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"tapir/wire/drop"
 	"tapir/wire/ether"
-	"tapir/wire/frame"
 )
 
 // loopback holds packets to the NIC's own addresses. They turn back behind
@@ -19,7 +19,7 @@ type loopback struct {
 // toSelf takes o.f, an IP packet to one of our own addresses.
 func (d *Device) toSelf(o outgoing) {
 	if len(d.looped.waiting) >= queueFrames {
-		d.dropOut(&d.wire, o, frame.DropTxQueue)
+		d.dropOut(&d.wire, o, drop.TxQueue)
 		return
 	}
 	o.f.Linearize()
@@ -54,7 +54,7 @@ func (d *Device) receiveLooped(o outgoing) {
 	case dropped:
 		d.drops.Count(d.in.drop)
 	case toHost: // which has a loopback interface of its own
-		d.drops.Count(frame.DropNoListener)
+		d.drops.Count(drop.NoListener)
 	}
 	switch {
 	case d.in.whole != nil:

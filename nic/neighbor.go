@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/wire/arp"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -125,7 +126,7 @@ func (d *Device) toNeighbor(o outgoing, hop netip.Addr) {
 	switch n.state {
 	case incomplete:
 		if len(n.pending) >= maxPending {
-			d.dropOut(&d.wire, n.pending[0], frame.DropNeighbor)
+			d.dropOut(&d.wire, n.pending[0], drop.Neighbor)
 			copy(n.pending, n.pending[1:])
 			n.pending = n.pending[:len(n.pending)-1]
 		}
@@ -239,7 +240,7 @@ func (d *Device) pollNeighbors() {
 func (d *Device) dropPending(n *neighbor) {
 	for _, o := range n.pending {
 		d.unreachable(o.f.Bytes())
-		d.dropOut(&d.wire, o, frame.DropNeighbor)
+		d.dropOut(&d.wire, o, drop.Neighbor)
 	}
 	n.pending = nil
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"tapir/wire/arp"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
-	"tapir/wire/frame"
 	"tapir/wire/icmp"
 )
 
@@ -19,7 +19,7 @@ func TestSilentNeighbor(t *testing.T) {
 			s.ping(n.dev, c.src, c.dst, 8, 1500)
 		}
 		w.run(2500 * time.Millisecond)
-		if s.asked != solicitTries || len(n.drops) != 3 || n.drops[0].Drop != frame.DropNeighbor {
+		if s.asked != solicitTries || len(n.drops) != 3 || n.drops[0].Drop != drop.Neighbor {
 			t.Fatalf("asked %d times, %d drops", s.asked, len(n.drops))
 		}
 		w.run(time.Second)

@@ -17,10 +17,10 @@ import (
 	"tapir/nic/fastlinq/qede"
 	"tapir/nic/fastlinq/selftest"
 	"tapir/nic/iwarp"
+	"tapir/nic/msglog"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
-	"tapir/wire/frame"
 )
 
 // Each parameter sets its own field and no other.
@@ -71,7 +71,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"mpa_request_timeout":     {"2s", iw(iwarp.Config{RequestTimeout: 2 * time.Second})},
 		"mpa_reply_timeout":       {"2s", iw(iwarp.Config{ReplyTimeout: 2 * time.Second})},
 		"close_timeout":           {"2s", iw(iwarp.Config{CloseTimeout: 2 * time.Second})},
-		"dprint":                  {"eh,wr", Config{Msglvl: frame.Msglvl(frame.LogError | frame.LogWR)}},
+		"dprint":                  {"eh,wr", Config{Msglvl: msglog.Msglvl(msglog.Errors | msglog.WR)}},
 		"msglvl":                  {"0x40000000", Config{Msglvl: 0x40000000}},
 		"first_delay":             {"20ms", iw(iwarp.Config{FirstDelay: 20 * time.Millisecond})},
 		"nudge":                   {"0", iw(iwarp.Config{Nudge: iwarp.Never})},

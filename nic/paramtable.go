@@ -10,8 +10,8 @@ import (
 	"tapir/mpa"
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
+	"tapir/nic/msglog"
 	"tapir/nic/toe"
-	"tapir/wire/frame"
 )
 
 // Where the names of the settings are known from.
@@ -160,7 +160,7 @@ func cmParams() []*Param {
 			func(c *Config) *time.Duration { return &c.IWARP.CloseTimeout }, 5*second, time.Hour, false),
 		bits(Param{Name: "dprint", Origin: originSiw, Runtime: true,
 			Help: "topics that tapir show NIC log has lines about"},
-			func(c *Config) *frame.Msglvl { return &c.Msglvl }, 0, true, topics()...),
+			func(c *Config) *msglog.Msglvl { return &c.Msglvl }, 0, true, topics()...),
 		msglvl(),
 		duration(Param{Name: "first_delay", Origin: originTapir, Runtime: true,
 			Help: "time to wait with the first FPDU of a connection that the NIC opens"},
@@ -172,9 +172,9 @@ func cmParams() []*Param {
 	}
 }
 
-func topics() (words []named[frame.Msglvl]) {
-	for _, n := range frame.TopicNames {
-		words = append(words, named[frame.Msglvl]{n.Name, frame.Msglvl(n.Topic)})
+func topics() (words []named[msglog.Msglvl]) {
+	for _, n := range msglog.TopicNames {
+		words = append(words, named[msglog.Msglvl]{n.Name, msglog.Msglvl(n.Topic)})
 	}
 	return words
 }
@@ -189,7 +189,7 @@ func msglvl() *Param {
 			if err != nil {
 				return errValue
 			}
-			c.Msglvl = frame.Msglvl(frame.Msglvl(n).Word())
+			c.Msglvl = msglog.Msglvl(msglog.Msglvl(n).Word())
 			return nil
 		}}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tapir/wire/arp"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -195,24 +196,24 @@ func TestDropsAreCountedAndRecorded(t *testing.T) {
 		packet []byte
 		want   frame.DropReason
 	}{
-		{"IP checksum", ether.TypeIPv4, flip(echo(), 8), frame.DropIPChecksum},
-		{"ICMP checksum", ether.TypeIPv4, flip(echo(), 30), frame.DropL4Checksum},
-		{"cut off", ether.TypeIPv4, echo()[:30], frame.DropTruncated},
-		{"version", ether.TypeIPv6, echo(), frame.DropMalformed},
-		{"EtherType", 0x1234, echo(), frame.DropEtherType},
-		{"protocol", ether.TypeIPv4, packet(ip.Header{Proto: 200, Src: peer4, Dst: nic4}, nil), frame.DropIPProtocol},
-		{"another host", ether.TypeIPv4, packet(ip.Header{Proto: 1, Src: peer4, Dst: peer4}, nil), frame.DropNotOurIP},
-		{"source", ether.TypeIPv4, packet(ip.Header{Proto: 1, Src: netip.MustParseAddr("224.0.0.1"), Dst: nic4}, nil), frame.DropSource},
-		{"source route", ether.TypeIPv4, packet(ip.Header{Proto: 1, Src: peer4, Dst: nic4, Options: []byte{131, 3, 4, 0}}, nil), frame.DropIPOptions},
-		{"oversize", ether.TypeIPv4, packet(ip.Header{Proto: 1, Src: peer4, Dst: nic4}, make([]byte, 1481)), frame.DropOversize},
+		{"IP checksum", ether.TypeIPv4, flip(echo(), 8), drop.IPChecksum},
+		{"ICMP checksum", ether.TypeIPv4, flip(echo(), 30), drop.L4Checksum},
+		{"cut off", ether.TypeIPv4, echo()[:30], drop.Truncated},
+		{"version", ether.TypeIPv6, echo(), drop.Malformed},
+		{"EtherType", 0x1234, echo(), drop.EtherType},
+		{"protocol", ether.TypeIPv4, packet(ip.Header{Proto: 200, Src: peer4, Dst: nic4}, nil), drop.IPProtocol},
+		{"another host", ether.TypeIPv4, packet(ip.Header{Proto: 1, Src: peer4, Dst: peer4}, nil), drop.NotOurIP},
+		{"source", ether.TypeIPv4, packet(ip.Header{Proto: 1, Src: netip.MustParseAddr("224.0.0.1"), Dst: nic4}, nil), drop.Source},
+		{"source route", ether.TypeIPv4, packet(ip.Header{Proto: 1, Src: peer4, Dst: nic4, Options: []byte{131, 3, 4, 0}}, nil), drop.IPOptions},
+		{"oversize", ether.TypeIPv4, packet(ip.Header{Proto: 1, Src: peer4, Dst: nic4}, make([]byte, 1481)), drop.Oversize},
 		{"ND from off the link", ether.TypeIPv6, packet(ip.Header{Proto: 58, TTL: 254, Src: peer6, Dst: nic6},
-			icmpBytes((&icmp.Neighbor{Target: nic6}).Message(icmp.NeighborSolicitation, nil), peer6, nic6)), frame.DropMalformed},
+			icmpBytes((&icmp.Neighbor{Target: nic6}).Message(icmp.NeighborSolicitation, nil), peer6, nic6)), drop.Malformed},
 		{"router advertisement", ether.TypeIPv6, packet(ip.Header{Proto: 58, TTL: 255, Src: peer6, Dst: nic6},
-			icmpBytes((&icmp.Router{}).Message(icmp.RouterAdvertisement, nil), peer6, nic6)), frame.DropUnused},
-		{"TCP checksum", ether.TypeIPv4, flip(segment(peer4, nic4, tcp.Header{SrcPort: 5, DstPort: 6, Flags: tcp.SYN}, nil), 24), frame.DropL4Checksum},
-		{"UDP checksum", ether.TypeIPv4, packet(ip.Header{Proto: 17, Src: peer4, Dst: nic4}, []byte{0, 5, 0, 6, 0, 8, 1, 1}), frame.DropL4Checksum},
-		{"TCP to a group", ether.TypeIPv6, packet(ip.Header{Proto: 6, Src: peer6, Dst: allNodes}, make([]byte, 20)), frame.DropSource},
-		{"ARP", ether.TypeARP, make([]byte, 28), frame.DropMalformed},
+			icmpBytes((&icmp.Router{}).Message(icmp.RouterAdvertisement, nil), peer6, nic6)), drop.Unused},
+		{"TCP checksum", ether.TypeIPv4, flip(segment(peer4, nic4, tcp.Header{SrcPort: 5, DstPort: 6, Flags: tcp.SYN}, nil), 24), drop.L4Checksum},
+		{"UDP checksum", ether.TypeIPv4, packet(ip.Header{Proto: 17, Src: peer4, Dst: nic4}, []byte{0, 5, 0, 6, 0, 8, 1, 1}), drop.L4Checksum},
+		{"TCP to a group", ether.TypeIPv6, packet(ip.Header{Proto: 6, Src: peer6, Dst: allNodes}, make([]byte, 20)), drop.Source},
+		{"ARP", ether.TypeARP, make([]byte, 28), drop.Malformed},
 	} {
 		w, n, s := pair(t, Config{})
 		s.transmit(n.dev.cfg.MAC, c.typ, c.packet)

@@ -1,6 +1,10 @@
 package nic
 
-import "tapir/wire/frame"
+import (
+	"tapir/nic/msglog"
+	"tapir/wire/drop"
+	"tapir/wire/frame"
+)
 
 // queueFrames bounds the frames that wait in a port for its link.
 const queueFrames = 256
@@ -54,13 +58,13 @@ func (p *port) waiting() int { return len(p.queue) - p.head }
 func (d *Device) send(p *port, o outgoing) {
 	switch {
 	case p.closed:
-		d.dropOut(p, o, frame.DropLink)
+		d.dropOut(p, o, drop.Link)
 	case d.polling && p.waiting() == 0 && p.link.Room() > 0:
 		d.transmit(p, o)
 	case p.waiting() < queueFrames:
 		p.queue = append(p.queue, o.kept())
 	default:
-		d.dropOut(p, o, frame.DropTxQueue)
+		d.dropOut(p, o, drop.TxQueue)
 	}
 }
 
@@ -71,7 +75,7 @@ func (d *Device) flush(p *port) {
 		p.queue[p.head] = outgoing{}
 		p.head++
 		if p.closed {
-			d.dropOut(p, o, frame.DropLink)
+			d.dropOut(p, o, drop.Link)
 		} else {
 			d.transmit(p, o)
 		}
@@ -117,7 +121,7 @@ func (d *Device) transmit(p *port, o outgoing) {
 // turn takes a frame that the PHY turns back.
 func (d *Device) turn(p *port, f *frame.Frame) {
 	if len(p.turned) >= queueFrames {
-		d.drops.Count(frame.DropTxQueue)
+		d.drops.Count(drop.TxQueue)
 		f.Release()
 		return
 	}
@@ -147,7 +151,7 @@ func (d *Device) dropOut(p *port, o outgoing, r frame.DropReason) {
 
 // trace hands a frame that passes or fails to pass a port to the tracer.
 func (d *Device) trace(p *port, dir frame.Direction, f *frame.Frame, notes []frame.Note, drop frame.DropReason) {
-	if drop != frame.DropNone && d.log.On(frame.LogDrop) {
+	if drop != frame.DropNone && d.log.On(msglog.Drop) {
 		d.logDrop(p, dir, f.Bytes(), drop)
 	}
 	if d.tracer == nil {

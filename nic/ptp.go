@@ -11,6 +11,7 @@ import (
 	"tapir/ptp/mgmt"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -176,7 +177,7 @@ func (d *Device) ptpIn() (verdict, bool) {
 	}
 	switch {
 	case errors.Is(err, transport.ErrChecksum):
-		return d.drop(frame.DropL4Checksum), true
+		return d.drop(drop.L4Checksum), true
 	case err != nil || p.Kind != i.port.Kind:
 		return 0, false
 	}

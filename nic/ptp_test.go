@@ -12,6 +12,7 @@ import (
 	"tapir/ptp/mgmt"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -137,7 +138,7 @@ func TestPTPWithoutInstance(t *testing.T) {
 	w, master, slave := ptpPair(t)
 	master.startPTP(func(c *PTPConfig) { c.Ports[0].DelayMechanism = msg.DelayP2P })
 	w.run(3 * time.Second)
-	if len(slave.drops) == 0 || slave.drops[0].Drop != frame.DropNotOurMAC {
+	if len(slave.drops) == 0 || slave.drops[0].Drop != drop.NotOurMAC {
 		t.Errorf("%d drops", len(slave.drops))
 	}
 }

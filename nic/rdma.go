@@ -8,6 +8,7 @@ import (
 	"tapir/nic/al"
 	"tapir/nic/cm"
 	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/msglog"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -90,7 +91,7 @@ func (d *Device) portMoved(open bool) {
 	if open {
 		state = "up"
 	}
-	d.log.Say(frame.Notice, frame.LogLink, "link is %s", state)
+	d.log.Say(msglog.Notice, msglog.Link, "link is %s", state)
 }
 
 // setGIDs makes the port's GID table follow the addresses.
@@ -132,7 +133,7 @@ func (d *Device) LinkDown(now frame.Time) {
 // destroying still work.
 func (d *Device) Fail(why error, now frame.Time) {
 	d.now = now
-	d.log.Say(frame.Err, frame.LogCmd, "device failed: %v", why)
+	d.log.Say(msglog.Err, msglog.Cmd, "device failed: %v", why)
 	d.Verbs.Fail(why)
 	d.CM.Remove(now)
 }
@@ -146,7 +147,7 @@ func (d *Device) AddAddr(p netip.Prefix, now frame.Time) error {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
 	d.readdress(cfg.Addrs)
-	d.log.Say(frame.Info, frame.LogCmd, "address %v added", p)
+	d.log.Say(msglog.Info, msglog.Cmd, "address %v added", p)
 	if d.host.link == nil && !d.wire.closed {
 		d.announceOne(p.Addr())
 	}
@@ -167,7 +168,7 @@ func (d *Device) RemoveAddr(a netip.Addr, now frame.Time) error {
 		}
 	}
 	d.readdress(slices.Delete(slices.Clone(d.cfg.Addrs), i, i+1))
-	d.log.Say(frame.Info, frame.LogCmd, "address %v removed", a)
+	d.log.Say(msglog.Info, msglog.Cmd, "address %v removed", a)
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
 	"tapir/wire/arp"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -190,7 +191,7 @@ func TestRDMABetweenTwoNICs(t *testing.T) {
 				exercise(w, client, server, n)
 			}
 			for _, r := range append(a.drops, b.drops...) {
-				if r.Drop != frame.DropNotOurMAC { // multicast for the other one
+				if r.Drop != drop.NotOurMAC { // multicast for the other one
 					t.Errorf("drop: %v", r.Drop)
 				}
 			}

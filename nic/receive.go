@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net/netip"
 
+	"tapir/nic/nicdrop"
 	"tapir/wire/arp"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -61,7 +63,7 @@ func (d *Device) Receive(p frame.Port, frames []*frame.Frame, now frame.Time) {
 		case p == frame.Host:
 			d.receiveHost(f)
 		case d.wire.looped: // whose receiver hears only its own transmitter
-			d.drops.Count(frame.DropPort)
+			d.drops.Count(nicdrop.Port)
 			f.Release()
 		default:
 			d.receiveWire(f)
@@ -93,8 +95,8 @@ func (d *Device) receiveHost(f *frame.Frame) {
 	}
 	d.arrived(&d.host, f)
 	if d.engineOwns(f.Bytes()) {
-		d.drops.Count(frame.DropOwned)
-		d.trace(&d.host, frame.Inbound, f, nil, frame.DropOwned)
+		d.drops.Count(nicdrop.Owned)
+		d.trace(&d.host, frame.Inbound, f, nil, nicdrop.Owned)
 		f.Release()
 		return
 	}
@@ -117,8 +119,8 @@ func (d *Device) engineOwns(b []byte) bool {
 func (d *Device) receiveWire(f *frame.Frame) {
 	d.arrived(&d.wire, f)
 	if d.wire.closed {
-		d.drops.Count(frame.DropPort)
-		d.trace(&d.wire, frame.Inbound, f, nil, frame.DropPort)
+		d.drops.Count(nicdrop.Port)
+		d.trace(&d.wire, frame.Inbound, f, nil, nicdrop.Port)
 		d.wake(f.Bytes())
 		f.Release()
 		return
@@ -199,16 +201,16 @@ func (d *Device) refuse(r frame.DropReason) verdict {
 func (d *Device) etherIn(b []byte) verdict {
 	h, n, err := ether.Parse(b)
 	if err != nil {
-		return d.refuse(frame.DropTruncated)
+		return d.refuse(drop.Truncated)
 	}
 	d.in.eth = h
 	switch {
 	case h.Src.IsMulticast():
-		return d.refuse(frame.DropSource)
+		return d.refuse(drop.Source)
 	case !d.ourVLAN(&h):
-		return d.refuse(frame.DropWrongVLAN)
+		return d.refuse(drop.WrongVLAN)
 	case !d.ourStation(h.Dst):
-		return d.refuse(frame.DropNotOurMAC)
+		return d.refuse(drop.NotOurMAC)
 	}
 	switch h.Type {
 	case ether.TypePTP:
@@ -222,7 +224,7 @@ func (d *Device) etherIn(b []byte) verdict {
 	case ether.TypeLoopback:
 		return d.loopbackIn(b[n:])
 	}
-	return d.refuse(frame.DropEtherType)
+	return d.refuse(drop.EtherType)
 }
 
 // ourVLAN reports whether the frame's tags are those of our VLAN; an untagged
@@ -259,9 +261,9 @@ func (d *Device) arpIn(b []byte) verdict {
 	case err != nil:
 		return d.refuse(parseDrop(err))
 	case p.SenderMAC == d.cfg.MAC:
-		return d.refuse(frame.DropUnused) // our own, come back
+		return d.refuse(drop.Unused) // our own, come back
 	case p.SenderMAC.IsMulticast() || p.SenderMAC.IsZero():
-		return d.refuse(frame.DropSource)
+		return d.refuse(drop.Source)
 	}
 	forUs := d.isLocal(p.TargetIP)
 	switch {
@@ -301,15 +303,15 @@ func (d *Device) ipIn(b []byte) verdict {
 	in.packet = b[:h.HeaderLen()+len(body)]
 	switch {
 	case (h.Version == 4) != (in.eth.Type == ether.TypeIPv4):
-		return d.refuse(frame.DropMalformed)
+		return d.refuse(drop.Malformed)
 	case len(in.packet) > d.cfg.MTU && in.off.GSO == frame.GSONone:
-		return d.refuse(frame.DropOversize)
+		return d.refuse(drop.Oversize)
 	case h.SourceRouted():
-		return d.refuse(frame.DropIPOptions)
+		return d.refuse(drop.IPOptions)
 	case !validSource(h.Src):
-		return d.refuse(frame.DropSource)
+		return d.refuse(drop.Source)
 	case !d.forUs(h.Dst):
-		return d.refuse(frame.DropNotOurIP)
+		return d.refuse(drop.NotOurIP)
 	case h.IsFragment():
 		return d.fragmentIn()
 	}
@@ -355,16 +357,16 @@ func (d *Device) upper() verdict {
 	case h.Proto == ip.ProtoUDP:
 		return d.udpIn()
 	}
-	return d.refuse(frame.DropIPProtocol)
+	return d.refuse(drop.IPProtocol)
 }
 
 func (d *Device) tcpIn() verdict {
 	in := &d.in
 	if len(in.body) < tcp.HeaderLen {
-		return d.refuse(frame.DropTruncated)
+		return d.refuse(drop.Truncated)
 	}
 	if in.ip.Dst.IsMulticast() || in.eth.Dst.IsMulticast() || in.ip.Src.IsUnspecified() {
-		return d.refuse(frame.DropSource) // RFC 1122 section 4.2.3.10
+		return d.refuse(drop.Source) // RFC 1122 section 4.2.3.10
 	}
 	if d.host.link != nil {
 		remote := netip.AddrPortFrom(in.ip.Src, binary.BigEndian.Uint16(in.body))
@@ -378,7 +380,7 @@ func (d *Device) tcpIn() verdict {
 		return consumed
 	}
 	d.toe.Reset(&in.ip, in.body)
-	return d.drop(frame.DropNoListener)
+	return d.drop(drop.NoListener)
 }
 
 // udpIn answers that nothing listens: the only UDP service in the NIC is PTP.
@@ -391,17 +393,17 @@ func (d *Device) udpIn() verdict {
 		return toHost
 	}
 	if len(in.body) < 8 {
-		return d.drop(frame.DropTruncated)
+		return d.drop(drop.Truncated)
 	}
 	if !d.udpChecksumOK() {
-		return d.drop(frame.DropL4Checksum)
+		return d.drop(drop.L4Checksum)
 	}
 	if in.ip.Version == 4 {
 		d.sendError(icmp.Unreachable4, icmp.PortUnreachable4)
 	} else {
 		d.sendError(icmp.Unreachable6, icmp.PortUnreachable6)
 	}
-	return d.drop(frame.DropNoListener)
+	return d.drop(drop.NoListener)
 }
 
 // udpChecksumOK verifies the checksum of a UDP datagram, unless the datagram
@@ -418,9 +420,9 @@ func (d *Device) udpChecksumOK() bool {
 func parseDrop(err error) frame.DropReason {
 	switch {
 	case errors.Is(err, ip.ErrTruncated), errors.Is(err, arp.ErrTruncated), errors.Is(err, icmp.ErrTruncated):
-		return frame.DropTruncated
+		return drop.Truncated
 	case errors.Is(err, ip.ErrChecksum):
-		return frame.DropIPChecksum
+		return drop.IPChecksum
 	}
-	return frame.DropMalformed
+	return drop.Malformed
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
 	"tapir/wire/ip"
@@ -29,13 +30,13 @@ func (d *Device) redirectIn(m *icmp.Message) verdict {
 	in := &d.in
 	r, err := m.Redirect()
 	if err != nil {
-		return d.refuse(frame.DropMalformed)
+		return d.refuse(drop.Malformed)
 	}
 	if in.ip.Version == 6 && in.ip.TTL != icmp.NDHopLimit {
-		return d.refuse(frame.DropMalformed) // came from off the link
+		return d.refuse(drop.Malformed) // came from off the link
 	}
 	if in.ip.Src != d.nextHop(r.Dst) || !d.mayHop(&r) || !d.quotesOurs(r.Packet) {
-		return d.refuse(frame.DropUnused)
+		return d.refuse(drop.Unused)
 	}
 	d.setRedirect(redirect{r.Dst, r.Hop, d.now.Add(redirectLife)})
 	if d.host.link != nil {

@@ -3,7 +3,9 @@ package nic
 import (
 	"net/netip"
 
+	"tapir/nic/nicdrop"
 	"tapir/wire/arp"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -28,7 +30,7 @@ type toeOutput struct{ d *Device }
 func (o toeOutput) Transmit(f *frame.Frame, dst netip.Addr) {
 	notes, _ := o.d.notes.Take()
 	if c := o.d.coupled; c != nil && c.states[0] == EngineFailed {
-		o.d.dropOut(&o.d.wire, outgoing{f: f, notes: notes}, frame.DropEngine)
+		o.d.dropOut(&o.d.wire, outgoing{f: f, notes: notes}, nicdrop.Engine)
 		return
 	}
 	o.d.output(outgoing{f: f, notes: notes, offloaded: true}, dst)
@@ -51,7 +53,7 @@ func (d *Device) output(o outgoing, dst netip.Addr) {
 	hop := d.nextHop(dst)
 	if !hop.IsValid() {
 		d.unreachable(o.f.Bytes())
-		d.dropOut(&d.wire, o, frame.DropNoRoute)
+		d.dropOut(&d.wire, o, drop.NoRoute)
 		return
 	}
 	d.toNeighbor(o, hop)
@@ -139,7 +141,7 @@ func (d *Device) link(o outgoing, dst ether.Addr, typ uint16) {
 func (d *Device) get(size int) *frame.Frame {
 	f := d.pool.Get(size)
 	if f == nil {
-		d.drops.Count(frame.DropNoBuffer)
+		d.drops.Count(drop.NoBuffer)
 	}
 	return f
 }

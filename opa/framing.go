@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/geneve"
@@ -125,7 +126,7 @@ func putOuter(b []byte, dst, src LID, typ uint16) {
 func (f Framing) Wrap(fr *frame.Frame, fabric uint16) frame.DropReason {
 	n := f.overhead()
 	if fr.Headroom() < n {
-		return frame.DropNoBuffer
+		return drop.NoBuffer
 	}
 	p := Packet(fr.Bytes())
 	switch f {
@@ -149,7 +150,7 @@ func (f Framing) Wrap(fr *frame.Frame, fabric uint16) frame.DropReason {
 // DropNoBuffer if f has not MaxOverhead octets of headroom.
 func (f Framing) Wrap9B(fr *frame.Frame) frame.DropReason {
 	if fr.Headroom() < f.overhead() {
-		return frame.DropNoBuffer
+		return drop.NoBuffer
 	}
 	p := Packet9B(fr.Bytes())
 	if f == FramingGeneve {
@@ -201,7 +202,7 @@ func outerIP(l LID, first byte) netip.Addr {
 func Unwrap(fr *frame.Frame) (Format, frame.DropReason) {
 	b := fr.Bytes()
 	if len(b) < ether.HeaderLen {
-		return 0, frame.DropTruncated
+		return 0, drop.Truncated
 	}
 	in := carried{at: ether.HeaderLen, n: len(b) - ether.HeaderLen}
 	switch binary.BigEndian.Uint16(b[12:]) {
@@ -213,7 +214,7 @@ func Unwrap(fr *frame.Frame) (Format, frame.DropReason) {
 	case ether.TypeIPv4:
 		in = unwrapGeneve(b[ether.HeaderLen:])
 	default:
-		in.drop = frame.DropEtherType
+		in.drop = drop.EtherType
 	}
 	if in.drop != frame.DropNone {
 		return 0, in.drop
@@ -235,14 +236,14 @@ func unwrapNSH(b []byte) carried {
 	h, metadata, payload, err := nsh.Parse(b)
 	switch {
 	case err == nsh.ErrTruncated:
-		return carried{drop: frame.DropTruncated}
+		return carried{drop: drop.Truncated}
 	case err != nil || h.OAM || h.Next != nsh.NextEthernet:
-		return carried{drop: frame.DropMalformed}
+		return carried{drop: drop.Malformed}
 	}
 	t, value, rest, err := nsh.ParseTLV(metadata)
 	if err != nil || t.Class != MetadataClass || t.Type != MetadataType || t.Length != HeaderLen || len(rest) != 0 ||
 		uint16(h.Path)&vESWMask != l4VESW(value) {
-		return carried{drop: frame.DropMalformed}
+		return carried{drop: drop.Malformed}
 	}
 	return carried{at: nshOverhead, n: HeaderLen + len(payload)}
 }
@@ -255,24 +256,24 @@ func unwrapGeneve(b []byte) carried {
 	outer, datagram, err := ip.Parse(b)
 	switch {
 	case err == ip.ErrChecksum:
-		return carried{drop: frame.DropIPChecksum}
+		return carried{drop: drop.IPChecksum}
 	case err == ip.ErrTruncated:
-		return carried{drop: frame.DropTruncated}
+		return carried{drop: drop.Truncated}
 	case err != nil:
-		return carried{drop: frame.DropMalformed}
+		return carried{drop: drop.Malformed}
 	case outer.IsFragment():
-		return carried{drop: frame.DropFragment}
+		return carried{drop: drop.Fragment}
 	case outer.Proto != ip.ProtoUDP:
-		return carried{drop: frame.DropIPProtocol}
+		return carried{drop: drop.IPProtocol}
 	}
 	u, tunnel, err := udp.Parse(datagram)
 	switch {
 	case err != nil:
-		return carried{drop: frame.DropMalformed}
+		return carried{drop: drop.Malformed}
 	case u.Dst != geneve.Port:
-		return carried{drop: frame.DropNoListener}
+		return carried{drop: drop.NoListener}
 	case u.Checksum != 0 && ip.Checksum(datagram, ip.PseudoSum(outer.Src, outer.Dst, ip.ProtoUDP, len(datagram))) != 0:
-		return carried{drop: frame.DropL4Checksum}
+		return carried{drop: drop.L4Checksum}
 	}
 	in := geneveContent(tunnel)
 	in.at += ether.HeaderLen + outer.HeaderLen() + udp.HeaderLen
@@ -285,16 +286,16 @@ func geneveContent(tunnel []byte) carried {
 	h, options, inner, err := geneve.Parse(tunnel)
 	switch {
 	case err != nil || h.Control:
-		return carried{drop: frame.DropMalformed}
+		return carried{drop: drop.Malformed}
 	case h.Protocol == EtherType9B && len(options) == 0:
 		return carried{format: Format9B, at: geneve.HeaderLen, n: len(inner)}
 	case h.Protocol != geneve.TypeEthernet:
-		return carried{drop: frame.DropEtherType}
+		return carried{drop: drop.EtherType}
 	}
 	o, data, rest, err := geneve.ParseOption(options)
 	if err != nil || o.Class != MetadataClass || o.Type != MetadataType || o.Length != HeaderLen || len(rest) != 0 ||
 		h.VNI != uint32(l4VESW(data)) {
-		return carried{drop: frame.DropMalformed}
+		return carried{drop: drop.Malformed}
 	}
 	return carried{at: geneve.HeaderLen + geneve.OptionHeaderLen, n: HeaderLen + len(inner)}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"testing"
 
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -79,8 +80,8 @@ func TestWrapNeedsHeadroom(t *testing.T) {
 	for framing, need := range map[Framing]int{FramingNSH: nshOverhead, Framing88B5: ether.HeaderLen, FramingGeneve: geneveOverhead} {
 		f := holding(vectors[0].octets(t))
 		f.Prepend(frame.DefaultHeadroom - need + 1)
-		if drop := framing.Wrap(f, 1); drop != frame.DropNoBuffer {
-			t.Errorf("%v: %v", framing, drop)
+		if got := framing.Wrap(f, 1); got != drop.NoBuffer {
+			t.Errorf("%v: %v", framing, got)
 		}
 	}
 }
@@ -94,27 +95,27 @@ func TestUnwrapRefuses(t *testing.T) {
 		value   byte
 		want    frame.DropReason
 	}{
-		{"EtherType", Framing88B5, 13, 0x01, frame.DropEtherType},
-		{"NSH version", FramingNSH, 14, 0x4f, frame.DropMalformed},
-		{"NSH OAM", FramingNSH, 14, 0x2f, frame.DropMalformed},
-		{"NSH length", FramingNSH, 15, 0xc7, frame.DropMalformed},
-		{"NSH longer than the frame", FramingNSH, 15, 0xff, frame.DropTruncated},
-		{"NSH metadata type 1", FramingNSH, 16, 1, frame.DropMalformed},
-		{"NSH next IPv4", FramingNSH, 17, 1, frame.DropMalformed},
-		{"NSH path of another vESW", FramingNSH, 20, 3, frame.DropMalformed},
-		{"metadata class", FramingNSH, 22, 0, frame.DropMalformed},
-		{"metadata length", FramingNSH, 25, 16, frame.DropMalformed},
-		{"IP checksum", FramingGeneve, 24, 0, frame.DropIPChecksum},
-		{"UDP port", FramingGeneve, 36, 0, frame.DropNoListener},
-		{"UDP length", FramingGeneve, 39, 7, frame.DropMalformed},
-		{"UDP checksum", FramingGeneve, 41, 1, frame.DropL4Checksum},
-		{"Geneve version", FramingGeneve, 42, 0x46, frame.DropMalformed},
-		{"Geneve control", FramingGeneve, 43, 0x80, frame.DropMalformed},
-		{"Geneve protocol", FramingGeneve, 45, 0, frame.DropEtherType},
-		{"VNI of another vESW", FramingGeneve, 48, 3, frame.DropMalformed},
-		{"option class", FramingGeneve, 51, 0, frame.DropMalformed},
-		{"option type", FramingGeneve, 52, 0, frame.DropMalformed},
-		{"option length", FramingGeneve, 53, 4, frame.DropMalformed},
+		{"EtherType", Framing88B5, 13, 0x01, drop.EtherType},
+		{"NSH version", FramingNSH, 14, 0x4f, drop.Malformed},
+		{"NSH OAM", FramingNSH, 14, 0x2f, drop.Malformed},
+		{"NSH length", FramingNSH, 15, 0xc7, drop.Malformed},
+		{"NSH longer than the frame", FramingNSH, 15, 0xff, drop.Truncated},
+		{"NSH metadata type 1", FramingNSH, 16, 1, drop.Malformed},
+		{"NSH next IPv4", FramingNSH, 17, 1, drop.Malformed},
+		{"NSH path of another vESW", FramingNSH, 20, 3, drop.Malformed},
+		{"metadata class", FramingNSH, 22, 0, drop.Malformed},
+		{"metadata length", FramingNSH, 25, 16, drop.Malformed},
+		{"IP checksum", FramingGeneve, 24, 0, drop.IPChecksum},
+		{"UDP port", FramingGeneve, 36, 0, drop.NoListener},
+		{"UDP length", FramingGeneve, 39, 7, drop.Malformed},
+		{"UDP checksum", FramingGeneve, 41, 1, drop.L4Checksum},
+		{"Geneve version", FramingGeneve, 42, 0x46, drop.Malformed},
+		{"Geneve control", FramingGeneve, 43, 0x80, drop.Malformed},
+		{"Geneve protocol", FramingGeneve, 45, 0, drop.EtherType},
+		{"VNI of another vESW", FramingGeneve, 48, 3, drop.Malformed},
+		{"option class", FramingGeneve, 51, 0, drop.Malformed},
+		{"option type", FramingGeneve, 52, 0, drop.Malformed},
+		{"option length", FramingGeneve, 53, 4, drop.Malformed},
 	} {
 		f := holding(vectors[0].octets(t))
 		c.framing.Wrap(f, 0x301)
@@ -125,8 +126,8 @@ func TestUnwrapRefuses(t *testing.T) {
 		}
 	}
 	f := holding(make([]byte, 13))
-	if _, drop := Unwrap(f); drop != frame.DropTruncated {
-		t.Errorf("13 octets: %v", drop)
+	if _, got := Unwrap(f); got != drop.Truncated {
+		t.Errorf("13 octets: %v", got)
 	}
 }
 

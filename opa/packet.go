@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"tapir/wire/crc"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -112,12 +113,12 @@ func (h *Header) seal(p []byte, pad int, icrc ICRC) {
 func Encapsulate(f *frame.Frame, h *Header, icrc ICRC) frame.DropReason {
 	n := max(f.Len(), MinFrame)
 	if n > MaxFrame {
-		return frame.DropOversize
+		return drop.Oversize
 	}
 	pad := padding(n)
 	behind := n - f.Len() + pad + TrailerLen
 	if f.Headroom() < HeaderLen || f.Tailroom() < behind {
-		return frame.DropNoBuffer
+		return drop.NoBuffer
 	}
 	clear(f.Extend(behind))
 	f.Prepend(HeaderLen)
@@ -139,23 +140,23 @@ func Parse(b []byte, icrc ICRC) (Packet, frame.DropReason) {
 	p := Packet(b)
 	switch {
 	case len(b) < MinPacket:
-		return nil, frame.DropTruncated
+		return nil, drop.Truncated
 	case p.L2() != l2Type16B:
-		return nil, frame.DropL2
+		return nil, DropL2
 	case p.Length() != len(b):
-		return nil, frame.DropLength
+		return nil, DropLength
 	case p.L4() != L4Ethernet:
-		return nil, frame.DropL4
+		return nil, DropL4
 	case !p.SLID().IsUnicast():
-		return nil, frame.DropSLID
+		return nil, DropSLID
 	case !deliverable(p.DLID(), p.SC()):
-		return nil, frame.DropDLID
+		return nil, DropDLID
 	case !p.trailerOK():
-		return nil, frame.DropTail
+		return nil, DropTail
 	case !p.padOK():
-		return nil, frame.DropPad
+		return nil, DropPad
 	case icrc != ICRCNone && !p.ICRCGood():
-		return nil, frame.DropICRC
+		return nil, DropICRC
 	}
 	return p, frame.DropNone
 }

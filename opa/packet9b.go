@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"tapir/wire/crc"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -103,17 +104,17 @@ func Encapsulate9B(f *frame.Frame, h *Header9B, icrc ICRC) frame.DropReason {
 	payload := f.Len()
 	n := Size9B(payload)
 	if _, ok := h.SLID.To9B(); !ok {
-		return frame.DropSLID
+		return DropSLID
 	}
 	if _, ok := h.DLID.To9B(); !ok {
-		return frame.DropDLID
+		return DropDLID
 	}
 	if n > maxPacket9B {
-		return frame.DropOversize
+		return drop.Oversize
 	}
 	behind := n - HeaderLen9B - payload
 	if f.Headroom() < HeaderLen9B || f.Tailroom() < behind {
-		return frame.DropNoBuffer
+		return drop.NoBuffer
 	}
 	clear(f.Extend(behind))
 	f.Prepend(HeaderLen9B)
@@ -134,21 +135,21 @@ func Parse9B(b []byte, icrc ICRC) (Packet9B, frame.DropReason) {
 	p := Packet9B(b)
 	switch {
 	case len(b) < HeaderLen9B+icrcLen:
-		return nil, frame.DropTruncated
+		return nil, drop.Truncated
 	case b[0]&15 != 0:
-		return nil, frame.DropL2
+		return nil, DropL2
 	case int(binary.BigEndian.Uint16(b[4:])&0xfff)*4 != len(b) || p.pad() > len(b)-HeaderLen9B-icrcLen:
-		return nil, frame.DropLength
+		return nil, DropLength
 	case b[1]&3 != lnhBTH || b[bthAt] != opUDSendOnly || b[bthAt+1]&15 != 0:
-		return nil, frame.DropL4
+		return nil, DropL4
 	case !p.SLID().IsUnicast() && !(p.SLID() == Permissive && p.SC() == SCManagement):
-		return nil, frame.DropSLID
+		return nil, DropSLID
 	case !deliverable(p.DLID(), p.SC()):
-		return nil, frame.DropDLID
+		return nil, DropDLID
 	case !p.padOK():
-		return nil, frame.DropPad
+		return nil, DropPad
 	case icrc != ICRCNone && !p.ICRCGood():
-		return nil, frame.DropICRC
+		return nil, DropICRC
 	}
 	return p, frame.DropNone
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -49,10 +50,10 @@ func TestEncapsulate9BRefuses(t *testing.T) {
 		f    *frame.Frame
 		want frame.DropReason
 	}{
-		{"SLID beyond 16 bits", func(h *Header9B) { h.SLID = 0xc000 }, holding(make([]byte, 64)), frame.DropSLID},
-		{"DLID beyond 16 bits", func(h *Header9B) { h.DLID = 0xf7ffff }, holding(make([]byte, 64)), frame.DropDLID},
-		{"too long", func(*Header9B) {}, holding(make([]byte, 1<<14)), frame.DropOversize},
-		{"no room", func(*Header9B) {}, frame.New(make([]byte, frame.DefaultHeadroom), nil), frame.DropNoBuffer},
+		{"SLID beyond 16 bits", func(h *Header9B) { h.SLID = 0xc000 }, holding(make([]byte, 64)), DropSLID},
+		{"DLID beyond 16 bits", func(h *Header9B) { h.DLID = 0xf7ffff }, holding(make([]byte, 64)), DropDLID},
+		{"too long", func(*Header9B) {}, holding(make([]byte, 1<<14)), drop.Oversize},
+		{"no room", func(*Header9B) {}, frame.New(make([]byte, frame.DefaultHeadroom), nil), drop.NoBuffer},
 	} {
 		h, n := mad9B, c.f.Len()
 		c.with(&h)
@@ -68,28 +69,28 @@ func TestParse9BRefuses(t *testing.T) {
 		with func(b []byte) []byte
 		want frame.DropReason
 	}{
-		{"cut", func(b []byte) []byte { return b[:31] }, frame.DropTruncated},
-		{"word missing", func(b []byte) []byte { return b[:len(b)-4] }, frame.DropLength},
-		{"octet more", func(b []byte) []byte { return append(b, 0) }, frame.DropLength},
-		{"link version", func(b []byte) []byte { b[0] |= 1; return b }, frame.DropL2},
-		{"GRH", func(b []byte) []byte { b[1] |= 1; return b }, frame.DropL4},
-		{"RC SEND", func(b []byte) []byte { b[8] = 4; return b }, frame.DropL4},
-		{"transport version", func(b []byte) []byte { b[9] |= 1; return b }, frame.DropL4},
-		{"SLID 0", func(b []byte) []byte { b[7] = 0; return b }, frame.DropSLID},
-		{"SLID permissive on SC 0", func(b []byte) []byte { b[6], b[7] = 0xff, 0xff; return b }, frame.DropSLID},
-		{"SLID multicast", func(b []byte) []byte { b[6] = 0xc0; return b }, frame.DropSLID},
-		{"DLID 0", func(b []byte) []byte { b[3] = 0; return b }, frame.DropDLID},
-		{"DLID permissive on SC 0", func(b []byte) []byte { b[2], b[3] = 0xff, 0xff; return b }, frame.DropDLID},
-		{"pad", func(b []byte) []byte { b[len(b)-5] = 1; return b }, frame.DropPad},
-		{"ICRC", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, frame.DropICRC},
-		{"SL", func(b []byte) []byte { b[1] ^= 0x10; return b }, frame.DropICRC},
+		{"cut", func(b []byte) []byte { return b[:31] }, drop.Truncated},
+		{"word missing", func(b []byte) []byte { return b[:len(b)-4] }, DropLength},
+		{"octet more", func(b []byte) []byte { return append(b, 0) }, DropLength},
+		{"link version", func(b []byte) []byte { b[0] |= 1; return b }, DropL2},
+		{"GRH", func(b []byte) []byte { b[1] |= 1; return b }, DropL4},
+		{"RC SEND", func(b []byte) []byte { b[8] = 4; return b }, DropL4},
+		{"transport version", func(b []byte) []byte { b[9] |= 1; return b }, DropL4},
+		{"SLID 0", func(b []byte) []byte { b[7] = 0; return b }, DropSLID},
+		{"SLID permissive on SC 0", func(b []byte) []byte { b[6], b[7] = 0xff, 0xff; return b }, DropSLID},
+		{"SLID multicast", func(b []byte) []byte { b[6] = 0xc0; return b }, DropSLID},
+		{"DLID 0", func(b []byte) []byte { b[3] = 0; return b }, DropDLID},
+		{"DLID permissive on SC 0", func(b []byte) []byte { b[2], b[3] = 0xff, 0xff; return b }, DropDLID},
+		{"pad", func(b []byte) []byte { b[len(b)-5] = 1; return b }, DropPad},
+		{"ICRC", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, DropICRC},
+		{"SL", func(b []byte) []byte { b[1] ^= 0x10; return b }, DropICRC},
 		{"as it is", func(b []byte) []byte { return b }, frame.DropNone},
 	} {
 		b := c.with(mad9B.AppendTo(nil, bytes.Repeat([]byte{1}, 41), ICRCv1))
 		if _, drop := Parse9B(b, ICRCv1); drop != c.want {
 			t.Errorf("%s: %v, want %v", c.name, drop, c.want)
 		}
-		if _, drop := Parse9B(b, ICRCNone); c.want == frame.DropICRC && drop != frame.DropNone {
+		if _, drop := Parse9B(b, ICRCNone); c.want == DropICRC && drop != frame.DropNone {
 			t.Errorf("%s, ICRC not checked: %v", c.name, drop)
 		}
 	}
@@ -98,7 +99,7 @@ func TestParse9BRefuses(t *testing.T) {
 func TestPad9BBeyondPacket(t *testing.T) {
 	b := mad9B.AppendTo(nil, nil, ICRCv1)
 	b[9] |= 0x30 // three octets of pad in a packet without payload
-	if _, drop := Parse9B(b, ICRCNone); drop != frame.DropLength {
+	if _, drop := Parse9B(b, ICRCNone); drop != DropLength {
 		t.Error(drop)
 	}
 }

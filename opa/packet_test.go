@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -94,13 +95,13 @@ func TestEncapsulatePadsAndRefuses(t *testing.T) {
 	if drop := Encapsulate(f, &Header{SLID: 1, DLID: 2}, ICRCv1); drop != frame.DropNone || f.Len() != 88 {
 		t.Fatalf("%v, %d octets", drop, f.Len())
 	}
-	p, drop := Parse(f.Bytes(), ICRCv1)
-	if drop != frame.DropNone || len(p.Frame()) != MinFrame || !bytes.Equal(p.Frame()[42:], make([]byte, 18)) {
-		t.Errorf("%v, %x", drop, p.Frame())
+	p, got := Parse(f.Bytes(), ICRCv1)
+	if got != frame.DropNone || len(p.Frame()) != MinFrame || !bytes.Equal(p.Frame()[42:], make([]byte, 18)) {
+		t.Errorf("%v, %x", got, p.Frame())
 	}
 	for want, f := range map[frame.DropReason]*frame.Frame{
-		frame.DropOversize: holding(make([]byte, MaxFrame+1)),
-		frame.DropNoBuffer: frame.New(make([]byte, frame.DefaultHeadroom+10), nil),
+		drop.Oversize: holding(make([]byte, MaxFrame+1)),
+		drop.NoBuffer: frame.New(make([]byte, frame.DefaultHeadroom+10), nil),
 	} {
 		n := f.Len()
 		if drop := Encapsulate(f, &Header{}, ICRCv1); drop != want || f.Len() != n {
@@ -109,8 +110,8 @@ func TestEncapsulatePadsAndRefuses(t *testing.T) {
 	}
 	full := holding(make([]byte, 60))
 	full.Prepend(frame.DefaultHeadroom - HeaderLen + 1)
-	if drop := Encapsulate(full, &Header{}, ICRCv1); drop != frame.DropNoBuffer {
-		t.Errorf("without headroom: %v", drop)
+	if got := Encapsulate(full, &Header{}, ICRCv1); got != drop.NoBuffer {
+		t.Errorf("without headroom: %v", got)
 	}
 }
 
@@ -122,28 +123,28 @@ func TestParseRefuses(t *testing.T) {
 		with func(b []byte) []byte
 		want frame.DropReason
 	}{
-		{"empty", func(b []byte) []byte { return nil }, frame.DropTruncated},
-		{"cut", func(b []byte) []byte { return b[:MinPacket-1] }, frame.DropTruncated},
-		{"quadword missing", func(b []byte) []byte { return b[:len(b)-8] }, frame.DropLength},
-		{"quadword more", func(b []byte) []byte { return append(b, make([]byte, 8)...) }, frame.DropLength},
-		{"octet more", func(b []byte) []byte { return append(b, 0) }, frame.DropLength},
-		{"8B", func(b []byte) []byte { b[7] &^= 0x60; return b }, frame.DropL2},
-		{"9B", func(b []byte) []byte { b[7] |= 0x60; return b }, frame.DropL2},
-		{"L4 FM", func(b []byte) []byte { b[8] = L4FM; return b }, frame.DropL4},
-		{"SLID 0", func(b []byte) []byte { b[0] = 0; return b }, frame.DropSLID},
-		{"SLID multicast", func(b []byte) []byte { b[9] |= 0xf; return b }, frame.DropSLID},
-		{"SLID permissive", func(b []byte) []byte { b[0], b[1], b[2], b[9] = 0xff, 0xff, b[2]|0xf, b[9]|0xf; return b }, frame.DropSLID},
-		{"DLID 0", func(b []byte) []byte { b[4], b[9] = 0, 0; return b }, frame.DropDLID},
-		{"DLID collective", func(b []byte) []byte { b[6] |= 8; return b }, frame.DropDLID},
-		{"DLID multicast on SC 15", func(b []byte) []byte { b[6] |= 0xf0; return b }, frame.DropDLID},
-		{"DLID permissive on SC 0", func(b []byte) []byte { b[4], b[5], b[6] = 0xff, 0xff, 0xf; return b }, frame.DropDLID},
-		{"tail bit", func(b []byte) []byte { b[last] |= 8; return b }, frame.DropTail},
-		{"tail with LT 2", func(b []byte) []byte { b[last] ^= 0xc0; return b }, frame.DropTail},
-		{"pad", func(b []byte) []byte { b[last-5] = 1; return b }, frame.DropPad},
-		{"ICRC", func(b []byte) []byte { b[last-1] ^= 1; return b }, frame.DropICRC},
-		{"payload", func(b []byte) []byte { b[50] ^= 1; return b }, frame.DropICRC},
-		{"P_Key", func(b []byte) []byte { b[11] ^= 0x80; return b }, frame.DropICRC},
-		{"vESW", func(b []byte) []byte { b[18]++; return b }, frame.DropICRC},
+		{"empty", func(b []byte) []byte { return nil }, drop.Truncated},
+		{"cut", func(b []byte) []byte { return b[:MinPacket-1] }, drop.Truncated},
+		{"quadword missing", func(b []byte) []byte { return b[:len(b)-8] }, DropLength},
+		{"quadword more", func(b []byte) []byte { return append(b, make([]byte, 8)...) }, DropLength},
+		{"octet more", func(b []byte) []byte { return append(b, 0) }, DropLength},
+		{"8B", func(b []byte) []byte { b[7] &^= 0x60; return b }, DropL2},
+		{"9B", func(b []byte) []byte { b[7] |= 0x60; return b }, DropL2},
+		{"L4 FM", func(b []byte) []byte { b[8] = L4FM; return b }, DropL4},
+		{"SLID 0", func(b []byte) []byte { b[0] = 0; return b }, DropSLID},
+		{"SLID multicast", func(b []byte) []byte { b[9] |= 0xf; return b }, DropSLID},
+		{"SLID permissive", func(b []byte) []byte { b[0], b[1], b[2], b[9] = 0xff, 0xff, b[2]|0xf, b[9]|0xf; return b }, DropSLID},
+		{"DLID 0", func(b []byte) []byte { b[4], b[9] = 0, 0; return b }, DropDLID},
+		{"DLID collective", func(b []byte) []byte { b[6] |= 8; return b }, DropDLID},
+		{"DLID multicast on SC 15", func(b []byte) []byte { b[6] |= 0xf0; return b }, DropDLID},
+		{"DLID permissive on SC 0", func(b []byte) []byte { b[4], b[5], b[6] = 0xff, 0xff, 0xf; return b }, DropDLID},
+		{"tail bit", func(b []byte) []byte { b[last] |= 8; return b }, DropTail},
+		{"tail with LT 2", func(b []byte) []byte { b[last] ^= 0xc0; return b }, DropTail},
+		{"pad", func(b []byte) []byte { b[last-5] = 1; return b }, DropPad},
+		{"ICRC", func(b []byte) []byte { b[last-1] ^= 1; return b }, DropICRC},
+		{"payload", func(b []byte) []byte { b[50] ^= 1; return b }, DropICRC},
+		{"P_Key", func(b []byte) []byte { b[11] ^= 0x80; return b }, DropICRC},
+		{"vESW", func(b []byte) []byte { b[18]++; return b }, DropICRC},
 		{"as it is", func(b []byte) []byte { return b }, frame.DropNone},
 		{"software's tail", func(b []byte) []byte { b[last] &= 7; return b }, frame.DropNone},
 		{"software's LT", func(b []byte) []byte { b[7] &= 0x7f; return b }, frame.DropNone},
@@ -153,7 +154,7 @@ func TestParseRefuses(t *testing.T) {
 		if drop != c.want || (p == nil) != (drop != frame.DropNone) {
 			t.Errorf("%s: %v, want %v", c.name, drop, c.want)
 		}
-		if _, drop := Parse(b, ICRCNone); c.want == frame.DropICRC && drop != frame.DropNone {
+		if _, drop := Parse(b, ICRCNone); c.want == DropICRC && drop != frame.DropNone {
 			t.Errorf("%s, ICRC not checked: %v", c.name, drop)
 		}
 	}

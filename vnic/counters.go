@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"tapir/opa"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -86,11 +88,11 @@ func (s *Stats) RxErrors() uint64 { return s.RxDrops.Total() + s.UnknownVESW }
 // The parts of the errors that the Linux driver and ERROR_COUNTERS know.
 
 func (s *Stats) TxFIFOErrors() uint64 {
-	return s.TxDrops[frame.DropTxQueue] + s.TxDrops[frame.DropNoBuffer]
+	return s.TxDrops[drop.TxQueue] + s.TxDrops[drop.NoBuffer]
 }
-func (s *Stats) TxCarrierErrors() uint64 { return s.TxDrops[frame.DropPort] }
+func (s *Stats) TxCarrierErrors() uint64 { return s.TxDrops[opa.DropPort] }
 func (s *Stats) RxFIFOErrors() uint64 {
-	return s.RxDrops[frame.DropHostQueue] + s.RxDrops[frame.DropNoBuffer]
+	return s.RxDrops[drop.HostQueue] + s.RxDrops[drop.NoBuffer]
 }
 
 // Counter is one number with its name.
@@ -115,11 +117,11 @@ func (s *Stats) Counters() []Counter {
 	list = append(list,
 		Counter{"rx_fifo_errors", s.RxFIFOErrors()}, Counter{"rx_length_errors", 0},
 		Counter{"tx_fifo_errors", s.TxFIFOErrors()}, Counter{"tx_carrier_errors", s.TxCarrierErrors()},
-		Counter{"tx_dlid_zero", s.TxDrops[frame.DropNoDLID]}, Counter{"tx_drop_state", s.TxDrops[frame.DropState]},
-		Counter{"rx_drop_state", s.RxDrops[frame.DropState]},
-		Counter{"rx_oversize", s.RxDrops[frame.DropOversize]}, Counter{"rx_runt", s.RxDrops[frame.DropRunt]},
+		Counter{"tx_dlid_zero", s.TxDrops[opa.DropNoDLID]}, Counter{"tx_drop_state", s.TxDrops[opa.DropState]},
+		Counter{"rx_drop_state", s.RxDrops[opa.DropState]},
+		Counter{"rx_oversize", s.RxDrops[drop.Oversize]}, Counter{"rx_runt", s.RxDrops[opa.DropRunt]},
 		// From here on ours.
-		Counter{"tx_smac_filt", s.TxDrops[frame.DropSpoofed]}, Counter{"rx_bad_veswid", s.UnknownVESW},
+		Counter{"tx_smac_filt", s.TxDrops[opa.DropSpoofed]}, Counter{"rx_bad_veswid", s.UnknownVESW},
 		Counter{"rx_fecn", s.FECN}, Counter{"rx_becn", s.BECN},
 		Counter{"stations_learned", s.Learned}, Counter{"stations_moved", s.Moved}, Counter{"stations_refused", s.NotLearned},
 		Counter{"tx_flooded", s.Flooded}, Counter{"rx_relayed", s.Relayed}, Counter{"tx_answered", s.Answered},
@@ -130,7 +132,7 @@ func (s *Stats) Counters() []Counter {
 		prefix string
 		drops  *frame.Drops
 	}{{"tx_drop_", &s.TxDrops}, {"rx_drop_", &s.RxDrops}} {
-		for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
+		for r := range frame.DropReasons() {
 			if possible[r] {
 				list = append(list, Counter{way.prefix + dropName(r), way.drops[r]})
 			}
@@ -149,11 +151,11 @@ func (w *Way) list(list []Counter, prefix string) []Counter {
 }
 
 // possible are the reasons for which a vport drops.
-var possible = [frame.NumDropReasons]bool{
-	frame.DropTruncated: true, frame.DropNotOurMAC: true, frame.DropTxQueue: true, frame.DropHostQueue: true,
-	frame.DropNoBuffer: true, frame.DropOversize: true, frame.DropSource: true, frame.DropPort: true,
-	frame.DropPKey: true, frame.DropLooped: true, frame.DropSpoofed: true, frame.DropRunt: true,
-	frame.DropStorm: true, frame.DropState: true, frame.DropNoDLID: true, frame.DropShare: true,
+var possible = [frame.MaxDropReasons]bool{
+	drop.Truncated: true, drop.NotOurMAC: true, drop.TxQueue: true, drop.HostQueue: true,
+	drop.NoBuffer: true, drop.Oversize: true, drop.Source: true, opa.DropPort: true,
+	opa.DropPKey: true, opa.DropLooped: true, opa.DropSpoofed: true, opa.DropRunt: true,
+	opa.DropStorm: true, opa.DropState: true, opa.DropNoDLID: true, opa.DropShare: true,
 }
 
 // dropName is the counter's name for reason r: "host_queue_full".

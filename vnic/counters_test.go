@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/opa"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -97,17 +99,20 @@ func TestCounterMeaning(t *testing.T) {
 // do not; the names of the errors are those of the reasons.
 func TestCounterErrors(t *testing.T) {
 	var s Stats
-	for r := range frame.NumDropReasons {
-		s.RxDrops[r], s.TxDrops[r] = 1<<r, 1<<r
+	bits, all := map[frame.DropReason]uint64{}, uint64(0)
+	for r := range frame.DropReasons() {
+		bits[r] = 2 << len(bits)
+		all += bits[r]
+		s.RxDrops[r], s.TxDrops[r] = bits[r], bits[r]
 	}
 	s.UnknownVESW = 1 << 60
 	for name, want := range map[string]uint64{
-		"rx_fifo_errors": 1<<frame.DropHostQueue | 1<<frame.DropNoBuffer, "tx_fifo_errors": 1<<frame.DropTxQueue | 1<<frame.DropNoBuffer,
-		"tx_carrier_errors": 1 << frame.DropPort, "tx_dlid_zero": 1 << frame.DropNoDLID, "tx_drop_state": 1 << frame.DropState,
-		"rx_drop_state": 1 << frame.DropState, "rx_oversize": 1 << frame.DropOversize, "rx_runt": 1 << frame.DropRunt,
-		"tx_smac_filt": 1 << frame.DropSpoofed, "rx_bad_veswid": 1 << 60, "rx_length_errors": 0,
-		"tx_errors": 1<<frame.NumDropReasons - 2, "rx_errors": 1<<frame.NumDropReasons - 2 + 1<<60,
-		"tx_drop_storm_limit": 1 << frame.DropStorm, "rx_drop_p_key": 1 << frame.DropPKey, "rx_drop_looped_back": 1 << frame.DropLooped,
+		"rx_fifo_errors": bits[drop.HostQueue] | bits[drop.NoBuffer], "tx_fifo_errors": bits[drop.TxQueue] | bits[drop.NoBuffer],
+		"tx_carrier_errors": bits[opa.DropPort], "tx_dlid_zero": bits[opa.DropNoDLID], "tx_drop_state": bits[opa.DropState],
+		"rx_drop_state": bits[opa.DropState], "rx_oversize": bits[drop.Oversize], "rx_runt": bits[opa.DropRunt],
+		"tx_smac_filt": bits[opa.DropSpoofed], "rx_bad_veswid": 1 << 60, "rx_length_errors": 0,
+		"tx_errors": all, "rx_errors": all + 1<<60,
+		"tx_drop_storm_limit": bits[opa.DropStorm], "rx_drop_p_key": bits[opa.DropPKey], "rx_drop_looped_back": bits[opa.DropLooped],
 	} {
 		if got := value(s, name); got != want {
 			t.Errorf("%s is %#x, want %#x", name, got, want)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tapir/opa"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -52,19 +53,19 @@ func TestReceiveDrops(t *testing.T) {
 		}{
 			{"good", opa.Header{SLID: 6}, eth(h.mac, at6, 60, 0), 0},
 			{"1518 octets", opa.Header{SLID: 6}, tagged(h.mac, far, 1, 1518), 0},
-			{"oversize", opa.Header{SLID: 6}, eth(h.mac, far, 1519, 0), frame.DropOversize},
-			{"runt", opa.Header{SLID: 6}, eth(h.mac, far, 59, 0), frame.DropRunt},
+			{"oversize", opa.Header{SLID: 6}, eth(h.mac, far, 1519, 0), drop.Oversize},
+			{"runt", opa.Header{SLID: 6}, eth(h.mac, far, 59, 0), opa.DropRunt},
 			{"limited member", opa.Header{SLID: 6, PKey: 0x0001}, eth(h.mac, far, 60, 0), 0},
-			{"our address", opa.Header{SLID: 6}, eth(h.mac, h.mac, 60, 0), frame.DropSpoofed},
-			{"group as source", opa.Header{SLID: 6}, eth(h.mac, ether.Broadcast, 60, 0), frame.DropSource},
-			{"no source", opa.Header{SLID: 6}, eth(h.mac, ether.Addr{}, 60, 0), frame.DropSource},
-			{"LMAC from elsewhere", opa.Header{SLID: 7}, eth(h.mac, at6, 60, 0), frame.DropSpoofed},
-			{"source entry from elsewhere", opa.Header{SLID: 6}, eth(h.mac, ether.Addr{0, 0, 0, 0, 0, 9}, 60, 0), frame.DropSpoofed},
+			{"our address", opa.Header{SLID: 6}, eth(h.mac, h.mac, 60, 0), opa.DropSpoofed},
+			{"group as source", opa.Header{SLID: 6}, eth(h.mac, ether.Broadcast, 60, 0), drop.Source},
+			{"no source", opa.Header{SLID: 6}, eth(h.mac, ether.Addr{}, 60, 0), drop.Source},
+			{"LMAC from elsewhere", opa.Header{SLID: 7}, eth(h.mac, at6, 60, 0), opa.DropSpoofed},
+			{"source entry from elsewhere", opa.Header{SLID: 6}, eth(h.mac, ether.Addr{0, 0, 0, 0, 0, 9}, 60, 0), opa.DropSpoofed},
 			{"source entry", opa.Header{SLID: 9}, eth(h.mac, ether.Addr{0, 0, 0, 0, 0, 9}, 60, 0), 0},
 			{"source entry for any LID", opa.Header{SLID: 6}, eth(h.mac, ether.Addr{0, 0, 0, 0, 0, 8}, 60, 0), 0},
-			{"not our station", opa.Header{SLID: 6}, eth(far, far, 60, 0), frame.DropNotOurMAC},
+			{"not our station", opa.Header{SLID: 6}, eth(far, far, 60, 0), drop.NotOurMAC},
 			{"broadcast", opa.Header{SLID: 6, DLID: group}, eth(ether.Broadcast, far, 60, 0), 0},
-			{"broadcast too soon", opa.Header{SLID: 6, DLID: group}, eth(ether.Broadcast, far, 60, 0), frame.DropStorm},
+			{"broadcast too soon", opa.Header{SLID: 6, DLID: group}, eth(ether.Broadcast, far, 60, 0), opa.DropStorm},
 		} {
 			if c.header.PKey == 0 {
 				c.header.PKey = 0x8001
@@ -87,12 +88,12 @@ func TestReceiveDrops(t *testing.T) {
 		}
 		must(t, h.nd.SetMAC(far))
 		n.injects(opa.Header{SLID: 6, DLID: 1, PKey: 0x8001, VESW: 2}, eth(at6, far, 60, 0))
-		if d := h.nd.Stats().RxDrops[frame.DropSpoofed]; d != 4 {
+		if d := h.nd.Stats().RxDrops[opa.DropSpoofed]; d != 4 {
 			t.Errorf("an address of our own that carries no LID: %d drops", d)
 		}
 		h.reconfigure(t, func(c *Config) { c.PKey = 0x0001 })
 		n.injects(opa.Header{SLID: 6, DLID: 1, PKey: 0x0001, VESW: 2}, eth(h.mac, far, 60, 0))
-		if d := h.nd.Stats().RxDrops[frame.DropPKey]; d != 1 {
+		if d := h.nd.Stats().RxDrops[opa.DropPKey]; d != 1 {
 			t.Errorf("limited to limited: %d drops", d)
 		}
 		if n := fab.pool.Lent(); n != 0 {
@@ -113,13 +114,13 @@ func TestTransmitDrops(t *testing.T) {
 		}{
 			{"good", eth(far, h.mac, 1514, 0), 0},
 			{"with a tag", tagged(far, h.mac, 1, 1518), 0},
-			{"oversize", eth(far, h.mac, 1519, 0), frame.DropOversize},
-			{"half a header", zeros(13), frame.DropTruncated},
-			{"group as source", eth(far, ether.Broadcast, 60, 0), frame.DropSource},
-			{"unknown station", eth(ether.Addr{0, 1}, h.mac, 60, 0), frame.DropNoDLID},
+			{"oversize", eth(far, h.mac, 1519, 0), drop.Oversize},
+			{"half a header", zeros(13), drop.Truncated},
+			{"group as source", eth(far, ether.Broadcast, 60, 0), drop.Source},
+			{"unknown station", eth(ether.Addr{0, 1}, h.mac, 60, 0), opa.DropNoDLID},
 			{"broadcast", eth(ether.Broadcast, h.mac, 60, 0), 0},
 			{"broadcast", eth(ether.Broadcast, h.mac, 60, 0), 0},
-			{"broadcast too soon", eth(ether.Broadcast, h.mac, 60, 0), frame.DropStorm},
+			{"broadcast too soon", eth(ether.Broadcast, h.mac, 60, 0), opa.DropStorm},
 		} {
 			want := h.nd.Stats().TxDrops
 			h.send(c.b)
@@ -134,8 +135,8 @@ func TestTransmitDrops(t *testing.T) {
 		h.table(t, Entry{MAC: h.mac, Flags: SourceMAC})
 		h.send(eth(far, h.mac, 60, 0))
 		h.send(eth(far, ether.Addr{0, 9}, 60, 0))
-		if s := h.nd.Stats(); s.TxDrops[frame.DropSpoofed] != 1 || s.Tx.Unicast != 3 {
-			t.Errorf("source filter: %d drops, %d sent", s.TxDrops[frame.DropSpoofed], s.Tx.Unicast)
+		if s := h.nd.Stats(); s.TxDrops[opa.DropSpoofed] != 1 || s.Tx.Unicast != 3 {
+			t.Errorf("source filter: %d drops, %d sent", s.TxDrops[opa.DropSpoofed], s.Tx.Unicast)
 		}
 		fab.run()
 		if n := fab.pool.Lent(); n != 0 {
@@ -264,8 +265,8 @@ func TestHostQueue(t *testing.T) {
 	a.send(eth(b.mac, a.mac, 60, 9))
 	fab.run()
 	fab.nodes[1].Remove(0)
-	if s := b.nd.Stats(); s.RxFIFOErrors() != 4 || s.RxDrops[frame.DropState] != 1 || fab.pool.Lent() != 0 {
-		t.Errorf("%d lost, %d at the end, %d frames left", s.RxFIFOErrors(), s.RxDrops[frame.DropState], fab.pool.Lent())
+	if s := b.nd.Stats(); s.RxFIFOErrors() != 4 || s.RxDrops[opa.DropState] != 1 || fab.pool.Lent() != 0 {
+		t.Errorf("%d lost, %d at the end, %d frames left", s.RxFIFOErrors(), s.RxDrops[opa.DropState], fab.pool.Lent())
 	}
 }
 

@@ -107,7 +107,7 @@ func TestForwardingAgainstModel(t *testing.T) {
 			before := h.nd.Stats().TxDrops
 			packets := fab.packets(func() { h.send(b) })
 			if want == 0 {
-				before.Count(frame.DropNoDLID)
+				before.Count(opa.DropNoDLID)
 				if len(packets) != 0 || h.nd.Stats().TxDrops != before {
 					rt.Fatalf("to %v: %d packets, want none", dst, len(packets))
 				}

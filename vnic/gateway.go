@@ -33,7 +33,7 @@ func (n *Netdev) share(entropy uint8) bool {
 // fromNetwork is what a gateway does with a frame of the network behind it.
 func (n *Netdev) fromNetwork(in *inner) frame.DropReason {
 	if !n.share(opa.Entropy(in.flow.Hash)) {
-		return frame.DropShare
+		return opa.DropShare
 	}
 	return frame.DropNone
 }
@@ -43,7 +43,7 @@ func (n *Netdev) fromNetwork(in *inner) frame.DropReason {
 // them one passes on.
 func (n *Netdev) toNetwork(in *inner, p opa.Packet) frame.DropReason {
 	if n.isDefaultPort(p.SLID()) || !p.DLID().IsUnicast() && !n.share(opa.Entropy(in.flow.Hash)) {
-		return frame.DropShare
+		return opa.DropShare
 	}
 	return frame.DropNone
 }

@@ -6,7 +6,6 @@ import (
 
 	"tapir/opa"
 	"tapir/wire/ether"
-	"tapir/wire/frame"
 )
 
 // gateways is a vESW of a station and of two gateways to one network, whose
@@ -52,12 +51,12 @@ func TestGatewaysShare(t *testing.T) {
 			share[one]++
 
 			back := eth(a.mac, lan, 100, uint32(i))
-			before := g[1-one].nd.Stats().TxDrops[frame.DropShare]
+			before := g[1-one].nd.Stats().TxDrops[opa.DropShare]
 			g[0].send(back)
 			g[1].send(back)
 			fab.run()
 			a.wants(t, "answer", back)
-			if n := g[1-one].nd.Stats().TxDrops[frame.DropShare]; n != before+1 {
+			if n := g[1-one].nd.Stats().TxDrops[opa.DropShare]; n != before+1 {
 				t.Fatalf("flow %d came back through the other gateway", i)
 			}
 

@@ -225,7 +225,7 @@ func (n *Netdev) Close() {
 func (n *Netdev) close() {
 	n.wanted = false
 	n.update()
-	n.stats.RxDrops[frame.DropState] += uint64(n.toHost.Discard())
+	n.stats.RxDrops[opa.DropState] += uint64(n.toHost.Discard())
 }
 
 // Opened reports whether the interface is open: the operating system wants it

@@ -66,15 +66,15 @@ func TestStates(t *testing.T) {
 			rx, sent frame.DropReason // what b, what a counts
 		}{
 			{"as it was", func() {}, 1, Forwarding, true, false, 0, 0},
-			{"DROP_ALL", func() { c := cfg; c.ConfigState = DropAll; must(t, b.nd.Configure(c)) }, 0, DropAll, true, true, frame.DropState, 0},
+			{"DROP_ALL", func() { c := cfg; c.ConfigState = DropAll; must(t, b.nd.Configure(c)) }, 0, DropAll, true, true, opa.DropState, 0},
 			{"FORWARDING", func() { must(t, b.nd.Configure(cfg)) }, 1, Forwarding, true, false, 0, 0},
 			{"closed", b.nd.Close, 0, DropAll, true, false, 0, 0},
 			{"open", b.nd.Open, 1, Forwarding, true, false, 0, 0},
 			{"port down", func() { fab.nodes[1].setPort(false) }, 0, Forwarding, false, false, 0, 0},
 			{"port up", func() { fab.nodes[1].setPort(true) }, 1, Forwarding, true, false, 0, 0},
-			{"sender closed", a.nd.Close, 0, Forwarding, true, false, 0, frame.DropState},
+			{"sender closed", a.nd.Close, 0, Forwarding, true, false, 0, opa.DropState},
 			{"sender open", a.nd.Open, 1, Forwarding, true, false, 0, 0},
-			{"sender's port down", func() { fab.nodes[0].setPort(false) }, 0, Forwarding, true, false, 0, frame.DropState},
+			{"sender's port down", func() { fab.nodes[0].setPort(false) }, 0, Forwarding, true, false, 0, opa.DropState},
 			{"sender's port up", func() { fab.nodes[0].setPort(true) }, 1, Forwarding, true, false, 0, 0},
 			{"without vESW", func() { must(t, b.nd.Configure(PowerOn())) }, 0, DropAll, true, true, 0, 0},
 		}

@@ -143,8 +143,8 @@ func TestConservationAndIsolation(t *testing.T) {
 				rt.Fatalf("node %d received %d packets, dropped %d and delivered %d", i, c.RxPackets, c.RxDrops.Total(), delivered)
 			}
 			// What waits when the link goes down is dropped by the port.
-			if left := c.TxPackets + c.TxDrops[frame.DropPort]; sent > left || c.TxPackets > sent {
-				rt.Fatalf("node %d sent %d packets of %d, dropped %d", i, c.TxPackets, sent, c.TxDrops[frame.DropPort])
+			if left := c.TxPackets + c.TxDrops[opa.DropPort]; sent > left || c.TxPackets > sent {
+				rt.Fatalf("node %d sent %d packets of %d, dropped %d", i, c.TxPackets, sent, c.TxDrops[opa.DropPort])
 			}
 		}
 		if n := w.pool.Lent(); n != 0 {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tapir/opa"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -27,7 +28,7 @@ func (n *Netdev) Deliver(p opa.Packet, f *frame.Frame, now frame.Time) frame.Dro
 // still the caller's.
 func (n *Netdev) receive(p opa.Packet, f *frame.Frame, now frame.Time) frame.DropReason {
 	if !n.running {
-		return frame.DropState
+		return opa.DropState
 	}
 	b := p.Frame()
 	if r := n.check(p, b); r != frame.DropNone {
@@ -45,7 +46,7 @@ func (n *Netdev) receive(p opa.Packet, f *frame.Frame, now frame.Time) frame.Dro
 		}
 	}
 	if !p.DLID().IsUnicast() && !n.rxStorm.take(now) {
-		return frame.DropStorm
+		return opa.DropStorm
 	}
 	if n.policy.Learn && n.places(&in, slid) {
 		n.learn(&in, slid, now)
@@ -57,10 +58,10 @@ func (n *Netdev) receive(p opa.Packet, f *frame.Frame, now frame.Time) frame.Dro
 		return frame.DropNone
 	}
 	if n.policy.Filter && !in.flow.Group && !n.ours(&in, now) {
-		return frame.DropNotOurMAC
+		return drop.NotOurMAC
 	}
 	if n.host == nil || n.toHost.Len() >= n.policy.HostQueue {
-		return frame.DropHostQueue
+		return drop.HostQueue
 	}
 	n.stats.Rx.size(len(b))
 	n.stats.Rx.good(in.flow.Group, in.flow.Tagged)
@@ -73,17 +74,17 @@ func (n *Netdev) receive(p opa.Packet, f *frame.Frame, now frame.Time) frame.Dro
 func (n *Netdev) check(p opa.Packet, b []byte) frame.DropReason {
 	switch slid := p.SLID(); {
 	case !opa.PKeyMatch(n.cfg.PKey, p.PKey()):
-		return frame.DropPKey
+		return opa.DropPKey
 	case slid == n.slid || slid == n.port.lower.LID():
-		return frame.DropLooped
+		return opa.DropLooped
 	}
 	switch {
 	case len(b) < opa.MinFrame:
 		n.stats.Rx.size(len(b))
-		return frame.DropRunt
+		return opa.DropRunt
 	case len(b) > n.mtu+encapsulated:
 		n.stats.Rx.size(len(b))
-		return frame.DropOversize
+		return drop.Oversize
 	}
 	return frame.DropNone
 }
@@ -94,16 +95,16 @@ func (n *Netdev) check(p opa.Packet, b []byte) frame.DropReason {
 // from the LID in it.
 func (n *Netdev) fromFabric(in *inner, slid opa.LID) frame.DropReason {
 	if in.src.IsMulticast() || in.src.IsZero() {
-		return frame.DropSource
+		return drop.Source
 	}
 	if in.src == n.mac {
-		return frame.DropSpoofed
+		return opa.DropSpoofed
 	}
 	if m, local := opa.ParseLMAC(in.src); local && m.Names(n.cfg.FabricID, n.cfg.VESWID) && m.LID != slid {
-		return frame.DropSpoofed
+		return opa.DropSpoofed
 	}
 	if lid, named, restricted := n.table.Source(in.src); restricted && named && lid != 0 && lid != slid {
-		return frame.DropSpoofed
+		return opa.DropSpoofed
 	}
 	return frame.DropNone
 }
@@ -153,7 +154,7 @@ func (n *Netdev) ours(in *inner, now frame.Time) bool {
 // has room, or f is an answer that may be lost.
 func (n *Netdev) deliver(f *frame.Frame) {
 	if n.host == nil || !n.toHost.Push(f, n.policy.HostQueue) {
-		n.stats.RxDrops.Count(frame.DropHostQueue)
+		n.stats.RxDrops.Count(drop.HostQueue)
 		f.Release()
 		return
 	}
@@ -168,7 +169,7 @@ func (n *Netdev) deliver(f *frame.Frame) {
 func (n *Netdev) flush(now frame.Time) bool {
 	for n.toHost.Len() > 0 {
 		if n.host == nil {
-			n.stats.RxDrops[frame.DropHostQueue] += uint64(n.toHost.Discard())
+			n.stats.RxDrops[drop.HostQueue] += uint64(n.toHost.Discard())
 			break
 		}
 		if n.host.Room() <= 0 {

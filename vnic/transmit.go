@@ -2,6 +2,7 @@ package vnic
 
 import (
 	"tapir/opa"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -31,14 +32,14 @@ func (n *Netdev) transmit(f *frame.Frame, now frame.Time) (left *frame.Frame, r 
 	n.stats.Tx.size(max(f.Len(), opa.MinFrame))
 	switch {
 	case !n.running:
-		return f, frame.DropState
+		return f, opa.DropState
 	case f.Len() < ether.HeaderLen:
-		return f, frame.DropTruncated
+		return f, drop.Truncated
 	}
 	var in inner
 	in.parse(f.Bytes())
 	if f.Len() > n.mtu+encapsulated {
-		return f, frame.DropOversize
+		return f, drop.Oversize
 	}
 	if r := n.fromHost(&in, now); r != frame.DropNone {
 		return f, r
@@ -58,10 +59,10 @@ func (n *Netdev) transmit(f *frame.Frame, now frame.Time) (left *frame.Frame, r 
 	entropy := opa.Entropy(in.flow.Hash)
 	to := n.destination(&in, entropy, now)
 	if to.lid == 0 {
-		return f, frame.DropNoDLID
+		return f, opa.DropNoDLID
 	}
 	if to.all && !n.txStorm.take(now) {
-		return f, frame.DropStorm
+		return f, opa.DropStorm
 	}
 	sc, vl := n.cfg.QoS.Select(&in.flow)
 	h := opa.Header{
@@ -93,10 +94,10 @@ func (n *Netdev) trace(dir frame.Direction, b []byte, r frame.DropReason, now fr
 // as one of this side.
 func (n *Netdev) fromHost(in *inner, now frame.Time) frame.DropReason {
 	if in.src.IsMulticast() {
-		return frame.DropSource
+		return drop.Source
 	}
 	if _, allowed, _ := n.table.Source(in.src); !allowed {
-		return frame.DropSpoofed
+		return opa.DropSpoofed
 	}
 	if n.policy.Learn && in.src != n.mac {
 		n.learn(in, hostSide, now)
@@ -211,13 +212,13 @@ func spread(mask uint16) (t [flows]uint8) {
 func (n *Netdev) encapsulate(f *frame.Frame, h *opa.Header) (*frame.Frame, frame.DropReason) {
 	icrc := n.port.lower.ICRC()
 	if f.Headroom() >= opa.HeaderLen+opa.MaxOverhead {
-		if r := opa.Encapsulate(f, h, icrc); r != frame.DropNoBuffer {
+		if r := opa.Encapsulate(f, h, icrc); r != drop.NoBuffer {
 			return f, r
 		}
 	}
 	roomy := n.port.pool.Get(opa.Size(max(f.Len(), opa.MinFrame)))
 	if roomy == nil {
-		return f, frame.DropNoBuffer
+		return f, drop.NoBuffer
 	}
 	roomy.Append(f.Bytes())
 	if r := opa.Encapsulate(roomy, h, icrc); r != frame.DropNone {

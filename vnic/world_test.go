@@ -217,7 +217,7 @@ func (d *fakeNetdev) Stop() { d.open = false }
 func (d *fakeNetdev) Transmit(f *frame.Frame, _ uint8) frame.DropReason {
 	if !d.open || !d.hfi.active {
 		f.Release()
-		return frame.DropPort
+		return opa.DropPort
 	}
 	port{d.hfi.n}.Transmit(f)
 	return frame.DropNone

@@ -12,7 +12,7 @@ import (
 
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
-	"tapir/wire/frame"
+	"tapir/nic/msglog"
 )
 
 // maxBufferMiB keeps a typing error from taking the machine's memory.
@@ -58,7 +58,7 @@ func newCapture() *cobra.Command {
 			}
 			if topics != "" {
 				var err error
-				if opt.Log, err = frame.ParseTopics(topics); err != nil {
+				if opt.Log, err = msglog.ParseTopics(topics); err != nil {
 					return usagef("--log: %w", err)
 				}
 			}

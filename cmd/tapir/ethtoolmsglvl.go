@@ -5,13 +5,13 @@ import (
 	"strconv"
 	"strings"
 
-	"tapir/wire/frame"
+	"tapir/nic/msglog"
 )
 
 // msglvlLine is the message level as the settings show it, its topics below.
 func msglvlLine(word uint32) string {
 	var names []string
-	for bit, name := range frame.Modules {
+	for bit, name := range msglog.Modules {
 		if name != "" && word&(1<<bit) != 0 {
 			names = append(names, name)
 		}
@@ -38,7 +38,7 @@ func newMsglvl(old uint32, operands []string) (uint32, error) {
 		return 0, usagef("message level: %s lacks on or off", operands[len(operands)-1])
 	}
 	for i := 0; i < len(operands); i += 2 {
-		topics, err := frame.ParseTopics(operands[i])
+		topics, err := msglog.ParseTopics(operands[i])
 		if err != nil {
 			return 0, usageError{err}
 		}

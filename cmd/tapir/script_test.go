@@ -22,6 +22,7 @@ import (
 	"tapir/lab/tool/doctor"
 	"tapir/lab/tool/perf"
 	"tapir/nic/uapi/trap"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -375,7 +376,7 @@ func (f fakeNIC) CaptureInfo() capture.Info {
 }
 
 func (f fakeNIC) Attach(s *capture.Session, context bool) (func(), error) {
-	r := frame.Record{Data: make([]byte, 60), Drop: frame.DropNotOurMAC}
+	r := frame.Record{Data: make([]byte, 60), Drop: drop.NotOurMAC}
 	if context {
 		r.Notes = frame.Say("replayed for dissection")
 		s.Trace(&r)

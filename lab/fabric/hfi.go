@@ -128,7 +128,7 @@ func (h *HFI) Counters() []Counter {
 
 // appendDrops lists the reasons for which frames were lost at TAPs.
 func appendDrops(list []Counter, drops frame.Drops) []Counter {
-	for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
+	for r := range frame.DropReasons() {
 		if drops[r] > 0 {
 			list = append(list, Counter{"tap_drop_" + strings.ReplaceAll(strings.ToLower(r.String()), " ", "_"), drops[r]})
 		}

@@ -13,6 +13,7 @@ import (
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/vnic"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -329,7 +330,7 @@ func (h *host) Room() int {
 // tagged if the gateway's bridge has the vESW in a VLAN.
 func (h *host) Transmit(f *frame.Frame) {
 	if h.vlan != 0 && !pushTag(f, h.vlan) {
-		h.n.engine.drops.Count(frame.DropNoBuffer)
+		h.n.engine.drops.Count(drop.NoBuffer)
 		f.Release()
 		return
 	}
@@ -350,7 +351,7 @@ func (h *host) receive(frames []*frame.Frame, now frame.Time) {
 			ours = append(ours, f)
 			continue
 		}
-		h.n.engine.drops.Count(frame.DropWrongVLAN)
+		h.n.engine.drops.Count(drop.WrongVLAN)
 		f.Release()
 	}
 	h.dev.Transmit(ours, now)

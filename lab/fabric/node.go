@@ -296,11 +296,7 @@ func (n *Node) Counts() (c hfi.Counts, err error) {
 // loop's thread.
 func (n *Node) drops() frame.Drops {
 	sum := n.engine.drops
-	add := func(more frame.Drops) {
-		for r, c := range more {
-			sum[r] += c
-		}
-	}
+	add := func(more frame.Drops) { sum.Add(&more) }
 	add(n.uplink.Drops())
 	for _, h := range n.engine.hosts {
 		if h != nil {

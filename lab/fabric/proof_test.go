@@ -17,6 +17,7 @@ import (
 
 	"tapir/lab/tool/tshark"
 	"tapir/lab/tool/wireshark"
+	"tapir/opa"
 	"tapir/vnic"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -143,14 +144,14 @@ func TestTwoVESWsOverFourHFIs(t *testing.T) {
 	four.ping(t, "fd00::3")
 	one.deaf(t, "10.0.0.3")
 	four.deaf(t, "10.0.0.2")
-	await(t, "a packet of vESW 2 is refused by HFI 3", func() bool { return drops(t, three, frame.DropVESW) > 0 })
+	await(t, "a packet of vESW 2 is refused by HFI 3", func() bool { return drops(t, three, opa.DropVESW) > 0 })
 
 	one.ping(t, "10.3.0.2") // full and limited
 	three.ping(t, "10.3.0.1")
 	two.deaf(t, "10.3.0.3") // limited both
 	one.deaf(t, "10.3.0.4") // another partition
 	await(t, "a packet is refused for its P_Key", func() bool {
-		return drops(t, four, frame.DropPKey)+vportDrops(t, four, 3, frame.DropPKey) > 0
+		return drops(t, four, opa.DropPKey)+vportDrops(t, four, 3, opa.DropPKey) > 0
 	})
 
 	transfer(t, one.space, two.space, "10.0.0.2", 1<<20)

@@ -135,9 +135,8 @@ func (h *hostTAP) Gathers() bool { return h.ports[0].Gathers() }
 // Drops counts what the queues lost.
 func (h *hostTAP) Drops() (sum frame.Drops) {
 	for _, p := range h.ports {
-		for r, n := range p.Drops() {
-			sum[r] += n
-		}
+		lost := p.Drops()
+		sum.Add(&lost)
 	}
 	return sum
 }

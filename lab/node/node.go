@@ -318,9 +318,8 @@ func (n *Node) Drops() (sum frame.Drops) {
 	sum = n.second.drops()
 	n.DoWait(func(frame.Time) { // after the end nothing is counted any more
 		for _, p := range n.ports {
-			for r, c := range p.Drops() {
-				sum[r] += c
-			}
+			lost := p.Drops()
+			sum.Add(&lost)
 		}
 	})
 	return sum

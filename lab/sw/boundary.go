@@ -9,6 +9,7 @@ import (
 	"tapir/ptp/mgmt"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -100,7 +101,7 @@ func (b *boundary) receive(port int, f *frame.Frame, now frame.Time) (tag, frame
 	switch {
 	case err == transport.ErrChecksum:
 		b.drops.Checksum++
-		return tag{}, frame.DropL4Checksum, false
+		return tag{}, drop.L4Checksum, false
 	case err != nil || p.Kind != b.carry[port].Kind:
 		return tag{}, frame.DropNone, true
 	case !p.Header.Dst.IsMulticast() && p.Header.Dst != b.carry[port].MAC:
@@ -134,7 +135,7 @@ func (b *boundary) Send(port int, m ptp.Outgoing) {
 	b.buf = b.carry[port].Append(b.buf[:0], m.Body, m.Dst, hop)
 	f := b.s.env.Pool.Get(len(b.buf))
 	if f == nil {
-		b.s.ports[port].counts.TxDrops.Count(frame.DropNoBuffer)
+		b.s.ports[port].counts.TxDrops.Count(drop.NoBuffer)
 		b.lost(port, m.ID)
 		return
 	}

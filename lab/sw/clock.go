@@ -54,7 +54,7 @@ func (t *transparent) receive(port int, f *frame.Frame, now frame.Time) (tag, fr
 	case tc.Consumed:
 		return tag{}, frame.DropNone, false
 	case tc.Discard:
-		return tag{}, frame.DropClock, false
+		return tag{}, DropClock, false
 	}
 	return g, frame.DropNone, true
 }

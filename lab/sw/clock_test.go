@@ -6,6 +6,7 @@ import (
 
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -71,7 +72,7 @@ func TestSyncWithoutRoom(t *testing.T) {
 	if c := b.s.ClockCounts(); len(b.wires[1].got) != 0 || c.LostStamps != 1 || c.Unmatched != 1 {
 		t.Errorf("%d frames left, %+v", len(b.wires[1].got), c)
 	}
-	if d := b.s.Counts(1).TxDrops; d[frame.DropTxQueue] != 1 {
+	if d := b.s.Counts(1).TxDrops; d[drop.TxQueue] != 1 {
 		t.Errorf("%v", d)
 	}
 }
@@ -85,7 +86,7 @@ func TestUnseenSync(t *testing.T) {
 	f.Seen = frame.Never
 	b.s.Receive(0, []*frame.Frame{f}, b.now)
 	b.run(0)
-	if d := b.s.Counts(0).RxDrops; d[frame.DropClock] != 1 || len(b.wires[1].got) != 0 {
+	if d := b.s.Counts(0).RxDrops; d[DropClock] != 1 || len(b.wires[1].got) != 0 {
 		t.Errorf("%v, %d frames left", d, len(b.wires[1].got))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -98,7 +99,7 @@ func (n *Node) drops(port int) (rx, tx frame.Drops) {
 	c := n.sw.Counts(port)
 	rx, tx = c.RxDrops, c.TxDrops
 	for r, v := range n.ports[port].Drops() {
-		if reason := frame.DropReason(r); reason == frame.DropLink || reason == frame.DropTxQueue {
+		if reason := frame.DropReason(r); reason == drop.Link || reason == drop.TxQueue {
 			tx[r] += v
 		} else {
 			rx[r] += v

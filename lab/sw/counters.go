@@ -29,7 +29,7 @@ func (s *Switch) counters(drops func(port int) (rx, tx frame.Drops)) (list []Cou
 		add(name+"rx_frames", c.RxFrames)
 		add(name+"tx_frames", c.TxFrames)
 		rx, tx := drops(i)
-		for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
+		for r := range frame.DropReasons() {
 			reason := strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
 			if rx[r] > 0 {
 				add(name+"rx_drop_"+reason, rx[r])

@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"tapir/ptp"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -119,12 +120,12 @@ func (s *Switch) receive(in int, f *frame.Frame, now frame.Time) {
 	c.RxOctets += uint64(f.Len())
 	b := f.Bytes()
 	if len(b) < ether.HeaderLen {
-		s.drop(in, f, frame.DropTruncated)
+		s.drop(in, f, drop.Truncated)
 		return
 	}
 	dst, src := ether.Addr(b[:6]), ether.Addr(b[6:12])
 	if src.IsMulticast() || src.IsZero() {
-		s.drop(in, f, frame.DropSource)
+		s.drop(in, f, drop.Source)
 		return
 	}
 	s.macs.learn(src, in, now)
@@ -141,7 +142,7 @@ func (s *Switch) receive(in int, f *frame.Frame, now frame.Time) {
 		}
 	}
 	if !s.cfg.forwards(dst) {
-		s.drop(in, f, frame.DropLinkLocal)
+		s.drop(in, f, DropLinkLocal)
 		return
 	}
 	s.forward(in, dst, f, t, now)
@@ -157,7 +158,7 @@ func (s *Switch) forward(in int, dst ether.Addr, f *frame.Frame, t tag, now fram
 	if !dst.IsMulticast() {
 		if out, ok := s.macs.find(dst, now); ok {
 			if out == in {
-				s.drop(in, f, frame.DropSamePort)
+				s.drop(in, f, DropSamePort)
 				return
 			}
 			s.enqueue(out, f, t, now)
@@ -176,7 +177,7 @@ func (s *Switch) forward(in int, dst ether.Addr, f *frame.Frame, t tag, now fram
 		if twin := s.copyOf(f); twin != nil {
 			s.enqueue(out, twin, t, now)
 		} else {
-			s.ports[out].counts.TxDrops.Count(frame.DropNoBuffer)
+			s.ports[out].counts.TxDrops.Count(drop.NoBuffer)
 		}
 	}
 	s.enqueue(last, f, t, now)
@@ -196,7 +197,7 @@ func (s *Switch) copyOf(f *frame.Frame) *frame.Frame {
 func (s *Switch) enqueue(out int, f *frame.Frame, t tag, now frame.Time) {
 	p := &s.ports[out]
 	if len(p.queue) >= s.cfg.Queue {
-		p.counts.TxDrops.Count(frame.DropTxQueue)
+		p.counts.TxDrops.Count(drop.TxQueue)
 		f.Release()
 		return
 	}
@@ -259,7 +260,7 @@ func (s *Switch) drain(out int, now frame.Time) frame.Time {
 func (s *Switch) transmit(out int, f *frame.Frame) {
 	c := &s.ports[out].counts
 	if s.ports[out].link.Room() == 0 {
-		c.TxDrops.Count(frame.DropTxQueue)
+		c.TxDrops.Count(drop.TxQueue)
 		id := f.ID
 		f.Release()
 		s.TxDone(id, frame.Never)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"tapir/wire/drop"
 	"tapir/wire/ether"
-	"tapir/wire/frame"
 )
 
 // reached are the ports at which exactly this one frame came out.
@@ -62,7 +62,7 @@ func TestLearning(t *testing.T) {
 		t.Errorf("%d addresses after ageing", n)
 	}
 	c := b.s.Counts(2)
-	if c.RxFrames != 2 || c.TxFrames != 5 || c.RxDrops[frame.DropSamePort] != 1 || c.RxDrops.Total() != 1 {
+	if c.RxFrames != 2 || c.TxFrames != 5 || c.RxDrops[DropSamePort] != 1 || c.RxDrops.Total() != 1 {
 		t.Errorf("port 2: %+v", c)
 	}
 	if c := b.s.Counts(0); c.Flooded != 4 || c.RxOctets == 0 || c.TxOctets == 0 {
@@ -101,7 +101,7 @@ func TestLinkLocal(t *testing.T) {
 		if got := strings.Join(passed, " "); got != strings.TrimSpace(want+" 10") {
 			t.Errorf("mask %#x: passed %s", mask, got)
 		}
-		if got := b.s.Counts(0).RxDrops[frame.DropLinkLocal]; got != uint64(17-len(passed)) {
+		if got := b.s.Counts(0).RxDrops[DropLinkLocal]; got != uint64(17-len(passed)) {
 			t.Errorf("mask %#x: %d dropped", mask, got)
 		}
 	}
@@ -113,7 +113,7 @@ func TestBadFrames(t *testing.T) {
 	b.send(0, eth(anyone, anyone, "from a group"))
 	b.send(0, eth(anyone, ether.Addr{}, "from nobody"))
 	b.run(0)
-	if d := b.s.Counts(0).RxDrops; d[frame.DropTruncated] != 1 || d[frame.DropSource] != 2 || len(b.wires[1].got) != 0 {
+	if d := b.s.Counts(0).RxDrops; d[drop.Truncated] != 1 || d[drop.Source] != 2 || len(b.wires[1].got) != 0 {
 		t.Errorf("%v, %d passed", d, len(b.wires[1].got))
 	}
 }
@@ -135,7 +135,7 @@ func TestQueue(t *testing.T) {
 	if !slices.Equal(got, want[:5]) {
 		t.Errorf("%q", got)
 	}
-	if c := b.s.Counts(1); c.TxDrops[frame.DropTxQueue] != 2 || c.QueueMost != 5 {
+	if c := b.s.Counts(1); c.TxDrops[drop.TxQueue] != 2 || c.QueueMost != 5 {
 		t.Errorf("%+v", c)
 	}
 	b.wires[1].room = 0

@@ -7,6 +7,7 @@ import (
 
 	"tapir/nic/cm"
 	"tapir/nic/toe"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -47,8 +48,8 @@ func TestBacklogIsExact(t *testing.T) {
 			}
 		}
 		w.quiet(3 * time.Second)
-		if len(waiting) != backlog || w.b.tcp.Stats().Drops[frame.DropBacklog] == 0 {
-			t.Errorf("backlog %d: %d wait, %d dropped", backlog, len(waiting), w.b.tcp.Stats().Drops[frame.DropBacklog])
+		if len(waiting) != backlog || w.b.tcp.Stats().Drops[drop.Backlog] == 0 {
+			t.Errorf("backlog %d: %d wait, %d dropped", backlog, len(waiting), w.b.tcp.Stats().Drops[drop.Backlog])
 		}
 		for i := range 2 {
 			_ = waiting[0].Reject(nil, w.now)

@@ -8,7 +8,7 @@ import (
 
 	"tapir/mpa"
 	"tapir/nic/cm"
-	"tapir/wire/frame"
+	"tapir/nic/msglog"
 )
 
 // Config sets up an Engine. Zero fields take the default in parentheses.
@@ -63,7 +63,7 @@ type Config struct {
 
 	// Log is told about start-up frames, FPDUs and errors, as far as its Mask
 	// says; it may be nil.
-	Log *frame.Log
+	Log *msglog.Log
 
 	// Source chooses the local address for a connection to remote when the
 	// application named none.

@@ -5,14 +5,14 @@ import (
 
 	"tapir/ddp"
 	"tapir/mpa"
+	"tapir/nic/msglog"
 	"tapir/rdmap"
-	"tapir/wire/frame"
 )
 
 // logFrame says what start-up frame b this side sends.
 func (c *conn) logFrame(b []byte) {
 	log := c.e.cfg.Log
-	if !log.On(frame.LogMPA) {
+	if !log.On(msglog.MPA) {
 		return
 	}
 	for _, kind := range [...]mpa.Kind{mpa.Request, mpa.Reply} {
@@ -20,7 +20,7 @@ func (c *conn) logFrame(b []byte) {
 		if err != nil || n == 0 {
 			continue
 		}
-		log.Append(frame.LogMPA, func(t []byte) []byte {
+		log.Append(msglog.MPA, func(t []byte) []byte {
 			t = fmt.Appendf(t, "%v > %v MPA %v rev %d", c.tcp.Local(), c.tcp.Remote(), kind, f.Rev)
 			for _, flag := range [...]struct {
 				set  bool
@@ -44,12 +44,12 @@ func (c *conn) logFrame(b []byte) {
 
 // logAgreed says what came of a start-up frame of the peer.
 func (c *conn) logAgreed(what string, r *mpa.Result) {
-	if log := c.e.cfg.Log; log.On(frame.LogMPA) {
+	if log := c.e.cfg.Log; log.On(msglog.MPA) {
 		rtr := ""
 		if r.RTR != 0 {
 			rtr = " RTR " + r.RTR.String()
 		}
-		log.Addf(frame.LogMPA, "%v < %v %s rev %d CRC %v markers out %v in %v IRD %d ORD %d (peer's %d, %d)%s private data %d",
+		log.Addf(msglog.MPA, "%v < %v %s rev %d CRC %v markers out %v in %v IRD %d ORD %d (peer's %d, %d)%s private data %d",
 			c.tcp.Local(), c.tcp.Remote(), what, r.Revision, r.CRC, r.MarkersTx, r.MarkersRx, r.IRD, r.ORD, r.PeerIRD, r.PeerORD,
 			rtr, len(r.PrivateData))
 	}
@@ -57,14 +57,14 @@ func (c *conn) logAgreed(what string, r *mpa.Result) {
 
 // logError says why the connection fails or ends.
 func (c *conn) logError(err error) {
-	if log := c.e.cfg.Log; log.On(frame.LogError) && err != nil {
-		log.Addf(frame.LogError, "%v < %v QP %d %v: %v", c.tcp.Local(), c.tcp.Remote(), c.qpNum(), c.id.Reason(), err)
+	if log := c.e.cfg.Log; log.On(msglog.Errors) && err != nil {
+		log.Addf(msglog.Errors, "%v < %v QP %d %v: %v", c.tcp.Local(), c.tcp.Remote(), c.qpNum(), c.id.Reason(), err)
 	}
 }
 
 // logSegment says on topic t what the DDP segment that begins with b, with n
 // octets of payload, is; count of them follow each other.
-func (c *conn) logSegment(t frame.Topic, wr uint64, b []byte, n, count int) {
+func (c *conn) logSegment(t msglog.Topic, wr uint64, b []byte, n, count int) {
 	h, _, err := ddp.Parse(b)
 	if err != nil {
 		c.e.cfg.Log.Addf(t, "QP %d segment shorter than its header", c.qpNum())
@@ -99,5 +99,5 @@ func (c *conn) logReceived(b []byte) {
 	if err == nil {
 		wr = c.inboundWR(rdmap.ParseControl(h.ULP).Opcode, wr)
 	}
-	c.logSegment(frame.LogRX, wr, b, len(payload), 1)
+	c.logSegment(msglog.RX, wr, b, len(payload), 1)
 }

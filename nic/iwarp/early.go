@@ -3,6 +3,7 @@ package iwarp
 import (
 	"tapir/ddp"
 	"tapir/mpa"
+	"tapir/nic/msglog"
 	"tapir/nic/toe"
 	"tapir/rdmap"
 	"tapir/wire/frame"
@@ -349,7 +350,7 @@ func (c *conn) resume() error {
 		read = c.readWR()
 	}
 	err := c.stream.Resume(&a.hdr, int(a.placed), a.tail[:a.n-a.placed])
-	if c.e.cfg.Log.On(frame.LogRX) {
+	if c.e.cfg.Log.On(msglog.RX) {
 		c.logReceived(append(a.hdr.AppendTo(nil), make([]byte, a.n)...))
 	}
 	if note {

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"tapir/mpa"
+	"tapir/nic/msglog"
 	"tapir/nic/toe"
 	"tapir/rdmap"
 	"tapir/wire/frame"
@@ -67,7 +68,7 @@ func (k *consumer) ULPDU(b []byte) error {
 		read = c.readWR()
 	}
 	err := c.stream.Receive(b)
-	if c.e.cfg.Log.On(frame.LogRX) {
+	if c.e.cfg.Log.On(msglog.RX) {
 		c.logReceived(b)
 	}
 	if note {

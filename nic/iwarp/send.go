@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"tapir/mpa"
+	"tapir/nic/msglog"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/rdmap"
@@ -135,8 +136,8 @@ func (c *conn) record(pos uint64) int {
 	c.log.push(r)
 	c.counters.TxFPDUs += uint64(r.count)
 	c.sentFPDU()
-	if c.e.cfg.Log.On(frame.LogTX) {
-		c.logSegment(frame.LogTX, r.wr, r.head[mpa.LengthLen:][:r.hlen], s.Len, int(r.count))
+	if c.e.cfg.Log.On(msglog.TX) {
+		c.logSegment(msglog.TX, r.wr, r.head[mpa.LengthLen:][:r.hlen], s.Len, int(r.count))
 	}
 	if r.done && !await {
 		c.qp.FinishSend(r.seq, verbs.StatusSuccess)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/tap"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -367,7 +368,7 @@ func TestLostFramesAreCounted(t *testing.T) {
 	for i := range uint64(backlog + 3) {
 		transmit(i)
 	}
-	if d := w.engine.link.Drops(); d[frame.DropLink] != 1 || d[frame.DropTxQueue] != 3 || w.pool.Lent() != backlog {
+	if d := w.engine.link.Drops(); d[drop.Link] != 1 || d[drop.TxQueue] != 3 || w.pool.Lent() != backlog {
 		t.Errorf("drops %v, lent %d", d, w.pool.Lent())
 	}
 	w.report()
@@ -453,7 +454,7 @@ func TestPoolExhausted(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	w.stop()
-	if w.engine.link.Drops()[frame.DropNoBuffer] == 0 {
+	if w.engine.link.Drops()[drop.NoBuffer] == 0 {
 		t.Error("not counted")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"tapir/nic/tap"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -104,9 +105,9 @@ func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 		}
 		p.settle(f, at)
 	case tap.ErrRefused:
-		p.drop(f, frame.DropLink)
+		p.drop(f, drop.Link)
 	default:
-		p.drop(f, frame.DropLink)
+		p.drop(f, drop.Link)
 		p.err = err
 	}
 }
@@ -129,7 +130,7 @@ func (p *Port) settle(f *frame.Frame, at frame.Time) {
 func (p *Port) keep(f *frame.Frame) {
 	f.Linearize()
 	if p.n == backlog {
-		p.drop(f, frame.DropTxQueue)
+		p.drop(f, drop.TxQueue)
 		return
 	}
 	p.waiting[(p.first+p.n)%backlog] = f
@@ -242,7 +243,7 @@ func (p *Port) release(n int) {
 func (p *Port) read() (*frame.Frame, error) {
 	f := p.loop.pool.Get(p.readSize)
 	if f == nil {
-		p.drops.Count(frame.DropNoBuffer)
+		p.drops.Count(drop.NoBuffer)
 		p.unbuffered = true
 		return nil, tap.ErrAgain
 	}
@@ -258,10 +259,10 @@ func (p *Port) read() (*frame.Frame, error) {
 	f.Release()
 	switch {
 	case errors.Is(err, tap.ErrOversize):
-		p.drops.Count(frame.DropOversize)
+		p.drops.Count(drop.Oversize)
 		return nil, nil
 	case errors.Is(err, tap.ErrRefused):
-		p.drops.Count(frame.DropMalformed)
+		p.drops.Count(drop.Malformed)
 		return nil, nil
 	}
 	return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tapir/nic/toe/packet"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -469,7 +470,7 @@ func TestCorruptSegmentIsDropped(t *testing.T) {
 	copy(seg[th.Put(seg):], "abc")
 	packet.PutChecksum(seg, h.Src, h.Dst)
 	seg[21] ^= 1
-	if !p.e.Segment(&h, seg, frame.Offload{}, p.now) || p.e.Stats().Drops[frame.DropL4Checksum] != 1 {
+	if !p.e.Segment(&h, seg, frame.Offload{}, p.now) || p.e.Stats().Drops[drop.L4Checksum] != 1 {
 		t.Fatal("not dropped for its checksum")
 	}
 	p.expect("")
@@ -492,7 +493,7 @@ func TestRoomAndPoolAreRespected(t *testing.T) {
 	if next := p.e.Poll(p.now); next != p.now.Add(starvedRetry) {
 		t.Fatalf("next %v", next)
 	}
-	if p.e.Stats().Drops[frame.DropNoBuffer] == 0 {
+	if p.e.Stats().Drops[drop.NoBuffer] == 0 {
 		t.Fatal("not counted")
 	}
 	held.Release()

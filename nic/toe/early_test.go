@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -167,7 +168,7 @@ func TestFloodOfHoles(t *testing.T) {
 		if most > 2*p.e.cfg.RcvWnd+smallFrame || p.e.held.Memory > total+smallFrame || p.pool.out*smallFrame > p.e.held.Memory {
 			t.Fatalf("%d octets in one connection, %d in all, %d frames", most, p.e.held.Memory, p.pool.out)
 		}
-		if p.e.Stats().Drops[frame.DropReassembly] == 0 {
+		if p.e.Stats().Drops[drop.Reassembly] == 0 {
 			t.Fatal("the bound was not reached")
 		}
 		for c := range p.e.Conns {
@@ -257,7 +258,7 @@ func TestOutOfWindowFlood(t *testing.T) {
 			}
 		}
 	}
-	if p.conn.rcv.Held.Memory() != 0 || p.pool.out != 0 || p.e.Stats().Drops[frame.DropTCPSequence]+p.e.Stats().Drops[frame.DropTCPDuplicate] != 20_000 {
+	if p.conn.rcv.Held.Memory() != 0 || p.pool.out != 0 || p.e.Stats().Drops[drop.TCPSequence]+p.e.Stats().Drops[drop.TCPDuplicate] != 20_000 {
 		t.Fatalf("%d octets held, %d frames, drops %v", p.conn.rcv.Held.Memory(), p.pool.out, p.e.Stats().Drops)
 	}
 	p.in(tcp.ACK, 1, 1, "hello")

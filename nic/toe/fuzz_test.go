@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tapir/nic/toe/recovery"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -160,7 +161,7 @@ func TestOutOfOrderFloodIsBounded(t *testing.T) {
 	if p.conn.rcv.Held.Memory() > limit || p.pool.out*smallFrame > limit {
 		t.Fatalf("%d octets held in %d", p.conn.rcv.Held.Octets(), p.conn.rcv.Held.Memory())
 	}
-	if p.e.Stats().Drops[frame.DropReassembly] == 0 {
+	if p.e.Stats().Drops[drop.Reassembly] == 0 {
 		t.Fatal("nothing was refused")
 	}
 	if err := audit(p.conn); err != nil {

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"tapir/nic/toe/admission"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -29,21 +30,21 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 	e := l.e
 	switch {
 	case h.Flags.Has(tcp.RST):
-		e.drop(frame.DropTCPState)
+		e.drop(drop.TCPState)
 		return nil
 	case h.Flags.Has(tcp.ACK):
 		c, wait := l.takeCookie(h, local, remote, now)
 		if wait {
-			e.drop(frame.DropBacklog)
+			e.drop(drop.Backlog)
 		}
 		if c != nil || wait {
 			return c
 		}
-		e.drop(frame.DropTCPState)
+		e.drop(drop.TCPState)
 		e.answers.Reset(local, remote, h, 0)
 		return nil
 	case !h.Flags.Has(tcp.SYN):
-		e.drop(frame.DropTCPState)
+		e.drop(drop.TCPState)
 		return nil
 	}
 	switch e.passive.Knock(&l.door, remote.Addr(), len(e.conns)) {
@@ -54,7 +55,7 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 		}
 		fallthrough
 	case admission.Refuse:
-		e.drop(frame.DropBacklog)
+		e.drop(drop.Backlog)
 		return nil
 	}
 	c := e.newConn(local, remote, StateSynReceived, now)
@@ -92,7 +93,7 @@ const minPeerMSS = 48
 func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 	acked := h.Flags.Has(tcp.ACK)
 	if acked && c.snd.Offset(h.Ack) != 0 {
-		c.e.drop(frame.DropTCPSequence)
+		c.e.drop(drop.TCPSequence)
 		if !h.Flags.Has(tcp.RST) {
 			c.e.answers.Reset(c.local, c.remote, h, 0)
 		}
@@ -101,13 +102,13 @@ func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 	switch {
 	case h.Flags.Has(tcp.RST):
 		if !acked {
-			c.e.drop(frame.DropTCPState)
+			c.e.drop(drop.TCPState)
 			return
 		}
 		c.e.stats.ResetsIn++
 		c.finish(Refused, now)
 	case !h.Flags.Has(tcp.SYN):
-		c.e.drop(frame.DropTCPState)
+		c.e.drop(drop.TCPState)
 	case acked:
 		c.takeSyn(h, now)
 		c.rcv.Due = true
@@ -125,13 +126,13 @@ func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 // connection is established.
 func (c *Conn) handshakeDone(h *tcp.Header, ack int64, now frame.Time) bool {
 	if ack != 0 {
-		c.e.drop(frame.DropTCPSequence)
+		c.e.drop(drop.TCPSequence)
 		c.e.answers.Reset(c.local, c.remote, h, 0)
 		return false
 	}
 	if l := c.listener; l != nil {
 		if l.door.Full() { // the peer sends again, or answers our next SYN-ACK
-			c.e.drop(frame.DropBacklog)
+			c.e.drop(drop.Backlog)
 			return false
 		}
 		c.opened()

@@ -9,6 +9,7 @@ import (
 	"tapir/nic/toe/reassembly"
 	"tapir/nic/toe/receive"
 	"tapir/nic/toe/recovery"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -36,12 +37,12 @@ func (e *Engine) Segment(h *ip.Header, seg []byte, off frame.Offload, now frame.
 	e.stats.FramesIn++
 	if !off.NeedsCsum && !off.DataValid &&
 		ip.Checksum(seg, ip.PseudoSum(h.Src, h.Dst, ip.ProtoTCP, len(seg))) != 0 {
-		e.drop(frame.DropL4Checksum)
+		e.drop(drop.L4Checksum)
 		return true
 	}
 	th, data, err := tcp.Parse(seg)
 	if err != nil {
-		e.drop(frame.DropMalformed)
+		e.drop(drop.Malformed)
 		return true
 	}
 	n := 1
@@ -86,7 +87,7 @@ func (e *Engine) stranger(h *tcp.Header, local, remote netip.AddrPort, n int, no
 		return nil, false
 	}
 	if !usable(remote.Addr()) || remote.Port() == 0 {
-		e.drop(frame.DropSource)
+		e.drop(drop.Source)
 		return nil, true
 	}
 	return l.segment(h, local, remote, now), true
@@ -97,7 +98,7 @@ func (e *Engine) stranger(h *tcp.Header, local, remote netip.AddrPort, n int, no
 func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 	switch {
 	case c.wantAbort:
-		c.e.drop(frame.DropTCPState)
+		c.e.drop(drop.TCPState)
 		return
 	case c.state == StateSynSent:
 		c.inSynSent(h, now)
@@ -120,7 +121,7 @@ func (c *Conn) input(h *tcp.Header, data []byte, segSize int, now frame.Time) {
 	}
 	if ack > int64(c.snd.Nxt()) || ack < int64(c.snd.Una())-int64(c.maxWnd) {
 		c.challenge(now) // RFC 5961 section 5
-		c.e.drop(frame.DropTCPSequence)
+		c.e.drop(drop.TCPSequence)
 		return
 	}
 	c.lastIn, c.probes = now, 0
@@ -160,12 +161,12 @@ func (c *Conn) acceptable(h *tcp.Header, off int64, n int, now frame.Time) bool 
 	rst := h.Flags.Has(tcp.RST)
 	if c.rcv.TS.On && !rst {
 		if !h.Opts.HasTS {
-			c.e.drop(frame.DropTCPState) // RFC 7323 section 3.2
+			c.e.drop(drop.TCPState) // RFC 7323 section 3.2
 			return false
 		}
 		if c.rcv.TS.Old(h, now) {
 			c.ackRefused(n, now)
-			c.e.drop(frame.DropTCPSequence)
+			c.e.drop(drop.TCPSequence)
 			return false
 		}
 	}
@@ -174,13 +175,13 @@ func (c *Conn) acceptable(h *tcp.Header, off int64, n int, now frame.Time) bool 
 	case c.rcv.Fits(off, n, wnd):
 		return true
 	case rst:
-		c.e.drop(frame.DropTCPSequence)
+		c.e.drop(drop.TCPSequence)
 	case c.state == StateSynReceived && h.Flags&(tcp.SYN|tcp.ACK) == tcp.SYN && off == -1:
 		c.wantSyn = true // our SYN-ACK was lost
 		c.Kick()
 	case h.Flags.Has(tcp.SYN): // RFC 5961 section 4: whatever its number
 		c.challenge(now)
-		c.e.drop(frame.DropTCPSequence)
+		c.e.drop(drop.TCPSequence)
 	default:
 		why := c.rcv.Refused(h, off, n, wnd, c.snd.SACK, now)
 		c.ackRefused(n, now)
@@ -230,7 +231,7 @@ func (c *Conn) control(h *tcp.Header, off int64, now frame.Time) bool {
 	case h.Flags.Has(tcp.ACK):
 		return true
 	}
-	c.e.drop(frame.DropTCPState)
+	c.e.drop(drop.TCPState)
 	return false
 }
 
@@ -239,7 +240,7 @@ func (c *Conn) control(h *tcp.Header, off int64, now frame.Time) bool {
 func (c *Conn) inReset(off int64, now frame.Time) {
 	if off != int64(c.rcv.Next()) {
 		c.challenge(now)
-		c.e.drop(frame.DropTCPSequence)
+		c.e.drop(drop.TCPSequence)
 		return
 	}
 	c.e.stats.ResetsIn++
@@ -282,7 +283,7 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 	switch {
 	case len(data) == 0:
 	case c.deaf:
-		c.e.drop(frame.DropTCPState)
+		c.e.drop(drop.TCPState)
 		c.Abort()
 	case at > c.rcv.Next():
 		c.early(at, data, now)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -243,8 +244,8 @@ func TestSynAckIsGivenUpAndFreesTheBacklog(t *testing.T) {
 		p.remote = addrPortOf("10.0.0.2", port)
 		p.in(tcp.SYN, 0, 0, "")
 	}
-	if l.door.Half != 4 || p.e.Stats().Drops[frame.DropBacklog] != 2 {
-		t.Fatalf("pending %d, drops %d", l.door.Half, p.e.Stats().Drops[frame.DropBacklog])
+	if l.door.Half != 4 || p.e.Stats().Drops[drop.Backlog] != 2 {
+		t.Fatalf("pending %d, drops %d", l.door.Half, p.e.Stats().Drops[drop.Backlog])
 	}
 	p.wait(time.Minute)
 	if l.door.Half != 0 || p.e.Stats().Open != 0 {

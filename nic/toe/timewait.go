@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/nic/toe/timewait"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -70,7 +71,7 @@ func (e *Engine) inTimeWait(w *timewait.Record, local netip.AddrPort, h *tcp.Hea
 		}
 		e.challengeWaiting(w, now)
 	case !f.Has(tcp.ACK):
-		e.drop(frame.DropTCPState)
+		e.drop(drop.TCPState)
 		return false
 	case f.Has(tcp.FIN) && off+n <= 0:
 		e.waits.Renew(w, now.Add(e.cfg.TimeWait))
@@ -80,9 +81,9 @@ func (e *Engine) inTimeWait(w *timewait.Record, local netip.AddrPort, h *tcp.Hea
 	default:
 		return false
 	}
-	why := frame.DropTCPSequence
+	why := drop.TCPSequence
 	if n > 0 && off+n <= 0 {
-		why = frame.DropTCPDuplicate
+		why = drop.TCPDuplicate
 	}
 	e.drop(why)
 	return false

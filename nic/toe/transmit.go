@@ -4,13 +4,14 @@ import (
 	"net/netip"
 
 	"tapir/nic/toe/packet"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
 
 // starve notes that the pool has no frame.
 func (e *Engine) starve() {
-	e.stats.Drops.Count(frame.DropNoBuffer)
+	e.stats.Drops.Count(drop.NoBuffer)
 	e.starved = true
 }
 

@@ -3,6 +3,7 @@ package verbs
 import (
 	"fmt"
 
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -178,7 +179,7 @@ func (c *CQ) push(wc WC) {
 	}
 	c.put(&wc)
 	c.total++
-	if c.dev.log.On(frame.LogWR) {
+	if c.dev.log.On(msglog.WR) {
 		c.logDone(&wc)
 	}
 	asked, told := c.awaited(wc.Solicited || wc.Status != StatusSuccess)

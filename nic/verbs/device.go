@@ -3,6 +3,7 @@ package verbs
 import (
 	"fmt"
 
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -84,7 +85,7 @@ type Device struct {
 	ops       OpSet
 	async     func(AsyncEvent, frame.Time)
 	watch     func(AsyncEvent)
-	log       *frame.Log
+	log       *msglog.Log
 
 	behind   behind
 	regions  map[uint32]*Region // by STag index

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"strconv"
 
-	"tapir/wire/frame"
+	"tapir/nic/msglog"
 )
 
 // SetLog gives the device a log for the topics obj, mm, wr and data; nil takes it
 // back.
-func (d *Device) SetLog(l *frame.Log) { d.log = l }
+func (d *Device) SetLog(l *msglog.Log) { d.log = l }
 
 // Log is what SetLog was given, for the layers above.
-func (d *Device) Log() *frame.Log { return d.log }
+func (d *Device) Log() *msglog.Log { return d.log }
 
 // gone counts an object that was destroyed.
 func (d *Device) gone(k kind, num uint32) {
@@ -21,22 +21,22 @@ func (d *Device) gone(k kind, num uint32) {
 }
 
 func (d *Device) logObject(what string, k kind, num uint32) {
-	if d.log.On(frame.LogObj) {
-		d.log.Addf(frame.LogObj, "%s %s %d, %d exist", what, kindNames[k], num, d.objects[k])
+	if d.log.On(msglog.Obj) {
+		d.log.Addf(msglog.Obj, "%s %s %d, %d exist", what, kindNames[k], num, d.objects[k])
 	}
 }
 
 // logRegion says what is done to the memory behind m's STag.
 func (m *MR) logRegion(what string) {
-	if l := m.pd.dev.log; l.On(frame.LogMM) {
-		l.Addf(frame.LogMM, "%s MR %d PD %d STag %#08x addr %#x len %d access %v", what, m.num, m.pd.num, m.stag, m.addr, m.length, m.access)
+	if l := m.pd.dev.log; l.On(msglog.MM) {
+		l.Addf(msglog.MM, "%s MR %d PD %d STag %#08x addr %#x len %d access %v", what, m.num, m.pd.num, m.stag, m.addr, m.length, m.access)
 	}
 }
 
 // logWindow says what is done to w.
 func (w *MW) logWindow(what string) {
-	if l := w.pd.dev.log; l.On(frame.LogMM) {
-		l.Addf(frame.LogMM, "%s MW %d type %v MR %d STag %#08x addr %#x len %d access %v", what, w.num, w.kind, w.mr.num, w.stag, w.addr, w.length, w.access)
+	if l := w.pd.dev.log; l.On(msglog.MM) {
+		l.Addf(msglog.MM, "%s MW %d type %v MR %d STag %#08x addr %#x len %d access %v", what, w.num, w.kind, w.mr.num, w.stag, w.addr, w.length, w.access)
 	}
 }
 
@@ -45,7 +45,7 @@ const dataShown = 16
 
 // logData says which octets at off were written to the region, or read.
 func (r *Region) logData(p []byte, off uint64, write bool) {
-	r.pd.dev.log.Append(frame.LogData, func(b []byte) []byte {
+	r.pd.dev.log.Append(msglog.Data, func(b []byte) []byte {
 		verb := "read"
 		if write {
 			verb = "write"
@@ -60,7 +60,7 @@ func (r *Region) logData(p []byte, off uint64, write bool) {
 
 // logSend says what was posted to the send queue.
 func (q *QP) logSend(w *SendWQE) {
-	q.dev.log.Append(frame.LogWR, func(b []byte) []byte {
+	q.dev.log.Append(msglog.WR, func(b []byte) []byte {
 		b = number(b, "QP ", uint64(q.num))
 		b = number(b, " post WR ", w.ID)
 		b = append(append(b, ' '), w.Opcode.String()...)
@@ -71,10 +71,10 @@ func (q *QP) logSend(w *SendWQE) {
 
 // logRecv says what was posted to the receive queue of owner num.
 func (d *Device) logRecv(k kind, num uint32, wr *RecvWR) {
-	if !d.log.On(frame.LogWR) {
+	if !d.log.On(msglog.WR) {
 		return
 	}
-	d.log.Append(frame.LogWR, func(b []byte) []byte {
+	d.log.Append(msglog.WR, func(b []byte) []byte {
 		b = number(append(append(b, kindNames[k]...), ' '), "", uint64(num))
 		b = number(b, " post WR ", wr.ID)
 		b = number(b, " receive SGEs ", uint64(len(wr.SGEs)))
@@ -84,7 +84,7 @@ func (d *Device) logRecv(k kind, num uint32, wr *RecvWR) {
 
 // logDone says what has completed.
 func (c *CQ) logDone(wc *WC) {
-	c.dev.log.Append(frame.LogWR, func(b []byte) []byte {
+	c.dev.log.Append(msglog.WR, func(b []byte) []byte {
 		b = number(b, "QP ", uint64(wc.QP.num))
 		b = number(b, " done WR ", wc.ID)
 		b = append(append(b, ' '), wc.Opcode.String()...)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"tapir/wire/frame"
+	"tapir/nic/msglog"
 )
 
 // The topics obj, mm, wr and data tell of each object, region, window, work
@@ -13,7 +13,7 @@ import (
 func TestDprint(t *testing.T) {
 	f := windows(t)
 	w := f.mw(t, MWType2B)
-	log := &frame.Log{Mask: frame.LogMM}
+	log := &msglog.Log{Mask: msglog.MM}
 	f.dev.SetLog(log)
 	story := func() (lines []string) {
 		for _, l := range log.Since(0) {
@@ -26,7 +26,7 @@ func TestDprint(t *testing.T) {
 		if got := story(); !slices.Equal(got, lines) {
 			t.Errorf("lines %q, want %q", got, lines)
 		}
-		*log = frame.Log{Mask: log.Mask}
+		*log = msglog.Log{Mask: log.Mask}
 	}
 	b := Bind{MW: w, Key: 1, MR: f.mr, Addr: f.mr.Addr(), Length: 100, Access: RemoteRead}
 	if _, err := f.qp.PostSend(SendWR{ID: 1, Opcode: OpBindMW, Bind: &b}); err != nil {
@@ -41,7 +41,7 @@ func TestDprint(t *testing.T) {
 	}
 	want("mm unbind MW 1 type 2B MR 2 STag " + stag + " addr " + at + " len 100 access rr")
 
-	log.Mask = frame.LogObj | frame.LogMM
+	log.Mask = msglog.Obj | msglog.MM
 	mr, err := f.pd.RegMemory(Bytes(f.mem), 0x1000, RemoteRead)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestDprint(t *testing.T) {
 	region := " MR 3 PD 1 STag " + fmt.Sprintf("%#08x", mr.RKey()) + " addr 0x1000 len 4096 access rr"
 	want("obj create MR 3, 3 exist", "mm register"+region, "mm invalidate"+region, "obj destroy MR 3, 2 exist")
 
-	log.Mask = frame.LogWR
+	log.Mask = msglog.WR
 	if _, err := f.qp.PostRecv(RecvWR{ID: 5, SGEs: f.sge(0, 30)}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestDprint(t *testing.T) {
 	}
 	want("wr QP 1 post WR 5 receive SGEs 1 len 30", "wr QP 1 post WR 6 Send SGEs 1 len 20",
 		"wr QP 1 done WR 5 recv: success len 7 CQ 1", "wr QP 1 done WR 6 send: WR flushed len 0 CQ 1")
-	log.Mask = frame.LogData
+	log.Mask = msglog.Data
 	long := []byte("as many octets as are shown, and more")
 	if err := f.mr.Place(long, f.mr.Addr()+7); err != nil {
 		t.Fatal(err)

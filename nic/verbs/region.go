@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"tapir/wire/frame"
+	"tapir/nic/msglog"
 )
 
 // Region is what an STag names: a memory region, or the part of one that a
@@ -220,7 +220,7 @@ func copySpans(spans []span, p []byte, off uint64, write bool) error {
 
 func (r *Region) copy(p []byte, off uint64, write bool) error {
 	err := r.move(p, off+r.base, write)
-	if r.pd.dev.log.On(frame.LogData) {
+	if r.pd.dev.log.On(msglog.Data) {
 		r.logData(p, off, write)
 	}
 	return err

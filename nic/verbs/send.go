@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"tapir/wire/frame"
+	"tapir/nic/msglog"
 )
 
 // SendWR is a request to the send queue. PostSend copies it, with all that it
@@ -198,7 +198,7 @@ func (q *QP) enqueue(wr *SendWR) {
 	}
 	w.sges, w.inline = sges, inline
 	s.tail++
-	if q.dev.log.On(frame.LogWR) {
+	if q.dev.log.On(msglog.WR) {
 		q.logSend(w)
 	}
 }
@@ -362,7 +362,7 @@ func (w *SendWQE) Slice(off uint64, n int) []byte {
 			return nil
 		}
 		p := s.r.mem.Slice(s.r.base+s.off+off, n)
-		if p != nil && s.r.pd.dev.log.On(frame.LogData) {
+		if p != nil && s.r.pd.dev.log.On(msglog.Data) {
 			s.r.logData(p, s.off+off, false)
 		}
 		return p

@@ -3,6 +3,8 @@ package hfi
 import (
 	"strings"
 
+	"tapir/opa"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -30,7 +32,7 @@ func (c *Counts) Counters() []Counter {
 		{"rx_packets", c.RxPackets}, {"rx_bytes", c.RxBytes}, {"tx_packets", c.TxPackets}, {"tx_bytes", c.TxBytes},
 		{"mads", c.MADs}, {"rx_fecn", c.FECN}, {"rx_becn", c.BECN},
 	}
-	for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
+	for r := range frame.DropReasons() {
 		name := strings.ToLower(strings.ReplaceAll(r.String(), " ", "_"))
 		if rxReasons[r] {
 			list = append(list, Counter{"rx_drop_" + name, c.RxDrops[r]})
@@ -44,16 +46,16 @@ func (c *Counts) Counters() []Counter {
 
 // The reasons for which a port drops, on either way.
 var (
-	rxReasons = [frame.NumDropReasons]bool{
-		frame.DropTruncated: true, frame.DropMalformed: true, frame.DropEtherType: true, frame.DropIPChecksum: true,
-		frame.DropFragment: true, frame.DropIPProtocol: true, frame.DropL4Checksum: true, frame.DropNoListener: true,
-		frame.DropLength: true, frame.DropL2: true, frame.DropL4: true, frame.DropSLID: true, frame.DropDLID: true,
-		frame.DropNotOurLID: true, frame.DropPad: true, frame.DropTail: true, frame.DropICRC: true, frame.DropPKey: true,
-		frame.DropVESW: true, frame.DropLooped: true, frame.DropUnused: true, frame.DropPort: true,
-		frame.DropNoBuffer: true, frame.DropTxQueue: true,
+	rxReasons = [frame.MaxDropReasons]bool{
+		drop.Truncated: true, drop.Malformed: true, drop.EtherType: true, drop.IPChecksum: true,
+		drop.Fragment: true, drop.IPProtocol: true, drop.L4Checksum: true, drop.NoListener: true,
+		opa.DropLength: true, opa.DropL2: true, opa.DropL4: true, opa.DropSLID: true, opa.DropDLID: true,
+		opa.DropNotOurLID: true, opa.DropPad: true, opa.DropTail: true, opa.DropICRC: true, opa.DropPKey: true,
+		opa.DropVESW: true, opa.DropLooped: true, drop.Unused: true, opa.DropPort: true,
+		drop.NoBuffer: true, drop.TxQueue: true,
 	}
-	txReasons = [frame.NumDropReasons]bool{
-		frame.DropPort: true, frame.DropOversize: true, frame.DropTxQueue: true, frame.DropNoBuffer: true,
-		frame.DropSLID: true, frame.DropDLID: true,
+	txReasons = [frame.MaxDropReasons]bool{
+		opa.DropPort: true, drop.Oversize: true, drop.TxQueue: true, drop.NoBuffer: true,
+		opa.DropSLID: true, opa.DropDLID: true,
 	}
 )

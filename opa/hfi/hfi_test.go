@@ -8,6 +8,7 @@ import (
 	"tapir/nic/buf"
 	"tapir/opa"
 	"tapir/opa/mad"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -103,22 +104,22 @@ func TestReceive(t *testing.T) {
 	}{
 		{name: "good"},
 		{name: "multicast", change: func(h *opa.Header) { h.DLID = opa.FirstMulticast + 2 }},
-		{name: "not our LID", change: func(h *opa.Header) { h.DLID = 7 }, drop: frame.DropNotOurLID},
-		{name: "group of others", change: func(h *opa.Header) { h.DLID = opa.FirstMulticast + 3 }, drop: frame.DropNotOurLID},
-		{name: "our own", change: func(h *opa.Header) { h.SLID = ownLID }, drop: frame.DropLooped},
-		{name: "multicast source", change: func(h *opa.Header) { h.SLID = opa.FirstMulticast }, drop: frame.DropSLID},
-		{name: "collective", change: func(h *opa.Header) { h.DLID = opa.FirstCollective }, drop: frame.DropDLID},
-		{name: "other partition", change: func(h *opa.Header) { h.PKey = 0x8002 }, drop: frame.DropPKey},
+		{name: "not our LID", change: func(h *opa.Header) { h.DLID = 7 }, drop: opa.DropNotOurLID},
+		{name: "group of others", change: func(h *opa.Header) { h.DLID = opa.FirstMulticast + 3 }, drop: opa.DropNotOurLID},
+		{name: "our own", change: func(h *opa.Header) { h.SLID = ownLID }, drop: opa.DropLooped},
+		{name: "multicast source", change: func(h *opa.Header) { h.SLID = opa.FirstMulticast }, drop: opa.DropSLID},
+		{name: "collective", change: func(h *opa.Header) { h.DLID = opa.FirstCollective }, drop: opa.DropDLID},
+		{name: "other partition", change: func(h *opa.Header) { h.PKey = 0x8002 }, drop: opa.DropPKey},
 		{name: "limited member", change: func(h *opa.Header) { h.PKey = 0x0001 }},
-		{name: "SC 15", change: func(h *opa.Header) { h.SC = 15 }, drop: frame.DropPKey},
-		{name: "vESW 258", change: func(h *opa.Header) { h.VESW = 258 }, drop: frame.DropVESW},
-		{name: "vESW 0", change: func(h *opa.Header) { h.VESW = 0 }, drop: frame.DropVESW},
-		{name: "bit flipped", spoil: func(b []byte) { b[30] ^= 1 }, drop: frame.DropICRC},
-		{name: "L4 type", spoil: func(b []byte) { b[8] = 9 }, drop: frame.DropL4},
-		{name: "10B", spoil: func(b []byte) { b[7] ^= 0x60 }, drop: frame.DropL2},
-		{name: "length", spoil: func(b []byte) { b[2] ^= 0x10 }, drop: frame.DropLength},
-		{name: "pad", spoil: func(b []byte) { b[len(b)-6] = 1 }, drop: frame.DropPad},
-		{name: "tail", spoil: func(b []byte) { b[len(b)-1] |= 0x20 }, drop: frame.DropTail},
+		{name: "SC 15", change: func(h *opa.Header) { h.SC = 15 }, drop: opa.DropPKey},
+		{name: "vESW 258", change: func(h *opa.Header) { h.VESW = 258 }, drop: opa.DropVESW},
+		{name: "vESW 0", change: func(h *opa.Header) { h.VESW = 0 }, drop: opa.DropVESW},
+		{name: "bit flipped", spoil: func(b []byte) { b[30] ^= 1 }, drop: opa.DropICRC},
+		{name: "L4 type", spoil: func(b []byte) { b[8] = 9 }, drop: opa.DropL4},
+		{name: "10B", spoil: func(b []byte) { b[7] ^= 0x60 }, drop: opa.DropL2},
+		{name: "length", spoil: func(b []byte) { b[2] ^= 0x10 }, drop: opa.DropLength},
+		{name: "pad", spoil: func(b []byte) { b[len(b)-6] = 1 }, drop: opa.DropPad},
+		{name: "tail", spoil: func(b []byte) { b[len(b)-1] |= 0x20 }, drop: opa.DropTail},
 		{name: "marks and SC on the way", spoil: func(b []byte) { p := opa.Packet(b); p.SetFECN(true); p.SetBECN(true); p.SetSC(3); p.SetAge(9) }},
 	} {
 		b := newBed(t, Config{})
@@ -164,7 +165,7 @@ func TestFramings(t *testing.T) {
 	f := b.pool.Get(60)
 	copy(f.Extend(60)[12:], []byte{0x08, 0x06})
 	b.gets(f)
-	if d := b.Counts().RxDrops; d != (frame.Drops{frame.DropEtherType: 1}) {
+	if d := b.Counts().RxDrops; d != (frame.Drops{drop.EtherType: 1}) {
 		t.Errorf("drops %v", d)
 	}
 }
@@ -189,7 +190,7 @@ func TestControlOperations(t *testing.T) {
 	theirs := header()
 	theirs.DLID = opa.FirstMulticast + 9
 	b.gets(b.framed(theirs.AppendTo(nil, make([]byte, 60), opa.ICRCv1)))
-	if len(b.up.got) != 0 || b.Counts().RxDrops[frame.DropNotOurLID] != 1 {
+	if len(b.up.got) != 0 || b.Counts().RxDrops[opa.DropNotOurLID] != 1 {
 		t.Error("a group that only another netdev listens to")
 	}
 	arrives := func(what string, want bool) {
@@ -202,7 +203,7 @@ func TestControlOperations(t *testing.T) {
 	}
 	b.nd.Stop()
 	arrives("stopped", false)
-	if r := b.nd.Transmit(b.frameFor(packet), 0); r != frame.DropPort {
+	if r := b.nd.Transmit(b.frameFor(packet), 0); r != opa.DropPort {
 		t.Errorf("sent while stopped: %v", r)
 	}
 	must(t, b.nd.Open())
@@ -241,7 +242,7 @@ func TestVirtualLanes(t *testing.T) {
 			h := header()
 			h.SLID, h.DLID, h.SC, h.Entropy = ownLID, 6, vl, uint16(i)
 			r := b.nd.Transmit(b.frameFor(h.AppendTo(nil, make([]byte, 60), opa.ICRCv1)), vl)
-			if want := [...]frame.DropReason{0, 0, 0, frame.DropTxQueue}[i]; r != want {
+			if want := [...]frame.DropReason{0, 0, 0, drop.TxQueue}[i]; r != want {
 				t.Errorf("lane %d, frame %d: %v", vl, i, r)
 			}
 		}
@@ -275,7 +276,7 @@ func TestVirtualLanes(t *testing.T) {
 		t.Errorf("%d wait", b.Waiting())
 	}
 	b.LinkDown(0)
-	if b.Waiting() != 0 || b.Counts().TxDrops[frame.DropPort] != 2 || b.pool.Lent() != 0 {
+	if b.Waiting() != 0 || b.Counts().TxDrops[opa.DropPort] != 2 || b.pool.Lent() != 0 {
 		t.Errorf("%d wait, %d lent", b.Waiting(), b.pool.Lent())
 	}
 }
@@ -291,7 +292,7 @@ func TestOversizePacket(t *testing.T) {
 	b := newBed(t, Config{MTU: 2048})
 	h := header()
 	h.SLID, h.DLID = ownLID, 6
-	for size, want := range map[int]frame.DropReason{2143: 0, 2144: frame.DropOversize} {
+	for size, want := range map[int]frame.DropReason{2143: 0, 2144: drop.Oversize} {
 		packet := h.AppendTo(nil, make([]byte, size), opa.ICRCv1)
 		if r := b.nd.Transmit(b.frameFor(packet), 0); r != want {
 			t.Errorf("packet of %d octets: %v", len(packet), r)
@@ -394,13 +395,13 @@ func TestMADs(t *testing.T) {
 		drop   frame.DropReason
 	}{
 		{"good", func(*opa.Header9B) {}, 0},
-		{"not our LID", func(h *opa.Header9B) { h.DLID = 9 }, frame.DropNotOurLID},
-		{"looped", func(h *opa.Header9B) { h.SLID = ownLID }, frame.DropLooped},
-		{"queue pair 2", func(h *opa.Header9B) { h.DestQP = 2 }, frame.DropL4},
-		{"Q_Key", func(h *opa.Header9B) { h.QKey = 1 }, frame.DropMalformed},
-		{"P_Key", func(h *opa.Header9B) { h.PKey = 0x8003 }, frame.DropPKey},
-		{"both limited", func(h *opa.Header9B) { h.PKey = 0x7fff }, frame.DropPKey},
-		{"subnet management not on SC 15", func(h *opa.Header9B) { h.DestQP = 0 }, frame.DropMalformed},
+		{"not our LID", func(h *opa.Header9B) { h.DLID = 9 }, opa.DropNotOurLID},
+		{"looped", func(h *opa.Header9B) { h.SLID = ownLID }, opa.DropLooped},
+		{"queue pair 2", func(h *opa.Header9B) { h.DestQP = 2 }, opa.DropL4},
+		{"Q_Key", func(h *opa.Header9B) { h.QKey = 1 }, drop.Malformed},
+		{"P_Key", func(h *opa.Header9B) { h.PKey = 0x8003 }, opa.DropPKey},
+		{"both limited", func(h *opa.Header9B) { h.PKey = 0x7fff }, opa.DropPKey},
+		{"subnet management not on SC 15", func(h *opa.Header9B) { h.DestQP = 0 }, drop.Malformed},
 		{"subnet management", func(h *opa.Header9B) { h.DestQP, h.SrcQP, h.SC, h.QKey, h.PKey = 0, 0, 15, 0, 0 }, 0},
 		{"to everybody", func(h *opa.Header9B) {
 			h.DestQP, h.SrcQP, h.SC, h.QKey, h.DLID, h.SLID = 0, 0, 15, 0, opa.Permissive, opa.Permissive
@@ -469,9 +470,9 @@ func TestSendMADRefuses(t *testing.T) {
 		size int
 		drop frame.DropReason
 	}{
-		{mad.Address{LID: 0xc000, QP: 1}, 24, frame.DropDLID},
-		{mad.Address{LID: opa.Permissive, QP: 1}, 24, frame.DropDLID},
-		{mad.Address{LID: 6, QP: 1}, opa.MaxMAD + 1, frame.DropOversize},
+		{mad.Address{LID: 0xc000, QP: 1}, 24, opa.DropDLID},
+		{mad.Address{LID: opa.Permissive, QP: 1}, 24, opa.DropDLID},
+		{mad.Address{LID: 6, QP: 1}, opa.MaxMAD + 1, drop.Oversize},
 	} {
 		want := b.Counts().TxDrops
 		want.Count(c.drop)
@@ -484,7 +485,7 @@ func TestSendMADRefuses(t *testing.T) {
 	b.SendMAD(mad.Address{LID: 6}, nil)
 	b.LinkUp(0)
 	b.SendMAD(mad.Address{LID: 6}, nil) // has no form that 9B knows
-	if d := b.Counts().TxDrops; d[frame.DropPort] != 1 || d[frame.DropSLID] != 1 || b.pool.Lent() != 0 {
+	if d := b.Counts().TxDrops; d[opa.DropPort] != 1 || d[opa.DropSLID] != 1 || b.pool.Lent() != 0 {
 		t.Errorf("%v, %d frames lost", d, b.pool.Lent())
 	}
 }
@@ -505,15 +506,15 @@ func TestTracer(t *testing.T) {
 	h := header()
 	f := b.framed(h.AppendTo(nil, make([]byte, 60), opa.ICRCv1))
 	wire := bytes.Clone(f.Bytes())
-	b.up.drop = frame.DropSpoofed
+	b.up.drop = opa.DropSpoofed
 	b.gets(f)
 	h.SLID, h.DLID = ownLID, 6
 	b.nd.Transmit(b.frameFor(h.AppendTo(nil, make([]byte, 60), opa.ICRCv1)), 0)
 	b.nd.Stop()
 	b.nd.Transmit(b.frameFor(h.AppendTo(nil, make([]byte, 60), opa.ICRCv1)), 0)
 	b.Poll(0)
-	if len(tr.list) != 3 || !bytes.Equal(tr.list[0].Data, wire) || tr.list[0].Drop != frame.DropSpoofed ||
-		tr.list[1].Drop != frame.DropPort || tr.list[2].Dir != frame.Outbound || tr.list[2].Drop != frame.DropNone {
+	if len(tr.list) != 3 || !bytes.Equal(tr.list[0].Data, wire) || tr.list[0].Drop != opa.DropSpoofed ||
+		tr.list[1].Drop != opa.DropPort || tr.list[2].Dir != frame.Outbound || tr.list[2].Drop != frame.DropNone {
 		t.Errorf("%+v", tr.list)
 	}
 }

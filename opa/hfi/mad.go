@@ -5,6 +5,7 @@ import (
 
 	"tapir/opa"
 	"tapir/opa/mad"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -30,11 +31,11 @@ func (p *Port) sendMAD(to mad.Address, b []byte) frame.DropReason {
 	subnet := to.QP == opa.QPSubnet
 	switch {
 	case p.state == Down || !subnet && p.state != Active:
-		return frame.DropPort
+		return opa.DropPort
 	case len(b) > opa.MaxMAD:
-		return frame.DropOversize
+		return drop.Oversize
 	case !subnet && to.LID == opa.Permissive:
-		return frame.DropDLID
+		return opa.DropDLID
 	}
 	h := opa.Header9B{SLID: p.lid, DLID: to.LID, SC: to.SL, SL: to.SL, PKey: p.managementPKey(),
 		DestQP: to.QP, SrcQP: to.QP, QKey: opa.QKeyGSI, PSN: p.psn}
@@ -47,7 +48,7 @@ func (p *Port) sendMAD(to mad.Address, b []byte) frame.DropReason {
 	}
 	f := p.pool.Get(opa.Size9B(len(b)))
 	if f == nil {
-		return frame.DropNoBuffer
+		return drop.NoBuffer
 	}
 	f.Append(b)
 	if r := p.packMAD(f, &h, vl); r != frame.DropNone {
@@ -78,7 +79,7 @@ func (p *Port) packMAD(f *frame.Frame, h *opa.Header9B, vl uint8) frame.DropReas
 	switch {
 	case p.ours(h.DLID):
 		if !p.looped.Push(f, p.cfg.QueueFrames) {
-			return frame.DropTxQueue
+			return drop.TxQueue
 		}
 		return frame.DropNone
 	case h.DLID == opa.Permissive:
@@ -91,12 +92,12 @@ func (p *Port) packMAD(f *frame.Frame, h *opa.Header9B, vl uint8) frame.DropReas
 func (p *Port) loopCopy(f *frame.Frame) {
 	c := p.pool.Get(f.Len())
 	if c == nil {
-		p.counts.RxDrops.Count(frame.DropNoBuffer)
+		p.counts.RxDrops.Count(drop.NoBuffer)
 		return
 	}
 	c.Append(f.Bytes())
 	if !p.looped.Push(c, p.cfg.QueueFrames) {
-		p.counts.RxDrops.Count(frame.DropTxQueue)
+		p.counts.RxDrops.Count(drop.TxQueue)
 		c.Release()
 	}
 }
@@ -110,20 +111,20 @@ func (p *Port) receive9B(b []byte, self bool) frame.DropReason {
 	qp, slid, dlid := m.DestQP(), m.SLID(), m.DLID()
 	switch {
 	case p.ours(slid) && !self:
-		return frame.DropLooped
+		return opa.DropLooped
 	case !p.ours(dlid) && dlid != opa.Permissive:
-		return frame.DropNotOurLID
+		return opa.DropNotOurLID
 	case qp > opa.QPGeneral:
-		return frame.DropL4
+		return opa.DropL4
 	case qp == opa.QPSubnet && m.SC() != opa.SCManagement, qp == opa.QPGeneral && m.QKey() != opa.QKeyGSI:
-		return frame.DropMalformed
+		return drop.Malformed
 	case qp == opa.QPGeneral && p.state != Active:
-		return frame.DropPort
+		return opa.DropPort
 	case qp == opa.QPGeneral && !opa.PKeyAllowed(p.used, m.PKey(), m.SC()):
-		return frame.DropPKey
+		return opa.DropPKey
 	}
 	if len(p.agents) == 0 {
-		return frame.DropUnused
+		return drop.Unused
 	}
 	p.counts.MADs++
 	for _, a := range p.agents {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tapir/opa"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -103,9 +104,9 @@ func (n *netdev) transmit(f *frame.Frame, vl uint8) frame.DropReason {
 	p := n.port
 	switch {
 	case !n.open || p.state != Active:
-		return frame.DropPort
+		return opa.DropPort
 	case f.Len() > p.MTU():
-		return frame.DropOversize
+		return drop.Oversize
 	}
 	entropy := opa.Packet(f.Bytes()).Entropy()
 	if r := p.cfg.Framing.Wrap(f, n.fabric); r != frame.DropNone {

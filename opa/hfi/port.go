@@ -210,7 +210,7 @@ func (p *Port) LinkDown(now frame.Time) {
 	}
 	p.state = Down
 	for vl := range p.queues {
-		p.counts.TxDrops[frame.DropPort] += uint64(p.queues[vl].Discard())
+		p.counts.TxDrops[opa.DropPort] += uint64(p.queues[vl].Discard())
 	}
 	p.busy = 0
 	p.event(now)
@@ -277,7 +277,7 @@ func (p *Port) event(now frame.Time) {
 func (p *Port) ours(l opa.LID) bool { return p.lid != 0 && l&^(1<<p.lmc-1) == p.lid }
 
 // UnknownVESW counts the packets for vESWs that no open netdev has.
-func (p *Port) UnknownVESW() uint64 { return p.counts.RxDrops[frame.DropVESW] }
+func (p *Port) UnknownVESW() uint64 { return p.counts.RxDrops[opa.DropVESW] }
 
 // SetTracer hands every frame that passes the port to t from now on; nil
 // stops.

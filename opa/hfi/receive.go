@@ -39,7 +39,7 @@ func (p *Port) receive(f *frame.Frame, self bool) {
 // client of the netdev that it is for; without one the frame is finished.
 func (p *Port) open(f *frame.Frame, self bool) (frame.DropReason, opa.NetdevClient) {
 	if p.state == Down {
-		return frame.DropPort, nil
+		return opa.DropPort, nil
 	}
 	format, r := opa.Unwrap(f)
 	if r != frame.DropNone {
@@ -49,7 +49,7 @@ func (p *Port) open(f *frame.Frame, self bool) (frame.DropReason, opa.NetdevClie
 		return p.receive9B(f.Bytes(), self), nil
 	}
 	if p.state != Active {
-		return frame.DropPort, nil
+		return opa.DropPort, nil
 	}
 	return p.receive16B(f)
 }
@@ -62,19 +62,19 @@ func (p *Port) receive16B(f *frame.Frame) (frame.DropReason, opa.NetdevClient) {
 	dlid := m.DLID()
 	switch {
 	case p.ours(m.SLID()):
-		return frame.DropLooped, nil
+		return opa.DropLooped, nil
 	case !p.ours(dlid) && p.listened[dlid] == 0:
-		return frame.DropNotOurLID, nil
+		return opa.DropNotOurLID, nil
 	case !opa.PKeyAllowed(p.used, m.PKey(), m.SC()):
-		return frame.DropPKey, nil
+		return opa.DropPKey, nil
 	}
 	vesw := m.VESW()
 	n := p.byVESW[vesw]
 	if n == nil || !n.open {
-		return frame.DropVESW, nil
+		return opa.DropVESW, nil
 	}
 	if !dlid.IsUnicast() && !n.listens(dlid) {
-		return frame.DropNotOurLID, nil
+		return opa.DropNotOurLID, nil
 	}
 	if m.FECN() {
 		p.counts.FECN++

@@ -3,6 +3,7 @@ package hfi
 import (
 	"math/bits"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -12,7 +13,7 @@ func (p *Port) enqueue(f *frame.Frame, vl uint8, engine uint16) frame.DropReason
 	vl &= lanes - 1
 	f.Queue = engine
 	if !p.queues[vl].Push(f, p.cfg.QueueFrames) {
-		return frame.DropTxQueue
+		return drop.TxQueue
 	}
 	p.busy |= 1 << vl
 	return frame.DropNone

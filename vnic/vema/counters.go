@@ -1,9 +1,10 @@
 package vema
 
 import (
+	"tapir/opa"
 	"tapir/opa/mad"
 	"tapir/vnic"
-	"tapir/wire/frame"
+	"tapir/wire/drop"
 )
 
 func counterHead(n *vnic.Netdev) mad.CounterHead {
@@ -32,9 +33,9 @@ func errorCounters(n *vnic.Netdev) mad.ErrorCounters {
 	s := n.Stats()
 	return mad.ErrorCounters{
 		CounterHead: counterHead(n), TxErrors: s.TxErrors(), RxErrors: s.RxErrors(),
-		TxSourceMAC: s.TxDrops[frame.DropSpoofed], TxDLIDZero: s.TxDrops[frame.DropNoDLID],
-		TxLogic: s.TxFIFOErrors() + s.TxCarrierErrors(), TxDropState: s.TxDrops[frame.DropState],
-		RxBadVESW: s.UnknownVESW, RxRunt: s.RxDrops[frame.DropRunt], RxOversize: s.RxDrops[frame.DropOversize],
-		RxDropState: s.RxDrops[frame.DropState], RxLogic: s.RxFIFOErrors(),
+		TxSourceMAC: s.TxDrops[opa.DropSpoofed], TxDLIDZero: s.TxDrops[opa.DropNoDLID],
+		TxLogic: s.TxFIFOErrors() + s.TxCarrierErrors(), TxDropState: s.TxDrops[opa.DropState],
+		RxBadVESW: s.UnknownVESW, RxRunt: s.RxDrops[opa.DropRunt], RxOversize: s.RxDrops[drop.Oversize],
+		RxDropState: s.RxDrops[opa.DropState], RxLogic: s.RxFIFOErrors(),
 	}
 }

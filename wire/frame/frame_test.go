@@ -1,6 +1,9 @@
 package frame
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestFrameWindow(t *testing.T) {
 	f := New(make([]byte, DefaultHeadroom+32), nil)
@@ -50,14 +53,41 @@ func TestReleaseTwicePanics(t *testing.T) {
 	f.Release()
 }
 
-func TestEveryDropReasonHasAName(t *testing.T) {
-	seen := map[string]bool{}
-	for r := DropNone; r < NumDropReasons; r++ {
-		if name := r.String(); name == "" || seen[name] {
-			t.Errorf("reason %d: name %q", r, name)
-		} else {
-			seen[name] = true
-		}
+// Every reason is named once; numbers and names that cannot be registered are
+// a mistake of the program. No other package registers reasons in this test.
+func TestDropReasons(t *testing.T) {
+	RegisterDrops(7, "a", "b")
+	for _, f := range []func(){
+		func() { RegisterDrops(8, "c") },
+		func() { RegisterDrops(DropNone, "c") },
+		func() { RegisterDrops(20, "") },
+		func() { RegisterDrops(MaxDropReasons-1, "last", "c") },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a registration that cannot hold went unnoticed")
+				}
+			}()
+			f()
+		}()
+	}
+	var got string
+	for r := range DropReasons() {
+		got += fmt.Sprint(int(r), "=", r, " ")
+	}
+	if want := "7=a 8=b 95=last "; got != want || DropNone.String() != "none" || DropReason(20).String() != "unknown" || DropReason(250).String() != "unknown" {
+		t.Errorf("reasons %q, want %q", got, want)
+	}
+}
+
+func TestDrops(t *testing.T) {
+	var d Drops
+	d.Count(3)
+	d.Count(DropNone)
+	d.Add(&Drops{3: 2, 4: 1})
+	if d != (Drops{DropNone: 1, 3: 3, 4: 1}) || d.Total() != 4 {
+		t.Errorf("%v, total %d", d, d.Total())
 	}
 }
 
@@ -65,9 +95,9 @@ func TestNotesTake(t *testing.T) {
 	n := Notes{On: true}
 	n.Addf("QP %d", 3)
 	n.Addf("WR %d", 7)
-	n.Drop(DropFragment)
+	n.Drop(DropReason(7))
 	notes, d := n.Take()
-	if c := (&Record{Notes: notes}).Text(); c != "QP 3\nWR 7" || d != DropFragment {
+	if c := (&Record{Notes: notes}).Text(); c != "QP 3\nWR 7" || d != DropReason(7) {
 		t.Fatalf("took %q, %v", c, d)
 	}
 	if c, d := n.Take(); c != nil || d != DropNone {

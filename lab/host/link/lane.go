@@ -8,6 +8,7 @@ import (
 	"time"
 
 	rules "tapir/lab/host/fault"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -65,9 +66,9 @@ const defaultQueue = 256 << 10
 func (l *lane) refuses(now time.Duration) frame.DropReason {
 	switch {
 	case l.Down:
-		return frame.DropLink
+		return drop.Link
 	case l.full(0), l.Rate > 0 && l.busy > now && int64(l.busy-now) > l.takes(l.Queue):
-		return frame.DropTxQueue
+		return drop.TxQueue
 	}
 	return frame.DropNone
 }
@@ -96,7 +97,7 @@ type fate struct {
 
 func (x fate) drop() frame.DropReason {
 	if x.lost || x.rules != nil && x.rules.Drop {
-		return frame.DropFault
+		return drop.Fault
 	}
 	return frame.DropNone
 }

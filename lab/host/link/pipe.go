@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -107,12 +108,12 @@ func (e *PipeEnd) Drops() frame.Drops { return e.drops }
 // Transmit takes f and sends it to the other end.
 func (e *PipeEnd) Transmit(f *frame.Frame) {
 	if e.Room() == 0 {
-		e.lose(f, frame.DropTxQueue)
+		e.lose(f, drop.TxQueue)
 		return
 	}
 	at := e.pipe.now.Add(e.cfg.Delay)
 	if e.chance(e.faults.Loss) {
-		e.lose(f, frame.DropFault)
+		e.lose(f, drop.Fault)
 		return
 	}
 	if e.chance(e.faults.Corrupt) {

@@ -12,6 +12,7 @@ import (
 
 	"tapir/nic/buf"
 	"tapir/nic/tap"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -120,7 +121,7 @@ func TestPipeDelivers(t *testing.T) {
 	if got := arrive(p, 1, 7); !slices.Equal(got, []string{"three"}) {
 		t.Errorf("at 7: %q", got)
 	}
-	if d := p.End(0).Drops(); d[frame.DropTxQueue] != 1 {
+	if d := p.End(0).Drops(); d[drop.TxQueue] != 1 {
 		t.Errorf("drops %v", d)
 	}
 	p.End(1).Transmit(text(pool, "left over"))
@@ -151,7 +152,7 @@ func TestPipeFaults(t *testing.T) {
 	}{
 		{"none", Faults{}, func(got, clean []string, _ frame.Drops) bool { return slices.Equal(got, clean) }},
 		{"loss", Faults{Loss: 200_000}, func(got, _ []string, d frame.Drops) bool {
-			return len(got) > 700 && len(got) < 900 && int(d[frame.DropFault]) == n-len(got)
+			return len(got) > 700 && len(got) < 900 && int(d[drop.Fault]) == n-len(got)
 		}},
 		{"all lost", Faults{Loss: 1_000_000}, func(got, _ []string, d frame.Drops) bool { return len(got) == 0 && d.Total() == n }},
 		{"duplicate", Faults{Duplicate: 200_000}, func(got, clean []string, _ frame.Drops) bool {

@@ -56,7 +56,7 @@ func (n *Node) engineCounters(port int, add func(name string, v uint64)) {
 	add("rx_frames", c.RxFrames)
 	add("tx_frames", c.TxFrames)
 	add("flooded", c.Flooded)
-	for r := range frame.NumDropReasons {
+	for r := range frame.DropReasons() {
 		add("rx_drop: "+r.String(), c.RxDrops[r])
 		add("tx_drop: "+r.String(), c.TxDrops[r])
 	}

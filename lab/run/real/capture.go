@@ -11,11 +11,11 @@ import (
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/topo"
-	"tapir/wire/frame"
+	"tapir/nic/msglog"
 )
 
 // nodeLog are the topics of which a lab's capture has what NICs say.
-const nodeLog = frame.LogWR | frame.LogCM | frame.LogError
+const nodeLog = msglog.WR | msglog.CM | msglog.Errors
 
 // part is a capture that is made while the lab runs, of a link or by a node. In
 // the end all become one.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
 	"tapir/wire/ip"
@@ -250,7 +251,7 @@ func (h *Host) find(m *icmp.Message) (*Ping, *request) {
 func (h *Host) replied(from *ip.Header, m *icmp.Message, now frame.Time) frame.DropReason {
 	p, r := h.find(m)
 	if p == nil {
-		return frame.DropUnused
+		return drop.Unused
 	}
 	us := int64(now.Sub(r.at) / time.Microsecond)
 	note := ""

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tapir/wire/arp"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -80,13 +81,13 @@ func (h *Host) send(from, to netip.Addr, ttl uint8, m icmp.Message, now frame.Ti
 	}
 	i, _ := h.route(to)
 	if i == nil {
-		h.drops.Count(frame.DropNoRoute)
+		h.drops.Count(drop.NoRoute)
 		return
 	}
 	i.ipID++
 	p := packet(from, to, ttl, i.ipID, &m)
 	if len(p) > i.MTU {
-		h.drops.Count(frame.DropOversize)
+		h.drops.Count(drop.Oversize)
 		return
 	}
 	n := i.neighbors[to]
@@ -99,7 +100,7 @@ func (h *Host) send(from, to netip.Addr, ttl uint8, m icmp.Message, now frame.Ti
 		return
 	}
 	if len(n.waiting) == mostWaiting {
-		h.drops.Count(frame.DropNeighbor)
+		h.drops.Count(drop.Neighbor)
 		return
 	}
 	n.waiting = append(n.waiting, p)
@@ -132,13 +133,13 @@ func (i *Iface) sendARP(p arp.Packet, to ether.Addr) {
 func (i *Iface) sendTo(to ether.Addr, kind uint16, p []byte) {
 	f := i.host.pool.Get(ether.HeaderLen + len(p))
 	if f == nil {
-		i.host.drops.Count(frame.DropNoBuffer)
+		i.host.drops.Count(drop.NoBuffer)
 		return
 	}
 	f.Append(ether.Header{Dst: to, Src: i.MAC, Type: kind}.AppendTo(nil))
 	f.Append(p)
 	if !i.toSend.Push(f, mostWaiting) {
-		i.host.drops.Count(frame.DropTxQueue)
+		i.host.drops.Count(drop.TxQueue)
 		f.Release()
 	}
 }
@@ -203,7 +204,7 @@ func (i *Iface) giveUp(n *neighbor) {
 	i.asked = slices.DeleteFunc(i.asked, func(x *neighbor) bool { return x == n })
 	delete(i.neighbors, n.addr)
 	for _, b := range n.waiting {
-		i.host.drops.Count(frame.DropNeighbor)
+		i.host.drops.Count(drop.Neighbor)
 		if h, body, err := ip.Parse(b); err == nil { // we made it
 			i.host.unreachable(&h, body)
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"tapir/wire/arp"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
@@ -57,7 +58,7 @@ func (h *Host) Add(c Config, link frame.Link) *Iface {
 
 // Remove takes an interface away, with what waits in it.
 func (h *Host) Remove(i *Iface) {
-	h.drops[frame.DropLink] += uint64(i.toSend.Discard())
+	h.drops[drop.Link] += uint64(i.toSend.Discard())
 	h.ifaces = slices.DeleteFunc(h.ifaces, func(x *Iface) bool { return x == i })
 }
 
@@ -114,11 +115,11 @@ func (i *Iface) receive(b []byte, now frame.Time) frame.DropReason {
 	h, n, err := ether.Parse(b)
 	switch {
 	case err != nil:
-		return frame.DropTruncated
+		return drop.Truncated
 	case h.NTags > 0:
-		return frame.DropWrongVLAN
+		return drop.WrongVLAN
 	case h.Dst != i.MAC && !h.Dst.IsMulticast():
-		return frame.DropNotOurMAC
+		return drop.NotOurMAC
 	}
 	switch h.Type {
 	case ether.TypeARP:
@@ -126,7 +127,7 @@ func (i *Iface) receive(b []byte, now frame.Time) frame.DropReason {
 	case ether.TypeIPv4, ether.TypeIPv6:
 		return i.receiveIP(b[n:], now)
 	}
-	return frame.DropEtherType
+	return drop.EtherType
 }
 
 // receiveARP follows RFC 826: who asks is known from now on.
@@ -134,11 +135,11 @@ func (i *Iface) receiveARP(b []byte, now frame.Time) frame.DropReason {
 	p, err := arp.Parse(b)
 	switch {
 	case err != nil:
-		return frame.DropMalformed
+		return drop.Malformed
 	case !i.has(p.TargetIP):
-		return frame.DropNotOurIP
+		return drop.NotOurIP
 	case p.SenderIP.IsUnspecified() || p.SenderMAC.IsMulticast():
-		return frame.DropSource
+		return drop.Source
 	}
 	i.learn(p.SenderIP, p.SenderMAC)
 	if p.Op == arp.Request {
@@ -151,13 +152,13 @@ func (i *Iface) receiveIP(b []byte, now frame.Time) frame.DropReason {
 	h, body, err := ip.Parse(b)
 	switch {
 	case err == ip.ErrChecksum:
-		return frame.DropIPChecksum
+		return drop.IPChecksum
 	case err != nil:
-		return frame.DropMalformed
+		return drop.Malformed
 	case h.IsFragment():
-		return frame.DropFragment
+		return drop.Fragment
 	case !i.has(h.Dst) && !h.Dst.IsMulticast():
-		return frame.DropNotOurIP
+		return drop.NotOurIP
 	}
 	return i.host.receiveICMP(i, &h, body, now)
 }
@@ -167,11 +168,11 @@ func (h *Host) receiveICMP(i *Iface, from *ip.Header, b []byte, now frame.Time) 
 	m, err := icmp.Parse(b)
 	switch {
 	case from.Proto != ip.ProtoICMP && from.Proto != ip.ProtoICMPv6:
-		return frame.DropIPProtocol
+		return drop.IPProtocol
 	case err != nil:
-		return frame.DropTruncated
+		return drop.Truncated
 	case from.Version == 4 && !icmp.Verify4(b), from.Version == 6 && !icmp.Verify6(from.Src, from.Dst, b):
-		return frame.DropL4Checksum
+		return drop.L4Checksum
 	}
 	echo, reply := echoTypes(from.Version)
 	switch {
@@ -182,7 +183,7 @@ func (h *Host) receiveICMP(i *Iface, from *ip.Header, b []byte, now frame.Time) 
 	case from.Version == 6 && i != nil && (m.Type == icmp.NeighborSolicitation || m.Type == icmp.NeighborAdvertisement):
 		return i.receiveND(from, &m, now)
 	default:
-		return frame.DropUnused
+		return drop.Unused
 	}
 	return frame.DropNone
 }
@@ -200,16 +201,16 @@ func (i *Iface) receiveND(from *ip.Header, m *icmp.Message, now frame.Time) fram
 	n, err := m.Neighbor()
 	switch {
 	case err != nil || from.TTL != icmp.NDHopLimit:
-		return frame.DropMalformed
+		return drop.Malformed
 	case m.Type == icmp.NeighborAdvertisement:
 		if _, asked := i.neighbors[n.Target]; asked && !n.Options.TargetMAC.IsZero() {
 			i.learn(n.Target, n.Options.TargetMAC)
 		}
 		return frame.DropNone
 	case !i.has(n.Target):
-		return frame.DropNotOurIP
+		return drop.NotOurIP
 	case from.Src.IsUnspecified() || n.Options.SourceMAC.IsZero():
-		return frame.DropUnused // somebody looks whether an address is free
+		return drop.Unused // somebody looks whether an address is free
 	}
 	i.learn(from.Src, n.Options.SourceMAC)
 	answer := icmp.Neighbor{Target: n.Target, Solicited: true, Override: true, Options: icmp.Options{TargetMAC: i.MAC}}

@@ -8,6 +8,7 @@ import (
 
 	"tapir/lab/tool/capture"
 	"tapir/lab/topo"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -19,7 +20,7 @@ type recording struct {
 }
 
 // nodeLog are the topics of which a capture has what NICs say.
-const nodeLog = frame.LogWR | frame.LogCM | frame.LogError
+const nodeLog = msglog.WR | msglog.CM | msglog.Errors
 
 // together is how long, in nanoseconds, what a link and a NIC tell of the same
 // frame may lie apart: they tell at once, but for the stamps of PTP.

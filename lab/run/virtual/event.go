@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tapir/lab/tool/inspect"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
@@ -39,7 +40,7 @@ func (e *Event) String() string {
 }
 
 // eventLog are the topics that events have.
-const eventLog = frame.LogCM | frame.LogMPA | frame.LogTX | frame.LogRX | frame.LogError | frame.LogDrop | frame.LogMM | frame.LogWR | frame.LogData
+const eventLog = msglog.CM | msglog.MPA | msglog.TX | msglog.RX | msglog.Errors | msglog.Drop | msglog.MM | msglog.WR | msglog.Data
 
 // stepper collects what the events are made of. It only watches: a lab goes on
 // the same way without it.
@@ -111,14 +112,14 @@ func (k *link) show(r *frame.Record) {
 
 // listen has the NIC tell its log's lines to the capture and the stepper.
 func (n *node) listen() {
-	var topics frame.Topic
+	var topics msglog.Topic
 	if n.said != nil {
 		topics = nodeLog
 	}
 	if n.lab.steps != nil {
 		topics |= eventLog
 	}
-	n.dev.Log().Listen(topics, func(t frame.Topic, at frame.Time, text []byte) {
+	n.dev.Log().Listen(topics, func(t msglog.Topic, at frame.Time, text []byte) {
 		if n.said != nil && t&nodeLog != 0 {
 			n.said.Say(&pcapng.Journal{Stamp: int64(n.dev.System(at)), Host: n.Name, Topic: t.String(), Message: text})
 		}

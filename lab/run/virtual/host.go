@@ -46,7 +46,7 @@ func (n *node) hostDrops() (list []result.Counter) {
 		return nil
 	}
 	drops := n.host.Drops()
-	for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
+	for r := range frame.DropReasons() {
 		if drops[r] > 0 {
 			name := "host_drop_" + strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
 			list = append(list, result.Counter{Name: name, Value: drops[r]})

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tapir/nic/msglog"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
@@ -70,10 +72,10 @@ func TestJoin(t *testing.T) {
 		j.Link(a, at(frame.Outbound, 155, 7, 'o', "")) // out of its time
 		n := at(frame.Inbound, 170, 9, 'z', "QP 3")
 		j.Node(a, n)
-		n.Drop, n.System = frame.DropFault, 171
+		n.Drop, n.System = drop.Fault, 171
 		j.Node(a, n)
 		r := at(frame.Outbound, 180, 9, 'd', "QP 4")
-		r.Drop = frame.DropTxQueue
+		r.Drop = drop.TxQueue
 		j.Node(a, r)
 		j.Node(a, at(frame.Outbound, 190, 9, 'n', "QP 5")) // nobody else has seen it
 		j.Link(a, at(frame.Outbound, 200, 5, 'u', ""))     // nor that
@@ -88,7 +90,7 @@ func TestJoin(t *testing.T) {
 		"l:a out 7 o",
 		"l:a in 3 z QP 3",
 		"l:a in 4 z QP 3 dropped: injected fault",
-		"l:a out 0 d QP 4 dropped: " + frame.DropTxQueue.String(),
+		"l:a out 0 d QP 4 dropped: " + drop.TxQueue.String(),
 		"l:a out 0 n QP 5 not seen on the link",
 		"l:a out 5 u",
 		"l:h out 6 v",
@@ -141,14 +143,14 @@ func TestJoinSegments(t *testing.T) {
 func TestJoinReadsParts(t *testing.T) {
 	var link, node, out bytes.Buffer
 	c := New(&link, Info{Name: "l", Host: "far"}, Options{Host: true, Number: true})
-	n := New(&node, Info{Name: "a"}, Options{SnapLen: JoinPrefix, Log: frame.LogWR})
+	n := New(&node, Info{Name: "a"}, Options{SnapLen: JoinPrefix, Log: msglog.WR})
 	r := superFrame(3)
 	for i := range 3 {
 		r.System, r.ID, r.Port = frame.Stamp(1000*i+1), uint64(3*i+1), frame.Wire
 		r.Notes = frame.Say("QP 7")
 		n.Trace(r)
-		n.Line(frame.LogWR, r.System, []byte("QP 7 done WR 1"))
-		n.Line(frame.LogMM, r.System, []byte("not wanted"))
+		n.Line(msglog.WR, r.System, []byte("QP 7 done WR 1"))
+		n.Line(msglog.MM, r.System, []byte("not wanted"))
 		r.Notes = nil
 		c.Trace(r)
 		r.Dir, r.Port, r.System = frame.Inbound, 1, r.System+1
@@ -207,10 +209,10 @@ func TestSelect(t *testing.T) {
 }
 
 func TestLineDoesNotAllocate(t *testing.T) {
-	s := New(io.Discard, info, Options{Log: frame.LogAll, Buffer: 1 << 20})
+	s := New(io.Discard, info, Options{Log: msglog.All, Buffer: 1 << 20})
 	defer s.Close()
 	text := []byte("QP 3 done WR 17 RDMA Write: success len 8 CQ 1")
-	if n := testing.AllocsPerRun(1000, func() { s.Line(frame.LogWR, 1, text) }); n > 0 {
+	if n := testing.AllocsPerRun(1000, func() { s.Line(msglog.WR, 1, text) }); n > 0 {
 		t.Errorf("%v allocations per line", n)
 	}
 }

@@ -96,7 +96,7 @@ func (l *Lab) begin(iface uint32, r *frame.Record) {
 	}
 	l.extra = l.extra[:0]
 	if r.Drop != frame.DropNone {
-		l.extra = append(l.extra, dropComments[min(r.Drop, frame.NumDropReasons)]...)
+		l.extra = append(append(l.extra, dropPrefix...), r.Drop.String()...)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
@@ -23,7 +24,7 @@ func twoEnds(w io.Writer) error {
 	l.Event(&pcapng.Journal{Stamp: 1001, Host: "a", Topic: "wr", Message: []byte("QP 3 done WR 17")})
 	f.Dir, f.System, f.Notes = frame.Inbound, 2000, nil
 	l.Packet(b, &f)
-	l.Packet(a, &frame.Record{Dir: frame.Outbound, Data: make([]byte, 61), Stamp: 3000, ID: 2, Drop: frame.DropFault})
+	l.Packet(a, &frame.Record{Dir: frame.Outbound, Data: make([]byte, 61), Stamp: 3000, ID: 2, Drop: drop.Fault})
 	super := superFrame(3)
 	super.ID, super.Notes = 3, []frame.Note{{Text: []byte("x"), Times: 2}, {Text: []byte("y"), Times: 1}}
 	l.Packet(a, super)
@@ -55,7 +56,7 @@ func TestLab(t *testing.T) {
 	want := []row{
 		{0, 1000, pcapng.Outbound, 1, 60, []string{"QP 3 WR 17 RDMA Write last"}},
 		{1, 2000, pcapng.Inbound, 1, 60, nil},
-		{0, 3000, pcapng.Outbound, 2, 61, []string{"dropped: " + frame.DropFault.String()}},
+		{0, 3000, pcapng.Outbound, 2, 61, []string{"dropped: " + drop.Fault.String()}},
 		{0, at, pcapng.Outbound, 3, 154, []string{"x"}},
 		{0, at, pcapng.Outbound, 4, 154, []string{"x"}},
 		{0, at, pcapng.Outbound, 5, 154, []string{"y"}},
@@ -86,7 +87,7 @@ func TestLabLeavesWhole(t *testing.T) {
 	var out bytes.Buffer
 	l := NewLab(&out)
 	l.Add(End{Link: "a-b", Node: "a"})
-	l.Packet(0, &frame.Record{Data: make([]byte, 60), Offload: frame.Offload{GSO: frame.GSOTCPv4, GSOSize: 100}, Drop: frame.DropLink})
+	l.Packet(0, &frame.Record{Data: make([]byte, 60), Offload: frame.Offload{GSO: frame.GSOTCPv4, GSOSize: 100}, Drop: drop.Link})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestLabLeavesWhole(t *testing.T) {
 func TestLabDoesNotAllocate(t *testing.T) {
 	l := NewLab(io.Discard)
 	l.Add(End{Link: "a-b", Node: "a"})
-	r, super := &frame.Record{Data: make([]byte, 1514), ID: 1, Notes: frame.Say("QP 3 WR 17 RDMA Write last"), Drop: frame.DropFault}, superFrame(40)
+	r, super := &frame.Record{Data: make([]byte, 1514), ID: 1, Notes: frame.Say("QP 3 WR 17 RDMA Write last"), Drop: drop.Fault}, superFrame(40)
 	said := &pcapng.Journal{Stamp: 1, Host: "a", Topic: "wr", Message: []byte("QP 3 done WR 17")}
 	if n := testing.AllocsPerRun(1000, func() { l.Packet(0, r); l.Packet(0, super); l.Event(said) }); n > 0 {
 		t.Errorf("%v allocations", n)

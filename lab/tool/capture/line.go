@@ -3,17 +3,18 @@ package capture
 import (
 	"fmt"
 
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
 
 // Topics are those of the log of which the session wants to have the lines.
-func (s *Session) Topics() frame.Topic { return s.opt.Log }
+func (s *Session) Topics() msglog.Topic { return s.opt.Log }
 
 // Line writes a line, borrowed, that the NIC says about a topic, between the
 // packets, as an entry of a journal. Like Trace it never blocks and does not
 // allocate.
-func (s *Session) Line(t frame.Topic, at frame.Stamp, text []byte) {
+func (s *Session) Line(t msglog.Topic, at frame.Stamp, text []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending || s.opt.Log&t == 0 {

@@ -22,6 +22,7 @@ import (
 	"math"
 	"sync"
 
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 	"tapir/wire/virtio"
@@ -73,7 +74,7 @@ type Options struct {
 	PHC     bool // the wire's packets once more, with the stamps of the hardware clock, on an interface of their own; not Compact
 	// Log are the topics of the NIC's log whose lines are written between the
 	// packets: see Line.
-	Log    frame.Topic
+	Log    msglog.Topic
 	Count  uint64 // end after so many live packets; 0 = never
 	Buffer int    // octets that may wait for the writer; 0 = DefaultBuffer
 }
@@ -210,7 +211,7 @@ func (s *Session) trace(r *frame.Record, iface uint32, at frame.Stamp) {
 	}
 	s.extra = s.extra[:0]
 	if r.Drop != frame.DropNone {
-		s.extra = append(s.extra, dropComments[min(r.Drop, frame.NumDropReasons)]...)
+		s.extra = append(append(s.extra, dropPrefix...), r.Drop.String()...)
 	}
 	switch {
 	case s.opt.Raw || !r.Offload.NeedsCsum && r.Offload.GSO == frame.GSONone:
@@ -226,13 +227,6 @@ func (s *Session) trace(r *frame.Record, iface uint32, at frame.Stamp) {
 
 // dropPrefix begins the comment on a frame that was dropped.
 const dropPrefix = "dropped: "
-
-var dropComments = func() (c [frame.NumDropReasons + 1]string) {
-	for r := range c {
-		c[r] = dropPrefix + frame.DropReason(r).String()
-	}
-	return c
-}()
 
 func flags(r *frame.Record) pcapng.Flags {
 	f := pcapng.Inbound

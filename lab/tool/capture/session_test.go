@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
@@ -76,7 +77,7 @@ func TestFileSaysWhatPassed(t *testing.T) {
 	data := append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, make([]byte, 54)...)
 	f := capture(t, Options{SnapLen: 40, Host: true},
 		&frame.Record{Port: frame.Wire, Dir: frame.Outbound, Data: data, Stamp: 1000, ID: 1, Notes: []frame.Note{{Text: []byte("QP 3 WR 17"), Times: 2}, {Text: []byte("last"), Times: 1}}},
-		&frame.Record{Port: frame.Host, Dir: frame.Inbound, Data: data[6:], Stamp: 2000, ID: 9, Queue: 2, Drop: frame.DropNotOurIP},
+		&frame.Record{Port: frame.Host, Dir: frame.Inbound, Data: data[6:], Stamp: 2000, ID: 9, Queue: 2, Drop: drop.NotOurIP},
 	)
 	has := pcapng.HasFlags | pcapng.HasID
 	want := []*pcapng.Packet{
@@ -268,7 +269,7 @@ func TestWriterErrorEndsTheSession(t *testing.T) {
 }
 
 func TestEveryDropHasAComment(t *testing.T) {
-	for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
+	for r := range frame.DropReasons() {
 		f := capture(t, Options{}, &frame.Record{Data: make([]byte, 60), Drop: r})
 		if want := "dropped: " + r.String(); len(f.packets) != 1 || f.packets[0].Comments[0] != want {
 			t.Errorf("reason %d: %+v", r, f.packets)
@@ -297,7 +298,7 @@ func TestTee(t *testing.T) {
 func TestTraceDoesNotAllocate(t *testing.T) {
 	s := New(io.Discard, info, Options{Buffer: 1 << 16})
 	defer s.Close()
-	r := &frame.Record{Data: make([]byte, 1514), Notes: frame.Say("QP 3 WR 17 RDMA Write last"), Drop: frame.DropFault}
+	r := &frame.Record{Data: make([]byte, 1514), Notes: frame.Say("QP 3 WR 17 RDMA Write last"), Drop: drop.Fault}
 	for range 1000 { // both buffers reach their full size
 		s.Trace(r)
 		time.Sleep(time.Microsecond)

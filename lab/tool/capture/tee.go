@@ -3,6 +3,7 @@ package capture
 import (
 	"slices"
 
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -23,12 +24,12 @@ func (t *Tee) Remove(tr frame.Tracer) (left int) {
 
 // listener is a tracer that wants lines of the log, too.
 type listener interface {
-	Topics() frame.Topic
-	Line(t frame.Topic, at frame.Stamp, text []byte)
+	Topics() msglog.Topic
+	Line(t msglog.Topic, at frame.Stamp, text []byte)
 }
 
 // Topics are those of which any of the tracers wants to have the lines.
-func (t *Tee) Topics() (all frame.Topic) {
+func (t *Tee) Topics() (all msglog.Topic) {
 	for _, tr := range t.tracers {
 		if l, ok := tr.(listener); ok {
 			all |= l.Topics()
@@ -38,7 +39,7 @@ func (t *Tee) Topics() (all frame.Topic) {
 }
 
 // Line hands a line about a topic to those that listen.
-func (t *Tee) Line(topic frame.Topic, at frame.Stamp, text []byte) {
+func (t *Tee) Line(topic msglog.Topic, at frame.Stamp, text []byte) {
 	for _, tr := range t.tracers {
 		if l, ok := tr.(listener); ok {
 			l.Line(topic, at, text)

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"tapir/lab/tool/capture"
-	"tapir/wire/frame"
+	"tapir/nic/msglog"
 )
 
 // StartHint is the command that starts a NIC, for messages.
@@ -332,7 +332,7 @@ type CaptureOptions struct {
 	Raw       bool
 	Host      bool
 	PHC       bool // see capture.Options
-	Log       frame.Topic
+	Log       msglog.Topic
 	NoContext bool   // leave out the saved handshakes of live connections
 	Buffer    int    // octets that may wait for the writer; 0 = capture.DefaultBuffer
 	Begun     func() // called when the NIC has agreed; nil: nothing is

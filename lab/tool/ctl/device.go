@@ -20,6 +20,7 @@ import (
 	"tapir/mpa"
 	"tapir/nic"
 	"tapir/nic/cm"
+	"tapir/nic/msglog"
 	"tapir/rdmap"
 	"tapir/wire/frame"
 )
@@ -369,7 +370,7 @@ func (d *served) Attach(s *capture.Session, context bool) (detach func(), err er
 
 // listen gives the captures the lines of the log that they want.
 func (d *served) listen() {
-	d.Device.Log().Listen(d.tee.Topics(), func(t frame.Topic, at frame.Time, text []byte) {
+	d.Device.Log().Listen(d.tee.Topics(), func(t msglog.Topic, at frame.Time, text []byte) {
 		d.tee.Line(t, d.Device.System(at), text)
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/tool/capture"
-	"tapir/wire/frame"
+	"tapir/nic/msglog"
 )
 
 // Names of the events of a job.
@@ -272,7 +272,7 @@ func captureOptions(q url.Values) (opt capture.Options, context bool, err error)
 		return v
 	}
 	opt = capture.Options{SnapLen: int(number("snaplen")), Bulk: int(number("bulk")), Compact: number("compact") != 0, Buffer: int(number("buffer")), Count: number("count"), Raw: number("raw") != 0, Host: number("host") != 0, PHC: number("phc") != 0,
-		Log: frame.Topic(number("log"))}
+		Log: msglog.Topic(number("log"))}
 	context = !q.Has("context") || number("context") != 0
 	return opt, context, err
 }

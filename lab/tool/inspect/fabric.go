@@ -5,6 +5,7 @@ import (
 
 	"tapir/lab/tool/capture"
 	"tapir/opa"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/geneve"
@@ -22,15 +23,15 @@ type fabricKey struct {
 // parseRules are the rules behind the reasons for which package opa refuses a
 // packet.
 var parseRules = map[opa.Format]map[frame.DropReason]*Rule{
-	opa.Format16B: {frame.DropTruncated: opaShort, frame.DropL2: opaL2, frame.DropLength: opaLength, frame.DropL4: opaL4,
-		frame.DropSLID: opaSLID, frame.DropDLID: opaDLID, frame.DropTail: opaTail, frame.DropPad: opaPad},
-	opa.Format9B: {frame.DropTruncated: opaShort, frame.DropL2: opa9BL2, frame.DropLength: opa9BLength, frame.DropL4: opa9BBTH,
-		frame.DropSLID: opaSLID, frame.DropDLID: opaDLID, frame.DropPad: opa9BPad},
+	opa.Format16B: {drop.Truncated: opaShort, opa.DropL2: opaL2, opa.DropLength: opaLength, opa.DropL4: opaL4,
+		opa.DropSLID: opaSLID, opa.DropDLID: opaDLID, opa.DropTail: opaTail, opa.DropPad: opaPad},
+	opa.Format9B: {drop.Truncated: opaShort, opa.DropL2: opa9BL2, opa.DropLength: opa9BLength, opa.DropL4: opa9BBTH,
+		opa.DropSLID: opaSLID, opa.DropDLID: opaDLID, opa.DropPad: opa9BPad},
 }
 
 // framingRules are those behind the reasons for which a framing is refused.
 var framingRules = map[frame.DropReason]*Rule{
-	frame.DropTruncated: opaFraming, frame.DropMalformed: opaFraming, frame.DropIPChecksum: ipChecksum, frame.DropL4Checksum: udpChecksum,
+	drop.Truncated: opaFraming, drop.Malformed: opaFraming, drop.IPChecksum: ipChecksum, drop.L4Checksum: udpChecksum,
 }
 
 // fabricPacket takes a packet of a fabric and reports false for all others.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tapir/nic/nicdrop"
 	"tapir/nic/toe"
 	"tapir/wire/frame"
 )
@@ -284,8 +285,9 @@ func (r *runner) state(p *peer) toe.State {
 // parseDropped reads: dropped REASON N, over all connections.
 func (e *expectation) parseDropped(l *line) error {
 	var names []string
-	for d := frame.DropNone + 1; d < frame.EndNICDrops; d++ {
-		names = append(names, strings.ReplaceAll(strings.ToLower(d.String()), " ", "-"))
+	reasons := slices.Collect(nicdrop.All())
+	for _, d := range reasons {
+		names = append(names, hyphenated(d))
 	}
 	i, _, err := l.oneOf("a reason", names)
 	if err != nil {
@@ -294,7 +296,7 @@ func (e *expectation) parseDropped(l *line) error {
 	n, w, err := l.integer("a number of segments", 0, 1<<40)
 	e.mark(word{names[i] + " " + w.text, 0})
 	e.holds = func(r *runner, _ *peer) (bool, string) {
-		have := r.engine.Stats().Drops[frame.DropNone+1+frame.DropReason(i)]
+		have := r.engine.Stats().Drops[reasons[i]]
 		return have == uint64(n), fmt.Sprintf("dropped %s %d", names[i], have)
 	}
 	return err

@@ -297,7 +297,7 @@ func (b *fabric) unclaimed() string {
 func (b *fabric) drops() map[string]uint64 {
 	all := map[string]uint64{}
 	s, c := b.vport.Stats(), b.port.Counts()
-	for r := frame.DropNone + 1; r < frame.NumDropReasons; r++ {
+	for r := range frame.DropReasons() {
 		all[hyphenated(r)] = s.TxDrops[r] + s.RxDrops[r] + c.TxDrops[r] + c.RxDrops[r]
 	}
 	return all

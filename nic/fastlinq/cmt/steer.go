@@ -2,6 +2,8 @@ package cmt
 
 import (
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -44,7 +46,7 @@ func (s *Steering) Engine(f *frame.Frame) (engine int, r frame.DropReason) {
 	a, ok := s.LLH.Classify(&flow)
 	if !ok {
 		s.stats.Dropped++
-		return 0, frame.DropNotOurMAC
+		return 0, drop.NotOurMAC
 	}
 	pinned := a != Both
 	if engine = int(a); !pinned {
@@ -53,7 +55,7 @@ func (s *Steering) Engine(f *frame.Frame) (engine int, r frame.DropReason) {
 	if s.failed[engine] {
 		if pinned || s.failed[1-engine] {
 			s.stats.Dropped++
-			return engine, frame.DropEngine
+			return engine, nicdrop.Engine
 		}
 		engine = 1 - engine
 		s.stats.Resteered++

@@ -8,6 +8,7 @@ import (
 	"tapir/nic/buf"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
+	"tapir/nic/nicdrop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -159,7 +160,7 @@ func TestSteering(t *testing.T) {
 			f := tcpFrame(pool, 1000+src, dst)
 			if e, r := s.Engine(f); r == frame.DropNone {
 				n[e]++
-			} else if dropped++; r != frame.DropEngine {
+			} else if dropped++; r != nicdrop.Engine {
 				t.Error(r)
 			}
 			f.Release()

@@ -7,6 +7,7 @@ import (
 	"tapir/nic/fastlinq/ecore/rt"
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -92,7 +93,7 @@ func (h *Hwfn) allocSteps() []step {
 
 func (h *Hwfn) unregister(a *allocated) {
 	if err := h.irq.UnregisterCB(a.eqPI); err != nil {
-		h.notice(frame.LogIntr, "%v", err)
+		h.notice(msglog.Intr, "%v", err)
 	}
 }
 
@@ -145,10 +146,10 @@ func (h *Hwfn) unsetup() {
 	a := h.alloc
 	a.rt.Clear()
 	if err := a.cxt.Release(a.spqCID); err != nil {
-		h.notice(frame.LogObj, "%v", err)
+		h.notice(msglog.Obj, "%v", err)
 	}
 	if err := a.bells.Delete(hw.DoorbellAddr(a.spqCID)); err != nil {
-		h.notice(frame.LogHW, "%v", err)
+		h.notice(msglog.HW, "%v", err)
 	}
 }
 
@@ -240,7 +241,7 @@ func (h *Hwfn) free() {
 	}
 	for _, u := range a.cxt.CIDs(-1) {
 		if u.Used > 0 {
-			h.notice(frame.LogObj, "%d connection ids of %v not released", u.Used, u.Protocol)
+			h.notice(msglog.Obj, "%d connection ids of %v not released", u.Used, u.Protocol)
 		}
 	}
 	h.dev.health.Leaked += a.cxt.Leaked()

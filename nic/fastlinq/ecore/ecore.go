@@ -23,6 +23,7 @@ import (
 	"tapir/nic/fastlinq/ecore/hw"
 	"tapir/nic/fastlinq/ecore/rt"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -63,7 +64,7 @@ type Config struct {
 	Fault func(hwfn int, step string) error
 	Hooks Hooks
 	// Log is told what happens; nil: nobody is.
-	Log *frame.Log
+	Log *msglog.Log
 }
 
 // Dev is a device: one PCI function.
@@ -152,7 +153,7 @@ func (d *Dev) end(then State, now frame.Time, err error, done Done) {
 	if err == nil {
 		d.state = then
 	} else {
-		d.notice(frame.LogCmd, "%s: %v", d.call, err)
+		d.notice(msglog.Cmd, "%s: %v", d.call, err)
 	}
 	d.call = ""
 	if done != nil {

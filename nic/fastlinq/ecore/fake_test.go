@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -244,7 +245,7 @@ type bed struct {
 	now   frame.Time
 	fault func(hwfn int, step string) error
 	said  []string
-	log   frame.Log
+	log   msglog.Log
 }
 
 // needEmulation ends a test in which steps fail, in builds without that.

@@ -7,6 +7,7 @@ import (
 	"tapir/nic/fastlinq/ecore/hw"
 	"tapir/nic/fastlinq/ecore/rt"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -50,7 +51,7 @@ func (d *Dev) Health() Health { return d.health }
 func (h *Hwfn) HWError(kind HWError, err error) {
 	d := h.dev
 	d.health.Errors[kind]++
-	d.cfg.Log.Say(frame.Err, frame.LogHW, "[%v] hardware error %v: %v", h, kind, err)
+	d.cfg.Log.Say(msglog.Err, msglog.HW, "[%v] hardware error %v: %v", h, kind, err)
 	if d.health.Last == nil {
 		d.health.Last, d.health.LastKind, d.health.Hwfn = err, kind, h.Index
 		d.health.Dump = h.GRCDump()
@@ -155,7 +156,7 @@ func (h *Hwfn) bellsAgain(left int, now frame.Time) {
 		return
 	}
 	if err := h.alloc.bells.Execute(); err != nil {
-		h.notice(frame.LogHW, "%v", err)
+		h.notice(msglog.HW, "%v", err)
 	}
 	h.dev.after(now, bellEvery, func(now frame.Time) { h.bellsAgain(left-1, now) })
 }

@@ -10,6 +10,7 @@ import (
 
 	"tapir/nic/fastlinq/ecore/rt"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -18,9 +19,9 @@ func TestVerbosityAtRunTime(t *testing.T) {
 	chip, b := newChip(t, AH, 1, 1, 2), new(board)
 	x, y := newBed(t, chip, b, 0), newBed(t, chip, b, 1)
 	x.to("resc_setup")
-	y.d.InitDP(frame.Msglvl(frame.LogError))
+	y.d.InitDP(msglog.Msglvl(msglog.Errors))
 	y.to("hw_init")
-	x.d.InitDP(frame.Msglvl(frame.LogHW))
+	x.d.InitDP(msglog.Msglvl(msglog.HW))
 	if err := x.init(InitParams{}); err != nil {
 		t.Fatal(err)
 	}

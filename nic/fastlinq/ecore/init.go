@@ -7,6 +7,7 @@ import (
 	"tapir/nic/fastlinq/ecore/rt"
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -73,7 +74,7 @@ func (d *Dev) refill() {
 	for _, h := range d.Hwfns {
 		h.alloc.rt.Clear()
 		if err := h.fillRT(); err != nil {
-			h.notice(frame.LogHW, "%v", err)
+			h.notice(msglog.HW, "%v", err)
 		}
 	}
 }
@@ -124,7 +125,7 @@ func (h *Hwfn) loadReq(p LoadParams, now frame.Time, done Done) {
 		if err == nil {
 			h.load, h.done = l, false
 			h.debug.load()
-			h.verbose(frame.LogError, "load response %v", l)
+			h.verbose(msglog.Errors, "load response %v", l)
 			if l == LoadEngine {
 				h.engine.reset()
 			}
@@ -245,7 +246,7 @@ func (h *Hwfn) runPhase(ph rt.Phase, id int, now frame.Time, done Done) {
 		if end(); err == nil {
 			err = chip.err
 		}
-		h.verbose(frame.LogHW, "phase %v: %d words, %v", ph, run.Written(), err)
+		h.verbose(msglog.HW, "phase %v: %d words, %v", ph, run.Written(), err)
 		if ph == rt.QMPF || err != nil {
 			h.alloc.rt.Clear()
 		}

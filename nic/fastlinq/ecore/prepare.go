@@ -3,6 +3,7 @@ package ecore
 import (
 	"tapir/nic/fastlinq/ecore/hw"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -55,7 +56,7 @@ func (h *Hwfn) failed(why Prepare, err error) error {
 func (h *Hwfn) bad(why Prepare, err error) error {
 	if err != nil && h.dev.params.Relaxed {
 		h.dev.prepared = why
-		h.notice(frame.LogProbe, "%v: %v", why, err)
+		h.notice(msglog.Probe, "%v: %v", why, err)
 		return nil
 	}
 	return h.failed(why, err)
@@ -68,7 +69,7 @@ func (d *Dev) prepareHwfn(i int) []step {
 		instant(i, "ptt_pool", func(frame.Time) error {
 			h.BAR = hw.NewBAR(i, &e.Regs)
 			h.BAR.Bell = h.storm.bell
-			h.BAR.Warn = func(err error) { h.notice(frame.LogHW, "%v", err) }
+			h.BAR.Warn = func(err error) { h.notice(msglog.HW, "%v", err) }
 			d.Hwfns = append(d.Hwfns[:i], h)
 			return nil
 		}, func(frame.Time) { d.Hwfns = d.Hwfns[:i] }),
@@ -119,7 +120,7 @@ func (h *Hwfn) hwInfo(frame.Time) error {
 		return h.failed(FailedDev, status.Inval.Errorf("%v: personality %v: the board cannot do that", h, f.Personality))
 	}
 	h.info = Info{f, h.engine.Functions}
-	h.verbose(frame.LogProbe, "personality %v, MTU %d, %d functions on the engine", f.Personality, f.MTU, h.info.Functions)
+	h.verbose(msglog.Probe, "personality %v, MTU %d, %d functions on the engine", f.Personality, f.MTU, h.info.Functions)
 	return nil
 }
 

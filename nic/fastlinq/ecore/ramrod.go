@@ -4,20 +4,21 @@ import (
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
 // ringSPQ is the doorbell of the slowpath queue.
 func (h *Hwfn) ringSPQ(prod uint16) {
 	if err := h.BAR.Doorbell(hwDoorbell(h), uint64(prod), 4); err != nil {
-		h.notice(frame.LogSPQ, "%v", err)
+		h.notice(msglog.SPQ, "%v", err)
 	}
 }
 
 // drain has the management firmware empty the chip for a ramrod that is late,
 // for which it needs a window.
 func (h *Hwfn) drain(now frame.Time, done func(now frame.Time, err error)) {
-	h.dev.cfg.Log.Say(frame.Info, frame.LogSPQ, "[%v] ramrod is stuck, requesting drain", h)
+	h.dev.cfg.Log.Say(msglog.Info, msglog.SPQ, "[%v] ramrod is stuck, requesting drain", h)
 	p := h.BAR.TryAcquire("drain")
 	if p == nil {
 		done(now, status.Again.Errorf("%v: no PTT window for the drain", h))
@@ -37,7 +38,7 @@ func (h *Hwfn) eqCompletion(now frame.Time) {
 		return
 	}
 	if err := h.alloc.eq.Complete(now); err != nil {
-		h.notice(frame.LogSPQ, "%v", err)
+		h.notice(msglog.SPQ, "%v", err)
 	}
 }
 

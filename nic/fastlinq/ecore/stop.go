@@ -6,6 +6,7 @@ import (
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/rt"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
 
@@ -47,7 +48,7 @@ func (d *Dev) runAll(steps []step, first error, now frame.Time, done Done) {
 	s := &steps[0]
 	next := func(now frame.Time, err error) {
 		if err != nil {
-			d.notice(frame.LogDown, "%s/%s: %v", d.call, s.name, err)
+			d.notice(msglog.Down, "%s/%s: %v", d.call, s.name, err)
 		}
 		if first == nil {
 			first = err
@@ -83,7 +84,7 @@ func (h *Hwfn) unloadReq(now frame.Time, done Done) {
 		return
 	}
 	h.mfw.UnloadReq(now, func(l Load, err error, now frame.Time) {
-		h.verbose(frame.LogError, "unload response %v", l)
+		h.verbose(msglog.Errors, "unload response %v", l)
 		done(now, err)
 	})
 }

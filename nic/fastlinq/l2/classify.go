@@ -1,6 +1,8 @@
 package l2
 
 import (
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -23,7 +25,7 @@ func (fn *Function) classify(d dir, from *vport) frame.DropReason {
 		m.pair = *t.find(FilterMACVLAN, makeKey(FilterMACVLAN, dst, vid))
 	}
 	looked, known := false, false
-	reason := frame.DropVport
+	reason := nicdrop.Vport
 	for _, v := range fn.started {
 		if !v.active[rx] || v == from {
 			continue
@@ -42,13 +44,13 @@ func (fn *Function) classify(d dir, from *vport) frame.DropReason {
 			ok = v.acceptsStation(d, m.address.has(v.id) || m.pair.has(v.id), known)
 		}
 		switch {
-		case !ok && reason != frame.DropWrongVLAN:
-			reason = frame.DropNotOurMAC
+		case !ok && reason != drop.WrongVLAN:
+			reason = drop.NotOurMAC
 		case !ok:
 		case m.pair.has(v.id) || fn.passesVLAN(v, d, vid):
 			fn.to = append(fn.to, v)
 		default:
-			reason = frame.DropWrongVLAN
+			reason = drop.WrongVLAN
 		}
 	}
 	if len(fn.to) > 0 {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/nicdrop"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 )
@@ -222,7 +223,7 @@ func (fn *Function) rule(v *vport) (q *RxQueue, r frame.DropReason) {
 		return nil, frame.DropNone
 	case rule.Drop:
 		v.stats.GFTFilterDrop++
-		return nil, frame.DropRule
+		return nil, nicdrop.Rule
 	}
 	return v.queue(rule.Queue), frame.DropNone
 }

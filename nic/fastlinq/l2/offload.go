@@ -3,6 +3,8 @@ package l2
 import (
 	"encoding/binary"
 
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -112,7 +114,7 @@ type Cutter struct {
 func (c *Cutter) Cut(pool frame.Pool, f *frame.Frame) frame.DropReason {
 	n, err := c.splitter.Begin(f.Offload, f.Bytes())
 	if err != nil {
-		return frame.DropOffload
+		return nicdrop.Offload
 	}
 	defer c.splitter.End()
 	waiting := c.Segments.Len()
@@ -120,7 +122,7 @@ func (c *Cutter) Cut(pool frame.Pool, f *frame.Frame) frame.DropReason {
 		g := pool.Get(c.splitter.Len(i))
 		if g == nil {
 			c.Segments.Truncate(waiting)
-			return frame.DropNoBuffer
+			return drop.NoBuffer
 		}
 		c.splitter.Put(g.Extend(c.splitter.Len(i)), i)
 		g.ID, g.Stamp, g.Seen, g.Queue = f.ID, f.Stamp, f.Seen, f.Queue

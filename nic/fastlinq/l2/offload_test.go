@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -320,13 +322,13 @@ func TestSegmentation(t *testing.T) {
 			off  frame.Offload
 			want frame.DropReason
 		}{
-			{big, boff, frame.DropOversize},
-			{b, frame.Offload{NeedsCsum: true, CsumStart: 200}, frame.DropOffload},
-			{b, frame.Offload{NeedsCsum: true, CsumStart: 65535, CsumOffset: 65535}, frame.DropOffload},
-			{b, frame.Offload{NeedsCsum: true, GSO: frame.GSOTCPv4, CsumStart: 34}, frame.DropOffload},
-			{b, frame.Offload{NeedsCsum: true, GSO: frame.GSOTCPv6, GSOSize: 100, CsumStart: 34}, frame.DropOffload},
-			{b[:40], off, frame.DropOffload},
-			{eth(outside, addr(1), 3000), off, frame.DropOffload},
+			{big, boff, drop.Oversize},
+			{b, frame.Offload{NeedsCsum: true, CsumStart: 200}, nicdrop.Offload},
+			{b, frame.Offload{NeedsCsum: true, CsumStart: 65535, CsumOffset: 65535}, nicdrop.Offload},
+			{b, frame.Offload{NeedsCsum: true, GSO: frame.GSOTCPv4, CsumStart: 34}, nicdrop.Offload},
+			{b, frame.Offload{NeedsCsum: true, GSO: frame.GSOTCPv6, GSOSize: 100, CsumStart: 34}, nicdrop.Offload},
+			{b[:40], off, nicdrop.Offload},
+			{eth(outside, addr(1), 3000), off, nicdrop.Offload},
 		} {
 			before := w.TxDrops()[c.want]
 			if p := send(c.b, c.off, 9); len(p.frames) != 0 || w.TxDrops()[c.want] != before+1 {
@@ -373,7 +375,7 @@ func TestStats(t *testing.T) {
 	w.want(status.Inval, err)
 	w.want(status.Inval, w.ResetStats(20))
 	in, away, err := w.VportDrops(0)
-	if err != nil || in[frame.DropOversize] != 2 || away.Total() != 0 {
+	if err != nil || in[drop.Oversize] != 2 || away.Total() != 0 {
 		t.Errorf("%v %v %v", in, away, err)
 	}
 	// Every counter is among those that a reset concerns.

@@ -3,6 +3,7 @@ package l2
 import (
 	"encoding/binary"
 
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -44,14 +45,14 @@ func (p *packet) parse(f *frame.Frame) frame.DropReason {
 	b := f.Bytes()
 	*p = packet{b: b, off: f.Offload}
 	if len(b) <= ether.HeaderLen {
-		return frame.DropTruncated
+		return drop.Truncated
 	}
 	p.dst, p.src = ether.Addr(b[0:6]), ether.Addr(b[6:12])
 	p.typ = binary.BigEndian.Uint16(b[12:])
 	for p.tags < 2 && (p.typ == ether.TypeVLAN || p.typ == ether.TypeQinQ) {
 		n := ether.HeaderLen + p.tags*ether.TagLen
 		if len(b) <= n+ether.TagLen {
-			return frame.DropTruncated
+			return drop.Truncated
 		}
 		if p.tags == 0 {
 			p.tagged, p.tci = true, binary.BigEndian.Uint16(b[n:])

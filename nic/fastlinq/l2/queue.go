@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/nicdrop"
 	"tapir/wire/frame"
 )
 
@@ -153,7 +154,7 @@ func (fn *Function) RxQueueStop(q *RxQueue) error {
 	}
 	fn.flush(q.vport)
 	for c, ok := q.done.pop(); ok; c, ok = q.done.pop() {
-		q.lose(c.f, frame.DropVport, 1)
+		q.lose(c.f, nicdrop.Vport, 1)
 	}
 	q.vport.detach(q)
 	fn.zones[q.ID].rx = nil
@@ -178,7 +179,7 @@ func (fn *Function) TxQueueStop(q *TxQueue) error {
 		return status.Inval.Errorf("no transmit queue of this function")
 	}
 	for o, ok := q.ready.pop(); ok; o, ok = q.ready.pop() {
-		fn.dropOut(q, o.f, frame.DropVport)
+		fn.dropOut(q, o.f, nicdrop.Vport)
 	}
 	same := func(r *TxQueue) bool { return r == q }
 	q.vport.txq = slices.DeleteFunc(q.vport.txq, same)

@@ -1,6 +1,8 @@
 package l2
 
 import (
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -68,13 +70,13 @@ func (fn *Function) deliver(v *vport, f *frame.Frame) frame.DropReason {
 	p := &fn.pkt
 	switch {
 	case f == nil:
-		return frame.DropNoBuffer
+		return drop.NoBuffer
 	case p.size() > v.mtu+Overhead:
 		v.stats.PacketTooBigDiscard++
-		return frame.DropOversize
+		return drop.Oversize
 	case v.start.DropTTL0 && p.look().l3 > 0 && p.look().ttl == 0:
 		v.stats.TTL0Discard++
-		return frame.DropTTL
+		return nicdrop.TTL
 	}
 	var cqe CQE
 	q, r := fn.steer(v, &cqe)
@@ -157,11 +159,11 @@ func (q *RxQueue) complete(f *frame.Frame, cqe CQE) frame.DropReason {
 	n := q.buffers(f.Len())
 	if n > MaxRxBuffers && cqe.Segments == 0 {
 		q.Stats.Discarded++
-		return frame.DropOversize
+		return drop.Oversize
 	}
 	if n > q.posted || !q.done.push(completion{f, cqe}) {
 		q.Stats.Discarded++
-		return frame.DropHostQueue
+		return drop.HostQueue
 	}
 	q.posted -= n
 	q.held += n

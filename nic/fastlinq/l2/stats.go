@@ -1,6 +1,7 @@
 package l2
 
 import (
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -17,8 +18,8 @@ func (fn *Function) statistics(v *vport) Statistics {
 	d := &fn.drops[rx]
 	return Statistics{
 		VportStats:        v.stats,
-		MACFilterDiscards: d[frame.DropNotOurMAC] + d[frame.DropWrongVLAN],
-		Undersize:         d[frame.DropTruncated],
+		MACFilterDiscards: d[drop.NotOurMAC] + d[drop.WrongVLAN],
+		Undersize:         d[drop.Truncated],
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/geneve"
@@ -50,7 +52,7 @@ func TestRules(t *testing.T) {
 	if r, a, b := in(ip.ProtoTCP, 1000); r != frame.DropNone || a != 0 || b != 1 {
 		t.Errorf("to a queue: %v, %d, %d", r, a, b)
 	}
-	if r, a, b := in(ip.ProtoTCP, 1001); r != frame.DropRule || a+b != 0 {
+	if r, a, b := in(ip.ProtoTCP, 1001); r != nicdrop.Rule || a+b != 0 {
 		t.Errorf("dropped: %v, %d, %d", r, a, b)
 	}
 	if r, a, b := in(ip.ProtoTCP, 1002); r != frame.DropNone || a != 1 || b != 0 {
@@ -66,7 +68,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("its rule is gone: %v", r)
 		}
 		w.ok(w.AddRule(Rule{Tuple: other, Drop: true}))
-		if r, _, _ := in(ip.ProtoTCP, 1001); r != frame.DropRule {
+		if r, _, _ := in(ip.ProtoTCP, 1001); r != nicdrop.Rule {
 			t.Errorf("its rule is back: %v", r)
 		}
 	}
@@ -158,7 +160,7 @@ func TestTunnels(t *testing.T) {
 		w.receive(packets[L2GRE][:n])
 	}
 	take(q)
-	if w.AddRule(Rule{Tuple: Tuple{Tunnel: VXLAN}, Drop: true}) != nil || w.receive(packets[VXLAN]) != frame.DropRule {
+	if w.AddRule(Rule{Tuple: Tuple{Tunnel: VXLAN}, Drop: true}) != nil || w.receive(packets[VXLAN]) != nicdrop.Rule {
 		t.Error("no rule for a tunnel")
 	}
 	w.ok(w.RemoveRule(Tuple{Tunnel: VXLAN}))
@@ -166,7 +168,7 @@ func TestTunnels(t *testing.T) {
 	// By the address inside.
 	p.Class[VXLAN] = ClassInnerMACVLAN
 	w.ok(w.SetTunnels(p))
-	if w.receive(packets[VXLAN]) != frame.DropNotOurMAC || w.receive(packets[L2Geneve]) != frame.DropNone {
+	if w.receive(packets[VXLAN]) != drop.NotOurMAC || w.receive(packets[L2Geneve]) != frame.DropNone {
 		t.Error("the outer address counts")
 	}
 	w.ok(w.FilterUcast(UcastParams{Sides: Both, MAC: addr(2)}))

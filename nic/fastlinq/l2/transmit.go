@@ -3,6 +3,8 @@ package l2
 import (
 	"encoding/binary"
 
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -131,17 +133,17 @@ func (fn *Function) check(v *vport, o outgoing) frame.DropReason {
 	e := &v.start.Errors
 	switch {
 	case !p.fits():
-		return frame.DropOffload
+		return nicdrop.Offload
 	case p.size() > v.mtu+ether.HeaderLen+p.tags*ether.TagLen:
-		return fn.mistake(v, e.BigPacket, frame.DropOversize)
+		return fn.mistake(v, e.BigPacket, drop.Oversize)
 	case v.antiSpoofing && !fn.owns(v, p.src):
-		return fn.mistake(v, e.AntiSpoofing, frame.DropAntiSpoofing)
+		return fn.mistake(v, e.AntiSpoofing, nicdrop.AntiSpoofing)
 	case v.checkMAC && linkLocal(p.dst), v.checkType && (p.typ == typeMACControl || p.typ == ether.TypeLLDP):
-		return fn.mistake(v, e.ControlFrame, frame.DropControl)
+		return fn.mistake(v, e.ControlFrame, nicdrop.Control)
 	case p.tagged && o.InsertVLAN:
-		return fn.mistake(v, e.VLANInsertWithInband, frame.DropWrongVLAN)
+		return fn.mistake(v, e.VLANInsertWithInband, drop.WrongVLAN)
 	case o.InsertVLAN && o.VLAN&maxVLAN == maxVLAN:
-		return fn.mistake(v, e.IllegalVLANMode, frame.DropWrongVLAN)
+		return fn.mistake(v, e.IllegalVLANMode, drop.WrongVLAN)
 	}
 	return frame.DropNone
 }
@@ -182,7 +184,7 @@ func (fn *Function) tag(v *vport, o *outgoing) frame.DropReason {
 		return frame.DropNone
 	}
 	if o.f.Headroom() < ether.TagLen {
-		return frame.DropNoBuffer
+		return drop.NoBuffer
 	}
 	o.f.Prepend(ether.TagLen)
 	b := o.f.Bytes()

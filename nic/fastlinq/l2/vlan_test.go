@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -62,7 +64,7 @@ func TestVLANStripInsert(t *testing.T) {
 	to(plain, TxBD{}, plain)
 	to(tagged, TxBD{true, 8}, nil)
 	to(plain, TxBD{true, 4095}, nil)
-	if w.TxDrops()[frame.DropWrongVLAN] != 2 || len(w.asserts) != 0 {
+	if w.TxDrops()[drop.WrongVLAN] != 2 || len(w.asserts) != 0 {
 		t.Errorf("%v", w.dropped)
 	}
 	w.idle()
@@ -121,15 +123,15 @@ func TestTransmitChecks(t *testing.T) {
 			want frame.DropReason
 		}{
 			{eth(outside, addr(1), 60), frame.DropNone},
-			{eth(outside, addr(2), 60), frame.DropAntiSpoofing},
-			{eth(ether.Addr{1, 0x80, 0xc2, 0, 0, 3}, addr(1), 60), frame.DropControl},
-			{lldp, frame.DropControl},
-			{eth(outside, addr(1), 0), frame.DropTruncated},
-			{nil, frame.DropTruncated},
+			{eth(outside, addr(2), 60), nicdrop.AntiSpoofing},
+			{eth(ether.Addr{1, 0x80, 0xc2, 0, 0, 3}, addr(1), 60), nicdrop.Control},
+			{lldp, nicdrop.Control},
+			{eth(outside, addr(1), 0), drop.Truncated},
+			{nil, drop.Truncated},
 			{eth(outside, addr(1), 1500), frame.DropNone},
-			{eth(outside, addr(1), 1501), frame.DropOversize},
+			{eth(outside, addr(1), 1501), drop.Oversize},
 			{eth(outside, addr(1), 1500, 5), frame.DropNone},
-			{eth(outside, addr(1), 1501, 5), frame.DropOversize},
+			{eth(outside, addr(1), 1501, 5), drop.Oversize},
 		} {
 			before := w.TxDrops()[c.want]
 			list := w.sent(q, c.b, TxBD{})
@@ -161,7 +163,7 @@ func TestTTL0(t *testing.T) {
 		b[14+8] = 0
 		r := w.receive(b)
 		s, _ := w.Stats(0)
-		if (r == frame.DropTTL) != drop || (s.TTL0Discard == 1) != drop || w.receive(packet4(addr(1), 17, 1, 1, 2, 10)) != frame.DropNone {
+		if (r == nicdrop.TTL) != drop || (s.TTL0Discard == 1) != drop || w.receive(packet4(addr(1), 17, 1, 1, 2, 10)) != frame.DropNone {
 			t.Errorf("drop %v: %v, %+v", drop, r, s)
 		}
 	}
@@ -204,7 +206,7 @@ func TestTxSwitching(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.run(1, Regular)
-	if n := len(w.sent(qa, eth(addr(1), addr(9), 60), TxBD{})); n != 0 || w.TxDrops()[frame.DropHostQueue] != 1 {
+	if n := len(w.sent(qa, eth(addr(1), addr(9), 60), TxBD{})); n != 0 || w.TxDrops()[drop.HostQueue] != 1 {
 		t.Errorf("%d sent, %v", n, w.dropped)
 	}
 	w.idle()

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -138,12 +140,12 @@ func TestProducers(t *testing.T) {
 	for range 1030 {
 		w.receive(eth(addr(1), outside, 50))
 	}
-	if s := rxq.Stats; rxq.Len() != 1023 || s.Discarded != 7 || rxq.Posted() != 0 || w.Drops()[frame.DropHostQueue] != 7 {
+	if s := rxq.Stats; rxq.Len() != 1023 || s.Discarded != 7 || rxq.Posted() != 0 || w.Drops()[drop.HostQueue] != 7 {
 		t.Fatalf("%d frames, %d buffers, %+v", rxq.Len(), rxq.Posted(), s)
 	}
 	f, _ := rxq.Next()
 	f.Release()
-	if w.receive(eth(addr(1), outside, 50)) != frame.DropHostQueue {
+	if w.receive(eth(addr(1), outside, 50)) != drop.HostQueue {
 		t.Fatal("a buffer that was not posted again is used")
 	}
 	w.ok(rxq.Post(1))
@@ -162,7 +164,7 @@ func TestProducers(t *testing.T) {
 	for i, n := range []int{100, 400, 300} {
 		want := frame.DropNone
 		if i == 2 {
-			want = frame.DropHostQueue
+			want = drop.HostQueue
 		}
 		if r := w.receive(eth(addr(1), outside, n)); r != want {
 			t.Fatalf("%d octets: %v", n, r)
@@ -183,7 +185,7 @@ func TestOrder(t *testing.T) {
 	b := eth(addr(1), outside, 60)
 	nothing := func(when string) {
 		t.Helper()
-		if r := w.receive(b); r != frame.DropVport && r != frame.DropNotOurMAC {
+		if r := w.receive(b); r != nicdrop.Vport && r != drop.NotOurMAC {
 			t.Fatalf("%s: %v", when, r)
 		}
 	}
@@ -255,7 +257,7 @@ func TestStopWhileSending(t *testing.T) {
 	w.Transmit(port)
 	w.ok(w.TxQueueStop(q))
 	w.Transmit(port)
-	if len(port.frames) != 0 || len(w.dropped) != 5 || w.TxDrops()[frame.DropVport] != 5 {
+	if len(port.frames) != 0 || len(w.dropped) != 5 || w.TxDrops()[nicdrop.Vport] != 5 {
 		t.Errorf("sent %d, dropped %v", len(port.frames), w.dropped)
 	}
 	f := w.frame(eth(outside, addr(1), 60))
@@ -271,14 +273,14 @@ func TestSizes(t *testing.T) {
 	q := w.start(StartParams{}, 0)[0]
 	w.run(0, Promisc)
 	for n := range 15 {
-		if r := w.receive(make([]byte, n)); r != frame.DropTruncated {
+		if r := w.receive(make([]byte, n)); r != drop.Truncated {
 			t.Errorf("%d octets: %v", n, r)
 		}
 	}
-	if r := w.receive(eth(addr(1), outside, 0, 5)); r != frame.DropTruncated {
+	if r := w.receive(eth(addr(1), outside, 0, 5)); r != drop.Truncated {
 		t.Errorf("nothing behind the tag: %v", r)
 	}
-	for n, want := range map[int]frame.DropReason{15: 0, 60: 0, 1494: 0, 1514: 0, 1518: 0, 1522: 0, 1523: frame.DropOversize, 9000: frame.DropOversize} {
+	for n, want := range map[int]frame.DropReason{15: 0, 60: 0, 1494: 0, 1514: 0, 1518: 0, 1522: 0, 1523: drop.Oversize, 9000: drop.Oversize} {
 		if r := w.receive(eth(addr(1), outside, n-ether.HeaderLen)); r != want {
 			t.Errorf("%d octets: %v, want %v", n, r, want)
 		}

@@ -2,6 +2,7 @@ package qede
 
 import (
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/nicdrop"
 	"tapir/wire/frame"
 )
 
@@ -72,7 +73,7 @@ func (n *Netdev) Deliver(link frame.Link) (waiting bool) {
 // names, unless it answers why not: then the frame stays the caller's.
 func (n *Netdev) Queue(f *frame.Frame) frame.DropReason {
 	if len(n.txq) == 0 {
-		return frame.DropVport
+		return nicdrop.Vport
 	}
 	q := n.txq[int(f.Queue)%len(n.txq)]
 	r := n.post(q, f)

@@ -7,6 +7,7 @@ import (
 	"tapir/nic/buf"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/nicdrop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -344,7 +345,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	w.end()
-	if len(w.QueueStats()) != 0 || w.Stats()[0].Value != 0 || w.Queue(nil) != frame.DropVport || w.Function().Asserts() != 0 {
+	if len(w.QueueStats()) != 0 || w.Stats()[0].Value != 0 || w.Queue(nil) != nicdrop.Vport || w.Function().Asserts() != 0 {
 		t.Error("it runs after it was closed")
 	}
 }

@@ -2,6 +2,7 @@ package qede
 
 import (
 	"tapir/nic/fastlinq/l2"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -18,7 +19,7 @@ func (n *Netdev) post(q *l2.TxQueue, f *frame.Frame) frame.DropReason {
 		l2.Complete(f)
 	}
 	if !q.Post(f, l2.TxBD{}) {
-		return frame.DropTxQueue
+		return drop.TxQueue
 	}
 	return frame.DropNone
 }
@@ -31,7 +32,7 @@ func (n *Netdev) postSegments(q *l2.TxQueue, f *frame.Frame) frame.DropReason {
 	if n.sent.Segments.Len() > q.Room() {
 		n.sent.Segments.Discard()
 		q.Stats.Stopped++
-		return frame.DropTxQueue
+		return drop.TxQueue
 	}
 	for g := n.sent.Segments.Pop(); g != nil; g = n.sent.Segments.Pop() {
 		q.Post(g, l2.TxBD{})

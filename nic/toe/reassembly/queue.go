@@ -6,6 +6,7 @@ package reassembly
 import (
 	"math"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -116,7 +117,7 @@ func (q *Queue) Insert(s *Store, take Taker, off uint64, data []byte) frame.Drop
 	}
 	if held == 0 {
 		q.Repeated(Block{left, right})
-		return frame.DropTCPDuplicate
+		return drop.TCPDuplicate
 	}
 	q.note(Block{left, right})
 	return frame.DropNone
@@ -129,7 +130,7 @@ func (q *Queue) add(s *Store, take Taker, p *Piece, off uint64, data []byte) (*P
 		return q.extend(s, p, data), frame.DropNone
 	}
 	if q.memory > s.PerQueue || s.Memory > s.Total {
-		return nil, frame.DropReassembly
+		return nil, drop.Reassembly
 	}
 	taken := 0
 	if take != nil {
@@ -150,7 +151,7 @@ func (q *Queue) add(s *Store, take Taker, p *Piece, off uint64, data []byte) (*P
 	}
 	f := s.Pool.Get(len(data))
 	if f == nil {
-		return nil, frame.DropNoBuffer
+		return nil, drop.NoBuffer
 	}
 	f.Append(data)
 	s.Copied += uint64(len(data))

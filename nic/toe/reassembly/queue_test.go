@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -67,7 +68,7 @@ func TestRandomPieces(t *testing.T) {
 			off := uint64(r.IntN(len(text)))
 			data := text[off:min(len(text), int(off)+1+r.IntN(300))]
 			if off > next {
-				if why := q.Insert(s, take, off, data); why != frame.DropNone && why != frame.DropTCPDuplicate {
+				if why := q.Insert(s, take, off, data); why != frame.DropNone && why != drop.TCPDuplicate {
 					t.Fatalf("seed %d: dropped: %v", seed, why)
 				}
 			} else if end := off + uint64(len(data)); end > next {

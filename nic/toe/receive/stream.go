@@ -5,6 +5,7 @@ package receive
 
 import (
 	"tapir/nic/toe/reassembly"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -60,7 +61,7 @@ func (s *Stream) Fits(off int64, n int, wnd uint64) bool {
 func (s *Stream) Refused(h *tcp.Header, off int64, n int, wnd uint64, sack bool, now frame.Time) frame.DropReason {
 	end := off + int64(n)
 	if n == 0 || end > int64(s.next) {
-		return frame.DropTCPSequence
+		return drop.TCPSequence
 	}
 	if off >= 0 && sack {
 		s.Held.Repeated(reassembly.Block{Left: uint64(off), Right: uint64(end)})
@@ -71,7 +72,7 @@ func (s *Stream) Refused(h *tcp.Header, off int64, n int, wnd uint64, sack bool,
 	if off >= 0 && off >= int64(s.next)-int64(wnd) {
 		s.TakeTimestamp(h, off, now)
 	}
-	return frame.DropTCPDuplicate
+	return drop.TCPDuplicate
 }
 
 // TakeTimestamp updates TS.Recent by a segment at off.

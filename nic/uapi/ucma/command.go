@@ -5,6 +5,7 @@ import (
 	"slices"
 	"syscall"
 
+	"tapir/nic/msglog"
 	"tapir/nic/uapi/abi"
 	"tapir/wire/frame"
 )
@@ -104,10 +105,10 @@ func (c *command) finish(err error) {
 // log says how the command has ended.
 func (c *command) log() {
 	log := c.f.home.Verbs.Log()
-	if !log.On(frame.LogCmd) {
+	if !log.On(msglog.Cmd) {
 		return
 	}
-	log.Append(frame.LogCmd, func(b []byte) []byte {
+	log.Append(msglog.Cmd, func(b []byte) []byte {
 		b = fmt.Appendf(b, "process %d rdma_cm %s", c.caller.Process(), commandNames[c.number])
 		if c.err != nil {
 			b = fmt.Appendf(b, ": %v", c.err)

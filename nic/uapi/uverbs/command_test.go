@@ -6,8 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"tapir/nic/msglog"
 	"tapir/nic/verbs"
-	"tapir/wire/frame"
 )
 
 func TestHeaders(t *testing.T) {
@@ -232,7 +232,7 @@ func TestTrace(t *testing.T) {
 		}
 		steps = append(steps, p.Step)
 	})
-	log := &frame.Log{Mask: frame.LogCmd}
+	log := &msglog.Log{Mask: msglog.Cmd}
 	w.dev.SetLog(log)
 	w.cq(1, 8, -1)
 	w.fails(syscall.EINVAL, 18, fields(uint64(1), 0, 0, ^uint32(0), 0), 8+ringLen)

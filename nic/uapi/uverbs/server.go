@@ -6,10 +6,10 @@ import (
 	"strconv"
 
 	"tapir/nic/al"
+	"tapir/nic/msglog"
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
-	"tapir/wire/frame"
 )
 
 // Server is the verbs device of one NIC. It belongs to the NIC's thread.
@@ -88,8 +88,8 @@ func (r *request) traceErr(step Step, err error) {
 	if s.hook != nil {
 		s.hook(TracePoint{Step: step, Command: r.cmd.name, Process: r.c.Process(), Err: err})
 	}
-	if log := s.ca.Verbs().Log(); log.On(frame.LogCmd) {
-		log.Append(frame.LogCmd, func(b []byte) []byte {
+	if log := s.ca.Verbs().Log(); log.On(msglog.Cmd) {
+		log.Append(msglog.Cmd, func(b []byte) []byte {
 			b = fmt.Appendf(b, "process %d %s %d %v", r.c.Process(), r.cmd.name, kitStep+step, step)
 			if err != nil {
 				b = fmt.Appendf(b, ": %v", err)

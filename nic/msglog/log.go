@@ -1,9 +1,14 @@
-package frame
+// Package msglog keeps the lines that the layers of a NIC log, by topic and
+// level, as the FastLinQ driver's message level (ethtool's msglvl) selects
+// them.
+package msglog
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tapir/wire/frame"
 )
 
 // Topic is a set of subjects that a Log is told about: the module mask of the
@@ -12,25 +17,25 @@ import (
 type Topic uint32
 
 const (
-	LogCmd   Topic = 0x1       // drv: each command of a program, step by step
-	LogProbe Topic = 0x2       // probe: what a function is found to be
-	LogLink  Topic = 0x4       // link: the port opens and closes
-	LogDown  Topic = 0x10      // ifdown: a function stops
-	LogDrop  Topic = 0x40      // rx_err: each frame dropped, and why
-	LogTX    Topic = 0x100     // tx_queued: each FPDU sent
-	LogIntr  Topic = 0x200     // intr: interrupts
-	LogWR    Topic = 0x400     // tx_done: each work request posted and completed
-	LogRX    Topic = 0x800     // rx_status: each FPDU received
-	LogData  Topic = 0x1000    // pktdata: each piece of memory read or written for a message
-	LogHW    Topic = 0x2000    // hw: registers, windows, phases
-	LogSPQ   Topic = 0x10000   // spq: ramrods
-	LogError Topic = 0x100000  // sp: protocol errors and Terminates (siw: eh), and what the management firmware answers
-	LogObj   Topic = 0x800000  // cxt: objects made and destroyed
-	LogMPA   Topic = 0x1000000 // ll2: start-up frames
-	LogMM    Topic = 0x2000000 // ilt: memory registered, invalidated, bound to windows
-	LogCM    Topic = 0x4000000 // rdma: connection events and states
-	// LogAll is the set of all topics.
-	LogAll Topic = 1<<30 - 1
+	Cmd    Topic = 0x1       // drv: each command of a program, step by step
+	Probe  Topic = 0x2       // probe: what a function is found to be
+	Link   Topic = 0x4       // link: the port opens and closes
+	Down   Topic = 0x10      // ifdown: a function stops
+	Drop   Topic = 0x40      // rx_err: each frame dropped, and why
+	TX     Topic = 0x100     // tx_queued: each FPDU sent
+	Intr   Topic = 0x200     // intr: interrupts
+	WR     Topic = 0x400     // tx_done: each work request posted and completed
+	RX     Topic = 0x800     // rx_status: each FPDU received
+	Data   Topic = 0x1000    // pktdata: each piece of memory read or written for a message
+	HW     Topic = 0x2000    // hw: registers, windows, phases
+	SPQ    Topic = 0x10000   // spq: ramrods
+	Errors Topic = 0x100000  // sp: protocol errors and Terminates (siw: eh), and what the management firmware answers
+	Obj    Topic = 0x800000  // cxt: objects made and destroyed
+	MPA    Topic = 0x1000000 // ll2: start-up frames
+	MM     Topic = 0x2000000 // ilt: memory registered, invalidated, bound to windows
+	CM     Topic = 0x4000000 // rdma: connection events and states
+	// All is the set of all topics.
+	All Topic = 1<<30 - 1
 )
 
 // Modules are the driver core's names of topics, in the order of their bits; a
@@ -46,8 +51,8 @@ type Name struct {
 
 // TopicNames are the topics' names: those of siw, in the order of a
 // connection's life, then the modules that siw does not know.
-var TopicNames = withModules([]Name{{"cm", LogCM}, {"mpa", LogMPA}, {"tx", LogTX}, {"rx", LogRX}, {"eh", LogError}, {"drop", LogDrop},
-	{"obj", LogObj}, {"mm", LogMM}, {"wr", LogWR}, {"cmd", LogCmd}, {"data", LogData}})
+var TopicNames = withModules([]Name{{"cm", CM}, {"mpa", MPA}, {"tx", TX}, {"rx", RX}, {"eh", Errors}, {"drop", Drop},
+	{"obj", Obj}, {"mm", MM}, {"wr", WR}, {"cmd", Cmd}, {"data", Data}})
 
 func withModules(names []Name) []Name {
 	for i, name := range Modules {
@@ -113,7 +118,7 @@ type Msglvl uint32
 const levelShift = 30
 
 // Topics are the topics of which all lines are wanted.
-func (m Msglvl) Topics() Topic { return Topic(m) & LogAll }
+func (m Msglvl) Topics() Topic { return Topic(m) & All }
 
 // Level is the least level of the lines that are wanted of any topic; Verbose
 // stands for Info, too.
@@ -133,7 +138,7 @@ func (m Msglvl) Word() uint32 { return uint32(m.Level())<<levelShift | uint32(m.
 // Line is one line of a Log.
 type Line struct {
 	Seq   uint64 // from 0, without gaps
-	At    Time
+	At    frame.Time
 	Level Level
 	Topic Topic
 	Text  string
@@ -147,14 +152,14 @@ const logLines = 1024
 // first, so that arguments are not evaluated without need.
 type Log struct {
 	Mask  Topic
-	Level Level       // of other topics too, lines of this level and of higher ones are kept
-	Now   func() Time // the time of a line; nil: none
+	Level Level             // of other topics too, lines of this level and of higher ones are kept
+	Now   func() frame.Time // the time of a line; nil: none
 	ring  []Line
 	next  uint64
 	buf   []byte
 	// heard are the topics of which tell is told.
 	heard Topic
-	tell  func(t Topic, at Time, text []byte)
+	tell  func(t Topic, at frame.Time, text []byte)
 }
 
 // SetMsglvl sets the verbosity.
@@ -165,7 +170,7 @@ func (l *Log) On(t Topic) bool { return l != nil && (l.Mask|l.heard)&t != 0 }
 
 // Listen has tell, which borrows the text, told of every line about topics as it
 // comes, whatever Mask says; no topics end that.
-func (l *Log) Listen(topics Topic, tell func(t Topic, at Time, text []byte)) {
+func (l *Log) Listen(topics Topic, tell func(t Topic, at frame.Time, text []byte)) {
 	l.heard, l.tell = topics, tell
 }
 
@@ -192,7 +197,7 @@ func (l *Log) Append(t Topic, write func(b []byte) []byte) {
 }
 
 func (l *Log) add(level Level, t Topic) {
-	at := Time(0)
+	at := frame.Time(0)
 	if l.Now != nil {
 		at = l.Now()
 	}

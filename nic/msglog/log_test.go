@@ -1,26 +1,28 @@
-package frame
+package msglog
 
 import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"tapir/wire/frame"
 )
 
 func TestLog(t *testing.T) {
 	var off *Log
-	l := &Log{Now: func() Time { return 7 }}
-	if off.On(LogCM) || l.On(LogAll) {
+	l := &Log{Now: func() frame.Time { return 7 }}
+	if off.On(CM) || l.On(All) {
 		t.Error("a log that nobody switched on wants lines")
 	}
-	l.Mask = LogCM | LogTX
-	if !l.On(LogCM) || l.On(LogRX) {
+	l.Mask = CM | TX
+	if !l.On(CM) || l.On(RX) {
 		t.Errorf("mask %#x", l.Mask)
 	}
 	for i := range 2*logLines + 5 {
 		if i%2 == 0 {
-			l.Addf(LogCM, "line %d", i)
+			l.Addf(CM, "line %d", i)
 		} else {
-			l.Append(LogTX, func(b []byte) []byte { return fmt.Appendf(b, "line %d", i) })
+			l.Append(TX, func(b []byte) []byte { return fmt.Appendf(b, "line %d", i) })
 		}
 	}
 	all := l.Since(0)
@@ -28,9 +30,9 @@ func TestLog(t *testing.T) {
 		t.Fatalf("%d lines from %d", len(all), all[0].Seq)
 	}
 	for i, line := range all {
-		want := Line{uint64(logLines + 5 + i), 7, Verbose, LogCM, fmt.Sprintf("line %d", logLines+5+i)}
+		want := Line{uint64(logLines + 5 + i), 7, Verbose, CM, fmt.Sprintf("line %d", logLines+5+i)}
 		if want.Seq%2 == 1 {
-			want.Topic = LogTX
+			want.Topic = TX
 		}
 		if line != want {
 			t.Fatalf("%+v, want %+v", line, want)
@@ -68,7 +70,7 @@ func TestMsglvl(t *testing.T) {
 		topics      Topic
 	}{
 		{0, 0x80000000, Notice, 0}, {0x40000000, 0x40000000, Info, 0}, {0x80000000, 0x80000000, Notice, 0}, {0xc0000000, 0xc0000000, Err, 0},
-		{0x4, 0x4, Verbose, LogLink}, {0x84000000, 0x4000000, Verbose, LogCM}, {0x3fffffff, 0x3fffffff, Verbose, LogAll},
+		{0x4, 0x4, Verbose, Link}, {0x84000000, 0x4000000, Verbose, CM}, {0x3fffffff, 0x3fffffff, Verbose, All},
 	} {
 		if m := Msglvl(c.word); m.Level() != c.level || m.Topics() != c.topics || m.Word() != c.shown {
 			t.Errorf("%#x: %v, %#x, shown as %#x", c.word, m.Level(), uint32(m.Topics()), m.Word())
@@ -88,15 +90,15 @@ func TestLevels(t *testing.T) {
 		want string
 	}{
 		{0, "notice err"}, {0x40000000, "info notice err"}, {0x80000000, "notice err"}, {0xc0000000, "err"},
-		{Msglvl(LogCM), "rdma info notice err"}, {Msglvl(LogMM), "info notice err"},
+		{Msglvl(CM), "rdma info notice err"}, {Msglvl(MM), "info notice err"},
 	} {
 		l := &Log{Mask: c.word.Topics(), Level: c.word.Level()}
-		if l.On(LogCM) {
-			l.Addf(LogCM, "rdma")
+		if l.On(CM) {
+			l.Addf(CM, "rdma")
 		}
-		l.Say(Info, LogCM, "info")
-		l.Say(Notice, LogCM, "notice")
-		l.Say(Err, LogCM, "err")
+		l.Say(Info, CM, "info")
+		l.Say(Notice, CM, "notice")
+		l.Say(Err, CM, "err")
 		var got []string
 		for _, line := range l.Since(0) {
 			got = append(got, line.Text)
@@ -105,11 +107,11 @@ func TestLevels(t *testing.T) {
 			t.Errorf("%#x keeps %v, want %s", uint32(c.word), got, c.want)
 		}
 	}
-	(*Log)(nil).Say(Err, LogCM, "nobody listens")
+	(*Log)(nil).Say(Err, CM, "nobody listens")
 }
 
 func TestParseTopics(t *testing.T) {
-	if got, err := ParseTopics("cm,tx_done,stats"); got != LogCM|LogWR|0x20000 || err != nil {
+	if got, err := ParseTopics("cm,tx_done,stats"); got != CM|WR|0x20000 || err != nil {
 		t.Errorf("%v %v", got, err)
 	}
 	for _, s := range []string{"", "cm,", "what"} {
@@ -121,20 +123,20 @@ func TestParseTopics(t *testing.T) {
 
 // Who listens hears of its topics; only the others' lines are kept.
 func TestListen(t *testing.T) {
-	l := &Log{Mask: LogCM, Now: func() Time { return 3 }}
+	l := &Log{Mask: CM, Now: func() frame.Time { return 3 }}
 	var heard []string
-	l.Listen(LogWR|LogCM, func(topic Topic, at Time, text []byte) {
+	l.Listen(WR|CM, func(topic Topic, at frame.Time, text []byte) {
 		heard = append(heard, fmt.Sprint(topic, " ", int64(at), " ", string(text)))
 	})
-	for _, topic := range []Topic{LogWR, LogCM, LogTX} {
+	for _, topic := range []Topic{WR, CM, TX} {
 		if l.On(topic) {
 			l.Addf(topic, "line")
 		}
 	}
-	if got := l.Since(0); len(got) != 1 || got[0].Topic != LogCM || strings.Join(heard, ",") != "wr 3 line,cm 3 line" {
+	if got := l.Since(0); len(got) != 1 || got[0].Topic != CM || strings.Join(heard, ",") != "wr 3 line,cm 3 line" {
 		t.Errorf("kept %+v, heard %q", got, heard)
 	}
-	if l.Listen(0, nil); l.On(LogWR) {
+	if l.Listen(0, nil); l.On(WR) {
 		t.Error("somebody still listens")
 	}
 }
@@ -142,8 +144,8 @@ func TestListen(t *testing.T) {
 func TestSilentLogCostsNothing(t *testing.T) {
 	l := &Log{}
 	n := testing.AllocsPerRun(100, func() {
-		if l.On(LogTX) {
-			l.Addf(LogTX, "%d", 1)
+		if l.On(TX) {
+			l.Addf(TX, "%d", 1)
 		}
 	})
 	if n != 0 || l.ring != nil {

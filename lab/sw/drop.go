@@ -1,0 +1,15 @@
+package sw
+
+import "tapir/wire/frame"
+
+const firstDrop frame.DropReason = 80
+
+// Reasons for which a switch does not forward a frame, beside those of
+// wire/drop.
+const (
+	DropLinkLocal frame.DropReason = iota + firstDrop // a group that no bridge forwards
+	DropSamePort                                      // the station is behind the port that the frame came from
+	DropClock                                         // a PTP message that a transparent clock does not pass on
+)
+
+func init() { frame.RegisterDrops(firstDrop, "link-local group", "same port", "not passed by clock") }

@@ -16,11 +16,11 @@ type Buffers interface {
 	Put([]byte)
 }
 
-// heap is the Buffers of a Receiver that was given none.
-type heap struct{}
+// heapBuffers is the Buffers of a Receiver that was given none.
+type heapBuffers struct{}
 
-func (heap) Get(size int) []byte { return make([]byte, size) }
-func (heap) Put([]byte)          {}
+func (heapBuffers) Get(size int) []byte { return make([]byte, size) }
+func (heapBuffers) Put([]byte)          {}
 
 // Receiver finds the FPDUs of one direction of a connection in its byte
 // stream, however that was split. An FPDU that lies whole in the input and
@@ -44,7 +44,7 @@ type Receiver struct {
 // be nil: the heap is used then.
 func NewReceiver(l Layout, buffers Buffers) *Receiver {
 	if buffers == nil {
-		buffers = heap{}
+		buffers = heapBuffers{}
 	}
 	return &Receiver{layout: l, buffers: buffers}
 }

@@ -101,9 +101,9 @@ func (d *Device) Counters() []Counter {
 		Counter{"rdma_fpdus_in", r.RxFPDUs}, Counter{"rdma_fpdus_out", r.TxFPDUs},
 		Counter{"rdma_bytes_in", r.RxBytes}, Counter{"rdma_bytes_out", r.TxBytes},
 		Counter{"rdma_crc_errors", r.CRCErrors}, Counter{"rdma_terminates", r.Terminates}, Counter{"rdma_nudges", r.Nudges})
-	list = append(list, Counter{"rdma_early_placed", r.EarlyPlaced}, Counter{"rdma_early_held", r.EarlyHeld})
+	list = append(list, Counter{"rdma_early_placed", r.OOOPlaced}, Counter{"rdma_early_held", r.OOOHeld})
 	for i, name := range iwarp.RefusalNames {
-		list = append(list, Counter{"rdma_early_refused_" + name, r.EarlyRefused[i]})
+		list = append(list, Counter{"rdma_early_refused_" + name, r.OOORefused[i]})
 	}
 	for op, name := range rdmaOps {
 		list = append(list, Counter{"rdma_" + name + "_in", r.RxMessages[op]}, Counter{"rdma_" + name + "_out", r.TxMessages[op]})

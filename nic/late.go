@@ -24,7 +24,7 @@ type lateReceives struct {
 
 // poll returns when it wants to be called again.
 func (l *lateReceives) poll(v *verbs.Device, now frame.Time) frame.Time {
-	n := v.Late()
+	n := v.InError()
 	switch {
 	case n == 0:
 		*l = lateReceives{}
@@ -36,11 +36,11 @@ func (l *lateReceives) poll(v *verbs.Device, now frame.Time) frame.Time {
 	case l.at > now:
 	default:
 		l.every = min(2*l.every, lateMost)
-		if v.FlushLate() {
+		if v.FlushInError() {
 			l.every = lateFirst
 		}
 		l.at = now.Add(l.every)
 	}
-	l.watched = v.Late()
+	l.watched = v.InError()
 	return l.at
 }

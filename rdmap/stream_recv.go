@@ -20,7 +20,7 @@ func (s *Stream) Receive(ulpdu []byte) *Error {
 	return s.err
 }
 
-// Resume is Receive for a segment of which PlaceEarly has placed the first
+// Resume is Receive for a segment of which PlaceOOO has placed the first
 // placed octets of the payload; rest (borrowed) is what remains.
 func (s *Stream) Resume(h *ddp.Header, placed int, rest []byte) *Error {
 	if s.err != nil {
@@ -33,11 +33,11 @@ func (s *Stream) Resume(h *ddp.Header, placed int, rest []byte) *Error {
 	return s.err
 }
 
-// PlaceEarly places the first n octets of the payload of a segment that has
+// PlaceOOO places the first n octets of the payload of a segment that has
 // arrived before its turn, if it belongs to a Write, to the Read Response that
 // is expected next, or to the Send under way, and if all of it may be placed.
 // What it refuses is not an error: Receive judges it when its turn has come.
-func (s *Stream) PlaceEarly(h *ddp.Header, payload []byte, n int) bool {
+func (s *Stream) PlaceOOO(h *ddp.Header, payload []byte, n int) bool {
 	c := ParseControl(h.ULP)
 	total := uint64(len(payload))
 	if s.err != nil || h.Version != ddp.Version || c.Version != Version || c.Opcode.Tagged() != h.Tagged {

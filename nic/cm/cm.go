@@ -3,8 +3,10 @@ package cm
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"tapir/nic/verbs"
+	"tapir/nic/verbs/roster"
 	"tapir/wire/frame"
 )
 
@@ -139,35 +141,48 @@ const MaxPrivateData = 508
 // Transport makes and ends connections. It reports through the methods of ID
 // and Manager that are marked "for transports".
 type Transport interface {
-	Listen(l *Listener) error
-	// Unlisten ends listening. Connections whose request is not complete end,
-	// requests that were reported stay.
-	Unlisten(l *Listener)
-	// Pause makes l take no new connections until it is called with false.
-	Pause(l *Listener, on bool)
+	// Listen waits for requests to l's address.
+	Listen(l *Listener) (Acceptor, error)
+	// Connect begins a connection and gives it to id with ID.Attach.
 	Connect(id *ID, now frame.Time) error
-	Accept(id *ID, now frame.Time) error
+}
+
+// Acceptor is the transport's side of a listener.
+type Acceptor interface {
+	// Close ends listening. Connections whose request is not complete end,
+	// requests that were reported stay.
+	Close()
+	// Pause makes the listener take no new connections until it is called with
+	// false.
+	Pause(on bool)
+}
+
+// Conn is the transport's side of a connection. An ID has one from Connect, or
+// from Manager.Request, until the transport takes it back with Attach(nil).
+type Conn interface {
+	// Accept answers the peer's request with yes.
+	Accept(now frame.Time) error
 	// SendRTR completes a connection whose MPAReply was reported.
-	SendRTR(id *ID, now frame.Time)
+	SendRTR(now frame.Time)
 	// Reject answers with private data, then closes.
-	Reject(id *ID, private []byte, now frame.Time) error
+	Reject(private []byte, now frame.Time)
 	// Disconnect ends the connection: gracefully (queued sends first), or
 	// abortively. During set-up it is always abortive.
-	Disconnect(id *ID, abortive bool, now frame.Time)
+	Disconnect(abortive bool, now frame.Time)
 }
 
 // Manager is the connection manager of one NIC.
 type Manager struct {
 	dev       *verbs.Device
 	transport Transport
-	ids       []*ID // by creation
-	listeners []*Listener
+	ids       roster.Roster[ID]
+	listeners roster.Roster[Listener]
 	nextNum   uint32
 	gone      bool
 	vlan      uint16
 	log       Log
 	counted   [NumDeviceEvents]uint64
-	opened    uint64 // listeners
+	opened    uint32 // listeners
 	ups       uint64 // connections
 	now       func() frame.Time
 	watch     func(*Entry)
@@ -183,13 +198,13 @@ func (m *Manager) SetTransport(t Transport) { m.transport = t }
 func (m *Manager) SetVLAN(id uint16) { m.vlan = id }
 
 // IDs returns all IDs not destroyed, in order of creation, borrowed.
-func (m *Manager) IDs() []*ID { return m.ids }
+func (m *Manager) IDs() []*ID { return m.ids.All() }
 
 // Listeners returns all open listeners in order of creation, borrowed.
-func (m *Manager) Listeners() []*Listener { return m.listeners }
+func (m *Manager) Listeners() []*Listener { return m.listeners.All() }
 
 // Opened is the number of listeners ever opened.
-func (m *Manager) Opened() uint64 { return m.opened }
+func (m *Manager) Opened() uint64 { return uint64(m.opened) }
 
 // Established is the number of connections that have come up.
 func (m *Manager) Established() uint64 { return m.ups }
@@ -197,6 +212,7 @@ func (m *Manager) Established() uint64 { return m.ups }
 // Listener waits for requests at one address.
 type Listener struct {
 	m       *Manager
+	num     uint32
 	local   netip.AddrPort
 	backlog int
 	handler Handler
@@ -205,8 +221,8 @@ type Listener struct {
 
 	// Context is the owner's and is inherited by the IDs of requests.
 	Context any
-	// Lower is the transport's.
-	Lower any
+
+	acceptor Acceptor
 }
 
 // DefaultBacklog is the backlog of a listener that names none.
@@ -229,13 +245,18 @@ func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) 
 		backlog = DefaultBacklog
 	}
 	l := &Listener{m: m, local: local, backlog: backlog, handler: h, Context: ctx}
-	if err := m.transport.Listen(l); err != nil {
+	var err error
+	if l.acceptor, err = m.transport.Listen(l); err != nil {
 		return nil, fmt.Errorf("listen %v: %w", local, err)
 	}
-	m.listeners = append(m.listeners, l)
 	m.opened++
+	l.num = m.opened
+	m.listeners.Add(l.num, l)
 	return l, nil
 }
+
+// Acceptor returns the transport's side of the listener.
+func (l *Listener) Acceptor() Acceptor { return l.acceptor }
 
 // Local returns the listener's address.
 func (l *Listener) Local() netip.AddrPort { return l.local }
@@ -247,14 +268,12 @@ func (l *Listener) Backlog() int { return l.backlog }
 
 // Close stops listening. Requests already reported stay.
 func (l *Listener) Close() {
-	l.closed = true
-	for i, have := range l.m.listeners {
-		if have == l {
-			l.m.listeners = append(l.m.listeners[:i], l.m.listeners[i+1:]...)
-			l.m.transport.Unlisten(l)
-			return
-		}
+	if l.closed {
+		return
 	}
+	l.closed = true
+	l.m.listeners.Remove(l.num)
+	l.acceptor.Close()
 }
 
 // Pause makes the listener take no new connections: peers go on asking until
@@ -275,7 +294,7 @@ func (l *Listener) pause(on bool) error {
 		return nil
 	}
 	l.paused = on
-	l.m.transport.Pause(l, on)
+	l.acceptor.Pause(on)
 	if on {
 		l.tell(ListenPaused)
 		l.m.note(Entry{Event: EvListenPauseComp, Local: l.local})
@@ -294,18 +313,18 @@ func (l *Listener) tell(t EventType) {
 // any more.
 func (m *Manager) Remove(now frame.Time) {
 	m.gone = true
-	for _, l := range append([]*Listener(nil), m.listeners...) {
+	for _, l := range slices.Clone(m.listeners.All()) {
 		l.tell(DeviceRemoved)
 		m.note(Entry{Event: EvDeviceRemoval, Local: l.local})
 		l.Close()
 	}
-	for _, id := range append([]*ID(nil), m.ids...) {
+	for _, id := range slices.Clone(m.ids.All()) {
 		if id.state == Closed {
 			continue
 		}
 		id.emit(Event{Type: DeviceRemoved})
-		if id.state != Idle {
-			m.transport.Disconnect(id, true, now)
+		if id.state != Idle && id.conn != nil {
+			id.conn.Disconnect(true, now)
 		}
 	}
 }

@@ -22,14 +22,22 @@ func (r *recorder) note(s string) error {
 	return r.err
 }
 
-func (r *recorder) Listen(*Listener) error               { return r.note("listen") }
-func (r *recorder) Unlisten(*Listener)                   { r.calls = append(r.calls, "unlisten") }
-func (r *recorder) Pause(_ *Listener, on bool)           { r.calls = append(r.calls, fmt.Sprint("pause ", on)) }
-func (r *recorder) SendRTR(*ID, frame.Time)              { r.calls = append(r.calls, "send RTR") }
-func (r *recorder) Connect(*ID, frame.Time) error        { return r.note("connect") }
-func (r *recorder) Accept(*ID, frame.Time) error         { return r.note("accept") }
-func (r *recorder) Reject(*ID, []byte, frame.Time) error { return r.note("reject") }
-func (r *recorder) Disconnect(_ *ID, abortive bool, _ frame.Time) {
+func (r *recorder) Listen(*Listener) (Acceptor, error) { return (*acceptor)(r), r.note("listen") }
+
+func (r *recorder) Connect(id *ID, _ frame.Time) error {
+	id.Attach(r)
+	return r.note("connect")
+}
+
+type acceptor recorder
+
+func (r *acceptor) Close()        { r.calls = append(r.calls, "unlisten") }
+func (r *acceptor) Pause(on bool) { r.calls = append(r.calls, fmt.Sprint("pause ", on)) }
+
+func (r *recorder) SendRTR(frame.Time)        { r.calls = append(r.calls, "send RTR") }
+func (r *recorder) Accept(frame.Time) error   { return r.note("accept") }
+func (r *recorder) Reject([]byte, frame.Time) { _ = r.note("reject") }
+func (r *recorder) Disconnect(abortive bool, _ frame.Time) {
 	if abortive {
 		r.calls = append(r.calls, "abort")
 	} else {
@@ -120,6 +128,7 @@ func TestCallsByState(t *testing.T) {
 			f := newFixture(t)
 			id := f.m.NewID(f.handle, nil)
 			id.state = state
+			id.Attach(f.tr)
 			err := call(f, id)
 			if ok := slices.Contains(allowed[state], name); (err == nil) != ok {
 				t.Errorf("%s in %v: %v", name, state, err)
@@ -196,7 +205,7 @@ func TestRequestInheritsFromListener(t *testing.T) {
 	if l.Backlog() != DefaultBacklog || len(f.m.Listeners()) != 1 {
 		t.Errorf("backlog %d, listeners %d", l.Backlog(), len(f.m.Listeners()))
 	}
-	id := f.m.Request(l, l.Local(), remote, []byte("hi"), 4, 5)
+	id := f.m.Request(l, f.tr, l.Local(), remote, []byte("hi"), 4, 5)
 	f.dispatch()
 	if id.Context != "context" || id.State() != Requested || !slices.Equal(f.events, []EventType{ConnectRequest}) {
 		t.Errorf("%v %v %v", id.Context, id.State(), f.events)

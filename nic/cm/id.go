@@ -28,15 +28,15 @@ type ID struct {
 
 	// Context is the owner's.
 	Context any
-	// Lower is the transport's.
-	Lower any
+
+	conn Conn
 }
 
 // NewID makes an ID for Connect.
 func (m *Manager) NewID(h Handler, ctx any) *ID {
 	m.nextNum++
 	id := &ID{m: m, num: m.nextNum, handler: h, Context: ctx}
-	m.ids = append(m.ids, id)
+	m.ids.Add(id.num, id)
 	return id
 }
 
@@ -159,7 +159,10 @@ func (id *ID) Accept(p Params, now frame.Time) error {
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
 	id.params = p
 	id.move(Accepting)
-	if err := id.m.transport.Accept(id, now); err != nil {
+	if id.conn == nil {
+		return id.wrap("accept", ErrClosing)
+	}
+	if err := id.conn.Accept(now); err != nil {
 		return id.wrap("accept", err)
 	}
 	return nil
@@ -175,7 +178,11 @@ func (id *ID) Reject(private []byte, now frame.Time) error {
 	}
 	id.move(Closing)
 	id.m.Note(EvPassiveComplete, id, nil, MPAReject, nil)
-	return id.m.transport.Reject(id, private, now)
+	if id.conn == nil {
+		return ErrClosing
+	}
+	id.conn.Reject(private, now)
+	return nil
 }
 
 // Disconnect ends the connection: gracefully, when queued sends are done and
@@ -190,7 +197,9 @@ func (id *ID) Disconnect(abortive bool, now frame.Time) error {
 			return nil
 		}
 	}
-	id.m.transport.Disconnect(id, abortive, now)
+	if id.conn != nil {
+		id.conn.Disconnect(abortive, now)
+	}
 	return nil
 }
 
@@ -202,12 +211,9 @@ func (id *ID) Destroy() error {
 	case id.state != Idle && id.state != Closed:
 		return id.wrap("destroy", ErrBusy)
 	}
-	id.dead = true
-	for i, have := range id.m.ids {
-		if have == id {
-			id.m.ids = append(id.m.ids[:i], id.m.ids[i+1:]...)
-			break
-		}
+	if !id.dead {
+		id.dead = true
+		id.m.ids.Remove(id.num)
 	}
 	return nil
 }
@@ -226,11 +232,18 @@ func (id *ID) emit(ev Event) {
 	id.m.dev.Enqueue(&eventRun{ev})
 }
 
-// Request reports a peer's request, for transports: private data is taken,
-// ird and ord are the limits that follow from the peer's.
-func (m *Manager) Request(l *Listener, local, remote netip.AddrPort, private []byte, ird, ord uint16) *ID {
+// Attach sets the transport's side of the connection, for transports; nil
+// says that it has ended.
+func (id *ID) Attach(c Conn) { id.conn = c }
+
+// Conn returns the transport's side of the connection, nil if there is none.
+func (id *ID) Conn() Conn { return id.conn }
+
+// Request reports a peer's request over c, for transports: private data is
+// taken, ird and ord are the limits that follow from the peer's.
+func (m *Manager) Request(l *Listener, c Conn, local, remote netip.AddrPort, private []byte, ird, ord uint16) *ID {
 	id := m.NewID(l.handler, l.Context)
-	id.state, id.passive = Requested, true
+	id.state, id.passive, id.conn = Requested, true, c
 	id.local, id.remote, id.ird, id.ord = local, remote, ird, ord
 	id.emit(Event{Type: ConnectRequest, Listener: l, PrivateData: private, IRD: ird, ORD: ord})
 	return id
@@ -273,7 +286,9 @@ func (id *ID) SendRTR(now frame.Time) error {
 		return id.wrap("send RTR", ErrState)
 	}
 	id.replied = false
-	id.m.transport.SendRTR(id, now)
+	if id.conn != nil {
+		id.conn.SendRTR(now)
+	}
 	return nil
 }
 

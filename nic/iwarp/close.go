@@ -72,7 +72,7 @@ func (c *conn) toError(err error) {
 	c.because(err)
 	c.phase = closing
 	c.err = err
-	c.keepUnacked(nil)
+	c.retainUnacked(nil)
 	if c.qp != nil {
 		c.qp.Transition(verbs.Err)
 	}
@@ -192,7 +192,7 @@ func (c *conn) Closed(_ *toe.Conn, err error, now frame.Time) {
 	if c.phase == full && errors.Is(cause, cm.ErrTimedOut) {
 		c.e.dev.Async(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: c.qp, Err: cause})
 	}
-	if c.qp != nil && c.qp.Lower == c { // else it was reset and has a new connection
+	if c.qp != nil && c.endpoint.conn == c { // else it was reset and has a new connection
 		c.qp.Transition(verbs.Err)
 	}
 	c.e.forget(c)

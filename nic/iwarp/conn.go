@@ -9,6 +9,7 @@ import (
 	"tapir/nic/verbs"
 	"tapir/rdmap"
 	"tapir/wire/frame"
+	"tapir/wire/timer"
 )
 
 // phase is where a connection stands.
@@ -33,9 +34,10 @@ func (p phase) String() string { return phaseNames[p] }
 // conn is one connection: TCP's handler below a queue pair.
 type conn struct {
 	e        *Engine
+	num      uint32
 	tcp      *toe.Conn
-	listener *cm.Listener // passive
-	queue    *acceptQueue // while it waits to be accepted
+	acceptor *acceptor // passive
+	queued   bool      // counted in acceptor.waiting
 	id       *cm.ID
 	qp       *verbs.QP
 	phase    phase
@@ -59,13 +61,13 @@ type conn struct {
 	revision uint8
 	mute     bool // the peer closed instead of answering the MPA request
 
-	early     *early // segments that arrived before their turn
-	unaligned bool   // a segment of TCP has begun inside an FPDU
-	lastULPDU int    // lengths of the last FPDU in order
-	lastFPDU  int    // 0: that of such an ULPDU
+	ooo       *oooQueue // segments that arrived before their turn
+	unaligned bool      // a segment of TCP has begun inside an FPDU
+	lastULPDU int       // lengths of the last FPDU in order
+	lastFPDU  int       // 0: that of such an ULPDU
 
 	log      sendLog
-	keep     keeper
+	retain   retainer
 	seg      rdmap.Segment
 	draining bool   // close gracefully once the send queue is empty
 	finished bool   // that has come: FIN follows what is unsent
@@ -76,17 +78,16 @@ type conn struct {
 	until    frame.Time    // when start-up or a graceful close has taken too long
 	after    time.Duration // set: it begins to count with the next poll
 	nudger   nudger
-	deadline frame.Time // the first of the two
-	timed    bool
-	progress uint64 // stream octets acknowledged or received when last checked
+	timer    timer.Entry[*conn] // the first of the two
+	progress uint64             // stream octets acknowledged or received when last checked
 	counters Counters
-	past     *past // of the queue pair
+	endpoint *endpoint // of the queue pair
 }
 
 // bind gives the connection its queue pair.
 func (c *conn) bind(qp *verbs.QP) {
-	c.past = pastOf(qp)
-	c.qp, qp.Lower = qp, c
+	c.qp, c.endpoint = qp, endpointOf(qp)
+	c.endpoint.conn = c
 }
 
 // classify gives the connection's packets the class that its id names.
@@ -99,9 +100,11 @@ func (c *conn) classify() {
 }
 
 func (e *Engine) newConn() *conn {
-	c := &conn{e: e, deadline: frame.Never, until: frame.Never, nudger: nudger{at: frame.Never}}
-	c.keep.memory = &e.memory
-	e.conns = append(e.conns, c)
+	e.made++
+	c := &conn{e: e, num: e.made, until: frame.Never, nudger: nudger{at: frame.Never}}
+	c.timer = timer.Entry[*conn]{Owner: c, ID: uint64(c.num)}
+	c.retain.memory = &e.memory
+	e.conns.Add(c.num, c)
 	return c
 }
 
@@ -117,22 +120,17 @@ func (e *Engine) forget(c *conn) {
 	}
 	e.totals.add(&c.counters)
 	c.log.release(c)
-	c.keep.release()
-	c.dropEarly()
-	for i, have := range e.conns {
-		if have == c {
-			e.conns = append(e.conns[:i], e.conns[i+1:]...)
-			break
+	c.retain.release()
+	c.dropOOO()
+	e.conns.Remove(c.num)
+	if p := c.endpoint; c.qp != nil {
+		p.past.add(&c.counters)
+		if p.conn == c {
+			p.conn = nil
 		}
 	}
-	if c.qp != nil {
-		c.past.add(&c.counters)
-		if c.qp.Lower == c {
-			c.qp.Lower = c.past
-		}
-	}
-	if c.id != nil && c.id.Lower == c {
-		c.id.Lower = nil
+	if c.id != nil && c.id.Conn() == cm.Conn(c) {
+		c.id.Attach(nil)
 	}
 }
 

@@ -173,7 +173,7 @@ func TestORDIsNeverExceeded(t *testing.T) {
 	}
 	most := 0
 	x.must("reads", func() bool {
-		if c, ok := x.c.qp.Lower.(*conn); ok {
+		if c := endpointOf(x.c.qp).conn; c != nil {
 			most = max(most, c.stream.Reads())
 		}
 		return len(x.c.poll()) == 40

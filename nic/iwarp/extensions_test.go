@@ -93,7 +93,7 @@ func TestAtomicsHappenOnce(t *testing.T) {
 		}
 		most := 0
 		x.must("all", func() bool {
-			if c, ok := x.c.qp.Lower.(*conn); ok {
+			if c := endpointOf(x.c.qp).conn; c != nil {
 				most = max(most, c.stream.Reads())
 			}
 			return len(x.c.poll()) == n

@@ -51,7 +51,8 @@ func (e *Engine) dial(id *cm.ID, local netip.AddrPort, rev uint8, now frame.Time
 		e.forget(c)
 		return err
 	}
-	c.id, id.Lower = id, c
+	c.id = id
+	id.Attach(c)
 	c.bind(id.QP())
 	c.classify()
 	id.SetLocal(c.tcp.Local())

@@ -142,7 +142,7 @@ func TestForeignMemoryUnderLoss(t *testing.T) {
 		if !bytes.Equal(x.c.mem[:n*count], x.s.mem[:n*count]) {
 			t.Error("octets differ")
 		}
-		if x.b.e.Totals().EarlyPlaced == 0 {
+		if x.b.e.Totals().OOOPlaced == 0 {
 			t.Error("nothing came before its turn")
 		}
 	}
@@ -207,7 +207,7 @@ func TestForeignMemoryGone(t *testing.T) {
 			if wcs := x.s.poll(); len(wcs) != 1 || wcs[0].Status == verbs.StatusSuccess {
 				t.Errorf("%s, %d: receive %s", c.name, segs, wcString(wcs))
 			}
-			if err := errors.Join(x.a.dev.Settle(), x.b.dev.Settle()); err != nil {
+			if err := errors.Join(x.a.dev.FlushWrites(), x.b.dev.FlushWrites()); err != nil {
 				t.Errorf("%s, %d: nobody was told of %v", c.name, segs, err)
 			}
 		}

@@ -5,7 +5,6 @@ import (
 
 	"tapir/nic/cm"
 	"tapir/nic/toe"
-	"tapir/nic/verbs"
 	"tapir/rdmap"
 )
 
@@ -19,12 +18,12 @@ type Counters struct {
 	CRCErrors  uint64 `json:"crc_errors"`
 	Nudges     uint64 `json:"nudges"`     // sent to silent responders
 	Terminates uint64 `json:"terminates"` // sent or received
-	// EarlyPlaced counts octets placed before everything in front of them had
-	// come, EarlyHeld those held back at the ends of such segments, and
-	// EarlyRefused the segments left to TCP, by reason as in RefusalNames.
-	EarlyPlaced  uint64                  `json:"early_placed"`
-	EarlyHeld    uint64                  `json:"early_held"`
-	EarlyRefused [countedRefusals]uint64 `json:"early_refused"`
+	// OOOPlaced counts octets placed before everything in front of them had
+	// come, OOOHeld those held back at the ends of such segments, and
+	// OOORefused the segments left to TCP, by reason as in RefusalNames.
+	OOOPlaced  uint64                  `json:"early_placed"`
+	OOOHeld    uint64                  `json:"early_held"`
+	OOORefused [countedRefusals]uint64 `json:"early_refused"`
 	// Messages by RDMAP opcode, 0 (RDMA Write) to 11 (Atomic Response).
 	TxMessages [rdmap.NumOpcodes]uint64 `json:"tx_messages"`
 	RxMessages [rdmap.NumOpcodes]uint64 `json:"rx_messages"`
@@ -38,10 +37,10 @@ func (a *Counters) add(b *Counters) {
 	a.CRCErrors += b.CRCErrors
 	a.Nudges += b.Nudges
 	a.Terminates += b.Terminates
-	a.EarlyPlaced += b.EarlyPlaced
-	a.EarlyHeld += b.EarlyHeld
-	for i := range a.EarlyRefused {
-		a.EarlyRefused[i] += b.EarlyRefused[i]
+	a.OOOPlaced += b.OOOPlaced
+	a.OOOHeld += b.OOOHeld
+	for i := range a.OOORefused {
+		a.OOORefused[i] += b.OOORefused[i]
 	}
 	for i := range a.TxMessages {
 		a.TxMessages[i] += b.TxMessages[i]
@@ -65,26 +64,11 @@ type Totals = Counters
 // Totals returns the engine's counters.
 func (e *Engine) Totals() Totals {
 	t := e.totals
-	for _, c := range e.conns {
+	for _, c := range e.conns.All() {
 		n := c.count()
 		t.add(&n)
 	}
 	return t
-}
-
-// past is what the earlier connections of a queue pair have moved; without one
-// it is the queue pair's Lower.
-type past struct{ Counters }
-
-// pastOf returns the record of qp's past, which its next connection shares.
-func pastOf(qp *verbs.QP) *past {
-	switch l := qp.Lower.(type) {
-	case *past:
-		return l
-	case *conn: // which is closing
-		return l.past
-	}
-	return new(past)
 }
 
 func (c *conn) count() Counters {
@@ -124,14 +108,14 @@ func (e *Engine) QPs() []QPInfo {
 			PD: qp.PD().Num(), SendCQ: cfg.SendCQ.Num(), RecvCQ: cfg.RecvCQ.Num(),
 			SendsPending: qp.SendsPending(), RecvsPending: qp.RecvsPending(),
 		}
-		switch c := qp.Lower.(type) {
-		case *past:
-			i.Counters = c.Counters
-		case *conn:
+		p := endpointOf(qp)
+		i.Counters = p.past
+		if c := p.conn; c != nil {
 			i.Local, i.Remote = c.tcp.Local(), c.tcp.Remote()
 			i.IRD, i.ORD, i.CRC = c.result.IRD, c.result.ORD, c.result.CRC
-			i.Unacked, i.Counters = c.log.len(), c.count()
-			i.Counters.add(&c.past.Counters)
+			i.Unacked = c.log.len()
+			n := c.count()
+			i.Counters.add(&n)
 		}
 		infos = append(infos, i)
 	}
@@ -166,7 +150,7 @@ func (e *Engine) CEPs() []CEPInfo {
 	for _, l := range e.cm.Listeners() {
 		infos = append(infos, CEPInfo{State: "LISTEN", Phase: "listening", Local: l.Local()})
 	}
-	for _, c := range e.conns {
+	for _, c := range e.conns.All() {
 		tcp := c.tcp.Info()
 		i := CEPInfo{
 			State: "-", Phase: c.phase.String(), Local: c.tcp.Local(), Remote: c.tcp.Remote(),
@@ -189,11 +173,11 @@ func (e *Engine) CEPs() []CEPInfo {
 }
 
 // Idle tells whether no connection is left.
-func (e *Engine) Idle() bool { return len(e.conns) == 0 }
+func (e *Engine) Idle() bool { return e.conns.Len() == 0 }
 
 // TCP is the TCP connection below id, nil if there is none.
 func (e *Engine) TCP(id *cm.ID) *toe.Conn {
-	if c, ok := id.Lower.(*conn); ok {
+	if c, ok := id.Conn().(*conn); ok {
 		return c.tcp
 	}
 	return nil
@@ -201,6 +185,5 @@ func (e *Engine) TCP(id *cm.ID) *toe.Conn {
 
 // TCPListener is the TCP listener below l.
 func (e *Engine) TCPListener(l *cm.Listener) *toe.Listener {
-	tl, _ := l.Lower.(*toe.Listener)
-	return tl
+	return l.Acceptor().(*acceptor).tcp
 }

@@ -129,7 +129,7 @@ func agreed(rt *rapid.T, x *pair, up, served *cm.Event, p2p bool, rtr mpa.RTR) {
 	if up.ORD > served.IRD || served.ORD > up.IRD || max(up.IRD, up.ORD, served.IRD, served.ORD) > 32 {
 		rt.Fatalf("client IRD %d ORD %d, server IRD %d ORD %d", up.IRD, up.ORD, served.IRD, served.ORD)
 	}
-	got := x.a.e.conns[0].result
+	got := x.a.e.conns.All()[0].result
 	if p2p && (got.RTR == 0 || got.RTR&^rtr != 0 || got.RTR&(got.RTR-1) != 0) {
 		rt.Fatalf("RTR %v of %v", got.RTR, rtr)
 	}

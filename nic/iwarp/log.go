@@ -12,8 +12,8 @@ import (
 type kind uint8
 
 const (
-	raw    kind = iota // kept holds all octets: a start-up frame
-	copied             // kept holds the payload
+	raw    kind = iota // data holds all octets: a start-up frame
+	copied             // data holds the payload
 	lent               // the payload is read again from the work request
 )
 
@@ -35,8 +35,8 @@ type record struct {
 	wr    uint64                                // WR id of that request
 	moff  uint64                                // of the first payload within its message
 	head  [mpa.LengthLen + ddp.UntaggedLen]byte // of the first FPDU: length field and DDP header
-	kept  []byte
-	chunk *chunk // that kept lies in
+	data  []byte
+	chunk *chunk // that data lies in
 }
 
 func (r *record) end() uint64 { return r.off + uint64(r.size)*uint64(r.count) }
@@ -136,7 +136,7 @@ func (l *sendLog) find(off uint64) uint32 {
 // pop removes the oldest record; a large ring that runs empty goes back.
 func (l *sendLog) pop(c *conn) {
 	r := l.at(l.head)
-	c.keep.drop(r)
+	c.retain.drop(r)
 	*r = record{}
 	l.head++
 	if l.head == l.tail && len(l.ring) > smallLog {

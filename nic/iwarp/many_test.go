@@ -194,7 +194,7 @@ func TestSavedContext(t *testing.T) {
 	x := connect(t, toe.Config{}, Config{}, 1<<16)
 	transferAll(t, x, 30000)
 	for _, e := range []*end{x.c, x.s} {
-		saved := e.qp.Lower.(*conn).tcp.Context()
+		saved := endpointOf(e.qp).conn.tcp.Context()
 		var have [2]int
 		for _, p := range saved {
 			have[0] += bytes.Count(p.Data, []byte("MPA ID Req Frame"))

@@ -299,7 +299,7 @@ func (m *matrix) play() (sum [32]byte) {
 	for _, s := range m.sides {
 		m.check(s)
 	}
-	m.rest()
+	m.releaseIdle()
 	copy(sum[:], m.trace.Sum(nil))
 	return sum
 }
@@ -353,7 +353,7 @@ func (m *matrix) breakIt() {
 	case 0:
 		_ = s.id.Disconnect(true, m.now)
 	case 1:
-		if c, ok := s.qp.Lower.(*conn); ok {
+		if c := endpointOf(s.qp).conn; c != nil {
 			c.tcp.Abort()
 		}
 	case 2:
@@ -461,7 +461,7 @@ func (m *matrix) completed(s *actor, queue, id int, wc *verbs.WC) {
 }
 
 // rest checks that nothing is left.
-func (m *matrix) rest() {
+func (m *matrix) releaseIdle() {
 	m.run(nil)
 	for _, n := range []*node{m.a, m.b} {
 		if st := n.tcp.Stats(); !n.e.Idle() || st.Open != 0 || n.dev.Pending() {

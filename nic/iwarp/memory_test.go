@@ -60,8 +60,8 @@ func TestIdleQPMemory(t *testing.T) {
 		e.post(t, verbs.SendWR{Opcode: verbs.OpWrite, SGEs: e.sge(0, 5000), RemoteAddr: to.Addr(), RKey: to.RKey()})
 	}
 	w.run(nil)
-	if got := w.b.e.Totals().RxMessages[0]; got != n || len(w.b.e.conns) != n {
-		t.Fatalf("%d Writes arrived, %d connections", got, len(w.b.e.conns))
+	if got := w.b.e.Totals().RxMessages[0]; got != n || w.b.e.conns.Len() != n {
+		t.Fatalf("%d Writes arrived, %d connections", got, w.b.e.conns.Len())
 	}
 	each := (heap() - before) / uint64(2*n)
 	t.Logf("%d octets per queue pair", each)

@@ -19,8 +19,8 @@ type noteKey struct {
 	// untagged: msn is its message's sequence number.
 	untagged bool
 	msn      uint32
-	// early: placed before its turn, with another line when that comes.
-	early bool
+	// ooo: placed before its turn, with another line when that comes.
+	ooo bool
 }
 
 // readWR is the WR id of the oldest Read, or rdmap.NoRef.
@@ -65,13 +65,13 @@ func (c *conn) qpNum() uint32 {
 // note adds a line such as "QP 3 WR 17 MSN 5 Send last" about a segment of the
 // peer with header h. What else there is to know of an FPDU stands in its
 // header, which a capture has.
-func (c *conn) note(h *ddp.Header, readWR uint64, early bool) {
+func (c *conn) note(h *ddp.Header, readWR uint64, ooo bool) {
 	op := rdmap.ParseControl(h.ULP).Opcode
-	k := noteKey{qp: c.qpNum(), wr: rdmap.NoRef, op: op, last: h.Last, untagged: !h.Tagged, early: early}
+	k := noteKey{qp: c.qpNum(), wr: rdmap.NoRef, op: op, last: h.Last, untagged: !h.Tagged, ooo: ooo}
 	if k.untagged {
 		k.msn = h.MSN
 	}
-	if !early { // else what it belongs to is not known
+	if !ooo { // else what it belongs to is not known
 		k.wr = c.inboundWR(op, readWR)
 	}
 	c.addNote(k, 1)
@@ -112,7 +112,7 @@ func (k *noteKey) appendTo(b []byte) []byte {
 	if k.last {
 		b = append(b, " last"...)
 	}
-	if k.early {
+	if k.ooo {
 		b = append(b, ", placed early"...)
 	}
 	return b

@@ -54,7 +54,7 @@ func TestOthersAreNotNudged(t *testing.T) {
 	x = connect(t, toe.Config{}, Config{Nudge: patience}, 4096)
 	for range 2 * nudges {
 		x.c.post(t, verbs.SendWR{Opcode: verbs.OpWrite, SGEs: x.c.sge(0, 100), RemoteAddr: x.s.mr.Addr(), RKey: x.s.mr.RKey()})
-		x.must("acknowledgement", func() bool { return x.a.e.conns[0].log.len() == 0 })
+		x.must("acknowledgement", func() bool { return x.a.e.conns.All()[0].log.len() == 0 })
 		x.now = x.now.Add(patience - time.Millisecond)
 	}
 	if n := nudged(x); n != 0 {
@@ -76,7 +76,7 @@ func TestNudgingAndClosing(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.run(nil)
-	if n := nudged(x); n != 0 || len(x.a.e.conns)+len(x.b.e.conns) != 0 {
-		t.Errorf("%d nudges, %d connections left", n, len(x.a.e.conns)+len(x.b.e.conns))
+	if n := nudged(x); n != 0 || x.a.e.conns.Len()+x.b.e.conns.Len() != 0 {
+		t.Errorf("%d nudges, %d connections left", n, x.a.e.conns.Len()+x.b.e.conns.Len())
 	}
 }

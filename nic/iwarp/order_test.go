@@ -63,7 +63,7 @@ func TestEventOrder(t *testing.T) {
 			activeUp + "DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE", passiveUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
 		{"abortive, by ERR", connected(Config{}), func(x *pair) { x.c.qp.Modify(verbs.Err) },
 			activeUp + "DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE", passiveUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
-		{"reset by the peer's host", connected(Config{}), func(x *pair) { x.s.qp.Lower.(*conn).tcp.Abort() },
+		{"reset by the peer's host", connected(Config{}), func(x *pair) { endpointOf(x.s.qp).conn.tcp.Abort() },
 			activeUp + "DISCONNECT:LLP_RESET CLOSE:LLP_RESET", passiveUp + "DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE"},
 		{"graceful that turns abortive", connected(Config{CloseTimeout: 50 * time.Millisecond}), func(x *pair) {
 			x.b.out.drop = func(int, frameArg) bool { return true }
@@ -312,8 +312,8 @@ func TestListenerClosesWithPending(t *testing.T) {
 	w.must("request", func() bool { return s.id != nil && silent.up })
 	l.Close()
 	w.must("reset of the silent one", func() bool { return silent.ended })
-	if len(c.events) != 0 || len(w.b.e.conns) != 1 {
-		t.Errorf("%s, %d connections", c.names(), len(w.b.e.conns))
+	if len(c.events) != 0 || w.b.e.conns.Len() != 1 {
+		t.Errorf("%s, %d connections", c.names(), w.b.e.conns.Len())
 	}
 	if err := s.id.Accept(cm.Params{QP: s.qp}, w.now); err != nil {
 		t.Fatal(err)

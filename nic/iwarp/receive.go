@@ -59,7 +59,7 @@ type consumer conn
 // ULPDU implements mpa.Consumer.
 func (k *consumer) ULPDU(b []byte) error {
 	c := (*conn)(k)
-	if err := c.mayWait(b); err != nil {
+	if err := c.batchWrites(b); err != nil {
 		return err
 	}
 	c.lastULPDU, c.lastFPDU = len(b), 0

@@ -61,7 +61,7 @@ func TestCompletionsFollowTheRequests(t *testing.T) {
 		x.c.post(t, verbs.SendWR{ID: uint64(i), Opcode: op, Flags: verbs.Signaled, SGEs: x.c.sge(i*200000, n), RKey: x.s.mr.RKey(),
 			RemoteAddr: x.s.mr.Addr() + uint64(at)})
 	}
-	acked := func() uint64 { return x.c.qp.Lower.(*conn).tcp.Info().SndUna }
+	acked := func() uint64 { return endpointOf(x.c.qp).conn.tcp.Info().SndUna }
 	start := acked()
 	for done := 0; done < 5; {
 		before := len(x.c.wcs)
@@ -195,7 +195,7 @@ func TestNothingIsTakenBehindTheFIN(t *testing.T) {
 	w, p, s := served(t, Config{}, func(*end) {})
 	p.write(write(s, 0, "before"))
 	w.must("Write", func() bool { return string(s.mem[:6]) == "before" })
-	c := s.qp.Lower.(*conn)
+	c := endpointOf(s.qp).conn
 	p.conn.Close()
 	w.must("end", func() bool { return s.got(cm.Disconnected) })
 	c.Receive(c.tcp, write(s, 100, "behind"), w.now)

@@ -112,12 +112,12 @@ func TestFullOperationBeginsBehindTheFrames(t *testing.T) {
 	req := request(mpa.DefaultConfig())
 	p.write(req)
 	w.must("reply", func() bool { return len(p.in) > 0 })
-	if s.qp.State() != verbs.RTS || s.qp.Lower == nil {
+	if s.qp.State() != verbs.RTS || endpointOf(s.qp).conn == nil {
 		t.Errorf("QP in %v", s.qp.State())
 	}
 	p.write(send(1, "first"))
 	w.must("receive", func() bool { return len(s.poll()) == 1 })
-	c := s.qp.Lower.(*conn)
+	c := endpointOf(s.qp).conn
 	_, n, _ := mpa.ParseFrame(p.in, mpa.Reply)
 	if c.base != uint64(n) || c.rx.Pos() != uint64(len(send(1, "first"))) {
 		t.Errorf("sending counts from %d, reply has %d octets; received up to %d", c.base, n, c.rx.Pos())

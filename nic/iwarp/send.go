@@ -152,9 +152,9 @@ func (c *conn) lengthen(r *record) {
 	case lent:
 		r.count += uint32(c.stream.Repeat(s, runFPDUs-1))
 	case copied:
-		if n := c.stream.Repeat(s, min(runFPDUs-1, c.keep.ahead.n/s.Len)); n > 0 {
+		if n := c.stream.Repeat(s, min(runFPDUs-1, c.retain.ahead.n/s.Len)); n > 0 {
 			r.count += uint32(n)
-			c.keep.extend(r, n*s.Len)
+			c.retain.extend(r, n*s.Len)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (c *conn) payload(r *record) (await, ok bool) {
 	}
 	switch s.From {
 	case rdmap.FromControl:
-		copy(c.keep.add(r, s.Len), s.Control)
+		copy(c.retain.add(r, s.Len), s.Control)
 		return w != nil && w.Opcode == verbs.OpWriteImm && c.lends(w), true
 	case rdmap.FromMemory:
 		m, f := c.qp.CheckRemote(s.STag, s.TO, uint64(s.Len), verbs.RemoteRead)
@@ -181,7 +181,7 @@ func (c *conn) payload(r *record) (await, ok bool) {
 			return false, false
 		}
 		left := c.left(s, m.Addressable())
-		if c.keep.fetch(r, m, place{uint64(s.STag), true, s.TO}, s.Len, left) != nil {
+		if c.retain.fetch(r, m, place{uint64(s.STag), true, s.TO}, s.Len, left) != nil {
 			return false, c.localFault(r)
 		}
 	case rdmap.FromWork:
@@ -195,7 +195,7 @@ func (c *conn) payload(r *record) (await, ok bool) {
 			return true, true
 		}
 		left := c.left(s, w.Addressable() || w.Flags&verbs.Inline != 0)
-		if c.keep.fetch(r, w, place{s.Ref, false, s.Off}, s.Len, left) != nil {
+		if c.retain.fetch(r, w, place{s.Ref, false, s.Off}, s.Len, left) != nil {
 			c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
 			return false, c.localFault(r)
 		}
@@ -221,7 +221,7 @@ func (c *conn) lends(w *verbs.SendWQE) bool {
 
 // localFault ends the stream because this side's own memory has gone.
 func (c *conn) localFault(r *record) bool {
-	c.keep.drop(r)
+	c.retain.drop(r)
 	c.fail(memoryGone())
 	return false
 }
@@ -278,7 +278,7 @@ func (c *conn) renderPart(r *record, k, rest int, p []byte) int {
 // render writes the kth FPDU of r to dst.
 func (c *conn) render(r *record, k int, dst []byte) {
 	if r.kind == raw {
-		copy(dst, r.kept)
+		copy(dst, r.data)
 	} else if src, whole := c.payloadOf(r, k, 1); whole {
 		c.put(r, k, dst, src)
 	} else {
@@ -292,7 +292,7 @@ func (c *conn) payloadOf(r *record, k, count int) (src []byte, whole bool) {
 	from, n := k*int(r.n), count*int(r.n)
 	switch r.kind {
 	case copied:
-		return r.kept[from : from+n], true
+		return r.data[from : from+n], true
 	case lent:
 		if w := c.qp.SendWQE(r.seq); w != nil {
 			src = w.Slice(r.moff+uint64(from), n)
@@ -332,7 +332,7 @@ func (c *conn) Acked(_ *toe.Conn, off uint64, _ frame.Time) {
 		c.log.pop(c)
 	}
 	if c.log.len() == 0 {
-		c.keep.rest()
+		c.retain.releaseIdle()
 		if c.phase == closing {
 			c.tcp.Close() // behind a reply that says no; else it has been called
 		}

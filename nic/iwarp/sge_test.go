@@ -82,7 +82,7 @@ func TestSeveralElements(t *testing.T) {
 				t.Errorf("%v: memory differs", op)
 			}
 		}
-		if early := x.a.e.Totals().EarlyPlaced; noisy != (early > 0) {
+		if early := x.a.e.Totals().OOOPlaced; noisy != (early > 0) {
 			t.Errorf("noisy %v: %d octets of responses placed early", noisy, early)
 		}
 	}

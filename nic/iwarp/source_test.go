@@ -19,7 +19,7 @@ func sourceOf(t testing.TB, cfg Config) (x *pair, c *conn) {
 	x = connect(t, toe.Config{}, cfg, 1<<16)
 	fill(x.c.mem, 5)
 	to, key := x.s.mr.Addr(), x.s.mr.RKey()
-	c = x.c.qp.Lower.(*conn)
+	c = endpointOf(x.c.qp).conn
 	for i, n := range []int{0, 8, 3000, 4097, 20000, 1, 2} {
 		op := []verbs.Opcode{verbs.OpWrite, verbs.OpRead, verbs.OpWrite}[i%3]
 		x.c.post(t, verbs.SendWR{ID: uint64(i), Opcode: op, SGEs: x.c.sge(i, n), RemoteAddr: to, RKey: key})

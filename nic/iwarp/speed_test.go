@@ -81,9 +81,9 @@ func TestIdleConnectionIsSmall(t *testing.T) {
 		turn()
 	}
 	x.run(nil)
-	c := x.c.qp.Lower.(*conn)
-	if c.log.len() != 0 || len(c.log.ring) > smallLog || c.keep.cur != nil {
-		t.Errorf("log %d of %d, chunk %v", c.log.len(), len(c.log.ring), c.keep.cur)
+	c := endpointOf(x.c.qp).conn
+	if c.log.len() != 0 || len(c.log.ring) > smallLog || c.retain.cur != nil {
+		t.Errorf("log %d of %d, chunk %v", c.log.len(), len(c.log.ring), c.retain.cur)
 	}
 }
 

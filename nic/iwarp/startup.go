@@ -34,7 +34,7 @@ func (c *conn) Established(_ *toe.Conn, now frame.Time) {
 // sendRaw queues a start-up frame.
 func (c *conn) sendRaw(b []byte) {
 	r := c.log.room(c)
-	r.size, r.count, r.kept, r.kind = uint32(len(b)), 1, b, raw
+	r.size, r.count, r.data, r.kind = uint32(len(b)), 1, b, raw
 	c.log.push(r)
 	c.logFrame(b)
 	c.tcp.Kick()
@@ -61,8 +61,7 @@ func (c *conn) request(data []byte, now frame.Time) {
 		c.e.arm(c, frame.Never)
 		r := c.responder.Request()
 		c.logAgreed("MPA request", &r)
-		c.id = c.e.cm.Request(c.listener, c.tcp.Local(), c.tcp.Remote(), r.PrivateData, r.IRD, r.ORD)
-		c.id.Lower = c
+		c.id = c.e.cm.Request(c.acceptor.l, c, c.tcp.Local(), c.tcp.Remote(), r.PrivateData, r.IRD, r.ORD)
 		c.peerReads(&r)
 	}
 }
@@ -106,12 +105,6 @@ func (c *conn) accept() error {
 // established tells the responder's application; in the peer-to-peer model
 // that happens when the ready-to-receive indication is in.
 func (c *conn) established() { c.id.Complete(nil, c.result.IRD, c.result.ORD) }
-
-// reject answers the request with no and closes.
-func (c *conn) reject(private []byte, now frame.Time) {
-	c.leaveQueue()
-	c.part(c.responder.AppendReject(nil, private), now)
-}
 
 // part sends a last start-up frame. FIN follows when the peer has it (Acked):
 // Linux TCP tells of a FIN before it tells of the octets that came with it, and

@@ -63,7 +63,7 @@ func TestEveryNegotiation(t *testing.T) {
 		}
 		x.must(name+": connection", func() bool { return x.c.got(cm.ActiveComplete) && x.s.got(cm.PassiveComplete) })
 		transferAll(t, x, 3000)
-		c := x.a.e.conns[0].result
+		c := x.a.e.conns.All()[0].result
 		wantCRC := cc.CRC == mpa.CRCRequired || sc.CRC == mpa.CRCRequired
 		if c.CRC != wantCRC || c.MarkersTx != sc.Markers || c.MarkersRx != cc.Markers || c.PeerToPeer != cc.PeerToPeer || c.Revision != cc.Revision {
 			t.Errorf("%s: agreed on %+v", name, c)
@@ -104,7 +104,7 @@ func TestReadyToReceive(t *testing.T) {
 			x.c.recv(t, verbs.RecvWR{ID: 1, SGEs: x.c.sge(0, 8)})
 			x.s.post(t, verbs.SendWR{ID: 2, SGEs: x.s.sge(0, 8)})
 			x.must(name+": the server's Send", func() bool { return len(x.c.poll()) == 1 })
-			if got := x.a.e.conns[0].result.RTR; got != c.want {
+			if got := x.a.e.conns.All()[0].result.RTR; got != c.want {
 				t.Errorf("%s: chose %v, want %v", name, got, c.want)
 			}
 			if cep := x.a.e.CEPs()[0]; cep.RTR != c.want.String() {

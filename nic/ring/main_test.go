@@ -14,10 +14,11 @@ type transport struct{ posted int }
 func (t *transport) Opcodes() verbs.OpSet {
 	return ^verbs.OpSet(0)
 }
-func (t *transport) Posted(*verbs.QP)                { t.posted++ }
-func (t *transport) Modified(*verbs.QP, verbs.State) {}
-func (t *transport) Deregister(*verbs.MR)            {}
-func (t *transport) Destroyed(*verbs.QP)             {}
+func (t *transport) NewEndpoint(*verbs.QP) verbs.Endpoint { return t }
+func (t *transport) Deregister(*verbs.MR)                 {}
+func (t *transport) Posted()                              { t.posted++ }
+func (t *transport) Modified(verbs.State)                 {}
+func (t *transport) Destroyed()                           {}
 
 // fixture is a queue pair whose queues a program has in its memory.
 type fixture struct {

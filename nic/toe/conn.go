@@ -42,7 +42,7 @@ type Conn struct {
 	half      bool // passive and not established yet
 
 	// Sending.
-	snd      recovery.Board
+	snd      recovery.Scoreboard
 	finOff   uint64 // offset of our FIN once finSent
 	finSent  bool
 	wnd      uint64 // the peer's window
@@ -69,9 +69,8 @@ type Conn struct {
 	rtoAt   frame.Time // retransmission, or window probe when nothing is in flight
 	ackAt   frame.Time // delayed acknowledgement
 	stateAt frame.Time // FIN-WAIT-2 and keep-alive
-	heapIdx int
-	backoff int // consecutive timeouts
-	probes  int // unanswered keep-alive probes
+	backoff int        // consecutive timeouts
+	probes  int        // unanswered keep-alive probes
 	lastIn  frame.Time
 	lastOut frame.Time
 	softErr Kind // what ICMP said meanwhile

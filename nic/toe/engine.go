@@ -13,6 +13,7 @@ import (
 	"tapir/nic/toe/schedule"
 	"tapir/nic/toe/timewait"
 	"tapir/wire/frame"
+	"tapir/wire/timer"
 )
 
 // Engine holds all TCP connections of one NIC. It is a pure state machine:
@@ -32,14 +33,14 @@ type Engine struct {
 	tail      *Conn
 	nextID    uint64
 	listeners []*Listener
-	timers    schedule.Timers[*Conn]
+	timers    timer.Heap[*Conn]
 	ready     schedule.Ready[*Conn]
 	waits     timewait.List // connections in TIME-WAIT
 	answers   packet.Answers
 	paths     pmtu.Cache
-	ports     ports.Book
-	passive   admission.Book   // passive opens
-	held      reassembly.Store // out-of-order data
+	ports     ports.Allocator
+	passive   admission.Limiter // passive opens
+	held      reassembly.Store  // out-of-order data
 	rings     recovery.Rings
 	stats     Stats
 	segTOS    uint8 // of the segment in hand
@@ -57,8 +58,8 @@ func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 		conns: make(map[tuple]*Conn),
 	}
 	e.maxSegs = e.cfg.MaxSegs
-	e.ports = ports.Book{First: e.cfg.FirstPort, Last: e.cfg.LastPort, Take: e.cfg.Reserve}
-	e.passive = admission.NewBook(admission.Limits{
+	e.ports = ports.Allocator{First: e.cfg.FirstPort, Last: e.cfg.LastPort, Take: e.cfg.Reserve}
+	e.passive = admission.NewLimiter(admission.Limits{
 		Conns: e.cfg.MaxConns, PerPort: e.cfg.MaxConnsPerPort, PerHost: e.cfg.MaxConnsPerHost,
 		HalfPerPort: e.cfg.MaxHalfOpenPerPort, HalfPerHost: e.cfg.MaxHalfOpenPerHost,
 	})
@@ -167,7 +168,7 @@ func (e *Engine) find(local, remote netip.AddrPort) *Conn {
 func (e *Engine) newConn(local, remote netip.AddrPort, state State, now frame.Time) *Conn {
 	e.nextID++
 	c := &Conn{e: e, local: local, remote: remote, state: state}
-	c.place = schedule.Entry[*Conn]{Owner: c, ID: e.nextID}
+	c.place.Deadline = timer.Entry[*Conn]{Owner: c, ID: e.nextID}
 	c.init(now)
 	e.conns[tuple{local, remote}] = c
 	if c.prev = e.tail; c.prev != nil {
@@ -185,7 +186,7 @@ func (e *Engine) forget(c *Conn) {
 	c.left()
 	c.port.Drop()
 	c.releaseBuffers()
-	e.timers.Remove(&c.place)
+	e.timers.Remove(&c.place.Deadline)
 	delete(e.conns, tuple{c.local, c.remote})
 	if e.last == c {
 		e.last = nil

@@ -57,19 +57,19 @@ type Handler interface {
 	Closed(c *Conn, err error, now frame.Time)
 }
 
-// EarlyReceiver is implemented by a Handler that can use data before
+// OOOReceiver is implemented by a Handler that can use data before
 // everything in front of it has arrived, such as DDP's direct placement (RFC
 // 5041 section 5.3). Without it data is held and delivered in order.
-type EarlyReceiver interface {
-	// ReceiveEarly offers data (borrowed) that has arrived out of order, at
+type OOOReceiver interface {
+	// ReceiveOOO offers data (borrowed) that has arrived out of order, at
 	// stream offset off: one received segment, less what is known already. The
 	// layer has taken as many octets from its front as it returns, and TCP will
 	// not lend them again; the rest TCP holds for Receive. Octets that had to be
 	// discarded for lack of memory are offered again when the peer sends them
 	// again.
-	ReceiveEarly(c *Conn, off uint64, data []byte, now frame.Time) (taken int)
+	ReceiveOOO(c *Conn, off uint64, data []byte, now frame.Time) (taken int)
 	// Skip stands for Receive when the stream has reached n octets that
-	// ReceiveEarly has taken.
+	// ReceiveOOO has taken.
 	Skip(c *Conn, n int, now frame.Time)
 }
 

@@ -47,7 +47,7 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 		e.drop(drop.TCPState)
 		return nil
 	}
-	switch e.passive.Knock(&l.door, remote.Addr(), len(e.conns)) {
+	switch e.passive.Admit(&l.backlog, remote.Addr(), len(e.conns)) {
 	case admission.Cookie:
 		if !e.cfg.NoSynCookies {
 			l.sendCookie(h, local, remote, now)
@@ -131,7 +131,7 @@ func (c *Conn) handshakeDone(h *tcp.Header, ack int64, now frame.Time) bool {
 		return false
 	}
 	if l := c.listener; l != nil {
-		if l.door.Full() { // the peer sends again, or answers our next SYN-ACK
+		if l.backlog.Full() { // the peer sends again, or answers our next SYN-ACK
 			c.e.drop(drop.Backlog)
 			return false
 		}

@@ -55,7 +55,7 @@ func (e *Engine) Segment(h *ip.Header, seg []byte, off frame.Offload, now frame.
 	c := e.find(local, remote)
 	if c == nil {
 		var owned bool
-		if c, owned = e.stranger(&th, local, remote, len(data), now); c == nil {
+		if c, owned = e.unmatched(&th, local, remote, len(data), now); c == nil {
 			return owned
 		}
 		if th.Flags.Has(tcp.SYN) {
@@ -76,9 +76,9 @@ func (e *Engine) Segment(h *ip.Header, seg []byte, off frame.Offload, now frame.
 	return true
 }
 
-// stranger handles a segment with n octets of data that belongs to no
+// unmatched handles a segment with n octets of data that belongs to no
 // connection: one of TIME-WAIT, or to a listener, which may make one.
-func (e *Engine) stranger(h *tcp.Header, local, remote netip.AddrPort, n int, now frame.Time) (c *Conn, owned bool) {
+func (e *Engine) unmatched(h *tcp.Header, local, remote netip.AddrPort, n int, now frame.Time) (c *Conn, owned bool) {
 	if w := e.waits.Find(local, remote); w != nil && !e.inTimeWait(w, local, h, packet.SegLen(h, n), now) {
 		return nil, true
 	}
@@ -286,7 +286,7 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 		c.e.drop(drop.TCPState)
 		c.Abort()
 	case at > c.rcv.Next():
-		c.early(at, data, now)
+		c.receiveOOO(at, data, now)
 	default:
 		c.rcv.MSS = max(c.rcv.MSS, min(segSize, c.mtu))
 		policy := receive.Policy{Delay: c.e.cfg.DelayedAck, Window: c.e.cfg.RcvWnd}
@@ -297,13 +297,13 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 	}
 }
 
-// early handles data that does not begin at RCV.NXT.
-func (c *Conn) early(off uint64, data []byte, now frame.Time) {
+// receiveOOO handles data that does not begin at RCV.NXT.
+func (c *Conn) receiveOOO(off uint64, data []byte, now frame.Time) {
 	var take reassembly.Taker
-	if early, ok := c.h.(EarlyReceiver); ok && !c.wantAbort {
-		take = func(off uint64, data []byte) int { return early.ReceiveEarly(c, off, data, now) }
+	if h, ok := c.h.(OOOReceiver); ok && !c.wantAbort {
+		take = func(off uint64, data []byte) int { return h.ReceiveOOO(c, off, data, now) }
 	}
-	if why := c.rcv.Early(&c.e.held, take, off, data); why != frame.DropNone {
+	if why := c.rcv.OutOfOrder(&c.e.held, take, off, data); why != frame.DropNone {
 		c.e.drop(why)
 		return
 	}
@@ -321,11 +321,11 @@ func (c *sink) Deliver(data []byte, now frame.Time) {
 	}
 }
 
-// Skip passes n octets that the handler has taken early.
+// Skip passes n octets that the handler has taken out of order.
 func (c *sink) Skip(n int, now frame.Time) {
 	c.e.stats.BytesIn += uint64(n)
-	if early, ok := c.h.(EarlyReceiver); ok && !c.wantAbort {
-		early.Skip((*Conn)(c), n, now)
+	if h, ok := c.h.(OOOReceiver); ok && !c.wantAbort {
+		h.Skip((*Conn)(c), n, now)
 	}
 }
 

@@ -16,7 +16,7 @@ type AcceptFunc func(c *Conn, now frame.Time) Handler
 type Listener struct {
 	e        *Engine
 	local    netip.AddrPort
-	door     admission.Door
+	backlog  admission.Backlog
 	cookieAt frame.Time // when the last SYN cookie was sent; 0: never
 	accept   AcceptFunc
 	port     *ports.Reservation
@@ -43,7 +43,7 @@ func (e *Engine) Listen(local netip.AddrPort, backlog int, accept AcceptFunc) (*
 		return nil, &Error{Kind: AddrInUse, Local: local, Err: err}
 	}
 	l := &Listener{e: e, local: local, accept: accept, port: port, par: &e.cfg.Params}
-	l.door = admission.Door{Port: local.Port(), Backlog: max(backlog, 1)}
+	l.backlog = admission.Backlog{Port: local.Port(), Backlog: max(backlog, 1)}
 	e.listeners = append(e.listeners, l)
 	return l, nil
 }
@@ -54,20 +54,17 @@ func (l *Listener) Local() netip.AddrPort { return l.local }
 // SetMaxConns bounds the connections, pending ones included, that came
 // through the listener and are still open; further SYNs are dropped. 0 is no
 // bound.
-func (l *Listener) SetMaxConns(n int) { l.door.Max = n }
+func (l *Listener) SetMaxConns(n int) { l.backlog.Max = n }
 
 // SetQueue makes established connections that the application has not accepted
 // count against the backlog, too: queued tells how many there are. While the
 // backlog is full of them, SYNs and the ACKs of SYN cookies are dropped, which
 // peers send again.
-func (l *Listener) SetQueue(queued func() int) { l.door.Queued = queued }
+func (l *Listener) SetQueue(queued func() int) { l.backlog.Queued = queued }
 
-// Pause makes the listener drop new SYNs, which peers send again, until
-// Resume. Handshakes that have begun go on.
-func (l *Listener) Pause() { l.door.Paused = true }
-
-// Resume takes SYNs again after Pause.
-func (l *Listener) Resume() { l.door.Paused = false }
+// Pause makes the listener drop new SYNs, which peers send again, until it is
+// called with false. Handshakes that have begun go on.
+func (l *Listener) Pause(on bool) { l.backlog.Paused = on }
 
 // Close ends listening. Handshakes that are still pending are reset at the
 // next Poll; established connections stay. A second Close does nothing.
@@ -106,19 +103,19 @@ func (e *Engine) listener(local netip.AddrPort) (best *Listener) {
 // halfOpen makes c one of l's connections, not established yet.
 func (c *Conn) halfOpen(l *Listener) {
 	c.listener, c.passive, c.half, c.port, c.par = l, true, true, l.port.Share(), l.par
-	c.e.passive.HalfOpen(&l.door, c.remote.Addr())
+	c.e.passive.HalfOpen(&l.backlog, c.remote.Addr())
 }
 
 // opened counts c as established.
 func (c *Conn) opened() {
 	c.half = false
-	c.e.passive.Opened(&c.listener.door, c.remote.Addr())
+	c.e.passive.Opened(&c.listener.backlog, c.remote.Addr())
 }
 
 // left ends the counting of c.
 func (c *Conn) left() {
 	if l := c.listener; l != nil {
-		c.e.passive.Left(&l.door, c.remote.Addr(), c.half)
+		c.e.passive.Left(&l.backlog, c.remote.Addr(), c.half)
 		c.listener = nil
 	}
 }

@@ -244,12 +244,12 @@ func TestSynAckIsGivenUpAndFreesTheBacklog(t *testing.T) {
 		p.remote = addrPortOf("10.0.0.2", port)
 		p.in(tcp.SYN, 0, 0, "")
 	}
-	if l.door.Half != 4 || p.e.Stats().Drops[drop.Backlog] != 2 {
-		t.Fatalf("pending %d, drops %d", l.door.Half, p.e.Stats().Drops[drop.Backlog])
+	if l.backlog.Half != 4 || p.e.Stats().Drops[drop.Backlog] != 2 {
+		t.Fatalf("pending %d, drops %d", l.backlog.Half, p.e.Stats().Drops[drop.Backlog])
 	}
 	p.wait(time.Minute)
-	if l.door.Half != 0 || p.e.Stats().Open != 0 {
-		t.Fatalf("pending %d, open %d", l.door.Half, p.e.Stats().Open)
+	if l.backlog.Half != 0 || p.e.Stats().Open != 0 {
+		t.Fatalf("pending %d, open %d", l.backlog.Half, p.e.Stats().Open)
 	}
 }
 

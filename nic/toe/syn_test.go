@@ -196,13 +196,13 @@ func TestPausedListener(t *testing.T) {
 	l := p.listen(quietApp(0))
 	p.in(tcp.SYN, 0, 0, "")
 	p.expect("SYN,ACK 0 ack 1")
-	l.Pause()
+	l.Pause(true)
 	p.in(tcp.ACK, 1, 1, "") // a handshake under way goes on
 	p.state(StateEstablished)
 	p.remote = addrPortOf("10.0.0.2", 7)
 	p.in(tcp.SYN, 0, 0, "")
 	p.expect("")
-	l.Resume()
+	l.Pause(false)
 	p.engKnown = false
 	p.in(tcp.SYN, 0, 0, "")
 	p.expect("SYN,ACK 0 ack 1")

@@ -44,9 +44,9 @@ func (l *Listener) takeCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 	}
 	syn, ok := e.secret.TakeCookie(local, remote, h, now)
 	switch {
-	case !ok || e.passive.Crowded(&l.door, remote.Addr(), len(e.conns)):
+	case !ok || e.passive.Crowded(&l.backlog, remote.Addr(), len(e.conns)):
 		return nil, false
-	case l.door.Full():
+	case l.backlog.Full():
 		return nil, true
 	}
 	c = e.newConn(local, remote, StateSynReceived, now)

@@ -5,7 +5,7 @@ import "tapir/wire/frame"
 // schedule makes sure that c is looked at by its deadline.
 func (c *Conn) schedule() {
 	if !c.gone {
-		c.e.timers.Set(&c.place, min(c.rtoAt, c.snd.ReorderAt, c.rcv.At, c.stateAt))
+		c.e.timers.SetBy(&c.place.Deadline, min(c.rtoAt, c.snd.ReorderAt, c.rcv.At, c.stateAt))
 	}
 }
 

@@ -202,10 +202,10 @@ func TestManyConnections(t *testing.T) {
 	}
 	id := uint64(0)
 	for c := range w.a.e.Conns {
-		if c.place.ID <= id {
+		if c.place.Deadline.ID <= id {
 			t.Fatal("connections are not in order of creation")
 		}
-		id = c.place.ID
+		id = c.place.Deadline.ID
 	}
 	for _, a := range clients {
 		s := servers[a.conn.Local()]

@@ -22,7 +22,7 @@ func (q *QP) CID() int { return q.cid }
 // TakeCIDs gives a connection id to every queue pair that has none: contexts
 // have come. ErrLimit: there are too few.
 func (d *Device) TakeCIDs() (err error) {
-	for _, q := range d.qps {
+	for _, q := range d.qps.All() {
 		if q.cid != NoCID {
 			continue
 		}
@@ -35,7 +35,7 @@ func (d *Device) TakeCIDs() (err error) {
 
 // DropCIDs gives all connection ids back: contexts go.
 func (d *Device) DropCIDs() {
-	for _, q := range d.qps {
+	for _, q := range d.qps.All() {
 		q.releaseCID()
 	}
 }

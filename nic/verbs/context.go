@@ -29,12 +29,12 @@ func (d *Device) Open(value any) (*Context, error) {
 		return nil, fmt.Errorf("open device: %w", err)
 	}
 	c := &Context{dev: d, num: num, Value: value}
-	d.contexts = append(d.contexts, c)
+	d.contexts.Add(num, c)
 	return c, nil
 }
 
 // Contexts returns the open contexts in order of creation, borrowed.
-func (d *Device) Contexts() []*Context { return d.contexts }
+func (d *Device) Contexts() []*Context { return d.contexts.All() }
 
 // Device returns the device.
 func (c *Context) Device() *Device { return c.dev }
@@ -87,7 +87,7 @@ func (c *Context) Close() error {
 	}
 	c.dead = true
 	d.gone(kindContext, c.num)
-	d.contexts = remove(d.contexts, c)
+	d.contexts.Remove(c.num)
 	return nil
 }
 

@@ -69,7 +69,7 @@ func (d *Device) CreateCQ(entries int, handler func(*CQ, frame.Time)) (*CQ, erro
 		return nil, err
 	}
 	c := &CQ{dev: d, num: num, capacity: entries, handler: handler}
-	d.cqs = append(d.cqs, c)
+	d.cqs.Add(num, c)
 	return c, nil
 }
 
@@ -135,7 +135,7 @@ func (c *CQ) Destroy() error {
 	c.leaveChannel()
 	c.dead = true
 	c.dev.gone(kindCQ, c.num)
-	c.dev.cqs = remove(c.dev.cqs, c)
+	c.dev.cqs.Remove(c.num)
 	c.ctx.release()
 	return nil
 }
@@ -222,7 +222,7 @@ func (c *CQ) put(wc *WC) {
 
 // failQPs runs outside the transport's calls, which led to the overflow.
 func (c *CQ) failQPs(frame.Time) {
-	for _, q := range c.dev.qps {
+	for _, q := range c.dev.qps.All() {
 		if (q.cfg.SendCQ == c || q.cfg.RecvCQ == c) && ownerMoves[q.state]&(1<<Err) != 0 {
 			q.fail()
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tapir/nic/msglog"
+	"tapir/nic/verbs/roster"
 	"tapir/wire/frame"
 )
 
@@ -57,26 +58,6 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Transport carries the work of queue pairs. All calls come on the NIC's
-// loop; a transport only marks what is to be done and does it in its next
-// poll.
-type Transport interface {
-	// Opcodes are the operations that the transport carries out; others are
-	// refused with ErrUnsupported when they are posted. It is asked once.
-	Opcodes() OpSet
-	// Posted says that qp's send queue is no longer empty.
-	Posted(qp *QP)
-	// Modified says that the owner of qp moved it from state old: to SQD
-	// (close gracefully), to Err or Reset (close abortively; the work requests
-	// are flushed after this call).
-	Modified(qp *QP, old State)
-	// Deregister is called before mr's memory is given back or its STag
-	// invalidated: bytes that may have to be sent again must be copied now.
-	Deregister(mr *MR)
-	// Destroyed ends the connection of qp, if any, and forgets qp.
-	Destroyed(qp *QP)
-}
-
 // Device is the RDMA side of one NIC.
 type Device struct {
 	limits    Limits
@@ -87,7 +68,7 @@ type Device struct {
 	watch     func(AsyncEvent)
 	log       *msglog.Log
 
-	behind   behind
+	writes   writeBatch
 	regions  map[uint32]*Region // by STag index
 	lookedUp *Region            // the one last: mostly the next one, too
 	nextSTag uint32
@@ -105,14 +86,14 @@ type Device struct {
 
 	objects   [numKinds]int
 	nextNum   [numKinds]uint32
-	contexts  []*Context // by creation
-	pds       []*PD
-	qps       []*QP
-	late      []*QP // in state Err, with a source of receives
-	cqs       []*CQ
-	srqs      []*SRQ
-	mrs       roster[MR]
-	mws       roster[MW]
+	contexts  roster.Roster[Context]
+	pds       roster.Roster[PD]
+	qps       roster.Roster[QP]
+	errFlush  []*QP // in state Err, with a source of receives
+	cqs       roster.Roster[CQ]
+	srqs      roster.Roster[SRQ]
+	mrs       roster.Roster[MR]
+	mws       roster.Roster[MW]
 	queue     dispatchQueue
 	callbacks int
 	now       frame.Time
@@ -137,7 +118,7 @@ const (
 func NewDevice(limits Limits, seed uint64) *Device {
 	d := &Device{
 		limits: limits.withDefaults(), regions: map[uint32]*Region{},
-		keys: seed, nextAddr: 1 << 32, port: newPort(),
+		keys: seed, nextAddr: 1 << 32, port: newPort(), transport: noTransport{},
 	}
 	d.cnqs = make([]uint64, d.limits.MaxCNQ)
 	d.nextSTag, d.scatter = uint32(d.random())&maxIndex, d.random()
@@ -156,27 +137,20 @@ func (d *Device) random() uint64 {
 // Limits returns the limits in force.
 func (d *Device) Limits() Limits { return d.limits }
 
-// SetTransport binds the transport; without one, queue pairs cannot leave
-// the Init state.
-func (d *Device) SetTransport(t Transport) { d.transport, d.ops = t, t.Opcodes() }
-
-// Opcodes are the operations that queue pairs of the device take.
-func (d *Device) Opcodes() OpSet { return d.ops }
-
 // OnAsync sets the handler of asynchronous events.
 func (d *Device) OnAsync(h func(AsyncEvent, frame.Time)) { d.async = h }
 
 // QPs returns the device's queue pairs in order of creation, borrowed.
-func (d *Device) QPs() []*QP { return d.qps }
+func (d *Device) QPs() []*QP { return d.qps.All() }
 
 // CQs returns the device's completion queues in order of creation, borrowed.
-func (d *Device) CQs() []*CQ { return d.cqs }
+func (d *Device) CQs() []*CQ { return d.cqs.All() }
 
 // MRs returns the device's memory regions in order of creation, borrowed.
-func (d *Device) MRs() []*MR { return d.mrs.all() }
+func (d *Device) MRs() []*MR { return d.mrs.All() }
 
 // MWs returns the device's memory windows in order of creation, borrowed.
-func (d *Device) MWs() []*MW { return d.mws.all() }
+func (d *Device) MWs() []*MW { return d.mws.All() }
 
 // add counts a new object and returns its number.
 func (d *Device) add(k kind, limit int, what string) (uint32, error) {
@@ -203,15 +177,6 @@ func (d *Device) mayDestroy(what string, num uint32, dead bool, refs int) error 
 		return fmt.Errorf("destroy %s %d: %w by %d objects", what, num, ErrBusy, refs)
 	}
 	return nil
-}
-
-func remove[T comparable](s []T, v T) []T {
-	for i := range s {
-		if s[i] == v {
-			return append(s[:i], s[i+1:]...)
-		}
-	}
-	return s
 }
 
 // Runner is a queued handler.

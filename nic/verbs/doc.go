@@ -1,11 +1,12 @@
 // Package verbs holds the RDMA objects of a NIC and their rules: protection
 // domains, memory regions, completion queues, queue pairs and shared receive
 // queues. It knows no transport: work that is posted is handed to a
-// Transport, which pulls work requests and reports their completion.
+// Transport, which pulls work requests through an Endpoint per queue pair and
+// reports their completion.
 //
 // A transport works on a send queue in this order:
 //
-//  1. Transport.Posted tells it that there is something to do.
+//  1. Endpoint.Posted tells it that there is something to do.
 //  2. QP.NextSend returns the oldest request not begun. On the way it does
 //     the local operations (fast registration, binding, invalidation) whose
 //     turn has come, so the transport calls it only when all octets of the

@@ -87,25 +87,25 @@ func (d *Device) Objects() []Leak {
 		}
 		list = append(list, l)
 	}
-	for _, q := range d.qps {
+	for _, q := range d.qps.All() {
 		add(kindQP, q.num, q.pd.ctx, "%v", q.state)
 	}
-	for _, s := range d.srqs {
+	for _, s := range d.srqs.All() {
 		add(kindSRQ, s.num, s.pd.ctx, "%d receives", s.Len())
 	}
-	for _, w := range d.mws.all() {
+	for _, w := range d.mws.All() {
 		add(kindMW, w.num, w.pd.ctx, "type %v, STag %#x", w.kind, w.stag)
 	}
-	for _, m := range d.mrs.all() {
+	for _, m := range d.mrs.All() {
 		add(kindMR, m.num, m.pd.ctx, "STag %#x, %d octets", m.stag, m.length)
 	}
-	for _, c := range d.cqs {
+	for _, c := range d.cqs.All() {
 		add(kindCQ, c.num, c.ctx, "%d completions", c.count)
 	}
-	for _, p := range d.pds {
+	for _, p := range d.pds.All() {
 		add(kindPD, p.num, p.ctx, "")
 	}
-	for _, c := range d.contexts {
+	for _, c := range d.contexts.All() {
 		add(kindContext, c.num, c, "")
 	}
 	return list
@@ -119,13 +119,13 @@ func (d *Device) Reclaim(c *Context) error {
 	if d.callbacks > 0 {
 		return fmt.Errorf("reclaim: %w", ErrInCallback)
 	}
-	reclaim(d.qps, func(q *QP) bool { return c == nil || q.pd.ctx == c }, (*QP).Destroy)
-	reclaim(d.srqs, func(s *SRQ) bool { return c == nil || s.pd.ctx == c }, (*SRQ).Destroy)
-	reclaim(d.mws.all(), func(w *MW) bool { return c == nil || w.pd.ctx == c }, (*MW).Dealloc)
-	reclaim(d.mrs.all(), func(m *MR) bool { return c == nil || m.pd.ctx == c }, (*MR).Dereg)
-	reclaim(d.cqs, func(q *CQ) bool { return c == nil || q.ctx == c }, (*CQ).Destroy)
-	reclaim(d.pds, func(p *PD) bool { return c == nil || p.ctx == c }, (*PD).Dealloc)
-	reclaim(d.contexts, func(x *Context) bool { return c == nil || x == c }, (*Context).Close)
+	reclaim(d.qps.All(), func(q *QP) bool { return c == nil || q.pd.ctx == c }, (*QP).Destroy)
+	reclaim(d.srqs.All(), func(s *SRQ) bool { return c == nil || s.pd.ctx == c }, (*SRQ).Destroy)
+	reclaim(d.mws.All(), func(w *MW) bool { return c == nil || w.pd.ctx == c }, (*MW).Dealloc)
+	reclaim(d.mrs.All(), func(m *MR) bool { return c == nil || m.pd.ctx == c }, (*MR).Dereg)
+	reclaim(d.cqs.All(), func(q *CQ) bool { return c == nil || q.ctx == c }, (*CQ).Destroy)
+	reclaim(d.pds.All(), func(p *PD) bool { return c == nil || p.ctx == c }, (*PD).Dealloc)
+	reclaim(d.contexts.All(), func(x *Context) bool { return c == nil || x == c }, (*Context).Close)
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (d *Device) Fail(why error) {
 	d.Async(AsyncEvent{Type: EventDeviceFatal, Err: why})
 	d.retrain()
 	d.Defer(func(frame.Time) {
-		for _, q := range d.qps {
+		for _, q := range d.qps.All() {
 			if q.state != Err && ownerMoves[q.state]&(1<<Err) != 0 {
 				q.move(Err)
 			}

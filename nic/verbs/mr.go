@@ -115,7 +115,7 @@ func (p *PD) newMR() (*MR, error) {
 	mr := &MR{num: num}
 	mr.pd, mr.mr, mr.stag = p, mr, d.allocSTag()
 	d.regions[mr.stag>>8] = &mr.Region
-	d.mrs.add(num, mr)
+	d.mrs.Add(num, mr)
 	return mr, nil
 }
 
@@ -185,9 +185,7 @@ func (m *MR) revoke() {
 	if !m.valid {
 		return
 	}
-	if t := m.pd.dev.transport; t != nil {
-		t.Deregister(m)
-	}
+	m.pd.dev.transport.Deregister(m)
 	m.valid = false
 	m.logRegion("invalidate")
 }
@@ -213,10 +211,10 @@ func (m *MR) Dereg() error {
 	m.revoke()
 	m.dead = true
 	d.forget(&m.Region)
-	d.mrs.remove(m.num)
+	d.mrs.Remove(m.num)
 	d.gone(kindMR, m.num)
 	if d.objects[kindMR] == 0 {
-		d.behind = behind{}
+		d.writes = writeBatch{}
 	}
 	m.pd.refs--
 	return nil

@@ -248,29 +248,6 @@ func TestLoadStore(t *testing.T) {
 	}
 }
 
-func TestRosterKeepsOrder(t *testing.T) {
-	var r roster[int]
-	want := []int{}
-	for i := range 1000 {
-		r.add(uint32(i+1), &i)
-		want = append(want, i)
-		if i%3 != 0 {
-			at := (i * 7) % len(want)
-			r.remove(uint32(want[at]) + 1)
-			want = append(want[:at], want[at+1:]...)
-		}
-	}
-	got := r.all()
-	if len(got) != len(want) {
-		t.Fatalf("%d objects, want %d", len(got), len(want))
-	}
-	for i := range want {
-		if *got[i] != want[i] {
-			t.Fatalf("place %d: %d, want %d", i, *got[i], want[i])
-		}
-	}
-}
-
 // 65,536 regions and 1,000 queue pairs stay small.
 func TestMemoryPerObject(t *testing.T) {
 	const mrs, qps = 65536, 1000

@@ -46,7 +46,7 @@ func (p *PD) AllocMW(kind MWKind) (*MW, error) {
 	w.pd, w.window, w.stag = p, w, d.allocSTag()
 	w.next = uint8(w.stag)
 	d.regions[w.stag>>8] = &w.Region
-	d.mws.add(num, w)
+	d.mws.Add(num, w)
 	return w, nil
 }
 
@@ -72,7 +72,7 @@ func (w *MW) Dealloc() error {
 	w.unbind()
 	w.dead = true
 	d.forget(&w.Region)
-	d.mws.remove(w.num)
+	d.mws.Remove(w.num)
 	d.gone(kindMW, w.num)
 	w.pd.refs--
 	return nil

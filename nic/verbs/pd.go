@@ -17,7 +17,7 @@ func (d *Device) AllocPD() (*PD, error) {
 		return nil, err
 	}
 	p := &PD{dev: d, num: num}
-	d.pds = append(d.pds, p)
+	d.pds.Add(num, p)
 	return p, nil
 }
 
@@ -31,7 +31,7 @@ func (p *PD) Dealloc() error {
 	}
 	p.dead = true
 	p.dev.gone(kindPD, p.num)
-	p.dev.pds = remove(p.dev.pds, p)
+	p.dev.pds.Remove(p.num)
 	p.ctx.release()
 	return nil
 }

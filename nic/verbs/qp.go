@@ -73,25 +73,24 @@ type QPConfig struct {
 
 // QP is a reliable connected queue pair.
 type QP struct {
-	dev     *Device
-	pd      *PD
-	num     uint32
-	cfg     QPConfig
-	state   State
-	dead    bool
-	sq      sendQueue
-	rq      recvQueue
-	late    bool   // in Device.late
-	access  Access // what the peer may at most do
-	windows int    // type 2 windows bound through the queue pair
+	dev      *Device
+	pd       *PD
+	num      uint32
+	cfg      QPConfig
+	state    State
+	dead     bool
+	sq       sendQueue
+	rq       recvQueue
+	errFlush bool   // in Device.errFlush
+	access   Access // what the peer may at most do
+	windows  int    // type 2 windows bound through the queue pair
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
-	// Lower is the transport's.
-	Lower any
 
-	private any
-	cid     int
+	endpoint Endpoint
+	private  any
+	cid      int
 }
 
 // CreateQP makes a queue pair in state Reset.
@@ -113,6 +112,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	}
 	qp := &QP{dev: d, pd: p, num: num, cid: cid, cfg: cfg, access: remoteAccess, Context: cfg.Context}
 	qp.sq.limit, qp.rq.limit = cfg.MaxSend, cfg.MaxRecv
+	qp.endpoint = d.transport.NewEndpoint(qp)
 	p.refs++
 	p.qps++
 	cfg.SendCQ.refs++
@@ -120,7 +120,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if cfg.SRQ != nil {
 		cfg.SRQ.refs++
 	}
-	d.qps = append(d.qps, qp)
+	d.qps.Add(num, qp)
 	return qp, nil
 }
 
@@ -170,6 +170,9 @@ func (q *QP) PD() *PD { return q.pd }
 
 // Device returns the device.
 func (q *QP) Device() *Device { return q.dev }
+
+// Endpoint is the transport's side of the queue pair.
+func (q *QP) Endpoint() Endpoint { return q.endpoint }
 
 // Config returns what the queue pair was created with, defaults filled in.
 func (q *QP) Config() QPConfig { return q.cfg }
@@ -247,7 +250,7 @@ func (q *QP) failHalted(frame.Time) {
 // unbindWindows closes the type 2 windows that were bound through the queue
 // pair.
 func (q *QP) unbindWindows() {
-	for _, w := range q.dev.mws.all() {
+	for _, w := range q.dev.mws.All() {
 		if q.windows == 0 {
 			return
 		}
@@ -261,8 +264,8 @@ func (q *QP) unbindWindows() {
 func (q *QP) move(to State) {
 	old := q.state
 	q.state = to
-	if q.dev.transport != nil && old != to {
-		q.dev.transport.Modified(q, old)
+	if old != to {
+		q.endpoint.Modified(old)
 	}
 	if to == Err || to == Reset {
 		q.Flush()
@@ -290,9 +293,7 @@ func (q *QP) Destroy() error {
 	if err := d.mayDestroy("QP", q.num, q.dead, 0); err != nil {
 		return err
 	}
-	if d.transport != nil {
-		d.transport.Destroyed(q)
-	}
+	q.endpoint.Destroyed()
 	q.dead = true
 	q.state = Reset
 	q.cfg.SendCQ.purge(q)
@@ -307,7 +308,7 @@ func (q *QP) Destroy() error {
 	}
 	d.gone(kindQP, q.num)
 	q.releaseCID()
-	d.qps = remove(d.qps, q)
+	d.qps.Remove(q.num)
 	return nil
 }
 
@@ -321,7 +322,7 @@ func (q *QP) Flush() {
 		q.flushRecv(&q.rq.fromSRQ)
 	}
 	q.flushRecvs()
-	q.expectLate()
+	q.awaitErrFlush()
 	if q.cfg.SRQ != nil && q.state == Err {
 		q.dev.Async(AsyncEvent{Type: EventLastWQE, QP: q})
 	}

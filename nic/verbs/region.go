@@ -236,9 +236,9 @@ func (r *Region) move(p []byte, off uint64, write bool) error {
 		return nil
 	}
 	if write {
-		return r.pd.dev.behind.place(r, p, off)
+		return r.pd.dev.writes.place(r, p, off)
 	}
-	return r.pd.dev.behind.fetch(r, p, off)
+	return r.pd.dev.writes.fetch(r, p, off)
 }
 
 // Addressable tells whether the region's octets are memory of this process.

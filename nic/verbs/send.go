@@ -94,12 +94,11 @@ func (q *QP) PostSend(wrs ...SendWR) (bad int, err error) {
 
 // doorbell sees to what has been queued.
 func (q *QP) doorbell() {
-	switch {
-	case q.state == Err || q.state == SQE:
+	if q.state == Err || q.state == SQE {
 		q.flushSends()
-	case q.dev.transport != nil:
-		q.dev.transport.Posted(q)
+		return
 	}
+	q.endpoint.Posted()
 }
 
 // maySend refuses posting in a state that does not allow it.
@@ -406,8 +405,8 @@ func (q *QP) FinishSend(seq uint64, status Status) {
 	if q.sq.fenced && !q.sq.waits(q.sq.at(q.sq.next)) {
 		q.sq.fenced, posted = false, true
 	}
-	if posted && q.dev.transport != nil {
-		q.dev.transport.Posted(q)
+	if posted {
+		q.endpoint.Posted()
 	}
 }
 

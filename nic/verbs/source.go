@@ -178,23 +178,23 @@ func (q *QP) flushRecvs() {
 	}
 }
 
-// expectLate puts a queue pair in state Err on the list of those whose receive
+// awaitErrFlush puts a queue pair in state Err on the list of those whose receive
 // source is still written to, without anyone being told.
-func (q *QP) expectLate() {
-	if q.state == Err && q.rq.source != nil && !q.late {
-		q.late = true
-		q.dev.late = append(q.dev.late, q)
+func (q *QP) awaitErrFlush() {
+	if q.state == Err && q.rq.source != nil && !q.errFlush {
+		q.errFlush = true
+		q.dev.errFlush = append(q.dev.errFlush, q)
 	}
 }
 
-// FlushLate flushes the receives that programs have written into the queues of
+// FlushInError flushes the receives that programs have written into the queues of
 // queue pairs in state Err: there is no doorbell for them, so it is to be
 // called now and then while there are such queue pairs. It reports whether
 // there were receives.
-func (d *Device) FlushLate() (flushed bool) {
-	kept := d.late[:0]
-	for _, q := range d.late {
-		if q.late = !q.dead && q.state == Err; !q.late {
+func (d *Device) FlushInError() (flushed bool) {
+	kept := d.errFlush[:0]
+	for _, q := range d.errFlush {
+		if q.errFlush = !q.dead && q.state == Err; !q.errFlush {
 			continue
 		}
 		kept = append(kept, q)
@@ -203,13 +203,13 @@ func (d *Device) FlushLate() (flushed bool) {
 			q.flushRecvs()
 		}
 	}
-	clear(d.late[len(kept):])
-	d.late = kept
+	clear(d.errFlush[len(kept):])
+	d.errFlush = kept
 	return flushed
 }
 
-// Late is the number of queue pairs that FlushLate looks at.
-func (d *Device) Late() int { return len(d.late) }
+// InError is the number of queue pairs that FlushInError looks at.
+func (d *Device) InError() int { return len(d.errFlush) }
 
 // Window returns the memory window whose STag has the same index as stag,
 // whatever its key and whether it is bound or not; nil if there is none.

@@ -31,7 +31,7 @@ func (p *PD) CreateSRQ(maxWR, maxSGE int) (*SRQ, error) {
 	}
 	p.refs++
 	s := &SRQ{pd: p, num: num, rq: recvQueue{limit: maxWR}, maxSGE: maxSGE}
-	d.srqs = append(d.srqs, s)
+	d.srqs.Add(num, s)
 	return s, nil
 }
 
@@ -97,7 +97,7 @@ func (s *SRQ) Destroy() error {
 	s.dead = true
 	s.pd.refs--
 	s.pd.dev.gone(kindSRQ, s.num)
-	s.pd.dev.srqs = remove(s.pd.dev.srqs, s)
+	s.pd.dev.srqs.Remove(s.num)
 	return nil
 }
 

@@ -14,11 +14,18 @@ type recorder struct {
 	moved                           []State
 }
 
-func (r *recorder) Opcodes() OpSet          { return 1<<numOpcodes - 1 }
-func (r *recorder) Posted(*QP)              { r.posted++ }
-func (r *recorder) Modified(q *QP, _ State) { r.moved = append(r.moved, q.State()) }
-func (r *recorder) Deregister(*MR)          { r.deregistered++ }
-func (r *recorder) Destroyed(*QP)           { r.destroyed++ }
+func (r *recorder) Opcodes() OpSet             { return 1<<numOpcodes - 1 }
+func (r *recorder) NewEndpoint(q *QP) Endpoint { return &recorded{r, q} }
+func (r *recorder) Deregister(*MR)             { r.deregistered++ }
+
+type recorded struct {
+	*recorder
+	qp *QP
+}
+
+func (r *recorded) Posted()        { r.posted++ }
+func (r *recorded) Modified(State) { r.moved = append(r.moved, r.qp.State()) }
+func (r *recorded) Destroyed()     { r.destroyed++ }
 
 type fixture struct {
 	dev  *Device

@@ -15,8 +15,8 @@ import (
 var commands = map[string]func(l *line) (action, error){
 	"listen":     parseListen,
 	"unlisten":   onListener(func(l *toe.Listener) { l.Close() }),
-	"pause":      onListener(func(l *toe.Listener) { l.Pause() }),
-	"resume":     onListener(func(l *toe.Listener) { l.Resume() }),
+	"pause":      onListener(func(l *toe.Listener) { l.Pause(true) }),
+	"resume":     onListener(func(l *toe.Listener) { l.Pause(false) }),
 	"connect":    simple((*runner).connect),
 	"write":      parseWrite(false),
 	"record":     parseWrite(true),

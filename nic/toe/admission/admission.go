@@ -10,8 +10,8 @@ type Limits struct {
 	HalfPerPort, HalfPerHost int // not established
 }
 
-// Book counts the connections that were opened passively.
-type Book struct {
+// Limiter counts the connections that were opened passively.
+type Limiter struct {
 	Limits
 	ports map[uint16]load
 	hosts map[netip.Addr]load
@@ -20,16 +20,16 @@ type Book struct {
 // load counts the connections of a port or remote host.
 type load struct{ half, open int }
 
-// NewBook returns an empty one.
-func NewBook(l Limits) Book {
-	return Book{Limits: l, ports: map[uint16]load{}, hosts: map[netip.Addr]load{}}
+// NewLimiter returns an empty one.
+func NewLimiter(l Limits) Limiter {
+	return Limiter{Limits: l, ports: map[uint16]load{}, hosts: map[netip.Addr]load{}}
 }
 
 // Hosts is how many remote hosts have a connection.
-func (b *Book) Hosts() int { return len(b.hosts) }
+func (b *Limiter) Hosts() int { return len(b.hosts) }
 
-// Door is a listener's part of the counting.
-type Door struct {
+// Backlog is a listener's part of the counting.
+type Backlog struct {
 	Port    uint16
 	Backlog int  // half-open connections
 	Max     int  // half-open and open ones; 0: no bound
@@ -38,7 +38,7 @@ type Door struct {
 	// then count against the backlog, too.
 	Queued func() int
 
-	Half, Open int // counted by a Book
+	Half, Open int // counted by a Limiter
 }
 
 // Verdict says what becomes of a SYN.
@@ -50,8 +50,8 @@ const (
 	Cookie                // nothing is kept: answered by a cookie, or dropped
 )
 
-// Knock decides on a SYN from remote to d, while conns connections exist.
-func (b *Book) Knock(d *Door, remote netip.Addr, conns int) Verdict {
+// Admit decides on a SYN from remote to d, while conns connections exist.
+func (b *Limiter) Admit(d *Backlog, remote netip.Addr, conns int) Verdict {
 	switch {
 	case d.Paused || b.Crowded(d, remote, conns) || d.Full():
 		return Refuse
@@ -64,7 +64,7 @@ func (b *Book) Knock(d *Door, remote netip.Addr, conns int) Verdict {
 
 // Crowded reports whether d may not have one more connection from remote,
 // whatever its state, while conns exist.
-func (b *Book) Crowded(d *Door, remote netip.Addr, conns int) bool {
+func (b *Limiter) Crowded(d *Backlog, remote netip.Addr, conns int) bool {
 	p, h := b.ports[d.Port], b.hosts[host(remote)]
 	return conns >= b.Conns || d.Max > 0 && d.Half+d.Open >= d.Max ||
 		p.half+p.open >= b.PerPort || h.half+h.open >= b.PerHost
@@ -72,18 +72,18 @@ func (b *Book) Crowded(d *Door, remote netip.Addr, conns int) bool {
 
 // Full reports whether the backlog is full of connections that nobody has
 // accepted.
-func (d *Door) Full() bool { return d.full(0) }
+func (d *Backlog) Full() bool { return d.full(0) }
 
-func (d *Door) full(more int) bool { return d.Queued != nil && d.Queued()+more >= d.Backlog }
+func (d *Backlog) full(more int) bool { return d.Queued != nil && d.Queued()+more >= d.Backlog }
 
 // HalfOpen counts one more half-open connection from remote.
-func (b *Book) HalfOpen(d *Door, remote netip.Addr) { b.count(d, remote, 1, 0) }
+func (b *Limiter) HalfOpen(d *Backlog, remote netip.Addr) { b.count(d, remote, 1, 0) }
 
 // Opened counts a half-open one as open.
-func (b *Book) Opened(d *Door, remote netip.Addr) { b.count(d, remote, -1, 1) }
+func (b *Limiter) Opened(d *Backlog, remote netip.Addr) { b.count(d, remote, -1, 1) }
 
 // Left ends the counting of one, half-open or not.
-func (b *Book) Left(d *Door, remote netip.Addr, half bool) {
+func (b *Limiter) Left(d *Backlog, remote netip.Addr, half bool) {
 	if half {
 		b.count(d, remote, -1, 0)
 	} else {
@@ -91,7 +91,7 @@ func (b *Book) Left(d *Door, remote netip.Addr, half bool) {
 	}
 }
 
-func (b *Book) count(d *Door, remote netip.Addr, half, open int) {
+func (b *Limiter) count(d *Backlog, remote netip.Addr, half, open int) {
 	d.Half, d.Open = d.Half+half, d.Open+open
 	from := host(remote)
 	p, h := b.ports[d.Port], b.hosts[from]

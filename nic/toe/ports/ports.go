@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Book gives out ports.
-type Book struct {
+// Allocator gives out ports.
+type Allocator struct {
 	First, Last uint16 // ephemeral ones, both included
 	// Take, if set, takes a port from the operating system; release gives it
 	// back.
@@ -29,7 +29,7 @@ type Reservation struct {
 // Reserve takes local; nil without Take. What connections of an earlier
 // listener still hold, in TIME-WAIT for one, is shared with them, also if they
 // have one address and all are wanted now.
-func (b *Book) Reserve(local netip.AddrPort) (*Reservation, error) {
+func (b *Allocator) Reserve(local netip.AddrPort) (*Reservation, error) {
 	if b.Take == nil {
 		return nil, nil
 	}
@@ -57,7 +57,7 @@ func (b *Book) Reserve(local netip.AddrPort) (*Reservation, error) {
 }
 
 // hold records r, which release gives back.
-func (b *Book) hold(r *Reservation, release func()) {
+func (b *Allocator) hold(r *Reservation, release func()) {
 	if b.held == nil {
 		b.held = map[netip.AddrPort]*Reservation{}
 	}
@@ -69,7 +69,7 @@ func (b *Book) hold(r *Reservation, release func()) {
 }
 
 // widen makes n, which was given back, a share of wide, or takes it again.
-func (b *Book) widen(n, wide *Reservation, taken bool) {
+func (b *Allocator) widen(n, wide *Reservation, taken bool) {
 	if taken {
 		b.hold(n, wide.Share().Drop)
 		return
@@ -82,7 +82,7 @@ func (b *Book) widen(n, wide *Reservation, taken bool) {
 }
 
 // narrower are the reservations of single addresses that one of all takes in.
-func (b *Book) narrower(local netip.AddrPort) (list []*Reservation) {
+func (b *Allocator) narrower(local netip.AddrPort) (list []*Reservation) {
 	if !local.Addr().IsUnspecified() {
 		return nil
 	}
@@ -131,7 +131,7 @@ const tries = 64
 // reports whether a port may be used; those that are waiting, too, only count
 // when all others are taken. ok is false if there is none, for the reason err
 // if the operating system gave one.
-func (b *Book) Pick(local netip.Addr, secret uint32, free func(local netip.AddrPort, waiting bool) bool) (picked netip.AddrPort, r *Reservation, ok bool, err error) {
+func (b *Allocator) Pick(local netip.Addr, secret uint32, free func(local netip.AddrPort, waiting bool) bool) (picked netip.AddrPort, r *Reservation, ok bool, err error) {
 	for range tries {
 		if picked, ok = b.candidate(local, secret, free); !ok {
 			break
@@ -143,7 +143,7 @@ func (b *Book) Pick(local netip.Addr, secret uint32, free func(local netip.AddrP
 	return netip.AddrPort{}, nil, false, err
 }
 
-func (b *Book) candidate(local netip.Addr, secret uint32, free func(netip.AddrPort, bool) bool) (netip.AddrPort, bool) {
+func (b *Allocator) candidate(local netip.Addr, secret uint32, free func(netip.AddrPort, bool) bool) (netip.AddrPort, bool) {
 	n := uint32(b.Last) - uint32(b.First) + 1
 	for i := range 2 * n {
 		picked := netip.AddrPortFrom(local, b.First+uint16((secret+uint32(b.next))%n))

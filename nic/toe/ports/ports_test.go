@@ -11,7 +11,7 @@ var local = netip.MustParseAddr("10.0.0.1")
 // TestPick gives every port once, then those that wait, then none; another
 // secret begins elsewhere.
 func TestPick(t *testing.T) {
-	b := Book{First: 100, Last: 103}
+	b := Allocator{First: 100, Last: 103}
 	used, waits := map[uint16]bool{}, uint16(102)
 	free := func(a netip.AddrPort, waiting bool) bool {
 		return !used[a.Port()] && (waiting || a.Port() != waits)
@@ -37,7 +37,7 @@ func TestPick(t *testing.T) {
 // none.
 func TestRefused(t *testing.T) {
 	mine, held := errors.New("mine"), 0
-	b := Book{First: 100, Last: 101, Take: func(a netip.AddrPort) (func(), error) {
+	b := Allocator{First: 100, Last: 101, Take: func(a netip.AddrPort) (func(), error) {
 		if a.Port() == 100 {
 			return nil, mine
 		}
@@ -68,7 +68,7 @@ func TestRefused(t *testing.T) {
 // former listener remain takes nothing from the operating system.
 func TestSharedWithFormerConnections(t *testing.T) {
 	taken := map[netip.AddrPort]int{}
-	b := Book{Take: func(a netip.AddrPort) (func(), error) {
+	b := Allocator{Take: func(a netip.AddrPort) (func(), error) {
 		if taken[a] > 0 {
 			return nil, errors.New("taken twice")
 		}
@@ -103,7 +103,7 @@ func TestSharedWithFormerConnections(t *testing.T) {
 // listens on all, for which the operating system must find the port free.
 func TestWidened(t *testing.T) {
 	taken, foreign := map[netip.AddrPort]bool{}, false
-	b := Book{Take: func(a netip.AddrPort) (func(), error) {
+	b := Allocator{Take: func(a netip.AddrPort) (func(), error) {
 		if len(taken) > 0 || foreign && a.Addr().IsUnspecified() {
 			return nil, errors.New("taken")
 		}

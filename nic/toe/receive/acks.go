@@ -13,7 +13,7 @@ type Acks struct {
 	asked    bool  // Due is for a message alone
 	awaiting bool  // At waits for a reply
 	replies  uint8 // so many messages in a row were replied to soon
-	early    int32 // out-of-order arrivals not acknowledged yet
+	ooo      int32 // out-of-order arrivals not acknowledged yet
 
 	At  frame.Time // then, frame.Never if nothing waits
 	MSS int        // largest segment seen
@@ -120,10 +120,10 @@ func (a *Acks) every(n, window int) int {
 
 // Count is how many acknowledgements are due to a peer that counts duplicates:
 // one for each early arrival.
-func (a *Acks) Count() int { return max(1, int(a.early)) }
+func (a *Acks) Count() int { return max(1, int(a.ooo)) }
 
 // Answered says that none is due any more.
-func (a *Acks) Answered() { a.Due, a.asked, a.early = false, false, 0 }
+func (a *Acks) Answered() { a.Due, a.asked, a.ooo = false, false, 0 }
 
 // Acked says that everything received so far has been acknowledged.
 func (s *Stream) Acked() {

@@ -103,12 +103,12 @@ func (s *Stream) Cut(fin bool, off int64, data []byte, wnd uint64) (uint64, []by
 	return uint64(off), data[:max(0, min(int64(len(data)), right-off))]
 }
 
-// Early keeps data at off, which does not begin at RCV.NXT, or lets take have
+// OutOfOrder keeps data at off, which does not begin at RCV.NXT, or lets take have
 // it; each such segment is answered at once (RFC 5681 section 4.2). It returns
 // why data is dropped, frame.DropNone if it is not.
-func (s *Stream) Early(st *reassembly.Store, take reassembly.Taker, off uint64, data []byte) frame.DropReason {
+func (s *Stream) OutOfOrder(st *reassembly.Store, take reassembly.Taker, off uint64, data []byte) frame.DropReason {
 	s.Due = true
-	s.early++
+	s.ooo++
 	return s.Held.Insert(st, take, off, data)
 }
 

@@ -25,7 +25,7 @@ func take(s *Stream, st *reassembly.Store, to Sink, off int64, data string, fin 
 	switch {
 	case len(b) == 0:
 	case at > s.Next():
-		s.Early(st, func(_ uint64, data []byte) int { return len(data) }, at, b)
+		s.OutOfOrder(st, func(_ uint64, data []byte) int { return len(data) }, at, b)
 	default:
 		s.InOrder(st, to, b, false, policy, 0)
 	}

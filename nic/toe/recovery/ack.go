@@ -20,7 +20,7 @@ type News struct {
 // Acknowledge takes an acknowledgement of everything below ack, which lies
 // between SND.UNA and SND.NXT. pure tells that its segment carries nothing but
 // it, not even a new window.
-func (b *Board) Acknowledge(h *tcp.Header, ack uint64, pure bool, now frame.Time) (n News) {
+func (b *Scoreboard) Acknowledge(h *tcp.Header, ack uint64, pure bool, now frame.Time) (n News) {
 	flight, sacked, fack := b.InFlight(), b.Sacked, b.rack.fack
 	if b.SACK && h.Opts.NSACK > 0 {
 		n.Undone = b.takeSACK(h, ack, fack, now)
@@ -40,7 +40,7 @@ func (b *Board) Acknowledge(h *tcp.Header, ack uint64, pure bool, now frame.Time
 // takeSACK marks the segments that the blocks cover wholly. Parts of a block
 // that the acknowledgement before held need no second look. It reports whether
 // a recovery was needless.
-func (b *Board) takeSACK(h *tcp.Header, ack, fack uint64, now frame.Time) (undone bool) {
+func (b *Scoreboard) takeSACK(h *tcp.Header, ack, fack uint64, now frame.Time) (undone bool) {
 	var now4 [4]block
 	for i, sb := range h.Opts.SACK[:h.Opts.NSACK] {
 		l, r := b.Offset(sb.Left), b.Offset(sb.Right)
@@ -72,7 +72,7 @@ func within(a, b tcp.SACKBlock) bool {
 	return b.Left.LessEq(a.Left) && a.Right.LessEq(b.Right)
 }
 
-func (b *Board) markSacked(bl block, fack uint64, now frame.Time) {
+func (b *Scoreboard) markSacked(bl block, fack uint64, now frame.Time) {
 	if bl.right <= bl.left {
 		return
 	}
@@ -100,7 +100,7 @@ func (b *Board) markSacked(bl block, fack uint64, now frame.Time) {
 
 // advance moves SND.UNA to ack and forgets the segments below. fack is the
 // highest delivered before.
-func (b *Board) advance(ack, fack uint64, now frame.Time) (sample, resent frame.Time) {
+func (b *Scoreboard) advance(ack, fack uint64, now frame.Time) (sample, resent frame.Time) {
 	segs, sample := b.advanceClean(ack, now)
 	for b.segs.n > 0 {
 		s := b.segs.at(0)
@@ -133,7 +133,7 @@ func (b *Board) advance(ack, fack uint64, now frame.Time) (sample, resent frame.
 // advanceClean forgets the segments that ack covers while everything in flight
 // was sent once and in order: the last of them speaks for all. It returns their
 // number and when that one was sent.
-func (b *Board) advanceClean(ack uint64, now frame.Time) (segs int, sample frame.Time) {
+func (b *Scoreboard) advanceClean(ack uint64, now frame.Time) (segs int, sample frame.Time) {
 	if b.Sacked > 0 || b.Lost > 0 || b.ResentSegs > 0 || b.rack.fack > b.una {
 		return 0, frame.Never
 	}
@@ -152,7 +152,7 @@ func (b *Board) advanceClean(ack uint64, now frame.Time) (segs int, sample frame
 
 // trimFirst cuts the acknowledged part off a segment that the peer (or a
 // middlebox) acknowledged in part.
-func (b *Board) trimFirst(s *Segment, ack uint64) {
+func (b *Scoreboard) trimFirst(s *Segment, ack uint64) {
 	if ack <= s.Off {
 		return
 	}
@@ -167,7 +167,7 @@ func (b *Board) trimFirst(s *Segment, ack uint64) {
 }
 
 // unmark takes a segment that leaves the ring out of the accounts.
-func (b *Board) unmark(s *Segment) {
+func (b *Scoreboard) unmark(s *Segment) {
 	switch {
 	case s.Flags&Sacked != 0:
 		b.Sacked -= uint64(s.N)
@@ -182,13 +182,13 @@ func (b *Board) unmark(s *Segment) {
 // counts tells whether an acknowledgement can only be counted: without SACK, or
 // from a peer that agreed to SACK but reports nothing, as gVisor does once it
 // has closed.
-func (b *Board) counts(h *tcp.Header) bool {
+func (b *Scoreboard) counts(h *tcp.Header) bool {
 	return !b.SACK || h.Opts.NSACK == 0 && b.Sacked == 0
 }
 
 // FindLoss judges what is in flight after an acknowledgement of acked octets,
 // and reports whether congestion has lost something.
-func (b *Board) FindLoss(acked uint64, now frame.Time) (found bool) {
+func (b *Scoreboard) FindLoss(acked uint64, now frame.Time) (found bool) {
 	b.ReorderAt = frame.Never
 	switch {
 	case b.segs.n == 0:
@@ -206,7 +206,7 @@ func (b *Board) FindLoss(acked uint64, now frame.Time) (found bool) {
 
 // loseByDupAcks is fast retransmit without SACK (RFC 6582): the third
 // duplicate acknowledgement, and then every partial one, tells of one loss.
-func (b *Board) loseByDupAcks(acked uint64) bool {
+func (b *Scoreboard) loseByDupAcks(acked uint64) bool {
 	first := b.segs.at(0)
 	if first.Flags&Lost != 0 {
 		return false

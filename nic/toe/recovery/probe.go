@@ -12,13 +12,13 @@ type tailProbe struct {
 // timeout, because its acknowledgement may be delayed for as long. In fast
 // recovery, too, a probe may go out: where one acknowledgement answers a whole
 // window, nothing else would make up for its loss.
-func (b *Board) MayProbe() bool {
+func (b *Scoreboard) MayProbe() bool {
 	return b.SACK && b.Phase != Timeout && b.probe.end == 0 && b.RTT.Smoothed > 0 && b.segs.n > 1
 }
 
 // Probe makes the last segment that the peer has not reported due again. It
 // returns false if there is none.
-func (b *Board) Probe() bool {
+func (b *Scoreboard) Probe() bool {
 	for i := b.segs.n - 1; i >= 0; i-- {
 		s := b.segs.at(i)
 		if s.Flags&(Sacked|Lost) != 0 {
@@ -34,7 +34,7 @@ func (b *Board) Probe() bool {
 
 // probeAcked ends the probe once SND.UNA has passed it, and reports whether it
 // repaired a loss that nothing else has shown (RFC 8985 section 7.4).
-func (b *Board) probeAcked() (repaired bool) {
+func (b *Scoreboard) probeAcked() (repaired bool) {
 	if b.probe.end == 0 || b.una < b.probe.end {
 		return false
 	}

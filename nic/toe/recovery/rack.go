@@ -29,7 +29,7 @@ func (r *rackState) later(s *Segment) bool {
 
 // delivered notes that s has arrived (section 6.2 steps 1 to 3). before is
 // fack before the acknowledgement in hand.
-func (b *Board) delivered(s *Segment, before uint64, now frame.Time) {
+func (b *Scoreboard) delivered(s *Segment, before uint64, now frame.Time) {
 	r := &b.rack
 	again := s.Flags&Resent != 0
 	if s.End() > r.fack {
@@ -49,7 +49,7 @@ func (b *Board) delivered(s *Segment, before uint64, now frame.Time) {
 // duplicate handles a D-SACK (RFC 2883) of the n octets before end: a tail
 // probe was not needed, or the reordering window was too small (section 6.2
 // step 4). It reports whether a recovery was needless.
-func (b *Board) duplicate(n, end uint64) (undone bool) {
+func (b *Scoreboard) duplicate(n, end uint64) (undone bool) {
 	if r := &b.rack; end == b.probe.end {
 		b.probe.spurious = true
 	} else if b.una >= r.round {
@@ -80,7 +80,7 @@ func (u *undoState) resent(off, n uint64) {
 // undoRecovery ends a recovery as needless once everything that it has
 // retransmitted was reported as duplicate (RFC 9438 section 4.9.2): the n
 // octets before end are. Then the path has reordered.
-func (b *Board) undoRecovery(n, end uint64) bool {
+func (b *Scoreboard) undoRecovery(n, end uint64) bool {
 	u := &b.undo
 	if !u.armed || u.octets == 0 || end > u.lost.right || end-n < u.lost.left {
 		return false // the network may repeat segments, too
@@ -101,7 +101,7 @@ func (r *rackState) recovered() {
 }
 
 // reorderWindow is how much longer than a round trip a segment may take.
-func (b *Board) reorderWindow() time.Duration {
+func (b *Scoreboard) reorderWindow() time.Duration {
 	r := &b.rack
 	if !r.reordered && (b.Phase != Open || b.SackedSegs >= dupThresh) {
 		return 0
@@ -111,7 +111,7 @@ func (b *Board) reorderWindow() time.Duration {
 
 // Overdue marks what is overdue as lost, and sets ReorderAt for what may still
 // come (section 6.2 step 5). It reports whether congestion has lost something.
-func (b *Board) Overdue(now frame.Time) (found bool) {
+func (b *Scoreboard) Overdue(now frame.Time) (found bool) {
 	b.ReorderAt = frame.Never
 	if b.rack.sent == 0 {
 		return false
@@ -123,7 +123,7 @@ func (b *Board) Overdue(now frame.Time) (found bool) {
 
 // overtaken judges what was sent once. It is in order of sending, so that all
 // below mark has been judged.
-func (b *Board) overtaken(allowed time.Duration, now frame.Time) (found bool) {
+func (b *Scoreboard) overtaken(allowed time.Duration, now frame.Time) (found bool) {
 	for i := b.segs.search(max(b.mark, b.una)); i < b.segs.n; i++ {
 		s := b.segs.at(i)
 		if s.Flags&(Sacked|Lost|Resent) == 0 {
@@ -143,7 +143,7 @@ func (b *Board) overtaken(allowed time.Duration, now frame.Time) (found bool) {
 
 // overtakenAgain judges retransmissions. rexOldest is not later than any of
 // them.
-func (b *Board) overtakenAgain(allowed time.Duration, now frame.Time) (found bool) {
+func (b *Scoreboard) overtakenAgain(allowed time.Duration, now frame.Time) (found bool) {
 	if b.ResentSegs == 0 || b.rexOldest > b.rack.sent {
 		return false
 	}

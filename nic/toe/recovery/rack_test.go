@@ -27,13 +27,13 @@ func TestReorderingWindow(t *testing.T) {
 		{"widened", true, 9, Fast, 2, 6 * ms},
 		{"at most a round trip", true, 9, Fast, 50, 10 * ms},
 	} {
-		b := &Board{Phase: r.phase, RTT: RTT{Min: 8 * ms, Smoothed: 10 * ms}, Sums: Sums{SackedSegs: r.sacked}}
+		b := &Scoreboard{Phase: r.phase, RTT: RTT{Min: 8 * ms, Smoothed: 10 * ms}, Sums: Sums{SackedSegs: r.sacked}}
 		b.rack.reordered, b.rack.mult = r.reordered, r.mult
 		if got := b.reorderWindow(); got != r.want {
 			t.Errorf("%s: %v, want %v", r.name, got, r.want)
 		}
 	}
-	b := &Board{nxt: 100}
+	b := &Scoreboard{nxt: 100}
 	for range 3 {
 		b.duplicate(10, 50) // one round trip counts once
 	}
@@ -58,8 +58,8 @@ func TestReorderingWindow(t *testing.T) {
 
 // board has n segments of 100 octets in flight that left a millisecond apart,
 // from 1 ms on.
-func board(n int) *Board {
-	b := &Board{Rings: &Rings{}, SACK: true, ReorderAt: frame.Never}
+func board(n int) *Scoreboard {
+	b := &Scoreboard{Rings: &Rings{}, SACK: true, ReorderAt: frame.Never}
 	b.RTT.Add(10*ms, ms, time.Second)
 	for i := range n {
 		b.Sent(100, 1, 100, false, at(1+i))
@@ -70,7 +70,7 @@ func board(n int) *Board {
 func at(ms int) frame.Time { return frame.Time(ms) * frame.Time(time.Millisecond) }
 
 // ack is an acknowledgement that reports the ranges left, right, left...
-func (b *Board) ack(ack uint64, now frame.Time, ranges ...uint64) News {
+func (b *Scoreboard) ack(ack uint64, now frame.Time, ranges ...uint64) News {
 	var h tcp.Header
 	for i := 0; i < len(ranges); i += 2 {
 		h.Opts.SACK[i/2] = tcp.SACKBlock{Left: b.Seq(ranges[i]), Right: b.Seq(ranges[i+1])}
@@ -186,7 +186,7 @@ func TestMemoryIsHeldInFlightOnly(t *testing.T) {
 	if b.ack(100*100, at(200)); b.segs.buf != nil {
 		t.Fatalf("%d segments kept", len(b.segs.buf))
 	}
-	other := &Board{Rings: b.Rings}
+	other := &Scoreboard{Rings: b.Rings}
 	for range 100 {
 		other.Sent(100, 1, 100, false, at(201))
 	}

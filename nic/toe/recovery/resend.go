@@ -3,7 +3,7 @@ package recovery
 import "tapir/wire/frame"
 
 // NextLost is the index of the first lost segment. There must be one.
-func (b *Board) NextLost() int {
+func (b *Scoreboard) NextLost() int {
 	i := b.segs.search(max(b.next, b.una))
 	for b.segs.at(i).Flags&Lost == 0 {
 		i++
@@ -14,7 +14,7 @@ func (b *Board) NextLost() int {
 
 // MayResend reports whether segment i may go out with a congestion window of
 // cwnd octets.
-func (b *Board) MayResend(i, mss int, cwnd uint64) bool {
+func (b *Scoreboard) MayResend(i, mss int, cwnd uint64) bool {
 	return b.force || b.Pipe(mss)+uint64(b.segs.at(i).N) <= cwnd
 }
 
@@ -22,7 +22,7 @@ func (b *Board) MayResend(i, mss int, cwnd uint64) bool {
 // many octets: equal ones, only the last of them shorter, at most most of them
 // and limit octets, and no more than the congestion window allows. A FIN goes
 // alone, and has none.
-func (b *Board) LostRun(i, most, limit, mss int, cwnd uint64) (count, octets int) {
+func (b *Scoreboard) LostRun(i, most, limit, mss int, cwnd uint64) (count, octets int) {
 	first := b.segs.at(i)
 	if first.Flags&Fin != 0 {
 		return 1, 0
@@ -40,7 +40,7 @@ func (b *Board) LostRun(i, most, limit, mss int, cwnd uint64) (count, octets int
 }
 
 // Retransmitted notes that the count segments from i on have left again.
-func (b *Board) Retransmitted(i, count int, now frame.Time) {
+func (b *Scoreboard) Retransmitted(i, count int, now frame.Time) {
 	first, end := b.segs.at(i), uint64(0)
 	for j := i; j < i+count; j++ {
 		s := b.segs.at(j)
@@ -70,7 +70,7 @@ type Cutter interface {
 // Recut splits every segment in flight that is longer than mss, at the record
 // boundaries of c as far as they allow, to be sent again. Since each ended at a
 // boundary, so does the last part of each.
-func (b *Board) Recut(mss int, c Cutter) {
+func (b *Scoreboard) Recut(mss int, c Cutter) {
 	old := b.segs
 	b.segs = segRing{}
 	for i := range old.n {

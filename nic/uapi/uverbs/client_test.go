@@ -21,10 +21,11 @@ type null struct{ posted int }
 func (n *null) Opcodes() verbs.OpSet {
 	return verbs.LocalOps | verbs.Ops(verbs.OpSend, verbs.OpSendInv, verbs.OpWrite, verbs.OpRead, verbs.OpCompSwap, verbs.OpFetchAdd)
 }
-func (n *null) Posted(*verbs.QP)                { n.posted++ }
-func (n *null) Modified(*verbs.QP, verbs.State) {}
-func (n *null) Deregister(*verbs.MR)            {}
-func (n *null) Destroyed(*verbs.QP)             {}
+func (n *null) NewEndpoint(*verbs.QP) verbs.Endpoint { return n }
+func (n *null) Deregister(*verbs.MR)                 {}
+func (n *null) Posted()                              { n.posted++ }
+func (n *null) Modified(verbs.State)                 {}
+func (n *null) Destroyed()                           {}
 
 // world is a device with its server and one program that has a file open.
 type world struct {

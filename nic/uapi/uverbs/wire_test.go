@@ -417,7 +417,7 @@ func TestReceivesPostedInError(t *testing.T) {
 	for range 10 {
 		c.step()
 	}
-	if n := b.nic.Verbs.Late(); n != 0 {
+	if n := b.nic.Verbs.InError(); n != 0 {
 		t.Errorf("%d queue pairs that are gone are watched", n)
 	}
 }

@@ -28,8 +28,8 @@ const (
 	maxArrivals = 2048
 	// maxExtents bounds the messages that they belong to.
 	maxExtents = 16
-	// spareEarly and spareArrivals bound what idle memory of it is kept.
-	spareEarly    = 4
+	// spareOOO and spareArrivals bound what idle memory of it is kept.
+	spareOOO      = 4
 	spareArrivals = 1024
 )
 
@@ -56,26 +56,26 @@ type extent struct {
 	end          uint64 // stream offset behind its last arrival
 }
 
-// early holds a connection's arrivals while there are any.
-type early struct {
+// oooQueue holds a connection's arrivals while there are any.
+type oooQueue struct {
 	list    []arrival // by offset, from head on
 	head    int
 	extents [maxExtents]extent
 }
 
-func (m *memory) getEarly() *early {
-	if k := len(m.early); k > 0 {
-		x := m.early[k-1]
-		m.early = m.early[:k-1]
+func (m *memory) getOOO() *oooQueue {
+	if k := len(m.oooQueues); k > 0 {
+		x := m.oooQueues[k-1]
+		m.oooQueues = m.oooQueues[:k-1]
 		return x
 	}
-	return new(early)
+	return new(oooQueue)
 }
 
-func (m *memory) putEarly(x *early) {
-	if len(m.early) < spareEarly && cap(x.list) <= spareArrivals {
-		*x = early{list: x.list[:0]}
-		m.early = append(m.early, x)
+func (m *memory) putOOO(x *oooQueue) {
+	if len(m.oooQueues) < spareOOO && cap(x.list) <= spareArrivals {
+		*x = oooQueue{list: x.list[:0]}
+		m.oooQueues = append(m.oooQueues, x)
 	}
 }
 
@@ -98,19 +98,19 @@ const (
 	countedRefusals = numRefusals - int(firstRefusal)
 )
 
-// RefusalNames names Counters.EarlyRefused.
+// RefusalNames names Counters.OOORefused.
 var RefusalNames = [countedRefusals]string{
 	"off", "state", "no_crc", "unknown_start", "partial", "bad_crc", "overlap", "not_placeable", "memory",
 }
 
-// ReceiveEarly implements toe.EarlyReceiver.
-func (c *conn) ReceiveEarly(_ *toe.Conn, off uint64, data []byte, now frame.Time) (taken int) {
+// ReceiveOOO implements toe.OOOReceiver.
+func (c *conn) ReceiveOOO(_ *toe.Conn, off uint64, data []byte, now frame.Time) (taken int) {
 	c.e.now = now
-	c.mayNotWait()
+	c.placeNow()
 	for taken < len(data) {
-		n, why := c.takeEarly(off+uint64(taken), data[taken:])
+		n, why := c.takeOOO(off+uint64(taken), data[taken:])
 		if why != refusedNot {
-			c.counters.EarlyRefused[why-firstRefusal]++
+			c.counters.OOORefused[why-firstRefusal]++
 			return taken
 		}
 		taken += n
@@ -118,8 +118,8 @@ func (c *conn) ReceiveEarly(_ *toe.Conn, off uint64, data []byte, now frame.Time
 	return taken
 }
 
-// takeEarly takes the FPDU at the start of data and returns its length.
-func (c *conn) takeEarly(off uint64, data []byte) (int, refusal) {
+// takeOOO takes the FPDU at the start of data and returns its length.
+func (c *conn) takeOOO(off uint64, data []byte) (int, refusal) {
 	switch {
 	case c.e.cfg.InOrder:
 		return 0, refusedOff
@@ -127,7 +127,7 @@ func (c *conn) takeEarly(off uint64, data []byte) (int, refusal) {
 		return 0, refusedState
 	case !c.result.CRC:
 		return 0, refusedNoCRC
-	case c.early != nil && len(c.early.list)-c.early.head >= maxArrivals:
+	case c.ooo != nil && len(c.ooo.list)-c.ooo.head >= maxArrivals:
 		return 0, refusedMemory
 	}
 	i, e := c.edge(off)
@@ -166,7 +166,7 @@ func position(h *ddp.Header) uint64 {
 // list an arrival at off belongs.
 func (c *conn) edge(off uint64) (int, edge) {
 	i := 0
-	if x := c.early; x != nil {
+	if x := c.ooo; x != nil {
 		i = len(x.list)
 		for i > x.head && x.list[i-1].off >= off {
 			i--
@@ -203,27 +203,27 @@ func (c *conn) judge(i int, e *edge, off uint64, data, scratch []byte) (int, ref
 	if e.end != off && !e.leadsTo(&h, off, rx, size, pos) {
 		return 0, refusedUnknown
 	}
-	if c.early == nil {
-		c.early = c.e.memory.getEarly()
+	if c.ooo == nil {
+		c.ooo = c.e.memory.getOOO()
 		i = 0
 	}
-	msg := c.early.claim(e, &h, off, uint64(len(payload)), c.scattered(&h))
+	msg := c.ooo.claim(e, &h, off, uint64(len(payload)), c.scattered(&h))
 	if msg < 0 {
-		c.settle()
+		c.trimOOO()
 		return 0, refusedOverlap
 	}
 	placed := max(0, len(payload)-holdBack)
-	if !c.stream.PlaceEarly(&h, payload, placed) {
-		c.settle()
+	if !c.stream.PlaceOOO(&h, payload, placed) {
+		c.trimOOO()
 		return 0, refusedOther
 	}
-	x := &c.early.extents[msg]
+	x := &c.ooo.extents[msg]
 	x.hi, x.end = max(x.hi, position(&h)+uint64(len(payload))), max(x.end, off+uint64(size))
-	a := c.early.insert(i)
+	a := c.ooo.insert(i)
 	*a = arrival{off: off, size: uint32(size), n: uint32(len(payload)), placed: uint32(placed), msg: uint8(msg), hdr: h}
 	copy(a.tail[:], payload[placed:])
-	c.counters.EarlyPlaced += uint64(placed)
-	c.counters.EarlyHeld += uint64(len(payload) - placed)
+	c.counters.OOOPlaced += uint64(placed)
+	c.counters.OOOHeld += uint64(len(payload) - placed)
 	if c.e.notes.On {
 		c.note(&h, rdmap.NoRef, true)
 	}
@@ -264,7 +264,7 @@ func (e *edge) leadsTo(h *ddp.Header, off uint64, l mpa.Layout, size int, pos ui
 // and n octets of payload, or -1 if other messages that are not complete
 // write there too: then only the order of the stream is safe.
 // Where a scattered one goes is not known, so it is alone.
-func (x *early) claim(e *edge, h *ddp.Header, off, n uint64, scattered bool) int {
+func (x *oooQueue) claim(e *edge, h *ddp.Header, off, n uint64, scattered bool) int {
 	from, to := position(h), position(h)+n
 	msg := e.msg
 	if e.end == off && e.hdr.Last {
@@ -298,7 +298,7 @@ func (x *early) claim(e *edge, h *ddp.Header, off, n uint64, scattered bool) int
 
 // find returns the extent of the message under way in order, which has
 // reached position at, or -1.
-func (x *early) find(h *ddp.Header, at uint64) int {
+func (x *oooQueue) find(h *ddp.Header, at uint64) int {
 	for i := range x.extents {
 		o := &x.extents[i]
 		if o.used && o.tagged == h.Tagged && o.stag == h.STag && o.lo <= at && at <= o.hi {
@@ -309,7 +309,7 @@ func (x *early) find(h *ddp.Header, at uint64) int {
 }
 
 // insert makes room for an arrival at index i.
-func (x *early) insert(i int) *arrival {
+func (x *oooQueue) insert(i int) *arrival {
 	if len(x.list) == cap(x.list) && x.head > 0 {
 		n := copy(x.list, x.list[x.head:])
 		x.list, i, x.head = x.list[:n], i-x.head, 0
@@ -319,10 +319,10 @@ func (x *early) insert(i int) *arrival {
 	return &x.list[i]
 }
 
-// Skip implements toe.EarlyReceiver: the turn of arrivals has come.
+// Skip implements toe.OOOReceiver: the turn of arrivals has come.
 func (c *conn) Skip(_ *toe.Conn, n int, now frame.Time) {
 	c.e.now = now
-	c.mayNotWait()
+	c.placeNow()
 	end := c.rxOff + uint64(n)
 	for c.rxOff < end && c.phase == full {
 		if err := c.resume(); err != nil {
@@ -331,13 +331,13 @@ func (c *conn) Skip(_ *toe.Conn, n int, now frame.Time) {
 		}
 	}
 	c.rxOff = end
-	c.settle()
+	c.trimOOO()
 	c.drained()
 }
 
 // resume does with the first arrival what ULPDU does in order.
 func (c *conn) resume() error {
-	x := c.early
+	x := c.ooo
 	a := &x.list[x.head]
 	if err := c.rx.Skip(int(a.size)); err != nil {
 		return err
@@ -359,14 +359,14 @@ func (c *conn) resume() error {
 	return c.received(err)
 }
 
-// settle forgets the messages that are behind, and the list when it is empty.
-func (c *conn) settle() {
-	x := c.early
+// trimOOO forgets the messages that are behind, and the list when it is empty.
+func (c *conn) trimOOO() {
+	x := c.ooo
 	if x == nil {
 		return
 	}
 	if x.head == len(x.list) {
-		c.dropEarly()
+		c.dropOOO()
 		return
 	}
 	for i := range x.extents {
@@ -376,10 +376,10 @@ func (c *conn) settle() {
 	}
 }
 
-// dropEarly forgets all arrivals.
-func (c *conn) dropEarly() {
-	if c.early != nil {
-		c.e.memory.putEarly(c.early)
-		c.early = nil
+// dropOOO forgets all arrivals.
+func (c *conn) dropOOO() {
+	if c.ooo != nil {
+		c.e.memory.putOOO(c.ooo)
+		c.ooo = nil
 	}
 }

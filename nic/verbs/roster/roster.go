@@ -1,27 +1,30 @@
-package verbs
+// Package roster lists objects in order of creation.
+package roster
 
 import "sort"
 
-// keptSlots is how many slots an empty roster keeps.
+// keptSlots is how many slots an empty Roster keeps.
 const keptSlots = 64
 
-// roster lists objects in order of creation. Adding and removing cost the
+// Roster lists objects in order of creation. Adding and removing cost the
 // same however many there are: a removed object leaves a hole, and holes go
 // when objects are added.
-type roster[T any] struct {
+type Roster[T any] struct {
 	nums  []uint32 // rising
 	list  []*T     // nil where removed
 	holes int
 }
 
-func (r *roster[T]) add(num uint32, v *T) {
+// Add puts v, whose number is higher than any before, at the end.
+func (r *Roster[T]) Add(num uint32, v *T) {
 	if r.holes > 16 && r.holes > len(r.list)/2 {
 		r.close()
 	}
 	r.nums, r.list = append(r.nums, num), append(r.list, v)
 }
 
-func (r *roster[T]) remove(num uint32) {
+// Remove takes out the object with number num, which must be in r.
+func (r *Roster[T]) Remove(num uint32) {
 	i := sort.Search(len(r.nums), func(i int) bool { return r.nums[i] >= num })
 	r.list[i] = nil
 	r.holes++
@@ -29,13 +32,13 @@ func (r *roster[T]) remove(num uint32) {
 		return
 	}
 	if cap(r.list) > keptSlots {
-		*r = roster[T]{}
+		*r = Roster[T]{}
 	}
 	r.nums, r.list, r.holes = r.nums[:0], r.list[:0], 0
 }
 
 // close closes the holes.
-func (r *roster[T]) close() {
+func (r *Roster[T]) close() {
 	kept := 0
 	for i, v := range r.list {
 		if v != nil {
@@ -47,10 +50,13 @@ func (r *roster[T]) close() {
 	r.nums, r.list, r.holes = r.nums[:kept], r.list[:kept], 0
 }
 
-// all returns the objects, borrowed.
-func (r *roster[T]) all() []*T {
+// All returns the objects, borrowed.
+func (r *Roster[T]) All() []*T {
 	if r.holes > 0 {
 		r.close()
 	}
 	return r.list
 }
+
+// Len is how many objects there are.
+func (r *Roster[T]) Len() int { return len(r.list) - r.holes }

@@ -57,9 +57,9 @@ func TestEarlyPlacementSavesCopies(t *testing.T) {
 					x.run(func() bool { return c.op != verbs.OpSend || len(x.s.poll()) == round+1 })
 				}
 				took[i] = x.now.Sub(start)
-				held[i], placed[i] = sink.tcp.Stats().BytesHeld, sink.e.Totals().EarlyPlaced
+				held[i], placed[i] = sink.tcp.Stats().BytesHeld, sink.e.Totals().OOOPlaced
 				if tot := sink.e.Totals(); !inOrder {
-					t.Logf("placed early %d, held back %d, refused %v", tot.EarlyPlaced, tot.EarlyHeld, tot.EarlyRefused)
+					t.Logf("placed early %d, held back %d, refused %v", tot.OOOPlaced, tot.OOOHeld, tot.OOORefused)
 				}
 			}
 			t.Logf("octets copied aside: %d without, %d with placement; %v and %v", held[0], held[1], took[0], took[1])
@@ -113,8 +113,8 @@ func TestNoAllocationPerEarlyFPDU(t *testing.T) {
 		before := x.b.e.Totals()
 		allocs := testing.AllocsPerRun(4000, func() { turn() })
 		after := x.b.e.Totals()
-		if after.EarlyPlaced-before.EarlyPlaced < 50_000 {
-			t.Fatalf("markers %v: only %d octets placed early, refused %v", markers, after.EarlyPlaced-before.EarlyPlaced, after.EarlyRefused)
+		if after.OOOPlaced-before.OOOPlaced < 50_000 {
+			t.Fatalf("markers %v: only %d octets placed early, refused %v", markers, after.OOOPlaced-before.OOOPlaced, after.OOORefused)
 		}
 		if allocs != 0 {
 			t.Errorf("markers %v: %v allocations per turn", markers, allocs)
@@ -159,9 +159,9 @@ func TestEarlyPlacementKeepsTheOrder(t *testing.T) {
 		if !bytes.Equal(model, x.s.mem) {
 			t.Fatalf("seed %d: memory differs from that of an ordered run", seed)
 		}
-		placed += x.b.e.Totals().EarlyPlaced
+		placed += x.b.e.Totals().OOOPlaced
 		x.run(nil)
-		if c := x.s.qp.Lower.(*conn); c.early != nil {
+		if c := endpointOf(x.s.qp).conn; c.ooo != nil {
 			t.Fatalf("seed %d: arrivals are left", seed)
 		}
 	}
@@ -193,7 +193,7 @@ func TestFlagNeverBeforeData(t *testing.T) {
 				return next
 			})
 		}
-		if x.b.e.Totals().EarlyPlaced == 0 && seed == 0 {
+		if x.b.e.Totals().OOOPlaced == 0 && seed == 0 {
 			t.Error("nothing was placed early")
 		}
 	}
@@ -250,11 +250,11 @@ func TestThirdPartIsPlacedBeforeTheSecond(t *testing.T) {
 		t.Fatalf("memory %v", s.mem[1990:2010])
 	}
 	tot := w.b.e.Totals()
-	if tot.EarlyPlaced != 936 || tot.EarlyHeld != 64 || tot.RxMessages[0] != 0 {
+	if tot.OOOPlaced != 936 || tot.OOOHeld != 64 || tot.RxMessages[0] != 0 {
 		t.Fatalf("%+v", tot)
 	}
-	if i := w.b.e.QPs()[0]; i.EarlyPlaced != 936 {
-		t.Errorf("QP shows %d", i.EarlyPlaced)
+	if i := w.b.e.QPs()[0]; i.OOOPlaced != 936 {
+		t.Errorf("QP shows %d", i.OOOPlaced)
 	}
 	w.must("second part", func() bool { return s.mem[1500] == 2 && s.mem[2999] == 3 })
 	if tot := w.b.e.Totals(); tot.RxMessages[0] != 1 || tot.RxBytes != 3000 || len(w.b.async) != 0 {
@@ -303,8 +303,8 @@ func TestNotPlacedEarly(t *testing.T) {
 				t.Fatal("octets moved early")
 			}
 			tot := w.b.e.Totals()
-			if i := slices.Index(RefusalNames[:], c.reason); tot.EarlyRefused[i] == 0 || tot.EarlyPlaced+tot.EarlyHeld != 0 {
-				t.Errorf("refused as %v: %v", RefusalNames, tot.EarlyRefused)
+			if i := slices.Index(RefusalNames[:], c.reason); tot.OOORefused[i] == 0 || tot.OOOPlaced+tot.OOOHeld != 0 {
+				t.Errorf("refused as %v: %v", RefusalNames, tot.OOORefused)
 			}
 			w.until(3 * time.Second)
 			if c.want != nil && (len(w.b.async) != 1 || !errors.Is(w.b.async[0].Err, c.want)) || c.want == nil && len(w.b.async) != 0 {
@@ -357,7 +357,7 @@ func TestCRCErrorInAGap(t *testing.T) {
 	s.recv(t, verbs.RecvWR{ID: 1, SGEs: s.sge(3500, 100)})
 	w.must("end", func() bool { return s.got(cm.ClosedEvent) })
 	tot := w.b.e.Totals()
-	if tot.EarlyPlaced != 936 || tot.RxMessages[0] != 0 || tot.RxMessages[3] != 0 || tot.CRCErrors != 1 {
+	if tot.OOOPlaced != 936 || tot.RxMessages[0] != 0 || tot.RxMessages[3] != 0 || tot.CRCErrors != 1 {
 		t.Errorf("%+v", tot)
 	}
 	if wcs := s.poll(); len(wcs) != 1 || wcs[0].Status != verbs.StatusFlushed || s.mem[1500] != 0 {

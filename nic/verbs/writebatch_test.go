@@ -55,7 +55,7 @@ func TestHold(t *testing.T) {
 	}
 	place(&mr.Region, "a", 0)
 	check("not held", "write a")
-	f.dev.Hold(true)
+	f.dev.BatchWrites(true)
 	place(&mr.Region, "b", 1)
 	place(&mr.Region, "c", 2)
 	check("held")
@@ -69,10 +69,10 @@ func TestHold(t *testing.T) {
 	}
 	check("read", "write f", "read ef")
 	place(&mr.Region, "g", 6)
-	f.dev.Hold(false)
+	f.dev.BatchWrites(false)
 	place(&mr.Region, "h", 7)
 	check("the end of a message", "write gh")
-	if err := f.dev.Settle(); err != nil {
+	if err := f.dev.FlushWrites(); err != nil {
 		t.Error(err)
 	}
 	check("nothing waits")
@@ -85,7 +85,7 @@ func TestHoldIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.dev.Hold(true)
+	f.dev.BatchWrites(true)
 	for off := 0; off < 150<<10; off += 1 << 10 {
 		if err := mr.Place(make([]byte, 1<<10), uint64(off)); err != nil {
 			t.Fatal(err)
@@ -98,10 +98,10 @@ func TestHoldIsBounded(t *testing.T) {
 	for _, c := range far.calls {
 		got = append(got, len(c)-len("write "))
 	}
-	if !slices.Equal(got, []int{behindSize, behindSize, 22 << 10}) {
+	if !slices.Equal(got, []int{writeBatchSize, writeBatchSize, 22 << 10}) {
 		t.Errorf("written %v", got)
 	}
-	if err := mr.Place(make([]byte, behindSize), 0); err != nil || len(far.calls) != 5 {
+	if err := mr.Place(make([]byte, writeBatchSize), 0); err != nil || len(far.calls) != 5 {
 		t.Errorf("more than may wait: %v, %d calls", err, len(far.calls))
 	}
 }
@@ -115,7 +115,7 @@ func TestHoldErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, how := range []string{"settle", "gap", "read"} {
-		f.dev.Hold(true)
+		f.dev.BatchWrites(true)
 		far.fail = false
 		if err := mr.Place([]byte("x"), 0); err != nil {
 			t.Fatal(err)
@@ -129,11 +129,11 @@ func TestHoldErrors(t *testing.T) {
 			if err := mr.Fetch(make([]byte, 1), 50); err != nil {
 				t.Errorf("a read fails for a write: %v", err)
 			}
-			got = f.dev.Settle()
+			got = f.dev.FlushWrites()
 		case "settle":
-			got = f.dev.Settle()
+			got = f.dev.FlushWrites()
 		}
-		if got == nil || f.dev.Settle() != nil {
+		if got == nil || f.dev.FlushWrites() != nil {
 			t.Errorf("%s: %v", how, got)
 		}
 	}

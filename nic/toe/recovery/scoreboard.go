@@ -1,6 +1,6 @@
 // Package recovery is what a TCP sender knows of the segments it has in flight:
 // the scoreboard of RFC 6675 section 3, the round trip of RFC 6298, and the
-// loss detection of RFC 8985 (RACK-TLP), without SACK of RFC 6582. A Board says
+// loss detection of RFC 8985 (RACK-TLP), without SACK of RFC 6582. A Scoreboard says
 // what is lost and what may be sent again; the congestion window, the timers
 // and the packets are the caller's.
 package recovery
@@ -27,10 +27,10 @@ const dupThresh = 3
 // block is a range of stream offsets, [left, right).
 type block struct{ left, right uint64 }
 
-// Board is the scoreboard of one connection. Offsets count stream octets in 64
+// Scoreboard is the scoreboard of one connection. Offsets count stream octets in 64
 // bits: 0 is the octet after the SYN, and a FIN takes one offset after the last
 // octet. Lost segments are not counted as in flight until they are sent again.
-type Board struct {
+type Scoreboard struct {
 	Rings *Rings // of the engine
 	ISS   uint32
 	SACK  bool // both sides use selective acknowledgements
@@ -66,29 +66,29 @@ type Sums struct {
 }
 
 // Una is SND.UNA, the first offset that is not acknowledged.
-func (b *Board) Una() uint64 { return b.una }
+func (b *Scoreboard) Una() uint64 { return b.una }
 
 // Nxt is SND.NXT, the next offset to be sent.
-func (b *Board) Nxt() uint64 { return b.nxt }
+func (b *Scoreboard) Nxt() uint64 { return b.nxt }
 
 // InFlight is the number of octets between them.
-func (b *Board) InFlight() uint64 { return b.nxt - b.una }
+func (b *Scoreboard) InFlight() uint64 { return b.nxt - b.una }
 
 // Segs is the number of segments in flight.
-func (b *Board) Segs() int { return b.segs.n }
+func (b *Scoreboard) Segs() int { return b.segs.n }
 
 // Seg is the segment i of those in flight, in the order of their offsets.
-func (b *Board) Seg(i int) *Segment { return b.segs.at(i) }
+func (b *Scoreboard) Seg(i int) *Segment { return b.segs.at(i) }
 
 // Seq is the sequence number of an offset.
-func (b *Board) Seq(off uint64) tcp.Seq { return tcp.Seq(b.ISS + 1 + uint32(off)) }
+func (b *Scoreboard) Seq(off uint64) tcp.Seq { return tcp.Seq(b.ISS + 1 + uint32(off)) }
 
 // Offset is the offset of seq, near SND.UNA; the SYN is at -1.
-func (b *Board) Offset(seq tcp.Seq) int64 { return int64(b.una) + int64(seq.Sub(b.Seq(b.una))) }
+func (b *Scoreboard) Offset(seq tcp.Seq) int64 { return int64(b.una) + int64(seq.Sub(b.Seq(b.una))) }
 
 // Pipe is the number of octets believed to be in flight (RFC 6675 SetPipe).
 // Without SACK every duplicate acknowledgement stands for one segment of mss.
-func (b *Board) Pipe(mss int) uint64 {
+func (b *Scoreboard) Pipe(mss int) uint64 {
 	p := b.nxt - b.una - b.Sacked - b.Lost
 	if !b.SACK {
 		p -= min(p, uint64(b.dupAcks)*uint64(mss))
@@ -98,7 +98,7 @@ func (b *Board) Pipe(mss int) uint64 {
 
 // Sent adds count segments of n octets that leave now, the last of them with
 // last octets, and with PSH if push is set.
-func (b *Board) Sent(n, count, last int, push bool, now frame.Time) {
+func (b *Scoreboard) Sent(n, count, last int, push bool, now frame.Time) {
 	b.segs.pushRun(b.Rings, Segment{Off: b.nxt, sent: now, N: uint32(n)}, count, uint32(last))
 	if push {
 		b.segs.at(b.segs.n - 1).Flags = Push
@@ -107,16 +107,16 @@ func (b *Board) Sent(n, count, last int, push bool, now frame.Time) {
 }
 
 // SentFin adds the FIN.
-func (b *Board) SentFin(now frame.Time) {
+func (b *Scoreboard) SentFin(now frame.Time) {
 	b.segs.push(b.Rings, Segment{Off: b.nxt, sent: now, N: 1, Flags: Fin})
 	b.nxt++
 }
 
 // Release gives the memory of the segments back.
-func (b *Board) Release() { b.segs.release(b.Rings) }
+func (b *Scoreboard) Release() { b.segs.release(b.Rings) }
 
 // Enter begins fast recovery (RFC 6675 section 5).
-func (b *Board) Enter() {
+func (b *Scoreboard) Enter() {
 	b.Phase, b.until = Fast, b.nxt
 	b.undo = undoState{armed: true}
 	b.force = true
@@ -124,10 +124,10 @@ func (b *Board) Enter() {
 
 // Repaired reports whether everything that was in flight when the phase began
 // is acknowledged.
-func (b *Board) Repaired() bool { return b.Phase != Open && b.una >= b.until }
+func (b *Scoreboard) Repaired() bool { return b.Phase != Open && b.una >= b.until }
 
 // Leave ends the phase.
-func (b *Board) Leave() {
+func (b *Scoreboard) Leave() {
 	b.Phase = Open
 	b.dupAcks, b.blind = 0, false
 	b.rack.recovered()
@@ -136,7 +136,7 @@ func (b *Board) Leave() {
 // TimedOut begins the phase after a retransmission timeout: everything that was
 // not SACKed is lost. A SACKed first segment means that the peer has thrown
 // SACKed data away (RFC 2018 section 8): then nothing it said counts.
-func (b *Board) TimedOut() {
+func (b *Scoreboard) TimedOut() {
 	b.Phase, b.until = Timeout, b.nxt
 	b.probe, b.undo = tailProbe{}, undoState{}
 	reneged := b.segs.at(0).Flags&Sacked != 0
@@ -162,7 +162,7 @@ func (b *Board) TimedOut() {
 
 // setLost marks a segment in flight as lost, and reports whether congestion
 // may be the reason.
-func (b *Board) setLost(s *Segment) bool {
+func (b *Scoreboard) setLost(s *Segment) bool {
 	if s.Flags&Resent != 0 {
 		b.ResentSegs--
 	}

@@ -10,42 +10,42 @@ import "tapir/ddp"
 // takeOver makes c the connection whose payload is placed.
 func (c *conn) takeOver() {
 	if c.e.placing != c {
-		c.e.settle()
+		c.e.flushWrites()
 		c.e.placing = c
 	}
 }
 
-// mayNotWait has what comes before its turn placed at once: an error says then
+// placeNow has what comes before its turn placed at once: an error says then
 // which segment it is about.
-func (c *conn) mayNotWait() {
+func (c *conn) placeNow() {
 	c.takeOver()
-	c.e.dev.Hold(false)
+	c.e.dev.BatchWrites(false)
 }
 
-// mayWait decides whether the payload of segment b may wait. Nothing of a
+// batchWrites decides whether the payload of segment b may wait. Nothing of a
 // message does once its last segment has come.
-func (c *conn) mayWait(b []byte) error {
+func (c *conn) batchWrites(b []byte) error {
 	c.takeOver()
 	last := ddp.IsLast(b)
-	c.e.dev.Hold(!last)
+	c.e.dev.BatchWrites(!last)
 	if !last || len(b) > ddp.UntaggedLen {
 		return nil // its payload takes what waits along
 	}
-	if c.e.dev.Settle() != nil {
+	if c.e.dev.FlushWrites() != nil {
 		return memoryGone()
 	}
 	return nil
 }
 
-// settle places what waits. Memory that has gone meanwhile ends the
+// flushWrites places what waits. Memory that has gone meanwhile ends the
 // connection.
-func (e *Engine) settle() {
+func (e *Engine) flushWrites() {
 	c := e.placing
 	if c == nil {
 		return
 	}
 	e.placing = nil
-	if e.dev.Settle() != nil && c.phase == full {
+	if e.dev.FlushWrites() != nil && c.phase == full {
 		c.fail(memoryGone())
 	}
 }

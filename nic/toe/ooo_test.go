@@ -25,7 +25,7 @@ func newEarly(t *testing.T, take func(off uint64, n int) int) *earlyApp {
 	return &earlyApp{app: newApp(0, 2), t: t, taken: map[uint64]bool{}, willTake: take}
 }
 
-func (a *earlyApp) ReceiveEarly(c *Conn, off uint64, data []byte, now frame.Time) int {
+func (a *earlyApp) ReceiveOOO(c *Conn, off uint64, data []byte, now frame.Time) int {
 	if off <= a.next || len(data) == 0 {
 		a.t.Fatalf("offered [%d,+%d) at %d", off, len(data), a.next)
 	}

@@ -27,10 +27,10 @@ type chunk struct {
 // memory is what the connections of an engine share and hold only while in
 // use.
 type memory struct {
-	chunks []*chunk
-	rings  [numClasses][][]record
-	fpdus  [][]byte
-	early  []*early
+	chunks    []*chunk
+	rings     [numClasses][][]record
+	fpdus     [][]byte
+	oooQueues []*oooQueue
 }
 
 func (m *memory) getChunk(n int) *chunk {
@@ -89,9 +89,9 @@ func (m *memory) Put(b []byte) {
 	}
 }
 
-// keeper holds the copies of one connection: a queue of chunks, of which the
+// retainer holds the copies of one connection: a queue of chunks, of which the
 // current one is being filled.
-type keeper struct {
+type retainer struct {
 	memory *memory
 	cur    *chunk
 	ahead  ahead
@@ -118,19 +118,19 @@ type fetcher interface {
 }
 
 // add gives r a copy buffer of n octets, to be filled by the caller.
-func (k *keeper) add(r *record, n int) []byte {
+func (k *retainer) add(r *record, n int) []byte {
 	if n == 0 {
-		r.kept = nil
+		r.data = nil
 		return nil
 	}
 	k.ahead.n = 0
 	k.room(n)
 	k.take(r, n)
-	return r.kept
+	return r.data
 }
 
 // room returns what the current chunk has left, at least n octets.
-func (k *keeper) room(n int) []byte {
+func (k *retainer) room(n int) []byte {
 	if k.cur == nil || len(k.cur.buf)-k.cur.used < n {
 		k.release()
 		k.cur = k.memory.getChunk(n)
@@ -140,20 +140,20 @@ func (k *keeper) room(n int) []byte {
 
 // take gives r the next n octets of the current chunk, in addition to those
 // that it has there.
-func (k *keeper) take(r *record, n int) {
+func (k *retainer) take(r *record, n int) {
 	c := k.cur
 	if r.chunk == nil {
-		r.chunk, r.kept = c, nil
+		r.chunk, r.data = c, nil
 		c.refs++
 	}
-	start := c.used - len(r.kept)
+	start := c.used - len(r.data)
 	c.used += n
-	r.kept = c.buf[start:c.used:c.used]
+	r.data = c.buf[start:c.used:c.used]
 }
 
 // fetch gives r a copy of n octets that src has at from, and reads up to left
 // of them already for what follows.
-func (k *keeper) fetch(r *record, src fetcher, from place, n int, left uint64) error {
+func (k *retainer) fetch(r *record, src fetcher, from place, n int, left uint64) error {
 	if n == 0 {
 		return nil
 	}
@@ -172,19 +172,19 @@ func (k *keeper) fetch(r *record, src fetcher, from place, n int, left uint64) e
 }
 
 // extend gives r the next n octets that were read ahead.
-func (k *keeper) extend(r *record, n int) {
+func (k *retainer) extend(r *record, n int) {
 	k.take(r, n)
 	k.ahead.from.off += uint64(n)
 	k.ahead.n -= n
 }
 
 // drop gives up r's copy.
-func (k *keeper) drop(r *record) {
+func (k *retainer) drop(r *record) {
 	c := r.chunk
 	if c == nil {
 		return
 	}
-	r.chunk, r.kept = nil, nil
+	r.chunk, r.data = nil, nil
 	if c.refs--; c.refs == 0 {
 		if c == k.cur && k.ahead.n > 0 {
 			return
@@ -196,15 +196,15 @@ func (k *keeper) drop(r *record) {
 	}
 }
 
-// rest lets go of the current chunk unless a message goes on in it.
-func (k *keeper) rest() {
+// releaseIdle lets go of the current chunk unless a message goes on in it.
+func (k *retainer) releaseIdle() {
 	if k.ahead.n == 0 {
 		k.release()
 	}
 }
 
 // release lets go of the current chunk: it goes back with its last record.
-func (k *keeper) release() {
+func (k *retainer) release() {
 	k.ahead.n = 0
 	if k.cur != nil && k.cur.refs == 0 {
 		k.memory.putChunk(k.cur)
@@ -212,10 +212,10 @@ func (k *keeper) release() {
 	k.cur = nil
 }
 
-// keepUnacked copies what would have to be read again from mr, or from any
+// retainUnacked copies what would have to be read again from mr, or from any
 // region if mr is nil.
-func (c *conn) keepUnacked(mr *verbs.MR) {
-	c.keep.ahead.n = 0
+func (c *conn) retainUnacked(mr *verbs.MR) {
+	c.retain.ahead.n = 0
 	if c.qp == nil {
 		return
 	}
@@ -228,7 +228,7 @@ func (c *conn) keepUnacked(mr *verbs.MR) {
 		if w == nil || mr != nil && !w.Uses(mr) {
 			continue
 		}
-		if err := w.Fetch(c.keep.add(r, int(r.n*r.count)), r.moff); err != nil {
+		if err := w.Fetch(c.retain.add(r, int(r.n*r.count)), r.moff); err != nil {
 			c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic})
 		}
 		r.kind = copied

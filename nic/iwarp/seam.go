@@ -1,0 +1,177 @@
+package iwarp
+
+import (
+	"fmt"
+
+	"tapir/nic/cm"
+	"tapir/nic/toe"
+	"tapir/nic/verbs"
+	"tapir/wire/frame"
+)
+
+// transport is the engine as verbs sees it.
+type transport Engine
+
+// Opcodes implements verbs.Transport.
+func (t *transport) Opcodes() verbs.OpSet {
+	return verbs.LocalOps | verbs.Ops(verbs.OpSend, verbs.OpSendInv, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm,
+		verbs.OpRead, verbs.OpReadInv, verbs.OpCompSwap, verbs.OpFetchAdd, verbs.OpSwap,
+		verbs.OpMaskedCompSwap, verbs.OpMaskedFetchAdd)
+}
+
+// NewEndpoint implements verbs.Transport.
+func (t *transport) NewEndpoint(qp *verbs.QP) verbs.Endpoint {
+	return &endpoint{e: (*Engine)(t), qp: qp}
+}
+
+// Deregister implements verbs.Transport.
+func (t *transport) Deregister(mr *verbs.MR) {
+	e := (*Engine)(t)
+	e.flushWrites()
+	for _, c := range e.conns.All() {
+		c.retainUnacked(mr)
+	}
+}
+
+// endpoint is the transport's side of a queue pair.
+type endpoint struct {
+	e    *Engine
+	qp   *verbs.QP
+	conn *conn    // the last one until it has ended, else nil
+	past Counters // of the connections that have ended
+}
+
+// endpointOf returns the endpoint that NewEndpoint made for qp.
+func endpointOf(qp *verbs.QP) *endpoint { return qp.Endpoint().(*endpoint) }
+
+// Posted implements verbs.Endpoint.
+func (p *endpoint) Posted() {
+	if p.conn != nil {
+		p.conn.tcp.Kick()
+	}
+}
+
+// Modified implements verbs.Endpoint.
+func (p *endpoint) Modified(verbs.State) {
+	p.e.flushWrites()
+	switch {
+	case p.conn == nil:
+	case p.qp.State() == verbs.SQD:
+		p.conn.drain()
+	default:
+		p.conn.abort()
+	}
+}
+
+// Destroyed implements verbs.Endpoint.
+func (p *endpoint) Destroyed() {
+	p.e.flushWrites()
+	if c := p.conn; c != nil {
+		c.abort()
+		c.qp, p.conn = nil, nil
+	}
+}
+
+// manager is the engine as the connection manager sees it.
+type manager Engine
+
+// Listen implements cm.Transport.
+func (t *manager) Listen(l *cm.Listener) (cm.Acceptor, error) {
+	e := (*Engine)(t)
+	if e.cfg.Detached != nil {
+		return nil, fmt.Errorf("%w (%w)", cm.ErrNoDevice, e.cfg.Detached)
+	}
+	a := &acceptor{e: e, l: l}
+	var err error
+	a.tcp, err = e.tcp.Listen(l.Local(), l.Backlog(), func(tc *toe.Conn, now frame.Time) toe.Handler {
+		c := e.newConn()
+		c.tcp, c.acceptor, c.queued = tc, a, true
+		a.waiting++
+		c.awaitRequest(now)
+		return c
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.tcp.SetQueue(func() int { return a.waiting })
+	return a, nil
+}
+
+// Connect implements cm.Transport.
+func (t *manager) Connect(id *cm.ID, now frame.Time) error {
+	e := (*Engine)(t)
+	if err := e.mayConnect(id); err != nil {
+		return err
+	}
+	local, err := e.source(id)
+	if err != nil {
+		return err
+	}
+	return e.dial(id, local, e.cfg.Revision, now)
+}
+
+// acceptor is the transport's side of a listener.
+type acceptor struct {
+	e       *Engine
+	l       *cm.Listener
+	tcp     *toe.Listener
+	waiting int // connections that wait for their MPA request or the application's answer
+}
+
+// leaveQueue ends the waiting of c.
+func (c *conn) leaveQueue() {
+	if c.queued {
+		c.acceptor.waiting--
+		c.queued = false
+	}
+}
+
+// Close implements cm.Acceptor.
+func (a *acceptor) Close() {
+	a.tcp.Close()
+	for _, c := range a.e.conns.All() {
+		if c.acceptor == a && c.phase == waitRequest {
+			c.err = cm.ErrClosing
+			c.tcp.Abort()
+		}
+	}
+}
+
+// Pause implements cm.Acceptor.
+func (a *acceptor) Pause(on bool) { a.tcp.Pause(on) }
+
+// Accept implements cm.Conn.
+func (c *conn) Accept(now frame.Time) error {
+	c.leaveQueue()
+	err := unbound(c.id.QP())
+	if err == nil {
+		err = c.accept()
+	}
+	if err != nil {
+		c.err = err
+		c.Reject(nil, now)
+	}
+	return err
+}
+
+// SendRTR implements cm.Conn.
+func (c *conn) SendRTR(now frame.Time) {
+	if c.phase == full {
+		c.ready(now)
+	}
+}
+
+// Reject implements cm.Conn.
+func (c *conn) Reject(private []byte, now frame.Time) {
+	c.leaveQueue()
+	c.part(c.responder.AppendReject(nil, private), now)
+}
+
+// Disconnect implements cm.Conn.
+func (c *conn) Disconnect(abortive bool, _ frame.Time) {
+	if abortive || c.phase != full || c.id.State() == cm.Connecting {
+		c.abort()
+		return
+	}
+	c.drain()
+}

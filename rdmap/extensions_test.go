@@ -77,7 +77,7 @@ func TestImmediateData(t *testing.T) {
 // Atomic operations and Reads share the slots and are answered in order.
 func TestAtomicOperations(t *testing.T) {
 	a, b := &fake{}, &fake{}
-	sa, sb := NewStream(a, Limits{ORD: 2}), NewStream(b, Limits{IRD: 2})
+	sa := NewStream(a, Limits{ORD: 2})
 	binary.BigEndian.PutUint64(b.mem[8:], 100)
 	at := func(ref uint64, r AtomicRequest) Work {
 		return Work{Op: AtomicRequestOp, Ref: ref, STag: 0x100, TO: 0x1008, Atomic: r}
@@ -95,7 +95,8 @@ func TestAtomicOperations(t *testing.T) {
 		t.Fatalf("beyond ORD: %q", out)
 	}
 	a.work = append([]Work(nil), a.work...)
-	sa, sb = NewStream(a, Limits{ORD: 2}), NewStream(b, Limits{IRD: 2})
+	sa = NewStream(a, Limits{ORD: 2})
+	sb := NewStream(b, Limits{IRD: 2})
 	a.work = append([]Work{at(1, AtomicRequest{Op: FetchAdd, Data: 11}),
 		{Op: ReadRequestOp, Ref: 2, Length: 4, STag: 0x100, TO: 0x1000, SinkSTag: 1, SinkTO: 2}}, a.work...)
 	exchange(t, sa, sb)

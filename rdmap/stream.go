@@ -163,7 +163,6 @@ type Stream struct {
 	termQueue bool // terminate is to be sent
 
 	// Of the inbound segment being handled, for a Terminate.
-	length  int
 	badRead ReadRequest
 	isRead  bool // badRead is set
 

@@ -155,8 +155,7 @@ func TestHeader(t *testing.T) {
 		{"UDP", udp, 1, 3, 1, 0xabcdef},
 	} {
 		var queue uint16
-		var got []opa.Packet
-		got = fab.packets(func() {
+		got := fab.packets(func() {
 			h.send(c.b)
 			fab.nodes[0].poll()
 			queue = fab.wire[0].f.Queue

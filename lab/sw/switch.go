@@ -50,7 +50,6 @@ type Switch struct {
 	busy  []int // ports whose queues are not empty, in order
 	macs  macTable
 	clock timekeeper // nil: a plain switch
-	asked bool       // a frame has left whose TxDone is yet to come
 }
 
 type port struct {

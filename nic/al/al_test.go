@@ -176,7 +176,7 @@ func TestDeregisterWaitsForReferences(t *testing.T) {
 	}
 	ok(t, pd.Dealloc(), b.open["nic1"].Close())
 	expect(t, "b has let go", &log, "a remove nic1")
-	var closed error = errors.New("not yet")
+	closed := errors.New("not yet")
 	a.open["nic1"].CloseAsync(func(err error) { closed = err })
 	settle(ca)
 	if closed != nil || gone != 0 {

@@ -67,7 +67,6 @@ type Conn struct {
 
 	// Timers; frame.Never when not running.
 	rtoAt   frame.Time // retransmission, or window probe when nothing is in flight
-	ackAt   frame.Time // delayed acknowledgement
 	stateAt frame.Time // FIN-WAIT-2 and keep-alive
 	backoff int        // consecutive timeouts
 	probes  int        // unanswered keep-alive probes

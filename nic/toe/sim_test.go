@@ -62,11 +62,10 @@ type faults struct {
 }
 
 type arrival struct {
-	at   frame.Time
-	n    uint64
-	to   *node
-	f    *frame.Frame
-	orig int
+	at frame.Time
+	n  uint64
+	to *node
+	f  *frame.Frame
 }
 
 type arrivals []arrival

@@ -135,7 +135,6 @@ type tiny struct {
 	stay bool
 	up   *int
 	down *int
-	sent bool
 }
 
 func (h *tiny) Next(off uint64, limit int) int { return int(1 - min(off, 1)) }

@@ -43,7 +43,6 @@ type Initiator struct {
 	t2, t3  frame.Stamp // valid in two steps; in one only their difference is, in turn
 	corr    msg.TimeInterval
 	peer    msg.PortIdentity
-	fupPeer msg.PortIdentity
 	held    heldFollowUp
 	severe  bool // more than one responder in this exchange
 

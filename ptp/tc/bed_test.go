@@ -43,7 +43,6 @@ type bed struct {
 	out   []sent
 	now   frame.Time
 	late  bool // the test reports stamps, instead of Send
-	body  []byte
 }
 
 func newBed(t testing.TB, change func(*Config)) *bed {

@@ -190,7 +190,7 @@ func TestSendWithInvalidateEndsAccess(t *testing.T) {
 // terminateOf connects an initiating peer with a hand-made responder, which
 // sends stream after the initiator's first FPDU, and returns the error of the
 // initiator and the Terminate that it sends.
-func terminateOf(t *testing.T, stream []byte) (error, rdmap.Terminate) {
+func terminateOf(t *testing.T, stream []byte) (rdmap.Terminate, error) {
 	t.Helper()
 	a, b := tcpPair(t)
 	defer b.Close()
@@ -225,7 +225,7 @@ func terminateOf(t *testing.T, stream []byte) (error, rdmap.Terminate) {
 	err = i.Wait()
 	i.Close()
 	wg.Wait()
-	return err, term
+	return term, err
 }
 
 func fpdu(h ddp.Header, payload []byte) []byte {
@@ -252,7 +252,7 @@ func TestErrorsAreReportedInATerminate(t *testing.T) {
 		{"short Read Request", fpdu(rdmap.UntaggedHeader(rdmap.ReadRequestOp, true, 0, 1, 0), make([]byte, 27)), rdmap.Error{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err, term := terminateOf(t, c.stream)
+			term, err := terminateOf(t, c.stream)
 			if !errors.Is(err, &c.want) {
 				t.Errorf("error %v, want %v", err, &c.want)
 			}

@@ -125,9 +125,7 @@ func (m *image) move(s *space, addr uint64, p []byte, write bool) error {
 // read fills p from address addr of the process. Error: EFAULT.
 func (s *space) read(addr uint64, p []byte) error { return s.transfer(addr, p, false) }
 
-// write stores p there. Error: EFAULT.
-func (s *space) write(addr uint64, p []byte) error { return s.transfer(addr, p, true) }
-
+// transfer reads memory of the process or writes to it. Error: EFAULT.
 func (s *space) transfer(addr uint64, p []byte, write bool) error {
 	f := s.file.Load()
 	if err := s.move(f, addr, p, write); err != errElsewhere {

@@ -195,7 +195,6 @@ var oversize = map[string]string{
 	"cmd/tapir.newLabRun":      landing,
 	"cmd/tapir.newRun":         landing,
 	"lab/check/bench.allCases": landing,
-	"lab/run/virtual.Lab.perf": landing,
 	"nic.Device.coreRows":      landing,
 
 	"type nic.Device":                landing,

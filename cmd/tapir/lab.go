@@ -18,6 +18,7 @@ import (
 	"tapir/lab/host/netns"
 	"tapir/lab/run/real"
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
 	"tapir/lab/topo"
 )
@@ -122,7 +123,7 @@ func newLabRun() *cobra.Command {
 			if err := setClock(lab, clock); err != nil {
 				return err
 			}
-			v := virtual.Options{Out: o.Out, Print: cmd.OutOrStdout()}
+			v := virtual.Options{Options: steps.Options{Out: o.Out, Print: cmd.OutOrStdout()}}
 			if step {
 				if lab.Clock != topo.Virtual {
 					return usagef("--step: the real clock does not wait: give --clock virtual, too")
@@ -216,11 +217,11 @@ func testLabs(cmd *cobra.Command, labs []*topo.Lab, out string, files labReports
 			all = append(all, result.New(lab))
 			continue
 		}
-		o := real.Options{Tapir: tapir, Draw: files.html != ""}
+		o := real.Options{Options: steps.Options{Draw: files.html != ""}, Tapir: tapir}
 		if out != "" {
 			o.Out = filepath.Join(out, lab.Name)
 		}
-		r, err := runLab(cmd.Context(), lab, o, virtual.Options{Out: o.Out, Draw: o.Draw})
+		r, err := runLab(cmd.Context(), lab, o, virtual.Options{Options: steps.Options{Out: o.Out, Draw: o.Draw}})
 		all = append(all, r)
 		if r.Verdict != result.Passed {
 			failed++

@@ -30,6 +30,7 @@ import (
 	"tapir/lab/host/process"
 	"tapir/lab/run/real"
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/topo"
@@ -114,7 +115,7 @@ func Start(t testing.TB, file string, opts ...Option) *Lab {
 	}
 	l := &Lab{t: t, ctx: t.Context(), lab: lab}
 	l.dir = keep(t, o)
-	bed, err := real.Up(l.ctx, lab, real.Options{Tapir: program(t, o), Out: l.dir})
+	bed, err := real.Up(l.ctx, lab, real.Options{Options: steps.Options{Out: l.dir}, Tapir: program(t, o)})
 	if err != nil {
 		t.Fatalf("labtest: lab %s: %v", lab.Name, err)
 	}
@@ -134,9 +135,9 @@ func Run(t testing.TB, file string, opts ...Option) *result.Result {
 	var r *result.Result
 	var err error
 	if lab.Clock == topo.Virtual {
-		r, err = virtual.Run(t.Context(), lab, virtual.Options{Out: dir})
+		r, err = virtual.Run(t.Context(), lab, virtual.Options{Options: steps.Options{Out: dir}})
 	} else {
-		r, err = real.Run(t.Context(), lab, real.Options{Tapir: program(t, o), Out: dir})
+		r, err = real.Run(t.Context(), lab, real.Options{Options: steps.Options{Out: dir}, Tapir: program(t, o)})
 	}
 	if why := r.Why(); why != "" {
 		t.Fatalf("labtest: lab %s: %s\nreport: %s", lab.Name, why, filepath.Join(dir, "report.html"))

@@ -1,4 +1,4 @@
-// Package testbed runs the labs of package topo in real time: each node in a
+// Package real runs the labs of package topo in real time: each node in a
 // network namespace of its own, each link a cable between two TAPs, NICs and
 // switches as processes.
 //
@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,6 +22,9 @@ import (
 
 	"tapir/lab/host/process"
 	"tapir/lab/host/rundir"
+	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
+	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/topo"
 )
@@ -32,15 +34,19 @@ const prefix = "tapir-lab"
 
 // Options say how to run a lab. The zero value is good but for Tapir.
 type Options struct {
-	Tapir string    // the program that nodes are processes of
-	Out   string    // directory for captures, log and reports; empty: none are kept
-	Draw  bool      // draw the ladders of failures even if nothing is kept
-	Print io.Writer // what happens, a line each; nil: nowhere
-	Echo  bool      // what programs say, too
+	steps.Options
+	Tapir string // the program that nodes are processes of
+	Echo  bool   // print the output of programs, too
 }
 
 // Bed is a lab that is up.
 type Bed struct {
+	*steps.Runner
+	bed *bed
+}
+
+// bed is the world of a lab: it implements steps.World.
+type bed struct {
 	lab     *topo.Lab
 	opt     Options
 	dir     string // of the control sockets; what this process makes goes with it
@@ -48,33 +54,57 @@ type Bed struct {
 	start   time.Time
 	nodes   map[string]*node
 	links   map[string]*cable
-	mu      sync.Mutex
-	started []*program // in order; mu, until the steps are over
-	pending []*pending // what is to happen to nodes
-	log     *journal
-	failed  error // see Fail
+	started []*process.Process // of steps
+	log     *steps.Log
 	undo    []func()
 	ending  sync.Once
 	ptp     context.Context // of the PTP instances
 	endPTP  func()          // nil before startPTP
 }
 
-// Up makes everything and returns when all nodes are ready. An error leaves
-// nothing behind. Down ends the lab.
-func Up(ctx context.Context, lab *topo.Lab, o Options) (*Bed, error) {
-	b := &Bed{lab: lab, opt: o, start: time.Now(), nodes: map[string]*node{}, links: map[string]*cable{}}
-	err := b.build(ctx)
+// Run runs a lab from its start to its end. The error says why its result could
+// not be written; everything else is in the result, which there always is.
+func Run(ctx context.Context, lab *topo.Lab, o Options) (*result.Result, error) {
+	start := time.Now()
+	b, err := Up(ctx, lab, o)
 	if err != nil {
-		b.log.printf("%v", err)
-		return nil, errors.Join(err, b.Down())
+		return o.Failed(lab, start, time.Since(start), err)
 	}
-	b.log.printf("lab %s is up: nodes: %d, links: %d", lab.Name, len(lab.Nodes), len(lab.Links))
-	return b, nil
+	r := b.Steps(ctx)
+	return r, b.Finish(ctx, r)
 }
 
-func (b *Bed) later(fn func()) { b.undo = append(b.undo, fn) }
+// Up makes everything and returns when all nodes are ready. An error leaves
+// nothing behind. Down or Finish ends the lab.
+func Up(ctx context.Context, lab *topo.Lab, o Options) (*Bed, error) {
+	b := &bed{lab: lab, opt: o, start: time.Now(), nodes: map[string]*node{}, links: map[string]*cable{}}
+	if err := b.build(ctx); err != nil {
+		b.log.Printf("%v", err)
+		err = errors.Join(err, b.end())
+		b.Close()
+		return nil, err
+	}
+	b.log.Printf("lab %s is up: nodes: %d, links: %d", lab.Name, len(lab.Nodes), len(lab.Links))
+	r := &steps.Runner{Lab: lab, World: b, Options: o.Options, Log: b.log, Capture: filepath.Join(b.files, capture.LabFile), Began: b.start, Epoch: b.start.UnixNano()}
+	return &Bed{r, b}, nil
+}
 
-func (b *Bed) build(ctx context.Context) error {
+// Sockets is the directory in which the lab's NICs have theirs, as tapir(1) and
+// the packages lab/tool/ctl and nic/umode look for them.
+func (b *Bed) Sockets() string { return b.bed.sockets() }
+
+// Down ends programs, then nodes, then links, and removes everything. The
+// error names nodes that had ended before, and RDMA objects that were left.
+func (b *Bed) Down() error {
+	b.Cancel()
+	err := b.bed.end()
+	b.bed.Close()
+	return err
+}
+
+func (b *bed) later(fn func()) { b.undo = append(b.undo, fn) }
+
+func (b *bed) build(ctx context.Context) error {
 	dir, remove, err := rundir.Make(prefix)
 	if err != nil {
 		return err
@@ -87,10 +117,10 @@ func (b *Bed) build(ctx context.Context) error {
 		}
 		b.files = b.opt.Out
 	}
-	if b.log, err = openJournal(b.start, b.opt.Print, b.opt.Out); err != nil {
+	if b.log, err = steps.OpenLog(b.Now, b.opt.Options); err != nil {
 		return err
 	}
-	b.later(b.log.close)
+	b.later(b.log.Close)
 	for i := range b.lab.Nodes {
 		n := &b.lab.Nodes[i]
 		if b.nodes[n.Name], err = b.addNode(n); err != nil {
@@ -113,7 +143,7 @@ func (b *Bed) build(ctx context.Context) error {
 }
 
 // startNodes starts the processes side by side and waits until frames pass.
-func (b *Bed) startNodes(ctx context.Context) error {
+func (b *bed) startNodes(ctx context.Context) error {
 	limit, err := b.startLimit()
 	if err != nil {
 		return err
@@ -138,7 +168,7 @@ func (b *Bed) startNodes(ctx context.Context) error {
 const startWithin = 30 * time.Second
 
 // env makes programs find the lab's NICs, and Collect find the programs.
-func (b *Bed) env() []string {
+func (b *bed) env() []string {
 	env := []string{"XDG_RUNTIME_DIR=" + b.dir, marker + "=" + b.dir}
 	if dir, name := filepath.Split(b.opt.Tapir); name == "tapir" { // shells of steps find it, too
 		env = append(env, "PATH="+filepath.Clean(dir)+string(filepath.ListSeparator)+os.Getenv("PATH"))
@@ -148,45 +178,41 @@ func (b *Bed) env() []string {
 
 // spawn starts argv in the namespace of a node. It ends with the lab at the
 // latest, not with ctx of a step.
-func (b *Bed) spawn(n *node, name string, argv []string) (*process.Process, error) {
-	o := process.Options{Argv: argv, Env: b.env(), Echo: b.log.voice(name, b.opt.Echo)}
+func (b *bed) spawn(n *node, name string, argv []string) (*process.Process, error) {
+	o := process.Options{Argv: argv, Env: b.env(), Echo: b.log.Voice(name, b.opt.Echo)}
 	return process.Start(context.Background(), n.ns, o)
 }
 
-// Sockets is the directory in which the lab's NICs have theirs, as tapir(1) and
-// the packages lab/tool/ctl and nic/umode look for them.
-func (b *Bed) Sockets() string { return filepath.Join(b.dir, "tapir") }
+func (b *bed) sockets() string { return filepath.Join(b.dir, "tapir") }
 
-// dial reaches a node's process.
-func (b *Bed) dial(name string) (*ctl.Client, error) {
-	return ctl.DialIn(b.Sockets(), name)
-}
-
-// Down ends programs, then nodes, then links, and removes everything. The
-// error names nodes that had ended before, and RDMA objects that were left.
-func (b *Bed) Down() error {
-	err := b.end()
-	b.removeAll()
-	return err
+// dial reaches a node's process. Without it, no condition of the node can come
+// true.
+func (b *bed) dial(name string) (*ctl.Client, error) {
+	c, err := ctl.DialIn(b.sockets(), name)
+	if err != nil {
+		return nil, steps.Never(err)
+	}
+	return c, nil
 }
 
 // end ends everything that runs; captures are complete then.
-func (b *Bed) end() (err error) {
+func (b *bed) end() (err error) {
 	b.ending.Do(func() {
-		b.cancelPending()
-		stopAll(b.started, func(p *program) *process.Process { return p.proc })
+		stopAll(b.started)
 		err = b.stopPTP()
-		var running []*node
+		var running []*process.Process
 		for i := range b.lab.Nodes {
 			if n := b.nodes[b.lab.Nodes[i].Name]; n != nil && n.proc != nil {
 				n.err = n.lost()
-				running = append(running, n)
+				running = append(running, n.proc)
 			}
 		}
-		stopAll(running, func(n *node) *process.Process { return n.proc })
-		for _, n := range running {
-			n.err = errors.Join(n.err, n.leaks())
-			err = errors.Join(err, n.err)
+		stopAll(running)
+		for i := range b.lab.Nodes {
+			if n := b.nodes[b.lab.Nodes[i].Name]; n != nil && n.proc != nil {
+				n.err = errors.Join(n.err, n.leaks())
+				err = errors.Join(err, n.err)
+			}
 		}
 		for i := range b.lab.Links {
 			if c := b.links[b.lab.Links[i].Name]; c != nil {
@@ -198,7 +224,30 @@ func (b *Bed) end() (err error) {
 	return err
 }
 
-func (b *Bed) removeAll() {
+// End implements steps.World. Links tell what they have counted when nothing can
+// come any more: that is what their captures hold.
+func (b *bed) End(_ context.Context, r *result.Result) error {
+	err := b.end()
+	for i := range r.Links {
+		l := &r.Links[i]
+		l.Counts = b.LinkCounts(l.Name)
+		if b.opt.Out != "" && b.Captured(l.Name) {
+			l.Capture = capture.LabFile
+		}
+	}
+	for i := range r.Nodes {
+		if n := b.nodes[r.Nodes[i].Name]; n.err != nil {
+			r.Nodes[i].Error, r.Nodes[i].Output = n.err.Error(), n.proc.Tail()
+		}
+	}
+	return err
+}
+
+// Captured implements steps.World.
+func (b *bed) Captured(link string) bool { return b.links[link].part != nil }
+
+// Close implements steps.World.
+func (b *bed) Close() {
 	for i := len(b.undo) - 1; i >= 0; i-- {
 		b.undo[i]()
 	}
@@ -206,10 +255,10 @@ func (b *Bed) removeAll() {
 }
 
 // stopAll ends processes side by side.
-func stopAll[T any](all []T, proc func(T) *process.Process) {
+func stopAll(all []*process.Process) {
 	var wait sync.WaitGroup
-	for _, v := range all {
-		wait.Go(proc(v).Stop)
+	for _, p := range all {
+		wait.Go(p.Stop)
 	}
 	wait.Wait()
 }

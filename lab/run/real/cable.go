@@ -23,7 +23,7 @@ type cable struct {
 }
 
 // addLink makes the ports of a link, and the cable between them.
-func (b *Bed) addLink(t *topo.Link) (*cable, error) {
+func (b *bed) addLink(t *topo.Link) (*cable, error) {
 	c := &cable{Link: t, fault: t.Fault}
 	mtu, vnet := t.MTU, false
 	for i, name := range t.Ends {
@@ -56,9 +56,9 @@ func (b *Bed) addLink(t *topo.Link) (*cable, error) {
 	if cfg.Rules != nil {
 		cfg.Rules.FindQPs(b.findQP)
 	}
-	cfg.Struck = func(s fault.Strike) { b.log.printf("%s: %v", t.Name, s) }
+	cfg.Struck = func(s fault.Strike) { b.log.Printf("%s: %v", t.Name, s) }
 	c.mtu = mtu
-	if b.wanted(t) {
+	if b.opt.Wanted(b.lab, t) {
 		if err := b.recordLink(c); err != nil {
 			return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
 		}

@@ -28,7 +28,7 @@ type part struct {
 }
 
 // newPart makes the file of a part, which goes with the lab.
-func (b *Bed) newPart(name string) (*part, error) {
+func (b *bed) newPart(name string) (*part, error) {
 	f, err := os.CreateTemp(b.dir, "part")
 	if err != nil {
 		return nil, err
@@ -37,21 +37,8 @@ func (b *Bed) newPart(name string) (*part, error) {
 	return &part{name: name, disk: f}, nil
 }
 
-// wanted tells whether somebody will read the capture of a link.
-func (b *Bed) wanted(t *topo.Link) bool {
-	if b.opt.Out != "" || b.opt.Draw {
-		return t.Capture
-	}
-	for _, s := range b.lab.Steps {
-		if s.Condition.Filter != "" && s.Condition.Link == t.Name {
-			return true
-		}
-	}
-	return false
-}
-
 // recordLink starts the capture of a link at both ends.
-func (b *Bed) recordLink(c *cable) (err error) {
+func (b *bed) recordLink(c *cable) (err error) {
 	if c.part, err = b.newPart("link " + c.Name); err != nil {
 		return err
 	}
@@ -62,7 +49,7 @@ func (b *Bed) recordLink(c *cable) (err error) {
 
 // recordNode starts the capture that the process of a node makes, if the link
 // is captured, and returns when it has begun.
-func (b *Bed) recordNode(ctx context.Context, n *node) error {
+func (b *bed) recordNode(ctx context.Context, n *node) error {
 	if n.Kind != topo.NIC || n.captured == nil {
 		return nil
 	}
@@ -110,7 +97,7 @@ func (p *part) end() (io.Reader, error) {
 
 // join writes the capture of all links from its parts, when nothing runs any
 // more.
-func (b *Bed) join() (err error) {
+func (b *bed) join() (err error) {
 	var parts []capture.Part
 	var j *capture.Join
 	for i := range b.lab.Links {

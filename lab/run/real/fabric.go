@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
+	"tapir/lab/tool/ctl"
 	"tapir/lab/topo"
 	"tapir/nic/tap"
 )
@@ -58,30 +60,24 @@ func (n *node) plugLAN(mtu int, vnet bool) (*tap.TAP, error) {
 	return t, nil
 }
 
-// manages says why a manager is not as c wants it.
-func (b *Bed) manages(ctx context.Context, c *topo.Condition) error {
-	client, err := b.dial(c.Node)
+// Manager implements steps.World.
+func (b *bed) Manager(ctx context.Context, node string) (role string, inSync bool, err error) {
+	client, err := b.dial(node)
 	if err != nil {
-		return hopeless{err}
+		return "", false, err
 	}
 	defer client.Close()
 	var row struct {
 		Role   string `json:"role"`
 		InSync bool   `json:"in_sync"`
 	}
-	if err := client.Show(ctx, "nic", &row); err != nil {
-		return err
-	}
-	return c.Manages(row.Role, row.InSync)
+	err = client.Show(ctx, "nic", &row)
+	return row.Role, row.InSync, err
 }
 
-// vportCounters are those of the vport that an HFI has in a vESW.
-func (b *Bed) vportCounters(ctx context.Context, c *topo.Condition) ([]result.Counter, error) {
-	client, err := b.dial(c.Node)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
+// vportCounters are those of the vport that an HFI has in a vESW. Managers make
+// vports: one that is missing may come.
+func vportCounters(ctx context.Context, client *ctl.Client, node string, vesw uint16) ([]result.Counter, error) {
 	var vports []struct {
 		VESW uint16 `json:"vesw"`
 		TAP  string `json:"tap"`
@@ -91,17 +87,14 @@ func (b *Bed) vportCounters(ctx context.Context, c *topo.Condition) ([]result.Co
 		Stats  []result.Counter `json:"stats"`
 	}
 	if err := errors.Join(client.Show(ctx, "vport", &vports), client.Show(ctx, "ethtool", &stats)); err != nil {
-		return nil, err
+		return nil, steps.Never(err)
 	}
 	for _, v := range vports {
 		for _, s := range stats {
-			if v.VESW == c.VESW && s.Netdev == v.TAP {
+			if v.VESW == vesw && s.Netdev == v.TAP {
 				return s.Stats, nil
 			}
 		}
 	}
-	return nil, fmt.Errorf("%s has %w in vESW %d", c.Node, errNoVPort, c.VESW)
+	return nil, fmt.Errorf("%s has no vport in vESW %d", node, vesw)
 }
-
-// errNoVPort may pass: a manager makes vports.
-var errNoVPort = errors.New("no vport")

@@ -56,7 +56,7 @@ func (n *node) wire() string {
 }
 
 // addNode makes a node's namespace.
-func (b *Bed) addNode(t *topo.Node) (*node, error) {
+func (b *bed) addNode(t *topo.Node) (*node, error) {
 	ns, err := netns.New()
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (n *node) plugHost(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 
 // start starts the node's process and waits until it is ready and its ports
 // carry frames.
-func (n *node) start(ctx context.Context, b *Bed) (err error) {
+func (n *node) start(ctx context.Context, b *bed) (err error) {
 	argv := []string{b.opt.Tapir}
 	switch n.Kind {
 	case topo.Host:

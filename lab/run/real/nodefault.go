@@ -2,111 +2,26 @@ package real
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
-	"tapir/lab/host/process"
-	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/topo"
 )
 
-// pending is something that is to happen to a node while the steps go on.
-type pending struct {
-	step   *topo.Step
-	res    *result.Step
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error // valid after done
-}
+// Killed implements steps.World.
+func (b *bed) Killed(node string) bool { return b.nodes[node].dead.Load() }
 
-// disturb does what a step does to a node or program, now or later.
-func (b *Bed) disturb(ctx context.Context, s *topo.Step, res *result.Step) error {
-	if !s.Later {
-		return b.strike(ctx, s)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	p := &pending{step: s, res: res, cancel: cancel, done: make(chan struct{})}
-	b.pending = append(b.pending, p)
-	go func() {
-		defer close(p.done)
-		if p.err = b.comes(ctx, s); p.err == nil {
-			p.err = b.strike(ctx, s)
-		}
-		if p.err != nil {
-			b.log.printf("FAIL  line %d: %s: %v", s.Line, s.Text, p.err)
-		}
-	}()
-	return nil
-}
-
-// comes waits until what is to happen is due.
-func (b *Bed) comes(ctx context.Context, s *topo.Step) (err error) {
-	switch {
-	case s.For > 0:
-		select {
-		case <-time.After(s.For):
-		case <-ctx.Done():
-		}
-	case s.Condition.Ended:
-		select {
-		case <-b.program(s.Condition.Step).proc.Ended():
-		case <-ctx.Done():
-		}
-	default:
-		err = process.Until(ctx, func() (bool, error) {
-			why := b.expect(ctx, &s.Condition)
-			if errors.As(why, new(hopeless)) {
-				return false, why
-			}
-			return why == nil, nil
-		})
-	}
-	if ctx.Err() != nil {
-		return topo.ErrNeverHappened
+// unlessKilled returns err, or that the node was killed, which explains more.
+func (b *bed) unlessKilled(node string, err error) error {
+	if b.Killed(node) {
+		return steps.Killed(node)
 	}
 	return err
 }
 
-// cancelPending ends what has not happened yet.
-func (b *Bed) cancelPending() {
-	for _, p := range b.pending {
-		p.cancel()
-		<-p.done
-	}
-}
-
-// unlessKilled is what became of a node: err, unless that it was killed says
-// it better.
-func (b *Bed) unlessKilled(name string, err error) error {
-	if b.nodes[name].dead.Load() {
-		return fmt.Errorf("%s was killed", name)
-	}
-	return err
-}
-
-// strike does what a step does to a node or program.
-func (b *Bed) strike(ctx context.Context, s *topo.Step) error {
-	if s.Program != "" {
-		return b.program(s.Program).kill()
-	}
-	n := b.nodes[s.On]
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if s.Verb == topo.Start {
-		if !n.dead.Load() {
-			return fmt.Errorf("%s runs: only a NIC that was killed can be started", s.On)
-		}
-		return b.restart(ctx, n)
-	}
-	if err := b.unlessKilled(s.On, nil); err != nil {
-		return err
-	}
-	if s.Verb == topo.Kill {
-		b.kill(n)
-		return nil
-	}
+// AdjustPHC implements steps.World.
+func (b *bed) AdjustPHC(ctx context.Context, s *topo.Step) error {
 	client, err := b.dial(s.On)
 	if err != nil {
 		return err
@@ -118,20 +33,21 @@ func (b *Bed) strike(ctx context.Context, s *topo.Step) error {
 	return client.PHCAdjTime(ctx, int64(s.Shift))
 }
 
-// kill ends a NIC's process at once: nobody is told.
-func (b *Bed) kill(n *node) {
+// Kill implements steps.World: it ends a NIC's process at once.
+func (b *bed) Kill(nic string) {
+	n := b.nodes[nic]
 	n.dead.Store(true)
 	n.proc.Kill()
-	b.log.printf("%s | killed", n.Name)
 	if n.ptp != nil {
 		<-n.ptp
 		n.ptp = nil
 	}
 }
 
-// restart begins a NIC anew, with the station address that it had. It does not
-// draw the same numbers once more, which would look like its old connections.
-func (b *Bed) restart(ctx context.Context, n *node) error {
+// Restart implements steps.World. The NIC keeps its MAC address, but draws other
+// numbers: the same would look like its old connections.
+func (b *bed) Restart(ctx context.Context, nic string) error {
+	n := b.nodes[nic]
 	n.lives++
 	n.again = []string{fmt.Sprint("--seed=", n.NIC.Seed+uint64(n.lives))}
 	for word := range strings.FieldsSeq(n.proc.Line("ready " + n.Name)) {
@@ -147,14 +63,4 @@ func (b *Bed) restart(ctx context.Context, n *node) error {
 		return nil
 	}
 	return b.startClock(ctx, n)
-}
-
-// kill ends a program at once.
-func (p *program) kill() error {
-	if p.proc.HasEnded() {
-		return errors.New("it has ended before")
-	}
-	p.killed.Store(true)
-	p.proc.Kill()
-	return nil
 }

@@ -14,7 +14,7 @@ const bootWithin = 8 * time.Minute
 
 // startLimit bounds the start of all nodes together. A machine that cannot run
 // what the lab needs is an error.
-func (b *Bed) startLimit() (time.Duration, error) {
+func (b *bed) startLimit() (time.Duration, error) {
 	limit := startWithin
 	for _, n := range b.lab.Nodes {
 		if n.Kind != topo.Peer {
@@ -47,7 +47,7 @@ func (n *node) peerArgs() []string {
 }
 
 // inPeer is the command that runs a program in a guest.
-func (b *Bed) inPeer(s *topo.Step) []string {
+func (b *bed) inPeer(s *topo.Step) []string {
 	limit := s.Timeout
 	if s.Background {
 		limit = peer.DefaultLife

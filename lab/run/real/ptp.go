@@ -8,11 +8,11 @@ import (
 
 	"tapir/lab/host/process"
 	"tapir/lab/tool/ptprun"
-	"tapir/lab/topo"
+	"tapir/ptp"
 )
 
 // startPTP starts the PTP instances of NICs. They run until stopPTP.
-func (b *Bed) startPTP(ctx context.Context) error {
+func (b *bed) startPTP(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.Background())
 	b.later(stop)
 	b.ptp, b.endPTP = inner, stop
@@ -29,7 +29,7 @@ func (b *Bed) startPTP(ctx context.Context) error {
 }
 
 // startClock starts the instance of one NIC and waits until it is there.
-func (b *Bed) startClock(ctx context.Context, n *node) error {
+func (b *bed) startClock(ctx context.Context, n *node) error {
 	client, err := b.dial(n.Name)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (b *Bed) startClock(ctx context.Context, n *node) error {
 }
 
 // stopPTP ends the instances. The error names those that had ended before.
-func (b *Bed) stopPTP() (err error) {
+func (b *bed) stopPTP() (err error) {
 	for _, n := range b.nodes {
 		select {
 		case e := <-n.ptp:
@@ -73,24 +73,18 @@ func (b *Bed) stopPTP() (err error) {
 	return err
 }
 
-func (b *Bed) ptpStatus(ctx context.Context, node string) (s ptprun.Status, err error) {
+func (b *bed) ptpStatus(ctx context.Context, node string) (s ptprun.Status, err error) {
 	client, err := b.dial(node)
 	if err != nil {
-		return s, hopeless{err}
+		return s, err
 	}
 	defer client.Close()
 	err = client.Command(ctx, "ptp.status", nil, &s)
 	return s, err
 }
 
-// keepsTime says why a node's PTP instance is not as c wants it.
-func (b *Bed) keepsTime(ctx context.Context, c *topo.Condition) error {
-	s, err := b.ptpStatus(ctx, c.Node)
-	if err != nil {
-		return err
-	}
-	if s.Instance == nil {
-		return fmt.Errorf("%s runs no PTP instance", c.Node)
-	}
-	return c.KeepsTime(s.Instance, s.Clock.TrueOffset)
+// PTP implements run.World.
+func (b *bed) PTP(ctx context.Context, node string) (*ptp.Snapshot, int64, error) {
+	s, err := b.ptpStatus(ctx, node)
+	return s.Instance, s.Clock.TrueOffset, err
 }

@@ -15,7 +15,7 @@ import (
 const askWithin = 2 * time.Second
 
 // findQP implements fault.FindQP, on the thread of a link.
-func (b *Bed) findQP(name string, ends [2]netip.AddrPort) (uint32, error) {
+func (b *bed) findQP(name string, ends [2]netip.AddrPort) (uint32, error) {
 	type answer struct {
 		qpn uint32
 		err error
@@ -35,7 +35,7 @@ func (b *Bed) findQP(name string, ends [2]netip.AddrPort) (uint32, error) {
 	}
 }
 
-func (b *Bed) askQP(ctx context.Context, name string, ends [2]netip.AddrPort) (uint32, error) {
+func (b *bed) askQP(ctx context.Context, name string, ends [2]netip.AddrPort) (uint32, error) {
 	client, err := b.dial(name)
 	if err != nil {
 		return 0, err

@@ -34,7 +34,7 @@ type Running struct {
 const about = "lab.json"
 
 // register tells others of the lab.
-func (b *Bed) register() error {
+func (b *bed) register() error {
 	r := Running{Name: b.lab.Name, PID: os.Getpid(), Nodes: map[string]int{}}
 	for name, n := range b.nodes {
 		r.Nodes[name] = n.ns.Fd()

@@ -16,6 +16,7 @@ import (
 
 	"tapir/lab/host/process"
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/topo"
 )
 
@@ -111,7 +112,7 @@ steps:
   - expect: {link: a-b, counter: corrupted}
   - wait: 1ms
 `), t.TempDir()
-	if _, err := Run(t.Context(), lab, Options{Tapir: tapir, Out: out}); err != nil {
+	if _, err := Run(t.Context(), lab, Options{Options: steps.Options{Out: out}, Tapir: tapir}); err != nil {
 		t.Fatal(err)
 	}
 	r := complete(t, lab, out, "it is 0", "half round trip (µs)", "99.9 %", "On link a-b", "earlier steps", "Send with Solicited Event", "rdma_send_se_in")
@@ -127,7 +128,7 @@ steps:
 // A lab that does not come up.
 func TestReportOfNoStart(t *testing.T) {
 	lab, out := read(t, pair+"  - wait: 1ms\n"), filepath.Join(t.TempDir(), "new")
-	r, err := Run(t.Context(), lab, Options{Tapir: "/bin/false", Out: out})
+	r, err := Run(t.Context(), lab, Options{Options: steps.Options{Out: out}, Tapir: "/bin/false"})
 	if err != nil || !strings.Contains(r.Error, "a: it has ended: exit status 1") {
 		t.Errorf("%v: %+v", err, r)
 	}
@@ -140,11 +141,11 @@ func TestReportOfNoStart(t *testing.T) {
 // A NIC that crashes.
 func TestReportOfCrash(t *testing.T) {
 	lab, out := read(t, pair+"  - {run: echo <said>, on: h}\n"), t.TempDir()
-	b, err := Up(t.Context(), lab, Options{Tapir: tapir, Out: out})
+	b, err := Up(t.Context(), lab, Options{Options: steps.Options{Out: out}, Tapir: tapir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := b.nodes["a"].proc
+	a := b.bed.nodes["a"].proc
 	if err := syscall.Kill(a.PID(), syscall.SIGSEGV); err != nil { // a Go program prints its goroutines
 		t.Fatal(err)
 	}

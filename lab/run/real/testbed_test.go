@@ -18,6 +18,7 @@ import (
 	"tapir/lab/check/testenv"
 	"tapir/lab/host/rundir"
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/tool/capture"
 	"tapir/lab/topo"
 )
@@ -60,7 +61,7 @@ func run(t *testing.T, text, out string) (*result.Result, string) {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
-	r, err := Run(t.Context(), lab, Options{Tapir: tapir, Out: out, Print: &said, Echo: true})
+	r, err := Run(t.Context(), lab, Options{Options: steps.Options{Out: out, Print: &said}, Tapir: tapir, Echo: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func again(t *testing.T, lab *topo.Lab) (out string, r *result.Result, said stri
 		out = t.TempDir()
 		var b bytes.Buffer
 		var err error
-		if r, err = Run(t.Context(), lab, Options{Tapir: tapir, Out: out, Print: &b}); err != nil {
+		if r, err = Run(t.Context(), lab, Options{Options: steps.Options{Out: out, Print: &b}, Tapir: tapir}); err != nil {
 			t.Fatal(err)
 		}
 		if said = b.String(); !strings.Contains(said, "RDMA_CM_EVENT_REJECTED; error: -111") {
@@ -165,7 +166,7 @@ func TestNodeDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := b.nodes["a"].proc
+	a := b.bed.nodes["a"].proc
 	if err := syscall.Kill(a.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -5,30 +5,11 @@ import (
 	"io"
 	"os"
 	"sync"
-	"time"
 
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/tshark"
 	"tapir/lab/topo"
 )
-
-// JudgeCaptures judges by filter the steps that look into captures, if the
-// others were done, and says what came out.
-func (r *Result) JudgeCaptures(steps []topo.Step, now func() time.Duration, filter func(*topo.Step) error, say func(format string, args ...any)) {
-	for i, res := range r.Steps {
-		s := &steps[i]
-		if s.Condition.Filter == "" || res.Verdict == Skipped {
-			continue
-		}
-		res.Begin(now())
-		err := filter(s)
-		if res.End(now(), err); err != nil {
-			say("FAIL  line %d: %s: %v", s.Line, s.Text, err)
-			continue
-		}
-		say("ok    %s", s.Text)
-	}
-}
 
 // Filter counts the frames of a link in a lab's complete capture that the
 // condition's display filter lets through.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 
 	"tapir/lab/tool/capture"
-	"tapir/lab/topo"
 	"tapir/nic/msglog"
 	"tapir/wire/frame"
 )
@@ -25,19 +24,6 @@ const nodeLog = msglog.WR | msglog.CM | msglog.Errors
 // together is how long, in nanoseconds, what a link and a NIC tell of the same
 // frame may lie apart: they tell at once, but for the stamps of PTP.
 const together = 1e6
-
-// wanted tells whether somebody will read the link's capture.
-func (l *Lab) wanted(t *topo.Link) bool {
-	if l.opt.Out != "" || l.opt.Draw {
-		return t.Capture
-	}
-	for _, s := range l.topo.Steps {
-		if s.Condition.Filter != "" && s.Condition.Link == t.Name {
-			return true
-		}
-	}
-	return false
-}
 
 // record begins the capture of the link.
 func (k *link) record(mtu int) error {

@@ -45,7 +45,7 @@ const eventLog = msglog.CM | msglog.MPA | msglog.TX | msglog.RX | msglog.Errors 
 // stepper collects what the events are made of. It only watches: a lab goes on
 // the same way without it.
 type stepper struct {
-	lab   *Lab
+	lab   *lab
 	event Event
 	over  bool // it was told to end: the lab closes without it
 }
@@ -61,7 +61,7 @@ func (s *stepper) tell(ctx context.Context) error {
 		return nil
 	}
 	s.event.Number++
-	s.event.At = s.lab.now()
+	s.event.At = s.lab.Now()
 	err := s.lab.opt.Step(ctx, &s.event)
 	s.event.Lines, s.over = s.event.Lines[:0], err != nil
 	return err
@@ -69,7 +69,7 @@ func (s *stepper) tell(ctx context.Context) error {
 
 // advance takes the world's next event. What was said since the last one, such
 // as of what a step posts, is an event of its own.
-func (l *Lab) advance(ctx context.Context) error {
+func (l *lab) advance(ctx context.Context) error {
 	if l.steps == nil {
 		l.world.Step()
 		return nil

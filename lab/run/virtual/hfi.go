@@ -58,7 +58,7 @@ func (h *hfi) ready() string {
 }
 
 // note logs what a manager does.
-func (h *hfi) note(e em.Event) { h.node.lab.log.printf("%s | %s", h.node.Name, e.Text) }
+func (h *hfi) note(e em.Event) { h.node.lab.log.Printf("%s | %s", h.node.Name, e.Text) }
 
 // VPortEvent implements vnic.Observer.
 func (h *hfi) VPortEvent(*vnic.Netdev, vnic.Event) { h.news = true }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
 	"tapir/lab/topo"
 )
@@ -18,7 +19,7 @@ func passes(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	var said strings.Builder
-	r, err := virtual.Run(t.Context(), lab, virtual.Options{Print: &said})
+	r, err := virtual.Run(t.Context(), lab, virtual.Options{Options: steps.Options{Print: &said}})
 	if err != nil || r.Verdict != result.Passed {
 		t.Fatalf("%v, %v\n%s", r.Verdict, err, said.String())
 	}

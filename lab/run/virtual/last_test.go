@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
 	"tapir/lab/tool/inspect"
 )
@@ -14,7 +15,7 @@ import (
 // what arrived, not what was sent: the flipped STag is all there is to find.
 func TestTheLastFramesArrive(t *testing.T) {
 	out := t.TempDir()
-	if _, err := virtual.Run(t.Context(), load(t, "../../examples/bad-rkey/lab.yaml"), virtual.Options{Out: out}); err != nil {
+	if _, err := virtual.Run(t.Context(), load(t, "../../examples/bad-rkey/lab.yaml"), virtual.Options{Options: steps.Options{Out: out}}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(filepath.Join(out, "lab.pcapng"))

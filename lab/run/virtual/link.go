@@ -24,7 +24,7 @@ const (
 // link is a link of the lab.
 type link struct {
 	*topo.Link
-	lab     *Lab
+	lab     *lab
 	wire    *lablink.Virtual
 	ends    [2]*end
 	most    int                   // octets of a frame without offloads
@@ -52,7 +52,7 @@ type end struct {
 }
 
 // addLink makes the ends of a link, which the nodes need.
-func (l *Lab) addLink(t *topo.Link) *link {
+func (l *lab) addLink(t *topo.Link) *link {
 	k := &link{Link: t, lab: l, place: len(l.links)}
 	for i, name := range t.Ends {
 		n := l.node(name)
@@ -78,8 +78,8 @@ func (k *link) join() error {
 		k.rules.FindQPs(k.lab.findQP)
 	}
 	cfg := lablink.VirtualConfig{ToB: k.impairment(0), ToA: k.impairment(1), Seed: k.lab.topo.SeedOf(k.Link), Pool: k.lab.world.Pool, Clock: k.lab.world,
-		Rules: k.rules, Struck: func(s fault.Strike) { k.lab.log.printf("%s: %v", k.Name, s) }}
-	if k.lab.wanted(k.Link) {
+		Rules: k.rules, Struck: func(s fault.Strike) { k.lab.log.Printf("%s: %v", k.Name, s) }}
+	if k.lab.opt.Wanted(k.lab.topo, k.Link) {
 		if err := k.record(mtu); err != nil {
 			return err
 		}
@@ -225,14 +225,4 @@ func (e *end) arrivals() {
 		e.node.Receive(e.port, batch[:], now)
 	}
 	e.await()
-}
-
-// filters tells whether a step looks into a capture.
-func (l *Lab) filters() bool {
-	for _, s := range l.topo.Steps {
-		if s.Condition.Filter != "" {
-			return true
-		}
-	}
-	return false
 }

@@ -21,7 +21,7 @@ import (
 type node struct {
 	*topo.Node
 	engine
-	lab   *Lab
+	lab   *lab
 	place *vtime.Place
 	ends  []*end
 	dev   *nic.Device   // of a NIC
@@ -119,7 +119,7 @@ func (n *node) begin() {
 	n.startPTP()
 	n.lab.world.Touch(n.place)
 	if line := n.ready(); line != "" {
-		n.lab.log.printf("%s | %s", n.Name, line)
+		n.lab.log.Printf("%s | %s", n.Name, line)
 	}
 }
 
@@ -217,7 +217,7 @@ func (n *node) Poll(now frame.Time) frame.Time {
 		}
 	}
 	if n.lab.err == nil {
-		n.lab.err = fmt.Errorf("%s does not come to rest at %v", n.Name, n.lab.now())
+		n.lab.err = fmt.Errorf("%s does not come to rest at %v", n.Name, n.lab.Now())
 	}
 	return frame.Never
 }

@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
 	"tapir/lab/topo"
 )
 
-func disturbed(t *testing.T, steps string) (*result.Result, string) {
+func disturbed(t *testing.T, list string) (*result.Result, string) {
 	t.Helper()
 	lab, err := topo.Parse("lab.yaml", []byte(`
 clock: virtual
@@ -18,12 +19,12 @@ nodes:
   b: {kind: nic, ip: 10.0.0.2/24}
 links: [{between: [a, b], rate: 1Gbit}]
 steps:
-`+steps))
+`+list))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	r, err := virtual.Run(t.Context(), lab, virtual.Options{Print: &log})
+	r, err := virtual.Run(t.Context(), lab, virtual.Options{Options: steps.Options{Print: &log}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/tool/perf"
 	"tapir/lab/topo"
 )
@@ -25,8 +25,8 @@ func (x *side) end(r perf.Report, err error) {
 	x.done(err)
 }
 
-// perf runs a workload, all pairs side by side.
-func (l *Lab) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
+// Perf implements steps.World.
+func (l *lab) Perf(ctx context.Context, s *topo.Step) ([]perf.Report, error) {
 	var sides []*side
 	left := 0
 	var failed, lost error
@@ -38,13 +38,13 @@ func (l *Lab) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
 			}
 		}
 		x.lost = func() {
-			x.ended, lost = true, errKilled(node)
+			x.ended, lost = true, steps.Killed(node)
 			if left--; !job.Serves() && failed == nil { // else its client says what became of it
 				failed = lost
 			}
 		}
 		if x.node.dead {
-			failed = errKilled(node)
+			failed = steps.Killed(node)
 			return x
 		}
 		if x.run, failed = perf.Start(x.node.dev, job, l.world.Now(), x.end, nil); failed == nil {
@@ -78,12 +78,12 @@ func (l *Lab) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
 		}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	reports := make([]perf.Report, len(clients))
 	for i, c := range clients {
 		reports[i] = c.report
 	}
-	res.Perf = &result.PerfReport{Report: perf.Together(reports)}
-	return res.Perf.Verdict()
+	all := perf.Together(reports)
+	return reports, all.Verdict()
 }

@@ -23,15 +23,16 @@ steps:
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Up(t.Context(), lab, Options{})
+	up, err := Up(t.Context(), lab, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Steps(t.Context())
+	up.Steps(t.Context())
+	l := up.lab
 	now := l.world.Now()
 	a, b := l.node("a").dev.PHC().Now(now)-l.world.At(now), l.node("b").dev.PHC().Now(now)-l.world.At(now)
 	if want := 200 * time.Microsecond; time.Duration(a) != -10*time.Millisecond || (time.Duration(b)-want).Abs() > time.Nanosecond {
 		t.Errorf("a is %v off, b %v", time.Duration(a), time.Duration(b))
 	}
-	l.close()
+	l.Close()
 }

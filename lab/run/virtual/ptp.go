@@ -6,8 +6,8 @@ import (
 
 	"tapir/lab/run/vtime"
 	"tapir/lab/tool/ptprun"
-	"tapir/lab/topo"
 	"tapir/ptp"
+	"tapir/ptp/clock"
 	"tapir/wire/frame"
 )
 
@@ -38,25 +38,10 @@ func (n *node) stopPTP() {
 	n.timed = nil
 }
 
-// instance is the PTP instance of a NIC or switch.
-func (n *node) instance() *ptp.Instance {
+// instance is the PTP instance of a NIC or switch, with its clock.
+func (n *node) instance() (*ptp.Instance, *clock.PHC) {
 	if n.dev != nil {
-		return n.dev.PTP()
+		return n.dev.PTP(), n.dev.PHC()
 	}
-	return n.sw.Instance()
-}
-
-// keepsTime says why a node's PTP instance is not as c wants it.
-func (n *node) keepsTime(c *topo.Condition) error {
-	i := n.instance()
-	if i == nil {
-		return fmt.Errorf("%s runs no PTP instance", n.Name)
-	}
-	phc := n.phc
-	if n.dev != nil {
-		phc = n.dev.PHC()
-	}
-	s := i.Snapshot()
-	clock := ptprun.ClockOf(phc, realtime{n.lab.world}, n.lab.world.Now())
-	return c.KeepsTime(&s, clock.TrueOffset)
+	return n.sw.Instance(), n.phc
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // findQP implements fault.FindQP.
-func (l *Lab) findQP(nic string, ends [2]netip.AddrPort) (uint32, error) {
+func (l *lab) findQP(nic string, ends [2]netip.AddrPort) (uint32, error) {
 	n := l.node(nic)
 	if n.dead {
 		return 0, nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
 	"tapir/lab/topo"
 )
@@ -26,7 +27,7 @@ steps: [%s]
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	r, err = virtual.Run(t.Context(), lab, virtual.Options{Print: &log})
+	r, err = virtual.Run(t.Context(), lab, virtual.Options{Options: steps.Options{Print: &log}})
 	if err != nil {
 		t.Fatal(err)
 	}

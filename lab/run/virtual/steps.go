@@ -2,99 +2,47 @@ package virtual
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"tapir/lab/run/result"
+	"tapir/lab/run/station"
+	"tapir/lab/run/steps"
 	"tapir/lab/run/vtime"
-	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ptprun"
 	"tapir/lab/topo"
-	"tapir/wire/frame"
+	"tapir/nic"
+	"tapir/ptp"
 )
 
-// Steps runs the lab's steps in order until one fails or ctx ends. What is
-// judged by captures is judged by Finish.
-func (l *Lab) Steps(ctx context.Context) *result.Result {
-	r := result.New(l.topo)
-	for i, res := range r.Steps {
-		s := &l.topo.Steps[i]
-		res.Begin(l.now())
-		if s.Condition.Filter != "" {
-			continue // till the capture is complete
-		}
-		err := l.act(ctx, s, res)
-		if res.End(l.now(), err); err != nil {
-			l.log.printf("FAIL  line %d: %s: %v", s.Line, s.Text, err)
-			break
-		}
-		note := ""
-		if s.Background {
-			note = " (in the background)"
-		} else if s.Later {
-			note = " (later)"
-		} else if s.Fails != nil {
-			note = ": it failed as it should"
-		} else if res.Perf != nil {
-			note = ": " + res.Perf.String()
-		}
-		l.log.printf("ok    %s%s", s.Text, note)
-	}
-	return r
+// Now implements steps.World.
+func (l *lab) Now() time.Duration { return time.Duration(l.world.Now()) }
+
+// Limit implements steps.World: virtual time stands still while others work.
+func (l *lab) Limit(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+	return ctx, func() {}
 }
 
-func (l *Lab) act(ctx context.Context, s *topo.Step, res *result.Step) error {
-	switch s.Verb {
-	case topo.Run:
-		return l.run(ctx, s, res)
-	case topo.Perf:
-		return s.Outcome(l.perf(ctx, s, res))
-	case topo.Fault:
-		k := l.link(s.Link)
-		k.set(s.Fault)
-		if k.rules == nil {
-			return nil
-		}
-		return k.rules.SetRules(s.Rules)
-	case topo.Plug:
-		l.link(s.Link).plug(s.Down)
-		return nil
-	case topo.Kill, topo.Start, topo.PHC:
-		return l.disturb(s, res)
-	case topo.Wait:
-		return l.wait(ctx, s)
-	case topo.Expect:
-		return l.expect(&s.Condition)
-	}
-	return fmt.Errorf("%s: not in virtual time", s.Verb)
+// Sleep implements steps.World.
+func (l *lab) Sleep(ctx context.Context, d time.Duration) error {
+	_, err := l.until(ctx, l.world.Now().Add(d), never)
+	return err
 }
 
 // lookEvery is how often a wait looks at its condition.
 const lookEvery = time.Millisecond
 
-// wait waits for what the step says.
-func (l *Lab) wait(ctx context.Context, s *topo.Step) error {
-	if s.For > 0 {
-		_, err := l.until(ctx, l.world.Now().Add(s.For), never)
-		return err
-	}
-	if s.Condition.Ended {
-		return l.finish(ctx, l.program(s.Condition.Step), s.Timeout)
-	}
-	end := l.world.Now().Add(s.Timeout)
+// Poll implements steps.World.
+func (l *lab) Poll(ctx context.Context, d time.Duration, done func() (bool, error)) error {
+	end := l.world.Now().Add(d)
 	for {
-		if err := l.broken(); err != nil {
+		if ok, err := done(); ok || err != nil {
 			return err
 		}
-		last := l.expect(&s.Condition)
-		if last == nil || errors.As(last, new(hopeless)) {
-			return last
-		}
 		if l.world.Now() >= end {
-			return fmt.Errorf("not done after %v: %w", s.Timeout, last)
+			return context.DeadlineExceeded
 		}
 		if _, err := l.until(ctx, min(end, l.world.Now().Add(lookEvery)), never); err != nil {
 			return err
@@ -102,109 +50,209 @@ func (l *Lab) wait(ctx context.Context, s *topo.Step) error {
 	}
 }
 
-// hopeless is the failure of a condition that cannot come to hold any more.
-type hopeless struct{ error }
-
-// expect says why a condition does not hold now.
-func (l *Lab) expect(c *topo.Condition) error {
-	if c.Node != "" && l.node(c.Node).dead {
-		return hopeless{errKilled(c.Node)}
-	}
-	switch {
-	case c.Output != nil:
-		return l.says(c)
-	case c.Port != 0:
-		return l.listens(c)
-	case c.OfPTP():
-		return l.node(c.Node).keepsTime(c)
-	case c.InSync || c.Role != "":
-		s := l.node(c.Node).hfi.mgr.Status()
-		return c.Manages(s.Role, s.InSync)
-	case c.Link != "":
-		counts := l.link(c.Link).counts()
-		n, _ := counts.Get(c.Counter) // the file was checked
-		return c.Bounds(n)
-	}
-	list := l.node(c.Node).counters()
-	if c.VESW != 0 {
-		var err error
-		if list, err = l.node(c.Node).hfi.vportCounters(c.VESW); err != nil {
-			return err // a manager makes vports
-		}
-	}
-	for _, x := range list {
-		if x.Name == c.Counter {
-			return c.Bounds(x.Value)
-		}
-	}
-	return hopeless{fmt.Errorf("%s has no counter %s: tapir show lists them, and tapir ethtool -S --all those of vports", c.Node, c.Counter)}
+// later is something that is to happen while the steps go on.
+type later struct {
+	due  func() (bool, error) // nil: at its time
+	do   func(error)
+	done bool
 }
 
-// listens says that a NIC has no listener on the port.
-func (l *Lab) listens(c *topo.Condition) error {
-	for _, e := range l.node(c.Node).dev.ShowCEP() {
-		if e.Phase == "listening" && e.Local.Port() == c.Port {
-			return nil
-		}
+// Later implements steps.World.
+func (l *lab) Later(_ context.Context, s *topo.Step, due func() (bool, error), do func(error)) (cancel func()) {
+	p := &later{due: due, do: do}
+	l.later = append(l.later, p)
+	if s.For > 0 {
+		p.due = nil
+		l.world.Schedule(l.world.Now().Add(s.For), vtime.ScenarioFirst, func() { l.happen(p, nil) })
 	}
-	return fmt.Errorf("%s does not listen on port %d", c.Node, c.Port)
+	return func() { l.happen(p, topo.ErrNeverHappened) }
 }
 
-// Finish ends the lab, judges what only its end shows, and writes the result
-// into the output directory.
-func (l *Lab) Finish(ctx context.Context, r *result.Result) error {
-	defer l.close()
-	l.cancelLater()
-	l.collect(r)
-	err := l.end(ctx)
+// look lets happen what waited for a condition that holds now.
+func (l *lab) look() {
+	if len(l.later) == 0 {
+		return
+	}
+	for _, p := range slices.Clone(l.later) {
+		if p.due == nil {
+			continue
+		}
+		if ok, err := p.due(); ok || err != nil {
+			l.happen(p, err)
+		}
+	}
+}
+
+// happen does what waited, or says why it never can be done.
+func (l *lab) happen(p *later, err error) {
+	if p.done {
+		return
+	}
+	p.done = true
+	l.later = slices.DeleteFunc(l.later, func(o *later) bool { return o == p })
+	p.do(err)
+}
+
+// program is a ping, the only program of virtual hosts.
+type program struct {
+	*station.Ping
+	said strings.Builder
+}
+
+// Start implements steps.World.
+func (l *lab) Start(s *topo.Step) (steps.Program, error) {
+	o, err := station.ParsePing(s.Argv)
 	if err != nil {
-		l.log.printf("FAIL  %v", err)
+		return nil, err
 	}
-	at := l.now()
-	r.JudgeCaptures(l.topo.Steps, l.now, func(s *topo.Step) error { return l.filter(ctx, s) }, l.log.printf)
-	r.Judge(at, err)
-	if l.opt.Out != "" || l.opt.Draw {
-		r.Draw(result.Recording{Open: l.recorded, Start: int64(vtime.Epoch)})
-	}
-	l.log.printf("lab %s: %s after %d of %d steps", l.topo.Name, r.Verdict, r.Done(), len(r.Steps))
-	if l.opt.Out == "" {
-		return nil
-	}
-	return result.Write(l.opt.Out, r)
+	p := new(program)
+	n := l.node(s.On)
+	p.Ping = n.host.Ping(o, l.world.Now(), func(line string) {
+		fmt.Fprintln(&p.said, line)
+		l.log.Printf("%s | %s", s.Name, line)
+	})
+	l.programs = append(l.programs, p)
+	l.world.Touch(n.place)
+	return p, nil
 }
 
-// recorded opens the complete capture of a link.
-func (l *Lab) recorded(link string) (io.ReadCloser, error) {
-	if l.link(link).rec == nil {
-		return nil, nil
-	}
-	return os.Open(l.rec.path)
-}
-
-// collect notes what NICs and links have to tell before they end.
-func (l *Lab) collect(r *result.Result) {
-	l.collectPrograms()
-	for i, n := range l.nodes {
-		r.Nodes[i].Counters = slices.DeleteFunc(n.counters(), func(c result.Counter) bool { return c.Value == 0 })
-	}
-	for i, k := range l.links {
-		r.Links[i].Counts = k.counts()
-		if l.opt.Out != "" && k.rec != nil {
-			r.Links[i].Capture = capture.LabFile
-		}
-	}
-}
-
-// filter judges a step by the complete capture. Time stands still meanwhile.
-func (l *Lab) filter(ctx context.Context, s *topo.Step) error {
-	if l.link(s.Condition.Link).rec == nil {
-		return errors.New("the link was not captured")
-	}
-	err := result.Filter(ctx, l.rec.path, &s.Condition)
-	if ctx.Err() != nil {
-		return errInterrupted
+// Await implements steps.World.
+func (l *lab) Await(ctx context.Context, p steps.Program, d time.Duration) error {
+	ended, err := l.until(ctx, l.world.Now().Add(d), p.HasEnded)
+	if err == nil && !ended {
+		err = context.DeadlineExceeded
 	}
 	return err
 }
 
-var _ frame.Link = (*end)(nil)
+// Said, Tail and the methods below make the ping a steps.Program.
+func (p *program) Said() string { return p.said.String() }
+
+// Tail implements steps.Program.
+func (p *program) Tail() string { return p.said.String() }
+
+// HasEnded implements steps.Program.
+func (p *program) HasEnded() bool {
+	_, ended := p.Ended()
+	return ended
+}
+
+// ExitCode implements steps.Program.
+func (p *program) ExitCode() int {
+	code, _ := p.Ended()
+	return code
+}
+
+// Err implements steps.Program.
+func (p *program) Err() error {
+	if code := p.ExitCode(); code != 0 {
+		return fmt.Errorf("exit code %d", code)
+	}
+	return nil
+}
+
+// Kill implements steps.Program.
+func (p *program) Kill() { p.Cancel() }
+
+// Stop implements steps.Program.
+func (p *program) Stop() {
+	if !p.HasEnded() {
+		p.Cancel()
+	}
+}
+
+// Change implements steps.World.
+func (l *lab) Change(s *topo.Step) error {
+	k := l.link(s.Link)
+	if s.Verb == topo.Plug {
+		k.plug(s.Down)
+		return nil
+	}
+	k.set(s.Fault)
+	if k.rules == nil {
+		return nil
+	}
+	return k.rules.SetRules(s.Rules)
+}
+
+// Killed implements steps.World.
+func (l *lab) Killed(node string) bool { return l.node(node).dead }
+
+// Kill implements steps.World.
+func (l *lab) Kill(nic string) {
+	n := l.node(nic)
+	l.world.Touch(n.place)
+	n.dead, n.timed = true, nil
+	for _, x := range l.sides {
+		if x.node == n && !x.ended {
+			x.lost()
+		}
+	}
+}
+
+// Restart implements steps.World.
+func (l *lab) Restart(_ context.Context, nic string) error {
+	n := l.node(nic)
+	l.world.Touch(n.place)
+	n.lives++
+	if err := n.build(); err != nil {
+		return err
+	}
+	n.dead = false
+	for _, e := range n.ends {
+		if k := e.link; k.rec != nil {
+			e.record(k.rec.join, k.ifaces[e.side])
+		}
+	}
+	n.begin()
+	return nil
+}
+
+// AdjustPHC implements steps.World.
+func (l *lab) AdjustPHC(_ context.Context, s *topo.Step) error {
+	n, now := l.node(s.On), l.world.Now()
+	l.world.Touch(n.place)
+	if s.Drifts {
+		return n.dev.PHC().AdjFreq(now, s.PPB)
+	}
+	return n.dev.PHC().AdjTime(now, s.Shift)
+}
+
+// Listens implements steps.World.
+func (l *lab) Listens(_ context.Context, name string, port uint16) (bool, error) {
+	return slices.ContainsFunc(l.node(name).dev.ShowCEP(), func(e nic.CEPInfo) bool {
+		return e.Phase == "listening" && e.Local.Port() == port
+	}), nil
+}
+
+// PTP implements steps.World.
+func (l *lab) PTP(_ context.Context, node string) (*ptp.Snapshot, int64, error) {
+	n := l.node(node)
+	instance, phc := n.instance()
+	if instance == nil {
+		return nil, 0, nil
+	}
+	s := instance.Snapshot()
+	return &s, ptprun.ClockOf(phc, realtime{l.world}, l.world.Now()).TrueOffset, nil
+}
+
+// Manager implements steps.World.
+func (l *lab) Manager(_ context.Context, node string) (role string, inSync bool, err error) {
+	s := l.node(node).hfi.mgr.Status()
+	return s.Role, s.InSync, nil
+}
+
+// Counters implements steps.World.
+func (l *lab) Counters(_ context.Context, node string, vesw uint16) ([]result.Counter, error) {
+	n := l.node(node)
+	if vesw != 0 {
+		return n.hfi.vportCounters(vesw)
+	}
+	return n.counters(), nil
+}
+
+// LinkCounts implements steps.World.
+func (l *lab) LinkCounts(link string) topo.LinkCounts { return l.link(link).counts() }
+
+// Captured implements steps.World.
+func (l *lab) Captured(link string) bool { return l.link(link).rec != nil }

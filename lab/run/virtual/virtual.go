@@ -1,5 +1,5 @@
 // Package virtual runs the labs of package topo in virtual time: the same
-// engines, links and workloads as in package testbed, without namespaces,
+// engines, links and workloads as in package real, without namespaces,
 // TAPs and processes. A lab is one goroutine and draws all chance from its
 // seed: equal files have equal captures, logs and results, to the last octet.
 package virtual
@@ -8,31 +8,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"tapir/lab/host/rundir"
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/run/vtime"
+	"tapir/lab/tool/capture"
 	"tapir/lab/topo"
 	"tapir/wire/frame"
 )
 
 // Options say how to run a lab. The zero value is good.
 type Options struct {
-	Out   string    // directory for captures, log and reports; empty: none are kept
-	Draw  bool      // draw the ladders of failures even if nothing is kept
-	Print io.Writer // what happens, a line each; nil: nowhere
+	steps.Options
 	// Step is told of each event, which it borrows, before the next one happens.
 	// Time stands still meanwhile. An error of it ends the lab; the last events,
 	// of connections that close, come without it. nil: nobody is told.
 	Step func(ctx context.Context, e *Event) error
 }
 
-// Lab is a lab in virtual time.
+// Lab is a lab that is up.
 type Lab struct {
+	*steps.Runner
+	lab *lab
+}
+
+// Events is the number of events so far: arrivals and times to wake up.
+func (l *Lab) Events() uint64 { return l.lab.world.Done() }
+
+// lab is the world of a lab in virtual time: it implements steps.World.
+type lab struct {
 	topo  *topo.Lab
 	opt   Options
 	world *vtime.World
@@ -42,7 +51,7 @@ type Lab struct {
 	busy  *node // the NIC that was found at work last
 	// programs are those that steps have started, in order.
 	programs []*program
-	log      *log
+	log      *steps.Log
 	files    string // the directory of the capture
 	rec      *recording
 	sides    []*side  // of the workloads under way
@@ -67,51 +76,47 @@ const mostOctets = 66 << 10
 func Run(ctx context.Context, lab *topo.Lab, o Options) (*result.Result, error) {
 	l, err := Up(ctx, lab, o)
 	if err != nil {
-		r := result.New(lab)
-		r.Judge(0, err)
-		if o.Out != "" {
-			return r, result.Write(o.Out, r)
-		}
-		return r, nil
+		return o.Failed(lab, time.Time{}, 0, err)
 	}
 	r := l.Steps(ctx)
 	return r, l.Finish(ctx, r)
 }
 
 // Up makes everything; Finish ends it. The lab's clock has to be virtual.
-func Up(ctx context.Context, lab *topo.Lab, o Options) (*Lab, error) {
-	if lab.Clock != topo.Virtual {
-		return nil, fmt.Errorf("lab %s is of the %s clock", lab.Name, lab.Clock)
+func Up(ctx context.Context, t *topo.Lab, o Options) (*Lab, error) {
+	if t.Clock != topo.Virtual {
+		return nil, fmt.Errorf("lab %s is of the %s clock", t.Name, t.Clock)
 	}
-	l := &Lab{topo: lab, opt: o, world: vtime.New(mostOctets), named: map[string]*node{}}
+	l := &lab{topo: t, opt: o, world: vtime.New(mostOctets), named: map[string]*node{}}
 	if o.Step != nil {
 		l.steps = &stepper{lab: l}
 	}
 	if err := l.build(ctx); err != nil {
-		l.close()
+		l.Close()
 		return nil, err
 	}
-	l.log.printf("lab %s is up: nodes: %d, links: %d", lab.Name, len(lab.Nodes), len(lab.Links))
-	return l, nil
+	l.log.Printf("lab %s is up: nodes: %d, links: %d", t.Name, len(t.Nodes), len(t.Links))
+	r := &steps.Runner{Lab: t, World: l, Options: o.Options, Log: l.log, Capture: filepath.Join(l.files, capture.LabFile), Epoch: int64(vtime.Epoch)}
+	return &Lab{r, l}, nil
 }
 
-func (l *Lab) build(ctx context.Context) (err error) {
+func (l *lab) build(ctx context.Context) (err error) {
 	if l.opt.Out != "" {
 		if err := os.MkdirAll(l.opt.Out, 0o777); err != nil {
 			return err
 		}
 		l.files = l.opt.Out
-	} else if l.filters() || l.opt.Draw {
+	} else if slices.ContainsFunc(l.topo.Links, func(k topo.Link) bool { return l.opt.Wanted(l.topo, &k) }) {
 		var remove func()
 		if l.files, remove, err = rundir.Make(prefix); err != nil {
 			return err
 		}
 		l.atClose(remove)
 	}
-	if l.log, err = openLog(l.now, l.opt.Print, l.opt.Out); err != nil {
+	if l.log, err = steps.OpenLog(l.Now, l.opt.Options); err != nil {
 		return err
 	}
-	l.atClose(l.log.close)
+	l.atClose(l.log.Close)
 	for i := range l.topo.Nodes {
 		n := &node{Node: &l.topo.Nodes[i], lab: l}
 		l.nodes, l.named[n.Name] = append(l.nodes, n), n
@@ -145,17 +150,11 @@ func (l *Lab) build(ctx context.Context) (err error) {
 // reach all others.
 const startEvery = 5 * time.Microsecond
 
-func (l *Lab) atClose(fn func()) { l.undo = append(l.undo, fn) }
+func (l *lab) atClose(fn func()) { l.undo = append(l.undo, fn) }
 
-// Events is the number of events so far: arrivals and times to wake up.
-func (l *Lab) Events() uint64 { return l.world.Done() }
+func (l *lab) node(name string) *node { return l.named[name] }
 
-// now is the lab's time.
-func (l *Lab) now() time.Duration { return time.Duration(l.world.Now()) }
-
-func (l *Lab) node(name string) *node { return l.named[name] }
-
-func (l *Lab) link(name string) *link {
+func (l *lab) link(name string) *link {
 	for _, k := range l.links {
 		if k.Name == name {
 			return k
@@ -164,14 +163,12 @@ func (l *Lab) link(name string) *link {
 	return nil
 }
 
-var errInterrupted = errors.New("interrupted")
-
 // never is done for what takes until its end.
 func never() bool { return false }
 
 // until lets things happen until done says that this is enough, or the time
 // end has come. It reports whether it was done.
-func (l *Lab) until(ctx context.Context, end frame.Time, done func() bool) (bool, error) {
+func (l *lab) until(ctx context.Context, end frame.Time, done func() bool) (bool, error) {
 	for n := 0; !done(); n++ {
 		if l.world.Next() > end {
 			l.world.Run(end)
@@ -182,7 +179,7 @@ func (l *Lab) until(ctx context.Context, end frame.Time, done func() bool) (bool
 		}
 		l.look()
 		if n&0xfff == 0 && ctx.Err() != nil {
-			return false, errInterrupted
+			return false, steps.ErrInterrupted
 		}
 		if l.err != nil {
 			return false, l.err
@@ -198,9 +195,17 @@ const (
 	abortWithin  = 100 * time.Millisecond // for the resets of those that did not
 )
 
-// end closes the connections of all NICs; captures are complete then. The
-// error names what was left over.
-func (l *Lab) end(ctx context.Context) error {
+// End implements steps.World: it closes the connections of all NICs.
+func (l *lab) End(ctx context.Context, r *result.Result) error {
+	for _, p := range l.programs {
+		p.Stop()
+	}
+	for i, k := range l.links {
+		r.Links[i].Counts = k.counts()
+		if l.opt.Out != "" && k.rec != nil {
+			r.Links[i].Capture = capture.LabFile
+		}
+	}
 	if _, err := l.until(ctx, l.world.Now().Add(arriveWithin), never); err != nil {
 		return err
 	}
@@ -242,7 +247,7 @@ func (l *Lab) end(ctx context.Context) error {
 
 // idle tells that no NIC has anything to do for its connections. Of thousands,
 // the one that had is asked first.
-func (l *Lab) idle() bool {
+func (l *lab) idle() bool {
 	if l.busy != nil && l.busy.works() {
 		return false
 	}
@@ -256,8 +261,8 @@ func (l *Lab) idle() bool {
 
 func (n *node) works() bool { return n.dev != nil && !n.dead && !n.dev.Idle() }
 
-// close releases everything.
-func (l *Lab) close() {
+// Close implements steps.World.
+func (l *lab) Close() {
 	for _, n := range l.nodes {
 		if n.sw != nil {
 			n.sw.Close()

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
 	"tapir/lab/topo"
 )
@@ -124,7 +125,7 @@ steps:
 			t.Fatal(err)
 		}
 		out := t.TempDir()
-		r, err := virtual.Run(t.Context(), lab, virtual.Options{Out: out})
+		r, err := virtual.Run(t.Context(), lab, virtual.Options{Options: steps.Options{Out: out}})
 		if err != nil || r.Verdict != result.Failed || r.Steps[2].Verdict != result.Skipped || !r.Began.IsZero() {
 			t.Errorf("%v: %+v", err, r)
 		}
@@ -154,7 +155,7 @@ func TestCollect(t *testing.T) {
 		t.Fatal(err)
 	}
 	lab.Steps = nil
-	up, err := virtual.Up(t.Context(), lab, virtual.Options{Draw: true})
+	up, err := virtual.Up(t.Context(), lab, virtual.Options{Options: steps.Options{Draw: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,7 @@ package toe
 
 import (
 	"net/netip"
-	"time"
 
-	"tapir/nic/toe/congestion"
-	"tapir/nic/toe/ecn"
 	"tapir/nic/toe/packet"
 	"tapir/nic/toe/ports"
 	"tapir/nic/toe/receive"
@@ -37,47 +34,23 @@ type Conn struct {
 	deaf      bool // the application reads no more
 	wantSyn   bool // a SYN or SYN-ACK is due
 	wantProbe bool // a window or keep-alive probe is due
-	tailProbe bool // rtoAt is that of a tail loss probe
 	passive   bool
 	half      bool // passive and not established yet
 
-	// Sending.
-	snd      recovery.Scoreboard
-	finOff   uint64 // offset of our FIN once finSent
-	finSent  bool
-	wnd      uint64 // the peer's window
-	maxWnd   uint64
-	wl1      int64  // receive offset of the last window update
-	wl2      uint64 // acknowledgement of the last window update
-	sndScale uint8
-	// peerScales says that the peer's SYN had a window scale option.
-	peerScales bool
-	mtu        int // of the path
-	peerMSS    int
-	mss        int
-	ipID       uint16
-	override   bool // the next segment may be smaller than silly-window avoidance wants
-
-	cc    congestion.Window
-	ecn   ecn.State
-	synAt frame.Time // when the SYN or SYN-ACK was sent first
-
+	sender
 	rcv   receive.Stream
-	tsOff uint32 // of our timestamps
+	ipID  uint16
+	synAt frame.Time // when the SYN or SYN-ACK was sent first
+	tsOff uint32     // of our timestamps
 
 	// Timers; frame.Never when not running.
-	rtoAt   frame.Time // retransmission, or window probe when nothing is in flight
-	stateAt frame.Time // FIN-WAIT-2 and keep-alive
-	backoff int        // consecutive timeouts
-	probes  int        // unanswered keep-alive probes
-	lastIn  frame.Time
-	lastOut frame.Time
-	softErr Kind // what ICMP said meanwhile
-	// progressAt is when the peer last acknowledged something new, or when
-	// there was first something to acknowledge.
-	progressAt frame.Time
-	chalAt     frame.Time
-	chalLeft   int
+	stateAt  frame.Time // FIN-WAIT-2 and keep-alive
+	probes   int        // unanswered keep-alive probes
+	lastIn   frame.Time
+	lastOut  frame.Time
+	softErr  Kind // what ICMP said meanwhile
+	chalAt   frame.Time
+	chalLeft int
 
 	record packet.Record // of its beginning
 	count  connCounters
@@ -89,6 +62,7 @@ type connCounters struct {
 
 // init sets what does not depend on the role.
 func (c *Conn) init(now frame.Time) {
+	c.sender.c = c
 	c.snd.ISS = c.e.secret.Number(c.local, c.remote, now)
 	c.tsOff = c.e.secret.Hash(c.local, c.remote, "ts")
 	c.snd.Rings = &c.e.rings
@@ -120,15 +94,6 @@ func (c *Conn) headerLen() int {
 		return 20 + 20
 	}
 	return 40 + 20
-}
-
-// updateMSS recomputes the payload of a full segment: the peer's MSS option
-// and the MTU count headers without options (RFC 6691).
-func (c *Conn) updateMSS() {
-	c.mss = min(c.peerMSS, c.mtu-c.headerLen())
-	if c.rcv.TS.On {
-		c.mss -= tsLen
-	}
 }
 
 const tsLen = 12 // timestamps option with its padding
@@ -253,15 +218,4 @@ func (c *Conn) reportClosed(kind Kind, now frame.Time) {
 	}
 	c.e.stats.Failures++
 	h.Closed(c, &Error{Kind: kind, Local: c.local, Remote: c.remote}, now)
-}
-
-// rto is the timeout with its backoff.
-func (c *Conn) rto() time.Duration {
-	d := c.snd.RTT.RTO
-	for range c.backoff {
-		if d *= 2; d >= c.e.cfg.MaxRTO {
-			return c.e.cfg.MaxRTO
-		}
-	}
-	return d
 }

@@ -30,14 +30,6 @@ type Runner interface {
 	Run(off uint64, n, limit, max int) int
 }
 
-// Lender is a Source that lies in memory, which the device may then read
-// where it is.
-type Lender interface {
-	// Lend returns the stream octets [off, off+n), in at most two pieces that
-	// are borrowed until Poll returns.
-	Lend(off uint64, n int) (a, b []byte)
-}
-
 // Handler is the upper layer of one connection. Every call happens inside
 // Segment, Unreachable or Poll. It may call any method of its Conn at any
 // time; those that cause output only mark the connection for the next Poll.

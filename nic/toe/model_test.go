@@ -80,7 +80,7 @@ func model(t *testing.T, seed uint64) (sum [32]byte) {
 		o.HasTS, o.HasWS = o.HasTS && ts, o.HasWS && ws
 	}
 	if seed%2 == 0 {
-		w.connect(lender{a.app}, b.app)
+		w.connect(runner{a.app}, b.app)
 	} else {
 		w.connect(a.app, b.app)
 	}

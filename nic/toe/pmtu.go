@@ -19,11 +19,11 @@ const (
 )
 
 // usePath takes the MTU known for the destination.
-func (c *Conn) usePath(now frame.Time) {
-	c.mtu = c.e.cfg.MTU
-	if p, ok := c.e.paths.Find(c.remote.Addr()); ok {
-		c.mtu = min(c.mtu, p.MTU)
-		c.snd.Search = pmtu.Begin(p.At.Add(c.e.cfg.PathMTUAge))
+func (s *sender) usePath(now frame.Time) {
+	s.mtu = s.c.e.cfg.MTU
+	if p, ok := s.c.e.paths.Find(s.c.remote.Addr()); ok {
+		s.mtu = min(s.mtu, p.MTU)
+		s.snd.Search = pmtu.Begin(p.At.Add(s.c.e.cfg.PathMTUAge))
 	}
 }
 
@@ -69,8 +69,8 @@ func (e *Engine) Unreachable(local, remote netip.AddrPort, seq uint32, hard bool
 }
 
 // minMTU is the least path MTU that is believed.
-func (c *Conn) minMTU() int {
-	if c.local.Addr().Is4() {
+func (s *sender) minMTU() int {
+	if s.c.local.Addr().Is4() {
 		return minMTU4
 	}
 	return minMTU6
@@ -79,78 +79,78 @@ func (c *Conn) minMTU() int {
 // reduceMTU takes a smaller path MTU (RFC 1191, RFC 8201) and sends again, in
 // smaller segments, what was too big. A larger one is looked for from begin
 // on.
-func (c *Conn) reduceMTU(mtu int, begin, now frame.Time) {
-	if mtu = max(mtu, c.minMTU()); mtu >= c.mtu {
-		if c.snd.Search.Told(mtu) {
-			c.snd.Recut(c.mss, c.h)
-			c.Kick()
+func (s *sender) reduceMTU(mtu int, begin, now frame.Time) {
+	if mtu = max(mtu, s.minMTU()); mtu >= s.mtu {
+		if s.snd.Search.Told(mtu) {
+			s.snd.Recut(s.mss, s.c.h)
+			s.c.Kick()
 		}
 		return
 	}
-	c.e.paths.Learn(c.remote.Addr(), mtu, now)
-	c.cutTo(mtu, begin)
+	s.c.e.paths.Learn(s.c.remote.Addr(), mtu, now)
+	s.cutTo(mtu, begin)
 }
 
 // cutTo makes packets no longer than mtu and sends again what was longer.
-func (c *Conn) cutTo(mtu int, begin frame.Time) {
-	c.mtu = mtu
-	c.snd.Search = pmtu.Begin(begin)
-	c.updateMSS()
-	c.snd.Recut(c.mss, c.h)
-	c.Kick()
+func (s *sender) cutTo(mtu int, begin frame.Time) {
+	s.mtu = mtu
+	s.snd.Search = pmtu.Begin(begin)
+	s.updateMSS()
+	s.snd.Recut(s.mss, s.c.h)
+	s.c.Kick()
 }
 
 // suspectBlackHole reduces the MTU when full segments time out again and
 // again (RFC 4821 section 7.7), and takes what others have learned meanwhile.
-func (c *Conn) suspectBlackHole(now frame.Time) {
-	if p, ok := c.e.paths.Find(c.remote.Addr()); ok && p.MTU < c.mtu {
-		c.reduceMTU(p.MTU, p.At.Add(c.e.cfg.PathMTUAge), now)
+func (s *sender) suspectBlackHole(now frame.Time) {
+	if p, ok := s.c.e.paths.Find(s.c.remote.Addr()); ok && p.MTU < s.mtu {
+		s.reduceMTU(p.MTU, p.At.Add(s.c.e.cfg.PathMTUAge), now)
 		return
 	}
-	if c.backoff < blackHoleRTOs || c.backoff%blackHoleRTOs != 0 {
+	if s.backoff < blackHoleRTOs || s.backoff%blackHoleRTOs != 0 {
 		return
 	}
-	mtu := c.minMTU()
-	if c.mtu > blackHoleMTU && mtu < blackHoleMTU {
+	mtu := s.minMTU()
+	if s.mtu > blackHoleMTU && mtu < blackHoleMTU {
 		mtu = blackHoleMTU
 	}
-	if int(c.snd.Seg(0).N)+c.headerLen() > mtu {
-		c.e.stats.BlackHoles++
-		c.reduceMTU(mtu, now.Add(blackHoleTime), now)
+	if int(s.snd.Seg(0).N)+s.c.headerLen() > mtu {
+		s.c.e.stats.BlackHoles++
+		s.reduceMTU(mtu, now.Add(blackHoleTime), now)
 	}
 }
 
 // topMTU is the largest packet that may be of use.
-func (c *Conn) topMTU() int { return min(c.e.cfg.MTU, c.peerMSS+c.headerLen()) }
+func (s *sender) topMTU() int { return min(s.c.e.cfg.MTU, s.peerMSS+s.c.headerLen()) }
 
 // firstLen is nextLen for the first segment of a turn, which may be an MTU
 // probe.
-func (c *Conn) firstLen(now frame.Time) int {
+func (s *sender) firstLen(now frame.Time) int {
 	size := 0
-	if c.snd.Phase == recovery.Open && !c.override {
-		size = c.snd.Search.Due(c.mtu, c.topMTU(), c.e.cfg.PathMTUAge, now)
+	if s.snd.Phase == recovery.Open && !s.override {
+		size = s.snd.Search.Due(s.mtu, s.topMTU(), s.c.e.cfg.PathMTUAge, now)
 	}
 	if size == 0 {
-		return c.nextLen(c.snd.Nxt())
+		return s.nextLen(s.snd.Nxt())
 	}
-	limit := c.mss + size - c.mtu
-	if uint64(limit) > c.maxWnd/2 || !c.fits(0, limit, now) {
-		return c.nextLen(c.snd.Nxt())
+	limit := s.mss + size - s.mtu
+	if uint64(limit) > s.maxWnd/2 || !s.fits(0, limit, now) {
+		return s.nextLen(s.snd.Nxt())
 	}
-	return max(0, min(c.h.Next(c.snd.Nxt(), limit), limit))
+	return max(0, min(s.c.h.Next(s.snd.Nxt(), limit), limit))
 }
 
 // mtuAcked takes the larger MTU once the probe is acknowledged.
-func (c *Conn) mtuAcked(now frame.Time) {
-	size := c.snd.Search.Acked(c.snd.Una())
+func (s *sender) mtuAcked(now frame.Time) {
+	size := s.snd.Search.Acked(s.snd.Una())
 	if size == 0 {
 		return
 	}
-	c.mtu = size
-	c.updateMSS()
-	if c.mtu >= c.topMTU() {
-		c.e.paths.Learn(c.remote.Addr(), 0, now)
+	s.mtu = size
+	s.updateMSS()
+	if s.mtu >= s.topMTU() {
+		s.c.e.paths.Learn(s.c.remote.Addr(), 0, now)
 	} else {
-		c.e.paths.Learn(c.remote.Addr(), c.mtu, now)
+		s.c.e.paths.Learn(s.c.remote.Addr(), s.mtu, now)
 	}
 }

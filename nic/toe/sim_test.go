@@ -112,7 +112,6 @@ type node struct {
 	notes frame.Notes
 	room  int
 	sent  int
-	lent  int // frames with attached memory
 }
 
 func newWorld(t testing.TB, seed uint64, cfgA, cfgB Config, f faults, v6 bool) *world {
@@ -140,10 +139,6 @@ func (n *node) Room() int { return n.room - n.sent }
 func (n *node) Transmit(f *frame.Frame, dst netip.Addr) {
 	w := n.w
 	n.sent++
-	if f.Len() > len(f.Bytes()) {
-		n.lent++
-		f.Linearize()
-	}
 	h, seg, err := ip.Parse(f.Bytes())
 	if err != nil || h.Src != n.addr || h.Dst != dst || dst != n.peer.addr {
 		w.t.Fatalf("sent a bad packet: %v %+v", err, h)
@@ -445,20 +440,14 @@ func (a *app) Render(off uint64, p []byte) {
 	pattern(p, a.seed, off)
 }
 
-// lender is an app that lies in memory, in two pieces, and knows its runs.
-type lender struct{ *app }
+// runner is an app that knows its runs.
+type runner struct{ *app }
 
-func (l lender) Run(off uint64, n, limit, most int) (count int) {
+func (l runner) Run(off uint64, n, limit, most int) (count int) {
 	for count < most && l.Next(off+uint64(count*n), limit) == n {
 		count++
 	}
 	return count
-}
-
-func (l lender) Lend(off uint64, n int) (a, b []byte) {
-	p := make([]byte, n)
-	l.Render(off, p)
-	return p[:n/3], p[n/3:]
 }
 
 func (a *app) Established(c *Conn, now frame.Time) {

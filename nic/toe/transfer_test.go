@@ -41,26 +41,6 @@ func TestTransferClean(t *testing.T) {
 	}
 }
 
-// Super-frames take the octets of a Source in memory from where they lie, the
-// repeated ones too; single segments have a copy.
-func TestLentMemory(t *testing.T) {
-	for _, segs := range []int{1, 45} {
-		cfg := Config{MaxSegs: segs}
-		w := newWorld(t, 3, cfg, cfg, faults{loss: 10, reorder: 10}, false)
-		a, b := newApp(3<<20, 1), newApp(0, 2)
-		a.closeAtEnd = true
-		w.connect(lender{a}, b)
-		if !w.run(time.Minute, func() bool { return a.closed && b.closed }) {
-			t.Fatalf("not closed: %+v", a.conn.Info())
-		}
-		b.check(t, a)
-		if lent := w.a.lent > 0; lent != (segs > 1) || w.b.lent > 0 {
-			t.Errorf("segments %d: %d and %d frames with attached memory", segs, w.a.lent, w.b.lent)
-		}
-		w.rest()
-	}
-}
-
 // A Source that tells runs is sent as one that tells segment by segment.
 func TestRunsChangeNothing(t *testing.T) {
 	for seed := range uint64(60) {
@@ -76,7 +56,7 @@ func TestRunsChangeNothing(t *testing.T) {
 			a.closeAtEnd = true
 			var h Handler = a
 			if runs {
-				h = lender{a}
+				h = runner{a}
 			}
 			w.connect(h, b)
 			if !w.run(time.Minute, func() bool { return a.closed && b.closed }) {

@@ -54,7 +54,7 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 		return false
 	}
 	if n > 0 {
-		c.fill(f, off, n, gso)
+		c.h.Render(off, f.Extend(n))
 		e.stats.BytesOut += uint64(n)
 	}
 	e.packets.Seal(f, src, dst, gso)
@@ -74,16 +74,6 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 	}
 	e.send(f, dst, segs)
 	return true
-}
-
-// fill puts the n stream octets at off behind the headers of f. A super-frame
-// only borrows them where it can.
-func (c *Conn) fill(f *frame.Frame, off uint64, n, gso int) {
-	if l, ok := c.h.(Lender); ok && gso > 0 {
-		f.Attach(l.Lend(off, n))
-		return
-	}
-	c.h.Render(off, f.Extend(n))
 }
 
 // synOptions sets the options and the unscaled window of a SYN; a SYN-ACK

@@ -91,15 +91,6 @@ func (s *stream) Render(off uint64, p []byte) {
 	}
 }
 
-// Lend implements toe.Lender.
-func (s *stream) Lend(off uint64, n int) (a, b []byte) {
-	a = s.out[off%patternOctets:]
-	if n <= len(a) {
-		return a[:n], nil
-	}
-	return a, s.out[:n-len(a)]
-}
-
 // Established implements toe.Handler.
 func (s *stream) Established(c *toe.Conn, now frame.Time) {
 	s.conn = c

@@ -202,7 +202,6 @@ var oversize = map[string]string{
 	"type ptp.port":                  landing,
 	"type vnic.Netdev":               landing,
 	"type lab/tool/inspect.half":     landing,
-	"type nic/toe.Conn":              landing,
 	"type nic/fastlinq/mfw/mcp.MCP":  landing,
 	"type nic/fastlinq/ecore.Hwfn":   landing,
 	"type nic/verbs.Device":          landing,

@@ -97,7 +97,7 @@ var crossings = map[string]string{
 	"lab/check/bench -> nic/fastlinq/qede":  landing,
 	"lab/node -> nic/fastlinq/cmt":          landing,
 	"lab/node -> nic/fastlinq/ecore/fw":     landing,
-	"lab/run/ptpsim -> lab/sw":              landing,
+	"lab/run/virtual/ptpsim -> lab/sw":      landing,
 	"lab/run/virtual -> lab/fabric":         landing,
 	"lab/run/virtual -> lab/sw":             landing,
 	"lab/tool/ctl -> nic/fastlinq/mfw/nvm":  landing,

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf"
-	"tapir/lab/run/ptpsim"
+	"tapir/lab/run/virtual/ptpsim"
 	"tapir/lab/run/result"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/run/ptpsim"
+	"tapir/lab/run/virtual/ptpsim"
 	"tapir/lab/run/result"
 	"tapir/lab/sw"
 	"tapir/ptp"

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"tapir/lab/conf"
-	"tapir/lab/run/station"
+	"tapir/lab/run/virtual/station"
 )
 
 // The clocks that labs run by.

@@ -12,7 +12,6 @@ import (
 	"tapir/lab/check/linuxptp/interop"
 	"tapir/lab/check/stock"
 	"tapir/lab/node"
-	"tapir/lab/run/ptpsim"
 	"tapir/lab/run/result"
 	"tapir/lab/sw"
 	"tapir/nic"
@@ -28,11 +27,24 @@ const patience = 2 * time.Minute
 
 func live() []row {
 	return []row{
-		{"R1", "ptp4l follows a NIC on a TAP", masterQuality},
-		{"R2", "constant error of that, as it is and with the port's latencies set", calibration},
-		{"R3", "the fabric switch between two ptp4l, queueing up to 500 us", fabric},
-		{"R4", "a NIC, 37 ppm and 1.23 ms off, follows ptp4l", slaveQuality},
-		{"R5", "unmodified ptp4l -H with a NIC's clock, 100 ppm off, over veth", hardware},
+		{"R1", "ptp4l follows a NIC on a TAP", measured(masterQuality,
+			check{what: "standard deviation of offsets", limit: 1, unit: "µs"},
+			check{what: "99th percentile", limit: 5, unit: "µs"},
+			check{what: "beside busy programs, stamps of read and write deviate more by", limit: 100, atLeast: true, unit: "times"})},
+		{"R2", "constant error of that, as it is and with the port's latencies set", measured(calibration,
+			check{what: "median offset", limit: 5, unit: "µs"},
+			check{what: "after calibration", limit: 0.5, unit: "µs"})},
+		{"R3", "the fabric switch between two ptp4l, queueing up to 500 us", measured(fabric,
+			check{what: "two-step transparent clock, median", limit: 2, unit: "µs"},
+			check{what: "99th percentile", limit: 10, unit: "µs"},
+			check{what: "that of a plain switch without queueing is larger by", limit: 30, atLeast: true, unit: "times"})},
+		{"R4", "a NIC, 37 ppm and 1.23 ms off, follows ptp4l", measured(slaveQuality,
+			check{what: "true error, rms", limit: 5, unit: "µs"},
+			check{what: "until it is there", limit: 10, unit: "s"})},
+		{"R5", "unmodified ptp4l -H with a NIC's clock, 100 ppm off, over veth", measured(hardware,
+			check{what: "true error, rms", limit: 300, unit: "ns"},
+			check{what: "95th percentile", limit: 600, unit: "ns"},
+			check{what: "most", limit: 1000, unit: "ns"})},
 		{"R6", "chronyd and a NIC's clock, 12 ppm off", chrony},
 		{"R7", "the codec", codec},
 		{"R8", "a stamp of the hardware clock", stamp},
@@ -62,27 +74,27 @@ func deviation(v []float64) float64 {
 	return math.Sqrt(max(s.RMS*s.RMS-s.Mean*s.Mean, 0))
 }
 
-// rounds runs measure some times and returns the medians of its values.
-func (b *bench) medians(measure func(ctx context.Context) ([]float64, error)) ([]float64, error) {
-	var all [][]float64
-	for range b.rounds {
-		ctx, cancel := context.WithTimeout(b.ctx, patience)
-		v, err := measure(ctx)
-		cancel()
-		if err != nil {
-			return nil, err
+// measured returns what measures a row some times: checks with the medians of
+// the values that measure returns.
+func measured(measure func(context.Context, *bench) ([]float64, error), checks ...check) func(*bench) ([]check, error) {
+	return func(b *bench) ([]check, error) {
+		columns := make([][]float64, len(checks))
+		for range b.rounds {
+			ctx, cancel := context.WithTimeout(b.ctx, patience)
+			values, err := measure(ctx, b)
+			cancel()
+			if err != nil {
+				return nil, err
+			}
+			for i, v := range values {
+				columns[i] = append(columns[i], v)
+			}
 		}
-		all = append(all, v)
-	}
-	var out []float64
-	for i := range all[0] {
-		var column []float64
-		for _, v := range all {
-			column = append(column, v[i])
+		for i := range checks {
+			checks[i].value = median(columns[i])
 		}
-		out = append(out, median(column))
+		return checks, nil
 	}
-	return out, nil
 }
 
 const (
@@ -90,23 +102,13 @@ const (
 	manySamples = 400 // where outliers, which are rare, decide
 )
 
-func masterQuality(b *bench) ([]ptpsim.Check, error) {
-	v, err := b.medians(func(ctx context.Context) ([]float64, error) {
-		kernel, err := interop.Run(ctx, e2e(interop.Master), samples)
-		if err != nil {
-			return nil, err
-		}
-		better, err := stampsUnderLoad(ctx)
-		return []float64{deviation(kernel.Offsets), kernel.Summary().P99, better}, err
-	})
+func masterQuality(ctx context.Context, _ *bench) ([]float64, error) {
+	kernel, err := interop.Run(ctx, e2e(interop.Master), samples)
 	if err != nil {
 		return nil, err
 	}
-	return []ptpsim.Check{
-		{What: "standard deviation of offsets", Value: v[0] / 1e3, Limit: 1, Unit: "µs"},
-		{What: "99th percentile", Value: v[1] / 1e3, Limit: 5, Unit: "µs"},
-		{What: "beside busy programs, stamps of read and write deviate more by", Value: v[2], Limit: 100, AtLeast: true, Unit: "times"},
-	}, nil
+	better, err := stampsUnderLoad(ctx)
+	return []float64{deviation(kernel.Offsets) / 1e3, kernel.Summary().P99 / 1e3, better}, err
 }
 
 // stampsUnderLoad is how many times more the offsets deviate if the NIC takes
@@ -130,84 +132,56 @@ func stampsUnderLoad(ctx context.Context) (float64, error) {
 	return deviation(loop.Offsets) / deviation(kernel.Offsets), nil
 }
 
-func calibration(b *bench) ([]ptpsim.Check, error) {
-	v, err := b.medians(func(ctx context.Context) ([]float64, error) {
-		as, err := interop.Run(ctx, e2e(interop.Master), samples)
-		if err != nil {
-			return nil, err
-		}
-		bias := median(as.Offsets)
-		set, err := interop.RunOn(ctx, e2e(interop.Master), samples, nil, func(c *nic.PTPConfig) {
-			// What the slave sees too late left too late, and came too early.
-			c.Ports[0].EgressLatency = msg.IntervalOf(time.Duration(bias))
-			c.Ports[0].IngressLatency = -msg.IntervalOf(time.Duration(bias))
-		})
-		return []float64{math.Abs(bias), math.Abs(median(set.Offsets))}, err
-	})
+func calibration(ctx context.Context, _ *bench) ([]float64, error) {
+	as, err := interop.Run(ctx, e2e(interop.Master), samples)
 	if err != nil {
 		return nil, err
 	}
-	return []ptpsim.Check{
-		{What: "median offset", Value: v[0] / 1e3, Limit: 5, Unit: "µs"},
-		{What: "after calibration", Value: v[1] / 1e3, Limit: 0.5, Unit: "µs"},
-	}, nil
+	bias := median(as.Offsets)
+	set, err := interop.RunOn(ctx, e2e(interop.Master), samples, nil, func(c *nic.PTPConfig) {
+		// What the slave sees too late left too late, and came too early.
+		c.Ports[0].EgressLatency = msg.IntervalOf(time.Duration(bias))
+		c.Ports[0].IngressLatency = -msg.IntervalOf(time.Duration(bias))
+	})
+	return []float64{math.Abs(bias) / 1e3, math.Abs(median(set.Offsets)) / 1e3}, err
 }
 
-func fabric(b *bench) ([]ptpsim.Check, error) {
-	v, err := b.medians(func(ctx context.Context) ([]float64, error) {
-		cfg := stock.Config{Transport: "L2", Samples: samples}
-		plain, err := stock.Measure(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Switch.Mode, cfg.Switch.Seed = sw.E2ETransparent, 1
-		cfg.Switch.Delay = sw.Delay{Dist: sw.Uniform, Max: 500 * time.Microsecond}
-		clock, err := stock.Measure(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		p99 := float64(clock.Quantile(0.99))
-		return []float64{float64(clock.Quantile(0.5)), p99, float64(plain.Quantile(0.99)) / p99}, nil
-	})
+func fabric(ctx context.Context, _ *bench) ([]float64, error) {
+	cfg := stock.Config{Transport: "L2", Samples: samples}
+	plain, err := stock.Measure(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return []ptpsim.Check{
-		{What: "two-step transparent clock, median", Value: v[0] / 1e3, Limit: 2, Unit: "µs"},
-		{What: "99th percentile", Value: v[1] / 1e3, Limit: 10, Unit: "µs"},
-		{What: "that of a plain switch without queueing is larger by", Value: v[2], Limit: 30, AtLeast: true, Unit: "times"},
-	}, nil
+	cfg.Switch.Mode, cfg.Switch.Seed = sw.E2ETransparent, 1
+	cfg.Switch.Delay = sw.Delay{Dist: sw.Uniform, Max: 500 * time.Microsecond}
+	clock, err := stock.Measure(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	p99 := float64(clock.Quantile(0.99))
+	return []float64{float64(clock.Quantile(0.5)) / 1e3, p99 / 1e3, float64(plain.Quantile(0.99)) / p99}, nil
 }
 
 // looks is how many looks in a row must be good for a clock to be there.
 const looks = 8
 
-func slaveQuality(b *bench) ([]ptpsim.Check, error) {
-	v, err := b.medians(func(ctx context.Context) ([]float64, error) {
-		r, err := interop.Run(ctx, e2e(interop.Slave), samples)
-		if err != nil {
-			return nil, err
-		}
-		for i, good := 0, 0; i < len(r.Truth); i++ {
-			if good++; math.Abs(r.Truth[i]) > 5e3 {
-				good = 0
-			}
-			if good == looks {
-				return []float64{result.Summarize(r.Truth[i:]).RMS, r.Looks[i].Seconds()}, nil
-			}
-		}
-		return nil, fmt.Errorf("never within 5 us for %d looks: %.0f", looks, r.Truth)
-	})
+func slaveQuality(ctx context.Context, _ *bench) ([]float64, error) {
+	r, err := interop.Run(ctx, e2e(interop.Slave), samples)
 	if err != nil {
 		return nil, err
 	}
-	return []ptpsim.Check{
-		{What: "true error, rms", Value: v[0] / 1e3, Limit: 5, Unit: "µs"},
-		{What: "until it is there", Value: v[1], Limit: 10, Unit: "s"},
-	}, nil
+	for i, good := 0, 0; i < len(r.Truth); i++ {
+		if good++; math.Abs(r.Truth[i]) > 5e3 {
+			good = 0
+		}
+		if good == looks {
+			return []float64{result.Summarize(r.Truth[i:]).RMS / 1e3, r.Looks[i].Seconds()}, nil
+		}
+	}
+	return nil, fmt.Errorf("never within 5 us for %d looks: %.0f", looks, r.Truth)
 }
 
-func matrix(b *bench) ([]ptpsim.Check, error) {
+func matrix(b *bench) ([]check, error) {
 	green := 0
 	var failed []string
 	cells := interop.Matrix()
@@ -221,8 +195,8 @@ func matrix(b *bench) ([]ptpsim.Check, error) {
 		}
 		green++
 	}
-	checks := []ptpsim.Check{{What: "transport, delay mechanism, role and steps, half of the offsets within 50 µs", Value: float64(green),
-		Limit: float64(len(cells)), AtLeast: true, Unit: "cells"}}
+	checks := []check{{what: "transport, delay mechanism, role and steps, half of the offsets within 50 µs", value: float64(green),
+		limit: float64(len(cells)), atLeast: true, unit: "cells"}}
 	if len(failed) > 0 {
 		return checks, fmt.Errorf("not %v", failed)
 	}
@@ -231,7 +205,7 @@ func matrix(b *bench) ([]ptpsim.Check, error) {
 
 // oneStamp asks the PTP unit for stamps in pairs, the second while the first,
 // whose stamp is lost, is waited for.
-func oneStamp(*bench) ([]ptpsim.Check, error) {
+func oneStamp(*bench) ([]check, error) {
 	const pairs = 100
 	phc, err := clock.New(clock.Config{})
 	if err != nil {
@@ -268,9 +242,9 @@ func oneStamp(*bench) ([]ptpsim.Check, error) {
 		now = until
 		u.Poll(now)
 	}
-	return []ptpsim.Check{
-		{What: "stamps of a second packet while one is waited for", Value: delivered, Limit: 0},
-		{What: "counted as skipped", Value: counted, Limit: pairs, AtLeast: true, Unit: "of 100"},
-		{What: "until a lost one is given up", Value: waited, Limit: ptp.GiveUp.Seconds(), Unit: "s"},
+	return []check{
+		{what: "stamps of a second packet while one is waited for", value: delivered, limit: 0},
+		{what: "counted as skipped", value: counted, limit: pairs, atLeast: true, unit: "of 100"},
+		{what: "until a lost one is given up", value: waited, limit: ptp.GiveUp.Seconds(), unit: "s"},
 	}, nil
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"tapir/lab/check/figures"
-	"tapir/lab/run/ptpsim"
 )
 
 // bench is one run.
@@ -27,12 +26,13 @@ type bench struct {
 	oracle string // the tests of lab/check/oracle, with their benchmarks
 	docs   string
 	rounds int
+	seeds  int // of simulated rows
 }
 
 // row is one line of the table.
 type row struct {
 	id, what string
-	run      func(b *bench) ([]ptpsim.Check, error)
+	run      func(b *bench) ([]check, error)
 }
 
 func main() {
@@ -46,7 +46,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	b := bench{ctx: ctx}
+	b := bench{ctx: ctx, seeds: 3}
 	var only []string
 	var out string
 	flags := flag.NewFlagSet("ptpbench", flag.ContinueOnError)
@@ -92,29 +92,18 @@ func (r *row) write(w *bytes.Buffer, b *bench) {
 	what := r.what
 	for _, c := range checks {
 		sign, verdict := "≤", "met"
-		if c.AtLeast {
+		if c.atLeast {
 			sign = "≥"
 		}
-		if !c.Met() {
+		if !c.met() {
 			verdict = "**missed**"
 		}
-		fmt.Fprintf(w, "| %s | %s: %s | %.4g %s | %s %g | %s |\n", r.id, what, c.What, c.Value, c.Unit, sign, c.Limit, verdict)
+		fmt.Fprintf(w, "| %s | %s: %s | %.4g %s | %s %g | %s |\n", r.id, what, c.what, c.value, c.unit, sign, c.limit, verdict)
 		what = "…"
 	}
 	if err != nil {
 		fmt.Fprintf(w, "| %s | %s | | | **failed**: %s |\n", r.id, what, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-}
-
-// seeds is how many seeds the simulated rows run with.
-const seeds = 3
-
-func simulated() (list []row) {
-	for _, r := range ptpsim.Rows() {
-		list = append(list, row{r.ID, r.What, func(*bench) ([]ptpsim.Check, error) { return r.Run(seeds) }})
-	}
-	speed := row{"S8", "speed of simulations, all of the engine and its messages", func(*bench) ([]ptpsim.Check, error) { return ptpsim.Speed() }}
-	return slices.Insert(list, slices.IndexFunc(list, func(r row) bool { return r.id == "S9" }), speed)
 }
 
 // The figures' place in the document.

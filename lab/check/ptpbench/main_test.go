@@ -7,14 +7,12 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"tapir/lab/run/ptpsim"
 )
 
 func TestRowsAreTold(t *testing.T) {
 	var out bytes.Buffer
-	r := row{"X1", "what", func(*bench) ([]ptpsim.Check, error) {
-		return []ptpsim.Check{{What: "a", Value: 1.25, Limit: 2, Unit: "ns"}, {What: "b", Value: 3, Limit: 8, AtLeast: true, Unit: "times"}}, errors.New("two\nlines")
+	r := row{"X1", "what", func(*bench) ([]check, error) {
+		return []check{{what: "a", value: 1.25, limit: 2, unit: "ns"}, {what: "b", value: 3, limit: 8, atLeast: true, unit: "times"}}, errors.New("two\nlines")
 	}}
 	r.write(&out, nil)
 	const want = "| X1 | what: a | 1.25 ns | ≤ 2 | met |\n| X1 | …: b | 3 times | ≥ 8 | **missed** |\n| X1 | … | | | **failed**: two; lines |\n"
@@ -39,12 +37,12 @@ func TestDocument(t *testing.T) {
 // Rows that need neither the network nor other programs.
 func TestCheapRows(t *testing.T) {
 	b := &bench{ctx: t.Context(), docs: "../../../docs"}
-	for _, run := range []func(*bench) ([]ptpsim.Check, error){stamp, scenarios} {
+	for _, run := range []func(*bench) ([]check, error){stamp, scenarios} {
 		checks, err := run(b)
 		if err != nil || len(checks) == 0 {
 			t.Fatal(checks, err)
 		}
-		if last := checks[len(checks)-1]; !last.Met() { // allocations, scenarios
+		if last := checks[len(checks)-1]; !last.met() { // allocations, scenarios
 			t.Errorf("%v", last)
 		}
 	}
@@ -62,8 +60,8 @@ func TestOneStamp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range checks {
-		if !c.Met() {
-			t.Errorf("%s: %v, limit %v", c.What, c.Value, c.Limit)
+		if !c.met() {
+			t.Errorf("%s: %v, limit %v", c.what, c.value, c.limit)
 		}
 	}
 }

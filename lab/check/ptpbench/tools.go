@@ -17,7 +17,6 @@ import (
 	"tapir/lab/check/linuxptp"
 	"tapir/lab/check/linuxptp/interop"
 	"tapir/lab/host/link"
-	"tapir/lab/run/ptpsim"
 	"tapir/lab/run/result"
 	"tapir/lab/tool/ctl"
 	"tapir/nic"
@@ -125,46 +124,36 @@ func (o *outside) follow(ctx context.Context) (*linuxptp.Daemon, error) {
 	return o.here.PTP4L(ctx, linuxptp.PTP4L{Options: sixteen("slaveOnly", "1"), Sections: eth0, HardwareStamps: true, Under: o.run("--netdev", "eth0")})
 }
 
-func hardware(b *bench) ([]ptpsim.Check, error) {
-	v, err := b.medians(func(ctx context.Context) ([]float64, error) {
-		o, err := b.start(ctx, "--phc-ppb", "100000")
-		if err != nil {
-			return nil, err
-		}
-		defer o.close()
-		if err := o.ctl.PHCAdjTime(ctx, int64(1230*time.Microsecond)); err != nil {
-			return nil, err
-		}
-		slave, err := o.follow(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if err := slave.Await(ctx, "a settled servo", func(l linuxptp.Log) bool { return len(l.Samples()) >= 100 }); err != nil {
-			return nil, err
-		}
-		var truth []float64
-		for range samples {
-			e, err := o.trueError(ctx)
-			if err != nil {
-				return nil, err
-			}
-			truth = append(truth, e)
-			time.Sleep(time.Second / 20)
-		}
-		s := result.Summarize(truth)
-		return []float64{s.RMS, s.P95, s.Max}, nil
-	})
+func hardware(ctx context.Context, b *bench) ([]float64, error) {
+	o, err := b.start(ctx, "--phc-ppb", "100000")
 	if err != nil {
 		return nil, err
 	}
-	return []ptpsim.Check{
-		{What: "true error, rms", Value: v[0], Limit: 300, Unit: "ns"},
-		{What: "95th percentile", Value: v[1], Limit: 600, Unit: "ns"},
-		{What: "most", Value: v[2], Limit: 1000, Unit: "ns"},
-	}, nil
+	defer o.close()
+	if err := o.ctl.PHCAdjTime(ctx, int64(1230*time.Microsecond)); err != nil {
+		return nil, err
+	}
+	slave, err := o.follow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := slave.Await(ctx, "a settled servo", func(l linuxptp.Log) bool { return len(l.Samples()) >= 100 }); err != nil {
+		return nil, err
+	}
+	var truth []float64
+	for range samples {
+		e, err := o.trueError(ctx)
+		if err != nil {
+			return nil, err
+		}
+		truth = append(truth, e)
+		time.Sleep(time.Second / 20)
+	}
+	s := result.Summarize(truth)
+	return []float64{s.RMS, s.P95, s.Max}, nil
 }
 
-func chrony(b *bench) (list []ptpsim.Check, err error) {
+func chrony(b *bench) (list []check, err error) {
 	const ppm, options = 12, " refid NIC0 noselect poll -3 dpoll -5 filter 4 maxsamples 32"
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
@@ -207,8 +196,8 @@ func chrony(b *bench) (list []ptpsim.Check, err error) {
 		}
 		daemon.Stop()
 		list = append(list,
-			ptpsim.Check{What: c.name + ", standard deviation", Value: s.StdDev * 1e9, Limit: 50, Unit: "ns"},
-			ptpsim.Check{What: c.name + ", error of the frequency", Value: math.Abs(math.Abs(s.Frequency) - ppm), Limit: 0.01, Unit: "ppm"})
+			check{what: c.name + ", standard deviation", value: s.StdDev * 1e9, limit: 50, unit: "ns"},
+			check{what: c.name + ", error of the frequency", value: math.Abs(math.Abs(s.Frequency) - ppm), limit: 0.01, unit: "ppm"})
 	}
 	return list, nil
 }
@@ -240,7 +229,7 @@ func cost(f func()) (ns, allocs float64) {
 	return ns, testing.AllocsPerRun(calls, f)
 }
 
-func codec(b *bench) ([]ptpsim.Check, error) {
+func codec(b *bench) ([]check, error) {
 	m := msg.Message{Header: msg.Header{Type: msg.Sync, Flags: msg.FlagTwoStep}}
 	octets := m.Append(nil)
 	ok := true
@@ -249,10 +238,10 @@ func codec(b *bench) ([]ptpsim.Check, error) {
 	if !ok {
 		return nil, errors.New("a Sync could not be decoded")
 	}
-	checks := []ptpsim.Check{
-		{What: "decode a Sync", Value: decode, Limit: 60, Unit: "ns"},
-		{What: "encode it", Value: encode, Limit: 120, Unit: "ns"},
-		{What: "allocations of both", Value: allocs + more, Limit: 0},
+	checks := []check{
+		{what: "decode a Sync", value: decode, limit: 60, unit: "ns"},
+		{what: "encode it", value: encode, limit: 120, unit: "ns"},
+		{what: "allocations of both", value: allocs + more, limit: 0},
 	}
 	out, err := exec.CommandContext(b.ctx, b.oracle, "-test.run", "^$", "-test.bench", "PTPDecode", "-test.benchtime", "300ms").Output()
 	if err != nil {
@@ -268,10 +257,10 @@ func codec(b *bench) ([]ptpsim.Check, error) {
 			least = min(least, times[typ+"/facebook"]/t)
 		}
 	}
-	return append(checks, ptpsim.Check{What: "decodes faster than facebook/time by", Value: least, Limit: 8, AtLeast: true, Unit: "times"}), nil
+	return append(checks, check{what: "decodes faster than facebook/time by", value: least, limit: 8, atLeast: true, unit: "times"}), nil
 }
 
-func stamp(*bench) ([]ptpsim.Check, error) {
+func stamp(*bench) ([]check, error) {
 	osc, err := clock.Preset("xo")
 	if err != nil {
 		return nil, err
@@ -285,9 +274,9 @@ func stamp(*bench) ([]ptpsim.Check, error) {
 		now += 100
 		phc.At(now)
 	})
-	return []ptpsim.Check{
-		{What: "of a crystal, with jitter", Value: ns, Limit: 50, Unit: "ns"},
-		{What: "allocations", Value: allocs, Limit: 0},
+	return []check{
+		{what: "of a crystal, with jitter", value: ns, limit: 50, unit: "ns"},
+		{what: "allocations", value: allocs, limit: 0},
 	}, nil
 }
 
@@ -297,7 +286,7 @@ var pmcIDs = strings.Fields(`NULL_MANAGEMENT CLOCK_DESCRIPTION USER_DESCRIPTION 
 	LOG_SYNC_INTERVAL VERSION_NUMBER CLOCK_ACCURACY TRACEABILITY_PROPERTIES TIMESCALE_PROPERTIES DELAY_MECHANISM
 	LOG_MIN_PDELAY_REQ_INTERVAL TIME_STATUS_NP GRANDMASTER_SETTINGS_NP PORT_DATA_SET_NP PORT_PROPERTIES_NP PORT_STATS_NP`)
 
-func management(b *bench) ([]ptpsim.Check, error) {
+func management(b *bench) ([]check, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	bed, err := interop.NewBed(ctx, nil)
@@ -321,11 +310,11 @@ func management(b *bench) ([]ptpsim.Check, error) {
 			}
 		}
 	}
-	return []ptpsim.Check{{What: "GET answered", Value: float64(answered), Limit: float64(len(pmcIDs)), AtLeast: true, Unit: "ids"}}, nil
+	return []check{{what: "GET answered", value: float64(answered), limit: float64(len(pmcIDs)), atLeast: true, unit: "ids"}}, nil
 }
 
-func scenarios(b *bench) ([]ptpsim.Check, error) {
+func scenarios(b *bench) ([]check, error) {
 	text, err := os.ReadFile(filepath.Join(b.docs, "ptp-scenarios.md"))
 	n := len(regexp.MustCompile(`(?m)^\| \d\d-\w+ \|.*\| Test\w+ \|`).FindAll(text, -1))
-	return []ptpsim.Check{{What: "repeated by tests (ptp-scenarios.md)", Value: float64(n), Limit: 30, AtLeast: true, Unit: "scenarios"}}, err
+	return []check{{what: "repeated by tests (ptp-scenarios.md)", value: float64(n), limit: 30, atLeast: true, unit: "scenarios"}}, err
 }

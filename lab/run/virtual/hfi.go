@@ -7,7 +7,7 @@ import (
 
 	"tapir/lab/fabric"
 	"tapir/lab/run/result"
-	"tapir/lab/run/station"
+	"tapir/lab/run/virtual/station"
 	"tapir/lab/topo"
 	"tapir/opa/em"
 	opahfi "tapir/opa/hfi"

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"tapir/lab/run/result"
-	"tapir/lab/run/station"
+	"tapir/lab/run/virtual/station"
 	"tapir/wire/frame"
 )
 

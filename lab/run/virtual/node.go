@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"tapir/lab/run/result"
-	"tapir/lab/run/station"
-	"tapir/lab/run/vtime"
+	"tapir/lab/run/virtual/station"
+	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/sw"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ptprun"

@@ -25,53 +25,62 @@ func (x *side) end(r perf.Report, err error) {
 	x.done(err)
 }
 
-// Perf implements steps.World.
-func (l *lab) Perf(ctx context.Context, s *topo.Step) ([]perf.Report, error) {
-	var sides []*side
-	left := 0
-	var failed, lost error
-	begin := func(node string, job perf.Job) *side {
-		x := &side{node: l.node(node)}
-		x.done = func(err error) {
-			if left--; err != nil && failed == nil {
-				failed = err
-			}
+// workload is a workload under way.
+type workload struct {
+	lab          *lab
+	sides        []*side
+	left         int // sides that have not ended
+	failed, lost error
+}
+
+// begin starts one side.
+func (w *workload) begin(node string, job perf.Job) *side {
+	x := &side{node: w.lab.node(node)}
+	x.done = func(err error) {
+		if w.left--; err != nil && w.failed == nil {
+			w.failed = err
 		}
-		x.lost = func() {
-			x.ended, lost = true, steps.Killed(node)
-			if left--; !job.Serves() && failed == nil { // else its client says what became of it
-				failed = lost
-			}
+	}
+	x.lost = func() {
+		x.ended, w.lost = true, steps.Killed(node)
+		if w.left--; !job.Serves() && w.failed == nil { // else its client says what became of it
+			w.failed = w.lost
 		}
-		if x.node.dead {
-			failed = steps.Killed(node)
-			return x
-		}
-		if x.run, failed = perf.Start(x.node.dev, job, l.world.Now(), x.end, nil); failed == nil {
-			left++
-			sides, l.sides = append(sides, x), append(l.sides, x)
-			l.world.Touch(x.node.place)
-		}
+	}
+	if x.node.dead {
+		w.failed = steps.Killed(node)
 		return x
 	}
+	if x.run, w.failed = perf.Start(x.node.dev, job, w.lab.world.Now(), x.end, nil); w.failed == nil {
+		w.left++
+		w.sides, w.lab.sides = append(w.sides, x), append(w.lab.sides, x)
+		w.lab.world.Touch(x.node.place)
+	}
+	return x
+}
+
+// Perf implements steps.World.
+func (l *lab) Perf(ctx context.Context, s *topo.Step) ([]perf.Report, error) {
+	w := workload{lab: l}
 	var clients []*side
 	for i := range s.Pairs {
 		p := &s.Pairs[i]
-		if begin(p.Server, p.Job.Server()); failed == nil {
-			clients = append(clients, begin(p.Client, p.Job))
+		if w.begin(p.Server, p.Job.Server()); w.failed == nil {
+			clients = append(clients, w.begin(p.Client, p.Job))
 		}
-		if failed != nil {
+		if w.failed != nil {
 			break
 		}
 	}
-	ended, err := l.until(ctx, l.world.Now().Add(s.Timeout), func() bool { return left == 0 || failed != nil })
+	end := l.world.Now().Add(s.Timeout)
+	ended, err := l.until(ctx, end, func() bool { return w.left == 0 || w.failed != nil })
 	l.sides = nil
-	if failed = cmp.Or(failed, lost); failed != nil {
+	if failed := cmp.Or(w.failed, w.lost); failed != nil {
 		err = failed
 	} else if !ended && err == nil {
 		err = fmt.Errorf("not done after %v", s.Timeout)
 	}
-	for _, x := range sides {
+	for _, x := range w.sides {
 		if !x.ended {
 			x.run.Cancel(l.world.Now())
 			l.world.Touch(x.node.place)

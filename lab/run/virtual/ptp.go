@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"tapir/lab/run/vtime"
+	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/tool/ptprun"
 	"tapir/ptp"
 	"tapir/ptp/clock"

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"tapir/lab/run/result"
-	"tapir/lab/run/station"
 	"tapir/lab/run/steps"
-	"tapir/lab/run/vtime"
+	"tapir/lab/run/virtual/station"
+	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/topo"
 	"tapir/nic"

@@ -16,7 +16,7 @@ import (
 	"tapir/lab/host/rundir"
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
-	"tapir/lab/run/vtime"
+	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/tool/capture"
 	"tapir/lab/topo"
 	"tapir/wire/frame"

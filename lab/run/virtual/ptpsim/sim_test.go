@@ -50,7 +50,7 @@ func run(t testing.TB, c Config) *Sim {
 
 func settled(s *Sim, node string) result.Stats {
 	n := s.Node(node)
-	return result.Summarize(result.Truth(n.series.Settled(s.Skip())))
+	return result.Summarize(result.Truth(n.Series.Settled(s.Skip())))
 }
 
 func TestTransportsAndMechanisms(t *testing.T) {
@@ -143,7 +143,7 @@ func TestScenarioActions(t *testing.T) {
 			{90 * time.Second, LinkDown("gm", "slave", false)},
 			{150 * time.Second, TxStamps("slave", StampsRefused, 0)},
 			{190 * time.Second, TxStamps("slave", StampsTwice, time.Millisecond)},
-			{200 * time.Second, Do("slave", "look", func(n *Node) error { n.series.Points = nil; return nil })},
+			{200 * time.Second, Do("slave", "look", func(n *Node) error { n.Series.Points = nil; return nil })},
 		}
 	}))
 	for _, want := range []string{
@@ -173,7 +173,7 @@ func TestRefusedConfigs(t *testing.T) {
 		`there is no node "gn"`:   func(c *Config) { c.Links[0].Ends[0] = "gn" },
 		"there is no node gn":     func(c *Config) { c.Events = []Event{{0, StepClock("gn", 1)}} },
 		"node gm is a switch": func(c *Config) {
-			*c = through(*c, 1, sw.Plain, sw.Delay{})
+			*c = c.Through(1, sw.Plain, sw.Delay{})
 			c.Nodes[0].Switch, c.Events = c.Nodes[2].Switch, []Event{{0, ClockClass("gm", 6)}}
 			c.Links = append(c.Links, c.Links[0])
 		},

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tapir/lab/run/result"
-	"tapir/lab/run/vtime"
+	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -27,6 +27,8 @@ type Node struct {
 	Clock    *clock.PHC
 	Instance *ptp.Instance // nil of a switch
 	Switch   *sw.Switch    // nil of a clock
+	Series   result.Series // its offsets so far
+	Heard    time.Duration // since when it follows a master
 
 	s      *Sim
 	index  int
@@ -35,11 +37,9 @@ type Node struct {
 	ends   []*end
 	ports  []portState
 	down   bool
-	series result.Series
 	belief ptp.Sample
 	known  bool // belief is one
 	servo  servo.State
-	heard  time.Duration // since when it follows a master
 	stamps txStamps
 	packet uint64 // of the capture
 }
@@ -62,7 +62,7 @@ type Drops struct {
 
 func newNode(s *Sim, i int) *Node {
 	n := &Node{Name: s.cfg.Nodes[i].Name, s: s, index: i, cfg: &s.cfg.Nodes[i]}
-	n.series = result.Series{Name: n.Name, Tau: s.cfg.Sample}
+	n.Series = result.Series{Name: n.Name, Tau: s.cfg.Sample}
 	return n
 }
 
@@ -252,7 +252,7 @@ func (n *Node) sample(now frame.Time, truth clock.Exact) {
 	if n.known && n.follows() {
 		p.Believed, p.Delay = float64(n.belief.Offset), float64(n.belief.Delay)/65536
 	}
-	n.series.Points = append(n.series.Points, p)
+	n.Series.Points = append(n.Series.Points, p)
 }
 
 // follows tells that a port follows a master.
@@ -290,8 +290,8 @@ type observer Node
 // PortState implements ptp.Observer.
 func (o *observer) PortState(port int, from, to msg.PortState, why string, now frame.Time) {
 	o.ports[port].state = to
-	if to == msg.StateUncalibrated && o.heard == 0 {
-		o.heard = time.Duration(now)
+	if to == msg.StateUncalibrated && o.Heard == 0 {
+		o.Heard = time.Duration(now)
 	}
 	o.s.log.port(now, o.ports[port].label, from.String()+" -> "+to.String(), why)
 }

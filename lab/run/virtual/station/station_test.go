@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/run/station"
+	"tapir/lab/run/virtual/station"
 	"tapir/nic/buf"
 	"tapir/wire/ether"
 	"tapir/wire/frame"

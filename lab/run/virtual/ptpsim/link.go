@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"tapir/lab/run/vtime"
+	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/sw"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"

@@ -153,7 +153,7 @@ func TestParseErrors(t *testing.T) {
 
 // TestEveryKeyIsDocumented holds docs/ptp-sim.md against the keys.
 func TestEveryKeyIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/ptp-sim.md")
+	text, err := os.ReadFile("../../../../docs/ptp-sim.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestThroughTransparentClocks(t *testing.T) {
 	for _, kind := range []transport.Kind{transport.Ethernet, transport.UDPv4, transport.UDPv6} {
 		for _, mode := range []sw.Mode{sw.E2ETransparent, sw.P2PTransparent, sw.Boundary} {
 			for _, twoStep := range []bool{true, false} {
-				c := through(onePair(1, -3, walk, 1), 2, mode, queue)
+				c := OnePair(1, -3, Walk, 1).Through(2, mode, queue)
 				c.Duration = 2 * time.Minute
 				profile := ptp.DefaultE2E
 				if mode == sw.P2PTransparent {
@@ -56,7 +56,7 @@ func TestThroughTransparentClocks(t *testing.T) {
 // A capture shows each frame in true time and in that of the hardware clock.
 func TestCaptureHasBothTimes(t *testing.T) {
 	var out bytes.Buffer
-	c := onePair(1, -3, clock.Oscillator{PPB: 37_000}, 1)
+	c := OnePair(1, -3, clock.Oscillator{PPB: 37_000}, 1)
 	c.Duration, c.Capture = 10*time.Second, &out
 	c.Nodes[1].PTP.FreeRunning = true
 	run(t, c)
@@ -139,7 +139,7 @@ func TestDuplicatesThroughTransparentClocks(t *testing.T) {
 	queue := sw.Delay{Dist: sw.Uniform, Max: 50 * time.Microsecond}
 	for _, mode := range []sw.Mode{sw.E2ETransparent, sw.P2PTransparent} {
 		for _, oneStep := range []bool{false, true} {
-			c := through(onePair(1, -3, walk, 1), 1, mode, queue)
+			c := OnePair(1, -3, Walk, 1).Through(1, mode, queue)
 			c.Duration = 2 * time.Minute
 			for i := range c.Links {
 				c.Links[i].Duplicate = 0.1

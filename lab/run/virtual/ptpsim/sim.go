@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"tapir/lab/run/result"
-	"tapir/lab/run/vtime"
+	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -199,7 +199,7 @@ func (s *Sim) Series() []result.Series {
 	var all []result.Series
 	for _, n := range s.nodes {
 		if n != s.reference && n.Instance != nil {
-			all = append(all, n.series)
+			all = append(all, n.Series)
 		}
 	}
 	return all

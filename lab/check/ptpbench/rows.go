@@ -1,0 +1,331 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"time"
+
+	"tapir/lab/run/result"
+	"tapir/lab/run/virtual/ptpsim"
+	"tapir/lab/sw"
+	"tapir/ptp"
+	"tapir/ptp/clock"
+	"tapir/ptp/msg"
+)
+
+// check is one measured value and its limit.
+type check struct {
+	what    string
+	value   float64
+	limit   float64
+	atLeast bool // the limit is the least, not the most
+	unit    string
+}
+
+// met tells whether the value keeps its limit.
+func (c check) met() bool {
+	if c.atLeast {
+		return c.value >= c.limit
+	}
+	return c.value <= c.limit
+}
+
+func (c check) String() string {
+	sign, met := "<=", "met"
+	if c.atLeast {
+		sign = ">="
+	}
+	if !c.met() {
+		met = "missed"
+	}
+	return fmt.Sprintf("%s: %.4g %s (%s %g): %s", c.what, c.value, c.unit, sign, c.limit, met)
+}
+
+// simulated are the rows in virtual time. Their values are exact, the same on
+// every machine, but for S8.
+func simulated() []row {
+	return []row{
+		{"S1", "37 ppm and a random walk of 1 ppb/sqrt(s), 1 Sync/s, stamps of 1 ns", accuracy(0, 2.0, 1.5)},
+		{"S2", "the same with 8 Sync/s", accuracy(-3, 0.8, 0.6)},
+		{"S3", "a switch with 10 us of queueing, exponential: transparent clock against plain", throughSwitch},
+		{"S4", "coarse stamps: five transparent clocks at 8 ns, one link at 16 ns", coarse},
+		{"S5", "ten boundary clocks in a row, G.8275.1, stamps of 8 ns", chain},
+		{"S6", "a link that is 100 ns longer one way", asymmetric},
+		{"S7", "Allan deviation of oscillators against what they were asked for", noise},
+		{"S8", "speed of simulations, all of the engine and its messages", speed},
+		{"S9", "the same seed again: log and capture", repeated},
+		{"S10", "from the first Sync until the clock stays within 100 ns", convergence},
+	}
+}
+
+// worst runs scenarios with seeds from 1 on and returns the largest value.
+func worst(seeds int, scenario func(seed uint64) ptpsim.Config, value func(s *ptpsim.Sim) float64) (float64, error) {
+	most := math.Inf(-1)
+	for seed := range uint64(seeds) {
+		s, err := ptpsim.New(scenario(seed + 1))
+		if err != nil {
+			return 0, err
+		}
+		err = s.Run()
+		most = max(most, value(s))
+		s.Close()
+		if err != nil {
+			return 0, err
+		}
+	}
+	return most, nil
+}
+
+func settled(s *ptpsim.Sim, node string) []result.Point { return s.Node(node).Series.Settled(s.Skip()) }
+
+func statsOf(s *ptpsim.Sim, node string) result.Stats {
+	return result.Summarize(result.Truth(settled(s, node)))
+}
+
+func rmsOf(node string) func(s *ptpsim.Sim) float64 {
+	return func(s *ptpsim.Sim) float64 { return statsOf(s, node).RMS }
+}
+
+// accuracy measures a pair; reference is what ptp4l 3.1.1 does in clknetsim.
+func accuracy(logSync int8, limit, reference float64) func(b *bench) ([]check, error) {
+	return func(b *bench) ([]check, error) {
+		rms, err := worst(b.seeds, func(seed uint64) ptpsim.Config { return ptpsim.OnePair(seed, logSync, ptpsim.Walk, 1) }, rmsOf("slave"))
+		return []check{
+			{what: "true rms", value: rms, limit: limit, unit: "ns"},
+			{what: "against ptp4l in clknetsim", value: rms / reference, limit: 1.25, unit: "times"},
+		}, err
+	}
+}
+
+func throughSwitch(b *bench) ([]check, error) {
+	queue := sw.Delay{Dist: sw.Exponential, Max: 10 * time.Microsecond}
+	with := func(mode sw.Mode) (float64, error) {
+		return worst(b.seeds, func(seed uint64) ptpsim.Config {
+			return ptpsim.OnePair(seed, -3, ptpsim.Walk, 1).Through(1, mode, queue)
+		}, rmsOf("slave"))
+	}
+	tc, err := with(sw.E2ETransparent)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := with(sw.Plain)
+	return []check{
+		{what: "true rms behind the transparent clock", value: tc, limit: 1, unit: "ns"},
+		{what: "plain switch against it", value: plain / tc, limit: 4000, atLeast: true, unit: "times"},
+	}, err
+}
+
+func coarse(b *bench) ([]check, error) {
+	xo, err := clock.Preset("xo")
+	if err != nil {
+		return nil, err
+	}
+	queue := sw.Delay{Dist: sw.Exponential, Max: 10 * time.Microsecond}
+	five, err := worst(b.seeds, func(seed uint64) ptpsim.Config {
+		return ptpsim.OnePair(seed, -3, xo, 8).Through(5, sw.E2ETransparent, queue)
+	}, rmsOf("slave"))
+	if err != nil {
+		return nil, err
+	}
+	single, err := worst(b.seeds, func(seed uint64) ptpsim.Config { return ptpsim.OnePair(seed, 0, xo, 16) }, rmsOf("slave"))
+	return []check{
+		{what: "true rms behind five transparent clocks, 8 ns", value: five, limit: 3, unit: "ns"},
+		{what: "true rms at 16 ns", value: single, limit: 8, unit: "ns"},
+	}, err
+}
+
+// chain measures each boundary clock against the one before it.
+func chain(b *bench) ([]check, error) {
+	const hops = 10
+	xo, err := clock.Preset("xo")
+	if err != nil {
+		return nil, err
+	}
+	scenario := func(seed uint64) ptpsim.Config {
+		c := ptpsim.Config{Seed: seed, Duration: 30 * time.Minute}
+		for i := range hops + 1 {
+			n := ptpsim.NodeConfig{Name: fmt.Sprintf("bc%d", i), PTP: ptp.NewConfig(ptp.G8275x1, msg.ClockIdentity{}, 1), Clock: clock.Config{Quantum: 8, Oscillator: ptpsim.Inexact}}
+			if i == 0 {
+				n.PTP.Quality.Class = 6
+			} else {
+				n.Clock.Oscillator = xo
+				n.Clock.Oscillator.PPB = []float64{12_000, -37_000, 25_000, -9_000, 41_000}[i%5]
+				c.Links = append(c.Links, ptpsim.LinkConfig{Ends: [2]string{c.Nodes[i-1].Name, n.Name}, Delay: 500})
+			}
+			c.Nodes = append(c.Nodes, n)
+		}
+		return c
+	}
+	most, err := worst(b.seeds, scenario, func(s *ptpsim.Sim) (most float64) {
+		for i := 1; i <= hops; i++ {
+			from, to := settled(s, fmt.Sprint("bc", i-1)), settled(s, fmt.Sprint("bc", i))
+			for k := range to {
+				most = max(most, math.Abs(to[k].True-from[k].True))
+			}
+		}
+		return most
+	})
+	return []check{{what: "largest time error of a node (class C of G.8273.2)", value: most, limit: 30, unit: "ns"}}, err
+}
+
+func asymmetric(b *bench) ([]check, error) {
+	const asymmetry = 100
+	scenario := func(corrected bool) func(seed uint64) ptpsim.Config {
+		return func(seed uint64) ptpsim.Config {
+			c := ptpsim.OnePair(seed, -3, ptpsim.Walk, 1)
+			c.Links[0].Asymmetry = asymmetry
+			if corrected { // the way in is longer than the mean by half of it
+				c.Nodes[1].PTP.Ports[0].DelayAsymmetry = msg.IntervalOf(asymmetry / 2)
+			}
+			return c
+		}
+	}
+	away, err := worst(b.seeds, scenario(false), func(s *ptpsim.Sim) float64 { return math.Abs(math.Abs(statsOf(s, "slave").Mean) - asymmetry/2) })
+	if err != nil {
+		return nil, err
+	}
+	left, err := worst(b.seeds, scenario(true), rmsOf("slave"))
+	return []check{
+		{what: "offset away from half of the asymmetry", value: away, limit: 2, unit: "ns"},
+		{what: "true rms with delayAsymmetry set", value: left, limit: 1, unit: "ns"},
+	}, err
+}
+
+// noise compares free oscillators with their configuration, over 40,000 s.
+func noise(*bench) (all []check, err error) {
+	const points, tau = 400_000, 0.1
+	for _, c := range []struct {
+		what  string
+		o     clock.Oscillator
+		ideal func(s float64) float64
+		limit float64
+	}{
+		{"white FM", clock.Oscillator{WhiteFM: 1, Seed: 1}, func(s float64) float64 { return 1 / math.Sqrt(s) }, 12},
+		{"random walk FM", clock.Oscillator{RandomWalkFM: 1, Seed: 2}, math.Sqrt, 12},
+		{"flicker FM", clock.Oscillator{FlickerFM: 1, Seed: 3}, func(float64) float64 { return 1 }, 40},
+	} {
+		x, err := result.FreeRun(c.o, points, time.Duration(tau*1e9))
+		if err != nil {
+			return nil, err
+		}
+		most := 0.0
+		for _, n := range []int{1, 10, 100, 1000} {
+			most = max(most, 100*math.Abs(result.ADEV(x, n, tau)/c.ideal(float64(n)*tau)-1))
+		}
+		all = append(all, check{what: c.what + " at 0.1, 1, 10 and 100 s: largest difference", value: most, limit: c.limit, unit: "%"})
+	}
+	return all, nil
+}
+
+// repeated is 0 if two runs of a scenario with chance everywhere have the same
+// log and capture, else 1.
+func repeated(b *bench) ([]check, error) {
+	differ, err := 0.0, error(nil)
+	for seed := range uint64(b.seeds) {
+		var first, second [32]byte
+		if first, err = digest(seed + 1); err == nil {
+			second, err = digest(seed + 1)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if first != second {
+			differ++
+		}
+	}
+	return []check{{what: "seeds whose log and capture differ", value: differ, limit: 0}}, nil
+}
+
+// digest is the SHA-256 of log and capture of a scenario full of chance.
+func digest(seed uint64) (sum [32]byte, err error) {
+	var out bytes.Buffer
+	c := ptpsim.OnePair(seed, -3, clock.Oscillator{PPB: -9000, WhiteFM: 1, FlickerFM: 1, RandomWalkFM: 1}, 8).Through(1, sw.E2ETransparent, sw.Delay{Dist: sw.Exponential, Max: 10_000})
+	c.Duration, c.Log, c.Capture = time.Minute, &out, &out
+	l := &c.Links[1]
+	l.PDV, l.Loss, l.Duplicate, l.Reorder, l.ReorderBy = sw.Delay{Dist: sw.Uniform, Max: 5000}, 0.05, 0.05, 0.05, 20*time.Microsecond
+	c.Nodes[1].Clock.Jitter = 4
+	s, err := ptpsim.New(c)
+	if err != nil {
+		return sum, err
+	}
+	defer s.Close()
+	err = s.Run()
+	return sha256.Sum256(out.Bytes()), err
+}
+
+func convergence(b *bench) ([]check, error) {
+	after := func(logSync int8) (float64, error) {
+		scenario := func(seed uint64) ptpsim.Config {
+			c := ptpsim.OnePair(seed, logSync, ptpsim.Walk, 1)
+			c.Duration, c.Sample = time.Minute, 50*time.Millisecond
+			return c
+		}
+		return worst(b.seeds, scenario, func(s *ptpsim.Sim) float64 {
+			at, ok := s.Node("slave").Series.Converged(100)
+			if !ok {
+				return math.Inf(1)
+			}
+			return (at - s.Node("slave").Heard).Seconds()
+		})
+	}
+	slow, err := after(0)
+	if err != nil {
+		return nil, err
+	}
+	fast, err := after(-3)
+	return []check{{what: "1 Sync/s", value: slow, limit: 8, unit: "s"}, {what: "8 Sync/s", value: fast, limit: 4, unit: "s"}}, err
+}
+
+// speed measures how many times faster than real time simulations run on
+// this machine, the best of some runs. Limits are multiples of what stock
+// ptp4l does in clknetsim.
+func speed(*bench) ([]check, error) {
+	var all []check
+	for _, c := range []struct {
+		nodes int
+		limit float64
+	}{{2, 10_000}, {20, 1_900}} {
+		best := 0.0
+		for range 5 {
+			times, err := speedOf(star(c.nodes))
+			if err != nil {
+				return nil, err
+			}
+			best = max(best, times)
+		}
+		all = append(all, check{what: fmt.Sprintf("%d clocks, 1 Sync/s", c.nodes), value: best, limit: c.limit, atLeast: true, unit: "times real time"})
+	}
+	return all, nil
+}
+
+func speedOf(c ptpsim.Config) (times float64, err error) {
+	s, err := ptpsim.New(c)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	begin := time.Now()
+	err = s.Run()
+	return s.Now().Seconds() / time.Since(begin).Seconds(), err
+}
+
+// star is a grandmaster and slaves: on one link or, if there are more, on a
+// plain switch.
+func star(clocks int) ptpsim.Config {
+	c := ptpsim.OnePair(1, 0, ptpsim.Walk, 1)
+	c.Duration = 10 * time.Minute
+	if clocks == 2 {
+		return c
+	}
+	c.Nodes = append(c.Nodes, ptpsim.NodeConfig{Name: "sw", Switch: &sw.Config{}})
+	c.Links = []ptpsim.LinkConfig{{Ends: [2]string{"gm", "sw"}, Delay: 500}, {Ends: [2]string{"slave", "sw"}, Delay: 500}}
+	for i := 2; i < clocks; i++ {
+		n := c.Nodes[1]
+		n.Name = fmt.Sprintf("slave%d", i)
+		c.Nodes = append(c.Nodes, n)
+		c.Links = append(c.Links, ptpsim.LinkConfig{Ends: [2]string{n.Name, "sw"}, Delay: 500})
+	}
+	return c
+}

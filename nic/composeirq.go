@@ -8,6 +8,7 @@ import (
 
 	"tapir/nic/fastlinq/irq"
 	"tapir/wire/frame"
+	"tapir/wire/headers"
 )
 
 // Interrupts holds the choices of the NIC's interrupts.
@@ -288,7 +289,7 @@ func (d *Device) awaits(f *frame.Frame) bool {
 	if !i.holds {
 		return false
 	}
-	if _, _, ok := segmentEnds(f.Bytes()); ok {
+	if _, _, ok := headers.TCPEnds(f.Bytes()); ok {
 		return false
 	}
 	if len(i.rx) == rxRing {

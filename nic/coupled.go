@@ -11,6 +11,7 @@ import (
 	"tapir/nic/nicdrop"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
+	"tapir/wire/headers"
 )
 
 // engines is what a NIC of two engines has beside the first, which is Device's
@@ -267,7 +268,7 @@ func (d *Device) withoutFirst(f *frame.Frame) (v verdict, failed bool) {
 // ownsInbound tells whether a frame of the wire is a TCP segment of the offload
 // engine.
 func (d *Device) ownsInbound(b []byte) bool {
-	remote, local, ok := segmentEnds(b)
+	remote, local, ok := headers.TCPEnds(b)
 	return ok && d.toe.Owns(local, remote)
 }
 

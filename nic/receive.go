@@ -10,6 +10,7 @@ import (
 	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/headers"
 	"tapir/wire/icmp"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -112,7 +113,7 @@ func (d *Device) receiveHost(f *frame.Frame) {
 // away from those, but not the kernel itself: it may still answer with a RST
 // what arrived just before the engine took the port.
 func (d *Device) engineOwns(b []byte) bool {
-	local, remote, ok := segmentEnds(b)
+	local, remote, ok := headers.TCPEnds(b)
 	return ok && d.isLocal(local.Addr()) && d.toe.Owns(local, remote)
 }
 

@@ -94,26 +94,3 @@ func TestGlanceAgreesWithTheStages(t *testing.T) {
 		f.Release()
 	}
 }
-
-// A segment has its ends with options and tags, too, and as the first fragment; a
-// later one has none.
-func TestSegmentEnds(t *testing.T) {
-	for what, c := range map[string]struct {
-		h    ip.Header
-		tags int
-		want bool
-	}{
-		"plain": {want: true}, "tagged": {tags: 1, want: true}, "first fragment": {h: ip.Header{MF: true}, want: true},
-		"later fragment": {h: ip.Header{FragOffset: 1480}}, "UDP": {h: ip.Header{Proto: ip.ProtoUDP}},
-	} {
-		c.h.Src, c.h.Dst = peer4, nic4
-		if c.h.Proto == 0 {
-			c.h.Proto = ip.ProtoTCP
-		}
-		eth := ether.Header{Type: ether.TypeIPv4, NTags: c.tags, Tags: [2]ether.Tag{{TPID: ether.TypeVLAN, TCI: 5}}}
-		src, dst, ok := segmentEnds(append(eth.AppendTo(nil), packet(c.h, append([]byte{0, 5, 0, 80}, make([]byte, 40)...))...))
-		if ok != c.want || ok && (src != netip.AddrPortFrom(peer4, 5) || dst != netip.AddrPortFrom(nic4, 80)) {
-			t.Errorf("%s: %v, %v to %v", what, ok, src, dst)
-		}
-	}
-}

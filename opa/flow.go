@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"tapir/wire/ether"
+	"tapir/wire/headers"
 	"tapir/wire/ip"
 )
 
@@ -42,16 +43,12 @@ func ParseFlow(b []byte) (f Flow) {
 		return f
 	}
 	f.Group = b[0]&1 != 0
-	mix := hash(0)
-	typ, at := binary.BigEndian.Uint16(b[12:]), ether.HeaderLen
-	for n := 0; n < 2 && (typ == ether.TypeVLAN || typ == ether.TypeQinQ) && len(b) >= at+ether.TagLen; n++ {
-		tci := binary.BigEndian.Uint16(b[at:])
-		if !f.Tagged {
-			f.Tagged, f.PCP = true, uint8(tci>>13)
-		}
-		mix = mix.add(uint64(tci & 0xfff))
-		typ = binary.BigEndian.Uint16(b[at+2:])
-		at += ether.TagLen
+	var v headers.View
+	v.Parse(b)
+	f.Tagged, f.PCP = v.Tags > 0, uint8(v.TCI>>13)
+	mix, typ, at := hash(0), v.Type, v.L3
+	for n := range v.Tags {
+		mix = mix.add(uint64(binary.BigEndian.Uint16(b[ether.HeaderLen+n*ether.TagLen:]) & 0xfff))
 	}
 	switch {
 	case typ == ether.TypeIPv4 && f.ipv4(b[at:], mix):

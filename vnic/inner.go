@@ -1,10 +1,9 @@
 package vnic
 
 import (
-	"encoding/binary"
-
 	"tapir/opa"
 	"tapir/wire/ether"
+	"tapir/wire/headers"
 )
 
 // opaMinPayload is the payload of the shortest Ethernet frame without tag.
@@ -26,14 +25,9 @@ func (in *inner) parse(b []byte) {
 	in.frame = b
 	in.dst, in.src = ether.Addr(b), ether.Addr(b[6:])
 	in.flow = opa.ParseFlow(b)
-	in.vid, in.typ, in.at = 0, binary.BigEndian.Uint16(b[12:]), ether.HeaderLen
-	for tags := 0; tags < 2 && (in.typ == ether.TypeVLAN || in.typ == ether.TypeQinQ) && len(b) >= in.at+ether.TagLen; tags++ {
-		if tags == 0 {
-			in.vid = binary.BigEndian.Uint16(b[in.at:]) & 0xfff
-		}
-		in.typ = binary.BigEndian.Uint16(b[in.at+2:])
-		in.at += ether.TagLen
-	}
+	var v headers.View
+	v.Parse(b)
+	in.vid, in.typ, in.at = v.TCI&0xfff, v.Type, v.L3
 	in.payload = b[in.at:]
 }
 

@@ -10,7 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/wire/ether"
+	"tapir/wire/headers"
 	"tapir/wire/ip"
+	"tapir/wire/udp"
 )
 
 // Observer learns from the kernel when event messages of PTP (IEEE 1588-2019
@@ -88,35 +90,25 @@ func (o *Observer) Close() error { return errors.Join(o.received.close(), o.sent
 // EventHeader returns the first 34 octets of the PTP event message in the
 // Ethernet frame b, borrowed; nil if there is none.
 func EventHeader(b []byte) []byte {
-	h, n, err := ether.Parse(b)
-	if err != nil {
+	var v headers.View
+	if !v.Parse(b) {
 		return nil
 	}
-	switch h.Type {
-	case ether.TypePTP:
-		if len(b) < n+headerLen || b[n]&0x0f > 3 {
-			return nil
-		}
-	case ether.TypeIPv4:
-		if len(b) < n+20 || b[n+9] != ip.ProtoUDP || binary.BigEndian.Uint16(b[n+6:])&0x1fff != 0 {
-			return nil
-		}
-		n += int(b[n]&0x0f) * 4
-	case ether.TypeIPv6:
-		if len(b) < n+ip.HeaderLen6 || b[n+6] != ip.ProtoUDP {
-			return nil
-		}
-		n += ip.HeaderLen6
+	at := v.L3
+	switch {
+	case v.Type == ether.TypePTP:
+	case !v.ParseNetwork() || v.Proto != ip.ProtoUDP || !v.First:
+		return nil
 	default:
+		at = v.L4 + udp.HeaderLen
+	}
+	switch {
+	case len(b) < at+headerLen:
+		return nil
+	case v.Type == ether.TypePTP && b[at]&0x0f > 3, v.Type != ether.TypePTP && binary.BigEndian.Uint16(b[v.L4+2:]) != eventPort:
 		return nil
 	}
-	if h.Type != ether.TypePTP {
-		if len(b) < n+8+headerLen || binary.BigEndian.Uint16(b[n+2:]) != eventPort {
-			return nil
-		}
-		n += 8
-	}
-	return b[n : n+headerLen : n+headerLen]
+	return b[at : at+headerLen : at+headerLen]
 }
 
 // sighting is a stamped copy that waits for its frame.

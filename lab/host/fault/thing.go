@@ -10,6 +10,7 @@ import (
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/geneve"
+	"tapir/wire/headers"
 	"tapir/wire/ip"
 	"tapir/wire/nsh"
 	"tapir/wire/tcp"
@@ -69,7 +70,7 @@ func look(b []byte) (t thing) {
 		t.lookIP(b, n)
 	}
 	if t.class == ofFrame && !t.arp {
-		t.lookFabric(b, &h, n)
+		t.lookFabric(b, &h)
 	}
 	return t
 }
@@ -114,14 +115,13 @@ func (t *thing) lookPTP(b []byte, at int) {
 
 // lookFabric finds a packet of an Omni-Path fabric in the framings of package
 // opa.
-func (t *thing) lookFabric(b []byte, h *ether.Header, n int) {
+func (t *thing) lookFabric(b []byte, h *ether.Header) {
 	switch h.Type {
-	case opa.EtherType16B, opa.EtherType9B, nsh.EtherType, ether.TypeIPv4:
+	case opa.EtherType16B, opa.EtherType9B, nsh.EtherType:
 	default:
-		return
-	}
-	if h.Type == ether.TypeIPv4 && !toGeneve(b, n) {
-		return
+		if h.Type != ether.TypeIPv4 || !toGeneve(b) {
+			return
+		}
 	}
 	f := frame.New(make([]byte, frame.DefaultHeadroom+len(b)), nil)
 	f.Append(b)
@@ -132,11 +132,9 @@ func (t *thing) lookFabric(b []byte, h *ether.Header, n int) {
 	t.class, t.at, t.bypass, t.fabL4 = ofFabric, f.Headroom()-frame.DefaultHeadroom, format == opa.Format16B, int(opa.Packet(f.Bytes()).L4())
 }
 
-// toGeneve tells whether the IPv4 packet at octet n is for Geneve's port.
-func toGeneve(b []byte, n int) bool {
-	if len(b) < n+ip.HeaderLen4+udp.HeaderLen || b[n+9] != ip.ProtoUDP {
-		return false
-	}
-	at := n + int(b[n]&15)*4 + 2
-	return len(b) >= at+2 && binary.BigEndian.Uint16(b[at:]) == geneve.Port
+// toGeneve tells whether an IPv4 packet is for Geneve's port.
+func toGeneve(b []byte) bool {
+	var v headers.View
+	return v.Parse(b) && v.ParseNetwork() && v.Proto == ip.ProtoUDP && len(b) >= v.L4+udp.HeaderLen &&
+		binary.BigEndian.Uint16(b[v.L4+2:]) == geneve.Port
 }

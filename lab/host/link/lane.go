@@ -9,8 +9,8 @@ import (
 
 	rules "tapir/lab/host/fault"
 	"tapir/wire/drop"
-	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/headers"
 	"tapir/wire/ip"
 )
 
@@ -338,15 +338,6 @@ const ethernet = 14
 
 // isTCP tells whether an Ethernet frame holds a TCP segment.
 func isTCP(b []byte) bool {
-	h, n, err := ether.Parse(b)
-	if err != nil || len(b) <= n+ip.HeaderLen4 {
-		return false
-	}
-	switch h.Type {
-	case ether.TypeIPv4:
-		return b[n+9] == ip.ProtoTCP
-	case ether.TypeIPv6:
-		return b[n+6] == ip.ProtoTCP
-	}
-	return false
+	var v headers.View
+	return v.Parse(b) && v.ParseNetwork() && v.Proto == ip.ProtoTCP
 }

@@ -9,6 +9,8 @@ import (
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/geneve"
+	"tapir/wire/headers"
+	"tapir/wire/ip"
 	"tapir/wire/nsh"
 	"tapir/wire/pcapng"
 	"tapir/wire/udp"
@@ -63,24 +65,21 @@ func (i *Inspector) fabricPacket(p *Packet) bool {
 // carriesFabric tells whether an Ethernet frame is to carry a packet of a
 // fabric. NSH and Geneve have other users too.
 func carriesFabric(b []byte) bool {
-	h, n, err := ether.Parse(b)
-	if err != nil || h.NTags > 0 {
+	var v headers.View
+	if !v.Parse(b) || v.Tags > 0 {
 		return false
 	}
-	switch h.Type {
+	switch v.Type {
 	case opa.EtherType16B, opa.EtherType9B:
 		return true
 	case nsh.EtherType:
-		return classAt(b, n+nsh.HeaderLen)
+		return classAt(b, v.L3+nsh.HeaderLen)
 	case ether.TypeIPv4:
-		if len(b) <= n {
+		v.ParseNetwork()
+		at := v.L4 + udp.HeaderLen
+		if v.Proto != ip.ProtoUDP || len(b) < at+geneve.HeaderLen || be.Uint16(b[v.L4+2:]) != geneve.Port {
 			return false
 		}
-		at := n + int(b[n]&15)*4
-		if len(b) < at+udp.HeaderLen+geneve.HeaderLen || b[n+9] != 17 || be.Uint16(b[at+2:]) != geneve.Port {
-			return false
-		}
-		at += udp.HeaderLen
 		return be.Uint16(b[at+2:]) == opa.EtherType9B || classAt(b, at+geneve.HeaderLen)
 	}
 	return false

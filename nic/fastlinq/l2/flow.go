@@ -5,7 +5,6 @@ import (
 
 	"tapir/wire/ether"
 	"tapir/wire/frame"
-	"tapir/wire/ip"
 )
 
 // Flow is what is looked at ahead of the vports, where a device has more than
@@ -36,12 +35,12 @@ func (h *Hasher) Look(f *frame.Frame) (flow Flow) {
 	if p.parse(f) != frame.DropNone {
 		return Flow{}
 	}
-	flow.Dst, flow.EtherType = p.dst, p.typ
-	if n := p.look(); n.ports && (n.proto == ip.ProtoTCP || n.proto == ip.ProtoUDP) {
-		flow.Proto = n.proto
-		flow.SrcPort, flow.DstPort = binary.BigEndian.Uint16(p.b[n.l4:]), binary.BigEndian.Uint16(p.b[n.l4+2:])
+	flow.Dst, flow.EtherType = p.dst, p.Type
+	if n := p.network(); n.ports {
+		flow.Proto = n.Proto
+		flow.SrcPort, flow.DstPort = binary.BigEndian.Uint16(p.Frame[n.L4:]), binary.BigEndian.Uint16(p.Frame[n.L4+2:])
 	}
 	flow.Hash, _ = h.rss.hash(p)
-	p.b = nil
+	p.Frame = nil
 	return flow
 }

@@ -204,7 +204,7 @@ func (v *vport) queue(id int) *RxQueue {
 // one that runs.
 func (fn *Function) rule(v *vport) (q *RxQueue, r frame.DropReason) {
 	p := &fn.pkt
-	n := p.look()
+	n := p.network()
 	var k tuple
 	if fn.rules.profile == ProfileTunnels {
 		if k.tunnel = fn.tunnelOf(p).Type; k.tunnel == NoTunnel {
@@ -214,8 +214,8 @@ func (fn *Function) rule(v *vport) (q *RxQueue, r frame.DropReason) {
 		if !n.ports {
 			return nil, frame.DropNone
 		}
-		k.proto, k.v6 = n.proto, n.v6
-		k.fill(fn.rules.profile, n.addrs(p.b), p.b[n.l4:])
+		k.proto, k.v6 = n.Proto, n.Version == 6
+		k.fill(fn.rules.profile, n.Addrs(), p.Frame[n.L4:])
 	}
 	rule := fn.rules.find(k)
 	switch {

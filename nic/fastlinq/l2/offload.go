@@ -24,20 +24,20 @@ const (
 // verify checks the checksums of the packet in f, and says on f that they need
 // no second look.
 func (p *packet) verify(f *frame.Frame) Csum {
-	n := p.look()
+	n := p.network()
 	switch {
 	case !n.ports:
 		return CsumNone
 	case p.off.NeedsCsum || p.off.DataValid:
 		return CsumGood
-	case !n.v6 && ip.Checksum(p.b[n.l3:n.l4], 0) != 0:
+	case n.Version == 4 && ip.Checksum(p.Frame[n.L3:n.L4], 0) != 0:
 		return CsumBad
 	}
-	body := p.b[n.l4:n.end]
-	if n.proto == ip.ProtoUDP && binary.BigEndian.Uint16(body[6:]) == 0 {
+	body := p.Frame[n.L4:n.End]
+	if n.Proto == ip.ProtoUDP && binary.BigEndian.Uint16(body[6:]) == 0 {
 		return CsumNone
 	}
-	pseudo := ip.Sum(n.addrs(p.b), uint32(n.proto)+uint32(len(body)))
+	pseudo := ip.Sum(n.Addrs(), uint32(n.Proto)+uint32(len(body)))
 	if ip.Checksum(body, pseudo) != 0 {
 		return CsumBad
 	}
@@ -50,7 +50,7 @@ func (q *RxQueue) judge(p *packet, c Csum) {
 	switch {
 	case c == CsumBad:
 		q.Stats.HWErrors++
-	case p.look().fragment:
+	case p.network().Fragment:
 		q.Stats.IPFragments++
 	}
 }
@@ -58,18 +58,18 @@ func (q *RxQueue) judge(p *packet, c Csum) {
 // fits reports whether the work that a frame leaves to the device can be done.
 func (p *packet) fits() bool {
 	o := &p.off
-	if o.NeedsCsum && int(o.CsumStart)+int(o.CsumOffset)+2 > len(p.b) {
+	if o.NeedsCsum && int(o.CsumStart)+int(o.CsumOffset)+2 > len(p.Frame) {
 		return false
 	}
 	if o.GSO == frame.GSONone {
 		return true
 	}
-	n := p.look()
-	if o.GSOSize == 0 || !o.NeedsCsum || !n.ports || n.proto != ip.ProtoTCP || n.v6 != (o.GSO == frame.GSOTCPv6) {
+	n := p.network()
+	if o.GSOSize == 0 || !o.NeedsCsum || !n.ports || n.Proto != ip.ProtoTCP || (n.Version == 6) != (o.GSO == frame.GSOTCPv6) {
 		return false
 	}
-	header := int(p.b[n.l4+12]>>4) * 4
-	return n.end-n.l4 >= tcp.HeaderLen && header >= tcp.HeaderLen && n.l4+header <= n.end
+	header := int(p.Frame[n.L4+12]>>4) * 4
+	return n.End-n.L4 >= tcp.HeaderLen && header >= tcp.HeaderLen && n.L4+header <= n.End
 }
 
 // put passes a frame to the port, cut into segments with checksums if the port

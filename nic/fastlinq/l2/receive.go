@@ -30,7 +30,7 @@ func (fn *Function) Receive(f *frame.Frame) frame.DropReason {
 	if r != frame.DropNone {
 		fn.drops[rx].Count(r)
 	}
-	fn.pkt.b = nil
+	fn.pkt.Frame = nil
 	return r
 }
 
@@ -74,7 +74,7 @@ func (fn *Function) deliver(v *vport, f *frame.Frame) frame.DropReason {
 	case p.size() > v.mtu+Overhead:
 		v.stats.PacketTooBigDiscard++
 		return drop.Oversize
-	case v.start.DropTTL0 && p.look().l3 > 0 && p.look().ttl == 0:
+	case v.start.DropTTL0 && p.network().Version != 0 && p.TTL == 0:
 		v.stats.TTL0Discard++
 		return nicdrop.TTL
 	}
@@ -131,15 +131,15 @@ func (q *RxQueue) receive(dst ether.Addr, f *frame.Frame, cqe CQE) frame.DropRea
 // strip removes the tag if that is asked for.
 func (v *vport) strip(p *packet, f *frame.Frame, cqe *CQE) {
 	switch {
-	case p.tagged && (v.innerRemoval || v.silent):
+	case p.Tags > 0 && (v.innerRemoval || v.silent):
 		b := f.Bytes()
 		copy(b[ether.TagLen:], b[:12])
 		f.TrimFront(ether.TagLen)
 		shift(&f.Offload, -ether.TagLen)
 		if !v.silent {
-			cqe.Tagged, cqe.VLAN = true, p.tci
+			cqe.Tagged, cqe.VLAN = true, p.TCI
 		}
-	case !p.tagged && v.defaultVLAN.Enable:
+	case p.Tags == 0 && v.defaultVLAN.Enable:
 		cqe.Tagged, cqe.VLAN = true, v.defaultVLAN.VLAN
 	}
 }

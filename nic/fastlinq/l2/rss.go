@@ -128,16 +128,16 @@ func (r *rss) queue(p *packet) (q *RxQueue, hash uint32, kind HashType) {
 }
 
 func (r *rss) hash(p *packet) (hash uint32, kind HashType) {
-	n := p.look()
-	if n.l3 == 0 || r.toeplitz == nil {
+	n := p.network()
+	if n.Version == 0 || r.toeplitz == nil {
 		return 0, 0
 	}
 	l3, l4tcp, l4udp := HashIPv4, HashIPv4TCP, HashIPv4UDP
-	if n.v6 {
+	if n.Version == 6 {
 		l3, l4tcp, l4udp = HashIPv6, HashIPv6TCP, HashIPv6UDP
 	}
 	with := l4udp
-	if n.proto == ip.ProtoTCP {
+	if n.Proto == ip.ProtoTCP {
 		with = l4tcp
 	}
 	switch {
@@ -148,10 +148,10 @@ func (r *rss) hash(p *packet) (hash uint32, kind HashType) {
 	default:
 		return 0, 0
 	}
-	hash = r.toeplitz.Sum(0, n.addrs(p.b), 0)
+	hash = r.toeplitz.Sum(0, n.Addrs(), 0)
 	if kind == with {
-		a := len(n.addrs(p.b))
-		hash = r.toeplitz.Sum(hash, p.b[n.l4:n.l4+4], a)
+		a := len(n.Addrs())
+		hash = r.toeplitz.Sum(hash, p.Frame[n.L4:n.L4+4], a)
 	}
 	return hash, kind
 }

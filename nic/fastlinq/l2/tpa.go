@@ -73,18 +73,18 @@ type segment struct {
 // others; f holds it, perhaps without its tag.
 func (fn *Function) segmentOf(v *vport, f *frame.Frame, c Csum) (s segment, ok bool) {
 	p := &fn.pkt
-	n := p.look()
-	if !n.ports || n.proto != ip.ProtoTCP || n.end-n.l4 < tcp.HeaderLen || p.off.GSO != frame.GSONone {
+	n := p.network()
+	if !n.ports || n.Proto != ip.ProtoTCP || n.End-n.L4 < tcp.HeaderLen || p.off.GSO != frame.GSONone {
 		return s, false
 	}
-	cut := len(p.b) - f.Len()
-	s = segment{n.l3 - cut, n.l4 - cut, n.l4 - cut + int(p.b[n.l4+12]>>4)*4, n.end - cut, n.v6}
+	cut := len(p.Frame) - f.Len()
+	s = segment{n.L3 - cut, n.L4 - cut, n.L4 - cut + int(p.Frame[n.L4+12]>>4)*4, n.End - cut, n.Version == 6}
 	plain := s.l4-s.l3 == ip.HeaderLen4
 	on := v.tpa.IPv4
 	if s.v6 {
 		plain, on = true, v.tpa.IPv6
 	}
-	flags := tcp.Flags(p.b[n.l4+13])
+	flags := tcp.Flags(p.Frame[n.L4+13])
 	ok = on && plain && s.payload >= s.l4+tcp.HeaderLen && s.payload < s.end && flags&^tcp.PSH == tcp.ACK
 	if ok && c == CsumNone {
 		c = p.verify(f)
@@ -97,12 +97,12 @@ func (fn *Function) segmentOf(v *vport, f *frame.Frame, c Csum) (s segment, ok b
 func (fn *Function) aggregate(v *vport, q *RxQueue, f *frame.Frame, cqe CQE) bool {
 	t := &v.tpa
 	s, ok := fn.segmentOf(v, f, cqe.Csum)
-	n := fn.pkt.look()
-	if !n.ports || n.proto != ip.ProtoTCP {
+	n := fn.pkt.network()
+	if !n.ports || n.Proto != ip.ProtoTCP {
 		return false
 	}
 	b := f.Bytes()
-	at := t.find(q, b, len(fn.pkt.b)-len(b), n)
+	at := t.find(q, b, len(fn.pkt.Frame)-len(b), n)
 	if at >= 0 {
 		a := &t.open[at]
 		if ok && s.end-s.payload >= t.MinContinue && a.takes(t, b, s) {
@@ -128,17 +128,17 @@ func (fn *Function) aggregate(v *vport, q *RxQueue, f *frame.Frame, cqe CQE) boo
 
 // find is the aggregation of a packet's stream, -1 if there is none; the frame b is
 // cut octets shorter than what n was found in.
-func (t *tpa) find(q *RxQueue, b []byte, cut int, n *network) int {
-	from, to := n.l3-cut+12, n.l3-cut+20
-	if n.v6 {
-		from, to = n.l3-cut+8, n.l3-cut+40
+func (t *tpa) find(q *RxQueue, b []byte, cut int, n *packet) int {
+	from, to := n.L3-cut+12, n.L3-cut+20
+	if n.Version == 6 {
+		from, to = n.L3-cut+8, n.L3-cut+40
 	}
-	l4 := n.l4 - cut
+	l4 := n.L4 - cut
 	for i := range t.open {
 		a := &t.open[i]
 		first := a.f.Bytes()
-		at := a.s.l3 + from - (n.l3 - cut)
-		if a.q == q && a.s.v6 == n.v6 && bytes.Equal(first[a.s.l4:a.s.l4+4], b[l4:l4+4]) && bytes.Equal(first[at:at+to-from], b[from:to]) {
+		at := a.s.l3 + from - (n.L3 - cut)
+		if a.q == q && a.s.v6 == (n.Version == 6) && bytes.Equal(first[a.s.l4:a.s.l4+4], b[l4:l4+4]) && bytes.Equal(first[at:at+to-from], b[from:to]) {
 			return i
 		}
 	}

@@ -101,7 +101,7 @@ func (fn *Function) send(q *TxQueue, o outgoing, port frame.Link) {
 			fn.switched(q, g)
 		}
 	}
-	fn.pkt.b = nil
+	fn.pkt.Frame = nil
 	fn.put(q, o.f, port)
 }
 
@@ -110,7 +110,7 @@ func (fn *Function) switched(q *TxQueue, f *frame.Frame) {
 	if r := fn.deliverAll(f); r != frame.DropNone {
 		fn.dropOut(q, f, r)
 	}
-	fn.pkt.b = nil
+	fn.pkt.Frame = nil
 }
 
 // dropOut takes a frame that is not sent.
@@ -134,13 +134,13 @@ func (fn *Function) check(v *vport, o outgoing) frame.DropReason {
 	switch {
 	case !p.fits():
 		return nicdrop.Offload
-	case p.size() > v.mtu+ether.HeaderLen+p.tags*ether.TagLen:
+	case p.size() > v.mtu+ether.HeaderLen+p.Tags*ether.TagLen:
 		return fn.mistake(v, e.BigPacket, drop.Oversize)
 	case v.antiSpoofing && !fn.owns(v, p.src):
 		return fn.mistake(v, e.AntiSpoofing, nicdrop.AntiSpoofing)
-	case v.checkMAC && linkLocal(p.dst), v.checkType && (p.typ == typeMACControl || p.typ == ether.TypeLLDP):
+	case v.checkMAC && linkLocal(p.dst), v.checkType && (p.Type == typeMACControl || p.Type == ether.TypeLLDP):
 		return fn.mistake(v, e.ControlFrame, nicdrop.Control)
-	case p.tagged && o.InsertVLAN:
+	case p.Tags > 0 && o.InsertVLAN:
 		return fn.mistake(v, e.VLANInsertWithInband, drop.WrongVLAN)
 	case o.InsertVLAN && o.VLAN&maxVLAN == maxVLAN:
 		return fn.mistake(v, e.IllegalVLANMode, drop.WrongVLAN)
@@ -178,7 +178,7 @@ func (fn *Function) tag(v *vport, o *outgoing) frame.DropReason {
 	tci := o.VLAN
 	switch {
 	case o.InsertVLAN:
-	case v.defaultVLAN.Enable && !p.tagged:
+	case v.defaultVLAN.Enable && p.Tags == 0:
 		tci = v.defaultVLAN.VLAN
 	default:
 		return frame.DropNone

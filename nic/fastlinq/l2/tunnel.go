@@ -96,13 +96,13 @@ func (fn *Function) tunnelOf(p *packet) Tunnel {
 	if !fn.tunnelled || p.dst.IsZero() {
 		return Tunnel{}
 	}
-	n := p.look()
-	if n.l3 == 0 || n.fragment {
+	n := p.network()
+	if n.Version == 0 || n.Fragment {
 		return Tunnel{}
 	}
-	b := p.b[n.l4:n.end]
+	b := p.Frame[n.L4:n.End]
 	var t Tunnel
-	switch n.proto {
+	switch n.Proto {
 	case ip.ProtoUDP:
 		t = fn.overUDP(b)
 	case protoGRE:
@@ -111,7 +111,7 @@ func (fn *Function) tunnelOf(p *packet) Tunnel {
 	if t.Type == NoTunnel || !fn.tunnels.Enable[t.Type] {
 		return Tunnel{}
 	}
-	t.inner += n.l4
+	t.inner += n.L4
 	return t
 }
 
@@ -183,7 +183,7 @@ func (fn *Function) station(p *packet) (dst ether.Addr, vid uint16) {
 	if t.Type == NoTunnel || fn.tunnels.Class[t.Type] == ClassMACVLAN {
 		return dst, vid
 	}
-	h, _, err := ether.Parse(p.b[t.inner:])
+	h, _, err := ether.Parse(p.Frame[t.inner:])
 	if err != nil {
 		return dst, vid
 	}

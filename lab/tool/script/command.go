@@ -12,7 +12,7 @@ import (
 )
 
 // commands are what the application does, by name.
-var commands = map[string]func(l *line) (action, error){
+var commands = map[string]func(l *line) action{
 	"listen":     parseListen,
 	"unlisten":   onListener(func(l *toe.Listener) { l.Close() }),
 	"pause":      onListener(func(l *toe.Listener) { l.Pause(true) }),
@@ -45,12 +45,12 @@ func (c *command) do(r *runner, s *step) *Error {
 	return nil
 }
 
-func simple(run func(*runner, *peer) string) func(*line) (action, error) {
-	return func(*line) (action, error) { return &command{run}, nil }
+func simple(run func(*runner, *peer) string) func(*line) action {
+	return func(*line) action { return &command{run} }
 }
 
 // onConn is a command that needs a connection.
-func onConn(run func(c *toe.Conn)) func(*line) (action, error) {
+func onConn(run func(c *toe.Conn)) func(*line) action {
 	return simple(func(_ *runner, p *peer) string {
 		if p.conn == nil {
 			return "there is no connection yet"
@@ -61,7 +61,7 @@ func onConn(run func(c *toe.Conn)) func(*line) (action, error) {
 }
 
 // onListener is a command that needs a listener.
-func onListener(run func(l *toe.Listener)) func(*line) (action, error) {
+func onListener(run func(l *toe.Listener)) func(*line) action {
 	return simple(func(r *runner, _ *peer) string {
 		if r.listen == nil {
 			return "nothing listens"
@@ -72,22 +72,18 @@ func onListener(run func(l *toe.Listener)) func(*line) (action, error) {
 }
 
 // parseListen reads: listen [PORT] [backlog N] [refuse].
-func parseListen(l *line) (action, error) {
+func parseListen(l *line) action {
 	port, backlog, refuse := int64(0), int64(16), false
-	var err error
 	for !l.done() {
 		switch {
 		case l.accept("refuse"):
 			refuse = true
 		case l.accept("backlog"):
-			backlog, _, err = l.integer("a backlog", 1, 1<<20)
+			backlog, _ = l.integer("a backlog", 1, 1<<20)
 		case port == 0:
-			port, _, err = l.integer("a port, backlog N or refuse", 1, 65535)
+			port, _ = l.integer("a port, backlog N or refuse", 1, 65535)
 		default:
-			err = l.finish()
-		}
-		if err != nil {
-			return nil, err
+			l.finish()
 		}
 	}
 	return &command{func(r *runner, _ *peer) string {
@@ -95,7 +91,7 @@ func parseListen(l *line) (action, error) {
 			r.port = uint16(port)
 		}
 		return r.open(int(backlog), refuse)
-	}}, nil
+	}}
 }
 
 // open begins to listen.
@@ -137,14 +133,11 @@ const maxWrite = 1 << 26
 
 // parseWrite reads: write N ... or record N ..., where 5*N stands for N five
 // times.
-func parseWrite(record bool) func(*line) (action, error) {
-	return func(l *line) (action, error) {
+func parseWrite(record bool) func(*line) action {
+	return func(l *line) action {
 		var chunks []chunk
 		for len(chunks) == 0 || !l.done() {
-			w, err := l.next("a number of octets")
-			if err != nil {
-				return nil, err
-			}
+			w := l.next("a number of octets")
 			times, size, ok := strings.Cut(w.text, "*")
 			if !ok {
 				times, size = "1", w.text
@@ -152,7 +145,7 @@ func parseWrite(record bool) func(*line) (action, error) {
 			k, err1 := strconv.ParseUint(times, 10, 10)
 			n, err2 := parseInt(size, 1, maxWrite)
 			if err1 != nil || err2 != nil || k == 0 {
-				return nil, l.at(w, "%q: expected a number of octets, or 5*100 for 100 octets five times", w.text)
+				panic(l.at(w, "%q: expected a number of octets, or 5*100 for 100 octets five times", w.text))
 			}
 			for range k {
 				chunks = append(chunks, chunk{uint64(n), record})
@@ -166,18 +159,15 @@ func parseWrite(record bool) func(*line) (action, error) {
 				p.app.write(c)
 			}
 			return ""
-		}}, nil
+		}}
 	}
 }
 
 // parseReopen reads: reopen [ISN].
-func parseReopen(l *line) (action, error) {
+func parseReopen(l *line) action {
 	isn := int64(-1)
 	if !l.done() {
-		var err error
-		if isn, _, err = l.integer("the peer's initial sequence number", 0, 1<<32-1); err != nil {
-			return nil, err
-		}
+		isn, _ = l.integer("the peer's initial sequence number", 0, 1<<32-1)
 	}
 	return &command{func(r *runner, p *peer) string {
 		next := r.script.set.isn
@@ -186,5 +176,5 @@ func parseReopen(l *line) (action, error) {
 		}
 		p.reopen(next)
 		return ""
-	}}, nil
+	}}
 }

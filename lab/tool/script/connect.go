@@ -9,7 +9,7 @@ import (
 )
 
 // rdmaCommands are what the application of a whole NIC does, by name.
-var rdmaCommands = map[string]func(l *line) (action, error){
+var rdmaCommands = map[string]func(l *line) action{
 	"mr":         parseMR,
 	"qp":         parseQP,
 	"srq":        parseSRQ,
@@ -38,15 +38,12 @@ func errorText(err error) string {
 }
 
 // parseRDMAListen reads: listen [backlog N].
-func parseRDMAListen(l *line) (action, error) {
+func parseRDMAListen(l *line) action {
 	backlog := int64(16)
 	if l.accept("backlog") {
-		var err error
-		if backlog, _, err = l.integer("a backlog", 1, 1<<20); err != nil {
-			return nil, err
-		}
+		backlog, _ = l.integer("a backlog", 1, 1<<20)
 	}
-	return &command{func(r *runner, _ *peer) string { return r.world.listen(int(backlog)) }}, nil
+	return &command{func(r *runner, _ *peer) string { return r.world.listen(int(backlog)) }}
 }
 
 func (w *world) listen(backlog int) string {
@@ -98,32 +95,23 @@ type answer struct {
 }
 
 // parseAnswer reads: [ird N] [ord N] [private OCTETS].
-func parseAnswer(run func(e *endpoint, p cm.Params) error) func(*line) (action, error) {
-	return func(l *line) (action, error) {
+func parseAnswer(run func(e *endpoint, p cm.Params) error) func(*line) action {
+	return func(l *line) action {
 		a := answer{ird: -1, ord: -1}
 		for !l.done() {
-			w, _ := l.next("")
-			var err error
+			w := l.next("")
 			switch w.text {
 			case "ird":
-				a.ird, _, err = l.integer("an IRD", 0, 65534)
+				a.ird, _ = l.integer("an IRD", 0, 65534)
 			case "ord":
-				a.ord, _, err = l.integer("an ORD", 0, 65534)
+				a.ord, _ = l.integer("an ORD", 0, 65534)
 			case "private":
-				if w, err = l.next("private data: " + payloadForms); err == nil && !payloadWords[w.text] {
-					err = l.at(w, "%q: expected private data: %s", w.text, payloadForms)
-				}
-				if err == nil {
-					err = a.private.parse(l, w, false)
-				}
+				a.private.read(l, "private data", false)
 			default:
-				err = l.at(w, "%q: expected ird N, ord N, private OCTETS or the end of the line", w.text)
-			}
-			if err != nil {
-				return nil, err
+				panic(l.at(w, "%q: expected ird N, ord N, private OCTETS or the end of the line", w.text))
 			}
 		}
-		return &command{func(_ *runner, p *peer) string { return a.run(p.end, run) }}, nil
+		return &command{func(_ *runner, p *peer) string { return a.run(p.end, run) }}
 	}
 }
 
@@ -179,30 +167,29 @@ func (e *endpoint) disconnect(abortive bool) string {
 }
 
 // parseModify reads: modify STATE.
-func parseModify(l *line) (action, error) {
+func parseModify(l *line) action {
 	states := []verbs.State{verbs.Reset, verbs.Init, verbs.SQD, verbs.Err}
 	var names []string
 	for _, s := range states {
 		names = append(names, s.String())
 	}
-	i, _, err := l.oneOf("a state", names)
+	i, _ := l.oneOf("a state", names)
 	return &command{func(_ *runner, p *peer) string {
 		qp, err := p.end.queuePair()
 		if err != nil {
 			return err.Error()
 		}
 		return errorText(qp.Modify(states[i]))
-	}}, err
+	}}
 }
 
 // parseResend reads: resend [N].
-func parseResend(l *line) (action, error) {
+func parseResend(l *line) action {
 	n := int64(0)
-	var err error
 	if !l.done() {
-		n, _, err = l.integer("the number of a lost segment", 1, 1<<20)
+		n, _ = l.integer("the number of a lost segment", 1, 1<<20)
 	}
-	return &command{func(_ *runner, p *peer) string { return p.end.resend(int(n)) }}, err
+	return &command{func(_ *runner, p *peer) string { return p.end.resend(int(n)) }}
 }
 
 // establishment is the start-up of a connection in one line.
@@ -213,13 +200,11 @@ type establishment struct {
 
 // parseEstablish reads: establish passive|active FIELDS, with the fields of
 // the peer's start-up frame.
-func parseEstablish(l *line) (action, error) {
-	i, w, err := l.oneOf("the NIC's part", []string{"passive", "active"})
-	if err != nil {
-		return nil, err
-	}
+func parseEstablish(l *line) action {
+	i, w := l.oneOf("the NIC's part", []string{"passive", "active"})
 	a := &establishment{active: i == 1, frame: startupFrame{kind: mpa.Kind(i), word: w}}
-	return a, a.frame.fields(l, false)
+	a.frame.fields(l, false)
+	return a
 }
 
 func (a *establishment) do(r *runner, s *step) *Error {

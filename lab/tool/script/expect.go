@@ -132,86 +132,83 @@ func expectNames() string {
 }
 
 // parseExpect reads what follows expect.
-func parseExpect(l *line) (action, error) {
-	w, err := l.next("what is to be so: " + expectNames())
-	if err != nil {
-		return nil, err
-	}
+func parseExpect(l *line) action {
+	w := l.next("what is to be so: " + expectNames())
 	e := &expectation{word: w, waits: true}
-	return e, e.parse(l, w, expectNames())
+	e.parse(l, w, expectNames())
+	return e
 }
 
 // parse reads what follows w; names are the words that might stand for w.
-func (e *expectation) parse(l *line, w word, names string) (err error) {
+func (e *expectation) parse(l *line, w word, names string) {
 	switch {
 	case events[w.text] != nil:
 		e.holds = events[w.text]
 		e.waits = w.text != "nothing" && w.text != "open"
 	case numbers[w.text] != nil:
-		err = e.parseNumber(l, w.text)
+		e.parseNumber(l, w.text)
 	case counters[w.text] != nil:
-		err = e.parseCounter(l, w.text)
+		e.parseCounter(l, w.text)
 	case times[w.text] != nil:
-		err = e.parseTime(l, w.text)
+		e.parseTime(l, w.text)
 	case w.text == "read":
-		err = e.parseRead(l)
+		e.parseRead(l)
 	case w.text == "closed":
-		err = e.parseClosed(l)
+		e.parseClosed(l)
 	case w.text == "state":
-		err = e.parseState(l)
+		e.parseState(l)
 	case w.text == "dropped":
-		err = e.parseDropped(l)
+		e.parseDropped(l)
 	default:
-		err = l.at(w, "%q: expected one of %s", w.text, names)
+		panic(l.at(w, "%q: expected one of %s", w.text, names))
 	}
-	return err
 }
 
 // mark makes the error of e point at the word with the value.
 func (e *expectation) mark(w word) { e.word = word{e.word.text + " " + w.text, e.word.col} }
 
-func (e *expectation) parseNumber(l *line, name string) error {
-	n, w, err := l.integer("a number", 0, 1<<62)
+func (e *expectation) parseNumber(l *line, name string) {
+	n, w := l.integer("a number", 0, 1<<62)
 	e.mark(w)
-	e.holds = func(_ *runner, p *peer) (bool, string) {
-		if p.conn == nil {
-			return false, stateOf(p)
-		}
-		info := p.conn.Info()
-		have := numbers[name](p, &info)
+	e.ofConn(func(_ *runner, p *peer, i *toe.Info) (bool, string) {
+		have := numbers[name](p, i)
 		return have == uint64(n), fmt.Sprintf("%s %d", name, have)
-	}
-	return err
+	})
 }
 
-func (e *expectation) parseCounter(l *line, name string) error {
-	n, w, err := l.integer("a number", 0, 1<<62)
+func (e *expectation) parseCounter(l *line, name string) {
+	n, w := l.integer("a number", 0, 1<<62)
 	e.mark(w)
 	e.holds = func(r *runner, _ *peer) (bool, string) {
 		stats := r.engine.Stats()
 		have := counters[name](&stats)
 		return have == uint64(n), fmt.Sprintf("%s %d", name, have)
 	}
-	return err
 }
 
-func (e *expectation) parseTime(l *line, name string) error {
-	d, w, err := l.duration("a time")
+func (e *expectation) parseTime(l *line, name string) {
+	d, w := l.duration("a time")
 	e.mark(w)
+	e.ofConn(func(r *runner, _ *peer, i *toe.Info) (bool, string) {
+		have := times[name](i)
+		return (have - d).Abs() <= r.script.set.tolerance, name + " " + formatTime(have)
+	})
+}
+
+// ofConn is an expectation of a connection that is there.
+func (e *expectation) ofConn(holds func(r *runner, p *peer, i *toe.Info) (bool, string)) {
 	e.holds = func(r *runner, p *peer) (bool, string) {
 		if p.conn == nil {
 			return false, stateOf(p)
 		}
 		info := p.conn.Info()
-		have := times[name](&info)
-		return (have - d).Abs() <= r.script.set.tolerance, name + " " + formatTime(have)
+		return holds(r, p, &info)
 	}
-	return err
 }
 
 // parseRead reads: read N, the octets delivered since the read before.
-func (e *expectation) parseRead(l *line) error {
-	n, w, err := l.integer("a number of octets", 0, 1<<40)
+func (e *expectation) parseRead(l *line) {
+	n, w := l.integer("a number of octets", 0, 1<<40)
 	e.mark(w)
 	e.holds = func(_ *runner, p *peer) (bool, string) {
 		if p.app == nil {
@@ -224,18 +221,14 @@ func (e *expectation) parseRead(l *line) error {
 		p.app.claimed = p.app.received
 		return true, ""
 	}
-	return err
 }
 
 // parseClosed reads: closed [ERROR].
-func (e *expectation) parseClosed(l *line) error {
+func (e *expectation) parseClosed(l *line) {
 	var kind toe.Kind
 	if !l.done() {
 		names := slices.Sorted(maps.Keys(errorKinds))
-		_, w, err := l.oneOf("an error", names)
-		if err != nil {
-			return err
-		}
+		_, w := l.oneOf("an error", names)
 		kind = errorKinds[w.text]
 		e.mark(w)
 	}
@@ -249,21 +242,19 @@ func (e *expectation) parseClosed(l *line) error {
 		}
 		return have.Kind == kind, stateOf(p)
 	}
-	return nil
 }
 
-func (e *expectation) parseState(l *line) error {
+func (e *expectation) parseState(l *line) {
 	var names []string
 	for s := toe.StateClosed; s <= toe.StateTimeWait; s++ {
 		names = append(names, s.String())
 	}
-	want, w, err := l.oneOf("a state", names)
+	want, w := l.oneOf("a state", names)
 	e.mark(w)
 	e.holds = func(r *runner, p *peer) (bool, string) {
 		have := r.state(p)
 		return have == toe.State(want), "state " + have.String()
 	}
-	return err
 }
 
 // state is the state of a connection, also before the application has it.
@@ -283,21 +274,17 @@ func (r *runner) state(p *peer) toe.State {
 }
 
 // parseDropped reads: dropped REASON N, over all connections.
-func (e *expectation) parseDropped(l *line) error {
+func (e *expectation) parseDropped(l *line) {
 	var names []string
 	reasons := slices.Collect(nicdrop.All())
 	for _, d := range reasons {
 		names = append(names, hyphenated(d))
 	}
-	i, _, err := l.oneOf("a reason", names)
-	if err != nil {
-		return err
-	}
-	n, w, err := l.integer("a number of segments", 0, 1<<40)
+	i, _ := l.oneOf("a reason", names)
+	n, w := l.integer("a number of segments", 0, 1<<40)
 	e.mark(word{names[i] + " " + w.text, 0})
 	e.holds = func(r *runner, _ *peer) (bool, string) {
 		have := r.engine.Stats().Drops[reasons[i]]
 		return have == uint64(n), fmt.Sprintf("dropped %s %d", names[i], have)
 	}
-	return err
 }

@@ -41,20 +41,18 @@ func defaultFabric() fabricSettings {
 }
 
 // of16B makes a setting that is a number.
-func of16B(bits int, set func(f *fabricSettings, n uint64)) func(*settings, *line) error {
-	return func(s *settings, l *line) error {
-		n, _, err := l.unsigned("a number", 1<<bits-1)
+func of16B(bits int, set func(f *fabricSettings, n uint64)) func(*settings, *line) {
+	return func(s *settings, l *line) {
+		n, _ := l.unsigned("a number", 1<<bits-1)
 		set(&s.fabric, n)
-		return err
 	}
 }
 
 // switched makes a setting that is on or off.
-func switched(set func(s *settings, on bool)) func(*settings, *line) error {
-	return func(s *settings, l *line) error {
-		i, _, err := l.oneOf("a state", []string{"off", "on"})
+func switched(set func(s *settings, on bool)) func(*settings, *line) {
+	return func(s *settings, l *line) {
+		i, _ := l.oneOf("a state", []string{"off", "on"})
 		set(s, i == 1)
-		return err
 	}
 }
 
@@ -77,7 +75,7 @@ var packet16B = &messageKind{name: "16b", fields: []fieldSpec{
 var hostFrame = &messageKind{name: "frame", fields: packet16B.fields[slices.IndexFunc(packet16B.fields, func(f fieldSpec) bool { return f.name == "dst" }):slices.IndexFunc(packet16B.fields, func(f fieldSpec) bool { return f.name == "badicrc" })]}
 
 var fabricProtocol = &protocol{
-	settings: map[string]func(s *settings, l *line) error{
+	settings: map[string]func(s *settings, l *line){
 		"lid":    of16B(24, func(f *fabricSettings, n uint64) { f.lid = opa.LID(n) }),
 		"vesw":   of16B(12, func(f *fabricSettings, n uint64) { f.vport.VESWID = uint16(n) }),
 		"pkey":   of16B(16, func(f *fabricSettings, n uint64) { f.vport.PKey = uint16(n) }),
@@ -87,15 +85,14 @@ var fabricProtocol = &protocol{
 		"learn":  switched(func(s *settings, on bool) { s.fabric.policy.Learn = on }),
 		"filter": switched(func(s *settings, on bool) { s.fabric.policy.Filter = on }),
 		"closed": switched(func(s *settings, on bool) { s.fabric.closed = on }),
-		"unknown": func(s *settings, l *line) error {
+		"unknown": func(s *settings, l *line) {
 			names := []string{"proxy", "default-port", "flood", "drop"}
-			i, _, err := l.oneOf("what becomes of frames to unknown stations", names)
+			i, _ := l.oneOf("what becomes of frames to unknown stations", names)
 			s.fabric.policy.Unknown = vnic.Unknown(i)
-			return err
 		},
 	},
 	messages: map[string]*messageKind{"16b": packet16B},
-	expects: map[string]func(e *expectation, l *line) error{
+	expects: map[string]func(e *expectation, l *line){
 		"frame": parseHostFrame, "quiet": quiet,
 		"dropped": counted(func(b *fabric) map[string]uint64 { return b.drops() }),
 		"counter": counted(func(b *fabric) map[string]uint64 {
@@ -111,7 +108,7 @@ var fabricProtocol = &protocol{
 }
 
 func init() {
-	fabricProtocol.commands = map[string]func(l *line) (action, error){
+	fabricProtocol.commands = map[string]func(l *line) action{
 		"open": bare(func(b *fabric) string { b.vport.Open(); return "" }), "close": bare(func(b *fabric) string { b.vport.Close(); return "" }),
 		"link":   parseLink,
 		"state":  parseVPortState,
@@ -304,8 +301,8 @@ func (b *fabric) drops() map[string]uint64 {
 }
 
 // parseHostFrame reads: frame FIELDS, the next one that the host gets.
-func parseHostFrame(e *expectation, l *line) error {
-	m, err := parseFields(l, hostFrame, e.word, true)
+func parseHostFrame(e *expectation, l *line) {
+	m := parseFields(l, hostFrame, e.word, true)
 	e.holds = func(r *runner, _ *peer) (bool, string) {
 		b := r.bench.(*fabric)
 		if len(b.host) == 0 {
@@ -318,15 +315,11 @@ func parseHostFrame(e *expectation, l *line) error {
 		b.host = b.host[1:]
 		return true, ""
 	}
-	return err
 }
 
 // parseHostSend reads: send FIELDS, a frame of the host.
-func parseHostSend(l *line) (action, error) {
-	m, err := parseFields(l, hostFrame, l.peek(), false)
-	if err != nil {
-		return nil, err
-	}
+func parseHostSend(l *line) action {
+	m := parseFields(l, hostFrame, l.peek(), false)
 	if _, given := m.given["src"]; !given {
 		m.given["src"] = hostFrame.fields[0].usual // ours
 	}
@@ -339,12 +332,12 @@ func parseHostSend(l *line) (action, error) {
 		f.Append(eth)
 		b.vport.Transmit([]*frame.Frame{f}, b.r.now())
 		return ""
-	}), nil
+	})
 }
 
 // parseLink reads: link up, or link down.
-func parseLink(l *line) (action, error) {
-	i, _, err := l.oneOf("the state of the port's link", []string{"down", "up"})
+func parseLink(l *line) action {
+	i, _ := l.oneOf("the state of the port's link", []string{"down", "up"})
 	return do(func(b *fabric) string {
 		if i == 1 {
 			b.port.LinkUp(b.r.now())
@@ -352,30 +345,23 @@ func parseLink(l *line) (action, error) {
 			b.port.LinkDown(b.r.now())
 		}
 		return ""
-	}), err
+	})
 }
 
 // parseVPortState reads: state drop-all, or state forwarding.
-func parseVPortState(l *line) (action, error) {
-	i, _, err := l.oneOf("the state of the vport", []string{"drop-all", "forwarding"})
+func parseVPortState(l *line) action {
+	i, _ := l.oneOf("the state of the vport", []string{"drop-all", "forwarding"})
 	return do(func(b *fabric) string {
 		cfg := b.vport.Config()
 		cfg.ConfigState = []vnic.State{vnic.DropAll, vnic.Forwarding}[i]
 		return errorText(b.vport.Configure(cfg))
-	}), err
+	})
 }
 
 // parseMACEntry reads: mac ADDRESS LID [source]: an entry of the MAC table.
-func parseMACEntry(l *line) (action, error) {
-	w, err := l.next(macForm.want)
-	if err != nil {
-		return nil, err
-	}
-	a, ok := macForm.parse(w.text)
-	if !ok {
-		return nil, l.at(w, "%q: expected %s", w.text, macForm.want)
-	}
-	lid, _, err := l.unsigned("a LID", 1<<24-1)
+func parseMACEntry(l *line) action {
+	a, _ := l.form(&macForm)
+	lid, _ := l.unsigned("a LID", 1<<24-1)
 	e := vnic.Entry{MAC: a.(ether.Addr), Mask: ether.Broadcast, DLID: opa.LID(lid)}
 	if l.accept("source") {
 		e.Flags |= vnic.SourceMAC
@@ -387,5 +373,5 @@ func parseMACEntry(l *line) (action, error) {
 			b.vport.SetMACTable(t)
 		}
 		return errorText(err)
-	}), err
+	})
 }

@@ -31,17 +31,14 @@ type framing struct {
 const framingForms = "badcrc, crc N, badmarker, length N, pad HEX, short N, join, hidden, lost, lost N ..., twice, cut N ... or cut each"
 
 // parseFraming reads a list such as [badcrc, cut 3 5].
-func parseFraming(l *line, w word) (*framing, error) {
+func parseFraming(l *line, w word) *framing {
 	f := &framing{word: w}
-	col := w.col + 1
-	for item := range strings.SplitSeq(w.text[1:len(w.text)-1], ",") {
-		at := word{strings.TrimSpace(item), col + len(item) - len(strings.TrimLeft(item, " "))}
-		col += len(item) + 1
+	for at := range w.items() {
 		if !f.item(strings.Fields(at.text)) {
-			return nil, l.at(at, "%q: expected %s", at.text, framingForms)
+			panic(l.at(at, "%q: expected %s", at.text, framingForms))
 		}
 	}
-	return f, nil
+	return f
 }
 
 func (f *framing) item(words []string) bool {

@@ -22,28 +22,23 @@ var icmpNames = []string{"net-unreachable", "host-unreachable", "protocol-unreac
 
 var icmpHard = map[string]bool{"protocol-unreachable": true, "port-unreachable": true}
 
-func parseICMP(l *line, out bool) (message, error) {
+func parseICMP(l *line, out bool) message {
 	if out {
-		return nil, l.at(l.peek(), "TCP sends no ICMP; expected a segment")
+		panic(l.at(l.peek(), "TCP sends no ICMP; expected a segment"))
 	}
-	i, w, err := l.oneOf("an ICMP error", icmpNames)
-	if err != nil {
-		return nil, err
-	}
+	i, w := l.oneOf("an ICMP error", icmpNames)
 	m := &icmpError{name: w.text, hard: icmpHard[icmpNames[i]]}
 	if w.text == "frag-needed" {
 		if !l.accept("mtu") {
-			return nil, l.at(l.peek(), "expected mtu N, the MTU of the next hop")
+			panic(l.at(l.peek(), "expected mtu N, the MTU of the next hop"))
 		}
-		if m.mtu, _, err = l.integer("an MTU", 68, 65535); err != nil {
-			return nil, err
-		}
+		m.mtu, _ = l.integer("an MTU", 68, 65535)
 	}
 	if !l.accept("seq") {
-		return nil, l.at(l.peek(), "expected seq N, the sequence number of the segment that is quoted")
+		panic(l.at(l.peek(), "expected seq N, the sequence number of the segment that is quoted"))
 	}
-	m.seq, _, err = l.integer("a sequence number", -1<<31, 1<<32-1)
-	return m, err
+	m.seq, _ = l.integer("a sequence number", -1<<31, 1<<32-1)
+	return m
 }
 
 func (m *icmpError) send(r *runner, p *peer) (string, *difference) {

@@ -29,12 +29,9 @@ var ecnNames = []string{"noecn", "ect1", "ect0", "ce"}
 const ipForms = "noecn, ect0, ect1, ce, tos N, ttl N, gso N or, into the NIC only, badsum, trunc N"
 
 // parseIPFields reads a list such as [ce, ttl 64].
-func parseIPFields(l *line, w word, out bool) (*ipFields, error) {
+func parseIPFields(l *line, w word, out bool) *ipFields {
 	f := &ipFields{word: w}
-	col := w.col + 1
-	for item := range strings.SplitSeq(w.text[1:len(w.text)-1], ",") {
-		at := word{strings.TrimSpace(item), col + len(item) - len(strings.TrimLeft(item, " "))}
-		col += len(item) + 1
+	for at := range w.items() {
 		name, arg, has := strings.Cut(at.text, " ")
 		field := ipField{name: name, word: at}
 		limit, ok := map[string]int64{"tos": 255, "ttl": 255, "gso": 65535, "trunc": 59}[name]
@@ -49,11 +46,11 @@ func parseIPFields(l *line, w word, out bool) (*ipFields, error) {
 			field.n, err = parseInt(arg, 0, limit)
 		}
 		if err != nil || ok != has || (!ok && !plain) || out && (name == "badsum" || name == "trunc") {
-			return nil, l.at(at, "%q: expected %s", at.text, ipForms)
+			panic(l.at(at, "%q: expected %s", at.text, ipForms))
 		}
 		f.list = append(f.list, field)
 	}
-	return f, nil
+	return f
 }
 
 // apply writes the fields into a packet of the peer and returns what a device

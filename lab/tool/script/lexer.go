@@ -2,6 +2,7 @@ package script
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,20 @@ type word struct {
 }
 
 func (w word) width() int { return len(w.text) }
+
+// items are those of a list in brackets, such as [a, b c].
+func (w word) items() iter.Seq[word] {
+	return func(yield func(word) bool) {
+		col := w.col + 1
+		for item := range strings.SplitSeq(w.text[1:len(w.text)-1], ",") {
+			at := word{strings.TrimSpace(item), col + len(item) - len(strings.TrimLeft(item, " "))}
+			col += len(item) + 1
+			if !yield(at) {
+				return
+			}
+		}
+	}
+}
 
 // line is what is left to read of one line of a script.
 type line struct {
@@ -31,7 +46,7 @@ var brackets = map[byte]byte{'<': '>', '[': ']', '"': '"'}
 
 // split cuts a line into words; what follows # is a comment. A list in <>, []
 // or "" is one word; < alone is a direction.
-func split(file string, number int, source string) (*line, error) {
+func split(file string, number int, source string) *line {
 	l := &line{file: file, number: number, source: source, end: len(source) + 1}
 	for i := 0; i < len(source); {
 		c := source[i]
@@ -41,7 +56,7 @@ func split(file string, number int, source string) (*line, error) {
 			continue
 		case c == '#':
 			l.end = i + 1
-			return l, nil
+			return l
 		}
 		n := strings.IndexAny(source[i:], " \t#")
 		if n < 0 {
@@ -50,13 +65,13 @@ func split(file string, number int, source string) (*line, error) {
 		if closing, ok := brackets[c]; ok && (n > 1 || c != '<') {
 			n = strings.IndexByte(source[i+1:], closing) + 2
 			if n < 2 {
-				return nil, l.at(word{source[i:], i + 1}, "%c without %c", c, closing)
+				panic(l.at(word{source[i:], i + 1}, "%c without %c", c, closing))
 			}
 		}
 		l.words = append(l.words, word{source[i : i+n], i + 1})
 		i += n
 	}
-	return l, nil
+	return l
 }
 
 // at is a syntax error at w.
@@ -78,13 +93,13 @@ func (l *line) peek() word {
 }
 
 // next takes the next word; what names it in the error at the end of line.
-func (l *line) next(what string) (word, error) {
+func (l *line) next(what string) word {
 	w := l.peek()
 	if l.done() {
-		return w, l.at(w, "the line ends; expected %s", what)
+		panic(l.at(w, "the line ends; expected %s", what))
 	}
 	l.words = l.words[1:]
-	return w, nil
+	return w
 }
 
 // accept takes the next word if it is text.
@@ -97,24 +112,21 @@ func (l *line) accept(text string) bool {
 }
 
 // finish wants the end of the line.
-func (l *line) finish() error {
+func (l *line) finish() {
 	if l.done() {
-		return nil
+		return
 	}
-	return l.at(l.peek(), "%q is too much; expected the end of the line", l.peek().text)
+	panic(l.at(l.peek(), "%q is too much; expected the end of the line", l.peek().text))
 }
 
 // integer takes a number between lo and hi.
-func (l *line) integer(what string, lo, hi int64) (int64, word, error) {
-	w, err := l.next(what)
-	if err != nil {
-		return 0, w, err
-	}
+func (l *line) integer(what string, lo, hi int64) (int64, word) {
+	w := l.next(what)
 	n, err := parseInt(w.text, lo, hi)
 	if err != nil {
-		return 0, w, l.at(w, "%q: expected %s, %v", w.text, what, err)
+		panic(l.at(w, "%q: expected %s, %v", w.text, what, err))
 	}
-	return n, w, nil
+	return n, w
 }
 
 func parseInt(s string, lo, hi int64) (int64, error) {
@@ -126,30 +138,24 @@ func parseInt(s string, lo, hi int64) (int64, error) {
 }
 
 // duration takes a length of time.
-func (l *line) duration(what string) (time.Duration, word, error) {
-	w, err := l.next(what)
-	if err != nil {
-		return 0, w, err
-	}
+func (l *line) duration(what string) (time.Duration, word) {
+	w := l.next(what)
 	d, err := parseDuration(w.text)
 	if err != nil {
-		return 0, w, l.at(w, "%q: expected %s, %v", w.text, what, err)
+		panic(l.at(w, "%q: expected %s, %v", w.text, what, err))
 	}
-	return d, w, nil
+	return d, w
 }
 
 // oneOf takes a word that is one of names.
-func (l *line) oneOf(what string, names []string) (int, word, error) {
-	w, err := l.next(what + ": " + strings.Join(names, ", "))
-	if err != nil {
-		return 0, w, err
-	}
+func (l *line) oneOf(what string, names []string) (int, word) {
+	w := l.next(what + ": " + strings.Join(names, ", "))
 	for i, name := range names {
 		if name == w.text {
-			return i, w, nil
+			return i, w
 		}
 	}
-	return 0, w, l.at(w, "%q: expected %s: %s", w.text, what, strings.Join(names, ", "))
+	panic(l.at(w, "%q: expected %s: %s", w.text, what, strings.Join(names, ", ")))
 }
 
 // units of time; a bare number counts seconds.

@@ -23,7 +23,7 @@ type difference struct {
 }
 
 // grammar parses one kind of message. out tells whether the NIC sends it.
-type grammar func(l *line, out bool) (message, error)
+type grammar func(l *line, out bool) message
 
 // grammars are the kinds of messages by their first word. Whatever begins
 // with no such word is a TCP segment.
@@ -31,7 +31,7 @@ var grammars = map[string]grammar{
 	"icmp": parseICMP,
 }
 
-func parseMessage(l *line, out bool) (message, error) {
+func parseMessage(l *line, out bool) message {
 	if l.proto != nil {
 		return l.proto.parseMessage(l, out)
 	}

@@ -24,34 +24,32 @@ func parseNumber(text string) (uint64, error) {
 }
 
 // numeral takes a number of up to bits bits, or a region if named is set.
-func (l *line) numeral(what string, bits int, named bool) (numeral, error) {
-	w, err := l.next(what)
-	if err != nil {
-		return numeral{}, err
-	}
+func (l *line) numeral(what string, bits int, named bool) numeral {
+	w := l.next(what)
 	e := numeral{word: w}
+	var err error
 	if w.text == "*" {
 		e.any = true
-		return e, nil
+		return e
 	}
 	if !named || w.text[0] >= '0' && w.text[0] <= '9' {
 		e.n, err = parseNumber(w.text)
 		if err != nil || bits < 64 && e.n>>bits != 0 {
-			return e, l.at(w, "%q: expected %s: a number of %d bits, decimal or 0x and hexadecimal digits", w.text, what, bits)
+			panic(l.at(w, "%q: expected %s: a number of %d bits, decimal or 0x and hexadecimal digits", w.text, what, bits))
 		}
-		return e, nil
+		return e
 	}
 	e.name = w.text
 	if i := strings.IndexAny(w.text, "+-^"); i > 0 {
 		e.name, e.op = w.text[:i], w.text[i]
 		if e.n, err = parseNumber(w.text[i+1:]); err != nil {
-			return e, l.at(w, "%q: expected %s: %s", w.text, what, numberForms)
+			panic(l.at(w, "%q: expected %s: %s", w.text, what, numberForms))
 		}
 	}
 	if !isName(e.name) {
-		return e, l.at(w, "%q: expected %s: %s", w.text, what, numberForms)
+		panic(l.at(w, "%q: expected %s: %s", w.text, what, numberForms))
 	}
-	return e, nil
+	return e
 }
 
 // isName tells whether s may name a region.

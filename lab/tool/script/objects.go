@@ -16,49 +16,40 @@ var accessBits = map[string]verbs.Access{
 }
 
 // parseMR reads: mr NAME LENGTH [RIGHTS] [pd NAME] [addr N].
-func parseMR(l *line) (action, error) {
-	name, err := l.next("a name for the region")
-	if err != nil {
-		return nil, err
-	}
+func parseMR(l *line) action {
+	name := l.next("a name for the region")
 	if m := (&pdu{kind: &pduKinds[0]}); !isName(name.text) || m.isWord(name.text) || name.text == "untouched" {
-		return nil, l.at(name, "%q: expected a name for the region, of letters and digits and none of the words of messages", name.text)
+		panic(l.at(name, "%q: expected a name for the region, of letters and digits and none of the words of messages", name.text))
 	}
-	size, _, err := l.integer("a length in octets", 0, maxPayload)
-	if err != nil {
-		return nil, err
-	}
+	size, _ := l.integer("a length in octets", 0, maxPayload)
 	access := verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead
 	pd, addr := "1", uint64(0)
 	for !l.done() {
-		w, _ := l.next("")
+		w := l.next("")
 		switch w.text {
 		case "pd":
-			w, err = l.next("the name of a protection domain")
+			w = l.next("the name of a protection domain")
 			pd = w.text
 		case "addr":
-			addr, _, err = l.unsigned("an address", 1<<64-1)
+			addr, _ = l.unsigned("an address", 1<<64-1)
 		default:
-			access, err = parseAccess(l, w)
-		}
-		if err != nil {
-			return nil, err
+			access = parseAccess(l, w)
 		}
 	}
 	return &command{func(r *runner, _ *peer) string {
 		return r.world.register(name.text, int(size), access, pd, addr)
-	}}, nil
+	}}
 }
 
-func parseAccess(l *line, w word) (a verbs.Access, err error) {
+func parseAccess(l *line, w word) (a verbs.Access) {
 	for name := range strings.SplitSeq(w.text, ",") {
 		bit, ok := accessBits[name]
 		if !ok {
-			return 0, l.at(w, "%q: expected rights such as lw,rw,rr out of %s, or pd NAME, addr N", w.text, sortedNames(accessBits))
+			panic(l.at(w, "%q: expected rights such as lw,rw,rr out of %s, or pd NAME, addr N", w.text, sortedNames(accessBits)))
 		}
 		a |= bit
 	}
-	return a, nil
+	return a
 }
 
 // register makes a region; addr 0 lets the machine choose.
@@ -76,42 +67,38 @@ func (w *world) register(name string, n int, access verbs.Access, pd string, add
 }
 
 // onRegion is a command about a region.
-func onRegion(run func(g *region) error) func(*line) (action, error) {
-	return func(l *line) (action, error) {
-		name, err := l.next("the name of a region")
+func onRegion(run func(g *region) error) func(*line) action {
+	return func(l *line) action {
+		name := l.next("the name of a region")
 		return &command{func(r *runner, _ *peer) string {
 			g := r.world.find(name.text)
 			if g == nil {
 				return "no region is called " + name.text
 			}
 			return errorText(run(g))
-		}}, err
+		}}
 	}
 }
 
 // parseQP reads: qp [pd NAME] [send N] [recv N] [sge N] [inline N] [srq].
-func parseQP(l *line) (action, error) {
+func parseQP(l *line) action {
 	cfg := verbs.QPConfig{MaxSGE: 4, MaxInline: 256, MaxSend: 64, MaxRecv: 64}
 	pd, shared := "1", false
 	counts := map[string]*int{"send": &cfg.MaxSend, "recv": &cfg.MaxRecv, "sge": &cfg.MaxSGE, "inline": &cfg.MaxInline}
 	for !l.done() {
-		w, _ := l.next("")
-		var err error
+		w := l.next("")
 		switch {
 		case w.text == "pd":
-			w, err = l.next("the name of a protection domain")
+			w = l.next("the name of a protection domain")
 			pd = w.text
 		case w.text == "srq":
 			shared = true
 		case counts[w.text] != nil:
 			var n int64
-			n, _, err = l.integer("a number", 1, 1<<15)
+			n, _ = l.integer("a number", 1, 1<<15)
 			*counts[w.text] = int(n)
 		default:
-			err = l.at(w, "%q: expected pd NAME, send N, recv N, sge N, inline N or srq", w.text)
-		}
-		if err != nil {
-			return nil, err
+			panic(l.at(w, "%q: expected pd NAME, send N, recv N, sge N, inline N or srq", w.text))
 		}
 	}
 	return &command{func(_ *runner, p *peer) string {
@@ -123,15 +110,15 @@ func parseQP(l *line) (action, error) {
 		}
 		_, err := p.end.newQP(pd, cfg, shared)
 		return errorText(err)
-	}}, nil
+	}}
 }
 
 // parseSRQ reads: srq N [limit N].
-func parseSRQ(l *line) (action, error) {
-	n, _, err := l.integer("a number of receives", 1, 1<<15)
+func parseSRQ(l *line) action {
+	n, _ := l.integer("a number of receives", 1, 1<<15)
 	limit := int64(0)
-	if err == nil && l.accept("limit") {
-		limit, _, err = l.integer("a limit", 1, 1<<15)
+	if l.accept("limit") {
+		limit, _ = l.integer("a limit", 1, 1<<15)
 	}
 	return &command{func(r *runner, _ *peer) string {
 		q, err := r.world.machine.newSRQ(int(n))
@@ -140,7 +127,7 @@ func parseSRQ(l *line) (action, error) {
 		}
 		r.world.srq = q
 		return errorText(q.SetLimit(int(limit)))
-	}}, err
+	}}
 }
 
 // request is a work request as a script writes it:
@@ -181,78 +168,65 @@ var operandNames = map[string]bool{"imm": true, "add": true, "mask": true, "comp
 const postForms = "REGION len N, stag X, to X, inv X, imm N, add N, mask N, compare N, compare-mask N, se, fence, unsignalled, or inline with hex or text"
 
 // parsePost reads: post OPERATION ID ....
-func parsePost(l *line) (action, error) {
-	op, err := l.next("an operation: " + sortedNames(postOps))
-	if err != nil {
-		return nil, err
-	}
+func parsePost(l *line) action {
+	op := l.next("an operation: " + sortedNames(postOps))
 	if _, ok := postOps[op.text]; !ok {
-		return nil, l.at(op, "%q: expected an operation: %s", op.text, sortedNames(postOps))
+		panic(l.at(op, "%q: expected an operation: %s", op.text, sortedNames(postOps)))
 	}
 	q := &request{op: op.text, operands: map[string]uint64{}}
-	if q.id, _, err = l.unsigned("the id of the work request", 1<<64-1); err != nil {
-		return nil, err
-	}
+	q.id, _ = l.unsigned("the id of the work request", 1<<64-1)
 	for !l.done() {
-		if err := q.field(l); err != nil {
-			return nil, err
-		}
+		q.field(l)
 	}
-	return &command{q.post}, nil
+	return &command{q.post}
 }
 
-func (q *request) field(l *line) (err error) {
+func (q *request) field(l *line) {
 	w := l.peek()
 	if operandNames[w.text] {
-		_, _ = l.next("")
-		q.operands[w.text], _, err = l.unsigned(w.text, 1<<64-1)
-		return err
+		l.next("")
+		q.operands[w.text], _ = l.unsigned(w.text, 1<<64-1)
+		return
 	}
 	flags := map[string]verbs.SendFlags{"se": verbs.Solicited, "fence": verbs.Fence}
 	switch w.text {
 	case "stag", "to", "inv":
-		_, _ = l.next("")
+		l.next("")
 		e := map[string]*numeral{"stag": &q.stag, "to": &q.to, "inv": &q.inv}[w.text]
 		bits := 32
 		if w.text == "to" {
 			bits = 64
 		}
-		*e, err = l.numeral(w.text, bits, true)
-		return err
+		*e = l.numeral(w.text, bits, true)
+		return
 	case "se", "fence":
-		_, _ = l.next("")
+		l.next("")
 		q.flags |= flags[w.text]
-		return nil
+		return
 	case "unsignalled":
-		_, _ = l.next("")
+		l.next("")
 		q.unsignal = true
-		return nil
+		return
 	case "inline":
-		_, _ = l.next("")
+		l.next("")
 		var d payload
-		if w, err = l.next("hex DIGITS or text \"...\""); err == nil && w.text != "hex" && w.text != "text" {
-			err = l.at(w, "%q: expected hex DIGITS or text \"...\"", w.text)
+		if w = l.next("hex DIGITS or text \"...\""); w.text != "hex" && w.text != "text" {
+			panic(l.at(w, "%q: expected hex DIGITS or text \"...\"", w.text))
 		}
-		if err == nil {
-			err = d.parse(l, w, false)
-		}
+		d.parse(l, w, false)
 		q.inlineRaw = d.raw
 		q.flags |= verbs.Inline
-		return err
+		return
 	}
-	at, err := l.numeral(postForms, 64, true)
-	if err != nil {
-		return err
-	}
+	at := l.numeral(postForms, 64, true)
 	if at.name == "" {
-		return l.at(w, "%q: expected %s", w.text, postForms)
+		panic(l.at(w, "%q: expected %s", w.text, postForms))
 	}
 	if !l.accept("len") {
-		return l.at(l.peek(), "expected len N behind a region")
+		panic(l.at(l.peek(), "expected len N behind a region"))
 	}
-	n, _, err := l.unsigned("a length in octets", 1<<32-1)
+	n, _ := l.unsigned("a length in octets", 1<<32-1)
 	q.sges = append(q.sges, element{at, n})
-	return err
 }
 
 // post gives the request to the queue pair.

@@ -55,7 +55,7 @@ func statusText(s verbs.Status) string {
 }
 
 // rdmaExpectations are the expectations of iWARP by their first word.
-var rdmaExpectations = map[string]func(e *expectation, l *line) error{
+var rdmaExpectations = map[string]func(e *expectation, l *line){
 	"event": (*expectation).parseEvent, "async": (*expectation).parseAsync, "completion": (*expectation).parseCompletion,
 	"qp": (*expectation).parseQPState, "memory": (*expectation).parseMemory, "region": (*expectation).parseRegion,
 	"counter": (*expectation).parseNICCounter, "quiet": (*expectation).parseQuiet,
@@ -71,22 +71,20 @@ func rdmaExpectNames() string {
 }
 
 // parseRDMAExpect reads what follows expect.
-func parseRDMAExpect(l *line) (action, error) {
-	w, err := l.next("what is to be so: " + rdmaExpectNames())
-	if err != nil {
-		return nil, err
-	}
+func parseRDMAExpect(l *line) action {
+	w := l.next("what is to be so: " + rdmaExpectNames())
 	e := &expectation{word: w, waits: true}
 	if parse := rdmaExpectations[w.text]; parse != nil {
 		start := w
-		err = parse(e, l)
+		parse(e, l)
 		e.word = word{strings.TrimRight(l.source[start.col-1:l.peek().col-1], " \t"), start.col}
-		return e, err
+		return e
 	}
 	if !slices.Contains(tcpExpectations, w.text) {
-		return nil, l.at(w, "%q: expected one of %s", w.text, rdmaExpectNames())
+		panic(l.at(w, "%q: expected one of %s", w.text, rdmaExpectNames()))
 	}
-	return e, e.parse(l, w, rdmaExpectNames())
+	e.parse(l, w, rdmaExpectNames())
+	return e
 }
 
 // first returns the oldest happening that kind accepts, and its place.
@@ -156,13 +154,12 @@ type wantedError struct {
 	code  errorCode
 }
 
-func (e *wantedError) parse(l *line) (err error) {
+func (e *wantedError) parse(l *line) {
 	if w := l.peek(); strings.Contains(w.text, "/") {
-		_, _ = l.next("")
+		l.next("")
 		e.given = true
-		e.code, err = parseCode(l, w)
+		e.code = parseCode(l, w)
 	}
-	return err
 }
 
 // holds: an error with a code must be stated.
@@ -204,34 +201,24 @@ func hasDepths(t cm.EventType) bool {
 }
 
 // parseEvent reads: event NAME [L/T/C] [ird N] [ord N] [private OCTETS].
-func (e *expectation) parseEvent(l *line) error {
+func (e *expectation) parseEvent(l *line) {
 	names := slices.Sorted(maps.Keys(eventNames))
-	i, _, err := l.oneOf("an event", names)
-	if err != nil {
-		return err
-	}
+	i, _ := l.oneOf("an event", names)
 	var fault wantedError
-	if err := fault.parse(l); err != nil {
-		return err
-	}
+	fault.parse(l)
 	ird, ord := int64(-1), int64(-1)
 	var private payload
-	for !l.done() && err == nil {
-		w, _ := l.next("")
+	for !l.done() {
+		w := l.next("")
 		switch w.text {
 		case "ird":
-			ird, _, err = l.integer("an IRD", 0, 65535)
+			ird, _ = l.integer("an IRD", 0, 65535)
 		case "ord":
-			ord, _, err = l.integer("an ORD", 0, 65535)
+			ord, _ = l.integer("an ORD", 0, 65535)
 		case "private":
-			if w, err = l.next("private data: " + payloadForms); err == nil && !payloadWords[w.text] {
-				err = l.at(w, "%q: expected private data: %s", w.text, payloadForms)
-			}
-			if err == nil {
-				err = private.parse(l, w, false)
-			}
+			private.read(l, "private data", false)
 		default:
-			err = l.at(w, "%q: expected layer/type/code, ird N, ord N, private OCTETS or the end of the line", w.text)
+			panic(l.at(w, "%q: expected layer/type/code, ird N, ord N, private OCTETS or the end of the line", w.text))
 		}
 	}
 	e.observe(func(h *happening) bool { return h.ev != nil }, func(w *world, h *happening) bool {
@@ -240,7 +227,6 @@ func (e *expectation) parseEvent(l *line) error {
 			(h.depthless || (ird < 0 || ird == int64(ev.IRD)) && (ord < 0 || ord == int64(ev.ORD))) &&
 			private.differs(w, ev.PrivateData, 0) == ""
 	})
-	return err
 }
 
 func asyncText(ev *verbs.AsyncEvent) string {
@@ -254,18 +240,14 @@ func asyncText(ev *verbs.AsyncEvent) string {
 }
 
 // parseAsync reads: async NAME [L/T/C].
-func (e *expectation) parseAsync(l *line) error {
+func (e *expectation) parseAsync(l *line) {
 	names := slices.Sorted(maps.Keys(asyncNames))
-	i, _, err := l.oneOf("an asynchronous event", names)
-	if err != nil {
-		return err
-	}
+	i, _ := l.oneOf("an asynchronous event", names)
 	var fault wantedError
-	err = fault.parse(l)
+	fault.parse(l)
 	e.observe(func(h *happening) bool { return h.as != nil }, func(w *world, h *happening) bool {
 		return h.as.Type == asyncNames[names[i]] && (w.r.live != nil || fault.holds(h.as.Err))
 	})
-	return err
 }
 
 func (w *world) completionText(wc *verbs.WC) string {
@@ -286,32 +268,26 @@ func (w *world) completionText(wc *verbs.WC) string {
 }
 
 // parseCompletion reads: completion OP ID STATUS [len N] [se] [inv X] [imm N].
-func (e *expectation) parseCompletion(l *line) error {
+func (e *expectation) parseCompletion(l *line) {
 	ops, states := slices.Sorted(maps.Keys(completionOps)), slices.Sorted(maps.Keys(statuses))
-	op, _, err := l.oneOf("what has completed", ops)
-	if err != nil {
-		return err
-	}
-	id, _, err := l.unsigned("the id of the work request", 1<<64-1)
-	if err != nil {
-		return err
-	}
-	st, _, err := l.oneOf("a status", states)
+	op, _ := l.oneOf("what has completed", ops)
+	id, _ := l.unsigned("the id of the work request", 1<<64-1)
+	st, _ := l.oneOf("a status", states)
 	n, se, inv, imm, withImm := uint64(0), false, numeral{}, uint64(0), false
-	for !l.done() && err == nil {
-		w, _ := l.next("")
+	for !l.done() {
+		w := l.next("")
 		switch w.text {
 		case "len":
-			n, _, err = l.unsigned("a number of octets", 1<<32-1)
+			n, _ = l.unsigned("a number of octets", 1<<32-1)
 		case "se":
 			se = true
 		case "inv":
-			inv, err = l.numeral("an STag", 32, true)
+			inv = l.numeral("an STag", 32, true)
 		case "imm":
-			imm, _, err = l.unsigned("immediate data", 1<<64-1)
+			imm, _ = l.unsigned("immediate data", 1<<64-1)
 			withImm = true
 		default:
-			err = l.at(w, "%q: expected len N, se, inv STAG, imm N or the end of the line", w.text)
+			panic(l.at(w, "%q: expected len N, se, inv STAG, imm N or the end of the line", w.text))
 		}
 	}
 	e.observe(func(h *happening) bool { return h.wc != nil }, func(w *world, h *happening) bool {
@@ -321,53 +297,39 @@ func (e *expectation) parseCompletion(l *line) error {
 			(uint64(wc.ByteLen) == n || w.r.live != nil && wc.Opcode != verbs.WCRecv) && (w.r.live != nil || wc.Solicited == se) && wc.WithInv == (inv.word.text != "") && uint64(wc.Invalidated) == stag &&
 			wc.WithImm == withImm && wc.Imm == imm
 	})
-	return err
 }
 
 // parseQPState reads: qp STATE.
-func (e *expectation) parseQPState(l *line) error {
+func (e *expectation) parseQPState(l *line) {
 	names := slices.Sorted(maps.Keys(qpStates))
-	i, _, err := l.oneOf("a state", names)
+	i, _ := l.oneOf("a state", names)
 	e.holds = func(_ *runner, p *peer) (bool, string) {
 		if p.end.qp == nil {
 			return false, "there is no queue pair"
 		}
 		have := p.end.qp.State().IWARP()
-		return err == nil && have == names[i], "qp " + have
+		return have == names[i], "qp " + have
 	}
-	return err
 }
 
 // parseMemory reads: memory untouched, or memory REGION OCTETS [at N].
-func (e *expectation) parseMemory(l *line) error {
+func (e *expectation) parseMemory(l *line) {
 	if l.accept("untouched") {
 		e.holds = func(r *runner, _ *peer) (bool, string) {
 			have := r.world.changed()
 			return have == "", have
 		}
-		return nil
+		return
 	}
-	at, err := l.numeral("untouched, or a region such as buf or buf+100", 64, true)
-	if err != nil {
-		return err
-	}
+	at := l.numeral("untouched, or a region such as buf or buf+100", 64, true)
 	if at.name == "" || at.op == '^' {
-		return l.at(at.word, "%q: expected untouched, or a region such as buf or buf+100", at.word.text)
-	}
-	w, err := l.next("octets: " + payloadForms)
-	if err != nil {
-		return err
-	}
-	if !payloadWords[w.text] {
-		return l.at(w, "%q: expected octets: %s", w.text, payloadForms)
+		panic(l.at(at.word, "%q: expected untouched, or a region such as buf or buf+100", at.word.text))
 	}
 	var d payload
-	if err = d.parse(l, w, false); err != nil {
-		return err
-	}
+	d.read(l, "octets", false)
 	from := at.n
 	if l.accept("at") {
-		from, _, err = l.unsigned("the position of the first octet", 1<<40)
+		from, _ = l.unsigned("the position of the first octet", 1<<40)
 	}
 	e.holds = func(_ *runner, p *peer) (bool, string) {
 		if d.hidden {
@@ -375,7 +337,6 @@ func (e *expectation) parseMemory(l *line) error {
 		}
 		return p.end.w.holdsMemory(&at, &d, from)
 	}
-	return err
 }
 
 // holdsMemory compares octets of a region, and remembers that they are known.
@@ -397,12 +358,9 @@ func (w *world) holdsMemory(at *numeral, d *payload, pos uint64) (bool, string) 
 }
 
 // parseRegion reads: region NAME valid, or region NAME invalid.
-func (e *expectation) parseRegion(l *line) error {
-	name, err := l.next("the name of a region")
-	if err != nil {
-		return err
-	}
-	i, _, err := l.oneOf("what it is", []string{"valid", "invalid"})
+func (e *expectation) parseRegion(l *line) {
+	name := l.next("the name of a region")
+	i, _ := l.oneOf("what it is", []string{"valid", "invalid"})
 	e.holds = func(r *runner, _ *peer) (bool, string) {
 		g := r.world.find(name.text)
 		if g == nil {
@@ -410,31 +368,25 @@ func (e *expectation) parseRegion(l *line) error {
 		}
 		return g.mr.Valid() == (i == 0), fmt.Sprintf("valid %v", g.mr.Valid())
 	}
-	return err
 }
 
 // parseNICCounter reads: counter NAME N.
-func (e *expectation) parseNICCounter(l *line) error {
-	name, err := l.next("the name of a counter, as in tapir show")
-	if err != nil {
-		return err
-	}
-	n, _, err := l.unsigned("a number", 1<<62)
+func (e *expectation) parseNICCounter(l *line) {
+	name := l.next("the name of a counter, as in tapir show")
+	n, _ := l.unsigned("a number", 1<<62)
 	e.holds = func(r *runner, _ *peer) (bool, string) {
 		if have, ok := r.world.machine.counter(name.text); ok {
 			return have == n, fmt.Sprintf("%s %d", name.text, have)
 		}
 		return false, "no counter is called " + name.text
 	}
-	return err
 }
 
 // parseQuiet reads nothing: what has happened has been stated.
-func (e *expectation) parseQuiet(*line) error {
+func (e *expectation) parseQuiet(*line) {
 	e.waits = false
 	e.holds = func(r *runner, _ *peer) (bool, string) {
 		have := r.world.unclaimed()
 		return have == "", have
 	}
-	return nil
 }

@@ -56,23 +56,29 @@ func ReadFile(name string) (*Script, error) {
 	return Parse(name, string(b))
 }
 
-// Parse parses the text of a script; name is for errors, which are *Error.
-func Parse(name, text string) (*Script, error) {
-	s := &Script{Name: name, set: defaultSettings()}
-	for i, source := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
-		l, err := split(name, i+1, strings.TrimRight(source, " \t\r"))
-		if err != nil {
-			return nil, err
+// Parse parses the text of a script; name is for errors, which are *Error. The
+// functions that parse part of a line panic with their *Error, which Parse
+// returns.
+func Parse(name, text string) (s *Script, err error) {
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case *Error:
+			s, err = nil, e
+		default:
+			panic(e)
 		}
+	}()
+	s = &Script{Name: name, set: defaultSettings()}
+	for i, source := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		l := split(name, i+1, strings.TrimRight(source, " \t\r"))
 		if l.done() {
 			if why, ok := strings.CutPrefix(strings.TrimSpace(source), "# not live: "); ok {
 				s.notLive = why
 			}
 			continue
 		}
-		if err := s.line(l); err != nil {
-			return nil, err
-		}
+		s.line(l)
 	}
 	if len(s.steps) == 0 {
 		return nil, &Error{File: name, Line: 1, Col: 1, Msg: "the script has no step; expected a line such as: 0 listen", Syntax: true}
@@ -81,80 +87,67 @@ func Parse(name, text string) (*Script, error) {
 }
 
 // line parses a setting or a step.
-func (s *Script) line(l *line) error {
+func (s *Script) line(l *line) {
 	l.iwarp, l.proto = s.set.iwarp, s.set.proto
 	if !strings.Contains("0123456789.+*&", l.peek().text[:1]) {
 		if len(s.steps) > 0 {
-			return l.at(l.peek(), "%q: expected a time; settings stand before the first step", l.peek().text)
+			panic(l.at(l.peek(), "%q: expected a time; settings stand before the first step", l.peek().text))
 		}
 		s.given = append(s.given, l.peek().text)
-		return s.set.parse(l)
+		s.set.parse(l)
+		return
 	}
 	st := &step{conn: 1}
 	whole := *l
 	st.line = &whole
-	var err error
-	if st.when, err = parseWhen(l); err != nil {
-		return err
-	}
+	st.when = parseWhen(l)
 	if st.when.kind == sameBatch && len(s.steps) == 0 {
-		return l.at(st.when.word, "& has no step before it")
+		panic(l.at(st.when.word, "& has no step before it"))
 	}
 	if w := l.peek(); strings.HasPrefix(w.text, "@") {
 		n, err := parseInt(w.text[1:], 1, maxConns)
 		if err != nil {
-			return l.at(w, "%q: expected the number of a connection behind @, %v", w.text, err)
+			panic(l.at(w, "%q: expected the number of a connection behind @, %v", w.text, err))
 		}
 		st.conn = int(n)
 		l.words = l.words[1:]
 	}
-	if st.act, err = parseAction(l); err != nil {
-		return err
-	}
-	if err := l.finish(); err != nil {
-		return err
-	}
-	if err := st.check(l); err != nil {
-		return err
-	}
+	st.act = parseAction(l)
+	l.finish()
+	st.check(l)
 	s.steps = append(s.steps, st)
-	return nil
 }
 
 // maxConns bounds the connections of one script.
 const maxConns = 99
 
 // check refuses times that an action cannot have.
-func (st *step) check(l *line) error {
+func (st *step) check(l *line) {
 	_, out := st.act.(*outbound)
 	e, expects := st.act.(*expectation)
 	waits := out || expects && e.eventually()
 	switch st.when.kind {
 	case anyTime:
 		if !waits {
-			return l.at(st.when.word, "* stands before what is waited for: a packet out, or expect; expected a time")
+			panic(l.at(st.when.word, "* stands before what is waited for: a packet out, or expect; expected a time"))
 		}
 	case sameBatch:
 		if out {
-			return l.at(st.when.word, "& stands before what the script does; a packet out comes after it: expected a time")
+			panic(l.at(st.when.word, "& stands before what the script does; a packet out comes after it: expected a time"))
 		}
 	}
 	if st.when.until != st.when.at && !out {
-		return l.at(st.when.word, "a range of times stands before a packet out only; expected one time")
+		panic(l.at(st.when.word, "a range of times stands before a packet out only; expected one time"))
 	}
-	return nil
 }
 
-func parseWhen(l *line) (when, error) {
-	w, err := l.next("a time")
-	if err != nil {
-		return when{}, err
-	}
+func parseWhen(l *line) when {
+	w := l.next("a time")
 	switch w.text {
 	case "*":
-		return when{kind: anyTime, word: w}, nil
+		return when{kind: anyTime, word: w}
 	case "&":
-		return when{kind: sameBatch, word: w}, nil
+		return when{kind: sameBatch, word: w}
 	}
 	t := when{word: w}
 	text := w.text
@@ -165,17 +158,18 @@ func parseWhen(l *line) (when, error) {
 	if !ranged {
 		last = first
 	}
+	var err error
 	if t.at, err = parseDuration(first); err == nil {
 		t.until, err = parseDuration(last)
 	}
 	if err != nil || t.until < t.at {
-		return t, l.at(w, "%q: expected a time: 1.5 (since the start), +0.2 (since the step before), 1~1.5, * or &", w.text)
+		panic(l.at(w, "%q: expected a time: 1.5 (since the start), +0.2 (since the step before), 1~1.5, * or &", w.text))
 	}
-	return t, nil
+	return t
 }
 
 // parseAction parses what follows the time.
-func parseAction(l *line) (action, error) {
+func parseAction(l *line) action {
 	all := commands
 	switch {
 	case l.iwarp:
@@ -183,21 +177,18 @@ func parseAction(l *line) (action, error) {
 	case l.proto != nil:
 		all = l.proto.commands
 	}
-	w, err := l.next("< (into the NIC), > (out of the NIC) or a command: " + sortedNames(all))
-	if err != nil {
-		return nil, err
-	}
+	w := l.next("< (into the NIC), > (out of the NIC) or a command: " + sortedNames(all))
 	switch w.text {
 	case "<":
-		m, err := parseMessage(l, false)
-		return &inbound{m}, err
+		m := parseMessage(l, false)
+		return &inbound{m}
 	case ">":
-		m, err := parseMessage(l, true)
-		return &outbound{m}, err
+		m := parseMessage(l, true)
+		return &outbound{m}
 	}
 	parse, ok := all[w.text]
 	if !ok {
-		return nil, l.at(w, "%q: expected <, > or a command: %s", w.text, sortedNames(all))
+		panic(l.at(w, "%q: expected <, > or a command: %s", w.text, sortedNames(all)))
 	}
 	return parse(l)
 }

@@ -29,11 +29,10 @@ type payload struct {
 type payloads []payload
 
 // add reads another one, whose first word is w.
-func (d *payloads) add(l *line, w word, out bool) error {
+func (d *payloads) add(l *line, w word, out bool) {
 	var p payload
-	err := p.parse(l, w, out)
+	p.parse(l, w, out)
 	*d = append(*d, p)
-	return err
 }
 
 // of are the octets in a message of connection e; pos is the position of the
@@ -76,76 +75,75 @@ const payloadForms = "len N, hex DIGITS, text \"...\" or hidden"
 // payloadWords begin a payload.
 var payloadWords = map[string]bool{"len": true, "hex": true, "text": true, "hidden": true}
 
+// read reads a payload that holds what is named.
+func (d *payload) read(l *line, what string, out bool) {
+	w := l.next(what + ": " + payloadForms)
+	if !payloadWords[w.text] {
+		panic(l.at(w, "%q: expected %s: %s", w.text, what, payloadForms))
+	}
+	d.parse(l, w, out)
+}
+
 // parse reads a payload whose first word is w.
-func (d *payload) parse(l *line, w word, out bool) error {
+func (d *payload) parse(l *line, w word, out bool) {
 	d.word = w
 	if w.text == "hidden" {
 		d.hidden = true
 		if out {
-			return l.at(w, "what comes out of the NIC hides nothing; expected %s", payloadForms)
+			panic(l.at(w, "what comes out of the NIC hides nothing; expected %s", payloadForms))
 		}
-		return nil
+		return
 	}
 	if w.text != "len" {
-		return d.parseRaw(l, w)
+		d.parseRaw(l, w)
+		return
 	}
-	n, nw, err := l.integer("a number of octets", 0, maxPayload)
-	if err != nil {
-		return err
-	}
+	n, nw := l.integer("a number of octets", 0, maxPayload)
 	d.n, d.word = int(n), word{w.text + " " + nw.text, w.col}
 	switch {
 	case l.accept("fill"):
-		d.fill, _, err = l.unsigned("the number of a pattern", 1<<32-1)
+		d.fill, _ = l.unsigned("the number of a pattern", 1<<32-1)
 	case l.accept("from"):
-		var e numeral
-		e, err = l.numeral("a region", 64, true)
-		if err == nil && e.name == "" {
-			err = l.at(e.word, "%q: expected a region such as buf or buf+100", e.word.text)
+		e := l.numeral("a region", 64, true)
+		if e.name == "" {
+			panic(l.at(e.word, "%q: expected a region such as buf or buf+100", e.word.text))
 		}
 		d.from = &e
 	case out && l.accept("any"):
 		d.any = true
 	}
-	return err
 }
 
-func (d *payload) parseRaw(l *line, w word) (err error) {
-	v, err := l.next("octets behind " + w.text)
-	if err != nil {
-		return err
-	}
+func (d *payload) parseRaw(l *line, w word) {
+	v := l.next("octets behind " + w.text)
 	if w.text == "hex" {
+		var err error
 		if d.raw, err = hex.DecodeString(v.text); err != nil {
-			return l.at(v, "%q: expected an even number of hexadecimal digits", v.text)
+			panic(l.at(v, "%q: expected an even number of hexadecimal digits", v.text))
 		}
-	} else if d.raw, err = quoted(l, v); err != nil {
-		return err
+	} else {
+		d.raw = quoted(l, v)
 	}
 	d.n, d.word = len(d.raw), v
-	return nil
 }
 
 // quoted is the text of a word in "".
-func quoted(l *line, w word) ([]byte, error) {
+func quoted(l *line, w word) []byte {
 	s, ok := strings.CutPrefix(w.text, `"`)
 	if !ok || !strings.HasSuffix(s, `"`) {
-		return nil, l.at(w, "%q: expected a text in \"\"", w.text)
+		panic(l.at(w, "%q: expected a text in \"\"", w.text))
 	}
-	return []byte(s[:len(s)-1]), nil
+	return []byte(s[:len(s)-1])
 }
 
 // unsigned takes a number up to hi, decimal or hexadecimal.
-func (l *line) unsigned(what string, hi uint64) (uint64, word, error) {
-	w, err := l.next(what)
-	if err != nil {
-		return 0, w, err
-	}
+func (l *line) unsigned(what string, hi uint64) (uint64, word) {
+	w := l.next(what)
 	n, err := parseNumber(w.text)
 	if err != nil || n > hi {
-		return 0, w, l.at(w, "%q: expected %s, a number from 0 to %d", w.text, what, hi)
+		panic(l.at(w, "%q: expected %s, a number from 0 to %d", w.text, what, hi))
 	}
-	return n, w, nil
+	return n, w
 }
 
 // of is bytes for a message of connection e.

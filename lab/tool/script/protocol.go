@@ -13,9 +13,9 @@ import (
 // protocol is a language of scripts besides those of TCP and iWARP: the words
 // that it has, and the machine that its scripts run against.
 type protocol struct {
-	settings map[string]func(s *settings, l *line) error
-	commands map[string]func(l *line) (action, error)
-	expects  map[string]func(e *expectation, l *line) error
+	settings map[string]func(s *settings, l *line)
+	commands map[string]func(l *line) action
+	expects  map[string]func(e *expectation, l *line)
 	messages map[string]*messageKind
 	start    func(r *runner) (bench, error)
 }
@@ -108,14 +108,24 @@ type fields struct {
 	out   bool
 }
 
+// form takes a word of the form f.
+func (l *line) form(f *valueForm) (any, word) {
+	w := l.next(f.want)
+	v, ok := f.parse(w.text)
+	if !ok {
+		panic(l.at(w, "%q: expected %s", w.text, f.want))
+	}
+	return v, w
+}
+
 // parseFields reads what follows the name of a kind.
-func parseFields(l *line, kind *messageKind, w word, out bool) (*fields, error) {
+func parseFields(l *line, kind *messageKind, w word, out bool) *fields {
 	m := &fields{kind: kind, given: map[string]any{}, at: map[string]word{}, word: w, out: out}
 	for !l.done() {
-		name, _ := l.next("")
+		name := l.next("")
 		i := slices.IndexFunc(kind.fields, func(f fieldSpec) bool { return f.name == name.text && !(out && f.in) })
 		if i < 0 {
-			return nil, l.at(name, "%q: expected %s", name.text, kind.words(out))
+			panic(l.at(name, "%q: expected %s", name.text, kind.words(out)))
 		}
 		f := &kind.fields[i]
 		m.at[f.name] = name
@@ -123,24 +133,21 @@ func parseFields(l *line, kind *messageKind, w word, out bool) (*fields, error) 
 			m.given[f.name] = true
 			continue
 		}
-		v, err := l.next(f.form.want)
-		if err != nil {
-			return nil, err
-		}
+		v := l.next(f.form.want)
 		m.at[f.name] = word{name.text + " " + v.text, name.col}
 		if v.text == "*" {
 			if !out {
-				return nil, l.at(v, "what goes into the NIC is not open; expected %s", f.form.want)
+				panic(l.at(v, "what goes into the NIC is not open; expected %s", f.form.want))
 			}
 			m.given[f.name] = nil
 			continue
 		}
 		var ok bool
 		if m.given[f.name], ok = f.form.parse(v.text); !ok {
-			return nil, l.at(v, "%q: expected %s: %s", v.text, f.name, f.form.want)
+			panic(l.at(v, "%q: expected %s: %s", v.text, f.name, f.form.want))
 		}
 	}
-	return m, nil
+	return m
 }
 
 func (k *messageKind) words(out bool) string {
@@ -229,31 +236,27 @@ func do[B bench](run func(b B) string) action {
 }
 
 // bare is a command without words behind it.
-func bare[B bench](run func(b B) string) func(*line) (action, error) {
-	return func(*line) (action, error) { return do(run), nil }
+func bare[B bench](run func(b B) string) func(*line) action {
+	return func(*line) action { return do(run) }
 }
 
 // numbered is an expectation with a number: what it is now.
-func numbered[B bench](now func(b B) uint64) func(e *expectation, l *line) error {
-	return func(e *expectation, l *line) error {
-		n, w, err := l.unsigned("a number", 1<<63)
+func numbered[B bench](now func(b B) uint64) func(e *expectation, l *line) {
+	return func(e *expectation, l *line) {
+		n, w := l.unsigned("a number", 1<<63)
 		e.mark(w)
 		e.holds = func(r *runner, _ *peer) (bool, string) {
 			have := now(r.bench.(B))
 			return have == n, fmt.Sprint(have)
 		}
-		return err
 	}
 }
 
 // counted is an expectation with the name of a counter and its value.
-func counted[B bench](list func(b B) map[string]uint64) func(e *expectation, l *line) error {
-	return func(e *expectation, l *line) error {
-		name, err := l.next("the name of a counter")
-		if err != nil {
-			return err
-		}
-		n, w, err := l.unsigned("a number", 1<<63)
+func counted[B bench](list func(b B) map[string]uint64) func(e *expectation, l *line) {
+	return func(e *expectation, l *line) {
+		name := l.next("the name of a counter")
+		n, w := l.unsigned("a number", 1<<63)
 		e.mark(word{name.text + " " + w.text, 0})
 		e.holds = func(r *runner, _ *peer) (bool, string) {
 			have, ok := list(r.bench.(B))[name.text]
@@ -262,55 +265,46 @@ func counted[B bench](list func(b B) map[string]uint64) func(e *expectation, l *
 			}
 			return have == n, fmt.Sprintf("%s %d", name.text, have)
 		}
-		return err
 	}
 }
 
 // quiet is an expectation that everything has been stated.
-func quiet(e *expectation, _ *line) error {
+func quiet(e *expectation, _ *line) {
 	e.waits = false
 	e.holds = func(r *runner, _ *peer) (bool, string) {
 		have := r.bench.unclaimed()
 		return have == "", have
 	}
-	return nil
 }
 
 // parseExpect reads what follows expect.
-func (p *protocol) parseExpect(l *line) (action, error) {
-	w, err := l.next("what is to be so: " + sortedNames(p.expects))
-	if err != nil {
-		return nil, err
-	}
+func (p *protocol) parseExpect(l *line) action {
+	w := l.next("what is to be so: " + sortedNames(p.expects))
 	parse := p.expects[w.text]
 	if parse == nil {
-		return nil, l.at(w, "%q: expected one of %s", w.text, sortedNames(p.expects))
+		panic(l.at(w, "%q: expected one of %s", w.text, sortedNames(p.expects)))
 	}
 	e := &expectation{word: w, waits: true}
-	return e, parse(e, l)
+	parse(e, l)
+	return e
 }
 
 // parseMessage reads a message of the protocol.
-func (p *protocol) parseMessage(l *line, out bool) (message, error) {
-	w, err := l.next("a message: " + sortedNames(p.messages))
-	if err != nil {
-		return nil, err
-	}
+func (p *protocol) parseMessage(l *line, out bool) message {
+	w := l.next("a message: " + sortedNames(p.messages))
 	kind := p.messages[w.text]
 	if kind == nil {
-		return nil, l.at(w, "%q: expected a message: %s", w.text, sortedNames(p.messages))
+		panic(l.at(w, "%q: expected a message: %s", w.text, sortedNames(p.messages)))
 	}
 	return parseFields(l, kind, w, out)
 }
 
 // parseSetting reads a setting of the protocol.
-func (p *protocol) parseSetting(s *settings, l *line, w word) error {
+func (p *protocol) parseSetting(s *settings, l *line, w word) {
 	parse := p.settings[w.text]
 	if parse == nil {
-		return l.at(w, "%q: expected a time (of a step) or a setting: %s", w.text, sortedNames(p.settings))
+		panic(l.at(w, "%q: expected a time (of a step) or a setting: %s", w.text, sortedNames(p.settings)))
 	}
-	if err := parse(s, l); err != nil {
-		return err
-	}
-	return l.finish()
+	parse(s, l)
+	l.finish()
 }

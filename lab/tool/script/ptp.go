@@ -38,20 +38,18 @@ func defaultPTP() ptpSettings {
 }
 
 // ofPort makes a setting of the port that is a signed number.
-func ofPort(set func(p *ptp.PortConfig, n int64)) func(*settings, *line) error {
-	return func(s *settings, l *line) error {
-		n, _, err := l.integer("a number", -16, 255)
+func ofPort(set func(p *ptp.PortConfig, n int64)) func(*settings, *line) {
+	return func(s *settings, l *line) {
+		n, _ := l.integer("a number", -16, 255)
 		set(&s.ptp.cfg.Ports[0], n)
-		return err
 	}
 }
 
 // ofClock makes a setting of the clock that is a number.
-func ofClock(set func(c *ptp.Config, n uint64)) func(*settings, *line) error {
-	return func(s *settings, l *line) error {
-		n, _, err := l.unsigned("a number", 255)
+func ofClock(set func(c *ptp.Config, n uint64)) func(*settings, *line) {
+	return func(s *settings, l *line) {
+		n, _ := l.unsigned("a number", 255)
 		set(&s.ptp.cfg, n)
-		return err
 	}
 }
 
@@ -135,35 +133,22 @@ var ptpTypes = map[string]msg.Type{
 }
 
 var ptpProtocol = &protocol{
-	settings: map[string]func(s *settings, l *line) error{
-		"profile": func(s *settings, l *line) error {
-			w, err := l.next("a profile, such as default or gptp")
-			if err != nil {
-				return err
-			}
+	settings: map[string]func(s *settings, l *line){
+		"profile": func(s *settings, l *line) {
+			w := l.next("a profile, such as default or gptp")
 			p, err := ptp.ParseProfile(w.text)
 			if err != nil {
-				return l.at(w, "%v", err)
+				panic(l.at(w, "%v", err))
 			}
 			s.ptp.cfg = ptp.NewConfig(p, clockID(1), 1)
-			return nil
 		},
-		"mechanism": func(s *settings, l *line) error {
-			i, _, err := l.oneOf("a delay mechanism", []string{"e2e", "p2p"})
+		"mechanism": func(s *settings, l *line) {
+			i, _ := l.oneOf("a delay mechanism", []string{"e2e", "p2p"})
 			s.ptp.cfg.Ports[0].DelayMechanism = []msg.DelayMechanism{msg.DelayE2E, msg.DelayP2P}[i]
-			return err
 		},
-		"offset": func(s *settings, l *line) error {
-			w, err := l.next(timeForm.want)
-			if err != nil {
-				return err
-			}
-			v, ok := timeForm.parse(w.text)
-			if !ok {
-				return l.at(w, "%q: expected %s", w.text, timeForm.want)
-			}
+		"offset": func(s *settings, l *line) {
+			v, _ := l.form(&timeForm)
 			s.ptp.offset = v.(time.Duration)
-			return nil
 		},
 		"slave-only":   switched(func(s *settings, on bool) { s.ptp.cfg.SlaveOnly = on }),
 		"master-only":  switched(func(s *settings, on bool) { s.ptp.cfg.Ports[0].MasterOnly = on }),
@@ -179,7 +164,7 @@ var ptpProtocol = &protocol{
 		"pdelay-interval":    ofPort(func(p *ptp.PortConfig, n int64) { p.LogMinPdelayReqInterval = int8(n) }),
 	},
 	messages: ptpKinds,
-	expects: map[string]func(e *expectation, l *line) error{
+	expects: map[string]func(e *expectation, l *line){
 		"quiet": quiet, "port": parsePTPState,
 		"master":  numbered(func(b *ptpBench) uint64 { s := b.inst.Snapshot(); return clockNumber(s.Parent.Port.Clock) }),
 		"gm":      numbered(func(b *ptpBench) uint64 { s := b.inst.Snapshot(); return clockNumber(s.Parent.Grandmaster.Identity) }),
@@ -201,7 +186,7 @@ var ptpProtocol = &protocol{
 }
 
 func init() {
-	ptpProtocol.commands = map[string]func(l *line) (action, error){
+	ptpProtocol.commands = map[string]func(l *line) action{
 		"expect": ptpProtocol.parseExpect,
 		"step":   parseClockStep,
 	}
@@ -361,28 +346,20 @@ func (b *ptpBench) send(m *fields) string {
 func (b *ptpBench) unclaimed() string { return "" }
 
 // parsePTPState reads: port STATE.
-func parsePTPState(e *expectation, l *line) error {
-	w, err := l.next("a state of the port, such as LISTENING, MASTER or SLAVE")
+func parsePTPState(e *expectation, l *line) {
+	w := l.next("a state of the port, such as LISTENING, MASTER or SLAVE")
 	e.mark(w)
 	e.holds = func(r *runner, _ *peer) (bool, string) {
 		have := strings.ToUpper(r.bench.(*ptpBench).inst.State(0).String())
 		return have == w.text, "port " + have
 	}
-	return err
 }
 
 // measured is an expectation with a time that was measured, within the
 // tolerance.
-func measured(now func(s *ptp.Snapshot) time.Duration) func(e *expectation, l *line) error {
-	return func(e *expectation, l *line) error {
-		w, err := l.next(timeForm.want)
-		if err != nil {
-			return err
-		}
-		v, ok := timeForm.parse(w.text)
-		if !ok {
-			return l.at(w, "%q: expected %s", w.text, timeForm.want)
-		}
+func measured(now func(s *ptp.Snapshot) time.Duration) func(e *expectation, l *line) {
+	return func(e *expectation, l *line) {
+		v, w := l.form(&timeForm)
 		want := v.(time.Duration)
 		e.mark(w)
 		e.holds = func(r *runner, _ *peer) (bool, string) {
@@ -390,23 +367,15 @@ func measured(now func(s *ptp.Snapshot) time.Duration) func(e *expectation, l *l
 			have := now(&s)
 			return (have - want).Abs() <= time.Microsecond, have.String()
 		}
-		return nil
 	}
 }
 
 // parseClockStep reads: step TIME: someone steps the clock.
-func parseClockStep(l *line) (action, error) {
-	w, err := l.next(timeForm.want)
-	if err != nil {
-		return nil, err
-	}
-	v, ok := timeForm.parse(w.text)
-	if !ok {
-		return nil, l.at(w, "%q: expected %s", w.text, timeForm.want)
-	}
+func parseClockStep(l *line) action {
+	v, _ := l.form(&timeForm)
 	return do(func(b *ptpBench) string {
 		err := b.phc.AdjTime(b.r.now(), v.(time.Duration))
 		b.inst.ClockStepped()
 		return errorText(err)
-	}), nil
+	})
 }

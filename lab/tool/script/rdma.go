@@ -119,58 +119,49 @@ func messageNames(l *line) string {
 }
 
 // parseRDMA parses a message of iWARP.
-func parseRDMA(l *line, out bool) (message, error) {
+func parseRDMA(l *line, out bool) message {
 	f := &framing{}
-	var err error
 	if strings.HasPrefix(l.peek().text, "[") {
-		w, _ := l.next("")
+		w := l.next("")
 		if out {
-			return nil, l.at(w, "what comes out of the NIC is framed as RFC 5044 says; expected a message")
+			panic(l.at(w, "what comes out of the NIC is framed as RFC 5044 says; expected a message"))
 		}
-		if f, err = parseFraming(l, w); err != nil {
-			return nil, err
-		}
+		f = parseFraming(l, w)
 	}
-	w, _ := l.next("")
+	w := l.next("")
 	switch {
 	case w.text == "mpa":
-		s, err := parseStartup(l, out)
-		if err == nil {
-			s.framing = f
-		}
-		return s, err
+		s := parseStartup(l, out)
+		s.framing = f
+		return s
 	case streamWords[w.text]:
 		return parseStream(l, w, f, out)
 	}
 	m := &pdu{kind: kindOf(w.text), out: out, framing: f, given: map[string]numeral{}, word: w}
-	return m, m.parse(l)
+	m.parse(l)
+	return m
 }
 
-func (m *pdu) parse(l *line) error {
+func (m *pdu) parse(l *line) {
 	if m.kind.op == rdmap.TerminateOp && !m.kind.raw {
 		m.term = &termination{}
-		if err := m.term.parse(l, m.out); err != nil {
-			return err
-		}
-	} else if err := m.place(l); err != nil {
-		return err
+		m.term.parse(l, m.out)
+	} else {
+		m.place(l)
 	}
 	for !l.done() {
-		w, _ := l.next("")
-		if err := m.field(l, w); err != nil {
-			return err
-		}
+		w := l.next("")
+		m.field(l, w)
 	}
 	for i := range m.data {
 		if d := &m.data[i]; d.n > 0 && m.out && d.from == nil && !d.any && d.raw == nil {
-			return l.at(d.word, "what the NIC sends is not the peer's; expected len N from REGION, len N any, hex or text")
+			panic(l.at(d.word, "what the NIC sends is not the peer's; expected len N from REGION, len N any, hex or text"))
 		}
 	}
-	return nil
 }
 
 // place reads the region that a message is about, which gives two fields.
-func (m *pdu) place(l *line) error {
+func (m *pdu) place(l *line) {
 	pair := map[rdmap.Opcode][2]string{
 		rdmap.Write: {"stag", "to"}, rdmap.ReadResponse: {"stag", "to"}, rdmap.AtomicRequestOp: {"at-stag", "at-to"},
 		rdmap.ReadRequestOp: {"src-stag", "src-to"},
@@ -181,18 +172,14 @@ func (m *pdu) place(l *line) error {
 	w := l.peek()
 	_, aop := atomicNames[w.text]
 	if pair[0] == "" || m.kind.raw || l.done() || aop || m.isWord(w.text) {
-		return nil
+		return
 	}
-	e, err := l.numeral("a region such as buf or buf+100, or "+m.forms(), 64, true)
-	if err != nil {
-		return err
-	}
+	e := l.numeral("a region such as buf or buf+100, or "+m.forms(), 64, true)
 	if e.any || e.name == "" || e.op == '^' {
-		return l.at(w, "%q: expected a region such as buf or buf+100, or %s", w.text, m.forms())
+		panic(l.at(w, "%q: expected a region such as buf or buf+100, or %s", w.text, m.forms()))
 	}
 	m.given[pair[0]] = numeral{name: e.name, word: w}
 	m.given[pair[1]] = e
-	return nil
 }
 
 // isWord tells whether text is a word of the message rather than a region.
@@ -210,8 +197,7 @@ func (m *pdu) forms() string {
 	return strings.Join(append(slices.Clone(m.kind.header), names...), ", ") + ", more, extra N, trim N, " + payloadForms
 }
 
-func (m *pdu) field(l *line, w word) error {
-	var err error
+func (m *pdu) field(l *line, w word) {
 	aop, atomic := atomicNames[w.text]
 	spec, known := ddpFields[w.text]
 	if slices.Contains(m.kind.header, w.text) {
@@ -219,31 +205,33 @@ func (m *pdu) field(l *line, w word) error {
 	}
 	switch {
 	case payloadWords[w.text]:
-		return m.data.add(l, w, m.out)
+		m.data.add(l, w, m.out)
+		return
 	case m.kind.raw:
 	case w.text == "more":
 		m.more = true
-		return nil
+		return
 	case m.out && (w.text == "extra" || w.text == "trim"):
 	case w.text == "extra":
-		m.extra, _, err = l.unsigned("a number of octets", 1<<16)
-		return err
+		m.extra, _ = l.unsigned("a number of octets", 1<<16)
+		return
 	case w.text == "trim":
-		m.trim, _, err = l.unsigned("a number of octets", 1<<16)
-		return err
+		m.trim, _ = l.unsigned("a number of octets", 1<<16)
+		return
 	case atomic && m.kind.op == rdmap.AtomicRequestOp:
 		m.given["aop"] = numeral{n: uint64(aop), word: w}
-		return m.place(l)
+		m.place(l)
+		return
 	case known:
-		e, err := l.numeral(w.text, spec.bits, spec.named)
-		if err == nil && e.any && !m.out {
-			err = l.at(e.word, "what goes into the NIC is not open; expected a number behind %s", w.text)
+		e := l.numeral(w.text, spec.bits, spec.named)
+		if e.any && !m.out {
+			panic(l.at(e.word, "what goes into the NIC is not open; expected a number behind %s", w.text))
 		}
 		e.word = word{w.text + " " + e.word.text, w.col}
 		m.given[w.text] = e
-		return err
+		return
 	}
-	return l.at(w, "%q: expected %s", w.text, m.forms())
+	panic(l.at(w, "%q: expected %s", w.text, m.forms()))
 }
 
 // values are the fields as the message should have them: those of the
@@ -394,25 +382,19 @@ type stream struct {
 }
 
 // parseStream reads raw OCTETS, fin or rst.
-func parseStream(l *line, w word, f *framing, out bool) (message, error) {
+func parseStream(l *line, w word, f *framing, out bool) message {
 	s := &stream{name: w.text, framing: f, word: w}
 	if w.text != "raw" {
 		if f.word.text != "" {
-			return nil, l.at(f.word, "%s has no octets; expected no list in []", w.text)
+			panic(l.at(f.word, "%s has no octets; expected no list in []", w.text))
 		}
-		return s, nil
+		return s
 	}
 	if out {
-		return nil, l.at(w, "%q: octets go into the NIC only; expected a message: %s", w.text, messageNames(l))
+		panic(l.at(w, "%q: octets go into the NIC only; expected a message: %s", w.text, messageNames(l)))
 	}
-	d, err := l.next("octets: " + payloadForms)
-	if err == nil && !payloadWords[d.text] {
-		err = l.at(d, "%q: expected octets: %s", d.text, payloadForms)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return s, s.data.parse(l, d, false)
+	s.data.read(l, "octets", false)
+	return s
 }
 
 // send implements message.

@@ -61,77 +61,61 @@ func parseFlags(text string) (f tcp.Flags, ok bool) {
 // longest is the most payload that one segment can have.
 const longest = 65535 - 20 - 20
 
-func parseSegment(l *line, out bool) (message, error) {
+func parseSegment(l *line, out bool) message {
 	s := &segment{
 		ack: value{any: true}, win: value{any: true}, urg: value{any: true},
 	}
-	var err error
 	if strings.HasPrefix(l.peek().text, "[") {
-		w, _ := l.next("")
-		if s.ip, err = parseIPFields(l, w, out); err != nil {
-			return nil, err
-		}
+		w := l.next("")
+		s.ip = parseIPFields(l, w, out)
 	}
-	if s.flagsWord, err = l.next("flags out of " + flagLetters + ", or a message: " + messageNames(l)); err != nil {
-		return nil, err
-	}
+	s.flagsWord = l.next("flags out of " + flagLetters + ", or a message: " + messageNames(l))
 	var ok bool
 	if s.flags, ok = parseFlags(s.flagsWord.text); !ok {
-		return nil, l.at(s.flagsWord, "%q: expected flags out of %s (- for none), or a message: %s", s.flagsWord.text, flagLetters, messageNames(l))
+		panic(l.at(s.flagsWord, "%q: expected flags out of %s (- for none), or a message: %s", s.flagsWord.text, flagLetters, messageNames(l)))
 	}
-	if err := s.parseSeq(l); err != nil {
-		return nil, err
-	}
-	if err := s.parseFields(l, out); err != nil {
-		return nil, err
-	}
+	s.parseSeq(l)
+	s.parseFields(l, out)
 	if s.flags.Has(tcp.ACK) && s.ack.word.text == "" {
-		return nil, l.at(l.peek(), "the segment has the flag . but no number; expected ack N")
+		panic(l.at(l.peek(), "the segment has the flag . but no number; expected ack N"))
 	}
 	if !s.flags.Has(tcp.ACK) && !s.ack.any {
-		return nil, l.at(s.ack.word, "ack without the flag . ; expected the flag, or no ack")
+		panic(l.at(s.ack.word, "ack without the flag . ; expected the flag, or no ack"))
 	}
-	return s, nil
+	return s
 }
 
 // parseSeq reads 1:1001(1000), first:last(length).
-func (s *segment) parseSeq(l *line) error {
+func (s *segment) parseSeq(l *line) {
 	const form = "sequence numbers such as 1:1001(1000), first:last(length), or *"
-	w, err := l.next(form)
-	if err != nil {
-		return err
-	}
+	w := l.next(form)
 	s.seqWord = w
 	numbers, length, ok := strings.Cut(strings.TrimSuffix(w.text, ")"), "(")
 	first, last, ok2 := strings.Cut(numbers, ":")
 	if !ok || !ok2 || !strings.HasSuffix(w.text, ")") {
-		return l.at(w, "%q: expected %s", w.text, form)
+		panic(l.at(w, "%q: expected %s", w.text, form))
 	}
 	n, err := parseInt(length, 0, longest)
 	if err != nil {
-		return l.at(w, "%q: expected a length in parentheses, %v", w.text, err)
+		panic(l.at(w, "%q: expected a length in parentheses, %v", w.text, err))
 	}
 	s.n = int(n)
 	if s.first, err = parseValue(word{first, w.col}, -1<<32, 1<<32-1); err != nil {
-		return l.at(w, "%q: expected a sequence number first, %v", w.text, err)
+		panic(l.at(w, "%q: expected a sequence number first, %v", w.text, err))
 	}
 	end, err := parseValue(word{last, w.col}, -1<<32, 1<<33)
 	if err != nil || end.any != s.first.any || end.n != s.first.n+n {
-		return l.at(w, "%q: expected %d behind the colon: the first number and the length together", w.text, s.first.n+n)
+		panic(l.at(w, "%q: expected %d behind the colon: the first number and the length together", w.text, s.first.n+n))
 	}
-	return nil
 }
 
-func (s *segment) parseFields(l *line, out bool) error {
+func (s *segment) parseFields(l *line, out bool) {
 	for !l.done() {
-		w, _ := l.next("")
+		w := l.next("")
 		if strings.HasPrefix(w.text, "<") && len(w.text) > 1 {
-			o, err := parseOptions(l, w)
-			if err != nil {
-				return err
-			}
+			o := parseOptions(l, w)
 			if !out && (o.rest || strings.Contains(w.text, "*")) {
-				return l.at(w, "what goes into the NIC has no open options; expected numbers")
+				panic(l.at(w, "what goes into the NIC has no open options; expected numbers"))
 			}
 			s.opts = o
 			continue
@@ -144,23 +128,19 @@ func (s *segment) parseFields(l *line, out bool) error {
 		case "urg":
 			field, hi = &s.urg, 65535
 		default:
-			return l.at(w, "%q: expected ack N, win N, urg N, options in <>, or the end of the line", w.text)
+			panic(l.at(w, "%q: expected ack N, win N, urg N, options in <>, or the end of the line", w.text))
 		}
-		n, err := l.next("a number behind " + w.text)
-		if err != nil {
-			return err
-		}
+		n := l.next("a number behind " + w.text)
 		v, err := parseValue(n, -hi, hi)
 		if err != nil {
-			return l.at(n, "%q: expected %s and %v, or *", n.text, w.text, err)
+			panic(l.at(n, "%q: expected %s and %v, or *", n.text, w.text, err))
 		}
 		if v.any && !out {
-			return l.at(n, "what goes into the NIC is not open; expected a number behind %s", w.text)
+			panic(l.at(n, "what goes into the NIC is not open; expected a number behind %s", w.text))
 		}
 		v.word = word{l.source[w.col-1 : n.col-1+len(n.text)], w.col}
 		*field = v
 	}
-	return nil
 }
 
 // send builds the segment of the peer p and gives it to the NIC.

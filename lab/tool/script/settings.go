@@ -55,42 +55,34 @@ func (s *settings) remote() netip.Addr {
 }
 
 // parse reads one line of settings: NAME VALUE.
-func (s *settings) parse(l *line) error {
-	w, err := l.next("a setting")
-	if err != nil {
-		return err
-	}
+func (s *settings) parse(l *line) {
+	w := l.next("a setting")
 	if s.proto != nil && w.text != "tolerance" {
-		return s.proto.parseSetting(s, l, w)
+		s.proto.parseSetting(s, l, w)
+		return
 	}
 	if rdmaSettings[w.text] && !s.iwarp {
-		return l.at(w, "%q belongs to scripts of iWARP; expected the line before: protocol iwarp", w.text)
+		panic(l.at(w, "%q belongs to scripts of iWARP; expected the line before: protocol iwarp", w.text))
 	}
 	if count := counts[w.text]; count.set != nil {
-		n, _, err := l.integer(w.text+" N", count.lo, count.hi)
-		if err != nil {
-			return err
-		}
+		n, _ := l.integer(w.text+" N", count.lo, count.hi)
 		count.set(s, n)
-		return l.finish()
+		l.finish()
+		return
 	}
 	if span := spans[w.text]; span != nil {
-		d, _, err := l.duration("a time")
-		if err != nil {
-			return err
-		}
+		d, _ := l.duration("a time")
 		*span(s) = d
-		return l.finish()
+		l.finish()
+		return
 	}
 	if choice := choices[w.text]; choice.set != nil {
-		i, _, err := l.oneOf(w.text, choice.names)
-		if err != nil {
-			return err
-		}
+		i, _ := l.oneOf(w.text, choice.names)
 		choice.set(s, i)
-		return l.finish()
+		l.finish()
+		return
 	}
-	return l.at(w, "%q: expected a time (of a step) or a setting: %s", w.text, s.names())
+	panic(l.at(w, "%q: expected a time (of a step) or a setting: %s", w.text, s.names()))
 }
 
 // names are the settings that a script of its protocol may have.

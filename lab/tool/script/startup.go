@@ -33,33 +33,28 @@ var frameKinds = []string{"request", "reply"}
 const startupForms = "rev N, crc, nocrc, markers, reject, enhanced, plain, reserved N, ird N, ord N, p2p, rtr LIST, private OCTETS, pd-length N or key TEXT"
 
 // parseStartup reads what follows mpa.
-func parseStartup(l *line, out bool) (*startupFrame, error) {
-	i, w, err := l.oneOf("a start-up frame", frameKinds)
-	if err != nil {
-		return nil, err
-	}
+func parseStartup(l *line, out bool) *startupFrame {
+	i, w := l.oneOf("a start-up frame", frameKinds)
 	s := &startupFrame{kind: mpa.Kind(i), word: w}
-	return s, s.fields(l, out)
+	s.fields(l, out)
+	return s
 }
 
 // fields reads the fields of a start-up frame up to the end of the line.
-func (s *startupFrame) fields(l *line, out bool) error {
+func (s *startupFrame) fields(l *line, out bool) {
 	s.frame = mpa.Frame{Kind: s.kind, CRC: true, Rev: 2}
 	s.ird, s.ord = numeral{n: defaultDepth, any: out}, numeral{n: defaultDepth, any: out}
 	s.at = map[string]word{}
 	s.framing = &framing{}
 	for !l.done() {
-		w, _ := l.next("")
+		w := l.next("")
 		s.at[w.text] = w
-		if err := s.field(l, w, out); err != nil {
-			return err
-		}
+		s.field(l, w, out)
 	}
 	s.frame.Enhanced = s.frame.Enhanced || s.frame.Rev == 2 && !s.plain
-	return nil
 }
 
-func (s *startupFrame) field(l *line, w word, out bool) (err error) {
+func (s *startupFrame) field(l *line, w word, out bool) {
 	f := &s.frame
 	switch w.text {
 	case "crc", "nocrc":
@@ -75,53 +70,44 @@ func (s *startupFrame) field(l *line, w word, out bool) (err error) {
 	case "p2p":
 		s.words.P2P = true
 	case "rtr":
-		err = s.rtr(l)
+		s.rtr(l)
 	case "rev":
-		var n uint64
-		n, s.at["rev"], err = l.unsigned("a revision", 255)
-		f.Rev = uint8(n)
+		f.Rev = uint8(s.number(l, w.text, "a revision", 255))
 	case "reserved":
-		var n uint64
-		n, s.at["reserved"], err = l.unsigned("the reserved bits", 15)
-		f.Reserved = uint8(n)
+		f.Reserved = uint8(s.number(l, w.text, "the reserved bits", 15))
 	case "ird":
-		s.ird, err = l.numeral("an IRD", 14, false)
+		s.ird = l.numeral("an IRD", 14, false)
 	case "ord":
-		s.ord, err = l.numeral("an ORD", 14, false)
+		s.ord = l.numeral("an ORD", 14, false)
 	case "private":
-		w, err = l.next("private data: " + payloadForms)
-		if err == nil && !payloadWords[w.text] {
-			err = l.at(w, "%q: expected private data: %s", w.text, payloadForms)
-		}
-		if err == nil {
-			err = s.private.parse(l, w, out)
-		}
+		s.private.read(l, "private data", out)
 	case "pd-length":
 		var n uint64
-		n, _, err = l.unsigned("PD_Length", 65535)
+		n, _ = l.unsigned("PD_Length", 65535)
 		s.length = &n
 	case "key":
-		if w, err = l.next("a key in \"\""); err == nil {
-			s.key, err = quoted(l, w)
-		}
-		if err == nil && len(s.key) != 16 {
-			err = l.at(w, "a key has 16 octets, not %d", len(s.key))
+		w = l.next("a key in \"\"")
+		s.key = quoted(l, w)
+		if len(s.key) != 16 {
+			panic(l.at(w, "a key has 16 octets, not %d", len(s.key)))
 		}
 	default:
-		err = l.at(w, "%q: expected %s", w.text, startupForms)
+		panic(l.at(w, "%q: expected %s", w.text, startupForms))
 	}
-	if err == nil && out && (s.length != nil || s.key != nil) {
-		err = l.at(w, "what comes out of the NIC tells no lies; expected no %s", w.text)
+	if out && (s.length != nil || s.key != nil) {
+		panic(l.at(w, "what comes out of the NIC tells no lies; expected no %s", w.text))
 	}
-	return err
+}
+
+// number reads the number of field name.
+func (s *startupFrame) number(l *line, name, what string, hi uint64) (n uint64) {
+	n, s.at[name] = l.unsigned(what, hi)
+	return n
 }
 
 // rtr reads the indications, such as send,write.
-func (s *startupFrame) rtr(l *line) error {
-	w, err := l.next("ready-to-receive indications out of send, write, read, or none")
-	if err != nil {
-		return err
-	}
+func (s *startupFrame) rtr(l *line) {
+	w := l.next("ready-to-receive indications out of send, write, read, or none")
 	for name := range strings.SplitSeq(w.text, ",") {
 		switch name {
 		case "send":
@@ -132,11 +118,10 @@ func (s *startupFrame) rtr(l *line) error {
 			s.words.RTRRead = true
 		case "none":
 		default:
-			return l.at(w, "%q: expected ready-to-receive indications out of send, write, read, such as write,read", w.text)
+			panic(l.at(w, "%q: expected ready-to-receive indications out of send, write, read, such as write,read", w.text))
 		}
 	}
 	s.at["rtr"] = w
-	return nil
 }
 
 // bytes is the frame.

@@ -42,18 +42,14 @@ type tcpOptions struct {
 const optionForms = "mss N, sackOK, wscale N, TS val N ecr N, sack A:B ..., nop, eol, opt HEX or ..."
 
 // parseOptions reads a list such as <mss 1460,sackOK,TS val 1 ecr 0>.
-func parseOptions(l *line, w word) (*tcpOptions, error) {
+func parseOptions(l *line, w word) *tcpOptions {
 	o := &tcpOptions{word: w}
-	inner := w.text[1 : len(w.text)-1]
-	if strings.TrimSpace(inner) == "" {
-		return o, nil
+	if strings.TrimSpace(w.text[1:len(w.text)-1]) == "" {
+		return o
 	}
-	col := w.col + 1
-	for item := range strings.SplitSeq(inner, ",") {
-		at := word{strings.TrimSpace(item), col + len(item) - len(strings.TrimLeft(item, " "))}
-		col += len(item) + 1
+	for at := range w.items() {
 		if o.rest {
-			return nil, l.at(at, "... ends the list of options")
+			panic(l.at(at, "... ends the list of options"))
 		}
 		if at.text == "..." {
 			o.rest = true
@@ -61,11 +57,11 @@ func parseOptions(l *line, w word) (*tcpOptions, error) {
 		}
 		opt, err := parseOption(at)
 		if err != nil {
-			return nil, l.at(at, "%q: %v; expected an option: %s", at.text, err, optionForms)
+			panic(l.at(at, "%q: %v; expected an option: %s", at.text, err, optionForms))
 		}
 		o.list = append(o.list, opt)
 	}
-	return o, nil
+	return o
 }
 
 func parseOption(at word) (tcpOption, error) {

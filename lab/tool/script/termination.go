@@ -37,11 +37,11 @@ type errorCode struct {
 }
 
 // parseCode reads 1/1/0, or 0/0/* for any code.
-func parseCode(l *line, w word) (c errorCode, err error) {
+func parseCode(l *line, w word) (c errorCode) {
 	const form = "an error as layer/type/code, such as 1/1/0 or 0/2/0xff"
 	parts := strings.Split(w.text, "/")
 	if len(parts) != 3 {
-		return c, l.at(w, "%q: expected %s", w.text, form)
+		panic(l.at(w, "%q: expected %s", w.text, form))
 	}
 	for i, v := range []*uint8{&c.layer, &c.typ, &c.code} {
 		if i == 2 && parts[i] == "*" {
@@ -50,11 +50,11 @@ func parseCode(l *line, w word) (c errorCode, err error) {
 		}
 		n, err := strconv.ParseUint(parts[i], 0, []int{4, 4, 8}[i])
 		if err != nil {
-			return c, l.at(w, "%q: expected %s", w.text, form)
+			panic(l.at(w, "%q: expected %s", w.text, form))
 		}
 		*v = uint8(n)
 	}
-	return c, nil
+	return c
 }
 
 func (c errorCode) is(layer rdmap.Layer, typ, code uint8) bool {
@@ -66,58 +66,49 @@ func codeText(layer rdmap.Layer, typ, code uint8) string {
 }
 
 // parse reads the body; the fields of the DDP header follow.
-func (t *termination) parse(l *line, out bool) (err error) {
-	if t.word, err = l.next("an error as layer/type/code"); err != nil {
-		return err
-	}
-	if t.code, err = parseCode(l, t.word); err != nil {
-		return err
-	}
+func (t *termination) parse(l *line, out bool) {
+	t.word = l.next("an error as layer/type/code")
+	t.code = parseCode(l, t.word)
 	if t.code.anyCode && !out {
-		return l.at(t.word, "what goes into the NIC is not open; expected a code")
+		panic(l.at(t.word, "what goes into the NIC is not open; expected a code"))
 	}
 	t.anyOrder, t.at, t.bits = out, t.word, map[string]uint64{}
 	for {
 		w := l.peek()
 		switch {
 		case strings.HasPrefix(w.text, "segment"):
-			err = t.parseSegment(l)
+			t.parseSegment(l)
 		case l.accept("read"):
 			t.read = true
 		case l.accept("order"):
-			var i int
-			i, _, err = l.oneOf("an order of the control field", []string{"rfc", "siw"})
+			i, _ := l.oneOf("an order of the control field", []string{"rfc", "siw"})
 			t.order, t.anyOrder = rdmap.Order(i), false
 		case l.accept("reserved"):
-			t.reserved, _, err = l.unsigned("the reserved bits", 1<<13-1)
+			t.reserved, _ = l.unsigned("the reserved bits", 1<<13-1)
 		case w.text == "m" || w.text == "d" || w.text == "r":
-			_, _ = l.next("")
-			t.bits[w.text], _, err = l.unsigned("a bit", 1)
+			l.next("")
+			t.bits[w.text], _ = l.unsigned("a bit", 1)
 		case l.accept("seglen"):
-			var n uint64
-			n, _, err = l.unsigned("the DDP Segment Length", 65535)
+			n, _ := l.unsigned("the DDP Segment Length", 65535)
 			t.length = &n
 		default:
-			return nil
-		}
-		if err != nil {
-			return err
+			return
 		}
 	}
 }
 
 // parseSegment reads segment or segment-N.
-func (t *termination) parseSegment(l *line) (err error) {
-	w, _ := l.next("")
+func (t *termination) parseSegment(l *line) {
+	w := l.next("")
 	t.segment, t.at = true, w
 	if w.text == "segment" {
-		return nil
+		return
 	}
 	n, ok := strings.CutPrefix(w.text, "segment-")
+	var err error
 	if t.back, err = strconv.Atoi(n); err != nil || !ok || t.back < 1 {
-		return l.at(w, "%q: expected segment (the last one), or segment-1 (the one before)", w.text)
+		panic(l.at(w, "%q: expected segment (the last one), or segment-1 (the one before)", w.text))
 	}
-	return nil
 }
 
 // quoted is the segment that the header is of, nil if there is none.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -30,7 +29,7 @@ const (
 // a command that asks and is answered in the program's memory.
 func callCase(name string, set nicSetup) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
-		self, err := os.Executable()
+		argv, err := command("call", callSpec{verbsPath, b.opt.duration})
 		if err != nil {
 			return s, err
 		}
@@ -39,7 +38,7 @@ func callCase(name string, set nicSetup) *testCase {
 			return s, err
 		}
 		defer nics.stop()
-		c, err := nics.run(ctx, 0, self, "call", "-device", verbsPath, "-duration", b.opt.duration.String())
+		c, err := nics.run(ctx, 0, argv...)
 		if err != nil {
 			return s, err
 		}
@@ -56,8 +55,7 @@ func minimalCase(name string, set nicSetup) *testCase {
 		if err != nil {
 			return s, err
 		}
-		args := append([]string{"trap"}, set.args(0, b.opt, name)...)
-		c, err := start(ctx, bd.middle.ns, set.pins.cpu(0), append(args, "-duration", b.opt.duration.String())...)
+		c, err := start(ctx, bd.middle.ns, set.pins.cpu(0), "trap", trapSpec{set.spec(0, b.opt, name), b.opt.duration})
 		if err != nil {
 			return s, err
 		}
@@ -66,16 +64,14 @@ func minimalCase(name string, set nicSetup) *testCase {
 	}}
 }
 
-// trapChild is a NIC whose loop answers the calls of a program of its own.
-func trapChild(ctx context.Context, args []string) (err error) {
-	var spec nicSpec
-	flags := flag.NewFlagSet("trap", flag.ContinueOnError)
-	spec.define(flags)
-	d := flags.String("duration", "1s", "how long to call")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	self, err := os.Executable()
+// trapSpec is a NIC whose loop answers the calls of a program of its own.
+type trapSpec struct {
+	nicSpec
+	Duration time.Duration
+}
+
+func trapChild(ctx context.Context, spec *trapSpec) (err error) {
+	argv, err := command("call", callSpec{minimalPath, spec.Duration})
 	if err != nil {
 		return err
 	}
@@ -96,7 +92,7 @@ func trapChild(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer watched()
-	p, err := trap.Start(trap.Options{Argv: []string{self, "call", "-device", minimalPath, "-duration", *d},
+	p, err := trap.Start(trap.Options{Argv: argv,
 		Stdout: os.Stdout, Stderr: os.Stderr, Handlers: []trap.Handler{m}})
 	if err != nil {
 		return err
@@ -173,23 +169,23 @@ func (minimalFile) Write(*trap.Call, uint64, uint64) trap.Answer { return trap.F
 // callsPerTime is how many calls are timed together.
 const callsPerTime = 20
 
+// callSpec is a program that makes calls.
+type callSpec struct {
+	Device   string // file
+	Duration time.Duration
+}
+
 // callChild is the program: it writes to a device file and reports the median
 // time of a call.
-func callChild(args []string) error {
-	flags := flag.NewFlagSet("call", flag.ContinueOnError)
-	path := flags.String("device", "", "device file")
-	d := flags.Duration("duration", time.Second, "how long to call")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+func callChild(_ context.Context, spec *callSpec) error {
 	runtime.LockOSThread()
-	fd, err := syscall.Open(*path, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	fd, err := syscall.Open(spec.Device, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", *path, err)
+		return fmt.Errorf("open %s: %w", spec.Device, err)
 	}
 	defer syscall.Close(fd)
 	command, answer := make([]byte, 8), new([64]byte)
-	if *path == verbsPath {
+	if spec.Device == verbsPath {
 		if _, err := syscall.Write(fd, uverbsCommand(getContext, answer, 8)); err != nil {
 			return fmt.Errorf("GET_CONTEXT: %w", err)
 		}
@@ -197,17 +193,17 @@ func callChild(args []string) error {
 	}
 	var times []time.Duration
 	begin := time.Now()
-	for at := begin; at.Before(begin.Add(*d)); {
+	for at := begin; at.Before(begin.Add(spec.Duration)); {
 		for range callsPerTime {
 			if n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&command[0])), uintptr(len(command))); int(n) != len(command) {
-				return fmt.Errorf("write to %s: %d octets, %w", *path, int(n), errno)
+				return fmt.Errorf("write to %s: %d octets, %w", spec.Device, int(n), errno)
 			}
 		}
 		now := time.Now()
 		times = append(times, now.Sub(at)/callsPerTime)
 		at = now
 	}
-	if *path == verbsPath && answer[36] == 0 {
+	if spec.Device == verbsPath && answer[36] == 0 {
 		return errors.New("QUERY_PORT was not answered")
 	}
 	slices.Sort(times)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -279,15 +278,13 @@ func kernelCase(name string, set kernelSetup) *testCase {
 			return sample{}, err
 		}
 		d := b.opt.duration
-		a := addresses[set.kind+"1"]
-		flag := fmt.Sprintf("-ping=%v", set.ping)
-		cr, sr, err := both(
-			func() (*child, error) {
-				return start(ctx, bd.hosts[set.kind+"1"].ns, set.pins.cpu(1), "tcp", "-listen", a, flag)
-			},
-			func() (*child, error) {
-				return start(ctx, bd.hosts[set.kind+"0"].ns, set.pins.cpu(0), "tcp", "-connect", a, flag, "-duration", d.String())
-			}, d)
+		end := func(i int) func() (*child, error) {
+			spec := tcpSpec{Server: i == 1, Address: addresses[set.kind+"1"], Ping: set.ping, Duration: d}
+			return func() (*child, error) {
+				return start(ctx, bd.hosts[fmt.Sprint(set.kind, i)].ns, set.pins.cpu(i), "tcp", spec)
+			}
+		}
+		cr, sr, err := both(end(1), end(0), d)
 		if set.ping {
 			return combine(cr, sr), err
 		}
@@ -316,9 +313,8 @@ func nicCase(name string, set nicSetup, job perf.Job) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
 		client, server := job, perf.Job{Op: job.Op, Duration: b.opt.duration}
 		client.Duration, client.Remote = b.opt.duration, netip.MustParseAddr(nicAddresses[1])
-		cr, sr, err := b.nics(ctx, name, "nic", set, func(i int) ([]string, error) {
-			text, err := json.Marshal([]perf.Job{client, server}[i])
-			return []string{"-job", string(text)}, err
+		cr, sr, err := b.nics(ctx, "nic", set, func(i int) any {
+			return &nicJob{set.spec(i, b.opt, name), []perf.Job{client, server}[i]}
 		})
 		return combine(cr, sr), err
 	}}
@@ -327,12 +323,8 @@ func nicCase(name string, set nicSetup, job perf.Job) *testCase {
 // streamCase is a plain TCP connection between two NICs.
 func streamCase(name string, set nicSetup, ping bool) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		cr, sr, err := b.nics(ctx, name, "stream", set, func(i int) ([]string, error) {
-			args := []string{fmt.Sprintf("-ping=%v", ping), "-duration", b.opt.duration.String()}
-			if i == 0 {
-				args = append(args, "-connect", nicAddresses[1])
-			}
-			return args, nil
+		cr, sr, err := b.nics(ctx, "stream", set, func(i int) any {
+			return &streamSpec{set.spec(i, b.opt, name), i == 1, ping, b.opt.duration}
 		})
 		if ping {
 			return combine(cr, sr), err
@@ -370,7 +362,7 @@ func idleCase(name string) *testCase {
 		if err != nil {
 			return sample{}, err
 		}
-		c, err := start(ctx, bd.middle.ns, anywhere, "idle")
+		c, err := start(ctx, bd.middle.ns, anywhere, "idle", struct{}{})
 		if err != nil {
 			return sample{}, err
 		}
@@ -382,39 +374,24 @@ func idleCase(name string) *testCase {
 	}}
 }
 
-// nics runs a NIC as server and one as client; extra are the arguments of what
-// NIC i does.
-func (b *bench) nics(ctx context.Context, name, role string, set nicSetup, extra func(i int) ([]string, error)) (cr, sr childResult, err error) {
+// nics runs a NIC as server and one as client; spec is what NIC i does.
+func (b *bench) nics(ctx context.Context, role string, set nicSetup, spec func(i int) any) (cr, sr childResult, err error) {
 	bd, err := b.bed(set.mtu, set.lossy)
 	if err != nil {
 		return cr, sr, err
 	}
-	spawn := func(i int) (*child, error) {
-		args, err := extra(i)
-		if err != nil {
-			return nil, err
-		}
-		return start(ctx, bd.middle.ns, set.pins.cpu(i), append(append([]string{role}, set.args(i, b.opt, name)...), args...)...)
-	}
-	return both(func() (*child, error) { return spawn(1) }, func() (*child, error) { return spawn(0) }, b.opt.duration)
+	return pair(ctx, bd.middle.ns, set.pins, b.opt.duration, role, spec)
 }
 
-// args are the arguments of NIC i.
-func (s *nicSetup) args(i int, o options, name string) []string {
-	kind := "gso"
-	if s.frames == "wire" {
-		kind = "wire"
-	}
-	args := []string{"-tap", fmt.Sprint(kind, i), "-frames", s.frames, "-mtu", fmt.Sprint(s.mtu),
-		"-ip", nicAddresses[i] + "/24", "-capture", s.capture, fmt.Sprintf("-in-order=%v", s.inOrder)}
-	if i == 1 {
-		args = append(args, "-loss", fmt.Sprint(s.loss))
-	}
+// spec is how NIC i is started for the case of that name.
+func (s *nicSetup) spec(i int, o options, name string) nicSpec {
+	spec := nicSpec{TAP: s.nicName(i), Frames: s.frames, MTU: s.mtu, IP: netip.MustParsePrefix(nicAddresses[i] + "/24"),
+		Capture: s.capture, InOrder: s.inOrder, Loss: i * s.loss}
 	if o.profiles != "" {
 		file := strings.NewReplacer(" ", "-", "%", "percent", ",", "").Replace(name)
-		args = append(args, "-profile", filepath.Join(o.profiles, fmt.Sprintf("%s.%d.pprof", file, i)))
+		spec.Profile = filepath.Join(o.profiles, fmt.Sprintf("%s.%d.pprof", file, i))
 	}
-	return args
+	return spec
 }
 
 func ucxCase(name, test string, size, iters int) *testCase {

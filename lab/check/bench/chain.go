@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,15 +21,15 @@ import (
 // done with them.
 func chainCase(name string, set nicSetup) *testCase { return endsCase(name, set, "chain") }
 
-// endsCase has a subcommand be both ends of a wire, of which the first measures.
-func endsCase(name string, set nicSetup, command string) *testCase {
+// endsCase has a role be both ends of a wire, of which the first measures.
+func endsCase(name string, set nicSetup, role string) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
 		bd, err := b.bed(set.mtu, set.lossy)
 		if err != nil {
 			return s, err
 		}
 		end := func(i int) (*child, error) {
-			c, err := start(ctx, bd.middle.ns, set.pins.cpu(i), command, "-tap", set.nicName(i), "-end", fmt.Sprint(i), "-duration", b.opt.duration.String())
+			c, err := start(ctx, bd.middle.ns, set.pins.cpu(i), role, chainSpec{set.nicName(i), i, b.opt.duration})
 			if err == nil {
 				err = c.ready()
 			}
@@ -58,24 +55,31 @@ const chainFrame = 126
 // chainMAC is the address of an end.
 func chainMAC(end int) []byte { return []byte{2, 0, 0, 0, 0xc4, byte(end)} }
 
-// chainChild is the NIC's process of one end, which starts the program, or that.
-func chainChild(args []string) error {
-	flags := flag.NewFlagSet("chain", flag.ContinueOnError)
-	name := flags.String("tap", "", "the TAP; empty: be the program, with doorbell and memory as files 3 and 4")
-	end := flags.Int("end", 0, "0 begins and measures")
-	d := flags.Duration("duration", time.Second, "how long")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+// chainSpec is the process of a NIC at one end, which starts the program, or the
+// program itself.
+type chainSpec struct {
+	TAP      string // empty: be the program
+	End      int    // 0 begins and measures
+	Duration time.Duration
+}
+
+// program is the command line of the program of this end.
+func (s chainSpec) program(role string) ([]string, error) {
+	s.TAP = ""
+	return command(role, s)
+}
+
+// chainChild runs a NIC or, with doorbell and memory as files 3 and 4, a program.
+func chainChild(_ context.Context, spec *chainSpec) error {
 	runtime.LockOSThread()
-	if *name == "" {
+	if spec.TAP == "" {
 		s, err := mapShared(4)
 		if err != nil {
 			return err
 		}
-		return chainProgram(3, s, *end == 0, *d)
+		return chainProgram(3, s, spec)
 	}
-	q, err := tap.Open(tap.Config{Name: *name})
+	q, err := tap.Open(tap.Config{Name: spec.TAP})
 	if err != nil {
 		return err
 	}
@@ -97,11 +101,11 @@ func chainChild(args []string) error {
 		return err
 	}
 	files := []*os.File{os.NewFile(fd, "doorbell"), memory}
-	self, err := os.Executable()
+	argv, err := spec.program("chain")
 	if err != nil {
 		return err
 	}
-	program := exec.Command(self, "chain", "-end", fmt.Sprint(*end), "-duration", d.String())
+	program := exec.Command(argv[0], argv[1:]...)
 	program.Stdout, program.Stderr, program.ExtraFiles = os.Stdout, os.Stderr, files
 	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := program.Start(); err != nil {
@@ -109,7 +113,7 @@ func chainChild(args []string) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- program.Wait() }()
-	err = chainNIC(q.Fd(), int(fd), s, *end, ended)
+	err = chainNIC(q.Fd(), int(fd), s, spec.End, ended)
 	runtime.KeepAlive(files)
 	return err
 }
@@ -128,21 +132,33 @@ func mapShared(fd int) (*shared, error) {
 	return (*shared)(unsafe.Pointer(&mem[0])), nil
 }
 
+// newChainFrame is the frame of an end to the other.
+func newChainFrame(end int) []byte {
+	out := make([]byte, chainFrame)
+	copy(out, chainMAC(1-end))
+	copy(out[6:], append(chainMAC(end), 0x88, 0xb5)) // for local experiments
+	return out
+}
+
+// newEpoll waits for the events of descriptors.
+func newEpoll(fds map[int]uint32) (ep int, err error) {
+	if ep, err = syscall.EpollCreate1(syscall.EPOLL_CLOEXEC); err != nil {
+		return ep, err
+	}
+	for fd, events := range fds {
+		err = errors.Join(err, syscall.EpollCtl(ep, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: events, Fd: int32(fd)}))
+	}
+	return ep, err
+}
+
 // chainNIC sends a frame for each doorbell, and wakes the program for each frame.
 func chainNIC(link, doorbell int, s *shared, end int, ended <-chan error) error {
-	ep, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	ep, err := newEpoll(map[int]uint32{link: syscall.EPOLLIN, doorbell: syscall.EPOLLIN | edge})
 	if err != nil {
 		return err
 	}
-	for fd, events := range map[int]uint32{link: syscall.EPOLLIN, doorbell: syscall.EPOLLIN | edge} {
-		if err := syscall.EpollCtl(ep, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: events, Fd: int32(fd)}); err != nil {
-			return err
-		}
-	}
-	peer := chainMAC(1 - end)
-	out, in := make([]byte, chainFrame), make([]byte, 2048)
-	copy(out, peer)
-	copy(out[6:], append(chainMAC(end), 0x88, 0xb5)) // for local experiments
+	out, in := newChainFrame(end), make([]byte, 2048)
+	peer := out[:6]
 	var ready [2]syscall.EpollEvent
 	for {
 		s.looks.Store(0)
@@ -201,7 +217,7 @@ func futex(w *atomic.Uint32, op, v uintptr, timeout *syscall.Timespec) {
 }
 
 // chainProgram rings and waits, or the other way around.
-func chainProgram(doorbell int, s *shared, first bool, d time.Duration) error {
+func chainProgram(doorbell int, s *shared, spec *chainSpec) error {
 	ring := func() {
 		s.asleep.Store(1)
 		s.rung.Store(1)
@@ -216,22 +232,25 @@ func chainProgram(doorbell int, s *shared, first bool, d time.Duration) error {
 		}
 	}
 	s.asleep.Store(1)
+	return spec.pingPong(ring, wait)
+}
+
+// pingPong sends and waits for an answer, or answers until it is killed.
+func (s *chainSpec) pingPong(send, await func()) error {
 	result.Ready()
-	if !first {
+	if s.End != 0 {
 		for {
-			wait()
-			ring()
+			await()
+			send()
 		}
 	}
-	trips := make([]time.Duration, 0, 1<<20)
-	begin := time.Now()
-	for at := begin; at.Before(begin.Add(d)); {
-		ring()
-		wait()
-		now := time.Now()
-		trips = append(trips, now.Sub(at))
-		at = now
+	r, err := roundTrips(s.Duration, func() error {
+		send()
+		await()
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	slices.Sort(trips)
-	return result.Result{Messages: int64(len(trips)), Elapsed: time.Since(begin), Latency: trips[len(trips)/2] / 2}.Print()
+	return r.Print()
 }

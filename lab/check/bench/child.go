@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -75,14 +76,33 @@ const (
 	endWithin   = time.Minute
 )
 
-// start runs this program again inside ns, on the CPU given if that is not
-// negative.
-func start(ctx context.Context, ns *netns.NS, cpu int, args ...string) (*child, error) {
+// command is the command line of a child of this program in a role.
+func command(role string, spec any) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return startProgram(ctx, ns, cpu, nil, self, args...)
+	text, err := json.Marshal(spec)
+	return []string{self, role, string(text)}, err
+}
+
+// start runs this program again inside ns, in a role, on the CPU given if that is
+// not negative.
+func start(ctx context.Context, ns *netns.NS, cpu int, role string, spec any) (*child, error) {
+	argv, err := command(role, spec)
+	if err != nil {
+		return nil, err
+	}
+	return startProgram(ctx, ns, cpu, nil, argv[0], argv[1:]...)
+}
+
+// pair starts a role twice in ns, the server first, and returns what the two
+// report. spec is what each does: 1 is the server.
+func pair(ctx context.Context, ns *netns.NS, p pins, d time.Duration, role string, spec func(i int) any) (cr, sr result.Result, err error) {
+	end := func(i int) func() (*child, error) {
+		return func() (*child, error) { return start(ctx, ns, p.cpu(i), role, spec(i)) }
+	}
+	return both(end(1), end(0), d)
 }
 
 func startProgram(ctx context.Context, ns *netns.NS, cpu int, env []string, program string, args ...string) (*child, error) {
@@ -185,4 +205,28 @@ func both(server, client func() (*child, error), d time.Duration) (cr, sr result
 	}
 	sr, err = s.result(d)
 	return cr, sr, err
+}
+
+// roundTrips calls trip again and again for d and reports how long one took: half
+// of the median is the latency.
+func roundTrips(d time.Duration, trip func() error) (r result.Result, err error) {
+	trips := make([]time.Duration, 0, 1<<20)
+	begin := time.Now()
+	for at := begin; at.Before(begin.Add(d)); {
+		if err := trip(); err != nil {
+			return r, err
+		}
+		now := time.Now()
+		trips = append(trips, now.Sub(at))
+		at = now
+	}
+	r = result.Result{Messages: int64(len(trips)), Elapsed: time.Since(begin)}
+	r.Latency = half(trips)
+	return r, nil
+}
+
+// half is half of the median of round trips, which it sorts.
+func half(trips []time.Duration) time.Duration {
+	slices.Sort(trips)
+	return trips[len(trips)/2] / 2
 }

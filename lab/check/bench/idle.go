@@ -26,7 +26,7 @@ const (
 // idleChild measures what a connected queue pair costs that has moved data and
 // rests, TCP and connection manager included. Both NICs live in this process,
 // on a wire in memory.
-func idleChild(ctx context.Context) error {
+func idleChild(ctx context.Context, _ *struct{}) error {
 	a, b, err := link.NewWire("a", "b", false)
 	if err != nil {
 		return err

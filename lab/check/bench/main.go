@@ -9,6 +9,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -44,31 +45,39 @@ func main() {
 	}
 }
 
+// children are what processes that bench starts do, by the name of their role.
+// Their argument is a spec as JSON.
+var children = map[string]func(ctx context.Context, spec string) error{
+	"nic":       as(nicChild),
+	"stream":    as(streamChild),
+	"idle":      as(idleChild),
+	"tcp":       as(tcpChild),
+	"serve":     as(serveChild),
+	"trap":      as(trapChild),
+	"call":      as(callChild),
+	"chain":     as(chainChild),
+	"trapchain": as(trapChainChild),
+	"umode":     as(umodeChild),
+}
+
+// as returns a child whose argument is a T as JSON.
+func as[T any](child func(context.Context, *T) error) func(context.Context, string) error {
+	return func(ctx context.Context, text string) error {
+		spec := new(T)
+		if err := json.Unmarshal([]byte(text), spec); err != nil {
+			return err
+		}
+		return child(ctx, spec)
+	}
+}
+
 func run(ctx context.Context, args []string) error {
-	if len(args) > 0 {
-		switch args[0] {
-		case "nic":
-			return nicChild(ctx, args[1:])
-		case "stream":
-			return streamChild(ctx, args[1:])
-		case "idle":
-			return idleChild(ctx)
-		case "tcp":
-			return tcpChild(args[1:])
-		case "serve":
-			return serveChild(ctx, args[1:])
-		case "run":
+	if len(args) > 1 {
+		if args[0] == "run" {
 			return runChild(ctx, args[1:])
-		case "trap":
-			return trapChild(ctx, args[1:])
-		case "call":
-			return callChild(args[1:])
-		case "chain":
-			return chainChild(args[1:])
-		case "trapchain":
-			return trapChainChild(args[1:])
-		case "umode":
-			return umodeChild(ctx, args[1:])
+		}
+		if child := children[args[0]]; child != nil {
+			return child(ctx, args[1])
 		}
 	}
 	var o options

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
 	"os"
@@ -21,42 +19,32 @@ import (
 	"tapir/wire/frame"
 )
 
-// nicSpec is how a NIC of the benchmark is started: the flags of a child.
+// nicSpec is how a NIC of the benchmark is started.
 type nicSpec struct {
-	cfg     node.Config
-	ip      string
-	loss    int // of the segments that arrive, parts per million
-	seed    uint64
-	capture string // which, of captures; empty for none
-	profile string
+	TAP     string
+	Frames  string // frame mode
+	MTU     int
+	IP      netip.Prefix
+	Loss    int    // of the segments that arrive, parts per million
+	InOrder bool   // place nothing out of order
+	Capture string // which, of captures; empty for none
+	Profile string // file for a CPU profile; empty for none
 }
 
-func (s *nicSpec) define(flags *flag.FlagSet) {
-	flags.StringVar(&s.cfg.TAP, "tap", "", "the TAP")
-	flags.StringVar(&s.cfg.Frames, "frames", "wire", "frame mode")
-	flags.IntVar(&s.cfg.MTU, "mtu", 1500, "MTU in octets")
-	flags.StringVar(&s.ip, "ip", "", "address with prefix length")
-	flags.IntVar(&s.loss, "loss", 0, "lose so many parts per million of the segments that arrive")
-	flags.Uint64Var(&s.seed, "seed", 1, "decides which")
-	flags.StringVar(&s.capture, "capture", "", "capture: default or raw")
-	flags.BoolVar(&s.cfg.NIC.IWARP.InOrder, "in-order", false, "place nothing out of order")
-	flags.StringVar(&s.profile, "profile", "", "file for a CPU profile")
-}
+// lossSeed decides which segments are lost.
+const lossSeed = 1
 
 // start starts the NIC and what watches it; stop ends both.
 func (s *nicSpec) start(ctx context.Context) (n *node.Node, stop func() error, err error) {
-	prefix, err := netip.ParsePrefix(s.ip)
-	if err != nil {
-		return nil, nil, err
-	}
-	s.cfg.Name, s.cfg.IP = s.cfg.TAP, []netip.Prefix{prefix}
-	if s.loss > 0 {
-		if s.cfg.Wire, err = s.badCable(); err != nil {
+	cfg := node.Config{Name: s.TAP, TAP: s.TAP, Frames: s.Frames, MTU: s.MTU, IP: []netip.Prefix{s.IP}}
+	cfg.NIC.IWARP.InOrder = s.InOrder
+	if s.Loss > 0 {
+		if cfg.Wire, err = s.badCable(); err != nil {
 			return nil, nil, err
 		}
-		s.cfg.TAP = ""
+		cfg.TAP = ""
 	}
-	if n, err = node.Start(ctx, s.cfg); err != nil {
+	if n, err = node.Start(ctx, cfg); err != nil {
 		return nil, nil, err
 	}
 	return n, n.Close, nil
@@ -74,11 +62,11 @@ func (s *nicSpec) badCable() (tap.Queue, error) {
 		return nil, err
 	}
 	defer links.Close()
-	q, err := links.OpenTAP(tap.Config{Name: s.cfg.TAP, Vnet: s.cfg.Frames != "wire"})
+	q, err := links.OpenTAP(tap.Config{Name: s.TAP, Vnet: s.Frames != "wire"})
 	if err != nil {
 		return nil, err
 	}
-	return link.Impair(q, link.Impairment{Loss: s.loss}, link.Impairment{}, s.seed)
+	return link.Impair(q, link.Impairment{Loss: s.Loss}, link.Impairment{}, lossSeed)
 }
 
 // watch begins the capture and the profile that were asked for. end may be
@@ -86,15 +74,15 @@ func (s *nicSpec) badCable() (tap.Queue, error) {
 // capture lost.
 func (s *nicSpec) watch(n *node.Node) (end func() int64, err error) {
 	end = func() int64 { return 0 }
-	if s.capture != "" {
-		if end, err = captureAll(n, captures[s.capture]); err != nil {
+	if s.Capture != "" {
+		if end, err = captureAll(n, captures[s.Capture]); err != nil {
 			return nil, err
 		}
 	}
-	if s.profile == "" {
+	if s.Profile == "" {
 		return end, nil
 	}
-	f, err := os.Create(s.profile)
+	f, err := os.Create(s.Profile)
 	if err == nil {
 		err = pprof.StartCPUProfile(f)
 	}
@@ -110,20 +98,16 @@ func (s *nicSpec) watch(n *node.Node) (end func() int64, err error) {
 	}, nil
 }
 
+// nicJob is a NIC and its side of a job.
+type nicJob struct {
+	nicSpec
+	Job perf.Job
+}
+
 // nicChild is a NIC on a TAP that runs one side of a job, as `tapir nic` and
 // `tapir perf` would.
-func nicChild(ctx context.Context, args []string) error {
-	var spec nicSpec
-	var job perf.Job
-	flags := flag.NewFlagSet("nic", flag.ContinueOnError)
-	spec.define(flags)
-	text := flags.String("job", "", "the job, as JSON")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if err := json.Unmarshal([]byte(*text), &job); err != nil {
-		return err
-	}
+func nicChild(ctx context.Context, spec *nicJob) error {
+	job := spec.Job
 	return spec.measure(ctx, job.Duration, func(n *node.Node, now frame.Time, done func(result.Result, error)) error {
 		_, err := perf.Start(n.Device, job, now, func(rep perf.Report, err error) {
 			r := result.Result{Bytes: rep.Bytes, Messages: rep.Messages, Elapsed: rep.Elapsed}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -18,15 +17,9 @@ import (
 
 // serveChild is a NIC that programs use, as `tapir nic` would be, until it is
 // interrupted.
-func serveChild(ctx context.Context, args []string) (err error) {
+func serveChild(ctx context.Context, spec *nicSpec) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	var spec nicSpec
-	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-	spec.define(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
 	n, end, err := spec.start(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
@@ -96,7 +89,7 @@ func (b *bench) serve(ctx context.Context, name string, set nicSetup) (*served, 
 	}
 	s := &served{bed: bd, set: set}
 	for i := range 2 {
-		c, err := start(ctx, bd.middle.ns, set.pins.cpu(i), append([]string{"serve"}, set.args(i, b.opt, name)...)...)
+		c, err := start(ctx, bd.middle.ns, set.pins.cpu(i), "serve", set.spec(i, b.opt, name))
 		if err == nil {
 			s.nics = append(s.nics, c)
 			err = c.ready()
@@ -121,7 +114,11 @@ func (s *served) stop() {
 
 // run starts a program on NIC i.
 func (s *served) run(ctx context.Context, i int, argv ...string) (*child, error) {
-	return start(ctx, s.bed.middle.ns, s.set.pins.cpu(i), append([]string{"run", s.set.nicName(i)}, argv...)...)
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return startProgram(ctx, s.bed.middle.ns, s.set.pins.cpu(i), nil, self, append([]string{"run", s.set.nicName(i)}, argv...)...)
 }
 
 // listens waits until a program listens on NIC 1.

@@ -5,10 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"flag"
-	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"tapir/lab/check/bench/result"
@@ -141,8 +138,7 @@ func (s *stream) finish(now frame.Time, err error) {
 	}
 	r := result.Result{Bytes: int64(s.got), Elapsed: now.Sub(s.begun)}
 	if len(s.trips) > 0 {
-		slices.Sort(s.trips)
-		r.Latency, r.Messages = s.trips[len(s.trips)/2]/2, int64(len(s.trips))
+		r.Latency, r.Messages = half(s.trips), int64(len(s.trips))
 	}
 	s.done(r, err)
 	s.done = nil
@@ -182,30 +178,28 @@ func pingPong(d time.Duration) func(*stream, frame.Time) {
 	}
 }
 
-// streamChild is one end of a plain TCP stream between two NICs.
-func streamChild(ctx context.Context, args []string) error {
-	var spec nicSpec
-	flags := flag.NewFlagSet("stream", flag.ContinueOnError)
-	spec.define(flags)
-	connect := flags.String("connect", "", "the server's address; empty: be the server")
-	ping := flags.Bool("ping", false, "ping-pong instead of a stream")
-	d := flags.Duration("duration", time.Second, "how long to send")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	return spec.measure(ctx, *d, func(n *node.Node, now frame.Time, done func(result.Result, error)) error {
+// streamSpec is one end of a plain TCP stream between two NICs.
+type streamSpec struct {
+	nicSpec
+	Server   bool
+	Ping     bool // ping-pong instead of a stream
+	Duration time.Duration
+}
+
+func streamChild(ctx context.Context, spec *streamSpec) error {
+	return spec.measure(ctx, spec.Duration, func(n *node.Node, now frame.Time, done func(result.Result, error)) error {
 		s := newStream(done)
-		if *ping {
+		if spec.Ping {
 			s.answer = pingSize
 		}
-		if *connect == "" {
+		if spec.Server {
 			return s.listen(n)
 		}
-		s.client = pour(n, *d)
-		if *ping {
-			s.client = pingPong(*d)
+		s.client = pour(n, spec.Duration)
+		if spec.Ping {
+			s.client = pingPong(spec.Duration)
 		}
-		return s.connect(n, *connect, now)
+		return s.connect(n, now)
 	})
 }
 
@@ -215,11 +209,8 @@ func (s *stream) listen(n *node.Node) error {
 	return err
 }
 
-func (s *stream) connect(n *node.Node, to string, now frame.Time) error {
-	a, err := netip.ParseAddr(to)
-	if err != nil {
-		return fmt.Errorf("-connect: %w", err)
-	}
-	_, err = n.Device.TCP().Connect(netip.AddrPortFrom(n.Config().IP[0].Addr(), 0), netip.AddrPortFrom(a, streamPort), s, now)
+func (s *stream) connect(n *node.Node, now frame.Time) error {
+	to := netip.AddrPortFrom(netip.MustParseAddr(nicAddresses[1]), streamPort)
+	_, err := n.Device.TCP().Connect(netip.AddrPortFrom(n.Config().IP[0].Addr(), 0), to, s, now)
 	return err
 }

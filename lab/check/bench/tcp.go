@@ -1,11 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
-	"slices"
 	"syscall"
 	"time"
 
@@ -24,16 +23,15 @@ const (
 	pingSize      = 64
 )
 
-// tcpChild is one end of a kernel connection.
-func tcpChild(args []string) error {
-	flags := flag.NewFlagSet("tcp", flag.ContinueOnError)
-	listen := flags.String("listen", "", "address to serve on")
-	connect := flags.String("connect", "", "address to connect to")
-	ping := flags.Bool("ping", false, "ping-pong instead of a stream")
-	d := flags.Duration("duration", time.Second, "how long to send")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+// tcpSpec is one end of a kernel connection.
+type tcpSpec struct {
+	Server   bool
+	Address  string // of the server
+	Ping     bool   // ping-pong instead of a stream
+	Duration time.Duration
+}
+
+func tcpChild(_ context.Context, spec *tcpSpec) error {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		return err
@@ -42,29 +40,18 @@ func tcpChild(args []string) error {
 	if err := syscall.SetsockoptString(fd, syscall.IPPROTO_TCP, tcpCongestion, congestion); err != nil {
 		return fmt.Errorf("congestion control %s: %w", congestion, err)
 	}
-	if *listen != "" {
-		return tcpServe(fd, *listen, *ping)
+	sa := &syscall.SockaddrInet4{Port: tcpPort, Addr: netip.MustParseAddr(spec.Address).As4()}
+	if spec.Server {
+		return tcpServe(fd, sa, spec.Ping)
 	}
-	return tcpSend(fd, *connect, *ping, *d)
-}
-
-func sockaddr(s string) (*syscall.SockaddrInet4, error) {
-	a, err := netip.ParseAddr(s)
-	if err != nil {
-		return nil, err
-	}
-	return &syscall.SockaddrInet4{Port: tcpPort, Addr: a.As4()}, nil
+	return tcpSend(fd, sa, spec)
 }
 
 func noDelay(fd int) error {
 	return syscall.SetsockoptInt(fd, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
 }
 
-func tcpServe(fd int, addr string, ping bool) error {
-	sa, err := sockaddr(addr)
-	if err != nil {
-		return err
-	}
+func tcpServe(fd int, sa syscall.Sockaddr, ping bool) error {
 	if err := errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1), syscall.Bind(fd, sa), syscall.Listen(fd, 1)); err != nil {
 		return err
 	}
@@ -141,11 +128,7 @@ func echo(fd int) error {
 	}
 }
 
-func tcpSend(fd int, addr string, ping bool, d time.Duration) error {
-	sa, err := sockaddr(addr)
-	if err != nil {
-		return err
-	}
+func tcpSend(fd int, sa syscall.Sockaddr, spec *tcpSpec) (err error) {
 	if err := errors.Join(noDelay(fd), syscall.Connect(fd, sa)); err != nil {
 		return err
 	}
@@ -153,10 +136,18 @@ func tcpSend(fd int, addr string, ping bool, d time.Duration) error {
 	cpu := result.CPU()
 	begin := time.Now()
 	var r result.Result
-	if ping {
-		r, err = tripsOf(fd, begin.Add(d))
+	if spec.Ping {
+		var b [pingSize]byte
+		r, err = roundTrips(spec.Duration, func() error {
+			if _, err := syscall.Write(fd, b[:]); err != nil {
+				return err
+			}
+			_, err := readFull(fd, b[:])
+			return err
+		})
+		r.Bytes = r.Messages * pingSize
 	} else {
-		r, err = flood(fd, begin.Add(d))
+		r, err = flood(fd, begin.Add(spec.Duration))
 	}
 	if err != nil {
 		return err
@@ -179,26 +170,5 @@ func flood(fd int, deadline time.Time) (r result.Result, err error) {
 		r.Bytes += int64(max(0, n))
 		r.Messages++
 	}
-	return r, nil
-}
-
-func tripsOf(fd int, deadline time.Time) (r result.Result, err error) {
-	var b [pingSize]byte
-	trips := make([]time.Duration, 0, 1<<20)
-	for begin := time.Now(); begin.Before(deadline); {
-		if _, err := syscall.Write(fd, b[:]); err != nil {
-			return r, err
-		}
-		if _, err := readFull(fd, b[:]); err != nil {
-			return r, err
-		}
-		end := time.Now()
-		trips = append(trips, end.Sub(begin))
-		begin = end
-	}
-	slices.Sort(trips)
-	r.Messages = int64(len(trips))
-	r.Bytes = r.Messages * pingSize
-	r.Latency = trips[len(trips)/2] / 2
 	return r, nil
 }

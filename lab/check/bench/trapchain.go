@@ -2,17 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"syscall"
-	"time"
 	"unsafe"
 
-	"tapir/lab/check/bench/result"
 	"tapir/nic/sched"
 	"tapir/nic/tap"
 	"tapir/nic/uapi/trap"
@@ -39,32 +36,25 @@ const (
 
 // trapChainChild is the NIC's process of one end, which starts the program, or
 // that.
-func trapChainChild(args []string) error {
-	flags := flag.NewFlagSet("trapchain", flag.ContinueOnError)
-	name := flags.String("tap", "", "the TAP; empty: be the program")
-	end := flags.Int("end", 0, "0 begins and measures")
-	d := flags.Duration("duration", time.Second, "how long")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+func trapChainChild(_ context.Context, spec *chainSpec) error {
 	runtime.LockOSThread()
-	if *name == "" {
-		return trapChainProgram(*end == 0, *d)
+	if spec.TAP == "" {
+		return trapChainProgram(spec)
 	}
-	q, err := tap.Open(tap.Config{Name: *name})
+	q, err := tap.Open(tap.Config{Name: spec.TAP})
 	if err != nil {
 		return err
 	}
 	defer q.Close()
-	self, err := os.Executable()
+	argv, err := spec.program("trapchain")
 	if err != nil {
 		return err
 	}
-	n := &trapChainNIC{Files: trap.NewFiles(), link: q.Fd(), end: *end, begin: make(chan struct{})}
+	n := &trapChainNIC{Files: trap.NewFiles(), link: q.Fd(), end: spec.End, begin: make(chan struct{})}
 	n.ServeWrites()
 	n.Add(sentPath, &eventNode{n: n, pipe: &n.sent})
 	n.Add(camePath, &eventNode{n: n, pipe: &n.came})
-	p, err := trap.Start(trap.Options{Argv: []string{self, "trapchain", "-end", fmt.Sprint(*end), "-duration", d.String()},
+	p, err := trap.Start(trap.Options{Argv: argv,
 		Stdout: os.Stdout, Stderr: os.Stderr, Handlers: []trap.Handler{n}})
 	if err != nil {
 		return err
@@ -126,20 +116,12 @@ func (e *eventNode) Open(flags int) (trap.File, error) {
 
 func (n *trapChainNIC) run() error {
 	defer sched.Short()()
-	n.out, n.in = make([]byte, chainFrame), make([]byte, 2048)
-	copy(n.out, chainMAC(1-n.end))
-	copy(n.out[6:], append(chainMAC(n.end), 0x88, 0xb5)) // for local experiments
-	ep, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	n.out, n.in = newChainFrame(n.end), make([]byte, 2048)
+	ep, err := newEpoll(map[int]uint32{n.link: syscall.EPOLLIN, n.supervisor.Fd(): syscall.EPOLLIN})
 	if err != nil {
 		return err
 	}
 	defer syscall.Close(ep)
-	listener := n.supervisor.Fd()
-	for _, fd := range []int{n.link, listener} {
-		if err := syscall.EpollCtl(ep, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(fd)}); err != nil {
-			return err
-		}
-	}
 	var ready [2]syscall.EpollEvent
 	for {
 		found, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(&ready)), uintptr(len(ready)), ^uintptr(0), 0, 0)
@@ -184,7 +166,7 @@ func (n *trapChainNIC) serve() {
 }
 
 // trapChainProgram posts and waits, or the other way around, as ib_send_lat -e.
-func trapChainProgram(first bool, d time.Duration) error {
+func trapChainProgram(spec *chainSpec) error {
 	var fds [2]int
 	for i, path := range []string{sentPath, camePath} {
 		fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
@@ -203,22 +185,5 @@ func trapChainProgram(first bool, d time.Duration) error {
 		rawIO(syscall.SYS_WRITE, sent, command)
 		await(sent)
 	}
-	result.Ready()
-	if !first {
-		for {
-			await(came)
-			send()
-		}
-	}
-	trips := make([]time.Duration, 0, 1<<20)
-	begin := time.Now()
-	for at := begin; at.Before(begin.Add(d)); {
-		send()
-		await(came)
-		now := time.Now()
-		trips = append(trips, now.Sub(at))
-		at = now
-	}
-	slices.Sort(trips)
-	return result.Result{Messages: int64(len(trips)), Elapsed: time.Since(begin), Latency: trips[len(trips)/2] / 2}.Print()
+	return spec.pingPong(send, func() { await(came) })
 }

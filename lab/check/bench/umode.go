@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"tapir/lab/check/bench/result"
@@ -24,12 +22,9 @@ func umodeCase(name string, set nicSetup) *testCase {
 			return s, err
 		}
 		defer nics.stop()
-		end := func(i int, more ...string) (*child, error) {
-			args := append([]string{"umode", "-nic", set.nicName(i), "-duration", b.opt.duration.String()}, more...)
-			return start(ctx, nics.bed.middle.ns, set.pins.cpu(i), args...)
-		}
-		cr, sr, err := both(func() (*child, error) { return end(1) },
-			func() (*child, error) { return end(0, "-connect", nicAddresses[1]) }, b.opt.duration)
+		cr, sr, err := pair(ctx, nics.bed.middle.ns, set.pins, b.opt.duration, "umode", func(i int) any {
+			return umodeSpec{set.nicName(i), i == 1, b.opt.duration}
+		})
 		return combine(cr, sr), err
 	}}
 }
@@ -56,25 +51,25 @@ type writer struct {
 	done [2]umode.WC
 }
 
-func umodeChild(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("umode", flag.ContinueOnError)
-	name := flags.String("nic", "", "the NIC")
-	connect := flags.String("connect", "", "the server's address; empty: be the server")
-	d := flags.Duration("duration", time.Second, "how long to send")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	w, err := newWriter(*name)
+// umodeSpec is one end of a ping-pong.
+type umodeSpec struct {
+	NIC      string
+	Server   bool
+	Duration time.Duration
+}
+
+func umodeChild(ctx context.Context, spec *umodeSpec) error {
+	w, err := newWriter(spec.NIC)
 	if err != nil {
 		return err
 	}
 	defer w.nic.Close()
 	cpu := result.CPU()
 	var r result.Result
-	if *connect == "" {
+	if spec.Server {
 		err = w.serve(ctx)
 	} else {
-		r, err = w.measure(ctx, *connect, *d)
+		r, err = w.measure(ctx, spec.Duration)
 	}
 	if err != nil {
 		return err
@@ -182,14 +177,10 @@ func (w *writer) serve(ctx context.Context) error {
 	return err
 }
 
-func (w *writer) measure(ctx context.Context, to string, d time.Duration) (r result.Result, err error) {
-	a, err := netip.ParseAddr(to)
-	if err != nil {
-		return r, fmt.Errorf("-connect: %w", err)
-	}
+func (w *writer) measure(ctx context.Context, d time.Duration) (r result.Result, err error) {
 	id, err := w.nic.NewID()
 	if err == nil {
-		err = id.Connect(ctx, netip.AddrPortFrom(a, umodePort), umode.Params{QP: w.qp, PrivateData: w.target()})
+		err = id.Connect(ctx, netip.AddrPortFrom(netip.MustParseAddr(nicAddresses[1]), umodePort), umode.Params{QP: w.qp, PrivateData: w.target()})
 	}
 	if err == nil {
 		err = w.aim(id.PrivateData())
@@ -198,20 +189,18 @@ func (w *writer) measure(ctx context.Context, to string, d time.Duration) (r res
 		return r, err
 	}
 	result.Ready()
-	trips := make([]time.Duration, 0, 1<<20)
-	begin := time.Now()
-	for at := begin; at.Before(begin.Add(d)); {
+	r, err = roundTrips(d, func() error {
 		if err := w.write(); err != nil {
-			return r, err
+			return err
 		}
 		if more, err := w.await(ctx); err != nil || !more {
-			return r, errors.Join(err, errors.New("the server has left"))
+			return errors.Join(err, errors.New("the server has left"))
 		}
-		now := time.Now()
-		trips = append(trips, now.Sub(at))
-		at = now
+		return nil
+	})
+	if err != nil {
+		return r, err
 	}
-	slices.Sort(trips)
-	r = result.Result{Messages: int64(len(trips)), Bytes: int64(len(trips)) * umodeSize, Elapsed: time.Since(begin), Latency: trips[len(trips)/2] / 2}
+	r.Bytes = r.Messages * umodeSize
 	return r, id.Disconnect()
 }

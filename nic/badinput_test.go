@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"reflect"
 	"strings"
+	"tapir/nic/ip"
 	"testing"
 
 	"tapir/wire/frame"
@@ -41,7 +42,7 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 			t.Errorf("%s: something has changed", what)
 		}
 	}
-	for _, c := range []Config{{MTU: 575}, {MTU: MaxMTU + 1}, {Queues: MaxQueues + 1}, {VLAN: 4095}} {
+	for _, c := range []Config{{MTU: 575}, {MTU: ip.MaxMTU + 1}, {Queues: MaxQueues + 1}, {VLAN: 4095}} {
 		c.Name = "bad"
 		if d, err := New(c, Env{Pool: e.w.pool, Wire: e.n}); err == nil || d != nil {
 			t.Errorf("%d, %d, %d: a NIC", c.MTU, c.Queues, c.VLAN)
@@ -64,7 +65,7 @@ func TestBadFramesAreCounted(t *testing.T) {
 	}
 	for _, port := range []frame.Port{frame.Wire, frame.Host} {
 		for _, b := range bad {
-			before, vports, neighbors := e.n.dropped(), len(e.n.dev.ShowVport()), len(e.n.dev.neighbors.byIP)
+			before, vports, neighbors := e.n.dropped(), len(e.n.dev.ShowVport()), e.n.counter("neighbors")
 			var heard int
 			if port == frame.Wire {
 				heard = len(e.in(b))
@@ -74,7 +75,7 @@ func TestBadFramesAreCounted(t *testing.T) {
 			if got := e.n.dropped() - before; got != 1 || heard > 0 {
 				t.Errorf("%v, %d octets: %d drops, %d heard", port, len(b), got, heard)
 			}
-			if len(e.n.dev.ShowVport()) != vports || len(e.n.dev.neighbors.byIP) != neighbors {
+			if len(e.n.dev.ShowVport()) != vports || e.n.counter("neighbors") != neighbors {
 				t.Errorf("%v, %d octets: something has changed", port, len(b))
 			}
 		}

@@ -9,7 +9,8 @@ import (
 // connection is closed, what is queued being sent first. Poll and Receive go
 // on until Idle.
 func (d *Device) Shutdown(now frame.Time) {
-	d.now, d.stopped = now, true
+	d.begin(now)
+	d.stopped = true
 	for _, l := range append([]*cm.Listener(nil), d.CM.Listeners()...) {
 		l.Close()
 	}
@@ -26,7 +27,7 @@ func (d *Device) Shutdown(now frame.Time) {
 // Abort resets the connections that Shutdown has not closed, so that no peer
 // is left waiting.
 func (d *Device) Abort(now frame.Time) {
-	d.now = now
+	d.begin(now)
 	for _, id := range append([]*cm.ID(nil), d.CM.IDs()...) {
 		_ = id.Disconnect(true, now) // one that is closed already stays so
 	}
@@ -38,6 +39,6 @@ func (d *Device) Stopped() bool { return d.stopped }
 // Idle reports whether no connection is open, except those that only wait
 // for stray segments (TIME-WAIT), and nothing waits to be sent.
 func (d *Device) Idle() bool {
-	s := d.toe.Stats()
-	return s.Open == s.TimeWait && d.wire.waiting() == 0 && d.function.waiting(d.coupled) == 0 && !d.Verbs.Pending()
+	s := d.tcp.engine.Stats()
+	return s.Open == s.TimeWait && d.wire.Waiting() == 0 && d.function.waiting(d.coupled) == 0 && !d.Verbs.Pending()
 }

@@ -35,7 +35,7 @@ func open(w *world, a *node, from uint16, to netip.AddrPort) (string, error) {
 	e := newEnd(w.t, a, 64)
 	p := cm.Params{QP: e.qp}
 	if from != 0 {
-		p.Local = netip.AddrPortFrom(a.dev.Source(to.Addr()), from)
+		p.Local = netip.AddrPortFrom(a.dev.IP.Source(to.Addr()), from)
 	}
 	if err := a.dev.CM.NewID(e.handle, nil).Connect(to, p, w.now); err != nil {
 		return "", err
@@ -49,7 +49,7 @@ func open(w *world, a *node, from uint16, to netip.AddrPort) (string, error) {
 func TestListenerMatch(t *testing.T) {
 	w, a, b := twoNICs(t, Config{})
 	var v4, v6 netip.Addr
-	for _, p := range b.dev.Addrs() {
+	for _, p := range b.dev.IP.Addrs() {
 		if p.Addr().Is4() {
 			v4 = p.Addr()
 		} else if !p.Addr().IsLinkLocalUnicast() {
@@ -94,7 +94,7 @@ func TestListenerMatch(t *testing.T) {
 func TestPortSharing(t *testing.T) {
 	w, a, b := twoNICs(t, Config{})
 	srv, own := &accepter{n: b}, &accepter{n: a}
-	v4 := b.dev.Addrs()[0].Addr()
+	v4 := b.dev.IP.Addrs()[0].Addr()
 	for _, port := range []uint16{1, 2} {
 		if _, err := b.dev.CM.Listen(netip.AddrPortFrom(v4, port), 8, srv.handle(t), nil); err != nil {
 			t.Fatal(err)
@@ -111,7 +111,7 @@ func TestPortSharing(t *testing.T) {
 	if _, err := open(w, a, 700, netip.AddrPortFrom(v4, 1)); err == nil {
 		t.Error("the same connection twice")
 	}
-	if got, err := open(w, b, 0, netip.AddrPortFrom(a.dev.Addrs()[0].Addr(), 700)); got == "" || err != nil {
+	if got, err := open(w, b, 0, netip.AddrPortFrom(a.dev.IP.Addrs()[0].Addr(), 700)); got == "" || err != nil {
 		t.Errorf("to the listener on port 700: %v", err)
 	}
 }
@@ -120,7 +120,7 @@ func TestPortSharing(t *testing.T) {
 // more; its objects can then be destroyed.
 func TestRemoval(t *testing.T) {
 	w, a, b := twoNICs(t, Config{})
-	c, s := dial(w, a, b, b.dev.Addrs()[0].Addr(), 4096)
+	c, s := dial(w, a, b, b.dev.IP.Addrs()[0].Addr(), 4096)
 	listener := b.dev.CM.Listeners()[0]
 	b.dev.CM.Remove(w.now)
 	w.until(5*time.Second, func() bool { return c.saw(cm.ClosedEvent) && s.saw(cm.ClosedEvent) })
@@ -141,7 +141,7 @@ func TestRemoval(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := open(w, a, 0, netip.AddrPortFrom(b.dev.Addrs()[0].Addr(), rdmaPort)); !errors.Is(err, cm.ErrRefused) {
+	if _, err := open(w, a, 0, netip.AddrPortFrom(b.dev.IP.Addrs()[0].Addr(), rdmaPort)); !errors.Is(err, cm.ErrRefused) {
 		t.Errorf("connect to a NIC without listeners: %v", err)
 	}
 }

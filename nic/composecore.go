@@ -48,7 +48,7 @@ func (d *Device) composeCore() error {
 		Hooks: ecore.Hooks{
 			SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) { d.management.fw.ProcessKill(h.Index) },
 			AfterPFStop: func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset) },
-		}, Log: &d.log,
+		}, Log: &d.common.Log,
 	})
 	for e := range c.chip.Engines {
 		d.composeEthernet(e)

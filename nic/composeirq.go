@@ -44,7 +44,6 @@ type interrupts struct {
 	holds    bool           // frames of the NIC's own queue wait for their interrupt
 	rx       []*frame.Frame // that do
 	received int            // frames of that queue that are not yet reported
-	sent     int
 }
 
 // block is a status block with its users.
@@ -112,7 +111,7 @@ func (i *interrupts) init(want irq.Config, hwfn, queues, cnqs int) error {
 
 // ownQueues is the number of queue pairs that have status blocks.
 func (d *Device) ownQueues() int {
-	if d.host.link == nil {
+	if !d.host.Exists() {
 		return 1
 	}
 	return d.cfg.Queues
@@ -171,7 +170,7 @@ func (d *Device) serveBlock(b *block) {
 // setCoalescing programmes the status blocks as the configuration says.
 func (d *Device) setCoalescing() error {
 	i, c := &d.interrupts, &d.cfg.Interrupts
-	i.holds = d.host.link == nil && (c.RxUsecs > 0 || i.dev.Mode() == irq.Poll)
+	i.holds = !d.host.Exists() && (c.RxUsecs > 0 || i.dev.Mode() == irq.Poll)
 	if err := d.checkCoalescing(&d.cfg); err != nil {
 		return err
 	}
@@ -308,7 +307,7 @@ func (d *Device) serveRx() {
 	i := &d.interrupts
 	for n, f := range i.rx {
 		i.rx[n] = nil
-		d.handleWire(f)
+		d.handleWire(f, d.now)
 	}
 	i.rx = i.rx[:0]
 }
@@ -343,9 +342,7 @@ func (i *interrupts) poll(now frame.Time) frame.Time {
 // sent and completed meanwhile.
 func (d *Device) reportSent() frame.Time {
 	i := &d.interrupts
-	if i.sent > 0 {
-		n := i.sent
-		i.sent = 0
+	if n := d.wire.TakeSent(); n > 0 && d.function == nil {
 		i.blocks[0].Events(irq.TxPI0, n, d.now)
 	}
 	i.report(d.now)

@@ -10,6 +10,7 @@ import (
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/mcp"
 	"tapir/nic/fastlinq/mfw/tlv"
+	"tapir/nic/port"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -111,11 +112,11 @@ func (d *Device) MCP() *mcp.MCP { return d.management.mcp }
 // Manage lets management firmware and driver work until neither has anything
 // to do, and makes the link follow the configuration.
 func (d *Device) Manage(now frame.Time) {
-	d.now = now
-	was := d.wire.closed
+	d.begin(now)
+	was := d.wire.Closed
 	d.manage(now)
-	if was && !d.wire.closed && d.host.link == nil {
-		d.announce()
+	if was && !d.wire.Closed && !d.host.Exists() {
+		d.IP.Announce(now)
 	}
 }
 
@@ -313,7 +314,7 @@ func (d *Device) linkChanged(frame.Time) {
 	m := &d.management
 	m.events.links++
 	up := m.mcp.LinkState().LinkUp
-	d.wire.looped = up && m.mcp.LinkParams().Loopback != mfw.LoopbackNone
+	d.wire.Loopback(port.LoopPHY, up && m.mcp.LinkParams().Loopback != mfw.LoopbackNone)
 	d.Verbs.SetCarrier(up)
 }
 
@@ -353,7 +354,7 @@ func (d *Device) wake(b []byte) {
 func (d *Device) protocolStats(kind int, s *mfw.ProtocolStats) {
 	switch kind {
 	case mfw.StatsLAN:
-		s.Rx, s.Tx = d.wire.rxFrames, d.wire.txFrames
+		s.Rx, s.Tx = d.wire.Frames[frame.Inbound].Packets, d.wire.Frames[frame.Outbound].Packets
 	case mfw.StatsRDMA:
 		t := d.iwarp.Totals()
 		s.Rx, s.Tx, s.RxBytes, s.TxBytes = t.RxFPDUs, t.TxFPDUs, t.RxBytes, t.TxBytes
@@ -367,18 +368,18 @@ func (d *Device) fillTLV(g tlv.Group, v *tlv.Values) {
 		v.Set(tlv.FeatureFlags, b2n(d.cfg.Frames != Wire)*3) // checksums, and LSO
 		v.SetBytes(tlv.LocalMAC, d.cfg.MAC[:])
 		v.Set(tlv.DriverState, uint64(mfw.DriverActive))
-		v.Set(tlv.RxFrames, d.wire.rxFrames)
-		v.Set(tlv.RxBytes, d.wire.rxBytes)
-		v.Set(tlv.TxFrames, d.wire.txFrames)
-		v.Set(tlv.TxBytes, d.wire.txBytes)
+		v.Set(tlv.RxFrames, d.wire.Frames[frame.Inbound].Packets)
+		v.Set(tlv.RxBytes, d.wire.Frames[frame.Inbound].Bytes)
+		v.Set(tlv.TxFrames, d.wire.Frames[frame.Outbound].Packets)
+		v.Set(tlv.TxBytes, d.wire.Frames[frame.Outbound].Bytes)
 	case tlv.Eth:
 		if d.cfg.Frames != Wire {
 			v.Set(tlv.LSOMaxSize, 0xffff)
 			v.Set(tlv.LSOMinSegments, 2)
 		}
-		v.Set(tlv.Promiscuous, b2n(d.host.link != nil))
+		v.Set(tlv.Promiscuous, b2n(d.host.Exists()))
 		v.Set(tlv.NetQueues, uint64(d.cfg.Queues))
-		v.Set(tlv.OffloadedTCP4, uint64(d.toe.Stats().Open))
+		v.Set(tlv.OffloadedTCP4, uint64(d.tcp.engine.Stats().Open))
 		v.Set(tlv.IOVOffload, 0)
 	}
 }

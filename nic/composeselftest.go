@@ -6,7 +6,8 @@ import (
 	"tapir/nic/fastlinq/mfw/nvm"
 	"tapir/nic/fastlinq/selftest"
 	"tapir/nic/fastlinq/status"
-	"tapir/wire/drop"
+	"tapir/nic/ip"
+	"tapir/nic/port"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -20,20 +21,9 @@ const (
 // selftesting is a run of the selftests.
 type selftesting struct {
 	run   *selftest.Run // nil: none
-	loop  *loopLink     // in place of the wire, nil: none
-	wire  frame.Link    // meanwhile
 	heard func(payload []byte)
 	stuck *irq.Hwfn // of which a register is; nil: none
 }
-
-// loopLink is a port's internal loopback: what is sent on it comes back.
-type loopLink struct{ frames []*frame.Frame }
-
-// Transmit implements frame.Link.
-func (l *loopLink) Transmit(f *frame.Frame) { l.frames = append(l.frames, f) }
-
-// Room implements frame.Link.
-func (l *loopLink) Room() int { return queueFrames - len(l.frames) }
 
 // Selftest begins the selftests; done gets the report from a later Poll. With
 // offline the wire is cut off for the time of the loopback test. BUSY: a run is
@@ -48,7 +38,7 @@ func (d *Device) Selftest(offline bool, done func(selftest.Report)) error {
 		dev.Engines = append(dev.Engines, testEngine{h, &t.stuck})
 	}
 	dev.Counter = func(now frame.Time) (ns, ppb int64) {
-		return d.stamping.phc.Counter(now), d.stamping.phc.Frequency() * 1000 >> 16
+		return d.common.PHC.Counter(now), d.common.PHC.Frequency() * 1000 >> 16
 	}
 	t.run = selftest.Start(dev, offline, d.cfg.SelftestFault, func(r selftest.Report, _ frame.Time) {
 		t.run = nil
@@ -68,59 +58,44 @@ func (d *Device) pollSelftest(now frame.Time) frame.Time {
 		next = t.run.Poll(now)
 		d.pollInterrupts()
 	}
-	if l := t.loop; l != nil && (d.wire.waiting() > 0 || len(l.frames) > 0) {
-		d.hearLoop()
-		return now
+	if t.heard != nil && d.wire.Waiting() > 0 {
+		return now // the loopback has room in the next Poll
 	}
 	return next
 }
 
-// hearLoop receives what was sent in loopback.
-func (d *Device) hearLoop() {
-	l := d.selftest.loop
-	sent := l.frames
-	l.frames = nil
-	for _, f := range sent {
-		d.receiveWire(f)
-	}
-	d.reportReceived()
-}
-
 func (d *Device) setLoopback(on bool, _ frame.Time) {
-	t := &d.selftest
-	if on {
-		t.loop, t.wire = &loopLink{}, d.wire.link
-		d.wire.link, d.wire.gathers = t.loop, false
-		return
+	d.wire.Loopback(port.LoopSelftest, on)
+	if !on {
+		d.selftest.heard = nil
 	}
-	for _, f := range t.loop.frames {
-		f.Release()
-	}
-	d.wire.link, d.wire.gathers = t.wire, frame.Gathers(t.wire)
-	t.loop, t.wire, t.heard = nil, nil, nil
 }
 
 // sendTest sends a frame to the NIC's own station.
-func (d *Device) sendTest(payload []byte, heard func([]byte), _ frame.Time) {
+func (d *Device) sendTest(payload []byte, heard func([]byte), now frame.Time) {
 	f := d.pool.Get(ether.MaxHeaderLen + len(payload))
 	if f == nil {
 		return // the test says that nothing came
 	}
-	h := d.header
+	h := d.IP.Header()
 	h.Dst, h.Type = d.cfg.MAC, ether.TypeLoopback
 	f.Append(h.AppendTo(nil))
 	f.Append(payload)
 	d.selftest.heard = heard
-	d.send(&d.wire, outgoing{f: f})
+	d.wire.Send(port.Out{Frame: f}, now)
 }
 
-// loopbackIn is a frame of the loopback test, if one runs.
-func (d *Device) loopbackIn(payload []byte) verdict {
-	if d.selftest.heard == nil || d.in.eth.Src != d.cfg.MAC {
-		return d.refuse(drop.EtherType)
+// loopTest takes the frames of the loopback test.
+type loopTest struct{ d *Device }
+
+// Receive implements ip.Handler.
+func (t loopTest) Receive(p *ip.Packet) ip.Verdict {
+	if t.d.selftest.heard == nil || p.Ether.Src != t.d.cfg.MAC {
+		return ip.Unmatched
 	}
-	d.selftest.heard(payload)
-	return consumed
+	b := p.Frame.Bytes()
+	t.d.selftest.heard(b[p.Ether.Len():])
+	return ip.Consumed
 }
 
 // borrow takes frames from the pool: the memory that everything of a NIC

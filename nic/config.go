@@ -1,18 +1,17 @@
 package nic
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
 
 	"tapir/nic/fastlinq/selftest"
+	"tapir/nic/ip"
 	"tapir/nic/iwarp"
 	"tapir/nic/msglog"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
-	"tapir/wire/icmp"
 )
 
 // FrameMode says what frames a NIC exchanges with its TAP.
@@ -47,13 +46,6 @@ func ParseFrameMode(s string) (FrameMode, error) {
 	}
 	return 0, fmt.Errorf("frame mode %q: use wire, gso or jumbo", s)
 }
-
-// Limits of the MTU in octets.
-const (
-	MinMTU     = 576   // what every IPv4 host must accept (RFC 791)
-	MinMTUIPv6 = 1280  // below it IPv6 is off (RFC 8200 section 5)
-	MaxMTU     = 16000 // fits a frame of the pool's large class many times
-)
 
 // MaxQueues is the share of a function in the device's queues, each way.
 const MaxQueues = 32
@@ -192,13 +184,11 @@ func deriveMAC(seed uint64) ether.Addr {
 // validate says what is wrong with a configuration whose defaults are filled
 // in, and how to mend it.
 func (c *Config) validate() error {
+	addresses := c.ip()
+	if err := addresses.Validate(); err != nil {
+		return err
+	}
 	switch {
-	case c.MAC.IsMulticast():
-		return fmt.Errorf("MAC address %v is a multicast address: clear the lowest bit of the first octet", c.MAC)
-	case c.MTU < MinMTU || c.MTU > MaxMTU:
-		return fmt.Errorf("MTU %d: want %d to %d", c.MTU, MinMTU, MaxMTU)
-	case c.VLAN > 4094:
-		return fmt.Errorf("VLAN %d: want 1 to 4094, or 0 for none", c.VLAN)
 	case c.Queues < 1 || c.Queues > MaxQueues:
 		return fmt.Errorf("%d queues: want 1 to %d", c.Queues, MaxQueues)
 	case int(c.Frames) >= len(modeNames):
@@ -225,80 +215,10 @@ func (c *Config) validate() error {
 	if err := c.Firmware.validate(); err != nil {
 		return err
 	}
-	for i, p := range c.Addrs {
-		if err := c.validateAddr(p); err != nil {
-			return err
-		}
-		for _, q := range c.Addrs[:i] {
-			if p.Addr() == q.Addr() {
-				return fmt.Errorf("address %v is given twice", p.Addr())
-			}
-		}
-	}
-	for _, g := range c.Gateways {
-		if !g.IsLinkLocalUnicast() && !c.onLink(g) && !c.HostAddrs {
-			return fmt.Errorf("gateway %v lies in the prefix of no address: give an address such as %v", g, example(g))
-		}
-	}
-	return nil
+	return addresses.ValidateAddrs()
 }
 
-// Usable reports whether a NIC with an MTU of that many octets can have the
-// address p.
-func Usable(p netip.Prefix, mtu int) bool { return (&Config{MTU: mtu}).validateAddr(p) == nil }
-
-func (c *Config) validateAddr(p netip.Prefix) error {
-	a := p.Addr()
-	switch {
-	case !p.IsValid():
-		return errors.New("an address is not valid: use the form 10.0.0.1/24")
-	case a.IsMulticast() || a.IsUnspecified() || a.IsLoopback() || a.Is4In6() || a.Zone() != "":
-		return fmt.Errorf("address %v cannot be given to a NIC: use a unicast address", p)
-	case a.Is6() && c.MTU < MinMTUIPv6:
-		return fmt.Errorf("address %v needs an MTU of at least %d, not %d", p, MinMTUIPv6, c.MTU)
-	case a.Is4() && p.Bits() < 31 && (a == p.Masked().Addr() || a == broadcast(p)):
-		return fmt.Errorf("address %v is the network's own or broadcast address: use one in between", p)
-	}
-	return nil
-}
-
-func (c *Config) onLink(a netip.Addr) bool {
-	for _, p := range c.Addrs {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
-}
-
-func example(g netip.Addr) netip.Prefix {
-	bits := 24
-	if g.Is6() {
-		bits = 64
-	}
-	return netip.PrefixFrom(g.Next(), bits)
-}
-
-// broadcast is the last address of an IPv4 prefix.
-func broadcast(p netip.Prefix) netip.Addr {
-	v := p.Addr().As4()
-	for i := p.Bits(); i < 32; i++ {
-		v[i/8] |= 0x80 >> (i % 8)
-	}
-	return netip.AddrFrom4(v)
-}
-
-// addresses are the configured ones and, if IPv6 is on, the link-local one.
-func (c *Config) addresses() []netip.Prefix {
-	all := append([]netip.Prefix(nil), c.Addrs...)
-	if c.MTU < MinMTUIPv6 || c.HostAddrs {
-		return all
-	}
-	ll := netip.PrefixFrom(icmp.LinkLocal(c.MAC), 64)
-	for _, p := range all {
-		if p.Addr() == ll.Addr() {
-			return all
-		}
-	}
-	return append(all, ll)
+// ip are the settings of the internet layer.
+func (c *Config) ip() ip.Settings {
+	return ip.Settings{MAC: c.MAC, VLAN: c.VLAN, MTU: c.MTU, Prefixes: c.Addrs, Gateways: c.Gateways, HostAddrs: c.HostAddrs}
 }

@@ -5,16 +5,14 @@ import (
 
 	"tapir/nic/iwarp"
 	"tapir/nic/nicdrop"
+	"tapir/nic/port"
 	"tapir/rdmap"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
 // Counter is one named value, as ethtool -S prints them.
-type Counter struct {
-	Name  string `json:"name"`
-	Value uint64 `json:"value"`
-}
+type Counter = port.Counter
 
 // outboundDrop tells the reasons for which frames are dropped on the way out.
 func outboundDrop(r frame.DropReason) bool {
@@ -39,16 +37,16 @@ type dropper interface{ Drops() frame.Drops }
 
 // allDrops counts the drops of the NIC, its TCP engine and its links.
 func (d *Device) allDrops() frame.Drops {
-	sum := d.drops
+	sum := d.common.Drops
 	add := func(more frame.Drops) { sum.Add(&more) }
-	add(d.toe.Stats().Drops)
+	add(d.tcp.engine.Stats().Drops)
 	d.coupled.look(func(e *Engine) {
 		add(e.drops)
 		if l, ok := e.host.(dropper); ok && d.coupled.apart {
 			add(l.Drops())
 		}
 	})
-	for _, l := range [...]frame.Link{d.wire.link, d.host.link} {
+	for _, l := range [...]frame.Link{d.wire.External(), d.host.External()} {
 		if l, ok := l.(dropper); ok {
 			add(l.Drops())
 		}
@@ -62,51 +60,43 @@ var rdmaOps = [rdmap.NumOpcodes]string{"write", "read_request", "read_response",
 
 // Counters returns all counters, always in the same order.
 func (d *Device) Counters() []Counter {
-	t, r := d.toe.Stats(), d.iwarp.Totals()
-	list := []Counter{
-		{"rx_packets", d.wire.rxFrames}, {"rx_bytes", d.wire.rxBytes},
-		{"tx_packets", d.wire.txFrames}, {"tx_bytes", d.wire.txBytes},
-		{"tx_stamps", d.wire.stamped},
-	}
-	list = append(list, d.ptpCounters()...)
-	if d.host.link != nil {
-		list = append(list,
-			Counter{"host_rx_packets", d.host.rxFrames}, Counter{"host_rx_bytes", d.host.rxBytes},
-			Counter{"host_tx_packets", d.host.txFrames}, Counter{"host_tx_bytes", d.host.txBytes})
+	t, r := d.tcp.engine.Stats(), d.iwarp.Totals()
+	list := append(d.wire.Counters(""), Counter{Name: "tx_stamps", Value: d.wire.Stamped})
+	list = append(list, d.PTP.Counters()...)
+	if d.host.Exists() {
+		list = append(list, d.host.Counters("host_")...)
 		d.coupled.addHost(list[len(list)-4:])
 	}
 	list = append(list, d.coupled.counters()...)
 	drops := d.allDrops()
 	for reason := range nicdrop.All() {
-		list = append(list, Counter{dropName(reason), drops[reason]})
+		list = append(list, Counter{Name: dropName(reason), Value: drops[reason]})
 	}
+	list = append(list, d.IP.Counters()...)
 	list = append(list,
-		Counter{"icmp_in", d.icmpIn}, Counter{"icmp_out", d.icmpOut},
-		Counter{"neighbors", uint64(len(d.neighbors.list))}, Counter{"neighbors_lost", d.neighborsLost},
-		Counter{"address_conflicts", d.conflicts}, Counter{"loopback_packets", d.looped.packets},
-		Counter{"tcp_segments_in", t.SegsIn}, Counter{"tcp_segments_out", t.SegsOut},
-		Counter{"tcp_frames_in", t.FramesIn}, Counter{"tcp_frames_out", t.FramesOut},
-		Counter{"tcp_bytes_in", t.BytesIn}, Counter{"tcp_bytes_out", t.BytesOut},
-		Counter{"tcp_retransmits", t.Retransmits}, Counter{"tcp_timeouts", t.Timeouts},
-		Counter{"tcp_tail_probes", t.TailProbes}, Counter{"tcp_fast_recoveries", t.FastRecoveries},
-		Counter{"tcp_recoveries_undone", t.Undone}, Counter{"tcp_out_of_order", t.OutOfOrder},
-		Counter{"tcp_bytes_held", t.BytesHeld},
-		Counter{"tcp_black_holes", t.BlackHoles}, Counter{"tcp_challenge_acks", t.ChallengeAcks},
-		Counter{"tcp_ce_marks", t.CEMarks}, Counter{"tcp_ecn_reductions", t.ECNReductions},
-		Counter{"tcp_cookies_sent", t.CookiesSent}, Counter{"tcp_cookies_taken", t.CookiesTaken},
-		Counter{"tcp_resets_in", t.ResetsIn}, Counter{"tcp_resets_out", t.ResetsOut},
-		Counter{"tcp_active_opens", t.ActiveOpens}, Counter{"tcp_passive_opens", t.PassiveOpens},
-		Counter{"tcp_failures", t.Failures}, Counter{"tcp_open", uint64(t.Open)},
-		Counter{"tcp_time_wait", uint64(t.TimeWait)}, Counter{"tcp_time_wait_overflows", t.TimeWaitOverflows},
-		Counter{"rdma_fpdus_in", r.RxFPDUs}, Counter{"rdma_fpdus_out", r.TxFPDUs},
-		Counter{"rdma_bytes_in", r.RxBytes}, Counter{"rdma_bytes_out", r.TxBytes},
-		Counter{"rdma_crc_errors", r.CRCErrors}, Counter{"rdma_terminates", r.Terminates}, Counter{"rdma_nudges", r.Nudges})
-	list = append(list, Counter{"rdma_early_placed", r.OOOPlaced}, Counter{"rdma_early_held", r.OOOHeld})
+		Counter{Name: "tcp_segments_in", Value: t.SegsIn}, Counter{Name: "tcp_segments_out", Value: t.SegsOut},
+		Counter{Name: "tcp_frames_in", Value: t.FramesIn}, Counter{Name: "tcp_frames_out", Value: t.FramesOut},
+		Counter{Name: "tcp_bytes_in", Value: t.BytesIn}, Counter{Name: "tcp_bytes_out", Value: t.BytesOut},
+		Counter{Name: "tcp_retransmits", Value: t.Retransmits}, Counter{Name: "tcp_timeouts", Value: t.Timeouts},
+		Counter{Name: "tcp_tail_probes", Value: t.TailProbes}, Counter{Name: "tcp_fast_recoveries", Value: t.FastRecoveries},
+		Counter{Name: "tcp_recoveries_undone", Value: t.Undone}, Counter{Name: "tcp_out_of_order", Value: t.OutOfOrder},
+		Counter{Name: "tcp_bytes_held", Value: t.BytesHeld},
+		Counter{Name: "tcp_black_holes", Value: t.BlackHoles}, Counter{Name: "tcp_challenge_acks", Value: t.ChallengeAcks},
+		Counter{Name: "tcp_ce_marks", Value: t.CEMarks}, Counter{Name: "tcp_ecn_reductions", Value: t.ECNReductions},
+		Counter{Name: "tcp_cookies_sent", Value: t.CookiesSent}, Counter{Name: "tcp_cookies_taken", Value: t.CookiesTaken},
+		Counter{Name: "tcp_resets_in", Value: t.ResetsIn}, Counter{Name: "tcp_resets_out", Value: t.ResetsOut},
+		Counter{Name: "tcp_active_opens", Value: t.ActiveOpens}, Counter{Name: "tcp_passive_opens", Value: t.PassiveOpens},
+		Counter{Name: "tcp_failures", Value: t.Failures}, Counter{Name: "tcp_open", Value: uint64(t.Open)},
+		Counter{Name: "tcp_time_wait", Value: uint64(t.TimeWait)}, Counter{Name: "tcp_time_wait_overflows", Value: t.TimeWaitOverflows},
+		Counter{Name: "rdma_fpdus_in", Value: r.RxFPDUs}, Counter{Name: "rdma_fpdus_out", Value: r.TxFPDUs},
+		Counter{Name: "rdma_bytes_in", Value: r.RxBytes}, Counter{Name: "rdma_bytes_out", Value: r.TxBytes},
+		Counter{Name: "rdma_crc_errors", Value: r.CRCErrors}, Counter{Name: "rdma_terminates", Value: r.Terminates}, Counter{Name: "rdma_nudges", Value: r.Nudges})
+	list = append(list, Counter{Name: "rdma_early_placed", Value: r.OOOPlaced}, Counter{Name: "rdma_early_held", Value: r.OOOHeld})
 	for i, name := range iwarp.RefusalNames {
-		list = append(list, Counter{"rdma_early_refused_" + name, r.OOORefused[i]})
+		list = append(list, Counter{Name: "rdma_early_refused_" + name, Value: r.OOORefused[i]})
 	}
 	for op, name := range rdmaOps {
-		list = append(list, Counter{"rdma_" + name + "_in", r.RxMessages[op]}, Counter{"rdma_" + name + "_out", r.TxMessages[op]})
+		list = append(list, Counter{Name: "rdma_" + name + "_in", Value: r.RxMessages[op]}, Counter{Name: "rdma_" + name + "_out", Value: r.TxMessages[op]})
 	}
 	return list
 }

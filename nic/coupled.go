@@ -8,10 +8,11 @@ import (
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
+	"tapir/nic/ip"
 	"tapir/nic/nicdrop"
+	"tapir/nic/port"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
-	"tapir/wire/headers"
 )
 
 // engines is what a NIC of two engines has beside the first, which is Device's
@@ -54,10 +55,10 @@ func (d *Device) newCoupled(s *Second) error {
 	c := &engines{steering: cmt.NewSteering(llh), call: func(fn func()) { fn() }}
 	c.steering.SetHash(keyByChance(d.cfg.seed()), l2.DefaultHash)
 	d.coupled = c
-	if d.host.link == nil {
+	if !d.host.Exists() {
 		return d.setStates(&d.cfg)
 	}
-	e := &Engine{pool: d.pool, system: d.system, host: d.host.link, in: new(cmt.Ring), out: new(cmt.Ring)}
+	e := &Engine{pool: d.pool, system: d.common.System, host: d.host.External(), in: new(cmt.Ring), out: new(cmt.Ring)}
 	c.second = e
 	if s != nil {
 		c.call, c.apart, c.guard = nested(s.Call), true, s.Guard
@@ -139,14 +140,14 @@ func (d *Device) steer(f *frame.Frame) bool {
 	engine, r := c.steering.Engine(f)
 	switch {
 	case r != frame.DropNone:
-		d.dropOut(&d.host, outgoing{f: f}, r)
+		d.host.Drop(port.Out{Frame: f}, r, d.now)
 	case engine == 0:
 		return false
 	default:
 		f.Queue = fromVport
 		if c.unflushed = true; !c.second.in.Push(f) {
 			f.Queue = 0
-			d.dropOut(&d.host, outgoing{f: f}, nicdrop.EngineRing)
+			d.host.Drop(port.Out{Frame: f}, nicdrop.EngineRing, d.now)
 		}
 	}
 	return true
@@ -172,17 +173,17 @@ func (d *Device) toSecondHost(f *frame.Frame) bool {
 	return true
 }
 
-// instead has the second engine send a frame of the first, which has failed.
-func (d *Device) instead(f *frame.Frame) bool {
+// failoverTx has the second engine send a frame of the first, which has failed.
+func (d *Device) failoverTx(f *frame.Frame) bool {
 	c := d.coupled
 	if c == nil || c.states[0] != EngineFailed {
 		return false
 	}
 	switch {
 	case c.states[1] == EngineFailed:
-		d.dropOut(&d.wire, outgoing{f: f}, nicdrop.Engine)
+		d.wire.Drop(port.Out{Frame: f}, nicdrop.Engine, d.now)
 	case !c.second.in.Push(f):
-		d.dropOut(&d.wire, outgoing{f: f}, nicdrop.EngineRing)
+		d.wire.Drop(port.Out{Frame: f}, nicdrop.EngineRing, d.now)
 	default:
 		c.resent++
 		c.unflushed = true
@@ -202,14 +203,14 @@ func (d *Device) pollCoupled() frame.Time {
 		next = c.second.Poll(d.now)
 	}
 	ring, taken := c.second.out, false
-	for (hostOutput{d}).Room() > 0 && d.wire.waiting() == 0 {
+	for d.wire.Room() > 0 && d.wire.Waiting() == 0 {
 		f, more := ring.Take(d.pool)
 		if f == nil && !more {
 			break
 		}
 		taken = true
 		if f == nil {
-			d.drops.Count(drop.NoBuffer)
+			d.common.Drops.Count(drop.NoBuffer)
 			continue
 		}
 		d.fromSecond(f)
@@ -230,18 +231,16 @@ func (d *Device) pollCoupled() frame.Time {
 // on: sent by its vport, or not because it has failed.
 func (d *Device) fromSecond(f *frame.Frame) {
 	c := d.coupled
-	if d.engineOwns(f.Bytes()) {
-		d.drops.Count(nicdrop.Owned)
-		d.trace(&d.host, frame.Inbound, f, nil, nicdrop.Owned)
-		f.Release()
+	if d.IP.OwnsSent(f.Bytes()) {
+		d.host.Refuse(f, nicdrop.Owned, d.now)
 		return
 	}
-	if d.stamping.on {
-		d.request(f)
+	if d.PTP.On() {
+		d.PTP.Request(f, d.now)
 	}
 	if f.Queue != fromVport {
 		if c.states[0] == EngineFailed {
-			d.dropOut(&d.wire, outgoing{f: f}, nicdrop.Engine)
+			d.wire.Drop(port.Out{Frame: f}, nicdrop.Engine, d.now)
 			return
 		}
 		c.resent++
@@ -250,26 +249,21 @@ func (d *Device) fromSecond(f *frame.Frame) {
 	}
 	f.Queue = 0
 	c.sent[1]++
-	d.send(&d.wire, outgoing{f: f})
+	d.wire.Send(port.Out{Frame: f}, d.now)
 }
 
-// withoutFirst takes a frame of the wire while the first engine has failed: what is the
-// offload engine's is nobody's, the rest may be the second's.
-func (d *Device) withoutFirst(f *frame.Frame) (v verdict, failed bool) {
+// rxDegraded gives a verdict on a frame of the wire while the first engine has
+// failed: what is the offload engine's is nobody's, the rest may be the second's.
+// False: it works.
+func (d *Device) rxDegraded(p *ip.Packet) bool {
 	if d.coupled == nil || d.coupled.states[0] != EngineFailed {
-		return consumed, false
+		return false
 	}
-	if d.function == nil || d.ownsInbound(f.Bytes()) {
-		return d.drop(nicdrop.Engine), true
+	p.Verdict = ip.ToHost
+	if d.function == nil || d.IP.OwnsReceived(p.Frame.Bytes()) {
+		p.Verdict = p.Discard(nicdrop.Engine)
 	}
-	return toHost, true
-}
-
-// ownsInbound tells whether a frame of the wire is a TCP segment of the offload
-// engine.
-func (d *Device) ownsInbound(b []byte) bool {
-	remote, local, ok := headers.TCPEnds(b)
-	return ok && d.toe.Owns(local, remote)
+	return true
 }
 
 // checkCoupled tells whether both engines can be as cfg says.

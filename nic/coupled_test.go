@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"tapir/nic/port"
 	"testing"
 	"time"
 
@@ -418,7 +419,8 @@ func TestSecondEngineAllocatesNothing(t *testing.T) {
 		}
 	}
 	d := e.n.dev
-	d.coupled.second.host, d.host.link, d.wire.link = sink{}, sink{}, sink{}
+	d.coupled.second.host = sink{}
+	*d.host, *d.wire = *port.New(&d.common, frame.Host, sink{}), *port.New(&d.common, frame.Wire, sink{})
 	batch := make([]*frame.Frame, 1)
 	for _, p := range []frame.Port{frame.Wire, frame.Host} {
 		if n := testing.AllocsPerRun(100, func() {

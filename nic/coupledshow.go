@@ -41,12 +41,12 @@ func (c *engines) counters() (list []Counter) {
 	}
 	s := c.steering.Stats()
 	list = []Counter{
-		{"engine0_rx_packets", s.Frames[0]}, {"engine1_rx_packets", s.Frames[1]},
-		{"engine0_tx_packets", c.sent[0]}, {"engine1_tx_packets", c.sent[1]},
-		{"engine_pinned", s.Pinned}, {"engine_resteered", s.Resteered}, {"engine_resent", c.resent},
+		{Name: "engine0_rx_packets", Value: s.Frames[0]}, {Name: "engine1_rx_packets", Value: s.Frames[1]},
+		{Name: "engine0_tx_packets", Value: c.sent[0]}, {Name: "engine1_tx_packets", Value: c.sent[1]},
+		{Name: "engine_pinned", Value: s.Pinned}, {Name: "engine_resteered", Value: s.Resteered}, {Name: "engine_resent", Value: c.resent},
 	}
 	if c.second == nil {
 		return list
 	}
-	return append(list, Counter{"engine_ring_batches", c.second.in.Stats().Batches})
+	return append(list, Counter{Name: "engine_ring_batches", Value: c.second.in.Stats().Batches})
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	nicip "tapir/nic/ip"
+	"tapir/nic/port"
 	"testing"
 
 	"tapir/nic/buf"
@@ -183,8 +185,8 @@ func TestEchoAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { deliver(echo) }); n > 1 { // the batch slice of this test
 		t.Errorf("%v allocations per echo", n)
 	}
-	if d.wire.txFrames < 100 {
-		t.Errorf("%d frames sent", d.wire.txFrames)
+	if d.wire.Frames[frame.Outbound].Packets < 100 {
+		t.Errorf("%d frames sent", d.wire.Frames[frame.Outbound].Packets)
 	}
 }
 
@@ -234,11 +236,11 @@ func TestAttachedMemoryStaysForLinksThatGather(t *testing.T) {
 		f := pool.Get(100)
 		f.Append([]byte("head"))
 		f.Attach(memory, nil)
-		d.polling = !c.waits
-		d.send(&d.wire, outgoing{f: f})
+		d.common.Polling = !c.waits
+		d.wire.Send(port.Out{Frame: f}, 1)
 		clear(memory)
-		d.polling = true
-		d.flush(&d.wire)
+		d.common.Polling = true
+		d.wire.Flush(1)
 		want, a := "head", "\x00\x00\x00\x00"
 		if c.linear {
 			want, a = "headbody", ""
@@ -344,7 +346,7 @@ func FuzzReceive(f *testing.F) {
 			now += 1_000_000
 		}
 		for range 20 { // let every timer run out
-			now = now.Add(reassembleFor)
+			now = now.Add(nicip.ReassembleFor)
 			d.Poll(now)
 		}
 		if n := pool.Lent(); n != 0 {

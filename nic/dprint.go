@@ -8,25 +8,21 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/msglog"
 	"tapir/nic/verbs"
-	"tapir/wire/ether"
 	"tapir/wire/frame"
-	"tapir/wire/ip"
 )
 
 // Log is what the NIC's layers have to say, as Config.Msglvl asks for.
-func (d *Device) Log() *msglog.Log { return &d.log }
-
-func (d *Device) setMsglvl() { d.log.SetMsglvl(d.cfg.Msglvl) }
+func (d *Device) Log() *msglog.Log { return &d.common.Log }
 
 // System is the system's time of day at engine time t.
-func (d *Device) System(t frame.Time) frame.Stamp { return d.system.At(t) }
+func (d *Device) System(t frame.Time) frame.Stamp { return d.common.System.At(t) }
 
 // logEvent says what happens to a connection.
 func (d *Device) logEvent(e *cm.Entry) {
-	if !d.log.On(msglog.CM) {
+	if !d.common.Log.On(msglog.CM) {
 		return
 	}
-	d.log.Append(msglog.CM, func(b []byte) []byte {
+	d.common.Log.Append(msglog.CM, func(b []byte) []byte {
 		b = fmt.Appendf(b, "%v status %s", e.Event, e.Reason.Status())
 		if e.Reason != cm.NoReason {
 			b = fmt.Appendf(b, " %v", e.Reason)
@@ -49,7 +45,7 @@ func (d *Device) logEvent(e *cm.Entry) {
 
 // logAsync says which asynchronous event an application gets.
 func (d *Device) logAsync(ev *verbs.AsyncEvent) {
-	d.log.Append(msglog.WR, func(b []byte) []byte {
+	d.common.Log.Append(msglog.WR, func(b []byte) []byte {
 		b = fmt.Appendf(b, "async %v", ev.Type)
 		switch {
 		case ev.QP != nil:
@@ -66,25 +62,9 @@ func (d *Device) logAsync(ev *verbs.AsyncEvent) {
 	})
 }
 
-// logDrop says which frame was dropped, and why.
-func (d *Device) logDrop(p *port, dir frame.Direction, b []byte, r frame.DropReason) {
-	d.log.Append(msglog.Drop, func(t []byte) []byte {
-		t = fmt.Appendf(t, "%v %v %v: %d octets", p.name, dir, r, len(b))
-		eth, n, err := ether.Parse(b)
-		if err != nil {
-			return t
-		}
-		t = fmt.Appendf(t, ", %v > %v type %#04x", eth.Src, eth.Dst, eth.Type)
-		if h, _, err := ip.ParseQuoted(b[n:]); err == nil && (eth.Type == ether.TypeIPv4 || eth.Type == ether.TypeIPv6) {
-			t = fmt.Appendf(t, ", %v > %v protocol %d", h.Src, h.Dst, h.Proto)
-		}
-		return t
-	})
-}
-
 // timeOf is what the hardware clock shows at engine time t.
 func (d *Device) timeOf(t frame.Time) string {
-	return time.Unix(0, int64(d.stamping.phc.At(t))).UTC().Format("2006-01-02T15:04:05.000000Z")
+	return time.Unix(0, int64(d.common.PHC.At(t))).UTC().Format("2006-01-02T15:04:05.000000Z")
 }
 
 // EventInfo describes an event of the connection manager for display.
@@ -133,7 +113,7 @@ type LineInfo struct {
 // ShowLog describes the log's lines that are kept, from number seq on, in
 // order.
 func (d *Device) ShowLog(seq uint64) []LineInfo {
-	lines := d.log.Since(seq)
+	lines := d.common.Log.Since(seq)
 	list := make([]LineInfo, len(lines))
 	for i, l := range lines {
 		list[i] = LineInfo{Seq: l.Seq, Time: d.timeOf(l.At), Level: l.Level.String(), Topic: l.Topic.String(), Text: l.Text}

@@ -37,7 +37,7 @@ func TestDprint(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.dev.Receive(frame.Wire, []*frame.Frame{stray(w)}, w.now)
-		c, s := dial(w, a, b, b.dev.Addrs()[0].Addr(), 4096)
+		c, s := dial(w, a, b, b.dev.IP.Addrs()[0].Addr(), 4096)
 		exercise(w, c, s, 1000)
 		if err := c.qp.Modify(6); err != nil { // Err
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestDprint(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := len(lines)
-		dialQuietly(w, a, b, b.dev.Addrs()[0].Addr())
+		dialQuietly(w, a, b, b.dev.IP.Addrs()[0].Addr())
 		if got := len(verbose(a.dev)); got != before {
 			t.Errorf("%s: %d lines more while off", topic.Name, got-before)
 		}
@@ -139,7 +139,7 @@ func stray(w *world) *frame.Frame {
 
 func TestShowEvents(t *testing.T) {
 	w, a, b := twoNICs(t, Config{})
-	c, _ := dial(w, a, b, b.dev.Addrs()[0].Addr(), 4096)
+	c, _ := dial(w, a, b, b.dev.IP.Addrs()[0].Addr(), 4096)
 	if err := c.id.Disconnect(false, w.now); err != nil {
 		t.Fatal(err)
 	}

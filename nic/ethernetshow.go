@@ -33,7 +33,7 @@ func (f *function) describe(e *EthtoolInfo, most int, c *engines) {
 	e.Stats = slices.Insert(e.Stats, after(e.Stats, "packet_too_big_discard"), counters(vport, tpaStats)...)
 	var all []Counter
 	for _, q := range queues {
-		all = append(all, Counter{q.Name, q.Value})
+		all = append(all, Counter{Name: q.Name, Value: q.Value})
 	}
 	e.Stats = append(all, e.Stats...)
 }
@@ -54,7 +54,7 @@ func sum(a, b []qede.Stat) []qede.Stat {
 func counters(vport []qede.Stat, names []string) (list []Counter) {
 	for _, s := range vport {
 		if slices.Contains(names, s.Name) {
-			list = append(list, Counter{s.Name, s.Value})
+			list = append(list, Counter{Name: s.Name, Value: s.Value})
 		}
 	}
 	return list

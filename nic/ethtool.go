@@ -4,6 +4,7 @@ import (
 	"tapir/nic/fastlinq/ecore/fw"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
+	"tapir/nic/port"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
 )
@@ -71,7 +72,7 @@ func (d *Device) ShowEthtool() EthtoolInfo {
 		FirmwareVersion: d.firmwareVersion(), BootVersion: d.bootVersion(), StormVersion: fw.Wanted.String(),
 		Link:     d.ethtoolLink(),
 		Pause:    d.pause(),
-		Rings:    EthtoolRings{TxMax: queueFrames, Tx: queueFrames},
+		Rings:    EthtoolRings{TxMax: port.QueueFrames, Tx: port.QueueFrames},
 		Channels: EthtoolChannels{MaxCombined: 1, Combined: 1},
 		Features: d.features(), Stats: d.qedeStats(),
 	}
@@ -94,29 +95,11 @@ func (d *Device) pause() EthtoolPause {
 
 // qedeStats are the counters that ethtool -S shows, with qede's names.
 func (d *Device) qedeStats() []Counter {
-	var all []Counter
-	directions := []struct {
-		prefix string
-		m      *macStats
-	}{{"rx_", &d.wire.rx}, {"tx_", &d.wire.tx}}
-	for _, dir := range directions {
-		for i, cast := range castNames {
-			all = append(all, Counter{dir.prefix + cast + "_bytes", dir.m.bytes[i]})
-		}
-		for i, cast := range castNames {
-			all = append(all, Counter{dir.prefix + cast + "_pkts", dir.m.packets[i]})
-		}
-	}
-	for _, dir := range directions {
-		for i, size := range sizeNames {
-			all = append(all, Counter{dir.prefix + size + "_byte_packets", dir.m.sizes[i]})
-		}
-	}
 	drops := d.allDrops()
-	return append(all,
-		Counter{"no_buff_discards", drops[drop.NoBuffer]},
-		Counter{"mac_filter_discards", drops[drop.NotOurMAC]},
-		Counter{"packet_too_big_discard", drops[drop.Oversize]},
-		Counter{"link_change_count", d.linkChanges},
-		Counter{"ptp_skip_txts", d.stamping.host.Stats().TxSkipped})
+	return append(d.wire.MACCounters(),
+		Counter{Name: "no_buff_discards", Value: drops[drop.NoBuffer]},
+		Counter{Name: "mac_filter_discards", Value: drops[drop.NotOurMAC]},
+		Counter{Name: "packet_too_big_discard", Value: drops[drop.Oversize]},
+		Counter{Name: "link_change_count", Value: d.linkChanges},
+		Counter{Name: "ptp_skip_txts", Value: d.PTP.Unit().Stats().TxSkipped})
 }

@@ -170,12 +170,12 @@ func TestTransmitFeatures(t *testing.T) {
 // Without tso the TCP engine sends one segment in a frame, from the next on.
 func TestEngineTSO(t *testing.T) {
 	w, a, b := twoNICs(t, Config{Frames: GSO})
-	c, s := dial(w, a, b, b.dev.Addrs()[0].Addr(), 1<<18)
+	c, s := dial(w, a, b, b.dev.IP.Addrs()[0].Addr(), 1<<18)
 	for _, on := range []bool{true, false, true} {
 		a.with(Setting{"tso", bit(on)})
-		packets, frames := a.ethtoolStat("tx_1024_to_1518_byte_packets"), a.dev.wire.txFrames
+		packets, frames := a.ethtoolStat("tx_1024_to_1518_byte_packets"), a.dev.wire.Frames[frame.Outbound].Packets
 		exercise(w, c, s, 1<<17)
-		packets, frames = a.ethtoolStat("tx_1024_to_1518_byte_packets")-packets, a.dev.wire.txFrames-frames
+		packets, frames = a.ethtoolStat("tx_1024_to_1518_byte_packets")-packets, a.dev.wire.Frames[frame.Outbound].Packets-frames
 		if packets < 80 || on != (frames < packets/2) {
 			t.Errorf("tso=%v: %d large packets in %d frames", on, packets, frames)
 		}

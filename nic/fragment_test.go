@@ -2,6 +2,7 @@ package nic
 
 import (
 	"math/rand/v2"
+	nicip "tapir/nic/ip"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func TestFragmentsInAnyOrder(t *testing.T) {
 		if octets != 8008 {
 			t.Fatalf("round %d: answer of %d octets", round, octets)
 		}
-		n.dev.fragments.flush(n.dev) // a duplicate that came last began a new datagram
+		n.dev.IP.DiscardFragments(w.now) // a duplicate that came last began a new datagram
 		if w.pool.Lent() != 0 {
 			t.Fatalf("round %d: %d frames leaked", round, w.pool.Lent())
 		}
@@ -77,8 +78,9 @@ func TestFragmentsRefused(t *testing.T) {
 			s.transmit(n.dev.cfg.MAC, 0x0800, p)
 		}
 		w.run(time.Millisecond)
-		if got := n.counter("rx_drop_fragment"); got != c.drops || len(n.dev.fragments.list) != 0 || w.pool.Lent() != 0 {
-			t.Errorf("%s: %d drops, %d datagrams, %d frames held", c.name, got, len(n.dev.fragments.list), w.pool.Lent())
+		datagrams, _ := n.dev.IP.Held()
+		if got := n.counter("rx_drop_fragment"); got != c.drops || datagrams != 0 || w.pool.Lent() != 0 {
+			t.Errorf("%s: %d drops, %d datagrams, %d frames held", c.name, got, datagrams, w.pool.Lent())
 		}
 	}
 }
@@ -88,7 +90,7 @@ func TestFragmentsTimeOut(t *testing.T) {
 		w, n, s := pair(t, Config{})
 		first := echoFragments(3000, v6)[0]
 		s.transmit(n.dev.cfg.MAC, etherTypeOf(first), first)
-		w.run(reassembleFor + time.Second)
+		w.run(nicip.ReassembleFor + time.Second)
 		got := s.take()
 		if n.counter("rx_drop_fragment") != 1 || len(got) != 1 || w.pool.Lent() != 0 {
 			t.Fatalf("%d drops, %d frames, %d held", n.counter("rx_drop_fragment"), len(got), w.pool.Lent())
@@ -108,9 +110,9 @@ func TestFragmentMemoryIsBounded(t *testing.T) {
 			s.transmit(n.dev.cfg.MAC, 0x0800, packet(h, make([]byte, 8)))
 		}
 		w.run(time.Millisecond)
-		r := &n.dev.fragments
-		if len(r.list) > maxDatagrams || r.held > maxHeld || w.pool.Lent() != r.held {
-			t.Fatalf("%d datagrams, %d fragments, %d frames", len(r.list), r.held, w.pool.Lent())
+		datagrams, held := n.dev.IP.Held()
+		if datagrams > nicip.MaxDatagrams || held > nicip.MaxFragments || w.pool.Lent() != held {
+			t.Fatalf("%d datagrams, %d fragments, %d frames", datagrams, held, w.pool.Lent())
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
+	"tapir/nic/port"
 	"tapir/wire/frame"
 )
 
@@ -110,32 +111,32 @@ func (d *Device) toFunction(f *frame.Frame) {
 		return
 	}
 	if r := d.function.Receive(f); r != frame.DropNone {
-		d.dropOut(&d.host, outgoing{f: f}, r)
+		d.host.Drop(port.Out{Frame: f}, r, d.now)
 	}
 }
 
 // fromHost takes a frame of the operating system: it waits in the transmit
 // queue until Poll.
 func (d *Device) fromHost(f *frame.Frame) {
-	if d.instead(f) {
+	if d.failoverTx(f) {
 		return
 	}
 	if d.coupled != nil {
 		f.Queue = uint16(cmt.Local(int(f.Queue)))
 	}
 	if r := d.function.Queue(f); r != frame.DropNone {
-		d.dropOut(&d.wire, outgoing{f: f}, r)
+		d.wire.Drop(port.Out{Frame: f}, r, d.now)
 	}
 }
 
 // dropFromFunction hears of a frame that the vport has taken and does not pass on.
 func (d *Device) dropFromFunction(side l2.Sides, f *frame.Frame, r frame.DropReason) {
-	d.drops.Count(r)
+	d.common.Drops.Count(r)
 	if side == l2.Rx {
-		d.trace(&d.host, frame.Outbound, f, nil, r)
+		d.host.Trace(frame.Outbound, f, nil, r, d.now)
 		return
 	}
-	d.trace(&d.wire, frame.Outbound, f, nil, r)
+	d.wire.Trace(frame.Outbound, f, nil, r, d.now)
 }
 
 // poll passes on what waits in the queues while the links have room: sent at
@@ -174,7 +175,7 @@ func (f *function) shape(d *Device) {
 
 // due tells whether a queue that has interrupted can be served.
 func (f *function) due(d *Device) bool {
-	return f != nil && d.host.link.Room() > 0 && f.Due()
+	return f != nil && d.host.External().Room() > 0 && f.Due()
 }
 
 // waiting is the number of frames in the queues.
@@ -197,20 +198,20 @@ func (o hostOutput) Transmit(f *frame.Frame) {
 	if o.d.coupled != nil {
 		o.d.coupled.sent[0]++
 	}
-	o.d.send(&o.d.wire, outgoing{f: f})
+	o.d.wire.Send(port.Out{Frame: f}, o.d.now)
 }
 
 // Room implements frame.Link.
-func (o hostOutput) Room() int { return toeOutput(o).Room() }
+func (o hostOutput) Room() int { return o.d.wire.Room() }
 
 // Transmit implements frame.Link.
 func (i hostInput) Transmit(f *frame.Frame) {
 	f.Queue = i.d.tapQueue(f.Queue)
-	i.d.transmit(&i.d.host, outgoing{f: f})
+	i.d.host.Transmit(port.Out{Frame: f}, i.d.now)
 }
 
 // Room implements frame.Link.
-func (i hostInput) Room() int { return i.d.host.link.Room() }
+func (i hostInput) Room() int { return i.d.host.External().Room() }
 
 // QueueInfo describes a queue pair of the host function for display.
 type QueueInfo struct {

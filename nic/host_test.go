@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	nicip "tapir/nic/ip"
 	"testing"
 	"time"
 
@@ -135,7 +136,7 @@ func TestHostFragments(t *testing.T) {
 	}
 	// A datagram that never gets whole is the host's to complain about.
 	s.transmit(n.dev.cfg.MAC, ether.TypeIPv4, echoFragments(3000, false)[1])
-	w.run(reassembleFor + time.Second)
+	w.run(nicip.ReassembleFor + time.Second)
 	if len(h.got) != len(parts)+1 || n.counter("rx_drop_fragment") != 0 || w.pool.Lent() != 0 {
 		t.Errorf("%d frames at the host, %d lent", len(h.got), w.pool.Lent())
 	}
@@ -157,7 +158,7 @@ func TestHostFramesGoOut(t *testing.T) {
 	}
 	// A host that does not read loses frames, with a reason.
 	h.room = 0
-	for range queueFrames + 5 {
+	for range ringSize + 5 {
 		s.transmit(n.dev.cfg.MAC, ether.TypeIPv4, packet(ip.Header{Proto: 17, Src: peer4, Dst: nic4}, make([]byte, 8)))
 	}
 	w.run(time.Millisecond)

@@ -52,8 +52,8 @@ func TestPersonality(t *testing.T) {
 	n.dev.LinkUp(w.now)
 	s.ping(n.dev, netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.0.1"), 56, 1500)
 	w.run(10 * time.Millisecond)
-	if n.dev.icmpIn != 1 || n.dev.icmpOut != 1 {
-		t.Errorf("ping of an Ethernet NIC: %d in, %d out", n.dev.icmpIn, n.dev.icmpOut)
+	if n.counter("icmp_in") != 1 || n.counter("icmp_out") != 1 {
+		t.Errorf("ping of an Ethernet NIC: %d in, %d out", n.counter("icmp_in"), n.counter("icmp_out"))
 	}
 }
 

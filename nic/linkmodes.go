@@ -101,7 +101,7 @@ type EthtoolEEE struct {
 func (d *Device) ethtoolLink() EthtoolLink {
 	m := d.management.mcp
 	s, caps, p, media := m.LinkState(), m.Caps(), m.LinkParams(), m.Media()
-	l := EthtoolLink{Up: !d.wire.closed, Autoneg: p.Autoneg, WoL: d.cfg.Board.WoL}
+	l := EthtoolLink{Up: !d.wire.Closed, Autoneg: p.Autoneg, WoL: d.cfg.Board.WoL}
 	if l.Up {
 		l.Speed = int(s.Speed)
 	}

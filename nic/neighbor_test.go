@@ -2,6 +2,7 @@ package nic
 
 import (
 	"net/netip"
+	"tapir/nic/ip"
 	"testing"
 	"time"
 
@@ -15,15 +16,15 @@ func TestSilentNeighbor(t *testing.T) {
 	for _, c := range []struct{ src, dst netip.Addr }{{peer4, nic4}, {peer6, nic6}} {
 		w, n, s := pair(t, Config{})
 		s.mute = true
-		for range maxPending + 3 {
+		for range ip.MaxPending + 3 {
 			s.ping(n.dev, c.src, c.dst, 8, 1500)
 		}
 		w.run(2500 * time.Millisecond)
-		if s.asked != solicitTries || len(n.drops) != 3 || n.drops[0].Drop != drop.Neighbor {
+		if s.asked != ip.SolicitTries || len(n.drops) != 3 || n.drops[0].Drop != drop.Neighbor {
 			t.Fatalf("asked %d times, %d drops", s.asked, len(n.drops))
 		}
 		w.run(time.Second)
-		if n.counter("tx_drop_neighbor_unreachable") != maxPending+3 || n.counter("neighbors_lost") != 1 || w.pool.Lent() != 0 {
+		if n.counter("tx_drop_neighbor_unreachable") != ip.MaxPending+3 || n.counter("neighbors_lost") != 1 || w.pool.Lent() != 0 {
 			t.Fatalf("drops %d, lent %d", n.counter("tx_drop_neighbor_unreachable"), w.pool.Lent())
 		}
 		// The next packet begins anew, and what waits is sent in order.
@@ -47,23 +48,23 @@ func TestNeighborIsProbed(t *testing.T) {
 	if ping() != 1 || s.asked != 1 {
 		t.Fatal("first ping")
 	}
-	w.run(reachableTime)
+	w.run(ip.ReachableTime)
 	if ping() != 1 || s.asked != 1 {
 		t.Fatal("a stale entry is to be used at once")
 	}
-	w.run(delayFirstProbe)
+	w.run(ip.DelayFirstProbe)
 	if s.asked != 2 {
 		t.Fatalf("asked %d times after the delay", s.asked)
 	}
-	w.run(delayFirstProbe + retransTime*solicitTries)
+	w.run(ip.DelayFirstProbe + ip.RetransTime*ip.SolicitTries)
 	if s.asked != 2 || ping() != 1 {
 		t.Fatal("a confirmed entry was probed again")
 	}
-	w.run(reachableTime)
+	w.run(ip.ReachableTime)
 	s.mute = true
 	ping()
-	w.run(delayFirstProbe + (solicitTries+1)*retransTime)
-	if s.asked != 2+solicitTries || n.counter("neighbors_lost") != 1 {
+	w.run(ip.DelayFirstProbe + (ip.SolicitTries+1)*ip.RetransTime)
+	if s.asked != 2+ip.SolicitTries || n.counter("neighbors_lost") != 1 {
 		t.Fatalf("asked %d times, lost %d", s.asked, n.counter("neighbors_lost"))
 	}
 }
@@ -77,15 +78,15 @@ func TestNeighborMoves(t *testing.T) {
 	s.mac = ether.Addr{2, 0, 0, 0, 0, 0x55}
 	s.arp(arp.Request, peer4, ether.Broadcast, peer4) // gratuitous
 	na := icmp.Neighbor{Target: peer6, Options: icmp.Options{TargetMAC: s.mac}}
-	s.neighbor(icmp.NeighborAdvertisement, na, peer6, allNodes, icmp.MulticastMAC(allNodes))
+	s.neighbor(icmp.NeighborAdvertisement, na, peer6, ip.AllNodes, icmp.MulticastMAC(ip.AllNodes))
 	w.run(time.Millisecond)
-	if n.dev.stationOf(peer4) != s.mac || n.dev.stationOf(peer6) == s.mac {
+	if n.dev.IP.Station(peer4) != s.mac || n.dev.IP.Station(peer6) == s.mac {
 		t.Fatal("ARP moves at once, ND only with the override flag")
 	}
 	na.Override = true
-	s.neighbor(icmp.NeighborAdvertisement, na, peer6, allNodes, icmp.MulticastMAC(allNodes))
+	s.neighbor(icmp.NeighborAdvertisement, na, peer6, ip.AllNodes, icmp.MulticastMAC(ip.AllNodes))
 	w.run(time.Millisecond)
-	if n.dev.stationOf(peer6) != s.mac {
+	if n.dev.IP.Station(peer6) != s.mac {
 		t.Fatal("ND with the override flag")
 	}
 }
@@ -93,20 +94,20 @@ func TestNeighborMoves(t *testing.T) {
 func TestNeighborCacheIsBounded(t *testing.T) {
 	w, n, s := pair(t, Config{Addrs: prefixes("10.0.0.1/16")})
 	a := netip.MustParseAddr("10.0.1.0")
-	for range maxNeighbors + 50 {
+	for range ip.MaxNeighbors + 50 {
 		a = a.Next()
 		s.arp(arp.Request, a, ether.Broadcast, nic4)
 		w.run(time.Microsecond * 100)
 	}
-	if len(n.dev.neighbors.list) != maxNeighbors || len(n.dev.neighbors.byIP) != maxNeighbors {
-		t.Fatalf("%d entries", len(n.dev.neighbors.list))
+	if n.counter("neighbors") != ip.MaxNeighbors {
+		t.Fatalf("%d entries", n.counter("neighbors"))
 	}
-	if n.dev.stationOf(a) != s.mac {
+	if n.dev.IP.Station(a) != s.mac {
 		t.Fatal("the newest entry is gone")
 	}
 	s.arp(arp.Request, netip.MustParseAddr("192.0.2.1"), ether.Broadcast, nic4)
 	w.run(time.Millisecond)
-	if n.dev.neighbors.find(netip.MustParseAddr("192.0.2.1")) != nil {
+	if !n.dev.IP.Station(netip.MustParseAddr("192.0.2.1")).IsZero() {
 		t.Fatal("learned a neighbor that is not on the link")
 	}
 }

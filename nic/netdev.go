@@ -36,7 +36,7 @@ func (d *Device) SetAddrs(addrs []netip.Prefix, now frame.Time) error {
 // operating systems leave that to ARP's timers. The device's GUID, which is for
 // good, stays.
 func (d *Device) SetMAC(a ether.Addr, now frame.Time) error {
-	d.now = now
+	d.begin(now)
 	cfg := d.cfg
 	if cfg.MAC = a; a.IsZero() {
 		return fmt.Errorf("NIC %s: a station needs a MAC address other than %v", cfg.Name, a)
@@ -47,13 +47,11 @@ func (d *Device) SetMAC(a ether.Addr, now frame.Time) error {
 	if err := d.setFunction(&cfg); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
-	d.cfg.MAC, d.header.Src = a, a
-	if d.instance != nil {
-		d.instance.port.MAC = a
-	}
+	d.cfg.MAC = a
+	d.PTP.SetMAC(a)
 	d.readdress(d.cfg.Addrs)
-	if !d.wire.closed {
-		d.announce()
+	if !d.wire.Closed {
+		d.IP.Announce(now)
 	}
 	d.Manage(now)
 	return nil
@@ -63,7 +61,7 @@ func (d *Device) SetMAC(a ether.Addr, now frame.Time) error {
 // are too long for it cut theirs anew; a longer one counts for those that are
 // opened from now on.
 func (d *Device) SetMTU(octets int, now frame.Time) error {
-	d.now = now
+	d.begin(now)
 	cfg := d.cfg
 	cfg.MTU = octets
 	if err := cfg.validate(); err != nil {
@@ -74,7 +72,7 @@ func (d *Device) SetMTU(octets int, now frame.Time) error {
 	}
 	d.cfg.MTU = octets
 	d.Verbs.SetMTU(octets)
-	d.toe.SetMTU(octets, now)
+	d.tcp.engine.SetMTU(octets, now)
 	d.readdress(d.cfg.Addrs)
 	d.Manage(now)
 	return nil

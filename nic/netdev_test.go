@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"tapir/nic/ip"
 	"testing"
 	"time"
 
@@ -17,8 +18,8 @@ func TestFollowsTheHost(t *testing.T) {
 	w := newWorld(t)
 	n := w.nic(Config{Name: "nic0", HostAddrs: true})
 	s := w.station("02:00:00:00:00:99", "10.0.0.2")
-	if len(n.dev.Addrs()) != 0 {
-		t.Fatalf("addresses %v before there are any", n.dev.Addrs())
+	if len(n.dev.IP.Addrs()) != 0 {
+		t.Fatalf("addresses %v before there are any", n.dev.IP.Addrs())
 	}
 	set := func(want string, list ...string) {
 		t.Helper()
@@ -29,7 +30,7 @@ func TestFollowsTheHost(t *testing.T) {
 	}
 	set("", "10.0.0.1/24", "fd00::1/64")
 	set("10.0.0.0/24", "10.0.0.1/24", "10.0.0.0/24")
-	if got := n.dev.Addrs(); !slices.Equal(got, prefixes("10.0.0.1/24")) {
+	if got := n.dev.IP.Addrs(); !slices.Equal(got, prefixes("10.0.0.1/24")) {
 		t.Errorf("addresses %v", got)
 	}
 
@@ -57,7 +58,7 @@ func TestFollowsTheHost(t *testing.T) {
 		}
 	}
 
-	if err := n.dev.SetMTU(MaxMTU+1, w.now); err == nil || n.dev.Config().MTU != 1500 {
+	if err := n.dev.SetMTU(ip.MaxMTU+1, w.now); err == nil || n.dev.Config().MTU != 1500 {
 		t.Errorf("%v, MTU %d", err, n.dev.Config().MTU)
 	}
 	if err := n.dev.SetMTU(700, w.now); err != nil || n.dev.Verbs.PortAttr().MTU != 700 {
@@ -78,7 +79,7 @@ func TestSilentWithoutAddress(t *testing.T) {
 	n := w.nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24", "fd00::1/64"), HostAddrs: true})
 	s := w.station("02:00:00:00:00:99") // answers nothing
 	for _, to := range []string{"10.0.0.9", "fd00::9"} {
-		own := n.dev.Source(netip.MustParseAddr(to))
+		own := n.dev.IP.Source(netip.MustParseAddr(to))
 		if _, err := n.dev.TCP().Connect(netip.AddrPortFrom(own, 0), netip.AddrPortFrom(netip.MustParseAddr(to), 7), &quiet{}, w.now); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func newOpsPair(t *testing.T) *opsPair {
 	w := newWorld(t)
 	a := w.nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24")})
 	b := w.nic(Config{Name: "nic1", Addrs: prefixes("10.0.0.2/24")})
-	c, s := dial(w, a, b, b.dev.addrs[0].Addr(), 64<<10)
+	c, s := dial(w, a, b, b.dev.IP.Addrs()[0].Addr(), 64<<10)
 	return &opsPair{w, c, s}
 }
 

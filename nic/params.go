@@ -110,10 +110,10 @@ func (d *Device) Set(settings ...Setting) error {
 // configure hands the settings that may change to the engines.
 func (d *Device) configure() {
 	d.iwarp.Configure(d.cfg.IWARP)
-	d.toe.SetParams(d.cfg.TCP.Params)
-	d.toe.SetMaxSegs(d.cfg.maxSegs())
-	d.setMsglvl()
-	d.stamping.host.Faults = d.cfg.PTP.faults()
+	d.tcp.engine.SetParams(d.cfg.TCP.Params)
+	d.tcp.engine.SetMaxSegs(d.cfg.maxSegs())
+	d.common.Log.SetMsglvl(d.cfg.Msglvl)
+	d.PTP.SetFaults(d.cfg.PTP.faults())
 	d.Schedule(d.now, d.Manage) // in the next Poll, which knows the time
 }
 

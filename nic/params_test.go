@@ -88,7 +88,7 @@ func dialQuietly(w *world, a, b *node, addr netip.Addr) (client *rdmaEnd, err er
 // A parameter that changes while the NIC runs counts for the next connection.
 func TestSetAtRunTime(t *testing.T) {
 	w, a, b := twoNICs(t, Config{})
-	addr := b.dev.Addrs()[0].Addr()
+	addr := b.dev.IP.Addrs()[0].Addr()
 	cep := func() CEPInfo {
 		list := a.dev.ShowCEP()
 		return list[len(list)-1]
@@ -117,7 +117,7 @@ func TestSetAtRunTime(t *testing.T) {
 
 func TestInterfaceList(t *testing.T) {
 	w, a, b := twoNICs(t, Config{Iface: "tap3", IfaceList: []string{"tap7", "tap8"}})
-	addr := b.dev.Addrs()[0].Addr()
+	addr := b.dev.IP.Addrs()[0].Addr()
 	if _, err := dialQuietly(w, a, b, addr); !errors.Is(err, cm.ErrNoDevice) || !strings.Contains(err.Error(), "no RDMA on tap3: iface_list names tap7, tap8") {
 		t.Errorf("listening: %v", err)
 	}
@@ -127,7 +127,7 @@ func TestInterfaceList(t *testing.T) {
 		t.Errorf("connecting: %v", err)
 	}
 	w, a, b = twoNICs(t, Config{Iface: "tap3", IfaceList: []string{"tap7", "tap3"}})
-	if c, err := dialQuietly(w, a, b, b.dev.Addrs()[0].Addr()); err != nil || !c.saw(cm.ActiveComplete) {
+	if c, err := dialQuietly(w, a, b, b.dev.IP.Addrs()[0].Addr()); err != nil || !c.saw(cm.ActiveComplete) {
 		t.Errorf("on the list: %v", err)
 	}
 }
@@ -137,7 +137,7 @@ func TestInterfaceList(t *testing.T) {
 func TestLoopback(t *testing.T) {
 	for _, mode := range []FrameMode{Wire, GSO} {
 		w, a, _ := twoNICs(t, Config{Frames: mode})
-		for _, p := range a.dev.Addrs() {
+		for _, p := range a.dev.IP.Addrs() {
 			w.run(time.Second)
 			before := a.dev.ShowNIC().TxPackets
 			c, s := dial(w, a, a, p.Addr(), 300_000)
@@ -152,7 +152,7 @@ func TestLoopback(t *testing.T) {
 		if err := a.dev.Set(Setting{"loopback_enabled", "0"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := dialQuietly(w, a, a, a.dev.Addrs()[0].Addr()); !errors.Is(err, cm.ErrUnreachable) || !strings.Contains(err.Error(), "loopback_enabled is 0") {
+		if _, err := dialQuietly(w, a, a, a.dev.IP.Addrs()[0].Addr()); !errors.Is(err, cm.ErrUnreachable) || !strings.Contains(err.Error(), "loopback_enabled is 0") {
 			t.Errorf("loopback off: %v", err)
 		}
 	}
@@ -172,7 +172,7 @@ func counter(t *testing.T, d *Device, name string) uint64 {
 func TestDepthLimits(t *testing.T) {
 	w, a, b := twoNICs(t, Config{})
 	e := newEnd(t, a, 64)
-	to := netip.AddrPortFrom(b.dev.Addrs()[0].Addr(), 7471)
+	to := netip.AddrPortFrom(b.dev.IP.Addrs()[0].Addr(), 7471)
 	for _, p := range []cm.Params{{QP: e.qp, IRD: 33}, {QP: e.qp, ORD: 33}} {
 		if err := a.dev.CM.NewID(e.handle, nil).Connect(to, p, w.now); !errors.Is(err, cm.ErrInvalid) || !strings.Contains(err.Error(), "33, limit 32") {
 			t.Errorf("%+v: %v", p, err)
@@ -189,7 +189,7 @@ func TestDepthLimits(t *testing.T) {
 	}
 	w, a, b = twoNICs(t, cfg)
 	e = newEnd(t, a, 64)
-	to = netip.AddrPortFrom(b.dev.Addrs()[0].Addr(), 7471)
+	to = netip.AddrPortFrom(b.dev.IP.Addrs()[0].Addr(), 7471)
 	s := newEnd(t, b, 64)
 	if _, err := b.dev.CM.Listen(to, 1, func(ev cm.Event, now frame.Time) {
 		if ev.Type == cm.ConnectRequest {

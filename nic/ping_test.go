@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
+	nicip "tapir/nic/ip"
 	"testing"
 	"time"
 
@@ -173,7 +174,7 @@ func TestGateway(t *testing.T) {
 	if len(got) != 2 || got[0].eth.Dst != s.mac || got[0].ip.Dst != far4 || got[1].ip.Dst != far6 || s.asked != 2 {
 		t.Fatalf("asked %d, %+v", s.asked, got)
 	}
-	if a := n.dev.Source(far6); a != nic6 {
+	if a := n.dev.IP.Source(far6); a != nic6 {
 		t.Errorf("source for a far host: %v", a)
 	}
 
@@ -212,7 +213,7 @@ func TestDropsAreCountedAndRecorded(t *testing.T) {
 			icmpBytes((&icmp.Router{}).Message(icmp.RouterAdvertisement, nil), peer6, nic6)), drop.Unused},
 		{"TCP checksum", ether.TypeIPv4, flip(segment(peer4, nic4, tcp.Header{SrcPort: 5, DstPort: 6, Flags: tcp.SYN}, nil), 24), drop.L4Checksum},
 		{"UDP checksum", ether.TypeIPv4, packet(ip.Header{Proto: 17, Src: peer4, Dst: nic4}, []byte{0, 5, 0, 6, 0, 8, 1, 1}), drop.L4Checksum},
-		{"TCP to a group", ether.TypeIPv6, packet(ip.Header{Proto: 6, Src: peer6, Dst: allNodes}, make([]byte, 20)), drop.Source},
+		{"TCP to a group", ether.TypeIPv6, packet(ip.Header{Proto: 6, Src: peer6, Dst: nicip.AllNodes}, make([]byte, 20)), drop.Source},
 		{"ARP", ether.TypeARP, make([]byte, 28), drop.Malformed},
 	} {
 		w, n, s := pair(t, Config{})
@@ -256,8 +257,8 @@ func TestClosedPorts(t *testing.T) {
 		}
 		w.run(time.Millisecond)
 		got = s.take()
-		if len(got) != errorBurst {
-			t.Fatalf("%d ICMP errors to 30 datagrams, want %d", len(got), errorBurst)
+		if len(got) != nicip.ErrorBurst {
+			t.Fatalf("%d ICMP errors to 30 datagrams, want %d", len(got), nicip.ErrorBurst)
 		}
 		m, _ := icmp.Parse(got[0].body)
 		q, quoted, err := m.Quoted()
@@ -266,25 +267,6 @@ func TestClosedPorts(t *testing.T) {
 		}
 		if n.counter("rx_drop_no_listener") != 31 {
 			t.Errorf("drops: %d", n.counter("rx_drop_no_listener"))
-		}
-	}
-}
-
-func TestNextMTU(t *testing.T) {
-	quote := packet(ip.Header{Proto: ip.ProtoTCP, Src: nic4, Dst: peer4}, make([]byte, 1480))
-	for _, c := range []struct {
-		told uint32
-		body []byte
-		want int
-	}{
-		{1400, quote, 1400},
-		{0, quote[:28], 1492}, // an old router: the next plateau below 1500
-		{0, packet(ip.Header{Proto: ip.ProtoTCP, Src: nic4, Dst: peer4}, make([]byte, 20)), MinMTU},
-		{0, nil, MinMTU},
-	} {
-		m := icmp.Message{Type: icmp.Unreachable4, Code: icmp.FragmentationNeeded4, Rest: c.told, Body: c.body}
-		if got := nextMTU(&m); got != c.want {
-			t.Errorf("told %d about %d octets: %d, want %d", c.told, len(c.body), got, c.want)
 		}
 	}
 }

@@ -23,20 +23,20 @@ func ptpPair(t *testing.T) (w *world, master, slave *node) {
 	w = newWorld(t)
 	master = w.nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24", "fd00::1/64")})
 	slave = w.nic(Config{Name: "nic1", Addrs: prefixes("10.0.0.2/24", "fd00::2/64"), PHC: PHC{PPB: 37000}})
-	if err := slave.dev.PHC().AdjTime(w.now, 5*time.Millisecond); err != nil {
+	if err := slave.dev.PTP.PHC().AdjTime(w.now, 5*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	return w, master, slave
 }
 
 // startPTP starts an instance that sends 8 Syncs a second.
-func (n *node) startPTP(change func(c *PTPConfig)) *ptp.Instance {
+func (n *node) startPTP(change func(c *unit.InstanceConfig)) *ptp.Instance {
 	n.w.t.Helper()
-	c := n.dev.DefaultPTP(ptp.DefaultE2E)
+	c := n.dev.PTP.DefaultInstance(ptp.DefaultE2E)
 	p := &c.Ports[0]
 	p.LogAnnounceInterval, p.LogSyncInterval, p.LogMinDelayReqInterval, p.LogMinPdelayReqInterval = -2, -3, -3, -3
 	change(&c)
-	i, err := n.dev.StartPTP(c, n.w.now)
+	i, err := n.dev.PTP.Start(c, n.w.now)
 	if err != nil {
 		n.w.t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func (n *node) startPTP(change func(c *PTPConfig)) *ptp.Instance {
 
 // apart is how far two NICs' clocks are from each other now.
 func apart(a, b *node) time.Duration {
-	return time.Duration(b.dev.PHC().Now(a.w.now) - a.dev.PHC().Now(a.w.now))
+	return time.Duration(b.dev.PTP.PHC().Now(a.w.now) - a.dev.PTP.PHC().Now(a.w.now))
 }
 
 // Two NICs synchronize over every transport, with both delay mechanisms, in
@@ -56,11 +56,11 @@ func TestPTPBetweenNICs(t *testing.T) {
 			for _, twoStep := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%v/%d/two-step=%v", kind, mech, twoStep), func(t *testing.T) {
 					w, master, slave := ptpPair(t)
-					set := func(c *PTPConfig) {
+					set := func(c *unit.InstanceConfig) {
 						c.Transport, c.Ports[0].DelayMechanism, c.TwoStep, c.P2POneStep = kind, mech, twoStep, !twoStep
 					}
-					m := master.startPTP(func(c *PTPConfig) { set(c); c.Priority1 = 1 })
-					s := slave.startPTP(func(c *PTPConfig) { set(c); c.SlaveOnly = true; c.Quality.Class = 255 })
+					m := master.startPTP(func(c *unit.InstanceConfig) { set(c); c.Priority1 = 1 })
+					s := slave.startPTP(func(c *unit.InstanceConfig) { set(c); c.SlaveOnly = true; c.Quality.Class = 255 })
 					w.run(8 * time.Second)
 					if m.State(0) != msg.StateMaster || s.State(0) != msg.StateSlave || !s.Locked() {
 						t.Fatalf("states %v, %v, locked %v: %+v", m.State(0), s.State(0), s.Locked(), s.Stats(0))
@@ -81,8 +81,8 @@ func TestPTPBetweenNICs(t *testing.T) {
 func TestPTPHybrid(t *testing.T) {
 	for _, kind := range []transport.Kind{transport.UDPv4, transport.UDPv6, transport.Ethernet} {
 		w, master, slave := ptpPair(t)
-		set := func(c *PTPConfig) { c.Transport, c.Ports[0].HybridE2E = kind, true }
-		master.startPTP(func(c *PTPConfig) { set(c); c.Priority1 = 1 })
+		set := func(c *unit.InstanceConfig) { c.Transport, c.Ports[0].HybridE2E = kind, true }
+		master.startPTP(func(c *unit.InstanceConfig) { set(c); c.Priority1 = 1 })
 		s := slave.startPTP(set)
 		w.run(8 * time.Second)
 		if d := apart(master, slave); !s.Locked() || d.Abs() > 5 {
@@ -103,32 +103,32 @@ func TestPTPHybrid(t *testing.T) {
 // The instance and the driver of the host function exclude each other.
 func TestPTPOwnsThePort(t *testing.T) {
 	w, n, _ := stamped(t, nil)
-	if _, err := n.dev.SetHWTimestamps(stampAll, w.now); err != nil {
+	if _, err := n.dev.PTP.SetHWTimestamps(stampAll, w.now); err != nil {
 		t.Fatal(err)
 	}
-	c := n.dev.DefaultPTP(ptp.DefaultP2P)
-	if _, err := n.dev.StartPTP(c, w.now); !errors.Is(err, unit.ErrBusy) || n.dev.PTP() != nil {
+	c := n.dev.PTP.DefaultInstance(ptp.DefaultP2P)
+	if _, err := n.dev.PTP.Start(c, w.now); !errors.Is(err, unit.ErrBusy) || n.dev.PTP.Instance() != nil {
 		t.Errorf("%v", err)
 	}
-	if _, err := n.dev.SetHWTimestamps(unit.HWConfig{}, w.now); err != nil {
+	if _, err := n.dev.PTP.SetHWTimestamps(unit.HWConfig{}, w.now); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.dev.StartPTP(c, w.now); err != nil || n.dev.PTPOwner() != "engine" {
-		t.Errorf("%v, owner %q", err, n.dev.PTPOwner())
+	if _, err := n.dev.PTP.Start(c, w.now); err != nil || n.dev.PTP.Owner() != "engine" {
+		t.Errorf("%v, owner %q", err, n.dev.PTP.Owner())
 	}
-	if _, err := n.dev.StartPTP(c, w.now); !errors.Is(err, ErrPTPRuns) {
+	if _, err := n.dev.PTP.Start(c, w.now); !errors.Is(err, unit.ErrPTPRuns) {
 		t.Errorf("%v", err)
 	}
-	if _, err := n.dev.SetHWTimestamps(stampAll, w.now); !errors.Is(err, unit.ErrBusy) {
+	if _, err := n.dev.PTP.SetHWTimestamps(stampAll, w.now); !errors.Is(err, unit.ErrBusy) {
 		t.Errorf("%v", err)
 	}
-	n.dev.StopPTP()
-	n.dev.StopPTP()
-	if _, err := n.dev.SetHWTimestamps(stampAll, w.now); err != nil || n.dev.PTP() != nil {
+	n.dev.PTP.Stop()
+	n.dev.PTP.Stop()
+	if _, err := n.dev.PTP.SetHWTimestamps(stampAll, w.now); err != nil || n.dev.PTP.Instance() != nil {
 		t.Error(err)
 	}
 	c.Transport = transport.UDPv4 // the NIC has no such address
-	if _, err := n.dev.StartPTP(c, w.now); err == nil || n.dev.PTP() != nil {
+	if _, err := n.dev.PTP.Start(c, w.now); err == nil || n.dev.PTP.Instance() != nil {
 		t.Error("an instance without an address")
 	}
 }
@@ -136,7 +136,7 @@ func TestPTPOwnsThePort(t *testing.T) {
 // A NIC that runs no instance drops PTP as it did.
 func TestPTPWithoutInstance(t *testing.T) {
 	w, master, slave := ptpPair(t)
-	master.startPTP(func(c *PTPConfig) { c.Ports[0].DelayMechanism = msg.DelayP2P })
+	master.startPTP(func(c *unit.InstanceConfig) { c.Ports[0].DelayMechanism = msg.DelayP2P })
 	w.run(3 * time.Second)
 	if len(slave.drops) == 0 || slave.drops[0].Drop != drop.NotOurMAC {
 		t.Errorf("%d drops", len(slave.drops))
@@ -147,8 +147,8 @@ func TestPTPWithoutInstance(t *testing.T) {
 // come late or twice do no harm.
 func TestPTPTxStampFaults(t *testing.T) {
 	w, master, slave := ptpPair(t)
-	master.startPTP(func(c *PTPConfig) { c.Priority1 = 1 })
-	s := slave.startPTP(func(c *PTPConfig) {})
+	master.startPTP(func(c *unit.InstanceConfig) { c.Priority1 = 1 })
+	s := slave.startPTP(func(c *unit.InstanceConfig) {})
 	w.run(8 * time.Second)
 	if !s.Locked() {
 		t.Fatalf("state %v", s.State(0))
@@ -176,13 +176,13 @@ func TestPTPTxStampFaults(t *testing.T) {
 // changes it.
 func TestPTPManagement(t *testing.T) {
 	w, master, slave := ptpPair(t)
-	master.startPTP(func(c *PTPConfig) { c.Transport = transport.UDPv4 })
-	if slave.dev.PTPManager() != nil {
+	master.startPTP(func(c *unit.InstanceConfig) { c.Transport = transport.UDPv4 })
+	if slave.dev.PTP.Manager() != nil {
 		t.Error("a server without an instance")
 	}
 	w.run(time.Second)
 	var local answers
-	server := master.dev.PTPManager()
+	server := master.dev.PTP.Manager()
 	server.SetLocal(&local)
 	client := mgmt.Client{Identity: msg.PortIdentity{Port: 1}}
 	ask := func(line string) *mgmt.Reply {
@@ -215,7 +215,7 @@ func TestPTPManagement(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	// From the network: the slave's port sends a request and has the answer.
-	other := slave.startPTP(func(c *PTPConfig) { c.Transport = transport.UDPv4 })
+	other := slave.startPTP(func(c *unit.InstanceConfig) { c.Transport = transport.UDPv4 })
 	taken := &taker{}
 	other.Manage(taken)
 	q := msg.Message{Header: msg.Header{Type: msg.Management, Source: msg.PortIdentity{Clock: msg.ClockIdentity{1}, Port: 1}}, Port: msg.AllPorts,

@@ -85,19 +85,19 @@ func (d *Device) newVerbs(seed uint64) error {
 
 // portMoved follows the state of the port: nothing passes one that is not open.
 func (d *Device) portMoved(open bool) {
-	d.wire.closed = !open
+	d.wire.Closed = !open
 	d.linkChanges++
 	state := "down"
 	if open {
 		state = "up"
 	}
-	d.log.Say(msglog.Notice, msglog.Link, "link is %s", state)
+	d.common.Log.Say(msglog.Notice, msglog.Link, "link is %s", state)
 }
 
 // setGIDs makes the port's GID table follow the addresses.
 func (d *Device) setGIDs() {
 	gids := []verbs.GID{verbs.GIDFromMAC(d.cfg.MAC)}
-	for _, p := range d.addrs {
+	for _, p := range d.IP.Addrs() {
 		gids = append(gids, verbs.GIDFromAddr(p.Addr()))
 	}
 	d.Verbs.SetAddrs(gids)
@@ -114,17 +114,17 @@ func (d *Device) CI(do func(fn func(now frame.Time))) al.CI {
 // active, unless a manager has to say so, and the NIC announces its addresses,
 // unless the host TAP's owner does.
 func (d *Device) LinkUp(now frame.Time) {
-	d.now = now
+	d.begin(now)
 	d.signal(true, now)
-	if d.host.link == nil && !d.wire.closed {
-		d.announce()
+	if !d.host.Exists() && !d.wire.Closed {
+		d.IP.Announce(now)
 	}
 }
 
 // LinkDown reports that the carrier has gone: the port is down, and what the
 // NIC would send is dropped and counted. Connections stay.
 func (d *Device) LinkDown(now frame.Time) {
-	d.now = now
+	d.begin(now)
 	d.signal(false, now)
 }
 
@@ -132,24 +132,25 @@ func (d *Device) LinkDown(now frame.Time) {
 // pairs are flushed, and whoever has the device open is told. Closing and
 // destroying still work.
 func (d *Device) Fail(why error, now frame.Time) {
-	d.now = now
-	d.log.Say(msglog.Err, msglog.Cmd, "device failed: %v", why)
+	d.begin(now)
+	d.common.Log.Say(msglog.Err, msglog.Cmd, "device failed: %v", why)
 	d.Verbs.Fail(why)
 	d.CM.Remove(now)
+	d.IP.DiscardFragments(now)
 }
 
 // AddAddr gives the NIC another address and announces it.
 func (d *Device) AddAddr(p netip.Prefix, now frame.Time) error {
-	d.now = now
+	d.begin(now)
 	cfg := d.cfg
 	cfg.Addrs = append(slices.Clone(cfg.Addrs), p)
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
 	d.readdress(cfg.Addrs)
-	d.log.Say(msglog.Info, msglog.Cmd, "address %v added", p)
-	if d.host.link == nil && !d.wire.closed {
-		d.announceOne(p.Addr())
+	d.common.Log.Say(msglog.Info, msglog.Cmd, "address %v added", p)
+	if !d.host.Exists() && !d.wire.Closed {
+		d.IP.AnnounceOne(p.Addr(), now)
 	}
 	return nil
 }
@@ -157,7 +158,7 @@ func (d *Device) AddAddr(p netip.Prefix, now frame.Time) error {
 // RemoveAddr takes an address from the NIC. RDMA connections from it are
 // reset.
 func (d *Device) RemoveAddr(a netip.Addr, now frame.Time) error {
-	d.now = now
+	d.begin(now)
 	i := slices.IndexFunc(d.cfg.Addrs, func(p netip.Prefix) bool { return p.Addr() == a })
 	if i < 0 {
 		return fmt.Errorf("NIC %s: address %v is not one of its own", d.cfg.Name, a)
@@ -168,13 +169,12 @@ func (d *Device) RemoveAddr(a netip.Addr, now frame.Time) error {
 		}
 	}
 	d.readdress(slices.Delete(slices.Clone(d.cfg.Addrs), i, i+1))
-	d.log.Say(msglog.Info, msglog.Cmd, "address %v removed", a)
+	d.common.Log.Say(msglog.Info, msglog.Cmd, "address %v removed", a)
 	return nil
 }
 
 func (d *Device) readdress(addrs []netip.Prefix) {
 	d.cfg.Addrs = addrs
-	d.addrs = d.cfg.addresses()
-	d.setGroups()
+	d.IP.Set(d.cfg.ip())
 	d.setGIDs()
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	nicip "tapir/nic/ip"
 	"testing"
 	"time"
 
@@ -178,7 +179,7 @@ func TestRDMABetweenTwoNICs(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := c.cfg
 			w, a, b := newWorld(t), (*node)(nil), (*node)(nil)
-			if cfg.MTU != 0 && cfg.MTU < MinMTUIPv6 {
+			if cfg.MTU != 0 && cfg.MTU < nicip.MinMTUIPv6 {
 				cfg.Name, cfg.Addrs = "nic0", prefixes("10.0.0.1/24")
 				a = w.nic(cfg)
 				cfg.Name, cfg.Addrs = "nic1", prefixes("10.0.0.2/24")
@@ -330,8 +331,12 @@ func TestShutdownInAnyState(t *testing.T) {
 
 // A pool that runs dry loses frames, with a reason, and nothing else.
 func TestPoolExhausted(t *testing.T) {
-	w, n, s := pair(t, Config{})
-	n.dev.pool = buf.NewPool(0, 0)
+	w := newWorld(t)
+	full := w.pool
+	w.pool = buf.NewPool(0, 0)
+	n := w.nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24", "fd00::1/64")})
+	w.pool = full
+	s := w.station("02:00:00:00:00:99", "10.0.0.2", "fd00::2", "fe80::2")
 	s.arp(arp.Request, peer4, ether.Broadcast, nic4)
 	s.ping(n.dev, peer4, nic4, 8, 1500)
 	s.ping(n.dev, peer4, nic4, 3000, 1500)

@@ -50,7 +50,7 @@ func TestRedirect(t *testing.T) {
 			say(next, good, 255) // not the first hop
 			say(gateway, icmp.Redirect{Hop: next, Dst: c.far, Packet: foreign}, 255)
 			say(gateway, icmp.Redirect{Hop: c.own, Dst: c.far, Packet: quote}, 255)
-			if n.dev.nextHop(c.far) != gateway {
+			if n.dev.IP.NextHop(c.far) != gateway {
 				t.Fatal("believed what it should not")
 			}
 			say(gateway, good, 255)
@@ -61,7 +61,7 @@ func TestRedirect(t *testing.T) {
 			other.mute = true
 			other.mac = ether.Addr{2, 0, 0, 0, 0, 0x34}
 			w.run(3 * time.Minute)
-			if n.dev.nextHop(c.far) != gateway {
+			if n.dev.IP.NextHop(c.far) != gateway {
 				t.Error("a silent first hop is kept")
 			}
 		})
@@ -78,26 +78,10 @@ func segments(s *station) (n int) {
 	return n
 }
 
-func TestRedirectsAreBoundedAndEnd(t *testing.T) {
-	w, n, _ := pair(t, Config{Gateways: []netip.Addr{peer4}})
-	hop, first := netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("192.0.2.0")
-	for i, a := 0, first; i <= maxRedirects; i, a = i+1, a.Next() {
-		n.dev.setRedirect(redirect{a, hop, w.now.Add(time.Minute + time.Duration(i))})
-	}
-	if len(n.dev.redirects) != maxRedirects || n.dev.nextHop(first) != peer4 || n.dev.nextHop(first.Next()) != hop {
-		t.Fatalf("%d redirects", len(n.dev.redirects))
-	}
-	w.run(2 * time.Minute)
-	n.dev.Poll(w.now)
-	if n.dev.nextHop(first.Next()) != peer4 {
-		t.Error("an old redirect is followed")
-	}
-}
-
 // With a host TAP the operating system gets redirects as well.
 func TestHostGetsRedirects(t *testing.T) {
 	w, n, h, s := hostPair(t)
-	n.dev.cfg.Gateways = []netip.Addr{peer4}
+	n.dev.IP.Gateways = []netip.Addr{peer4}
 	far := netip.MustParseAddr("192.0.2.7")
 	if _, err := n.dev.TCP().Connect(netip.AddrPortFrom(nic4, 0), netip.AddrPortFrom(far, 7), &quiet{}, w.now); err != nil {
 		t.Fatal(err)
@@ -111,7 +95,7 @@ func TestHostGetsRedirects(t *testing.T) {
 	r := icmp.Redirect{Hop: netip.MustParseAddr("10.0.0.3"), Dst: far, Packet: packet(syn[0].ip, syn[0].body)}
 	s.ip(n.dev.cfg.MAC, ip.Header{Proto: ip.ProtoICMP, Src: peer4, Dst: nic4}, icmpBytes(r.Message(nil), peer4, nic4))
 	w.run(time.Millisecond)
-	if len(h.got) != 1 || n.dev.nextHop(far) != r.Hop {
-		t.Errorf("%d frames to the host, first hop %v", len(h.got), n.dev.nextHop(far))
+	if len(h.got) != 1 || n.dev.IP.NextHop(far) != r.Hop {
+		t.Errorf("%d frames to the host, first hop %v", len(h.got), n.dev.IP.NextHop(far))
 	}
 }

@@ -1,12 +1,10 @@
 package nic
 
 import (
-	"bytes"
-	"net/netip"
+	"cmp"
 	"slices"
 
 	"tapir/nic/toe"
-	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -19,37 +17,20 @@ const replayComment = "replayed for dissection"
 // neighbor has not passed yet: t will see it do so.
 func (d *Device) Replay(t frame.Tracer) {
 	type saved struct {
-		toe.SavedPacket
-		remote netip.Addr
+		at     frame.Time
+		record *frame.Record
 	}
 	var all []saved
-	d.toe.Conns(func(c *toe.Conn) bool {
-		remote := c.Remote().Addr()
+	d.tcp.engine.Conns(func(c *toe.Conn) bool {
 		for _, p := range c.Context() {
-			if p.Dir == frame.Inbound || !d.waits(p.Data, remote) {
-				all = append(all, saved{p, remote})
+			if data, passed := d.IP.Saved(p.Data, p.Dir, c.Remote().Addr()); passed {
+				all = append(all, saved{p.At, d.common.RecordAt(p.At, p.Dir, 0, data, replayComment)})
 			}
 		}
 		return true
 	})
-	slices.SortStableFunc(all, func(a, b saved) int { return int(min(max(a.At-b.At, -1), 1)) })
+	slices.SortStableFunc(all, func(a, b saved) int { return cmp.Compare(a.at, b.at) })
 	for _, p := range all {
-		h, station := d.header, d.stationOf(p.remote)
-		h.Dst, h.Type = station, ether.TypeIPv4
-		if p.remote.Is6() {
-			h.Type = ether.TypeIPv6
-		}
-		if p.Dir == frame.Inbound {
-			h.Src, h.Dst = station, d.cfg.MAC
-		}
-		data := append(h.AppendTo(make([]byte, 0, h.Len()+len(p.Data))), p.Data...)
-		t.Trace(&frame.Record{Port: frame.Wire, Dir: p.Dir, Data: data, Stamp: d.stamping.phc.At(p.At), System: d.system.At(p.At), Notes: frame.Say(replayComment)})
+		t.Trace(p.record)
 	}
-}
-
-// waits tells whether an IP packet to dst is held back until its next hop is
-// known.
-func (d *Device) waits(packet []byte, dst netip.Addr) bool {
-	n := d.neighbors.byIP[d.nextHop(dst)]
-	return n != nil && slices.ContainsFunc(n.pending, func(o outgoing) bool { return bytes.Equal(o.f.Bytes(), packet) })
 }

@@ -27,7 +27,7 @@ func TestReplayLeavesOutWhatWaits(t *testing.T) {
 		a.dev.Replay(&early)
 		w.run(time.Millisecond) // the question, its answer, the SYN
 		a.dev.Replay(&late)
-		if n := a.dev.neighbors.find(to.Addr()); len(early) != 0 || len(late) == 0 || late[0].Dir != frame.Outbound || [6]byte(late[0].Data) != n.mac {
+		if station := a.dev.IP.Station(to.Addr()); len(early) != 0 || len(late) == 0 || late[0].Dir != frame.Outbound || [6]byte(late[0].Data) != station {
 			t.Errorf("%s: replayed %d packets before the SYN passed, %d after: %v", addr, len(early), len(late), late)
 		}
 	}

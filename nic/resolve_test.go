@@ -18,7 +18,7 @@ func TestResolve(t *testing.T) {
 	s := w.station("02:00:00:00:00:02", "10.0.0.2", "fd00::2", "10.0.0.9")
 	var told []ether.Addr
 	ask := func(a string) (func(), bool) {
-		return n.dev.Resolve(netip.MustParseAddr(a), func(mac ether.Addr, _ frame.Time) { told = append(told, mac) })
+		return n.dev.IP.Resolve(netip.MustParseAddr(a), func(mac ether.Addr, _ frame.Time) { told = append(told, mac) })
 	}
 	s.mute = true
 	for _, a := range []string{"10.0.0.2", "fd00::2", "192.0.2.1"} {
@@ -59,7 +59,7 @@ func TestRoute(t *testing.T) {
 		bits     int
 		ok       bool
 	}{{"10.1.0.2", "10.0.0.1", 16, true}, {"10.2.0.2", "10.0.0.1", 8, true}, {"192.0.2.1", "10.0.0.1", 0, true}, {"2001:db8::1", "", 0, false}} {
-		from, bits, ok := n.dev.Route(netip.MustParseAddr(c.to))
+		from, bits, ok := n.dev.IP.Route(netip.MustParseAddr(c.to))
 		if ok != c.ok || bits != c.bits || ok && from.String() != c.from {
 			t.Errorf("to %s: %v, %d bits, %v", c.to, from, bits, ok)
 		}

@@ -3,6 +3,7 @@ package nic
 import (
 	"encoding/binary"
 	"net/netip"
+	nicip "tapir/nic/ip"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -65,15 +66,16 @@ func TestGlanceAgreesWithTheStages(t *testing.T) {
 		b := anyFrame(rt, d.cfg.MAC)
 		f := w.pool.Get(len(b))
 		f.Append(b)
-		glanced := d.hostsOwn(f)
-		d.in = inbound{f: f}
-		v := d.etherIn(f.Bytes())
-		if d.in = (inbound{}); v == kept {
-			d.fragments.flush(d)
-		} else {
-			f.Release()
+		plain := d.IP.PlainlyHosts(f)
+		p := d.IP.Take(f, w.now)
+		d.IP.Receive(p)
+		v := p.Verdict
+		if v == nicip.ToHost {
+			p.Verdict = nicip.Consumed // the world has no use for it
 		}
-		if glanced && v != toHost {
+		d.IP.Done(p)
+		d.IP.DiscardFragments(w.now)
+		if plain && v != nicip.ToHost {
 			rt.Fatalf("the stages say %d: % x", v, b)
 		}
 	})
@@ -88,7 +90,7 @@ func TestGlanceAgreesWithTheStages(t *testing.T) {
 			typ = ether.TypeIPv6
 		}
 		f.Append(append(ether.Header{Dst: d.cfg.MAC, Type: typ}.AppendTo(nil), b...))
-		if !d.hostsOwn(f) {
+		if !d.IP.PlainlyHosts(f) {
 			t.Errorf("takes the long way: % x", b)
 		}
 		f.Release()

@@ -7,6 +7,7 @@ import (
 	"tapir/nic/iwarp"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
+	"tapir/wire/frame"
 )
 
 // Info describes a NIC for display.
@@ -74,24 +75,25 @@ type MWInfo struct {
 // ShowNIC describes the NIC.
 func (d *Device) ShowNIC() Info {
 	drops := d.allDrops()
+	in, out := d.wire.Frames[frame.Inbound], d.wire.Frames[frame.Outbound]
 	return Info{
-		Name: d.cfg.Name, MAC: d.cfg.MAC, Addrs: append([]netip.Prefix{}, d.addrs...),
+		Name: d.cfg.Name, MAC: d.cfg.MAC, Addrs: append([]netip.Prefix{}, d.IP.Addrs()...),
 		Gateways: append([]netip.Addr{}, d.cfg.Gateways...), MTU: d.cfg.MTU, VLAN: d.cfg.VLAN,
-		Frames: d.cfg.Frames.String(), HostTAP: d.host.link != nil,
-		RxPackets: d.wire.rxFrames, TxPackets: d.wire.txFrames, RxBytes: d.wire.rxBytes, TxBytes: d.wire.txBytes,
+		Frames: d.cfg.Frames.String(), HostTAP: d.host.Exists(),
+		RxPackets: in.Packets, TxPackets: out.Packets, RxBytes: in.Bytes, TxBytes: out.Bytes,
 		Drops: drops.Total(),
 		QPs:   len(d.Verbs.QPs()), CQs: len(d.Verbs.CQs()), MRs: len(d.Verbs.MRs()), CEPs: len(d.iwarp.CEPs()),
-		LastStamp: d.lastStamp(), Conflicts: d.conflicts,
+		LastStamp: d.lastStamp(), Conflicts: d.IP.Conflicts(),
 	}
 }
 
 // lastStamp is what the hardware clock showed when the last frame left; 0 if
 // none has.
 func (d *Device) lastStamp() int64 {
-	if d.wire.stamped == 0 {
+	if d.wire.Stamped == 0 {
 		return 0
 	}
-	return int64(d.stamping.phc.At(d.wire.lastSent))
+	return int64(d.common.PHC.At(d.wire.LastSent))
 }
 
 // ShowQP describes the queue pairs in order of creation.

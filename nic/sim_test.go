@@ -72,23 +72,16 @@ func newWorld(t *testing.T) *world {
 			if n.dev == nil {
 				continue
 			}
-			n.dev.fragments.flush(n.dev)
+			n.dev.IP.DiscardFragments(w.now)
 		}
 	})
 	return w
 }
 
-// flush drops all that is held.
-func (r *reassembler) flush(d *Device) {
-	for len(r.list) > 0 {
-		d.abandon(r.list[0])
-	}
-}
-
 // Transmit implements frame.Link.
 func (n *node) Transmit(f *frame.Frame) {
 	w := n.w
-	if w.now != n.dev.now || !n.dev.polling {
+	if w.now != n.dev.now || !n.dev.common.Polling {
 		w.t.Error("a frame left outside of Poll")
 	}
 	data := bytes.Clone(f.Bytes())

@@ -21,7 +21,7 @@ func (d *Device) ShowStats() []StatInfo {
 	for _, u := range d.Verbs.Usage() {
 		list = append(list, StatInfo{Name: strings.ToLower(u.Name), Now: u.Used, Ever: uint64(u.Ever)})
 	}
-	t := d.toe.Stats()
+	t := d.tcp.engine.Stats()
 	phases := map[string]int{}
 	for _, c := range d.iwarp.CEPs() {
 		phases[c.Phase]++

@@ -64,10 +64,10 @@ func TestHardwareStamps(t *testing.T) {
 	w, n, h := stamped(t, func(on bool) error { watched = append(watched, on); return nil })
 	b, id := syncFrame(7)
 	n.fromWire(b, 0)
-	if _, ok := n.dev.RxStamp(id); ok || watched != nil {
+	if _, ok := n.dev.PTP.RxStamp(id); ok || watched != nil {
 		t.Error("stamped without having been asked")
 	}
-	if got, err := n.dev.SetHWTimestamps(stampAll, w.now); err != nil || got != stampAll || n.dev.HWTimestamps() != got {
+	if got, err := n.dev.PTP.SetHWTimestamps(stampAll, w.now); err != nil || got != stampAll || n.dev.PTP.HWTimestamps() != got {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for seq, seen := range map[uint16]frame.Time{1: 0, 2: w.now - 3000} {
@@ -77,27 +77,27 @@ func TestHardwareStamps(t *testing.T) {
 		if seen != 0 {
 			at = seen
 		}
-		if s, ok := n.dev.RxStamp(id); !ok || !isFast(s, at) {
+		if s, ok := n.dev.PTP.RxStamp(id); !ok || !isFast(s, at) {
 			t.Errorf("seen %d: %d, %v", at, s, ok)
 		}
 	}
 	b, id = syncFrame(3)
 	n.fromWire(b, frame.Never)
-	if _, ok := n.dev.RxStamp(id); ok || len(h.got) != 4 {
+	if _, ok := n.dev.PTP.RxStamp(id); ok || len(h.got) != 4 {
 		t.Errorf("missed by the observer: stamped %v; %d frames reached the host", ok, len(h.got))
 	}
 	if counter(t, n.dev, "ptp_rx_unseen") != 1 || counter(t, n.dev, "ptp_rx_missed") != 1 || counter(t, n.dev, "ptp_rx_stamps") != 2 {
-		t.Errorf("%+v", n.dev.ptpCounters())
+		t.Errorf("%+v", n.dev.PTP.Counters())
 	}
 	w.now += 1000
 	n.fromHost(b)
 	sent := w.now
 	w.run(time.Millisecond)
-	if s, ok, waiting := n.dev.TxStamp(id); !ok || waiting || !isFast(s, sent) {
+	if s, ok, waiting := n.dev.PTP.TxStamp(id); !ok || waiting || !isFast(s, sent) {
 		t.Errorf("sent at %d: %d %v %v", sent, s, ok, waiting)
 	}
-	if _, err := n.dev.SetHWTimestamps(ptp.HWConfig{}, w.now); err != nil || n.dev.stamping.port.Owner() != "" {
-		t.Errorf("owner %q, %v", n.dev.stamping.port.Owner(), err)
+	if _, err := n.dev.PTP.SetHWTimestamps(ptp.HWConfig{}, w.now); err != nil || n.dev.PTP.Owner() != "" {
+		t.Errorf("owner %q, %v", n.dev.PTP.Owner(), err)
 	}
 	if len(watched) != 2 || !watched[0] || watched[1] {
 		t.Errorf("observed %v", watched)
@@ -107,18 +107,11 @@ func TestHardwareStamps(t *testing.T) {
 func TestSetHWTimestampsFails(t *testing.T) {
 	broken := errors.New("no CAP_NET_RAW")
 	w, n, _ := stamped(t, func(bool) error { return broken })
-	if _, err := n.dev.SetHWTimestamps(stampAll, w.now); !errors.Is(err, broken) || n.dev.stamping.port.Owner() != "" {
-		t.Errorf("%v, owner %q", err, n.dev.stamping.port.Owner())
+	if _, err := n.dev.PTP.SetHWTimestamps(stampAll, w.now); !errors.Is(err, broken) || n.dev.PTP.Owner() != "" {
+		t.Errorf("%v, owner %q", err, n.dev.PTP.Owner())
 	}
-	if _, err := n.dev.SetHWTimestamps(ptp.HWConfig{TxType: ptp.TxOneStepSync}, w.now); !errors.Is(err, ptp.ErrRange) || n.dev.stamping.port.Owner() != "" {
-		t.Errorf("%v, owner %q", err, n.dev.stamping.port.Owner())
-	}
-	other := ptp.New(&n.dev.stamping.port, ptpEngine, n.dev.PHC())
-	if err := other.Enable(w.now); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.dev.SetHWTimestamps(stampAll, w.now); !errors.Is(err, ptp.ErrBusy) {
-		t.Errorf("%v", err)
+	if _, err := n.dev.PTP.SetHWTimestamps(ptp.HWConfig{TxType: ptp.TxOneStepSync}, w.now); !errors.Is(err, ptp.ErrRange) || n.dev.PTP.Owner() != "" {
+		t.Errorf("%v, owner %q", err, n.dev.PTP.Owner())
 	}
 }
 
@@ -126,7 +119,7 @@ func TestSetHWTimestampsFails(t *testing.T) {
 // message behind it goes without.
 func TestLostTxStamp(t *testing.T) {
 	w, n, _ := stamped(t, nil)
-	if _, err := n.dev.SetHWTimestamps(stampAll, w.now); err != nil {
+	if _, err := n.dev.PTP.SetHWTimestamps(stampAll, w.now); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.dev.Set(Setting{"ptp_tx_lose", "1"}); err != nil {
@@ -138,12 +131,12 @@ func TestLostTxStamp(t *testing.T) {
 	}
 	_, first := syncFrame(0)
 	w.run(ptp.GiveUp - time.Millisecond)
-	if _, ok, waiting := n.dev.TxStamp(first); ok || !waiting || n.dev.stamping.host.Stats().TxSkipped != 1 {
-		t.Errorf("stamp %v, waiting %v, %+v", ok, waiting, n.dev.stamping.host.Stats())
+	if _, ok, waiting := n.dev.PTP.TxStamp(first); ok || !waiting || n.dev.PTP.Unit().Stats().TxSkipped != 1 {
+		t.Errorf("stamp %v, waiting %v, %+v", ok, waiting, n.dev.PTP.Unit().Stats())
 	}
 	w.run(2 * time.Millisecond)
-	if _, ok, waiting := n.dev.TxStamp(first); ok || waiting || n.dev.stamping.host.Stats().TxSkipped != 2 {
-		t.Errorf("stamp %v, waiting %v, %+v", ok, waiting, n.dev.stamping.host.Stats())
+	if _, ok, waiting := n.dev.PTP.TxStamp(first); ok || waiting || n.dev.PTP.Unit().Stats().TxSkipped != 2 {
+		t.Errorf("stamp %v, waiting %v, %+v", ok, waiting, n.dev.PTP.Unit().Stats())
 	}
 	if err := n.dev.Set(Setting{"ptp_tx_lose", "0"}, Setting{"ptp_tx_delay", "1"}, Setting{"ptp_tx_delay_by", "5ms"}); err != nil {
 		t.Fatal(err)
@@ -151,15 +144,15 @@ func TestLostTxStamp(t *testing.T) {
 	b, id := syncFrame(9)
 	n.fromHost(b)
 	w.run(4 * time.Millisecond)
-	if _, ok, waiting := n.dev.TxStamp(id); ok || !waiting {
+	if _, ok, waiting := n.dev.PTP.TxStamp(id); ok || !waiting {
 		t.Error("the late stamp is early")
 	}
 	w.run(2 * time.Millisecond)
-	if _, ok, _ := n.dev.TxStamp(id); !ok {
+	if _, ok, _ := n.dev.PTP.TxStamp(id); !ok {
 		t.Error("the late stamp never came")
 	}
 	if counter(t, n.dev, "ptp_skip_txts") != 2 {
-		t.Errorf("%+v", n.dev.ptpCounters())
+		t.Errorf("%+v", n.dev.PTP.Counters())
 	}
 }
 
@@ -173,7 +166,7 @@ func TestPHCParameters(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		phc := w.nic(cfg).dev.PHC()
+		phc := w.nic(cfg).dev.PTP.PHC()
 		if err := phc.AdjFine(0, 10*65536); err != nil { // 10 ppm
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"tapir/nic/ip"
 	"time"
 
 	"tapir/lab/host/link"
@@ -159,8 +160,8 @@ func (f *follower) followMTU(d link.Netdev) error {
 // setMTU changes the NIC and its wire.
 func (n *Node) setMTU(mtu int) (err error) {
 	wire, links := n.wire.(*tap.TAP), n.kernel.links
-	if mtu < nic.MinMTU || mtu > nic.MaxHostMTU {
-		return fmt.Errorf("MTU %d: want %d to %d", mtu, nic.MinMTU, nic.MaxHostMTU)
+	if mtu < ip.MinMTU || mtu > nic.MaxHostMTU {
+		return fmt.Errorf("MTU %d: want %d to %d", mtu, ip.MinMTU, nic.MaxHostMTU)
 	}
 	if has, err := links.MTU(wire.Name()); err == nil && has < mtu || wire.Created() {
 		if !wire.Created() {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"syscall"
+	"tapir/nic/ip"
 
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
@@ -107,7 +108,7 @@ func (k *kernelSide) adopt(c *Config, t *tap.TAP) error {
 	addrs, err := k.links.Settled(t.Name())
 	for _, p := range addrs {
 		switch {
-		case !nic.Usable(p, c.MTU): // not a station's
+		case !ip.Usable(p, c.MTU): // not a station's
 		case p.Addr().Is4():
 			c.IP = append(c.IP, p)
 		default:

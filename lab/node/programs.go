@@ -51,7 +51,7 @@ func (p *Programs) Add(n *Node) {
 func (o *offer) Add(d *al.Device, _ frame.Time) {
 	if d.GUID() == o.n.ca.GUID() {
 		dev := o.n.Device
-		o.set(o.p.cm.Attach(ucma.NIC{Verbs: dev.Verbs, CM: d.CM(), Network: dev, QP: o.verbs.QP, Now: o.n.Now, Schedule: d.Schedule, Do: d.Do}))
+		o.set(o.p.cm.Attach(ucma.NIC{Verbs: dev.Verbs, CM: d.CM(), Network: dev.IP, QP: o.verbs.QP, Now: o.n.Now, Schedule: d.Schedule, Do: d.Do}))
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"tapir/lab/node"
 	"tapir/lab/run/result"
 	"tapir/lab/sw"
-	"tapir/nic"
 	"tapir/nic/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -138,7 +137,7 @@ func calibration(ctx context.Context, _ *bench) ([]float64, error) {
 		return nil, err
 	}
 	bias := median(as.Offsets)
-	set, err := interop.RunOn(ctx, e2e(interop.Master), samples, nil, func(c *nic.PTPConfig) {
+	set, err := interop.RunOn(ctx, e2e(interop.Master), samples, nil, func(c *ptp.InstanceConfig) {
 		// What the slave sees too late left too late, and came too early.
 		c.Ports[0].EgressLatency = msg.IntervalOf(time.Duration(bias))
 		c.Ports[0].IngressLatency = -msg.IntervalOf(time.Duration(bias))

@@ -19,7 +19,7 @@ import (
 	"tapir/lab/host/link"
 	"tapir/lab/run/result"
 	"tapir/lab/tool/ctl"
-	"tapir/nic"
+	unit "tapir/nic/ptp"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -294,7 +294,7 @@ func management(b *bench) ([]check, error) {
 		return nil, err
 	}
 	defer bed.Close()
-	if _, err := bed.StartPTP(ptp.DefaultE2E, 1, func(*nic.PTPConfig) {}); err != nil {
+	if _, err := bed.StartPTP(ptp.DefaultE2E, 1, func(*unit.InstanceConfig) {}); err != nil {
 		return nil, err
 	}
 	answered := 0

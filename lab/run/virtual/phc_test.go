@@ -30,7 +30,7 @@ steps:
 	up.Steps(t.Context())
 	l := up.lab
 	now := l.world.Now()
-	a, b := l.node("a").dev.PHC().Now(now)-l.world.At(now), l.node("b").dev.PHC().Now(now)-l.world.At(now)
+	a, b := l.node("a").dev.PTP.PHC().Now(now)-l.world.At(now), l.node("b").dev.PTP.PHC().Now(now)-l.world.At(now)
 	if want := 200 * time.Microsecond; time.Duration(a) != -10*time.Millisecond || (time.Duration(b)-want).Abs() > time.Nanosecond {
 		t.Errorf("a is %v off, b %v", time.Duration(a), time.Duration(b))
 	}

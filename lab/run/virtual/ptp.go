@@ -41,7 +41,7 @@ func (n *node) stopPTP() {
 // instance is the PTP instance of a NIC or switch, with its clock.
 func (n *node) instance() (*ptp.Instance, *clock.PHC) {
 	if n.dev != nil {
-		return n.dev.PTP(), n.dev.PHC()
+		return n.dev.PTP.Instance(), n.dev.PTP.PHC()
 	}
 	return n.sw.Instance(), n.phc
 }

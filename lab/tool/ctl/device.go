@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"tapir/nic/port"
+	unit "tapir/nic/ptp"
 
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/perf"
@@ -255,11 +257,11 @@ func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, err
 		job.UDS = PTPSocket(d.Device.Config().Name)
 	}
 	runs := false
-	if err := d.on(func(frame.Time) { runs = d.Device.PTP() != nil }); err != nil {
+	if err := d.on(func(frame.Time) { runs = d.Device.PTP.Instance() != nil }); err != nil {
 		return nil, err
 	}
 	if runs {
-		return nil, ptpError(nic.ErrPTPRuns)
+		return nil, ptpError(unit.ErrPTPRuns)
 	}
 	uds, err := ptpuds.Listen(job.UDS)
 	if err != nil {
@@ -275,7 +277,7 @@ func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, err
 			}()
 		})
 		if startErr == nil {
-			d.Device.PTPManager().SetLocal(uds)
+			d.Device.PTP.Manager().SetLocal(uds)
 		}
 	})
 	if err == nil {
@@ -300,7 +302,7 @@ func PTPSocket(nic string) string { return filepath.Join(Dir(), nic+".ptp") }
 type pmc struct{ d *nic.Device }
 
 func (p pmc) Local(client string, b []byte, now frame.Time) {
-	if m := p.d.PTPManager(); m != nil {
+	if m := p.d.PTP.Manager(); m != nil {
 		m.Local(client, b, now)
 	}
 }
@@ -330,7 +332,7 @@ func (d *served) CaptureInfo() capture.Info {
 	cfg := d.Device.Config()
 	return capture.Info{
 		Application: "tapir " + d.Version, OS: osName(), Hardware: runtime.GOARCH,
-		Name: cfg.Name, MAC: cfg.MAC, MTU: cfg.MTU, Speed: nic.PortSpeed * 1_000_000,
+		Name: cfg.Name, MAC: cfg.MAC, MTU: cfg.MTU, Speed: port.Speed * 1_000_000,
 		Wire: d.TAP, Host: d.HostTAP, Frames: cfg.Frames.String(),
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"tapir/lab/tool/ptprun"
-	"tapir/nic"
 	"tapir/nic/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -127,39 +126,39 @@ type command func(d *served, args json.RawMessage, now frame.Time) (any, error)
 
 var phcCommands = map[string]command{
 	"phc.caps": func(d *served, _ json.RawMessage, _ frame.Time) (any, error) {
-		return PHCCaps{Name: d.Device.Config().Name, MaxAdj: d.Device.PHC().MaxAdj()}, nil
+		return PHCCaps{Name: d.Device.Config().Name, MaxAdj: d.Device.PTP.PHC().MaxAdj()}, nil
 	},
 	"phc.gettime": func(d *served, _ json.RawMessage, _ frame.Time) (any, error) {
-		return PHCTime{int64(d.Device.PHC().Now(d.Thread.Now()))}, nil
+		return PHCTime{int64(d.Device.PTP.PHC().Now(d.Thread.Now()))}, nil
 	},
 	"phc.settime": with(func(d *served, t PHCTime, now frame.Time) (any, error) {
-		return struct{}{}, d.Device.PHC().SetTime(now, frame.Stamp(t.NS))
+		return struct{}{}, d.Device.PTP.PHC().SetTime(now, frame.Stamp(t.NS))
 	}),
 	"phc.adjtime": with(func(d *served, t PHCDelta, now frame.Time) (any, error) {
-		return struct{}{}, d.Device.PHC().AdjTime(now, time.Duration(t.NS))
+		return struct{}{}, d.Device.PTP.PHC().AdjTime(now, time.Duration(t.NS))
 	}),
 	"phc.adjfine": with(func(d *served, f PHCFrequency, now frame.Time) (any, error) {
-		return struct{}{}, d.Device.PHC().AdjFine(now, f.ScaledPPM)
+		return struct{}{}, d.Device.PTP.PHC().AdjFine(now, f.ScaledPPM)
 	}),
 	"phc.frequency": func(d *served, _ json.RawMessage, _ frame.Time) (any, error) {
-		return PHCFrequency{d.Device.PHC().Frequency()}, nil
+		return PHCFrequency{d.Device.PTP.PHC().Frequency()}, nil
 	},
 	"phc.gettimex": with((*served).getTimeX),
 	"phc.at": with(func(d *served, t SystemTime, _ frame.Time) (any, error) {
-		return PHCTime{int64(d.Device.PHC().At(d.Thread.FromRealtime(t.Realtime)))}, nil
+		return PHCTime{int64(d.Device.PTP.PHC().At(d.Thread.FromRealtime(t.Realtime)))}, nil
 	}),
 	"hwtstamp.get": func(d *served, _ json.RawMessage, _ frame.Time) (any, error) {
-		return d.Device.HWTimestamps(), nil
+		return d.Device.PTP.HWTimestamps(), nil
 	},
 	"hwtstamp.set": with(func(d *served, c ptp.HWConfig, now frame.Time) (any, error) {
-		return d.Device.SetHWTimestamps(c, now)
+		return d.Device.PTP.SetHWTimestamps(c, now)
 	}),
 	"hwtstamp.caps": func(d *served, _ json.RawMessage, _ frame.Time) (any, error) {
 		return HWTimestampCaps{Clock: d.Device.Config().Name, TxTypes: []ptp.TxType{ptp.TxOff, ptp.TxOn},
-			RxFilters: ptp.Filters(), Owner: d.Device.PTPOwner()}, nil
+			RxFilters: ptp.Filters(), Owner: d.Device.PTP.Owner()}, nil
 	},
 	"hwtstamp.rx": with(func(d *served, id MessageID, _ frame.Time) (any, error) {
-		s, ok := d.Device.RxStamp(id.unit())
+		s, ok := d.Device.PTP.RxStamp(id.unit())
 		return MessageStamp{OK: ok, NS: int64(s)}, nil
 	}),
 	"ptp.status": func(d *served, _ json.RawMessage, now frame.Time) (any, error) {
@@ -169,7 +168,7 @@ var phcCommands = map[string]command{
 		return struct{}{}, ptpError(ptprun.Set(d.Device, list, now))
 	}),
 	"hwtstamp.tx": with(func(d *served, id MessageID, _ frame.Time) (any, error) {
-		s, ok, waiting := d.Device.TxStamp(id.unit())
+		s, ok, waiting := d.Device.PTP.TxStamp(id.unit())
 		return MessageStamp{OK: ok, Waiting: waiting, NS: int64(s)}, nil
 	}),
 }
@@ -198,7 +197,7 @@ func (d *served) getTimeX(ask PHCSamples, _ frame.Time) (any, error) {
 	list := make([]PHCSample, ask.N)
 	for i := range list {
 		before := d.Thread.Now()
-		phc := d.Device.PHC().Now(d.Thread.Now())
+		phc := d.Device.PTP.PHC().Now(d.Thread.Now())
 		after := d.Thread.Now()
 		list[i] = PHCSample{d.Thread.Realtime(before), int64(phc), d.Thread.Realtime(after)}
 	}
@@ -235,7 +234,7 @@ func ptpError(err error) error {
 		return e
 	case errors.Is(err, ptprun.ErrNoInstance):
 		return &Error{What: err.Error(), Remedy: "start one with: tapir ptp run"}
-	case errors.Is(err, nic.ErrPTPRuns):
+	case errors.Is(err, ptp.ErrPTPRuns):
 		return &Error{What: err.Error(), Remedy: "end it first; see: tapir ptp status", Errno: "EBUSY"}
 	case err != nil:
 		return &Error{Status: http.StatusBadRequest, What: err.Error()}

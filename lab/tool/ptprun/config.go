@@ -6,6 +6,7 @@ package ptprun
 import (
 	"fmt"
 	"strconv"
+	unit "tapir/nic/ptp"
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
@@ -24,24 +25,24 @@ type Setting struct {
 // profileKey is the setting that the defaults of all others follow from.
 const profileKey = "profile"
 
-type field = conf.Field[nic.PTPConfig]
+type field = conf.Field[unit.InstanceConfig]
 
 // fields are the settings of a NIC's instance: those of package ptpconf, and
 // those of its carriage.
 var fields = append([]field{
 	{Name: profileKey, Expect: "default-e2e, default-p2p, gptp, automotive, g8275.1, g8275.2 or power",
-		Set: func(_ *nic.PTPConfig, v string) error { _, err := ptp.ParseProfile(v); return err }},
-	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(c *nic.PTPConfig, v string) error { return c.Transport.UnmarshalText([]byte(v)) }},
-	{Name: "local", Expect: "true or false: everything goes to the group that bridges do not forward", Set: func(c *nic.PTPConfig, v string) (err error) {
+		Set: func(_ *unit.InstanceConfig, v string) error { _, err := ptp.ParseProfile(v); return err }},
+	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(c *unit.InstanceConfig, v string) error { return c.Transport.UnmarshalText([]byte(v)) }},
+	{Name: "local", Expect: "true or false: everything goes to the group that bridges do not forward", Set: func(c *unit.InstanceConfig, v string) (err error) {
 		c.Local, err = strconv.ParseBool(v)
 		return err
 	}},
-	{Name: "dscp", Expect: "a number from 0 to 63", Set: func(c *nic.PTPConfig, v string) error {
+	{Name: "dscp", Expect: "a number from 0 to 63", Set: func(c *unit.InstanceConfig, v string) error {
 		n, err := strconv.ParseUint(v, 0, 6)
 		c.DSCP = uint8(n)
 		return err
 	}},
-	{Name: "set_from_wire", Expect: "true or false: management messages of the network may change settings", Set: func(c *nic.PTPConfig, v string) (err error) {
+	{Name: "set_from_wire", Expect: "true or false: management messages of the network may change settings", Set: func(c *unit.InstanceConfig, v string) (err error) {
 		c.SetFromWire, err = strconv.ParseBool(v)
 		return err
 	}},
@@ -52,10 +53,10 @@ func lifted() (list []field) {
 	for _, f := range ptpconf.Instance {
 		l := field{Name: f.Name, Expect: f.Expect, Many: f.Many}
 		if f.Set != nil {
-			l.Set = func(c *nic.PTPConfig, v string) error { return f.Set(&c.Config, v) }
+			l.Set = func(c *unit.InstanceConfig, v string) error { return f.Set(&c.Config, v) }
 		}
 		if f.Node != nil {
-			l.Node = func(c *nic.PTPConfig, n conf.Node) error { return f.Node(&c.Config, n) }
+			l.Node = func(c *unit.InstanceConfig, n conf.Node) error { return f.Node(&c.Config, n) }
 		}
 		list = append(list, l)
 	}
@@ -78,7 +79,7 @@ func Flags() (list []Flag) {
 // Configure returns the configuration of d's instance: that of its profile,
 // changed by a YAML file (path is for messages, no data: no file), changed by
 // settings. Errors in the file name line and column.
-func Configure(d *nic.Device, path string, data []byte, settings []Setting) (c nic.PTPConfig, err error) {
+func Configure(d *nic.Device, path string, data []byte, settings []Setting) (c unit.InstanceConfig, err error) {
 	var body conf.Node
 	var profile ptp.Profile
 	if len(data) > 0 {
@@ -96,7 +97,7 @@ func Configure(d *nic.Device, path string, data []byte, settings []Setting) (c n
 			}
 		}
 	}
-	c = d.DefaultPTP(profile)
+	c = d.PTP.DefaultInstance(profile)
 	if len(data) > 0 {
 		if err := conf.Decode(body, &c, "the settings of a PTP instance", fields); err != nil {
 			return c, err
@@ -120,7 +121,7 @@ func Check(body conf.Node) error {
 	if err != nil {
 		return err
 	}
-	c := nic.PTPConfig{Config: ptp.NewConfig(profile, msg.ClockIdentity{1}, 1)} // the real one is that of the NIC
+	c := unit.InstanceConfig{Config: ptp.NewConfig(profile, msg.ClockIdentity{1}, 1)} // the real one is that of the NIC
 	if err := conf.Decode(body, &c, "the settings of a PTP instance", fields); err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func Check(body conf.Node) error {
 }
 
 // check finds settings that do not go together.
-func check(c *nic.PTPConfig) error {
+func check(c *unit.InstanceConfig) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}

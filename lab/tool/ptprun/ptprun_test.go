@@ -129,8 +129,8 @@ func TestRun(t *testing.T) {
 	for _, r := range list {
 		events += len(r.Events)
 	}
-	if events != 2 || l.PTP() != nil || l.PTPOwner() != "" || l.sent == 0 {
-		t.Errorf("%d events, %d frames, owner %q", events, l.sent, l.PTPOwner())
+	if events != 2 || l.PTP.Instance() != nil || l.PTP.Owner() != "" || l.sent == 0 {
+		t.Errorf("%d events, %d frames, owner %q", events, l.sent, l.PTP.Owner())
 	}
 	if err := Set(l.Device, nil, l.now); err != ErrNoInstance {
 		t.Errorf("%v", err)

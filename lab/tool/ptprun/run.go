@@ -86,7 +86,7 @@ func Start(d *nic.Device, system System, job Job, now frame.Time, progress func(
 		return nil, err
 	}
 	r := &Run{d: d, system: system, job: job, begun: now, progress: progress, done: done}
-	if r.instance, err = d.StartPTP(c, now); err != nil {
+	if r.instance, err = d.PTP.Start(c, now); err != nil {
 		return nil, err
 	}
 	r.instance.Observe(r)
@@ -120,7 +120,7 @@ func (r *Run) take(now frame.Time) Report {
 	snapshot := r.instance.Snapshot()
 	v.Elapsed, v.State, v.Servo, v.Freq = now.Sub(r.begun), snapshot.Ports[0].StateName, snapshot.Servo.State, snapshot.Servo.Freq
 	v.Parent = snapshot.Parent.Port
-	v.TrueOffset = int64(r.d.PHC().Now(now)) - r.system.Realtime(now)
+	v.TrueOffset = int64(r.d.PTP.PHC().Now(now)) - r.system.Realtime(now)
 	r.interval, r.squares = Report{Delay: v.Delay}, 0
 	return v
 }
@@ -142,7 +142,7 @@ func (r *Run) Cancel(frame.Time) { r.end() }
 
 func (r *Run) end() {
 	r.cancel()
-	if r.d.PTP() == r.instance {
-		r.d.StopPTP()
+	if r.d.PTP.Instance() == r.instance {
+		r.d.PTP.Stop()
 	}
 }

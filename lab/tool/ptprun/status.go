@@ -54,13 +54,13 @@ func ClockOf(phc *clock.PHC, system System, now frame.Time) Clock {
 
 // StatusOf describes the PTP of d.
 func StatusOf(d *nic.Device, system System, now frame.Time) Status {
-	host := d.PTPUnit()
-	s := Status{NIC: d.Config().Name, Owner: d.PTPOwner(), Clock: ClockOf(d.PHC(), system, now),
+	host := d.PTP.Unit()
+	s := Status{NIC: d.Config().Name, Owner: d.PTP.Owner(), Clock: ClockOf(d.PTP.PHC(), system, now),
 		Unit: &Unit{host.Config(), host.Registers(), host.Stats()}}
-	if i := d.PTP(); i != nil {
+	if i := d.PTP.Instance(); i != nil {
 		snapshot := i.Snapshot()
-		s.Instance, s.Transport = &snapshot, d.PTPPort().Kind.String()
-		served := d.PTPManager().Stats()
+		s.Instance, s.Transport = &snapshot, d.PTP.Port().Kind.String()
+		served := d.PTP.Manager().Stats()
 		s.Management = served.Counters()
 	}
 	return s
@@ -95,7 +95,7 @@ func Settable() (names []string) {
 // Set changes settings of d's running instance, one after the other up to the
 // first error.
 func Set(d *nic.Device, settings []Setting, now frame.Time) error {
-	i := d.PTP()
+	i := d.PTP.Instance()
 	if i == nil {
 		return ErrNoInstance
 	}

@@ -61,7 +61,7 @@ func (w *world) nic(s *Server, name string, addrs ...string) *node {
 	w.nodes = append(w.nodes, n)
 	n.dev.LinkUp(w.now)
 	face := NIC{
-		Verbs: n.dev.Verbs, CM: n.dev.CM, Network: n.dev, Schedule: n.dev.Schedule,
+		Verbs: n.dev.Verbs, CM: n.dev.CM, Network: n.dev.IP, Schedule: n.dev.Schedule,
 		Now: func() frame.Time { return w.now }, QP: n.qp,
 	}
 	if w.rng != nil {

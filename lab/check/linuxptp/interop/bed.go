@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	unit "tapir/nic/ptp"
 	"time"
 
 	"tapir/lab/check/linuxptp"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
-	"tapir/nic"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/servo"
@@ -100,14 +100,14 @@ func (w *Watch) Measured(s ptp.Sample) {
 // StartPTP runs an instance of the profile on the NIC, changed by change. The
 // watch's channel closes when it has made so many measurements with a locked
 // servo.
-func (b *Bed) StartPTP(p ptp.Profile, enough int, change func(*nic.PTPConfig)) (*Watch, error) {
+func (b *Bed) StartPTP(p ptp.Profile, enough int, change func(*unit.InstanceConfig)) (*Watch, error) {
 	w := &Watch{enough: enough, reached: make(chan struct{})}
 	var failed error
 	err := b.NIC.DoWait(func(now frame.Time) {
-		c := b.NIC.Device.DefaultPTP(p)
+		c := b.NIC.Device.PTP.DefaultInstance(p)
 		change(&c)
 		var i *ptp.Instance
-		if i, failed = b.NIC.Device.StartPTP(c, now); failed == nil {
+		if i, failed = b.NIC.Device.PTP.Start(c, now); failed == nil {
 			i.Observe(w)
 		}
 	})
@@ -117,13 +117,13 @@ func (b *Bed) StartPTP(p ptp.Profile, enough int, change func(*nic.PTPConfig)) (
 // ClockError is by how much the NIC's clock is ahead of the system's.
 func (b *Bed) ClockError() (off time.Duration, err error) {
 	err = b.NIC.DoWait(func(now frame.Time) {
-		off = time.Duration(int64(b.NIC.Device.PHC().Now(now)) - b.NIC.Realtime(now))
+		off = time.Duration(int64(b.NIC.Device.PTP.PHC().Now(now)) - b.NIC.Realtime(now))
 	})
 	return off, err
 }
 
 // tapir sets up the instance of the cell.
-func (c Cell) tapir(p *nic.PTPConfig) {
+func (c Cell) tapir(p *unit.InstanceConfig) {
 	p.Transport, p.TwoStep, p.P2POneStep = c.Transport, !c.OneStep, c.OneStep
 	port := &p.Ports[0]
 	port.DelayMechanism = c.Delay

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	unit "tapir/nic/ptp"
 	"testing"
 	"time"
 
@@ -19,7 +20,6 @@ import (
 	"tapir/lab/check/linuxptp"
 	"tapir/lab/node"
 	"tapir/lab/tool/capture"
-	"tapir/nic"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/msg"
@@ -53,7 +53,7 @@ func TestCaptureShowsTheClock(t *testing.T) {
 	if err := b.NIC.DoWait(func(frame.Time) { b.NIC.Device.SetTracer(s) }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.StartPTP(ptp.DefaultE2E, 1, func(c *nic.PTPConfig) {
+	if _, err := b.StartPTP(ptp.DefaultE2E, 1, func(c *unit.InstanceConfig) {
 		c.Ports[0].LogAnnounceInterval, c.Ports[0].LogSyncInterval = -4, -4
 		c.Ports[0].TxTimestampTimeout = time.Second
 	}); err != nil {

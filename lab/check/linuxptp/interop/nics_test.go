@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	unit "tapir/nic/ptp"
 	"testing"
 	"time"
 
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
-	"tapir/nic"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 )
@@ -46,14 +46,14 @@ func TestNICsAcrossABridge(t *testing.T) {
 		must(t, err)
 		defer beds[i].NIC.Close()
 	}
-	rates := func(c *nic.PTPConfig) {
+	rates := func(c *unit.InstanceConfig) {
 		p := &c.Ports[0]
 		p.LogAnnounceInterval, p.LogSyncInterval, p.LogMinDelayReqInterval = -2, -4, -4
 		p.TxTimestampTimeout = time.Second
 	}
-	_, err = beds[0].StartPTP(ptp.DefaultE2E, 1, func(c *nic.PTPConfig) { rates(c); c.Priority1 = 1 })
+	_, err = beds[0].StartPTP(ptp.DefaultE2E, 1, func(c *unit.InstanceConfig) { rates(c); c.Priority1 = 1 })
 	must(t, err)
-	w, err := beds[1].StartPTP(ptp.DefaultE2E, 24, func(c *nic.PTPConfig) {
+	w, err := beds[1].StartPTP(ptp.DefaultE2E, 24, func(c *unit.InstanceConfig) {
 		rates(c)
 		c.SlaveOnly, c.Quality.Class = true, msg.ClassSlaveOnly
 	})

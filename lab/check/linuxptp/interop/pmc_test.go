@@ -4,11 +4,11 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	unit "tapir/nic/ptp"
 	"testing"
 
 	"tapir/lab/check/linuxptp"
 	"tapir/lab/tool/ptpuds"
-	"tapir/nic"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
@@ -63,7 +63,7 @@ func TestPMC(t *testing.T) {
 		gets = append(gets, "GET "+id.String())
 	}
 	for kind, flag := range map[transport.Kind]string{transport.Ethernet: "-2", transport.UDPv4: "-4", transport.UDPv6: "-6"} {
-		if _, err := b.StartPTP(ptp.DefaultE2E, 1, func(c *nic.PTPConfig) { c.Transport = kind }); err != nil {
+		if _, err := b.StartPTP(ptp.DefaultE2E, 1, func(c *unit.InstanceConfig) { c.Transport = kind }); err != nil {
 			t.Fatal(err)
 		}
 		args := []string{flag, "-i", tapName}
@@ -78,7 +78,7 @@ func TestPMC(t *testing.T) {
 		if kind == transport.UDPv4 {
 			b.testUnixSocket(ctx, t, gets)
 		}
-		if err := b.NIC.DoWait(func(frame.Time) { b.NIC.Device.StopPTP() }); err != nil {
+		if err := b.NIC.DoWait(func(frame.Time) { b.NIC.Device.PTP.Stop() }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,7 +91,7 @@ func (b *Bed) testUnixSocket(ctx context.Context, t *testing.T, gets []string) {
 	}
 	defer s.Close()
 	if err := b.NIC.DoWait(func(frame.Time) {
-		server := b.NIC.Device.PTPManager()
+		server := b.NIC.Device.PTP.Manager()
 		server.SetLocal(s)
 		s.Serve(b.NIC.Do, server)
 	}); err != nil {

@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"fmt"
+	unit "tapir/nic/ptp"
 	"time"
 
 	"tapir/lab/check/linuxptp"
@@ -10,7 +11,6 @@ import (
 	"tapir/lab/node"
 	"tapir/lab/run/result"
 	"tapir/lab/sw"
-	"tapir/nic"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/wire/frame"
@@ -44,9 +44,9 @@ func Run(ctx context.Context, c Cell, samples int) (Result, error) {
 
 // RunOn is Run of a cell with a NIC, changed by bed and instance, which may be
 // nil.
-func RunOn(ctx context.Context, c Cell, samples int, bed func(*node.Config), instance func(*nic.PTPConfig)) (Result, error) {
+func RunOn(ctx context.Context, c Cell, samples int, bed func(*node.Config), instance func(*unit.InstanceConfig)) (Result, error) {
 	if instance == nil {
-		instance = func(*nic.PTPConfig) {}
+		instance = func(*unit.InstanceConfig) {}
 	}
 	b, err := NewBed(ctx, func(n *node.Config) {
 		if c.Role == Slave {
@@ -66,8 +66,8 @@ func RunOn(ctx context.Context, c Cell, samples int, bed func(*node.Config), ins
 	return runSlave(ctx, b, c, samples, instance)
 }
 
-func runMaster(ctx context.Context, b *Bed, c Cell, samples int, change func(*nic.PTPConfig)) (r Result, err error) {
-	if _, err = b.StartPTP(ptp.DefaultE2E, 1, func(p *nic.PTPConfig) { c.tapir(p); p.Priority1 = 1; change(p) }); err != nil {
+func runMaster(ctx context.Context, b *Bed, c Cell, samples int, change func(*unit.InstanceConfig)) (r Result, err error) {
+	if _, err = b.StartPTP(ptp.DefaultE2E, 1, func(p *unit.InstanceConfig) { c.tapir(p); p.Priority1 = 1; change(p) }); err != nil {
 		return r, err
 	}
 	o := c.options()
@@ -83,7 +83,7 @@ func runMaster(ctx context.Context, b *Bed, c Cell, samples int, change func(*ni
 	return r, err
 }
 
-func runSlave(ctx context.Context, b *Bed, c Cell, samples int, change func(*nic.PTPConfig)) (r Result, err error) {
+func runSlave(ctx context.Context, b *Bed, c Cell, samples int, change func(*unit.InstanceConfig)) (r Result, err error) {
 	if err := b.step(slaveAhead); err != nil {
 		return r, err
 	}
@@ -93,7 +93,7 @@ func runSlave(ctx context.Context, b *Bed, c Cell, samples int, change func(*nic
 		return r, err
 	}
 	start := time.Now()
-	w, err := b.StartPTP(ptp.DefaultE2E, samples, func(p *nic.PTPConfig) {
+	w, err := b.StartPTP(ptp.DefaultE2E, samples, func(p *unit.InstanceConfig) {
 		c.tapir(p)
 		p.SlaveOnly, p.Quality.Class = true, msg.ClassSlaveOnly
 		change(p)
@@ -129,7 +129,7 @@ func (r *Result) look(at, off time.Duration) {
 
 // step moves the NIC's clock.
 func (b *Bed) step(by time.Duration) (err error) {
-	if e := b.NIC.DoWait(func(now frame.Time) { err = b.NIC.Device.PHC().AdjTime(now, by) }); e != nil {
+	if e := b.NIC.DoWait(func(now frame.Time) { err = b.NIC.Device.PTP.PHC().AdjTime(now, by) }); e != nil {
 		return e
 	}
 	return err
@@ -141,7 +141,7 @@ func runSwitch(ctx context.Context, c Cell, samples int) (r Result, err error) {
 	cfg.Switch.OneStep, cfg.Switch.Transport = c.OneStep, c.Transport
 	switch {
 	case c.Role == Boundary:
-		p := nic.PTPConfig{Config: ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)}
+		p := unit.InstanceConfig{Config: ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)}
 		c.tapir(&p)
 		p.Ports[0].LogAnnounceInterval = -3 // as the slave's, whose timeout hangs on it
 		cfg.Switch.Mode, cfg.Switch.PTP = sw.Boundary, &p.Config

@@ -1,13 +1,13 @@
-package nic
+package port
 
 import (
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
-// PortSpeed is what the port claims, in Mb/s: tools and peers expect a number,
+// Speed is what the port claims, in Mb/s: tools and peers expect a number,
 // and a TAP has none.
-const PortSpeed = 100_000
+const Speed = 100_000
 
 // fcsLen is the frame check sequence, which the MAC counts among the octets of
 // a frame when it sorts frames by size, and which no TAP carries.
@@ -20,7 +20,7 @@ var (
 	sizeNames = [...]string{"64", "65_to_127", "128_to_255", "256_to_511", "512_to_1023", "1024_to_1518", "1519_to_max"}
 )
 
-// castNames are the kinds of destinations, as indices of macStats.
+// castNames are the kinds of destinations, as indices of MACStats.
 var castNames = [...]string{"ucast", "mcast", "bcast"}
 
 const (
@@ -29,15 +29,15 @@ const (
 	toAll
 )
 
-// macStats counts what passes the port in one direction as the MAC does: the
+// MACStats counts what passes the port in one direction as the MAC does: the
 // true frames on the cable, of which a super-frame is many.
-type macStats struct {
+type MACStats struct {
 	packets, bytes [len(castNames)]uint64
 	sizes          [len(sizeNames)]uint64
 }
 
 // count adds a frame, which it borrows.
-func (m *macStats) count(f *frame.Frame) {
+func (m *MACStats) count(f *frame.Frame) {
 	b := f.Bytes()
 	if len(b) < ether.HeaderLen {
 		return
@@ -67,7 +67,7 @@ func (m *macStats) count(f *frame.Frame) {
 const tcpOffset = 12
 
 // add counts k frames of n octets.
-func (m *macStats) add(cast, n int, k uint64) {
+func (m *MACStats) add(cast, n int, k uint64) {
 	m.packets[cast] += k
 	m.bytes[cast] += k * uint64(n)
 	bin := 0
@@ -75,4 +75,30 @@ func (m *macStats) add(cast, n int, k uint64) {
 		bin++
 	}
 	m.sizes[bin] += k
+}
+
+// Counters are those of all frames, with names that begin with prefix.
+func (p *Port) Counters(prefix string) []Counter {
+	in, out := p.Frames[frame.Inbound], p.Frames[frame.Outbound]
+	return []Counter{{prefix + "rx_packets", in.Packets}, {prefix + "rx_bytes", in.Bytes},
+		{prefix + "tx_packets", out.Packets}, {prefix + "tx_bytes", out.Bytes}}
+}
+
+// MACCounters are those of the MAC, with qede's names.
+func (p *Port) MACCounters() (all []Counter) {
+	prefixes := [...]string{frame.Inbound: "rx_", frame.Outbound: "tx_"}
+	for dir := range p.MAC {
+		for i, cast := range castNames {
+			all = append(all, Counter{prefixes[dir] + cast + "_bytes", p.MAC[dir].bytes[i]})
+		}
+		for i, cast := range castNames {
+			all = append(all, Counter{prefixes[dir] + cast + "_pkts", p.MAC[dir].packets[i]})
+		}
+	}
+	for dir := range p.MAC {
+		for i, size := range sizeNames {
+			all = append(all, Counter{prefixes[dir] + size + "_byte_packets", p.MAC[dir].sizes[i]})
+		}
+	}
+	return all
 }

@@ -1,4 +1,4 @@
-package nic
+package ip
 
 import (
 	"net/netip"
@@ -12,10 +12,10 @@ import (
 
 // Bounds of reassembly.
 const (
-	maxDatagrams    = 16
+	MaxDatagrams    = 16
 	maxPieces       = 128 // fragments per datagram: 64 KiB at an MTU of 576
-	maxHeld         = 256 // fragments in all
-	reassembleFor   = 30 * time.Second
+	MaxFragments    = 256 // fragments in all
+	ReassembleFor   = 30 * time.Second
 	maxDatagramSize = 65535
 )
 
@@ -53,63 +53,62 @@ type reassembler struct {
 
 // fragmentIn takes the fragment in hand. When it completes its datagram, that
 // goes on to the upper layer.
-func (d *Device) fragmentIn() verdict {
-	in, r := &d.in, &d.fragments
-	p := piece{off: int(in.ip.FragOffset), end: int(in.ip.FragOffset) + len(in.body), body: in.body, packet: in.packet, f: in.f}
+func (l *Layer) fragmentIn(p *Packet) Verdict {
+	r := &l.fragments
+	part := piece{off: int(p.IP.FragOffset), end: int(p.IP.FragOffset) + len(p.Body), body: p.Body, packet: p.packet, f: p.Frame}
 	// RFC 8200 section 4.5: whole units of 8 octets, and no more than fits.
-	if p.off == p.end || in.ip.MF && len(in.body)%8 != 0 || p.end+ip.HeaderLen4 > maxDatagramSize {
-		return d.refuse(drop.Fragment)
+	if part.off == part.end || p.IP.MF && len(p.Body)%8 != 0 || part.end+ip.HeaderLen4 > maxDatagramSize {
+		return p.Refuse(drop.Fragment)
 	}
-	if r.held >= maxHeld {
-		d.abandon(r.list[0])
+	if r.held >= MaxFragments {
+		l.abandon(r.list[0], p.Now)
 	}
-	g := r.find(&in.ip)
+	g := r.find(&p.IP)
 	if g == nil {
-		if len(r.list) >= maxDatagrams {
-			d.abandon(r.list[0])
+		if len(r.list) >= MaxDatagrams {
+			l.abandon(r.list[0], p.Now)
 		}
-		g = r.begin(&in.ip, d.now.Add(reassembleFor))
+		g = r.begin(&p.IP, p.Now.Add(ReassembleFor))
 	}
-	if d.notes.On {
-		d.notes.Addf("fragment of datagram %d: octets %d-%d", g.id.id, p.off, p.end-1)
+	if l.env.Wire.Notes.On {
+		l.env.Wire.Notes.Addf("fragment of datagram %d: octets %d-%d", g.id.id, part.off, part.end-1)
 	}
-	switch g.insert(p, in.ip.MF) {
+	switch g.insert(part, p.IP.MF) {
 	case pieceKnown:
-		return d.refuse(drop.Fragment)
+		return p.Refuse(drop.Fragment)
 	case pieceBad:
-		d.abandon(g)
-		return d.refuse(drop.Fragment)
+		l.abandon(g, p.Now)
+		return p.Refuse(drop.Fragment)
 	}
 	r.held++
-	if p.off == 0 {
-		g.head = in.ip
+	if part.off == 0 {
+		g.head = p.IP
 	}
 	if g.octets != g.total {
-		return kept
+		return Held
 	}
 	r.remove(g)
-	in.whole = g
-	return d.reassemble(g)
+	p.whole = g
+	return l.reassemble(p, g)
 }
 
 // reassemble hands the whole datagram to the upper layer.
-func (d *Device) reassemble(g *datagram) verdict {
-	in := &d.in
-	f := d.get(g.total)
+func (l *Layer) reassemble(p *Packet, g *datagram) Verdict {
+	f := l.get(g.total)
 	if f == nil {
-		return d.drop(drop.NoBuffer)
+		return p.Discard(drop.NoBuffer)
 	}
 	defer f.Release()
-	for _, p := range g.pieces {
-		f.Append(p.body)
+	for _, part := range g.pieces {
+		f.Append(part.body)
 	}
-	in.ip, in.off = g.head, frame.Offload{}
-	body, err := in.ip.Reassembled(f.Bytes())
+	p.IP, p.Off = g.head, frame.Offload{}
+	body, err := p.IP.Reassembled(f.Bytes())
 	if err != nil {
-		return d.refuse(parseDrop(err))
+		return p.Refuse(parseDrop(err))
 	}
-	in.body = body
-	return d.upper()
+	p.Body = body
+	return l.upper(p)
 }
 
 func (r *reassembler) find(h *ip.Header) *datagram {
@@ -182,31 +181,51 @@ func (g *datagram) insert(p piece, more bool) insertion {
 
 // abandon gives up on g: its fragments are dropped, or left to the operating
 // system.
-func (d *Device) abandon(g *datagram) {
-	d.fragments.remove(g)
-	if d.host.link != nil {
-		d.settle(g, toHost)
-		return
+func (l *Layer) abandon(g *datagram, now frame.Time) {
+	l.fragments.remove(g)
+	if !l.shared() {
+		for range g.pieces {
+			l.env.Wire.Drops.Count(drop.Fragment)
+		}
 	}
-	for range g.pieces {
-		d.drops.Count(drop.Fragment)
+	l.release(g, l.shared(), now)
+}
+
+// DiscardFragments gives up on all fragments that are held.
+func (l *Layer) DiscardFragments(now frame.Time) {
+	for len(l.fragments.list) > 0 {
+		l.abandon(l.fragments.list[0], now)
 	}
-	d.settle(g, dropped)
+}
+
+// Held is the number of datagrams that are not whole, and of their fragments.
+func (l *Layer) Held() (datagrams, fragments int) { return len(l.fragments.list), l.fragments.held }
+
+// release releases the fragments of a datagram, or leaves them to the operating
+// system.
+func (l *Layer) release(g *datagram, host bool, now frame.Time) {
+	for _, p := range g.pieces {
+		if host {
+			l.env.Host(p.f, now)
+		} else {
+			p.f.Release()
+		}
+	}
 }
 
 // expire gives up on what has waited too long and tells the sender (RFC 1122
 // section 3.3.2, RFC 8200 section 4.5).
-func (r *reassembler) expire(d *Device) {
-	for len(r.list) > 0 && r.list[0].deadline <= d.now {
+func (r *reassembler) expire(l *Layer, now frame.Time) {
+	for len(r.list) > 0 && r.list[0].deadline <= now {
 		g := r.list[0]
-		if d.host.link == nil && g.pieces[0].off == 0 {
+		if !l.shared() && g.pieces[0].off == 0 {
 			typ := icmp.TimeExceeded4
 			if g.head.Version == 6 {
 				typ = icmp.TimeExceeded6
 			}
-			d.sendErrorAbout(&g.head, g.pieces[0].packet, typ, 1)
+			l.sendErrorAbout(&g.head, g.pieces[0].packet, typ, 1, now)
 		}
-		d.abandon(g)
+		l.abandon(g, now)
 	}
 }
 

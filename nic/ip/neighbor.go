@@ -1,28 +1,28 @@
-package nic
+package ip
 
 import (
 	"net/netip"
 	"time"
 
+	"tapir/nic/port"
 	"tapir/wire/arp"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
 	"tapir/wire/ip"
-	"tapir/wire/tcp"
 )
 
 // The constants of neighbor unreachability detection (RFC 4861 section 10),
 // which serve ARP as well.
 const (
-	solicitTries    = 3
-	retransTime     = time.Second
-	reachableTime   = 30 * time.Second
-	delayFirstProbe = 5 * time.Second
+	SolicitTries    = 3
+	RetransTime     = time.Second
+	ReachableTime   = 30 * time.Second
+	DelayFirstProbe = 5 * time.Second
 
-	maxNeighbors = 1024
-	maxPending   = 64 // frames that wait for one neighbor: a datagram of 64 KiB
+	MaxNeighbors = 1024
+	MaxPending   = 64 // frames that wait for one neighbor: a datagram of 64 KiB
 )
 
 type neighborState uint8
@@ -43,7 +43,7 @@ type neighbor struct {
 	deadline frame.Time // of the state
 	tries    int
 	used     frame.Time
-	pending  []outgoing // IP packets
+	pending  []port.Out // IP packets
 }
 
 // neighbors is the cache of link-layer addresses.
@@ -93,60 +93,70 @@ func (c *neighbors) arm(n *neighbor, at frame.Time) {
 
 // newNeighbor makes an entry; a full cache gives up the one unused for
 // longest.
-func (d *Device) newNeighbor(a netip.Addr) *neighbor {
-	c := &d.neighbors
-	if len(c.list) >= maxNeighbors {
+func (l *Layer) newNeighbor(a netip.Addr, now frame.Time) *neighbor {
+	c := &l.neighbors
+	if len(c.list) >= MaxNeighbors {
 		oldest := c.list[0]
 		for _, n := range c.list {
 			if n.used < oldest.used {
 				oldest = n
 			}
 		}
-		d.dropPending(oldest)
+		l.dropPending(oldest, now)
 		c.remove(oldest)
 	}
 	n := c.add(a)
-	n.used = d.now
+	n.used = now
 	return n
 }
 
-// toNeighbor takes o.f, an IP packet, and sends it to the station that owns
+// toSelf takes o.Frame, an IP packet to one of our own addresses.
+func (l *Layer) toSelf(o port.Out, now frame.Time) {
+	if l.looped.Room() <= 0 {
+		l.env.Wire.Drop(o, drop.TxQueue, now)
+		return
+	}
+	o.Frame.Linearize()
+	l.looped.Transmit(o.Frame)
+}
+
+// toNeighbor takes o.Frame, an IP packet, and sends it to the station that owns
 // hop, or keeps it until that station has answered.
-func (d *Device) toNeighbor(o outgoing, hop netip.Addr) {
-	n := d.neighbors.find(hop)
+func (l *Layer) toNeighbor(o port.Out, hop netip.Addr, now frame.Time) {
+	n := l.neighbors.find(hop)
 	if n == nil {
-		if d.isLocal(hop) {
-			d.toSelf(o)
+		if l.IsLocal(hop) {
+			l.toSelf(o, now)
 			return
 		}
-		n = d.newNeighbor(hop)
-		d.solicit(n)
+		n = l.newNeighbor(hop, now)
+		l.solicit(n, now)
 	}
-	n.used = d.now
+	n.used = now
 	switch n.state {
 	case incomplete:
-		if len(n.pending) >= maxPending {
-			d.dropOut(&d.wire, n.pending[0], drop.Neighbor)
+		if len(n.pending) >= MaxPending {
+			l.env.Wire.Drop(n.pending[0], drop.Neighbor, now)
 			copy(n.pending, n.pending[1:])
 			n.pending = n.pending[:len(n.pending)-1]
 		}
-		n.pending = append(n.pending, o.kept())
+		n.pending = append(n.pending, o.Retained())
 		return
 	case reachable:
-		if n.deadline <= d.now {
+		if n.deadline <= now {
 			n.state = delayed
-			d.neighbors.arm(n, d.now.Add(delayFirstProbe))
+			l.neighbors.arm(n, now.Add(DelayFirstProbe))
 		}
 	}
-	d.toStation(o, n.mac)
+	l.toStation(o, n.mac, now)
 }
 
 // solicit asks for n's link-layer address and arms the next try. A NIC that has
 // lost its own addresses of that family stays silent.
-func (d *Device) solicit(n *neighbor) {
+func (l *Layer) solicit(n *neighbor, now frame.Time) {
 	n.tries++
-	d.neighbors.arm(n, d.now.Add(retransTime))
-	src := d.Source(n.ip)
+	l.neighbors.arm(n, now.Add(RetransTime))
+	src := l.Source(n.ip)
 	if !src.IsValid() {
 		return
 	}
@@ -155,7 +165,7 @@ func (d *Device) solicit(n *neighbor) {
 		if n.state == incomplete {
 			dst = ether.Broadcast
 		}
-		d.sendARP(arp.Packet{Op: arp.Request, SenderMAC: d.cfg.MAC, SenderIP: src, TargetIP: n.ip}, dst)
+		l.sendARP(arp.Packet{Op: arp.Request, SenderMAC: l.MAC, SenderIP: src, TargetIP: n.ip}, dst, now)
 		return
 	}
 	to := n.ip
@@ -163,116 +173,96 @@ func (d *Device) solicit(n *neighbor) {
 		to = icmp.SolicitedNode(n.ip)
 		dst = icmp.MulticastMAC(to)
 	}
-	msg := icmp.Neighbor{Target: n.ip, Options: icmp.Options{SourceMAC: d.cfg.MAC}}
-	d.sendND(&msg, icmp.NeighborSolicitation, src, to, dst)
+	msg := icmp.Neighbor{Target: n.ip, Options: icmp.Options{SourceMAC: l.MAC}}
+	l.sendND(&msg, icmp.NeighborSolicitation, src, to, dst, now)
 }
 
 // learn takes note of a station's address, heard in a message that did not
 // answer us. create says whether the station is known to want to talk to us.
-func (d *Device) learn(a netip.Addr, mac ether.Addr, create bool) {
-	n := d.neighbors.find(a)
+func (l *Layer) learn(a netip.Addr, mac ether.Addr, create bool, now frame.Time) {
+	n := l.neighbors.find(a)
 	if n == nil {
-		if !create || mac.IsMulticast() || mac.IsZero() || d.isLocal(a) || !d.onLink(a) {
+		if !create || mac.IsMulticast() || mac.IsZero() || l.IsLocal(a) || !l.onLink(a) {
 			return
 		}
-		n = d.newNeighbor(a)
+		n = l.newNeighbor(a, now)
 	}
 	if n.state != incomplete && n.mac == mac {
 		return
 	}
-	d.resolved(n, mac, d.now)
+	l.resolved(n, mac, now, now)
 }
 
 // confirm takes note of a station's answer to a solicitation of ours.
-func (d *Device) confirm(a netip.Addr, mac ether.Addr) {
-	if n := d.neighbors.find(a); n != nil && !mac.IsMulticast() {
-		d.resolved(n, mac, d.now.Add(reachableTime))
+func (l *Layer) confirm(a netip.Addr, mac ether.Addr, now frame.Time) {
+	if n := l.neighbors.find(a); n != nil && !mac.IsMulticast() {
+		l.resolved(n, mac, now.Add(ReachableTime), now)
 	}
 }
 
 // resolved makes n reachable until the time given and sends what waited.
-func (d *Device) resolved(n *neighbor, mac ether.Addr, until frame.Time) {
+func (l *Layer) resolved(n *neighbor, mac ether.Addr, until, now frame.Time) {
 	n.mac, n.state, n.tries, n.deadline = mac, reachable, 0, until
 	for _, o := range n.pending {
-		d.toStation(o, mac)
+		l.toStation(o, mac, now)
 	}
 	n.pending = nil
-	d.settleResolutions(n.ip, mac)
+	l.answerResolutions(n.ip, mac)
 }
 
 // pollNeighbors runs the cache's timers.
-func (d *Device) pollNeighbors() {
-	c := &d.neighbors
-	if c.next > d.now {
+func (l *Layer) pollNeighbors(now frame.Time) {
+	c := &l.neighbors
+	if c.next > now {
 		return
 	}
+	l.askAwaited(now)
 	c.next = frame.Never
 	var silent []*neighbor
 	for _, n := range c.list {
 		switch {
 		case n.state == reachable:
-		case n.deadline > d.now:
+		case n.deadline > now:
 			c.next = min(c.next, n.deadline)
 		case n.state == delayed:
 			n.state = probing
-			d.solicit(n)
-		case n.tries < solicitTries:
-			d.solicit(n)
+			l.solicit(n, now)
+		case n.tries < SolicitTries:
+			l.solicit(n, now)
 		default:
 			silent = append(silent, n)
 		}
 	}
 	for _, n := range silent {
-		d.dropRedirects(n.ip)
-		d.dropPending(n)
-		if d.awaited(n.ip) {
+		l.forgetRedirects(func(r redirect) bool { return r.hop == n.ip })
+		l.dropPending(n, now)
+		if l.awaited(n.ip) {
 			n.state, n.tries = incomplete, 0
-			d.solicit(n)
+			l.solicit(n, now)
 			continue
 		}
 		c.remove(n)
-		d.neighborsLost++
+		l.neighborsLost++
 	}
 }
 
-// dropPending gives up on the packets that wait for n and tells the TCP
-// engine which of its segments got lost.
-func (d *Device) dropPending(n *neighbor) {
+// dropPending gives up on the packets that wait for n and tells the transports.
+func (l *Layer) dropPending(n *neighbor, now frame.Time) {
 	for _, o := range n.pending {
-		d.unreachable(o.f.Bytes())
-		d.dropOut(&d.wire, o, drop.Neighbor)
+		l.unreachable(o.Frame.Bytes())
+		l.env.Wire.Drop(o, drop.Neighbor, now)
 	}
 	n.pending = nil
 }
 
-// lost is a segment of ours that cannot be delivered.
-type lost struct {
-	local, remote netip.AddrPort
-	seq           uint32
-	hard          bool
-}
-
-// unreachable has the TCP engine told, by the next Poll, that packet, one of
-// ours, cannot be delivered: it may be in the middle of sending now. Only an opening segment counts as lost for good: an established
-// connection may outlive a silent neighbor (RFC 1122 section 4.2.3.9).
-func (d *Device) unreachable(packet []byte) {
-	h, seg, err := ip.ParseQuoted(packet)
-	if err != nil || h.Proto != ip.ProtoTCP || h.FragOffset != 0 {
-		return
-	}
-	th, _, err := tcp.Parse(seg)
+// unreachable tells the transport that packet, one of ours, cannot leave.
+func (l *Layer) unreachable(packet []byte) {
+	h, payload, err := ip.ParseQuoted(packet)
 	if err != nil {
 		return
 	}
-	hard := th.Flags&(tcp.SYN|tcp.ACK) == tcp.SYN
-	d.lost = append(d.lost, lost{
-		netip.AddrPortFrom(h.Src, th.SrcPort), netip.AddrPortFrom(h.Dst, th.DstPort), uint32(th.Seq), hard})
-}
-
-// reportLost tells the TCP engine of segments that could not be delivered.
-func (d *Device) reportLost() {
-	for _, l := range d.lost {
-		d.toe.Unreachable(l.local, l.remote, l.seq, l.hard, 0, d.now)
+	if t := l.transport(h.Proto); t != nil && h.FragOffset == 0 && len(payload) >= 4 {
+		local, remote := ends(&h, payload)
+		t.Lost(local, remote, payload)
 	}
-	d.lost = d.lost[:0]
 }

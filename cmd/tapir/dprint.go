@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
 	"tapir/nic"
 	"tapir/wire/frame"
@@ -60,7 +60,7 @@ func serveMetrics(addr string, nics []*running) (*ctl.MetricsServer, error) {
 
 // printLog prints what n's layers say, as the message level asks for. finish,
 // to be called when n has ended, prints the rest.
-func printLog(n *node.Node, print printer) (finish func()) {
+func printLog(n *nicnode.Node, print printer) (finish func()) {
 	next := uint64(0)
 	read := func() { next = print(n.Name(), n.Device.ShowLog(next), next) }
 	stop := make(chan struct{})

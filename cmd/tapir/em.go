@@ -15,7 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/fabric"
+	"tapir/lab/conf/hficonf"
+	"tapir/lab/node"
+	"tapir/lab/node/emnode"
 	"tapir/lab/tool/ctl"
 	"tapir/nic/loop"
 )
@@ -39,7 +41,7 @@ func newEM() *cobra.Command {
 			if file == "" {
 				return usagef("-c FILE is needed: see: tapir em --help")
 			}
-			cfg, err := loaded(fabric.LoadEM(file))
+			cfg, err := loaded(hficonf.LoadEM(file))
 			if err != nil {
 				return err
 			}
@@ -59,7 +61,7 @@ func newEM() *cobra.Command {
 }
 
 // runEM runs until ctx ends, a client stops the manager, or it fails.
-func runEM(ctx context.Context, file string, cfg fabric.EMConfig, out, errOut io.Writer) error {
+func runEM(ctx context.Context, file string, cfg hficonf.EMConfig, out, errOut io.Writer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	hangups := make(chan os.Signal, 1)
@@ -69,7 +71,7 @@ func runEM(ctx context.Context, file string, cfg fabric.EMConfig, out, errOut io
 	if err != nil {
 		return err
 	}
-	m, err := fabric.StartEM(ctx, file, cfg, reporting(errOut))
+	m, err := emnode.Start(ctx, file, cfg, reporting(errOut))
 	if err != nil {
 		s.Close()
 		return err
@@ -92,14 +94,12 @@ func runEM(ctx context.Context, file string, cfg fabric.EMConfig, out, errOut io
 	return await(ctx, []ending{m}, stop)
 }
 
-// reporting lets a node report on errOut.
-func reporting(errOut io.Writer) func(*fabric.Node) {
-	return func(n *fabric.Node) { n.Version, n.Log = versionText(), errOut }
-}
+// reporting are the surroundings of a node that reports on errOut.
+func reporting(errOut io.Writer) node.Env { return node.Env{Version: versionText(), Log: errOut} }
 
 // runDry prints what cfg would change. A manager of that name that runs is
 // asked.
-func runDry(ctx context.Context, file string, cfg fabric.EMConfig, out, errOut io.Writer) error {
+func runDry(ctx context.Context, file string, cfg hficonf.EMConfig, out, errOut io.Writer) error {
 	var lines []string
 	if name := cfg.Port.ControlName(); slices.Contains(ctl.List(), name) {
 		text, err := os.ReadFile(file)
@@ -116,7 +116,7 @@ func runDry(ctx context.Context, file string, cfg fabric.EMConfig, out, errOut i
 		}
 	} else {
 		var err error
-		if lines, err = fabric.DryRun(ctx, cfg, reporting(errOut)); err != nil {
+		if lines, err = emnode.DryRun(ctx, cfg, reporting(errOut)); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/fabric"
+	"tapir/lab/node/hfinode"
 	"tapir/lab/tool/ctl"
 	"tapir/nic"
 )
@@ -35,8 +35,8 @@ func ethtoolOptions() []ethtoolOption {
 type netdev struct {
 	name   string // as it was named
 	client *ctl.Client
-	nic    *nic.EthtoolInfo    // nil: a virtual NIC
-	vnic   *fabric.EthtoolInfo // nil: a NIC
+	nic    *nic.EthtoolInfo     // nil: a virtual NIC
+	vnic   *hfinode.EthtoolInfo // nil: a NIC
 }
 
 func newEthtool() *cobra.Command {
@@ -163,7 +163,7 @@ func (d *netdev) match(ctx context.Context, name string, raw json.RawMessage) (n
 		}
 		return []string{e.Netdev}, nil
 	}
-	var list []fabric.EthtoolInfo
+	var list []hfinode.EthtoolInfo
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return nil, err
 	}

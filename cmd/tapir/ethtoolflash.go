@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic/fastlinq/mfw/nvm"
 )
 
@@ -42,7 +42,7 @@ func flashFile(cmd *cobra.Command, d *netdev, operands []string) error {
 			return usagef("region %q: use 0 (the file says what it is), MFW, MBI, INIT_HW, or the number of one", operands[1])
 		}
 	}
-	file, err := node.ReadFlashFile(operands[0])
+	file, err := nicnode.ReadFlashFile(operands[0])
 	if err != nil {
 		return err
 	}

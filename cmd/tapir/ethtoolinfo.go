@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/fabric"
+	"tapir/lab/node/hfinode"
 	"tapir/nic"
 )
 
@@ -30,7 +30,7 @@ func printStats(cmd *cobra.Command, d *netdev, _ []string) error {
 	line := func(name string, value uint64) { fmt.Fprintf(&b, "     %s: %d\n", name, value) }
 	if d.vnic != nil {
 		for i, c := range d.vnic.Stats {
-			if all || i < fabric.DriverStats {
+			if all || i < hfinode.DriverStats {
 				line(c.Name, c.Value)
 			}
 		}

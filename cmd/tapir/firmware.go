@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic/fastlinq/ecore/fw"
 )
 
@@ -21,7 +21,7 @@ func newFirmware() *cobra.Command {
 			"packed by zlib. NICs load a file with --firmware FILE, or from the flash, where tapir ethtool -f\n" +
 			"puts it; all forms make the same NIC.\n\n" +
 			"With --firmware FORM a NIC searches for a file of that name in the directories of\n" +
-			node.FirmwarePathEnv + ", then in " + strings.Join(node.FirmwareDirs, " and ") + ".\n\n" +
+			nicnode.FirmwarePathEnv + ", then in " + strings.Join(nicnode.FirmwareDirs, " and ") + ".\n\n" +
 			"With a FILE, or a form to search for, it says what that is, or which place of it is wrong.",
 		Example: "  tapir firmware --form zipped-bin -w /lib/firmware/tapir/" + fw.FileName(fw.Wanted, fw.ZippedBinary) + "\n" +
 			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --firmware zipped-bin\n" +
@@ -56,7 +56,7 @@ func newFirmware() *cobra.Command {
 
 // checkFirmware says what a file is.
 func checkFirmware(cmd *cobra.Command, spec string) error {
-	b, err := node.ReadFirmware(spec)
+	b, err := nicnode.ReadFirmware(spec)
 	if err != nil {
 		return err
 	}

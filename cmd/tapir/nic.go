@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
 	"tapir/nic"
 	"tapir/nic/uapi/relay"
@@ -42,7 +44,7 @@ var nicFlags = []struct{ name, usage string }{
 }
 
 func newNIC() *cobra.Command {
-	cfg := node.Config{Name: "nic0"}
+	cfg := nicconf.Config{Name: "nic0"}
 	var file string
 	var say nicOutput
 	cmd := &cobra.Command{
@@ -97,7 +99,7 @@ func newNIC() *cobra.Command {
 // paramFlag is a named setting of the NIC as a flag.
 type paramFlag struct {
 	p   *nic.Param
-	cfg *node.Config
+	cfg *nicconf.Config
 }
 
 func (f paramFlag) Set(v string) error { return f.cfg.Set(f.p.Name, v) }
@@ -109,17 +111,17 @@ func (f paramFlag) usage() string {
 }
 
 // nicConfigs returns what the command line asks for, checked.
-func nicConfigs(cmd *cobra.Command, cfg node.Config, file string) ([]node.Config, error) {
+func nicConfigs(cmd *cobra.Command, cfg nicconf.Config, file string) ([]nicconf.Config, error) {
 	if file == "" {
 		if err := cfg.Validate(); err != nil {
 			return nil, usagef("%w: see: tapir nic --help", err)
 		}
-		return []node.Config{cfg}, nil
+		return []nicconf.Config{cfg}, nil
 	}
 	if err := alone(cmd, file, "config", "verbose", "log-format", "metrics"); err != nil {
 		return nil, err
 	}
-	return loaded(node.Load(file))
+	return loaded(nicconf.Load(file))
 }
 
 // alone refuses flags beside those called names, one of which names the file.
@@ -149,7 +151,7 @@ func loaded[T any](v T, err error) (T, error) {
 
 // running is one NIC with its sockets.
 type running struct {
-	node   *node.Node
+	node   *nicnode.Node
 	server *ctl.Server
 	served ctl.NIC
 	run    *relay.Server // of tapir run
@@ -160,15 +162,14 @@ type running struct {
 var errStopped = errors.New("stopped by a client")
 
 // runNICs runs until ctx ends, a client stops one of the NICs, or one fails.
-func runNICs(ctx context.Context, all []node.Config, say nicOutput, out, errOut io.Writer) error {
+func runNICs(ctx context.Context, all []nicconf.Config, say nicOutput, out, errOut io.Writer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var nics []*running
 	defer func() { closeNICs(nics, errOut) }()
-	layer, programs := node.NewLayer(), node.NewPrograms()
+	env, programs := node.Env{Layer: node.NewLayer(), Log: errOut}, nicnode.NewPrograms()
 	for _, cfg := range all {
-		cfg.Layer, cfg.Log = layer, errOut
-		n, err := startNIC(ctx, cfg, programs, func() { stop(errStopped) })
+		n, err := startNIC(ctx, cfg, env, programs, func() { stop(errStopped) })
 		if err != nil {
 			return err
 		}
@@ -220,7 +221,7 @@ func await(ctx context.Context, nodes []ending, stop context.CancelCauseFunc) er
 
 // startNIC takes the control socket first, so that a name in use is found
 // before a TAP is made.
-func startNIC(ctx context.Context, cfg node.Config, programs *node.Programs, stop func()) (*running, error) {
+func startNIC(ctx context.Context, cfg nicconf.Config, env node.Env, programs *nicnode.Programs, stop func()) (*running, error) {
 	s, err := ctl.Listen(cfg.Name, versionText())
 	if err != nil {
 		return nil, err
@@ -230,7 +231,7 @@ func startNIC(ctx context.Context, cfg node.Config, programs *node.Programs, sto
 		s.Close()
 		return nil, err
 	}
-	n, err := node.Start(ctx, cfg)
+	n, err := nicnode.Start(ctx, cfg, env)
 	if err != nil {
 		r.Close()
 		s.Close()

@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/sw"
+	"tapir/lab/conf/swconf"
+	"tapir/lab/node"
+	"tapir/lab/node/swnode"
 )
 
 // swFlags are settings of a switch on the command line; the names are those of
@@ -29,7 +31,7 @@ var swFlags = []struct{ name, usage string }{
 }
 
 func newSw() *cobra.Command {
-	var d sw.Draft
+	var d swconf.Draft
 	var file string
 	cmd := &cobra.Command{
 		Use:   "sw --port TAP --port TAP [--mode MODE]",
@@ -65,25 +67,25 @@ func newSw() *cobra.Command {
 }
 
 // switchConfigs returns what the command line asks for, checked.
-func switchConfigs(cmd *cobra.Command, d *sw.Draft, file string) ([]sw.Config, error) {
+func switchConfigs(cmd *cobra.Command, d *swconf.Draft, file string) ([]swconf.Config, error) {
 	if file != "" {
 		if err := alone(cmd, file, "config"); err != nil {
 			return nil, err
 		}
-		return loaded(sw.Load(file))
+		return loaded(swconf.Load(file))
 	}
 	cfg, err := d.Finish()
 	if err != nil {
 		return nil, usagef("%w: see: tapir sw --help", err)
 	}
-	return []sw.Config{cfg}, nil
+	return []swconf.Config{cfg}, nil
 }
 
 // runSwitches runs until ctx ends, a client stops one of the switches, or one
 // fails.
-func runSwitches(ctx context.Context, all []sw.Config, out io.Writer) error {
-	start := func(_ context.Context, cfg sw.Config) (*sw.Node, error) {
-		return sw.Start(cfg, func(n *sw.Node) { n.Version = versionText() })
+func runSwitches(ctx context.Context, all []swconf.Config, out io.Writer) error {
+	start := func(_ context.Context, cfg swconf.Config) (*swnode.Node, error) {
+		return swnode.Start(cfg, node.Env{Version: versionText()})
 	}
-	return runOnFabric(ctx, all, (*sw.Config).ControlName, start, out)
+	return runOnFabric(ctx, all, (*swconf.Config).ControlName, start, out)
 }

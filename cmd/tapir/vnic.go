@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/fabric"
+	"tapir/lab/conf/hficonf"
+	"tapir/lab/node/hfinode"
 	"tapir/lab/tool/ctl"
 )
 
@@ -40,7 +41,7 @@ var vnicFlags = []struct{ name, usage string }{
 }
 
 func newVNIC() *cobra.Command {
-	var cfg fabric.Config
+	var cfg hficonf.Config
 	var file string
 	settings := map[string][]string{}
 	cmd := &cobra.Command{
@@ -78,12 +79,12 @@ func newVNIC() *cobra.Command {
 }
 
 // hfiConfigs returns what the command line asks for, checked.
-func hfiConfigs(cmd *cobra.Command, cfg fabric.Config, settings map[string][]string, file string) ([]fabric.Config, error) {
+func hfiConfigs(cmd *cobra.Command, cfg hficonf.Config, settings map[string][]string, file string) ([]hficonf.Config, error) {
 	if file != "" {
 		if err := alone(cmd, file, "config"); err != nil {
 			return nil, err
 		}
-		return loaded(fabric.Load(file))
+		return loaded(hficonf.Load(file))
 	}
 	cfg.Managed = cfg.Managed || cfg.LID == 0
 	for _, fl := range vnicFlags {
@@ -96,7 +97,7 @@ func hfiConfigs(cmd *cobra.Command, cfg fabric.Config, settings map[string][]str
 	if err := cfg.Validate(); err != nil {
 		return nil, usagef("%w: see: tapir vnic --help", err)
 	}
-	return []fabric.Config{cfg}, nil
+	return []hficonf.Config{cfg}, nil
 }
 
 // onFabric is an HFI, an Ethernet Manager or a switch with its control socket.
@@ -106,11 +107,11 @@ type onFabric struct {
 }
 
 // runHFIs runs until ctx ends, a client stops one of the HFIs, or one fails.
-func runHFIs(ctx context.Context, all []fabric.Config, out, errOut io.Writer) error {
-	start := func(ctx context.Context, cfg fabric.Config) (*fabric.Node, error) {
-		return fabric.Start(ctx, cfg, reporting(errOut))
+func runHFIs(ctx context.Context, all []hficonf.Config, out, errOut io.Writer) error {
+	start := func(ctx context.Context, cfg hficonf.Config) (*hfinode.Node, error) {
+		return hfinode.Start(ctx, cfg, reporting(errOut))
 	}
-	return runOnFabric(ctx, all, (*fabric.Config).ControlName, start, out)
+	return runOnFabric(ctx, all, (*hficonf.Config).ControlName, start, out)
 }
 
 // fabricNode is what runOnFabric runs.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic/tap"
 )
 
@@ -28,7 +30,7 @@ var (
 // bridge in a namespace of its own.
 type World struct {
 	Layer *node.Layer
-	nics  map[string]*node.Node
+	nics  map[string]*nicnode.Node
 	ns    *netns.NS // nil on a wire in memory
 	links *link.Net
 	ends  map[string]*link.WireEnd
@@ -44,7 +46,7 @@ var _ tap.Queue = socket{}
 
 // NewWorld starts both NICs; with taps on real TAPs, which needs root.
 func NewWorld(ctx context.Context, taps bool) (w *World, err error) {
-	w = &World{Layer: node.NewLayer(), nics: map[string]*node.Node{}, ends: map[string]*link.WireEnd{}}
+	w = &World{Layer: node.NewLayer(), nics: map[string]*nicnode.Node{}, ends: map[string]*link.WireEnd{}}
 	if taps {
 		err = w.bridge()
 	} else {
@@ -77,12 +79,13 @@ func (w *World) bridge() (err error) {
 
 // Plug starts a NIC: again, if it was there before.
 func (w *World) Plug(ctx context.Context, name string) error {
-	cfg := node.Config{Name: name, NS: w.ns, Layer: w.Layer, IP: []netip.Prefix{serverAddr}}
+	cfg := nicconf.Config{Name: name, IP: []netip.Prefix{serverAddr}}
+	env := node.Env{NS: w.ns, Layer: w.Layer}
 	if name == clientNIC {
 		cfg.IP = []netip.Prefix{clientAddr}
 	}
 	if w.ns == nil {
-		cfg.Wire = socket{w.ends[name]}
+		env.Wire = socket{w.ends[name]}
 	} else {
 		cfg.TAP = name
 		if err := errors.Join(w.links.AddTAP(name, false), w.links.Join(name, "br0")); err != nil {
@@ -94,7 +97,7 @@ func (w *World) Plug(ctx context.Context, name string) error {
 	if err := cfg.Set("keepalive", "100ms"); err != nil {
 		return err
 	}
-	n, err := node.Start(ctx, cfg)
+	n, err := nicnode.Start(ctx, cfg, env)
 	if err == nil {
 		w.nics[name] = n
 	}
@@ -118,7 +121,7 @@ func (w *World) Pull(name string) error {
 	return leaked(n)
 }
 
-func leaked(n *node.Node) error {
+func leaked(n *nicnode.Node) error {
 	if l := n.Leaks(); len(l) > 0 {
 		return fmt.Errorf("%s: left at the end: %v", n.Name(), l)
 	}

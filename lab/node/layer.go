@@ -97,3 +97,6 @@ func wait(do func(fn func(frame.Time))) {
 	do(func(frame.Time) { close(ran) })
 	<-ran
 }
+
+// Register makes a NIC's RDMA device one of the layer.
+func (l *Layer) Register(ci al.CI) (*al.CA, error) { return l.al.RegisterCI(ci) }

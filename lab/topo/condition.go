@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/lab/conf/swconf"
 	"tapir/lab/host/fault"
-	"tapir/lab/sw"
 	"tapir/opa"
 	"tapir/ptp"
 	"tapir/ptp/msg"
@@ -194,7 +194,7 @@ func (c *Condition) suits(of *Node, n conf.Node) error {
 		return n.Errorf("%s: vesw: a %s is no HFI", of.Name, of.Kind)
 	case (c.InSync || c.Role != "") && of.Kind != Manager:
 		return n.Errorf("%s: in_sync and role: a %s is no manager", of.Name, of.Kind)
-	case c.OfPTP() && of.PTP == nil && (of.Kind != Switch || of.Switch.Mode != sw.Boundary):
+	case c.OfPTP() && of.PTP == nil && (of.Kind != Switch || of.Switch.Mode != swconf.Boundary):
 		return n.Errorf("%s: it has no PTP instance: give it `ptp:`, or a switch `mode: bc`", of.Name)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"tapir/lab/conf"
-	"tapir/lab/fabric"
+	"tapir/lab/conf/hficonf"
 	"tapir/opa"
 )
 
@@ -21,15 +21,15 @@ const GatewayBridge = "lan"
 const FabricTAP = "fab0"
 
 // hfiFields are the settings of an HFI but for those that the lab decides.
-var hfiFields = conf.Part(fabric.HFIFields("name", "fabric_tap", "fabric_tap_fd", "bridge", "netns"), func(n *Node) *fabric.Config { return &n.HFI })
+var hfiFields = conf.Part(hficonf.HFIFields("name", "fabric_tap", "fabric_tap_fd", "bridge", "netns"), func(n *Node) *hficonf.Config { return &n.HFI })
 
 // gatewayFields are those of an HFI whose VNICs are ports of a bridge.
 var gatewayFields = append(slices.DeleteFunc(slices.Clone(hfiFields), func(f conf.Field[Node]) bool { return f.Name == "vnics" }),
 	conf.Field[Node]{Name: "vnics", Schema: conf.ListOf(conf.Object(gatewayVNICs, "vesw")), Node: addGatewayVNICs})
 
 // gatewayVNICs are the settings of a VNIC of a gateway.
-var gatewayVNICs = append(fabric.VNICFields("ip", "gateway"),
-	conf.Field[fabric.VNIC]{Name: "vlan", Expect: "the VLAN id of the vESW's frames on Ethernet, from 0 (untagged, the default) to 4094", Set: func(v *fabric.VNIC, s string) error {
+var gatewayVNICs = append(hficonf.VNICFields("ip", "gateway"),
+	conf.Field[hficonf.VNIC]{Name: "vlan", Expect: "the VLAN id of the vESW's frames on Ethernet, from 0 (untagged, the default) to 4094", Set: func(v *hficonf.VNIC, s string) error {
 		var id int
 		err := setInt(&id, s, 0, 4094)
 		v.Gateway.VLAN = uint16(id)
@@ -42,7 +42,7 @@ func addGatewayVNICs(n *Node, list conf.Node) error {
 		return list.Errorf("vnics: expected a list of VNICs")
 	}
 	for _, e := range all {
-		v := fabric.VNIC{Gateway: &fabric.Gateway{Bridge: GatewayBridge}}
+		v := hficonf.VNIC{Gateway: &hficonf.Gateway{Bridge: GatewayBridge}}
 		if err := conf.Decode(e, &v, "the settings of a VNIC", gatewayVNICs); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func addGatewayVNICs(n *Node, list conf.Node) error {
 }
 
 // managerFields are the settings of an Ethernet Manager and of its fabric.
-var managerFields = append(conf.Part(fabric.EMFields("name", "fabric_tap", "bridge", "audit"), func(n *Node) *fabric.EMDraft { return n.em }),
+var managerFields = append(conf.Part(hficonf.EMFields("name", "fabric_tap", "bridge", "audit"), func(n *Node) *hficonf.EMDraft { return n.em }),
 	conf.Field[Node]{Name: "standby", Expect: "true: it is master only while no other manager is there", Schema: truth, Set: func(n *Node, s string) error { return setBool(&n.EM.Standby, s) }})
 
 // finishHFI gives an HFI or gateway what it needs besides its settings, and

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"tapir/lab/conf"
-	"tapir/lab/fabric"
+	"tapir/lab/conf/hficonf"
 )
 
 const onFabric = `
@@ -51,7 +51,7 @@ func TestConfigFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := fabric.Parse("hfi.yaml", text)
+		all, err := hficonf.Parse("hfi.yaml", text)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
@@ -66,7 +66,7 @@ func TestConfigFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := fabric.ParseEM("vesw.yaml", text)
+	got, err := hficonf.ParseEM("vesw.yaml", text)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"tapir/lab/conf"
-	"tapir/lab/sw"
+	"tapir/lab/conf/swconf"
 	"tapir/ptp"
 )
 
@@ -38,7 +38,7 @@ func TestPTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := sw.Parse("sw.yaml", text)
+	all, err := swconf.Parse("sw.yaml", text)
 	if err != nil || len(all) != 1 || all[0].Name != "bc" || len(all[0].Ports) != 3 || all[0].PTP.Priority1 != 7 || all[0].Hardware.Oscillator.PPB != 30000 {
 		t.Errorf("%v %+v\n%s", err, all, text)
 	}

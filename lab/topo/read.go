@@ -11,10 +11,10 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"tapir/lab/conf"
-	"tapir/lab/fabric"
+	"tapir/lab/conf/hficonf"
+	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/swconf"
 	"tapir/lab/host/peer"
-	"tapir/lab/node"
-	"tapir/lab/sw"
 	"tapir/lab/tool/ptprun"
 )
 
@@ -132,7 +132,7 @@ func init() { // finish comes back to kinds
 	kinds = []kind{
 		{NIC, append(nicFields(), countField), finishNIC},
 		{Host, append(hostFields, atField), finishHost},
-		{Switch, conf.Part(sw.Fields(), func(n *Node) *sw.Draft { return n.sw }), (*draft).finishSwitch},
+		{Switch, conf.Part(swconf.Fields(), func(n *Node) *swconf.Draft { return n.sw }), (*draft).finishSwitch},
 		{HFI, hfiFields, (*draft).finishHFI},
 		{Manager, managerFields, (*draft).finishManager},
 		{Gateway, gatewayFields, (*draft).finishHFI},
@@ -157,7 +157,7 @@ func finishNIC(_ *draft, n *Node, key conf.Node) error {
 func (d *draft) finishSwitch(n *Node, key conf.Node) (err error) {
 	ports := max(2, d.countLinks(n.Name)) // fewer are told elsewhere
 	for i := range ports {
-		n.sw.Ports = append(n.sw.Ports, sw.PortConfig{Name: SwitchPort(i)})
+		n.sw.Ports = append(n.sw.Ports, swconf.PortConfig{Name: SwitchPort(i)})
 	}
 	if n.Switch, err = n.sw.Finish(); err != nil {
 		if _, placed := err.(*conf.Error); !placed {
@@ -175,10 +175,10 @@ func SwitchPort(link int) string { return fmt.Sprint("p", link) }
 
 // nicFields are the settings of a NIC but for those that the lab decides.
 func nicFields() []conf.Field[Node] {
-	all := slices.DeleteFunc(node.Fields(), func(f conf.Field[node.Config]) bool {
+	all := slices.DeleteFunc(nicconf.Fields(), func(f conf.Field[nicconf.Config]) bool {
 		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware"}, f.Name)
 	})
-	return append(conf.Part(all, func(n *Node) *node.Config { return &n.NIC }),
+	return append(conf.Part(all, func(n *Node) *nicconf.Config { return &n.NIC }),
 		conf.Field[Node]{Name: "ptp", Schema: ptprun.Schema(), Node: func(n *Node, v conf.Node) (err error) {
 			if err := ptprun.Check(v); err != nil {
 				return err
@@ -276,7 +276,7 @@ func addNodes(d *draft, n conf.Node) error {
 
 func readNode(e conf.Entry) (n Node, err error) {
 	n.Name, n.NIC.Name, n.HFI.Name = e.Name, e.Name, e.Name
-	n.em, n.sw = fabric.NewEMDraft(), &sw.Draft{Config: sw.Config{Name: e.Name}}
+	n.em, n.sw = hficonf.NewEMDraft(), &swconf.Draft{Config: swconf.Config{Name: e.Name}}
 	entries, err := e.Value.Map("the settings of a node, with its kind")
 	if err != nil {
 		return n, err

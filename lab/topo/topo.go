@@ -13,12 +13,12 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"tapir/lab/fabric"
+	"tapir/lab/conf/hficonf"
+	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/swconf"
 	"tapir/lab/host/fault"
 	"tapir/lab/host/link"
 	"tapir/lab/host/peer"
-	"tapir/lab/node"
-	"tapir/lab/sw"
 	"tapir/lab/tool/perf"
 )
 
@@ -55,10 +55,10 @@ const (
 type Node struct {
 	Name   string
 	Kind   Kind
-	NIC    node.Config   // of a NIC; its name, TAPs and namespace are the lab's business
-	Switch sw.Config     // of a switch, but for its ports
-	HFI    fabric.Config // of an HFI or gateway, but for its TAP
-	EM     fabric.EMConfig
+	NIC    nicconf.Config // of a NIC; its name, TAPs and namespace are the lab's business
+	Switch swconf.Config  // of a switch, but for its ports
+	HFI    hficonf.Config // of an HFI or gateway, but for its TAP
+	EM     hficonf.EMConfig
 	Peer   peer.Config    // of a guest: Siw, Memory and KVM
 	IP     []netip.Prefix // of a host or guest
 	// At are the addresses of a host by link, if it has several; IP has all.
@@ -70,8 +70,8 @@ type Node struct {
 	Flags []string
 
 	settings yaml.MapSlice // as the file has them
-	em       *fabric.EMDraft
-	sw       *sw.Draft
+	em       *hficonf.EMDraft
+	sw       *swconf.Draft
 	count    int // of NICs that the entry stands for; 0: the node itself
 }
 

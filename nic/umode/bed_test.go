@@ -12,8 +12,10 @@ import (
 	"go.uber.org/goleak"
 
 	"tapir/lab/check/testenv"
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/ucma"
@@ -26,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // far is a NIC with the servers of the user ABI.
 type far struct {
-	*node.Node
+	*nicnode.Node
 	verbs *uverbs.Server
 	cm    *ucma.Device
 	do    func(fn func(now frame.Time))
@@ -36,7 +38,7 @@ type far struct {
 // newFar starts a NIC on one end of a wire.
 func newFar(t *testing.T, layer *node.Layer, wire *link.WireEnd, ip string) *far {
 	t.Helper()
-	n, err := node.Start(t.Context(), node.Config{Name: wire.Name(), Wire: wire, Layer: layer, IP: []netip.Prefix{netip.MustParsePrefix(ip)}})
+	n, err := nicnode.Start(t.Context(), nicconf.Config{Name: wire.Name(), IP: []netip.Prefix{netip.MustParsePrefix(ip)}}, node.Env{Wire: wire, Layer: layer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,7 @@ func newFar(t *testing.T, layer *node.Layer, wire *link.WireEnd, ip string) *far
 		testenv.Await(t, ended, "the sessions' end")
 		f.do(func(frame.Time) { f.cm.Detach(); close(ran) })
 		testenv.Await(t, ran, "the NIC's thread")
-		if err := n.Close(); err != nil && !errors.Is(err, node.ErrUnplugged) {
+		if err := n.Close(); err != nil && !errors.Is(err, nicnode.ErrUnplugged) {
 			t.Error(err)
 		}
 		if l := n.Leaks(); len(l) > 0 {

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic/al"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/runtimedir"
@@ -27,13 +29,13 @@ func TestOpen(t *testing.T) {
 	if _, err := Open("nic7", Options{}); !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "tapir nic --name nic7") {
 		t.Errorf("one that does not run: %v", err)
 	}
-	programs := node.NewPrograms()
+	programs := nicnode.NewPrograms()
 	serve := func(wire *link.WireEnd, ip string, personality verbs.Personality) {
-		cfg := node.Config{Name: wire.Name(), Wire: wire, IP: []netip.Prefix{netip.MustParsePrefix(ip)}}
+		cfg := nicconf.Config{Name: wire.Name(), IP: []netip.Prefix{netip.MustParsePrefix(ip)}}
 		if err := cfg.Set("personality", personality.String()); err != nil {
 			t.Fatal(err)
 		}
-		n := must[*node.Node](t)(node.Start(t.Context(), cfg))
+		n := must[*nicnode.Node](t)(nicnode.Start(t.Context(), cfg, node.Env{Wire: wire}))
 		r := must[*relay.Server](t)(relay.Listen(runtimedir.Programs(wire.Name())))
 		programs.Add(n)
 		r.Serve(programs.Devices)

@@ -13,7 +13,7 @@ import (
 	"unsafe"
 
 	"tapir/lab/check/bench/result"
-	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/trap"
 	"tapir/wire/frame"
@@ -104,8 +104,8 @@ func trapChild(ctx context.Context, spec *trapSpec) (err error) {
 }
 
 // threadOf is the thread that serves the NIC's own device files.
-func threadOf(n *node.Node) (relay.Thread, error) {
-	programs := node.NewPrograms()
+func threadOf(n *nicnode.Node) (relay.Thread, error) {
+	programs := nicnode.NewPrograms()
 	programs.Add(n)
 	found, err := programs.Devices(relay.Ask{NICs: []string{n.Name()}})
 	return found[relay.Uverbs(n.Name())].Thread, err

@@ -10,7 +10,9 @@ import (
 	"regexp"
 	"strconv"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
@@ -78,7 +80,7 @@ func coalesceCase(set setting) *testCase {
 // median.
 func (s *side) pingTime(ctx context.Context, settings nic.Config) (float64, error) {
 	const tap, to = "ping0", "10.7.0.2"
-	n, err := node.Start(ctx, node.Config{Name: "pinged", TAP: tap, IP: []netip.Prefix{netip.MustParsePrefix(to + "/24")}, NS: s.ns, NIC: settings})
+	n, err := nicnode.Start(ctx, nicconf.Config{Name: "pinged", TAP: tap, IP: []netip.Prefix{netip.MustParsePrefix(to + "/24")}, NIC: settings}, node.Env{NS: s.ns})
 	if err != nil {
 		return 0, err
 	}

@@ -7,7 +7,9 @@ import (
 	"syscall"
 	"time"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -18,7 +20,7 @@ import (
 
 // throughNIC is a NIC with a host TAP between the two.
 type throughNIC struct {
-	*node.Node
+	*nicnode.Node
 	counter string // of the frames that it has passed on
 }
 
@@ -48,7 +50,7 @@ func startNIC(ctx context.Context, s *side, w way, settings nic.Config) (forward
 	if w.back {
 		counter = "host_tx_packets"
 	}
-	n, err := node.Start(ctx, node.Config{Name: "bench", TAP: opaFabric, HostTAP: opaHost, IPFromHost: true, MTU: opaMTU, Frames: frames.String(), NS: s.ns, NIC: settings})
+	n, err := nicnode.Start(ctx, nicconf.Config{Name: "bench", TAP: opaFabric, HostTAP: opaHost, IPFromHost: true, MTU: opaMTU, Frames: frames.String(), NIC: settings}, node.Env{NS: s.ns})
 	if err != nil {
 		return nil, err
 	}

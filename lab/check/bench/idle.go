@@ -11,6 +11,7 @@ import (
 	"tapir/lab/check/bench/result"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
@@ -31,16 +32,18 @@ func idleChild(ctx context.Context, _ *struct{}) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := node.StartAll(ctx, []node.Config{
-		{Name: "a", Wire: a, IP: []netip.Prefix{netip.MustParsePrefix("10.9.1.1/24")}},
-		{Name: "b", Wire: b, IP: []netip.Prefix{netip.MustParsePrefix("10.9.1.2/24")}},
-	})
-	if err != nil {
-		return err
+	var nodes [2]*nicnode.Node
+	for i, wire := range []*link.WireEnd{a, b} {
+		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 1, byte(1 + i)}), 24)
+		nodes[i], err = nicnode.Start(ctx, nicnode.Config{Name: wire.Name(), IP: []netip.Prefix{addr}}, node.Env{Wire: wire})
+		if err != nil {
+			return err
+		}
+		defer nodes[i].Close()
 	}
 	result.Ready()
 	each, err := idleMemory(nodes[0], nodes[1])
-	if err := errors.Join(err, node.CloseAll(nodes)); err != nil {
+	if err := errors.Join(err, node.CloseAll(nodes[:])); err != nil {
 		return err
 	}
 	return result.Result{Memory: each, Messages: 2 * idlePairs}.Print()
@@ -49,7 +52,7 @@ func idleChild(ctx context.Context, _ *struct{}) error {
 // idler is one NIC with what its queue pairs share. Its fields belong to the
 // NIC's thread.
 type idler struct {
-	n    *node.Node
+	n    *nicnode.Node
 	pd   *verbs.PD
 	cq   *verbs.CQ
 	mr   *verbs.MR
@@ -59,7 +62,7 @@ type idler struct {
 	err  error
 }
 
-func newIdler(n *node.Node) (*idler, error) {
+func newIdler(n *nicnode.Node) (*idler, error) {
 	x := &idler{n: n}
 	err := n.DoWait(func(frame.Time) {
 		x.pd, x.err = n.Device.Verbs.AllocPD()
@@ -97,7 +100,7 @@ func (x *idler) event(ev cm.Event, now frame.Time) {
 
 // idleMemory connects, writes once each way of every pair, waits until all is
 // quiet, and returns the octets per queue pair.
-func idleMemory(a, b *node.Node) (each int64, err error) {
+func idleMemory(a, b *nicnode.Node) (each int64, err error) {
 	client, err := newIdler(a)
 	if err != nil {
 		return 0, err

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"tapir/lab/check/bench/result"
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/perf"
 	"tapir/nic/tap"
@@ -35,16 +37,17 @@ type nicSpec struct {
 const lossSeed = 1
 
 // start starts the NIC and what watches it; stop ends both.
-func (s *nicSpec) start(ctx context.Context) (n *node.Node, stop func() error, err error) {
-	cfg := node.Config{Name: s.TAP, TAP: s.TAP, Frames: s.Frames, MTU: s.MTU, IP: []netip.Prefix{s.IP}}
+func (s *nicSpec) start(ctx context.Context) (n *nicnode.Node, stop func() error, err error) {
+	var env node.Env
+	cfg := nicconf.Config{Name: s.TAP, TAP: s.TAP, Frames: s.Frames, MTU: s.MTU, IP: []netip.Prefix{s.IP}}
 	cfg.NIC.IWARP.InOrder = s.InOrder
 	if s.Loss > 0 {
-		if cfg.Wire, err = s.badCable(); err != nil {
+		if env.Wire, err = s.badCable(); err != nil {
 			return nil, nil, err
 		}
 		cfg.TAP = ""
 	}
-	if n, err = node.Start(ctx, cfg); err != nil {
+	if n, err = nicnode.Start(ctx, cfg, env); err != nil {
 		return nil, nil, err
 	}
 	return n, n.Close, nil
@@ -72,7 +75,7 @@ func (s *nicSpec) badCable() (tap.Queue, error) {
 // watch begins the capture and the profile that were asked for. end may be
 // called once, after the measurement, and returns how many packets the
 // capture lost.
-func (s *nicSpec) watch(n *node.Node) (end func() int64, err error) {
+func (s *nicSpec) watch(n *nicnode.Node) (end func() int64, err error) {
 	end = func() int64 { return 0 }
 	if s.Capture != "" {
 		if end, err = captureAll(n, captures[s.Capture]); err != nil {
@@ -108,7 +111,7 @@ type nicJob struct {
 // `tapir perf` would.
 func nicChild(ctx context.Context, spec *nicJob) error {
 	job := spec.Job
-	return spec.measure(ctx, job.Duration, func(n *node.Node, now frame.Time, done func(result.Result, error)) error {
+	return spec.measure(ctx, job.Duration, func(n *nicnode.Node, now frame.Time, done func(result.Result, error)) error {
 		_, err := perf.Start(n.Device, job, now, func(rep perf.Report, err error) {
 			r := result.Result{Bytes: rep.Bytes, Messages: rep.Messages, Elapsed: rep.Elapsed}
 			if rep.Latency != nil {
@@ -127,7 +130,7 @@ type outcome struct {
 }
 
 // job begins one side of a measurement on the NIC's thread; it calls done once.
-type job func(n *node.Node, now frame.Time, done func(result.Result, error)) error
+type job func(n *nicnode.Node, now frame.Time, done func(result.Result, error)) error
 
 // measure runs one side of a measurement that lasts d, and reports it.
 func (s *nicSpec) measure(ctx context.Context, d time.Duration, begin job) error {
@@ -142,7 +145,7 @@ func (s *nicSpec) measure(ctx context.Context, d time.Duration, begin job) error
 	return r.Print()
 }
 
-func (s *nicSpec) run(n *node.Node, d time.Duration, begin job) (r result.Result, err error) {
+func (s *nicSpec) run(n *nicnode.Node, d time.Duration, begin job) (r result.Result, err error) {
 	end, err := s.watch(n)
 	if err != nil {
 		return r, err
@@ -172,7 +175,7 @@ func (s *nicSpec) run(n *node.Node, d time.Duration, begin job) (r result.Result
 }
 
 // held is how many octets had to be copied aside until it was their turn.
-func held(n *node.Node) (octets int64) {
+func held(n *nicnode.Node) (octets int64) {
 	_ = n.DoWait(func(frame.Time) { // it may have ended
 		for _, c := range n.Device.Counters() {
 			if c.Name == "tcp_bytes_held" || c.Name == "rdma_early_held" {
@@ -210,7 +213,7 @@ var captures = map[string]capture.Options{
 }
 
 // captureAll writes every frame of the NIC to a file that is gone afterwards.
-func captureAll(n *node.Node, opt capture.Options) (stop func() (lost int64), err error) {
+func captureAll(n *nicnode.Node, opt capture.Options) (stop func() (lost int64), err error) {
 	f, err := os.CreateTemp("", "bench*.pcapng")
 	if err != nil {
 		return nil, err

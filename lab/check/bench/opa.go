@@ -10,7 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"tapir/lab/fabric"
+	"tapir/lab/conf/hficonf"
+	"tapir/lab/node"
+	"tapir/lab/node/hfinode"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/opa"
@@ -248,7 +250,7 @@ func startBare(_ context.Context, s *side, w way) (forwarder, error) {
 }
 
 // throughVNIC is an HFI whose VNIC's host sends.
-type throughVNIC struct{ *fabric.Node }
+type throughVNIC struct{ *hfinode.Node }
 
 func (v throughVNIC) sent() (tally, error) {
 	counts, err := v.Counts()
@@ -258,8 +260,7 @@ func (v throughVNIC) sent() (tally, error) {
 func (v throughVNIC) close() error { return v.Close() }
 
 func startVNIC(ctx context.Context, s *side, _ way) (forwarder, error) {
-	n, err := fabric.Start(ctx, fabric.Config{Name: "bench", TAP: opaFabric, GUID: 1, LID: 1, NS: s.ns,
-		VNICs: []fabric.VNIC{{VESW: opaVESW, TAP: opaHost, MTU: opaMTU, Policy: vnic.DefaultPolicy()}}})
+	n, err := hfinode.Start(ctx, hficonf.Config{Name: "bench", TAP: opaFabric, GUID: 1, LID: 1, VNICs: []hficonf.VNIC{{VESW: opaVESW, TAP: opaHost, MTU: opaMTU, Policy: vnic.DefaultPolicy()}}}, node.Env{NS: s.ns})
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tapir/lab/check/bench/result"
-	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/uapi"
 	"tapir/nic/uapi/relay"
@@ -35,7 +35,7 @@ func serveChild(ctx context.Context, spec *nicSpec) (err error) {
 		return err
 	}
 	defer run.Close()
-	programs := node.NewPrograms()
+	programs := nicnode.NewPrograms()
 	programs.Add(n)
 	run.Serve(programs.Devices)
 	dev := ctl.Device{Device: n.Device, Thread: n, Version: "bench", TAP: n.TAP(), OnStop: stop}

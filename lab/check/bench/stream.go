@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tapir/lab/check/bench/result"
-	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic/toe"
 	"tapir/wire/frame"
 )
@@ -145,7 +145,7 @@ func (s *stream) finish(now frame.Time, err error) {
 }
 
 // pour sends as much as goes until the deadline.
-func pour(n *node.Node, d time.Duration) func(*stream, frame.Time) {
+func pour(n *nicnode.Node, d time.Duration) func(*stream, frame.Time) {
 	return func(s *stream, now frame.Time) {
 		s.begun, s.limit = now, 1<<62
 		s.conn.Kick()
@@ -187,7 +187,7 @@ type streamSpec struct {
 }
 
 func streamChild(ctx context.Context, spec *streamSpec) error {
-	return spec.measure(ctx, spec.Duration, func(n *node.Node, now frame.Time, done func(result.Result, error)) error {
+	return spec.measure(ctx, spec.Duration, func(n *nicnode.Node, now frame.Time, done func(result.Result, error)) error {
 		s := newStream(done)
 		if spec.Ping {
 			s.answer = pingSize
@@ -203,13 +203,13 @@ func streamChild(ctx context.Context, spec *streamSpec) error {
 	})
 }
 
-func (s *stream) listen(n *node.Node) error {
+func (s *stream) listen(n *nicnode.Node) error {
 	local := netip.AddrPortFrom(n.Config().IP[0].Addr(), streamPort)
 	_, err := n.Device.TCP().Listen(local, 1, func(*toe.Conn, frame.Time) toe.Handler { return s })
 	return err
 }
 
-func (s *stream) connect(n *node.Node, now frame.Time) error {
+func (s *stream) connect(n *nicnode.Node, now frame.Time) error {
 	to := netip.AddrPortFrom(netip.MustParseAddr(nicAddresses[1]), streamPort)
 	_, err := n.Device.TCP().Connect(netip.AddrPortFrom(n.Config().IP[0].Addr(), 0), to, s, now)
 	return err

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
@@ -27,7 +29,7 @@ import (
 type shared struct {
 	t      *testing.T
 	pair   *link.Pair
-	nic    *node.Node
+	nic    *nicnode.Node
 	host   linux // the operating system behind the host TAP
 	peer   linux
 	mac    ether.Addr // the peer's
@@ -57,10 +59,10 @@ func newShared(t *testing.T) *shared {
 		t.Fatal(err)
 	}
 	s := &shared{t: t, pair: p, host: linux{p.A.NS}, peer: linux{p.B.NS}, mac: ether.Addr(mac)}
-	s.nic, err = node.Start(t.Context(), node.Config{
-		Name: "nic0", NS: p.A.NS, TAP: link.PairTAP, HostTAP: "host0", IP: []netip.Prefix{sharedAddr},
+	s.nic, err = nicnode.Start(t.Context(), nicconf.Config{
+		Name: "nic0", TAP: link.PairTAP, HostTAP: "host0", IP: []netip.Prefix{sharedAddr},
 		NIC: nic.Config{TCP: toe.Config{TimeWait: time.Second}},
-	})
+	}, node.Env{NS: p.A.NS})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,10 @@ import (
 	"sync"
 	"testing"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -55,11 +57,12 @@ func TestTaggedStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			var nodes [2]*node.Node
+			var nodes [2]*nicnode.Node
 			count := &tags{}
 			for i, side := range []*link.Side{p.A, p.B} {
-				nodes[i], err = node.Start(ctx, node.Config{Name: fmt.Sprint("nic", i), NS: side.NS, TAP: link.PairTAP, Frames: frames, VLAN: vlan,
-					IP: []netip.Prefix{[]netip.Prefix{nic4, Peer4}[i]}})
+				nodes[i], err = nicnode.Start(ctx, nicconf.Config{Name: fmt.Sprint("nic", i), TAP: link.PairTAP, Frames: frames, VLAN: vlan,
+					IP: []netip.Prefix{[]netip.Prefix{nic4, Peer4}[i]},
+				}, node.Env{NS: side.NS})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -8,9 +8,11 @@ import (
 	"net/netip"
 	"syscall"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic"
 	"tapir/nic/tap"
 	"tapir/nic/toe"
@@ -47,7 +49,7 @@ type World struct {
 	Cell  Cell
 	NS    *netns.NS
 	Links *link.Net
-	NIC   *node.Node
+	NIC   *nicnode.Node
 	Cable *link.Impaired
 	Peer  Peer
 	undo  []func()
@@ -111,14 +113,14 @@ func (w *World) quiet() error {
 }
 
 func (w *World) startNIC(ctx context.Context, seed uint64, tcp toe.Config) (err error) {
-	cfg := node.Config{Name: "nic0", Wire: w.Cable, IP: []netip.Prefix{nic4}, MTU: w.Cell.MTU, Seed: seed, NIC: nic.Config{TCP: tcp}, Frames: "wire"}
+	cfg := nicconf.Config{Name: "nic0", IP: []netip.Prefix{nic4}, MTU: w.Cell.MTU, Seed: seed, NIC: nic.Config{TCP: tcp}, Frames: "wire"}
 	if w.Cell.IPv6 {
 		cfg.IP, cfg.IP6 = nil, []netip.Prefix{nic6}
 	}
 	if w.Cell.GSO {
 		cfg.Frames = "gso"
 	}
-	if w.NIC, err = node.Start(ctx, cfg); err != nil {
+	if w.NIC, err = nicnode.Start(ctx, cfg, node.Env{Wire: w.Cable}); err != nil {
 		return err
 	}
 	w.later(func() { w.NIC.Close() })

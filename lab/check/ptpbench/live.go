@@ -11,9 +11,9 @@ import (
 
 	"tapir/lab/check/linuxptp/interop"
 	"tapir/lab/check/stock"
+	"tapir/lab/conf/swconf"
 	"tapir/lab/node"
 	"tapir/lab/run/result"
-	"tapir/lab/sw"
 	"tapir/nic/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -124,7 +124,7 @@ func stampsUnderLoad(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	loop, err := interop.RunOn(ctx, e2e(interop.Master), manySamples, func(c *node.Config) { c.LoopStamps = true }, nil)
+	loop, err := interop.RunOn(ctx, e2e(interop.Master), manySamples, func(env *node.Env) { env.LoopStamps = true }, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -151,8 +151,8 @@ func fabric(ctx context.Context, _ *bench) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Switch.Mode, cfg.Switch.Seed = sw.E2ETransparent, 1
-	cfg.Switch.Delay = sw.Delay{Dist: sw.Uniform, Max: 500 * time.Microsecond}
+	cfg.Switch.Mode, cfg.Switch.Seed = swconf.E2ETransparent, 1
+	cfg.Switch.Delay = swconf.Delay{Dist: swconf.Uniform, Max: 500 * time.Microsecond}
 	clock, err := stock.Measure(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -7,9 +7,9 @@ import (
 	"math"
 	"time"
 
+	"tapir/lab/conf/swconf"
 	"tapir/lab/run/result"
 	"tapir/lab/run/virtual/ptpsim"
-	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -100,17 +100,17 @@ func accuracy(logSync int8, limit, reference float64) func(b *bench) ([]check, e
 }
 
 func throughSwitch(b *bench) ([]check, error) {
-	queue := sw.Delay{Dist: sw.Exponential, Max: 10 * time.Microsecond}
-	with := func(mode sw.Mode) (float64, error) {
+	queue := swconf.Delay{Dist: swconf.Exponential, Max: 10 * time.Microsecond}
+	with := func(mode swconf.Mode) (float64, error) {
 		return worst(b.seeds, func(seed uint64) ptpsim.Config {
 			return ptpsim.OnePair(seed, -3, ptpsim.Walk, 1).Through(1, mode, queue)
 		}, rmsOf("slave"))
 	}
-	tc, err := with(sw.E2ETransparent)
+	tc, err := with(swconf.E2ETransparent)
 	if err != nil {
 		return nil, err
 	}
-	plain, err := with(sw.Plain)
+	plain, err := with(swconf.Plain)
 	return []check{
 		{what: "true rms behind the transparent clock", value: tc, limit: 1, unit: "ns"},
 		{what: "plain switch against it", value: plain / tc, limit: 4000, atLeast: true, unit: "times"},
@@ -122,9 +122,9 @@ func coarse(b *bench) ([]check, error) {
 	if err != nil {
 		return nil, err
 	}
-	queue := sw.Delay{Dist: sw.Exponential, Max: 10 * time.Microsecond}
+	queue := swconf.Delay{Dist: swconf.Exponential, Max: 10 * time.Microsecond}
 	five, err := worst(b.seeds, func(seed uint64) ptpsim.Config {
-		return ptpsim.OnePair(seed, -3, xo, 8).Through(5, sw.E2ETransparent, queue)
+		return ptpsim.OnePair(seed, -3, xo, 8).Through(5, swconf.E2ETransparent, queue)
 	}, rmsOf("slave"))
 	if err != nil {
 		return nil, err
@@ -241,10 +241,10 @@ func repeated(b *bench) ([]check, error) {
 // digest is the SHA-256 of log and capture of a scenario full of chance.
 func digest(seed uint64) (sum [32]byte, err error) {
 	var out bytes.Buffer
-	c := ptpsim.OnePair(seed, -3, clock.Oscillator{PPB: -9000, WhiteFM: 1, FlickerFM: 1, RandomWalkFM: 1}, 8).Through(1, sw.E2ETransparent, sw.Delay{Dist: sw.Exponential, Max: 10_000})
+	c := ptpsim.OnePair(seed, -3, clock.Oscillator{PPB: -9000, WhiteFM: 1, FlickerFM: 1, RandomWalkFM: 1}, 8).Through(1, swconf.E2ETransparent, swconf.Delay{Dist: swconf.Exponential, Max: 10_000})
 	c.Duration, c.Log, c.Capture = time.Minute, &out, &out
 	l := &c.Links[1]
-	l.PDV, l.Loss, l.Duplicate, l.Reorder, l.ReorderBy = sw.Delay{Dist: sw.Uniform, Max: 5000}, 0.05, 0.05, 0.05, 20*time.Microsecond
+	l.PDV, l.Loss, l.Duplicate, l.Reorder, l.ReorderBy = swconf.Delay{Dist: swconf.Uniform, Max: 5000}, 0.05, 0.05, 0.05, 20*time.Microsecond
 	c.Nodes[1].Clock.Jitter = 4
 	s, err := ptpsim.New(c)
 	if err != nil {
@@ -319,7 +319,7 @@ func star(clocks int) ptpsim.Config {
 	if clocks == 2 {
 		return c
 	}
-	c.Nodes = append(c.Nodes, ptpsim.NodeConfig{Name: "sw", Switch: &sw.Config{}})
+	c.Nodes = append(c.Nodes, ptpsim.NodeConfig{Name: "sw", Switch: &swconf.Config{}})
 	c.Links = []ptpsim.LinkConfig{{Ends: [2]string{"gm", "sw"}, Delay: 500}, {Ends: [2]string{"slave", "sw"}, Delay: 500}}
 	for i := 2; i < clocks; i++ {
 		n := c.Nodes[1]

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
 	"tapir/nic"
 	"tapir/nic/uapi/relay"
@@ -106,7 +106,7 @@ func (c *Cell) name(port uint16) string {
 }
 
 // offer makes the sockets that tapir run needs of the cell's NIC.
-func (c *Cell) offer(n *node.Node) (withdraw func(), err error) {
+func (c *Cell) offer(n *nicnode.Node) (withdraw func(), err error) {
 	if c.Program == nil {
 		return func() {}, nil
 	}
@@ -119,7 +119,7 @@ func (c *Cell) offer(n *node.Node) (withdraw func(), err error) {
 		s.Close()
 		return nil, err
 	}
-	programs := node.NewPrograms()
+	programs := nicnode.NewPrograms()
 	programs.Add(n)
 	r.Serve(programs.Devices)
 	dev := ctl.Device{Device: n.Device, Thread: n, TAP: n.TAP()}
@@ -138,7 +138,7 @@ const (
 
 // tries runs the exchange, anew when programs have missed each other, and
 // compares what was to be copied.
-func (w *World) tries(ctx context.Context, n *node.Node, c *Cell, port uint16) (nic nicEnd, guest guestEnd, err error) {
+func (w *World) tries(ctx context.Context, n *nicnode.Node, c *Cell, port uint16) (nic nicEnd, guest guestEnd, err error) {
 	copies := c.Program != nil && c.Program.Copies
 	if copies {
 		if err := w.stage(ctx, c); err != nil {
@@ -200,7 +200,7 @@ const gentle = 5 * time.Second
 
 // runProgram runs the NIC's side of a cell with a stock program, whose
 // report is what it said.
-func (w *World) runProgram(ctx context.Context, n *node.Node, c *Cell, port uint16, p *progress) nicEnd {
+func (w *World) runProgram(ctx context.Context, n *nicnode.Node, c *Cell, port uint16, p *progress) nicEnd {
 	argv := append([]string{"run", "--nic", n.Name(), "--"}, c.programArgs(c.NICServes, port)...)
 	cmd := exec.CommandContext(ctx, w.Tapir, argv...)
 	var said bytes.Buffer
@@ -225,7 +225,7 @@ func (w *World) runProgram(ctx context.Context, n *node.Node, c *Cell, port uint
 
 // awaitProgram waits for the end of the NIC's program, and tells when it
 // listens.
-func (c *Cell) awaitProgram(n *node.Node, ended <-chan error, p *progress) error {
+func (c *Cell) awaitProgram(n *nicnode.Node, ended <-chan error, p *progress) error {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {
@@ -241,7 +241,7 @@ func (c *Cell) awaitProgram(n *node.Node, ended <-chan error, p *progress) error
 }
 
 // listens tells whether a program listens on the NIC.
-func listens(n *node.Node) (yes bool) {
+func listens(n *nicnode.Node) (yes bool) {
 	err := n.DoWait(func(frame.Time) {
 		yes = slices.ContainsFunc(n.Device.ShowCEP(), func(p nic.CEPInfo) bool { return p.Phase == "listening" })
 	})

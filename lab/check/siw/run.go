@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/siwt"
 	"tapir/wire/frame"
@@ -96,7 +96,7 @@ func (w *World) Run(ctx context.Context, c Cell) (r Result) {
 }
 
 // exchange starts the server, then the client, and waits for both.
-func (w *World) exchange(ctx context.Context, n *node.Node, c *Cell, port uint16) (nicEnd, guestEnd) {
+func (w *World) exchange(ctx context.Context, n *nicnode.Node, c *Cell, port uint16) (nicEnd, guestEnd) {
 	var nic nicEnd
 	var guest guestEnd
 	inner, stop := context.WithCancel(ctx)
@@ -154,7 +154,7 @@ func newProgress() *progress {
 const look = 20 * time.Millisecond
 
 // runNIC runs the NIC's side.
-func runNIC(ctx context.Context, n *node.Node, c *Cell, port uint16, p *progress) nicEnd {
+func runNIC(ctx context.Context, n *nicnode.Node, c *Cell, port uint16, p *progress) nicEnd {
 	ended := make(chan nicEnd, 1)
 	var j job
 	var err error
@@ -197,7 +197,7 @@ type job struct {
 }
 
 // start begins the NIC's program on its loop.
-func start(n *node.Node, c *Cell, port uint16, now frame.Time, ended chan<- nicEnd) (job, error) {
+func start(n *nicnode.Node, c *Cell, port uint16, now frame.Time, ended chan<- nicEnd) (job, error) {
 	server, _ := c.addresses()
 	if c.Rping {
 		ping := perf.Job{Op: perf.Rping, Port: port}

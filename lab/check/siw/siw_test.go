@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/node"
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/siwt"
 )
@@ -25,7 +25,7 @@ func TestCellsAreSound(t *testing.T) {
 			t.Errorf("twice: %v", c)
 		}
 		seen[c.String()] = true
-		cfg := node.Config{}
+		cfg := nicconf.Config{}
 		for _, s := range c.NIC {
 			name, value, _ := strings.Cut(s, "=")
 			if err := cfg.Set(name, value); err != nil {

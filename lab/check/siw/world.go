@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/host/peer"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/wire/ether"
 )
 
@@ -81,7 +83,7 @@ func (w *World) build(ctx context.Context) (err error) {
 func (w *World) boot(ctx context.Context) (err error) {
 	w.siw, w.mtu = nil, most
 	w.Guest, err = peer.Start(ctx, w.image, peer.Config{
-		NS: w.NS, Bridge: bridge, IP: []netip.Prefix{guest4, guest6}, Life: w.life, Dir: filepath.Join(w.dir, "guest"),
+		Bridge: bridge, IP: []netip.Prefix{guest4, guest6}, Life: w.life, Dir: filepath.Join(w.dir, "guest"),
 	})
 	return err
 }
@@ -128,11 +130,11 @@ func (w *World) prepare(ctx context.Context, c *Cell) error {
 var patient = []string{"mpa_request_timeout=1m", "mpa_reply_timeout=1m", "close_timeout=1m", "send_first=1s"}
 
 // startNIC puts the cell's NIC on the bridge.
-func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*node.Node, error) {
+func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*nicnode.Node, error) {
 	// A name of its own: a program that is just being started may still hold
 	// the TAP of the cell before.
 	wire := fmt.Sprintf("nic%d", port)
-	cfg := node.Config{Name: c.name(port), MAC: nicMAC, NS: w.NS, TAP: wire, IP: []netip.Prefix{nic4}, MTU: c.mtu()}
+	cfg := nicconf.Config{Name: c.name(port), MAC: nicMAC, TAP: wire, IP: []netip.Prefix{nic4}, MTU: c.mtu()}
 	if c.IPv6 {
 		cfg.IP, cfg.IP6 = nil, []netip.Prefix{nic6}
 	}
@@ -145,7 +147,7 @@ func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*node.Node,
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	n, err := node.Start(ctx, cfg)
+	n, err := nicnode.Start(ctx, cfg, node.Env{NS: w.NS})
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,12 @@ import (
 	"strconv"
 
 	"tapir/lab/check/linuxptp"
+	"tapir/lab/conf/swconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
-	"tapir/lab/sw"
+	"tapir/lab/node"
+	"tapir/lab/node/sw"
+	"tapir/lab/node/swnode"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/wire/frame"
@@ -23,10 +26,10 @@ import (
 
 // Config describes a measurement.
 type Config struct {
-	Switch    sw.Config // without Ports
-	Transport string    // of ptp4l: L2, UDPv4 or UDPv6
-	P2P       bool      // the delay mechanism
-	Samples   int       // offsets of the slave that are wanted; default 100
+	Switch    swconf.Config // without Ports
+	Transport string        // of ptp4l: L2, UDPv4 or UDPv6
+	P2P       bool          // the delay mechanism
+	Samples   int           // offsets of the slave that are wanted; default 100
 }
 
 // Result is what the slave reported, in nanoseconds.
@@ -54,7 +57,7 @@ func (r *Result) Quantile(q float64) int64 {
 type lab struct {
 	undo  []func()
 	hosts []*linuxptp.Host
-	node  *sw.Node
+	node  *swnode.Node
 }
 
 func (l *lab) close() {
@@ -67,7 +70,7 @@ func (l *lab) close() {
 const tapName = "eth0"
 
 // open makes a switch of cfg with a host at each of n ports.
-func open(cfg sw.Config, n int) (l *lab, err error) {
+func open(cfg swconf.Config, n int) (l *lab, err error) {
 	l = &lab{}
 	defer func() {
 		if err != nil {
@@ -75,6 +78,7 @@ func open(cfg sw.Config, n int) (l *lab, err error) {
 		}
 	}()
 	cfg.Ports = nil
+	var env node.Env
 	for i := range n {
 		h, err := linuxptp.NewIsolated()
 		if err != nil {
@@ -82,9 +86,10 @@ func open(cfg sw.Config, n int) (l *lab, err error) {
 		}
 		l.hosts = append(l.hosts, h)
 		l.undo = append(l.undo, func() { h.Close() })
-		cfg.Ports = append(cfg.Ports, sw.PortConfig{Name: fmt.Sprintf("port%d", i), TAP: tapName, NS: h.NS()})
+		cfg.Ports = append(cfg.Ports, swconf.PortConfig{Name: fmt.Sprintf("port%d", i), TAP: tapName})
+		env.PortNS = append(env.PortNS, h.NS())
 	}
-	if l.node, err = sw.Start(cfg); err != nil {
+	if l.node, err = swnode.Start(cfg, env); err != nil {
 		return l, err
 	}
 	l.undo = append(l.undo, func() { l.node.Close() })
@@ -152,7 +157,7 @@ func Measure(ctx context.Context, cfg Config) (*Result, error) {
 		return len(samples) >= settle+cfg.Samples
 	})
 	r := &Result{}
-	if stopped := l.node.DoWait(r.counts); err == nil {
+	if stopped := l.node.DoWait(func(frame.Time) { r.counts(l.node.Switch()) }); err == nil {
 		err = stopped
 	}
 	if err != nil {
@@ -175,12 +180,12 @@ func Behind(ctx context.Context, cfg Config, ppm float64) (*Result, error) {
 	}
 	p := &c.Ports[0]
 	p.LogAnnounceInterval, p.LogSyncInterval, p.LogMinDelayReqInterval, p.LogMinPdelayReqInterval = logAnnounce, logSync, logSync, logSync+1
-	cfg.Switch.Mode, cfg.Switch.PTP, cfg.Switch.Hardware.Oscillator.PPB = sw.Boundary, &c, 1000*ppm
+	cfg.Switch.Mode, cfg.Switch.PTP, cfg.Switch.Hardware.Oscillator.PPB = swconf.Boundary, &c, 1000*ppm
 	return Measure(ctx, cfg)
 }
 
 // counts takes over what the switch has counted.
-func (r *Result) counts(s *sw.Switch, _ frame.Time) {
+func (r *Result) counts(s *sw.Switch) {
 	for i := range 2 {
 		r.Ports = append(r.Ports, s.Counts(i))
 	}

@@ -9,14 +9,14 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/sw"
+	"tapir/lab/conf/swconf"
 	"tapir/ptp/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // queueing is what makes a plain switch useless for clocks.
-var queueing = sw.Delay{Dist: sw.Uniform, Max: 500 * time.Microsecond}
+var queueing = swconf.Delay{Dist: swconf.Uniform, Max: 500 * time.Microsecond}
 
 // both measures a plain switch and a transparent clock side by side.
 func both(t *testing.T, cfg Config) (plain, clock *Result) {
@@ -25,7 +25,7 @@ func both(t *testing.T, cfg Config) (plain, clock *Result) {
 	defer cancel()
 	cfg.Switch.Delay, cfg.Switch.Seed = queueing, 1
 	without := cfg
-	without.Switch.Mode, without.Switch.OneStep = sw.Plain, false
+	without.Switch.Mode, without.Switch.OneStep = swconf.Plain, false
 	without.Switch.GroupFwdMask = 1 << 0xe // peer delay messages cross it
 	var wg sync.WaitGroup
 	var errs [2]error
@@ -50,9 +50,9 @@ func TestTransparentClocks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg.Switch.Mode = sw.E2ETransparent
+			cfg.Switch.Mode = swconf.E2ETransparent
 			if cfg.P2P {
-				cfg.Switch.Mode = sw.P2PTransparent
+				cfg.Switch.Mode = swconf.P2PTransparent
 			}
 			if cfg.Transport == "UDPv6" {
 				cfg.Switch.Transport = transport.UDPv6

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/peer"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -58,7 +60,7 @@ func TestVLANInterfaces(t *testing.T) {
 	must(t, links.AddBridge("br1"))
 	g := start(t, ctx, boots, peer.Config{NS: ns, Bridge: "br0", More: []string{"br1"},
 		IP: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}, Life: 12 * time.Minute})
-	n, err := node.Start(ctx, node.Config{Name: "nic0", NS: ns, TAP: "wire0", HostTAP: "host0", IPFromHost: true, Queues: 2})
+	n, err := nicnode.Start(ctx, nicconf.Config{Name: "nic0", TAP: "wire0", HostTAP: "host0", IPFromHost: true, Queues: 2}, node.Env{NS: ns})
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	must(t, errors.Join(links.Join("host0", "br0"), links.Up("host0"), links.Join("wire0", "br1"), links.Up("wire0")))

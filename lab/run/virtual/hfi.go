@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"tapir/lab/fabric"
+	"tapir/lab/node/emnode"
+	"tapir/lab/node/hfinode"
 	"tapir/lab/run/result"
 	"tapir/lab/run/virtual/station"
 	"tapir/lab/topo"
@@ -20,7 +21,7 @@ import (
 // hfi is the engine of an HFI, with the operating system's side of its VNICs,
 // or that of an Ethernet Manager.
 type hfi struct {
-	*fabric.HFI
+	*hfinode.HFI
 	node  *node
 	mgr   *em.Manager // nil without
 	host  *station.Host
@@ -35,13 +36,13 @@ func (n *node) buildHFI() (err error) {
 	var agents []mad.Agent
 	if n.Kind == topo.Manager {
 		cfg = n.EM.Port
-		if h.mgr, err = fabric.NewManager(n.EM, h.note); err != nil {
+		if h.mgr, err = emnode.NewManager(n.EM, h.note); err != nil {
 			return err
 		}
 		agents = append(agents, h.mgr)
 	}
 	cfg.Name = n.Name
-	if h.HFI, err = fabric.NewHFI(cfg, opahfi.Env{Pool: n.lab.world.Pool, Wire: n.ends[0]}, agents...); err != nil {
+	if h.HFI, err = hfinode.NewHFI(cfg, opahfi.Env{Pool: n.lab.world.Pool, Wire: n.ends[0]}, agents...); err != nil {
 		return err
 	}
 	h.VPorts().Observe(h)
@@ -169,9 +170,9 @@ func (n *node) macOf(number int) ether.Addr {
 }
 
 // counters are those of the HFI, and of the manager.
-func (h *hfi) counters() []fabric.Counter {
+func (h *hfi) counters() []hfinode.Counter {
 	if h.mgr != nil {
-		return fabric.ManagerCounters(h.mgr)
+		return emnode.ManagerCounters(h.mgr)
 	}
 	return h.Counters()
 }

@@ -5,10 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"tapir/lab/conf/swconf"
+	"tapir/lab/node/sw"
 	"tapir/lab/run/result"
 	"tapir/lab/run/virtual/station"
 	"tapir/lab/run/virtual/vtime"
-	"tapir/lab/sw"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/topo"
@@ -91,7 +92,7 @@ func (n *node) buildNIC() error {
 func (n *node) buildSwitch() error {
 	cfg := n.Switch
 	links := make([]frame.Link, len(n.ends))
-	cfg.Ports = make([]sw.PortConfig, len(n.ends))
+	cfg.Ports = make([]swconf.PortConfig, len(n.ends))
 	for i, e := range n.ends {
 		links[i] = e
 		cfg.Ports[i].TAP = fmt.Sprint("p", i)

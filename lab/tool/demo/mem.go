@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/netip"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
 	"tapir/nic/tap"
 )
@@ -15,7 +17,7 @@ import (
 type memWire struct {
 	opt     Options
 	ends    map[string]*link.WireEnd
-	nodes   []*node.Node
+	nodes   []*nicnode.Node
 	servers []*ctl.Server
 }
 
@@ -37,9 +39,9 @@ func (w *memWire) start(ctx context.Context, name string) error {
 	w.servers = append(w.servers, s)
 	end := w.ends[name]
 	delete(w.ends, name) // the node owns it now
-	n, err := node.Start(ctx, node.Config{
-		Name: name, IP: []netip.Prefix{addresses[name]}, Frames: w.opt.Frames, Wire: tap.Queue(end),
-	})
+	n, err := nicnode.Start(ctx, nicconf.Config{
+		Name: name, IP: []netip.Prefix{addresses[name]}, Frames: w.opt.Frames,
+	}, node.Env{Wire: tap.Queue(end)})
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"tapir/lab/check/testenv"
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/uapi"
 	"tapir/nic/uapi/abi"
@@ -47,7 +49,7 @@ func testAll(m *testing.M) int {
 
 // nic is one that serves programs from this process.
 type nic struct {
-	*node.Node
+	*nicnode.Node
 	t     *testing.T
 	ctl   *ctl.Client
 	steps steps
@@ -72,14 +74,14 @@ func newNIC(t *testing.T, wire *link.WireEnd, ip string) *nic {
 	}
 	t.Cleanup(s.Close)
 	n := &nic{t: t}
-	if n.Node, err = node.Start(t.Context(), node.Config{Name: wire.Name(), Wire: wire, IP: []netip.Prefix{netip.MustParsePrefix(ip)}}); err != nil {
+	if n.Node, err = nicnode.Start(t.Context(), nicconf.Config{Name: wire.Name(), IP: []netip.Prefix{netip.MustParsePrefix(ip)}}, node.Env{Wire: wire}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := relay.Listen(ctl.RunPath(n.Name()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := node.NewPrograms()
+	programs := nicnode.NewPrograms()
 	programs.Add(n.Node)
 	r.Serve(n.steps.counted(programs.Devices))
 	s.Serve((&ctl.Device{Device: n.Device, Thread: n.Node, Version: "test", OnStop: func() {}}).Served())

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"tapir/lab/check/linuxptp"
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/servo"
@@ -24,12 +26,12 @@ const tapName = "tap0"
 // at the kernel's side of it.
 type Bed struct {
 	Host *linuxptp.Host
-	NIC  *node.Node
+	NIC  *nicnode.Node
 	ns   *netns.NS
 }
 
 // NewBed makes a bed. change may be nil.
-func NewBed(ctx context.Context, change func(*node.Config)) (b *Bed, err error) {
+func NewBed(ctx context.Context, change func(*nicconf.Config, *node.Env)) (b *Bed, err error) {
 	b = &Bed{}
 	defer func() {
 		if err != nil {
@@ -43,15 +45,16 @@ func NewBed(ctx context.Context, change func(*node.Config)) (b *Bed, err error) 
 	if b.Host, err = linuxptp.NewHost(b.ns); err != nil {
 		return b, err
 	}
-	cfg := node.Config{
-		Name: "nic0", TAP: tapName, NS: b.ns,
+	cfg := nicconf.Config{
+		Name: "nic0", TAP: tapName,
 		IP: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}, IP6: []netip.Prefix{netip.MustParsePrefix("fd00::1/64")},
 		TAPIP: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24"), netip.MustParsePrefix("fd00::fe/64"), netip.MustParsePrefix("fe80::fe/64")},
 	}
+	env := node.Env{NS: b.ns}
 	if change != nil {
-		change(&cfg)
+		change(&cfg, &env)
 	}
-	b.NIC, err = node.Start(ctx, cfg)
+	b.NIC, err = nicnode.Start(ctx, cfg, env)
 	return b, err
 }
 

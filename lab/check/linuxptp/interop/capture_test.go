@@ -18,6 +18,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 
 	"tapir/lab/check/linuxptp"
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/node"
 	"tapir/lab/tool/capture"
 	"tapir/nic/tap"
@@ -33,7 +34,7 @@ func TestCaptureShowsTheClock(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	b, err := NewBed(ctx, func(c *node.Config) { c.NIC.PHC.PPB = 37000 })
+	b, err := NewBed(ctx, func(c *nicconf.Config, _ *node.Env) { c.NIC.PHC.PPB = 37000 })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 )
@@ -38,11 +40,11 @@ func TestNICsAcrossABridge(t *testing.T) {
 		must(t, n.AddTAP(tapName, false))
 		must(t, n.Join(tapName, "br0"))
 		must(t, n.Up(tapName))
-		cfg := node.Config{Name: fmt.Sprint("nic", i), TAP: tapName, NS: ns,
+		cfg := nicconf.Config{Name: fmt.Sprint("nic", i), TAP: tapName,
 			IP: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 24)}}
 		cfg.NIC.PHC.PPB = float64(i) * slavePPB
 		beds[i] = &Bed{}
-		beds[i].NIC, err = node.Start(ctx, cfg)
+		beds[i].NIC, err = nicnode.Start(ctx, cfg, node.Env{NS: ns})
 		must(t, err)
 		defer beds[i].NIC.Close()
 	}

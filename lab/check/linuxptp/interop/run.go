@@ -8,9 +8,10 @@ import (
 
 	"tapir/lab/check/linuxptp"
 	"tapir/lab/check/stock"
+	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/swconf"
 	"tapir/lab/node"
 	"tapir/lab/run/result"
-	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/wire/frame"
@@ -44,16 +45,16 @@ func Run(ctx context.Context, c Cell, samples int) (Result, error) {
 
 // RunOn is Run of a cell with a NIC, changed by bed and instance, which may be
 // nil.
-func RunOn(ctx context.Context, c Cell, samples int, bed func(*node.Config), instance func(*unit.InstanceConfig)) (Result, error) {
+func RunOn(ctx context.Context, c Cell, samples int, bed func(*node.Env), instance func(*unit.InstanceConfig)) (Result, error) {
 	if instance == nil {
 		instance = func(*unit.InstanceConfig) {}
 	}
-	b, err := NewBed(ctx, func(n *node.Config) {
+	b, err := NewBed(ctx, func(n *nicconf.Config, env *node.Env) {
 		if c.Role == Slave {
 			n.NIC.PHC.PPB = slavePPB
 		}
 		if bed != nil {
-			bed(n)
+			bed(env)
 		}
 	})
 	if err != nil {
@@ -144,11 +145,11 @@ func runSwitch(ctx context.Context, c Cell, samples int) (r Result, err error) {
 		p := unit.InstanceConfig{Config: ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)}
 		c.tapir(&p)
 		p.Ports[0].LogAnnounceInterval = -3 // as the slave's, whose timeout hangs on it
-		cfg.Switch.Mode, cfg.Switch.PTP = sw.Boundary, &p.Config
+		cfg.Switch.Mode, cfg.Switch.PTP = swconf.Boundary, &p.Config
 	case cfg.P2P:
-		cfg.Switch.Mode = sw.P2PTransparent
+		cfg.Switch.Mode = swconf.P2PTransparent
 	default:
-		cfg.Switch.Mode = sw.E2ETransparent
+		cfg.Switch.Mode = swconf.E2ETransparent
 	}
 	m, err := stock.Measure(ctx, cfg)
 	if err != nil {

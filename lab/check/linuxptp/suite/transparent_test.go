@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/run/virtual/ptpsim"
+	"tapir/lab/conf/swconf"
 	"tapir/lab/run/result"
-	"tapir/lab/sw"
+	"tapir/lab/run/virtual/ptpsim"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -58,9 +58,9 @@ func transparentNode(n int, mechanism msg.DelayMechanism, tc, syntonize bool) pt
 		node.Offset, node.Clock = 0, clock.Config{}
 	}
 	if tc {
-		node.Switch = &sw.Config{Mode: sw.E2ETransparent, Syntonize: syntonize, Delay: sw.Delay{Dist: sw.Exponential, Max: 100}}
+		node.Switch = &swconf.Config{Mode: swconf.E2ETransparent, Syntonize: syntonize, Delay: swconf.Delay{Dist: swconf.Exponential, Max: 100}}
 		if mechanism == msg.DelayP2P {
-			node.Switch.Mode = sw.P2PTransparent
+			node.Switch.Mode = swconf.P2PTransparent
 		}
 		return node
 	}

@@ -8,15 +8,17 @@ import (
 	"net/netip"
 	"os"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
+	"tapir/lab/node/nicnode"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/runtimedir"
 )
 
 // NIC is a NIC with the socket that programs open.
 type NIC struct {
-	*node.Node
+	*nicnode.Node
 	Programs *relay.Server
 }
 
@@ -30,7 +32,7 @@ func Pair(ctx context.Context) (nic0, nic1 *NIC, stop func(), err error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	programs := node.NewPrograms()
+	programs := nicnode.NewPrograms()
 	if nic0, err = start(ctx, a, programs, "10.0.0.1/24"); err != nil {
 		return nil, nil, nil, errors.Join(err, b.Close())
 	}
@@ -44,8 +46,8 @@ func Pair(ctx context.Context) (nic0, nic1 *NIC, stop func(), err error) {
 	}, nil
 }
 
-func start(ctx context.Context, wire *link.WireEnd, programs *node.Programs, ip string) (*NIC, error) {
-	n, err := node.Start(ctx, node.Config{Name: wire.Name(), Wire: wire, IP: []netip.Prefix{netip.MustParsePrefix(ip)}})
+func start(ctx context.Context, wire *link.WireEnd, programs *nicnode.Programs, ip string) (*NIC, error) {
+	n, err := nicnode.Start(ctx, nicconf.Config{Name: wire.Name(), IP: []netip.Prefix{netip.MustParsePrefix(ip)}}, node.Env{Wire: wire})
 	if err != nil {
 		return nil, err
 	}

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"tapir/lab/conf/swconf"
 	"tapir/lab/run/virtual/vtime"
-	"tapir/lab/sw"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
@@ -16,7 +16,7 @@ type LinkConfig struct {
 	Ends      [2]string // the nodes
 	Delay     time.Duration
 	Asymmetry time.Duration // by which the way from the first end takes longer than the way back
-	PDV       sw.Delay      // packet delay variation, drawn for each frame and direction
+	PDV       swconf.Delay  // packet delay variation, drawn for each frame and direction
 	Loss      float64       // probabilities, from 0 to 1
 	Duplicate float64
 	Reorder   float64       // of a frame to be overtaken by what follows

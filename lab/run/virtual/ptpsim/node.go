@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"tapir/lab/node/sw"
 	"tapir/lab/run/result"
 	"tapir/lab/run/virtual/vtime"
-	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"tapir/lab/sw"
+	"tapir/lab/conf/swconf"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -39,12 +39,12 @@ func OnePair(seed uint64, logSync int8, o clock.Oscillator, quantum time.Duratio
 }
 
 // Through puts switches between the two clocks of a OnePair.
-func (c Config) Through(switches int, mode sw.Mode, delay sw.Delay) Config {
+func (c Config) Through(switches int, mode swconf.Mode, delay swconf.Delay) Config {
 	c.Links = nil
 	last := "gm"
 	for i := range switches {
 		o := clock.Oscillator{PPB: []float64{50_000, -20_000, 10_000, -5_000, 30_000}[i%5]}
-		n := NodeConfig{Name: fmt.Sprintf("sw%d", i+1), Switch: &sw.Config{Mode: mode, Delay: delay}, Clock: clock.Config{Oscillator: o}}
+		n := NodeConfig{Name: fmt.Sprintf("sw%d", i+1), Switch: &swconf.Config{Mode: mode, Delay: delay}, Clock: clock.Config{Oscillator: o}}
 		c.Nodes = append(c.Nodes, n)
 		c.Links = append(c.Links, LinkConfig{Ends: [2]string{last, n.Name}, Delay: 500})
 		last = n.Name

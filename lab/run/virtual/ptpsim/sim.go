@@ -1,5 +1,5 @@
 // Package ptpsim runs networks of PTP clocks in virtual time: the engine of
-// package ptp and the switches of lab/sw with the frames that they exchange,
+// package ptp and the switches of lab/node/sw with the frames that they exchange,
 // over links with delay, asymmetry and faults, driven by oscillators with
 // theirs. Only here the true time is known.
 //
@@ -14,9 +14,9 @@ import (
 	"slices"
 	"time"
 
+	"tapir/lab/conf/swconf"
 	"tapir/lab/run/result"
 	"tapir/lab/run/virtual/vtime"
-	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/transport"
@@ -55,7 +55,7 @@ type NodeConfig struct {
 	PTP ptp.Config
 	// Switch makes the node a switch; its name, transport and number of ports
 	// are filled in.
-	Switch    *sw.Config
+	Switch    *swconf.Config
 	Transport transport.Kind
 	Local     bool // everything goes to the group that bridges do not forward
 	VLAN      uint16

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/conf/swconf"
 	"tapir/lab/run/result"
-	"tapir/lab/sw"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -94,7 +94,7 @@ func TestSameSeedSameBytes(t *testing.T) {
 			c.Nodes[1].Clock.Oscillator, _ = clock.Preset("xo")
 			c.Nodes[1].Clock.Jitter = 4
 			l := &c.Links[0]
-			l.PDV, l.Loss, l.Duplicate, l.Reorder, l.ReorderBy, l.Corrupt = sw.Delay{Dist: sw.Exponential, Max: 10_000}, 0.05, 0.05, 0.05, 30*time.Microsecond, 0.01
+			l.PDV, l.Loss, l.Duplicate, l.Reorder, l.ReorderBy, l.Corrupt = swconf.Delay{Dist: swconf.Exponential, Max: 10_000}, 0.05, 0.05, 0.05, 30*time.Microsecond, 0.01
 			for i := range c.Nodes {
 				c.Nodes[i].PTP.Ports[0].LogSyncInterval = -3
 			}
@@ -173,7 +173,7 @@ func TestRefusedConfigs(t *testing.T) {
 		`there is no node "gn"`:   func(c *Config) { c.Links[0].Ends[0] = "gn" },
 		"there is no node gn":     func(c *Config) { c.Events = []Event{{0, StepClock("gn", 1)}} },
 		"node gm is a switch": func(c *Config) {
-			*c = c.Through(1, sw.Plain, sw.Delay{})
+			*c = c.Through(1, swconf.Plain, swconf.Delay{})
 			c.Nodes[0].Switch, c.Events = c.Nodes[2].Switch, []Event{{0, ClockClass("gm", 6)}}
 			c.Links = append(c.Links, c.Links[0])
 		},

@@ -2,7 +2,8 @@ package ptpsim
 
 import (
 	"tapir/lab/conf"
-	"tapir/lab/sw"
+	"tapir/lab/conf/swconf"
+	"tapir/lab/node/sw"
 	"tapir/wire/frame"
 )
 
@@ -10,7 +11,7 @@ import (
 func (n *Node) buildSwitch() (err error) {
 	c := *n.cfg.Switch
 	c.Name = n.Name
-	c.Ports = make([]sw.PortConfig, len(n.ends))
+	c.Ports = make([]swconf.PortConfig, len(n.ends))
 	for i := range c.Ports {
 		if i < len(n.cfg.Switch.Ports) {
 			c.Ports[i] = n.cfg.Switch.Ports[i]
@@ -29,11 +30,11 @@ func (n *Node) buildSwitch() (err error) {
 }
 
 // switchKeys are the settings of a switch.
-var switchKeys = append([]conf.Field[sw.Config]{
-	{Name: "ports", Node: func(c *sw.Config, n conf.Node) error {
+var switchKeys = append([]conf.Field[swconf.Config]{
+	{Name: "ports", Node: func(c *swconf.Config, n conf.Node) error {
 		return each(n, "a list with the settings of ports", func(n conf.Node) error {
-			c.Ports = append(c.Ports, sw.PortConfig{})
-			return conf.Decode(n, &c.Ports[len(c.Ports)-1], "the settings of a port", sw.PortKeys)
+			c.Ports = append(c.Ports, swconf.PortConfig{})
+			return conf.Decode(n, &c.Ports[len(c.Ports)-1], "the settings of a port", swconf.PortKeys)
 		})
 	}},
-}, sw.Keys...)
+}, swconf.Keys...)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/sw"
+	"tapir/lab/conf/swconf"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -19,14 +19,14 @@ import (
 
 // Transparent clocks of every kind take a queueing delay out.
 func TestThroughTransparentClocks(t *testing.T) {
-	queue := sw.Delay{Dist: sw.Exponential, Max: 10 * time.Microsecond}
+	queue := swconf.Delay{Dist: swconf.Exponential, Max: 10 * time.Microsecond}
 	for _, kind := range []transport.Kind{transport.Ethernet, transport.UDPv4, transport.UDPv6} {
-		for _, mode := range []sw.Mode{sw.E2ETransparent, sw.P2PTransparent, sw.Boundary} {
+		for _, mode := range []swconf.Mode{swconf.E2ETransparent, swconf.P2PTransparent, swconf.Boundary} {
 			for _, twoStep := range []bool{true, false} {
 				c := OnePair(1, -3, Walk, 1).Through(2, mode, queue)
 				c.Duration = 2 * time.Minute
 				profile := ptp.DefaultE2E
-				if mode == sw.P2PTransparent {
+				if mode == swconf.P2PTransparent {
 					profile = ptp.DefaultP2P
 				}
 				for i := range c.Nodes {
@@ -42,7 +42,7 @@ func TestThroughTransparentClocks(t *testing.T) {
 				c.Nodes[0].PTP.Priority1, c.Nodes[1].PTP.SlaveOnly = 100, true
 				s := run(t, c)
 				want := 8.0
-				if mode == sw.Boundary { // at 1 Sync/s, each adds its own
+				if mode == swconf.Boundary { // at 1 Sync/s, each adds its own
 					want = 25
 				}
 				if got := settled(s, "slave"); got.Max > want || s.Node("slave").State() != msg.StateSlave {
@@ -136,8 +136,8 @@ links:
 // What comes twice does no harm: the residence in a Follow_Up is that of the
 // Sync that came first.
 func TestDuplicatesThroughTransparentClocks(t *testing.T) {
-	queue := sw.Delay{Dist: sw.Uniform, Max: 50 * time.Microsecond}
-	for _, mode := range []sw.Mode{sw.E2ETransparent, sw.P2PTransparent} {
+	queue := swconf.Delay{Dist: swconf.Uniform, Max: 50 * time.Microsecond}
+	for _, mode := range []swconf.Mode{swconf.E2ETransparent, swconf.P2PTransparent} {
 		for _, oneStep := range []bool{false, true} {
 			c := OnePair(1, -3, Walk, 1).Through(1, mode, queue)
 			c.Duration = 2 * time.Minute
@@ -147,7 +147,7 @@ func TestDuplicatesThroughTransparentClocks(t *testing.T) {
 			for i := range c.Nodes {
 				if n := &c.Nodes[i]; n.Switch != nil {
 					n.Switch.OneStep = oneStep
-				} else if mode == sw.P2PTransparent {
+				} else if mode == swconf.P2PTransparent {
 					n.PTP.Ports[0].DelayMechanism = msg.DelayP2P
 				}
 			}

@@ -10,7 +10,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
-	"tapir/lab/sw"
+	"tapir/lab/conf/swconf"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -182,7 +182,7 @@ var nodeKeys = func() []conf.Field[nodeFile] {
 			return checkName(s)
 		}},
 		{Name: "switch", Node: func(n *nodeFile, v conf.Node) error {
-			n.Switch = new(sw.Config)
+			n.Switch = new(swconf.Config)
 			return conf.Decode(v, n.Switch, "the settings of a switch", switchKeys)
 		}},
 		{Name: "ports", Node: func(n *nodeFile, v conf.Node) (err error) {
@@ -229,7 +229,7 @@ func changeableLink[T any](of func(*T) *LinkConfig) []conf.Field[T] {
 		timeKey("delay", "the delay of each direction, such as 500ns", func(l *LinkConfig) *time.Duration { return &l.Delay }),
 		signedKey("asymmetry", "by how much the way from the first end is longer, such as 100ns", func(l *LinkConfig) *time.Duration { return &l.Asymmetry }),
 		{Name: "pdv", Expect: "a delay variation such as exp:10us, gauss:2us or 0-50us", Set: func(l *LinkConfig, s string) (err error) {
-			l.PDV, err = sw.ParseDelay(s)
+			l.PDV, err = swconf.ParseDelay(s)
 			return err
 		}},
 		probabilityKey("loss", func(l *LinkConfig) *float64 { return &l.Loss }),
@@ -346,7 +346,7 @@ func (n *nodeFile) finishSwitch() error {
 	if len(check.Ports) > n.links {
 		return n.at.Errorf("node %s: settings of %d ports, but %d links", n.Name, len(check.Ports), n.links)
 	}
-	check.Name, check.Ports = n.Name, make([]sw.PortConfig, n.links)
+	check.Name, check.Ports = n.Name, make([]swconf.PortConfig, n.links)
 	if err := check.Validate(); err != nil {
 		return n.at.Errorf("node %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
-	"tapir/lab/sw"
+	"tapir/lab/conf/swconf"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
@@ -82,7 +82,7 @@ func TestParse(t *testing.T) {
 		len(slave.Clock.Oscillator.Steps) != 1 {
 		t.Errorf("slave %+v", slave)
 	}
-	want := LinkConfig{Ends: [2]string{"bc", "gm"}, Delay: 1000, Asymmetry: 100, PDV: sw.Delay{Dist: sw.Exponential, Max: 10_000}, Loss: 0.01, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 20_000, Corrupt: 0.02}
+	want := LinkConfig{Ends: [2]string{"bc", "gm"}, Delay: 1000, Asymmetry: 100, PDV: swconf.Delay{Dist: swconf.Exponential, Max: 10_000}, Loss: 0.01, Duplicate: 0.5, Reorder: 0.25, ReorderBy: 20_000, Corrupt: 0.02}
 	if c.Links[0] != want || c.Links[1].Ends != [2]string{"bc", "slave"} {
 		t.Errorf("links %+v", c.Links)
 	}
@@ -158,7 +158,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	for _, list := range [][]string{names(scenarioKeys), names(nodeKeys), names(linkKeys), names(eventKeys), names(switchKeys), names(sw.PortKeys), names(ptpconf.Oscillator)} {
+	for _, list := range [][]string{names(scenarioKeys), names(nodeKeys), names(linkKeys), names(eventKeys), names(switchKeys), names(swconf.PortKeys), names(ptpconf.Oscillator)} {
 		for _, name := range list {
 			if !strings.Contains(page, "`"+name+"`") {
 				t.Errorf("docs/ptp-sim.md does not mention %s", name)

@@ -1,0 +1,85 @@
+package hficonf
+
+import (
+	"cmp"
+	"fmt"
+
+	"tapir/lab/conf"
+	"tapir/nic/tap"
+	"tapir/opa"
+	"tapir/opa/em"
+)
+
+// EMConfig is a vesw.yaml: the fabric as it is to be, and where its manager
+// runs.
+type EMConfig struct {
+	Port     Config // the HFI of the manager itself
+	Priority uint8  // among managers
+	Standby  bool   // the lowest priority
+	Audit    string // file that the audit log is appended to; empty: none
+	FE       string // address on which the front end listens, such as 127.0.0.1:3245; empty: none
+	Timing   em.Timing
+	Fabric   em.Config
+}
+
+// managerKeys are the settings of a manager.
+var managerKeys = []conf.Field[EMConfig]{
+	{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: func(c *EMConfig, s string) error { return conf.Name(&c.Port.Name, s) }},
+	{Name: "fabric_tap", Expect: "an interface name such as fabem, at most 15 characters", Set: func(c *EMConfig, s string) error { c.Port.TAP = s; return tap.CheckName(s) }},
+	{Name: "bridge", Expect: "the name of a bridge, such as fabric", Set: func(c *EMConfig, s string) error { c.Port.Bridge = s; return tap.CheckName(s) }},
+	{Name: "guid", Expect: "a GUID that is not 0, such as 0x00117501010000ff", Set: func(c *EMConfig, s string) error { return setGUID(&c.Port.GUID, s) }},
+	{Name: "framing", Expect: "nsh, 88b5 or geneve", Set: func(c *EMConfig, s string) error { return conf.Parsed(&c.Port.Framing, s, opa.ParseFraming) }},
+	{Name: "icrc", Expect: "v1, none or bad", Set: func(c *EMConfig, s string) error { return conf.Parsed(&c.Port.ICRC, s, opa.ParseICRC) }},
+	{Name: "priority", Expect: "a number from 0 to 15", Set: func(c *EMConfig, s string) error { return conf.Number(&c.Priority, s, 0, 15) }},
+	{Name: "audit", Expect: "the name of a file", Set: func(c *EMConfig, s string) error { c.Audit = s; return nil }},
+	{Name: "fe", Expect: "an address to listen on, such as 127.0.0.1:3245", Set: func(c *EMConfig, s string) error { return setListen(&c.FE, s) }},
+	{Name: "poll", Expect: "a time such as 2s", Set: func(c *EMConfig, s string) error { return conf.Time(&c.Timing.Poll, s, 1, 0) }},
+	{Name: "sweep", Expect: "a time such as 500ms", Set: func(c *EMConfig, s string) error { return conf.Time(&c.Timing.Sweep, s, 1, 0) }},
+	{Name: "takeover", Expect: "a time such as 1s", Set: func(c *EMConfig, s string) error { return conf.Time(&c.Timing.Takeover, s, 1, 0) }},
+}
+
+// LoadEM reads the vesw.yaml of a manager: what ParseVESWs reads, and
+//
+//	manager:
+//	  fabric_tap: fabem
+//	  guid: 0x00117501010000ff
+//
+// A mistake is a *conf.Error.
+func LoadEM(path string) (EMConfig, error) { return conf.Load(path, ParseEM) }
+
+// ParseEM is LoadEM of a file already read; path is for messages only.
+func ParseEM(path string, data []byte) (EMConfig, error) {
+	f, root, err := parseVESWFile(path, data)
+	if err != nil {
+		return EMConfig{}, err
+	}
+	at, ok := f.places[managerKey]
+	if !ok {
+		return EMConfig{}, root.Errorf("no manager: give `manager:` with fabric_tap and guid of the port that it runs on")
+	}
+	return f.config(at, "em0", 0)
+}
+
+// managerKey is the part of a vesw.yaml that is about the manager itself.
+const managerKey = "manager"
+
+// config is the manager's configuration; name and guid are of its port if the
+// file has none. at is where mistakes are.
+func (f *veswFile) config(at conf.Node, name string, guid uint64) (EMConfig, error) {
+	c := f.manager
+	c.Fabric, c.Port.Managed = f.cfg, true
+	c.Port.Name, c.Port.GUID = cmp.Or(c.Port.Name, name), cmp.Or(c.Port.GUID, guid)
+	if err := c.Port.Validate(); err != nil {
+		return c, at.Errorf("%v", err)
+	}
+	return c, nil
+}
+
+// Ready says that the manager runs on an HFI with that fabric TAP.
+func (c *EMConfig) Ready(tap string) string {
+	role := "manager"
+	if c.Standby {
+		role = "standby"
+	}
+	return fmt.Sprintf("ready %s guid=%s tap=%s role=%s vesws=%d", c.Port.ControlName(), GUIDText(c.Port.GUID), tap, role, len(c.Fabric.VESWs))
+}

@@ -1,0 +1,67 @@
+package conf
+
+import (
+	"fmt"
+	"os"
+)
+
+// Load reads the file at path by parse.
+func Load[T any](path string, parse func(path string, data []byte) (T, error)) (v T, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return v, err
+	}
+	return parse(path, data)
+}
+
+// List describes a file with a list of like things under one key.
+type List[T any] struct {
+	Key, One, Many string // such as nics, NIC, NICs
+	// Decode reads element i. An error that is no *Error is placed at the element.
+	Decode func(n Node, i int) (T, error)
+	// Exclude says why two cannot run side by side; empty: they can.
+	Exclude func(a, b *T) string
+}
+
+// Parse reads a file; path is for messages only.
+func (l *List[T]) Parse(path string, data []byte) ([]T, error) {
+	what := fmt.Sprintf("`%s:` with a list of %s", l.Key, l.Many)
+	body, err := Read(path, data, what)
+	if err != nil {
+		return nil, err
+	}
+	var all []T
+	err = Decode(body, &all, what, []Field[[]T]{{Name: l.Key, Node: l.add}})
+	if err == nil && len(all) == 0 {
+		err = body.Errorf("expected %s", what)
+	}
+	return all, err
+}
+
+func (l *List[T]) add(all *[]T, n Node) error {
+	list, _ := n.List()
+	if len(list) == 0 {
+		return n.Errorf("%s: expected a list with at least one %s", l.Key, l.One)
+	}
+	for i, n := range list {
+		v, err := l.Decode(n, i)
+		if err != nil {
+			return n.Place(err)
+		}
+		for k := range *all {
+			if why := l.Exclude(&(*all)[k], &v); why != "" {
+				return n.Errorf("%s (the other one is at line %d)", why, list[k].Line())
+			}
+		}
+		*all = append(*all, v)
+	}
+	return nil
+}
+
+// Place gives an error that has no place that of the node.
+func (n Node) Place(err error) error {
+	if _, placed := err.(*Error); err == nil || placed {
+		return err
+	}
+	return n.Errorf("%v", err)
+}

@@ -1,0 +1,71 @@
+package nicconf
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+
+	"tapir/lab/conf"
+	"tapir/wire/ether"
+)
+
+// Load reads the NICs that a nics.yaml describes:
+//
+//	nics:
+//	  - name: nic0
+//	    tap: tap0
+//	    ip: 10.0.0.1/24
+//	    tap_ip: [10.0.0.254/24, fd00::fe/64]
+//
+// Unknown keys, wrong values and conflicts between NICs are errors of the
+// form file:line:column: key: what was expected.
+func Load(path string) ([]Config, error) { return conf.Load(path, Parse) }
+
+// Parse is Load of a file already read; path is for messages only.
+func Parse(path string, data []byte) ([]Config, error) {
+	fields := Fields()
+	list := conf.List[Config]{Key: "nics", One: "NIC", Many: "NICs", Exclude: Exclude,
+		Decode: func(n conf.Node, i int) (Config, error) {
+			var c Config
+			if err := conf.Decode(n, &c, "the settings of a NIC", fields); err != nil {
+				return c, err
+			}
+			c.Name = cmp.Or(c.Name, fmt.Sprint("nic", i))
+			return c, c.Validate()
+		}}
+	return list.Parse(path, data)
+}
+
+// Exclude says why two NICs cannot run in one process and namespace; empty:
+// they can.
+func Exclude(a, b *Config) string {
+	if a.Name == b.Name {
+		return fmt.Sprintf("name: two NICs are called %s", a.Name)
+	}
+	if a.MAC == b.MAC && a.MAC != (ether.Addr{}) {
+		return fmt.Sprintf("mac: %s and %s both have %v", a.Name, b.Name, a.MAC)
+	}
+	if a.TAPFD != 0 && a.TAPFD == b.TAPFD {
+		return fmt.Sprintf("tap_fd: %s and %s both have %d", a.Name, b.Name, a.TAPFD)
+	}
+	for _, s := range []string{a.TAP, a.HostTAP} {
+		if s != "" && (s == b.TAP || s == b.HostTAP) {
+			return fmt.Sprintf("tap: %s and %s both use %s", a.Name, b.Name, s)
+		}
+	}
+	for _, p := range addresses(a) {
+		for _, q := range addresses(b) {
+			if p == q {
+				return fmt.Sprintf("ip: %s and %s both use %v", a.Name, b.Name, p)
+			}
+		}
+	}
+	return ""
+}
+
+func addresses(c *Config) (all []netip.Addr) {
+	for _, p := range append(c.Addrs(), c.TAPIP...) {
+		all = append(all, p.Addr())
+	}
+	return all
+}

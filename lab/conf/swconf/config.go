@@ -1,0 +1,237 @@
+// Package swconf is the configuration of the fabric switch: the flags of `tapir
+// sw` and the entries of a switches.yaml.
+package swconf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"path"
+	"slices"
+	"time"
+
+	"tapir/nic/tap"
+	"tapir/ptp"
+	"tapir/ptp/clock"
+	"tapir/ptp/msg"
+	"tapir/ptp/transport"
+	"tapir/wire/ether"
+)
+
+// Mode is what a switch does with PTP messages.
+type Mode uint8
+
+// Modes of a switch.
+const (
+	Plain          Mode = iota // forwards them like any others
+	E2ETransparent             // corrects Syncs and Delay_Reqs
+	P2PTransparent             // corrects Syncs, measures its links
+	Boundary                   // ends them: slave on one port, master on the others
+	numModes
+)
+
+var modeNames = [numModes]string{"plain", "e2e-tc", "p2p-tc", "bc"}
+
+func (m Mode) String() string {
+	if m < numModes {
+		return modeNames[m]
+	}
+	return "unknown"
+}
+
+// ParseMode reads the name of a mode.
+func ParseMode(s string) (Mode, error) {
+	for m, name := range modeNames {
+		if name == s {
+			return Mode(m), nil
+		}
+	}
+	return 0, fmt.Errorf("mode %q: there are plain, e2e-tc, p2p-tc and bc", s)
+}
+
+// Config describes a switch, as the flags of `tapir sw` and the entries of a
+// switches.yaml do. The zero value of every field means its default.
+type Config struct {
+	Name  string // default sw0
+	Mode  Mode
+	Ports []PortConfig // at least two
+
+	Delay  Delay  // of every egress queue
+	Queue  int    // frames that an egress queue holds; default 512
+	Seed   uint64 // of the delays
+	Ageing time.Duration
+	MACs   int // addresses that are learned at most; default 4096
+	// GroupFwdMask lets the link-local group 01-80-C2-00-00-0n pass if bit n is
+	// set, as group_fwd_mask of a Linux bridge does. Groups 00 to 02 never do.
+	GroupFwdMask uint16
+
+	// Of a transparent or boundary clock.
+	OneStep        bool // messages are corrected as they leave, not by a Follow_Up
+	Syntonize      bool // residence in the unit of the master's clock
+	Domain         uint8
+	PdelayInterval int8           // log2 of s
+	Transport      transport.Kind // of messages of its own
+	IP             netip.Addr     // their source on UDP; default a link-local one
+	Hardware       clock.Config   // the clock's faults; Start and Initial are filled in
+	// PTP configures a boundary clock; the first of its Ports stands for those
+	// that are not given. Nil: the default profile.
+	PTP *ptp.Config
+}
+
+// PortConfig describes one port.
+type PortConfig struct {
+	Name      string // default the TAP's with its namespace, or port0 and so on
+	TAP       string // made or found
+	TAPFD     int    // a ready descriptor, taken over
+	Delay     *Delay // instead of the switch's
+	Asymmetry time.Duration
+	Netns     string // namespace of this TAP: a name of ip netns, or a path; empty: the switch's
+}
+
+// PortBits is how many bits the number of a port takes.
+const PortBits = 12
+
+// Bounds and defaults.
+const (
+	maxPorts       = 1 << PortBits
+	defaultQueue   = 512
+	neverForwarded = 7 // of GroupFwdMask
+)
+
+func (c Config) WithDefaults() Config {
+	if c.Name == "" {
+		c.Name = "sw0"
+	}
+	if c.Queue == 0 {
+		c.Queue = defaultQueue
+	}
+	c.Ports = append([]PortConfig(nil), c.Ports...)
+	for i := range c.Ports {
+		p := &c.Ports[i]
+		if p.Name == "" && p.Netns != "" {
+			p.Name = p.TAP + "@" + path.Base(p.Netns)
+		}
+		if p.Name == "" {
+			p.Name = p.TAP
+		}
+		if p.Name == "" {
+			p.Name = fmt.Sprintf("port%d", i)
+		}
+	}
+	return c
+}
+
+// Validate tells the first thing that is wrong with c, in one line.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
+	problem := ""
+	switch {
+	case len(c.Ports) < 2 || len(c.Ports) > maxPorts:
+		problem = fmt.Sprintf("%d ports: a switch has 2 to %d, such as --port tap0 --port tap1", len(c.Ports), maxPorts)
+	case c.Mode >= numModes:
+		problem = fmt.Sprintf("mode %d: there are %d", c.Mode, numModes)
+	case c.Mode == Plain && (c.OneStep || c.Syntonize):
+		problem = "one_step and syntonize are of clocks: choose another mode than plain"
+	case c.Mode == Boundary && c.Syntonize:
+		problem = "syntonize is of transparent clocks: a boundary clock follows its master in any case"
+	case c.Queue < 1 || c.Queue > 1<<16:
+		problem = fmt.Sprintf("queue %d: 1 to 65536 frames", c.Queue)
+	case c.GroupFwdMask&neverForwarded != 0:
+		problem = "group_fwd_mask: groups 00 to 02 are never forwarded"
+	case c.IP.IsValid() && (c.Transport == transport.Ethernet || c.IP.Is4() != (c.Transport == transport.UDPv4)):
+		problem = fmt.Sprintf("ip %v does not go with transport %v", c.IP, c.Transport)
+	case c.PTP != nil && (len(c.PTP.Ports) < 1 || len(c.PTP.Ports) > len(c.Ports)):
+		problem = fmt.Sprintf("ptp: %d ports of %d are configured", len(c.PTP.Ports), len(c.Ports))
+	}
+	for i := range c.Ports {
+		for _, other := range c.Ports[:i] {
+			if other.Name == c.Ports[i].Name {
+				problem = fmt.Sprintf("two ports are called %s", other.Name)
+			}
+		}
+		if err := tap.CheckName(c.Ports[i].TAP); err != nil {
+			problem = err.Error()
+		}
+	}
+	if problem != "" {
+		return fmt.Errorf("%s: %s", c.Name, problem)
+	}
+	return nil
+}
+
+// ControlName is the name of the switch's control socket.
+func (c *Config) ControlName() string { return c.WithDefaults().Name }
+
+// Forwards tells whether frames to dst may leave by another port: link-local
+// groups may not (IEEE 802.1Q section 8.6.3), unless GroupFwdMask says so.
+func (c *Config) Forwards(dst ether.Addr) bool {
+	if [5]byte(dst[:5]) != [5]byte{0x01, 0x80, 0xc2, 0, 0} || dst[5] > 0x0f {
+		return true
+	}
+	return c.GroupFwdMask>>dst[5]&1 != 0
+}
+
+// MAC is the address of a port: locally administered, made of the switch's
+// name.
+func (c *Config) MAC(port int) ether.Addr {
+	h := fnv.New32a()
+	h.Write([]byte(c.Name))
+	a := ether.Addr{0x02, 0x53}
+	binary.BigEndian.PutUint32(a[2:], h.Sum32())
+	a[5] += uint8(port)
+	return a
+}
+
+// Identity is that of the switch's clock.
+func (c *Config) Identity() msg.ClockIdentity { return msg.IdentityOf(c.MAC(0)) }
+
+// Carriage is that of a port's own messages.
+func (c *Config) Carriage(port int) transport.Port {
+	local := c.PTP != nil && (c.PTP.Profile == ptp.GPTP || c.PTP.Profile == ptp.Automotive)
+	return transport.Port{Kind: c.Transport, MAC: c.MAC(port), IP: c.ip(port), Local: local}
+}
+
+// ip is the source address of a port's own messages.
+func (c *Config) ip(port int) netip.Addr {
+	if c.IP.IsValid() {
+		return c.IP
+	}
+	mac := c.MAC(port)
+	if c.Transport == transport.UDPv6 {
+		a := [16]byte{0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]}
+		return netip.AddrFrom16(a)
+	}
+	return netip.AddrFrom4([4]byte{169, 254, 1 + mac[4]%254, mac[5]}) // RFC 3927
+}
+
+// Instance is the configuration of the boundary clock: that of the first port
+// stands for those that are not given.
+func (c *Config) Instance() ptp.Config {
+	cfg := ptp.NewConfig(ptp.DefaultE2E, c.Identity(), len(c.Ports))
+	if c.PTP != nil {
+		cfg = *c.PTP
+		cfg.Ports = slices.Clone(cfg.Ports)
+		for len(cfg.Ports) < len(c.Ports) {
+			cfg.Ports = append(cfg.Ports, cfg.Ports[0])
+		}
+	}
+	if cfg.ClockIdentity == (msg.ClockIdentity{}) {
+		cfg.ClockIdentity = c.Identity()
+	}
+	if cfg.Seed == 0 {
+		cfg.Seed = c.Seed
+	}
+	if c.Domain != 0 {
+		cfg.Domain = c.Domain
+	}
+	for i := range cfg.Ports {
+		if a := c.Ports[i].Asymmetry; a != 0 {
+			cfg.Ports[i].DelayAsymmetry = msg.IntervalOf(a)
+		}
+	}
+	if c.OneStep {
+		cfg.TwoStep = false
+	}
+	return cfg
+}

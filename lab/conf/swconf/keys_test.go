@@ -1,0 +1,97 @@
+package swconf
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"tapir/lab/conf"
+	"tapir/ptp"
+	"tapir/ptp/transport"
+)
+
+const example = `switches:
+  - name: core
+    mode: p2p-tc
+    ports: [tap0@red, {tap: tap1, netns: /run/blue, delay: 0-500us, delay_asymmetry: -120ns}, {tap_fd: 7}]
+    delay: exp:10us
+    queue: 64
+    seed: 5
+    ageing: 10s
+    macs: 100
+    group_fwd_mask: 0x8
+    one_step: true
+    syntonize: true
+    domain: 3
+    pdelay_req_interval: -2
+    transport: UDPv4
+    ip: 10.0.0.1
+    clock: {oscillator: tcxo, quantum: 8ns}
+  - mode: bc
+    ports: [tap2, tap3]
+    ptp: {priority1: 99, sync_interval: -4}
+    profile: gptp
+`
+
+// A file sets every key.
+func TestFile(t *testing.T) {
+	all, err := Parse("switches.yaml", []byte(example))
+	if err != nil || len(all) != 2 {
+		t.Fatal(all, err)
+	}
+	a, b := all[0], all[1]
+	osc := a.Hardware.Oscillator
+	a.Hardware.Oscillator = b.Hardware.Oscillator
+	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, Seed: 5,
+		Ageing: 10 * time.Second, MACs: 100, GroupFwdMask: 8, OneStep: true, Syntonize: true, Domain: 3, PdelayInterval: -2,
+		Transport: transport.UDPv4, IP: a.IP, Ports: []PortConfig{
+			{TAP: "tap0", Netns: "red"}, {TAP: "tap1", Netns: "/run/blue", Delay: &Delay{Dist: Uniform, Max: 500 * time.Microsecond}, Asymmetry: -120}, {TAPFD: 7},
+		}}
+	want.Hardware.Quantum = 8
+	if !reflect.DeepEqual(a, want) || a.IP.String() != "10.0.0.1" || osc.PPB != 1200 {
+		t.Errorf("%+v\nwant %+v", a, want)
+	}
+	if b.Name != "sw1" || b.PTP.Profile != ptp.GPTP || b.PTP.Priority1 != 99 || len(b.PTP.Ports) != 2 || b.PTP.Ports[1].LogSyncInterval != -4 || !b.Carriage(0).Local {
+		t.Errorf("%+v", b)
+	}
+	if full := a.WithDefaults(); full.Ports[0].Name != "tap0@red" || full.Ports[1].Name != "tap1@blue" || full.Ports[2].Name != "port2" {
+		t.Errorf("%+v", full.Ports)
+	}
+	// The keys of the example are all there are.
+	for _, k := range keys {
+		if !strings.Contains(example, k.Name+":") && k.Name != "oscillator" {
+			t.Errorf("the example lacks %s", k.Name)
+		}
+	}
+}
+
+// The example that the documentation names is a good one.
+func TestExampleFile(t *testing.T) {
+	all, err := Load("../../../examples/switches.yaml")
+	if err != nil || len(all) != 2 || all[0].Mode != E2ETransparent || all[1].Mode != Boundary {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func TestFileErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "1:1: the file is empty",
+		"switches: []":                       "1:11: switches: expected a list with at least one switch",
+		"switches:\n- {mode: x}":             "2:10: mode: expected plain",
+		"switches:\n- {ports: [a]}":          "2:11: ports: expected a list of at least two",
+		"switches:\n- {ports: [a, \"b c\"]}": "expected an interface name",
+		"switches:\n- {ports: [a, {tap: b, x: 1}]}":                         "x: unknown key",
+		"switches:\n- {ports: [a, b], group_fwd_mask: 1}":                   "group_fwd_mask: expected a mask",
+		"switches:\n- {ports: [a, b], profile: gptp}":                       "choose mode bc",
+		"switches:\n- {ports: [a, b], mode: bc, ptp: {x: 1}}":               "x: unknown key",
+		"switches:\n- {ports: [a, b], ip: 10.0.0.1}":                        "does not go with transport L2",
+		"switches:\n- {ports: [a, b]}\n- {ports: [c, a]}":                   "both use a (the other one is at line 2)",
+		"switches:\n- {name: s, ports: [a, b]}\n- {name: s, ports: [c, d]}": "two switches are called s",
+	} {
+		_, err := Parse("f.yaml", []byte(text))
+		if _, placed := err.(*conf.Error); !placed || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+// Package node is the life cycle that all nodes of a lab share in real time:
+// NICs (nicnode), Omni-Path HFIs (hfinode), Ethernet Managers (emnode) and
+// switches (swnode). A node goes through these stages:
+//
+//  1. Open: the event loop, and the namespaces.
+//  2. The kind opens its TAPs (OpenTAP) and builds its engine.
+//  3. Run: the loop on a thread of its own.
+//  4. Watch and AwaitCarrier: the link state of the TAP reaches the engine.
+//  5. Follow: a goroutine keeps the node as the kernel's interfaces are.
+//  6. End: the follower, then the loop; then what was changed is undone, latest
+//     first.
+//
+// Whatever fails on the way, End undoes what was done so far.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"tapir/lab/host/link"
+	"tapir/lab/host/netns"
+	"tapir/nic/loop"
+	"tapir/nic/tap"
+	"tapir/wire/frame"
+)
+
+// carrierWait bounds how long a node waits for the TAP to come to life: the
+// kernel may sit on that news for a second.
+const carrierWait = 1500 * time.Millisecond
+
+// Env is the surroundings of a node. The zero value stands for the caller's
+// namespace, TAPs, and no log.
+type Env struct {
+	NS      *netns.NS // namespace of the TAPs (borrowed); nil: that of the caller
+	Log     io.Writer // what goes wrong while the node runs; nil: nowhere
+	Version string    // of the binary, for those who ask
+
+	// Of a NIC.
+
+	// Layer is the access layer that the NIC's RDMA device joins, several NICs
+	// the same; nil: one of its own.
+	Layer *Layer
+	// Wire takes the place of the TAP (taken), as an end of link.NewWire does.
+	Wire tap.Queue
+	// LoopStamps takes as stamps of PTP messages the times at which the loop
+	// reads and writes them, not those of the kernel: to measure the difference.
+	LoopStamps bool
+
+	// HostNS is the namespace of an HFI's host TAPs (borrowed); nil: that which
+	// the configuration names, or NS.
+	HostNS *netns.NS
+	// PortNS are the namespaces of a switch's ports (borrowed); nil ones, and
+	// those that are missing: as the configuration says.
+	PortNS []*netns.NS
+}
+
+// Base is what all kinds of nodes share. Its methods may be called from any
+// goroutine.
+type Base struct {
+	env  Env
+	name string
+	// Loop, Space, OnEnd and Undo are for the kind of node alone.
+	Loop  *loop.Loop
+	Space Space
+	Undo  Undo
+	// OnEnd runs on the loop's thread after the loop, with its error.
+	OnEnd func(error)
+
+	follower follower
+	reason   error // why the node ends, if not by End
+	cancel   context.CancelFunc
+	done     chan struct{}
+	err      error // of the loop; valid after done
+
+	alive  chan struct{} // the carrier has been up once
+	once   sync.Once
+	ending sync.Once
+}
+
+// Space is a network namespace that a node works in.
+type Space struct {
+	NS    *netns.NS
+	Links *link.Net
+}
+
+// Undo is what has to be undone when a node ends.
+type Undo struct{ list []func() }
+
+// Add adds a function to run at the end, before those added earlier.
+func (u *Undo) Add(fn func()) { u.list = append(u.list, fn) }
+
+// Run undoes everything, latest first.
+func (u *Undo) Run() {
+	list := u.list
+	u.list = nil
+	for _, fn := range slices.Backward(list) {
+		fn()
+	}
+}
+
+// Open makes the loop of the node called name. Unless the wire lies in memory,
+// it enters the namespace of the TAPs, too.
+func (b *Base) Open(name string, env Env) (err error) {
+	b.name, b.env = name, env
+	b.done, b.alive, b.follower = make(chan struct{}), make(chan struct{}), newFollower()
+	if b.Loop, err = loop.New(loop.Config{}); err != nil || env.Wire != nil {
+		return err
+	}
+	b.Space, err = b.Enter(env.NS, "")
+	return err
+}
+
+// Enter opens a namespace until the node ends: ns (borrowed), or the one that
+// path names, or that of the node, or at first the caller's.
+func (b *Base) Enter(ns *netns.NS, path string) (s Space, err error) {
+	switch s.NS = ns; {
+	case ns != nil:
+	case path != "":
+		if s.NS, err = netns.Open(netns.Path(path)); err != nil {
+			return s, fmt.Errorf("netns: %w; `ip netns add %s` makes one", err, path)
+		}
+		b.Undo.Add(func() { s.NS.Close() })
+	case b.Space.NS != nil:
+		return b.Space, nil
+	default:
+		if s.NS, err = netns.Current(); err != nil {
+			return s, err
+		}
+		b.Undo.Add(func() { s.NS.Close() })
+	}
+	if s.Links, err = link.In(s.NS); err == nil {
+		b.Undo.Add(s.Links.Close)
+	}
+	return s, err
+}
+
+// Env are the surroundings that the node was started with.
+func (b *Base) Env() *Env { return &b.env }
+
+// Run starts the loop.
+func (b *Base) Run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	b.cancel = cancel
+	go func() {
+		defer close(b.done)
+		err := b.Loop.Run(ctx)
+		if b.OnEnd != nil {
+			b.OnEnd(err)
+		}
+		if b.err = err; err == nil {
+			b.err = b.reason
+		}
+	}()
+}
+
+// Watch follows the link state of a TAP, on the loop's thread. A TAP in another
+// namespace and a wire in memory count as up.
+func (b *Base) Watch(name string, carrier func(up bool, now frame.Time)) error {
+	tell := func(up bool) {
+		b.Loop.Do(func(now frame.Time) {
+			carrier(up, now)
+			if up {
+				b.once.Do(func() { close(b.alive) })
+			}
+		})
+	}
+	if b.Space.Links == nil {
+		tell(true)
+		return nil
+	}
+	if _, err := b.Space.Links.Get(name); err != nil {
+		tell(true)
+		return nil
+	}
+	stop, err := b.Space.Links.Watch(name, tell)
+	if err == nil {
+		b.Undo.Add(stop)
+	}
+	return err
+}
+
+// AwaitCarrier waits a moment until the TAP is up.
+func (b *Base) AwaitCarrier(ctx context.Context) {
+	timer := time.NewTimer(carrierWait)
+	defer timer.Stop()
+	select {
+	case <-b.alive:
+	case <-b.done:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// Abort stops the loop; why is the reason that Err gives. It is called on the
+// loop's thread.
+func (b *Base) Abort(why error) {
+	b.reason = why
+	b.cancel()
+}
+
+// End stops follower and loop and undoes what was done. why is the reason that
+// Err gives; nil: the node ends because it was closed. Only the first call
+// counts.
+func (b *Base) End(why error) {
+	b.ending.Do(func() {
+		b.follower.stop() // it asks the loop, and would complain of TAPs that go
+		if why != nil {
+			b.reason = why
+		}
+		if b.cancel != nil {
+			b.cancel()
+			<-b.done
+		}
+		if b.Loop != nil {
+			b.Loop.Close() // the queues too
+		}
+		b.Undo.Run()
+	})
+}
+
+// Warn tells the log what cannot be helped here.
+func (b *Base) Warn(format string, args ...any) { b.env.Warn(b.name, fmt.Sprintf(format, args...)) }
+
+// Warn tells the log something of the node called name.
+func (e *Env) Warn(name, text string) {
+	if e.Log != nil {
+		logs.Lock()
+		defer logs.Unlock()
+		fmt.Fprintf(e.Log, "%s: %s\n", name, text)
+	}
+}
+
+// logs keeps the lines of a log apart, which several nodes may share.
+var logs sync.Mutex
+
+// Name is the node's name.
+func (b *Base) Name() string { return b.name }
+
+// Do queues fn to run on the node's loop. False means that the node has ended
+// and fn will not run.
+func (b *Base) Do(fn func(now frame.Time)) bool { return b.Loop.Do(fn) }
+
+// DoWait runs fn on the node's loop and returns after it, or with
+// loop.ErrClosed if the node has ended, or with loop.ErrInCallback if it is
+// called from within a handler.
+func (b *Base) DoWait(fn func(now frame.Time)) error { return b.Loop.DoWait(fn) }
+
+// Now is the time of the node's loop.
+func (b *Base) Now() frame.Time { return b.Loop.Now() }
+
+// Done is closed when the node has stopped: after Close, or because a TAP of it
+// went away.
+func (b *Base) Done() <-chan struct{} { return b.done }
+
+// Err is why the node stopped by itself; nil while it runs and after Close.
+func (b *Base) Err() error {
+	select {
+	case <-b.done:
+		return b.err
+	default:
+		return nil
+	}
+}
+
+// CloseAll closes nodes side by side and returns when all have ended.
+func CloseAll[N interface{ Close() error }](nodes []N) error {
+	errs := make([]error, len(nodes))
+	var wait sync.WaitGroup
+	for i, n := range nodes {
+		wait.Go(func() { errs[i] = n.Close() })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}

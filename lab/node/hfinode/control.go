@@ -1,0 +1,92 @@
+package hfinode
+
+import (
+	"runtime"
+
+	"tapir/lab/node"
+	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ctl"
+	"tapir/wire/frame"
+)
+
+// Served is the HFI as a control server wants it; stop begins its orderly end
+// and must not wait for it.
+func (n *Node) Served(stop func()) ctl.NIC {
+	c := n.NewControl("an Omni-Path HFI", "HFI", stop, n.tables()...)
+	return &Control{c, n}
+}
+
+// Control is what the control server gets of an HFI, or of what runs on one.
+type Control struct {
+	node.Control
+	hfi *Node
+}
+
+// ControlOf returns the control of what runs on an HFI: its own tables, with
+// captures and metrics of the HFI.
+func (n *Node) ControlOf(c node.Control) Control { return Control{c, n} }
+
+// CaptureInfo describes the HFI for the head of a capture file.
+func (s *Control) CaptureInfo() capture.Info {
+	cfg := &s.hfi.cfg
+	return capture.Info{Application: "tapir " + s.hfi.Env().Version, Hardware: runtime.GOARCH, Name: cfg.Name,
+		MAC: cfg.LID.Outer(), MTU: cfg.MTU, Wire: s.hfi.TAP()}
+}
+
+// wallClock gives the frames of a port stamps of the time of day.
+type wallClock struct {
+	frame.Tracer
+	clock frame.Clock
+}
+
+func (w wallClock) Trace(r *frame.Record) {
+	r.Stamp = w.clock.At(frame.Time(r.Stamp))
+	w.Tracer.Trace(r)
+}
+
+// Attach adds a session to the port's tracers; there are no connections whose
+// beginnings it could miss.
+func (s *Control) Attach(session *capture.Session, _ bool) (detach func(), err error) {
+	port := s.hfi.engine.port
+	err = s.hfi.DoWait(func(frame.Time) {
+		session.Live()
+		s.hfi.tee.Add(session)
+		port.SetTracer(wallClock{&s.hfi.tee, s.hfi.Loop.Clock()})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		_ = s.hfi.DoWait(func(frame.Time) { // after the loop's end nothing is traced any more
+			if s.hfi.tee.Remove(session) == 0 {
+				port.SetTracer(nil)
+			}
+		})
+	}, nil
+}
+
+// Metrics are the counters of the port and of each vport.
+func (s *Control) Metrics() ([]ctl.Metric, error) {
+	n := s.hfi
+	m := node.Metrics{Of: ctl.Label{Name: "hfi", Value: n.Name()}}
+	err := s.hfi.DoWait(func(frame.Time) {
+		for _, c := range n.counters() {
+			m.Counter("tapir_hfi_"+c.Name, c.Name+" of the HFI port", c.Value)
+		}
+		for _, e := range n.ethtool() {
+			for _, c := range e.Stats {
+				m.Counter("tapir_vnic_"+c.Name, c.Name+" of the VNIC, as ethtool -S", c.Value, ctl.Label{Name: "netdev", Value: e.Netdev})
+			}
+		}
+		for _, r := range n.vportRows() {
+			netdev, up := ctl.Label{Name: "netdev", Value: r.TAP}, 0
+			if r.Blocked == "" {
+				up = 1
+			}
+			m.Gauge("tapir_vnic_up", "1 while frames pass", up, netdev)
+			m.Gauge("tapir_vnic_stations", "stations seen", r.Stations, netdev)
+			m.Gauge("tapir_vnic_mac_entries", "places in use of the MAC table", r.MACs, netdev)
+		}
+	})
+	return m.All, err
+}

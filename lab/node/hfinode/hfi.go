@@ -1,0 +1,109 @@
+package hfinode
+
+import (
+	"tapir/lab/node"
+	"tapir/opa"
+	"tapir/opa/hfi"
+	"tapir/opa/mad"
+	"tapir/opa/sma"
+	"tapir/vnic"
+	"tapir/vnic/vema"
+	"tapir/wire/frame"
+)
+
+// HFI is an HFI port with its vports and agents. It knows no clock, TAP or
+// goroutine: the loop of a Node drives it in real time, a lab in virtual time.
+type HFI struct {
+	cfg    Config // with its defaults
+	port   *hfi.Port
+	vports *vnic.Port
+	sma    *sma.Agent
+	vema   *vema.Agent
+	smLID  opa.LID // the fabric manager in charge, and the way to it
+	smSL   uint8
+	now    frame.Time
+}
+
+// NewHFI returns the HFI of cfg with its link down. agents answer management
+// packets beside those that every managed port has. Vports of an HFI that is
+// not managed exist from now on.
+func NewHFI(cfg Config, env hfi.Env, agents ...mad.Agent) (*HFI, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	h := &HFI{cfg: cfg.WithDefaults()}
+	c := &h.cfg
+	var err error
+	h.port, err = hfi.New(hfi.Config{Name: c.Name, GUID: c.GUID, LID: c.LID, PKeys: c.PKeys, MTU: c.MTU, Framing: c.Framing, ICRC: c.ICRC}, env)
+	if err != nil {
+		return nil, err
+	}
+	h.vports = vnic.NewPort(h.port, env.Pool)
+	h.sma, h.vema = sma.New(h), vema.New(h.vports, func(uint8) vnic.Policy { return c.Policy })
+	if c.Managed {
+		h.port.Attach(h.sma)
+		h.port.Attach(h.vema)
+	}
+	for _, a := range agents {
+		h.port.Attach(a)
+	}
+	return h, h.static()
+}
+
+// static makes the vports of an HFI without an Ethernet Manager.
+func (h *HFI) static() error {
+	if h.cfg.Managed {
+		return nil
+	}
+	for i, v := range h.cfg.VNICs {
+		num := uint8(i + 1)
+		d, err := h.vports.Create(num, v.Policy)
+		if err != nil {
+			return err
+		}
+		if err := d.Configure(v.VPort(num)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Config is the configuration with its defaults filled in.
+func (h *HFI) Config() *Config { return &h.cfg }
+
+// Ready says of the HFI what a Node's Ready does.
+func (h *HFI) Ready() string { return h.cfg.Ready("-") }
+
+// Port is the HFI port.
+func (h *HFI) Port() *hfi.Port { return h.port }
+
+// VPorts are its vports.
+func (h *HFI) VPorts() *vnic.Port { return h.vports }
+
+// ReceiveFabric takes frames that came in from the fabric.
+func (h *HFI) ReceiveFabric(frames []*frame.Frame, now frame.Time) {
+	h.now = now
+	h.port.Receive(frames, now)
+}
+
+// Poll lets port and agents send, then hands the hosts what came. It returns
+// the next deadline.
+func (h *HFI) Poll(now frame.Time) frame.Time {
+	h.now = now
+	next := h.port.Poll(now)
+	return min(next, h.vports.Poll(now))
+}
+
+// Counters are those of the port and of its agents.
+func (h *HFI) Counters() []node.Counter {
+	list := []node.Counter{}
+	counts := h.port.Counts()
+	for _, c := range counts.Counters() {
+		list = append(list, node.Counter(c))
+	}
+	s, v := h.sma.Counters(), h.vema.Counters()
+	return append(list,
+		node.Count("sma_gets", s.Gets), node.Count("sma_sets", s.Sets), node.Count("sma_refused", s.Refused),
+		node.Count("vema_gets", v.Gets), node.Count("vema_sets", v.Sets), node.Count("vema_refused", v.Refused), node.Count("vema_malformed", v.Malformed),
+		node.Count("vema_traps", v.Traps), node.Count("vema_traps_delayed", v.Delayed), node.Count("vema_traps_repressed", v.Repressed))
+}

@@ -1,0 +1,190 @@
+package hfinode
+
+import (
+	"fmt"
+	"os"
+
+	"tapir/lab/conf/hficonf"
+	"tapir/lab/node"
+	"tapir/vnic"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// hfiRow is what Show tells of the HFI itself.
+type hfiRow struct {
+	Name    string   `json:"name"`
+	Kind    string   `json:"kind"`
+	GUID    string   `json:"guid"`
+	LID     string   `json:"lid"`
+	State   string   `json:"state"`
+	MTU     int      `json:"mtu"` // octets of the longest Ethernet frame's payload
+	Framing string   `json:"framing"`
+	ICRC    string   `json:"icrc"`
+	PKeys   []string `json:"pkeys"`
+	VPorts  int      `json:"vports"`
+	TAP     string   `json:"tap"`
+	Drops   uint64   `json:"drops"`
+	PID     int      `json:"pid"`
+	Version string   `json:"version"`
+}
+
+// vportRow is one vport.
+type vportRow struct {
+	VPort    uint8      `json:"vport"`
+	VESW     uint16     `json:"vesw"`
+	Fabric   uint16     `json:"fabric"`
+	TAP      string     `json:"tap"` // of the host
+	MAC      ether.Addr `json:"mac"`
+	MTU      int        `json:"mtu"`
+	PKey     string     `json:"pkey"`
+	Config   string     `json:"config_state"`
+	Oper     string     `json:"oper_state"`
+	Carrier  bool       `json:"carrier"`
+	Blocked  string     `json:"blocked"` // why nothing passes
+	Mcast    string     `json:"mcast_dlid"`
+	Ports    []string   `json:"default_ports"`
+	MACs     int        `json:"mac_entries"`
+	Digest   string     `json:"mac_digest"`
+	Stations int        `json:"stations"`
+	Groups   int        `json:"groups"`
+	TxPkts   uint64     `json:"tx_packets"`
+	RxPkts   uint64     `json:"rx_packets"`
+	TxErrs   uint64     `json:"tx_errors"`
+	RxErrs   uint64     `json:"rx_errors"`
+}
+
+// macRow is an address of a vESW: of the Ethernet Manager's table, or seen.
+type macRow struct {
+	VESW   uint16     `json:"vesw"`
+	MAC    ether.Addr `json:"mac"`
+	VLAN   uint16     `json:"vlan"`
+	LID    string     `json:"lid"`
+	Source string     `json:"from"` // table, source (an anti-spoof entry), learned, host
+	Place  int        `json:"place"`
+	Mask   ether.Addr `json:"mask,omitzero"`
+}
+
+// EthtoolInfo is what `tapir ethtool` shows of one host TAP.
+type EthtoolInfo struct {
+	Netdev  string         `json:"netdev"`
+	Driver  string         `json:"driver"`
+	Version string         `json:"version"`
+	BusInfo string         `json:"bus_info"`
+	Stats   []vnic.Counter `json:"stats"` // the first DriverStats are those of the Linux driver
+}
+
+// DriverStats is the number of counters that the Linux driver has.
+const DriverStats = 39
+
+func hexPKey(k uint16) string { return fmt.Sprintf("%#04x", k) }
+
+// tables are those of an HFI.
+func (n *Node) tables() []node.Table {
+	return []node.Table{
+		{Kind: "nic", Rows: func(frame.Time) any { return n.row() }},
+		{Kind: "vport", Rows: func(frame.Time) any { return n.vportRows() }},
+		{Kind: "mac", Rows: func(frame.Time) any { return n.macRows() }},
+		{Kind: "ethtool", Rows: func(frame.Time) any { return n.ethtool() }},
+		{Kind: "counters", Rows: func(frame.Time) any { return n.counters() }},
+	}
+}
+
+func (n *Node) row() hfiRow {
+	p, drops := n.engine.port, n.drops()
+	counts := p.Counts()
+	r := hfiRow{Name: n.cfg.Name, Kind: "hfi", GUID: hficonf.GUIDText(n.cfg.GUID), LID: p.LID().String(), State: p.State().String(),
+		MTU: n.cfg.MTU, Framing: n.cfg.Framing.String(), ICRC: n.cfg.ICRC.String(), PKeys: []string{}, VPorts: len(n.engine.vports.Netdevs()),
+		TAP: n.TAP(), Drops: drops.Total() + counts.RxDrops.Total() + counts.TxDrops.Total(), PID: os.Getpid(), Version: n.Env().Version}
+	for _, k := range p.PKeys() {
+		if k != 0 {
+			r.PKeys = append(r.PKeys, hexPKey(k))
+		}
+	}
+	return r
+}
+
+func (n *Node) vportRows() []vportRow {
+	list := []vportRow{}
+	for _, d := range n.engine.vports.Netdevs() {
+		c, s := d.Config(), d.Stats()
+		groups, _ := d.MulticastMACs()
+		r := vportRow{VPort: d.Num(), VESW: c.VESWID, Fabric: c.FabricID, TAP: n.engine.tapOf(d), MAC: d.MAC(), MTU: d.MTU(), PKey: hexPKey(c.PKey),
+			Config: c.ConfigState.String(), Oper: d.OperState().String(), Carrier: d.Carrier(), Blocked: blocked(d),
+			Mcast: c.McastDLID.String(), Ports: []string{}, MACs: d.MACTable().Len(), Digest: fmt.Sprintf("%#08x", d.MACTable().Digest()),
+			Stations: len(d.Stations()), Groups: len(groups),
+			TxPkts: s.Tx.Packets, RxPkts: s.Rx.Packets, TxErrs: s.TxErrors(), RxErrs: s.RxErrors()}
+		for i, lid := range c.UcastDLID {
+			if c.DefPortMask>>i&1 != 0 {
+				r.Ports = append(r.Ports, lid.String())
+			}
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// blocked says which condition keeps frames from passing; empty: none.
+func blocked(d *vnic.Netdev) string {
+	switch {
+	case d.Config().VESWID == 0:
+		return "no vESW: the Ethernet Manager has not configured the vport"
+	case !d.Opened():
+		return "the host TAP is down: ip link set it up"
+	case !d.Carrier():
+		return "no carrier: the HFI port is not active"
+	case d.Dormant():
+		return "dormant: the Ethernet Manager says DROP_ALL"
+	}
+	return ""
+}
+
+func (n *Node) macRows() []macRow {
+	list := []macRow{}
+	for _, d := range n.engine.vports.Netdevs() {
+		vesw, t := d.Config().VESWID, d.MACTable()
+		for i := range t.Len() {
+			e := t.At(i)
+			if e.MAC.IsZero() {
+				continue
+			}
+			from := "table"
+			if e.Source() {
+				from = "source"
+			}
+			list = append(list, macRow{VESW: vesw, MAC: e.MAC, LID: e.DLID.String(), Source: from, Place: i, Mask: e.Mask})
+		}
+		for _, s := range d.Stations() {
+			r := macRow{VESW: vesw, MAC: s.MAC, VLAN: s.VLAN, LID: s.LID.String(), Source: "learned"}
+			if s.LID == 0 {
+				r.LID, r.Source = "-", "host"
+			}
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func (n *Node) ethtool() []EthtoolInfo {
+	list := []EthtoolInfo{}
+	for _, d := range n.engine.vports.Netdevs() {
+		if h := n.engine.hostOf(d); h != nil {
+			s := d.Stats()
+			list = append(list, EthtoolInfo{Netdev: h.name, Driver: "opa_vnic", Version: n.Env().Version, BusInfo: n.cfg.Name, Stats: h.queueCounters(s.Counters())})
+		}
+	}
+	return list
+}
+
+// queueCounters appends the frames that each queue of the TAP was given.
+func (h *host) queueCounters(list []vnic.Counter) []vnic.Counter {
+	for q := range h.ports {
+		list = append(list, vnic.Counter{Name: fmt.Sprintf("rx_queue_%d_packets", q), Value: h.sent[q]})
+	}
+	return list
+}
+
+func (n *Node) counters() []node.Counter {
+	drops := n.drops()
+	return node.AppendDrops(n.engine.Counters(), "tap_drop_", &drops)
+}

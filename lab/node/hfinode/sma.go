@@ -1,0 +1,32 @@
+package hfinode
+
+import (
+	"tapir/opa"
+	"tapir/opa/hfi"
+	"tapir/opa/mad"
+	"tapir/opa/sma"
+)
+
+// The HFI port as its subnet management agent sees it. What the agent is told
+// happens at the time of the packet in hand.
+
+// Info describes the port.
+func (h *HFI) Info() sma.Info {
+	return sma.Info{GUID: h.port.GUID(), Name: h.cfg.Name, LID: h.port.LID(), SMLID: h.smLID, SMSL: h.smSL,
+		State: mad.PortState(h.port.State()), MTU: h.port.Config().MTU, EthOnFabric: true}
+}
+
+// PKeys is the whole P_Key table.
+func (h *HFI) PKeys() []uint16 { return h.port.PKeys() }
+
+// SetPKeys replaces it.
+func (h *HFI) SetPKeys(table []uint16) { _ = h.port.SetPKeys(table) } // as long as it was
+
+// SetLID gives the port its LID.
+func (h *HFI) SetLID(lid, sm opa.LID, sl uint8) {
+	h.smLID, h.smSL = sm, sl
+	_ = h.port.SetLID(lid, 0, h.now) // the agent has checked it
+}
+
+// SetState moves the port.
+func (h *HFI) SetState(s mad.PortState) { _ = h.port.SetState(hfi.State(s), h.now) } // likewise

@@ -1,0 +1,309 @@
+// Package nicnode runs one NIC in real time: it opens the TAP, sets up the
+// kernel's side of it, starts the event loop with the NIC in it, and in the end
+// removes what it made and nothing else.
+package nicnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"tapir/lab/conf/nicconf"
+	"tapir/lab/node"
+	"tapir/nic"
+	"tapir/nic/al"
+	"tapir/nic/loop"
+	"tapir/nic/tap"
+	"tapir/nic/verbs"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// Bounds in time of a node's end.
+const (
+	closeWait   = 2 * time.Second        // for connections to close in order
+	abortWait   = 100 * time.Millisecond // for the resets of those that did not
+	closeCheck  = 2 * time.Millisecond   // how often Close looks whether they have
+	linkHeaders = ether.MaxHeaderLen + 4 // what a frame has besides the IP packet
+)
+
+// Config describes one NIC.
+type Config = nicconf.Config
+
+// Node is one NIC that runs. Device belongs to the node's loop: use it only
+// inside Do and DoWait. All methods may be called from any goroutine.
+type Node struct {
+	node.Base
+	Device *nic.Device
+
+	cfg    Config
+	layer  *node.Layer
+	thread thread
+	ca     *al.CA        // nil without RDMA
+	left   chan struct{} // the access layer has let go of the device
+	leaks  []verbs.Leak
+	wire   tap.Queue
+	host   *hostTAP // nil without a host TAP
+	second *second  // nil without a second engine
+	ports  node.Ports
+	hints  []string
+
+	leaving sync.Once
+	ending  sync.Once
+}
+
+// Start opens the TAP, sets up the kernel's side and runs the NIC. It waits a
+// moment for the carrier; ctx bounds that wait only. An error is one line,
+// and nothing is left behind. Close ends the node.
+func Start(ctx context.Context, cfg Config, env node.Env) (*Node, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if env.Wire != nil && (cfg.TAPFD != 0 || cfg.HostTAP != "" || len(cfg.TAPIP) > 0) {
+		return nil, fmt.Errorf("%s: a wire in memory has no kernel side: leave out tap_fd, host_tap and tap_ip", cfg.Name)
+	}
+	if err := loadFirmware(&cfg); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, layer: env.Layer, left: make(chan struct{})}
+	if n.layer == nil {
+		n.layer = node.NewLayer()
+	}
+	n.thread.n, n.OnEnd = n, n.bury
+	err := n.Open(cfg.Name, env)
+	if err == nil {
+		err = n.build()
+	}
+	if err != nil {
+		n.End(nil)
+		return nil, err
+	}
+	if err := n.run(ctx); err != nil {
+		_ = n.Close() // err says why
+		return nil, err
+	}
+	return n, nil
+}
+
+// build makes everything up to the first frame.
+func (n *Node) build() (err error) {
+	env := nic.Env{Pool: n.Loop.Pool(), Clock: n.Loop.Clock(), Now: n.Loop.Now}
+	if n.wire = n.Env().Wire; n.wire != nil {
+		env.Wire = n.attach(frame.Wire, n.wire, n.cfg.MTU)
+	} else if err := n.openTAPs(&env); err != nil {
+		return err
+	}
+	if n.Device, err = nic.New(n.cfg.Device(n.wire.Name()), env); err != nil {
+		return err
+	}
+	if n.host != nil {
+		if err := n.readyHost(n.host.tap, n.Device.Config().MAC); err != nil {
+			return fmt.Errorf("%s: host_tap: %w", n.cfg.Name, err)
+		}
+	}
+	n.Loop.SetEngine(n.Device)
+	return n.enter()
+}
+
+func (n *Node) attach(port frame.Port, q tap.Queue, mtu int) *loop.Port {
+	p := n.Loop.AddQueue(port, q, mtu+linkHeaders)
+	n.ports = append(n.ports, p)
+	return p
+}
+
+// openTAPs opens the wire TAP and, if there is one, the host TAP.
+func (n *Node) openTAPs(env *nic.Env) (err error) {
+	if n.cfg.HostTAP != "" {
+		if n.cfg.NIC.Engines > 1 {
+			if n.second, err = n.newSecond(); err != nil {
+				return err
+			}
+		}
+		if err := n.openHost(env); err != nil { // first: the MTU may be its
+			return err
+		}
+	}
+	t, err := n.Space.OpenTAP(tap.Config{Name: n.cfg.TAP, FD: n.cfg.TAPFD, Vnet: n.cfg.Vnet()}, 1, &n.Undo)
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.cfg.Name, err)
+	}
+	mtu, err := n.readyWire(t)
+	if err != nil {
+		t.Close()
+		return err
+	}
+	n.wire = t.Queues[0]
+	port := n.attach(frame.Wire, n.wire, max(mtu, n.cfg.MTU))
+	env.Wire = port
+	env.Light = func(on bool) {
+		_ = t.SetCarrier(on) // a kernel that cannot: the other end does not notice
+	}
+	if !n.Env().LoopStamps {
+		env.Observe = func(on bool) error { return n.observe(port, on) }
+	}
+	return nil
+}
+
+// observe starts or ends the observation of the wire TAP. It runs on the
+// loop's thread.
+func (n *Node) observe(p *loop.Port, on bool) error {
+	if !on {
+		p.Observe(nil)
+		return nil
+	}
+	return n.Space.NS.Do(func() error {
+		o, err := tap.Observe(n.wire.Name())
+		if err != nil {
+			return fmt.Errorf("%s: PTP: %w", n.cfg.Name, err)
+		}
+		p.Observe(o)
+		return nil
+	})
+}
+
+// run starts the loop and follows the kernel's interfaces.
+func (n *Node) run(ctx context.Context) error {
+	if n.second != nil {
+		n.second.run()
+	}
+	n.Run()
+	if err := n.Watch(n.wire.Name(), n.carrier); err != nil {
+		return err
+	}
+	if n.host != nil {
+		if err := n.follow(); err != nil {
+			return err
+		}
+	}
+	n.AwaitCarrier(ctx)
+	return nil
+}
+
+// carrier tells the NIC that its link is up or down.
+func (n *Node) carrier(up bool, now frame.Time) {
+	if n.host != nil {
+		_ = n.host.tap.SetCarrier(up) // fails only on a TAP that is gone, which ends the loop
+	}
+	if up {
+		n.Device.LinkUp(now)
+	} else {
+		n.Device.LinkDown(now)
+	}
+}
+
+// StartAll starts several NICs in one process, each on a loop of its own; all
+// or none.
+func StartAll(ctx context.Context, all []Config, env node.Env) ([]*Node, error) {
+	var nodes []*Node
+	for i := range all {
+		for k := range i {
+			if why := nicconf.Exclude(&all[k], &all[i]); why != "" {
+				return nil, errors.Join(errors.New(why), node.CloseAll(nodes))
+			}
+		}
+		n, err := Start(ctx, all[i], env)
+		if err != nil {
+			return nil, errors.Join(err, node.CloseAll(nodes))
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// Realtime is what CLOCK_REALTIME showed at a time of the NIC's loop; inside
+// Do and DoWait only, as FromRealtime.
+func (n *Node) Realtime(at frame.Time) int64 { return n.Loop.Realtime(at) }
+
+// FromRealtime is the time of the NIC's loop when CLOCK_REALTIME showed ns.
+func (n *Node) FromRealtime(ns int64) frame.Time { return n.Loop.FromRealtime(ns) }
+
+// Config is the configuration with its defaults filled in.
+func (n *Node) Config() Config { return n.cfg }
+
+// TAP is the name of the interface, or of the end of a wire in memory.
+func (n *Node) TAP() string { return n.wire.Name() }
+
+// WireKind is "tap", or "mem" on a wire in memory.
+func (n *Node) WireKind() string {
+	if n.Env().Wire != nil {
+		return "mem"
+	}
+	return "tap"
+}
+
+// Hints are the commands that an administrator may want to run so that the
+// kernel's side can reach the NIC.
+func (n *Node) Hints() []string { return n.hints }
+
+// Ready is the line for scripts that says that the NIC runs.
+func (n *Node) Ready() string {
+	var ips []string
+	for _, p := range n.cfg.Addrs() {
+		ips = append(ips, p.String())
+	}
+	if ips == nil {
+		ips = []string{"none"}
+	}
+	return fmt.Sprintf("ready %s mac=%v ip=%s %s=%s frames=%s",
+		n.cfg.Name, n.Device.Config().MAC, strings.Join(ips, ","), n.WireKind(), n.TAP(), n.cfg.Frames)
+}
+
+// Drops counts the frames that were lost between the loop and the TAPs, wire
+// and host together.
+func (n *Node) Drops() frame.Drops {
+	sum := n.second.drops()
+	n.DoWait(func(frame.Time) { lost := n.ports.Drops(); sum.Add(&lost) }) // after the end nothing is counted any more
+	return sum
+}
+
+// Close takes the device from the clients of its access layer, closes the
+// connections in order, each for at most two seconds, resets the rest, stops
+// the NIC and removes what Start made. It returns why the NIC had stopped
+// before, if it had.
+func (n *Node) Close() error {
+	n.ending.Do(func() {
+		n.leave(nil)
+		n.shutdown()
+		// The function closes whatever is wrong with it; a loop that has ended
+		// closes nothing.
+		_ = n.DoWait(func(now frame.Time) { _ = n.Device.Close(now) })
+		n.stop()
+		n.End(nil)
+	})
+	return n.Err()
+}
+
+// shutdown closes the connections, in order or with a reset.
+func (n *Node) shutdown() {
+	idle := make(chan struct{})
+	var look func(now frame.Time)
+	look = func(now frame.Time) {
+		if n.Device.Idle() {
+			close(idle)
+			return
+		}
+		n.Device.Schedule(now.Add(closeCheck), look)
+	}
+	if !n.Do(func(now frame.Time) { n.Device.Shutdown(now); look(now) }) {
+		return
+	}
+	wait := func(bound time.Duration) (over bool) {
+		timer := time.NewTimer(bound)
+		defer timer.Stop()
+		select {
+		case <-idle:
+		case <-n.Done():
+		case <-timer.C:
+			return false
+		}
+		return true
+	}
+	if !wait(closeWait) {
+		n.Do(n.Device.Abort)
+		wait(abortWait)
+	}
+}

@@ -1,0 +1,64 @@
+package sw
+
+import (
+	"strings"
+
+	"tapir/lab/conf/swconf"
+	"tapir/wire/frame"
+)
+
+// Counter is one counter of a switch.
+type Counter struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+}
+
+// Counters lists all that is counted: of each port, then of the clock.
+func (s *Switch) Counters() []Counter {
+	return s.CountersWith(func(port int) (rx, tx frame.Drops) {
+		c := s.Counts(port)
+		return c.RxDrops, c.TxDrops
+	})
+}
+
+// CountersWith is Counters with the frames that ports lost, at their TAPs, too.
+func (s *Switch) CountersWith(drops func(port int) (rx, tx frame.Drops)) (list []Counter) {
+	add := func(name string, v uint64) { list = append(list, Counter{name, v}) }
+	for i := range s.cfg.Ports {
+		name := s.cfg.Ports[i].Name + "_"
+		c := s.Counts(i)
+		add(name+"rx_frames", c.RxFrames)
+		add(name+"tx_frames", c.TxFrames)
+		rx, tx := drops(i)
+		for r := range frame.DropReasons() {
+			reason := strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
+			if rx[r] > 0 {
+				add(name+"rx_drop_"+reason, rx[r])
+			}
+			if tx[r] > 0 {
+				add(name+"tx_drop_"+reason, tx[r])
+			}
+		}
+	}
+	add("mac_moves", s.macs.moves)
+	add("mac_table_full", s.macs.full)
+	return append(list, s.clockCounters()...)
+}
+
+// clockCounters are those of what the switch does with PTP messages.
+func (s *Switch) clockCounters() []Counter {
+	c := s.ClockCounts()
+	switch s.cfg.Mode {
+	case swconf.E2ETransparent, swconf.P2PTransparent:
+		return []Counter{
+			{"clock_corrected", c.Corrected}, {"clock_follow_ups_made", c.Made}, {"clock_held", c.HeldFrames}, {"clock_unstamped", c.Unstamped},
+			{"clock_stamps_lost", c.LostStamps}, {"clock_unmatched", c.Unmatched}, {"clock_hold_full", c.HoldFull}, {"clock_no_link_delay", c.NoDelay},
+			{"clock_duplicates", c.Duplicates}, {"clock_evicted", c.Evicted}, {"clock_malformed", c.Malformed},
+			{"clock_pdelay_requests", c.Pdelay.Requests}, {"clock_pdelay_responses", c.Pdelay.Responses}, {"clock_pdelay_measured", c.Pdelay.Measured},
+			{"clock_pdelay_lost", c.Pdelay.Lost}, {"clock_pdelay_strange", c.Pdelay.Strange}, {"clock_pdelay_overrun", c.Pdelay.Overrun},
+		}
+	case swconf.Boundary:
+		return []Counter{{"clock_bad_checksum", c.Boundary.Checksum}, {"clock_no_hop", c.Boundary.NoHop}}
+	}
+	return nil
+}

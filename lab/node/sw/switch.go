@@ -1,0 +1,304 @@
+// Package sw is the fabric switch: it joins ports as a learning switch does,
+// with a queueing delay of choice, and is a transparent or boundary clock of
+// IEEE 1588 if that is wanted.
+//
+// A frame's way through it:
+//
+//  1. Receive: link-local groups and impossible sources go; the source is
+//     learned; PTP messages are shown to the clock, which may keep them.
+//  2. forward: the frame, or copies of it, into the queues of its egress
+//     ports, each with a delay of its own.
+//  3. Poll: what is due leaves; a transparent clock corrects it as it does.
+//
+// Switch is pure and runs in virtual time or, by a Node, on TAPs.
+package sw
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"tapir/lab/conf/swconf"
+	"tapir/ptp"
+	"tapir/wire/drop"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// Env is what a Switch lives in.
+type Env struct {
+	Pool  frame.Pool
+	Links []frame.Link // of the ports, in order
+	// Clock is the switch's hardware clock: of residence times, and the one
+	// that a boundary clock steers.
+	Clock ptp.Clock
+}
+
+// PortCounts counts what passed one port.
+type PortCounts struct {
+	RxFrames, RxOctets uint64
+	TxFrames, TxOctets uint64
+	Flooded            uint64 // received for an unknown or group address
+	Queued             int    // frames that wait
+	QueueMost          uint64 // frames that have waited at a time, at most
+	RxDrops, TxDrops   frame.Drops
+}
+
+// Switch is the pure switch: an engine as nic/loop drives it. Ports count from
+// 0.
+type Switch struct {
+	cfg   swconf.Config
+	env   Env
+	ports []port
+	busy  []int // ports whose queues are not empty, in order
+	macs  macTable
+	clock timekeeper // nil: a plain switch
+}
+
+type port struct {
+	link   frame.Link
+	queue  []waiting // ordered by at
+	rng    *rand.Rand
+	delay  swconf.Delay
+	counts PortCounts
+}
+
+// waiting is a frame in an egress queue.
+type waiting struct {
+	at  frame.Time
+	f   *frame.Frame
+	tag tag
+}
+
+// timekeeper is what a switch that is no plain one does with PTP messages.
+type timekeeper interface {
+	// receive looks at a frame (borrowed) that came in. Unless forward, the
+	// clock has done with it what is to be done.
+	receive(port int, f *frame.Frame, now frame.Time) (t tag, why frame.DropReason, forward bool)
+	// depart takes a frame that leaves and had a tag.
+	depart(port int, f *frame.Frame, t tag, now frame.Time)
+	// sent tells when the frame with that ID left, Never if nobody knows. True
+	// asks for poll.
+	sent(id uint64, at frame.Time) bool
+	// poll sends the clock's own messages and returns the next deadline.
+	poll(now frame.Time) frame.Time
+	// close releases what waits.
+	close()
+}
+
+// New returns a switch of cfg.
+func New(cfg swconf.Config, env Env) (*Switch, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Switch{cfg: cfg, env: env, macs: newMACTable(cfg.Ageing, cfg.MACs), ports: make([]port, len(cfg.Ports))}
+	for i := range s.ports {
+		s.ports[i] = port{link: env.Links[i], delay: cfg.Delay, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(i)))}
+		if d := cfg.Ports[i].Delay; d != nil {
+			s.ports[i].delay = *d
+		}
+	}
+	var err error
+	s.clock, err = newClock(s)
+	return s, err
+}
+
+// Receive takes the frames of a batch. Those that nobody observes count as
+// seen now.
+func (s *Switch) Receive(p frame.Port, frames []*frame.Frame, now frame.Time) {
+	for _, f := range frames {
+		if f.Seen == 0 {
+			f.Seen = now
+		}
+		f.ID = 0 // the sender's
+		s.receive(int(p), f, now)
+	}
+}
+
+func (s *Switch) receive(in int, f *frame.Frame, now frame.Time) {
+	c := &s.ports[in].counts
+	c.RxFrames++
+	c.RxOctets += uint64(f.Len())
+	b := f.Bytes()
+	if len(b) < ether.HeaderLen {
+		s.drop(in, f, drop.Truncated)
+		return
+	}
+	dst, src := ether.Addr(b[:6]), ether.Addr(b[6:12])
+	if src.IsMulticast() || src.IsZero() {
+		s.drop(in, f, drop.Source)
+		return
+	}
+	s.macs.learn(src, in, now)
+	var t tag
+	if s.clock != nil {
+		var why frame.DropReason
+		forward := true
+		if t, why, forward = s.clock.receive(in, f, now); !forward {
+			if why != frame.DropNone {
+				c.RxDrops.Count(why)
+			}
+			f.Release()
+			return
+		}
+	}
+	if !s.cfg.Forwards(dst) {
+		s.drop(in, f, DropLinkLocal)
+		return
+	}
+	s.forward(in, dst, f, t, now)
+}
+
+func (s *Switch) drop(in int, f *frame.Frame, why frame.DropReason) {
+	s.ports[in].counts.RxDrops.Count(why)
+	f.Release()
+}
+
+// forward takes f to the port behind which dst is, or to all but its own.
+func (s *Switch) forward(in int, dst ether.Addr, f *frame.Frame, t tag, now frame.Time) {
+	if !dst.IsMulticast() {
+		if out, ok := s.macs.find(dst, now); ok {
+			if out == in {
+				s.drop(in, f, DropSamePort)
+				return
+			}
+			s.enqueue(out, f, t, now)
+			return
+		}
+	}
+	s.ports[in].counts.Flooded++
+	last := len(s.ports) - 1
+	if last == in {
+		last--
+	}
+	for out := range last {
+		if out == in {
+			continue
+		}
+		if twin := s.copyOf(f); twin != nil {
+			s.enqueue(out, twin, t, now)
+		} else {
+			s.ports[out].counts.TxDrops.Count(drop.NoBuffer)
+		}
+	}
+	s.enqueue(last, f, t, now)
+}
+
+func (s *Switch) copyOf(f *frame.Frame) *frame.Frame {
+	twin := s.env.Pool.Get(f.Len())
+	if twin == nil {
+		return nil
+	}
+	twin.Append(f.Bytes())
+	twin.Offload = f.Offload
+	return twin
+}
+
+// enqueue takes f into the queue of a port.
+func (s *Switch) enqueue(out int, f *frame.Frame, t tag, now frame.Time) {
+	p := &s.ports[out]
+	if len(p.queue) >= s.cfg.Queue {
+		p.counts.TxDrops.Count(drop.TxQueue)
+		f.Release()
+		return
+	}
+	at := now.Add(p.delay.Draw(p.rng))
+	if n := len(p.queue); n > 0 {
+		at = max(at, p.queue[n-1].at)
+	}
+	if len(p.queue) == 0 {
+		i, _ := slices.BinarySearch(s.busy, out)
+		s.busy = slices.Insert(s.busy, i, out)
+	}
+	p.queue = append(p.queue, waiting{at, f, t})
+	p.counts.QueueMost = max(p.counts.QueueMost, uint64(len(p.queue)))
+}
+
+// Dispatch has nothing to do.
+func (s *Switch) Dispatch(frame.Time) bool { return false }
+
+// Poll sends what is due and returns the next deadline.
+func (s *Switch) Poll(now frame.Time) frame.Time {
+	s.macs.poll(now)
+	next := frame.Never
+	kept := s.busy[:0]
+	for _, i := range s.busy {
+		next = min(next, s.drain(i, now))
+		if len(s.ports[i].queue) > 0 {
+			kept = append(kept, i)
+		}
+	}
+	s.busy = kept
+	if s.clock != nil {
+		next = min(next, s.clock.poll(now))
+	}
+	return next
+}
+
+// drain sends what is due on one port.
+func (s *Switch) drain(out int, now frame.Time) frame.Time {
+	p := &s.ports[out]
+	n := 0
+	for n < len(p.queue) && p.queue[n].at <= now && p.link.Room() > 0 {
+		w := p.queue[n]
+		n++
+		if w.tag.IsZero() {
+			s.transmit(out, w.f)
+		} else {
+			s.clock.depart(out, w.f, w.tag, now)
+		}
+	}
+	rest := copy(p.queue, p.queue[n:])
+	clear(p.queue[rest:])
+	p.queue = p.queue[:rest]
+	if rest == 0 || p.queue[0].at <= now {
+		return frame.Never // what is due waits for the link
+	}
+	return p.queue[0].at
+}
+
+// transmit takes f out of the switch.
+func (s *Switch) transmit(out int, f *frame.Frame) {
+	c := &s.ports[out].counts
+	if s.ports[out].link.Room() == 0 {
+		c.TxDrops.Count(drop.TxQueue)
+		id := f.ID
+		f.Release()
+		s.TxDone(id, frame.Never)
+		return
+	}
+	c.TxFrames++
+	c.TxOctets += uint64(f.Len())
+	s.ports[out].link.Transmit(f)
+}
+
+// TxDone takes in when the frame with that ID left its port: Never if nobody
+// knows. True asks for another Poll.
+func (s *Switch) TxDone(id uint64, at frame.Time) (again bool) {
+	return s.clock != nil && id != 0 && s.clock.sent(id, at)
+}
+
+// Counts are the counters of a port.
+func (s *Switch) Counts(port int) PortCounts {
+	c := s.ports[port].counts
+	c.Queued = len(s.ports[port].queue)
+	return c
+}
+
+// MACs lists the MAC table.
+func (s *Switch) MACs(now frame.Time) []MACRow {
+	return s.macs.rows(func(i int) string { return s.cfg.Ports[i].Name }, now)
+}
+
+// Close releases what waits.
+func (s *Switch) Close() {
+	for i := range s.ports {
+		for _, w := range s.ports[i].queue {
+			w.f.Release()
+		}
+		s.ports[i].queue = nil
+	}
+	if s.clock != nil {
+		s.clock.close()
+	}
+}

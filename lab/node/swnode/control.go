@@ -1,0 +1,173 @@
+package swnode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+
+	"tapir/lab/conf/swconf"
+	"tapir/lab/node"
+	"tapir/lab/node/sw"
+	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/ptprun"
+	"tapir/wire/drop"
+	"tapir/wire/frame"
+)
+
+// switchRow is what Show tells of the switch itself.
+type switchRow struct {
+	Name       string   `json:"name"`
+	Kind       string   `json:"kind"`
+	Mode       string   `json:"mode"`
+	Clock      string   `json:"clock_identity"`
+	OneStep    bool     `json:"one_step"`
+	Syntonized string   `json:"syntonized"` // rate of the followed clock
+	Delay      string   `json:"delay"`
+	Queue      int      `json:"queue"`
+	Ports      []string `json:"ports"`
+	MACs       int      `json:"mac_entries"`
+	Drops      uint64   `json:"drops"`
+	PID        int      `json:"pid"`
+	Version    string   `json:"version"`
+}
+
+// portRow is one port.
+type portRow struct {
+	Port      string `json:"port"`
+	TAP       string `json:"tap"`
+	State     string `json:"state"`      // of a boundary clock's port
+	LinkDelay string `json:"link_delay"` // measured by a peer-to-peer clock
+	RxFrames  uint64 `json:"rx_frames"`
+	TxFrames  uint64 `json:"tx_frames"`
+	RxOctets  uint64 `json:"rx_octets"`
+	TxOctets  uint64 `json:"tx_octets"`
+	Flooded   uint64 `json:"flooded"`
+	Queued    int    `json:"queued"`
+	QueueMost uint64 `json:"queue_most"`
+	RxDrops   uint64 `json:"rx_drops"`
+	TxDrops   uint64 `json:"tx_drops"`
+}
+
+func (n *Node) row(now frame.Time) switchRow {
+	r := switchRow{Name: n.cfg.Name, Kind: "switch", Mode: n.cfg.Mode.String(), Clock: "-", OneStep: n.cfg.OneStep, Syntonized: "-",
+		Delay: n.cfg.Delay.String(), Queue: n.cfg.Queue, MACs: len(n.sw.MACs(now)), PID: os.Getpid(), Version: n.Env().Version}
+	if n.cfg.Mode != swconf.Plain {
+		r.Clock = n.cfg.Identity().String()
+	}
+	if t := n.sw.Transparent(); t != nil {
+		if ppb, ok := t.RateOffset(); ok {
+			r.Syntonized = fmt.Sprintf("%+d ppb", ppb)
+		}
+	}
+	for i := range n.cfg.Ports {
+		r.Ports = append(r.Ports, n.cfg.Ports[i].Name)
+		rx, tx := n.drops(i)
+		r.Drops += rx.Total() + tx.Total()
+	}
+	return r
+}
+
+// drops are the frames that a port lost, in the switch or at its TAP.
+func (n *Node) drops(port int) (rx, tx frame.Drops) {
+	c := n.sw.Counts(port)
+	rx, tx = c.RxDrops, c.TxDrops
+	for r, v := range n.ports[port].Drops() {
+		if reason := frame.DropReason(r); reason == drop.Link || reason == drop.TxQueue {
+			tx[r] += v
+		} else {
+			rx[r] += v
+		}
+	}
+	return rx, tx
+}
+
+func (n *Node) portRows() []portRow {
+	list := make([]portRow, len(n.cfg.Ports))
+	for i := range list {
+		c := n.sw.Counts(i)
+		rx, tx := n.drops(i)
+		list[i] = portRow{Port: n.cfg.Ports[i].Name, TAP: n.cfg.Ports[i].TAP, State: "-", LinkDelay: "-",
+			RxFrames: c.RxFrames, TxFrames: c.TxFrames, RxOctets: c.RxOctets, TxOctets: c.TxOctets, Flooded: c.Flooded,
+			Queued: c.Queued, QueueMost: c.QueueMost, RxDrops: rx.Total(), TxDrops: tx.Total()}
+		if b := n.sw.Instance(); b != nil {
+			list[i].State = b.State(i).String()
+		}
+		if t := n.sw.Transparent(); t != nil {
+			if d, ok := t.LinkDelay(i); ok {
+				list[i].LinkDelay = d.Duration().String()
+			}
+		}
+	}
+	return list
+}
+
+// counters lists all that is counted.
+func (n *Node) counters() []sw.Counter { return n.sw.CountersWith(n.drops) }
+
+// Served is the switch as a control server wants it; stop begins its orderly
+// end and must not wait for it.
+func (n *Node) Served(stop func()) ctl.NIC {
+	return &control{n.NewControl("a switch", "switch", stop,
+		node.Table{Kind: "nic", Rows: func(now frame.Time) any { return n.row(now) }},
+		node.Table{Kind: "port", Rows: func(frame.Time) any { return n.portRows() }},
+		node.Table{Kind: "mac", Rows: func(now frame.Time) any { return n.sw.MACs(now) }},
+		node.Table{Kind: "counters", Rows: func(frame.Time) any { return n.counters() }}), n}
+}
+
+type control struct {
+	node.Control
+	n *Node
+}
+
+// CaptureInfo describes the switch for the head of a capture file.
+func (s *control) CaptureInfo() capture.Info {
+	return capture.Info{Application: "tapir " + s.n.Env().Version, Hardware: runtime.GOARCH, Name: s.n.cfg.Name, MAC: s.n.cfg.MAC(0), Wire: s.n.cfg.Ports[0].TAP}
+}
+
+// CannotCapture points at the stock tools: a switch's ports are TAPs.
+func (s *control) CannotCapture() error {
+	return s.Unable("makes no capture of its own: use tcpdump -i " + s.n.cfg.Ports[0].TAP)
+}
+
+// Attach is for NICs.
+func (s *control) Attach(*capture.Session, bool) (detach func(), err error) {
+	return nil, s.CannotCapture()
+}
+
+// Command answers `tapir ptp status` of a boundary clock.
+func (s *control) Command(_ context.Context, name string, _ json.RawMessage) (any, error) {
+	if name != "ptp.status" {
+		return nil, s.Unable("has no command " + name)
+	}
+	st := ptprun.Status{NIC: s.n.cfg.Name, Transport: s.n.cfg.Transport.String()}
+	err := s.n.DoWait(func(now frame.Time) {
+		st.Clock = ptprun.ClockOf(s.n.phc, s.n.Loop, now)
+		if i := s.n.sw.Instance(); i != nil {
+			snapshot, counts := i.Snapshot(), s.n.sw.Management()
+			st.Instance, st.Management = &snapshot, counts.Counters()
+		}
+	})
+	return st, err
+}
+
+// Metrics are the counters.
+func (s *control) Metrics() ([]ctl.Metric, error) {
+	n := s.n
+	m := node.Metrics{Of: ctl.Label{Name: "switch", Value: n.Name()}}
+	err := n.DoWait(func(frame.Time) {
+		for _, r := range n.portRows() {
+			for _, c := range []node.Counter{{Name: "rx_frames", Value: r.RxFrames}, {Name: "tx_frames", Value: r.TxFrames},
+				{Name: "rx_octets", Value: r.RxOctets}, {Name: "tx_octets", Value: r.TxOctets},
+				{Name: "rx_drops", Value: r.RxDrops}, {Name: "tx_drops", Value: r.TxDrops}} {
+				m.Counter("tapir_switch_"+c.Name, c.Name+" of the port", c.Value, ctl.Label{Name: "port", Value: r.Port})
+			}
+		}
+		c := n.sw.ClockCounts()
+		m.Counter("tapir_switch_clock_corrected", "messages whose correctionField was changed", c.Corrected)
+		m.Counter("tapir_switch_clock_unmatched", "messages dropped for want of a residence time", c.Unmatched)
+	})
+	return m.All, err
+}

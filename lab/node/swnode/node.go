@@ -1,0 +1,132 @@
+// Package swnode runs the fabric switch of lab/node/sw in real time, on TAPs.
+package swnode
+
+import (
+	"fmt"
+	"strings"
+
+	"tapir/lab/conf/swconf"
+	"tapir/lab/host/netns"
+	"tapir/lab/node"
+	"tapir/lab/node/sw"
+	"tapir/nic/tap"
+	"tapir/ptp/clock"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// Node is a switch that runs on TAPs. All methods may be called from any
+// goroutine.
+type Node struct {
+	node.Base
+
+	cfg   swconf.Config
+	sw    *sw.Switch
+	phc   *clock.PHC
+	ports node.Ports
+}
+
+// Start opens the TAPs of cfg and runs the switch. An error is one line, and
+// nothing is left behind. Close ends the node.
+func Start(cfg swconf.Config, env node.Env) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg.WithDefaults()}
+	err := n.Open(n.cfg.Name, env)
+	if err == nil {
+		err = n.build()
+	}
+	if err != nil {
+		n.End(nil)
+		return nil, fmt.Errorf("%s: %w", n.cfg.Name, err)
+	}
+	n.OnEnd = func(error) { n.sw.Close() }
+	n.Run()
+	return n, nil
+}
+
+// build makes everything up to the first frame.
+func (n *Node) build() (err error) {
+	for i := range n.cfg.Ports {
+		if err := n.openPort(i); err != nil {
+			return err
+		}
+	}
+	now := n.Loop.Now()
+	hw := n.cfg.Hardware
+	hw.Start, hw.Initial = now, n.Loop.Clock().At(now)
+	if n.phc, err = clock.New(hw); err != nil {
+		return err
+	}
+	env := sw.Env{Pool: n.Loop.Pool(), Clock: n.phc}
+	for _, p := range n.ports {
+		env.Links = append(env.Links, p)
+	}
+	if n.sw, err = sw.New(n.cfg, env); err != nil {
+		return err
+	}
+	n.Loop.SetEngine(n.sw)
+	return nil
+}
+
+// openPort opens a port's TAP and makes it carry frames.
+func (n *Node) openPort(i int) error {
+	p := &n.cfg.Ports[i]
+	var ns *netns.NS
+	if all := n.Env().PortNS; i < len(all) {
+		ns = all[i]
+	}
+	space, err := n.Enter(ns, p.Netns)
+	if err != nil {
+		return err
+	}
+	t, err := space.OpenTAP(tap.Config{Name: p.TAP, FD: p.TAPFD}, 1, &n.Undo)
+	if err != nil {
+		return err
+	}
+	p.TAP = t.Name()
+	d, err := space.Links.Netdev(p.TAP)
+	if err != nil {
+		t.Close()
+		return err
+	}
+	const tags = 2 * ether.TagLen
+	port := t.AddTo(n.Loop, frame.Port(i), d.MTU+ether.HeaderLen+tags)[0]
+	n.ports = append(n.ports, port)
+	if err := t.BringUp(d.Up); err != nil {
+		return err
+	}
+	if n.cfg.Mode == swconf.Plain {
+		return nil
+	}
+	var o *tap.Observer
+	if err := space.NS.Do(func() error { o, err = tap.Observe(p.TAP); return err }); err != nil {
+		return err
+	}
+	port.Observe(o)
+	port.Report()
+	return nil
+}
+
+// Ready is the line for scripts that says that the switch runs.
+func (n *Node) Ready() string {
+	var names []string
+	for _, p := range n.cfg.Ports {
+		names = append(names, p.Name)
+	}
+	return fmt.Sprintf("ready %s mode=%v ports=%s delay=%v", n.cfg.Name, n.cfg.Mode, strings.Join(names, ","), n.cfg.Delay)
+}
+
+// Config is the configuration with its defaults filled in.
+func (n *Node) Config() swconf.Config { return n.cfg }
+
+// Switch is the switch itself. It belongs to the loop's thread.
+func (n *Node) Switch() *sw.Switch { return n.sw }
+
+// Close stops the switch and removes what Start made. It returns why the
+// switch had stopped before, if it had.
+func (n *Node) Close() error {
+	n.End(nil)
+	return n.Err()
+}

@@ -1,0 +1,130 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+
+	"tapir/nic/loop"
+	"tapir/nic/tap"
+	"tapir/wire/frame"
+)
+
+// TAP is an interface that a node has opened, one or several queues of it.
+type TAP struct {
+	Space
+	Queues []*tap.TAP
+	Undo   *Undo // takes back what was changed
+}
+
+// OpenTAP opens an interface with some queues, at least one. Unless a loop takes
+// the queues, Close closes them.
+func (s Space) OpenTAP(cfg tap.Config, queues int, undo *Undo) (*TAP, error) {
+	cfg.MultiQueue = queues > 1
+	first, err := s.Links.OpenTAP(cfg)
+	if err != nil {
+		return nil, err
+	}
+	t := &TAP{s, []*tap.TAP{first}, undo}
+	for len(t.Queues) < queues {
+		q, err := s.Links.AddQueue(first)
+		if err != nil {
+			t.Close()
+			return nil, err
+		}
+		t.Queues = append(t.Queues, q)
+	}
+	return t, nil
+}
+
+// Close closes all queues.
+func (t *TAP) Close() {
+	for _, q := range t.Queues {
+		q.Close()
+	}
+}
+
+// Name is the name of the interface as it was opened.
+func (t *TAP) Name() string { return t.Queues[0].Name() }
+
+// Created tells whether the interface was made, and not found.
+func (t *TAP) Created() bool { return t.Queues[0].Created() }
+
+// SetCarrier shows the kernel whether there is a carrier.
+func (t *TAP) SetCarrier(up bool) error { return t.Queues[0].SetCarrier(up) }
+
+// WithoutIPv6 keeps the kernel itself from speaking IPv6, where /proc/sys can be
+// written.
+func (s Space) WithoutIPv6(name string) { _ = s.NS.Sysctl("ipv6/conf/"+name+"/disable_ipv6", "1") }
+
+// AddAddress gives the interface an address.
+func (t *TAP) AddAddress(p netip.Prefix) error {
+	name := t.Name()
+	if p.Addr().Is6() {
+		err := t.NS.Sysctl("ipv6/conf/"+name+"/disable_ipv6", "0")
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	err := t.Links.AddAddr(name, p)
+	switch {
+	case err == nil:
+		t.Undo.Add(func() { t.Links.DelAddr(name, p) }) // gone already with a TAP that we made
+	case errors.Is(err, fs.ErrExist):
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; as root run `ip addr add %v dev %s`", err, p, name)
+	default:
+		return err
+	}
+	return nil
+}
+
+// BringUp sets the interface up, and down again in the end if it was found down.
+func (t *TAP) BringUp(isUp bool) error {
+	if isUp {
+		return nil
+	}
+	name := t.Name()
+	err := t.Links.Up(name)
+	if err == nil && !t.Created() {
+		t.Undo.Add(func() { t.Links.Down(name) })
+	}
+	return err
+}
+
+// Ports are the queues of one interface in a loop.
+type Ports []*loop.Port
+
+// AddTo gives a loop the queues, for frames of that length at most.
+func (t *TAP) AddTo(l *loop.Loop, port frame.Port, maxFrame int) (all Ports) {
+	for _, q := range t.Queues {
+		all = append(all, l.AddQueue(port, q, maxFrame))
+	}
+	return all
+}
+
+// Room is what the fullest queue still takes.
+func (p Ports) Room() int {
+	room := p[0].Room()
+	for _, q := range p[1:] {
+		room = min(room, q.Room())
+	}
+	return room
+}
+
+// Drops counts what the queues lost.
+func (p Ports) Drops() (sum frame.Drops) {
+	for _, q := range p {
+		lost := q.Drops()
+		sum.Add(&lost)
+	}
+	return sum
+}
+
+// SetMaxFrame sets the length of the longest frame.
+func (p Ports) SetMaxFrame(octets int) {
+	for _, q := range p {
+		q.SetMaxFrame(octets)
+	}
+}

@@ -195,11 +195,8 @@ var oversize = map[string]string{
 	"type lab/tool/inspect.half":     landing,
 	"type nic/fastlinq/mfw/mcp.MCP":  landing,
 	"type nic/fastlinq/ecore.Hwfn":   landing,
-	"type nic/verbs.Device":          landing,
-	"type nic/verbs.QP":              landing,
 	"type nic/fastlinq/mfw.Firmware": landing,
 	"type opa/em.Manager":            landing,
-	"type nic/iwarp.conn":            landing,
 }
 
 // wideLines are the packages with lines over maxColumns.

@@ -80,7 +80,8 @@ func (i *Initiator) reply(f *Frame) error {
 		return i.reader.fail(Startup, "reply without enhanced data to an enhanced request")
 	}
 	i.result = Result{Revision: f.Rev, Enhanced: enhanced, CRC: f.CRC || i.cfg.CRC == CRCRequired,
-		MarkersTx: f.Markers, MarkersRx: i.cfg.Markers, IRD: i.cfg.IRD, ORD: i.cfg.ORD, GSO: i.cfg.gso(f), PrivateData: pd}
+		MarkersTx: f.Markers, MarkersRx: i.cfg.Markers, IRD: i.cfg.IRD, ORD: i.cfg.ORD, GSO: i.cfg.gso(f),
+		PrivateData: pd}
 	if f.CRC && i.cfg.CRC == CRCRefused {
 		return i.reader.fail(LocalCatastrophic, "the peer requires CRC, which this side refuses")
 	}

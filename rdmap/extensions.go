@@ -24,7 +24,8 @@ func (s *Stream) beginAtomic(w *Work) {
 	req := w.Atomic
 	req.ID, req.STag, req.TO = msn, w.STag, w.TO
 	s.reads.push(read{ref: w.Ref, atomic: true, msn: msn})
-	c := s.start(AtomicRequestOp, FromControl, w.Ref, UntaggedHeader(AtomicRequestOp, true, 0, msn, 0), AtomicRequestLen)
+	c := s.start(AtomicRequestOp, FromControl, w.Ref, UntaggedHeader(AtomicRequestOp, true, 0, msn, 0),
+		AtomicRequestLen)
 	req.Put(c.control[:])
 }
 

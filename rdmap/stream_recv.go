@@ -305,7 +305,8 @@ func (s *Stream) FaultyRead() uint64 {
 			return r.ref
 		}
 		// What has been answered is gone from both ends of the range.
-		if !atomic && r.stag == named.SinkSTag && named.SinkTO-r.to <= r.size && named.SinkTO+uint64(named.Size) == r.to+r.size {
+		if !atomic && r.stag == named.SinkSTag && named.SinkTO-r.to <= r.size &&
+			named.SinkTO+uint64(named.Size) == r.to+r.size {
 			return r.ref
 		}
 	}

@@ -177,7 +177,8 @@ func (s *Stream) FailResponse(seg *Segment, f Fault) *Error {
 	}
 	s.Fail(err)
 	r := &s.answer
-	s.terminate = s.terminate.WithSegment(UntaggedHeader(ReadRequestOp, true, 0, r.msn, 0), ddp.UntaggedLen+ReadRequestLen)
+	s.terminate = s.terminate.WithSegment(UntaggedHeader(ReadRequestOp, true, 0, r.msn, 0),
+		ddp.UntaggedLen+ReadRequestLen)
 	if err.Type == TypeProtection {
 		left := r.req
 		left.SinkTO, left.SourceTO, left.Size = left.SinkTO+seg.Off, left.SourceTO+seg.Off, left.Size-uint32(seg.Off)

@@ -157,11 +157,11 @@ func (ca *CA) lower(low verbs.AsyncEvent, r *registration, now frame.Time) {
 		}
 		return
 	case ToQP:
-		upper = low.QP.Private()
+		upper = low.QP.Private
 	case ToCQ:
-		upper = low.CQ.Private()
+		upper = low.CQ.Private
 	case ToSRQ:
-		upper = low.SRQ.Private()
+		upper = low.SRQ.Private
 	}
 	h, ok := upper.(EventHandler)
 	switch {
@@ -191,13 +191,13 @@ type CompletionHandler interface {
 // what cq reports: of its notifications, and, if it is an EventHandler too, of
 // its events.
 func Retarget(cq *verbs.CQ, upper CompletionHandler) {
-	cq.SetPrivate(upper)
+	cq.Private = upper
 	cq.SetHandler(completed)
 }
 
 // completed is the one notification handler of this layer.
 func completed(cq *verbs.CQ, now frame.Time) {
-	if h, ok := cq.Private().(CompletionHandler); ok {
+	if h, ok := cq.Private.(CompletionHandler); ok {
 		h.Completion(cq, now)
 	}
 }

@@ -90,13 +90,13 @@ func TestTranslationTable(t *testing.T) {
 		switch r.object {
 		case "QP":
 			ev.QP = w.qp
-			w.qp.SetPrivate(&upper{w, "QP"})
+			w.qp.Private = &upper{w, "QP"}
 		case "CQ":
 			ev.CQ = w.cq
-			w.cq.SetPrivate(&upper{w, "CQ"})
+			w.cq.Private = &upper{w, "CQ"}
 		case "SRQ":
 			ev.SRQ = w.srq
-			w.srq.SetPrivate(&upper{w, "SRQ"})
+			w.srq.Private = &upper{w, "SRQ"}
 		}
 		w.raise(ev)
 		if want := fmt.Sprintf("%s %v %d", r.object, r.number, r.number); len(w.log) != 1 || w.log[0] != want {
@@ -117,7 +117,7 @@ func TestRetargeting(t *testing.T) {
 		{nil, "context COMM_EST 0"}, {&upper{w, "first"}, "first COMM_EST 4"},
 		{&upper{w, "second"}, "second COMM_EST 4"}, {"no handler", "context COMM_EST 0"},
 	} {
-		w.qp.SetPrivate(c.private)
+		w.qp.Private = c.private
 		w.raise(ev)
 		if len(w.log) != 1 || w.log[0] != c.want {
 			t.Errorf("told %q, want %q", w.log, c.want)

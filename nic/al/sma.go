@@ -146,7 +146,8 @@ const maxLID = 0xbfff
 
 func (ca *CA) setPortInfo(p ib.PortInfo) (status uint16) {
 	now := ca.ci.Verbs.PortAttr()
-	mod := verbs.PortMod{LID: &p.LID, SMLID: &p.MasterSMLID, LMC: &p.LMC, SubnetPrefix: &p.GIDPrefix, Reregister: p.Reregister}
+	mod := verbs.PortMod{LID: &p.LID, SMLID: &p.MasterSMLID, LMC: &p.LMC, SubnetPrefix: &p.GIDPrefix,
+		Reregister: p.Reregister}
 	if state := verbs.PortState(p.State); p.State != 0 {
 		mod.State = &state
 	}

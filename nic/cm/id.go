@@ -93,7 +93,8 @@ func (id *ID) Info() Info {
 	if id.remote.Addr().Unmap().Is4() {
 		v = 4
 	}
-	return Info{IPVersion: v, Local: id.local, Remote: id.remote, VLAN: id.m.vlan, IRD: id.ird, ORD: id.ord, PrivateData: id.params.PrivateData}
+	return Info{IPVersion: v, Local: id.local, Remote: id.remote, VLAN: id.m.vlan, IRD: id.ird, ORD: id.ord,
+		PrivateData: id.params.PrivateData}
 }
 
 // SetHandler replaces the handler.

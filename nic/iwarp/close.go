@@ -56,7 +56,8 @@ func (c *conn) failInbound(err *rdmap.Error) {
 	op := rdmap.ParseControl(c.stream.Header().ULP).Opcode
 	switch {
 	case err.Remote:
-	case op == rdmap.ReadResponse && errors.Is(err, &rdmap.Error{Type: rdmap.TypeOperation, Code: rdmap.CatastrophicStream}):
+	case op == rdmap.ReadResponse &&
+		errors.Is(err, &rdmap.Error{Type: rdmap.TypeOperation, Code: rdmap.CatastrophicStream}):
 		c.qp.FinishSend(c.stream.ReadRef(), verbs.StatusLocalProtection)
 	case !op.IsSend():
 	case err.Layer == rdmap.LayerDDP && err.Type == ddp.TypeUntagged && err.Code == ddp.TooLong:

@@ -46,34 +46,21 @@ type conn struct {
 	responder *mpa.Responder
 	result    mpa.Result
 
+	outbound
+	inbound
 	stream *rdmap.Stream
-	rx     *mpa.Receiver
-	tx     mpa.Layout
-	base   uint64 // stream offset of the first FPDU sent
-	rxBase uint64 // and of the first received
-	rxOff  uint64 // stream offset that has been received
-	gated  bool   // hold FPDUs: responder until the initiator's first one
-	held   bool   // gated by Config.FirstDelay
-	begins bool   // gated until Config.SendFirst is over
-	copies bool   // long messages are copied, too
-	local  bool   // a work request of this side is the fault
+	gated  bool // hold FPDUs: responder until the initiator's first one
+	held   bool // gated by Config.FirstDelay
+	begins bool // gated until Config.SendFirst is over
+	local  bool // a work request of this side is the fault
 	// revision is what the initiator asks for.
 	revision uint8
 	mute     bool // the peer closed instead of answering the MPA request
 
-	ooo       *oooQueue // segments that arrived before their turn
-	unaligned bool      // a segment of TCP has begun inside an FPDU
-	lastULPDU int       // lengths of the last FPDU in order
-	lastFPDU  int       // 0: that of such an ULPDU
-
-	log      sendLog
-	retain   retainer
-	seg      rdmap.Segment
-	draining bool   // close gracefully once the send queue is empty
-	finished bool   // that has come: FIN follows what is unsent
-	aborting bool   // reset the connection once the Terminate is out
-	recvID   uint64 // WR id of the receive in use
-	err      error  // why it ended
+	draining bool  // close gracefully once the send queue is empty
+	finished bool  // that has come: FIN follows what is unsent
+	aborting bool  // reset the connection once the Terminate is out
+	err      error // why it ended
 
 	until    frame.Time    // when start-up or a graceful close has taken too long
 	after    time.Duration // set: it begins to count with the next poll
@@ -102,6 +89,7 @@ func (c *conn) classify() {
 func (e *Engine) newConn() *conn {
 	e.made++
 	c := &conn{e: e, num: e.made, until: frame.Never, nudger: nudger{at: frame.Never}}
+	c.outbound.c, c.inbound.c = c, c
 	c.timer = timer.Entry[*conn]{Owner: c, ID: uint64(c.num)}
 	c.retain.memory = &e.memory
 	e.conns.Add(c.num, c)

@@ -49,9 +49,10 @@ func (c *conn) logAgreed(what string, r *mpa.Result) {
 		if r.RTR != 0 {
 			rtr = " RTR " + r.RTR.String()
 		}
-		log.Addf(msglog.MPA, "%v < %v %s rev %d CRC %v markers out %v in %v IRD %d ORD %d (peer's %d, %d)%s private data %d",
-			c.tcp.Local(), c.tcp.Remote(), what, r.Revision, r.CRC, r.MarkersTx, r.MarkersRx, r.IRD, r.ORD, r.PeerIRD, r.PeerORD,
-			rtr, len(r.PrivateData))
+		log.Addf(msglog.MPA,
+			"%v < %v %s rev %d CRC %v markers out %v in %v IRD %d ORD %d (peer's %d, %d)%s private data %d",
+			c.tcp.Local(), c.tcp.Remote(), what, r.Revision, r.CRC, r.MarkersTx, r.MarkersRx, r.IRD, r.ORD, r.PeerIRD,
+			r.PeerORD, rtr, len(r.PrivateData))
 	}
 }
 

@@ -156,7 +156,8 @@ func (e *Engine) CEPs() []CEPInfo {
 			State: "-", Phase: c.phase.String(), Local: c.tcp.Local(), Remote: c.tcp.Remote(),
 			Revision: c.result.Revision, CRC: c.result.CRC, P2P: c.result.PeerToPeer,
 			Markers: c.result.MarkersTx || c.result.MarkersRx, TCP: &tcp,
-			IRD: c.result.IRD, ORD: c.result.ORD, PeerIRD: c.result.PeerIRD, PeerORD: c.result.PeerORD, GSO: c.result.GSO,
+			IRD: c.result.IRD, ORD: c.result.ORD, PeerIRD: c.result.PeerIRD, PeerORD: c.result.PeerORD,
+			GSO: c.result.GSO,
 		}
 		if i.P2P {
 			i.RTR = c.result.RTR.String()

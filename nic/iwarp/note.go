@@ -24,9 +24,9 @@ type noteKey struct {
 }
 
 // readWR is the WR id of the oldest Read, or rdmap.NoRef.
-func (c *conn) readWR() uint64 {
-	if ref := c.stream.ReadRef(); ref != rdmap.NoRef && c.qp != nil {
-		if w := c.qp.SendWQE(ref); w != nil {
+func (in *inbound) readWR() uint64 {
+	if ref := in.c.stream.ReadRef(); ref != rdmap.NoRef && in.c.qp != nil {
+		if w := in.c.qp.SendWQE(ref); w != nil {
 			return w.ID
 		}
 	}
@@ -36,19 +36,19 @@ func (c *conn) readWR() uint64 {
 // noteReceived says in the capture what segment b is. Of the requests of
 // this side it names the receive that a Send used up, or readWR, the Read that
 // a response belonged to.
-func (c *conn) noteReceived(b []byte, readWR uint64) {
+func (in *inbound) noteReceived(b []byte, readWR uint64) {
 	h, _, err := ddp.Parse(b)
 	if err != nil {
-		c.e.notes.Addf("QP %d segment shorter than its header", c.qpNum())
+		in.c.e.notes.Addf("QP %d segment shorter than its header", in.c.qpNum())
 		return
 	}
-	c.note(&h, readWR, false)
+	in.note(&h, readWR, false)
 }
 
-func (c *conn) inboundWR(op rdmap.Opcode, readWR uint64) uint64 {
+func (in *inbound) inboundWR(op rdmap.Opcode, readWR uint64) uint64 {
 	switch {
 	case op.IsSend():
-		return c.recvID
+		return in.recvID
 	case op == rdmap.ReadResponse:
 		return readWR
 	}
@@ -65,28 +65,28 @@ func (c *conn) qpNum() uint32 {
 // note adds a line such as "QP 3 WR 17 MSN 5 Send last" about a segment of the
 // peer with header h. What else there is to know of an FPDU stands in its
 // header, which a capture has.
-func (c *conn) note(h *ddp.Header, readWR uint64, ooo bool) {
+func (in *inbound) note(h *ddp.Header, readWR uint64, ooo bool) {
 	op := rdmap.ParseControl(h.ULP).Opcode
-	k := noteKey{qp: c.qpNum(), wr: rdmap.NoRef, op: op, last: h.Last, untagged: !h.Tagged, ooo: ooo}
+	k := noteKey{qp: in.c.qpNum(), wr: rdmap.NoRef, op: op, last: h.Last, untagged: !h.Tagged, ooo: ooo}
 	if k.untagged {
 		k.msn = h.MSN
 	}
 	if !ooo { // else what it belongs to is not known
-		k.wr = c.inboundWR(op, readWR)
+		k.wr = in.inboundWR(op, readWR)
 	}
-	c.addNote(k, 1)
+	in.c.addNote(k, 1)
 }
 
 // noteRendered adds the line of count FPDUs of r.
-func (c *conn) noteRendered(r *record, count int) {
-	if !c.e.notes.On || r.kind == raw {
+func (o *outbound) noteRendered(r *record, count int) {
+	if !o.c.e.notes.On || r.kind == raw {
 		return
 	}
-	k := noteKey{qp: c.qpNum(), wr: r.wr, op: r.op, last: r.last, untagged: r.hlen == ddp.UntaggedLen}
+	k := noteKey{qp: o.c.qpNum(), wr: r.wr, op: r.op, last: r.last, untagged: r.hlen == ddp.UntaggedLen}
 	if k.untagged {
 		k.msn = binary.BigEndian.Uint32(r.head[mpa.LengthLen+msnAt:])
 	}
-	c.addNote(k, count)
+	o.c.addNote(k, count)
 }
 
 // msnAt is where the MSN is in an untagged header (RFC 5041 section 4.3).

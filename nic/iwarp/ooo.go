@@ -104,13 +104,13 @@ var RefusalNames = [countedRefusals]string{
 }
 
 // ReceiveOOO implements toe.OOOReceiver.
-func (c *conn) ReceiveOOO(_ *toe.Conn, off uint64, data []byte, now frame.Time) (taken int) {
-	c.e.now = now
-	c.placeNow()
+func (in *inbound) ReceiveOOO(_ *toe.Conn, off uint64, data []byte, now frame.Time) (taken int) {
+	in.c.e.now = now
+	in.placeNow()
 	for taken < len(data) {
-		n, why := c.takeOOO(off+uint64(taken), data[taken:])
+		n, why := in.takeOOO(off+uint64(taken), data[taken:])
 		if why != refusedNot {
-			c.counters.OOORefused[why-firstRefusal]++
+			in.c.counters.OOORefused[why-firstRefusal]++
 			return taken
 		}
 		taken += n
@@ -119,27 +119,27 @@ func (c *conn) ReceiveOOO(_ *toe.Conn, off uint64, data []byte, now frame.Time) 
 }
 
 // takeOOO takes the FPDU at the start of data and returns its length.
-func (c *conn) takeOOO(off uint64, data []byte) (int, refusal) {
+func (in *inbound) takeOOO(off uint64, data []byte) (int, refusal) {
 	switch {
-	case c.e.cfg.InOrder:
+	case in.c.e.cfg.InOrder:
 		return 0, refusedOff
-	case c.phase != full || c.rx.Err() != nil || c.counters.RxFPDUs == 0:
+	case in.c.phase != full || in.rx.Err() != nil || in.c.counters.RxFPDUs == 0:
 		return 0, refusedState
-	case !c.result.CRC:
+	case !in.c.result.CRC:
 		return 0, refusedNoCRC
-	case c.ooo != nil && len(c.ooo.list)-c.ooo.head >= maxArrivals:
+	case in.ooo != nil && len(in.ooo.list)-in.ooo.head >= maxArrivals:
 		return 0, refusedMemory
 	}
-	i, e := c.edge(off)
-	if e.end != off && (e.hdr.Last || c.unaligned && !c.result.MarkersRx) {
+	i, e := in.edge(off)
+	if e.end != off && (e.hdr.Last || in.unaligned && !in.c.result.MarkersRx) {
 		return 0, refusedUnknown
 	}
-	if !c.result.MarkersRx {
-		return c.judge(i, &e, off, data, nil)
+	if !in.c.result.MarkersRx {
+		return in.judge(i, &e, off, data, nil)
 	}
-	scratch := c.e.memory.Get(len(data))
-	n, why := c.judge(i, &e, off, data, scratch)
-	c.e.memory.Put(scratch)
+	scratch := in.c.e.memory.Get(len(data))
+	n, why := in.judge(i, &e, off, data, scratch)
+	in.c.e.memory.Put(scratch)
 	return n, why
 }
 
@@ -164,9 +164,9 @@ func position(h *ddp.Header) uint64 {
 
 // edge finds the last FPDU in front of stream offset off, and where in the
 // list an arrival at off belongs.
-func (c *conn) edge(off uint64) (int, edge) {
+func (in *inbound) edge(off uint64) (int, edge) {
 	i := 0
-	if x := c.ooo; x != nil {
+	if x := in.ooo; x != nil {
 		i = len(x.list)
 		for i > x.head && x.list[i-1].off >= off {
 			i--
@@ -176,19 +176,19 @@ func (c *conn) edge(off uint64) (int, edge) {
 			return i, edge{a.end(), int(a.size), uint64(a.n), int(a.msg), &a.hdr}
 		}
 	}
-	h := c.stream.Header()
-	size := c.lastFPDU
-	if size == 0 && c.lastULPDU > 0 {
-		size = c.result.Rx().FPDULen(0, c.lastULPDU)
+	h := in.c.stream.Header()
+	size := in.lastFPDU
+	if size == 0 && in.lastULPDU > 0 {
+		size = in.c.result.Rx().FPDULen(0, in.lastULPDU)
 	}
-	return i, edge{c.rxBase + c.rx.Pos(), size, uint64(c.lastULPDU - h.Len()), -1, h}
+	return i, edge{in.rxBase + in.rx.Pos(), size, uint64(in.lastULPDU - h.Len()), -1, h}
 }
 
 // judge checks the FPDU at off, behind edge e, and places it. scratch is where
 // it is gathered from between markers; i is its place in the list.
-func (c *conn) judge(i int, e *edge, off uint64, data, scratch []byte) (int, refusal) {
-	pos := off - c.rxBase
-	rx := c.result.Rx()
+func (in *inbound) judge(i int, e *edge, off uint64, data, scratch []byte) (int, refusal) {
+	pos := off - in.rxBase
+	rx := in.c.result.Rx()
 	ulpdu, size, err := rx.ParseFPDU(data, pos, scratch)
 	switch {
 	case err != nil:
@@ -203,41 +203,41 @@ func (c *conn) judge(i int, e *edge, off uint64, data, scratch []byte) (int, ref
 	if e.end != off && !e.leadsTo(&h, off, rx, size, pos) {
 		return 0, refusedUnknown
 	}
-	if c.ooo == nil {
-		c.ooo = c.e.memory.getOOO()
+	if in.ooo == nil {
+		in.ooo = in.c.e.memory.getOOO()
 		i = 0
 	}
-	msg := c.ooo.claim(e, &h, off, uint64(len(payload)), c.scattered(&h))
+	msg := in.ooo.claim(e, &h, off, uint64(len(payload)), in.scattered(&h))
 	if msg < 0 {
-		c.trimOOO()
+		in.trimOOO()
 		return 0, refusedOverlap
 	}
 	placed := max(0, len(payload)-holdBack)
-	if !c.stream.PlaceOOO(&h, payload, placed) {
-		c.trimOOO()
+	if !in.c.stream.PlaceOOO(&h, payload, placed) {
+		in.trimOOO()
 		return 0, refusedOther
 	}
-	x := &c.ooo.extents[msg]
+	x := &in.ooo.extents[msg]
 	x.hi, x.end = max(x.hi, position(&h)+uint64(len(payload))), max(x.end, off+uint64(size))
-	a := c.ooo.insert(i)
+	a := in.ooo.insert(i)
 	*a = arrival{off: off, size: uint32(size), n: uint32(len(payload)), placed: uint32(placed), msg: uint8(msg), hdr: h}
 	copy(a.tail[:], payload[placed:])
-	c.counters.OOOPlaced += uint64(placed)
-	c.counters.OOOHeld += uint64(len(payload) - placed)
-	if c.e.notes.On {
-		c.note(&h, rdmap.NoRef, true)
+	in.c.counters.OOOPlaced += uint64(placed)
+	in.c.counters.OOOHeld += uint64(len(payload) - placed)
+	if in.c.e.notes.On {
+		in.note(&h, rdmap.NoRef, true)
 	}
 	return size, refusedNot
 }
 
 // scattered tells whether h is that of a Read Response for several elements of
 // memory: its offsets do not say where it goes.
-func (c *conn) scattered(h *ddp.Header) bool {
-	ref := c.stream.ReadRef()
+func (in *inbound) scattered(h *ddp.Header) bool {
+	ref := in.c.stream.ReadRef()
 	if ref == rdmap.NoRef || rdmap.ParseControl(h.ULP).Opcode != rdmap.ReadResponse {
 		return false
 	}
-	w := c.qp.SendWQE(ref)
+	w := in.c.qp.SendWQE(ref)
 	return w != nil && len(w.SGEs) > 1
 }
 
@@ -320,66 +320,66 @@ func (x *oooQueue) insert(i int) *arrival {
 }
 
 // Skip implements toe.OOOReceiver: the turn of arrivals has come.
-func (c *conn) Skip(_ *toe.Conn, n int, now frame.Time) {
-	c.e.now = now
-	c.placeNow()
-	end := c.rxOff + uint64(n)
-	for c.rxOff < end && c.phase == full {
-		if err := c.resume(); err != nil {
-			c.failReceive(err)
+func (in *inbound) Skip(_ *toe.Conn, n int, now frame.Time) {
+	in.c.e.now = now
+	in.placeNow()
+	end := in.rxOff + uint64(n)
+	for in.rxOff < end && in.c.phase == full {
+		if err := in.resume(); err != nil {
+			in.failReceive(err)
 			break
 		}
 	}
-	c.rxOff = end
-	c.trimOOO()
-	c.drained()
+	in.rxOff = end
+	in.trimOOO()
+	in.c.drained()
 }
 
 // resume does with the first arrival what ULPDU does in order.
-func (c *conn) resume() error {
-	x := c.ooo
+func (in *inbound) resume() error {
+	x := in.ooo
 	a := &x.list[x.head]
-	if err := c.rx.Skip(int(a.size)); err != nil {
+	if err := in.rx.Skip(int(a.size)); err != nil {
 		return err
 	}
 	x.head++
-	c.rxOff = a.end()
-	c.lastULPDU, c.lastFPDU = a.hdr.Len()+int(a.n), int(a.size)
-	note, read := c.e.notes.On, rdmap.NoRef
+	in.rxOff = a.end()
+	in.lastULPDU, in.lastFPDU = a.hdr.Len()+int(a.n), int(a.size)
+	note, read := in.c.e.notes.On, rdmap.NoRef
 	if note {
-		read = c.readWR()
+		read = in.readWR()
 	}
-	err := c.stream.Resume(&a.hdr, int(a.placed), a.tail[:a.n-a.placed])
-	if c.e.cfg.Log.On(msglog.RX) {
-		c.logReceived(append(a.hdr.AppendTo(nil), make([]byte, a.n)...))
+	err := in.c.stream.Resume(&a.hdr, int(a.placed), a.tail[:a.n-a.placed])
+	if in.c.e.cfg.Log.On(msglog.RX) {
+		in.c.logReceived(append(a.hdr.AppendTo(nil), make([]byte, a.n)...))
 	}
 	if note {
-		c.note(&a.hdr, read, false)
+		in.note(&a.hdr, read, false)
 	}
-	return c.received(err)
+	return in.received(err)
 }
 
 // trimOOO forgets the messages that are behind, and the list when it is empty.
-func (c *conn) trimOOO() {
-	x := c.ooo
+func (in *inbound) trimOOO() {
+	x := in.ooo
 	if x == nil {
 		return
 	}
 	if x.head == len(x.list) {
-		c.dropOOO()
+		in.dropOOO()
 		return
 	}
 	for i := range x.extents {
-		if o := &x.extents[i]; o.used && o.end <= c.rxOff {
+		if o := &x.extents[i]; o.used && o.end <= in.rxOff {
 			*o = extent{}
 		}
 	}
 }
 
 // dropOOO forgets all arrivals.
-func (c *conn) dropOOO() {
-	if c.ooo != nil {
-		c.e.memory.putOOO(c.ooo)
-		c.ooo = nil
+func (in *inbound) dropOOO() {
+	if in.ooo != nil {
+		in.c.e.memory.putOOO(in.ooo)
+		in.ooo = nil
 	}
 }

@@ -88,7 +88,8 @@ func (c *conn) streamReason(r *rdmap.Error) cm.Reason {
 			return cm.IRQFull
 		}
 		return cm.RQEmpty
-	case r.Layer == rdmap.LayerRDMA && r.Type == rdmap.TypeProtection, r.Layer == rdmap.LayerDDP && r.Type == ddp.TypeTagged:
+	case r.Layer == rdmap.LayerRDMA && r.Type == rdmap.TypeProtection, r.Layer == rdmap.LayerDDP &&
+		r.Type == ddp.TypeTagged:
 		return cm.RemoteProtectionError
 	case r.Layer == rdmap.LayerRDMA && r.Type == rdmap.TypeCatastrophic:
 		return cm.LocalCatastrophic

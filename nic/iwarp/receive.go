@@ -10,6 +10,19 @@ import (
 	"tapir/wire/frame"
 )
 
+// inbound is the receiving half of a connection.
+type inbound struct {
+	c         *conn
+	rx        *mpa.Receiver
+	rxBase    uint64    // stream offset of the first FPDU received
+	rxOff     uint64    // stream offset that has been received
+	ooo       *oooQueue // segments that arrived before their turn
+	unaligned bool      // a segment of TCP has begun inside an FPDU
+	lastULPDU int       // lengths of the last FPDU in order
+	lastFPDU  int       // 0: that of such an ULPDU
+	recvID    uint64    // WR id of the receive in use
+}
+
 // Receive implements toe.Handler.
 func (c *conn) Receive(_ *toe.Conn, data []byte, now frame.Time) {
 	c.e.now = now
@@ -38,19 +51,19 @@ func (c *conn) Receive(_ *toe.Conn, data []byte, now frame.Time) {
 }
 
 // failReceive ends the connection for an error of MPA or of the layers above.
-func (c *conn) failReceive(err error) {
+func (in *inbound) failReceive(err error) {
 	var m *mpa.Error
 	var r *rdmap.Error
 	switch {
 	case errors.As(err, &m):
 		if m.Code == mpa.CRC {
-			c.counters.CRCErrors++
+			in.c.counters.CRCErrors++
 		}
 		r = &rdmap.Error{Layer: rdmap.LayerLLP, Code: uint8(m.Code)}
 	case !errors.As(err, &r):
 		r = &rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic}
 	}
-	c.fail(r)
+	in.c.fail(r)
 }
 
 // consumer is the connection as MPA's receiver sees it.
@@ -78,23 +91,23 @@ func (k *consumer) ULPDU(b []byte) error {
 }
 
 // received follows a segment that RDMAP has handled.
-func (c *conn) received(err *rdmap.Error) error {
-	c.counters.RxFPDUs++
-	c.stopNudger()
-	c.begun()
-	first := c.gated && !c.held
-	c.gated = c.held
+func (in *inbound) received(err *rdmap.Error) error {
+	in.c.counters.RxFPDUs++
+	in.c.stopNudger()
+	in.c.begun()
+	first := in.c.gated && !in.c.held
+	in.c.gated = in.c.held
 	if err != nil {
 		return err
 	}
 	if first {
-		if c.result.PeerToPeer {
-			c.established()
+		if in.c.result.PeerToPeer {
+			in.c.established()
 		}
-		c.tcp.Kick()
+		in.c.tcp.Kick()
 	}
-	if c.stream.Last() {
-		c.tcp.AckNow()
+	if in.c.stream.Last() {
+		in.c.tcp.AckNow()
 	}
 	return nil
 }

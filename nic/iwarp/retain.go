@@ -214,22 +214,22 @@ func (k *retainer) release() {
 
 // retainUnacked copies what would have to be read again from mr, or from any
 // region if mr is nil.
-func (c *conn) retainUnacked(mr *verbs.MR) {
-	c.retain.ahead.n = 0
-	if c.qp == nil {
+func (o *outbound) retainUnacked(mr *verbs.MR) {
+	o.retain.ahead.n = 0
+	if o.c.qp == nil {
 		return
 	}
-	for i := c.log.head; i != c.log.tail; i++ {
-		r := c.log.at(i)
+	for i := o.log.head; i != o.log.tail; i++ {
+		r := o.log.at(i)
 		if r.kind != lent {
 			continue
 		}
-		w := c.qp.SendWQE(r.seq)
+		w := o.c.qp.SendWQE(r.seq)
 		if w == nil || mr != nil && !w.Uses(mr) {
 			continue
 		}
-		if err := w.Fetch(c.retain.add(r, int(r.n*r.count)), r.moff); err != nil {
-			c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic})
+		if err := w.Fetch(o.retain.add(r, int(r.n*r.count)), r.moff); err != nil {
+			o.c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic})
 		}
 		r.kind = copied
 	}

@@ -13,31 +13,43 @@ import (
 // changes. It fills a super-frame.
 const runFPDUs = 44
 
+// outbound is the sending half of a connection: a toe.Source that cuts FPDUs
+// and renders them again from their records.
+type outbound struct {
+	c      *conn
+	tx     mpa.Layout
+	base   uint64 // stream offset of the first FPDU sent
+	copies bool   // long messages are copied, too
+	log    sendLog
+	retain retainer
+	seg    rdmap.Segment
+}
+
 // Next implements toe.Source: whole FPDUs up to limit octets.
-func (c *conn) Next(off uint64, limit int) int {
-	if off < c.log.end {
-		return c.again(off, limit)
+func (o *outbound) Next(off uint64, limit int) int {
+	if off < o.log.end {
+		return o.again(off, limit)
 	}
 	total := 0
 	for total < limit {
-		n := c.cut(limit-total, total == 0)
+		n := o.cut(limit-total, total == 0)
 		if n == 0 {
 			break
 		}
 		total += n
 	}
 	if total == 0 {
-		c.nothingLeft()
+		o.c.nothingLeft()
 	}
 	return min(total, limit)
 }
 
 // Run implements toe.Runner: FPDUs of one run, one in each segment.
-func (c *conn) Run(off uint64, n, limit, most int) int {
-	if off >= c.log.end || limit-n >= mpa.Overhead {
+func (o *outbound) Run(off uint64, n, limit, most int) int {
+	if off >= o.log.end || limit-n >= mpa.Overhead {
 		return 0
 	}
-	r := c.log.at(c.log.find(off))
+	r := o.log.at(o.log.find(off))
 	if k, rest := r.split(off); rest == 0 && int(r.size) == n {
 		return min(int(r.count)-k, most)
 	}
@@ -54,14 +66,14 @@ func (c *conn) nothingLeft() {
 
 // again returns what Next returned before, for a retransmission: records are
 // never cut anew.
-func (c *conn) again(off uint64, limit int) int {
-	i := c.log.find(off)
-	r := c.log.at(i)
+func (o *outbound) again(off uint64, limit int) int {
+	i := o.log.find(off)
+	r := o.log.at(i)
 	next := r.boundary(off)
-	for next < c.log.end {
+	for next < o.log.end {
 		if next == r.end() {
 			i++
-			r = c.log.at(i)
+			r = o.log.at(i)
 		}
 		if next+uint64(r.size) > off+uint64(limit) {
 			break
@@ -75,28 +87,28 @@ func (c *conn) again(off uint64, limit int) int {
 // is nothing to send now. An FPDU that is not the first of its segment must
 // fit into room and end its message, so that no message is chopped to fill a
 // segment.
-func (c *conn) cut(room int, first bool) int {
+func (o *outbound) cut(room int, first bool) int {
 	switch {
-	case c.stream == nil:
+	case o.c.stream == nil:
 		return 0
-	case c.gated && c.stream.Err() == nil:
-		if c.qp != nil {
-			c.qp.NextSend() // local operations need not wait
+	case o.c.gated && o.c.stream.Err() == nil:
+		if o.c.qp != nil {
+			o.c.qp.NextSend() // local operations need not wait
 		}
 		return 0
 	}
-	pos := c.log.end - c.base
+	pos := o.log.end - o.base
 	for {
-		hlen, left, ok := c.stream.Choose()
+		hlen, left, ok := o.c.stream.Choose()
 		if !ok {
 			return 0
 		}
-		mulpdu := c.tx.MULPDU(c.fpduRoom(room, first))
-		if !first && (left > uint64(mulpdu-hlen) || c.tx.FPDULen(pos, hlen+int(left)) > room) {
+		mulpdu := o.tx.MULPDU(o.fpduRoom(room, first))
+		if !first && (left > uint64(mulpdu-hlen) || o.tx.FPDULen(pos, hlen+int(left)) > room) {
 			return 0
 		}
-		c.stream.Cut(mulpdu, &c.seg)
-		if n := c.record(pos); n > 0 {
+		o.c.stream.Cut(mulpdu, &o.seg)
+		if n := o.record(pos); n > 0 {
 			return n
 		}
 	}
@@ -108,8 +120,8 @@ const gsoRoom = 32 << 10
 
 // fpduRoom is the room for the next FPDU: what is left of the segment, unless
 // FPDUs may span several.
-func (c *conn) fpduRoom(room int, first bool) int {
-	if c.result.GSO && first {
+func (o *outbound) fpduRoom(room int, first bool) int {
+	if o.c.result.GSO && first {
 		return max(room, gsoRoom)
 	}
 	return room
@@ -118,86 +130,87 @@ func (c *conn) fpduRoom(room int, first bool) int {
 // record logs the FPDU for c.seg, copying its payload where that may change;
 // where it may not, those that follow in the same message belong to the run.
 // It returns 0 when the payload cannot be had: the stream has then failed.
-func (c *conn) record(pos uint64) int {
-	s := &c.seg
-	r := c.log.room(c)
-	r.n, r.count, r.op, r.last, r.seq, r.wr, r.moff, r.kind = uint32(s.Len), 1, s.Op, s.Header.Last, s.Ref, rdmap.NoRef, s.Off, copied
+func (o *outbound) record(pos uint64) int {
+	s := &o.seg
+	r := o.log.room(o.c)
+	r.n, r.count, r.op, r.last, r.seq, r.wr, r.moff, r.kind = uint32(s.Len), 1, s.Op, s.Header.Last, s.Ref, rdmap.NoRef,
+		s.Off, copied
 	r.hlen = uint8(s.Header.Put(r.head[mpa.LengthLen:]))
 	mpa.PutLength(r.head[:], int(r.hlen)+s.Len)
-	r.size = uint32(c.tx.FPDULen(pos, int(r.hlen)+s.Len))
+	r.size = uint32(o.tx.FPDULen(pos, int(r.hlen)+s.Len))
 	r.done = s.Final && s.Ref != rdmap.NoRef && s.Op != rdmap.ReadRequestOp && s.Op != rdmap.AtomicRequestOp
-	await, ok := c.payload(r)
+	await, ok := o.payload(r)
 	if !ok {
 		return 0
 	}
-	if !c.tx.Markers && s.Len > 0 {
-		c.lengthen(r)
+	if !o.tx.Markers && s.Len > 0 {
+		o.lengthen(r)
 	}
-	c.log.push(r)
-	c.counters.TxFPDUs += uint64(r.count)
-	c.sentFPDU()
-	if c.e.cfg.Log.On(msglog.TX) {
-		c.logSegment(msglog.TX, r.wr, r.head[mpa.LengthLen:][:r.hlen], s.Len, int(r.count))
+	o.log.push(r)
+	o.c.counters.TxFPDUs += uint64(r.count)
+	o.c.sentFPDU()
+	if o.c.e.cfg.Log.On(msglog.TX) {
+		o.c.logSegment(msglog.TX, r.wr, r.head[mpa.LengthLen:][:r.hlen], s.Len, int(r.count))
 	}
 	if r.done && !await {
-		c.qp.FinishSend(r.seq, verbs.StatusSuccess)
+		o.c.qp.FinishSend(r.seq, verbs.StatusSuccess)
 	}
 	return int(r.size)
 }
 
 // lengthen makes r, the record for c.seg, a run.
-func (c *conn) lengthen(r *record) {
-	s := &c.seg
+func (o *outbound) lengthen(r *record) {
+	s := &o.seg
 	switch r.kind {
 	case lent:
-		r.count += uint32(c.stream.Repeat(s, runFPDUs-1))
+		r.count += uint32(o.c.stream.Repeat(s, runFPDUs-1))
 	case copied:
-		if n := c.stream.Repeat(s, min(runFPDUs-1, c.retain.ahead.n/s.Len)); n > 0 {
+		if n := o.c.stream.Repeat(s, min(runFPDUs-1, o.retain.ahead.n/s.Len)); n > 0 {
 			r.count += uint32(n)
-			c.retain.extend(r, n*s.Len)
+			o.retain.extend(r, n*s.Len)
 		}
 	}
 }
 
 // payload finds the segment's payload. await says that the request completes
 // only when its last octet is acknowledged.
-func (c *conn) payload(r *record) (await, ok bool) {
-	s := &c.seg
+func (o *outbound) payload(r *record) (await, ok bool) {
+	s := &o.seg
 	var w *verbs.SendWQE
 	if s.Ref != rdmap.NoRef {
-		if w = c.qp.SendWQE(s.Ref); w == nil {
+		if w = o.c.qp.SendWQE(s.Ref); w == nil {
 			return false, false
 		}
 		r.wr = w.ID
 	}
 	switch s.From {
 	case rdmap.FromControl:
-		copy(c.retain.add(r, s.Len), s.Control)
-		return w != nil && w.Opcode == verbs.OpWriteImm && c.lends(w), true
+		copy(o.retain.add(r, s.Len), s.Control)
+		return w != nil && w.Opcode == verbs.OpWriteImm && o.lends(w), true
 	case rdmap.FromMemory:
-		m, f := c.qp.CheckRemote(s.STag, s.TO, uint64(s.Len), verbs.RemoteRead)
+		m, f := o.c.qp.CheckRemote(s.STag, s.TO, uint64(s.Len), verbs.RemoteRead)
 		if f != verbs.FaultNone {
-			c.fail(c.stream.FailResponse(s, faults[f]))
+			o.c.fail(o.c.stream.FailResponse(s, faults[f]))
 			return false, false
 		}
-		left := c.left(s, m.Addressable())
-		if c.retain.fetch(r, m, place{uint64(s.STag), true, s.TO}, s.Len, left) != nil {
-			return false, c.localFault(r)
+		left := o.left(s, m.Addressable())
+		if o.retain.fetch(r, m, place{uint64(s.STag), true, s.TO}, s.Len, left) != nil {
+			return false, o.localFault(r)
 		}
 	case rdmap.FromWork:
 		if !w.Valid() {
-			c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
-			c.local = true
-			return false, c.localFault(r)
+			o.c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
+			o.c.local = true
+			return false, o.localFault(r)
 		}
-		if c.lends(w) {
+		if o.lends(w) {
 			r.kind = lent
 			return true, true
 		}
-		left := c.left(s, w.Addressable() || w.Flags&verbs.Inline != 0)
-		if c.retain.fetch(r, w, place{s.Ref, false, s.Off}, s.Len, left) != nil {
-			c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
-			return false, c.localFault(r)
+		left := o.left(s, w.Addressable() || w.Flags&verbs.Inline != 0)
+		if o.retain.fetch(r, w, place{s.Ref, false, s.Off}, s.Len, left) != nil {
+			o.c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
+			return false, o.localFault(r)
 		}
 	}
 	return false, true
@@ -205,24 +218,24 @@ func (c *conn) payload(r *record) (await, ok bool) {
 
 // left is how many octets may be read for segment s and those behind it: where
 // memory is near, those of s alone.
-func (c *conn) left(s *rdmap.Segment, near bool) uint64 {
+func (o *outbound) left(s *rdmap.Segment, near bool) uint64 {
 	if near || s.Header.Last {
 		return uint64(s.Len)
 	}
-	_, behind, _ := c.stream.Choose() // of the same message
+	_, behind, _ := o.c.stream.Choose() // of the same message
 	return uint64(s.Len) + behind
 }
 
 // lends tells whether the octets of w are read again from its memory when they
 // have to be sent again.
-func (c *conn) lends(w *verbs.SendWQE) bool {
-	return w.Length > copyLimit && w.Addressable() && !c.copies
+func (o *outbound) lends(w *verbs.SendWQE) bool {
+	return w.Length > copyLimit && w.Addressable() && !o.copies
 }
 
 // localFault ends the stream because this side's own memory has gone.
-func (c *conn) localFault(r *record) bool {
-	c.retain.drop(r)
-	c.fail(memoryGone())
+func (o *outbound) localFault(r *record) bool {
+	o.retain.drop(r)
+	o.c.fail(memoryGone())
 	return false
 }
 
@@ -232,69 +245,69 @@ func memoryGone() *rdmap.Error {
 }
 
 // Render implements toe.Source.
-func (c *conn) Render(off uint64, p []byte) {
+func (o *outbound) Render(off uint64, p []byte) {
 	for len(p) > 0 {
-		i := c.log.find(off)
-		r := c.log.at(i)
+		i := o.log.find(off)
+		r := o.log.at(i)
 		var n int
 		if k, rest := r.split(off); rest == 0 && len(p) >= int(r.size) {
-			n = c.renderRun(r, k, p)
+			n = o.renderRun(r, k, p)
 		} else {
-			n = c.renderPart(r, k, rest, p)
+			n = o.renderPart(r, k, rest, p)
 		}
 		off, p = off+uint64(n), p[n:]
-		c.log.cursor = i
+		o.log.cursor = i
 	}
 }
 
 // renderRun writes the FPDUs of r from the kth on, as many as p has room for.
-func (c *conn) renderRun(r *record, k int, p []byte) (n int) {
+func (o *outbound) renderRun(r *record, k int, p []byte) (n int) {
 	size, count := int(r.size), min(int(r.count)-k, len(p)/int(r.size))
-	src, whole := c.payloadOf(r, k, count)
+	src, whole := o.payloadOf(r, k, count)
 	for end := k + count; k < end; k++ {
 		if dst := p[n : n+size]; whole {
-			c.put(r, k, dst, src[:r.n])
+			o.put(r, k, dst, src[:r.n])
 			src = src[r.n:]
 		} else {
-			c.render(r, k, dst)
+			o.render(r, k, dst)
 		}
 		n += size
 	}
-	c.noteRendered(r, count)
+	o.noteRendered(r, count)
 	return n
 }
 
 // renderPart writes the kth FPDU of r to p, from its octet rest on.
-func (c *conn) renderPart(r *record, k, rest int, p []byte) int {
-	if cap(c.e.scratch) < int(r.size) {
-		c.e.scratch = make([]byte, r.size)
+func (o *outbound) renderPart(r *record, k, rest int, p []byte) int {
+	if cap(o.c.e.scratch) < int(r.size) {
+		o.c.e.scratch = make([]byte, r.size)
 	}
-	whole := c.e.scratch[:r.size]
-	c.render(r, k, whole)
-	c.noteRendered(r, 1)
+	whole := o.c.e.scratch[:r.size]
+	o.render(r, k, whole)
+	o.noteRendered(r, 1)
 	return copy(p, whole[rest:])
 }
 
 // render writes the kth FPDU of r to dst.
-func (c *conn) render(r *record, k int, dst []byte) {
+func (o *outbound) render(r *record, k int, dst []byte) {
 	if r.kind == raw {
 		copy(dst, r.data)
-	} else if src, whole := c.payloadOf(r, k, 1); whole {
-		c.put(r, k, dst, src)
+	} else if src, whole := o.payloadOf(r, k, 1); whole {
+		o.put(r, k, dst, src)
 	} else {
-		c.gather(r, k, dst)
+		o.gather(r, k, dst)
 	}
 }
 
 // payloadOf is the payload of count FPDUs of r from the kth on, if it lies in
 // one piece. Memory that is lent was checked when r was cut.
-func (c *conn) payloadOf(r *record, k, count int) (src []byte, whole bool) {
+func (o *outbound) payloadOf(r *record, k, count int) (src []byte, whole bool) {
 	from, n := k*int(r.n), count*int(r.n)
 	switch r.kind {
 	case copied:
 		return r.data[from : from+n], true
 	case lent:
-		if w := c.qp.SendWQE(r.seq); w != nil {
+		if w := o.c.qp.SendWQE(r.seq); w != nil {
 			src = w.Slice(r.moff+uint64(from), n)
 		}
 	}
@@ -302,18 +315,18 @@ func (c *conn) payloadOf(r *record, k, count int) (src []byte, whole bool) {
 }
 
 // put writes the kth FPDU of r, whose payload is src, to dst.
-func (c *conn) put(r *record, k int, dst, src []byte) {
-	c.tx.Complete(dst, r.pos(c, k), r.putHead(dst, k), src)
+func (o *outbound) put(r *record, k int, dst, src []byte) {
+	o.tx.Complete(dst, r.pos(o.c, k), r.putHead(dst, k), src)
 }
 
 // gather writes the kth FPDU of r, whose payload lies in several pieces.
-func (c *conn) gather(r *record, k int, dst []byte) {
+func (o *outbound) gather(r *record, k int, dst []byte) {
 	n := r.putHead(dst, k)
 	end := n + int(r.n)
-	if w := c.qp.SendWQE(r.seq); w != nil {
+	if w := o.c.qp.SendWQE(r.seq); w != nil {
 		_ = w.Fetch(dst[n:end], r.moff+uint64(k)*uint64(r.n)) // Addressable memory cannot fail
 	}
-	c.tx.Seal(dst, r.pos(c, k), end-mpa.LengthLen)
+	o.tx.Seal(dst, r.pos(o.c, k), end-mpa.LengthLen)
 }
 
 // Acked implements toe.Handler.

@@ -32,12 +32,12 @@ func (c *conn) Established(_ *toe.Conn, now frame.Time) {
 }
 
 // sendRaw queues a start-up frame.
-func (c *conn) sendRaw(b []byte) {
-	r := c.log.room(c)
+func (o *outbound) sendRaw(b []byte) {
+	r := o.log.room(o.c)
 	r.size, r.count, r.data, r.kind = uint32(len(b)), 1, b, raw
-	c.log.push(r)
-	c.logFrame(b)
-	c.tcp.Kick()
+	o.log.push(r)
+	o.c.logFrame(b)
+	o.c.tcp.Kick()
 }
 
 // request handles stream bytes for the responder.

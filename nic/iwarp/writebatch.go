@@ -8,30 +8,30 @@ import "tapir/ddp"
 // whichever is first: before TCP acknowledges it, and before any completion.
 
 // takeOver makes c the connection whose payload is placed.
-func (c *conn) takeOver() {
-	if c.e.placing != c {
-		c.e.flushWrites()
-		c.e.placing = c
+func (in *inbound) takeOver() {
+	if in.c.e.placing != in.c {
+		in.c.e.flushWrites()
+		in.c.e.placing = in.c
 	}
 }
 
 // placeNow has what comes before its turn placed at once: an error says then
 // which segment it is about.
-func (c *conn) placeNow() {
-	c.takeOver()
-	c.e.dev.BatchWrites(false)
+func (in *inbound) placeNow() {
+	in.takeOver()
+	in.c.e.dev.BatchWrites(false)
 }
 
 // batchWrites decides whether the payload of segment b may wait. Nothing of a
 // message does once its last segment has come.
-func (c *conn) batchWrites(b []byte) error {
-	c.takeOver()
+func (in *inbound) batchWrites(b []byte) error {
+	in.takeOver()
 	last := ddp.IsLast(b)
-	c.e.dev.BatchWrites(!last)
+	in.c.e.dev.BatchWrites(!last)
 	if !last || len(b) > ddp.UntaggedLen {
 		return nil // its payload takes what waits along
 	}
-	if c.e.dev.FlushWrites() != nil {
+	if in.c.e.dev.FlushWrites() != nil {
 		return memoryGone()
 	}
 	return nil

@@ -43,7 +43,8 @@ func NewArena() (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("memory for rings: %w", err)
 	}
-	a := &Arena{fd: fd, page: unix.Getpagesize(), size: arenaSize, gaps: map[int][]uint64{}, chunks: map[uint64][]byte{}}
+	a := &Arena{fd: fd, page: unix.Getpagesize(), size: arenaSize, gaps: map[int][]uint64{},
+		chunks: map[uint64][]byte{}}
 	if err := a.seal(); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("memory for rings: %w", err)
@@ -117,7 +118,8 @@ func (a *Arena) chunk(off uint64) ([]byte, error) {
 	if mem := a.chunks[off]; mem != nil {
 		return mem, nil
 	}
-	mem, err := unix.Mmap(a.fd, int64(off), int(min(chunkSize, a.size-off)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(a.fd, int64(off), int(min(chunkSize, a.size-off)), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("map memory for rings: %w", err)
 	}

@@ -24,5 +24,6 @@ func wake(w *atomic.Uint32) {
 // passed or when a signal came.
 func sleep(w *atomic.Uint32, v uint32, most time.Duration) {
 	timeout := unix.NsecToTimespec(int64(most))
-	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWait, uintptr(v), uintptr(unsafe.Pointer(&timeout)), 0, 0)
+	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(w)), futexWait, uintptr(v),
+		uintptr(unsafe.Pointer(&timeout)), 0, 0)
 }

@@ -102,10 +102,12 @@ func (e *Engine) takePort(local, remote netip.AddrPort, now frame.Time) (netip.A
 		}
 		return local, r, nil
 	}
-	picked, r, ok, err := e.ports.Pick(local.Addr(), e.secret.Hash(local, remote, "port"), func(local netip.AddrPort, waiting bool) bool {
-		t := tuple{local, remote}
-		return e.conns[t] == nil && e.listener(local) == nil && (waiting || e.waits.Find(local, remote) == nil) && e.follow(t, now)
-	})
+	picked, r, ok, err := e.ports.Pick(local.Addr(), e.secret.Hash(local, remote, "port"),
+		func(local netip.AddrPort, waiting bool) bool {
+			t := tuple{local, remote}
+			return e.conns[t] == nil && e.listener(local) == nil && (waiting || e.waits.Find(local, remote) == nil) &&
+				e.follow(t, now)
+		})
 	if !ok {
 		return local, nil, &Error{Kind: AddrInUse, Local: local, Remote: remote, Err: err}
 	}

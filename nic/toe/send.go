@@ -216,7 +216,8 @@ func (s *sender) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 	}
 	for {
 		next = s.nextLen(s.snd.Nxt() + uint64(octets))
-		if count >= s.c.e.maxSegs || s.ecn.MustTell() || size > s.mss || s.c.par.Nagle && next < s.mss || next == 0 || next > size || last < size ||
+		if count >= s.c.e.maxSegs || s.ecn.MustTell() || size > s.mss || s.c.par.Nagle && next < s.mss || next == 0 ||
+			next > size || last < size ||
 			octets+next > s.maxOctets() || !s.fits(octets, next, now) {
 			break
 		}

@@ -53,7 +53,8 @@ func (e *Engine) challengeWaiting(w *timewait.Record, now frame.Time) {
 
 // inTimeWait handles a segment to local with n sequence numbers, for w. It returns true
 // if the segment opens a new connection in w's place.
-func (e *Engine) inTimeWait(w *timewait.Record, local netip.AddrPort, h *tcp.Header, n int, now frame.Time) (reuse bool) {
+func (e *Engine) inTimeWait(w *timewait.Record, local netip.AddrPort, h *tcp.Header, n int,
+	now frame.Time) (reuse bool) {
 	off, f := int(h.Seq.Sub(w.Rcv)), h.Flags
 	switch {
 	case f.Has(tcp.RST):

@@ -124,6 +124,6 @@ func (d *Device) Attr() DeviceAttr {
 	return DeviceAttr{
 		Identity: d.identity, Limits: d.limits, SystemImageGUID: d.identity.GUID, Caps: d.caps(),
 		Ports: 1, CNQs: len(d.cnqs), MaxMRSize: math.MaxUint64, PageSizes: 0xfffff000,
-		MaxDeviceIRD: d.limits.MaxQP * d.limits.MaxIRD, MaxPKeys: len(d.port.pkeys), AckDelay: 15,
+		MaxDeviceIRD: d.limits.MaxQP * d.limits.MaxIRD, MaxPKeys: len(d.Port.pkeys), AckDelay: 15,
 	}
 }

@@ -62,7 +62,8 @@ func (c *Context) CreateCQ(entries, vector int, handler func(*CQ, frame.Time)) (
 	case c.dead:
 		return nil, fmt.Errorf("create CQ: context %d: %w", c.num, ErrDestroyed)
 	case vector < 0 || vector >= len(c.dev.cnqs):
-		return nil, fmt.Errorf("create CQ: completion vector %d, the device has 0..%d: %w", vector, len(c.dev.cnqs)-1, ErrInvalid)
+		return nil, fmt.Errorf("create CQ: completion vector %d, the device has 0..%d: %w", vector, len(c.dev.cnqs)-1,
+			ErrInvalid)
 	}
 	cq, err := c.dev.CreateCQ(entries, handler)
 	if err == nil {
@@ -131,8 +132,9 @@ func (c *Context) PKey(n uint8, i int) (uint16, error) {
 	if err := checkPort(n); err != nil {
 		return 0, err
 	}
-	if i < 0 || i >= len(c.dev.port.pkeys) {
-		return 0, fmt.Errorf("PKey %d of port %d, the table has %d entries: %w", i, n, len(c.dev.port.pkeys), ErrInvalid)
+	if i < 0 || i >= len(c.dev.Port.pkeys) {
+		return 0, fmt.Errorf("PKey %d of port %d, the table has %d entries: %w", i, n, len(c.dev.Port.pkeys),
+			ErrInvalid)
 	}
-	return c.dev.port.pkeys[i], nil
+	return c.dev.Port.pkeys[i], nil
 }

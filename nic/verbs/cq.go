@@ -37,8 +37,8 @@ type CQ struct {
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
-
-	private any
+	// Private leads a layer above from the object to its own.
+	Private any
 }
 
 // cqNotify makes the CQ itself the queued handler, so that a notification
@@ -111,7 +111,8 @@ func (c *CQ) Resize(entries int) error {
 	case c.dead:
 		return fmt.Errorf("resize CQ %d: %w", c.num, ErrDestroyed)
 	case entries < 1 || entries > c.dev.limits.MaxCQE:
-		return fmt.Errorf("resize CQ %d: %d entries, allowed are 1..%d: %w", c.num, entries, c.dev.limits.MaxCQE, ErrInvalid)
+		return fmt.Errorf("resize CQ %d: %d entries, allowed are 1..%d: %w", c.num, entries, c.dev.limits.MaxCQE,
+			ErrInvalid)
 	case entries < c.Len():
 		return fmt.Errorf("resize CQ %d: %d entries, %d completions wait: %w", c.num, entries, c.Len(), ErrInvalid)
 	case c.sink != nil:

@@ -60,6 +60,9 @@ func (l Limits) withDefaults() Limits {
 
 // Device is the RDMA side of one NIC.
 type Device struct {
+	Port
+	dispatcher
+
 	limits    Limits
 	transport Transport
 	conns     Contexts
@@ -78,25 +81,21 @@ type Device struct {
 
 	identity Identity
 	state    deviceState
-	port     port
 	cnqs     []uint64 // notifications of each
 	notified [][]*CQ  // what each CNQ holds
 	raise    func(cnq int)
 	raised   [NumEventTypes]uint64
 
-	objects   [numKinds]int
-	nextNum   [numKinds]uint32
-	contexts  roster.Roster[Context]
-	pds       roster.Roster[PD]
-	qps       roster.Roster[QP]
-	errFlush  []*QP // in state Err, with a source of receives
-	cqs       roster.Roster[CQ]
-	srqs      roster.Roster[SRQ]
-	mrs       roster.Roster[MR]
-	mws       roster.Roster[MW]
-	queue     dispatchQueue
-	callbacks int
-	now       frame.Time
+	objects  [numKinds]int
+	nextNum  [numKinds]uint32
+	contexts roster.Roster[Context]
+	pds      roster.Roster[PD]
+	qps      roster.Roster[QP]
+	errFlush []*QP // in state Err, with a source of receives
+	cqs      roster.Roster[CQ]
+	srqs     roster.Roster[SRQ]
+	mrs      roster.Roster[MR]
+	mws      roster.Roster[MW]
 }
 
 type kind uint8
@@ -118,8 +117,9 @@ const (
 func NewDevice(limits Limits, seed uint64) *Device {
 	d := &Device{
 		limits: limits.withDefaults(), regions: map[uint32]*Region{},
-		keys: seed, nextAddr: 1 << 32, port: newPort(), transport: noTransport{},
+		keys: seed, nextAddr: 1 << 32, Port: newPort(), transport: noTransport{},
 	}
+	d.Port.dev = d
 	d.cnqs = make([]uint64, d.limits.MaxCNQ)
 	d.nextSTag, d.scatter = uint32(d.random())&maxIndex, d.random()
 	return d
@@ -177,53 +177,4 @@ func (d *Device) mayDestroy(what string, num uint32, dead bool, refs int) error 
 		return fmt.Errorf("destroy %s %d: %w by %d objects", what, num, ErrBusy, refs)
 	}
 	return nil
-}
-
-// Runner is a queued handler.
-type Runner interface{ Run(now frame.Time) }
-
-type dispatchQueue struct {
-	pending, running []Runner
-	deferred         []func(frame.Time)
-}
-
-// Enqueue queues r to be run, as a callback, by the next Dispatch.
-func (d *Device) Enqueue(r Runner) { d.queue.pending = append(d.queue.pending, r) }
-
-// Defer queues fn to be run by the next Dispatch (or the current one, when
-// called from a handler) behind the handlers and outside of any callback, so
-// that it may destroy objects.
-func (d *Device) Defer(fn func(now frame.Time)) { d.queue.deferred = append(d.queue.deferred, fn) }
-
-// Now is the time of the last Dispatch.
-func (d *Device) Now() frame.Time { return d.now }
-
-// InCallback tells whether a handler is running.
-func (d *Device) InCallback() bool { return d.callbacks > 0 }
-
-// Pending tells whether Dispatch has something to run.
-func (d *Device) Pending() bool { return len(d.queue.pending)+len(d.queue.deferred) > 0 }
-
-// Dispatch runs the handlers queued so far, in order, then the deferred
-// functions. What these queue in turn waits for the next call. It reports
-// whether anything ran.
-func (d *Device) Dispatch(now frame.Time) bool {
-	q := &d.queue
-	d.now = now
-	if d.callbacks > 0 || !d.Pending() {
-		return false
-	}
-	q.pending, q.running = q.running[:0], q.pending
-	d.callbacks++
-	for i, r := range q.running {
-		q.running[i] = nil
-		r.Run(now)
-	}
-	d.callbacks--
-	deferred := q.deferred
-	q.deferred = nil
-	for _, fn := range deferred {
-		fn(now)
-	}
-	return true
 }

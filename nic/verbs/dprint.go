@@ -29,14 +29,16 @@ func (d *Device) logObject(what string, k kind, num uint32) {
 // logRegion says what is done to the memory behind m's STag.
 func (m *MR) logRegion(what string) {
 	if l := m.pd.dev.log; l.On(msglog.MM) {
-		l.Addf(msglog.MM, "%s MR %d PD %d STag %#08x addr %#x len %d access %v", what, m.num, m.pd.num, m.stag, m.addr, m.length, m.access)
+		l.Addf(msglog.MM, "%s MR %d PD %d STag %#08x addr %#x len %d access %v", what, m.num, m.pd.num, m.stag, m.addr,
+			m.length, m.access)
 	}
 }
 
 // logWindow says what is done to w.
 func (w *MW) logWindow(what string) {
 	if l := w.pd.dev.log; l.On(msglog.MM) {
-		l.Addf(msglog.MM, "%s MW %d type %v MR %d STag %#08x addr %#x len %d access %v", what, w.num, w.kind, w.mr.num, w.stag, w.addr, w.length, w.access)
+		l.Addf(msglog.MM, "%s MW %d type %v MR %d STag %#08x addr %#x len %d access %v", what, w.num, w.kind, w.mr.num,
+			w.stag, w.addr, w.length, w.access)
 	}
 }
 
@@ -50,7 +52,8 @@ func (r *Region) logData(p []byte, off uint64, write bool) {
 		if write {
 			verb = "write"
 		}
-		b = fmt.Appendf(b, "%s MR %d STag %#08x offset %d len %d: % x", verb, r.mr.num, r.stag, off, len(p), p[:min(len(p), dataShown)])
+		b = fmt.Appendf(b, "%s MR %d STag %#08x offset %d len %d: % x", verb, r.mr.num, r.stag, off, len(p),
+			p[:min(len(p), dataShown)])
 		if len(p) > dataShown {
 			b = append(b, "..."...)
 		}

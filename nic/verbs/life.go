@@ -161,7 +161,7 @@ func (d *Device) Fail(why error) {
 		return
 	}
 	d.state = deviceRemoved
-	d.port.carrier = false
+	d.Port.carrier = false
 	d.Async(AsyncEvent{Type: EventDeviceFatal, Err: why})
 	d.retrain()
 	d.Defer(func(frame.Time) {

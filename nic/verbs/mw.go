@@ -136,7 +136,8 @@ func (b *Bind) check(q *QP, verb bool) error {
 	case b == nil || b.MW == nil || b.MW.pd.dev != q.dev:
 		return fmt.Errorf("no window of this device: %w", ErrInvalid)
 	case verb != (b.MW.kind == MWType1):
-		return fmt.Errorf("window of type %v: type 1 is bound by BindMW, type 2 by a work request: %w", b.MW.kind, ErrInvalid)
+		return fmt.Errorf("window of type %v: type 1 is bound by BindMW, type 2 by a work request: %w", b.MW.kind,
+			ErrInvalid)
 	case b.Length == 0 && !verb:
 		return fmt.Errorf("window of type 2 is unbound by invalidation: %w", ErrInvalid)
 	case b.Length > 0 && (b.MR == nil || b.MR.pd.dev != q.dev):

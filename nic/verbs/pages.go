@@ -42,7 +42,8 @@ func (l *PageList) check(most int) error {
 		left -= n
 	}
 	if left > 0 {
-		return fmt.Errorf("%d octets in %d pages of %d from offset %d: %w", l.Length, len(l.Pages), size, l.Offset, ErrInvalid)
+		return fmt.Errorf("%d octets in %d pages of %d from offset %d: %w", l.Length, len(l.Pages), size, l.Offset,
+			ErrInvalid)
 	}
 	return nil
 }

@@ -68,8 +68,9 @@ type PortAttr struct {
 	BadPKeys     uint32 // always 0: no packet of iWARP carries a PKey
 }
 
-// port is the one port of a device.
-type port struct {
+// Port is the one port of a device.
+type Port struct {
+	dev      *Device
 	state    PortState
 	phys     PhysState
 	carrier  bool
@@ -88,8 +89,8 @@ type port struct {
 }
 
 // newPort is a port whose link is up, as that of a device without a NIC.
-func newPort() port {
-	return port{
+func newPort() Port {
+	return Port{
 		state: PortActive, phys: PhysLinkUp, carrier: true, mtu: 1500,
 		prefix: 0xfe80 << 48, pkeys: [MaxPKeys]uint16{DefaultPKey},
 	}
@@ -103,75 +104,72 @@ func checkPort(n uint8) error {
 }
 
 // PortAttr returns the attributes of the port.
-func (d *Device) PortAttr() PortAttr {
-	p := &d.port
+func (p *Port) PortAttr() PortAttr {
 	return PortAttr{
-		State: p.state, Phys: p.phys, MTU: p.mtu, MaxMsg: d.limits.MaxMsg, LID: p.lid, SMLID: p.smLID,
+		State: p.state, Phys: p.phys, MTU: p.mtu, MaxMsg: p.dev.limits.MaxMsg, LID: p.lid, SMLID: p.smLID,
 		LMC: p.lmc, SubnetPrefix: p.prefix, GIDs: len(p.gids), GIDTable: MaxGIDs, PKeyTable: MaxPKeys,
 	}
 }
 
 // GIDs returns the used part of the port's GID table: that of the MAC address,
 // those of the IP addresses, then those of alias GUIDs. Borrowed.
-func (d *Device) GIDs() []GID { return d.port.gids }
+func (p *Port) GIDs() []GID { return p.gids }
 
 // PKeys returns the port's partition key table, borrowed; 0 is a free entry.
-func (d *Device) PKeys() []uint16 { return d.port.pkeys[:] }
+func (p *Port) PKeys() []uint16 { return p.pkeys[:] }
 
 // GUIDs returns the port's GUIDs: the device's own, then the aliases; zero is
 // a free entry.
-func (d *Device) GUIDs() [MaxGUIDs]GUID {
-	list := d.port.aliases
-	list[0] = d.identity.GUID
+func (p *Port) GUIDs() [MaxGUIDs]GUID {
+	list := p.aliases
+	list[0] = p.dev.identity.GUID
 	return list
 }
 
 // OnPort sets what is told whenever data begins (true) or ceases (false) to
 // pass the port: the layer below the objects.
-func (d *Device) OnPort(h func(open bool)) { d.port.open = h }
+func (p *Port) OnPort(h func(open bool)) { p.open = h }
 
 // SetMTU tells the octets of IP that the link carries.
-func (d *Device) SetMTU(octets int) { d.port.mtu = octets }
+func (p *Port) SetMTU(octets int) { p.mtu = octets }
 
 // SetCarrier tells that the physical link came up or went down. A port that
 // no manager has set a state of becomes active by itself.
-func (d *Device) SetCarrier(up bool) {
-	d.port.carrier = up
-	d.retrain()
+func (p *Port) SetCarrier(up bool) {
+	p.carrier = up
+	p.retrain()
 }
 
 // retrain sets the states that follow from carrier and switch.
-func (d *Device) retrain() {
-	p := &d.port
+func (p *Port) retrain() {
 	switch {
 	case p.disabled:
 		p.phys = PhysDisabled
-		d.setPort(PortDown)
+		p.setPort(PortDown)
 	case !p.carrier:
 		p.phys = PhysPolling
-		d.setPort(PortDown)
+		p.setPort(PortDown)
 	default:
 		p.phys = PhysLinkUp
 		switch {
 		case !p.managed:
-			d.setPort(PortActive)
+			p.setPort(PortActive)
 		case p.state == PortDown:
-			d.setPort(PortInit)
+			p.setPort(PortInit)
 		}
 	}
 }
 
-func (d *Device) setPort(to PortState) {
-	p := &d.port
+func (p *Port) setPort(to PortState) {
 	was := p.state
 	p.state = to
 	switch {
 	case was == to:
 		return
 	case to == PortActive:
-		d.Async(AsyncEvent{Type: EventPortActive, Port: 1})
+		p.dev.Async(AsyncEvent{Type: EventPortActive, Port: 1})
 	case was == PortActive:
-		d.Async(AsyncEvent{Type: EventPortError, Port: 1})
+		p.dev.Async(AsyncEvent{Type: EventPortError, Port: 1})
 	}
 	if p.open != nil && (was == PortActive || to == PortActive) {
 		p.open(to == PortActive)
@@ -179,13 +177,12 @@ func (d *Device) setPort(to PortState) {
 }
 
 // SetAddrs sets the port's own GIDs; EventGIDChange if the table changed.
-func (d *Device) SetAddrs(gids []GID) {
-	d.port.addrs = append(d.port.addrs[:0], gids...)
-	d.rebuildGIDs()
+func (p *Port) SetAddrs(gids []GID) {
+	p.addrs = append(p.addrs[:0], gids...)
+	p.rebuildGIDs()
 }
 
-func (d *Device) rebuildGIDs() {
-	p := &d.port
+func (p *Port) rebuildGIDs() {
 	table := append([]GID(nil), p.addrs...)
 	for _, g := range p.aliases {
 		if !g.IsZero() {
@@ -197,7 +194,7 @@ func (d *Device) rebuildGIDs() {
 		return
 	}
 	p.gids = table
-	d.Async(AsyncEvent{Type: EventGIDChange, Port: 1})
+	p.dev.Async(AsyncEvent{Type: EventGIDChange, Port: 1})
 }
 
 func aliasGID(prefix uint64, g GUID) (gid GID) {
@@ -232,36 +229,37 @@ type PortMod struct {
 
 // ModifyPort changes what mod names, all or nothing, and raises the events
 // that follow.
-func (d *Device) ModifyPort(mod PortMod) error {
-	p := &d.port
+func (p *Port) ModifyPort(mod PortMod) error {
 	switch {
-	case d.state == deviceRemoved:
+	case p.dev.state == deviceRemoved:
 		return fmt.Errorf("modify port: %w", ErrRemoved)
 	case mod.State != nil && !p.mayEnter(*mod.State):
 		return fmt.Errorf("modify port: %v to %v: %w", p.state, *mod.State, ErrPortState)
 	case mod.PKeyFirst < 0 || mod.PKeyFirst+len(mod.PKeys) > MaxPKeys:
-		return fmt.Errorf("modify port: PKeys %d..%d, the table has %d: %w", mod.PKeyFirst, mod.PKeyFirst+len(mod.PKeys)-1, MaxPKeys, ErrInvalid)
+		return fmt.Errorf("modify port: PKeys %d..%d, the table has %d: %w", mod.PKeyFirst,
+			mod.PKeyFirst+len(mod.PKeys)-1, MaxPKeys, ErrInvalid)
 	case mod.AliasFirst < 0 || mod.AliasFirst+len(mod.Aliases) > MaxGUIDs:
-		return fmt.Errorf("modify port: GUIDs %d..%d, the port has %d: %w", mod.AliasFirst, mod.AliasFirst+len(mod.Aliases)-1, MaxGUIDs, ErrInvalid)
+		return fmt.Errorf("modify port: GUIDs %d..%d, the port has %d: %w", mod.AliasFirst,
+			mod.AliasFirst+len(mod.Aliases)-1, MaxGUIDs, ErrInvalid)
 	}
-	d.modifyIDs(&mod)
-	d.modifyTables(&mod)
+	p.modifyIDs(&mod)
+	p.modifyTables(&mod)
 	if mod.Disabled != nil && *mod.Disabled != p.disabled {
 		p.disabled = *mod.Disabled
-		d.retrain()
+		p.retrain()
 	}
 	if mod.State != nil {
 		p.managed = true
-		d.setPort(*mod.State)
-		d.retrain()
+		p.setPort(*mod.State)
+		p.retrain()
 	}
 	if mod.Reregister {
-		d.Async(AsyncEvent{Type: EventClientReregister, Port: 1})
+		p.dev.Async(AsyncEvent{Type: EventClientReregister, Port: 1})
 	}
 	return nil
 }
 
-func (p *port) mayEnter(s PortState) bool {
+func (p *Port) mayEnter(s PortState) bool {
 	switch s {
 	case PortDown:
 		return true
@@ -273,13 +271,12 @@ func (p *port) mayEnter(s PortState) bool {
 	return false
 }
 
-func (d *Device) modifyIDs(mod *PortMod) {
-	p := &d.port
+func (p *Port) modifyIDs(mod *PortMod) {
 	if mod.LID != nil && *mod.LID != p.lid || mod.LMC != nil && *mod.LMC != p.lmc {
-		d.Async(AsyncEvent{Type: EventLIDChange, Port: 1})
+		p.dev.Async(AsyncEvent{Type: EventLIDChange, Port: 1})
 	}
 	if mod.SMLID != nil && *mod.SMLID != p.smLID {
-		d.Async(AsyncEvent{Type: EventSMChange, Port: 1})
+		p.dev.Async(AsyncEvent{Type: EventSMChange, Port: 1})
 	}
 	set(&p.lid, mod.LID)
 	set(&p.lmc, mod.LMC)
@@ -293,14 +290,13 @@ func set[T any](p *T, v *T) {
 	}
 }
 
-func (d *Device) modifyTables(mod *PortMod) {
-	p := &d.port
+func (p *Port) modifyTables(mod *PortMod) {
 	was := p.pkeys
 	copy(p.pkeys[mod.PKeyFirst:], mod.PKeys)
 	if p.pkeys != was {
-		d.Async(AsyncEvent{Type: EventPKeyChange, Port: 1})
+		p.dev.Async(AsyncEvent{Type: EventPKeyChange, Port: 1})
 	}
 	copy(p.aliases[mod.AliasFirst:], mod.Aliases)
 	p.aliases[0] = GUID{}
-	d.rebuildGIDs()
+	p.rebuildGIDs()
 }

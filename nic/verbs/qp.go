@@ -87,9 +87,10 @@ type QP struct {
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
+	// Private leads a layer above from the object to its own.
+	Private any
 
 	endpoint Endpoint
-	private  any
 	cid      int
 }
 

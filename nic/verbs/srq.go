@@ -12,10 +12,10 @@ type SRQ struct {
 	refs   int
 	dead   bool
 
-	private any
-
 	// Context is the owner's; nothing here looks at it.
 	Context any
+	// Private leads a layer above from the object to its own.
+	Private any
 }
 
 // CreateSRQ makes a shared receive queue for maxWR requests of up to maxSGE
@@ -84,7 +84,8 @@ func (s *SRQ) mayModify(least, maxWR int) error {
 	case s.dead:
 		return fmt.Errorf("modify SRQ %d: %w", s.num, ErrDestroyed)
 	case least < 0 || least > maxWR || maxWR > most:
-		return fmt.Errorf("modify SRQ %d: %d of %d receives, the device allows %d: %w", s.num, least, maxWR, most, ErrInvalid)
+		return fmt.Errorf("modify SRQ %d: %d of %d receives, the device allows %d: %w", s.num, least, maxWR, most,
+			ErrInvalid)
 	}
 	return nil
 }

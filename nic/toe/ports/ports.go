@@ -131,7 +131,8 @@ const tries = 64
 // reports whether a port may be used; those that are waiting, too, only count
 // when all others are taken. ok is false if there is none, for the reason err
 // if the operating system gave one.
-func (b *Allocator) Pick(local netip.Addr, secret uint32, free func(local netip.AddrPort, waiting bool) bool) (picked netip.AddrPort, r *Reservation, ok bool, err error) {
+func (b *Allocator) Pick(local netip.Addr, secret uint32, free func(local netip.AddrPort,
+	waiting bool) bool) (picked netip.AddrPort, r *Reservation, ok bool, err error) {
 	for range tries {
 		if picked, ok = b.candidate(local, secret, free); !ok {
 			break
@@ -143,7 +144,8 @@ func (b *Allocator) Pick(local netip.Addr, secret uint32, free func(local netip.
 	return netip.AddrPort{}, nil, false, err
 }
 
-func (b *Allocator) candidate(local netip.Addr, secret uint32, free func(netip.AddrPort, bool) bool) (netip.AddrPort, bool) {
+func (b *Allocator) candidate(local netip.Addr, secret uint32,
+	free func(netip.AddrPort, bool) bool) (netip.AddrPort, bool) {
 	n := uint32(b.Last) - uint32(b.First) + 1
 	for i := range 2 * n {
 		picked := netip.AddrPortFrom(local, b.First+uint16((secret+uint32(b.next))%n))

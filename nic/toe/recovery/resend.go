@@ -30,7 +30,8 @@ func (b *Scoreboard) LostRun(i, most, limit, mss int, cwnd uint64) (count, octet
 	pipe, last := b.Pipe(mss), first.N
 	for count, octets = 1, int(first.N); count < most && i+count < b.segs.n && last == first.N; count++ {
 		s := b.segs.at(i + count)
-		if s.Flags&(Lost|Fin) != Lost || s.N > first.N || octets+int(s.N) > limit || pipe+uint64(octets)+uint64(s.N) > cwnd {
+		if s.Flags&(Lost|Fin) != Lost || s.N > first.N || octets+int(s.N) > limit ||
+			pipe+uint64(octets)+uint64(s.N) > cwnd {
 			break
 		}
 		last = s.N

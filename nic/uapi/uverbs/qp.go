@@ -119,7 +119,7 @@ func (r *request) createQP(in body) error {
 		return err
 	}
 	h := r.track(q)
-	v.SetPrivate(q)
+	v.Private = q
 	r.f.server.qps[v.Num()] = q
 	return r.answerQP(h, q)
 }

@@ -76,7 +76,7 @@ func (r *request) createSRQ(want newSRQ) error {
 		return err
 	}
 	h := r.track(s)
-	v.SetPrivate(s)
+	v.Private = s
 	attr := v.Query()
 	out := r.reply(srqAnswerLen + srqUHWLen)
 	native.PutUint32(out, h)

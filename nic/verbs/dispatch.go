@@ -1,0 +1,54 @@
+package verbs
+
+import "tapir/wire/frame"
+
+// Runner is a queued handler.
+type Runner interface{ Run(now frame.Time) }
+
+// dispatcher queues the handlers of a device.
+type dispatcher struct {
+	pending, running []Runner
+	deferred         []func(frame.Time)
+	callbacks        int // handlers under way
+	now              frame.Time
+}
+
+// Enqueue queues r to be run, as a callback, by the next Dispatch.
+func (d *dispatcher) Enqueue(r Runner) { d.pending = append(d.pending, r) }
+
+// Defer queues fn to be run by the next Dispatch (or the current one, when
+// called from a handler) behind the handlers and outside of any callback, so
+// that it may destroy objects.
+func (d *dispatcher) Defer(fn func(now frame.Time)) { d.deferred = append(d.deferred, fn) }
+
+// Now is the time of the last Dispatch.
+func (d *dispatcher) Now() frame.Time { return d.now }
+
+// InCallback tells whether a handler is running.
+func (d *dispatcher) InCallback() bool { return d.callbacks > 0 }
+
+// Pending tells whether Dispatch has something to run.
+func (d *dispatcher) Pending() bool { return len(d.pending)+len(d.deferred) > 0 }
+
+// Dispatch runs the handlers queued so far, in order, then the deferred
+// functions. What these queue in turn waits for the next call. It reports
+// whether anything ran.
+func (d *dispatcher) Dispatch(now frame.Time) bool {
+	d.now = now
+	if d.callbacks > 0 || !d.Pending() {
+		return false
+	}
+	d.pending, d.running = d.running[:0], d.pending
+	d.callbacks++
+	for i, r := range d.running {
+		d.running[i] = nil
+		r.Run(now)
+	}
+	d.callbacks--
+	deferred := d.deferred
+	d.deferred = nil
+	for _, fn := range deferred {
+		fn(now)
+	}
+	return true
+}

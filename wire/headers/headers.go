@@ -56,19 +56,18 @@ func (v *View) Parse(b []byte) bool {
 }
 
 // ParseNetwork finds the IP header of a frame that Parse has seen. It is false
-// for a frame without one, and for one that cannot be.
+// for a frame without one, and for a header whose lengths cannot be; the rest of
+// such a header is in the view all the same.
 func (v *View) ParseNetwork() bool {
 	v.Network = Network{}
 	h := v.Frame[v.L3:]
 	switch {
 	case v.Type == ether.TypeIPv4 && len(h) >= ip.HeaderLen4 && h[0]>>4 == 4:
 		hl, total := int(h[0]&15)*4, int(binary.BigEndian.Uint16(h[2:]))
-		if hl < ip.HeaderLen4 || total < hl {
-			return false
-		}
 		frag := binary.BigEndian.Uint16(h[6:])
 		v.Network = Network{Version: 4, Proto: h[9], TTL: h[8], Fragment: frag&0x3fff != 0, First: frag&0x1fff == 0,
 			L4: v.L3 + hl, End: v.L3 + total}
+		return hl >= ip.HeaderLen4 && total >= hl
 	case v.Type == ether.TypeIPv6 && len(h) >= ip.HeaderLen6 && h[0]>>4 == 6:
 		v.Network = Network{Version: 6, Proto: h[6], TTL: h[7], Fragment: h[6] == ip.ProtoFragment, First: true,
 			L4: v.L3 + ip.HeaderLen6, End: v.L3 + ip.HeaderLen6 + int(binary.BigEndian.Uint16(h[4:]))}
@@ -86,7 +85,8 @@ func (v *View) Addrs() []byte {
 
 // Upper is what the IP header carries, as far as the frame has it.
 func (v *View) Upper() []byte {
-	return v.Frame[min(v.L4, len(v.Frame)):min(v.End, len(v.Frame))]
+	end := min(max(v.End, v.L4), len(v.Frame))
+	return v.Frame[min(v.L4, end):end]
 }
 
 // Peek tells at the fixed places of a frame what nearly all traffic is: a whole

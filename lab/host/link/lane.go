@@ -339,5 +339,7 @@ const ethernet = 14
 // isTCP tells whether an Ethernet frame holds a TCP segment.
 func isTCP(b []byte) bool {
 	var v headers.View
-	return v.Parse(b) && v.ParseNetwork() && v.Proto == ip.ProtoTCP
+	v.Parse(b)
+	v.ParseNetwork()
+	return v.Proto == ip.ProtoTCP
 }

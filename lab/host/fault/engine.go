@@ -19,6 +19,7 @@ import (
 
 	"tapir/rdmap"
 	"tapir/wire/frame"
+	"tapir/wire/stream"
 )
 
 // Engine judges the frames of one link. It belongs to one goroutine.
@@ -26,8 +27,8 @@ type Engine struct {
 	seed   uint64
 	rules  []*rule // in force
 	all    []*rule // that ever were, in order
-	conns  map[connKey]*conn
-	order  []connKey // as they were opened
+	conns  map[stream.Ends]*conn
+	order  []stream.Ends // as they were opened
 	opened int
 	tally  [2]tally // of what is not in a connection
 	names  [2]string
@@ -73,7 +74,7 @@ func (t *tally) of(r *rule) *tallied {
 // follows connections from their SYN on, so it has to see the frames from the
 // start even if rules come later.
 func New(seed uint64, names [2]string) *Engine {
-	return &Engine{seed: seed, conns: map[connKey]*conn{}, names: names}
+	return &Engine{seed: seed, conns: map[stream.Ends]*conn{}, names: names}
 }
 
 // SetRules puts rules in force in the place of those before. Counting begins

@@ -71,7 +71,7 @@ func (j *judgement) segment() {
 		return
 	}
 	j.again()
-	j.h.order(j.t, j.visit, j.miss)
+	j.h.put(j.t, j.visit, j.miss)
 }
 
 func (j *judgement) tally() *tally {

@@ -19,8 +19,8 @@ const (
 	streamDead                     // cannot be followed further
 )
 
-// stream is the octets of a direction in order, and which packet brought each.
-type stream struct {
+// fpduStream is the octets of a direction in order, and which packet brought each.
+type fpduStream struct {
 	state streamState
 	guess bool // of a connection whose start is missing: it looks like FPDUs
 	buf   []byte
@@ -47,7 +47,7 @@ type mark struct {
 type hole struct{ from, to uint64 }
 
 // append adds octets, of which the first ones are known.
-func (s *stream) append(b []byte, known, packet int, now int64) {
+func (s *fpduStream) append(b []byte, known, packet int, now int64) {
 	s.marks = append(s.marks, mark{s.end(), packet})
 	if known < len(b) {
 		s.holes = append(s.holes, hole{s.end() + uint64(known), s.end() + uint64(len(b))})
@@ -57,7 +57,7 @@ func (s *stream) append(b []byte, known, packet int, now int64) {
 }
 
 // unknown tells whether octets from up to, but not at, to are missing.
-func (s *stream) unknown(from, to uint64) bool {
+func (s *fpduStream) unknown(from, to uint64) bool {
 	for k := len(s.holes) - 1; k >= 0 && s.holes[k].to > from; k-- {
 		if s.holes[k].from < to {
 			return true
@@ -66,20 +66,20 @@ func (s *stream) unknown(from, to uint64) bool {
 	return false
 }
 
-func (s *stream) end() uint64              { return s.base + uint64(len(s.buf)) }
-func (s *stream) at(off uint64) []byte     { return s.buf[off-s.base:] }
-func (s *stream) rest() []byte             { return s.at(s.done) }
-func (s *stream) position(o uint64) uint64 { return o - s.first }
+func (s *fpduStream) end() uint64              { return s.base + uint64(len(s.buf)) }
+func (s *fpduStream) at(off uint64) []byte     { return s.buf[off-s.base:] }
+func (s *fpduStream) rest() []byte             { return s.at(s.done) }
+func (s *fpduStream) position(o uint64) uint64 { return o - s.first }
 
 // mark finds what brought the octet at off.
-func (s *stream) mark(off uint64) int {
+func (s *fpduStream) mark(off uint64) int {
 	return sort.Search(len(s.marks), func(k int) bool { return s.marks[k].off > off }) - 1
 }
 
-func (s *stream) packet(off uint64) int { return s.marks[max(0, s.mark(off))].packet }
+func (s *fpduStream) packet(off uint64) int { return s.marks[max(0, s.mark(off))].packet }
 
 // segmentEnd is the place behind the segment that brought the octet at off.
-func (s *stream) segmentEnd(off uint64) uint64 {
+func (s *fpduStream) segmentEnd(off uint64) uint64 {
 	if k := s.mark(off) + 1; k < len(s.marks) {
 		return s.marks[k].off
 	}
@@ -87,13 +87,13 @@ func (s *stream) segmentEnd(off uint64) uint64 {
 }
 
 // begins tells whether a segment begins at off.
-func (s *stream) begins(off uint64) bool { return s.marks[max(0, s.mark(off))].off == off }
+func (s *fpduStream) begins(off uint64) bool { return s.marks[max(0, s.mark(off))].off == off }
 
 // What a stream keeps of what has been taken, to compare retransmissions with.
 const kept = 256 << 10
 
 // forget drops what is no longer wanted.
-func (s *stream) forget() {
+func (s *fpduStream) forget() {
 	if s.done < s.base+2*kept {
 		return
 	}

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -11,12 +10,13 @@ import (
 
 	"tapir/mpa"
 	"tapir/wire/ip"
+	"tapir/wire/stream"
 	"tapir/wire/tcp"
 )
 
 type connKey struct {
 	iface int
-	a, b  netip.AddrPort // a below b
+	ends  stream.Ends
 }
 
 // conn is a TCP connection.
@@ -46,7 +46,6 @@ type half struct {
 
 	begun   bool // the SYN was seen, or its sequence number is known
 	isn     tcp.Seq
-	next    tcp.Seq // behind what was put in order
 	most    tcp.Seq // behind everything seen
 	edge    tcp.Seq // of the window that this side offers
 	acked   tcp.Seq // highest that this side acknowledges
@@ -58,7 +57,7 @@ type half struct {
 	finAt   tcp.Seq
 	rst     bool
 	cut     int // packet from which the capture lacks octets, 0 if none
-	pending []segment
+	order   stream.Order[origin]
 	sample  struct {
 		open bool
 		end  tcp.Seq
@@ -67,17 +66,15 @@ type half struct {
 	beyond []suspect // octets beyond the window, if nobody ever acknowledges them
 	unsent []suspect // acknowledgements of octets that were not seen, if none ever follow
 
-	stream stream
+	stream fpduStream
 	rdma   rdmaState
 }
 
-// segment is one that waits for those in front of it.
-type segment struct {
-	seq    tcp.Seq
-	data   []byte
-	known  int // octets of it; the capture has cut the rest off
-	packet int
-}
+// origin is where a segment comes from, and how many octets of it are known: the
+// capture has cut the rest off.
+type origin struct{ packet, known int }
+
+type segment = stream.Segment[origin]
 
 type suspect struct {
 	packet int
@@ -129,10 +126,7 @@ func (i *Inspector) checksum(p *Packet, h *ip.Header, t *tcp.Header, b []byte, c
 
 // conn finds the connection of a segment and the side that sent it.
 func (i *Inspector) conn(p *Packet, t *tcp.Header, src, dst netip.AddrPort) (*conn, int) {
-	k := connKey{p.Interface, src, dst}
-	if src.Compare(dst) > 0 {
-		k.a, k.b = dst, src
-	}
+	k := connKey{p.Interface, stream.EndsOf(src, dst)}
 	c := i.conns[k]
 	opens := t.Flags.Has(tcp.SYN) && !t.Flags.Has(tcp.ACK)
 	if c != nil && opens && c.half[0].begun && (c.half[0].addr != src || c.half[0].isn != t.Seq) && c.over {
@@ -186,7 +180,7 @@ func (h *half) control(p *Packet, t *tcp.Header) {
 }
 
 func (h *half) begin(isn tcp.Seq) {
-	h.begun, h.isn, h.next, h.most = true, isn, isn+1, isn+1
+	h.begun, h.isn, h.order.Next, h.most = true, isn, isn+1, isn+1
 }
 
 // window is the window that t offers. It is scaled if both sides are for it.
@@ -246,7 +240,7 @@ func (h *half) data(p *Packet, t *tcp.Header, b []byte, length int) {
 	}
 	h.time(p, end, length)
 	if length > 0 {
-		h.order(p, t.Seq, b, length)
+		h.put(p, t.Seq, b, length)
 	}
 	if h.most.Less(end) {
 		h.most = end
@@ -272,8 +266,8 @@ func (h *half) time(p *Packet, end tcp.Seq, length int) {
 
 // closed tells the layers above of a FIN that is in order.
 func (h *half) closed(p *Packet) {
-	if h.fin && h.next == h.finAt {
-		h.next++
+	if h.fin && h.order.Next == h.finAt {
+		h.order.Next++
 		if h.peer().fin {
 			h.c.over = true
 		}
@@ -286,42 +280,31 @@ func (h *half) closed(p *Packet) {
 // mostPending bounds the octets that wait for a gap to be closed.
 const mostPending = 64 << 20
 
-// order puts segments in order and hands the stream on. What the capture has
-// cut off is made up for by zeros that nobody looks at.
-func (h *half) order(p *Packet, seq tcp.Seq, b []byte, length int) {
-	x := segment{seq, b, len(b), p.Number}
-	if x.known < length {
-		x.data = append(bytes.Clone(b), make([]byte, length-x.known)...)
+// put puts segments in order and hands the stream on. What the capture has cut
+// off is made up for by zeros that nobody looks at.
+func (h *half) put(p *Packet, seq tcp.Seq, b []byte, length int) {
+	x := segment{Seq: seq, Data: b, Note: origin{p.Number, len(b)}}
+	if len(b) < length {
+		x.Data = append(bytes.Clone(b), make([]byte, length-len(b))...)
 	}
-	switch d := h.next.Sub(seq); {
+	switch d := h.order.Next.Sub(seq); {
 	case d < 0:
 		h.stat.OutOfOrder++
-		waiting := len(b)
-		for _, s := range h.pending {
-			waiting += len(s.data)
-		}
-		if waiting > mostPending {
+		if len(b)+h.order.Waiting > mostPending {
 			h.lacks(p.Number, "octets are missing from the capture")
 			return
 		}
-		x.data = bytes.Clone(x.data)
-		h.pending = append(h.pending, x)
-		if !h.jumped() {
+		if h.order.Wait(x); !h.jumped() {
 			return
 		}
 		h.resume()
-		x = h.pending[0]
-		h.pending = h.pending[1:]
+		x = h.order.Pop()
 	case int(d) >= length:
 		h.stat.Retransmissions++
 	}
-	h.take(p, x)
-	for h.takePending(p) {
+	for due := true; due; x, due = h.order.Due() {
+		h.take(p, x)
 	}
-}
-
-func (h *half) sortPending() {
-	slices.SortStableFunc(h.pending, func(a, b segment) int { return cmp.Compare(a.seq.Sub(h.next), b.seq.Sub(h.next)) })
 }
 
 // A capture goes on elsewhere in the stream if segments follow one another
@@ -333,22 +316,22 @@ const (
 )
 
 func (h *half) jumped() bool {
-	h.sortPending()
-	if len(h.pending) < 2 || h.pending[0].seq.Add(len(h.pending[0].data)) != h.pending[1].seq {
+	g := h.order.Gap
+	if len(g) < 2 || g[0].Seq.Add(len(g[0].Data)) != g[1].Seq {
 		return false
 	}
-	return h.pending[0].seq.Sub(h.next) > farGap || len(h.pending) > manyGap
+	return g[0].Seq.Sub(h.order.Next) > farGap || len(g) > manyGap
 }
 
 // resume goes on behind a gap of the capture.
 func (h *half) resume() {
-	x := &h.pending[0]
-	gap := h.pending[0].seq.Sub(h.next)
-	if h.stream.state == streamFull && (h.stream.layout.Markers || !looksLikeFPDU(x.data)) || h.stream.state == streamStart {
-		h.lacks(x.packet, fmt.Sprintf("%d octets are missing from the capture", gap))
+	x := &h.order.Gap[0]
+	gap := x.Seq.Sub(h.order.Next)
+	if h.stream.state == streamFull && (h.stream.layout.Markers || !looksLikeFPDU(x.Data)) || h.stream.state == streamStart {
+		h.lacks(x.Note.packet, fmt.Sprintf("%d octets are missing from the capture", gap))
 	}
-	h.c.part(fmt.Sprintf("%d octets are missing from the capture before packet %d: what was under way then is not judged", gap, x.packet))
-	h.beyond, h.next = nil, x.seq
+	h.c.part(fmt.Sprintf("%d octets are missing from the capture before packet %d: what was under way then is not judged", gap, x.Note.packet))
+	h.beyond, h.order.Next = nil, x.Seq
 	h.peer().hasEdge = false
 	h.stream.done, h.stream.since = h.stream.end(), h.stream.end()
 	h.stream.prior = fpdu{}
@@ -357,38 +340,25 @@ func (h *half) resume() {
 	h.rdma.resume()
 }
 
-// takePending hands on a segment whose turn has come.
-func (h *half) takePending(p *Packet) bool {
-	h.sortPending()
-	if len(h.pending) == 0 || h.next.Less(h.pending[0].seq) {
-		return false
-	}
-	x := h.pending[0]
-	h.pending = h.pending[1:]
-	h.take(p, x)
-	return true
-}
-
 // take hands on what is new of a segment.
 func (h *half) take(p *Packet, x segment) {
-	d := int(h.next.Sub(x.seq))
-	h.compare(x.packet, x.seq, x.data[:min(d, x.known)])
-	if d >= len(x.data) {
+	d := int(h.order.Next.Sub(x.Seq))
+	h.compare(x.Note.packet, x.Seq, x.Data[:min(d, x.Note.known)])
+	b := h.order.Advance(x)
+	if len(b) == 0 {
 		return
 	}
-	b := x.data[d:]
-	h.next = h.next.Add(len(b))
 	h.stat.Octets += uint64(len(b))
 	if h.cut == 0 {
-		h.stream.append(b, max(0, x.known-d), x.packet, p.Time)
+		h.stream.append(b, max(0, x.Note.known-d), x.Note.packet, p.Time)
 		h.arrived()
 	}
 }
 
 // compare looks for octets that a retransmission has changed.
 func (h *half) compare(packet int, seq tcp.Seq, b []byte) {
-	off := int64(h.stream.end()) - int64(h.next.Sub(seq)) // in the stream
-	if h.fin && h.finAt.Less(h.next) {
+	off := int64(h.stream.end()) - int64(h.order.Next.Sub(seq)) // in the stream
+	if h.fin && h.finAt.Less(h.order.Next) {
 		off++ // of the FIN, which is none of it
 	}
 	from := max(off, int64(h.stream.base), int64(h.stream.since))
@@ -452,8 +422,8 @@ func (c *conn) finish() {
 
 func (h *half) finish() {
 	h.suspects()
-	if len(h.pending) > 0 {
-		h.lacks(h.pending[0].packet, fmt.Sprintf("%d octets are missing from the capture", h.gap()))
+	if len(h.order.Gap) > 0 {
+		h.lacks(h.order.Gap[0].Note.packet, fmt.Sprintf("%d octets are missing from the capture", h.gap()))
 	}
 	if h.stream.state != streamDead {
 		h.left()
@@ -463,9 +433,9 @@ func (h *half) finish() {
 // gap is the number of octets that were never seen, in front of those that are
 // where they may be.
 func (h *half) gap() int {
-	for _, x := range h.pending {
-		if !slices.ContainsFunc(h.beyond, func(s suspect) bool { return s.packet == x.packet }) {
-			return int(x.seq.Sub(h.next))
+	for _, x := range h.order.Gap {
+		if !slices.ContainsFunc(h.beyond, func(s suspect) bool { return s.packet == x.Note.packet }) {
+			return int(x.Seq.Sub(h.order.Next))
 		}
 	}
 	return 0

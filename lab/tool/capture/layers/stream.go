@@ -1,15 +1,19 @@
 package layers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/gopacket"
 	tcplayers "github.com/google/gopacket/layers"
-	"github.com/google/gopacket/tcpassembly"
 
 	"tapir/mpa"
+	"tapir/wire/stream"
+	"tapir/wire/tcp"
 )
 
 // Conversation is what the two directions of a connection agreed on.
@@ -126,17 +130,17 @@ var ErrSkipped = errors.New("layers: octets of the connection are missing from t
 type Assembler struct {
 	emit   func(PDU)
 	failed func(net, transport gopacket.Flow, err error)
-	tcp    *tcpassembly.Assembler
-	convs  map[[2]gopacket.Flow]*Conversation
+	open   map[ends]*direction
+	opened int
 }
+
+type ends struct{ net, transport gopacket.Flow }
 
 // NewAssembler returns an assembler that calls emit for each PDU, in the
 // order in which they are completed, and failed (which may be nil) once for a
 // direction of a connection that cannot be decoded further.
 func NewAssembler(emit func(PDU), failed func(net, transport gopacket.Flow, err error)) *Assembler {
-	a := &Assembler{emit: emit, failed: failed, convs: map[[2]gopacket.Flow]*Conversation{}}
-	a.tcp = tcpassembly.NewAssembler(tcpassembly.NewStreamPool(a))
-	return a
+	return &Assembler{emit: emit, failed: failed, open: map[ends]*direction{}}
 }
 
 // Packet takes the next packet of the capture; those that carry no TCP are
@@ -146,62 +150,94 @@ func (a *Assembler) Packet(p gopacket.Packet) {
 	if !ok || p.NetworkLayer() == nil {
 		return
 	}
-	a.tcp.AssembleWithTimestamp(p.NetworkLayer().NetworkFlow(), t, p.Metadata().Timestamp)
+	e := ends{p.NetworkLayer().NetworkFlow(), t.TransportFlow()}
+	d := a.open[e]
+	if d == nil {
+		if !t.SYN && len(t.Payload) == 0 {
+			return
+		}
+		d = a.direction(e)
+	}
+	s := stream.Segment[note]{Seq: tcp.Seq(t.Seq), Data: t.Payload, Note: note{p.Metadata().Timestamp, t.FIN || t.RST}}
+	if t.SYN {
+		s.Seq++
+		if !d.begun {
+			d.begun, d.octets.Next = true, s.Seq
+		}
+	}
+	if !d.begun || d.octets.Next.Less(s.Seq) {
+		d.octets.Wait(s)
+		return
+	}
+	for due := true; due && a.open[e] == d; s, due = d.octets.Due() {
+		d.take(s)
+	}
 }
 
-// Flush decodes what waits for octets that will not come. It is called at the
-// end of a capture.
-func (a *Assembler) Flush() { a.tcp.FlushAll() }
-
-// New implements tcpassembly.StreamFactory.
-func (a *Assembler) New(net, transport gopacket.Flow) tcpassembly.Stream {
-	key := [2]gopacket.Flow{net, transport}
-	conv := a.convs[[2]gopacket.Flow{net.Reverse(), transport.Reverse()}]
-	if conv == nil || conv.request != nil && conv.reply != nil {
-		conv = &Conversation{}
+// direction begins a direction of a connection.
+func (a *Assembler) direction(e ends) *direction {
+	conv := &Conversation{}
+	if back := a.open[ends{e.net.Reverse(), e.transport.Reverse()}]; back != nil {
+		if c := back.stream.conv; c.request == nil || c.reply == nil {
+			conv = c
+		}
 	}
-	a.convs[key] = conv
-	d := &direction{a: a, net: net, transport: transport}
+	a.opened++
+	d := &direction{a: a, ends: e, number: a.opened}
 	d.stream = NewStream(conv, func(p gopacket.Packet) {
-		a.emit(PDU{Net: net, Transport: transport, Seen: d.seen, Packet: p})
+		a.emit(PDU{Net: e.net, Transport: e.transport, Seen: d.seen, Packet: p})
 	})
+	a.open[e] = d
 	return d
 }
 
-// direction connects a reassembled TCP stream with its Stream.
-type direction struct {
-	a              *Assembler
-	net, transport gopacket.Flow
-	stream         *Stream
-	seen           time.Time
-	dead           bool
-}
-
-// Reassembled implements tcpassembly.Stream.
-func (d *direction) Reassembled(pieces []tcpassembly.Reassembly) {
-	for _, r := range pieces {
-		if d.dead {
-			return
-		}
-		d.seen = r.Seen
-		var err error
-		if r.Skip != 0 {
-			err = ErrSkipped
-		} else {
-			_, err = d.stream.Write(r.Bytes)
-		}
-		if err == nil {
-			continue
-		}
-		d.dead = true
-		other := !d.stream.started && err != ErrSkipped // not MPA at all
-		if d.a.failed != nil && !other {
-			d.a.failed(d.net, d.transport, fmt.Errorf("%v %v: %w", d.net, d.transport, err))
+// Flush ends the directions that wait for octets that will not come. It is
+// called at the end of a capture.
+func (a *Assembler) Flush() {
+	byNumber := func(x, y *direction) int { return cmp.Compare(x.number, y.number) }
+	for _, d := range slices.SortedFunc(maps.Values(a.open), byNumber) {
+		if len(d.octets.Gap) > 0 {
+			d.fail(ErrSkipped)
 		}
 	}
 }
 
-// ReassemblyComplete implements tcpassembly.Stream.
-func (d *direction) ReassemblyComplete() {
-	delete(d.a.convs, [2]gopacket.Flow{d.net, d.transport})
+// note is what is known of a segment: when it was seen, and whether it is the
+// last one.
+type note struct {
+	seen time.Time
+	last bool
+}
+
+// direction is one direction of a connection, from its SYN on.
+type direction struct {
+	ends
+	number int // of those that were opened
+	a      *Assembler
+	stream *Stream
+	octets stream.Order[note]
+	begun  bool // the SYN was seen
+	seen   time.Time
+	dead   bool
+}
+
+// take takes a segment that is in order.
+func (d *direction) take(s stream.Segment[note]) {
+	if b := d.octets.Advance(s); len(b) > 0 && !d.dead {
+		d.seen = s.Note.seen
+		if _, err := d.stream.Write(b); err != nil {
+			d.fail(err)
+		}
+	}
+	if s.Note.last {
+		delete(d.a.open, d.ends)
+	}
+}
+
+// fail ends the decoding. A connection that is not MPA at all is no failure.
+func (d *direction) fail(err error) {
+	if !d.dead && d.a.failed != nil && (d.stream.started || err == ErrSkipped) {
+		d.a.failed(d.net, d.transport, fmt.Errorf("%v %v: %w", d.net, d.transport, err))
+	}
+	d.dead = true
 }

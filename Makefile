@@ -24,12 +24,14 @@ fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 build     = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 # What takes longest begins first. The runner's directory begins with a dot, which
 # ./... leaves out.
-packages  = ./lab/check/programs ./lab/tool/demo ./lab/run/real ./... ./.ci/gotest
+packages  = ./lab/check/programs ./lab/tool/demo ./lab/run/real ./... ./.ci/gotest ./.ci/dead
 # Implementations to test against that users shall not inherit live in a module
 # of their own.
 modules   = lab/check/oracle
+# Linters live in a module of their own for the same reason.
+lint      = $(GO) tool -modfile=.ci/lint/go.mod staticcheck ./...
 
-.PHONY: all build demo test interop newer fuzz bench bench-ptp bench-virtual profile soak ledger mutate microbench cross install uninstall check clean help
+.PHONY: all build demo test interop newer fuzz bench bench-ptp bench-virtual bench-compare profile soak ledger mutate microbench cross install uninstall check clean help
 
 all: build
 
@@ -41,7 +43,7 @@ demo: build
 
 test: build
 	@sh .ci/tools
-	TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) run ./.ci/gotest -skips .ci/skips -nested $(modules) -fuzz $(FUZZTIME) $(packages)
+	TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) run ./.ci/gotest -checks '$(lint)' -skips .ci/skips -nested $(modules) -fuzz $(FUZZTIME) $(packages)
 
 interop: build
 	@sh .ci/tools
@@ -71,6 +73,9 @@ bench-virtual:
 	$(GO) build -trimpath -o $(BIN)/scale ./lab/check/scale
 	$(BIN)/scale -o docs/performance.md
 
+bench-compare:
+	@$(GO) run ./lab/check/compare -old '$(OLD)' $(if $(ROWS),-rows $(ROWS))
+
 # cmd/tapir/default.pgo tells the compiler where the time goes: about a tenth
 # of the processor time of bulk traffic. Dots hide where it was taken.
 profile:
@@ -95,6 +100,7 @@ mutate:
 check:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w on these files'; exit 1; }
 	$(GO) vet $(packages)
+	$(lint)
 
 cross:
 	GOOS=linux GOARCH=amd64 $(build) -o $(BIN)/tapir-linux-amd64 ./cmd/tapir
@@ -118,7 +124,7 @@ clean:
 help:
 	@echo 'make                     build bin/tapir'
 	@echo 'make demo                two NICs, verified RDMA, a capture to open'
-	@echo 'make test                gofmt, vet and all tests; in CI fuzzing too'
+	@echo 'make test                gofmt, vet, staticcheck and all tests; in CI fuzzing too'
 	@echo 'make interop             NICs against the siw driver of Linux; into docs/interop.md'
 	@echo '                         and the wire scripts, compared with docs/scripts-state.md,'
 	@echo '                         and VLAN interfaces of a guest through a host TAP'
@@ -131,6 +137,8 @@ help:
 	@echo 'make bench-ptp           clocks, simulated and against ptp4l, into docs/ptp-performance.md'
 	@echo 'make bench-ptp ROWS=R1,S3 only these rows, printed'
 	@echo 'make bench-virtual       labs in virtual time, to 1,000 NICs, into docs/performance.md'
+	@echo 'make bench-compare OLD=v1 tapir against that of an older revision; fails when slower'
+	@echo 'make bench-compare OLD=v1 ROWS=write,small only these rows'
 	@echo 'make profile             measure where the time goes, for the compiler'
 	@echo 'make ledger              docs/ledger.md: each clause of the iWARP RFCs and its test'
 	@echo 'make mutate              disable 60 clauses, see their tests fail; into docs/mutate.md'
@@ -139,5 +147,5 @@ help:
 	@echo 'make cross               static binaries for linux/amd64 and linux/arm64'
 	@echo 'make install PREFIX=DIR  binary, man pages, completions (DESTDIR= for packagers)'
 	@echo 'make uninstall           remove what install wrote'
-	@echo 'make check               gofmt and vet only'
+	@echo 'make check               gofmt, vet and staticcheck only'
 	@echo 'make clean               remove bin and out'

@@ -1,7 +1,7 @@
-// Command gotest runs everything that `make test` promises: gofmt, go vet, the
-// tests and, if asked, every fuzz target for a while. It prints each package
-// as it ends and each skip with its reason, treats a skip that is not listed
-// as a failure, and ends with one line:
+// Command gotest runs everything that `make test` promises: gofmt, go vet, other
+// checks of the sources, the tests and, if asked, every fuzz target for a while.
+// It prints each package as it ends and each skip with its reason, treats a skip
+// that is not listed as a failure, and ends with one line:
 //
 //	N passed, N failed, N skipped
 package main
@@ -24,6 +24,7 @@ func main() {
 	each := flag.Duration("fuzz", 0, "time for each fuzz target; 0 = do not fuzz")
 	budget := flag.Duration("fuzz-budget", 4*time.Minute, "time for all fuzz targets together")
 	onlyFuzz := flag.Bool("only-fuzz", false, "leave out the checks and tests")
+	checks := flag.String("checks", "", "commands that check the sources while the tests are built, separated by semicolons")
 	nested := flag.String("nested", "", "folders of modules inside this one whose tests run too, separated by commas")
 	timeout := flag.Duration("timeout", 15*time.Minute, "time for the tests of one package")
 	flag.Usage = func() {
@@ -43,12 +44,14 @@ func main() {
 	rep := newReport(os.Stdout, allowed)
 	if !*onlyFuzz {
 		rep.check("gofmt", gofmt())
+		done := inParallel(rep, *checks)
 		run(rep, "", flag.Args(), *timeout)
 		for dir := range strings.SplitSeq(*nested, ",") {
 			if dir != "" {
 				run(rep, dir, []string{"./..."}, *timeout)
 			}
 		}
+		<-done
 	}
 	if *each > 0 {
 		fuzz(rep, flag.Args(), *each, *budget)
@@ -82,6 +85,21 @@ func run(rep *report, dir string, pkgs []string, timeout time.Duration) {
 	if err := cmd.Wait(); err != nil && rep.failed == 0 {
 		rep.check("go test", err)
 	}
+}
+
+// inParallel runs the commands one after the other beside the tests, and closes
+// what it returns when they are done.
+func inParallel(rep *report, commands string) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for text := range strings.SplitSeq(commands, ";") {
+			if args := strings.Fields(text); len(args) > 0 {
+				rep.check(strings.Join(args, " "), command("", args[0], args[1:]...))
+			}
+		}
+	}()
+	return done
 }
 
 // gofmt names the files that are not formatted.

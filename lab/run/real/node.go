@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -35,7 +34,6 @@ type node struct {
 	lans  int              // Ethernet links of a gateway, guest or host
 	flags []string         // of the process, besides the node's own
 	err   error            // why it ended early, or what it left over
-	mu    sync.Mutex       // one fault at a time
 	again []string         // flags of a NIC that was killed, for when it begins anew
 	lives int              // how often it did
 	dead  atomic.Bool      // it was killed

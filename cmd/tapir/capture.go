@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 	"tapir/nic/msglog"
 )
 
@@ -54,29 +54,25 @@ func newCapture() *cobra.Command {
 		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opt.SnapLen < 0 {
-				return usagef("--snaplen %d: give a number of octets, 0 for all", opt.SnapLen)
+				return usage.Errorf("--snaplen %d: give a number of octets, 0 for all", opt.SnapLen)
 			}
 			if topics != "" {
 				var err error
 				if opt.Log, err = msglog.ParseTopics(topics); err != nil {
-					return usagef("--log: %w", err)
+					return usage.Errorf("--log: %w", err)
 				}
 			}
 			if opt.Bulk < 0 {
-				return usagef("--bulk %d: give a number of octets, 0 for all", opt.Bulk)
+				return usage.Errorf("--bulk %d: give a number of octets, 0 for all", opt.Bulk)
 			}
 			if as != "" || cmd.Flags().Changed("snaplen") && !cmd.Flags().Changed("bulk") {
 				opt.Bulk = 0
 			}
 			if bufferMiB < 1 || bufferMiB > maxBufferMiB {
-				return usagef("--buffer %d: give 1 to %d MiB", bufferMiB, maxBufferMiB)
+				return usage.Errorf("--buffer %d: give 1 to %d MiB", bufferMiB, maxBufferMiB)
 			}
 			opt.Buffer = bufferMiB << 20
-			name := ""
-			if len(args) > 0 {
-				name = args[0]
-			}
-			return runCapture(cmd, name, file, as, opt)
+			return runCapture(cmd, first(args), file, as, opt)
 		},
 	}
 	f := cmd.Flags()
@@ -84,99 +80,78 @@ func newCapture() *cobra.Command {
 	f.StringVar(&as, "as", "", "`form` for packets of a fabric: erf, user0 or inner")
 	f.IntVarP(&opt.SnapLen, "snaplen", "s", 0, "octets to keep of each frame, 0 for all")
 	f.IntVar(&opt.Bulk, "bulk", capture.DefaultBulk, "octets to keep of each payload amid a long message, 0 for all")
-	f.IntVarP(&bufferMiB, "buffer", "B", capture.DefaultBuffer>>20, "`MiB` that may wait for the writer before frames are lost")
+	f.IntVarP(&bufferMiB, "buffer", "B", capture.DefaultBuffer>>20,
+		"`MiB` that may wait for the writer before frames are lost")
 	f.Uint64VarP(&opt.Count, "count", "c", 0, "end after so many packets, 0 for never")
 	f.BoolVar(&opt.NoContext, "no-context", false, "leave out the saved handshakes of live connections")
 	f.BoolVar(&opt.Raw, "raw", false, "keep super-frames whole and partial checksums as they are")
-	f.BoolVar(&opt.PHC, "phc", false, "write each frame once more, with the stamp of the NIC's hardware clock, as interface NIC/phc")
+	f.BoolVar(&opt.PHC, "phc", false,
+		"write each frame once more, with the stamp of the NIC's hardware clock, as interface NIC/phc")
 	f.StringVar(&topics, "log", "", "write what the NIC says about `topics` between the frames: wr, cm, eh ...")
 	f.BoolVar(&opt.Host, "host", false, "capture the host TAP too")
 	return cmd
 }
 
-func runCapture(cmd *cobra.Command, name, file, as string, opt ctl.CaptureOptions) (err error) {
-	out := cmd.OutOrStdout()
+func runCapture(cmd *cobra.Command, name, file, as string, opt ctl.CaptureOptions) error {
 	form, formErr := capture.ParseForm(as)
 	switch {
 	case as != "" && formErr != nil:
-		return usagef("--as: %w", formErr)
+		return usage.Errorf("--as: %w", formErr)
 	case as != "" && opt.SnapLen != 0:
-		return usagef("--as needs whole packets: leave out --snaplen")
+		return usage.Errorf("--as needs whole packets: leave out --snaplen")
 	case file == "":
-		return usagef("where to write is missing: add -w FILE, or -w - for a pipe")
-	case file == "-" && isTerminal(out):
-		return usagef("standard output is a terminal: pipe it, as in: tapir capture -w - | wireshark -k -i -")
+		return usage.Errorf("where to write is missing: add -w FILE, or -w - for a pipe")
+	case file == "-" && isTerminal(cmd.OutOrStdout()):
+		return usage.Errorf("standard output is a terminal: pipe it, as in: tapir capture -w - | wireshark -k -i -")
 	}
-	c, err := dial(name, "its name: tapir capture NIC -w "+file)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if file != "-" {
-		f, openErr := os.Create(file)
-		if openErr != nil {
-			return fmt.Errorf("cannot write the capture: %w", openErr)
+	return withNIC(name, "its name: tapir capture NIC -w "+file, func(c *ctl.Client) (err error) {
+		out := cmd.OutOrStdout()
+		if file != "-" {
+			f, createErr := os.Create(file)
+			if createErr != nil {
+				return fmt.Errorf("cannot write the capture: %w", createErr)
+			}
+			out = f
+			defer func() { err = finishFile(f, err) }()
 		}
-		out = f
-		defer func() { err = finishFile(f, err) }()
-	}
-	begun := false
-	opt.Begun = func() {
-		if begun = true; file != "-" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "capturing %s into %s; end with Ctrl-C\n", c.Hello.Name, file)
+		begun := false
+		opt.Begun = func() {
+			if begun = true; file != "-" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "capturing %s into %s; end with Ctrl-C\n", c.Hello.Name, file)
+			}
 		}
-	}
-	if as != "" {
-		_, st, err := captureAs(cmd.Context(), c, opt, out, form)
-		if err == nil {
-			reportExport(cmd, st)
+		if as != "" {
+			exporter := capture.NewExporter(out, form)
+			_, err := c.Capture(cmd.Context(), opt, exporter)
+			st, err := exporter.Finish(err)
+			if err == nil {
+				printExported(cmd, st)
+			}
+			return err
 		}
-		return err
-	}
-	opt.Compact = true
-	st, err := captureInto(cmd.Context(), c, opt, out, file)
-	if err != nil && !begun {
-		return err
-	}
-	if err != nil {
-		return fmt.Errorf("the capture of %s broke off: %w", c.Hello.Name, err)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%d packets captured, %d lost\n", st.Written, st.Lost)
-	return nil
+		opt.Compact = true
+		st, err := captureInto(cmd.Context(), c, opt, out, file)
+		switch {
+		case err != nil && begun:
+			return fmt.Errorf("the capture of %s broke off: %w", c.Hello.Name, err)
+		case err != nil:
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d packets captured, %d lost\n", st.Written, st.Lost)
+		return nil
+	})
 }
 
 // captureInto captures to out. What takes time and can wait is done at the end:
 // a regular file is compact until then.
-func captureInto(ctx context.Context, c *ctl.Client, opt ctl.CaptureOptions, out io.Writer, file string) (capture.Stats, error) {
+func captureInto(ctx context.Context, c *ctl.Client, opt ctl.CaptureOptions, out io.Writer,
+	file string) (capture.Stats, error) {
 	f, ok := out.(*os.File)
 	if !ok || file == "-" || !isRegular(f) {
 		return c.Capture(ctx, opt, capture.NewExpander(out))
 	}
 	st, err := c.Capture(ctx, opt, f)
-	return st, errors.Join(err, expand(f))
-}
-
-// expand replaces the compact capture f by what it stands for.
-func expand(f *os.File) error {
-	name, err := filepath.EvalSymlinks(f.Name())
-	if err != nil {
-		return err
-	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	whole, err := os.Create(name + ".part")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(capture.NewExpander(whole), f)
-	if err = errors.Join(err, whole.Close()); err == nil {
-		err = os.Rename(whole.Name(), name)
-	}
-	if err != nil {
-		os.Remove(whole.Name())
-	}
-	return err
+	return st, errors.Join(err, capture.ExpandFile(f))
 }
 
 func isRegular(f *os.File) bool {

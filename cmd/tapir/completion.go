@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"tapir/lab/tool/usage"
 )
 
 func newCompletion() *cobra.Command {
@@ -16,7 +17,7 @@ func newCompletion() *cobra.Command {
 		ValidArgs: shells,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(shells, args[0]) {
-				return usagef("name one shell: %s", strings.Join(shells, ", "))
+				return usage.Errorf("name one shell: %s", strings.Join(shells, ", "))
 			}
 			return nil
 		},

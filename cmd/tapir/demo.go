@@ -14,6 +14,7 @@ import (
 	"tapir/lab/host/rundir"
 	"tapir/lab/tool/demo"
 	"tapir/lab/tool/doctor"
+	"tapir/lab/tool/usage"
 )
 
 func newDemo() *cobra.Command {
@@ -32,7 +33,7 @@ func newDemo() *cobra.Command {
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Frames != "wire" && o.Frames != "gso" && o.Frames != "jumbo" {
-				return usagef("--frames %s: use wire, gso or jumbo", o.Frames)
+				return usage.Errorf("--frames %s: use wire, gso or jumbo", o.Frames)
 			}
 			err := runDemo(cmd, o, asJSON)
 			if code := reported(0); err == nil || errors.As(err, &code) {
@@ -46,7 +47,8 @@ func newDemo() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Out, "out", "out", "directory for the captures")
-	f.StringVar(&o.Frames, "frames", "wire", "wire: one true frame per packet; gso: 64 KiB super-frames; jumbo: gso with MTU 9000")
+	f.StringVar(&o.Frames, "frames", "wire",
+		"wire: one true frame per packet; gso: 64 KiB super-frames; jumbo: gso with MTU 9000")
 	f.BoolVar(&o.Tcpdump, "tcpdump", false, "also run the stock tcpdump on both TAPs and keep its files")
 	f.BoolVar(&o.Mem, "mem", false, "use the in-memory wire even where TAPs can be made")
 	f.BoolVar(&asJSON, "json", false, "print JSON")

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/doctor"
+	"tapir/lab/tool/show"
 )
 
 func newDoctor() *cobra.Command {
@@ -36,12 +36,8 @@ func newDoctor() *cobra.Command {
 }
 
 func printChecks(cmd *cobra.Command, checks []doctor.Check, asJSON bool) error {
-	if !asJSON {
-		return doctor.Format(cmd.OutOrStdout(), checks)
+	if asJSON {
+		return show.JSON(cmd.OutOrStdout(), checks)
 	}
-	raw, err := json.Marshal(checks)
-	if err != nil {
-		return err
-	}
-	return printJSON(cmd.OutOrStdout(), raw)
+	return doctor.Format(cmd.OutOrStdout(), checks)
 }

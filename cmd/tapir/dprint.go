@@ -9,6 +9,7 @@ import (
 
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 	"tapir/nic"
 	"tapir/wire/frame"
 )
@@ -26,11 +27,11 @@ type nicOutput struct {
 
 func (o *nicOutput) check() error {
 	if o.format != "text" && o.format != "json" {
-		return usagef("--log-format %s: choose text or json", o.format)
+		return usage.Errorf("--log-format %s: choose text or json", o.format)
 	}
 	if o.metrics != "" {
 		if _, err := ctl.MetricsAddr(o.metrics); err != nil {
-			return usageError{err}
+			return usage.Wrap(err)
 		}
 	}
 	return nil

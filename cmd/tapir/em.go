@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -19,6 +19,8 @@ import (
 	"tapir/lab/node"
 	"tapir/lab/node/emnode"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/show"
+	"tapir/lab/tool/usage"
 	"tapir/nic/loop"
 )
 
@@ -39,7 +41,7 @@ func newEM() *cobra.Command {
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
-				return usagef("-c FILE is needed: see: tapir em --help")
+				return usage.Errorf("-c FILE is needed: see: tapir em --help")
 			}
 			cfg, err := loaded(hficonf.LoadEM(file))
 			if err != nil {
@@ -127,41 +129,48 @@ func runDry(ctx context.Context, file string, cfg hficonf.EMConfig, out, errOut 
 	return err
 }
 
-// dialEM connects to the manager called name, or the only one that runs.
-func dialEM(cmd *cobra.Command, name string) (*ctl.Client, error) {
-	if name != "" {
-		return ctl.Dial(name)
-	}
-	var found []string
-	for _, n := range ctl.List() {
-		c, err := ctl.Dial(n)
-		if err != nil {
-			return nil, err
-		}
-		var row struct{ Kind string }
-		err = c.Show(cmd.Context(), ctl.Kinds[0], &row)
-		c.Close()
-		if err == nil && row.Kind == "em" {
-			found = append(found, n)
+// withEM calls do with a connection to the manager called name, or to the only
+// one that runs.
+func withEM(cmd *cobra.Command, name string, do func(c *ctl.Client) error) error {
+	found := []string{name}
+	if name == "" {
+		var err error
+		if found, err = managers(cmd.Context()); err != nil {
+			return err
 		}
 	}
 	switch len(found) {
 	case 0:
-		return nil, errors.New("no Ethernet Manager is running: start one with: tapir em -c vesw.yaml")
+		return errors.New("no Ethernet Manager is running: start one with: tapir em -c vesw.yaml")
 	case 1:
-		return ctl.Dial(found[0])
+		return withNIC(found[0], "", do)
 	}
-	return nil, usagef("several Ethernet Managers are running (%s): choose one with --name", strings.Join(found, ", "))
+	return usage.Errorf("several Ethernet Managers are running (%s): choose one with --name", strings.Join(found, ", "))
 }
 
-// emTables are what a manager shows, in the order of the help text.
-var emTables = []string{"vesw", "port", "member", "mac", "traffic", "audit", "counters"}
+// managers are the Ethernet Managers that run.
+func managers(ctx context.Context) (found []string, err error) {
+	for _, n := range ctl.List() {
+		var row struct{ Kind string }
+		if err := withNIC(n, "", func(c *ctl.Client) error {
+			_ = c.Show(ctx, ctl.Kinds[0], &row) // else it is none
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		if row.Kind == "em" {
+			found = append(found, n)
+		}
+	}
+	return found, nil
+}
 
 func newEMShow() *cobra.Command {
 	var name string
 	var asJSON bool
+	tables := show.ManagerTables
 	cmd := &cobra.Command{
-		Use:   "show [" + strings.Join(emTables, "|") + "]",
+		Use:   "show [" + strings.Join(tables, "|") + "]",
 		Short: "Show what an Ethernet Manager knows",
 		Long: "Show prints one of the manager's tables: the virtual switches (vesw, the default), the HFI\n" +
 			"ports of the fabric (port), the members of all virtual switches with their state (member),\n" +
@@ -169,44 +178,29 @@ func newEMShow() *cobra.Command {
 			"asked (traffic), the audit log (audit) and the manager's own counters.",
 		Example:   "  tapir em show\n  tapir em show port\n  tapir em show audit --json",
 		Args:      atMost(1),
-		ValidArgs: emTables,
+		ValidArgs: tables,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind := emTables[0]
-			if len(args) > 0 {
-				kind = args[0]
+			kind := cmp.Or(first(args), tables[0])
+			if !slices.Contains(tables, kind) {
+				return usage.Errorf("there is no table %q: choose one of %s", kind, strings.Join(tables, ", "))
 			}
-			if !slices.Contains(emTables, kind) {
-				return usagef("there is no table %q: choose one of %s", kind, strings.Join(emTables, ", "))
-			}
-			c, err := dialEM(cmd, name)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			var raw json.RawMessage
-			if err := c.Show(cmd.Context(), kind, &raw); err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), raw)
-			}
-			return printTable(cmd.OutOrStdout(), raw, columns[kind])
+			return withEM(cmd, name, func(c *ctl.Client) error {
+				var raw json.RawMessage
+				if err := c.Show(cmd.Context(), kind, &raw); err != nil {
+					return err
+				}
+				return show.Print(cmd.OutOrStdout(), kind, raw, asJSON)
+			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "`name` of the manager (default the only one that runs)")
+	emName(cmd, &name)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
-// emQueries are what can be asked about: for each the tables to look into, and
-// the columns that must hold the value.
-var emQueries = map[string][]struct {
-	table   string
-	columns []string
-}{
-	"vesw": {{"vesw", []string{"id", "name"}}, {"member", []string{"vesw"}}, {"mac", []string{"vesw"}}},
-	"node": {{"port", []string{"guid", "name", "lid"}}, {"member", []string{"guid", "node", "lid"}}, {"mac", []string{"node", "dlid"}}},
-	"mac":  {{"mac", []string{"mac"}}},
+// emName is the flag that chooses a manager.
+func emName(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "name", "", "`name` of the manager (default the only one that runs)")
 }
 
 func newEMQuery() *cobra.Command {
@@ -216,85 +210,22 @@ func newEMQuery() *cobra.Command {
 		Short: "Ask an Ethernet Manager about one thing",
 		Long: "Query prints all that the manager knows of a virtual switch, of an HFI or of a MAC address:\n" +
 			"for each of its tables the rows that concern it.",
-		Example: "  tapir em query vesw 2\n  tapir em query node 0x0011750101000001\n  tapir em query mac 52:54:00:12:34:56",
+		Example: "  tapir em query vesw 2\n  tapir em query node 0x0011750101000001\n  tapir em query mac " +
+			"52:54:00:12:34:56",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 2 || emQueries[args[0]] == nil {
-				return usagef("expected vesw, node or mac and a value: see: tapir em query --help")
+			if len(args) != 2 || !show.CanQuery(args[0]) {
+				return usage.Errorf("expected vesw, node or mac and a value: see: tapir em query --help")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := dialEM(cmd, name)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return query(cmd, c, args[0], args[1])
+			return withEM(cmd, name, func(c *ctl.Client) error {
+				return show.Query(cmd.Context(), cmd.OutOrStdout(), c, args[0], args[1])
+			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "`name` of the manager (default the only one that runs)")
+	emName(cmd, &name)
 	return cmd
-}
-
-// query prints the rows that concern what. A vESW's name stands for its id.
-func query(cmd *cobra.Command, c *ctl.Client, kind, what string) error {
-	found := false
-	for _, q := range emQueries[kind] {
-		var rows, hits []json.RawMessage
-		if err := c.Show(cmd.Context(), q.table, &rows); err != nil {
-			return err
-		}
-		for _, r := range rows {
-			fields, err := members(r)
-			if err != nil {
-				return err
-			}
-			if !slices.ContainsFunc(fields, func(f field) bool { return slices.Contains(q.columns, f.key) && sameValue(f.text, what) }) {
-				continue
-			}
-			hits = append(hits, r)
-			if q.table == "vesw" {
-				what = valueOf(fields, "id")
-			}
-		}
-		if len(hits) == 0 {
-			continue
-		}
-		if found {
-			fmt.Fprintln(cmd.OutOrStdout())
-		}
-		found = true
-		raw, err := json.Marshal(hits)
-		if err != nil {
-			return err
-		}
-		if err := printTable(cmd.OutOrStdout(), raw, columns[q.table]); err != nil {
-			return err
-		}
-	}
-	if !found {
-		return fmt.Errorf("the Ethernet Manager knows no %s %s", kind, what)
-	}
-	return nil
-}
-
-func valueOf(fields []field, key string) string {
-	for _, f := range fields {
-		if f.key == key {
-			return f.text
-		}
-	}
-	return ""
-}
-
-// sameValue compares names, addresses in any case, and numbers in any notation.
-func sameValue(a, b string) bool {
-	if strings.EqualFold(a, b) {
-		return true
-	}
-	x, errA := strconv.ParseUint(a, 0, 64)
-	y, errB := strconv.ParseUint(b, 0, 64)
-	return errA == nil && errB == nil && x == y
 }
 
 func newEMReload() *cobra.Command {
@@ -305,14 +236,9 @@ func newEMReload() *cobra.Command {
 		Example: "  tapir em reload",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := dialEM(cmd, name)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return c.Command(cmd.Context(), "reload", nil, nil)
+			return withEM(cmd, name, func(c *ctl.Client) error { return c.Command(cmd.Context(), "reload", nil, nil) })
 		},
 	}
-	cmd.Flags().StringVar(&name, "name", "", "`name` of the manager (default the only one that runs)")
+	emName(cmd, &name)
 	return cmd
 }

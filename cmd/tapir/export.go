@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,8 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/capture"
-	"tapir/lab/tool/ctl"
-	"tapir/wire/pcapng"
+	"tapir/lab/tool/usage"
 )
 
 const formHelp = "erf: ERF records of type 28, as Intel's tool writes them · user0: bare 16B packets (DLT_USER0) ·\n" +
@@ -32,24 +29,21 @@ func newExport() *cobra.Command {
 			"  tcpdump -i fab0 -w fab0.pcap\n" +
 			"  tapir export fab0.pcap -w inner.pcapng --as inner\n" +
 			"  tshark -r inner.pcapng -Y 'frame.comment contains \"vesw=2 \"'",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("name one capture to read, - for standard input: see: tapir export --help")
-			}
-			return nil
-		},
+		Args: exactlyOne("name one capture to read, - for standard input: see: tapir export --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case end != "":
-				return runExport(cmd, args[0], file, only(capture.AtEnd(end)))
+				return runExport(cmd, args[0], file, capture.Only(capture.AtEnd(end)))
 			case link != "":
-				return runExport(cmd, args[0], file, only(capture.Entering(link)))
+				return runExport(cmd, args[0], file, capture.Only(capture.Entering(link)))
 			}
 			form, err := capture.ParseForm(as)
 			if err != nil {
-				return usagef("--as: %w", err)
+				return usage.Errorf("--as: %w", err)
 			}
-			return runExport(cmd, args[0], file, func(w io.Writer, r io.Reader) (capture.Exported, error) { return capture.Export(w, r, form) })
+			return runExport(cmd, args[0], file, func(w io.Writer, r io.Reader) (capture.Exported, error) {
+				return capture.Export(w, r, form)
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&file, "write", "w", "", "`file` to write, - for standard output (required)")
@@ -60,24 +54,10 @@ func newExport() *cobra.Command {
 	return cmd
 }
 
-// only exports the packets that keep wants.
-func only(keep capture.Keep) func(w io.Writer, r io.Reader) (capture.Exported, error) {
-	return func(w io.Writer, r io.Reader) (st capture.Exported, err error) {
-		seen := 0
-		n, err := capture.Select(w, r, func(i *pcapng.Interface, p *pcapng.Packet) bool {
-			seen++
-			return keep(i, p)
-		})
-		if err == nil && n == 0 {
-			err = errors.New("no packet is there; tapir inspect lists the ends of links")
-		}
-		return capture.Exported{Written: uint64(n), Left: uint64(seen - n)}, err
-	}
-}
-
-func runExport(cmd *cobra.Command, from, to string, export func(w io.Writer, r io.Reader) (capture.Exported, error)) (err error) {
+func runExport(cmd *cobra.Command, from, to string, export func(w io.Writer,
+	r io.Reader) (capture.Exported, error)) (err error) {
 	if to == "" {
-		return usagef("where to write is missing: add -w FILE, or -w - for a pipe")
+		return usage.Errorf("where to write is missing: add -w FILE, or -w - for a pipe")
 	}
 	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
 	if from != "-" {
@@ -88,7 +68,7 @@ func runExport(cmd *cobra.Command, from, to string, export func(w io.Writer, r i
 		defer f.Close()
 		in = f
 		if same(f, to) {
-			return usagef("%s is read and cannot be written at the same time", to)
+			return usage.Errorf("%s is read and cannot be written at the same time", to)
 		}
 	}
 	if to != "-" {
@@ -103,7 +83,7 @@ func runExport(cmd *cobra.Command, from, to string, export func(w io.Writer, r i
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
-	reportExport(cmd, st)
+	printExported(cmd, st)
 	return nil
 }
 
@@ -117,24 +97,6 @@ func same(f *os.File, name string) bool {
 	return err == nil && a.Mode().IsRegular() && os.SameFile(a, b)
 }
 
-func reportExport(cmd *cobra.Command, st capture.Exported) {
+func printExported(cmd *cobra.Command, st capture.Exported) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "%d packets written, %d left out\n", st.Written, st.Left)
-}
-
-// captureAs captures in the form given.
-func captureAs(ctx context.Context, c *ctl.Client, opt ctl.CaptureOptions, w io.Writer, form capture.Form) (st capture.Stats, ex capture.Exported, err error) {
-	r, pipe := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		ex, err = capture.Export(w, r, form)
-		r.CloseWithError(err)
-		done <- err
-	}()
-	st, err = c.Capture(ctx, opt, pipe)
-	pipe.CloseWithError(err)
-	if exErr := <-done; exErr != nil {
-		err = exErr
-	}
-	return st, ex, err
 }

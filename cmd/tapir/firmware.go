@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/node/nicnode"
+	"tapir/lab/tool/usage"
 	"tapir/nic/fastlinq/ecore/fw"
 )
 
@@ -23,7 +24,8 @@ func newFirmware() *cobra.Command {
 			"With --firmware FORM a NIC searches for a file of that name in the directories of\n" +
 			nicnode.FirmwarePathEnv + ", then in " + strings.Join(nicnode.FirmwareDirs, " and ") + ".\n\n" +
 			"With a FILE, or a form to search for, it says what that is, or which place of it is wrong.",
-		Example: "  tapir firmware --form zipped-bin -w /lib/firmware/tapir/" + fw.FileName(fw.Wanted, fw.ZippedBinary) + "\n" +
+		Example: "  tapir firmware --form zipped-bin -w /lib/firmware/tapir/" + fw.FileName(fw.Wanted,
+			fw.ZippedBinary) + "\n" +
 			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --firmware zipped-bin\n" +
 			"  tapir firmware --form header -w storm.h\n" +
 			"  tapir firmware storm.h",
@@ -31,15 +33,16 @@ func newFirmware() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 1 && (file != "" || cmd.Flags().Changed("form")):
-				return usagef("a file to check excludes --form and -w: see: tapir firmware --help")
+				return usage.Errorf("a file to check excludes --form and -w: see: tapir firmware --help")
 			case len(args) == 1:
 				return checkFirmware(cmd, args[0])
 			case file == "":
-				return usagef("name the file to write, - for standard output: tapir firmware --form %s -w FILE", as)
+				return usage.Errorf("name the file to write, - for standard output: tapir firmware --form %s -w FILE",
+					as)
 			}
 			form, err := fw.ParseForm(as)
 			if err != nil {
-				return usagef("--form %q: use %s", as, strings.Join(fw.FormNames(), ", "))
+				return usage.Errorf("--form %q: use %s", as, strings.Join(fw.FormNames(), ", "))
 			}
 			b := fw.Builtin().Encode(form)
 			if file == "-" {

@@ -3,12 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/inspect"
+	"tapir/lab/tool/usage"
 )
 
 // inspectFlags are what inspect can be told.
@@ -37,7 +37,7 @@ func newInspect() *cobra.Command {
 			"  tapir inspect siw.pcap --quirks siw --ladder",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 && !f.rules {
-				return usagef("name one capture to read, - for standard input: see: tapir inspect --help")
+				return usage.Errorf("name one capture to read, - for standard input: see: tapir inspect --help")
 			}
 			return nil
 		},
@@ -56,11 +56,11 @@ func newInspect() *cobra.Command {
 func runInspect(cmd *cobra.Command, args []string, f *inspectFlags) error {
 	switch {
 	case f.quirks != "" && f.quirks != "siw":
-		return usagef("--quirks %q; expected siw", f.quirks)
+		return usage.Errorf("--quirks %q; expected siw", f.quirks)
 	case f.limit < 1:
-		return usagef("--limit %d; expected 1 or more", f.limit)
+		return usage.Errorf("--limit %d; expected 1 or more", f.limit)
 	case f.rules:
-		return printRules(cmd.OutOrStdout())
+		return inspect.WriteRules(cmd.OutOrStdout())
 	}
 	opt := inspect.Options{QuirksSiw: f.quirks != ""}
 	if f.ladder || f.svg != "" {
@@ -126,17 +126,4 @@ func writeSVG(name string, r *inspect.Report) (err error) {
 	}
 	defer func() { err = finishFile(f, err) }()
 	return r.WriteSVG(f)
-}
-
-func printRules(w io.Writer) error {
-	for _, r := range inspect.Rules() {
-		siw := ""
-		if r.Siw {
-			siw = " (siw is known for it)"
-		}
-		if _, err := fmt.Fprintf(w, "%-27s %s%s\n", r.Clause, r.Says, siw); err != nil {
-			return err
-		}
-	}
-	return nil
 }

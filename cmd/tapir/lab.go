@@ -20,11 +20,12 @@ import (
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
+	"tapir/lab/tool/usage"
 	"tapir/lab/topo"
 )
 
 func newLab() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "lab",
 		Short: "Run labs: nodes, links, faults and programs that one YAML file describes",
 		Long: "A lab is NICs, hosts and switches in network namespaces of their own, joined by links that\n" +
@@ -32,22 +33,14 @@ func newLab() *cobra.Command {
 			"too), workloads, faults, and what has to come out. It needs root, or a system that lets\n" +
 			"ordinary users make user namespaces. Nothing is left behind.",
 		Example: "  tapir lab run lab/examples/first-write/lab.yaml\n  tapir lab test lab/examples/*/lab.yaml",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown verb %q: see: tapir lab --help", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newLabRun(), newLabTest(), newLabUp(), newLabDown(), newLabExec(), newLabGraph(), newLabSchema(), newLabGC())
-	return cmd
+	}, "verb", newLabRun(), newLabTest(), newLabUp(), newLabDown(), newLabExec(), newLabGraph(), newLabSchema(),
+		newLabGC())
 }
 
 // oneFile accepts the name of one topology file.
 func oneFile(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usagef("name one topology file: see: %s --help", cmd.CommandPath())
+		return usage.Errorf("name one topology file: see: %s --help", cmd.CommandPath())
 	}
 	return nil
 }
@@ -56,7 +49,7 @@ func oneFile(cmd *cobra.Command, args []string) error {
 func loadLab(path string) (*topo.Lab, error) {
 	l, err := topo.Load(path)
 	if bad := (*conf.Error)(nil); errors.As(err, &bad) {
-		return nil, usageError{err}
+		return nil, usage.Wrap(err)
 	}
 	return l, err
 }
@@ -67,7 +60,7 @@ func setClock(lab *topo.Lab, clock string) error {
 		return nil
 	}
 	if err := lab.SetClock(clock); err != nil {
-		return usageError{err}
+		return usage.Wrap(err)
 	}
 	return nil
 }
@@ -108,7 +101,8 @@ func newLabRun() *cobra.Command {
 			"it waits after each event, and shows it: work requests, frames with what is in them, pieces\n" +
 			"of memory that are read and written, completions. Enter is for the next event, a number\n" +
 			"for so many, c for all; q ends the lab.",
-		Example: "  tapir lab run lab/examples/rping/lab.yaml\n  tapir lab run --out out/lossy lab/examples/lossy-link/lab.yaml\n" +
+		Example: "  tapir lab run lab/examples/rping/lab.yaml\n  tapir lab run --out out/lossy " +
+			"lab/examples/lossy-link/lab.yaml\n" +
 			"  tapir lab run --clock virtual --seed 7 lab/examples/lossy-link/lab.yaml\n" +
 			"  tapir lab run --clock virtual --step lab/examples/first-write/lab.yaml",
 		Args: oneFile,
@@ -126,7 +120,7 @@ func newLabRun() *cobra.Command {
 			v := virtual.Options{Options: steps.Options{Out: o.Out, Print: cmd.OutOrStdout()}}
 			if step {
 				if lab.Clock != topo.Virtual {
-					return usagef("--step: the real clock does not wait: give --clock virtual, too")
+					return usage.Errorf("--step: the real clock does not wait: give --clock virtual, too")
 				}
 				v.Step = newLabSteps(cmd.InOrStdin(), cmd.OutOrStdout()).step
 			}
@@ -175,12 +169,7 @@ func newLabTest() *cobra.Command {
 			"--junit, --json and --html write the results of all labs into one file.",
 		Example: "  tapir lab test lab/examples/*/lab.yaml\n" +
 			"  tapir lab test --out out/labs --junit junit.xml --html report.html lab/examples/*/lab.yaml",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("name topology files: see: tapir lab test --help")
-			}
-			return nil
-		},
+		Args: atLeast(1, "name topology files: see: tapir lab test --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			labs := make([]*topo.Lab, len(args))
 			for i, path := range args {
@@ -270,8 +259,8 @@ func newLabUp() *cobra.Command {
 		Short: "Bring a lab up and keep it up, in the foreground",
 		Long: "Up brings the lab up without its steps, prints a \"ready\" line, and takes it down at Ctrl-C\n" +
 			"or tapir lab down. Meanwhile tapir lab exec runs programs on its nodes.",
-		Example: "  tapir lab up lab/examples/rping/lab.yaml &\n  tapir lab exec rping a -- tapir show a\n  tapir lab down rping",
-		Args:    oneFile,
+		Example: "  tapir lab up lab/examples/rping/lab.yaml &\n  tapir lab exec rping a -- tapir show a\n  tapir " +
+			"lab down rping", Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lab, err := loadLab(args[0])
 			if err != nil {
@@ -286,11 +275,12 @@ func newLabUp() *cobra.Command {
 
 func keepLab(cmd *cobra.Command, lab *topo.Lab, o real.Options) (err error) {
 	if lab.Clock != topo.Real {
-		return usagef("lab %s runs by the virtual clock: nothing of it can stay up", lab.Name)
+		return usage.Errorf("lab %s runs by the virtual clock: nothing of it can stay up", lab.Name)
 	}
 	for _, r := range real.List() {
 		if r.Name == lab.Name {
-			return fmt.Errorf("lab %s is up already (process %d): end it with: tapir lab down %s", r.Name, r.PID, r.Name)
+			return fmt.Errorf("lab %s is up already (process %d): end it with: tapir lab down %s", r.Name, r.PID,
+				r.Name)
 		}
 	}
 	if o.Tapir, err = os.Executable(); err != nil {
@@ -343,12 +333,7 @@ func newLabExec() *cobra.Command {
 			"lab, and ends with its exit code. A RDMA program runs under tapir run.",
 		Example: "  tapir lab exec rping b -- ping -c 3 10.0.0.1\n" +
 			"  tapir lab exec rping a -- tapir run --nic a -- ibv_devinfo\n  tapir lab exec rping a -- tcpdump -i tap0",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < 3 {
-				return usagef("name the lab, the node and the program: see: tapir lab exec --help")
-			}
-			return nil
-		},
+		Args:              atLeast(3, "name the lab, the node and the program: see: tapir lab exec --help"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return execInLab(cmd, args) },
 		ValidArgsFunction: completeLab,
 	}
@@ -366,16 +351,17 @@ func execInLab(cmd *cobra.Command, args []string) error {
 		argv = argv[1:]
 	}
 	if len(argv) == 0 {
-		return usagef("the program is missing: see: tapir lab exec --help")
+		return usage.Errorf("the program is missing: see: tapir lab exec --help")
 	}
 	if argv[0] == "tapir" {
 		if argv[0], err = os.Executable(); err != nil { // this one, wherever it lies
 			return err
 		}
 	}
-	program, start, err := r.Command(context.Background(), args[1], argv) // an interrupt of the terminal reaches it, too
+	// an interrupt of the terminal reaches it, too
+	program, start, err := r.Command(context.Background(), args[1], argv)
 	if err != nil {
-		return usageError{err}
+		return usage.Wrap(err)
 	}
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := start(); err != nil {
@@ -398,10 +384,10 @@ func execInLab(cmd *cobra.Command, args []string) error {
 func newLabGraph() *cobra.Command {
 	var format, svg string
 	cmd := &cobra.Command{
-		Use:     "graph FILE",
-		Short:   "Draw a lab's topology",
-		Example: "  tapir lab graph lab.yaml\n  tapir lab graph --format dot lab.yaml | dot -Tpng >lab.png\n  tapir lab graph --svg lab.svg lab.yaml",
-		Args:    oneFile,
+		Use:   "graph FILE",
+		Short: "Draw a lab's topology",
+		Example: "  tapir lab graph lab.yaml\n  tapir lab graph --format dot lab.yaml | dot -Tpng >lab.png\n  tapir " +
+			"lab graph --svg lab.svg lab.yaml", Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lab, err := loadLab(args[0])
 			if err != nil {
@@ -409,7 +395,7 @@ func newLabGraph() *cobra.Command {
 			}
 			draw := map[string]func(io.Writer) error{"mermaid": lab.Mermaid, "dot": lab.DOT}[format]
 			if draw == nil {
-				return usagef("--format %q: want mermaid or dot", format)
+				return usage.Errorf("--format %q: want mermaid or dot", format)
 			}
 			if svg == "" {
 				return draw(cmd.OutOrStdout())
@@ -431,7 +417,8 @@ func newLabSchema() *cobra.Command {
 		Use:   "schema",
 		Short: "Print the JSON Schema of the topology file, for editors",
 		Example: "  tapir lab schema >lab.schema.json\n" +
-			"  # first line of lab.yaml, for editors with the YAML language server:\n  # yaml-language-server: $schema=lab.schema.json",
+			"  # first line of lab.yaml, for editors with the YAML language server:\n  # yaml-language-server: " +
+			"$schema=lab.schema.json",
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := cmd.OutOrStdout().Write(topo.JSONSchema())

@@ -17,13 +17,8 @@ func newMan() *cobra.Command {
 		Short:   "Write the man pages into a directory",
 		Example: "  tapir man /usr/local/share/man/man1",
 		Hidden:  true, // for make install
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("name one directory for the man pages")
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return writeMan(cmd.Root(), args[0]) },
+		Args:    exactlyOne("name one directory for the man pages"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return writeMan(cmd.Root(), args[0]) },
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 	"tapir/nic"
 	"tapir/nic/uapi/relay"
 )
@@ -34,12 +35,14 @@ var nicFlags = []struct{ name, usage string }{
 	{"mtu", "`octets` of an IP packet (default 1500; 9000 with --frames jumbo)"},
 	{"gw", "next hop `address` off the link; may be repeated"},
 	{"vlan", "802.1Q `id` of all frames (default untagged)"},
-	{"frames", "`mode`: wire, one true frame per packet; gso, 64 KiB super-frames; jumbo, gso with MTU 9000 (default wire)"},
+	{"frames", "`mode`: wire, one true frame per packet; gso, 64 KiB super-frames; jumbo, gso with MTU 9000 " +
+		"(default wire)"},
 	{"host-tap", "interface `name` of the operating system's side, which shares MAC and IP"},
 	{"host-frames", "frame `mode` of the host TAP: wire or gso (default that of the wire)"},
 	{"queues", "`number` of receive and transmit queues of the host TAP, 1 to 32 (default 1)"},
 	{"ip-from-host", "take addresses, MAC and MTU from the host TAP, and follow them"},
-	{"firmware", "firmware of the storms: a `file`, or the form to search for: header, zipped-header, bin, zipped-bin (default built in)"},
+	{"firmware", "firmware of the storms: a `file`, or the form to search for: header, zipped-header, bin, " +
+		"zipped-bin (default built in)"},
 	{"seed", "`number` behind everything that looks random"},
 }
 
@@ -77,10 +80,12 @@ func newNIC() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&file, "config", "c", "", "run the NICs of a YAML `file`; excludes all other flags but -v, --log-format and --metrics")
+	f.StringVarP(&file, "config", "c", "",
+		"run the NICs of a YAML `file`; excludes all other flags but -v, --log-format and --metrics")
 	f.BoolVarP(&say.verbose, "verbose", "v", false, "print the lines of the log on standard error")
 	f.StringVar(&say.format, "log-format", "text", "`form` of those lines: text, or json for one object per line")
-	f.StringVar(&say.metrics, "metrics", "", "serve metrics for Prometheus at `[HOST:]PORT`, on the loopback address without a host")
+	f.StringVar(&say.metrics, "metrics", "",
+		"serve metrics for Prometheus at `[HOST:]PORT`, on the loopback address without a host")
 	for _, fl := range nicFlags {
 		set := func(v string) error { return cfg.Set(fl.name, v) }
 		if fl.name == "ip-from-host" {
@@ -114,7 +119,7 @@ func (f paramFlag) usage() string {
 func nicConfigs(cmd *cobra.Command, cfg nicconf.Config, file string) ([]nicconf.Config, error) {
 	if file == "" {
 		if err := cfg.Validate(); err != nil {
-			return nil, usagef("%w: see: tapir nic --help", err)
+			return nil, usage.Errorf("%w: see: tapir nic --help", err)
 		}
 		return []nicconf.Config{cfg}, nil
 	}
@@ -133,7 +138,7 @@ func alone(cmd *cobra.Command, file string, names ...string) error {
 		}
 	})
 	if other != nil {
-		return usagef("-c and %s exclude each other: write the settings into %s", strings.Join(other, ", "), file)
+		return usage.Errorf("-c and %s exclude each other: write the settings into %s", strings.Join(other, ", "), file)
 	}
 	return nil
 }
@@ -144,7 +149,7 @@ func loaded[T any](v T, err error) (T, error) {
 		return v, fmt.Errorf("cannot read the configuration: %w", err)
 	}
 	if err != nil {
-		return v, usageError{err}
+		return v, usage.Wrap(err)
 	}
 	return v, nil
 }
@@ -239,7 +244,8 @@ func startNIC(ctx context.Context, cfg nicconf.Config, env node.Env, programs *n
 	}
 	programs.Add(n)
 	r.Serve(programs.Devices)
-	dev := ctl.Device{Device: n.Device, Thread: n, Version: versionText(), TAP: n.TAP(), HostTAP: n.Config().HostTAP, OnStop: stop}
+	dev := ctl.Device{Device: n.Device, Thread: n, Version: versionText(), TAP: n.TAP(), HostTAP: n.Config().HostTAP,
+		OnStop: stop}
 	served := dev.Served()
 	s.Serve(served)
 	return &running{node: n, server: s, served: served, run: r, finish: func() {}}, nil

@@ -14,10 +14,11 @@ import (
 
 	"tapir/lab/host/peer"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 )
 
 func newPeer() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "peer COMMAND",
 		Short: "Run a real iWARP peer: Linux siw in a QEMU guest",
 		Long: "Peer runs a Linux guest whose siw driver speaks iWARP to NICs on the same bridge. It is\n" +
@@ -25,22 +26,13 @@ func newPeer() *cobra.Command {
 		Example: "  tapir peer start --bridge br0 --ip 10.0.0.2/24\n" +
 			"  tapir peer exec -- rping -c -a 10.0.0.1 -C 5 -v\n" +
 			"  tapir peer stop",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q: see: tapir peer --help", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newPeerBuild(), newPeerStart(), newPeerExec(), newPeerStop())
-	return cmd
+	}, "command", newPeerBuild(), newPeerStart(), newPeerExec(), newPeerStop())
 }
 
 // peerDir is the directory of a guest's sockets.
 func peerDir(name string) (string, error) {
 	if err := ctl.CheckName(name); err != nil {
-		return "", usagef("the name %q of the guest is not allowed: use letters, digits, '-', '_' and '.'", name)
+		return "", usage.Errorf("the name %q of the guest is not allowed: use letters, digits, '-', '_' and '.'", name)
 	}
 	return filepath.Join(ctl.Dir(), "peer", name), nil
 }
@@ -82,10 +74,10 @@ func newPeerStart() *cobra.Command {
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if cfg.IP, err = parsePrefixes(ips); err != nil {
-				return usageError{err}
+				return usage.Wrap(err)
 			}
 			if cfg.Bridge == "" || len(cfg.IP) == 0 {
-				return usagef("--bridge NAME and --ip ADDRESS/BITS are needed: see: tapir peer start --help")
+				return usage.Errorf("--bridge NAME and --ip ADDRESS/BITS are needed: see: tapir peer start --help")
 			}
 			if cfg.Dir, err = peerDir(name); err != nil {
 				return err
@@ -140,7 +132,8 @@ func startPeer(cmd *cobra.Command, dir string, cfg peer.Config) error {
 	for _, p := range cfg.IP {
 		ips = append(ips, p.String())
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "ready %s ip=%s bridge=%s linux=%s\n", cfg.Name, strings.Join(ips, ","), cfg.Bridge, strings.Fields(image.Linux)[0])
+	fmt.Fprintf(cmd.OutOrStdout(), "ready %s ip=%s bridge=%s linux=%s\n", cfg.Name, strings.Join(ips, ","), cfg.Bridge,
+		strings.Fields(image.Linux)[0])
 	select {
 	case <-cmd.Context().Done():
 	case <-g.Ended():
@@ -157,10 +150,8 @@ func newPeerExec() *cobra.Command {
 			"command's; 124 says that its time was up. A single argument is a shell command.",
 		Example: "  tapir peer exec -- rping -s -C 5 -v\n" +
 			"  tapir peer exec -t 10s 'dmesg | grep siw'",
+		Args: atLeast(1, "the command is missing: see: tapir peer exec --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("the command is missing: see: tapir peer exec --help")
-			}
 			h, err := openPeer(name)
 			if err != nil {
 				return err

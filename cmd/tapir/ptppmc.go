@@ -1,15 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptpuds"
+	"tapir/lab/tool/usage"
 	"tapir/ptp/mgmt"
 	"tapir/ptp/msg"
 )
@@ -39,11 +38,8 @@ func newPTPPMC() *cobra.Command {
 			"  tapir ptp pmc nic0 --listen 1m 'SET SUBSCRIBE_EVENTS_NP duration 60 NOTIFY_PORT_STATE on'",
 		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := ""
-			if len(args) > 0 && !strings.Contains(args[0], " ") {
-				name, args = args[0], args[1:]
-			}
-			return o.run(cmd, name, args)
+			name, lines := nameFirst(args, " ")
+			return o.run(cmd, name, lines)
 		},
 	}
 	f := cmd.Flags()
@@ -60,11 +56,11 @@ func newPTPPMC() *cobra.Command {
 
 func (o *pmcOptions) run(cmd *cobra.Command, name string, lines []string) error {
 	if len(lines) == 0 {
-		return usagef("nothing to send: see: tapir ptp pmc --help")
+		return usage.Errorf("nothing to send: see: tapir ptp pmc --help")
 	}
 	requests, err := o.requests(lines)
 	if err != nil {
-		return usageError{err}
+		return usage.Wrap(err)
 	}
 	c, err := o.dial(name)
 	if err != nil {
@@ -72,48 +68,25 @@ func (o *pmcOptions) run(cmd *cobra.Command, name string, lines []string) error 
 	}
 	defer c.Close()
 	c.Domain, c.SdoID, c.Hops, c.Timeout = o.domain, o.sdoID, o.hops, o.timeout
-	show := func(r mgmt.Reply) { fmt.Fprint(cmd.OutOrStdout(), r.String()) }
-	var failed []error
-	for i, r := range requests {
-		good := false
-		n, err := c.Ask(cmd.Context(), r, func(r mgmt.Reply) {
-			good = good || r.Error == 0
-			show(r)
-		})
-		switch {
-		case err != nil:
-			return err
-		case n == 0:
-			failed = append(failed, fmt.Errorf("%s: no answer within %v", lines[i], o.timeout))
-		case !good:
-			failed = append(failed, fmt.Errorf("%s: refused", lines[i]))
-		}
-	}
-	if o.listen > 0 {
-		failed = append(failed, c.Listen(cmd.Context(), o.listen, show))
-	}
-	return errors.Join(failed...)
+	return c.AskAll(cmd.Context(), cmd.OutOrStdout(), requests, o.listen)
 }
 
 // dial opens the socket of a NIC's instance, or the one that was named.
-func (o *pmcOptions) dial(name string) (*ptpuds.Client, error) {
+func (o *pmcOptions) dial(name string) (client *ptpuds.Client, err error) {
 	if o.socket != "" {
 		return ptpuds.Dial(o.socket)
 	}
-	nic, err := dial(name, "its name: tapir ptp pmc NIC ...")
-	if err != nil {
-		return nil, err
-	}
-	nic.Close()
-	c, err := ptpuds.Dial(ctl.PTPSocket(nic.Hello.Name))
-	if err != nil {
-		return nil, fmt.Errorf("%w: start one with: tapir ptp run %s", err, nic.Hello.Name)
-	}
-	return c, nil
+	err = withNIC(name, "its name: tapir ptp pmc NIC ...", func(nic *ctl.Client) error {
+		if client, err = ptpuds.Dial(ctl.PTPSocket(nic.Hello.Name)); err != nil {
+			return fmt.Errorf("%w: start one with: tapir ptp run %s", err, nic.Hello.Name)
+		}
+		return nil
+	})
+	return client, err
 }
 
 // requests are the messages that the lines ask for.
-func (o *pmcOptions) requests(lines []string) (list []mgmt.Request, err error) {
+func (o *pmcOptions) requests(lines []string) (list []ptpuds.Request, err error) {
 	var target msg.PortIdentity
 	if o.target != "" {
 		if target, err = msg.ParsePortIdentity(o.target); err != nil {
@@ -126,7 +99,7 @@ func (o *pmcOptions) requests(lines []string) (list []mgmt.Request, err error) {
 			return nil, err
 		}
 		r.Target = target
-		list = append(list, r)
+		list = append(list, ptpuds.Request{Request: r, Line: l})
 	}
 	return list, nil
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf"
-	"tapir/lab/run/virtual/ptpsim"
 	"tapir/lab/run/result"
+	"tapir/lab/run/virtual/ptpsim"
+	"tapir/lab/tool/usage"
 )
 
 // ptpSim are the flags of `tapir ptp sim`.
@@ -38,17 +39,12 @@ func newPTPSim() *cobra.Command {
 		Example: "  tapir ptp sim examples/ptp-pair.yaml\n" +
 			"  tapir ptp sim examples/ptp-tc.yaml --csv offsets.csv --svg offsets.svg\n" +
 			"  tapir ptp sim examples/ptp-holdover.yaml --log - --seed 7 -w frames.pcapng",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("name one scenario file: see: tapir ptp sim --help")
-			}
-			return nil
-		},
+		Args: exactlyOne("name one scenario file: see: tapir ptp sim --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := ptpsim.Load(args[0])
 			if err != nil {
 				if bad := (*conf.Error)(nil); errors.As(err, &bad) {
-					return usageError{err}
+					return usage.Wrap(err)
 				}
 				return err
 			}
@@ -106,13 +102,14 @@ func (f *ptpSim) run(out io.Writer, name string, c ptpsim.Config) error {
 func (f *ptpSim) simulate(out io.Writer, name string, c ptpsim.Config, csv, svg io.Writer) error {
 	s, err := ptpsim.New(c)
 	if err != nil {
-		return usageError{err}
+		return usage.Wrap(err)
 	}
 	defer s.Close()
 	if err := s.Run(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s: %d nodes, %v of virtual time, seed %d; statistics from %v on, in ns\n\n", name, len(c.Nodes), s.Now(), c.Seed, s.Skip())
+	fmt.Fprintf(out, "%s: %d nodes, %v of virtual time, seed %d; statistics from %v on, in ns\n\n", name, len(c.Nodes),
+		s.Now(), c.Seed, s.Skip())
 	if err := s.WriteReport(out); err != nil {
 		return err
 	}

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 	"tapir/nic/uapi/refclock"
 )
 
@@ -35,27 +38,24 @@ func newPTPRefclock() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case (sock == "") == (unit == noUnit):
-				return usagef("choose one of --sock PATH and --shm UNIT")
+				return usage.Errorf("choose one of --sock PATH and --shm UNIT")
 			case interval < time.Millisecond:
-				return usagef("interval %v: expected at least 1ms", interval)
+				return usage.Errorf("interval %v: expected at least 1ms", interval)
 			}
-			c, err := dial(first(args), "its name: tapir ptp refclock NIC")
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			var to refclock.Sink = refclock.OpenSock(sock)
-			if sock == "" {
-				if to, err = refclock.OpenSHM(unit); err != nil {
-					return err
+			return withNIC(first(args), "its name: tapir ptp refclock NIC", func(c *ctl.Client) (err error) {
+				var to refclock.Sink = refclock.OpenSock(sock)
+				if sock == "" {
+					if to, err = refclock.OpenSHM(unit); err != nil {
+						return err
+					}
 				}
-			}
-			defer to.Close()
-			s, err := refclock.Feed(cmd.Context(), interval, readClock(c, utcOffset), to)
-			if err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "%d samples, %d of them lost\n", s.Written+s.Lost, s.Lost)
-			}
-			return err
+				defer to.Close()
+				s, err := refclock.Feed(cmd.Context(), interval, readClock(c, utcOffset), to)
+				if err == nil {
+					fmt.Fprintf(cmd.OutOrStdout(), "%d samples, %d of them lost\n", s.Written+s.Lost, s.Lost)
+				}
+				return err
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -65,14 +65,6 @@ func newPTPRefclock() *cobra.Command {
 	f.DurationVarP(&interval, "interval", "i", time.Second/4, "`time` between two samples")
 	f.IntVar(&utcOffset, "utc-offset", 0, "`seconds` that the NIC's clock is ahead of UTC, such as 37 if it shows TAI")
 	return cmd
-}
-
-// first is the first of args, or nothing.
-func first(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
 }
 
 // tries is how often the clocks are read for a sample: the reading that took
@@ -86,12 +78,9 @@ func readClock(c *ctl.Client, utcOffset int) func(context.Context) (refclock.Sam
 		if err != nil {
 			return s, err
 		}
-		best := list[0]
-		for _, l := range list {
-			if l.After-l.Before < best.After-best.Before {
-				best = l
-			}
-		}
+		best := slices.MinFunc(list, func(a, b ctl.PHCSample) int {
+			return cmp.Compare(a.After-a.Before, b.After-b.Before)
+		})
 		s.System = best.Before + (best.After-best.Before)/2
 		s.Clock = best.PHC - int64(utcOffset)*int64(time.Second)
 		return s, nil

@@ -11,6 +11,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 )
 
 // Exit codes.
@@ -19,13 +20,6 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 )
-
-// usageError is a mistake on the command line: exit code 2.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-func (e usageError) Unwrap() error { return e.error }
 
 // advised is an error with advice to print below it.
 type advised struct {
@@ -62,7 +56,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if c := (*conf.Error)(nil); errors.As(err, &c) {
 		fmt.Fprint(errOut, c.Excerpt())
 	}
-	if ran, ok := cmd.Context().Value(ranKey{}).(*bool); ok && *ran && !errors.As(err, &usageError{}) {
+	if ran, ok := cmd.Context().Value(ranKey{}).(*bool); ok && *ran && !usage.Is(err) {
 		return exitFailed
 	}
 	return exitUsage
@@ -84,33 +78,73 @@ func newRoot() *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown verb %q: see: tapir --help", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			ran := true
 			cmd.SetContext(context.WithValue(cmd.Context(), ranKey{}, &ran))
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w: see: %s --help", err, cmd.CommandPath())
+		return usage.Errorf("%w: see: %s --help", err, cmd.CommandPath())
 	})
-	root.AddCommand(newDemo(), newLab(), newNIC(), newRun(), newPerf(), newRping(), newSiwt(), newPeer(), newCapture(), newExport(), newInspect(), newWireshark(), newShow(), newSet(), newVNIC(), newEM(), newSw(), newEthtool(), newDevlink(), newPTP(), newDoctor(), newScript(), newFirmware(), newVersion(), newCompletion(), newMan())
-	return root
+	return group(root, "verb", newDemo(), newLab(), newNIC(), newRun(), newPerf(), newRping(), newSiwt(), newPeer(),
+		newCapture(), newExport(), newInspect(), newWireshark(), newShow(), newSet(), newVNIC(), newEM(), newSw(),
+		newEthtool(), newDevlink(), newPTP(), newDoctor(), newScript(), newFirmware(), newVersion(), newCompletion(),
+		newMan())
+}
+
+// group makes cmd a command that only has others below it, each of which is a
+// word of that kind. Alone it prints its help.
+func group(cmd *cobra.Command, kind string, below ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(below...)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usage.Errorf("unknown %s %q: see: %s --help", kind, args[0], cmd.CommandPath())
+		}
+		return nil
+	}
+	return cmd
 }
 
 // atMost accepts up to n arguments and names the superfluous one.
 func atMost(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
-			return usagef("unexpected argument %q: see: %s --help", args[n], cmd.CommandPath())
+			return usage.Errorf("unexpected argument %q: see: %s --help", args[n], cmd.CommandPath())
 		}
 		return nil
 	}
+}
+
+// atLeast wants n arguments or more; missing is the message without them.
+func atLeast(n int, missing string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < n {
+			return usage.Errorf("%s", missing)
+		}
+		return nil
+	}
+}
+
+// exactlyOne wants one argument; message is what is said otherwise.
+func exactlyOne(message string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usage.Errorf("%s", message)
+		}
+		return nil
+	}
+}
+
+// first is the first of args, or nothing.
+func first(args []string) string { return strings.Join(args[:min(1, len(args))], "") }
+
+// nameFirst takes the name of a NIC, which no separator is in, from args.
+func nameFirst(args []string, separator string) (name string, rest []string) {
+	if len(args) > 0 && !strings.Contains(args[0], separator) {
+		return args[0], args[1:]
+	}
+	return "", args
 }
 
 // oneLine joins the lines of an error message.
@@ -118,19 +152,33 @@ func oneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
-// dial finds the NIC called name, or the only one that runs. how says what to
-// write to choose one.
-func dial(name, how string) (*ctl.Client, error) {
+// withNIC calls do with a connection to the NIC called name, or to the only one
+// that runs. how says what to write to choose one.
+func withNIC(name, how string, do func(c *ctl.Client) error) error {
 	if err := oneOf(name, how); err != nil {
-		return nil, err
+		return err
 	}
-	return ctl.Dial(name)
+	c, err := ctl.Dial(name)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c)
+}
+
+// clientError makes an error of usage of what the NIC says about its
+// arguments.
+func clientError(err error) error {
+	if e := (*ctl.Error)(nil); errors.As(err, &e) && e.Usage() {
+		return usage.Wrap(err)
+	}
+	return err
 }
 
 // oneOf refuses a missing name where several NICs run.
 func oneOf(name, how string) error {
 	if all := ctl.List(); name == "" && len(all) > 1 {
-		return usagef("several NICs are running (%s): choose one with %s", strings.Join(all, ", "), how)
+		return usage.Errorf("several NICs are running (%s): choose one with %s", strings.Join(all, ", "), how)
 	}
 	return nil
 }

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/perf"
+	"tapir/lab/tool/show"
+	"tapir/lab/tool/usage"
 )
 
 func newRping() *cobra.Command {
@@ -27,24 +27,24 @@ func newRping() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case serve == connect:
-				return usagef("choose one of -s (serve) and -c (connect)")
+				return usage.Errorf("choose one of -s (serve) and -c (connect)")
 			case serve && address != "":
-				return usagef("-s and -a exclude each other: a server listens on every address")
+				return usage.Errorf("-s and -a exclude each other: a server listens on every address")
 			case connect && address == "":
-				return usagef("-c needs -a ADDRESS")
+				return usage.Errorf("-c needs -a ADDRESS")
 			}
 			var args []string
 			if connect {
 				args = []string{address}
 			}
 			if err := o.check(args); err != nil {
-				return usageError{err}
+				return usage.Wrap(err)
 			}
 			return o.rping(cmd, verbose)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.nic, "nic", "", "`name` of the NIC to use; may be left out if only one runs")
+	nicFlag(f, &o.nic)
 	f.BoolVarP(&serve, "server", "s", false, "serve one client")
 	f.BoolVarP(&connect, "client", "c", false, "connect")
 	f.StringVarP(&address, "address", "a", "", "the server's `address`")
@@ -58,31 +58,19 @@ func newRping() *cobra.Command {
 
 // rping runs the job and prints what the pings carried.
 func (o *perfFlags) rping(cmd *cobra.Command, verbose bool) error {
-	c, err := dial(o.nic, "--nic NAME")
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	show := func(raw json.RawMessage) {
+	out := cmd.OutOrStdout()
+	var report perf.Report
+	if err := runJob(cmd, o.nic, "rping", o.job, quietly, func(raw json.RawMessage) {
 		var p perf.Progress
 		if verbose && json.Unmarshal(raw, &p) == nil && p.Data != "" {
-			fmt.Fprintln(cmd.OutOrStdout(), p.Data)
+			fmt.Fprintln(out, p.Data)
 		}
-	}
-	var report perf.Report
-	err = c.Perf(cmd.Context(), o.job, show, &report)
-	switch {
-	case errors.Is(err, context.Canceled):
-		return errors.New("rping was interrupted")
-	case err != nil:
+	}, &report); err != nil {
 		return err
-	case o.json:
-		raw, err := json.Marshal(report)
-		if err != nil {
-			return err
-		}
-		return printJSON(cmd.OutOrStdout(), raw)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d pings of %d bytes, all data as sent\n", report.Messages, report.Size)
+	if o.json {
+		return show.JSON(out, report)
+	}
+	_, err := fmt.Fprintf(out, "%d pings of %d bytes, all data as sent\n", report.Messages, report.Size)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/uapi"
+	"tapir/lab/tool/usage"
 	"tapir/nic/uapi/trap"
 )
 
@@ -44,54 +45,54 @@ func newRun() *cobra.Command {
 			"  tapir run --netdev veth0 -- ptp4l -H -i veth0 -s -m\n" +
 			"  tapir run --pps -- ts2phc -c /dev/ptp0 -s generic -m\n" +
 			"  tapir run --via preload -- rping -s -v",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("the program is missing: see: tapir run --help")
-			}
-			return nil
-		},
+		Args: atLeast(1, "the program is missing: see: tapir run --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var ok bool
-			if o.Via, ok = vias[via]; !ok {
-				return usagef("--via %q: want seccomp or preload", via)
-			}
-			if o.KillAfterPosts < 0 {
-				return usagef("--kill-after-posts %d: want 1 or more", o.KillAfterPosts)
-			}
-			var err error
-			if o.GID, err = uapi.ParseGIDStyle(gid); err != nil {
-				return usageError{err}
-			}
-			if err := oneOf(strings.Join(o.NICs, ","), "--nic NAME"); err != nil {
-				return err
-			}
-			o.Argv, o.Log = args, cmd.ErrOrStderr()
-			o.Stdin, o.Stdout, o.Stderr = os.Stdin, os.Stdout, os.Stderr
-			return runProgram(cmd, o)
+			o.Argv = args
+			return runProgram(cmd, o, via, gid)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.SetInterspersed(false)
 	f.StringSliceVar(&o.NICs, "nic", nil, "`names` of running NICs (default the only one)")
-	f.StringSliceVar(&o.Netdevs, "netdev", nil, "also show the clock at this netdev, `[NIC=]NAME`, with stamps of the kernel translated to it; may be repeated")
-	f.StringVar(&gid, "gid", gid, "`style` of the RDMA ports' GIDs: mac, one of the MAC address, or ip, one for each IP address")
-	f.BoolVar(&o.PPS, "pps", false, "give the clocks an external time stamp input, with a pulse at each second of the system's clock")
+	f.StringSliceVar(&o.Netdevs, "netdev", nil, "also show the clock at this netdev, `[NIC=]NAME`, with stamps of "+
+		"the kernel translated to it; may be repeated")
+	f.StringVar(&gid, "gid", gid,
+		"`style` of the RDMA ports' GIDs: mac, one of the MAC address, or ip, one for each IP address")
+	f.BoolVar(&o.PPS, "pps", false,
+		"give the clocks an external time stamp input, with a pulse at each second of the system's clock")
 	f.BoolVar(&o.KeepSystemClock, "system-clock", false, "let the program set the machine's clock if it has the right")
-	f.BoolVar(&o.ProcMem, "proc-mem", false, "reach the program's memory by /proc/PID/mem alone, as is done anyway where process_vm_readv(2) is forbidden")
-	f.IntVar(&o.KillAfterPosts, "kill-after-posts", 0, "kill the RDMA program between its `n`th post to a send queue and whatever it would do next, to see what its peer makes of it")
-	f.StringVar(&via, "via", via, "`how` the program's system calls are served: seccomp, or preload where the kernel or another\n"+
-		"supervisor refuses that: dynamic programs alone, by a library that a C compiler makes once")
+	f.BoolVar(&o.ProcMem, "proc-mem", false,
+		"reach the program's memory by /proc/PID/mem alone, as is done anyway where process_vm_readv(2) is forbidden")
+	f.IntVar(&o.KillAfterPosts, "kill-after-posts", 0, "kill the RDMA program between its `n`th post to a send "+
+		"queue and whatever it would do next, to see what its peer makes of it")
+	f.StringVar(&via, "via", via,
+		"`how` the program's system calls are served: seccomp, or preload where the kernel or another\n"+
+			"supervisor refuses that: dynamic programs alone, by a library that a C compiler makes once")
 	return cmd
 }
 
 // vias are the values of --via.
 var vias = map[string]trap.Via{"seccomp": trap.Seccomp, "preload": trap.Preload}
 
-func runProgram(cmd *cobra.Command, o uapi.Options) error {
+func runProgram(cmd *cobra.Command, o uapi.Options, via, gid string) error {
+	var ok bool
+	if o.Via, ok = vias[via]; !ok {
+		return usage.Errorf("--via %q: want seccomp or preload", via)
+	}
+	if o.KillAfterPosts < 0 {
+		return usage.Errorf("--kill-after-posts %d: want 1 or more", o.KillAfterPosts)
+	}
+	var err error
+	if o.GID, err = uapi.ParseGIDStyle(gid); err != nil {
+		return usage.Wrap(err)
+	}
+	if err := oneOf(strings.Join(o.NICs, ","), "--nic NAME"); err != nil {
+		return err
+	}
+	o.Log, o.Stdin, o.Stdout, o.Stderr = cmd.ErrOrStderr(), os.Stdin, os.Stdout, os.Stderr
 	code, err := uapi.Run(cmd.Context(), o)
 	var missing *trap.NotFoundError
-	var usage *uapi.UsageError
 	switch {
 	case errors.As(err, &missing):
 		cmd.PrintErrln("tapir: " + oneLine(missing.Error()))
@@ -99,8 +100,6 @@ func runProgram(cmd *cobra.Command, o uapi.Options) error {
 			return reported(exitNotFound)
 		}
 		return reported(exitNotExecutable)
-	case errors.As(err, &usage):
-		return usageError{err}
 	case err != nil:
 		return err
 	case code != 0:

@@ -13,6 +13,7 @@ import (
 	"tapir/lab/host/netns"
 	"tapir/lab/host/peer"
 	"tapir/lab/tool/script"
+	"tapir/lab/tool/usage"
 )
 
 func newScript() *cobra.Command {
@@ -31,10 +32,8 @@ func newScript() *cobra.Command {
 			"  tapir script --trace lab/tool/script/testdata/tcp/9293-3.5/*.wire\n" +
 			"  tapir script --trace lab/tool/script/testdata/iwarp/5040-5.2.1/read.wire\n" +
 			"  tapir script --peer siw lab/tool/script/testdata/iwarp/5040-5.2.1/*.wire",
+		Args: atLeast(1, "the script is missing: see: tapir script --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("the script is missing: see: tapir script --help")
-			}
 			all, err := readScripts(cmd.OutOrStdout(), args)
 			switch {
 			case err != nil:
@@ -42,16 +41,18 @@ func newScript() *cobra.Command {
 			case against == "":
 				return runScripts(cmd.OutOrStdout(), all, trace)
 			case against != "siw":
-				return usagef("--peer %s: siw is the only live peer", against)
+				return usage.Errorf("--peer %s: siw is the only live peer", against)
 			case lanes < 1 || lanes > 16:
-				return usagef("--lanes %d: want 1 to 16", lanes)
+				return usage.Errorf("--lanes %d: want 1 to 16", lanes)
 			}
 			return runLive(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), all, lanes, trace)
 		},
 	}
-	cmd.Flags().StringVar(&against, "peer", "", "siw: in real time against the siw driver of a Linux guest, which is built and booted (root; see docs/scripts.md)")
+	cmd.Flags().StringVar(&against, "peer", "", "siw: in real time against the siw driver of a Linux guest, which "+
+		"is built and booted (root; see docs/scripts.md)")
 	cmd.Flags().IntVar(&lanes, "lanes", 4, "with --peer: so many scripts at a time")
-	cmd.Flags().BoolVar(&trace, "trace", false, "print every packet, of iWARP every message, as it would stand in a script")
+	cmd.Flags().BoolVar(&trace, "trace", false,
+		"print every packet, of iWARP every message, as it would stand in a script")
 	return cmd
 }
 
@@ -61,9 +62,9 @@ func readScripts(out io.Writer, names []string) (all []*script.Script, err error
 		s, err := script.ReadFile(name)
 		if e := (*script.Error)(nil); errors.As(err, &e) {
 			fmt.Fprintln(out, e)
-			return nil, usagef("%s:%d: this line cannot be read", e.File, e.Line)
+			return nil, usage.Errorf("%s:%d: this line cannot be read", e.File, e.Line)
 		} else if err != nil {
-			return nil, usageError{err}
+			return nil, usage.Wrap(err)
 		}
 		all = append(all, s)
 	}
@@ -98,7 +99,8 @@ func runScripts(out io.Writer, all []*script.Script, trace bool) error {
 // runLive runs them against a guest.
 func runLive(ctx context.Context, out, log io.Writer, all []*script.Script, lanes int, trace bool) error {
 	if !netns.Privileged() {
-		return errors.New("a live peer needs a network namespace and TAPs: run as root, or in a container with CAP_NET_ADMIN and CAP_SYS_ADMIN")
+		return errors.New("a live peer needs a network namespace and TAPs: run as root, or in a container with " +
+			"CAP_NET_ADMIN and CAP_SYS_ADMIN")
 	}
 	image, err := peer.Build(ctx, peer.CacheDir(), log)
 	if err != nil {
@@ -117,7 +119,8 @@ func runLive(ctx context.Context, out, log io.Writer, all []*script.Script, lane
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d hold, %d differ, %d not applicable\n", count[script.Holds], count[script.Differs], count[script.NotApplicable])
+	fmt.Fprintf(out, "%d hold, %d differ, %d not applicable\n", count[script.Holds], count[script.Differs],
+		count[script.NotApplicable])
 	if n := count[script.Differs]; n > 0 {
 		return fmt.Errorf("siw differs from %d of %d scripts", n, len(all))
 	}

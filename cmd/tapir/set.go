@@ -2,13 +2,14 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/show"
+	"tapir/lab/tool/usage"
 	"tapir/nic"
 )
 
@@ -31,14 +32,25 @@ func newSet() *cobra.Command {
 			return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			raw, err := runSet(cmd, args)
+			name, args := nameFirst(args, "=")
+			settings, err := settingsOf(args)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), raw)
+			var raw json.RawMessage
+			if err := withNIC(name, "its name: tapir set NIC ...", func(c *ctl.Client) error {
+				if settings == nil {
+					return c.Show(cmd.Context(), "params", &raw)
+				}
+				if err := c.Set(cmd.Context(), settings, &raw); err != nil {
+					return clientError(err)
+				}
+				raw, err = changed(raw, settings)
+				return err
+			}); err != nil {
+				return err
 			}
-			return printTable(cmd.OutOrStdout(), raw, nil)
+			return show.Print(cmd.OutOrStdout(), "params", raw, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -55,39 +67,11 @@ func settable() (names []string) {
 	return names
 }
 
-// runSet does what the arguments ask for and returns the parameters to print:
-// those changed, or all.
-func runSet(cmd *cobra.Command, args []string) (raw json.RawMessage, err error) {
-	name := ""
-	if len(args) > 0 && !strings.Contains(args[0], "=") {
-		name, args = args[0], args[1:]
-	}
-	settings, err := settingsOf(args)
-	if err != nil {
-		return nil, err
-	}
-	c, err := dial(name, "its name: tapir set NIC ...")
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	if settings == nil {
-		return raw, c.Show(cmd.Context(), "params", &raw)
-	}
-	if err := c.Set(cmd.Context(), settings, &raw); err != nil {
-		if e := (*ctl.Error)(nil); errors.As(err, &e) && e.Usage() {
-			return nil, usageError{err}
-		}
-		return nil, err
-	}
-	return changed(raw, settings)
-}
-
 func settingsOf(args []string) (list []ctl.Setting, err error) {
 	for _, a := range args {
 		name, value, ok := strings.Cut(a, "=")
 		if !ok || name == "" {
-			return nil, usagef("%q: expected NAME=VALUE: see: tapir set --help", a)
+			return nil, usage.Errorf("%q: expected NAME=VALUE: see: tapir set --help", a)
 		}
 		list = append(list, ctl.Setting{Name: strings.ReplaceAll(name, "-", "_"), Value: value})
 	}

@@ -1,23 +1,21 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/netip"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"tapir/lab/tool/show"
 	"tapir/lab/tool/siwt"
+	"tapir/lab/tool/usage"
 )
 
 func newSiwt() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "siwt {server | client ADDRESS STEP...}",
 		Short: "Every RDMA operation, verified, with a Linux guest or a NIC as peer",
 		Long: "Siwt goes through RDMA operations step by step between this NIC and another siwt: the\n" +
@@ -25,16 +23,7 @@ func newSiwt() *cobra.Command {
 			"what the other did. A step is NAME[:SIZE[:COUNT]]; see: tapir siwt client --help.",
 		Example: "  tapir siwt server --nic nic0\n" +
 			"  tapir siwt client 10.0.0.1 --nic nic1 write:4096 read:4096 send:64 sendinv:8",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q: see: tapir siwt --help", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newSiwtServer(), newSiwtClient())
-	return cmd
+	}, "command", newSiwtServer(), newSiwtClient())
 }
 
 // siwtFlags are the options of one side.
@@ -46,7 +35,7 @@ type siwtFlags struct {
 
 func (o *siwtFlags) common(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringVar(&o.nic, "nic", "", "`name` of the NIC to use; may be left out if only one runs")
+	nicFlag(f, &o.nic)
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	f.Uint16VarP(&o.job.Port, "port", "p", siwt.DefaultPort, "TCP port of the server")
 }
@@ -87,12 +76,10 @@ func newSiwtClient() *cobra.Command {
 		Example: "  tapir siwt client 10.0.0.2 write:100000 read:100000 send:4096:4 echo:999\n" +
 			"  tapir siwt client 10.0.0.2 -c 8 burst:4096:50 read:4096\n" +
 			"  tapir siwt client 10.0.0.2 rbounds:100",
+		Args: atLeast(1, "the address is missing: see: tapir siwt client --help"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if len(args) == 0 {
-				return usagef("the address is missing: see: tapir siwt client --help")
-			}
 			if o.job.Remote, err = netip.ParseAddr(args[0]); err != nil {
-				return usagef("%q is no IP address: give the address of the server", args[0])
+				return usage.Errorf("%q is no IP address: give the address of the server", args[0])
 			}
 			o.job.Steps = args[1:]
 			return o.run(cmd)
@@ -116,57 +103,21 @@ func newSiwtClient() *cobra.Command {
 func (o *siwtFlags) run(cmd *cobra.Command) error {
 	o.job = o.job.WithDefaults()
 	if err := o.job.Validate(); err != nil {
-		return usageError{err}
+		return usage.Wrap(err)
 	}
-	c, err := dial(o.nic, "--nic NAME")
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	var report siwt.Report
-	err = c.Perf(cmd.Context(), o.job, func(json.RawMessage) {}, &report)
-	switch {
-	case errors.Is(err, context.Canceled):
-		return errors.New("siwt was interrupted")
-	case err != nil:
+	if err := runJob(cmd, o.nic, "siwt", o.job, quietly, func(json.RawMessage) {}, &report); err != nil {
 		return err
 	}
-	if err := o.print(cmd.OutOrStdout(), &report); err != nil {
+	write := report.WriteText
+	if o.json {
+		write = func(w io.Writer) error { return show.JSON(w, report) }
+	}
+	if err := write(cmd.OutOrStdout()); err != nil {
 		return err
 	}
 	if report.Error != "" {
 		return errors.New(report.Error)
 	}
 	return nil
-}
-
-func (o *siwtFlags) print(w io.Writer, r *siwt.Report) error {
-	if o.json {
-		raw, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		return printJSON(w, raw)
-	}
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	for _, c := range r.Conns {
-		fmt.Fprintf(tw, "%v\tird %d\tord %d\tprivate data %d\t\n", c.Remote, c.IRD, c.ORD, c.Private)
-		if c.Rejected != "" {
-			fmt.Fprintf(tw, "\trejected: %s\t\n", c.Rejected)
-		}
-		for _, s := range c.Steps {
-			outcome := "ok"
-			if s.Error != "" {
-				outcome = s.Error
-			}
-			fmt.Fprintf(tw, "\t%s\t%v\t%s\t\n", s.Step, s.Elapsed.Round(time.Microsecond), outcome)
-		}
-		for _, m := range c.Received {
-			fmt.Fprintf(tw, "\treceived %d\tsum %08x\t\t\n", m.Octets, m.Sum)
-		}
-		if c.End != "" {
-			fmt.Fprintf(tw, "\tended: %s\t\n", c.End)
-		}
-	}
-	return tw.Flush()
 }

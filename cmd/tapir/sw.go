@@ -9,6 +9,7 @@ import (
 	"tapir/lab/conf/swconf"
 	"tapir/lab/node"
 	"tapir/lab/node/swnode"
+	"tapir/lab/tool/usage"
 )
 
 // swFlags are settings of a switch on the command line; the names are those of
@@ -76,7 +77,7 @@ func switchConfigs(cmd *cobra.Command, d *swconf.Draft, file string) ([]swconf.C
 	}
 	cfg, err := d.Finish()
 	if err != nil {
-		return nil, usagef("%w: see: tapir sw --help", err)
+		return nil, usage.Errorf("%w: see: tapir sw --help", err)
 	}
 	return []swconf.Config{cfg}, nil
 }

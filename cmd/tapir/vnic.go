@@ -11,6 +11,7 @@ import (
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/node/hfinode"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 )
 
 // hfiFlags are settings of an HFI on the command line; the names are those of
@@ -52,7 +53,8 @@ func newVNIC() *cobra.Command {
 			"It prints one \"ready\" line for each; Ctrl-C removes what was made, and nothing else.\n\n" +
 			"With --lid the VNICs are as given here and need no manager. Without it, or with --managed,\n" +
 			"LID, P_Keys and VNICs come from `tapir em`; --vesw then only names host TAPs.",
-		Example: "  tapir vnic --fabric-tap fab0 --guid 0x0011750101000001 --lid 1 --vesw 2:opa-vesw2 --ip 10.2.0.1/24\n" +
+		Example: "  tapir vnic --fabric-tap fab0 --guid 0x0011750101000001 --lid 1 --vesw 2:opa-vesw2 --ip " +
+			"10.2.0.1/24\n" +
 			"  tapir vnic --fabric-tap fab1 --guid 0x0011750101000002\n" +
 			"  tapir vnic -c hfi.yaml",
 		Args: atMost(0),
@@ -79,7 +81,8 @@ func newVNIC() *cobra.Command {
 }
 
 // hfiConfigs returns what the command line asks for, checked.
-func hfiConfigs(cmd *cobra.Command, cfg hficonf.Config, settings map[string][]string, file string) ([]hficonf.Config, error) {
+func hfiConfigs(cmd *cobra.Command, cfg hficonf.Config, settings map[string][]string,
+	file string) ([]hficonf.Config, error) {
 	if file != "" {
 		if err := alone(cmd, file, "config"); err != nil {
 			return nil, err
@@ -90,12 +93,12 @@ func hfiConfigs(cmd *cobra.Command, cfg hficonf.Config, settings map[string][]st
 	for _, fl := range vnicFlags {
 		for _, v := range settings[fl.name] {
 			if err := cfg.SetVNICs(fl.name, v); err != nil {
-				return nil, usagef("%w: see: tapir vnic --help", err)
+				return nil, usage.Errorf("%w: see: tapir vnic --help", err)
 			}
 		}
 	}
 	if err := cfg.Validate(); err != nil {
-		return nil, usagef("%w: see: tapir vnic --help", err)
+		return nil, usage.Errorf("%w: see: tapir vnic --help", err)
 	}
 	return []hficonf.Config{cfg}, nil
 }
@@ -123,7 +126,8 @@ type fabricNode interface {
 
 // runOnFabric starts a node for each configuration, with a control socket of
 // that name, and runs them until ctx ends, a client stops one, or one fails.
-func runOnFabric[C any, N fabricNode](ctx context.Context, all []C, name func(*C) string, start func(context.Context, C) (N, error), out io.Writer) error {
+func runOnFabric[C any, N fabricNode](ctx context.Context, all []C, name func(*C) string,
+	start func(context.Context, C) (N, error), out io.Writer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running []onFabric

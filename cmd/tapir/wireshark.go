@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 	"tapir/lab/tool/wireshark"
 )
 
@@ -29,52 +31,45 @@ func newWireshark() *cobra.Command {
 			"  tshark -i tapir-nic0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("%q: expected install, uninstall or print: see: tapir wireshark --help", args[0])
+				return usage.Errorf("%q: expected install, uninstall or print: see: tapir wireshark --help", args[0])
 			}
 			return nil
 		},
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("what to do is missing: tapir wireshark install, uninstall or print")
+			return usage.Errorf("what to do is missing: tapir wireshark install, uninstall or print")
 		},
 	}
 	cmd.AddCommand(newWiresharkInstall(), newWiresharkUninstall(), newWiresharkPrint(), newExtcap())
 	return cmd
 }
 
-// dirFlags lets a user install elsewhere than where Wireshark looks by
-// default; it returns the choice.
-func dirFlags(cmd *cobra.Command) func() (wireshark.Dirs, error) {
-	var chosen wireshark.Dirs
-	cmd.Flags().StringVar(&chosen.Plugins, "plugins", "", "`directory` of Lua plugins (default: the one that tshark names)")
-	cmd.Flags().StringVar(&chosen.Extcap, "extcap", "", "`directory` of extcap programs (default: the one that tshark names)")
-	return func() (wireshark.Dirs, error) {
-		if chosen.Plugins != "" && chosen.Extcap != "" {
-			return chosen, nil
+// withDirs makes cmd one that does something in Wireshark's directories, which
+// its flags choose.
+func withDirs(cmd *cobra.Command, do func(cmd *cobra.Command, d wireshark.Dirs) error) *cobra.Command {
+	var d wireshark.Dirs
+	cmd.Flags().StringVar(&d.Plugins, "plugins", "", "`directory` of Lua plugins (default: the one that tshark names)")
+	cmd.Flags().StringVar(&d.Extcap, "extcap", "",
+		"`directory` of extcap programs (default: the one that tshark names)")
+	cmd.Args = atMost(0)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if d.Plugins == "" || d.Extcap == "" {
+			found, err := wireshark.Find(cmd.Context())
+			if err != nil {
+				return err
+			}
+			d = wireshark.Dirs{Plugins: cmp.Or(d.Plugins, found.Plugins), Extcap: cmp.Or(d.Extcap, found.Extcap)}
 		}
-		found, err := wireshark.Find(cmd.Context())
-		if chosen.Plugins == "" {
-			chosen.Plugins = found.Plugins
-		}
-		if chosen.Extcap == "" {
-			chosen.Extcap = found.Extcap
-		}
-		return chosen, err
+		return do(cmd, d)
 	}
+	return cmd
 }
 
 func newWiresharkInstall() *cobra.Command {
-	cmd := &cobra.Command{
+	return withDirs(&cobra.Command{
 		Use:     "install",
 		Short:   "Install dissector and interfaces for this user",
 		Example: "  tapir wireshark install",
-		Args:    atMost(0),
-	}
-	dirs := dirFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		d, err := dirs()
-		if err != nil {
-			return err
-		}
+	}, func(cmd *cobra.Command, d wireshark.Dirs) error {
 		self, err := os.Executable()
 		if err != nil {
 			return err
@@ -87,23 +82,15 @@ func newWiresharkInstall() *cobra.Command {
 			fmt.Fprintln(cmd.OutOrStdout(), "installed", f)
 		}
 		return err
-	}
-	return cmd
+	})
 }
 
 func newWiresharkUninstall() *cobra.Command {
-	cmd := &cobra.Command{
+	return withDirs(&cobra.Command{
 		Use:     "uninstall",
 		Short:   "Remove what install has put there",
 		Example: "  tapir wireshark uninstall",
-		Args:    atMost(0),
-	}
-	dirs := dirFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		d, err := dirs()
-		if err != nil {
-			return err
-		}
+	}, func(cmd *cobra.Command, d wireshark.Dirs) error {
 		removed, err := wireshark.Uninstall(d)
 		for _, f := range removed {
 			fmt.Fprintln(cmd.OutOrStdout(), "removed", f)
@@ -112,8 +99,7 @@ func newWiresharkUninstall() *cobra.Command {
 			fmt.Fprintln(cmd.OutOrStdout(), "nothing was installed")
 		}
 		return err
-	}
-	return cmd
+	})
 }
 
 func newWiresharkPrint() *cobra.Command {
@@ -174,14 +160,14 @@ func (c *extcapCall) run(cmd *cobra.Command) error {
 	case c.capture:
 		return c.record(cmd.Context())
 	}
-	return usagef("this is for Wireshark: see: tapir wireshark --help")
+	return usage.Errorf("this is for Wireshark: see: tapir wireshark --help")
 }
 
 // record captures into the FIFO until Wireshark closes it or ends this process.
 func (c *extcapCall) record(ctx context.Context) (err error) {
 	name, err := wireshark.NICOf(c.iface)
 	if err != nil {
-		return usageError{err}
+		return usage.Wrap(err)
 	}
 	client, err := ctl.Dial(name)
 	if err != nil {
@@ -194,7 +180,9 @@ func (c *extcapCall) record(ctx context.Context) (err error) {
 	}
 	defer fifo.Close()
 	if c.inner {
-		_, _, err = captureAs(ctx, client, c.opt, fifo, capture.FormInner)
+		exporter := capture.NewExporter(fifo, capture.FormInner)
+		_, err = client.Capture(ctx, c.opt, exporter)
+		_, err = exporter.Finish(err)
 	} else {
 		_, err = client.Capture(ctx, c.opt, fifo)
 	}

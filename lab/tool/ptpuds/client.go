@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -76,6 +77,38 @@ func (c *Client) Ask(ctx context.Context, r mgmt.Request, each func(mgmt.Reply))
 	})
 	c.Poll(frame.Never) // what comes later is no answer
 	return answers, err
+}
+
+// Request is one line of pmc's, parsed.
+type Request struct {
+	mgmt.Request
+	Line string
+}
+
+// AskAll sends requests one after the other, prints their answers and then,
+// for the time listen, notifications. A request without an answer, or with
+// errors only, is an error.
+func (c *Client) AskAll(ctx context.Context, w io.Writer, requests []Request, listen time.Duration) error {
+	var failed []error
+	for _, r := range requests {
+		good := false
+		n, err := c.Ask(ctx, r.Request, func(reply mgmt.Reply) {
+			good = good || reply.Error == 0
+			fmt.Fprint(w, reply.String())
+		})
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			failed = append(failed, fmt.Errorf("%s: no answer within %v", r.Line, c.Timeout))
+		case !good:
+			failed = append(failed, fmt.Errorf("%s: refused", r.Line))
+		}
+	}
+	if listen > 0 {
+		failed = append(failed, c.Listen(ctx, listen, func(reply mgmt.Reply) { fmt.Fprint(w, reply.String()) }))
+	}
+	return errors.Join(failed...)
 }
 
 // Listen gives the notifications that come within d to each.

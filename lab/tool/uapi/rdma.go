@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/sysfs"
 	"tapir/nic/uapi/trap"
@@ -287,7 +288,7 @@ var gidStyles = []string{"mac", "ip"}
 func ParseGIDStyle(s string) (GIDStyle, error) {
 	i := slices.Index(gidStyles, s)
 	if i < 0 {
-		return 0, &UsageError{fmt.Sprintf("GID style %q: want mac or ip", s)}
+		return 0, usage.Errorf("GID style %q: want mac or ip", s)
 	}
 	return GIDStyle(i), nil
 }

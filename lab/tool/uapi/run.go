@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 	"tapir/nic/ptp"
 	"tapir/nic/uapi/phc"
 	"tapir/nic/uapi/trap"
@@ -154,7 +155,7 @@ func open(ctx context.Context, o Options) (list []*device, err error) {
 	index := 0
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
-			return list, &UsageError{fmt.Sprintf("NIC %s is named twice", name)}
+			return list, usage.Errorf("NIC %s is named twice", name)
 		}
 		c, err := ctl.Dial(name)
 		if err != nil {
@@ -224,26 +225,21 @@ func addNetdevs(list []*device, netdevs []string) error {
 				}
 			}
 			if d == nil {
-				return &UsageError{fmt.Sprintf("netdev %s: %s is none of the NICs that are shown", name, nic)}
+				return usage.Errorf("netdev %s: %s is none of the NICs that are shown", name, nic)
 			}
 		}
 		if name == "" {
-			return &UsageError{fmt.Sprintf("netdev %q has no name", arg)}
+			return usage.Errorf("netdev %q has no name", arg)
 		}
 		for _, have := range list {
 			if have.Netdevs[name] != nil {
-				return &UsageError{fmt.Sprintf("netdev %s belongs to %s already", name, have.name)}
+				return usage.Errorf("netdev %s belongs to %s already", name, have.name)
 			}
 		}
 		d.Netdevs[name] = phc.NewMapped(d.Clock, ptp.Faults{})
 	}
 	return nil
 }
-
-// UsageError is a mistake in Options.
-type UsageError struct{ what string }
-
-func (e *UsageError) Error() string { return e.what }
 
 // errnos are those of package ctl.
 var errnos = map[string]syscall.Errno{"EBUSY": syscall.EBUSY, "ERANGE": syscall.ERANGE, "EINVAL": syscall.EINVAL, "ENODEV": syscall.ENODEV}

@@ -1,56 +1,52 @@
-package main
+package ethtool
 
 import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 	"tapir/nic/fastlinq/l2"
 )
 
 // rssOptions show and change how received packets are spread over the queues.
-func rssOptions() []ethtoolOption {
-	return []ethtoolOption{
-		{short: "x", long: "show-rxfh", example: "-x nic0", usage: "receive flow hash: indirection table, key, function", run: printRXFH},
-		{short: "X", long: "rxfh", example: "-X nic0 weight 3 1", usage: "change it: equal N, weight W0 W1 ..., default, start N, hkey XX:XX:..., hfunc toeplitz",
-			operands: "equal N|weight W0 W1 ...|default", run: setRXFH},
-	}
+var rssOptions = []Option{
+	{Short: "x", Long: "show-rxfh", Example: "-x nic0",
+		Usage: "receive flow hash: indirection table, key, function", run: printRXFH},
+	{Short: "X", Long: "rxfh", Example: "-X nic0 weight 3 1",
+		Usage:    "change it: equal N, weight W0 W1 ..., default, start N, hkey XX:XX:..., hfunc toeplitz",
+		Operands: "equal N|weight W0 W1 ...|default", run: changing(rxfhFailed, setRXFH)},
 }
 
-// notHost is the error of what needs a host function, with what ethtool says
-// first.
-func (d *netdev) notHost(what string) error {
-	if d.nic.RSS == nil {
-		return fmt.Errorf("%s: %s has no host TAP: start it with --host-tap", what, d.nic.Netdev)
+const rxfhFailed = "Cannot set RX flow hash configuration"
+
+// needHostTAP is the error of what needs a host function; failed begins
+// ethtool's message.
+func (c *call) needHostTAP(failed string) error {
+	if c.nic.RSS == nil {
+		return fmt.Errorf("%s: %s has no host TAP: start it with --host-tap", failed, c.nic.Netdev)
 	}
 	return nil
 }
 
-func printRXFH(cmd *cobra.Command, d *netdev, _ []string) error {
-	if err := d.notHost("Cannot get RX flow hash configuration"); err != nil {
+func printRXFH(c *call) error {
+	if err := c.needHostTAP("Cannot get RX flow hash configuration"); err != nil {
 		return err
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "RX flow hash indirection table for %s with %d RX ring(s):\n", d.name, d.nic.Channels.Combined)
-	table := d.nic.RSS.Table
+	c.printf("RX flow hash indirection table for %s with %d RX ring(s):\n", c.Name, c.nic.Channels.Combined)
+	table := c.nic.RSS.Table
 	for i, q := range table {
 		if i%8 == 0 {
-			fmt.Fprintf(&b, "%5d: ", i)
+			c.printf("%5d: ", i)
 		}
-		fmt.Fprintf(&b, " %5d", q)
-		if i%8 == 7 || i == len(table)-1 {
-			b.WriteString("\n")
-		}
+		c.printf(" %5d%s", q, either(i%8 == 7 || i == len(table)-1, "\n", ""))
 	}
-	fmt.Fprintf(&b, "RSS hash key:\n%s\nRSS hash function:\n    toeplitz: on\n    xor: off\n    crc32: off\n", colons(d.nic.RSS.Key))
-	_, err := io.WriteString(cmd.OutOrStdout(), b.String())
-	return err
+	c.printf("RSS hash key:\n%s\nRSS hash function:\n    toeplitz: on\n    xor: off\n    crc32: off\n",
+		colons(c.nic.RSS.Key))
+	return nil
 }
 
 // colons writes octets in hexadecimal with colons.
@@ -65,41 +61,40 @@ type rxfh struct {
 }
 
 // setRXFH is ethtool -X.
-func setRXFH(cmd *cobra.Command, d *netdev, operands []string) error {
-	if err := d.notHost("Cannot set RX flow hash configuration"); err != nil {
-		return err
+func setRXFH(c *call) ([]ctl.Setting, error) {
+	if err := c.needHostTAP(rxfhFailed); err != nil {
+		return nil, err
 	}
 	var x rxfh
-	if err := x.parse(operands); err != nil {
-		return err
+	if err := x.parse(c.operands); err != nil {
+		return nil, err
 	}
-	settings, err := x.settings()
-	if err != nil {
-		return err
-	}
-	return d.set(cmd, "Cannot set RX flow hash configuration", settings...)
+	return x.settings()
 }
 
 func (x *rxfh) parse(operands []string) (err error) {
 	if len(operands) == 0 {
-		return usagef("-X needs operands: tapir ethtool -X nic0 equal 2: see: tapir ethtool --help")
+		return usage.Errorf("-X needs operands: tapir ethtool -X nic0 equal 2: see: tapir ethtool --help")
 	}
 	for len(operands) > 0 && err == nil {
 		operands, err = x.operand(operands[0], operands[1:])
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case x.equal > 0 && x.weights != nil:
-		return usagef("Equal and weight options are mutually exclusive")
-	case x.equal > 0 && x.byDefault:
-		return usagef("Equal and default options are mutually exclusive")
-	case x.weights != nil && x.byDefault:
-		return usagef("Weight and default options are mutually exclusive")
-	case x.start > 0 && x.equal == 0 && x.weights == nil:
-		return usagef("Start must be used with equal or weight options")
-	case x.key != nil && x.byDefault:
-		return usagef("Default and hkey options are mutually exclusive")
+	}
+	for _, c := range []struct {
+		conflict bool
+		text     string
+	}{
+		{x.equal > 0 && x.weights != nil, "Equal and weight options are mutually exclusive"},
+		{x.equal > 0 && x.byDefault, "Equal and default options are mutually exclusive"},
+		{x.weights != nil && x.byDefault, "Weight and default options are mutually exclusive"},
+		{x.start > 0 && x.equal == 0 && x.weights == nil, "Start must be used with equal or weight options"},
+		{x.key != nil && x.byDefault, "Default and hkey options are mutually exclusive"},
+	} {
+		if c.conflict {
+			return usage.Errorf("%s", c.text)
+		}
 	}
 	return nil
 }
@@ -111,13 +106,13 @@ func (x *rxfh) operand(name string, rest []string) ([]string, error) {
 		x.byDefault = true
 		return rest, nil
 	case "weight":
-		return x.weigh(rest)
+		return x.parseWeights(rest)
 	case "equal", "start", "hkey", "hfunc":
 	default:
-		return nil, usagef("ethtool (-X): unknown parameter '%s'", name)
+		return nil, usage.Errorf("ethtool (-X): unknown parameter '%s'", name)
 	}
 	if len(rest) == 0 {
-		return nil, usagef("ethtool (-X): no value for parameter '%s'", name)
+		return nil, usage.Errorf("ethtool (-X): no value for parameter '%s'", name)
 	}
 	value, rest := rest[0], rest[1:]
 	var err error
@@ -134,7 +129,7 @@ func (x *rxfh) operand(name string, rest []string) ([]string, error) {
 		return rest, hashFunction(value)
 	}
 	if err != nil {
-		return nil, usagef("ethtool (-X): invalid value '%s' for parameter '%s'", value, name)
+		return nil, invalid("-X", value, name)
 	}
 	return rest, nil
 }
@@ -144,30 +139,29 @@ func hashFunction(name string) error {
 	case "toeplitz":
 		return nil
 	case "xor", "crc32":
-		return fmt.Errorf("Cannot set RX flow hash configuration: hash function: %s is not supported", name)
+		return fmt.Errorf(rxfhFailed+": hash function: %s is not supported", name)
 	}
 	return fmt.Errorf("Unknown hash function: %s", name)
 }
 
-// weigh takes the weights of the queues: all numbers that follow.
-func (x *rxfh) weigh(rest []string) ([]string, error) {
-	for len(rest) > 0 {
+// parseWeights takes the weights of the queues: all numbers that follow.
+func (x *rxfh) parseWeights(rest []string) ([]string, error) {
+	for ; len(rest) > 0; rest = rest[1:] {
 		w, err := count(rest[0])
 		if err != nil {
 			break
 		}
 		x.weights = append(x.weights, w)
-		rest = rest[1:]
 	}
 	if x.weights == nil {
-		return nil, usagef("ethtool (-X): no value for parameter 'weight'")
+		return nil, usage.Errorf("ethtool (-X): no value for parameter 'weight'")
 	}
 	return rest, nil
 }
 
 func (x *rxfh) parseKey(s string) (err error) {
 	if x.key, err = hex.DecodeString(strings.ReplaceAll(s, ":", "")); err != nil || len(s) != 3*len(x.key)-1 {
-		return usagef("Invalid RSS Hash Key Format")
+		return usage.Errorf("Invalid RSS Hash Key Format")
 	}
 	switch n := len(x.key); {
 	case n > l2.KeyLen:
@@ -178,7 +172,7 @@ func (x *rxfh) parseKey(s string) (err error) {
 	return nil
 }
 
-// settings are the NIC's for what is asked.
+// settings are the NIC's for the operands.
 func (x *rxfh) settings() (list []ctl.Setting, err error) {
 	if x.key != nil {
 		list = append(list, ctl.Setting{Name: "rss_key", Value: colons(x.key)})
@@ -187,7 +181,7 @@ func (x *rxfh) settings() (list []ctl.Setting, err error) {
 	switch {
 	case x.byDefault:
 	case x.equal > 0:
-		table, err = entries(func(i uint64) uint64 { return x.start + i%x.equal }), nil
+		table = entries(func(i uint64) uint64 { return x.start + i%x.equal })
 	case x.weights != nil:
 		table, err = x.weighted()
 	default:

@@ -1,4 +1,4 @@
-package main
+package ethtool
 
 import (
 	"fmt"
@@ -9,17 +9,16 @@ import (
 	"tapir/nic"
 )
 
-// listModes lists link modes behind head, one on a line.
-func listModes(b *strings.Builder, head string, list []nic.EthtoolMode) {
+// listModes prints link modes behind head, one on a line.
+func (c *call) listModes(head string, list []nic.EthtoolMode) {
 	if len(list) == 0 {
-		fmt.Fprintf(b, "\t%sNot reported\n", head)
-		return
+		c.printf("\t%sNot reported\n", head)
 	}
 	for i, m := range list {
 		if i > 0 {
 			head = strings.Repeat(" ", len(head))
 		}
-		fmt.Fprintf(b, "\t%s%s\n", head, m.Name)
+		c.printf("\t%s%s\n", head, m.Name)
 	}
 }
 
@@ -28,8 +27,8 @@ func listModes(b *strings.Builder, head string, list []nic.EthtoolMode) {
 const notLinkModes = 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<13 | 1<<14 | 1<<16
 
 // changeModes changes the set old of modes as the first n of values say: a
-// mask, one with a mask of the bits that it is of, or names of modes with on or
-// off. have are the modes that there are; speeds are those of the new set.
+// mask, a mask with another of the bits that it changes, or names of modes with
+// on or off. have are the modes that there are; speeds are those of the new set.
 func changeModes(old, have []nic.EthtoolMode, values []string) (speeds string, n int, err error) {
 	on, all := modeBits(old), modeBits(have)
 	if bits, of, ok := parseMask(values[0]); ok {
@@ -39,10 +38,12 @@ func changeModes(old, have []nic.EthtoolMode, values []string) (speeds string, n
 		for _, m := range have {
 			names = append(names, m.Name)
 		}
-		return "", 0, fmt.Errorf("%q: expected a mask in hexadecimal, or some of %s, each with on or off", values[0], strings.Join(names, ", "))
+		return "", 0, fmt.Errorf("advertise: %q: expected a mask in hexadecimal, or some of %s, each with on or off",
+			values[0], strings.Join(names, ", "))
 	}
 	if more := on &^ all &^ notLinkModes; more != 0 {
-		return "", 0, fmt.Errorf("mask %s: no mode of the port has bits %#x: it has %#x", values[0], more, all)
+		return "", 0, fmt.Errorf("advertise: mask %s: no mode of the port has bits %#x: it has %#x", values[0], more,
+			all)
 	}
 	var list []string
 	for _, m := range have {
@@ -62,7 +63,7 @@ func modeBits(list []nic.EthtoolMode) (bits uint64) {
 }
 
 // parseMask reads a mask in hexadecimal, perhaps with another of the bits that
-// it is of.
+// it changes.
 func parseMask(v string) (bits, of uint64, ok bool) {
 	value, mask, masked := strings.Cut(v, "/")
 	bits, err := strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 64)
@@ -75,13 +76,14 @@ func parseMask(v string) (bits, of uint64, ok bool) {
 
 // namedModes turns modes on or off as the first n of values name them.
 func namedModes(on uint64, have []nic.EthtoolMode, values []string) (bits uint64, n int) {
-	for n+1 < len(values) && (values[n+1] == "on" || values[n+1] == "off") {
+	for n+1 < len(values) {
+		add, err := parseOnOff(values[n+1])
 		i := slices.IndexFunc(have, func(m nic.EthtoolMode) bool { return m.Name == values[n] })
-		if i < 0 {
+		if err != nil || i < 0 {
 			break
 		}
 		on &^= 1 << have[i].Bit
-		if values[n+1] == "on" {
+		if add {
 			on |= 1 << have[i].Bit
 		}
 		n += 2

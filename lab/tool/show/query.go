@@ -1,0 +1,147 @@
+package show
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
+)
+
+// Client is what queries need of a control socket; *ctl.Client implements it.
+type Client interface {
+	Show(ctx context.Context, kind string, v any) error
+}
+
+// Target is what the arguments of tapir show name.
+type Target struct {
+	Name string // of a NIC; empty: the only one
+	Kind string // of the table
+	Row  string // its number; empty: all rows
+}
+
+// ParseTarget reads [NAME] [KIND] [ROW].
+func ParseTarget(args []string) (Target, error) {
+	if ctl.KnownKind(args[0]) { // a table alone: of the only NIC
+		args = append([]string{""}, args...)
+	}
+	t := Target{Name: args[0], Kind: ctl.Kinds[0]}
+	if len(args) > 1 {
+		t.Kind = args[1]
+	}
+	if len(args) > 2 {
+		t.Row = args[2]
+	}
+	switch {
+	case !ctl.KnownKind(t.Kind):
+		return t, usage.Errorf("there is no table %q: choose one of %s", t.Kind, strings.Join(ctl.Kinds, ", "))
+	case len(args) > 3:
+		return t, usage.Errorf("unexpected argument %q: see: tapir show --help", args[3])
+	case t.Row != "" && rowKeys[t.Kind] == "":
+		return t, usage.Errorf("%s has no numbered rows: leave %q out", t.Kind, t.Row)
+	}
+	return t, nil
+}
+
+// rowKeys are the columns that number the rows of tables.
+var rowKeys = map[string]string{"qp": "qp", "cq": "cq", "mr": "mr", "mw": "mw", "cep": "id"}
+
+// Fetch asks for the table, or the one row of it.
+func (t Target) Fetch(ctx context.Context, c Client) (raw json.RawMessage, err error) {
+	if err := c.Show(ctx, t.Kind, &raw); err != nil || t.Row == "" {
+		return raw, err
+	}
+	var rows []json.RawMessage
+	if err := json.Unmarshal(raw, &rows); err != nil {
+		return nil, err
+	}
+	key := rowKeys[t.Kind]
+	for _, r := range rows {
+		fields, err := members(r)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(fields, field{key, t.Row}) {
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no %s %s", key, t.Row)
+}
+
+// ManagerTables are the tables of an Ethernet Manager, in the order of the
+// help text.
+var ManagerTables = []string{"vesw", "port", "member", "mac", "traffic", "audit", "counters"}
+
+// managerQueries are what can be asked about: for each the tables to look into,
+// and the columns that must hold the value.
+var managerQueries = map[string][]struct {
+	table   string
+	columns []string
+}{
+	"vesw": {{"vesw", []string{"id", "name"}}, {"member", []string{"vesw"}}, {"mac", []string{"vesw"}}},
+	"node": {{"port", []string{"guid", "name", "lid"}}, {"member", []string{"guid", "node", "lid"}},
+		{"mac", []string{"node", "dlid"}}},
+	"mac": {{"mac", []string{"mac"}}},
+}
+
+// CanQuery tells whether Query knows that kind of thing.
+func CanQuery(kind string) bool { return managerQueries[kind] != nil }
+
+// Query prints the rows of an Ethernet Manager's tables that concern one
+// virtual switch, node or MAC address. A virtual switch's name stands for its
+// id.
+func Query(ctx context.Context, w io.Writer, c Client, kind, what string) error {
+	separator := ""
+	for _, q := range managerQueries[kind] {
+		var rows, hits []json.RawMessage
+		if err := c.Show(ctx, q.table, &rows); err != nil {
+			return err
+		}
+		for _, r := range rows {
+			fields, err := members(r)
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(fields, func(f field) bool {
+				return slices.Contains(q.columns, f.key) && sameValue(f.text, what)
+			}) {
+				continue
+			}
+			hits = append(hits, r)
+			if q.table == "vesw" {
+				what = valueOf(fields, "id", "")
+			}
+		}
+		if len(hits) == 0 {
+			continue
+		}
+		fmt.Fprint(w, separator)
+		separator = "\n"
+		raw, err := json.Marshal(hits)
+		if err != nil {
+			return err
+		}
+		if err := Print(w, q.table, raw, false); err != nil {
+			return err
+		}
+	}
+	if separator == "" {
+		return fmt.Errorf("the Ethernet Manager knows no %s %s", kind, what)
+	}
+	return nil
+}
+
+// sameValue compares names, addresses in any case, and numbers in any notation.
+func sameValue(a, b string) bool {
+	if strings.EqualFold(a, b) {
+		return true
+	}
+	x, errA := strconv.ParseUint(a, 0, 64)
+	y, errB := strconv.ParseUint(b, 0, 64)
+	return errA == nil && errB == nil && x == y
+}

@@ -59,7 +59,8 @@ var layout = []line{
 	{"nic", and(protocols, "nic")},
 
 	{"nic/ring", []string{"nic/verbs"}},
-	{"nic/umode", and(device, "nic/ring", "nic/sched", "nic/umode", "nic/uapi/relay", "nic/uapi/runtimedir")},
+	{"nic/umode", and(device, "nic/ring", "nic/sched", "nic/umode", "nic/uapi/abi", "nic/uapi/relay",
+		"nic/uapi/runtimedir")},
 	{"nic/umode/proxy", and(device, "nic/uapi/abi")},
 	{"nic/uapi/...", and(device, "nic/uapi")},
 	{"nic/uapi/relay", and(device, "nic/uapi", "nic/umode/proxy")},

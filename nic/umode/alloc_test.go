@@ -37,8 +37,8 @@ func quiet(t testing.TB) (q *QP, cq *CQ, device *ring.SendQueue, completions *ri
 		native.PutUint32(b[8:], r.Size())
 		return b
 	}
-	q = &QP{pd: &PD{ctx: c}, cfg: QPConfig{MaxSGE: 1, SRQ: &SRQ{}}}
-	cq = &CQ{ctx: c}
+	q = &QP{object: object{ctx: c}, cfg: QPConfig{MaxSGE: 1, SRQ: &SRQ{}}}
+	cq = &CQ{object: object{ctx: c}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 )
 
@@ -45,16 +46,47 @@ const (
 	NumVerbs
 )
 
-var verbNames = [NumVerbs]string{
-	"open CA", "query CA", "query port", "close CA", "create completion channel", "allocate PD", "deallocate PD",
-	"register MR", "reregister MR", "deregister MR", "allocate MW", "bind MW", "deallocate MW", "create CQ",
-	"resize CQ", "request notification", "poll CQ", "destroy CQ", "create SRQ", "modify SRQ", "query SRQ",
-	"post receive to SRQ", "destroy SRQ", "create QP", "modify QP", "query QP", "post send", "post receive", "destroy QP",
+// rows are the verbs: the name, the command of a uverbs file that carries the
+// verb, and the octets of its answer.
+var rows = [NumVerbs]struct {
+	name    string
+	command uint32
+	answer  int
+}{
+	OpenCA:            {"open CA", abi.CmdGetContext, 8},
+	QueryCA:           {"query CA", abi.CmdQueryDevice, 176},
+	QueryPort:         {"query port", abi.CmdQueryPort, 40},
+	CloseCA:           {"close CA", 0, 0},
+	CreateCompChannel: {"create completion channel", abi.CmdCreateCompChannel, 4},
+	AllocPD:           {"allocate PD", abi.CmdAllocPD, 4},
+	DeallocPD:         {"deallocate PD", abi.CmdDeallocPD, 0},
+	RegMR:             {"register MR", abi.CmdRegMR, 12},
+	ReregMR:           {"reregister MR", abi.CmdReregMR, 8},
+	DeregMR:           {"deregister MR", abi.CmdDeregMR, 0},
+	AllocMW:           {"allocate MW", abi.CmdAllocMW, 8},
+	BindMW:            {"bind MW", 0, 0},
+	DeallocMW:         {"deallocate MW", abi.CmdDeallocMW, 0},
+	CreateCQ:          {"create CQ", abi.CmdCreateCQ, 8},
+	ResizeCQ:          {"resize CQ", abi.CmdResizeCQ, 8},
+	ReqNotifyCQ:       {"request notification", abi.CmdReqNotifyCQ, 0},
+	PollCQ:            {"poll CQ", abi.CmdPollCQ, 0},
+	DestroyCQ:         {"destroy CQ", abi.CmdDestroyCQ, 8},
+	CreateSRQ:         {"create SRQ", abi.CmdCreateSRQ, 16},
+	ModifySRQ:         {"modify SRQ", abi.CmdModifySRQ, 0},
+	QuerySRQ:          {"query SRQ", abi.CmdQuerySRQ, 16},
+	PostSRQRecv:       {"post receive to SRQ", abi.CmdPostSRQRecv, 0},
+	DestroySRQ:        {"destroy SRQ", abi.CmdDestroySRQ, 4},
+	CreateQP:          {"create QP", abi.CmdCreateQP, 32},
+	ModifyQP:          {"modify QP", abi.CmdModifyQP, 0},
+	QueryQP:           {"query QP", abi.CmdQueryQP, 128},
+	PostSend:          {"post send", abi.CmdPostSend, 0},
+	PostRecv:          {"post receive", abi.CmdPostRecv, 0},
+	DestroyQP:         {"destroy QP", abi.CmdDestroyQP, 4},
 }
 
 func (v Verb) String() string {
 	if v < NumVerbs {
-		return verbNames[v]
+		return rows[v].name
 	}
 	return fmt.Sprintf("verb %d", uint8(v))
 }
@@ -128,6 +160,69 @@ func (c *Context) run(call *Call, command func() error, undo func()) error {
 	}
 	c.trace(call.Verb, StepReturn)
 	return call.Err
+}
+
+// do takes a verb its way that sends a request about o; take, which may be nil,
+// gets the answer.
+func (c *Context) do(v Verb, o any, request []byte, take func(b []byte)) error {
+	call := &Call{Verb: v, Object: o}
+	return c.run(call, func() error {
+		b, err := c.execute(call, request, 0)
+		if err == nil && take != nil {
+			take(b)
+		}
+		return err
+	}, nil)
+}
+
+// object is what every object of the NIC has.
+type object struct {
+	ctx    *Context
+	handle uint32
+	user   uint64 // by which events name it; 0: none do
+	end    Verb   // that destroys it
+}
+
+// create takes the verb its way that makes o, which is part of self: the
+// answer begins with the handle, and take gets all of it.
+func (o *object) create(v Verb, self any, request []byte, take func(b []byte)) error {
+	call := &Call{Verb: v, Object: self}
+	err := o.ctx.run(call, func() error {
+		b, err := o.ctx.execute(call, request, 0)
+		if err == nil {
+			o.handle = native.Uint32(b)
+			take(b)
+		}
+		return err
+	}, func() { _ = o.drop(&Call{Verb: o.end}) })
+	if err != nil {
+		o.ctx.leave(o.user)
+	}
+	return err
+}
+
+func (o *object) drop(call *Call) error {
+	request := fields(o.handle)
+	if rows[o.end].answer > 0 {
+		request = fields(response, o.handle, uint32(0))
+	}
+	_, err := o.ctx.execute(call, request, 0)
+	return err
+}
+
+// destroy takes the verb its way that ends o, unless busy says why not.
+func (o *object) destroy(self any, busy error) error {
+	call := &Call{Verb: o.end, Object: self}
+	err := o.ctx.run(call, func() error {
+		if busy != nil {
+			return busy
+		}
+		return o.drop(call)
+	}, nil)
+	if err == nil {
+		o.ctx.leave(o.user)
+	}
+	return err
 }
 
 func (c *Context) trace(v Verb, s Step) {

@@ -8,38 +8,6 @@ import (
 	"tapir/nic/verbs"
 )
 
-// Commands of a uverbs file (linux/include/uapi/rdma/ib_user_verbs.h). Numbers
-// are in the order of the machine.
-const (
-	cmdGetContext        = 0
-	cmdQueryDevice       = 1
-	cmdQueryPort         = 2
-	cmdAllocPD           = 3
-	cmdDeallocPD         = 4
-	cmdRegMR             = 9
-	cmdReregMR           = 11
-	cmdDeregMR           = 13
-	cmdAllocMW           = 14
-	cmdDeallocMW         = 16
-	cmdCreateCompChannel = 17
-	cmdCreateCQ          = 18
-	cmdResizeCQ          = 19
-	cmdDestroyCQ         = 20
-	cmdPollCQ            = 21
-	cmdReqNotifyCQ       = 23
-	cmdCreateQP          = 24
-	cmdQueryQP           = 25
-	cmdModifyQP          = 26
-	cmdDestroyQP         = 27
-	cmdPostSend          = 28
-	cmdPostRecv          = 29
-	cmdCreateSRQ         = 32
-	cmdModifySRQ         = 33
-	cmdQuerySRQ          = 34
-	cmdDestroySRQ        = 35
-	cmdPostSRQRecv       = 36
-)
-
 const commandHeader = 8
 
 var native = binary.NativeEndian
@@ -67,15 +35,18 @@ func fields(values ...any) []byte {
 // response stands for the address of the answer in fields.
 const response = uint64(proxy.Base)
 
-// execute sends a command made by fields and returns the n octets of the
-// answer, and the driver's in call.Answer.
-func (c *Context) execute(call *Call, number uint32, b []byte, n int) ([]byte, error) {
+// execute sends the command of call's verb, made by fields, and returns the
+// answer, and the driver's in call.Answer. A positive n is the answer's length
+// in octets, where the verb alone does not say it.
+func (c *Context) execute(call *Call, b []byte, n int) ([]byte, error) {
+	row := &rows[call.Verb]
+	n = max(n, row.answer)
 	if len(call.Private)%4 != 0 || len(call.Answer)%4 != 0 {
 		return nil, fmt.Errorf("private buffer of %d octets, answer of %d: not whole words: %w", len(call.Private), len(call.Answer), verbs.ErrInvalid)
 	}
 	b = append(b, call.Private...)
 	memory := make([]byte, n+len(call.Answer))
-	putHeader(b, number, len(memory))
+	putHeader(b, row.command, len(memory))
 	err := c.dev.command(b, memory)
 	copy(call.Answer, memory[n:])
 	return memory[:n], err

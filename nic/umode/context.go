@@ -66,7 +66,7 @@ func newContext(conn *net.UnixConn, device string, options Options) (c *Context,
 }
 
 func (c *Context) open(call *Call) error {
-	b, err := c.execute(call, cmdGetContext, fields(response), 8)
+	b, err := c.execute(call, fields(response), 0)
 	if err != nil {
 		return err
 	}
@@ -160,9 +160,7 @@ func (c *Context) AsyncEvent(ctx context.Context) (Event, error) {
 
 // Query returns the NIC's attributes, as far as the command carries them.
 func (c *Context) Query() (a verbs.DeviceAttr, err error) {
-	call := &Call{Verb: QueryCA, Object: c}
-	err = c.run(call, func() error {
-		b, err := c.execute(call, cmdQueryDevice, fields(response), 176)
+	err = c.do(QueryCA, c, fields(response), func(b []byte) {
 		copy(a.GUID[:], b[8:])
 		copy(a.SystemImageGUID[:], b[16:])
 		a.MaxMRSize, a.PageSizes = native.Uint64(b[24:]), native.Uint64(b[32:])
@@ -176,24 +174,20 @@ func (c *Context) Query() (a verbs.DeviceAttr, err error) {
 		}
 		a.MaxPKeys, a.AckDelay, a.Ports = int(native.Uint16(b[168:])), b[170], int(b[171])
 		a.CNQs = c.vectors
-		return err
-	}, nil)
+	})
 	return a, err
 }
 
 // QueryPort returns the attributes of port n, from 1, as far as the command
 // carries them.
 func (c *Context) QueryPort(n uint8) (a verbs.PortAttr, err error) {
-	call := &Call{Verb: QueryPort, Object: c}
-	err = c.run(call, func() error {
-		b, err := c.execute(call, cmdQueryPort, fields(response, n, make([]byte, 7)), 40)
+	err = c.do(QueryPort, c, fields(response, n, make([]byte, 7)), func(b []byte) {
 		a = verbs.PortAttr{
 			State: verbs.PortState(b[26]), Phys: verbs.PhysState(b[36]), MTU: mtuOctets(b[28]), MaxMsg: native.Uint32(b[4:]),
 			LID: native.Uint16(b[22:]), SMLID: native.Uint16(b[24:]), LMC: b[29],
 			GIDTable: int(native.Uint32(b[16:])), PKeyTable: int(native.Uint16(b[20:])), BadPKeys: native.Uint32(b[8:]),
 		}
-		return err
-	}, nil)
+	})
 	return a, err
 }
 

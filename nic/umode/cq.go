@@ -26,7 +26,7 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 	ch := &CompChannel{ctx: c}
 	call := &Call{Verb: CreateCompChannel, Object: ch}
 	err := c.run(call, func() error {
-		b, err := c.execute(call, cmdCreateCompChannel, fields(response), 4)
+		b, err := c.execute(call, fields(response), 0)
 		if err != nil {
 			return err
 		}
@@ -110,9 +110,7 @@ type CQSleeper interface {
 
 // CQ is a completion queue.
 type CQ struct {
-	ctx     *Context
-	handle  uint32
-	user    uint64
+	object
 	entries int
 	channel *CompChannel
 	unacked int // notifications; guarded by ctx.mu
@@ -123,23 +121,14 @@ type CQ struct {
 // CreateCQ makes a completion queue for at least entries completions. Its
 // notifications go to ch, which may be nil.
 func (c *Context) CreateCQ(entries int, ch *CompChannel) (*CQ, error) {
-	q := &CQ{ctx: c, entries: entries, channel: ch}
+	q := &CQ{object: object{ctx: c, end: DestroyCQ}, channel: ch}
 	q.user = c.enter(q)
 	number := ^uint32(0)
 	if ch != nil {
 		number = ch.number
 	}
-	call := &Call{Verb: CreateCQ, Object: q}
-	err := c.run(call, func() error {
-		b, err := c.execute(call, cmdCreateCQ, fields(response, q.user, uint32(entries), uint32(0), number, uint32(0)), 8)
-		q.handle = native.Uint32(b)
-		if err == nil {
-			q.entries = int(native.Uint32(b[4:]))
-		}
-		return err
-	}, func() { _ = q.drop(&Call{}) })
-	if err != nil {
-		c.leave(q.user)
+	request := fields(response, q.user, uint32(entries), uint32(0), number, uint32(0))
+	if err := q.create(CreateCQ, q, request, func(b []byte) { q.entries = int(native.Uint32(b[4:])) }); err != nil {
 		return nil, err
 	}
 	if ch != nil {
@@ -171,11 +160,7 @@ func (q *CQ) ReqNotify(solicitedOnly bool) error {
 		a.Arm(solicitedOnly)
 		return nil
 	}
-	call := &Call{Verb: ReqNotifyCQ, Object: q}
-	return q.ctx.run(call, func() error {
-		_, err := q.ctx.execute(call, cmdReqNotifyCQ, fields(q.handle, uint32(flag(solicitedOnly))), 0)
-		return err
-	}, nil)
+	return q.ctx.do(ReqNotifyCQ, q, fields(q.handle, uint32(flag(solicitedOnly))), nil)
 }
 
 // Next waits for one completion. The queue must have its channel to itself.
@@ -223,39 +208,22 @@ func (q *CQ) await(ctx context.Context) error {
 
 // Resize changes the number of completions that fit; ErrInvalid if more wait.
 func (q *CQ) Resize(entries int) error {
-	call := &Call{Verb: ResizeCQ, Object: q}
-	return q.ctx.run(call, func() error {
-		b, err := q.ctx.execute(call, cmdResizeCQ, fields(response, q.handle, uint32(entries)), 8)
-		if err == nil {
-			q.entries = int(native.Uint32(b))
-		}
-		return err
-	}, nil)
-}
-
-func (q *CQ) drop(call *Call) error {
-	_, err := q.ctx.execute(call, cmdDestroyCQ, fields(response, q.handle, uint32(0)), 8)
-	return err
+	return q.ctx.do(ResizeCQ, q, fields(response, q.handle, uint32(entries)),
+		func(b []byte) { q.entries = int(native.Uint32(b)) })
 }
 
 // Destroy frees the queue; ErrBusy while a QP uses it or notifications that
 // were fetched are not acknowledged.
 func (q *CQ) Destroy() error {
 	q.ctx.mu.Lock()
-	unacked := q.unacked
+	busy := error(nil)
+	if q.unacked > 0 {
+		busy = fmt.Errorf("%d notifications not acknowledged: %w", q.unacked, verbs.ErrBusy)
+	}
 	q.ctx.mu.Unlock()
-	call := &Call{Verb: DestroyCQ, Object: q}
-	err := q.ctx.run(call, func() error {
-		if unacked > 0 {
-			return fmt.Errorf("%d notifications not acknowledged: %w", unacked, verbs.ErrBusy)
-		}
-		return q.drop(call)
-	}, nil)
-	if err == nil {
-		q.ctx.leave(q.user)
-		if q.channel != nil {
-			q.channel.cqs.Add(-1)
-		}
+	err := q.destroy(q, busy)
+	if err == nil && q.channel != nil {
+		q.channel.cqs.Add(-1)
 	}
 	return err
 }

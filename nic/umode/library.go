@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/ring"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 )
 
@@ -176,13 +177,13 @@ func mapQP(call *Call) error {
 	}
 	q := call.Object.(*QP)
 	command := fields(uint64(0), q.handle, uint32(0), uint32(0), uint32(sendWRLen))
-	putHeader(command, cmdPostSend, 4)
-	bell, err := q.pd.ctx.dev.newBell(command)
+	putHeader(command, abi.CmdPostSend, 4)
+	bell, err := q.ctx.dev.newBell(command)
 	if err != nil {
 		return err
 	}
 	r := &qpRing{qp: q, bell: bell}
-	mem, err := q.pd.ctx.mapRing(call.Answer[ringPlaceLen:])
+	mem, err := q.ctx.mapRing(call.Answer[ringPlaceLen:])
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func mapQP(call *Call) error {
 		return err
 	}
 	if q.cfg.SRQ == nil {
-		if mem, err = q.pd.ctx.mapRing(call.Answer); err != nil {
+		if mem, err = q.ctx.mapRing(call.Answer); err != nil {
 			return err
 		}
 		runtime.AddCleanup(r, unmap, mem)
@@ -271,7 +272,7 @@ func mapSRQ(call *Call) error {
 		return nil
 	}
 	s := call.Object.(*SRQ)
-	mem, err := s.pd.ctx.mapRing(call.Answer)
+	mem, err := s.ctx.mapRing(call.Answer)
 	if err != nil {
 		return err
 	}

@@ -1,43 +1,30 @@
 package umode
 
-import "tapir/nic/verbs"
+import (
+	"fmt"
+
+	"tapir/nic/verbs"
+)
 
 // PD is a protection domain.
-type PD struct {
-	ctx    *Context
-	handle uint32
-}
+type PD struct{ object }
 
 // AllocPD makes a protection domain.
 func (c *Context) AllocPD() (*PD, error) {
-	p := &PD{ctx: c}
-	call := &Call{Verb: AllocPD, Object: p}
-	err := c.run(call, func() error {
-		b, err := c.execute(call, cmdAllocPD, fields(response), 4)
-		p.handle = native.Uint32(b)
-		return err
-	}, func() { p.drop(&Call{}) })
-	if err != nil {
+	p := &PD{object{ctx: c, end: DeallocPD}}
+	if err := p.create(AllocPD, p, fields(response), func([]byte) {}); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *PD) drop(call *Call) error {
-	_, err := p.ctx.execute(call, cmdDeallocPD, fields(p.handle), 0)
-	return err
-}
-
 // Dealloc destroys the PD; ErrBusy while an MR, MW, QP or SRQ uses it.
-func (p *PD) Dealloc() error {
-	call := &Call{Verb: DeallocPD, Object: p}
-	return p.ctx.run(call, func() error { return p.drop(call) }, nil)
-}
+func (p *PD) Dealloc() error { return p.destroy(p, nil) }
 
 // MR is a registered memory region.
 type MR struct {
+	object
 	pd         *PD
-	handle     uint32
 	lkey, rkey uint32
 	buf        []byte
 	addr       uint64
@@ -52,15 +39,10 @@ func (p *PD) RegMR(buf []byte, access verbs.Access) (*MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &MR{pd: p, block: block}
+	m := &MR{object: object{ctx: p.ctx, end: DeregMR}, pd: p, block: block}
 	m.set(buf, access)
-	call := &Call{Verb: RegMR, Object: m}
-	err = p.ctx.run(call, func() error {
-		b, err := p.ctx.execute(call, cmdRegMR, fields(response, addrOf(buf), uint64(len(buf)), m.addr, p.handle, uint32(access)), 12)
-		m.handle, m.lkey, m.rkey = native.Uint32(b), native.Uint32(b[4:]), native.Uint32(b[8:])
-		return err
-	}, func() { m.drop(&Call{}) })
-	if err != nil {
+	request := fields(response, addrOf(buf), uint64(len(buf)), m.addr, p.handle, uint32(access))
+	if err = m.create(RegMR, m, request, func(b []byte) { m.lkey, m.rkey = native.Uint32(b[4:]), native.Uint32(b[8:]) }); err != nil {
 		p.ctx.release(block)
 		return nil, err
 	}
@@ -124,19 +106,15 @@ func (m *MR) Rereg(change Rereg) (err error) {
 		flags, to.pd = flags|reregPD, change.PD
 	}
 	if change.Memory != nil {
-		if to.block, err = m.pd.ctx.hold(change.Memory); err != nil {
+		if to.block, err = m.ctx.hold(change.Memory); err != nil {
 			return err
 		}
 		to.set(change.Memory, access)
 		flags |= reregTranslation
 	}
-	call := &Call{Verb: ReregMR, Object: m}
-	c := m.pd.ctx
-	err = c.run(call, func() error {
-		b, err := c.execute(call, cmdReregMR, fields(response, m.handle, flags, addrOf(to.buf), uint64(len(to.buf)), to.addr, to.pd.handle, uint32(access)), 8)
-		to.lkey, to.rkey = native.Uint32(b), native.Uint32(b[4:])
-		return err
-	}, nil)
+	c := m.ctx
+	request := fields(response, m.handle, flags, addrOf(to.buf), uint64(len(to.buf)), to.addr, to.pd.handle, uint32(access))
+	err = c.do(ReregMR, m, request, func(b []byte) { to.lkey, to.rkey = native.Uint32(b), native.Uint32(b[4:]) })
 	switch {
 	case err == nil:
 		if change.Memory != nil {
@@ -149,17 +127,11 @@ func (m *MR) Rereg(change Rereg) (err error) {
 	return err
 }
 
-func (m *MR) drop(call *Call) error {
-	_, err := m.pd.ctx.execute(call, cmdDeregMR, fields(m.handle), 0)
-	return err
-}
-
 // Dereg ends the registration; ErrBusy while windows are bound.
 func (m *MR) Dereg() error {
-	call := &Call{Verb: DeregMR, Object: m}
-	err := m.pd.ctx.run(call, func() error { return m.drop(call) }, nil)
+	err := m.destroy(m, nil)
 	if err == nil {
-		m.pd.ctx.release(m.block)
+		m.ctx.release(m.block)
 		m.block = nil
 	}
 	return err
@@ -167,10 +139,9 @@ func (m *MR) Dereg() error {
 
 // MW is a memory window.
 type MW struct {
-	pd     *PD
-	handle uint32
-	rkey   uint32
-	kind   verbs.MWKind
+	object
+	rkey uint32
+	kind verbs.MWKind
 }
 
 // Types of ibv_mw_type.
@@ -178,17 +149,12 @@ var mwTypes = map[verbs.MWKind]uint8{verbs.MWType1: 1, verbs.MWType2B: 2}
 
 // AllocMW makes an unbound window, of type 1 or 2B; others are ErrUnsupported.
 func (p *PD) AllocMW(kind verbs.MWKind) (*MW, error) {
-	w := &MW{pd: p, kind: kind}
-	call := &Call{Verb: AllocMW, Object: w}
-	err := p.ctx.run(call, func() error {
-		if mwTypes[kind] == 0 {
-			return verbs.ErrUnsupported
-		}
-		b, err := p.ctx.execute(call, cmdAllocMW, fields(response, p.handle, mwTypes[kind], []byte{0, 0, 0}), 8)
-		w.handle, w.rkey = native.Uint32(b), native.Uint32(b[4:])
-		return err
-	}, func() { w.drop(&Call{}) })
-	if err != nil {
+	if mwTypes[kind] == 0 {
+		return nil, fmt.Errorf("%v: %w", AllocMW, verbs.ErrUnsupported)
+	}
+	w := &MW{object: object{ctx: p.ctx, end: DeallocMW}, kind: kind}
+	request := fields(response, p.handle, mwTypes[kind], []byte{0, 0, 0})
+	if err := w.create(AllocMW, w, request, func(b []byte) { w.rkey = native.Uint32(b[4:]) }); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -200,13 +166,5 @@ func (w *MW) RKey() uint32 { return w.rkey }
 // Kind is the type of the window.
 func (w *MW) Kind() verbs.MWKind { return w.kind }
 
-func (w *MW) drop(call *Call) error {
-	_, err := w.pd.ctx.execute(call, cmdDeallocMW, fields(w.handle), 0)
-	return err
-}
-
 // Dealloc unbinds and frees the window.
-func (w *MW) Dealloc() error {
-	call := &Call{Verb: DeallocMW, Object: w}
-	return w.pd.ctx.run(call, func() error { return w.drop(call) }, nil)
-}
+func (w *MW) Dealloc() error { return w.destroy(w, nil) }

@@ -109,10 +109,10 @@ func (p *posting) addSend(wr *verbs.SendWR) {
 
 // post sends a batch of n requests of size octets; it returns how many were
 // taken.
-func (c *Context) post(call *Call, number, handle uint32, p *posting, n, size int) (int, error) {
+func (c *Context) post(call *Call, handle uint32, p *posting, n, size int) (int, error) {
 	b := append(fields(response, handle, uint32(n), p.elements, uint32(size)), p.wrs...)
 	b = append(append(b, p.sges...), call.Private...)
-	putHeader(b, number, 4)
+	putHeader(b, rows[call.Verb].command, 4)
 	var before []byte
 	if len(p.inline) > 0 {
 		before = append(make([]byte, postAnswer), p.inline...)
@@ -142,7 +142,7 @@ func (q *QP) PostSend(wrs ...verbs.SendWR) (bad int, err error) {
 		return q.bypass.PostSend(wrs)
 	}
 	call := &Call{Verb: PostSend, Object: q}
-	c, n, refused := q.pd.ctx, len(wrs), error(nil)
+	c, n, refused := q.ctx, len(wrs), error(nil)
 	for i := range wrs {
 		if refused = sendable(&wrs[i]); refused != nil {
 			n = i
@@ -155,7 +155,7 @@ func (q *QP) PostSend(wrs ...verbs.SendWR) (bad int, err error) {
 			for i := from; i < to; i++ {
 				p.addSend(&wrs[i])
 			}
-			return c.post(call, cmdPostSend, q.handle, &p, to-from, sendWRLen)
+			return c.post(call, q.handle, &p, to-from, sendWRLen)
 		})
 		if err == nil {
 			err = refused
@@ -165,17 +165,22 @@ func (q *QP) PostSend(wrs ...verbs.SendWR) (bad int, err error) {
 	return bad, err
 }
 
-// postRecv is PostRecv of a queue pair or, by its command, of an SRQ.
-func (c *Context) postRecv(call *Call, number, handle uint32, wrs []verbs.RecvWR) (int, error) {
-	return batches(len(wrs), func(from, to int) (int, error) {
-		var p posting
-		for i := from; i < to; i++ {
-			p.wrs = native.AppendUint64(p.wrs, wrs[i].ID)
-			p.wrs = native.AppendUint32(p.wrs, p.addSGEs(wrs[i].SGEs))
-			p.wrs = append(p.wrs, 0, 0, 0, 0)
-		}
-		return c.post(call, number, handle, &p, to-from, recvWRLen)
-	})
+// postRecv posts wrs to a queue pair or an SRQ by the command of v.
+func (o *object) postRecv(v Verb, self any, wrs []verbs.RecvWR) (bad int, err error) {
+	call := &Call{Verb: v, Object: self}
+	err = o.ctx.run(call, func() error {
+		bad, err = batches(len(wrs), func(from, to int) (int, error) {
+			var p posting
+			for i := from; i < to; i++ {
+				p.wrs = native.AppendUint64(p.wrs, wrs[i].ID)
+				p.wrs = native.AppendUint32(p.wrs, p.addSGEs(wrs[i].SGEs))
+				p.wrs = append(p.wrs, 0, 0, 0, 0)
+			}
+			return o.ctx.post(call, o.handle, &p, to-from, recvWRLen)
+		})
+		return err
+	}, nil)
+	return bad, err
 }
 
 // PostRecv queues wrs in order. On error it returns the index of the first
@@ -184,12 +189,7 @@ func (q *QP) PostRecv(wrs ...verbs.RecvWR) (bad int, err error) {
 	if q.bypass != nil {
 		return q.bypass.PostRecv(wrs)
 	}
-	call := &Call{Verb: PostRecv, Object: q}
-	err = q.pd.ctx.run(call, func() error {
-		bad, err = q.pd.ctx.postRecv(call, cmdPostRecv, q.handle, wrs)
-		return err
-	}, nil)
-	return bad, err
+	return q.postRecv(PostRecv, q, wrs)
 }
 
 // PostRecv queues wrs in order, as QP.PostRecv.
@@ -197,12 +197,7 @@ func (s *SRQ) PostRecv(wrs ...verbs.RecvWR) (bad int, err error) {
 	if s.bypass != nil {
 		return s.bypass.PostRecv(wrs)
 	}
-	call := &Call{Verb: PostSRQRecv, Object: s}
-	err = s.pd.ctx.run(call, func() error {
-		bad, err = s.pd.ctx.postRecv(call, cmdPostSRQRecv, s.handle, wrs)
-		return err
-	}, nil)
-	return bad, err
+	return s.postRecv(PostSRQRecv, s, wrs)
 }
 
 // Bind describes the binding of a window. A Length of 0 unbinds.
@@ -219,7 +214,7 @@ type Bind struct {
 // the commands cannot carry it.
 func (q *QP) BindMW(id uint64, flags verbs.SendFlags, b Bind) (rkey uint32, err error) {
 	call := &Call{Verb: BindMW, Object: q}
-	err = q.pd.ctx.run(call, func() error {
+	err = q.ctx.run(call, func() error {
 		if q.bypass == nil || b.MW == nil {
 			return verbs.ErrUnsupported
 		}
@@ -238,7 +233,7 @@ func (q *CQ) pollProxy(wcs []WC) (n int, err error) {
 	call := &Call{Verb: PollCQ, Object: q}
 	err = q.ctx.run(call, func() error {
 		most := min(len(wcs), maxPolled)
-		b, err := q.ctx.execute(call, cmdPollCQ, fields(response, q.handle, uint32(most)), 8+most*wcLen)
+		b, err := q.ctx.execute(call, fields(response, q.handle, uint32(most)), 8+most*wcLen)
 		if err != nil {
 			return err
 		}

@@ -29,9 +29,8 @@ type QPBypass interface {
 
 // QP is a reliable connected queue pair.
 type QP struct {
+	object
 	pd     *PD
-	handle uint32
-	user   uint64
 	num    uint32
 	cfg    QPConfig
 	bypass QPBypass
@@ -65,13 +64,10 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		return nil, fmt.Errorf("create QP: send and receive CQ are needed: %w", verbs.ErrInvalid)
 	}
 	cfg.MaxSend, cfg.MaxRecv, cfg.MaxSGE = or(cfg.MaxSend, 16), or(cfg.MaxRecv, 16), or(cfg.MaxSGE, 1)
-	q := &QP{pd: p, cfg: cfg, Context: cfg.Context}
 	c := p.ctx
+	q := &QP{object: object{ctx: c, end: DestroyQP}, pd: p, cfg: cfg, Context: cfg.Context}
 	q.user = c.enter(q)
-	call := &Call{Verb: CreateQP, Object: q}
-	err := c.run(call, func() error { return q.create(call) }, func() { _ = q.drop(&Call{}) })
-	if err != nil {
-		c.leave(q.user)
+	if err := q.create(CreateQP, q, q.request(), q.take); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -80,22 +76,24 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	return q, nil
 }
 
-func (q *QP) create(call *Call) error {
+// request asks for the queue pair.
+func (q *QP) request() []byte {
 	srq, cfg := uint32(0), &q.cfg
 	recvs, sges := uint32(cfg.MaxRecv), uint32(cfg.MaxSGE)
 	if cfg.SRQ != nil {
 		srq, recvs, sges = cfg.SRQ.handle, 0, 0
 	}
-	b, err := q.pd.ctx.execute(call, cmdCreateQP, fields(response, q.user, q.pd.handle, cfg.SendCQ.handle, cfg.RecvCQ.handle, srq,
+	return fields(response, q.user, q.pd.handle, cfg.SendCQ.handle, cfg.RecvCQ.handle, srq,
 		uint32(cfg.MaxSend), recvs, uint32(cfg.MaxSGE), sges, uint32(cfg.MaxInline),
-		flag(cfg.SignalAll), qpTypeRC, flag(cfg.SRQ != nil), uint8(0)), 32)
-	if err != nil {
-		return err
-	}
-	q.handle, q.num = native.Uint32(b), native.Uint32(b[4:])
+		flag(cfg.SignalAll), qpTypeRC, flag(cfg.SRQ != nil), uint8(0))
+}
+
+// take reads what the NIC gave.
+func (q *QP) take(b []byte) {
+	cfg := &q.cfg
+	q.num = native.Uint32(b[4:])
 	cfg.MaxSend, cfg.MaxRecv = int(native.Uint32(b[8:])), int(native.Uint32(b[12:]))
 	cfg.MaxSGE, cfg.MaxInline = int(native.Uint32(b[16:])), int(native.Uint32(b[24:]))
-	return nil
 }
 
 // Num is the QP number.
@@ -125,46 +123,31 @@ func (q *QP) Modify(to verbs.State) error { return q.modify(qpState, to, 0) }
 func (q *QP) SetAccess(a verbs.Access) error { return q.modify(qpAccess, 0, a) }
 
 func (q *QP) modify(mask uint32, state verbs.State, access verbs.Access) error {
-	call := &Call{Verb: ModifyQP, Object: q}
-	return q.pd.ctx.run(call, func() error {
-		var dest [64]byte
-		_, err := q.pd.ctx.execute(call, cmdModifyQP, fields(dest[:], q.handle, mask, make([]byte, 16), uint32(access),
-			uint32(0), uint8(state), make([]byte, 15)), 0)
-		return err
-	}, nil)
+	var dest [64]byte
+	return q.ctx.do(ModifyQP, q, fields(dest[:], q.handle, mask, make([]byte, 16), uint32(access),
+		uint32(0), uint8(state), make([]byte, 15)), nil)
 }
 
 // Query returns the queue pair's attributes, as far as the command carries
 // them.
 func (q *QP) Query() (a verbs.QPAttr, err error) {
-	call := &Call{Verb: QueryQP, Object: q}
-	err = q.pd.ctx.run(call, func() error {
-		b, err := q.pd.ctx.execute(call, cmdQueryQP, fields(response, q.handle, uint32(qpState|qpAccess)), 128)
+	err = q.ctx.do(QueryQP, q, fields(response, q.handle, uint32(qpState|qpAccess)), func(b []byte) {
 		a = verbs.QPAttr{
 			State: verbs.State(b[108]), Access: verbs.Access(native.Uint32(b[100:])), MaxSend: int(native.Uint32(b[64:])),
 			MaxRecv: int(native.Uint32(b[68:])), MaxSGE: int(native.Uint32(b[72:])), MaxInline: int(native.Uint32(b[80:])),
 		}
-		return err
-	}, nil)
+	})
 	return a, err
-}
-
-func (q *QP) drop(call *Call) error {
-	_, err := q.pd.ctx.execute(call, cmdDestroyQP, fields(response, q.handle, uint32(0)), 4)
-	return err
 }
 
 // Destroy frees the queue pair and ends its connection. Its completions that
 // were not polled are gone.
 func (q *QP) Destroy() error {
-	call := &Call{Verb: DestroyQP, Object: q}
-	c := q.pd.ctx
-	err := c.run(call, func() error { return q.drop(call) }, nil)
+	err := q.destroy(q, nil)
 	if err == nil {
-		c.leave(q.user)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.qps, q.num)
+		q.ctx.mu.Lock()
+		defer q.ctx.mu.Unlock()
+		delete(q.ctx.qps, q.num)
 	}
 	return err
 }
@@ -176,9 +159,7 @@ type SRQBypass interface {
 
 // SRQ is a receive queue shared by several queue pairs.
 type SRQ struct {
-	pd     *PD
-	handle uint32
-	user   uint64
+	object
 	num    uint32
 	max    verbs.SRQAttr
 	bypass SRQBypass
@@ -187,20 +168,15 @@ type SRQ struct {
 // CreateSRQ makes a shared receive queue for maxWR requests of up to maxSGE
 // elements.
 func (p *PD) CreateSRQ(maxWR, maxSGE int) (*SRQ, error) {
-	s := &SRQ{pd: p, max: verbs.SRQAttr{MaxWR: maxWR, MaxSGE: maxSGE}}
 	c := p.ctx
+	s := &SRQ{object: object{ctx: c, end: DestroySRQ}}
 	s.user = c.enter(s)
-	call := &Call{Verb: CreateSRQ, Object: s}
-	err := c.run(call, func() error {
-		b, err := c.execute(call, cmdCreateSRQ, fields(response, s.user, p.handle, uint32(maxWR), uint32(maxSGE), uint32(0)), 16)
-		if err == nil {
-			s.handle, s.num = native.Uint32(b), native.Uint32(b[12:])
-			s.max = verbs.SRQAttr{MaxWR: int(native.Uint32(b[4:])), MaxSGE: int(native.Uint32(b[8:]))}
-		}
-		return err
-	}, func() { _ = s.drop(&Call{}) })
+	request := fields(response, s.user, p.handle, uint32(maxWR), uint32(maxSGE), uint32(0))
+	err := s.create(CreateSRQ, s, request, func(b []byte) {
+		s.num = native.Uint32(b[12:])
+		s.max = verbs.SRQAttr{MaxWR: int(native.Uint32(b[4:])), MaxSGE: int(native.Uint32(b[8:]))}
+	})
 	if err != nil {
-		c.leave(s.user)
 		return nil, err
 	}
 	return s, nil
@@ -218,35 +194,18 @@ const srqLimit = 1 << 1
 // SetLimit arms one SRQLimitReached event for when fewer than n receives are
 // left; 0 disarms.
 func (s *SRQ) SetLimit(n int) error {
-	call := &Call{Verb: ModifySRQ, Object: s}
-	return s.pd.ctx.run(call, func() error {
-		_, err := s.pd.ctx.execute(call, cmdModifySRQ, fields(s.handle, uint32(srqLimit), uint32(0), uint32(n)), 0)
-		return err
-	}, nil)
+	return s.ctx.do(ModifySRQ, s, fields(s.handle, uint32(srqLimit), uint32(0), uint32(n)), nil)
 }
 
 // Query returns the queue's attributes, but for what waits in it.
 func (s *SRQ) Query() (a verbs.SRQAttr, err error) {
-	call := &Call{Verb: QuerySRQ, Object: s}
-	err = s.pd.ctx.run(call, func() error {
-		b, err := s.pd.ctx.execute(call, cmdQuerySRQ, fields(response, s.handle, uint32(0)), 16)
-		a = verbs.SRQAttr{MaxWR: int(native.Uint32(b)), MaxSGE: int(native.Uint32(b[4:])), Limit: int(native.Uint32(b[8:]))}
-		return err
-	}, nil)
+	err = s.ctx.do(QuerySRQ, s, fields(response, s.handle, uint32(0)), func(b []byte) {
+		a = verbs.SRQAttr{
+			MaxWR: int(native.Uint32(b)), MaxSGE: int(native.Uint32(b[4:])), Limit: int(native.Uint32(b[8:])),
+		}
+	})
 	return a, err
 }
 
-func (s *SRQ) drop(call *Call) error {
-	_, err := s.pd.ctx.execute(call, cmdDestroySRQ, fields(response, s.handle, uint32(0)), 4)
-	return err
-}
-
 // Destroy frees the queue; ErrBusy while a QP uses it.
-func (s *SRQ) Destroy() error {
-	call := &Call{Verb: DestroySRQ, Object: s}
-	err := s.pd.ctx.run(call, func() error { return s.drop(call) }, nil)
-	if err == nil {
-		s.pd.ctx.leave(s.user)
-	}
-	return err
-}
+func (s *SRQ) Destroy() error { return s.destroy(s, nil) }

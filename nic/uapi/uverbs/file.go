@@ -42,7 +42,7 @@ func (f *File) serve(r *request, b []byte) error {
 	if err := r.decode(b); err != nil {
 		return err
 	}
-	if f.ctx == nil && r.cmd != &commands[getContextNumber] {
+	if f.ctx == nil && r.cmd != &commands[abi.CmdGetContext] {
 		return syscall.EINVAL
 	}
 	f.note(r.c.Process())

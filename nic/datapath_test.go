@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"runtime"
 	nicip "tapir/nic/ip"
-	"tapir/nic/port"
 	"testing"
 
 	"tapir/nic/buf"
@@ -196,59 +195,6 @@ func inUse() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
-}
-
-// gatherer keeps the frames that it is given.
-type gatherer struct {
-	gathers bool
-	frames  []*frame.Frame
-}
-
-func (g *gatherer) Gathers() bool           { return g.gathers }
-func (g *gatherer) Room() int               { return 64 }
-func (g *gatherer) Transmit(f *frame.Frame) { g.frames = append(g.frames, f) }
-
-type noTracer struct{}
-
-func (noTracer) Trace(*frame.Record) {}
-
-// What TCP borrows from its source stays where it is only on its way to a link
-// that gathers, when nobody else looks at the frame and it does not wait.
-func TestAttachedMemoryStaysForLinksThatGather(t *testing.T) {
-	for _, c := range []struct {
-		gathers, traced, waits bool
-		linear                 bool
-	}{
-		{gathers: true},
-		{gathers: false, linear: true},
-		{gathers: true, traced: true, linear: true},
-		{gathers: true, waits: true, linear: true},
-	} {
-		pool, g := buf.NewPool(64, 0), &gatherer{gathers: c.gathers}
-		d, err := New(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24")}, Env{Pool: pool, Wire: g})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.traced {
-			d.SetTracer(noTracer{})
-		}
-		memory := []byte("body")
-		f := pool.Get(100)
-		f.Append([]byte("head"))
-		f.Attach(memory, nil)
-		d.common.Polling = !c.waits
-		d.wire.Send(port.Out{Frame: f}, 1)
-		clear(memory)
-		d.common.Polling = true
-		d.wire.Flush(1)
-		want, a := "head", "\x00\x00\x00\x00"
-		if c.linear {
-			want, a = "headbody", ""
-		}
-		if got, _ := f.Attached(); len(g.frames) != 1 || string(f.Bytes()) != want || string(got) != a {
-			t.Errorf("%+v: %d frames, %q and %q", c, len(g.frames), f.Bytes(), got)
-		}
-	}
 }
 
 func TestIdleNICIsSmall(t *testing.T) {

@@ -77,15 +77,15 @@ func (t *tcpTransport) reportLost(now frame.Time) {
 }
 
 // Transmit implements toe.Output.
-func (t *tcpTransport) Transmit(f *frame.Frame, dst netip.Addr) {
+func (t *tcpTransport) Transmit(f *frame.Frame, dst netip.Addr, now frame.Time) {
 	d := t.d
 	notes, _ := d.common.Notes.Take()
 	o := port.Out{Frame: f, Notes: notes, Offloaded: true}
 	if c := d.coupled; c != nil && c.states[0] == EngineFailed {
-		d.wire.Drop(o, nicdrop.Engine, d.now)
+		d.wire.Drop(o, nicdrop.Engine, now)
 		return
 	}
-	d.IP.Output(o, dst, d.now)
+	d.IP.Output(o, dst, now)
 }
 
 // Room implements toe.Output.

@@ -55,7 +55,8 @@ type reassembler struct {
 // goes on to the upper layer.
 func (l *Layer) fragmentIn(p *Packet) Verdict {
 	r := &l.fragments
-	part := piece{off: int(p.IP.FragOffset), end: int(p.IP.FragOffset) + len(p.Body), body: p.Body, packet: p.packet, f: p.Frame}
+	part := piece{off: int(p.IP.FragOffset), end: int(p.IP.FragOffset) + len(p.Body), body: p.Body, packet: p.packet,
+		f: p.Frame}
 	// RFC 8200 section 4.5: whole units of 8 octets, and no more than fits.
 	if part.off == part.end || p.IP.MF && len(p.Body)%8 != 0 || part.end+ip.HeaderLen4 > maxDatagramSize {
 		return p.Refuse(drop.Fragment)

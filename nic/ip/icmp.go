@@ -92,7 +92,8 @@ func (l *Layer) echo(p *Packet, m *icmp.Message, reply uint8) Verdict {
 	if p.IP.Src.IsUnspecified() {
 		return p.Discard(drop.Source)
 	}
-	h := ip.Header{Version: p.IP.Version, TOS: p.IP.TOS, TTL: defaultTTL, Proto: p.IP.Proto, Src: p.IP.Dst, Dst: p.IP.Src}
+	h := ip.Header{Version: p.IP.Version, TOS: p.IP.TOS, TTL: defaultTTL, Proto: p.IP.Proto, Src: p.IP.Dst,
+		Dst: p.IP.Src}
 	if h.Src.IsMulticast() {
 		h.Src = l.Source(h.Dst)
 	}
@@ -154,7 +155,8 @@ func (l *Layer) quoted(h *ip.Header, payload []byte) (Transport, Notice) {
 
 // ends are both ends of a packet with header h whose payload begins with ports.
 func ends(h *ip.Header, payload []byte) (src, dst netip.AddrPort) {
-	return netip.AddrPortFrom(h.Src, binary.BigEndian.Uint16(payload)), netip.AddrPortFrom(h.Dst, binary.BigEndian.Uint16(payload[2:]))
+	return netip.AddrPortFrom(h.Src, binary.BigEndian.Uint16(payload)),
+		netip.AddrPortFrom(h.Dst, binary.BigEndian.Uint16(payload[2:]))
 }
 
 // neighborIn handles neighbor discovery (RFC 4861 section 7).

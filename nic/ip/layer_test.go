@@ -44,7 +44,8 @@ func TestNextMTU(t *testing.T) {
 }
 
 func TestRedirectsAreBoundedAndEnd(t *testing.T) {
-	l := New(Settings{MTU: 1500, Prefixes: []netip.Prefix{netip.PrefixFrom(nic4, 24)}, Gateways: []netip.Addr{peer4}}, Env{Wire: port.New(new(port.Common), frame.Wire, nil)})
+	l := New(Settings{MTU: 1500, Prefixes: []netip.Prefix{netip.PrefixFrom(nic4, 24)}, Gateways: []netip.Addr{peer4}},
+		Env{Wire: port.New(new(port.Common), frame.Wire, nil)})
 	const now = frame.Time(time.Hour)
 	hop, first := netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("192.0.2.0")
 	for i, a := 0, first; i <= maxRedirects; i, a = i+1, a.Next() {

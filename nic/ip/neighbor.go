@@ -116,7 +116,6 @@ func (l *Layer) toSelf(o port.Out, now frame.Time) {
 		l.env.Wire.Drop(o, drop.TxQueue, now)
 		return
 	}
-	o.Frame.Linearize()
 	l.looped.Transmit(o.Frame)
 }
 

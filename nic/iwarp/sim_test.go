@@ -34,7 +34,7 @@ type wire struct {
 	sent    int
 }
 
-func (o *wire) Transmit(f *frame.Frame, _ netip.Addr) {
+func (o *wire) Transmit(f *frame.Frame, _ netip.Addr, _ frame.Time) {
 	o.sent++
 	if o.drop != nil && o.drop(o.sent, f) {
 		f.Release()

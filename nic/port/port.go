@@ -58,7 +58,6 @@ type Port struct {
 	name       frame.Port
 	external   frame.Link // nil: the NIC has no such port
 	link       frame.Link // external, or loop while the port is in loopback
-	gathers    bool       // the link takes frames with attached memory
 	loop       Loop
 	queue      []Out // first is at head
 	head       int
@@ -84,21 +83,17 @@ type Stamper interface {
 
 // New returns a port on link, which is nil for one that the NIC does not have.
 func New(c *Common, name frame.Port, link frame.Link) *Port {
-	p := &Port{Common: c, name: name, external: link}
-	p.setLink(link)
-	return p
+	return &Port{Common: c, name: name, external: link, link: link}
 }
-
-func (p *Port) setLink(l frame.Link) { p.link, p.gathers = l, l != nil && frame.Gathers(l) }
 
 // Exists tells whether the NIC has the port.
 func (p *Port) Exists() bool { return p.external != nil }
 
+// Gathers tells whether the link takes frames in several pieces.
+func (p *Port) Gathers() bool { return frame.Gathers(p.external) }
+
 // External is the link that the port was made with.
 func (p *Port) External() frame.Link { return p.external }
-
-// Gathers tells whether frames with attached memory leave as they are.
-func (p *Port) Gathers() bool { return p.gathers }
 
 // LoopReason is who wants a port in loopback.
 type LoopReason uint8
@@ -117,9 +112,9 @@ func (p *Port) Loopback(why LoopReason, on bool) {
 	}
 	switch {
 	case p.looped != 0:
-		p.setLink(&p.loop)
+		p.link = &p.loop
 	case p.link != p.external:
-		p.setLink(p.external)
+		p.link = p.external
 		for range p.loop.discard() {
 			p.Drops.Count(drop.Link)
 		}
@@ -169,7 +164,6 @@ type Out struct {
 
 // Retained is o in a form that may wait.
 func (o Out) Retained() Out {
-	o.Frame.Linearize()
 	o.Notes = frame.KeepNotes(o.Notes)
 	return o
 }
@@ -228,9 +222,6 @@ func (p *Port) Transmit(o Out, now frame.Time) {
 	}
 	f.Stamp = p.PHC.At(now)
 	traced := p.Stamper != nil && p.leaving(o, now)
-	if !p.gathers || p.tracer != nil {
-		f.Linearize()
-	}
 	if !traced {
 		p.Trace(frame.Outbound, f, o.Notes, frame.DropNone, now)
 	}
@@ -250,7 +241,6 @@ func (p *Port) TakeSent() (n int) {
 // Drop counts, records and releases a frame that cannot be sent.
 func (p *Port) Drop(o Out, r frame.DropReason, now frame.Time) {
 	p.Drops.Count(r)
-	o.Frame.Linearize()
 	o.Frame.Stamp = p.PHC.At(now)
 	p.Trace(frame.Outbound, o.Frame, o.Notes, r, now)
 	o.Frame.Release()

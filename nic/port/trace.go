@@ -40,7 +40,8 @@ func (p *Port) Trace(dir frame.Direction, f *frame.Frame, notes []frame.Note, r 
 
 // RecordAt is a record of a frame of the wire that passed at a time.
 func (c *Common) RecordAt(at frame.Time, dir frame.Direction, id uint64, data []byte, text string) *frame.Record {
-	return &frame.Record{Port: frame.Wire, Dir: dir, Data: data, Stamp: c.PHC.At(at), System: c.System.At(at), ID: id, Notes: frame.Say(text)}
+	return &frame.Record{Port: frame.Wire, Dir: dir, Data: data, Stamp: c.PHC.At(at), System: c.System.At(at), ID: id,
+		Notes: frame.Say(text)}
 }
 
 // logDrop says which frame was dropped, and why.
@@ -52,7 +53,8 @@ func (p *Port) logDrop(dir frame.Direction, b []byte, r frame.DropReason) {
 			return t
 		}
 		t = fmt.Appendf(t, ", %v > %v type %#04x", eth.Src, eth.Dst, eth.Type)
-		if h, _, err := ip.ParseQuoted(b[n:]); err == nil && (eth.Type == ether.TypeIPv4 || eth.Type == ether.TypeIPv6) {
+		if h, _, err := ip.ParseQuoted(b[n:]); err == nil &&
+			(eth.Type == ether.TypeIPv4 || eth.Type == ether.TypeIPv6) {
 			t = fmt.Appendf(t, ", %v > %v protocol %d", h.Src, h.Dst, h.Proto)
 		}
 		return t

@@ -71,8 +71,9 @@ func (s *Service) Start(c InstanceConfig, now frame.Time) (*ptp.Instance, error)
 	}
 	i := &Instance{s: s, lock: New(&s.port, ptpEngine, s.PHC())}
 	tag := s.env.IP.Header()
-	i.port = transport.Port{Kind: c.Transport, MAC: s.env.IP.MAC, IP: s.source(c.Transport), Local: c.Local, DSCP: c.DSCP,
-		Tag: tag.Tags[0], Tagged: tag.NTags > 0}
+	i.port = transport.Port{Kind: c.Transport, MAC: s.env.IP.MAC, IP: s.source(c.Transport), Local: c.Local,
+		DSCP: c.DSCP,
+		Tag:  tag.Tags[0], Tagged: tag.NTags > 0}
 	i.groups = i.port.Groups()
 	if err := i.port.Validate(); err != nil {
 		return nil, fmt.Errorf("PTP over %v: %w", c.Transport, err)
@@ -98,7 +99,8 @@ func (s *Service) Start(c InstanceConfig, now frame.Time) (*ptp.Instance, error)
 
 // manage lets the instance answer management messages.
 func (i *Instance) manage(c InstanceConfig) {
-	port := mgmt.PortInfo{Interface: cmp.Or(i.s.env.Name, i.s.env.Product), MAC: i.s.env.IP.MAC, Timestamping: msg.TimestampingHardware, PHCIndex: -1}
+	port := mgmt.PortInfo{Interface: cmp.Or(i.s.env.Name, i.s.env.Product), MAC: i.s.env.IP.MAC,
+		Timestamping: msg.TimestampingHardware, PHCIndex: -1}
 	if i.port.Kind != transport.Ethernet {
 		port.Address = transport.Addr{IP: i.port.IP}
 	}
@@ -170,7 +172,8 @@ func (s *Service) Port() *transport.Port {
 
 // listens are the groups of the instance's messages.
 func (i *Instance) listens() []ip.Group {
-	return []ip.Group{{IP: i.groups[0].IP, MAC: i.groups[0].GroupMAC()}, {IP: i.groups[1].IP, MAC: i.groups[1].GroupMAC()}}
+	return []ip.Group{{IP: i.groups[0].IP, MAC: i.groups[0].GroupMAC()},
+		{IP: i.groups[1].IP, MAC: i.groups[1].GroupMAC()}}
 }
 
 // Receive implements ip.Handler: it takes the frame in hand, which has passed

@@ -40,7 +40,8 @@ func overUDP(src netip.Addr, port uint16, msg []byte) []byte {
 
 func TestParse(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fe80::1")
-	tagged := ether.Header{Src: ether.Addr{2}, NTags: 1, Tags: [2]ether.Tag{{TPID: ether.TypeVLAN, TCI: 5}}, Type: ether.TypePTP}
+	tagged := ether.Header{Src: ether.Addr{2}, NTags: 1, Tags: [2]ether.Tag{{TPID: ether.TypeVLAN, TCI: 5}},
+		Type: ether.TypePTP}
 	raw := func(m []byte) []byte {
 		return append(ether.Header{Src: ether.Addr{2}, Type: ether.TypePTP}.AppendTo(nil), m...)
 	}

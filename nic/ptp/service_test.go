@@ -17,7 +17,9 @@ func TestServiceIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	wire := port.New(&port.Common{PHC: phc}, frame.Wire, nil)
-	s := NewService(Env{Wire: wire, IP: ip.New(ip.Settings{MTU: 1500}, ip.Env{Wire: wire}), Observe: func(bool) error { return errors.New("no") }}, Faults{})
+	s := NewService(Env{Wire: wire, IP: ip.New(ip.Settings{MTU: 1500}, ip.Env{Wire: wire}), Observe: func(bool) error {
+		return errors.New("no")
+	}}, Faults{})
 	other := New(&s.port, ptpEngine, phc)
 	if err := other.Enable(1); err != nil {
 		t.Fatal(err)

@@ -148,7 +148,8 @@ func (s *Service) Counters() []port.Counter {
 	return []port.Counter{
 		{Name: "ptp_rx_stamps", Value: st.RxStamps}, {Name: "ptp_rx_missed", Value: st.RxMissed},
 		{Name: "ptp_rx_unseen", Value: s.unseen[frame.Inbound]},
-		{Name: "ptp_tx_stamps", Value: st.TxStamps}, {Name: "ptp_skip_txts", Value: st.TxSkipped}, {Name: "ptp_tx_stale", Value: st.TxStale},
+		{Name: "ptp_tx_stamps", Value: st.TxStamps}, {Name: "ptp_skip_txts", Value: st.TxSkipped},
+		{Name: "ptp_tx_stale", Value: st.TxStale},
 		{Name: "ptp_tx_unseen", Value: s.unseen[frame.Outbound]}, {Name: "ptp_tx_faults", Value: st.Faults + s.faults},
 	}
 }

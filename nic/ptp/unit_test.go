@@ -50,7 +50,8 @@ func TestOneFunctionOwnsThePort(t *testing.T) {
 			t.Fatalf("%v, owner %q", err, p.Owner())
 		}
 	}
-	if err := b.Enable(6); !errors.Is(err, ErrBusy) || err.Error() != "ptp: another function of the port owns PTP: eth0" {
+	if err := b.Enable(6); !errors.Is(err, ErrBusy) || err.Error() !=
+		"ptp: another function of the port owns PTP: eth0" {
 		t.Errorf("%v", err)
 	}
 	b.Disable() // not its own
@@ -69,11 +70,16 @@ func TestConfigure(t *testing.T) {
 		ask, answer   RxFilter
 		enable, rules uint32
 	}{
-		{FilterNone, FilterNone, 0, 0x3fff}, {FilterAll, FilterNone, 7, 0x3caa}, {FilterSome, FilterNone, 7, 0x3caa}, {FilterNTPAll, FilterNone, 7, 0x3caa},
-		{FilterV1L4Event, FilterV1L4Event, 3, 0x3ffa}, {FilterV1L4Sync, FilterV1L4Event, 3, 0x3ffe}, {FilterV1L4DelayReq, FilterV1L4Event, 3, 0x3ffe},
-		{FilterV2L4Event, FilterV2L4Event, 5, 0x3faa}, {FilterV2L4Sync, FilterV2L4Event, 5, 0x3fee}, {FilterV2L4DelayReq, FilterV2L4Event, 5, 0x3fee},
-		{FilterV2L2Event, FilterV2L2Event, 5, 0x3cff}, {FilterV2L2Sync, FilterV2L2Event, 5, 0x3eff}, {FilterV2L2DelayReq, FilterV2L2Event, 5, 0x3eff},
-		{FilterV2Event, FilterV2Event, 5, 0x3caa}, {FilterV2Sync, FilterV2Event, 5, 0x3eee}, {FilterV2DelayReq, FilterV2Event, 5, 0x3eee},
+		{FilterNone, FilterNone, 0, 0x3fff}, {FilterAll, FilterNone, 7, 0x3caa}, {FilterSome, FilterNone, 7, 0x3caa},
+		{FilterNTPAll, FilterNone, 7, 0x3caa},
+		{FilterV1L4Event, FilterV1L4Event, 3, 0x3ffa}, {FilterV1L4Sync, FilterV1L4Event, 3, 0x3ffe},
+		{FilterV1L4DelayReq, FilterV1L4Event, 3, 0x3ffe},
+		{FilterV2L4Event, FilterV2L4Event, 5, 0x3faa}, {FilterV2L4Sync, FilterV2L4Event, 5, 0x3fee},
+		{FilterV2L4DelayReq, FilterV2L4Event, 5, 0x3fee},
+		{FilterV2L2Event, FilterV2L2Event, 5, 0x3cff}, {FilterV2L2Sync, FilterV2L2Event, 5, 0x3eff},
+		{FilterV2L2DelayReq, FilterV2L2Event, 5, 0x3eff},
+		{FilterV2Event, FilterV2Event, 5, 0x3caa}, {FilterV2Sync, FilterV2Event, 5, 0x3eee},
+		{FilterV2DelayReq, FilterV2Event, 5, 0x3eee},
 	} {
 		u, _ := enabled(t)
 		got, err := u.Configure(HWConfig{TxType: TxOn, Filter: c.ask})
@@ -84,10 +90,12 @@ func TestConfigure(t *testing.T) {
 		if c.enable == 0 {
 			params = 0x7ff
 		}
-		if r, want := u.Registers(), (Registers{c.enable, params, c.rules, c.enable, params, c.rules, 0, 0}); r != want {
+		if r, want := u.Registers(), (Registers{c.enable, params, c.rules, c.enable, params, c.rules, 0, 0}); r !=
+			want {
 			t.Errorf("%v: registers %+x, want %+x", c.ask, r, want)
 		}
-		if _, err = u.Configure(HWConfig{Filter: c.ask}); err != nil || u.Registers().TxRuleMask != 0x3fff || u.Registers().TxEnable != 0 {
+		if _, err = u.Configure(HWConfig{Filter: c.ask}); err != nil || u.Registers().TxRuleMask != 0x3fff ||
+			u.Registers().TxEnable != 0 {
 			t.Errorf("%v, Tx off: %+x, %v", c.ask, u.Registers(), err)
 		}
 		u.Disable()
@@ -101,14 +109,16 @@ func TestConfigure(t *testing.T) {
 		ask HWConfig
 		why error
 	}{
-		{HWConfig{Flags: 1}, ErrInvalid}, {HWConfig{TxType: TxOneStepSync}, ErrRange}, {HWConfig{TxType: TxOneStepP2P}, ErrRange},
+		{HWConfig{Flags: 1}, ErrInvalid}, {HWConfig{TxType: TxOneStepSync}, ErrRange},
+		{HWConfig{TxType: TxOneStepP2P}, ErrRange},
 		{HWConfig{TxType: -1}, ErrRange}, {HWConfig{Filter: 16}, ErrRange}, {HWConfig{Filter: -1}, ErrRange},
 	} {
 		if _, err := u.Configure(c.ask); !errors.Is(err, c.why) || u.Registers() != before {
 			t.Errorf("%+v: %v", c.ask, err)
 		}
 	}
-	if f := Filters(); len(f) != 13 || f[0] != FilterNone || slices.Contains(f, FilterAll) || slices.Contains(f, FilterNTPAll) {
+	if f := Filters(); len(f) != 13 || f[0] != FilterNone || slices.Contains(f, FilterAll) ||
+		slices.Contains(f, FilterNTPAll) {
 		t.Errorf("offered %v", f)
 	}
 }
@@ -116,9 +126,11 @@ func TestConfigure(t *testing.T) {
 // Which packets a filter stamps.
 func TestFilterMatches(t *testing.T) {
 	packets := map[string]Packet{
-		"v1/UDPv4": {Kind: transport.UDPv4, Version: 1, Event: true}, "v2/UDPv4": {Kind: transport.UDPv4, Version: 2, Event: true},
-		"v2/UDPv6": {Kind: transport.UDPv6, Version: 2, Event: true}, "v2/L2": {Kind: transport.Ethernet, Version: 2, Event: true},
-		"general": {Kind: transport.Ethernet, Version: 2},
+		"v1/UDPv4": {Kind: transport.UDPv4, Version: 1, Event: true},
+		"v2/UDPv4": {Kind: transport.UDPv4, Version: 2, Event: true},
+		"v2/UDPv6": {Kind: transport.UDPv6, Version: 2, Event: true},
+		"v2/L2":    {Kind: transport.Ethernet, Version: 2, Event: true},
+		"general":  {Kind: transport.Ethernet, Version: 2},
 	}
 	for f, want := range map[RxFilter][]string{
 		FilterNone:      nil,

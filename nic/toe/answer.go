@@ -3,6 +3,7 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
 )
@@ -19,7 +20,7 @@ func (e *Engine) Reset(h *ip.Header, seg []byte) {
 }
 
 // sendAnswers sends the answers that wait, as far as there is room.
-func (e *Engine) sendAnswers() {
+func (e *Engine) sendAnswers(now frame.Time) {
 	sent := 0
 	for ; sent < e.answers.Len() && e.out.Room() > 0; sent++ {
 		a := e.answers.At(sent)
@@ -33,7 +34,7 @@ func (e *Engine) sendAnswers() {
 		if a.H.Flags.Has(tcp.RST) {
 			e.stats.ResetsOut++
 		}
-		e.send(f, dst, 1)
+		e.send(f, dst, 1, now)
 	}
 	e.answers.Sent(sent)
 }

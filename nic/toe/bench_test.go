@@ -44,7 +44,7 @@ type pairEnd struct {
 }
 
 func (p *pairEnd) Room() int { return 64 - len(p.queue) }
-func (p *pairEnd) Transmit(f *frame.Frame, dst netip.Addr) {
+func (p *pairEnd) Transmit(f *frame.Frame, dst netip.Addr, _ frame.Time) {
 	if p.n++; p.drop > 0 && p.n%p.drop == 0 || p.lose != nil && p.lose() {
 		f.Release()
 		return

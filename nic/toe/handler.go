@@ -72,7 +72,7 @@ type Output interface {
 	// checksum is complete. Otherwise it is partial and f.Offload describes
 	// what is left to do, with CsumStart and HdrLen counted from the first
 	// byte of the IP header: who prepends a link header adds its length to both.
-	Transmit(f *frame.Frame, dst netip.Addr)
+	Transmit(f *frame.Frame, dst netip.Addr, now frame.Time)
 	// Room is the number of frames that Transmit still accepts.
 	Room() int
 }

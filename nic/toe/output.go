@@ -27,7 +27,7 @@ const (
 func (e *Engine) Poll(now frame.Time) frame.Time {
 	e.starved = false
 	e.fire(now)
-	e.sendAnswers()
+	e.sendAnswers(now)
 	for budget := pollFrames; !e.ready.Empty() && !e.starved; {
 		if e.out.Room() <= 0 {
 			return min(e.timers.Next(), e.waits.Deadline())

@@ -52,7 +52,7 @@ func newRawPeer(t *testing.T, cfg Config) *rawPeer {
 func (p *rawPeer) Room() int { return p.room }
 
 // Transmit writes down a packet as "FLAGS seq ack len".
-func (p *rawPeer) Transmit(f *frame.Frame, dst netip.Addr) {
+func (p *rawPeer) Transmit(f *frame.Frame, dst netip.Addr, _ frame.Time) {
 	h, seg, err := ip.Parse(f.Bytes())
 	if err != nil {
 		p.t.Fatal(err)

@@ -136,7 +136,7 @@ func (n *node) Room() int { return n.room - n.sent }
 
 // Transmit checks the frame as a strict peer would, splits super-frames, and
 // lets the faults have their way with each true segment.
-func (n *node) Transmit(f *frame.Frame, dst netip.Addr) {
+func (n *node) Transmit(f *frame.Frame, dst netip.Addr, _ frame.Time) {
 	w := n.w
 	n.sent++
 	h, seg, err := ip.Parse(f.Bytes())

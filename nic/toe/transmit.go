@@ -16,10 +16,10 @@ func (e *Engine) starve() {
 }
 
 // send hands f, which holds segs segments, to the output.
-func (e *Engine) send(f *frame.Frame, dst netip.Addr, segs int) {
+func (e *Engine) send(f *frame.Frame, dst netip.Addr, segs int, now frame.Time) {
 	e.stats.FramesOut++
 	e.stats.SegsOut += uint64(segs)
-	e.out.Transmit(f, dst)
+	e.out.Transmit(f, dst, now)
 }
 
 // transmit sends the n stream octets at off, as segments of gso octets each
@@ -72,7 +72,7 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 	if c.record.On {
 		c.record.Out(f, src, dst, now)
 	}
-	e.send(f, dst, segs)
+	e.send(f, dst, segs, now)
 	return true
 }
 

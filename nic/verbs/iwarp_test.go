@@ -24,7 +24,7 @@ type station struct {
 	next  frame.Time
 }
 
-func (s *station) Transmit(f *frame.Frame, _ netip.Addr) { s.sent = append(s.sent, f) }
+func (s *station) Transmit(f *frame.Frame, _ netip.Addr, _ frame.Time) { s.sent = append(s.sent, f) }
 func (s *station) Room() int                             { return 256 }
 
 // cable is two stations and the time.

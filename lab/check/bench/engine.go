@@ -45,7 +45,7 @@ const enginePort = 5005
 func (e *engineEnd) Room() int { return cap(e.sent) - len(e.sent) }
 
 // Transmit implements toe.Output.
-func (e *engineEnd) Transmit(f *frame.Frame, _ netip.Addr) { e.sent = append(e.sent, f) }
+func (e *engineEnd) Transmit(f *frame.Frame, _ netip.Addr, _ frame.Time) { e.sent = append(e.sent, f) }
 
 func newEnginePair() (*enginePair, error) {
 	p := &enginePair{now: 1, out: newStream(nil), in: newStream(nil)}

@@ -55,7 +55,7 @@ func TestUnaskedChecks(t *testing.T) {
 		if c.after != nil {
 			c.after(b)
 		}
-		r.Transmit(f, h.Dst)
+		r.Transmit(f, h.Dst, 0)
 		if len(r.queue) != 1 || r.queue[0].broken != c.broken {
 			t.Errorf("%s: %q, want %q", c.name, r.queue[0].broken, c.broken)
 		}

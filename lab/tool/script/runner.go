@@ -325,7 +325,7 @@ func (r *runner) Room() int { return math.MaxInt32 }
 
 // Transmit implements toe.Output. Whatever the script says, the packet must
 // be sound.
-func (r *runner) Transmit(f *frame.Frame, _ netip.Addr) {
+func (r *runner) Transmit(f *frame.Frame, _ netip.Addr, _ frame.Time) {
 	defer f.Release()
 	r.sent(f.Bytes(), f.Offload)
 }

@@ -1,7 +1,7 @@
 package ptpconf
 
 import (
-	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -13,21 +13,13 @@ import (
 // preset, or a mapping of the settings of Oscillator.
 var Clock = []conf.Field[clock.Config]{
 	{Name: "oscillator", Schema: conf.Schema{"anyOf": []conf.Schema{conf.Choice("xo", "tcxo", "ocxo", "ideal"), conf.Object(Oscillator)}}, Node: setOscillator},
-	{Name: "quantum", Expect: "the granularity of stamps, such as 8ns", Set: func(c *clock.Config, s string) error { return setDuration(&c.Quantum, s, false) }},
-	{Name: "jitter", Expect: "the standard deviation of stamps, such as 4ns", Set: func(c *clock.Config, s string) error {
-		var d time.Duration
-		err := setDuration(&d, s, false)
-		c.Jitter = float64(d)
-		return err
-	}},
+	conf.Duration("quantum", "the granularity of stamps, such as 8ns", false, func(c *clock.Config) *time.Duration { return &c.Quantum }),
+	conf.Nanoseconds("jitter", "the standard deviation of stamps, such as 4ns", func(c *clock.Config) *float64 { return &c.Jitter }),
 	{Name: "max_adj", Expect: "the largest correction in ppb", Set: func(c *clock.Config, s string) (err error) {
 		c.MaxAdj, err = strconv.ParseInt(s, 0, 64)
 		return err
 	}},
-	{Name: "drift_register", Expect: "true or false", Set: func(c *clock.Config, s string) (err error) {
-		c.DriftRegister, err = strconv.ParseBool(s)
-		return err
-	}},
+	conf.Bool("drift_register", "true or false", func(c *clock.Config) *bool { return &c.DriftRegister }),
 }
 
 // Oscillator are the settings of an oscillator. A preset comes first.
@@ -38,28 +30,17 @@ var Oscillator = []conf.Field[clock.Oscillator]{
 		*o = p
 		return err
 	}},
-	ppb("ppb", "the frequency offset in ppb, such as 37000", true, func(o *clock.Oscillator) *float64 { return &o.PPB }),
-	ppb("aging", "the aging in ppb a day", true, func(o *clock.Oscillator) *float64 { return &o.Aging }),
-	ppb("white_fm", "the Allan deviation of white noise at 1 s in ppb", false, func(o *clock.Oscillator) *float64 { return &o.WhiteFM }),
-	ppb("flicker_fm", "the Allan deviation of flicker noise in ppb", false, func(o *clock.Oscillator) *float64 { return &o.FlickerFM }),
-	ppb("random_walk_fm", "the Allan deviation of random walk at 1 s in ppb", false, func(o *clock.Oscillator) *float64 { return &o.RandomWalkFM }),
-	ppb("temperature", "the amplitude of a sine of temperature in ppb", true, func(o *clock.Oscillator) *float64 { return &o.Temperature }),
-	{Name: "period", Expect: "the period of the sine of temperature, such as 600s", Set: func(o *clock.Oscillator, s string) error { return setDuration(&o.Period, s, false) }},
+	conf.Float("ppb", "the frequency offset in ppb, such as 37000", func(o *clock.Oscillator) *float64 { return &o.PPB }, -math.MaxFloat64),
+	conf.Float("aging", "the aging in ppb a day", func(o *clock.Oscillator) *float64 { return &o.Aging }, -math.MaxFloat64),
+	conf.Float("white_fm", "the Allan deviation of white noise at 1 s in ppb", func(o *clock.Oscillator) *float64 { return &o.WhiteFM }, 0),
+	conf.Float("flicker_fm", "the Allan deviation of flicker noise in ppb", func(o *clock.Oscillator) *float64 { return &o.FlickerFM }, 0),
+	conf.Float("random_walk_fm", "the Allan deviation of random walk at 1 s in ppb", func(o *clock.Oscillator) *float64 { return &o.RandomWalkFM }, 0),
+	conf.Float("temperature", "the amplitude of a sine of temperature in ppb", func(o *clock.Oscillator) *float64 { return &o.Temperature }, -math.MaxFloat64),
+	conf.Duration("period", "the period of the sine of temperature, such as 600s", false, func(o *clock.Oscillator) *time.Duration { return &o.Period }),
 	{Name: "seed", Expect: "a number", Set: func(o *clock.Oscillator, s string) (err error) {
 		o.Seed, err = strconv.ParseUint(s, 0, 64)
 		return err
 	}},
-}
-
-func ppb(name, expect string, signed bool, of func(*clock.Oscillator) *float64) conf.Field[clock.Oscillator] {
-	return conf.Field[clock.Oscillator]{Name: name, Expect: expect, Set: func(o *clock.Oscillator, s string) error {
-		v, err := strconv.ParseFloat(s, 64)
-		if err != nil || v < 0 && !signed {
-			return errValue
-		}
-		*of(o) = v
-		return nil
-	}}
 }
 
 func setOscillator(c *clock.Config, n conf.Node) (err error) {
@@ -70,8 +51,6 @@ func setOscillator(c *clock.Config, n conf.Node) (err error) {
 	if err := conf.Decode(n, &c.Oscillator, "the name of a preset, or the settings of an oscillator", Oscillator); err != nil {
 		return err
 	}
-	if _, err := clock.New(clock.Config{Oscillator: c.Oscillator}); err != nil {
-		return fmt.Errorf("%w", err)
-	}
-	return nil
+	_, err = clock.New(clock.Config{Oscillator: c.Oscillator})
+	return err
 }

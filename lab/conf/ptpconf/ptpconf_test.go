@@ -134,12 +134,12 @@ func TestClockSettings(t *testing.T) {
 
 func TestParseDuration(t *testing.T) {
 	for s, want := range map[string]time.Duration{"1d": 24 * time.Hour, "1.5us": 1500, "-2ns": -2, "0": 0} {
-		if got, err := ParseDuration(s); err != nil || got != want {
+		if got, err := conf.ParseDuration(s); err != nil || got != want {
 			t.Errorf("%s: %v, %v", s, got, err)
 		}
 	}
 	for _, s := range []string{"d", "1e9d", "5", "x"} {
-		if d, err := ParseDuration(s); err == nil {
+		if d, err := conf.ParseDuration(s); err == nil {
 			t.Errorf("%s: %v", s, d)
 		}
 	}

@@ -54,7 +54,7 @@ var PortKeys = []conf.Field[PortConfig]{
 		return err
 	}},
 	{Name: "delay_asymmetry", Expect: "a duration such as 120ns or -1.5us", Set: func(p *PortConfig, s string) (err error) {
-		p.Asymmetry, err = ptpconf.ParseDuration(s)
+		p.Asymmetry, err = conf.ParseDuration(s)
 		return err
 	}},
 }

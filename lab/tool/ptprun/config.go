@@ -5,12 +5,11 @@ package ptprun
 
 import (
 	"fmt"
-	"strconv"
-	unit "tapir/nic/ptp"
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
 	"tapir/nic"
+	unit "tapir/nic/ptp"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
@@ -33,35 +32,10 @@ var fields = append([]field{
 	{Name: profileKey, Expect: "default-e2e, default-p2p, gptp, automotive, g8275.1, g8275.2 or power",
 		Set: func(_ *unit.InstanceConfig, v string) error { _, err := ptp.ParseProfile(v); return err }},
 	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(c *unit.InstanceConfig, v string) error { return c.Transport.UnmarshalText([]byte(v)) }},
-	{Name: "local", Expect: "true or false: everything goes to the group that bridges do not forward", Set: func(c *unit.InstanceConfig, v string) (err error) {
-		c.Local, err = strconv.ParseBool(v)
-		return err
-	}},
-	{Name: "dscp", Expect: "a number from 0 to 63", Set: func(c *unit.InstanceConfig, v string) error {
-		n, err := strconv.ParseUint(v, 0, 6)
-		c.DSCP = uint8(n)
-		return err
-	}},
-	{Name: "set_from_wire", Expect: "true or false: management messages of the network may change settings", Set: func(c *unit.InstanceConfig, v string) (err error) {
-		c.SetFromWire, err = strconv.ParseBool(v)
-		return err
-	}},
-}, lifted()...)
-
-// lifted are the settings of package ptpconf.
-func lifted() (list []field) {
-	for _, f := range ptpconf.Instance {
-		l := field{Name: f.Name, Expect: f.Expect, Many: f.Many}
-		if f.Set != nil {
-			l.Set = func(c *unit.InstanceConfig, v string) error { return f.Set(&c.Config, v) }
-		}
-		if f.Node != nil {
-			l.Node = func(c *unit.InstanceConfig, n conf.Node) error { return f.Node(&c.Config, n) }
-		}
-		list = append(list, l)
-	}
-	return list
-}
+	conf.Bool("local", "true or false: everything goes to the group that bridges do not forward", func(c *unit.InstanceConfig) *bool { return &c.Local }),
+	conf.Number("dscp", "a number from 0 to 63", func(c *unit.InstanceConfig) *uint8 { return &c.DSCP }, 0, 63),
+	conf.Bool("set_from_wire", "true or false: management messages of the network may change settings", func(c *unit.InstanceConfig) *bool { return &c.SetFromWire }),
+}, conf.Part(ptpconf.Instance, func(c *unit.InstanceConfig) *ptp.Config { return &c.Config })...)
 
 // Flag is a setting that one word sets.
 type Flag struct{ Name, Expect string }

@@ -1,7 +1,6 @@
 package ptpsim
 
 import (
-	"errors"
 	"os"
 	"slices"
 	"strconv"
@@ -16,9 +15,6 @@ import (
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
 )
-
-// errValue is a value that is not what was expected.
-var errValue = errors.New("not the expected value")
 
 // Load reads a scenario. A mistake in it is a *conf.Error.
 func Load(path string) (Config, error) {
@@ -72,10 +68,10 @@ var scenarioKeys = []conf.Field[scenario]{
 		f.Seed, err = strconv.ParseUint(s, 0, 64)
 		return err
 	}},
-	timeKey("duration", "a duration such as 30m", func(f *scenario) *time.Duration { return &f.Duration }),
-	timeKey("skip", "a duration that statistics leave out, such as 5m", func(f *scenario) *time.Duration { return &f.Skip }),
-	timeKey("sample", "the time between two points of the series, such as 1s", func(f *scenario) *time.Duration { return &f.Sample }),
-	timeKey("within", "the bound of convergence, such as 100ns", func(f *scenario) *time.Duration { return &f.Within }),
+	conf.Duration("duration", "a duration such as 30m", false, func(f *scenario) *time.Duration { return &f.Duration }),
+	conf.Duration("skip", "a duration that statistics leave out, such as 5m", false, func(f *scenario) *time.Duration { return &f.Skip }),
+	conf.Duration("sample", "the time between two points of the series, such as 1s", false, func(f *scenario) *time.Duration { return &f.Sample }),
+	conf.Duration("within", "the bound of convergence, such as 100ns", false, func(f *scenario) *time.Duration { return &f.Within }),
 	{Name: "reference", Expect: "the name of a node", Set: func(f *scenario, s string) error { f.Reference = s; return nil }},
 	{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1", Set: func(f *scenario, s string) (err error) {
 		f.profile, err = ptp.ParseProfile(s)
@@ -131,26 +127,6 @@ func each(n conf.Node, what string, f func(conf.Node) error) error {
 	return nil
 }
 
-// timeKey is a setting that is a duration, not negative.
-func timeKey[T any](name, expect string, of func(*T) *time.Duration) conf.Field[T] {
-	return conf.Field[T]{Name: name, Expect: expect, Set: func(v *T, s string) error {
-		d, err := ptpconf.ParseDuration(s)
-		if d < 0 {
-			return errValue
-		}
-		*of(v) = d
-		return err
-	}}
-}
-
-// signedKey is a setting that is a duration.
-func signedKey[T any](name, expect string, of func(*T) *time.Duration) conf.Field[T] {
-	return conf.Field[T]{Name: name, Expect: expect, Set: func(v *T, s string) (err error) {
-		*of(v), err = ptpconf.ParseDuration(s)
-		return err
-	}}
-}
-
 // nodeKeys are those of a node, of its clock and of its instance.
 var nodeKeys = func() []conf.Field[nodeFile] {
 	keys := []conf.Field[nodeFile]{
@@ -164,19 +140,10 @@ var nodeKeys = func() []conf.Field[nodeFile] {
 			n.carry = new(transport.Kind)
 			return n.carry.UnmarshalText([]byte(s))
 		}},
-		{Name: "vlan", Expect: "a VLAN id from 1 to 4094", Set: func(n *nodeFile, s string) error {
-			id, err := strconv.ParseUint(s, 0, 12)
-			if n.VLAN = uint16(id); err != nil || id == 0 || id == 4095 {
-				return errValue
-			}
-			return nil
-		}},
-		{Name: "local", Expect: "true or false", Set: func(n *nodeFile, s string) (err error) {
-			n.Local, err = strconv.ParseBool(s)
-			return err
-		}},
-		signedKey("offset", "by how much the clock is ahead at the start, such as 1.23ms", func(n *nodeFile) *time.Duration { return &n.Offset }),
-		timeKey("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", func(n *nodeFile) *time.Duration { return &n.TxStampDelay }),
+		conf.Number("vlan", "a VLAN id from 1 to 4094", func(n *nodeFile) *uint16 { return &n.VLAN }, 1, 4094),
+		conf.Bool("local", "true or false", func(n *nodeFile) *bool { return &n.Local }),
+		conf.Duration("offset", "by how much the clock is ahead at the start, such as 1.23ms", true, func(n *nodeFile) *time.Duration { return &n.Offset }),
+		conf.Duration("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false, func(n *nodeFile) *time.Duration { return &n.TxStampDelay }),
 		{Name: "unicast_masters", Expect: "names of nodes", Many: true, Set: func(n *nodeFile, s string) error {
 			n.UnicastMasters = append(n.UnicastMasters, s)
 			return checkName(s)
@@ -208,7 +175,7 @@ var nodeKeys = func() []conf.Field[nodeFile] {
 
 func checkName(s string) error {
 	if s == "" || len(s) > 32 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
-		return errValue
+		return conf.ErrValue
 	}
 	return nil
 }
@@ -226,8 +193,8 @@ var linkKeys = append([]conf.Field[linkFile]{
 // changeableLink are the settings of a link that an event can change.
 func changeableLink[T any](of func(*T) *LinkConfig) []conf.Field[T] {
 	keys := []conf.Field[LinkConfig]{
-		timeKey("delay", "the delay of each direction, such as 500ns", func(l *LinkConfig) *time.Duration { return &l.Delay }),
-		signedKey("asymmetry", "by how much the way from the first end is longer, such as 100ns", func(l *LinkConfig) *time.Duration { return &l.Asymmetry }),
+		conf.Duration("delay", "the delay of each direction, such as 500ns", false, func(l *LinkConfig) *time.Duration { return &l.Delay }),
+		conf.Duration("asymmetry", "by how much the way from the first end is longer, such as 100ns", true, func(l *LinkConfig) *time.Duration { return &l.Asymmetry }),
 		{Name: "pdv", Expect: "a delay variation such as exp:10us, gauss:2us or 0-50us", Set: func(l *LinkConfig, s string) (err error) {
 			l.PDV, err = swconf.ParseDelay(s)
 			return err
@@ -235,7 +202,7 @@ func changeableLink[T any](of func(*T) *LinkConfig) []conf.Field[T] {
 		probabilityKey("loss", func(l *LinkConfig) *float64 { return &l.Loss }),
 		probabilityKey("duplicate", func(l *LinkConfig) *float64 { return &l.Duplicate }),
 		probabilityKey("reorder", func(l *LinkConfig) *float64 { return &l.Reorder }),
-		timeKey("reorder_by", "how much later a reordered frame comes, such as 20us", func(l *LinkConfig) *time.Duration { return &l.ReorderBy }),
+		conf.Duration("reorder_by", "how much later a reordered frame comes, such as 20us", false, func(l *LinkConfig) *time.Duration { return &l.ReorderBy }),
 		probabilityKey("corrupt", func(l *LinkConfig) *float64 { return &l.Corrupt }),
 	}
 	return conf.Part(keys, of)
@@ -249,7 +216,7 @@ func probabilityKey(name string, of func(*LinkConfig) *float64) conf.Field[LinkC
 			p /= 100
 		}
 		if err != nil || !(p >= 0 && p <= 1) {
-			return errValue
+			return conf.ErrValue
 		}
 		*of(l) = p
 		return nil

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/conf/ptpconf"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
 )
@@ -31,11 +30,11 @@ type eventFile struct {
 // eventKeys: when, on what, and what happens.
 var eventKeys = func() []conf.Field[eventFile] {
 	keys := []conf.Field[eventFile]{
-		timeKey("at", "a time since the start, such as 5m", func(e *eventFile) *time.Duration { return &e.when }),
+		conf.Duration("at", "a time since the start, such as 5m", false, func(e *eventFile) *time.Duration { return &e.when }),
 		{Name: "node", Expect: "the name of a node", Set: func(e *eventFile, s string) error { e.node = s; return nil }},
 		{Name: "link", Expect: "the names of two nodes, such as [gm, slave]", Many: true, Set: func(e *eventFile, s string) error { e.link = append(e.link, s); return nil }},
 		onNodeKey("step", "by how much the clock is moved, such as 1ms or -1d", func(s string) (func(node string) Action, error) {
-			d, err := ptpconf.ParseDuration(s)
+			d, err := conf.ParseDuration(s)
 			return func(node string) Action { return StepClock(node, d) }, err
 		}),
 		{Name: "frequency", Expect: "a change of the oscillator's frequency in ppb", Set: func(e *eventFile, s string) error {
@@ -56,17 +55,17 @@ var eventKeys = func() []conf.Field[eventFile] {
 		{Name: "tx_stamps", Expect: strings.Join(stampFaults[:], ", "), Set: func(e *eventFile, s string) error {
 			i := slices.Index(stampFaults[:], s)
 			if i < 0 {
-				return errValue
+				return conf.ErrValue
 			}
 			fault := StampFault(i)
 			e.stamps = &fault
 			return nil
 		}},
-		timeKey("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", func(e *eventFile) *time.Duration { return &e.late }),
+		conf.Duration("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false, func(e *eventFile) *time.Duration { return &e.late }),
 		onNodeKey("leap", "61, 59 or none", func(s string) (func(node string) Action, error) {
 			second, err := map[string]int{"61": 1, "59": -1, "none": 0}[s], error(nil)
 			if s != "none" && second == 0 {
-				err = errValue
+				err = conf.ErrValue
 			}
 			return func(node string) Action { return Leap(node, second) }, err
 		}),

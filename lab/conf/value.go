@@ -1,42 +1,25 @@
 package conf
 
 import (
-	"errors"
 	"math"
 	"strconv"
 	"time"
 )
 
-// ErrValue is the error of a value that is not the expected one.
-var ErrValue = errors.New("not the expected value")
-
-// Integer is the type of a Number.
-type Integer interface {
-	~int | ~int8 | ~int16 | ~int64 | ~uint8 | ~uint16 | ~uint32
-}
-
-// Number is a field of integers from least to most.
-func Number[T any, N Integer](name, expect string, of func(*T) *N, least, most int64) Field[T] {
+// NumberField is a field of integers from least to most.
+func NumberField[T any, N integer](name, expect string, of func(*T) *N, least, most int64) Field[T] {
 	return Field[T]{Name: name, Expect: expect, Set: func(v *T, s string) error {
-		n, err := strconv.ParseInt(s, 0, 64)
-		if err != nil || n < least || n > most {
-			return ErrValue
-		}
-		*of(v) = N(n)
-		return nil
+		return Number(of(v), s, least, most)
 	}}
 }
 
-// Bool is a field that is true or false.
-func Bool[T any](name, expect string, of func(*T) *bool) Field[T] {
-	return Field[T]{Name: name, Expect: expect, Set: func(v *T, s string) (err error) {
-		*of(v), err = strconv.ParseBool(s)
-		return err
-	}}
+// BoolField is a field that is true or false.
+func BoolField[T any](name, expect string, of func(*T) *bool) Field[T] {
+	return Field[T]{Name: name, Expect: expect, Set: func(v *T, s string) error { return Bool(of(v), s) }}
 }
 
-// Duration is a field that is a duration, not a negative one unless it is signed.
-func Duration[T any](name, expect string, signed bool, of func(*T) *time.Duration) Field[T] {
+// DurationField is a field that is a duration, not a negative one unless it is signed.
+func DurationField[T any](name, expect string, signed bool, of func(*T) *time.Duration) Field[T] {
 	return Field[T]{Name: name, Expect: expect, Set: func(v *T, s string) error {
 		d, err := ParseDuration(s)
 		if err != nil || d < 0 && !signed {
@@ -47,8 +30,8 @@ func Duration[T any](name, expect string, signed bool, of func(*T) *time.Duratio
 	}}
 }
 
-// Nanoseconds is a field that is a duration as a number of nanoseconds.
-func Nanoseconds[T any](name, expect string, of func(*T) *float64) Field[T] {
+// NanosecondsField is a field that is a duration as a number of nanoseconds.
+func NanosecondsField[T any](name, expect string, of func(*T) *float64) Field[T] {
 	return Field[T]{Name: name, Expect: expect, Set: func(v *T, s string) error {
 		d, err := ParseDuration(s)
 		if err != nil || d < 0 {
@@ -59,8 +42,8 @@ func Nanoseconds[T any](name, expect string, of func(*T) *float64) Field[T] {
 	}}
 }
 
-// Float is a field of finite numbers from least on.
-func Float[T any](name, expect string, of func(*T) *float64, least float64) Field[T] {
+// FloatField is a field of finite numbers from least on.
+func FloatField[T any](name, expect string, of func(*T) *float64, least float64) Field[T] {
 	return Field[T]{Name: name, Expect: expect, Set: func(v *T, s string) error {
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil || !(f >= least) || math.IsInf(f, 0) {

@@ -32,9 +32,9 @@ var fields = append([]field{
 	{Name: profileKey, Expect: "default-e2e, default-p2p, gptp, automotive, g8275.1, g8275.2 or power",
 		Set: func(_ *unit.InstanceConfig, v string) error { _, err := ptp.ParseProfile(v); return err }},
 	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(c *unit.InstanceConfig, v string) error { return c.Transport.UnmarshalText([]byte(v)) }},
-	conf.Bool("local", "true or false: everything goes to the group that bridges do not forward", func(c *unit.InstanceConfig) *bool { return &c.Local }),
-	conf.Number("dscp", "a number from 0 to 63", func(c *unit.InstanceConfig) *uint8 { return &c.DSCP }, 0, 63),
-	conf.Bool("set_from_wire", "true or false: management messages of the network may change settings", func(c *unit.InstanceConfig) *bool { return &c.SetFromWire }),
+	conf.BoolField("local", "true or false: everything goes to the group that bridges do not forward", func(c *unit.InstanceConfig) *bool { return &c.Local }),
+	conf.NumberField("dscp", "a number from 0 to 63", func(c *unit.InstanceConfig) *uint8 { return &c.DSCP }, 0, 63),
+	conf.BoolField("set_from_wire", "true or false: management messages of the network may change settings", func(c *unit.InstanceConfig) *bool { return &c.SetFromWire }),
 }, conf.Part(ptpconf.Instance, func(c *unit.InstanceConfig) *ptp.Config { return &c.Config })...)
 
 // Flag is a setting that one word sets.

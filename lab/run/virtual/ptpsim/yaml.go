@@ -68,10 +68,10 @@ var scenarioKeys = []conf.Field[scenario]{
 		f.Seed, err = strconv.ParseUint(s, 0, 64)
 		return err
 	}},
-	conf.Duration("duration", "a duration such as 30m", false, func(f *scenario) *time.Duration { return &f.Duration }),
-	conf.Duration("skip", "a duration that statistics leave out, such as 5m", false, func(f *scenario) *time.Duration { return &f.Skip }),
-	conf.Duration("sample", "the time between two points of the series, such as 1s", false, func(f *scenario) *time.Duration { return &f.Sample }),
-	conf.Duration("within", "the bound of convergence, such as 100ns", false, func(f *scenario) *time.Duration { return &f.Within }),
+	conf.DurationField("duration", "a duration such as 30m", false, func(f *scenario) *time.Duration { return &f.Duration }),
+	conf.DurationField("skip", "a duration that statistics leave out, such as 5m", false, func(f *scenario) *time.Duration { return &f.Skip }),
+	conf.DurationField("sample", "the time between two points of the series, such as 1s", false, func(f *scenario) *time.Duration { return &f.Sample }),
+	conf.DurationField("within", "the bound of convergence, such as 100ns", false, func(f *scenario) *time.Duration { return &f.Within }),
 	{Name: "reference", Expect: "the name of a node", Set: func(f *scenario, s string) error { f.Reference = s; return nil }},
 	{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1", Set: func(f *scenario, s string) (err error) {
 		f.profile, err = ptp.ParseProfile(s)
@@ -140,10 +140,10 @@ var nodeKeys = func() []conf.Field[nodeFile] {
 			n.carry = new(transport.Kind)
 			return n.carry.UnmarshalText([]byte(s))
 		}},
-		conf.Number("vlan", "a VLAN id from 1 to 4094", func(n *nodeFile) *uint16 { return &n.VLAN }, 1, 4094),
-		conf.Bool("local", "true or false", func(n *nodeFile) *bool { return &n.Local }),
-		conf.Duration("offset", "by how much the clock is ahead at the start, such as 1.23ms", true, func(n *nodeFile) *time.Duration { return &n.Offset }),
-		conf.Duration("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false, func(n *nodeFile) *time.Duration { return &n.TxStampDelay }),
+		conf.NumberField("vlan", "a VLAN id from 1 to 4094", func(n *nodeFile) *uint16 { return &n.VLAN }, 1, 4094),
+		conf.BoolField("local", "true or false", func(n *nodeFile) *bool { return &n.Local }),
+		conf.DurationField("offset", "by how much the clock is ahead at the start, such as 1.23ms", true, func(n *nodeFile) *time.Duration { return &n.Offset }),
+		conf.DurationField("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false, func(n *nodeFile) *time.Duration { return &n.TxStampDelay }),
 		{Name: "unicast_masters", Expect: "names of nodes", Many: true, Set: func(n *nodeFile, s string) error {
 			n.UnicastMasters = append(n.UnicastMasters, s)
 			return checkName(s)
@@ -193,8 +193,8 @@ var linkKeys = append([]conf.Field[linkFile]{
 // changeableLink are the settings of a link that an event can change.
 func changeableLink[T any](of func(*T) *LinkConfig) []conf.Field[T] {
 	keys := []conf.Field[LinkConfig]{
-		conf.Duration("delay", "the delay of each direction, such as 500ns", false, func(l *LinkConfig) *time.Duration { return &l.Delay }),
-		conf.Duration("asymmetry", "by how much the way from the first end is longer, such as 100ns", true, func(l *LinkConfig) *time.Duration { return &l.Asymmetry }),
+		conf.DurationField("delay", "the delay of each direction, such as 500ns", false, func(l *LinkConfig) *time.Duration { return &l.Delay }),
+		conf.DurationField("asymmetry", "by how much the way from the first end is longer, such as 100ns", true, func(l *LinkConfig) *time.Duration { return &l.Asymmetry }),
 		{Name: "pdv", Expect: "a delay variation such as exp:10us, gauss:2us or 0-50us", Set: func(l *LinkConfig, s string) (err error) {
 			l.PDV, err = swconf.ParseDelay(s)
 			return err
@@ -202,7 +202,7 @@ func changeableLink[T any](of func(*T) *LinkConfig) []conf.Field[T] {
 		probabilityKey("loss", func(l *LinkConfig) *float64 { return &l.Loss }),
 		probabilityKey("duplicate", func(l *LinkConfig) *float64 { return &l.Duplicate }),
 		probabilityKey("reorder", func(l *LinkConfig) *float64 { return &l.Reorder }),
-		conf.Duration("reorder_by", "how much later a reordered frame comes, such as 20us", false, func(l *LinkConfig) *time.Duration { return &l.ReorderBy }),
+		conf.DurationField("reorder_by", "how much later a reordered frame comes, such as 20us", false, func(l *LinkConfig) *time.Duration { return &l.ReorderBy }),
 		probabilityKey("corrupt", func(l *LinkConfig) *float64 { return &l.Corrupt }),
 	}
 	return conf.Part(keys, of)

@@ -30,7 +30,7 @@ type eventFile struct {
 // eventKeys: when, on what, and what happens.
 var eventKeys = func() []conf.Field[eventFile] {
 	keys := []conf.Field[eventFile]{
-		conf.Duration("at", "a time since the start, such as 5m", false, func(e *eventFile) *time.Duration { return &e.when }),
+		conf.DurationField("at", "a time since the start, such as 5m", false, func(e *eventFile) *time.Duration { return &e.when }),
 		{Name: "node", Expect: "the name of a node", Set: func(e *eventFile, s string) error { e.node = s; return nil }},
 		{Name: "link", Expect: "the names of two nodes, such as [gm, slave]", Many: true, Set: func(e *eventFile, s string) error { e.link = append(e.link, s); return nil }},
 		onNodeKey("step", "by how much the clock is moved, such as 1ms or -1d", func(s string) (func(node string) Action, error) {
@@ -61,7 +61,7 @@ var eventKeys = func() []conf.Field[eventFile] {
 			e.stamps = &fault
 			return nil
 		}},
-		conf.Duration("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false, func(e *eventFile) *time.Duration { return &e.late }),
+		conf.DurationField("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false, func(e *eventFile) *time.Duration { return &e.late }),
 		onNodeKey("leap", "61, 59 or none", func(s string) (func(node string) Action, error) {
 			second, err := map[string]int{"61": 1, "59": -1, "none": 0}[s], error(nil)
 			if s != "none" && second == 0 {

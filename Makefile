@@ -24,14 +24,14 @@ fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 build     = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 # What takes longest begins first. The runner's directory begins with a dot, which
 # ./... leaves out.
-packages  = ./lab/check/programs ./lab/tool/demo ./lab/run/real ./... ./.ci/gotest ./.ci/dead
+packages  = ./lab/check/programs ./lab/tool/demo ./lab/run/real ./... ./.ci/gotest ./.ci/dead ./.ci/count ./.ci/picture
 # Implementations to test against that users shall not inherit live in a module
 # of their own.
 modules   = lab/check/oracle
 # Linters live in a module of their own for the same reason.
 lint      = $(GO) tool -modfile=.ci/lint/go.mod staticcheck ./...
 
-.PHONY: all build demo test interop newer fuzz bench bench-ptp bench-virtual bench-compare profile soak ledger mutate microbench cross install uninstall check clean help
+.PHONY: all build demo test interop newer fuzz bench bench-ptp bench-virtual bench-compare count profile soak ledger mutate microbench cross install uninstall check clean help
 
 all: build
 
@@ -72,6 +72,9 @@ bench-ptp: build
 bench-virtual:
 	$(GO) build -trimpath -o $(BIN)/scale ./lab/check/scale
 	$(BIN)/scale -o docs/performance.md
+
+count:
+	@$(GO) run ./.ci/count $(OLD)
 
 bench-compare:
 	@$(GO) run ./lab/check/compare -old '$(OLD)' $(if $(ROWS),-rows $(ROWS))
@@ -139,6 +142,7 @@ help:
 	@echo 'make bench-virtual       labs in virtual time, to 1,000 NICs, into docs/performance.md'
 	@echo 'make bench-compare OLD=v1 tapir against that of an older revision; fails when slower'
 	@echo 'make bench-compare OLD=v1 ROWS=write,small only these rows'
+	@echo 'make count OLD=v1        statements and lines by packages; OLD= beside those of a revision'
 	@echo 'make profile             measure where the time goes, for the compiler'
 	@echo 'make ledger              docs/ledger.md: each clause of the iWARP RFCs and its test'
 	@echo 'make mutate              disable 60 clauses, see their tests fail; into docs/mutate.md'

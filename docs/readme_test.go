@@ -105,13 +105,30 @@ func TestArchitectureNamesFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := regexp.MustCompile("`((?:cmd|docs|wire|mpa|ddp|rdmap|nic|lab)/[a-z_/]+(?:\\.go|\\.md)?)`").FindAllSubmatch(text, -1)
-	if len(names) < 20 {
-		t.Fatalf("found %d names", len(names))
+	names := regexp.MustCompile("`((?:cmd|docs|wire|mpa|ddp|rdmap|opa|vnic|ptp|nic|lab)/[a-z_0-9/]+(?:\\.go|\\.md)?)`").FindAllSubmatch(text, -1)
+	if lines := bytes.Count(text, []byte("\n")); len(names) < 20 || lines > 200 {
+		t.Fatalf("found %d names in %d lines", len(names), lines)
 	}
 	for _, m := range names {
 		if _, err := os.Stat("../" + string(m[1])); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestPicture draws the packages again and compares.
+func TestPicture(t *testing.T) {
+	cmd := exec.Command("go", "run", "./.ci/picture")
+	cmd.Dir = ".."
+	now, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	committed, err := os.ReadFile("architecture.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(now, committed) {
+		t.Error("packages or imports have changed: go run ./.ci/picture >docs/architecture.svg")
 	}
 }

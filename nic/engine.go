@@ -200,7 +200,6 @@ func (e *Engine) trace(p frame.Port, dir frame.Direction, f *frame.Frame, r fram
 	if e.tracer == nil {
 		return
 	}
-	f.Linearize()
 	e.record = frame.Record{Port: p, Dir: dir, Data: f.Bytes(), Offload: f.Offload, Stamp: f.Stamp, System: e.system.At(e.now), ID: f.ID, Queue: f.Queue, Drop: r}
 	e.tracer.Trace(&e.record)
 	e.record.Data = nil

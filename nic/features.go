@@ -105,7 +105,7 @@ func (d *Device) features() []EthtoolFeature {
 	supers := host && c.supers()
 	loop := c.Link.Loopback != mfw.LoopbackNone
 	return []EthtoolFeature{
-		fixed("tx-scatter-gather", d.wire.Gathers()),
+		fixed("tx-scatter-gather", c.supers()),
 		set(host, "tx-checksum-ipv4", "tx_checksum", c.txChecksum(), true),
 		set(host, "tx-checksum-ipv6", "tx_checksum", c.txChecksum(), true),
 		fixed("tx-vlan-hw-insert", tagged),

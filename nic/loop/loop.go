@@ -171,7 +171,7 @@ func (l *Loop) Now() frame.Time { return l.clock.now() }
 // length in octets of the longest frame without segmentation offload. Call it
 // before Run, or from a function that Do runs.
 func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
-	p := &Port{loop: l, port: port, queue: q, gathers: frame.Gathers(q), budget: txFrames, readSize: superFrame, reports: port == frame.Wire}
+	p := &Port{loop: l, port: port, queue: q, budget: txFrames, readSize: superFrame, reports: port == frame.Wire}
 	p.SetMaxFrame(maxFrame)
 	if p.err = l.add(l.firstSource(), q.Fd(), unix.EPOLLIN); p.err != nil {
 		l.fds = slices.Insert(l.fds, l.firstSource(), unix.PollFd{Fd: -1})

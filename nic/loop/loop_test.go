@@ -382,24 +382,6 @@ func TestLostFramesAreCounted(t *testing.T) {
 	}
 }
 
-// What is attached is borrowed, so a frame that waits has a copy.
-func TestWaitingFramesAreLinear(t *testing.T) {
-	w := prepare(t, 0)
-	defer w.Close()
-	if w.engine.link.Gathers() {
-		t.Error("a queue that does not gather gives a link that does")
-	}
-	w.engine.link.budget = 0
-	f, memory := w.pool.Get(60), []byte("payload")
-	f.Append([]byte("header "))
-	f.Attach(memory, nil)
-	w.engine.link.Transmit(f)
-	clear(memory)
-	if got := w.engine.link.waiting[0].Bytes(); string(got) != "header payload" {
-		t.Errorf("%q waits", got)
-	}
-}
-
 // Large frames are handed over before they leave the cache.
 func TestLargeFramesComeInParts(t *testing.T) {
 	w := prepare(t, 0)

@@ -26,7 +26,6 @@ type Port struct {
 	queue      tap.Queue
 	readSize   int
 	batch      [rxFrames]*frame.Frame
-	gathers    bool                  // the queue takes attached memory
 	budget     int                   // frames the engine may still send in this iteration
 	waiting    [backlog]*frame.Frame // a ring: accepted, but the queue was not ready
 	first, n   int
@@ -69,9 +68,6 @@ func (p *Port) Room() int {
 	}
 	return p.budget
 }
-
-// Gathers implements frame.Gatherer.
-func (p *Port) Gathers() bool { return p.gathers }
 
 // Transmit takes f and writes it to the queue at once; the buffer is then
 // free, and still hot, for the next frame. A frame beyond Room is dropped.
@@ -128,7 +124,6 @@ func (p *Port) settle(f *frame.Frame, at frame.Time) {
 }
 
 func (p *Port) keep(f *frame.Frame) {
-	f.Linearize()
 	if p.n == backlog {
 		p.drop(f, drop.TxQueue)
 		return

@@ -1,8 +1,6 @@
 package tap
 
 import (
-	"unsafe"
-
 	"golang.org/x/sys/unix"
 
 	"tapir/wire/frame"
@@ -71,31 +69,9 @@ func (t *TAP) writeVnet(f *frame.Frame) error {
 		return ErrRefused
 	}
 	virtio.Put(f.Prepend(virtio.HeaderLen), f.Offload)
-	var err error
-	if a, b := f.Attached(); len(a) > 0 {
-		err = t.gather(f.Bytes(), a, b)
-	} else {
-		err = t.write(f.Bytes())
-	}
+	err := t.write(f.Bytes())
 	f.TrimFront(virtio.HeaderLen)
 	return err
-}
-
-// Gathers implements frame.Gatherer.
-func (t *TAP) Gathers() bool { return t.vnet }
-
-// gather writes a frame that lies in pieces.
-func (t *TAP) gather(pieces ...[]byte) error {
-	for i, p := range pieces {
-		t.iov[i].Base = unsafe.SliceData(p)
-		t.iov[i].SetLen(len(p))
-	}
-	err := rawWritev(t.fd, &t.iov)
-	t.iov = [3]unix.Iovec{}
-	if err != nil {
-		return failure(err)
-	}
-	return nil
 }
 
 // writeSegments may be interrupted by ErrAgain; the retry of the same frame

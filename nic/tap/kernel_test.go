@@ -246,34 +246,6 @@ func TestSuperFrameCrossesThePair(t *testing.T) {
 	})
 }
 
-// The kernel gathers a frame whose payload is attached.
-func TestAttachedMemoryCrosses(t *testing.T) {
-	p, err := link.NewPair(1500, true)
-	must(t, err)
-	defer p.Close()
-	a := openTAP(t, p.A.Net, tap.Config{Name: link.PairTAP, Vnet: true})
-	b := openTAP(t, p.B.Net, tap.Config{Name: link.PairTAP, Vnet: true})
-	if !frame.Gathers(a) {
-		t.Error("a TAP with virtio-net headers does not gather")
-	}
-	pool := buf.NewPool(64, 0)
-	f := superFrame(pool, 20*1448, 1448)
-	defer f.Release()
-	want := bytes.Clone(f.Bytes())
-	const headers = 54
-	forwarded(t, pool, a, b)
-	for _, cut := range []int{headers + 1, 5000, len(want)} {
-		f.Truncate(headers)
-		f.Attach(want[headers:cut], want[cut:])
-		must(t, a.Write(f))
-		g := next(t, pool, b, etherType(ether.TypeIPv4))
-		if !bytes.Equal(g.Bytes(), want) {
-			t.Errorf("cut at %d: %d octets arrive changed, %d were sent", cut, g.Len(), len(want))
-		}
-		g.Release()
-	}
-}
-
 var src, dst = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 
 func pattern(n int) []byte {

@@ -24,11 +24,3 @@ func rawWrite(fd int, b []byte) error {
 	}
 	return nil
 }
-
-func rawWritev(fd int, iov *[3]unix.Iovec) error {
-	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(fd), uintptr(unsafe.Pointer(iov)), uintptr(len(iov)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}

@@ -75,7 +75,6 @@ type TAP struct {
 	created bool
 	sent    int // segments of the frame in hand that are out already
 	split   virtio.Splitter
-	iov     [3]unix.Iovec // of the write in hand
 }
 
 // Open opens a TAP queue in the network namespace of the calling thread. An

@@ -18,8 +18,6 @@ const DefaultHeadroom = 76
 type Frame struct {
 	buf      []byte
 	off, end int
-	// attached memory follows the bytes of buf.
-	attached [2][]byte
 
 	Offload // segmentation and checksum work still to be done on the bytes
 
@@ -56,35 +54,16 @@ func New(buf []byte, pool Pool) *Frame {
 func (f *Frame) Reset() {
 	f.off = min(DefaultHeadroom, len(f.buf))
 	f.end = f.off
-	f.attached = [2][]byte{}
 	f.Offload = Offload{}
 	f.ID, f.Stamp, f.Seen, f.Queue = 0, 0, 0, 0
 	f.released = false
 }
 
-// Bytes returns the frame's bytes, borrowed until the frame is released;
-// without those attached.
+// Bytes returns the frame's bytes, borrowed until the frame is released.
 func (f *Frame) Bytes() []byte { return f.buf[f.off:f.end:f.end] }
 
-// Len is the number of bytes in the frame, those attached included.
-func (f *Frame) Len() int { return f.end - f.off + len(f.attached[0]) + len(f.attached[1]) }
-
-// Attach lets a and b (borrowed until the frame is written or linearized)
-// follow the frame's bytes, so that they need not be copied into it. There
-// must be tailroom for them nevertheless. Only a Link that gathers may be
-// given such a frame.
-func (f *Frame) Attach(a, b []byte) { f.attached = [2][]byte{a, b} }
-
-// Attached returns the memory attached; both are empty if there is none.
-func (f *Frame) Attached() (a, b []byte) { return f.attached[0], f.attached[1] }
-
-// Linearize copies what is attached behind the frame's bytes.
-func (f *Frame) Linearize() {
-	a, b := f.Attached()
-	f.attached = [2][]byte{}
-	f.Append(a)
-	f.Append(b)
-}
+// Len is the number of bytes in the frame.
+func (f *Frame) Len() int { return f.end - f.off }
 
 // Cap is the size of the backing array, headroom included.
 func (f *Frame) Cap() int { return len(f.buf) }
@@ -190,16 +169,4 @@ type Link interface {
 	// Room is the number of frames the link still accepts before its queue
 	// is full.
 	Room() int
-}
-
-// Gatherer is a Link or queue that may take frames with attached memory.
-type Gatherer interface {
-	// Gathers reports whether it does.
-	Gathers() bool
-}
-
-// Gathers reports whether v is a Gatherer that gathers.
-func Gathers(v any) bool {
-	g, ok := v.(Gatherer)
-	return ok && g.Gathers()
 }

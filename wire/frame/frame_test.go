@@ -22,26 +22,6 @@ func TestFrameWindow(t *testing.T) {
 	}
 }
 
-func TestAttachedMemory(t *testing.T) {
-	f := New(make([]byte, DefaultHeadroom+8), nil)
-	f.Append([]byte("he"))
-	f.Attach([]byte("llo"), []byte(", w"))
-	if a, b := f.Attached(); f.Len() != 8 || string(f.Bytes()) != "he" || string(a) != "llo" || string(b) != ", w" {
-		t.Fatalf("%d octets: %q, %q, %q", f.Len(), f.Bytes(), a, b)
-	}
-	for range 2 { // once more changes nothing
-		f.Linearize()
-		if a, b := f.Attached(); string(f.Bytes()) != "hello, w" || f.Len() != 8 || a != nil || b != nil {
-			t.Fatalf("linear: %q, %q, %q", f.Bytes(), a, b)
-		}
-	}
-	f.Attach([]byte("x"), nil)
-	f.Reset()
-	if f.Len() != 0 {
-		t.Errorf("%d octets after Reset", f.Len())
-	}
-}
-
 func TestReleaseTwicePanics(t *testing.T) {
 	f := New(make([]byte, 128), nil)
 	f.Release()

@@ -99,9 +99,6 @@ func (h *hostTAP) Room() int { return h.ports.Room() }
 // Transmit writes f (taken) to the queue that it names.
 func (h *hostTAP) Transmit(f *frame.Frame) { h.ports[int(f.Queue)/h.engines%len(h.ports)].Transmit(f) }
 
-// Gathers implements frame.Gatherer.
-func (h *hostTAP) Gathers() bool { return h.ports[0].Gathers() }
-
 // hostPorts reserves ports in the host TAP's namespace: the nic.Reserver of a
 // node.
 type hostPorts struct {

@@ -57,7 +57,6 @@ func (r *Ring) Push(f *frame.Frame) bool {
 		r.pushed.Refused++
 		return false
 	}
-	f.Linearize()
 	t := r.tail.Load()
 	r.slots[t%RingFrames] = f
 	r.tail.Store(t + 1)

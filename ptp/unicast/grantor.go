@@ -1,13 +1,13 @@
 package unicast
 
 import (
-	"container/heap"
 	"fmt"
 
 	"tapir/ptp/msg"
 	"tapir/ptp/pace"
 	"tapir/ptp/transport"
 	"tapir/wire/frame"
+	"tapir/wire/timer"
 )
 
 // Limits bound what a grantor grants. DefaultLimits are good.
@@ -56,10 +56,9 @@ type grant struct {
 	log     int8
 	at      frame.Time
 	expires frame.Time
-	order   uint64 // of ties
-	place   int    // in the schedule
-	load    int64  // of Limits.Rate, in 2^-10 messages per second
-	answers int    // that may still be sent in this interval
+	timer   timer.Entry[*grant]
+	load    int64 // of Limits.Rate, in 2^-10 messages per second
+	answers int   // that may still be sent in this interval
 	refill  frame.Time
 }
 
@@ -93,7 +92,7 @@ type Grantor struct {
 	lower    Lower
 	offered  Services
 	clients  map[Client]*client
-	schedule schedule
+	schedule timer.Heap[*grant]
 	load     int64 // granted of Limits.Rate, in 2^-10 messages per second
 	order    uint64
 	replies  []reply
@@ -113,16 +112,20 @@ func NewGrantor(limits Limits, offered Services, lower Lower) (*Grantor, error) 
 // are cancelled; the next Poll tells the clients.
 func (g *Grantor) Offer(offered Services) {
 	g.offered = offered
-	for i := 0; i < len(g.schedule); {
-		gr := g.schedule[i]
-		if offered&(1<<gr.service) != 0 {
-			i++
-			continue
-		}
+	for gr := g.unoffered(); gr != nil; gr = g.unoffered() {
 		g.end(gr)
 		g.reply(gr.client.Client, (&msg.CancelUnicast{Type: types[gr.service]}).Append(nil, msg.TLVCancelUnicast))
-		i = 0 // the heap was reordered
 	}
+}
+
+// unoffered is a grant of what is no longer offered, nil if there is none.
+func (g *Grantor) unoffered() *grant {
+	for gr := range g.schedule.All() {
+		if g.offered&(1<<gr.service) == 0 {
+			return gr
+		}
+	}
+	return nil
 }
 
 // Signaling takes in the TLVs (borrowed) of a Signaling message that came from
@@ -215,16 +218,16 @@ func (g *Grantor) grant(who Client, s int, log int8, duration uint32, now frame.
 	} else {
 		g.stats.Granted++
 		g.order++
-		gr = &grant{client: c, service: s, order: g.order, at: now, refill: now}
+		gr = &grant{client: c, service: s, at: now, refill: now}
+		gr.timer = timer.Entry[*grant]{Owner: gr, ID: g.order}
 		c.grants[s] = gr
-		heap.Push(&g.schedule, gr)
 	}
 	gr.log, gr.load, gr.expires = log, load, now.Add(seconds(duration))
 	gr.at = min(gr.at, now.Add(pace.Period(log)), gr.expires)
 	if !gr.sends() {
 		gr.at = gr.expires
 	}
-	heap.Fix(&g.schedule, gr.place)
+	g.schedule.Set(&gr.timer, gr.at)
 	return true
 }
 
@@ -233,7 +236,7 @@ func (gr *grant) sends() bool { return Services(1)<<gr.service&(Announce|Sync) !
 
 // end takes a grant back.
 func (g *Grantor) end(gr *grant) {
-	heap.Remove(&g.schedule, gr.place)
+	g.schedule.Remove(&gr.timer)
 	g.load -= gr.load
 	gr.client.grants[gr.service] = nil
 	if gr.client.empty() {
@@ -264,8 +267,7 @@ func (g *Grantor) cancel(who Client, value, answer []byte) []byte {
 // there is none. A message that is late by more than its interval is not made
 // up for.
 func (g *Grantor) Due(now frame.Time) (to Client, t msg.Type, log int8, ok bool) {
-	for len(g.schedule) > 0 && g.schedule[0].at <= now {
-		gr := g.schedule[0]
+	for gr, ok := g.schedule.Pop(now); ok; gr, ok = g.schedule.Pop(now) {
 		if now >= gr.expires {
 			g.stats.Expired++
 			g.end(gr)
@@ -276,7 +278,7 @@ func (g *Grantor) Due(now frame.Time) (to Client, t msg.Type, log int8, ok bool)
 			gr.at = now.Add(p)
 		}
 		gr.at = min(gr.at, gr.expires)
-		heap.Fix(&g.schedule, gr.place)
+		g.schedule.Set(&gr.timer, gr.at)
 		return gr.client.Client, types[gr.service], gr.log, true
 	}
 	return Client{}, 0, 0, false
@@ -314,10 +316,7 @@ func (g *Grantor) Poll(now frame.Time) frame.Time {
 		g.replies[i] = reply{}
 	}
 	g.replies = g.replies[:0]
-	if len(g.schedule) == 0 {
-		return frame.Never
-	}
-	return g.schedule[0].at
+	return g.schedule.Next()
 }
 
 // Stats are the counters.
@@ -337,30 +336,3 @@ func (g *Grantor) Granted(src transport.Addr, from msg.PortIdentity) (s Services
 
 // Clients is the number of ports that hold something.
 func (g *Grantor) Clients() int { return len(g.clients) }
-
-// schedule is a heap of grants by time, then by age.
-type schedule []*grant
-
-func (s schedule) Len() int { return len(s) }
-func (s schedule) Less(i, j int) bool {
-	if s[i].at != s[j].at {
-		return s[i].at < s[j].at
-	}
-	return s[i].order < s[j].order
-}
-func (s schedule) Swap(i, j int) {
-	s[i], s[j] = s[j], s[i]
-	s[i].place, s[j].place = i, j
-}
-func (s *schedule) Push(x any) {
-	gr := x.(*grant)
-	gr.place = len(*s)
-	*s = append(*s, gr)
-}
-func (s *schedule) Pop() any {
-	old := *s
-	gr := old[len(old)-1]
-	old[len(old)-1] = nil
-	*s = old[:len(old)-1]
-	return gr
-}

@@ -74,8 +74,8 @@ func TestNegotiation(t *testing.T) {
 				g.Offer(offered)
 			}
 			pass(time.Duration(rapid.IntRange(0, 30000).Draw(t, "ms")) * time.Millisecond)
-			if g.load > int64(limits.Rate)<<10 || g.Clients() > 1 || len(g.schedule) > numServices {
-				t.Fatalf("load %d, %d clients, %d grants", g.load, g.Clients(), len(g.schedule))
+			if g.load > int64(limits.Rate)<<10 || g.Clients() > 1 || g.schedule.Len() > numServices {
+				t.Fatalf("load %d, %d clients, %d grants", g.load, g.Clients(), g.schedule.Len())
 			}
 			if over := g.Granted(theSlave, identity(2)) &^ offered; over != 0 {
 				t.Fatalf("grants %v, which it does not offer", over)
@@ -87,7 +87,7 @@ func TestNegotiation(t *testing.T) {
 			t.Fatalf("granted %v by %v, want %v", got, g.Granted(theSlave, identity(2)), want)
 		}
 		load := int64(0)
-		for _, gr := range g.schedule {
+		for gr := range g.schedule.All() {
 			load += gr.load
 		}
 		if load != g.load {

@@ -1,7 +1,11 @@
 // Package timer keeps the deadlines of many owners.
 package timer
 
-import "tapir/wire/frame"
+import (
+	"iter"
+
+	"tapir/wire/frame"
+)
 
 // Entry is the place of one owner. Owner and ID do not change once it is set.
 type Entry[T any] struct {
@@ -122,6 +126,18 @@ func (t *Heap[T]) Pop(now frame.Time) (first T, ok bool) {
 	e := t.heap[0].e
 	t.Remove(e)
 	return e.Owner, true
+}
+
+// All are the owners of the entries in t, in an order of the heap's own that the
+// same calls repeat. t must not change meanwhile.
+func (t *Heap[T]) All() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for i := range t.heap {
+			if !yield(t.heap[i].e.Owner) {
+				return
+			}
+		}
+	}
 }
 
 // Len is how many entries are in t.

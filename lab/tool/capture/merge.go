@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
+	"tapir/wire/timer"
 )
 
 // Part is one of the captures that a Join reads.
@@ -25,34 +25,29 @@ type Part struct {
 // Read takes what parts hold, each in the order of time, and returns how many
 // packets they say they have lost. A part that breaks off is read up to there.
 func (j *Join) Read(parts []Part) (lost uint64, err error) {
-	var h partHeap
-	links := 0
-	for i := range parts {
-		r := &partReader{Part: &parts[i], r: pcapng.NewReader(parts[i].R), link: links}
-		if !parts[i].Node {
-			links++
-		}
-		h = append(h, r)
-	}
-	kept := h[:0]
-	for _, r := range h {
-		if r.links = links; r.next() {
-			kept = append(kept, r)
+	var waiting timer.Heap[*partReader]
+	read := func(r *partReader) {
+		if r.next() {
+			waiting.Set(&r.turn, frame.Time(r.at))
 		} else {
 			lost, err = lost+r.lost, errors.Join(err, r.err)
 		}
 	}
-	h = kept
-	heap.Init(&h)
-	for len(h) > 0 {
-		r := h[0]
-		r.give(j)
-		if r.next() {
-			heap.Fix(&h, 0)
-			continue
+	links := 0
+	all := make([]*partReader, len(parts))
+	for i := range parts {
+		all[i] = &partReader{Part: &parts[i], r: pcapng.NewReader(parts[i].R), link: links}
+		if !parts[i].Node {
+			links++
 		}
-		heap.Pop(&h)
-		lost, err = lost+r.lost, errors.Join(err, r.err)
+	}
+	for _, r := range all {
+		r.links, r.turn = links, timer.Entry[*partReader]{Owner: r, ID: r.order()}
+		read(r)
+	}
+	for r, ok := waiting.Pop(frame.Never); ok; r, ok = waiting.Pop(frame.Never) {
+		r.give(j)
+		read(r)
 	}
 	return lost, err
 }
@@ -61,6 +56,7 @@ func (j *Join) Read(parts []Part) (lost uint64, err error) {
 type partReader struct {
 	*Part
 	r           *pcapng.Reader
+	turn        timer.Entry[*partReader]
 	link, links int // of the links' parts, this is number link
 	packet      *pcapng.Packet
 	said        *pcapng.Journal
@@ -139,36 +135,14 @@ func isDropped(r *frame.Record, notes []frame.Note) bool {
 	return false
 }
 
-// partHeap has the part with the earliest next packet first; of several, the
-// links' and the one that was named first.
-type partHeap []*partReader
-
-func (h partHeap) Len() int { return len(h) }
-
-func (h partHeap) Less(i, k int) bool {
-	if h[i].at != h[k].at {
-		return h[i].at < h[k].at
+// order tells which of several parts comes first at the same time: those of the
+// links, and of these the one with the lowest end.
+func (r *partReader) order() (n uint64) {
+	if len(r.Ifaces) > 0 {
+		n = uint64(r.Ifaces[0])
 	}
-	if h[i].Node != h[k].Node {
-		return h[k].Node
+	if r.Node {
+		n |= 1 << 32
 	}
-	return h[i].order() < h[k].order()
-}
-
-func (h partHeap) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
-
-func (h *partHeap) Push(x any) { *h = append(*h, x.(*partReader)) }
-
-func (h *partHeap) Pop() any {
-	old := *h
-	x := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return x
-}
-
-func (r *partReader) order() uint32 {
-	if len(r.Ifaces) == 0 {
-		return 0
-	}
-	return r.Ifaces[0]
+	return n
 }

@@ -89,9 +89,6 @@ func New(c *Common, name frame.Port, link frame.Link) *Port {
 // Exists tells whether the NIC has the port.
 func (p *Port) Exists() bool { return p.external != nil }
 
-// Gathers tells whether the link takes frames in several pieces.
-func (p *Port) Gathers() bool { return frame.Gathers(p.external) }
-
 // External is the link that the port was made with.
 func (p *Port) External() frame.Link { return p.external }
 

@@ -46,6 +46,9 @@ func (q *cq) destroy() error {
 	return nil
 }
 
+// read is what DESTROY_CQ answers: completion and asynchronous events read.
+func (q *cq) read() []uint32 { return []uint32{q.comp.read, q.async.read} }
+
 // newCQ is what both forms of CREATE_CQ ask for.
 type newCQ struct {
 	user            uint64
@@ -141,11 +144,7 @@ func putRing(out []byte, q mapped) {
 }
 
 // resizeCQ serves RESIZE_CQ{response, handle, cqe} -> {cqe, u32} {ring}.
-func resizeCQ(r *request) error {
-	q, err := lookup[*cq](r.f, r.in.u32(8))
-	if err != nil {
-		return err
-	}
+func resizeCQ(r *request, q *cq) error {
 	if err := r.wantsUHW(ringLen); err != nil {
 		return err
 	}
@@ -162,37 +161,17 @@ func resizeCQ(r *request) error {
 	return r.answer(out[:8], out[8:])
 }
 
-// destroyCQ serves DESTROY_CQ{response, handle} -> {completion events read,
-// async events read}.
-func destroyCQ(r *request) error {
-	q, err := destroy[*cq](r, r.in.u32(8))
-	if err != nil {
-		return err
-	}
-	out := r.reply(8)
-	native.PutUint32(out, q.comp.read)
-	native.PutUint32(out[4:], q.async.read)
-	return r.answer(out, nil)
-}
-
 // reqNotifyCQ serves REQ_NOTIFY_CQ{handle, solicited_only}.
-func reqNotifyCQ(r *request) error {
-	q, err := lookup[*cq](r.f, r.in.u32(0))
-	if err == nil {
-		q.v.ReqNotify(r.in.u32(4) != 0)
-	}
-	return err
+func reqNotifyCQ(r *request, q *cq) error {
+	q.v.ReqNotify(r.in.u32(4) != 0)
+	return nil
 }
 
 // wcLen is struct ib_uverbs_wc.
 const wcLen = 48
 
 // pollCQ serves POLL_CQ{response, handle, ne} -> {count, u32, completions}.
-func pollCQ(r *request) error {
-	q, err := lookup[*cq](r.f, r.in.u32(8))
-	if err != nil {
-		return err
-	}
+func pollCQ(r *request, q *cq) error {
 	most, room := int(r.in.u32(12)), (r.outLen-8)/wcLen
 	out := make([]byte, 8, 8+wcLen*min(most, room, q.v.Len()))
 	n := uint32(0)

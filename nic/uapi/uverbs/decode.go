@@ -169,6 +169,15 @@ func (r *request) reply(n int) []byte {
 	return r.out[:n]
 }
 
+// words is an answer of these words.
+func (r *request) words(values ...uint32) []byte {
+	out := r.reply(4 * len(values))
+	for i, v := range values {
+		native.PutUint32(out[4*i:], v)
+	}
+	return out
+}
+
 // answer writes core, which it cuts or fills up with zeros to the room that
 // the program has, and behind it the provider's part.
 func (r *request) answer(core, uhw []byte) error {

@@ -82,3 +82,31 @@ func destroy[T object](r *request, handle uint32) (o T, err error) {
 	}
 	return o, err
 }
+
+// about serves a command about the object of kind T that the request names at
+// offset at.
+func about[T object](at int, serve func(*request, T) error) func(*request) error {
+	return func(r *request) error {
+		o, err := lookup[T](r.f, r.in.u32(at))
+		if err != nil {
+			return err
+		}
+		return serve(r, o)
+	}
+}
+
+// ends serves a command that destroys the object that the request names at
+// offset at. Where there is an answer, it is how many of the object's events
+// the program has read.
+func ends[T object](at int) func(*request) error {
+	return func(r *request) error {
+		o, err := destroy[T](r, r.in.u32(at))
+		if err != nil {
+			return err
+		}
+		if e, ok := object(o).(interface{ read() []uint32 }); ok {
+			return r.answer(r.words(e.read()...), nil)
+		}
+		return nil
+	}
+}

@@ -21,15 +21,7 @@ func allocPD(r *request) error {
 		return err
 	}
 	h := r.track(&pd{v})
-	out := r.reply(4)
-	native.PutUint32(out, h)
-	return r.answerNew(h, out, nil)
-}
-
-// deallocPD serves DEALLOC_PD{handle}.
-func deallocPD(r *request) error {
-	_, err := destroy[*pd](r, r.in.u32(0))
-	return err
+	return r.answerNew(h, r.words(h), nil)
 }
 
 // mr is a region of a program's own memory.
@@ -100,11 +92,7 @@ func regMR(r *request) error {
 		return err
 	}
 	h := r.track(&mr{v, start, length, writes(rights)})
-	out := r.reply(12)
-	native.PutUint32(out, h)
-	native.PutUint32(out[4:], v.LKey())
-	native.PutUint32(out[8:], v.RKey())
-	return r.answerNew(h, out, nil)
+	return r.answerNew(h, r.words(h, v.LKey(), v.RKey()), nil)
 }
 
 // What REREG_MR changes.
@@ -116,11 +104,7 @@ const (
 
 // reregMR serves REREG_MR{response, mr, flags, start, length, hca_va, pd,
 // access} -> {lkey, rkey}.
-func reregMR(r *request) error {
-	m, err := lookup[*mr](r.f, r.in.u32(8))
-	if err != nil {
-		return err
-	}
+func reregMR(r *request, m *mr) error {
 	flags := r.in.u32(12)
 	switch {
 	case flags == 0:
@@ -137,10 +121,7 @@ func reregMR(r *request) error {
 		return err
 	}
 	*m = next
-	out := r.reply(8)
-	native.PutUint32(out, m.LKey())
-	native.PutUint32(out[4:], m.RKey())
-	return r.answer(out, nil)
+	return r.answer(r.words(m.LKey(), m.RKey()), nil)
 }
 
 // rereg collects what changes, and in next how the region is afterwards. New
@@ -174,12 +155,6 @@ func (r *request) rereg(next *mr, flags uint32) (change verbs.Rereg, err error) 
 	return change, err
 }
 
-// deregMR serves DEREG_MR{handle}.
-func deregMR(r *request) error {
-	_, err := destroy[*mr](r, r.in.u32(0))
-	return err
-}
-
 // mw is a memory window.
 type mw struct{ *verbs.MW }
 
@@ -189,11 +164,7 @@ func (w *mw) destroy() error { return w.Dealloc() }
 var mwKinds = map[uint8]verbs.MWKind{1: verbs.MWType1, 2: verbs.MWType2B}
 
 // allocMW serves ALLOC_MW{response, pd, u8 type} -> {handle, rkey}.
-func allocMW(r *request) error {
-	p, err := lookup[*pd](r.f, r.in.u32(8))
-	if err != nil {
-		return err
-	}
+func allocMW(r *request, p *pd) error {
 	kind, known := mwKinds[r.in.u8(12)]
 	if !known {
 		return syscall.EINVAL
@@ -206,14 +177,5 @@ func allocMW(r *request) error {
 		return err
 	}
 	h := r.track(&mw{v})
-	out := r.reply(8)
-	native.PutUint32(out, h)
-	native.PutUint32(out[4:], v.RKey())
-	return r.answerNew(h, out, nil)
-}
-
-// deallocMW serves DEALLOC_MW{handle}.
-func deallocMW(r *request) error {
-	_, err := destroy[*mw](r, r.in.u32(0))
-	return err
+	return r.answerNew(h, r.words(h, v.RKey()), nil)
 }

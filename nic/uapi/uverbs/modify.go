@@ -128,11 +128,7 @@ func (a *qpAttr) set(mask uint32, in body) {
 // queryQP serves QUERY_QP{response, handle, mask}: all attributes, whatever
 // the mask says. iWARP's state IDLE is INIT, as iWARP drivers say, also before
 // the program asks for it.
-func queryQP(r *request) error {
-	q, err := lookup[*qp](r.f, r.in.u32(8))
-	if err != nil {
-		return err
-	}
+func queryQP(r *request, q *qp) error {
 	now := q.v.Query()
 	out := r.reply(qpAttrLen)
 	q.caps.put(out[64:])

@@ -12,15 +12,15 @@ import (
 // {response, handle, wr_count, sge_count, wqe_size}, the requests, then the
 // elements of all.
 type posted struct {
-	handle, count, size uint32
-	wrs, sges           body
+	count, size uint32
+	wrs, sges   body
 }
 
 const sgeLen = 16
 
 // posted reads it; a request has at least least octets.
 func (r *request) posted(least uint32) (p posted, err error) {
-	p.handle, p.count, p.size = r.in.u32(8), r.in.u32(12), r.in.u32(20)
+	p.count, p.size = r.in.u32(12), r.in.u32(20)
 	rest := r.in[24:]
 	wrs, sges := uint64(p.count)*uint64(p.size), uint64(r.in.u32(16))*sgeLen
 	switch {
@@ -69,11 +69,7 @@ const (
 
 // postSend serves POST_SEND. Without requests it is a provider's doorbell for
 // what stands in the send ring; no provider looks at the answer to that.
-func postSend(r *request) error {
-	q, err := lookup[*qp](r.f, r.in.u32(8))
-	if err != nil {
-		return err
-	}
+func postSend(r *request, q *qp) error {
 	p, err := r.posted(sendWRLen)
 	if err != nil {
 		return err
@@ -143,44 +139,27 @@ func (r *request) gather(sges []verbs.SGE, most int) (data []byte, err error) {
 	return data, nil
 }
 
-// recvWRs reads the requests of POST_RECV and POST_SRQ_RECV.
-func (r *request) recvWRs() (handle uint32, wrs []verbs.RecvWR, err error) {
+// receiver is a QP or SRQ.
+type receiver interface {
+	PostRecv(wrs ...verbs.RecvWR) (bad int, err error)
+}
+
+// postRecv serves POST_RECV, postSRQRecv POST_SRQ_RECV.
+func postRecv(r *request, q *qp) error     { return r.postRecv(q.v) }
+func postSRQRecv(r *request, s *srq) error { return r.postRecv(s.v) }
+
+func (r *request) postRecv(to receiver) error {
 	p, err := r.posted(recvWRLen)
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
+	var wrs []verbs.RecvWR
 	for range p.count {
 		in, sges, err := p.next()
 		if err != nil {
-			return 0, nil, err
+			return err
 		}
 		wrs = append(wrs, verbs.RecvWR{ID: in.u64(0), SGEs: sges})
 	}
-	return p.handle, wrs, nil
-}
-
-// postRecv serves POST_RECV.
-func postRecv(r *request) error {
-	handle, wrs, err := r.recvWRs()
-	if err != nil {
-		return err
-	}
-	q, err := lookup[*qp](r.f, handle)
-	if err != nil {
-		return err
-	}
-	return r.answerPosted(q.v.PostRecv(wrs...))
-}
-
-// postSRQRecv serves POST_SRQ_RECV.
-func postSRQRecv(r *request) error {
-	handle, wrs, err := r.recvWRs()
-	if err != nil {
-		return err
-	}
-	s, err := lookup[*srq](r.f, handle)
-	if err != nil {
-		return err
-	}
-	return r.answerPosted(s.v.PostRecv(wrs...))
+	return r.answerPosted(to.PostRecv(wrs...))
 }

@@ -47,6 +47,9 @@ func (q *qp) destroy() error {
 	return nil
 }
 
+// read is what DESTROY_QP answers.
+func (q *qp) read() []uint32 { return []uint32{q.events.read} }
+
 // qpCaps are five words that CREATE_QP asks for and its answer grants.
 type qpCaps struct{ sendWR, recvWR, sendSGE, recvSGE, inline uint32 }
 
@@ -203,15 +206,4 @@ func (r *request) answerQP(h uint32, q *qp) error {
 	}
 	putRing(uhw[ringLen:], q.send)
 	return r.answerNew(h, core, uhw)
-}
-
-// destroyQP serves DESTROY_QP{response, handle} -> {events read}.
-func destroyQP(r *request) error {
-	q, err := destroy[*qp](r, r.in.u32(8))
-	if err != nil {
-		return err
-	}
-	out := r.reply(4)
-	native.PutUint32(out, q.events.read)
-	return r.answer(out, nil)
 }

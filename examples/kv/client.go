@@ -254,7 +254,9 @@ func (c *Client) put(op *operation) error {
 	if err != nil {
 		return err
 	}
-	return c.conn.send(verbs.SendWR{Opcode: verbs.OpSend, SGEs: c.port.sge(at, putLen)}, func(*verbs.WC, frame.Time) { c.part(op) })
+	return c.conn.send(verbs.SendWR{Opcode: verbs.OpSend, SGEs: c.port.sge(at, putLen)}, func(*verbs.WC, frame.Time) {
+		c.part(op)
+	})
 }
 
 // answered looks at the answer to a put. The server answers in the order of

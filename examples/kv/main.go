@@ -53,8 +53,8 @@ func run(ctx context.Context, out io.Writer, taps bool, removals, ops int) (err 
 	}
 	if err == nil {
 		st := c.Stats()
-		fmt.Fprintf(out, "done: %d puts, %d gets, %d connections, %d work requests flushed once each, %d puts sent again, %d keys verified\n",
-			st.Puts, st.Gets, st.Connections, st.Flushed, st.Again, keys)
+		fmt.Fprintf(out, "done: %d puts, %d gets, %d connections, %d work requests flushed once each, %d puts sent "+
+			"again, %d keys verified\n", st.Puts, st.Gets, st.Connections, st.Flushed, st.Again, keys)
 	}
 	return err
 }

@@ -173,7 +173,9 @@ func (s *Server) ended(c *serverConn) {
 // await posts the receive for put buffer i.
 func (s *Server) await(c *serverConn, i int) {
 	off := c.base + i*putLen
-	if err := c.recv(s.port.sge(off, putLen), func(wc *verbs.WC, _ frame.Time) { s.put(c, i, int(wc.ByteLen)) }); err != nil {
+	if err := c.recv(s.port.sge(off, putLen), func(wc *verbs.WC, _ frame.Time) {
+		s.put(c, i, int(wc.ByteLen))
+	}); err != nil {
 		s.fail(err)
 	}
 }

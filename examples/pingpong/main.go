@@ -185,6 +185,7 @@ func (s *side) ping(ctx context.Context, out io.Writer, to string, n int) error 
 		}
 	}
 	slices.Sort(times)
-	fmt.Fprintf(out, "%d messages of %d octets came back unchanged, each after %v (median)\n", n, s.size, times[n/2].Round(time.Microsecond))
+	fmt.Fprintf(out, "%d messages of %d octets came back unchanged, each after %v (median)\n", n, s.size,
+		times[n/2].Round(time.Microsecond))
 	return id.Disconnect()
 }

@@ -11,6 +11,7 @@ import (
 
 	"tapir/nic/cm"
 	"tapir/nic/uapi/relay"
+	"tapir/nic/umode/eventfile"
 	"tapir/nic/verbs"
 )
 
@@ -105,10 +106,10 @@ func (p *Params) encode() ([]byte, error) {
 // manager is the connection manager of a context: an rdma_cm file and the ids
 // made through it.
 type manager struct {
-	file *file
-	pipe *pipe
-	stop context.CancelFunc
-	done chan struct{} // receive has ended
+	file   *file
+	events *eventfile.File
+	stop   context.CancelFunc
+	done   chan struct{} // receive has ended
 
 	mu        sync.Mutex
 	uids      uint64
@@ -129,11 +130,12 @@ func (c *Context) manager() (*manager, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	pipe, err := newPipe(f.os, false)
+	events, err := eventfile.New(f.os, false)
 	if err != nil {
 		return nil, err
 	}
-	m := &manager{file: f, pipe: pipe, ids: map[uint64]*ID{}, listeners: map[uint64]*Listener{}, changed: make(chan struct{}), done: make(chan struct{})}
+	m := &manager{file: f, events: events, ids: map[uint64]*ID{}, listeners: map[uint64]*Listener{},
+		changed: make(chan struct{}), done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
 	go m.receive(ctx)
@@ -152,7 +154,7 @@ func (m *manager) receive(ctx context.Context) {
 	defer close(m.done)
 	err := error(nil)
 	for err == nil {
-		if err = m.pipe.readable(ctx); err == nil {
+		if err = m.events.Readable(ctx); err == nil {
 			err = m.fetch()
 		}
 	}
@@ -232,7 +234,8 @@ func (m *manager) take(b []byte) {
 		switch {
 		case l != nil && event == cmConnectRequest:
 			m.uids++
-			id = &ID{m: m, uid: m.uids, num: native.Uint32(b[8:]), state: cm.Requested, private: private, ird: param[266], ord: param[267]}
+			id = &ID{m: m, uid: m.uids, num: native.Uint32(b[8:]), state: cm.Requested, private: private,
+				ird: param[266], ord: param[267]}
 			m.ids[id.uid] = id
 			l.requests = append(l.requests, id)
 		case l != nil:

@@ -42,7 +42,8 @@ func (c *Context) execute(call *Call, b []byte, n int) ([]byte, error) {
 	row := &rows[call.Verb]
 	n = max(n, row.answer)
 	if len(call.Private)%4 != 0 || len(call.Answer)%4 != 0 {
-		return nil, fmt.Errorf("private buffer of %d octets, answer of %d: not whole words: %w", len(call.Private), len(call.Answer), verbs.ErrInvalid)
+		return nil, fmt.Errorf("private buffer of %d octets, answer of %d: not whole words: %w", len(call.Private),
+			len(call.Answer), verbs.ErrInvalid)
 	}
 	b = append(b, call.Private...)
 	memory := make([]byte, n+len(call.Answer))

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/al"
+	"tapir/nic/umode/eventfile"
 	"tapir/nic/verbs"
 )
 
@@ -31,7 +32,7 @@ type Options struct {
 type Context struct {
 	session  *session
 	dev      *file
-	async    *pipe
+	async    *eventfile.File
 	vectors  int
 	options  Options
 	triggers *Triggers
@@ -47,7 +48,8 @@ type Context struct {
 // newContext opens the device behind conn (taken), a sequenced packet socket
 // whose other end a proxy.Session serves.
 func newContext(conn *net.UnixConn, device string, options Options) (c *Context, err error) {
-	c = &Context{session: newSession(conn), options: options, triggers: options.Triggers, objects: map[uint64]any{}, qps: map[uint32]*QP{}}
+	c = &Context{session: newSession(conn), options: options, triggers: options.Triggers, objects: map[uint64]any{},
+		qps: map[uint32]*QP{}}
 	switch {
 	case options.NoLibrary:
 		c.triggers = withoutLibrary()
@@ -73,7 +75,7 @@ func (c *Context) open(call *Call) error {
 	c.vectors = int(native.Uint32(b[4:]))
 	f, err := c.session.take(native.Uint32(b), "asynchronous events")
 	if err == nil {
-		c.async, err = newPipe(f, false)
+		c.async, err = eventfile.New(f, false)
 	}
 	return err
 }
@@ -93,7 +95,7 @@ func (c *Context) Close() error {
 		if err := c.dev.close(); !errors.Is(err, verbs.ErrRemoved) { // else the NIC has ended before
 			errs = append(errs, err)
 		}
-		errs = append(errs, c.async.close(), c.session.close())
+		errs = append(errs, c.async.Close(), c.session.close())
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, b := range c.blocks {
@@ -134,7 +136,7 @@ type Event struct {
 func (c *Context) AsyncEvent(ctx context.Context) (Event, error) {
 	var b [16]byte
 	for {
-		if err := c.async.read(ctx, b[:]); err != nil {
+		if err := c.async.Read(ctx, b[:]); err != nil {
 			return Event{}, fmt.Errorf("asynchronous event: %w", err)
 		}
 		element, ev := native.Uint64(b[:]), Event{Type: al.EventType(native.Uint32(b[8:]))}
@@ -146,7 +148,8 @@ func (c *Context) AsyncEvent(ctx context.Context) (Event, error) {
 			ev.CQ, _ = object.(*CQ)
 		case al.SRQErr, al.SRQLimitReached:
 			ev.SRQ, _ = object.(*SRQ)
-		case al.QPFatal, al.QPReqErr, al.QPAccessErr, al.CommEst, al.SQDrained, al.PathMig, al.PathMigErr, al.QPLastWQEReached:
+		case al.QPFatal, al.QPReqErr, al.QPAccessErr, al.CommEst, al.SQDrained, al.PathMig, al.PathMigErr,
+			al.QPLastWQEReached:
 			ev.QP, _ = object.(*QP)
 		default:
 			ev.Port = uint8(element)
@@ -183,8 +186,9 @@ func (c *Context) Query() (a verbs.DeviceAttr, err error) {
 func (c *Context) QueryPort(n uint8) (a verbs.PortAttr, err error) {
 	err = c.do(QueryPort, c, fields(response, n, make([]byte, 7)), func(b []byte) {
 		a = verbs.PortAttr{
-			State: verbs.PortState(b[26]), Phys: verbs.PhysState(b[36]), MTU: mtuOctets(b[28]), MaxMsg: native.Uint32(b[4:]),
-			LID: native.Uint16(b[22:]), SMLID: native.Uint16(b[24:]), LMC: b[29],
+			State: verbs.PortState(b[26]), Phys: verbs.PhysState(b[36]), MTU: mtuOctets(b[28]),
+			MaxMsg: native.Uint32(b[4:]),
+			LID:    native.Uint16(b[22:]), SMLID: native.Uint16(b[24:]), LMC: b[29],
 			GIDTable: int(native.Uint32(b[16:])), PKeyTable: int(native.Uint16(b[20:])), BadPKeys: native.Uint32(b[8:]),
 		}
 	})

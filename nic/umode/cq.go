@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tapir/nic/umode/eventfile"
 	"tapir/nic/verbs"
 )
 
@@ -17,7 +18,7 @@ import (
 type CompChannel struct {
 	ctx    *Context
 	number uint32
-	pipe   *pipe
+	events *eventfile.File
 	cqs    atomic.Int32
 }
 
@@ -33,7 +34,7 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 		ch.number = native.Uint32(b)
 		f, err := c.session.take(ch.number, "completion channel")
 		if err == nil {
-			ch.pipe, err = newPipe(f, true)
+			ch.events, err = eventfile.New(f, true)
 		}
 		return err
 	}, func() { _ = ch.Close() })
@@ -48,7 +49,7 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 func (ch *CompChannel) Wait(ctx context.Context) (*CQ, error) {
 	var b [8]byte
 	for {
-		if err := ch.pipe.read(ctx, b[:]); err != nil {
+		if err := ch.events.Read(ctx, b[:]); err != nil {
 			return nil, fmt.Errorf("completion channel: %w", err)
 		}
 		ch.ctx.mu.Lock()
@@ -80,7 +81,7 @@ func (ch *CompChannel) Close() error {
 	if n := ch.cqs.Load(); n > 0 {
 		return fmt.Errorf("close completion channel: %d queues: %w", n, verbs.ErrBusy)
 	}
-	return ch.pipe.close()
+	return ch.events.Close()
 }
 
 // WC is a work completion; QP is of this process.
@@ -173,11 +174,11 @@ func (q *CQ) Next(ctx context.Context) (WC, error) {
 		if q.channel == nil {
 			return WC{}, fmt.Errorf("wait for a completion: the queue has no channel: %w", verbs.ErrInvalid)
 		}
-		if s, ok := q.bypass.(CQSleeper); ok && q.channel.pipe.mayNap(ctx) {
+		if s, ok := q.bypass.(CQSleeper); ok && q.channel.events.MaySpin(ctx) {
 			s.ArmAsleep()
 			n := s.Poll(wcs)
-			woken := n > 0 || s.Sleep(briefly)
-			q.channel.pipe.napped(!woken)
+			woken := n > 0 || s.Sleep(eventfile.SpinTime)
+			q.channel.events.Spun(!woken)
 			switch {
 			case n > 0:
 				return wcs[0], nil

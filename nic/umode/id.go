@@ -154,7 +154,8 @@ func (id *ID) connect(ctx context.Context, remote netip.AddrPort, p *Params) err
 		return cm.ErrState
 	}
 	id.m.change(func() { id.qp, id.state = p.QP, cm.Connecting })
-	if err := id.resolve(ctx, cmAddrResolved, cmResolveIP, fields(sockaddr(p.Local), sockaddr(remote), id.num, resolveTime)); err != nil {
+	if err := id.resolve(ctx, cmAddrResolved, cmResolveIP, fields(sockaddr(p.Local), sockaddr(remote), id.num,
+		resolveTime)); err != nil {
 		return err
 	}
 	if err := id.resolve(ctx, cmRouteResolved, cmResolveRoute, fields(id.num, resolveTime)); err != nil {
@@ -232,7 +233,8 @@ func (id *ID) accept(ctx context.Context, p *Params) error {
 // Reject answers a request with no; the ID is gone.
 func (id *ID) Reject(private []byte) error {
 	if len(private) > 255 {
-		return fmt.Errorf("reject %v: %d octets of private data, limit 255: %w", id.Remote(), len(private), cm.ErrInvalid)
+		return fmt.Errorf("reject %v: %d octets of private data, limit 255: %w", id.Remote(), len(private),
+			cm.ErrInvalid)
 	}
 	var data [256]byte
 	copy(data[:], private)

@@ -29,7 +29,8 @@ const (
 // place nobody wants to know.
 func withoutLibrary() *Triggers {
 	var t Triggers
-	for verb, n := range map[Verb]int{CreateCQ: cqPlaces, ResizeCQ: cqPlaces, CreateQP: qpPlaces, CreateSRQ: srqPlaces} {
+	for verb, n := range map[Verb]int{CreateCQ: cqPlaces, ResizeCQ: cqPlaces, CreateQP: qpPlaces,
+		CreateSRQ: srqPlaces} {
 		t[verb].Pre = func(call *Call) error {
 			call.Answer = make([]byte, n)
 			return nil

@@ -38,7 +38,8 @@ func (c *Context) Alloc(n int) ([]byte, error) {
 		return nil, fmt.Errorf("allocate %d octets: %w", n, err)
 	}
 	b := &block{mem: mem, addr: addrOf(mem)}
-	if _, err := c.session.ask(&proxy.Request{Kind: proxy.Share, Addr: b.addr, Size: uint64(size)}, nil, fd); err != nil {
+	if _, err := c.session.ask(&proxy.Request{Kind: proxy.Share, Addr: b.addr, Size: uint64(size)}, nil, fd); err !=
+		nil {
 		_ = unix.Munmap(mem)
 		return nil, fmt.Errorf("allocate %d octets: share them: %w", n, explain(err))
 	}
@@ -53,7 +54,8 @@ func shared(fd, size int) ([]byte, error) {
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		return nil, err
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
+		unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return nil, err
 	}
 	return unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

@@ -42,7 +42,9 @@ func (p *PD) RegMR(buf []byte, access verbs.Access) (*MR, error) {
 	m := &MR{object: object{ctx: p.ctx, end: DeregMR}, pd: p, block: block}
 	m.set(buf, access)
 	request := fields(response, addrOf(buf), uint64(len(buf)), m.addr, p.handle, uint32(access))
-	if err = m.create(RegMR, m, request, func(b []byte) { m.lkey, m.rkey = native.Uint32(b[4:]), native.Uint32(b[8:]) }); err != nil {
+	if err = m.create(RegMR, m, request, func(b []byte) {
+		m.lkey, m.rkey = native.Uint32(b[4:]), native.Uint32(b[8:])
+	}); err != nil {
 		p.ctx.release(block)
 		return nil, err
 	}
@@ -113,7 +115,8 @@ func (m *MR) Rereg(change Rereg) (err error) {
 		flags |= reregTranslation
 	}
 	c := m.ctx
-	request := fields(response, m.handle, flags, addrOf(to.buf), uint64(len(to.buf)), to.addr, to.pd.handle, uint32(access))
+	request := fields(response, m.handle, flags, addrOf(to.buf), uint64(len(to.buf)), to.addr, to.pd.handle,
+		uint32(access))
 	err = c.do(ReregMR, m, request, func(b []byte) { to.lkey, to.rkey = native.Uint32(b), native.Uint32(b[4:]) })
 	switch {
 	case err == nil:

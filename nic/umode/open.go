@@ -30,7 +30,8 @@ func Open(name string, options Options) (*Context, error) {
 		running := runtimedir.Running()
 		switch len(running) {
 		case 0:
-			return nil, fmt.Errorf("open a NIC: %w: there is none in %s; start one with: tapir nic", ErrNotRunning, runtimedir.Path())
+			return nil, fmt.Errorf("open a NIC: %w: there is none in %s; start one with: tapir nic", ErrNotRunning,
+				runtimedir.Path())
 		case 1:
 			name = running[0]
 		default:
@@ -44,7 +45,8 @@ func Open(name string, options Options) (*Context, error) {
 	conn, hello, err := relay.Greet(path, relay.Ask{NICs: []string{name}, Messages: true})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return nil, fmt.Errorf("open NIC %s: %w (no socket %s); start it with: tapir nic --name %s", name, ErrNotRunning, path, name)
+		return nil, fmt.Errorf("open NIC %s: %w (no socket %s); start it with: tapir nic --name %s", name,
+			ErrNotRunning, path, name)
 	case err != nil:
 		return nil, fmt.Errorf("open NIC %s: %w", name, err)
 	case len(hello.Devices) == 0:

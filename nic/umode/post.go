@@ -39,7 +39,8 @@ func wrFlags(f verbs.SendFlags) (n uint32) {
 		have verbs.SendFlags
 		n    uint32
 	}{
-		{verbs.Signaled, sendSignaled}, {verbs.Solicited, sendSolicited}, {verbs.Fence | verbs.ReadFence, sendFence}, {verbs.Inline, sendInline},
+		{verbs.Signaled, sendSignaled}, {verbs.Solicited, sendSolicited}, {verbs.Fence | verbs.ReadFence, sendFence},
+		{verbs.Inline, sendInline},
 	} {
 		if f&bit.have != 0 {
 			n |= bit.n

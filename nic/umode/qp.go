@@ -133,8 +133,10 @@ func (q *QP) modify(mask uint32, state verbs.State, access verbs.Access) error {
 func (q *QP) Query() (a verbs.QPAttr, err error) {
 	err = q.ctx.do(QueryQP, q, fields(response, q.handle, uint32(qpState|qpAccess)), func(b []byte) {
 		a = verbs.QPAttr{
-			State: verbs.State(b[108]), Access: verbs.Access(native.Uint32(b[100:])), MaxSend: int(native.Uint32(b[64:])),
-			MaxRecv: int(native.Uint32(b[68:])), MaxSGE: int(native.Uint32(b[72:])), MaxInline: int(native.Uint32(b[80:])),
+			State: verbs.State(b[108]), Access: verbs.Access(native.Uint32(b[100:])),
+			MaxSend: int(native.Uint32(b[64:])),
+			MaxRecv: int(native.Uint32(b[68:])), MaxSGE: int(native.Uint32(b[72:])),
+			MaxInline: int(native.Uint32(b[80:])),
 		}
 	})
 	return a, err

@@ -31,7 +31,8 @@ type session struct {
 }
 
 func newSession(conn *net.UnixConn) *session {
-	return &session{conn: conn, in: make([]byte, proxy.MaxMessage), oob: make([]byte, unix.CmsgSpace(4*16)), fds: map[uint32]int{}}
+	return &session{conn: conn, in: make([]byte, proxy.MaxMessage), oob: make([]byte, unix.CmsgSpace(4*16)),
+		fds: map[uint32]int{}}
 }
 
 // errLost is what a command gets when the NIC's process has ended.
@@ -133,7 +134,8 @@ func (f *file) command(b, memory []byte) error { return f.with(nil, b, memory) }
 
 // with is command with something in the memory before.
 func (f *file) with(before, b, memory []byte) error {
-	_, err := f.session.ask(&proxy.Request{Kind: proxy.Command, File: f.number, Size: uint64(len(memory)), Command: b, Memory: before}, memory)
+	_, err := f.session.ask(&proxy.Request{Kind: proxy.Command, File: f.number, Size: uint64(len(memory)), Command: b,
+		Memory: before}, memory)
 	return err
 }
 
@@ -234,7 +236,8 @@ func (b *bell) alive() error {
 	fds := [1]unix.PollFd{}
 	err := b.raw.Control(func(fd uintptr) {
 		fds[0].Fd = int32(fd)
-		_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1, uintptr(unsafe.Pointer(&unix.Timespec{})), 0, 0, 0)
+		_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1,
+			uintptr(unsafe.Pointer(&unix.Timespec{})), 0, 0, 0)
 	})
 	if err == nil && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0 {
 		err = syscall.EPIPE
@@ -257,8 +260,8 @@ func (b *bell) message() error {
 
 func (b *bell) send(fd uintptr) (sent bool) {
 	for b.errno = syscall.EINTR; b.errno == syscall.EINTR; {
-		_, _, b.errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&b.msg[0])), uintptr(len(b.msg)),
-			syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
+		_, _, b.errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&b.msg[0])),
+			uintptr(len(b.msg)), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
 	}
 	return b.errno != syscall.EAGAIN
 }

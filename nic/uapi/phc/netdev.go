@@ -20,7 +20,8 @@ var netdevCalls = map[uint32]func(c *trap.Call, n *netdev, data uint64) trap.Ans
 		if err != nil || cmd != unix.ETHTOOL_GET_TS_INFO {
 			return trap.Pass()
 		}
-		info := unix.EthtoolTsInfo{Cmd: cmd, Phc_index: int32(n.phc), So_timestamping: hardware | software, Tx_types: 1<<ptp.TxOff | 1<<ptp.TxOn}
+		info := unix.EthtoolTsInfo{Cmd: cmd, Phc_index: int32(n.phc), So_timestamping: hardware | software,
+			Tx_types: 1<<ptp.TxOff | 1<<ptp.TxOn}
 		for _, f := range ptp.Filters() {
 			info.Rx_filters |= 1 << f
 		}
@@ -38,7 +39,8 @@ var netdevCalls = map[uint32]func(c *trap.Call, n *netdev, data uint64) trap.Ans
 		if err != nil {
 			return fail(err)
 		}
-		cfg, err := n.Configure(ptp.HWConfig{Flags: int(want.Flags), TxType: ptp.TxType(want.Tx_type), Filter: ptp.RxFilter(want.Rx_filter)})
+		cfg, err := n.Configure(ptp.HWConfig{Flags: int(want.Flags), TxType: ptp.TxType(want.Tx_type),
+			Filter: ptp.RxFilter(want.Rx_filter)})
 		if err != nil {
 			return fail(err)
 		}

@@ -146,7 +146,8 @@ var errnos = []struct {
 	err   error
 	errno syscall.Errno
 }{
-	{ptp.ErrBusy, unix.EBUSY}, {ptp.ErrRange, unix.ERANGE}, {ptp.ErrInvalid, unix.EINVAL}, {ptp.ErrDisabled, unix.ENODEV},
+	{ptp.ErrBusy, unix.EBUSY}, {ptp.ErrRange, unix.ERANGE}, {ptp.ErrInvalid, unix.EINVAL},
+	{ptp.ErrDisabled, unix.ENODEV},
 }
 
 // fail answers with the errno of an error.

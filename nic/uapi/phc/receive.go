@@ -32,12 +32,14 @@ type message struct {
 
 // receive takes one message from a descriptor of ours, without waiting.
 func receive(fd, flags, size int) (m message, err error) {
-	m.data, m.control, m.name = make([]byte, max(size, 1)), make([]byte, controlLen), make([]byte, unix.SizeofSockaddrAny)
+	m.data, m.control, m.name = make([]byte, max(size, 1)), make([]byte, controlLen),
+		make([]byte, unix.SizeofSockaddrAny)
 	iov := unix.Iovec{Base: &m.data[0]}
 	iov.SetLen(size)
 	hdr := unix.Msghdr{Name: &m.name[0], Namelen: uint32(len(m.name)), Iov: &iov, Iovlen: 1, Control: &m.control[0]}
 	hdr.SetControllen(len(m.control))
-	n, _, errno := unix.Syscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&hdr)), uintptr(flags|unix.MSG_DONTWAIT))
+	n, _, errno := unix.Syscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&hdr)),
+		uintptr(flags|unix.MSG_DONTWAIT))
 	if errno != 0 {
 		return m, errno
 	}
@@ -180,7 +182,8 @@ const (
 
 func isStamps(c []byte) bool {
 	level, kind := binary.NativeEndian.Uint32(c[8:]), binary.NativeEndian.Uint32(c[12:])
-	return len(c) >= stampsLen && level == unix.SOL_SOCKET && (kind == unix.SO_TIMESTAMPING || kind == unix.SO_TIMESTAMPING_NEW)
+	return len(c) >= stampsLen && level == unix.SOL_SOCKET &&
+		(kind == unix.SO_TIMESTAMPING || kind == unix.SO_TIMESTAMPING_NEW)
 }
 
 // softwareStamp is the kernel's stamp in a message's control data.

@@ -12,7 +12,8 @@ import (
 // What SO_TIMESTAMPING asks for that only hardware has, and what the kernel
 // can do in its place.
 const (
-	hardware = unix.SOF_TIMESTAMPING_TX_HARDWARE | unix.SOF_TIMESTAMPING_RX_HARDWARE | unix.SOF_TIMESTAMPING_RAW_HARDWARE
+	hardware = unix.SOF_TIMESTAMPING_TX_HARDWARE | unix.SOF_TIMESTAMPING_RX_HARDWARE |
+		unix.SOF_TIMESTAMPING_RAW_HARDWARE
 	software = unix.SOF_TIMESTAMPING_TX_SOFTWARE | unix.SOF_TIMESTAMPING_RX_SOFTWARE | unix.SOF_TIMESTAMPING_SOFTWARE
 )
 
@@ -153,7 +154,8 @@ func nameOf(fd, index int) string {
 		index int32
 		_     [20]byte
 	}{index: int32(index)}
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCGIFNAME, uintptr(unsafe.Pointer(&req))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCGIFNAME,
+		uintptr(unsafe.Pointer(&req))); errno != 0 {
 		return ""
 	}
 	return unix.ByteSliceToString(req.name[:])

@@ -56,7 +56,8 @@ func Dial(path string, a Ask) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Hello: hello, files: trap.NewFiles(), read: make(chan struct{}), calls: map[uint64]*call{}, open: map[uint64]*clientFile{}}
+	c := &Client{Hello: hello, files: trap.NewFiles(), read: make(chan struct{}), calls: map[uint64]*call{},
+		open: map[uint64]*clientFile{}}
 	c.files.ServeWrites()
 	if c.link, err = newLink(conn); err != nil {
 		conn.Close()

@@ -123,7 +123,8 @@ func (c *Client) command(w *call) bool {
 	if !ok {
 		return false
 	}
-	c.tell(w.Call, &message{Kind: command, ID: id, File: w.file.token, Addr: w.Arg(1), Len: w.Arg(2), FD: int32(w.Int(0))}, "")
+	c.tell(w.Call, &message{Kind: command, ID: id, File: w.file.token, Addr: w.Arg(1), Len: w.Arg(2),
+		FD: int32(w.Int(0))}, "")
 	c.lookAfter(id, w)
 	return true
 }

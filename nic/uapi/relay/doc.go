@@ -97,7 +97,9 @@ func peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); cerr != nil {
+	if cerr := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); cerr != nil {
 		return nil, cerr
 	}
 	return cred, err
@@ -108,6 +110,7 @@ func checkVersion(nic, supervisor int) *Refused {
 	if nic == supervisor {
 		return nil
 	}
-	return &Refused{What: fmt.Sprintf("the NIC's process speaks version %d of the relay protocol, the supervisor version %d", nic, supervisor),
+	return &Refused{What: fmt.Sprintf(
+		"the NIC's process speaks version %d of the relay protocol, the supervisor version %d", nic, supervisor),
 		Remedy: "use the tapir binary that started the NIC, or start the NIC again with yours"}
 }

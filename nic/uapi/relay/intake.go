@@ -171,7 +171,8 @@ func (in *intake) answer() {
 
 // knows tells whether a call is known to be a command.
 func (in *intake) knows(k *seen, made *trap.Call, now frame.Time) bool {
-	return k.file != nil && k.thread == made.Thread() && k.fd == made.Int(0) && now < k.until && !k.file.ended && !k.file.closed &&
+	return k.file != nil && k.thread == made.Thread() && k.fd == made.Int(0) && now < k.until && !k.file.ended &&
+		!k.file.closed &&
 		made.Nr() == unix.SYS_WRITE && made.Native()
 }
 

@@ -44,7 +44,8 @@ func (d depth) outer(inner, process int) int {
 	if d == 0 {
 		return inner
 	}
-	tasks, _ := os.ReadDir("/proc/" + procField(fmt.Sprintf("/proc/self/fdinfo/%d", process), "Pid:") + "/task") // none if it is gone
+	// none if it is gone
+	tasks, _ := os.ReadDir("/proc/" + procField(fmt.Sprintf("/proc/self/fdinfo/%d", process), "Pid:") + "/task")
 	for _, t := range tasks {
 		if n, err := strconv.Atoi(t.Name()); err == nil && d.inner(n) == inner {
 			return n

@@ -18,7 +18,8 @@ func (p *procPath) stat(pid int, kind string, n int) (st unix.Statx_t, ok bool) 
 	b = append(append(append(b, '/'), kind...), '/')
 	b = append(strconv.AppendInt(b, int64(n), 10), 0)
 	at := unix.AT_FDCWD
-	_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&b[0])), 0, unix.STATX_INO, uintptr(unsafe.Pointer(&st)), 0)
+	_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&b[0])), 0, unix.STATX_INO,
+		uintptr(unsafe.Pointer(&st)), 0)
 	return st, errno == 0
 }
 

@@ -98,7 +98,8 @@ func (f *memFile) copy(addr uint64, p []byte, write bool) error {
 	switch {
 	case n == len(p):
 		return nil
-	case n == 0 && (err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrShortWrite)): // it has another memory now
+	case n == 0 && (err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrShortWrite)):
+		// it has another memory now
 		return errElsewhere
 	}
 	return unix.EFAULT

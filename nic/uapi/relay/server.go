@@ -161,9 +161,11 @@ func admit(c *net.UnixConn, a Ask, devices Devices) (pid int, found map[string]D
 	case err != nil:
 		return 0, nil, &Refused{What: fmt.Sprintf("the supervisor cannot be told: %v", err), Remedy: "try again"}
 	case cred.Uid != 0 && int(cred.Uid) != os.Getuid():
-		return 0, nil, &Refused{What: "the NIC belongs to another user", Remedy: "run the program as the user who started the NIC, or as root"}
+		return 0, nil, &Refused{What: "the NIC belongs to another user",
+			Remedy: "run the program as the user who started the NIC, or as root"}
 	case cred.Pid == 0:
-		return 0, nil, &Refused{What: "the program's PID namespace cannot be seen from the NIC's process", Remedy: "start the NIC in the same or an outer PID namespace"}
+		return 0, nil, &Refused{What: "the program's PID namespace cannot be seen from the NIC's process",
+			Remedy: "start the NIC in the same or an outer PID namespace"}
 	}
 	found, err = devices(a)
 	if err == nil {

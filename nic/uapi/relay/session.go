@@ -67,7 +67,8 @@ type file struct {
 }
 
 func newSession(l *link, a Ask, devices map[string]Device, below depth) *session {
-	return &session{link: l, ask: a, devices: devices, below: below, files: map[uint64]*file{}, byID: map[trap.FileID]*file{},
+	return &session{link: l, ask: a, devices: devices, below: below, files: map[uint64]*file{},
+		byID:  map[trap.FileID]*file{},
 		calls: map[uint64]*caller{}, spaces: map[int]*space{}, questions: map[uint64]chan answer{}, ledger: -1}
 }
 

@@ -74,8 +74,8 @@ func (b *builder) siw(d *Device) {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("Allocated SIW Objects:\nDevice %s (IFF_UP):\tCXs: %d, PDs: %d, QPs: %d, CQs: %d, SRQs: %d, MRs: %d, CEPs: %d\n",
-			d.Name(), s.CXs, s.PDs, s.QPs, s.CQs, s.SRQs, s.MRs, s.CEPs), nil
+		return fmt.Sprintf("Allocated SIW Objects:\nDevice %s (IFF_UP):\tCXs: %d, PDs: %d, QPs: %d, CQs: %d, SRQs: "+
+			"%d, MRs: %d, CEPs: %d\n", d.Name(), s.CXs, s.PDs, s.QPs, s.CQs, s.SRQs, s.MRs, s.CEPs), nil
 	})
 	b.live(dir+"/qp", func() (string, error) {
 		list, err := d.QPs()

@@ -296,7 +296,8 @@ func (s Stat) write(c *Call, addr uint64) Answer {
 
 func (s Stat) writeStatx(c *Call, addr uint64) Answer {
 	st := unix.Statx_t{Mask: unix.STATX_BASIC_STATS, Blksize: 4096, Nlink: 1, Mode: uint16(s.Mode), Ino: nodeIno,
-		Rdev_major: unix.Major(s.Rdev), Rdev_minor: unix.Minor(s.Rdev), Dev_major: unix.Major(nodeDev), Dev_minor: unix.Minor(nodeDev)}
+		Rdev_major: unix.Major(s.Rdev), Rdev_minor: unix.Minor(s.Rdev), Dev_major: unix.Major(nodeDev),
+		Dev_minor: unix.Minor(nodeDev)}
 	if err := Put(c, addr, &st); err != nil {
 		return Fail(err)
 	}

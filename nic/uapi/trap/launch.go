@@ -158,7 +158,8 @@ func (s *Supervisor) launch(o Options, path string) (*exec.Cmd, *os.Process, err
 	defer unix.Close(pair[0])
 	sock := os.NewFile(uintptr(pair[1]), "launch")
 	defer sock.Close()
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{launchName, path}, o.Argv...), Env: o.Env, Dir: o.Dir,
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{launchName, path}, o.Argv...), Env: o.Env,
+		Dir:   o.Dir,
 		Stdin: sock, SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
 	if o.Stdout != nil {
 		cmd.Stdout = o.Stdout

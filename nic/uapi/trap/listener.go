@@ -108,7 +108,8 @@ func (l *Listener) receive(c *Call, ioctl func(fd int, req uint, p unsafe.Pointe
 // syncWakeUp asks the kernel to wake each side on the other's processor,
 // which halves the cost of a call; older kernels cannot, and need not.
 func (l *Listener) syncWakeUp() {
-	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(l.fd), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS,
+		unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 }
 
 func (l *Listener) waits(c *Call) bool {

@@ -161,7 +161,8 @@ func (p *preload) serve(s *Supervisor, conn *connection) {
 			thread = uint32(pid) // it counts in a PID namespace of its own
 		}
 		conn.waitFor(id)
-		s.serve(&Call{l: s.Listener, conn: conn, blocked: m.Blocked, n: Notification{ID: id, PID: thread, Nr: int32(m.Nr), Arch: nativeArch, Args: m.Args}})
+		s.serve(&Call{l: s.Listener, conn: conn, blocked: m.Blocked,
+			n: Notification{ID: id, PID: thread, Nr: int32(m.Nr), Arch: nativeArch, Args: m.Args}})
 	}
 }
 
@@ -172,7 +173,9 @@ func (c *connection) peer() (pid int, err error) {
 		return 0, err
 	}
 	var cred *unix.Ucred
-	if cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); cerr != nil {
+	if cerr := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); cerr != nil {
 		return 0, cerr
 	}
 	if err != nil {
@@ -307,8 +310,9 @@ func beParent(sock int, path string, argv []string, found string) {
 		say(sock, stepPrivileges, err, -1)
 		return
 	}
-	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: withLibrary(os.Environ(), found), Files: []uintptr{0, 1, 2},
-		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}})
+	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: withLibrary(os.Environ(), found),
+		Files: []uintptr{0, 1, 2},
+		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}})
 	if err != nil {
 		say(sock, stepExec, err, -1)
 		return

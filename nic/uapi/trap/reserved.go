@@ -52,7 +52,8 @@ func writeRules() (rules []Rule) {
 	}
 	for _, cmd := range []uint32{unix.F_DUPFD, unix.F_DUPFD_CLOEXEC} {
 		dup := Cond{Arg: 1, Mask: ^uint32(0), Value: cmd}
-		rules = append(rules, Rule{Nr: unix.SYS_FCNTL, When: []Cond{fd, dup}}, Rule{Nr: unix.SYS_FCNTL, When: []Cond{dup, atLeast}})
+		rules = append(rules, Rule{Nr: unix.SYS_FCNTL, When: []Cond{fd, dup}},
+			Rule{Nr: unix.SYS_FCNTL, When: []Cond{dup, atLeast}})
 	}
 	return rules
 }

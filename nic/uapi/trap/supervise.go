@@ -190,7 +190,8 @@ func (s *Supervisor) serve(c *Call) {
 func (s *Supervisor) refuse(c *Call) {
 	pid, err := c.Process()
 	if err == nil && c.Valid() {
-		s.logf("process %d makes 32-bit system calls, which are not served: it was killed; use the program's 64-bit build", pid)
+		s.logf("process %d makes 32-bit system calls, which are not served: it was killed; use the program's "+
+			"64-bit build", pid)
 		_ = unix.Kill(pid, unix.SIGKILL) // fails if it is gone
 	}
 	c.Finish(Fail(unix.ENOSYS))

@@ -98,7 +98,8 @@ type connParam struct {
 func parseConnParam(b []byte) connParam {
 	n := b[264]
 	return connParam{
-		qpNum: order.Uint32(b) & 0xffffff, private: b[8 : 8+int(n)], srq: b[265], ird: b[266], ord: b[267], valid: b[271] != 0,
+		qpNum: order.Uint32(b) & 0xffffff, private: b[8 : 8+int(n)], srq: b[265], ird: b[266], ord: b[267],
+		valid: b[271] != 0,
 	}
 }
 

@@ -55,7 +55,8 @@ func (i *id) bind(addr sockaddr, then func(error)) {
 		owns[at] = slices.ContainsFunc(n.Network.Addrs(), func(p netip.Prefix) bool { return p.Addr() == addr.addr })
 	}, func() {
 		var err error = syscall.EADDRNOTAVAIL
-		if at := slices.Index(owns, true); at >= 0 && slices.Contains(i.file.nics, list[at]) { // it may have gone meanwhile
+		// it may have gone meanwhile
+		if at := slices.Index(owns, true); at >= 0 && slices.Contains(i.file.nics, list[at]) {
 			err = nil
 			if !i.gone {
 				err = i.bindPort(addr, list[at])

@@ -30,7 +30,8 @@ func (f *File) connect(c *command) {
 	p.private = slices.Clone(p.private)
 	n := &conn{dev: i.dev, home: f.home, owner: i, manual: !i.qpAttr || i.ack.set}
 	i.conn, i.state = n, connected
-	pid, local, remote := c.caller.Process(), netip.AddrPortFrom(i.src.addr, i.src.port), netip.AddrPortFrom(i.to, i.dst.port)
+	pid, local, remote := c.caller.Process(), netip.AddrPortFrom(i.src.addr, i.src.port),
+		netip.AddrPortFrom(i.to, i.dst.port)
 	if i.src.any() {
 		local = netip.AddrPortFrom(netip.Addr{}, i.src.port)
 	}
@@ -54,7 +55,8 @@ func (f *File) connect(c *command) {
 
 // connect asks the peer. A port that the program did not choose may turn out
 // to be in TIME-WAIT with this peer; then the NIC chooses.
-func (n *conn) connect(p connParam, pid int, tos uint8, local, remote netip.AddrPort, automatic bool, now frame.Time) error {
+func (n *conn) connect(p connParam, pid int, tos uint8, local, remote netip.AddrPort, automatic bool,
+	now frame.Time) error {
 	q, err := n.params(&p, pid)
 	if err != nil {
 		return err

@@ -40,6 +40,7 @@ func (f *File) migrateID(c *command) {
 // one that was forked may.
 func (f *File) heldBy(pid int, fd uint32) bool {
 	var theirs, ours unix.Stat_t
-	return unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", pid, fd), &theirs) == nil && unix.Fstat(f.tokens.read, &ours) == nil &&
+	return unix.Stat(fmt.Sprintf("/proc/%d/fd/%d", pid, fd), &theirs) == nil && unix.Fstat(f.tokens.read, &ours) ==
+		nil &&
 		theirs.Dev == ours.Dev && theirs.Ino == ours.Ino
 }

@@ -72,7 +72,8 @@ func (p *eventPipe) waiting() bool { return p.inside < len(p.notes) }
 func (p *eventPipe) flush() {
 	for p.waiting() {
 		data := &p.notes[p.inside].data
-		_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(p.w), uintptr(unsafe.Pointer(data)), uintptr(p.size)) // never waits
+		// never waits
+		_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(p.w), uintptr(unsafe.Pointer(data)), uintptr(p.size))
 		switch errno {
 		case 0:
 			p.inside++

@@ -73,8 +73,9 @@ func NewSession(conn Conn, process int, devices func(name string) (Device, bool)
 	if err != nil {
 		return nil, fmt.Errorf("umode: %w", err)
 	}
-	s := &Session{conn: conn, raw: raw, process: process, devices: devices, files: map[uint32]*file{}, parked: map[*caller]bool{},
-		buf: make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*maxFDs))}
+	s := &Session{conn: conn, raw: raw, process: process, devices: devices, files: map[uint32]*file{},
+		parked: map[*caller]bool{},
+		buf:    make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*maxFDs))}
 	s.iov.Base = &s.buf[0]
 	s.iov.SetLen(len(s.buf))
 	s.attempt = s.receive
@@ -116,7 +117,8 @@ func (s *Session) receive(fd uintptr) (done bool) {
 	s.into.SetControllen(len(s.oob))
 	for s.errno = unix.EINTR; s.errno == unix.EINTR; {
 		var n uintptr
-		n, _, s.errno = unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&s.into)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		n, _, s.errno = unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&s.into)),
+			unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 		s.n = int(n)
 	}
 	return s.errno != unix.EAGAIN

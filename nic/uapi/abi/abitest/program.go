@@ -66,7 +66,8 @@ func (p *Program) Protect(addr uint64) {
 func (p *Program) at(addr, n uint64, write bool) []byte {
 	for _, have := range p.pieces {
 		off := addr - have.addr
-		if addr >= have.addr && off <= uint64(len(have.mem)) && n <= uint64(len(have.mem))-off && !(write && have.readOnly) {
+		if addr >= have.addr && off <= uint64(len(have.mem)) && n <= uint64(len(have.mem))-off &&
+			!(write && have.readOnly) {
 			return have.mem[off : off+n : off+n]
 		}
 	}
@@ -167,7 +168,8 @@ func (r *Region) WriteAt(b []byte, off uint64) error {
 
 func (r *Region) guard(n int, off uint64, write bool) {
 	if r.ended || write && !r.write || off > r.n || uint64(n) > r.n-off {
-		panic(fmt.Sprintf("%d octets at %d of a region of %d, write %v, registered for it %v, ended %v", n, off, r.n, write, r.write, r.ended))
+		panic(fmt.Sprintf("%d octets at %d of a region of %d, write %v, registered for it %v, ended %v", n, off, r.n,
+			write, r.write, r.ended))
 	}
 }
 

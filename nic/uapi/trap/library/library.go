@@ -32,7 +32,8 @@ type LibC struct {
 
 var (
 	gnu  = LibC{name: "gnu", compilers: []string{"cc", "gcc", "clang"}, remedy: "apt install gcc libc6-dev"}
-	musl = LibC{name: "musl", compilers: []string{"musl-gcc", "cc", "gcc", "clang"}, remedy: "apt install musl-tools, or apk add gcc musl-dev"}
+	musl = LibC{name: "musl", compilers: []string{"musl-gcc", "cc", "gcc", "clang"},
+		remedy: "apt install musl-tools, or apk add gcc musl-dev"}
 )
 
 // Compiled returns the library compiled for a C library: the cached one, or a
@@ -70,16 +71,20 @@ func (c LibC) compiler() (string, error) {
 			continue
 		}
 		if c.name == musl.name && name != "musl-gcc" { // what the compiler of this system is for
-			if triple, err := exec.Command(path, "-dumpmachine").Output(); err != nil || !bytes.Contains(triple, []byte(musl.name)) {
+			if triple, err := exec.Command(path, "-dumpmachine").Output(); err != nil ||
+				!bytes.Contains(triple, []byte(musl.name)) {
 				continue
 			}
 		}
 		return path, nil
 	}
 	if c.name == musl.name {
-		return "", fmt.Errorf("compile the library to preload: the program is linked with musl, and no compiler for that (musl-gcc, or cc of a system with musl) is in PATH: install one, for example: %s, or use --via seccomp", c.remedy)
+		return "", fmt.Errorf("compile the library to preload: the program is linked with musl, and no compiler for "+
+			"that (musl-gcc, or cc of a system with musl) is in PATH: install one, for example: %s, or use "+
+			"--via seccomp", c.remedy)
 	}
-	return "", fmt.Errorf("compile the library to preload: no C compiler (cc, gcc or clang) is in PATH: install one, for example: %s", c.remedy)
+	return "", fmt.Errorf("compile the library to preload: no C compiler (cc, gcc or clang) is in PATH: install "+
+		"one, for example: %s", c.remedy)
 }
 
 func (c LibC) compile(file string) error {
@@ -93,10 +98,12 @@ func (c LibC) compile(file string) error {
 	}
 	tmp.Close()
 	defer os.Remove(tmp.Name()) // fails once it has its name
-	cmd := exec.Command(cc, "-shared", "-fPIC", "-O2", "-U_FORTIFY_SOURCE", "-U_FILE_OFFSET_BITS", "-o", tmp.Name(), "-x", "c", "-", "-ldl", "-lpthread")
+	cmd := exec.Command(cc, "-shared", "-fPIC", "-O2", "-U_FORTIFY_SOURCE", "-U_FILE_OFFSET_BITS", "-o", tmp.Name(),
+		"-x", "c", "-", "-ldl", "-lpthread")
 	cmd.Stdin = bytes.NewReader(librarySource)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("compile the library to preload: %s: %w: are the C library's headers installed (%s)?\n%s", cc, err, c.remedy, bytes.TrimSpace(out))
+		return fmt.Errorf("compile the library to preload: %s: %w: are the C library's headers installed (%s)?\n%s", cc,
+			err, c.remedy, bytes.TrimSpace(out))
 	}
 	if err := os.Chmod(tmp.Name(), 0o755); err != nil {
 		return err
@@ -148,16 +155,19 @@ func linked(path string) (LibC, error) {
 	}
 	defer f.Close()
 	if f.Class != elf.ELFCLASS64 {
-		return gnu, fmt.Errorf("%s is a 32-bit program, into which the library cannot be preloaded: use its 64-bit build", path)
+		return gnu,
+			fmt.Errorf("%s is a 32-bit program, into which the library cannot be preloaded: use its 64-bit build", path)
 	}
 	for _, p := range f.Progs {
 		if p.Type != elf.PT_INTERP {
 			continue
 		}
-		if loader, err := io.ReadAll(io.LimitReader(p.Open(), 4096)); err == nil && bytes.Contains(loader, []byte("ld-musl")) {
+		if loader, err := io.ReadAll(io.LimitReader(p.Open(), 4096)); err == nil &&
+			bytes.Contains(loader, []byte("ld-musl")) {
 			return musl, nil
 		}
 		return gnu, nil
 	}
-	return gnu, fmt.Errorf("%s is a static program, into which nothing can be preloaded: run it with --via seccomp, or use its dynamic build", path)
+	return gnu, fmt.Errorf("%s is a static program, into which nothing can be preloaded: run it with --via seccomp, "+
+		"or use its dynamic build", path)
 }

@@ -234,7 +234,8 @@ func permitted(fd, want int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if want&unix.W_OK != 0 && (st.Mode&0o222 == 0 || st.Mode&unix.S_IFMT == unix.S_IFDIR) || want&unix.X_OK != 0 && st.Mode&0o111 == 0 {
+	if want&unix.W_OK != 0 && (st.Mode&0o222 == 0 || st.Mode&unix.S_IFMT == unix.S_IFDIR) ||
+		want&unix.X_OK != 0 && st.Mode&0o111 == 0 {
 		return unix.EACCES
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/spf13/pflag"
+
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/show"
@@ -18,13 +20,13 @@ import (
 )
 
 // perfShort says what each workload does.
-var perfShort = map[perf.Op]string{
-	perf.WriteBW:  "RDMA Write bandwidth",
-	perf.ReadBW:   "RDMA Read bandwidth",
-	perf.SendBW:   "Send bandwidth",
-	perf.WriteLat: "RDMA Write latency, ping-pong",
-	perf.SendLat:  "Send latency, ping-pong",
-	perf.Verify:   "Send, Write and Read once per size, target memory checked by SHA-256",
+var perfShort = map[perfconf.Op]string{
+	perfconf.WriteBW:  "RDMA Write bandwidth",
+	perfconf.ReadBW:   "RDMA Read bandwidth",
+	perfconf.SendBW:   "Send bandwidth",
+	perfconf.WriteLat: "RDMA Write latency, ping-pong",
+	perfconf.SendLat:  "Send latency, ping-pong",
+	perfconf.Verify:   "Send, Write and Read once per size, target memory checked by SHA-256",
 }
 
 func newPerf() *cobra.Command {
@@ -44,8 +46,8 @@ func newPerf() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	for _, op := range perf.Ops {
-		if op != perf.Rping { // a verb of its own
+	for _, op := range perfconf.Ops {
+		if op != perfconf.Rping { // a verb of its own
 			cmd.AddCommand(newPerfOp(op))
 		}
 	}
@@ -54,14 +56,14 @@ func newPerf() *cobra.Command {
 
 // perfFlags are the options of one test.
 type perfFlags struct {
-	job     perf.Job
+	job     perfconf.Job
 	nic     string
 	seconds int
 	json    bool
 }
 
-func newPerfOp(op perf.Op) *cobra.Command {
-	o := perfFlags{job: perf.Job{Op: op}}
+func newPerfOp(op perfconf.Op) *cobra.Command {
+	o := perfFlags{job: perfconf.Job{Op: op}}
 	cmd := &cobra.Command{
 		Use:   string(op) + " [ADDRESS]",
 		Short: perfShort[op],
@@ -78,14 +80,14 @@ func newPerfOp(op perf.Op) *cobra.Command {
 	f := cmd.Flags()
 	nicFlag(f, &o.nic)
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
-	f.Uint16VarP(&o.job.Port, "port", "p", perf.DefaultPort, "TCP port of the server")
-	if op == perf.Verify {
+	f.Uint16VarP(&o.job.Port, "port", "p", perfconf.DefaultPort, "TCP port of the server")
+	if op == perfconf.Verify {
 		f.IntSliceVarP(&o.job.Sizes, "size", "s", nil, "message sizes in bytes (default 8,4096,16777216)")
 	} else {
-		defaults := perf.Job{Op: op}.WithDefaults()
+		defaults := perfconf.Job{Op: op}.WithDefaults()
 		f.IntVarP(&o.job.Size, "size", "s", defaults.Size, "message size in bytes")
 		f.Int64VarP(&o.job.Iters, "iters", "n", 0, fmt.Sprintf("messages per queue pair (default %d)",
-			perf.DefaultIters))
+			perfconf.DefaultIters))
 		f.IntVarP(&o.seconds, "duration", "D", 0, "run for so many `seconds` instead of -n")
 		f.IntVarP(&o.job.QPs, "qp", "q", defaults.QPs, "number of queue pairs")
 		f.IntVarP(&o.job.Depth, "tx-depth", "t", defaults.Depth, "outstanding messages per queue pair")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/conf/ptpconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/tool/show"
@@ -76,9 +77,9 @@ func newPTPRun() *cobra.Command {
 	f.IntVarP(&job.Count, "count", "n", 0, "end after so many lines, 0 for never")
 	f.StringVar(&job.UDS, "uds", "", "`path` of the socket for pmc -u -s (default: NIC.ptp beside the control socket)")
 	f.BoolVar(&asJSON, "json", false, "print JSON, an object each interval")
-	for _, fl := range ptprun.Flags() {
+	for _, fl := range ptpconf.Flags() {
 		f.Func(strings.ReplaceAll(fl.Name, "_", "-"), fl.Expect, func(v string) error {
-			job.Settings = append(job.Settings, ptprun.Setting{Name: fl.Name, Value: v})
+			job.Settings = append(job.Settings, ptpconf.Setting{Name: fl.Name, Value: v})
 			return nil
 		})
 	}

@@ -6,13 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/show"
 	"tapir/lab/tool/usage"
 )
 
 func newRping() *cobra.Command {
-	o := perfFlags{job: perf.Job{Op: perf.Rping}}
+	o := perfFlags{job: perfconf.Job{Op: perfconf.Rping}}
 	var serve, connect, verbose bool
 	var address string
 	cmd := &cobra.Command{
@@ -48,8 +49,8 @@ func newRping() *cobra.Command {
 	f.BoolVarP(&serve, "server", "s", false, "serve one client")
 	f.BoolVarP(&connect, "client", "c", false, "connect")
 	f.StringVarP(&address, "address", "a", "", "the server's `address`")
-	f.Uint16VarP(&o.job.Port, "port", "p", perf.RpingPort, "TCP port of the server")
-	f.Int64VarP(&o.job.Iters, "count", "C", perf.RpingIters, "pings to send")
+	f.Uint16VarP(&o.job.Port, "port", "p", perfconf.RpingPort, "TCP port of the server")
+	f.Int64VarP(&o.job.Iters, "count", "C", perfconf.RpingIters, "pings to send")
 	f.IntVarP(&o.job.Size, "size", "S", 0, "bytes of a ping (default 64)")
 	f.BoolVarP(&verbose, "verbose", "v", false, "print the data of each ping")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/doctor"
@@ -349,7 +350,7 @@ func (f fakeNIC) Set(settings []ctl.Setting) error {
 }
 
 func (f fakeNIC) Perf(raw json.RawMessage, progress func(any), done func(any, error)) (func(), error) {
-	var job perf.Job
+	var job perfconf.Job
 	if err := json.Unmarshal(raw, &job); err != nil {
 		return nil, err
 	}
@@ -362,7 +363,7 @@ func (f fakeNIC) Perf(raw json.RawMessage, progress func(any), done func(any, er
 		return func() {}, nil
 	case job.Op.IsLatency():
 		r.Latency = &perf.Latency{Min: 1000, Median: 2000, Mean: 2100, P99: 3000, P999: 4000, Max: 5000}
-	case job.Op == perf.Verify:
+	case job.Op == perfconf.Verify:
 		r.Checks = []perf.Check{{Operation: "RDMA Read", Size: 8, Elapsed: 1e6, SHA256: "aa", Want: "bb"}}
 	}
 	progress(perf.Progress{Elapsed: 1e9, Messages: 10, Bytes: 1e9})

@@ -2,9 +2,11 @@ package conf
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tapir/wire/ether"
@@ -97,6 +99,14 @@ var ValidName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
 func Name(v *string, s string) error {
 	if *v = s; !ValidName.MatchString(s) {
 		return ErrValue
+	}
+	return nil
+}
+
+// ModuleParameter checks a parameter of a kernel module.
+func ModuleParameter(p string) error {
+	if k, v, ok := strings.Cut(p, "="); !ok || k == "" || v == "" || strings.ContainsAny(p, " ,'\"$`\\\n") {
+		return fmt.Errorf("%q: want NAME=VALUE", p)
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"tapir/lab/conf"
-	"tapir/lab/run/virtual/station"
+	"tapir/lab/topo/ping"
 )
 
 // The clocks that labs run by.
@@ -103,6 +103,6 @@ func parseVirtual(argv []string) error {
 	if argv[0] != "ping" {
 		return fmt.Errorf("programs but ping are of the real clock alone")
 	}
-	_, err := station.ParsePing(argv)
+	_, err := ping.Parse(argv)
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tapir/lab/host/link"
+	"tapir/lab/host/fault"
 )
 
 // label is what a graph says about a node: its name, its kind, its addresses.
@@ -76,7 +76,7 @@ func (l *Link) label() (all []string) {
 	return all
 }
 
-func faultLabel(f *link.Impairment) (all []string) {
+func faultLabel(f *fault.Impairment) (all []string) {
 	add := func(name string, value any, is bool) {
 		if is {
 			all = append(all, fmt.Sprintf("%s %v", name, value))

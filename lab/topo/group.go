@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"tapir/lab/conf"
-	"tapir/lab/tool/perf"
+	"tapir/lab/conf/perfconf"
 	"tapir/wire/ether"
 )
 
@@ -140,7 +140,7 @@ func pairUp(a, b []string) (pairs [][2]string, err error) {
 // Pair is the two sides of a workload of a perf step.
 type Pair struct {
 	Client, Server string
-	Job            perf.Job // of the client
+	Job            perfconf.Job // of the client
 }
 
 // pairs are who talks to whom: one to one, or all to one, on ports that count

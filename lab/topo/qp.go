@@ -1,13 +1,11 @@
 package topo
 
 import (
-	"net/netip"
 	"slices"
 	"strconv"
 
 	"tapir/lab/conf"
 	"tapir/lab/host/fault"
-	"tapir/nic"
 )
 
 // qpFields name a queue pair.
@@ -61,15 +59,4 @@ func (r *ruleDraft) finishQP(entries []conf.Entry) {
 		}
 		return nil
 	})
-}
-
-// QPOf is the number of the queue pair among all that has the TCP connection
-// between two ends, 0 if none has.
-func QPOf(all []nic.QPInfo, ends [2]netip.AddrPort) uint32 {
-	for _, q := range all {
-		if own := [2]netip.AddrPort{q.Local, q.Remote}; own == ends || own == [2]netip.AddrPort{ends[1], ends[0]} {
-			return q.Num
-		}
-	}
-	return 0
 }

@@ -13,9 +13,8 @@ import (
 	"tapir/lab/conf"
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/ptpconf"
 	"tapir/lab/conf/swconf"
-	"tapir/lab/host/peer"
-	"tapir/lab/tool/ptprun"
 )
 
 // draft is a Lab while it is read. What refers to something else is checked
@@ -179,8 +178,8 @@ func nicFields() []conf.Field[Node] {
 		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware"}, f.Name)
 	})
 	return append(conf.Part(all, func(n *Node) *nicconf.Config { return &n.NIC }),
-		conf.Field[Node]{Name: "ptp", Schema: ptprun.Schema(), Node: func(n *Node, v conf.Node) (err error) {
-			if err := ptprun.Check(v); err != nil {
+		conf.Field[Node]{Name: "ptp", Schema: ptpconf.Schema(), Node: func(n *Node, v conf.Node) (err error) {
+			if err := ptpconf.Check(v); err != nil {
 				return err
 			}
 			n.PTP, err = yaml.Marshal(v.Value())
@@ -232,7 +231,7 @@ func finishHost(d *draft, n *Node, key conf.Node) error {
 var peerFields = append([]conf.Field[Node]{
 	{Name: "siw", Expect: "parameters of the siw driver such as peer_to_peer=1 (default the stock driver)", Many: true, Set: func(n *Node, s string) error {
 		n.Peer.Siw = append(n.Peer.Siw, s)
-		return peer.CheckSiw(s)
+		return conf.ModuleParameter(s)
 	}},
 	{Name: "memory", Expect: "MiB from 256 to 65536 (default 512)", Set: func(n *Node, s string) error { return setInt(&n.Peer.Memory, s, 256, 1<<16) }},
 	{Name: "kvm", Expect: "true: it runs on the processor, not emulated", Schema: truth, Set: func(n *Node, s string) error { return setBool(&n.Peer.KVM, s) }},

@@ -10,19 +10,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/host/fault"
-	"tapir/lab/host/link"
 )
-
-// Rules returns the engine that strikes exact things on a link of the lab, nil
-// if no rule ever does.
-func (l *Lab) Rules(k *Link) (*fault.Engine, error) {
-	step := func(s Step) bool { return s.Verb == Fault && s.Link == k.Name && len(s.Rules) > 0 }
-	if len(k.Rules) == 0 && !slices.ContainsFunc(l.Steps, step) {
-		return nil, nil
-	}
-	e := fault.New(l.SeedOf(k), k.Ends)
-	return e, e.SetRules(k.Rules)
-}
 
 // SeedOf gives each link a sequence of its own.
 func (l *Lab) SeedOf(k *Link) uint64 {
@@ -32,14 +20,14 @@ func (l *Lab) SeedOf(k *Link) uint64 {
 
 // impaired is what happens to the frames of a link while it is read.
 type impaired struct {
-	both link.Impairment
+	both fault.Impairment
 	from conf.Node // faults by the name of the end that frames come from
 	list conf.Node // of rules
 	some struct{ from, rules bool }
 }
 
 // faultFields are the settings of a link that a fault step changes, too.
-var faultFields = append(conf.Part(faults, func(i *impaired) *link.Impairment { return &i.both }),
+var faultFields = append(conf.Part(faults, func(i *impaired) *fault.Impairment { return &i.both }),
 	conf.Field[impaired]{Name: "from", Expect: "faults of the frames from one end, by its name, such as {a: {loss: 1%}}, in the place of those of both",
 		Schema: conf.Schema{"type": "object", "additionalProperties": conf.Object(faults)},
 		Node:   func(i *impaired, n conf.Node) error { i.from, i.some.from = n, true; return nil }},
@@ -47,9 +35,9 @@ var faultFields = append(conf.Part(faults, func(i *impaired) *link.Impairment { 
 		Node: func(i *impaired, n conf.Node) error { i.list, i.some.rules = n, true; return nil }})
 
 // finish reads what needs to know the link's ends.
-func (i *impaired) finish(d *draft, l *Link) (each [2]link.Impairment, rules []fault.Rule, err error) {
+func (i *impaired) finish(d *draft, l *Link) (each [2]fault.Impairment, rules []fault.Rule, err error) {
 	i.both.All = true
-	each = [2]link.Impairment{i.both, i.both}
+	each = [2]fault.Impairment{i.both, i.both}
 	if i.some.from {
 		entries, err := i.from.Map("faults by the end that frames come from, such as {a: {loss: 1%}}")
 		if err != nil {

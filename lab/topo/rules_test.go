@@ -47,13 +47,6 @@ func TestRules(t *testing.T) {
 	if s.Fault[0].Loss != 30_000 || s.Fault[1].Loss != 0 || len(s.Rules) != 1 || s.Rules[0].Name != "drop-fpdu-3" || s.Rules[0].Transmissions != 4 || s.Rules[0].Port != 7174 {
 		t.Errorf("%+v", s)
 	}
-	if e, err := l.Rules(&k); e == nil || err != nil {
-		t.Errorf("%v, %v", e, err)
-	}
-	plain := Link{Name: "other"}
-	if e, err := l.Rules(&plain); e != nil || err != nil {
-		t.Errorf("a link without rules has an engine: %v", err)
-	}
 }
 
 // Mistakes in rules are told at their place.

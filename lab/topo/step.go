@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/tool/perf"
+	"tapir/lab/conf/perfconf"
 )
 
 // DefaultTimeout bounds a step.
@@ -139,7 +139,7 @@ func finishRun(s *stepDraft, n conf.Node) error {
 
 var perfFields = []conf.Field[stepDraft]{
 	{Name: "perf", Expect: "a workload: " + opNames(), Schema: conf.Choice(ops()...), Set: func(s *stepDraft, v string) error {
-		if s.Job.Op = perf.Op(v); !slices.Contains(perf.Ops, s.Job.Op) {
+		if s.Job.Op = perfconf.Op(v); !slices.Contains(perfconf.Ops, s.Job.Op) {
 			return errValue
 		}
 		return nil
@@ -148,20 +148,20 @@ var perfFields = []conf.Field[stepDraft]{
 	{Name: "client", Expect: "the NIC that asks", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referAll(&s.Client, n, isNIC) }},
 	{Name: "to", Expect: "the server's address (default its first)", Set: func(s *stepDraft, v string) (err error) { s.to, err = netip.ParseAddr(v); return err }},
 	{Name: "size", Expect: "octets of a message; verify takes a list", Many: true, Set: func(s *stepDraft, v string) error {
-		err := setInt(&s.Job.Size, v, 1, perf.MaxSize)
+		err := setInt(&s.Job.Size, v, 1, perfconf.MaxSize)
 		s.Job.Sizes = append(s.Job.Sizes, s.Job.Size)
 		return err
 	}},
 	{Name: "iters", Expect: "messages of each queue pair", Set: func(s *stepDraft, v string) (err error) { s.Job.Iters, err = strconv.ParseInt(v, 10, 64); return err }},
 	{Name: "duration", Expect: "a time up to 1h such as 2s, instead of iters", Set: func(s *stepDraft, v string) error { return setTime(&s.Job.Duration, v) }},
-	{Name: "qps", Expect: "queue pairs", Set: func(s *stepDraft, v string) error { return setInt(&s.Job.QPs, v, 1, perf.MaxQPs) }},
-	{Name: "depth", Expect: "requests in flight on each", Set: func(s *stepDraft, v string) error { return setInt(&s.Job.Depth, v, 1, perf.MaxDepth) }},
+	{Name: "qps", Expect: "queue pairs", Set: func(s *stepDraft, v string) error { return setInt(&s.Job.QPs, v, 1, perfconf.MaxQPs) }},
+	{Name: "depth", Expect: "requests in flight on each", Set: func(s *stepDraft, v string) error { return setInt(&s.Job.Depth, v, 1, perfconf.MaxDepth) }},
 	{Name: "error", Expect: "a regular expression: the workload fails, for a reason that matches it", Set: func(s *stepDraft, v string) error { return setPattern(&s.Fails, v) }},
 	timeoutField,
 }
 
 func ops() (names []string) {
-	for _, op := range perf.Ops {
+	for _, op := range perfconf.Ops {
 		names = append(names, string(op))
 	}
 	return names
@@ -170,7 +170,7 @@ func ops() (names []string) {
 func opNames() string { return strings.Join(ops(), ", ") }
 
 func finishPerf(s *stepDraft, n conf.Node) error {
-	if s.Job.Op != perf.Verify {
+	if s.Job.Op != perfconf.Verify {
 		if len(s.Job.Sizes) > 1 {
 			return n.Errorf("size: only verify takes several")
 		}

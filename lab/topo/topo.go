@@ -15,11 +15,9 @@ import (
 
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/conf/swconf"
 	"tapir/lab/host/fault"
-	"tapir/lab/host/link"
-	"tapir/lab/host/peer"
-	"tapir/lab/tool/perf"
 )
 
 // Lab is what a topology file describes. Everything in it has been checked.
@@ -59,7 +57,7 @@ type Node struct {
 	Switch swconf.Config  // of a switch, but for its ports
 	HFI    hficonf.Config // of an HFI or gateway, but for its TAP
 	EM     hficonf.EMConfig
-	Peer   peer.Config    // of a guest: Siw, Memory and KVM
+	Peer   Guest          // of a guest
 	IP     []netip.Prefix // of a host or guest
 	// At are the addresses of a host by link, if it has several; IP has all.
 	At map[string][]netip.Prefix
@@ -73,6 +71,13 @@ type Node struct {
 	em       *hficonf.EMDraft
 	sw       *swconf.Draft
 	count    int // of NICs that the entry stands for; 0: the node itself
+}
+
+// Guest is how the guest of a peer is started.
+type Guest struct {
+	Siw    []string // parameters of the siw driver
+	Memory int      // MiB; 0: the default
+	KVM    bool     // it runs on the processor, not emulated
 }
 
 // Addrs are the addresses of a NIC, IPv4 first, of a host, or of an HFI's
@@ -96,7 +101,7 @@ type Link struct {
 	Name string
 	Ends [2]string // names of nodes
 	// Fault is what happens to frames from either end.
-	Fault [2]link.Impairment
+	Fault [2]fault.Impairment
 	// Rules strike exact things.
 	Rules   []fault.Rule
 	MTU     int // octets of IP; 0: what the ends need
@@ -140,15 +145,15 @@ type Step struct {
 	Output     *regexp.Regexp
 
 	// Of perf.
-	Job            perf.Job       // what each pair does, but for the server's address
+	Job            perfconf.Job   // what each pair does, but for the server's address
 	Server, Client string         // nodes, or entries with a count
 	Pairs          []Pair         // side by side
 	Fails          *regexp.Regexp // nil: it has to succeed
 
 	// Of fault and link.
 	Link  string
-	Fault [2]link.Impairment // of frames from either end
-	Rules []fault.Rule       // in force from now on, in the place of those before
+	Fault [2]fault.Impairment // of frames from either end
+	Rules []fault.Rule        // in force from now on, in the place of those before
 	Down  bool
 
 	// Of kill, start and phc.

@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/lab/host/link"
+	"tapir/lab/host/fault"
 )
 
 // errValue is a value that is not what was expected.
 var errValue = errors.New("not the expected value")
 
 // faults are the settings of a link that a fault step changes, too.
-var faults = []conf.Field[link.Impairment]{
-	{Name: "delay", Expect: "a time up to 1h such as 1ms, for every frame", Set: func(i *link.Impairment, s string) error { return setTime(&i.Delay, s) }},
-	{Name: "jitter", Expect: "a time up to 1h such as 200us: up to this much is added to the delay, the order stays", Set: func(i *link.Impairment, s string) error { return setTime(&i.Jitter, s) }},
-	{Name: "rate", Expect: "bits per second, such as 100Mbit or 1Gbit", Set: func(i *link.Impairment, s string) error { return setScaled(&i.Rate, s, rates) }},
-	{Name: "queue", Expect: "octets that wait for their turn at that rate, such as 64KiB (default 256KiB)", Set: func(i *link.Impairment, s string) error {
+var faults = []conf.Field[fault.Impairment]{
+	{Name: "delay", Expect: "a time up to 1h such as 1ms, for every frame", Set: func(i *fault.Impairment, s string) error { return setTime(&i.Delay, s) }},
+	{Name: "jitter", Expect: "a time up to 1h such as 200us: up to this much is added to the delay, the order stays", Set: func(i *fault.Impairment, s string) error { return setTime(&i.Jitter, s) }},
+	{Name: "rate", Expect: "bits per second, such as 100Mbit or 1Gbit", Set: func(i *fault.Impairment, s string) error { return setScaled(&i.Rate, s, rates) }},
+	{Name: "queue", Expect: "octets that wait for their turn at that rate, such as 64KiB (default 256KiB)", Set: func(i *fault.Impairment, s string) error {
 		var n int64
 		err := setScaled(&n, s, sizes)
 		if i.Queue = int(n); n > 1<<30 {
@@ -28,16 +28,16 @@ var faults = []conf.Field[link.Impairment]{
 		}
 		return err
 	}},
-	{Name: "loss", Expect: chance, Set: func(i *link.Impairment, s string) error { return setChance(&i.Loss, s) }},
-	{Name: "duplicate", Expect: chance, Set: func(i *link.Impairment, s string) error { return setChance(&i.Duplicate, s) }},
-	{Name: "reorder", Expect: chance, Set: func(i *link.Impairment, s string) error { return setChance(&i.Reorder, s) }},
-	{Name: "reorder_depth", Expect: "how many later frames may overtake a reordered one, from 1 to 1000 (default 1)", Set: func(i *link.Impairment, s string) (err error) {
+	{Name: "loss", Expect: chance, Set: func(i *fault.Impairment, s string) error { return setChance(&i.Loss, s) }},
+	{Name: "duplicate", Expect: chance, Set: func(i *fault.Impairment, s string) error { return setChance(&i.Duplicate, s) }},
+	{Name: "reorder", Expect: chance, Set: func(i *fault.Impairment, s string) error { return setChance(&i.Reorder, s) }},
+	{Name: "reorder_depth", Expect: "how many later frames may overtake a reordered one, from 1 to 1000 (default 1)", Set: func(i *fault.Impairment, s string) (err error) {
 		if i.Depth, err = strconv.Atoi(s); i.Depth < 1 || i.Depth > 1000 {
 			return errValue
 		}
 		return err
 	}},
-	{Name: "corrupt", Expect: chance + ", of TCP segments", Set: func(i *link.Impairment, s string) error { return setChance(&i.Corrupt, s) }},
+	{Name: "corrupt", Expect: chance + ", of TCP segments", Set: func(i *fault.Impairment, s string) error { return setChance(&i.Corrupt, s) }},
 }
 
 const chance = "a chance such as 1%, 0.01% or 50ppm"

@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"strings"
 
-	"tapir/lab/tool/perf"
+	"tapir/lab/conf/perfconf"
 )
 
 // bench is a run: the beds, and what is measured on them.
@@ -178,7 +178,7 @@ func allCases() []*testCase {
 	gso, wire := nicSetup{mtu: mtu, frames: "gso", pins: apart}, nicSetup{mtu: mtu, frames: "wire"}
 	jumbo, wireBig := nicSetup{mtu: bigMTU, frames: "jumbo", pins: apart}, nicSetup{mtu: bigMTU, frames: "wire"}
 	stream := kernelSetup{mtu: mtu, kind: "on", pins: apart}
-	writes := perf.Job{Op: perf.WriteBW, Size: mebi}
+	writes := perfconf.Job{Op: perfconf.WriteBW, Size: mebi}
 	cases := append(programCases(gso, wire), []*testCase{
 		gvisorCase(gvisorGSO),
 		streamCase(tcpGSO, gso, false),
@@ -191,9 +191,9 @@ func allCases() []*testCase {
 		streamCase(tcpJumbo, jumbo, false),
 		kernelCase(kernelAgain, stream),
 		nicCase(jumboWrite, jumbo, writes),
-		nicCase(gsoWrite64, gso, perf.Job{Op: perf.WriteBW, Size: 64 << 10}),
+		nicCase(gsoWrite64, gso, perfconf.Job{Op: perfconf.WriteBW, Size: 64 << 10}),
 		ucxCase(ucxPut64, "ucp_put_bw", 64<<10, 10000),
-		nicCase(gsoRead, gso, perf.Job{Op: perf.ReadBW, Size: mebi, Depth: 16}),
+		nicCase(gsoRead, gso, perfconf.Job{Op: perfconf.ReadBW, Size: mebi, Depth: 16}),
 		ucxCase(ucxGet, "ucp_get", mebi, 400),
 		streamCase(tcpWire1500, wire, false),
 		kernelCase(kernelOff1500, kernelSetup{mtu: mtu, kind: "off"}),
@@ -208,11 +208,11 @@ func allCases() []*testCase {
 		nicCase(dropWriteOrder, wire.with(func(s *nicSetup) { s.lossy, s.inOrder = true, true }), writes),
 		streamCase(tcpPing, wire.with(func(s *nicSetup) { s.pins = one }), true),
 		kernelCase(kernelPing, kernelSetup{mtu: mtu, kind: "on", ping: true, pins: one}),
-		nicCase(sendPing, wire.with(func(s *nicSetup) { s.pins = one }), perf.Job{Op: perf.SendLat, Size: pingSize}),
-		nicCase(writePing, wire.with(func(s *nicSetup) { s.pins = one }), perf.Job{Op: perf.WriteLat, Size: 8}),
-		nicCase(writePolled, wire, perf.Job{Op: perf.WriteLat, Size: 8}),
+		nicCase(sendPing, wire.with(func(s *nicSetup) { s.pins = one }), perfconf.Job{Op: perfconf.SendLat, Size: pingSize}),
+		nicCase(writePing, wire.with(func(s *nicSetup) { s.pins = one }), perfconf.Job{Op: perfconf.WriteLat, Size: 8}),
+		nicCase(writePolled, wire, perfconf.Job{Op: perfconf.WriteLat, Size: 8}),
 		ucxCase(ucxLat, "ucp_put_lat", 8, 20000),
-		nicCase(writeRate, gso.with(func(s *nicSetup) { s.pins = free }), perf.Job{Op: perf.WriteBW, Size: 8, Depth: 1024}),
+		nicCase(writeRate, gso.with(func(s *nicSetup) { s.pins = free }), perfconf.Job{Op: perfconf.WriteBW, Size: 8, Depth: 1024}),
 		ucxCase(ucxRate, "ucp_put_bw", 8, 100000),
 		idleCase(idleQP),
 		engineCase(engineAlone),
@@ -239,7 +239,7 @@ func allCases() []*testCase {
 // programCases are unmodified and Go programs on NICs in other processes.
 func programCases(gso, wire nicSetup) []*testCase {
 	oneCPU := wire.with(func(s *nicSetup) { s.pins = one })
-	writes := perf.Job{Op: perf.WriteBW, Size: 64 << 10}
+	writes := perfconf.Job{Op: perfconf.WriteBW, Size: 64 << 10}
 	return []*testCase{
 		minimalCase(minimalCall, oneCPU),
 		callCase(controlCall, oneCPU),
@@ -256,7 +256,7 @@ func programCases(gso, wire nicSetup) []*testCase {
 		ucxCase(ucxPutRun, "ucp_put_bw", 64<<10, 2000),
 		trapChainCase(trapChainPing, oneCPU),
 		perftestCase(ibSendLat, oneCPU, perftest{args: "ib_send_lat -e -s 64", iters: 10000, lat: true}),
-		nicCase(sendPingRun, oneCPU, perf.Job{Op: perf.SendLat, Size: pingSize}),
+		nicCase(sendPingRun, oneCPU, perfconf.Job{Op: perfconf.SendLat, Size: pingSize}),
 		fabricCase(fabricPing, pingSize, 20000),
 		ucxCase(ucxTag, "tag_lat", pingSize, 10000),
 	}
@@ -309,12 +309,12 @@ func (s nicSetup) with(change func(*nicSetup)) nicSetup {
 }
 
 // nicCase is a job between two NICs.
-func nicCase(name string, set nicSetup, job perf.Job) *testCase {
+func nicCase(name string, set nicSetup, job perfconf.Job) *testCase {
 	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		client, server := job, perf.Job{Op: job.Op, Duration: b.opt.duration}
+		client, server := job, perfconf.Job{Op: job.Op, Duration: b.opt.duration}
 		client.Duration, client.Remote = b.opt.duration, netip.MustParseAddr(nicAddresses[1])
 		cr, sr, err := b.nics(ctx, "nic", set, func(i int) any {
-			return &nicJob{set.spec(i, b.opt, name), []perf.Job{client, server}[i]}
+			return &nicJob{set.spec(i, b.opt, name), []perfconf.Job{client, server}[i]}
 		})
 		return combine(cr, sr), err
 	}}

@@ -11,6 +11,7 @@ import (
 
 	"tapir/lab/check/bench/result"
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
@@ -104,7 +105,7 @@ func (s *nicSpec) watch(n *nicnode.Node) (end func() int64, err error) {
 // nicJob is a NIC and its side of a job.
 type nicJob struct {
 	nicSpec
-	Job perf.Job
+	Job perfconf.Job
 }
 
 // nicChild is a NIC on a TAP that runs one side of a job, as `tapir nic` and

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/siwt"
@@ -200,7 +201,7 @@ type job struct {
 func start(n *nicnode.Node, c *Cell, port uint16, now frame.Time, ended chan<- nicEnd) (job, error) {
 	server, _ := c.addresses()
 	if c.Rping {
-		ping := perf.Job{Op: perf.Rping, Port: port}
+		ping := perfconf.Job{Op: perfconf.Rping, Port: port}
 		if !c.NICServes {
 			ping.Remote, ping.Size, ping.Iters = server, c.Job.Receives, int64(c.Job.Conns)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/lab/conf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/nic/tap"
@@ -80,17 +81,9 @@ func (c *Config) validate() error {
 		return fmt.Errorf("guest: life %v: want at least a second", c.Life)
 	}
 	for _, p := range c.Siw {
-		if err := CheckSiw(p); err != nil {
-			return err
+		if err := conf.ModuleParameter(p); err != nil {
+			return fmt.Errorf("guest: siw parameter %w", err)
 		}
-	}
-	return nil
-}
-
-// CheckSiw tells whether p can be an element of Config.Siw.
-func CheckSiw(p string) error {
-	if k, v, ok := strings.Cut(p, "="); !ok || k == "" || v == "" || strings.ContainsAny(p, " ,'\"$`\\\n") {
-		return fmt.Errorf("guest: siw parameter %q: want NAME=VALUE", p)
 	}
 	return nil
 }

@@ -2,9 +2,10 @@ package hfinode
 
 import (
 	"slices"
+	"testing"
+
 	"tapir/wire/ether"
 	"tapir/wire/frame"
-	"testing"
 )
 
 func TestTagsOfAGateway(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"syscall"
+
 	"tapir/nic/ip"
 
 	"tapir/lab/host/link"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tapir/lab/check/testenv"
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
@@ -22,7 +23,7 @@ import (
 func verify(t *testing.T, server, client *Node) {
 	t.Helper()
 	ended := make(chan error, 2)
-	run := func(n *Node, job perf.Job) {
+	run := func(n *Node, job perfconf.Job) {
 		must(t, n.DoWait(func(now frame.Time) {
 			_, err := perf.Start(n.Device, job, now, func(r perf.Report, err error) {
 				for _, c := range r.Checks {
@@ -38,8 +39,8 @@ func verify(t *testing.T, server, client *Node) {
 		}))
 	}
 	sizes := []int{8, 4096, 1 << 20}
-	run(server, perf.Job{Op: perf.Verify, Sizes: sizes})
-	run(client, perf.Job{Op: perf.Verify, Sizes: sizes, Remote: server.cfg.IP[0].Addr()})
+	run(server, perfconf.Job{Op: perfconf.Verify, Sizes: sizes})
+	run(client, perfconf.Job{Op: perfconf.Verify, Sizes: sizes, Remote: server.cfg.IP[0].Addr()})
 	for range 2 {
 		must(t, testenv.Await(t, ended, "the end of the exchange"))
 	}
@@ -190,7 +191,7 @@ func TestHostPortsAreReserved(t *testing.T) {
 	serve := func(port uint16) error {
 		var err error
 		must(t, a.DoWait(func(now frame.Time) {
-			_, err = perf.Start(a.Device, perf.Job{Op: perf.Verify, Port: port}, now, func(perf.Report, error) {}, func(perf.Progress) {})
+			_, err = perf.Start(a.Device, perfconf.Job{Op: perfconf.Verify, Port: port}, now, func(perf.Report, error) {}, func(perf.Progress) {})
 		}))
 		return err
 	}
@@ -222,11 +223,11 @@ func TestCloseIsOrderly(t *testing.T) {
 	b := start(t, Config{Name: "b", IP: prefixes("10.0.0.2/24")}, node.Env{Wire: wb})
 	served := make(chan error, 1)
 	must(t, a.DoWait(func(now frame.Time) {
-		_, err := perf.Start(a.Device, perf.Job{Op: perf.WriteBW}, now, func(_ perf.Report, err error) { served <- err }, func(perf.Progress) {})
+		_, err := perf.Start(a.Device, perfconf.Job{Op: perfconf.WriteBW}, now, func(_ perf.Report, err error) { served <- err }, func(perf.Progress) {})
 		must(t, err)
 	}))
 	must(t, b.DoWait(func(now frame.Time) {
-		job := perf.Job{Op: perf.WriteBW, Duration: time.Minute, Remote: a.cfg.IP[0].Addr()}
+		job := perfconf.Job{Op: perfconf.WriteBW, Duration: time.Minute, Remote: a.cfg.IP[0].Addr()}
 		_, err := perf.Start(b.Device, job, now, func(perf.Report, error) {}, func(perf.Progress) {})
 		must(t, err)
 	}))

@@ -6,6 +6,7 @@ import (
 
 	"tapir/lab/host/fault"
 	"tapir/lab/host/link"
+	"tapir/lab/run/steps"
 	"tapir/lab/topo"
 	"tapir/nic/tap"
 )
@@ -50,7 +51,7 @@ func (b *bed) addLink(t *topo.Link) (*cable, error) {
 	}
 	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu, Seed: b.lab.SeedOf(t)}
 	var err error
-	if cfg.Rules, err = b.lab.Rules(t); err != nil {
+	if cfg.Rules, err = steps.Rules(b.lab, t); err != nil {
 		return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
 	}
 	if cfg.Rules != nil {

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"tapir/lab/topo"
+	"tapir/lab/run/steps"
 	"tapir/nic"
 )
 
@@ -43,5 +43,5 @@ func (b *bed) askQP(ctx context.Context, name string, ends [2]netip.AddrPort) (u
 	defer client.Close()
 	var all []nic.QPInfo
 	err = client.Show(ctx, "qp", &all)
-	return topo.QPOf(all, ends), err
+	return steps.QPOf(all, ends), err
 }

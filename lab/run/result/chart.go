@@ -7,13 +7,14 @@ import (
 	"strings"
 	"time"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/perf"
 )
 
 // charts are the drawings of a workload: its rate over time, and the
 // distribution of its latency.
 func (s *Step) charts() (all []string, err error) {
-	if s.Perf == nil || s.Perf.Op == perf.Verify {
+	if s.Perf == nil || s.Perf.Op == perfconf.Verify {
 		return nil, nil
 	}
 	title := s.Text

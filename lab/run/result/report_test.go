@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/check/capturetest"
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/host/fault"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/perf"
@@ -61,7 +62,7 @@ func failed(t *testing.T) *Result {
 	a := r.Steps[0]
 	a.Begin(100 * time.Millisecond)
 	a.Output, a.Exit = evil, &code
-	a.Perf = &PerfReport{perf.Report{Op: perf.SendLat, Size: 2, Messages: 100, Bytes: 200, Latency: &perf.Latency{
+	a.Perf = &PerfReport{perf.Report{Op: perfconf.SendLat, Size: 2, Messages: 100, Bytes: 200, Latency: &perf.Latency{
 		Min: 20_000, Median: 21_000, Mean: 21_500, P99: 40_000, P999: 41_000, Max: 50_000,
 		Histogram: []perf.Bucket{{Most: 20479, Count: 40}, {Most: 22527, Count: 59}, {Most: 53247, Count: 1}},
 	}, Progress: []perf.Progress{{Elapsed: 1e6, Messages: 40}, {Elapsed: 2e6, Messages: 60}, {Elapsed: 4e6, Messages: 100}}}}

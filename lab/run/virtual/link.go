@@ -6,6 +6,7 @@ import (
 
 	"tapir/lab/host/fault"
 	lablink "tapir/lab/host/link"
+	"tapir/lab/run/steps"
 	"tapir/lab/tool/inspect"
 	"tapir/lab/topo"
 	"tapir/wire/ether"
@@ -71,7 +72,7 @@ func (k *link) join() error {
 	k.most = mtu + ether.HeaderLen + tags
 	k.fault = k.Fault
 	var err error
-	if k.rules, err = k.lab.topo.Rules(k.Link); err != nil {
+	if k.rules, err = steps.Rules(k.lab.topo, k.Link); err != nil {
 		return err
 	}
 	if k.rules != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/perf"
 	"tapir/lab/topo"
@@ -34,7 +35,7 @@ type workload struct {
 }
 
 // begin starts one side.
-func (w *workload) begin(node string, job perf.Job) *side {
+func (w *workload) begin(node string, job perfconf.Job) *side {
 	x := &side{node: w.lab.node(node)}
 	x.done = func(err error) {
 		if w.left--; err != nil && w.failed == nil {

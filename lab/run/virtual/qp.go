@@ -3,7 +3,7 @@ package virtual
 import (
 	"net/netip"
 
-	"tapir/lab/topo"
+	"tapir/lab/run/steps"
 )
 
 // findQP implements fault.FindQP.
@@ -12,5 +12,5 @@ func (l *lab) findQP(nic string, ends [2]netip.AddrPort) (uint32, error) {
 	if n.dead {
 		return 0, nil
 	}
-	return topo.QPOf(n.dev.ShowQP(), ends), nil
+	return steps.QPOf(n.dev.ShowQP(), ends), nil
 }

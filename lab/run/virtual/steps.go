@@ -13,6 +13,7 @@ import (
 	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/topo"
+	"tapir/lab/topo/ping"
 	"tapir/nic"
 	"tapir/ptp"
 )
@@ -101,7 +102,7 @@ type program struct {
 
 // Start implements steps.World.
 func (l *lab) Start(s *topo.Step) (steps.Program, error) {
-	o, err := station.ParsePing(s.Argv)
+	o, err := ping.Parse(s.Argv)
 	if err != nil {
 		return nil, err
 	}

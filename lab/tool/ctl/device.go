@@ -14,6 +14,7 @@ import (
 	"tapir/nic/port"
 	unit "tapir/nic/ptp"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/ptprun"
@@ -201,7 +202,7 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 	if kind.Op == ptprun.Op {
 		return d.ptp(raw, progress, done)
 	}
-	var job perf.Job
+	var job perfconf.Job
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&job); err != nil {
@@ -308,13 +309,13 @@ func (p pmc) Local(client string, b []byte, now frame.Time) {
 }
 
 // explain adds how to mend what the engine can only name.
-func explain(op perf.Op, err error) error {
+func explain(op perfconf.Op, err error) error {
 	remedy := ""
 	protocol := (*rdmap.Error)(nil)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, cm.ErrRefused) && op == perf.Rping:
+	case errors.Is(err, cm.ErrRefused) && op == perfconf.Rping:
 		remedy = "start the server there first: tapir rping -s"
 	case errors.Is(err, cm.ErrRefused):
 		remedy = fmt.Sprintf("start the server there first: tapir perf %s", op)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"tapir/lab/tool/perf"
+	"tapir/lab/conf/perfconf"
 	"tapir/mpa"
 	"tapir/nic"
 	"tapir/nic/buf"
@@ -159,22 +159,22 @@ func strange(pool frame.Pool) *frame.Frame {
 
 func TestExplain(t *testing.T) {
 	for _, c := range []struct {
-		op   perf.Op
+		op   perfconf.Op
 		err  error
 		want string
 	}{
-		{perf.WriteBW, cm.ErrRefused, "tapir perf write-bw"},
-		{perf.Rping, cm.ErrRefused, "tapir rping -s"},
-		{perf.Rping, cm.ErrUnreachable, "check the address"},
-		{perf.Rping, &mpa.Error{Code: mpa.Startup}, "speaks no iWARP"},
-		{perf.Rping, &rdmap.Error{Layer: rdmap.LayerLLP, Code: 2}, "tapir capture"},
+		{perfconf.WriteBW, cm.ErrRefused, "tapir perf write-bw"},
+		{perfconf.Rping, cm.ErrRefused, "tapir rping -s"},
+		{perfconf.Rping, cm.ErrUnreachable, "check the address"},
+		{perfconf.Rping, &mpa.Error{Code: mpa.Startup}, "speaks no iWARP"},
+		{perfconf.Rping, &rdmap.Error{Layer: rdmap.LayerLLP, Code: 2}, "tapir capture"},
 	} {
 		err := explain(c.op, fmt.Errorf("%s: connect: %w", c.op, c.err))
 		if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: %q, want %q in one line", c.err, err, c.want)
 		}
 	}
-	if err := explain(perf.Rping, nil); err != nil {
+	if err := explain(perfconf.Rping, nil); err != nil {
 		t.Errorf("nothing wrong: %v", err)
 	}
 }

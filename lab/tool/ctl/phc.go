@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"tapir/lab/conf/ptpconf"
 	"tapir/lab/tool/ptprun"
 	"tapir/nic/ptp"
 	"tapir/ptp/clock"
@@ -35,7 +36,7 @@ import (
 //	hwtstamp.rx     MessageID        MessageStamp of a received event message
 //	hwtstamp.tx     MessageID        MessageStamp of a sent event message
 //	ptp.status                       ptprun.Status
-//	ptp.set         []ptprun.Setting nothing
+//	ptp.set         []ptpconf.Setting nothing
 
 // PHCCaps is what PTP_CLOCK_GETCAPS answers, and the clock's name.
 type PHCCaps struct {
@@ -164,7 +165,7 @@ var phcCommands = map[string]command{
 	"ptp.status": func(d *served, _ json.RawMessage, now frame.Time) (any, error) {
 		return ptprun.StatusOf(d.Device, d.Thread, d.Thread.Now()), nil
 	},
-	"ptp.set": with(func(d *served, list []ptprun.Setting, now frame.Time) (any, error) {
+	"ptp.set": with(func(d *served, list []ptpconf.Setting, now frame.Time) (any, error) {
 		return struct{}{}, ptpError(ptprun.Set(d.Device, list, now))
 	}),
 	"hwtstamp.tx": with(func(d *served, id MessageID, _ frame.Time) (any, error) {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/perf"
 	"tapir/nic"
@@ -27,7 +28,7 @@ type Options struct {
 	Out string
 	// Frames is the frame mode of both NICs: wire, gso or jumbo.
 	Frames string
-	// Sizes are the message sizes in octets; none means perf.VerifySizes.
+	// Sizes are the message sizes in octets; none means perfconf.VerifySizes.
 	Sizes []int
 	// Tcpdump also runs the stock tcpdump on both TAPs.
 	Tcpdump bool
@@ -66,7 +67,7 @@ func (r *Report) Verified() bool {
 // The two NICs.
 const (
 	server, client = "nic0", "nic1"
-	port           = perf.DefaultPort
+	port           = perfconf.DefaultPort
 )
 
 var addresses = map[string]netip.Prefix{
@@ -191,11 +192,11 @@ func verify(ctx context.Context, srv, cli *ctl.Client, sizes []int) ([]perf.Chec
 	defer cancel()
 	var theirs, ours perf.Report
 	served := make(chan error, 1)
-	go func() { served <- srv.Perf(ctx, perf.Job{Op: perf.Verify, Port: port}, nil, &theirs) }()
+	go func() { served <- srv.Perf(ctx, perfconf.Job{Op: perfconf.Verify, Port: port}, nil, &theirs) }()
 	if err := listening(ctx, srv); err != nil {
 		return nil, err
 	}
-	job := perf.Job{Op: perf.Verify, Remote: addresses[server].Addr(), Port: port, Sizes: sizes}
+	job := perfconf.Job{Op: perfconf.Verify, Remote: addresses[server].Addr(), Port: port, Sizes: sizes}
 	if err := cli.Perf(ctx, job, nil, &ours); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -74,7 +75,7 @@ func (s *sender) begin(now frame.Time) error {
 // more is the number of messages that may be posted on c now.
 func (s *sender) more(c *conn, now frame.Time) int64 {
 	n := int64(s.run.job.Depth) - (c.posted - c.completed)
-	if s.run.job.Op == SendBW {
+	if s.run.job.Op == perfconf.SendBW {
 		n = min(n, c.credits)
 	}
 	if iters := s.run.job.Iters; iters > 0 {
@@ -107,12 +108,12 @@ func (s *sender) request() verbs.SendWR {
 	wr := verbs.SendWR{ID: idData}
 	sge := s.run.sourceSGE(s.run.job.Size)
 	switch s.run.job.Op {
-	case WriteBW:
+	case perfconf.WriteBW:
 		wr.Opcode = verbs.OpWrite
-	case ReadBW:
+	case perfconf.ReadBW:
 		wr.Opcode = verbs.OpRead
 		sge = s.run.targetSGE(s.run.job.Size)
-	case SendBW:
+	case perfconf.SendBW:
 		wr.Opcode = verbs.OpSend
 	}
 	wr.SGEs = []verbs.SGE{sge}
@@ -177,7 +178,7 @@ type receiver struct {
 	fins int
 }
 
-func (v *receiver) isSend() bool { return v.run.job.Op == SendBW }
+func (v *receiver) isSend() bool { return v.run.job.Op == perfconf.SendBW }
 
 func (v *receiver) prepare(c *conn) error {
 	if !v.isSend() {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"tapir/lab/conf/perfconf"
 )
 
 // helloVersion is the version of the exchange below.
@@ -13,7 +15,7 @@ const helloVersion = 1
 // hello travels in the client's private data and tells the server the job.
 type hello struct {
 	Version  int           `json:"v"`
-	Op       Op            `json:"op"`
+	Op       perfconf.Op   `json:"op"`
 	Size     int           `json:"size"`
 	Iters    int64         `json:"iters,omitempty"`
 	Duration time.Duration `json:"dur,omitempty"`
@@ -65,6 +67,6 @@ func decodeHello(b []byte) (h hello, err error) {
 }
 
 // job is what the hello asks for.
-func (h *hello) job() Job {
-	return Job{Op: h.Op, Size: h.Size, Iters: h.Iters, Duration: h.Duration, QPs: h.QPs, Depth: h.Depth, Sizes: h.Sizes}
+func (h *hello) job() perfconf.Job {
+	return perfconf.Job{Op: h.Op, Size: h.Size, Iters: h.Iters, Duration: h.Duration, QPs: h.QPs, Depth: h.Depth, Sizes: h.Sizes}
 }

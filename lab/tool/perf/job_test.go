@@ -2,59 +2,17 @@ package perf
 
 import (
 	"encoding/json"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
+
+	"tapir/lab/conf/perfconf"
 )
-
-func TestJobValidate(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		job  Job
-		want string // part of the error; empty: valid
-	}{
-		{"defaults", Job{Op: WriteBW}, ""},
-		{"client", Job{Op: SendLat, Remote: netip.MustParseAddr("10.0.0.1"), Iters: 10}, ""},
-		{"unknown", Job{Op: "atomic-bw"}, "unknown test"},
-		{"both ends", Job{Op: WriteBW, Iters: 5, Duration: time.Second}, "exclude each other"},
-		{"no size", Job{Op: WriteBW, Size: -1}, "message size -1"},
-		{"huge", Job{Op: WriteBW, Size: MaxSize + 1}, "message size"},
-		{"qps", Job{Op: WriteBW, QPs: MaxQPs + 1}, "queue pairs"},
-		{"lat qps", Job{Op: WriteLat, QPs: 2}, "one queue pair"},
-		{"depth", Job{Op: WriteBW, Depth: -3}, "tx depth"},
-		{"iters", Job{Op: WriteBW, Iters: -1}, "iterations"},
-		{"verify size", Job{Op: Verify, Sizes: []int{8, 0}}, "message size 0"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			job := c.job.WithDefaults()
-			err := job.Validate()
-			if c.want == "" && err != nil {
-				t.Fatal(err)
-			}
-			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-				t.Fatalf("error %v, want %q", err, c.want)
-			}
-		})
-	}
-}
-
-func TestDefaultsAreThoseOfPerftest(t *testing.T) {
-	if j := (Job{Op: WriteBW}).WithDefaults(); j.Size != 65536 || j.Depth != 128 || j.QPs != 1 || j.Port != 18515 {
-		t.Errorf("bandwidth defaults %+v", j)
-	}
-	if j := (Job{Op: WriteLat}).WithDefaults(); j.Size != 2 {
-		t.Errorf("latency size %d", j.Size)
-	}
-	if j := (Job{Op: WriteBW, Duration: time.Second}).WithDefaults(); j.Iters != 0 {
-		t.Errorf("a timed test got %d iterations", j.Iters)
-	}
-}
 
 func TestHelloFitsPrivateData(t *testing.T) {
 	h := hello{
-		Version: 1, Op: WriteLat, Size: MaxSize, Iters: MaxIters, Duration: 1 << 62, QPs: MaxQPs, QP: MaxQPs - 1, Depth: MaxDepth,
-		Seed: 1<<64 - 1, Region: region{STag: 1<<32 - 1, Addr: 1<<64 - 1, Len: 1<<64 - 1}, Sizes: []int{MaxSize, MaxSize, MaxSize, MaxSize},
+		Version: 1, Op: perfconf.WriteLat, Size: perfconf.MaxSize, Iters: perfconf.MaxIters, Duration: 1 << 62, QPs: perfconf.MaxQPs, QP: perfconf.MaxQPs - 1, Depth: perfconf.MaxDepth,
+		Seed: 1<<64 - 1, Region: region{STag: 1<<32 - 1, Addr: 1<<64 - 1, Len: 1<<64 - 1}, Sizes: []int{perfconf.MaxSize, perfconf.MaxSize, perfconf.MaxSize, perfconf.MaxSize},
 	}
 	if n := len(encode(h)); n > 508 {
 		t.Fatalf("%d octets of private data; MPA takes 508", n)
@@ -62,7 +20,7 @@ func TestHelloFitsPrivateData(t *testing.T) {
 }
 
 func TestDecodeHelloRefuses(t *testing.T) {
-	good := hello{Version: helloVersion, Op: WriteBW, Size: 8, Iters: 1, QPs: 2, QP: 1, Depth: 1}
+	good := hello{Version: helloVersion, Op: perfconf.WriteBW, Size: 8, Iters: 1, QPs: 2, QP: 1, Depth: 1}
 	if _, err := decodeHello(encode(good)); err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +90,7 @@ func TestTimeline(t *testing.T) {
 }
 
 func TestReportJSON(t *testing.T) {
-	r := Report{Op: WriteBW, Bytes: 1e9, Messages: 10, Elapsed: time.Second}
+	r := Report{Op: perfconf.WriteBW, Bytes: 1e9, Messages: 10, Elapsed: time.Second}
 	r.finish()
 	b, err := json.Marshal(r)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/host/link"
 	"tapir/nic"
 	"tapir/nic/buf"
@@ -74,7 +75,7 @@ type outcome struct {
 	done bool
 }
 
-func (w *world) start(i int, job Job) *outcome {
+func (w *world) start(i int, job perfconf.Job) *outcome {
 	w.t.Helper()
 	o := &outcome{}
 	_, err := Start(w.nics[i], job, w.now, func(r Report, err error) { o.rep, o.err, o.done = r, err, true }, nil)
@@ -85,9 +86,9 @@ func (w *world) start(i int, job Job) *outcome {
 }
 
 // run runs both sides of a job to their end and checks that nothing is left.
-func (w *world) run(job Job) (server, client *outcome) {
+func (w *world) run(job perfconf.Job) (server, client *outcome) {
 	w.t.Helper()
-	server = w.start(0, Job{Op: job.Op})
+	server = w.start(0, perfconf.Job{Op: job.Op})
 	job.Remote = serverAddr
 	client = w.start(1, job)
 	w.until(func() bool { return server.done && client.done })
@@ -101,20 +102,20 @@ func (w *world) run(job Job) (server, client *outcome) {
 
 func TestEveryWorkload(t *testing.T) {
 	for _, c := range []struct {
-		job      Job
+		job      perfconf.Job
 		frames   nic.FrameMode
 		messages int64
 	}{
-		{Job{Op: WriteBW, Size: 10000, Iters: 300}, nic.Wire, 300},
-		{Job{Op: WriteBW, Size: 8, Iters: 1000, QPs: 3}, nic.Wire, 3000},
-		{Job{Op: WriteBW, Size: 1 << 20, Iters: 20, Depth: 4}, nic.GSO, 20},
-		{Job{Op: ReadBW, Size: 5000, Iters: 300, QPs: 2}, nic.Wire, 600},
-		{Job{Op: SendBW, Size: 3000, Iters: 500}, nic.Wire, 500},
-		{Job{Op: SendBW, Size: 1, Iters: 1000, Depth: 1}, nic.Wire, 1000},
-		{Job{Op: SendBW, Size: 64, Iters: 1000, QPs: 2, Depth: 7}, nic.Jumbo, 2000},
-		{Job{Op: WriteLat, Iters: 300}, nic.Wire, 300},
-		{Job{Op: WriteLat, Size: 5000, Iters: 300}, nic.Wire, 300},
-		{Job{Op: SendLat, Iters: 300}, nic.GSO, 300},
+		{perfconf.Job{Op: perfconf.WriteBW, Size: 10000, Iters: 300}, nic.Wire, 300},
+		{perfconf.Job{Op: perfconf.WriteBW, Size: 8, Iters: 1000, QPs: 3}, nic.Wire, 3000},
+		{perfconf.Job{Op: perfconf.WriteBW, Size: 1 << 20, Iters: 20, Depth: 4}, nic.GSO, 20},
+		{perfconf.Job{Op: perfconf.ReadBW, Size: 5000, Iters: 300, QPs: 2}, nic.Wire, 600},
+		{perfconf.Job{Op: perfconf.SendBW, Size: 3000, Iters: 500}, nic.Wire, 500},
+		{perfconf.Job{Op: perfconf.SendBW, Size: 1, Iters: 1000, Depth: 1}, nic.Wire, 1000},
+		{perfconf.Job{Op: perfconf.SendBW, Size: 64, Iters: 1000, QPs: 2, Depth: 7}, nic.Jumbo, 2000},
+		{perfconf.Job{Op: perfconf.WriteLat, Iters: 300}, nic.Wire, 300},
+		{perfconf.Job{Op: perfconf.WriteLat, Size: 5000, Iters: 300}, nic.Wire, 300},
+		{perfconf.Job{Op: perfconf.SendLat, Iters: 300}, nic.GSO, 300},
 	} {
 		t.Run(string(c.job.Op)+"/"+c.frames.String(), func(t *testing.T) {
 			server, client := newWorld(t, c.frames, link.Faults{}).run(c.job)
@@ -143,9 +144,9 @@ func TestRping(t *testing.T) {
 	for _, size := range []int{0, 16, 1, 3000, 65535} {
 		var said []string
 		w := newWorld(t, nic.Wire, link.Faults{})
-		server := w.start(0, Job{Op: Rping})
+		server := w.start(0, perfconf.Job{Op: perfconf.Rping})
 		client := &outcome{}
-		_, err := Start(w.nics[1], Job{Op: Rping, Remote: serverAddr, Size: size, Iters: 7}, w.now,
+		_, err := Start(w.nics[1], perfconf.Job{Op: perfconf.Rping, Remote: serverAddr, Size: size, Iters: 7}, w.now,
 			func(r Report, err error) { client.rep, client.err, client.done = r, err, true },
 			func(p Progress) { said = append(said, p.Data) })
 		if err != nil {
@@ -162,7 +163,7 @@ func TestRping(t *testing.T) {
 }
 
 func TestTimedRun(t *testing.T) {
-	_, client := newWorld(t, nic.Wire, link.Faults{}).run(Job{Op: WriteBW, Size: 4096, Duration: 10 * time.Millisecond})
+	_, client := newWorld(t, nic.Wire, link.Faults{}).run(perfconf.Job{Op: perfconf.WriteBW, Size: 4096, Duration: 10 * time.Millisecond})
 	if client.err != nil {
 		t.Fatal(client.err)
 	}
@@ -177,7 +178,7 @@ func TestVerifySurvivesFaults(t *testing.T) {
 		"faulty": {Loss: 10_000, Duplicate: 5_000, Corrupt: 5_000, Reorder: 20_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, client := newWorld(t, nic.Wire, f).run(Job{Op: Verify, Sizes: []int{1, 8, 4096, 300_000}})
+			server, client := newWorld(t, nic.Wire, f).run(perfconf.Job{Op: perfconf.Verify, Sizes: []int{1, 8, 4096, 300_000}})
 			if server.err != nil || client.err != nil {
 				t.Fatalf("server: %v, client: %v", server.err, client.err)
 			}
@@ -198,7 +199,7 @@ func TestVerifyNoticesWrongMemory(t *testing.T) {
 	w := newWorld(t, nic.Wire, link.Faults{})
 	var run *Run
 	server := &outcome{}
-	run, err := Start(w.nics[0], Job{Op: Verify}, 0, func(r Report, err error) { server.rep, server.done = r, true }, nil)
+	run, err := Start(w.nics[0], perfconf.Job{Op: perfconf.Verify}, 0, func(r Report, err error) { server.rep, server.done = r, true }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestVerifyNoticesWrongMemory(t *testing.T) {
 			run.target()[0] ^= 0xff
 		}
 	})
-	client := w.start(1, Job{Op: Verify, Sizes: []int{64}, Remote: serverAddr})
+	client := w.start(1, perfconf.Job{Op: perfconf.Verify, Sizes: []int{64}, Remote: serverAddr})
 	w.until(func() bool { return server.done && client.done })
 	wrong := 0
 	for _, c := range client.rep.Checks {
@@ -224,8 +225,8 @@ func TestVerifyNoticesWrongMemory(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Run("other test", func(t *testing.T) {
 		w := newWorld(t, nic.Wire, link.Faults{})
-		server := w.start(0, Job{Op: ReadBW})
-		client := w.start(1, Job{Op: WriteBW, Remote: serverAddr})
+		server := w.start(0, perfconf.Job{Op: perfconf.ReadBW})
+		client := w.start(1, perfconf.Job{Op: perfconf.WriteBW, Remote: serverAddr})
 		w.until(func() bool { return client.done })
 		if client.err == nil || !strings.Contains(client.err.Error(), "serves read-bw, not write-bw") {
 			t.Errorf("client: %v", client.err)
@@ -236,7 +237,7 @@ func TestRefusals(t *testing.T) {
 	})
 	t.Run("nobody listens", func(t *testing.T) {
 		w := newWorld(t, nic.Wire, link.Faults{})
-		client := w.start(1, Job{Op: WriteBW, Remote: serverAddr})
+		client := w.start(1, perfconf.Job{Op: perfconf.WriteBW, Remote: serverAddr})
 		w.until(func() bool { return client.done })
 		if client.err == nil || !strings.Contains(client.err.Error(), "refused") {
 			t.Errorf("client: %v", client.err)
@@ -244,7 +245,7 @@ func TestRefusals(t *testing.T) {
 	})
 	t.Run("nobody there", func(t *testing.T) {
 		w := newWorld(t, nic.Wire, link.Faults{})
-		client := w.start(1, Job{Op: WriteBW, Remote: netip.MustParseAddr("10.0.0.77")})
+		client := w.start(1, perfconf.Job{Op: perfconf.WriteBW, Remote: netip.MustParseAddr("10.0.0.77")})
 		w.until(func() bool { return client.done })
 		if client.err == nil || !strings.Contains(client.err.Error(), "10.0.0.77:18515") {
 			t.Errorf("client: %v", client.err)
@@ -253,10 +254,10 @@ func TestRefusals(t *testing.T) {
 }
 
 // underWay starts both sides of a test without end and lets it get going.
-func (w *world) underWay(op Op) (server, client *outcome, run *Run) {
+func (w *world) underWay(op perfconf.Op) (server, client *outcome, run *Run) {
 	w.t.Helper()
-	server, client = w.start(0, Job{Op: op}), &outcome{}
-	run, err := Start(w.nics[1], Job{Op: op, Remote: serverAddr, Duration: time.Hour}, w.now,
+	server, client = w.start(0, perfconf.Job{Op: op}), &outcome{}
+	run, err := Start(w.nics[1], perfconf.Job{Op: op, Remote: serverAddr, Duration: time.Hour}, w.now,
 		func(r Report, err error) { client.rep, client.err, client.done = r, err, true }, nil)
 	if err != nil {
 		w.t.Fatal(err)
@@ -267,7 +268,7 @@ func (w *world) underWay(op Op) (server, client *outcome, run *Run) {
 
 func TestCancelTellsTheOtherSide(t *testing.T) {
 	w := newWorld(t, nic.Wire, link.Faults{})
-	server, client, run := w.underWay(WriteBW)
+	server, client, run := w.underWay(perfconf.WriteBW)
 	run.Cancel(w.now)
 	w.until(func() bool { return server.done && client.done })
 	if client.err == nil || server.err == nil {
@@ -278,7 +279,7 @@ func TestCancelTellsTheOtherSide(t *testing.T) {
 // A NIC that is stopped in the middle closes in order: its job says why it
 // ended, and the peer sees the server leave, not a reset.
 func TestNICIsStopped(t *testing.T) {
-	for _, op := range []Op{WriteBW, ReadBW, SendBW, SendLat} {
+	for _, op := range []perfconf.Op{perfconf.WriteBW, perfconf.ReadBW, perfconf.SendBW, perfconf.SendLat} {
 		t.Run(string(op), func(t *testing.T) {
 			w := newWorld(t, nic.Wire, link.Faults{})
 			server, client, _ := w.underWay(op)
@@ -298,7 +299,7 @@ func TestNICIsStopped(t *testing.T) {
 // that ends meanwhile has nothing to disconnect, and nothing has failed.
 func TestEndMeetsAClosedConnection(t *testing.T) {
 	w := newWorld(t, nic.Wire, link.Faults{})
-	server, client, run := w.underWay(ReadBW)
+	server, client, run := w.underWay(perfconf.ReadBW)
 	run.conns[0].id.Finish(nil)
 	run.finish(nil, w.now)
 	w.nics[0].Fail(errors.New("unplugged"), w.now)
@@ -311,7 +312,7 @@ func TestEndMeetsAClosedConnection(t *testing.T) {
 // A NIC that is unplugged ends its job, which leaves nothing behind.
 func TestNICIsRemoved(t *testing.T) {
 	w := newWorld(t, nic.Wire, link.Faults{})
-	server, _, _ := w.underWay(WriteBW)
+	server, _, _ := w.underWay(perfconf.WriteBW)
 	w.nics[0].Fail(errors.New("unplugged"), w.now)
 	w.until(func() bool { return server.done })
 	if server.err == nil || server.err.Error() != "write-bw: the NIC was removed during the test" {
@@ -326,7 +327,7 @@ func TestNICIsRemoved(t *testing.T) {
 // peer is not left without a word.
 func TestNICIsAborted(t *testing.T) {
 	w := newWorld(t, nic.Wire, link.Faults{})
-	server, client, _ := w.underWay(WriteBW)
+	server, client, _ := w.underWay(perfconf.WriteBW)
 	w.nics[0].Shutdown(w.now)
 	w.nics[0].Abort(w.now)
 	w.until(func() bool { return server.done && client.done && w.nics[0].Idle() })

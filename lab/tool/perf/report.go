@@ -3,6 +3,8 @@ package perf
 import (
 	"fmt"
 	"time"
+
+	"tapir/lab/conf/perfconf"
 )
 
 // Progress is what a running test tells about itself.
@@ -19,7 +21,7 @@ func (p Progress) Gbps() float64 { return gbps(p.Bytes, p.Elapsed) }
 
 // Report is the result of one side of a test.
 type Report struct {
-	Op       Op            `json:"op"`
+	Op       perfconf.Op   `json:"op"`
 	Role     string        `json:"role"` // client or server
 	Size     int           `json:"size,omitempty"`
 	QPs      int           `json:"qps"`

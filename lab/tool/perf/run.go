@@ -1,3 +1,9 @@
+// Package perf runs RDMA workloads inside a NIC: the bandwidth and latency
+// tests that perftest made the field's vocabulary, and a verified exchange.
+//
+// A workload is an event-driven state machine on completion and connection
+// events. It owns no goroutine and no clock, so the same code runs on a TAP
+// in real time and in virtual time.
 package perf
 
 import (
@@ -6,6 +12,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/nic"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
@@ -40,7 +47,7 @@ type workload interface {
 // loop.
 type Run struct {
 	dev      *nic.Device
-	job      Job
+	job      perfconf.Job
 	done     func(Report, error)
 	progress func(Progress)
 
@@ -87,7 +94,7 @@ type conn struct {
 // Start begins one side of a job on d. done is called once, when the test is
 // over and everything it made is gone; progress, which may be nil, once a
 // second. Errors returned at once mean that nothing was begun.
-func Start(d *nic.Device, job Job, now frame.Time, done func(Report, error), progress func(Progress)) (*Run, error) {
+func Start(d *nic.Device, job perfconf.Job, now frame.Time, done func(Report, error), progress func(Progress)) (*Run, error) {
 	job = job.WithDefaults()
 	if err := job.Validate(); err != nil {
 		return nil, err
@@ -131,7 +138,7 @@ func (r *Run) allocate() (err error) {
 // bufferSize is one message to receive into and, behind it, one to send from.
 func (r *Run) bufferSize() int {
 	size := r.job.Size
-	if r.job.Op == Verify {
+	if r.job.Op == perfconf.Verify {
 		size = 0
 		for _, s := range r.job.Sizes {
 			size = max(size, s)
@@ -202,7 +209,7 @@ func (r *Run) connect(now frame.Time) error {
 // hello is the private data of the client's queue pair number i. The protocol
 // of rping has none.
 func (r *Run) hello(i int) []byte {
-	if r.job.Op == Rping {
+	if r.job.Op == perfconf.Rping {
 		return nil
 	}
 	return encode(hello{
@@ -213,13 +220,13 @@ func (r *Run) hello(i int) []byte {
 
 func (r *Run) clientWork() workload {
 	switch r.job.Op {
-	case Rping:
+	case perfconf.Rping:
 		return &rpingClient{run: r}
-	case WriteLat:
+	case perfconf.WriteLat:
 		return &writePingPong{run: r, client: true}
-	case SendLat:
+	case perfconf.SendLat:
 		return &sendPingPong{run: r, client: true}
-	case Verify:
+	case perfconf.Verify:
 		return &verifyClient{run: r}
 	}
 	return &sender{run: r}
@@ -422,7 +429,7 @@ func (r *Run) fillReport() {
 	rep.Op, rep.Role, rep.Size, rep.QPs, rep.Depth = r.job.Op, role, r.job.Size, r.job.QPs, r.job.Depth
 	rep.Messages, rep.Bytes = r.messages, r.bytes
 	rep.Latency, rep.Checks = r.lat.latency(), r.checks
-	if r.job.Op == Verify {
+	if r.job.Op == perfconf.Verify {
 		rep.Size = 0
 	}
 	rep.finish()

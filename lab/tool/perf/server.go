@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/nic/cm"
 	"tapir/wire/frame"
 )
@@ -13,7 +14,7 @@ import (
 // listen is the server's side of set-up: wildcard, both families.
 func (r *Run) listen() error {
 	local := netip.AddrPortFrom(netip.IPv6Unspecified(), r.job.Port)
-	l, err := r.dev.CM.Listen(local, MaxQPs, r.event, nil)
+	l, err := r.dev.CM.Listen(local, perfconf.MaxQPs, r.event, nil)
 	if err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 	}
 	c.id, ev.ID.Context = ev.ID, c
 	params := cm.Params{QP: c.qp}
-	if r.job.Op != Rping {
+	if r.job.Op != perfconf.Rping {
 		params.PrivateData = encode(welcome{Region: r.region()})
 	}
 	if err := ev.ID.Accept(params, now); err != nil {
@@ -42,7 +43,7 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 }
 
 func (r *Run) admit(ev cm.Event) (*conn, error) {
-	if r.job.Op == Rping {
+	if r.job.Op == perfconf.Rping {
 		return r.admitRping()
 	}
 	h, err := decodeHello(ev.PrivateData)
@@ -77,11 +78,11 @@ func (r *Run) admit(ev cm.Event) (*conn, error) {
 
 func (r *Run) serverWork() workload {
 	switch r.job.Op {
-	case WriteLat:
+	case perfconf.WriteLat:
 		return &writePingPong{run: r}
-	case SendLat:
+	case perfconf.SendLat:
 		return &sendPingPong{run: r}
-	case Verify:
+	case perfconf.Verify:
 		return &verifyServer{run: r}
 	}
 	return &receiver{run: r}
@@ -89,7 +90,7 @@ func (r *Run) serverWork() workload {
 
 // welcome reads the server's answer.
 func (r *Run) welcome(c *conn, ev cm.Event, now frame.Time) {
-	if r.job.Op == Rping {
+	if r.job.Op == perfconf.Rping {
 		r.established(now)
 		return
 	}

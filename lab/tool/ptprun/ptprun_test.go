@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/conf/ptpconf"
 	"tapir/nic"
 	"tapir/nic/buf"
 	"tapir/ptp"
@@ -57,14 +58,14 @@ func newLonely(t *testing.T) *lonely {
 
 func TestConfigure(t *testing.T) {
 	l := newLonely(t)
-	c, err := Configure(l.Device, "", nil, nil)
+	c, err := ptpconf.Configure(l.Device.PTP.DefaultInstance, "", nil, nil)
 	if err != nil || c.Profile != ptp.DefaultE2E || c.Transport != transport.Ethernet || c.Time.PTPTimescale || c.ClockIdentity.String() != "020000.fffe.000001" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	// The profile's values come first, wherever it stands, then those of the
 	// file, then those of the flags.
 	yaml := "priority2: 9\nsync_interval: -5\nprofile: gptp\n"
-	c, err = Configure(l.Device, "f.yaml", []byte(yaml), []Setting{{"sync-interval", "-6"}, {"path-trace", "false"}})
+	c, err = ptpconf.Configure(l.Device.PTP.DefaultInstance, "f.yaml", []byte(yaml), []ptpconf.Setting{{Name: "sync-interval", Value: "-6"}, {Name: "path-trace", Value: "false"}})
 	if err != nil || c.Profile != ptp.GPTP || !c.Local || c.Priority2 != 9 || c.Ports[0].LogSyncInterval != -6 || c.PathTrace || c.Ports[0].DelayMechanism != msg.DelayP2P {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -79,15 +80,15 @@ func TestConfigure(t *testing.T) {
 		{"", "dscp", "46", "frames of transport L2 have none"},
 		{"", "announce-receipt-timeout", "1", "expected"},
 	} {
-		var settings []Setting
+		var settings []ptpconf.Setting
 		if bad.name != "" {
-			settings = []Setting{{bad.name, bad.value}}
+			settings = []ptpconf.Setting{{Name: bad.name, Value: bad.value}}
 		}
-		if _, err := Configure(l.Device, "f.yaml", []byte(bad.yaml), settings); err == nil || !strings.Contains(err.Error(), bad.want) {
+		if _, err := ptpconf.Configure(l.Device.PTP.DefaultInstance, "f.yaml", []byte(bad.yaml), settings); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%q %s=%s: %v", bad.yaml, bad.name, bad.value, err)
 		}
 	}
-	if n := len(Flags()); n < 40 {
+	if n := len(ptpconf.Flags()); n < 40 {
 		t.Errorf("%d flags", n)
 	}
 }
@@ -108,11 +109,11 @@ func TestRun(t *testing.T) {
 	if _, err := Start(l.Device, l, job, l.now, take, nil); err == nil {
 		t.Error("two instances on one port")
 	}
-	if err := Set(l.Device, []Setting{{"priority1", "7"}, {"sync_interval", "-4"}, {"slave-only", "false"}}, l.now); err != nil {
+	if err := Set(l.Device, []ptpconf.Setting{{Name: "priority1", Value: "7"}, {Name: "sync_interval", Value: "-4"}, {Name: "slave-only", Value: "false"}}, l.now); err != nil {
 		t.Error(err)
 	}
-	for _, s := range []Setting{{"priority1", "256"}, {"sync_interval", "100"}, {"servo", "pi"}, {"delay_mechanism", "9"}} {
-		if err := Set(l.Device, []Setting{s}, l.now); err == nil {
+	for _, s := range []ptpconf.Setting{{Name: "priority1", Value: "256"}, {Name: "sync_interval", Value: "100"}, {Name: "servo", Value: "pi"}, {Name: "delay_mechanism", Value: "9"}} {
+		if err := Set(l.Device, []ptpconf.Setting{s}, l.now); err == nil {
 			t.Errorf("%+v was taken", s)
 		}
 	}

@@ -1,3 +1,5 @@
+// Package ptprun runs the PTP instance of a NIC: a report each interval while it
+// runs, its status, and changes of its settings.
 package ptprun
 
 import (
@@ -6,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"tapir/lab/conf/ptpconf"
 	"tapir/nic"
 	"tapir/ptp"
 	"tapir/ptp/msg"
@@ -17,13 +20,13 @@ const Op = "ptp"
 
 // Job is what a client asks for.
 type Job struct {
-	Op       string        `json:"op"`
-	File     string        `json:"file,omitempty"` // name of the configuration, for messages
-	YAML     string        `json:"yaml,omitempty"` // its content
-	Settings []Setting     `json:"settings,omitempty"`
-	Interval time.Duration `json:"interval,omitempty"` // between two reports; 0: 1 s
-	Count    int           `json:"count,omitempty"`    // end after so many; 0: never
-	UDS      string        `json:"uds,omitempty"`      // path of the socket for pmc; empty: beside the control socket
+	Op       string            `json:"op"`
+	File     string            `json:"file,omitempty"` // name of the configuration, for messages
+	YAML     string            `json:"yaml,omitempty"` // its content
+	Settings []ptpconf.Setting `json:"settings,omitempty"`
+	Interval time.Duration     `json:"interval,omitempty"` // between two reports; 0: 1 s
+	Count    int               `json:"count,omitempty"`    // end after so many; 0: never
+	UDS      string            `json:"uds,omitempty"`      // path of the socket for pmc; empty: beside the control socket
 }
 
 // ParseJob reads a job.
@@ -81,7 +84,7 @@ type Run struct {
 // Start runs an instance on d as job says. progress is called each interval,
 // done after the last one. Everything happens on the NIC's thread.
 func Start(d *nic.Device, system System, job Job, now frame.Time, progress func(Report), done func(Report, error)) (*Run, error) {
-	c, err := Configure(d, job.File, []byte(job.YAML), job.Settings)
+	c, err := ptpconf.Configure(d.PTP.DefaultInstance, job.File, []byte(job.YAML), job.Settings)
 	if err != nil {
 		return nil, err
 	}

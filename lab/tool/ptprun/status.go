@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tapir/lab/conf/ptpconf"
 	"tapir/nic"
 	unit "tapir/nic/ptp"
 	"tapir/ptp"
@@ -94,7 +95,7 @@ func Settable() (names []string) {
 
 // Set changes settings of d's running instance, one after the other up to the
 // first error.
-func Set(d *nic.Device, settings []Setting, now frame.Time) error {
+func Set(d *nic.Device, settings []ptpconf.Setting, now frame.Time) error {
 	i := d.PTP.Instance()
 	if i == nil {
 		return ErrNoInstance
@@ -107,7 +108,7 @@ func Set(d *nic.Device, settings []Setting, now frame.Time) error {
 	return nil
 }
 
-func setOne(i *ptp.Instance, s Setting, now frame.Time) error {
+func setOne(i *ptp.Instance, s ptpconf.Setting, now frame.Time) error {
 	for _, m := range managed {
 		if m.name != strings.ReplaceAll(s.Name, "-", "_") {
 			continue

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tapir/lab/run/virtual/station"
+	"tapir/lab/topo/ping"
 	"tapir/nic/buf"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -84,7 +85,7 @@ func (l *lan) flood(from *port, b []byte) {
 // said, and how long it took.
 func (l *lan) ping(t *testing.T, command string) (int, string, time.Duration) {
 	t.Helper()
-	o, err := station.ParsePing(strings.Fields(command))
+	o, err := ping.Parse(strings.Fields(command))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,25 +136,6 @@ func TestPing(t *testing.T) {
 				t.Errorf("exit code %d after %v, expected %d after %v\n%s", code, took, c.code, c.took, said)
 			}
 		})
-	}
-}
-
-// What ping has not here is an error in one line.
-func TestParsePing(t *testing.T) {
-	for _, c := range []struct{ command, want string }{
-		{"ping", "ping: an address is missing"},
-		{"ping 10.0.0.1", "ping: say how often, by -c, or how long, by -w"},
-		{"ping -c 1 host", "ping: host: expected an address"},
-		{"ping -c 1 10.0.0.1 10.0.0.2", "ping: 10.0.0.2: one address is expected"},
-		{"ping -c 0 10.0.0.1", "ping: -c 0: expected a number from 1 to 65535"},
-		{"ping -i 0 -c 1 10.0.0.1", "ping: -i 0: expected seconds from 0.001 to 1000000"},
-		{"ping -M dont -c 1 10.0.0.1", "ping: -M dont: expected do"},
-		{"ping 10.0.0.1 -c", "ping: -c: its value is missing"},
-		{"ping -f 1 10.0.0.1", "ping: -f: of the options of ping there are -c, -i, -M do, -n, -q, -s, -t, -w and -W"},
-	} {
-		if _, err := station.ParsePing(strings.Fields(c.command)); err == nil || err.Error() != c.want {
-			t.Errorf("%s: %v, expected %s", c.command, err, c.want)
-		}
 	}
 }
 

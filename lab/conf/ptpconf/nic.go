@@ -1,15 +1,11 @@
-// Package ptprun runs the PTP instance of a NIC: its configuration from a file
-// and from flags, a report each interval while it runs, its status, and changes
-// of its settings.
-package ptprun
+package ptpconf
 
 import (
 	"fmt"
 
-	"tapir/lab/conf"
-	"tapir/lab/conf/ptpconf"
-	"tapir/nic"
 	unit "tapir/nic/ptp"
+
+	"tapir/lab/conf"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
@@ -24,25 +20,25 @@ type Setting struct {
 // profileKey is the setting that the defaults of all others follow from.
 const profileKey = "profile"
 
-type field = conf.Field[unit.InstanceConfig]
-
 // fields are the settings of a NIC's instance: those of package ptpconf, and
 // those of its carriage.
-var fields = append([]field{
+var nicFields = append([]conf.Field[unit.InstanceConfig]{
 	{Name: profileKey, Expect: "default-e2e, default-p2p, gptp, automotive, g8275.1, g8275.2 or power",
 		Set: func(_ *unit.InstanceConfig, v string) error { _, err := ptp.ParseProfile(v); return err }},
 	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(c *unit.InstanceConfig, v string) error { return c.Transport.UnmarshalText([]byte(v)) }},
-	conf.BoolField("local", "true or false: everything goes to the group that bridges do not forward", func(c *unit.InstanceConfig) *bool { return &c.Local }),
+	conf.BoolField("local", "true or false: everything goes to the group that bridges do not forward",
+		func(c *unit.InstanceConfig) *bool { return &c.Local }),
 	conf.NumberField("dscp", "a number from 0 to 63", func(c *unit.InstanceConfig) *uint8 { return &c.DSCP }, 0, 63),
-	conf.BoolField("set_from_wire", "true or false: management messages of the network may change settings", func(c *unit.InstanceConfig) *bool { return &c.SetFromWire }),
-}, conf.Part(ptpconf.Instance, func(c *unit.InstanceConfig) *ptp.Config { return &c.Config })...)
+	conf.BoolField("set_from_wire", "true or false: management messages of the network may change settings",
+		func(c *unit.InstanceConfig) *bool { return &c.SetFromWire }),
+}, conf.Part(Instance, func(c *unit.InstanceConfig) *ptp.Config { return &c.Config })...)
 
 // Flag is a setting that one word sets.
 type Flag struct{ Name, Expect string }
 
 // Flags are the settings for a command line.
 func Flags() (list []Flag) {
-	for _, f := range fields {
+	for _, f := range nicFields {
 		if f.Set != nil {
 			list = append(list, Flag{f.Name, f.Expect})
 		}
@@ -50,10 +46,10 @@ func Flags() (list []Flag) {
 	return list
 }
 
-// Configure returns the configuration of d's instance: that of its profile,
-// changed by a YAML file (path is for messages, no data: no file), changed by
+// Configure returns the configuration of a NIC's instance: its defaults for the
+// profile, changed by a YAML file (path is for messages, no data: no file), changed by
 // settings. Errors in the file name line and column.
-func Configure(d *nic.Device, path string, data []byte, settings []Setting) (c unit.InstanceConfig, err error) {
+func Configure(defaults func(ptp.Profile) unit.InstanceConfig, path string, data []byte, settings []Setting) (c unit.InstanceConfig, err error) {
 	var body conf.Node
 	var profile ptp.Profile
 	if len(data) > 0 {
@@ -71,14 +67,14 @@ func Configure(d *nic.Device, path string, data []byte, settings []Setting) (c u
 			}
 		}
 	}
-	c = d.PTP.DefaultInstance(profile)
+	c = defaults(profile)
 	if len(data) > 0 {
-		if err := conf.Decode(body, &c, "the settings of a PTP instance", fields); err != nil {
+		if err := conf.Decode(body, &c, "the settings of a PTP instance", nicFields); err != nil {
 			return c, err
 		}
 	}
 	for _, s := range settings {
-		if err := conf.Set(&c, fields, s.Name, s.Value); err != nil {
+		if err := conf.Set(&c, nicFields, s.Name, s.Value); err != nil {
 			return c, err
 		}
 	}
@@ -86,7 +82,7 @@ func Configure(d *nic.Device, path string, data []byte, settings []Setting) (c u
 }
 
 // Schema describes the settings in a file.
-func Schema() conf.Schema { return conf.Object(fields) }
+func Schema() conf.Schema { return conf.Object(nicFields) }
 
 // Check finds mistakes in the settings of a NIC's instance, which is not there
 // yet.
@@ -96,7 +92,7 @@ func Check(body conf.Node) error {
 		return err
 	}
 	c := unit.InstanceConfig{Config: ptp.NewConfig(profile, msg.ClockIdentity{1}, 1)} // the real one is that of the NIC
-	if err := conf.Decode(body, &c, "the settings of a PTP instance", fields); err != nil {
+	if err := conf.Decode(body, &c, "the settings of a PTP instance", nicFields); err != nil {
 		return err
 	}
 	return check(&c)

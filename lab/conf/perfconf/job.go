@@ -1,10 +1,6 @@
-// Package perf runs RDMA workloads inside a NIC: the bandwidth and latency
-// tests that perftest made the field's vocabulary, and a verified exchange.
-//
-// A workload is an event-driven state machine on completion and connection
-// events. It owns no goroutine and no clock, so the same code runs on a TAP
-// in real time and in virtual time.
-package perf
+// Package perfconf describes RDMA workloads: what each does, and the limits and
+// defaults of its settings.
+package perfconf
 
 import (
 	"fmt"
@@ -33,10 +29,10 @@ var Ops = []Op{WriteBW, ReadBW, SendBW, WriteLat, SendLat, Verify, Rping}
 const (
 	RpingPort  = 7174
 	RpingIters = 10
-	rpingSize  = 64
+	RpingSize  = 64
 
-	// rpingMaxSize bounds a ping, as rping does.
-	rpingMaxSize = 65535
+	// RpingMaxSize bounds a ping, as rping does.
+	RpingMaxSize = 65535
 )
 
 // IsLatency tells whether the workload is a ping-pong.
@@ -126,9 +122,9 @@ func (j Job) withRpingDefaults() Job {
 		j.Port = RpingPort
 	}
 	if j.Size == 0 {
-		j.Size = rpingSize
+		j.Size = RpingSize
 		if j.Serves() {
-			j.Size = rpingMaxSize // the client decides
+			j.Size = RpingMaxSize // the client decides
 		}
 	}
 	if j.Iters == 0 {
@@ -159,8 +155,8 @@ func (j *Job) Validate() error {
 		return fmt.Errorf("queue pairs %d: want 1 to %d", j.QPs, MaxQPs)
 	case j.Depth < 1 || j.Depth > MaxDepth:
 		return fmt.Errorf("tx depth %d: want 1 to %d", j.Depth, MaxDepth)
-	case j.Op == Rping && j.Size > rpingMaxSize:
-		return fmt.Errorf("ping size %d: want at most %d bytes", j.Size, rpingMaxSize)
+	case j.Op == Rping && j.Size > RpingMaxSize:
+		return fmt.Errorf("ping size %d: want at most %d bytes", j.Size, RpingMaxSize)
 	case j.Op.IsLatency() && j.QPs != 1:
 		return fmt.Errorf("%s runs on one queue pair, not %d", j.Op, j.QPs)
 	}

@@ -70,10 +70,10 @@ var layout = []line{
 	{"nic/uapi/ucma", and(device, "nic/toe", "nic/uapi/abi")},
 
 	{"lab/conf/...", and(protocols, "nic", "nic/tap", "lab/conf")},
-	{"lab/host/...", and(protocols, "nic/loop", "nic/tap", "lab/host")},
+	{"lab/host/...", and(protocols, "nic/loop", "nic/tap", "lab/conf", "lab/host")},
 	{"lab/node/...", and(protocols, "nic", "lab/conf", "lab/host", "lab/node", "lab/tool")},
 	{"lab/node/sw", []string{"wire", "ptp", "lab/conf"}},
-	{"lab/topo", product},
+	{"lab/topo/...", and(protocols, "nic", "lab/conf", "lab/topo", "lab/host/fault")},
 	{"lab/run/...", product},
 	{"lab/tool/...", product},
 	{"lab/labtest", product},

@@ -8,7 +8,6 @@ import (
 
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
-	"tapir/lab/host/netns"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
 	"tapir/nic/tap"
@@ -31,8 +30,7 @@ var (
 type World struct {
 	Layer *node.Layer
 	nics  map[string]*nicnode.Node
-	ns    *netns.NS // nil on a wire in memory
-	links *link.Net
+	space *link.Space
 	ends  map[string]*link.WireEnd
 }
 
@@ -65,30 +63,27 @@ func NewWorld(ctx context.Context, taps bool) (w *World, err error) {
 }
 
 func (w *World) bridge() (err error) {
-	if w.ns, err = netns.New(); err != nil {
+	if w.space, err = link.NewSpace(nil); err != nil {
 		return err
 	}
-	if w.links, err = link.In(w.ns); err != nil {
+	if err = w.space.Net.AddBridge("br0"); err != nil {
 		return err
 	}
-	if err = w.links.AddBridge("br0"); err != nil {
-		return err
-	}
-	return w.links.Up("br0")
+	return w.space.Net.Up("br0")
 }
 
 // Plug starts a NIC: again, if it was there before.
 func (w *World) Plug(ctx context.Context, name string) error {
 	cfg := nicconf.Config{Name: name, IP: []netip.Prefix{serverAddr}}
-	env := node.Env{NS: w.ns, Layer: w.Layer}
+	env := node.Env{Layer: w.Layer}
 	if name == clientNIC {
 		cfg.IP = []netip.Prefix{clientAddr}
 	}
-	if w.ns == nil {
+	if w.space == nil {
 		env.Wire = socket{w.ends[name]}
 	} else {
-		cfg.TAP = name
-		if err := errors.Join(w.links.AddTAP(name, false), w.links.Join(name, "br0")); err != nil {
+		cfg.TAP, env.NS = name, w.space.NS
+		if err := errors.Join(w.space.Net.AddTAP(name, false), w.space.Net.Join(name, "br0")); err != nil {
 			return err
 		}
 	}
@@ -109,10 +104,10 @@ func (w *World) Plug(ctx context.Context, name string) error {
 func (w *World) Pull(name string) error {
 	n := w.nics[name]
 	delete(w.nics, name)
-	if w.ns == nil {
+	if w.space == nil {
 		n.Unplug()
 	} else {
-		if err := w.links.Delete(name); err != nil {
+		if err := w.space.Net.Delete(name); err != nil {
 			return err
 		}
 		<-n.Done()
@@ -139,11 +134,6 @@ func (w *World) Close() error {
 			errs = append(errs, e.Close())
 		}
 	}
-	if w.links != nil {
-		w.links.Close()
-	}
-	if w.ns != nil {
-		w.ns.Close()
-	}
+	w.space.Close()
 	return errors.Join(errs...)
 }

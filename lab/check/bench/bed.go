@@ -37,16 +37,11 @@ var addresses = map[string]string{"on0": "10.9.0.1", "on1": "10.9.0.2", "off0": 
 var nicAddresses = [2]string{"10.9.0.11", "10.9.0.12"}
 
 func newSide() (*side, error) {
-	ns, err := netns.New()
+	s, err := link.NewSpace(link.Quiet)
 	if err != nil {
 		return nil, err
 	}
-	n, err := link.In(ns)
-	if err != nil {
-		ns.Close()
-		return nil, err
-	}
-	return &side{ns, n}, link.Quiet(ns)
+	return &side{s.NS, s.Net}, nil
 }
 
 func (s *side) close() {
@@ -90,7 +85,8 @@ func newBed(mtu int, lossy bool) (b *bed, err error) {
 		}
 	}
 	if lossy {
-		if err := errors.Join(b.middle.net.Drop("wire1", lossPPM, dataOver), b.middle.net.Drop("off1", lossPPM, dataOver)); err != nil {
+		if err := errors.Join(b.middle.net.Drop("wire1", lossPPM, dataOver),
+			b.middle.net.Drop("off1", lossPPM, dataOver)); err != nil {
 			return b, fmt.Errorf("%w: random loss: %w", errNotHere, err)
 		}
 	}
@@ -120,7 +116,8 @@ func (b *bed) addHost(name string, offloads bool) error {
 		}
 	}
 	prefix := netip.PrefixFrom(netip.MustParseAddr(addresses[name]), 24)
-	return errors.Join(b.join(name), h.net.SetMTU(inner, b.mtu), h.net.AddAddr(inner, prefix), h.net.Up(inner), h.net.Up("lo"))
+	return errors.Join(b.join(name), h.net.SetMTU(inner, b.mtu), h.net.AddAddr(inner, prefix), h.net.Up(inner),
+		h.net.Up("lo"))
 }
 
 func (b *bed) close() {

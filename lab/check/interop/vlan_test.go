@@ -59,7 +59,7 @@ func TestTaggedStreams(t *testing.T) {
 			defer p.Close()
 			var nodes [2]*nicnode.Node
 			count := &tags{}
-			for i, side := range []*link.Side{p.A, p.B} {
+			for i, side := range []*link.Space{p.A, p.B} {
 				nodes[i], err = nicnode.Start(ctx, nicconf.Config{Name: fmt.Sprint("nic", i), TAP: link.PairTAP, Frames: frames, VLAN: vlan,
 					IP: []netip.Prefix{[]netip.Prefix{nic4, Peer4}[i]},
 				}, node.Env{NS: side.NS})

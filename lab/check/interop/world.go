@@ -46,9 +46,8 @@ type Attach func(w *World) (Peer, error)
 
 // World is a namespace with a NIC on a TAP, behind a bad cable.
 type World struct {
+	*link.Space
 	Cell  Cell
-	NS    *netns.NS
-	Links *link.Net
 	NIC   *nicnode.Node
 	Cable *link.Impaired
 	Peer  Peer
@@ -67,18 +66,11 @@ func NewWorld(ctx context.Context, cell Cell, seed uint64, cfg toe.Config, attac
 }
 
 func (w *World) build(ctx context.Context, seed uint64, cfg toe.Config, attach Attach) (err error) {
-	if w.NS, err = netns.New(); err != nil {
+	if w.Space, err = link.NewSpace(quiet); err != nil {
 		return err
 	}
-	w.later(func() { w.NS.Close() })
-	if w.Links, err = link.In(w.NS); err != nil {
-		return err
-	}
-	w.later(w.Links.Close)
-	if err := w.quiet(); err != nil {
-		return err
-	}
-	t, err := w.Links.OpenTAP(tap.Config{Name: TAP, Vnet: w.Cell.GSO})
+	w.later(w.Space.Close)
+	t, err := w.Net.OpenTAP(tap.Config{Name: TAP, Vnet: w.Cell.GSO})
 	if err != nil {
 		return err
 	}
@@ -86,7 +78,7 @@ func (w *World) build(ctx context.Context, seed uint64, cfg toe.Config, attach A
 	if w.Cable, err = link.Impair(t, i, i, seed); err != nil {
 		return err
 	}
-	if err = errors.Join(w.Links.SetMTU(TAP, w.Cell.MTU), w.Links.Up(TAP)); err == nil {
+	if err = errors.Join(w.Net.SetMTU(TAP, w.Cell.MTU), w.Net.Up(TAP)); err == nil {
 		w.Peer, err = attach(w)
 	}
 	if err != nil {
@@ -99,13 +91,13 @@ func (w *World) build(ctx context.Context, seed uint64, cfg toe.Config, attach A
 
 // quiet keeps the kernel's chatter off the TAP, and its TCP from waiting longer
 // and longer where a fifth of all is lost.
-func (w *World) quiet() error {
+func quiet(ns *netns.NS) error {
 	for _, s := range [][2]string{
 		{"ipv6/conf/default/accept_dad", "0"},
 		{"ipv6/conf/default/router_solicitations", "0"},
 		{"ipv4/tcp_rto_max_ms", "2000"}, // since Linux 6.15
 	} {
-		if err := w.NS.Sysctl(s[0], s[1]); err != nil {
+		if err := ns.Sysctl(s[0], s[1]); err != nil {
 			return fmt.Errorf("set net.%s: %w", s[0], err)
 		}
 	}
@@ -113,7 +105,8 @@ func (w *World) quiet() error {
 }
 
 func (w *World) startNIC(ctx context.Context, seed uint64, tcp toe.Config) (err error) {
-	cfg := nicconf.Config{Name: "nic0", IP: []netip.Prefix{nic4}, MTU: w.Cell.MTU, Seed: seed, NIC: nic.Config{TCP: tcp}, Frames: "wire"}
+	cfg := nicconf.Config{Name: "nic0", IP: []netip.Prefix{nic4}, MTU: w.Cell.MTU, Seed: seed,
+		NIC: nic.Config{TCP: tcp}, Frames: "wire"}
 	if w.Cell.IPv6 {
 		cfg.IP, cfg.IP6 = nil, []netip.Prefix{nic6}
 	}
@@ -167,7 +160,7 @@ func Linux(w *World) (Peer, error) {
 		if p.Addr().Is6() && w.Cell.MTU < 1280 {
 			continue // the kernel has no IPv6 there
 		}
-		if err := w.Links.AddAddr(TAP, p); err != nil {
+		if err := w.Net.AddAddr(TAP, p); err != nil {
 			return nil, err
 		}
 	}

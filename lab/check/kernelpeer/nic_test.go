@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/host/link"
+	"tapir/lab/check/testenv"
 	"tapir/lab/host/netns"
 	"tapir/mpa"
 	"tapir/nic"
@@ -54,13 +54,9 @@ func newWorld(t *testing.T, mode nic.FrameMode) *world {
 			t.Fatal(err)
 		}
 	}
-	var err error
-	w.ns, err = netns.New()
-	must(err)
-	t.Cleanup(func() { w.ns.Close() })
-	links, err := link.In(w.ns)
-	must(err)
-	t.Cleanup(links.Close)
+	space := testenv.Space(t, nil)
+	w.ns = space.NS
+	links := space.Net
 	queue, err := links.OpenTAP(tap.Config{Name: "tap0", Vnet: mode != nic.Wire})
 	must(err)
 	w.loop, err = loop.New(loop.Config{})

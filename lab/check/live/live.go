@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"tapir/lab/host/link"
-	"tapir/lab/host/netns"
 	"tapir/lab/host/peer"
 	"tapir/lab/tool/script"
 	"tapir/nic/tap"
@@ -58,8 +57,7 @@ func (l *lane) addr(v6 bool, last byte) netip.Addr {
 type World struct {
 	Guest *peer.Guest
 
-	ns    *netns.NS
-	links *link.Net
+	space *link.Space
 	lanes []*lane
 	agent chan error // how the application in the guest has ended
 	stop  context.CancelFunc
@@ -85,16 +83,11 @@ func NewWorld(ctx context.Context, image peer.Image, lanes int, life time.Durati
 }
 
 func (w *World) build(ctx context.Context, image peer.Image, lanes int, life time.Duration) (err error) {
-	if w.ns, err = netns.New(); err != nil {
+	if w.space, err = link.NewSpace(link.Quiet); err != nil {
 		return err
 	}
-	if err = link.Quiet(w.ns); err != nil {
-		return err
-	}
-	if w.links, err = link.In(w.ns); err != nil {
-		return err
-	}
-	err = errors.Join(w.links.AddBridge(bridge), w.links.SetMTU(bridge, most), w.links.AddAddr(bridge, host), w.links.Up(bridge))
+	err = errors.Join(w.space.Net.AddBridge(bridge), w.space.Net.SetMTU(bridge, most),
+		w.space.Net.AddAddr(bridge, host), w.space.Net.Up(bridge))
 	if err != nil {
 		return err
 	}
@@ -107,7 +100,7 @@ func (w *World) build(ctx context.Context, image peer.Image, lanes int, life tim
 		w.lanes = append(w.lanes, l)
 		ips = append(ips, netip.PrefixFrom(l.addr(false, 1), 16), netip.PrefixFrom(l.addr(true, 1), 64))
 	}
-	w.Guest, err = peer.Start(ctx, image, peer.Config{NS: w.ns, Bridge: bridge, IP: ips, Life: life})
+	w.Guest, err = peer.Start(ctx, image, peer.Config{NS: w.space.NS, Bridge: bridge, IP: ips, Life: life})
 	if err != nil {
 		return err
 	}
@@ -117,13 +110,13 @@ func (w *World) build(ctx context.Context, image peer.Image, lanes int, life tim
 
 // lay opens the TAP of a lane and begins to read it.
 func (w *World) lay(number byte) (*lane, error) {
-	t, err := w.links.OpenTAP(tap.Config{})
+	t, err := w.space.Net.OpenTAP(tap.Config{})
 	if err != nil {
 		return nil, err
 	}
 	defer t.Close()
 	name := t.Name()
-	if err := errors.Join(w.links.SetMTU(name, most), w.links.Join(name, bridge), w.links.Up(name)); err != nil {
+	if err := w.space.AddPort(name, bridge, most); err != nil {
 		return nil, err
 	}
 	fd, err := syscall.Dup(t.Fd())
@@ -133,7 +126,8 @@ func (w *World) lay(number byte) (*lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lane{tap: os.NewFile(uintptr(fd), name), frames: make(chan []byte, 4096), station: ether.Addr{2, 0, 0, 0, number, 2}, number: number}
+	l := &lane{tap: os.NewFile(uintptr(fd), name), frames: make(chan []byte, 4096),
+		station: ether.Addr{2, 0, 0, 0, number, 2}, number: number}
 	go l.read()
 	return l, nil
 }
@@ -196,12 +190,7 @@ func (w *World) Close() {
 	for _, l := range w.lanes {
 		l.tap.Close()
 	}
-	if w.links != nil {
-		w.links.Close()
-	}
-	if w.ns != nil {
-		w.ns.Close()
-	}
+	w.space.Close()
 }
 
 // prepare gives the guest the driver and the MTU that a script asks for.
@@ -228,7 +217,8 @@ func (w *World) run(l *lane, s *script.Script, trace io.Writer) (script.Outcome,
 	}
 	n := uint16(w.runs.Add(1) % 300)
 	c := script.Cable{
-		Frames: l.frames, Station: l.station, Local: l.addr(s.IPv6(), 1), Remote: l.addr(s.IPv6(), 2), Port: 8000 + n, First: 10000 + 100*n,
+		Frames: l.frames, Station: l.station, Local: l.addr(s.IPv6(), 1), Remote: l.addr(s.IPv6(), 2), Port: 8000 + n,
+		First: 10000 + 100*n,
 		Send: func(b []byte) error {
 			_, err := l.tap.Write(b)
 			return err
@@ -248,7 +238,7 @@ const dialIn = 20 * time.Second
 // dial connects to the application in the guest.
 func (w *World) dial() (conn net.Conn, err error) {
 	at := net.TCPAddrFromAddrPort(netip.AddrPortFrom(control.Addr(), agentPort))
-	err = w.ns.Do(func() (err error) {
+	err = w.space.NS.Do(func() (err error) {
 		conn, err = net.DialTimeout("tcp", at.String(), dialIn)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
@@ -56,20 +58,14 @@ type Bed struct {
 const Bridge = "fabric"
 
 // Space is a namespace with what the test made in it.
-type Space struct {
-	NS  *netns.NS
-	Net *link.Net
-}
+type Space struct{ *link.Space }
 
 // NewSpace returns a namespace until the test ends.
 func NewSpace(t testing.TB) Space {
 	t.Helper()
-	ns, err := netns.New()
-	Must(t, err)
-	n, err := link.In(ns)
-	Must(t, err, link.Quiet(ns), n.Up("lo"))
-	t.Cleanup(func() { n.Close(); ns.Close() })
-	return Space{ns, n}
+	s := testenv.Space(t, link.Quiet)
+	Must(t, s.Net.Up("lo"))
+	return Space{s}
 }
 
 // New returns a fabric without HFIs.
@@ -109,10 +105,7 @@ func (b *Bed) Launch(s Space, c hficonf.Config) (*hfinode.Node, error) {
 			return nil, err
 		}
 	}
-	if err := b.Net.SetMTU(c.TAP, 10300); err != nil {
-		return nil, err
-	}
-	if err := b.Net.Join(c.TAP, Bridge); err != nil {
+	if err := errors.Join(b.Net.SetMTU(c.TAP, 10300), b.Net.Join(c.TAP, Bridge)); err != nil {
 		return nil, err
 	}
 	env := node.Env{NS: b.NS, HostNS: s.NS, Log: b.Log, Version: "test"}

@@ -38,18 +38,18 @@ const (
 )
 
 func attach(w *interop.World) (interop.Peer, error) {
-	q, err := w.Links.OpenTAP(tap.Config{Name: ownTAP})
+	q, err := w.Net.OpenTAP(tap.Config{Name: ownTAP})
 	if err != nil {
 		return nil, err
 	}
 	err = link.Quiet(w.NS)
 	for _, step := range []func() error{
-		func() error { return w.Links.AddBridge(bridge) },
-		func() error { return w.Links.SetMTU(ownTAP, w.Cell.MTU) },
-		func() error { return w.Links.Join(ownTAP, bridge) },
-		func() error { return w.Links.Join(interop.TAP, bridge) },
-		func() error { return w.Links.SetMTU(bridge, w.Cell.MTU) },
-		func() error { return w.Links.Up(ownTAP) },
+		func() error { return w.Net.AddBridge(bridge) },
+		func() error { return w.Net.SetMTU(ownTAP, w.Cell.MTU) },
+		func() error { return w.Net.Join(ownTAP, bridge) },
+		func() error { return w.Net.Join(interop.TAP, bridge) },
+		func() error { return w.Net.SetMTU(bridge, w.Cell.MTU) },
+		func() error { return w.Net.Up(ownTAP) },
 	} {
 		if err == nil {
 			err = step()

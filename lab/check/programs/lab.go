@@ -69,22 +69,24 @@ func New(ctx context.Context, tapir, dir string) (l *Lab, err error) {
 	return l, nil
 }
 
-func (l *Lab) side(name string) *link.Side {
+func (l *Lab) side(name string) *link.Space {
 	if name == server {
 		return l.pair.A
 	}
 	return l.pair.B
 }
 
-func (l *Lab) startNIC(ctx context.Context, name string, side *link.Side, host int) error {
+func (l *Lab) startNIC(ctx context.Context, name string, side *link.Space, host int) error {
 	if err := side.Net.Up("lo"); err != nil {
 		return err
 	}
 	if err := side.NS.Sysctl("ipv6/conf/default/disable_ipv6", "0"); err != nil { // of the host TAP
 		return err
 	}
-	p, err := process.Start(ctx, side.NS, process.Options{Dir: l.dir, Argv: []string{l.tapir, "nic", "--name", name, "--tap", link.PairTAP,
-		"--host-tap", hostTAP, "--ip", fmt.Sprintf("10.9.0.%d/24", host), "--ip6", fmt.Sprintf("fd09::%d/64", host)}})
+	p, err := process.Start(ctx, side.NS, process.Options{Dir: l.dir,
+		Argv: []string{l.tapir, "nic", "--name", name, "--tap", link.PairTAP,
+			"--host-tap", hostTAP, "--ip", fmt.Sprintf("10.9.0.%d/24", host), "--ip6",
+			fmt.Sprintf("fd09::%d/64", host)}})
 	if err != nil {
 		return err
 	}

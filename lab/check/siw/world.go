@@ -13,7 +13,6 @@ import (
 
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
-	"tapir/lab/host/netns"
 	"tapir/lab/host/peer"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
@@ -38,9 +37,8 @@ var nicMAC = ether.Addr{2, 0, 0, 78, 0, 1}
 
 // World is a namespace with a guest on a bridge; each cell adds its NIC.
 type World struct {
+	*link.Space
 	Guest *peer.Guest
-	NS    *netns.NS
-	Links *link.Net
 	Tapir string // the program, for cells with a stock program
 
 	image peer.Image
@@ -65,16 +63,10 @@ func (w *World) build(ctx context.Context) (err error) {
 	if w.dir, err = os.MkdirTemp("", "tapir-siw"); err != nil {
 		return err
 	}
-	if w.NS, err = netns.New(); err != nil {
+	if w.Space, err = link.NewSpace(link.Quiet); err != nil {
 		return err
 	}
-	if err = link.Quiet(w.NS); err != nil {
-		return err
-	}
-	if w.Links, err = link.In(w.NS); err != nil {
-		return err
-	}
-	if err = errors.Join(w.Links.AddBridge(bridge), w.Links.SetMTU(bridge, most)); err != nil {
+	if err = errors.Join(w.Net.AddBridge(bridge), w.Net.SetMTU(bridge, most)); err != nil {
 		return err
 	}
 	return w.boot(ctx)
@@ -99,12 +91,7 @@ func (w *World) Close() {
 	if w.Guest != nil {
 		w.Guest.Stop()
 	}
-	if w.Links != nil {
-		w.Links.Close()
-	}
-	if w.NS != nil {
-		w.NS.Close()
-	}
+	w.Space.Close()
 	os.RemoveAll(w.dir)
 }
 
@@ -151,7 +138,7 @@ func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*nicnode.No
 	if err != nil {
 		return nil, err
 	}
-	if err := w.Links.Join(wire, bridge); err != nil {
+	if err := w.Net.Join(wire, bridge); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil

@@ -13,11 +13,11 @@ import (
 
 func newNet(t *testing.T) *Net {
 	t.Helper()
-	s, err := newSide()
+	s, err := NewSpace(Quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Net.Close(); s.NS.Close() })
+	t.Cleanup(s.Close)
 	return s.Net
 }
 
@@ -72,7 +72,7 @@ func TestPair(t *testing.T) {
 	p, err := NewPair(9000, true)
 	must(t, err)
 	defer p.Close()
-	for _, s := range []*Side{p.A, p.B} {
+	for _, s := range []*Space{p.A, p.B} {
 		names, err := s.Net.Names()
 		must(t, err)
 		slices.Sort(names)

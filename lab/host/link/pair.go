@@ -3,12 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"tapir/lab/host/netns"
 )
 
 // Pair is the smallest lab: two network namespaces, in each a TAP on a
@@ -19,15 +14,9 @@ import (
 //
 // The bridges forward super-frames whole between TAPs with a virtio-net
 // header.
-type Pair struct{ A, B *Side }
+type Pair struct{ A, B *Space }
 
-// Side is one namespace of a Pair.
-type Side struct {
-	NS  *netns.NS
-	Net *Net
-}
-
-// Names of a side's links.
+// Names of the links on each side.
 const (
 	PairTAP    = "tap0"
 	pairBridge = "br0"
@@ -44,83 +33,37 @@ func NewPair(mtu int, vnet bool) (p *Pair, err error) {
 			p = nil
 		}
 	}()
-	if p.A, err = newSide(); err != nil {
+	if p.A, err = NewSpace(Quiet); err != nil {
 		return p, err
 	}
-	if p.B, err = newSide(); err != nil {
+	if p.B, err = NewSpace(Quiet); err != nil {
 		return p, err
 	}
 	// B's own links come before the veth pair, A's behind it: its ends then
 	// differ in index, without which the kernel holds back the news of their
 	// carrier for up to a second, and the bridges drop what is sent meanwhile.
-	if err := p.B.addLinks(vnet); err != nil {
+	if err := p.B.addPairLinks(vnet); err != nil {
 		return p, err
 	}
 	if err := p.A.Net.AddVeth(pairVeth, p.B.Net, pairVeth); err != nil {
 		return p, err
 	}
-	if err := p.A.addLinks(vnet); err != nil {
+	if err := p.A.addPairLinks(vnet); err != nil {
 		return p, err
 	}
-	for _, s := range []*Side{p.A, p.B} {
-		if err := s.join(mtu); err != nil {
+	for _, s := range []*Space{p.A, p.B} {
+		if err := errors.Join(s.AddPort(PairTAP, pairBridge, mtu), s.AddPort(pairVeth, pairBridge, mtu)); err != nil {
 			return p, err
 		}
 	}
 	return p, p.awaitVeth()
 }
 
-func newSide() (*Side, error) {
-	ns, err := netns.New()
-	if err != nil {
-		return nil, err
-	}
-	n, err := In(ns)
-	if err != nil {
-		ns.Close()
-		return nil, err
-	}
-	return &Side{ns, n}, Quiet(ns)
-}
-
-// Quiet keeps the kernel's own traffic and filters off the links that are
-// made in ns afterwards. Where /proc/sys is read-only, as in some containers,
-// things stay as they are.
-func Quiet(ns *netns.NS) error {
-	for _, s := range [][2]string{
-		{"ipv6/conf/default/disable_ipv6", "1"}, // no MLD, RS and DAD on links that only carry frames
-		{"bridge/bridge-nf-call-iptables", "0"},
-		{"bridge/bridge-nf-call-ip6tables", "0"},
-		{"bridge/bridge-nf-call-arptables", "0"},
-	} {
-		err := ns.Sysctl(s[0], s[1])
-		if err != nil && !errors.Is(err, unix.EROFS) && !errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("set net.%s: %w", s[0], err)
-		}
-	}
-	return nil
-}
-
-func (s *Side) addLinks(vnet bool) error {
+func (s *Space) addPairLinks(vnet bool) error {
 	if err := s.Net.AddTAP(PairTAP, vnet); err != nil {
 		return err
 	}
 	return s.Net.AddBridge(pairBridge)
-}
-
-func (s *Side) join(mtu int) error {
-	for _, port := range []string{PairTAP, pairVeth} {
-		if err := s.Net.SetMTU(port, mtu); err != nil {
-			return err
-		}
-		if err := s.Net.Join(port, pairBridge); err != nil {
-			return err
-		}
-		if err := s.Net.Up(port); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // vethWithin is longer than the kernel ever holds a carrier back.
@@ -145,10 +88,6 @@ func (p *Pair) awaitVeth() error {
 // Close removes the namespaces and everything in them, once no process runs
 // there any more.
 func (p *Pair) Close() {
-	for _, s := range []*Side{p.A, p.B} {
-		if s != nil {
-			s.Net.Close()
-			s.NS.Close()
-		}
-	}
+	p.A.Close()
+	p.B.Close()
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/host/peer"
@@ -26,15 +27,9 @@ func must(t *testing.T, err error) {
 // bridge makes a namespace with a bridge.
 func bridge(t *testing.T) (*netns.NS, *link.Net) {
 	t.Helper()
-	ns, err := netns.New()
-	must(t, err)
-	t.Cleanup(func() { ns.Close() })
-	must(t, link.Quiet(ns))
-	links, err := link.In(ns)
-	must(t, err)
-	t.Cleanup(links.Close)
-	must(t, links.AddBridge("br0"))
-	return ns, links
+	s := testenv.Space(t, link.Quiet)
+	must(t, s.Net.AddBridge("br0"))
+	return s.NS, s.Net
 }
 
 // image is what guests boot; a machine that cannot is a listed skip. On a new

@@ -139,7 +139,7 @@ func (m *monitor) saw(dev string, words ...string) bool {
 	return false
 }
 
-func watchLinks(t *testing.T, s *link.Side) *monitor {
+func watchLinks(t *testing.T, s *link.Space) *monitor {
 	m := &monitor{cmd: exec.Command("ip", "monitor", "link")}
 	m.cmd.Stdout = m
 	must(t, s.NS.Start(m.cmd))

@@ -199,7 +199,7 @@ func (w *hostWorld) sideBySide() {
 const ownType = 0x88b5
 
 // raw opens a packet socket, which sees tags.
-func raw(t *testing.T, s *link.Side, dev string) (fd int) {
+func raw(t *testing.T, s *link.Space, dev string) (fd int) {
 	t.Helper()
 	d, err := s.Net.Netdev(dev)
 	must(t, err)

@@ -57,23 +57,14 @@ func TestMain(m *testing.M) {
 func room(t *testing.T) (*netns.NS, *link.Net) {
 	t.Helper()
 	before := testenv.Links(t)
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := link.In(ns)
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		n.Close()
-		ns.Close()
 		if after := testenv.Links(t); !slices.Equal(after, before) {
 			t.Errorf("interfaces before %v, after %v", before, after)
 		}
 	})
-	must(t, n.Up("lo"), ns.Sysctl("ipv6/conf/default/accept_dad", "0"))
-	return ns, n
+	s := testenv.Space(t, nil)
+	must(t, s.Net.Up("lo"), s.NS.Sysctl("ipv6/conf/default/accept_dad", "0"))
+	return s.NS, s.Net
 }
 
 func must(t *testing.T, errs ...error) {

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/conf/swconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
@@ -23,20 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // space is a namespace with its links.
 func space(t *testing.T) (*netns.NS, *link.Net) {
 	t.Helper()
-	ns, err := netns.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ns.Close() })
-	if err := link.Quiet(ns); err != nil {
-		t.Fatal(err)
-	}
-	n, err := link.In(ns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(n.Close)
-	return ns, n
+	s := testenv.Space(t, link.Quiet)
+	return s.NS, s.Net
 }
 
 // A switch makes its TAPs, brings found ones up, shows all its tables in every

@@ -48,7 +48,7 @@ func (e *endedError) Error() string {
 	return s
 }
 
-func spawn(name string, side *link.Side, program string, args ...string) (*process, error) {
+func spawn(name string, side *link.Space, program string, args ...string) (*process, error) {
 	p := &process{name: name, ended: make(chan struct{}), lines: make(chan string, 64)}
 	p.cmd = exec.Command(program, args...)
 	r, out, err := os.Pipe()

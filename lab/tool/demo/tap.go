@@ -32,7 +32,7 @@ func newTAPWire(o Options, lost func()) (*tapWire, error) {
 
 func (w *tapWire) kind() string { return "tap" }
 
-func (w *tapWire) side(name string) *link.Side {
+func (w *tapWire) side(name string) *link.Space {
 	if name == server {
 		return w.pair.A
 	}
@@ -58,8 +58,8 @@ func (w *tapWire) start(ctx context.Context, name string) error {
 
 func (w *tapWire) tcpdump(ctx context.Context, name, file string) error {
 	// -Z root: no change of user, which a user namespace does not allow.
-	p, err := spawn("tcpdump of "+name, w.side(name), "tcpdump", "-i", link.PairTAP, "-n", "-p", "-s", "0", "-B", "65536", "-Z", "root",
-		"-U", "-w", file, "--nano")
+	p, err := spawn("tcpdump of "+name, w.side(name), "tcpdump", "-i", link.PairTAP, "-n", "-p", "-s", "0", "-B",
+		"65536", "-Z", "root", "-U", "-w", file, "--nano")
 	if err != nil {
 		return fmt.Errorf("tcpdump: %w", err)
 	}

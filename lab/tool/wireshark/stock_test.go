@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/host/link"
-	"tapir/lab/host/netns"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/tshark"
 	"tapir/nic/tap"
@@ -146,13 +146,8 @@ func TestStockBPF(t *testing.T) {
 func liveTool(t *testing.T, program string, args ...string) []string {
 	t.Helper()
 	ctx := judge(t)
-	ns := must(netns.New())
-	t.Cleanup(func() { ns.Close() })
-	if err := link.Quiet(ns); err != nil {
-		t.Fatal(err)
-	}
-	n := must(link.In(ns))
-	t.Cleanup(n.Close)
+	space := testenv.Space(t, link.Quiet)
+	ns, n := space.NS, space.Net
 	q := must(n.OpenTAP(tap.Config{Name: "fab0"}))
 	t.Cleanup(func() { q.Close() })
 	if err := n.SetMTU("fab0", opa.FramingNSH.MTU(1500)); err != nil {

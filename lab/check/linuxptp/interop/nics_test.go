@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
-	"tapir/lab/host/netns"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
 	"tapir/ptp"
@@ -25,13 +25,8 @@ func TestNICsAcrossABridge(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	ns, err := netns.New()
-	must(t, err)
-	defer ns.Close()
-	must(t, link.Quiet(ns))
-	n, err := link.In(ns)
-	must(t, err)
-	defer n.Close()
+	s := testenv.Space(t, link.Quiet)
+	ns, n := s.NS, s.Net
 	must(t, n.AddBridge("br0"))
 	must(t, n.Up("br0"))
 	var beds [2]*Bed
@@ -44,8 +39,9 @@ func TestNICsAcrossABridge(t *testing.T) {
 			IP: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 24)}}
 		cfg.NIC.PHC.PPB = float64(i) * slavePPB
 		beds[i] = &Bed{}
-		beds[i].NIC, err = nicnode.Start(ctx, cfg, node.Env{NS: ns})
+		nic, err := nicnode.Start(ctx, cfg, node.Env{NS: ns})
 		must(t, err)
+		beds[i].NIC = nic
 		defer beds[i].NIC.Close()
 	}
 	rates := func(c *unit.InstanceConfig) {
@@ -53,7 +49,7 @@ func TestNICsAcrossABridge(t *testing.T) {
 		p.LogAnnounceInterval, p.LogSyncInterval, p.LogMinDelayReqInterval = -2, -4, -4
 		p.TxTimestampTimeout = time.Second
 	}
-	_, err = beds[0].StartPTP(ptp.DefaultE2E, 1, func(c *unit.InstanceConfig) { rates(c); c.Priority1 = 1 })
+	_, err := beds[0].StartPTP(ptp.DefaultE2E, 1, func(c *unit.InstanceConfig) { rates(c); c.Priority1 = 1 })
 	must(t, err)
 	w, err := beds[1].StartPTP(ptp.DefaultE2E, 24, func(c *unit.InstanceConfig) {
 		rates(c)

@@ -2,7 +2,6 @@ package topo
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -19,36 +18,16 @@ var conditionFields = []conf.Field[stepDraft]{
 	{Name: "step", Expect: "a program started before", Schema: name, Node: (*stepDraft).readStep},
 	{Name: "output", Expect: "a regular expression that its output matches", Set: func(s *stepDraft, v string) error { return setPattern(&s.Condition.Output, v) }},
 	{Name: "node", Expect: "a NIC, HFI, manager or switch", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.Condition.Node, n, hasControl) }},
-	{Name: "vesw", Expect: "the id of a vESW: the counter is that of the HFI's vport in it, as `tapir ethtool -S --all` has it", Set: func(s *stepDraft, v string) error {
-		var id int
-		err := setInt(&id, v, 1, opa.MaxVESW)
-		s.Condition.VESW = uint16(id)
-		return err
-	}},
+	{Name: "vesw", Expect: "the id of a vESW: the counter is that of the HFI's vport in it, as `tapir ethtool -S --all` has it", Set: func(s *stepDraft, v string) error { return conf.Int(&s.Condition.VESW, v, 1, opa.MaxVESW) }},
 	{Name: "in_sync", Expect: "true: the manager is the master, and all members that are there are as its vESWs say", Schema: truth, Set: func(s *stepDraft, v string) error {
 		s.Condition.InSync = true
-		return onlyTrue(v)
+		return conf.Word(&v, v, "true")
 	}},
-	{Name: "role", Expect: "that of the manager: master or standby", Schema: conf.Choice("master", "standby"), Set: func(s *stepDraft, v string) error {
-		if s.Condition.Role = v; v != "master" && v != "standby" {
-			return errValue
-		}
-		return nil
-	}},
-	{Name: "listening", Expect: "a TCP port on which the NIC has a listener", Set: func(s *stepDraft, v string) error {
-		var port int
-		err := setInt(&port, v, 1, 65535)
-		s.Condition.Port = uint16(port)
-		return err
-	}},
-	{Name: "ptp", Expect: "the state of a port of the node's PTP instance, such as SLAVE or MASTER", Schema: conf.Choice(portStates()...), Set: func(s *stepDraft, v string) error {
-		if s.Condition.PTP = v; !slices.Contains(portStates(), v) {
-			return errValue
-		}
-		return nil
-	}},
-	{Name: "offset", Expect: "a time up to 1h such as 10us: the offset from its master that the node measured last is no greater, either way", Set: func(s *stepDraft, v string) error { return setBound(&s.Condition.Offset, v) }},
-	{Name: "true_offset", Expect: "a time up to 1h such as 10us: the node's clock is no further from the system's, either way", Set: func(s *stepDraft, v string) error { return setBound(&s.Condition.TrueOffset, v) }},
+	{Name: "role", Expect: "that of the manager: master or standby", Schema: conf.Choice("master", "standby"), Set: func(s *stepDraft, v string) error { return conf.Word(&s.Condition.Role, v, "master", "standby") }},
+	{Name: "listening", Expect: "a TCP port on which the NIC has a listener", Set: func(s *stepDraft, v string) error { return conf.Int(&s.Condition.Port, v, 1, 65535) }},
+	{Name: "ptp", Expect: "the state of a port of the node's PTP instance, such as SLAVE or MASTER", Schema: conf.Choice(portStates()...), Set: func(s *stepDraft, v string) error { return conf.Word(&s.Condition.PTP, v, portStates()...) }},
+	{Name: "offset", Expect: "a time up to 1h such as 10us: the offset from its master that the node measured last is no greater, either way", Set: func(s *stepDraft, v string) error { return conf.Time(&s.Condition.Offset, v, 1, time.Hour) }},
+	{Name: "true_offset", Expect: "a time up to 1h such as 10us: the node's clock is no further from the system's, either way", Set: func(s *stepDraft, v string) error { return conf.Time(&s.Condition.TrueOffset, v, 1, time.Hour) }},
 	{Name: "link", Expect: "a link", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referLink(&s.Condition.Link, n) }},
 	{Name: "counter", Expect: "of a node as `tapir show NAME counters` has them, or of a link: " + linkCounters + ", or a rule's name: how many it struck", Set: func(s *stepDraft, v string) error { s.Condition.Counter = v; return nil }},
 	{Name: "min", Expect: "the least number that is right (default 1, or 0 if there is a max)", Set: func(s *stepDraft, v string) (err error) {
@@ -222,22 +201,6 @@ func portStates() (names []string) {
 		names = append(names, s.String())
 	}
 	return names
-}
-
-// setBound reads a time that is not 0.
-func setBound(d *time.Duration, v string) error {
-	if err := setTime(d, v); err != nil || *d == 0 {
-		return errValue
-	}
-	return nil
-}
-
-// onlyTrue takes what can only be asked for.
-func onlyTrue(v string) error {
-	if v != "true" {
-		return errValue
-	}
-	return nil
 }
 
 // String is the condition in words.

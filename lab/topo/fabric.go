@@ -31,7 +31,7 @@ var gatewayFields = append(slices.DeleteFunc(slices.Clone(hfiFields), func(f con
 var gatewayVNICs = append(hficonf.VNICFields("ip", "gateway"),
 	conf.Field[hficonf.VNIC]{Name: "vlan", Expect: "the VLAN id of the vESW's frames on Ethernet, from 0 (untagged, the default) to 4094", Set: func(v *hficonf.VNIC, s string) error {
 		var id int
-		err := setInt(&id, s, 0, 4094)
+		err := conf.Int(&id, s, 0, 4094)
 		v.Gateway.VLAN = uint16(id)
 		return err
 	}})

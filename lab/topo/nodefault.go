@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"tapir/lab/conf"
@@ -26,16 +25,13 @@ var phcFields = []conf.Field[stepDraft]{
 	{Name: "phc", Expect: "the NIC whose hardware clock is disturbed", Schema: name, Node: (*stepDraft).readNIC},
 	{Name: "step", Expect: "a time such as 10ms or -1s: so far the clock steps", Set: func(s *stepDraft, v string) (err error) {
 		if s.Shift, err = time.ParseDuration(v); s.Shift == 0 || s.Shift.Abs() > 24*time.Hour {
-			return errValue
+			return conf.ErrValue
 		}
 		return err
 	}},
-	{Name: "ppb", Expect: "a number from -1000000000 to 1000000000: the correction of the clock's frequency from now on, as adjtimex sets it", Set: func(s *stepDraft, v string) (err error) {
+	{Name: "ppb", Expect: "a number from -1000000000 to 1000000000: the correction of the clock's frequency from now on, as adjtimex sets it", Set: func(s *stepDraft, v string) error {
 		s.Drifts = true
-		if s.PPB, err = strconv.ParseInt(v, 10, 64); s.PPB < -1e9 || s.PPB > 1e9 {
-			return errValue
-		}
-		return err
+		return conf.Int(&s.PPB, v, -1e9, 1e9)
 	}},
 	afterField, timeoutField,
 }

@@ -2,7 +2,6 @@ package topo
 
 import (
 	"slices"
-	"strconv"
 
 	"tapir/lab/conf"
 	"tapir/lab/host/fault"
@@ -36,13 +35,7 @@ func (r *ruleDraft) readQP(n conf.Node) error {
 	return nil
 }
 
-func (r *ruleDraft) setQPN(s string) error {
-	v, err := strconv.ParseUint(s, 0, 24)
-	if r.QPN = uint32(v); v == 0 {
-		return errValue
-	}
-	return err
-}
+func (r *ruleDraft) setQPN(s string) error { return conf.Number(&r.QPN, s, 1, 1<<24-1) }
 
 // finishQP completes a number that stands alone: it is of the NIC at the end
 // that from names.

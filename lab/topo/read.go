@@ -34,8 +34,8 @@ func (d *draft) later(check func() error) { d.checks = append(d.checks, check) }
 func (d *draft) atEnd(check func() error) { d.ends = append(d.ends, check) }
 
 var fields = []conf.Field[draft]{
-	{Name: "name", Expect: nameExpect + " (default: the file's)", Set: func(d *draft, s string) error { d.Name = s; return checkName(s) }},
-	{Name: "clock", Expect: "real: namespaces and TAPs, or virtual: seeded, without any (default real)", Schema: conf.Choice(clocks...), Set: func(d *draft, s string) error { return setClock(&d.Clock, s) }},
+	{Name: "name", Expect: nameExpect + " (default: the file's)", Set: func(d *draft, s string) error { return conf.Name(&d.Name, s) }},
+	{Name: "clock", Expect: "real: namespaces and TAPs, or virtual: seeded, without any (default real)", Schema: conf.Choice(clocks...), Set: func(d *draft, s string) error { return conf.Word(&d.Clock, s, clocks...) }},
 	{Name: "seed", Expect: "a number that the faults are drawn from", Set: func(d *draft, s string) (err error) { d.Seed, err = strconv.ParseUint(s, 0, 64); return err }},
 	{Name: "nodes", Node: addNodes},
 	{Name: "links", Node: addLinks},
@@ -233,7 +233,7 @@ var peerFields = append([]conf.Field[Node]{
 		n.Peer.Siw = append(n.Peer.Siw, s)
 		return conf.ModuleParameter(s)
 	}},
-	{Name: "memory", Expect: "MiB from 256 to 65536 (default 512)", Set: func(n *Node, s string) error { return setInt(&n.Peer.Memory, s, 256, 1<<16) }},
+	{Name: "memory", Expect: "MiB from 256 to 65536 (default 512)", Set: func(n *Node, s string) error { return conf.Int(&n.Peer.Memory, s, 256, 1<<16) }},
 	{Name: "kvm", Expect: "true: it runs on the processor, not emulated", Schema: truth, Set: func(n *Node, s string) error { return setBool(&n.Peer.KVM, s) }},
 }, hostFields...)
 
@@ -247,7 +247,7 @@ func finishPeer(_ *draft, n *Node, key conf.Node) error {
 func (n *Node) addPrefix(s string, v4 bool) error {
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4() != v4 || p.Addr().Is4In6() {
-		return errValue
+		return conf.ErrValue
 	}
 	n.IP = append(n.IP, p)
 	return nil
@@ -397,10 +397,10 @@ type linkDraft struct {
 var linkFields = append([]conf.Field[linkDraft]{
 	{Name: "between", Node: readEnds, Schema: pairOfNodes},
 	{Name: "name", Expect: nameExpect + " (default: those of the ends)", Set: func(l *linkDraft, s string) error {
-		l.Name, l.named = s, true
-		return checkName(s)
+		l.named = true
+		return conf.Name(&l.Name, s)
 	}},
-	{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)", Set: func(l *linkDraft, s string) error { return setInt(&l.MTU, s, 576, 16000) }},
+	{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)", Set: func(l *linkDraft, s string) error { return conf.Int(&l.MTU, s, 576, 16000) }},
 	{Name: "capture", Expect: "false: not captured", Schema: truth, Set: func(l *linkDraft, s string) error { return setBool(&l.Capture, s) }},
 }, conf.Part(faultFields, func(l *linkDraft) *impaired { return &l.impaired })...)
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"tapir/lab/conf"
 	"tapir/lab/host/fault"
@@ -141,7 +141,7 @@ func ruleFields(e fault.Effect) []conf.Field[ruleDraft] {
 		Set: func(r *ruleDraft, s string) error {
 			r.What = fault.What(s)
 			if !slices.Contains(whatNames(), s) {
-				return errValue
+				return conf.ErrValue
 			}
 			return nil
 		}}
@@ -152,13 +152,13 @@ func ruleFields(e fault.Effect) []conf.Field[ruleDraft] {
 var choiceFields = []conf.Field[ruleDraft]{
 	{Name: "nth", Expect: "which one, from 1, or a list; counted for each direction, and for each TCP connection", Many: true, Set: func(r *ruleDraft, s string) error {
 		n := 0
-		err := setInt(&n, s, 1, math.MaxInt32)
+		err := conf.Int(&n, s, 1, math.MaxInt32)
 		r.Nth = append(r.Nth, n)
 		return err
 	}},
-	{Name: "every", Expect: "a number n: each nth one", Set: func(r *ruleDraft, s string) error { return setInt(&r.Every, s, 1, math.MaxInt32) }},
+	{Name: "every", Expect: "a number n: each nth one", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Every, s, 1, math.MaxInt32) }},
 	{Name: "probability", Expect: chance, Set: func(r *ruleDraft, s string) error { return setChance(&r.Probability, s) }},
-	{Name: "times", Expect: "how many the rule strikes at most", Set: func(r *ruleDraft, s string) error { return setInt(&r.Times, s, 1, math.MaxInt32) }},
+	{Name: "times", Expect: "how many the rule strikes at most", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Times, s, 1, math.MaxInt32) }},
 	{Name: "after", Expect: "octets of TCP payload that pass before in that direction of the connection, such as 1MiB", Set: func(r *ruleDraft, s string) error {
 		var n int64
 		err := setScaled(&n, s, sizes)
@@ -166,36 +166,27 @@ var choiceFields = []conf.Field[ruleDraft]{
 		return err
 	}},
 	{Name: "from", Expect: "the end of the link that it comes from", Set: func(r *ruleDraft, s string) error { return r.side(&r.From, s) }},
-	{Name: "connection", Expect: "which TCP connection of the link, from 1, by its SYN", Set: func(r *ruleDraft, s string) error { return setInt(&r.Connection, s, 1, math.MaxInt32) }},
-	{Name: "port", Expect: "a TCP port of either end", Set: func(r *ruleDraft, s string) error {
-		port := 0
-		err := setInt(&port, s, 1, 65535)
-		r.Port = uint16(port)
-		return err
-	}},
+	{Name: "connection", Expect: "which TCP connection of the link, from 1, by its SYN", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Connection, s, 1, math.MaxInt32) }},
+	{Name: "port", Expect: "a TCP port of either end", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Port, s, 1, 65535) }},
 	{Name: "qp", Expect: "a QP of the NIC that it comes from (from), or of any other, such as {nic: a, qpn: 5}", Schema: qpSchema, Node: (*ruleDraft).readQP},
 	{Name: "segment", Expect: "which DDP segment of the message, from 1, or last (default all; to flip or reset, the first)", Set: func(r *ruleDraft, s string) error {
 		if s == "last" {
 			r.Segment = fault.LastSegment
 			return nil
 		}
-		return setInt(&r.Segment, s, 1, math.MaxInt32)
+		return conf.Int(&r.Segment, s, 1, math.MaxInt32)
 	}},
-	{Name: "l4", Expect: "an L4 type of 16B packets, such as 0x78", Set: func(r *ruleDraft, s string) error {
-		n, err := strconv.ParseUint(s, 0, 8)
-		r.L4 = int(n)
-		return err
-	}},
-	{Name: "transmissions", Expect: "how many transmissions of the same octets it strikes (default 1)", Set: func(r *ruleDraft, s string) error { return setInt(&r.Transmissions, s, 1, 1000) }},
-	{Name: "name", Expect: nameExpect + ": of its counter (default effect and thing, such as drop-fpdu)", Set: func(r *ruleDraft, s string) error { r.Name = s; return checkName(s) }},
+	{Name: "l4", Expect: "an L4 type of 16B packets, such as 0x78", Set: func(r *ruleDraft, s string) error { return conf.Number(&r.L4, s, 0, 255) }},
+	{Name: "transmissions", Expect: "how many transmissions of the same octets it strikes (default 1)", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Transmissions, s, 1, 1000) }},
+	{Name: "name", Expect: nameExpect + ": of its counter (default effect and thing, such as drop-fpdu)", Set: func(r *ruleDraft, s string) error { return conf.Name(&r.Name, s) }},
 	{Name: "optional", Expect: "true: it need not strike", Schema: truth, Set: func(r *ruleDraft, s string) error { return setBool(&r.Optional, s) }},
 }
 
 // effectFields say what a rule does.
 var effectFields = map[fault.Effect][]conf.Field[ruleDraft]{
-	fault.Delay:     {{Name: "by", Expect: "a time up to 1h such as 20ms", Set: func(r *ruleDraft, s string) error { return setTime(&r.By, s) }}},
-	fault.Duplicate: {{Name: "copies", Expect: "how many copies follow it, from 1 to 100 (default 1)", Set: func(r *ruleDraft, s string) error { return setInt(&r.Copies, s, 1, 100) }}},
-	fault.Reorder:   {{Name: "behind", Expect: "how many later frames overtake it, from 1 to 1000 (default 1)", Set: func(r *ruleDraft, s string) error { return setInt(&r.Behind, s, 1, 1000) }}},
+	fault.Delay:     {{Name: "by", Expect: "a time up to 1h such as 20ms", Set: func(r *ruleDraft, s string) error { return conf.Time(&r.By, s, 0, time.Hour) }}},
+	fault.Duplicate: {{Name: "copies", Expect: "how many copies follow it, from 1 to 100 (default 1)", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Copies, s, 1, 100) }}},
+	fault.Reorder:   {{Name: "behind", Expect: "how many later frames overtake it, from 1 to 1000 (default 1)", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Behind, s, 1, 1000) }}},
 	fault.Reset: {{Name: "to", Expect: "the end that gets an RST, or both (default both)", Set: func(r *ruleDraft, s string) error {
 		if s == "both" {
 			r.To = fault.Either
@@ -207,12 +198,12 @@ var effectFields = map[fault.Effect][]conf.Field[ruleDraft]{
 		{Name: "field", Expect: flipFields(), Set: func(r *ruleDraft, s string) error { r.Field = s; return nil }},
 		{Name: "octet", Expect: "an octet of the field or thing, from 0, negative from its end (default: drawn from the seed)", Set: func(r *ruleDraft, s string) error {
 			r.AnyOctet = false
-			return setInt(&r.Octet, s, -1<<16, 1<<16)
+			return conf.Int(&r.Octet, s, -1<<16, 1<<16)
 		}},
-		{Name: "bit", Expect: "a bit of the field, or of the octet, 0 is the least significant (default: drawn from the seed)", Set: func(r *ruleDraft, s string) error { return setInt(&r.Bit, s, 0, 127) }},
+		{Name: "bit", Expect: "a bit of the field, or of the octet, 0 is the least significant (default: drawn from the seed)", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Bit, s, 0, 127) }},
 		{Name: "checksum", Expect: "stale: the receiver's TCP or UDP drops it; mended: the layer above sees it (default)", Schema: conf.Choice("stale", "mended"), Set: func(r *ruleDraft, s string) error {
 			if r.Stale = s == "stale"; !r.Stale && s != "mended" {
-				return errValue
+				return conf.ErrValue
 			}
 			return nil
 		}},

@@ -22,7 +22,7 @@ func JSONSchema() []byte {
 	s["title"] = "a lab of tapir"
 	properties := s["properties"].(map[string]any)
 	properties["nodes"] = conf.Schema{"type": "object", "additionalProperties": conf.Schema{"anyOf": nodes}, "minProperties": 1,
-		"propertyNames": conf.Schema{"pattern": nameRule.String()}}
+		"propertyNames": conf.Schema{"pattern": conf.ValidName.String()}}
 	properties["links"] = conf.Schema{"type": "array", "items": conf.Schema{"anyOf": []conf.Schema{pairOfNodes, conf.Object(linkFields, "between")}}}
 	properties["steps"] = conf.Schema{"type": "array", "items": conf.Schema{"anyOf": steps}}
 	b, err := json.MarshalIndent(s, "", "  ")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"tapir/lab/conf"
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/conf/perfconf"
@@ -258,18 +259,16 @@ func defaultName(path string) string {
 		base = filepath.Base(filepath.Dir(full))
 	}
 	base = regexp.MustCompile(`[^A-Za-z0-9_.-]`).ReplaceAllString(base, "-")
-	if !nameRule.MatchString(base) {
+	if !conf.ValidName.MatchString(base) {
 		return "lab"
 	}
 	return base
 }
 
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,31}$`)
-
 const nameExpect = "1 to 32 letters, digits, `-`, `_` and `.`, beginning with a letter or digit"
 
 func checkName(s string) error {
-	if !nameRule.MatchString(s) {
+	if !conf.ValidName.MatchString(s) {
 		return fmt.Errorf("expected %s", nameExpect)
 	}
 	return nil

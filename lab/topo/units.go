@@ -12,42 +12,27 @@ import (
 	"tapir/lab/host/fault"
 )
 
-// errValue is a value that is not what was expected.
-var errValue = errors.New("not the expected value")
-
 // faults are the settings of a link that a fault step changes, too.
 var faults = []conf.Field[fault.Impairment]{
-	{Name: "delay", Expect: "a time up to 1h such as 1ms, for every frame", Set: func(i *fault.Impairment, s string) error { return setTime(&i.Delay, s) }},
-	{Name: "jitter", Expect: "a time up to 1h such as 200us: up to this much is added to the delay, the order stays", Set: func(i *fault.Impairment, s string) error { return setTime(&i.Jitter, s) }},
+	{Name: "delay", Expect: "a time up to 1h such as 1ms, for every frame", Set: func(i *fault.Impairment, s string) error { return conf.Time(&i.Delay, s, 0, time.Hour) }},
+	{Name: "jitter", Expect: "a time up to 1h such as 200us: up to this much is added to the delay, the order stays", Set: func(i *fault.Impairment, s string) error { return conf.Time(&i.Jitter, s, 0, time.Hour) }},
 	{Name: "rate", Expect: "bits per second, such as 100Mbit or 1Gbit", Set: func(i *fault.Impairment, s string) error { return setScaled(&i.Rate, s, rates) }},
 	{Name: "queue", Expect: "octets that wait for their turn at that rate, such as 64KiB (default 256KiB)", Set: func(i *fault.Impairment, s string) error {
 		var n int64
 		err := setScaled(&n, s, sizes)
 		if i.Queue = int(n); n > 1<<30 {
-			return errValue
+			return conf.ErrValue
 		}
 		return err
 	}},
 	{Name: "loss", Expect: chance, Set: func(i *fault.Impairment, s string) error { return setChance(&i.Loss, s) }},
 	{Name: "duplicate", Expect: chance, Set: func(i *fault.Impairment, s string) error { return setChance(&i.Duplicate, s) }},
 	{Name: "reorder", Expect: chance, Set: func(i *fault.Impairment, s string) error { return setChance(&i.Reorder, s) }},
-	{Name: "reorder_depth", Expect: "how many later frames may overtake a reordered one, from 1 to 1000 (default 1)", Set: func(i *fault.Impairment, s string) (err error) {
-		if i.Depth, err = strconv.Atoi(s); i.Depth < 1 || i.Depth > 1000 {
-			return errValue
-		}
-		return err
-	}},
+	{Name: "reorder_depth", Expect: "how many later frames may overtake a reordered one, from 1 to 1000 (default 1)", Set: func(i *fault.Impairment, s string) error { return conf.Int(&i.Depth, s, 1, 1000) }},
 	{Name: "corrupt", Expect: chance + ", of TCP segments", Set: func(i *fault.Impairment, s string) error { return setChance(&i.Corrupt, s) }},
 }
 
 const chance = "a chance such as 1%, 0.01% or 50ppm"
-
-func setTime(d *time.Duration, s string) (err error) {
-	if *d, err = time.ParseDuration(s); *d < 0 || *d > time.Hour {
-		return errValue
-	}
-	return err
-}
 
 // setChance reads parts per million.
 func setChance(ppm *int, s string) error {
@@ -56,11 +41,11 @@ func setChance(ppm *int, s string) error {
 	if percent {
 		unit = 1e4
 	} else if text, percent = strings.CutSuffix(s, "ppm"); !percent && s != "0" {
-		return errValue
+		return conf.ErrValue
 	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil || !(v >= 0 && v*unit <= 1e6) {
-		return errValue
+		return conf.ErrValue
 	}
 	*ppm = int(math.Round(v * unit))
 	return nil
@@ -76,28 +61,21 @@ var (
 func setScaled(n *int64, s string, units map[string]float64) error {
 	m := scaled.FindStringSubmatch(s)
 	if m == nil {
-		return errValue
+		return conf.ErrValue
 	}
 	v, err := strconv.ParseFloat(m[1], 64)
 	unit, known := units[strings.ToLower(m[2])]
 	if err != nil || !known || v*unit < 1 || v*unit > 1e12 {
-		return errValue
+		return conf.ErrValue
 	}
 	*n = int64(v * unit)
 	return nil
 }
 
-func setInt(v *int, s string, least, most int) (err error) {
-	if *v, err = strconv.Atoi(s); *v < least || *v > most {
-		return errValue
-	}
-	return err
-}
-
 func setBool(v *bool, s string) error {
 	*v = s == "true"
 	if s != "true" && s != "false" {
-		return errValue
+		return conf.ErrValue
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/node"
 	"tapir/lab/node/hfinode"
+	"tapir/lab/node/nodectl"
 	"tapir/lab/tool/ctl"
 	"tapir/opa/em"
 	"tapir/opa/mad"
@@ -278,11 +279,11 @@ type emRow struct {
 // Served is the manager as a control server wants it; stop begins its
 // orderly end and must not wait for it.
 func (m *EM) Served(stop func()) ctl.NIC {
-	table := func(kind string, rows func() any) node.Table {
-		return node.Table{Kind: kind, Rows: func(frame.Time) any { return rows() }}
+	table := func(kind string, rows func() any) nodectl.Table {
+		return nodectl.Table{Kind: kind, Rows: func(frame.Time) any { return rows() }}
 	}
 	mgr := m.mgr
-	c := m.NewControl("an Ethernet Manager", "Ethernet Manager", stop,
+	c := nodectl.New(&m.Base, "an Ethernet Manager", "Ethernet Manager", stop,
 		table("nic", func() any {
 			return emRow{Name: m.Name(), Kind: "em", LID: m.HFI().Port().LID().String(), TAP: m.TAP(), Status: mgr.Status(),
 				PID: os.Getpid(), Version: m.Env().Version}
@@ -312,7 +313,7 @@ func listOf[T any](list []T) []T {
 
 // Metrics are those of the port, and of the manager.
 func (s *control) Metrics() ([]ctl.Metric, error) {
-	m := node.Metrics{Of: ctl.Label{Name: "em", Value: s.em.Name()}}
+	m := nodectl.Metrics{Of: ctl.Label{Name: "em", Value: s.em.Name()}}
 	var err error
 	if m.All, err = s.Control.Metrics(); err != nil {
 		return nil, err
@@ -352,13 +353,13 @@ func (s *control) Command(ctx context.Context, name string, args json.RawMessage
 }
 
 // ManagerCounters are those of an Ethernet Manager.
-func ManagerCounters(m *em.Manager) []node.Counter {
+func ManagerCounters(m *em.Manager) []nodectl.Counter {
 	c := m.Counters()
-	return []node.Counter{
-		node.Count("mads_sent", c.Sent), node.Count("mads_received", c.Received), node.Count("retries", c.Retries), node.Count("timeouts", c.Timeouts),
-		node.Count("refused", c.Refused), node.Count("unexpected", c.Unexpected), node.Count("malformed", c.Malformed), node.Count("traps", c.Traps),
-		node.Count("unknown_traps", c.UnknownTraps), node.Count("sets", c.Sets), node.Count("takeovers", c.Takeovers), node.Count("ports_down", c.PortsDown),
-		node.Count("agent_restarts", c.Restarts), node.Count("duplicate_macs", c.DuplicateMACs), node.Count("refused_macs", c.RefusedMACs),
-		node.Count("duplicate_lids", c.DuplicateLIDs), node.Count("table_overflows", c.TableOverflows), node.Count("reconfigurations", c.Reconfigurations),
+	return []nodectl.Counter{
+		nodectl.Count("mads_sent", c.Sent), nodectl.Count("mads_received", c.Received), nodectl.Count("retries", c.Retries), nodectl.Count("timeouts", c.Timeouts),
+		nodectl.Count("refused", c.Refused), nodectl.Count("unexpected", c.Unexpected), nodectl.Count("malformed", c.Malformed), nodectl.Count("traps", c.Traps),
+		nodectl.Count("unknown_traps", c.UnknownTraps), nodectl.Count("sets", c.Sets), nodectl.Count("takeovers", c.Takeovers), nodectl.Count("ports_down", c.PortsDown),
+		nodectl.Count("agent_restarts", c.Restarts), nodectl.Count("duplicate_macs", c.DuplicateMACs), nodectl.Count("refused_macs", c.RefusedMACs),
+		nodectl.Count("duplicate_lids", c.DuplicateLIDs), nodectl.Count("table_overflows", c.TableOverflows), nodectl.Count("reconfigurations", c.Reconfigurations),
 	}
 }

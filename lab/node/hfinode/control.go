@@ -3,7 +3,7 @@ package hfinode
 import (
 	"runtime"
 
-	"tapir/lab/node"
+	"tapir/lab/node/nodectl"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/wire/frame"
@@ -12,19 +12,19 @@ import (
 // Served is the HFI as a control server wants it; stop begins its orderly end
 // and must not wait for it.
 func (n *Node) Served(stop func()) ctl.NIC {
-	c := n.NewControl("an Omni-Path HFI", "HFI", stop, n.tables()...)
+	c := nodectl.New(&n.Base, "an Omni-Path HFI", "HFI", stop, n.tables()...)
 	return &Control{c, n}
 }
 
 // Control is what the control server gets of an HFI, or of what runs on one.
 type Control struct {
-	node.Control
+	nodectl.Control
 	hfi *Node
 }
 
 // ControlOf returns the control of what runs on an HFI: its own tables, with
 // captures and metrics of the HFI.
-func (n *Node) ControlOf(c node.Control) Control { return Control{c, n} }
+func (n *Node) ControlOf(c nodectl.Control) Control { return Control{c, n} }
 
 // CaptureInfo describes the HFI for the head of a capture file.
 func (s *Control) CaptureInfo() capture.Info {
@@ -68,7 +68,7 @@ func (s *Control) Attach(session *capture.Session, _ bool) (detach func(), err e
 // Metrics are the counters of the port and of each vport.
 func (s *Control) Metrics() ([]ctl.Metric, error) {
 	n := s.hfi
-	m := node.Metrics{Of: ctl.Label{Name: "hfi", Value: n.Name()}}
+	m := nodectl.Metrics{Of: ctl.Label{Name: "hfi", Value: n.Name()}}
 	err := s.hfi.DoWait(func(frame.Time) {
 		for _, c := range n.counters() {
 			m.Counter("tapir_hfi_"+c.Name, c.Name+" of the HFI port", c.Value)

@@ -1,7 +1,7 @@
 package hfinode
 
 import (
-	"tapir/lab/node"
+	"tapir/lab/node/nodectl"
 	"tapir/opa"
 	"tapir/opa/hfi"
 	"tapir/opa/mad"
@@ -95,15 +95,15 @@ func (h *HFI) Poll(now frame.Time) frame.Time {
 }
 
 // Counters are those of the port and of its agents.
-func (h *HFI) Counters() []node.Counter {
-	list := []node.Counter{}
+func (h *HFI) Counters() []nodectl.Counter {
+	list := []nodectl.Counter{}
 	counts := h.port.Counts()
 	for _, c := range counts.Counters() {
-		list = append(list, node.Counter(c))
+		list = append(list, nodectl.Counter(c))
 	}
 	s, v := h.sma.Counters(), h.vema.Counters()
 	return append(list,
-		node.Count("sma_gets", s.Gets), node.Count("sma_sets", s.Sets), node.Count("sma_refused", s.Refused),
-		node.Count("vema_gets", v.Gets), node.Count("vema_sets", v.Sets), node.Count("vema_refused", v.Refused), node.Count("vema_malformed", v.Malformed),
-		node.Count("vema_traps", v.Traps), node.Count("vema_traps_delayed", v.Delayed), node.Count("vema_traps_repressed", v.Repressed))
+		nodectl.Count("sma_gets", s.Gets), nodectl.Count("sma_sets", s.Sets), nodectl.Count("sma_refused", s.Refused),
+		nodectl.Count("vema_gets", v.Gets), nodectl.Count("vema_sets", v.Sets), nodectl.Count("vema_refused", v.Refused), nodectl.Count("vema_malformed", v.Malformed),
+		nodectl.Count("vema_traps", v.Traps), nodectl.Count("vema_traps_delayed", v.Delayed), nodectl.Count("vema_traps_repressed", v.Repressed))
 }

@@ -9,6 +9,7 @@ import (
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
+	"tapir/lab/node/nodectl"
 	"tapir/lab/tool/capture"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
@@ -21,7 +22,7 @@ import (
 // Config describes one HFI, Counter is one of its counters.
 type (
 	Config  = hficonf.Config
-	Counter = node.Counter
+	Counter = nodectl.Counter
 )
 
 // Node is one HFI that runs. All methods may be called from any goroutine.

@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"tapir/lab/conf/hficonf"
-	"tapir/lab/node"
+	"tapir/lab/node/nodectl"
 	"tapir/vnic"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -80,8 +80,8 @@ const DriverStats = 39
 func hexPKey(k uint16) string { return fmt.Sprintf("%#04x", k) }
 
 // tables are those of an HFI.
-func (n *Node) tables() []node.Table {
-	return []node.Table{
+func (n *Node) tables() []nodectl.Table {
+	return []nodectl.Table{
 		{Kind: "nic", Rows: func(frame.Time) any { return n.row() }},
 		{Kind: "vport", Rows: func(frame.Time) any { return n.vportRows() }},
 		{Kind: "mac", Rows: func(frame.Time) any { return n.macRows() }},
@@ -184,7 +184,7 @@ func (h *host) queueCounters(list []vnic.Counter) []vnic.Counter {
 	return list
 }
 
-func (n *Node) counters() []node.Counter {
+func (n *Node) counters() []nodectl.Counter {
 	drops := n.drops()
-	return node.AppendDrops(n.engine.Counters(), "tap_drop_", &drops)
+	return nodectl.AppendDrops(n.engine.Counters(), "tap_drop_", &drops)
 }

@@ -8,7 +8,7 @@ import (
 	"runtime"
 
 	"tapir/lab/conf/swconf"
-	"tapir/lab/node"
+	"tapir/lab/node/nodectl"
 	"tapir/lab/node/sw"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
@@ -110,15 +110,15 @@ func (n *Node) counters() []sw.Counter { return n.sw.CountersWith(n.drops) }
 // Served is the switch as a control server wants it; stop begins its orderly
 // end and must not wait for it.
 func (n *Node) Served(stop func()) ctl.NIC {
-	return &control{n.NewControl("a switch", "switch", stop,
-		node.Table{Kind: "nic", Rows: func(now frame.Time) any { return n.row(now) }},
-		node.Table{Kind: "port", Rows: func(frame.Time) any { return n.portRows() }},
-		node.Table{Kind: "mac", Rows: func(now frame.Time) any { return n.sw.MACs(now) }},
-		node.Table{Kind: "counters", Rows: func(frame.Time) any { return n.counters() }}), n}
+	return &control{nodectl.New(&n.Base, "a switch", "switch", stop,
+		nodectl.Table{Kind: "nic", Rows: func(now frame.Time) any { return n.row(now) }},
+		nodectl.Table{Kind: "port", Rows: func(frame.Time) any { return n.portRows() }},
+		nodectl.Table{Kind: "mac", Rows: func(now frame.Time) any { return n.sw.MACs(now) }},
+		nodectl.Table{Kind: "counters", Rows: func(frame.Time) any { return n.counters() }}), n}
 }
 
 type control struct {
-	node.Control
+	nodectl.Control
 	n *Node
 }
 
@@ -156,10 +156,10 @@ func (s *control) Command(_ context.Context, name string, _ json.RawMessage) (an
 // Metrics are the counters.
 func (s *control) Metrics() ([]ctl.Metric, error) {
 	n := s.n
-	m := node.Metrics{Of: ctl.Label{Name: "switch", Value: n.Name()}}
+	m := nodectl.Metrics{Of: ctl.Label{Name: "switch", Value: n.Name()}}
 	err := n.DoWait(func(frame.Time) {
 		for _, r := range n.portRows() {
-			for _, c := range []node.Counter{{Name: "rx_frames", Value: r.RxFrames}, {Name: "tx_frames", Value: r.TxFrames},
+			for _, c := range []nodectl.Counter{{Name: "rx_frames", Value: r.RxFrames}, {Name: "tx_frames", Value: r.TxFrames},
 				{Name: "rx_octets", Value: r.RxOctets}, {Name: "tx_octets", Value: r.TxOctets},
 				{Name: "rx_drops", Value: r.RxDrops}, {Name: "tx_drops", Value: r.TxDrops}} {
 				m.Counter("tapir_switch_"+c.Name, c.Name+" of the port", c.Value, ctl.Label{Name: "port", Value: r.Port})

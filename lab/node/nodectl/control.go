@@ -1,9 +1,12 @@
-package node
+// Package nodectl is what the control servers of nodes that are no RDMA NICs
+// share: tables, counters and metrics.
+package nodectl
 
 import (
 	"fmt"
 	"strings"
 
+	"tapir/lab/node"
 	"tapir/lab/tool/ctl"
 	"tapir/wire/frame"
 )
@@ -17,16 +20,16 @@ type Table struct {
 // Control is what the control server gets of a node that is no RDMA NIC.
 type Control struct {
 	ctl.NotRDMA
-	base   *Base
+	base   *node.Base
 	noun   string // such as HFI
 	tables []Table
 	stop   func()
 }
 
-// NewControl returns the control of a node. who says what answers; stop begins
+// New returns the control of a node. who says what answers; stop begins
 // the orderly end of the node and must not wait for it.
-func (b *Base) NewControl(who, noun string, stop func(), tables ...Table) Control {
-	return Control{ctl.NotRDMA{Who: b.name + " is " + who}, b, noun, tables, stop}
+func New(b *node.Base, who, noun string, stop func(), tables ...Table) Control {
+	return Control{ctl.NotRDMA{Who: b.Name() + " is " + who}, b, noun, tables, stop}
 }
 
 // Show returns a table.
@@ -38,7 +41,7 @@ func (c *Control) Show(kind string) (v any, err error) {
 			continue
 		}
 		if err := c.base.DoWait(func(now frame.Time) { v = t.Rows(now) }); err != nil {
-			return nil, &ctl.Error{What: fmt.Sprintf("%s %s is ending: %v", c.noun, c.base.name, err)}
+			return nil, &ctl.Error{What: fmt.Sprintf("%s %s is ending: %v", c.noun, c.base.Name(), err)}
 		}
 		return v, nil
 	}

@@ -30,7 +30,7 @@ func floors() [][]*group {
 			box("lab/labtest", "labs in users' tests", "lab/labtest"),
 			box("lab/check", "rigs and benchmarks; only tests use it", "lab/check/...")},
 		{box("lab/run", "steps in real and virtual time, verdicts", "lab/run/..."), box("lab/tool", "what subcommands do", "lab/tool/...")},
-		{box("lab/topo", "the file of a lab", "lab/topo"), box("lab/node", "one life cycle for all nodes", "lab/node/..."),
+		{box("lab/topo", "the file of a lab", "lab/topo/..."), box("lab/node", "one life cycle for all nodes", "lab/node/..."),
 			box("lab/host", "namespaces, cables, processes", "lab/host/...")},
 		{box("lab/conf", "configuration of nodes", "lab/conf/..."),
 			box("nic/uapi, umode, ring", "doors for programs", "nic/uapi/...", "nic/umode/...", "nic/ring/...")},

@@ -52,10 +52,12 @@ func (d *draft) finish() error {
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
 		if !slices.Contains(virtualKinds, n.Kind) {
-			d.limits = append(d.limits, limit{Virtual, d.keys[i].Errorf("%s: a %s is of the real clock alone", n.Name, n.Kind)})
+			d.limits = append(d.limits, limit{Virtual, d.keys[i].Errorf("%s: a %s is of the real clock alone", n.Name,
+				n.Kind)})
 		}
 		if n.EM.FE != "" {
-			d.limits = append(d.limits, limit{Virtual, d.keys[i].Errorf("%s: fe: a front end listens in the real clock alone", n.Name)})
+			d.limits = append(d.limits,
+				limit{Virtual, d.keys[i].Errorf("%s: fe: a front end listens in the real clock alone", n.Name)})
 		}
 	}
 	return d.SetClock(d.Clock)
@@ -68,7 +70,8 @@ func (s *stepDraft) limit(n conf.Node) {
 	}
 	s.later(func() error { // the nodes are known
 		if why := s.notVirtual(); why != "" {
-			s.limits = append(s.limits, limit{Virtual, n.Errorf("%s: with `clock: real` the step is left out by the other", why)})
+			s.limits = append(s.limits,
+				limit{Virtual, n.Errorf("%s: with `clock: real` the step is left out by the other", why)})
 		}
 		return nil
 	})

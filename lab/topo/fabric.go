@@ -21,20 +21,26 @@ const GatewayBridge = "lan"
 const FabricTAP = "fab0"
 
 // hfiFields are the settings of an HFI but for those that the lab decides.
-var hfiFields = conf.Part(hficonf.HFIFields("name", "fabric_tap", "fabric_tap_fd", "bridge", "netns"), func(n *Node) *hficonf.Config { return &n.HFI })
+var hfiFields = conf.Part(hficonf.HFIFields("name", "fabric_tap", "fabric_tap_fd", "bridge", "netns"),
+	func(n *Node) *hficonf.Config {
+		return &n.HFI
+	})
 
 // gatewayFields are those of an HFI whose VNICs are ports of a bridge.
-var gatewayFields = append(slices.DeleteFunc(slices.Clone(hfiFields), func(f conf.Field[Node]) bool { return f.Name == "vnics" }),
-	conf.Field[Node]{Name: "vnics", Schema: conf.ListOf(conf.Object(gatewayVNICs, "vesw")), Node: addGatewayVNICs})
+var gatewayFields = append(slices.DeleteFunc(slices.Clone(hfiFields), func(f conf.Field[Node]) bool {
+	return f.Name == "vnics"
+}), conf.Field[Node]{Name: "vnics", Schema: conf.ListOf(conf.Object(gatewayVNICs, "vesw")), Node: addGatewayVNICs})
 
 // gatewayVNICs are the settings of a VNIC of a gateway.
 var gatewayVNICs = append(hficonf.VNICFields("ip", "gateway"),
-	conf.Field[hficonf.VNIC]{Name: "vlan", Expect: "the VLAN id of the vESW's frames on Ethernet, from 0 (untagged, the default) to 4094", Set: func(v *hficonf.VNIC, s string) error {
-		var id int
-		err := conf.Int(&id, s, 0, 4094)
-		v.Gateway.VLAN = uint16(id)
-		return err
-	}})
+	conf.Field[hficonf.VNIC]{Name: "vlan",
+		Expect: "the VLAN id of the vESW's frames on Ethernet, from 0 (untagged, the default) to 4094",
+		Set: func(v *hficonf.VNIC, s string) error {
+			var id int
+			err := conf.Int(&id, s, 0, 4094)
+			v.Gateway.VLAN = uint16(id)
+			return err
+		}})
 
 func addGatewayVNICs(n *Node, list conf.Node) error {
 	all, ok := list.List()
@@ -55,8 +61,13 @@ func addGatewayVNICs(n *Node, list conf.Node) error {
 }
 
 // managerFields are the settings of an Ethernet Manager and of its fabric.
-var managerFields = append(conf.Part(hficonf.EMFields("name", "fabric_tap", "bridge", "audit"), func(n *Node) *hficonf.EMDraft { return n.em }),
-	conf.Field[Node]{Name: "standby", Expect: "true: it is master only while no other manager is there", Schema: truth, Set: func(n *Node, s string) error { return setBool(&n.EM.Standby, s) }})
+var managerFields = append(conf.Part(hficonf.EMFields("name", "fabric_tap", "bridge", "audit"),
+	func(n *Node) *hficonf.EMDraft {
+		return n.em
+	}), conf.Field[Node]{Name: "standby", Expect: "true: it is master only while no other manager is there",
+	Schema: truth, Set: func(n *Node, s string) error {
+		return setBool(&n.EM.Standby, s)
+	}})
 
 // finishHFI gives an HFI or gateway what it needs besides its settings, and
 // checks it.
@@ -245,12 +256,14 @@ func (d *draft) checkFabric(n *Node, key conf.Node) error {
 			return key.Errorf("%s: a %s on a link with HFIs, %s: put a gateway between", n.Name, n.Kind, l.Name)
 		case HFI, Gateway, Manager:
 			if need := n.FabricMTU(); l.MTU != 0 && l.MTU < need {
-				return key.Errorf("%s: link %s carries %d octets, it needs %d: leave out mtu", n.Name, l.Name, l.MTU, need)
+				return key.Errorf("%s: link %s carries %d octets, it needs %d: leave out mtu", n.Name, l.Name, l.MTU,
+					need)
 			}
 		}
 	}
 	if n.Kind == Gateway && (count != 1 || d.countLinks(n.Name) < 2) {
-		return key.Errorf("%s: a gateway has one link that leads to HFIs, not %d, and another one to Ethernet", n.Name, count)
+		return key.Errorf("%s: a gateway has one link that leads to HFIs, not %d, and another one to Ethernet", n.Name,
+			count)
 	}
 	return nil
 }

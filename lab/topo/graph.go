@@ -169,15 +169,20 @@ const (
 func (l *Lab) SVG(w io.Writer) error {
 	at, wide, high := l.place()
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" font-family="sans-serif" font-size="12" text-anchor="middle">`+"\n", wide, high)
+	fmt.Fprintf(&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" `+
+			`font-family="sans-serif" font-size="12" text-anchor="middle">`+"\n", wide, high)
 	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
 	for i := range l.Links {
 		k := &l.Links[i]
 		p, q := at[l.index(k.Ends[0])], at[l.index(k.Ends[1])]
-		fmt.Fprintf(&b, `<line x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke="%s"/>`+"\n", p.x, p.y, q.x, q.y, k.stroke())
+		fmt.Fprintf(&b, `<line x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke="%s"/>`+"\n", p.x, p.y, q.x, q.y,
+			k.stroke())
 		text := k.label()
 		for i, line := range text {
-			fmt.Fprintf(&b, `<text x="%.0f" y="%.0f" fill="#a40" paint-order="stroke" stroke="white" stroke-width="4">%s</text>`+"\n",
+			fmt.Fprintf(&b,
+				`<text x="%.0f" y="%.0f" fill="#a40" paint-order="stroke" stroke="white" `+
+					`stroke-width="4">%s</text>`+"\n",
 				(p.x+q.x)/2, (p.y+q.y)/2-6-boxLine*float64(len(text)-1-i), html.EscapeString(line))
 		}
 	}

@@ -12,7 +12,8 @@ import (
 // Of node faults: kill, start and phc.
 
 var killFields = []conf.Field[stepDraft]{
-	{Name: "kill", Expect: "a NIC, which is gone without a word to its peers, or a program started before", Schema: name, Node: (*stepDraft).readVictim},
+	{Name: "kill", Expect: "a NIC, which is gone without a word to its peers, or a program started before",
+		Schema: name, Node: (*stepDraft).readVictim},
 	afterField, timeoutField,
 }
 
@@ -23,13 +24,15 @@ var startFields = []conf.Field[stepDraft]{
 
 var phcFields = []conf.Field[stepDraft]{
 	{Name: "phc", Expect: "the NIC whose hardware clock is disturbed", Schema: name, Node: (*stepDraft).readNIC},
-	{Name: "step", Expect: "a time such as 10ms or -1s: so far the clock steps", Set: func(s *stepDraft, v string) (err error) {
-		if s.Shift, err = time.ParseDuration(v); s.Shift == 0 || s.Shift.Abs() > 24*time.Hour {
-			return conf.ErrValue
-		}
-		return err
-	}},
-	{Name: "ppb", Expect: "a number from -1000000000 to 1000000000: the correction of the clock's frequency from now on, as adjtimex sets it", Set: func(s *stepDraft, v string) error {
+	{Name: "step", Expect: "a time such as 10ms or -1s: so far the clock steps",
+		Set: func(s *stepDraft, v string) (err error) {
+			if s.Shift, err = time.ParseDuration(v); s.Shift == 0 || s.Shift.Abs() > 24*time.Hour {
+				return conf.ErrValue
+			}
+			return err
+		}},
+	{Name: "ppb", Expect: "a number from -1000000000 to 1000000000: the correction of the clock's frequency from " +
+		"now on, as adjtimex sets it", Set: func(s *stepDraft, v string) error {
 		s.Drifts = true
 		return conf.Int(&s.PPB, v, -1e9, 1e9)
 	}},
@@ -37,7 +40,8 @@ var phcFields = []conf.Field[stepDraft]{
 }
 
 // afterField puts a fault off while the steps go on.
-var afterField = conf.Field[stepDraft]{Name: "after", Expect: "a time such as 500ms, the name of a program that has to end, or a condition: it happens then, while the steps go on",
+var afterField = conf.Field[stepDraft]{Name: "after", Expect: "a time such as 500ms, the name of a program that has " +
+	"to end, or a condition: it happens then, while the steps go on",
 	Schema: conf.Schema{"anyOf": []conf.Schema{name, conf.Object(conditionFields)}},
 	Node:   func(s *stepDraft, n conf.Node) error { s.Later = true; return s.readWait(n) }}
 

@@ -9,7 +9,9 @@ import (
 
 // qpFields name a queue pair.
 var qpFields = []conf.Field[ruleDraft]{
-	{Name: "nic", Expect: "a NIC", Schema: name, Node: func(r *ruleDraft, n conf.Node) error { return r.refer(&r.NIC, n, isNIC) }},
+	{Name: "nic", Expect: "a NIC", Schema: name, Node: func(r *ruleDraft, n conf.Node) error {
+		return r.refer(&r.NIC, n, isNIC)
+	}},
 	{Name: "qpn", Expect: qpnExpect, Schema: conf.Schema{"type": "integer"}, Set: (*ruleDraft).setQPN},
 }
 

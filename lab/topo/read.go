@@ -34,9 +34,17 @@ func (d *draft) later(check func() error) { d.checks = append(d.checks, check) }
 func (d *draft) atEnd(check func() error) { d.ends = append(d.ends, check) }
 
 var fields = []conf.Field[draft]{
-	{Name: "name", Expect: nameExpect + " (default: the file's)", Set: func(d *draft, s string) error { return conf.Name(&d.Name, s) }},
-	{Name: "clock", Expect: "real: namespaces and TAPs, or virtual: seeded, without any (default real)", Schema: conf.Choice(clocks...), Set: func(d *draft, s string) error { return conf.Word(&d.Clock, s, clocks...) }},
-	{Name: "seed", Expect: "a number that the faults are drawn from", Set: func(d *draft, s string) (err error) { d.Seed, err = strconv.ParseUint(s, 0, 64); return err }},
+	{Name: "name", Expect: nameExpect + " (default: the file's)", Set: func(d *draft, s string) error {
+		return conf.Name(&d.Name, s)
+	}},
+	{Name: "clock", Expect: "real: namespaces and TAPs, or virtual: seeded, without any (default real)",
+		Schema: conf.Choice(clocks...), Set: func(d *draft, s string) error {
+			return conf.Word(&d.Clock, s, clocks...)
+		}},
+	{Name: "seed", Expect: "a number that the faults are drawn from", Set: func(d *draft, s string) (err error) {
+		d.Seed, err = strconv.ParseUint(s, 0, 64)
+		return err
+	}},
 	{Name: "nodes", Node: addNodes},
 	{Name: "links", Node: addLinks},
 	{Name: "steps", Node: addSteps},
@@ -51,7 +59,8 @@ func Parse(path string, data []byte) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := draft{Lab: &Lab{File: path, Name: defaultName(path), Clock: Real, rules: map[string]map[string]bool{}}, groups: map[string][]string{}}
+	d := draft{Lab: &Lab{File: path, Name: defaultName(path), Clock: Real, rules: map[string]map[string]bool{}},
+		groups: map[string][]string{}}
 	if err := conf.Decode(body, &d, fileIs, fields); err != nil {
 		return nil, err
 	}
@@ -175,7 +184,8 @@ func SwitchPort(link int) string { return fmt.Sprint("p", link) }
 // nicFields are the settings of a NIC but for those that the lab decides.
 func nicFields() []conf.Field[Node] {
 	all := slices.DeleteFunc(nicconf.Fields(), func(f conf.Field[nicconf.Config]) bool {
-		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware"}, f.Name)
+		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware"},
+			f.Name)
 	})
 	return append(conf.Part(all, func(n *Node) *nicconf.Config { return &n.NIC }),
 		conf.Field[Node]{Name: "ptp", Schema: ptpconf.Schema(), Node: func(n *Node, v conf.Node) (err error) {
@@ -188,12 +198,20 @@ func nicFields() []conf.Field[Node] {
 }
 
 var hostFields = []conf.Field[Node]{
-	{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.9/24", Many: true, Set: func(n *Node, s string) error { return n.addPrefix(s, true) }},
-	{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::9/64", Many: true, Set: func(n *Node, s string) error { return n.addPrefix(s, false) }},
+	{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.9/24", Many: true,
+		Set: func(n *Node, s string) error {
+			return n.addPrefix(s, true)
+		}},
+	{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::9/64", Many: true,
+		Set: func(n *Node, s string) error {
+			return n.addPrefix(s, false)
+		}},
 }
 
 // atField gives the interfaces of a host with several links their addresses.
-var atField = conf.Field[Node]{Name: "at", Schema: conf.Schema{"type": "object", "additionalProperties": conf.Schema{"anyOf": []conf.Schema{{"type": "string"}, conf.ListOf(conf.Schema{"type": "string"})}}},
+var atField = conf.Field[Node]{Name: "at", Schema: conf.Schema{"type": "object",
+	"additionalProperties": conf.Schema{"anyOf": []conf.Schema{{"type": "string"},
+		conf.ListOf(conf.Schema{"type": "string"})}}},
 	Node: func(n *Node, v conf.Node) error {
 		entries, err := v.Map("addresses by link, such as {a-h: 10.0.0.9/24}")
 		if err != nil {
@@ -205,7 +223,8 @@ var atField = conf.Field[Node]{Name: "at", Schema: conf.Schema{"type": "object",
 			for _, s := range texts {
 				p, err := netip.ParsePrefix(s)
 				if err != nil {
-					return e.Value.Errorf("at: expected an address with prefix length, such as 10.0.0.9/24 or fd00::9/64")
+					return e.Value.Errorf("at: expected an address with prefix length, such as 10.0.0.9/24 or " +
+						"fd00::9/64")
 				}
 				n.At[e.Name] = append(n.At[e.Name], p)
 				n.IP = append(n.IP, p)
@@ -229,12 +248,18 @@ func finishHost(d *draft, n *Node, key conf.Node) error {
 
 // peerFields are the settings of a guest.
 var peerFields = append([]conf.Field[Node]{
-	{Name: "siw", Expect: "parameters of the siw driver such as peer_to_peer=1 (default the stock driver)", Many: true, Set: func(n *Node, s string) error {
-		n.Peer.Siw = append(n.Peer.Siw, s)
-		return conf.ModuleParameter(s)
+	{Name: "siw", Expect: "parameters of the siw driver such as peer_to_peer=1 (default the stock driver)", Many: true,
+		Set: func(n *Node, s string) error {
+			n.Peer.Siw = append(n.Peer.Siw, s)
+			return conf.ModuleParameter(s)
+		}},
+	{Name: "memory", Expect: "MiB from 256 to 65536 (default 512)", Set: func(n *Node, s string) error {
+		return conf.Int(&n.Peer.Memory, s, 256, 1<<16)
 	}},
-	{Name: "memory", Expect: "MiB from 256 to 65536 (default 512)", Set: func(n *Node, s string) error { return conf.Int(&n.Peer.Memory, s, 256, 1<<16) }},
-	{Name: "kvm", Expect: "true: it runs on the processor, not emulated", Schema: truth, Set: func(n *Node, s string) error { return setBool(&n.Peer.KVM, s) }},
+	{Name: "kvm", Expect: "true: it runs on the processor, not emulated", Schema: truth,
+		Set: func(n *Node, s string) error {
+			return setBool(&n.Peer.KVM, s)
+		}},
 }, hostFields...)
 
 func finishPeer(_ *draft, n *Node, key conf.Node) error {
@@ -300,7 +325,9 @@ func readNode(e conf.Entry) (n Node, err error) {
 }
 
 func withKind(fields []conf.Field[Node], k Kind) []conf.Field[Node] {
-	return append([]conf.Field[Node]{{Name: "kind", Schema: conf.Choice(string(k)), Set: func(*Node, string) error { return nil }}}, fields...)
+	return append([]conf.Field[Node]{{Name: "kind", Schema: conf.Choice(string(k)), Set: func(*Node, string) error {
+		return nil
+	}}}, fields...)
 }
 
 func kindNames() string {
@@ -400,8 +427,13 @@ var linkFields = append([]conf.Field[linkDraft]{
 		l.named = true
 		return conf.Name(&l.Name, s)
 	}},
-	{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)", Set: func(l *linkDraft, s string) error { return conf.Int(&l.MTU, s, 576, 16000) }},
-	{Name: "capture", Expect: "false: not captured", Schema: truth, Set: func(l *linkDraft, s string) error { return setBool(&l.Capture, s) }},
+	{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)",
+		Set: func(l *linkDraft, s string) error {
+			return conf.Int(&l.MTU, s, 576, 16000)
+		}},
+	{Name: "capture", Expect: "false: not captured", Schema: truth, Set: func(l *linkDraft, s string) error {
+		return setBool(&l.Capture, s)
+	}},
 }, conf.Part(faultFields, func(l *linkDraft) *impaired { return &l.impaired })...)
 
 var pairOfNodes = conf.Schema{"type": "array", "items": conf.Schema{"type": "string"}, "minItems": 2, "maxItems": 2}
@@ -417,7 +449,8 @@ func addLinks(d *draft, n conf.Node) error {
 			if err := readEnds(&l, n); err != nil {
 				return err
 			}
-		} else if err := conf.Decode(n, &l, "two nodes, such as [a, b], or the settings of a link", linkFields); err != nil {
+		} else if err := conf.Decode(n, &l, "two nodes, such as [a, b], or the settings of a link", linkFields); err !=
+			nil {
 			return err
 		}
 		if l.Ends[0] == "" {

@@ -28,10 +28,13 @@ type impaired struct {
 
 // faultFields are the settings of a link that a fault step changes, too.
 var faultFields = append(conf.Part(faults, func(i *impaired) *fault.Impairment { return &i.both }),
-	conf.Field[impaired]{Name: "from", Expect: "faults of the frames from one end, by its name, such as {a: {loss: 1%}}, in the place of those of both",
+	conf.Field[impaired]{Name: "from",
+		Expect: "faults of the frames from one end, by its name, such as {a: {loss: 1%}}, " +
+			"in the place of those of both",
 		Schema: conf.Schema{"type": "object", "additionalProperties": conf.Object(faults)},
 		Node:   func(i *impaired, n conf.Node) error { i.from, i.some.from = n, true; return nil }},
-	conf.Field[impaired]{Name: "rules", Expect: "a list of rules that strike exact things, such as {drop: fpdu, nth: 3}", Schema: ruleSchema(),
+	conf.Field[impaired]{Name: "rules",
+		Expect: "a list of rules that strike exact things, such as {drop: fpdu, nth: 3}", Schema: ruleSchema(),
 		Node: func(i *impaired, n conf.Node) error { i.list, i.some.rules = n, true; return nil }})
 
 // finish reads what needs to know the link's ends.
@@ -137,7 +140,8 @@ func whatNames() (names []string) {
 
 // ruleFields are the keys of a rule with that effect.
 func ruleFields(e fault.Effect) []conf.Field[ruleDraft] {
-	what := conf.Field[ruleDraft]{Name: string(e), Expect: "one of " + strings.Join(whatNames(), ", "), Schema: conf.Choice(whatNames()...),
+	what := conf.Field[ruleDraft]{Name: string(e), Expect: "one of " + strings.Join(whatNames(), ", "),
+		Schema: conf.Choice(whatNames()...),
 		Set: func(r *ruleDraft, s string) error {
 			r.What = fault.What(s)
 			if !slices.Contains(whatNames(), s) {
@@ -150,69 +154,114 @@ func ruleFields(e fault.Effect) []conf.Field[ruleDraft] {
 
 // choiceFields say which things a rule strikes.
 var choiceFields = []conf.Field[ruleDraft]{
-	{Name: "nth", Expect: "which one, from 1, or a list; counted for each direction, and for each TCP connection", Many: true, Set: func(r *ruleDraft, s string) error {
-		n := 0
-		err := conf.Int(&n, s, 1, math.MaxInt32)
-		r.Nth = append(r.Nth, n)
-		return err
+	{Name: "nth", Expect: "which one, from 1, or a list; counted for each direction, and for each TCP connection",
+		Many: true, Set: func(r *ruleDraft, s string) error {
+			n := 0
+			err := conf.Int(&n, s, 1, math.MaxInt32)
+			r.Nth = append(r.Nth, n)
+			return err
+		}},
+	{Name: "every", Expect: "a number n: each nth one", Set: func(r *ruleDraft, s string) error {
+		return conf.Int(&r.Every, s, 1, math.MaxInt32)
 	}},
-	{Name: "every", Expect: "a number n: each nth one", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Every, s, 1, math.MaxInt32) }},
-	{Name: "probability", Expect: chance, Set: func(r *ruleDraft, s string) error { return setChance(&r.Probability, s) }},
-	{Name: "times", Expect: "how many the rule strikes at most", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Times, s, 1, math.MaxInt32) }},
-	{Name: "after", Expect: "octets of TCP payload that pass before in that direction of the connection, such as 1MiB", Set: func(r *ruleDraft, s string) error {
-		var n int64
-		err := setScaled(&n, s, sizes)
-		r.After = uint64(n)
-		return err
+	{Name: "probability", Expect: chance, Set: func(r *ruleDraft, s string) error {
+		return setChance(&r.Probability, s)
 	}},
-	{Name: "from", Expect: "the end of the link that it comes from", Set: func(r *ruleDraft, s string) error { return r.side(&r.From, s) }},
-	{Name: "connection", Expect: "which TCP connection of the link, from 1, by its SYN", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Connection, s, 1, math.MaxInt32) }},
-	{Name: "port", Expect: "a TCP port of either end", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Port, s, 1, 65535) }},
-	{Name: "qp", Expect: "a QP of the NIC that it comes from (from), or of any other, such as {nic: a, qpn: 5}", Schema: qpSchema, Node: (*ruleDraft).readQP},
-	{Name: "segment", Expect: "which DDP segment of the message, from 1, or last (default all; to flip or reset, the first)", Set: func(r *ruleDraft, s string) error {
-		if s == "last" {
-			r.Segment = fault.LastSegment
-			return nil
-		}
-		return conf.Int(&r.Segment, s, 1, math.MaxInt32)
+	{Name: "times", Expect: "how many the rule strikes at most", Set: func(r *ruleDraft, s string) error {
+		return conf.Int(&r.Times, s, 1, math.MaxInt32)
 	}},
-	{Name: "l4", Expect: "an L4 type of 16B packets, such as 0x78", Set: func(r *ruleDraft, s string) error { return conf.Number(&r.L4, s, 0, 255) }},
-	{Name: "transmissions", Expect: "how many transmissions of the same octets it strikes (default 1)", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Transmissions, s, 1, 1000) }},
-	{Name: "name", Expect: nameExpect + ": of its counter (default effect and thing, such as drop-fpdu)", Set: func(r *ruleDraft, s string) error { return conf.Name(&r.Name, s) }},
-	{Name: "optional", Expect: "true: it need not strike", Schema: truth, Set: func(r *ruleDraft, s string) error { return setBool(&r.Optional, s) }},
+	{Name: "after", Expect: "octets of TCP payload that pass before in that direction of the connection, such as 1MiB",
+		Set: func(r *ruleDraft, s string) error {
+			var n int64
+			err := setScaled(&n, s, sizes)
+			r.After = uint64(n)
+			return err
+		}},
+	{Name: "from", Expect: "the end of the link that it comes from", Set: func(r *ruleDraft, s string) error {
+		return r.side(&r.From, s)
+	}},
+	{Name: "connection", Expect: "which TCP connection of the link, from 1, by its SYN",
+		Set: func(r *ruleDraft, s string) error {
+			return conf.Int(&r.Connection, s, 1, math.MaxInt32)
+		}},
+	{Name: "port", Expect: "a TCP port of either end", Set: func(r *ruleDraft, s string) error {
+		return conf.Int(&r.Port, s, 1, 65535)
+	}},
+	{Name: "qp", Expect: "a QP of the NIC that it comes from (from), or of any other, such as {nic: a, qpn: 5}",
+		Schema: qpSchema, Node: (*ruleDraft).readQP},
+	{Name: "segment",
+		Expect: "which DDP segment of the message, from 1, or last (default all; to flip or reset, the first)",
+		Set: func(r *ruleDraft, s string) error {
+			if s == "last" {
+				r.Segment = fault.LastSegment
+				return nil
+			}
+			return conf.Int(&r.Segment, s, 1, math.MaxInt32)
+		}},
+	{Name: "l4", Expect: "an L4 type of 16B packets, such as 0x78", Set: func(r *ruleDraft, s string) error {
+		return conf.Number(&r.L4, s, 0, 255)
+	}},
+	{Name: "transmissions", Expect: "how many transmissions of the same octets it strikes (default 1)",
+		Set: func(r *ruleDraft, s string) error {
+			return conf.Int(&r.Transmissions, s, 1, 1000)
+		}},
+	{Name: "name", Expect: nameExpect + ": of its counter (default effect and thing, such as drop-fpdu)",
+		Set: func(r *ruleDraft, s string) error {
+			return conf.Name(&r.Name, s)
+		}},
+	{Name: "optional", Expect: "true: it need not strike", Schema: truth, Set: func(r *ruleDraft, s string) error {
+		return setBool(&r.Optional, s)
+	}},
 }
 
 // effectFields say what a rule does.
 var effectFields = map[fault.Effect][]conf.Field[ruleDraft]{
-	fault.Delay:     {{Name: "by", Expect: "a time up to 1h such as 20ms", Set: func(r *ruleDraft, s string) error { return conf.Time(&r.By, s, 0, time.Hour) }}},
-	fault.Duplicate: {{Name: "copies", Expect: "how many copies follow it, from 1 to 100 (default 1)", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Copies, s, 1, 100) }}},
-	fault.Reorder:   {{Name: "behind", Expect: "how many later frames overtake it, from 1 to 1000 (default 1)", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Behind, s, 1, 1000) }}},
-	fault.Reset: {{Name: "to", Expect: "the end that gets an RST, or both (default both)", Set: func(r *ruleDraft, s string) error {
-		if s == "both" {
-			r.To = fault.Either
-			return nil
-		}
-		return r.side(&r.To, s)
+	fault.Delay: {{Name: "by", Expect: "a time up to 1h such as 20ms", Set: func(r *ruleDraft, s string) error {
+		return conf.Time(&r.By, s, 0, time.Hour)
 	}}},
+	fault.Duplicate: {{Name: "copies", Expect: "how many copies follow it, from 1 to 100 (default 1)",
+		Set: func(r *ruleDraft, s string) error {
+			return conf.Int(&r.Copies, s, 1, 100)
+		}}}, fault.Reorder: {{Name: "behind", Expect: "how many later frames overtake it, from 1 to 1000 (default 1)",
+		Set: func(r *ruleDraft, s string) error {
+			return conf.Int(&r.Behind, s, 1, 1000)
+		}}},
+	fault.Reset: {{Name: "to", Expect: "the end that gets an RST, or both (default both)",
+		Set: func(r *ruleDraft, s string) error {
+			if s == "both" {
+				r.To = fault.Either
+				return nil
+			}
+			return r.side(&r.To, s)
+		}}},
 	fault.Flip: {
 		{Name: "field", Expect: flipFields(), Set: func(r *ruleDraft, s string) error { r.Field = s; return nil }},
-		{Name: "octet", Expect: "an octet of the field or thing, from 0, negative from its end (default: drawn from the seed)", Set: func(r *ruleDraft, s string) error {
-			r.AnyOctet = false
-			return conf.Int(&r.Octet, s, -1<<16, 1<<16)
-		}},
-		{Name: "bit", Expect: "a bit of the field, or of the octet, 0 is the least significant (default: drawn from the seed)", Set: func(r *ruleDraft, s string) error { return conf.Int(&r.Bit, s, 0, 127) }},
-		{Name: "checksum", Expect: "stale: the receiver's TCP or UDP drops it; mended: the layer above sees it (default)", Schema: conf.Choice("stale", "mended"), Set: func(r *ruleDraft, s string) error {
-			if r.Stale = s == "stale"; !r.Stale && s != "mended" {
-				return conf.ErrValue
-			}
-			return nil
-		}},
+		{Name: "octet",
+			Expect: "an octet of the field or thing, from 0, negative from its end (default: drawn from the seed)",
+			Set: func(r *ruleDraft, s string) error {
+				r.AnyOctet = false
+				return conf.Int(&r.Octet, s, -1<<16, 1<<16)
+			}},
+		{Name: "bit",
+			Expect: "a bit of the field, or of the octet, 0 is the least significant (default: drawn from the seed)",
+			Set: func(r *ruleDraft, s string) error {
+				return conf.Int(&r.Bit, s, 0, 127)
+			}},
+		{Name: "checksum",
+			Expect: "stale: the receiver's TCP or UDP drops it; mended: the layer above sees it (default)",
+			Schema: conf.Choice("stale", "mended"), Set: func(r *ruleDraft, s string) error {
+				if r.Stale = s == "stale"; !r.Stale && s != "mended" {
+					return conf.ErrValue
+				}
+				return nil
+			}},
 	},
 }
 
 func flipFields() string {
 	fpdu, startup := fault.FieldNames()
-	return fmt.Sprintf("of FPDUs and messages: %s; of MPA frames: %s", strings.Join(fpdu, ", "), strings.Join(startup, ", "))
+	return fmt.Sprintf("of FPDUs and messages: %s; of MPA frames: %s", strings.Join(fpdu, ", "),
+		strings.Join(startup, ", "))
 }
 
 // side reads the name of an end of the link.

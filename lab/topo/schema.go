@@ -15,15 +15,18 @@ func JSONSchema() []byte {
 		nodes = append(nodes, conf.Object(withKind(k.fields, k.kind), "kind"))
 	}
 	for _, v := range verbs {
-		steps = append(steps, conf.Object(slices.Concat(v.fields, ofAll), append([]string{string(v.verb)}, v.required...)...))
+		steps = append(steps, conf.Object(slices.Concat(v.fields, ofAll),
+			append([]string{string(v.verb)}, v.required...)...))
 	}
 	s := conf.Object(fields, "nodes")
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "a lab of tapir"
 	properties := s["properties"].(map[string]any)
-	properties["nodes"] = conf.Schema{"type": "object", "additionalProperties": conf.Schema{"anyOf": nodes}, "minProperties": 1,
+	properties["nodes"] = conf.Schema{"type": "object", "additionalProperties": conf.Schema{"anyOf": nodes},
+		"minProperties": 1,
 		"propertyNames": conf.Schema{"pattern": conf.ValidName.String()}}
-	properties["links"] = conf.Schema{"type": "array", "items": conf.Schema{"anyOf": []conf.Schema{pairOfNodes, conf.Object(linkFields, "between")}}}
+	properties["links"] = conf.Schema{"type": "array", "items": conf.Schema{"anyOf": []conf.Schema{pairOfNodes,
+		conf.Object(linkFields, "between")}}}
 	properties["steps"] = conf.Schema{"type": "array", "items": conf.Schema{"anyOf": steps}}
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

@@ -39,8 +39,10 @@ var verbs = []struct {
 }{
 	{Run, runFields, []string{"on"}, finishRun},
 	{Perf, perfFields, []string{"server", "client"}, finishPerf},
-	{Fault, append([]conf.Field[stepDraft]{{Name: "fault", Expect: "the link's name: its faults are now those of this step", Schema: name, Node: (*stepDraft).readLink}},
-		conf.Part(faultFields, func(s *stepDraft) *impaired { return &s.impaired })...), nil, finishFault},
+	{Fault,
+		append([]conf.Field[stepDraft]{{Name: "fault", Expect: "the link's name: its faults are now those of this step",
+			Schema: name, Node: (*stepDraft).readLink}},
+			conf.Part(faultFields, func(s *stepDraft) *impaired { return &s.impaired })...), nil, finishFault},
 	{Plug, plugFields, []string{"state"}, func(*stepDraft, conf.Node) error { return nil }},
 	{Kill, killFields, nil, finishKill},
 	{Start, startFields, nil, finishStart},
@@ -52,24 +54,49 @@ var verbs = []struct {
 // name is the schema of a name, which in YAML may look like a number.
 var name = conf.Schema{"type": []string{"string", "number"}}
 
-var clockField = conf.Field[stepDraft]{Name: "clock", Expect: "real or virtual: there is this step by that clock alone", Schema: conf.Choice(clocks...),
-	Set: func(s *stepDraft, v string) error { return conf.Word(&s.Clock, v, clocks...) }}
+var clockField = conf.Field[stepDraft]{Name: "clock", Expect: "real or virtual: there is this step by that clock alone",
+	Schema: conf.Choice(clocks...),
+	Set:    func(s *stepDraft, v string) error { return conf.Word(&s.Clock, v, clocks...) }}
 
 // ofAll are the settings of every step.
 var ofAll = []conf.Field[stepDraft]{clockField}
 
-var timeoutField = conf.Field[stepDraft]{Name: "timeout", Expect: "how long the step may take, up to 1h, such as 10s (default 60s)", Set: func(s *stepDraft, v string) error { return conf.Time(&s.Timeout, v, 1, time.Hour) }}
+var timeoutField = conf.Field[stepDraft]{Name: "timeout",
+	Expect: "how long the step may take, up to 1h, such as 10s (default 60s)", Set: func(s *stepDraft, v string) error {
+		return conf.Time(&s.Timeout, v, 1, time.Hour)
+	}}
 
 var runFields = []conf.Field[stepDraft]{
-	{Name: "run", Expect: "a command line, or a list of its words", Node: (*stepDraft).readCommand, Schema: conf.Schema{"anyOf": []conf.Schema{{"type": "string"}, {"type": "array", "items": conf.Schema{"type": []string{"string", "number"}}, "minItems": 1}}}},
-	{Name: "on", Expect: "the node in whose namespace it runs", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.refer(&s.On, n, hasPrograms) }},
-	{Name: "rdma", Expect: "true: an unmodified RDMA program, which finds the node's NIC under `tapir run`", Schema: truth, Set: func(s *stepDraft, v string) error { return setBool(&s.rdma, v) }},
-	{Name: "kill_after_posts", Expect: "kill the RDMA program between that post to a send queue, from 1, and whatever it would do next; its exit code is 137 then", Set: func(s *stepDraft, v string) error { return conf.Int(&s.KillAfter, v, 1, math.MaxInt32) }},
-	{Name: "name", Expect: "what other steps call it (default the node and the program, as in a/rping, with -2 and so on for the next)", Set: func(s *stepDraft, v string) error { return conf.Name(&s.Name, v) }},
-	{Name: "background", Expect: "true: the next step begins at once", Schema: truth, Set: func(s *stepDraft, v string) error { return setBool(&s.Background, v) }},
-	timeoutField,
-	{Name: "exit", Expect: "the exit code that is right, from 0 to 255 (default 0)", Set: func(s *stepDraft, v string) error { return conf.Int(&s.Exit, v, 0, 255) }},
-	{Name: "output", Expect: "a regular expression that its output matches", Set: func(s *stepDraft, v string) error { return setPattern(&s.Output, v) }},
+	{Name: "run", Expect: "a command line, or a list of its words", Node: (*stepDraft).readCommand,
+		Schema: conf.Schema{"anyOf": []conf.Schema{{"type": "string"},
+			{"type": "array", "items": conf.Schema{"type": []string{"string", "number"}}, "minItems": 1}}}},
+	{Name: "on", Expect: "the node in whose namespace it runs", Schema: name,
+		Node: func(s *stepDraft, n conf.Node) error {
+			return s.refer(&s.On, n, hasPrograms)
+		}},
+	{Name: "rdma", Expect: "true: an unmodified RDMA program, which finds the node's NIC under `tapir run`",
+		Schema: truth, Set: func(s *stepDraft, v string) error {
+			return setBool(&s.rdma, v)
+		}},
+	{Name: "kill_after_posts", Expect: "kill the RDMA program between that post to a send queue, from 1, and " +
+		"whatever it would do next; its exit code is 137 then", Set: func(s *stepDraft, v string) error {
+		return conf.Int(&s.KillAfter, v, 1, math.MaxInt32)
+	}},
+	{Name: "name", Expect: "what other steps call it (default the node and the program, as in a/rping, with -2 and " +
+		"so on for the next)", Set: func(s *stepDraft, v string) error {
+		return conf.Name(&s.Name, v)
+	}},
+	{Name: "background", Expect: "true: the next step begins at once", Schema: truth,
+		Set: func(s *stepDraft, v string) error {
+			return setBool(&s.Background, v)
+		}}, timeoutField,
+	{Name: "exit", Expect: "the exit code that is right, from 0 to 255 (default 0)",
+		Set: func(s *stepDraft, v string) error {
+			return conf.Int(&s.Exit, v, 0, 255)
+		}},
+	{Name: "output", Expect: "a regular expression that its output matches", Set: func(s *stepDraft, v string) error {
+		return setPattern(&s.Output, v)
+	}},
 }
 
 func (s *stepDraft) readCommand(n conf.Node) (err error) {
@@ -126,26 +153,46 @@ func finishRun(s *stepDraft, n conf.Node) error {
 }
 
 var perfFields = []conf.Field[stepDraft]{
-	{Name: "perf", Expect: "a workload: " + opNames(), Schema: conf.Choice(ops()...), Set: func(s *stepDraft, v string) error {
-		if s.Job.Op = perfconf.Op(v); !slices.Contains(perfconf.Ops, s.Job.Op) {
-			return conf.ErrValue
-		}
-		return nil
+	{Name: "perf", Expect: "a workload: " + opNames(), Schema: conf.Choice(ops()...),
+		Set: func(s *stepDraft, v string) error {
+			if s.Job.Op = perfconf.Op(v); !slices.Contains(perfconf.Ops, s.Job.Op) {
+				return conf.ErrValue
+			}
+			return nil
+		}},
+	{Name: "server", Expect: "the NIC that serves", Schema: name, Node: func(s *stepDraft, n conf.Node) error {
+		return s.referAll(&s.Server, n, isNIC)
 	}},
-	{Name: "server", Expect: "the NIC that serves", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referAll(&s.Server, n, isNIC) }},
-	{Name: "client", Expect: "the NIC that asks", Schema: name, Node: func(s *stepDraft, n conf.Node) error { return s.referAll(&s.Client, n, isNIC) }},
-	{Name: "to", Expect: "the server's address (default its first)", Set: func(s *stepDraft, v string) (err error) { s.to, err = netip.ParseAddr(v); return err }},
-	{Name: "size", Expect: "octets of a message; verify takes a list", Many: true, Set: func(s *stepDraft, v string) error {
-		err := conf.Int(&s.Job.Size, v, 1, perfconf.MaxSize)
-		s.Job.Sizes = append(s.Job.Sizes, s.Job.Size)
+	{Name: "client", Expect: "the NIC that asks", Schema: name, Node: func(s *stepDraft, n conf.Node) error {
+		return s.referAll(&s.Client, n, isNIC)
+	}},
+	{Name: "to", Expect: "the server's address (default its first)", Set: func(s *stepDraft, v string) (err error) {
+		s.to, err = netip.ParseAddr(v)
 		return err
 	}},
-	{Name: "iters", Expect: "messages of each queue pair", Set: func(s *stepDraft, v string) (err error) { s.Job.Iters, err = strconv.ParseInt(v, 10, 64); return err }},
-	{Name: "duration", Expect: "a time up to 1h such as 2s, instead of iters", Set: func(s *stepDraft, v string) error { return conf.Time(&s.Job.Duration, v, 0, time.Hour) }},
-	{Name: "qps", Expect: "queue pairs", Set: func(s *stepDraft, v string) error { return conf.Int(&s.Job.QPs, v, 1, perfconf.MaxQPs) }},
-	{Name: "depth", Expect: "requests in flight on each", Set: func(s *stepDraft, v string) error { return conf.Int(&s.Job.Depth, v, 1, perfconf.MaxDepth) }},
-	{Name: "error", Expect: "a regular expression: the workload fails, for a reason that matches it", Set: func(s *stepDraft, v string) error { return setPattern(&s.Fails, v) }},
-	timeoutField,
+	{Name: "size", Expect: "octets of a message; verify takes a list", Many: true,
+		Set: func(s *stepDraft, v string) error {
+			err := conf.Int(&s.Job.Size, v, 1, perfconf.MaxSize)
+			s.Job.Sizes = append(s.Job.Sizes, s.Job.Size)
+			return err
+		}},
+	{Name: "iters", Expect: "messages of each queue pair", Set: func(s *stepDraft, v string) (err error) {
+		s.Job.Iters, err = strconv.ParseInt(v, 10, 64)
+		return err
+	}},
+	{Name: "duration", Expect: "a time up to 1h such as 2s, instead of iters", Set: func(s *stepDraft, v string) error {
+		return conf.Time(&s.Job.Duration, v, 0, time.Hour)
+	}},
+	{Name: "qps", Expect: "queue pairs", Set: func(s *stepDraft, v string) error {
+		return conf.Int(&s.Job.QPs, v, 1, perfconf.MaxQPs)
+	}},
+	{Name: "depth", Expect: "requests in flight on each", Set: func(s *stepDraft, v string) error {
+		return conf.Int(&s.Job.Depth, v, 1, perfconf.MaxDepth)
+	}},
+	{Name: "error", Expect: "a regular expression: the workload fails, for a reason that matches it",
+		Set: func(s *stepDraft, v string) error {
+			return setPattern(&s.Fails, v)
+		}}, timeoutField,
 }
 
 func ops() (names []string) {

@@ -14,22 +14,40 @@ import (
 
 // faults are the settings of a link that a fault step changes, too.
 var faults = []conf.Field[fault.Impairment]{
-	{Name: "delay", Expect: "a time up to 1h such as 1ms, for every frame", Set: func(i *fault.Impairment, s string) error { return conf.Time(&i.Delay, s, 0, time.Hour) }},
-	{Name: "jitter", Expect: "a time up to 1h such as 200us: up to this much is added to the delay, the order stays", Set: func(i *fault.Impairment, s string) error { return conf.Time(&i.Jitter, s, 0, time.Hour) }},
-	{Name: "rate", Expect: "bits per second, such as 100Mbit or 1Gbit", Set: func(i *fault.Impairment, s string) error { return setScaled(&i.Rate, s, rates) }},
-	{Name: "queue", Expect: "octets that wait for their turn at that rate, such as 64KiB (default 256KiB)", Set: func(i *fault.Impairment, s string) error {
-		var n int64
-		err := setScaled(&n, s, sizes)
-		if i.Queue = int(n); n > 1<<30 {
-			return conf.ErrValue
-		}
-		return err
+	{Name: "delay", Expect: "a time up to 1h such as 1ms, for every frame",
+		Set: func(i *fault.Impairment, s string) error {
+			return conf.Time(&i.Delay, s, 0, time.Hour)
+		}},
+	{Name: "jitter", Expect: "a time up to 1h such as 200us: up to this much is added to the delay, the order stays",
+		Set: func(i *fault.Impairment, s string) error {
+			return conf.Time(&i.Jitter, s, 0, time.Hour)
+		}},
+	{Name: "rate", Expect: "bits per second, such as 100Mbit or 1Gbit", Set: func(i *fault.Impairment, s string) error {
+		return setScaled(&i.Rate, s, rates)
 	}},
+	{Name: "queue", Expect: "octets that wait for their turn at that rate, such as 64KiB (default 256KiB)",
+		Set: func(i *fault.Impairment, s string) error {
+			var n int64
+			err := setScaled(&n, s, sizes)
+			if i.Queue = int(n); n > 1<<30 {
+				return conf.ErrValue
+			}
+			return err
+		}},
 	{Name: "loss", Expect: chance, Set: func(i *fault.Impairment, s string) error { return setChance(&i.Loss, s) }},
-	{Name: "duplicate", Expect: chance, Set: func(i *fault.Impairment, s string) error { return setChance(&i.Duplicate, s) }},
-	{Name: "reorder", Expect: chance, Set: func(i *fault.Impairment, s string) error { return setChance(&i.Reorder, s) }},
-	{Name: "reorder_depth", Expect: "how many later frames may overtake a reordered one, from 1 to 1000 (default 1)", Set: func(i *fault.Impairment, s string) error { return conf.Int(&i.Depth, s, 1, 1000) }},
-	{Name: "corrupt", Expect: chance + ", of TCP segments", Set: func(i *fault.Impairment, s string) error { return setChance(&i.Corrupt, s) }},
+	{Name: "duplicate", Expect: chance, Set: func(i *fault.Impairment, s string) error {
+		return setChance(&i.Duplicate, s)
+	}},
+	{Name: "reorder", Expect: chance, Set: func(i *fault.Impairment, s string) error {
+		return setChance(&i.Reorder, s)
+	}},
+	{Name: "reorder_depth", Expect: "how many later frames may overtake a reordered one, from 1 to 1000 (default 1)",
+		Set: func(i *fault.Impairment, s string) error {
+			return conf.Int(&i.Depth, s, 1, 1000)
+		}},
+	{Name: "corrupt", Expect: chance + ", of TCP segments", Set: func(i *fault.Impairment, s string) error {
+		return setChance(&i.Corrupt, s)
+	}},
 }
 
 const chance = "a chance such as 1%, 0.01% or 50ppm"

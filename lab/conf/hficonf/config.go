@@ -20,12 +20,13 @@ import (
 // Config describes one HFI, as the flags of `tapir vnic` and the entries of an
 // hfi.yaml do. The zero value of every field means its default.
 type Config struct {
-	Name    string // default hfi0
-	TAP     string // fabric TAP, made or found; empty: the kernel chooses
-	TAPFD   int    // a ready descriptor, taken over
-	GUID    uint64 // of the HFI's port
-	LID     opa.LID
-	Managed bool        // by a fabric manager and an Ethernet Manager; else LID and VNICs are as given here, and it answers neither
+	Name  string // default hfi0
+	TAP   string // fabric TAP, made or found; empty: the kernel chooses
+	TAPFD int    // a ready descriptor, taken over
+	GUID  uint64 // of the HFI's port
+	LID   opa.LID
+	// by a fabric manager and an Ethernet Manager; else LID and VNICs are as given here, and it answers neither
+	Managed bool
 	Framing opa.Framing // of packets on the fabric TAP
 	ICRC    opa.ICRC    // of 16B packets
 	MTU     int         // octets of payload that the fabric carries: 2048, 4096, 8192 or 10240 (default)
@@ -191,7 +192,8 @@ func (c *Config) conflict() string {
 	}
 	for _, v := range c.VNICs {
 		if c.Managed && len(v.given) > 0 {
-			return fmt.Sprintf("vesw %d: %s: that is for the Ethernet Manager to say: give it to `tapir em`", v.VESW, strings.Join(v.given, ", "))
+			return fmt.Sprintf("vesw %d: %s: that is for the Ethernet Manager to say: give it to `tapir em`", v.VESW,
+				strings.Join(v.given, ", "))
 		}
 	}
 	return ""
@@ -262,7 +264,8 @@ func (c *Config) Ready(tap string) string {
 	if list != nil {
 		vnics = strings.Join(list, ",")
 	}
-	return fmt.Sprintf("ready %s guid=%s lid=%s tap=%s framing=%v vesw=%s", c.Name, GUIDText(c.GUID), lid, tap, c.Framing, vnics)
+	return fmt.Sprintf("ready %s guid=%s lid=%s tap=%s framing=%v vesw=%s", c.Name, GUIDText(c.GUID), lid, tap,
+		c.Framing, vnics)
 }
 
 // GUIDText is a GUID as configuration and tables show it.

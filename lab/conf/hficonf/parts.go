@@ -15,7 +15,9 @@ func HFIFields(without ...string) []conf.Field[Config] { return except(hfiKeys, 
 func VNICFields(without ...string) []conf.Field[VNIC] { return except(vnicKeys, without) }
 
 func except[T any](fields []conf.Field[T], without []string) []conf.Field[T] {
-	return slices.DeleteFunc(slices.Clone(fields), func(f conf.Field[T]) bool { return slices.Contains(without, f.Name) })
+	return slices.DeleteFunc(slices.Clone(fields), func(f conf.Field[T]) bool {
+		return slices.Contains(without, f.Name)
+	})
 }
 
 // WireMTU is what the fabric TAP needs, in octets behind its Ethernet header.

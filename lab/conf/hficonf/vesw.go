@@ -122,10 +122,14 @@ var nodeKeys = []conf.Field[nodeDecoder]{
 		return d.text(n, "name", "a name", func(s string) error { d.Name = s; return nameError(s) })
 	}},
 	{Name: "guid", Node: func(d *nodeDecoder, n conf.Node) error {
-		return d.text(n, "guid", "a GUID that is not 0, such as 0x0011750101000001", func(s string) error { return setGUID(&d.GUID, s) })
+		return d.text(n, "guid", "a GUID that is not 0, such as 0x0011750101000001", func(s string) error {
+			return setGUID(&d.GUID, s)
+		})
 	}},
 	{Name: "lid", Node: func(d *nodeDecoder, n conf.Node) error {
-		return d.text(n, "lid", "a LID from 1 to 0xbfff", func(s string) error { return setLID(&d.LID, s, opa.LID.IsUnicast) })
+		return d.text(n, "lid", "a LID from 1 to 0xbfff", func(s string) error {
+			return setLID(&d.LID, s, opa.LID.IsUnicast)
+		})
 	}},
 }
 
@@ -169,18 +173,34 @@ type veswDecoder struct {
 }
 
 var veswKeys = []conf.Field[veswDecoder]{
-	{Name: "name", Node: veswText("name", "a name", func(d *veswDecoder, s string) error { d.Name = s; return nameError(s) })},
-	{Name: "id", Node: veswText("id", "a vESW id from 1 to 4095", func(d *veswDecoder, s string) error { return conf.Number(&d.ID, s, 1, opa.MaxVESW) })},
-	{Name: "fabric", Node: veswText("fabric", "a fabric id from 0 to 0x3ff", func(d *veswDecoder, s string) error { return conf.Number(&d.Fabric, s, 0, opa.MaxFabric) })},
-	{Name: "pkey", Node: veswText("pkey", "a P_Key from 1 to 0x7ffe, without the membership bit", func(d *veswDecoder, s string) error {
-		return conf.Number(&d.PKey, s, 1, int64(opa.PKeyManagement)-1)
+	{Name: "name", Node: veswText("name", "a name", func(d *veswDecoder, s string) error {
+		d.Name = s
+		return nameError(s)
 	})},
-	{Name: "mtu", Node: veswText("mtu", "a number of octets from 68 to 10240", func(d *veswDecoder, s string) error { return conf.Number(&d.MTU, s, 68, 10240) })},
-	{Name: "members", Schema: conf.ListOf(conf.Schema{"anyOf": []conf.Schema{nodeSchema, conf.Object(memberKeys, "node")}}), Node: func(d *veswDecoder, n conf.Node) error {
-		return d.file.list(n, d.at+".members", "a list of nodes", d.addMember)
+	{Name: "id", Node: veswText("id", "a vESW id from 1 to 4095", func(d *veswDecoder, s string) error {
+		return conf.Number(&d.ID, s, 1, opa.MaxVESW)
+	})},
+	{Name: "fabric", Node: veswText("fabric", "a fabric id from 0 to 0x3ff", func(d *veswDecoder, s string) error {
+		return conf.Number(&d.Fabric, s, 0, opa.MaxFabric)
+	})},
+	{Name: "pkey", Node: veswText("pkey", "a P_Key from 1 to 0x7ffe, without the membership bit",
+		func(d *veswDecoder, s string) error {
+			return conf.Number(&d.PKey, s, 1, int64(opa.PKeyManagement)-1)
+		})},
+	{Name: "mtu", Node: veswText("mtu", "a number of octets from 68 to 10240", func(d *veswDecoder, s string) error {
+		return conf.Number(&d.MTU, s, 68, 10240)
+	})},
+	{Name: "members",
+		Schema: conf.ListOf(conf.Schema{"anyOf": []conf.Schema{nodeSchema, conf.Object(memberKeys, "node")}}),
+		Node: func(d *veswDecoder, n conf.Node) error {
+			return d.file.list(n, d.at+".members", "a list of nodes", d.addMember)
+		}},
+	{Name: "default_ports", Schema: conf.ListOf(nodeSchema), Node: func(d *veswDecoder, n conf.Node) error {
+		return d.nodes(n, "default_ports", &d.DefaultPorts)
 	}},
-	{Name: "default_ports", Schema: conf.ListOf(nodeSchema), Node: func(d *veswDecoder, n conf.Node) error { return d.nodes(n, "default_ports", &d.DefaultPorts) }},
-	{Name: "gateways", Schema: conf.ListOf(nodeSchema), Node: func(d *veswDecoder, n conf.Node) error { return d.nodes(n, "gateways", &d.Gateways) }},
+	{Name: "gateways", Schema: conf.ListOf(nodeSchema), Node: func(d *veswDecoder, n conf.Node) error {
+		return d.nodes(n, "gateways", &d.Gateways)
+	}},
 	{Name: "rc", Schema: conf.Object(rcKeys), Node: func(d *veswDecoder, n conf.Node) error {
 		d.file.places[d.at+".rc"] = n
 		return conf.Decode(n, &d.RC, "the routing control of each protocol", rcKeys)
@@ -252,18 +272,21 @@ var memberKeys = []conf.Field[em.Member]{
 // rcKeys are the protocols by their place in the routing control word.
 var rcKeys = func() (keys []conf.Field[opa.RCWord]) {
 	for i, name := range []string{"other", "ipv4", "ipv4_udp", "ipv4_tcp", "ipv6", "ipv6_tcp", "ipv6_udp"} {
-		keys = append(keys, conf.Field[opa.RCWord]{Name: name, Expect: "a routing control from 0 to 7", Set: func(w *opa.RCWord, s string) error {
-			n := 0
-			err := conf.Number(&n, s, 0, 7)
-			*w |= opa.RCWord(n) << (4 * i)
-			return err
-		}})
+		keys = append(keys, conf.Field[opa.RCWord]{Name: name, Expect: "a routing control from 0 to 7",
+			Set: func(w *opa.RCWord, s string) error {
+				n := 0
+				err := conf.Number(&n, s, 0, 7)
+				*w |= opa.RCWord(n) << (4 * i)
+				return err
+			}})
 	}
 	return keys
 }()
 
 var qosKeys = []conf.Field[opa.QoS]{
-	{Name: "unicast", Schema: conf.Object(laneKeys), Node: func(q *opa.QoS, n conf.Node) error { return conf.Decode(n, &q.Unicast, "channels and lanes", laneKeys) }},
+	{Name: "unicast", Schema: conf.Object(laneKeys), Node: func(q *opa.QoS, n conf.Node) error {
+		return conf.Decode(n, &q.Unicast, "channels and lanes", laneKeys)
+	}},
 	{Name: "multicast", Schema: conf.Object(laneKeys), Node: func(q *opa.QoS, n conf.Node) error {
 		return conf.Decode(n, &q.Multicast, "channels and lanes", laneKeys)
 	}},
@@ -274,8 +297,12 @@ const expectLane = "a number from 0 to 31"
 var laneKeys = []conf.Field[opa.Lanes]{
 	{Name: "sc", Schema: lanesSchema, Node: func(l *opa.Lanes, n conf.Node) error { return setLanes(&l.SC, n) }},
 	{Name: "vl", Schema: lanesSchema, Node: func(l *opa.Lanes, n conf.Node) error { return setLanes(&l.VL, n) }},
-	{Name: "untagged_sc", Expect: expectLane, Set: func(l *opa.Lanes, s string) error { return setLane(&l.UntaggedSC, s) }},
-	{Name: "untagged_vl", Expect: expectLane, Set: func(l *opa.Lanes, s string) error { return setLane(&l.UntaggedVL, s) }},
+	{Name: "untagged_sc", Expect: expectLane, Set: func(l *opa.Lanes, s string) error {
+		return setLane(&l.UntaggedSC, s)
+	}},
+	{Name: "untagged_vl", Expect: expectLane, Set: func(l *opa.Lanes, s string) error {
+		return setLane(&l.UntaggedVL, s)
+	}},
 }
 
 func setLane(p *uint8, s string) error {

@@ -17,26 +17,31 @@ import (
 // Config describes one NIC, as the flags of `tapir nic` and the entries of a
 // nics.yaml do. The zero value of every field means its default.
 type Config struct {
-	Name     string         `json:"name" yaml:"name"`                             // default nic0
-	TAP      string         `json:"tap,omitempty" yaml:"tap,omitempty"`           // made or found; empty: the kernel chooses
-	TAPFD    int            `json:"tap_fd,omitempty" yaml:"tap_fd,omitempty"`     // a ready descriptor, taken over
-	TAPIP    []netip.Prefix `json:"tap_ip,omitempty" yaml:"tap_ip,omitempty"`     // addresses of the kernel's side
-	IP       []netip.Prefix `json:"ip,omitempty" yaml:"ip,omitempty"`             // IPv4
-	IP6      []netip.Prefix `json:"ip6,omitempty" yaml:"ip6,omitempty"`           // IPv6
-	MAC      ether.Addr     `json:"mac,omitzero" yaml:"mac,omitempty"`            // default derived from name and seed
-	MTU      int            `json:"mtu,omitempty" yaml:"mtu,omitempty"`           // octets of IP; default 1500, jumbo 9000
-	Gateways []netip.Addr   `json:"gw,omitempty" yaml:"gw,omitempty"`             // next hops off the link
-	VLAN     uint16         `json:"vlan,omitempty" yaml:"vlan,omitempty"`         // 802.1Q id; 0 untagged
-	Frames   string         `json:"frames,omitempty" yaml:"frames,omitempty"`     // wire (default), gso or jumbo
-	HostTAP  string         `json:"host_tap,omitempty" yaml:"host_tap,omitempty"` // the operating system's side, same MAC and IP
+	Name string `json:"name" yaml:"name"` // default nic0
+	// made or found; empty: the kernel chooses
+	TAP   string         `json:"tap,omitempty" yaml:"tap,omitempty"`
+	TAPFD int            `json:"tap_fd,omitempty" yaml:"tap_fd,omitempty"` // a ready descriptor, taken over
+	TAPIP []netip.Prefix `json:"tap_ip,omitempty" yaml:"tap_ip,omitempty"` // addresses of the kernel's side
+	IP    []netip.Prefix `json:"ip,omitempty" yaml:"ip,omitempty"`         // IPv4
+	IP6   []netip.Prefix `json:"ip6,omitempty" yaml:"ip6,omitempty"`       // IPv6
+	MAC   ether.Addr     `json:"mac,omitzero" yaml:"mac,omitempty"`        // default derived from name and seed
+	// octets of IP; default 1500, jumbo 9000
+	MTU      int          `json:"mtu,omitempty" yaml:"mtu,omitempty"`
+	Gateways []netip.Addr `json:"gw,omitempty" yaml:"gw,omitempty"`         // next hops off the link
+	VLAN     uint16       `json:"vlan,omitempty" yaml:"vlan,omitempty"`     // 802.1Q id; 0 untagged
+	Frames   string       `json:"frames,omitempty" yaml:"frames,omitempty"` // wire (default), gso or jumbo
+	// the operating system's side, same MAC and IP
+	HostTAP string `json:"host_tap,omitempty" yaml:"host_tap,omitempty"`
 	// HostFrames is the frame mode of the host TAP, default that of the wire: with
 	// wire on one side and gso on the other the NIC segments and completes checksums.
 	HostFrames string `json:"host_frames,omitempty" yaml:"host_frames,omitempty"`
-	Queues     int    `json:"queues,omitempty" yaml:"queues,omitempty"` // receive and transmit queues of the host TAP; default 1
+	// receive and transmit queues of the host TAP; default 1
+	Queues int `json:"queues,omitempty" yaml:"queues,omitempty"`
 	// IPFromHost takes addresses, MAC and MTU from the host TAP and follows them.
-	IPFromHost bool   `json:"ip_from_host,omitempty" yaml:"ip_from_host,omitempty"`
-	Firmware   string `json:"firmware,omitempty" yaml:"firmware,omitempty"` // of the storms: a file, or a form to search for; empty: built in
-	Seed       uint64 `json:"seed,omitempty" yaml:"seed,omitempty"`         // of everything that looks random
+	IPFromHost bool `json:"ip_from_host,omitempty" yaml:"ip_from_host,omitempty"`
+	// of the storms: a file, or a form to search for; empty: built in
+	Firmware string `json:"firmware,omitempty" yaml:"firmware,omitempty"`
+	Seed     uint64 `json:"seed,omitempty" yaml:"seed,omitempty"` // of everything that looks random
 
 	// NIC holds the settings of nic.Params; of its other fields those above
 	// decide.
@@ -54,7 +59,9 @@ const (
 func Fields() []conf.Field[Config] {
 	all := slices.Clone(keys)
 	for _, p := range nic.Params() {
-		f := conf.Field[Config]{Name: p.Name, Expect: p.Expect, Set: func(c *Config, v string) error { return p.Set(&c.NIC, v) }}
+		f := conf.Field[Config]{Name: p.Name, Expect: p.Expect, Set: func(c *Config, v string) error {
+			return p.Set(&c.NIC, v)
+		}}
 		f.Words = p.Type == "list"
 		all = append(all, f)
 	}
@@ -62,22 +69,62 @@ func Fields() []conf.Field[Config] {
 }
 
 var keys = []conf.Field[Config]{
-	{Name: "name", Expect: "a name of letters, digits, `-`, `_` and `.`, at most 32 long", Set: func(c *Config, v string) error { return conf.Name(&c.Name, v) }},
-	{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters", Set: func(c *Config, v string) error { c.TAP = v; return tap.CheckName(v) }},
-	{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more", Set: func(c *Config, v string) error { return conf.Int(&c.TAPFD, v, 3, 1<<20) }},
-	{Name: "tap_ip", Expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", Many: true, Set: func(c *Config, v string) error { return addPrefix(&c.TAPIP, v, "") }},
-	{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.1/24", Many: true, Set: func(c *Config, v string) error { return addPrefix(&c.IP, v, "4") }},
-	{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::1/64", Many: true, Set: func(c *Config, v string) error { return addPrefix(&c.IP6, v, "6") }},
-	{Name: "mac", Expect: "a unicast MAC address such as 02:00:00:00:00:01", Set: func(c *Config, v string) error { return conf.StationMAC(&c.MAC, v) }},
-	{Name: "mtu", Expect: "a number of octets from 576 to 16000", Set: func(c *Config, v string) error { return conf.Int(&c.MTU, v, 576, 16000) }},
+	{Name: "name", Expect: "a name of letters, digits, `-`, `_` and `.`, at most 32 long",
+		Set: func(c *Config, v string) error {
+			return conf.Name(&c.Name, v)
+		}},
+	{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters",
+		Set: func(c *Config, v string) error {
+			c.TAP = v
+			return tap.CheckName(v)
+		}},
+	{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more",
+		Set: func(c *Config, v string) error {
+			return conf.Int(&c.TAPFD, v, 3, 1<<20)
+		}},
+	{Name: "tap_ip", Expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", Many: true,
+		Set: func(c *Config, v string) error {
+			return addPrefix(&c.TAPIP, v, "")
+		}},
+	{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.1/24", Many: true,
+		Set: func(c *Config, v string) error {
+			return addPrefix(&c.IP, v, "4")
+		}},
+	{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::1/64", Many: true,
+		Set: func(c *Config, v string) error {
+			return addPrefix(&c.IP6, v, "6")
+		}},
+	{Name: "mac", Expect: "a unicast MAC address such as 02:00:00:00:00:01", Set: func(c *Config, v string) error {
+		return conf.StationMAC(&c.MAC, v)
+	}},
+	{Name: "mtu", Expect: "a number of octets from 576 to 16000", Set: func(c *Config, v string) error {
+		return conf.Int(&c.MTU, v, 576, 16000)
+	}},
 	{Name: "gw", Expect: "an IP address such as 10.0.0.254", Many: true, Set: addGateway},
-	{Name: "vlan", Expect: "a VLAN id from 0 (untagged) to 4094", Set: func(c *Config, v string) error { return conf.Int(&c.VLAN, v, 0, 4094) }},
-	{Name: "frames", Expect: "wire, gso or jumbo", Set: func(c *Config, v string) error { return conf.Word(&c.Frames, v, framesWire, framesGSO, framesJumbo) }},
-	{Name: "host_tap", Expect: "an interface name such as eth1, at most 15 characters", Set: func(c *Config, v string) error { c.HostTAP = v; return tap.CheckName(v) }},
-	{Name: "host_frames", Expect: "wire or gso", Set: func(c *Config, v string) error { return conf.Word(&c.HostFrames, v, framesWire, framesGSO) }},
-	{Name: "queues", Expect: "a number of queues from 1 to 32", Set: func(c *Config, v string) error { return conf.Int(&c.Queues, v, 1, nic.MaxQueues) }},
-	{Name: "ip_from_host", Expect: "true or false", Set: func(c *Config, v string) error { return conf.Bool(&c.IPFromHost, v) }},
-	{Name: "firmware", Expect: "a firmware file, or the form to search for: header, zipped-header, bin or zipped-bin", Set: func(c *Config, v string) error { return conf.Text(&c.Firmware, v) }},
+	{Name: "vlan", Expect: "a VLAN id from 0 (untagged) to 4094", Set: func(c *Config, v string) error {
+		return conf.Int(&c.VLAN, v, 0, 4094)
+	}},
+	{Name: "frames", Expect: "wire, gso or jumbo", Set: func(c *Config, v string) error {
+		return conf.Word(&c.Frames, v, framesWire, framesGSO, framesJumbo)
+	}},
+	{Name: "host_tap", Expect: "an interface name such as eth1, at most 15 characters",
+		Set: func(c *Config, v string) error {
+			c.HostTAP = v
+			return tap.CheckName(v)
+		}},
+	{Name: "host_frames", Expect: "wire or gso", Set: func(c *Config, v string) error {
+		return conf.Word(&c.HostFrames, v, framesWire, framesGSO)
+	}},
+	{Name: "queues", Expect: "a number of queues from 1 to 32", Set: func(c *Config, v string) error {
+		return conf.Int(&c.Queues, v, 1, nic.MaxQueues)
+	}},
+	{Name: "ip_from_host", Expect: "true or false", Set: func(c *Config, v string) error {
+		return conf.Bool(&c.IPFromHost, v)
+	}},
+	{Name: "firmware", Expect: "a firmware file, or the form to search for: header, zipped-header, bin or zipped-bin",
+		Set: func(c *Config, v string) error {
+			return conf.Text(&c.Firmware, v)
+		}},
 	{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: setSeed},
 }
 
@@ -178,13 +225,14 @@ func (c *Config) conflict() string {
 	case c.HostTAP != "" && c.HostTAP == c.TAP:
 		return fmt.Sprintf("host_tap and tap are both %s: they need two interfaces", c.TAP)
 	case c.VLAN != 0 && len(c.TAPIP) > 0:
-		return "vlan and tap_ip exclude each other: the kernel's side needs an interface of that VLAN, made with `ip link add link TAP type vlan`"
+		return "vlan and tap_ip exclude each other: the kernel's side needs an interface of that VLAN, made with " +
+			"`ip link add link TAP type vlan`"
 	}
 	for _, t := range c.TAPIP {
 		for _, p := range c.Addrs() {
 			if t.Addr() == p.Addr() {
-				return fmt.Sprintf("tap_ip %v is the NIC's own address: the kernel's side needs another one of %v, such as %v",
-					t.Addr(), p.Masked(), Neighbour(p))
+				return fmt.Sprintf("tap_ip %v is the NIC's own address: the kernel's side needs another one of %v, "+
+					"such as %v", t.Addr(), p.Masked(), Neighbour(p))
 			}
 		}
 	}

@@ -25,8 +25,9 @@ const profileKey = "profile"
 var nicFields = append([]conf.Field[unit.InstanceConfig]{
 	{Name: profileKey, Expect: "default-e2e, default-p2p, gptp, automotive, g8275.1, g8275.2 or power",
 		Set: func(_ *unit.InstanceConfig, v string) error { _, err := ptp.ParseProfile(v); return err }},
-	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(c *unit.InstanceConfig, v string) error { return c.Transport.UnmarshalText([]byte(v)) }},
-	conf.BoolField("local", "true or false: everything goes to the group that bridges do not forward",
+	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(c *unit.InstanceConfig, v string) error {
+		return c.Transport.UnmarshalText([]byte(v))
+	}}, conf.BoolField("local", "true or false: everything goes to the group that bridges do not forward",
 		func(c *unit.InstanceConfig) *bool { return &c.Local }),
 	conf.NumberField("dscp", "a number from 0 to 63", func(c *unit.InstanceConfig) *uint8 { return &c.DSCP }, 0, 63),
 	conf.BoolField("set_from_wire", "true or false: management messages of the network may change settings",
@@ -49,11 +50,13 @@ func Flags() (list []Flag) {
 // Configure returns the configuration of a NIC's instance: its defaults for the
 // profile, changed by a YAML file (path is for messages, no data: no file), changed by
 // settings. Errors in the file name line and column.
-func Configure(defaults func(ptp.Profile) unit.InstanceConfig, path string, data []byte, settings []Setting) (c unit.InstanceConfig, err error) {
+func Configure(defaults func(ptp.Profile) unit.InstanceConfig, path string, data []byte,
+	settings []Setting) (c unit.InstanceConfig, err error) {
 	var body conf.Node
 	var profile ptp.Profile
 	if len(data) > 0 {
-		if body, err = conf.Read(path, data, "the settings of a PTP instance, such as `profile: default-e2e`"); err != nil {
+		if body, err = conf.Read(path, data, "the settings of a PTP instance, such as `profile: default-e2e`"); err !=
+			nil {
 			return c, err
 		}
 		if profile, err = profileIn(body); err != nil {

@@ -199,7 +199,8 @@ func (c *Config) ip(port int) netip.Addr {
 	}
 	mac := c.MAC(port)
 	if c.Transport == transport.UDPv6 {
-		a := [16]byte{0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]}
+		a := [16]byte{0: 0xfe, 1: 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3],
+			14: mac[4], 15: mac[5]}
 		return netip.AddrFrom16(a)
 	}
 	return netip.AddrFrom4([4]byte{169, 254, 1 + mac[4]%254, mac[5]}) // RFC 3927

@@ -25,25 +25,43 @@ type Draft struct {
 
 // Keys are the settings of any switch, in virtual time too.
 var Keys = []conf.Field[Config]{
-	{Name: "mode", Expect: "plain, e2e-tc, p2p-tc or bc", Set: func(c *Config, s string) error { return conf.Parsed(&c.Mode, s, ParseMode) }},
-	{Name: "delay", Expect: delayExpect, Set: func(c *Config, s string) error { return conf.Parsed(&c.Delay, s, ParseDelay) }},
-	{Name: "queue", Expect: "a number of frames from 1 to 65536", Set: func(c *Config, s string) error { return conf.Number(&c.Queue, s, 1, 1<<16) }},
+	{Name: "mode", Expect: "plain, e2e-tc, p2p-tc or bc", Set: func(c *Config, s string) error {
+		return conf.Parsed(&c.Mode, s, ParseMode)
+	}},
+	{Name: "delay", Expect: delayExpect, Set: func(c *Config, s string) error {
+		return conf.Parsed(&c.Delay, s, ParseDelay)
+	}},
+	{Name: "queue", Expect: "a number of frames from 1 to 65536", Set: func(c *Config, s string) error {
+		return conf.Number(&c.Queue, s, 1, 1<<16)
+	}},
 	{Name: "seed", Expect: "a number", Set: func(c *Config, s string) error { return conf.Uint64(&c.Seed, s) }},
-	{Name: "ageing", Expect: "a time such as 300s", Set: func(c *Config, s string) error { return conf.Time(&c.Ageing, s, time.Millisecond, 0) }},
-	{Name: "macs", Expect: "a number of addresses from 1 to 1048576", Set: func(c *Config, s string) error { return conf.Number(&c.MACs, s, 1, 1<<20) }},
-	{Name: "group_fwd_mask", Expect: "a mask such as 0x4000, without the lowest three bits", Set: func(c *Config, s string) error {
-		err := conf.Number(&c.GroupFwdMask, s, 0, 0xffff)
-		if c.GroupFwdMask&neverForwarded != 0 {
-			return conf.ErrValue
-		}
-		return err
+	{Name: "ageing", Expect: "a time such as 300s", Set: func(c *Config, s string) error {
+		return conf.Time(&c.Ageing, s, time.Millisecond, 0)
 	}},
-	{Name: "one_step", Expect: "true or false", Set: func(c *Config, s string) error { return conf.Bool(&c.OneStep, s) }},
-	{Name: "syntonize", Expect: "true or false", Set: func(c *Config, s string) error { return conf.Bool(&c.Syntonize, s) }},
-	{Name: "domain", Expect: "a domain number from 0 to 255", Set: func(c *Config, s string) error { return conf.Number(&c.Domain, s, 0, 255) }},
-	{Name: "pdelay_req_interval", Expect: "log2 of an interval in seconds, from -7 to 5", Set: func(c *Config, s string) error {
-		return conf.Number(&c.PdelayInterval, s, -7, 5)
+	{Name: "macs", Expect: "a number of addresses from 1 to 1048576", Set: func(c *Config, s string) error {
+		return conf.Number(&c.MACs, s, 1, 1<<20)
 	}},
+	{Name: "group_fwd_mask", Expect: "a mask such as 0x4000, without the lowest three bits",
+		Set: func(c *Config, s string) error {
+			err := conf.Number(&c.GroupFwdMask, s, 0, 0xffff)
+			if c.GroupFwdMask&neverForwarded != 0 {
+				return conf.ErrValue
+			}
+			return err
+		}},
+	{Name: "one_step", Expect: "true or false", Set: func(c *Config, s string) error {
+		return conf.Bool(&c.OneStep, s)
+	}},
+	{Name: "syntonize", Expect: "true or false", Set: func(c *Config, s string) error {
+		return conf.Bool(&c.Syntonize, s)
+	}},
+	{Name: "domain", Expect: "a domain number from 0 to 255", Set: func(c *Config, s string) error {
+		return conf.Number(&c.Domain, s, 0, 255)
+	}},
+	{Name: "pdelay_req_interval", Expect: "log2 of an interval in seconds, from -7 to 5",
+		Set: func(c *Config, s string) error {
+			return conf.Number(&c.PdelayInterval, s, -7, 5)
+		}},
 }
 
 // PortKeys are the settings of a port of any switch.
@@ -53,20 +71,29 @@ var PortKeys = []conf.Field[PortConfig]{
 		p.Delay = &d
 		return err
 	}},
-	{Name: "delay_asymmetry", Expect: "a duration such as 120ns or -1.5us", Set: func(p *PortConfig, s string) (err error) {
-		p.Asymmetry, err = conf.ParseDuration(s)
-		return err
-	}},
+	{Name: "delay_asymmetry", Expect: "a duration such as 120ns or -1.5us",
+		Set: func(p *PortConfig, s string) (err error) {
+			p.Asymmetry, err = conf.ParseDuration(s)
+			return err
+		}},
 }
 
 // keys are the settings of a switch on TAPs; scalar ones are flags of `tapir
 // sw` too.
 var keys = append([]conf.Field[Draft]{
-	{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: func(d *Draft, s string) error { return conf.Name(&d.Name, s) }},
+	{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: func(d *Draft, s string) error {
+		return conf.Name(&d.Name, s)
+	}},
 	{Name: "ports", Node: addPorts},
-	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(d *Draft, s string) error { return d.Transport.UnmarshalText([]byte(s)) }},
-	{Name: "ip", Expect: "an IP address", Set: func(d *Draft, s string) error { return conf.Parsed(&d.IP, s, netip.ParseAddr) }},
-	{Name: "oscillator", Expect: "xo, tcxo, ocxo or ideal", Set: func(d *Draft, s string) error { return conf.Parsed(&d.Hardware.Oscillator, s, clock.Preset) }},
+	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(d *Draft, s string) error {
+		return d.Transport.UnmarshalText([]byte(s))
+	}},
+	{Name: "ip", Expect: "an IP address", Set: func(d *Draft, s string) error {
+		return conf.Parsed(&d.IP, s, netip.ParseAddr)
+	}},
+	{Name: "oscillator", Expect: "xo, tcxo, ocxo or ideal", Set: func(d *Draft, s string) error {
+		return conf.Parsed(&d.Hardware.Oscillator, s, clock.Preset)
+	}},
 	{Name: "clock", Schema: conf.Object(ptpconf.Clock), Node: func(d *Draft, n conf.Node) error {
 		return conf.Decode(n, &d.Hardware, "the settings of the switch's clock", ptpconf.Clock)
 	}},
@@ -85,16 +112,29 @@ var keys = append([]conf.Field[Draft]{
 
 // Fields are the settings of a switch for a file that gives it name and ports.
 func Fields() []conf.Field[Draft] {
-	return slices.DeleteFunc(slices.Clone(keys), func(f conf.Field[Draft]) bool { return f.Name == "name" || f.Name == "ports" })
+	return slices.DeleteFunc(slices.Clone(keys), func(f conf.Field[Draft]) bool {
+		return f.Name == "name" || f.Name == "ports"
+	})
 }
 
-const delayExpect = "a delay such as 250us, 0-500us (uniform), exp:10us (the mean) or exp:5us+10us (a minimum and the mean above it)"
+const delayExpect = "a delay such as 250us, 0-500us (uniform), exp:10us (the mean) or exp:5us+10us (a minimum and " +
+	"the mean above it)"
 
 // portKeys are the settings of a port on a TAP.
 var portKeys = append([]conf.Field[PortConfig]{
-	{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters", Set: func(p *PortConfig, s string) error { p.TAP = s; return tap.CheckName(s) }},
-	{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more", Set: func(p *PortConfig, s string) error { return conf.Number(&p.TAPFD, s, 3, 1<<20) }},
-	{Name: "netns", Expect: "a name that `ip netns add` made, or the path of a network namespace", Set: func(p *PortConfig, s string) error { return conf.Text(&p.Netns, s) }},
+	{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters",
+		Set: func(p *PortConfig, s string) error {
+			p.TAP = s
+			return tap.CheckName(s)
+		}},
+	{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more",
+		Set: func(p *PortConfig, s string) error {
+			return conf.Number(&p.TAPFD, s, 3, 1<<20)
+		}},
+	{Name: "netns", Expect: "a name that `ip netns add` made, or the path of a network namespace",
+		Set: func(p *PortConfig, s string) error {
+			return conf.Text(&p.Netns, s)
+		}},
 }, PortKeys...)
 
 // addPorts takes a list of TAPs' names and of ports' settings.
@@ -152,7 +192,8 @@ func (d *Draft) SetPTP(text string) error {
 func (d *Draft) Finish() (Config, error) {
 	if d.profile != nil || d.settings != nil {
 		if d.Mode != Boundary {
-			return Config{}, fmt.Errorf("%s: profile and ptp are of boundary clocks: choose mode bc", d.WithDefaults().Name)
+			return Config{}, fmt.Errorf("%s: profile and ptp are of boundary clocks: choose mode bc",
+				d.WithDefaults().Name)
 		}
 		p := ptp.DefaultE2E
 		if d.profile != nil {

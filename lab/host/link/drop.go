@@ -22,15 +22,17 @@ func (n *Net) Drop(name string, ppm, over int) error {
 		defer unix.Close(fd)
 		index := l.Attrs().Index
 		err = n.h.QdiscAdd(&netlink.GenericQdisc{
-			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT},
-			QdiscType:  "clsact",
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0),
+				Parent: netlink.HANDLE_CLSACT},
+			QdiscType: "clsact",
 		})
 		if err != nil {
 			return fmt.Errorf("clsact: %w", err)
 		}
 		return n.h.FilterAdd(&netlink.BpfFilter{
-			FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_EGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL},
-			Fd:          fd, Name: "drop", DirectAction: true,
+			FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: netlink.HANDLE_MIN_EGRESS, Handle: 1,
+				Priority: 1, Protocol: unix.ETH_P_ALL},
+			Fd: fd, Name: "drop", DirectAction: true,
 		})
 	})
 }

@@ -255,8 +255,8 @@ func (c *Impaired) trace(r *frame.Record) {
 // something happens to it.
 func (c *Impaired) enterSegment(l *lane, f *frame.Frame, tcp bool, now time.Duration) error {
 	if x := c.judge(l, f.Bytes(), tcp, now); x != (fate{}) {
-		return c.split.Split(frame.Offload{NeedsCsum: f.NeedsCsum, CsumStart: f.CsumStart, CsumOffset: f.CsumOffset}, f.Bytes(),
-			func(seg []byte) { c.disturbed(l, x, l.copyOf(seg, frame.Offload{}), now) })
+		return c.split.Split(frame.Offload{NeedsCsum: f.NeedsCsum, CsumStart: f.CsumStart, CsumOffset: f.CsumOffset},
+			f.Bytes(), func(seg []byte) { c.disturbed(l, x, l.copyOf(seg, frame.Offload{}), now) })
 	}
 	c.undisturbed(l, l.copyOf(f.Bytes(), f.Offload), 1, now)
 	l.overtaken(now)

@@ -25,7 +25,8 @@ type Netdev struct {
 
 func netdev(l netlink.Link) Netdev {
 	a := l.Attrs()
-	return Netdev{Index: a.Index, Name: a.Name, MAC: slices.Clone(a.HardwareAddr), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
+	return Netdev{Index: a.Index, Name: a.Name, MAC: slices.Clone(a.HardwareAddr), MTU: a.MTU,
+		Up: a.Flags&net.FlagUp != 0}
 }
 
 // Netdev describes the link called name.
@@ -117,7 +118,8 @@ func (n *Net) AddHardwareAddr(name string, mac net.HardwareAddr) error {
 // AddNeighbor tells a link where to find an address, for good.
 func (n *Net) AddNeighbor(name string, ip netip.Addr, mac net.HardwareAddr) error {
 	return n.with("add a neighbor to", name, func(l netlink.Link) error {
-		return n.h.NeighAdd(&netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(), HardwareAddr: mac})
+		return n.h.NeighAdd(&netlink.Neigh{LinkIndex: l.Attrs().Index, State: netlink.NUD_PERMANENT, IP: ip.AsSlice(),
+			HardwareAddr: mac})
 	})
 }
 

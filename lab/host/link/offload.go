@@ -10,7 +10,8 @@ import (
 // stages: checksums, scatter-gather and segmentation, both ways. Checksums
 // come last: without them the kernel turns off the others by itself.
 var offloads = [...]uint32{
-	unix.ETHTOOL_SGRO, unix.ETHTOOL_SGSO, unix.ETHTOOL_STSO, unix.ETHTOOL_SSG, unix.ETHTOOL_STXCSUM, unix.ETHTOOL_SRXCSUM,
+	unix.ETHTOOL_SGRO, unix.ETHTOOL_SGSO, unix.ETHTOOL_STSO, unix.ETHTOOL_SSG, unix.ETHTOOL_STXCSUM,
+	unix.ETHTOOL_SRXCSUM,
 }
 
 // NoOffloads turns a link's offloads off, so that only true frames with

@@ -52,7 +52,8 @@ func (n *Net) All() ([]Info, error) {
 
 func (n *Net) describe(l netlink.Link) (Info, error) {
 	a := l.Attrs()
-	i := Info{Name: a.Name, Kind: l.Type(), MTU: a.MTU, Bridge: a.MasterIndex != 0, Live: live(l), Up: a.Flags&net.FlagUp != 0}
+	i := Info{Name: a.Name, Kind: l.Type(), MTU: a.MTU, Bridge: a.MasterIndex != 0, Live: live(l),
+		Up: a.Flags&net.FlagUp != 0}
 	addrs, err := n.addrList(l)
 	if err != nil {
 		return i, wrap("list addresses of", a.Name, err)

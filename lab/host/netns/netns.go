@@ -59,7 +59,8 @@ func New() (*NS, error) {
 func explain(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return errors.New("make a network namespace: not permitted: run as root, or as a user who may make user namespaces (tapir doctor tells)")
+		return errors.New("make a network namespace: not permitted: run as root, or as a user who may make user " +
+			"namespaces (tapir doctor tells)")
 	case errors.Is(err, unix.ENOSPC):
 		return errors.New("make a network namespace: the limit user.max_net_namespaces is reached")
 	}

@@ -65,7 +65,8 @@ func Reexec(ctx context.Context, args ...string) error {
 
 func explainUser(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("make a user namespace: %w: this system does not let ordinary users make one; run as root, or see tapir doctor", err)
+		return fmt.Errorf("make a user namespace: %w: this system does not let ordinary users make one; run as "+
+			"root, or see tapir doctor", err)
 	}
 	return fmt.Errorf("make a user namespace: %w", err)
 }

@@ -54,7 +54,8 @@ func Available() error {
 		return fmt.Errorf("a siw guest needs an x86-64 machine, this is %s", runtime.GOARCH)
 	}
 	if _, err := find("apt-get"); err != nil {
-		return errors.New("a siw guest is built from Debian packages: apt-get is missing: use a Debian machine or container")
+		return errors.New(
+			"a siw guest is built from Debian packages: apt-get is missing: use a Debian machine or container")
 	}
 	var missing, packages []string
 	for _, n := range needs {
@@ -63,7 +64,8 @@ func Available() error {
 		}
 	}
 	if missing != nil {
-		return fmt.Errorf("a siw guest needs %s: apt-get install -y %s", strings.Join(missing, ", "), strings.Join(packages, " "))
+		return fmt.Errorf("a siw guest needs %s: apt-get install -y %s", strings.Join(missing, ", "),
+			strings.Join(packages, " "))
 	}
 	return nil
 }

@@ -103,7 +103,8 @@ func (h *Handle) take(ctx context.Context, socket string) (*channel, error) {
 		}
 		return nil, fmt.Errorf("the guest has gone: %w", err)
 	}
-	c := &channel{conn: conn, lock: lock, in: bufio.NewReader(conn), id: fmt.Sprintf("%d.%d", os.Getpid(), serial.Add(1))}
+	c := &channel{conn: conn, lock: lock, in: bufio.NewReader(conn),
+		id: fmt.Sprintf("%d.%d", os.Getpid(), serial.Add(1))}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	if !c.greet() {
@@ -174,7 +175,8 @@ func (h *Handle) Run(ctx context.Context, limit time.Duration, command string, o
 	stop := context.AfterFunc(ctx, func() { c.conn.Close() })
 	defer stop()
 	c.conn.SetDeadline(time.Now().Add(limit + grace))
-	if _, err = fmt.Fprintf(c.conn, "R %s %d %d\n%s", c.id, int(limit.Seconds()+0.999), len(command), command); err == nil {
+	if _, err = fmt.Fprintf(c.conn, "R %s %d %d\n%s", c.id, int(limit.Seconds()+0.999), len(command), command); err ==
+		nil {
 		code, err = c.result(out)
 	}
 	if ctx.Err() != nil {

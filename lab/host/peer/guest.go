@@ -216,7 +216,8 @@ func (g *Guest) wire(bridge string) (*os.File, error) {
 		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), t.Name())
-	if err := errors.Join(links.SetMTU(t.Name(), g.cfg.MTU), links.Join(t.Name(), bridge), links.Up(t.Name())); err != nil {
+	if err := errors.Join(links.SetMTU(t.Name(), g.cfg.MTU), links.Join(t.Name(), bridge), links.Up(t.Name())); err !=
+		nil {
 		file.Close()
 		return nil, err
 	}
@@ -248,14 +249,16 @@ func (g *Guest) launch(wires []*os.File) error {
 func (g *Guest) arguments() []string {
 	words := []string{
 		"console=ttyS0 quiet loglevel=4 panic=-1 oops=panic no_timer_check mitigations=off nokaslr net.ifnames=0",
-		fmt.Sprintf("peer.ip=%s peer.mtu=%d peer.life=%d", joinPrefixes(g.cfg.IP), g.cfg.MTU, int(g.cfg.Life.Seconds())),
+		fmt.Sprintf("peer.ip=%s peer.mtu=%d peer.life=%d", joinPrefixes(g.cfg.IP), g.cfg.MTU,
+			int(g.cfg.Life.Seconds())),
 	}
 	if len(g.cfg.Siw) > 0 {
 		words = append(words, "peer.siw="+strings.Join(g.cfg.Siw, ","))
 	}
 	// Without offloads what a capture on the bridge shows is what was sent.
 	off := ""
-	for _, f := range []string{"csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo", "host_tso4", "host_tso6", "host_ecn", "host_ufo"} {
+	for _, f := range []string{"csum", "gso", "guest_csum", "guest_tso4", "guest_tso6", "guest_ecn", "guest_ufo",
+		"host_tso4", "host_tso6", "host_ecn", "host_ufo"} {
 		off += "," + f + "=off"
 	}
 	accel := "tcg,thread=multi"

@@ -124,8 +124,10 @@ func (m *EM) Reload() error {
 		return err
 	}
 	old, now := m.cfg.Port, cfg.Port
-	if old.TAP != now.TAP || old.GUID != now.GUID || old.Name != now.Name || old.Framing != now.Framing || old.ICRC != now.ICRC {
-		return fmt.Errorf("%s: name, fabric_tap, guid, framing and icrc cannot change while the manager runs: start it again", m.path)
+	if old.TAP != now.TAP || old.GUID != now.GUID || old.Name != now.Name || old.Framing != now.Framing ||
+		old.ICRC != now.ICRC {
+		return fmt.Errorf(
+			"%s: name, fabric_tap, guid, framing and icrc cannot change while the manager runs: start it again", m.path)
 	}
 	var failed error
 	if err := m.DoWait(func(frame.Time) { failed = m.mgr.Reconfigure(cfg.Fabric) }); err != nil {
@@ -285,8 +287,9 @@ func (m *EM) Served(stop func()) ctl.NIC {
 	mgr := m.mgr
 	c := nodectl.New(&m.Base, "an Ethernet Manager", "Ethernet Manager", stop,
 		table("nic", func() any {
-			return emRow{Name: m.Name(), Kind: "em", LID: m.HFI().Port().LID().String(), TAP: m.TAP(), Status: mgr.Status(),
-				PID: os.Getpid(), Version: m.Env().Version}
+			return emRow{Name: m.Name(), Kind: "em", LID: m.HFI().Port().LID().String(), TAP: m.TAP(),
+				Status: mgr.Status(),
+				PID:    os.Getpid(), Version: m.Env().Version}
 		}),
 		table("vesw", func() any { return listOf(mgr.VESWs()) }),
 		table("port", func() any { return listOf(mgr.Ports()) }),
@@ -356,10 +359,14 @@ func (s *control) Command(ctx context.Context, name string, args json.RawMessage
 func ManagerCounters(m *em.Manager) []nodectl.Counter {
 	c := m.Counters()
 	return []nodectl.Counter{
-		nodectl.Count("mads_sent", c.Sent), nodectl.Count("mads_received", c.Received), nodectl.Count("retries", c.Retries), nodectl.Count("timeouts", c.Timeouts),
-		nodectl.Count("refused", c.Refused), nodectl.Count("unexpected", c.Unexpected), nodectl.Count("malformed", c.Malformed), nodectl.Count("traps", c.Traps),
-		nodectl.Count("unknown_traps", c.UnknownTraps), nodectl.Count("sets", c.Sets), nodectl.Count("takeovers", c.Takeovers), nodectl.Count("ports_down", c.PortsDown),
-		nodectl.Count("agent_restarts", c.Restarts), nodectl.Count("duplicate_macs", c.DuplicateMACs), nodectl.Count("refused_macs", c.RefusedMACs),
-		nodectl.Count("duplicate_lids", c.DuplicateLIDs), nodectl.Count("table_overflows", c.TableOverflows), nodectl.Count("reconfigurations", c.Reconfigurations),
+		nodectl.Count("mads_sent", c.Sent), nodectl.Count("mads_received", c.Received),
+		nodectl.Count("retries", c.Retries), nodectl.Count("timeouts", c.Timeouts),
+		nodectl.Count("refused", c.Refused), nodectl.Count("unexpected", c.Unexpected),
+		nodectl.Count("malformed", c.Malformed), nodectl.Count("traps", c.Traps),
+		nodectl.Count("unknown_traps", c.UnknownTraps), nodectl.Count("sets", c.Sets),
+		nodectl.Count("takeovers", c.Takeovers), nodectl.Count("ports_down", c.PortsDown),
+		nodectl.Count("agent_restarts", c.Restarts), nodectl.Count("duplicate_macs", c.DuplicateMACs),
+		nodectl.Count("refused_macs", c.RefusedMACs), nodectl.Count("duplicate_lids", c.DuplicateLIDs),
+		nodectl.Count("table_overflows", c.TableOverflows), nodectl.Count("reconfigurations", c.Reconfigurations),
 	}
 }

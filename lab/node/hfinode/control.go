@@ -75,7 +75,8 @@ func (s *Control) Metrics() ([]ctl.Metric, error) {
 		}
 		for _, e := range n.ethtool() {
 			for _, c := range e.Stats {
-				m.Counter("tapir_vnic_"+c.Name, c.Name+" of the VNIC, as ethtool -S", c.Value, ctl.Label{Name: "netdev", Value: e.Netdev})
+				m.Counter("tapir_vnic_"+c.Name, c.Name+" of the VNIC, as ethtool -S", c.Value,
+					ctl.Label{Name: "netdev", Value: e.Netdev})
 			}
 		}
 		for _, r := range n.vportRows() {

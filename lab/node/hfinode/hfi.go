@@ -34,7 +34,8 @@ func NewHFI(cfg Config, env hfi.Env, agents ...mad.Agent) (*HFI, error) {
 	h := &HFI{cfg: cfg.WithDefaults()}
 	c := &h.cfg
 	var err error
-	h.port, err = hfi.New(hfi.Config{Name: c.Name, GUID: c.GUID, LID: c.LID, PKeys: c.PKeys, MTU: c.MTU, Framing: c.Framing, ICRC: c.ICRC}, env)
+	h.port, err = hfi.New(hfi.Config{Name: c.Name, GUID: c.GUID, LID: c.LID, PKeys: c.PKeys, MTU: c.MTU,
+		Framing: c.Framing, ICRC: c.ICRC}, env)
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +105,8 @@ func (h *HFI) Counters() []nodectl.Counter {
 	s, v := h.sma.Counters(), h.vema.Counters()
 	return append(list,
 		nodectl.Count("sma_gets", s.Gets), nodectl.Count("sma_sets", s.Sets), nodectl.Count("sma_refused", s.Refused),
-		nodectl.Count("vema_gets", v.Gets), nodectl.Count("vema_sets", v.Sets), nodectl.Count("vema_refused", v.Refused), nodectl.Count("vema_malformed", v.Malformed),
-		nodectl.Count("vema_traps", v.Traps), nodectl.Count("vema_traps_delayed", v.Delayed), nodectl.Count("vema_traps_repressed", v.Repressed))
+		nodectl.Count("vema_gets", v.Gets), nodectl.Count("vema_sets", v.Sets),
+		nodectl.Count("vema_refused", v.Refused), nodectl.Count("vema_malformed", v.Malformed),
+		nodectl.Count("vema_traps", v.Traps), nodectl.Count("vema_traps_delayed", v.Delayed),
+		nodectl.Count("vema_traps_repressed", v.Repressed))
 }

@@ -93,9 +93,12 @@ func (n *Node) tables() []nodectl.Table {
 func (n *Node) row() hfiRow {
 	p, drops := n.engine.port, n.drops()
 	counts := p.Counts()
-	r := hfiRow{Name: n.cfg.Name, Kind: "hfi", GUID: hficonf.GUIDText(n.cfg.GUID), LID: p.LID().String(), State: p.State().String(),
-		MTU: n.cfg.MTU, Framing: n.cfg.Framing.String(), ICRC: n.cfg.ICRC.String(), PKeys: []string{}, VPorts: len(n.engine.vports.Netdevs()),
-		TAP: n.TAP(), Drops: drops.Total() + counts.RxDrops.Total() + counts.TxDrops.Total(), PID: os.Getpid(), Version: n.Env().Version}
+	r := hfiRow{Name: n.cfg.Name, Kind: "hfi", GUID: hficonf.GUIDText(n.cfg.GUID), LID: p.LID().String(),
+		State: p.State().String(),
+		MTU:   n.cfg.MTU, Framing: n.cfg.Framing.String(), ICRC: n.cfg.ICRC.String(), PKeys: []string{},
+		VPorts: len(n.engine.vports.Netdevs()),
+		TAP:    n.TAP(), Drops: drops.Total() + counts.RxDrops.Total() + counts.TxDrops.Total(), PID: os.Getpid(),
+		Version: n.Env().Version}
 	for _, k := range p.PKeys() {
 		if k != 0 {
 			r.PKeys = append(r.PKeys, hexPKey(k))
@@ -109,9 +112,11 @@ func (n *Node) vportRows() []vportRow {
 	for _, d := range n.engine.vports.Netdevs() {
 		c, s := d.Config(), d.Stats()
 		groups, _ := d.MulticastMACs()
-		r := vportRow{VPort: d.Num(), VESW: c.VESWID, Fabric: c.FabricID, TAP: n.engine.tapOf(d), MAC: d.MAC(), MTU: d.MTU(), PKey: hexPKey(c.PKey),
+		r := vportRow{VPort: d.Num(), VESW: c.VESWID, Fabric: c.FabricID, TAP: n.engine.tapOf(d), MAC: d.MAC(),
+			MTU: d.MTU(), PKey: hexPKey(c.PKey),
 			Config: c.ConfigState.String(), Oper: d.OperState().String(), Carrier: d.Carrier(), Blocked: blocked(d),
-			Mcast: c.McastDLID.String(), Ports: []string{}, MACs: d.MACTable().Len(), Digest: fmt.Sprintf("%#08x", d.MACTable().Digest()),
+			Mcast: c.McastDLID.String(), Ports: []string{}, MACs: d.MACTable().Len(),
+			Digest:   fmt.Sprintf("%#08x", d.MACTable().Digest()),
 			Stations: len(d.Stations()), Groups: len(groups),
 			TxPkts: s.Tx.Packets, RxPkts: s.Rx.Packets, TxErrs: s.TxErrors(), RxErrs: s.RxErrors()}
 		for i, lid := range c.UcastDLID {
@@ -152,7 +157,8 @@ func (n *Node) macRows() []macRow {
 			if e.Source() {
 				from = "source"
 			}
-			list = append(list, macRow{VESW: vesw, MAC: e.MAC, LID: e.DLID.String(), Source: from, Place: i, Mask: e.Mask})
+			list = append(list, macRow{VESW: vesw, MAC: e.MAC, LID: e.DLID.String(), Source: from, Place: i,
+				Mask: e.Mask})
 		}
 		for _, s := range d.Stations() {
 			r := macRow{VESW: vesw, MAC: s.MAC, VLAN: s.VLAN, LID: s.LID.String(), Source: "learned"}
@@ -170,7 +176,8 @@ func (n *Node) ethtool() []EthtoolInfo {
 	for _, d := range n.engine.vports.Netdevs() {
 		if h := n.engine.hostOf(d); h != nil {
 			s := d.Stats()
-			list = append(list, EthtoolInfo{Netdev: h.name, Driver: "opa_vnic", Version: n.Env().Version, BusInfo: n.cfg.Name, Stats: h.queueCounters(s.Counters())})
+			list = append(list, EthtoolInfo{Netdev: h.name, Driver: "opa_vnic", Version: n.Env().Version,
+				BusInfo: n.cfg.Name, Stats: h.queueCounters(s.Counters())})
 		}
 	}
 	return list

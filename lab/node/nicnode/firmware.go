@@ -36,8 +36,8 @@ func ReadFirmware(spec string) ([]byte, error) {
 	if err != nil {
 		b, err := readFirmware(spec, maxFirmware)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("firmware %v: %s does not exist; nor is it a form to search for (%s): write the file with: tapir firmware -w %s",
-				fw.Wanted, spec, strings.Join(fw.FormNames(), ", "), spec)
+			return nil, fmt.Errorf("firmware %v: %s does not exist; nor is it a form to search for (%s): write the "+
+				"file with: tapir firmware -w %s", fw.Wanted, spec, strings.Join(fw.FormNames(), ", "), spec)
 		}
 		if err == nil {
 			_, err = checkFirmware(b)
@@ -67,8 +67,9 @@ func ReadFirmware(spec string) ([]byte, error) {
 		}
 		return b, nil
 	}
-	return nil, fmt.Errorf("firmware %v as %v: no %s in %s%s: write it with: tapir firmware --form %v -w %s, or name its directory in %s",
-		fw.Wanted, form, name, strings.Join(dirs, ", "), others(dirs), form, filepath.Join(FirmwareDirs[len(FirmwareDirs)-1], name), FirmwarePathEnv)
+	return nil, fmt.Errorf("firmware %v as %v: no %s in %s%s: write it with: tapir firmware --form %v -w %s, or "+
+		"name its directory in %s", fw.Wanted, form, name, strings.Join(dirs, ", "), others(dirs), form,
+		filepath.Join(FirmwareDirs[len(FirmwareDirs)-1], name), FirmwarePathEnv)
 }
 
 // others says what firmware there is instead.

@@ -125,7 +125,8 @@ func (n *Node) setMTU(mtu int) (err error) {
 	}
 	if has, err := links.MTU(wire.Name()); err == nil && has < mtu || wire.Created() {
 		if !wire.Created() {
-			return fmt.Errorf("MTU %d is more than the %d of %s: run `ip link set dev %s mtu %d`", mtu, has, wire.Name(), wire.Name(), mtu)
+			return fmt.Errorf("MTU %d is more than the %d of %s: run `ip link set dev %s mtu %d`", mtu, has,
+				wire.Name(), wire.Name(), mtu)
 		}
 		if err := links.SetMTU(wire.Name(), mtu); err != nil {
 			return err

@@ -59,8 +59,8 @@ func (n *Node) checkClash() error {
 		for _, has := range l.Addrs {
 			for _, p := range n.cfg.Addrs() {
 				if has.Addr() == p.Addr() && l.Name != n.cfg.HostTAP {
-					return fmt.Errorf("%s: address %v is the kernel's own on %s: choose another one, or run `ip addr del %v dev %s`",
-						n.cfg.Name, p.Addr(), l.Name, has, l.Name)
+					return fmt.Errorf("%s: address %v is the kernel's own on %s: choose another one, or run `ip "+
+						"addr del %v dev %s`", n.cfg.Name, p.Addr(), l.Name, has, l.Name)
 				}
 			}
 		}

@@ -64,7 +64,8 @@ func Start(ctx context.Context, cfg Config, env node.Env) (*Node, error) {
 		return nil, err
 	}
 	if env.Wire != nil && (cfg.TAPFD != 0 || cfg.HostTAP != "" || len(cfg.TAPIP) > 0) {
-		return nil, fmt.Errorf("%s: a wire in memory has no kernel side: leave out tap_fd, host_tap and tap_ip", cfg.Name)
+		return nil, fmt.Errorf("%s: a wire in memory has no kernel side: leave out tap_fd, host_tap and tap_ip",
+			cfg.Name)
 	}
 	if err := loadFirmware(&cfg); err != nil {
 		return nil, err

@@ -51,7 +51,8 @@ func (p *Programs) Add(n *Node) {
 func (o *offer) Add(d *al.Device, _ frame.Time) {
 	if d.GUID() == o.n.ca.GUID() {
 		dev := o.n.Device
-		o.set(o.p.cm.Attach(ucma.NIC{Verbs: dev.Verbs, CM: d.CM(), Network: dev.IP, QP: o.verbs.QP, Now: o.n.Now, Schedule: d.Schedule, Do: d.Do}))
+		o.set(o.p.cm.Attach(ucma.NIC{Verbs: dev.Verbs, CM: d.CM(), Network: dev.IP, QP: o.verbs.QP, Now: o.n.Now,
+			Schedule: d.Schedule, Do: d.Do}))
 	}
 }
 
@@ -81,7 +82,8 @@ func (p *Programs) Devices(a relay.Ask) (map[string]relay.Device, error) {
 	for _, name := range a.NICs {
 		o := p.nics[name]
 		if o == nil {
-			return nil, &relay.Refused{What: fmt.Sprintf("NIC %s is not of the same process", name), Remedy: "start the NICs of a program together: tapir nic -c FILE"}
+			return nil, &relay.Refused{What: fmt.Sprintf("NIC %s is not of the same process", name),
+				Remedy: "start the NICs of a program together: tapir nic -c FILE"}
 		}
 		if o.cm == nil {
 			continue

@@ -35,7 +35,8 @@ func (n *Node) newSecond() (*second, error) {
 
 // env is the second engine's world for the NIC.
 func (s *second) env() *nic.Second {
-	return &nic.Second{Pool: s.loop.Pool(), Host: s.host, Call: s.call, Wake: s.loop.Wake, WakeFirst: s.n.Loop.Wake, Guard: guard}
+	return &nic.Second{Pool: s.loop.Pool(), Host: s.host, Call: s.call, Wake: s.loop.Wake, WakeFirst: s.n.Loop.Wake,
+		Guard: guard}
 }
 
 // attach gives the engine a queue of the host TAP.

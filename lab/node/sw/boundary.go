@@ -51,7 +51,8 @@ func newBoundary(s *Switch) (*boundary, error) {
 	}
 	info := mgmt.Config{Product: "Tapir;switch;" + s.cfg.Name}
 	for i := range s.cfg.Ports {
-		p := mgmt.PortInfo{Interface: cmp.Or(s.cfg.Ports[i].TAP, s.cfg.Ports[i].Name), MAC: b.carry[i].MAC, PHCIndex: -1}
+		p := mgmt.PortInfo{Interface: cmp.Or(s.cfg.Ports[i].TAP, s.cfg.Ports[i].Name), MAC: b.carry[i].MAC,
+			PHCIndex: -1}
 		if b.carry[i].Kind != transport.Ethernet {
 			p.Address.IP = b.carry[i].IP
 		}

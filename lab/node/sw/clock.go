@@ -32,7 +32,8 @@ type transparent struct {
 func newTransparent(s *Switch) (*transparent, error) {
 	cfg := tc.DefaultConfig(s.cfg.Identity(), make([]tc.PortConfig, len(s.cfg.Ports)))
 	for i := range cfg.Ports {
-		cfg.Ports[i] = tc.PortConfig{Carriage: s.cfg.Carriage(i), DelayAsymmetry: msg.IntervalOf(s.cfg.Ports[i].Asymmetry)}
+		cfg.Ports[i] = tc.PortConfig{Carriage: s.cfg.Carriage(i),
+			DelayAsymmetry: msg.IntervalOf(s.cfg.Ports[i].Asymmetry)}
 	}
 	cfg.PeerDelay, cfg.OneStep, cfg.Syntonize = s.cfg.Mode == swconf.P2PTransparent, s.cfg.OneStep, s.cfg.Syntonize
 	cfg.Domain, cfg.LogPdelayInterval = s.cfg.Domain, s.cfg.PdelayInterval

@@ -51,11 +51,15 @@ func (s *Switch) clockCounters() []Counter {
 	switch s.cfg.Mode {
 	case swconf.E2ETransparent, swconf.P2PTransparent:
 		return []Counter{
-			{"clock_corrected", c.Corrected}, {"clock_follow_ups_made", c.Made}, {"clock_held", c.HeldFrames}, {"clock_unstamped", c.Unstamped},
-			{"clock_stamps_lost", c.LostStamps}, {"clock_unmatched", c.Unmatched}, {"clock_hold_full", c.HoldFull}, {"clock_no_link_delay", c.NoDelay},
+			{"clock_corrected", c.Corrected}, {"clock_follow_ups_made", c.Made}, {"clock_held", c.HeldFrames},
+			{"clock_unstamped", c.Unstamped},
+			{"clock_stamps_lost", c.LostStamps}, {"clock_unmatched", c.Unmatched}, {"clock_hold_full", c.HoldFull},
+			{"clock_no_link_delay", c.NoDelay},
 			{"clock_duplicates", c.Duplicates}, {"clock_evicted", c.Evicted}, {"clock_malformed", c.Malformed},
-			{"clock_pdelay_requests", c.Pdelay.Requests}, {"clock_pdelay_responses", c.Pdelay.Responses}, {"clock_pdelay_measured", c.Pdelay.Measured},
-			{"clock_pdelay_lost", c.Pdelay.Lost}, {"clock_pdelay_strange", c.Pdelay.Strange}, {"clock_pdelay_overrun", c.Pdelay.Overrun},
+			{"clock_pdelay_requests", c.Pdelay.Requests}, {"clock_pdelay_responses", c.Pdelay.Responses},
+			{"clock_pdelay_measured", c.Pdelay.Measured},
+			{"clock_pdelay_lost", c.Pdelay.Lost}, {"clock_pdelay_strange", c.Pdelay.Strange},
+			{"clock_pdelay_overrun", c.Pdelay.Overrun},
 		}
 	case swconf.Boundary:
 		return []Counter{{"clock_bad_checksum", c.Boundary.Checksum}, {"clock_no_hop", c.Boundary.NoHop}}

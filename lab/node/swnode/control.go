@@ -52,8 +52,10 @@ type portRow struct {
 }
 
 func (n *Node) row(now frame.Time) switchRow {
-	r := switchRow{Name: n.cfg.Name, Kind: "switch", Mode: n.cfg.Mode.String(), Clock: "-", OneStep: n.cfg.OneStep, Syntonized: "-",
-		Delay: n.cfg.Delay.String(), Queue: n.cfg.Queue, MACs: len(n.sw.MACs(now)), PID: os.Getpid(), Version: n.Env().Version}
+	r := switchRow{Name: n.cfg.Name, Kind: "switch", Mode: n.cfg.Mode.String(), Clock: "-", OneStep: n.cfg.OneStep,
+		Syntonized: "-",
+		Delay:      n.cfg.Delay.String(), Queue: n.cfg.Queue, MACs: len(n.sw.MACs(now)), PID: os.Getpid(),
+		Version: n.Env().Version}
 	if n.cfg.Mode != swconf.Plain {
 		r.Clock = n.cfg.Identity().String()
 	}
@@ -124,7 +126,8 @@ type control struct {
 
 // CaptureInfo describes the switch for the head of a capture file.
 func (s *control) CaptureInfo() capture.Info {
-	return capture.Info{Application: "tapir " + s.n.Env().Version, Hardware: runtime.GOARCH, Name: s.n.cfg.Name, MAC: s.n.cfg.MAC(0), Wire: s.n.cfg.Ports[0].TAP}
+	return capture.Info{Application: "tapir " + s.n.Env().Version, Hardware: runtime.GOARCH, Name: s.n.cfg.Name,
+		MAC: s.n.cfg.MAC(0), Wire: s.n.cfg.Ports[0].TAP}
 }
 
 // CannotCapture points at the stock tools: a switch's ports are TAPs.
@@ -159,10 +162,12 @@ func (s *control) Metrics() ([]ctl.Metric, error) {
 	m := nodectl.Metrics{Of: ctl.Label{Name: "switch", Value: n.Name()}}
 	err := n.DoWait(func(frame.Time) {
 		for _, r := range n.portRows() {
-			for _, c := range []nodectl.Counter{{Name: "rx_frames", Value: r.RxFrames}, {Name: "tx_frames", Value: r.TxFrames},
+			for _, c := range []nodectl.Counter{{Name: "rx_frames", Value: r.RxFrames},
+				{Name: "tx_frames", Value: r.TxFrames},
 				{Name: "rx_octets", Value: r.RxOctets}, {Name: "tx_octets", Value: r.TxOctets},
 				{Name: "rx_drops", Value: r.RxDrops}, {Name: "tx_drops", Value: r.TxDrops}} {
-				m.Counter("tapir_switch_"+c.Name, c.Name+" of the port", c.Value, ctl.Label{Name: "port", Value: r.Port})
+				m.Counter("tapir_switch_"+c.Name, c.Name+" of the port", c.Value,
+					ctl.Label{Name: "port", Value: r.Port})
 			}
 		}
 		c := n.sw.ClockCounts()

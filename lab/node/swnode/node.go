@@ -115,7 +115,8 @@ func (n *Node) Ready() string {
 	for _, p := range n.cfg.Ports {
 		names = append(names, p.Name)
 	}
-	return fmt.Sprintf("ready %s mode=%v ports=%s delay=%v", n.cfg.Name, n.cfg.Mode, strings.Join(names, ","), n.cfg.Delay)
+	return fmt.Sprintf("ready %s mode=%v ports=%s delay=%v", n.cfg.Name, n.cfg.Mode, strings.Join(names, ","),
+		n.cfg.Delay)
 }
 
 // Config is the configuration with its defaults filled in.

@@ -11,7 +11,8 @@
 //	GET    /v1/capture             ?snaplen= &bulk= &compact=1 &buffer= &count= &raw=1 &host=1 &phc=1 &log= &context=0
 //	DELETE /v1/capture/{id}        ends that stream with a complete file
 //	POST   /v1/stop                ends the NIC as an interrupt does
-//	POST   /v1/do/{command}        what only some NICs can do: an Ethernet Manager's reload, the hardware clock's phc.gettime, the selftest, flashing
+//	POST   /v1/do/{command}        what only some NICs can do: an Ethernet Manager's reload,
+//	                               the hardware clock's phc.gettime, the selftest, flashing
 //	GET    /metrics                for Prometheus, without the handshake
 //
 // An error is {"error": what and where, "remedy": how to mend it}.
@@ -37,8 +38,8 @@ const Version = 1
 
 // Kinds are the tables that Show knows, in the order of the help text: of any
 // NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
-var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "irq", "stats", "counters", "params", "events", "log",
-	"link", "mfw", "nvm", "tlv",
+var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "irq", "stats", "counters", "params", "events",
+	"log", "link", "mfw", "nvm", "tlv",
 	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "audit"}
 
 // KnownKind tells whether kind is one of Kinds.

@@ -64,11 +64,13 @@ func DialIn(dir, name string) (*Client, error) {
 	if name == "" {
 		switch len(running) {
 		case 0:
-			return nil, &Error{What: "no NIC is running (looked in " + dir + ")", Remedy: "start one with: " + StartHint}
+			return nil, &Error{What: "no NIC is running (looked in " + dir + ")",
+				Remedy: "start one with: " + StartHint}
 		case 1:
 			name = running[0]
 		default:
-			return nil, &Error{What: "several NICs are running: " + strings.Join(running, ", "), Remedy: "choose one with --nic NAME"}
+			return nil, &Error{What: "several NICs are running: " + strings.Join(running, ", "),
+				Remedy: "choose one with --nic NAME"}
 		}
 	}
 	if err := CheckName(name); err != nil {
@@ -76,14 +78,16 @@ func DialIn(dir, name string) (*Client, error) {
 	}
 	path := filepath.Join(dir, name+suffix)
 	c := &Client{path: path}
-	c.http = &http.Client{Transport: &http.Transport{DialContext: c.dial, DisableCompression: true, IdleConnTimeout: time.Second,
-		ReadBufferSize: streamBuffer}}
+	c.http = &http.Client{Transport: &http.Transport{DialContext: c.dial, DisableCompression: true,
+		IdleConnTimeout: time.Second,
+		ReadBufferSize:  streamBuffer}}
 	conn, err := net.Dial("unix", path)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
 		return nil, notRunning(dir, name, running)
 	}
 	if err != nil {
-		return nil, &Error{What: fmt.Sprintf("cannot reach NIC %s: %v", name, err), Remedy: "run the command as the user who started it, or as root"}
+		return nil, &Error{What: fmt.Sprintf("cannot reach NIC %s: %v", name, err),
+			Remedy: "run the command as the user who started it, or as root"}
 	}
 	defer conn.Close()
 	if c.Hello, err = handshake(conn); err != nil {
@@ -94,7 +98,8 @@ func DialIn(dir, name string) (*Client, error) {
 
 func notRunning(dir, name string, running []string) error {
 	if len(running) == 0 {
-		return &Error{What: fmt.Sprintf("NIC %s is not running, nor is any other (looked in %s)", name, dir), Remedy: "start it with: " + StartHint + " --name " + name}
+		return &Error{What: fmt.Sprintf("NIC %s is not running, nor is any other (looked in %s)", name, dir),
+			Remedy: "start it with: " + StartHint + " --name " + name}
 	}
 	return &Error{What: fmt.Sprintf("NIC %s is not running", name),
 		Remedy: "running: " + strings.Join(running, ", ") + "; start another with: " + StartHint + " --name " + name}
@@ -128,7 +133,8 @@ func handshake(conn net.Conn) (h Hello, err error) {
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
 	if err != nil {
-		return h, &Error{What: fmt.Sprintf("the NIC behind %s does not answer: %v", conn.RemoteAddr(), err), Remedy: "end its process and start it again"}
+		return h, &Error{What: fmt.Sprintf("the NIC behind %s does not answer: %v", conn.RemoteAddr(), err),
+			Remedy: "end its process and start it again"}
 	}
 	defer resp.Body.Close()
 	if err := decode(resp, &h); err != nil {
@@ -166,7 +172,8 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*
 		if e := (*Error)(nil); errors.As(err, &e) || ctx.Err() != nil {
 			return nil, ue.Err
 		}
-		return nil, &Error{What: fmt.Sprintf("NIC %s: %v", c.Hello.Name, ue.Err), Remedy: "it may have ended; see: tapir show"}
+		return nil, &Error{What: fmt.Sprintf("NIC %s: %v", c.Hello.Name, ue.Err),
+			Remedy: "it may have ended; see: tapir show"}
 	}
 	return resp, err
 }

@@ -206,7 +206,8 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&job); err != nil {
-		return nil, &Error{What: fmt.Sprintf("the job cannot be read: %v", err), Remedy: "use the tapir binary that started the NIC"}
+		return nil, &Error{What: fmt.Sprintf("the job cannot be read: %v", err),
+			Remedy: "use the tapir binary that started the NIC"}
 	}
 	var run *perf.Run
 	var startErr error
@@ -230,7 +231,8 @@ func (d *served) siwt(raw json.RawMessage, done func(any, error)) (cancel func()
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&job); err != nil {
-		return nil, &Error{What: fmt.Sprintf("the job cannot be read: %v", err), Remedy: "use the tapir binary that started the NIC"}
+		return nil, &Error{What: fmt.Sprintf("the job cannot be read: %v", err),
+			Remedy: "use the tapir binary that started the NIC"}
 	}
 	var run *siwt.Run
 	var startErr error
@@ -271,7 +273,9 @@ func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, err
 	var run *ptprun.Run
 	var startErr error
 	err = d.on(func(now frame.Time) {
-		run, startErr = ptprun.Start(d.Device, d.Thread, job, now, func(r ptprun.Report) { progress(r) }, func(r ptprun.Report, err error) {
+		run, startErr = ptprun.Start(d.Device, d.Thread, job, now, func(r ptprun.Report) {
+			progress(r)
+		}, func(r ptprun.Report, err error) {
 			go func() { // Close waits for the thread that calls us
 				_ = uds.Close()
 				done(r, err)

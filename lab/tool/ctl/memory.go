@@ -44,10 +44,14 @@ var deviceCommands = map[string]func(d *served, ctx context.Context, args json.R
 		if err := arguments(eepromCommand, args, &r); err != nil {
 			return nil, err
 		}
-		return await(d, ctx, func(now frame.Time, done func([]byte, error)) { d.Device.ReadEEPROM(r.Offset, r.Length, now, done) })
+		return await(d, ctx, func(now frame.Time, done func([]byte, error)) {
+			d.Device.ReadEEPROM(r.Offset, r.Length, now, done)
+		})
 	},
 	moduleCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, func(now frame.Time, done func(nic.ModuleEEPROM, error)) { d.Device.ReadModule(now, done) })
+		return await(d, ctx, func(now frame.Time, done func(nic.ModuleEEPROM, error)) {
+			d.Device.ReadModule(now, done)
+		})
 	},
 	registersCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
 		return await(d, ctx, func(_ frame.Time, done func([]byte, error)) { done(d.Device.RegisterDump(), nil) })
@@ -84,7 +88,9 @@ func await[T any](d *served, ctx context.Context, start func(now frame.Time, don
 		err error
 	}
 	answers := make(chan answer, 1)
-	if err := d.on(func(now frame.Time) { start(now, func(v T, err error) { answers <- answer{v, err} }) }); err != nil {
+	if err := d.on(func(now frame.Time) {
+		start(now, func(v T, err error) { answers <- answer{v, err} })
+	}); err != nil {
 		return nil, err
 	}
 	select {

@@ -58,7 +58,8 @@ func ListenMetrics(addr string, nics ...Metered) (*MetricsServer, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+metricsPath, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	s := &MetricsServer{listener: l, http: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}, done: make(chan struct{})}
+	s := &MetricsServer{listener: l, http: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second},
+		done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -75,8 +75,10 @@ func (s *samples) interrupts(blocks []nic.IRQInfo) {
 		at := []string{"sb", b.SB, "user", b.User}
 		s.counter("sb_events", "Events behind the indices of a status block.", b.Events, at...)
 		s.counter("sb_updates", "Writes of a status block.", b.Updates, at...)
-		s.gauge("sb_rx_coalesce_seconds", "How long what is received waits for others before it interrupts.", float64(b.RxUsecs)/1e6, at...)
-		s.gauge("sb_tx_coalesce_seconds", "How long what was sent waits for others before it interrupts.", float64(b.TxUsecs)/1e6, at...)
+		s.gauge("sb_rx_coalesce_seconds", "How long what is received waits for others before it interrupts.",
+			float64(b.RxUsecs)/1e6, at...)
+		s.gauge("sb_tx_coalesce_seconds", "How long what was sent waits for others before it interrupts.",
+			float64(b.TxUsecs)/1e6, at...)
 	}
 }
 

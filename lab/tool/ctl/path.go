@@ -65,7 +65,8 @@ func listen(name string) (*socket, error) {
 	dir := Dir()
 	path := filepath.Join(dir, name+suffix)
 	if len(path+newSuffix) > maxSunPath {
-		return nil, &Error{What: fmt.Sprintf("the socket path %s is longer than %d octets", path, maxSunPath-len(newSuffix)), Remedy: shorterHint}
+		return nil, &Error{What: fmt.Sprintf("the socket path %s is longer than %d octets", path,
+			maxSunPath-len(newSuffix)), Remedy: shorterHint}
 	}
 	unlock, err := lockDir(dir)
 	if err != nil {
@@ -135,7 +136,8 @@ func alreadyRunning(c net.Conn, name, path string) error {
 func lockDir(dir string) (unlock func(), err error) {
 	for range 1000 { // each time another NIC was the last one to end
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, &Error{What: fmt.Sprintf("cannot make the directory of control sockets: %v", err), Remedy: freeHint}
+			return nil, &Error{What: fmt.Sprintf("cannot make the directory of control sockets: %v", err),
+				Remedy: freeHint}
 		}
 		f, err := openDir(dir)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -113,7 +113,8 @@ func (d *served) Command(ctx context.Context, name string, args json.RawMessage)
 	}
 	run, ok := phcCommands[name]
 	if !ok {
-		return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s", d.Device.Config().Name, name)}
+		return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s",
+			d.Device.Config().Name, name)}
 	}
 	var answer any
 	var failed error
@@ -185,7 +186,8 @@ func with[T any](run func(d *served, args T, now frame.Time) (any, error)) comma
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&args); err != nil {
-			return nil, &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("the arguments cannot be read: %v", err)}
+			return nil, &Error{Status: http.StatusBadRequest,
+				What: fmt.Sprintf("the arguments cannot be read: %v", err)}
 		}
 		return run(d, args, now)
 	}
@@ -193,7 +195,8 @@ func with[T any](run func(d *served, args T, now frame.Time) (any, error)) comma
 
 func (d *served) getTimeX(ask PHCSamples, _ frame.Time) (any, error) {
 	if ask.N < 1 || ask.N > maxSamples {
-		return nil, &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("%d samples: expected 1 to %d", ask.N, maxSamples), Errno: "EINVAL"}
+		return nil, &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("%d samples: expected 1 to %d", ask.N,
+			maxSamples), Errno: "EINVAL"}
 	}
 	list := make([]PHCSample, ask.N)
 	for i := range list {
@@ -210,7 +213,8 @@ var errnos = []struct {
 	err   error
 	errno string
 }{
-	{ptp.ErrBusy, "EBUSY"}, {ptp.ErrRange, "ERANGE"}, {ptp.ErrInvalid, "EINVAL"}, {ptp.ErrDisabled, "ENODEV"}, {clock.ErrRange, "ERANGE"},
+	{ptp.ErrBusy, "EBUSY"}, {ptp.ErrRange, "ERANGE"}, {ptp.ErrInvalid, "EINVAL"}, {ptp.ErrDisabled, "ENODEV"},
+	{clock.ErrRange, "ERANGE"},
 }
 
 // withErrno adds the errno to an error of the clock or the PTP unit.
@@ -218,7 +222,8 @@ func withErrno(err error) error {
 	for _, e := range errnos {
 		if errors.Is(err, e.err) {
 			out := &Error{What: err.Error(), Errno: e.errno}
-			if what, who, ok := strings.Cut(out.What, ": another function of the port owns PTP: "); ok && what == "ptp" {
+			if what, who, ok := strings.Cut(out.What, ": another function of the port owns PTP: "); ok &&
+				what == "ptp" {
 				out.Remedy = fmt.Sprintf("the owner is the %s: end its use of PTP first", who)
 			}
 			return out

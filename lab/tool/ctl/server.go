@@ -145,7 +145,8 @@ func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
 	want := r.URL.Query().Get("control")
 	if want != strconv.Itoa(Version) {
 		fail(w, &Error{Status: http.StatusUpgradeRequired,
-			What:   fmt.Sprintf("NIC %s (tapir %s) speaks control protocol %d, the client asked for %q", s.name, s.version, Version, want),
+			What: fmt.Sprintf("NIC %s (tapir %s) speaks control protocol %d, the client asked for %q", s.name,
+				s.version, Version, want),
 			Remedy: "use the tapir binary that started the NIC, or start the NIC again with yours"})
 		return
 	}

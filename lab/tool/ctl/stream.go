@@ -88,8 +88,8 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	kind := r.PathValue("kind")
 	since, perr := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
 	if !Followed(kind) || perr != nil && r.URL.Query().Has("since") {
-		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s from %q cannot be followed", kind, r.URL.Query().Get("since")),
-			Remedy: "follow events or log, from a number"})
+		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s from %q cannot be followed", kind,
+			r.URL.Query().Get("since")), Remedy: "follow events or log, from a number"})
 		return
 	}
 	list, next, err := s.nic.Follow(kind, since)
@@ -267,11 +267,14 @@ func captureOptions(q url.Values) (opt capture.Options, context bool, err error)
 		}
 		v, perr := strconv.ParseUint(q.Get(key), 10, 31)
 		if perr != nil {
-			err = &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("capture: %s=%q is not a number", key, q.Get(key)), Remedy: "give a decimal number"}
+			err = &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("capture: %s=%q is not a number", key,
+				q.Get(key)), Remedy: "give a decimal number"}
 		}
 		return v
 	}
-	opt = capture.Options{SnapLen: int(number("snaplen")), Bulk: int(number("bulk")), Compact: number("compact") != 0, Buffer: int(number("buffer")), Count: number("count"), Raw: number("raw") != 0, Host: number("host") != 0, PHC: number("phc") != 0,
+	opt = capture.Options{SnapLen: int(number("snaplen")), Bulk: int(number("bulk")), Compact: number("compact") != 0,
+		Buffer: int(number("buffer")), Count: number("count"), Raw: number("raw") != 0, Host: number("host") != 0,
+		PHC: number("phc") != 0,
 		Log: msglog.Topic(number("log"))}
 	context = !q.Has("context") || number("context") != 0
 	return opt, context, err

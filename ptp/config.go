@@ -156,7 +156,8 @@ func (c *Config) Validate() error {
 	case c.SlaveOnly && len(c.Ports) > 1:
 		return fmt.Errorf("ports: a slave-only clock has one, not %d", len(c.Ports))
 	case c.Limits.RequestRate < 1 || c.Limits.Requests < 1 || c.Limits.Requests > 1<<16:
-		return fmt.Errorf("limits: request rate %d and queue %d must be positive, the queue at most 65536", c.Limits.RequestRate, c.Limits.Requests)
+		return fmt.Errorf("limits: request rate %d and queue %d must be positive, the queue at most 65536",
+			c.Limits.RequestRate, c.Limits.Requests)
 	}
 	if err := c.checkProfile(); err != nil {
 		return err
@@ -192,7 +193,8 @@ func (p *PortConfig) validate(c *Config) error {
 		log  int8
 	}{
 		{"announce interval", p.LogAnnounceInterval}, {"sync interval", p.LogSyncInterval},
-		{"delay request interval", p.LogMinDelayReqInterval}, {"peer delay request interval", p.LogMinPdelayReqInterval},
+		{"delay request interval", p.LogMinDelayReqInterval},
+		{"peer delay request interval", p.LogMinPdelayReqInterval},
 	} {
 		if iv.log < MinLogInterval || iv.log > MaxLogInterval {
 			return fmt.Errorf("%s: 2^%d s is not in 2^%d..2^%d s", iv.name, iv.log, MinLogInterval, MaxLogInterval)

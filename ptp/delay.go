@@ -50,7 +50,8 @@ func (p *port) receiveDelayReq(m *msg.Message, meta *Meta, rx frame.Stamp) Drop 
 		log = msg.IntervalUnspecified
 	}
 	p.answer(answer{
-		kind: msg.DelayResp, seq: m.Sequence, dst: replyTo(m, meta), to: m.Source, stamp: rx, corr: m.Correction, log: log,
+		kind: msg.DelayResp, seq: m.Sequence, dst: replyTo(m, meta), to: m.Source, stamp: rx, corr: m.Correction,
+		log: log,
 	})
 	return DropNone
 }
@@ -102,7 +103,8 @@ func (p *port) sendPdelayReq(now frame.Time) {
 	if p.state == msg.StateFaulty {
 		return
 	}
-	m := msg.Message{Header: msg.Header{Type: msg.PdelayReq, Sequence: seq, LogInterval: msg.IntervalUnspecified, Correction: -p.cfg.DelayAsymmetry}}
+	m := msg.Message{Header: msg.Header{Type: msg.PdelayReq, Sequence: seq, LogInterval: msg.IntervalUnspecified,
+		Correction: -p.cfg.DelayAsymmetry}}
 	if p.Profile().is8021as() {
 		m.LogInterval = p.rates.pdelay
 	}
@@ -135,7 +137,8 @@ func (p *port) receivePdelayReq(m *msg.Message, meta *Meta, rx frame.Stamp) Drop
 	case !p.unicast.Answers(meta.Src, m, msg.PdelayResp, meta.Now):
 		return DropUnicast
 	}
-	p.answer(answer{kind: msg.PdelayResp, seq: m.Sequence, dst: replyTo(m, meta), to: m.Source, stamp: rx, rx: meta.Stamp, corr: m.Correction})
+	p.answer(answer{kind: msg.PdelayResp, seq: m.Sequence, dst: replyTo(m, meta), to: m.Source, stamp: rx,
+		rx: meta.Stamp, corr: m.Correction})
 	return DropNone
 }
 

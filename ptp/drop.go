@@ -44,9 +44,10 @@ const (
 )
 
 var dropNames = [NumDrops]string{
-	"none", "malformed", "version", "sdo_id", "domain", "port", "own", "unstamped", "state", "parent", "other", "sequence",
-	"duplicate", "unmatched", "mechanism", "steps", "class", "alternate", "loop", "foreign", "capable", "unicast", "rate", "queue",
-	"range", "peers", "stamp_late", "stamp_stray", "stamp_lost", "tlv",
+	"none", "malformed", "version", "sdo_id", "domain", "port", "own", "unstamped", "state", "parent", "other",
+	"sequence",
+	"duplicate", "unmatched", "mechanism", "steps", "class", "alternate", "loop", "foreign", "capable", "unicast",
+	"rate", "queue", "range", "peers", "stamp_late", "stamp_stray", "stamp_lost", "tlv",
 }
 
 func (d Drop) String() string {
@@ -92,7 +93,8 @@ func (s *Stats) Counters() []Counter {
 	return append(list,
 		Counter{"announce_timeout", s.AnnounceTimeout}, Counter{"sync_timeout", s.SyncTimeout},
 		Counter{"qualification_timeout", s.QualificationTimeout}, Counter{"sync_mismatch", s.SyncMismatch},
-		Counter{"followup_mismatch", s.FollowUpMismatch}, Counter{"delay_unanswered", s.Unanswered}, Counter{"faults", s.Faults})
+		Counter{"followup_mismatch", s.FollowUpMismatch}, Counter{"delay_unanswered", s.Unanswered},
+		Counter{"faults", s.Faults})
 }
 
 // parseDrop is the reason for what msg refused.

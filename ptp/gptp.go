@@ -125,7 +125,8 @@ func (p *port) receiveSignaling(m *msg.Message, meta *Meta) Drop {
 // (IEEE 802.1AS section 10.6.4.3).
 func (p *port) applyIntervals(r *msg.IntervalRequest, now frame.Time) {
 	p.applyInterval(&p.rates.sync, p.cfg.LogSyncInterval, r.TimeSync, syncTimer, p.state == msg.StateMaster, now)
-	p.applyInterval(&p.rates.announce, p.cfg.LogAnnounceInterval, r.Announce, announceTimer, p.state == msg.StateMaster && p.cfg.Role == Dynamic, now)
+	p.applyInterval(&p.rates.announce, p.cfg.LogAnnounceInterval, r.Announce, announceTimer,
+		p.state == msg.StateMaster && p.cfg.Role == Dynamic, now)
 	p.applyInterval(&p.rates.pdelay, p.cfg.LogMinPdelayReqInterval, r.LinkDelay, pdelayTimer, true, now)
 }
 
@@ -151,7 +152,8 @@ func (p *port) applyInterval(log *int8, initial, want int8, t timer, running boo
 
 // requestIntervals asks the master for the intervals of a settled slave.
 func (p *port) requestIntervals() {
-	r := msg.IntervalRequest{LinkDelay: msg.IntervalUnchanged, TimeSync: p.cfg.OperLogSyncInterval, Announce: msg.IntervalUnchanged}
+	r := msg.IntervalRequest{LinkDelay: msg.IntervalUnchanged, TimeSync: p.cfg.OperLogSyncInterval,
+		Announce: msg.IntervalUnchanged}
 	if p.cfg.OperLogPdelayReqInterval != msg.IntervalUnchanged {
 		p.rates.pdelay = p.cfg.OperLogPdelayReqInterval
 	}
@@ -159,6 +161,7 @@ func (p *port) requestIntervals() {
 		return
 	}
 	p.tlvs = r.Append(p.tlvs[:0])
-	m := msg.Message{Header: msg.Header{Type: msg.Signaling, Sequence: p.nextSeq(msg.Signaling), LogInterval: msg.IntervalUnspecified}, Port: msg.AllPorts, TLVs: p.tlvs}
+	m := msg.Message{Header: msg.Header{Type: msg.Signaling, Sequence: p.nextSeq(msg.Signaling),
+		LogInterval: msg.IntervalUnspecified}, Port: msg.AllPorts, TLVs: p.tlvs}
 	p.transmit(&m, Outgoing{})
 }

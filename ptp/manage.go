@@ -71,12 +71,14 @@ func (i *Instance) Get(id msg.ManagementID, port int) (any, msg.ManagementError)
 	case msg.IDDefaultDataSet:
 		return i.defaultDS(), 0
 	case msg.IDCurrentDataSet:
-		return &msg.CurrentDataSet{StepsRemoved: i.current.StepsRemoved, OffsetFromMaster: i.current.OffsetFromMaster, MeanPathDelay: i.current.MeanDelay}, 0
+		return &msg.CurrentDataSet{StepsRemoved: i.current.StepsRemoved, OffsetFromMaster: i.current.OffsetFromMaster,
+			MeanPathDelay: i.current.MeanDelay}, 0
 	case msg.IDParentDataSet:
 		g := &i.parent.Grandmaster
 		return &msg.ParentDataSet{
 			Parent: i.parent.Port, ObservedVariance: 0xffff, ObservedPhaseChangeRate: math.MaxInt32,
-			GrandmasterPriority1: g.Priority1, GrandmasterQuality: g.Quality, GrandmasterPriority2: g.Priority2, GrandmasterIdentity: g.Identity,
+			GrandmasterPriority1: g.Priority1, GrandmasterQuality: g.Quality, GrandmasterPriority2: g.Priority2,
+			GrandmasterIdentity: g.Identity,
 		}, 0
 	case msg.IDTimeProperties:
 		t := &i.properties
@@ -84,7 +86,8 @@ func (i *Instance) Get(id msg.ManagementID, port int) (any, msg.ManagementError)
 	case msg.IDTimeStatus:
 		return i.timeStatus(), 0
 	case msg.IDGrandmasterSettings:
-		return &msg.GrandmasterSettings{Quality: i.quality, UTCOffset: i.own.UTCOffset, TimeFlags: uint8(i.own.Flags()), Source: i.own.TimeSource}, 0
+		return &msg.GrandmasterSettings{Quality: i.quality, UTCOffset: i.own.UTCOffset, TimeFlags: uint8(i.own.Flags()),
+			Source: i.own.TimeSource}, 0
 	}
 	if v, ok := i.octet(id); ok {
 		return &msg.Octet{Value: v}, 0
@@ -155,11 +158,13 @@ func (p *port) get(id msg.ManagementID) (any, msg.ManagementError) {
 	case msg.IDPortDataSet:
 		return &msg.PortDataSet{
 			Identity: p.id, State: p.state, LogMinDelayReqInterval: p.logDelay, PeerMeanPathDelay: p.linkMean,
-			LogAnnounceInterval: p.rates.announce, AnnounceReceiptTimeout: p.cfg.AnnounceReceiptTimeout, LogSyncInterval: p.rates.sync,
-			DelayMechanism: p.cfg.DelayMechanism, LogMinPdelayReqInterval: p.rates.pdelay, Version: p.version(),
+			LogAnnounceInterval: p.rates.announce, AnnounceReceiptTimeout: p.cfg.AnnounceReceiptTimeout,
+			LogSyncInterval: p.rates.sync,
+			DelayMechanism:  p.cfg.DelayMechanism, LogMinPdelayReqInterval: p.rates.pdelay, Version: p.version(),
 		}, 0
 	case msg.IDPortDataSetNP:
-		return &msg.PortDataSetNP{NeighborPropDelayThresh: uint32(p.cfg.NeighborPropDelayThresh), AsCapable: int32(bitIf(p.isCapable(), 1))}, 0
+		return &msg.PortDataSetNP{NeighborPropDelayThresh: uint32(p.cfg.NeighborPropDelayThresh),
+			AsCapable: int32(bitIf(p.isCapable(), 1))}, 0
 	case msg.IDPortStats:
 		return &msg.PortStats{Identity: p.id, Rx: p.stats.Rx, Tx: p.stats.Tx}, 0
 	case msg.IDPortServiceStats:
@@ -188,10 +193,13 @@ func (p *port) version() uint8 { return 2 }
 func (p *port) serviceStats() *msg.PortServiceStats {
 	s := &msg.PortServiceStats{Identity: p.id}
 	s.Counters = [msg.NumServiceStats]uint64{
-		msg.StatAnnounceTimeout: p.stats.AnnounceTimeout, msg.StatSyncTimeout: p.stats.SyncTimeout, msg.StatDelayTimeout: p.stats.DelayTimeout,
-		msg.StatUnicastServiceTimeout: p.stats.UnicastServiceTimeout, msg.StatUnicastRequestTimeout: p.stats.UnicastRequestTimeout,
-		msg.StatMasterAnnounceTimeout: p.stats.MasterAnnounceTimeout, msg.StatMasterSyncTimeout: p.stats.MasterSyncTimeout,
-		msg.StatQualificationTimeout: p.stats.QualificationTimeout, msg.StatSyncMismatch: p.stats.SyncMismatch,
+		msg.StatAnnounceTimeout: p.stats.AnnounceTimeout, msg.StatSyncTimeout: p.stats.SyncTimeout,
+		msg.StatDelayTimeout:          p.stats.DelayTimeout,
+		msg.StatUnicastServiceTimeout: p.stats.UnicastServiceTimeout,
+		msg.StatUnicastRequestTimeout: p.stats.UnicastRequestTimeout,
+		msg.StatMasterAnnounceTimeout: p.stats.MasterAnnounceTimeout,
+		msg.StatMasterSyncTimeout:     p.stats.MasterSyncTimeout,
+		msg.StatQualificationTimeout:  p.stats.QualificationTimeout, msg.StatSyncMismatch: p.stats.SyncMismatch,
 		msg.StatFollowUpMismatch: p.stats.FollowUpMismatch,
 	}
 	return s

@@ -26,7 +26,8 @@ const (
 	numProfiles
 )
 
-var profileNames = [numProfiles]string{"default-e2e", "default-p2p", "gptp", "automotive", "g8275.1", "g8275.2", "power"}
+var profileNames = [numProfiles]string{"default-e2e", "default-p2p", "gptp", "automotive", "g8275.1", "g8275.2",
+	"power"}
 
 func (p Profile) String() string {
 	if p < numProfiles {
@@ -71,18 +72,21 @@ func NewConfig(p Profile, id msg.ClockIdentity, ports int) Config {
 		ForeignThreshold:   bmca.Threshold,
 		MaxStepsRemoved:    255,
 		MaxClockClass:      255,
-		Time:               timescale.Properties{UTCOffset: 37, PTPTimescale: true, TimeSource: msg.SourceInternalOscillator},
-		Servo:              discipline.Config{Config: servo.DefaultConfig(), DelayFilterLength: servo.DefaultFilterLength, SanityFreqLimit: 200_000_000},
-		Limits:             Limits{RequestRate: 4096, Requests: 256},
-		Power:              msg.Power{GrandmasterID: uint16(id[6])<<8 | uint16(id[7])},
-		HoldoverQuality:    msg.ClockQuality{Class: 7, Accuracy: 0xfe, Variance: 0xffff},
+		Time: timescale.Properties{UTCOffset: 37, PTPTimescale: true,
+			TimeSource: msg.SourceInternalOscillator},
+		Servo: discipline.Config{Config: servo.DefaultConfig(),
+			DelayFilterLength: servo.DefaultFilterLength, SanityFreqLimit: 200_000_000},
+		Limits:          Limits{RequestRate: 4096, Requests: 256},
+		Power:           msg.Power{GrandmasterID: uint16(id[6])<<8 | uint16(id[7])},
+		HoldoverQuality: msg.ClockQuality{Class: 7, Accuracy: 0xfe, Variance: 0xffff},
 	}
 	port := PortConfig{
 		DelayMechanism: msg.DelayE2E, LocalPriority: 128,
 		LogAnnounceInterval: 1, AnnounceReceiptTimeout: 3,
-		AllowedLostResponses: 3, OperLogSyncInterval: msg.IntervalUnchanged, OperLogPdelayReqInterval: msg.IntervalUnchanged,
-		Unicast:            unicast.Config{Limits: unicast.DefaultLimits()},
-		TxTimestampTimeout: 10 * time.Millisecond, FaultReset: 16 * time.Second,
+		AllowedLostResponses: 3, OperLogSyncInterval: msg.IntervalUnchanged,
+		OperLogPdelayReqInterval: msg.IntervalUnchanged,
+		Unicast:                  unicast.Config{Limits: unicast.DefaultLimits()},
+		TxTimestampTimeout:       10 * time.Millisecond, FaultReset: 16 * time.Second,
 	}
 	switch p {
 	case DefaultP2P:

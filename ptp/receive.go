@@ -211,7 +211,8 @@ func (p *port) fromParent(m *msg.Message, meta *Meta) Drop {
 	case p.unicast.Refuses(meta.Src, m):
 		return DropUnicast
 	}
-	if p.cfg.Role == SlaveRole && p.parent.Port != m.Source && (p.parent.Port.Clock == p.id.Clock || p.parent.Port == msg.PortIdentity{}) {
+	if p.cfg.Role == SlaveRole && p.parent.Port != m.Source &&
+		(p.parent.Port.Clock == p.id.Clock || p.parent.Port == msg.PortIdentity{}) {
 		p.adopt(m.Source, meta)
 	}
 	if m.Source != p.parent.Port {

@@ -33,10 +33,11 @@ type ServoStatus struct {
 
 // PortSnapshot is the state of one port.
 type PortSnapshot struct {
-	Port                                                  int                `json:"port"` // from 1
-	State                                                 msg.PortState      `json:"state"`
-	StateName                                             string             `json:"state_name"`
-	Fault                                                 string             `json:"fault,omitempty"` // why it was faulty last
+	Port      int           `json:"port"` // from 1
+	State     msg.PortState `json:"state"`
+	StateName string        `json:"state_name"`
+	// why it was faulty last
+	Fault                                                 string             `json:"fault,omitempty"`
 	Mechanism                                             msg.DelayMechanism `json:"delay_mechanism"`
 	AsCapable                                             bool               `json:"as_capable"`
 	LinkDelay                                             msg.TimeInterval   `json:"mean_link_delay"`
@@ -51,15 +52,19 @@ type PortSnapshot struct {
 // Snapshot returns the state of the instance.
 func (i *Instance) Snapshot() Snapshot {
 	s := Snapshot{
-		Profile: i.cfg.Profile.String(), ClockIdentity: i.cfg.ClockIdentity, Domain: i.cfg.Domain, Default: *i.defaultDS(),
-		Parent: i.parent, Current: i.current, Time: i.properties, PathTrace: append([]msg.ClockIdentity(nil), i.path...),
-		Holdover: i.holdoverUntil != 0,
-		Servo:    ServoStatus{Kind: i.cfg.Servo.Kind.String(), State: i.discipline.State().String(), Freq: i.discipline.Frequency()},
+		Profile: i.cfg.Profile.String(), ClockIdentity: i.cfg.ClockIdentity, Domain: i.cfg.Domain,
+		Default: *i.defaultDS(),
+		Parent:  i.parent, Current: i.current, Time: i.properties,
+		PathTrace: append([]msg.ClockIdentity(nil), i.path...),
+		Holdover:  i.holdoverUntil != 0,
+		Servo: ServoStatus{Kind: i.cfg.Servo.Kind.String(), State: i.discipline.State().String(),
+			Freq: i.discipline.Frequency()},
 	}
 	for _, p := range i.ports {
 		last := p.link.Last()
 		s.Ports = append(s.Ports, PortSnapshot{
-			Port: p.index + 1, State: p.state, StateName: p.state.String(), Fault: p.why, Mechanism: p.cfg.DelayMechanism,
+			Port: p.index + 1, State: p.state, StateName: p.state.String(), Fault: p.why,
+			Mechanism: p.cfg.DelayMechanism,
 			AsCapable: p.isCapable(), LinkDelay: p.linkMean, LinkOK: p.linkOK, RateRatio: last.RateRatio, Peer: p.peer,
 			Foreign: p.foreign.Len(), LogAnnounce: p.rates.announce, LogSync: p.rates.sync, LogMinDelayReq: p.logDelay,
 			LogMinPdelayReq: p.rates.pdelay, Counters: p.stats.Counters(),

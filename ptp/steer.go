@@ -33,7 +33,8 @@ func (p *port) measure(seq uint16, s discipline.Sync, now frame.Time) Drop {
 	p.synchronized(state, now)
 	sample := Sample{
 		Port: p.index, Now: now, Sequence: seq, Offset: time.Duration(offset.NS), Delay: delay,
-		Freq: i.discipline.Frequency(), Servo: state, Origin: s.Origin + frame.Stamp(s.Correction.Duration()), Ingress: s.Ingress,
+		Freq: i.discipline.Frequency(), Servo: state, Origin: s.Origin + frame.Stamp(s.Correction.Duration()),
+		Ingress: s.Ingress,
 	}
 	for _, o := range i.observers {
 		o.Measured(sample)

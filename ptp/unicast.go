@@ -12,8 +12,9 @@ type negotiator struct{ p *port }
 // Signal implements unicast.Lower.
 func (n negotiator) Signal(dst transport.Addr, target msg.PortIdentity, tlvs msg.TLVs) {
 	m := msg.Message{
-		Header: msg.Header{Type: msg.Signaling, Sequence: n.p.nextSeq(msg.Signaling), LogInterval: msg.IntervalUnspecified},
-		Port:   target, TLVs: tlvs,
+		Header: msg.Header{Type: msg.Signaling, Sequence: n.p.nextSeq(msg.Signaling),
+			LogInterval: msg.IntervalUnspecified},
+		Port: target, TLVs: tlvs,
 	}
 	if n.p.unicast.Asks() {
 		n.p.stats.UnicastRequestTimeout++

@@ -81,7 +81,8 @@ func telecom(a, b *Dataset) Order {
 
 // quality compares class, accuracy and variance: the lower the better.
 func quality(a, b msg.ClockQuality) int {
-	return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Accuracy, b.Accuracy), cmp.Compare(a.Variance, b.Variance))
+	return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Accuracy, b.Accuracy),
+		cmp.Compare(a.Variance, b.Variance))
 }
 
 // better is the order in which the lower value wins.

@@ -60,7 +60,8 @@ const (
 
 // Hear takes in an Announce that receiver got at now; m is borrowed. interval
 // is the port's announce interval, localPriority that of the port.
-func (t *Table) Hear(m *msg.Message, addr transport.Addr, receiver msg.PortIdentity, localPriority uint8, interval time.Duration, now frame.Time) Heard {
+func (t *Table) Hear(m *msg.Message, addr transport.Addr, receiver msg.PortIdentity, localPriority uint8,
+	interval time.Duration, now frame.Time) Heard {
 	t.prune(now.Add(-Window * interval))
 	ds := Dataset{
 		Priority1: m.Grandmaster.Priority1, Identity: m.Grandmaster.Identity, Quality: m.Grandmaster.Quality,

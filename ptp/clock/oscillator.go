@@ -33,7 +33,8 @@ var presets = map[string]Oscillator{
 	"ideal": {},
 	"xo":    {PPB: 37000, WhiteFM: 0.5, FlickerFM: 0.3, RandomWalkFM: 0.2, Temperature: 50, Period: 600 * time.Second},
 	"tcxo":  {PPB: 1200, WhiteFM: 0.05, FlickerFM: 0.05, RandomWalkFM: 0.01, Temperature: 5, Period: 600 * time.Second},
-	"ocxo":  {PPB: 50, WhiteFM: 0.005, FlickerFM: 0.003, RandomWalkFM: 0.0003, Temperature: 0.05, Period: 600 * time.Second},
+	"ocxo": {PPB: 50, WhiteFM: 0.005, FlickerFM: 0.003, RandomWalkFM: 0.0003, Temperature: 0.05,
+		Period: 600 * time.Second},
 }
 
 // Preset returns the oscillator called xo, tcxo, ocxo or ideal.
@@ -161,7 +162,8 @@ func (w *oscillator) next() {
 	if w.hasFlicker {
 		for i, every := range hold {
 			if w.step%every == 0 {
-				w.flicker[i] = float64(w.forget[i]*w.flicker[i]) + float64(w.flickerDraw[i]*w.flickers[i].gauss(w.step/every))
+				w.flicker[i] = float64(w.forget[i]*w.flicker[i]) +
+					float64(w.flickerDraw[i]*w.flickers[i].gauss(w.step/every))
 			}
 		}
 	}

@@ -74,7 +74,8 @@ func (c *Client) Append(b []byte, r Request, now frame.Time) []byte {
 // Receive reads an answer (borrowed), false if b is none for this client.
 func (c *Client) Receive(b []byte) (r Reply, ok bool) {
 	var m msg.Message
-	if m.Parse(b) != nil || m.Type != msg.Management || m.Port != c.Identity || m.SdoID != c.SdoID || m.Domain != c.Domain {
+	if m.Parse(b) != nil || m.Type != msg.Management || m.Port != c.Identity || m.SdoID != c.SdoID ||
+		m.Domain != c.Domain {
 		return r, false
 	}
 	if m.Action != msg.Response && m.Action != msg.Acknowledge || !r.parse(&m) {

@@ -90,7 +90,8 @@ func setting(id msg.ManagementID, args []string) (any, error) {
 		return &d, assign(timeFields(&d.UTCOffset, &d.Flags, &d.Source), args)
 	case msg.IDTraceability:
 		var d msg.Octet
-		return &d, assign([]field{flagField("timeTraceable", &d.Value, msg.FlagTimeTraceable), flagField("frequencyTraceable", &d.Value, msg.FlagFrequencyTraceable)}, args)
+		return &d, assign([]field{flagField("timeTraceable", &d.Value, msg.FlagTimeTraceable),
+			flagField("frequencyTraceable", &d.Value, msg.FlagFrequencyTraceable)}, args)
 	case msg.IDTimescale:
 		var d msg.Octet
 		return &d, assign([]field{flagField("ptpTimescale", &d.Value, msg.FlagPTPTimescale)}, args)
@@ -136,8 +137,9 @@ func timeFields(offset *int16, flags *uint8, source *msg.TimeSource) []field {
 	return []field{
 		{"currentUtcOffset", -32768, 32767, func(v int64) { *offset = int16(v) }},
 		flagField("leap61", flags, msg.FlagLeap61), flagField("leap59", flags, msg.FlagLeap59),
-		flagField("currentUtcOffsetValid", flags, msg.FlagUTCOffsetValid), flagField("ptpTimescale", flags, msg.FlagPTPTimescale),
-		flagField("timeTraceable", flags, msg.FlagTimeTraceable), flagField("frequencyTraceable", flags, msg.FlagFrequencyTraceable),
+		flagField("currentUtcOffsetValid", flags, msg.FlagUTCOffsetValid),
+		flagField("ptpTimescale", flags, msg.FlagPTPTimescale), flagField("timeTraceable", flags,
+			msg.FlagTimeTraceable), flagField("frequencyTraceable", flags, msg.FlagFrequencyTraceable),
 		{"timeSource", 0, 255, func(v int64) { *source = msg.TimeSource(v) }},
 	}
 }

@@ -71,7 +71,8 @@ func (s *Server) subscribe(m *request, e *msg.SubscribeEvents) msg.ManagementErr
 			return msg.ErrorGeneral
 		}
 		i = len(s.subscribers)
-		s.subscribers = append(s.subscribers, subscriber{origin: m.origin, client: m.Source, sdoID: m.SdoID, domain: m.Domain})
+		s.subscribers = append(s.subscribers, subscriber{origin: m.origin, client: m.Source, sdoID: m.SdoID,
+			domain: m.Domain})
 		s.events.parent = s.parent()
 	}
 	sub := &s.subscribers[i]

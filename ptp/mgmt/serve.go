@@ -161,7 +161,8 @@ func (s *Server) command(m *request, id msg.ManagementID, raw []byte, port int) 
 // known reports whether id is one of the standard (table 59) or of linuxptp,
 // served here or not.
 func known(id msg.ManagementID) bool {
-	for _, r := range [...][2]msg.ManagementID{{0x0000, 0x0007}, {0x2000, 0x2021}, {0x3000, 0x3004}, {0x4000, 0x4002}, {0x6000, 0x6001}, {0xc000, 0xc00b}} {
+	for _, r := range [...][2]msg.ManagementID{{0x0000, 0x0007}, {0x2000, 0x2021}, {0x3000, 0x3004}, {0x4000, 0x4002},
+		{0x6000, 0x6001}, {0xc000, 0xc00b}} {
 		if id >= r[0] && id <= r[1] {
 			return true
 		}

@@ -25,7 +25,8 @@ func ActionName(a msg.Action) string {
 
 // widths has the place of the values of ids whose longest name does not tell.
 var widths = map[msg.ManagementID]int{
-	msg.IDUserDescription: 17, msg.IDUnicastMasterTable: 17, msg.IDPortProperties: 24, msg.IDPortHWClock: 24, msg.IDPortStats: 26, msg.IDPortServiceStats: 26,
+	msg.IDUserDescription: 17, msg.IDUnicastMasterTable: 17, msg.IDPortProperties: 24, msg.IDPortHWClock: 24,
+	msg.IDPortStats: 26, msg.IDPortServiceStats: 26,
 }
 
 // String is the reply as pmc prints it; of an error, also what it is.

@@ -38,7 +38,8 @@ func (l *lister) linuxptp(data any) {
 	}
 }
 
-var eventNames = [...]string{msg.EventPortState: "NOTIFY_PORT_STATE", msg.EventTimeSync: "NOTIFY_TIME_SYNC", msg.EventParentDataSet: "NOTIFY_PARENT_DATA_SET"}
+var eventNames = [...]string{msg.EventPortState: "NOTIFY_PORT_STATE", msg.EventTimeSync: "NOTIFY_TIME_SYNC",
+	msg.EventParentDataSet: "NOTIFY_PARENT_DATA_SET"}
 
 func timestamping(t msg.Timestamping) string {
 	names := [...]string{"SOFTWARE", "HARDWARE", "LEGACY_HW", "ONE_STEP", "P2P1STEP"}
@@ -57,10 +58,12 @@ func (l *lister) counters(prefix string, c *[16]uint64) {
 }
 
 var serviceNames = [msg.NumServiceStats]string{
-	msg.StatAnnounceTimeout: "announce_timeout", msg.StatSyncTimeout: "sync_timeout", msg.StatDelayTimeout: "delay_timeout",
+	msg.StatAnnounceTimeout: "announce_timeout", msg.StatSyncTimeout: "sync_timeout",
+	msg.StatDelayTimeout:          "delay_timeout",
 	msg.StatUnicastServiceTimeout: "unicast_service_timeout", msg.StatUnicastRequestTimeout: "unicast_request_timeout",
 	msg.StatMasterAnnounceTimeout: "master_announce_timeout", msg.StatMasterSyncTimeout: "master_sync_timeout",
-	msg.StatQualificationTimeout: "qualification_timeout", msg.StatSyncMismatch: "sync_mismatch", msg.StatFollowUpMismatch: "followup_mismatch",
+	msg.StatQualificationTimeout: "qualification_timeout", msg.StatSyncMismatch: "sync_mismatch",
+	msg.StatFollowUpMismatch: "followup_mismatch",
 }
 
 // masters lists a table as pmc does, each row in one line.
@@ -77,7 +80,8 @@ func (l *lister) masters(u *msg.UnicastMasterTable) {
 		if int(m.State) < len(states) {
 			st = states[m.State]
 		}
-		l.add(fmt.Sprintf("%s %-24s %-34s %-9s %-10d 0x%02x         0x%04x                  %-3d %-3d", best, m.Identity, address(&m.Address), st,
-			m.Quality.Class, m.Quality.Accuracy, m.Quality.Variance, m.Priority1, m.Priority2), "%s", "")
+		l.add(fmt.Sprintf("%s %-24s %-34s %-9s %-10d 0x%02x         0x%04x                  %-3d %-3d", best,
+			m.Identity, address(&m.Address), st, m.Quality.Class, m.Quality.Accuracy, m.Quality.Variance, m.Priority1,
+			m.Priority2), "%s", "")
 	}
 }

@@ -192,7 +192,8 @@ const (
 
 // String is the name in the standard.
 func (e ManagementError) String() string {
-	names := [...]string{"", "RESPONSE_TOO_BIG", "NO_SUCH_ID", "WRONG_LENGTH", "WRONG_VALUE", "NOT_SETABLE", "NOT_SUPPORTED"}
+	names := [...]string{"", "RESPONSE_TOO_BIG", "NO_SUCH_ID", "WRONG_LENGTH", "WRONG_VALUE", "NOT_SETABLE",
+		"NOT_SUPPORTED"}
 	switch {
 	case e == ErrorGeneral:
 		return "GENERAL_ERROR"

@@ -109,7 +109,8 @@ func (s *SlaveRxSyncComputed) Parse(v []byte) (err error) {
 
 func (r *RxSyncComputed) parse(b []byte) {
 	be := binary.BigEndian
-	*r = RxSyncComputed{be.Uint16(b), TimeInterval(be.Uint64(b[2:])), TimeInterval(be.Uint64(b[10:])), int32(be.Uint32(b[18:]))}
+	*r = RxSyncComputed{be.Uint16(b), TimeInterval(be.Uint64(b[2:])), TimeInterval(be.Uint64(b[10:])),
+		int32(be.Uint32(b[18:]))}
 }
 
 // Append appends the TLV.

@@ -70,7 +70,8 @@ func (a *AlternateTimeOffset) Parse(v []byte) error {
 		return ErrValueLength
 	}
 	be := binary.BigEndian
-	*a = AlternateTimeOffset{v[0], int32(be.Uint32(v[1:])), int32(be.Uint32(v[5:])), be.Uint64(v[7:]) & MaxSeconds, v[alternateTimeOffsetLen:end:end]}
+	*a = AlternateTimeOffset{v[0], int32(be.Uint32(v[1:])), int32(be.Uint32(v[5:])), be.Uint64(v[7:]) & MaxSeconds,
+		v[alternateTimeOffsetLen:end:end]}
 	return nil
 }
 

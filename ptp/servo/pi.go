@@ -93,7 +93,8 @@ func (p *pi) estimate(offset float64, local frame.Stamp) (float64, State) {
 	p.drift = clamp(p.drift, p.cfg.MaxFrequency)
 	p.phase = tracking
 	state := Locked
-	if p.first && p.cfg.FirstStep > 0 && math.Abs(offset) > p.cfg.FirstStep || p.cfg.Step > 0 && math.Abs(offset) > p.cfg.Step {
+	if p.first && p.cfg.FirstStep > 0 && math.Abs(offset) > p.cfg.FirstStep || p.cfg.Step > 0 &&
+		math.Abs(offset) > p.cfg.Step {
 		state = Jump
 	}
 	p.first = false

@@ -54,7 +54,8 @@ type PortConfig struct {
 
 // DefaultConfig is a two-step end-to-end clock that runs free.
 func DefaultConfig(identity msg.ClockIdentity, ports []PortConfig) Config {
-	return Config{Identity: identity, Ports: ports, Entries: 1024, Expiry: 4 * time.Second, Held: 64, HoldTime: 200 * time.Millisecond}
+	return Config{Identity: identity, Ports: ports, Entries: 1024, Expiry: 4 * time.Second, Held: 64,
+		HoldTime: 200 * time.Millisecond}
 }
 
 // Validate tells the first thing that is wrong with c.

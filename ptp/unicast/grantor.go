@@ -171,7 +171,8 @@ func (g *Grantor) request(who Client, value, answer []byte, now frame.Time) []by
 		return answer
 	}
 	a := msg.GrantUnicast{Type: req.Type, LogInterval: req.LogInterval}
-	if s, ok := serviceIndex(req.Type); ok && g.offered&(1<<s) != 0 && req.Duration > 0 && req.LogInterval <= g.limits.MaxLog {
+	if s, ok := serviceIndex(req.Type); ok && g.offered&(1<<s) != 0 && req.Duration > 0 &&
+		req.LogInterval <= g.limits.MaxLog {
 		a.LogInterval = max(req.LogInterval, g.limits.MinLog)
 		if d := min(req.Duration, g.limits.MaxDuration); g.grant(who, s, a.LogInterval, d, now) {
 			a.Duration, a.Renewal = d, true

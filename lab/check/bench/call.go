@@ -195,7 +195,8 @@ func callChild(_ context.Context, spec *callSpec) error {
 	begin := time.Now()
 	for at := begin; at.Before(begin.Add(spec.Duration)); {
 		for range callsPerTime {
-			if n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&command[0])), uintptr(len(command))); int(n) != len(command) {
+			if n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&command[0])),
+				uintptr(len(command))); int(n) != len(command) {
 				return fmt.Errorf("write to %s: %d octets, %w", spec.Device, int(n), errno)
 			}
 		}
@@ -207,7 +208,8 @@ func callChild(_ context.Context, spec *callSpec) error {
 		return errors.New("QUERY_PORT was not answered")
 	}
 	slices.Sort(times)
-	return result.Result{Messages: int64(len(times) * callsPerTime), Elapsed: time.Since(begin), Latency: times[len(times)/2]}.Print()
+	return result.Result{Messages: int64(len(times) * callsPerTime), Elapsed: time.Since(begin),
+		Latency: times[len(times)/2]}.Print()
 }
 
 // Commands (linux/include/uapi/rdma/ib_user_verbs.h).

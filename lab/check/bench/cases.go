@@ -208,11 +208,15 @@ func allCases() []*testCase {
 		nicCase(dropWriteOrder, wire.with(func(s *nicSetup) { s.lossy, s.inOrder = true, true }), writes),
 		streamCase(tcpPing, wire.with(func(s *nicSetup) { s.pins = one }), true),
 		kernelCase(kernelPing, kernelSetup{mtu: mtu, kind: "on", ping: true, pins: one}),
-		nicCase(sendPing, wire.with(func(s *nicSetup) { s.pins = one }), perfconf.Job{Op: perfconf.SendLat, Size: pingSize}),
+		nicCase(sendPing, wire.with(func(s *nicSetup) {
+			s.pins = one
+		}), perfconf.Job{Op: perfconf.SendLat, Size: pingSize}),
 		nicCase(writePing, wire.with(func(s *nicSetup) { s.pins = one }), perfconf.Job{Op: perfconf.WriteLat, Size: 8}),
 		nicCase(writePolled, wire, perfconf.Job{Op: perfconf.WriteLat, Size: 8}),
 		ucxCase(ucxLat, "ucp_put_lat", 8, 20000),
-		nicCase(writeRate, gso.with(func(s *nicSetup) { s.pins = free }), perfconf.Job{Op: perfconf.WriteBW, Size: 8, Depth: 1024}),
+		nicCase(writeRate, gso.with(func(s *nicSetup) {
+			s.pins = free
+		}), perfconf.Job{Op: perfconf.WriteBW, Size: 8, Depth: 1024}),
 		ucxCase(ucxRate, "ucp_put_bw", 8, 100000),
 		idleCase(idleQP),
 		engineCase(engineAlone),
@@ -345,7 +349,8 @@ func gvisorCase(name string) *testCase {
 			return sample{}, fmt.Errorf("%w: gVisor: %w", errNotHere, err)
 		}
 		spawn := func(i int, args ...string) (*child, error) {
-			args = append(args, "-tap", fmt.Sprint("gso", i), "-ip", nicAddresses[i]+"/24", "-duration", b.opt.duration.String())
+			args = append(args, "-tap", fmt.Sprint("gso", i), "-ip", nicAddresses[i]+"/24", "-duration",
+				b.opt.duration.String())
 			return startProgram(ctx, bd.middle.ns, apart.cpu(i), nil, b.opt.netstack, args...)
 		}
 		cr, sr, err := both(
@@ -375,7 +380,8 @@ func idleCase(name string) *testCase {
 }
 
 // nics runs a NIC as server and one as client; spec is what NIC i does.
-func (b *bench) nics(ctx context.Context, role string, set nicSetup, spec func(i int) any) (cr, sr childResult, err error) {
+func (b *bench) nics(ctx context.Context, role string, set nicSetup,
+	spec func(i int) any) (cr, sr childResult, err error) {
 	bd, err := b.bed(set.mtu, set.lossy)
 	if err != nil {
 		return cr, sr, err

@@ -146,7 +146,8 @@ func newEpoll(fds map[int]uint32) (ep int, err error) {
 		return ep, err
 	}
 	for fd, events := range fds {
-		err = errors.Join(err, syscall.EpollCtl(ep, syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: events, Fd: int32(fd)}))
+		err = errors.Join(err, syscall.EpollCtl(ep, syscall.EPOLL_CTL_ADD, fd,
+			&syscall.EpollEvent{Events: events, Fd: int32(fd)}))
 	}
 	return ep, err
 }
@@ -167,7 +168,8 @@ func chainNIC(link, doorbell int, s *shared, end int, ended <-chan error) error 
 			rawIO(syscall.SYS_WRITE, link, out)
 			s.looks.Store(0)
 		}
-		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(&ready)), uintptr(len(ready)), ^uintptr(0), 0, 0)
+		n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(&ready)),
+			uintptr(len(ready)), ^uintptr(0), 0, 0)
 		if errno != 0 { // the runtime wants the processor
 			select {
 			case err := <-ended:
@@ -213,7 +215,8 @@ const (
 )
 
 func futex(w *atomic.Uint32, op, v uintptr, timeout *syscall.Timespec) {
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(w)), op, v, uintptr(unsafe.Pointer(timeout)), 0, 0)
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(w)), op, v,
+		uintptr(unsafe.Pointer(timeout)), 0, 0)
 }
 
 // chainProgram rings and waits, or the other way around.

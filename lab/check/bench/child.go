@@ -50,7 +50,8 @@ type childResult = result.Result
 // combine makes a sample of the sender's and the receiver's results. The
 // timing is that of whoever timed it.
 func combine(timed, other result.Result) sample {
-	s := sample{latency: float64(timed.Latency) / 1e3, memory: float64(timed.Memory) / 1024, lost: float64(timed.Lost + other.Lost)}
+	s := sample{latency: float64(timed.Latency) / 1e3, memory: float64(timed.Memory) / 1024,
+		lost: float64(timed.Lost + other.Lost)}
 	if sec := timed.Elapsed.Seconds(); sec > 0 {
 		s.gbps = float64(timed.Bytes) * 8 / sec / 1e9
 		s.rate = float64(timed.Messages) / sec
@@ -98,14 +99,16 @@ func start(ctx context.Context, ns *netns.NS, cpu int, role string, spec any) (*
 
 // pair starts a role twice in ns, the server first, and returns what the two
 // report. spec is what each does: 1 is the server.
-func pair(ctx context.Context, ns *netns.NS, p pins, d time.Duration, role string, spec func(i int) any) (cr, sr result.Result, err error) {
+func pair(ctx context.Context, ns *netns.NS, p pins, d time.Duration, role string,
+	spec func(i int) any) (cr, sr result.Result, err error) {
 	end := func(i int) func() (*child, error) {
 		return func() (*child, error) { return start(ctx, ns, p.cpu(i), role, spec(i)) }
 	}
 	return both(end(1), end(0), d)
 }
 
-func startProgram(ctx context.Context, ns *netns.NS, cpu int, env []string, program string, args ...string) (*child, error) {
+func startProgram(ctx context.Context, ns *netns.NS, cpu int, env []string, program string,
+	args ...string) (*child, error) {
 	c := &child{}
 	if cpu >= 0 {
 		program, args = "taskset", append([]string{"-c", fmt.Sprint(cpu), program}, args...)

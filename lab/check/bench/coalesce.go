@@ -80,7 +80,8 @@ func coalesceCase(set setting) *testCase {
 // median.
 func (s *side) pingTime(ctx context.Context, settings nic.Config) (float64, error) {
 	const tap, to = "ping0", "10.7.0.2"
-	n, err := nicnode.Start(ctx, nicconf.Config{Name: "pinged", TAP: tap, IP: []netip.Prefix{netip.MustParsePrefix(to + "/24")}, NIC: settings}, node.Env{NS: s.ns})
+	n, err := nicnode.Start(ctx, nicconf.Config{Name: "pinged", TAP: tap,
+		IP: []netip.Prefix{netip.MustParsePrefix(to + "/24")}, NIC: settings}, node.Env{NS: s.ns})
 	if err != nil {
 		return 0, err
 	}
@@ -127,7 +128,8 @@ func (b *bench) coalesceTable() []byte {
 			continue
 		}
 		if out.Len() == 0 {
-			out.WriteString("\n| interrupts | rx-usecs | interrupts per 1000 frames | CPU ns per frame | ping, µs | more than without, µs |\n|---|---|---|---|---|---|\n")
+			out.WriteString("\n| interrupts | rx-usecs | interrupts per 1000 frames | CPU ns per frame | ping, µs | " +
+				"more than without, µs |\n|---|---|---|---|---|---|\n")
 		}
 		const KiB = float64(opaMTU+ether.HeaderLen) / 1024
 		ping := 2 * median(c.values(latency))
@@ -135,7 +137,9 @@ func (b *bench) coalesceTable() []byte {
 			none[set.mode] = ping
 		}
 		fmt.Fprintf(&out, "| %s | %d | %.1f | %.0f | %.0f | %.0f |\n", set.mode, set.usecs,
-			median(c.values(func(s sample) float64 { return s.interrupts })), median(c.values(cpu))*KiB, ping, ping-none[set.mode])
+			median(c.values(func(s sample) float64 {
+				return s.interrupts
+			})), median(c.values(cpu))*KiB, ping, ping-none[set.mode])
 	}
 	return out.Bytes()
 }
@@ -153,7 +157,8 @@ func filtered() nic.Config {
 	}
 	for i := range 256 {
 		e.Rules = append(e.Rules, qede.Rule{Location: i, Tuple: l2.Tuple{Proto: ip.ProtoUDP,
-			Src: netip.MustParseAddr("10.6.0.9"), Dst: netip.MustParseAddr("10.6.0.2"), SrcPort: uint16(1000 + i), DstPort: 9}, Drop: true})
+			Src: netip.MustParseAddr("10.6.0.9"), Dst: netip.MustParseAddr("10.6.0.2"), SrcPort: uint16(1000 + i),
+			DstPort: 9}, Drop: true})
 	}
 	return nic.Config{Ethernet: e}
 }

@@ -58,7 +58,8 @@ func (b *bench) line(r *row) string {
 	}
 	ratio := median(ratios)
 	return fmt.Sprintf("| %s | %s | %s | **%.2f** | %.2f–%.2f | %.3g : %.3g %s | %s |\n",
-		r.what, r.mark(r.must), r.mark(r.aim), ratio, slices.Min(ratios), slices.Max(ratios), median(v), median(w), r.unit, r.verdict(ratio))
+		r.what, r.mark(r.must), r.mark(r.aim), ratio, slices.Min(ratios), slices.Max(ratios), median(v), median(w),
+		r.unit, r.verdict(ratio))
 }
 
 // amount is a figure with the row's unit.
@@ -67,10 +68,12 @@ func (r *row) amount(v float64) string { return strings.TrimSpace(fmt.Sprintf("%
 // document is the result as Markdown.
 func (b *bench) document(loads string) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "Measured %s with `make bench`: %d rounds of %v each.\n\n", time.Now().UTC().Format(time.DateOnly), b.opt.rounds, b.opt.duration)
+	fmt.Fprintf(&out, "Measured %s with `make bench`: %d rounds of %v each.\n\n",
+		time.Now().UTC().Format(time.DateOnly), b.opt.rounds, b.opt.duration)
 	fmt.Fprintf(&out, "Machine: %s.\n\n", figures.Machine())
 	fmt.Fprintf(&out, "Load average (1, 5, 15 minutes) before: %s; after: %s.\n\n", loads, figures.Load())
-	out.WriteString("| metric : reference | must | aim | ratio | rounds | medians | reaches |\n|---|---|---|---|---|---|---|\n")
+	out.WriteString(
+		"| metric : reference | must | aim | ratio | rounds | medians | reaches |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range b.rows {
 		out.WriteString(b.line(r))
 	}

@@ -54,8 +54,11 @@ func newEnginePair() (*enginePair, error) {
 		p.ends[i] = &engineEnd{sent: make([]*frame.Frame, 0, 64)}
 		p.ends[i].engine = toe.New(toe.Config{Seed: uint64(i)}, pool, p.ends[i], nil)
 	}
-	local, remote := netip.MustParseAddr(nicAddresses[0]), netip.AddrPortFrom(netip.MustParseAddr(nicAddresses[1]), enginePort)
-	if _, err := p.ends[1].engine.Listen(remote, 1, func(*toe.Conn, frame.Time) toe.Handler { return p.in }); err != nil {
+	local, remote := netip.MustParseAddr(nicAddresses[0]), netip.AddrPortFrom(netip.MustParseAddr(nicAddresses[1]),
+		enginePort)
+	if _, err := p.ends[1].engine.Listen(remote, 1, func(*toe.Conn, frame.Time) toe.Handler {
+		return p.in
+	}); err != nil {
 		return nil, err
 	}
 	_, err := p.ends[0].engine.Connect(netip.AddrPortFrom(local, 0), remote, p.out, p.now)

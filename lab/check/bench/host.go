@@ -50,7 +50,8 @@ func startNIC(ctx context.Context, s *side, w way, settings nic.Config) (forward
 	if w.back {
 		counter = "host_tx_packets"
 	}
-	n, err := nicnode.Start(ctx, nicconf.Config{Name: "bench", TAP: opaFabric, HostTAP: opaHost, IPFromHost: true, MTU: opaMTU, Frames: frames.String(), NIC: settings}, node.Env{NS: s.ns})
+	n, err := nicnode.Start(ctx, nicconf.Config{Name: "bench", TAP: opaFabric, HostTAP: opaHost, IPFromHost: true,
+		MTU: opaMTU, Frames: frames.String(), NIC: settings}, node.Env{NS: s.ns})
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +99,11 @@ func superFrame(to ether.Addr) []byte {
 	const payload = 44 * size
 	src, dst := netip.MustParseAddr("10.6.0.1"), netip.MustParseAddr("10.6.0.2")
 	h := ip.Header{Version: 4, TTL: 64, Proto: ip.ProtoTCP, Src: src, Dst: dst, PayloadLen: tcp.HeaderLen + payload}
-	th := tcp.Header{SrcPort: 1, DstPort: 2, Flags: tcp.ACK, Window: 100, Checksum: ip.Fold(ip.PseudoSum(src, dst, ip.ProtoTCP, h.PayloadLen))}
+	th := tcp.Header{SrcPort: 1, DstPort: 2, Flags: tcp.ACK, Window: 100,
+		Checksum: ip.Fold(ip.PseudoSum(src, dst, ip.ProtoTCP, h.PayloadLen))}
 	b := make([]byte, virtio.HeaderLen, virtio.HeaderLen+ether.HeaderLen+ip.HeaderLen4+h.PayloadLen)
-	virtio.Put(b, frame.Offload{NeedsCsum: true, GSO: frame.GSOTCPv4, GSOSize: size, HdrLen: ether.HeaderLen + ip.HeaderLen4 + tcp.HeaderLen,
+	virtio.Put(b, frame.Offload{NeedsCsum: true, GSO: frame.GSOTCPv4, GSOSize: size,
+		HdrLen:    ether.HeaderLen + ip.HeaderLen4 + tcp.HeaderLen,
 		CsumStart: ether.HeaderLen + ip.HeaderLen4, CsumOffset: tcp.ChecksumOffset})
 	b = ether.Header{Dst: to, Src: ether.Addr{2, 0, 0, 0, 0, 1}, Type: ether.TypeIPv4}.AppendTo(b)
 	headers := make([]byte, ip.HeaderLen4+tcp.HeaderLen)

@@ -35,7 +35,8 @@ func idleChild(ctx context.Context, _ *struct{}) error {
 	var nodes [2]*nicnode.Node
 	for i, wire := range []*link.WireEnd{a, b} {
 		addr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 9, 1, byte(1 + i)}), 24)
-		nodes[i], err = nicnode.Start(ctx, nicnode.Config{Name: wire.Name(), IP: []netip.Prefix{addr}}, node.Env{Wire: wire})
+		nodes[i], err = nicnode.Start(ctx, nicnode.Config{Name: wire.Name(), IP: []netip.Prefix{addr}},
+			node.Env{Wire: wire})
 		if err != nil {
 			return err
 		}

@@ -86,7 +86,8 @@ func run(ctx context.Context, args []string) error {
 	flags.DurationVar(&o.duration, "duration", time.Second/2, "how long one measurement lasts")
 	flags.StringVar(&o.out, "o", "", "put the figures into this document instead of printing them")
 	flags.StringVar(&o.profiles, "profiles", "", "keep CPU profiles of the NICs in this directory")
-	flags.StringVar(&o.netstack, "netstack", "bin/netstack", "the program with gVisor's netstack, built from lab/check/oracle/netstack")
+	flags.StringVar(&o.netstack, "netstack", "bin/netstack",
+		"the program with gVisor's netstack, built from lab/check/oracle/netstack")
 	flags.Func("sets", "measure only these parts: "+strings.Join(setNames(), ","), o.choose)
 	if err := flags.Parse(args); err != nil {
 		return err

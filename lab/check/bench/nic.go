@@ -112,7 +112,8 @@ type nicJob struct {
 // `tapir perf` would.
 func nicChild(ctx context.Context, spec *nicJob) error {
 	job := spec.Job
-	return spec.measure(ctx, job.Duration, func(n *nicnode.Node, now frame.Time, done func(result.Result, error)) error {
+	return spec.measure(ctx, job.Duration, func(n *nicnode.Node, now frame.Time,
+		done func(result.Result, error)) error {
 		_, err := perf.Start(n.Device, job, now, func(rep perf.Report, err error) {
 			r := result.Result{Bytes: rep.Bytes, Messages: rep.Messages, Elapsed: rep.Elapsed}
 			if rep.Latency != nil {

@@ -99,7 +99,8 @@ func (n tally) sample(w way, d time.Duration) sample {
 	if w.vnet {
 		octets = len(superFrame(ether.Addr{}))
 	}
-	return sample{rate: float64(n.frames) / d.Seconds(), cpu: float64(n.cpu) / (float64(n.frames) * float64(octets) / 1024)}
+	return sample{rate: float64(n.frames) / d.Seconds(), cpu: float64(n.cpu) /
+		(float64(n.frames) * float64(octets) / 1024)}
 }
 
 // flooded counts what f forwards in that time.
@@ -107,7 +108,8 @@ func flooded(s *side, f forwarder, w way, d time.Duration) (n tally, err error) 
 	in := w.in()
 	from, to := netip.MustParsePrefix("10.6.0.1/24"), netip.MustParseAddr("10.6.0.2")
 	far, err := s.far(w)
-	if err := errors.Join(err, s.net.SetMTU(in, opaMTU), s.net.AddAddr(in, from), s.net.Up(opaHost), s.net.Up(opaFabric),
+	if err := errors.Join(err, s.net.SetMTU(in, opaMTU), s.net.AddAddr(in, from), s.net.Up(opaHost),
+		s.net.Up(opaFabric),
 		s.net.AddNeighbor(in, to, far)); err != nil {
 		return tally{}, err
 	}
@@ -260,7 +262,9 @@ func (v throughVNIC) sent() (tally, error) {
 func (v throughVNIC) close() error { return v.Close() }
 
 func startVNIC(ctx context.Context, s *side, _ way) (forwarder, error) {
-	n, err := hfinode.Start(ctx, hficonf.Config{Name: "bench", TAP: opaFabric, GUID: 1, LID: 1, VNICs: []hficonf.VNIC{{VESW: opaVESW, TAP: opaHost, MTU: opaMTU, Policy: vnic.DefaultPolicy()}}}, node.Env{NS: s.ns})
+	n, err := hfinode.Start(ctx, hficonf.Config{Name: "bench", TAP: opaFabric, GUID: 1, LID: 1,
+		VNICs: []hficonf.VNIC{{VESW: opaVESW, TAP: opaHost, MTU: opaMTU, Policy: vnic.DefaultPolicy()}}},
+		node.Env{NS: s.ns})
 	if err != nil {
 		return nil, err
 	}

@@ -110,8 +110,10 @@ func fabricCase(name string, size, inHalf int) *testCase {
 		if err != nil {
 			return s, err
 		}
-		args := []string{"-p", "tcp", "-e", "msg", "-S", strconv.Itoa(size), "-I", strconv.Itoa(iterations(inHalf, b.opt.duration))}
-		text, err := againstSilent(ctx, bd, os.Environ(), fabricProgram, args, append(slices.Clone(args), addresses["on1"]))
+		args := []string{"-p", "tcp", "-e", "msg", "-S", strconv.Itoa(size), "-I",
+			strconv.Itoa(iterations(inHalf, b.opt.duration))}
+		text, err := againstSilent(ctx, bd, os.Environ(), fabricProgram, args,
+			append(slices.Clone(args), addresses["on1"]))
 		if err != nil {
 			return s, err
 		}
@@ -134,7 +136,8 @@ func parseFabric(text string) (s sample, err error) {
 // againstSilent runs a program as client of itself, whose server does not say
 // when it is ready, between the hosts with offloads, and returns what the
 // client says.
-func againstSilent(ctx context.Context, b *bed, env []string, program string, server, client []string) (text string, err error) {
+func againstSilent(ctx context.Context, b *bed, env []string, program string, server,
+	client []string) (text string, err error) {
 	s, err := startProgram(ctx, b.hosts["on1"].ns, anywhere, env, program, server...)
 	if err != nil {
 		return "", err

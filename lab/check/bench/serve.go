@@ -59,7 +59,8 @@ func runChild(ctx context.Context, args []string) error {
 	if len(args) < 2 {
 		return errors.New("usage: run NIC PROGRAM [ARGUMENT]...")
 	}
-	code, err := uapi.Run(ctx, uapi.Options{NICs: args[:1], Argv: args[1:], Stdout: os.Stdout, Stderr: os.Stderr, Log: os.Stderr})
+	code, err := uapi.Run(ctx, uapi.Options{NICs: args[:1], Argv: args[1:], Stdout: os.Stdout, Stderr: os.Stderr,
+		Log: os.Stderr})
 	if err == nil && code != 0 {
 		err = fmt.Errorf("%s: exit code %d", args[1], code)
 	}
@@ -118,7 +119,8 @@ func (s *served) run(ctx context.Context, i int, argv ...string) (*child, error)
 	if err != nil {
 		return nil, err
 	}
-	return startProgram(ctx, s.bed.middle.ns, s.set.pins.cpu(i), nil, self, append([]string{"run", s.set.nicName(i)}, argv...)...)
+	return startProgram(ctx, s.bed.middle.ns, s.set.pins.cpu(i), nil, self,
+		append([]string{"run", s.set.nicName(i)}, argv...)...)
 }
 
 // listens waits until a program listens on NIC 1.

@@ -187,7 +187,8 @@ type streamSpec struct {
 }
 
 func streamChild(ctx context.Context, spec *streamSpec) error {
-	return spec.measure(ctx, spec.Duration, func(n *nicnode.Node, now frame.Time, done func(result.Result, error)) error {
+	return spec.measure(ctx, spec.Duration, func(n *nicnode.Node, now frame.Time,
+		done func(result.Result, error)) error {
 		s := newStream(done)
 		if spec.Ping {
 			s.answer = pingSize

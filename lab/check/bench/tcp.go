@@ -52,7 +52,8 @@ func noDelay(fd int) error {
 }
 
 func tcpServe(fd int, sa syscall.Sockaddr, ping bool) error {
-	if err := errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1), syscall.Bind(fd, sa), syscall.Listen(fd, 1)); err != nil {
+	if err := errors.Join(syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1), syscall.Bind(fd, sa),
+		syscall.Listen(fd, 1)); err != nil {
 		return err
 	}
 	result.Ready()

@@ -124,7 +124,8 @@ func (n *trapChainNIC) run() error {
 	defer syscall.Close(ep)
 	var ready [2]syscall.EpollEvent
 	for {
-		found, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(&ready)), uintptr(len(ready)), ^uintptr(0), 0, 0)
+		found, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(&ready)),
+			uintptr(len(ready)), ^uintptr(0), 0, 0)
 		if errno != 0 { // the runtime wants the processor
 			runtime.Gosched()
 			continue

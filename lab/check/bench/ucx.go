@@ -20,7 +20,8 @@ func haveUCX() bool {
 // ucxRun runs one test of ucx_perftest over its TCP transport between the
 // hosts with offloads, and takes the figures of its last line.
 func ucxRun(ctx context.Context, b *bed, test string, size, iters int) (s sample, err error) {
-	args := []string{"-t", test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "-w", strconv.Itoa(iters / 10), "-f", "-v"}
+	args := []string{"-t", test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "-w", strconv.Itoa(iters / 10),
+		"-f", "-v"}
 	env := append(os.Environ(), "UCX_TLS=tcp", "UCX_NET_DEVICES=eth0", "UCX_LOG_LEVEL=fatal")
 	text, err := againstSilent(ctx, b, env, ucx, nil, append([]string{addresses["on1"]}, args...))
 	if err != nil {

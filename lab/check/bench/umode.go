@@ -104,7 +104,8 @@ func newWriter(name string) (w *writer, err error) {
 	if w.sends, err = w.nic.CreateCQ(2*umodeRing, nil); err != nil {
 		return nil, err
 	}
-	w.qp, err = pd.CreateQP(umode.QPConfig{SendCQ: w.sends, RecvCQ: w.recvs, MaxSend: 2 * umodeRing, MaxRecv: umodeRing, MaxInline: umodeSize})
+	w.qp, err = pd.CreateQP(umode.QPConfig{SendCQ: w.sends, RecvCQ: w.recvs, MaxSend: 2 * umodeRing, MaxRecv: umodeRing,
+		MaxInline: umodeSize})
 	for range umodeRing {
 		err = errors.Join(err, w.receive())
 	}
@@ -131,7 +132,8 @@ func (w *writer) aim(private []byte) error {
 
 // write writes once. Now and then it looks at what has completed.
 func (w *writer) write() error {
-	w.send[0] = verbs.SendWR{Opcode: verbs.OpWriteImm, Flags: verbs.Inline, Inline: w.mr.Bytes()[:umodeSize], RKey: w.rkey, RemoteAddr: w.addr}
+	w.send[0] = verbs.SendWR{Opcode: verbs.OpWriteImm, Flags: verbs.Inline, Inline: w.mr.Bytes()[:umodeSize],
+		RKey: w.rkey, RemoteAddr: w.addr}
 	if w.posted++; w.posted%umodeRing == 0 {
 		w.send[0].Flags |= verbs.Signaled
 		if _, err := w.sends.Poll(w.done[:]); err != nil {
@@ -180,7 +182,8 @@ func (w *writer) serve(ctx context.Context) error {
 func (w *writer) measure(ctx context.Context, d time.Duration) (r result.Result, err error) {
 	id, err := w.nic.NewID()
 	if err == nil {
-		err = id.Connect(ctx, netip.AddrPortFrom(netip.MustParseAddr(nicAddresses[1]), umodePort), umode.Params{QP: w.qp, PrivateData: w.target()})
+		err = id.Connect(ctx, netip.AddrPortFrom(netip.MustParseAddr(nicAddresses[1]), umodePort),
+			umode.Params{QP: w.qp, PrivateData: w.target()})
 	}
 	if err == nil {
 		err = w.aim(id.PrivateData())

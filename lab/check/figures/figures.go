@@ -22,7 +22,8 @@ func Machine() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d CPUs (%s), Linux %s, %s", runtime.NumCPU(), model, word("/proc/sys/kernel/osrelease"), runtime.Version())
+	return fmt.Sprintf("%d CPUs (%s), Linux %s, %s", runtime.NumCPU(), model, word("/proc/sys/kernel/osrelease"),
+		runtime.Version())
 }
 
 // Load is the load average of 1, 5 and 15 minutes.

@@ -29,14 +29,16 @@ func live() []row {
 		{"R1", "ptp4l follows a NIC on a TAP", measured(masterQuality,
 			check{what: "standard deviation of offsets", limit: 1, unit: "µs"},
 			check{what: "99th percentile", limit: 5, unit: "µs"},
-			check{what: "beside busy programs, stamps of read and write deviate more by", limit: 100, atLeast: true, unit: "times"})},
+			check{what: "beside busy programs, stamps of read and write deviate more by", limit: 100, atLeast: true,
+				unit: "times"})},
 		{"R2", "constant error of that, as it is and with the port's latencies set", measured(calibration,
 			check{what: "median offset", limit: 5, unit: "µs"},
 			check{what: "after calibration", limit: 0.5, unit: "µs"})},
 		{"R3", "the fabric switch between two ptp4l, queueing up to 500 us", measured(fabric,
 			check{what: "two-step transparent clock, median", limit: 2, unit: "µs"},
 			check{what: "99th percentile", limit: 10, unit: "µs"},
-			check{what: "that of a plain switch without queueing is larger by", limit: 30, atLeast: true, unit: "times"})},
+			check{what: "that of a plain switch without queueing is larger by", limit: 30, atLeast: true,
+				unit: "times"})},
 		{"R4", "a NIC, 37 ppm and 1.23 ms off, follows ptp4l", measured(slaveQuality,
 			check{what: "true error, rms", limit: 5, unit: "µs"},
 			check{what: "until it is there", limit: 10, unit: "s"})},
@@ -124,7 +126,9 @@ func stampsUnderLoad(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	loop, err := interop.RunOn(ctx, e2e(interop.Master), manySamples, func(env *node.Env) { env.LoopStamps = true }, nil)
+	loop, err := interop.RunOn(ctx, e2e(interop.Master), manySamples, func(env *node.Env) {
+		env.LoopStamps = true
+	}, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -194,7 +198,8 @@ func matrix(b *bench) ([]check, error) {
 		}
 		green++
 	}
-	checks := []check{{what: "transport, delay mechanism, role and steps, half of the offsets within 50 µs", value: float64(green),
+	checks := []check{{what: "transport, delay mechanism, role and steps, half of the offsets within 50 µs",
+		value: float64(green),
 		limit: float64(len(cells)), atLeast: true, unit: "cells"}}
 	if len(failed) > 0 {
 		return checks, fmt.Errorf("not %v", failed)

@@ -55,7 +55,10 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&b.oracle, "oracle", "bin/oracle.test", "the tests of lab/check/oracle, compiled")
 	flags.StringVar(&b.docs, "docs", "docs", "where the documents are")
 	flags.StringVar(&out, "o", "", "put the table into this document instead of printing it")
-	flags.Func("rows", "measure only these rows, such as S1,R4", func(v string) error { only = strings.Split(v, ","); return nil })
+	flags.Func("rows", "measure only these rows, such as S1,R4", func(v string) error {
+		only = strings.Split(v, ",")
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -76,8 +79,9 @@ func run(ctx context.Context, args []string) error {
 			return ctx.Err()
 		}
 	}
-	fmt.Fprintf(&doc, "Measured %s with `make bench-ptp`, rounds: %d. %s. Load average (1, 5, 15 minutes) before: %s; after: %s.\n\n",
-		time.Now().UTC().Format(time.DateOnly), b.rounds, figures.Machine(), before, figures.Load())
+	fmt.Fprintf(&doc, "Measured %s with `make bench-ptp`, rounds: %d. %s. Load average (1, 5, 15 minutes) before: "+
+		"%s; after: %s.\n\n", time.Now().UTC().Format(time.DateOnly), b.rounds, figures.Machine(), before,
+		figures.Load())
 	doc.Write(table.Bytes())
 	if out == "" {
 		_, err := os.Stdout.Write(doc.Bytes())
@@ -98,7 +102,8 @@ func (r *row) write(w *bytes.Buffer, b *bench) {
 		if !c.met() {
 			verdict = "**missed**"
 		}
-		fmt.Fprintf(w, "| %s | %s: %s | %.4g %s | %s %g | %s |\n", r.id, what, c.what, c.value, c.unit, sign, c.limit, verdict)
+		fmt.Fprintf(w, "| %s | %s: %s | %.4g %s | %s %g | %s |\n", r.id, what, c.what, c.value, c.unit, sign, c.limit,
+			verdict)
 		what = "…"
 	}
 	if err != nil {

@@ -91,7 +91,9 @@ func rmsOf(node string) func(s *ptpsim.Sim) float64 {
 // accuracy measures a pair; reference is what ptp4l 3.1.1 does in clknetsim.
 func accuracy(logSync int8, limit, reference float64) func(b *bench) ([]check, error) {
 	return func(b *bench) ([]check, error) {
-		rms, err := worst(b.seeds, func(seed uint64) ptpsim.Config { return ptpsim.OnePair(seed, logSync, ptpsim.Walk, 1) }, rmsOf("slave"))
+		rms, err := worst(b.seeds, func(seed uint64) ptpsim.Config {
+			return ptpsim.OnePair(seed, logSync, ptpsim.Walk, 1)
+		}, rmsOf("slave"))
 		return []check{
 			{what: "true rms", value: rms, limit: limit, unit: "ns"},
 			{what: "against ptp4l in clknetsim", value: rms / reference, limit: 1.25, unit: "times"},
@@ -129,7 +131,9 @@ func coarse(b *bench) ([]check, error) {
 	if err != nil {
 		return nil, err
 	}
-	single, err := worst(b.seeds, func(seed uint64) ptpsim.Config { return ptpsim.OnePair(seed, 0, xo, 16) }, rmsOf("slave"))
+	single, err := worst(b.seeds, func(seed uint64) ptpsim.Config {
+		return ptpsim.OnePair(seed, 0, xo, 16)
+	}, rmsOf("slave"))
 	return []check{
 		{what: "true rms behind five transparent clocks, 8 ns", value: five, limit: 3, unit: "ns"},
 		{what: "true rms at 16 ns", value: single, limit: 8, unit: "ns"},
@@ -146,7 +150,8 @@ func chain(b *bench) ([]check, error) {
 	scenario := func(seed uint64) ptpsim.Config {
 		c := ptpsim.Config{Seed: seed, Duration: 30 * time.Minute}
 		for i := range hops + 1 {
-			n := ptpsim.NodeConfig{Name: fmt.Sprintf("bc%d", i), PTP: ptp.NewConfig(ptp.G8275x1, msg.ClockIdentity{}, 1), Clock: clock.Config{Quantum: 8, Oscillator: ptpsim.Inexact}}
+			n := ptpsim.NodeConfig{Name: fmt.Sprintf("bc%d", i), PTP: ptp.NewConfig(ptp.G8275x1, msg.ClockIdentity{},
+				1), Clock: clock.Config{Quantum: 8, Oscillator: ptpsim.Inexact}}
 			if i == 0 {
 				n.PTP.Quality.Class = 6
 			} else {
@@ -167,7 +172,8 @@ func chain(b *bench) ([]check, error) {
 		}
 		return most
 	})
-	return []check{{what: "largest time error of a node (class C of G.8273.2)", value: most, limit: 30, unit: "ns"}}, err
+	return []check{{what: "largest time error of a node (class C of G.8273.2)", value: most, limit: 30, unit: "ns"}},
+		err
 }
 
 func asymmetric(b *bench) ([]check, error) {
@@ -182,7 +188,9 @@ func asymmetric(b *bench) ([]check, error) {
 			return c
 		}
 	}
-	away, err := worst(b.seeds, scenario(false), func(s *ptpsim.Sim) float64 { return math.Abs(math.Abs(statsOf(s, "slave").Mean) - asymmetry/2) })
+	away, err := worst(b.seeds, scenario(false), func(s *ptpsim.Sim) float64 {
+		return math.Abs(math.Abs(statsOf(s, "slave").Mean) - asymmetry/2)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +222,8 @@ func noise(*bench) (all []check, err error) {
 		for _, n := range []int{1, 10, 100, 1000} {
 			most = max(most, 100*math.Abs(result.ADEV(x, n, tau)/c.ideal(float64(n)*tau)-1))
 		}
-		all = append(all, check{what: c.what + " at 0.1, 1, 10 and 100 s: largest difference", value: most, limit: c.limit, unit: "%"})
+		all = append(all, check{what: c.what + " at 0.1, 1, 10 and 100 s: largest difference", value: most,
+			limit: c.limit, unit: "%"})
 	}
 	return all, nil
 }
@@ -241,10 +250,12 @@ func repeated(b *bench) ([]check, error) {
 // digest is the SHA-256 of log and capture of a scenario full of chance.
 func digest(seed uint64) (sum [32]byte, err error) {
 	var out bytes.Buffer
-	c := ptpsim.OnePair(seed, -3, clock.Oscillator{PPB: -9000, WhiteFM: 1, FlickerFM: 1, RandomWalkFM: 1}, 8).Through(1, swconf.E2ETransparent, swconf.Delay{Dist: swconf.Exponential, Max: 10_000})
+	c := ptpsim.OnePair(seed, -3, clock.Oscillator{PPB: -9000, WhiteFM: 1, FlickerFM: 1, RandomWalkFM: 1}, 8).Through(1,
+		swconf.E2ETransparent, swconf.Delay{Dist: swconf.Exponential, Max: 10_000})
 	c.Duration, c.Log, c.Capture = time.Minute, &out, &out
 	l := &c.Links[1]
-	l.PDV, l.Loss, l.Duplicate, l.Reorder, l.ReorderBy = swconf.Delay{Dist: swconf.Uniform, Max: 5000}, 0.05, 0.05, 0.05, 20*time.Microsecond
+	l.PDV, l.Loss, l.Duplicate, l.Reorder, l.ReorderBy = swconf.Delay{Dist: swconf.Uniform, Max: 5000}, 0.05, 0.05,
+		0.05, 20*time.Microsecond
 	c.Nodes[1].Clock.Jitter = 4
 	s, err := ptpsim.New(c)
 	if err != nil {
@@ -275,7 +286,8 @@ func convergence(b *bench) ([]check, error) {
 		return nil, err
 	}
 	fast, err := after(-3)
-	return []check{{what: "1 Sync/s", value: slow, limit: 8, unit: "s"}, {what: "8 Sync/s", value: fast, limit: 4, unit: "s"}}, err
+	return []check{{what: "1 Sync/s", value: slow, limit: 8, unit: "s"},
+		{what: "8 Sync/s", value: fast, limit: 4, unit: "s"}}, err
 }
 
 // speed measures how many times faster than real time simulations run on
@@ -295,7 +307,8 @@ func speed(*bench) ([]check, error) {
 			}
 			best = max(best, times)
 		}
-		all = append(all, check{what: fmt.Sprintf("%d clocks, 1 Sync/s", c.nodes), value: best, limit: c.limit, atLeast: true, unit: "times real time"})
+		all = append(all, check{what: fmt.Sprintf("%d clocks, 1 Sync/s", c.nodes), value: best, limit: c.limit,
+			atLeast: true, unit: "times real time"})
 	}
 	return all, nil
 }
@@ -320,7 +333,8 @@ func star(clocks int) ptpsim.Config {
 		return c
 	}
 	c.Nodes = append(c.Nodes, ptpsim.NodeConfig{Name: "sw", Switch: &swconf.Config{}})
-	c.Links = []ptpsim.LinkConfig{{Ends: [2]string{"gm", "sw"}, Delay: 500}, {Ends: [2]string{"slave", "sw"}, Delay: 500}}
+	c.Links = []ptpsim.LinkConfig{{Ends: [2]string{"gm", "sw"}, Delay: 500},
+		{Ends: [2]string{"slave", "sw"}, Delay: 500}}
 	for i := 2; i < clocks; i++ {
 		n := c.Nodes[1]
 		n.Name = fmt.Sprintf("slave%d", i)

@@ -72,11 +72,14 @@ func (b *bench) start(ctx context.Context, flags ...string) (o *outside, err err
 			return o, err
 		}
 	}
-	p, err := o.here.Start(ctx, linuxptp.Command{Name: b.tapir, Args: append([]string{"nic", "--name", nicName, "--tap", "tap0", "--ip", "10.0.0.1/24"}, flags...)})
+	p, err := o.here.Start(ctx, linuxptp.Command{Name: b.tapir,
+		Args: append([]string{"nic", "--name", nicName, "--tap", "tap0", "--ip", "10.0.0.1/24"}, flags...)})
 	if err != nil {
 		return o, err
 	}
-	if err = p.Await(ctx, "ready", func(l linuxptp.Log) bool { return l.Contains(regexp.MustCompile("^ready ")) }); err != nil {
+	if err = p.Await(ctx, "ready", func(l linuxptp.Log) bool {
+		return l.Contains(regexp.MustCompile("^ready "))
+	}); err != nil {
 		return o, err
 	}
 	o.ctl, err = ctl.Dial(nicName)
@@ -108,7 +111,8 @@ func (o *outside) trueError(ctx context.Context) (float64, error) {
 
 // sixteen are ptp4l's options for 16 Syncs a second.
 func sixteen(more ...string) linuxptp.Options {
-	o := linuxptp.Options{"network_transport": "L2", "logAnnounceInterval": "-2", "logSyncInterval": "-4", "logMinDelayReqInterval": "-4"}
+	o := linuxptp.Options{"network_transport": "L2", "logAnnounceInterval": "-2", "logSyncInterval": "-4",
+		"logMinDelayReqInterval": "-4"}
 	for i := 0; i < len(more); i += 2 {
 		o[more[i]] = more[i+1]
 	}
@@ -121,7 +125,8 @@ func (o *outside) follow(ctx context.Context) (*linuxptp.Daemon, error) {
 	if _, err := o.there.PTP4L(ctx, linuxptp.PTP4L{Options: sixteen("priority1", "1"), Sections: eth0}); err != nil {
 		return nil, err
 	}
-	return o.here.PTP4L(ctx, linuxptp.PTP4L{Options: sixteen("slaveOnly", "1"), Sections: eth0, HardwareStamps: true, Under: o.run("--netdev", "eth0")})
+	return o.here.PTP4L(ctx, linuxptp.PTP4L{Options: sixteen("slaveOnly", "1"), Sections: eth0, HardwareStamps: true,
+		Under: o.run("--netdev", "eth0")})
 }
 
 func hardware(ctx context.Context, b *bench) ([]float64, error) {
@@ -137,7 +142,9 @@ func hardware(ctx context.Context, b *bench) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := slave.Await(ctx, "a settled servo", func(l linuxptp.Log) bool { return len(l.Samples()) >= 100 }); err != nil {
+	if err := slave.Await(ctx, "a settled servo", func(l linuxptp.Log) bool {
+		return len(l.Samples()) >= 100
+	}); err != nil {
 		return nil, err
 	}
 	var truth []float64
@@ -183,7 +190,8 @@ func chrony(b *bench) (list []check, err error) {
 					return list, err
 				}
 			}
-			feed := linuxptp.Command{Name: b.tapir, Args: append([]string{"ptp", "refclock", nicName, "-i", "30ms"}, c.feed...), SharedMemory: true}
+			feed := linuxptp.Command{Name: b.tapir, Args: append([]string{"ptp", "refclock", nicName, "-i", "30ms"},
+				c.feed...), SharedMemory: true}
 			p, err := o.here.Start(ctx, feed)
 			if err != nil {
 				return list, err
@@ -197,7 +205,8 @@ func chrony(b *bench) (list []check, err error) {
 		daemon.Stop()
 		list = append(list,
 			check{what: c.name + ", standard deviation", value: s.StdDev * 1e9, limit: 50, unit: "ns"},
-			check{what: c.name + ", error of the frequency", value: math.Abs(math.Abs(s.Frequency) - ppm), limit: 0.01, unit: "ppm"})
+			check{what: c.name + ", error of the frequency", value: math.Abs(math.Abs(s.Frequency) - ppm), limit: 0.01,
+				unit: "ppm"})
 	}
 	return list, nil
 }
@@ -243,12 +252,14 @@ func codec(b *bench) ([]check, error) {
 		{what: "encode it", value: encode, limit: 120, unit: "ns"},
 		{what: "allocations of both", value: allocs + more, limit: 0},
 	}
-	out, err := exec.CommandContext(b.ctx, b.oracle, "-test.run", "^$", "-test.bench", "PTPDecode", "-test.benchtime", "300ms").Output()
+	out, err := exec.CommandContext(b.ctx, b.oracle, "-test.run", "^$", "-test.bench", "PTPDecode", "-test.benchtime",
+		"300ms").Output()
 	if err != nil {
 		return checks, fmt.Errorf("%s: %w", b.oracle, err)
 	}
 	times := map[string]float64{}
-	for _, f := range regexp.MustCompile(`BenchmarkPTPDecode/(\w+/\w+)\S*\s+\d+\s+([0-9.]+) ns/op`).FindAllStringSubmatch(string(out), -1) {
+	for _, f := range regexp.MustCompile(
+		`BenchmarkPTPDecode/(\w+/\w+)\S*\s+\d+\s+([0-9.]+) ns/op`).FindAllStringSubmatch(string(out), -1) {
 		times[f[1]], _ = strconv.ParseFloat(f[2], 64)
 	}
 	least := math.Inf(1)
@@ -257,7 +268,8 @@ func codec(b *bench) ([]check, error) {
 			least = min(least, times[typ+"/facebook"]/t)
 		}
 	}
-	return append(checks, check{what: "decodes faster than facebook/time by", value: least, limit: 8, atLeast: true, unit: "times"}), nil
+	return append(checks, check{what: "decodes faster than facebook/time by", value: least, limit: 8, atLeast: true,
+		unit: "times"}), nil
 }
 
 func stamp(*bench) ([]check, error) {
@@ -281,10 +293,12 @@ func stamp(*bench) ([]check, error) {
 }
 
 // pmcIDs are the ids that pmc 3.1 can ask for.
-var pmcIDs = strings.Fields(`NULL_MANAGEMENT CLOCK_DESCRIPTION USER_DESCRIPTION DEFAULT_DATA_SET CURRENT_DATA_SET PARENT_DATA_SET
-	TIME_PROPERTIES_DATA_SET PORT_DATA_SET PRIORITY1 PRIORITY2 DOMAIN SLAVE_ONLY LOG_ANNOUNCE_INTERVAL ANNOUNCE_RECEIPT_TIMEOUT
-	LOG_SYNC_INTERVAL VERSION_NUMBER CLOCK_ACCURACY TRACEABILITY_PROPERTIES TIMESCALE_PROPERTIES DELAY_MECHANISM
-	LOG_MIN_PDELAY_REQ_INTERVAL TIME_STATUS_NP GRANDMASTER_SETTINGS_NP PORT_DATA_SET_NP PORT_PROPERTIES_NP PORT_STATS_NP`)
+var pmcIDs = strings.Fields(`
+	NULL_MANAGEMENT CLOCK_DESCRIPTION USER_DESCRIPTION DEFAULT_DATA_SET CURRENT_DATA_SET PARENT_DATA_SET
+	TIME_PROPERTIES_DATA_SET PORT_DATA_SET PRIORITY1 PRIORITY2 DOMAIN SLAVE_ONLY LOG_ANNOUNCE_INTERVAL
+	ANNOUNCE_RECEIPT_TIMEOUT LOG_SYNC_INTERVAL VERSION_NUMBER CLOCK_ACCURACY TRACEABILITY_PROPERTIES
+	TIMESCALE_PROPERTIES DELAY_MECHANISM LOG_MIN_PDELAY_REQ_INTERVAL TIME_STATUS_NP GRANDMASTER_SETTINGS_NP
+	PORT_DATA_SET_NP PORT_PROPERTIES_NP PORT_STATS_NP`)
 
 func management(b *bench) ([]check, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -310,11 +324,13 @@ func management(b *bench) ([]check, error) {
 			}
 		}
 	}
-	return []check{{what: "GET answered", value: float64(answered), limit: float64(len(pmcIDs)), atLeast: true, unit: "ids"}}, nil
+	return []check{{what: "GET answered", value: float64(answered), limit: float64(len(pmcIDs)), atLeast: true,
+		unit: "ids"}}, nil
 }
 
 func scenarios(b *bench) ([]check, error) {
 	text, err := os.ReadFile(filepath.Join(b.docs, "ptp-scenarios.md"))
 	n := len(regexp.MustCompile(`(?m)^\| \d\d-\w+ \|.*\| Test\w+ \|`).FindAll(text, -1))
-	return []check{{what: "repeated by tests (ptp-scenarios.md)", value: float64(n), limit: 30, atLeast: true, unit: "scenarios"}}, err
+	return []check{{what: "repeated by tests (ptp-scenarios.md)", value: float64(n), limit: 30, atLeast: true,
+		unit: "scenarios"}}, err
 }

@@ -38,11 +38,14 @@ type cost struct {
 func (w work) lab() (*topo.Lab, error) {
 	var nodes, links, steps bytes.Buffer
 	for i := range w.nics / rack {
-		fmt.Fprintf(&nodes, "  r%d: {kind: nic, count: %d, ip: 10.%d.%d.1/24}\n  s%d: {kind: switch}\n", i, rack, i/256, i%256, i)
+		fmt.Fprintf(&nodes, "  r%d: {kind: nic, count: %d, ip: 10.%d.%d.1/24}\n  s%d: {kind: switch}\n", i, rack, i/256,
+			i%256, i)
 		fmt.Fprintf(&links, "  - [r%d, s%d]\n", i, i)
-		fmt.Fprintf(&steps, "  - {perf: write-bw, client: r%d, server: r%d, size: 64, qps: %d, depth: 8, iters: %d}\n", i, i, w.qps, w.iters)
+		fmt.Fprintf(&steps, "  - {perf: write-bw, client: r%d, server: r%d, size: 64, qps: %d, depth: 8, iters: %d}\n",
+			i, i, w.qps, w.iters)
 	}
-	l, err := topo.Parse("scale.yaml", fmt.Appendf(nil, "clock: virtual\nnodes:\n%slinks:\n%ssteps:\n%s", &nodes, &links, &steps))
+	l, err := topo.Parse("scale.yaml", fmt.Appendf(nil, "clock: virtual\nnodes:\n%slinks:\n%ssteps:\n%s", &nodes,
+		&links, &steps))
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,8 @@ func Up(ctx context.Context, lab *topo.Lab, o Options) (*Bed, error) {
 		return nil, err
 	}
 	b.log.Printf("lab %s is up: nodes: %d, links: %d", lab.Name, len(lab.Nodes), len(lab.Links))
-	r := &steps.Runner{Lab: lab, World: b, Options: o.Options, Log: b.log, Capture: filepath.Join(b.files, capture.LabFile), Began: b.start, Epoch: b.start.UnixNano()}
+	r := &steps.Runner{Lab: lab, World: b, Options: o.Options, Log: b.log,
+		Capture: filepath.Join(b.files, capture.LabFile), Began: b.start, Epoch: b.start.UnixNano()}
 	return &Bed{r, b}, nil
 }
 

@@ -49,7 +49,8 @@ func (b *bed) addLink(t *topo.Link) (*cable, error) {
 			n.flags = append(n.flags, fmt.Sprintf("--mtu=%d", mtu))
 		}
 	}
-	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu, Seed: b.lab.SeedOf(t)}
+	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu,
+		Seed: b.lab.SeedOf(t)}
 	var err error
 	if cfg.Rules, err = steps.Rules(b.lab, t); err != nil {
 		return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
@@ -93,7 +94,8 @@ func (c *cable) plug(down bool) error {
 func (c *cable) counts() topo.LinkCounts {
 	a, b := c.wire.Faults()
 	return topo.LinkCounts{Frames: a.Frames + b.Frames, Lost: a.Lost + b.Lost, Duplicated: a.Duplicated + b.Duplicated,
-		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused, Rules: c.wire.Rules()}
+		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused,
+		Rules: c.wire.Rules()}
 }
 
 // close ends the cable.

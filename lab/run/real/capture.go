@@ -42,7 +42,8 @@ func (b *bed) recordLink(c *cable) (err error) {
 	if c.part, err = b.newPart("link " + c.Name); err != nil {
 		return err
 	}
-	c.part.link = capture.New(c.part.disk, capture.Info{Name: c.Name, Host: "far", MTU: c.mtu}, capture.Options{Host: true, Number: true})
+	c.part.link = capture.New(c.part.disk, capture.Info{Name: c.Name, Host: "far", MTU: c.mtu},
+		capture.Options{Host: true, Number: true})
 	c.part.link.Live()
 	return nil
 }
@@ -68,7 +69,9 @@ func (b *bed) recordNode(ctx context.Context, n *node) error {
 	go func() {
 		defer close(p.done)
 		defer client.Close()
-		opt := ctl.CaptureOptions{SnapLen: capture.JoinPrefix, NoContext: true, Log: nodeLog, Begun: func() { close(begun) }}
+		opt := ctl.CaptureOptions{SnapLen: capture.JoinPrefix, NoContext: true, Log: nodeLog, Begun: func() {
+			close(begun)
+		}}
 		_, p.err = client.Capture(context.WithoutCancel(ctx), opt, p.disk)
 	}()
 	select {

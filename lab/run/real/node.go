@@ -95,7 +95,8 @@ func (n *node) settle() error {
 // sysctls sets what may be set here.
 func (n *node) sysctls(list ...[2]string) error {
 	for _, s := range list {
-		if err := n.ns.Sysctl(s[0], s[1]); err != nil && !errors.Is(err, syscall.EROFS) && !errors.Is(err, fs.ErrPermission) {
+		if err := n.ns.Sysctl(s[0], s[1]); err != nil && !errors.Is(err, syscall.EROFS) &&
+			!errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("set net.%s: %w", s[0], err)
 		}
 	}

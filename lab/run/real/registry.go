@@ -88,7 +88,8 @@ func (r *Running) Stop(ctx context.Context) error {
 
 // Command returns a command that is to run argv in the namespace of a node,
 // where it finds the lab's NICs. start starts it.
-func (r *Running) Command(ctx context.Context, node string, argv []string) (cmd *exec.Cmd, start func() error, err error) {
+func (r *Running) Command(ctx context.Context, node string, argv []string) (cmd *exec.Cmd, start func() error,
+	err error) {
 	fd, ok := r.Nodes[node]
 	if !ok {
 		var names []string
@@ -101,7 +102,8 @@ func (r *Running) Command(ctx context.Context, node string, argv []string) (cmd 
 	path := fmt.Sprintf("/proc/%d/fd/%d", r.PID, fd)
 	env := append(os.Environ(), "XDG_RUNTIME_DIR="+r.dir, marker+"="+r.dir)
 	if !netns.Privileged() { // the lab lies in a user namespace, which a Go program cannot enter
-		argv = append([]string{"nsenter", fmt.Sprintf("--user=/proc/%d/ns/user", r.PID), "--preserve-credentials", "--net=" + path, "--"}, argv...)
+		argv = append([]string{"nsenter", fmt.Sprintf("--user=/proc/%d/ns/user", r.PID), "--preserve-credentials",
+			"--net=" + path, "--"}, argv...)
 		cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
 		cmd.Env = env
 		return cmd, cmd.Start, nil
@@ -150,7 +152,8 @@ func marked(held []string) (pids []int) {
 			continue // gone, or another user's
 		}
 		for v := range bytes.SplitSeq(env, []byte{0}) {
-			if dir, ok := bytes.CutPrefix(v, []byte(marker+"=")); ok && !slices.Contains(held, string(dir)) && ours(string(dir)) {
+			if dir, ok := bytes.CutPrefix(v, []byte(marker+"=")); ok && !slices.Contains(held, string(dir)) &&
+				ours(string(dir)) {
 				pids = append(pids, pid)
 			}
 		}

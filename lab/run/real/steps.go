@@ -73,7 +73,8 @@ func (b *bed) Start(s *topo.Step) (steps.Program, error) {
 		return nil, err
 	}
 	if len(s.NICs) > 0 {
-		argv = append([]string{b.opt.Tapir, "run", "--nic", strings.Join(s.NICs, ","), "--kill-after-posts", strconv.Itoa(s.KillAfter), "--"}, argv...)
+		argv = append([]string{b.opt.Tapir, "run", "--nic", strings.Join(s.NICs, ","), "--kill-after-posts",
+			strconv.Itoa(s.KillAfter), "--"}, argv...)
 	}
 	proc, err := b.spawn(n, s.Name, argv)
 	if err != nil {

@@ -25,7 +25,8 @@ var (
 // colors of curves, in turn: the eight of M. Okabe and K. Ito without black
 // and yellow, which everybody can tell apart.
 var colors = []color.NRGBA{
-	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {86, 180, 233, 255}, {230, 159, 0, 255},
+	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {86, 180, 233, 255},
+	{230, 159, 0, 255},
 }
 
 func pale(ink color.NRGBA) color.NRGBA {
@@ -164,7 +165,8 @@ func writeHistogram(w io.Writer, title, value string, bars []bar, markers []mark
 	p := newPlot(title, value, "share (%)")
 	most := 0.0
 	for _, b := range bars {
-		box, err := plotter.NewPolygon(plotter.XYs{{X: b.low}, {X: b.low, Y: b.share}, {X: b.high, Y: b.share}, {X: b.high}})
+		box, err := plotter.NewPolygon(plotter.XYs{{X: b.low}, {X: b.low, Y: b.share}, {X: b.high, Y: b.share},
+			{X: b.high}})
 		if err != nil {
 			return err
 		}

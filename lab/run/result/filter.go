@@ -28,7 +28,8 @@ func Filter(ctx context.Context, lab string, c *topo.Condition) error {
 	defer fed.Wait()
 	defer link.Close()
 	// The dissector of RPC guesses that short Sends are its own.
-	rows, err := tshark.Fields(ctx, tshark.Input, tshark.Options{Input: link, Filter: c.Filter, Disable: []string{"rpcordma"}}, "frame.number")
+	rows, err := tshark.Fields(ctx, tshark.Input, tshark.Options{Input: link, Filter: c.Filter,
+		Disable: []string{"rpcordma"}}, "frame.number")
 	if err != nil {
 		return err
 	}

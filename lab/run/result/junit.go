@@ -100,8 +100,10 @@ func (r *Result) suite() junitSuite {
 	s.Cases = append(s.Cases, bed)
 	for i, step := range r.Steps {
 		// Numbered: servers tell cases by their names and sort them.
-		c := junitCase{Name: fmt.Sprintf("%02d %s", i+1, step.Text), File: r.File, Line: step.Line, Time: junitTime(step.Seconds), Out: clip(step.Output)}
-		c.judge(step.Verdict, step.Error, step.Verb, fmt.Sprintf("%s:%d: %s: %s", r.File, step.Line, step.Text, step.Error))
+		c := junitCase{Name: fmt.Sprintf("%02d %s", i+1, step.Text), File: r.File, Line: step.Line,
+			Time: junitTime(step.Seconds), Out: clip(step.Output)}
+		c.judge(step.Verdict, step.Error, step.Verb, fmt.Sprintf("%s:%d: %s: %s", r.File, step.Line, step.Text,
+			step.Error))
 		s.Cases = append(s.Cases, c)
 	}
 	for i := range s.Cases {

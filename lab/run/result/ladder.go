@@ -127,7 +127,8 @@ func (l *Ladder) draw(rec Recording, window inspect.Window) error {
 	}
 	report := in.Finish()
 	if len(report.Ladder) == 0 {
-		l.Note = fmt.Sprintf("no RDMA and no PTP passed between %v and %v", round(window.From-rec.Start), round(window.To-rec.Start))
+		l.Note = fmt.Sprintf("no RDMA and no PTP passed between %v and %v", round(window.From-rec.Start),
+			round(window.To-rec.Start))
 		return nil
 	}
 	var svg bytes.Buffer

@@ -115,7 +115,8 @@ func New(lab *topo.Lab) *Result {
 func (r *Result) Extend() {
 	for i := len(r.Steps); i < len(r.lab.Steps); i++ {
 		s := &r.lab.Steps[i]
-		r.Steps = append(r.Steps, &Step{Line: s.Line, Verb: string(s.Verb), Name: s.Name, Text: s.Text, Verdict: Skipped})
+		r.Steps = append(r.Steps, &Step{Line: s.Line, Verb: string(s.Verb), Name: s.Name, Text: s.Text,
+			Verdict: Skipped})
 	}
 }
 

@@ -109,7 +109,8 @@ func dash(s string) string {
 // believes, from time skip on.
 func WriteSummary(w io.Writer, all []Series, skip time.Duration, within float64) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "node\tstate\ttrue rms\tmean\tp50\tp99\tmax\tbelieved rms\tmax\tfreq ppb\t|err| < %s after\t\n", short(within))
+	fmt.Fprintf(t, "node\tstate\ttrue rms\tmean\tp50\tp99\tmax\tbelieved rms\tmax\tfreq ppb\t|err| < %s after\t\n",
+		short(within))
 	for i := range all {
 		s := &all[i]
 		points := s.Settled(skip)
@@ -122,11 +123,13 @@ func WriteSummary(w io.Writer, all []Series, skip time.Duration, within float64)
 		if at, ok := s.Converged(within); ok {
 			after = number(at.Seconds(), 1) + " s"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t", s.Name, state, number(truth.RMS, 2), number(truth.Mean, 2), number(truth.P50, 2), number(truth.P99, 2), number(truth.Max, 2))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t", s.Name, state, number(truth.RMS, 2), number(truth.Mean, 2),
+			number(truth.P50, 2), number(truth.P99, 2), number(truth.Max, 2))
 		if belief.N == 0 {
 			belief.RMS, belief.Max = math.NaN(), math.NaN()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", dash(number(belief.RMS, 2)), dash(number(belief.Max, 2)), dash(number(freq, 1)), after)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", dash(number(belief.RMS, 2)), dash(number(belief.Max, 2)),
+			dash(number(freq, 1)), after)
 	}
 	return t.Flush()
 }
@@ -141,7 +144,8 @@ func WriteStability(w io.Writer, all []Series, skip time.Duration) error {
 	for i := range all {
 		s := &all[i]
 		for _, r := range Stability(Truth(s.Settled(skip)), s.Tau.Seconds()) {
-			fmt.Fprintf(t, "%s\t%s s\t%s\t%s\t%s\t\n", s.Name, strconv.FormatFloat(r.Tau, 'g', 6, 64), dash(number(r.MTIE, 2)), dash(number(r.TDEV, 3)), dash(number(r.ADEV, 4)))
+			fmt.Fprintf(t, "%s\t%s s\t%s\t%s\t%s\t\n", s.Name, strconv.FormatFloat(r.Tau, 'g', 6, 64),
+				dash(number(r.MTIE, 2)), dash(number(r.TDEV, 3)), dash(number(r.ADEV, 4)))
 		}
 	}
 	return t.Flush()

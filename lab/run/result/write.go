@@ -57,7 +57,8 @@ var escape = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]")
 // end, without what is meant for terminals.
 func clip(text string) string {
 	if n := len(text); n > clipMost {
-		text = fmt.Sprintf("%s\n[... %d octets are left out ...]\n%s", text[:clipMost/2], n-clipMost, text[n-clipMost/2:])
+		text = fmt.Sprintf("%s\n[... %d octets are left out ...]\n%s", text[:clipMost/2], n-clipMost,
+			text[n-clipMost/2:])
 	}
 	return strings.Map(func(c rune) rune {
 		switch {

@@ -62,7 +62,8 @@ func (r *Runner) expect(ctx context.Context, c *topo.Condition) error {
 			return c.Bounds(x.Value)
 		}
 	}
-	return Never(fmt.Errorf("%s has no counter %s: tapir show lists them, and tapir ethtool -S --all those of vports", c.Node, c.Counter))
+	return Never(fmt.Errorf("%s has no counter %s: tapir show lists them, and tapir ethtool -S --all those of vports",
+		c.Node, c.Counter))
 }
 
 // says judges the output of a program.

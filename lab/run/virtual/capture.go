@@ -39,7 +39,8 @@ func (k *link) record(mtu int) error {
 	}
 	k.rec = l.rec
 	for i, e := range k.ends {
-		end := capture.End{Link: k.Name, Node: e.node.Name, Far: k.ends[1-i].node.Name, MTU: mtu, Speed: uint64(k.impairment(i).Rate)}
+		end := capture.End{Link: k.Name, Node: e.node.Name, Far: k.ends[1-i].node.Name, MTU: mtu,
+			Speed: uint64(k.impairment(i).Rate)}
 		if e.node.dev != nil {
 			end.MAC = e.node.dev.Config().MAC
 		}

@@ -40,7 +40,8 @@ func (e *Event) String() string {
 }
 
 // eventLog are the topics that events have.
-const eventLog = msglog.CM | msglog.MPA | msglog.TX | msglog.RX | msglog.Errors | msglog.Drop | msglog.MM | msglog.WR | msglog.Data
+const eventLog = msglog.CM | msglog.MPA | msglog.TX | msglog.RX | msglog.Errors | msglog.Drop | msglog.MM | msglog.WR |
+	msglog.Data
 
 // stepper collects what the events are made of. It only watches: a lab goes on
 // the same way without it.
@@ -101,7 +102,8 @@ func (k *link) show(r *frame.Record) {
 	}
 	k.message = ""
 	_ = k.parts.Split(r.Offload, r.Data, func(b []byte) { // what cannot be split has no message
-		k.reader.Packet(&inspect.Packet{Number: int(r.ID), Time: int64(r.System), Link: pcapng.LinkEthernet, Data: b, OrigLen: len(b)})
+		k.reader.Packet(&inspect.Packet{Number: int(r.ID), Time: int64(r.System), Link: pcapng.LinkEthernet, Data: b,
+			OrigLen: len(b)})
 	})
 	text += ": " + frameText(r.Data) + k.message
 	if note := r.Text(); note != "" {

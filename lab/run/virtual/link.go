@@ -78,7 +78,8 @@ func (k *link) join() error {
 	if k.rules != nil {
 		k.rules.FindQPs(k.lab.findQP)
 	}
-	cfg := lablink.VirtualConfig{ToB: k.impairment(0), ToA: k.impairment(1), Seed: k.lab.topo.SeedOf(k.Link), Pool: k.lab.world.Pool, Clock: k.lab.world,
+	cfg := lablink.VirtualConfig{ToB: k.impairment(0), ToA: k.impairment(1), Seed: k.lab.topo.SeedOf(k.Link),
+		Pool: k.lab.world.Pool, Clock: k.lab.world,
 		Rules: k.rules, Struck: func(s fault.Strike) { k.lab.log.Printf("%s: %v", k.Name, s) }}
 	if k.lab.opt.Wanted(k.lab.topo, k.Link) {
 		if err := k.record(mtu); err != nil {
@@ -138,7 +139,8 @@ func (k *link) plug(down bool) {
 func (k *link) counts() topo.LinkCounts {
 	a, b := k.wire.Faults()
 	return topo.LinkCounts{Frames: a.Frames + b.Frames, Lost: a.Lost + b.Lost, Duplicated: a.Duplicated + b.Duplicated,
-		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused + k.tooLong, Rules: k.rules.Counts()}
+		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered,
+		Refused: a.Refused + b.Refused + k.tooLong, Rules: k.rules.Counts()}
 }
 
 // waits tells that nodes at an end wait for the link: the file does not say how

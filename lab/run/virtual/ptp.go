@@ -24,7 +24,8 @@ func (n *node) startPTP() {
 	}
 	job := ptprun.Job{Op: ptprun.Op, File: "ptp of " + n.Name, YAML: string(n.PTP), Interval: time.Second}
 	var err error
-	n.timed, err = ptprun.Start(n.dev, realtime{n.lab.world}, job, n.lab.world.Now(), func(ptprun.Report) {}, func(ptprun.Report, error) {})
+	n.timed, err = ptprun.Start(n.dev, realtime{n.lab.world}, job, n.lab.world.Now(), func(ptprun.Report) {},
+		func(ptprun.Report, error) {})
 	if err != nil && n.lab.err == nil {
 		n.lab.err = fmt.Errorf("%s: PTP: %w", n.Name, err)
 	}

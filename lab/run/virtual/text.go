@@ -41,7 +41,8 @@ func packetText(h *ip.Header, b []byte) string {
 	switch h.Proto {
 	case ip.ProtoTCP:
 		if t, payload, err := tcp.Parse(b); err == nil {
-			return fmt.Sprintf("%v:%d > %v:%d %v seq %d ack %d len %d", h.Src, t.SrcPort, h.Dst, t.DstPort, t.Flags, t.Seq, t.Ack, len(payload))
+			return fmt.Sprintf("%v:%d > %v:%d %v seq %d ack %d len %d", h.Src, t.SrcPort, h.Dst, t.DstPort, t.Flags,
+				t.Seq, t.Ack, len(payload))
 		}
 	case ip.ProtoUDP:
 		if u, payload, err := udp.Parse(b); err == nil {

@@ -96,7 +96,8 @@ func Up(ctx context.Context, t *topo.Lab, o Options) (*Lab, error) {
 		return nil, err
 	}
 	l.log.Printf("lab %s is up: nodes: %d, links: %d", t.Name, len(t.Nodes), len(t.Links))
-	r := &steps.Runner{Lab: t, World: l, Options: o.Options, Log: l.log, Capture: filepath.Join(l.files, capture.LabFile), Epoch: int64(vtime.Epoch)}
+	r := &steps.Runner{Lab: t, World: l, Options: o.Options, Log: l.log,
+		Capture: filepath.Join(l.files, capture.LabFile), Epoch: int64(vtime.Epoch)}
 	return &Lab{r, l}, nil
 }
 

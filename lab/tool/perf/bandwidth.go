@@ -55,7 +55,8 @@ func (c *conn) recvCtl() error {
 // besides, Wireshark's RPC-over-RDMA guesser leaves such Sends alone, while it
 // calls plain ones below 16 octets malformed.
 func (c *conn) sendCtl(b []byte) error {
-	_, err := c.qp.PostSend(verbs.SendWR{ID: idCtl, Opcode: verbs.OpSend, Flags: verbs.Inline | verbs.Solicited, Inline: b})
+	_, err := c.qp.PostSend(verbs.SendWR{ID: idCtl, Opcode: verbs.OpSend, Flags: verbs.Inline | verbs.Solicited,
+		Inline: b})
 	return err
 }
 

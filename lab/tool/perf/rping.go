@@ -112,7 +112,8 @@ func (s *rpingServer) transfer(c *conn, a region) error {
 	s.written = !s.written
 	if !write {
 		if a.Len == 0 || a.Len > uint64(len(s.run.target())) {
-			return fmt.Errorf("rping: the client advertises %d bytes, this side takes 1 to %d", a.Len, len(s.run.target()))
+			return fmt.Errorf("rping: the client advertises %d bytes, this side takes 1 to %d", a.Len,
+				len(s.run.target()))
 		}
 		s.size = int(a.Len)
 		s.run.job.Size = s.size

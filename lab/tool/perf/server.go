@@ -100,7 +100,8 @@ func (r *Run) welcome(c *conn, ev cm.Event, now frame.Time) {
 		return
 	}
 	if int(w.Region.Len) < len(r.target()) {
-		r.finish(fmt.Errorf("%s: %s offers %d octets, need %d", r.job.Op, ev.ID.Remote(), w.Region.Len, len(r.target())), now)
+		r.finish(fmt.Errorf("%s: %s offers %d octets, need %d", r.job.Op, ev.ID.Remote(), w.Region.Len,
+			len(r.target())), now)
 		return
 	}
 	c.remote = w.Region

@@ -206,7 +206,8 @@ func (v *verifyServer) answer(c *conn, now frame.Time) {
 	pattern(v.run.source()[:size], v.run.seed, v.at)
 	want := sha256.Sum256(v.run.source()[:size])
 	v.run.checks = append(v.run.checks, Check{
-		Operation: name, Size: size, SHA256: hex.EncodeToString(sum[:]), Want: hex.EncodeToString(want[:]), Verified: sum == want,
+		Operation: name, Size: size, SHA256: hex.EncodeToString(sum[:]), Want: hex.EncodeToString(want[:]),
+		Verified: sum == want,
 	})
 	v.run.messages++
 	v.run.bytes += int64(size)

@@ -26,7 +26,8 @@ type Job struct {
 	Settings []ptpconf.Setting `json:"settings,omitempty"`
 	Interval time.Duration     `json:"interval,omitempty"` // between two reports; 0: 1 s
 	Count    int               `json:"count,omitempty"`    // end after so many; 0: never
-	UDS      string            `json:"uds,omitempty"`      // path of the socket for pmc; empty: beside the control socket
+	// path of the socket for pmc; empty: beside the control socket
+	UDS string `json:"uds,omitempty"`
 }
 
 // ParseJob reads a job.
@@ -83,7 +84,8 @@ type Run struct {
 
 // Start runs an instance on d as job says. progress is called each interval,
 // done after the last one. Everything happens on the NIC's thread.
-func Start(d *nic.Device, system System, job Job, now frame.Time, progress func(Report), done func(Report, error)) (*Run, error) {
+func Start(d *nic.Device, system System, job Job, now frame.Time, progress func(Report),
+	done func(Report, error)) (*Run, error) {
 	c, err := ptpconf.Configure(d.PTP.DefaultInstance, job.File, []byte(job.YAML), job.Settings)
 	if err != nil {
 		return nil, err
@@ -121,7 +123,8 @@ func (r *Run) take(now frame.Time) Report {
 		v.RMS = math.Sqrt(r.squares / float64(v.Samples))
 	}
 	snapshot := r.instance.Snapshot()
-	v.Elapsed, v.State, v.Servo, v.Freq = now.Sub(r.begun), snapshot.Ports[0].StateName, snapshot.Servo.State, snapshot.Servo.Freq
+	v.Elapsed, v.State, v.Servo, v.Freq = now.Sub(r.begun), snapshot.Ports[0].StateName, snapshot.Servo.State,
+		snapshot.Servo.Freq
 	v.Parent = snapshot.Parent.Port
 	v.TrueOffset = int64(r.d.PTP.PHC().Now(now)) - r.system.Realtime(now)
 	r.interval, r.squares = Report{Delay: v.Delay}, 0

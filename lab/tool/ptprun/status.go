@@ -47,7 +47,8 @@ type Unit struct {
 
 // ClockOf describes a hardware clock.
 func ClockOf(phc *clock.PHC, system System, now frame.Time) Clock {
-	c := Clock{Time: int64(phc.Now(now)), Correction: float64(phc.Frequency()) * (1000.0 / 65536), TrueRate: phc.Rate(now),
+	c := Clock{Time: int64(phc.Now(now)), Correction: float64(phc.Frequency()) * (1000.0 / 65536),
+		TrueRate: phc.Rate(now),
 		DriftNow: uint32(phc.DriftRead()), CounterTime: phc.Counter(now)}
 	c.TrueOffset = c.Time - system.Realtime(now)
 	return c
@@ -79,7 +80,8 @@ var managed = []struct {
 }{
 	{"priority1", msg.IDPriority1, false}, {"priority2", msg.IDPriority2, false}, {"domain", msg.IDDomain, false},
 	{"slave_only", msg.IDSlaveOnly, false}, {"clock_accuracy", msg.IDClockAccuracy, false},
-	{"announce_interval", msg.IDLogAnnounceInterval, true}, {"announce_receipt_timeout", msg.IDAnnounceReceiptTimeout, false},
+	{"announce_interval", msg.IDLogAnnounceInterval, true}, {"announce_receipt_timeout", msg.IDAnnounceReceiptTimeout,
+		false},
 	{"sync_interval", msg.IDLogSyncInterval, true}, {"pdelay_req_interval", msg.IDLogMinPdelayReqInterval, true},
 	{"delay_mechanism", msg.IDDelayMechanism, false},
 }
@@ -122,7 +124,8 @@ func setOne(i *ptp.Instance, s ptpconf.Setting, now frame.Time) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%s: cannot change while the instance runs; these can: %s", s.Name, strings.Join(Settable(), ", "))
+	return fmt.Errorf("%s: cannot change while the instance runs; these can: %s", s.Name,
+		strings.Join(Settable(), ", "))
 }
 
 // octet reads a value of one octet.

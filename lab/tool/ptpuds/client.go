@@ -33,7 +33,8 @@ func Dial(path string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := net.DialUnix("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "pmc"), Net: "unixgram"}, &net.UnixAddr{Name: path, Net: "unixgram"})
+	conn, err := net.DialUnix("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "pmc"), Net: "unixgram"},
+		&net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		_ = os.RemoveAll(dir)
 		switch {

@@ -168,7 +168,8 @@ func (k *client) settle(now frame.Time) {
 		return
 	}
 	n := k.step.size
-	if k.wr.Opcode == verbs.OpWrite && k.wr.RemoteAddr == k.peer.addr && (k.wr.RKey == k.peer.rw || k.wr.RKey == k.peer.wo) {
+	if k.wr.Opcode == verbs.OpWrite && k.wr.RemoteAddr == k.peer.addr &&
+		(k.wr.RKey == k.peer.rw || k.wr.RKey == k.peer.wo) {
 		copy(k.model, k.c.buf[:n])
 	}
 	if k.proof == compared && !bytes.Equal(k.c.buf[half:half+n], k.model[:n]) {

@@ -71,7 +71,8 @@ func (r *Run) connect(now frame.Time) error {
 		}
 		c.client = newClient(c)
 		c.id = r.dev.CM.NewID(r.event, c)
-		p := cm.Params{QP: c.qp, PrivateData: private(r.job.ask(), r.job.Private), IRD: depth(r.job.IRD), ORD: depth(r.job.ORD)}
+		p := cm.Params{QP: c.qp, PrivateData: private(r.job.ask(), r.job.Private), IRD: depth(r.job.IRD),
+			ORD: depth(r.job.ORD)}
 		if err := c.id.Connect(netip.AddrPortFrom(r.job.Remote, r.job.Port), p, now); err != nil {
 			return err
 		}

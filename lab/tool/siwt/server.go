@@ -19,7 +19,8 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 	}
 	if a.flags&flagReject != 0 {
 		r.report.Conns = append(r.report.Conns, ConnReport{
-			Remote: ev.ID.Remote(), Private: len(ev.PrivateData), PrivateSum: sum(ev.PrivateData), Rejected: text([]byte(rejection)),
+			Remote: ev.ID.Remote(), Private: len(ev.PrivateData), PrivateSum: sum(ev.PrivateData),
+			Rejected: text([]byte(rejection)),
 		})
 		refuse(rejection)
 		return

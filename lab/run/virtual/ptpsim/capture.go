@@ -37,7 +37,8 @@ func (c *capture) write(b pcapng.Block) {
 func (c *capture) add(name string, mac [6]byte) uint32 {
 	first := c.next
 	c.write(&pcapng.Interface{LinkType: pcapng.LinkEthernet, Name: name, Description: "true time", MAC: mac})
-	c.write(&pcapng.Interface{LinkType: pcapng.LinkEthernet, Name: name + "/phc", Description: "hardware clock", MAC: mac})
+	c.write(&pcapng.Interface{LinkType: pcapng.LinkEthernet, Name: name + "/phc", Description: "hardware clock",
+		MAC: mac})
 	c.next += 2
 	return first
 }

@@ -67,7 +67,9 @@ func onClock(name, what string, run func(n *Node) error) Action {
 
 // StepClock moves a node's clock behind the back of its instance.
 func StepClock(node string, by time.Duration) Action {
-	return onNode(node, fmt.Sprintf("clock stepped by %v", by), func(n *Node) error { return n.Clock.AdjTime(n.s.world.Now(), by) })
+	return onNode(node, fmt.Sprintf("clock stepped by %v", by), func(n *Node) error {
+		return n.Clock.AdjTime(n.s.world.Now(), by)
+	})
 }
 
 // NodeDown lets a node fall silent and deaf, or return. Its clock runs on.

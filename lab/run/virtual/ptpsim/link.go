@@ -78,7 +78,8 @@ func (s *Sim) join() error {
 			if n == nil {
 				return fmt.Errorf("link %d: there is no node %q", i+1, name)
 			}
-			e := &end{w: s.world, wire: w, node: n, port: frame.Port(len(n.ends)), rng: rand.New(rand.NewPCG(s.cfg.Seed, uint64(2*i+k)))}
+			e := &end{w: s.world, wire: w, node: n, port: frame.Port(len(n.ends)),
+				rng: rand.New(rand.NewPCG(s.cfg.Seed, uint64(2*i+k)))}
 			if len(n.ends) > maxLinks {
 				return fmt.Errorf("node %s has more than %d links", name, maxLinks)
 			}

@@ -39,5 +39,6 @@ func (l *log) port(now frame.Time, who, change, why string) {
 // servo tells of a servo's new state.
 func (l *log) servo(now frame.Time, who string, from servo.State, m ptp.Sample) {
 	// m.Freq+0 is no negative zero.
-	l.line(now, who, "servo %v -> %v, offset %d ns, delay %.3f ns, freq %+.0f ppb", from, m.Servo, int64(m.Offset), float64(m.Delay)/65536, m.Freq+0)
+	l.line(now, who, "servo %v -> %v, offset %d ns, delay %.3f ns, freq %+.0f ppb", from, m.Servo, int64(m.Offset),
+		float64(m.Delay)/65536, m.Freq+0)
 }

@@ -74,7 +74,8 @@ func (n *Node) mac(port int) ether.Addr {
 // ip is the address of a port over UDP.
 func (n *Node) ip(port int) netip.Addr {
 	if n.cfg.Transport == transport.UDPv6 {
-		return netip.AddrFrom16([16]byte{0: 0xfd, 12: byte(n.index >> 8), 13: byte(n.index), 14: byte(port >> 8), 15: byte(port + 1)})
+		return netip.AddrFrom16([16]byte{0: 0xfd, 12: byte(n.index >> 8), 13: byte(n.index), 14: byte(port >> 8),
+			15: byte(port + 1)})
 	}
 	return netip.AddrFrom4([4]byte{10, byte(n.index >> 8), byte(n.index), byte(port + 1)})
 }

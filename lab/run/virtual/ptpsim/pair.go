@@ -22,7 +22,8 @@ var Inexact = clock.Oscillator{PPB: 0.37}
 
 // clockNode is an ordinary clock.
 func clockNode(name string, logSync int8, o clock.Oscillator, quantum time.Duration) NodeConfig {
-	n := NodeConfig{Name: name, PTP: ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1), Clock: clock.Config{Oscillator: o, Quantum: quantum}}
+	n := NodeConfig{Name: name, PTP: ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1),
+		Clock: clock.Config{Oscillator: o, Quantum: quantum}}
 	n.PTP.Ports[0].LogSyncInterval, n.PTP.Ports[0].LogMinDelayReqInterval = logSync, logSync
 	return n
 }
@@ -44,7 +45,8 @@ func (c Config) Through(switches int, mode swconf.Mode, delay swconf.Delay) Conf
 	last := "gm"
 	for i := range switches {
 		o := clock.Oscillator{PPB: []float64{50_000, -20_000, 10_000, -5_000, 30_000}[i%5]}
-		n := NodeConfig{Name: fmt.Sprintf("sw%d", i+1), Switch: &swconf.Config{Mode: mode, Delay: delay}, Clock: clock.Config{Oscillator: o}}
+		n := NodeConfig{Name: fmt.Sprintf("sw%d", i+1), Switch: &swconf.Config{Mode: mode, Delay: delay},
+			Clock: clock.Config{Oscillator: o}}
 		c.Nodes = append(c.Nodes, n)
 		c.Links = append(c.Links, LinkConfig{Ends: [2]string{last, n.Name}, Delay: 500})
 		last = n.Name

@@ -68,16 +68,31 @@ var scenarioKeys = []conf.Field[scenario]{
 		f.Seed, err = strconv.ParseUint(s, 0, 64)
 		return err
 	}},
-	conf.DurationField("duration", "a duration such as 30m", false, func(f *scenario) *time.Duration { return &f.Duration }),
-	conf.DurationField("skip", "a duration that statistics leave out, such as 5m", false, func(f *scenario) *time.Duration { return &f.Skip }),
-	conf.DurationField("sample", "the time between two points of the series, such as 1s", false, func(f *scenario) *time.Duration { return &f.Sample }),
-	conf.DurationField("within", "the bound of convergence, such as 100ns", false, func(f *scenario) *time.Duration { return &f.Within }),
-	{Name: "reference", Expect: "the name of a node", Set: func(f *scenario, s string) error { f.Reference = s; return nil }},
-	{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1", Set: func(f *scenario, s string) (err error) {
-		f.profile, err = ptp.ParseProfile(s)
-		return err
+	conf.DurationField("duration", "a duration such as 30m", false, func(f *scenario) *time.Duration {
+		return &f.Duration
+	}), conf.DurationField("skip", "a duration that statistics leave out, such as 5m", false,
+		func(f *scenario) *time.Duration {
+			return &f.Skip
+		}),
+	conf.DurationField("sample", "the time between two points of the series, such as 1s", false,
+		func(f *scenario) *time.Duration {
+			return &f.Sample
+		}), conf.DurationField("within", "the bound of convergence, such as 100ns", false,
+		func(f *scenario) *time.Duration {
+			return &f.Within
+		}),
+	{Name: "reference", Expect: "the name of a node", Set: func(f *scenario, s string) error {
+		f.Reference = s
+		return nil
 	}},
-	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(f *scenario, s string) error { return f.carry.UnmarshalText([]byte(s)) }},
+	{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1",
+		Set: func(f *scenario, s string) (err error) {
+			f.profile, err = ptp.ParseProfile(s)
+			return err
+		}},
+	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(f *scenario, s string) error {
+		return f.carry.UnmarshalText([]byte(s))
+	}},
 	{Name: "nodes", Node: func(f *scenario, n conf.Node) error {
 		return each(n, "a list of nodes", func(n conf.Node) error {
 			node := nodeFile{at: n}
@@ -130,20 +145,29 @@ func each(n conf.Node, what string, f func(conf.Node) error) error {
 // nodeKeys are those of a node, of its clock and of its instance.
 var nodeKeys = func() []conf.Field[nodeFile] {
 	keys := []conf.Field[nodeFile]{
-		{Name: "name", Expect: "a name of letters, digits, `-`, `_` and `.`", Set: func(n *nodeFile, s string) error { n.Name = s; return checkName(s) }},
-		{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1", Set: func(n *nodeFile, s string) error {
-			p, err := ptp.ParseProfile(s)
-			n.profile = &p
-			return err
+		{Name: "name", Expect: "a name of letters, digits, `-`, `_` and `.`", Set: func(n *nodeFile, s string) error {
+			n.Name = s
+			return checkName(s)
 		}},
+		{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1",
+			Set: func(n *nodeFile, s string) error {
+				p, err := ptp.ParseProfile(s)
+				n.profile = &p
+				return err
+			}},
 		{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(n *nodeFile, s string) error {
 			n.carry = new(transport.Kind)
 			return n.carry.UnmarshalText([]byte(s))
 		}},
 		conf.NumberField("vlan", "a VLAN id from 1 to 4094", func(n *nodeFile) *uint16 { return &n.VLAN }, 1, 4094),
 		conf.BoolField("local", "true or false", func(n *nodeFile) *bool { return &n.Local }),
-		conf.DurationField("offset", "by how much the clock is ahead at the start, such as 1.23ms", true, func(n *nodeFile) *time.Duration { return &n.Offset }),
-		conf.DurationField("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false, func(n *nodeFile) *time.Duration { return &n.TxStampDelay }),
+		conf.DurationField("offset", "by how much the clock is ahead at the start, such as 1.23ms", true,
+			func(n *nodeFile) *time.Duration {
+				return &n.Offset
+			}), conf.DurationField("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false,
+			func(n *nodeFile) *time.Duration {
+				return &n.TxStampDelay
+			}),
 		{Name: "unicast_masters", Expect: "names of nodes", Many: true, Set: func(n *nodeFile, s string) error {
 			n.UnicastMasters = append(n.UnicastMasters, s)
 			return checkName(s)
@@ -164,17 +188,19 @@ var nodeKeys = func() []conf.Field[nodeFile] {
 		if slices.ContainsFunc(keys, func(o conf.Field[nodeFile]) bool { return o.Name == k.Name }) {
 			continue // by the names of nodes, not by addresses
 		}
-		keys = append(keys, conf.Field[nodeFile]{Name: k.Name, Expect: k.Expect, Many: k.Many, Set: func(n *nodeFile, s string) error {
-			n.settings = append(n.settings, func(c *ptp.Config) error { return k.Set(c, s) })
-			scratch := ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)
-			return k.Set(&scratch, s)
-		}})
+		keys = append(keys, conf.Field[nodeFile]{Name: k.Name, Expect: k.Expect, Many: k.Many,
+			Set: func(n *nodeFile, s string) error {
+				n.settings = append(n.settings, func(c *ptp.Config) error { return k.Set(c, s) })
+				scratch := ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)
+				return k.Set(&scratch, s)
+			}})
 	}
 	return keys
 }()
 
 func checkName(s string) error {
-	if s == "" || len(s) > 32 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
+	if s == "" || len(s) > 32 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") !=
+		"" {
 		return conf.ErrValue
 	}
 	return nil
@@ -187,40 +213,54 @@ type linkFile struct {
 }
 
 var linkKeys = append([]conf.Field[linkFile]{
-	{Name: "ends", Expect: "the names of two nodes, such as [gm, slave]", Many: true, Set: func(l *linkFile, s string) error { l.ends = append(l.ends, s); return checkName(s) }},
+	{Name: "ends", Expect: "the names of two nodes, such as [gm, slave]", Many: true,
+		Set: func(l *linkFile, s string) error {
+			l.ends = append(l.ends, s)
+			return checkName(s)
+		}},
 }, changeableLink(func(l *linkFile) *LinkConfig { return &l.LinkConfig })...)
 
 // changeableLink are the settings of a link that an event can change.
 func changeableLink[T any](of func(*T) *LinkConfig) []conf.Field[T] {
 	keys := []conf.Field[LinkConfig]{
-		conf.DurationField("delay", "the delay of each direction, such as 500ns", false, func(l *LinkConfig) *time.Duration { return &l.Delay }),
-		conf.DurationField("asymmetry", "by how much the way from the first end is longer, such as 100ns", true, func(l *LinkConfig) *time.Duration { return &l.Asymmetry }),
-		{Name: "pdv", Expect: "a delay variation such as exp:10us, gauss:2us or 0-50us", Set: func(l *LinkConfig, s string) (err error) {
-			l.PDV, err = swconf.ParseDelay(s)
-			return err
-		}},
+		conf.DurationField("delay", "the delay of each direction, such as 500ns", false,
+			func(l *LinkConfig) *time.Duration {
+				return &l.Delay
+			}),
+		conf.DurationField("asymmetry", "by how much the way from the first end is longer, such as 100ns", true,
+			func(l *LinkConfig) *time.Duration {
+				return &l.Asymmetry
+			}),
+		{Name: "pdv", Expect: "a delay variation such as exp:10us, gauss:2us or 0-50us",
+			Set: func(l *LinkConfig, s string) (err error) {
+				l.PDV, err = swconf.ParseDelay(s)
+				return err
+			}},
 		probabilityKey("loss", func(l *LinkConfig) *float64 { return &l.Loss }),
 		probabilityKey("duplicate", func(l *LinkConfig) *float64 { return &l.Duplicate }),
 		probabilityKey("reorder", func(l *LinkConfig) *float64 { return &l.Reorder }),
-		conf.DurationField("reorder_by", "how much later a reordered frame comes, such as 20us", false, func(l *LinkConfig) *time.Duration { return &l.ReorderBy }),
-		probabilityKey("corrupt", func(l *LinkConfig) *float64 { return &l.Corrupt }),
+		conf.DurationField("reorder_by", "how much later a reordered frame comes, such as 20us", false,
+			func(l *LinkConfig) *time.Duration {
+				return &l.ReorderBy
+			}), probabilityKey("corrupt", func(l *LinkConfig) *float64 { return &l.Corrupt }),
 	}
 	return conf.Part(keys, of)
 }
 
 func probabilityKey(name string, of func(*LinkConfig) *float64) conf.Field[LinkConfig] {
-	return conf.Field[LinkConfig]{Name: name, Expect: "a probability such as 0.01 or 1%", Set: func(l *LinkConfig, s string) error {
-		number, percent := strings.CutSuffix(s, "%")
-		p, err := strconv.ParseFloat(number, 64)
-		if percent {
-			p /= 100
-		}
-		if err != nil || !(p >= 0 && p <= 1) {
-			return conf.ErrValue
-		}
-		*of(l) = p
-		return nil
-	}}
+	return conf.Field[LinkConfig]{Name: name, Expect: "a probability such as 0.01 or 1%",
+		Set: func(l *LinkConfig, s string) error {
+			number, percent := strings.CutSuffix(s, "%")
+			p, err := strconv.ParseFloat(number, 64)
+			if percent {
+				p /= 100
+			}
+			if err != nil || !(p >= 0 && p <= 1) {
+				return conf.ErrValue
+			}
+			*of(l) = p
+			return nil
+		}}
 }
 
 // config puts the parts together.

@@ -30,18 +30,29 @@ type eventFile struct {
 // eventKeys: when, on what, and what happens.
 var eventKeys = func() []conf.Field[eventFile] {
 	keys := []conf.Field[eventFile]{
-		conf.DurationField("at", "a time since the start, such as 5m", false, func(e *eventFile) *time.Duration { return &e.when }),
-		{Name: "node", Expect: "the name of a node", Set: func(e *eventFile, s string) error { e.node = s; return nil }},
-		{Name: "link", Expect: "the names of two nodes, such as [gm, slave]", Many: true, Set: func(e *eventFile, s string) error { e.link = append(e.link, s); return nil }},
-		onNodeKey("step", "by how much the clock is moved, such as 1ms or -1d", func(s string) (func(node string) Action, error) {
-			d, err := conf.ParseDuration(s)
-			return func(node string) Action { return StepClock(node, d) }, err
+		conf.DurationField("at", "a time since the start, such as 5m", false, func(e *eventFile) *time.Duration {
+			return &e.when
 		}),
-		{Name: "frequency", Expect: "a change of the oscillator's frequency in ppb", Set: func(e *eventFile, s string) error {
-			ppb, err := strconv.ParseFloat(s, 64)
-			e.steps = append(e.steps, clock.Step{PPB: ppb})
-			return err
+		{Name: "node", Expect: "the name of a node", Set: func(e *eventFile, s string) error {
+			e.node = s
+			return nil
 		}},
+		{Name: "link", Expect: "the names of two nodes, such as [gm, slave]", Many: true,
+			Set: func(e *eventFile, s string) error {
+				e.link = append(e.link, s)
+				return nil
+			}},
+		onNodeKey("step", "by how much the clock is moved, such as 1ms or -1d",
+			func(s string) (func(node string) Action, error) {
+				d, err := conf.ParseDuration(s)
+				return func(node string) Action { return StepClock(node, d) }, err
+			}),
+		{Name: "frequency", Expect: "a change of the oscillator's frequency in ppb",
+			Set: func(e *eventFile, s string) error {
+				ppb, err := strconv.ParseFloat(s, 64)
+				e.steps = append(e.steps, clock.Step{PPB: ppb})
+				return err
+			}},
 		{Name: "down", Expect: "true or false", Set: func(e *eventFile, s string) error {
 			down, err := strconv.ParseBool(s)
 			e.actions = append(e.actions, func(e *eventFile) Action {
@@ -61,7 +72,10 @@ var eventKeys = func() []conf.Field[eventFile] {
 			e.stamps = &fault
 			return nil
 		}},
-		conf.DurationField("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false, func(e *eventFile) *time.Duration { return &e.late }),
+		conf.DurationField("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false,
+			func(e *eventFile) *time.Duration {
+				return &e.late
+			}),
 		onNodeKey("leap", "61, 59 or none", func(s string) (func(node string) Action, error) {
 			second, err := map[string]int{"61": 1, "59": -1, "none": 0}[s], error(nil)
 			if s != "none" && second == 0 {
@@ -71,10 +85,11 @@ var eventKeys = func() []conf.Field[eventFile] {
 		}),
 	}
 	for _, k := range instanceSettings {
-		keys = append(keys, onNodeKey(k.name, "a number from 0 to 255", func(s string) (func(node string) Action, error) {
-			v, err := strconv.ParseUint(s, 0, 8)
-			return func(node string) Action { return k.action(node, uint8(v)) }, err
-		}))
+		keys = append(keys, onNodeKey(k.name, "a number from 0 to 255",
+			func(s string) (func(node string) Action, error) {
+				v, err := strconv.ParseUint(s, 0, 8)
+				return func(node string) Action { return k.action(node, uint8(v)) }, err
+			}))
 	}
 	return append(keys, linkEventKeys()...)
 }()
@@ -107,11 +122,12 @@ func onNodeKey(name, expect string, parse func(s string) (func(node string) Acti
 // linkEventKeys change the event's link.
 func linkEventKeys() (keys []conf.Field[eventFile]) {
 	for _, k := range changeableLink(func(l *LinkConfig) *LinkConfig { return l }) {
-		keys = append(keys, conf.Field[eventFile]{Name: k.Name, Expect: k.Expect, Set: func(e *eventFile, s string) error {
-			e.links = append(e.links, func(l *LinkConfig) { _ = k.Set(l, s) })
-			e.changes = append(e.changes, k.Name+" "+s)
-			return k.Set(new(LinkConfig), s)
-		}})
+		keys = append(keys, conf.Field[eventFile]{Name: k.Name, Expect: k.Expect,
+			Set: func(e *eventFile, s string) error {
+				e.links = append(e.links, func(l *LinkConfig) { _ = k.Set(l, s) })
+				e.changes = append(e.changes, k.Name+" "+s)
+				return k.Set(new(LinkConfig), s)
+			}})
 	}
 	return keys
 }
@@ -145,16 +161,20 @@ func (e *eventFile) finish(f *scenario) error {
 		f.Events = append(f.Events, Event{e.when, a})
 	}
 	if e.links != nil {
-		f.Events = append(f.Events, Event{e.when, ChangeLink(e.link[0], e.link[1], strings.Join(e.changes, ", "), func(l *LinkConfig) {
-			for _, change := range e.links {
-				change(l)
-			}
-		})})
+		f.Events = append(f.Events, Event{e.when, ChangeLink(e.link[0], e.link[1], strings.Join(e.changes, ", "),
+			func(l *LinkConfig) {
+				for _, change := range e.links {
+					change(l)
+				}
+			})})
 	}
 	for _, s := range e.steps {
 		o := &f.Nodes[node].Clock.Oscillator
 		o.Steps = append(o.Steps, clock.Step{After: e.when, PPB: s.PPB})
-		f.Events = append(f.Events, Event{e.when, Do(e.node, fmt.Sprintf("frequency %+g ppb", s.PPB), func(*Node) error { return nil })})
+		f.Events = append(f.Events, Event{e.when, Do(e.node, fmt.Sprintf("frequency %+g ppb", s.PPB),
+			func(*Node) error {
+				return nil
+			})})
 	}
 	if len(e.actions) == 0 && e.links == nil && e.steps == nil {
 		return e.at.Errorf("nothing happens: expected one of %s", strings.Join(happenings(), ", "))

@@ -170,7 +170,8 @@ func (h *Host) replied(from *ip.Header, m *icmp.Message, now frame.Time) frame.D
 	}
 	r.answered = true
 	if !p.opt.Quiet {
-		p.say(fmt.Sprintf("%d bytes from %v: icmp_seq=%d ttl=%d time=%s ms%s", icmp.HeaderLen+len(m.Body), from.Src, m.EchoSeq(), from.TTL, short(us), note))
+		p.say(fmt.Sprintf("%d bytes from %v: icmp_seq=%d ttl=%d time=%s ms%s", icmp.HeaderLen+len(m.Body), from.Src,
+			m.EchoSeq(), from.TTL, short(us), note))
 	}
 	return frame.DropNone
 }
@@ -216,11 +217,13 @@ func (p *Ping) finish(now frame.Time) frame.Time {
 	lost := strconv.FormatFloat(float64(len(p.sent)-p.received)*100/float64(len(p.sent)), 'g', 6, 64)
 	p.say("")
 	p.say(fmt.Sprintf("--- %v ping statistics ---", p.opt.To))
-	p.say(fmt.Sprintf("%d packets transmitted, %d received%s, %s%% packet loss, time %dms", len(p.sent), p.received, more, lost, now.Sub(p.begun).Milliseconds()))
+	p.say(fmt.Sprintf("%d packets transmitted, %d received%s, %s%% packet loss, time %dms", len(p.sent), p.received,
+		more, lost, now.Sub(p.begun).Milliseconds()))
 	if n := int64(p.received); n > 0 {
 		mean := p.rtt.sum / n
 		spread := int64(math.Sqrt(float64((p.rtt.squares - p.rtt.sum*p.rtt.sum/n) / n)))
-		p.say(fmt.Sprintf("rtt min/avg/max/mdev = %s/%s/%s/%s ms", milli(p.rtt.low), milli(mean), milli(p.rtt.high), milli(spread)))
+		p.say(fmt.Sprintf("rtt min/avg/max/mdev = %s/%s/%s/%s ms", milli(p.rtt.low), milli(mean), milli(p.rtt.high),
+			milli(spread)))
 	}
 	return frame.Never
 }

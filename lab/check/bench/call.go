@@ -64,7 +64,7 @@ func minimalCase(name string, set nicSetup) *testCase {
 	}}
 }
 
-// trapSpec is a NIC whose loop answers the calls of a program of its own.
+// trapSpec is a NIC whose loop answers the calls of a program that it starts.
 type trapSpec struct {
 	nicSpec
 	Duration time.Duration

@@ -47,8 +47,8 @@ func (s sample) String() string {
 // childResult is what a child reports.
 type childResult = result.Result
 
-// combine makes a sample of the sender's and the receiver's results. The
-// timing is that of whoever timed it.
+// combine makes a sample of the results of both ends. timed is the one whose clock
+// counts.
 func combine(timed, other result.Result) sample {
 	s := sample{latency: float64(timed.Latency) / 1e3, memory: float64(timed.Memory) / 1024,
 		lost: float64(timed.Lost + other.Lost)}

@@ -40,7 +40,7 @@ func (s setting) String() string {
 // coalesceRows have every setting measured; document has a table for them.
 func coalesceRows() (rows []*row) {
 	for _, s := range coalesceSettings {
-		rows = append(rows, &row{set: "coalesce", name: s.String(), must: beside, aim: beside})
+		rows = append(rows, &row{set: "coalesce", name: s.String(), must: noLimit, aim: noLimit})
 	}
 	return rows
 }

@@ -3,7 +3,7 @@
 // measured in the same run, in turns; the result is Markdown, put
 // into its place in a document.
 //
-// Each NIC and each end of a reference is a process of its own: bench starts
+// Each NIC and each end of a reference runs in a separate process: bench starts
 // itself again for them.
 package main
 

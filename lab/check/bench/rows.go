@@ -18,13 +18,12 @@ type row struct {
 	less      bool // a smaller ratio is better
 }
 
-// beside stands for must and aim of a row that only shows what is measured
-// beside.
-const beside = -1
+// noLimit stands for must and aim of a row that has none.
+const noLimit = -1
 
 // mark is must or aim as the table has it.
 func (r *row) mark(v float64) string {
-	if v == beside {
+	if v == noLimit {
 		return ""
 	}
 	return fmt.Sprintf("%g", v)
@@ -94,28 +93,28 @@ var allRows = append([]*row{
 	{"run", "Write 8 B with immediate data, from program to program by events, one CPU : kernel TCP 64 B",
 		umodePing, kernelPingRun, latency, "µs", 2.5, 1.5, true},
 	{"run", "the same wake-ups and frames with nothing done in between, one CPU : kernel TCP 64 B",
-		chainPing, kernelPingRun, latency, "µs", beside, beside, true},
+		chainPing, kernelPingRun, latency, "µs", noLimit, noLimit, true},
 	{"run", "`ib_send_bw -e` 64 KiB, `wire` : `tapir perf write-bw`",
 		ibSendWire, runWire, gbps, "Gb/s", 0.7, 0.7, false},
 	{"run", "`ib_read_bw -e` 64 KiB, `wire` : `tapir perf write-bw`",
-		ibReadWire, runWire, gbps, "Gb/s", beside, beside, false},
+		ibReadWire, runWire, gbps, "Gb/s", noLimit, noLimit, false},
 	{"run", "`ib_send_bw -e` 64 KiB, `gso` : `tapir perf write-bw`",
 		ibSendGSO, runGSO, gbps, "Gb/s", 0.25, 0.45, false},
 	{"run", "`ib_read_bw -e` 64 KiB, `gso` : `tapir perf write-bw`",
-		ibReadGSO, runGSO, gbps, "Gb/s", beside, beside, false},
+		ibReadGSO, runGSO, gbps, "Gb/s", noLimit, noLimit, false},
 	{"run", "`ib_write_bw` 64 KiB, which polls, `gso` : `tapir perf write-bw`",
-		ibWriteGSO, runGSO, gbps, "Gb/s", beside, beside, false},
+		ibWriteGSO, runGSO, gbps, "Gb/s", noLimit, noLimit, false},
 	{"run", "`ib_send_bw -e` 64 KiB, `gso` : UCX put",
-		ibSendGSO, ucxPutRun, gbps, "Gb/s", beside, beside, false},
+		ibSendGSO, ucxPutRun, gbps, "Gb/s", noLimit, noLimit, false},
 	{"run", "`ib_send_lat -e` 64 B, one CPU : `tapir perf send-lat`",
 		ibSendLat, sendPingRun, latency, "µs", 3, 3, true},
 	{"run", "the same trapped calls, wake-ups and frames with nothing done in between, one CPU : " +
 		"`tapir perf send-lat`",
-		trapChainPing, sendPingRun, latency, "µs", beside, beside, true},
+		trapChainPing, sendPingRun, latency, "µs", noLimit, noLimit, true},
 	{"run", "`ib_send_lat -e` 64 B, one CPU : `fi_pingpong -p tcp`, which polls",
-		ibSendLat, fabricPing, latency, "µs", beside, beside, true},
+		ibSendLat, fabricPing, latency, "µs", noLimit, noLimit, true},
 	{"run", "`ib_send_lat -e` 64 B, one CPU : UCX tag, which polls",
-		ibSendLat, ucxTag, latency, "µs", beside, beside, true},
+		ibSendLat, ucxTag, latency, "µs", noLimit, noLimit, true},
 	{"engine", "TCP segments per second of CPU time, both engines in virtual time",
 		engineAlone, "", rate, "M/s", 1, 1, false},
 	{"engine", "allocations per segment",
@@ -169,7 +168,7 @@ func chosen(sets []string) (rows []*row) {
 func (r *row) verdict(ratio float64) string {
 	reaches := func(mark float64) bool { return r.less == (ratio <= mark) || ratio == mark }
 	switch {
-	case r.must == beside:
+	case r.must == noLimit:
 		return ""
 	case reaches(r.aim):
 		return "aim"

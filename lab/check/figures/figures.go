@@ -41,7 +41,7 @@ func word(file string) string {
 }
 
 // Put replaces what stands between the lines begin and end of a document. A
-// document without them is left as it is.
+// document without them is not changed.
 func Put(file, begin, end string, figures []byte) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -1,7 +1,6 @@
 // Command ptpbench measures PTP: simulated clocks, whose values are exact, and
-// NICs on TAPs against stock ptp4l and chronyd, where what the machine does
-// beside is told with the values. The result is Markdown, put into its place in
-// a document.
+// NICs on TAPs against stock ptp4l and chronyd, for which the load of the machine
+// is reported, too. The result is Markdown, put into its place in a document.
 package main
 
 import (

@@ -26,12 +26,12 @@ import (
 	"tapir/wire/frame"
 )
 
-// nicName is the name of a NIC that is a process of its own.
+// nicName is the name of a NIC in a separate process.
 const nicName = "ptpbench"
 
-// outside is a NIC in a process of its own, in a namespace whose eth0 is a veth
-// to a second namespace.
-type outside struct {
+// nicProcess is a NIC in a separate process, in a namespace whose eth0 is a veth to
+// a second namespace.
+type nicProcess struct {
 	b     *bench
 	here  *linuxptp.Host // beside the NIC
 	there *linuxptp.Host
@@ -39,15 +39,15 @@ type outside struct {
 	undo  []func()
 }
 
-func (o *outside) close() {
+func (o *nicProcess) close() {
 	for i := len(o.undo) - 1; i >= 0; i-- {
 		o.undo[i]()
 	}
 }
 
 // start starts the NIC with more flags.
-func (b *bench) start(ctx context.Context, flags ...string) (o *outside, err error) {
-	o = &outside{b: b}
+func (b *bench) start(ctx context.Context, flags ...string) (o *nicProcess, err error) {
+	o = &nicProcess{b: b}
 	defer func() {
 		if err != nil {
 			o.close()
@@ -90,12 +90,12 @@ func (b *bench) start(ctx context.Context, flags ...string) (o *outside, err err
 }
 
 // run is the command line for programs with the NIC's clock.
-func (o *outside) run(more ...string) []string {
+func (o *nicProcess) run(more ...string) []string {
 	return append(append([]string{o.b.tapir, "run", "--nic", nicName}, more...), "--")
 }
 
 // trueError is by how much the NIC's clock is ahead of the system's, in ns.
-func (o *outside) trueError(ctx context.Context) (float64, error) {
+func (o *nicProcess) trueError(ctx context.Context) (float64, error) {
 	list, err := o.ctl.PHCSamples(ctx, 5)
 	if err != nil {
 		return 0, err
@@ -109,8 +109,8 @@ func (o *outside) trueError(ctx context.Context) (float64, error) {
 	return float64(best.PHC - best.Before - (best.After-best.Before)/2), nil
 }
 
-// sixteen are ptp4l's options for 16 Syncs a second.
-func sixteen(more ...string) linuxptp.Options {
+// fastSync are ptp4l's options for 16 Syncs a second.
+func fastSync(more ...string) linuxptp.Options {
 	o := linuxptp.Options{"network_transport": "L2", "logAnnounceInterval": "-2", "logSyncInterval": "-4",
 		"logMinDelayReqInterval": "-4"}
 	for i := 0; i < len(more); i += 2 {
@@ -120,12 +120,12 @@ func sixteen(more ...string) linuxptp.Options {
 }
 
 // follow runs a stock master there and a ptp4l -H here, on eth0.
-func (o *outside) follow(ctx context.Context) (*linuxptp.Daemon, error) {
+func (o *nicProcess) follow(ctx context.Context) (*linuxptp.Daemon, error) {
 	eth0 := []linuxptp.Section{{Name: "eth0"}}
-	if _, err := o.there.PTP4L(ctx, linuxptp.PTP4L{Options: sixteen("priority1", "1"), Sections: eth0}); err != nil {
+	if _, err := o.there.PTP4L(ctx, linuxptp.PTP4L{Options: fastSync("priority1", "1"), Sections: eth0}); err != nil {
 		return nil, err
 	}
-	return o.here.PTP4L(ctx, linuxptp.PTP4L{Options: sixteen("slaveOnly", "1"), Sections: eth0, HardwareStamps: true,
+	return o.here.PTP4L(ctx, linuxptp.PTP4L{Options: fastSync("slaveOnly", "1"), Sections: eth0, HardwareStamps: true,
 		Under: o.run("--netdev", "eth0")})
 }
 

@@ -1,5 +1,5 @@
 // Package real runs the labs of package topo in real time: each node in a
-// network namespace of its own, each link a cable between two TAPs, NICs and
+// separate network namespace, each link a cable between two TAPs, NICs and
 // switches as processes.
 //
 //	    namespace of NIC a                      namespace of host h

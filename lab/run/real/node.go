@@ -34,7 +34,7 @@ type node struct {
 	lans  int              // Ethernet links of a gateway, guest or host
 	flags []string         // of the process, besides the node's own
 	err   error            // why it ended early, or what it left over
-	again []string         // flags of a NIC that was killed, for when it begins anew
+	again []string         // flags of a NIC that was killed, for its restart
 	lives int              // how often it did
 	dead  atomic.Bool      // it was killed
 
@@ -71,7 +71,7 @@ func (b *bed) addNode(t *topo.Node) (*node, error) {
 	if t.Kind != topo.Host {
 		return n, errors.Join(link.Quiet(ns), n.sysctls(ownARP, kernelPorts))
 	}
-	return n, n.settle()
+	return n, n.configureIP()
 }
 
 // ownARP keeps the kernel from answering for an address on an interface that
@@ -79,12 +79,12 @@ func (b *bed) addNode(t *topo.Node) (*node, error) {
 var ownARP = [2]string{"ipv4/conf/all/arp_ignore", "1"}
 
 // kernelPorts leave to a NIC the ports from 49152 on, which it takes where it
-// has no kernel beside it: stock dissectors claim many of those below.
+// shares no address with a kernel: stock dissectors claim many of those below.
 var kernelPorts = [2]string{"ipv4/ip_local_port_range", "16384 49151"}
 
-// settle lets the kernel use its IPv6 addresses at once, and say nothing that
-// was not asked for, nor on an interface that has not the address.
-func (n *node) settle() error {
+// configureIP lets the kernel use its IPv6 addresses at once and keeps it from
+// sending unsolicited packets or answering on other interfaces.
+func (n *node) configureIP() error {
 	return n.sysctls(
 		[2]string{"ipv6/conf/default/disable_ipv6", "0"},
 		[2]string{"ipv6/conf/default/accept_dad", "0"},
@@ -121,7 +121,7 @@ func (n *node) mtu(l *topo.Link) int {
 	return n.NIC.MTU
 }
 
-// plug makes the node's port at a link and returns the cable's end of it.
+// plug makes the node's port at a link and returns the cable's end.
 func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 	switch {
 	case n.Kind == topo.Host:
@@ -186,7 +186,7 @@ func (n *node) start(ctx context.Context, b *bed) (err error) {
 	case topo.Host:
 		return nil
 	case topo.NIC:
-		if err := n.settle(); err != nil { // of the host TAP
+		if err := n.configureIP(); err != nil { // of the host TAP
 			return err
 		}
 		argv = append(argv, "nic", "--name", n.Name, "--tap", nicTAP, "--host-tap", kernelSide)

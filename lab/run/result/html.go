@@ -32,7 +32,7 @@ var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
 	"svg": func(text string) template.HTML { return template.HTML(text) },
 }).Parse(pageText))
 
-// drawings are of this house's making; what is written in them is escaped.
+// drawings marks SVG as trusted: this package writes it, with all text escaped.
 func drawings(all []string) (trusted []template.HTML) {
 	for _, svg := range all {
 		trusted = append(trusted, template.HTML(svg))
@@ -44,7 +44,8 @@ func drawings(all []string) (trusted []template.HTML) {
 // no network. It is XHTML, too.
 func HTML(w io.Writer, all ...*Result) error { return page(w, false, all...) }
 
-// page writes the page; if it is beside the captures, it links to them.
+// page writes the page. If it lies in the directory of the captures (beside), it
+// links to them.
 func page(w io.Writer, beside bool, all ...*Result) error {
 	data := struct {
 		Title  string

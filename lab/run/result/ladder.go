@@ -15,7 +15,7 @@ import (
 // Recording is where one can read what passed the links of a lab.
 type Recording struct {
 	// Open opens the capture that has the link; nil if there is none. The link
-	// is an interface of its own name, or one for each end, as a-s:a.
+	// is an interface of that name, or one for each end, such as a-s:a.
 	Open func(link string) (io.ReadCloser, error)
 	// Start is the captures' time at the start of the lab, in nanoseconds since
 	// the epoch.

@@ -15,7 +15,7 @@ import (
 type Point struct {
 	At       time.Duration
 	True     float64 // from the reference: known in simulations only
-	Believed float64 // from the master, as last measured; NaN before
+	Believed float64 // estimated, from the master as last measured; NaN before
 	Delay    float64 // path delay as last measured, ns; NaN before
 	Freq     float64 // correction in force, ppb
 	State    string  // of the port that follows a master, or of the clock
@@ -105,8 +105,8 @@ func dash(s string) string {
 	return s
 }
 
-// WriteSummary writes a line for each clock: the truth beside what the clock
-// believes, from time skip on.
+// WriteSummary writes a line for each clock: its true offset next to its estimated
+// one, from time skip on.
 func WriteSummary(w io.Writer, all []Series, skip time.Duration, within float64) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "node\tstate\ttrue rms\tmean\tp50\tp99\tmax\tbelieved rms\tmax\tfreq ppb\t|err| < %s after\t\n",

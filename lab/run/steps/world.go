@@ -26,7 +26,7 @@ type Options struct {
 type World interface {
 	// Now is the time since the start of the lab.
 	Now() time.Duration
-	// Limit bounds what has no time of its own in the world.
+	// Limit bounds work that takes no time of the world, as context.WithTimeout.
 	Limit(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 	// Sleep lets d pass.
 	Sleep(ctx context.Context, d time.Duration) error

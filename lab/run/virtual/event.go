@@ -43,20 +43,20 @@ func (e *Event) String() string {
 const eventLog = msglog.CM | msglog.MPA | msglog.TX | msglog.RX | msglog.Errors | msglog.Drop | msglog.MM | msglog.WR |
 	msglog.Data
 
-// stepper collects what the events are made of. It only watches: a lab goes on
-// the same way without it.
+// stepper collects the lines of events. It only watches: a lab runs the same way
+// without it.
 type stepper struct {
 	lab   *lab
 	event Event
-	over  bool // it was told to end: the lab closes without it
+	over  bool // Step returned an error: the lab closes without it
 }
 
-// say adds a line to the event in hand.
+// say adds a line to the current event.
 func (s *stepper) say(node, topic, text string) {
 	s.event.Lines = append(s.event.Lines, Line{node, topic, text})
 }
 
-// tell hands on the event in hand, if there is one.
+// tell passes the current event on, if it has lines.
 func (s *stepper) tell(ctx context.Context) error {
 	if len(s.event.Lines) == 0 || s.over {
 		return nil
@@ -68,8 +68,8 @@ func (s *stepper) tell(ctx context.Context) error {
 	return err
 }
 
-// advance takes the world's next event. What was said since the last one, such
-// as of what a step posts, is an event of its own.
+// advance takes the world's next event. Lines since the last one, such as those of
+// what a step posts, are a separate event.
 func (l *lab) advance(ctx context.Context) error {
 	if l.steps == nil {
 		l.world.Step()

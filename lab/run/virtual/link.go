@@ -14,8 +14,8 @@ import (
 	"tapir/wire/virtio"
 )
 
-// A link of which the file does not say more has this rate and delay: time has
-// to pass somewhere. Nodes wait while it is busy for so long.
+// Rate and delay of a link for which the file gives none, since time has to pass
+// somewhere, and the time after which senders wait.
 const (
 	defaultRate  = 100e9 // bits per second
 	defaultDelay = time.Microsecond
@@ -39,7 +39,7 @@ type link struct {
 	ifaces  [2]uint32
 	reader  *inspect.Inspector // tells the stepper what frames carry; nil: nobody asks
 	parts   virtio.Splitter
-	message string // of the frame in hand
+	message string // of the current frame
 }
 
 // end is one end of a link: what its node transmits there goes to the other.
@@ -143,13 +143,12 @@ func (k *link) counts() topo.LinkCounts {
 		Refused: a.Refused + b.Refused + k.tooLong, Rules: k.rules.Counts()}
 }
 
-// waits tells that nodes at an end wait for the link: the file does not say how
-// fast it is, so nothing is lost for want of speed.
+// waits reports whether nodes wait while the link is busy: without a rate in the
+// file, no frame is lost to a full queue.
 func (k *link) waits(from int) bool { return k.fault[from].Rate == 0 }
 
-// roomAt is when the link takes frames from this end, in the past if it does
-// now.
-func (e *end) roomAt() frame.Time {
+// freeAt is when the link takes frames from this end; in the past if it does now.
+func (e *end) freeAt() frame.Time {
 	if !e.link.waits(e.side) {
 		return 0
 	}
@@ -158,8 +157,8 @@ func (e *end) roomAt() frame.Time {
 
 // Room implements frame.Link.
 func (e *end) Room() int {
-	if e.roomAt() > e.link.lab.world.Now() {
-		e.node.stuck = true
+	if e.freeAt() > e.link.lab.world.Now() {
+		e.node.blocked = true
 		return 0
 	}
 	return 64
@@ -207,7 +206,7 @@ func (e *end) enter(f *frame.Frame) {
 	}
 }
 
-// await has the node look when the next frame arrives.
+// await schedules the arrival of the next frame.
 func (e *end) await() {
 	if at := e.link.wire.Next(1 - e.side); at < e.wake {
 		e.wake = at

@@ -22,20 +22,20 @@ import (
 type node struct {
 	*topo.Node
 	engine
-	lab   *lab
-	place *vtime.Place
-	ends  []*end
-	dev   *nic.Device   // of a NIC
-	sw    *sw.Switch    // of a switch
-	phc   *clock.PHC    // of a switch
-	timed *ptprun.Run   // nil: the NIC has no PTP instance
-	hfi   *hfi          // of an HFI or manager
-	host  *station.Host // of a host or HFI: the operating system
-	again bool          // there is more to do at this time
-	stuck bool          // a link had no room
-	dead  bool          // it was killed
-	lives int           // how often it was started anew
-	said  *capture.Join // has what a NIC says; nil: its link is not captured
+	lab     *lab
+	place   *vtime.Place
+	ends    []*end
+	dev     *nic.Device   // of a NIC
+	sw      *sw.Switch    // of a switch
+	phc     *clock.PHC    // of a switch
+	timed   *ptprun.Run   // nil: the NIC has no PTP instance
+	hfi     *hfi          // of an HFI or manager
+	host    *station.Host // of a host or HFI: the operating system
+	again   bool          // Poll has to be called again at this time
+	blocked bool          // a link could not take a frame
+	dead    bool          // it was killed
+	lives   int           // how often it was restarted
+	said    *capture.Join // takes the log of a NIC; nil: its link is not captured
 }
 
 // engine is what nodes of all kinds have in common.
@@ -109,7 +109,7 @@ func (n *node) buildSwitch() error {
 	return err
 }
 
-// begin lets the node live.
+// begin starts the node.
 func (n *node) begin() {
 	if n.dev != nil {
 		n.listen()
@@ -124,8 +124,7 @@ func (n *node) begin() {
 	}
 }
 
-// carrier tells the node that its link is there, or not. Switches and hosts do
-// not notice.
+// carrier sets the link state of the node. Switches and hosts ignore it.
 func (n *node) carrier(up bool) {
 	var port interface {
 		LinkUp(now frame.Time)
@@ -147,7 +146,7 @@ func (n *node) carrier(up bool) {
 	n.lab.world.Touch(n.place)
 }
 
-// ready is what a node says of itself; empty: nothing.
+// ready is the line that a node logs when it is up; empty: none.
 func (n *node) ready() string {
 	switch {
 	case n.hfi != nil:
@@ -194,8 +193,8 @@ func (n *node) counters() (list []result.Counter) {
 	return append(list, n.hostDrops()...)
 }
 
-// restless is how often a node may ask for another turn at the same time.
-const restless = 100_000
+// maxTurns is how often a node may ask for another turn at the same time.
+const maxTurns = 100_000
 
 // Poll implements vtime.Engine: it runs the node until it rests.
 func (n *node) Poll(now frame.Time) frame.Time {
@@ -203,15 +202,15 @@ func (n *node) Poll(now frame.Time) frame.Time {
 		return frame.Never
 	}
 	e := n.engine
-	for range restless {
-		n.again, n.stuck = false, false
+	for range maxTurns {
+		n.again, n.blocked = false, false
 		again := e.Dispatch(now)
 		next := e.Poll(now)
 		if n.again || again {
 			continue
 		}
-		if n.stuck {
-			return min(max(next, now+1), n.room())
+		if n.blocked {
+			return min(max(next, now+1), n.linkFree())
 		}
 		if next > now {
 			return next
@@ -223,11 +222,11 @@ func (n *node) Poll(now frame.Time) frame.Time {
 	return frame.Never
 }
 
-// room is when one of the links that had none has room again.
-func (n *node) room() frame.Time {
+// linkFree is when the first of the busy links takes frames again.
+func (n *node) linkFree() frame.Time {
 	at := frame.Never
 	for _, e := range n.ends {
-		if r := e.roomAt(); r > n.lab.world.Now() {
+		if r := e.freeAt(); r > n.lab.world.Now() {
 			at = min(at, r)
 		}
 	}
@@ -250,8 +249,8 @@ func (n *node) leaks() error {
 	return fmt.Errorf("%s: left at the end: %s", n.Name, strings.Join(names, ", "))
 }
 
-// unload ends the NIC's function: its driver core goes back to hw_remove, and says
-// what hindered it.
+// unload removes the NIC's function, back to hw_remove of its driver core. The
+// error tells what prevented it.
 func (n *node) unload(now frame.Time) error {
 	if n.dev == nil || n.dead {
 		return nil

@@ -51,8 +51,8 @@ func (l *lab) Poll(ctx context.Context, d time.Duration, done func() (bool, erro
 	}
 }
 
-// later is something that is to happen while the steps go on.
-type later struct {
+// deferred is a fault that waits while the steps go on.
+type deferred struct {
 	due  func() (bool, error) // nil: at its time
 	do   func(error)
 	done bool
@@ -60,37 +60,37 @@ type later struct {
 
 // Later implements steps.World.
 func (l *lab) Later(_ context.Context, s *topo.Step, due func() (bool, error), do func(error)) (cancel func()) {
-	p := &later{due: due, do: do}
-	l.later = append(l.later, p)
+	p := &deferred{due: due, do: do}
+	l.deferred = append(l.deferred, p)
 	if s.For > 0 {
 		p.due = nil
-		l.world.Schedule(l.world.Now().Add(s.For), vtime.ScenarioFirst, func() { l.happen(p, nil) })
+		l.world.Schedule(l.world.Now().Add(s.For), vtime.ScenarioFirst, func() { l.fire(p, nil) })
 	}
-	return func() { l.happen(p, topo.ErrNeverHappened) }
+	return func() { l.fire(p, topo.ErrNeverHappened) }
 }
 
-// look lets happen what waited for a condition that holds now.
-func (l *lab) look() {
-	if len(l.later) == 0 {
+// checkDeferred does what waited for a condition that holds now.
+func (l *lab) checkDeferred() {
+	if len(l.deferred) == 0 {
 		return
 	}
-	for _, p := range slices.Clone(l.later) {
+	for _, p := range slices.Clone(l.deferred) {
 		if p.due == nil {
 			continue
 		}
 		if ok, err := p.due(); ok || err != nil {
-			l.happen(p, err)
+			l.fire(p, err)
 		}
 	}
 }
 
-// happen does what waited, or says why it never can be done.
-func (l *lab) happen(p *later, err error) {
+// fire does what waited, or reports why it never can be done.
+func (l *lab) fire(p *deferred, err error) {
 	if p.done {
 		return
 	}
 	p.done = true
-	l.later = slices.DeleteFunc(l.later, func(o *later) bool { return o == p })
+	l.deferred = slices.DeleteFunc(l.deferred, func(o *deferred) bool { return o == p })
 	p.do(err)
 }
 

@@ -25,9 +25,9 @@ import (
 // Options say how to run a lab. The zero value is good.
 type Options struct {
 	steps.Options
-	// Step is told of each event, which it borrows, before the next one happens.
-	// Time stands still meanwhile. An error of it ends the lab; the last events,
-	// of connections that close, come without it. nil: nobody is told.
+	// Step gets each event (borrowed) before the next one happens; virtual time
+	// stands still meanwhile. Its error ends the lab; the last events, of closing
+	// connections, come without it. May be nil.
 	Step func(ctx context.Context, e *Event) error
 }
 
@@ -54,9 +54,9 @@ type lab struct {
 	log      *steps.Log
 	files    string // the directory of the capture
 	rec      *recording
-	sides    []*side  // of the workloads under way
-	later    []*later // what is to happen to nodes
-	steps    *stepper // nil: nobody is told of events
+	sides    []*side     // of the workloads under way
+	deferred []*deferred // faults that wait for a condition
+	steps    *stepper    // nil without Options.Step
 	undo     []func()
 	err      error // of the world: it cannot go on
 }
@@ -68,8 +68,8 @@ const prefix = "tapir-virtual"
 // returns their names.
 func Collect() []string { return rundir.Sweep(prefix) }
 
-// mostOctets is what a frame of the world may have.
-const mostOctets = 66 << 10
+// maxFrame is the longest frame of the world in octets.
+const maxFrame = 66 << 10
 
 // Run runs a lab from its start to its end. The error says why its result could
 // not be written; everything else is in the result, which there always is.
@@ -87,7 +87,7 @@ func Up(ctx context.Context, t *topo.Lab, o Options) (*Lab, error) {
 	if t.Clock != topo.Virtual {
 		return nil, fmt.Errorf("lab %s is of the %s clock", t.Name, t.Clock)
 	}
-	l := &lab{topo: t, opt: o, world: vtime.New(mostOctets), named: map[string]*node{}}
+	l := &lab{topo: t, opt: o, world: vtime.New(maxFrame), named: map[string]*node{}}
 	if o.Step != nil {
 		l.steps = &stepper{lab: l}
 	}
@@ -164,11 +164,11 @@ func (l *lab) link(name string) *link {
 	return nil
 }
 
-// never is done for what takes until its end.
+// never is the done function of what lasts until its end.
 func never() bool { return false }
 
-// until lets things happen until done says that this is enough, or the time
-// end has come. It reports whether it was done.
+// until runs the world until done returns true or time end has come. It returns
+// whether it was done.
 func (l *lab) until(ctx context.Context, end frame.Time, done func() bool) (bool, error) {
 	for n := 0; !done(); n++ {
 		if l.world.Next() > end {
@@ -178,7 +178,7 @@ func (l *lab) until(ctx context.Context, end frame.Time, done func() bool) (bool
 		if err := l.advance(ctx); err != nil {
 			return false, err
 		}
-		l.look()
+		l.checkDeferred()
 		if n&0xfff == 0 && ctx.Err() != nil {
 			return false, steps.ErrInterrupted
 		}

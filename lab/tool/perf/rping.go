@@ -58,7 +58,7 @@ func recvAdvert(c *conn) error {
 }
 
 // advert reads the message that has just been received and posts its
-// receive anew.
+// receive again.
 func (c *conn) advert(wc *verbs.WC) (region, error) {
 	if wc.ByteLen != advertLen {
 		return region{}, errRpingShort

@@ -11,7 +11,7 @@ import (
 )
 
 // A verified exchange goes through every operation at every size. For each
-// step the server says "placed" as soon as it is told that the data is in
+// step the server says "placed" as soon as it learns that the data is in
 // its memory, and then the SHA-256 of that memory. For a Read it is the
 // client's memory that is hashed, and the server sends the hash of what was
 // read.

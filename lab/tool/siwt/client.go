@@ -8,7 +8,7 @@ import (
 	"tapir/wire/frame"
 )
 
-// proof is what the success of a step needs beside its completion.
+// proof is what the success of a step needs in addition to its completion.
 type proof uint8
 
 const (

@@ -44,7 +44,7 @@ type Node struct {
 	packet uint64 // of the capture
 }
 
-// portState is a port as it is carried and as the log shows it.
+// portState is the carriage and the log state of a port.
 type portState struct {
 	carry transport.Port
 	state msg.PortState
@@ -285,7 +285,7 @@ func (n *Node) TimeError() float64 {
 	return n.Clock.Exact(now).Sub(n.s.reference.Clock.Exact(now))
 }
 
-// observer is what a node is told by its instance.
+// observer receives the events of a node's instance.
 type observer Node
 
 // PortState implements ptp.Observer.

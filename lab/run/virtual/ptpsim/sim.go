@@ -1,7 +1,7 @@
 // Package ptpsim runs networks of PTP clocks in virtual time: the engine of
 // package ptp and the switches of lab/node/sw with the frames that they exchange,
-// over links with delay, asymmetry and faults, driven by oscillators with
-// theirs. Only here the true time is known.
+// over links with delay, asymmetry and faults, driven by oscillators with noise.
+// The true time is known.
 //
 // A simulation is one goroutine and draws all chance from its seed: equal
 // configurations have equal logs, captures and results, to the last octet.
@@ -208,8 +208,8 @@ func (s *Sim) Series() []result.Series {
 // Skip is what statistics leave out.
 func (s *Sim) Skip() time.Duration { return s.cfg.Skip }
 
-// WriteReport writes a line for each clock, the truth beside what the clock
-// believes, and the stability of the true offset.
+// WriteReport writes a line for each clock, its true offset next to its estimated
+// one, and the stability of the true offset.
 func (s *Sim) WriteReport(w io.Writer) error {
 	all := s.Series()
 	if err := result.WriteSummary(w, all, s.cfg.Skip, float64(s.cfg.Within)); err != nil {

@@ -7,7 +7,7 @@ import (
 	"tapir/wire/frame"
 )
 
-// errNoStamp is what an instance is told of a stamp that got lost.
+// errNoStamp reports a lost time stamp to an instance.
 var errNoStamp = errors.New("no time stamp")
 
 // StampFault is what happens to the time stamps of sent frames.

@@ -144,8 +144,9 @@ func (i *Iface) sendTo(to ether.Addr, kind uint16, p []byte) {
 	}
 }
 
-// Poll does what is due and sends what waits, while there is room. It returns
-// the next deadline; with frames left it must be called when there is room.
+// Poll does what is due and sends queued frames while the link takes them. It
+// returns the next deadline; with frames left it must be called when the link is
+// free.
 func (h *Host) Poll(now frame.Time) frame.Time {
 	for _, i := range h.ifaces {
 		i.expire(now)

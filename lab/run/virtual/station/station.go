@@ -49,7 +49,7 @@ type Iface struct {
 // New returns a host without interfaces, whose frames are of pool.
 func New(pool frame.Pool) *Host { return &Host{pool: pool} }
 
-// Add gives the host an interface that sends on link, as soon as that has room.
+// Add gives the host an interface that sends on link whenever that takes frames.
 func (h *Host) Add(c Config, link frame.Link) *Iface {
 	i := &Iface{Config: c, host: h, link: link, neighbors: map[netip.Addr]*neighbor{}}
 	h.ifaces = append(h.ifaces, i)

@@ -1,5 +1,5 @@
-// Package vtime is virtual time: the queue of what will happen in a world of
-// engines that exchange frames. A world is one goroutine; the same calls give
+// Package vtime is virtual time: the event queue of a world of engines that
+// exchange frames. A world is one goroutine; the same calls give
 // the same order of events, to the last tie.
 package vtime
 
@@ -20,7 +20,7 @@ type Engine interface {
 	Poll(now frame.Time) frame.Time
 }
 
-// World is the queue of what will happen. Ties in time are broken by node,
+// World is the event queue. Ties in time are broken by node,
 // then by the order in which the events were made.
 type World struct {
 	// Pool lends the frames of all nodes.
@@ -51,8 +51,8 @@ type event struct {
 	act  func()
 }
 
-// What the scenario does comes before what nodes do at the same time; a look
-// at them comes after it.
+// At equal times, the scenario acts before the nodes, and samples are taken after
+// them.
 const (
 	ScenarioFirst = -1
 	LookLast      = 1 << 30
@@ -61,7 +61,7 @@ const (
 // maxFrames bounds the frames on their way.
 const maxFrames = 1 << 22
 
-// New returns a world at time 0, whose frames have room for so many octets.
+// New returns a world at time 0 with frames of at most size octets.
 func New(size int) *World { return &World{Pool: buf.NewPool(maxFrames, size)} }
 
 // Now is the time.

@@ -37,8 +37,8 @@ func register(t *testing.T, l *Layer, n byte) *CA {
 	return ca
 }
 
-// settle runs what is queued in a device.
-func settle(ca *CA) {
+// dropIfLeft runs what is queued in a device.
+func dropIfLeft(ca *CA) {
 	for ca.Verbs().Dispatch(7) {
 	}
 }
@@ -178,7 +178,7 @@ func TestDeregisterWaitsForReferences(t *testing.T) {
 	expect(t, "b has let go", &log, "a remove nic1")
 	closed := errors.New("not yet")
 	a.open["nic1"].CloseAsync(func(err error) { closed = err })
-	settle(ca)
+	dropIfLeft(ca)
 	if closed != nil || gone != 0 {
 		t.Errorf("asynchronous close: %v, done %d", closed, gone)
 	}
@@ -226,7 +226,7 @@ func TestFail(t *testing.T) {
 	if gone {
 		t.Error("gone before the handlers ran")
 	}
-	settle(ca)
+	dropIfLeft(ca)
 	expect(t, "hot removal", &log, "kv add nic1", "kv DEVICE_FATAL", "kv PORT_ERR", "kv remove nic1")
 	if !gone || len(ca.Contexts()) != 0 {
 		t.Error("not gone")
@@ -271,7 +271,7 @@ func TestDeregisterFromHandler(t *testing.T) {
 	}), nil)
 	ok(t, err)
 	ca.Verbs().SetCarrier(false)
-	settle(ca)
+	dropIfLeft(ca)
 	if !gone || ctx.Close() == nil {
 		t.Error("not gone")
 	}

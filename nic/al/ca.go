@@ -168,7 +168,7 @@ func (ca *CA) detach(r *registration, done func(now frame.Time), now frame.Time)
 	}
 	d.done = append(d.done, done)
 	ca.lower(verbs.AsyncEvent{Type: verbs.EventDetach}, r, now)
-	d.settle(now)
+	d.dropIfLeft(now)
 }
 
 // tell calls the client's Remove, once.
@@ -179,8 +179,8 @@ func (d *Device) tell(now frame.Time) {
 	}
 }
 
-// settle drops the device from the list when its client has let go of it.
-func (d *Device) settle(now frame.Time) {
+// dropIfLeft drops the device from the list when its client has let go of it.
+func (d *Device) dropIfLeft(now frame.Time) {
 	i := slices.Index(d.ca.devices, d)
 	if !d.leaving || d.refs > 0 || i < 0 {
 		return
@@ -311,7 +311,7 @@ func (c *Context) closed(now frame.Time) {
 	c.ca.contexts = slices.Delete(c.ca.contexts, i, i+1)
 	if c.dev != nil {
 		c.dev.refs--
-		c.dev.settle(now)
+		c.dev.dropIfLeft(now)
 	}
 	c.ca.finish(now)
 }

@@ -40,7 +40,7 @@ func (m *managed) do(method uint8, attr uint16, modifier uint32, data []byte) (u
 	if got.Method != ib.MethodGetResp || got.TID != 42 || got.Attr != attr {
 		m.t.Errorf("answer %+v", got)
 	}
-	settle(m.ca)
+	dropIfLeft(m.ca)
 	return got.Status, data
 }
 

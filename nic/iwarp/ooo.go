@@ -263,7 +263,7 @@ func (e *edge) leadsTo(h *ddp.Header, off uint64, l mpa.Layout, size int, pos ui
 // claim returns the extent of the message of the FPDU behind e with header h
 // and n octets of payload, or -1 if other messages that are not complete
 // write there too: then only the order of the stream is safe.
-// Where a scattered one goes is not known, so it is alone.
+// A scattered message is never mixed with others: its target is unknown.
 func (x *oooQueue) claim(e *edge, h *ddp.Header, off, n uint64, scattered bool) int {
 	from, to := position(h), position(h)+n
 	msg := e.msg
@@ -359,7 +359,7 @@ func (in *inbound) resume() error {
 	return in.received(err)
 }
 
-// trimOOO forgets the messages that are behind, and the list when it is empty.
+// trimOOO forgets the messages that are complete, and the list when it is empty.
 func (in *inbound) trimOOO() {
 	x := in.ooo
 	if x == nil {

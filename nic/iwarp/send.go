@@ -9,7 +9,7 @@ import (
 	"tapir/wire/frame"
 )
 
-// runFPDUs bounds a run: what is cut cannot be cut anew when the path's MTU
+// runFPDUs bounds a run: what is cut stays cut when the path's MTU
 // changes. It fills a super-frame.
 const runFPDUs = 44
 
@@ -65,7 +65,7 @@ func (c *conn) nothingLeft() {
 }
 
 // again returns what Next returned before, for a retransmission: records are
-// never cut anew.
+// cut only once.
 func (o *outbound) again(off uint64, limit int) int {
 	i := o.log.find(off)
 	r := o.log.at(i)

@@ -88,7 +88,7 @@ func (s *SendQueue) decode(wr *verbs.SendWR, data []byte) verbs.Status {
 	if code >= uint32(len(opcodes)) || !opcodes[code].known {
 		return verbs.StatusLocalQPOp
 	}
-	wr.Opcode, wr.Flags = opcodes[code].op, verbsFlags(flags)
+	wr.Opcode, wr.Flags = opcodes[code].op, Flags(flags)
 	if wr.Opcode.Local() || wr.Opcode == verbs.OpSendImm && host.Uint32(r[sendLength:]) == 0 {
 		wr.Flags &^= verbs.Inline // of nothing
 	}
@@ -152,22 +152,6 @@ func (s *SendQueue) payload(wr *verbs.SendWR, data []byte) verbs.Status {
 	return verbs.StatusSuccess
 }
 
-func verbsFlags(flags uint32) (f verbs.SendFlags) {
-	if flags&flagFence != 0 {
-		f |= verbs.Fence
-	}
-	if flags&flagSignaled != 0 {
-		f |= verbs.Signaled
-	}
-	if flags&flagSolicited != 0 {
-		f |= verbs.Solicited
-	}
-	if flags&flagInline != 0 {
-		f |= verbs.Inline
-	}
-	return f
-}
-
 // RecvQueue is the device half of a receive queue or SRQ.
 type RecvQueue struct {
 	queue
@@ -220,7 +204,7 @@ func (r *RecvQueue) Next(wr *verbs.RecvWR) (verbs.Status, bool) {
 
 // Resize implements verbs.RecvSource: a new ring takes the place of the old
 // one, with what waits there. The program must not post meanwhile, and maps
-// Offset and Size anew.
+// Offset and Size again.
 func (r *RecvQueue) Resize(maxWR int) error {
 	next, err := r.arena.NewRecvQueue(maxWR, r.maxSGE)
 	if err != nil {
@@ -301,7 +285,7 @@ func (c *CompletionQueue) Awaited(solicited bool) (asked, told bool) {
 
 // Resize implements verbs.Sink: a new ring takes the place of the old one,
 // with what the program has not fetched. It must not poll meanwhile, and maps
-// Offset and Size anew.
+// Offset and Size again.
 func (c *CompletionQueue) Resize(entries int) error {
 	next, err := c.arena.NewCompletionQueue(entries)
 	if err != nil {

@@ -54,7 +54,7 @@ func (p *SendPoster) post(wr *verbs.SendWR, b *BindKeys) error {
 	clear(e[:sendData])
 	host.PutUint64(e[sendID:], wr.ID)
 	host.PutUint32(e[sendOpcode:], code)
-	host.PutUint32(e[sendFlags:], ringFlags(wr.Flags))
+	host.PutUint32(e[sendFlags:], FlagsNumber(wr.Flags))
 	if b != nil {
 		b.put(e)
 	} else {
@@ -95,22 +95,6 @@ func putPayload(e []byte, wr *verbs.SendWR) {
 	}
 	host.PutUint32(e[sendLength:], total)
 	host.PutUint32(e[sendResid:], total)
-}
-
-func ringFlags(f verbs.SendFlags) (flags uint32) {
-	if f&(verbs.Fence|verbs.ReadFence) != 0 {
-		flags |= flagFence
-	}
-	if f&verbs.Signaled != 0 {
-		flags |= flagSignaled
-	}
-	if f&verbs.Solicited != 0 {
-		flags |= flagSolicited
-	}
-	if f&verbs.Inline != 0 {
-		flags |= flagInline
-	}
-	return flags
 }
 
 // RecvPoster is the program half of a receive queue or SRQ.

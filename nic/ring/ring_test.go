@@ -220,11 +220,14 @@ func TestBadSendRequests(t *testing.T) {
 		{"too many elements", put(sendDMASGE, fixtureSGE+1), verbs.StatusLocalQPOp},
 		{"2^32-1 elements", put(sendDMASGE, 1<<32-1), verbs.StatusLocalQPOp},
 		{"too much inline", func(f *fixture) {
-			put(sendFlags, flagInline)(f)
+			put(sendFlags, FlagsNumber(verbs.Inline))(f)
 			put(sendLength, fixtureInline+1)(f)
 			host.PutUint32(f.sq.ring.elem(1)[sendLength:], fixtureInline+1)
 		}, verbs.StatusLocalQPOp},
-		{"inline Read", func(f *fixture) { put(sendFlags, flagInline)(f); host.PutUint32(f.sq.ring.elem(1)[sendOpcode:], 4) }, verbs.StatusLocalQPOp},
+		{"inline Read", func(f *fixture) {
+			put(sendFlags, FlagsNumber(verbs.Inline))(f)
+			host.PutUint32(f.sq.ring.elem(1)[sendOpcode:], 4)
+		}, verbs.StatusLocalQPOp},
 		{"atomic of four octets", func(f *fixture) { put(sendOpcode, 5)(f) }, verbs.StatusLocalQPOp},
 		{"Immediate Data with payload", put(sendOpcode, 3), verbs.StatusLocalQPOp},
 		{"no such STag", func(f *fixture) { f.post(verbs.SendWR{ID: 2, Opcode: verbs.OpLocalInv, Invalidate: 1}) }, verbs.StatusMWBind},

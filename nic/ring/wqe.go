@@ -49,13 +49,31 @@ const (
 	sgeLen    = 16
 )
 
-// Send flags, of enum ibv_send_flags.
-const (
-	flagFence     = 1
-	flagSignaled  = 2
-	flagSolicited = 4
-	flagInline    = 8
-)
+// sendFlagBits are the bits of enum ibv_send_flags, from bit 0 on.
+var sendFlagBits = [...]verbs.SendFlags{verbs.Fence, verbs.Signaled, verbs.Solicited, verbs.Inline}
+
+// FlagsNumber is f as ibv_send_flags; a fence of any kind is the one fence there.
+func FlagsNumber(f verbs.SendFlags) (n uint32) {
+	if f&verbs.ReadFence != 0 {
+		f |= verbs.Fence
+	}
+	for i, bit := range sendFlagBits {
+		if f&bit != 0 {
+			n |= 1 << i
+		}
+	}
+	return n
+}
+
+// Flags reads ibv_send_flags.
+func Flags(n uint32) (f verbs.SendFlags) {
+	for i, bit := range sendFlagBits {
+		if n&(1<<i) != 0 {
+			f |= bit
+		}
+	}
+	return f
+}
 
 // opcodes translates enum ibv_wr_opcode (with the kernel's Read with
 // Invalidate) to verbs.

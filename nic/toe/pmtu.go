@@ -28,7 +28,7 @@ func (s *sender) usePath(now frame.Time) {
 }
 
 // SetMTU changes the largest IP packet sent, in octets, as Config.MTU does:
-// connections that send larger ones cut theirs anew, a larger one counts for
+// connections that send larger ones are segmented again; a larger one counts for
 // those opened from now on.
 func (e *Engine) SetMTU(octets int, now frame.Time) {
 	e.cfg.MTU = boundMTU(octets)

@@ -26,29 +26,6 @@ const (
 	maxPolled = 512
 )
 
-// Flags of ib_uverbs_send_wr.
-const (
-	sendFence     = 1
-	sendSignaled  = 2
-	sendSolicited = 4
-	sendInline    = 8
-)
-
-func wrFlags(f verbs.SendFlags) (n uint32) {
-	for _, bit := range [...]struct {
-		have verbs.SendFlags
-		n    uint32
-	}{
-		{verbs.Signaled, sendSignaled}, {verbs.Solicited, sendSolicited}, {verbs.Fence | verbs.ReadFence, sendFence},
-		{verbs.Inline, sendInline},
-	} {
-		if f&bit.have != 0 {
-			n |= bit.n
-		}
-	}
-	return n
-}
-
 // posting is a command that carries requests.
 type posting struct {
 	wrs, sges []byte
@@ -89,7 +66,7 @@ func (p *posting) addSend(wr *verbs.SendWR) {
 	p.wrs = native.AppendUint64(p.wrs, wr.ID)
 	p.wrs = native.AppendUint32(p.wrs, p.addSGEs(sges))
 	p.wrs = native.AppendUint32(p.wrs, number)
-	p.wrs = native.AppendUint32(p.wrs, wrFlags(wr.Flags))
+	p.wrs = native.AppendUint32(p.wrs, ring.FlagsNumber(wr.Flags))
 	switch wr.Opcode {
 	case verbs.OpSendImm, verbs.OpWriteImm: // the low half, as nic/ring
 		p.wrs = binary.BigEndian.AppendUint32(p.wrs, uint32(wr.Imm))

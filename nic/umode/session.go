@@ -68,7 +68,7 @@ func (s *session) ask(r *proxy.Request, memory []byte, fds ...int) (first uint32
 	if err != nil {
 		return 0, errLost(err)
 	}
-	s.keep(a.First, s.oob[:o])
+	s.store(a.First, s.oob[:o])
 	copy(memory, a.Memory)
 	if a.Errno != 0 {
 		return 0, syscall.Errno(a.Errno)
@@ -76,8 +76,8 @@ func (s *session) ask(r *proxy.Request, memory []byte, fds ...int) (first uint32
 	return a.First, nil
 }
 
-// keep stores the descriptors of an answer.
-func (s *session) keep(first uint32, oob []byte) {
+// store stores the descriptors of an answer.
+func (s *session) store(first uint32, oob []byte) {
 	messages, _ := syscall.ParseSocketControlMessage(oob)
 	for i := range messages {
 		fds, err := syscall.ParseUnixRights(&messages[i])

@@ -25,7 +25,7 @@ type station struct {
 }
 
 func (s *station) Transmit(f *frame.Frame, _ netip.Addr, _ frame.Time) { s.sent = append(s.sent, f) }
-func (s *station) Room() int                             { return 256 }
+func (s *station) Room() int                                           { return 256 }
 
 // cable is two stations and the time.
 type cable struct {

@@ -130,7 +130,7 @@ func (d *Device) Reclaim(c *Context) error {
 }
 
 // reclaim destroys those objects of list that are chosen. An object that a
-// stranger still uses stays: the leak check names it.
+// foreign object still uses stays: the leak check names it.
 func reclaim[T any](list []T, chosen func(T) bool, destroy func(T) error) {
 	for _, o := range append([]T(nil), list...) {
 		if chosen(o) {

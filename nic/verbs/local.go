@@ -10,8 +10,8 @@ type localWork struct {
 	pages []uint64
 }
 
-// keepLocal copies the operands of wr, if it is a local operation, to w.
-func (w *SendWQE) keepLocal(wr *SendWR) {
+// copyLocal copies the operands of wr, if it is a local operation, to w.
+func (w *SendWQE) copyLocal(wr *SendWR) {
 	if wr.Opcode != OpRegMR && wr.Opcode != OpBindMW {
 		return
 	}

@@ -190,7 +190,7 @@ func (m *MR) revoke() {
 	m.logRegion("invalidate")
 }
 
-// Invalidate makes the STag unusable until the region is registered anew.
+// Invalidate makes the STag unusable until the region is registered again.
 // ErrBusy while windows are bound.
 func (m *MR) Invalidate() error {
 	if m.windows > 0 {

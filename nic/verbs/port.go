@@ -216,7 +216,7 @@ type PortMod struct {
 	LID, SMLID   *uint16
 	LMC          *uint8
 	SubnetPrefix *uint64
-	// Reregister asks all clients to register anew with the manager.
+	// Reregister asks all clients to register again with the manager.
 	Reregister bool
 	// PKeys replaces the partition key table from entry PKeyFirst on.
 	PKeys     []uint16

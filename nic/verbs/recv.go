@@ -12,7 +12,7 @@ type RecvWR struct {
 // incoming Send.
 type RecvWQE struct {
 	ID      uint64
-	Length  uint64 // octets of room
+	Length  uint64 // octets that fit
 	sges    []SGE
 	spans   []span
 	refused Status // not StatusSuccess: malformed, completes so
@@ -107,7 +107,7 @@ func (q *QP) RecvsPending() int { return q.rq.len() }
 
 // NextRecv returns the request for the next message, its memory resolved, or
 // nil when none is posted. It stays current until FinishRecv. A fault means
-// that its elements are not writable, or that a program wrote nonsense.
+// that its elements are not writable, or that the request is malformed.
 func (q *QP) NextRecv() (*RecvWQE, Fault) {
 	r := &q.rq
 	var w *RecvWQE

@@ -185,7 +185,7 @@ func (q *QP) enqueue(wr *SendWR) {
 	w.ID, w.Opcode, w.Flags = wr.ID, wr.Opcode, wr.Flags
 	w.RemoteAddr, w.RKey, w.Invalidate, w.Imm = wr.RemoteAddr, wr.RKey, wr.Invalidate, wr.Imm
 	w.Atomic = wr.Atomic.normal(wr.Opcode)
-	w.keepLocal(wr)
+	w.copyLocal(wr)
 	if wr.Flags&Inline != 0 {
 		inline = append(inline, wr.Inline...)
 		w.Length = uint64(len(inline))

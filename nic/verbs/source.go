@@ -4,7 +4,7 @@ import "fmt"
 
 // A program that has the queues in its own memory reaches them without a call:
 // its completions go to a Sink, its requests come from a SendSource and a
-// RecvSource. Whatever these hold was written by a stranger and is checked
+// RecvSource. Whatever these hold was written by a program and is checked
 // here like a posted request; what cannot be posted completes with an error.
 
 // Sink takes the completions of a CQ instead of Poll.

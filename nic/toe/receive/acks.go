@@ -12,7 +12,7 @@ type Acks struct {
 	Due      bool  // now
 	asked    bool  // Due is for a message alone
 	awaiting bool  // At waits for a reply
-	replies  uint8 // so many messages in a row were replied to soon
+	replies  uint8 // messages in a row that were replied to soon
 	ooo      int32 // out-of-order arrivals not acknowledged yet
 
 	At  frame.Time // then, frame.Never if nothing waits
@@ -119,7 +119,7 @@ func (a *Acks) every(n, window int) int {
 }
 
 // Count is how many acknowledgements are due to a peer that counts duplicates:
-// one for each early arrival.
+// one for each out-of-order arrival.
 func (a *Acks) Count() int { return max(1, int(a.ooo)) }
 
 // Answered says that none is due any more.

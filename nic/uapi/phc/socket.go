@@ -161,8 +161,8 @@ func nameOf(fd, index int) string {
 	return unix.ByteSliceToString(req.name[:])
 }
 
-// lookPort finds the port of a UDP socket.
-func (s *socket) lookPort(fd int) {
+// findPort finds the port of a UDP socket.
+func (s *socket) findPort(fd int) {
 	if s.port != 0 {
 		return
 	}

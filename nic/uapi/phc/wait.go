@@ -123,7 +123,7 @@ func (r *reception) one(at uint64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.lookPort(r.fd)
+	r.findPort(r.fd)
 	p, event := r.eventMessage(m.data)
 	m.restamp(r.option, r.keepSoftware(), func(at int64) (int64, bool) {
 		if !event || !r.raw() || r.socket.flags&unix.SOF_TIMESTAMPING_RX_HARDWARE == 0 {

@@ -40,7 +40,7 @@ type Stats struct {
 
 // Feed reads a sample every interval and writes it, until ctx ends. The first
 // sample must arrive; later ones may be lost, as when the daemon is started
-// anew. The error of a clock that cannot be read ends it.
+// again. The error of a clock that cannot be read ends it.
 func Feed(ctx context.Context, interval time.Duration, read func(context.Context) (Sample, error),
 	to Sink) (s Stats, err error) {
 	if interval <= 0 {

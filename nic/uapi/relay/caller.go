@@ -179,7 +179,7 @@ func (c *caller) Done(err error) { c.finish(err) }
 
 // finish answers the call.
 func (c *caller) finish(err error) {
-	if !c.settle() {
+	if !c.forget() {
 		return
 	}
 	errno := abi.Errno(err)
@@ -226,7 +226,7 @@ func (c *caller) cancel() {
 	}
 }
 
-// repeat has the supervisor send a command that waits anew, as soon as it can.
+// repeat has the supervisor send a waiting command again, as soon as it can.
 func (c *caller) repeat() {
 	if c.takeBack() {
 		c.s.link.send(&message{Kind: again, ID: c.id}, "", -1)
@@ -235,11 +235,11 @@ func (c *caller) repeat() {
 
 // takeBack ends a command that waits, unanswered; false if it does not wait.
 func (c *caller) takeBack() bool {
-	return c.parked && !c.answered && c.file.Cancel(c) && c.settle()
+	return c.parked && !c.answered && c.file.Cancel(c) && c.forget()
 }
 
-// settle forgets the call; false if it was settled before.
-func (c *caller) settle() bool {
+// forget forgets the call; false if it was forgotten before.
+func (c *caller) forget() bool {
 	if c.answered {
 		return false
 	}

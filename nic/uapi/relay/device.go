@@ -125,7 +125,7 @@ func (c *Client) command(w *call) bool {
 	}
 	c.tell(w.Call, &message{Kind: command, ID: id, File: w.file.token, Addr: w.Arg(1), Len: w.Arg(2),
 		FD: int32(w.Int(0))}, "")
-	c.lookAfter(id, w)
+	c.recallIfWoken(id, w)
 	return true
 }
 
@@ -146,7 +146,7 @@ func (c *Client) execute(made *trap.Call) trap.Answer {
 	return trap.Later()
 }
 
-// repeat tells of a write anew: the other side has asked whether its thread
+// repeat reports a write again: the other side has asked whether its thread
 // waits, and has not heard.
 func (c *Client) repeat(w *call) {
 	switch {
@@ -157,9 +157,9 @@ func (c *Client) repeat(w *call) {
 	}
 }
 
-// lookAfter has a command taken back if its thread has a signal to handle or is
+// recallIfWoken has a command taken back if its thread has a signal to handle or is
 // gone.
-func (c *Client) lookAfter(id uint64, w *call) {
+func (c *Client) recallIfWoken(id uint64, w *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls[id] == w { // else it is answered

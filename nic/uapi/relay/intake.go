@@ -27,7 +27,7 @@ type intake struct {
 	next *caller // for the next call; nil: there is none that is free
 	due  *caller // whose call is to be answered
 	last func()  // answer, made once
-	away int     // the last so many commands were of files that are at home elsewhere
+	away int     // commands in a row whose files belong to another thread
 	seen [8]seen // by thread id
 
 	mu     sync.Mutex
@@ -70,8 +70,8 @@ func newIntake(s *session, fd, paper int, terms string) (*intake, error) {
 	return in, nil
 }
 
-// settle has a thread receive from the next thing on that it does.
-func (in *intake) settle(home Thread) {
+// assign has a thread receive from the next thing on that it does.
+func (in *intake) assign(home Thread) {
 	in.mu.Lock()
 	in.home = home
 	in.mu.Unlock()
@@ -126,7 +126,7 @@ func (in *intake) serve(now frame.Time, hungUp bool) {
 	}
 	known := &in.seen[made.Thread()%len(in.seen)]
 	if !in.knows(known, made, now) {
-		in.look(known, made, now)
+		in.parse(known, made, now)
 	}
 	f := known.file
 	if f == nil {
@@ -176,8 +176,8 @@ func (in *intake) knows(k *seen, made *trap.Call, now frame.Time) bool {
 		made.Nr() == unix.SYS_WRITE && made.Native()
 }
 
-// look finds out to which file a call writes, nil if it is another call.
-func (in *intake) look(k *seen, made *trap.Call, now frame.Time) {
+// parse finds out to which file a call writes, nil if it is another call.
+func (in *intake) parse(k *seen, made *trap.Call, now frame.Time) {
 	*k = seen{}
 	if made.Nr() != unix.SYS_WRITE || !made.Native() {
 		return

@@ -27,7 +27,7 @@ const (
 	opened    // call ID: File, with its descriptor, or Errno
 	done      // call ID: Errno
 	cancelled // call ID will not be done
-	again     // call ID is to be sent anew
+	again     // call ID is to be sent again
 	ended     // File
 	install   // question ID: give Call the descriptor that comes along, with Flags
 	waits     // question ID: does Call still wait?

@@ -126,7 +126,7 @@ func (s *session) take(m message, tail string, fd int) {
 		}
 		if s.fresh {
 			s.fresh = false
-			s.intake.settle(d.Thread)
+			s.intake.assign(d.Thread)
 		}
 		d.Thread.Do(func(frame.Time) { s.open(&m, d) })
 	case paper:
@@ -249,7 +249,7 @@ func (f *file) serve(c *caller, addr, n uint64) {
 		return
 	}
 	if !c.begin() { // what was read may be another program's
-		if c.settle() {
+		if c.forget() {
 			c.end(trap.Restart())
 		}
 		return

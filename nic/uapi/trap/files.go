@@ -29,7 +29,7 @@ type File interface {
 	// an inode of its own: a pipe, a socket or a memfd. held stays the File's:
 	// the other end of a pipe or socket, which polls as POLLERR or POLLHUP once
 	// no process has the program's, or the memfd, of which the program's was
-	// opened anew (/proc/self/fd/N).
+	// opened again (/proc/self/fd/N).
 	Descriptor() (fd, held int)
 	// Ioctl serves ioctl(2). It must not block.
 	Ioctl(c *Call, req uint32, arg uint64) Answer

@@ -39,7 +39,7 @@ func Park(c *Call, woken func()) *Parked {
 	defer parking.mu.Unlock()
 	if parking.calls == nil {
 		parking.calls = map[*Parked]bool{}
-		go lookAtParked()
+		go watchParked()
 	}
 	parking.calls[p] = true
 	return p
@@ -57,7 +57,7 @@ func (p *Parked) Unpark() bool {
 // Woken tells whether the call's thread is gone or has a signal to handle.
 func (p *Parked) Woken() bool { return p.over.Load() }
 
-func lookAtParked() {
+func watchParked() {
 	for {
 		time.Sleep(lookEvery)
 		parking.mu.Lock()

@@ -2,7 +2,7 @@
 // everything it forks or executes, in this process: a supervisor over
 // seccomp's user notification (seccomp_unotify(2)), without a kernel module, C
 // code or root; or, where that is forbidden, by a preloaded library (preload.go,
-// room library). It knows no ABI; Handlers do.
+// directory library). It knows no ABI; Handlers do.
 //
 //	handler rules -> filter.go: a BPF program for this architecture
 //	Start         -> launch.go: the child installs it, hands over the listener, executes the program
@@ -12,7 +12,7 @@
 //	later         -> park.go: a call that waits ends at its thread's signals
 //	made again    -> repeats.go: what an old kernel's signals do to the others
 //
-// Two handlers are here and in a room below: Files, of devices that the program
+// Two handlers are here and in a package below: Files, of devices that the program
 // opens, and mirror, of files that it finds elsewhere.
 //
 // Everything that no rule names runs at native speed: the kernel caches that

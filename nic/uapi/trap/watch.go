@@ -19,7 +19,7 @@ var watches struct {
 // Watch calls ended once, when the program's descriptor of the inode that fd is
 // open on is gone: closed in every process that had it, with every mapping that
 // was made of it, however that came about. The program's must have been opened
-// anew (/proc/self/fd/N of fd, or the other end of a pipe), and no other that
+// again (/proc/self/fd/N of fd, or the other end of a pipe), and no other that
 // was may be closed meanwhile. ended must not block. fd stays the caller's; an
 // inode has one watch. stop ends the watch, and ended is not called any more
 // unless it is already under way.

@@ -52,7 +52,7 @@ func (f *File) Close() {
 	f.closed, f.waiting, f.parked, f.events = true, nil, nil, nil
 	f.tokens.close()
 	f.home.files = slices.DeleteFunc(f.home.files, func(o *File) bool { return o == f })
-	f.home.rest()
+	f.home.forgetIfIdle()
 }
 
 // event is one that the program has not fetched yet.

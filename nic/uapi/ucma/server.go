@@ -91,11 +91,11 @@ func (d *Device) Detach() {
 		home.run(d, func(frame.Time) { home.lost(d) })
 	}
 	d.left = true
-	d.rest()
+	d.forgetIfIdle()
 }
 
-// rest forgets a home that is detached and has no files any more.
-func (d *Device) rest() {
+// forgetIfIdle forgets a home that is detached and has no files any more.
+func (d *Device) forgetIfIdle() {
 	if !d.left || len(d.files) > 0 {
 		return
 	}

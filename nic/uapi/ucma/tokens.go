@@ -8,7 +8,7 @@ import (
 
 // tokens make a file readable for poll(2) and its kin while events wait: a
 // pipe that holds an octet for each, as far as it has room. The program has
-// its read end, opened anew, so that the end of its descriptors can be told
+// its read end, opened again, so that the end of its descriptors can be told
 // from ours.
 type tokens struct {
 	read, write int // not blocking

@@ -110,7 +110,7 @@ func (n *node) turn() frame.Time {
 }
 
 // rest runs the NICs until none has anything to do now.
-func (w *world) rest() frame.Time {
+func (w *world) forgetIfIdle() frame.Time {
 	for range 10000 {
 		if w.rng != nil { // one after the other, as their threads may
 			w.nodes[w.rng.IntN(len(w.nodes))].turn()
@@ -159,7 +159,7 @@ func (w *world) advance(next frame.Time) {
 // run lets d pass.
 func (w *world) run(d time.Duration) {
 	for end := w.now.Add(d); w.now < end; {
-		w.advance(min(w.rest(), end))
+		w.advance(min(w.forgetIfIdle(), end))
 	}
 }
 
@@ -167,7 +167,7 @@ func (w *world) run(d time.Duration) {
 // minutes.
 func (w *world) until(done func() bool) bool {
 	for end := w.now.Add(5 * time.Minute); w.now < end; {
-		next := w.rest()
+		next := w.forgetIfIdle()
 		if done() {
 			return true
 		}

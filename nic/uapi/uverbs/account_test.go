@@ -39,7 +39,7 @@ func TestEventAccounting(t *testing.T) {
 					m.read(t)
 				}
 			},
-			"settle": func(*rapid.T) { p.settle() },
+			"settle": func(*rapid.T) { p.countRead() },
 			"forget": func(t *rapid.T) { m.forget(t, some.Draw(t, "source")) },
 		})
 		if rapid.Bool().Draw(t, "closed") {
@@ -205,7 +205,7 @@ func (o *objects) readAsync(t *rapid.T) bool {
 func (o *objects) completes(t *rapid.T, q *owned) {
 	_, err := o.server.QP(o.prog.PID, q.number).PostRecv(verbs.RecvWR{ID: q.user})
 	okay(t, err)
-	o.settle()
+	o.countRead()
 	o.must(21, fields(q.cq.handle, 64), 8+64*wcLen) // the CQ does not overflow
 	if cq := q.cq; cq.armed {
 		cq.armed = false
@@ -314,7 +314,7 @@ func TestDestroyCounts(t *testing.T) {
 			"raise":   o.raise,
 			"arm": func(t *rapid.T) {
 				if q := pick(t, o.cqs); q != nil {
-					o.settle() // completions of before cause no event
+					o.countRead() // completions of before cause no event
 					o.arm(q.handle)
 					q.armed = true
 				}
@@ -325,14 +325,14 @@ func TestDestroyCounts(t *testing.T) {
 				}
 			},
 			"read": func(t *rapid.T) {
-				o.settle()
+				o.countRead()
 				for range rapid.IntRange(1, 5).Draw(t, "events") {
 					o.readComp(t, rapid.SampledFrom(o.channels).Draw(t, "channel"))
 					o.readAsync(t)
 				}
 			},
 		})
-		o.settle()
+		o.countRead()
 		for o.readAsync(rt) || o.readComp(rt, o.channels[0]) || o.readComp(rt, o.channels[1]) {
 		}
 		for len(o.alive) > 0 {

@@ -85,7 +85,7 @@ func (w *world) open(pid int) *client {
 }
 
 // settle runs the handlers that wait.
-func (w *world) settle() {
+func (w *world) countRead() {
 	for w.dev.Dispatch(frame.Time(1)) {
 	}
 }

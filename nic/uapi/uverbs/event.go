@@ -30,8 +30,8 @@ type eventPipe struct {
 	inside int
 }
 
-// settleAt is how many notes are kept before the pipe is asked what was read.
-const settleAt = 256
+// countAt is how many notes are kept before the pipe is asked what was read.
+const countAt = 256
 
 // newEventPipe makes the pipe and returns the end for the program.
 func newEventPipe(size int) (p *eventPipe, program int, err error) {
@@ -58,8 +58,8 @@ func (p *eventPipe) push(n note) {
 			return
 		}
 	}
-	if p.inside >= settleAt {
-		p.settle()
+	if p.inside >= countAt {
+		p.countRead()
 	}
 	p.notes = append(p.notes, n)
 	p.flush()
@@ -81,15 +81,15 @@ func (p *eventPipe) flush() {
 		case unix.EAGAIN:
 			return
 		default: // no one has the program's end any more
-			p.settle()
+			p.countRead()
 			p.close()
 			return
 		}
 	}
 }
 
-// settle counts what was read.
-func (p *eventPipe) settle() {
+// countRead counts what was read.
+func (p *eventPipe) countRead() {
 	if p.w < 0 {
 		return
 	}
@@ -117,7 +117,7 @@ func (p *eventPipe) forget(of *source) {
 	if p.w < 0 || !p.has(of) {
 		return
 	}
-	if p.settle(); !p.has(of) {
+	if p.countRead(); !p.has(of) {
 		return
 	}
 	p.passed(p.inside - p.drain())
@@ -239,7 +239,7 @@ func (f *File) sweepChannels() {
 	kept := f.channels[:0]
 	for _, ch := range f.channels {
 		if ch.pipe.abandoned() {
-			ch.pipe.settle()
+			ch.pipe.countRead()
 			ch.pipe.close()
 		}
 		if ch.cqs > 0 || ch.pipe.w >= 0 {

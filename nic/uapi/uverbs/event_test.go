@@ -11,7 +11,7 @@ func (w *world) complete(qp *verbs.QP) {
 	w.Helper()
 	_, err := qp.PostRecv(verbs.RecvWR{ID: 1})
 	ok(w.TB, err)
-	w.settle()
+	w.countRead()
 }
 
 func (c *client) arm(cq uint32) { c.must(23, fields(cq, 0), 0) }
@@ -64,13 +64,13 @@ func TestAsyncEvents(t *testing.T) {
 		{verbs.AsyncEvent{Type: verbs.EventPortError, Port: 1}, 1, 10},
 	} {
 		w.dev.Async(c.ev)
-		w.settle()
+		w.countRead()
 		if ev := body(w.read(asyncFD, asyncEventLen)); ev == nil || ev.u64(0) != c.element || ev.u32(8) != c.typ || ev.u32(12) != 0 {
 			t.Errorf("%v: % x", c.ev.Type, ev)
 		}
 	}
 	w.dev.Async(verbs.AsyncEvent{Type: verbs.EventQPAccessError, QP: w.dev.QPs()[0]}) // not read
-	w.settle()
+	w.countRead()
 	if gone := w.must(27, fields(qp, 0), 4); gone.u32(0) != 1 {
 		t.Errorf("%d events of the QP", gone.u32(0))
 	}

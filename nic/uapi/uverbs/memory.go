@@ -125,10 +125,10 @@ func reregMR(r *request, m *mr) error {
 }
 
 // rereg collects what changes, and in next how the region is afterwards. New
-// rights to change memory need it obtained anew.
+// rights to change memory need it obtained again.
 func (r *request) rereg(next *mr, flags uint32) (change verbs.Rereg, err error) {
-	anew, iova := flags&reregTranslation != 0, next.Addr()
-	if anew {
+	again, iova := flags&reregTranslation != 0, next.Addr()
+	if again {
 		next.start, next.length, iova = r.in.u64(16), r.in.u64(24), r.in.u64(32)
 	}
 	if flags&reregPD != 0 {
@@ -145,10 +145,10 @@ func (r *request) rereg(next *mr, flags uint32) (change verbs.Rereg, err error) 
 		}
 		change.Access = &rights
 		if writes(rights) && !next.writable {
-			next.writable, anew = true, true
+			next.writable, again = true, true
 		}
 	}
-	if anew {
+	if again {
 		change.IOVA = iova
 		change.Memory, err = r.region(next.start, next.length, iova, next.writable)
 	}

@@ -386,9 +386,9 @@ func TestDeviceGoes(t *testing.T) {
 	w.qp(2, pd, w.cq(1, 16, -1))
 	done := false
 	w.ca.Fail(verbs.ErrRemoved, nil)
-	w.settle()
+	w.countRead()
 	w.ca.Deregister(func(frame.Time) { done = true })
-	w.settle()
+	w.countRead()
 	if left := w.dev.Objects(); len(left) != 0 || !done {
 		t.Errorf("left behind: %v, deregistered %v", left, done)
 	}

@@ -88,9 +88,6 @@ func postSend(r *request, q *qp) error {
 	return r.answerPosted(q.v.PostSend(wrs...))
 }
 
-// sendFlags translates ibv_send_flags.
-var sendFlags = [...]verbs.SendFlags{verbs.Fence, verbs.Signaled, verbs.Solicited, verbs.Inline}
-
 // sendWR reads the next request of p. Inline data is taken from the program's
 // memory at once.
 func (r *request) sendWR(p *posted, inline int) (wr verbs.SendWR, err error) {
@@ -102,12 +99,8 @@ func (r *request) sendWR(p *posted, inline int) (wr verbs.SendWR, err error) {
 	if !known || op.Local() {
 		return wr, syscall.EINVAL
 	}
-	wr = verbs.SendWR{ID: in.u64(0), Opcode: op, SGEs: sges, RemoteAddr: in.u64(24), RKey: in.u32(32)}
-	for i, f := range sendFlags {
-		if in.u32(16)&(1<<i) != 0 {
-			wr.Flags |= f
-		}
-	}
+	wr = verbs.SendWR{ID: in.u64(0), Opcode: op, SGEs: sges, RemoteAddr: in.u64(24), RKey: in.u32(32),
+		Flags: ring.Flags(in.u32(16))}
 	switch op {
 	case verbs.OpSendImm, verbs.OpWriteImm:
 		wr.Imm = uint64(binary.BigEndian.Uint32(in[20:]))

@@ -190,7 +190,7 @@ func FuzzCommands(f *testing.F) {
 				n = min(n, max(headerLen, 4*int(native.Uint16(b[4:]))))
 			}
 			_ = w.write(b[:n])
-			w.settle()
+			w.countRead()
 			b = b[n:]
 		}
 	})

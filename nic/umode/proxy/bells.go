@@ -112,7 +112,7 @@ func (b *Bells) Ring(n int) (fresh bool, err error) {
 // Rung tells whether a doorbell was rung and not looked at.
 func (b *Bells) Rung() bool { return b.bell.words.Load() != 0 }
 
-// Looks says whether the NIC looks by itself. After it has said no it looks once
+// Looks says whether the NIC polls the doorbells by itself. After it has said no it looks once
 // more, as who rings does so before asking.
 func (b *Bells) Looks(yes bool) {
 	looks := uint32(0)
@@ -126,8 +126,8 @@ func (b *Bells) Looks(yes bool) {
 // nobody waits for a count, but it has an end.
 const countLooks = 64
 
-// look calls rung for each doorbell that was rung.
-func (b *Bells) look(rung func(n int)) {
+// drain calls rung for each doorbell that was rung.
+func (b *Bells) drain(rung func(n int)) {
 	if b.looked++; b.looked%countLooks == 0 {
 		var count [8]byte
 		_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(b.fd), uintptr(unsafe.Pointer(&count)), uintptr(len(count)))
@@ -209,7 +209,7 @@ func (s *Session) makeBells(c *caller) error {
 }
 
 // Serve implements Doorbells.
-func (b *bellRung) Serve() { b.session.lookAtBells() }
+func (b *bellRung) Serve() { b.session.serveBells() }
 
 func (s *Session) rung(n int) {
 	if n < len(s.bells.posts) {
@@ -217,11 +217,11 @@ func (s *Session) rung(n int) {
 	}
 }
 
-// lookAtBells does what was rung for. It comes before each request too: what was
+// serveBells does what was rung for. It comes before each request too: what was
 // posted first goes first.
-func (s *Session) lookAtBells() {
+func (s *Session) serveBells() {
 	if s.bells != nil && s.bells.Rung() {
-		s.bells.look(s.bells.rung)
+		s.bells.drain(s.bells.rung)
 	}
 }
 

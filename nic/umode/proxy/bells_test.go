@@ -126,7 +126,7 @@ func TestBellMemory(t *testing.T) {
 		}
 	}
 	seen := 0
-	b.look(func(n int) {
+	b.drain(func(n int) {
 		if seen++; n != 70 {
 			t.Errorf("doorbell %d", n)
 		}
@@ -139,7 +139,7 @@ func TestBellMemory(t *testing.T) {
 	}
 	b.bell.words.Store(^uint64(0))
 	seen = 0
-	b.look(func(n int) {
+	b.drain(func(n int) {
 		if seen++; n < 0 || n >= MaxBells {
 			t.Errorf("doorbell %d", n)
 		}
@@ -168,7 +168,7 @@ func TestBellsThatTheNICLooksAt(t *testing.T) {
 		if _, err := unix.Read(b.fd, make([]byte, 8)); (err == unix.EAGAIN) != looks {
 			t.Errorf("the NIC looks %v: the signal: %v", looks, err)
 		}
-		if b.look(func(int) {}); b.Rung() {
+		if b.drain(func(int) {}); b.Rung() {
 			t.Error("rung after a look")
 		}
 	}

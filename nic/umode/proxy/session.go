@@ -137,7 +137,7 @@ func (s *Session) received() (more bool, err error) {
 	if s.into.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		return false, errMessage
 	}
-	s.lookAtBells()
+	s.serveBells()
 	r, err := ParseRequest(s.buf[:s.n])
 	if err == nil {
 		err = s.serve(&r, fds)

@@ -101,13 +101,13 @@ func (m *Mirror) Serve(c *trap.Call) trap.Answer {
 	shown, text := m.find(name)
 	switch {
 	case !shown && p.Kind != trap.OpenPath && m.above(c, p):
-		return m.look(c, p, name)
+		return m.query(c, p, name)
 	case !shown:
 		return trap.Pass()
 	case p.Kind == trap.OpenPath:
 		return m.open(c, name, text, int(p.Arg))
 	}
-	return m.look(c, p, name)
+	return m.query(c, p, name)
 }
 
 // find tells whether the mirror answers for name, and how the file is made if
@@ -193,8 +193,8 @@ func made(name string, text func() ([]byte, error), flags int) trap.Answer {
 	return trap.Install(readOnly, flags)
 }
 
-// look answers what the program asks about a file without opening it.
-func (m *Mirror) look(c *trap.Call, p trap.PathCall, name string) trap.Answer {
+// query answers what the program asks about a file without opening it.
+func (m *Mirror) query(c *trap.Call, p trap.PathCall, name string) trap.Answer {
 	nofollow := 0
 	if p.Kind == trap.ReadlinkPath || p.Flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
 		nofollow = unix.O_NOFOLLOW

@@ -195,9 +195,12 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// lineOf finds the line of a package: the longest pattern that matches.
+// lineOf finds the line of a package: its own, or the longest pattern that matches.
 func lineOf(path string) (best line, ok bool) {
 	for _, l := range layout {
+		if l.path == path {
+			return l, true
+		}
 		if matches(path, l.path) && len(l.path) >= len(best.path) {
 			best, ok = l, true
 		}

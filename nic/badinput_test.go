@@ -44,7 +44,7 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 	}
 	for _, c := range []Config{{MTU: 575}, {MTU: ip.MaxMTU + 1}, {Queues: MaxQueues + 1}, {VLAN: 4095}} {
 		c.Name = "bad"
-		if d, err := New(c, Env{Pool: e.w.pool, Wire: e.n}); err == nil || d != nil {
+		if d, err := newNIC(c, Env{Pool: e.w.pool, Wire: e.n}); err == nil || d != nil {
 			t.Errorf("%d, %d, %d: a NIC", c.MTU, c.Queues, c.VLAN)
 		}
 	}

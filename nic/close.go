@@ -40,5 +40,12 @@ func (d *Device) Stopped() bool { return d.stopped }
 // for stray segments (TIME-WAIT), and nothing waits to be sent.
 func (d *Device) Idle() bool {
 	s := d.tcp.engine.Stats()
-	return s.Open == s.TimeWait && d.wire.Waiting() == 0 && d.function.waiting(d.coupled) == 0 && !d.Verbs.Pending()
+	return s.Open == s.TimeWait && d.wire.Waiting() == 0 && d.os.Waiting() == 0 && !d.Verbs.Pending()
+}
+
+// Close ends the NIC with its hardware. What hinders it is returned, and does not
+// keep it from closing. A second call does nothing.
+func (d *Device) Close(now frame.Time) error {
+	d.begin(now)
+	return d.device.Close(now)
 }

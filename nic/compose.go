@@ -29,15 +29,13 @@ func (d *Device) compose(seed uint64, env *Env) error {
 		lo, hi := reserver.EphemeralRange()
 		var ok bool
 		if cfg.FirstPort, cfg.LastPort, ok = ephemeral(lo, hi); !ok {
-			return fmt.Errorf("the host's ephemeral ports %d-%d leave none to the NIC: narrow net.ipv4.ip_local_port_range", lo, hi)
+			return fmt.Errorf(
+				"the host's ephemeral ports %d-%d leave none to the NIC: narrow net.ipv4.ip_local_port_range", lo, hi)
 		}
 		cfg.Reserve = reserver.Reserve
 	}
 	d.composeIP(seed, env)
 	if err := d.newVerbs(seed); err != nil {
-		return err
-	}
-	if err := d.composeInterrupts(); err != nil {
 		return err
 	}
 	d.CM = cm.New(d.Verbs)
@@ -56,7 +54,8 @@ func (d *Device) compose(seed uint64, env *Env) error {
 	}
 	d.cfg.IWARP.Allow = d.allow
 	if !d.cfg.attached() {
-		d.cfg.IWARP.Detached = fmt.Errorf("no RDMA on %s: iface_list names %s", d.cfg.Iface, strings.Join(d.cfg.IfaceList, ", "))
+		d.cfg.IWARP.Detached = fmt.Errorf("no RDMA on %s: iface_list names %s", d.cfg.Iface,
+			strings.Join(d.cfg.IfaceList, ", "))
 	}
 	d.iwarp = iwarp.New(d.cfg.IWARP, d.Verbs, d.CM, d.tcp.engine, &d.common.Notes)
 	return nil
@@ -66,7 +65,7 @@ func (d *Device) compose(seed uint64, env *Env) error {
 func (d *Device) composeIP(seed uint64, env *Env) {
 	e := ip.Env{Wire: d.wire, Pool: d.pool, Seed: seed, Enqueue: func(r ip.Runner) { d.Verbs.Enqueue(r) }}
 	if d.host.Exists() {
-		e.Host = func(f *frame.Frame, _ frame.Time) { d.toFunction(f) }
+		e.Host = func(f *frame.Frame, _ frame.Time) { d.os.FromWire(f) }
 	}
 	d.IP = ip.New(d.cfg.ip(), e)
 	d.tcp.d = d
@@ -95,7 +94,8 @@ func (d *Device) noteAsync(ev verbs.AsyncEvent) {
 		d.common.Log.Say(msglog.Notice, msglog.WR, "async %v: %v", ev.Type, ev.Err)
 	}
 	if ev.Type == verbs.EventSRQLimit {
-		d.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(), ev.SRQ.Len()))
+		d.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(),
+			ev.SRQ.Len()))
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/verbs"
-	"tapir/wire/frame"
+	"tapir/nic/view"
 )
 
 // value is the row of a name, and of a value where several have the name.
-func value(t *testing.T, rows []DeviceRow, name, what string) DeviceRow {
+func value(t *testing.T, rows []view.DeviceRow, name, what string) view.DeviceRow {
 	t.Helper()
-	i := slices.IndexFunc(rows, func(r DeviceRow) bool { return r.Name == name && (what == "" || r.Value == what) })
+	i := slices.IndexFunc(rows, func(r view.DeviceRow) bool { return r.Name == name && (what == "" || r.Value == what) })
 	if i < 0 {
 		t.Fatalf("no row %s %s", name, what)
 	}
@@ -57,8 +57,8 @@ func TestCoreLifeOfNIC(t *testing.T) {
 			t.Errorf("%d PF_START", n)
 		}
 	}
-	if r := value(t, rows, "spq", ""); *r.Ever != 1 || d.interrupts.dev.ShowVectors()[0].Interrupts != 1 {
-		t.Errorf("%d ramrods, %d interrupts", *r.Ever, d.interrupts.dev.ShowVectors()[0].Interrupts)
+	if r := value(t, rows, "spq", ""); *r.Ever != 1 || d.IRQ().ShowVectors()[0].Interrupts != 1 {
+		t.Errorf("%d ramrods, %d interrupts", *r.Ever, d.IRQ().ShowVectors()[0].Interrupts)
 	}
 	if err := d.Close(w.now); err != nil {
 		t.Error(err)
@@ -77,31 +77,7 @@ func TestCoreOfEthernetNIC(t *testing.T) {
 	n := w.nic(Config{Name: "plain", Addrs: prefixes("10.0.0.1/24"), RDMA: RDMA{Personality: verbs.Ethernet}})
 	rows := n.dev.ShowDevice()
 	value(t, rows, "core_personality", "ETH")
-	if slices.ContainsFunc(rows, func(r DeviceRow) bool { return r.Name == "cid" && r.Value == "IWARP" }) {
+	if slices.ContainsFunc(rows, func(r view.DeviceRow) bool { return r.Name == "cid" && r.Value == "IWARP" }) {
 		t.Error("an Ethernet function has connection ids of iWARP")
-	}
-}
-
-// IT-18, XX-03: firmware that is stuck at the end does not keep a NIC from
-// closing; what happened is told.
-func TestCoreStuckFirmware(t *testing.T) {
-	w := newWorld(t)
-	d := w.nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24")}).dev
-	d.Chip().Engines[0].Faults(0).Stuck = true
-	var got error
-	ended := false
-	d.coreDown(w.now, func(_ frame.Time, err error) { got, ended = err, true })
-	for now := w.now; !ended; {
-		next := d.pump(now)
-		if next == frame.Never && !ended {
-			t.Fatal("the life cycle does not end")
-		}
-		now = max(now, next)
-	}
-	if got == nil || d.Core().State() != ecore.Struct {
-		t.Errorf("%v, state %v", got, d.Core().State())
-	}
-	if r := value(t, d.ShowDevice(), "hw_error", "RAMROD_FAIL"); *r.Ever != 1 {
-		t.Errorf("%+v", r)
 	}
 }

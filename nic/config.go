@@ -1,14 +1,16 @@
 package nic
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
 
-	"tapir/nic/fastlinq/selftest"
+	"tapir/nic/hardware"
 	"tapir/nic/ip"
 	"tapir/nic/iwarp"
 	"tapir/nic/msglog"
+	"tapir/nic/param"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -48,13 +50,13 @@ func ParseFrameMode(s string) (FrameMode, error) {
 }
 
 // MaxQueues is the share of a function in the device's queues, each way.
-const MaxQueues = 32
+const MaxQueues = hardware.MaxQueues
 
 // gsoSegs is the number of segments in a super-frame: 64 KiB of 1460.
 const gsoSegs = 44
 
-// Config describes a NIC. The zero value of every field but Name means its
-// default.
+// Config describes a NIC. The zero value of every field but Name and Hardware
+// means its default.
 type Config struct {
 	Name     string
 	MAC      ether.Addr     // zero: derived from Name and Seed, locally administered
@@ -63,16 +65,12 @@ type Config struct {
 	// HostAddrs says that Addrs are those of the operating system's interface:
 	// there may be none yet, and no link-local one is derived from the MAC.
 	HostAddrs bool
-	Engines   int // 1 or 2 (CMT); default 1
-	CMT       CMT
 	Queues    int    // receive and transmit queues of the host function; default 1
 	MTU       int    // of IP, in octets; 1500, or 9000 with Jumbo
 	VLAN      uint16 // 802.1Q id of all frames; 0: untagged
 	Frames    FrameMode
 	Seed      uint64 // of everything that looks random
-	Ethernet  Ethernet
-	Features  Features
-	RDMA      RDMA // of its limits, MaxIRD and MaxORD are 32 by default
+	RDMA      RDMA   // of its limits, MaxIRD and MaxORD are 32 by default
 	IWARP     iwarp.Config
 	// TCP sets up the offload engine. The NIC itself decides on its Seed, MTU
 	// and MaxSegs, and with a Reserver on the ports and Reserve.
@@ -88,15 +86,9 @@ type Config struct {
 	// PHC is the hardware clock, PTP the faults of its stamps.
 	PHC PHC
 	PTP PTP
-	// Interrupts are those of queues and completions.
-	Interrupts Interrupts
-	// SelftestFault are the selftests that meet a fault.
-	SelftestFault selftest.Fault
-	// Link is the port, Board what the management firmware looks after.
-	Link  Link
-	Board Board
-	// Firmware is that of the storms.
-	Firmware Firmware
+	// Hardware is the configuration of the device that the NIC is made of. It
+	// must be given.
+	Hardware hardware.Config
 }
 
 // Reserver keeps TCP ports of the operating system's side free for the
@@ -119,7 +111,11 @@ type Env struct {
 	Reserver Reserver
 	// Second is the world of the second engine if it has a thread of its own; nil:
 	// the NIC drives it. Then Host has its queues, too, those with odd numbers.
-	Second *Second
+	Second *hardware.Second
+	// Device is a device with several functions, of which the NIC is one; nil: the
+	// NIC opens a device of its own. Port is the one that its wire belongs to.
+	Device         hardware.Device
+	Function, Port int
 	// Observe starts and ends the observation of the wire for PTP event
 	// messages, whose frames then tell when they were seen; nil: nothing to
 	// observe, as in virtual time.
@@ -148,9 +144,6 @@ func (c Config) withDefaults() Config {
 	if c.Queues == 0 {
 		c.Queues = 1
 	}
-	if c.Engines == 0 {
-		c.Engines = 1
-	}
 	if c.RDMA.MaxIRD == 0 {
 		c.RDMA.MaxIRD = maxReads
 	}
@@ -166,6 +159,9 @@ func (c Config) withDefaults() Config {
 	if c.MAC.IsZero() {
 		c.MAC = deriveMAC(c.seed())
 	}
+	if c.Hardware != nil {
+		c.Hardware = c.Hardware.Clone()
+	}
 	return c
 }
 
@@ -178,7 +174,8 @@ func (c *Config) seed() uint64 {
 
 // deriveMAC makes a unicast, locally administered address.
 func deriveMAC(seed uint64) ether.Addr {
-	return ether.Addr{byte(seed>>40)&^1 | 2, byte(seed >> 32), byte(seed >> 24), byte(seed >> 16), byte(seed >> 8), byte(seed)}
+	return ether.Addr{byte(seed>>40)&^1 | 2, byte(seed >> 32), byte(seed >> 24), byte(seed >> 16), byte(seed >> 8),
+		byte(seed)}
 }
 
 // validate says what is wrong with a configuration whose defaults are filled
@@ -197,22 +194,13 @@ func (c *Config) validate() error {
 	if err := c.IWARP.Validate(); err != nil {
 		return err
 	}
-	if err := c.validateEngines(); err != nil {
-		return err
+	if c.Hardware == nil {
+		return errors.New("no hardware: give Config.Hardware, such as &fastlinq.Config{}")
 	}
-	if err := c.Ethernet.validate(c); err != nil {
-		return err
-	}
-	if err := c.validateFeatures(); err != nil {
+	if err := c.Hardware.Validate(c.shape()); err != nil {
 		return err
 	}
 	if err := c.RDMA.validate(); err != nil {
-		return err
-	}
-	if err := c.validateLink(); err != nil {
-		return err
-	}
-	if err := c.Firmware.validate(); err != nil {
 		return err
 	}
 	return addresses.ValidateAddrs()
@@ -220,5 +208,29 @@ func (c *Config) validate() error {
 
 // ip are the settings of the internet layer.
 func (c *Config) ip() ip.Settings {
-	return ip.Settings{MAC: c.MAC, VLAN: c.VLAN, MTU: c.MTU, Prefixes: c.Addrs, Gateways: c.Gateways, HostAddrs: c.HostAddrs}
+	return ip.Settings{MAC: c.MAC, VLAN: c.VLAN, MTU: c.MTU, Prefixes: c.Addrs, Gateways: c.Gateways,
+		HostAddrs: c.HostAddrs}
+}
+
+// maxSegs is how many segments a frame of the offload engine holds at most.
+func (c *Config) maxSegs() int {
+	if c.Frames == Wire || !c.Hardware.Segments() {
+		return 1
+	}
+	return gsoSegs
+}
+
+func errNoHost(r *param.Row) error {
+	return fmt.Errorf("%s: the NIC has no host TAP: give it one with --host-tap", r.Name)
+}
+
+// needHost refuses settings of the host function for a NIC without a host TAP.
+func (c *Config) needHost() error {
+	defaults := c.Hardware.Default().Params()
+	for i, r := range c.Hardware.Params() {
+		if r.Host && r.Get() != defaults[i].Get() {
+			return errNoHost(r)
+		}
+	}
+	return nil
 }

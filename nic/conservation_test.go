@@ -9,7 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/settings"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -26,18 +28,18 @@ func (n *node) dropped() (sum uint64) {
 
 // passes is the reference for the way to the host: the receive mode, the filters and the
 // lengths of frames.
-func passes(e *Ethernet, mac ether.Addr, b []byte) bool {
+func passes(e *fastlinq.Ethernet, mac ether.Addr, b []byte) bool {
 	head, padded := ether.HeaderLen, slices.Concat(b, make([]byte, 16))
 	dst, vid := ether.Addr(padded[:6]), uint16(0)
 	if padded[12] == 0x81 {
 		vid, head = uint16(padded[15]), head+ether.TagLen
 	}
 	bin := func(a ether.Addr) bool { return l2.Bin(a) == l2.Bin(dst) }
-	group := dst.IsBroadcast() || e.RxMode == RxAllMulti || slices.ContainsFunc(e.Mcast, bin)
+	group := dst.IsBroadcast() || e.RxMode == settings.RxAllMulti || slices.ContainsFunc(e.Mcast, bin)
 	station := dst == mac || slices.Contains(e.Ucast, dst)
 	vlan := len(e.VLANs) == 0 || vid == 0 || slices.Contains(e.VLANs, vid)
 	return len(b) > head && len(b) <= 1500+l2.Overhead &&
-		(e.RxMode == RxPromisc || vlan && (dst.IsMulticast() && group || !dst.IsMulticast() && station))
+		(e.RxMode == settings.RxPromisc || vlan && (dst.IsMulticast() && group || !dst.IsMulticast() && station))
 }
 
 // anyStation is one of few, so that filters and frames meet.
@@ -45,8 +47,8 @@ func anyStation(rt *rapid.T, own ether.Addr) ether.Addr {
 	return rapid.SampledFrom([]ether.Addr{own, {2, 0, 0, 0, 5, 1}, {2, 0, 0, 0, 5, 2}, {1, 0, 0x5e, 0, 0, 1}, {1, 0, 0x5e, 0, 0, 2}, ether.Broadcast}).Draw(rt, "station")
 }
 
-func anyEthernet(rt *rapid.T) (e Ethernet) {
-	e.RxMode = RxMode(rapid.IntRange(0, 2).Draw(rt, "mode"))
+func anyEthernet(rt *rapid.T) (e fastlinq.Ethernet) {
+	e.RxMode = settings.RxMode(rapid.IntRange(0, 2).Draw(rt, "mode"))
 	for range rapid.IntRange(0, 3).Draw(rt, "filters") {
 		if a := anyStation(rt, ether.Addr{2, 0, 0, 0, 5, 3}); a.IsBroadcast() {
 			e.VLANs = []uint16{uint16(rapid.IntRange(1, 3).Draw(rt, "VLAN"))}
@@ -71,8 +73,9 @@ func TestFramesAreConserved(t *testing.T) {
 		w, n, h, _ := hostPair(t)
 		e := anyEthernet(rt)
 		cfg := n.dev.cfg
-		cfg.Ethernet = e
-		if err := n.dev.setFunction(&cfg); err != nil {
+		cfg.Hardware = cfg.Hardware.Clone()
+		fastlinqOf(&cfg).Ethernet = e
+		if err := n.dev.Hardware.Apply(cfg.shape(), cfg.Hardware, w.now); err != nil {
 			rt.Fatal(err)
 		}
 		w.run(time.Second) // announcements

@@ -6,12 +6,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"tapir/nic/port"
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/cmt"
-	"tapir/nic/fastlinq/qede"
+	"tapir/nic/fastlinq/settings"
+	"tapir/nic/hostfn"
+	"tapir/nic/port"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -19,7 +21,7 @@ import (
 
 // newTwoEngines is a host function on two engines, which the NIC drives.
 func newTwoEngines(t *testing.T, queues int, cfg Config) *ethernetHost {
-	cfg.Engines = 2
+	fastlinqOf(&cfg).Engines = 2
 	return newHostWith(t, queues, cfg)
 }
 
@@ -90,7 +92,7 @@ func TestTwoEnginesAsOne(t *testing.T) {
 	for _, queues := range []int{1, 2, 3, 4} {
 		want := newHostWith(t, queues, Config{}).flows(flows)
 		for _, mode := range []string{"inta", "msix", "poll"} {
-			e := newTwoEngines(t, queues, Config{Interrupts: Interrupts{Mode: mode}})
+			e := newTwoEngines(t, queues, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: mode}}})
 			got := e.flows(flows)
 			for i := range got {
 				if got[i] < 0 || cmt.Local(got[i]) != want[i] {
@@ -157,8 +159,8 @@ func TestSymmetry(t *testing.T) {
 				{"llh_affinity", []string{"none", "0:engine1"}[chance.IntN(2)]},
 			}[chance.IntN(11)]
 			err := e.n.dev.Set(s)
-			first, second := e.n.dev.function.Settings(), e.n.dev.coupled.second.netdev.Settings()
-			full := e.n.dev.cfg.netdev()
+			first, second := e.n.dev.Netdev(0).Settings(), e.n.dev.Netdev(1).Settings()
+			full := (&settings.NIC{Shape: e.n.dev.cfg.shape(), Config: (*settings.Config)(e.n.dev.under.Config())}).Netdev()
 			table := full.FullTable()
 			if !slices.Equal(first.Table, table[:64]) || !slices.Equal(second.Table, table[64:]) {
 				t.Fatalf("%v: %v: the tables are not halves of the user's", s, err)
@@ -389,19 +391,19 @@ func TestTwoHwfns(t *testing.T) {
 	if n := e.n.dev.Core().Health().Leaked; n != 0 {
 		t.Errorf("%d connection ids leaked", n)
 	}
-	if n := e.n.dev.coupled.second.irq.dev.Hwfns[1].Num(); n.Free != n.Cnt {
+	if n := e.n.dev.SecondEngine().IRQ().Hwfns[1].Num(); n.Free != n.Cnt {
 		t.Errorf("status blocks of the second engine are left: %+v", n)
 	}
 	for name, c := range map[string]Config{
-		"engines":      {Engines: 3},
-		"MSI":          {Engines: 2, Interrupts: Interrupts{Mode: "msi"}},
-		"one engine":   {CMT: CMT{PinIWARP: true}},
-		"a filter":     {Engines: 2, CMT: CMT{Filters: []LLHFilter{{PPFID: 9}}}},
-		"a rate":       {Engines: 2, Ethernet: Ethernet{TxMaxRate: 100}},
-		"n-tuple rule": {Engines: 2, Ethernet: Ethernet{Rules: make([]qede.Rule, 1)}},
+		"engines":      {Hardware: &fastlinq.Config{Engines: 3}},
+		"MSI":          {Hardware: &fastlinq.Config{Engines: 2, Interrupts: fastlinq.Interrupts{Mode: "msi"}}},
+		"one engine":   {Hardware: &fastlinq.Config{CMT: fastlinq.CMT{PinIWARP: true}}},
+		"a filter":     {Hardware: &fastlinq.Config{Engines: 2, CMT: fastlinq.CMT{Filters: []settings.LLHFilter{{PPFID: 9}}}}},
+		"a rate":       {Hardware: &fastlinq.Config{Engines: 2, Ethernet: fastlinq.Ethernet{TxMaxRate: 100}}},
+		"n-tuple rule": {Hardware: &fastlinq.Config{Engines: 2, Ethernet: fastlinq.Ethernet{Rules: make([]hostfn.Rule, 1)}}},
 	} {
 		c.Name = "nic0"
-		if _, err := New(c, Env{Pool: e.w.pool, Wire: e.n, Host: e.h, Reserver: e.h}); err == nil || strings.Contains(err.Error(), "\n") {
+		if _, err := newNIC(c, Env{Pool: e.w.pool, Wire: e.n, Host: e.h, Reserver: e.h}); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -419,7 +421,7 @@ func TestSecondEngineAllocatesNothing(t *testing.T) {
 		}
 	}
 	d := e.n.dev
-	d.coupled.second.host = sink{}
+	d.SecondEngine().SetHost(sink{})
 	*d.host, *d.wire = *port.New(&d.common, frame.Host, sink{}), *port.New(&d.common, frame.Wire, sink{})
 	batch := make([]*frame.Frame, 1)
 	for _, p := range []frame.Port{frame.Wire, frame.Host} {

@@ -26,7 +26,7 @@ type lane struct {
 func (l *lane) Transmit(f *frame.Frame) { l.queue = append(l.queue, f) }
 func (l *lane) Room() int               { return 64 - len(l.queue) }
 
-func (l *lane) deliver(to *Device, now frame.Time) bool {
+func (l *lane) deliver(to *device, now frame.Time) bool {
 	batch := l.queue
 	l.queue, l.spare = l.spare[:0], batch
 	to.Receive(frame.Wire, batch, now)
@@ -35,7 +35,7 @@ func (l *lane) deliver(to *Device, now frame.Time) bool {
 
 // coupled is a connected pair of queue pairs on two devices joined by lanes.
 type coupled struct {
-	a, b   *Device
+	a, b   *device
 	ab, ba lane
 	now    frame.Time
 	wr     [1]verbs.SendWR
@@ -60,15 +60,15 @@ func couple(t testing.TB, mode FrameMode, size int) *coupled {
 
 func coupleIn(t testing.TB, pool *buf.Pool, mode FrameMode, size int) *coupled {
 	c := &coupled{now: 1}
-	mk := func(name, addr string, out *lane) *Device {
-		d, err := New(Config{Name: name, Addrs: prefixes(addr), Frames: mode}, Env{Pool: pool, Wire: out})
+	mk := func(name, addr string, out *lane) *device {
+		d, err := newNIC(Config{Name: name, Addrs: prefixes(addr), Frames: mode}, Env{Pool: pool, Wire: out})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return d
 	}
 	c.a, c.b = mk("a", "10.0.0.1/24", &c.ab), mk("b", "10.0.0.2/24", &c.ba)
-	queuePair := func(d *Device) (*verbs.QP, *verbs.MR, *verbs.CQ) {
+	queuePair := func(d *device) (*verbs.QP, *verbs.MR, *verbs.CQ) {
 		pd, _ := d.Verbs.AllocPD()
 		cq, _ := d.Verbs.CreateCQ(16, nil)
 		mr, _ := pd.RegMR(make([]byte, size), verbs.LocalWrite|verbs.RemoteWrite)
@@ -162,7 +162,7 @@ func (sink) Room() int               { return 64 }
 
 func TestEchoAllocatesNothing(t *testing.T) {
 	pool := buf.NewPool(64, 0)
-	d, err := New(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24", "fd00::1/64")}, Env{Pool: pool, Wire: sink{}})
+	d, err := newNIC(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24", "fd00::1/64")}, Env{Pool: pool, Wire: sink{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,10 +200,10 @@ func inUse() uint64 {
 func TestIdleNICIsSmall(t *testing.T) {
 	const nics = 1000
 	pool := buf.NewPool(64, 0)
-	all := make([]*Device, nics)
+	all := make([]*device, nics)
 	before := inUse()
 	for i := range all {
-		d, err := New(Config{Name: fmt.Sprintf("nic%d", i), Addrs: prefixes("10.0.0.1/24", "fd00::1/64")}, Env{Pool: pool, Wire: sink{}})
+		d, err := newNIC(Config{Name: fmt.Sprintf("nic%d", i), Addrs: prefixes("10.0.0.1/24", "fd00::1/64")}, Env{Pool: pool, Wire: sink{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +268,7 @@ func FuzzReceive(f *testing.F) {
 		if host {
 			env.Host, env.Reserver = sink{}, &hostSide{held: map[netip.AddrPort]bool{}}
 		}
-		d, err := New(Config{Name: "nic0", MAC: mac, Addrs: prefixes("10.9.0.1/24", "10.78.0.2/24", "fd09::1/64", "fd00:77::2/64", "10.0.0.1/24", "fd00::1/64")}, env)
+		d, err := newNIC(Config{Name: "nic0", MAC: mac, Addrs: prefixes("10.9.0.1/24", "10.78.0.2/24", "fd09::1/64", "fd00:77::2/64", "10.0.0.1/24", "fd00::1/64")}, env)
 		if err != nil {
 			t.Fatal(err)
 		}

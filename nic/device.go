@@ -14,6 +14,8 @@ import (
 	"fmt"
 
 	"tapir/nic/cm"
+	"tapir/nic/hardware"
+	"tapir/nic/hostfn"
 	"tapir/nic/ip"
 	"tapir/nic/iwarp"
 	"tapir/nic/port"
@@ -36,6 +38,9 @@ type Device struct {
 	IP  *ip.Layer
 	PTP *ptp.Service
 
+	// Hardware is the function of the device that the NIC is.
+	Hardware hardware.Function
+
 	cfg       Config
 	pool      frame.Pool
 	common    port.Common
@@ -45,20 +50,20 @@ type Device struct {
 	iwarp     *iwarp.Engine
 	permanent ether.Addr // the station address at the start
 
-	function    *function
-	coupled     *engines // nil: there is one
-	now         frame.Time
+	device     hardware.Device
+	portNumber int             // of the device
+	os         hostfn.Function // the operating system's interface
+	holds      bool            // the hardware may hold frames back for an interrupt
+	failed     bool            // the hardware's offloads have
+	heard      func([]byte)    // of the loopback test
+	received   int             // frames of the NIC's own Ethernet queue in a batch
+
 	stopped     bool // Shutdown was called
 	linkChanges uint64
 
-	timers     timers
-	pollers    []*poller
-	interrupts interrupts
-	selftest   selftesting
-	management management
-	core       driverCore
-	identify   identifying
-	errFlush   errFlush
+	timers   timers
+	pollers  []*poller
+	errFlush errFlush
 }
 
 // New returns a NIC that lives in env. It sends nothing before LinkUp or the
@@ -87,23 +92,14 @@ func New(cfg Config, env Env) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
-	d := &Device{cfg: cfg, pool: env.Pool, common: port.Common{PHC: phc, System: env.Clock}, permanent: cfg.MAC}
+	d := &Device{cfg: cfg, pool: env.Pool, common: port.Common{PHC: phc, System: env.Clock}, permanent: cfg.MAC,
+		os: hostfn.None{}}
 	d.wire = port.New(&d.common, frame.Wire, env.Wire)
 	d.host = port.New(&d.common, frame.Host, env.Host)
 	if err := d.compose(seed, &env); err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
-	if env.Host != nil {
-		if err := d.newFunction(); err != nil {
-			return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
-		}
-	}
-	if cfg.Engines > 1 {
-		if err := d.newCoupled(env.Second); err != nil {
-			return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
-		}
-	}
-	if err := d.composeMFW(env.Light); err != nil {
+	if err := d.attach(&env); err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
 	return d, nil
@@ -117,7 +113,7 @@ func (d *Device) Config() Config { return d.cfg }
 func (d *Device) TCP() *toe.Engine { return d.tcp.engine }
 
 // begin notes the time of a call.
-func (d *Device) begin(now frame.Time) { d.now, d.common.Now = now, now }
+func (d *Device) begin(now frame.Time) { d.common.Now = now }
 
 // Poll does all output that is due and returns the time at which it wants to
 // be called again, frame.Never if only a frame can change anything. While a
@@ -126,23 +122,20 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.begin(now)
 	d.common.Polling = true
 	d.timers.run(now)
-	d.pollInterrupts()
+	d.device.Poll(now)
 	d.IP.Poll(now)
 	d.wire.Flush(now)
-	second := d.pollCoupled()
-	if d.function != nil {
-		d.function.poll(d)
-	}
+	second := d.os.Poll(now)
 	d.tcp.reportLost(now)
 	next := d.PTP.Poll(now) // before what fills the link
 	d.iwarp.Poll(now)
-	next = min(next, d.tcp.engine.Poll(now), d.iwarp.Deadline(), d.errFlush.poll(d.Verbs, now), d.reportSent())
+	next = min(next, d.tcp.engine.Poll(now), d.iwarp.Deadline(), d.errFlush.poll(d.Verbs, now),
+		d.Hardware.Sent(d.wire.TakeSent(), now))
 	d.common.Polling = false
-	if d.IP.TurnBack(now) || d.turnBack(now) || d.Verbs.Pending() || len(d.tcp.lost) > 0 || d.function.due(d) {
+	if d.IP.TurnBack(now) || d.turnBack(now) || d.Verbs.Pending() || len(d.tcp.lost) > 0 || d.os.Due() {
 		return now
 	}
-	next = min(next, d.pollSelftest(now)) // it may schedule something
-	return min(next, second, d.function.nextTx(), d.timers.next(), d.IP.Deadline())
+	return min(next, second, d.os.Next(), d.timers.next(), d.IP.Deadline())
 }
 
 // Dispatch runs the pollers and the queued handlers of applications and
@@ -167,4 +160,4 @@ func (d *Device) TxDone(id uint64, at frame.Time) (again bool) {
 }
 
 // SetTracer hands every frame that passes a port to t from now on; nil stops.
-func (d *Device) SetTracer(t frame.Tracer) { d.common.SetTracer(d.coupled.setTracer(t)) }
+func (d *Device) SetTracer(t frame.Tracer) { d.common.SetTracer(d.Hardware.SetTracer(t)) }

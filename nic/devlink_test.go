@@ -4,15 +4,15 @@ import (
 	"slices"
 	"testing"
 
-	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/view"
 )
 
 // XX-03 What devlink shows is of the flash, the firmware and the driver core.
 func TestShowDevlink(t *testing.T) {
 	_, a, _ := twoNICs(t, Config{})
 	i := a.dev.ShowDevlink()
-	of := func(list []DevlinkVersion, name string) string {
-		n := slices.IndexFunc(list, func(v DevlinkVersion) bool { return v.Name == name })
+	of := func(list []view.DevlinkVersion, name string) string {
+		n := slices.IndexFunc(list, func(v view.DevlinkVersion) bool { return v.Name == name })
 		if n < 0 {
 			return ""
 		}
@@ -23,7 +23,7 @@ func TestShowDevlink(t *testing.T) {
 	}
 	used := func(name string) int {
 		list := a.dev.ShowDevlink().Resources
-		n := slices.IndexFunc(list, func(r DevlinkResource) bool { return r.Name == name })
+		n := slices.IndexFunc(list, func(r view.DevlinkResource) bool { return r.Name == name })
 		if n < 0 || list[n].Occ == nil {
 			t.Fatalf("no use of %s", name)
 		}
@@ -40,20 +40,4 @@ func TestShowDevlink(t *testing.T) {
 	if i = a.dev.ShowDevlink(); i.Serial != "" || len(i.Stored) != 0 || of(i.Running, "fw.mgmt") == "" {
 		t.Errorf("of a damaged flash: %+v", i)
 	}
-}
-
-func TestVPDFields(t *testing.T) {
-	for _, b := range []string{"", "\x82", "\x82\x05\x00ab", "\x90\x04\x00PN\x05x", "\x90\xff\xffPN\x01x", "\x91\x04\x00PN\x01x", "\x78"} {
-		if f := vpdFields([]byte(b)); len(f) != 0 {
-			t.Errorf("%q: %v", b, f)
-		}
-	}
-	if f := vpdFields([]byte("\x82\x01\x00n\x90\x09\x00PN\x02ab" + "SN\x01c\x78")); f["PN"] != "ab" || f["SN"] != "c" {
-		t.Errorf("%v", f)
-	}
-}
-
-func FuzzVPDFields(f *testing.F) {
-	f.Add(nvm.Factory(1)[:64])
-	f.Fuzz(func(t *testing.T, b []byte) { vpdFields(b) })
 }

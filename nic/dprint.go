@@ -2,12 +2,12 @@ package nic
 
 import (
 	"fmt"
-	"net/netip"
 	"time"
 
 	"tapir/nic/cm"
 	"tapir/nic/msglog"
 	"tapir/nic/verbs"
+	"tapir/nic/view"
 	"tapir/wire/frame"
 )
 
@@ -67,31 +67,14 @@ func (d *Device) timeOf(t frame.Time) string {
 	return time.Unix(0, int64(d.common.PHC.At(t))).UTC().Format("2006-01-02T15:04:05.000000Z")
 }
 
-// EventInfo describes an event of the connection manager for display.
-type EventInfo struct {
-	Seq     uint64         `json:"seq"`
-	Time    string         `json:"time"`  // of the hardware clock
-	Event   string         `json:"event"` // as the FastLinQ iWARP interface names it
-	ID      uint32         `json:"id,omitempty"`
-	QP      uint32         `json:"qp,omitempty"`
-	State   string         `json:"iwarp_state,omitempty"` // of the QP
-	Local   netip.AddrPort `json:"local,omitzero"`
-	Remote  netip.AddrPort `json:"remote,omitzero"`
-	Status  string         `json:"status"`           // 0 or the name of an error number
-	Reason  string         `json:"reason,omitempty"` // return code of the firmware
-	IRD     uint16         `json:"ird"`
-	ORD     uint16         `json:"ord"`
-	Private int            `json:"private_data"` // octets
-	Err     string         `json:"error,omitempty"`
-}
-
 // ShowEvents describes the events of the connection manager that are kept,
 // from number seq on, in order.
-func (d *Device) ShowEvents(seq uint64) []EventInfo {
+func (d *Device) ShowEvents(seq uint64) []view.EventInfo {
 	entries := d.CM.Log().Since(seq)
-	list := make([]EventInfo, len(entries))
+	list := make([]view.EventInfo, len(entries))
 	for i, e := range entries {
-		list[i] = EventInfo{Seq: e.Seq, Time: d.timeOf(e.At), Event: e.Event.String(), ID: e.ID, QP: e.QP, State: e.State,
+		list[i] = view.EventInfo{Seq: e.Seq, Time: d.timeOf(e.At), Event: e.Event.String(), ID: e.ID, QP: e.QP,
+			State: e.State,
 			Local: e.Local, Remote: e.Remote, Status: e.Reason.Status(), Reason: e.Reason.String(),
 			IRD: e.IRD, ORD: e.ORD, Private: e.PrivateLen}
 		if e.Err != nil {
@@ -101,22 +84,14 @@ func (d *Device) ShowEvents(seq uint64) []EventInfo {
 	return list
 }
 
-// LineInfo describes a line of the log for display.
-type LineInfo struct {
-	Seq   uint64 `json:"seq"`
-	Time  string `json:"time"` // of the hardware clock
-	Level string `json:"level"`
-	Topic string `json:"topic"`
-	Text  string `json:"text"`
-}
-
 // ShowLog describes the log's lines that are kept, from number seq on, in
 // order.
-func (d *Device) ShowLog(seq uint64) []LineInfo {
+func (d *Device) ShowLog(seq uint64) []view.LineInfo {
 	lines := d.common.Log.Since(seq)
-	list := make([]LineInfo, len(lines))
+	list := make([]view.LineInfo, len(lines))
 	for i, l := range lines {
-		list[i] = LineInfo{Seq: l.Seq, Time: d.timeOf(l.At), Level: l.Level.String(), Topic: l.Topic.String(), Text: l.Text}
+		list[i] = view.LineInfo{Seq: l.Seq, Time: d.timeOf(l.At), Level: l.Level.String(), Topic: l.Topic.String(),
+			Text: l.Text}
 	}
 	return list
 }

@@ -10,6 +10,7 @@ import (
 
 	"tapir/nic/cm"
 	"tapir/nic/msglog"
+	"tapir/nic/view"
 	"tapir/wire/frame"
 )
 
@@ -19,7 +20,7 @@ import (
 var silent = []string{"cmd", "probe", "link", "timer", "ifdown", "ifup", "tx_err", "intr", "hw", "wol", "spq", "stats", "dcb", "iov", "storage", "debug"}
 
 // verbose are the lines that topics alone make a NIC say.
-func verbose(d *Device) (list []LineInfo) {
+func verbose(d *device) (list []view.LineInfo) {
 	for _, l := range d.ShowLog(0) {
 		if l.Level == msglog.Verbose.String() {
 			list = append(list, l)
@@ -149,7 +150,7 @@ func TestShowEvents(t *testing.T) {
 		all[1].Status != "0" || all[1].Reason != "GOOD_CLOSE" || len(a.dev.ShowEvents(2)) != 1 {
 		t.Errorf("%+v", all)
 	}
-	stats := map[string]StatInfo{}
+	stats := map[string]view.StatInfo{}
 	for _, s := range a.dev.ShowStats() {
 		stats[s.Name] = s
 	}

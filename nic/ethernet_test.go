@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
+	"tapir/nic/fastlinq/settings"
+	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -135,7 +138,7 @@ func TestHostSteering(t *testing.T) {
 	if n := used(); n != 2 {
 		t.Errorf("%d queues of 2", n)
 	}
-	if i := e.n.dev.ShowEthtool(); i.Channels != (EthtoolChannels{4, 2}) || i.Rings.Rx != 512 {
+	if i := e.n.dev.ShowEthtool(); i.Channels != (view.EthtoolChannels{MaxCombined: 4, Combined: 2}) || i.Rings.Rx != 512 {
 		t.Errorf("%+v %+v", i.Channels, i.Rings)
 	}
 	e.set("channels", "0")
@@ -150,7 +153,7 @@ func TestHostSteering(t *testing.T) {
 	if n := e.n.ethtoolStat("gft_filter_drop"); n != 1 {
 		t.Errorf("%d packets dropped by a rule", n)
 	}
-	before := e.n.dev.Config().Ethernet
+	before := e.n.dev.under.Config().Ethernet
 	for name, value := range map[string]string{
 		"channels": "5", "rss_table": "4", "rx_ring": "100", "rss_key": "01", "rx_macs": "01:00:5e:00:00:01", "rx_groups": "02:00:00:00:00:01",
 		"ntuple": "0 tcp4 dst-port 80 action 4", "gro_hw": "1", "rx_vlans": "4095", "rss_hash": "none",
@@ -166,7 +169,7 @@ func TestHostSteering(t *testing.T) {
 			t.Errorf("rule %q is accepted", rule)
 		}
 	}
-	if queue(80) != 1 || queue(82) != 3 || len(e.n.dev.Config().Ethernet.Rules) != len(before.Rules) {
+	if queue(80) != 1 || queue(82) != 3 || len(e.n.dev.under.Config().Ethernet.Rules) != len(before.Rules) {
 		t.Error("what was refused changed something")
 	}
 	e.set("ntuple", "none")
@@ -225,7 +228,7 @@ func TestHostFrameSettings(t *testing.T) {
 //
 // L2-23
 func TestTunnelSettings(t *testing.T) {
-	e := newEthernetHost(t, Config{Ethernet: Ethernet{RxMode: RxRegular}})
+	e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Ethernet: fastlinq.Ethernet{RxMode: settings.RxRegular}}})
 	own, inner := e.n.dev.cfg.MAC, ether.Addr{2, 5, 5, 5, 5, 5}
 	vxlan := append([]byte{0, 9, 4789 >> 8, 4789 & 255, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 7, 0}, e.frame(inner, 0, 80)...)
 	vxlan[4], vxlan[5] = byte(len(vxlan)>>8), byte(len(vxlan))
@@ -283,7 +286,7 @@ func TestEthernetNeedsHost(t *testing.T) {
 	if err := n.dev.Set(Setting{"rx_mode", "regular"}); err == nil || !strings.Contains(err.Error(), "--host-tap") {
 		t.Errorf("%v", err)
 	}
-	if _, err := New(Config{Name: "nic1", Ethernet: Ethernet{PVID: 5}}, Env{Pool: w.pool, Wire: n}); err == nil || !strings.Contains(err.Error(), "pvid: the NIC has no host TAP") {
+	if _, err := newNIC(Config{Name: "nic1", Hardware: &fastlinq.Config{Ethernet: fastlinq.Ethernet{PVID: 5}}}, Env{Pool: w.pool, Wire: n}); err == nil || !strings.Contains(err.Error(), "pvid: the NIC has no host TAP") {
 		t.Errorf("%v", err)
 	}
 	if n.dev.ShowVport() != nil {

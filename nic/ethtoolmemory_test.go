@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/nvm"
 	"tapir/nic/fastlinq/status"
@@ -74,12 +75,12 @@ func TestRegisterDump(t *testing.T) {
 	}
 	const noEngine = 1 << 6
 	all := features(a.dev.RegisterDump())
-	if len(all[DumpGRC]) < 4096 || len(all[DumpNVMConfig|noEngine]) != 512 || len(all[DumpNVMMeta|noEngine]) != 16*len(a.dev.ShowNVM()) || len(all) != 5 {
+	if len(all[fastlinq.DumpGRC]) < 4096 || len(all[fastlinq.DumpNVMConfig|noEngine]) != 512 || len(all[fastlinq.DumpNVMMeta|noEngine]) != 16*len(a.dev.ShowNVM()) || len(all) != 5 {
 		t.Errorf("%d features", len(all))
 	}
-	before := string(all[DumpGRC])
+	before := string(all[fastlinq.DumpGRC])
 	a.set("rx_usecs=77")
-	if string(features(a.dev.RegisterDump())[DumpGRC]) == before {
+	if string(features(a.dev.RegisterDump())[fastlinq.DumpGRC]) == before {
 		t.Error("coalescing does not show in the registers")
 	}
 	a.dev.MFW().DamageNVM(0)
@@ -100,7 +101,7 @@ func TestIdentify(t *testing.T) {
 		if w.run(10 * time.Millisecond); led() != want || failed != nil {
 			t.Errorf("%v, not %v, %v", led(), want, failed)
 		}
-		w.run(blinkEvery - 10*time.Millisecond)
+		w.run((500 * time.Millisecond) - 10*time.Millisecond)
 	}
 	if begin(); !errors.Is(failed, status.Busy) {
 		t.Errorf("a second time: %v", failed)
@@ -132,7 +133,7 @@ func TestHealth(t *testing.T) {
 	if h = a.dev.Health(); !ended || failed != nil || h.State != "healthy" || h.Recoveries != 1 || h.Dump == 0 || !a.passes() {
 		t.Errorf("recovered %v, %v: %+v", ended, failed, h)
 	}
-	if a.dev.Config().Interrupts.RxUsecs != 33 {
+	if a.dev.under.Config().Interrupts.RxUsecs != 33 {
 		t.Error("a recovery changed a setting")
 	}
 	a.dev.ClearHealthDump()

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/param"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
@@ -172,7 +174,7 @@ func TestEngineTSO(t *testing.T) {
 	w, a, b := twoNICs(t, Config{Frames: GSO})
 	c, s := dial(w, a, b, b.dev.IP.Addrs()[0].Addr(), 1<<18)
 	for _, on := range []bool{true, false, true} {
-		a.with(Setting{"tso", bit(on)})
+		a.with(Setting{"tso", param.Bit(on)})
 		packets, frames := a.ethtoolStat("tx_1024_to_1518_byte_packets"), a.dev.wire.Frames[frame.Outbound].Packets
 		exercise(w, c, s, 1<<17)
 		packets, frames = a.ethtoolStat("tx_1024_to_1518_byte_packets")-packets, a.dev.wire.Frames[frame.Outbound].Packets-frames
@@ -188,7 +190,7 @@ func TestFeatures(t *testing.T) {
 	shown := func(n *node) string {
 		var words []string
 		for _, f := range n.dev.ShowEthtool().Features {
-			switch w := f.Name + "=" + onOff(f.On); {
+			switch w := f.Name + "=" + map[bool]string{true: "on", false: "off"}[f.On]; {
 			case f.Fixed:
 			case f.On != f.Wanted:
 				words = append(words, w+"!")
@@ -206,10 +208,10 @@ func TestFeatures(t *testing.T) {
 	}
 	_, plain, _ := twoNICs(t, Config{})
 	check(plain, "loopback=off")
-	_, gso, _ := twoNICs(t, Config{Frames: GSO, Link: Link{Loopback: mfw.LoopbackMAC}})
+	_, gso, _ := twoNICs(t, Config{Frames: GSO, Hardware: &fastlinq.Config{Link: fastlinq.Link{Loopback: mfw.LoopbackMAC}}})
 	check(gso, "tcp-seg=on tcp6-seg=on loopback=on")
 	check(newEthernetHost(t, Config{}).n, "csum-ipv4=on csum-ipv6=on rx-vlan-filter=on tcp-seg=on tcp6-seg=on rx-ntuple-filter=on rx-hashing=on loopback=off")
-	e := newEthernetHost(t, Config{Frames: GSO, Features: Features{LRO: true}, Ethernet: Ethernet{GRO: true}})
+	e := newEthernetHost(t, Config{Frames: GSO, Hardware: &fastlinq.Config{Features: fastlinq.Features{LRO: true}, Ethernet: fastlinq.Ethernet{GRO: true}}})
 	with := func(gro, lro, csum, hw string) string {
 		return "csum-ipv4=off csum-ipv6=off rx-vlan-filter=on rx-gro=" + gro + " rx-lro=" + lro + " tcp-seg=off! tcp6-seg=off! rx-ntuple-filter=on rx-hashing=on rx-csum=" +
 			csum + " loopback=off rx-gro-hw=" + hw

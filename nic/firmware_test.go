@@ -7,15 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/ecore/fw"
 	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq/settings"
 	"tapir/nic/fastlinq/status"
 )
 
 // row is a row of tapir show device.
 func (n *node) deviceRow(name string) string {
-	for _, r := range n.dev.coreRows() {
+	for _, r := range n.dev.DeviceRows() {
 		if r.Name == name {
 			return r.Value
 		}
@@ -30,7 +32,7 @@ func (n *node) deviceRow(name string) string {
 // IN-18 IN-19 IN-20 IN-21
 func TestFirmwareForms(t *testing.T) {
 	for f := range fw.NumForms {
-		w, n, s := pair(t, Config{Firmware: Firmware{Policy: LoadDisk, File: fw.Builtin().Encode(f)}})
+		w, n, s := pair(t, Config{Hardware: &fastlinq.Config{Firmware: fastlinq.Firmware{Policy: settings.LoadDisk, File: fw.Builtin().Encode(f)}}})
 		answered(w, n, s)
 		if got, want := n.deviceRow("storm_firmware"), "8.40.33.0 as "+f.String()+", fw_load_policy disk"; got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -49,13 +51,13 @@ func TestFirmwareOfNICRefused(t *testing.T) {
 	old := fw.Builtin()
 	old.Version++
 	w := newWorld(t)
-	for want, f := range map[string]Firmware{
-		"start the NIC with --firmware FILE":           {Policy: LoadDisk},
-		"firmware, offset 0x64: it ends within":        {Policy: LoadDisk, File: whole[:100]},
-		"firmware 8.40.33.1: the driver wants 8.40.33": {Policy: LoadDisk, File: old.Encode(fw.Header)},
-		"offset 0: neither the marker of a binary":     {Policy: LoadDisk, File: []byte("#!/bin/sh\n")},
+	for want, f := range map[string]fastlinq.Firmware{
+		"start the NIC with --firmware FILE":           {Policy: settings.LoadDisk},
+		"firmware, offset 0x64: it ends within":        {Policy: settings.LoadDisk, File: whole[:100]},
+		"firmware 8.40.33.1: the driver wants 8.40.33": {Policy: settings.LoadDisk, File: old.Encode(fw.Header)},
+		"offset 0: neither the marker of a binary":     {Policy: settings.LoadDisk, File: []byte("#!/bin/sh\n")},
 	} {
-		d, err := New(Config{Name: "nic0", Firmware: f}, Env{Pool: w.pool, Wire: &node{w: w, room: 64}})
+		d, err := newNIC(Config{Name: "nic0", Hardware: &fastlinq.Config{Firmware: f}}, Env{Pool: w.pool, Wire: &node{w: w, room: 64}})
 		if err == nil || d != nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -80,10 +82,10 @@ func (n *node) flash(t nvm.Type, file []byte) (err error) {
 //
 // IN-18 IN-19 IN-20 IN-21 MF-42
 func TestFirmwareInFlash(t *testing.T) {
-	w, n, s := pair(t, Config{Firmware: Firmware{Policy: LoadFlash}})
+	w, n, s := pair(t, Config{Hardware: &fastlinq.Config{Firmware: fastlinq.Firmware{Policy: settings.LoadFlash}}})
 	for f := range fw.NumForms {
 		if f > 0 {
-			if err := n.flash(FlashAll, fw.Builtin().Encode(f)); err != nil {
+			if err := n.flash(fastlinq.FlashAll, fw.Builtin().Encode(f)); err != nil {
 				t.Fatalf("%v: %v", f, err)
 			}
 			n.set("driver=unloaded")
@@ -125,13 +127,13 @@ func TestFlashRefused(t *testing.T) {
 		code status.Code
 		want string
 	}{
-		"truncated NVM image":   {FlashAll, before[:700], status.IO, "NVM image, offset 0xc: it has 700 octets, the header says"},
-		"an octet of NVM image": {FlashAll, damaged, status.IO, "VPD has the checksum"},
-		"a cut firmware":        {FlashAll, storm[:900], status.Inval, "firmware, offset 0x384: it ends within section VAL"},
-		"a cut header":          {FlashAll, cut[:len(cut)/2], status.Inval, "firmware, line "},
-		"another chip":          {FlashAll, bb.Encode(fw.ZippedHeader), status.Inval, "is for BB: the chip is AH"},
-		"anything":              {FlashAll, []byte("hello"), status.Inval, "name the region"},
-		"nothing":               {FlashAll, nil, status.Inval, "it is empty"},
+		"truncated NVM image":   {fastlinq.FlashAll, before[:700], status.IO, "NVM image, offset 0xc: it has 700 octets, the header says"},
+		"an octet of NVM image": {fastlinq.FlashAll, damaged, status.IO, "VPD has the checksum"},
+		"a cut firmware":        {fastlinq.FlashAll, storm[:900], status.Inval, "firmware, offset 0x384: it ends within section VAL"},
+		"a cut header":          {fastlinq.FlashAll, cut[:len(cut)/2], status.Inval, "firmware, line "},
+		"another chip":          {fastlinq.FlashAll, bb.Encode(fw.ZippedHeader), status.Inval, "is for BB: the chip is AH"},
+		"anything":              {fastlinq.FlashAll, []byte("hello"), status.Inval, "name the region"},
+		"nothing":               {fastlinq.FlashAll, nil, status.Inval, "it is empty"},
 		"no such region":        {0x77, storm, status.Inval, "use MFW (1), MBI (3) or INIT_HW (25)"},
 		"no version":            {nvm.TypeMFW, make([]byte, 512), status.Inval, "no version of a management firmware"},
 		"no room":               {nvm.TypeMBI, make([]byte, 4096), status.Inval, "NVM_PUT_FILE_DATA"},
@@ -144,14 +146,14 @@ func TestFlashRefused(t *testing.T) {
 			t.Fatalf("%s: the flash has changed, %v", what, err)
 		}
 	}
-	if err := n.dev.Flash(FlashAll, storm, func(error) {}); err != nil {
+	if err := n.dev.Flash(fastlinq.FlashAll, storm, func(error) {}); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.dev.Flash(FlashAll, storm, nil); status.Of(err) != status.Busy {
+	if err := n.dev.Flash(fastlinq.FlashAll, storm, nil); status.Of(err) != status.Busy {
 		t.Errorf("two at once: %v", err)
 	}
 	w.run(time.Millisecond)
-	if err := n.flash(FlashAll, before); err != nil { // the whole, as it was delivered
+	if err := n.flash(fastlinq.FlashAll, before); err != nil { // the whole, as it was delivered
 		t.Error(err)
 	}
 	answered(w, n, s)

@@ -10,6 +10,7 @@ import (
 
 	"tapir/nic/buf"
 	"tapir/nic/cm"
+	"tapir/nic/fastlinq/settings"
 	"tapir/wire/arp"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -158,7 +159,7 @@ func TestHostFramesGoOut(t *testing.T) {
 	}
 	// A host that does not read loses frames, with a reason.
 	h.room = 0
-	for range ringSize + 5 {
+	for range 256 + 5 {
 		s.transmit(n.dev.cfg.MAC, ether.TypeIPv4, packet(ip.Header{Proto: 17, Src: peer4, Dst: nic4}, make([]byte, 8)))
 	}
 	w.run(time.Millisecond)
@@ -242,10 +243,10 @@ func TestEphemeralPorts(t *testing.T) {
 
 // hostNIC is a NIC with a host TAP between two sinks, and a frame of the
 // operating system or for it.
-func hostNIC(t testing.TB, queues int) (d *Device, pass func(p frame.Port)) {
+func hostNIC(t testing.TB, queues int) (d *device, pass func(p frame.Port)) {
 	h := &hostSide{room: 64, held: map[netip.AddrPort]bool{}}
 	pool := buf.NewPool(64, 0)
-	d, err := New(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24"), Queues: queues}, Env{Pool: pool, Wire: sink{}, Host: sink{}, Reserver: h})
+	d, err := newNIC(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24"), Queues: queues}, Env{Pool: pool, Wire: sink{}, Host: sink{}, Reserver: h})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +289,7 @@ func BenchmarkHostForwarding(b *testing.B) {
 }
 
 // flows sends the NIC n segments of as many connections for the host.
-func (s *station) flows(d *Device, n int) {
+func (s *station) flows(d *device, n int) {
 	for i := range n {
 		s.transmit(d.cfg.MAC, ether.TypeIPv4, segment(peer4, nic4, tcp.Header{SrcPort: uint16(1000 + i), DstPort: 8, Flags: tcp.ACK}, nil))
 	}
@@ -383,7 +384,7 @@ func TestHostFramesAreChecked(t *testing.T) {
 
 // NICs have keys of their own, of which no part is zero.
 func TestRSSKeyIsByChance(t *testing.T) {
-	a, b := keyByChance(1), keyByChance(2)
+	a, b := settings.KeyByChance(1), settings.KeyByChance(2)
 	for i := 0; i < len(a); i += 8 {
 		if string(a[i:i+8]) == string(b[i:i+8]) || string(a[i:i+8]) == string(make([]byte, 8)) {
 			t.Errorf("keys % x and % x", a, b)

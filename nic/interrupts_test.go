@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
 	"tapir/nic/verbs"
+	"tapir/nic/view"
 	"tapir/wire/frame"
 )
 
-func (n *node) irq(user string) IRQInfo {
+func (n *node) irq(user string) view.IRQInfo {
 	list := n.dev.ShowIRQ()
-	i := slices.IndexFunc(list, func(r IRQInfo) bool { return r.User == user })
+	i := slices.IndexFunc(list, func(r view.IRQInfo) bool { return r.User == user })
 	if i < 0 {
 		n.w.t.Fatalf("no status block of %s: %+v", user, list)
 	}
@@ -93,7 +95,7 @@ func TestRxCoalescing(t *testing.T) {
 func TestTxCoalescing(t *testing.T) {
 	interrupts := map[int]uint64{}
 	for _, usecs := range []int{0, 400} {
-		w, n, s := pair(t, Config{Interrupts: Interrupts{RxUsecs: 10, TxUsecs: usecs}})
+		w, n, s := pair(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: 10, TxUsecs: usecs}}})
 		answered(w, n, s)
 		w.run(time.Millisecond)
 		before := n.irq("ethernet")
@@ -118,7 +120,7 @@ func TestTxCoalescing(t *testing.T) {
 // all.
 func TestCNQCoalescing(t *testing.T) {
 	for _, usecs := range []int{0, 100} {
-		w, a, b := twoNICs(t, Config{Interrupts: Interrupts{RxUsecs: usecs}})
+		w, a, b := twoNICs(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: usecs}}})
 		c, s := dial(w, a, b, peer4, 4096)
 		var pushed, told frame.Time
 		c.cq.SetHandler(func(_ *verbs.CQ, now frame.Time) { told = now })
@@ -149,7 +151,7 @@ func TestCNQCoalescing(t *testing.T) {
 func TestModesGiveTheSameBytes(t *testing.T) {
 	want := ""
 	for _, mode := range []string{"msix", "msi", "inta", "poll"} {
-		w, a, b := twoNICs(t, Config{Interrupts: Interrupts{Mode: mode}})
+		w, a, b := twoNICs(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: mode}}})
 		c, s := dial(w, a, b, peer4, 64<<10)
 		told := 0
 		c.cq.SetHandler(func(cq *verbs.CQ, _ frame.Time) { told++; cq.ReqNotify(false) })
@@ -176,33 +178,36 @@ func TestModesGiveTheSameBytes(t *testing.T) {
 // IT-14: vectors that the machine does not grant.
 func TestVectorShortage(t *testing.T) {
 	for _, c := range []struct {
-		i     Interrupts
+		i     fastlinq.Interrupts
 		mode  string
 		rows  int // slowpath, Ethernet, CNQs
 		cnqs  string
 		block string
 	}{
-		{Interrupts{}, "msix", 10, "cnq 7", "8"},
-		{Interrupts{Vectors: 4}, "msix", 4, "cnq 1, cnq 3, cnq 5, cnq 7", "2"},
-		{Interrupts{Vectors: 2}, "msix", 2, "ethernet, cnq 0, cnq 1, cnq 2, cnq 3, cnq 4, cnq 5, cnq 6, cnq 7", "0"},
-		{Interrupts{Vectors: 1}, "msi", 10, "cnq 7", "8"},
-		{Interrupts{Mode: "inta"}, "inta", 10, "cnq 7", "8"},
+		{fastlinq.Interrupts{}, "msix", 10, "cnq 7", "8"},
+		{fastlinq.Interrupts{Vectors: 4}, "msix", 4, "cnq 1, cnq 3, cnq 5, cnq 7", "2"},
+		{fastlinq.Interrupts{Vectors: 2}, "msix", 2, "ethernet, cnq 0, cnq 1, cnq 2, cnq 3, cnq 4, cnq 5, cnq 6, cnq 7", "0"},
+		{fastlinq.Interrupts{Vectors: 1}, "msi", 10, "cnq 7", "8"},
+		{fastlinq.Interrupts{Mode: "inta"}, "inta", 10, "cnq 7", "8"},
 	} {
-		_, n, _ := pair(t, Config{Interrupts: c.i})
+		_, n, _ := pair(t, Config{Hardware: &fastlinq.Config{Interrupts: c.i}})
 		if info := n.irq(c.cnqs); len(n.dev.ShowIRQ()) != c.rows || info.Mode != c.mode || info.SB != c.block {
 			t.Errorf("%+v: %+v", c.i, n.dev.ShowIRQ())
 		}
 	}
-	for _, bad := range []Interrupts{{Mode: "legacy"}, {RxUsecs: 512}, {TxUsecs: -1}} {
-		if _, err := New(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24"), Interrupts: bad}, Env{Pool: newWorld(t).pool, Wire: sink{}}); err == nil {
+	for _, bad := range []fastlinq.Interrupts{{Mode: "legacy"}, {RxUsecs: 512}, {TxUsecs: -1}} {
+		if _, err := newNIC(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24"), Hardware: &fastlinq.Config{Interrupts: bad}}, Env{Pool: newWorld(t).pool, Wire: sink{}}); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}
 }
 
+// rxRing is how many frames wait for an interrupt.
+const rxRing = 1023
+
 // In mode POLL, and with coalescing, more frames than the ring holds arrive, too.
 func TestFullRxRing(t *testing.T) {
-	w, n, s := pair(t, Config{Interrupts: Interrupts{RxUsecs: 511}})
+	w, n, s := pair(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: 511}}})
 	answered(w, n, s)
 	s.take()
 	for range rxRing + 200 {

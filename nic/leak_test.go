@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/hw"
@@ -16,7 +17,7 @@ import (
 )
 
 // cidsOf is the number of connection ids of a protocol that are taken.
-func cidsOf(d *Device, p cxt.Protocol) (used, count int) {
+func cidsOf(d *device, p cxt.Protocol) (used, count int) {
 	for _, u := range d.Core().Lead().Contexts().CIDs(-1) {
 		if u.Protocol == p {
 			return u.Used, u.Count
@@ -87,7 +88,7 @@ func TestNothingLeaks(t *testing.T) {
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		modes := []string{"msix", "msi", "inta", "poll"}
-		e := newEthernetHost(t, Config{Interrupts: Interrupts{Mode: modes[seed%4]}})
+		e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: modes[seed%4]}}})
 		d := e.n.dev
 		pd, _ := d.Verbs.AllocPD()
 		cq, _ := d.Verbs.CreateCQ(64, nil)
@@ -118,7 +119,7 @@ func TestNothingLeaks(t *testing.T) {
 		_ = d.Set(Setting{"driver", "loaded"})
 		e.w.run(5 * time.Millisecond)
 		h := d.Core().Lead()
-		contexts, fn := h.Contexts(), d.function.Function()
+		contexts, fn := h.Contexts(), d.Netdev(0).Function()
 		if s := d.Core().Show()[0]; s.SPQ.InUse != 0 || s.EQ.Waiting != 0 || fn.Asserts() != 0 || d.Core().HealthState() != "healthy" {
 			t.Errorf("seed %d: %+v %+v, %d asserts", seed, s.SPQ, s.EQ, fn.Asserts())
 		}
@@ -126,7 +127,7 @@ func TestNothingLeaks(t *testing.T) {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 		macs, vlans := fn.Filters()
-		num := d.interrupts.dev.Hwfns[0].Num()
+		num := d.IRQ().Hwfns[0].Num()
 		if free, leaked := h.BAR.Stats().Free, contexts.Leaked(); free != hw.Allocatable || leaked != 0 || macs+vlans != 0 || num.Free != num.Cnt {
 			t.Errorf("seed %d: %d windows free, %d connection ids and %d filters leak, status blocks %+v", seed, free, leaked, macs+vlans, num)
 		}
@@ -142,8 +143,8 @@ func TestNothingLeaks(t *testing.T) {
 // IT-15
 func TestFirmwareAttention(t *testing.T) {
 	for _, mode := range []string{"msix", "msi", "inta", "poll"} {
-		w, n, _ := pair(t, Config{Interrupts: Interrupts{Mode: mode}})
-		h := n.dev.interrupts.dev.Hwfns[0]
+		w, n, _ := pair(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: mode}}})
+		h := n.dev.IRQ().Hwfns[0]
 		attentions := func() (count uint64) {
 			for _, a := range h.Attentions() {
 				if a.Bit == irq.AttnMFW && !a.Active && !a.Unknown {
@@ -152,7 +153,7 @@ func TestFirmwareAttention(t *testing.T) {
 			}
 			return count
 		}
-		stats := func() string { return fmt.Sprintf("%+v %v", n.dev.MCP().LinkState(), n.dev.management.lastErr) }
+		stats := func() string { return fmt.Sprintf("%+v %v", n.dev.MCP().LinkState(), n.dev.lastErr()) }
 		before, messages := attentions(), n.dev.MCP().Stats().Messages
 		n.dev.LinkDown(w.now)
 		if attentions() == before || n.dev.MCP().Stats().Messages == messages || n.dev.MCP().LinkState().LinkUp {
@@ -171,7 +172,7 @@ func TestFirmwareAttention(t *testing.T) {
 		if attentions() != before+1 {
 			t.Errorf("%s: the attention stays masked", mode)
 		}
-		vectors := n.dev.interrupts.dev.ShowVectors()
+		vectors := n.dev.IRQ().ShowVectors()
 		if (mode == "poll") != (len(vectors) == 0) || mode != "poll" && vectors[0].Interrupts == 0 {
 			t.Errorf("%s: %+v", mode, vectors)
 		}
@@ -206,7 +207,7 @@ func TestQueuePairsHaveIDs(t *testing.T) {
 			t.Errorf("num_qps %d: max_qp %d, %d connection ids, want %d", c.qps, got, ids, c.want)
 		}
 	}
-	cfg := Config{Name: "nic0", RDMA: RDMA{NumQPs: ecore.MaxQPs + 1}}.withDefaults()
+	cfg := Config{Name: "nic0", RDMA: RDMA{NumQPs: ecore.MaxQPs + 1}, Hardware: &fastlinq.Config{}}.withDefaults()
 	if err := cfg.validate(); err == nil || !strings.Contains(err.Error(), "32513 queue pairs") {
 		t.Error(err)
 	}

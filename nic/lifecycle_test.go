@@ -74,7 +74,7 @@ func TestPFParams(t *testing.T) {
 		{RDMA{NumQPs: -1}, "negative"},
 		{RDMA{Personality: 7}, "use iwarp or eth"},
 	} {
-		_, err := New(Config{Name: "nicX", Addrs: prefixes("10.0.0.1/24"), RDMA: c.rdma}, Env{Pool: w.pool, Wire: &node{w: w}})
+		_, err := newNIC(Config{Name: "nicX", Addrs: prefixes("10.0.0.1/24"), RDMA: c.rdma}, Env{Pool: w.pool, Wire: &node{w: w}})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.rdma, err)
 		}

@@ -1,39 +1,15 @@
 package nic
 
 import (
-	"slices"
 	"testing"
 
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/mfw"
 )
 
-// Every speed that a port has over a medium has a link mode there, once, and
-// no mode has another's bit.
-func TestLinkModes(t *testing.T) {
-	for _, w := range mediaWords {
-		media := (&Link{Media: w.value}).media()
-		list := linkModes(media, mfw.AllSpeeds)
-		var speeds mfw.Speeds
-		bits := map[int]bool{}
-		for _, m := range list {
-			one := mfw.SpeedOf(uint32(m.Mbps))
-			if speeds&one != 0 || bits[m.Bit] || one.String() != m.Speed {
-				t.Errorf("%s: %+v", w.name, m)
-			}
-			speeds, bits[m.Bit] = speeds|one, true
-		}
-		if have := portSpeeds(media); have&^speeds != 0 {
-			t.Errorf("%s has %v, and modes of %v", w.name, have, speeds)
-		}
-		if !slices.IsSortedFunc(list, func(a, b EthtoolMode) int { return a.Bit - b.Bit }) {
-			t.Errorf("%s: %v", w.name, list)
-		}
-	}
-}
-
 // MF-08 MF-09 MF-14 What ethtool shows of the link is what the firmware says.
 func TestEthtoolLink(t *testing.T) {
-	w, a, _ := twoNICs(t, Config{Link: Link{Media: mfw.MediaBaseT}})
+	w, a, _ := twoNICs(t, Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: mfw.MediaBaseT}}})
 	l := a.dev.ShowEthtool().Link
 	if !l.Up || l.Speed != 10_000 || !l.Autoneg || l.Port != "Twisted Pair" || len(l.Supported.Modes) != 2 || len(l.Partner.Modes) != 2 ||
 		!l.Advertised.Pause || l.Advertised.AsymPause || !l.Partner.Pause {
@@ -56,7 +32,7 @@ func TestEthtoolLink(t *testing.T) {
 
 // A port over a medium refuses the speeds that it has not, and stays as it was.
 func TestSpeedsOfMedia(t *testing.T) {
-	_, a, _ := twoNICs(t, Config{Link: Link{Media: mfw.MediaSFP1G}})
+	_, a, _ := twoNICs(t, Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: mfw.MediaSFP1G}}})
 	for _, s := range []Setting{{"link_speed", "10G"}, {"link_advertise", "10G,25G"}} {
 		if err := a.dev.Set(s); err == nil {
 			t.Errorf("%v was taken", s)

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"tapir/nic/cm"
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/mcp"
 	"tapir/nic/verbs"
+	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -29,9 +31,9 @@ func (n *node) set(settings ...string) {
 }
 
 // attribute is a value of a table.
-func attribute(t *testing.T, rows []AttributeRow, name string) string {
+func attribute(t *testing.T, rows []view.AttributeRow, name string) string {
 	t.Helper()
-	i := slices.IndexFunc(rows, func(r AttributeRow) bool { return r.Name == name })
+	i := slices.IndexFunc(rows, func(r view.AttributeRow) bool { return r.Name == name })
 	if i < 0 {
 		t.Fatalf("no attribute %s in %v", name, rows)
 	}
@@ -42,7 +44,7 @@ func attribute(t *testing.T, rows []AttributeRow, name string) string {
 func (n *node) link(name string) string { return attribute(n.w.t, n.dev.ShowLink(), name) }
 func (n *node) management(name string) string {
 	rows := n.dev.ShowMFW(n.w.now)
-	if name == "temperature[0]" && !slices.ContainsFunc(rows, func(r AttributeRow) bool { return r.Name == name }) {
+	if name == "temperature[0]" && !slices.ContainsFunc(rows, func(r view.AttributeRow) bool { return r.Name == name }) {
 		return "" // the firmware does not answer
 	}
 	return attribute(n.w.t, rows, name)
@@ -150,7 +152,7 @@ func TestPHYLoopback(t *testing.T) {
 
 // MF-15 MF-17 MF-18 EEE, as far as the user sees it.
 func TestEEESettings(t *testing.T) {
-	w, a, _ := twoNICs(t, Config{Link: Link{Media: mfw.MediaBaseT}})
+	w, a, _ := twoNICs(t, Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: mfw.MediaBaseT}}})
 	w.run(time.Second)
 	for _, c := range []struct{ set, name, want string }{
 		{"link_speed=auto", "eee", "enabled, inactive"},
@@ -173,7 +175,7 @@ func TestEEESettings(t *testing.T) {
 func TestLinkSettingsRefused(t *testing.T) {
 	w, a, _ := twoNICs(t, Config{})
 	w.run(time.Second)
-	before, table := a.dev.Config(), a.dev.ShowLink()
+	before, table := *a.dev.under.Config(), a.dev.ShowLink()
 	for set, word := range map[string]string{
 		"link_speed=2500": "expected auto, 1G", "link_advertise=none": "expected a list", "eee=on": "twisted pairs",
 		"eee_tx_timer=0": "from 1 to", "bw_min=50 bw_max=40": "more than", "bw_max=101": "from 1 to 100", "temperature=200": "from 1 to 125",
@@ -190,10 +192,10 @@ func TestLinkSettingsRefused(t *testing.T) {
 		}
 		w.run(time.Millisecond)
 	}
-	if after := a.dev.Config(); after.Link != before.Link || after.Board != before.Board || !slices.Equal(a.dev.ShowLink(), table) {
+	if after := a.dev.under.Config(); after.Link != before.Link || after.Board != before.Board || !slices.Equal(a.dev.ShowLink(), table) {
 		t.Errorf("something changed: %+v", after)
 	}
-	if _, err := New(Config{Name: "x", Link: Link{Media: mfw.MediaKR}, Board: Board{Unplugged: true}}, Env{}); err == nil || !strings.Contains(err.Error(), "soldered") {
+	if _, err := newNIC(Config{Name: "x", Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: mfw.MediaKR}, Board: fastlinq.Board{Unplugged: true}}}, Env{}); err == nil || !strings.Contains(err.Error(), "soldered") {
 		t.Errorf("%v", err)
 	}
 }
@@ -274,7 +276,7 @@ func TestWakeOnLAN(t *testing.T) {
 		w.send(b, magic(a.dev.Config().MAC), frame.Offload{})
 		w.run(time.Second)
 		woken := wol == "g"
-		if a.passes() != woken || (a.management("driver_role") == "OS") != woken || (a.management("wakes") == "1") != woken || a.dev.Config().Board.Unloaded == woken {
+		if a.passes() != woken || (a.management("driver_role") == "OS") != woken || (a.management("wakes") == "1") != woken || a.dev.under.Config().Board.Unloaded == woken {
 			t.Errorf("wol=%s: %v", wol, a.dev.ShowMFW(w.now))
 		}
 		a.set("driver=loaded")

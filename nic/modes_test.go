@@ -95,14 +95,14 @@ func TestMixedTrafficInEveryMode(t *testing.T) {
 		change func(*Config)
 	}{
 		{"msix", func(c *Config) {}},
-		{"msi", func(c *Config) { c.Interrupts.Mode = "msi" }},
-		{"inta", func(c *Config) { c.Interrupts.Mode = "inta" }},
-		{"poll", func(c *Config) { c.Interrupts.Mode = "poll" }},
-		{"two vectors", func(c *Config) { c.Interrupts.Vectors = 2 }},
-		{"coalesced", func(c *Config) { c.Interrupts.RxUsecs, c.Interrupts.TxUsecs = 64, 200 }},
+		{"msi", func(c *Config) { fastlinqOf(c).Interrupts.Mode = "msi" }},
+		{"inta", func(c *Config) { fastlinqOf(c).Interrupts.Mode = "inta" }},
+		{"poll", func(c *Config) { fastlinqOf(c).Interrupts.Mode = "poll" }},
+		{"two vectors", func(c *Config) { fastlinqOf(c).Interrupts.Vectors = 2 }},
+		{"coalesced", func(c *Config) { fastlinqOf(c).Interrupts.RxUsecs, fastlinqOf(c).Interrupts.TxUsecs = 64, 200 }},
 		{"one queue", func(c *Config) { c.Queues = 1 }},
-		{"two engines", func(c *Config) { c.Engines = 2 }},
-		{"two engines, poll", func(c *Config) { c.Engines, c.Interrupts.Mode = 2, "poll" }},
+		{"two engines", func(c *Config) { fastlinqOf(c).Engines = 2 }},
+		{"two engines, poll", func(c *Config) { fastlinqOf(c).Engines, fastlinqOf(c).Interrupts.Mode = 2, "poll" }},
 	} {
 		list := mixed(t, c.change)
 		got := list.String()

@@ -44,7 +44,7 @@ func (d *Device) SetMAC(a ether.Addr, now frame.Time) error {
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
-	if err := d.setFunction(&cfg); err != nil {
+	if err := d.Hardware.Reshape(cfg.shape(), now); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
 	d.cfg.MAC = a
@@ -53,7 +53,6 @@ func (d *Device) SetMAC(a ether.Addr, now frame.Time) error {
 	if !d.wire.Closed {
 		d.IP.Announce(now)
 	}
-	d.Manage(now)
 	return nil
 }
 
@@ -67,13 +66,12 @@ func (d *Device) SetMTU(octets int, now frame.Time) error {
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
-	if err := d.setFunction(&cfg); err != nil {
+	if err := d.Hardware.Reshape(cfg.shape(), now); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
 	d.cfg.MTU = octets
 	d.Verbs.SetMTU(octets)
 	d.tcp.engine.SetMTU(octets, now)
 	d.readdress(d.cfg.Addrs)
-	d.Manage(now)
 	return nil
 }

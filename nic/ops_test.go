@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tapir/nic/verbs"
+	"tapir/nic/view"
 	"tapir/wire/frame"
 )
 
@@ -139,7 +140,7 @@ func TestWindowsOverTheWire(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.run(time.Millisecond)
-		shown := MWInfo{Num: 1, Kind: kind.String(), STag: w.RKey(), PD: p.s.pd.Num(), MR: mr.Num(), Len: 100, Access: "rw,rr,zb"}
+		shown := view.MWInfo{Num: 1, Kind: kind.String(), STag: w.RKey(), PD: p.s.pd.Num(), MR: mr.Num(), Len: 100, Access: "rw,rr,zb"}
 		if kind != verbs.MWType1 {
 			shown.QP = p.s.qp.Num()
 		}

@@ -1,9 +1,11 @@
 package nic
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
+	"tapir/nic/param"
 	"tapir/nic/ptp"
 	"tapir/ptp/clock"
 	"tapir/wire/frame"
@@ -32,7 +34,8 @@ type PTP struct {
 const defaultTxDelay = 20 * time.Millisecond
 
 func (c *PTP) faults() ptp.Faults {
-	f := ptp.Faults{LoseEvery: uint64(c.TxLose), DelayEvery: uint64(c.TxDelay), Delay: c.TxDelayBy, DuplicateEvery: uint64(c.TxDuplicate)}
+	f := ptp.Faults{LoseEvery: uint64(c.TxLose), DelayEvery: uint64(c.TxDelay), Delay: c.TxDelayBy,
+		DuplicateEvery: uint64(c.TxDuplicate)}
 	if f.Delay == 0 {
 		f.Delay = defaultTxDelay
 	}
@@ -59,61 +62,61 @@ func (c *Config) newClock(system frame.Clock) (*clock.PHC, error) {
 // maxPPB is how far a clock may be off: the limit of its correction is beyond.
 const maxPPB = 500_000
 
-func ptpParams() []*Param {
-	list := []*Param{
-		choice(Param{Name: "phc_oscillator", Origin: originTapir, Help: "what drives the hardware clock: ideal, or a crystal, plain, temperature compensated or in an oven"},
-			func(c *Config) *string { return &c.PHC.Oscillator },
-			named[string]{"ideal", ""}, named[string]{"xo", "xo"}, named[string]{"tcxo", "tcxo"}, named[string]{"ocxo", "ocxo"}),
-		{Name: "phc_ppb", Type: "number", Origin: originTapir, Expect: "a number of ppb from -500000 to 500000",
-			Help: "frequency offset of the hardware clock in ppb, added to the oscillator's",
-			get:  func(c *Config) string { return strconv.FormatFloat(c.PHC.PPB, 'g', -1, 64) },
-			set: func(c *Config, v string) error {
+func (c *Config) ptpRows() []*param.Row {
+	list := []*param.Row{
+		param.Choice(param.Row{Name: "phc_oscillator", Origin: param.Tapir,
+			Help: "what drives the hardware clock: ideal, or a crystal, plain, temperature compensated or in an oven"},
+			&c.PHC.Oscillator,
+			param.Named("ideal", ""), param.Named("xo", "xo"), param.Named("tcxo", "tcxo"),
+			param.Named("ocxo", "ocxo")),
+		param.Text(param.Row{Name: "phc_ppb", Type: "number", Origin: param.Tapir,
+			Expect: "a number of ppb from -500000 to 500000",
+			Help:   "frequency offset of the hardware clock in ppb, added to the oscillator's"},
+			func() string { return strconv.FormatFloat(c.PHC.PPB, 'g', -1, 64) },
+			func(v string) error {
 				ppb, err := strconv.ParseFloat(v, 64)
 				if err != nil || !(ppb >= -maxPPB && ppb <= maxPPB) {
-					return errValue
+					return param.ErrValue
 				}
 				c.PHC.PPB = ppb
 				return nil
-			}},
-		shortTime(Param{Name: "phc_quantum", Origin: originTapir, Help: "resolution of the hardware clock's stamps"},
-			func(c *Config) *time.Duration { return &c.PHC.Quantum }, 1),
-		shortTime(Param{Name: "phc_jitter", Origin: originTapir, Help: "standard deviation of the hardware clock's stamps"},
-			func(c *Config) *time.Duration { return &c.PHC.Jitter }, 0),
-		boolean(Param{Name: "phc_drift_register", Origin: originDriver,
+			}),
+		shortTime(param.Row{Name: "phc_quantum", Origin: param.Tapir,
+			Help: "resolution of the hardware clock's stamps"},
+			&c.PHC.Quantum, 1),
+		shortTime(param.Row{Name: "phc_jitter", Origin: param.Tapir,
+			Help: "standard deviation of the hardware clock's stamps"},
+			&c.PHC.Jitter, 0),
+		param.Bool(param.Row{Name: "phc_drift_register", Origin: param.FastLinQ,
 			Help: "adjust the hardware clock's frequency in the steps of the device's drift register; 0 adjusts exactly"},
-			func(c *Config) *bool { return &c.PHC.Exact }, true),
+			&c.PHC.Exact, true),
 	}
 	for _, f := range []struct {
 		name, help string
-		field      func(*Config) *int
+		field      *int
 	}{
-		{"ptp_tx_lose", "of so many PTP event messages one loses its Tx stamp; 0 for none", func(c *Config) *int { return &c.PTP.TxLose }},
-		{"ptp_tx_delay", "of so many PTP event messages one gets its Tx stamp late; 0 for none", func(c *Config) *int { return &c.PTP.TxDelay }},
-		{"ptp_tx_duplicate", "of so many PTP event messages one gets its Tx stamp twice; 0 for none", func(c *Config) *int { return &c.PTP.TxDuplicate }},
+		{"ptp_tx_lose", "of so many PTP event messages one loses its Tx stamp; 0 for none", &c.PTP.TxLose},
+		{"ptp_tx_delay", "of so many PTP event messages one gets its Tx stamp late; 0 for none", &c.PTP.TxDelay},
+		{"ptp_tx_duplicate", "of so many PTP event messages one gets its Tx stamp twice; 0 for none",
+			&c.PTP.TxDuplicate},
 	} {
-		list = append(list, number(Param{Name: f.name, Origin: originTapir, Runtime: true, Help: f.help}, f.field, 0, 0, 1<<24))
+		list = append(list, param.Number(param.Row{Name: f.name, Origin: param.Tapir, Runtime: true, Help: f.help},
+			f.field, 0, 0, 1<<24))
 	}
-	return append(list, duration(Param{Name: "ptp_tx_delay_by", Origin: originTapir, Runtime: true, Help: "how late such a Tx stamp comes"},
-		func(c *Config) *time.Duration { return &c.PTP.TxDelayBy }, defaultTxDelay, time.Minute, false))
+	return append(list, param.Duration(param.Row{Name: "ptp_tx_delay_by", Origin: param.Tapir, Runtime: true,
+		Help: "how late such a Tx stamp comes"}, &c.PTP.TxDelayBy, defaultTxDelay, time.Minute, false))
 }
 
-// shortTime makes a setting of a time from 0 to a millisecond. def is what
-// zero stands for.
-func shortTime(p Param, field func(*Config) *time.Duration, def time.Duration) *Param {
-	p.Type, p.Expect = "time", "a time such as 8ns, at most 1ms"
-	p.get = func(c *Config) string {
-		if *field(c) == 0 {
-			return short(def)
-		}
-		return short(*field(c))
-	}
-	p.set = func(c *Config, v string) error {
+// shortTime makes a setting of a time from 0 to a millisecond. def is what zero
+// stands for.
+func shortTime(r param.Row, field *time.Duration, def time.Duration) *param.Row {
+	r.Type, r.Expect = "time", "a time such as 8ns, at most 1ms"
+	return param.Text(r, func() string { return param.Short(cmp.Or(*field, def)) }, func(v string) error {
 		d, err := time.ParseDuration(v)
 		if err != nil || d < 0 || d > time.Millisecond {
-			return errValue
+			return param.ErrValue
 		}
-		*field(c) = d
+		*field = d
 		return nil
-	}
-	return &p
+	})
 }

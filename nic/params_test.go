@@ -10,22 +10,22 @@ import (
 	"tapir/mpa"
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
+	"tapir/nic/param"
 	"tapir/wire/frame"
 )
 
 // What a parameter shows it also takes, and taking it changes nothing.
 func TestParamsRoundTrip(t *testing.T) {
 	names := map[string]bool{}
-	for _, p := range Params() {
-		var c Config
-		def := p.Get(&c)
-		if err := p.Set(&c, def); err != nil || p.Get(&c) != def {
-			t.Errorf("%s: default %q comes back as %q, %v", p.Name, def, p.Get(&c), err)
+	for _, p := range allParams() {
+		def := p.Get()
+		if err := p.Set(def); err != nil || p.Get() != def {
+			t.Errorf("%s: default %q comes back as %q, %v", p.Name, def, p.Get(), err)
 		}
-		if err := p.Set(&c, "no such value!!!!"); err == nil || !strings.HasPrefix(err.Error(), p.Name+": ") || !strings.Contains(err.Error(), p.Expect) {
+		if err := p.Set("no such value!!!!"); err == nil || !strings.HasPrefix(err.Error(), p.Name+": ") || !strings.Contains(err.Error(), p.Expect) {
 			t.Errorf("%s took nonsense: %v", p.Name, err)
 		}
-		if p.Help == "" || p.Type == "" || p.Origin == "" || names[p.Name] || FindParam(Flag(p.Name)).Name != p.Name {
+		if p.Help == "" || p.Type == "" || p.Origin == "" || names[p.Name] || param.Find(allParams(), param.Flag(p.Name)).Name != p.Name {
 			t.Errorf("%s is not described, or twice", p.Name)
 		}
 		names[p.Name] = true
@@ -59,7 +59,7 @@ func TestCRCParameters(t *testing.T) {
 		var cfg Config
 		for _, s := range strings.Fields(c.set) {
 			name, v, _ := strings.Cut(s, "=")
-			if err := FindParam(name).Set(&cfg, v); err != nil {
+			if err := cfg.Param(name).Set(v); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -158,7 +158,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-func counter(t *testing.T, d *Device, name string) uint64 {
+func counter(t *testing.T, d *device, name string) uint64 {
 	t.Helper()
 	for _, c := range d.Counters() {
 		if c.Name == name {
@@ -183,7 +183,7 @@ func TestDepthLimits(t *testing.T) {
 	}
 	var cfg Config
 	for _, name := range []string{"max_ird", "max_ord"} {
-		if err := FindParam(name).Set(&cfg, "128"); err != nil {
+		if err := cfg.Param(name).Set("128"); err != nil {
 			t.Fatal(err)
 		}
 	}

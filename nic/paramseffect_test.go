@@ -11,11 +11,13 @@ import (
 
 	"tapir/mpa"
 	"tapir/nic/cm"
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/mfw"
-	"tapir/nic/fastlinq/qede"
 	"tapir/nic/fastlinq/selftest"
+	"tapir/nic/fastlinq/settings"
+	"tapir/nic/hostfn"
 	"tapir/nic/iwarp"
 	"tapir/nic/msglog"
 	"tapir/nic/toe"
@@ -27,7 +29,7 @@ import (
 func TestParametersReachTheirFields(t *testing.T) {
 	tcp := func(p toe.Params) Config { return Config{TCP: toe.Config{Params: p}} }
 	iw := func(c iwarp.Config) Config { return Config{IWARP: c} }
-	eth := func(e Ethernet) Config { return Config{Ethernet: e} }
+	eth := func(e fastlinq.Ethernet) Config { return Config{Hardware: &fastlinq.Config{Ethernet: e}} }
 	var ones [l2.KeyLen]byte
 	for i := range ones {
 		ones[i] = 1
@@ -37,18 +39,18 @@ func TestParametersReachTheirFields(t *testing.T) {
 		value string
 		cfg   Config
 	}{
-		"int_mode":                {"inta", Config{Interrupts: Interrupts{Mode: "inta"}}},
-		"msix_vectors":            {"5", Config{Interrupts: Interrupts{Vectors: 5}}},
-		"engines":                 {"2", Config{Engines: 2}},
-		"iwarp_cmt":               {"1", Config{CMT: CMT{PinIWARP: true}}},
-		"llh_affinity":            {"1:engine1,0:both", Config{CMT: CMT{Affinity: []PPFIDAffinity{{1, cmt.Engine1}, {0, cmt.Both}}}}},
-		"llh_filters":             {"1 tcp-dst 3260,2 udp 7:8", Config{CMT: CMT{Filters: []LLHFilter{{1, cmt.Filter{Kind: cmt.FilterTCPDst, DstPort: 3260}}, {2, cmt.Filter{Kind: cmt.FilterUDPBoth, SrcPort: 7, DstPort: 8}}}}}},
-		"engine0":                 {"failed", Config{CMT: CMT{States: [2]EngineState{EngineFailed, EngineWorks}}}},
-		"engine1":                 {"no_filters", Config{CMT: CMT{States: [2]EngineState{EngineWorks, EngineUnfiltered}}}},
-		"selftest_fault":          {"memory,nvram", Config{SelftestFault: 1<<selftest.Memory | 1<<selftest.NVM}},
-		"queue_usecs":             {"0:64/200,3:0/511", Config{Interrupts: Interrupts{Queues: []QueueUsecs{{0, 64, 200}, {3, 0, 511}}}}},
-		"rx_usecs":                {"64", Config{Interrupts: Interrupts{RxUsecs: 64}}},
-		"tx_usecs":                {"64", Config{Interrupts: Interrupts{TxUsecs: 64}}},
+		"int_mode":                {"inta", Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: "inta"}}}},
+		"msix_vectors":            {"5", Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Vectors: 5}}}},
+		"engines":                 {"2", Config{Hardware: &fastlinq.Config{Engines: 2}}},
+		"iwarp_cmt":               {"1", Config{Hardware: &fastlinq.Config{CMT: fastlinq.CMT{PinIWARP: true}}}},
+		"llh_affinity":            {"1:engine1,0:both", Config{Hardware: &fastlinq.Config{CMT: fastlinq.CMT{Affinity: []settings.PPFIDAffinity{{PPFID: 1, Affinity: cmt.Engine1}, {Affinity: cmt.Both}}}}}},
+		"llh_filters":             {"1 tcp-dst 3260,2 udp 7:8", Config{Hardware: &fastlinq.Config{CMT: fastlinq.CMT{Filters: []settings.LLHFilter{{PPFID: 1, Filter: cmt.Filter{Kind: cmt.FilterTCPDst, DstPort: 3260}}, {PPFID: 2, Filter: cmt.Filter{Kind: cmt.FilterUDPBoth, SrcPort: 7, DstPort: 8}}}}}}},
+		"engine0":                 {"failed", Config{Hardware: &fastlinq.Config{CMT: fastlinq.CMT{States: [2]settings.EngineState{settings.EngineFailed, settings.EngineWorks}}}}},
+		"engine1":                 {"no_filters", Config{Hardware: &fastlinq.Config{CMT: fastlinq.CMT{States: [2]settings.EngineState{settings.EngineWorks, settings.EngineUnfiltered}}}}},
+		"selftest_fault":          {"memory,nvram", Config{Hardware: &fastlinq.Config{SelftestFault: 1<<selftest.Memory | 1<<selftest.NVM}}},
+		"queue_usecs":             {"0:64/200,3:0/511", Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Queues: []fastlinq.QueueUsecs{{Rx: 64, Tx: 200}, {Queue: 3, Tx: 511}}}}}},
+		"rx_usecs":                {"64", Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: 64}}}},
+		"tx_usecs":                {"64", Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{TxUsecs: 64}}}},
 		"loopback_enabled":        {"0", Config{NoLoopback: true}},
 		"mpa_crc_required":        {"0", iw(iwarp.Config{CRC: mpa.CRCOptional, CRCRequired: iwarp.Off})},
 		"mpa_crc_strict":          {"1", iw(iwarp.Config{CRC: mpa.CRCRefused})},
@@ -106,64 +108,66 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"max_cqe":                 {"7", limits(verbs.Limits{MaxCQE: 7})},
 		"max_sge":                 {"7", limits(verbs.Limits{MaxSGE: 7})},
 		"max_inline":              {"7", limits(verbs.Limits{MaxInline: 7})},
-		"rx_mode":                 {"regular", eth(Ethernet{RxMode: RxRegular})},
-		"rx_macs":                 {"02:00:00:00:00:07, 02:00:00:00:00:08", eth(Ethernet{Ucast: []ether.Addr{{2, 0, 0, 0, 0, 7}, {2, 0, 0, 0, 0, 8}}})},
-		"rx_groups":               {"01:00:5e:00:00:01", eth(Ethernet{Mcast: []ether.Addr{{1, 0, 0x5e, 0, 0, 1}}})},
-		"rx_vlans":                {"5,4094", eth(Ethernet{VLANs: []uint16{5, 4094}})},
-		"channels":                {"7", eth(Ethernet{Channels: 7})},
-		"rx_ring":                 {"128", eth(Ethernet{RxRing: 128})},
-		"tx_ring":                 {"8191", eth(Ethernet{TxRing: 8191})},
-		"rss_hash":                {"tcp4,udp6", eth(Ethernet{Hashes: l2.HashIPv4TCP | l2.HashIPv6UDP})},
-		"rss_key":                 {strings.Repeat("01", 40), eth(Ethernet{Key: ones})},
-		"rss_table":               {"0,0,3", eth(Ethernet{Table: []int{0, 0, 3}})},
-		"ntuple": {"3 udp6 src-ip fd00::1 dst-ip fd00::2 src-port 5 dst-port 6 action 2, 4 tcp4 dst-port 80 action -1", eth(Ethernet{Rules: []qede.Rule{
-			{Location: 3, Queue: 2, Tuple: l2.Tuple{Proto: 17, V6: true, Src: netip.MustParseAddr("fd00::1"), Dst: netip.MustParseAddr("fd00::2"), SrcPort: 5, DstPort: 6}},
-			{Location: 4, Drop: true, Tuple: l2.Tuple{Proto: 6, DstPort: 80}}}})},
-		"pvid":           {"9", eth(Ethernet{PVID: 9})},
-		"spoof_check":    {"1", eth(Ethernet{SpoofCheck: true})},
-		"drop_ttl0":      {"1", eth(Ethernet{DropTTL0: true})},
-		"tx_maxrate":     {"250", eth(Ethernet{TxMaxRate: 250})},
-		"gro_hw":         {"1", eth(Ethernet{GRO: true})},
-		"vxlan_port":     {"4789", eth(Ethernet{VXLANPort: 4789})},
-		"geneve_port":    {"6081", eth(Ethernet{GenevePort: 6081})},
-		"tunnel_class":   {"inner", eth(Ethernet{InnerClass: true})},
-		"rx_checksum":    {"0", Config{Features: Features{NoRxChecksum: true}}},
-		"tx_checksum":    {"0", Config{Features: Features{NoTxChecksum: true}}},
-		"tso":            {"0", Config{Features: Features{NoTSO: true}}},
-		"gro":            {"0", Config{Features: Features{NoGRO: true}}},
-		"lro":            {"1", Config{Features: Features{LRO: true}}},
-		"rx_vlan_filter": {"0", Config{Features: Features{NoVLANFilter: true}}},
-		"ntuple_filters": {"0", Config{Features: Features{NoNTuple: true}}},
-		"rx_hash":        {"0", Config{Features: Features{NoRxHash: true}}},
-		"media":          {"base-t", Config{Link: Link{Media: mfw.MediaBaseT}}},
-		"link":           {"down", Config{Link: Link{Down: true}}},
-		"link_speed":     {"25G", Config{Link: Link{Speed: mfw.Speed25G}}},
-		"link_advertise": {"1G,100G", Config{Link: Link{Advertise: mfw.Speed1G | mfw.Speed100G}}},
-		"pause":          {"auto-tx", Config{Link: Link{Pause: PauseAutoTx}}},
-		"phy_loopback":   {"mac", Config{Link: Link{Loopback: mfw.LoopbackMAC}}},
-		"eee":            {"off", Config{Link: Link{EEE: LinkEEE{Mode: EEEOff}}}},
-		"eee_tx_lpi":     {"0", Config{Link: Link{EEE: LinkEEE{NoTxLPI: true}}}},
-		"eee_tx_timer":   {"256", Config{Link: Link{EEE: LinkEEE{Timer: 256}}}},
-		"eee_advertise":  {"10G", Config{Link: Link{EEE: LinkEEE{Caps: mfw.EEE10G}}}},
-		"bw_min":         {"7", Config{Link: Link{BandwidthMin: 7}}},
-		"bw_max":         {"70", Config{Link: Link{BandwidthMax: 70}}},
-		"partner_speeds": {"10G", Config{Link: Link{Partner: mfw.Partner{Speeds: mfw.Speed10G}}}},
-		"partner_forced": {"1", Config{Link: Link{Partner: mfw.Partner{Forced: true}}}},
-		"partner_pause":  {"asymmetric", Config{Link: Link{Partner: mfw.Partner{NoSymmetric: true, Asymmetric: true}}}},
-		"partner_eee":    {"1G", Config{Link: Link{Partner: mfw.Partner{EEE: mfw.EEE1G}}}},
-		"wol":            {"g", Config{Board: Board{WoL: true}}},
-		"driver":         {"unloaded", Config{Board: Board{Unloaded: true}}},
-		"led":            {"on", Config{Board: Board{LED: mfw.LEDOn}}},
-		"temperature":    {"77", Config{Board: Board{Temperature: 77}}},
-		"module":         {"unplugged", Config{Board: Board{Unplugged: true}}},
-		"fan":            {"failed", Config{Board: Board{FanFailed: true}}},
-		"mfw":            {"stuck", Config{Board: Board{Stuck: true}}},
-		"fw_load_policy": {"flash", Config{Firmware: Firmware{Policy: LoadFlash}}},
+		"rx_mode":                 {"regular", eth(fastlinq.Ethernet{RxMode: settings.RxRegular})},
+		"rx_macs":                 {"02:00:00:00:00:07, 02:00:00:00:00:08", eth(fastlinq.Ethernet{Ucast: []ether.Addr{{2, 0, 0, 0, 0, 7}, {2, 0, 0, 0, 0, 8}}})},
+		"rx_groups":               {"01:00:5e:00:00:01", eth(fastlinq.Ethernet{Mcast: []ether.Addr{{1, 0, 0x5e, 0, 0, 1}}})},
+		"rx_vlans":                {"5,4094", eth(fastlinq.Ethernet{VLANs: []uint16{5, 4094}})},
+		"channels":                {"7", eth(fastlinq.Ethernet{Channels: 7})},
+		"rx_ring":                 {"128", eth(fastlinq.Ethernet{RxRing: 128})},
+		"tx_ring":                 {"8191", eth(fastlinq.Ethernet{TxRing: 8191})},
+		"rss_hash":                {"tcp4,udp6", eth(fastlinq.Ethernet{Hashes: l2.HashIPv4TCP | l2.HashIPv6UDP})},
+		"rss_key":                 {strings.Repeat("01", 40), eth(fastlinq.Ethernet{Key: ones})},
+		"rss_table":               {"0,0,3", eth(fastlinq.Ethernet{Table: []int{0, 0, 3}})},
+		"ntuple": {"3 udp6 src-ip fd00::1 dst-ip fd00::2 src-port 5 dst-port 6 action 2, 4 tcp4 dst-port 80 action -1", eth(fastlinq.Ethernet{Rules: []hostfn.Rule{
+			{Location: 3, Queue: 2, Proto: 17, V6: true, Src: netip.MustParseAddr("fd00::1"), Dst: netip.MustParseAddr("fd00::2"), SrcPort: 5, DstPort: 6},
+			{Location: 4, Drop: true, Proto: 6, DstPort: 80}}})},
+		"pvid":           {"9", eth(fastlinq.Ethernet{PVID: 9})},
+		"spoof_check":    {"1", eth(fastlinq.Ethernet{SpoofCheck: true})},
+		"drop_ttl0":      {"1", eth(fastlinq.Ethernet{DropTTL0: true})},
+		"tx_maxrate":     {"250", eth(fastlinq.Ethernet{TxMaxRate: 250})},
+		"gro_hw":         {"1", eth(fastlinq.Ethernet{GRO: true})},
+		"vxlan_port":     {"4789", eth(fastlinq.Ethernet{VXLANPort: 4789})},
+		"geneve_port":    {"6081", eth(fastlinq.Ethernet{GenevePort: 6081})},
+		"tunnel_class":   {"inner", eth(fastlinq.Ethernet{InnerClass: true})},
+		"rx_checksum":    {"0", Config{Hardware: &fastlinq.Config{Features: fastlinq.Features{NoRxChecksum: true}}}},
+		"tx_checksum":    {"0", Config{Hardware: &fastlinq.Config{Features: fastlinq.Features{NoTxChecksum: true}}}},
+		"tso":            {"0", Config{Hardware: &fastlinq.Config{Features: fastlinq.Features{NoTSO: true}}}},
+		"gro":            {"0", Config{Hardware: &fastlinq.Config{Features: fastlinq.Features{NoGRO: true}}}},
+		"lro":            {"1", Config{Hardware: &fastlinq.Config{Features: fastlinq.Features{LRO: true}}}},
+		"rx_vlan_filter": {"0", Config{Hardware: &fastlinq.Config{Features: fastlinq.Features{NoVLANFilter: true}}}},
+		"ntuple_filters": {"0", Config{Hardware: &fastlinq.Config{Features: fastlinq.Features{NoNTuple: true}}}},
+		"rx_hash":        {"0", Config{Hardware: &fastlinq.Config{Features: fastlinq.Features{NoRxHash: true}}}},
+		"media":          {"base-t", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: mfw.MediaBaseT}}}},
+		"link":           {"down", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Down: true}}}},
+		"link_speed":     {"25G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Speed: mfw.Speed25G}}}},
+		"link_advertise": {"1G,100G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Advertise: mfw.Speed1G | mfw.Speed100G}}}},
+		"pause":          {"auto-tx", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Pause: settings.PauseAutoTx}}}},
+		"phy_loopback":   {"mac", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Loopback: mfw.LoopbackMAC}}}},
+		"eee":            {"off", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{Mode: settings.EEEOff}}}}},
+		"eee_tx_lpi":     {"0", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{NoTxLPI: true}}}}},
+		"eee_tx_timer":   {"256", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{Timer: 256}}}}},
+		"eee_advertise":  {"10G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{Caps: mfw.EEE10G}}}}},
+		"bw_min":         {"7", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{BandwidthMin: 7}}}},
+		"bw_max":         {"70", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{BandwidthMax: 70}}}},
+		"partner_speeds": {"10G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{Speeds: mfw.Speed10G}}}}},
+		"partner_forced": {"1", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{Forced: true}}}}},
+		"partner_pause":  {"asymmetric", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{NoSymmetric: true, Asymmetric: true}}}}},
+		"partner_eee":    {"1G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{EEE: mfw.EEE1G}}}}},
+		"wol":            {"g", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{WoL: true}}}},
+		"driver":         {"unloaded", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Unloaded: true}}}},
+		"led":            {"on", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{LED: mfw.LEDOn}}}},
+		"temperature":    {"77", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Temperature: 77}}}},
+		"module":         {"unplugged", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Unplugged: true}}}},
+		"fan":            {"failed", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{FanFailed: true}}}},
+		"mfw":            {"stuck", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Stuck: true}}}},
+		"fw_load_policy": {"flash", Config{Hardware: &fastlinq.Config{Firmware: fastlinq.Firmware{Policy: settings.LoadFlash}}}},
 	}
-	for _, p := range Params() {
+	for _, p := range allParams() {
 		w, ok := want[p.Name]
 		var got Config
-		if err := p.Set(&got, w.value); !ok || err != nil || !reflect.DeepEqual(got, w.cfg) {
+		fastlinqOf(&got)
+		fastlinqOf(&w.cfg)
+		if err := got.Param(p.Name).Set(w.value); !ok || err != nil || !reflect.DeepEqual(got, w.cfg) {
 			t.Errorf("%s=%s: %v, %+v", p.Name, w.value, err, got)
 		}
 	}
@@ -279,7 +283,7 @@ func TestPlacementParameter(t *testing.T) {
 func TestObjectLimits(t *testing.T) {
 	var cfg Config
 	for _, name := range []string{"max_qp_wr", "max_srq_wr", "max_cqe", "max_sge", "max_inline"} {
-		if err := FindParam(name).Set(&cfg, "3"); err != nil {
+		if err := cfg.Param(name).Set("3"); err != nil {
 			t.Fatal(err)
 		}
 	}

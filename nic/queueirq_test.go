@@ -6,11 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
+	"tapir/nic/view"
 	"tapir/wire/frame"
 )
 
 // irqOf is the row of a queue's status block.
-func (e *ethernetHost) irqOf(queue int) IRQInfo {
+func (e *ethernetHost) irqOf(queue int) view.IRQInfo {
 	e.Helper()
 	return e.n.irq(fmt.Sprint("queue ", queue))
 }
@@ -45,7 +47,7 @@ func (e *ethernetHost) learn() {
 // IT-01 IT-03 IT-19
 func TestQueueInterrupts(t *testing.T) {
 	for _, mode := range []string{"msix", "msi", "inta"} {
-		e := newEthernetHost(t, Config{Interrupts: Interrupts{Mode: mode}})
+		e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: mode}}})
 		e.learn()
 		if rows := e.n.dev.ShowIRQ(); len(rows) != 1+4+8 {
 			t.Fatalf("%s: %d status blocks", mode, len(rows))
@@ -115,7 +117,7 @@ func TestQueueTxInterrupts(t *testing.T) {
 
 // In mode POLL nobody interrupts, and all arrives.
 func TestQueuesPolled(t *testing.T) {
-	e := newEthernetHost(t, Config{Interrupts: Interrupts{Mode: "poll"}})
+	e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: "poll"}}})
 	e.learn()
 	e.h.got = nil
 	for queue := range 4 {
@@ -129,7 +131,7 @@ func TestQueuesPolled(t *testing.T) {
 
 // A ring that is half full does not wait.
 func TestHalfFullRing(t *testing.T) {
-	e := newEthernetHost(t, Config{Interrupts: Interrupts{RxUsecs: 511}})
+	e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: 511}}})
 	e.learn()
 	e.h.got = nil
 	e.inbound(1, 100)
@@ -140,7 +142,7 @@ func TestHalfFullRing(t *testing.T) {
 		e.inbound(1, 20)
 	}
 	if e.w.run(time.Microsecond); len(e.h.got) != 140 {
-		t.Errorf("%d frames of 140 with a ring of %d", len(e.h.got), ringSize)
+		t.Errorf("%d frames of 140 with a ring of %d", len(e.h.got), 256)
 	}
 }
 
@@ -152,7 +154,7 @@ func TestQueueVectors(t *testing.T) {
 		5: {"queue 0, cnq 0, cnq 4", "queue 1, cnq 1, cnq 5", "queue 2, cnq 2, cnq 6", "queue 3, cnq 3, cnq 7"},
 		3: {"queue 0, queue 2, cnq 0, cnq 2, cnq 4, cnq 6", "queue 1, queue 3, cnq 1, cnq 3, cnq 5, cnq 7"},
 	} {
-		e := newEthernetHost(t, Config{Interrupts: Interrupts{Vectors: vectors}})
+		e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Vectors: vectors}}})
 		var users []string
 		for _, r := range e.n.dev.ShowIRQ()[1:] {
 			users = append(users, r.User)
@@ -174,7 +176,7 @@ func TestQueueVectors(t *testing.T) {
 
 // What is refused changes no time.
 func TestQueueUsecsRefused(t *testing.T) {
-	e := newEthernetHost(t, Config{Interrupts: Interrupts{RxUsecs: 20}})
+	e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: 20}}})
 	for _, bad := range []string{"4:1/1", "0:512/0", "0:-1/0", "0:1", "1:1/1,1:2/2", "x", "00:1/1"} {
 		if err := e.n.dev.Set(Setting{"queue_usecs", bad}); err == nil {
 			t.Errorf("%q is accepted", bad)

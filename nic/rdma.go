@@ -7,7 +7,7 @@ import (
 
 	"tapir/nic/al"
 	"tapir/nic/cm"
-	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/hardware"
 	"tapir/nic/msglog"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
@@ -34,13 +34,14 @@ func (r *RDMA) limits() verbs.Limits {
 	for _, f := range []struct {
 		to *int
 		v  int
-	}{{&l.MaxContext, r.MinDPIs}, {&l.MaxQP, r.NumQPs}, {&l.MaxCQ, 2 * r.NumQPs}, {&l.MaxMR, r.NumMRs - 1}, {&l.MaxSRQ, r.NumSRQs}} {
+	}{{&l.MaxContext, r.MinDPIs}, {&l.MaxQP, r.NumQPs}, {&l.MaxCQ, 2 * r.NumQPs}, {&l.MaxMR, r.NumMRs - 1},
+		{&l.MaxSRQ, r.NumSRQs}} {
 		if *f.to == 0 && f.v > 0 {
 			*f.to = f.v
 		}
 	}
 	if r.Personality == verbs.IWARP && l.MaxQP == 0 {
-		l.MaxQP = ecore.DefaultQPs
+		l.MaxQP = hardware.DefaultQPs
 	}
 	return l
 }
@@ -51,8 +52,8 @@ func (r *RDMA) validate() error {
 		return fmt.Errorf("personality %d: use iwarp or eth", r.Personality)
 	case min(r.MinDPIs, r.NumQPs, r.NumSRQs, r.DesiredCNQs, r.NumMRs) < 0:
 		return fmt.Errorf("RDMA: a number of objects is negative")
-	case r.Personality == verbs.IWARP && max(r.NumQPs, r.MaxQP) > ecore.MaxQPs:
-		return fmt.Errorf("%d queue pairs: iWARP has connection ids for %d", max(r.NumQPs, r.MaxQP), ecore.MaxQPs)
+	case r.Personality == verbs.IWARP && max(r.NumQPs, r.MaxQP) > hardware.MaxQPs:
+		return fmt.Errorf("%d queue pairs: iWARP has connection ids for %d", max(r.NumQPs, r.MaxQP), hardware.MaxQPs)
 	case r.NumMRs == 1:
 		return fmt.Errorf("num_mrs 1: one region is reserved, use 2 or more")
 	}
@@ -115,7 +116,7 @@ func (d *Device) CI(do func(fn func(now frame.Time))) al.CI {
 // unless the host TAP's owner does.
 func (d *Device) LinkUp(now frame.Time) {
 	d.begin(now)
-	d.signal(true, now)
+	d.device.Signal(d.portNumber, true, now)
 	if !d.host.Exists() && !d.wire.Closed {
 		d.IP.Announce(now)
 	}
@@ -125,7 +126,7 @@ func (d *Device) LinkUp(now frame.Time) {
 // NIC would send is dropped and counted. Connections stay.
 func (d *Device) LinkDown(now frame.Time) {
 	d.begin(now)
-	d.signal(false, now)
+	d.device.Signal(d.portNumber, false, now)
 }
 
 // Fail takes the NIC away as if it were unplugged: the port is dead, queue

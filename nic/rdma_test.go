@@ -474,15 +474,15 @@ func TestConfigErrors(t *testing.T) {
 		{Config{Frames: 9}, "use wire, gso or jumbo"},
 	} {
 		c.cfg.Name = "nicX"
-		_, err := New(c.cfg, Env{Pool: w.pool, Wire: n})
+		_, err := newNIC(c.cfg, Env{Pool: w.pool, Wire: n})
 		if err == nil || !strings.HasPrefix(err.Error(), "NIC nicX: ") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.cfg, err)
 		}
 	}
-	if _, err := New(Config{}, Env{}); err == nil {
+	if _, err := newNIC(Config{}, Env{}); err == nil {
 		t.Error("a NIC without a world")
 	}
-	d, err := New(Config{Name: "a", Addrs: prefixes("10.0.0.1/31", "10.0.0.9/32")}, Env{Pool: w.pool, Wire: n})
+	d, err := newNIC(Config{Name: "a", Addrs: prefixes("10.0.0.1/31", "10.0.0.9/32")}, Env{Pool: w.pool, Wire: n})
 	if err != nil || d.cfg.MAC.IsMulticast() || d.cfg.MAC[0]&2 == 0 {
 		t.Errorf("%v, MAC %v", err, d.cfg.MAC)
 	}

@@ -4,6 +4,7 @@ import (
 	"tapir/nic/ip"
 	"tapir/nic/nicdrop"
 	"tapir/wire/frame"
+	"tapir/wire/headers"
 )
 
 // The way in, in packet order:
@@ -35,25 +36,42 @@ func (d *Device) Receive(p frame.Port, frames []*frame.Frame, now frame.Time) {
 			d.receiveWire(f, now)
 		}
 	}
-	d.reportReceived()
+	d.endBatch(now)
+}
+
+// endBatch tells the hardware of what came to the NIC's own Ethernet queue.
+func (d *Device) endBatch(now frame.Time) {
+	n := d.received
+	d.received = 0
+	d.Hardware.Batch(n, now)
 }
 
 // receiveHost passes a frame of the operating system on, unless it would
 // disturb a connection of the TCP engine.
 func (d *Device) receiveHost(f *frame.Frame, now frame.Time) {
-	if d.toSecondHost(f) {
+	if d.os.Diverts(f) {
 		return
 	}
 	d.host.Arrived(f, now)
+	if d.admit(f, now, true) {
+		d.os.FromHost(f)
+	}
+}
+
+// admit looks at a frame of the operating system; false: it was not allowed, and
+// is gone.
+func (d *Device) admit(f *frame.Frame, now frame.Time, trace bool) bool {
 	if d.IP.OwnsSent(f.Bytes()) {
 		d.host.Refuse(f, nicdrop.Owned, now)
-		return
+		return false
 	}
-	d.host.Trace(frame.Inbound, f, nil, frame.DropNone, now)
+	if trace {
+		d.host.Trace(frame.Inbound, f, nil, frame.DropNone, now)
+	}
 	if d.PTP.On() {
 		d.PTP.Request(f, now)
 	}
-	d.fromHost(f)
+	return true
 }
 
 // receiveWire is stage 1 for a frame of the wire.
@@ -62,13 +80,16 @@ func (d *Device) receiveWire(f *frame.Frame, now frame.Time) {
 	if d.wire.Closed {
 		d.common.Drops.Count(nicdrop.Port)
 		d.wire.Trace(frame.Inbound, f, nil, nicdrop.Port, now)
-		d.wake(f.Bytes())
+		d.Hardware.Closed(f.Bytes(), now)
 		f.Release()
 		return
 	}
-	if !d.awaits(f) {
-		d.handleWire(f, now)
+	if d.holds {
+		if _, _, ok := headers.TCPEnds(f.Bytes()); !ok && d.Hardware.Hold(f, now) {
+			return
+		}
 	}
+	d.handleWire(f, now)
 }
 
 // handleWire is what follows stage 1.
@@ -79,15 +100,17 @@ func (d *Device) handleWire(f *frame.Frame, now frame.Time) {
 	if d.IP.PlainlyHosts(f) {
 		notes, _ := d.common.Notes.Take()
 		d.wire.Trace(frame.Inbound, f, notes, frame.DropNone, now)
-		d.toFunction(f)
+		d.os.FromWire(f)
 		return
 	}
 	p := d.IP.Take(f, now)
-	if !d.rxDegraded(p) {
+	if d.failed {
+		d.rxDegraded(p)
+	} else {
 		d.IP.Receive(p)
 	}
-	if !p.Offloaded && !d.interrupts.holds && d.function == nil {
-		d.interrupts.received++
+	if !p.Offloaded {
+		d.received++
 	}
 	notes, reason := d.common.Notes.Take()
 	if p.Verdict == ip.Dropped {
@@ -98,12 +121,21 @@ func (d *Device) handleWire(f *frame.Frame, now frame.Time) {
 	d.IP.Done(p)
 }
 
+// rxDegraded gives a verdict on a frame of the wire while the offloads have failed:
+// a segment of the TCP engine is dropped, the rest is the operating system's.
+func (d *Device) rxDegraded(p *ip.Packet) {
+	p.Verdict = ip.ToHost
+	if !d.host.Exists() || d.IP.OwnsReceived(p.Frame.Bytes()) {
+		p.Verdict = p.Discard(nicdrop.Engine)
+	}
+}
+
 // turnBack receives what the wire's loopback has turned back, and tells whether
 // there was anything.
 func (d *Device) turnBack(now frame.Time) bool {
 	if !d.wire.TurnBack(func(f *frame.Frame) { d.receiveWire(f, now) }) {
 		return false
 	}
-	d.reportReceived()
+	d.endBatch(now)
 	return true
 }

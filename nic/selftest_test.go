@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
+	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/selftest"
 	"tapir/nic/fastlinq/status"
 )
@@ -32,8 +34,8 @@ func selftests(t *testing.T, w *world, n *node, offline bool) (report selftest.R
 //
 // ST-01 ST-02 ST-03 ST-04 ST-05 ST-06
 func TestSelftests(t *testing.T) {
-	for _, i := range []Interrupts{{}, {Mode: "inta"}, {Mode: "msi"}, {Mode: "poll"}, {RxUsecs: 300, TxUsecs: 20}} {
-		w, n, s := pair(t, Config{Interrupts: i})
+	for _, i := range []fastlinq.Interrupts{{}, {Mode: "inta"}, {Mode: "msi"}, {Mode: "poll"}, {RxUsecs: 300, TxUsecs: 20}} {
+		w, n, s := pair(t, Config{Hardware: &fastlinq.Config{Interrupts: i}})
 		before := answered(w, n, s)
 		for _, offline := range []bool{true, false} {
 			r := selftests(t, w, n, offline)
@@ -52,8 +54,8 @@ func TestSelftests(t *testing.T) {
 //
 // ST-01 ST-02 ST-03 ST-04 ST-05 ST-06
 func TestSelftestFaults(t *testing.T) {
-	for _, i := range []Interrupts{{}, {Mode: "poll"}} {
-		w, n, s := pair(t, Config{Interrupts: i})
+	for _, i := range []fastlinq.Interrupts{{}, {Mode: "poll"}} {
+		w, n, s := pair(t, Config{Hardware: &fastlinq.Config{Interrupts: i}})
 		for name, test := range map[string]selftest.Test{"loopback": selftest.Loopback, "interrupt": selftest.Interrupt,
 			"memory": selftest.Memory, "register": selftest.Registers, "clock": selftest.Clock, "nvram": selftest.NVM} {
 			for _, value := range []string{name, "none"} {
@@ -131,8 +133,8 @@ func TestRegisterTestAsksTheFirmware(t *testing.T) {
 	w, n, s := pair(t, Config{})
 	answered(w, n, s)
 	values := func() (all []uint32) {
-		for _, list := range n.dev.testRegisters() {
-			for _, r := range list {
+		for _, h := range n.dev.IRQ().Hwfns {
+			for _, r := range h.Registers() {
 				all = append(all, r.Read())
 			}
 		}
@@ -149,7 +151,7 @@ func TestRegisterTestAsksTheFirmware(t *testing.T) {
 	// alone is that test without the others, which use the registers.
 	alone := func() (err error) {
 		err = status.Again
-		n.dev.bist(w.now, func(e error) { err = e })
+		n.dev.MCP().BIST(mfw.BISTRegister, w.now, func(e error) { err = e })
 		n.dev.Manage(w.now)
 		return err
 	}
@@ -170,11 +172,12 @@ func TestRegisterTestAsksTheFirmware(t *testing.T) {
 	if err := register(); status.Of(err) != status.IO || !strings.Contains(err.Error(), "was written, not ") {
 		t.Errorf("with a fault: %v", err)
 	}
-	before, n.dev.selftest.stuck = values(), n.dev.interrupts.dev.Hwfns[0]
+	before = values()
+	n.dev.StickRegister(n.dev.IRQ().Hwfns[0])
 	if err := alone(); status.Of(err) != status.IO {
 		t.Errorf("a register that is stuck: %v", err)
 	}
-	if n.dev.selftest.stuck = nil; !slices.Equal(values(), before) {
+	if n.dev.StickRegister(nil); !slices.Equal(values(), before) {
 		t.Error("values are not restored after a fault")
 	}
 	if err := n.dev.Set(Setting{"selftest_fault", "none"}); err != nil {

@@ -6,32 +6,9 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
 	"tapir/nic/toe"
-	"tapir/wire/ether"
+	"tapir/nic/view"
 	"tapir/wire/frame"
 )
-
-// Info describes a NIC for display.
-type Info struct {
-	Name      string         `json:"name"`
-	MAC       ether.Addr     `json:"mac"`
-	Addrs     []netip.Prefix `json:"addrs"` // the link-local one included
-	Gateways  []netip.Addr   `json:"gateways"`
-	MTU       int            `json:"mtu"` // octets of IP
-	VLAN      uint16         `json:"vlan"`
-	Frames    string         `json:"frames"`
-	HostTAP   bool           `json:"host_tap"`
-	RxPackets uint64         `json:"rx_packets"`
-	TxPackets uint64         `json:"tx_packets"`
-	RxBytes   uint64         `json:"rx_bytes"`
-	TxBytes   uint64         `json:"tx_bytes"`
-	Drops     uint64         `json:"drops"`
-	QPs       int            `json:"qps"`
-	CQs       int            `json:"cqs"`
-	MRs       int            `json:"mrs"`
-	CEPs      int            `json:"ceps"`
-	LastStamp int64          `json:"last_tx_stamp_ns"` // nanoseconds of the hardware clock
-	Conflicts uint64         `json:"address_conflicts"`
-}
 
 // QPInfo describes a queue pair for display.
 type QPInfo = iwarp.QPInfo
@@ -39,44 +16,11 @@ type QPInfo = iwarp.QPInfo
 // CEPInfo describes a connection end point for display.
 type CEPInfo = iwarp.CEPInfo
 
-// CQInfo describes a completion queue for display.
-type CQInfo struct {
-	Num     uint32 `json:"cq"`
-	Entries int    `json:"entries"`
-	Waiting int    `json:"waiting"`
-	Total   uint64 `json:"total"` // completions ever queued
-	Failed  bool   `json:"failed"`
-}
-
-// MRInfo describes a memory region for display.
-type MRInfo struct {
-	Num    uint32 `json:"mr"`
-	STag   uint32 `json:"stag"`
-	PD     uint32 `json:"pd"`
-	Addr   uint64 `json:"addr"`
-	Len    uint64 `json:"len"` // octets
-	Access string `json:"access"`
-	Valid  bool   `json:"valid"`
-}
-
-// MWInfo describes a memory window for display.
-type MWInfo struct {
-	Num    uint32 `json:"mw"`
-	Kind   string `json:"type"`
-	STag   uint32 `json:"stag"`
-	PD     uint32 `json:"pd"`
-	MR     uint32 `json:"mr,omitempty"` // that it is bound to
-	QP     uint32 `json:"qp,omitempty"` // the only one that it is open to, type 2
-	Addr   uint64 `json:"addr"`
-	Len    uint64 `json:"len"` // octets
-	Access string `json:"access"`
-}
-
 // ShowNIC describes the NIC.
-func (d *Device) ShowNIC() Info {
+func (d *Device) ShowNIC() view.Info {
 	drops := d.allDrops()
 	in, out := d.wire.Frames[frame.Inbound], d.wire.Frames[frame.Outbound]
-	return Info{
+	return view.Info{
 		Name: d.cfg.Name, MAC: d.cfg.MAC, Addrs: append([]netip.Prefix{}, d.IP.Addrs()...),
 		Gateways: append([]netip.Addr{}, d.cfg.Gateways...), MTU: d.cfg.MTU, VLAN: d.cfg.VLAN,
 		Frames: d.cfg.Frames.String(), HostTAP: d.host.Exists(),
@@ -104,29 +48,30 @@ func (d *Device) ShowQP() []QPInfo { return d.iwarp.QPs() }
 func (d *Device) ShowCEP() []CEPInfo { return d.iwarp.CEPs() }
 
 // ShowCQ describes the completion queues in order of creation.
-func (d *Device) ShowCQ() []CQInfo {
-	list := make([]CQInfo, 0, len(d.Verbs.CQs()))
+func (d *Device) ShowCQ() []view.CQInfo {
+	list := make([]view.CQInfo, 0, len(d.Verbs.CQs()))
 	for _, c := range d.Verbs.CQs() {
-		list = append(list, CQInfo{Num: c.Num(), Entries: c.Cap(), Waiting: c.Len(), Total: c.Total(), Failed: c.Failed()})
+		list = append(list, view.CQInfo{Num: c.Num(), Entries: c.Cap(), Waiting: c.Len(), Total: c.Total(),
+			Failed: c.Failed()})
 	}
 	return list
 }
 
 // ShowMR describes the memory regions in order of creation.
-func (d *Device) ShowMR() []MRInfo {
-	list := make([]MRInfo, 0, len(d.Verbs.MRs()))
+func (d *Device) ShowMR() []view.MRInfo {
+	list := make([]view.MRInfo, 0, len(d.Verbs.MRs()))
 	for _, m := range d.Verbs.MRs() {
-		list = append(list, MRInfo{Num: m.Num(), STag: m.RKey(), PD: m.PD().Num(), Addr: m.Addr(), Len: m.Len(),
+		list = append(list, view.MRInfo{Num: m.Num(), STag: m.RKey(), PD: m.PD().Num(), Addr: m.Addr(), Len: m.Len(),
 			Access: m.Access().String(), Valid: m.Valid()})
 	}
 	return list
 }
 
 // ShowMW describes the memory windows in order of creation.
-func (d *Device) ShowMW() []MWInfo {
-	list := make([]MWInfo, 0, len(d.Verbs.MWs()))
+func (d *Device) ShowMW() []view.MWInfo {
+	list := make([]view.MWInfo, 0, len(d.Verbs.MWs()))
 	for _, w := range d.Verbs.MWs() {
-		i := MWInfo{Num: w.Num(), Kind: w.Kind().String(), STag: w.RKey(), PD: w.PD().Num()}
+		i := view.MWInfo{Num: w.Num(), Kind: w.Kind().String(), STag: w.RKey(), PD: w.PD().Num()}
 		if mr := w.Bound(); mr != nil {
 			i.MR, i.Addr, i.Len, i.Access = mr.Num(), w.Addr(), w.Len(), w.Access().String()
 		}

@@ -5,26 +5,17 @@ import (
 	"strings"
 
 	"tapir/nic/verbs"
+	"tapir/nic/view"
 )
-
-// DeviceRow is one line of what there is to know of a NIC's RDMA device: an
-// attribute with its value, or a resource with its use and limit.
-type DeviceRow struct {
-	Name  string `json:"attribute"`
-	Value string `json:"value,omitempty"`
-	Used  *int   `json:"used,omitempty"`
-	Limit *int   `json:"limit,omitempty"`
-	Ever  *int   `json:"ever,omitempty"` // made, or raised, since the NIC runs
-}
 
 // ShowDevice describes the device: of RDMA its identity, its port and tables,
 // the use of every limited resource, its limits, and the asynchronous events
 // that were raised; then the driver core.
-func (d *Device) ShowDevice() []DeviceRow {
+func (d *Device) ShowDevice() []view.DeviceRow {
 	a, p := d.Verbs.Attr(), d.Verbs.PortAttr()
-	var rows []DeviceRow
+	var rows []view.DeviceRow
 	text := func(name, format string, args ...any) {
-		rows = append(rows, DeviceRow{Name: name, Value: fmt.Sprintf(format, args...)})
+		rows = append(rows, view.DeviceRow{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
 	text("device", "%s", a.Name)
 	text("personality", "%v", a.Personality)
@@ -53,7 +44,8 @@ func (d *Device) ShowDevice() []DeviceRow {
 			text(fmt.Sprintf("pkey[%d]", i), "%#04x", k)
 		}
 	}
-	return append(append(append(rows, usageRows(d.Verbs)...), limitRows(a)...), append(eventRows(d.Verbs), d.coreRows()...)...)
+	return append(append(append(rows, usageRows(d.Verbs)...), limitRows(a)...),
+		append(eventRows(d.Verbs), d.Hardware.DeviceRows()...)...)
 }
 
 func (d *Device) rdmaState() string {
@@ -66,18 +58,19 @@ func (d *Device) rdmaState() string {
 	return "stopped"
 }
 
-func usageRows(v *verbs.Device) (rows []DeviceRow) {
+func usageRows(v *verbs.Device) (rows []view.DeviceRow) {
 	for _, u := range v.Usage() {
-		rows = append(rows, DeviceRow{Name: strings.ToLower(u.Name), Used: new(u.Used), Limit: new(u.Limit), Ever: new(int(u.Ever))})
+		rows = append(rows, view.DeviceRow{Name: strings.ToLower(u.Name), Used: new(u.Used), Limit: new(u.Limit),
+			Ever: new(int(u.Ever))})
 	}
-	rows = append(rows, DeviceRow{Name: "gid", Used: new(len(v.GIDs())), Limit: new(verbs.MaxGIDs)})
+	rows = append(rows, view.DeviceRow{Name: "gid", Used: new(len(v.GIDs())), Limit: new(verbs.MaxGIDs)})
 	for i, n := range v.Notifications() {
-		rows = append(rows, DeviceRow{Name: fmt.Sprintf("cnq[%d]", i), Value: "notifications", Ever: new(int(n))})
+		rows = append(rows, view.DeviceRow{Name: fmt.Sprintf("cnq[%d]", i), Value: "notifications", Ever: new(int(n))})
 	}
 	return rows
 }
 
-func limitRows(a verbs.DeviceAttr) (rows []DeviceRow) {
+func limitRows(a verbs.DeviceAttr) (rows []view.DeviceRow) {
 	for _, l := range []struct {
 		name  string
 		limit int
@@ -88,15 +81,15 @@ func limitRows(a verbs.DeviceAttr) (rows []DeviceRow) {
 		{"max_msg_sz", int(a.MaxMsg)}, {"max_pkeys", a.MaxPKeys}, {"max_ah", a.MaxAH}, {"max_rdd", a.MaxRDD},
 		{"max_mcast_grp", a.MaxMcastGroups},
 	} {
-		rows = append(rows, DeviceRow{Name: l.name, Limit: new(l.limit)})
+		rows = append(rows, view.DeviceRow{Name: l.name, Limit: new(l.limit)})
 	}
 	return rows
 }
 
-func eventRows(v *verbs.Device) (rows []DeviceRow) {
+func eventRows(v *verbs.Device) (rows []view.DeviceRow) {
 	for t := range verbs.NumEventTypes {
 		if n := v.Raised(t); n > 0 {
-			rows = append(rows, DeviceRow{Name: "event", Value: t.String(), Ever: new(int(n))})
+			rows = append(rows, view.DeviceRow{Name: "event", Value: t.String(), Ever: new(int(n))})
 		}
 	}
 	return rows

@@ -36,7 +36,7 @@ const delay = frame.Time(10 * time.Microsecond)
 // node is a NIC, or without dev a scripted station.
 type node struct {
 	w     *world
-	dev   *Device
+	dev   *device
 	hear  func(b []byte, off frame.Offload)
 	room  int
 	drops []frame.Record // of the NIC's tracer, data copied
@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 // Transmit implements frame.Link.
 func (n *node) Transmit(f *frame.Frame) {
 	w := n.w
-	if w.now != n.dev.now || !n.dev.common.Polling {
+	if w.now != n.dev.common.Now || !n.dev.common.Polling {
 		w.t.Error("a frame left outside of Poll")
 	}
 	data := bytes.Clone(f.Bytes())
@@ -121,7 +121,7 @@ func (w *world) nic(cfg Config) *node {
 }
 
 func (w *world) attach(n *node, cfg Config, env Env) *node {
-	d, err := New(cfg, env)
+	d, err := newNIC(cfg, env)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -360,7 +360,7 @@ func protoICMP(a netip.Addr) uint8 {
 }
 
 // ping sends an echo request, in fragments of at most mtu octets.
-func (s *station) ping(d *Device, src, dst netip.Addr, n, mtu int) {
+func (s *station) ping(d *device, src, dst netip.Addr, n, mtu int) {
 	for _, p := range fragments(ip.Header{Proto: protoICMP(src), Src: src, Dst: dst, ID: 9, FragID: 9}, echoBody(src, dst, n), mtu) {
 		s.transmit(d.cfg.MAC, etherType(src), p)
 	}

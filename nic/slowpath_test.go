@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/spq"
@@ -20,9 +21,10 @@ import (
 // ramrods writes down what the firmware of an engine executes.
 func (e *ethernetHost) ramrods(engine int) *[]string {
 	list := new([]string)
-	for p, do := range map[cxt.Protocol]ecore.Ramrods{cxt.Eth: e.n.dev.ethernetRamrods(engine), cxt.Common: e.n.dev.commonRamrods(engine)} {
+	for _, p := range []cxt.Protocol{cxt.Eth, cxt.Common} {
+		do := e.n.dev.Chip().Engines[engine].Handler(p)
 		e.n.dev.Chip().Engines[engine].Handle(p, func(pf int, el spq.Element) (uint8, uint64) {
-			*list = append(*list, ramrodName(ecore.RamrodCount{Protocol: el.Protocol, Cmd: el.Cmd}))
+			*list = append(*list, fastlinq.RamrodName(ecore.RamrodCount{Protocol: el.Protocol, Cmd: el.Cmd}))
 			return do(pf, el)
 		})
 	}
@@ -33,7 +35,7 @@ func (e *ethernetHost) ramrods(engine int) *[]string {
 func folded(list []string) string { return strings.Join(slices.Compact(slices.Clone(list)), " ") }
 
 func (e *ethernetHost) slowpath(hwfn int) *l2.Slowpath {
-	return &l2.Slowpath{Post: (&slowpath{d: e.n.dev, hwfn: hwfn}).post}
+	return e.n.dev.Slowpath(hwfn)
 }
 
 // bringUp are the ramrods of a load, where PF_START and the netdev's opening
@@ -52,7 +54,7 @@ const (
 // IN-08 IN-10 IN-23 IT-16 L2-02 L2-06 L2-15 L2-22
 func TestRamrodsOfBringUp(t *testing.T) {
 	for _, mode := range []string{"msix", "msi", "inta", "poll"} {
-		e := newEthernetHost(t, Config{Interrupts: Interrupts{Mode: mode}, Ethernet: Ethernet{Channels: 2}})
+		e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: mode}, Ethernet: fastlinq.Ethernet{Channels: 2}}})
 		e.set("ntuple", "0 tcp4 dst-port 80 action 1")
 		list := e.ramrods(0)
 		for range 2 {
@@ -79,7 +81,7 @@ func TestRamrodsOfBringUp(t *testing.T) {
 		if s.SPQ.Posted != s.SPQ.Completed || s.SPQ.InUse != 0 || s.EQ.Events != s.SPQ.Posted || s.EQ.Unknown != 0 {
 			t.Errorf("%s: %+v %+v", mode, s.SPQ, s.EQ)
 		}
-		if v := e.n.dev.interrupts.dev.ShowVectors(); mode == "msix" && v[0].Interrupts < s.SPQ.Posted {
+		if v := e.n.dev.IRQ().ShowVectors(); mode == "msix" && v[0].Interrupts < s.SPQ.Posted {
 			t.Errorf("%d ramrods, %d interrupts", s.SPQ.Posted, v[0].Interrupts)
 		}
 	}
@@ -148,7 +150,7 @@ func TestRamrodStatus(t *testing.T) {
 	if err := d.Core().Lead().Post(spq.Request{Protocol: cxt.Eth, Cmd: 1, Done: func(r spq.Result, _ frame.Time) { unknown = r }}, e.w.now); err != nil {
 		t.Fatal(err)
 	}
-	if d.Manage(e.w.now); unknown.Code != codeUnknown {
+	if d.Manage(e.w.now); unknown.Code != 0xff {
 		t.Errorf("a ramrod without data: %+v", unknown)
 	}
 
@@ -235,14 +237,14 @@ func TestSlowpathQueueIsFull(t *testing.T) {
 	if s := d.Core().Show()[0].SPQ; s.InUse != 357 || s.Waiting != 357-(spq.Elements-1) || s.Unlimited != uint64(s.Waiting) {
 		t.Errorf("%+v", s)
 	}
-	failures := d.management.events.failures
+	failures := d.failures()
 	d.Chip().Engines[0].Faults(0).Stuck = false
 	e.w.run(time.Second)
 	if s := d.Core().Show()[0].SPQ; s.InUse != 0 || s.Stuck != 0 {
 		t.Errorf("%+v", s)
 	}
-	if d.management.events.failures != failures+1 || !errors.Is(d.management.lastErr, status.NoEnt) {
-		t.Errorf("the rule that was not there: %v", d.management.lastErr)
+	if d.failures() != failures+1 || !errors.Is(d.lastErr(), status.NoEnt) {
+		t.Errorf("the rule that was not there: %v", d.lastErr())
 	}
 	for i := range 256 {
 		err := sp.RemoveRule(tuple(i))

@@ -162,7 +162,7 @@ func TestPHCParameters(t *testing.T) {
 		w := newWorld(t)
 		var cfg Config
 		for _, s := range settings {
-			if err := FindParam(s.Name).Set(&cfg, s.Value); err != nil {
+			if err := cfg.Param(s.Name).Set(s.Value); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -81,7 +81,7 @@ func (t *tcpTransport) Transmit(f *frame.Frame, dst netip.Addr, now frame.Time) 
 	d := t.d
 	notes, _ := d.common.Notes.Take()
 	o := port.Out{Frame: f, Notes: notes, Offloaded: true}
-	if c := d.coupled; c != nil && c.states[0] == EngineFailed {
+	if d.failed {
 		d.wire.Drop(o, nicdrop.Engine, now)
 		return
 	}

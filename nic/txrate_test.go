@@ -15,7 +15,7 @@ func (e *ethernetHost) sent(d time.Duration) int {
 	e.n.room = 4096
 	for end := e.w.now.Add(d); e.w.now < end; e.w.run(100 * time.Microsecond) {
 		var batch []*frame.Frame
-		for range 50 - e.n.dev.function.Waiting() {
+		for range 50 - e.n.dev.Netdev(0).Waiting() {
 			f := e.w.pool.Get(len(b))
 			f.Append(b)
 			batch = append(batch, f)

@@ -10,7 +10,7 @@ import (
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
+	"tapir/nic/view"
 	"tapir/wire/frame"
 )
 
@@ -39,13 +39,15 @@ func (o *nicOutput) check() error {
 
 // printer prints lines of a NIC's log, of which number next was expected
 // first, and returns the number of the one to come.
-type printer func(name string, lines []nic.LineInfo, next uint64) uint64
+type printer func(name string, lines []view.LineInfo, next uint64) uint64
 
 func (o *nicOutput) printer(w io.Writer) printer {
 	if o.format == "json" {
-		return func(name string, lines []nic.LineInfo, next uint64) uint64 { return printObjects(w, name, lines, next) }
+		return func(name string, lines []view.LineInfo, next uint64) uint64 {
+			return printObjects(w, name, lines, next)
+		}
 	}
-	return func(name string, lines []nic.LineInfo, next uint64) uint64 { return printNew(w, name, lines, next) }
+	return func(name string, lines []view.LineInfo, next uint64) uint64 { return printNew(w, name, lines, next) }
 }
 
 // serveMetrics serves those of all NICs at addr.
@@ -89,10 +91,10 @@ func printLog(n *nicnode.Node, print printer) (finish func()) {
 // that was not printed in time.
 type logObject struct {
 	NIC string `json:"nic"`
-	nic.LineInfo
+	view.LineInfo
 }
 
-func printObjects(w io.Writer, name string, lines []nic.LineInfo, next uint64) uint64 {
+func printObjects(w io.Writer, name string, lines []view.LineInfo, next uint64) uint64 {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	for _, l := range lines {
@@ -104,7 +106,7 @@ func printObjects(w io.Writer, name string, lines []nic.LineInfo, next uint64) u
 
 // printNew prints lines, of which number next was expected first, and returns
 // the number of the one to come.
-func printNew(w io.Writer, name string, lines []nic.LineInfo, next uint64) uint64 {
+func printNew(w io.Writer, name string, lines []view.LineInfo, next uint64) uint64 {
 	for _, l := range lines {
 		if l.Seq > next {
 			fmt.Fprintf(w, "%s: %d lines were not printed in time\n", name, l.Seq-next)

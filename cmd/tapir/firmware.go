@@ -9,7 +9,7 @@ import (
 
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/usage"
-	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq"
 )
 
 func newFirmware() *cobra.Command {
@@ -24,8 +24,7 @@ func newFirmware() *cobra.Command {
 			"With --firmware FORM a NIC searches for a file of that name in the directories of\n" +
 			nicnode.FirmwarePathEnv + ", then in " + strings.Join(nicnode.FirmwareDirs, " and ") + ".\n\n" +
 			"With a FILE, or a form to search for, it says what that is, or which place of it is wrong.",
-		Example: "  tapir firmware --form zipped-bin -w /lib/firmware/tapir/" + fw.FileName(fw.Wanted,
-			fw.ZippedBinary) + "\n" +
+		Example: "  tapir firmware --form zipped-bin -w /lib/firmware/tapir/" + fastlinq.StormFile(fastlinq.ZippedBinary) + "\n" +
 			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --firmware zipped-bin\n" +
 			"  tapir firmware --form header -w storm.h\n" +
 			"  tapir firmware storm.h",
@@ -40,11 +39,11 @@ func newFirmware() *cobra.Command {
 				return usage.Errorf("name the file to write, - for standard output: tapir firmware --form %s -w FILE",
 					as)
 			}
-			form, err := fw.ParseForm(as)
+			form, err := fastlinq.ParseStormForm(as)
 			if err != nil {
-				return usage.Errorf("--form %q: use %s", as, strings.Join(fw.FormNames(), ", "))
+				return usage.Errorf("--form %q: use %s", as, strings.Join(fastlinq.StormForms(), ", "))
 			}
-			b := fw.Builtin().Encode(form)
+			b := fastlinq.BuiltinStorm().Encode(form)
 			if file == "-" {
 				_, err = cmd.OutOrStdout().Write(b)
 				return err
@@ -52,7 +51,7 @@ func newFirmware() *cobra.Command {
 			return os.WriteFile(file, b, 0o644)
 		},
 	}
-	cmd.Flags().StringVar(&as, "form", fw.ZippedBinary.String(), "`form`: "+strings.Join(fw.FormNames(), ", "))
+	cmd.Flags().StringVar(&as, "form", fastlinq.ZippedBinary.String(), "`form`: "+strings.Join(fastlinq.StormForms(), ", "))
 	cmd.Flags().StringVarP(&file, "write", "w", "", "`file` to write, - for standard output")
 	return cmd
 }
@@ -63,7 +62,7 @@ func checkFirmware(cmd *cobra.Command, spec string) error {
 	if err != nil {
 		return err
 	}
-	im, err := fw.Decode(b)
+	im, err := fastlinq.DecodeStorm(b)
 	if err != nil {
 		return err
 	}

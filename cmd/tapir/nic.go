@@ -18,7 +18,7 @@ import (
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
+	"tapir/nic/param"
 	"tapir/nic/uapi/relay"
 )
 
@@ -94,16 +94,16 @@ func newNIC() *cobra.Command {
 		}
 		f.Func(fl.name, fl.usage, set)
 	}
-	for _, p := range nic.Params() {
+	for _, p := range (&nicconf.Config{}).Params() {
 		fl := paramFlag{p, &cfg}
-		f.Var(fl, nic.Flag(p.Name), fl.usage())
+		f.Var(fl, param.Flag(p.Name), fl.usage())
 	}
 	return cmd
 }
 
 // paramFlag is a named setting of the NIC as a flag.
 type paramFlag struct {
-	p   *nic.Param
+	p   *param.Row // of defaults
 	cfg *nicconf.Config
 }
 
@@ -112,7 +112,7 @@ func (f paramFlag) String() string     { return "" }
 func (f paramFlag) Type() string       { return f.p.Type }
 
 func (f paramFlag) usage() string {
-	return fmt.Sprintf("%s (default %s)", f.p.Help, f.p.Get(&nic.Config{}))
+	return fmt.Sprintf("%s (default %s)", f.p.Help, f.p.Get())
 }
 
 // nicConfigs returns what the command line asks for, checked.

@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/show"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
+	"tapir/nic/view"
 )
 
 func newSet() *cobra.Command {
@@ -59,7 +60,7 @@ func newSet() *cobra.Command {
 
 // settable are the beginnings of what may be changed, for completion.
 func settable() (names []string) {
-	for _, p := range nic.Params() {
+	for _, p := range (&nicconf.Config{}).Params() {
 		if p.Runtime {
 			names = append(names, p.Name+"=")
 		}
@@ -80,11 +81,11 @@ func settingsOf(args []string) (list []ctl.Setting, err error) {
 
 // changed are the rows of raw that settings name.
 func changed(raw json.RawMessage, settings []ctl.Setting) (json.RawMessage, error) {
-	var rows []nic.ParamInfo
+	var rows []view.ParamInfo
 	if err := json.Unmarshal(raw, &rows); err != nil {
 		return nil, err
 	}
-	rows = slices.DeleteFunc(rows, func(r nic.ParamInfo) bool {
+	rows = slices.DeleteFunc(rows, func(r view.ParamInfo) bool {
 		return !slices.ContainsFunc(settings, func(s ctl.Setting) bool { return s.Name == r.Name })
 	})
 	return json.Marshal(rows)

@@ -1,6 +1,7 @@
 package port
 
 import (
+	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -80,8 +81,8 @@ func (m *MACStats) add(cast, n int, k uint64) {
 // Counters are those of all frames, with names that begin with prefix.
 func (p *Port) Counters(prefix string) []Counter {
 	in, out := p.Frames[frame.Inbound], p.Frames[frame.Outbound]
-	return []Counter{{prefix + "rx_packets", in.Packets}, {prefix + "rx_bytes", in.Bytes},
-		{prefix + "tx_packets", out.Packets}, {prefix + "tx_bytes", out.Bytes}}
+	return []Counter{view.Count(prefix+"rx_packets", in.Packets), view.Count(prefix+"rx_bytes", in.Bytes),
+		view.Count(prefix+"tx_packets", out.Packets), view.Count(prefix+"tx_bytes", out.Bytes)}
 }
 
 // MACCounters are those of the MAC, with qede's names.
@@ -89,15 +90,15 @@ func (p *Port) MACCounters() (all []Counter) {
 	prefixes := [...]string{frame.Inbound: "rx_", frame.Outbound: "tx_"}
 	for dir := range p.MAC {
 		for i, cast := range castNames {
-			all = append(all, Counter{prefixes[dir] + cast + "_bytes", p.MAC[dir].bytes[i]})
+			all = append(all, view.Count(prefixes[dir]+cast+"_bytes", p.MAC[dir].bytes[i]))
 		}
 		for i, cast := range castNames {
-			all = append(all, Counter{prefixes[dir] + cast + "_pkts", p.MAC[dir].packets[i]})
+			all = append(all, view.Count(prefixes[dir]+cast+"_pkts", p.MAC[dir].packets[i]))
 		}
 	}
 	for dir := range p.MAC {
 		for i, size := range sizeNames {
-			all = append(all, Counter{prefixes[dir] + size + "_byte_packets", p.MAC[dir].sizes[i]})
+			all = append(all, view.Count(prefixes[dir]+size+"_byte_packets", p.MAC[dir].sizes[i]))
 		}
 	}
 	return all

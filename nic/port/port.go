@@ -8,6 +8,7 @@ package port
 
 import (
 	"tapir/nic/msglog"
+	"tapir/nic/view"
 	"tapir/ptp/clock"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
@@ -66,10 +67,7 @@ type Port struct {
 }
 
 // Counter is one named value, as ethtool -S prints them.
-type Counter struct {
-	Name  string `json:"name"`
-	Value uint64 `json:"value"`
-}
+type Counter = view.Counter
 
 // Traffic counts frames and their octets.
 type Traffic struct{ Packets, Bytes uint64 }

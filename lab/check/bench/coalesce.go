@@ -14,8 +14,8 @@ import (
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
 	"tapir/nic"
-	"tapir/nic/fastlinq/l2"
-	"tapir/nic/fastlinq/qede"
+	"tapir/nic/fastlinq"
+	"tapir/nic/hostfn"
 	"tapir/wire/ether"
 	"tapir/wire/ip"
 )
@@ -60,7 +60,7 @@ func coalesceCase(set setting) *testCase {
 		}
 		defer s.close()
 		w := way{back: true}
-		settings := nic.Config{Interrupts: nic.Interrupts{Mode: set.mode, RxUsecs: set.usecs}}
+		settings := nic.Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: set.mode, RxUsecs: set.usecs}}}
 		f, err := startNIC(ctx, s, w, settings)
 		if err != nil {
 			return sample{}, err
@@ -109,7 +109,7 @@ func (s *side) pingTime(ctx context.Context, settings nic.Config) (float64, erro
 // interrupts is how many a NIC has made for frames and completions.
 func interrupts(d *nic.Device) (n uint64) {
 	vectors := map[int]bool{}
-	for _, r := range d.ShowIRQ() {
+	for _, r := range d.Hardware.ShowIRQ() {
 		if r.SB != "sp" && r.Vector >= 0 && !vectors[r.Vector] {
 			vectors[r.Vector] = true
 			n += r.Interrupts
@@ -147,7 +147,7 @@ func (b *bench) coalesceTable() []byte {
 // filtered are as many filters and rules as a driver may set, none of which the frames
 // that are forwarded meet but those for all.
 func filtered() nic.Config {
-	e := nic.Ethernet{RxMode: nic.RxRegular}
+	e := fastlinq.Ethernet{RxMode: fastlinq.RxRegular}
 	for i := range 63 { // and the NIC's own
 		e.Ucast = append(e.Ucast, ether.Addr{2, 0, 0, 0, 1, byte(i)})
 	}
@@ -156,11 +156,11 @@ func filtered() nic.Config {
 		e.VLANs = append(e.VLANs, uint16(100+i))
 	}
 	for i := range 256 {
-		e.Rules = append(e.Rules, qede.Rule{Location: i, Tuple: l2.Tuple{Proto: ip.ProtoUDP,
+		e.Rules = append(e.Rules, hostfn.Rule{Location: i, Proto: ip.ProtoUDP,
 			Src: netip.MustParseAddr("10.6.0.9"), Dst: netip.MustParseAddr("10.6.0.2"), SrcPort: uint16(1000 + i),
-			DstPort: 9}, Drop: true})
+			DstPort: 9, Drop: true})
 	}
-	return nic.Config{Ethernet: e}
+	return nic.Config{Hardware: &fastlinq.Config{Ethernet: e}}
 }
 
 func startFiltered(ctx context.Context, s *side, w way) (forwarder, error) {

@@ -17,6 +17,7 @@ import (
 	"tapir/mpa"
 	"tapir/nic"
 	"tapir/nic/cm"
+	"tapir/nic/fastlinq"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/nic/verbs"
@@ -61,7 +62,7 @@ func newWorld(t *testing.T, mode nic.FrameMode) *world {
 	must(err)
 	w.loop, err = loop.New(loop.Config{})
 	must(err)
-	cfg := nic.Config{Name: "nic0", Frames: mode, Addrs: []netip.Prefix{
+	cfg := nic.Config{Name: "nic0", Hardware: &fastlinq.Config{}, Frames: mode, Addrs: []netip.Prefix{
 		netip.MustParsePrefix("10.9.0.1/24"), netip.MustParsePrefix("fd00:9::1/64")}}
 	port := w.loop.AddQueue(frame.Wire, queue, 1514)
 	w.dev, err = nic.New(cfg, nic.Env{Pool: w.loop.Pool(), Wire: port, Clock: w.loop.Clock()})

@@ -10,6 +10,8 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/nic"
+	"tapir/nic/fastlinq"
+	"tapir/nic/param"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
 )
@@ -43,7 +45,7 @@ type Config struct {
 	Firmware string `json:"firmware,omitempty" yaml:"firmware,omitempty"`
 	Seed     uint64 `json:"seed,omitempty" yaml:"seed,omitempty"` // of everything that looks random
 
-	// NIC holds the settings of nic.Params; of its other fields those above
+	// NIC holds the settings of Params; of its other fields those above
 	// decide.
 	NIC nic.Config `json:"-" yaml:"-"`
 }
@@ -55,17 +57,50 @@ const (
 	framesJumbo = "jumbo"
 )
 
-// Fields are the settings of a NIC, those of nic.Params included.
+// Fields are the settings of a NIC, those of Params included.
 func Fields() []conf.Field[Config] {
 	all := slices.Clone(keys)
-	for _, p := range nic.Params() {
+	for _, p := range (&Config{}).Params() {
 		f := conf.Field[Config]{Name: p.Name, Expect: p.Expect, Set: func(c *Config, v string) error {
-			return p.Set(&c.NIC, v)
+			return c.param(p.Name).Set(v)
 		}}
 		f.Words = p.Type == "list"
 		all = append(all, f)
 	}
 	return all
+}
+
+// param is a setting of the NIC, or of its hardware, which it is then given.
+func (c *Config) param(name string) *param.Row {
+	if r := c.NIC.Param(name); r != nil {
+		return r
+	}
+	return param.Find(c.Params(), name)
+}
+
+// Params are the settings of the NIC and its hardware, bound to c.
+func (c *Config) Params() []*param.Row {
+	if c.NIC.Hardware == nil {
+		c.NIC.Hardware = &fastlinq.Config{}
+	}
+	return c.NIC.Params()
+}
+
+// FastLinQ is the configuration of FastLinQ hardware, nil with another kind.
+func (c *Config) FastLinQ() *fastlinq.Config {
+	if c.NIC.Hardware == nil {
+		c.NIC.Hardware = &fastlinq.Config{}
+	}
+	f, _ := c.NIC.Hardware.(*fastlinq.Config)
+	return f
+}
+
+// Engines is the number of engines of the NIC.
+func (c *Config) Engines() int {
+	if f := c.FastLinQ(); f != nil {
+		return max(1, f.Engines)
+	}
+	return 1
 }
 
 var keys = []conf.Field[Config]{
@@ -182,6 +217,7 @@ func (c Config) WithDefaults() Config {
 func (c Config) Device(iface string) nic.Config {
 	c = c.WithDefaults()
 	mode, _ := nic.ParseFrameMode(c.Frames) // checked when it was set
+	c.FastLinQ()                            // is the default
 	cfg := c.NIC
 	cfg.Name, cfg.MAC, cfg.Addrs, cfg.Gateways = c.Name, c.MAC, c.Addrs(), c.Gateways
 	cfg.MTU, cfg.VLAN, cfg.Frames, cfg.Seed, cfg.Iface = c.MTU, c.VLAN, mode, c.Seed, iface

@@ -10,8 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"tapir/nic"
-	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq"
 )
 
 // FirmwarePathEnv names directories, with colons between them, that are
@@ -32,30 +31,31 @@ const (
 // wants is an error of one line, which says which version and form are wanted,
 // and where they were searched or which place of the file is wrong.
 func ReadFirmware(spec string) ([]byte, error) {
-	form, err := fw.ParseForm(spec)
+	form, err := fastlinq.ParseStormForm(spec)
 	if err != nil {
 		b, err := readFirmware(spec, maxFirmware)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("firmware %v: %s does not exist; nor is it a form to search for (%s): write the "+
-				"file with: tapir firmware -w %s", fw.Wanted, spec, strings.Join(fw.FormNames(), ", "), spec)
+				"file with: tapir firmware -w %s", fastlinq.Storm, spec, strings.Join(fastlinq.StormForms(), ", "),
+				spec)
 		}
 		if err == nil {
 			_, err = checkFirmware(b)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("firmware %v: %s: %w", fw.Wanted, spec, err)
+			return nil, fmt.Errorf("firmware %v: %s: %w", fastlinq.Storm, spec, err)
 		}
 		return b, nil
 	}
 	dirs := append(filepath.SplitList(os.Getenv(FirmwarePathEnv)), FirmwareDirs...)
-	name := fw.FileName(fw.Wanted, form)
+	name := fastlinq.StormFile(form)
 	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
 		b, err := readFirmware(path, maxFirmware)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		var im *fw.Image
+		var im *fastlinq.StormFirmware
 		if err == nil {
 			im, err = checkFirmware(b)
 		}
@@ -63,12 +63,12 @@ func ReadFirmware(spec string) ([]byte, error) {
 			err = fmt.Errorf("it is the form %v", im.Form)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("firmware %v as %v: %s: %w", fw.Wanted, form, path, err)
+			return nil, fmt.Errorf("firmware %v as %v: %s: %w", fastlinq.Storm, form, path, err)
 		}
 		return b, nil
 	}
 	return nil, fmt.Errorf("firmware %v as %v: no %s in %s%s: write it with: tapir firmware --form %v -w %s, or "+
-		"name its directory in %s", fw.Wanted, form, name, strings.Join(dirs, ", "), others(dirs), form,
+		"name its directory in %s", fastlinq.Storm, form, name, strings.Join(dirs, ", "), others(dirs), form,
 		filepath.Join(FirmwareDirs[len(FirmwareDirs)-1], name), FirmwarePathEnv)
 }
 
@@ -88,12 +88,12 @@ func others(dirs []string) string {
 	return ", but " + strings.Join(slices.Compact(names), ", ")
 }
 
-func checkFirmware(b []byte) (*fw.Image, error) {
-	im, err := fw.Decode(b)
+func checkFirmware(b []byte) (*fastlinq.StormFirmware, error) {
+	im, err := fastlinq.DecodeStorm(b)
 	if err != nil {
 		return nil, err
 	}
-	return im, im.Check(fw.AH)
+	return im, fastlinq.CheckStorm(im)
 }
 
 // readFirmware reads a regular file of a size that firmware may have.
@@ -124,9 +124,13 @@ func loadFirmware(c *Config) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Name, err)
 	}
-	c.NIC.Firmware.File = b
-	if c.NIC.Firmware.Policy == nic.LoadDriver {
-		c.NIC.Firmware.Policy = nic.LoadDisk
+	f := c.FastLinQ()
+	if f == nil {
+		return fmt.Errorf("%s: firmware: only FastLinQ hardware has some", c.WithDefaults().Name)
+	}
+	f.Firmware.File = b
+	if f.Firmware.Policy == fastlinq.LoadDriver {
+		f.Firmware.Policy = fastlinq.LoadDisk
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"tapir/lab/node"
-	"tapir/nic"
+	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/ecore/fw"
 )
 
@@ -51,7 +51,7 @@ func TestReadFirmware(t *testing.T) {
 		path := write(second, fw.FileName(fw.Wanted, f), whole)
 		for _, spec := range []string{f.String(), path} {
 			c := Config{Firmware: spec}
-			if err := loadFirmware(&c); err != nil || c.NIC.Firmware.Policy != nic.LoadDisk || len(c.NIC.Firmware.File) != len(whole) {
+			if err := loadFirmware(&c); err != nil || c.FastLinQ().Firmware.Policy != fastlinq.LoadDisk || len(c.FastLinQ().Firmware.File) != len(whole) {
 				t.Errorf("%s: %v", spec, err)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tapir/lab/host/link"
-	"tapir/nic"
+	"tapir/nic/fastlinq"
 	"tapir/nic/ip"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
@@ -120,8 +120,8 @@ func (f *follower) followMTU(d link.Netdev) error {
 // setMTU changes the NIC and its wire.
 func (n *Node) setMTU(mtu int) (err error) {
 	wire, links := n.wire.(*tap.TAP), n.Space.Links
-	if mtu < ip.MinMTU || mtu > nic.MaxHostMTU {
-		return fmt.Errorf("MTU %d: want %d to %d", mtu, ip.MinMTU, nic.MaxHostMTU)
+	if mtu < ip.MinMTU || mtu > fastlinq.MaxHostMTU {
+		return fmt.Errorf("MTU %d: want %d to %d", mtu, ip.MinMTU, fastlinq.MaxHostMTU)
 	}
 	if has, err := links.MTU(wire.Name()); err == nil && has < mtu || wire.Created() {
 		if !wire.Created() {

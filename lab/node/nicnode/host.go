@@ -6,13 +6,12 @@ import (
 	"net/netip"
 	"syscall"
 
-	"tapir/nic/ip"
-
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
 	"tapir/nic"
-	"tapir/nic/fastlinq/cmt"
+	"tapir/nic/fastlinq"
+	"tapir/nic/ip"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -35,7 +34,7 @@ func (n *Node) openHost(env *nic.Env) error {
 	if ports.low, ports.high, err = n.Space.Links.EphemeralPorts(); err != nil {
 		return fmt.Errorf("%s: %w", n.cfg.Name, err)
 	}
-	engines := max(1, n.cfg.NIC.Engines) // each has its own queues
+	engines := n.cfg.Engines() // each has its own queues
 	t, err := n.Space.OpenTAP(tap.Config{Name: n.cfg.HostTAP, Vnet: n.cfg.HostVnet()}, n.cfg.Queues*engines, &n.Undo)
 	if err != nil {
 		return fmt.Errorf("%s: host_tap: %w", n.cfg.Name, err)
@@ -52,7 +51,7 @@ func (n *Node) openHost(env *nic.Env) error {
 		}
 	}
 	for i, t := range t.Queues {
-		if n.second != nil && cmt.Hwfn(i) == 1 {
+		if n.second != nil && fastlinq.EngineOf(i) == 1 {
 			n.second.attach(t, i)
 			continue
 		}

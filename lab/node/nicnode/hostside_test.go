@@ -19,6 +19,7 @@ import (
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
 	"tapir/nic"
+	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -294,16 +295,16 @@ func (w *hostWorld) spread() {
 	}
 }
 
-func (w *hostWorld) queues() (list []nic.QueueInfo) {
-	must(w.t, w.a.DoWait(func(frame.Time) { list = w.a.Device.ShowQueues() }))
+func (w *hostWorld) queues() (list []view.QueueInfo) {
+	must(w.t, w.a.DoWait(func(frame.Time) { list = w.a.Device.Hardware.ShowQueues() }))
 	return list
 }
 
 // coalesced: frames that wait for each other make fewer interrupts, each queue by
 // its own status block.
 func (w *hostWorld) coalesced() {
-	interrupts := func() (all []nic.IRQInfo) {
-		must(w.t, w.a.DoWait(func(frame.Time) { all = w.a.Device.ShowIRQ() }))
+	interrupts := func() (all []view.IRQInfo) {
+		must(w.t, w.a.DoWait(func(frame.Time) { all = w.a.Device.Hardware.ShowIRQ() }))
 		return all[1:5]
 	}
 	of := func(usecs string) (updates, events uint64) {

@@ -119,7 +119,7 @@ func (n *Node) attach(port frame.Port, q tap.Queue, mtu int) *loop.Port {
 // openTAPs opens the wire TAP and, if there is one, the host TAP.
 func (n *Node) openTAPs(env *nic.Env) (err error) {
 	if n.cfg.HostTAP != "" {
-		if n.cfg.NIC.Engines > 1 {
+		if n.cfg.Engines() > 1 {
 			if n.second, err = n.newSecond(); err != nil {
 				return err
 			}

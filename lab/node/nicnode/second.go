@@ -5,7 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"tapir/nic"
+	"tapir/nic/fastlinq"
+	"tapir/nic/hardware"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/wire/frame"
@@ -34,9 +35,9 @@ func (n *Node) newSecond() (*second, error) {
 }
 
 // env is the second engine's world for the NIC.
-func (s *second) env() *nic.Second {
-	return &nic.Second{Pool: s.loop.Pool(), Host: s.host, Call: s.call, Wake: s.loop.Wake, WakeFirst: s.n.Loop.Wake,
-		Guard: guard}
+func (s *second) env() *hardware.Second {
+	return &hardware.Second{Pool: s.loop.Pool(), Host: s.host, Call: s.call, Wake: s.loop.Wake,
+		WakeFirst: s.n.Loop.Wake, Guard: guard}
 }
 
 // attach gives the engine a queue of the host TAP.
@@ -58,7 +59,7 @@ func (s *second) call(fn func()) {
 func (s *second) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.loop.SetEngine(s.n.Device.Second())
+	s.loop.SetEngine(fastlinq.Of(s.n.Device.Hardware).Second())
 	s.running.Store(true)
 	go func() {
 		defer close(s.done)

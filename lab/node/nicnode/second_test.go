@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tapir/nic"
+	"tapir/nic/fastlinq"
 	"tapir/wire/frame"
 )
 
@@ -22,7 +23,7 @@ func TestTwoEngines(t *testing.T) {
 		frames string
 	}{{1, "msix", "wire"}, {3, "inta", "gso"}, {4, "poll", "wire"}} {
 		t.Run(fmt.Sprintf("%d queues, %s, %s", c.queues, c.mode, c.frames), func(t *testing.T) {
-			w := newHostWorldOf(t, c.queues, Config{Frames: c.frames, NIC: nic.Config{Engines: 2, Interrupts: nic.Interrupts{Mode: c.mode}}})
+			w := newHostWorldOf(t, c.queues, Config{Frames: c.frames, NIC: nic.Config{Hardware: &fastlinq.Config{Engines: 2, Interrupts: fastlinq.Interrupts{Mode: c.mode}}}})
 			w.pings()
 			w.iperf("4M", "-P", "4")
 			w.connections(32)

@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,10 @@ import (
 	"tapir/mpa"
 	"tapir/nic"
 	"tapir/nic/cm"
+	"tapir/nic/fastlinq"
 	"tapir/nic/msglog"
+	"tapir/nic/param"
+	"tapir/nic/view"
 	"tapir/rdmap"
 	"tapir/wire/frame"
 )
@@ -57,7 +61,7 @@ type Device struct {
 
 // nicRow is what Show tells of the NIC itself.
 type nicRow struct {
-	nic.Info
+	view.Info
 	TAP     string `json:"tap"`
 	HostTAP string `json:"host_tap_name,omitempty"`
 	PID     int    `json:"pid"`
@@ -77,6 +81,7 @@ func (d *served) Show(kind string) (v any, err error) {
 	if !slices.Contains(rdmaKinds, kind) {
 		return nil, NoTable(d.Device.Config().Name+" is an RDMA NIC", kind, rdmaKinds)
 	}
+	var failed error
 	err = d.on(func(now frame.Time) {
 		switch kind {
 		case "nic":
@@ -94,7 +99,7 @@ func (d *served) Show(kind string) (v any, err error) {
 		case "cep":
 			v = rows(d.Device.ShowCEP())
 		case "irq":
-			v = d.Device.ShowIRQ()
+			v = d.Device.Hardware.ShowIRQ()
 		case "counters":
 			v = d.Device.Counters()
 		case "params":
@@ -106,24 +111,35 @@ func (d *served) Show(kind string) (v any, err error) {
 		case "log":
 			v = d.Device.ShowLog(0)
 		case "vport":
-			v = rows(d.Device.ShowVport())
+			v = rows(d.Device.Hardware.ShowVport())
 		case "queue":
-			v = rows(d.Device.ShowQueues())
+			v = rows(d.Device.Hardware.ShowQueues())
 		case "ethtool":
 			e := d.Device.ShowEthtool()
 			e.Version, e.BusInfo = d.Version, d.TAP
 			v = e
-		case "link":
-			v = d.Device.ShowLink()
-		case "mfw":
-			v = d.Device.ShowMFW(now)
-		case "nvm":
-			v = d.Device.ShowNVM()
-		case "tlv":
-			v = d.Device.ShowTLV(now)
+		default:
+			v, failed = d.showFastLinQ(kind, now)
 		}
 	})
-	return v, err
+	return v, cmp.Or(err, failed)
+}
+
+// showFastLinQ are the tables that only FastLinQ hardware has.
+func (d *served) showFastLinQ(kind string, now frame.Time) (any, error) {
+	h := fastlinq.Of(d.Device.Hardware)
+	if h == nil {
+		return nil, &Error{What: errNotFastLinQ.Error()}
+	}
+	switch kind {
+	case "link":
+		return h.ShowLink(), nil
+	case "mfw":
+		return h.ShowMFW(now), nil
+	case "nvm":
+		return h.ShowNVM(), nil
+	}
+	return h.ShowTLV(now), nil
 }
 
 // rows keeps an empty table an array in JSON.
@@ -182,12 +198,13 @@ func (d *served) Set(settings []Setting) (err error) {
 // unchanged fails if a setting is no longer what the client made its value of.
 func unchanged(d *nic.Device, settings []Setting) error {
 	c := d.Config()
+	rows := c.Params()
 	for _, s := range settings {
-		p := nic.FindParam(s.Name)
+		p := param.Find(rows, s.Name)
 		if s.Was == "" || p == nil {
 			continue
 		}
-		if is := p.Get(&c); is != s.Was {
+		if is := p.Get(); is != s.Was {
 			return &Error{Status: http.StatusConflict, What: fmt.Sprintf("%s: is %s by now, not %s", s.Name, is, s.Was)}
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"tapir/nic"
 	"tapir/nic/buf"
 	"tapir/nic/cm"
+	"tapir/nic/fastlinq"
+	"tapir/nic/view"
 	"tapir/rdmap"
 	"tapir/wire/frame"
 )
@@ -54,7 +56,7 @@ func (l *inline) FromRealtime(ns int64) frame.Time { return frame.Time(ns - 1_00
 func device(t *testing.T) (*Device, *inline, frame.Pool) {
 	t.Helper()
 	pool := buf.NewPool(64, 2048)
-	dev, err := nic.New(nic.Config{Name: "nic0", Addrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}, nic.Env{Pool: pool, Wire: sink{}})
+	dev, err := nic.New(nic.Config{Name: "nic0", Hardware: &fastlinq.Config{}, Addrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}, nic.Env{Pool: pool, Wire: sink{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func TestDeviceShowsItself(t *testing.T) {
 	if err := c.Show(t.Context(), "nic", &row); err != nil || row.Name != "nic0" || row.TAP != "tap0" || row.MTU != 1500 || row.Version != "v1" {
 		t.Errorf("%+v, %v", row, err)
 	}
-	var e nic.EthtoolInfo
+	var e view.EthtoolInfo
 	if err := c.Show(t.Context(), "ethtool", &e); err != nil || e.Netdev != "nic0" || e.BusInfo != "tap0" || e.Version != "v1" {
 		t.Errorf("%+v, %v", e, err)
 	}

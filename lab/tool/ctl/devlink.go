@@ -4,7 +4,8 @@ import (
 	"context"
 	"encoding/json"
 
-	"tapir/nic"
+	"tapir/nic/fastlinq"
+	"tapir/nic/view"
 	"tapir/wire/frame"
 )
 
@@ -14,18 +15,18 @@ const devlinkCommand = "devlink"
 // Devlink is what devlink shows of a device: what the NIC knows, and its
 // netdev.
 type Devlink struct {
-	nic.DevlinkInfo
+	view.DevlinkInfo
 	Netdev string `json:"netdev"` // the host TAP, or else the wire TAP
 }
 
 func (d *served) devlink(ctx context.Context, _ json.RawMessage) (any, error) {
-	return await(d, ctx, func(_ frame.Time, done func(Devlink, error)) {
-		i := Devlink{DevlinkInfo: d.Device.ShowDevlink(), Netdev: d.TAP}
+	return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func(Devlink, error)) {
+		i := Devlink{DevlinkInfo: h.ShowDevlink(), Netdev: d.TAP}
 		if d.HostTAP != "" {
 			i.Netdev = d.HostTAP
 		}
 		done(i, nil)
-	})
+	}))
 }
 
 // Devlink describes the device.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq"
 	"tapir/wire/frame"
 )
 
@@ -25,15 +25,15 @@ func (d *served) flash(ctx context.Context, args json.RawMessage) (any, error) {
 	if err := arguments(flashCommand, args, &f); err != nil {
 		return nil, err
 	}
-	return await(d, ctx, func(_ frame.Time, done func(struct{}, error)) {
+	return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func(struct{}, error)) {
 		end := func(err error) { done(struct{}{}, err) }
-		if err := d.Device.Flash(nvm.Type(f.Region), f.File, end); err != nil {
+		if err := h.Flash(fastlinq.NVMType(f.Region), f.File, end); err != nil {
 			end(err)
 		}
-	})
+	}))
 }
 
 // Flash writes a file into the flash of the NIC.
-func (c *Client) Flash(ctx context.Context, region nvm.Type, file []byte) error {
+func (c *Client) Flash(ctx context.Context, region fastlinq.NVMType, file []byte) error {
 	return c.Command(ctx, flashCommand, FlashFile{uint32(region), file}, nil)
 }

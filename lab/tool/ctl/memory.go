@@ -3,18 +3,20 @@ package ctl
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
-	"tapir/nic"
+	"tapir/nic/fastlinq"
+	"tapir/nic/view"
 	"tapir/wire/frame"
 )
 
 // Commands about the memories of the device.
 const (
 	eepromCommand    = "eeprom"    // an EEPROMRange in, octets out
-	moduleCommand    = "module"    // a nic.ModuleEEPROM out
+	moduleCommand    = "module"    // a view.ModuleEEPROM out
 	registersCommand = "registers" // octets out
 	identifyCommand  = "identify"  // an IdentifyTime in; it ends with the client
 	recoverCommand   = "recover"   // a recovery
@@ -44,31 +46,36 @@ var deviceCommands = map[string]func(d *served, ctx context.Context, args json.R
 		if err := arguments(eepromCommand, args, &r); err != nil {
 			return nil, err
 		}
-		return await(d, ctx, func(now frame.Time, done func([]byte, error)) {
-			d.Device.ReadEEPROM(r.Offset, r.Length, now, done)
-		})
+		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, now frame.Time, done func([]byte, error)) {
+			h.ReadEEPROM(r.Offset, r.Length, now, done)
+		}))
 	},
 	moduleCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, func(now frame.Time, done func(nic.ModuleEEPROM, error)) {
-			d.Device.ReadModule(now, done)
-		})
+		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, now frame.Time,
+			done func(view.ModuleEEPROM, error)) {
+			h.ReadModule(now, done)
+		}))
 	},
 	registersCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, func(_ frame.Time, done func([]byte, error)) { done(d.Device.RegisterDump(), nil) })
+		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func([]byte, error)) {
+			done(h.RegisterDump(), nil)
+		}))
 	},
 	recoverCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, func(now frame.Time, done func(struct{}, error)) {
-			d.Device.Recover(now, func(err error) { done(struct{}{}, err) })
-		})
+		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, now frame.Time, done func(struct{}, error)) {
+			h.Recover(now, func(err error) { done(struct{}{}, err) })
+		}))
 	},
 	dumpCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, func(_ frame.Time, done func([]byte, error)) { done(d.Device.HealthDump(), nil) })
+		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func([]byte, error)) {
+			done(h.HealthDump(), nil)
+		}))
 	},
 	clearCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, func(_ frame.Time, done func(struct{}, error)) {
-			d.Device.ClearHealthDump()
+		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func(struct{}, error)) {
+			h.ClearHealthDump()
 			done(struct{}{}, nil)
-		})
+		}))
 	},
 }
 
@@ -104,15 +111,32 @@ func await[T any](d *served, ctx context.Context, start func(now frame.Time, don
 	}
 }
 
+// withFastLinQ has start use the FastLinQ hardware; a NIC of another kind has an error.
+func withFastLinQ[T any](d *served, start func(h *fastlinq.Device, now frame.Time,
+	done func(T, error))) func(frame.Time, func(T, error)) {
+	return func(now frame.Time, done func(T, error)) {
+		h := fastlinq.Of(d.Device.Hardware)
+		if h == nil {
+			var none T
+			done(none, errNotFastLinQ)
+			return
+		}
+		start(h, now, done)
+	}
+}
+
+// errNotFastLinQ is the answer to what only FastLinQ hardware can do.
+var errNotFastLinQ = errors.New("the NIC has no FastLinQ hardware: start it with --hardware fastlinq")
+
 // identify lets the port's LED blink.
 func (d *served) identify(ctx context.Context, args json.RawMessage) (any, error) {
 	var t IdentifyTime
 	if err := arguments(identifyCommand, args, &t); err != nil {
 		return nil, err
 	}
-	started, err := await(d, ctx, func(now frame.Time, done func(struct{}, error)) {
-		d.Device.Identify(now, func(err error) { done(struct{}{}, err) })
-	})
+	started, err := await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, now frame.Time, done func(struct{}, error)) {
+		h.Identify(now, func(err error) { done(struct{}{}, err) })
+	}))
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +148,7 @@ func (d *served) identify(ctx context.Context, args json.RawMessage) (any, error
 	case <-over:
 	case <-ctx.Done():
 	}
-	return started, d.on(d.Device.IdentifyEnd)
+	return started, d.on(fastlinq.Of(d.Device.Hardware).IdentifyEnd)
 }
 
 // EEPROM reads the NIC's flash.
@@ -133,7 +157,7 @@ func (c *Client) EEPROM(ctx context.Context, r EEPROMRange) (b []byte, err error
 }
 
 // Module reads the memory of the port's module.
-func (c *Client) Module(ctx context.Context) (m nic.ModuleEEPROM, err error) {
+func (c *Client) Module(ctx context.Context) (m view.ModuleEEPROM, err error) {
 	return m, c.Command(ctx, moduleCommand, nil, &m)
 }
 

@@ -12,15 +12,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"tapir/nic"
+	"tapir/nic/view"
 )
 
 // The queues of a host function are told apart by a label, and so are vectors
 // that several status blocks share.
 func TestQueueMetrics(t *testing.T) {
 	s := samples{nic: "nic0"}
-	s.queues([]nic.QueueInfo{{Queue: 0, RxPackets: 3}, {Queue: 1, TxWaiting: 2}})
-	s.interrupts([]nic.IRQInfo{{SB: "sp", Vector: 0, Interrupts: 5}, {SB: "0", Vector: 0, Interrupts: 5, RxUsecs: 64}, {SB: "1", Vector: -1}})
+	s.queues([]view.QueueInfo{{Queue: 0, RxPackets: 3}, {Queue: 1, TxWaiting: 2}})
+	s.interrupts([]view.IRQInfo{{SB: "sp", Vector: 0, Interrupts: 5}, {SB: "0", Vector: 0, Interrupts: 5, RxUsecs: 64}, {SB: "1", Vector: -1}})
 	want := map[string]float64{"queue_rx_packets_total 0": 3, "queue_tx_waiting 1": 2, "sb_rx_coalesce_seconds 0": 64e-6}
 	vectors := 0
 	for _, m := range s.list {

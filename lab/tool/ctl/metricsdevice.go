@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"tapir/nic"
+	"tapir/nic/fastlinq"
+	"tapir/nic/view"
 )
 
 // samples collects metrics of one NIC.
@@ -42,6 +44,15 @@ func (s *samples) device(d *nic.Device) {
 	s.gauge("link_up", "Whether the port has link.", truth(l.Up))
 	s.gauge("link_speed_bytes", "Speed of the link in bytes per second, 0 without link.", float64(l.Speed)*1e6/8)
 	s.gauge("eee_active", "Whether the ends of the link have agreed on energy-efficient Ethernet.", truth(l.EEE.Active))
+	if h := fastlinq.Of(d.Hardware); h != nil {
+		s.fastlinq(h)
+	}
+	s.interrupts(d.Hardware.ShowIRQ())
+	s.queues(d.Hardware.ShowQueues())
+}
+
+// fastlinq adds what only FastLinQ hardware has.
+func (s *samples) fastlinq(d *fastlinq.Device) {
 	s.gauge("temperature_celsius", "Temperature of the chip.", float64(d.MFW().Shared().Global.InternalTemperature))
 	m := d.MCP().Stats()
 	s.counter("mfw_commands", "Commands to the management firmware.", m.Commands)
@@ -59,13 +70,11 @@ func (s *samples) device(d *nic.Device) {
 			s.gauge("resource_used", "How many of a resource are in use.", float64(*r.Occ), "resource", r.Name)
 		}
 	}
-	s.interrupts(d.ShowIRQ())
-	s.queues(d.ShowQueues())
 }
 
 // interrupts adds those of the vectors, which status blocks may share, and what
 // led to them.
-func (s *samples) interrupts(blocks []nic.IRQInfo) {
+func (s *samples) interrupts(blocks []view.IRQInfo) {
 	seen := map[int]bool{}
 	for _, b := range blocks {
 		if b.Vector >= 0 && !seen[b.Vector] {
@@ -83,7 +92,7 @@ func (s *samples) interrupts(blocks []nic.IRQInfo) {
 }
 
 // queues adds those of the host function.
-func (s *samples) queues(list []nic.QueueInfo) {
+func (s *samples) queues(list []view.QueueInfo) {
 	for _, q := range list {
 		at := []string{"queue", strconv.Itoa(q.Queue)}
 		s.counter("queue_rx_packets", "Frames that a receive queue has handed to the host TAP.", q.RxPackets, at...)

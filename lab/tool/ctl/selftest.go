@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"tapir/nic/fastlinq/selftest"
+	"tapir/nic/fastlinq"
 	"tapir/wire/frame"
 )
 
@@ -30,17 +30,17 @@ func (d *served) selftest(ctx context.Context, args json.RawMessage) (any, error
 	if err := arguments(selftestCommand, args, &mode); err != nil {
 		return nil, err
 	}
-	return await(d, ctx, func(_ frame.Time, done func([]SelftestResult, error)) {
-		if err := d.Device.Selftest(mode.Offline, func(r selftest.Report) { done(results(r), nil) }); err != nil {
+	return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func([]SelftestResult, error)) {
+		if err := h.Selftest(mode.Offline, func(r fastlinq.SelftestReport) { done(results(r), nil) }); err != nil {
 			done(nil, err)
 		}
-	})
+	}))
 }
 
 // results lists all tests in their order; those that were not done passed, as in
 // ethtool's output.
-func results(r selftest.Report) (list []SelftestResult) {
-	for t := range selftest.NumTests {
+func results(r fastlinq.SelftestReport) (list []SelftestResult) {
+	for t := range fastlinq.Selftests {
 		row := SelftestResult{Name: t.String()}
 		for _, one := range r {
 			if one.Test == t && one.Err != nil {

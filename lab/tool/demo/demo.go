@@ -17,7 +17,7 @@ import (
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/perf"
-	"tapir/nic"
+	"tapir/nic/view"
 )
 
 // Options say how to run the demo.
@@ -165,7 +165,7 @@ var sent = [...]string{
 
 // count adds what one NIC has sent.
 func (r *Report) count(ctx context.Context, c *ctl.Client) error {
-	var list []nic.Counter
+	var list []view.Counter
 	if err := c.Show(ctx, "counters", &list); err != nil {
 		return err
 	}

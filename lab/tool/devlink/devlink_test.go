@@ -9,7 +9,7 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
+	"tapir/nic/view"
 )
 
 // fakeClient answers for a NIC and notes what is done with it.
@@ -65,12 +65,12 @@ func (notNIC) Devlink(context.Context) (ctl.Devlink, error) {
 
 func example() *fakeClient {
 	used := 3
-	return &fakeClient{info: ctl.Devlink{Netdev: "tap0", DevlinkInfo: nic.DevlinkInfo{
+	return &fakeClient{info: ctl.Devlink{Netdev: "tap0", DevlinkInfo: view.DevlinkInfo{
 		Name: "nic0", Driver: "tapir", Serial: "TPR1",
-		Fixed:     []nic.DevlinkVersion{{Name: "board.id", Version: "100G"}},
-		Running:   []nic.DevlinkVersion{{Name: "fw.mgmt", Version: "8.1"}},
-		Resources: []nic.DevlinkResource{{Name: "qp", Size: 64, Occ: &used}, {Name: "vlan", Size: 16}},
-		Health: nic.Health{State: "error", Errors: 2, Recoveries: 1, Kinds: []nic.HealthKind{{Name: "ramrod", Count: 2}},
+		Fixed:     []view.DevlinkVersion{{Name: "board.id", Version: "100G"}},
+		Running:   []view.DevlinkVersion{{Name: "fw.mgmt", Version: "8.1"}},
+		Resources: []view.DevlinkResource{{Name: "qp", Size: 64, Occ: &used}, {Name: "vlan", Size: 16}},
+		Health: view.Health{State: "error", Errors: 2, Recoveries: 1, Kinds: []view.HealthKind{{Name: "ramrod", Count: 2}},
 			Last: "lost", LastKind: "ramrod", Engine: 1, Dump: 17, Leaked: 4},
 	}}}
 }

@@ -7,7 +7,7 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
+	"tapir/nic/view"
 )
 
 func devShow(c *call) error {
@@ -27,7 +27,7 @@ func devInfo(c *call) error {
 		versions := object{}
 		for _, kind := range []struct {
 			name string
-			list []nic.DevlinkVersion
+			list []view.DevlinkVersion
 		}{{"fixed", d.Fixed}, {"running", d.Running}, {"stored", d.Stored}} {
 			if len(kind.list) == 0 {
 				continue
@@ -92,11 +92,11 @@ func paramShow(c *call) error {
 		}
 	}
 	return c.each("param", "", func(d *device) (string, any, error) {
-		var list []nic.ParamInfo
+		var list []view.ParamInfo
 		if err := d.client.Show(c, "params", &list); err != nil {
 			return "", []object{}, err
 		}
-		on := slices.ContainsFunc(list, func(p nic.ParamInfo) bool { return p.Name == driverParam && p.Value == "1" })
+		on := slices.ContainsFunc(list, func(p view.ParamInfo) bool { return p.Name == driverParam && p.Value == "1" })
 		return fmt.Sprintf("%s:\n  name %s type driver-specific\n    values:\n      cmode runtime value %t\n",
 				d.handle(), driverParam, on),
 			[]object{{{"name", driverParam}, {"type", "driver-specific"},

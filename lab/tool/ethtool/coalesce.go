@@ -8,7 +8,8 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
+	"tapir/nic/fastlinq"
+	"tapir/nic/param"
 )
 
 // coalesceOptions show and change how long frames and completions wait for
@@ -135,19 +136,20 @@ func perQueue(c *call) error {
 
 // queueTimes are the times of all queues: a queue without times of its own has
 // those of all.
-func queueTimes(c *call) (queues []nic.QueueUsecs, err error) {
+func queueTimes(c *call) (queues []fastlinq.QueueUsecs, err error) {
 	values, err := c.params()
 	if err != nil {
 		return nil, err
 	}
-	var all nic.Config
+	var all fastlinq.Config
+	rows := all.Params()
 	for _, name := range []string{"rx_usecs", "tx_usecs", "queue_usecs"} {
-		if err := nic.FindParam(name).Set(&all, values[name]); err != nil {
+		if err := param.Find(rows, name).Set(values[name]); err != nil {
 			return nil, err
 		}
 	}
 	for i := range c.nic.Channels.MaxCombined {
-		queues = append(queues, nic.QueueUsecs{Queue: i, Rx: all.Interrupts.RxUsecs, Tx: all.Interrupts.TxUsecs})
+		queues = append(queues, fastlinq.QueueUsecs{Queue: i, Rx: all.Interrupts.RxUsecs, Tx: all.Interrupts.TxUsecs})
 	}
 	for _, q := range all.Interrupts.Queues {
 		queues[q.Queue] = q
@@ -155,7 +157,7 @@ func queueTimes(c *call) (queues []nic.QueueUsecs, err error) {
 	return queues, nil
 }
 
-func setQueueTimes(c *call, queues []nic.QueueUsecs, mask uint64, operands []string) error {
+func setQueueTimes(c *call, queues []fastlinq.QueueUsecs, mask uint64, operands []string) error {
 	t, err := coalesceTimes(c, "--coalesce", operands)
 	if err != nil || t == (usecs{}) {
 		return err

@@ -16,17 +16,17 @@ import (
 	"tapir/lab/node/hfinode"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
-	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq"
+	"tapir/nic/view"
 )
 
 // Client is what ethtool needs of a control socket; *ctl.Client implements it.
 type Client interface {
 	Show(ctx context.Context, kind string, v any) error
 	Set(ctx context.Context, settings []ctl.Setting, v any) error
-	Flash(ctx context.Context, region nvm.Type, file []byte) error
+	Flash(ctx context.Context, region fastlinq.NVMType, file []byte) error
 	EEPROM(ctx context.Context, r ctl.EEPROMRange) ([]byte, error)
-	Module(ctx context.Context) (nic.ModuleEEPROM, error)
+	Module(ctx context.Context) (view.ModuleEEPROM, error)
 	Registers(ctx context.Context) ([]byte, error)
 	Identify(ctx context.Context, seconds uint32) error
 	Selftest(ctx context.Context, offline bool) ([]ctl.SelftestResult, error)
@@ -37,7 +37,7 @@ type Client interface {
 type Device struct {
 	Name   string // as the user named it
 	client Client
-	nic    *nic.EthtoolInfo    // nil: a virtual NIC
+	nic    *view.EthtoolInfo    // nil: a virtual NIC
 	vnic   *hfinode.EthtoolInfo // nil: a NIC
 }
 
@@ -157,7 +157,7 @@ func Open(ctx context.Context, client Client, name string) (d *Device, names []s
 		}
 		return nil, names, nil
 	}
-	var e nic.EthtoolInfo
+	var e view.EthtoolInfo
 	var row struct {
 		TAP     string `json:"tap"`
 		HostTAP string `json:"host_tap_name"`

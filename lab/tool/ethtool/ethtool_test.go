@@ -12,10 +12,9 @@ import (
 	"tapir/lab/node/hfinode"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
-	"tapir/nic/fastlinq/l2"
-	"tapir/nic/fastlinq/mfw/nvm"
-	"tapir/nic/fastlinq/qede"
+	"tapir/nic/fastlinq"
+	"tapir/nic/hostfn"
+	"tapir/nic/view"
 	"tapir/vnic"
 	"tapir/wire/ether"
 	"tapir/wire/ip"
@@ -24,9 +23,9 @@ import (
 // fakeClient answers for a NIC, or for the HFI whose virtual NICs are given,
 // and notes what is set.
 type fakeClient struct {
-	info   nic.EthtoolInfo
+	info   view.EthtoolInfo
 	vnics  []hfinode.EthtoolInfo
-	params []nic.ParamInfo
+	params []view.ParamInfo
 	set    []ctl.Setting
 	refuse error // the answer to Set
 	tests  []ctl.SelftestResult
@@ -40,7 +39,7 @@ func (f *fakeClient) Show(_ context.Context, kind string, v any) error {
 	case kind == "params":
 		answer = f.params
 	case kind == "counters":
-		answer = []nic.Counter{{Name: "icmp_in", Value: 7}}
+		answer = []view.Counter{{Name: "icmp_in", Value: 7}}
 	case kind == "nic":
 		answer = map[string]string{"tap": "tap0", "host_tap_name": "eth-host0"}
 	case f.vnics != nil:
@@ -57,7 +56,7 @@ func (f *fakeClient) Set(_ context.Context, settings []ctl.Setting, _ any) error
 	return f.refuse
 }
 
-func (f *fakeClient) Flash(_ context.Context, region nvm.Type, file []byte) error {
+func (f *fakeClient) Flash(_ context.Context, region fastlinq.NVMType, file []byte) error {
 	f.did = fmt.Sprintf("flash %d: %d", region, len(file))
 	return nil
 }
@@ -67,8 +66,8 @@ func (f *fakeClient) EEPROM(_ context.Context, r ctl.EEPROMRange) ([]byte, error
 	return f.octets, nil
 }
 
-func (f *fakeClient) Module(context.Context) (nic.ModuleEEPROM, error) {
-	return nic.ModuleEEPROM{Data: f.octets}, nil
+func (f *fakeClient) Module(context.Context) (view.ModuleEEPROM, error) {
+	return view.ModuleEEPROM{Data: f.octets}, nil
 }
 
 func (f *fakeClient) Registers(context.Context) ([]byte, error) { return f.octets, nil }
@@ -89,22 +88,22 @@ func (f *fakeClient) HWTimestampCaps(context.Context) (ctl.HWTimestampCaps, erro
 
 // exampleNIC is a NIC with a host TAP of four queues and a link of 10GBASE-T.
 func exampleNIC() *fakeClient {
-	modes := []nic.EthtoolMode{
+	modes := []view.EthtoolMode{
 		{Name: "1000baseT/Full", Bit: 5, Speed: "1000", Mbps: 1000},
 		{Name: "10000baseT/Full", Bit: 12, Speed: "10000", Mbps: 10000},
 	}
-	e := nic.EthtoolInfo{
+	e := view.EthtoolInfo{
 		Netdev: "nic0", Driver: "tapir", Version: "1.2", FirmwareVersion: "mbi 3", BootVersion: "8.1", StormVersion: "8.59",
 		BusInfo: "tap0", PermAddr: ether.Addr{2, 0, 0, 0, 0, 1},
-		Rings: nic.EthtoolRings{RxMax: 8191, TxMax: 8191, Rx: 1024, Tx: 512}, MaxRules: 256,
-		Channels: nic.EthtoolChannels{MaxCombined: 4, Combined: 2}, Pause: nic.EthtoolPause{Autoneg: true, Rx: true, RxNegotiated: true},
-		Stats: []nic.Counter{{Name: "rx_ucast_bytes", Value: 5}},
-		RSS:   &nic.EthtoolRSS{Table: []int{0, 1, 0, 1}, Key: []byte{1, 0xab}, Hashes: l2.HashIPv4 | l2.HashIPv6 | l2.HashIPv4TCP},
-		Rules: []qede.Rule{
-			{Location: 6, Tuple: l2.Tuple{Proto: ip.ProtoUDP, V6: true, DstPort: 53}, Drop: true},
-			{Location: 2, Tuple: l2.Tuple{Proto: ip.ProtoTCP, Src: netip.MustParseAddr("10.0.0.9"), SrcPort: 80}, Queue: 1},
+		Rings: view.EthtoolRings{RxMax: 8191, TxMax: 8191, Rx: 1024, Tx: 512}, MaxRules: 256,
+		Channels: view.EthtoolChannels{MaxCombined: 4, Combined: 2}, Pause: view.EthtoolPause{Autoneg: true, Rx: true, RxNegotiated: true},
+		Stats: []view.Counter{{Name: "rx_ucast_bytes", Value: 5}},
+		RSS:   &view.EthtoolRSS{Table: []int{0, 1, 0, 1}, Key: []byte{1, 0xab}, Hashes: uint8(fastlinq.HashIPv4 | fastlinq.HashIPv6 | fastlinq.HashIPv4TCP)},
+		Rules: []hostfn.Rule{
+			{Location: 6, Proto: ip.ProtoUDP, V6: true, DstPort: 53, Drop: true},
+			{Location: 2, Proto: ip.ProtoTCP, Src: netip.MustParseAddr("10.0.0.9"), SrcPort: 80, Queue: 1},
 		},
-		Features: []nic.EthtoolFeature{
+		Features: []view.EthtoolFeature{
 			{Name: "rx-checksum", On: true, Fixed: true},
 			{Name: "tx-checksum-ipv4", On: true, Wanted: true, Setting: "tx_csum", Values: [2]string{"0", "1"}},
 			{Name: "rx-ntuple-filter", On: true, Wanted: true, Setting: "ntuple_filters", Values: [2]string{"0", "1"}},
@@ -112,11 +111,11 @@ func exampleNIC() *fakeClient {
 		},
 	}
 	e.Link.Up, e.Link.Speed, e.Link.Autoneg, e.Link.Port, e.Link.Ports = true, 10000, true, "Twisted Pair", []string{"TP"}
-	e.Link.Supported = nic.EthtoolModes{Modes: modes, Pause: true, AsymPause: true, Autoneg: true}
-	e.Link.Advertised = nic.EthtoolModes{Modes: modes[1:], Pause: true, Autoneg: true}
+	e.Link.Supported = view.EthtoolModes{Modes: modes, Pause: true, AsymPause: true, Autoneg: true}
+	e.Link.Advertised = view.EthtoolModes{Modes: modes[1:], Pause: true, Autoneg: true}
 	e.Link.EEE.Supported, e.Link.EEE.Advertised = modes, modes[1:]
 	e.Link.EEE.Enabled, e.Link.EEE.TxLPI, e.Link.EEE.TxTimer = true, true, 256
-	return &fakeClient{info: e, octets: []byte("0123456789abcdefXY"), params: []nic.ParamInfo{
+	return &fakeClient{info: e, octets: []byte("0123456789abcdefXY"), params: []view.ParamInfo{
 		{Name: "rx_usecs", Value: "24"}, {Name: "tx_usecs", Value: "48"}, {Name: "queue_usecs", Value: "1:3/4"}}}
 }
 
@@ -218,7 +217,7 @@ func TestSet(t *testing.T) {
 		"-A nic0 rx on":                        "",
 		"-K nic0 tx off":                       "tx_csum=0",
 		"-K nic0 ntuple off":                   "ntuple_filters=0 ntuple=none",
-		"-X nic0 hkey " + strings.Repeat("01:", l2.KeyLen-1) + "01": "rss_key=" + strings.Repeat("01:", l2.KeyLen-1) + "01",
+		"-X nic0 hkey " + strings.Repeat("01:", fastlinq.KeyLen-1) + "01": "rss_key=" + strings.Repeat("01:", fastlinq.KeyLen-1) + "01",
 		"-X nic0 default":                             "rss_table=equal",
 		"-N nic0 delete 6":                            "ntuple=2 tcp4 src-ip 10.0.0.9 src-port 80 action 1",
 		"-N nic0 rx-flow-hash udp4 sdfn":              "rss_hash=ipv4,ipv6,tcp4,udp4",

@@ -8,7 +8,7 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
+	"tapir/nic/view"
 )
 
 // featureOptions show and change the offloads of a device.
@@ -46,12 +46,12 @@ func printFeatures(c *call) error {
 	rest := slices.Clone(c.nic.Features)
 	for _, old := range oldFeatures {
 		group := strings.Contains(old.pattern, "*")
-		of := slices.DeleteFunc(slices.Clone(rest), func(f nic.EthtoolFeature) bool {
+		of := slices.DeleteFunc(slices.Clone(rest), func(f view.EthtoolFeature) bool {
 			return !matches(old.pattern, f.Name)
 		})
-		rest = slices.DeleteFunc(rest, func(f nic.EthtoolFeature) bool { return matches(old.pattern, f.Name) })
+		rest = slices.DeleteFunc(rest, func(f view.EthtoolFeature) bool { return matches(old.pattern, f.Name) })
 		if group {
-			on := slices.ContainsFunc(of, func(f nic.EthtoolFeature) bool { return f.On })
+			on := slices.ContainsFunc(of, func(f view.EthtoolFeature) bool { return f.On })
 			c.printf("%s: %s\n", old.line, onOff(on))
 		}
 		for _, f := range of {
@@ -64,7 +64,7 @@ func printFeatures(c *call) error {
 	return nil
 }
 
-func (c *call) printFeature(name string, f nic.EthtoolFeature) {
+func (c *call) printFeature(name string, f view.EthtoolFeature) {
 	state := onOff(f.On)
 	switch {
 	case f.Fixed:
@@ -95,7 +95,7 @@ func setFeatures(c *call) error {
 	if err := c.set("Cannot change features", settings...); err != nil {
 		return err
 	}
-	var after nic.EthtoolInfo
+	var after view.EthtoolInfo
 	if err := c.client.Show(c, "ethtool", &after); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func setFeatures(c *call) error {
 }
 
 // wantedFeatures are the features that operands name, with on or off.
-func wantedFeatures(list []nic.EthtoolFeature, operands []string) (map[string]bool, error) {
+func wantedFeatures(list []view.EthtoolFeature, operands []string) (map[string]bool, error) {
 	wanted := map[string]bool{}
 	for i := 0; i < len(operands); i += 2 {
 		name := operands[i]
@@ -135,7 +135,7 @@ func wantedFeatures(list []nic.EthtoolFeature, operands []string) (map[string]bo
 
 // featureSettings turn a feature on or off. Rules go with the filters, as
 // drivers do it.
-func featureSettings(e *nic.EthtoolInfo, f *nic.EthtoolFeature, on bool) []ctl.Setting {
+func featureSettings(e *view.EthtoolInfo, f *view.EthtoolFeature, on bool) []ctl.Setting {
 	list := []ctl.Setting{{Name: f.Setting, Value: either(on, f.Values[1], f.Values[0])}}
 	if f.Setting == "ntuple_filters" && !on && len(e.Rules) > 0 {
 		list = append(list, ctl.Setting{Name: "ntuple", Value: "none"})
@@ -145,7 +145,7 @@ func featureSettings(e *nic.EthtoolInfo, f *nic.EthtoolFeature, on bool) []ctl.S
 
 // actualChanges lists the features that changed, unless they are just those
 // that were asked for.
-func actualChanges(before, after []nic.EthtoolFeature, wanted map[string]bool) string {
+func actualChanges(before, after []view.EthtoolFeature, wanted map[string]bool) string {
 	text := "Actual changes:\n"
 	surprise := false
 	for i, f := range after {

@@ -9,9 +9,9 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
-	"tapir/nic/fastlinq/l2"
-	"tapir/nic/fastlinq/qede"
+	"tapir/nic/fastlinq"
+	"tapir/nic/hostfn"
+	"tapir/nic/view"
 	"tapir/wire/ip"
 )
 
@@ -39,14 +39,14 @@ type flowType struct {
 	flows      string // in the fields of the hash
 	proto      uint8
 	v6         bool
-	hash       l2.HashTypes // that has its ports, too; 0: not hashed beyond the addresses
+	hash       fastlinq.HashTypes // that has its ports, too; 0: not hashed beyond the addresses
 }
 
 var flowTypes = []flowType{
-	{"tcp4", "TCP over IPv4", "TCP over IPV4", ip.ProtoTCP, false, l2.HashIPv4TCP},
-	{"udp4", "UDP over IPv4", "UDP over IPV4", ip.ProtoUDP, false, l2.HashIPv4UDP},
-	{"tcp6", "TCP over IPv6", "TCP over IPV6", ip.ProtoTCP, true, l2.HashIPv6TCP},
-	{"udp6", "UDP over IPv6", "UDP over IPV6", ip.ProtoUDP, true, l2.HashIPv6UDP},
+	{"tcp4", "TCP over IPv4", "TCP over IPV4", ip.ProtoTCP, false, fastlinq.HashIPv4TCP},
+	{"udp4", "UDP over IPv4", "UDP over IPV4", ip.ProtoUDP, false, fastlinq.HashIPv4UDP},
+	{"tcp6", "TCP over IPv6", "TCP over IPV6", ip.ProtoTCP, true, fastlinq.HashIPv6TCP},
+	{"udp6", "UDP over IPv6", "UDP over IPV6", ip.ProtoUDP, true, fastlinq.HashIPv6UDP},
 }
 
 // findFlowType returns the type of that name, else an error that begins with
@@ -81,7 +81,7 @@ func printNFC(c *call) error {
 		if err != nil {
 			return invalid("-n", operands[1], "rule")
 		}
-		i := slices.IndexFunc(c.nic.Rules, func(r qede.Rule) bool { return uint64(r.Location) == n })
+		i := slices.IndexFunc(c.nic.Rules, func(r hostfn.Rule) bool { return uint64(r.Location) == n })
 		if i < 0 {
 			return fmt.Errorf("rxclass: Cannot get RX class rule: there is no rule %d", n)
 		}
@@ -92,22 +92,22 @@ func printNFC(c *call) error {
 			return err
 		}
 		c.printf("%s flows use these fields for computing Hash flow key:\n%s\n", t.flows,
-			hashFields(c.nic.RSS.Hashes, t))
+			hashFields(fastlinq.HashTypes(c.nic.RSS.Hashes), t))
 	default:
 		return usage.Errorf("-n takes rule N or rx-flow-hash TYPE: see: tapir ethtool --help")
 	}
 	return nil
 }
 
-func byLocation(rules []qede.Rule) []qede.Rule {
-	return slices.SortedFunc(slices.Values(rules), func(a, b qede.Rule) int { return a.Location - b.Location })
+func byLocation(rules []hostfn.Rule) []hostfn.Rule {
+	return slices.SortedFunc(slices.Values(rules), func(a, b hostfn.Rule) int { return a.Location - b.Location })
 }
 
 // hashFields are the fields that packets are hashed by, a line each.
-func hashFields(have l2.HashTypes, t *flowType) string {
-	l3 := l2.HashIPv4
+func hashFields(have fastlinq.HashTypes, t *flowType) string {
+	l3 := fastlinq.HashIPv4
 	if t.v6 {
-		l3 = l2.HashIPv6
+		l3 = fastlinq.HashIPv6
 	}
 	switch {
 	case have&t.hash != 0:
@@ -119,7 +119,7 @@ func hashFields(have l2.HashTypes, t *flowType) string {
 }
 
 // printRule prints a rule; a mask has a bit for each that is not compared.
-func (c *call) printRule(r *qede.Rule) {
+func (c *call) printRule(r *hostfn.Rule) {
 	i := slices.IndexFunc(flowTypes, func(t flowType) bool { return t.proto == r.Proto && t.v6 == r.V6 })
 	t := &flowTypes[max(0, i)]
 	anyAddr, anyMask, service := "0.0.0.0", "255.255.255.255", "TOS"
@@ -189,12 +189,12 @@ func addRule(c *call, operands []string) error {
 		}
 	}
 	rest += " action " + cmp.Or(words["action"], "0")
-	if _, err := nic.ParseRule("0 " + rest); err != nil {
+	if _, err := fastlinq.ParseRule("0 " + rest); err != nil {
 		return usage.Errorf("Add rule, invalid syntax: '%s': "+
 			"expected flow-type %s with src-ip, dst-ip, src-port, dst-port, action and loc",
 			strings.Join(operands, " "), t.word)
 	}
-	err = c.changeRules(failed, func(rules []qede.Rule) (string, error) {
+	err = c.changeRules(failed, func(rules []hostfn.Rule) (string, error) {
 		free := true
 		if !named {
 			at, free = lastFree(rules, c.nic.MaxRules)
@@ -212,7 +212,7 @@ func addRule(c *call, operands []string) error {
 
 // changeRules replaces the rules by what change returns, and retries if
 // another client has changed them in between.
-func (c *call) changeRules(failed string, change func([]qede.Rule) (string, error)) error {
+func (c *call) changeRules(failed string, change func([]hostfn.Rule) (string, error)) error {
 	for {
 		rules, err := change(c.nic.Rules)
 		if err != nil {
@@ -222,7 +222,7 @@ func (c *call) changeRules(failed string, change func([]qede.Rule) (string, erro
 		if !ctl.IsConflict(err) {
 			return err
 		}
-		c.nic = &nic.EthtoolInfo{}
+		c.nic = &view.EthtoolInfo{}
 		if err := c.client.Show(c, "ethtool", c.nic); err != nil {
 			return fmt.Errorf("%s: %w", failed, err)
 		}
@@ -230,9 +230,9 @@ func (c *call) changeRules(failed string, change func([]qede.Rule) (string, erro
 }
 
 // lastFree is the free place of the least priority.
-func lastFree(rules []qede.Rule, places int) (at uint64, ok bool) {
+func lastFree(rules []hostfn.Rule, places int) (at uint64, ok bool) {
 	for at := places - 1; at >= 0; at-- {
-		if !slices.ContainsFunc(rules, func(r qede.Rule) bool { return r.Location == at }) {
+		if !slices.ContainsFunc(rules, func(r hostfn.Rule) bool { return r.Location == at }) {
 			return uint64(at), true
 		}
 	}
@@ -240,10 +240,10 @@ func lastFree(rules []qede.Rule, places int) (at uint64, ok bool) {
 }
 
 // ruleList is the value of the setting of rules.
-func ruleList(rules []qede.Rule, more ...string) string {
+func ruleList(rules []hostfn.Rule, more ...string) string {
 	var list []string
 	for _, r := range rules {
-		list = append(list, nic.FormatRule(r))
+		list = append(list, fastlinq.FormatRule(r))
 	}
 	return cmp.Or(strings.Join(append(list, more...), ","), "none")
 }
@@ -254,8 +254,8 @@ func deleteRule(c *call, operands []string) error {
 		return invalid("-N", strings.Join(operands, " "), "delete")
 	}
 	const failed = "rmgr: Cannot delete RX class rule"
-	return c.changeRules(failed, func(rules []qede.Rule) (string, error) {
-		left := slices.DeleteFunc(slices.Clone(rules), func(r qede.Rule) bool { return uint64(r.Location) == n })
+	return c.changeRules(failed, func(rules []hostfn.Rule) (string, error) {
+		left := slices.DeleteFunc(slices.Clone(rules), func(r hostfn.Rule) bool { return uint64(r.Location) == n })
 		if len(left) == len(rules) {
 			return "", fmt.Errorf("%s: there is no rule %d", failed, n)
 		}
@@ -280,7 +280,8 @@ func setFlowHash(c *call, operands []string) error {
 		return usage.Errorf("%w: fields are letters of mvtsdfnr", invalid("-N", operands[1], t.word))
 	}
 	slices.Sort(fields)
-	have := c.nic.RSS.Hashes
+	was := fastlinq.HashTypes(c.nic.RSS.Hashes)
+	have := was
 	switch set := string(slices.Compact(fields)); {
 	case set == "dfns":
 		have |= t.hash
@@ -291,14 +292,14 @@ func setFlowHash(c *call, operands []string) error {
 	default:
 		return fmt.Errorf("%s: TCP is hashed by sdfn", failed)
 	}
-	if have == c.nic.RSS.Hashes {
+	if have == was {
 		return nil
 	}
 	return c.set(failed, ctl.Setting{Name: "rss_hash", Value: hashNames(have)})
 }
 
 // hashNames is the value of the setting of hash types.
-func hashNames(h l2.HashTypes) string {
+func hashNames(h fastlinq.HashTypes) string {
 	var names []string
 	for i, name := range []string{"ipv4", "ipv6", "tcp4", "tcp6", "udp4", "udp6"} {
 		if h&(1<<i) != 0 {

@@ -9,8 +9,8 @@ import (
 	"tapir/lab/node/hfinode"
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
-	"tapir/nic/fastlinq/mfw/nvm"
+	"tapir/nic/fastlinq"
+	"tapir/nic/view"
 )
 
 // infoOptions describe a device and print its counters.
@@ -35,7 +35,7 @@ var flashOptions = []Option{{Short: "f", Long: "flash", Example: "-f nic0 init_v
 		"the REGION", Operands: "FILE [REGION]", run: flashFile}}
 
 func printDriver(c *call) error {
-	e := nic.EthtoolInfo{}
+	e := view.EthtoolInfo{}
 	if c.nic != nil {
 		e = *c.nic
 		e.Version += " [storm " + e.StormVersion + "]"
@@ -61,7 +61,7 @@ func printStats(c *call) error {
 		}
 		return nil
 	}
-	var own []nic.Counter
+	var own []view.Counter
 	if c.all {
 		if err := c.client.Show(c, "counters", &own); err != nil {
 			return err
@@ -127,14 +127,14 @@ func runSelftest(c *call) error {
 }
 
 // parseRegion parses the name of an image, or its number as ethtool has it.
-func parseRegion(s string) (nvm.Type, error) {
-	for _, t := range []nvm.Type{nvm.TypeMFW, nvm.TypeMBI, nvm.TypeInitHW} {
+func parseRegion(s string) (fastlinq.NVMType, error) {
+	for _, t := range []fastlinq.NVMType{fastlinq.NVMTypeMFW, fastlinq.NVMTypeMBI, fastlinq.NVMTypeInitHW} {
 		if strings.EqualFold(s, t.String()) {
 			return t, nil
 		}
 	}
 	n, err := strconv.ParseUint(s, 0, 32)
-	return nvm.Type(n), err
+	return fastlinq.NVMType(n), err
 }
 
 func flashFile(c *call) (err error) {
@@ -142,7 +142,7 @@ func flashFile(c *call) (err error) {
 		return usage.Errorf("-f takes a file, and perhaps a region: tapir ethtool -f %s init_values-8.40.33.0.bin",
 			c.Name)
 	}
-	region := nvm.Type(0)
+	region := fastlinq.NVMType(0)
 	if len(c.operands) == 2 {
 		if region, err = parseRegion(c.operands[1]); err != nil {
 			return usage.Errorf("region %q: use 0 (the file says what it is), MFW, MBI, INIT_HW, or the number of one",

@@ -6,11 +6,11 @@ import (
 	"strconv"
 	"strings"
 
-	"tapir/nic"
+	"tapir/nic/view"
 )
 
 // listModes prints link modes behind head, one on a line.
-func (c *call) listModes(head string, list []nic.EthtoolMode) {
+func (c *call) listModes(head string, list []view.EthtoolMode) {
 	if len(list) == 0 {
 		c.printf("\t%sNot reported\n", head)
 	}
@@ -29,7 +29,7 @@ const notLinkModes = 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<13 | 1<<14 |
 // changeModes changes the set old of modes as the first n of values say: a
 // mask, a mask with another of the bits that it changes, or names of modes with
 // on or off. have are the modes that there are; speeds are those of the new set.
-func changeModes(old, have []nic.EthtoolMode, values []string) (speeds string, n int, err error) {
+func changeModes(old, have []view.EthtoolMode, values []string) (speeds string, n int, err error) {
 	on, all := modeBits(old), modeBits(have)
 	if bits, of, ok := parseMask(values[0]); ok {
 		on, n = on&^of|bits&of, 1
@@ -55,7 +55,7 @@ func changeModes(old, have []nic.EthtoolMode, values []string) (speeds string, n
 }
 
 // modeBits are the bits of modes.
-func modeBits(list []nic.EthtoolMode) (bits uint64) {
+func modeBits(list []view.EthtoolMode) (bits uint64) {
 	for _, m := range list {
 		bits |= 1 << m.Bit
 	}
@@ -75,10 +75,10 @@ func parseMask(v string) (bits, of uint64, ok bool) {
 }
 
 // namedModes turns modes on or off as the first n of values name them.
-func namedModes(on uint64, have []nic.EthtoolMode, values []string) (bits uint64, n int) {
+func namedModes(on uint64, have []view.EthtoolMode, values []string) (bits uint64, n int) {
 	for n+1 < len(values) {
 		add, err := parseOnOff(values[n+1])
-		i := slices.IndexFunc(have, func(m nic.EthtoolMode) bool { return m.Name == values[n] })
+		i := slices.IndexFunc(have, func(m view.EthtoolMode) bool { return m.Name == values[n] })
 		if err != nil || i < 0 {
 			break
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tapir/nic"
+	"tapir/nic/view"
 )
 
 // moduleText is what ethtool -m says of a module's memory, a line for each
@@ -288,10 +288,10 @@ var qsfpFields = slices.Concat([]moduleField{
 func isCopper(b []byte) bool { return b[147] >= 0xa0 }
 
 // decodeModule is what ethtool -m says of a module.
-func decodeModule(m nic.ModuleEEPROM) string {
+func decodeModule(m view.ModuleEEPROM) string {
 	var w moduleText
 	code(0, 0xff, moduleIDs)(&w, "Identifier", m.Data)
-	if m.Type == nic.SFF8472 {
+	if m.Type == view.SFF8472 {
 		w.fields(m.Data, sfpFields)
 	} else {
 		w.fields(m.Data, qsfpFields)

@@ -4,14 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/nic"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/view"
 	"tapir/wire/frame"
 )
 
 // moduleOf reads the module of a firmware's port.
-func moduleOf(t *testing.T, media mfw.Media, dark bool) (m nic.ModuleEEPROM) {
+func moduleOf(t *testing.T, media mfw.Media, dark bool) (m view.ModuleEEPROM) {
 	t.Helper()
 	fw := mfw.New(mfw.Config{Ports: []mfw.PortConfig{{Media: media, Dark: dark}}, Funcs: []mfw.FuncConfig{{}}})
 	driver := mcp.New(fw.Shared(), 0, 0, mcp.Hooks{})
@@ -28,10 +28,10 @@ func moduleOf(t *testing.T, media mfw.Media, dark bool) (m nic.ModuleEEPROM) {
 			driver.Poll(now)
 		}
 	}
-	m.Type = nic.SFF8636
+	m.Type = view.SFF8636
 	read(mfw.PageA0)
 	if m.Data[0] == 3 {
-		m.Type = nic.SFF8472
+		m.Type = view.SFF8472
 		read(mfw.PageA2)
 	}
 	return m

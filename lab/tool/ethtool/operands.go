@@ -7,7 +7,7 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
+	"tapir/nic/view"
 )
 
 // changing is the function of an option that only changes settings: parse
@@ -35,7 +35,7 @@ func (c *call) set(failed string, settings ...ctl.Setting) error {
 
 // params are the NIC's settings by name.
 func (c *call) params() (map[string]string, error) {
-	var list []nic.ParamInfo
+	var list []view.ParamInfo
 	err := c.client.Show(c, "params", &list)
 	values := map[string]string{}
 	for _, p := range list {

@@ -9,7 +9,7 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq"
 )
 
 // rssOptions show and change how received packets are spread over the queues.
@@ -164,10 +164,10 @@ func (x *rxfh) parseKey(s string) (err error) {
 		return usage.Errorf("Invalid RSS Hash Key Format")
 	}
 	switch n := len(x.key); {
-	case n > l2.KeyLen:
-		return fmt.Errorf("Key is too long for device (%d > %d)", n, l2.KeyLen)
-	case n < l2.KeyLen:
-		return fmt.Errorf("Key is too short for device (%d < %d)", n, l2.KeyLen)
+	case n > fastlinq.KeyLen:
+		return fmt.Errorf("Key is too long for device (%d > %d)", n, fastlinq.KeyLen)
+	case n < fastlinq.KeyLen:
+		return fmt.Errorf("Key is too short for device (%d < %d)", n, fastlinq.KeyLen)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (x *rxfh) settings() (list []ctl.Setting, err error) {
 }
 
 func entries(queue func(i uint64) uint64) string {
-	list := make([]string, l2.TableLen)
+	list := make([]string, fastlinq.TableLen)
 	for i := range list {
 		list[i] = strconv.FormatUint(queue(uint64(i)), 10)
 	}
@@ -207,12 +207,12 @@ func (x *rxfh) weighted() (string, error) {
 	switch {
 	case sum == 0:
 		return "", errors.New("At least one weight must be non-zero")
-	case sum > l2.TableLen:
+	case sum > fastlinq.TableLen:
 		return "", errors.New("Total weight exceeds the size of the indirection table")
 	}
 	j := -1
 	return entries(func(i uint64) uint64 {
-		for i >= l2.TableLen*partial/sum {
+		for i >= fastlinq.TableLen*partial/sum {
 			j++
 			partial += x.weights[j]
 		}

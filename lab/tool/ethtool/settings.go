@@ -8,8 +8,8 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
-	"tapir/nic"
 	"tapir/nic/msglog"
+	"tapir/nic/view"
 )
 
 // changeOptions change what the settings show.
@@ -43,7 +43,7 @@ func printSettings(c *call) error {
 
 // printModes is a block about one end of the link; autoneg begins the line
 // about auto-negotiation.
-func (c *call) printModes(who, autoneg string, m *nic.EthtoolModes) {
+func (c *call) printModes(who, autoneg string, m *view.EthtoolModes) {
 	c.listModes(fmt.Sprintf("%-24s", who+" link modes:  "), m.Modes)
 	pause := map[[2]bool]string{{true, true}: "Symmetric Receive-only", {true, false}: "Symmetric",
 		{false, true}: "Transmit-only", {false, false}: "No"}[[2]bool{m.Pause, m.AsymPause}]
@@ -80,7 +80,7 @@ func changeLink(c *call) ([]ctl.Setting, error) {
 }
 
 // resolve turns speed, advertise and autoneg into settings of the NIC.
-func (l *linkChange) resolve(have *nic.EthtoolLink) error {
+func (l *linkChange) resolve(have *view.EthtoolLink) error {
 	auto := l.autoneg == "on" || l.autoneg == "" && have.Autoneg
 	switch {
 	case !auto && l.advertise != "":
@@ -90,7 +90,7 @@ func (l *linkChange) resolve(have *nic.EthtoolLink) error {
 	case auto && l.speed != "":
 		l.advertise = l.speed
 	case !auto && l.speed == "" && have.Autoneg: // it stays as it is
-		i := slices.IndexFunc(have.Supported.Modes, func(m nic.EthtoolMode) bool { return m.Mbps == have.Speed })
+		i := slices.IndexFunc(have.Supported.Modes, func(m view.EthtoolMode) bool { return m.Mbps == have.Speed })
 		if i < 0 {
 			return fmt.Errorf("autoneg off: the link has no speed that could stay: add speed N")
 		}

@@ -11,6 +11,7 @@ import (
 	"tapir/lab/host/link"
 	"tapir/nic"
 	"tapir/nic/buf"
+	"tapir/nic/fastlinq"
 	"tapir/wire/frame"
 )
 
@@ -30,7 +31,8 @@ func newWorld(t *testing.T, frames nic.FrameMode, faults link.Faults) *world {
 	w := &world{t: t, pipe: link.NewPipe(link.PipeConfig{Delay: 20 * time.Microsecond, Seed: 1, Faults: [2]link.Faults{faults, faults}}, pool)}
 	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
 		d, err := nic.New(nic.Config{
-			Name: "nic" + string('0'+rune(i)), Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, Frames: frames, Seed: 7,
+			Hardware: &fastlinq.Config{},
+			Name:     "nic" + string('0'+rune(i)), Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, Frames: frames, Seed: 7,
 		}, nic.Env{Pool: pool, Wire: w.pipe.End(i)})
 		if err != nil {
 			t.Fatal(err)

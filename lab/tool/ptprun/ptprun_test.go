@@ -9,6 +9,7 @@ import (
 	"tapir/lab/conf/ptpconf"
 	"tapir/nic"
 	"tapir/nic/buf"
+	"tapir/nic/fastlinq"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
@@ -48,7 +49,7 @@ func (l *lonely) run(d time.Duration) {
 func newLonely(t *testing.T) *lonely {
 	t.Helper()
 	l := &lonely{}
-	d, err := nic.New(nic.Config{Name: "nic0", MAC: ether.Addr{2, 0, 0, 0, 0, 1}}, nic.Env{Pool: buf.NewPool(64, 2048), Wire: l})
+	d, err := nic.New(nic.Config{Name: "nic0", Hardware: &fastlinq.Config{}, MAC: ether.Addr{2, 0, 0, 0, 0, 1}}, nic.Env{Pool: buf.NewPool(64, 2048), Wire: l})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"tapir/nic"
 	"tapir/nic/cm"
+	"tapir/nic/fastlinq"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -30,7 +31,7 @@ func newVirtual(r *runner) (*world, error) {
 	}
 	cfg := nic.Config{
 		Name: "nic", Addrs: []netip.Prefix{netip.PrefixFrom(r.local, bits)}, MTU: set.mtu(),
-		Seed: set.cfg.Seed, IWARP: set.rdma, TCP: set.cfg,
+		Seed: set.cfg.Seed, IWARP: set.rdma, TCP: set.cfg, Hardware: &fastlinq.Config{},
 	}
 	if set.cfg.MaxSegs > 1 {
 		cfg.Frames = nic.GSO

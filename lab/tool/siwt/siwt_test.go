@@ -9,6 +9,7 @@ import (
 	"tapir/lab/host/link"
 	"tapir/nic"
 	"tapir/nic/buf"
+	"tapir/nic/fastlinq"
 	"tapir/wire/frame"
 )
 
@@ -27,6 +28,7 @@ func newWorld(t *testing.T, cfg nic.Config) *world {
 	pool := buf.NewPool(8192, 0)
 	w := &world{t: t, pipe: link.NewPipe(link.PipeConfig{Delay: 20 * time.Microsecond, Seed: 1}, pool)}
 	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
+		cfg.Hardware = &fastlinq.Config{}
 		cfg.Name, cfg.Addrs = "nic"+string('0'+rune(i)), []netip.Prefix{netip.MustParsePrefix(addr)}
 		d, err := nic.New(cfg, nic.Env{Pool: pool, Wire: w.pipe.End(i)})
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"tapir/nic"
 	"tapir/nic/buf"
 	"tapir/nic/cm"
+	"tapir/nic/fastlinq"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -34,7 +35,7 @@ func newSide(t *testing.T, addr string, wire frame.Link, pool frame.Pool) *side 
 			t.Fatal(err)
 		}
 	}
-	d, err := nic.New(nic.Config{Name: "nic" + addr, Addrs: []netip.Prefix{netip.MustParsePrefix(addr + "/24")}}, nic.Env{Pool: pool, Wire: wire})
+	d, err := nic.New(nic.Config{Name: "nic" + addr, Hardware: &fastlinq.Config{}, Addrs: []netip.Prefix{netip.MustParsePrefix(addr + "/24")}}, nic.Env{Pool: pool, Wire: wire})
 	fail(err)
 	d.LinkUp(0)
 	s := &side{dev: d}

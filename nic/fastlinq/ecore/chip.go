@@ -96,6 +96,9 @@ func NewChip(kind Kind, engines, ports, functions int, mf MFMode) (*Chip, error)
 // COMMON itself: fn sees them when they are done.
 func (e *Engine) Handle(p Protocol, fn Ramrods) { e.ramrods[p] = fn }
 
+// Handler is what executes the ramrods of a protocol.
+func (e *Engine) Handler(p Protocol) Ramrods { return e.ramrods[p] }
+
 // modes are the chip's, for the init tool.
 func (c *Chip) modes() rt.Modes {
 	m := rt.Modes(0).With([...]rt.Mode{BB: rt.BB, AH: rt.K2}[c.Kind]).With(c.mode())
@@ -166,7 +169,8 @@ func (s *storm) run(now frame.Time) {
 		for el, ok := a.spq.Fetch(); ok; el, ok = a.spq.Fetch() {
 			code, data := s.execute(el)
 			s.ramrod(el.Protocol, el.Cmd)
-			s.events = append(s.events, spq.Event{Protocol: el.Protocol, Opcode: el.Cmd, VF: spq.NoVF, Echo: el.Echo, Code: code, Data: data})
+			s.events = append(s.events, spq.Event{Protocol: el.Protocol, Opcode: el.Cmd, VF: spq.NoVF, Echo: el.Echo,
+				Code: code, Data: data})
 		}
 	}
 	for len(s.events) > 0 {
@@ -188,7 +192,8 @@ type RamrodCount struct {
 	Count    uint64
 }
 
-var commonNames = [...]string{RamrodPFStart: "PF_START", RamrodPFStop: "PF_STOP", RamrodVFStart: "VF_START", RamrodVFStop: "VF_STOP",
+var commonNames = [...]string{RamrodPFStart: "PF_START", RamrodPFStop: "PF_STOP", RamrodVFStart: "VF_START",
+	RamrodVFStop:   "VF_STOP",
 	RamrodPFUpdate: "PF_UPDATE", RamrodRLUpdate: "RL_UPDATE", RamrodEmpty: "EMPTY"}
 
 // String names the command: "COMMON PF_START".

@@ -1,0 +1,304 @@
+package fastlinq
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"tapir/nic/fastlinq/cmt"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/cxt"
+	"tapir/nic/fastlinq/ecore/hw"
+	"tapir/nic/fastlinq/ecore/rt"
+	"tapir/nic/fastlinq/ecore/spq"
+	"tapir/nic/fastlinq/irq"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/hardware"
+	"tapir/nic/param"
+	"tapir/nic/verbs"
+	"tapir/nic/view"
+	"tapir/wire/frame"
+)
+
+// driverCore is the NIC's driver core: it has the function's life cycle, from
+// init_struct, when the NIC is made, to hw_remove, when it is closed.
+type driverCore struct {
+	chip   *ecore.Chip
+	dev    *ecore.Dev
+	queues [cmt.Engines][]int // connection ids of the Ethernet queues of each hwfn
+	lost   bool               // the firmware was, since the last load
+	up     bool               // hw_init has ended
+	open   bool               // the netdev of the host function is
+}
+
+// The limits that a NIC knows are those of the driver core.
+var (
+	_ = [1]int{}[hardware.DefaultQPs-ecore.DefaultQPs]
+	_ = [1]int{}[hardware.MaxQPs-ecore.MaxQPs]
+)
+
+// composeCore makes the driver core of a function that has its board to
+// itself.
+func (d *Device) composeCore() error {
+	c := &d.core
+	var err error
+	if c.chip, err = ecore.NewChip(ecore.AH, d.cfg.Engines, 1, 1, ecore.SingleFunction); err != nil {
+		return err
+	}
+	var mailboxes []ecore.MFW
+	var interrupts []ecore.Interrupts
+	for e, m := range []*mcp.MCP{d.management.mcp, d.management.second}[:d.cfg.Engines] {
+		mailboxes = append(mailboxes, &coreMFW{mcp: m, caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note, now: d.now})
+		interrupts = append(interrupts, coreIRQ{d.interrupts.dev.Hwfns[e]})
+	}
+	c.dev = ecore.New(ecore.Config{
+		Name: d.cfg.Name, Chip: c.chip, MFW: mailboxes, Int: interrupts,
+		Hooks: ecore.Hooks{
+			SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) { d.management.fw.ProcessKill(h.Index) },
+			AfterPFStop: func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset) },
+		}, Log: d.log,
+	})
+	for e := range c.chip.Engines {
+		d.composeEthernet(e)
+	}
+	return c.dev.InitStruct()
+}
+
+// AcquireCID implements verbs.Contexts. Queue pairs that exist while the function
+// is not loaded get their connection ids with the load.
+func (d *Device) AcquireCID() (int, error) {
+	if d.core.dev.State() == ecore.Running {
+		return d.core.dev.Lead().Contexts().Acquire(cxt.IWARP)
+	}
+	return verbs.NoCID, nil
+}
+
+// ReleaseCID implements verbs.Contexts.
+func (d *Device) ReleaseCID(cid int) { d.management.note(d.core.dev.Lead().Contexts().Release(cid)) }
+
+// slowpathIRQ is the client's part of the slowpath's interrupt: the service
+// routine is that of the device, if it has a vector.
+func (d *Device) slowpathIRQ(h *ecore.Hwfn) error {
+	if i := d.interrupts.dev; i.Vectors() == 0 && i.Mode() != irq.Poll || i.Mode() == irq.MSIX && i.Vectors() <= h.Index {
+		return fmt.Errorf("%v: no vector", i.Mode())
+	}
+	return nil
+}
+
+// Core is the NIC's driver core. After a call to it, Manage lets it work.
+func (d *Device) Core() *ecore.Dev { return d.core.dev }
+
+// Chip is the hardware below it, with its faults.
+func (d *Device) Chip() *ecore.Chip { return d.core.chip }
+
+// pfParams are the parameters of the function. What the configuration allows
+// beyond what a function can have contexts for has none.
+func (d *Device) pfParams() (p ecore.PFParams) {
+	l := d.verbs.Limits()
+	p.Eth.Cons = 2 * d.queuePairs()
+	if d.cfg.RDMA {
+		p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = l.MaxQP, min(l.MaxMR, ecore.MaxTasks), min(l.MaxSRQ, ecore.DefaultSRQs)
+	}
+	return p
+}
+
+func (d *Device) queuePairs() int { return max(1, d.cfg.Queues) }
+
+func (d *Device) personality() ecore.Personality {
+	if d.cfg.RDMA {
+		return ecore.EthIWARP
+	}
+	return ecore.Eth
+}
+
+// coreUp loads the function: hw_prepare to hw_init. If that fails it is as
+// before.
+func (d *Device) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
+	dev := d.core.dev
+	end := func(now frame.Time, err error) {
+		if d.core.up = err == nil; err != nil {
+			d.coreFree(now)
+		}
+		done(now, err)
+	}
+	init := ecore.InitParams{Tunnels: ecore.DefaultTunnels(), IntMode: ecore.IntMode(d.interrupts.dev.Mode()), Load: p}
+	initialised := func(now frame.Time, err error) {
+		if err == nil {
+			err = d.openQueues()
+		}
+		if err == nil && d.core.lost {
+			d.core.lost = false
+			err = dev.Recovered()
+		}
+		end(now, err)
+	}
+	allocated := func(now frame.Time, err error) {
+		if err == nil {
+			err = dev.RescSetup()
+		}
+		if err != nil {
+			end(now, err)
+			return
+		}
+		dev.HWInit(init, now, initialised)
+	}
+	fetched := func(now frame.Time, err error) {
+		if err != nil {
+			end(now, err)
+			return
+		}
+		dev.RescAlloc(now, allocated)
+	}
+	dev.HWPrepare(ecore.PrepareParams{Personality: d.personality()}, now, func(now frame.Time, err error) {
+		if err == nil {
+			err = dev.SetPFParams(d.pfParams())
+		}
+		if err != nil {
+			end(now, err)
+			return
+		}
+		d.coreFirmware(&init, now, fetched)
+	})
+}
+
+// openQueues takes a connection id for each Ethernet queue, and each queue pair
+// of the iWARP engine.
+func (d *Device) openQueues() error {
+	for e, h := range d.core.dev.Hwfns {
+		for range 2 * d.queuePairs() {
+			cid, err := h.Contexts().Acquire(cxt.Eth)
+			if err != nil {
+				return err
+			}
+			d.core.queues[e] = append(d.core.queues[e], cid)
+		}
+	}
+	return d.verbs.TakeCIDs()
+}
+
+// coreDown unloads the function: the netdev is closed, then hw_stop to hw_remove.
+// It goes on after errors.
+func (d *Device) coreDown(now frame.Time, done ecore.Done) {
+	c := &d.core
+	if c.dev.State() != ecore.Running {
+		done(now, nil)
+		return
+	}
+	c.up = false
+	bad := d.openNetdev(false)
+	for e, h := range c.dev.Hwfns {
+		for _, cid := range slices.Backward(c.queues[e]) {
+			d.management.note(h.Contexts().Release(cid))
+		}
+		c.queues[e] = nil
+	}
+	d.verbs.DropCIDs()
+	c.dev.HWStop(now, func(now frame.Time, err error) {
+		d.coreFree(now)
+		done(now, errors.Join(bad, err))
+	})
+}
+
+// coreFree goes back from wherever the function stands, but from running, to
+// hw_remove.
+func (d *Device) coreFree(now frame.Time) {
+	dev := d.core.dev
+	for _, call := range []struct {
+		in []ecore.State
+		do func() error
+	}{
+		{[]ecore.State{ecore.Stopped}, dev.ReleaseSlowpathIRQ},
+		{[]ecore.State{ecore.Stopped}, dev.IntDisablePostISRRelease},
+		{[]ecore.State{ecore.Allocated, ecore.Setup, ecore.Quiet}, dev.RescFree},
+		{[]ecore.State{ecore.Prepared}, func() error { return dev.HWRemove(now) }},
+	} {
+		if slices.Contains(call.in, dev.State()) {
+			d.management.note(call.do())
+		}
+	}
+}
+
+// DeviceRows implements hardware.View: the driver core.
+func (d *Device) DeviceRows() (rows []view.DeviceRow) {
+	text := func(name, format string, args ...any) {
+		rows = append(rows, view.DeviceRow{Name: name, Value: fmt.Sprintf(format, args...)})
+	}
+	use := func(name string, used, limit, ever int) {
+		rows = append(rows, view.DeviceRow{Name: name, Used: new(used), Limit: new(limit), Ever: new(ever)})
+	}
+	of := func(name, what string, used, limit int) {
+		rows = append(rows, view.DeviceRow{Name: name, Value: what, Used: new(used), Limit: new(limit)})
+	}
+	text("core_state", "%v", d.core.dev.State())
+	text("core_health", "%s", d.core.dev.HealthState())
+	for _, h := range d.core.dev.Show() {
+		text("hwfn", "%s-%d: %v, function %d, MF mode %v", h.Device, h.Hwfn, h.Chip, h.PF, h.MF)
+		text("core_personality", "%v", h.Personality)
+		text("int_mode", "%v", h.IntMode)
+		text("load", "%v", h.Load)
+		text("storm_firmware", "%v as %v, fw_load_policy %s", h.Firmware, h.Form, param.Find(d.Config().Params(), "fw_load_policy").Get())
+		for _, ph := range h.Phases {
+			text("phase", "%s", ph)
+		}
+		for t, on := range h.Tunnels.On {
+			if on {
+				text("tunnel", "%v", ecore.Tunnel(t))
+			}
+		}
+		for r, s := range h.Shares {
+			text("share", "%v %d", ecore.Resource(r), s.Num)
+		}
+		use("ptt", hw.Allocatable-h.PTT.Free, hw.Allocatable, int(h.PTT.Lent))
+		for _, c := range h.CIDs {
+			of("cid", c.Protocol.String(), c.Used, c.Count)
+		}
+		for c, l := range h.Lines {
+			of("ilt", cxt.Client(c).String(), l.Count, h.ILTLimit)
+		}
+		of("ilt", "lines", h.ILTUsed, h.ILTLimit)
+		of("rdma_tasks", "", h.Tasks, h.Tasks+h.TasksLess)
+		of("rt_slots", "", h.RTValid, rt.Slots)
+		use("spq", h.SPQ.InUse, spq.Elements, int(h.SPQ.Posted))
+		for _, c := range []struct {
+			name string
+			n    uint64
+		}{
+			{"spq_completed", h.SPQ.Completed}, {"spq_waited", h.SPQ.Unlimited}, {"spq_stuck", h.SPQ.Stuck},
+			{"eq_async", h.EQ.Async}, {"doorbell_recoveries", h.BellsAgain}, {"ptt_failed", h.PTT.Failed},
+		} {
+			rows = append(rows, view.DeviceRow{Name: c.name, Ever: new(int(c.n))})
+		}
+		for _, c := range h.ByCommand {
+			rows = append(rows, view.DeviceRow{Name: "ramrod", Value: RamrodName(c), Ever: new(int(c.Count))})
+		}
+		use("eq", int(h.EQ.Waiting), h.EQ.Elements, int(h.EQ.Events))
+	}
+	health := d.core.dev.Health()
+	for e, n := range health.Errors {
+		if n > 0 {
+			rows = append(rows, view.DeviceRow{Name: "hw_error", Value: ecore.HWError(e).String(), Ever: new(int(n))})
+		}
+	}
+	return rows
+}
+
+// coreLost is the end of a function whose firmware is gone: nothing is asked of
+// it on the way down, and the next load is a recovery.
+func (d *Device) coreLost(now frame.Time) {
+	if d.core.dev.State() == ecore.Running && !d.core.dev.Recovering() {
+		d.management.note(d.core.dev.RecoveryProlog(now))
+	}
+	d.core.lost = true
+	d.coreDown(now, func(_ frame.Time, err error) { d.management.note(err) })
+}
+
+// pollCore lets the core work; in mode POLL nobody else looks at its
+// interrupts.
+func (d *Device) pollCore(now frame.Time) frame.Time {
+	next := d.core.dev.Poll(now)
+	if i := d.interrupts.dev; i.Mode() == irq.Poll && i.Look(now) {
+		return now
+	}
+	return next
+}

@@ -1,0 +1,360 @@
+package fastlinq
+
+import (
+	"fmt"
+
+	"tapir/nic/fastlinq/cmt"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq/irq"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/fastlinq/mfw/tlv"
+	"tapir/nic/fastlinq/settings"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// management is the NIC's management firmware with the driver's end of its
+// mailboxes. The link that the firmware has is the port's.
+type management struct {
+	fw  *mfw.Firmware
+	mcp *mcp.MCP
+	// second is the mailbox of the second engine's half, whose link is the first's.
+	second *mcp.MCP
+
+	attention [cmt.Engines]bool // the firmware has a message
+	closed    bool              // the NIC is, and the light is the TAP's owner's
+	loaded    bool
+	applied   struct {
+		link  settings.Link
+		board settings.Board
+		mac   ether.Addr
+		mtu   int
+	}
+	flashing bool   // a file is on its way into the flash
+	cancel   func() // of the timer for the next Poll
+	hwErrors [mcp.HWErrFWAssert + 1]uint64
+	events   struct{ links, transceivers, recoveries, failures uint64 }
+	lastErr  error // of a call to the firmware
+}
+
+// driverVersion is what the driver says of itself, major.minor.build.drop.
+const driverVersion = 0x01000000
+
+// composeMFW boots the management firmware and loads the driver.
+func (d *Device) composeMFW(light func(on bool)) error {
+	m := &d.management
+	m.fw = mfw.New(mfw.Config{
+		Engines: d.cfg.Engines, Ports: d.cfg.MFWPorts(), Funcs: d.cfg.MFWFuncs(),
+		Attention: func(fn int) { m.attention[fn] = true },
+		Light: func(port int, on bool) {
+			if port == 0 && light != nil && !m.closed {
+				light(on)
+			}
+		},
+		Wake:   func(int) { d.cfg.Board.Unloaded = false },
+		Verify: verifyFlash, Registers: d.testRegisters,
+		InitHW: func() []byte { return fw.Builtin().Encode(fw.ZippedBinary) },
+	})
+	m.mcp = mcp.New(m.fw.Shared(), 0, 0, mcp.Hooks{
+		Link:        d.linkChanged,
+		FillTLV:     d.fillTLV,
+		Recovery:    d.recover,
+		HWError:     d.hwError,
+		Transceiver: func(mfw.TransceiverState, uint8) { m.events.transceivers++ },
+		Stats:       d.protocolStats,
+	})
+	if d.cfg.Engines > 1 {
+		m.second = mcp.New(m.fw.Shared(), 1, 1, mcp.Hooks{HWError: d.hwError})
+	}
+	if err := d.composeCore(); err != nil {
+		return err
+	}
+	for e, h := range d.interrupts.dev.Hwfns {
+		if err := h.HandleAttention(irq.AttnMFW, func(now frame.Time) { d.mfwAttention(e, now) }); err != nil {
+			return err
+		}
+	}
+	m.applied.board.Unloaded = true
+	d.manage(d.now())
+	if b := &d.cfg.Board; !m.loaded && !b.Unloaded && !b.Stuck {
+		return fmt.Errorf("the driver does not load: %w", m.lastErr)
+	}
+	return nil
+}
+
+// MFW is the NIC's management firmware, MCP the driver's end of its mailboxes.
+// After a call to either, Manage lets both work.
+func (d *Device) MFW() *mfw.Firmware { return d.management.fw }
+
+// MCP is the driver's end.
+func (d *Device) MCP() *mcp.MCP { return d.management.mcp }
+
+// Manage lets management firmware and driver work until neither has anything
+// to do, and makes the link follow the configuration.
+func (d *Device) Manage(now frame.Time) {
+	d.nic.Enter(now)
+	was := d.nic.Active()
+	d.manage(now)
+	if !was && d.nic.Active() {
+		d.nic.Announce()
+	}
+}
+
+// manage is Manage without telling the neighbors.
+func (d *Device) manage(now frame.Time) {
+	m := &d.management
+	if m.cancel != nil {
+		m.cancel()
+		m.cancel = nil
+	}
+	d.applyBoard(now)
+	next := d.pump(now)
+	if m.mcp.TLVRequested() { // noted in the interrupt
+		m.mcp.ProcessTLVReq(now, m.note)
+		next = d.pump(now)
+	}
+	if d.cfg.Board.Unloaded != m.applied.board.Unloaded { // a recovery
+		d.applyBoard(now)
+		next = d.pump(now)
+	}
+	d.shape()
+	if next != frame.Never {
+		m.cancel = d.nic.Schedule(max(next, now), d.Manage)
+	}
+}
+
+// pump polls both ends, and the driver core, until they are at rest. Each round
+// does a command, a message or a ramrod, of which there are finitely many.
+func (d *Device) pump(now frame.Time) (next frame.Time) {
+	m := &d.management
+	for {
+		if d.core.up && !d.core.open && !m.closed {
+			m.note(d.openNetdev(true))
+		}
+		before := m.commands()
+		next = m.fw.Poll(now)
+		rest := m.attention == [cmt.Engines]bool{}
+		for e := range m.attention {
+			if m.attention[e] {
+				m.attention[e] = false
+				d.interrupts.dev.Hwfns[e].AttnAssert(irq.AttnMFW, now)
+			}
+		}
+		next = min(next, d.pollCore(now), m.mcp.Poll(now))
+		if m.second != nil {
+			next = min(next, m.second.Poll(now))
+		}
+		if rest && next > now && m.commands() == before {
+			return next
+		}
+	}
+}
+
+// mfwAttention is the slowpath's handler of the firmware's attention to a hwfn,
+// which ends with it.
+func (d *Device) mfwAttention(hwfn int, now frame.Time) {
+	m := &d.management
+	d.interrupts.dev.Hwfns[hwfn].AttnDeassert(irq.AttnMFW, now)
+	mailbox := []*mcp.MCP{m.mcp, m.second}[hwfn]
+	spurious := mailbox.Stats().Spurious
+	if err := mailbox.HandleEvents(now); mailbox.Stats().Spurious == spurious {
+		m.note(err) // one without a message is counted, and nothing else
+	}
+}
+
+// commands counts those that were sent and answered.
+func (m *management) commands() uint64 {
+	n := m.fw.Stats().Commands + m.mcp.Stats().Commands
+	if m.second != nil {
+		n += m.second.Stats().Commands
+	}
+	return n
+}
+
+// note keeps the last error of a call that nobody waits for.
+func (m *management) note(err error) {
+	if err != nil {
+		m.events.failures++
+		m.lastErr = err
+	}
+}
+
+// applyBoard makes the board and the driver what the configuration says. What
+// is pushed comes after a load, and before an unload.
+func (d *Device) applyBoard(now frame.Time) {
+	m, b, was := &d.management, d.cfg.Board, d.management.applied.board
+	linkChanged := d.cfg.Link != m.applied.link || b.FanFailed != was.FanFailed
+	m.applied.board, m.applied.link = b, d.cfg.Link
+	if b.Stuck != was.Stuck {
+		d.hang(b.Stuck, now)
+	}
+	if !b.Unloaded && was.Unloaded {
+		d.load(ecore.OverrideNone, now)
+	}
+	d.faults(b.FanFailed && !was.FanFailed)
+	d.push(b.WoL != was.WoL, now)
+	if b.LED != was.LED {
+		m.mcp.SetLED(b.LED, now, m.note)
+	}
+	switch {
+	case b.Unloaded && !was.Unloaded:
+		d.unload(now)
+	case linkChanged && m.loaded:
+		d.setLink(now)
+	}
+}
+
+// push tells the firmware what the operating system's user has changed.
+func (d *Device) push(wol bool, now frame.Time) {
+	m, was := &d.management, &d.management.applied
+	mac, mtu := was.mac != d.cfg.MAC, was.mtu != d.cfg.MTU
+	was.mac, was.mtu = d.cfg.MAC, d.cfg.MTU
+	if wol {
+		w := mfw.WoLDisabled
+		if d.cfg.Board.WoL {
+			w = mfw.WoLEnabled
+		}
+		m.mcp.OVUpdateWoL(w, now, m.note)
+	}
+	if mac {
+		m.mcp.OVUpdateMAC(d.cfg.MAC, now, m.note)
+	}
+	if mtu {
+		m.mcp.OVUpdateMTU(uint16(d.cfg.MTU), now, m.note)
+	}
+	if wol || mac || mtu {
+		m.mcp.OVUpdateCurrentConfig(mfw.ClientOS, now, m.note)
+	}
+}
+
+// faults hands the state of the board to the firmware.
+func (d *Device) faults(fan bool) {
+	m, b, l := &d.management, &d.cfg.Board, &d.cfg.Link
+	celsius := b.Temperature
+	if celsius == 0 {
+		celsius = settings.ChipTemperature
+	}
+	m.fw.SetTemperature(0, int32(celsius))
+	m.fw.SetModule(0, !b.Unplugged)
+	m.fw.SetPartner(0, l.Partner)
+	m.fw.SetBandwidth(0, l.BandwidthMin, l.BandwidthMax)
+	if fan {
+		m.fw.FailFan()
+	}
+}
+
+// setLink asks for the link that the configuration wants.
+func (d *Device) setLink(now frame.Time) {
+	m := &d.management
+	d.cfg.LinkParams(m.mcp.LinkParams(), m.mcp.Caps())
+	m.mcp.SetLink(!d.cfg.Link.Down && !d.cfg.Board.FanFailed, now, m.note)
+}
+
+// load loads the driver: the driver core first, then what a driver says.
+func (d *Device) load(o ecore.Override, now frame.Time) {
+	m := &d.management
+	d.coreUp(ecore.LoadParams{Override: o}, now, func(now frame.Time, err error) {
+		m.note(err)
+		if err != nil {
+			return
+		}
+		m.mcp.SendDrvVersion(driverVersion, "tapir", now, m.note)
+		m.mcp.OVUpdateDriverState(mfw.DriverActive, now, m.note)
+		m.loaded = true
+		d.setLink(now)
+	})
+}
+
+// unload unloads it: the link is given up first, and what the firmware makes
+// of that is its own affair.
+func (d *Device) unload(now frame.Time) {
+	m := &d.management
+	m.loaded = false
+	m.mcp.SetLink(false, now, m.note)
+	d.coreDown(now, func(_ frame.Time, err error) { m.note(err) })
+}
+
+// hang lets the firmware hang, or resets it; a driver that has given up loads
+// again.
+func (d *Device) hang(stuck bool, now frame.Time) {
+	m := &d.management
+	if stuck {
+		m.fw.SetFaults(mfw.Faults{Stuck: true})
+		return
+	}
+	m.fw.Reset()
+	if m.mcp.Blocked() && !d.cfg.Board.Unloaded {
+		d.coreLost(now)
+		d.load(ecore.OverrideAlways, now)
+	}
+}
+
+// linkChanged makes the port what the link is.
+func (d *Device) linkChanged(frame.Time) {
+	m := &d.management
+	m.events.links++
+	up := m.mcp.LinkState().LinkUp
+	d.nic.Carrier(up, up && m.mcp.LinkParams().Loopback != mfw.LoopbackNone)
+}
+
+// recover is a process kill: the driver unloads without the firmware, and
+// loads again.
+func (d *Device) recover(now frame.Time) {
+	m := &d.management
+	m.events.recoveries++
+	m.loaded = false
+	d.coreLost(now)
+	d.nic.Carrier(false, false)
+	m.applied.board.Unloaded = true
+}
+
+// hwError counts a hardware error. With a fan that fails the link goes, by
+// the configuration.
+func (d *Device) hwError(kind mcp.HWError, _ frame.Time) {
+	d.management.hwErrors[kind]++
+	d.report(kind)
+}
+
+// protocolStats are what the firmware asks for.
+func (d *Device) protocolStats(kind int, s *mfw.ProtocolStats) {
+	t := d.nic.Traffic()
+	switch kind {
+	case mfw.StatsLAN:
+		s.Rx, s.Tx = t.RxFrames, t.TxFrames
+	case mfw.StatsRDMA:
+		s.Rx, s.Tx, s.RxBytes, s.TxBytes = t.RxMessages, t.TxMessages, t.RxPayload, t.TxPayload
+	}
+}
+
+// fillTLV fills what a NIC knows of a group.
+func (d *Device) fillTLV(g tlv.Group, v *tlv.Values) {
+	t := d.nic.Traffic()
+	switch g {
+	case tlv.Generic:
+		v.Set(tlv.FeatureFlags, b2n(d.cfg.Superframes)*3) // checksums, and LSO
+		v.SetBytes(tlv.LocalMAC, d.cfg.MAC[:])
+		v.Set(tlv.DriverState, uint64(mfw.DriverActive))
+		v.Set(tlv.RxFrames, t.RxFrames)
+		v.Set(tlv.RxBytes, t.RxBytes)
+		v.Set(tlv.TxFrames, t.TxFrames)
+		v.Set(tlv.TxBytes, t.TxBytes)
+	case tlv.Eth:
+		if d.cfg.Superframes {
+			v.Set(tlv.LSOMaxSize, 0xffff)
+			v.Set(tlv.LSOMinSegments, 2)
+		}
+		v.Set(tlv.Promiscuous, b2n(d.host))
+		v.Set(tlv.NetQueues, uint64(d.cfg.Queues))
+		v.Set(tlv.OffloadedTCP4, uint64(t.Connections))
+		v.Set(tlv.IOVOffload, 0)
+	}
+}
+
+func b2n(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,322 @@
+package fastlinq
+
+import (
+	"fmt"
+	"slices"
+
+	"tapir/nic/fastlinq/cmt"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
+	"tapir/nic/fastlinq/settings"
+	"tapir/nic/view"
+	"tapir/wire/frame"
+)
+
+// The host function is the PF that the operating system sees: a vport of the
+// Ethernet side with its queues, and their driver. What comes from the wire and is
+// not the engines' goes through the vport into a receive queue, and from there to
+// the same queue of the host TAP. What the operating system sends by a queue of the
+// host TAP goes into the transmit queue of that number, and through the vport to
+// the wire.
+
+// MaxHostMTU is the longest IP packet of a host function, in octets.
+const MaxHostMTU = l2.MaxMTU
+
+// RSS spreads what the host function receives over its queues.
+type RSS struct {
+	Table  [l2.TableLen]uint8 // indirection table: queues by the last bits of the hash
+	Key    [l2.KeyLen]byte    // of the Toeplitz hash, first octet first
+	Hashes l2.HashTypes       // kinds of packets that have a hash; others take entry 0
+}
+
+// newNetdev makes the host function. Its netdev opens when the driver has loaded.
+func (d *Device) newNetdev() error {
+	i, sp := &d.interrupts, &slowpath{d: d}
+	n, err := qede.New(l2.Config{Pool: d.pool, Engines: d.cfg.Engines, Superframes: d.cfg.Superframes,
+		Drop: d.dropFromVport, Fire: i.fired, Assert: sp.fwAssert}, sp.post, i.queueBlocks(), d.halves(&d.cfg)[0])
+	if err != nil {
+		return fmt.Errorf("host function: %w", err)
+	}
+	d.function = n
+	return nil
+}
+
+// halves are the settings of each engine's half of the netdev: all of it without a
+// second.
+func (d *Device) halves(cfg *settings.NIC) []qede.Settings {
+	s := cfg.Netdev()
+	if cfg.Engines == 1 {
+		return []qede.Settings{s}
+	}
+	table := s.FullTable()
+	return []qede.Settings{cmt.Settings(s, table, 0), cmt.Settings(s, table, 1)}
+}
+
+// checkNetdev tells whether the host function can be as cfg says.
+func (d *Device) checkNetdev(cfg *settings.NIC) error {
+	if d.function == nil {
+		return nil
+	}
+	for _, s := range d.halves(cfg) {
+		if err := d.function.Check(s); err != nil {
+			return fmt.Errorf("host function: %w", err)
+		}
+	}
+	return nil
+}
+
+// setNetdev makes the host function as cfg says, which was checked.
+func (d *Device) setNetdev(cfg *settings.NIC) error {
+	if d.cmt != nil {
+		return d.setEngines(cfg)
+	}
+	if d.function == nil {
+		return nil
+	}
+	if err := d.function.Apply(cfg.Netdev(), d.core.open); err != nil {
+		return fmt.Errorf("host function: %w", err)
+	}
+	return nil
+}
+
+// RSS is how the host function spreads what it receives; false without one.
+func (d *Device) RSS() (r RSS, ok bool) {
+	if d.function == nil {
+		return RSS{}, false
+	}
+	s := d.function.Settings()
+	r.Key, r.Hashes = s.Key, s.Hashes
+	full := d.cfg.Netdev()
+	for i, q := range full.FullTable() {
+		r.Table[i] = uint8(q)
+	}
+	return r, true
+}
+
+// SetRSS changes it. The error is that of a queue or hash that there is not.
+func (d *Device) SetRSS(r RSS) error {
+	if d.function == nil {
+		return fmt.Errorf("NIC %s has no host TAP to spread frames over", d.cfg.Name)
+	}
+	cfg := settings.NIC{Shape: d.cfg.Shape, Config: new(*d.cfg.Config)}
+	cfg.Ethernet.Key, cfg.Ethernet.Hashes = r.Key, r.Hashes
+	cfg.Ethernet.Table = make([]int, len(r.Table))
+	for i, q := range r.Table {
+		if n := d.function.Settings().Queues; int(q) >= n {
+			return fmt.Errorf("NIC %s: entry %d of the indirection table is queue %d: there are %d", d.cfg.Name, i, q,
+				n)
+		}
+		cfg.Ethernet.Table[i] = int(q)
+	}
+	if err := d.setNetdev(&cfg); err != nil {
+		return fmt.Errorf("NIC %s: %w", d.cfg.Name, err)
+	}
+	*d.cfg.Config = *cfg.Config
+	return nil
+}
+
+// hostFunction is the operating system's interface to the device.
+type hostFunction struct{ d *Device }
+
+// FromWire implements hostfn.Function.
+func (h hostFunction) FromWire(f *frame.Frame) {
+	d := h.d
+	if d.cmt != nil && d.steer(f) {
+		return
+	}
+	if r := d.function.Receive(f); r != frame.DropNone {
+		d.nic.Drop(frame.Host, f, r)
+	}
+}
+
+// Diverts implements hostfn.Function: a frame by a queue of the second engine,
+// which the NIC drives.
+func (h hostFunction) Diverts(f *frame.Frame) bool {
+	c := h.d.cmt
+	if c == nil || c.apart || cmt.Hwfn(int(f.Queue)) != 1 {
+		return false
+	}
+	c.second.now = h.d.now()
+	c.second.fromHost(f)
+	return true
+}
+
+// FromHost implements hostfn.Function: the frame waits in the transmit queue until
+// Poll.
+func (h hostFunction) FromHost(f *frame.Frame) {
+	d := h.d
+	if d.failoverTx(f) {
+		return
+	}
+	if d.cmt != nil {
+		f.Queue = uint16(cmt.Local(int(f.Queue)))
+	}
+	if r := d.function.Queue(f); r != frame.DropNone {
+		d.nic.Drop(frame.Wire, f, r)
+	}
+}
+
+// dropFromVport hears of a frame that the vport has taken and does not pass on.
+func (d *Device) dropFromVport(side l2.Sides, f *frame.Frame, r frame.DropReason) {
+	p := frame.Wire
+	if side == l2.Rx {
+		p = frame.Host
+	}
+	d.nic.Dropped(p, f, r)
+}
+
+// Poll implements hostfn.Function: what was sent leaves at once, what was received
+// once its queue has interrupted.
+func (h hostFunction) Poll(now frame.Time) frame.Time {
+	d := h.d
+	next := d.pollSecond(now)
+	d.function.Flush()
+	d.function.Function().Pace(now)
+	if d.interrupts.report(now) {
+		d.interrupts.poll(now)
+	}
+	d.function.Transmit(vportOutput(h))
+	d.function.Deliver(hostOutput(h))
+	return next
+}
+
+// Next implements hostfn.Function.
+func (h hostFunction) Next() frame.Time { return h.d.function.Function().NextTx() }
+
+// Due implements hostfn.Function.
+func (h hostFunction) Due() bool { return h.d.nic.HostRoom() > 0 && h.d.function.Due() }
+
+// Waiting implements hostfn.Function.
+func (h hostFunction) Waiting() int { return h.d.function.Waiting() + h.d.cmt.waiting() }
+
+// shape limits the function to the share of the port that the management firmware
+// gives it. Two engines cannot share a rate.
+func (d *Device) shape() {
+	if d.function == nil || d.cmt != nil {
+		return
+	}
+	s, high := d.management.mcp.LinkState(), 0
+	if s.Speed < s.LineSpeed {
+		high = int(s.Speed)
+	}
+	d.function.Function().Pace(d.now())
+	d.management.note(d.function.Function().SetPFRates(int(s.MinPFRate), high))
+}
+
+// vportOutput is the way out for what the vport sends, hostOutput the way to the
+// host TAP for what it has received.
+type (
+	vportOutput struct{ d *Device }
+	hostOutput  struct{ d *Device }
+)
+
+// Transmit implements frame.Link.
+func (o vportOutput) Transmit(f *frame.Frame) {
+	if o.d.cmt != nil {
+		o.d.cmt.sent[0]++
+	}
+	o.d.nic.ToWire(f)
+}
+
+// Room implements frame.Link.
+func (o vportOutput) Room() int { return o.d.nic.WireRoom() }
+
+// Transmit implements frame.Link.
+func (o hostOutput) Transmit(f *frame.Frame) {
+	if o.d.cmt != nil {
+		f.Queue = uint16(cmt.Queue(0, int(f.Queue)))
+	}
+	o.d.nic.ToHost(f)
+}
+
+// Room implements frame.Link.
+func (o hostOutput) Room() int { return o.d.nic.HostRoom() }
+
+// netdevs runs fn for the netdev of each engine, where it may be read; not at all
+// without a host function.
+func (d *Device) netdevs(fn func(hwfn int, n *qede.Netdev)) {
+	if d.function == nil {
+		return
+	}
+	fn(0, d.function)
+	d.cmt.look(func(e *SecondEngine) { fn(1, e.netdev) })
+}
+
+// hwfnName is the name of an engine's half of the device, empty if there is one.
+func (d *Device) hwfnName(hwfn int) string {
+	if d.cmt == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s-%d", d.cfg.Name, hwfn)
+}
+
+// ShowQueues describes the queues of the host function, none without one; those of
+// two engines in turn, as the host TAP has them.
+func (d *Device) ShowQueues() (list []view.QueueInfo) {
+	var of [cmt.Engines][]view.QueueInfo
+	d.netdevs(func(e int, n *qede.Netdev) { of[e] = queueInfo(n) })
+	if d.cmt == nil {
+		return of[0]
+	}
+	for local := range max(len(of[0]), len(of[1])) {
+		for e := range of {
+			if local >= len(of[e]) {
+				continue // of an engine that has failed
+			}
+			q := of[e][local]
+			q.Hwfn, q.Queue, q.RSSEntries = d.hwfnName(e), cmt.Queue(e, local), q.RSSEntries/cmt.Engines
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// queueInfo describes the queues of one engine.
+func queueInfo(n *qede.Netdev) (list []view.QueueInfo) {
+	table := n.Table()
+	for i, q := range n.Queues() {
+		entries := len(slices.DeleteFunc(slices.Clone(table[:]), func(of int) bool { return of != i }))
+		list = append(list, view.QueueInfo{Queue: i, RxPackets: q.Rx.Received, RxDiscards: q.Rx.Discarded,
+			RxWaiting: q.RxWaiting,
+			TxPackets: q.Tx.Sent, TxStopped: q.Tx.Stopped, TxWaiting: q.TxWaiting, RSSEntries: entries})
+	}
+	return list
+}
+
+// ShowVport describes the vport of the host function, none without one.
+func (d *Device) ShowVport() (list []view.VportInfo) {
+	d.netdevs(func(e int, n *qede.Netdev) {
+		v := vportInfo(n)
+		v.Hwfn = d.hwfnName(e)
+		list = append(list, v)
+	})
+	return list
+}
+
+func vportInfo(n *qede.Netdev) view.VportInfo {
+	s, fn := n.Settings(), n.Function()
+	promisc, allMulti, anyVLAN := n.Mode()
+	v := view.VportInfo{MTU: s.MTU, RxMode: rxModeName(promisc, allMulti), AnyVLAN: anyVLAN, Groups: len(s.Mcast),
+		Rules: len(s.Rules), Queues: s.Queues}
+	v.MACs, v.VLANs = fn.Filters()
+	v.TxMinRate, v.TxMaxRate = fn.PFRates()
+	if s.TxMaxRate > 0 && (v.TxMaxRate == 0 || s.TxMaxRate < v.TxMaxRate) {
+		v.TxMaxRate = s.TxMaxRate
+	}
+	if st, err := fn.Stats(0); err == nil {
+		v.RxPackets = st.RxUcastPkts + st.RxMcastPkts + st.RxBcastPkts
+		v.TxPackets = st.TxUcastPkts + st.TxMcastPkts + st.TxBcastPkts
+		v.Filtered, v.TxErrors = st.MACFilterDiscards, st.TxErrDropPkts
+	}
+	return v
+}
+
+func rxModeName(promisc, allMulti bool) string {
+	switch {
+	case promisc:
+		return "promisc"
+	case allMulti:
+		return "allmulti"
+	}
+	return "regular"
+}

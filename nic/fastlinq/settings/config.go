@@ -1,0 +1,60 @@
+// Package settings holds the configuration of a FastLinQ device with its
+// parameters.
+package settings
+
+import (
+	"slices"
+
+	"tapir/nic/fastlinq/selftest"
+	"tapir/nic/hardware"
+	"tapir/nic/param"
+)
+
+// Config describes a FastLinQ device and what its driver wants of it. The zero
+// value of every field means its default.
+type Config struct {
+	Engines int // 1 or 2 (CMT); default 1
+	CMT     CMT
+	// Ethernet and Features are those of the host function's netdev.
+	Ethernet Ethernet
+	Features Features
+	// Interrupts are those of queues and completions.
+	Interrupts Interrupts
+	// SelftestFault are the selftests that meet a fault.
+	SelftestFault selftest.Fault
+	// Link is the port, Board what the management firmware looks after.
+	Link  Link
+	Board Board
+	// Firmware is that of the storms.
+	Firmware Firmware
+}
+
+// NIC is a configuration beside what else is known of the NIC.
+type NIC struct {
+	hardware.Shape
+	*Config
+}
+
+// Params are the settings, bound to c.
+func (c *Config) Params() []*param.Row {
+	return slices.Concat(c.interruptRows(), c.engineRows(), c.ethernetRows(), c.featureRows(), c.linkRows(),
+		c.boardRows(), c.firmwareRows())
+}
+
+// Validate says what is wrong with a configuration whose defaults are filled
+// in, and how to mend it.
+func (c *NIC) Validate() error {
+	if err := c.validateEngines(); err != nil {
+		return err
+	}
+	if err := c.Ethernet.validate(c); err != nil {
+		return err
+	}
+	if err := c.validateFeatures(); err != nil {
+		return err
+	}
+	if err := c.validateLink(); err != nil {
+		return err
+	}
+	return c.Firmware.validate()
+}

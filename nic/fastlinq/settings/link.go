@@ -1,0 +1,289 @@
+package settings
+
+import (
+	"fmt"
+
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/param"
+)
+
+// Link is what the NIC's port is, and what the driver wants of it.
+type Link struct {
+	Media     mfw.Media // 0: MediaModule
+	Down      bool
+	Speed     mfw.Speeds // forced; 0: negotiated
+	Advertise mfw.Speeds // 0: all
+	Pause     LinkPause
+	Loopback  mfw.Loopback
+	EEE       LinkEEE
+	// Partner is what is at the other end, at the wire TAP.
+	Partner mfw.Partner
+	// BandwidthMin and BandwidthMax are the function's share of the port, in
+	// percent; 0: 1 and 100.
+	BandwidthMin, BandwidthMax uint8
+}
+
+// LinkPause says which pause frames are wanted.
+type LinkPause uint8
+
+// The choices.
+const (
+	PauseAuto LinkPause = iota // negotiate, both advertised
+	PauseAutoRx
+	PauseAutoTx
+	PauseAutoNone // negotiate, neither advertised
+	PauseNone     // forced, from here on
+	PauseRx
+	PauseTx
+	PauseBoth
+)
+
+// LinkEEE is energy-efficient Ethernet.
+type LinkEEE struct {
+	Mode    EEEMode
+	NoTxLPI bool        // the NIC's own transmitter never sleeps
+	Timer   uint32      // of LPI, in us; 0: mfw.EEETimerBalanced
+	Caps    mfw.EEECaps // speeds at which it is advertised; 0: all
+}
+
+// EEEMode turns EEE on or off.
+type EEEMode uint8
+
+// The modes.
+const (
+	EEEAuto EEEMode = iota // on if the media has it
+	EEEOn
+	EEEOff
+)
+
+// Board is what the management firmware looks after, and its faults.
+type Board struct {
+	WoL         bool // a magic packet wakes the function when it is unloaded
+	Unloaded    bool // the driver is
+	LED         mfw.LED
+	Temperature int // of the chip, in degrees Celsius; 0: 52
+	Unplugged   bool
+	FanFailed   bool
+	Stuck       bool // the firmware does not answer
+}
+
+// ChipTemperature is that of a chip that nobody has warmed.
+const ChipTemperature = 52
+
+// Medium is what the port is made of.
+func (l *Link) Medium() mfw.Media {
+	if l.Media == mfw.MediaUnspecified {
+		return mfw.MediaModule
+	}
+	return l.Media
+}
+
+// soldered tells the media that cannot be unplugged.
+func (l *Link) soldered() bool { return l.Medium() == mfw.MediaBaseT || l.Medium() == mfw.MediaKR }
+
+func (c *Config) validateLink() error {
+	l, speeds := &c.Link, PortSpeeds(c.Link.Medium())
+	switch {
+	case l.Speed&^speeds != 0:
+		return fmt.Errorf("link_speed %v: a port of %s has %v", l.Speed, mediaName(l.Medium()), speeds)
+	case l.Advertise != 0 && l.Advertise&speeds == 0:
+		return fmt.Errorf("link_advertise %v: a port of %s has %v", l.Advertise, mediaName(l.Medium()), speeds)
+	case l.EEE.Mode == EEEOn && l.Medium() != mfw.MediaBaseT:
+		return fmt.Errorf("eee: only twisted pairs have it: start the NIC with --media base-t, not %s",
+			mediaName(l.Medium()))
+	case c.Board.Unplugged && l.soldered():
+		return fmt.Errorf("module: %s is soldered in and cannot be unplugged", mediaName(l.Medium()))
+	case l.EEE.Timer > mfw.EEETimerMax:
+		return fmt.Errorf("eee_tx_timer %d: %d us are the most", l.EEE.Timer, mfw.EEETimerMax)
+	case l.BandwidthMax != 0 && l.BandwidthMin > l.BandwidthMax:
+		return fmt.Errorf("bw_min %d is more than bw_max %d", l.BandwidthMin, l.BandwidthMax)
+	case l.Partner.Forced && (l.Partner.Speeds == 0 || l.Partner.Speeds != mfw.SpeedOf(l.Partner.Speeds.Mbps())):
+		return fmt.Errorf("partner_forced: a partner that does not negotiate has one speed: set partner_speeds to it")
+	}
+	return nil
+}
+
+// LinkParams is the configuration in the words of the driver core.
+func (c *Config) LinkParams(p *mcp.LinkParams, caps mcp.LinkCaps) {
+	l := &c.Link
+	p.Autoneg, p.ForcedSpeed = l.Speed == 0, l.Speed.Mbps()
+	p.AdvertisedSpeeds = l.Advertise
+	if l.Advertise == 0 {
+		p.AdvertisedSpeeds = caps.SpeedCaps
+	}
+	p.PauseAutoneg = l.Pause < PauseNone
+	p.ForcedRx = l.Pause == PauseAuto || l.Pause == PauseAutoRx || l.Pause == PauseRx || l.Pause == PauseBoth
+	p.ForcedTx = l.Pause == PauseAuto || l.Pause == PauseAutoTx || l.Pause == PauseTx || l.Pause == PauseBoth
+	p.Loopback = l.Loopback
+	p.EEE = mcp.EEEParams{}
+	if caps.EEESpeedCaps != 0 && l.EEE.Mode != EEEOff {
+		p.EEE = mcp.EEEParams{Enable: true, TxLPIEnable: !l.EEE.NoTxLPI, TxLPITimer: l.EEE.Timer, AdvCaps: l.EEE.Caps}
+		if l.EEE.Timer == 0 {
+			p.EEE.TxLPITimer = mfw.EEETimerBalanced
+		}
+		if l.EEE.Caps == 0 {
+			p.EEE.AdvCaps = mfw.AllEEE
+		}
+	}
+}
+
+// MediaWords are the media by name.
+var MediaWords = []param.Word[mfw.Media]{param.Named("module", mfw.MediaUnspecified), param.Named("dac", mfw.MediaDAC),
+	param.Named("sfp-10g", mfw.MediaSFPP10G), param.Named("sfp-1g", mfw.MediaSFP1G),
+	param.Named("base-t", mfw.MediaBaseT), param.Named("kr", mfw.MediaKR)}
+
+func mediaName(m mfw.Media) string {
+	for _, w := range MediaWords {
+		if w.Value == m {
+			return w.Name
+		}
+	}
+	return MediaWords[0].Name
+}
+
+var speedWords = []param.Word[mfw.Speeds]{param.Named("1G", mfw.Speed1G), param.Named("10G", mfw.Speed10G),
+	param.Named("20G", mfw.Speed20G), param.Named("25G", mfw.Speed25G),
+	param.Named("40G", mfw.Speed40G), param.Named("50G", mfw.Speed50G), param.Named("100G", mfw.Speed100G)}
+
+var eeeWords = []param.Word[mfw.EEECaps]{param.Named("1G", mfw.EEE1G), param.Named("10G", mfw.EEE10G)}
+
+func loopbackWords() (words []param.Word[mfw.Loopback]) {
+	for l := mfw.LoopbackNone; l <= mfw.LoopbackInternalPHYFEA; l++ {
+		words = append(words, param.Named(l.String(), l))
+	}
+	return words
+}
+
+// switched makes a setting of a bool with two words, that of false first.
+func switched(r param.Row, field *bool, off, on string) *param.Row {
+	r.Origin = param.FastLinQ
+	return param.Choice(r, field, param.Named(off, false), param.Named(on, true))
+}
+
+// linkRows are those of the port, as the driver core and ethtool have them.
+func (c *Config) linkRows() []*param.Row {
+	driver := func(name, help string) param.Row {
+		return param.Row{Name: name, Origin: param.FastLinQ, Runtime: true, Help: help}
+	}
+	media := driver("media", "what the port is made of; base-t is twisted pairs, the only media with EEE")
+	media.Runtime = false
+	return []*param.Row{
+		param.Choice(media, &c.Link.Media, MediaWords...),
+		switched(driver("link", "whether the driver asks for link"), &c.Link.Down, "up", "down"),
+		param.Choice(driver("link_speed", "speed of the link: negotiated or forced"), &c.Link.Speed,
+			append([]param.Word[mfw.Speeds]{param.Named[mfw.Speeds]("auto", 0)}, speedWords...)...),
+		param.Bits(driver("link_advertise", "speeds that are advertised"), &c.Link.Advertise, mfw.AllSpeeds, false,
+			speedWords...),
+		param.Choice(driver("pause", "pause frames: negotiated (auto: both ways advertised), or forced"), &c.Link.Pause,
+			param.Named("auto", PauseAuto), param.Named("auto-rx", PauseAutoRx), param.Named("auto-tx", PauseAutoTx),
+			param.Named("auto-none", PauseAutoNone), param.Named("none", PauseNone), param.Named("rx", PauseRx),
+			param.Named("tx", PauseTx), param.Named("both", PauseBoth)),
+		param.Choice(driver("phy_loopback", "where the port turns its frames back; then nothing reaches the wire"),
+			&c.Link.Loopback, loopbackWords()...),
+		param.Choice(driver("eee", "energy-efficient Ethernet; auto: on if the media has it"), &c.Link.EEE.Mode,
+			param.Named("auto", EEEAuto), param.Named("on", EEEOn), param.Named("off", EEEOff)),
+		param.Bool(driver("eee_tx_lpi", "let the transmitter sleep when it has nothing to send"), &c.Link.EEE.NoTxLPI,
+			true), param.Number(driver("eee_tx_timer", "idle time before it sleeps, in us"), &c.Link.EEE.Timer,
+			mfw.EEETimerBalanced, 1, mfw.EEETimerMax),
+		param.Bits(driver("eee_advertise", "speeds at which EEE is advertised"), &c.Link.EEE.Caps, mfw.AllEEE, false,
+			eeeWords...), param.Number(driver("bw_min", "least share of the port, in percent"), &c.Link.BandwidthMin, 1,
+			1, 100),
+		param.Number(driver("bw_max", "largest share of the port, in percent: the speed that the function sees"),
+			&c.Link.BandwidthMax, 100, 1, 100),
+	}
+}
+
+// boardRows are those of the partner at the other end, of the board, and
+// its faults.
+func (c *Config) boardRows() []*param.Row {
+	driver := func(name, help string) param.Row {
+		return param.Row{Name: name, Origin: param.FastLinQ, Runtime: true, Help: help}
+	}
+	tapir := func(name, help string) param.Row {
+		return param.Row{Name: name, Origin: param.Tapir, Runtime: true, Help: help}
+	}
+	return []*param.Row{
+		param.Bits(tapir("partner_speeds", "speeds that the other end of the cable has"), &c.Link.Partner.Speeds,
+			mfw.AllSpeeds, false, speedWords...),
+		param.Bool(tapir("partner_forced", "the other end does not negotiate"), &c.Link.Partner.Forced, false),
+		param.Text(param.Row{Name: "partner_pause", Type: "choice", Origin: param.Tapir, Runtime: true,
+			Expect: "symmetric, asymmetric, both or none",
+			Help:   "pause that the other end advertises"}, c.Link.partnerPause, c.Link.setPartnerPause),
+		param.Bits(tapir("partner_eee", "speeds at which the other end advertises EEE"), &c.Link.Partner.EEE, 0, true,
+			eeeWords...),
+		param.Choice(driver("wol", "g: a magic packet wakes the function when its driver is unloaded; d: nothing does"),
+			&c.Board.WoL,
+			param.Named("d", false), param.Named("g", true)),
+		switched(driver("driver", "whether the function's driver is loaded; without it nothing passes"),
+			&c.Board.Unloaded, "loaded", "unloaded"), param.Choice(
+			driver("led", "the port's LED: in operation, on or off"), &c.Board.LED,
+			param.Named("oper", mfw.LEDOper), param.Named("on", mfw.LEDOn), param.Named("off", mfw.LEDOff)),
+		param.Number(tapir("temperature", "of the chip in degrees Celsius; from 105 on it is a hardware error"),
+			&c.Board.Temperature, ChipTemperature, 1, 125), faulty(tapir("module", "the port's module"),
+			&c.Board.Unplugged, "present", "unplugged"),
+		faulty(tapir("fan", "one that fails is a hardware error: the link goes down"), &c.Board.FanFailed, "ok",
+			"failed"), faulty(tapir("mfw", "the management firmware; one that is stuck answers nothing, until it "+
+			"runs again and the driver loads anew"), &c.Board.Stuck, "running", "stuck"),
+	}
+}
+
+// faulty is a switched setting of Tapir's.
+func faulty(r param.Row, field *bool, off, on string) *param.Row {
+	made := switched(r, field, off, on)
+	made.Origin = param.Tapir
+	return made
+}
+
+func (l *Link) partnerPause() string {
+	p := &l.Partner
+	switch {
+	case p.NoSymmetric && p.Asymmetric:
+		return "asymmetric"
+	case p.NoSymmetric:
+		return "none"
+	case p.Asymmetric:
+		return "both"
+	}
+	return "symmetric"
+}
+
+func (l *Link) setPartnerPause(v string) error {
+	p := &l.Partner
+	switch v {
+	case "symmetric", "asymmetric", "both", "none":
+		p.NoSymmetric, p.Asymmetric = v == "asymmetric" || v == "none", v == "asymmetric" || v == "both"
+		return nil
+	}
+	return param.ErrValue
+}
+
+// MFWPorts are the ports of the board, of which each engine has one; only the
+// first has a cable.
+func (c *NIC) MFWPorts() []mfw.PortConfig {
+	list := []mfw.PortConfig{{Media: c.Link.Medium(), Speeds: PortSpeeds(c.Link.Medium()), Partner: c.Link.Partner}}
+	if c.Engines > 1 {
+		list = append(list, mfw.PortConfig{Engine: 1, Media: c.Link.Medium(), Speeds: PortSpeeds(c.Link.Medium()),
+			Dark: true})
+	}
+	return list
+}
+
+// MFWFuncs are the halves of the function, one on each engine.
+func (c *NIC) MFWFuncs() (list []mfw.FuncConfig) {
+	for port := range c.Engines {
+		list = append(list, mfw.FuncConfig{Port: port, MAC: c.MAC, MTU: uint16(c.MTU)})
+	}
+	return list
+}
+
+// PortSpeeds are the speeds that a port over a medium has.
+func PortSpeeds(m mfw.Media) mfw.Speeds {
+	switch m {
+	case mfw.MediaBaseT, mfw.MediaSFPP10G:
+		return mfw.Speed1G | mfw.Speed10G
+	case mfw.MediaSFP1G:
+		return mfw.Speed1G
+	}
+	return mfw.AllSpeeds
+}

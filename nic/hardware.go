@@ -1,0 +1,161 @@
+package nic
+
+import (
+	"tapir/nic/hardware"
+	"tapir/nic/ip"
+	"tapir/nic/port"
+	"tapir/nic/verbs"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// Hardware is the device that a NIC is made of.
+type Hardware = hardware.Device
+
+// attach puts the NIC on its function of the device.
+func (d *Device) attach(env *Env) (err error) {
+	if d.device = env.Device; d.device == nil {
+		if d.device, err = d.cfg.Hardware.Open(); err != nil {
+			return err
+		}
+	}
+	d.Hardware, err = d.device.Attach(env.Function, hardware.Env{
+		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs, Log: &d.common.Log,
+		Pool: d.pool, System: d.common.System, Host: env.Host, Second: env.Second, Light: env.Light,
+	})
+	if err != nil {
+		return err
+	}
+	d.Verbs.SetInterrupt(d.Hardware.Notify)
+	d.Verbs.SetContexts(d.Hardware)
+	d.portNumber, d.os, d.holds = env.Port, d.Hardware.Host(), d.Hardware.Holds()
+	return nil
+}
+
+// shape is what the hardware has to know of the NIC.
+func (c *Config) shape() hardware.Shape {
+	return hardware.Shape{Name: c.Name, MAC: c.MAC, MTU: c.MTU, VLAN: c.VLAN, Queues: c.Queues,
+		Superframes: c.Frames != Wire,
+		Seed:        c.seed(), RDMA: c.RDMA.Personality == verbs.IWARP}
+}
+
+// below is the NIC as its hardware calls it.
+type below struct{ d *Device }
+
+// Now implements hardware.NIC.
+func (b below) Now() frame.Time { return b.d.common.Now }
+
+// Enter implements hardware.NIC.
+func (b below) Enter(now frame.Time) { b.d.begin(now) }
+
+// Schedule implements hardware.NIC.
+func (b below) Schedule(at frame.Time, fn func(now frame.Time)) (cancel func()) {
+	return b.d.Schedule(at, fn)
+}
+
+// Carrier implements hardware.NIC.
+func (b below) Carrier(up, looped bool) {
+	b.d.wire.Loopback(port.LoopPHY, looped)
+	b.d.Verbs.SetCarrier(up)
+}
+
+// Active implements hardware.NIC.
+func (b below) Active() bool { return !b.d.wire.Closed }
+
+// Announce implements hardware.NIC: with a host TAP its owner does.
+func (b below) Announce() {
+	if !b.d.host.Exists() {
+		b.d.IP.Announce(b.Now())
+	}
+}
+
+// Failed implements hardware.NIC.
+func (b below) Failed(failed bool) { b.d.failed = failed }
+
+// Received implements hardware.NIC.
+func (b below) Received(f *frame.Frame) { b.d.handleWire(f, b.Now()) }
+
+// Traffic implements hardware.NIC.
+func (b below) Traffic() hardware.Traffic {
+	in, out, t := b.d.wire.Frames[frame.Inbound], b.d.wire.Frames[frame.Outbound], b.d.iwarp.Totals()
+	return hardware.Traffic{RxFrames: in.Packets, RxBytes: in.Bytes, TxFrames: out.Packets, TxBytes: out.Bytes,
+		RxMessages: t.RxFPDUs, RxPayload: t.RxBytes, TxMessages: t.TxFPDUs, TxPayload: t.TxBytes,
+		Connections: b.d.tcp.engine.Stats().Open}
+}
+
+// ToWire implements hostfn.NIC.
+func (b below) ToWire(f *frame.Frame) { b.d.wire.Send(port.Out{Frame: f}, b.Now()) }
+
+// WireRoom implements hostfn.NIC.
+func (b below) WireRoom() int { return b.d.wire.Room() }
+
+// ToHost implements hostfn.NIC.
+func (b below) ToHost(f *frame.Frame) { b.d.host.Transmit(port.Out{Frame: f}, b.Now()) }
+
+// HostRoom implements hostfn.NIC.
+func (b below) HostRoom() int { return b.d.host.External().Room() }
+
+// Drop implements hostfn.NIC.
+func (b below) Drop(p frame.Port, f *frame.Frame, r frame.DropReason) {
+	b.port(p).Drop(port.Out{Frame: f}, r, b.Now())
+}
+
+// Dropped implements hostfn.NIC.
+func (b below) Dropped(p frame.Port, f *frame.Frame, r frame.DropReason) {
+	b.d.common.Drops.Count(r)
+	b.port(p).Trace(frame.Outbound, f, nil, r, b.Now())
+}
+
+func (b below) port(p frame.Port) *port.Port {
+	if p == frame.Host {
+		return b.d.host
+	}
+	return b.d.wire
+}
+
+// Admit implements hostfn.NIC.
+func (b below) Admit(f *frame.Frame) bool { return b.d.admit(f, b.Now(), false) }
+
+// Loop implements hardware.Bench.
+func (b below) Loop(on bool) {
+	b.d.wire.Loopback(port.LoopSelftest, on)
+	if !on {
+		b.d.heard = nil
+	}
+}
+
+// Looping implements hardware.Bench.
+func (b below) Looping() bool { return b.d.heard != nil && b.d.wire.Waiting() > 0 }
+
+// SendSelf implements hardware.Bench.
+func (b below) SendSelf(payload []byte, heard func([]byte)) {
+	d := b.d
+	f := d.pool.Get(ether.MaxHeaderLen + len(payload))
+	if f == nil {
+		return // the test says that nothing came
+	}
+	h := d.IP.Header()
+	h.Dst, h.Type = d.cfg.MAC, ether.TypeLoopback
+	f.Append(h.AppendTo(nil))
+	f.Append(payload)
+	d.heard = heard
+	d.wire.Send(port.Out{Frame: f}, b.Now())
+}
+
+// ClockCounter implements hardware.Bench.
+func (b below) ClockCounter(now frame.Time) (ns, ppb int64) {
+	return b.d.common.PHC.Counter(now), b.d.common.PHC.Frequency() * 1000 >> 16
+}
+
+// loopTest takes the frames of the loopback test.
+type loopTest struct{ d *Device }
+
+// Receive implements ip.Handler.
+func (t loopTest) Receive(p *ip.Packet) ip.Verdict {
+	if t.d.heard == nil || p.Ether.Src != t.d.cfg.MAC {
+		return ip.Unmatched
+	}
+	b := p.Frame.Bytes()
+	t.d.heard(b[p.Ether.Len():])
+	return ip.Consumed
+}

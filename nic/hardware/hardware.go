@@ -1,0 +1,190 @@
+// Package hardware is the seam between a NIC and the device that it is made of:
+// link, interrupts of completion queues, connection contexts. A device has ports
+// and functions, which count from 0; each function is one NIC.
+package hardware
+
+import (
+	"tapir/nic/hostfn"
+	"tapir/nic/msglog"
+	"tapir/nic/param"
+	"tapir/nic/verbs"
+	"tapir/nic/view"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// MaxQueues is the share of a function in the device's queues, each way.
+const MaxQueues = 32
+
+// Queue pairs of iWARP: those that drivers ask for, and all that there can be.
+const (
+	DefaultQPs = 8192
+	MaxQPs     = 32512
+)
+
+// Device is a device with its ports and functions.
+type Device interface {
+	// Attach puts a NIC on a function.
+	Attach(fn int, e Env) (Function, error)
+	// Signal tells that the cable of a port has gained or lost its carrier. The
+	// device answers with NIC.Carrier.
+	Signal(port int, on bool, now frame.Time)
+	// Poll lets the device work.
+	Poll(now frame.Time)
+	// Close ends the device. What hinders it is returned, and does not keep it
+	// from closing. A second call does nothing.
+	Close(now frame.Time) error
+}
+
+// Function is what a NIC calls.
+type Function interface {
+	// Notify tells that a completion waits in a notification queue. The device
+	// answers with verbs.Device.ServeCNQ, at once or later.
+	Notify(cnq int)
+	// Contexts are the connection ids of queue pairs.
+	verbs.Contexts
+	// Holds tells whether frames may wait for their interrupt; then Hold takes one
+	// that does, and gives it back by NIC.Received.
+	Holds() bool
+	Hold(f *frame.Frame, now frame.Time) bool
+	// Batch ends a batch of frames, of which so many came to the NIC's own Ethernet
+	// queue.
+	Batch(received int, now frame.Time)
+	// Sent tells that so many frames of that queue have left, and returns when the
+	// device wants to be polled again.
+	Sent(frames int, now frame.Time) frame.Time
+	// Closed shows the device a frame that a closed port drops.
+	Closed(b []byte, now frame.Time)
+	// Host is the operating system's interface.
+	Host() hostfn.Function
+	// Check refuses settings that the device cannot have. Apply takes those that
+	// were checked.
+	Check(s Shape, c Config) error
+	Apply(s Shape, c Config, now frame.Time) error
+	// Reshape tells of a new station address or MTU.
+	Reshape(s Shape, now frame.Time) error
+	// SetTracer has the device trace the frames that do not pass the NIC, and
+	// returns the tracer for those that do.
+	SetTracer(t frame.Tracer) frame.Tracer
+	View
+}
+
+// View is what a device knows for display.
+type View interface {
+	// Counters are those of the NIC that the device has. Drops are frames that the
+	// device has dropped itself.
+	Counters() []view.Counter
+	Drops() frame.Drops
+	// HostTraffic counts frames of the host TAP that did not pass the NIC: received,
+	// sent.
+	HostTraffic() [4]uint64
+	// Describe fills in what the device knows of a NIC.
+	Describe(e *view.EthtoolInfo)
+	DeviceRows() []view.DeviceRow
+	ShowIRQ() []view.IRQInfo
+	ShowQueues() []view.QueueInfo
+	ShowVport() []view.VportInfo
+}
+
+// NIC is what a device calls.
+type NIC interface {
+	hostfn.NIC
+	// Now is the time of the call that is being served.
+	Now() frame.Time
+	// Enter begins a call from outside at a time.
+	Enter(now frame.Time)
+	// Schedule runs fn in the first Poll at or after a time, unless cancelled.
+	Schedule(at frame.Time, fn func(now frame.Time)) (cancel func())
+	// Carrier tells that the link of the function's port came up or went down, and
+	// whether the port turns its own frames back.
+	Carrier(up, looped bool)
+	// Active tells whether frames pass the port. Announce tells neighbors so.
+	Active() bool
+	Announce()
+	// Failed tells that the offloads have ceased to work, or work again.
+	Failed(failed bool)
+	// Received gives back a frame that Hold took.
+	Received(f *frame.Frame)
+	// Traffic counts what has passed.
+	Traffic() Traffic
+	// Bench is what selftests use.
+	Bench
+}
+
+// Bench is what the selftests of a device use of its NIC.
+type Bench interface {
+	// Loop cuts the wire off: frames for it come back. Looping tells whether some
+	// wait for the next Poll.
+	Loop(on bool)
+	Looping() bool
+	// SendSelf sends a payload to the NIC's own station; heard gets it.
+	SendSelf(payload []byte, heard func([]byte))
+	// ClockCounter is the free-running counter of the hardware clock, and how much
+	// faster it is set to run.
+	ClockCounter(now frame.Time) (ns, ppb int64)
+}
+
+// Traffic counts what has passed a NIC.
+type Traffic struct {
+	RxFrames, RxBytes, TxFrames, TxBytes         uint64 // of the wire
+	RxMessages, RxPayload, TxMessages, TxPayload uint64 // FPDUs of RDMA
+	Connections                                  int    // of the TCP engine
+}
+
+// Config is the configuration of one kind of device.
+type Config interface {
+	// Kind names the kind: "fastlinq".
+	Kind() string
+	// Open makes the device.
+	Open() (Device, error)
+	// Clone is a copy with a life of its own. Default is one without settings.
+	Clone() Config
+	Default() Config
+	// Params are its settings, bound to it.
+	Params() []*param.Row
+	// Validate says what is wrong with it for a function of that shape.
+	Validate(Shape) error
+	// Segments tells whether the device cuts super-frames of the TCP engine.
+	Segments() bool
+}
+
+// Shape is what a device has to know of a function's NIC.
+type Shape struct {
+	Name        string
+	MAC         ether.Addr
+	MTU         int // of IP, in octets
+	VLAN        uint16
+	Queues      int  // of the host function, each way
+	Superframes bool // frames of the wire may hold several segments
+	Seed        uint64
+	RDMA        bool // the personality is iWARP
+}
+
+// Env is the NIC and the world that a function is attached to.
+type Env struct {
+	NIC    NIC
+	Shape  Shape
+	Config Config
+	Port   int // of the device, which the wire belongs to
+	Verbs  *verbs.Device
+	Log    *msglog.Log
+	Pool   frame.Pool
+	System frame.Clock
+	Host   frame.Link // the host TAP; nil: none
+	Second *Second
+	// Light is called when the port's transmitter is switched; nil: nobody notices.
+	Light func(on bool)
+}
+
+// Second is the world of the second engine if it has a thread of its own.
+type Second struct {
+	Pool frame.Pool
+	// Host are its queues of the host TAP, those with odd numbers.
+	Host frame.Link
+	// Call runs a function on its thread and returns after it.
+	Call func(fn func())
+	// Wake wakes the second engine's thread, WakeFirst the NIC's.
+	Wake, WakeFirst func()
+	// Guard returns a tracer that both threads may use at a time.
+	Guard func(frame.Tracer) frame.Tracer
+}

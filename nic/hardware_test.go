@@ -1,0 +1,42 @@
+package nic
+
+import (
+	"tapir/nic/fastlinq"
+	"tapir/nic/param"
+)
+
+// device is a NIC under test with its FastLinQ device.
+type device struct {
+	*Device
+	under
+}
+
+type under struct{ *fastlinq.Device }
+
+// newNIC makes a NIC of FastLinQ hardware, if cfg names no other.
+func newNIC(cfg Config, env Env) (*device, error) {
+	fastlinqOf(&cfg)
+	d, err := New(cfg, env)
+	if err != nil {
+		return nil, err
+	}
+	return &device{d, under{fastlinq.Of(d.Hardware)}}, nil
+}
+
+// fastlinqOf is the configuration of the FastLinQ device.
+func fastlinqOf(c *Config) *fastlinq.Config {
+	if c.Hardware == nil {
+		c.Hardware = &fastlinq.Config{}
+	}
+	return c.Hardware.(*fastlinq.Config)
+}
+
+// allParams are the settings of a NIC of FastLinQ hardware.
+func allParams() []*param.Row {
+	c := &Config{}
+	fastlinqOf(c)
+	return c.Params()
+}
+
+func (d *device) failures() uint64 { n, _ := d.Failures(); return n }
+func (d *device) lastErr() error   { _, err := d.Failures(); return err }

@@ -1,0 +1,73 @@
+// Package param holds the tables of named settings. A package that has settings
+// exports its rows, bound to the fields of its configuration; others gather them.
+package param
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Where the names of the settings are known from.
+const (
+	Siw      = "siw"       // parameters of the Linux siw driver
+	SiwBuild = "siw build" // constants of a build of siw
+	FastLinQ = "FastLinQ"  // of the FastLinQ driver core
+	Tapir    = "Tapir"
+)
+
+// Row is one setting that has a name: in `tapir nic`, in a nics.yaml, in
+// `tapir set` and in docs/parameters.md.
+type Row struct {
+	Name    string
+	Type    string // "bool", "number", "time", "list" or "choice"
+	Expect  string // what a value looks like, for errors
+	Help    string // the effect, one line
+	Origin  string // where the name is known from
+	Runtime bool   // may change while the NIC runs, for new connections
+	Host    bool   // of the host function: without a host TAP there is none
+
+	get func() string
+	set func(v string) error // ErrValue: not as Expect says
+}
+
+// Get is the setting's value, with the default filled in, as Set reads it.
+func (r *Row) Get() string { return r.get() }
+
+// Set changes the setting. The error names the setting and what was expected.
+func (r *Row) Set(v string) error {
+	if r.set(strings.TrimSpace(v)) != nil {
+		return fmt.Errorf("%s: %q: expected %s", r.Name, v, r.Expect)
+	}
+	return nil
+}
+
+// Wrap lets a setting treat some values in its own way: get and set take the
+// original functions' place and may call them.
+func (r *Row) Wrap(get func(was func() string) string, set func(v string, was func(string) error) error) *Row {
+	wasGet, wasSet := r.get, r.set
+	r.get = func() string { return get(wasGet) }
+	r.set = func(v string) error { return set(v, wasSet) }
+	return r
+}
+
+// Find returns the setting called name (`-` and `_` are the same), or nil.
+func Find(rows []*Row, name string) *Row {
+	name = strings.ReplaceAll(name, "-", "_")
+	if i := slices.IndexFunc(rows, func(r *Row) bool { return r.Name == name }); i >= 0 {
+		return rows[i]
+	}
+	return nil
+}
+
+// Names lists the names of all settings, for messages.
+func Names(rows []*Row) string {
+	names := make([]string, len(rows))
+	for i, r := range rows {
+		names[i] = r.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// Flag is the name of a setting as a flag of the command line.
+func Flag(name string) string { return strings.ReplaceAll(name, "_", "-") }

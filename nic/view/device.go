@@ -1,0 +1,79 @@
+package view
+
+// DeviceRow is one line of what there is to know of a NIC's RDMA device: an
+// attribute with its value, or a resource with its use and limit.
+type DeviceRow struct {
+	Name  string `json:"attribute"`
+	Value string `json:"value,omitempty"`
+	Used  *int   `json:"used,omitempty"`
+	Limit *int   `json:"limit,omitempty"`
+	Ever  *int   `json:"ever,omitempty"` // made, or raised, since the NIC runs
+}
+
+// AttributeRow is an attribute of the device with its value.
+type AttributeRow struct {
+	Name  string `json:"attribute"`
+	Value string `json:"value"`
+}
+
+// NVMRow describes an image in the flash.
+type NVMRow struct {
+	Image  string `json:"image"`
+	Offset uint32 `json:"offset"`
+	Length uint32 `json:"length"`
+	CRC    string `json:"crc"`
+	State  string `json:"state"`
+}
+
+// TLVRow is a value that the firmware has pulled.
+type TLVRow struct {
+	Group string `json:"group"`
+	TLV   string `json:"tlv"`
+	Value string `json:"value"`
+}
+
+// Health is the health reporter "fw_fatal" of the device: hardware errors, those
+// that the management firmware tells of included, and recoveries.
+type Health struct {
+	State      string       `json:"state"` // healthy, error or recovering
+	Errors     uint64       `json:"errors"`
+	Recoveries uint64       `json:"recoveries"`
+	Kinds      []HealthKind `json:"kinds"` // all that there are
+	Last       string       `json:"last,omitempty"`
+	LastKind   string       `json:"last_kind,omitempty"`
+	Engine     int          `json:"engine"` // of the last
+	Dump       int          `json:"dump"`   // octets that are kept
+	Leaked     int          `json:"leaked_cids"`
+}
+
+// HealthKind is a kind of hardware error.
+type HealthKind struct {
+	Name  string `json:"name"`
+	Count uint64 `json:"count"`
+}
+
+// DevlinkInfo is what devlink(8) asks the driver of a device.
+type DevlinkInfo struct {
+	Name      string            `json:"name"`
+	Driver    string            `json:"driver"`
+	Serial    string            `json:"serial_number"` // of the board; empty: its VPD is damaged
+	Fixed     []DevlinkVersion  `json:"fixed"`
+	Running   []DevlinkVersion  `json:"running"`
+	Stored    []DevlinkVersion  `json:"stored"` // in the flash
+	Resources []DevlinkResource `json:"resources"`
+	Health    Health            `json:"health"`
+}
+
+// DevlinkVersion is the version of a component, by devlink's names.
+type DevlinkVersion struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+// DevlinkResource is a resource of the device: how many there are, and how many
+// are in use.
+type DevlinkResource struct {
+	Name string `json:"name"`
+	Size int    `json:"size"`
+	Occ  *int   `json:"occ,omitempty"` // nil: nobody counts
+}

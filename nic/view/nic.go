@@ -1,0 +1,118 @@
+// Package view holds the snapshots of a NIC that tools display. Who has the state
+// fills them in.
+package view
+
+import (
+	"net/netip"
+
+	"tapir/wire/ether"
+)
+
+// Info describes a NIC for display.
+type Info struct {
+	Name      string         `json:"name"`
+	MAC       ether.Addr     `json:"mac"`
+	Addrs     []netip.Prefix `json:"addrs"` // the link-local one included
+	Gateways  []netip.Addr   `json:"gateways"`
+	MTU       int            `json:"mtu"` // octets of IP
+	VLAN      uint16         `json:"vlan"`
+	Frames    string         `json:"frames"`
+	HostTAP   bool           `json:"host_tap"`
+	RxPackets uint64         `json:"rx_packets"`
+	TxPackets uint64         `json:"tx_packets"`
+	RxBytes   uint64         `json:"rx_bytes"`
+	TxBytes   uint64         `json:"tx_bytes"`
+	Drops     uint64         `json:"drops"`
+	QPs       int            `json:"qps"`
+	CQs       int            `json:"cqs"`
+	MRs       int            `json:"mrs"`
+	CEPs      int            `json:"ceps"`
+	LastStamp int64          `json:"last_tx_stamp_ns"` // nanoseconds of the hardware clock
+	Conflicts uint64         `json:"address_conflicts"`
+}
+
+// CQInfo describes a completion queue for display.
+type CQInfo struct {
+	Num     uint32 `json:"cq"`
+	Entries int    `json:"entries"`
+	Waiting int    `json:"waiting"`
+	Total   uint64 `json:"total"` // completions ever queued
+	Failed  bool   `json:"failed"`
+}
+
+// MRInfo describes a memory region for display.
+type MRInfo struct {
+	Num    uint32 `json:"mr"`
+	STag   uint32 `json:"stag"`
+	PD     uint32 `json:"pd"`
+	Addr   uint64 `json:"addr"`
+	Len    uint64 `json:"len"` // octets
+	Access string `json:"access"`
+	Valid  bool   `json:"valid"`
+}
+
+// MWInfo describes a memory window for display.
+type MWInfo struct {
+	Num    uint32 `json:"mw"`
+	Kind   string `json:"type"`
+	STag   uint32 `json:"stag"`
+	PD     uint32 `json:"pd"`
+	MR     uint32 `json:"mr,omitempty"` // that it is bound to
+	QP     uint32 `json:"qp,omitempty"` // the only one that it is open to, type 2
+	Addr   uint64 `json:"addr"`
+	Len    uint64 `json:"len"` // octets
+	Access string `json:"access"`
+}
+
+// EventInfo describes an event of the connection manager for display.
+type EventInfo struct {
+	Seq     uint64         `json:"seq"`
+	Time    string         `json:"time"`  // of the hardware clock
+	Event   string         `json:"event"` // as the FastLinQ iWARP interface names it
+	ID      uint32         `json:"id,omitempty"`
+	QP      uint32         `json:"qp,omitempty"`
+	State   string         `json:"iwarp_state,omitempty"` // of the QP
+	Local   netip.AddrPort `json:"local,omitzero"`
+	Remote  netip.AddrPort `json:"remote,omitzero"`
+	Status  string         `json:"status"`           // 0 or the name of an error number
+	Reason  string         `json:"reason,omitempty"` // return code of the firmware
+	IRD     uint16         `json:"ird"`
+	ORD     uint16         `json:"ord"`
+	Private int            `json:"private_data"` // octets
+	Err     string         `json:"error,omitempty"`
+}
+
+// LineInfo describes a line of the log for display.
+type LineInfo struct {
+	Seq   uint64 `json:"seq"`
+	Time  string `json:"time"` // of the hardware clock
+	Level string `json:"level"`
+	Topic string `json:"topic"`
+	Text  string `json:"text"`
+}
+
+// StatInfo counts one kind of object or state for display, after the
+// statistics of the Linux siw driver.
+type StatInfo struct {
+	Name string `json:"name"`
+	Now  int    `json:"now"`
+	Ever uint64 `json:"ever"` // since the NIC started; events: how often
+}
+
+// Counter is one named value, as ethtool -S prints them.
+type Counter struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+}
+
+// ParamInfo describes a setting and its present value for display.
+type ParamInfo struct {
+	Name    string `json:"name"`
+	Value   string `json:"value"`
+	Type    string `json:"type"`
+	Runtime bool   `json:"runtime"` // may be changed while the NIC runs
+	Help    string `json:"help"`
+}
+
+// Count makes a counter.
+func Count(name string, value uint64) Counter { return Counter{name, value} }

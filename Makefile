@@ -30,6 +30,7 @@ packages  = ./lab/check/programs ./lab/tool/demo ./lab/run/real ./... ./.ci/gote
 modules   = lab/check/oracle
 # Linters live in a module of their own for the same reason.
 lint      = $(GO) tool -modfile=.ci/lint/go.mod staticcheck ./...
+dead      = $(GO) run ./.ci/dead
 
 .PHONY: all build demo test interop newer fuzz bench bench-ptp bench-virtual bench-compare count profile soak ledger mutate microbench cross install uninstall check clean help
 
@@ -43,7 +44,7 @@ demo: build
 
 test: build
 	@sh .ci/tools
-	TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) run ./.ci/gotest -checks '$(lint)' -skips .ci/skips -nested $(modules) -fuzz $(FUZZTIME) $(packages)
+	TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) run ./.ci/gotest -checks '$(lint);$(dead)' -skips .ci/skips -nested $(modules) -fuzz $(FUZZTIME) $(packages)
 
 interop: build
 	@sh .ci/tools
@@ -104,6 +105,7 @@ check:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w on these files'; exit 1; }
 	$(GO) vet $(packages)
 	$(lint)
+	$(dead)
 
 cross:
 	GOOS=linux GOARCH=amd64 $(build) -o $(BIN)/tapir-linux-amd64 ./cmd/tapir
@@ -151,5 +153,5 @@ help:
 	@echo 'make cross               static binaries for linux/amd64 and linux/arm64'
 	@echo 'make install PREFIX=DIR  binary, man pages, completions (DESTDIR= for packagers)'
 	@echo 'make uninstall           remove what install wrote'
-	@echo 'make check               gofmt, vet and staticcheck only'
+	@echo 'make check               gofmt, vet, staticcheck, functions that nothing calls'
 	@echo 'make clean               remove bin and out'

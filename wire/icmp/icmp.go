@@ -95,20 +95,6 @@ func Echo(typ uint8, id, seq uint16, data []byte) Message {
 	return Message{Type: typ, Rest: uint32(id)<<16 | uint32(seq), Body: data}
 }
 
-// IsError6 reports whether an ICMPv6 type is an error message: those are never
-// answered with another error (RFC 4443 section 2.1).
-func IsError6(typ uint8) bool { return typ < 128 }
-
-// IsError4 reports whether an ICMP type is an error message (RFC 1122 section
-// 3.2.2).
-func IsError4(typ uint8) bool {
-	switch typ {
-	case Unreachable4, 4, 5, TimeExceeded4, ParamProblem4:
-		return true
-	}
-	return false
-}
-
 // MTU4 is the next-hop MTU in octets of a Fragmentation Needed message (RFC
 // 1191 section 4); 0 from routers that do not tell.
 func (m *Message) MTU4() int { return int(m.Rest & 0xffff) }

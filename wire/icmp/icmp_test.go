@@ -75,17 +75,6 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-func TestErrorsAreErrors(t *testing.T) {
-	for typ, want := range map[uint8]bool{Unreachable4: true, 5: true, TimeExceeded4: true, Echo4: false, EchoReply4: false} {
-		if IsError4(typ) != want {
-			t.Errorf("type %d", typ)
-		}
-	}
-	if !IsError6(PacketTooBig6) || IsError6(Echo6) {
-		t.Error("ICMPv6 classes")
-	}
-}
-
 func TestNeighborMessages(t *testing.T) {
 	mac := ether.Addr{2, 0, 0, 0, 0, 10}
 	_, _, m := captured(t, "ns")

@@ -11,7 +11,7 @@ import (
 	"tapir/opa/em"
 )
 
-// ParseVESWs reads what an Ethernet Manager is to make of a fabric:
+// parseVESWFile reads what an Ethernet Manager is to make of a fabric:
 //
 //	nodes:
 //	  - {name: h1, guid: 0x0011750101000001, lid: 1}
@@ -24,14 +24,6 @@ import (
 //
 // Names that nodes does not have are node descriptions of HFIs. path is for
 // messages only; mistakes are *conf.Error with file, line and column.
-func ParseVESWs(path string, data []byte) (em.Config, error) {
-	f, _, err := parseVESWFile(path, data)
-	if err != nil {
-		return em.Config{}, err
-	}
-	return f.cfg, nil
-}
-
 func parseVESWFile(path string, data []byte) (f *veswFile, root conf.Node, err error) {
 	const expect = "`vesws:` with a list of vESWs"
 	if root, err = conf.Read(path, data, expect); err != nil {

@@ -31,8 +31,16 @@ vesws:
   - {name: red, id: 258}
 `
 
+func parseVESWs(path string, data []byte) (em.Config, error) {
+	f, _, err := parseVESWFile(path, data)
+	if err != nil {
+		return em.Config{}, err
+	}
+	return f.cfg, nil
+}
+
 func TestParseVESWs(t *testing.T) {
-	got, err := ParseVESWs("v.yaml", []byte(goodVESWs))
+	got, err := parseVESWs("v.yaml", []byte(goodVESWs))
 	must(t, err)
 	h1, h2, h3, h4 := em.Node{Name: "h1"}, em.Node{Name: "h2"}, em.Node{Name: "h3"}, em.Node{GUID: 0x0011750101000004}
 	want := em.Config{
@@ -98,7 +106,7 @@ func TestVESWMistakesHaveAPlace(t *testing.T) {
 		{"nodes:\n  - {name: a, guid: 1}\nvesws:\n  - {name: x, id: 1, members: [a, 0x1]}", "v.yaml:4:35: members: 0x0000000000000001 and a are the same node"},
 		{"vesws:\n  - {name: x, id: 1", "v.yaml:"},
 	} {
-		_, err := ParseVESWs("v.yaml", []byte(tt.in))
+		_, err := parseVESWs("v.yaml", []byte(tt.in))
 		var placed *conf.Error
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !errors.As(err, &placed) {
 			t.Errorf("%q:\ngot  %v\nwant %s", tt.in, err, tt.want)

@@ -31,9 +31,6 @@ const (
 // the one that started it.
 type Handle struct{ dir string }
 
-// Dir is the directory by which Open finds the guest.
-func (h *Handle) Dir() string { return h.dir }
-
 // Open finds a running guest by its Config.Dir.
 func Open(dir string) (*Handle, error) {
 	h := &Handle{dir}

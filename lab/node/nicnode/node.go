@@ -5,7 +5,6 @@ package nicnode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -194,25 +193,6 @@ func (n *Node) carrier(up bool, now frame.Time) {
 	} else {
 		n.Device.LinkDown(now)
 	}
-}
-
-// StartAll starts several NICs in one process, each on a loop of its own; all
-// or none.
-func StartAll(ctx context.Context, all []Config, env node.Env) ([]*Node, error) {
-	var nodes []*Node
-	for i := range all {
-		for k := range i {
-			if why := nicconf.Exclude(&all[k], &all[i]); why != "" {
-				return nil, errors.Join(errors.New(why), node.CloseAll(nodes))
-			}
-		}
-		n, err := Start(ctx, all[i], env)
-		if err != nil {
-			return nil, errors.Join(err, node.CloseAll(nodes))
-		}
-		nodes = append(nodes, n)
-	}
-	return nodes, nil
 }
 
 // Realtime is what CLOCK_REALTIME showed at a time of the NIC's loop; inside

@@ -31,8 +31,6 @@ const (
 
 var formNames = [...]string{"erf", "user0", "inner"}
 
-func (f Form) String() string { return formNames[f] }
-
 // ParseForm reads erf, user0 or inner.
 func ParseForm(s string) (Form, error) {
 	for i, name := range formNames {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"tapir/lab/check/testenv"
-	"tapir/lab/conf/perfconf"
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"

@@ -46,7 +46,7 @@ func serveRDMA(nics []*device, o Options) (handlers []trap.Handler, done func(),
 	var devices []sysfs.Device
 	for i, d := range nics {
 		shown := sysfs.Device{Index: i, Netdev: d.tap,
-			Attr:  kept(func() (sysfs.Attr, error) { return d.attr(o.GID) }),
+			Attr:  cached(func() (sysfs.Attr, error) { return d.attr(o.GID) }),
 			Stats: d.stats, QPs: d.qps, CEPs: d.ceps}
 		files.Add(shown.UVerbs(), relay.Uverbs(d.name), node(shown.UVerbsNumber()))
 		devices = append(devices, shown)
@@ -93,8 +93,8 @@ func dialNICs(nics []*device, o Options) (*relay.Client, error) {
 // its whole GID table asks the NIC once.
 const keepAttr = 50 * time.Millisecond
 
-// kept remembers an answer for so long.
-func kept[T any](ask func() (T, error)) func() (T, error) {
+// cached remembers an answer for keepAttr.
+func cached[T any](ask func() (T, error)) func() (T, error) {
 	var mu sync.Mutex
 	var last T
 	var at time.Time
@@ -119,32 +119,23 @@ func (d *device) attr(style GIDStyle) (a sysfs.Attr, err error) {
 		return a, err
 	}
 	a.PKeys = make([]uint16, sysfs.PKeyTable)
+	texts := map[string]*string{"node_guid": &a.NodeGUID, "sys_image_guid": &a.SystemImageGUID, "fw_ver": &a.Firmware,
+		"port_state": &a.State, "port_phys_state": &a.Phys}
+	numbers := map[string]*uint16{"port_lid": &a.LID, "port_sm_lid": &a.SMLID}
+	for i := range a.PKeys {
+		numbers[fmt.Sprintf("pkey[%d]", i)] = &a.PKeys[i]
+	}
 	for _, r := range rows {
-		n, _ := strconv.ParseUint(r.Value, 0, 16) // of those that are numbers
-		name, index, _ := strings.Cut(r.Attribute, "[")
-		switch name {
-		case "node_guid":
-			a.NodeGUID = r.Value
-		case "sys_image_guid":
-			a.SystemImageGUID = r.Value
-		case "fw_ver":
-			a.Firmware = r.Value
-		case "port_state":
-			a.State = r.Value
-		case "port_phys_state":
-			a.Phys = r.Value
-		case "port_lid":
-			a.LID = uint16(n)
-		case "port_sm_lid":
-			a.SMLID = uint16(n)
-		case "gid":
-			if r.Value != "" { // the last row of that name counts the entries
-				a.GIDs = append(a.GIDs, r.Value)
-			}
-		case "pkey":
-			if i, err := strconv.Atoi(strings.TrimSuffix(index, "]")); err == nil && i < len(a.PKeys) {
-				a.PKeys[i] = uint16(n)
-			}
+		if to := texts[r.Attribute]; to != nil {
+			*to = r.Value
+		}
+		if to := numbers[r.Attribute]; to != nil {
+			n, _ := strconv.ParseUint(r.Value, 0, 16)
+			*to = uint16(n)
+		}
+		name, _, _ := strings.Cut(r.Attribute, "[")
+		if name == "gid" && r.Value != "" { // the last row of that name counts the entries
+			a.GIDs = append(a.GIDs, r.Value)
 		}
 	}
 	if a.NodeGUID == "" || len(a.GIDs) == 0 {
@@ -172,22 +163,11 @@ func (d *device) stats() (s sysfs.Stats, err error) {
 	if err := d.table("stats", &rows); err != nil {
 		return s, err
 	}
+	counts := map[string]*int{"context": &s.CXs, "pd": &s.PDs, "qp": &s.QPs, "cq": &s.CQs, "srq": &s.SRQs, "mr": &s.MRs,
+		"cep_listening": &s.CEPs, "cep_starting": &s.CEPs, "cep_connected": &s.CEPs, "cep_closing": &s.CEPs}
 	for _, r := range rows {
-		switch r.Name {
-		case "context":
-			s.CXs = r.Now
-		case "pd":
-			s.PDs = r.Now
-		case "qp":
-			s.QPs = r.Now
-		case "cq":
-			s.CQs = r.Now
-		case "srq":
-			s.SRQs = r.Now
-		case "mr":
-			s.MRs = r.Now
-		case "cep_listening", "cep_starting", "cep_connected", "cep_closing":
-			s.CEPs += r.Now
+		if to := counts[r.Name]; to != nil {
+			*to += r.Now
 		}
 	}
 	return s, nil

@@ -163,7 +163,7 @@ func open(ctx context.Context, o Options) (list []*device, err error) {
 		}
 		d := &device{name: c.Hello.Name, client: c, logf: func(string, ...any) {}}
 		list = append(list, d)
-		if err := d.look(ctx, o.PPS); err != nil {
+		if err := d.probe(ctx, o.PPS); err != nil {
 			return list, err
 		}
 		if d.Clock != nil {
@@ -175,8 +175,8 @@ func open(ctx context.Context, o Options) (list []*device, err error) {
 	return list, addNetdevs(list, o.Netdevs)
 }
 
-// look asks what the NIC has.
-func (d *device) look(ctx context.Context, pps bool) error {
+// probe asks what the NIC has.
+func (d *device) probe(ctx context.Context, pps bool) error {
 	var row struct {
 		TAP     string `json:"tap"`
 		HostTAP string `json:"host_tap_name"`

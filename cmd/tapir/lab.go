@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,6 +19,7 @@ import (
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
+	"tapir/lab/tool/labs"
 	"tapir/lab/tool/usage"
 	"tapir/lab/topo"
 )
@@ -122,14 +122,14 @@ func newLabRun() *cobra.Command {
 				if lab.Clock != topo.Virtual {
 					return usage.Errorf("--step: the real clock does not wait: give --clock virtual, too")
 				}
-				v.Step = newLabSteps(cmd.InOrStdin(), cmd.OutOrStdout()).step
+				v.Step = labs.NewStepper(cmd.InOrStdin(), cmd.OutOrStdout()).Step
 			}
 			if o.Tapir, err = os.Executable(); err != nil {
 				return err
 			}
 			o.Print, o.Echo = cmd.OutOrStdout(), true
 			return needPrivileges(cmd.Context(), []*topo.Lab{lab}, func() error {
-				r, err := runLab(cmd.Context(), lab, o, v)
+				r, err := labs.Run(cmd.Context(), lab, o, v)
 				switch {
 				case r.Error != "":
 					err = errors.Join(errors.New(r.Error), err)
@@ -148,20 +148,9 @@ func newLabRun() *cobra.Command {
 	return cmd
 }
 
-// runLab runs a lab by its clock.
-func runLab(ctx context.Context, lab *topo.Lab, o real.Options, v virtual.Options) (*result.Result, error) {
-	if lab.Clock == topo.Virtual {
-		return virtual.Run(ctx, lab, v)
-	}
-	return real.Run(ctx, lab, o)
-}
-
-// labReports are the files into which the results of several labs go together.
-type labReports struct{ junit, json, html string }
-
 func newLabTest() *cobra.Command {
-	var out, clock string
-	var files labReports
+	var clock string
+	var suite labs.Suite
 	cmd := &cobra.Command{
 		Use:   "test FILE...",
 		Short: "Run labs one after the other and print their verdicts",
@@ -171,85 +160,32 @@ func newLabTest() *cobra.Command {
 			"  tapir lab test --out out/labs --junit junit.xml --html report.html lab/examples/*/lab.yaml",
 		Args: atLeast(1, "name topology files: see: tapir lab test --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			labs := make([]*topo.Lab, len(args))
-			for i, path := range args {
-				var err error
-				if labs[i], err = loadLab(path); err != nil {
+			for _, path := range args {
+				lab, err := loadLab(path)
+				if err != nil {
 					return err
 				}
-				if err := setClock(labs[i], clock); err != nil {
+				if err := setClock(lab, clock); err != nil {
 					return err
 				}
+				suite.Labs = append(suite.Labs, lab)
 			}
-			return needPrivileges(cmd.Context(), labs, func() error { return testLabs(cmd, labs, out, files) })
+			var err error
+			if suite.Tapir, err = os.Executable(); err != nil {
+				return err
+			}
+			return needPrivileges(cmd.Context(), suite.Labs, func() error {
+				return suite.Run(cmd.Context(), cmd.OutOrStdout())
+			})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&out, "out", "o", "", "`directory` with a folder for the capture, log and reports of each lab")
-	f.StringVar(&files.junit, "junit", "", "`file` for the results as JUnit's XML: a lab is a suite, a step a case")
-	f.StringVar(&files.json, "json", "", "`file` for the results as JSON")
-	f.StringVar(&files.html, "html", "", "`file` for the results as a page that needs nothing else")
+	f.StringVarP(&suite.Out, "out", "o", "", "`directory` with a folder for the capture, log and reports of each lab")
+	f.StringVar(&suite.JUnit, "junit", "", "`file` for the results as JUnit's XML: a lab is a suite, a step a case")
+	f.StringVar(&suite.JSON, "json", "", "`file` for the results as JSON")
+	f.StringVar(&suite.HTML, "html", "", "`file` for the results as a page that needs nothing else")
 	f.StringVar(&clock, "clock", "", clockFlag)
 	return cmd
-}
-
-func testLabs(cmd *cobra.Command, labs []*topo.Lab, out string, files labReports) error {
-	tapir, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	var all []*result.Result
-	var errs []error
-	failed := 0
-	for _, lab := range labs {
-		if cmd.Context().Err() != nil { // it is in the reports, as not reached
-			all = append(all, result.New(lab))
-			continue
-		}
-		o := real.Options{Options: steps.Options{Draw: files.html != ""}, Tapir: tapir}
-		if out != "" {
-			o.Out = filepath.Join(out, lab.Name)
-		}
-		r, err := runLab(cmd.Context(), lab, o, virtual.Options{Options: steps.Options{Out: o.Out, Draw: o.Draw}})
-		all = append(all, r)
-		if r.Verdict != result.Passed {
-			failed++
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("lab %s: %w", lab.Name, err))
-		}
-		printVerdict(cmd.OutOrStdout(), r)
-	}
-	if cmd.Context().Err() != nil {
-		errs = append(errs, errors.New("interrupted"))
-	} else if failed > 0 {
-		errs = append(errs, fmt.Errorf("%d of %d labs failed", failed, len(labs)))
-	}
-	return errors.Join(append(errs, files.write(all))...)
-}
-
-func (f *labReports) write(all []*result.Result) (err error) {
-	for _, doc := range []struct {
-		name  string
-		write func(io.Writer, ...*result.Result) error
-	}{{f.junit, result.JUnit}, {f.json, result.JSON}, {f.html, result.HTML}} {
-		if doc.name != "" {
-			err = errors.Join(err, result.WriteFile(doc.name, func(w io.Writer) error { return doc.write(w, all...) }))
-		}
-	}
-	return err
-}
-
-func printVerdict(w io.Writer, r *result.Result) {
-	fmt.Fprintf(w, "%s  %-20s %d of %d steps  %.1f s\n", r.Verdict, r.Lab, r.Done(), len(r.Steps), r.Seconds)
-	for _, s := range r.Steps {
-		if s.Verdict == result.Failed {
-			fmt.Fprintf(w, "      line %d: %s: %s\n", s.Line, s.Text, s.Error)
-		}
-	}
-	if r.Error != "" {
-		fmt.Fprintf(w, "      %s\n", r.Error)
-	}
 }
 
 func newLabUp() *cobra.Command {

@@ -84,7 +84,8 @@ func dialNICs(nics []*device, o Options) (*relay.Client, error) {
 	}
 	c, err := relay.Dial(ctl.RunPath(nics[0].name), ask)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
-		err = fmt.Errorf("NIC %s was started by another tapir, which serves no programs: start it again with this one", nics[0].name)
+		err = fmt.Errorf("NIC %s was started by another tapir, which serves no programs: start it again with this one",
+			nics[0].name)
 	}
 	return c, err
 }
@@ -185,7 +186,8 @@ func (d *device) qps() ([]sysfs.QP, error) {
 	err := d.table("qp", &rows)
 	var list []sysfs.QP
 	for _, r := range rows {
-		list = append(list, sysfs.QP{Num: r.QP, State: strings.ToUpper(r.State), Sends: r.Sends, Recvs: r.Recvs, IRD: r.IRD, ORD: r.ORD,
+		list = append(list, sysfs.QP{Num: r.QP, State: strings.ToUpper(r.State), Sends: r.Sends, Recvs: r.Recvs,
+			IRD: r.IRD, ORD: r.ORD,
 			Local: r.Local, Remote: r.Remote})
 	}
 	return list, err
@@ -201,14 +203,16 @@ func (d *device) ceps() ([]sysfs.CEP, error) {
 	err := d.table("cep", &rows)
 	var list []sysfs.CEP
 	for _, r := range rows {
-		list = append(list, sysfs.CEP{ID: r.ID, State: r.Phase, QP: r.QP, Listening: r.Phase == "listening", Local: r.Local, Remote: r.Remote})
+		list = append(list, sysfs.CEP{ID: r.ID, State: r.Phase, QP: r.QP, Listening: r.Phase == "listening",
+			Local: r.Local, Remote: r.Remote})
 	}
 	return list, err
 }
 
 // siwParameters are those of the siw driver, in the end the one that cannot be
 // changed while the driver runs.
-var siwParameters = []string{"loopback_enabled", "mpa_crc_required", "mpa_crc_strict", "zcopy_tx", "tcp_nodelay", "iface_list"}
+var siwParameters = []string{"loopback_enabled", "mpa_crc_required", "mpa_crc_strict", "zcopy_tx", "tcp_nodelay",
+	"iface_list"}
 
 // parameters are shown as the first NIC has them and set for all.
 func parameters(nics []*device) (list []sysfs.Parameter) {

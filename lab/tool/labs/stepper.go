@@ -1,4 +1,4 @@
-package main
+package labs
 
 import (
 	"bufio"
@@ -13,16 +13,16 @@ import (
 	"tapir/lab/run/virtual"
 )
 
-// labSteps shows the events of a lab and waits for what its reader says.
-type labSteps struct {
+// Stepper shows the events of a lab and waits for its reader between them.
+type Stepper struct {
 	out   io.Writer
 	said  chan string // closed at the end of what is said
 	ahead int         // events that are not waited for
 }
 
-// newLabSteps begins to read lines of in, which may wait for ever.
-func newLabSteps(in io.Reader, out io.Writer) *labSteps {
-	s := &labSteps{out: out, said: make(chan string)}
+// NewStepper begins to read lines of in, which may wait for ever.
+func NewStepper(in io.Reader, out io.Writer) *Stepper {
+	s := &Stepper{out: out, said: make(chan string)}
 	go func() {
 		defer close(s.said)
 		for lines := bufio.NewScanner(in); lines.Scan(); {
@@ -32,10 +32,10 @@ func newLabSteps(in io.Reader, out io.Writer) *labSteps {
 	return s
 }
 
-var errLabLeft = errors.New("ended by q")
+var errLeft = errors.New("ended by q")
 
-// step shows an event and returns when the next one may happen.
-func (s *labSteps) step(ctx context.Context, e *virtual.Event) error {
+// Step shows an event and returns when the next one may happen.
+func (s *Stepper) Step(ctx context.Context, e *virtual.Event) error {
 	fmt.Fprintln(s.out, e)
 	if s.ahead > 0 {
 		s.ahead--
@@ -52,7 +52,7 @@ func (s *labSteps) step(ctx context.Context, e *virtual.Event) error {
 				s.ahead = math.MaxInt
 			case word == "":
 			case word == "q":
-				return errLabLeft
+				return errLeft
 			case err == nil && n > 0:
 				s.ahead = n - 1
 			default:

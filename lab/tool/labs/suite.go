@@ -1,0 +1,95 @@
+// Package labs runs labs: one by its clock, several with their verdicts and
+// reports, or one event at a time.
+package labs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"tapir/lab/run/real"
+	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
+	"tapir/lab/run/virtual"
+	"tapir/lab/topo"
+)
+
+// Run runs a lab by its clock.
+func Run(ctx context.Context, lab *topo.Lab, o real.Options, v virtual.Options) (*result.Result, error) {
+	if lab.Clock == topo.Virtual {
+		return virtual.Run(ctx, lab, v)
+	}
+	return real.Run(ctx, lab, o)
+}
+
+// Suite is several labs that run one after the other.
+type Suite struct {
+	Labs  []*topo.Lab
+	Tapir string // the program that nodes run
+	Out   string // directory with a folder for each lab; empty: nothing is kept
+	// Files with the results of all labs; empty: not written.
+	JUnit, JSON, HTML string
+}
+
+// Run runs the labs, prints their verdicts and writes the reports. It fails if
+// a lab does.
+func (s *Suite) Run(ctx context.Context, w io.Writer) error {
+	var all []*result.Result
+	var errs []error
+	failed := 0
+	for _, lab := range s.Labs {
+		if ctx.Err() != nil { // it is in the reports, as not reached
+			all = append(all, result.New(lab))
+			continue
+		}
+		options := steps.Options{Draw: s.HTML != ""}
+		if s.Out != "" {
+			options.Out = filepath.Join(s.Out, lab.Name)
+		}
+		r, err := Run(ctx, lab, real.Options{Options: options, Tapir: s.Tapir}, virtual.Options{Options: options})
+		all = append(all, r)
+		if r.Verdict != result.Passed {
+			failed++
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("lab %s: %w", lab.Name, err))
+		}
+		printVerdict(w, r)
+	}
+	if ctx.Err() != nil {
+		errs = append(errs, errors.New("interrupted"))
+	} else if failed > 0 {
+		errs = append(errs, fmt.Errorf("%d of %d labs failed", failed, len(s.Labs)))
+	}
+	return errors.Join(append(errs, s.write(all))...)
+}
+
+// write writes the reports.
+func (s *Suite) write(all []*result.Result) (err error) {
+	for _, report := range []struct {
+		name  string
+		write func(io.Writer, ...*result.Result) error
+	}{{s.JUnit, result.JUnit}, {s.JSON, result.JSON}, {s.HTML, result.HTML}} {
+		if report.name != "" {
+			err = errors.Join(err, result.WriteFile(report.name, func(w io.Writer) error {
+				return report.write(w, all...)
+			}))
+		}
+	}
+	return err
+}
+
+// printVerdict prints a line for a lab, and one for each step that failed.
+func printVerdict(w io.Writer, r *result.Result) {
+	fmt.Fprintf(w, "%s  %-20s %d of %d steps  %.1f s\n", r.Verdict, r.Lab, r.Done(), len(r.Steps), r.Seconds)
+	for _, s := range r.Steps {
+		if s.Verdict == result.Failed {
+			fmt.Fprintf(w, "      line %d: %s: %s\n", s.Line, s.Text, s.Error)
+		}
+	}
+	if r.Error != "" {
+		fmt.Fprintf(w, "      %s\n", r.Error)
+	}
+}

@@ -131,7 +131,8 @@ func (f Framing) Wrap(fr *frame.Frame, fabric uint16) frame.DropReason {
 	p := Packet(fr.Bytes())
 	switch f {
 	case FramingNSH:
-		h := nsh.Header{TTL: nsh.MaxTTL, Next: nsh.NextEthernet, Path: uint32(fabric&0xfff)<<12 | uint32(p.VESW()), Index: 255}
+		h := nsh.Header{TTL: nsh.MaxTTL, Next: nsh.NextEthernet, Path: uint32(fabric&0xfff)<<12 | uint32(p.VESW()),
+			Index: 255}
 		b := fr.Prepend(n)
 		putOuter(b, p.DLID(), p.SLID(), nsh.EtherType)
 		at := ether.HeaderLen + h.Put(b[ether.HeaderLen:], nsh.TLVHeaderLen+HeaderLen)
@@ -176,7 +177,8 @@ func wrapGeneve(fr *frame.Frame, slid, dlid LID, entropy uint16, h *geneve.Heade
 	putOuter(b, dlid, slid, ether.TypeIPv4)
 	at := ether.HeaderLen
 	payload := n - at - ip.HeaderLen4 + inner
-	outer := ip.Header{Version: 4, TTL: 64, DF: true, Proto: ip.ProtoUDP, PayloadLen: payload, Src: outerIP(slid, 10), Dst: outerIP(dlid, 10)}
+	outer := ip.Header{Version: 4, TTL: 64, DF: true, Proto: ip.ProtoUDP, PayloadLen: payload, Src: outerIP(slid, 10),
+		Dst: outerIP(dlid, 10)}
 	if !dlid.IsUnicast() {
 		outer.Dst = outerIP(dlid, 239)
 	}

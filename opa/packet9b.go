@@ -206,6 +206,8 @@ func (p Packet9B) ICRCGood() bool {
 
 // Header returns all fields that a sender chooses.
 func (p Packet9B) Header() Header9B {
-	return Header9B{SLID: p.SLID(), DLID: p.DLID(), SC: p.SC(), SL: p.SL(), FECN: p.bth1()&fecn9B != 0, BECN: p.bth1()&becn9B != 0,
-		PKey: p.PKey(), DestQP: p.DestQP(), SrcQP: p.SrcQP(), QKey: p.QKey(), PSN: binary.BigEndian.Uint32(p[bthAt+8:]) & qpMask}
+	return Header9B{SLID: p.SLID(), DLID: p.DLID(), SC: p.SC(), SL: p.SL(), FECN: p.bth1()&fecn9B != 0,
+		BECN: p.bth1()&becn9B != 0,
+		PKey: p.PKey(), DestQP: p.DestQP(), SrcQP: p.SrcQP(), QKey: p.QKey(),
+		PSN: binary.BigEndian.Uint32(p[bthAt+8:]) & qpMask}
 }

@@ -101,7 +101,8 @@ func (c *Config) Check(packet int) error {
 		field string
 		lanes *opa.Lanes
 	}{{"QoS.Unicast", &c.QoS.Unicast}, {"QoS.Multicast", &c.QoS.Multicast}} {
-		if sc, vl := highest(l.lanes.SC, l.lanes.UntaggedSC), highest(l.lanes.VL, l.lanes.UntaggedVL); sc > maxSC || vl > maxVL {
+		if sc, vl := highest(l.lanes.SC, l.lanes.UntaggedSC), highest(l.lanes.VL, l.lanes.UntaggedVL); sc > maxSC ||
+			vl > maxVL {
 			return bad(l.field, fmt.Sprintf("SC %d, VL %d", sc, vl), "SCs and VLs of at most 31")
 		}
 	}

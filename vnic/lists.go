@@ -110,5 +110,7 @@ func (n *Netdev) listen() {
 func (n *Netdev) member(e *Entry) bool {
 	mask := e.mask()
 	group := macBits(e.MAC) & mask
-	return group == allMAC&mask || slices.ContainsFunc(n.lists.mc, func(a ether.Addr) bool { return macBits(a)&mask == group })
+	return group == allMAC&mask || slices.ContainsFunc(n.lists.mc, func(a ether.Addr) bool {
+		return macBits(a)&mask == group
+	})
 }

@@ -92,7 +92,8 @@ func parseND(b []byte) (h ip.Header, nd icmp.Neighbor, typ uint8, ok bool) {
 		return h, nd, 0, false
 	}
 	h, payload, err := ip.Parse(b)
-	if err != nil || h.Proto != ip.ProtoICMPv6 || h.TTL != icmp.NDHopLimit || h.IsFragment() || !icmp.Verify6(h.Src, h.Dst, payload) {
+	if err != nil || h.Proto != ip.ProtoICMPv6 || h.TTL != icmp.NDHopLimit || h.IsFragment() ||
+		!icmp.Verify6(h.Src, h.Dst, payload) {
 		return h, nd, 0, false
 	}
 	m, err := icmp.Parse(payload)
@@ -133,7 +134,8 @@ func (n *Netdev) answerARP(in *inner, now frame.Time) bool {
 	if f == nil {
 		return false
 	}
-	arp.Packet{Op: arp.Reply, SenderMAC: e.mac, SenderIP: p.TargetIP, TargetMAC: p.SenderMAC, TargetIP: p.SenderIP}.Put(f.Bytes()[in.at:])
+	arp.Packet{Op: arp.Reply, SenderMAC: e.mac, SenderIP: p.TargetIP, TargetMAC: p.SenderMAC,
+		TargetIP: p.SenderIP}.Put(f.Bytes()[in.at:])
 	n.deliver(f)
 	return true
 }
@@ -161,9 +163,11 @@ func (n *Netdev) answerND(in *inner, now frame.Time) bool {
 	if f == nil {
 		return false
 	}
-	na := icmp.Neighbor{Target: nd.Target, Router: e.router, Solicited: true, Override: true, Options: icmp.Options{TargetMAC: e.mac}}
+	na := icmp.Neighbor{Target: nd.Target, Router: e.router, Solicited: true, Override: true,
+		Options: icmp.Options{TargetMAC: e.mac}}
 	b := f.Bytes()[in.at:]
-	out := ip.Header{Version: 6, TTL: icmp.NDHopLimit, Proto: ip.ProtoICMPv6, PayloadLen: naLen, Src: nd.Target, Dst: h.Src}
+	out := ip.Header{Version: 6, TTL: icmp.NDHopLimit, Proto: ip.ProtoICMPv6, PayloadLen: naLen, Src: nd.Target,
+		Dst: h.Src}
 	at := out.Put(b)
 	var body [naLen]byte
 	m := na.Message(icmp.NeighborAdvertisement, body[:0])

@@ -78,7 +78,8 @@ func (n *Netdev) Configure(cfg Config) error {
 		return fmt.Errorf("vport %d: %w", n.num, err)
 	}
 	if other := n.port.VESW(cfg.VESWID); other != nil && other != n {
-		return fmt.Errorf("vport %d: %w", n.num, &ConfigError{"VESWID", cfg.VESWID, fmt.Sprintf("one that vport %d has not", other.num)})
+		return fmt.Errorf("vport %d: %w", n.num, &ConfigError{"VESWID", cfg.VESWID,
+			fmt.Sprintf("one that vport %d has not", other.num)})
 	}
 	old := n.cfg
 	if old.VESWID != cfg.VESWID || old.FabricID != cfg.FabricID {

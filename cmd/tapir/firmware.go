@@ -24,7 +24,8 @@ func newFirmware() *cobra.Command {
 			"With --firmware FORM a NIC searches for a file of that name in the directories of\n" +
 			nicnode.FirmwarePathEnv + ", then in " + strings.Join(nicnode.FirmwareDirs, " and ") + ".\n\n" +
 			"With a FILE, or a form to search for, it says what that is, or which place of it is wrong.",
-		Example: "  tapir firmware --form zipped-bin -w /lib/firmware/tapir/" + fastlinq.StormFile(fastlinq.ZippedBinary) + "\n" +
+		Example: "  tapir firmware --form zipped-bin -w /lib/firmware/tapir/" +
+			fastlinq.StormFile(fastlinq.ZippedBinary) + "\n" +
 			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --firmware zipped-bin\n" +
 			"  tapir firmware --form header -w storm.h\n" +
 			"  tapir firmware storm.h",
@@ -51,7 +52,8 @@ func newFirmware() *cobra.Command {
 			return os.WriteFile(file, b, 0o644)
 		},
 	}
-	cmd.Flags().StringVar(&as, "form", fastlinq.ZippedBinary.String(), "`form`: "+strings.Join(fastlinq.StormForms(), ", "))
+	cmd.Flags().StringVar(&as, "form", fastlinq.ZippedBinary.String(),
+		"`form`: "+strings.Join(fastlinq.StormForms(), ", "))
 	cmd.Flags().StringVarP(&file, "write", "w", "", "`file` to write, - for standard output")
 	return cmd
 }

@@ -226,7 +226,8 @@ func await(ctx context.Context, nodes []ending, stop context.CancelCauseFunc) er
 
 // startNIC takes the control socket first, so that a name in use is found
 // before a TAP is made.
-func startNIC(ctx context.Context, cfg nicconf.Config, env node.Env, programs *nicnode.Programs, stop func()) (*running, error) {
+func startNIC(ctx context.Context, cfg nicconf.Config, env node.Env, programs *nicnode.Programs,
+	stop func()) (*running, error) {
 	s, err := ctl.Listen(cfg.Name, versionText())
 	if err != nil {
 		return nil, err

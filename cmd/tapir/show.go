@@ -24,7 +24,8 @@ func newShow() *cobra.Command {
 			"counters, parameters (params), the connection manager's latest events, and\n" +
 			"the lines about the topics of the parameter dprint (log). With a number it prints all about\n" +
 			"one queue pair, completion queue, region, window or connection. --follow prints events or log lines\n" +
-			"as they happen. The name may be left out if only one NIC runs. Of the device there are the port's link,\n" +
+			"as they happen. The name may be left out if only one NIC runs. Of the device there are the " +
+			"port's link,\n" +
 			"the management firmware (mfw), the flash (nvm), and what the firmware pulls from the driver (tlv).\n\n" +
 			"The Ethernet function behind a host TAP has its vport and a queue pair for each queue of the TAP " +
 			"(queue).\n\n" +

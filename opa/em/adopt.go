@@ -123,7 +123,8 @@ func (m *Manager) askVPort(p *port, num uint8) *request {
 			m.stale = m.stale || p.scanned == len(p.vports)
 		}
 		v, info := p.vports[num], mad.ParseVESWPortInfo(data)
-		if v != nil && v.known && !v.leaving && (v.info.VESW != 0 && info.VESW == 0 || v.digest != 0 && info.Digest == 0) {
+		if v != nil && v.known && !v.leaving && (v.info.VESW != 0 && info.VESW == 0 ||
+			v.digest != 0 && info.Digest == 0) {
 			if p.scanned == len(p.vports) {
 				m.count.Restarts++
 				m.note("port %v: vport %d has lost what it was told: the agent has restarted", p, num)
@@ -179,9 +180,10 @@ func (p *port) remove(v *vport) {
 func (m *Manager) askList(p *port, v *vport, which int) *request {
 	l := &v.lists[which]
 	start := len(l.parts)
-	r := m.agentRequest(p, fmt.Sprintf("MAC list of vport %d", v.num), mad.MethodGet, listAttrs[which], v.num, mad.IfaceMACsLen(0), func(b []byte) {
-		mad.IfaceMACs(b).PutHead(mad.IfaceHead{Start: uint16(start)})
-	})
+	r := m.agentRequest(p, fmt.Sprintf("MAC list of vport %d", v.num), mad.MethodGet, listAttrs[which], v.num,
+		mad.IfaceMACsLen(0), func(b []byte) {
+			mad.IfaceMACs(b).PutHead(mad.IfaceHead{Start: uint16(start)})
+		})
 	r.done = func(status mad.Status, data []byte) {
 		if status != mad.StatusOK {
 			l.parts, v.poll = nil, m.now

@@ -158,7 +158,8 @@ func (v *VESW) validate(path string) error {
 		key   string
 		lanes *opa.Lanes
 	}{{".qos.unicast", &v.QoS.Unicast}, {".qos.multicast", &v.QoS.Multicast}} {
-		if slices.Max(l.lanes.SC[:]) > maxSC || l.lanes.UntaggedSC > maxSC || slices.Max(l.lanes.VL[:]) > maxVL || l.lanes.UntaggedVL > maxVL {
+		if slices.Max(l.lanes.SC[:]) > maxSC || l.lanes.UntaggedSC > maxSC || slices.Max(l.lanes.VL[:]) > maxVL ||
+			l.lanes.UntaggedVL > maxVL {
 			return wrong(path+l.key, "expected SCs and VLs of at most 31")
 		}
 	}

@@ -39,7 +39,9 @@ type member struct {
 // found. Its other members would be told to forget the stations behind that
 // port, which may just be slow to answer.
 func (v *vesw) incomplete() bool {
-	return slices.ContainsFunc(v.members, func(b *member) bool { return b.vport != nil && b.vport.info.VESW == v.cfg.ID }) &&
+	return slices.ContainsFunc(v.members, func(b *member) bool {
+		return b.vport != nil && b.vport.info.VESW == v.cfg.ID
+	}) &&
 		slices.ContainsFunc(v.members, func(b *member) bool { return b.port == nil })
 }
 
@@ -161,7 +163,8 @@ func (m *Manager) bind(p *port) {
 		if b.vport != nil {
 			continue
 		}
-		for num < len(p.vports) && p.vports[num] != nil && (exists(&p.vports[num].info) || p.vports[num].member != nil) {
+		for num < len(p.vports) && p.vports[num] != nil && (exists(&p.vports[num].info) ||
+			p.vports[num].member != nil) {
 			num++
 		}
 		if num == len(p.vports) {
@@ -201,7 +204,8 @@ func (m *Manager) derive(v *vesw) {
 	m.unicastEntries(v)
 	m.groupEntries(v)
 	if len(v.table) > mad.MaxMACEntries {
-		v.problems = append(v.problems, fmt.Sprintf("%d MAC addresses; %d fit in a MAC table", len(v.table), mad.MaxMACEntries))
+		v.problems = append(v.problems, fmt.Sprintf("%d MAC addresses; %d fit in a MAC table", len(v.table),
+			mad.MaxMACEntries))
 		m.count.TableOverflows++
 		v.table, v.owners = v.table[:mad.MaxMACEntries], v.owners[:mad.MaxMACEntries]
 	}

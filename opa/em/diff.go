@@ -220,7 +220,8 @@ func (m *Manager) InSync() bool {
 		if !p.up || p.duplicate || p.infoRead && !p.ethernet() {
 			continue
 		}
-		if !p.active() || p.scanned < len(p.vports) || p.class.TrapLID != m.LID() || !slices.Equal(p.pkeys, m.pkeyTable(p)) {
+		if !p.active() || p.scanned < len(p.vports) || p.class.TrapLID != m.LID() ||
+			!slices.Equal(p.pkeys, m.pkeyTable(p)) {
 			return false
 		}
 		for _, b := range p.members {

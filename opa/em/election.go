@@ -36,7 +36,9 @@ func (m *Manager) hear(info mad.SMInfo) {
 	if info.PortGUID == m.opt.GUID {
 		return
 	}
-	i, found := slices.BinarySearchFunc(m.peers, info.PortGUID, func(p peer, g uint64) int { return cmp.Compare(p.info.PortGUID, g) })
+	i, found := slices.BinarySearchFunc(m.peers, info.PortGUID, func(p peer, g uint64) int {
+		return cmp.Compare(p.info.PortGUID, g)
+	})
 	if !found {
 		m.peers = slices.Insert(m.peers, i, peer{})
 		m.note("manager %v found: %v, priority %d", GUID(info.PortGUID), info.State, info.Priority)
@@ -67,7 +69,8 @@ func (m *Manager) elect(send mad.Send) {
 	for i := range m.peers {
 		p := &m.peers[i]
 		best = best && !m.betterThanMe(p)
-		if p.info.State == mad.SMMaster && (master == nil || better(p.info.Priority, p.info.PortGUID, master.info.Priority, master.info.PortGUID)) {
+		if p.info.State == mad.SMMaster && (master == nil ||
+			better(p.info.Priority, p.info.PortGUID, master.info.Priority, master.info.PortGUID)) {
 			master = p
 		}
 	}

@@ -58,8 +58,9 @@ func DefaultTiming() Timing {
 func (t Timing) withDefaults() Timing {
 	d := DefaultTiming()
 	return Timing{
-		Heartbeat: cmp.Or(t.Heartbeat, d.Heartbeat), Takeover: cmp.Or(t.Takeover, d.Takeover), Sweep: cmp.Or(t.Sweep, d.Sweep),
-		Down: cmp.Or(t.Down, d.Down), Poll: cmp.Or(t.Poll, d.Poll), Timeout: cmp.Or(t.Timeout, d.Timeout),
+		Heartbeat: cmp.Or(t.Heartbeat, d.Heartbeat), Takeover: cmp.Or(t.Takeover, d.Takeover),
+		Sweep: cmp.Or(t.Sweep, d.Sweep),
+		Down:  cmp.Or(t.Down, d.Down), Poll: cmp.Or(t.Poll, d.Poll), Timeout: cmp.Or(t.Timeout, d.Timeout),
 		Retries: cmp.Or(t.Retries, d.Retries), Settle: cmp.Or(t.Settle, d.Settle),
 	}
 }
@@ -252,7 +253,9 @@ func (m *Manager) settle() {
 		return
 	}
 	limit := m.since.Add(m.t.Settle)
-	if m.now < limit && (slices.ContainsFunc(m.ports, func(p *port) bool { return !m.adopted(p) }) || slices.ContainsFunc(m.vesws, (*vesw).incomplete)) {
+	if m.now < limit && (slices.ContainsFunc(m.ports, func(p *port) bool {
+		return !m.adopted(p)
+	}) || slices.ContainsFunc(m.vesws, (*vesw).incomplete)) {
 		m.by(limit)
 		return
 	}

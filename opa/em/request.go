@@ -56,7 +56,8 @@ func smp(method mad.Method, tid uint64, attr uint16, modifier uint32, guid uint6
 // subnetRequest is a request to the subnet management agent of p, with the
 // attribute that put writes in n octets. It goes by the port's GUID, as it
 // has to work whatever LID the port has.
-func (m *Manager) subnetRequest(p *port, what string, method mad.Method, attr uint16, modifier uint32, n int, put func([]byte)) *request {
+func (m *Manager) subnetRequest(p *port, what string, method mad.Method, attr uint16, modifier uint32, n int,
+	put func([]byte)) *request {
 	tid := m.tid()
 	b := make([]byte, mad.DirectedHeaderLen+n)
 	s := smp(method, tid, attr, modifier, p.guid)
@@ -64,18 +65,21 @@ func (m *Manager) subnetRequest(p *port, what string, method mad.Method, attr ui
 	if put != nil {
 		put(b[mad.DirectedHeaderLen:])
 	}
-	return &request{port: p, what: what, to: mad.Address{LID: opa.Permissive, QP: opa.QPSubnet}, b: b, tid: tid, attr: attr, set: method == mad.MethodSet}
+	return &request{port: p, what: what, to: mad.Address{LID: opa.Permissive, QP: opa.QPSubnet}, b: b, tid: tid,
+		attr: attr, set: method == mad.MethodSet}
 }
 
 // agentRequest is a request to the Ethernet management agent of p.
-func (m *Manager) agentRequest(p *port, what string, method mad.Method, attr uint16, num uint8, n int, put func([]byte)) *request {
+func (m *Manager) agentRequest(p *port, what string, method mad.Method, attr uint16, num uint8, n int,
+	put func([]byte)) *request {
 	tid := m.tid()
 	b := make([]byte, mad.VEMAHeaderLen+n)
 	mad.PutVEMA(b, method, tid, attr, uint32(num))
 	if put != nil {
 		put(b[mad.VEMAHeaderLen:])
 	}
-	return &request{port: p, what: what, to: mad.Address{LID: p.lid, QP: opa.QPGeneral}, b: b, tid: tid, attr: attr, set: method == mad.MethodSet}
+	return &request{port: p, what: what, to: mad.Address{LID: p.lid, QP: opa.QPGeneral}, b: b, tid: tid, attr: attr,
+		set: method == mad.MethodSet}
 }
 
 // drive brings p forward: it repeats the request that waits, or finds the

@@ -80,14 +80,16 @@ func (m *Manager) Status() Status {
 	if m.opt.Observe {
 		role = "observing"
 	}
-	return Status{GUID: GUID(m.opt.GUID), Priority: m.opt.Priority, Role: role, Managers: len(m.peers), Known: m.settled, InSync: m.InSync()}
+	return Status{GUID: GUID(m.opt.GUID), Priority: m.opt.Priority, Role: role, Managers: len(m.peers),
+		Known: m.settled, InSync: m.InSync()}
 }
 
 // VESWs returns the vESWs by id.
 func (m *Manager) VESWs() (list []VESWRecord) {
 	for _, v := range m.vesws {
 		r := VESWRecord{
-			Name: v.cfg.Name, ID: v.cfg.ID, Fabric: v.cfg.Fabric, PKey: v.cfg.PKey, MTU: v.cfg.MTU, MLID: MLID(v.cfg.ID),
+			Name: v.cfg.Name, ID: v.cfg.ID, Fabric: v.cfg.Fabric, PKey: v.cfg.PKey, MTU: v.cfg.MTU,
+			MLID:    MLID(v.cfg.ID),
 			Members: len(v.members), MACs: len(v.table), Digest: v.digest, Problems: v.problems,
 		}
 		for _, b := range v.members {
@@ -106,7 +108,8 @@ func (m *Manager) VESWs() (list []VESWRecord) {
 // Ports returns the ports by GUID.
 func (m *Manager) Ports() (list []PortRecord) {
 	for _, p := range m.ports {
-		r := PortRecord{GUID: GUID(p.guid), Name: p.name, LID: p.lid, Up: p.up, PKeys: keysString(p.pkeys), State: "down", InSync: p.active()}
+		r := PortRecord{GUID: GUID(p.guid), Name: p.name, LID: p.lid, Up: p.up, PKeys: keysString(p.pkeys),
+			State: "down", InSync: p.active()}
 		if p.duplicate {
 			r.State = "duplicate GUID"
 		} else if p.up && p.infoRead {
@@ -171,7 +174,8 @@ func (m *Manager) MACs(id uint16) (list []MACRecord) {
 			continue
 		}
 		for _, b := range v.reporting() {
-			list = append(list, MACRecord{VESW: v.cfg.ID, MAC: m.want(b).BaseMAC, DLID: b.port.lid, Node: b.port.String(), Kind: "base"})
+			list = append(list, MACRecord{VESW: v.cfg.ID, MAC: m.want(b).BaseMAC, DLID: b.port.lid,
+				Node: b.port.String(), Kind: "base"})
 		}
 		for i, e := range v.table {
 			r := MACRecord{VESW: v.cfg.ID, MAC: e.MAC, DLID: e.DLID, Kind: "group"}

@@ -35,7 +35,8 @@ func (m *Manager) step(p *port) *request {
 // and, as they are limited members of the management partition, a full one.
 func (m *Manager) ready() bool {
 	p := m.port(m.opt.GUID)
-	return p != nil && p.active() && (m.opt.Observe || len(p.pkeys) > 0 && p.pkeys[0] == opa.PKeyManagement|opa.PKeyFull)
+	return p != nil && p.active() && (m.opt.Observe || len(p.pkeys) > 0 && p.pkeys[0] ==
+		opa.PKeyManagement|opa.PKeyFull)
 }
 
 // stepVPorts is the next request that changes a virtual port: those that have
@@ -71,7 +72,8 @@ func (m *Manager) stepVPorts(p *port) *request {
 func (m *Manager) deleteVPort(p *port, v *vport) *request {
 	v.leaving = true
 	id := v.info.VESW
-	r := m.agentRequest(p, fmt.Sprintf("delete vport %d of vESW %d", v.num, id), mad.MethodSet, mad.AttrDeleteVESW, v.num, 0, nil)
+	r := m.agentRequest(p, fmt.Sprintf("delete vport %d of vESW %d", v.num, id), mad.MethodSet, mad.AttrDeleteVESW,
+		v.num, 0, nil)
 	r.done = func(status mad.Status, data []byte) {
 		if status != mad.StatusOK {
 			v.poll = m.now // an earlier attempt may have done it
@@ -92,7 +94,8 @@ func (m *Manager) refuse(v *vport, want mad.VESWPortInfo) {
 }
 
 func (m *Manager) setVPort(p *port, v *vport, want mad.VESWPortInfo) *request {
-	r := m.agentRequest(p, fmt.Sprintf("vport %d in vESW %d", v.num, want.VESW), mad.MethodSet, mad.AttrVESWPortInfo, v.num, mad.VESWPortInfoLen, want.Put)
+	r := m.agentRequest(p, fmt.Sprintf("vport %d in vESW %d", v.num, want.VESW), mad.MethodSet, mad.AttrVESWPortInfo,
+		v.num, mad.VESWPortInfoLen, want.Put)
 	before := v.info
 	r.done = func(status mad.Status, data []byte) {
 		if status != mad.StatusOK {
@@ -202,9 +205,10 @@ func section(have, next []mad.MACEntry) (from, to int, last bool) {
 func (m *Manager) askTable(p *port, v *vport, size int) *request {
 	from := len(v.table)
 	num := min(mad.MaxMACEntriesIn, size-from)
-	r := m.agentRequest(p, fmt.Sprintf("MAC table of vport %d from %d", v.num, from), mad.MethodGet, mad.AttrMACEntries, v.num, mad.MACEntriesLen(0), func(b []byte) {
-		mad.MACEntries(b).PutHead(uint16(from), uint16(num), 0)
-	})
+	r := m.agentRequest(p, fmt.Sprintf("MAC table of vport %d from %d", v.num, from), mad.MethodGet, mad.AttrMACEntries,
+		v.num, mad.MACEntriesLen(0), func(b []byte) {
+			mad.MACEntries(b).PutHead(uint16(from), uint16(num), 0)
+		})
 	r.done = func(status mad.Status, data []byte) {
 		if status != mad.StatusOK {
 			v.poll, v.retry = m.now, m.now.Add(m.t.Poll)
@@ -218,13 +222,14 @@ func (m *Manager) askTable(p *port, v *vport, size int) *request {
 
 func (m *Manager) setTable(p *port, v *vport, from int, entries []mad.MACEntry, sum uint32) *request {
 	what := fmt.Sprintf("MAC table of vport %d, %s from %d", v.num, entriesString(len(entries)), from)
-	r := m.agentRequest(p, what, mad.MethodSet, mad.AttrMACEntries, v.num, mad.MACEntriesLen(len(entries)), func(b []byte) {
-		t := mad.MACEntries(b)
-		t.PutHead(uint16(from), uint16(len(entries)), sum)
-		for i, e := range entries {
-			t.SetEntry(i, e)
-		}
-	})
+	r := m.agentRequest(p, what, mad.MethodSet, mad.AttrMACEntries, v.num, mad.MACEntriesLen(len(entries)),
+		func(b []byte) {
+			t := mad.MACEntries(b)
+			t.PutHead(uint16(from), uint16(len(entries)), sum)
+			for i, e := range entries {
+				t.SetEntry(i, e)
+			}
+		})
 	r.done = func(status mad.Status, data []byte) {
 		if status != mad.StatusOK {
 			v.table, v.tableRead, v.poll, v.retry = nil, false, m.now, m.now.Add(refusal*m.t.Poll)

@@ -249,7 +249,10 @@ func (m *Manager) askPKeys(p *port, block int) *request {
 func (m *Manager) setPKeys(p *port, block int, keys []uint16) *request {
 	var table [mad.PKeysPerBlock]uint16
 	copy(table[:], keys)
-	r := m.subnetRequest(p, "P_Key table", mad.MethodSet, mad.AttrPKeyTable, mad.PKeyBlock(block), mad.PKeyBlockLen, func(b []byte) { mad.PutPKeys(b, table) })
+	r := m.subnetRequest(p, "P_Key table", mad.MethodSet, mad.AttrPKeyTable, mad.PKeyBlock(block), mad.PKeyBlockLen,
+		func(b []byte) {
+			mad.PutPKeys(b, table)
+		})
 	r.done = func(status mad.Status, data []byte) {
 		if m.tookPKeys(p, block, status, data); status == mad.StatusOK {
 			m.note("port %v: P_Keys %s", p, keysString(p.pkeys))

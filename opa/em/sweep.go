@@ -103,7 +103,8 @@ func (m *Manager) found(tid uint64, info mad.NodeInfo, from mad.Address) {
 	p := m.ports[i]
 	if p.answered == tid && p.from != from.LID && !p.duplicate {
 		p.duplicate = true
-		m.note("GUID %v is claimed by the ports with LIDs %v and %v: neither is managed", GUID(p.guid), p.from, from.LID)
+		m.note("GUID %v is claimed by the ports with LIDs %v and %v: neither is managed", GUID(p.guid), p.from,
+			from.LID)
 		m.readopt(p)
 	}
 	p.answered, p.from = tid, from.LID
@@ -169,5 +170,7 @@ func (m *Manager) adopted(p *port) bool {
 	case !p.ethernet(), m.opt.Observe && (!p.active() || !m.ready()):
 		return true
 	}
-	return p.scanned == len(p.vports) && !slices.ContainsFunc(p.members, func(v *member) bool { return v.vport != nil && v.vport.info.VESW != 0 && !v.vport.listed() })
+	return p.scanned == len(p.vports) && !slices.ContainsFunc(p.members, func(v *member) bool {
+		return v.vport != nil && v.vport.info.VESW != 0 && !v.vport.listed()
+	})
 }

@@ -90,10 +90,12 @@ func (m *Manager) Traffic() (list []TrafficRecord) {
 			s, e := &t.summary, &t.errors
 			list = append(list, TrafficRecord{
 				VESW: v.cfg.ID, Node: b.cfg.Node.String(), Num: b.vport.num, At: t.at,
-				TxPackets: s.TxPackets, RxPackets: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes, TxErrors: s.TxErrors, RxErrors: s.RxErrors,
+				TxPackets: s.TxPackets, RxPackets: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes,
+				TxErrors: s.TxErrors, RxErrors: s.RxErrors,
 				TxMcastBcast: s.Tx.McastBcast, RxMcastBcast: s.Rx.McastBcast,
 				TxSourceMAC: e.TxSourceMAC, TxDLIDZero: e.TxDLIDZero, TxLogic: e.TxLogic, TxDropState: e.TxDropState,
-				RxBadVESW: e.RxBadVESW, RxRunt: e.RxRunt, RxOversize: e.RxOversize, RxDropState: e.RxDropState, RxLogic: e.RxLogic,
+				RxBadVESW: e.RxBadVESW, RxRunt: e.RxRunt, RxOversize: e.RxOversize, RxDropState: e.RxDropState,
+				RxLogic: e.RxLogic,
 			})
 		}
 	}

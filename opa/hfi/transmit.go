@@ -82,6 +82,7 @@ func (p *Port) traceOut(f *frame.Frame, r frame.DropReason) {
 // traceIn records the frame in p.scratch.
 func (p *Port) traceIn(id uint64, r frame.DropReason) {
 	if p.tracer != nil {
-		p.tracer.Trace(&frame.Record{Port: frame.Wire, Dir: frame.Inbound, Data: p.scratch, Stamp: frame.Stamp(p.now), ID: id, Drop: r})
+		p.tracer.Trace(&frame.Record{Port: frame.Wire, Dir: frame.Inbound, Data: p.scratch, Stamp: frame.Stamp(p.now),
+			ID: id, Drop: r})
 	}
 }

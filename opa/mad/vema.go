@@ -53,7 +53,8 @@ func ParseVEMA(b []byte) (h Header, data []byte, err error) {
 // PutVEMA writes the VEMAHeaderLen octets in front of an attribute: a MAD of
 // this class with the method, transaction, attribute and modifier given.
 func PutVEMA(b []byte, m Method, tid uint64, attr uint16, modifier uint32) {
-	h := Header{BaseVersion: BaseVersion, Class: ClassVEMA, ClassVersion: BaseVersion, Method: m, TID: tid, Attr: attr, Modifier: modifier}
+	h := Header{BaseVersion: BaseVersion, Class: ClassVEMA, ClassVersion: BaseVersion, Method: m, TID: tid, Attr: attr,
+		Modifier: modifier}
 	h.Put(b)
 	clear(b[HeaderLen:offOUI])
 	copy(b[offOUI:], OUI[:])
@@ -174,7 +175,8 @@ var rsvdVESWPort = [...][2]int{{4, 6}, {12, 2}, {16, 4}, {92, 56}, {150, 2}, {15
 
 // PowerOn returns the state of a virtual port that was never set.
 func PowerOn() VESWPortInfo {
-	return VESWPortInfo{EthMTU: PowerOnMTU, ConfigState: DropAll, OperState: DropAll, MaxMACs: MaxMACEntries, MaxSourceMAC: MaxSourceMACs}
+	return VESWPortInfo{EthMTU: PowerOnMTU, ConfigState: DropAll, OperState: DropAll, MaxMACs: MaxMACEntries,
+		MaxSourceMAC: MaxSourceMACs}
 }
 
 // lanes are those of unicast and of multicast frames.

@@ -107,7 +107,8 @@ func (a *Agent) get(s *mad.SMP, b []byte) (int, mad.Status) {
 		if s.Modifier != mad.OnePort {
 			return 0, mad.StatusBadValue
 		}
-		p := mad.PortInfo{LID: info.LID, State: info.State, SMSL: info.SMSL, SMLID: info.SMLID, MTUCap: mad.MTUCode(info.MTU), LocalPort: 1}
+		p := mad.PortInfo{LID: info.LID, State: info.State, SMSL: info.SMSL, SMLID: info.SMLID,
+			MTUCap: mad.MTUCode(info.MTU), LocalPort: 1}
 		if info.State > mad.PortDown {
 			p.PhysState = mad.PhysLinkUp
 		}

@@ -67,7 +67,8 @@ const respTime = 18
 // describe sets what the Ethernet Manager cannot change.
 func (a *Agent) describe() {
 	c := &a.class
-	c.BaseVersion, c.ClassVersion, c.CapMask, c.CapMask2, c.RespTime = mad.BaseVersion, mad.BaseVersion, capMask, 0, respTime
+	c.BaseVersion, c.ClassVersion, c.CapMask, c.CapMask2, c.RespTime = mad.BaseVersion, mad.BaseVersion, capMask, 0,
+		respTime
 }
 
 // Counters returns the counters so far.

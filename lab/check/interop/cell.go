@@ -50,7 +50,8 @@ var (
 	flips   = []int{0, 1_000}
 	depths  = []int{0, 1, 10, 50}
 	jitters = []time.Duration{0, 200 * time.Microsecond}
-	steps   = []int{len(peers), 2, len(wayNames), 2, len(mtus), 2, len(losses), len(dups), len(flips), len(depths), len(jitters)}
+	steps   = []int{len(peers), 2, len(wayNames), 2, len(mtus), 2, len(losses), len(dups), len(flips), len(depths),
+		len(jitters)}
 )
 
 // ends are the steps that Product takes: all, but of losses up to 1 % and of
@@ -62,7 +63,8 @@ var ends = [][]int{{0, 1}, {0, 1}, {int(Both)}, {0, 1}, {0, 1, 2}, {0, 1}, {0, 2
 func cellAt(at []int) Cell {
 	c := Cell{
 		Peer: peers[at[0]], Active: at[1] == 1, Way: Way(at[2]), IPv6: at[3] == 1, MTU: mtus[at[4]], GSO: at[5] == 1,
-		Loss: losses[at[6]], Duplicate: dups[at[7]], Corrupt: flips[at[8]], Depth: depths[at[9]], Jitter: jitters[at[10]],
+		Loss: losses[at[6]], Duplicate: dups[at[7]], Corrupt: flips[at[8]], Depth: depths[at[9]],
+		Jitter: jitters[at[10]],
 	}
 	switch {
 	case c.MTU == 0 && c.IPv6:
@@ -217,12 +219,14 @@ func (c Cell) String() string {
 	if c.GSO {
 		frames = "gso"
 	}
-	parts := []string{c.Peer, role, c.Way.String(), family, fmt.Sprint("mtu", c.MTU), frames, fmt.Sprintf("loss%g%%", float64(c.Loss)/10_000)}
+	parts := []string{c.Peer, role, c.Way.String(), family, fmt.Sprint("mtu", c.MTU), frames,
+		fmt.Sprintf("loss%g%%", float64(c.Loss)/10_000)}
 	for _, x := range []struct {
 		on   bool
 		name string
 	}{
-		{c.Duplicate > 0, "dup"}, {c.Corrupt > 0, "flip"}, {c.Depth > 0, fmt.Sprint("depth", c.Depth)}, {c.Jitter > 0, "jitter"},
+		{c.Duplicate > 0, "dup"}, {c.Corrupt > 0, "flip"}, {c.Depth > 0, fmt.Sprint("depth", c.Depth)},
+		{c.Jitter > 0, "jitter"},
 	} {
 		if x.on {
 			parts = append(parts, x.name)

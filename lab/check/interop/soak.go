@@ -68,8 +68,10 @@ func (s Soak) Run(ctx context.Context, out, log io.Writer, peer string, cells []
 			fmt.Fprintf(log, "FAIL %v: %v\n", c, err)
 		}
 	}
-	fmt.Fprintf(out, "### %s\n\n%d of %d cells, %d MiB each way, in %v; %d failed.\n\n", peer, len(cells), all, s.Octets>>20, time.Since(begun).Round(time.Second), failed)
-	fmt.Fprintf(out, "| loss | frames | cells | failed | median Mb/s | slowest Mb/s | timeouts |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(out, "### %s\n\n%d of %d cells, %d MiB each way, in %v; %d failed.\n\n", peer, len(cells), all,
+		s.Octets>>20, time.Since(begun).Round(time.Second), failed)
+	fmt.Fprintf(out,
+		"| loss | frames | cells | failed | median Mb/s | slowest Mb/s | timeouts |\n|---|---|---|---|---|---|---|\n")
 	for _, loss := range losses {
 		for _, gso := range []bool{false, true} {
 			if t := sums[kind{loss, gso}]; t != nil {
@@ -113,5 +115,6 @@ func (t *tally) write(out io.Writer, loss int, gso bool) {
 	if n := len(t.rates); n > 0 {
 		median, slowest = fmt.Sprintf("%.0f", t.rates[n/2]), fmt.Sprintf("%.0f", t.rates[0])
 	}
-	fmt.Fprintf(out, "| %g %% | %s | %d | %d | %s | %s | %d |\n", float64(loss)/10_000, frames, t.cells, t.failed, median, slowest, t.timeouts)
+	fmt.Fprintf(out, "| %g %% | %s | %d | %d | %s | %s | %d |\n", float64(loss)/10_000, frames, t.cells, t.failed,
+		median, slowest, t.timeouts)
 }

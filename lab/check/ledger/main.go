@@ -118,9 +118,11 @@ func mutateAll(root string, o options, w io.Writer, ts []target, pool int) error
 	for i := range done {
 		survived += count(done[i].bad())
 	}
-	fmt.Fprintf(w, "%d mutants, %d noticed, %d survived, %.0f s\n", len(done), len(done)-survived, survived, time.Since(start).Seconds())
+	fmt.Fprintf(w, "%d mutants, %d noticed, %d survived, %.0f s\n", len(done), len(done)-survived, survived,
+		time.Since(start).Seconds())
 	if o.out != "" {
-		if err := os.WriteFile(o.out, []byte(report(done, o.seed, pool, survived, time.Since(start))), 0o644); err != nil {
+		if err := os.WriteFile(o.out, []byte(report(done, o.seed, pool, survived, time.Since(start))), 0o644); err !=
+			nil {
 			return err
 		}
 	}

@@ -25,7 +25,8 @@ SHOULD for SHOULD NOT and RECOMMENDED. Test names are Go tests by room
 func page(all []Clause) string {
 	var b strings.Builder
 	b.WriteString(preamble)
-	b.WriteString("| RFC | MUST | SHOULD | tested | SHOULD not followed | not applicable | of these MUST |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| RFC | MUST | SHOULD | tested | SHOULD not followed | not applicable | of these MUST |\n" +
+		"|---|---|---|---|---|---|---|\n")
 	var total tally
 	for _, r := range rfcs {
 		var t tally
@@ -39,10 +40,12 @@ func page(all []Clause) string {
 	}
 	summary(&b, "all", total)
 	for _, r := range rfcs {
-		fmt.Fprintf(&b, "\n## RFC %s: %s\n\n| id | clause | level | what | test | state |\n|---|---|---|---|---|---|\n", r.number, r.title)
+		fmt.Fprintf(&b, "\n## RFC %s: %s\n\n| id | clause | level | what | test | state |\n|---|---|---|---|---|---|\n",
+			r.number, r.title)
 		for i := range all {
 			if c := &all[i]; c.RFC() == r.number {
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.ID, cell(c.Quote), c.Level, cell(c.What), testCell(c), cell(c.state()))
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.ID, cell(c.Quote), c.Level, cell(c.What),
+					testCell(c), cell(c.state()))
 			}
 		}
 	}

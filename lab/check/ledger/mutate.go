@@ -120,7 +120,8 @@ func (r *runner) noticed(t target) (red string, err error) {
 		return "", err
 	}
 	mutant, overlay := filepath.Join(r.dir, "mutant.go"), filepath.Join(r.dir, "overlay.json")
-	table, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(r.root, t.mutation.File): mutant}})
+	table, err := json.Marshal(
+		map[string]any{"Replace": map[string]string{filepath.Join(r.root, t.mutation.File): mutant}})
 	if err == nil {
 		err = os.WriteFile(mutant, src, 0o600)
 	}
@@ -163,7 +164,8 @@ var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 // if all passed. A mutant that does not compile, or a pattern that matches no
 // test, is an error.
 func (r *runner) test(overlay string, c call) (red string, err error) {
-	args := []string{"test", "-count=1", "-vet=off", "-timeout", "60s", "-overlay", overlay, "-run", c.pattern, "./" + c.room}
+	args := []string{"test", "-count=1", "-vet=off", "-timeout", "60s", "-overlay", overlay, "-run", c.pattern,
+		"./" + c.room}
 	if r.usesRapid(c.room) {
 		args = append(args, "-rapid.nofailfile") // what a mutant fails at is of no interest later
 	}

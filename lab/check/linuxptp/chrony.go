@@ -29,7 +29,8 @@ func (h *Host) Chrony(ctx context.Context, lines ...string) (*Chrony, error) {
 // ChronyUnder is Chrony, run by another command line, as Command.Under is.
 func (h *Host) ChronyUnder(ctx context.Context, under []string, lines ...string) (*Chrony, error) {
 	control := h.Path("chronyd")
-	text := strings.Join(append([]string{"bindcmdaddress " + control, "cmdport 0", "port 0", "pidfile " + h.Path("pid")}, lines...), "\n")
+	text := strings.Join(append([]string{"bindcmdaddress " + control, "cmdport 0", "port 0",
+		"pidfile " + h.Path("pid")}, lines...), "\n")
 	config, err := h.write("conf", text+"\n")
 	if err != nil {
 		return nil, err
@@ -99,7 +100,8 @@ func (c *Chrony) AwaitSamples(ctx context.Context, source string, n int) (Source
 		}
 		select {
 		case <-ctx.Done():
-			return SourceStats{}, fmt.Errorf("waiting for %d samples of %s: %w%s", n, source, errors.Join(ctx.Err(), err), c.tail())
+			return SourceStats{}, fmt.Errorf("waiting for %d samples of %s: %w%s", n, source,
+				errors.Join(ctx.Err(), err), c.tail())
 		case <-time.After(time.Second / 10):
 		}
 	}

@@ -136,7 +136,8 @@ func (h *Host) Start(ctx context.Context, c Command) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{name: c.Name, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), ended: make(chan struct{}), news: make(chan struct{})}
+	p := &Program{name: c.Name, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), ended: make(chan struct{}),
+		news: make(chan struct{})}
 	p.cmd.Dir = h.dir
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if !c.SharedMemory {

@@ -23,7 +23,8 @@ func (r Result) String() string {
 	o := &r.Outcome
 	text := fmt.Sprintf("%s%s: %v", r.Trace, r.Script.Name, o.State())
 	if o.State() == script.Differs {
-		text += fmt.Sprintf(": frames %v, inside %v", map[bool]string{true: "hold", false: "differ"}[o.Frames == script.Holds], map[bool]string{true: "holds", false: "differs"}[o.Inside == script.Holds])
+		text += fmt.Sprintf(": frames %v, inside %v", map[bool]string{true: "hold", false: "differ"}[o.Frames ==
+			script.Holds], map[bool]string{true: "holds", false: "differs"}[o.Inside == script.Holds])
 	}
 	if o.Unseen > 0 {
 		text += fmt.Sprintf(" (not seen: %d)", o.Unseen)
@@ -41,7 +42,8 @@ func (w *World) Run(ctx context.Context, scripts []*script.Script, trace bool, d
 	groups := map[setup][]*script.Script{}
 	for _, s := range scripts {
 		if why := s.NotLive(); why != "" {
-			done(Result{Script: s, Outcome: script.Outcome{Frames: script.NotApplicable, Inside: script.NotApplicable, Why: []string{why}}})
+			done(Result{Script: s, Outcome: script.Outcome{Frames: script.NotApplicable, Inside: script.NotApplicable,
+				Why: []string{why}}})
 			continue
 		}
 		k := setup{s.SiwParameters(), s.MTU()}

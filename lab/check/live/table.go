@@ -28,16 +28,24 @@ type deviation struct {
 
 // deviations are numbered from 1 on, in the table.
 var deviations = []deviation{
-	{"siw raises other asynchronous events than those of the script, or none", regexp.MustCompile(`^no async |^more has happened than the script says: expect async [a-z-]+$`)},
-	{"the Terminate for a wrong version, opcode or length comes without the DDP header (RFC 5040 section 4.8)", regexp.MustCompile(`M bit, D bit`)},
-	{"the header of a Read Request that a Terminate quotes holds the size in place of the MSN", regexp.MustCompile(`^wrong DDP header: terminate`)},
-	{"what was being received completes with another error than \"flushed\"", regexp.MustCompile(`^not so: completion .*: completion .* (general|local-length|local-qp-operation)$`)},
+	{"siw raises other asynchronous events than those of the script, or none",
+		regexp.MustCompile(`^no async |^more has happened than the script says: expect async [a-z-]+$`)},
+	{"the Terminate for a wrong version, opcode or length comes without the DDP header (RFC 5040 section 4.8)",
+		regexp.MustCompile(`M bit, D bit`)},
+	{"the header of a Read Request that a Terminate quotes holds the size in place of the MSN",
+		regexp.MustCompile(`^wrong DDP header: terminate`)},
+	{"what was being received completes with another error than \"flushed\"",
+		regexp.MustCompile(`^not so: completion .*: completion .* (general|local-length|local-qp-operation)$`)},
 	{"another layer, type or code", regexp.MustCompile(`^wrong error`)},
 	{"octets are placed before the CRC is verified", regexp.MustCompile(`^not so: memory untouched: memory changed`)},
-	{"the stream ends with FIN where this NIC resets it, or the other way round", regexp.MustCompile(`^wrong message: not (rst: fin|fin: rst)$`)},
-	{"the completion of a user program does not name the STag that was invalidated", regexp.MustCompile(`^not so: completion .* inv \S+: completion`)},
-	{"a message is cut to segments of another length: siw fills no segment to the last octet", regexp.MustCompile(`length: \d+ octets`)},
-	{"a Read that the peer's Terminate names is flushed like the others", regexp.MustCompile(`^not so: completion read .* remote-access: completion read .* flushed$`)},
+	{"the stream ends with FIN where this NIC resets it, or the other way round",
+		regexp.MustCompile(`^wrong message: not (rst: fin|fin: rst)$`)},
+	{"the completion of a user program does not name the STag that was invalidated",
+		regexp.MustCompile(`^not so: completion .* inv \S+: completion`)},
+	{"a message is cut to segments of another length: siw fills no segment to the last octet",
+		regexp.MustCompile(`length: \d+ octets`)},
+	{"a Read that the peer's Terminate names is flushed like the others",
+		regexp.MustCompile(`^not so: completion read .* remote-access: completion read .* flushed$`)},
 }
 
 // explain is the cell about the differences: the numbers of what is known, and
@@ -71,7 +79,8 @@ func explain(why []string) string {
 // row is the line of a result; root is the library.
 func row(root string, r Result) (Row, error) {
 	o := &r.Outcome
-	w := Row{Name: NameIn(root, r.Script), Frames: o.Frames.String(), Inside: o.Inside.String(), Why: strings.Join(o.Why, "; ")}
+	w := Row{Name: NameIn(root, r.Script), Frames: o.Frames.String(), Inside: o.Inside.String(),
+		Why: strings.Join(o.Why, "; ")}
 	if o.State() == script.Differs {
 		w.Why = explain(o.Why)
 	}
@@ -88,7 +97,8 @@ func NameIn(root string, s *script.Script) string {
 	return strings.TrimPrefix(s.Name, filepath.Clean(root)+string(filepath.Separator))
 }
 
-var citation = regexp.MustCompile(`^(RFC \d+ (?:sections?|appendix|annex) [A-Za-z0-9.]+|IEEE 1588-2019 section [0-9.]+|OPA [^:,]+)`)
+var citation = regexp.MustCompile(
+	`^(RFC \d+ (?:sections?|appendix|annex) [A-Za-z0-9.]+|IEEE 1588-2019 section [0-9.]+|OPA [^:,]+)`)
 
 // clauseOf is what the head of a script cites.
 func clauseOf(file string) (string, error) {
@@ -141,7 +151,8 @@ func Table(rows []Row) string {
 	}
 	fmt.Fprintf(&b, "\nOf %d scripts %d cannot be run against siw. %d hold; of %d more the frames hold.\n\n", len(rows),
 		count["n/a n/a"], count["holds holds"], count["holds differs"])
-	b.WriteString("| script | clause | Tapir | siw: frames | inside | not seen | differences, or why not |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| script | clause | Tapir | siw: frames | inside | not seen | differences, or why not |\n" +
+		"|---|---|---|---|---|---|---|\n")
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| [%s](../lab/tool/script/testdata/%s) | %s | holds | %s | %s | %s | %s |\n",
 			strings.TrimSuffix(r.Name, ".wire"), r.Name, r.Clause, r.Frames, r.Inside, r.Unseen, r.Why)
@@ -149,7 +160,8 @@ func Table(rows []Row) string {
 	return b.String()
 }
 
-var line = regexp.MustCompile(`^\| \[[^\]]+\]\(\.\./lab/tool/script/testdata/([^)]+)\) \| ([^|]*) \| holds \| (\S+) \| (\S+) \| (\d*) \| (.*) \|$`)
+var line = regexp.MustCompile(
+	`^\| \[[^\]]+\]\(\.\./lab/tool/script/testdata/([^)]+)\) \| ([^|]*) \| holds \| (\S+) \| (\S+) \| (\d*) \| (.*) \|$`)
 
 // Rows reads the rows of a document that Table has made.
 func Rows(page string) (rows []Row) {
@@ -175,7 +187,8 @@ func Changes(had, have []Row) (list []string) {
 		case !known:
 			list = append(list, r.Name+": not in the table")
 		case old.Frames != r.Frames || old.Inside != r.Inside:
-			list = append(list, fmt.Sprintf("%s: frames %s, inside %s; the table says %s, %s: %s", r.Name, r.Frames, r.Inside, old.Frames, old.Inside, r.Why))
+			list = append(list, fmt.Sprintf("%s: frames %s, inside %s; the table says %s, %s: %s", r.Name, r.Frames,
+				r.Inside, old.Frames, old.Inside, r.Why))
 		}
 	}
 	for name := range before {

@@ -36,14 +36,18 @@ func Cells(copied int) (list []Cell) {
 		{Name: "ibv_devinfo", Client: "ibv_devinfo -v", Want: "PORT_ACTIVE"},
 		{Name: "rping", Server: "rping -s -V -C 20", Client: "rping -c -V -C 20 -a " + IPv4},
 		{Name: "rping v6", Server: "rping -s -V -C 20 -a ::", Client: "rping -c -V -C 20 -a " + IPv6},
-		{Name: "rping 60000 octets", Server: "rping -s -V -C 20 -S 60000", Client: "rping -c -V -C 20 -S 60000 -a " + IPv4},
+		{Name: "rping 60000 octets", Server: "rping -s -V -C 20 -S 60000", Client: "rping -c -V -C 20 -S 60000 -a " +
+			IPv4},
 		{Name: "ucmatose", Server: "ucmatose -c 4", Client: "ucmatose -c 4 -s " + IPv4, Want: "return status 0"},
-		{Name: "ucmatose migrates", Server: "ucmatose -c 4 -m", Client: "ucmatose -c 4 -m -s " + IPv4, Want: "return status 0"},
-		{Name: "ucmatose v6", Server: "ucmatose -c 4 -f ip6 -b " + IPv6, Client: "ucmatose -c 4 -f ip6 -s " + IPv6, Want: "return status 0"},
+		{Name: "ucmatose migrates", Server: "ucmatose -c 4 -m", Client: "ucmatose -c 4 -m -s " + IPv4,
+			Want: "return status 0"},
+		{Name: "ucmatose v6", Server: "ucmatose -c 4 -f ip6 -b " + IPv6, Client: "ucmatose -c 4 -f ip6 -s " + IPv6,
+			Want: "return status 0"},
 		{Name: "rdma_client", Server: "rdma_server", Client: "rdma_client -s " + IPv4, Want: "end 0"},
 		{Name: "rdma_client v6", Server: "rdma_server -s ::", Client: "rdma_client -s " + IPv6, Want: "end 0"},
 		{Name: "cmtime", Server: "cmtime", Client: "cmtime -c 20 -s " + IPv4, Want: "connect", Stays: true},
-		{Name: "cmtime v6", Server: "cmtime -b " + IPv6, Client: "cmtime -c 20 -s " + IPv6, Want: "connect", Stays: true},
+		{Name: "cmtime v6", Server: "cmtime -b " + IPv6, Client: "cmtime -c 20 -s " + IPv6, Want: "connect",
+			Stays: true},
 	}
 	return slices.Concat(list, rsockets(copied), libfabric(), perftest(), qperf())
 }
@@ -52,7 +56,8 @@ func Cells(copied int) (list []Cell) {
 // end when a signal interrupts their first poll(2); who has started one then
 // waits for it for ever.
 func rsockets(copied int) (list []Cell) {
-	list = []Cell{{Name: "rcopy", Server: "rcopy", Client: "rcopy from " + IPv4 + ":to", Want: "done", Stays: true, Copies: copied, Restarts: true}}
+	list = []Cell{{Name: "rcopy", Server: "rcopy", Client: "rcopy from " + IPv4 + ":to", Want: "done", Stays: true,
+		Copies: copied, Restarts: true}}
 	for _, p := range []string{"rstream", "riostream"} {
 		arg := p + " -I 5 -C 5 -S 4096 -T v"
 		c := Cell{Name: p, Server: arg, Client: arg + " -s " + IPv4, Want: "custom", Restarts: true}
@@ -67,7 +72,8 @@ func rsockets(copied int) (list []Cell) {
 func libfabric() (list []Cell) {
 	for _, p := range []string{"-p verbs -e msg", "-p verbs;ofi_rxm -e rdm"} {
 		arg := "fi_pingpong " + p + " -I 20 -S 4096 -c"
-		c := Cell{Name: "fi_pingpong " + strings.Fields(p)[1], Server: arg, Client: arg + " " + IPv4, Want: "4k", Socket: true, Restarts: true}
+		c := Cell{Name: "fi_pingpong " + strings.Fields(p)[1], Server: arg, Client: arg + " " + IPv4, Want: "4k",
+			Socket: true, Restarts: true}
 		if strings.Contains(p, "rxm") {
 			// When it closes a connection, it posts a receive to the endpoint that it
 			// has closed, if a message has been there (libfabric issue 11828).
@@ -90,7 +96,8 @@ func perftest() (list []Cell) {
 	add := func(op string, variants ...string) {
 		for _, v := range variants {
 			cmd := strings.TrimSpace("ib_" + op + " -R -F " + v)
-			list = append(list, Cell{Name: strings.TrimSpace(op + " " + v), Server: cmd, Client: cmd + " " + IPv4, Want: "#bytes", Known: refused})
+			list = append(list, Cell{Name: strings.TrimSpace(op + " " + v), Server: cmd, Client: cmd + " " + IPv4,
+				Want: "#bytes", Known: refused})
 		}
 	}
 	const few, many, eight = "-n 100 -s 2", "-n 5 -s 4194304", "-n 20 -s 65536 -q 8"
@@ -108,7 +115,8 @@ func perftest() (list []Cell) {
 	stuck := func(v, rcnt string) {
 		add("send_bw", v)
 		c := &list[len(list)-1]
-		c.Known, c.Within = append([]string{"Failed status 5: wr_id 0 syndrom 0x0\n rcnt=" + rcnt}, refused...), 30*time.Second
+		c.Known, c.Within = append([]string{"Failed status 5: wr_id 0 syndrom 0x0\n rcnt=" + rcnt}, refused...),
+			30*time.Second
 	}
 	stuck("-e -n 1000 -r 1000 -Q 1 -t 16 -s 2", "999")
 	stuck("-e -Q 1 "+many, "4")
@@ -124,11 +132,13 @@ func qperf() []Cell {
 	refused := []string{"unexpected event from RDMA CM: Event rejected"}
 	cmd := "qperf " + IPv4 + " -cm 1 "
 	return []Cell{
-		{Name: "qperf rc_bw", Server: "qperf", Client: cmd + "-cp 1 -n 100 rc_bw", Want: "bw", Stays: true, Socket: true, Known: refused, Restarts: true},
+		{Name: "qperf rc_bw", Server: "qperf", Client: cmd + "-cp 1 -n 100 rc_bw", Want: "bw", Stays: true,
+			Socket: true, Known: refused, Restarts: true},
 		// Its alarm, which is without SA_RESTART, interrupts commands.
 		{Name: "qperf waits", Server: "qperf", Client: cmd + "-t 1 rc_lat rc_rdma_write_lat rc_rdma_read_lat",
 			Want: "rc_rdma_read_lat", Stays: true, Socket: true, Known: refused, Only: []Mode{Preload}},
-		{Name: "qperf polls", Server: "qperf", Client: cmd + "-cp 1 -t 1 rc_lat rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_bw rc_rdma_write_lat" +
+		{Name: "qperf polls", Server: "qperf", Client: cmd +
+			"-cp 1 -t 1 rc_lat rc_rdma_read_bw rc_rdma_read_lat rc_rdma_write_bw rc_rdma_write_lat" +
 			" rc_rdma_write_poll_lat rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add",
 			Want: "ver_rc_fetch_add", Stays: true, Socket: true, Known: refused, Floods: true, Restarts: true},
 	}

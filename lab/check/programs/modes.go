@@ -38,7 +38,8 @@ func timerLibrary(dir string) (file string, err error) {
 	if err := os.WriteFile(source, timerSource, 0o600); err != nil {
 		return "", err
 	}
-	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-Wall", "-o", file, source).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-Wall", "-o", file, source).CombinedOutput(); err !=
+		nil {
 		return "", fmt.Errorf("compile the timer: %w: %s", err, out)
 	}
 	return file, nil

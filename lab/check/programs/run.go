@@ -67,14 +67,16 @@ func (l *Lab) run(longer context.Context, c Cell, m Mode) (err error) {
 		}
 	}
 	if c.Server != "" {
-		if srv, err = process.Start(longer, l.pair.A.NS, process.Options{Dir: l.dir, Argv: l.under(server, m, strings.Fields(c.Server))}); err != nil {
+		if srv, err = process.Start(longer, l.pair.A.NS, process.Options{Dir: l.dir,
+			Argv: l.under(server, m, strings.Fields(c.Server))}); err != nil {
 			return err
 		}
 		if err := l.ready(ctx, c, srv); err != nil {
 			return err
 		}
 	}
-	if cli, err = process.Start(longer, l.pair.B.NS, process.Options{Dir: l.dir, Argv: l.under(client, m, strings.Fields(c.Client))}); err != nil {
+	if cli, err = process.Start(longer, l.pair.B.NS, process.Options{Dir: l.dir,
+		Argv: l.under(client, m, strings.Fields(c.Client))}); err != nil {
 		return err
 	}
 	if err := cli.Wait(ctx); err != nil {

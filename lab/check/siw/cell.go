@@ -95,9 +95,11 @@ func (c Cell) String() string {
 // siw: it answers a Read of nothing with a message's worth of octets when it is
 // still busy with that message.
 const (
-	everyStep = "write:0 write:1 write:3 write:64 write:1427 write:1429 read:1429 write:4096 read:4096 sleep:50 read:0 read:1 " +
+	everyStep = "write:0 write:1 write:3 write:64 write:1427 write:1429 read:1429 write:4096 read:4096 sleep:50 " +
+		"read:0 read:1 " +
 		"write:65536 read:65536 burst:5000:10 read:5000 readn:3000:16 writei:80 read:80 " +
-		"send:0 send:1 send:64 send:1424 send:1425 send:4096 send:65536 send:100:8 sendi:80 sendse:0 sendse:7 sendse:20000 " +
+		"send:0 send:1 send:64 send:1424 send:1425 send:4096 send:65536 send:100:8 sendi:80 sendse:0 sendse:7 " +
+		"sendse:20000 " +
 		"echo:4 echo:9999 sendseinv:9"
 	largeStep = "write:4194304 write:1048576 read:4194304 read:1048576 sendse:1048576 send:4194304"
 	shortStep = "write:5000 read:5000 send:3000 sendse:64 echo:100 sendinv:8"

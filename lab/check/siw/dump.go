@@ -29,7 +29,8 @@ type dump struct {
 // of snap octets for each frame: the smaller they are, the more frames may wait.
 func newDump(ns *netns.NS, port, file string, snap int) (*dump, error) {
 	d := &dump{file: file}
-	d.cmd = exec.Command("tcpdump", "-i", port, "-s", fmt.Sprint(snap), "-n", "--immediate-mode", "-B", "131072", "-Z", "root", "-w", file, "tcp")
+	d.cmd = exec.Command("tcpdump", "-i", port, "-s", fmt.Sprint(snap), "-n", "--immediate-mode", "-B", "131072", "-Z",
+		"root", "-w", file, "tcp")
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r, err := d.cmd.StderrPipe()
 	if err != nil {

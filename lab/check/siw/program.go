@@ -82,7 +82,8 @@ func (c *Cell) endedWell(code int, said string) bool {
 // wait for it to be acknowledged. The results may stand behind, as they wait in
 // the program for its end.
 func lateGoodbye(code int, said string) bool {
-	return code == 1 && figures.MatchString(said) && strings.Contains(said, "Failed to close connection between server and client\n")
+	return code == 1 && figures.MatchString(said) && strings.Contains(said,
+		"Failed to close connection between server and client\n")
 }
 
 // figures are perftest's: a line of them below their names.
@@ -138,7 +139,8 @@ const (
 
 // tries runs the exchange, anew when programs have missed each other, and
 // compares what was to be copied.
-func (w *World) tries(ctx context.Context, n *nicnode.Node, c *Cell, port uint16) (nic nicEnd, guest guestEnd, err error) {
+func (w *World) tries(ctx context.Context, n *nicnode.Node, c *Cell,
+	port uint16) (nic nicEnd, guest guestEnd, err error) {
 	copies := c.Program != nil && c.Program.Copies
 	if copies {
 		if err := w.stage(ctx, c); err != nil {

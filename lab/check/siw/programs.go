@@ -34,12 +34,15 @@ func programs() (cells []Cell) {
 		Program
 	}{
 		{"rdma_client", Program{Server: "rdma_server -p PORT", Client: "rdma_client -s ADDR -p PORT", Want: "end 0"}},
-		{"rdma_xclient -c r", Program{Server: "rdma_xserver -c r -p PORT", Client: "rdma_xclient -c r -s ADDR -p PORT", Want: "end 0"}},
-		{"rcopy", Program{Server: "rcopy -p PORT", Client: "rcopy from ADDR:to -p PORT", Want: "done", Stays: true, Copies: true}},
+		{"rdma_xclient -c r", Program{Server: "rdma_xserver -c r -p PORT", Client: "rdma_xclient -c r -s ADDR -p PORT",
+			Want: "end 0"}},
+		{"rcopy", Program{Server: "rcopy -p PORT", Client: "rcopy from ADDR:to -p PORT", Want: "done", Stays: true,
+			Copies: true}},
 	} {
 		cells = append(cells, stock(p.name, false, p.Program)...)
 	}
-	times := stock("cmtime -c 10", false, Program{Server: "cmtime -p PORT", Client: "cmtime -c 10 -s ADDR -p PORT", Want: "connect", Stays: true})
+	times := stock("cmtime -c 10", false, Program{Server: "cmtime -p PORT", Client: "cmtime -c 10 -s ADDR -p PORT",
+		Want: "connect", Stays: true})
 	times[1].None = true // it only connects, and siw sends no ready-to-receive indication
 	return append(cells, times...)
 }
@@ -56,7 +59,8 @@ func addressed(v6 bool) (cells []Cell) {
 		{"riostream -I 5 -C 5 -S 4096 -T v", sockets, "custom"},
 	} {
 		line := p.line + p.kind
-		cells = append(cells, stock(p.line, v6, Program{Server: line + " -b ADDR -p PORT", Client: line + " -s ADDR -p PORT", Want: p.want})...)
+		cells = append(cells, stock(p.line, v6, Program{Server: line + " -b ADDR -p PORT",
+			Client: line + " -s ADDR -p PORT", Want: p.want})...)
 	}
 	return cells
 }
@@ -64,9 +68,11 @@ func addressed(v6 bool) (cells []Cell) {
 // perftest is every operation that siw has, polling or (-e) waiting for events.
 func perftest() (cells []Cell) {
 	add := func(line string) {
-		cells = append(cells, stock(line, false, Program{Server: line + " -p PORT", Client: line + " -p PORT ADDR", Want: "#bytes"})...)
+		cells = append(cells, stock(line, false, Program{Server: line + " -p PORT", Client: line + " -p PORT ADDR",
+			Want: "#bytes"})...)
 	}
-	for _, op := range []string{"ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat"} {
+	for _, op := range []string{"ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_write_lat", "ib_read_lat",
+		"ib_send_lat"} {
 		add(op + " -R -F -n 50 -s 8")
 		switch op {
 		case "ib_write_bw", "ib_read_bw", "ib_send_bw":

@@ -299,7 +299,8 @@ func (c *Cell) guestCommand(port uint16) string {
 // announced is the command line of a server that does not itself say when it
 // listens.
 func announced(port uint16, command string) string {
-	return fmt.Sprintf("sh -c '(n=0; until ss -Hltn | grep -q :%d || [ $n = 3000 ]; do usleep 20000; n=$((n + 1)); done; echo listening) & exec %s'", port, command)
+	return fmt.Sprintf("sh -c '(n=0; until ss -Hltn | grep -q :%d || [ $n = 3000 ]; do usleep 20000; n=$((n + 1)); "+
+		"done; echo listening) & exec %s'", port, command)
 }
 
 // check compares what both sides report with what the cell expects.

@@ -39,8 +39,9 @@ func WriteFile(name string, results []Result, head string) error {
 
 // The columns of a cell's row.
 const (
-	columns  = 6
-	rowHead  = "| cell | the NIC | circumstances | result | FPDUs | what siw does otherwise |\n|---|---|---|---|---|---|\n"
+	columns = 6
+	rowHead = "| cell | the NIC | circumstances | result | FPDUs | what siw does otherwise |\n" +
+		"|---|---|---|---|---|---|\n"
 	sumsHead = "| topic | cells, the NIC connects | serves | FPDUs | with a CRC |\n|---|---|---|---|---|\n"
 )
 

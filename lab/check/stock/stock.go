@@ -179,7 +179,8 @@ func Behind(ctx context.Context, cfg Config, ppm float64) (*Result, error) {
 		c = ptp.NewConfig(ptp.DefaultP2P, msg.ClockIdentity{}, 1)
 	}
 	p := &c.Ports[0]
-	p.LogAnnounceInterval, p.LogSyncInterval, p.LogMinDelayReqInterval, p.LogMinPdelayReqInterval = logAnnounce, logSync, logSync, logSync+1
+	p.LogAnnounceInterval, p.LogSyncInterval, p.LogMinDelayReqInterval, p.LogMinPdelayReqInterval = logAnnounce,
+		logSync, logSync, logSync+1
 	cfg.Switch.Mode, cfg.Switch.PTP, cfg.Switch.Hardware.Oscillator.PPB = swconf.Boundary, &c, 1000*ppm
 	return Measure(ctx, cfg)
 }

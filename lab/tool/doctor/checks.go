@@ -139,7 +139,9 @@ func (m *machine) seccomp() Check {
 	actions, found := m.read("proc/sys/kernel/seccomp/actions_avail")
 	switch {
 	case !found:
-		return Check{name, Warn, "this kernel does not list its seccomp actions; tapir run needs user_notif, or --via preload", m.newKernel()}
+		return Check{name, Warn,
+			"this kernel does not list its seccomp actions; tapir run needs user_notif, or --via preload",
+			m.newKernel()}
 	case !slices.Contains(strings.Fields(actions), "user_notif"):
 		return Check{name, Warn, "this kernel has no user_notif; tapir run needs it, or --via preload", m.newKernel()}
 	}
@@ -177,7 +179,8 @@ func (m *machine) yama() Check {
 	case scope == "0" || scope == "1":
 		return ok(name, what)
 	case scope == "3":
-		return Check{name, Warn, what + ": no process may read another's memory until the next boot; tapir run needs it",
+		return Check{name, Warn,
+			what + ": no process may read another's memory until the next boot; tapir run needs it",
 			m.onHost("sh -c 'echo kernel.yama.ptrace_scope=1 >/etc/sysctl.d/99-ptrace.conf && reboot'")}
 	case m.can(capSysPtrace):
 		return ok(name, what+", with CAP_SYS_PTRACE")

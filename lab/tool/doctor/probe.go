@@ -22,9 +22,11 @@ type Probe struct {
 	LookPath func(tool string) (string, error)
 	Output   func(ctx context.Context, path string, args ...string) (string, error) // stdout and stderr
 	OpenTUN  func() error                                                           // opens /dev/net/tun and closes it
-	TryHere  func() error                                                           // makes a TAP in this network namespace and removes it
-	TryUser  func(ctx context.Context) Trial                                        // the same in new user and network namespaces
-	TryRun   func() error                                                           // runs a program as tapir run does
+	// makes a TAP in this network namespace and removes it
+	TryHere func() error
+	// the same in new user and network namespaces
+	TryUser func(ctx context.Context) Trial
+	TryRun  func() error // runs a program as tapir run does
 }
 
 // Trial is what happened in a new user namespace.

@@ -68,5 +68,6 @@ func decodeHello(b []byte) (h hello, err error) {
 
 // job is what the hello asks for.
 func (h *hello) job() perfconf.Job {
-	return perfconf.Job{Op: h.Op, Size: h.Size, Iters: h.Iters, Duration: h.Duration, QPs: h.QPs, Depth: h.Depth, Sizes: h.Sizes}
+	return perfconf.Job{Op: h.Op, Size: h.Size, Iters: h.Iters, Duration: h.Duration, QPs: h.QPs, Depth: h.Depth,
+		Sizes: h.Sizes}
 }

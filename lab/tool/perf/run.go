@@ -94,7 +94,8 @@ type conn struct {
 // Start begins one side of a job on d. done is called once, when the test is
 // over and everything it made is gone; progress, which may be nil, once a
 // second. Errors returned at once mean that nothing was begun.
-func Start(d *nic.Device, job perfconf.Job, now frame.Time, done func(Report, error), progress func(Progress)) (*Run, error) {
+func Start(d *nic.Device, job perfconf.Job, now frame.Time, done func(Report, error),
+	progress func(Progress)) (*Run, error) {
 	job = job.WithDefaults()
 	if err := job.Validate(); err != nil {
 		return nil, err

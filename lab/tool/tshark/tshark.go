@@ -151,8 +151,8 @@ const taggedHeader, untaggedHeader = 14, 18
 
 func (v *Verdict) readFrames(ctx context.Context, file string, o Options) error {
 	rows, err := Fields(ctx, file, o, "frame.number", "_ws.malformed", "ip.checksum.status", "tcp.checksum.status",
-		"tcp.analysis.flags", "iwarp_rdma.opcode", "iwarp_ddp.last_flag", "iwarp_ddp.tagged_flag", "iwarp_mpa.ulpdulength",
-		"_ws.expert.message", "tcp.checksum.ffff")
+		"tcp.analysis.flags", "iwarp_rdma.opcode", "iwarp_ddp.last_flag", "iwarp_ddp.tagged_flag",
+		"iwarp_mpa.ulpdulength", "_ws.expert.message", "tcp.checksum.ffff")
 	if err != nil {
 		return err
 	}
@@ -182,9 +182,11 @@ func (v *Verdict) addSegments(r []string) error {
 	if r[0] == "" {
 		return nil
 	}
-	opcodes, last, tagged, length := strings.Split(r[0], ","), strings.Split(r[1], ","), strings.Split(r[2], ","), strings.Split(r[3], ",")
+	opcodes, last, tagged, length := strings.Split(r[0], ","), strings.Split(r[1], ","), strings.Split(r[2], ","),
+		strings.Split(r[3], ",")
 	if len(last) != len(opcodes) || len(tagged) != len(opcodes) || len(length) != len(opcodes) {
-		return fmt.Errorf("%d opcodes but %d last flags, %d tagged flags, %d lengths", len(opcodes), len(last), len(tagged), len(length))
+		return fmt.Errorf("%d opcodes but %d last flags, %d tagged flags, %d lengths", len(opcodes), len(last),
+			len(tagged), len(length))
 	}
 	v.FPDUs += len(opcodes)
 	for i := range opcodes {

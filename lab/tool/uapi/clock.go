@@ -83,7 +83,8 @@ func (h *hostFunction) Tx(p ptp.Packet, _ int64, _ bool) (int64, bool) {
 	return h.stamp(h.client.TxStamp, p)
 }
 
-func (h *hostFunction) stamp(take func(context.Context, ctl.MessageID) (ctl.MessageStamp, error), p ptp.Packet) (int64, bool) {
+func (h *hostFunction) stamp(take func(context.Context, ctl.MessageID) (ctl.MessageStamp, error),
+	p ptp.Packet) (int64, bool) {
 	s, err := ask(h.dev(), func(ctx context.Context) (ctl.MessageStamp, error) {
 		return take(ctx, ctl.MessageID{Type: uint8(p.Type), Sequence: p.Sequence, Source: p.Source})
 	})

@@ -242,7 +242,8 @@ func addNetdevs(list []*device, netdevs []string) error {
 }
 
 // errnos are those of package ctl.
-var errnos = map[string]syscall.Errno{"EBUSY": syscall.EBUSY, "ERANGE": syscall.ERANGE, "EINVAL": syscall.EINVAL, "ENODEV": syscall.ENODEV}
+var errnos = map[string]syscall.Errno{"EBUSY": syscall.EBUSY, "ERANGE": syscall.ERANGE, "EINVAL": syscall.EINVAL,
+	"ENODEV": syscall.ENODEV}
 
 // errno makes an errno of an error of the NIC. One that the program cannot
 // tell the user is told once.

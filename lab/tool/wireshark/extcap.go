@@ -34,7 +34,8 @@ func WriteDLTs(w io.Writer) error {
 // WriteConfig lists what can be chosen before a capture: flags of tapir
 // wireshark extcap.
 func WriteConfig(w io.Writer) error {
-	_, err := io.WriteString(w, `arg {number=0}{call=--host}{display=Host TAP too}{type=boolflag}{tooltip=Capture the host TAP as a second interface}
+	_, err := io.WriteString(w,
+		`arg {number=0}{call=--host}{display=Host TAP too}{type=boolflag}{tooltip=Capture the host TAP as a second interface}
 arg {number=1}{call=--raw}{display=Keep super-frames whole}{type=boolflag}{tooltip=Do not split what gso and jumbo pass in one piece}
 arg {number=2}{call=--inner}{display=Frames inside Omni-Path packets}{type=boolflag}{tooltip=Of a fabric: the Ethernet frames inside, the packets' fields as comments}
 `)

@@ -60,8 +60,8 @@ func (v *Verdict) stock(ctx context.Context, file string, o tshark.Options) erro
 }
 
 func (v *Verdict) ours(ctx context.Context, file string, o tshark.Options) error {
-	rows, err := tshark.Fields(ctx, file, o, "frame.number", "opa16b.slid", "opa9b.icrc", "opa16b.icrc.status", "opa9b.icrc.status",
-		"_ws.malformed", "_ws.expert.message")
+	rows, err := tshark.Fields(ctx, file, o, "frame.number", "opa16b.slid", "opa9b.icrc", "opa16b.icrc.status",
+		"opa9b.icrc.status", "_ws.malformed", "_ws.expert.message")
 	for _, r := range rows {
 		status := r[3] + r[4]
 		switch {

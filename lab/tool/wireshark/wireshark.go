@@ -52,7 +52,8 @@ func Find(ctx context.Context) (Dirs, error) {
 	if err != nil {
 		return Dirs{}, fmt.Errorf("cannot tell where Wireshark looks for plugins: %w", err)
 	}
-	return Dirs{Plugins: filepath.Join(home, ".local/lib/wireshark/plugins"), Extcap: filepath.Join(config, "wireshark/extcap")}, nil
+	return Dirs{Plugins: filepath.Join(home, ".local/lib/wireshark/plugins"),
+		Extcap: filepath.Join(config, "wireshark/extcap")}, nil
 }
 
 // parseFolders reads what -G folders prints. Up to version 4.0 the folder for

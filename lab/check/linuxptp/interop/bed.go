@@ -47,8 +47,10 @@ func NewBed(ctx context.Context, change func(*nicconf.Config, *node.Env)) (b *Be
 	}
 	cfg := nicconf.Config{
 		Name: "nic0", TAP: tapName,
-		IP: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}, IP6: []netip.Prefix{netip.MustParsePrefix("fd00::1/64")},
-		TAPIP: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24"), netip.MustParsePrefix("fd00::fe/64"), netip.MustParsePrefix("fe80::fe/64")},
+		IP:  []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")},
+		IP6: []netip.Prefix{netip.MustParsePrefix("fd00::1/64")},
+		TAPIP: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24"), netip.MustParsePrefix("fd00::fe/64"),
+			netip.MustParsePrefix("fe80::fe/64")},
 	}
 	env := node.Env{NS: b.ns}
 	if change != nil {

@@ -36,7 +36,8 @@ type Cell struct {
 var transports = []transport.Kind{transport.Ethernet, transport.UDPv4, transport.UDPv6}
 
 // transportNames are ptp4l's.
-var transportNames = map[transport.Kind]string{transport.Ethernet: "L2", transport.UDPv4: "UDPv4", transport.UDPv6: "UDPv6"}
+var transportNames = map[transport.Kind]string{transport.Ethernet: "L2", transport.UDPv4: "UDPv4",
+	transport.UDPv6: "UDPv6"}
 
 var mechanismNames = map[msg.DelayMechanism]string{msg.DelayE2E: "E2E", msg.DelayP2P: "P2P"}
 

@@ -45,7 +45,8 @@ func Run(ctx context.Context, c Cell, samples int) (Result, error) {
 
 // RunOn is Run of a cell with a NIC, changed by bed and instance, which may be
 // nil.
-func RunOn(ctx context.Context, c Cell, samples int, bed func(*node.Env), instance func(*unit.InstanceConfig)) (Result, error) {
+func RunOn(ctx context.Context, c Cell, samples int, bed func(*node.Env),
+	instance func(*unit.InstanceConfig)) (Result, error) {
 	if instance == nil {
 		instance = func(*unit.InstanceConfig) {}
 	}
@@ -67,8 +68,13 @@ func RunOn(ctx context.Context, c Cell, samples int, bed func(*node.Env), instan
 	return runSlave(ctx, b, c, samples, instance)
 }
 
-func runMaster(ctx context.Context, b *Bed, c Cell, samples int, change func(*unit.InstanceConfig)) (r Result, err error) {
-	if _, err = b.StartPTP(ptp.DefaultE2E, 1, func(p *unit.InstanceConfig) { c.tapir(p); p.Priority1 = 1; change(p) }); err != nil {
+func runMaster(ctx context.Context, b *Bed, c Cell, samples int,
+	change func(*unit.InstanceConfig)) (r Result, err error) {
+	if _, err = b.StartPTP(ptp.DefaultE2E, 1, func(p *unit.InstanceConfig) {
+		c.tapir(p)
+		p.Priority1 = 1
+		change(p)
+	}); err != nil {
 		return r, err
 	}
 	o := c.options()
@@ -77,14 +83,17 @@ func runMaster(ctx context.Context, b *Bed, c Cell, samples int, change func(*un
 	if err != nil {
 		return r, err
 	}
-	err = slave.Await(ctx, fmt.Sprintf("%d measurements", samples), func(l linuxptp.Log) bool { return len(l.Samples()) >= samples })
+	err = slave.Await(ctx, fmt.Sprintf("%d measurements", samples), func(l linuxptp.Log) bool {
+		return len(l.Samples()) >= samples
+	})
 	for _, s := range slave.Log().Samples() {
 		r.Offsets = append(r.Offsets, float64(s.Offset))
 	}
 	return r, err
 }
 
-func runSlave(ctx context.Context, b *Bed, c Cell, samples int, change func(*unit.InstanceConfig)) (r Result, err error) {
+func runSlave(ctx context.Context, b *Bed, c Cell, samples int,
+	change func(*unit.InstanceConfig)) (r Result, err error) {
 	if err := b.step(slaveAhead); err != nil {
 		return r, err
 	}

@@ -25,7 +25,8 @@ type Limits struct {
 // DefaultLimits are those of most scenarios.
 func DefaultLimits() Limits {
 	return Limits{
-		End: 500 * time.Second, Interval: time.Second, MinSync: 10 * time.Second, MaxSync: 40 * time.Second, From: 40 * time.Second,
+		End: 500 * time.Second, Interval: time.Second, MinSync: 10 * time.Second, MaxSync: 40 * time.Second,
+		From:    40 * time.Second,
 		TimeMax: 2e3, FreqMax: 2e3, TimeRMS: 1e3, FreqRMS: 1e3,
 	}
 }
@@ -43,7 +44,8 @@ func (v Verdict) String() string {
 	if v.InSync {
 		since = fmt.Sprintf("in sync at %v", v.At)
 	}
-	return fmt.Sprintf("%s, off by at most %.1f ns and %.1f ppb, rms %.1f ns and %.1f ppb", since, v.MaxTime, v.MaxFreq, v.RMSTime, v.RMSFreq)
+	return fmt.Sprintf("%s, off by at most %.1f ns and %.1f ppb, rms %.1f ns and %.1f ppb", since, v.MaxTime, v.MaxFreq,
+		v.RMSTime, v.RMSFreq)
 }
 
 // Judge looks at the true errors of a clock, one point per l.Interval from the

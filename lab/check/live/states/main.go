@@ -132,7 +132,9 @@ func compare(ctx context.Context, g *guest, scripts []*script.Script, table, row
 			return len(changed), nil
 		}
 		differs := func(name string) bool { return changed[name] }
-		again := slices.DeleteFunc(slices.Clone(scripts), func(s *script.Script) bool { return !differs(live.NameIn(library, s)) })
+		again := slices.DeleteFunc(slices.Clone(scripts), func(s *script.Script) bool {
+			return !differs(live.NameIn(library, s))
+		})
 		table = slices.DeleteFunc(slices.Clone(table), func(r live.Row) bool { return !differs(r.Name) })
 		if run == inOldGuest {
 			g.close()

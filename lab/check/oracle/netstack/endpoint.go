@@ -39,7 +39,8 @@ func newEndpoint(fd int, mtu uint32, addr tcpip.LinkAddress) (*endpoint, error) 
 	}
 	// The descriptor goes to the runtime's poller: a goroutine of its own on a
 	// locked thread costs netstack half its speed.
-	return &endpoint{file: os.NewFile(uintptr(fd), "tap"), fd: uintptr(fd), mtu: mtu, addr: addr, done: make(chan struct{})}, nil
+	return &endpoint{file: os.NewFile(uintptr(fd), "tap"), fd: uintptr(fd), mtu: mtu, addr: addr,
+		done: make(chan struct{})}, nil
 }
 
 func (e *endpoint) MTU() uint32                             { return e.mtu }
@@ -72,7 +73,8 @@ func (e *endpoint) Attach(d stack.NetworkDispatcher) {
 // AddHeader implements stack.LinkEndpoint.
 func (e *endpoint) AddHeader(pkt *stack.PacketBuffer) {
 	header.Ethernet(pkt.LinkHeader().Push(header.EthernetMinimumSize)).Encode(&header.EthernetFields{
-		SrcAddr: pkt.EgressRoute.LocalLinkAddress, DstAddr: pkt.EgressRoute.RemoteLinkAddress, Type: pkt.NetworkProtocolNumber,
+		SrcAddr: pkt.EgressRoute.LocalLinkAddress, DstAddr: pkt.EgressRoute.RemoteLinkAddress,
+		Type: pkt.NetworkProtocolNumber,
 	})
 }
 

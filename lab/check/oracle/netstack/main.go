@@ -101,7 +101,8 @@ func start(o options, prefix netip.Prefix) (*stack.Stack, error) {
 	address := tcpip.AddressWithPrefix{Address: tcpip.AddrFromSlice(prefix.Addr().AsSlice()), PrefixLen: prefix.Bits()}
 	for _, err := range []tcpip.Error{
 		s.CreateNIC(nicID, ep),
-		s.AddProtocolAddress(nicID, tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: address}, stack.AddressProperties{}),
+		s.AddProtocolAddress(nicID, tcpip.ProtocolAddress{Protocol: ipv4.ProtocolNumber, AddressWithPrefix: address},
+			stack.AddressProperties{}),
 	} {
 		if err != nil {
 			return nil, errors.New(err.String())

@@ -47,7 +47,8 @@ func Pair(ctx context.Context) (nic0, nic1 *NIC, stop func(), err error) {
 }
 
 func start(ctx context.Context, wire *link.WireEnd, programs *nicnode.Programs, ip string) (*NIC, error) {
-	n, err := nicnode.Start(ctx, nicconf.Config{Name: wire.Name(), IP: []netip.Prefix{netip.MustParsePrefix(ip)}}, node.Env{Wire: wire})
+	n, err := nicnode.Start(ctx, nicconf.Config{Name: wire.Name(), IP: []netip.Prefix{netip.MustParsePrefix(ip)}},
+		node.Env{Wire: wire})
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,8 @@ func run() error {
 	if err := command(cm, &create); err != nil {
 		return err
 	}
-	fmt.Printf("%scharacter device %t, events %t, MRs of 1 MiB %t, id %t\n", kind, st.Mode()&os.ModeCharDevice != 0, context[0] > 2, device[3] >= 1<<20, *id != ^uint32(0))
+	fmt.Printf("%scharacter device %t, events %t, MRs of 1 MiB %t, id %t\n", kind, st.Mode()&os.ModeCharDevice != 0,
+		context[0] > 2, device[3] >= 1<<20, *id != ^uint32(0))
 	return nil
 }
 

@@ -35,10 +35,8 @@ func (c *Config) netdevRows() []*param.Row {
 			param.Row{Name: "rx_macs",
 				Help: "stations beside the NIC's own whose frames the host TAP gets; too many make it promiscuous"},
 			&c.Ethernet.Ucast),
-		addresses(
-			param.Row{Name: "rx_groups",
-				Help: "multicast addresses whose frames the host TAP gets; more than 64 let all pass"},
-			&c.Ethernet.Mcast),
+		addresses(param.Row{Name: "rx_groups",
+			Help: "multicast addresses whose frames the host TAP gets; more than 64 let all pass"}, &c.Ethernet.Mcast),
 		param.List(param.Row{Name: "rx_vlans", Expect: "VLAN ids with commas, or all",
 			Help: "VLANs whose frames the host TAP gets, beside frames without a tag; more than 64 let all pass"},
 			"all", &c.Ethernet.VLANs, parseVLAN, func(v uint16) string { return strconv.Itoa(int(v)) }),

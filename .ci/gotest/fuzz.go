@@ -75,7 +75,8 @@ func onlyTimeUp(out string) bool {
 
 // notBegun tells whether it ended before that, without a finding.
 func notBegun(out string) bool {
-	return timeUp(out) && strings.Contains(out, "gathering baseline coverage") && !strings.Contains(out, "now fuzzing with")
+	return timeUp(out) && strings.Contains(out, "gathering baseline coverage") &&
+		!strings.Contains(out, "now fuzzing with")
 }
 
 func timeUp(out string) bool {

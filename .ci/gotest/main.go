@@ -24,7 +24,8 @@ func main() {
 	each := flag.Duration("fuzz", 0, "time for each fuzz target; 0 = do not fuzz")
 	budget := flag.Duration("fuzz-budget", 4*time.Minute, "time for all fuzz targets together")
 	onlyFuzz := flag.Bool("only-fuzz", false, "leave out the checks and tests")
-	checks := flag.String("checks", "", "commands that check the sources while the tests are built, separated by semicolons")
+	checks := flag.String("checks", "",
+		"commands that check the sources while the tests are built, separated by semicolons")
 	nested := flag.String("nested", "", "folders of modules inside this one whose tests run too, separated by commas")
 	timeout := flag.Duration("timeout", 15*time.Minute, "time for the tests of one package")
 	flag.Usage = func() {
@@ -69,7 +70,8 @@ var atOnce = strconv.Itoa(2 * runtime.NumCPU())
 func run(rep *report, dir string, pkgs []string, timeout time.Duration) {
 	rep.check(strings.TrimSpace("go vet "+dir), command(dir, "go", append([]string{"vet"}, pkgs...)...))
 	// What vet finds has been said.
-	args := append([]string{"test", "-json", "-vet", "off", "-timeout", timeout.String(), "-p", atOnce, "-parallel", atOnce}, pkgs...)
+	args := append([]string{"test", "-json", "-vet", "off", "-timeout", timeout.String(), "-p", atOnce, "-parallel",
+		atOnce}, pkgs...)
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr

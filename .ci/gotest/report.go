@@ -140,10 +140,12 @@ func (r *report) test(p *pkg, e event) {
 			return
 		}
 		r.bad(p, e)
-		p.lines = append(p.lines, fmt.Sprintf("      FAIL %s: skipped, which .ci/skips does not allow: %s", e.Test, why))
+		p.lines = append(p.lines, fmt.Sprintf("      FAIL %s: skipped, which .ci/skips does not allow: %s", e.Test,
+			why))
 	case "fail":
 		r.bad(p, e)
-		p.lines = append(p.lines, fmt.Sprintf("      FAIL %s\n%s", e.Test, strings.TrimRight(r.text(p.output, e.Test).String(), "\n")))
+		p.lines = append(p.lines, fmt.Sprintf("      FAIL %s\n%s", e.Test,
+			strings.TrimRight(r.text(p.output, e.Test).String(), "\n")))
 	}
 }
 

@@ -32,7 +32,8 @@ func draw(rows [][]*group) string {
 		y += high + gapY
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif">`+"\n", width, y-gapY+margin)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif">`+"\n", width,
+		y-gapY+margin)
 	fmt.Fprintf(&b, `<title>Packages and their imports</title><rect width="100%%" height="100%%" fill="#fff"/>`+"\n")
 	all := slices.Concat(rows...)
 	for _, g := range all {
@@ -94,7 +95,8 @@ func (g *group) lines() (lines []string) {
 }
 
 func (g *group) box(b *strings.Builder) {
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="5" fill="#f4f7fb" stroke="#456"/>`+"\n", g.x, g.y, g.w, g.h)
+	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="5" fill="#f4f7fb" stroke="#456"/>`+"\n", g.x, g.y,
+		g.w, g.h)
 	text := func(y int, style, s string) {
 		fmt.Fprintf(b, `<text x="%d" y="%d" %s>%s</text>`+"\n", g.x+8, g.y+y, style, s)
 	}
@@ -141,6 +143,7 @@ func arrow(b *strings.Builder, from, to *group) {
 	case to.row < from.row:
 		y1, y2, color = from.y, to.y+to.h, "#c33"
 	}
-	fmt.Fprintf(b, `<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="%s"/><circle cx="%d" cy="%d" r="3" fill="%[9]s"/>`+"\n",
+	fmt.Fprintf(b,
+		`<path d="M%d %dC%d %d %d %d %d %d" fill="none" stroke="%s"/><circle cx="%d" cy="%d" r="3" fill="%[9]s"/>`+"\n",
 		x1, y1, x1, (y1+y2)/2, x2, (y1+y2)/2, x2, y2, color, x2, y2)
 }

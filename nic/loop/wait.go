@@ -120,7 +120,8 @@ func (w *waiter) wait(how int) (n int, interrupted bool, err error) {
 	case sleep:
 		call = unix.Syscall6
 	}
-	found, _, errno := call(unix.SYS_EPOLL_PWAIT, uintptr(w.epoll), uintptr(unsafe.Pointer(&w.ready)), uintptr(len(w.ready)), uintptr(timeout), 0, 0)
+	found, _, errno := call(unix.SYS_EPOLL_PWAIT, uintptr(w.epoll), uintptr(unsafe.Pointer(&w.ready)),
+		uintptr(len(w.ready)), uintptr(timeout), 0, 0)
 	switch errno {
 	case 0:
 	case unix.EINTR:

@@ -40,8 +40,9 @@ const (
 
 // Modules are the driver core's names of topics, in the order of their bits; a
 // bit without a name is of nobody.
-var Modules = [30]string{"drv", "probe", "link", "timer", "ifdown", "ifup", "rx_err", "tx_err", "tx_queued", "intr", "tx_done",
-	"rx_status", "pktdata", "hw", "wol", "", "spq", "stats", "dcb", "iov", "sp", "storage", "", "cxt", "ll2", "ilt", "rdma", "debug", "", ""}
+var Modules = [30]string{"drv", "probe", "link", "timer", "ifdown", "ifup", "rx_err", "tx_err", "tx_queued", "intr",
+	"tx_done", "rx_status", "pktdata", "hw", "wol", "", "spq", "stats", "dcb", "iov", "sp", "storage", "", "cxt", "ll2",
+	"ilt", "rdma", "debug", "", ""}
 
 // Name is a topic with its name.
 type Name struct {

@@ -23,13 +23,16 @@ func explain(name string, err error) error {
 		return fmt.Errorf("%s: %w", what, ErrNoDriver)
 	case errors.Is(err, unix.EBUSY):
 		if pid := Holder(name); pid != "" {
-			return fmt.Errorf("%s is held by another process (pid %s): stop it or choose another name: %w", what, pid, unix.EBUSY)
+			return fmt.Errorf("%s is held by another process (pid %s): stop it or choose another name: %w", what, pid,
+				unix.EBUSY)
 		}
 		return fmt.Errorf("%s is held by another process: stop it or choose another name: %w", what, unix.EBUSY)
 	case errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("%s: an interface of that name exists and is not a TAP: choose another name: %w", what, unix.EINVAL)
+		return fmt.Errorf("%s: an interface of that name exists and is not a TAP: choose another name: %w", what,
+			unix.EINVAL)
 	case errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%s: /dev/net/tun cannot be opened: as root run `chmod 666 /dev/net/tun`: %w", what, unix.EACCES)
+		return fmt.Errorf("%s: /dev/net/tun cannot be opened: as root run `chmod 666 /dev/net/tun`: %w", what,
+			unix.EACCES)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%s: CAP_NET_ADMIN is missing: as root run `ip tuntap add dev %s mode tap user %s` "+
 			"or `setcap cap_net_admin+ep %s`: %w", what, name, user(), self(), unix.EPERM)

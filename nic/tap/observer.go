@@ -52,7 +52,9 @@ func Observe(name string) (*Observer, error) {
 	if err := errors.Join(o.received.open(ifi.Index, true), o.sent.open(ifi.Index, false)); err != nil {
 		o.Close()
 		if errors.Is(err, unix.EPERM) {
-			return nil, fmt.Errorf("observe %s: CAP_NET_RAW is missing: run as root or with `setcap cap_net_raw+ep`: %w", name, unix.EPERM)
+			return nil,
+				fmt.Errorf("observe %s: CAP_NET_RAW is missing: run as root or with `setcap cap_net_raw+ep`: %w", name,
+					unix.EPERM)
 		}
 		return nil, fmt.Errorf("observe %s: %w", name, err)
 	}
@@ -105,7 +107,8 @@ func EventHeader(b []byte) []byte {
 	switch {
 	case len(b) < at+headerLen:
 		return nil
-	case v.Type == ether.TypePTP && b[at]&0x0f > 3, v.Type != ether.TypePTP && binary.BigEndian.Uint16(b[v.L4+2:]) != eventPort:
+	case v.Type == ether.TypePTP && b[at]&0x0f > 3, v.Type != ether.TypePTP &&
+		binary.BigEndian.Uint16(b[v.L4+2:]) != eventPort:
 		return nil
 	}
 	return b[at : at+headerLen : at+headerLen]

@@ -103,7 +103,8 @@ func Open(cfg Config) (*TAP, error) {
 // made for several.
 func (t *TAP) AddQueue() (*TAP, error) {
 	if !t.multi {
-		return nil, fmt.Errorf("TAP %s was made with one queue: delete it or make it with `ip tuntap add dev %s mode tap multi_queue`", t.name, t.name)
+		return nil, fmt.Errorf("TAP %s was made with one queue: delete it or make it with `ip tuntap add dev %s "+
+			"mode tap multi_queue`", t.name, t.name)
 	}
 	q, err := open(Config{Name: t.name, Vnet: t.vnet}, !t.created, true)
 	if err != nil {
@@ -227,18 +228,21 @@ func adopt(cfg Config) (*TAP, error) {
 		return nil, err
 	}
 	if err := unix.IoctlIfreq(cfg.FD, unix.TUNGETIFF, ifr); err != nil {
-		return nil, fmt.Errorf("file descriptor %d is not an attached TAP queue: open /dev/net/tun, attach it with TUNSETIFF and let the NIC inherit it: %w", cfg.FD, err)
+		return nil, fmt.Errorf("file descriptor %d is not an attached TAP queue: open /dev/net/tun, attach it with "+
+			"TUNSETIFF and let the NIC inherit it: %w", cfg.FD, err)
 	}
 	name, flags := ifr.Name(), ifr.Uint16()
 	if flags&unix.IFF_TAP == 0 || flags&unix.IFF_NO_PI == 0 {
-		return nil, fmt.Errorf("file descriptor %d (%s): expected a TAP opened with IFF_TAP and IFF_NO_PI", cfg.FD, name)
+		return nil, fmt.Errorf("file descriptor %d (%s): expected a TAP opened with IFF_TAP and IFF_NO_PI", cfg.FD,
+			name)
 	}
 	if cfg.Name != "" && cfg.Name != name {
 		return nil, fmt.Errorf("file descriptor %d belongs to %s, not to %s", cfg.FD, name, cfg.Name)
 	}
 	t := &TAP{fd: cfg.FD, name: name, vnet: flags&unix.IFF_VNET_HDR != 0}
 	if cfg.Vnet && !t.vnet {
-		return nil, fmt.Errorf("file descriptor %d (%s) was opened without IFF_VNET_HDR: use `frames: wire` or open it with that flag", cfg.FD, name)
+		return nil, fmt.Errorf("file descriptor %d (%s) was opened without IFF_VNET_HDR: use `frames: wire` or open "+
+			"it with that flag", cfg.FD, name)
 	}
 	if t.vnet {
 		err = setVnet(t.fd, cfg.Vnet)

@@ -123,7 +123,8 @@ func (p *Packet) AppendHead(b []byte, n int) (block, data []byte) {
 // IsPacket tells whether block is the encoding of a Packet, with all the data
 // that it says it has.
 func IsPacket(block []byte) bool {
-	return len(block) > packetHead && le.Uint32(block) == typePacket && uint64(le.Uint32(block[20:])) <= uint64(len(block)-packetHead)
+	return len(block) > packetHead && le.Uint32(block) == typePacket &&
+		uint64(le.Uint32(block[20:])) <= uint64(len(block)-packetHead)
 }
 
 // Kept is the place of the data in block, the encoding of a Packet.

@@ -41,7 +41,9 @@ type Order[T any] struct {
 // Wait keeps a segment, whose octets it copies, until its turn comes.
 func (o *Order[T]) Wait(s Segment[T]) {
 	s.Data = bytes.Clone(s.Data)
-	i, _ := slices.BinarySearchFunc(o.Gap, s.Seq.Sub(o.Next)+1, func(g Segment[T], at int32) int { return int(g.Seq.Sub(o.Next)) - int(at) })
+	i, _ := slices.BinarySearchFunc(o.Gap, s.Seq.Sub(o.Next)+1, func(g Segment[T], at int32) int {
+		return int(g.Seq.Sub(o.Next)) - int(at)
+	})
 	o.Gap = slices.Insert(o.Gap, i, s)
 	o.Waiting += len(s.Data)
 }

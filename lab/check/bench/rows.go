@@ -137,7 +137,8 @@ var allRows = append([]*row{
 	{"host", "super-frames per second from wire TAP to host TAP, `gso`, through a NIC : " +
 		"bare forwarder between the same TAPs",
 		hostSupersBack, bareSupersBack, rate, "M/s", 0.8, 0.9, false},
-	{"host", "CPU time per KiB of frames from wire TAP to host TAP with 63 unicast, 64 multicast, 64 VLAN filters and 256 n-tuple rules : " +
+	{"host", "CPU time per KiB of frames from wire TAP to host TAP with 63 unicast, 64 multicast, 64 VLAN filters " +
+		"and 256 n-tuple rules : " +
 		"with none",
 		hostFilters, hostBack, cpu, "ns", 1.05, 1.02, true},
 	{"memory", "memory of an idle connected queue pair",

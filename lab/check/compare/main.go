@@ -101,7 +101,8 @@ func (c *contest) build(old string) error {
 	if err := os.Mkdir(source, 0o700); err != nil {
 		return err
 	}
-	if err := run("sh", "-c", `git archive "$1" >"$2.tar" && tar -x -f "$2.tar" -C "$2"`, "sh", old, source); err != nil {
+	if err := run("sh", "-c", `git archive "$1" >"$2.tar" && tar -x -f "$2.tar" -C "$2"`, "sh", old,
+		source); err != nil {
 		return err
 	}
 	for i, dir := range []string{source, "."} {

@@ -46,7 +46,8 @@ type half struct {
 func (e *Engine) conn(t *thing) (*conn, *half) {
 	k := stream.EndsOf(t.src, t.dst)
 	c := e.conns[k]
-	if t.is(syn) && !t.is(ack) && (c == nil || c.half[0].src == t.src && c.half[0].isn != t.tcp.Seq || c.half[0].src != t.src) {
+	if t.is(syn) && !t.is(ack) && (c == nil || c.half[0].src == t.src && c.half[0].isn != t.tcp.Seq ||
+		c.half[0].src != t.src) {
 		c = e.open(k, t)
 	}
 	if c == nil {

@@ -99,10 +99,11 @@ func (e *Engine) SetRules(rules []Rule) error {
 
 // Count is what became of a rule.
 type Count struct {
-	Name     string `json:"name"`
-	Matched  uint64 `json:"matched"`          // things of which one or more were to be struck
-	Struck   uint64 `json:"struck"`           // of them
-	Missed   uint64 `json:"missed,omitempty"` // to be struck, but passed behind a gap of the stream before they were known
+	Name    string `json:"name"`
+	Matched uint64 `json:"matched"` // things of which one or more were to be struck
+	Struck  uint64 `json:"struck"`  // of them
+	// to be struck, but passed behind a gap of the stream before they were known
+	Missed   uint64 `json:"missed,omitempty"`
 	Optional bool   `json:"optional,omitempty"`
 	Why      string `json:"why,omitempty"` // of a rule for a queue pair of which nothing passed
 }
@@ -113,7 +114,9 @@ func (c *Count) Silent() error {
 	case c.Struck > 0 || c.Optional:
 		return nil
 	case c.Missed > 0:
-		return fmt.Errorf("rule %s never struck: %d passed behind a gap of the stream, where nobody knew yet what they were", c.Name, c.Missed)
+		return fmt.Errorf(
+			"rule %s never struck: %d passed behind a gap of the stream, where nobody knew yet what they were", c.Name,
+			c.Missed)
 	}
 	if c.Why != "" {
 		return fmt.Errorf("rule %s never struck: %s", c.Name, c.Why)

@@ -85,15 +85,18 @@ var kinds = []kind{
 	message("atomic-request", opcode(rdmap.AtomicRequestOp), "an Atomic Request"),
 	message("atomic-response", opcode(rdmap.AtomicResponseOp), "an Atomic Response"),
 	{"ptp", ofPTP, func(*thing) bool { return true }, "any PTP message"},
-	ptp("sync", msg.Sync), ptp("delay-req", msg.DelayReq), ptp("pdelay-req", msg.PdelayReq), ptp("pdelay-resp", msg.PdelayResp),
-	ptp("follow-up", msg.FollowUp), ptp("delay-resp", msg.DelayResp), ptp("pdelay-resp-follow-up", msg.PdelayRespFollowUp),
-	ptp("announce", msg.Announce), ptp("signaling", msg.Signaling), ptp("management", msg.Management),
+	ptp("sync", msg.Sync), ptp("delay-req", msg.DelayReq), ptp("pdelay-req", msg.PdelayReq),
+	ptp("pdelay-resp", msg.PdelayResp), ptp("follow-up", msg.FollowUp), ptp("delay-resp", msg.DelayResp),
+	ptp("pdelay-resp-follow-up", msg.PdelayRespFollowUp), ptp("announce", msg.Announce),
+	ptp("signaling", msg.Signaling), ptp("management", msg.Management),
 	{"16b", ofFabric, func(t *thing) bool { return t.bypass }, "an Omni-Path 16B packet"},
 	{"9b", ofFabric, func(t *thing) bool { return !t.bypass }, "an Omni-Path 9B packet"},
 }
 
 func message(w What, is func(rdmap.Opcode) bool, text string) kind {
-	return kind{w, ofMessage, func(t *thing) bool { return t.item != nil && t.item.opcode.Valid() && is(t.item.opcode) }, text}
+	return kind{w, ofMessage, func(t *thing) bool {
+		return t.item != nil && t.item.opcode.Valid() && is(t.item.opcode)
+	}, text}
 }
 
 func opcode(o rdmap.Opcode) func(rdmap.Opcode) bool {
@@ -196,7 +199,8 @@ func (r *Rule) Check() (key string, err error) {
 	}{
 		{ways > 1, "nth", "nth, every and probability exclude each other"},
 		{r.Connection > 0 && !inTCP, "connection", "is of things in TCP connections"},
-		{r.QPN > 0 && k.class != ofFPDU && k.class != ofMessage, "qp", "is of FPDUs and messages: whose a connection is, is known from the first of them on"},
+		{r.QPN > 0 && k.class != ofFPDU && k.class != ofMessage, "qp",
+			"is of FPDUs and messages: whose a connection is, is known from the first of them on"},
 		{r.QPN > 0 && r.NIC == "", "qp", "say whose it is: {nic: NAME, qpn: NUMBER}, or from which NIC: from"},
 		{r.Port > 0 && !inTCP, "port", "is of things in TCP connections"},
 		{r.After > 0 && !inTCP, "after", "counts octets of TCP connections"},
@@ -213,7 +217,8 @@ func (r *Rule) Check() (key string, err error) {
 		{r.Effect != Flip && !r.AnyOctet, "octet", "is of flip"},
 		{r.Effect != Flip && r.Bit >= 0, "bit", "is of flip"},
 		{r.Effect != Flip && r.Stale, "checksum", "is of flip"},
-		{r.Field != "" && fieldOf(k, r.Field) == nil, "field", fmt.Sprintf("%s has %s", k.text, strings.Join(fieldNames(k), ", "))},
+		{r.Field != "" && fieldOf(k, r.Field) == nil, "field",
+			fmt.Sprintf("%s has %s", k.text, strings.Join(fieldNames(k), ", "))},
 		{r.Bit >= r.bits(), "bit", fmt.Sprintf("there are bits 0 to %d", r.bits()-1)},
 	} {
 		if c.bad {

@@ -158,7 +158,8 @@ func (f *follower) feedFPDU(b []byte, visit func(i *item, from, to uint64)) int 
 			return len(b)
 		}
 		f.fpdus++
-		f.item = &item{start: f.at, pos: f.at - f.base, layout: layout, number: f.fpdus, ulpdu: -1, opcode: rdmap.NumOpcodes}
+		f.item = &item{start: f.at, pos: f.at - f.base, layout: layout, number: f.fpdus, ulpdu: -1,
+			opcode: rdmap.NumOpcodes}
 	}
 	i := f.item
 	n := 0

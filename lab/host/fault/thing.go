@@ -129,7 +129,8 @@ func (t *thing) lookFabric(b []byte, h *ether.Header) {
 	if why != frame.DropNone || f.Len() < opa.HeaderLen {
 		return
 	}
-	t.class, t.at, t.bypass, t.fabL4 = ofFabric, f.Headroom()-frame.DefaultHeadroom, format == opa.Format16B, int(opa.Packet(f.Bytes()).L4())
+	t.class, t.at, t.bypass, t.fabL4 = ofFabric, f.Headroom()-frame.DefaultHeadroom, format == opa.Format16B,
+		int(opa.Packet(f.Bytes()).L4())
 }
 
 // toGeneve tells whether an IPv4 packet is for Geneve's port.

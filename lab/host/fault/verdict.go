@@ -56,7 +56,8 @@ type Strike struct {
 // String is the strike for people.
 func (s Strike) String() string { return fmt.Sprintf("%s: %s: %s", s.Rule, done[s.Effect], s.What) }
 
-var done = map[Effect]string{Drop: "dropped", Delay: "delayed", Duplicate: "duplicated", Flip: "bit flipped", Reset: "connection reset", Reorder: "reordered"}
+var done = map[Effect]string{Drop: "dropped", Delay: "delayed", Duplicate: "duplicated", Flip: "bit flipped",
+	Reset: "connection reset", Reorder: "reordered"}
 
 // Note is what the comment of the frame says.
 func (v *Verdict) Note() string {
@@ -191,14 +192,16 @@ func (j *judgement) inject(from Side, back bool, h tcp.Header) {
 		src, dst = dst, src
 	}
 	h.SrcPort, h.DstPort = src.Port(), dst.Port()
-	i := ip.Header{Version: j.t.ip.Version, TTL: 64, Proto: ip.ProtoTCP, DF: j.t.ip.Version == 4, Src: src.Addr(), Dst: dst.Addr(), PayloadLen: h.Len()}
+	i := ip.Header{Version: j.t.ip.Version, TTL: 64, Proto: ip.ProtoTCP, DF: j.t.ip.Version == 4, Src: src.Addr(),
+		Dst: dst.Addr(), PayloadLen: h.Len()}
 	b := eth.AppendTo(nil)
 	l3 := len(b)
 	b = append(b, make([]byte, i.HeaderLen()+h.Len())...)
 	i.Put(b[l3:])
 	seg := b[l3+i.HeaderLen():]
 	h.Put(seg)
-	binary.BigEndian.PutUint16(seg[tcp.ChecksumOffset:], ip.Checksum(seg, ip.PseudoSum(i.Src, i.Dst, ip.ProtoTCP, len(seg))))
+	binary.BigEndian.PutUint16(seg[tcp.ChecksumOffset:], ip.Checksum(seg,
+		ip.PseudoSum(i.Src, i.Dst, ip.ProtoTCP, len(seg))))
 	j.v.Inject = append(j.v.Inject, Injection{from, b, "RST injected on the link"})
 }
 

@@ -70,9 +70,11 @@ func parseRepeat(b []byte, packet int) (r repeat, octets []byte, ok bool) {
 		return r, nil, false
 	}
 	field := func(i int) int { return int(le.Uint16(b[12+2*i:])) }
-	r = repeat{virtio.Shape{L3: field(0), L4: field(1), Payload: field(2), Size: field(3)}, int(le.Uint32(b[8:])), field(4), b[22], b[23]}
+	r = repeat{virtio.Shape{L3: field(0), L4: field(1), Payload: field(2), Size: field(3)}, int(le.Uint32(b[8:])),
+		field(4), b[22], b[23]}
 	octets = b[repeatHead : len(b)-blockTail]
-	ok = r.L3+20 <= r.L4 && r.L4+20 <= r.Payload && r.Payload+r.kept == packet && r.n <= len(octets) && r.n*r.kept <= len(octets)
+	ok = r.L3+20 <= r.L4 && r.L4+20 <= r.Payload && r.Payload+r.kept == packet && r.n <= len(octets) &&
+		r.n*r.kept <= len(octets)
 	return r, octets, ok
 }
 

@@ -135,7 +135,8 @@ func (j *Join) frame(iface uint32, r *frame.Record, data []byte, n int, from sou
 	x := j.take()
 	x.iface, x.whole, x.told, x.event = iface, n, from, false
 	x.data = append(x.data[:0], data...)
-	x.rec = frame.Record{Dir: r.Dir, Data: x.data, System: r.System, Drop: r.Drop, Notes: appendNotes(x.rec.Notes[:0], notes)}
+	x.rec = frame.Record{Dir: r.Dir, Data: x.data, System: r.System, Drop: r.Drop,
+		Notes: appendNotes(x.rec.Notes[:0], notes)}
 	if x.rec.System == 0 {
 		x.rec.System = r.Stamp
 	}

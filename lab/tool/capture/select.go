@@ -23,7 +23,8 @@ func AtEnd(name string) Keep {
 func Entering(link string) Keep {
 	first, any := uint32(0), false
 	return func(i *pcapng.Interface, p *pcapng.Packet) bool {
-		if at, _, ok := strings.Cut(i.Name, ":"); !ok || at != link || p.ID == 0 || p.Flags.Direction() != pcapng.Outbound {
+		if at, _, ok := strings.Cut(i.Name, ":"); !ok || at != link || p.ID == 0 ||
+			p.Flags.Direction() != pcapng.Outbound {
 			return false
 		}
 		if !any {

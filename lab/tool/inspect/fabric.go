@@ -167,7 +167,8 @@ func (i *Inspector) refused(p *Packet, f *Flow, format opa.Format, drop frame.Dr
 func (i *Inspector) fabricFlow(p *Packet, k fabricKey, protocol, name string) *Flow {
 	f := i.fabric[k]
 	if f == nil {
-		f = &Flow{Number: len(i.report.Flows) + 1, Protocol: protocol, A: name, First: p.Number, State: Replayed, Sides: make([]Side, 1)}
+		f = &Flow{Number: len(i.report.Flows) + 1, Protocol: protocol, A: name, First: p.Number, State: Replayed,
+			Sides: make([]Side, 1)}
 		i.fabric[k] = f
 		i.addFlow(p, f)
 	}

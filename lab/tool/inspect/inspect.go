@@ -74,7 +74,8 @@ type Inspector struct {
 
 // New returns an inspector.
 func New(opt Options) *Inspector {
-	return &Inspector{opt: opt, start: opt.Start, report: Report{part: opt.Last || opt.Window != Window{}, last: opt.Last}, conns: map[connKey]*conn{}, other: map[otherKey]*Flow{},
+	return &Inspector{opt: opt, start: opt.Start, report: Report{part: opt.Last ||
+		opt.Window != Window{}, last: opt.Last}, conns: map[connKey]*conn{}, other: map[otherKey]*Flow{},
 		fabric: map[fabricKey]*Flow{}, noted: map[string]bool{},
 		ptp: map[ptpKey]*ptpDomain{}, views: newViews()}
 }
@@ -204,7 +205,8 @@ func (i *Inspector) unjudged(k otherKey, p *Packet) {
 	}
 	f := i.other[k]
 	if f == nil {
-		f = &Flow{Number: len(i.report.Flows) + 1, Protocol: k.kind, A: k.src, B: k.dst, First: p.Number, State: NotReplayed, Why: k.kind + ": not replayed"}
+		f = &Flow{Number: len(i.report.Flows) + 1, Protocol: k.kind, A: k.src, B: k.dst, First: p.Number,
+			State: NotReplayed, Why: k.kind + ": not replayed"}
 		i.other[k] = f
 		i.addFlow(p, f)
 	}

@@ -165,7 +165,8 @@ func (r *Report) WriteLadder(w io.Writer) error {
 
 // line draws one step.
 func (d *drawing) line(e *Event) string {
-	b := []rune(fmt.Sprintf("%7d %*.6f %s", e.Packet, margin-9, e.Time.Seconds(), strings.Repeat(" ", gap*(len(d.ends)-1)+1)))
+	b := []rune(fmt.Sprintf("%7d %*.6f %s", e.Packet, margin-9, e.Time.Seconds(),
+		strings.Repeat(" ", gap*(len(d.ends)-1)+1)))
 	for k := range d.ends {
 		b[margin+gap*k] = '|'
 	}

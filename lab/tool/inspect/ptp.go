@@ -128,7 +128,8 @@ func (i *Inspector) ptpMessage(p *Packet, x *transport.Packet) {
 	if m.Port != (msg.PortIdentity{}) && m.Port != msg.AllPorts {
 		to = m.Port.String()
 	}
-	i.event(Event{Packet: p.Number, Flow: d.flow.Number, From: m.Source.String(), To: to, Name: m.Type.String(), Detail: ptpText(&m)}, p.Time)
+	i.event(Event{Packet: p.Number, Flow: d.flow.Number, From: m.Source.String(), To: to, Name: m.Type.String(),
+		Detail: ptpText(&m)}, p.Time)
 	for _, r := range ptpRules {
 		if r.broken(&m, x) {
 			i.violate(r.rule, p.Number, d.flow, "%v: %s", m.Type, ptpText(&m))
@@ -214,7 +215,8 @@ var ptpRules = []struct {
 }{
 	{ptpMinor, func(m *msg.Message, _ *transport.Packet) bool { return m.MinorVersion > 1 }},
 	{ptpLength, func(m *msg.Message, x *transport.Packet) bool {
-		return x.Kind == transport.UDPv4 && len(x.Body) > m.Len() || x.Kind == transport.UDPv6 && len(x.Body) > m.Len()+2
+		return x.Kind == transport.UDPv4 && len(x.Body) > m.Len() || x.Kind == transport.UDPv6 &&
+			len(x.Body) > m.Len()+2
 	}},
 	// 802.1AS lets every message have the flags that an Announce has.
 	{ptpFlags, func(m *msg.Message, _ *transport.Packet) bool {

@@ -337,7 +337,8 @@ func (h *half) readRequest(s *seg) string {
 		return ""
 	}
 	h.ask(s, readRequest{ReadRequest: r})
-	return fmt.Sprintf("%d octets of STag %#x, TO %#x to STag %#x, TO %#x", r.Size, r.SourceSTag, r.SourceTO, r.SinkSTag, r.SinkTO)
+	return fmt.Sprintf("%d octets of STag %#x, TO %#x to STag %#x, TO %#x", r.Size, r.SourceSTag, r.SourceTO,
+		r.SinkSTag, r.SinkTO)
 }
 
 // ask counts an outstanding Read or atomic operation.

@@ -38,7 +38,8 @@ func Read(r io.Reader, in *Inspector) error {
 					in.report.Packets++
 				} else if choose == nil {
 					in.Packet(&p)
-				} else if choose(names[b.Interface], b.Has&pcapng.HasFlags != 0 && b.Flags.Direction() == pcapng.Inbound) {
+				} else if choose(names[b.Interface], b.Has&pcapng.HasFlags != 0 &&
+					b.Flags.Direction() == pcapng.Inbound) {
 					p.Interface, p.End = 0, ""
 					in.Packet(&p)
 				}

@@ -52,7 +52,8 @@ var replyRules = []struct {
 	}},
 	{mpaLeft, func(q, r *mpa.Frame) bool {
 		a, b, ok := bothWords(q, r)
-		return ok && (a.IRD == mpa.NotNegotiated && b.ORD != mpa.NotNegotiated || a.ORD == mpa.NotNegotiated && b.IRD != mpa.NotNegotiated)
+		return ok && (a.IRD == mpa.NotNegotiated && b.ORD != mpa.NotNegotiated ||
+			a.ORD == mpa.NotNegotiated && b.IRD != mpa.NotNegotiated)
 	}},
 	{mpaFlagA, func(q, r *mpa.Frame) bool {
 		a, b, ok := bothWords(q, r)

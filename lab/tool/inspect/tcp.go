@@ -147,7 +147,8 @@ func (i *Inspector) conn(p *Packet, t *tcp.Header, src, dst netip.AddrPort) (*co
 }
 
 func (i *Inspector) newConn(p *Packet, a, b netip.AddrPort) *conn {
-	f := &Flow{Number: len(i.report.Flows) + 1, Protocol: "TCP", A: a.String(), B: b.String(), First: p.Number, Sides: make([]Side, 2)}
+	f := &Flow{Number: len(i.report.Flows) + 1, Protocol: "TCP", A: a.String(), B: b.String(), First: p.Number,
+		Sides: make([]Side, 2)}
 	c := &conn{in: i, flow: f}
 	for n, addr := range []netip.AddrPort{a, b} {
 		c.half[n] = &half{c: c, side: n, addr: addr, stat: &f.Sides[n], rdma: newRDMAState()}
@@ -327,10 +328,13 @@ func (h *half) jumped() bool {
 func (h *half) resume() {
 	x := &h.order.Gap[0]
 	gap := x.Seq.Sub(h.order.Next)
-	if h.stream.state == streamFull && (h.stream.layout.Markers || !looksLikeFPDU(x.Data)) || h.stream.state == streamStart {
+	if h.stream.state == streamFull && (h.stream.layout.Markers || !looksLikeFPDU(x.Data)) ||
+		h.stream.state == streamStart {
 		h.lacks(x.Note.packet, fmt.Sprintf("%d octets are missing from the capture", gap))
 	}
-	h.c.part(fmt.Sprintf("%d octets are missing from the capture before packet %d: what was under way then is not judged", gap, x.Note.packet))
+	h.c.part(
+		fmt.Sprintf("%d octets are missing from the capture before packet %d: what was under way then is not judged",
+			gap, x.Note.packet))
 	h.beyond, h.order.Next = nil, x.Seq
 	h.peer().hasEdge = false
 	h.stream.done, h.stream.since = h.stream.end(), h.stream.end()

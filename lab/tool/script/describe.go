@@ -106,7 +106,8 @@ func (w *world) fieldText(f string, v map[string]uint64) string {
 // deviations are the fields of the DDP header that are not as the protocol
 // has them for a message of its kind, and where the segment stands.
 func (w *world) deviations(v map[string]uint64, kind *pduKind) (text string) {
-	usual := map[string]uint64{"t": bit(kind.op.Tagged()), "dv": ddp.Version, "rv": rdmap.Version, "qn": uint64(kind.op.Queue())}
+	usual := map[string]uint64{"t": bit(kind.op.Tagged()), "dv": ddp.Version, "rv": rdmap.Version,
+		"qn": uint64(kind.op.Queue())}
 	for _, f := range []string{"t", "dv", "rv", "rsvd", "rsvdulp", "qn", "inv"} {
 		untagged := f == "qn" || f == "inv"
 		if v[f] != usual[f] && !(untagged && v["t"] == 1) {

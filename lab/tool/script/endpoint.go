@@ -86,7 +86,8 @@ func (e *endpoint) mss() int {
 
 // segment sends a segment of the peer as its TCP would.
 func (e *endpoint) segment(flags tcp.Flags, off, n int, opts *tcpOptions) {
-	s := segment{flags: flags, first: value{n: int64(off + 1)}, n: n, win: value{any: true}, urg: value{any: true}, opts: opts}
+	s := segment{flags: flags, first: value{n: int64(off + 1)}, n: n, win: value{any: true}, urg: value{any: true},
+		opts: opts}
 	if flags.Has(tcp.SYN) {
 		s.first.n = 0
 	}
@@ -145,7 +146,8 @@ func (e *endpoint) payload(dst []byte, s *segment) *difference {
 	}
 	off := int(s.first.n) - 1
 	if off < 0 || off+len(dst) > len(e.out) {
-		return &difference{fmt.Sprintf("the peer's stream holds only %d octets; expected a message with [join] before", len(e.out)), s.seqWord}
+		return &difference{fmt.Sprintf("the peer's stream holds only %d octets; expected a message with [join] before",
+			len(e.out)), s.seqWord}
 	}
 	copy(dst, e.out[off:])
 	e.sent = max(e.sent, off+len(dst))

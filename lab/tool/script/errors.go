@@ -25,7 +25,8 @@ func (e *Error) Error() string {
 	if e.Source != "" {
 		number := fmt.Sprint(e.Line)
 		fmt.Fprintf(&b, "\n  %s | %s", number, e.Source)
-		fmt.Fprintf(&b, "\n  %*s | %s%s", len(number), "", blank(e.Source, e.Col-1), strings.Repeat("^", max(1, e.Width)))
+		fmt.Fprintf(&b, "\n  %*s | %s%s", len(number), "", blank(e.Source, e.Col-1),
+			strings.Repeat("^", max(1, e.Width)))
 	}
 	if e.Got != "" {
 		fmt.Fprintf(&b, "\n  got: %s", e.Got)

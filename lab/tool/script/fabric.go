@@ -57,32 +57,43 @@ func switched(set func(s *settings, on bool)) func(*settings, *line) {
 }
 
 var packet16B = &messageKind{name: "16b", fields: []fieldSpec{
-	{name: "slid", form: numberForm(24, true), usual: uint64(2)}, {name: "dlid", form: numberForm(24, true), usual: uint64(fabricLID)},
-	{name: "sc", form: numberForm(5, false), usual: uint64(0)}, {name: "rc", form: numberForm(3, false), usual: uint64(0)},
-	{name: "fecn", form: flagForm, usual: false, strict: true}, {name: "becn", form: flagForm, usual: false, strict: true},
-	{name: "pkey", form: numberForm(16, true), usual: uint64(fullPKey)}, {name: "entropy", form: numberForm(16, false), usual: uint64(0)},
-	{name: "age", form: numberForm(8, false), usual: uint64(0), strict: true}, {name: "vesw", form: numberForm(12, false), usual: uint64(vESWID)},
+	{name: "slid", form: numberForm(24, true), usual: uint64(2)},
+	{name: "dlid", form: numberForm(24, true), usual: uint64(fabricLID)},
+	{name: "sc", form: numberForm(5, false), usual: uint64(0)},
+	{name: "rc", form: numberForm(3, false), usual: uint64(0)},
+	{name: "fecn", form: flagForm, usual: false, strict: true},
+	{name: "becn", form: flagForm, usual: false, strict: true},
+	{name: "pkey", form: numberForm(16, true), usual: uint64(fullPKey)},
+	{name: "entropy", form: numberForm(16, false), usual: uint64(0)},
+	{name: "age", form: numberForm(8, false), usual: uint64(0), strict: true},
+	{name: "vesw", form: numberForm(12, false), usual: uint64(vESWID)},
 	{name: "dst", form: macForm, usual: opa.LMAC{Fabric: fabricID, VESW: vESWID, LID: fabricLID}.Addr()},
 	{name: "src", form: macForm, usual: opa.LMAC{Fabric: fabricID, VESW: vESWID, LID: 2}.Addr()},
 	{name: "vlan", form: numberForm(16, false)}, {name: "type", form: numberForm(16, true), usual: uint64(0x88b7)},
 	{name: "len", form: numberForm(14, false), usual: uint64(60)},
 	// What no port sends.
-	{name: "badicrc", form: flagForm, in: true}, {name: "length", form: numberForm(11, false), in: true}, {name: "l2", form: numberForm(2, false), in: true},
-	{name: "l4", form: numberForm(8, true), in: true}, {name: "pad", form: numberForm(8, true), in: true}, {name: "tail", form: numberForm(8, true), in: true},
+	{name: "badicrc", form: flagForm, in: true}, {name: "length", form: numberForm(11, false), in: true},
+	{name: "l2", form: numberForm(2, false), in: true},
+	{name: "l4", form: numberForm(8, true), in: true}, {name: "pad", form: numberForm(8, true), in: true},
+	{name: "tail", form: numberForm(8, true), in: true},
 	{name: "short", form: numberForm(11, false), in: true},
 }}
 
-var hostFrame = &messageKind{name: "frame", fields: packet16B.fields[slices.IndexFunc(packet16B.fields, func(f fieldSpec) bool { return f.name == "dst" }):slices.IndexFunc(packet16B.fields, func(f fieldSpec) bool { return f.name == "badicrc" })]}
+var hostFrame = &messageKind{name: "frame", fields: packet16B.fields[slices.IndexFunc(packet16B.fields,
+	func(f fieldSpec) bool {
+		return f.name == "dst"
+	}):slices.IndexFunc(packet16B.fields, func(f fieldSpec) bool { return f.name == "badicrc" })]}
 
 var fabricProtocol = &protocol{
 	settings: map[string]func(s *settings, l *line){
-		"lid":    of16B(24, func(f *fabricSettings, n uint64) { f.lid = opa.LID(n) }),
-		"vesw":   of16B(12, func(f *fabricSettings, n uint64) { f.vport.VESWID = uint16(n) }),
-		"pkey":   of16B(16, func(f *fabricSettings, n uint64) { f.vport.PKey = uint16(n) }),
-		"mtu":    of16B(14, func(f *fabricSettings, n uint64) { f.vport.EthMTU = uint16(n) }),
-		"mcast":  of16B(24, func(f *fabricSettings, n uint64) { f.vport.McastDLID = opa.LID(n) }),
-		"ucast":  of16B(24, func(f *fabricSettings, n uint64) { f.vport.UcastDLID[0], f.vport.DefPortMask = opa.LID(n), 1 }),
-		"learn":  switched(func(s *settings, on bool) { s.fabric.policy.Learn = on }),
+		"lid":   of16B(24, func(f *fabricSettings, n uint64) { f.lid = opa.LID(n) }),
+		"vesw":  of16B(12, func(f *fabricSettings, n uint64) { f.vport.VESWID = uint16(n) }),
+		"pkey":  of16B(16, func(f *fabricSettings, n uint64) { f.vport.PKey = uint16(n) }),
+		"mtu":   of16B(14, func(f *fabricSettings, n uint64) { f.vport.EthMTU = uint16(n) }),
+		"mcast": of16B(24, func(f *fabricSettings, n uint64) { f.vport.McastDLID = opa.LID(n) }),
+		"ucast": of16B(24, func(f *fabricSettings, n uint64) {
+			f.vport.UcastDLID[0], f.vport.DefPortMask = opa.LID(n), 1
+		}), "learn": switched(func(s *settings, on bool) { s.fabric.policy.Learn = on }),
 		"filter": switched(func(s *settings, on bool) { s.fabric.policy.Filter = on }),
 		"closed": switched(func(s *settings, on bool) { s.fabric.closed = on }),
 		"unknown": func(s *settings, l *line) {
@@ -109,7 +120,10 @@ var fabricProtocol = &protocol{
 
 func init() {
 	fabricProtocol.commands = map[string]func(l *line) action{
-		"open": bare(func(b *fabric) string { b.vport.Open(); return "" }), "close": bare(func(b *fabric) string { b.vport.Close(); return "" }),
+		"open": bare(func(b *fabric) string {
+			b.vport.Open()
+			return ""
+		}), "close": bare(func(b *fabric) string { b.vport.Close(); return "" }),
 		"link":   parseLink,
 		"state":  parseVPortState,
 		"mac":    parseMACEntry,
@@ -133,7 +147,8 @@ func newFabric(r *runner) (bench, error) {
 	set := &r.script.set.fabric
 	b := &fabric{r: r, pool: r.pool}
 	var err error
-	if b.port, err = hfi.New(hfi.Config{LID: set.lid, Framing: opa.Framing88B5}, hfi.Env{Pool: r.pool, Wire: b}); err != nil {
+	if b.port, err = hfi.New(hfi.Config{LID: set.lid, Framing: opa.Framing88B5},
+		hfi.Env{Pool: r.pool, Wire: b}); err != nil {
 		return nil, err
 	}
 	b.vnic = vnic.NewPort(b.port, r.pool)
@@ -221,8 +236,10 @@ func (m *fields) ethernet() []byte {
 
 // send implements bench: a packet of another port.
 func (b *fabric) send(m *fields) string {
-	h := opa.Header{SLID: opa.LID(m.num("slid")), DLID: opa.LID(m.num("dlid")), SC: uint8(m.num("sc")), RC: uint8(m.num("rc")),
-		FECN: m.flag("fecn"), BECN: m.flag("becn"), PKey: uint16(m.num("pkey")), Entropy: uint16(m.num("entropy")), Age: uint8(m.num("age")), VESW: uint16(m.num("vesw"))}
+	h := opa.Header{SLID: opa.LID(m.num("slid")), DLID: opa.LID(m.num("dlid")), SC: uint8(m.num("sc")),
+		RC:   uint8(m.num("rc")),
+		FECN: m.flag("fecn"), BECN: m.flag("becn"), PKey: uint16(m.num("pkey")), Entropy: uint16(m.num("entropy")),
+		Age: uint8(m.num("age")), VESW: uint16(m.num("vesw"))}
 	eth := m.ethernet()
 	if len(eth) > opa.MaxFrame {
 		return "no packet is so long"

@@ -28,7 +28,8 @@ type framing struct {
 	word              word
 }
 
-const framingForms = "badcrc, crc N, badmarker, length N, pad HEX, short N, join, hidden, lost, lost N ..., twice, cut N ... or cut each"
+const framingForms = "badcrc, crc N, badmarker, length N, pad HEX, short N, join, hidden, lost, lost N ..., twice, " +
+	"cut N ... or cut each"
 
 // parseFraming reads a list such as [badcrc, cut 3 5].
 func parseFraming(l *line, w word) *framing {
@@ -45,7 +46,8 @@ func (f *framing) item(words []string) bool {
 	if len(words) == 0 {
 		return false
 	}
-	if flag := map[string]*bool{"badcrc": &f.badcrc, "badmarker": &f.badmarker, "join": &f.join, "hidden": &f.hidden, "lost": &f.lost, "twice": &f.twice}[words[0]]; flag != nil {
+	if flag := map[string]*bool{"badcrc": &f.badcrc, "badmarker": &f.badmarker, "join": &f.join, "hidden": &f.hidden,
+		"lost": &f.lost, "twice": &f.twice}[words[0]]; flag != nil {
 		*flag = true
 		ok := len(words) == 1
 		if words[0] == "lost" && !ok {

@@ -251,7 +251,8 @@ const (
 )
 
 func rights(a verbs.Access) (n int) {
-	for bit, ibv := range map[verbs.Access]int{verbs.LocalWrite: ibvLocalWrite, verbs.RemoteWrite: ibvRemoteWrite, verbs.RemoteRead: ibvRemoteRead} {
+	for bit, ibv := range map[verbs.Access]int{verbs.LocalWrite: ibvLocalWrite, verbs.RemoteWrite: ibvRemoteWrite,
+		verbs.RemoteRead: ibvRemoteRead} {
 		if a&bit != 0 {
 			n |= ibv
 		}

@@ -15,7 +15,8 @@ func (g *guest) newQP(e *endpoint, pd string, cfg verbs.QPConfig, shared bool) (
 	if shared {
 		n = 1
 	}
-	_, err := g.call("qp %d %d %d %d %d %d %d", e.peer.number, g.pd(pd), cfg.MaxSend, cfg.MaxRecv, cfg.MaxSGE, min(cfg.MaxInline, siwInline), n)
+	_, err := g.call("qp %d %d %d %d %d %d %d", e.peer.number, g.pd(pd), cfg.MaxSend, cfg.MaxRecv, cfg.MaxSGE,
+		min(cfg.MaxInline, siwInline), n)
 	if err != nil {
 		return nil, err
 	}
@@ -97,9 +98,11 @@ func (q *guestQP) PostSend(wrs ...verbs.SendWR) (int, error) {
 			inline = hex.EncodeToString(w.Inline)
 		}
 		q.g.posted[[2]uint64{uint64(q.n), w.ID}] = map[verbs.Opcode]verbs.WCOpcode{
-			verbs.OpWrite: verbs.WCWrite, verbs.OpSend: verbs.WCSend, verbs.OpRead: verbs.WCRead, verbs.OpSendInv: verbs.WCSend,
+			verbs.OpWrite: verbs.WCWrite, verbs.OpSend: verbs.WCSend, verbs.OpRead: verbs.WCRead,
+			verbs.OpSendInv: verbs.WCSend,
 		}[w.Opcode]
-		_, err := q.g.call("post %d %d %d %d %d %d %d %s %s", q.n, w.ID, op, flags, w.RemoteAddr, w.RKey, w.Invalidate, inline, pieces(w.SGEs))
+		_, err := q.g.call("post %d %d %d %d %d %d %d %s %s", q.n, w.ID, op, flags, w.RemoteAddr, w.RKey, w.Invalidate,
+			inline, pieces(w.SGEs))
 		if err != nil {
 			return i, err
 		}
@@ -153,7 +156,8 @@ func dashed(b []byte) string {
 
 func (i *guestID) connect(p cm.Params) error {
 	c := i.g.v.cable
-	_, err := i.g.call("connect %d %d %v %d %v %d %s", i.n, i.e.peer.number, c.Local, c.Port, c.Remote, i.e.peer.remote.Port(), i.words(&p, ownDepth))
+	_, err := i.g.call("connect %d %d %v %d %v %d %s", i.n, i.e.peer.number, c.Local, c.Port, c.Remote,
+		i.e.peer.remote.Port(), i.words(&p, ownDepth))
 	return err
 }
 

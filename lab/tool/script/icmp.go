@@ -18,7 +18,8 @@ type icmpError struct {
 
 // icmpNames are the errors with whether they last (RFC 5461 section 2, RFC
 // 1122 section 4.2.3.9). Both families have the same words here.
-var icmpNames = []string{"net-unreachable", "host-unreachable", "protocol-unreachable", "port-unreachable", "admin-prohibited", "time-exceeded", "frag-needed"}
+var icmpNames = []string{"net-unreachable", "host-unreachable", "protocol-unreachable", "port-unreachable",
+	"admin-prohibited", "time-exceeded", "frag-needed"}
 
 var icmpHard = map[string]bool{"protocol-unreachable": true, "port-unreachable": true}
 

@@ -105,16 +105,18 @@ var ours = map[string]string{
 	"markers": "siw has no markers", "rtr": "which indications are supported is fixed in siw",
 	"strict-reads": "a setting of this NIC", "request-timeout": "siw's time for a request is fixed",
 	"reply-timeout": "siw's time for a reply is fixed", "close-timeout": "a setting of this NIC",
-	"first-delay": "a setting of this NIC", "nudge": "a setting of this NIC", "placement": "siw never places out of order",
-	"segments": "it states each segment of this NIC's TCP engine",
+	"first-delay": "a setting of this NIC", "nudge": "a setting of this NIC",
+	"placement": "siw never places out of order",
+	"segments":  "it states each segment of this NIC's TCP engine",
 }
 
 // commandsOfOurs are words of commands that the verbs of Linux or siw do not
 // have.
 var commandsOfOurs = map[string]string{
 	"invalidate": "user programs of siw cannot invalidate an STag", "abort": "rdma_cm has no abortive end",
-	"send-imm": "siw has no Immediate Data", "write-imm": "siw has no Immediate Data", "fetch-add": "siw has no atomics",
-	"swap": "siw has no atomics", "cmp-swap": "siw has no atomics",
+	"send-imm": "siw has no Immediate Data", "write-imm": "siw has no Immediate Data",
+	"fetch-add": "siw has no atomics",
+	"swap":      "siw has no atomics", "cmp-swap": "siw has no atomics",
 }
 
 // inapplicable says why the script cannot be run against a live machine, ""

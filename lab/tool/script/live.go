@@ -267,7 +267,8 @@ func (v *live) ours(b []byte) bool {
 		return false
 	}
 	th, _, err := tcp.Parse(seg)
-	return err == nil && th.SrcPort == v.cable.Port && th.DstPort >= v.cable.First && th.DstPort < v.cable.First+maxConns
+	return err == nil && th.SrcPort == v.cable.Port && th.DstPort >= v.cable.First &&
+		th.DstPort < v.cable.First+maxConns
 }
 
 // send gives frames to the machine.
@@ -313,7 +314,8 @@ func (e *endpoint) indicate() {
 		return
 	}
 	if words, _, err := mpa.ParseEnhanced(e.mine.PrivateData); e.mine.Enhanced && err == nil && words.P2P {
-		h := ddp.Header{Tagged: true, Last: true, Version: ddp.Version, ULP: rdmap.Control{Version: rdmap.Version, Opcode: rdmap.Write}.Byte(), STag: 1}
+		h := ddp.Header{Tagged: true, Last: true, Version: ddp.Version,
+			ULP: rdmap.Control{Version: rdmap.Version, Opcode: rdmap.Write}.Byte(), STag: 1}
 		_ = e.frame(&framing{}, h.AppendTo(nil)) // an empty Write fits
 		e.soonClaim("event established")
 	}

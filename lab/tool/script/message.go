@@ -66,7 +66,8 @@ func (a *outbound) do(r *runner, s *step) *Error {
 	from, until := r.window(s)
 	got := r.await(until)
 	if got == nil {
-		return r.fail(s, s.when.word, "missing: the NIC has sent nothing until "+formatTime(until), r.idle(r.peer(s.conn)))
+		return r.fail(s, s.when.word, "missing: the NIC has sent nothing until "+formatTime(until),
+			r.idle(r.peer(s.conn)))
 	}
 	text := formatTime(got.at) + " > " + got.text()
 	if got.peer == nil {

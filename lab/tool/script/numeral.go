@@ -35,7 +35,8 @@ func (l *line) numeral(what string, bits int, named bool) numeral {
 	if !named || w.text[0] >= '0' && w.text[0] <= '9' {
 		e.n, err = parseNumber(w.text)
 		if err != nil || bits < 64 && e.n>>bits != 0 {
-			panic(l.at(w, "%q: expected %s: a number of %d bits, decimal or 0x and hexadecimal digits", w.text, what, bits))
+			panic(l.at(w, "%q: expected %s: a number of %d bits, decimal or 0x and hexadecimal digits", w.text, what,
+				bits))
 		}
 		return e
 	}

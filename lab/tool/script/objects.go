@@ -19,7 +19,8 @@ var accessBits = map[string]verbs.Access{
 func parseMR(l *line) action {
 	name := l.next("a name for the region")
 	if m := (&pdu{kind: &pduKinds[0]}); !isName(name.text) || m.isWord(name.text) || name.text == "untouched" {
-		panic(l.at(name, "%q: expected a name for the region, of letters and digits and none of the words of messages", name.text))
+		panic(l.at(name, "%q: expected a name for the region, of letters and digits and none of the words of messages",
+			name.text))
 	}
 	size, _ := l.integer("a length in octets", 0, maxPayload)
 	access := verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead
@@ -45,7 +46,8 @@ func parseAccess(l *line, w word) (a verbs.Access) {
 	for name := range strings.SplitSeq(w.text, ",") {
 		bit, ok := accessBits[name]
 		if !ok {
-			panic(l.at(w, "%q: expected rights such as lw,rw,rr out of %s, or pd NAME, addr N", w.text, sortedNames(accessBits)))
+			panic(l.at(w, "%q: expected rights such as lw,rw,rr out of %s, or pd NAME, addr N", w.text,
+				sortedNames(accessBits)))
 		}
 		a |= bit
 	}
@@ -153,19 +155,23 @@ type element struct {
 
 // postOps are the operations of post by name.
 var postOps = map[string]verbs.Opcode{
-	"recv": 0, "srq-recv": 0, "send": verbs.OpSend, "send-inv": verbs.OpSendInv, "write": verbs.OpWrite, "read": verbs.OpRead,
-	"send-imm": verbs.OpSendImm, "write-imm": verbs.OpWriteImm, "fetch-add": verbs.OpFetchAdd, "cmp-swap": verbs.OpCompSwap,
-	"swap": verbs.OpSwap,
+	"recv": 0, "srq-recv": 0, "send": verbs.OpSend, "send-inv": verbs.OpSendInv, "write": verbs.OpWrite,
+	"read":     verbs.OpRead,
+	"send-imm": verbs.OpSendImm, "write-imm": verbs.OpWriteImm, "fetch-add": verbs.OpFetchAdd,
+	"cmp-swap": verbs.OpCompSwap,
+	"swap":     verbs.OpSwap,
 }
 
 // maskedOps are the operations that take masks.
-var maskedOps = map[verbs.Opcode]verbs.Opcode{verbs.OpFetchAdd: verbs.OpMaskedFetchAdd, verbs.OpCompSwap: verbs.OpMaskedCompSwap}
+var maskedOps = map[verbs.Opcode]verbs.Opcode{verbs.OpFetchAdd: verbs.OpMaskedFetchAdd,
+	verbs.OpCompSwap: verbs.OpMaskedCompSwap}
 
 // operandNames are the numbers of 64 bits that a work request may have. For a
 // swap, add and mask are its data and mask, as in an Atomic Request.
 var operandNames = map[string]bool{"imm": true, "add": true, "mask": true, "compare": true, "compare-mask": true}
 
-const postForms = "REGION len N, stag X, to X, inv X, imm N, add N, mask N, compare N, compare-mask N, se, fence, unsignalled, or inline with hex or text"
+const postForms = "REGION len N, stag X, to X, inv X, imm N, add N, mask N, compare N, compare-mask N, se, fence, " +
+	"unsignalled, or inline with hex or text"
 
 // parsePost reads: post OPERATION ID ....
 func parsePost(l *line) action {

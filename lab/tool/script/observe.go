@@ -23,8 +23,9 @@ var eventNames = map[string][]cm.EventType{
 // asyncNames are the asynchronous events.
 var asyncNames = map[string]verbs.EventType{
 	"cq-error": verbs.EventCQError, "qp-fatal": verbs.EventQPFatal, "request-error": verbs.EventQPRequestError,
-	"access-error": verbs.EventQPAccessError, "terminated": verbs.EventTerminated, "established": verbs.EventCommEstablished,
-	"sq-drained": verbs.EventSQDrained, "last-wqe": verbs.EventLastWQE, "srq-limit": verbs.EventSRQLimit,
+	"access-error": verbs.EventQPAccessError, "terminated": verbs.EventTerminated,
+	"established": verbs.EventCommEstablished,
+	"sq-drained":  verbs.EventSQDrained, "last-wqe": verbs.EventLastWQE, "srq-limit": verbs.EventSRQLimit,
 }
 
 var (
@@ -56,8 +57,10 @@ func statusText(s verbs.Status) string {
 
 // rdmaExpectations are the expectations of iWARP by their first word.
 var rdmaExpectations = map[string]func(e *expectation, l *line){
-	"event": (*expectation).parseEvent, "async": (*expectation).parseAsync, "completion": (*expectation).parseCompletion,
-	"qp": (*expectation).parseQPState, "memory": (*expectation).parseMemory, "region": (*expectation).parseRegion,
+	"event": (*expectation).parseEvent, "async": (*expectation).parseAsync,
+	"completion": (*expectation).parseCompletion,
+	"qp":         (*expectation).parseQPState, "memory": (*expectation).parseMemory,
+	"region":  (*expectation).parseRegion,
 	"counter": (*expectation).parseNICCounter, "quiet": (*expectation).parseQuiet,
 }
 
@@ -293,8 +296,11 @@ func (e *expectation) parseCompletion(l *line) {
 	e.observe(func(h *happening) bool { return h.wc != nil }, func(w *world, h *happening) bool {
 		wc := h.wc
 		stag, wrong := inv.stag(w)
-		return wrong == nil && wc.Opcode == completionOps[ops[op]] && wc.ID == id && wc.Status == statuses[states[st]] &&
-			(uint64(wc.ByteLen) == n || w.r.live != nil && wc.Opcode != verbs.WCRecv) && (w.r.live != nil || wc.Solicited == se) && wc.WithInv == (inv.word.text != "") && uint64(wc.Invalidated) == stag &&
+		return wrong == nil && wc.Opcode == completionOps[ops[op]] && wc.ID == id &&
+			wc.Status == statuses[states[st]] &&
+			(uint64(wc.ByteLen) == n || w.r.live != nil && wc.Opcode != verbs.WCRecv) &&
+			(w.r.live != nil || wc.Solicited == se) && wc.WithInv == (inv.word.text != "") &&
+			uint64(wc.Invalidated) == stag &&
 			wc.WithImm == withImm && wc.Imm == imm
 	})
 }

@@ -81,7 +81,9 @@ func Parse(name, text string) (s *Script, err error) {
 		s.line(l)
 	}
 	if len(s.steps) == 0 {
-		return nil, &Error{File: name, Line: 1, Col: 1, Msg: "the script has no step; expected a line such as: 0 listen", Syntax: true}
+		return nil,
+			&Error{File: name, Line: 1, Col: 1, Msg: "the script has no step; expected a line such as: 0 listen",
+				Syntax: true}
 	}
 	return s, nil
 }
@@ -133,7 +135,9 @@ func (st *step) check(l *line) {
 		}
 	case sameBatch:
 		if out {
-			panic(l.at(st.when.word, "& stands before what the script does; a packet out comes after it: expected a time"))
+			panic(
+				l.at(st.when.word,
+					"& stands before what the script does; a packet out comes after it: expected a time"))
 		}
 	}
 	if st.when.until != st.when.at && !out {
@@ -163,7 +167,8 @@ func parseWhen(l *line) when {
 		t.until, err = parseDuration(last)
 	}
 	if err != nil || t.until < t.at {
-		panic(l.at(w, "%q: expected a time: 1.5 (since the start), +0.2 (since the step before), 1~1.5, * or &", w.text))
+		panic(l.at(w, "%q: expected a time: 1.5 (since the start), +0.2 (since the step before), 1~1.5, * or &",
+			w.text))
 	}
 	return t
 }

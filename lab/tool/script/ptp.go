@@ -88,7 +88,8 @@ var flagNames = []struct {
 	name string
 	bit  msg.Flags
 }{
-	{"two-step", msg.FlagTwoStep}, {"unicast", msg.FlagUnicast}, {"alternate", msg.FlagAlternateMaster}, {"leap61", msg.FlagLeap61},
+	{"two-step", msg.FlagTwoStep}, {"unicast", msg.FlagUnicast}, {"alternate", msg.FlagAlternateMaster},
+	{"leap61", msg.FlagLeap61},
 	{"leap59", msg.FlagLeap59}, {"ptp-timescale", msg.FlagPTPTimescale},
 }
 
@@ -96,16 +97,20 @@ var flagNames = []struct {
 // follow the header.
 func kindOfMessage(name string, more ...fieldSpec) *messageKind {
 	k := &messageKind{name: name, fields: []fieldSpec{
-		{name: "seq", form: numberForm(16, false), usual: uint64(0)}, {name: "source", form: portForm, usual: otherPort},
-		{name: "domain", form: numberForm(8, false), usual: uint64(0), strict: true}, {name: "sdo", form: numberForm(12, true), usual: uint64(0), strict: true},
-		{name: "correction", form: timeForm, usual: time.Duration(0), strict: true}, {name: "interval", form: signedForm, usual: int64(0)},
+		{name: "seq", form: numberForm(16, false), usual: uint64(0)},
+		{name: "source", form: portForm, usual: otherPort},
+		{name: "domain", form: numberForm(8, false), usual: uint64(0), strict: true},
+		{name: "sdo", form: numberForm(12, true), usual: uint64(0), strict: true},
+		{name: "correction", form: timeForm, usual: time.Duration(0), strict: true},
+		{name: "interval", form: signedForm, usual: int64(0)},
 	}}
 	for _, f := range flagNames {
 		k.fields = append(k.fields, fieldSpec{name: f.name, form: flagForm, usual: false})
 	}
 	k.fields = append(k.fields, more...)
 	// What no clock sends.
-	k.fields = append(k.fields, fieldSpec{name: "version", form: numberForm(4, false), in: true}, fieldSpec{name: "unstamped", form: flagForm, in: true},
+	k.fields = append(k.fields, fieldSpec{name: "version", form: numberForm(4, false), in: true},
+		fieldSpec{name: "unstamped", form: flagForm, in: true},
 		fieldSpec{name: "short", form: numberForm(8, false), in: true})
 	return k
 }
@@ -117,18 +122,26 @@ var (
 
 // ptpKinds are the messages by name, with their types.
 var ptpKinds = map[string]*messageKind{
-	"sync": kindOfMessage("sync", timeField), "follow-up": kindOfMessage("follow-up", timeField), "delay-req": kindOfMessage("delay-req", timeField),
-	"delay-resp": kindOfMessage("delay-resp", timeField, portField), "pdelay-req": kindOfMessage("pdelay-req", timeField),
-	"pdelay-resp": kindOfMessage("pdelay-resp", timeField, portField), "pdelay-resp-follow-up": kindOfMessage("pdelay-resp-follow-up", timeField, portField),
+	"sync": kindOfMessage("sync", timeField), "follow-up": kindOfMessage("follow-up", timeField),
+	"delay-req":             kindOfMessage("delay-req", timeField),
+	"delay-resp":            kindOfMessage("delay-resp", timeField, portField),
+	"pdelay-req":            kindOfMessage("pdelay-req", timeField),
+	"pdelay-resp":           kindOfMessage("pdelay-resp", timeField, portField),
+	"pdelay-resp-follow-up": kindOfMessage("pdelay-resp-follow-up", timeField, portField),
 	"announce": kindOfMessage("announce",
-		fieldSpec{name: "gm", form: numberForm(16, false), usual: uint64(2)}, fieldSpec{name: "priority1", form: numberForm(8, false), usual: uint64(100)},
-		fieldSpec{name: "priority2", form: numberForm(8, false), usual: uint64(128)}, fieldSpec{name: "class", form: numberForm(8, false), usual: uint64(6)},
-		fieldSpec{name: "accuracy", form: numberForm(8, true), usual: uint64(0x21)}, fieldSpec{name: "variance", form: numberForm(16, true), usual: uint64(0x4e5d)},
-		fieldSpec{name: "steps", form: numberForm(16, false), usual: uint64(0)}, fieldSpec{name: "utc", form: numberForm(15, false), usual: uint64(37)}),
+		fieldSpec{name: "gm", form: numberForm(16, false), usual: uint64(2)},
+		fieldSpec{name: "priority1", form: numberForm(8, false), usual: uint64(100)},
+		fieldSpec{name: "priority2", form: numberForm(8, false), usual: uint64(128)},
+		fieldSpec{name: "class", form: numberForm(8, false), usual: uint64(6)},
+		fieldSpec{name: "accuracy", form: numberForm(8, true), usual: uint64(0x21)},
+		fieldSpec{name: "variance", form: numberForm(16, true), usual: uint64(0x4e5d)},
+		fieldSpec{name: "steps", form: numberForm(16, false), usual: uint64(0)},
+		fieldSpec{name: "utc", form: numberForm(15, false), usual: uint64(37)}),
 }
 
 var ptpTypes = map[string]msg.Type{
-	"sync": msg.Sync, "follow-up": msg.FollowUp, "delay-req": msg.DelayReq, "delay-resp": msg.DelayResp, "pdelay-req": msg.PdelayReq,
+	"sync": msg.Sync, "follow-up": msg.FollowUp, "delay-req": msg.DelayReq, "delay-resp": msg.DelayResp,
+	"pdelay-req":  msg.PdelayReq,
 	"pdelay-resp": msg.PdelayResp, "pdelay-resp-follow-up": msg.PdelayRespFollowUp, "announce": msg.Announce,
 }
 
@@ -155,8 +168,12 @@ var ptpProtocol = &protocol{
 		"free-running": switched(func(s *settings, on bool) { s.ptp.cfg.FreeRunning = on }),
 		"one-step":     switched(func(s *settings, on bool) { s.ptp.cfg.TwoStep = !on }),
 		"stamps-lost":  switched(func(s *settings, on bool) { s.ptp.lost = on }),
-		"domain":       ofClock(func(c *ptp.Config, n uint64) { c.Domain = uint8(n) }), "priority1": ofClock(func(c *ptp.Config, n uint64) { c.Priority1 = uint8(n) }),
-		"priority2": ofClock(func(c *ptp.Config, n uint64) { c.Priority2 = uint8(n) }), "class": ofClock(func(c *ptp.Config, n uint64) { c.Quality.Class = uint8(n) }),
+		"domain": ofClock(func(c *ptp.Config, n uint64) {
+			c.Domain = uint8(n)
+		}), "priority1": ofClock(func(c *ptp.Config, n uint64) { c.Priority1 = uint8(n) }),
+		"priority2": ofClock(func(c *ptp.Config, n uint64) {
+			c.Priority2 = uint8(n)
+		}), "class": ofClock(func(c *ptp.Config, n uint64) { c.Quality.Class = uint8(n) }),
 		"announce-interval":  ofPort(func(p *ptp.PortConfig, n int64) { p.LogAnnounceInterval = int8(n) }),
 		"announce-timeout":   ofPort(func(p *ptp.PortConfig, n int64) { p.AnnounceReceiptTimeout = uint8(n) }),
 		"sync-interval":      ofPort(func(p *ptp.PortConfig, n int64) { p.LogSyncInterval = int8(n) }),
@@ -166,8 +183,13 @@ var ptpProtocol = &protocol{
 	messages: ptpKinds,
 	expects: map[string]func(e *expectation, l *line){
 		"quiet": quiet, "port": parsePTPState,
-		"master":  numbered(func(b *ptpBench) uint64 { s := b.inst.Snapshot(); return clockNumber(s.Parent.Port.Clock) }),
-		"gm":      numbered(func(b *ptpBench) uint64 { s := b.inst.Snapshot(); return clockNumber(s.Parent.Grandmaster.Identity) }),
+		"master": numbered(func(b *ptpBench) uint64 {
+			s := b.inst.Snapshot()
+			return clockNumber(s.Parent.Port.Clock)
+		}), "gm": numbered(func(b *ptpBench) uint64 {
+			s := b.inst.Snapshot()
+			return clockNumber(s.Parent.Grandmaster.Identity)
+		}),
 		"steps":   numbered(func(b *ptpBench) uint64 { s := b.inst.Snapshot(); return uint64(s.Current.StepsRemoved) }),
 		"foreign": numbered(func(b *ptpBench) uint64 { s := b.inst.Snapshot(); return uint64(s.Ports[0].Foreign) }),
 		"offset":  measured(func(s *ptp.Snapshot) time.Duration { return s.Current.OffsetFromMaster.Duration() }),
@@ -210,7 +232,8 @@ func newPTP(r *runner) (bench, error) {
 	set := &r.script.set.ptp
 	b := &ptpBench{r: r}
 	var err error
-	b.phc, err = clock.New(clock.Config{Start: r.now(), Initial: ptpEpoch + frame.Stamp(set.offset), MaxAdj: 500_000_000})
+	b.phc, err = clock.New(clock.Config{Start: r.now(), Initial: ptpEpoch + frame.Stamp(set.offset),
+		MaxAdj: 500_000_000})
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +313,8 @@ func messageValues(m *msg.Message) map[string]any {
 	case msg.Announce:
 		g := &m.Grandmaster
 		v["gm"], v["priority1"], v["priority2"] = clockNumber(g.Identity), uint64(g.Priority1), uint64(g.Priority2)
-		v["class"], v["accuracy"], v["variance"] = uint64(g.Quality.Class), uint64(g.Quality.Accuracy), uint64(g.Quality.Variance)
+		v["class"], v["accuracy"], v["variance"] = uint64(g.Quality.Class), uint64(g.Quality.Accuracy),
+			uint64(g.Quality.Variance)
 		v["steps"], v["utc"] = uint64(g.StepsRemoved), uint64(uint16(g.UTCOffset))
 	case msg.DelayResp, msg.PdelayResp, msg.PdelayRespFollowUp:
 		v["port"], v["time"] = m.Port, sinceEpoch(m.Timestamp)
@@ -305,7 +329,8 @@ func messageValues(m *msg.Message) map[string]any {
 func (b *ptpBench) send(m *fields) string {
 	t := ptpTypes[m.kind.name]
 	h := msg.Header{
-		Type: t, SdoID: uint16(m.num("sdo")), MinorVersion: 1, Domain: uint8(m.num("domain")), Sequence: uint16(m.num("seq")),
+		Type: t, SdoID: uint16(m.num("sdo")), MinorVersion: 1, Domain: uint8(m.num("domain")),
+		Sequence:   uint16(m.num("seq")),
 		Correction: msg.IntervalOf(m.value("correction").(time.Duration)), Source: m.value("source").(msg.PortIdentity),
 		Control: t.Control(), LogInterval: int8(m.value("interval").(int64)),
 	}

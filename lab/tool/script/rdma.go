@@ -40,7 +40,8 @@ type pduKind struct {
 
 var pduKinds = []pduKind{
 	{name: "write", op: rdmap.Write},
-	{name: "read-request", op: rdmap.ReadRequestOp, header: []string{"size", "sink-stag", "sink-to", "src-stag", "src-to"}},
+	{name: "read-request", op: rdmap.ReadRequestOp, header: []string{"size", "sink-stag", "sink-to", "src-stag",
+		"src-to"}},
 	{name: "read-response", op: rdmap.ReadResponse},
 	{name: "send", op: rdmap.Send},
 	{name: "send-inv", op: rdmap.SendInvalidate},
@@ -49,7 +50,8 @@ var pduKinds = []pduKind{
 	{name: "terminate", op: rdmap.TerminateOp},
 	{name: "immediate", op: rdmap.ImmediateOp},
 	{name: "immediate-se", op: rdmap.ImmediateSE},
-	{name: "atomic-request", op: rdmap.AtomicRequestOp, header: []string{"aop", "id", "at-stag", "at-to", "add", "mask", "compare", "compare-mask", "atomic-reserved"}},
+	{name: "atomic-request", op: rdmap.AtomicRequestOp, header: []string{"aop", "id", "at-stag", "at-to", "add", "mask",
+		"compare", "compare-mask", "atomic-reserved"}},
 	{name: "atomic-response", op: rdmap.AtomicResponseOp, header: []string{"id", "original"}},
 	{name: "fpdu", raw: true},
 }
@@ -155,7 +157,9 @@ func (m *pdu) parse(l *line) {
 	}
 	for i := range m.data {
 		if d := &m.data[i]; d.n > 0 && m.out && d.from == nil && !d.any && d.raw == nil {
-			panic(l.at(d.word, "what the NIC sends is not the peer's; expected len N from REGION, len N any, hex or text"))
+			panic(
+				l.at(d.word,
+					"what the NIC sends is not the peer's; expected len N from REGION, len N any, hex or text"))
 		}
 	}
 }
@@ -185,7 +189,8 @@ func (m *pdu) place(l *line) {
 // isWord tells whether text is a word of the message rather than a region.
 func (m *pdu) isWord(text string) bool {
 	_, isDDP := ddpFields[text]
-	return isDDP || payloadWords[text] || slices.Contains(m.kind.header, text) || slices.Contains([]string{"more", "extra", "trim"}, text)
+	return isDDP || payloadWords[text] || slices.Contains(m.kind.header, text) ||
+		slices.Contains([]string{"more", "extra", "trim"}, text)
 }
 
 // forms are the words that a message may have.
@@ -194,7 +199,8 @@ func (m *pdu) forms() string {
 		return payloadForms
 	}
 	names := slices.Sorted(maps.Keys(ddpFields))
-	return strings.Join(append(slices.Clone(m.kind.header), names...), ", ") + ", more, extra N, trim N, " + payloadForms
+	return strings.Join(append(slices.Clone(m.kind.header), names...), ", ") + ", more, extra N, trim N, " +
+		payloadForms
 }
 
 func (m *pdu) field(l *line, w word) {
@@ -331,8 +337,10 @@ func (m *pdu) encode(w *world, e *endpoint) ([]byte, *difference) {
 			SourceSTag: uint32(v["src-stag"]), SourceTO: v["src-to"]}
 		b = r.AppendTo(b)
 	case m.kind.op == rdmap.AtomicRequestOp:
-		r := rdmap.AtomicRequest{Reserved: uint32(v["atomic-reserved"]), Op: rdmap.AtomicOp(v["aop"]), ID: uint32(v["id"]),
-			STag: uint32(v["at-stag"]), TO: v["at-to"], Data: v["add"], Mask: v["mask"], Compare: v["compare"], CompareMask: v["compare-mask"]}
+		r := rdmap.AtomicRequest{Reserved: uint32(v["atomic-reserved"]), Op: rdmap.AtomicOp(v["aop"]),
+			ID:   uint32(v["id"]),
+			STag: uint32(v["at-stag"]), TO: v["at-to"], Data: v["add"], Mask: v["mask"], Compare: v["compare"],
+			CompareMask: v["compare-mask"]}
 		b = r.AppendTo(b)
 	case m.kind.op == rdmap.AtomicResponseOp:
 		r := rdmap.AtomicResponse{ID: uint32(v["id"]), Original: v["original"]}

@@ -146,7 +146,8 @@ func (r *runner) soon(so func() bool) bool {
 
 // runner is a run of s that has not begun.
 func (s *Script) runner(trace io.Writer) *runner {
-	return &runner{script: s, trace: trace, peers: map[int]*peer{}, port: s.set.port, local: s.set.local(), remote: s.set.remote(), first: 40000}
+	return &runner{script: s, trace: trace, peers: map[int]*peer{}, port: s.set.port, local: s.set.local(),
+		remote: s.set.remote(), first: 40000}
 }
 
 // errorOrNil avoids an interface that holds a nil pointer.
@@ -366,7 +367,8 @@ func (got *packet) relate(r *runner, seg, data []byte) {
 	h := &got.tcp
 	for n := 1; n <= maxConns && got.peer == nil; n++ {
 		p := r.peers[n]
-		if p != nil && p.local == netip.AddrPortFrom(got.ip.Src, h.SrcPort) && p.remote == netip.AddrPortFrom(got.ip.Dst, h.DstPort) {
+		if p != nil && p.local == netip.AddrPortFrom(got.ip.Src, h.SrcPort) &&
+			p.remote == netip.AddrPortFrom(got.ip.Dst, h.DstPort) {
 			got.peer = p
 		}
 	}

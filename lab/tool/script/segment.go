@@ -72,7 +72,8 @@ func parseSegment(l *line, out bool) message {
 	s.flagsWord = l.next("flags out of " + flagLetters + ", or a message: " + messageNames(l))
 	var ok bool
 	if s.flags, ok = parseFlags(s.flagsWord.text); !ok {
-		panic(l.at(s.flagsWord, "%q: expected flags out of %s (- for none), or a message: %s", s.flagsWord.text, flagLetters, messageNames(l)))
+		panic(l.at(s.flagsWord, "%q: expected flags out of %s (- for none), or a message: %s", s.flagsWord.text,
+			flagLetters, messageNames(l)))
 	}
 	s.parseSeq(l)
 	s.parseFields(l, out)
@@ -105,7 +106,8 @@ func (s *segment) parseSeq(l *line) {
 	}
 	end, err := parseValue(word{last, w.col}, -1<<32, 1<<33)
 	if err != nil || end.any != s.first.any || end.n != s.first.n+n {
-		panic(l.at(w, "%q: expected %d behind the colon: the first number and the length together", w.text, s.first.n+n))
+		panic(l.at(w, "%q: expected %d behind the colon: the first number and the length together", w.text,
+			s.first.n+n))
 	}
 }
 
@@ -178,7 +180,8 @@ func (s *segment) send(r *runner, p *peer) (string, *difference) {
 	} else if wrong := p.end.payload(seg[tcp.HeaderLen+len(raw):], s); wrong != nil {
 		return "", wrong
 	}
-	h := ip.Header{Version: 4, TTL: 64, Proto: ip.ProtoTCP, Src: p.remote.Addr(), Dst: p.local.Addr(), PayloadLen: len(seg)}
+	h := ip.Header{Version: 4, TTL: 64, Proto: ip.ProtoTCP, Src: p.remote.Addr(), Dst: p.local.Addr(),
+		PayloadLen: len(seg)}
 	if !h.Src.Is4() {
 		h.Version = 6
 	}

@@ -135,10 +135,11 @@ var choices = map[string]choice{
 		s.iwarp, s.proto = i == 1, [...]*protocol{2: fabricProtocol, 3: ptpProtocol}[i]
 		s.fabric, s.ptp = defaultFabric(), defaultPTP()
 	}},
-	"segments":     {[]string{"implicit", "explicit"}, func(s *settings, i int) { s.explicit = i == 1 }},
-	"revision":     {[]string{"1", "2"}, func(s *settings, i int) { s.rdma.Revision = uint8(i + 1) }},
-	"crc":          {[]string{"required", "optional", "refused"}, func(s *settings, i int) { s.rdma.CRC = mpa.CRCPolicy(i) }},
-	"markers":      {[]string{"off", "on"}, func(s *settings, i int) { s.rdma.Markers = i == 1 }},
+	"segments": {[]string{"implicit", "explicit"}, func(s *settings, i int) { s.explicit = i == 1 }},
+	"revision": {[]string{"1", "2"}, func(s *settings, i int) { s.rdma.Revision = uint8(i + 1) }},
+	"crc": {[]string{"required", "optional", "refused"}, func(s *settings, i int) {
+		s.rdma.CRC = mpa.CRCPolicy(i)
+	}}, "markers": {[]string{"off", "on"}, func(s *settings, i int) { s.rdma.Markers = i == 1 }},
 	"p2p":          {[]string{"off", "on"}, func(s *settings, i int) { s.rdma.PeerToPeer = i == 1 }},
 	"placement":    {[]string{"early", "in-order"}, func(s *settings, i int) { s.rdma.InOrder = i == 1 }},
 	"strict-reads": {[]string{"off", "on"}, func(s *settings, i int) { s.rdma.StrictReads = i == 1 }},
@@ -149,7 +150,8 @@ var choices = map[string]choice{
 
 // rdmaSettings are those of iWARP alone.
 var rdmaSettings = map[string]bool{
-	"segments": true, "revision": true, "crc": true, "markers": true, "p2p": true, "rtr": true, "placement": true, "strict-reads": true,
+	"segments": true, "revision": true, "crc": true, "markers": true, "p2p": true, "rtr": true, "placement": true,
+	"strict-reads":    true,
 	"request-timeout": true, "reply-timeout": true, "close-timeout": true, "first-delay": true, "nudge": true,
 }
 

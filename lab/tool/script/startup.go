@@ -30,7 +30,8 @@ const defaultDepth = 16
 
 var frameKinds = []string{"request", "reply"}
 
-const startupForms = "rev N, crc, nocrc, markers, reject, enhanced, plain, reserved N, ird N, ord N, p2p, rtr LIST, private OCTETS, pd-length N or key TEXT"
+const startupForms = "rev N, crc, nocrc, markers, reject, enhanced, plain, reserved N, ird N, ord N, p2p, rtr LIST, " +
+	"private OCTETS, pd-length N or key TEXT"
 
 // parseStartup reads what follows mpa.
 func parseStartup(l *line, out bool) *startupFrame {
@@ -118,7 +119,8 @@ func (s *startupFrame) rtr(l *line) {
 			s.words.RTRRead = true
 		case "none":
 		default:
-			panic(l.at(w, "%q: expected ready-to-receive indications out of send, write, read, such as write,read", w.text))
+			panic(l.at(w, "%q: expected ready-to-receive indications out of send, write, read, such as write,read",
+				w.text))
 		}
 	}
 	s.at["rtr"] = w

@@ -121,7 +121,8 @@ func (t *termination) quoted(s *side) *record {
 
 // header is the Terminate that the script means.
 func (t *termination) header(s *side) (rdmap.Terminate, *difference) {
-	h := rdmap.Terminate{Layer: rdmap.Layer(t.code.layer), Type: t.code.typ, Code: t.code.code, Order: t.order, Reserved: uint16(t.reserved)}
+	h := rdmap.Terminate{Layer: rdmap.Layer(t.code.layer), Type: t.code.typ, Code: t.code.code, Order: t.order,
+		Reserved: uint16(t.reserved)}
 	if !t.segment {
 		if t.read {
 			return h, &difference{"read without segment", t.word}

@@ -157,7 +157,8 @@ func (w *world) askedARP(b []byte) {
 	case err != nil:
 		w.broken(err.Error())
 	case q.Op == arp.Request && q.TargetIP == w.r.remote:
-		a := arp.Packet{Op: arp.Reply, SenderMAC: w.station, SenderIP: q.TargetIP, TargetMAC: q.SenderMAC, TargetIP: q.SenderIP}
+		a := arp.Packet{Op: arp.Reply, SenderMAC: w.station, SenderIP: q.TargetIP, TargetMAC: q.SenderMAC,
+			TargetIP: q.SenderIP}
 		w.post(ether.TypeARP, arp.Len, func(b []byte) { a.Put(b) })
 	}
 }

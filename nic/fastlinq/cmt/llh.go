@@ -97,7 +97,8 @@ func (f *Filter) matches(flow *l2.Flow) bool {
 	if f.Kind >= FilterUDPSrc {
 		proto = ip.ProtoUDP
 	}
-	return flow.Proto == proto && (f.SrcPort == 0 || f.SrcPort == flow.SrcPort) && (f.DstPort == 0 || f.DstPort == flow.DstPort)
+	return flow.Proto == proto && (f.SrcPort == 0 || f.SrcPort == flow.SrcPort) &&
+		(f.DstPort == 0 || f.DstPort == flow.DstPort)
 }
 
 // slot is a filter with the number of those who want it.

@@ -68,7 +68,9 @@ func (h *Hwfn) allocSteps() []step {
 			return err
 		}, nil),
 		instant(h.Index, "spq", func(frame.Time) (err error) {
-			a.spq, err = spq.New(spq.Config{Bell: h.ringSPQ, Drain: h.drain, Stuck: func(err error) { h.HWError(RamrodFail, err) }})
+			a.spq, err = spq.New(spq.Config{Bell: h.ringSPQ, Drain: h.drain, Stuck: func(err error) {
+				h.HWError(RamrodFail, err)
+			}})
 			return err
 		}, nil),
 		instant(h.Index, "eq", func(frame.Time) (err error) {
@@ -80,7 +82,8 @@ func (h *Hwfn) allocSteps() []step {
 			return err
 		}, func(frame.Time) { h.unregister(a) }),
 		instant(h.Index, "consq", func(frame.Time) (err error) {
-			a.consQ, err = chain.New(chain.Config{Mode: chain.PBL, Use: chain.ToProduce, Elems: consQElements, Size: consQSize})
+			a.consQ, err = chain.New(chain.Config{Mode: chain.PBL, Use: chain.ToProduce, Elems: consQElements,
+				Size: consQSize})
 			return err
 		}, nil),
 		instant(h.Index, "attach", func(frame.Time) error {
@@ -159,8 +162,9 @@ func (h *Hwfn) fillRT() error {
 	store := func(b rt.Block, values ...uint32) error { return r.StoreAll(b.Slot, values) }
 	for _, err := range []error{
 		store(rt.PGlue, uint32(h.dev.cfg.Chip.Kind), uint32(h.info.Functions)),
-		store(rt.QMCommon, uint32(h.res[PQ].Start), uint32(h.res[PQ].Num), uint32(h.res[RL].Start), uint32(h.res[RL].Num)),
-		store(rt.NIGPort, uint32(h.info.Port), uint32(h.dev.cfg.Chip.MF), uint32(h.info.OVLAN)),
+		store(rt.QMCommon, uint32(h.res[PQ].Start), uint32(h.res[PQ].Num), uint32(h.res[RL].Start),
+			uint32(h.res[RL].Num)), store(rt.NIGPort, uint32(h.info.Port), uint32(h.dev.cfg.Chip.MF),
+			uint32(h.info.OVLAN)),
 		store(rt.PRSPort, uint32(h.info.MTU)),
 		store(rt.IGU, uint32(h.res[SB].Start), uint32(h.irq.SBs())),
 		store(rt.CAU, uint32(a.eqPI)),
@@ -181,7 +185,8 @@ func (h *Hwfn) fillILT() error {
 	r := &h.alloc.rt
 	for c := range cxt.NumClients {
 		l := h.alloc.cxt.Lines(c)
-		if err := r.StoreAll(rt.PSWRQ2.Slot+2*int(c), []uint32{uint32(l.First), uint32(l.First + l.Count)}); err != nil {
+		if err := r.StoreAll(rt.PSWRQ2.Slot+2*int(c), []uint32{uint32(l.First),
+			uint32(l.First + l.Count)}); err != nil {
 			return err
 		}
 		from, to := h.alloc.cxt.Dynamic(c)

@@ -24,7 +24,8 @@ const (
 	numPlatforms
 )
 
-var platformModes = [numPlatforms]rt.Mode{ASIC: rt.ASIC, EmulReduced: rt.EmulReduced, EmulFull: rt.EmulFull, FPGA: rt.FPGA, ChipSim: rt.ChipSim}
+var platformModes = [numPlatforms]rt.Mode{ASIC: rt.ASIC, EmulReduced: rt.EmulReduced, EmulFull: rt.EmulFull,
+	FPGA: rt.FPGA, ChipSim: rt.ChipSim}
 
 // emulation is what of a chip is emulated. Polls on one that is take 100 times
 // as long.

@@ -99,13 +99,20 @@ func (h *Hwfn) initSteps(p *InitParams) []step {
 			h.mfw.Capabilities(now, func(now frame.Time, err error) { done(now, soft(err)) })
 		}, nil},
 		{h.Index, "final_cleanup", h.finalCleanup, nil},
-		instant(h.Index, "pglue", func(frame.Time) error { return h.wr(regPGlueEnable, 1) }, func(frame.Time) { h.wr(regPGlueEnable, 0) }),
-		{h.Index, "init_engine", h.phase(rt.Engine, LoadEngine), nil},
+		instant(h.Index, "pglue", func(frame.Time) error {
+			return h.wr(regPGlueEnable, 1)
+		}, func(frame.Time) { h.wr(regPGlueEnable, 0) }), {h.Index, "init_engine", h.phase(rt.Engine, LoadEngine), nil},
 		{h.Index, "init_port", h.phase(rt.Port, LoadPort), nil},
 		{h.Index, "init_pf", h.phase(rt.PF, LoadFunction), nil},
 		{h.Index, "init_qm_pf", h.phase(rt.QMPF, LoadFunction), nil},
-		instant(h.Index, "slowpath_irq", func(frame.Time) error { return h.requestIRQ() }, func(frame.Time) { h.freeIRQ() }),
-		instant(h.Index, "igu", func(now frame.Time) error { h.irq.IntEnable(now); return nil }, func(frame.Time) { h.irq.IntDisable() }),
+		instant(h.Index, "slowpath_irq", func(frame.Time) error {
+			return h.requestIRQ()
+		}, func(frame.Time) {
+			h.freeIRQ()
+		}), instant(h.Index, "igu", func(now frame.Time) error {
+			h.irq.IntEnable(now)
+			return nil
+		}, func(frame.Time) { h.irq.IntDisable() }),
 		instant(h.Index, "parser", func(frame.Time) error { return h.gate(1) }, func(frame.Time) { h.gate(0) }),
 	}
 	if !p.NoStart {
@@ -300,8 +307,9 @@ func (h *Hwfn) pfStart(p *InitParams) func(frame.Time, Done) {
 				return
 			}
 		}
-		data := PFStart{Personality: h.info.Personality.firmware(), MF: h.dev.cfg.Chip.MF, OVLAN: h.info.OVLAN, Tunnels: p.Tunnels,
-			Events: h.alloc.eq.Stats().Elements, TxSwitch: p.NPARTx && h.dev.cfg.Chip.MF == NPAR}
+		data := PFStart{Personality: h.info.Personality.firmware(), MF: h.dev.cfg.Chip.MF, OVLAN: h.info.OVLAN,
+			Tunnels: p.Tunnels,
+			Events:  h.alloc.eq.Stats().Elements, TxSwitch: p.NPARTx && h.dev.cfg.Chip.MF == NPAR}
 		h.common(RamrodPFStart, data, now, done)
 	}
 }

@@ -66,8 +66,9 @@ const (
 
 // needs are the capabilities of a personality.
 func (p Personality) needs() Caps {
-	return [...]Caps{Eth: CapEth, FCoE: CapFCoE, ISCSI: CapISCSI, EthRoCE: CapEth | CapRoCE, EthIWARP: CapEth | CapIWARP,
-		EthRDMA: CapEth | CapRoCE | CapIWARP}[p]
+	return [...]Caps{Eth: CapEth, FCoE: CapFCoE, ISCSI: CapISCSI, EthRoCE: CapEth | CapRoCE,
+		EthIWARP: CapEth | CapIWARP,
+		EthRDMA:  CapEth | CapRoCE | CapIWARP}[p]
 }
 
 // FuncInfo is what the management firmware and the NVM know of a function.

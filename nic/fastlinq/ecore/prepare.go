@@ -19,9 +19,11 @@ func (d *Dev) HWPrepare(p PrepareParams, now frame.Time, done Done) {
 	}
 	d.params, d.prepared, d.recovery = p, PrepareSuccess, false
 	n := len(d.cfg.Chip.Engines)
-	if p.Personality > Default || len(d.cfg.MFW) < n || len(d.cfg.Int) < n || d.cfg.PF < 0 || d.cfg.PF >= d.cfg.Chip.Engines[0].Functions {
-		d.end(Prepared, now, status.Inval.Errorf("personality %v, function %d of %d, %d mailboxes and %d interrupts of %d engines",
-			p.Personality, d.cfg.PF, d.cfg.Chip.Engines[0].Functions, len(d.cfg.MFW), len(d.cfg.Int), n), done)
+	if p.Personality > Default || len(d.cfg.MFW) < n || len(d.cfg.Int) < n || d.cfg.PF < 0 ||
+		d.cfg.PF >= d.cfg.Chip.Engines[0].Functions {
+		d.end(Prepared, now,
+			status.Inval.Errorf("personality %v, function %d of %d, %d mailboxes and %d interrupts of %d engines",
+				p.Personality, d.cfg.PF, d.cfg.Chip.Engines[0].Functions, len(d.cfg.MFW), len(d.cfg.Int), n), done)
 		return
 	}
 	var steps []step
@@ -75,7 +77,8 @@ func (d *Dev) prepareHwfn(i int) []step {
 		}, func(frame.Time) { d.Hwfns = d.Hwfns[:i] }),
 		instant(i, "me_register", func(frame.Time) error {
 			if v, err := h.BAR.Rd(h.BAR.Main(), regME); err != nil || v == 0xffffffff {
-				return h.failed(FailedME, status.NoDev.Errorf("%v: the ME register reads %#x: the chip does not answer", h, v))
+				return h.failed(FailedME, status.NoDev.Errorf("%v: the ME register reads %#x: the chip does not answer",
+					h, v))
 			}
 			return nil
 		}, nil),
@@ -117,10 +120,12 @@ func (h *Hwfn) hwInfo(frame.Time) error {
 		return h.failed(FailedNVM, status.Inval.Errorf("%v: the NVM has no personality", h))
 	}
 	if need := f.Personality.needs(); f.Caps&need != need {
-		return h.failed(FailedDev, status.Inval.Errorf("%v: personality %v: the board cannot do that", h, f.Personality))
+		return h.failed(FailedDev, status.Inval.Errorf("%v: personality %v: the board cannot do that", h,
+			f.Personality))
 	}
 	h.info = Info{f, h.engine.Functions}
-	h.verbose(msglog.Probe, "personality %v, MTU %d, %d functions on the engine", f.Personality, f.MTU, h.info.Functions)
+	h.verbose(msglog.Probe, "personality %v, MTU %d, %d functions on the engine", f.Personality, f.MTU,
+		h.info.Functions)
 	return nil
 }
 
@@ -168,7 +173,9 @@ func (h *Hwfn) share(r Resource, now frame.Time, done Done) {
 			done(now, h.failed(FailedDev, err))
 			return
 		case !s.fits(chip.Kind, r):
-			done(now, h.failed(FailedDev, status.Inval.Errorf("%v: the MFW gives %v %d to %d, which the engine does not have", h, r, s.Start, s.Start+s.Num-1)))
+			done(now,
+				h.failed(FailedDev, status.Inval.Errorf("%v: the MFW gives %v %d to %d, which the engine does not have",
+					h, r, s.Start, s.Start+s.Num-1)))
 			return
 		}
 		h.res[r] = s

@@ -23,7 +23,8 @@ const (
 )
 
 var resourceNames = [...]string{
-	"L2_QUEUE", "VPORT", "RSS_ENG", "PQ", "RL", "MAC", "VLAN", "RDMA_CNQ_RAM", "ILT", "LL2_QUEUE", "CMDQS_CQS", "RDMA_STATS_QUEUE", "BDQ", "SB",
+	"L2_QUEUE", "VPORT", "RSS_ENG", "PQ", "RL", "MAC", "VLAN", "RDMA_CNQ_RAM", "ILT", "LL2_QUEUE", "CMDQS_CQS",
+	"RDMA_STATS_QUEUE", "BDQ", "SB",
 }
 
 // String is the resource's name.

@@ -45,9 +45,12 @@ type HwfnInfo struct {
 // Show describes the hwfns, nil before hw_prepare.
 func (d *Dev) Show() (list []HwfnInfo) {
 	for _, h := range d.Hwfns {
-		i := HwfnInfo{Device: d.cfg.Name, State: d.state.String(), Call: d.call, Hwfn: h.Index, PF: h.storm.pf, Chip: d.cfg.Chip.Kind,
-			Personality: h.info.Personality, MTU: h.info.MTU, MF: d.cfg.Chip.MF, IntMode: d.intMode, Load: h.load, Phases: h.Phases(),
-			Fastpath: d.FastpathOpen(), Tunnels: h.storm.tunnels, Shares: h.res, PTT: h.BAR.Stats(), Ramrods: h.storm.executed(), ByCommand: h.storm.commands(),
+		i := HwfnInfo{Device: d.cfg.Name, State: d.state.String(), Call: d.call, Hwfn: h.Index, PF: h.storm.pf,
+			Chip:        d.cfg.Chip.Kind,
+			Personality: h.info.Personality, MTU: h.info.MTU, MF: d.cfg.Chip.MF, IntMode: d.intMode, Load: h.load,
+			Phases:   h.Phases(),
+			Fastpath: d.FastpathOpen(), Tunnels: h.storm.tunnels, Shares: h.res, PTT: h.BAR.Stats(),
+			Ramrods: h.storm.executed(), ByCommand: h.storm.commands(),
 			Health: d.HealthState()}
 		if d.image != nil {
 			i.Firmware, i.Form = h.Firmware(), d.image.Form

@@ -167,7 +167,8 @@ func (sb *SB) SetCoalesce(pi, usecs int) error {
 	f, e, res := FSM(words[pi]>>piFSM&1), &h.cauSB[sb.line], resolution(usecs)
 	for i, w := range words {
 		if i != pi && FSM(w>>piFSM&1) == f && w>>piTimeset&timesetOf != 0 && e.res(f) != res {
-			return status.Inval.Errorf("coalescing of %d us: another queue of status block %d has a resolution of %d us",
+			return status.Inval.Errorf(
+				"coalescing of %d us: another queue of status block %d has a resolution of %d us",
 				usecs, sb.id, 1<<e.res(f))
 		}
 	}

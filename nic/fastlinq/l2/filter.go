@@ -176,7 +176,8 @@ func (c FilterCode) Unwrap() error {
 type key struct{ mac, tag uint64 }
 
 func makeKey(t FilterType, mac ether.Addr, vlan uint16) key {
-	m := uint64(mac[0])<<40 | uint64(mac[1])<<32 | uint64(mac[2])<<24 | uint64(mac[3])<<16 | uint64(mac[4])<<8 | uint64(mac[5])
+	m := uint64(mac[0])<<40 | uint64(mac[1])<<32 | uint64(mac[2])<<24 | uint64(mac[3])<<16 | uint64(mac[4])<<8 |
+		uint64(mac[5])
 	return key{m | uint64(t)<<56, uint64(vlan)}
 }
 

@@ -65,7 +65,8 @@ func (p *packet) fits() bool {
 		return true
 	}
 	n := p.network()
-	if o.GSOSize == 0 || !o.NeedsCsum || !n.ports || n.Proto != ip.ProtoTCP || (n.Version == 6) != (o.GSO == frame.GSOTCPv6) {
+	if o.GSOSize == 0 || !o.NeedsCsum || !n.ports || n.Proto != ip.ProtoTCP ||
+		(n.Version == 6) != (o.GSO == frame.GSOTCPv6) {
 		return false
 	}
 	header := int(p.Frame[n.L4+12]>>4) * 4

@@ -25,7 +25,8 @@ const (
 	GFTUpdateFilter Command = 16
 )
 
-var commandNames = [...]string{PFUpdate: "PF_UPDATE", VportStart: "VPORT_START", VportUpdate: "VPORT_UPDATE", VportStop: "VPORT_STOP",
+var commandNames = [...]string{PFUpdate: "PF_UPDATE", VportStart: "VPORT_START", VportUpdate: "VPORT_UPDATE",
+	VportStop:    "VPORT_STOP",
 	RxQueueStart: "RXQ_START", RxQueueStop: "RXQ_STOP", TxQueueStart: "TXQ_START", TxQueueStop: "TXQ_STOP",
 	FiltersUpdate: "FILTERS_UPDATE", GFTUpdateFilter: "GFT_UPDATE_FILTER"}
 

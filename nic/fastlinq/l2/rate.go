@@ -140,9 +140,11 @@ func (fn *Function) SetVportWFQ(id, rate int) error {
 	}
 	switch {
 	case rate < 0 || rate > 0 && rate*wfqUnit < fn.least:
-		return status.Inval.Errorf("vport %d: minimal rate %d Mb/s: want a hundredth of the function's %d at least", id, rate, fn.least)
+		return status.Inval.Errorf("vport %d: minimal rate %d Mb/s: want a hundredth of the function's %d at least", id,
+			rate, fn.least)
 	case rate > 0 && sum*wfqUnit+others*fn.least > fn.least*wfqUnit:
-		return status.Inval.Errorf("vport %d: minimal rate %d Mb/s: %d Mb/s in all, of %d, and each of %d vports keeps a hundredth",
+		return status.Inval.Errorf(
+			"vport %d: minimal rate %d Mb/s: %d Mb/s in all, of %d, and each of %d vports keeps a hundredth",
 			id, rate, sum, fn.least, others)
 	case len(fn.started) > maxWFQVports:
 		return status.Inval.Errorf("WFQ of %d vports: want at most %d", len(fn.started), maxWFQVports)

@@ -61,7 +61,8 @@ type rss struct {
 func (fn *Function) checkRSS(v *vport, p *RSSParams) error {
 	switch {
 	case p.Engine < 0 || p.Engine >= fn.cfg.Share.RSSEngines:
-		return status.Inval.Errorf("vport %d: RSS engine %d: the function has %d", v.id, p.Engine, fn.cfg.Share.RSSEngines)
+		return status.Inval.Errorf("vport %d: RSS engine %d: the function has %d", v.id, p.Engine,
+			fn.cfg.Share.RSSEngines)
 	case p.UpdateCaps && p.Hashes&^allHashes != 0:
 		return status.Inval.Errorf("vport %d: hash types %#x", v.id, uint8(p.Hashes))
 	case !p.UpdateTable:

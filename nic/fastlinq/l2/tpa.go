@@ -23,11 +23,13 @@ type TPAParams struct {
 
 // DefaultTPA are those that drivers choose for an MTU.
 func DefaultTPA(mtu int) TPAParams {
-	return TPAParams{IPv4: true, IPv6: true, MaxAggregations: 64, MaxSize: 0xffff, MinStart: mtu / 2, MinContinue: mtu / 2}
+	return TPAParams{IPv4: true, IPv6: true, MaxAggregations: 64, MaxSize: 0xffff, MinStart: mtu / 2,
+		MinContinue: mtu / 2}
 }
 
 func (p *TPAParams) check() error {
-	if p.MaxAggregations < 0 || p.MaxAggregations > 64 || p.MaxSize < 0 || p.MaxSize > 0xffff || p.MaxBuffersPerCQE < 0 {
+	if p.MaxAggregations < 0 || p.MaxAggregations > 64 || p.MaxSize < 0 || p.MaxSize > 0xffff ||
+		p.MaxBuffersPerCQE < 0 {
 		return status.Inval.Errorf("TPA of %d aggregations of %d octets", p.MaxAggregations, p.MaxSize)
 	}
 	return nil
@@ -122,7 +124,8 @@ func (fn *Function) aggregate(v *vport, q *RxQueue, f *frame.Frame, cqe CQE) boo
 		return false
 	}
 	t.open = append(t.open, aggregation{f: f, q: q, cqe: cqe, dst: fn.pkt.dst, s: s, segs: 1,
-		next: binary.BigEndian.Uint32(b[s.l4+4:]) + uint32(s.end-s.payload), size: s.end - s.payload, n: s.end - s.payload})
+		next: binary.BigEndian.Uint32(b[s.l4+4:]) + uint32(s.end-s.payload), size: s.end - s.payload,
+		n: s.end - s.payload})
 	return true
 }
 
@@ -138,7 +141,8 @@ func (t *tpa) find(q *RxQueue, b []byte, cut int, n *packet) int {
 		a := &t.open[i]
 		first := a.f.Bytes()
 		at := a.s.l3 + from - (n.L3 - cut)
-		if a.q == q && a.s.v6 == (n.Version == 6) && bytes.Equal(first[a.s.l4:a.s.l4+4], b[l4:l4+4]) && bytes.Equal(first[at:at+to-from], b[from:to]) {
+		if a.q == q && a.s.v6 == (n.Version == 6) && bytes.Equal(first[a.s.l4:a.s.l4+4], b[l4:l4+4]) &&
+			bytes.Equal(first[at:at+to-from], b[from:to]) {
 			return i
 		}
 	}

@@ -104,7 +104,8 @@ func New(cfg Config) *Firmware {
 	f := &Firmware{cfg: cfg, funcs: make([]function, len(cfg.Funcs)), ports: make([]port, len(cfg.Ports))}
 	f.board.init()
 	n := len(cfg.Funcs)
-	f.shm = SHMEM{DrvMB: make([]DrvMB, n), MFWMB: make([]MFWMB, n), Func: make([]Func, n), Port: make([]Port, len(cfg.Ports))}
+	f.shm = SHMEM{DrvMB: make([]DrvMB, n), MFWMB: make([]MFWMB, n), Func: make([]Func, n),
+		Port: make([]Port, len(cfg.Ports))}
 	f.boot()
 	return f
 }

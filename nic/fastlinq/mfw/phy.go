@@ -155,9 +155,11 @@ type LinkStatus struct {
 // DecodeLinkStatus takes a link status apart.
 func DecodeLinkStatus(w uint32) LinkStatus {
 	s := LinkStatus{
-		Up: w&LinkUp != 0, Autoneg: w&linkAutoneg != 0, AutonegDone: w&linkAutonegDone != 0, ParallelDetection: w&linkParallel != 0,
-		PFC: w&linkPFC != 0, PartnerPause: uint8(w >> linkPartnerPause & linkPartnerPauseIs),
-		SFPFault: w&linkSFPFault != 0, TxPause: w&linkTxPause != 0, RxPause: w&linkRxPause != 0, Signal: w&linkSignal != 0,
+		Up: w&LinkUp != 0, Autoneg: w&linkAutoneg != 0, AutonegDone: w&linkAutonegDone != 0,
+		ParallelDetection: w&linkParallel != 0,
+		PFC:               w&linkPFC != 0, PartnerPause: uint8(w >> linkPartnerPause & linkPartnerPauseIs),
+		SFPFault: w&linkSFPFault != 0, TxPause: w&linkTxPause != 0, RxPause: w&linkRxPause != 0,
+		Signal:     w&linkSignal != 0,
 		LocalFault: w&linkLocalFault != 0, UnsupportedSpeed: w&linkUnsupported != 0,
 	}
 	code := w & linkSpeedMask >> linkSpeedShift
@@ -185,8 +187,10 @@ func (s *LinkStatus) encode() (w uint32) {
 		bit uint32
 	}{
 		{s.Up, LinkUp}, {s.Autoneg, linkAutoneg}, {s.AutonegDone, linkAutonegDone}, {s.ParallelDetection, linkParallel},
-		{s.PFC, linkPFC}, {s.SFPFault, linkSFPFault}, {s.TxPause, linkTxPause}, {s.RxPause, linkRxPause}, {s.Signal, linkSignal},
-		{s.LocalFault, linkLocalFault}, {s.UnsupportedSpeed, linkUnsupported}, {s.Partner&Partner1GHalf != 0, linkPartnerHalf},
+		{s.PFC, linkPFC}, {s.SFPFault, linkSFPFault}, {s.TxPause, linkTxPause}, {s.RxPause, linkRxPause},
+		{s.Signal, linkSignal},
+		{s.LocalFault, linkLocalFault}, {s.UnsupportedSpeed, linkUnsupported},
+		{s.Partner&Partner1GHalf != 0, linkPartnerHalf},
 	} {
 		if b.on {
 			w |= b.bit

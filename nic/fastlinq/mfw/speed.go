@@ -148,7 +148,8 @@ const (
 
 func (l Loopback) String() string {
 	if l < endLoopback {
-		return [...]string{"none", "int_phy", "ext_phy", "ext", "mac", "cnig_0123", "cnig_2301", "pcs", "reverse_mac", "int_phy_fea"}[l]
+		return [...]string{"none", "int_phy", "ext_phy", "ext", "mac", "cnig_0123", "cnig_2301", "pcs", "reverse_mac",
+			"int_phy_fea"}[l]
 	}
 	return "unknown"
 }

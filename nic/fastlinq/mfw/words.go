@@ -62,19 +62,26 @@ func (c Command) String() string {
 }
 
 var commandNames = map[Command]string{
-	CmdNVMPutFileBegin: "NVM_PUT_FILE_BEGIN", CmdNVMPutFileData: "NVM_PUT_FILE_DATA", CmdNVMGetFileAtt: "NVM_GET_FILE_ATT",
-	CmdNVMRead: "NVM_READ_NVRAM", CmdNVMWrite: "NVM_WRITE_NVRAM", CmdSetVersion: "SET_VERSION", CmdMCPHalt: "MCP_HALT",
+	CmdNVMPutFileBegin: "NVM_PUT_FILE_BEGIN", CmdNVMPutFileData: "NVM_PUT_FILE_DATA",
+	CmdNVMGetFileAtt: "NVM_GET_FILE_ATT",
+	CmdNVMRead:       "NVM_READ_NVRAM", CmdNVMWrite: "NVM_WRITE_NVRAM", CmdSetVersion: "SET_VERSION",
+	CmdMCPHalt: "MCP_HALT",
 	CmdSetVMAC: "SET_VMAC", CmdGetVMAC: "GET_VMAC", CmdGetStats: "GET_STATS", CmdTransceiverRead: "TRANSCEIVER_READ",
 	CmdGPIORead: "GPIO_READ", CmdGPIOWrite: "GPIO_WRITE", CmdGPIOInfo: "GPIO_INFO", CmdBISTTest: "BIST_TEST",
-	CmdGetTemperature: "GET_TEMPERATURE", CmdSetLEDMode: "SET_LED_MODE", CmdResource: "RESOURCE_CMD", CmdMdump: "MDUMP_CMD",
-	CmdGetTLVDone: "GET_TLV_DONE", CmdFeatureSupport: "FEATURE_SUPPORT", CmdGetFeatureSupport: "GET_MFW_FEATURE_SUPPORT",
-	CmdInitiatePFFLR: "INITIATE_PF_FLR", CmdLoadReq: "LOAD_REQ", CmdLoadDone: "LOAD_DONE", CmdCancelLoadReq: "CANCEL_LOAD_REQ",
-	CmdUnloadReq: "UNLOAD_REQ", CmdUnloadDone: "UNLOAD_DONE", CmdInitPHY: "INIT_PHY", CmdLinkReset: "LINK_RESET",
+	CmdGetTemperature: "GET_TEMPERATURE", CmdSetLEDMode: "SET_LED_MODE", CmdResource: "RESOURCE_CMD",
+	CmdMdump:      "MDUMP_CMD",
+	CmdGetTLVDone: "GET_TLV_DONE", CmdFeatureSupport: "FEATURE_SUPPORT",
+	CmdGetFeatureSupport: "GET_MFW_FEATURE_SUPPORT",
+	CmdInitiatePFFLR:     "INITIATE_PF_FLR", CmdLoadReq: "LOAD_REQ", CmdLoadDone: "LOAD_DONE",
+	CmdCancelLoadReq: "CANCEL_LOAD_REQ",
+	CmdUnloadReq:     "UNLOAD_REQ", CmdUnloadDone: "UNLOAD_DONE", CmdInitPHY: "INIT_PHY", CmdLinkReset: "LINK_RESET",
 	CmdUpdateCurrentConfig: "OV_UPDATE_CURR_CFG", CmdUpdateBusNum: "OV_UPDATE_BUS_NUM",
-	CmdUpdateBootProgress: "OV_UPDATE_BOOT_PROGRESS", CmdUpdateStormFW: "OV_UPDATE_STORM_FW_VER", CmdNIGDrain: "NIG_DRAIN",
+	CmdUpdateBootProgress: "OV_UPDATE_BOOT_PROGRESS", CmdUpdateStormFW: "OV_UPDATE_STORM_FW_VER",
+	CmdNIGDrain:          "NIG_DRAIN",
 	CmdUpdateDriverState: "OV_UPDATE_DRIVER_STATE", CmdBWUpdateAck: "BW_UPDATE_ACK", CmdUpdateMTU: "OV_UPDATE_MTU",
 	CmdGetResourceAlloc: "GET_RESOURCE_ALLOC", CmdSetResourceValue: "SET_RESOURCE_VALUE", CmdUpdateWoL: "OV_UPDATE_WOL",
-	CmdUpdateESwitch: "OV_UPDATE_ESWITCH_MODE", CmdGetNVMOption: "GET_NVM_CFG_OPTION", CmdSetNVMOption: "SET_NVM_CFG_OPTION",
+	CmdUpdateESwitch: "OV_UPDATE_ESWITCH_MODE", CmdGetNVMOption: "GET_NVM_CFG_OPTION",
+	CmdSetNVMOption: "SET_NVM_CFG_OPTION",
 }
 
 // Response is the upper half of a firmware mailbox header: the answer.

@@ -141,7 +141,8 @@ func (n *Netdev) Apply(s Settings, open bool) (err error) {
 		}
 	case before.MTU != s.MTU:
 		off := false
-		err = errorsOf(n.sp.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off}), n.sp.VportUpdate(l2.UpdateParams{MTU: &s.MTU}))
+		err = errorsOf(n.sp.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off}),
+			n.sp.VportUpdate(l2.UpdateParams{MTU: &s.MTU}))
 	}
 	if err != nil {
 		return err

@@ -65,13 +65,15 @@ func (n *Netdev) settle() error {
 	on := true
 	update := l2.UpdateParams{
 		RxActive: &on, TxActive: &on, RSS: n.rss(), DefaultVLAN: &n.s.PVID, RxChecksum: &n.s.RxChecksum,
-		AntiSpoofing: &n.s.Checks.AntiSpoofing, CheckMAC: &n.s.Checks.ControlMAC, CheckEtherType: &n.s.Checks.ControlType,
+		AntiSpoofing: &n.s.Checks.AntiSpoofing, CheckMAC: &n.s.Checks.ControlMAC,
+		CheckEtherType: &n.s.Checks.ControlType,
 	}
 	if n.s.TPA != l2.TPANone {
 		tpa := l2.DefaultTPA(n.s.MTU)
 		update.TPA = &tpa
 	}
-	return errorsOf(n.sp.VportUpdate(update), n.sp.SetTunnels(n.s.Tunnel), n.setRules(), n.classify(), n.fn.SetVportRate(0, n.s.TxMaxRate))
+	return errorsOf(n.sp.VportUpdate(update), n.sp.SetTunnels(n.s.Tunnel), n.setRules(), n.classify(),
+		n.fn.SetVportRate(0, n.s.TxMaxRate))
 }
 
 // rss is the RSS table over the queues in use; one queue needs none.
@@ -128,7 +130,8 @@ func (n *Netdev) classify() error {
 	case n.allMulti:
 		mode = l2.AllMulti
 	}
-	return errorsOf(err, n.sp.FilterAccept(0, l2.AcceptParams{UpdateRx: true, UpdateTx: true, Rx: mode, Tx: l2.Regular}, &n.anyVLAN))
+	return errorsOf(err, n.sp.FilterAccept(0, l2.AcceptParams{UpdateRx: true, UpdateTx: true, Rx: mode, Tx: l2.Regular},
+		&n.anyVLAN))
 }
 
 func countVLANs(list []uint16) (count int) {
@@ -148,7 +151,8 @@ func (n *Netdev) filter(op l2.Opcode, typ l2.FilterType, a ether.Addr, vlan uint
 
 // addrs sets the station's own address and, if they all fit, the others.
 func (n *Netdev) addrs() error {
-	err := errorsOf(n.filter(l2.FilterFlush, l2.FilterMAC, ether.Addr{}, 0), n.filter(l2.FilterAdd, l2.FilterMAC, n.s.MAC, 0))
+	err := errorsOf(n.filter(l2.FilterFlush, l2.FilterMAC, ether.Addr{}, 0),
+		n.filter(l2.FilterAdd, l2.FilterMAC, n.s.MAC, 0))
 	if 1+len(n.s.Ucast) > n.fn.Share().MACs {
 		return err
 	}

@@ -28,7 +28,8 @@ const (
 	NumTests
 )
 
-var names = [NumTests]string{"Internal loopback (offline)", "Interrupt (online)", "Memory (online)", "Register (online)", "Clock (online)", "Nvram (online)"}
+var names = [NumTests]string{"Internal loopback (offline)", "Interrupt (online)", "Memory (online)",
+	"Register (online)", "Clock (online)", "Nvram (online)"}
 
 // String is the test's name in the output of ethtool -t.
 func (t Test) String() string {

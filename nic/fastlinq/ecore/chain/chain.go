@@ -114,11 +114,13 @@ func New(cfg Config) (*Chain, error) {
 		cfg.Width = Count16
 	}
 	if cfg.Size <= 0 || cfg.Size > PageSize || cfg.Size&(cfg.Size-1) != 0 {
-		return nil, status.Inval.Errorf("chain of elements of %d octets: want a power of two up to %d", cfg.Size, PageSize)
+		return nil, status.Inval.Errorf("chain of elements of %d octets: want a power of two up to %d", cfg.Size,
+			PageSize)
 	}
 	usable := Usable(cfg.Size, cfg.Mode)
 	if usable <= 0 {
-		return nil, status.Inval.Errorf("chain of elements of %d octets: no room beside the pointer to the next page", cfg.Size)
+		return nil, status.Inval.Errorf("chain of elements of %d octets: no room beside the pointer to the next page",
+			cfg.Size)
 	}
 	if cfg.Elems == 0 && cfg.Mode != Single {
 		return nil, status.Inval.Errorf("chain without elements")

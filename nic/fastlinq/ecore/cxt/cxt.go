@@ -92,7 +92,8 @@ func New(cfg Config) (*Manager, error) {
 	for p := range m.cfg.Protocols {
 		c := &m.cfg.Protocols[p]
 		if c.CIDs < 0 || c.VFCIDs < 0 || c.Tasks < 0 || c.CIDs > 1<<22 || c.VFCIDs > 1<<16 || c.Tasks > 1<<22 {
-			return nil, status.Inval.Errorf("%v with %d connections, %d per VF and %d tasks", Protocol(p), c.CIDs, c.VFCIDs, c.Tasks)
+			return nil, status.Inval.Errorf("%v with %d connections, %d per VF and %d tasks", Protocol(p), c.CIDs,
+				c.VFCIDs, c.Tasks)
 		}
 		c.CIDs, c.VFCIDs = roundUp(c.CIDs, cidRange), roundUp(c.VFCIDs, cidRange)
 	}

@@ -127,7 +127,8 @@ func (m *Manager) fit() error {
 			}
 		}
 	}
-	return status.Inval.Errorf("contexts need %d ILT lines of %d KiB and the function has %d: ask for fewer connections or tasks",
+	return status.Inval.Errorf(
+		"contexts need %d ILT lines of %d KiB and the function has %d: ask for fewer connections or tasks",
 		asked, PageSize/1024, m.cfg.MaxLines)
 }
 

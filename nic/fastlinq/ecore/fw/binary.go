@@ -44,16 +44,19 @@ func parseBinary(b []byte) (*sections, error) {
 		line := len(marker) + 8*i
 		off, n := binary.LittleEndian.Uint32(b[line:]), binary.LittleEndian.Uint32(b[line+4:])
 		if uint64(off) != end {
-			return nil, refuse(fmt.Sprintf("offset %#x", line), "section %s lies at %#x, not at %#x", sectionNames[i], off, end)
+			return nil, refuse(fmt.Sprintf("offset %#x", line), "section %s lies at %#x, not at %#x", sectionNames[i],
+				off, end)
 		}
 		at := uint64(off) + uint64(len(marker))
 		end += (uint64(n) + 3) &^ 3
 		if end+uint64(len(marker)) > uint64(len(b)) {
-			return nil, refuse(fmt.Sprintf("offset %#x", len(b)), "it ends within section %s, which has %d octets from %#x on", sectionNames[i], n, at)
+			return nil, refuse(fmt.Sprintf("offset %#x", len(b)),
+				"it ends within section %s, which has %d octets from %#x on", sectionNames[i], n, at)
 		}
 		s.data[i], s.where[i] = b[at:at+uint64(n)], fmt.Sprintf("offset %#x", at)
 		if fill := b[at+uint64(n) : end+uint64(len(marker))]; len(bytes.Trim(fill, "\x00")) > 0 {
-			return nil, refuse(fmt.Sprintf("offset %#x", at+uint64(n)), "what fills up section %s is not zero", sectionNames[i])
+			return nil, refuse(fmt.Sprintf("offset %#x", at+uint64(n)), "what fills up section %s is not zero",
+				sectionNames[i])
 		}
 	}
 	if end += uint64(len(marker)); end != uint64(len(b)) {

@@ -180,7 +180,9 @@ func FormOf(b []byte) (Form, error) {
 	case len(b) < len(marker) && strings.HasPrefix(marker, string(b)):
 		return 0, refuse(fmt.Sprintf("offset %#x", len(b)), "it ends within its marker")
 	case !bytes.HasPrefix(b, []byte(headerComment)):
-		return 0, refuse("offset 0", "neither the marker of a binary, %q, nor the comment that a header begins with, %q", marker, headerComment)
+		return 0,
+			refuse("offset 0", "neither the marker of a binary, %q, nor the comment that a header begins with, %q",
+				marker, headerComment)
 	}
 	first, _, _ := bytes.Cut(b, []byte("\n"))
 	return formOf(false, bytes.Contains(first, []byte(zippedRemark))), nil

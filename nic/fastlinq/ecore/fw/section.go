@@ -81,7 +81,8 @@ func (s *sections) check() error {
 		return refuse(s.where[secInfo], "FW_VER_INFO has %d octets, not %d", len(info), infoLen)
 	}
 	if sum := crc32.ChecksumIEEE(info[:infoCRC]); sum != le.Uint32(info[infoCRC:]) {
-		return refuse(s.where[secInfo], "FW_VER_INFO is damaged: its checksum is %#08x, not %#08x", sum, le.Uint32(info[infoCRC:]))
+		return refuse(s.where[secInfo], "FW_VER_INFO is damaged: its checksum is %#08x, not %#08x", sum,
+			le.Uint32(info[infoCRC:]))
 	}
 	if v := le.Uint16(info); v != toolsVersion {
 		return refuse(s.where[secInfo], "FW_VER_INFO: layout %d is not known, %d is", v, toolsVersion)
@@ -89,7 +90,8 @@ func (s *sections) check() error {
 	for i := secOps; i < numSections; i++ {
 		want := le.Uint32(info[infoCRCs+4*(i-1):])
 		if sum := crc32.ChecksumIEEE(s.data[i]); sum != want {
-			return refuse(s.where[i], "section %s is damaged: its checksum is %#08x, not %#08x", sectionNames[i], sum, want)
+			return refuse(s.where[i], "section %s is damaged: its checksum is %#08x, not %#08x", sectionNames[i], sum,
+				want)
 		}
 	}
 	return nil
@@ -102,7 +104,8 @@ func (s *sections) image() (*Image, error) {
 	}
 	info := s.data[secInfo]
 	zipped := info[infoFlags]&flagZipped != 0
-	im := &Image{Version: Version(binary.BigEndian.Uint32(info[infoVersion:])), Chips: Chips(info[infoChips]), Overlays: s.data[secOverlays]}
+	im := &Image{Version: Version(binary.BigEndian.Uint32(info[infoVersion:])), Chips: Chips(info[infoChips]),
+		Overlays: s.data[secOverlays]}
 	im.Form = formOf(s.isBinary, zipped)
 	var err error
 	if im.Program, err = rt.ParseProgram(s.data[secOps], s.data[secArray], s.data[secTrees]); err != nil {
@@ -120,13 +123,16 @@ func (s *sections) image() (*Image, error) {
 func (s *sections) iro(im *Image) error {
 	b, le := s.data[secIRO], binary.LittleEndian
 	if len(b)%iroLen != 0 || len(b) < numIRO*iroLen {
-		return refuse(s.where[secIRO], "section IRO of %d octets: want %d entries or more of %d", len(b), numIRO, iroLen)
+		return refuse(s.where[secIRO], "section IRO of %d octets: want %d entries or more of %d", len(b), numIRO,
+			iroLen)
 	}
 	for ; len(b) > 0; b = b[iroLen:] {
-		im.IRO = append(im.IRO, IRO{le.Uint32(b), le.Uint16(b[4:]), le.Uint16(b[6:]), le.Uint16(b[8:]), le.Uint16(b[10:])})
+		im.IRO = append(im.IRO, IRO{le.Uint32(b), le.Uint16(b[4:]), le.Uint16(b[6:]), le.Uint16(b[8:]),
+			le.Uint16(b[10:])})
 	}
 	if e := im.IRO[IROVersion]; e.Base%4 != 0 || e.Base > maxRAM-4 || e.Size != 4 {
-		return refuse(s.where[secIRO], "section IRO: the version of %d octets at %#x lies outside the memory of a storm", e.Size, e.Base)
+		return refuse(s.where[secIRO],
+			"section IRO: the version of %d octets at %#x lies outside the memory of a storm", e.Size, e.Base)
 	}
 	return nil
 }

@@ -181,7 +181,8 @@ func (b *BAR) misused(err error) error {
 func (b *BAR) check(p *PTT) error {
 	switch w := &p.bar.windows[p.window]; {
 	case p.bar != b:
-		return b.misused(status.Inval.Errorf("hwfn %d uses the window of hwfn %d that %s has", b.Hwfn, p.bar.Hwfn, p.flow))
+		return b.misused(status.Inval.Errorf("hwfn %d uses the window of hwfn %d that %s has", b.Hwfn, p.bar.Hwfn,
+			p.flow))
 	case !w.lent || w.turn != p.turn:
 		return b.misused(status.Inval.Errorf("%s uses window %d, which it has released", p.flow, p.window))
 	}
@@ -197,7 +198,8 @@ func (b *BAR) Claim(p *PTT, operation string) (end func(), err error) {
 	}
 	w := &b.windows[p.window]
 	if w.claim != "" {
-		return nil, b.misused(status.Inval.Errorf("%s uses window %d in the middle of %s: a window serves one flow", operation, p.window, w.claim))
+		return nil, b.misused(status.Inval.Errorf("%s uses window %d in the middle of %s: a window serves one flow",
+			operation, p.window, w.claim))
 	}
 	w.claim = operation
 	return func() { w.claim = "" }, nil

@@ -153,7 +153,8 @@ type Program struct {
 // one is not whole or an operation leads out of its section.
 func ParseProgram(ops, array, trees []byte) (*Program, error) {
 	if len(ops)%8 != 0 || len(array)%4 != 0 || len(ops) == 0 {
-		return nil, status.Inval.Errorf("init program of %d and %d octets: want whole operations of 8 and words of 4", len(ops), len(array))
+		return nil, status.Inval.Errorf("init program of %d and %d octets: want whole operations of 8 and words of 4",
+			len(ops), len(array))
 	}
 	p := &Program{Trees: append([]byte(nil), trees...)}
 	for words := wordsOf(ops); len(words) > 0; words = words[2:] {

@@ -111,7 +111,8 @@ func (r *Run) read(op Op, addr uint32) (wait time.Duration) {
 		return 0
 	}
 	if r.tries++; r.tries == pollTries {
-		r.err = status.Timeout.Errorf("phase %v: register %#x is %#x after %d tries, not %#x", r.Phase, addr, v, pollTries, want)
+		r.err = status.Timeout.Errorf("phase %v: register %#x is %#x after %d tries, not %#x", r.Phase, addr, v,
+			pollTries, want)
 		return 0
 	}
 	return r.Modes.pollEvery()

@@ -83,7 +83,8 @@ func unzip(words []uint32, inflate Inflate) ([]uint32, error) {
 	}
 	plain, err := inflate(octetsOf(words))
 	if err != nil || len(plain)%4 != 0 || len(plain) > 4*maxZipped {
-		return nil, status.Inval.Errorf("a zipped array of %d octets does not unpack (%d octets): %v", 4*len(words), len(plain), err)
+		return nil, status.Inval.Errorf("a zipped array of %d octets does not unpack (%d octets): %v", 4*len(words),
+			len(plain), err)
 	}
 	return wordsOf(plain), nil
 }

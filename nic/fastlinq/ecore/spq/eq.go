@@ -42,7 +42,8 @@ func (e *Event) encode(b []byte) {
 
 func decode(b []byte) Event {
 	return Event{
-		Protocol: cxt.Protocol(b[0]), Opcode: b[1], VF: uint8(binary.LittleEndian.Uint16(b[2:])), Echo: binary.LittleEndian.Uint16(b[4:]),
+		Protocol: cxt.Protocol(b[0]), Opcode: b[1], VF: uint8(binary.LittleEndian.Uint16(b[2:])),
+		Echo: binary.LittleEndian.Uint16(b[4:]),
 		Code: b[6], Async: b[7]&asyncFlag != 0, Data: binary.LittleEndian.Uint64(b[8:]),
 	}
 }

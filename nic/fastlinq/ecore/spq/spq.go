@@ -153,7 +153,8 @@ func (q *SPQ) SetTimeout(d time.Duration) {
 // the ramrod ends as if it were done.
 func (q *SPQ) Post(r Request, now frame.Time) error {
 	if r.Mode > Callback || r.Priority > High || r.Protocol >= cxt.NumProtocols {
-		return status.Inval.Errorf("ramrod %d of protocol %d: mode %d, priority %d", r.Cmd, r.Protocol, r.Mode, r.Priority)
+		return status.Inval.Errorf("ramrod %d of protocol %d: mode %d, priority %d", r.Cmd, r.Protocol, r.Mode,
+			r.Priority)
 	}
 	if q.down {
 		q.stats.Skipped++
@@ -227,7 +228,8 @@ func (q *SPQ) Fetch() (Element, bool) {
 		return Element{}, false
 	}
 	q.fetched++
-	el := Element{CID: int(binary.LittleEndian.Uint32(b)), Cmd: b[4], Protocol: cxt.Protocol(b[5]), Echo: binary.LittleEndian.Uint16(b[6:])}
+	el := Element{CID: int(binary.LittleEndian.Uint32(b)), Cmd: b[4], Protocol: cxt.Protocol(b[5]),
+		Echo: binary.LittleEndian.Uint16(b[6:])}
 	if i := q.find(el.Echo); i >= 0 {
 		el.Data = q.sent[i].Data
 	}
@@ -317,7 +319,8 @@ func (q *SPQ) late(e *entry, now frame.Time) {
 	}
 	e.told, e.deadline = true, frame.Never
 	q.stats.Stuck++
-	err := status.Busy.Errorf("ramrod is stuck [CID %#08x cmd %#02x protocol %v echo %#04x]", e.CID, e.Cmd, e.Protocol, e.echo)
+	err := status.Busy.Errorf("ramrod is stuck [CID %#08x cmd %#02x protocol %v echo %#04x]", e.CID, e.Cmd, e.Protocol,
+		e.echo)
 	q.cfg.Stuck(err)
 	e.tell(Result{Err: err}, now)
 }

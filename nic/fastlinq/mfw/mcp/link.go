@@ -70,10 +70,12 @@ func (m *MCP) initLink() {
 	d := &m.shm.Port[m.port].DefaultLink
 	m.link = linkControl{params: LinkParams{
 		Autoneg: d.Speed == 0, AdvertisedSpeeds: d.Advertise, ForcedSpeed: d.Speed,
-		PauseAutoneg: d.Pause&mfw.PauseAutoneg != 0, ForcedRx: d.Pause&mfw.PauseRx != 0, ForcedTx: d.Pause&mfw.PauseTx != 0,
+		PauseAutoneg: d.Pause&mfw.PauseAutoneg != 0, ForcedRx: d.Pause&mfw.PauseRx != 0,
+		ForcedTx: d.Pause&mfw.PauseTx != 0,
 		Loopback: d.Loopback,
-		EEE: EEEParams{Enable: d.EEE&mfw.EEEEnabled != 0, TxLPIEnable: d.EEE&mfw.EEETxLPI != 0, TxLPITimer: d.EEE.Timer(),
-			AdvCaps: eeeCaps(d.EEE)},
+		EEE: EEEParams{Enable: d.EEE&mfw.EEEEnabled != 0, TxLPIEnable: d.EEE&mfw.EEETxLPI != 0,
+			TxLPITimer: d.EEE.Timer(),
+			AdvCaps:    eeeCaps(d.EEE)},
 	}}
 	if m.Caps().EEESpeedCaps == 0 {
 		m.link.params.EEE = EEEParams{}
@@ -195,7 +197,8 @@ func (m *MCP) phyConfig() mfw.PHYConfig {
 		for _, b := range [...]struct {
 			on  bool
 			bit mfw.EEEConfig
-		}{{p.EEE.TxLPIEnable, mfw.EEETxLPI}, {p.EEE.AdvCaps&mfw.EEE1G != 0, mfw.EEEAdv1G}, {p.EEE.AdvCaps&mfw.EEE10G != 0, mfw.EEEAdv10G}} {
+		}{{p.EEE.TxLPIEnable, mfw.EEETxLPI}, {p.EEE.AdvCaps&mfw.EEE1G != 0, mfw.EEEAdv1G},
+			{p.EEE.AdvCaps&mfw.EEE10G != 0, mfw.EEEAdv10G}} {
 			if b.on {
 				c.EEE |= b.bit
 			}

@@ -65,8 +65,10 @@ func (m *MCP) LoadReq(p LoadParams, now frame.Time, done func(l Load, err error,
 	m.load(p, mfw.LoadReqHSI, mfw.ForceNone, now, done)
 }
 
-func (m *MCP) load(p LoadParams, hsi uint32, force mfw.Force, now frame.Time, done func(l Load, err error, now frame.Time)) {
-	req := mfw.LoadRequest{Versions: p.Versions, Role: p.role(), LockTimeout: p.LockTimeout, Force: force, AvoidReset: p.AvoidEngReset}
+func (m *MCP) load(p LoadParams, hsi uint32, force mfw.Force, now frame.Time,
+	done func(l Load, err error, now frame.Time)) {
+	req := mfw.LoadRequest{Versions: p.Versions, Role: p.role(), LockTimeout: p.LockTimeout, Force: force,
+		AvoidReset: p.AvoidEngReset}
 	var data []byte
 	if hsi != 1 {
 		data = make([]byte, 16)
@@ -81,7 +83,8 @@ func (m *MCP) load(p LoadParams, hsi uint32, force mfw.Force, now frame.Time, do
 	})
 }
 
-func (m *MCP) loadAnswer(p LoadParams, hsi uint32, force mfw.Force, a Answer, now frame.Time, done func(l Load, err error, now frame.Time)) {
+func (m *MCP) loadAnswer(p LoadParams, hsi uint32, force mfw.Force, a Answer, now frame.Time,
+	done func(l Load, err error, now frame.Time)) {
 	was := mfw.DecodeLoadAnswer(a.Data)
 	switch a.Response {
 	case mfw.LoadEngine, mfw.LoadPort, mfw.LoadFunction:
@@ -102,8 +105,9 @@ func (m *MCP) loadAnswer(p LoadParams, hsi uint32, force mfw.Force, a Answer, no
 			return
 		}
 		m.Cmd(mfw.CmdCancelLoadReq, 0, nil, now, func(_ Answer, _ error, now frame.Time) {
-			done(0, status.Busy.Errorf("LOAD_REQ: a driver (%v) is recorded there, which a driver (%v) may not push aside",
-				was.Role, p.role()), now)
+			done(0,
+				status.Busy.Errorf("LOAD_REQ: a driver (%v) is recorded there, which a driver (%v) may not push aside",
+					was.Role, p.role()), now)
 		})
 	default:
 		done(0, refused(a.Response), now)

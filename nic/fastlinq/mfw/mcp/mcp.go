@@ -32,7 +32,8 @@ const (
 )
 
 func (e HWError) String() string {
-	return [...]string{"FAN_FAIL", "MFW_RESP_FAIL", "HW_ATTN", "DMAE_FAIL", "RAMROD_FAIL", "FW_ASSERT"}[min(e, HWErrFWAssert)]
+	return [...]string{"FAN_FAIL", "MFW_RESP_FAIL", "HW_ATTN", "DMAE_FAIL", "RAMROD_FAIL",
+		"FW_ASSERT"}[min(e, HWErrFWAssert)]
 }
 
 // Hooks are what the client is told. Any may be nil. They run within Poll,
@@ -143,14 +144,16 @@ type command struct {
 // octets, which it takes. done is called once, perhaps before Cmd returns:
 // with the answer, or with TIMEOUT (the firmware has not answered), ABORTED
 // (it had not answered before, or there is a recovery) or INVAL.
-func (m *MCP) Cmd(cmd mfw.Command, param uint32, data []byte, now frame.Time, done func(a Answer, err error, now frame.Time)) {
+func (m *MCP) Cmd(cmd mfw.Command, param uint32, data []byte, now frame.Time,
+	done func(a Answer, err error, now frame.Time)) {
 	m.submit(&command{cmd: cmd, param: param, data: data, done: done}, now)
 }
 
 func (m *MCP) submit(c *command, now frame.Time) {
 	switch {
 	case len(c.data) > mfw.UnionLen:
-		c.finish(Answer{}, status.Inval.Errorf("%v: %d octets of data, %d are the most", c.cmd, len(c.data), mfw.UnionLen), now)
+		c.finish(Answer{}, status.Inval.Errorf("%v: %d octets of data, %d are the most", c.cmd, len(c.data),
+			mfw.UnionLen), now)
 	case m.blocked:
 		m.stats.Aborted++
 		c.finish(Answer{}, status.Aborted.Errorf("%v: the MFW has failed to respond before", c.cmd), now)

@@ -112,16 +112,17 @@ func (m *MCP) NVMFlash(kind uint32, file []byte, now frame.Time, done func(error
 
 func (m *MCP) putData(file []byte, at int, now frame.Time, done func(error)) {
 	n := min(len(file)-at, mfw.NVMChunk)
-	m.Cmd(mfw.CmdNVMPutFileData, uint32(at)|uint32(n)<<24, file[at:at+n], now, func(a Answer, err error, now frame.Time) {
-		if err == nil {
-			err = nvmError(mfw.CmdNVMPutFileData, a.Response, uint32(at))
-		}
-		if err != nil || at+n == len(file) {
-			tell(done, err)
-			return
-		}
-		m.putData(file, at+n, now, done)
-	})
+	m.Cmd(mfw.CmdNVMPutFileData, uint32(at)|uint32(n)<<24, file[at:at+n], now,
+		func(a Answer, err error, now frame.Time) {
+			if err == nil {
+				err = nvmError(mfw.CmdNVMPutFileData, a.Response, uint32(at))
+			}
+			if err != nil || at+n == len(file) {
+				tell(done, err)
+				return
+			}
+			m.putData(file, at+n, now, done)
+		})
 }
 
 // NVMGetOption reads an option of an entity. NOENT: it is not set.

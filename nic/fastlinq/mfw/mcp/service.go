@@ -20,7 +20,9 @@ func (m *MCP) GetCapabilities(mine mfw.Features, now frame.Time, done func(f mfw
 			return
 		}
 		m.features = mfw.Features(a.Param)
-		m.simple(mfw.CmdFeatureSupport, uint32(mine&m.features), nil, mfw.OK, now, func(err error) { done(m.features, err) })
+		m.simple(mfw.CmdFeatureSupport, uint32(mine&m.features), nil, mfw.OK, now, func(err error) {
+			done(m.features, err)
+		})
 	})
 }
 

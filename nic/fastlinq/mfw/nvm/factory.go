@@ -26,7 +26,8 @@ func Factory(version uint32) []byte {
 	vpd := make([]byte, vpdLen)
 	copy(vpd, fmt.Sprintf("\x82\x0d\x00Tapir FastNIC\x90\x10\x00PN\x05TAPIRSN\x05%05d\x78", 1))
 	erased := bytes.Repeat([]byte{0xff}, mdumpLen)
-	b, err := New(Size, []Part{{TypeMFW, mfw}, {TypeMBI, mbi}, {TypeConfig, encodeOptions(nil)}, {TypeDefault, encodeOptions(nil)},
+	b, err := New(Size, []Part{{TypeMFW, mfw}, {TypeMBI, mbi}, {TypeConfig, encodeOptions(nil)},
+		{TypeDefault, encodeOptions(nil)},
 		{TypeVPD, vpd}, {TypeMdump, erased}})
 	if err != nil {
 		panic("nvm: " + err.Error()) // a constant that is wrong

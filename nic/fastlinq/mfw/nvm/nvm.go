@@ -161,7 +161,8 @@ func (im *Image) Replace(t Type, data []byte) error {
 	case i < 0:
 		return status.NoEnt.Errorf("NVM image: there is no %v", t)
 	case len(data) > int(im.entries[i].Len):
-		return status.Inval.Errorf("NVM image: %d octets for %v, which has room for %d", len(data), t, im.entries[i].Len)
+		return status.Inval.Errorf("NVM image: %d octets for %v, which has room for %d", len(data), t,
+			im.entries[i].Len)
 	}
 	room := im.Bytes(im.entries[i])
 	for j := copy(room, data); j < len(room); j++ {
@@ -220,7 +221,8 @@ func New(size int, parts []Part) ([]byte, error) {
 		next = (next + uint32(len(p.Data)) + 15) &^ 15
 	}
 	if len(parts) > maxEntries || int64(next) > int64(size) || size > MaxSize {
-		return nil, status.NoResources.Errorf("NVM image: %d images of %d octets in all do not fit into %d", len(parts), next, size)
+		return nil, status.NoResources.Errorf("NVM image: %d images of %d octets in all do not fit into %d", len(parts),
+			next, size)
 	}
 	for i, v := range []uint32{Signature, version, at, uint32(size)} {
 		binary.BigEndian.PutUint32(b[4*i:], v)

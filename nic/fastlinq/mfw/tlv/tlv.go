@@ -98,7 +98,8 @@ func Parse(b []byte) (list []TLV, err error) {
 		}
 		end := at + headerLen + 4*int(b[at+1])
 		if end > len(b) {
-			return nil, status.Inval.Errorf("TLV buffer, offset %d: %v of %d words does not end", at, Type(b[at]), b[at+1])
+			return nil, status.Inval.Errorf("TLV buffer, offset %d: %v of %d words does not end", at, Type(b[at]),
+				b[at+1])
 		}
 		list = append(list, TLV{Type: Type(b[at]), Value: b[at+headerLen : end : end], flags: &b[at+3]})
 		at = end

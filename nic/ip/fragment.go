@@ -2,6 +2,7 @@ package ip
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"tapir/wire/drop"
@@ -64,13 +65,7 @@ func (l *Layer) fragmentIn(p *Packet) Verdict {
 	if r.held >= MaxFragments {
 		l.abandon(r.list[0], p.Now)
 	}
-	g := r.find(&p.IP)
-	if g == nil {
-		if len(r.list) >= MaxDatagrams {
-			l.abandon(r.list[0], p.Now)
-		}
-		g = r.begin(&p.IP, p.Now.Add(ReassembleFor))
-	}
+	g := l.datagram(p)
 	if l.env.Wire.Notes.On {
 		l.env.Wire.Notes.Addf("fragment of datagram %d: octets %d-%d", g.id.id, part.off, part.end-1)
 	}
@@ -112,37 +107,28 @@ func (l *Layer) reassemble(p *Packet, g *datagram) Verdict {
 	return l.upper(p)
 }
 
-func (r *reassembler) find(h *ip.Header) *datagram {
-	id := identify(h)
-	for _, g := range r.list {
-		if g.id == id {
-			return g
-		}
-	}
-	return nil
-}
-
-func identify(h *ip.Header) datagramID {
+// datagram finds that of the fragment in hand, or begins it; the oldest gives way.
+func (l *Layer) datagram(p *Packet) *datagram {
+	r, h := &l.fragments, &p.IP
+	id := datagramID{src: h.Src, dst: h.Dst, id: h.FragID}
 	if h.Version == 4 {
-		return datagramID{h.Src, h.Dst, h.Proto, uint32(h.ID)}
+		id.proto, id.id = h.Proto, uint32(h.ID)
 	}
-	return datagramID{src: h.Src, dst: h.Dst, id: h.FragID}
-}
-
-func (r *reassembler) begin(h *ip.Header, deadline frame.Time) *datagram {
-	g := &datagram{id: identify(h), deadline: deadline}
+	if i := slices.IndexFunc(r.list, func(g *datagram) bool { return g.id == id }); i >= 0 {
+		return r.list[i]
+	}
+	if len(r.list) >= MaxDatagrams {
+		l.abandon(r.list[0], p.Now)
+	}
+	g := &datagram{id: id, deadline: p.Now.Add(ReassembleFor)}
 	r.list = append(r.list, g)
 	return g
 }
 
 func (r *reassembler) remove(g *datagram) {
-	for i, h := range r.list {
-		if h == g {
-			r.list = append(r.list[:i], r.list[i+1:]...)
-			r.held -= len(g.pieces)
-			return
-		}
-	}
+	i := slices.Index(r.list, g)
+	r.list = slices.Delete(r.list, i, i+1)
+	r.held -= len(g.pieces)
 }
 
 type insertion uint8
@@ -174,9 +160,7 @@ func (g *datagram) insert(p piece, more bool) insertion {
 		g.total = p.end
 	}
 	g.octets += p.end - p.off
-	g.pieces = append(g.pieces, piece{})
-	copy(g.pieces[at+1:], g.pieces[at:])
-	g.pieces[at] = p
+	g.pieces = slices.Insert(g.pieces, at, p)
 	return pieceTaken
 }
 

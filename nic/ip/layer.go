@@ -184,24 +184,7 @@ func (l *Layer) Header() ether.Header { return l.header }
 func (l *Layer) Addrs() []netip.Prefix { return l.addrs }
 
 // IsLocal reports whether a is one of the NIC's own addresses.
-func (l *Layer) IsLocal(a netip.Addr) bool {
-	for _, p := range l.addrs {
-		if p.Addr() == a {
-			return true
-		}
-	}
-	return false
-}
-
-// onLink reports whether a lies in a prefix of ours.
-func (l *Layer) onLink(a netip.Addr) bool {
-	for _, p := range l.addrs {
-		if p.Contains(a) {
-			return true
-		}
-	}
-	return false
-}
+func (l *Layer) IsLocal(a netip.Addr) bool { return holds(l.addrs, a) }
 
 // shared tells whether an operating system has the same addresses. It answers
 // for them, and judges what no protocol of the NIC wants.

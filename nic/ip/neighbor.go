@@ -1,7 +1,9 @@
 package ip
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
 	"tapir/nic/port"
@@ -65,21 +67,10 @@ func (c *neighbors) find(a netip.Addr) *neighbor {
 	return n
 }
 
-func (c *neighbors) add(a netip.Addr) *neighbor {
-	n := &neighbor{ip: a}
-	c.byIP[a] = n
-	c.list = append(c.list, n)
-	return n
-}
-
 func (c *neighbors) remove(n *neighbor) {
 	delete(c.byIP, n.ip)
-	for i, m := range c.list {
-		if m == n {
-			c.list = append(c.list[:i], c.list[i+1:]...)
-			break
-		}
-	}
+	i := slices.Index(c.list, n)
+	c.list = slices.Delete(c.list, i, i+1)
 	if c.last == n {
 		c.last = nil
 	}
@@ -96,17 +87,13 @@ func (c *neighbors) arm(n *neighbor, at frame.Time) {
 func (l *Layer) newNeighbor(a netip.Addr, now frame.Time) *neighbor {
 	c := &l.neighbors
 	if len(c.list) >= MaxNeighbors {
-		oldest := c.list[0]
-		for _, n := range c.list {
-			if n.used < oldest.used {
-				oldest = n
-			}
-		}
+		oldest := slices.MinFunc(c.list, func(a, b *neighbor) int { return cmp.Compare(a.used, b.used) })
 		l.dropPending(oldest, now)
 		c.remove(oldest)
 	}
-	n := c.add(a)
-	n.used = now
+	n := &neighbor{ip: a, used: now}
+	c.byIP[a] = n
+	c.list = append(c.list, n)
 	return n
 }
 
@@ -136,8 +123,7 @@ func (l *Layer) toNeighbor(o port.Out, hop netip.Addr, now frame.Time) {
 	case incomplete:
 		if len(n.pending) >= MaxPending {
 			l.env.Wire.Drop(n.pending[0], drop.Neighbor, now)
-			copy(n.pending, n.pending[1:])
-			n.pending = n.pending[:len(n.pending)-1]
+			n.pending = slices.Delete(n.pending, 0, 1)
 		}
 		n.pending = append(n.pending, o.Retained())
 		return
@@ -181,7 +167,7 @@ func (l *Layer) solicit(n *neighbor, now frame.Time) {
 func (l *Layer) learn(a netip.Addr, mac ether.Addr, create bool, now frame.Time) {
 	n := l.neighbors.find(a)
 	if n == nil {
-		if !create || mac.IsMulticast() || mac.IsZero() || l.IsLocal(a) || !l.onLink(a) {
+		if !create || mac.IsMulticast() || mac.IsZero() || l.IsLocal(a) || !covers(l.addrs, a) {
 			return
 		}
 		n = l.newNeighbor(a, now)

@@ -43,7 +43,7 @@ func (l *Layer) redirectIn(p *Packet, m *icmp.Message) Verdict {
 
 // mayHop tells whether r names a station of the link that is not us.
 func (l *Layer) mayHop(r *icmp.Redirect) bool {
-	return !l.IsLocal(r.Hop) && (l.onLink(r.Hop) || r.Hop.IsLinkLocalUnicast() || r.Hop.Is6() && r.Hop == r.Dst)
+	return !l.IsLocal(r.Hop) && (covers(l.addrs, r.Hop) || r.Hop.IsLinkLocalUnicast() || r.Hop.Is6() && r.Hop == r.Dst)
 }
 
 // quotesOurs tells whether packet is one of a connection of the engine's.

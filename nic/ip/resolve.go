@@ -57,13 +57,11 @@ func (l *Layer) Resolve(remote netip.Addr, done func(mac ether.Addr, now frame.T
 
 // forgetResolution reports whether r was still waiting.
 func (l *Layer) forgetResolution(r *resolution) bool {
-	for i, have := range l.resolving {
-		if have == r {
-			l.resolving = append(l.resolving[:i], l.resolving[i+1:]...)
-			return true
-		}
+	i := slices.Index(l.resolving, r)
+	if i >= 0 {
+		l.resolving = slices.Delete(l.resolving, i, i+1)
 	}
-	return false
+	return i >= 0
 }
 
 // answerResolutions tells those who wait for hop, in the next Dispatch.
@@ -86,12 +84,7 @@ func (l *Layer) askAwaited(now frame.Time) {
 
 // awaited tells whether someone waits for the station of hop.
 func (l *Layer) awaited(hop netip.Addr) bool {
-	for _, r := range l.resolving {
-		if r.hop == hop {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.resolving, func(r *resolution) bool { return r.hop == hop })
 }
 
 // resolved is an answer on its way to who asked.
@@ -101,7 +94,7 @@ type resolved struct {
 	mac ether.Addr
 }
 
-// Run implements verbs.Runner.
+// Run implements Runner.
 func (a resolved) Run(now frame.Time) {
 	if a.l.forgetResolution(a.r) {
 		a.r.done(a.mac, now)

@@ -47,14 +47,12 @@ func (s *Settings) ValidateAddrs() error {
 		if err := checkAddr(p, s.MTU); err != nil {
 			return err
 		}
-		for _, q := range s.Prefixes[:i] {
-			if p.Addr() == q.Addr() {
-				return fmt.Errorf("address %v is given twice", p.Addr())
-			}
+		if holds(s.Prefixes[:i], p.Addr()) {
+			return fmt.Errorf("address %v is given twice", p.Addr())
 		}
 	}
 	for _, g := range s.Gateways {
-		if !g.IsLinkLocalUnicast() && !s.covers(g) && !s.HostAddrs {
+		if !g.IsLinkLocalUnicast() && !covers(s.Prefixes, g) && !s.HostAddrs {
 			return fmt.Errorf("gateway %v lies in the prefix of no address: give an address such as %v", g, example(g))
 		}
 	}
@@ -80,9 +78,20 @@ func checkAddr(p netip.Prefix, mtu int) error {
 	return nil
 }
 
-func (s *Settings) covers(a netip.Addr) bool {
-	for _, p := range s.Prefixes {
+// covers tells whether a lies in one of the prefixes.
+func covers(prefixes []netip.Prefix, a netip.Addr) bool {
+	for _, p := range prefixes {
 		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// holds tells whether one of the prefixes is that of a.
+func holds(prefixes []netip.Prefix, a netip.Addr) bool {
+	for _, p := range prefixes {
+		if p.Addr() == a {
 			return true
 		}
 	}
@@ -113,10 +122,8 @@ func (s *Settings) addresses() []netip.Prefix {
 		return all
 	}
 	ll := netip.PrefixFrom(icmp.LinkLocal(s.MAC), 64)
-	for _, p := range all {
-		if p.Addr() == ll.Addr() {
-			return all
-		}
+	if holds(all, ll.Addr()) {
+		return all
 	}
 	return append(all, ll)
 }

@@ -41,7 +41,7 @@ func (l *Layer) Output(o port.Out, dst netip.Addr, now frame.Time) {
 // NextHop is dst itself when it is on the link, else what a redirect has named,
 // else the gateway of its family; the zero address if there is no way.
 func (l *Layer) NextHop(dst netip.Addr) netip.Addr {
-	if l.onLink(dst) {
+	if covers(l.addrs, dst) {
 		return dst
 	}
 	if hop := l.redirected(dst); hop.IsValid() {

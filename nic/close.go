@@ -39,8 +39,8 @@ func (d *Device) Stopped() bool { return d.stopped }
 // Idle reports whether no connection is open, except those that only wait
 // for stray segments (TIME-WAIT), and nothing waits to be sent.
 func (d *Device) Idle() bool {
-	s := d.tcp.engine.Stats()
-	return s.Open == s.TimeWait && d.wire.Waiting() == 0 && d.os.Waiting() == 0 && !d.Verbs.Pending()
+	s := d.TCPEngine.Stats()
+	return s.Open == s.TimeWait && d.Wire.Waiting() == 0 && d.os.Waiting() == 0 && !d.Verbs.Pending()
 }
 
 // Close ends the NIC with its hardware. What hinders it is returned, and does not

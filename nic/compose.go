@@ -9,10 +9,9 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/ip"
 	"tapir/nic/iwarp"
-	"tapir/nic/msglog"
 	"tapir/nic/ptp"
+	"tapir/nic/settings"
 	"tapir/nic/toe"
-	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	ipproto "tapir/wire/ip"
@@ -28,9 +27,8 @@ func (d *Device) compose(seed uint64, env *Env) error {
 	if reserver := env.Reserver; reserver != nil {
 		lo, hi := reserver.EphemeralRange()
 		var ok bool
-		if cfg.FirstPort, cfg.LastPort, ok = ephemeral(lo, hi); !ok {
-			return fmt.Errorf(
-				"the host's ephemeral ports %d-%d leave none to the NIC: narrow net.ipv4.ip_local_port_range", lo, hi)
+		if cfg.FirstPort, cfg.LastPort, ok = settings.Ephemeral(lo, hi); !ok {
+			return fmt.Errorf("the host's ephemeral ports %d-%d leave none to the NIC: narrow net.ipv4.ip_local_port_range", lo, hi)
 		}
 		cfg.Reserve = reserver.Reserve
 	}
@@ -39,32 +37,33 @@ func (d *Device) compose(seed uint64, env *Env) error {
 		return err
 	}
 	d.CM = cm.New(d.Verbs)
-	d.common.Log.SetMsglvl(d.cfg.Msglvl)
-	d.common.Log.Now = func() frame.Time { return d.common.Now }
-	d.cfg.IWARP.Log = &d.common.Log
-	d.Verbs.SetLog(&d.common.Log)
-	d.CM.SetClock(d.common.Log.Now)
-	d.CM.Watch(d.logEvent)
+	d.Common.Log.SetMsglvl(d.cfg.Msglvl)
+	d.Common.Log.Now = func() frame.Time { return d.Common.Now }
+	d.cfg.IWARP.Log = &d.Common.Log
+	d.Verbs.SetLog(&d.Common.Log)
+	d.CM.SetClock(d.Common.Log.Now)
+	d.CM.Watch(d.LogEvent)
 	d.CM.SetVLAN(d.cfg.VLAN)
-	d.Verbs.Watch(d.noteAsync)
-	d.tcp.engine = toe.New(cfg, d.pool, &d.tcp, &d.common.Notes)
-	d.tcp.engine.SetMaxSegs(d.cfg.maxSegs())
+	d.Verbs.Watch(d.NoteAsync)
+	d.TCPEngine = toe.New(cfg, d.pool, &d.tcp, &d.Common.Notes)
+	d.tcp.engine = d.TCPEngine
+	d.TCPEngine.SetMaxSegs(d.cfg.maxSegs())
 	if d.cfg.IWARP.Source == nil {
-		d.cfg.IWARP.Source = d.sourceFor
+		d.cfg.IWARP.Source = d.IP.SourceFor
 	}
 	d.cfg.IWARP.Allow = d.allow
 	if !d.cfg.attached() {
 		d.cfg.IWARP.Detached = fmt.Errorf("no RDMA on %s: iface_list names %s", d.cfg.Iface,
 			strings.Join(d.cfg.IfaceList, ", "))
 	}
-	d.iwarp = iwarp.New(d.cfg.IWARP, d.Verbs, d.CM, d.tcp.engine, &d.common.Notes)
+	d.IWARP = iwarp.New(d.cfg.IWARP, d.Verbs, d.CM, d.TCPEngine, &d.Common.Notes)
 	return nil
 }
 
 // composeIP makes the internet layer and the PTP unit.
 func (d *Device) composeIP(seed uint64, env *Env) {
-	e := ip.Env{Wire: d.wire, Pool: d.pool, Seed: seed, Enqueue: func(r ip.Runner) { d.Verbs.Enqueue(r) }}
-	if d.host.Exists() {
+	e := ip.Env{Wire: d.Wire, Pool: d.pool, Seed: seed, Enqueue: func(r ip.Runner) { d.Verbs.Enqueue(r) }}
+	if d.Host.Exists() {
 		e.Host = func(f *frame.Frame, _ frame.Time) { d.os.FromWire(f) }
 	}
 	d.IP = ip.New(d.cfg.ip(), e)
@@ -72,9 +71,9 @@ func (d *Device) composeIP(seed uint64, env *Env) {
 	d.IP.Register(ipproto.ProtoTCP, &d.tcp)
 	d.IP.RegisterEtherType(ether.TypeLoopback, loopTest{d})
 	d.PTP = ptp.NewService(ptp.Env{
-		Name: d.cfg.Iface, Product: d.cfg.Name, Seed: seed, Wire: d.wire, IP: d.IP, Pool: d.pool, Schedule: d.Schedule,
+		Name: d.cfg.Iface, Product: d.cfg.Name, Seed: seed, Wire: d.Wire, IP: d.IP, Pool: d.pool, Schedule: d.Schedule,
 		Observe: env.Observe, Now: env.Now,
-	}, d.cfg.PTP.faults())
+	}, d.cfg.PTP.Faults())
 }
 
 // allow refuses RDMA connections to addresses that settings exclude.
@@ -85,41 +84,7 @@ func (d *Device) allow(remote netip.Addr) error {
 	return nil
 }
 
-// noteAsync says which asynchronous event there is, and logs the event of a shared receive queue, which belongs to no
-// connection, among theirs.
-func (d *Device) noteAsync(ev verbs.AsyncEvent) {
-	if d.common.Log.On(msglog.WR) {
-		d.logAsync(&ev)
-	} else if ev.Err != nil {
-		d.common.Log.Say(msglog.Notice, msglog.WR, "async %v: %v", ev.Type, ev.Err)
-	}
-	if ev.Type == verbs.EventSRQLimit {
-		d.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(),
-			ev.SRQ.Len()))
-	}
-}
-
 // attached tells whether RDMA is offered on the wire interface.
 func (c *Config) attached() bool {
 	return len(c.IfaceList) == 0 || slices.Contains(c.IfaceList, c.Iface)
-}
-
-// sourceFor is Source with an error that says how to mend it.
-func (d *Device) sourceFor(remote netip.Addr) (netip.Addr, error) {
-	if _, _, ok := d.IP.Route(remote); !ok {
-		return netip.Addr{}, fmt.Errorf("no route to %v: no prefix of the NIC covers it and no gateway is set", remote)
-	}
-	return d.IP.Source(remote), nil
-}
-
-// ephemeral is the larger range of ports, from 1024 on, outside of [lo, hi].
-func ephemeral(lo, hi uint16) (first, last uint16, ok bool) {
-	below, above := int(lo)-1024, 65535-int(hi)
-	switch {
-	case above >= below && above > 0:
-		return hi + 1, 65535, true
-	case below > 0:
-		return 1024, lo - 1, true
-	}
-	return 0, 0, false
 }

@@ -11,49 +11,33 @@ import (
 	"tapir/nic/iwarp"
 	"tapir/nic/msglog"
 	"tapir/nic/param"
+	"tapir/nic/settings"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
-
-// FrameMode says what frames a NIC exchanges with its TAP.
-type FrameMode uint8
-
-const (
-	// Wire: one TCP segment per frame, complete checksums; what a capture
-	// shows is what a cable would carry.
-	Wire FrameMode = iota
-	// GSO: super-frames of up to 64 KiB with the virtio-net header.
-	GSO
-	// Jumbo: GSO with a default MTU of 9000 octets.
-	Jumbo
-)
-
-var modeNames = [...]string{"wire", "gso", "jumbo"}
-
-// String is the mode as ParseFrameMode reads it.
-func (m FrameMode) String() string {
-	if int(m) < len(modeNames) {
-		return modeNames[m]
-	}
-	return "unknown"
-}
-
-// ParseFrameMode reads "wire", "gso" or "jumbo".
-func ParseFrameMode(s string) (FrameMode, error) {
-	for i, name := range modeNames {
-		if s == name {
-			return FrameMode(i), nil
-		}
-	}
-	return 0, fmt.Errorf("frame mode %q: use wire, gso or jumbo", s)
-}
 
 // MaxQueues is the share of a function in the device's queues, each way.
 const MaxQueues = hardware.MaxQueues
 
 // gsoSegs is the number of segments in a super-frame: 64 KiB of 1460.
 const gsoSegs = 44
+
+// RDMA, PHC and PTP are parts of the configuration.
+type (
+	RDMA = settings.RDMA
+	PHC  = settings.PHC
+	PTP  = settings.PTP
+	// FrameMode says what frames a NIC exchanges with its TAP.
+	FrameMode = settings.FrameMode
+)
+
+// The modes.
+const (
+	Wire  = settings.Wire
+	GSO   = settings.GSO
+	Jumbo = settings.Jumbo
+)
 
 // Config describes a NIC. The zero value of every field but Name and Hardware
 // means its default.
@@ -145,19 +129,19 @@ func (c Config) withDefaults() Config {
 		c.Queues = 1
 	}
 	if c.RDMA.MaxIRD == 0 {
-		c.RDMA.MaxIRD = maxReads
+		c.RDMA.MaxIRD = settings.MaxReads
 	}
 	if c.RDMA.MaxORD == 0 {
-		c.RDMA.MaxORD = maxReads
+		c.RDMA.MaxORD = settings.MaxReads
 	}
 	if c.IWARP.Nudge == 0 {
-		c.IWARP.Nudge = defaultNudge
+		c.IWARP.Nudge = settings.DefaultNudge
 	}
 	if c.IWARP.SendFirst == 0 {
-		c.IWARP.SendFirst = defaultSendFirst
+		c.IWARP.SendFirst = settings.DefaultSendFirst
 	}
 	if c.MAC.IsZero() {
-		c.MAC = deriveMAC(c.seed())
+		c.MAC = ip.DeriveMAC(c.seed())
 	}
 	if c.Hardware != nil {
 		c.Hardware = c.Hardware.Clone()
@@ -172,12 +156,6 @@ func (c *Config) seed() uint64 {
 	return h.Sum64()
 }
 
-// deriveMAC makes a unicast, locally administered address.
-func deriveMAC(seed uint64) ether.Addr {
-	return ether.Addr{byte(seed>>40)&^1 | 2, byte(seed >> 32), byte(seed >> 24), byte(seed >> 16), byte(seed >> 8),
-		byte(seed)}
-}
-
 // validate says what is wrong with a configuration whose defaults are filled
 // in, and how to mend it.
 func (c *Config) validate() error {
@@ -188,7 +166,7 @@ func (c *Config) validate() error {
 	switch {
 	case c.Queues < 1 || c.Queues > MaxQueues:
 		return fmt.Errorf("%d queues: want 1 to %d", c.Queues, MaxQueues)
-	case int(c.Frames) >= len(modeNames):
+	case c.Frames > Jumbo:
 		return fmt.Errorf("frame mode %d: use wire, gso or jumbo", c.Frames)
 	}
 	if err := c.IWARP.Validate(); err != nil {
@@ -200,7 +178,7 @@ func (c *Config) validate() error {
 	if err := c.Hardware.Validate(c.shape()); err != nil {
 		return err
 	}
-	if err := c.RDMA.validate(); err != nil {
+	if err := c.RDMA.Validate(); err != nil {
 		return err
 	}
 	return addresses.ValidateAddrs()
@@ -234,3 +212,18 @@ func (c *Config) needHost() error {
 	}
 	return nil
 }
+
+// Params are the settings of the NIC and of its hardware but for those of the TAP
+// and the addresses, in the order of the documents, bound to c.
+func (c *Config) Params() []*param.Row {
+	b := settings.Bound{NoLoopback: &c.NoLoopback, IfaceList: &c.IfaceList, Msglvl: &c.Msglvl, IWARP: &c.IWARP, TCP: &c.TCP,
+		RDMA: &c.RDMA, PHC: &c.PHC, PTP: &c.PTP}
+	rows := b.Rows()
+	if c.Hardware != nil {
+		rows = append(rows, c.Hardware.Params()...)
+	}
+	return rows
+}
+
+// Param is the setting called name (`-` and `_` are the same), or nil.
+func (c *Config) Param(name string) *param.Row { return param.Find(c.Params(), name) }

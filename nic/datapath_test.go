@@ -184,8 +184,8 @@ func TestEchoAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { deliver(echo) }); n > 1 { // the batch slice of this test
 		t.Errorf("%v allocations per echo", n)
 	}
-	if d.wire.Frames[frame.Outbound].Packets < 100 {
-		t.Errorf("%d frames sent", d.wire.Frames[frame.Outbound].Packets)
+	if d.Wire.Frames[frame.Outbound].Packets < 100 {
+		t.Errorf("%d frames sent", d.Wire.Frames[frame.Outbound].Packets)
 	}
 }
 

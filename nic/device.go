@@ -13,14 +13,11 @@ import (
 	"errors"
 	"fmt"
 
-	"tapir/nic/cm"
 	"tapir/nic/hardware"
 	"tapir/nic/hostfn"
-	"tapir/nic/ip"
-	"tapir/nic/iwarp"
 	"tapir/nic/port"
-	"tapir/nic/ptp"
-	"tapir/nic/toe"
+	"tapir/nic/show"
+	"tapir/nic/timer"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -28,26 +25,15 @@ import (
 
 // Device is one NIC.
 type Device struct {
-	// Verbs and CM are the faces for applications: RDMA objects and
-	// connections.
-	Verbs *verbs.Device
-	CM    *cm.Manager
-
-	// IP are the addresses and what reaches them, PTP the hardware clock and
-	// who uses it.
-	IP  *ip.Layer
-	PTP *ptp.Service
-
-	// Hardware is the function of the device that the NIC is.
-	Hardware hardware.Function
+	// View are the parts of the NIC, and what there is to see of them: Verbs and
+	// CM are the faces for applications.
+	show.View
+	// Queue are timers and pollers.
+	timer.Queue
 
 	cfg       Config
 	pool      frame.Pool
-	common    port.Common
-	wire      *port.Port
-	host      *port.Port // does not exist without a host TAP
 	tcp       tcpTransport
-	iwarp     *iwarp.Engine
 	permanent ether.Addr // the station address at the start
 
 	device     hardware.Device
@@ -58,12 +44,9 @@ type Device struct {
 	heard      func([]byte)    // of the loopback test
 	received   int             // frames of the NIC's own Ethernet queue in a batch
 
-	stopped     bool // Shutdown was called
-	linkChanges uint64
+	stopped bool // Shutdown was called
 
-	timers   timers
-	pollers  []*poller
-	errFlush errFlush
+	errFlush verbs.ErrFlush
 }
 
 // New returns a NIC that lives in env. It sends nothing before LinkUp or the
@@ -88,14 +71,14 @@ func New(cfg Config, env Env) (*Device, error) {
 		env.Clock = engineClock{}
 	}
 	seed := cfg.seed()
-	phc, err := cfg.newClock(env.Clock)
+	phc, err := cfg.PHC.Clock(env.Clock, seed)
 	if err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
-	d := &Device{cfg: cfg, pool: env.Pool, common: port.Common{PHC: phc, System: env.Clock}, permanent: cfg.MAC,
-		os: hostfn.None{}}
-	d.wire = port.New(&d.common, frame.Wire, env.Wire)
-	d.host = port.New(&d.common, frame.Host, env.Host)
+	d := &Device{cfg: cfg, pool: env.Pool, permanent: cfg.MAC, os: hostfn.None{}}
+	d.Common = port.Common{PHC: phc, System: env.Clock}
+	d.Wire = port.New(&d.Common, frame.Wire, env.Wire)
+	d.Host = port.New(&d.Common, frame.Host, env.Host)
 	if err := d.compose(seed, &env); err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
@@ -108,43 +91,36 @@ func New(cfg Config, env Env) (*Device, error) {
 // Config returns the configuration with its defaults filled in.
 func (d *Device) Config() Config { return d.cfg }
 
-// TCP is the engine below iWARP, for those who want plain streams over the
-// NIC: connections and listeners of theirs live beside those of CM.
-func (d *Device) TCP() *toe.Engine { return d.tcp.engine }
-
 // begin notes the time of a call.
-func (d *Device) begin(now frame.Time) { d.common.Now = now }
+func (d *Device) begin(now frame.Time) { d.Common.Now = now }
 
 // Poll does all output that is due and returns the time at which it wants to
 // be called again, frame.Never if only a frame can change anything. While a
 // link has no room it must be called again as soon as there is some.
 func (d *Device) Poll(now frame.Time) frame.Time {
 	d.begin(now)
-	d.common.Polling = true
-	d.timers.run(now)
+	d.Common.Polling = true
+	d.RunTimers(now)
 	d.device.Poll(now)
 	d.IP.Poll(now)
-	d.wire.Flush(now)
+	d.Wire.Flush(now)
 	second := d.os.Poll(now)
 	d.tcp.reportLost(now)
 	next := d.PTP.Poll(now) // before what fills the link
-	d.iwarp.Poll(now)
-	next = min(next, d.tcp.engine.Poll(now), d.iwarp.Deadline(), d.errFlush.poll(d.Verbs, now),
-		d.Hardware.Sent(d.wire.TakeSent(), now))
-	d.common.Polling = false
+	d.IWARP.Poll(now)
+	next = min(next, d.TCPEngine.Poll(now), d.IWARP.Deadline(), d.errFlush.Poll(d.Verbs, now), d.Hardware.Sent(d.Wire.TakeSent(), now))
+	d.Common.Polling = false
 	if d.IP.TurnBack(now) || d.turnBack(now) || d.Verbs.Pending() || len(d.tcp.lost) > 0 || d.os.Due() {
 		return now
 	}
-	return min(next, second, d.os.Next(), d.timers.next(), d.IP.Deadline())
+	return min(next, second, d.os.Next(), d.NextTimer(), d.IP.Deadline())
 }
 
 // Dispatch runs the pollers and the queued handlers of applications and
 // reports whether any handler ran.
 func (d *Device) Dispatch(now frame.Time) bool {
 	d.begin(now)
-	for _, p := range d.pollers {
-		p.fn(now)
-	}
+	d.RunPollers(now)
 	return d.Verbs.Dispatch(now)
 }
 
@@ -153,11 +129,11 @@ func (d *Device) Dispatch(now frame.Time) bool {
 func (d *Device) TxDone(id uint64, at frame.Time) (again bool) {
 	again = d.PTP.TxDone(id, at)
 	if at != frame.Never {
-		d.wire.Stamped++
-		d.wire.LastSent = at
+		d.Wire.Stamped++
+		d.Wire.LastSent = at
 	}
 	return again
 }
 
 // SetTracer hands every frame that passes a port to t from now on; nil stops.
-func (d *Device) SetTracer(t frame.Tracer) { d.common.SetTracer(d.Hardware.SetTracer(t)) }
+func (d *Device) SetTracer(t frame.Tracer) { d.Common.SetTracer(d.Hardware.SetTracer(t)) }

@@ -1,9 +1,11 @@
 package nic
 
 import (
+	"net/netip"
+
 	"tapir/nic/port"
 	"tapir/nic/view"
-	"tapir/wire/drop"
+	"tapir/wire/frame"
 )
 
 // ShowEthtool describes the NIC as ethtool does.
@@ -12,19 +14,23 @@ func (d *Device) ShowEthtool() view.EthtoolInfo {
 		Netdev: d.cfg.Name, Driver: "tapir", PermAddr: d.permanent, Msglvl: d.cfg.Msglvl.Word(),
 		Rings:    view.EthtoolRings{TxMax: port.QueueFrames, Tx: port.QueueFrames},
 		Channels: view.EthtoolChannels{MaxCombined: 1, Combined: 1},
-		Stats:    d.qedeStats(),
+		Stats:    d.MACStats(),
 	}
 	d.Hardware.Describe(&e)
 	return e
 }
 
-// qedeStats are the counters that ethtool -S shows, with qede's names.
-func (d *Device) qedeStats() []view.Counter {
-	drops := d.allDrops()
-	return append(d.wire.MACCounters(),
-		view.Count("no_buff_discards", drops[drop.NoBuffer]),
-		view.Count("mac_filter_discards", drops[drop.NotOurMAC]),
-		view.Count("packet_too_big_discard", drops[drop.Oversize]),
-		view.Count("link_change_count", d.linkChanges),
-		view.Count("ptp_skip_txts", d.PTP.Unit().Stats().TxSkipped))
+// ShowNIC describes the NIC.
+func (d *Device) ShowNIC() view.Info {
+	drops := d.Drops()
+	in, out := d.Wire.Frames[frame.Inbound], d.Wire.Frames[frame.Outbound]
+	return view.Info{
+		Name: d.cfg.Name, MAC: d.cfg.MAC, Addrs: append([]netip.Prefix{}, d.IP.Addrs()...),
+		Gateways: append([]netip.Addr{}, d.cfg.Gateways...), MTU: d.cfg.MTU, VLAN: d.cfg.VLAN,
+		Frames: d.cfg.Frames.String(), HostTAP: d.Host.Exists(),
+		RxPackets: in.Packets, TxPackets: out.Packets, RxBytes: in.Bytes, TxBytes: out.Bytes,
+		Drops: drops.Total(),
+		QPs:   len(d.Verbs.QPs()), CQs: len(d.Verbs.CQs()), MRs: len(d.Verbs.MRs()), CEPs: len(d.IWARP.CEPs()),
+		LastStamp: d.LastStamp(), Conflicts: d.IP.Conflicts(),
+	}
 }

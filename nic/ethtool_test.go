@@ -30,7 +30,7 @@ func TestEthtoolStats(t *testing.T) {
 			}
 		}
 	}
-	if n, frames := a.ethtoolStat("tx_1024_to_1518_byte_packets"), a.dev.wire.Frames[frame.Outbound].Packets; n < 80 || frames > n/2 {
+	if n, frames := a.ethtoolStat("tx_1024_to_1518_byte_packets"), a.dev.Wire.Frames[frame.Outbound].Packets; n < 80 || frames > n/2 {
 		t.Errorf("%d large packets in %d frames", n, frames)
 	}
 	a.dev.LinkDown(w.now)

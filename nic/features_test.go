@@ -175,9 +175,9 @@ func TestEngineTSO(t *testing.T) {
 	c, s := dial(w, a, b, b.dev.IP.Addrs()[0].Addr(), 1<<18)
 	for _, on := range []bool{true, false, true} {
 		a.with(Setting{"tso", param.Bit(on)})
-		packets, frames := a.ethtoolStat("tx_1024_to_1518_byte_packets"), a.dev.wire.Frames[frame.Outbound].Packets
+		packets, frames := a.ethtoolStat("tx_1024_to_1518_byte_packets"), a.dev.Wire.Frames[frame.Outbound].Packets
 		exercise(w, c, s, 1<<17)
-		packets, frames = a.ethtoolStat("tx_1024_to_1518_byte_packets")-packets, a.dev.wire.Frames[frame.Outbound].Packets-frames
+		packets, frames = a.ethtoolStat("tx_1024_to_1518_byte_packets")-packets, a.dev.Wire.Frames[frame.Outbound].Packets-frames
 		if packets < 80 || on != (frames < packets/2) {
 			t.Errorf("tso=%v: %d large packets in %d frames", on, packets, frames)
 		}

@@ -20,8 +20,8 @@ func (d *Device) attach(env *Env) (err error) {
 		}
 	}
 	d.Hardware, err = d.device.Attach(env.Function, hardware.Env{
-		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs, Log: &d.common.Log,
-		Pool: d.pool, System: d.common.System, Host: env.Host, Second: env.Second, Light: env.Light,
+		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs, Log: &d.Common.Log,
+		Pool: d.pool, System: d.Common.System, Host: env.Host, Second: env.Second, Light: env.Light,
 	})
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (c *Config) shape() hardware.Shape {
 type below struct{ d *Device }
 
 // Now implements hardware.NIC.
-func (b below) Now() frame.Time { return b.d.common.Now }
+func (b below) Now() frame.Time { return b.d.Common.Now }
 
 // Enter implements hardware.NIC.
 func (b below) Enter(now frame.Time) { b.d.begin(now) }
@@ -55,16 +55,16 @@ func (b below) Schedule(at frame.Time, fn func(now frame.Time)) (cancel func()) 
 
 // Carrier implements hardware.NIC.
 func (b below) Carrier(up, looped bool) {
-	b.d.wire.Loopback(port.LoopPHY, looped)
+	b.d.Wire.Loopback(port.LoopPHY, looped)
 	b.d.Verbs.SetCarrier(up)
 }
 
 // Active implements hardware.NIC.
-func (b below) Active() bool { return !b.d.wire.Closed }
+func (b below) Active() bool { return !b.d.Wire.Closed }
 
 // Announce implements hardware.NIC: with a host TAP its owner does.
 func (b below) Announce() {
-	if !b.d.host.Exists() {
+	if !b.d.Host.Exists() {
 		b.d.IP.Announce(b.Now())
 	}
 }
@@ -77,23 +77,23 @@ func (b below) Received(f *frame.Frame) { b.d.handleWire(f, b.Now()) }
 
 // Traffic implements hardware.NIC.
 func (b below) Traffic() hardware.Traffic {
-	in, out, t := b.d.wire.Frames[frame.Inbound], b.d.wire.Frames[frame.Outbound], b.d.iwarp.Totals()
+	in, out, t := b.d.Wire.Frames[frame.Inbound], b.d.Wire.Frames[frame.Outbound], b.d.IWARP.Totals()
 	return hardware.Traffic{RxFrames: in.Packets, RxBytes: in.Bytes, TxFrames: out.Packets, TxBytes: out.Bytes,
 		RxMessages: t.RxFPDUs, RxPayload: t.RxBytes, TxMessages: t.TxFPDUs, TxPayload: t.TxBytes,
-		Connections: b.d.tcp.engine.Stats().Open}
+		Connections: b.d.TCPEngine.Stats().Open}
 }
 
 // ToWire implements hostfn.NIC.
-func (b below) ToWire(f *frame.Frame) { b.d.wire.Send(port.Out{Frame: f}, b.Now()) }
+func (b below) ToWire(f *frame.Frame) { b.d.Wire.Send(port.Out{Frame: f}, b.Now()) }
 
 // WireRoom implements hostfn.NIC.
-func (b below) WireRoom() int { return b.d.wire.Room() }
+func (b below) WireRoom() int { return b.d.Wire.Room() }
 
 // ToHost implements hostfn.NIC.
-func (b below) ToHost(f *frame.Frame) { b.d.host.Transmit(port.Out{Frame: f}, b.Now()) }
+func (b below) ToHost(f *frame.Frame) { b.d.Host.Transmit(port.Out{Frame: f}, b.Now()) }
 
 // HostRoom implements hostfn.NIC.
-func (b below) HostRoom() int { return b.d.host.External().Room() }
+func (b below) HostRoom() int { return b.d.Host.External().Room() }
 
 // Drop implements hostfn.NIC.
 func (b below) Drop(p frame.Port, f *frame.Frame, r frame.DropReason) {
@@ -102,15 +102,15 @@ func (b below) Drop(p frame.Port, f *frame.Frame, r frame.DropReason) {
 
 // Dropped implements hostfn.NIC.
 func (b below) Dropped(p frame.Port, f *frame.Frame, r frame.DropReason) {
-	b.d.common.Drops.Count(r)
+	b.d.Common.Drops.Count(r)
 	b.port(p).Trace(frame.Outbound, f, nil, r, b.Now())
 }
 
 func (b below) port(p frame.Port) *port.Port {
 	if p == frame.Host {
-		return b.d.host
+		return b.d.Host
 	}
-	return b.d.wire
+	return b.d.Wire
 }
 
 // Admit implements hostfn.NIC.
@@ -118,14 +118,14 @@ func (b below) Admit(f *frame.Frame) bool { return b.d.admit(f, b.Now(), false) 
 
 // Loop implements hardware.Bench.
 func (b below) Loop(on bool) {
-	b.d.wire.Loopback(port.LoopSelftest, on)
+	b.d.Wire.Loopback(port.LoopSelftest, on)
 	if !on {
 		b.d.heard = nil
 	}
 }
 
 // Looping implements hardware.Bench.
-func (b below) Looping() bool { return b.d.heard != nil && b.d.wire.Waiting() > 0 }
+func (b below) Looping() bool { return b.d.heard != nil && b.d.Wire.Waiting() > 0 }
 
 // SendSelf implements hardware.Bench.
 func (b below) SendSelf(payload []byte, heard func([]byte)) {
@@ -139,12 +139,12 @@ func (b below) SendSelf(payload []byte, heard func([]byte)) {
 	f.Append(h.AppendTo(nil))
 	f.Append(payload)
 	d.heard = heard
-	d.wire.Send(port.Out{Frame: f}, b.Now())
+	d.Wire.Send(port.Out{Frame: f}, b.Now())
 }
 
 // ClockCounter implements hardware.Bench.
 func (b below) ClockCounter(now frame.Time) (ns, ppb int64) {
-	return b.d.common.PHC.Counter(now), b.d.common.PHC.Frequency() * 1000 >> 16
+	return b.d.Common.PHC.Counter(now), b.d.Common.PHC.Frequency() * 1000 >> 16
 }
 
 // loopTest takes the frames of the loopback test.

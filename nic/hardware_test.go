@@ -11,7 +11,11 @@ type device struct {
 	under
 }
 
-type under struct{ *fastlinq.Device }
+// under keeps the FastLinQ device below the parts of the NIC, whose names win.
+type (
+	under  struct{ deeper }
+	deeper struct{ *fastlinq.Device }
+)
 
 // newNIC makes a NIC of FastLinQ hardware, if cfg names no other.
 func newNIC(cfg Config, env Env) (*device, error) {
@@ -20,7 +24,7 @@ func newNIC(cfg Config, env Env) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &device{d, under{fastlinq.Of(d.Hardware)}}, nil
+	return &device{d, under{deeper{fastlinq.Of(d.Hardware)}}}, nil
 }
 
 // fastlinqOf is the configuration of the FastLinQ device.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	nicip "tapir/nic/ip"
+	nicsettings "tapir/nic/settings"
 	"testing"
 	"time"
 
@@ -234,7 +235,7 @@ func TestEphemeralPorts(t *testing.T) {
 		{500, 65535, 0, 0, false},
 		{500, 65534, 65535, 65535, true},
 	} {
-		first, last, ok := ephemeral(c.lo, c.hi)
+		first, last, ok := nicsettings.Ephemeral(c.lo, c.hi)
 		if first != c.first || last != c.last || ok != c.ok {
 			t.Errorf("%d-%d: %d-%d %v", c.lo, c.hi, first, last, ok)
 		}

@@ -50,7 +50,7 @@ func (d *Device) SetMAC(a ether.Addr, now frame.Time) error {
 	d.cfg.MAC = a
 	d.PTP.SetMAC(a)
 	d.readdress(d.cfg.Addrs)
-	if !d.wire.Closed {
+	if !d.Wire.Closed {
 		d.IP.Announce(now)
 	}
 	return nil
@@ -71,7 +71,7 @@ func (d *Device) SetMTU(octets int, now frame.Time) error {
 	}
 	d.cfg.MTU = octets
 	d.Verbs.SetMTU(octets)
-	d.tcp.engine.SetMTU(octets, now)
+	d.TCPEngine.SetMTU(octets, now)
 	d.readdress(d.cfg.Addrs)
 	return nil
 }

@@ -31,9 +31,8 @@ func (d *Device) Set(list ...Setting) error {
 		case r == nil:
 			return fmt.Errorf("%s: unknown setting; known are %s", s.Name, param.Names(rows))
 		case !r.Runtime:
-			return fmt.Errorf("%s: cannot change while the NIC runs: give it when the NIC starts, as --%s", r.Name,
-				param.Flag(r.Name))
-		case r.Host && !d.host.Exists():
+			return fmt.Errorf("%s: cannot change while the NIC runs: give it when the NIC starts, as --%s", r.Name, param.Flag(r.Name))
+		case r.Host && !d.Host.Exists():
 			return errNoHost(r)
 		}
 		if err := r.Set(s.Value); err != nil {
@@ -47,12 +46,12 @@ func (d *Device) Set(list ...Setting) error {
 		return err
 	}
 	d.cfg = cfg
-	d.iwarp.Configure(cfg.IWARP)
-	d.tcp.engine.SetParams(cfg.TCP.Params)
-	d.tcp.engine.SetMaxSegs(cfg.maxSegs())
-	d.common.Log.SetMsglvl(cfg.Msglvl)
-	d.PTP.SetFaults(cfg.PTP.faults())
-	err := d.Hardware.Apply(cfg.shape(), cfg.Hardware, d.common.Now)
+	d.IWARP.Configure(cfg.IWARP)
+	d.TCPEngine.SetParams(cfg.TCP.Params)
+	d.TCPEngine.SetMaxSegs(cfg.maxSegs())
+	d.Common.Log.SetMsglvl(cfg.Msglvl)
+	d.PTP.SetFaults(cfg.PTP.Faults())
+	err := d.Hardware.Apply(cfg.shape(), cfg.Hardware, d.Common.Now)
 	d.holds = d.Hardware.Holds()
 	return err
 }

@@ -89,7 +89,7 @@ func dialQuietly(w *world, a, b *node, addr netip.Addr) (client *rdmaEnd, err er
 func TestSetAtRunTime(t *testing.T) {
 	w, a, b := twoNICs(t, Config{})
 	addr := b.dev.IP.Addrs()[0].Addr()
-	cep := func() CEPInfo {
+	cep := func() iwarp.CEPInfo {
 		list := a.dev.ShowCEP()
 		return list[len(list)-1]
 	}

@@ -210,32 +210,32 @@ func TestNoDelay(t *testing.T) {
 // Parameters of the start-up that are set while the NIC runs decide on the
 // next connection.
 func TestStartupParameters(t *testing.T) {
-	up := func(c *rdmaEnd, cep CEPInfo) bool { return c.saw(cm.ActiveComplete) }
+	up := func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return c.saw(cm.ActiveComplete) }
 	for _, c := range []struct {
 		name string
 		a, b []Setting
-		want func(c *rdmaEnd, cep CEPInfo) bool
+		want func(c *rdmaEnd, cep iwarp.CEPInfo) bool
 	}{
-		{"default", nil, nil, func(c *rdmaEnd, cep CEPInfo) bool {
+		{"default", nil, nil, func(c *rdmaEnd, cep iwarp.CEPInfo) bool {
 			return up(c, cep) && cep.Revision == 2 && !cep.P2P && !cep.Markers && cep.CRC && !cep.GSO && cep.IRD == 8 && cep.ORD == 8 // what the server names
 		}},
-		{"mpa_version", []Setting{{"mpa_version", "1"}}, nil, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.Revision == 1 }},
-		{"peer_to_peer", []Setting{{"peer_to_peer", "1"}}, nil, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.P2P }},
-		{"rtr_type", []Setting{{"peer_to_peer", "1"}, {"rtr_type", "send"}}, nil, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.RTR == "send" }},
+		{"mpa_version", []Setting{{"mpa_version", "1"}}, nil, func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && cep.Revision == 1 }},
+		{"peer_to_peer", []Setting{{"peer_to_peer", "1"}}, nil, func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && cep.P2P }},
+		{"rtr_type", []Setting{{"peer_to_peer", "1"}, {"rtr_type", "send"}}, nil, func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && cep.RTR == "send" }},
 		{"rtr_type of the other side", []Setting{{"peer_to_peer", "1"}, {"rtr_type", "send"}}, []Setting{{"rtr_type", "read"}},
-			func(c *rdmaEnd, _ CEPInfo) bool { return c.saw(cm.Failed) }},
-		{"mpa_markers", []Setting{{"mpa_markers", "1"}}, nil, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.Markers }},
+			func(c *rdmaEnd, _ iwarp.CEPInfo) bool { return c.saw(cm.Failed) }},
+		{"mpa_markers", []Setting{{"mpa_markers", "1"}}, nil, func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && cep.Markers }},
 		{"mpa_crc_required", []Setting{{"mpa_crc_required", "0"}}, []Setting{{"mpa_crc_required", "0"}},
-			func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && !cep.CRC }},
-		{"mpa_crc_strict", nil, []Setting{{"mpa_crc_strict", "1"}}, func(c *rdmaEnd, _ CEPInfo) bool { return c.saw(cm.Rejected) }},
-		{"try_gso", []Setting{{"try_gso", "1"}}, []Setting{{"try_gso", "1"}}, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.GSO }},
-		{"ird, ord", []Setting{{"ird", "3"}, {"ord", "5"}}, nil, func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.IRD == 3 && cep.ORD == 5 }},
+			func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && !cep.CRC }},
+		{"mpa_crc_strict", nil, []Setting{{"mpa_crc_strict", "1"}}, func(c *rdmaEnd, _ iwarp.CEPInfo) bool { return c.saw(cm.Rejected) }},
+		{"try_gso", []Setting{{"try_gso", "1"}}, []Setting{{"try_gso", "1"}}, func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && cep.GSO }},
+		{"ird, ord", []Setting{{"ird", "3"}, {"ord", "5"}}, nil, func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && cep.IRD == 3 && cep.ORD == 5 }},
 		{"relaxed_ird_negotiation=1", nil, nil, up},
 		{"relaxed_ird_negotiation=0", []Setting{{"relaxed_ird_negotiation", "0"}}, nil,
-			func(c *rdmaEnd, _ CEPInfo) bool { return !c.saw(cm.ActiveComplete) }},
-		{"mpa_fallback=0", nil, []Setting{{"mpa_version", "1"}}, func(c *rdmaEnd, _ CEPInfo) bool { return !c.saw(cm.ActiveComplete) }},
+			func(c *rdmaEnd, _ iwarp.CEPInfo) bool { return !c.saw(cm.ActiveComplete) }},
+		{"mpa_fallback=0", nil, []Setting{{"mpa_version", "1"}}, func(c *rdmaEnd, _ iwarp.CEPInfo) bool { return !c.saw(cm.ActiveComplete) }},
 		{"mpa_fallback=1", []Setting{{"mpa_fallback", "1"}}, []Setting{{"mpa_version", "1"}},
-			func(c *rdmaEnd, cep CEPInfo) bool { return up(c, cep) && cep.Revision == 1 }},
+			func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && cep.Revision == 1 }},
 	} {
 		w, a, b := twoNICs(t, Config{})
 		a.with(c.a...)
@@ -244,7 +244,7 @@ func TestStartupParameters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var cep CEPInfo
+		var cep iwarp.CEPInfo
 		if list := a.dev.ShowCEP(); len(list) > 0 {
 			cep = list[len(list)-1]
 		}

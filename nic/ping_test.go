@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	nicip "tapir/nic/ip"
+	"tapir/nic/show"
 	"testing"
 	"time"
 
@@ -219,7 +220,7 @@ func TestDropsAreCountedAndRecorded(t *testing.T) {
 		w, n, s := pair(t, Config{})
 		s.transmit(n.dev.cfg.MAC, c.typ, c.packet)
 		w.run(time.Millisecond)
-		if len(n.drops) != 1 || n.drops[0].Drop != c.want || n.counter(dropName(c.want)) != 1 || len(s.take()) != 0 {
+		if len(n.drops) != 1 || n.drops[0].Drop != c.want || n.counter(show.DropName(c.want)) != 1 || len(s.take()) != 0 {
 			t.Errorf("%s: records %+v", c.name, n.drops)
 		}
 		if w.pool.Lent() != 0 {

@@ -7,58 +7,10 @@ import (
 
 	"tapir/nic/al"
 	"tapir/nic/cm"
-	"tapir/nic/hardware"
 	"tapir/nic/msglog"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
-
-// RDMA sets up the RDMA side of a NIC, with the names of the FastLinQ driver
-// core. Zero fields take the value of verbs.DefaultLimits, but for the queue
-// pairs of iWARP, each of which takes a connection id.
-type RDMA struct {
-	verbs.Limits
-	// Personality chooses iWARP, or Ethernet alone: then objects are refused.
-	Personality verbs.Personality
-	MinDPIs     int // contexts that can be open at a time
-	NumQPs      int // queue pairs; there are twice as many completion queues
-	NumMRs      int // memory regions, one of which is reserved
-	NumSRQs     int
-	// DesiredCNQs are the completion notification queues (completion
-	// vectors) to start with; more than MaxCNQ is an error.
-	DesiredCNQs int
-}
-
-func (r *RDMA) limits() verbs.Limits {
-	l := r.Limits
-	for _, f := range []struct {
-		to *int
-		v  int
-	}{{&l.MaxContext, r.MinDPIs}, {&l.MaxQP, r.NumQPs}, {&l.MaxCQ, 2 * r.NumQPs}, {&l.MaxMR, r.NumMRs - 1},
-		{&l.MaxSRQ, r.NumSRQs}} {
-		if *f.to == 0 && f.v > 0 {
-			*f.to = f.v
-		}
-	}
-	if r.Personality == verbs.IWARP && l.MaxQP == 0 {
-		l.MaxQP = hardware.DefaultQPs
-	}
-	return l
-}
-
-func (r *RDMA) validate() error {
-	switch {
-	case r.Personality > verbs.Ethernet:
-		return fmt.Errorf("personality %d: use iwarp or eth", r.Personality)
-	case min(r.MinDPIs, r.NumQPs, r.NumSRQs, r.DesiredCNQs, r.NumMRs) < 0:
-		return fmt.Errorf("RDMA: a number of objects is negative")
-	case r.Personality == verbs.IWARP && max(r.NumQPs, r.MaxQP) > hardware.MaxQPs:
-		return fmt.Errorf("%d queue pairs: iWARP has connection ids for %d", max(r.NumQPs, r.MaxQP), hardware.MaxQPs)
-	case r.NumMRs == 1:
-		return fmt.Errorf("num_mrs 1: one region is reserved, use 2 or more")
-	}
-	return nil
-}
 
 // Identity of the emulated device.
 const (
@@ -70,7 +22,7 @@ const (
 // newVerbs makes and starts the RDMA device.
 func (d *Device) newVerbs(seed uint64) error {
 	r := &d.cfg.RDMA
-	d.Verbs = verbs.NewDevice(r.limits(), seed)
+	d.Verbs = verbs.NewDevice(r.Resources(), seed)
 	d.Verbs.SetIdentity(verbs.Identity{
 		Personality: r.Personality, Name: d.cfg.Name, GUID: verbs.GUIDFromMAC(d.cfg.MAC),
 		VendorPartID: vendorPartID, HWVersion: hwVersion, Firmware: firmware,
@@ -86,13 +38,13 @@ func (d *Device) newVerbs(seed uint64) error {
 
 // portMoved follows the state of the port: nothing passes one that is not open.
 func (d *Device) portMoved(open bool) {
-	d.wire.Closed = !open
-	d.linkChanges++
+	d.Wire.Closed = !open
+	d.LinkChanges++
 	state := "down"
 	if open {
 		state = "up"
 	}
-	d.common.Log.Say(msglog.Notice, msglog.Link, "link is %s", state)
+	d.Common.Log.Say(msglog.Notice, msglog.Link, "link is %s", state)
 }
 
 // setGIDs makes the port's GID table follow the addresses.
@@ -117,7 +69,7 @@ func (d *Device) CI(do func(fn func(now frame.Time))) al.CI {
 func (d *Device) LinkUp(now frame.Time) {
 	d.begin(now)
 	d.device.Signal(d.portNumber, true, now)
-	if !d.host.Exists() && !d.wire.Closed {
+	if !d.Host.Exists() && !d.Wire.Closed {
 		d.IP.Announce(now)
 	}
 }
@@ -134,7 +86,7 @@ func (d *Device) LinkDown(now frame.Time) {
 // destroying still work.
 func (d *Device) Fail(why error, now frame.Time) {
 	d.begin(now)
-	d.common.Log.Say(msglog.Err, msglog.Cmd, "device failed: %v", why)
+	d.Common.Log.Say(msglog.Err, msglog.Cmd, "device failed: %v", why)
 	d.Verbs.Fail(why)
 	d.CM.Remove(now)
 	d.IP.DiscardFragments(now)
@@ -149,8 +101,8 @@ func (d *Device) AddAddr(p netip.Prefix, now frame.Time) error {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
 	d.readdress(cfg.Addrs)
-	d.common.Log.Say(msglog.Info, msglog.Cmd, "address %v added", p)
-	if !d.host.Exists() && !d.wire.Closed {
+	d.Common.Log.Say(msglog.Info, msglog.Cmd, "address %v added", p)
+	if !d.Host.Exists() && !d.Wire.Closed {
 		d.IP.AnnounceOne(p.Addr(), now)
 	}
 	return nil
@@ -170,7 +122,7 @@ func (d *Device) RemoveAddr(a netip.Addr, now frame.Time) error {
 		}
 	}
 	d.readdress(slices.Delete(slices.Clone(d.cfg.Addrs), i, i+1))
-	d.common.Log.Say(msglog.Info, msglog.Cmd, "address %v removed", a)
+	d.Common.Log.Say(msglog.Info, msglog.Cmd, "address %v removed", a)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	nicip "tapir/nic/ip"
+	"tapir/nic/settings"
 	"testing"
 	"time"
 
@@ -486,12 +487,12 @@ func TestConfigErrors(t *testing.T) {
 	if err != nil || d.cfg.MAC.IsMulticast() || d.cfg.MAC[0]&2 == 0 {
 		t.Errorf("%v, MAC %v", err, d.cfg.MAC)
 	}
-	for _, s := range modeNames {
-		if m, err := ParseFrameMode(s); err != nil || m.String() != s {
+	for _, s := range []string{"wire", "gso", "jumbo"} {
+		if m, err := settings.ParseFrameMode(s); err != nil || m.String() != s {
 			t.Errorf("mode %s: %v %v", s, m, err)
 		}
 	}
-	if _, err := ParseFrameMode("tso"); err == nil || errors.Unwrap(err) != nil {
+	if _, err := settings.ParseFrameMode("tso"); err == nil || errors.Unwrap(err) != nil {
 		t.Errorf("mode tso: %v", err)
 	}
 }

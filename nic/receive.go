@@ -29,8 +29,8 @@ func (d *Device) Receive(p frame.Port, frames []*frame.Frame, now frame.Time) {
 		switch {
 		case p == frame.Host:
 			d.receiveHost(f, now)
-		case d.wire.Deaf(): // whose receiver hears only its own transmitter
-			d.common.Drops.Count(nicdrop.Port)
+		case d.Wire.Deaf(): // whose receiver hears only its own transmitter
+			d.Common.Drops.Count(nicdrop.Port)
 			f.Release()
 		default:
 			d.receiveWire(f, now)
@@ -52,7 +52,7 @@ func (d *Device) receiveHost(f *frame.Frame, now frame.Time) {
 	if d.os.Diverts(f) {
 		return
 	}
-	d.host.Arrived(f, now)
+	d.Host.Arrived(f, now)
 	if d.admit(f, now, true) {
 		d.os.FromHost(f)
 	}
@@ -62,11 +62,11 @@ func (d *Device) receiveHost(f *frame.Frame, now frame.Time) {
 // is gone.
 func (d *Device) admit(f *frame.Frame, now frame.Time, trace bool) bool {
 	if d.IP.OwnsSent(f.Bytes()) {
-		d.host.Refuse(f, nicdrop.Owned, now)
+		d.Host.Refuse(f, nicdrop.Owned, now)
 		return false
 	}
 	if trace {
-		d.host.Trace(frame.Inbound, f, nil, frame.DropNone, now)
+		d.Host.Trace(frame.Inbound, f, nil, frame.DropNone, now)
 	}
 	if d.PTP.On() {
 		d.PTP.Request(f, now)
@@ -76,10 +76,10 @@ func (d *Device) admit(f *frame.Frame, now frame.Time, trace bool) bool {
 
 // receiveWire is stage 1 for a frame of the wire.
 func (d *Device) receiveWire(f *frame.Frame, now frame.Time) {
-	d.wire.Arrived(f, now)
-	if d.wire.Closed {
-		d.common.Drops.Count(nicdrop.Port)
-		d.wire.Trace(frame.Inbound, f, nil, nicdrop.Port, now)
+	d.Wire.Arrived(f, now)
+	if d.Wire.Closed {
+		d.Common.Drops.Count(nicdrop.Port)
+		d.Wire.Trace(frame.Inbound, f, nil, nicdrop.Port, now)
 		d.Hardware.Closed(f.Bytes(), now)
 		f.Release()
 		return
@@ -98,8 +98,8 @@ func (d *Device) handleWire(f *frame.Frame, now frame.Time) {
 		d.PTP.Sighted(f, now)
 	}
 	if d.IP.PlainlyHosts(f) {
-		notes, _ := d.common.Notes.Take()
-		d.wire.Trace(frame.Inbound, f, notes, frame.DropNone, now)
+		notes, _ := d.Common.Notes.Take()
+		d.Wire.Trace(frame.Inbound, f, notes, frame.DropNone, now)
 		d.os.FromWire(f)
 		return
 	}
@@ -112,12 +112,12 @@ func (d *Device) handleWire(f *frame.Frame, now frame.Time) {
 	if !p.Offloaded {
 		d.received++
 	}
-	notes, reason := d.common.Notes.Take()
+	notes, reason := d.Common.Notes.Take()
 	if p.Verdict == ip.Dropped {
 		reason = p.Reason
-		d.common.Drops.Count(reason)
+		d.Common.Drops.Count(reason)
 	}
-	d.wire.Trace(frame.Inbound, f, notes, reason, now)
+	d.Wire.Trace(frame.Inbound, f, notes, reason, now)
 	d.IP.Done(p)
 }
 
@@ -125,7 +125,7 @@ func (d *Device) handleWire(f *frame.Frame, now frame.Time) {
 // a segment of the TCP engine is dropped, the rest is the operating system's.
 func (d *Device) rxDegraded(p *ip.Packet) {
 	p.Verdict = ip.ToHost
-	if !d.host.Exists() || d.IP.OwnsReceived(p.Frame.Bytes()) {
+	if !d.Host.Exists() || d.IP.OwnsReceived(p.Frame.Bytes()) {
 		p.Verdict = p.Discard(nicdrop.Engine)
 	}
 }
@@ -133,7 +133,7 @@ func (d *Device) rxDegraded(p *ip.Packet) {
 // turnBack receives what the wire's loopback has turned back, and tells whether
 // there was anything.
 func (d *Device) turnBack(now frame.Time) bool {
-	if !d.wire.TurnBack(func(f *frame.Frame) { d.receiveWire(f, now) }) {
+	if !d.Wire.TurnBack(func(f *frame.Frame) { d.receiveWire(f, now) }) {
 		return false
 	}
 	d.endBatch(now)

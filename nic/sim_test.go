@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 // Transmit implements frame.Link.
 func (n *node) Transmit(f *frame.Frame) {
 	w := n.w
-	if w.now != n.dev.common.Now || !n.dev.common.Polling {
+	if w.now != n.dev.Common.Now || !n.dev.Common.Polling {
 		w.t.Error("a frame left outside of Poll")
 	}
 	data := bytes.Clone(f.Bytes())

@@ -35,7 +35,7 @@ func (t *tcpTransport) Receive(p *ip.Packet) ip.Verdict {
 	if p.IP.Dst.IsMulticast() || p.Ether.Dst.IsMulticast() || p.IP.Src.IsUnspecified() {
 		return p.Refuse(drop.Source) // RFC 1122 section 4.2.3.10
 	}
-	if t.d.host.Exists() {
+	if t.d.Host.Exists() {
 		remote := netip.AddrPortFrom(p.IP.Src, binary.BigEndian.Uint16(p.Body))
 		local := netip.AddrPortFrom(p.IP.Dst, binary.BigEndian.Uint16(p.Body[2:]))
 		if !t.engine.Owns(local, remote) {
@@ -79,14 +79,14 @@ func (t *tcpTransport) reportLost(now frame.Time) {
 // Transmit implements toe.Output.
 func (t *tcpTransport) Transmit(f *frame.Frame, dst netip.Addr, now frame.Time) {
 	d := t.d
-	notes, _ := d.common.Notes.Take()
+	notes, _ := d.Common.Notes.Take()
 	o := port.Out{Frame: f, Notes: notes, Offloaded: true}
 	if d.failed {
-		d.wire.Drop(o, nicdrop.Engine, now)
+		d.Wire.Drop(o, nicdrop.Engine, now)
 		return
 	}
 	d.IP.Output(o, dst, now)
 }
 
 // Room implements toe.Output.
-func (t *tcpTransport) Room() int { return t.d.wire.Room() }
+func (t *tcpTransport) Room() int { return t.d.Wire.Room() }

@@ -2,6 +2,7 @@ package ip
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -24,6 +25,14 @@ func (l *Layer) Route(remote netip.Addr) (source netip.Addr, bits int, ok bool) 
 	}
 	source = l.Source(remote)
 	return source, bits, source.IsValid()
+}
+
+// SourceFor is Source with an error that says how to mend it.
+func (l *Layer) SourceFor(remote netip.Addr) (netip.Addr, error) {
+	if !l.NextHop(remote).IsValid() {
+		return netip.Addr{}, fmt.Errorf("no route to %v: no prefix of the NIC covers it and no gateway is set", remote)
+	}
+	return l.Source(remote), nil
 }
 
 // resolution is someone who waits for the station of a next hop.

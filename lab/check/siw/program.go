@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"tapir/nic/iwarp"
 	"time"
 
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
-	"tapir/nic"
 	"tapir/nic/uapi/relay"
 	"tapir/wire/frame"
 )
@@ -245,7 +245,7 @@ func (c *Cell) awaitProgram(n *nicnode.Node, ended <-chan error, p *progress) er
 // listens tells whether a program listens on the NIC.
 func listens(n *nicnode.Node) (yes bool) {
 	err := n.DoWait(func(frame.Time) {
-		yes = slices.ContainsFunc(n.Device.ShowCEP(), func(p nic.CEPInfo) bool { return p.Phase == "listening" })
+		yes = slices.ContainsFunc(n.Device.ShowCEP(), func(p iwarp.CEPInfo) bool { return p.Phase == "listening" })
 	})
 	return yes && err == nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"tapir/nic/settings"
 
 	"tapir/lab/conf"
 	"tapir/nic"
@@ -216,8 +217,8 @@ func (c Config) WithDefaults() Config {
 // interface that its wire is.
 func (c Config) Device(iface string) nic.Config {
 	c = c.WithDefaults()
-	mode, _ := nic.ParseFrameMode(c.Frames) // checked when it was set
-	c.FastLinQ()                            // is the default
+	mode, _ := settings.ParseFrameMode(c.Frames) // checked when it was set
+	c.FastLinQ()                                 // is the default
 	cfg := c.NIC
 	cfg.Name, cfg.MAC, cfg.Addrs, cfg.Gateways = c.Name, c.MAC, c.Addrs(), c.Gateways
 	cfg.MTU, cfg.VLAN, cfg.Frames, cfg.Seed, cfg.Iface = c.MTU, c.VLAN, mode, c.Seed, iface

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"tapir/nic/iwarp"
 	"time"
 
 	"tapir/lab/run/steps"
-	"tapir/nic"
 )
 
 // askWithin bounds how long a link stands still to learn whose connection it
@@ -41,7 +41,7 @@ func (b *bed) askQP(ctx context.Context, name string, ends [2]netip.AddrPort) (u
 		return 0, err
 	}
 	defer client.Close()
-	var all []nic.QPInfo
+	var all []iwarp.QPInfo
 	err = client.Show(ctx, "qp", &all)
 	return steps.QPOf(all, ends), err
 }

@@ -3,10 +3,10 @@ package steps
 import (
 	"net/netip"
 	"slices"
+	"tapir/nic/iwarp"
 
 	"tapir/lab/host/fault"
 	"tapir/lab/topo"
-	"tapir/nic"
 )
 
 // Rules returns the engine that strikes exact things on a link of the lab, nil
@@ -22,7 +22,7 @@ func Rules(l *topo.Lab, k *topo.Link) (*fault.Engine, error) {
 
 // QPOf is the number of the queue pair among all that has the TCP connection
 // between two ends, 0 if none has.
-func QPOf(all []nic.QPInfo, ends [2]netip.AddrPort) uint32 {
+func QPOf(all []iwarp.QPInfo, ends [2]netip.AddrPort) uint32 {
 	for _, q := range all {
 		if own := [2]netip.AddrPort{q.Local, q.Remote}; own == ends || own == [2]netip.AddrPort{ends[1], ends[0]} {
 			return q.Num

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"tapir/nic/iwarp"
 	"time"
 
 	"tapir/lab/run/result"
@@ -14,7 +15,6 @@ import (
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/topo"
 	"tapir/lab/topo/ping"
-	"tapir/nic"
 	"tapir/ptp"
 )
 
@@ -221,7 +221,7 @@ func (l *lab) AdjustPHC(_ context.Context, s *topo.Step) error {
 
 // Listens implements steps.World.
 func (l *lab) Listens(_ context.Context, name string, port uint16) (bool, error) {
-	return slices.ContainsFunc(l.node(name).dev.ShowCEP(), func(e nic.CEPInfo) bool {
+	return slices.ContainsFunc(l.node(name).dev.ShowCEP(), func(e iwarp.CEPInfo) bool {
 		return e.Phase == "listening" && e.Local.Port() == port
 	}), nil
 }

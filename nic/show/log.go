@@ -1,4 +1,4 @@
-package nic
+package show
 
 import (
 	"fmt"
@@ -11,18 +11,18 @@ import (
 	"tapir/wire/frame"
 )
 
-// Log is what the NIC's layers have to say, as Config.Msglvl asks for.
-func (d *Device) Log() *msglog.Log { return &d.common.Log }
+// Log is what the NIC's layers have to say, as the settings ask for.
+func (v *View) Log() *msglog.Log { return &v.Common.Log }
 
 // System is the system's time of day at engine time t.
-func (d *Device) System(t frame.Time) frame.Stamp { return d.common.System.At(t) }
+func (v *View) System(t frame.Time) frame.Stamp { return v.Common.System.At(t) }
 
-// logEvent says what happens to a connection.
-func (d *Device) logEvent(e *cm.Entry) {
-	if !d.common.Log.On(msglog.CM) {
+// LogEvent says what happens to a connection.
+func (v *View) LogEvent(e *cm.Entry) {
+	if !v.Common.Log.On(msglog.CM) {
 		return
 	}
-	d.common.Log.Append(msglog.CM, func(b []byte) []byte {
+	v.Common.Log.Append(msglog.CM, func(b []byte) []byte {
 		b = fmt.Appendf(b, "%v status %s", e.Event, e.Reason.Status())
 		if e.Reason != cm.NoReason {
 			b = fmt.Appendf(b, " %v", e.Reason)
@@ -44,8 +44,8 @@ func (d *Device) logEvent(e *cm.Entry) {
 }
 
 // logAsync says which asynchronous event an application gets.
-func (d *Device) logAsync(ev *verbs.AsyncEvent) {
-	d.common.Log.Append(msglog.WR, func(b []byte) []byte {
+func (v *View) logAsync(ev *verbs.AsyncEvent) {
+	v.Common.Log.Append(msglog.WR, func(b []byte) []byte {
 		b = fmt.Appendf(b, "async %v", ev.Type)
 		switch {
 		case ev.QP != nil:
@@ -62,19 +62,31 @@ func (d *Device) logAsync(ev *verbs.AsyncEvent) {
 	})
 }
 
+// NoteAsync says which asynchronous event there is, and logs that of a shared
+// receive queue, which belongs to no connection, among theirs.
+func (v *View) NoteAsync(ev verbs.AsyncEvent) {
+	if v.Common.Log.On(msglog.WR) {
+		v.logAsync(&ev)
+	} else if ev.Err != nil {
+		v.Common.Log.Say(msglog.Notice, msglog.WR, "async %v: %v", ev.Type, ev.Err)
+	}
+	if ev.Type == verbs.EventSRQLimit {
+		v.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(), ev.SRQ.Len()))
+	}
+}
+
 // timeOf is what the hardware clock shows at engine time t.
-func (d *Device) timeOf(t frame.Time) string {
-	return time.Unix(0, int64(d.common.PHC.At(t))).UTC().Format("2006-01-02T15:04:05.000000Z")
+func (v *View) timeOf(t frame.Time) string {
+	return time.Unix(0, int64(v.Common.PHC.At(t))).UTC().Format("2006-01-02T15:04:05.000000Z")
 }
 
 // ShowEvents describes the events of the connection manager that are kept,
 // from number seq on, in order.
-func (d *Device) ShowEvents(seq uint64) []view.EventInfo {
-	entries := d.CM.Log().Since(seq)
+func (v *View) ShowEvents(seq uint64) []view.EventInfo {
+	entries := v.CM.Log().Since(seq)
 	list := make([]view.EventInfo, len(entries))
 	for i, e := range entries {
-		list[i] = view.EventInfo{Seq: e.Seq, Time: d.timeOf(e.At), Event: e.Event.String(), ID: e.ID, QP: e.QP,
-			State: e.State,
+		list[i] = view.EventInfo{Seq: e.Seq, Time: v.timeOf(e.At), Event: e.Event.String(), ID: e.ID, QP: e.QP, State: e.State,
 			Local: e.Local, Remote: e.Remote, Status: e.Reason.Status(), Reason: e.Reason.String(),
 			IRD: e.IRD, ORD: e.ORD, Private: e.PrivateLen}
 		if e.Err != nil {
@@ -86,12 +98,11 @@ func (d *Device) ShowEvents(seq uint64) []view.EventInfo {
 
 // ShowLog describes the log's lines that are kept, from number seq on, in
 // order.
-func (d *Device) ShowLog(seq uint64) []view.LineInfo {
-	lines := d.common.Log.Since(seq)
+func (v *View) ShowLog(seq uint64) []view.LineInfo {
+	lines := v.Common.Log.Since(seq)
 	list := make([]view.LineInfo, len(lines))
 	for i, l := range lines {
-		list[i] = view.LineInfo{Seq: l.Seq, Time: d.timeOf(l.At), Level: l.Level.String(), Topic: l.Topic.String(),
-			Text: l.Text}
+		list[i] = view.LineInfo{Seq: l.Seq, Time: v.timeOf(l.At), Level: l.Level.String(), Topic: l.Topic.String(), Text: l.Text}
 	}
 	return list
 }

@@ -1,4 +1,4 @@
-package nic
+package show
 
 import (
 	"cmp"
@@ -15,16 +15,16 @@ const replayComment = "replayed for dissection"
 // order of their passing, so that a capture begun now can be dissected. They
 // carry the stamps of their time and no number. What still waits for its
 // neighbor has not passed yet: t will see it do so.
-func (d *Device) Replay(t frame.Tracer) {
+func (v *View) Replay(t frame.Tracer) {
 	type saved struct {
 		at     frame.Time
 		record *frame.Record
 	}
 	var all []saved
-	d.tcp.engine.Conns(func(c *toe.Conn) bool {
+	v.TCPEngine.Conns(func(c *toe.Conn) bool {
 		for _, p := range c.Context() {
-			if data, passed := d.IP.Saved(p.Data, p.Dir, c.Remote().Addr()); passed {
-				all = append(all, saved{p.At, d.common.RecordAt(p.At, p.Dir, 0, data, replayComment)})
+			if data, passed := v.IP.Saved(p.Data, p.Dir, c.Remote().Addr()); passed {
+				all = append(all, saved{p.At, v.Common.RecordAt(p.At, p.Dir, 0, data, replayComment)})
 			}
 		}
 		return true

@@ -1,4 +1,4 @@
-package nic
+package show
 
 import (
 	"fmt"
@@ -11,15 +11,15 @@ import (
 // ShowDevice describes the device: of RDMA its identity, its port and tables,
 // the use of every limited resource, its limits, and the asynchronous events
 // that were raised; then the driver core.
-func (d *Device) ShowDevice() []view.DeviceRow {
-	a, p := d.Verbs.Attr(), d.Verbs.PortAttr()
+func (v *View) ShowDevice() []view.DeviceRow {
+	a, p := v.Verbs.Attr(), v.Verbs.PortAttr()
 	var rows []view.DeviceRow
 	text := func(name, format string, args ...any) {
 		rows = append(rows, view.DeviceRow{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
 	text("device", "%s", a.Name)
 	text("personality", "%v", a.Personality)
-	text("state", "%s", d.rdmaState())
+	text("state", "%s", v.rdmaState())
 	text("node_guid", "%v", a.GUID)
 	text("sys_image_guid", "%v", a.SystemImageGUID)
 	text("vendor_id", "%#06x", a.VendorID)
@@ -36,23 +36,22 @@ func (d *Device) ShowDevice() []view.DeviceRow {
 	text("port_mtu", "%d", p.MTU)
 	text("port_lid", "%d", p.LID)
 	text("port_sm_lid", "%d", p.SMLID)
-	for i, g := range d.Verbs.GIDs() {
+	for i, g := range v.Verbs.GIDs() {
 		text(fmt.Sprintf("gid[%d]", i), "%v", g)
 	}
-	for i, k := range d.Verbs.PKeys() {
+	for i, k := range v.Verbs.PKeys() {
 		if k != 0 {
 			text(fmt.Sprintf("pkey[%d]", i), "%#04x", k)
 		}
 	}
-	return append(append(append(rows, usageRows(d.Verbs)...), limitRows(a)...),
-		append(eventRows(d.Verbs), d.Hardware.DeviceRows()...)...)
+	return append(append(append(rows, usageRows(v.Verbs)...), limitRows(a)...), append(eventRows(v.Verbs), v.Hardware.DeviceRows()...)...)
 }
 
-func (d *Device) rdmaState() string {
+func (v *View) rdmaState() string {
 	switch {
-	case d.Verbs.Removed():
+	case v.Verbs.Removed():
 		return "removed"
-	case d.Verbs.Started():
+	case v.Verbs.Started():
 		return "started"
 	}
 	return "stopped"

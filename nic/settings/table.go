@@ -1,4 +1,6 @@
-package nic
+// Package settings holds the named settings of a NIC but for those of its
+// hardware, its TAPs and its addresses.
+package settings
 
 import (
 	"fmt"
@@ -15,24 +17,28 @@ import (
 	"tapir/nic/toe"
 )
 
-// Params are the settings of the NIC and of its hardware but for those of the TAP
-// and the addresses, in the order of the documents, bound to c.
-func (c *Config) Params() []*param.Row {
-	rows := slices.Concat(c.siwRows(), c.fixedRows(), c.cmRows(), c.tcpRows(), c.ptpRows(), c.rdmaRows())
-	if c.Hardware != nil {
-		rows = append(rows, c.Hardware.Params()...)
-	}
-	return rows
+// Bound are the fields of a NIC's configuration that have names.
+type Bound struct {
+	NoLoopback *bool
+	IfaceList  *[]string
+	Msglvl     *msglog.Msglvl
+	IWARP      *iwarp.Config
+	TCP        *toe.Config
+	RDMA       *RDMA
+	PHC        *PHC
+	PTP        *PTP
 }
 
-// Param is the setting called name (`-` and `_` are the same), or nil.
-func (c *Config) Param(name string) *param.Row { return param.Find(c.Params(), name) }
+// Rows are their settings, in the order of the documents.
+func (c *Bound) Rows() []*param.Row {
+	return slices.Concat(c.siwRows(), c.fixedRows(), c.cmRows(), c.tcpRows(), c.ptpRows(), c.rdmaRows())
+}
 
-func (c *Config) siwRows() []*param.Row {
+func (c *Bound) siwRows() []*param.Row {
 	return []*param.Row{
 		param.Bool(param.Row{Name: "loopback_enabled", Origin: param.Siw, Runtime: true,
 			Help: "RDMA connections of the NIC to its own addresses; they never reach the wire"},
-			&c.NoLoopback, true),
+			c.NoLoopback, true),
 		c.crcRequired(),
 		c.crcStrict(),
 		param.Bool(param.Row{Name: "zcopy_tx", Origin: param.Siw, Runtime: true,
@@ -45,17 +51,17 @@ func (c *Config) siwRows() []*param.Row {
 			Expect: "interface names with commas, or none",
 			Help:   "wire interfaces that RDMA is attached to; none stands for all"},
 			func() string {
-				if len(c.IfaceList) == 0 {
+				if len(*c.IfaceList) == 0 {
 					return "none"
 				}
-				return strings.Join(c.IfaceList, ",")
+				return strings.Join(*c.IfaceList, ",")
 			},
 			c.setIfaceList),
 	}
 }
 
-func (c *Config) setIfaceList(v string) error {
-	c.IfaceList = nil
+func (c *Bound) setIfaceList(v string) error {
+	*c.IfaceList = nil
 	if v == "none" {
 		return nil
 	}
@@ -63,16 +69,15 @@ func (c *Config) setIfaceList(v string) error {
 		if name = strings.TrimSpace(name); name == "" || len(name) > 15 {
 			return param.ErrValue
 		}
-		c.IfaceList = append(c.IfaceList, name)
+		*c.IfaceList = append(*c.IfaceList, name)
 	}
 	return nil
 }
 
 // crcRequired and crcStrict share one policy: demanded, agreed to, refused.
-func (c *Config) crcRequired() *param.Row {
-	return param.Text(param.Row{Name: "mpa_crc_required", Type: "bool", Expect: "1 or 0", Origin: param.Siw,
-		Runtime: true,
-		Help:    "demand CRC32C of every peer; 0 still agrees to a peer that demands it"},
+func (c *Bound) crcRequired() *param.Row {
+	return param.Text(param.Row{Name: "mpa_crc_required", Type: "bool", Expect: "1 or 0", Origin: param.Siw, Runtime: true,
+		Help: "demand CRC32C of every peer; 0 still agrees to a peer that demands it"},
 		func() string { return param.Bit(c.IWARP.CRC == mpa.CRCRequired) },
 		func(v string) error {
 			on, err := strconv.ParseBool(v)
@@ -81,20 +86,19 @@ func (c *Config) crcRequired() *param.Row {
 				c.IWARP.CRCRequired = iwarp.On
 			}
 			if c.IWARP.CRC != mpa.CRCRefused {
-				c.IWARP.CRC = agreed(&c.IWARP)
+				c.IWARP.CRC = agreed(c.IWARP)
 			}
 			return err
 		})
 }
 
-func (c *Config) crcStrict() *param.Row {
-	return param.Text(param.Row{Name: "mpa_crc_strict", Type: "bool", Expect: "1 or 0", Origin: param.Siw,
-		Runtime: true,
-		Help:    "refuse peers that demand CRC32C; excludes mpa_crc_required=1"},
+func (c *Bound) crcStrict() *param.Row {
+	return param.Text(param.Row{Name: "mpa_crc_strict", Type: "bool", Expect: "1 or 0", Origin: param.Siw, Runtime: true,
+		Help: "refuse peers that demand CRC32C; excludes mpa_crc_required=1"},
 		func() string { return param.Bit(c.IWARP.CRC == mpa.CRCRefused) },
 		func(v string) error {
 			on, err := strconv.ParseBool(v)
-			c.IWARP.CRC = agreed(&c.IWARP)
+			c.IWARP.CRC = agreed(c.IWARP)
 			if on {
 				c.IWARP.CRC = mpa.CRCRefused
 			}
@@ -110,7 +114,7 @@ func agreed(c *iwarp.Config) mpa.CRCPolicy {
 	return mpa.CRCRequired
 }
 
-func (c *Config) fixedRows() []*param.Row {
+func (c *Bound) fixedRows() []*param.Row {
 	return []*param.Row{
 		param.Number(param.Row{Name: "mpa_version", Origin: param.SiwBuild, Runtime: true, Expect: "1 or 2",
 			Help: "MPA revision asked for, and the highest accepted"},
@@ -134,7 +138,7 @@ func (c *Config) fixedRows() []*param.Row {
 	}
 }
 
-func (c *Config) cmRows() []*param.Row {
+func (c *Bound) cmRows() []*param.Row {
 	second := time.Second
 	return []*param.Row{
 		param.Bool(param.Row{Name: "mpa_markers", Origin: param.Tapir, Runtime: true,
@@ -150,12 +154,10 @@ func (c *Config) cmRows() []*param.Row {
 			&c.IWARP.IRD),
 		depth("ord", "Reads issued per queue pair at a time, if the application names no number",
 			&c.IWARP.ORD),
-		param.Number(param.Row{Name: "max_ird", Origin: param.FastLinQ,
-			Help: "the most that an application may name for ird; siw: 128"},
-			&c.RDMA.MaxIRD, maxReads, 1, 1024),
-		param.Number(param.Row{Name: "max_ord", Origin: param.FastLinQ,
-			Help: "the most that an application may name for ord; siw: 128"},
-			&c.RDMA.MaxORD, maxReads, 1, 1024),
+		param.Number(param.Row{Name: "max_ird", Origin: param.FastLinQ, Help: "the most that an application may name for ird; siw: 128"},
+			&c.RDMA.MaxIRD, MaxReads, 1, 1024),
+		param.Number(param.Row{Name: "max_ord", Origin: param.FastLinQ, Help: "the most that an application may name for ord; siw: 128"},
+			&c.RDMA.MaxORD, MaxReads, 1, 1024),
 		param.Duration(param.Row{Name: "mpa_request_timeout", Origin: param.Tapir, Runtime: true,
 			Help: "how long a peer may take for its MPA request"},
 			&c.IWARP.RequestTimeout, 5*second, time.Hour, false),
@@ -167,17 +169,15 @@ func (c *Config) cmRows() []*param.Row {
 			&c.IWARP.CloseTimeout, 5*second, time.Hour, false),
 		param.Bits(param.Row{Name: "dprint", Origin: param.Siw, Runtime: true,
 			Help: "topics that tapir show NIC log has lines about"},
-			&c.Msglvl, 0, true, topics()...),
+			c.Msglvl, 0, true, topics()...),
 		c.msglvl(),
 		param.Duration(param.Row{Name: "first_delay", Origin: param.Tapir, Runtime: true,
 			Help: "time to wait with the first FPDU of a connection that the NIC opens"},
 			&c.IWARP.FirstDelay, 0, second, true),
-		orNever(param.Row{Name: "nudge", Help: "silence of the peer after the NIC's first FPDU that makes it send a " +
-			"zero-length Write, for siw as server"},
-			&c.IWARP.Nudge, defaultNudge, time.Second),
-		orNever(
-			param.Row{Name: "send_first", Help: "silence of a client after which an unmodified program that serves " +
-				"may send first, for siw as client"}, &c.IWARP.SendFirst, defaultSendFirst, time.Minute),
+		orNever(param.Row{Name: "nudge", Help: "silence of the peer after the NIC's first FPDU that makes it send a zero-length Write, for siw as server"},
+			&c.IWARP.Nudge, DefaultNudge, time.Second),
+		orNever(param.Row{Name: "send_first", Help: "silence of a client after which an unmodified program that serves may send first, for siw as client"},
+			&c.IWARP.SendFirst, DefaultSendFirst, time.Minute),
 	}
 }
 
@@ -189,28 +189,26 @@ func topics() (words []param.Word[msglog.Msglvl]) {
 }
 
 // msglvl is the whole word of which dprint names the bits.
-func (c *Config) msglvl() *param.Row {
-	return param.Text(param.Row{Name: "msglvl", Type: "number", Origin: param.FastLinQ, Runtime: true,
-		Expect: "a word of 32 bits, such as 0x80000000",
-		Help: "topics of dprint as bits, or the level of lines of any topic: 0x40000000 INFO, 0x80000000 NOTICE, " +
-			"0xc0000000 ERR"}, func() string { return fmt.Sprintf("0x%08x", c.Msglvl.Word()) },
+func (c *Bound) msglvl() *param.Row {
+	return param.Text(param.Row{Name: "msglvl", Type: "number", Origin: param.FastLinQ, Runtime: true, Expect: "a word of 32 bits, such as 0x80000000",
+		Help: "topics of dprint as bits, or the level of lines of any topic: 0x40000000 INFO, 0x80000000 NOTICE, 0xc0000000 ERR"},
+		func() string { return fmt.Sprintf("0x%08x", c.Msglvl.Word()) },
 		func(v string) error {
 			n, err := strconv.ParseUint(v, 0, 32)
 			if err != nil {
 				return param.ErrValue
 			}
-			c.Msglvl = msglog.Msglvl(msglog.Msglvl(n).Word())
+			*c.Msglvl = msglog.Msglvl(msglog.Msglvl(n).Word())
 			return nil
 		})
 }
 
-// maxReads is what FastLinQ devices allow, each way.
-const maxReads = 32
+// MaxReads is what FastLinQ devices allow, each way.
+const MaxReads = 32
 
 // depth makes a setting of a number of Reads, of which 0 is a value.
 func depth(name, help string, field *uint16) *param.Row {
-	return param.Number(param.Row{Name: name, Origin: param.Tapir, Runtime: true, Help: help}, field, maxReads, 0,
-		1024).
+	return param.Number(param.Row{Name: name, Origin: param.Tapir, Runtime: true, Help: help}, field, MaxReads, 0, 1024).
 		Wrap(zeroIs(func() bool { return *field == cm.NoReads }), func(v string, set func(string) error) error {
 			err := set(v)
 			if err == nil && *field == 0 {
@@ -230,13 +228,13 @@ func zeroIs(is func() bool) func(get func() string) string {
 	}
 }
 
-// defaultNudge is longer than a peer near by takes to answer, and shorter than
+// DefaultNudge is longer than a peer near by takes to answer, and shorter than
 // anybody notices.
-const defaultNudge = 5 * time.Millisecond
+const DefaultNudge = 5 * time.Millisecond
 
-// defaultSendFirst leaves siw the time to take the MPA reply in: it ends a
+// DefaultSendFirst leaves siw the time to take the MPA reply in: it ends a
 // connection on which more is there by then.
-const defaultSendFirst = 200 * time.Millisecond
+const DefaultSendFirst = 200 * time.Millisecond
 
 // orNever makes the setting of a time of which 0, not the default, says never.
 func orNever(r param.Row, field *time.Duration, def, high time.Duration) *param.Row {
@@ -251,7 +249,7 @@ func orNever(r param.Row, field *time.Duration, def, high time.Duration) *param.
 		})
 }
 
-func (c *Config) tcpRows() []*param.Row {
+func (c *Bound) tcpRows() []*param.Row {
 	day := 24 * time.Hour
 	return []*param.Row{
 		param.Number(param.Row{Name: "iwarp_rcv_wnd_size", Origin: param.FastLinQ,

@@ -1,4 +1,4 @@
-package nic
+package settings
 
 import (
 	"cmp"
@@ -33,36 +33,32 @@ type PTP struct {
 // defaultTxDelay is longer than programs wait for a Tx stamp.
 const defaultTxDelay = 20 * time.Millisecond
 
-func (c *PTP) faults() ptp.Faults {
-	f := ptp.Faults{LoseEvery: uint64(c.TxLose), DelayEvery: uint64(c.TxDelay), Delay: c.TxDelayBy,
-		DuplicateEvery: uint64(c.TxDuplicate)}
+// Faults are those of the PTP unit.
+func (c *PTP) Faults() ptp.Faults {
+	f := ptp.Faults{LoseEvery: uint64(c.TxLose), DelayEvery: uint64(c.TxDelay), Delay: c.TxDelayBy, DuplicateEvery: uint64(c.TxDuplicate)}
 	if f.Delay == 0 {
 		f.Delay = defaultTxDelay
 	}
 	return f
 }
 
-// newClock makes the hardware clock: it begins to run with what the system's
+// Clock makes the hardware clock: it begins to run with what the system's
 // showed when the engine's time was zero.
-func (c *Config) newClock(system frame.Clock) (*clock.PHC, error) {
-	name := c.PHC.Oscillator
-	if name == "" {
-		name = "ideal"
-	}
-	osc, err := clock.Preset(name)
+func (c *PHC) Clock(system frame.Clock, seed uint64) (*clock.PHC, error) {
+	osc, err := clock.Preset(cmp.Or(c.Oscillator, "ideal"))
 	if err != nil {
 		return nil, err
 	}
-	osc.PPB += c.PHC.PPB
-	osc.Seed = c.seed()
-	return clock.New(clock.Config{Oscillator: osc, Initial: system.At(0), Quantum: c.PHC.Quantum,
-		Jitter: float64(c.PHC.Jitter), DriftRegister: !c.PHC.Exact})
+	osc.PPB += c.PPB
+	osc.Seed = seed
+	return clock.New(clock.Config{Oscillator: osc, Initial: system.At(0), Quantum: c.Quantum,
+		Jitter: float64(c.Jitter), DriftRegister: !c.Exact})
 }
 
 // maxPPB is how far a clock may be off: the limit of its correction is beyond.
 const maxPPB = 500_000
 
-func (c *Config) ptpRows() []*param.Row {
+func (c *Bound) ptpRows() []*param.Row {
 	list := []*param.Row{
 		param.Choice(param.Row{Name: "phc_oscillator", Origin: param.Tapir,
 			Help: "what drives the hardware clock: ideal, or a crystal, plain, temperature compensated or in an oven"},

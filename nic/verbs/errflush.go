@@ -1,9 +1,8 @@
-package nic
+package verbs
 
 import (
 	"time"
 
-	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
 
@@ -14,20 +13,20 @@ const (
 	errFlushMost  = 32 * time.Millisecond
 )
 
-// errFlush flushes what programs post to queue pairs in error without a
+// ErrFlush flushes what programs post to queue pairs in error without a
 // doorbell.
-type errFlush struct {
+type ErrFlush struct {
 	watched int
 	every   time.Duration
 	at      frame.Time
 }
 
-// poll returns when it wants to be called again.
-func (e *errFlush) poll(v *verbs.Device, now frame.Time) frame.Time {
+// Poll returns when it wants to be called again.
+func (e *ErrFlush) Poll(v *Device, now frame.Time) frame.Time {
 	n := v.InError()
 	switch {
 	case n == 0:
-		*e = errFlush{}
+		*e = ErrFlush{}
 		return frame.Never
 	case n > e.watched:
 		if e.every = errFlushFirst; e.watched == 0 || e.at > now.Add(e.every) {

@@ -1,4 +1,4 @@
-package nic
+package show
 
 import (
 	"strings"
@@ -20,8 +20,8 @@ func outboundDrop(r frame.DropReason) bool {
 	return false
 }
 
-// dropName is the counter for reason r: "rx_drop_ip_checksum".
-func dropName(r frame.DropReason) string {
+// DropName is the counter for reason r: "rx_drop_ip_checksum".
+func DropName(r frame.DropReason) string {
 	dir := "rx_drop_"
 	if outboundDrop(r) {
 		dir = "tx_drop_"
@@ -32,13 +32,13 @@ func dropName(r frame.DropReason) string {
 // dropper is a link that counts what it had to drop itself.
 type dropper interface{ Drops() frame.Drops }
 
-// allDrops counts the drops of the NIC, its TCP engine and its links.
-func (d *Device) allDrops() frame.Drops {
-	sum := d.common.Drops
+// Drops counts the drops of the NIC, its TCP engine and its links.
+func (v *View) Drops() frame.Drops {
+	sum := v.Common.Drops
 	add := func(more frame.Drops) { sum.Add(&more) }
-	add(d.tcp.engine.Stats().Drops)
-	add(d.Hardware.Drops())
-	for _, l := range [...]frame.Link{d.wire.External(), d.host.External()} {
+	add(v.TCPEngine.Stats().Drops)
+	add(v.Hardware.Drops())
+	for _, l := range [...]frame.Link{v.Wire.External(), v.Host.External()} {
 		if l, ok := l.(dropper); ok {
 			add(l.Drops())
 		}
@@ -51,22 +51,22 @@ var rdmaOps = [rdmap.NumOpcodes]string{"write", "read_request", "read_response",
 	"send_se_inv", "terminate", "immediate", "immediate_se", "atomic_request", "atomic_response"}
 
 // Counters returns all counters, always in the same order.
-func (d *Device) Counters() []view.Counter {
-	t, r := d.tcp.engine.Stats(), d.iwarp.Totals()
-	list := append(d.wire.Counters(""), view.Count("tx_stamps", d.wire.Stamped))
-	list = append(list, d.PTP.Counters()...)
-	if d.host.Exists() {
-		list = append(list, d.host.Counters("host_")...)
-		for i, n := range d.Hardware.HostTraffic() {
+func (v *View) Counters() []view.Counter {
+	t, r := v.TCPEngine.Stats(), v.IWARP.Totals()
+	list := append(v.Wire.Counters(""), view.Count("tx_stamps", v.Wire.Stamped))
+	list = append(list, v.PTP.Counters()...)
+	if v.Host.Exists() {
+		list = append(list, v.Host.Counters("host_")...)
+		for i, n := range v.Hardware.HostTraffic() {
 			list[len(list)-4+i].Value += n
 		}
 	}
-	list = append(list, d.Hardware.Counters()...)
-	drops := d.allDrops()
+	list = append(list, v.Hardware.Counters()...)
+	drops := v.Drops()
 	for reason := range nicdrop.All() {
-		list = append(list, view.Count(dropName(reason), drops[reason]))
+		list = append(list, view.Count(DropName(reason), drops[reason]))
 	}
-	list = append(list, d.IP.Counters()...)
+	list = append(list, v.IP.Counters()...)
 	list = append(list,
 		view.Count("tcp_segments_in", t.SegsIn), view.Count("tcp_segments_out", t.SegsOut),
 		view.Count("tcp_frames_in", t.FramesIn), view.Count("tcp_frames_out", t.FramesOut),
@@ -95,4 +95,15 @@ func (d *Device) Counters() []view.Counter {
 			view.Count("rdma_"+name+"_out", r.TxMessages[op]))
 	}
 	return list
+}
+
+// MACStats are the counters that ethtool -S shows, with qede's names.
+func (v *View) MACStats() []view.Counter {
+	drops := v.Drops()
+	return append(v.Wire.MACCounters(),
+		view.Count("no_buff_discards", drops[drop.NoBuffer]),
+		view.Count("mac_filter_discards", drops[drop.NotOurMAC]),
+		view.Count("packet_too_big_discard", drops[drop.Oversize]),
+		view.Count("link_change_count", v.LinkChanges),
+		view.Count("ptp_skip_txts", v.PTP.Unit().Stats().TxSkipped))
 }

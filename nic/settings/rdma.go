@@ -1,0 +1,90 @@
+package settings
+
+import (
+	"fmt"
+
+	"tapir/nic/hardware"
+	"tapir/nic/param"
+	"tapir/nic/verbs"
+)
+
+// RDMA sets up the RDMA side of a NIC, with the names of the FastLinQ driver
+// core. Zero fields take the value of verbs.DefaultLimits, but for the queue
+// pairs of iWARP, each of which takes a connection id.
+type RDMA struct {
+	verbs.Limits
+	// Personality chooses iWARP, or Ethernet alone: then objects are refused.
+	Personality verbs.Personality
+	MinDPIs     int // contexts that can be open at a time
+	NumQPs      int // queue pairs; there are twice as many completion queues
+	NumMRs      int // memory regions, one of which is reserved
+	NumSRQs     int
+	// DesiredCNQs are the completion notification queues (completion
+	// vectors) to start with; more than MaxCNQ is an error.
+	DesiredCNQs int
+}
+
+// Resources are the limits of the objects.
+func (r *RDMA) Resources() verbs.Limits {
+	l := r.Limits
+	for _, f := range []struct {
+		to *int
+		v  int
+	}{{&l.MaxContext, r.MinDPIs}, {&l.MaxQP, r.NumQPs}, {&l.MaxCQ, 2 * r.NumQPs}, {&l.MaxMR, r.NumMRs - 1}, {&l.MaxSRQ, r.NumSRQs}} {
+		if *f.to == 0 && f.v > 0 {
+			*f.to = f.v
+		}
+	}
+	if r.Personality == verbs.IWARP && l.MaxQP == 0 {
+		l.MaxQP = hardware.DefaultQPs
+	}
+	return l
+}
+
+// Validate says what a NIC cannot have.
+func (r *RDMA) Validate() error {
+	switch {
+	case r.Personality > verbs.Ethernet:
+		return fmt.Errorf("personality %d: use iwarp or eth", r.Personality)
+	case min(r.MinDPIs, r.NumQPs, r.NumSRQs, r.DesiredCNQs, r.NumMRs) < 0:
+		return fmt.Errorf("RDMA: a number of objects is negative")
+	case r.Personality == verbs.IWARP && max(r.NumQPs, r.MaxQP) > hardware.MaxQPs:
+		return fmt.Errorf("%d queue pairs: iWARP has connection ids for %d", max(r.NumQPs, r.MaxQP), hardware.MaxQPs)
+	case r.NumMRs == 1:
+		return fmt.Errorf("num_mrs 1: one region is reserved, use 2 or more")
+	}
+	return nil
+}
+
+// defaults are what the settings below show when nothing was given.
+var defaults = verbs.DefaultLimits()
+
+// rdmaRows are the parameters of the RDMA function, those that the FastLinQ
+// driver core has before it allocates resources, and the limits of its objects.
+func (c *Bound) rdmaRows() []*param.Row {
+	list := []*param.Row{
+		param.Choice(param.Row{Name: "personality", Origin: param.FastLinQ, Help: "RDMA protocol beside Ethernet; eth: no RDMA at all"},
+			&c.RDMA.Personality,
+			param.Named("iwarp", verbs.IWARP), param.Named("eth", verbs.Ethernet)),
+	}
+	for _, l := range []struct {
+		name, help string
+		field      *int
+		def, low   int
+	}{
+		{"min_dpis", "contexts that can be open at a time", &c.RDMA.MinDPIs, defaults.MaxContext, 1},
+		{"num_qps", "queue pairs, at most 32512 of iWARP; there are twice as many completion queues", &c.RDMA.NumQPs, hardware.DefaultQPs, 1},
+		{"num_mrs", "memory regions; one is reserved", &c.RDMA.NumMRs, defaults.MaxMR + 1, 2},
+		{"num_srqs", "shared receive queues", &c.RDMA.NumSRQs, defaults.MaxSRQ, 1},
+		{"max_cnq", "completion notification queues that there are", &c.RDMA.MaxCNQ, defaults.MaxCNQ, 1},
+		{"desired_cnq", "completion notification queues to start with, 0 for all; more than max_cnq is an error", &c.RDMA.DesiredCNQs, 0, 0},
+		{"max_qp_wr", "work requests per send or receive queue", &c.RDMA.MaxQPWR, defaults.MaxQPWR, 1},
+		{"max_srq_wr", "work requests per shared receive queue", &c.RDMA.MaxSRQWR, defaults.MaxSRQWR, 1},
+		{"max_cqe", "entries per completion queue", &c.RDMA.MaxCQE, defaults.MaxCQE, 1},
+		{"max_sge", "elements per work request", &c.RDMA.MaxSGE, defaults.MaxSGE, 1},
+		{"max_inline", "octets of inline data", &c.RDMA.MaxInline, defaults.MaxInline, 1},
+	} {
+		list = append(list, param.Number(param.Row{Name: l.name, Origin: param.FastLinQ, Help: l.help}, l.field, l.def, l.low, 1<<24))
+	}
+	return list
+}

@@ -1,0 +1,66 @@
+package show
+
+import (
+	"tapir/nic/cm"
+	"tapir/nic/iwarp"
+	"tapir/nic/toe"
+	"tapir/nic/view"
+)
+
+// QPInfo describes a queue pair for display.
+type QPInfo = iwarp.QPInfo
+
+// CEPInfo describes a connection end point for display.
+type CEPInfo = iwarp.CEPInfo
+
+// ShowQP describes the queue pairs in order of creation.
+func (v *View) ShowQP() []QPInfo { return v.IWARP.QPs() }
+
+// ShowCEP describes the listeners, then the connections, in order of
+// creation.
+func (v *View) ShowCEP() []CEPInfo { return v.IWARP.CEPs() }
+
+// ShowCQ describes the completion queues in order of creation.
+func (v *View) ShowCQ() []view.CQInfo {
+	list := make([]view.CQInfo, 0, len(v.Verbs.CQs()))
+	for _, c := range v.Verbs.CQs() {
+		list = append(list, view.CQInfo{Num: c.Num(), Entries: c.Cap(), Waiting: c.Len(), Total: c.Total(), Failed: c.Failed()})
+	}
+	return list
+}
+
+// ShowMR describes the memory regions in order of creation.
+func (v *View) ShowMR() []view.MRInfo {
+	list := make([]view.MRInfo, 0, len(v.Verbs.MRs()))
+	for _, m := range v.Verbs.MRs() {
+		list = append(list, view.MRInfo{Num: m.Num(), STag: m.RKey(), PD: m.PD().Num(), Addr: m.Addr(), Len: m.Len(),
+			Access: m.Access().String(), Valid: m.Valid()})
+	}
+	return list
+}
+
+// ShowMW describes the memory windows in order of creation.
+func (v *View) ShowMW() []view.MWInfo {
+	list := make([]view.MWInfo, 0, len(v.Verbs.MWs()))
+	for _, w := range v.Verbs.MWs() {
+		i := view.MWInfo{Num: w.Num(), Kind: w.Kind().String(), STag: w.RKey(), PD: w.PD().Num()}
+		if mr := w.Bound(); mr != nil {
+			i.MR, i.Addr, i.Len, i.Access = mr.Num(), w.Addr(), w.Len(), w.Access().String()
+		}
+		if qp := w.QP(); qp != nil {
+			i.QP = qp.Num()
+		}
+		list = append(list, i)
+	}
+	return list
+}
+
+// TCPConn is the TCP connection below an RDMA connection, nil if there is
+// none: for its state, and for parameters of its own such as TOS, keep-alive
+// or congestion control (toe.Conn.SetParams). Those that are set right after
+// Connect hold from the SYN on.
+func (v *View) TCPConn(id *cm.ID) *toe.Conn { return v.IWARP.TCP(id) }
+
+// TCPListener is the TCP listener below an RDMA listener: its parameters are
+// those of the connections that it accepts from then on.
+func (v *View) TCPListener(l *cm.Listener) *toe.Listener { return v.IWARP.TCPListener(l) }

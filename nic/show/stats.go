@@ -1,0 +1,32 @@
+package show
+
+import (
+	"strings"
+
+	"tapir/nic/cm"
+	"tapir/nic/view"
+)
+
+// ShowStats counts the RDMA objects, the connection endpoints by what they do,
+// and the events of the connection manager.
+func (v *View) ShowStats() []view.StatInfo {
+	var list []view.StatInfo
+	for _, u := range v.Verbs.Usage() {
+		list = append(list, view.StatInfo{Name: strings.ToLower(u.Name), Now: u.Used, Ever: uint64(u.Ever)})
+	}
+	t := v.TCPEngine.Stats()
+	phases := map[string]int{}
+	for _, c := range v.IWARP.CEPs() {
+		phases[c.Phase]++
+	}
+	list = append(list,
+		view.StatInfo{Name: "cep_listening", Now: phases["listening"], Ever: v.CM.Opened()},
+		view.StatInfo{Name: "cep_starting", Now: phases["connecting"] + phases["wait request"] + phases["offered"] + phases["wait reply"],
+			Ever: t.ActiveOpens + t.PassiveOpens},
+		view.StatInfo{Name: "cep_connected", Now: phases["full operation"], Ever: v.CM.Established()},
+		view.StatInfo{Name: "cep_closing", Now: phases["closing"], Ever: v.CM.Counted(cm.EvClose)})
+	for ev := range cm.NumDeviceEvents {
+		list = append(list, view.StatInfo{Name: "event_" + strings.ToLower(ev.String()), Ever: v.CM.Counted(ev)})
+	}
+	return list
+}

@@ -58,6 +58,11 @@ var layout = []line{
 	{"nic/fastlinq/l2/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/l2")},
 	{"nic/fastlinq", and(leaves, "nic/fastlinq", "nic/verbs", "nic/hardware", "nic/hostfn", "nic/param", "nic/view")},
 	{"nic/fastlinq/settings", and(leaves, "nic/fastlinq", "nic/hardware", "nic/hostfn", "nic/param")},
+	{"nic/timer", []string{"wire"}},
+	{"nic/settings", and(leaves, "mpa", "ptp", "nic/cm", "nic/hardware", "nic/iwarp", "nic/param", "nic/ptp", "nic/toe",
+		"nic/verbs")},
+	{"nic/show", and(leaves, "rdmap", "nic/cm", "nic/hardware", "nic/ip", "nic/iwarp", "nic/port", "nic/ptp", "nic/toe",
+		"nic/verbs", "nic/view")},
 	{"nic", and(protocols, "nic")},
 
 	{"nic/ring", []string{"nic/verbs"}},

@@ -28,7 +28,8 @@ func (d *Device) compose(seed uint64, env *Env) error {
 		lo, hi := reserver.EphemeralRange()
 		var ok bool
 		if cfg.FirstPort, cfg.LastPort, ok = settings.Ephemeral(lo, hi); !ok {
-			return fmt.Errorf("the host's ephemeral ports %d-%d leave none to the NIC: narrow net.ipv4.ip_local_port_range", lo, hi)
+			return fmt.Errorf(
+				"the host's ephemeral ports %d-%d leave none to the NIC: narrow net.ipv4.ip_local_port_range", lo, hi)
 		}
 		cfg.Reserve = reserver.Reserve
 	}

@@ -28,6 +28,8 @@ type (
 	RDMA = settings.RDMA
 	PHC  = settings.PHC
 	PTP  = settings.PTP
+	// Reserver keeps TCP ports of the operating system free for the engine.
+	Reserver = settings.Reserver
 	// FrameMode says what frames a NIC exchanges with its TAP.
 	FrameMode = settings.FrameMode
 )
@@ -73,15 +75,6 @@ type Config struct {
 	// Hardware is the configuration of the device that the NIC is made of. It
 	// must be given.
 	Hardware hardware.Config
-}
-
-// Reserver keeps TCP ports of the operating system's side free for the
-// engine, by placeholder sockets in the host TAP's namespace.
-type Reserver interface {
-	// Reserve takes the local address and port; release gives it back.
-	Reserve(local netip.AddrPort) (release func(), err error)
-	// EphemeralRange is the operating system's own range, both included.
-	EphemeralRange() (lo, hi uint16)
 }
 
 // Env is the world that a NIC lives in.
@@ -216,7 +209,8 @@ func (c *Config) needHost() error {
 // Params are the settings of the NIC and of its hardware but for those of the TAP
 // and the addresses, in the order of the documents, bound to c.
 func (c *Config) Params() []*param.Row {
-	b := settings.Bound{NoLoopback: &c.NoLoopback, IfaceList: &c.IfaceList, Msglvl: &c.Msglvl, IWARP: &c.IWARP, TCP: &c.TCP,
+	b := settings.Bound{NoLoopback: &c.NoLoopback, IfaceList: &c.IfaceList, Msglvl: &c.Msglvl, IWARP: &c.IWARP,
+		TCP:  &c.TCP,
 		RDMA: &c.RDMA, PHC: &c.PHC, PTP: &c.PTP}
 	rows := b.Rows()
 	if c.Hardware != nil {

@@ -6,7 +6,7 @@
 // applications run in Dispatch. It has no clock, goroutine or lock: a loop in
 // real time, a lab in virtual time or a test script calls it on one thread.
 //
-// receive.go holds the way in, transmit.go the way out, in packet order.
+// receive.go begins with the stages of the data path, in packet order.
 package nic
 
 import (
@@ -108,7 +108,8 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.tcp.reportLost(now)
 	next := d.PTP.Poll(now) // before what fills the link
 	d.IWARP.Poll(now)
-	next = min(next, d.TCPEngine.Poll(now), d.IWARP.Deadline(), d.errFlush.Poll(d.Verbs, now), d.Hardware.Sent(d.Wire.TakeSent(), now))
+	next = min(next, d.TCPEngine.Poll(now), d.IWARP.Deadline(), d.errFlush.Poll(d.Verbs, now),
+		d.Hardware.Sent(d.Wire.TakeSent(), now))
 	d.Common.Polling = false
 	if d.IP.TurnBack(now) || d.turnBack(now) || d.Verbs.Pending() || len(d.tcp.lost) > 0 || d.os.Due() {
 		return now

@@ -41,13 +41,9 @@ func (d *Device) SetMAC(a ether.Addr, now frame.Time) error {
 	if cfg.MAC = a; a.IsZero() {
 		return fmt.Errorf("NIC %s: a station needs a MAC address other than %v", cfg.Name, a)
 	}
-	if err := cfg.validate(); err != nil {
-		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
+	if err := d.reshape(cfg, now); err != nil {
+		return err
 	}
-	if err := d.Hardware.Reshape(cfg.shape(), now); err != nil {
-		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
-	}
-	d.cfg.MAC = a
 	d.PTP.SetMAC(a)
 	d.readdress(d.cfg.Addrs)
 	if !d.Wire.Closed {
@@ -63,15 +59,23 @@ func (d *Device) SetMTU(octets int, now frame.Time) error {
 	d.begin(now)
 	cfg := d.cfg
 	cfg.MTU = octets
+	if err := d.reshape(cfg, now); err != nil {
+		return err
+	}
+	d.Verbs.SetMTU(octets)
+	d.TCPEngine.SetMTU(octets, now)
+	d.readdress(d.cfg.Addrs)
+	return nil
+}
+
+// reshape makes the NIC and its hardware what cfg says.
+func (d *Device) reshape(cfg Config, now frame.Time) error {
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
 	if err := d.Hardware.Reshape(cfg.shape(), now); err != nil {
 		return fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
-	d.cfg.MTU = octets
-	d.Verbs.SetMTU(octets)
-	d.TCPEngine.SetMTU(octets, now)
-	d.readdress(d.cfg.Addrs)
+	d.cfg = cfg
 	return nil
 }

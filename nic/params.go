@@ -31,7 +31,8 @@ func (d *Device) Set(list ...Setting) error {
 		case r == nil:
 			return fmt.Errorf("%s: unknown setting; known are %s", s.Name, param.Names(rows))
 		case !r.Runtime:
-			return fmt.Errorf("%s: cannot change while the NIC runs: give it when the NIC starts, as --%s", r.Name, param.Flag(r.Name))
+			return fmt.Errorf("%s: cannot change while the NIC runs: give it when the NIC starts, as --%s", r.Name,
+				param.Flag(r.Name))
 		case r.Host && !d.Host.Exists():
 			return errNoHost(r)
 		}

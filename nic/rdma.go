@@ -29,7 +29,7 @@ func (d *Device) newVerbs(seed uint64) error {
 	})
 	d.Verbs.SetMTU(d.cfg.MTU)
 	d.Verbs.OnPort(d.portMoved)
-	d.setGIDs()
+	d.readdress(d.cfg.Addrs)
 	if r.Personality == verbs.Ethernet {
 		return nil
 	}
@@ -40,20 +40,7 @@ func (d *Device) newVerbs(seed uint64) error {
 func (d *Device) portMoved(open bool) {
 	d.Wire.Closed = !open
 	d.LinkChanges++
-	state := "down"
-	if open {
-		state = "up"
-	}
-	d.Common.Log.Say(msglog.Notice, msglog.Link, "link is %s", state)
-}
-
-// setGIDs makes the port's GID table follow the addresses.
-func (d *Device) setGIDs() {
-	gids := []verbs.GID{verbs.GIDFromMAC(d.cfg.MAC)}
-	for _, p := range d.IP.Addrs() {
-		gids = append(gids, verbs.GIDFromAddr(p.Addr()))
-	}
-	d.Verbs.SetAddrs(gids)
+	d.Common.Log.Say(msglog.Notice, msglog.Link, "link is %s", map[bool]string{true: "up", false: "down"}[open])
 }
 
 // CI is the NIC as a vendor registers it with an access layer; do runs its
@@ -126,8 +113,13 @@ func (d *Device) RemoveAddr(a netip.Addr, now frame.Time) error {
 	return nil
 }
 
+// readdress makes the internet layer and the port's GID table follow the addresses.
 func (d *Device) readdress(addrs []netip.Prefix) {
 	d.cfg.Addrs = addrs
 	d.IP.Set(d.cfg.ip())
-	d.setGIDs()
+	gids := []verbs.GID{verbs.GIDFromMAC(d.cfg.MAC)}
+	for _, p := range d.IP.Addrs() {
+		gids = append(gids, verbs.GIDFromAddr(p.Addr()))
+	}
+	d.Verbs.SetAddrs(gids)
 }

@@ -130,5 +130,6 @@ func (s *Settings) addresses() []netip.Prefix {
 
 // DeriveMAC makes a unicast, locally administered address.
 func DeriveMAC(seed uint64) ether.Addr {
-	return ether.Addr{byte(seed>>40)&^1 | 2, byte(seed >> 32), byte(seed >> 24), byte(seed >> 16), byte(seed >> 8), byte(seed)}
+	return ether.Addr{byte(seed>>40)&^1 | 2, byte(seed >> 32), byte(seed >> 24), byte(seed >> 16), byte(seed >> 8),
+		byte(seed)}
 }

@@ -1,6 +1,9 @@
 package settings
 
-import "fmt"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // FrameMode says what frames a NIC exchanges with its TAP.
 type FrameMode uint8
@@ -45,4 +48,13 @@ func Ephemeral(lo, hi uint16) (first, last uint16, ok bool) {
 		return 1024, lo - 1, true
 	}
 	return 0, 0, false
+}
+
+// Reserver keeps TCP ports of the operating system's side free for the
+// engine, by placeholder sockets in the host TAP's namespace.
+type Reserver interface {
+	// Reserve takes the local address and port; release gives it back.
+	Reserve(local netip.AddrPort) (release func(), err error)
+	// EphemeralRange is the operating system's own range, both included.
+	EphemeralRange() (lo, hi uint16)
 }

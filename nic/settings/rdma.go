@@ -30,7 +30,8 @@ func (r *RDMA) Resources() verbs.Limits {
 	for _, f := range []struct {
 		to *int
 		v  int
-	}{{&l.MaxContext, r.MinDPIs}, {&l.MaxQP, r.NumQPs}, {&l.MaxCQ, 2 * r.NumQPs}, {&l.MaxMR, r.NumMRs - 1}, {&l.MaxSRQ, r.NumSRQs}} {
+	}{{&l.MaxContext, r.MinDPIs}, {&l.MaxQP, r.NumQPs}, {&l.MaxCQ, 2 * r.NumQPs}, {&l.MaxMR, r.NumMRs - 1},
+		{&l.MaxSRQ, r.NumSRQs}} {
 		if *f.to == 0 && f.v > 0 {
 			*f.to = f.v
 		}
@@ -63,7 +64,8 @@ var defaults = verbs.DefaultLimits()
 // driver core has before it allocates resources, and the limits of its objects.
 func (c *Bound) rdmaRows() []*param.Row {
 	list := []*param.Row{
-		param.Choice(param.Row{Name: "personality", Origin: param.FastLinQ, Help: "RDMA protocol beside Ethernet; eth: no RDMA at all"},
+		param.Choice(param.Row{Name: "personality", Origin: param.FastLinQ,
+			Help: "RDMA protocol beside Ethernet; eth: no RDMA at all"},
 			&c.RDMA.Personality,
 			param.Named("iwarp", verbs.IWARP), param.Named("eth", verbs.Ethernet)),
 	}
@@ -73,18 +75,21 @@ func (c *Bound) rdmaRows() []*param.Row {
 		def, low   int
 	}{
 		{"min_dpis", "contexts that can be open at a time", &c.RDMA.MinDPIs, defaults.MaxContext, 1},
-		{"num_qps", "queue pairs, at most 32512 of iWARP; there are twice as many completion queues", &c.RDMA.NumQPs, hardware.DefaultQPs, 1},
+		{"num_qps", "queue pairs, at most 32512 of iWARP; there are twice as many completion queues", &c.RDMA.NumQPs,
+			hardware.DefaultQPs, 1},
 		{"num_mrs", "memory regions; one is reserved", &c.RDMA.NumMRs, defaults.MaxMR + 1, 2},
 		{"num_srqs", "shared receive queues", &c.RDMA.NumSRQs, defaults.MaxSRQ, 1},
 		{"max_cnq", "completion notification queues that there are", &c.RDMA.MaxCNQ, defaults.MaxCNQ, 1},
-		{"desired_cnq", "completion notification queues to start with, 0 for all; more than max_cnq is an error", &c.RDMA.DesiredCNQs, 0, 0},
+		{"desired_cnq", "completion notification queues to start with, 0 for all; more than max_cnq is an error",
+			&c.RDMA.DesiredCNQs, 0, 0},
 		{"max_qp_wr", "work requests per send or receive queue", &c.RDMA.MaxQPWR, defaults.MaxQPWR, 1},
 		{"max_srq_wr", "work requests per shared receive queue", &c.RDMA.MaxSRQWR, defaults.MaxSRQWR, 1},
 		{"max_cqe", "entries per completion queue", &c.RDMA.MaxCQE, defaults.MaxCQE, 1},
 		{"max_sge", "elements per work request", &c.RDMA.MaxSGE, defaults.MaxSGE, 1},
 		{"max_inline", "octets of inline data", &c.RDMA.MaxInline, defaults.MaxInline, 1},
 	} {
-		list = append(list, param.Number(param.Row{Name: l.name, Origin: param.FastLinQ, Help: l.help}, l.field, l.def, l.low, 1<<24))
+		list = append(list, param.Number(param.Row{Name: l.name, Origin: param.FastLinQ, Help: l.help}, l.field, l.def,
+			l.low, 1<<24))
 	}
 	return list
 }

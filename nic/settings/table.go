@@ -76,8 +76,9 @@ func (c *Bound) setIfaceList(v string) error {
 
 // crcRequired and crcStrict share one policy: demanded, agreed to, refused.
 func (c *Bound) crcRequired() *param.Row {
-	return param.Text(param.Row{Name: "mpa_crc_required", Type: "bool", Expect: "1 or 0", Origin: param.Siw, Runtime: true,
-		Help: "demand CRC32C of every peer; 0 still agrees to a peer that demands it"},
+	return param.Text(param.Row{Name: "mpa_crc_required", Type: "bool", Expect: "1 or 0", Origin: param.Siw,
+		Runtime: true,
+		Help:    "demand CRC32C of every peer; 0 still agrees to a peer that demands it"},
 		func() string { return param.Bit(c.IWARP.CRC == mpa.CRCRequired) },
 		func(v string) error {
 			on, err := strconv.ParseBool(v)
@@ -93,8 +94,9 @@ func (c *Bound) crcRequired() *param.Row {
 }
 
 func (c *Bound) crcStrict() *param.Row {
-	return param.Text(param.Row{Name: "mpa_crc_strict", Type: "bool", Expect: "1 or 0", Origin: param.Siw, Runtime: true,
-		Help: "refuse peers that demand CRC32C; excludes mpa_crc_required=1"},
+	return param.Text(param.Row{Name: "mpa_crc_strict", Type: "bool", Expect: "1 or 0", Origin: param.Siw,
+		Runtime: true,
+		Help:    "refuse peers that demand CRC32C; excludes mpa_crc_required=1"},
 		func() string { return param.Bit(c.IWARP.CRC == mpa.CRCRefused) },
 		func(v string) error {
 			on, err := strconv.ParseBool(v)
@@ -154,9 +156,11 @@ func (c *Bound) cmRows() []*param.Row {
 			&c.IWARP.IRD),
 		depth("ord", "Reads issued per queue pair at a time, if the application names no number",
 			&c.IWARP.ORD),
-		param.Number(param.Row{Name: "max_ird", Origin: param.FastLinQ, Help: "the most that an application may name for ird; siw: 128"},
+		param.Number(param.Row{Name: "max_ird", Origin: param.FastLinQ,
+			Help: "the most that an application may name for ird; siw: 128"},
 			&c.RDMA.MaxIRD, MaxReads, 1, 1024),
-		param.Number(param.Row{Name: "max_ord", Origin: param.FastLinQ, Help: "the most that an application may name for ord; siw: 128"},
+		param.Number(param.Row{Name: "max_ord", Origin: param.FastLinQ,
+			Help: "the most that an application may name for ord; siw: 128"},
 			&c.RDMA.MaxORD, MaxReads, 1, 1024),
 		param.Duration(param.Row{Name: "mpa_request_timeout", Origin: param.Tapir, Runtime: true,
 			Help: "how long a peer may take for its MPA request"},
@@ -174,10 +178,12 @@ func (c *Bound) cmRows() []*param.Row {
 		param.Duration(param.Row{Name: "first_delay", Origin: param.Tapir, Runtime: true,
 			Help: "time to wait with the first FPDU of a connection that the NIC opens"},
 			&c.IWARP.FirstDelay, 0, second, true),
-		orNever(param.Row{Name: "nudge", Help: "silence of the peer after the NIC's first FPDU that makes it send a zero-length Write, for siw as server"},
+		orNever(param.Row{Name: "nudge", Help: "silence of the peer after the NIC's first FPDU that makes it send a " +
+			"zero-length Write, for siw as server"},
 			&c.IWARP.Nudge, DefaultNudge, time.Second),
-		orNever(param.Row{Name: "send_first", Help: "silence of a client after which an unmodified program that serves may send first, for siw as client"},
-			&c.IWARP.SendFirst, DefaultSendFirst, time.Minute),
+		orNever(
+			param.Row{Name: "send_first", Help: "silence of a client after which an unmodified program that serves " +
+				"may send first, for siw as client"}, &c.IWARP.SendFirst, DefaultSendFirst, time.Minute),
 	}
 }
 
@@ -190,9 +196,10 @@ func topics() (words []param.Word[msglog.Msglvl]) {
 
 // msglvl is the whole word of which dprint names the bits.
 func (c *Bound) msglvl() *param.Row {
-	return param.Text(param.Row{Name: "msglvl", Type: "number", Origin: param.FastLinQ, Runtime: true, Expect: "a word of 32 bits, such as 0x80000000",
-		Help: "topics of dprint as bits, or the level of lines of any topic: 0x40000000 INFO, 0x80000000 NOTICE, 0xc0000000 ERR"},
-		func() string { return fmt.Sprintf("0x%08x", c.Msglvl.Word()) },
+	return param.Text(param.Row{Name: "msglvl", Type: "number", Origin: param.FastLinQ, Runtime: true,
+		Expect: "a word of 32 bits, such as 0x80000000",
+		Help: "topics of dprint as bits, or the level of lines of any topic: 0x40000000 INFO, 0x80000000 NOTICE, " +
+			"0xc0000000 ERR"}, func() string { return fmt.Sprintf("0x%08x", c.Msglvl.Word()) },
 		func(v string) error {
 			n, err := strconv.ParseUint(v, 0, 32)
 			if err != nil {
@@ -208,7 +215,8 @@ const MaxReads = 32
 
 // depth makes a setting of a number of Reads, of which 0 is a value.
 func depth(name, help string, field *uint16) *param.Row {
-	return param.Number(param.Row{Name: name, Origin: param.Tapir, Runtime: true, Help: help}, field, MaxReads, 0, 1024).
+	return param.Number(param.Row{Name: name, Origin: param.Tapir, Runtime: true, Help: help}, field, MaxReads, 0,
+		1024).
 		Wrap(zeroIs(func() bool { return *field == cm.NoReads }), func(v string, set func(string) error) error {
 			err := set(v)
 			if err == nil && *field == 0 {

@@ -44,7 +44,8 @@ func (v *View) ShowDevice() []view.DeviceRow {
 			text(fmt.Sprintf("pkey[%d]", i), "%#04x", k)
 		}
 	}
-	return append(append(append(rows, usageRows(v.Verbs)...), limitRows(a)...), append(eventRows(v.Verbs), v.Hardware.DeviceRows()...)...)
+	return append(append(append(rows, usageRows(v.Verbs)...), limitRows(a)...),
+		append(eventRows(v.Verbs), v.Hardware.DeviceRows()...)...)
 }
 
 func (v *View) rdmaState() string {

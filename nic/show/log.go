@@ -71,7 +71,8 @@ func (v *View) NoteAsync(ev verbs.AsyncEvent) {
 		v.Common.Log.Say(msglog.Notice, msglog.WR, "async %v: %v", ev.Type, ev.Err)
 	}
 	if ev.Type == verbs.EventSRQLimit {
-		v.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(), ev.SRQ.Len()))
+		v.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(),
+			ev.SRQ.Len()))
 	}
 }
 
@@ -86,7 +87,8 @@ func (v *View) ShowEvents(seq uint64) []view.EventInfo {
 	entries := v.CM.Log().Since(seq)
 	list := make([]view.EventInfo, len(entries))
 	for i, e := range entries {
-		list[i] = view.EventInfo{Seq: e.Seq, Time: v.timeOf(e.At), Event: e.Event.String(), ID: e.ID, QP: e.QP, State: e.State,
+		list[i] = view.EventInfo{Seq: e.Seq, Time: v.timeOf(e.At), Event: e.Event.String(), ID: e.ID, QP: e.QP,
+			State: e.State,
 			Local: e.Local, Remote: e.Remote, Status: e.Reason.Status(), Reason: e.Reason.String(),
 			IRD: e.IRD, ORD: e.ORD, Private: e.PrivateLen}
 		if e.Err != nil {
@@ -102,7 +104,8 @@ func (v *View) ShowLog(seq uint64) []view.LineInfo {
 	lines := v.Common.Log.Since(seq)
 	list := make([]view.LineInfo, len(lines))
 	for i, l := range lines {
-		list[i] = view.LineInfo{Seq: l.Seq, Time: v.timeOf(l.At), Level: l.Level.String(), Topic: l.Topic.String(), Text: l.Text}
+		list[i] = view.LineInfo{Seq: l.Seq, Time: v.timeOf(l.At), Level: l.Level.String(), Topic: l.Topic.String(),
+			Text: l.Text}
 	}
 	return list
 }

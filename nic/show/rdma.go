@@ -24,7 +24,8 @@ func (v *View) ShowCEP() []CEPInfo { return v.IWARP.CEPs() }
 func (v *View) ShowCQ() []view.CQInfo {
 	list := make([]view.CQInfo, 0, len(v.Verbs.CQs()))
 	for _, c := range v.Verbs.CQs() {
-		list = append(list, view.CQInfo{Num: c.Num(), Entries: c.Cap(), Waiting: c.Len(), Total: c.Total(), Failed: c.Failed()})
+		list = append(list, view.CQInfo{Num: c.Num(), Entries: c.Cap(), Waiting: c.Len(), Total: c.Total(),
+			Failed: c.Failed()})
 	}
 	return list
 }

@@ -21,7 +21,8 @@ func (v *View) ShowStats() []view.StatInfo {
 	}
 	list = append(list,
 		view.StatInfo{Name: "cep_listening", Now: phases["listening"], Ever: v.CM.Opened()},
-		view.StatInfo{Name: "cep_starting", Now: phases["connecting"] + phases["wait request"] + phases["offered"] + phases["wait reply"],
+		view.StatInfo{Name: "cep_starting", Now: phases["connecting"] + phases["wait request"] + phases["offered"] +
+			phases["wait reply"],
 			Ever: t.ActiveOpens + t.PassiveOpens},
 		view.StatInfo{Name: "cep_connected", Now: phases["full operation"], Ever: v.CM.Established()},
 		view.StatInfo{Name: "cep_closing", Now: phases["closing"], Ever: v.CM.Counted(cm.EvClose)})

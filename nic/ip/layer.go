@@ -73,24 +73,37 @@ type Group struct {
 	MAC ether.Addr
 }
 
-// Layer is the internet layer of one wire port.
-type Layer struct {
+// routes are the addresses of a NIC and the ways to others.
+type routes struct {
 	Settings
-	env       Env
+	addrs     []netip.Prefix // configured and link-local
+	groups    []Group        // that we listen to: those of our addresses, then extra
+	extra     []Group
+	allNodes  ether.Addr
+	header    ether.Header // of our frames: source and tag
+	redirects []redirect
+}
+
+// station is a NIC that sends to others on its link.
+type station struct {
+	routes
+	env Env
+}
+
+// registry are the protocols above Ethernet and IP.
+type registry struct {
 	ethernet  []protocol // by EtherType
 	protocols []protocol // by IP protocol
+}
 
-	addrs    []netip.Prefix // configured and link-local
-	groups   []Group        // that we listen to: those of our addresses, then extra
-	extra    []Group
-	allNodes ether.Addr
-	header   ether.Header // of our frames: source and tag
-
+// Layer is the internet layer of one wire port.
+type Layer struct {
+	station
+	registry
 	in        Packet
 	looped    port.Loop // packets to our own addresses
 	neighbors neighbors
 	resolving []*resolution
-	redirects []redirect
 	fragments reassembler
 	limiter   limiter
 	ipID      uint16
@@ -108,7 +121,7 @@ var AllNodes = netip.MustParseAddr("ff02::1")
 // New returns the layer with settings that are valid.
 func New(s Settings, env Env) *Layer {
 	l := &Layer{
-		env: env, allNodes: icmp.MulticastMAC(AllNodes),
+		station:   station{env: env, routes: routes{allNodes: icmp.MulticastMAC(AllNodes)}},
 		neighbors: neighbors{byIP: map[netip.Addr]*neighbor{}, next: frame.Never},
 		ipID:      uint16(env.Seed >> 7), fragID: uint32(env.Seed >> 23),
 	}
@@ -120,7 +133,7 @@ func New(s Settings, env Env) *Layer {
 }
 
 // Set changes all settings but the VLAN.
-func (l *Layer) Set(s Settings) {
+func (l *routes) Set(s Settings) {
 	l.Settings, l.header.Src = s, s.MAC
 	l.addrs = s.addresses()
 	l.setGroups()
@@ -128,12 +141,12 @@ func (l *Layer) Set(s Settings) {
 
 // Listen joins the groups given, beside those of the addresses, in place of
 // those of the last call.
-func (l *Layer) Listen(groups ...Group) {
+func (l *routes) Listen(groups ...Group) {
 	l.extra = groups
 	l.setGroups()
 }
 
-func (l *Layer) setGroups() {
+func (l *routes) setGroups() {
 	l.groups = nil
 	for _, p := range l.addrs {
 		if p.Addr().Is6() {
@@ -145,24 +158,24 @@ func (l *Layer) setGroups() {
 }
 
 // RegisterEtherType hands frames of an EtherType to h.
-func (l *Layer) RegisterEtherType(typ uint16, h Handler) {
+func (l *registry) RegisterEtherType(typ uint16, h Handler) {
 	l.ethernet = append(l.ethernet, protocol{number: typ, handler: h})
 }
 
 // Register hands packets of an IP protocol to h, which may be a Transport.
-func (l *Layer) Register(proto uint8, h Handler) {
+func (l *registry) Register(proto uint8, h Handler) {
 	t, _ := h.(Transport)
 	l.protocols = append(l.protocols, protocol{uint16(proto), h, t})
 }
 
 // Unregister ends all that was registered for h.
-func (l *Layer) Unregister(h Handler) {
+func (l *registry) Unregister(h Handler) {
 	mine := func(p protocol) bool { return p.handler == h }
 	l.ethernet, l.protocols = slices.DeleteFunc(l.ethernet, mine), slices.DeleteFunc(l.protocols, mine)
 }
 
 // transport is the one registered for a protocol, or nil.
-func (l *Layer) transport(proto uint8) Transport {
+func (l *registry) transport(proto uint8) Transport {
 	for i := range l.protocols {
 		if r := &l.protocols[i]; r.number == uint16(proto) {
 			return r.transport
@@ -172,23 +185,23 @@ func (l *Layer) transport(proto uint8) Transport {
 }
 
 // registered tells whether somebody wants packets of a protocol.
-func (l *Layer) registered(proto uint8) bool {
+func (l *registry) registered(proto uint8) bool {
 	return slices.ContainsFunc(l.protocols, func(r protocol) bool { return r.number == uint16(proto) })
 }
 
 // Header is the Ethernet header of the NIC's frames, without destination and
 // type.
-func (l *Layer) Header() ether.Header { return l.header }
+func (l *routes) Header() ether.Header { return l.header }
 
 // Addrs returns the addresses in use, the link-local one included, borrowed.
-func (l *Layer) Addrs() []netip.Prefix { return l.addrs }
+func (l *routes) Addrs() []netip.Prefix { return l.addrs }
 
 // IsLocal reports whether a is one of the NIC's own addresses.
-func (l *Layer) IsLocal(a netip.Addr) bool { return holds(l.addrs, a) }
+func (l *routes) IsLocal(a netip.Addr) bool { return holds(l.addrs, a) }
 
 // shared tells whether an operating system has the same addresses. It answers
 // for them, and judges what no protocol of the NIC wants.
-func (l *Layer) shared() bool { return l.env.Host != nil }
+func (l *station) shared() bool { return l.env.Host != nil }
 
 // Counters are those of what no port and no transport does.
 func (l *Layer) Counters() []port.Counter {
@@ -243,7 +256,7 @@ func etherType(packet []byte) uint16 {
 }
 
 // get returns a frame for size octets, or nil after counting the failure.
-func (l *Layer) get(size int) *frame.Frame {
+func (l *station) get(size int) *frame.Frame {
 	f := l.env.Pool.Get(size)
 	if f == nil {
 		l.env.Wire.Drops.Count(drop.NoBuffer)

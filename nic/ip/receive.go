@@ -134,7 +134,7 @@ func (l *Layer) etherIn(p *Packet, b []byte) Verdict {
 
 // ourVLAN reports whether the frame's tags are those of our VLAN; an untagged
 // port takes priority tags too (IEEE 802.1Q section 6.9).
-func (l *Layer) ourVLAN(h *ether.Header) bool {
+func (l *routes) ourVLAN(h *ether.Header) bool {
 	switch h.NTags {
 	case 0:
 		return l.VLAN == 0
@@ -144,7 +144,7 @@ func (l *Layer) ourVLAN(h *ether.Header) bool {
 	return false
 }
 
-func (l *Layer) ourStation(dst ether.Addr) bool {
+func (l *routes) ourStation(dst ether.Addr) bool {
 	if !dst.IsMulticast() {
 		return dst == l.MAC
 	}
@@ -230,7 +230,7 @@ func validSource(a netip.Addr) bool {
 }
 
 // forUs reports whether a is one of our addresses or groups.
-func (l *Layer) forUs(a netip.Addr) bool {
+func (l *routes) forUs(a netip.Addr) bool {
 	if !a.IsMulticast() {
 		return l.IsLocal(a)
 	}

@@ -42,7 +42,7 @@ func (l *Layer) redirectIn(p *Packet, m *icmp.Message) Verdict {
 }
 
 // mayHop tells whether r names a station of the link that is not us.
-func (l *Layer) mayHop(r *icmp.Redirect) bool {
+func (l *routes) mayHop(r *icmp.Redirect) bool {
 	return !l.IsLocal(r.Hop) && (covers(l.addrs, r.Hop) || r.Hop.IsLinkLocalUnicast() || r.Hop.Is6() && r.Hop == r.Dst)
 }
 
@@ -58,7 +58,7 @@ func (l *Layer) quotesOurs(packet []byte) bool {
 
 // setRedirect enters r in place of the one for the same destination, or of
 // the oldest when there are too many.
-func (l *Layer) setRedirect(r redirect) {
+func (l *routes) setRedirect(r redirect) {
 	oldest := 0
 	for i := range l.redirects {
 		switch {
@@ -78,7 +78,7 @@ func (l *Layer) setRedirect(r redirect) {
 
 // redirected is the first hop that a gateway has named for dst, the zero
 // address if none has.
-func (l *Layer) redirected(dst netip.Addr) netip.Addr {
+func (l *routes) redirected(dst netip.Addr) netip.Addr {
 	for i := range l.redirects {
 		if r := &l.redirects[i]; r.dst == dst {
 			return r.hop
@@ -88,6 +88,6 @@ func (l *Layer) redirected(dst netip.Addr) netip.Addr {
 }
 
 // forgetRedirects forgets the redirects that match.
-func (l *Layer) forgetRedirects(match func(r redirect) bool) {
+func (l *routes) forgetRedirects(match func(r redirect) bool) {
 	l.redirects = slices.DeleteFunc(l.redirects, match)
 }

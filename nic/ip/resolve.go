@@ -14,7 +14,7 @@ import (
 // Route tells how packets to remote would leave: from which of the NIC's
 // addresses, and how well that fits, as the length in bits of the prefix that
 // covers remote; 0 means by a gateway. ok is false if there is no way.
-func (l *Layer) Route(remote netip.Addr) (source netip.Addr, bits int, ok bool) {
+func (l *routes) Route(remote netip.Addr) (source netip.Addr, bits int, ok bool) {
 	if !l.NextHop(remote).IsValid() {
 		return source, 0, false
 	}
@@ -28,7 +28,7 @@ func (l *Layer) Route(remote netip.Addr) (source netip.Addr, bits int, ok bool) 
 }
 
 // SourceFor is Source with an error that says how to mend it.
-func (l *Layer) SourceFor(remote netip.Addr) (netip.Addr, error) {
+func (l *routes) SourceFor(remote netip.Addr) (netip.Addr, error) {
 	if !l.NextHop(remote).IsValid() {
 		return netip.Addr{}, fmt.Errorf("no route to %v: no prefix of the NIC covers it and no gateway is set", remote)
 	}

@@ -40,7 +40,7 @@ func (l *Layer) Output(o port.Out, dst netip.Addr, now frame.Time) {
 
 // NextHop is dst itself when it is on the link, else what a redirect has named,
 // else the gateway of its family; the zero address if there is no way.
-func (l *Layer) NextHop(dst netip.Addr) netip.Addr {
+func (l *routes) NextHop(dst netip.Addr) netip.Addr {
 	if covers(l.addrs, dst) {
 		return dst
 	}
@@ -57,7 +57,7 @@ func (l *Layer) NextHop(dst netip.Addr) netip.Addr {
 
 // Source is the NIC's address for talking to remote: the one on the same
 // link, or on the gateway's; the zero address if none is of remote's family.
-func (l *Layer) Source(remote netip.Addr) netip.Addr {
+func (l *routes) Source(remote netip.Addr) netip.Addr {
 	hop := l.NextHop(remote)
 	for _, p := range l.addrs {
 		if hop.IsValid() && p.Contains(hop) && (!hop.IsLinkLocalUnicast() || hop == remote) {
@@ -74,12 +74,12 @@ func (l *Layer) Source(remote netip.Addr) netip.Addr {
 
 // toStation takes o.Frame, an IP packet, prepends the Ethernet header and sends
 // it to the station dst.
-func (l *Layer) toStation(o port.Out, dst ether.Addr, now frame.Time) {
+func (l *station) toStation(o port.Out, dst ether.Addr, now frame.Time) {
 	l.link(o, dst, etherType(o.Frame.Bytes()), now)
 }
 
 // link takes o.Frame, the payload of an Ethernet frame of type typ.
-func (l *Layer) link(o port.Out, dst ether.Addr, typ uint16, now frame.Time) {
+func (l *station) link(o port.Out, dst ether.Addr, typ uint16, now frame.Time) {
 	h := l.header
 	h.Dst, h.Type = dst, typ
 	n := h.Put(o.Frame.Prepend(h.Len()))
@@ -93,7 +93,7 @@ func (l *Layer) link(o port.Out, dst ether.Addr, typ uint16, now frame.Time) {
 }
 
 // sendARP sends p to the station dst.
-func (l *Layer) sendARP(p arp.Packet, dst ether.Addr, now frame.Time) {
+func (l *station) sendARP(p arp.Packet, dst ether.Addr, now frame.Time) {
 	f := l.get(arp.Len)
 	if f == nil {
 		return
@@ -104,7 +104,7 @@ func (l *Layer) sendARP(p arp.Packet, dst ether.Addr, now frame.Time) {
 
 // sendND sends the neighbor message msg of type typ from src to the address
 // to at the station dst.
-func (l *Layer) sendND(msg *icmp.Neighbor, typ uint8, src, to netip.Addr, dst ether.Addr, now frame.Time) {
+func (l *station) sendND(msg *icmp.Neighbor, typ uint8, src, to netip.Addr, dst ether.Addr, now frame.Time) {
 	var room [64]byte
 	m := msg.Message(typ, room[:0])
 	h := ip.Header{Version: 6, TTL: icmp.NDHopLimit, Proto: ip.ProtoICMPv6, Src: src, Dst: to, PayloadLen: m.Len()}
@@ -158,14 +158,14 @@ func (l *Layer) sendPart(h ip.Header, payload []byte, now frame.Time) {
 // Announce tells the link who owns our addresses, and so finds out about
 // others that do (RFC 5227 section 2.3, RFC 4861 section 7.2.6, RFC 4862
 // section 5.4).
-func (l *Layer) Announce(now frame.Time) {
+func (l *station) Announce(now frame.Time) {
 	for _, p := range l.addrs {
 		l.AnnounceOne(p.Addr(), now)
 	}
 }
 
 // AnnounceOne announces our address a.
-func (l *Layer) AnnounceOne(a netip.Addr, now frame.Time) {
+func (l *station) AnnounceOne(a netip.Addr, now frame.Time) {
 	if a.Is4() {
 		l.sendARP(arp.Packet{Op: arp.Request, SenderMAC: l.MAC, SenderIP: a, TargetIP: a}, ether.Broadcast, now)
 		return
@@ -177,7 +177,7 @@ func (l *Layer) AnnounceOne(a netip.Addr, now frame.Time) {
 }
 
 // advertise sends a Neighbor Advertisement for our address a.
-func (l *Layer) advertise(a, to netip.Addr, dst ether.Addr, solicited bool, now frame.Time) {
+func (l *station) advertise(a, to netip.Addr, dst ether.Addr, solicited bool, now frame.Time) {
 	msg := icmp.Neighbor{Target: a, Solicited: solicited, Override: true, Options: icmp.Options{TargetMAC: l.MAC}}
 	l.sendND(&msg, icmp.NeighborAdvertisement, a, to, dst, now)
 }

@@ -85,8 +85,8 @@ func (c *Bound) ptpRows() []*param.Row {
 			Help: "standard deviation of the hardware clock's stamps"},
 			&c.PHC.Jitter, 0),
 		param.Bool(param.Row{Name: "phc_drift_register", Origin: param.FastLinQ,
-			Help: "adjust the hardware clock's frequency in the steps of the device's drift register; 0 adjusts exactly"},
-			&c.PHC.Exact, true),
+			Help: "adjust the hardware clock's frequency in the steps of the device's drift register; " +
+				"0 adjusts exactly"}, &c.PHC.Exact, true),
 	}
 	for _, f := range []struct {
 		name, help string

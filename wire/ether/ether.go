@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// EtherTypes that this house speaks (IEEE 802 numbers registry).
+// EtherTypes that packages share (IEEE 802 numbers registry).
 const (
 	TypeIPv4 uint16 = 0x0800
 	TypeARP  uint16 = 0x0806

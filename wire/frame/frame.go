@@ -1,13 +1,13 @@
-// Package frame holds what every room of the house shares: time, the frame
-// and its owner, drop reasons, and the seams through which frames leave an
-// engine. It knows no protocol.
+// Package frame holds what all packages share: time, the frame and its owner,
+// the registry of drop reasons, and the interfaces through which frames leave
+// an engine. It knows no protocol.
 //
-// Ownership is said with three words only. A function that *borrows* a frame
+// Doc comments use three words for ownership. A function that *borrows* a frame
 // or slice may use it until it returns. One that *takes* it owns it and must
 // pass it on or release it. One that *returns* it gives it to the caller.
 package frame
 
-// DefaultHeadroom is the room a pool leaves in front of a frame's bytes:
+// DefaultHeadroom is the space a pool leaves in front of a frame's bytes:
 // enough for a virtio header, an Ethernet header and two VLAN tags. With IPv4
 // and TCP timestamps behind it a payload begins on a cache line: the kernel
 // copies a super-frame faster then.

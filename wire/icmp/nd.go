@@ -23,7 +23,7 @@ const NDHopLimit = 255
 // maxPrefixes bounds the prefixes kept from one Router Advertisement.
 const maxPrefixes = 8
 
-// Options are the neighbor discovery options that this house understands;
+// Options are the neighbor discovery options that the package understands;
 // others are skipped. A zero address or MTU means that the option is absent.
 type Options struct {
 	SourceMAC, TargetMAC ether.Addr

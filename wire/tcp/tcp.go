@@ -92,7 +92,7 @@ type Header struct {
 // 3): Left is the first octet, Right the one after the last.
 type SACKBlock struct{ Left, Right Seq }
 
-// Options are the options that this house understands; others are skipped.
+// Options are the options that the package understands; others are skipped.
 type Options struct {
 	MSS           uint16 // octets; 0 = absent
 	HasWS         bool

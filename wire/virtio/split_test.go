@@ -120,6 +120,12 @@ var supers = []struct {
 	{"IPv6 tagged", super{v6: true, tags: 1, payload: 2000, size: 999, flags: tcp.ACK}, 3},
 }
 
+// Split is Splitter.Split with a Splitter of its own.
+func Split(off frame.Offload, data []byte, emit func(seg []byte)) error {
+	var s Splitter
+	return s.Split(off, data, emit)
+}
+
 func TestSplit(t *testing.T) {
 	for _, tt := range supers {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,7 +152,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// check examines segment i of n with the house's own strict decoders and
+// check examines segment i of n with the strict decoders of wire and
 // returns its payload; at octets came before.
 func (s super) check(t *testing.T, i, n int, seg []byte, at int) []byte {
 	t.Helper()

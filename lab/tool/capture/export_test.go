@@ -114,7 +114,7 @@ func TestExportBack(t *testing.T) {
 		}
 		f, st := export(t, once.Bytes(), FormInner)
 		if st.Written != 2 || !bytes.Equal(f.packets[1].Data, inner) || f.packets[0].Flags != pcapng.Outbound || f.packets[1].Flags != pcapng.Inbound {
-			t.Errorf("%v: %+v, %+v", form, st, f.packets)
+			t.Errorf("%s: %+v, %+v", formNames[form], st, f.packets)
 		}
 	}
 }

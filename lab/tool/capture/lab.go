@@ -20,9 +20,7 @@ type Lab struct {
 	err   error // of the writer
 	ends  []port
 	split virtio.Splitter
-	pkt   pcapng.Packet
-	start int // in buf, of the packet in hand
-	extra []byte
+	inHand
 }
 
 // End is one end of a link.
@@ -67,37 +65,18 @@ func (l *Lab) Add(e End) (iface uint32) {
 // none. What r.Notes and r.Drop say become comments. Queue and Port are not
 // looked at.
 func (l *Lab) Packet(iface uint32, r *frame.Record) {
-	l.begin(iface, r)
+	l.take(iface, r)
 	if err := l.segments(r); err != nil {
-		if len(l.extra) > 0 {
-			l.extra = append(l.extra, "; "...)
-		}
-		l.extra = append(append(l.extra, "left whole: "...), err.Error()...)
+		l.leftWhole(err)
 		l.packet(r.Data, r.Notes)
 	}
 }
 
 // frame writes a true frame of which a capture kept r.Data of whole octets.
 func (l *Lab) frame(iface uint32, r *frame.Record, whole int) {
-	l.begin(iface, r)
+	l.take(iface, r)
 	copy(l.open(whole, len(r.Data)), r.Data)
 	l.shut(r.Notes)
-}
-
-// begin sets what the packets of r have in common.
-func (l *Lab) begin(iface uint32, r *frame.Record) {
-	at := r.System
-	if at == 0 {
-		at = r.Stamp
-	}
-	l.pkt = pcapng.Packet{Interface: iface, Stamp: int64(at), Has: pcapng.HasFlags, Flags: flags(r), ID: r.ID}
-	if r.ID != 0 {
-		l.pkt.Has |= pcapng.HasID
-	}
-	l.extra = l.extra[:0]
-	if r.Drop != frame.DropNone {
-		l.extra = append(append(l.extra, dropPrefix...), r.Drop.String()...)
-	}
 }
 
 // segments writes the true frames that r stands for. Notes that hold for as
@@ -145,13 +124,7 @@ func (l *Lab) open(whole, kept int) (data []byte) {
 
 // shut ends the packet that open has begun.
 func (l *Lab) shut(notes []frame.Note) {
-	for _, n := range notes {
-		l.buf = pcapng.AppendComment(l.buf, n.Text)
-	}
-	if len(l.extra) > 0 {
-		l.buf = pcapng.AppendComment(l.buf, l.extra)
-	}
-	l.buf = l.pkt.AppendTail(l.buf, l.start)
+	l.buf = l.tail(l.buf, notes, false)
 	if l.pkt.ID != 0 {
 		l.pkt.ID++
 	}

@@ -102,9 +102,7 @@ type Session struct {
 
 	// The record in hand while its segments are encoded.
 	splitter virtio.Splitter
-	pkt      pcapng.Packet
-	start    int    // of the block in hand
-	extra    []byte // one more comment
+	inHand
 
 	name  string // of the NIC
 	lines uint64 // lost
@@ -182,11 +180,7 @@ func (s *Session) Trace(r *frame.Record) {
 	if s.ending || r.Port == frame.Host && !s.opt.Host {
 		return
 	}
-	at := r.System
-	if at == 0 {
-		at = r.Stamp
-	}
-	s.trace(r, uint32(r.Port), at)
+	s.trace(r, uint32(r.Port), systemTime(r))
 	if s.opt.PHC && r.Port == frame.Wire {
 		s.trace(r, s.phc, r.Stamp)
 	}
@@ -199,19 +193,10 @@ func (s *Session) Trace(r *frame.Record) {
 
 // trace writes r as packets of an interface.
 func (s *Session) trace(r *frame.Record, iface uint32, at frame.Stamp) {
-	s.pkt = pcapng.Packet{
-		Interface: iface, Stamp: int64(at), ID: r.ID, Queue: uint32(r.Queue),
-		Has: pcapng.HasFlags, Flags: flags(r),
-	}
+	s.take(iface, r)
+	s.pkt.Stamp, s.pkt.Queue = int64(at), uint32(r.Queue)
 	if r.Queue != 0 {
 		s.pkt.Has |= pcapng.HasQueue
-	}
-	if r.ID != 0 { // replayed packets have none
-		s.pkt.Has |= pcapng.HasID
-	}
-	s.extra = s.extra[:0]
-	if r.Drop != frame.DropNone {
-		s.extra = append(append(s.extra, dropPrefix...), r.Drop.String()...)
 	}
 	switch {
 	case s.opt.Raw || !r.Offload.NeedsCsum && r.Offload.GSO == frame.GSONone:
@@ -223,26 +208,6 @@ func (s *Session) trace(r *frame.Record, iface uint32, at frame.Stamp) {
 	default:
 		s.complete(r)
 	}
-}
-
-// dropPrefix begins the comment on a frame that was dropped.
-const dropPrefix = "dropped: "
-
-func flags(r *frame.Record) pcapng.Flags {
-	f := pcapng.Inbound
-	if r.Dir == frame.Outbound {
-		f = pcapng.Outbound
-	}
-	if len(r.Data) < 6 {
-		return f
-	}
-	switch {
-	case [6]byte(r.Data) == [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}:
-		return f | pcapng.Broadcast
-	case r.Data[0]&1 != 0:
-		return f | pcapng.Multicast
-	}
-	return f | pcapng.Unicast
 }
 
 // kept is how many octets are kept of a packet of n.
@@ -373,10 +338,7 @@ func (s *Session) complete(r *frame.Record) {
 
 // leave writes a frame as it is whose offload cannot be done.
 func (s *Session) leave(r *frame.Record, err error) {
-	if len(s.extra) > 0 {
-		s.extra = append(s.extra, "; "...)
-	}
-	s.extra = append(append(s.extra, "left whole: "...), err.Error()...)
+	s.leftWhole(err)
 	s.packet(r.Data, r.Notes)
 }
 
@@ -427,19 +389,7 @@ const timesLen = len(" (9223372036854775807 times)")
 // end closes the block that begin has opened. Notes say how often they hold
 // where the super-frame is written whole.
 func (s *Session) end(notes []frame.Note) {
-	b := s.out.fill
-	for _, n := range notes {
-		if n.Times > 1 && s.opt.Raw {
-			var line [256]byte
-			b = pcapng.AppendComment(b, n.AppendTo(line[:0]))
-		} else {
-			b = pcapng.AppendComment(b, n.Text)
-		}
-	}
-	if len(s.extra) > 0 {
-		b = pcapng.AppendComment(b, s.extra)
-	}
-	s.out.fill = s.pkt.AppendTail(b, s.start)
+	s.out.fill = s.tail(s.out.fill, notes, s.opt.Raw)
 	s.wrote(&s.ports[s.pkt.Interface], 1)
 }
 

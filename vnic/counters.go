@@ -1,9 +1,6 @@
 package vnic
 
 import (
-	"fmt"
-	"strings"
-
 	"tapir/opa"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
@@ -134,7 +131,7 @@ func (s *Stats) Counters() []Counter {
 	}{{"tx_drop_", &s.TxDrops}, {"rx_drop_", &s.RxDrops}} {
 		for r := range frame.DropReasons() {
 			if possible[r] {
-				list = append(list, Counter{way.prefix + dropName(r), way.drops[r]})
+				list = append(list, Counter{way.prefix + r.Counter(), way.drops[r]})
 			}
 		}
 	}
@@ -156,9 +153,4 @@ var possible = [frame.MaxDropReasons]bool{
 	drop.NoBuffer: true, drop.Oversize: true, drop.Source: true, opa.DropPort: true,
 	opa.DropPKey: true, opa.DropLooped: true, opa.DropSpoofed: true, opa.DropRunt: true,
 	opa.DropStorm: true, opa.DropState: true, opa.DropNoDLID: true, opa.DropShare: true,
-}
-
-// dropName is the counter's name for reason r: "host_queue_full".
-func dropName(r frame.DropReason) string {
-	return strings.ToLower(strings.ReplaceAll(fmt.Sprint(r), " ", "_"))
 }

@@ -1,8 +1,6 @@
 package hfi
 
 import (
-	"strings"
-
 	"tapir/opa"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
@@ -33,7 +31,7 @@ func (c *Counts) Counters() []Counter {
 		{"mads", c.MADs}, {"rx_fecn", c.FECN}, {"rx_becn", c.BECN},
 	}
 	for r := range frame.DropReasons() {
-		name := strings.ToLower(strings.ReplaceAll(r.String(), " ", "_"))
+		name := r.Counter()
 		if rxReasons[r] {
 			list = append(list, Counter{"rx_drop_" + name, c.RxDrops[r]})
 		}

@@ -3,6 +3,7 @@ package frame
 import (
 	"fmt"
 	"iter"
+	"strings"
 )
 
 // DropReason says why a frame or its content was discarded. Every drop is
@@ -50,6 +51,11 @@ func (r DropReason) String() string {
 	return "unknown"
 }
 
+// Counter is the reason as a part of a counter's name: "host_queue_full".
+func (r DropReason) Counter() string {
+	return strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
+}
+
 // Drops counts discarded frames by reason.
 type Drops [MaxDropReasons]uint64
 
@@ -60,6 +66,18 @@ func (d *Drops) Count(r DropReason) { d[r]++ }
 func (d *Drops) Add(more *Drops) {
 	for r, n := range more {
 		d[r] += n
+	}
+}
+
+// Counted are the reasons that were counted, in the order of their numbers, with
+// the counts.
+func (d *Drops) Counted() iter.Seq2[DropReason, uint64] {
+	return func(yield func(DropReason, uint64) bool) {
+		for r := range DropReasons() {
+			if d[r] > 0 && !yield(r, d[r]) {
+				return
+			}
+		}
 	}
 }
 

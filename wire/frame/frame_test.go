@@ -56,6 +56,13 @@ func TestDropReasons(t *testing.T) {
 	for r := range DropReasons() {
 		got += fmt.Sprint(int(r), "=", r, " ")
 	}
+	var counted string
+	for r, n := range (&Drops{7: 1, 95: 2, 20: 3}).Counted() {
+		counted += fmt.Sprint(r.Counter(), n, " ")
+	}
+	if counted != "a1 last2 " && counted != "a 1 last 2 " {
+		t.Errorf("counted %q", counted)
+	}
 	if want := "7=a 8=b 95=last "; got != want || DropNone.String() != "none" || DropReason(20).String() != "unknown" || DropReason(250).String() != "unknown" {
 		t.Errorf("reasons %q, want %q", got, want)
 	}

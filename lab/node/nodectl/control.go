@@ -4,7 +4,6 @@ package nodectl
 
 import (
 	"fmt"
-	"strings"
 
 	"tapir/lab/node"
 	"tapir/lab/tool/ctl"
@@ -62,11 +61,8 @@ func Count(name string, v uint64) Counter { return Counter{name, v} }
 
 // AppendDrops lists the reasons for which frames were lost.
 func AppendDrops(list []Counter, prefix string, drops *frame.Drops) []Counter {
-	for r := range frame.DropReasons() {
-		if drops[r] > 0 {
-			reason := strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
-			list = append(list, Counter{prefix + reason, drops[r]})
-		}
+	for r, v := range drops.Counted() {
+		list = append(list, Counter{prefix + r.Counter(), v})
 	}
 	return list
 }

@@ -1,8 +1,6 @@
 package sw
 
 import (
-	"strings"
-
 	"tapir/lab/conf/swconf"
 	"tapir/wire/frame"
 )
@@ -31,7 +29,7 @@ func (s *Switch) CountersWith(drops func(port int) (rx, tx frame.Drops)) (list [
 		add(name+"tx_frames", c.TxFrames)
 		rx, tx := drops(i)
 		for r := range frame.DropReasons() {
-			reason := strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
+			reason := r.Counter()
 			if rx[r] > 0 {
 				add(name+"rx_drop_"+reason, rx[r])
 			}

@@ -1,8 +1,6 @@
 package virtual
 
 import (
-	"strings"
-
 	"tapir/lab/run/result"
 	"tapir/lab/run/virtual/station"
 	"tapir/wire/frame"
@@ -46,11 +44,8 @@ func (n *node) hostDrops() (list []result.Counter) {
 		return nil
 	}
 	drops := n.host.Drops()
-	for r := range frame.DropReasons() {
-		if drops[r] > 0 {
-			name := "host_drop_" + strings.ReplaceAll(strings.ToLower(r.String()), " ", "_")
-			list = append(list, result.Counter{Name: name, Value: drops[r]})
-		}
+	for r, v := range drops.Counted() {
+		list = append(list, result.Counter{Name: "host_drop_" + r.Counter(), Value: v})
 	}
 	return list
 }

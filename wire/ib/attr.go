@@ -31,6 +31,20 @@ func (n *NodeInfo) Append(dst []byte) []byte {
 	return binary.BigEndian.AppendUint32(dst, uint32(n.LocalPort)<<24|n.VendorID&0xffffff)
 }
 
+// ParseNodeInfo reads the attribute; data is DataLen long.
+func ParseNodeInfo(data []byte) (n NodeInfo) {
+	n.Type, n.Ports = data[2], data[3]
+	copy(n.SystemGUID[:], data[4:])
+	copy(n.NodeGUID[:], data[12:])
+	copy(n.PortGUID[:], data[20:])
+	n.PartitionCap = binary.BigEndian.Uint16(data[28:])
+	n.DeviceID = binary.BigEndian.Uint16(data[30:])
+	n.Revision = binary.BigEndian.Uint32(data[32:])
+	last := binary.BigEndian.Uint32(data[36:])
+	n.LocalPort, n.VendorID = uint8(last>>24), last&0xffffff
+	return n
+}
+
 // PortInfo is the attribute of section 14.2.5.6, without virtual lanes, which
 // are all zero but for one lane.
 type PortInfo struct {

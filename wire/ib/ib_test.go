@@ -49,6 +49,9 @@ func TestAttributes(t *testing.T) {
 	if got := hex.EncodeToString(b); got != node {
 		t.Errorf("NodeInfo\ngot  %s\nwant %s", got, node)
 	}
+	if got := ParseNodeInfo(append(b, make([]byte, 24)...)); got != n {
+		t.Errorf("NodeInfo %+v", got)
+	}
 	p := PortInfo{MKey: 1, GIDPrefix: 2, LID: 3, MasterSMLID: 4, CapMask: CapReregister, LocalPort: 1, State: 4, PhysState: 5,
 		LMC: 2, NeighborMTU: 5, MTUCap: 5, MKeyErrors: 6, GUIDCap: 8, Reregister: true, SubnetTimeout: 18}
 	b = p.Append(nil)

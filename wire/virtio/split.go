@@ -24,6 +24,12 @@ type Splitter struct {
 	cut inHand
 }
 
+// Split is Splitter.Split with a Splitter of its own, for rare use.
+func Split(off frame.Offload, data []byte, emit func(seg []byte)) error {
+	var s Splitter
+	return s.Split(off, data, emit)
+}
+
 // Split passes to emit, in order, the true frames that data (an Ethernet
 // frame, borrowed and left unchanged) stands for under off. Each has its own
 // IP length, IPv4 identification and header checksum, TCP sequence number,

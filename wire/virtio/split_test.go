@@ -120,12 +120,6 @@ var supers = []struct {
 	{"IPv6 tagged", super{v6: true, tags: 1, payload: 2000, size: 999, flags: tcp.ACK}, 3},
 }
 
-// Split is Splitter.Split with a Splitter of its own.
-func Split(off frame.Offload, data []byte, emit func(seg []byte)) error {
-	var s Splitter
-	return s.Split(off, data, emit)
-}
-
 func TestSplit(t *testing.T) {
 	for _, tt := range supers {
 		t.Run(tt.name, func(t *testing.T) {

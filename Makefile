@@ -50,7 +50,7 @@ interop: build
 	@sh .ci/tools
 	$(GO) run ./lab/check/siw/matrix -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
 	$(if $(CELLS),,$(BIN)/tapir lab test lab/examples/siw-interop/lab.yaml)
-	$(if $(CELLS),,$(GO) run ./lab/check/live/states)
+	$(if $(CELLS),,$(GO) run ./lab/check/states)
 	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestVLANInterfaces$$' ./lab/host/peer -interop)
 
 newer:

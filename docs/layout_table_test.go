@@ -1,7 +1,5 @@
 package docs
 
-import "testing"
-
 // line says what the packages of a path may import of this module: packages
 // of these directories and below. A path that ends in "/..." is the directory
 // and all below it; the longest path that matches a package counts.
@@ -93,9 +91,7 @@ var layout = []line{
 }
 
 // crossings are imports that break a rule, each with its reason.
-var crossings = map[string]string{
-	"cmd/tapir -> lab/check/live": landing,
-}
+var crossings = map[string]string{}
 
 // driverCore are the parts of the driver core that its package puts together.
 var driverCore = []string{
@@ -143,33 +139,23 @@ const (
 	maxDeviceMethods = 40
 )
 
-// landing marks an exception that goes with the packages that move just now.
-const landing = "these packages are being moved"
-
-// unneeded reports a line of a table that nothing needs any more.
-func unneeded(t *testing.T, format string, args ...any) {
-	t.Helper()
-	t.Logf(format, args...)
-}
-
 // oversize are the packages, files, functions and types over their limit, each
 // with its reason.
 var oversize = map[string]string{
-	"nic/fastlinq/settings.Config.netdevRows": "a table with a row for each parameter",
-	"lab/tool/script":                         "one language: its parser, and actions for each protocol",
-	"cmd/tapir":                               "flags and help of all subcommands",
-	"nic/verbs":                               "the RDMA objects refer to each other both ways, so a cut would export their insides",
-	"lab/check/bench":                         "one program with all benchmarks",
-	"lab/tool/inspect":                        "the state machines of all protocols share their flows",
-	"nic/fastlinq/l2":                         "the stages of one function share its queues and filters",
-	"nic/iwarp":                               "start-up, the two halves and the end of a connection share one state",
-	"nic/fastlinq/mfw":                        "one firmware: its mailboxes, shared memory and links",
-	"cmd/tapir.newCapture":                    "most of it is text: help and flags",
-	"cmd/tapir.newLabRun":                     "most of it is text: help and flags",
-	"lab/check/bench.allCases":                "a table",
-	"nic/fastlinq.Device.DeviceRows":          "a table with a row for each figure",
-	"nic/fastlinq":                            "what a FastLinQ device is made of, and its face",
-	"type nic/fastlinq.Device":                "the face of all parts below",
+	"lab/tool/script":                "one language: its parser, and actions for each protocol",
+	"cmd/tapir":                      "flags and help of all subcommands",
+	"nic/verbs":                      "the RDMA objects refer to each other both ways, so a cut would export their insides",
+	"lab/check/bench":                "one program with all benchmarks",
+	"lab/tool/inspect":               "the state machines of all protocols share their flows",
+	"nic/fastlinq/l2":                "the stages of one function share its queues and filters",
+	"nic/iwarp":                      "start-up, the two halves and the end of a connection share one state",
+	"nic/fastlinq/mfw":               "one firmware: its mailboxes, shared memory and links",
+	"cmd/tapir.newCapture":           "most of it is text: help and flags",
+	"cmd/tapir.newLabRun":            "most of it is text: help and flags",
+	"lab/check/bench.allCases":       "a table",
+	"nic/fastlinq.Device.DeviceRows": "a table with a row for each figure",
+	"nic/fastlinq":                   "what a FastLinQ device is made of, and its face",
+	"type nic/fastlinq.Device":       "the face of all parts below",
 
 	"type nic/fastlinq/l2.Function":  "the driver core has a function for each operation",
 	"type ptp.port":                  "the states and messages of one port, as IEEE 1588 has them",
@@ -179,6 +165,3 @@ var oversize = map[string]string{
 	"type nic/fastlinq/mfw.Firmware": "one method for each command of the mailbox",
 	"type opa/em.Manager":            "the sweeps, agents and tables of one manager",
 }
-
-// wideLines are the packages with lines over maxColumns.
-var wideLines = map[string]string{}

@@ -107,7 +107,8 @@ var sizeNames = [7]string{"64_size", "65_127", "128_255", "256_511", "512_1023",
 func (s *Stats) Counters() []Counter {
 	list := []Counter{
 		{"rx_packets", s.Rx.Packets}, {"tx_packets", s.Tx.Packets}, {"rx_bytes", s.Rx.Bytes}, {"tx_bytes", s.Tx.Bytes},
-		{"rx_errors", s.RxErrors()}, {"tx_errors", s.TxErrors()}, {"rx_dropped", s.RxErrors()}, {"tx_dropped", s.TxErrors()},
+		{"rx_errors", s.RxErrors()}, {"tx_errors", s.TxErrors()}, {"rx_dropped", s.RxErrors()},
+		{"tx_dropped", s.TxErrors()},
 	}
 	list = s.Tx.list(list, "tx_")
 	list = s.Rx.list(list, "rx_")
@@ -120,9 +121,9 @@ func (s *Stats) Counters() []Counter {
 		// From here on ours.
 		Counter{"tx_smac_filt", s.TxDrops[opa.DropSpoofed]}, Counter{"rx_bad_veswid", s.UnknownVESW},
 		Counter{"rx_fecn", s.FECN}, Counter{"rx_becn", s.BECN},
-		Counter{"stations_learned", s.Learned}, Counter{"stations_moved", s.Moved}, Counter{"stations_refused", s.NotLearned},
-		Counter{"tx_flooded", s.Flooded}, Counter{"rx_relayed", s.Relayed}, Counter{"tx_answered", s.Answered},
-		Counter{"group_joins", s.Joins}, Counter{"group_leaves", s.Leaves},
+		Counter{"stations_learned", s.Learned}, Counter{"stations_moved", s.Moved},
+		Counter{"stations_refused", s.NotLearned}, Counter{"tx_flooded", s.Flooded}, Counter{"rx_relayed", s.Relayed},
+		Counter{"tx_answered", s.Answered}, Counter{"group_joins", s.Joins}, Counter{"group_leaves", s.Leaves},
 		Counter{"host_tx_packets", s.HostTx}, Counter{"host_rx_packets", s.HostRx},
 	)
 	for _, way := range []struct {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/check/live"
 	"tapir/lab/host/netns"
 	"tapir/lab/host/peer"
+	"tapir/lab/tool/live"
 	"tapir/lab/tool/script"
 	"tapir/lab/tool/usage"
 )

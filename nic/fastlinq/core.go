@@ -49,13 +49,16 @@ func (d *Device) composeCore() error {
 	var mailboxes []ecore.MFW
 	var interrupts []ecore.Interrupts
 	for e, m := range []*mcp.MCP{d.management.mcp, d.management.second}[:d.cfg.Engines] {
-		mailboxes = append(mailboxes, &coreMFW{mcp: m, caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note, now: d.now})
+		mailboxes = append(mailboxes, &coreMFW{mcp: m, caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note,
+			now: d.now})
 		interrupts = append(interrupts, coreIRQ{d.interrupts.dev.Hwfns[e]})
 	}
 	c.dev = ecore.New(ecore.Config{
 		Name: d.cfg.Name, Chip: c.chip, MFW: mailboxes, Int: interrupts,
 		Hooks: ecore.Hooks{
-			SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) { d.management.fw.ProcessKill(h.Index) },
+			SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) {
+				d.management.fw.ProcessKill(h.Index)
+			},
 			AfterPFStop: func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset) },
 		}, Log: d.log,
 	})
@@ -80,7 +83,8 @@ func (d *Device) ReleaseCID(cid int) { d.management.note(d.core.dev.Lead().Conte
 // slowpathIRQ is the client's part of the slowpath's interrupt: the service
 // routine is that of the device, if it has a vector.
 func (d *Device) slowpathIRQ(h *ecore.Hwfn) error {
-	if i := d.interrupts.dev; i.Vectors() == 0 && i.Mode() != irq.Poll || i.Mode() == irq.MSIX && i.Vectors() <= h.Index {
+	if i := d.interrupts.dev; i.Vectors() == 0 && i.Mode() != irq.Poll || i.Mode() == irq.MSIX &&
+		i.Vectors() <= h.Index {
 		return fmt.Errorf("%v: no vector", i.Mode())
 	}
 	return nil
@@ -237,7 +241,8 @@ func (d *Device) DeviceRows() (rows []view.DeviceRow) {
 		text("core_personality", "%v", h.Personality)
 		text("int_mode", "%v", h.IntMode)
 		text("load", "%v", h.Load)
-		text("storm_firmware", "%v as %v, fw_load_policy %s", h.Firmware, h.Form, param.Find(d.Config().Params(), "fw_load_policy").Get())
+		text("storm_firmware", "%v as %v, fw_load_policy %s", h.Firmware, h.Form,
+			param.Find(d.Config().Params(), "fw_load_policy").Get())
 		for _, ph := range h.Phases {
 			text("phase", "%s", ph)
 		}

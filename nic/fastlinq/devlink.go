@@ -108,11 +108,13 @@ func (d *Device) DevlinkResources() (list []view.DevlinkResource) {
 			at = fmt.Sprintf("engine%d_", n)
 		}
 		for _, c := range h.CIDs {
-			list = append(list, view.DevlinkResource{Name: at + "cid_" + strings.ToLower(c.Protocol.String()), Size: c.Count, Occ: new(c.Used)})
+			list = append(list, view.DevlinkResource{Name: at + "cid_" + strings.ToLower(c.Protocol.String()),
+				Size: c.Count, Occ: new(c.Used)})
 		}
 		list = append(list, view.DevlinkResource{Name: at + "ilt_lines", Size: h.ILTLimit, Occ: new(h.ILTUsed)})
 		for r, s := range h.Shares {
-			list = append(list, view.DevlinkResource{Name: at + "share_" + strings.ToLower(strings.ReplaceAll(ecore.Resource(r).String(), " ", "_")), Size: s.Num})
+			list = append(list, view.DevlinkResource{Name: at + "share_" +
+				strings.ToLower(strings.ReplaceAll(ecore.Resource(r).String(), " ", "_")), Size: s.Num})
 		}
 	}
 	return list

@@ -113,7 +113,9 @@ func regionOf(t nvm.Type, file []byte) (r region, err error) {
 			return region{mfw.PutWhole, checkWhole}, nil
 		}
 		if _, err := fw.FormOf(file); err != nil {
-			return r, status.Inval.Errorf("neither storm firmware nor the image of a flash: name the region it is for: %v", err)
+			return r,
+				status.Inval.Errorf("neither storm firmware nor the image of a flash: name the region it is for: %v",
+					err)
 		}
 		t = nvm.TypeInitHW
 	}

@@ -13,7 +13,8 @@ import (
 // Health diagnoses the device.
 func (d *Device) Health() view.Health {
 	h := d.core.dev.Health()
-	out := view.Health{State: d.core.dev.HealthState(), Errors: h.Total(), Recoveries: h.Recoveries, Engine: h.Hwfn, Dump: len(h.Dump), Leaked: h.Leaked}
+	out := view.Health{State: d.core.dev.HealthState(), Errors: h.Total(), Recoveries: h.Recoveries, Engine: h.Hwfn,
+		Dump: len(h.Dump), Leaked: h.Leaked}
 	for e, n := range h.Errors {
 		out.Kinds = append(out.Kinds, view.HealthKind{Name: ecore.HWError(e).String(), Count: n})
 	}

@@ -181,7 +181,9 @@ func (d *Device) checkCoalescing(c *settings.NIC) error {
 		if queues := d.ownQueues(); q.Queue >= queues {
 			return fmt.Errorf("queue_usecs: queue %d: there are %d", q.Queue, queues)
 		}
-		if slices.ContainsFunc(c.Interrupts.Queues[:n], func(p settings.QueueUsecs) bool { return p.Queue == q.Queue }) {
+		if slices.ContainsFunc(c.Interrupts.Queues[:n], func(p settings.QueueUsecs) bool {
+			return p.Queue == q.Queue
+		}) {
 			return fmt.Errorf("queue_usecs: queue %d is there twice", q.Queue)
 		}
 	}
@@ -352,7 +354,8 @@ func (i *interrupts) show(hwfn int, host bool) []view.IRQInfo {
 
 // row describes a status block of a hwfn, which has there a vector of a number.
 func (i *interrupts) row(sb *irq.SB, hwfn int, name, user string, vector int) view.IRQInfo {
-	info := view.IRQInfo{SB: name, User: user, Mode: i.dev.Mode().String(), Vector: -1, Events: sb.Reported(), Updates: sb.Updates(),
+	info := view.IRQInfo{SB: name, User: user, Mode: i.dev.Mode().String(), Vector: -1, Events: sb.Reported(),
+		Updates: sb.Updates(),
 		RxUsecs: sb.Coalesce(irq.RxPI), TxUsecs: sb.Coalesce(irq.TxPI0)}
 	vectors := i.dev.ShowVectors()
 	if i.dev.Mode() != irq.MSIX {

@@ -77,9 +77,11 @@ func (c *coreMFW) Drain(now frame.Time, done ecore.Done) {
 
 // shareIDs are the resources that the management firmware divides.
 var shareIDs = map[ecore.Resource]mfw.ResourceID{
-	ecore.SB: mfw.ResourceSB, ecore.L2Queue: mfw.ResourceL2Queue, ecore.VPort: mfw.ResourceVPort, ecore.RL: mfw.ResourceRL,
-	ecore.PQ: mfw.ResourcePQ, ecore.ILT: mfw.ResourceILT, ecore.CNQRAM: mfw.ResourceCQs, ecore.CmdQsCQs: mfw.ResourceCQs,
-	ecore.RSSEng: mfw.ResourceRSSEngines, ecore.LL2Queue: mfw.ResourceLL2Queue,
+	ecore.SB: mfw.ResourceSB, ecore.L2Queue: mfw.ResourceL2Queue, ecore.VPort: mfw.ResourceVPort,
+	ecore.RL: mfw.ResourceRL,
+	ecore.PQ: mfw.ResourcePQ, ecore.ILT: mfw.ResourceILT, ecore.CNQRAM: mfw.ResourceCQs,
+	ecore.CmdQsCQs: mfw.ResourceCQs,
+	ecore.RSSEng:   mfw.ResourceRSSEngines, ecore.LL2Queue: mfw.ResourceLL2Queue,
 }
 
 func (c *coreMFW) Share(r ecore.Resource, now frame.Time, done func(frame.Time, ecore.Share, error)) {

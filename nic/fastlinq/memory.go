@@ -27,7 +27,8 @@ func (d *Device) ReadEEPROM(offset, length uint32, now frame.Time, done func([]b
 			length = size - offset
 		}
 		if offset > size || length > size-offset || length == 0 {
-			done(nil, status.Inval.Errorf("octets %d to %d of an EEPROM of %d", offset, uint64(offset)+uint64(length), size))
+			done(nil, status.Inval.Errorf("octets %d to %d of an EEPROM of %d", offset, uint64(offset)+uint64(length),
+				size))
 			return
 		}
 		m.NVMRead(offset, length, d.now(), done)

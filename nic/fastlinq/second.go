@@ -57,7 +57,8 @@ func (e *SecondEngine) compose(c *settings.NIC, blocks irq.Config, sp *slowpath,
 			}
 		})
 	}
-	e.netdev, err = qede.New(l2.Config{Pool: e.pool, Engines: c.Engines, Superframes: c.Superframes, Drop: e.dropFromVport, Fire: e.irq.fired, Assert: sp.fwAssert},
+	e.netdev, err = qede.New(l2.Config{Pool: e.pool, Engines: c.Engines, Superframes: c.Superframes,
+		Drop: e.dropFromVport, Fire: e.irq.fired, Assert: sp.fwAssert},
 		sp.post, e.irq.queueBlocks(), s)
 	return err
 }
@@ -199,7 +200,8 @@ func (e *SecondEngine) trace(p frame.Port, dir frame.Direction, f *frame.Frame, 
 	if e.tracer == nil {
 		return
 	}
-	e.record = frame.Record{Port: p, Dir: dir, Data: f.Bytes(), Offload: f.Offload, Stamp: f.Stamp, System: e.system.At(e.now), ID: f.ID, Queue: f.Queue, Drop: r}
+	e.record = frame.Record{Port: p, Dir: dir, Data: f.Bytes(), Offload: f.Offload, Stamp: f.Stamp,
+		System: e.system.At(e.now), ID: f.ID, Queue: f.Queue, Drop: r}
 	e.tracer.Trace(&e.record)
 	e.record.Data = nil
 }

@@ -85,7 +85,8 @@ func (d *Device) images() (list []selftest.Image, err error) {
 		return nil, err
 	}
 	for _, e := range im.Entries() {
-		list = append(list, selftest.Image{Name: e.Type.String(), Data: im.Bytes(e), CRC: e.CRC, Skip: e.Type == nvm.TypeMdump})
+		list = append(list, selftest.Image{Name: e.Type.String(), Data: im.Bytes(e), CRC: e.CRC,
+			Skip: e.Type == nvm.TypeMdump})
 	}
 	return list, nil
 }

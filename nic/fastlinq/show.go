@@ -117,7 +117,8 @@ func (d *Device) ShowMFW(now frame.Time) []view.AttributeRow {
 			return
 		}
 		for _, s := range list {
-			a.add(fmt.Sprintf("temperature[%d]", s.ID), "%d C, high %d, critical %d", s.Current, s.ThresholdHigh, s.CritHigh)
+			a.add(fmt.Sprintf("temperature[%d]", s.ID), "%d C, high %d, critical %d", s.Current, s.ThresholdHigh,
+				s.CritHigh)
 		}
 	})
 	d.Manage(now)
@@ -164,7 +165,8 @@ func (d *Device) ShowNVM() []view.NVMRow {
 	}
 	list := make([]view.NVMRow, 0, len(im.Entries()))
 	for _, e := range im.Entries() {
-		r := view.NVMRow{Image: e.Type.String(), Offset: e.Offset, Length: e.Len, CRC: fmt.Sprintf("%08x", e.CRC), State: "good"}
+		r := view.NVMRow{Image: e.Type.String(), Offset: e.Offset, Length: e.Len, CRC: fmt.Sprintf("%08x", e.CRC),
+			State: "good"}
 		if nvm.Sum(im.Bytes(e)) != e.CRC {
 			r.State = "damaged"
 		}

@@ -80,7 +80,8 @@ func (s *slowpath) fwAssert(text string) {
 func (s *slowpath) request(r *l2.Ramrod) (spq.Request, error) {
 	h, queues := s.d.core.dev.Hwfns[s.hwfn], s.d.core.queues[s.hwfn]
 	if r.Queue < 0 || 2*r.Queue >= len(queues) {
-		return spq.Request{}, status.Inval.Errorf("ramrod %v: queue %d: the function has %d", r.Command, r.Queue, len(queues)/2)
+		return spq.Request{}, status.Inval.Errorf("ramrod %v: queue %d: the function has %d", r.Command, r.Queue,
+			len(queues)/2)
 	}
 	q := spq.Request{CID: h.SlowpathCID(), Cmd: uint8(r.Command), Protocol: cxt.Eth, Data: r}
 	switch r.Command {

@@ -60,7 +60,8 @@ func coalesceCase(set setting) *testCase {
 		}
 		defer s.close()
 		w := way{back: true}
-		settings := nic.Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: set.mode, RxUsecs: set.usecs}}}
+		settings := nic.Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: set.mode,
+			RxUsecs: set.usecs}}}
 		f, err := startNIC(ctx, s, w, settings)
 		if err != nil {
 			return sample{}, err

@@ -100,7 +100,8 @@ func Blocks(r io.Reader) (func() (pcapng.Block, error), error) {
 	if err != nil {
 		return nil, ErrNotCapture
 	}
-	head := []pcapng.Block{&pcapng.Section{}, &pcapng.Interface{LinkType: uint16(old.LinkType()), SnapLen: old.Snaplen()}}
+	head := []pcapng.Block{&pcapng.Section{}, &pcapng.Interface{LinkType: uint16(old.LinkType()),
+		SnapLen: old.Snaplen()}}
 	return func() (pcapng.Block, error) {
 		if len(head) > 0 {
 			b := head[0]
@@ -214,7 +215,8 @@ func comment(p opa.Packet, good bool) string {
 	if good {
 		icrc = "good"
 	}
-	return fmt.Sprintf("OPA16B vesw=%d slid=%v dlid=%v sc=%d rc=%d fecn=%d becn=%d pkey=%#04x entropy=%#02x age=%d pad=%d icrc=%s",
+	return fmt.Sprintf(
+		"OPA16B vesw=%d slid=%v dlid=%v sc=%d rc=%d fecn=%d becn=%d pkey=%#04x entropy=%#02x age=%d pad=%d icrc=%s",
 		h.VESW, h.SLID, h.DLID, h.SC, h.RC, bit(h.FECN), bit(h.BECN), h.PKey, h.Entropy, h.Age, p.Pad(), icrc)
 }
 

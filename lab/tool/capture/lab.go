@@ -52,7 +52,8 @@ func NewLab(w io.Writer) *Lab {
 func (l *Lab) Add(e End) (iface uint32) {
 	l.block(&pcapng.Interface{
 		LinkType: pcapng.LinkEthernet, Name: e.Name(), MAC: e.MAC, Speed: e.Speed,
-		Description: fmt.Sprintf("node %s on link %s to %s, MTU %d; outbound is from %s", e.Node, e.Link, e.Far, e.MTU, e.Node),
+		Description: fmt.Sprintf("node %s on link %s to %s, MTU %d; outbound is from %s", e.Node, e.Link, e.Far, e.MTU,
+			e.Node),
 	})
 	l.ends = append(l.ends, port{})
 	return uint32(len(l.ends) - 1)

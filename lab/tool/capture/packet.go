@@ -14,7 +14,8 @@ type inHand struct {
 
 // take sets what the packets of r have in common.
 func (h *inHand) take(iface uint32, r *frame.Record) {
-	h.pkt = pcapng.Packet{Interface: iface, Stamp: int64(systemTime(r)), Has: pcapng.HasFlags, Flags: flags(r), ID: r.ID}
+	h.pkt = pcapng.Packet{Interface: iface, Stamp: int64(systemTime(r)), Has: pcapng.HasFlags, Flags: flags(r),
+		ID: r.ID}
 	if r.ID != 0 { // replayed packets have none
 		h.pkt.Has |= pcapng.HasID
 	}

@@ -71,7 +71,8 @@ type Options struct {
 	Raw     bool // keep super-frames and partial checksums as they passed
 	Number  bool // the segments of a super-frame have numbers of their own, from its ID on; not Compact
 	Host    bool // the host TAP too, as a second interface
-	PHC     bool // the wire's packets once more, with the stamps of the hardware clock, on an interface of their own; not Compact
+	// the wire's packets once more, with the stamps of the hardware clock, on an interface of their own; not Compact
+	PHC bool
 	// Log are the topics of the NIC's log whose lines are written between the
 	// packets: see Line.
 	Log    msglog.Topic
@@ -304,7 +305,8 @@ func (s *Session) again(sh *virtio.Shape, i, n int, compact bool) int {
 		return 0
 	}
 	if compact {
-		s.out.fill = appendRepeat(s.out.fill, &repeat{*sh, n, kept - sh.Payload, s.splitter.Flags(i), s.splitter.Flags(i + n - 1)}, s.splitter.Payload(i))
+		s.out.fill = appendRepeat(s.out.fill, &repeat{*sh, n, kept - sh.Payload, s.splitter.Flags(i),
+			s.splitter.Flags(i + n - 1)}, s.splitter.Payload(i))
 	} else {
 		s.copies(like, sh, i, n, cut)
 	}
@@ -416,7 +418,8 @@ func (p *port) lossStatistics(iface uint32, b []byte, more ...string) []byte {
 	st := p.statistics(iface)
 	st.Comments = more
 	if p.run > 0 {
-		st.Comments = append(st.Comments, fmt.Sprintf("%d packets are missing here: the capture's reader was too slow", p.run))
+		st.Comments = append(st.Comments, fmt.Sprintf("%d packets are missing here: the capture's reader was too slow",
+			p.run))
 	}
 	return st.AppendTo(b)
 }

@@ -25,9 +25,8 @@ func (r *Report) WriteSVG(w io.Writer) error {
 		height += svgHead + svgRow*len(d.rungs) + 20
 	}
 	p := &printer{w: w}
-	p.f(
-		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n",
-		width, height, width, height)
+	p.f(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
+		`font-family="sans-serif" font-size="12">`+"\n", width, height, width, height)
 	p.f(`<rect width="100%%" height="100%%" fill="#fff"/>` + "\n")
 	y := 20
 	for _, d := range list {

@@ -34,12 +34,19 @@ func WriteDLTs(w io.Writer) error {
 // WriteConfig lists what can be chosen before a capture: flags of tapir
 // wireshark extcap.
 func WriteConfig(w io.Writer) error {
-	_, err := io.WriteString(w,
-		`arg {number=0}{call=--host}{display=Host TAP too}{type=boolflag}{tooltip=Capture the host TAP as a second interface}
-arg {number=1}{call=--raw}{display=Keep super-frames whole}{type=boolflag}{tooltip=Do not split what gso and jumbo pass in one piece}
-arg {number=2}{call=--inner}{display=Frames inside Omni-Path packets}{type=boolflag}{tooltip=Of a fabric: the Ethernet frames inside, the packets' fields as comments}
-`)
-	return err
+	for i, arg := range []struct{ call, display, tooltip string }{
+		{"--host", "Host TAP too", "Capture the host TAP as a second interface"},
+		{"--raw", "Keep super-frames whole", "Do not split what gso and jumbo pass in one piece"},
+		{"--inner", "Frames inside Omni-Path packets",
+			"Of a fabric: the Ethernet frames inside, the packets' fields as comments"},
+	} {
+		_, err := fmt.Fprintf(w, "arg {number=%d}{call=%s}{display=%s}{type=boolflag}{tooltip=%s}\n",
+			i, arg.call, arg.display, arg.tooltip)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // NICOf is the NIC that an interface of ours stands for.

@@ -60,7 +60,8 @@ func (c *NIC) Netdev() qede.Settings {
 	}
 	for _, r := range e.Rules {
 		s.Rules = append(s.Rules, qede.Rule{Location: r.Location, Drop: r.Drop, Queue: r.Queue, Tuple: l2.Tuple{
-			Proto: r.Proto, V6: r.V6, Src: r.Src, Dst: r.Dst, SrcPort: r.SrcPort, DstPort: r.DstPort, Tunnel: l2.TunnelType(r.Tunnel)}})
+			Proto: r.Proto, V6: r.V6, Src: r.Src, Dst: r.Dst, SrcPort: r.SrcPort, DstPort: r.DstPort,
+			Tunnel: l2.TunnelType(r.Tunnel)}})
 	}
 	s.Checks.AntiSpoofing = e.SpoofCheck
 	if s.Queues == 0 {
@@ -78,7 +79,8 @@ func (c *NIC) Netdev() qede.Settings {
 	if s.Key == ([l2.KeyLen]byte{}) {
 		s.Key = KeyByChance(c.Seed)
 	}
-	s.RxChecksum, s.NoTxChecksum, s.NoTSO, s.NoGRO, s.NoRSS = c.HasRxChecksum(), !c.HasTxChecksum(), !c.HasTSO(), !c.HasGRO(), c.Features.NoRxHash
+	s.RxChecksum, s.NoTxChecksum, s.NoTSO, s.NoGRO, s.NoRSS = c.HasRxChecksum(), !c.HasTxChecksum(), !c.HasTSO(),
+		!c.HasGRO(), c.Features.NoRxHash
 	switch {
 	case c.HasGROHW():
 		s.TPA = l2.TPAGRO

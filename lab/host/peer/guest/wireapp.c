@@ -1,7 +1,7 @@
 /*
  * wireapp - the application of a wire script in a Linux guest: it does what it
  * is told over a TCP connection and tells what happens to it. Package
- * tapir/lab/check/live is at the other end.
+ * tapir/lab/tool/live is at the other end.
  *
  *   wireapp PORT
  *

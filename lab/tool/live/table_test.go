@@ -9,7 +9,7 @@ import (
 	"tapir/lab/tool/script"
 )
 
-const root = "../../tool/script/testdata"
+const root = "../script/testdata"
 
 // The committed table has a row for each script, as the library and Table say;
 // what it says of siw is checked by states.
@@ -20,7 +20,7 @@ func TestTableIsUpToDate(t *testing.T) {
 	}
 	rows := Rows(string(b))
 	if Table(rows) != string(b) {
-		t.Error("docs/scripts-state.md is not what its rows make; run as root: go run ./lab/check/live/states -write")
+		t.Error("docs/scripts-state.md is not what its rows make; run as root: go run ./lab/check/states -write")
 	}
 	scripts, err := Library(root)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"syscall"
 	"time"
 
-	"tapir/lab/check/live"
 	"tapir/lab/host/peer"
+	"tapir/lab/tool/live"
 	"tapir/lab/tool/script"
 )
 
@@ -76,7 +76,7 @@ func run(ctx context.Context, write bool, lanes int) error {
 		return err
 	}
 	if changes > 0 {
-		return fmt.Errorf("%d states have changed; if they are right: go run ./lab/check/live/states -write", changes)
+		return fmt.Errorf("%d states have changed; if they are right: go run ./lab/check/states -write", changes)
 	}
 	return nil
 }

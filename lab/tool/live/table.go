@@ -161,7 +161,8 @@ func Table(rows []Row) string {
 }
 
 var line = regexp.MustCompile(
-	`^\| \[[^\]]+\]\(\.\./lab/tool/script/testdata/([^)]+)\) \| ([^|]*) \| holds \| (\S+) \| (\S+) \| (\d*) \| (.*) \|$`)
+	`^\| \[[^\]]+\]\(\.\./lab/tool/script/testdata/([^)]+)\) ` +
+		`\| ([^|]*) \| holds \| (\S+) \| (\S+) \| (\d*) \| (.*) \|$`)
 
 // Rows reads the rows of a document that Table has made.
 func Rows(page string) (rows []Row) {

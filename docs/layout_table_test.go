@@ -49,7 +49,6 @@ var layout = []line{
 	{"nic/param", []string{"wire"}},
 	{"nic/view", []string{"wire", "nic/hostfn"}},
 	{"nic/hardware", and(leaves, "nic/verbs", "nic/hostfn", "nic/param", "nic/view")},
-	{"nic/ideal", []string{"wire", "nic/verbs"}},
 	{"nic/fastlinq/...", and(leaves, "nic/fastlinq")},
 	{"nic/fastlinq/mfw/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/mfw")},
 	{"nic/fastlinq/ecore/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/ecore")},
@@ -86,7 +85,6 @@ var layout = []line{
 
 	{"cmd/tapir", product},
 	{"examples/...", product},
-	{"docs/...", nil},
 	{".ci/...", nil},
 }
 

@@ -75,7 +75,7 @@ func (w *World) build(ctx context.Context) (err error) {
 func (w *World) boot(ctx context.Context) (err error) {
 	w.siw, w.mtu = nil, most
 	w.Guest, err = peer.Start(ctx, w.image, peer.Config{
-		Bridge: bridge, IP: []netip.Prefix{guest4, guest6}, Life: w.life, Dir: filepath.Join(w.dir, "guest"),
+		NS: w.NS, Bridge: bridge, IP: []netip.Prefix{guest4, guest6}, Life: w.life, Dir: filepath.Join(w.dir, "guest"),
 	})
 	return err
 }

@@ -126,7 +126,7 @@ func withFastLinQ[T any](d *served, start func(h *fastlinq.Device, now frame.Tim
 }
 
 // errNotFastLinQ is the answer to what only FastLinQ hardware can do.
-var errNotFastLinQ = errors.New("the NIC has no FastLinQ hardware: start it with --hardware fastlinq")
+var errNotFastLinQ = errors.New("the NIC has no FastLinQ hardware")
 
 // identify lets the port's LED blink.
 func (d *served) identify(ctx context.Context, args json.RawMessage) (any, error) {

@@ -9,6 +9,7 @@ import (
 
 	"tapir/nic"
 	"tapir/nic/buf"
+	"tapir/nic/fastlinq"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -50,7 +51,7 @@ func newWorld(t testing.TB, rng *rand.Rand) *world {
 // nic adds a NIC with these addresses to s.
 func (w *world) nic(s *Server, name string, addrs ...string) *node {
 	n := &node{w: w}
-	cfg := nic.Config{Name: name}
+	cfg := nic.Config{Name: name, Hardware: &fastlinq.Config{}}
 	for _, a := range addrs {
 		cfg.Addrs = append(cfg.Addrs, netip.MustParsePrefix(a))
 	}

@@ -48,7 +48,7 @@ func main() {
 }
 
 func run(ctx context.Context, write bool, lanes int) error {
-	scripts, err := live.Library(library)
+	scripts, err := Library(library)
 	if err != nil {
 		return err
 	}
@@ -65,13 +65,13 @@ func run(ctx context.Context, write bool, lanes int) error {
 	}
 	fmt.Printf("%d scripts against siw in %v\n", len(rows), time.Since(begun).Round(time.Second))
 	if write {
-		return os.WriteFile(document, []byte(live.Table(rows)), 0o644)
+		return os.WriteFile(document, []byte(Table(rows)), 0o644)
 	}
 	page, err := os.ReadFile(document)
 	if err != nil {
 		return err
 	}
-	changes, err := compare(ctx, g, scripts, live.Rows(string(page)), rows)
+	changes, err := compare(ctx, g, scripts, Rows(string(page)), rows)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ type guest struct {
 }
 
 // rows runs scripts.
-func (g *guest) rows(ctx context.Context, scripts []*script.Script) (_ []live.Row, err error) {
+func (g *guest) rows(ctx context.Context, scripts []*script.Script) (_ []Row, err error) {
 	if g.world == nil {
 		if g.world, err = live.NewWorld(ctx, g.image, g.lanes, life); err != nil {
 			return nil, err
@@ -99,7 +99,7 @@ func (g *guest) rows(ctx context.Context, scripts []*script.Script) (_ []live.Ro
 	if err := g.world.Run(ctx, scripts, false, func(r live.Result) { results = append(results, r) }); err != nil {
 		return nil, err
 	}
-	return live.NewRows(library, results)
+	return NewRows(library, results)
 }
 
 // close ends the guest; the next scripts have one of their own.
@@ -120,10 +120,10 @@ const (
 
 // compare says which states have changed, and returns how many of them do so in
 // every run.
-func compare(ctx context.Context, g *guest, scripts []*script.Script, table, rows []live.Row) (changes int, err error) {
+func compare(ctx context.Context, g *guest, scripts []*script.Script, table, rows []Row) (changes int, err error) {
 	for run := 1; ; run++ {
 		changed := map[string]bool{}
-		for _, c := range live.Changes(table, rows) {
+		for _, c := range Changes(table, rows) {
 			fmt.Printf("run %d: %s\n", run, c)
 			name, _, _ := strings.Cut(c, ": ")
 			changed[name] = true
@@ -133,9 +133,9 @@ func compare(ctx context.Context, g *guest, scripts []*script.Script, table, row
 		}
 		differs := func(name string) bool { return changed[name] }
 		again := slices.DeleteFunc(slices.Clone(scripts), func(s *script.Script) bool {
-			return !differs(live.NameIn(library, s))
+			return !differs(NameIn(library, s))
 		})
-		table = slices.DeleteFunc(slices.Clone(table), func(r live.Row) bool { return !differs(r.Name) })
+		table = slices.DeleteFunc(slices.Clone(table), func(r Row) bool { return !differs(r.Name) })
 		if run == inOldGuest {
 			g.close()
 		}

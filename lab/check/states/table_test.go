@@ -1,4 +1,4 @@
-package live
+package main
 
 import (
 	"os"
@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/lab/tool/live"
 	"tapir/lab/tool/script"
 )
 
-const root = "../script/testdata"
+const root = "../../tool/script/testdata"
 
 // The committed table has a row for each script, as the library and Table say;
 // what it says of siw is checked by states.
@@ -32,7 +33,7 @@ func TestTableIsUpToDate(t *testing.T) {
 		if why := s.NotLive(); why != "" {
 			o = script.Outcome{Frames: script.NotApplicable, Inside: script.NotApplicable, Why: []string{why}}
 		}
-		r, err := row(root, Result{Script: s, Outcome: o})
+		r, err := row(root, live.Result{Script: s, Outcome: o})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +96,7 @@ func TestResultText(t *testing.T) {
 		{script.Outcome{Inside: script.Differs, Why: []string{"a", "b"}}, "x.wire: differs: frames hold, inside differs\n  a\n  b"},
 		{script.Outcome{Frames: script.NotApplicable, Inside: script.NotApplicable, Why: []string{"no"}}, "x.wire: n/a: no"},
 	} {
-		if have := (Result{Script: s, Outcome: c.o}).String(); have != c.want {
+		if have := (live.Result{Script: s, Outcome: c.o}).String(); have != c.want {
 			t.Errorf("%q, want %q", have, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package live
+package main
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"tapir/lab/tool/live"
 	"tapir/lab/tool/script"
 )
 
@@ -77,7 +78,7 @@ func explain(why []string) string {
 }
 
 // row is the line of a result; root is the library.
-func row(root string, r Result) (Row, error) {
+func row(root string, r live.Result) (Row, error) {
 	o := &r.Outcome
 	w := Row{Name: NameIn(root, r.Script), Frames: o.Frames.String(), Inside: o.Inside.String(),
 		Why: strings.Join(o.Why, "; ")}
@@ -213,7 +214,7 @@ func Library(root string) (list []*script.Script, err error) {
 }
 
 // NewRows are the rows of results, in the order of their names.
-func NewRows(root string, results []Result) (rows []Row, err error) {
+func NewRows(root string, results []live.Result) (rows []Row, err error) {
 	for _, r := range results {
 		w, err := row(root, r)
 		if err != nil {

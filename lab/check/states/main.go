@@ -5,7 +5,7 @@
 //
 // A script whose state has changed runs again, up to four times in all, at last in
 // a guest of its own. The exit code is 1 if one is never as the document says;
-// -write makes that anew instead.
+// -write rewrites it instead.
 package main
 
 import (
@@ -31,7 +31,7 @@ const (
 )
 
 func main() {
-	write := flag.Bool("write", false, "make "+document+" anew")
+	write := flag.Bool("write", false, "rewrite "+document)
 	lanes := flag.Int("lanes", 8, "so many scripts at a time")
 	flag.Parse()
 	if flag.NArg() > 0 {

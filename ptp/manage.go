@@ -96,30 +96,19 @@ func (i *Instance) Get(id msg.ManagementID, port int) (any, msg.ManagementError)
 }
 
 // octet is the value of the clock's ids of one octet.
-func (i *Instance) octet(id msg.ManagementID) (uint8, bool) {
-	const (
-		trace     = uint8(msg.FlagTimeTraceable | msg.FlagFrequencyTraceable)
-		timescale = uint8(msg.FlagPTPTimescale)
-	)
-	switch id {
-	case msg.IDPriority1:
-		return i.cfg.Priority1, true
-	case msg.IDPriority2:
-		return i.cfg.Priority2, true
-	case msg.IDDomain:
-		return i.cfg.Domain, true
-	case msg.IDSlaveOnly:
-		return bitIf(i.cfg.SlaveOnly, 1), true
-	case msg.IDClockAccuracy:
-		return i.quality.Accuracy, true
-	case msg.IDTraceability:
-		return uint8(i.properties.Flags()) & trace, true
-	case msg.IDTimescale:
-		return uint8(i.properties.Flags()) & timescale, true
-	case msg.IDSynchronizationUncertain:
-		return 0, true
-	}
-	return 0, false
+func (i *Instance) octet(id msg.ManagementID) (v uint8, ok bool) {
+	flags := uint8(i.properties.Flags())
+	v, ok = map[msg.ManagementID]uint8{
+		msg.IDPriority1:                i.cfg.Priority1,
+		msg.IDPriority2:                i.cfg.Priority2,
+		msg.IDDomain:                   i.cfg.Domain,
+		msg.IDSlaveOnly:                bitIf(i.cfg.SlaveOnly, 1),
+		msg.IDClockAccuracy:            i.quality.Accuracy,
+		msg.IDTraceability:             flags & uint8(msg.FlagTimeTraceable|msg.FlagFrequencyTraceable),
+		msg.IDTimescale:                flags & uint8(msg.FlagPTPTimescale),
+		msg.IDSynchronizationUncertain: 0,
+	}[id]
+	return v, ok
 }
 
 func bitIf(on bool, v uint8) uint8 {
@@ -151,7 +140,6 @@ func (i *Instance) timeStatus() *msg.TimeStatus {
 
 // get is Get for the ids of ports.
 func (p *port) get(id msg.ManagementID) (any, msg.ManagementError) {
-	octet := func(v uint8) (any, msg.ManagementError) { return &msg.Octet{Value: v}, 0 }
 	switch id {
 	case msg.IDNullManagement:
 		return &msg.Empty{}, 0
@@ -160,7 +148,7 @@ func (p *port) get(id msg.ManagementID) (any, msg.ManagementError) {
 			Identity: p.id, State: p.state, LogMinDelayReqInterval: p.logDelay, PeerMeanPathDelay: p.linkMean,
 			LogAnnounceInterval: p.rates.announce, AnnounceReceiptTimeout: p.cfg.AnnounceReceiptTimeout,
 			LogSyncInterval: p.rates.sync,
-			DelayMechanism:  p.cfg.DelayMechanism, LogMinPdelayReqInterval: p.rates.pdelay, Version: p.version(),
+			DelayMechanism:  p.cfg.DelayMechanism, LogMinPdelayReqInterval: p.rates.pdelay, Version: version,
 		}, 0
 	case msg.IDPortDataSetNP:
 		return &msg.PortDataSetNP{NeighborPropDelayThresh: uint32(p.cfg.NeighborPropDelayThresh),
@@ -171,28 +159,26 @@ func (p *port) get(id msg.ManagementID) (any, msg.ManagementError) {
 		return p.serviceStats(), 0
 	case msg.IDUnicastMasterTable:
 		return p.unicastTable(), 0
-	case msg.IDLogAnnounceInterval:
-		return octet(uint8(p.rates.announce))
-	case msg.IDAnnounceReceiptTimeout:
-		return octet(p.cfg.AnnounceReceiptTimeout)
-	case msg.IDLogSyncInterval:
-		return octet(uint8(p.rates.sync))
-	case msg.IDVersionNumber:
-		return octet(p.version())
-	case msg.IDDelayMechanism:
-		return octet(uint8(p.cfg.DelayMechanism))
-	case msg.IDLogMinPdelayReqInterval:
-		return octet(uint8(p.rates.pdelay))
 	}
-	return nil, msg.ErrorNotSupported
+	v, ok := map[msg.ManagementID]uint8{
+		msg.IDLogAnnounceInterval:     uint8(p.rates.announce),
+		msg.IDAnnounceReceiptTimeout:  p.cfg.AnnounceReceiptTimeout,
+		msg.IDLogSyncInterval:         uint8(p.rates.sync),
+		msg.IDVersionNumber:           version,
+		msg.IDDelayMechanism:          uint8(p.cfg.DelayMechanism),
+		msg.IDLogMinPdelayReqInterval: uint8(p.rates.pdelay),
+	}[id]
+	if !ok {
+		return nil, msg.ErrorNotSupported
+	}
+	return &msg.Octet{Value: v}, 0
 }
 
 // version is versionNumber, without the minor one, as linuxptp gives it.
-func (p *port) version() uint8 { return 2 }
+const version = 2
 
 func (p *port) serviceStats() *msg.PortServiceStats {
-	s := &msg.PortServiceStats{Identity: p.id}
-	s.Counters = [msg.NumServiceStats]uint64{
+	return &msg.PortServiceStats{Identity: p.id, Counters: [msg.NumServiceStats]uint64{
 		msg.StatAnnounceTimeout: p.stats.AnnounceTimeout, msg.StatSyncTimeout: p.stats.SyncTimeout,
 		msg.StatDelayTimeout:          p.stats.DelayTimeout,
 		msg.StatUnicastServiceTimeout: p.stats.UnicastServiceTimeout,
@@ -201,8 +187,7 @@ func (p *port) serviceStats() *msg.PortServiceStats {
 		msg.StatMasterSyncTimeout:     p.stats.MasterSyncTimeout,
 		msg.StatQualificationTimeout:  p.stats.QualificationTimeout, msg.StatSyncMismatch: p.stats.SyncMismatch,
 		msg.StatFollowUpMismatch: p.stats.FollowUpMismatch,
-	}
-	return s
+	}}
 }
 
 // Set writes the data of a management id, as the struct that msg.ParseData
@@ -240,25 +225,21 @@ func (i *Instance) Set(id msg.ManagementID, port int, data any, now frame.Time) 
 }
 
 func (i *Instance) setOctet(id msg.ManagementID, v uint8) msg.ManagementError {
-	switch id {
-	case msg.IDPriority1:
-		i.cfg.Priority1 = v
-	case msg.IDPriority2:
-		i.cfg.Priority2 = v
-	case msg.IDDomain:
-		i.cfg.Domain = v
-	case msg.IDSlaveOnly:
-		if v > 1 {
-			return msg.ErrorWrongValue
-		}
+	plain := map[msg.ManagementID]*uint8{msg.IDPriority1: &i.cfg.Priority1, msg.IDPriority2: &i.cfg.Priority2,
+		msg.IDDomain: &i.cfg.Domain, msg.IDClockAccuracy: &i.cfg.Quality.Accuracy}
+	flags := msg.Flags(v)
+	switch {
+	case plain[id] != nil:
+		*plain[id] = v
+	case id == msg.IDSlaveOnly && v > 1:
+		return msg.ErrorWrongValue
+	case id == msg.IDSlaveOnly:
 		i.cfg.SlaveOnly = v == 1
-	case msg.IDClockAccuracy:
-		i.cfg.Quality.Accuracy = v
-	case msg.IDTraceability:
-		i.cfg.Time.TimeTraceable = msg.Flags(v).Has(msg.FlagTimeTraceable)
-		i.cfg.Time.FrequencyTraceable = msg.Flags(v).Has(msg.FlagFrequencyTraceable)
-	case msg.IDTimescale:
-		i.cfg.Time.PTPTimescale = msg.Flags(v).Has(msg.FlagPTPTimescale)
+	case id == msg.IDTraceability:
+		i.cfg.Time.TimeTraceable = flags.Has(msg.FlagTimeTraceable)
+		i.cfg.Time.FrequencyTraceable = flags.Has(msg.FlagFrequencyTraceable)
+	case id == msg.IDTimescale:
+		i.cfg.Time.PTPTimescale = flags.Has(msg.FlagPTPTimescale)
 	default:
 		return i.readable(id, 0)
 	}
@@ -319,17 +300,15 @@ func (p *port) set(id msg.ManagementID, data any, now frame.Time) msg.Management
 		return p.readable(id, p.index)
 	}
 	old := p.cfg
-	switch id {
-	case msg.IDLogAnnounceInterval:
-		p.cfg.LogAnnounceInterval = int8(o.Value)
-	case msg.IDAnnounceReceiptTimeout:
+	interval := map[msg.ManagementID]*int8{msg.IDLogAnnounceInterval: &p.cfg.LogAnnounceInterval,
+		msg.IDLogSyncInterval: &p.cfg.LogSyncInterval, msg.IDLogMinPdelayReqInterval: &p.cfg.LogMinPdelayReqInterval}[id]
+	switch {
+	case interval != nil:
+		*interval = int8(o.Value)
+	case id == msg.IDAnnounceReceiptTimeout:
 		p.cfg.AnnounceReceiptTimeout = o.Value
-	case msg.IDLogSyncInterval:
-		p.cfg.LogSyncInterval = int8(o.Value)
-	case msg.IDDelayMechanism:
+	case id == msg.IDDelayMechanism:
 		p.cfg.DelayMechanism, p.cfg.AutoDelay = msg.DelayMechanism(o.Value), false
-	case msg.IDLogMinPdelayReqInterval:
-		p.cfg.LogMinPdelayReqInterval = int8(o.Value)
 	default:
 		return p.readable(id, p.index)
 	}

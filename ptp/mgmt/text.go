@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,72 +59,154 @@ func (r *Reply) String() string {
 	return b.String()
 }
 
-// lister collects rows.
-type lister []Row
+// row is a field, written in a format of fmt.
+func row(name, format string, v any) Row { return Row{name, fmt.Sprintf(format, v)} }
 
-func (l *lister) add(name, format string, v any) { *l = append(*l, Row{name, fmt.Sprintf(format, v)}) }
+func flag(name string, flags uint8, f msg.Flags) Row {
+	return row(name, "%d", map[bool]int{true: 1}[flags&uint8(f) != 0])
+}
 
-func (l *lister) flag(name string, flags uint8, f msg.Flags) {
-	v := 0
-	if flags&uint8(f) != 0 {
-		v = 1
+// quality has the three fields of a clock's quality by their names.
+func quality(names [3]string, q msg.ClockQuality) []Row {
+	return []Row{row(names[0], "%d", q.Class), row(names[1], "0x%02x", q.Accuracy), row(names[2], "0x%04x", q.Variance)}
+}
+
+var ownQuality = [3]string{"clockClass", "clockAccuracy", "offsetScaledLogVariance"}
+
+func timeRows(offset int16, flags uint8, source msg.TimeSource) []Row {
+	return []Row{
+		row("currentUtcOffset", "%d", offset),
+		flag("leap61", flags, msg.FlagLeap61),
+		flag("leap59", flags, msg.FlagLeap59),
+		flag("currentUtcOffsetValid", flags, msg.FlagUTCOffsetValid),
+		flag("ptpTimescale", flags, msg.FlagPTPTimescale),
+		flag("timeTraceable", flags, msg.FlagTimeTraceable),
+		flag("frequencyTraceable", flags, msg.FlagFrequencyTraceable),
+		row("timeSource", "0x%02x", uint8(source)),
 	}
-	l.add(name, "%d", v)
-}
-
-func (l *lister) quality(prefix [3]string, q msg.ClockQuality) {
-	l.add(prefix[0], "%d", q.Class)
-	l.add(prefix[1], "0x%02x", q.Accuracy)
-	l.add(prefix[2], "0x%04x", q.Variance)
-}
-
-func (l *lister) timeFlags(flags uint8) {
-	l.flag("leap61", flags, msg.FlagLeap61)
-	l.flag("leap59", flags, msg.FlagLeap59)
-	l.flag("currentUtcOffsetValid", flags, msg.FlagUTCOffsetValid)
-	l.flag("ptpTimescale", flags, msg.FlagPTPTimescale)
-	l.flag("timeTraceable", flags, msg.FlagTimeTraceable)
-	l.flag("frequencyTraceable", flags, msg.FlagFrequencyTraceable)
 }
 
 // Rows are the fields of the data, named and written as pmc does.
 func (r *Reply) Rows() []Row {
-	var l lister
 	switch d := r.Data.(type) {
 	case *msg.Octet:
-		l.octet(r.ID, d.Value)
+		return octetRows(r.ID, d.Value)
 	case *msg.ClockDescription:
-		l.description(d)
+		return []Row{
+			row("clockType", "0x%x", d.Type),
+			{"physicalLayerProtocol", d.PhysicalProtocol},
+			{"physicalAddress", colons(d.PhysicalAddress)},
+			{"protocolAddress", fmt.Sprintf("%d %s", d.ProtocolAddress.Protocol, address(&d.ProtocolAddress))},
+			{"manufacturerId", colons(d.Manufacturer[:])},
+			{"productDescription", d.Product},
+			{"revisionData", d.Revision},
+			{"userDescription", d.User},
+			{"profileId", colons(d.Profile[:])},
+		}
 	case *msg.UserDescription:
-		l.add("userDescription", "%s", d.Text)
+		return []Row{{"userDescription", d.Text}}
 	case *msg.DefaultDataSet:
-		l.defaultDS(d)
+		return slices.Concat([]Row{
+			flag("twoStepFlag", d.Flags, msg.Flags(msg.DefaultTwoStep)),
+			flag("slaveOnly", d.Flags, msg.Flags(msg.DefaultSlaveOnly)),
+			row("numberPorts", "%d", d.NumberPorts),
+			row("priority1", "%d", d.Priority1),
+		}, quality(ownQuality, d.Quality), []Row{
+			row("priority2", "%d", d.Priority2),
+			row("clockIdentity", "%v", d.Identity),
+			row("domainNumber", "%d", d.Domain),
+		})
 	case *msg.CurrentDataSet:
-		l.add("stepsRemoved", "%d", d.StepsRemoved)
-		l.add("offsetFromMaster", "%.1f", float64(d.OffsetFromMaster)/65536)
-		l.add("meanPathDelay", "%.1f", float64(d.MeanPathDelay)/65536)
+		return []Row{
+			row("stepsRemoved", "%d", d.StepsRemoved),
+			row("offsetFromMaster", "%.1f", float64(d.OffsetFromMaster)/65536),
+			row("meanPathDelay", "%.1f", float64(d.MeanPathDelay)/65536),
+		}
 	case *msg.ParentDataSet:
-		l.parentDS(d)
+		return slices.Concat([]Row{
+			row("parentPortIdentity", "%v", d.Parent),
+			row("parentStats", "%d", d.Stats),
+			row("observedParentOffsetScaledLogVariance", "0x%04x", d.ObservedVariance),
+			row("observedParentClockPhaseChangeRate", "0x%08x", uint32(d.ObservedPhaseChangeRate)),
+			row("grandmasterPriority1", "%d", d.GrandmasterPriority1),
+		}, quality([3]string{"gm.ClockClass", "gm.ClockAccuracy", "gm.OffsetScaledLogVariance"}, d.GrandmasterQuality),
+			[]Row{
+				row("grandmasterPriority2", "%d", d.GrandmasterPriority2),
+				row("grandmasterIdentity", "%v", d.GrandmasterIdentity),
+			})
 	case *msg.TimeProperties:
-		l.add("currentUtcOffset", "%d", d.UTCOffset)
-		l.timeFlags(d.Flags)
-		l.add("timeSource", "0x%02x", uint8(d.Source))
-	case *msg.PortDataSet:
-		l.portDS(d)
-	case *msg.TimeStatus:
-		l.timeStatus(d)
+		return timeRows(d.UTCOffset, d.Flags, d.Source)
 	case *msg.GrandmasterSettings:
-		l.quality([3]string{"clockClass", "clockAccuracy", "offsetScaledLogVariance"}, d.Quality)
-		l.add("currentUtcOffset", "%d", d.UTCOffset)
-		l.timeFlags(d.TimeFlags)
-		l.add("timeSource", "0x%02x", uint8(d.Source))
-	case *msg.PortDataSetNP:
-		l.add("neighborPropDelayThresh", "%d", d.NeighborPropDelayThresh)
-		l.add("asCapable", "%d", min(d.AsCapable, 1))
-	default:
-		l.linuxptp(d)
+		return append(quality(ownQuality, d.Quality), timeRows(d.UTCOffset, d.TimeFlags, d.Source)...)
 	}
-	return l
+	return portRows(r.Data)
+}
+
+// portRows are the fields of the data of a port, and of what linuxptp has added.
+func portRows(data any) []Row {
+	switch d := data.(type) {
+	case *msg.PortDataSet:
+		return []Row{
+			row("portIdentity", "%v", d.Identity),
+			row("portState", "%v", state(d.State)),
+			row("logMinDelayReqInterval", "%d", d.LogMinDelayReqInterval),
+			row("peerMeanPathDelay", "%d", int64(d.PeerMeanPathDelay.Duration())),
+			row("logAnnounceInterval", "%d", d.LogAnnounceInterval),
+			row("announceReceiptTimeout", "%d", d.AnnounceReceiptTimeout),
+			row("logSyncInterval", "%d", d.LogSyncInterval),
+			row("delayMechanism", "%d", d.DelayMechanism),
+			row("logMinPdelayReqInterval", "%d", d.LogMinPdelayReqInterval),
+			row("versionNumber", "%d", d.Version&15),
+		}
+	case *msg.TimeStatus:
+		p := d.LastPhaseChange
+		return []Row{
+			row("master_offset", "%d", d.MasterOffset),
+			row("ingress_time", "%d", d.IngressTime),
+			row("cumulativeScaledRateOffset", "%+.9f", math.Ldexp(float64(d.CumulativeRateOffset), -41)),
+			row("scaledLastGmPhaseChange", "%d", d.LastFreqChange),
+			row("gmTimeBaseIndicator", "%d", d.TimeBaseIndicator),
+			{"lastGmPhaseChange", fmt.Sprintf("0x%04x'%016x.%04x", p.MSB, p.LSB, p.Fraction)},
+			row("gmPresent", "%v", d.GrandmasterPresent != 0),
+			row("gmIdentity", "%v", d.GrandmasterIdentity),
+		}
+	case *msg.PortDataSetNP:
+		return []Row{
+			row("neighborPropDelayThresh", "%d", d.NeighborPropDelayThresh),
+			row("asCapable", "%d", min(d.AsCapable, 1)),
+		}
+	case *msg.SubscribeEvents:
+		rows := []Row{row("duration", "%d", d.Duration)}
+		for e, name := range eventNames {
+			rows = append(rows, Row{name, map[bool]string{true: "on", false: "off"}[d.Has(msg.Event(e))]})
+		}
+		return rows
+	case *msg.PortProperties:
+		return []Row{
+			row("portIdentity", "%v", d.Identity),
+			row("portState", "%v", state(d.State)),
+			{"timestamping", timestamping(d.Timestamping)},
+			{"interface", d.Interface},
+		}
+	case *msg.PortHWClock:
+		return []Row{
+			row("portIdentity", "%v", d.Identity),
+			row("phcIndex", "%d", d.PHCIndex),
+			row("flags", "%d", d.Flags),
+		}
+	case *msg.PortStats:
+		return slices.Concat([]Row{row("portIdentity", "%v", d.Identity)}, counterRows("rx_", &d.Rx),
+			counterRows("tx_", &d.Tx))
+	case *msg.PortServiceStats:
+		rows := []Row{row("portIdentity", "%v", d.Identity)}
+		for i, name := range serviceNames {
+			rows = append(rows, row(name, "%d", d.Counters[i]))
+		}
+		return rows
+	case *msg.UnicastMasterTable:
+		return masterRows(d)
+	}
+	return nil
 }
 
 // octetNames has the name and form of each id with a single value.
@@ -145,47 +228,23 @@ var octetNames = map[msg.ManagementID]struct {
 	msg.IDSynchronizationUncertain: {name: "uncertain", format: "%d"},
 }
 
-func (l *lister) octet(id msg.ManagementID, v uint8) {
-	switch id {
-	case msg.IDTraceability:
-		l.flag("timeTraceable", v, msg.FlagTimeTraceable)
-		l.flag("frequencyTraceable", v, msg.FlagFrequencyTraceable)
-		return
-	case msg.IDTimescale:
-		l.flag("ptpTimescale", v, msg.FlagPTPTimescale)
-		return
-	case msg.IDVersionNumber:
-		v &= 15
-	}
+func octetRows(id msg.ManagementID, v uint8) []Row {
 	n, value := octetNames[id], any(v)
-	if n.signed {
+	switch {
+	case id == msg.IDTraceability:
+		return []Row{flag("timeTraceable", v, msg.FlagTimeTraceable),
+			flag("frequencyTraceable", v, msg.FlagFrequencyTraceable)}
+	case id == msg.IDTimescale:
+		return []Row{flag("ptpTimescale", v, msg.FlagPTPTimescale)}
+	case id == msg.IDVersionNumber:
+		value = v & 15
+	case n.signed:
 		value = int8(v)
 	}
-	l.add(n.name, n.format, value)
+	return []Row{row(n.name, n.format, value)}
 }
 
-func (l *lister) description(d *msg.ClockDescription) {
-	l.add("clockType", "0x%x", d.Type)
-	l.add("physicalLayerProtocol", "%s", d.PhysicalProtocol)
-	l.add("physicalAddress", "%s", colons(d.PhysicalAddress))
-	l.add("protocolAddress", "%s", fmt.Sprintf("%d %s", d.ProtocolAddress.Protocol, address(&d.ProtocolAddress)))
-	l.add("manufacturerId", "%s", colons(d.Manufacturer[:]))
-	l.add("productDescription", "%s", d.Product)
-	l.add("revisionData", "%s", d.Revision)
-	l.add("userDescription", "%s", d.User)
-	l.add("profileId", "%s", colons(d.Profile[:]))
-}
-
-func colons(b []byte) string {
-	var s strings.Builder
-	for i, v := range b {
-		if i > 0 {
-			s.WriteByte(':')
-		}
-		fmt.Fprintf(&s, "%02x", v)
-	}
-	return s.String()
-}
+func colons(b []byte) string { return strings.ReplaceAll(fmt.Sprintf("% x", b), " ", ":") }
 
 func address(p *msg.PortAddress) string {
 	if p.Protocol == msg.NetworkUDPv4 || p.Protocol == msg.NetworkUDPv6 {
@@ -196,57 +255,10 @@ func address(p *msg.PortAddress) string {
 	return colons(p.Address)
 }
 
-func (l *lister) defaultDS(d *msg.DefaultDataSet) {
-	l.flag("twoStepFlag", d.Flags, msg.Flags(msg.DefaultTwoStep))
-	l.flag("slaveOnly", d.Flags, msg.Flags(msg.DefaultSlaveOnly))
-	l.add("numberPorts", "%d", d.NumberPorts)
-	l.add("priority1", "%d", d.Priority1)
-	l.quality([3]string{"clockClass", "clockAccuracy", "offsetScaledLogVariance"}, d.Quality)
-	l.add("priority2", "%d", d.Priority2)
-	l.add("clockIdentity", "%v", d.Identity)
-	l.add("domainNumber", "%d", d.Domain)
-}
-
-func (l *lister) parentDS(d *msg.ParentDataSet) {
-	l.add("parentPortIdentity", "%v", d.Parent)
-	l.add("parentStats", "%d", d.Stats)
-	l.add("observedParentOffsetScaledLogVariance", "0x%04x", d.ObservedVariance)
-	l.add("observedParentClockPhaseChangeRate", "0x%08x", uint32(d.ObservedPhaseChangeRate))
-	l.add("grandmasterPriority1", "%d", d.GrandmasterPriority1)
-	l.quality([3]string{"gm.ClockClass", "gm.ClockAccuracy", "gm.OffsetScaledLogVariance"}, d.GrandmasterQuality)
-	l.add("grandmasterPriority2", "%d", d.GrandmasterPriority2)
-	l.add("grandmasterIdentity", "%v", d.GrandmasterIdentity)
-}
-
 // state is the port state as it is on the wire: linuxptp's own is none.
 func state(s msg.PortState) msg.PortState {
 	if s > msg.StateSlave {
 		return 0
 	}
 	return s
-}
-
-func (l *lister) portDS(d *msg.PortDataSet) {
-	l.add("portIdentity", "%v", d.Identity)
-	l.add("portState", "%v", state(d.State))
-	l.add("logMinDelayReqInterval", "%d", d.LogMinDelayReqInterval)
-	l.add("peerMeanPathDelay", "%d", int64(d.PeerMeanPathDelay.Duration()))
-	l.add("logAnnounceInterval", "%d", d.LogAnnounceInterval)
-	l.add("announceReceiptTimeout", "%d", d.AnnounceReceiptTimeout)
-	l.add("logSyncInterval", "%d", d.LogSyncInterval)
-	l.add("delayMechanism", "%d", d.DelayMechanism)
-	l.add("logMinPdelayReqInterval", "%d", d.LogMinPdelayReqInterval)
-	l.add("versionNumber", "%d", d.Version&15)
-}
-
-func (l *lister) timeStatus(d *msg.TimeStatus) {
-	l.add("master_offset", "%d", d.MasterOffset)
-	l.add("ingress_time", "%d", d.IngressTime)
-	l.add("cumulativeScaledRateOffset", "%+.9f", math.Ldexp(float64(d.CumulativeRateOffset), -41))
-	l.add("scaledLastGmPhaseChange", "%d", d.LastFreqChange)
-	l.add("gmTimeBaseIndicator", "%d", d.TimeBaseIndicator)
-	p := d.LastPhaseChange
-	l.add("lastGmPhaseChange", "%s", fmt.Sprintf("0x%04x'%016x.%04x", p.MSB, p.LSB, p.Fraction))
-	l.add("gmPresent", "%v", d.GrandmasterPresent != 0)
-	l.add("gmIdentity", "%v", d.GrandmasterIdentity)
 }

@@ -1,282 +1,249 @@
+// Package kernelpeer is an iWARP peer for tests: it speaks MPA, DDP and RDMAP
+// over any byte stream, usually a kernel TCP socket, and so shares neither
+// TCP nor queue pairs with the NIC under test. It knows Send, RDMA Write, RDMA
+// Read and Terminate in both roles, registers memory as Go slices and takes
+// Sends of any length without posted buffers. It is simple rather than fast.
 package kernelpeer
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"io"
-	"net"
 	"sync"
-	"testing"
-
-	"go.uber.org/goleak"
 
 	"tapir/ddp"
 	"tapir/mpa"
 	"tapir/rdmap"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// ErrClosed is the error of calls on a peer that was closed here.
+var ErrClosed = errors.New("kernelpeer: closed")
 
-// tcpPair is a connection over the kernel's loopback.
-func tcpPair(t *testing.T) (a, b net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// ErrNoReads is the error of Read where the agreed ORD is 0.
+var ErrNoReads = errors.New("kernelpeer: the connection allows no RDMA Reads")
+
+// Config is how a peer behaves. The zero value is not useful: start from
+// DefaultConfig.
+type Config struct {
+	MPA mpa.Config
+	// SegmentSize bounds FPDUs as a TCP payload of that many octets would.
+	SegmentSize int
+	// Accept is asked by Respond about the initiator's request and returns the
+	// reply's private data and whether to reject. nil accepts.
+	Accept func(request mpa.Result) (private []byte, reject bool)
+}
+
+// DefaultConfig is mpa.DefaultConfig with FPDUs that fit Ethernet segments.
+func DefaultConfig() Config {
+	return Config{MPA: mpa.DefaultConfig(), SegmentSize: 1448}
+}
+
+// Peer is one side of an established connection. Its methods may be called
+// from any goroutine.
+type Peer struct {
+	rw     io.ReadWriter
+	result mpa.Result
+	size   int // of a segment
+
+	mu        sync.Mutex
+	changed   sync.Cond // anything below
+	err       error     // what ended the stream; io.EOF for the peer's close
+	mayWrite  bool      // a responder waits for the first FPDU
+	closing   bool
+	jobs      []*job
+	memory    map[uint32]region
+	nextSTag  uint32
+	reads     []*read // outstanding, oldest first
+	received  []Message
+	firstSeen bool // the initiator's first message has come
+
+	tx   sender
+	in   *ddp.Receiver
+	part [rdmap.NumQueues][]byte // of the message under way in each queue
+	done sync.WaitGroup
+}
+
+// Message is a received Send.
+type Message struct {
+	Op         rdmap.Opcode
+	Invalidate uint32 // with Invalidate: the STag, which is now invalid
+	Data       []byte
+}
+
+// region is registered memory; its first octet has tagged offset base.
+type region struct {
+	base uint64
+	data []byte
+}
+
+// Initiate starts a connection on rw as the MPA initiator. A rejection gives
+// *mpa.Rejected.
+func Initiate(rw io.ReadWriter, cfg Config) (*Peer, error) {
+	i, err := mpa.NewInitiator(cfg.MPA)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	defer l.Close()
-	if a, err = net.Dial("tcp", l.Addr().String()); err != nil {
-		t.Fatal(err)
+	if _, err := rw.Write(i.AppendRequest(nil)); err != nil {
+		return nil, fmt.Errorf("kernelpeer: MPA request: %w", err)
 	}
-	if b, err = l.Accept(); err != nil {
-		t.Fatal(err)
-	}
-	return a, b
-}
-
-func pipePair(*testing.T) (a, b net.Conn) { return net.Pipe() }
-
-// connect lets two peers meet over a and b.
-func connect(t *testing.T, a, b net.Conn, ic, rc Config) (initiator, responder *Peer) {
-	t.Helper()
-	var rerr error
-	var wg sync.WaitGroup
-	wg.Go(func() { responder, rerr = Respond(b, rc) })
-	initiator, err := Initiate(a, ic)
-	wg.Wait()
-	if err != nil || rerr != nil {
-		t.Fatal(err, rerr)
-	}
-	t.Cleanup(func() { initiator.Close(); responder.Close() })
-	return initiator, responder
-}
-
-func pattern(n, seed int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i*7 + i>>8 + seed)
-	}
-	return b
-}
-
-// exchange moves data from p to q by Send, Write and Read and checks it.
-func exchange(t *testing.T, p, q *Peer, n int) {
-	t.Helper()
-	data := pattern(n, n)
-	if err := p.Send(rdmap.SendSE, 0, data); err != nil {
-		t.Fatalf("Send of %d: %v", n, err)
-	}
-	if m, err := q.Recv(); err != nil || m.Op != rdmap.SendSE || !bytes.Equal(m.Data, data) {
-		t.Fatalf("Recv of %d: %v, %d octets, %v", n, m.Op, len(m.Data), err)
-	}
-	sink := make([]byte, n)
-	stag, to := q.Register(sink)
-	if err := p.Write(stag, to, data); err != nil {
-		t.Fatalf("Write of %d: %v", n, err)
-	}
-	back := make([]byte, n)
-	if err := p.Read(stag, to, back); err != nil || !bytes.Equal(back, data) || !bytes.Equal(sink, data) {
-		t.Fatalf("Write and Read of %d: %v", n, err)
-	}
-	q.Deregister(stag)
-}
-
-func TestTransfersBothWays(t *testing.T) {
-	with := func(change func(*Config)) Config {
-		c := DefaultConfig()
-		change(&c)
-		return c
-	}
-	for _, c := range []struct {
-		name   string
-		pair   func(*testing.T) (a, b net.Conn)
-		ic, rc Config
-	}{
-		{"TCP", tcpPair, DefaultConfig(), DefaultConfig()},
-		{"pipe", pipePair, DefaultConfig(), DefaultConfig()},
-		{"markers both ways", tcpPair, with(func(c *Config) { c.MPA.Markers = true }), with(func(c *Config) { c.MPA.Markers = true })},
-		{"revision 1 without CRC", tcpPair, with(func(c *Config) { c.MPA.Revision, c.MPA.CRC = 1, mpa.CRCOptional }), with(func(c *Config) { c.MPA.CRC = mpa.CRCOptional })},
-		{"long FPDUs", tcpPair, with(func(c *Config) { c.SegmentSize = 1 << 16 }), with(func(c *Config) { c.SegmentSize = 1 << 16 })},
-		{"RTR by Send", tcpPair, with(func(c *Config) { c.MPA.PeerToPeer, c.MPA.RTR = true, mpa.RTRSend }), DefaultConfig()},
-		{"RTR by Write", tcpPair, with(func(c *Config) { c.MPA.PeerToPeer, c.MPA.RTR = true, mpa.RTRWrite }), DefaultConfig()},
-		{"RTR by Read", tcpPair, with(func(c *Config) { c.MPA.PeerToPeer, c.MPA.RTR = true, mpa.RTRRead }), DefaultConfig()},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			a, b := c.pair(t)
-			i, r := connect(t, a, b, c.ic, c.rc)
-			if c.ic.MPA.PeerToPeer { // the responder may speak first
-				exchange(t, r, i, 100)
-			}
-			for _, n := range []int{1, 0, 1428, 1429, 70000, 3 << 20} {
-				exchange(t, i, r, n)
-				exchange(t, r, i, n)
-			}
-			if i.Err() != nil || r.Err() != nil {
-				t.Fatal(i.Err(), r.Err())
-			}
-		})
-	}
-}
-
-func TestBothSidesAtOnce(t *testing.T) {
-	a, b := tcpPair(t)
-	i, r := connect(t, a, b, DefaultConfig(), DefaultConfig())
-	exchange(t, i, r, 1)
-	var wg sync.WaitGroup
-	for _, pair := range [][2]*Peer{{i, r}, {r, i}} {
-		p, q := pair[0], pair[1]
-		source := pattern(8<<20, 5)
-		stag, to := q.Register(source)
-		for range 3 {
-			wg.Go(func() {
-				got := make([]byte, len(source))
-				if err := p.Read(stag, to, got); err != nil || !bytes.Equal(got, source) {
-					t.Errorf("Read: %v", err)
-				}
-			})
-		}
-	}
-	wg.Wait()
-}
-
-func TestPrivateDataAndReject(t *testing.T) {
-	a, b := tcpPair(t)
-	ic, rc := DefaultConfig(), DefaultConfig()
-	ic.MPA.PrivateData = []byte("may I?")
-	asked := make(chan string, 1)
-	rc.Accept = func(request mpa.Result) ([]byte, bool) {
-		asked <- string(request.PrivateData)
-		return []byte("no"), true
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		if _, err := Respond(b, rc); !errors.As(err, new(*mpa.Rejected)) {
-			t.Errorf("responder: %v", err)
-		}
-	})
-	_, err := Initiate(a, ic)
-	wg.Wait()
-	a.Close()
-	b.Close()
-	var rejected *mpa.Rejected
-	if !errors.As(err, &rejected) || string(rejected.PrivateData) != "no" || <-asked != "may I?" {
-		t.Fatal(err)
-	}
-}
-
-func TestSendWithInvalidateEndsAccess(t *testing.T) {
-	a, b := tcpPair(t)
-	i, r := connect(t, a, b, DefaultConfig(), DefaultConfig())
-	stag, to := r.Register(make([]byte, 8))
-	if err := i.Send(rdmap.SendInvalidate, stag, []byte("bye")); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := r.Recv(); err != nil || m.Invalidate != stag {
-		t.Fatalf("%+v, %v", m, err)
-	}
-	want := &rdmap.Error{Layer: rdmap.LayerDDP, Type: ddp.TypeTagged, Code: ddp.InvalidSTag}
-	// The Terminate may be here before the Write's return.
-	if err := i.Write(stag, to, []byte("x")); err != nil && !errors.Is(err, want) {
-		t.Fatal(err)
-	}
-	if err := r.Wait(); !errors.Is(err, want) {
-		t.Errorf("responder: %v", err)
-	}
-	if err := i.Wait(); !errors.Is(err, want) {
-		t.Errorf("initiator: %v", err)
-	}
-}
-
-// terminateOf connects an initiating peer with a hand-made responder, which
-// sends stream after the initiator's first FPDU, and returns the error of the
-// initiator and the Terminate that it sends.
-func terminateOf(t *testing.T, stream []byte) (rdmap.Terminate, error) {
-	t.Helper()
-	a, b := tcpPair(t)
-	defer b.Close()
-	var term rdmap.Terminate
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		r := mpa.NewResponder(mpa.DefaultConfig())
-		rest, err := startUp(b, r.Receive)
-		if err != nil || len(rest) > 0 {
-			t.Errorf("start-up: %v, %d octets behind the request", err, len(rest))
-			return
-		}
-		reply, _ := r.AppendAccept(nil, nil)
-		if _, err := b.Write(append(reply, stream...)); err != nil {
-			t.Error(err)
-		}
-		all, err := io.ReadAll(b)
-		u, n, perr := mpa.Layout{CRC: true}.ParseFPDU(all, 0, nil)
-		if err != nil || perr != nil || n != len(all) {
-			t.Errorf("after the error: %d octets, %v, %v", len(all), err, perr)
-			return
-		}
-		_, payload, _ := ddp.Parse(u)
-		if term, _, err = rdmap.ParseTerminate(payload); err != nil {
-			t.Error(err)
-		}
-	})
-	i, err := Initiate(a, DefaultConfig())
+	rest, err := startUp(rw, i.Receive)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	err = i.Wait()
-	i.Close()
-	wg.Wait()
-	return term, err
+	p := newPeer(rw, cfg, i.Result())
+	p.mayWrite = true
+	if p.result.PeerToPeer {
+		p.queueRTR()
+	}
+	p.start(rest)
+	return p, nil
 }
 
-func fpdu(h ddp.Header, payload []byte) []byte {
-	s := sender{layout: mpa.Layout{CRC: true}}
-	s.append(&h, payload)
-	return s.buf
+// Respond waits on rw for an initiator and answers it.
+func Respond(rw io.ReadWriter, cfg Config) (*Peer, error) {
+	r := mpa.NewResponder(cfg.MPA)
+	rest, err := startUp(rw, r.Receive)
+	if err != nil {
+		if len(r.Refusal()) > 0 {
+			_, werr := rw.Write(r.Refusal())
+			err = errors.Join(err, werr)
+		}
+		return nil, err
+	}
+	var private []byte
+	if cfg.Accept != nil {
+		var reject bool
+		if private, reject = cfg.Accept(r.Request()); reject {
+			_, err := rw.Write(r.AppendReject(nil, private))
+			return nil, errors.Join(&mpa.Rejected{PrivateData: private}, err)
+		}
+	}
+	reply, err := r.AppendAccept(nil, private)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := rw.Write(reply); err != nil {
+		return nil, fmt.Errorf("kernelpeer: MPA reply: %w", err)
+	}
+	p := newPeer(rw, cfg, r.Result())
+	p.start(rest)
+	return p, nil
 }
 
-func TestErrorsAreReportedInATerminate(t *testing.T) {
-	read := rdmap.ReadRequest{Size: 1, SourceSTag: 99}
-	bad := fpdu(rdmap.UntaggedHeader(rdmap.Send, true, 0, 1, 0), []byte("data"))
-	bad[len(bad)-1] ^= 1
-	for _, c := range []struct {
-		name   string
-		stream []byte
-		want   rdmap.Error
-	}{
-		{"CRC", bad, rdmap.Error{Layer: rdmap.LayerLLP, Code: 2}},
-		{"unknown STag", fpdu(rdmap.TaggedHeader(rdmap.Write, true, 99, 0), []byte("x")), rdmap.Error{Layer: rdmap.LayerDDP, Type: 1, Code: 0}},
-		{"MSN", fpdu(rdmap.UntaggedHeader(rdmap.Send, true, 0, 2, 0), nil), rdmap.Error{Layer: rdmap.LayerDDP, Type: 2, Code: 3}},
-		{"opcode", fpdu(rdmap.UntaggedHeader(12, true, 0, 1, 0), nil), rdmap.Error{Layer: rdmap.LayerRDMA, Type: 2, Code: 6}},
-		{"Read of an unknown STag", fpdu(rdmap.UntaggedHeader(rdmap.ReadRequestOp, true, 0, 1, 0), read.AppendTo(nil)), rdmap.Error{Layer: rdmap.LayerRDMA, Type: 1, Code: 0}},
-		{"unsolicited Read Response", fpdu(rdmap.TaggedHeader(rdmap.ReadResponse, true, 0, 0), nil), rdmap.Error{Layer: rdmap.LayerRDMA, Type: 2, Code: 6}},
-		{"short Read Request", fpdu(rdmap.UntaggedHeader(rdmap.ReadRequestOp, true, 0, 1, 0), make([]byte, 27)), rdmap.Error{}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			term, err := terminateOf(t, c.stream)
-			if !errors.Is(err, &c.want) {
-				t.Errorf("error %v, want %v", err, &c.want)
-			}
-			if got := term.Error(); !errors.Is(got, &c.want) {
-				t.Errorf("Terminate %+v", term)
-			}
-			if c.name == "Read of an unknown STag" && (!term.HasRead || term.Read != read) {
-				t.Errorf("Terminate without the request: %+v", term)
-			}
-		})
+// startUp feeds a negotiation until it is done and returns the octets behind
+// its frame.
+func startUp(r io.Reader, receive func([]byte) (int, bool, error)) (rest []byte, err error) {
+	b := make([]byte, mpa.MaxFrameLen)
+	for {
+		n, rerr := r.Read(b)
+		used, done, err := receive(b[:n])
+		switch {
+		case err != nil:
+			return nil, err
+		case done:
+			return b[used:n], nil
+		case rerr != nil:
+			return nil, fmt.Errorf("kernelpeer: during MPA start-up: %w", rerr)
+		}
 	}
 }
 
-func TestEndOfStream(t *testing.T) {
-	a, b := tcpPair(t)
-	i, r := connect(t, a, b, DefaultConfig(), DefaultConfig())
-	exchange(t, i, r, 10)
-	if err := i.Close(); err != nil {
-		t.Fatal(err)
+func newPeer(rw io.ReadWriter, cfg Config, result mpa.Result) *Peer {
+	p := &Peer{rw: rw, result: result, size: cfg.SegmentSize, memory: map[uint32]region{}, nextSTag: 0x100}
+	p.changed.L = &p.mu
+	p.tx = sender{layout: result.Tx(), w: rw}
+	p.in = ddp.NewReceiver(p, rdmap.NumQueues)
+	return p
+}
+
+func (p *Peer) start(rest []byte) {
+	p.done.Add(2)
+	go p.readLoop(rest)
+	go p.writeLoop()
+}
+
+// Result is what the start-up phase agreed on.
+func (p *Peer) Result() mpa.Result { return p.result }
+
+// Register makes data accessible to the other side and returns its STag and
+// the tagged offset of its first octet.
+func (p *Peer) Register(data []byte) (stag uint32, to uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.nextSTag += 0x101
+	r := region{base: uint64(p.nextSTag) << 20, data: data}
+	p.memory[p.nextSTag] = r
+	return p.nextSTag, r.base
+}
+
+// Deregister ends the other side's access.
+func (p *Peer) Deregister(stag uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.memory, stag)
+}
+
+// Recv returns the next received Send. After the other side's close it
+// returns io.EOF, after an error of the stream that.
+func (p *Peer) Recv() (Message, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.received) == 0 && p.err == nil {
+		p.changed.Wait()
 	}
-	if _, err := r.Recv(); err != io.EOF {
-		t.Errorf("Recv after the peer's close: %v", err)
+	if len(p.received) == 0 {
+		return Message{}, p.err
 	}
-	if err := i.Send(rdmap.Send, 0, nil); err != ErrClosed {
-		t.Errorf("Send after Close: %v", err)
+	m := p.received[0]
+	p.received = p.received[1:]
+	return m, nil
+}
+
+// Err is what ended the stream: io.EOF when the other side closed it, an
+// *rdmap.Error for a Terminate sent or received, nil while it lives.
+func (p *Peer) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// Wait returns Err once the stream has ended.
+func (p *Peer) Wait() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.err == nil {
+		p.changed.Wait()
 	}
+	return p.err
+}
+
+// Close sends what is queued, closes the byte stream if it can be closed and
+// waits until the peer's goroutines have ended. A byte stream that is no
+// io.Closer must be ended by its owner first.
+func (p *Peer) Close() error {
+	p.mu.Lock()
+	p.closing = true
+	p.changed.Broadcast()
+	for len(p.jobs) > 0 && p.err == nil && p.mayWrite {
+		p.changed.Wait()
+	}
+	p.mu.Unlock()
+	p.fail(ErrClosed)
+	var err error
+	if c, ok := p.rw.(io.Closer); ok {
+		err = c.Close()
+	}
+	p.done.Wait()
+	return err
+}
+
+// fail ends the stream with err unless it has ended already. Outstanding
+// requests fail with it.
+func (p *Peer) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+	}
+	p.changed.Broadcast()
 }

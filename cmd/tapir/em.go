@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/conf"
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/node"
 	"tapir/lab/node/emnode"
@@ -104,7 +105,7 @@ func reporting(errOut io.Writer) node.Env { return node.Env{Version: versionText
 func runDry(ctx context.Context, file string, cfg hficonf.EMConfig, out, errOut io.Writer) error {
 	var lines []string
 	if name := cfg.Port.ControlName(); slices.Contains(ctl.List(), name) {
-		text, err := os.ReadFile(file)
+		text, err := conf.ReadFile(file)
 		if err != nil {
 			return err
 		}

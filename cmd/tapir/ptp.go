@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
@@ -61,7 +61,7 @@ func newPTPRun() *cobra.Command {
 		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
-				data, err := os.ReadFile(file)
+				data, err := conf.ReadFile(file)
 				if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 					return fmt.Errorf("cannot read the configuration: %w", err)
 				}

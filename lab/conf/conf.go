@@ -5,10 +5,12 @@ package conf
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
@@ -29,19 +31,23 @@ func (e *Error) Error() string {
 }
 
 // Excerpt is the line of the file with a caret under the place, in two lines;
-// empty if there is none to show.
+// empty if there is none to show. Of a long line it is the part at the place.
 func (e *Error) Excerpt() string {
 	if e.source == "" {
 		return ""
 	}
+	const before, after = 60, 80
+	line := []rune(e.source)
+	at := min(e.Column-1, len(line))
+	line, at = line[max(at-before, 0):min(at+after, len(line))], min(at, before)
 	number := fmt.Sprint(e.Line)
 	indent := strings.Map(func(r rune) rune {
 		if r == '\t' {
 			return r
 		}
 		return ' '
-	}, string([]rune(e.source)[:min(e.Column-1, len([]rune(e.source)))]))
-	return fmt.Sprintf("  %s | %s\n  %*s | %s^\n", number, e.source, len(number), "", indent)
+	}, string(line[:at]))
+	return fmt.Sprintf("  %s | %s\n  %*s | %s^\n", number, string(line), len(number), "", indent)
 }
 
 // file is what all nodes of one file share.
@@ -67,10 +73,20 @@ type Node struct {
 	n ast.Node
 }
 
+// What a file may have: the parser takes up to 600 octets for each of the file,
+// and for deep nesting memory that grows with the square of the depth.
+const (
+	MaxSize  = 1 << 20 // octets
+	MaxDepth = 32      // mappings and lists in each other
+)
+
 // Read parses data, whose name for messages is path. expect says what an empty
-// file lacks.
+// file lacks. Aliases are no values: whoever takes one says what it expected.
 func Read(path string, data []byte, expect string) (Node, error) {
 	f := &file{path: path, lines: strings.Split(string(data), "\n")}
+	if err := f.bounds(data); err != nil {
+		return Node{}, err
+	}
 	tree, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		return Node{}, f.syntax(err)
@@ -82,6 +98,36 @@ func Read(path string, data []byte, expect string) (Node, error) {
 		return Node{}, Node{f, tree.Docs[1].Body}.Errorf("expected one YAML document only")
 	}
 	return Node{f, tree.Docs[0].Body}, nil
+}
+
+// bounds refuses what would cost too much to parse.
+func (f *file) bounds(data []byte) error {
+	if len(data) > MaxSize {
+		return f.at(nil, fmt.Sprintf("too long: expected at most %d octets", MaxSize))
+	}
+	flow, block := 0, []int{} // open brackets, columns of open lists and mappings
+	for _, t := range lexer.Tokenize(string(data)) {
+		column := t.Position.Column
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			flow++
+		case token.SequenceEndType, token.MappingEndType:
+			flow = max(flow-1, 0)
+		case token.MappingValueType:
+			if t.Prev != nil {
+				column = t.Prev.Position.Column
+			}
+			fallthrough
+		case token.SequenceEntryType:
+			if flow == 0 {
+				block = append(slices.DeleteFunc(block, func(c int) bool { return c >= column }), column)
+			}
+		}
+		if flow+len(block) > MaxDepth {
+			return f.at(t.Position, fmt.Sprintf("nested too deeply: expected at most %d levels", MaxDepth))
+		}
+	}
+	return nil
 }
 
 func (f *file) syntax(err error) error {

@@ -64,16 +64,61 @@ func TestErrors(t *testing.T) {
 		{"- 1\n", "f.yaml:1:1: expected a port", "^"},
 		{"name: a\n---\nname: b\n", "one YAML document only", "^"},
 		{"name: [a\n", "f.yaml:1:", "^"},
+		{"lids: " + strings.Repeat("[", 20000), "f.yaml:1:38: nested too deeply: expected at most 32 levels", "^"},
+		{strings.Repeat("{a: ", 20000), "f.yaml:1:129: nested too deeply", "^"},
+		{strings.Repeat("- ", 20000) + "1", "f.yaml:1:65: nested too deeply", "^"},
+		{nested(33), "f.yaml:33:", "^"},
+		{"name: " + strings.Repeat("a", MaxSize), "f.yaml:1:1: too long: expected at most 1048576 octets", "^"},
+		{"name: &a b\nlids: *a\n", "name: expected a name", "^"},
 	} {
 		_, err := decode(tt.in)
 		e := (*Error)(nil)
 		if !errors.As(err, &e) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v", tt.in, err)
+			t.Errorf("%.200q: %.400v", tt.in, err)
 			continue
 		}
-		if x := e.Excerpt(); !strings.Contains(x, tt.excerpt) || (tt.excerpt == "") != (x == "") {
-			t.Errorf("%q:\n%s", tt.in, x)
+		if x := e.Excerpt(); !strings.Contains(x, tt.excerpt) || (tt.excerpt == "") != (x == "") || len(x) > 400 {
+			t.Errorf("%.200q:\n%.400s", tt.in, x)
 		}
+	}
+}
+
+// nested is a mapping in a mapping and so on.
+func nested(levels int) string {
+	var b strings.Builder
+	for i := range levels {
+		b.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	return b.String()
+}
+
+// Depth is that of a place, not of the file: long files may be flat.
+func TestFlatFile(t *testing.T) {
+	list := "a:\n" + strings.Repeat("- b: {c: 1}\n  d:\n  - 2\n", 1000)
+	if _, err := Read("f.yaml", []byte(list+nested(30)[1:]), ""); err == nil {
+		t.Error("not a list any more, yet no error")
+	}
+	if _, err := Read("f.yaml", []byte(list), ""); err != nil {
+		t.Error(err)
+	}
+	if _, err := Read("f.yaml", []byte(nested(32)), ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is refused is not parsed: it costs no memory.
+func TestDeepFileCostsNothing(t *testing.T) {
+	data := []byte(strings.Repeat("[", 20000))
+	result := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := Read("f.yaml", data, ""); err == nil {
+				b.Fatal("parsed")
+			}
+		}
+	})
+	if got := result.AllocedBytesPerOp(); got > 16<<20 {
+		t.Errorf("%d octets", got)
 	}
 }
 

@@ -2,16 +2,27 @@ package conf
 
 import (
 	"fmt"
+	"io"
 	"os"
 )
 
 // Load reads the file at path by parse.
 func Load[T any](path string, parse func(path string, data []byte) (T, error)) (v T, err error) {
-	data, err := os.ReadFile(path)
+	data, err := ReadFile(path)
 	if err != nil {
 		return v, err
 	}
 	return parse(path, data)
+}
+
+// ReadFile is os.ReadFile of at most one octet more than Read takes.
+func ReadFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxSize+1))
 }
 
 // List describes a file with a list of like things under one key.

@@ -5,7 +5,6 @@ package topo
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -244,11 +243,7 @@ func (l *Lab) Link(name string) *Link {
 
 // Load reads a topology file. Mistakes are *conf.Error with their place.
 func Load(path string) (*Lab, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(path, data)
+	return conf.Load(path, Parse)
 }
 
 // defaultName is the lab's name if the file does not say one: that of the file,

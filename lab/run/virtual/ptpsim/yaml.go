@@ -1,7 +1,6 @@
 package ptpsim
 
 import (
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,11 +17,7 @@ import (
 
 // Load reads a scenario. A mistake in it is a *conf.Error.
 func Load(path string) (Config, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return Config{}, err
-	}
-	return Parse(path, data)
+	return conf.Load(path, Parse)
 }
 
 // Parse is Load of a file already read; path is for messages only.

@@ -34,13 +34,6 @@ const (
 	numCommands
 )
 
-// commandNames are as in rdma_user_cm.h.
-var commandNames = [numCommands]string{
-	"CREATE_ID", "DESTROY_ID", "BIND_IP", "RESOLVE_IP", "RESOLVE_ROUTE", "QUERY_ROUTE", "CONNECT", "LISTEN", "ACCEPT",
-	"REJECT", "DISCONNECT", "INIT_QP_ATTR", "GET_EVENT", "GET_OPTION", "SET_OPTION", "NOTIFY", "JOIN_IP_MCAST",
-	"LEAVE_MCAST", "MIGRATE_ID", "QUERY", "BIND", "RESOLVE_ADDR", "JOIN_MCAST",
-}
-
 // EventType is a number of rdma_cm_event_type.
 type EventType uint32
 

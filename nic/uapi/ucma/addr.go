@@ -6,30 +6,24 @@ import (
 	"syscall"
 	"time"
 
+	"tapir/nic/uapi/abi"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
-// bindIP is BIND_IP.
-func (f *File) bindIP(c *command) {
-	f.bindTo(c, f.live(c, 36), parseSockaddr(c.body[8:36]))
+// serveBind is BIND_IP, and BIND once the address's length is checked.
+func (i *id) serveBind(c *command) error {
+	i.bind(parseSockaddr(c.body[8:]), c.finish)
+	return abi.Later
 }
 
 // bindAddr is BIND. librdmacm tries it with an address of family AF_IB to see
 // whether it may use these commands instead of those with IP in their name.
-func (f *File) bindAddr(c *command) {
-	addr := parseSockaddr(c.body[8:])
-	if addr.known() && int(c.u16(4)) != familyLen(c.u16(8)) {
-		c.finish(syscall.EINVAL)
-		return
+func (f *File) bindAddr(c *command) error {
+	if parseSockaddr(c.body[8:]).known() && int(c.u16(4)) != familyLen(c.u16(8)) {
+		return syscall.EINVAL
 	}
-	f.bindTo(c, f.live(c, 0), addr)
-}
-
-func (f *File) bindTo(c *command, i *id, addr sockaddr) {
-	if i != nil {
-		i.bind(addr, c.finish)
-	}
+	return withID(0, (*id).serveBind)(f, c)
 }
 
 // bind gives i its address, and the NIC that has it, then a port. Errors:
@@ -108,22 +102,16 @@ func (i *id) cancelQuery() {
 }
 
 // resolveIP is RESOLVE_IP.
-func (f *File) resolveIP(c *command) {
-	if i := f.live(c, 56); i != nil {
-		i.resolve(c, parseSockaddr(c.body), parseSockaddr(c.body[28:56]), c.u32(60))
-	}
+func (i *id) resolveIP(c *command) error {
+	return i.resolve(c, parseSockaddr(c.body), parseSockaddr(c.body[28:56]), c.u32(60))
 }
 
 // resolveAddr is RESOLVE_ADDR.
-func (f *File) resolveAddr(c *command) {
-	src, dst := parseSockaddr(c.body[16:]), parseSockaddr(c.body[144:])
-	switch i := f.live(c, 0); {
-	case i == nil:
-	case c.u16(8) != 0 && int(c.u16(8)) != familyLen(c.u16(16)), int(c.u16(10)) != familyLen(c.u16(144)):
-		c.finish(syscall.EINVAL)
-	default:
-		i.resolve(c, src, dst, c.u32(4))
+func (i *id) resolveAddr(c *command) error {
+	if c.u16(8) != 0 && int(c.u16(8)) != familyLen(c.u16(16)) || int(c.u16(10)) != familyLen(c.u16(144)) {
+		return syscall.EINVAL
 	}
+	return i.resolve(c, parseSockaddr(c.body[16:]), parseSockaddr(c.body[144:]), c.u32(4))
 }
 
 // maxEvents is how many events may wait when another address is asked for: the
@@ -134,36 +122,33 @@ const maxEvents = 1 << 16
 // ADDR_RESOLVED or ADDR_ERROR follows. src, if its family is set, is bound to
 // before; else any. Errors: EINVAL, ENETUNREACH (no NIC knows a way), ENOMEM (too
 // many events wait), those of bind.
-func (i *id) resolve(c *command, src, dst sockaddr, ms uint32) {
+func (i *id) resolve(c *command, src, dst sockaddr, ms uint32) error {
 	switch {
 	case !dst.known():
-		c.finish(syscall.EINVAL)
-		return
+		return syscall.EINVAL
 	case len(i.file.events) >= maxEvents:
-		c.finish(syscall.ENOMEM)
-		return
+		return syscall.ENOMEM
+	case src.family == 0:
+		src = unspecified(dst.family)
+		src.scope = dst.scope
 	}
 	proceed := func(err error) {
 		switch {
-		case err == nil && (i.gone || i.state != bound || i.src.family != dst.family):
-			err = syscall.EINVAL
-		case err == nil:
+		case err != nil:
+			c.finish(err)
+		case i.gone || i.state != bound || i.src.family != dst.family:
+			c.finish(syscall.EINVAL)
+		default:
 			i.dst, i.state = dst, resolving
 			i.findWay(ms, c.finish)
-			return
 		}
-		c.finish(err)
 	}
-	switch {
-	case i.state == bound:
+	if i.state == bound {
 		proceed(nil)
-	case src.family != 0:
-		i.bind(src, proceed)
-	default:
-		src = unspecified(dst.family)
-		src.scope = dst.scope
+	} else {
 		i.bind(src, proceed)
 	}
+	return abi.Later
 }
 
 // way is how a NIC reaches an address.
@@ -260,15 +245,11 @@ func (i *id) resolved(q *query, w way, mac ether.Addr, err syscall.Errno) {
 }
 
 // resolveRoute is RESOLVE_ROUTE: an RNIC needs no more than the address.
-func (f *File) resolveRoute(c *command) {
-	i := f.attached(c, 0)
-	switch {
-	case i == nil:
-	case c.u32(4) == 0 || i.state != addrResolved:
-		c.finish(syscall.EINVAL)
-	default:
-		i.state = routeResolved
-		i.tell(RouteResolved, 0, connParam{})
-		c.finish(nil)
+func (i *id) resolveRoute(c *command) error {
+	if c.u32(4) == 0 || i.state != addrResolved {
+		return syscall.EINVAL
 	}
+	i.state = routeResolved
+	i.tell(RouteResolved, 0, connParam{})
+	return nil
 }

@@ -17,18 +17,13 @@ import (
 // completes the connection without an event. Errors:
 // EINVAL (no route resolved, no such queue pair, or in the wrong state),
 // EADDRINUSE, ENODEV.
-func (f *File) connect(c *command) {
+func (i *id) connect(c *command) error {
 	p := parseConnParam(c.body)
-	i := f.attached(c, 272)
-	switch {
-	case i == nil:
-		return
-	case !p.valid || i.state != routeResolved:
-		c.finish(syscall.EINVAL)
-		return
+	if !p.valid || i.state != routeResolved {
+		return syscall.EINVAL
 	}
 	p.private = slices.Clone(p.private)
-	n := &conn{dev: i.dev, home: f.home, owner: i, manual: !i.qpAttr || i.ack.set}
+	n := &conn{dev: i.dev, home: i.file.home, owner: i, manual: !i.qpAttr || i.ack.set}
 	i.conn, i.state = n, connected
 	pid, local, remote := c.caller.Process(), netip.AddrPortFrom(i.src.addr, i.src.port),
 		netip.AddrPortFrom(i.to, i.dst.port)
@@ -37,7 +32,7 @@ func (f *File) connect(c *command) {
 	}
 	automatic, tos := i.binding != nil && i.binding.automatic, i.tos
 	var from netip.AddrPort
-	c.on(i.dev, func(now frame.Time) error {
+	return c.on(i.dev, func(now frame.Time) error {
 		n.id = n.dev.CM.NewID(n.handle, nil)
 		err := n.connect(p, pid, tos, local, remote, automatic, now)
 		from = n.id.Local()
@@ -74,25 +69,17 @@ func (n *conn) connect(p connParam, pid int, tos uint8, local, remote netip.Addr
 // accept is ACCEPT. Of a request: ESTABLISHED or CONNECT_ERROR follows. On the
 // side that has connected, and was told CONNECT_RESPONSE: it completes the
 // connection. Errors: EINVAL, ECONNRESET (the peer has gone).
-func (f *File) accept(c *command) {
-	p := parseConnParam(c.body[8:])
-	i := f.attached(c, 280)
+func (i *id) accept(c *command) error {
+	n, p, uid := i.conn, parseConnParam(c.body[8:]), c.u64(0)
 	switch {
-	case i == nil:
-	case i.conn == nil || i.state != connected || p.valid != i.passive:
-		c.finish(syscall.EINVAL)
+	case n == nil || i.state != connected || p.valid != i.passive:
+		return syscall.EINVAL
 	case !p.valid:
-		n := i.conn
-		c.on(i.dev, func(now frame.Time) error { return n.id.SendRTR(now) }, i.alive(errnoOf))
-	default:
-		i.accept(c, p, c.u64(0))
+		return c.on(i.dev, func(now frame.Time) error { return n.id.SendRTR(now) }, i.alive(errnoOf))
 	}
-}
-
-func (i *id) accept(c *command, p connParam, uid uint64) {
-	n, pid, tos := i.conn, c.caller.Process(), i.tos
+	pid, tos := c.caller.Process(), i.tos
 	p.private = slices.Clone(p.private)
-	c.on(i.dev, func(now frame.Time) error {
+	return c.on(i.dev, func(now frame.Time) error {
 		if s := n.id.State(); s == cm.Closed || s == cm.Closing {
 			return syscall.ECONNRESET
 		}
@@ -120,33 +107,23 @@ const (
 )
 
 // reject is REJECT, of a request that was not accepted. Error: EINVAL.
-func (f *File) reject(c *command) {
-	i := f.attached(c, 0)
-	if i == nil {
-		return
-	}
+func (i *id) reject(c *command) error {
 	if why := c.body[5]; i.conn == nil || !i.passive || why != 0 && why != rejectConsumer && why != rejectVendor {
-		c.finish(syscall.EINVAL)
-		return
+		return syscall.EINVAL
 	}
 	n, private := i.conn, slices.Clone(c.body[8:8+int(c.body[4])])
-	c.on(i.dev, func(now frame.Time) error { return n.id.Reject(private, now) }, i.alive(errnoOf))
+	return c.on(i.dev, func(now frame.Time) error { return n.id.Reject(private, now) }, i.alive(errnoOf))
 }
 
 // disconnect is DISCONNECT: DISCONNECTED follows once both sides have closed.
 // Of a connection that is not up, or ends already, nothing does.
-func (f *File) disconnect(c *command) {
-	i := f.attached(c, 0)
-	switch {
-	case i == nil:
-		return
-	case i.conn == nil:
-		c.finish(syscall.EINVAL)
-		return
-	}
+func (i *id) disconnect(c *command) error {
 	n := i.conn
+	if n == nil {
+		return syscall.EINVAL
+	}
 	n.asked = true
-	c.on(i.dev, func(now frame.Time) error {
+	return c.on(i.dev, func(now frame.Time) error {
 		if s := n.id.State(); s == cm.Connected || s == cm.Connecting || s == cm.Accepting {
 			n.closing = true
 			return n.id.Disconnect(false, now)

@@ -84,23 +84,21 @@ func (f *File) serve() {
 }
 
 // getEvent is GET_EVENT.
-func (f *File) getEvent(c *command) {
+func (f *File) getEvent(c *command) error {
 	switch {
-	case c.out < eventLenOld:
-		c.finish(syscall.ENOSPC)
 	case len(f.events) > 0:
-		c.finish(f.deliver(c))
+		return f.deliver(c)
 	case c.caller.Nonblocking():
-		c.finish(syscall.EAGAIN)
-	default:
-		f.waiting = append(f.waiting, c)
+		return syscall.EAGAIN
 	}
+	f.waiting = append(f.waiting, c)
+	return abi.Later
 }
 
 // deliver answers c with the oldest event. One that cannot be written stays.
 func (f *File) deliver(c *command) error {
 	ev := f.events[0]
-	if err := c.caller.Write(c.u64(0), ev.resp[:min(c.out, eventLen)]); err != nil {
+	if err := c.answer(0, ev.resp[:]); err != nil {
 		return err
 	}
 	f.events[0] = nil

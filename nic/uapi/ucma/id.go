@@ -55,74 +55,53 @@ type id struct {
 
 // createID is CREATE_ID. EPROTONOSUPPORT: a port space of datagrams, which an
 // RNIC has not.
-func (f *File) createID(c *command) {
+func (f *File) createID(c *command) error {
 	i := &id{file: f, uid: c.u64(0), space: c.u16(16)}
 	switch {
-	case c.out < 4:
-		c.finish(syscall.ENOSPC)
 	case i.space == portSpaceUDP, i.space == portSpaceIPoIB:
-		c.finish(syscall.EPROTONOSUPPORT)
+		return syscall.EPROTONOSUPPORT
 	case i.space != portSpaceTCP && i.space != portSpaceIB:
-		c.finish(syscall.EINVAL)
+		return syscall.EINVAL
 	case !f.home.add(i):
-		c.finish(syscall.ENOMEM)
-	default:
-		if c.answer(8, order.AppendUint32(nil, i.num)); c.err != nil {
-			f.home.drop(i)
-		}
+		return syscall.ENOMEM
 	}
+	err := c.answer(8, order.AppendUint32(nil, i.num))
+	if err != nil {
+		f.home.drop(i)
+	}
+	return err
 }
 
 // find returns the file's id number num. Errors: ENOENT, EINVAL for one of
 // another file.
 func (f *File) find(num uint32) (*id, error) {
-	if num >= uint32(len(f.home.ids)) || f.home.ids[num] == nil || f.home.ids[num].pending {
+	switch i := f.home.known(num); {
+	case i == nil:
 		return nil, syscall.ENOENT
-	}
-	if i := f.home.ids[num]; i.file == f {
+	case i.file != f:
+		return nil, syscall.EINVAL
+	default:
 		return i, nil
 	}
-	return nil, syscall.EINVAL
 }
 
-// live returns the id that c names at offset at, nil after an error has
-// finished c.
-func (f *File) live(c *command, at int) *id {
-	i, err := f.find(c.u32(at))
-	if err == nil && i.state == removed {
-		err = syscall.ENXIO
-	}
-	if err != nil {
-		c.finish(err)
+// known returns the id with that number, nil if programs know of none.
+func (d *Device) known(num uint32) *id {
+	if num >= uint32(len(d.ids)) || d.ids[num] == nil || d.ids[num].pending {
 		return nil
 	}
-	return i
-}
-
-// attached is live for commands that need a NIC.
-func (f *File) attached(c *command, at int) *id {
-	i := f.live(c, at)
-	if i != nil && i.dev == nil {
-		c.finish(syscall.EINVAL)
-		return nil
-	}
-	return i
+	return d.ids[num]
 }
 
 // destroyID is DESTROY_ID. The answer is how many events of the id the program
 // has fetched: it waits until all are acknowledged.
-func (f *File) destroyID(c *command) {
-	if c.out < 4 {
-		c.finish(syscall.ENOSPC)
-		return
-	}
+func (f *File) destroyID(c *command) error {
 	i, err := f.find(c.u32(8))
 	if err != nil {
-		c.finish(err)
-		return
+		return err
 	}
 	i.destroy()
-	c.answerCount(0, i.reported)
+	return c.answerCount(i.reported)
 }
 
 // destroy ends all that the id has to do with. Requests that were not fetched

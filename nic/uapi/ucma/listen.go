@@ -1,11 +1,13 @@
 package ucma
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"syscall"
 
 	"tapir/nic/cm"
+	"tapir/nic/uapi/abi"
 	"tapir/wire/frame"
 )
 
@@ -20,29 +22,27 @@ type listener struct {
 
 // listen is LISTEN. An id without an address listens on every one of IPv4.
 // Errors: those of bind.
-func (f *File) listen(c *command) {
-	i := f.live(c, 0)
-	switch {
-	case i == nil:
-	case i.state == idle:
+func (i *id) listen(c *command) error {
+	switch i.state {
+	case idle:
 		i.bind(unspecified(syscall.AF_INET), func(err error) {
-			if err != nil {
-				c.finish(err)
-				return
+			if err == nil {
+				err = i.listenBound(c)
 			}
-			i.listen(c)
+			if !errors.Is(err, abi.Later) {
+				c.finish(err)
+			}
 		})
-	case i.state == bound:
-		i.listen(c)
-	default:
-		c.finish(syscall.EINVAL)
+		return abi.Later
+	case bound:
+		return i.listenBound(c)
 	}
+	return syscall.EINVAL
 }
 
-func (i *id) listen(c *command) {
+func (i *id) listenBound(c *command) error {
 	if err := i.file.home.s.claim(i.binding); err != nil {
-		c.finish(err)
-		return
+		return err
 	}
 	i.reuse = false
 	if i.backlog = int(int32(c.u32(4))); i.backlog <= 0 || i.backlog > maxBacklog {
@@ -60,6 +60,7 @@ func (i *id) listen(c *command) {
 		}
 		c.finish(err)
 	})
+	return abi.Later
 }
 
 // listenOn opens listeners on the NICs.

@@ -10,30 +10,26 @@ import (
 // migrateID is MIGRATE_ID, written to the channel that the id moves to, which
 // gets the events that wait. The id is known without the other channel, whose
 // descriptor the program names to prove that it has it. The answer is how many events the program has fetched so far.
-func (f *File) migrateID(c *command) {
-	home, num := f.home, c.u32(8)
-	if num >= uint32(len(home.ids)) || home.ids[num] == nil || home.ids[num].pending {
-		c.finish(syscall.ENOENT)
-		return
-	}
-	i := home.ids[num]
+func (f *File) migrateID(c *command) error {
+	i := f.home.known(c.u32(8))
 	switch {
+	case i == nil:
+		return syscall.ENOENT
 	case i.file.owner != f.owner && !i.file.heldBy(c.caller.Process(), c.u32(12)):
-		c.finish(syscall.EINVAL)
-		return
+		return syscall.EINVAL
 	case i.state == removed:
-		c.finish(syscall.ENXIO)
-		return
+		return syscall.ENXIO
 	}
 	list := i.file.withdraw(i)
 	i.file = f
-	c.answerCount(0, i.reported)
+	err := c.answerCount(i.reported)
 	for _, ev := range list {
 		if ev.req != nil {
 			ev.req.file = f
 		}
 		f.queue(ev)
 	}
+	return err
 }
 
 // heldBy tells whether the process has a descriptor of f with that number, as

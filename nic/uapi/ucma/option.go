@@ -12,26 +12,19 @@ const (
 )
 
 // setOption is SET_OPTION. ENOSYS: the option is none of an RNIC.
-func (f *File) setOption(c *command) {
-	i := f.live(c, 8)
-	if i == nil {
-		return
-	}
+func (i *id) setOption(c *command) error {
 	level, name, size := c.u32(12), c.u32(16), c.u32(20)
 	if level != levelID || name > optionAckTimeout {
-		c.finish(syscall.ENOSYS)
-		return
+		return syscall.ENOSYS
 	}
 	val := make([]byte, [...]int{1, 4, 4, 1}[name])
 	if int(size) != len(val) {
-		c.finish(syscall.EINVAL)
-		return
+		return syscall.EINVAL
 	}
 	if err := c.caller.Read(c.u64(0), val); err != nil {
-		c.finish(err)
-		return
+		return err
 	}
-	c.finish(i.set(name, val))
+	return i.set(name, val)
 }
 
 func (i *id) set(name uint32, val []byte) error {
@@ -66,27 +59,12 @@ type ackTimeout struct {
 
 // notify is NOTIFY: an event of the queue pair that the connection manager is
 // to know of. That of an RNIC knows before.
-func (f *File) notify(c *command) {
-	i := f.live(c, 0)
-	switch {
-	case i == nil:
-	case i.dev == nil || i.conn == nil:
-		c.finish(syscall.EINVAL)
-	default:
-		c.finish(nil)
+func (i *id) notify(*command) error {
+	if i.dev == nil || i.conn == nil {
+		return syscall.EINVAL
 	}
+	return nil
 }
 
-// joinIPMulticast and joinMulticast are refused as the kernel does for an
-// RNIC.
-func (f *File) joinIPMulticast(c *command) { f.join(c, 44) }
-func (f *File) joinMulticast(c *command)   { f.join(c, 16) }
-
-func (f *File) join(c *command, at int) {
-	if f.attached(c, at) != nil {
-		c.finish(syscall.ENOSYS)
-	}
-}
-
-// leaveMulticast finds no group, as none was joined.
-func (f *File) leaveMulticast(c *command) { c.finish(syscall.ENOENT) }
+// join is both commands for multicast, refused as the kernel does for an RNIC.
+func (i *id) join(*command) error { return syscall.ENOSYS }

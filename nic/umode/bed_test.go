@@ -16,6 +16,7 @@ import (
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/ucma"
@@ -90,29 +91,31 @@ func nics(t *testing.T) (a, b *far) {
 	return newFar(t, layer, ends[0], "10.0.0.1/24"), newFar(t, layer, ends[1], "10.0.0.2/24")
 }
 
+// thread is the NIC's as the proxy needs it.
+type thread struct{ *far }
+
+func (t thread) Do(fn func(now frame.Time)) { t.do(fn) }
+
+func (t thread) AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) (remove func()) {
+	s := t.Loop.AddSource(fd, serve, lost)
+	return func() { t.Loop.RemoveSource(s) }
+}
+
+func (t thread) AddBell(fd int, b proxy.Doorbells) (remove func()) {
+	return t.Loop.AddBell(fd, b, func() {})
+}
+
 const verbsDevice = "uverbs/a"
 
 // open opens the NIC as a program would, over a socket.
 func (f *far) open(t *testing.T, o Options) *Context {
 	t.Helper()
 	ours, theirs := abitest.SocketPair(t)
-	s, err := proxy.NewSession(theirs, os.Getpid(), func(name string) (proxy.Device, bool) {
-		switch name {
-		case verbsDevice:
-			return proxy.Device{Open: f.verbs.Open, Do: f.do}, true
-		case relay.UCMA:
-			return proxy.Device{Open: f.cm.Open, Do: f.do}, true
-		}
-		return proxy.Device{}, false
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.wait.Go(func() {
-		if err := s.Serve(); err != nil {
-			t.Error(err)
-		}
-	})
+	conn := must[*os.File](t)(theirs.File())
+	_ = theirs.Close()
+	f.wait.Add(1)
+	proxy.Serve(thread{f}, conn, os.Getpid(), map[string]abi.Opener{verbsDevice: f.verbs.Open, relay.UCMA: f.cm.Open},
+		f.wait.Done)
 	c, err := newContext(ours, verbsDevice, o)
 	if err != nil {
 		t.Fatal(err)

@@ -179,11 +179,7 @@ func mapQP(call *Call) error {
 	q := call.Object.(*QP)
 	command := fields(uint64(0), q.handle, uint32(0), uint32(0), uint32(sendWRLen))
 	putHeader(command, abi.CmdPostSend, 4)
-	bell, err := q.ctx.dev.newBell(command)
-	if err != nil {
-		return err
-	}
-	r := &qpRing{qp: q, bell: bell}
+	r := &qpRing{qp: q, bell: q.ctx.dev.newBell(command)}
 	mem, err := q.ctx.mapRing(call.Answer[ringPlaceLen:])
 	if err != nil {
 		return err

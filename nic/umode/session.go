@@ -1,10 +1,12 @@
 package umode
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -38,27 +40,19 @@ func newSession(conn *net.UnixConn) *session {
 // errLost is what a command gets when the NIC's process has ended.
 func errLost(err error) error { return fmt.Errorf("%w (%w)", verbs.ErrRemoved, err) }
 
-// send needs s.mu.
-func (s *session) send(r *proxy.Request, fds ...int) error {
-	s.out = r.Append(s.out[:0])
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	if _, _, err := s.conn.WriteMsgUnix(s.out, rights, nil); err != nil {
-		return errLost(err)
-	}
-	return nil
-}
-
 // ask sends a request, copies the memory of the answer into memory, and
 // returns the number of the first file that came along. Errors: ErrRemoved, an
 // errno.
 func (s *session) ask(r *proxy.Request, memory []byte, fds ...int) (first uint32, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.send(r, fds...); err != nil {
-		return 0, err
+	s.out = r.Append(s.out[:0])
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	if _, _, err := s.conn.WriteMsgUnix(s.out, rights, nil); err != nil {
+		return 0, errLost(err)
 	}
 	n, o, _, _, err := s.conn.ReadMsgUnix(s.in, s.oob)
 	if err != nil {
@@ -78,15 +72,9 @@ func (s *session) ask(r *proxy.Request, memory []byte, fds ...int) (first uint32
 
 // store stores the descriptors of an answer.
 func (s *session) store(first uint32, oob []byte) {
-	messages, _ := syscall.ParseSocketControlMessage(oob)
-	for i := range messages {
-		fds, err := syscall.ParseUnixRights(&messages[i])
-		for j, fd := range fds {
-			if err == nil {
-				syscall.CloseOnExec(fd)
-				s.fds[first+uint32(j)] = fd
-			}
-		}
+	for i, fd := range proxy.Descriptors(oob) {
+		syscall.CloseOnExec(fd)
+		s.fds[first+uint32(i)] = fd
 	}
 }
 
@@ -139,31 +127,26 @@ func (f *file) with(before, b, memory []byte) error {
 	return err
 }
 
-// bell is a command without an answer that is sent again and again: by a
-// doorbell if the proxy has them, else as a message.
+// bell is a command whose outcome nobody waits for, sent again and again: by a
+// doorbell, or as others are where the proxy has no more doorbells.
 type bell struct {
-	session *session
+	file    *file
+	command []byte
 	number  int // of the doorbell; -1: none
 	raw     syscall.RawConn
-	msg     []byte
-
-	mu    sync.Mutex // of one message after the other
-	errno syscall.Errno
-	try   func(fd uintptr) bool // made once
+	poll    func(fd uintptr) // made once
+	hungUp  atomic.Bool      // found by poll
 }
 
-func (f *file) newBell(command []byte) (*bell, error) {
-	raw, err := f.session.conn.SyscallConn()
-	if err != nil {
-		return nil, errLost(err)
-	}
-	r := proxy.Request{Kind: proxy.Post, File: f.number, Command: command}
-	b := &bell{session: f.session, raw: raw, msg: r.Append(nil)}
-	b.try = b.send
+func (f *file) newBell(command []byte) *bell {
+	b := &bell{file: f, command: command}
+	b.poll = b.look
+	b.raw, _ = f.session.conn.SyscallConn() // fails without a connection
+	var err error
 	if b.number, err = f.session.takeBell(f.number, command); err != nil {
-		b.number = -1 // messages do
+		b.number = -1
 	}
-	return b, nil
+	return b
 }
 
 // takeBell has the proxy make a doorbell.
@@ -212,16 +195,19 @@ func (s *session) giveBell(number int) {
 // end gives the doorbell back.
 func (b *bell) end() {
 	if b.number >= 0 {
-		b.session.giveBell(b.number)
+		b.file.session.giveBell(b.number)
 	}
 }
 
 // ring announces.
 func (b *bell) ring() error {
 	if b.number < 0 {
-		return b.message()
+		if err := b.file.command(b.command, nil); errors.Is(err, verbs.ErrRemoved) {
+			return err
+		}
+		return nil
 	}
-	fresh, err := b.session.bells.Ring(b.number)
+	fresh, err := b.file.session.bells.Ring(b.number)
 	if err == nil && !fresh { // or nobody looks any more
 		err = b.alive()
 	}
@@ -233,37 +219,20 @@ func (b *bell) ring() error {
 
 // alive looks whether the proxy is there.
 func (b *bell) alive() error {
-	fds := [1]unix.PollFd{}
-	err := b.raw.Control(func(fd uintptr) {
-		fds[0].Fd = int32(fd)
-		_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1,
-			uintptr(unsafe.Pointer(&unix.Timespec{})), 0, 0, 0)
-	})
-	if err == nil && fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0 {
+	err := b.raw.Control(b.poll)
+	if err == nil && b.hungUp.Load() {
 		err = syscall.EPIPE
 	}
 	return err
 }
 
-// message sends the message; it waits while there is no room for it.
-func (b *bell) message() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.raw.Write(b.try); err != nil {
-		return errLost(err)
+func (b *bell) look(fd uintptr) {
+	fds := [1]unix.PollFd{{Fd: int32(fd)}}
+	_, _, _ = unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds)), 1,
+		uintptr(unsafe.Pointer(&unix.Timespec{})), 0, 0, 0)
+	if fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0 {
+		b.hungUp.Store(true)
 	}
-	if b.errno != 0 {
-		return errLost(b.errno)
-	}
-	return nil
-}
-
-func (b *bell) send(fd uintptr) (sent bool) {
-	for b.errno = syscall.EINTR; b.errno == syscall.EINTR; {
-		_, _, b.errno = syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&b.msg[0])),
-			uintptr(len(b.msg)), syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, 0, 0)
-	}
-	return b.errno != syscall.EAGAIN
 }
 
 func (f *file) close() error {

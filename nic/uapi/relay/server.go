@@ -9,20 +9,11 @@ import (
 
 	"tapir/nic/uapi/abi"
 	"tapir/nic/umode/proxy"
-	"tapir/wire/frame"
 )
 
 // Thread is the loop of a NIC.
 type Thread interface {
-	// Do runs fn on the thread, later, in the order of the calls, and in any
-	// case.
-	Do(fn func(now frame.Time))
-	// AddSource is that of nic/loop: fd is polled with the NIC's queues, serve
-	// called when it is readable or hung up, lost when the loop has ended. Call
-	// it, and remove, on the thread.
-	AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) (remove func())
-	// AddBell is that of nic/loop, for the descriptor of b.
-	AddBell(fd int, b proxy.Doorbells) (remove func())
+	proxy.Thread
 	// AtEnd is that of nic/loop: it runs fn on the thread, when what serve has
 	// begun has been sent.
 	AtEnd(fn func())

@@ -1,13 +1,17 @@
 package proxy
 
 import (
+	"errors"
 	"math/bits"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/abi"
 )
 
 // MaxBells is how many doorbells a client can have.
@@ -148,27 +152,19 @@ type Doorbells interface {
 	Looks(yes bool)
 }
 
-// Watch is how a session whose owner calls Step has doorbells: it has them served
-// on the same thread, until stop.
-type Watch func(fd int, b Doorbells) (stop func())
-
-// AllowBells lets the client have doorbells.
-func (s *Session) AllowBells(watch Watch) { s.watch = watch }
-
 // bellRung is what a client's doorbells do.
 type bellRung struct {
 	*Bells
-	session *Session
+	session *session
 	posts   []Request   // by number
+	poster  *caller     // of all
 	rung    func(n int) // made once
 	stop    func()
 }
 
 // addBell makes doorbell r.Size one that posts r.Command.
-func (s *Session) addBell(c *caller, r *Request) error {
+func (s *session) addBell(c *caller, r *Request) error {
 	switch {
-	case s.watch == nil:
-		return syscall.EOPNOTSUPP
 	case s.files[r.File] == nil:
 		return syscall.EBADF
 	case r.Size >= MaxBells:
@@ -182,11 +178,11 @@ func (s *Session) addBell(c *caller, r *Request) error {
 	for uint64(len(s.bells.posts)) <= r.Size {
 		s.bells.posts = append(s.bells.posts, Request{})
 	}
-	s.bells.posts[r.Size] = Request{Kind: Post, File: r.File, Command: append([]byte(nil), r.Command...)}
+	s.bells.posts[r.Size] = Request{File: r.File, Command: slices.Clone(r.Command)}
 	return nil
 }
 
-func (s *Session) makeBells(c *caller) error {
+func (s *session) makeBells(c *caller) error {
 	b, memory, err := newBells()
 	if err != nil {
 		return err
@@ -198,35 +194,38 @@ func (s *Session) makeBells(c *caller) error {
 		return err
 	}
 	for _, fd := range []int{memory, fd} {
-		if _, err := c.Install(fd, syscall.O_CLOEXEC); err != nil {
-			b.close()
-			return err
-		}
+		_, _ = c.Install(fd, syscall.O_CLOEXEC) // an answer has room for more
 	}
-	s.bells = &bellRung{Bells: b, session: s, rung: s.rung}
-	s.bells.stop = s.watch(b.fd, s.bells)
+	s.bells = &bellRung{Bells: b, session: s, poster: &caller{session: s, silent: true}}
+	s.bells.rung = s.bells.post
+	s.bells.stop = s.home.AddBell(b.fd, s.bells)
 	return nil
 }
 
 // Serve implements Doorbells.
 func (b *bellRung) Serve() { b.session.serveBells() }
 
-func (s *Session) rung(n int) {
-	if n < len(s.bells.posts) {
-		s.post(&s.bells.posts[n])
+// post does what doorbell n is for. Nobody waits for what comes later.
+func (b *bellRung) post(n int) {
+	if n >= len(b.posts) {
+		return
+	}
+	f := b.session.files[b.posts[n].File]
+	if f != nil && errors.Is(f.Command(b.poster, b.posts[n].Command), abi.Later) {
+		f.Cancel(b.poster)
 	}
 }
 
 // serveBells does what was rung for. It comes before each request too: what was
 // posted first goes first.
-func (s *Session) serveBells() {
+func (s *session) serveBells() {
 	if s.bells != nil && s.bells.Rung() {
 		s.bells.drain(s.bells.rung)
 	}
 }
 
 // endBells is the end of the session for them.
-func (s *Session) endBells() {
+func (s *session) endBells() {
 	if s.bells != nil {
 		s.bells.stop()
 		s.bells.bell.gone.Store(1)

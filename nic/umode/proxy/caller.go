@@ -12,14 +12,13 @@ import (
 // caller is the thread of the client that sent a request. It implements
 // abi.Caller.
 type caller struct {
-	session *Session
-	file    *file
+	session *session
+	file    abi.File
 	mem     []byte // at Base
 	top     int    // the octets of it that were written
 	fds     []int
 	first   int
 	silent  bool // nobody waits for the answer
-	done    bool // it has come
 }
 
 var _ abi.Caller = (*caller)(nil)
@@ -63,16 +62,13 @@ func (c *caller) Write(addr uint64, p []byte) error {
 
 // Install implements abi.Caller: the file goes with the answer.
 func (c *caller) Install(fd, _ int) (int, error) {
-	if len(c.fds) == maxFDs || c.silent {
+	if len(c.fds) == maxFDs || c.silent || c.session.ended {
 		_ = syscall.Close(fd)
 		return -1, syscall.EMFILE
 	}
-	s := c.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if len(c.fds) == 0 {
-		c.first = s.next
-		s.next += maxFDs
+		c.first = c.session.next
+		c.session.next += maxFDs
 	}
 	c.fds = append(c.fds, fd)
 	return c.first + len(c.fds) - 1, nil
@@ -90,16 +86,12 @@ func (c *caller) Region(addr, n uint64, _ bool) (verbs.Memory, error) {
 func (c *caller) Nonblocking() bool { return true }
 
 // Waits implements abi.Caller.
-func (c *caller) Waits() bool {
-	c.session.mu.Lock()
-	defer c.session.mu.Unlock()
-	return !c.session.ended
-}
+func (c *caller) Waits() bool { return !c.session.ended }
 
 // Done implements abi.Caller.
 func (c *caller) Done(err error) {
-	c.done = true
-	if c.session.unpark(c) {
+	if c.session.parked[c] {
+		delete(c.session.parked, c)
 		c.answer(err)
 	}
 }
@@ -107,19 +99,12 @@ func (c *caller) Done(err error) {
 // answer sends the answer, without waiting: who does not take it is gone.
 func (c *caller) answer(err error) {
 	defer closeAll(c.fds)
-	if c.silent {
-		return
-	}
 	a := Answer{Errno: uint32(abi.Errno(err)), First: uint32(c.first), Memory: c.mem[:c.top]}
 	var rights []byte
 	if len(c.fds) > 0 {
 		rights = unix.UnixRights(c.fds...)
 	}
-	sent := error(nil)
-	_ = c.session.raw.Control(func(fd uintptr) {
-		sent = unix.Sendmsg(int(fd), a.Append(nil), rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-	})
-	if sent != nil {
-		c.session.HangUp()
+	if unix.Sendmsg(c.session.fd, a.Append(nil), rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) != nil {
+		_ = unix.Shutdown(c.session.fd, unix.SHUT_RDWR) // seen as the client's end
 	}
 }

@@ -17,7 +17,6 @@ type Kind uint32
 const (
 	Open    Kind = 1 + iota // open the device named by Command as File
 	Command                 // write Command into File
-	Post                    // the same, without an answer
 	Share                   // the memory in the file passed along has address Addr and Size octets
 	Unshare                 // forget the memory at Addr
 	Close                   // close File
@@ -39,7 +38,7 @@ type Request struct {
 	Kind    Kind
 	File    uint32 // numbered by the client
 	Addr    uint64 // of Share and Unshare
-	Size    uint64 // of Share; of Command and Post: octets of memory at Base
+	Size    uint64 // of Share; of Command: octets of memory at Base
 	Command []byte
 	Memory  []byte // the first octets of that memory; the others are 0
 }
@@ -72,7 +71,7 @@ func ParseRequest(b []byte) (r Request, err error) {
 		return r, errMessage
 	}
 	r.Command, r.Memory = rest[:command], rest[command:]
-	if (r.Kind == Command || r.Kind == Post) && (r.Size > MaxMemory || uint64(len(r.Memory)) > r.Size) {
+	if r.Kind == Command && (r.Size > MaxMemory || uint64(len(r.Memory)) > r.Size) {
 		return r, errMessage
 	}
 	return r, nil

@@ -2,8 +2,9 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
-	"sync"
+	"maps"
+	"os"
+	"slices"
 	"syscall"
 	"unsafe"
 
@@ -20,142 +21,113 @@ const (
 	maxFDs    = 4  // descriptors in an answer
 )
 
-// Device is what a client can open.
-type Device struct {
-	Open abi.Opener
-	// Do runs fn on the thread of all that is made through the device, at once
-	// or later, and in any case. Nil: it is the thread that calls Step.
-	Do func(fn func(now frame.Time))
+// requestsPerTurn bounds what one client is served in an iteration of the loop.
+const requestsPerTurn = 8
+
+// Thread is the loop of the NIC whose devices a client can open: everything of a
+// session happens there.
+type Thread interface {
+	// Do runs fn on the thread, later, in the order of the calls, and in any
+	// case.
+	Do(fn func(now frame.Time))
+	// AddSource is that of nic/loop: fd is polled with the NIC's queues, serve
+	// called when it is readable or hung up, lost when the loop has ended. Call
+	// it, and remove, on the thread.
+	AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) (remove func())
+	// AddBell is that of nic/loop, for the descriptor of b.
+	AddBell(fd int, b Doorbells) (remove func())
 }
 
-// Conn is a sequenced packet socket: a *net.UnixConn, or for Step an *os.File,
-// of which the runtime's poller need not know.
-type Conn interface {
-	SyscallConn() (syscall.RawConn, error)
-	Close() error
-}
-
-// Session is the connection of one client.
-type Session struct {
-	conn    Conn
-	raw     syscall.RawConn
+// session is the connection of one client. It belongs to the thread.
+type session struct {
+	home    Thread
+	conn    *os.File
+	fd      int // of conn
 	process int
-	devices func(name string) (Device, bool)
+	devices map[string]abi.Opener
+	gone    func()
+	remove  func() // ends the polling of conn
+	ended   bool
 	space   space
-	// Of Serve, or Step.
-	files    map[uint32]*file
+	files   map[uint32]abi.File
+	parked  map[*caller]bool // that wait for their answer
+	next    int              // number of the next descriptor
+	bells   *bellRung
+
 	buf, oob []byte
 	into     unix.Msghdr // what a message is received into
 	iov      unix.Iovec
-	n        int // octets received
-	errno    syscall.Errno
-	attempt  func(fd uintptr) bool // to receive, made once
-	once     func(fd uintptr)
-	poster   *caller // of requests without an answer, used again
-	watch    Watch   // nil: no doorbells
-	bells    *bellRung
-
-	mu     sync.Mutex
-	parked map[*caller]bool
-	next   int // number of the next descriptor
-	ended  bool
 }
 
-type file struct {
-	abi.File
-	do func(func(frame.Time))
-}
-
-// NewSession makes a session of conn (taken), whose other end belongs to the
-// process with that id. devices finds what it opens.
-func NewSession(conn Conn, process int, devices func(name string) (Device, bool)) (*Session, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return nil, fmt.Errorf("umode: %w", err)
-	}
-	s := &Session{conn: conn, raw: raw, process: process, devices: devices, files: map[uint32]*file{},
-		parked: map[*caller]bool{},
-		buf:    make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*maxFDs))}
+// Serve serves a client on the thread home until it goes or hangUp is called,
+// and then closes its files, the latest first: nothing that it made is left when
+// gone is called. conn (taken) is a sequenced packet socket whose other end
+// belongs to the process with that id; devices is what it can open by name.
+func Serve(home Thread, conn *os.File, process int, devices map[string]abi.Opener, gone func()) (hangUp func()) {
+	s := &session{home: home, conn: conn, fd: int(conn.Fd()), process: process, devices: devices, gone: gone,
+		files: map[uint32]abi.File{}, parked: map[*caller]bool{},
+		buf: make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*maxFDs))}
 	s.iov.Base = &s.buf[0]
 	s.iov.SetLen(len(s.buf))
-	s.attempt = s.receive
-	s.once = func(fd uintptr) { s.receive(fd) }
-	return s, nil
+	home.Do(func(frame.Time) { s.remove = home.AddSource(s.fd, s.poll, s.end) })
+	return func() { home.Do(func(frame.Time) { s.end() }) }
 }
 
-// Serve answers the client until it goes, then closes its files: nothing that
-// it made is left when Serve returns.
-func (s *Session) Serve() error {
-	defer s.End()
-	for {
-		if s.raw.Read(s.attempt) != nil {
-			return nil
+// poll serves requests as long as there are some.
+func (s *session) poll(frame.Time, bool) {
+	for range requestsPerTurn {
+		n, err := s.receive()
+		if err == unix.EAGAIN {
+			return
 		}
-		if more, err := s.received(); !more {
-			return err
+		if err != nil || n == 0 || s.received(n) != nil { // a sequenced packet socket's end of file
+			s.end()
+			return
 		}
 	}
 }
 
-// Step does a part of Serve's work without waiting, for who polls the
-// connection on the thread of all devices: one request, if there is one.
-// served tells whether there was. No more: the client is gone, and End is due.
-func (s *Session) Step() (served, more bool) {
-	if s.raw.Control(s.once) != nil {
-		return false, false
-	}
-	if s.errno == unix.EAGAIN {
-		return false, true
-	}
-	more, _ = s.received()
-	return true, more
-}
-
-// receive takes a message, if there is one.
-func (s *Session) receive(fd uintptr) (done bool) {
+// receive takes a message, if there is one. Error EAGAIN: there is none.
+func (s *session) receive() (n int, err error) {
 	s.into = unix.Msghdr{Iov: &s.iov, Iovlen: 1, Control: &s.oob[0]}
 	s.into.SetControllen(len(s.oob))
-	for s.errno = unix.EINTR; s.errno == unix.EINTR; {
-		var n uintptr
-		n, _, s.errno = unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&s.into)),
+	for {
+		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.into)),
 			unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
-		s.n = int(n)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+		default:
+			return 0, errno
+		}
 	}
-	return s.errno != unix.EAGAIN
 }
 
-// received serves the message.
-func (s *Session) received() (more bool, err error) {
-	if s.errno != 0 || s.n == 0 { // a sequenced packet socket's end of file
-		return false, nil
-	}
+// received serves the message of n octets. An error ends the session.
+func (s *session) received(n int) error {
 	var fds []int
 	if n := s.into.Controllen; n > 0 {
-		fds = descriptors(s.oob[:n])
+		fds = Descriptors(s.oob[:n])
 		defer closeAll(fds)
 	}
 	if s.into.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
-		return false, errMessage
+		return errMessage
 	}
 	s.serveBells()
-	r, err := ParseRequest(s.buf[:s.n])
-	if err == nil {
-		err = s.serve(&r, fds)
+	r, err := ParseRequest(s.buf[:n])
+	if err != nil {
+		return err
 	}
-	return err == nil, err
+	return s.serve(&r, fds)
 }
 
-// HangUp has the session end as if the client had gone.
-func (s *Session) HangUp() {
-	_ = s.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
-}
-
-func descriptors(oob []byte) (fds []int) {
+// Descriptors are the files that came with a message.
+func Descriptors(oob []byte) (fds []int) {
 	messages, _ := syscall.ParseSocketControlMessage(oob)
 	for i := range messages {
-		if got, err := syscall.ParseUnixRights(&messages[i]); err == nil {
-			fds = append(fds, got...)
-		}
+		got, _ := syscall.ParseUnixRights(&messages[i]) // none, if it is of another kind
+		fds = append(fds, got...)
 	}
 	return fds
 }
@@ -166,192 +138,101 @@ func closeAll(fds []int) {
 	}
 }
 
-// serve does what r asks. An error ends the session.
-func (s *Session) serve(r *Request, fds []int) error {
-	if r.Kind == Post {
-		s.post(r)
-		return nil
-	}
-	c := &caller{session: s}
+// serve does what r asks and answers. An error ends the session.
+func (s *session) serve(r *Request, fds []int) error {
+	c, err := &caller{session: s}, error(syscall.EINVAL)
 	switch r.Kind {
 	case Open:
-		s.open(c, r.File, string(r.Command))
-		return nil
+		err = s.open(c, r.File, string(r.Command))
 	case Command:
-		return s.command(c, r)
+		err = s.command(c, r)
 	case Share:
-		err := error(syscall.EINVAL)
 		if len(fds) == 1 {
 			err = s.space.share(fds[0], r.Addr, r.Size)
 		}
-		c.answer(err)
-		return nil
 	case Unshare:
-		c.answer(s.space.unshare(r.Addr))
-		return nil
+		err = s.space.unshare(r.Addr)
 	case Close:
-		c.answer(s.close(r.File))
-		return nil
+		err = s.close(r.File)
 	case Bell:
-		c.answer(s.addBell(c, r))
-		return nil
+		err = s.addBell(c, r)
+	default:
+		return errMessage
 	}
-	return errMessage
-}
-
-func (s *Session) open(c *caller, number uint32, name string) {
-	d, known := s.devices(name)
-	switch {
-	case !known:
-		c.answer(syscall.ENOENT)
-		return
-	case s.files[number] != nil:
-		c.answer(syscall.EEXIST)
-		return
-	case len(s.files) == maxFiles:
-		c.answer(syscall.EMFILE)
-		return
-	}
-	wait(d.Do, func() {
-		f, fd, err := d.Open(c, syscall.O_RDWR|syscall.O_CLOEXEC|syscall.O_NONBLOCK)
-		if err == nil {
-			s.files[number] = &file{f, d.Do}
-			_, err = c.Install(fd, syscall.O_CLOEXEC)
-		}
+	if !errors.Is(err, abi.Later) {
 		c.answer(err)
-	})
-}
-
-func (s *Session) command(c *caller, r *Request) error {
-	f := s.files[r.File]
-	if f == nil {
-		c.answer(syscall.EBADF)
-		return nil
 	}
-	c.file, c.mem = f, make([]byte, r.Size)
-	copy(c.mem, r.Memory)
-	wait(f.do, func() {
-		if !s.park(c) {
-			c.answer(syscall.EAGAIN)
-			return
-		}
-		if err := f.Command(c, r.Command); !errors.Is(err, abi.Later) {
-			c.Done(err)
-		}
-	})
 	return nil
 }
 
-// post serves a command that has no answer.
-func (s *Session) post(r *Request) {
+func (s *session) open(c *caller, number uint32, name string) error {
+	open, known := s.devices[name]
+	switch {
+	case !known:
+		return syscall.ENOENT
+	case s.files[number] != nil:
+		return syscall.EEXIST
+	case len(s.files) == maxFiles:
+		return syscall.EMFILE
+	}
+	f, fd, err := open(c, syscall.O_RDWR|syscall.O_CLOEXEC|syscall.O_NONBLOCK)
+	if err == nil {
+		s.files[number] = f
+		_, err = c.Install(fd, syscall.O_CLOEXEC)
+	}
+	return err
+}
+
+func (s *session) command(c *caller, r *Request) error {
 	f := s.files[r.File]
-	if f == nil {
-		return
+	switch {
+	case f == nil:
+		return syscall.EBADF
+	case len(s.parked) == maxParked:
+		return syscall.EAGAIN
 	}
-	if s.poster == nil {
-		s.poster = &caller{session: s, silent: true}
-	}
-	c := s.poster
-	c.file, c.mem = f, nil
-	if r.Size > 0 {
-		c.mem = make([]byte, r.Size)
-		copy(c.mem, r.Memory)
-	}
-	if f.do == nil {
-		s.runPost(c, r.Command)
-		return
-	}
-	wait(f.do, func() { s.runPost(c, r.Command) })
-}
-
-// runPost runs on the file's thread.
-func (s *Session) runPost(c *caller, b []byte) {
-	if !errors.Is(c.file.Command(c, b), abi.Later) {
-		return
-	}
-	s.poster = nil // it has this one
-	if !c.done && !s.park(c) {
-		c.file.Cancel(c)
-	}
-}
-
-// wait runs fn on a device's thread, this one if do is nil, and returns after
-// it.
-func wait(do func(func(frame.Time)), fn func()) {
-	if do == nil {
-		fn()
-		return
-	}
-	ran := make(chan struct{})
-	do(func(frame.Time) { defer close(ran); fn() })
-	<-ran
-}
-
-// park makes c one of the callers that wait for their answer.
-func (s *Session) park(c *caller) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.parked) == maxParked {
-		return false
-	}
+	c.file, c.mem = f, make([]byte, r.Size)
+	copy(c.mem, r.Memory)
 	s.parked[c] = true
-	return true
+	err := f.Command(c, r.Command)
+	if !errors.Is(err, abi.Later) {
+		delete(s.parked, c)
+	}
+	return err
 }
 
-func (s *Session) unpark(c *caller) (was bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was = s.parked[c]
-	delete(s.parked, c)
-	return was
-}
-
-func (s *Session) close(number uint32) error {
+// close takes back what waits for the file, then closes it.
+func (s *session) close(number uint32) error {
 	f := s.files[number]
 	if f == nil {
 		return syscall.EBADF
 	}
 	delete(s.files, number)
-	s.closeFile(f)
+	for c := range s.parked {
+		if c.file == f && f.Cancel(c) {
+			c.Done(syscall.EBADF)
+		}
+	}
+	f.Close()
 	return nil
 }
 
-// closeFile takes back what waits for f, then closes it.
-func (s *Session) closeFile(f *file) {
-	wait(f.do, func() {
-		for _, c := range s.waiting(f) {
-			if f.Cancel(c) && s.unpark(c) {
-				c.answer(syscall.EBADF)
-			}
-		}
-		f.File.Close()
-	})
-}
-
-func (s *Session) waiting(f *file) (list []*caller) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.parked {
-		if c.file == f {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-// End closes what the client has open, its latest file first, and the
+// end closes what the client has open, its latest file first, and the
 // connection.
-func (s *Session) End() {
-	s.mu.Lock()
+func (s *session) end() {
+	if s.ended {
+		return
+	}
 	s.ended = true
-	s.mu.Unlock()
-	_ = s.conn.Close()
+	if s.remove != nil {
+		s.remove()
+	}
+	_ = unix.Shutdown(s.fd, unix.SHUT_RDWR)
 	s.endBells()
 	for len(s.files) > 0 {
-		latest := uint32(0)
-		for n := range s.files {
-			latest = max(latest, n)
-		}
-		_ = s.close(latest)
+		_ = s.close(slices.Max(slices.Collect(maps.Keys(s.files))))
 	}
+	clear(s.parked) // what could not be taken back is answered to nobody
+	_ = s.conn.Close()
+	s.gone()
 }

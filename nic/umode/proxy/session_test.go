@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/lab/check/testenv"
+	"tapir/nic/loop"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/verbs"
@@ -98,23 +100,39 @@ func (d *toy) Cancel(c abi.Caller) bool {
 
 func (d *toy) Close() { close(d.closed) }
 
+// home is a loop without a NIC.
+type home struct{ *loop.Loop }
+
+func (h home) Do(fn func(now frame.Time)) { h.Loop.Do(fn) }
+
+func (h home) AddSource(fd int, serve func(now frame.Time, hungUp bool), lost func()) func() {
+	s := h.Loop.AddSource(fd, serve, lost)
+	return func() { h.Loop.RemoveSource(s) }
+}
+
+func (h home) AddBell(fd int, b Doorbells) func() { return h.Loop.AddBell(fd, b, func() {}) }
+
+// idle is no NIC.
+type idle struct{}
+
+func (idle) Receive(frame.Port, []*frame.Frame, frame.Time) {}
+func (idle) Dispatch(frame.Time) bool                       { return false }
+func (idle) Poll(frame.Time) frame.Time                     { return frame.Never }
+func (idle) TxDone(uint64, frame.Time) bool                 { return false }
+
 // bed is a session with a toy behind it, and the client's end.
 type bed struct {
 	t      *testing.T
 	conn   *net.UnixConn
 	toy    *toy
-	served chan error
+	served chan struct{} // closed when the session has ended
+	hangUp func()
 }
 
 func newBed(t *testing.T) *bed {
-	return newBedOf(t, func(c *net.UnixConn) Conn { return c }, (*Session).Serve)
-}
-
-// newBedOf makes a session of what conn makes of a connection, and has it
-// served by serve.
-func newBedOf(t *testing.T, conn func(*net.UnixConn) Conn, serve func(*Session) error) *bed {
+	t.Helper()
 	ours, theirs := abitest.SocketPair(t)
-	b := &bed{t: t, conn: ours, toy: &toy{t: t, closed: make(chan struct{})}, served: make(chan error, 1)}
+	b := &bed{t: t, conn: ours, toy: &toy{t: t, closed: make(chan struct{})}, served: make(chan struct{})}
 	opened := false
 	open := func(abi.Caller, int) (abi.File, int, error) {
 		fd, err := unix.MemfdCreate("toy", unix.MFD_CLOEXEC)
@@ -125,13 +143,28 @@ func newBedOf(t *testing.T, conn func(*net.UnixConn) Conn, serve func(*Session) 
 		opened = true
 		return d, fd, err
 	}
-	run := func(fn func(frame.Time)) { fn(0) }
-	s, err := NewSession(conn(theirs), 42, func(name string) (Device, bool) { return Device{open, run}, name == "toy" })
+	l, err := loop.New(loop.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { b.served <- serve(s) }()
-	t.Cleanup(func() { b.end() })
+	l.SetEngine(idle{})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.Run(ctx)
+	}()
+	conn, err := theirs.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = theirs.Close()
+	b.hangUp = Serve(home{l}, conn, 42, map[string]abi.Opener{"toy": open}, func() { close(b.served) })
+	t.Cleanup(func() {
+		b.end()
+		cancel()
+		testenv.Await(t, ended, "the loop's end")
+	})
 	if a, fds := b.ask(Request{Kind: Open, File: 1, Command: []byte("toy")}); a.Errno != 0 || len(fds) != 1 {
 		t.Fatalf("open: %+v, %d descriptors", a, len(fds))
 	}
@@ -139,16 +172,9 @@ func newBedOf(t *testing.T, conn func(*net.UnixConn) Conn, serve func(*Session) 
 }
 
 // end hangs up and waits until the session has ended.
-func (b *bed) end() error {
+func (b *bed) end() {
 	_ = b.conn.Close()
-	select {
-	case err := <-b.served:
-		b.served <- err
-		return err
-	case <-time.After(time.Minute):
-		b.t.Error("the session goes on without a client")
-		return nil
-	}
+	testenv.Await(b.t, b.served, "the session's end")
 }
 
 func (b *bed) send(r Request, fds ...int) {
@@ -174,7 +200,7 @@ func (b *bed) receive() (Answer, []int) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	fds := descriptors(oob[:o])
+	fds := Descriptors(oob[:o])
 	b.t.Cleanup(func() { closeAll(fds) })
 	return a, fds
 }
@@ -219,8 +245,11 @@ func TestInstalledFiles(t *testing.T) {
 			t.Errorf("read %q, %v", p, err)
 		}
 	}
-	// Nobody would take the one of a command without an answer.
-	b.send(Request{Kind: Post, File: 1, Size: 1, Command: []byte{'i'}})
+	// Nobody would take the one of a doorbell.
+	bells := b.bells("i")
+	if _, err := bells.Ring(0); err != nil {
+		t.Fatal(err)
+	}
 	if a, fds := b.command(8, "", 'e', 'x'); len(fds) != 0 || string(a.Memory) != "x" {
 		t.Errorf("after it: %+v, %d descriptors", a, len(fds))
 	}
@@ -239,63 +268,18 @@ func TestAnsweredLater(t *testing.T) {
 	}
 	b.send(Request{Kind: Command, File: 1, Command: []byte{'l'}})
 	b.command(8, "", 'e')
-	if err := b.end(); err != nil {
-		t.Error(err)
-	}
+	b.end()
 	if b.toy.waits != nil {
 		t.Error("what waited was not cancelled")
 	}
 	testenv.Await(t, b.toy.closed, "the toy's end") // a second Close would panic
 }
 
-// Who polls the connection serves it step by step.
-func TestSteps(t *testing.T) {
-	var f *os.File
-	b := newBedOf(t, func(c *net.UnixConn) Conn {
-		defer c.Close()
-		var err error
-		if f, err = c.File(); err != nil {
-			t.Fatal(err)
-		}
-		return f
-	}, func(s *Session) error {
-		defer s.End()
-		poll := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
-		for { // also when there is nothing
-			if served, more := s.Step(); !more {
-				return nil
-			} else if served {
-				continue
-			}
-			if _, err := unix.Poll(poll, -1); err != nil && err != unix.EINTR {
-				return err
-			}
-		}
-	})
-	for range 3 {
-		if a, fds := b.command(8, "quiet", 'u'); a.Errno != 0 || string(a.Memory) != "QUIET" || len(fds) != 0 {
-			t.Errorf("upper case: %+v", a)
-		}
-	}
-	b.send(Request{Kind: Command, File: 1, Command: []byte{'l'}})
-	if err := b.end(); err != nil {
-		t.Error(err)
-	}
-	testenv.Await(t, b.toy.closed, "the toy's end")
-	if b.toy.waits != nil {
-		t.Error("what waited was not cancelled")
-	}
-}
-
 // A session that is hung up ends, and the client sees it.
 func TestHangUp(t *testing.T) {
-	sessions := make(chan *Session, 1)
-	b := newBedOf(t, func(c *net.UnixConn) Conn { return c }, func(s *Session) error {
-		sessions <- s
-		return s.Serve()
-	})
+	b := newBed(t)
 	b.command(8, "", 'e')
-	testenv.Await(t, sessions, "the session").HangUp()
+	b.hangUp()
 	testenv.Await(t, b.toy.closed, "the toy's end")
 	if n, err := b.conn.Read(make([]byte, 10)); n != 0 {
 		t.Errorf("%d octets, %v", n, err)
@@ -321,10 +305,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	b.send(Request{Kind: 99})
-	if err := testenv.Await(t, b.served, "the session's end"); !errors.Is(err, errMessage) {
-		t.Errorf("an unknown request: %v", err)
-	}
-	b.served <- nil
+	testenv.Await(t, b.served, "the end by an unknown request")
 }
 
 func memfd(t *testing.T, size int64, seals int) int {
@@ -394,14 +375,14 @@ func TestSharedMemory(t *testing.T) {
 func FuzzRequest(f *testing.F) {
 	f.Add((&Request{Kind: Command, File: 1, Size: 8, Command: []byte("ehello"), Memory: []byte("m")}).Append(nil))
 	f.Add((&Request{Kind: Share, Addr: addr, Size: 4096}).Append(nil))
-	f.Add((&Request{Kind: Post, File: 1, Size: 1 << 60}).Append(nil))
+	f.Add((&Request{Kind: Command, File: 1, Size: 1 << 60}).Append(nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := ParseRequest(b)
 		if err != nil {
 			return
 		}
-		if (r.Kind == Command || r.Kind == Post) && (uint64(len(r.Memory)) > r.Size || r.Size > MaxMemory) || len(r.Command)+len(r.Memory)+requestLen != len(b) {
+		if r.Kind == Command && (uint64(len(r.Memory)) > r.Size || r.Size > MaxMemory) || len(r.Command)+len(r.Memory)+requestLen != len(b) {
 			t.Errorf("%d octets became %d of command, %d of memory (of %d)", len(b), len(r.Command), len(r.Memory), r.Size)
 		}
 		if again := r.Append(nil); !bytes.Equal(again, b[:len(again)]) {
@@ -426,7 +407,7 @@ func FuzzSession(f *testing.F) {
 	f.Add(slices.Concat(
 		message(0, Request{Kind: Open, File: 2, Command: []byte("toy")}),
 		message(0, Request{Kind: Command, File: 1, Command: []byte{'l'}}),
-		message(0, Request{Kind: Post, File: 1, Size: 4, Command: []byte{'i'}}),
+		message(0, Request{Kind: Bell, File: 1, Size: 4, Command: []byte{'i'}}),
 		message(2, Request{Kind: Share, Addr: addr + 4096, Size: 1 << 40}),
 	))
 	f.Add(message(0, Request{Kind: 99}))
@@ -449,7 +430,7 @@ func FuzzSession(f *testing.F) {
 		_ = b.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 		for buf, oob := make([]byte, MaxMessage), make([]byte, 256); ; {
 			n, o, _, _, err := b.conn.ReadMsgUnix(buf, oob)
-			closeAll(descriptors(oob[:o]))
+			closeAll(Descriptors(oob[:o]))
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatal("the session goes on without a client")
 			}

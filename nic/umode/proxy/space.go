@@ -3,7 +3,6 @@ package proxy
 import (
 	"runtime"
 	"slices"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,10 +21,7 @@ type block struct {
 }
 
 // space is what a client shares, by address.
-type space struct {
-	mu     sync.Mutex
-	blocks []*block
-}
+type space struct{ blocks []*block }
 
 // share maps the file fd, which stays the caller's, as [addr, addr+size).
 // Memory that could vanish is refused with EPERM: an access to it would kill
@@ -40,8 +36,6 @@ func (s *space) share(fd int, addr, size uint64) error {
 	if unix.Fstatfs(fd, &fs) != nil || fs.Type != unix.TMPFS_MAGIC || unix.Fstat(fd, &st) != nil {
 		return syscall.EPERM
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch {
 	case size == 0, size > uint64(st.Size), addr < Base+MaxMemory, addr+size < addr:
 		return syscall.EINVAL
@@ -65,8 +59,6 @@ func (s *space) share(fd int, addr, size uint64) error {
 
 // unshare forgets the block at addr. Regions made of it keep it.
 func (s *space) unshare(addr uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i, b := range s.blocks {
 		if b.addr == addr {
 			s.blocks = slices.Delete(s.blocks, i, i+1)
@@ -78,8 +70,6 @@ func (s *space) unshare(addr uint64) error {
 
 // region is [addr, addr+n), nil if not all of it is shared.
 func (s *space) region(addr, n uint64) *region {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, b := range s.blocks {
 		if off := addr - b.addr; addr >= b.addr && off <= uint64(len(b.mem)) && n <= uint64(len(b.mem))-off {
 			return &region{verbs.Bytes(b.mem[off : off+n : off+n]), b}

@@ -19,10 +19,10 @@ import (
 const maxBufferMiB = 4096
 
 func newCapture() *cobra.Command {
-	var opt ctl.CaptureOptions
+	opt := ctl.CaptureOptions{Bulk: capture.DefaultBulk}
 	var file, as, topics string
-	var bufferMiB int
-	cmd := &cobra.Command{
+	bufferMiB := capture.DefaultBuffer >> 20
+	return withFlags(&cobra.Command{
 		Use:   "capture [NIC] -w FILE",
 		Short: "Capture a NIC's frames as pcapng",
 		Long: "Capture writes what passes the NIC's wire port, as pcapng with the system's time in\n" +
@@ -74,22 +74,20 @@ func newCapture() *cobra.Command {
 			opt.Buffer = bufferMiB << 20
 			return runCapture(cmd, first(args), file, as, opt)
 		},
-	}
-	f := cmd.Flags()
-	f.StringVarP(&file, "write", "w", "", "`file` to write, - for standard output (required)")
-	f.StringVar(&as, "as", "", "`form` for packets of a fabric: erf, user0 or inner")
-	f.IntVarP(&opt.SnapLen, "snaplen", "s", 0, "octets to keep of each frame, 0 for all")
-	f.IntVar(&opt.Bulk, "bulk", capture.DefaultBulk, "octets to keep of each payload amid a long message, 0 for all")
-	f.IntVarP(&bufferMiB, "buffer", "B", capture.DefaultBuffer>>20,
-		"`MiB` that may wait for the writer before frames are lost")
-	f.Uint64VarP(&opt.Count, "count", "c", 0, "end after so many packets, 0 for never")
-	f.BoolVar(&opt.NoContext, "no-context", false, "leave out the saved handshakes of live connections")
-	f.BoolVar(&opt.Raw, "raw", false, "keep super-frames whole and partial checksums as they are")
-	f.BoolVar(&opt.PHC, "phc", false,
-		"write each frame once more, with the stamp of the NIC's hardware clock, as interface NIC/phc")
-	f.StringVar(&topics, "log", "", "write what the NIC says about `topics` between the frames: wr, cm, eh ...")
-	f.BoolVar(&opt.Host, "host", false, "capture the host TAP too")
-	return cmd
+	},
+		flag{&file, "write", "w", "`file` to write, - for standard output (required)"},
+		flag{&as, "as", "", "`form` for packets of a fabric: erf, user0 or inner"},
+		flag{&opt.SnapLen, "snaplen", "s", "octets to keep of each frame, 0 for all"},
+		flag{&opt.Bulk, "bulk", "", "octets to keep of each payload amid a long message, 0 for all"},
+		flag{&bufferMiB, "buffer", "B", "`MiB` that may wait for the writer before frames are lost"},
+		flag{&opt.Count, "count", "c", "end after so many packets, 0 for never"},
+		flag{&opt.NoContext, "no-context", "", "leave out the saved handshakes of live connections"},
+		flag{&opt.Raw, "raw", "", "keep super-frames whole and partial checksums as they are"},
+		flag{&opt.PHC, "phc", "",
+			"write each frame once more, with the stamp of the NIC's hardware clock, as interface NIC/phc"},
+		flag{&topics, "log", "", "write what the NIC says about `topics` between the frames: wr, cm, eh ..."},
+		flag{&opt.Host, "host", "", "capture the host TAP too"},
+	)
 }
 
 func runCapture(cmd *cobra.Command, name, file, as string, opt ctl.CaptureOptions) error {

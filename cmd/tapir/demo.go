@@ -18,9 +18,9 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	var o demo.Options
+	o := demo.Options{Out: "out", Frames: "wire"}
 	var asJSON bool
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "demo",
 		Short: "See two NICs exchange verified RDMA traffic",
 		Long: "Demo makes two network namespaces, each with a TAP, joins them, runs a NIC on each as\n" +
@@ -44,15 +44,14 @@ func newDemo() *cobra.Command {
 			}
 			return advised{err, func(w io.Writer) { advise(cmd.Context(), w) }}
 		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&o.Out, "out", "out", "directory for the captures")
-	f.StringVar(&o.Frames, "frames", "wire",
-		"wire: one true frame per packet; gso: 64 KiB super-frames; jumbo: gso with MTU 9000")
-	f.BoolVar(&o.Tcpdump, "tcpdump", false, "also run the stock tcpdump on both TAPs and keep its files")
-	f.BoolVar(&o.Mem, "mem", false, "use the in-memory wire even where TAPs can be made")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	},
+		flag{&o.Out, "out", "", "directory for the captures"},
+		flag{&o.Frames, "frames", "",
+			"wire: one true frame per packet; gso: 64 KiB super-frames; jumbo: gso with MTU 9000"},
+		flag{&o.Tcpdump, "tcpdump", "", "also run the stock tcpdump on both TAPs and keep its files"},
+		flag{&o.Mem, "mem", "", "use the in-memory wire even where TAPs can be made"},
+		jsonFlag(&asJSON),
+	)
 }
 
 func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {

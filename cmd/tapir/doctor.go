@@ -11,7 +11,7 @@ import (
 
 func newDoctor() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "doctor",
 		Short: "Find out why a NIC does not start on this machine",
 		Long: "Doctor checks kernel, TUN device, user namespaces and their limits, seccomp, yama,\n" +
@@ -30,9 +30,9 @@ func newDoctor() *cobra.Command {
 			}
 			return nil
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	},
+		jsonFlag(&asJSON),
+	)
 }
 
 func printChecks(cmd *cobra.Command, checks []doctor.Check, asJSON bool) error {

@@ -6,29 +6,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/conf"
 	"tapir/lab/conf/hficonf"
-	"tapir/lab/node"
-	"tapir/lab/node/emnode"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/serve"
 	"tapir/lab/tool/show"
 	"tapir/lab/tool/usage"
-	"tapir/nic/loop"
 )
 
 func newEM() *cobra.Command {
 	var file string
 	var dryRun, standby bool
-	cmd := &cobra.Command{
+	cmd := withFlags(&cobra.Command{
 		Use:   "em -c FILE",
 		Short: "Run the Ethernet Manager of an Omni-Path fabric",
 		Long: "Em runs an Ethernet Manager in the foreground, with the fabric manager that it needs: it\n" +
@@ -50,84 +43,25 @@ func newEM() *cobra.Command {
 			}
 			cfg.Standby = standby
 			if dryRun {
-				return runDry(cmd.Context(), file, cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				lines, err := serve.Plan(cmd.Context(), serving(cmd), file, cfg)
+				if err != nil {
+					return err
+				}
+				if len(lines) == 0 {
+					lines = []string{"no change"}
+				}
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(lines, "\n"))
+				return err
 			}
-			return runEM(cmd.Context(), file, cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return serve.Manager(cmd.Context(), serving(cmd), file, cfg)
 		},
-	}
-	f := cmd.Flags()
-	f.StringVarP(&file, "config", "c", "", "the `file` that declares the fabric")
-	f.BoolVar(&dryRun, "dry-run", false, "print what would change on the fabric, and end")
-	f.BoolVar(&standby, "standby", false, "be master only while no other manager is there")
+	},
+		flag{&file, "config", "c", "the `file` that declares the fabric"},
+		flag{&dryRun, "dry-run", "", "print what would change on the fabric, and end"},
+		flag{&standby, "standby", "", "be master only while no other manager is there"},
+	)
 	cmd.AddCommand(newEMShow(), newEMQuery(), newEMReload())
 	return cmd
-}
-
-// runEM runs until ctx ends, a client stops the manager, or it fails.
-func runEM(ctx context.Context, file string, cfg hficonf.EMConfig, out, errOut io.Writer) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
-	s, err := ctl.Listen(cfg.Port.ControlName(), versionText())
-	if err != nil {
-		return err
-	}
-	m, err := emnode.Start(ctx, file, cfg, reporting(errOut))
-	if err != nil {
-		s.Close()
-		return err
-	}
-	defer closeFabric([]onFabric{{m, s}})
-	s.Serve(m.Served(func() { stop(errStopped) }))
-	fmt.Fprintln(out, m.Ready())
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-hangups:
-				if err := m.Reload(); err != nil && !errors.Is(err, loop.ErrClosed) {
-					fmt.Fprintf(errOut, "%s: not reloaded: %s\n", m.Name(), oneLine(err.Error()))
-				}
-			}
-		}
-	}()
-	return await(ctx, []ending{m}, stop)
-}
-
-// reporting are the surroundings of a node that reports on errOut.
-func reporting(errOut io.Writer) node.Env { return node.Env{Version: versionText(), Log: errOut} }
-
-// runDry prints what cfg would change. A manager of that name that runs is
-// asked.
-func runDry(ctx context.Context, file string, cfg hficonf.EMConfig, out, errOut io.Writer) error {
-	var lines []string
-	if name := cfg.Port.ControlName(); slices.Contains(ctl.List(), name) {
-		text, err := conf.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		c, err := ctl.Dial(name)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if err := c.Command(ctx, "plan", map[string]string{"path": file, "text": string(text)}, &lines); err != nil {
-			return err
-		}
-	} else {
-		var err error
-		if lines, err = emnode.DryRun(ctx, cfg, reporting(errOut)); err != nil {
-			return err
-		}
-	}
-	if len(lines) == 0 {
-		lines = []string{"no change"}
-	}
-	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
-	return err
 }
 
 // withEM calls do with a connection to the manager called name, or to the only
@@ -170,7 +104,7 @@ func newEMShow() *cobra.Command {
 	var name string
 	var asJSON bool
 	tables := show.ManagerTables
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "show [" + strings.Join(tables, "|") + "]",
 		Short: "Show what an Ethernet Manager knows",
 		Long: "Show prints one of the manager's tables: the virtual switches (vesw, the default), the HFI\n" +
@@ -193,20 +127,17 @@ func newEMShow() *cobra.Command {
 				return show.Print(cmd.OutOrStdout(), kind, raw, asJSON)
 			})
 		},
-	}
-	emName(cmd, &name)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	}, managerFlag(&name), jsonFlag(&asJSON))
 }
 
-// emName is the flag that chooses a manager.
-func emName(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "name", "", "`name` of the manager (default the only one that runs)")
+// managerFlag chooses a manager.
+func managerFlag(name *string) flag {
+	return flag{name, "name", "", "`name` of the manager (default the only one that runs)"}
 }
 
 func newEMQuery() *cobra.Command {
 	var name string
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "query {vesw ID|NAME} | {node GUID|NAME|LID} | {mac ADDRESS}",
 		Short: "Ask an Ethernet Manager about one thing",
 		Long: "Query prints all that the manager knows of a virtual switch, of an HFI or of a MAC address:\n" +
@@ -224,14 +155,12 @@ func newEMQuery() *cobra.Command {
 				return show.Query(cmd.Context(), cmd.OutOrStdout(), c, args[0], args[1])
 			})
 		},
-	}
-	emName(cmd, &name)
-	return cmd
+	}, managerFlag(&name))
 }
 
 func newEMReload() *cobra.Command {
 	var name string
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:     "reload",
 		Short:   "Let an Ethernet Manager read its file again",
 		Example: "  tapir em reload",
@@ -239,7 +168,5 @@ func newEMReload() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withEM(cmd, name, func(c *ctl.Client) error { return c.Command(cmd.Context(), "reload", nil, nil) })
 		},
-	}
-	emName(cmd, &name)
-	return cmd
+	}, managerFlag(&name))
 }

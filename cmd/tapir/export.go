@@ -16,7 +16,7 @@ const formHelp = "erf: ERF records of type 28, as Intel's tool writes them · us
 
 func newExport() *cobra.Command {
 	var file, as, end, link string
-	cmd := &cobra.Command{
+	cmd := withFlags(&cobra.Command{
 		Use:   "export FILE -w FILE [--end LINK:NODE | --link LINK | --as FORM]",
 		Short: "Take a link end out of a lab's capture, or turn one of an Omni-Path fabric into another form",
 		Long: "Export takes out of a lab's capture what one end of a link saw (--end), or each frame once, as\n" +
@@ -45,11 +45,12 @@ func newExport() *cobra.Command {
 				return capture.Export(w, r, form)
 			})
 		},
-	}
-	cmd.Flags().StringVarP(&file, "write", "w", "", "`file` to write, - for standard output (required)")
-	cmd.Flags().StringVar(&as, "as", "", "`form`: erf, user0 or inner")
-	cmd.Flags().StringVar(&end, "end", "", "of a lab's capture what the `end` of a link saw, such as a-b:a")
-	cmd.Flags().StringVar(&link, "link", "", "of a lab's capture each frame of the `link` once, as it entered")
+	},
+		flag{&file, "write", "w", "`file` to write, - for standard output (required)"},
+		flag{&as, "as", "", "`form`: erf, user0 or inner"},
+		flag{&end, "end", "", "of a lab's capture what the `end` of a link saw, such as a-b:a"},
+		flag{&link, "link", "", "of a lab's capture each frame of the `link` once, as it entered"},
+	)
 	cmd.MarkFlagsMutuallyExclusive("as", "end", "link")
 	return cmd
 }

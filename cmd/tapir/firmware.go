@@ -13,8 +13,8 @@ import (
 )
 
 func newFirmware() *cobra.Command {
-	var as, file string
-	cmd := &cobra.Command{
+	as, file := fastlinq.ZippedBinary.String(), ""
+	return withFlags(&cobra.Command{
 		Use:   "firmware [FILE | --form FORM -w FILE]",
 		Short: "Write the storm firmware as a file, or check one",
 		Long: "Firmware writes the firmware of the storms, which is built in, in one of its four forms:\n" +
@@ -51,11 +51,10 @@ func newFirmware() *cobra.Command {
 			}
 			return os.WriteFile(file, b, 0o644)
 		},
-	}
-	cmd.Flags().StringVar(&as, "form", fastlinq.ZippedBinary.String(),
-		"`form`: "+strings.Join(fastlinq.StormForms(), ", "))
-	cmd.Flags().StringVarP(&file, "write", "w", "", "`file` to write, - for standard output")
-	return cmd
+	},
+		flag{&as, "form", "", "`form`: " + strings.Join(fastlinq.StormForms(), ", ")},
+		flag{&file, "write", "w", "`file` to write, - for standard output"},
+	)
 }
 
 // checkFirmware says what a file is.

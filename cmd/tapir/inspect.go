@@ -22,8 +22,8 @@ type inspectFlags struct {
 }
 
 func newInspect() *cobra.Command {
-	var f inspectFlags
-	cmd := &cobra.Command{
+	f := inspectFlags{limit: 1000}
+	return withFlags(&cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Replay a capture and name the first violation of a standard",
 		Long: "Inspect reads a capture, pcap or pcapng, of anyone's traffic, puts its TCP streams together,\n" +
@@ -42,15 +42,14 @@ func newInspect() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return runInspect(cmd, args, &f) },
-	}
-	fl := cmd.Flags()
-	fl.StringVar(&f.quirks, "quirks", "", "`implementation` whose known deviations are notes, not violations: siw")
-	fl.BoolVar(&f.ladder, "ladder", false, "draw the exchange")
-	fl.StringVar(&f.svg, "svg", "", "`file` to draw the exchange to, as SVG")
-	fl.BoolVar(&f.json, "json", false, "print the report as JSON")
-	fl.IntVar(&f.limit, "limit", 1000, "`steps` that are drawn at most")
-	fl.BoolVar(&f.rules, "rules", false, "list the rules and their clauses instead")
-	return cmd
+	},
+		flag{&f.quirks, "quirks", "", "`implementation` whose known deviations are notes, not violations: siw"},
+		flag{&f.ladder, "ladder", "", "draw the exchange"},
+		flag{&f.svg, "svg", "", "`file` to draw the exchange to, as SVG"},
+		flag{&f.json, "json", "", "print the report as JSON"},
+		flag{&f.limit, "limit", "", "`steps` that are drawn at most"},
+		flag{&f.rules, "rules", "", "list the rules and their clauses instead"},
+	)
 }
 
 func runInspect(cmd *cobra.Command, args []string, f *inspectFlags) error {
@@ -97,7 +96,7 @@ func inspectCapture(cmd *cobra.Command, name string, opt inspect.Options) (*insp
 	r := i.Finish()
 	if r.Packets > 0 && err != nil {
 		// What was captured before the file breaks off is worth reading.
-		fmt.Fprintln(cmd.ErrOrStderr(), "tapir: "+oneLine(err.Error()))
+		complain(cmd.ErrOrStderr(), err)
 		err = nil
 	}
 	return r, err

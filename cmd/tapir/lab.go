@@ -89,7 +89,7 @@ func newLabRun() *cobra.Command {
 	var seed uint64
 	var clock string
 	var step bool
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "run FILE",
 		Short: "Bring a lab up, run its steps, take it down",
 		Long: "Run brings the lab up, runs its steps in order until one fails, takes it down and ends with\n" +
@@ -139,19 +139,18 @@ func newLabRun() *cobra.Command {
 				return err
 			})
 		},
-	}
-	f := cmd.Flags()
-	f.StringVarP(&o.Out, "out", "o", "", "`directory` for lab.pcapng, log.txt, result.json, junit.xml and report.html")
-	f.Uint64Var(&seed, "seed", 0, "`number` that the faults are drawn from, instead of the file's")
-	f.StringVar(&clock, "clock", "", clockFlag)
-	f.BoolVar(&step, "step", false, "wait after each event of the virtual clock, and show it")
-	return cmd
+	},
+		flag{&o.Out, "out", "o", "`directory` for lab.pcapng, log.txt, result.json, junit.xml and report.html"},
+		flag{&seed, "seed", "", "`number` that the faults are drawn from, instead of the file's"},
+		flag{&clock, "clock", "", clockFlag},
+		flag{&step, "step", "", "wait after each event of the virtual clock, and show it"},
+	)
 }
 
 func newLabTest() *cobra.Command {
 	var clock string
 	var suite labs.Suite
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "test FILE...",
 		Short: "Run labs one after the other and print their verdicts",
 		Long: "Test runs each lab as run does, but prints one line for each, and for those that fail why.\n" +
@@ -178,19 +177,18 @@ func newLabTest() *cobra.Command {
 				return suite.Run(cmd.Context(), cmd.OutOrStdout())
 			})
 		},
-	}
-	f := cmd.Flags()
-	f.StringVarP(&suite.Out, "out", "o", "", "`directory` with a folder for the capture, log and reports of each lab")
-	f.StringVar(&suite.JUnit, "junit", "", "`file` for the results as JUnit's XML: a lab is a suite, a step a case")
-	f.StringVar(&suite.JSON, "json", "", "`file` for the results as JSON")
-	f.StringVar(&suite.HTML, "html", "", "`file` for the results as a page that needs nothing else")
-	f.StringVar(&clock, "clock", "", clockFlag)
-	return cmd
+	},
+		flag{&suite.Out, "out", "o", "`directory` with a folder for the capture, log and reports of each lab"},
+		flag{&suite.JUnit, "junit", "", "`file` for the results as JUnit's XML: a lab is a suite, a step a case"},
+		flag{&suite.JSON, "json", "", "`file` for the results as JSON"},
+		flag{&suite.HTML, "html", "", "`file` for the results as a page that needs nothing else"},
+		flag{&clock, "clock", "", clockFlag},
+	)
 }
 
 func newLabUp() *cobra.Command {
 	var o real.Options
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "up FILE",
 		Short: "Bring a lab up and keep it up, in the foreground",
 		Long: "Up brings the lab up without its steps, prints a \"ready\" line, and takes it down at Ctrl-C\n" +
@@ -204,9 +202,9 @@ func newLabUp() *cobra.Command {
 			}
 			return privileged(cmd.Context(), func() error { return keepLab(cmd, lab, o) })
 		},
-	}
-	cmd.Flags().StringVarP(&o.Out, "out", "o", "", "`directory` for lab.pcapng and log.txt")
-	return cmd
+	},
+		flag{&o.Out, "out", "o", "`directory` for lab.pcapng and log.txt"},
+	)
 }
 
 func keepLab(cmd *cobra.Command, lab *topo.Lab, o real.Options) (err error) {
@@ -302,7 +300,7 @@ func execInLab(cmd *cobra.Command, args []string) error {
 	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := start(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-			cmd.PrintErrln("tapir: " + oneLine(err.Error()))
+			complain(cmd.ErrOrStderr(), err)
 			return reported(exitNotFound)
 		}
 		return err
@@ -318,8 +316,8 @@ func execInLab(cmd *cobra.Command, args []string) error {
 }
 
 func newLabGraph() *cobra.Command {
-	var format, svg string
-	cmd := &cobra.Command{
+	format, svg := "mermaid", ""
+	return withFlags(&cobra.Command{
 		Use:   "graph FILE",
 		Short: "Draw a lab's topology",
 		Example: "  tapir lab graph lab.yaml\n  tapir lab graph --format dot lab.yaml | dot -Tpng >lab.png\n  tapir " +
@@ -342,10 +340,10 @@ func newLabGraph() *cobra.Command {
 			}
 			return errors.Join(lab.SVG(f), f.Close())
 		},
-	}
-	cmd.Flags().StringVar(&format, "format", "mermaid", "what is printed: mermaid or dot")
-	cmd.Flags().StringVar(&svg, "svg", "", "write an SVG `file` instead")
-	return cmd
+	},
+		flag{&format, "format", "", "what is printed: mermaid or dot"},
+		flag{&svg, "svg", "", "write an SVG `file` instead"},
+	)
 }
 
 func newLabSchema() *cobra.Command {

@@ -29,6 +29,9 @@ func newPeer() *cobra.Command {
 	}, "command", newPeerBuild(), newPeerStart(), newPeerExec(), newPeerStop())
 }
 
+// guestFlag chooses a guest.
+func guestFlag(name *string) flag { return flag{name, "name", "", "`name` of the guest"} }
+
 // peerDir is the directory of a guest's sockets.
 func peerDir(name string) (string, error) {
 	if err := ctl.CheckName(name); err != nil {
@@ -39,7 +42,7 @@ func peerDir(name string) (string, error) {
 
 func newPeerBuild() *cobra.Command {
 	dir := peer.CacheDir()
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:     "build",
 		Short:   "Make the guest, or bring it up to date",
 		Example: "  tapir peer build",
@@ -52,16 +55,16 @@ func newPeerBuild() *cobra.Command {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: Linux %s\n", dir, image.Linux)
 			return err
 		},
-	}
-	cmd.Flags().StringVar(&dir, "dir", dir, "`directory` to build in")
-	return cmd
+	},
+		flag{&dir, "dir", "", "`directory` to build in"},
+	)
 }
 
 func newPeerStart() *cobra.Command {
-	var cfg peer.Config
+	cfg := peer.Config{Memory: 512, Life: peer.DefaultLife}
 	var ips []string
 	dir, name := peer.CacheDir(), "peer"
-	cmd := &cobra.Command{
+	return inOrder(&cobra.Command{
 		Use:   "start --bridge NAME --ip ADDRESS",
 		Short: "Run a guest in the foreground",
 		Long: "Start runs one guest on a bridge and prints a \"ready\" line. It ends at Ctrl-C, with\n" +
@@ -85,19 +88,17 @@ func newPeerStart() *cobra.Command {
 			cfg.Name = name
 			return startPeer(cmd, dir, cfg)
 		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	f.StringVar(&name, "name", name, "`name` of the guest")
-	f.StringVar(&cfg.Bridge, "bridge", "", "bridge to join: an interface `name`")
-	f.StringArrayVar(&ips, "ip", nil, "`address` of the guest with its prefix length; may be repeated")
-	f.IntVar(&cfg.MTU, "mtu", 0, "`octets` of an IP packet (default that of the bridge)")
-	f.StringArrayVar(&cfg.Siw, "siw", nil, "a parameter of the siw driver, `name=value`; may be repeated")
-	f.IntVar(&cfg.Memory, "memory", 512, "memory in `MiB`")
-	f.BoolVar(&cfg.KVM, "kvm", false, "run on the processor instead of emulating one")
-	f.DurationVar(&cfg.Life, "life", peer.DefaultLife, "`time` after which the guest ends in any case")
-	f.StringVar(&dir, "dir", dir, "`directory` where the guest is built")
-	return cmd
+	},
+		guestFlag(&name),
+		flag{&cfg.Bridge, "bridge", "", "bridge to join: an interface `name`"},
+		flag{repeated(&ips), "ip", "", "`address` of the guest with its prefix length; may be repeated"},
+		flag{&cfg.MTU, "mtu", "", "`octets` of an IP packet (default that of the bridge)"},
+		flag{repeated(&cfg.Siw), "siw", "", "a parameter of the siw driver, `name=value`; may be repeated"},
+		flag{&cfg.Memory, "memory", "", "memory in `MiB`"},
+		flag{&cfg.KVM, "kvm", "", "run on the processor instead of emulating one"},
+		flag{&cfg.Life, "life", "", "`time` after which the guest ends in any case"},
+		flag{&dir, "dir", "", "`directory` where the guest is built"},
+	)
 }
 
 func parsePrefixes(list []string) (all []netip.Prefix, err error) {
@@ -143,7 +144,7 @@ func startPeer(cmd *cobra.Command, dir string, cfg peer.Config) error {
 
 func newPeerExec() *cobra.Command {
 	limit, name := time.Minute, "peer"
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a guest",
 		Long: "Exec runs a command in a guest and prints what it says. The exit code is the\n" +
@@ -171,10 +172,10 @@ func newPeerExec() *cobra.Command {
 			}
 			return nil
 		},
-	}
-	cmd.Flags().StringVar(&name, "name", name, "`name` of the guest")
-	cmd.Flags().DurationVarP(&limit, "time", "t", limit, "`time` after which the command is killed")
-	return cmd
+	},
+		guestFlag(&name),
+		flag{&limit, "time", "t", "`time` after which the command is killed"},
+	)
 }
 
 func openPeer(name string) (*peer.Handle, error) {
@@ -200,7 +201,7 @@ func quoteAll(args []string) string {
 
 func newPeerStop() *cobra.Command {
 	name := "peer"
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:     "stop",
 		Short:   "End a guest",
 		Example: "  tapir peer stop",
@@ -212,7 +213,7 @@ func newPeerStop() *cobra.Command {
 			}
 			return h.PowerOff(cmd.Context())
 		},
-	}
-	cmd.Flags().StringVar(&name, "name", name, "`name` of the guest")
-	return cmd
+	},
+		guestFlag(&name),
+	)
 }

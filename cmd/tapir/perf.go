@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/spf13/pflag"
 
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/ctl"
@@ -54,17 +53,68 @@ func newPerf() *cobra.Command {
 	return cmd
 }
 
-// perfFlags are the options of one test.
+// jobFlags are the flags that all workloads share.
+type jobFlags struct {
+	nic  string
+	json bool
+}
+
+func (o *jobFlags) flags(port *uint16) []flag {
+	return []flag{
+		{&o.nic, "nic", "", "`name` of the NIC to use; may be left out if only one runs"},
+		{&o.json, "json", "", "print the result as JSON"},
+		{port, "port", "p", "TCP port of the server"},
+	}
+}
+
+// run runs a workload to its end. what names it if it is interrupted; begin is
+// called before it starts.
+func (o *jobFlags) run(cmd *cobra.Command, what string, job any, begin func(*ctl.Client),
+	progress func(json.RawMessage), report any) error {
+	err := withNIC(o.nic, "--nic NAME", func(c *ctl.Client) error {
+		begin(c)
+		return c.Perf(cmd.Context(), job, progress, report)
+	})
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%s was interrupted", what)
+	}
+	return err
+}
+
+func quietly(*ctl.Client) {}
+
+// print prints a report as the flags say.
+func (o *jobFlags) print(cmd *cobra.Command, report interface{ WriteText(io.Writer) error }) error {
+	if o.json {
+		return show.JSON(cmd.OutOrStdout(), report)
+	}
+	return report.WriteText(cmd.OutOrStdout())
+}
+
+// perfFlags are the flags of one test.
 type perfFlags struct {
+	jobFlags
 	job     perfconf.Job
-	nic     string
 	seconds int
-	json    bool
 }
 
 func newPerfOp(op perfconf.Op) *cobra.Command {
-	o := perfFlags{job: perfconf.Job{Op: op}}
-	cmd := &cobra.Command{
+	o := perfFlags{job: perfconf.Job{Op: op, Port: perfconf.DefaultPort}}
+	flags := o.flags(&o.job.Port)
+	if op == perfconf.Verify {
+		flags = append(flags, flag{&o.job.Sizes, "size", "s", "message sizes in bytes (default 8,4096,16777216)"})
+	} else {
+		defaults := o.job.WithDefaults()
+		o.job.Size, o.job.QPs, o.job.Depth = defaults.Size, defaults.QPs, defaults.Depth
+		flags = append(flags,
+			flag{&o.job.Size, "size", "s", "message size in bytes"},
+			flag{&o.job.Iters, "iters", "n",
+				fmt.Sprintf("messages per queue pair (default %d)", perfconf.DefaultIters)},
+			flag{&o.seconds, "duration", "D", "run for so many `seconds` instead of -n"},
+			flag{&o.job.QPs, "qp", "q", "number of queue pairs"},
+			flag{&o.job.Depth, "tx-depth", "t", "outstanding messages per queue pair"})
+	}
+	cmd := withFlags(&cobra.Command{
 		Use:   string(op) + " [ADDRESS]",
 		Short: perfShort[op],
 		Example: fmt.Sprintf("  tapir perf %[1]s --nic nic0              # serves\n"+
@@ -74,24 +124,9 @@ func newPerfOp(op perfconf.Op) *cobra.Command {
 			if err := o.check(args); err != nil {
 				return usage.Wrap(err)
 			}
-			return o.run(cmd)
+			return o.test(cmd)
 		},
-	}
-	f := cmd.Flags()
-	nicFlag(f, &o.nic)
-	f.BoolVar(&o.json, "json", false, "print the result as JSON")
-	f.Uint16VarP(&o.job.Port, "port", "p", perfconf.DefaultPort, "TCP port of the server")
-	if op == perfconf.Verify {
-		f.IntSliceVarP(&o.job.Sizes, "size", "s", nil, "message sizes in bytes (default 8,4096,16777216)")
-	} else {
-		defaults := perfconf.Job{Op: op}.WithDefaults()
-		f.IntVarP(&o.job.Size, "size", "s", defaults.Size, "message size in bytes")
-		f.Int64VarP(&o.job.Iters, "iters", "n", 0, fmt.Sprintf("messages per queue pair (default %d)",
-			perfconf.DefaultIters))
-		f.IntVarP(&o.seconds, "duration", "D", 0, "run for so many `seconds` instead of -n")
-		f.IntVarP(&o.job.QPs, "qp", "q", defaults.QPs, "number of queue pairs")
-		f.IntVarP(&o.job.Depth, "tx-depth", "t", defaults.Depth, "outstanding messages per queue pair")
-	}
+	}, flags...)
 	if err := cmd.RegisterFlagCompletionFunc("nic", func(*cobra.Command, []string,
 		string) ([]string, cobra.ShellCompDirective) {
 		return ctl.List(), cobra.ShellCompDirectiveNoFileComp
@@ -119,11 +154,12 @@ func (o *perfFlags) check(args []string) error {
 	return nil
 }
 
-func (o *perfFlags) run(cmd *cobra.Command) error {
+// test runs the job, with a line that shows how far it is.
+func (o *perfFlags) test(cmd *cobra.Command) error {
 	errOut := cmd.ErrOrStderr()
 	line := perf.ProgressLine{W: errOut, Terminal: isTerminal(errOut)}
 	var report perf.Report
-	err := runJob(cmd, o.nic, string(o.job.Op), o.job, func(c *ctl.Client) {
+	err := o.run(cmd, string(o.job.Op), o.job, func(c *ctl.Client) {
 		if o.job.Serves() {
 			fmt.Fprintf(errOut, "%s serves %s on port %d; end with Ctrl-C\n", c.Hello.Name, o.job.Op, o.job.Port)
 		}
@@ -132,29 +168,5 @@ func (o *perfFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return show.JSON(cmd.OutOrStdout(), report)
-	}
-	return report.WriteText(cmd.OutOrStdout())
+	return o.print(cmd, &report)
 }
-
-// runJob runs a workload on a NIC to its end. what names it if it is
-// interrupted; begin is called before it starts.
-func runJob(cmd *cobra.Command, nic, what string, job any, begin func(*ctl.Client), progress func(json.RawMessage),
-	report any) error {
-	err := withNIC(nic, "--nic NAME", func(c *ctl.Client) error {
-		begin(c)
-		return c.Perf(cmd.Context(), job, progress, report)
-	})
-	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%s was interrupted", what)
-	}
-	return err
-}
-
-// nicFlag is the flag that names the NIC of a workload.
-func nicFlag(f *pflag.FlagSet, nic *string) {
-	f.StringVar(nic, "nic", "", "`name` of the NIC to use; may be left out if only one runs")
-}
-
-func quietly(*ctl.Client) {}

@@ -37,10 +37,23 @@ func newPTP() *cobra.Command {
 }
 
 func newPTPRun() *cobra.Command {
-	job := ptprun.Job{Op: ptprun.Op}
+	job := ptprun.Job{Op: ptprun.Op, Interval: time.Second}
 	var file string
 	var asJSON bool
-	cmd := &cobra.Command{
+	flags := []flag{
+		{&file, "config", "c", "settings in a YAML `file`"},
+		{&job.Interval, "interval", "i", "`time` between two lines"},
+		{&job.Count, "count", "n", "end after so many lines, 0 for never"},
+		{&job.UDS, "uds", "", "`path` of the socket for pmc -u -s (default: NIC.ptp beside the control socket)"},
+		{&asJSON, "json", "", "print JSON, an object each interval"},
+	}
+	for _, fl := range ptpconf.Flags() {
+		flags = append(flags, flag{func(v string) error {
+			job.Settings = append(job.Settings, ptpconf.Setting{Name: fl.Name, Value: v})
+			return nil
+		}, strings.ReplaceAll(fl.Name, "_", "-"), "", fl.Expect})
+	}
+	return inOrder(&cobra.Command{
 		Use:   "run [NIC]",
 		Short: "Run a PTP instance on a NIC until Ctrl-C",
 		Long: "Run starts a PTP instance on the wire port of a running NIC and prints a line each\n" +
@@ -69,21 +82,7 @@ func newPTPRun() *cobra.Command {
 			}
 			return runPTP(cmd, first(args), job, asJSON)
 		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	f.StringVarP(&file, "config", "c", "", "settings in a YAML `file`")
-	f.DurationVarP(&job.Interval, "interval", "i", time.Second, "`time` between two lines")
-	f.IntVarP(&job.Count, "count", "n", 0, "end after so many lines, 0 for never")
-	f.StringVar(&job.UDS, "uds", "", "`path` of the socket for pmc -u -s (default: NIC.ptp beside the control socket)")
-	f.BoolVar(&asJSON, "json", false, "print JSON, an object each interval")
-	for _, fl := range ptpconf.Flags() {
-		f.Func(strings.ReplaceAll(fl.Name, "_", "-"), fl.Expect, func(v string) error {
-			job.Settings = append(job.Settings, ptpconf.Setting{Name: fl.Name, Value: v})
-			return nil
-		})
-	}
-	return cmd
+	}, flags...)
 }
 
 // runPTP follows an instance to its end, which an interrupt is too.
@@ -113,7 +112,7 @@ func runPTP(cmd *cobra.Command, name string, job ptprun.Job, asJSON bool) error 
 
 func newPTPStatus() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "status [NIC]",
 		Short: "Show a NIC's clock, its PTP unit and its PTP instance",
 		Long: "Status shows the hardware clock of a running NIC, who uses its PTP unit and how, and " +
@@ -139,9 +138,9 @@ func newPTPStatus() *cobra.Command {
 				return s.WriteText(cmd.OutOrStdout())
 			})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	},
+		jsonFlag(&asJSON),
+	)
 }
 
 func newPTPSet() *cobra.Command {

@@ -23,8 +23,8 @@ type pmcOptions struct {
 }
 
 func newPTPPMC() *cobra.Command {
-	var o pmcOptions
-	cmd := &cobra.Command{
+	o := pmcOptions{timeout: time.Second}
+	return inOrder(&cobra.Command{
 		Use:   "pmc [NIC] COMMAND...",
 		Short: "Send PTP management messages, as linuxptp's pmc does",
 		Long: "Pmc sends management messages to the PTP instance that runs on a NIC, or to a ptp4l on this\n" +
@@ -41,17 +41,15 @@ func newPTPPMC() *cobra.Command {
 			name, lines := nameFirst(args, " ")
 			return o.run(cmd, name, lines)
 		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	f.StringVar(&o.socket, "socket", "", "`path` of the socket, of another program for one (default that of the NIC)")
-	f.StringVar(&o.target, "target", "", "ask one port only: a port `identity` such as 020000.fffe.000001-1")
-	f.Uint8Var(&o.hops, "hops", 0, "`number` of boundary clocks that the messages may pass, the first included")
-	f.Uint8Var(&o.domain, "domain", 0, "PTP domain `number`, which matters to ptp4l and in the network")
-	f.Uint16Var(&o.sdoID, "sdo-id", 0, "sdoId `number`, the same; 0x100 for gPTP")
-	f.DurationVar(&o.timeout, "timeout", time.Second, "`time` to wait for the first answer to a command")
-	f.DurationVar(&o.listen, "listen", 0, "`time` to print notifications in the end")
-	return cmd
+	},
+		flag{&o.socket, "socket", "", "`path` of the socket, of another program for one (default that of the NIC)"},
+		flag{&o.target, "target", "", "ask one port only: a port `identity` such as 020000.fffe.000001-1"},
+		flag{&o.hops, "hops", "", "`number` of boundary clocks that the messages may pass, the first included"},
+		flag{&o.domain, "domain", "", "PTP domain `number`, which matters to ptp4l and in the network"},
+		flag{&o.sdoID, "sdo-id", "", "sdoId `number`, the same; 0x100 for gPTP"},
+		flag{&o.timeout, "timeout", "", "`time` to wait for the first answer to a command"},
+		flag{&o.listen, "listen", "", "`time` to print notifications in the end"},
+	)
 }
 
 func (o *pmcOptions) run(cmd *cobra.Command, name string, lines []string) error {

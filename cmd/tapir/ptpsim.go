@@ -26,7 +26,7 @@ type ptpSim struct {
 
 func newPTPSim() *cobra.Command {
 	var f ptpSim
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "sim FILE",
 		Short: "Run PTP clocks, switches and links in virtual time",
 		Long: "The scenario FILE has clocks with their oscillators and servos, switches, links with delay,\n" +
@@ -56,16 +56,15 @@ func newPTPSim() *cobra.Command {
 			}
 			return f.run(cmd.OutOrStdout(), args[0], c)
 		},
-	}
-	flags := cmd.Flags()
-	flags.Uint64Var(&f.seed, "seed", 0, "of all chance, instead of the file's")
-	flags.DurationVar(&f.duration, "duration", 0, "of virtual time, instead of the file's")
-	flags.StringVar(&f.csv, "csv", "", "write the offsets of all clocks to this file")
-	flags.StringVar(&f.svg, "svg", "", "draw them into this file")
-	flags.StringVar(&f.log, "log", "", "write what happened to this file, - prints it")
-	flags.BoolVar(&f.counters, "counters", false, "print what was counted: frames sent, lost and dropped, and why")
-	flags.StringVarP(&f.capture, "write", "w", "", "write all frames to this pcapng file")
-	return cmd
+	},
+		flag{&f.seed, "seed", "", "of all chance, instead of the file's"},
+		flag{&f.duration, "duration", "", "of virtual time, instead of the file's"},
+		flag{&f.csv, "csv", "", "write the offsets of all clocks to this file"},
+		flag{&f.svg, "svg", "", "draw them into this file"},
+		flag{&f.log, "log", "", "write what happened to this file, - prints it"},
+		flag{&f.counters, "counters", "", "print what was counted: frames sent, lost and dropped, and why"},
+		flag{&f.capture, "write", "w", "write all frames to this pcapng file"},
+	)
 }
 
 // run runs a scenario and writes what the flags ask for.

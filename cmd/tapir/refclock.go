@@ -18,10 +18,8 @@ import (
 const noUnit = -1
 
 func newPTPRefclock() *cobra.Command {
-	var sock string
-	var unit, utcOffset int
-	var interval time.Duration
-	cmd := &cobra.Command{
+	sock, unit, utcOffset, interval := "", noUnit, 0, time.Second/4
+	return inOrder(&cobra.Command{
 		Use:   "refclock [NIC] {--sock PATH | --shm UNIT}",
 		Short: "Offer a NIC's clock to chronyd or ntpd as a reference clock",
 		Long: "Refclock reads the hardware clock of a running NIC and the system's at the same moment,\n" +
@@ -57,14 +55,13 @@ func newPTPRefclock() *cobra.Command {
 				return err
 			})
 		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	f.StringVar(&sock, "sock", "", "socket of chronyd's SOCK driver")
-	f.IntVar(&unit, "shm", noUnit, "`unit` of shared memory")
-	f.DurationVarP(&interval, "interval", "i", time.Second/4, "`time` between two samples")
-	f.IntVar(&utcOffset, "utc-offset", 0, "`seconds` that the NIC's clock is ahead of UTC, such as 37 if it shows TAI")
-	return cmd
+	},
+		flag{&sock, "sock", "", "socket of chronyd's SOCK driver"},
+		flag{&unit, "shm", "", "`unit` of shared memory"},
+		flag{&interval, "interval", "i", "`time` between two samples"},
+		flag{&utcOffset, "utc-offset", "",
+			"`seconds` that the NIC's clock is ahead of UTC, such as 37 if it shows TAI"},
+	)
 }
 
 // tries is how often the clocks are read for a sample: the reading that took

@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if code := reported(0); errors.As(err, &code) {
 		return int(code)
 	}
-	fmt.Fprintln(errOut, "tapir: "+oneLine(err.Error()))
+	complain(errOut, err)
 	if a := (advised{}); errors.As(err, &a) {
 		a.advise(errOut)
 	}
@@ -147,10 +147,8 @@ func nameFirst(args []string, separator string) (name string, rest []string) {
 	return "", args
 }
 
-// oneLine joins the lines of an error message.
-func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-}
+// complain prints an error.
+func complain(w io.Writer, err error) { fmt.Fprintln(w, "tapir: "+usage.OneLine(err)) }
 
 // withNIC calls do with a connection to the NIC called name, or to the only one
 // that runs. how says what to write to choose one.

@@ -8,15 +8,14 @@ import (
 
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/perf"
-	"tapir/lab/tool/show"
 	"tapir/lab/tool/usage"
 )
 
 func newRping() *cobra.Command {
-	o := perfFlags{job: perfconf.Job{Op: perfconf.Rping}}
+	o := perfFlags{job: perfconf.Job{Op: perfconf.Rping, Port: perfconf.RpingPort, Iters: perfconf.RpingIters}}
 	var serve, connect, verbose bool
 	var address string
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "rping {-s | -c -a ADDRESS}",
 		Short: "RDMA ping, with librdmacm's rping as peer",
 		Long: "Rping runs the protocol of the rping program of rdma-core inside a NIC: each round\n" +
@@ -43,35 +42,25 @@ func newRping() *cobra.Command {
 			}
 			return o.rping(cmd, verbose)
 		},
-	}
-	f := cmd.Flags()
-	nicFlag(f, &o.nic)
-	f.BoolVarP(&serve, "server", "s", false, "serve one client")
-	f.BoolVarP(&connect, "client", "c", false, "connect")
-	f.StringVarP(&address, "address", "a", "", "the server's `address`")
-	f.Uint16VarP(&o.job.Port, "port", "p", perfconf.RpingPort, "TCP port of the server")
-	f.Int64VarP(&o.job.Iters, "count", "C", perfconf.RpingIters, "pings to send")
-	f.IntVarP(&o.job.Size, "size", "S", 0, "bytes of a ping (default 64)")
-	f.BoolVarP(&verbose, "verbose", "v", false, "print the data of each ping")
-	f.BoolVar(&o.json, "json", false, "print the result as JSON")
-	return cmd
+	}, append(o.flags(&o.job.Port),
+		flag{&serve, "server", "s", "serve one client"},
+		flag{&connect, "client", "c", "connect"},
+		flag{&address, "address", "a", "the server's `address`"},
+		flag{&o.job.Iters, "count", "C", "pings to send"},
+		flag{&o.job.Size, "size", "S", "bytes of a ping (default 64)"},
+		flag{&verbose, "verbose", "v", "print the data of each ping"})...)
 }
 
 // rping runs the job and prints what the pings carried.
 func (o *perfFlags) rping(cmd *cobra.Command, verbose bool) error {
-	out := cmd.OutOrStdout()
 	var report perf.Report
-	if err := runJob(cmd, o.nic, "rping", o.job, quietly, func(raw json.RawMessage) {
+	if err := o.run(cmd, "rping", o.job, quietly, func(raw json.RawMessage) {
 		var p perf.Progress
 		if verbose && json.Unmarshal(raw, &p) == nil && p.Data != "" {
-			fmt.Fprintln(out, p.Data)
+			fmt.Fprintln(cmd.OutOrStdout(), p.Data)
 		}
 	}, &report); err != nil {
 		return err
 	}
-	if o.json {
-		return show.JSON(out, report)
-	}
-	_, err := fmt.Fprintf(out, "%d pings of %d bytes, all data as sent\n", report.Messages, report.Size)
-	return err
+	return o.print(cmd, &report)
 }

@@ -23,7 +23,7 @@ const (
 func newRun() *cobra.Command {
 	var o uapi.Options
 	via, gid := "seccomp", "mac"
-	cmd := &cobra.Command{
+	cmd := inOrder(&cobra.Command{
 		Use:   "run [--nic NAME[,NAME]] [--] PROGRAM [ARGUMENT]...",
 		Short: "Run an unmodified program on running NICs",
 		Long: "Run starts a program of the distribution, as it is, for which the NICs' hardware is the\n" +
@@ -50,25 +50,25 @@ func newRun() *cobra.Command {
 			o.Argv = args
 			return runProgram(cmd, o, via, gid)
 		},
-	}
-	f := cmd.Flags()
-	f.SortFlags = false
-	f.SetInterspersed(false)
-	f.StringSliceVar(&o.NICs, "nic", nil, "`names` of running NICs (default the only one)")
-	f.StringSliceVar(&o.Netdevs, "netdev", nil, "also show the clock at this netdev, `[NIC=]NAME`, with stamps of "+
-		"the kernel translated to it; may be repeated")
-	f.StringVar(&gid, "gid", gid,
-		"`style` of the RDMA ports' GIDs: mac, one of the MAC address, or ip, one for each IP address")
-	f.BoolVar(&o.PPS, "pps", false,
-		"give the clocks an external time stamp input, with a pulse at each second of the system's clock")
-	f.BoolVar(&o.KeepSystemClock, "system-clock", false, "let the program set the machine's clock if it has the right")
-	f.BoolVar(&o.ProcMem, "proc-mem", false,
-		"reach the program's memory by /proc/PID/mem alone, as is done anyway where process_vm_readv(2) is forbidden")
-	f.IntVar(&o.KillAfterPosts, "kill-after-posts", 0, "kill the RDMA program between its `n`th post to a send "+
-		"queue and whatever it would do next, to see what its peer makes of it")
-	f.StringVar(&via, "via", via,
-		"`how` the program's system calls are served: seccomp, or preload where the kernel or another\n"+
-			"supervisor refuses that: dynamic programs alone, by a library that a C compiler makes once")
+	},
+		flag{&o.NICs, "nic", "", "`names` of running NICs (default the only one)"},
+		flag{&o.Netdevs, "netdev", "", "also show the clock at this netdev, `[NIC=]NAME`, with stamps of " +
+			"the kernel translated to it; may be repeated"},
+		flag{&gid, "gid", "",
+			"`style` of the RDMA ports' GIDs: mac, one of the MAC address, or ip, one for each IP address"},
+		flag{&o.PPS, "pps", "",
+			"give the clocks an external time stamp input, with a pulse at each second of the system's clock"},
+		flag{&o.KeepSystemClock, "system-clock", "", "let the program set the machine's clock if it has the right"},
+		flag{&o.ProcMem, "proc-mem", "",
+			"reach the program's memory by /proc/PID/mem alone, " +
+				"as is done anyway where process_vm_readv(2) is forbidden"},
+		flag{&o.KillAfterPosts, "kill-after-posts", "", "kill the RDMA program between its `n`th post to a send " +
+			"queue and whatever it would do next, to see what its peer makes of it"},
+		flag{&via, "via", "",
+			"`how` the program's system calls are served: seccomp, or preload where the kernel or another\n" +
+				"supervisor refuses that: dynamic programs alone, by a library that a C compiler makes once"},
+	)
+	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func runProgram(cmd *cobra.Command, o uapi.Options, via, gid string) error {
 	var missing *trap.NotFoundError
 	switch {
 	case errors.As(err, &missing):
-		cmd.PrintErrln("tapir: " + oneLine(missing.Error()))
+		complain(cmd.ErrOrStderr(), missing)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 			return reported(exitNotFound)
 		}

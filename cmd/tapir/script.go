@@ -17,10 +17,8 @@ import (
 )
 
 func newScript() *cobra.Command {
-	var trace bool
-	var against string
-	var lanes int
-	cmd := &cobra.Command{
+	trace, against, lanes := false, "", 4
+	return withFlags(&cobra.Command{
 		Use:   "script FILE...",
 		Short: "Run wire scripts: packets in, packets that must come out",
 		Long: "A wire script plays the peer of a NIC, by TCP segments or by messages of MPA, DDP and\n" +
@@ -47,13 +45,12 @@ func newScript() *cobra.Command {
 			}
 			return runLive(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), all, lanes, trace)
 		},
-	}
-	cmd.Flags().StringVar(&against, "peer", "", "siw: in real time against the siw driver of a Linux guest, which "+
-		"is built and booted (root; see docs/scripts.md)")
-	cmd.Flags().IntVar(&lanes, "lanes", 4, "with --peer: so many scripts at a time")
-	cmd.Flags().BoolVar(&trace, "trace", false,
-		"print every packet, of iWARP every message, as it would stand in a script")
-	return cmd
+	},
+		flag{&against, "peer", "", "siw: in real time against the siw driver of a Linux guest, which " +
+			"is built and booted (root; see docs/scripts.md)"},
+		flag{&lanes, "lanes", "", "with --peer: so many scripts at a time"},
+		flag{&trace, "trace", "", "print every packet, of iWARP every message, as it would stand in a script"},
+	)
 }
 
 // readScripts reads all scripts.

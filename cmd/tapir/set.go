@@ -16,7 +16,7 @@ import (
 
 func newSet() *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "set [NIC] [NAME=VALUE]...",
 		Short: "Change or list the parameters of a running NIC",
 		Long: "Set changes parameters of a running NIC, all of those named or none. Connections that\n" +
@@ -53,9 +53,9 @@ func newSet() *cobra.Command {
 			}
 			return show.Print(cmd.OutOrStdout(), "params", raw, asJSON)
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	},
+		jsonFlag(&asJSON),
+	)
 }
 
 // settable are the beginnings of what may be changed, for completion.

@@ -14,7 +14,7 @@ import (
 
 func newShow() *cobra.Command {
 	var asJSON, follow bool
-	cmd := &cobra.Command{
+	return withFlags(&cobra.Command{
 		Use:   "show [NIC] [" + strings.Join(ctl.Kinds[1:], "|") + "] [NUMBER]",
 		Short: "Look inside running NICs",
 		Long: "Show prints one line per running NIC, what one NIC is, or one of its tables:\n" +
@@ -64,10 +64,10 @@ func newShow() *cobra.Command {
 				return show.Print(cmd.OutOrStdout(), t.Kind, raw, asJSON)
 			})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print events or log lines as they happen, until Ctrl-C")
-	return cmd
+	},
+		jsonFlag(&asJSON),
+		flag{&follow, "follow", "f", "print events or log lines as they happen, until Ctrl-C"},
+	)
 }
 
 // runFollow prints a list's entries as they happen.

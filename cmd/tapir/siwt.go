@@ -1,15 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
-	"io"
 	"net/netip"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"tapir/lab/tool/show"
 	"tapir/lab/tool/siwt"
 	"tapir/lab/tool/usage"
 )
@@ -26,41 +22,33 @@ func newSiwt() *cobra.Command {
 	}, "command", newSiwtServer(), newSiwtClient())
 }
 
-// siwtFlags are the options of one side.
+// siwtFlags are the flags of one side.
 type siwtFlags struct {
-	job  siwt.Job
-	nic  string
-	json bool
-}
-
-func (o *siwtFlags) common(f *pflag.FlagSet) {
-	f.SortFlags = false
-	nicFlag(f, &o.nic)
-	f.BoolVar(&o.json, "json", false, "print the result as JSON")
-	f.Uint16VarP(&o.job.Port, "port", "p", siwt.DefaultPort, "TCP port of the server")
+	jobFlags
+	job siwt.Job
 }
 
 func newSiwtServer() *cobra.Command {
-	var o siwtFlags
-	cmd := &cobra.Command{
+	o := siwtFlags{job: siwt.Job{Port: siwt.DefaultPort, Conns: 1}}
+	return inOrder(&cobra.Command{
 		Use:   "server",
 		Short: "Serve clients",
 		Example: "  tapir siwt server --nic nic0\n" +
 			"  tapir peer exec 'siwt client 10.0.0.1 write:100000 read:100000 echo:999'",
 		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
-	}
-	f := cmd.Flags()
-	o.common(f)
-	f.IntVarP(&o.job.Conns, "connections", "n", 1, "end after so many connections; 0: only at Ctrl-C")
-	f.IntVarP(&o.job.IRD, "ird", "i", 0, "Reads to serve at a time; 0: what a client asks for, -1: none")
-	f.IntVarP(&o.job.ORD, "ord", "o", 0, "Reads to issue at a time; 0: what a client offers, -1: none")
-	return cmd
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.work(cmd) },
+	}, append(o.flags(&o.job.Port),
+		flag{&o.job.Conns, "connections", "n", "end after so many connections; 0: only at Ctrl-C"},
+		flag{&o.job.IRD, "ird", "i", "Reads to serve at a time; 0: what a client asks for, -1: none"},
+		flag{&o.job.ORD, "ord", "o", "Reads to issue at a time; 0: what a client offers, -1: none"})...)
 }
 
 func newSiwtClient() *cobra.Command {
-	var o siwtFlags
-	cmd := &cobra.Command{
+	o := siwtFlags{job: siwt.Job{
+		Port: siwt.DefaultPort, Conns: 1, IRD: siwt.DefaultReads, ORD: siwt.DefaultReads,
+		Receives: siwt.DefaultReceives, RecvKiB: siwt.DefaultRecvKiB, Patience: siwt.DefaultPatience,
+	}}
+	return inOrder(&cobra.Command{
 		Use:   "client ADDRESS STEP...",
 		Short: "Connect and work through steps",
 		Long: "Client connects to a siwt server and works through its steps; the first failure ends\n" +
@@ -82,38 +70,32 @@ func newSiwtClient() *cobra.Command {
 				return usage.Errorf("%q is no IP address: give the address of the server", args[0])
 			}
 			o.job.Steps = args[1:]
-			return o.run(cmd)
+			return o.work(cmd)
 		},
-	}
-	f := cmd.Flags()
-	o.common(f)
-	f.IntVarP(&o.job.Conns, "connections", "c", 1, "connections at a time, each with all steps")
-	f.IntVarP(&o.job.IRD, "ird", "i", siwt.DefaultReads, "Reads to serve at a time; -1: none")
-	f.IntVarP(&o.job.ORD, "ord", "o", siwt.DefaultReads, "Reads to issue at a time; -1: none")
-	f.IntVarP(&o.job.Private, "private", "P", 0, "`octets` of private data (default 8, at most 508; siw takes 252)")
-	f.BoolVarP(&o.job.Reject, "reject", "X", false, "ask the server to reject the connection")
-	f.BoolVarP(&o.job.SRQ, "srq", "Q", false, "the server receives from a shared receive queue")
-	f.IntVarP(&o.job.Receives, "receives", "R", siwt.DefaultReceives, "receives that the server posts")
-	f.IntVarP(&o.job.RecvKiB, "size", "S", siwt.DefaultRecvKiB, "size of each in `KiB`")
-	f.DurationVarP(&o.job.Patience, "patience", "T", siwt.DefaultPatience, "`time` that a step may take")
-	f.DurationVarP(&o.job.Settle, "settle", "W", 0, "`time` to wait before the first step")
-	return cmd
+	}, append(o.flags(&o.job.Port),
+		flag{&o.job.Conns, "connections", "c", "connections at a time, each with all steps"},
+		flag{&o.job.IRD, "ird", "i", "Reads to serve at a time; -1: none"},
+		flag{&o.job.ORD, "ord", "o", "Reads to issue at a time; -1: none"},
+		flag{&o.job.Private, "private", "P", "`octets` of private data (default 8, at most 508; siw takes 252)"},
+		flag{&o.job.Reject, "reject", "X", "ask the server to reject the connection"},
+		flag{&o.job.SRQ, "srq", "Q", "the server receives from a shared receive queue"},
+		flag{&o.job.Receives, "receives", "R", "receives that the server posts"},
+		flag{&o.job.RecvKiB, "size", "S", "size of each in `KiB`"},
+		flag{&o.job.Patience, "patience", "T", "`time` that a step may take"},
+		flag{&o.job.Settle, "settle", "W", "`time` to wait before the first step"})...)
 }
 
-func (o *siwtFlags) run(cmd *cobra.Command) error {
+// work goes through the steps, or serves them.
+func (o *siwtFlags) work(cmd *cobra.Command) error {
 	o.job = o.job.WithDefaults()
 	if err := o.job.Validate(); err != nil {
 		return usage.Wrap(err)
 	}
 	var report siwt.Report
-	if err := runJob(cmd, o.nic, "siwt", o.job, quietly, func(json.RawMessage) {}, &report); err != nil {
+	if err := o.run(cmd, "siwt", o.job, quietly, nil, &report); err != nil {
 		return err
 	}
-	write := report.WriteText
-	if o.json {
-		write = func(w io.Writer) error { return show.JSON(w, report) }
-	}
-	if err := write(cmd.OutOrStdout()); err != nil {
+	if err := o.print(cmd, &report); err != nil {
 		return err
 	}
 	if report.Error != "" {

@@ -47,9 +47,6 @@ func newWireshark() *cobra.Command {
 // its flags choose.
 func withDirs(cmd *cobra.Command, do func(cmd *cobra.Command, d wireshark.Dirs) error) *cobra.Command {
 	var d wireshark.Dirs
-	cmd.Flags().StringVar(&d.Plugins, "plugins", "", "`directory` of Lua plugins (default: the one that tshark names)")
-	cmd.Flags().StringVar(&d.Extcap, "extcap", "",
-		"`directory` of extcap programs (default: the one that tshark names)")
 	cmd.Args = atMost(0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if d.Plugins == "" || d.Extcap == "" {
@@ -61,7 +58,9 @@ func withDirs(cmd *cobra.Command, do func(cmd *cobra.Command, d wireshark.Dirs) 
 		}
 		return do(cmd, d)
 	}
-	return cmd
+	return withFlags(cmd,
+		flag{&d.Plugins, "plugins", "", "`directory` of Lua plugins (default: the one that tshark names)"},
+		flag{&d.Extcap, "extcap", "", "`directory` of extcap programs (default: the one that tshark names)"})
 }
 
 func newWiresharkInstall() *cobra.Command {
@@ -126,26 +125,25 @@ type extcapCall struct {
 
 func newExtcap() *cobra.Command {
 	var call extcapCall
-	cmd := &cobra.Command{
-		Use:     "extcap",
-		Short:   "Answer Wireshark, which calls this itself",
-		Hidden:  true,
-		Example: "  tapir wireshark extcap --extcap-interfaces",
-		Args:    atMost(0),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return call.run(cmd) },
-	}
-	cmd.FParseErrWhitelist.UnknownFlags = true
-	f := cmd.Flags()
-	f.BoolVar(&call.interfaces, "extcap-interfaces", false, "list the running NICs")
-	f.BoolVar(&call.dlts, "extcap-dlts", false, "list link types")
-	f.BoolVar(&call.config, "extcap-config", false, "list options")
-	f.BoolVar(&call.capture, "capture", false, "capture")
-	f.StringVar(&call.iface, "extcap-interface", "", "`interface` in question")
-	f.StringVar(&call.fifo, "fifo", "", "`FIFO` to write to")
-	f.BoolVar(&call.opt.Host, "host", false, "capture the host TAP too")
-	f.BoolVar(&call.opt.Raw, "raw", false, "keep super-frames whole")
-	f.BoolVar(&call.inner, "inner", false, "the frames inside Omni-Path packets")
-	return cmd
+	return withFlags(&cobra.Command{
+		Use:                "extcap",
+		Short:              "Answer Wireshark, which calls this itself",
+		Hidden:             true,
+		Example:            "  tapir wireshark extcap --extcap-interfaces",
+		Args:               atMost(0),
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+		RunE:               func(cmd *cobra.Command, _ []string) error { return call.run(cmd) },
+	},
+		flag{&call.interfaces, "extcap-interfaces", "", "list the running NICs"},
+		flag{&call.dlts, "extcap-dlts", "", "list link types"},
+		flag{&call.config, "extcap-config", "", "list options"},
+		flag{&call.capture, "capture", "", "capture"},
+		flag{&call.iface, "extcap-interface", "", "`interface` in question"},
+		flag{&call.fifo, "fifo", "", "`FIFO` to write to"},
+		flag{&call.opt.Host, "host", "", "capture the host TAP too"},
+		flag{&call.opt.Raw, "raw", "", "keep super-frames whole"},
+		flag{&call.inner, "inner", "", "the frames inside Omni-Path packets"},
+	)
 }
 
 func (c *extcapCall) run(cmd *cobra.Command) error {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
+
+	"tapir/lab/conf/perfconf"
 )
 
 // ProgressLine prints at most one line a second, over itself on a terminal.
@@ -41,6 +43,9 @@ func (l *ProgressLine) End() {
 func (r *Report) WriteText(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	switch {
+	case r.Op == perfconf.Rping:
+		_, err := fmt.Fprintf(w, "%d pings of %d bytes, all data as sent\n", r.Messages, r.Size)
+		return err
 	case len(r.Checks) > 0:
 		fmt.Fprintln(tw, "operation\tbytes\ttime\tGb/s\tverified\t")
 		for _, c := range r.Checks {

@@ -5,6 +5,7 @@ package usage
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // mistake is an error that the user's command line made.
@@ -25,3 +26,8 @@ func Wrap(err error) error {
 
 // Is tells whether err is or wraps a usage error.
 func Is(err error) bool { return errors.As(err, &mistake{}) }
+
+// OneLine joins the lines of an error message.
+func OneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}

@@ -1,0 +1,153 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"tapir/lab/conf"
+	"tapir/lab/conf/hficonf"
+	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/swconf"
+	"tapir/lab/node"
+	"tapir/lab/node/emnode"
+	"tapir/lab/node/hfinode"
+	"tapir/lab/node/nicnode"
+	"tapir/lab/node/swnode"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
+	"tapir/nic/loop"
+	"tapir/nic/uapi/relay"
+)
+
+// Env are the surroundings of nodes that report to the log.
+func (o *Options) Env() node.Env { return node.Env{Version: o.Version, Log: o.Log} }
+
+// HFIs runs Omni-Path HFIs.
+func HFIs(ctx context.Context, o Options, all []hficonf.Config) error {
+	return Run(ctx, o, all, (*hficonf.Config).ControlName,
+		func(ctx context.Context, cfg hficonf.Config) (*hfinode.Node, error) {
+			return hfinode.Start(ctx, cfg, o.Env())
+		})
+}
+
+// Switches runs switches.
+func Switches(ctx context.Context, o Options, all []swconf.Config) error {
+	return Run(ctx, o, all, (*swconf.Config).ControlName,
+		func(_ context.Context, cfg swconf.Config) (*swnode.Node, error) {
+			return swnode.Start(cfg, node.Env{Version: o.Version})
+		})
+}
+
+// Manager runs an Ethernet Manager. It reads its file again at SIGHUP.
+func Manager(ctx context.Context, o Options, file string, cfg hficonf.EMConfig) error {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	return Run(ctx, o, []hficonf.EMConfig{cfg}, func(c *hficonf.EMConfig) string { return c.Port.ControlName() },
+		func(ctx context.Context, cfg hficonf.EMConfig) (*emnode.EM, error) {
+			m, err := emnode.Start(ctx, file, cfg, o.Env())
+			if err == nil {
+				go reload(ctx, o, m, hangups)
+			}
+			return m, err
+		})
+}
+
+// reload has m read its file again at each hangup, until ctx ends.
+func reload(ctx context.Context, o Options, m *emnode.EM, hangups <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+			if err := m.Reload(); err != nil && !errors.Is(err, loop.ErrClosed) {
+				fmt.Fprintf(o.Log, "%s: not reloaded: %s\n", m.Name(), usage.OneLine(err))
+			}
+		}
+	}
+}
+
+// nic is a NIC with the socket of tapir run.
+type nic struct {
+	*nicnode.Node
+	o        *Options
+	programs *relay.Server
+	finish   func() // of the printing of its log; nil: it is not printed
+}
+
+// NICs runs NICs. Their RDMA devices have one access layer, so that a program
+// can use several. log, unless nil, gets what the layers say.
+func NICs(ctx context.Context, o Options, all []nicconf.Config, log *LogPrinter) error {
+	env, programs := node.Env{Layer: node.NewLayer(), Log: o.Log}, nicnode.NewPrograms()
+	return Run(ctx, o, all, func(c *nicconf.Config) string { return c.Name },
+		func(ctx context.Context, cfg nicconf.Config) (*nic, error) {
+			r, err := relay.Listen(ctl.RunPath(cfg.Name))
+			if err != nil {
+				return nil, err
+			}
+			n := &nic{o: &o, programs: r}
+			if n.Node, err = nicnode.Start(ctx, cfg, env); err != nil {
+				r.Close()
+				return nil, err
+			}
+			programs.Add(n.Node)
+			r.Serve(programs.Devices)
+			if log != nil {
+				n.finish = log.follow(n.Node)
+			}
+			for _, hint := range n.Hints() {
+				fmt.Fprintln(o.Log, hint)
+			}
+			return n, nil
+		})
+}
+
+// Served returns the NIC as its control server wants it.
+func (n *nic) Served(stop func()) ctl.NIC {
+	d := ctl.Device{Device: n.Device, Thread: n.Node, Version: n.o.Version, TAP: n.TAP(), HostTAP: n.Config().HostTAP,
+		OnStop: stop}
+	return d.Served()
+}
+
+// Close tells programs first, and takes from them what they have of the NIC.
+func (n *nic) Close() error {
+	n.Withdraw()
+	n.programs.Close()
+	return n.Node.Close()
+}
+
+// conclude prints the rest of the log and names RDMA objects that nobody
+// destroyed.
+func (n *nic) conclude() {
+	if n.finish != nil {
+		n.finish()
+	}
+	for _, l := range n.Leaks() {
+		fmt.Fprintf(n.o.Log, "%s: left at the end: %v\n", n.Name(), l)
+	}
+}
+
+// Plan lists what a manager of that configuration would change on the fabric. If
+// one of its name runs, it is asked.
+func Plan(ctx context.Context, o Options, file string, cfg hficonf.EMConfig) (lines []string, err error) {
+	name := cfg.Port.ControlName()
+	if !slices.Contains(ctl.List(), name) {
+		return emnode.DryRun(ctx, cfg, o.Env())
+	}
+	text, err := conf.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	c, err := ctl.Dial(name)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	err = c.Command(ctx, "plan", map[string]string{"path": file, "text": string(text)}, &lines)
+	return lines, err
+}

@@ -202,6 +202,21 @@ func (n Node) List() (all []Node, ok bool) {
 	return all, true
 }
 
+// Each passes the elements of a list of at least so many to take, with their
+// numbers. expected is the error if the node is none.
+func (n Node) Each(least int, expected string, take func(n Node, i int) error) error {
+	list, ok := n.List()
+	if !ok || len(list) < least {
+		return n.Errorf("%s", expected)
+	}
+	for i, n := range list {
+		if err := take(n, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Text is a plain or quoted scalar as it is written; false if the node is
 // none.
 func (n Node) Text() (string, bool) {

@@ -13,19 +13,17 @@ type port struct {
 	inner *port
 }
 
-var fields []Field[port]
-
-func init() {
-	fields = []Field[port]{
-		{Name: "name", Expect: "a name", Set: func(p *port, s string) error { p.name = s; return nil }},
-		{Name: "lids", Expect: "numbers", Many: true, Set: func(p *port, s string) error {
+func fields(p *port) []Field {
+	return []Field{
+		{Name: "name", Expect: "a name", Set: String(&p.name)},
+		{Name: "lids", Expect: "numbers", Many: true, Set: func(s string) error {
 			n, err := strconv.Atoi(s)
 			p.lids = append(p.lids, n)
 			return err
 		}},
-		{Name: "inner_port", Node: func(p *port, n Node) error {
+		{Name: "inner_port", Node: func(n Node) error {
 			p.inner = &port{}
-			if err := Decode(n, p.inner, "a port", fields); err != nil {
+			if err := Decode(n, "a port", fields(p.inner)); err != nil {
 				return err
 			}
 			if p.inner.name == "" {
@@ -41,7 +39,8 @@ func decode(in string) (p port, err error) {
 	if err != nil {
 		return p, err
 	}
-	return p, Decode(n, &p, "a port", fields)
+	err = Decode(n, "a port", fields(&p))
+	return p, err
 }
 
 func TestDecode(t *testing.T) {
@@ -131,7 +130,7 @@ func TestSetFlag(t *testing.T) {
 		{"inner-port", "x", "inner-port: unknown setting"},
 		{"speed", "1", "speed: unknown setting; known are name"},
 	} {
-		err := Set(&p, fields, tt.name, tt.text)
+		err := Set(fields(&p), tt.name, tt.text)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s=%s: %v", tt.name, tt.text, err)
 		}

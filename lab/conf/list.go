@@ -42,31 +42,27 @@ func (l *List[T]) Parse(path string, data []byte) ([]T, error) {
 		return nil, err
 	}
 	var all []T
-	err = Decode(body, &all, what, []Field[[]T]{{Name: l.Key, Node: l.add}})
+	var lines []int
+	err = Decode(body, what, []Field{{Name: l.Key, Node: func(n Node) error {
+		expected := fmt.Sprintf("%s: expected a list with at least one %s", l.Key, l.One)
+		return n.Each(1, expected, func(n Node, i int) error {
+			v, err := l.Decode(n, i)
+			if err != nil {
+				return n.Place(err)
+			}
+			for k := range all {
+				if why := l.Exclude(&all[k], &v); why != "" {
+					return n.Errorf("%s (the other one is at line %d)", why, lines[k])
+				}
+			}
+			all, lines = append(all, v), append(lines, n.Line())
+			return nil
+		})
+	}}})
 	if err == nil && len(all) == 0 {
 		err = body.Errorf("expected %s", what)
 	}
 	return all, err
-}
-
-func (l *List[T]) add(all *[]T, n Node) error {
-	list, _ := n.List()
-	if len(list) == 0 {
-		return n.Errorf("%s: expected a list with at least one %s", l.Key, l.One)
-	}
-	for i, n := range list {
-		v, err := l.Decode(n, i)
-		if err != nil {
-			return n.Place(err)
-		}
-		for k := range *all {
-			if why := l.Exclude(&(*all)[k], &v); why != "" {
-				return n.Errorf("%s (the other one is at line %d)", why, list[k].Line())
-			}
-		}
-		*all = append(*all, v)
-	}
-	return nil
 }
 
 // Place gives an error that has no place that of the node.

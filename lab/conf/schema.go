@@ -1,12 +1,14 @@
 package conf
 
+import "maps"
+
 // Schema is a JSON Schema (draft 2020-12), for editors that complete and check
 // YAML.
 type Schema map[string]any
 
 // Object is the schema of a mapping of the fields, of which those called
 // required must be there.
-func Object[T any](fields []Field[T], required ...string) Schema {
+func Object(fields []Field, required ...string) Schema {
 	properties := map[string]any{}
 	for i := range fields {
 		properties[fields[i].Name] = fields[i].schema()
@@ -18,7 +20,7 @@ func Object[T any](fields []Field[T], required ...string) Schema {
 	return s
 }
 
-func (f *Field[T]) schema() Schema {
+func (f *Field) schema() Schema {
 	s := f.Schema
 	if s == nil {
 		s = scalar()
@@ -30,9 +32,7 @@ func (f *Field[T]) schema() Schema {
 		return s
 	}
 	described := Schema{"description": f.Expect}
-	for k, v := range s {
-		described[k] = v
-	}
+	maps.Copy(described, s)
 	return described
 }
 

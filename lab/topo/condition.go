@@ -14,91 +14,85 @@ import (
 )
 
 // conditionFields are what wait and expect look at.
-var conditionFields = []conf.Field[stepDraft]{
-	{Name: "step", Expect: "a program started before", Schema: name, Node: (*stepDraft).readStep},
-	{Name: "output", Expect: "a regular expression that its output matches", Set: func(s *stepDraft, v string) error {
-		return setPattern(&s.Condition.Output, v)
-	}},
-	{Name: "node", Expect: "a NIC, HFI, manager or switch", Schema: name, Node: func(s *stepDraft, n conf.Node) error {
-		return s.refer(&s.Condition.Node, n, hasControl)
-	}},
-	{Name: "vesw",
-		Expect: "the id of a vESW: the counter is that of the HFI's vport in it, as `tapir ethtool -S --all` has it",
-		Set: func(s *stepDraft, v string) error {
-			return conf.Int(&s.Condition.VESW, v, 1, opa.MaxVESW)
+func (s *stepDraft) conditionFields() []conf.Field {
+	return []conf.Field{
+		{Name: "step", Expect: "a program started before", Schema: name, Node: s.readStep},
+		{Name: "output", Expect: "a regular expression that its output matches",
+			Set: conf.Parsed(&s.Condition.Output, parsePattern)},
+		{Name: "node", Expect: "a NIC, HFI, manager or switch", Schema: name, Node: func(n conf.Node) error {
+			return s.refer(&s.Condition.Node, n, hasControl)
 		}},
-	{Name: "in_sync", Expect: "true: the manager is the master, and all members that are there are as its vESWs say",
-		Schema: truth, Set: func(s *stepDraft, v string) error {
-			s.Condition.InSync = true
-			return conf.Word(&v, v, "true")
+		{Name: "vesw",
+			Expect: "the id of a vESW: the counter is that of the HFI's vport in it, as " +
+				"`tapir ethtool -S --all` has it",
+			Set: conf.Int(&s.Condition.VESW, 1, opa.MaxVESW)},
+		{Name: "in_sync",
+			Expect: "true: the manager is the master, and all members that are there are as its vESWs say",
+			Schema: truth, Set: conf.Choose(&s.Condition.InSync, map[string]bool{"true": true})},
+		{Name: "role", Expect: "that of the manager: master or standby", Schema: conf.Choice("master", "standby"),
+			Set: conf.Word(&s.Condition.Role, "master", "standby")},
+		{Name: "listening", Expect: "a TCP port on which the NIC has a listener",
+			Set: conf.Int(&s.Condition.Port, 1, 65535)},
+		{Name: "ptp", Expect: "the state of a port of the node's PTP instance, such as SLAVE or MASTER",
+			Schema: conf.Choice(portStates()...), Set: conf.Word(&s.Condition.PTP, portStates()...)},
+		{Name: "offset",
+			Expect: "a time up to 1h such as 10us: the offset from its master that the node measured last " +
+				"is no greater, either way", Set: conf.Time(&s.Condition.Offset, 1, time.Hour)},
+		{Name: "true_offset",
+			Expect: "a time up to 1h such as 10us: the node's clock is no further from the system's, either way",
+			Set:    conf.Time(&s.Condition.TrueOffset, 1, time.Hour)},
+		{Name: "link", Expect: "a link", Schema: name, Node: func(n conf.Node) error {
+			return s.referLink(&s.Condition.Link, n)
 		}},
-	{Name: "role", Expect: "that of the manager: master or standby", Schema: conf.Choice("master", "standby"),
-		Set: func(s *stepDraft, v string) error {
-			return conf.Word(&s.Condition.Role, v, "master", "standby")
-		}},
-	{Name: "listening", Expect: "a TCP port on which the NIC has a listener", Set: func(s *stepDraft, v string) error {
-		return conf.Int(&s.Condition.Port, v, 1, 65535)
-	}},
-	{Name: "ptp", Expect: "the state of a port of the node's PTP instance, such as SLAVE or MASTER",
-		Schema: conf.Choice(portStates()...), Set: func(s *stepDraft, v string) error {
-			return conf.Word(&s.Condition.PTP, v, portStates()...)
-		}},
-	{Name: "offset", Expect: "a time up to 1h such as 10us: the offset from its master that the node measured last " +
-		"is no greater, either way", Set: func(s *stepDraft, v string) error {
-		return conf.Time(&s.Condition.Offset, v, 1, time.Hour)
-	}},
-	{Name: "true_offset",
-		Expect: "a time up to 1h such as 10us: the node's clock is no further from the system's, either way",
-		Set: func(s *stepDraft, v string) error {
-			return conf.Time(&s.Condition.TrueOffset, v, 1, time.Hour)
-		}},
-	{Name: "link", Expect: "a link", Schema: name, Node: func(s *stepDraft, n conf.Node) error {
-		return s.referLink(&s.Condition.Link, n)
-	}},
-	{Name: "counter", Expect: "of a node as `tapir show NAME counters` has them, or of a link: " + linkCounters +
-		", or a rule's name: how many it struck", Set: func(s *stepDraft, v string) error {
-		s.Condition.Counter = v
-		return nil
-	}},
-	{Name: "min", Expect: "the least number that is right (default 1, or 0 if there is a max)",
-		Set: func(s *stepDraft, v string) (err error) {
-			s.Condition.Min, err = strconv.ParseUint(v, 10, 64)
-			s.bounds, s.least = true, true
-			return err
-		}},
-	{Name: "max", Expect: "the greatest number that is right (default any)",
-		Set: func(s *stepDraft, v string) (err error) {
-			s.Condition.Max, err = strconv.ParseUint(v, 10, 64)
-			if !s.least {
-				s.Condition.Min = 0
-			}
-			s.bounds = true
-			return err
-		}},
+		{Name: "counter", Expect: "of a node as `tapir show NAME counters` has them, or of a link: " + linkCounters +
+			", or a rule's name: how many it struck", Set: conf.String(&s.Condition.Counter)},
+		{Name: "min", Expect: "the least number that is right (default 1, or 0 if there is a max)",
+			Set: func(v string) (err error) {
+				s.Condition.Min, err = strconv.ParseUint(v, 10, 64)
+				s.bounds, s.least = true, true
+				return err
+			}},
+		{Name: "max", Expect: "the greatest number that is right (default any)",
+			Set: func(v string) (err error) {
+				s.Condition.Max, err = strconv.ParseUint(v, 10, 64)
+				if !s.least {
+					s.Condition.Min = 0
+				}
+				s.bounds = true
+				return err
+			}},
+	}
 }
 
-var waitFields = []conf.Field[stepDraft]{
-	{Name: "wait", Expect: "a time such as 500ms, the name of a program that has to end, or a condition",
-		Node:   (*stepDraft).readWait,
-		Schema: conf.Schema{"anyOf": []conf.Schema{name, conf.Object(conditionFields)}}},
-	timeoutField,
+func (s *stepDraft) waitFields() []conf.Field {
+	return []conf.Field{
+		{Name: "wait", Expect: "a time such as 500ms, the name of a program that has to end, or a condition",
+			Node:   s.readWait,
+			Schema: conf.Schema{"anyOf": []conf.Schema{name, conf.Object(s.conditionFields())}}},
+		s.timeoutField(),
+	}
 }
 
-var expectFields = []conf.Field[stepDraft]{
-	{Name: "expect", Expect: "a condition", Node: (*stepDraft).readCondition,
-		Schema: conf.Object(append(conditionFields, filterField))},
+func (s *stepDraft) expectFields() []conf.Field {
+	return []conf.Field{
+		{Name: "expect", Expect: "a condition", Node: s.readCondition,
+			Schema: conf.Object(s.filtered())},
+	}
 }
 
-// filterField is of expect alone: captures are judged when the lab has ended.
-var filterField = conf.Field[stepDraft]{Name: "filter",
-	Expect: "a display filter of tshark; min and max bound how many frames of the link match",
-	Set:    func(s *stepDraft, v string) error { s.Condition.Filter = v; return nil }}
+// filtered are conditionFields and what is of expect alone: captures are judged
+// when the lab has ended.
+func (s *stepDraft) filtered() []conf.Field {
+	return append(s.conditionFields(), conf.Field{Name: "filter",
+		Expect: "a display filter of tshark; min and max bound how many frames of the link match",
+		Set:    conf.String(&s.Condition.Filter)})
+}
 
 // readWait reads a time, the name of a program, or a condition.
 func (s *stepDraft) readWait(n conf.Node) error {
 	text, ok := n.Text()
 	if !ok {
-		return conf.Decode(n, s, "a time, the name of a program, or a condition", conditionFields)
+		return conf.Decode(n, "a time, the name of a program, or a condition", s.conditionFields())
 	}
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		s.For = d
@@ -109,8 +103,7 @@ func (s *stepDraft) readWait(n conf.Node) error {
 }
 
 func (s *stepDraft) readCondition(n conf.Node) error {
-	return conf.Decode(n, s, "a condition, such as {node: a, counter: rx_packets, min: 1}",
-		append(conditionFields, filterField))
+	return conf.Decode(n, "a condition, such as {node: a, counter: rx_packets, min: 1}", s.filtered())
 }
 
 // readStep reads the name of a program that runs before this step.

@@ -21,53 +21,33 @@ const GatewayBridge = "lan"
 const FabricTAP = "fab0"
 
 // hfiFields are the settings of an HFI but for those that the lab decides.
-var hfiFields = conf.Part(hficonf.HFIFields("name", "fabric_tap", "fabric_tap_fd", "bridge", "netns"),
-	func(n *Node) *hficonf.Config {
-		return &n.HFI
-	})
+func (n *Node) hfiFields() []conf.Field {
+	return conf.Without(n.HFI.Fields(), "name", "fabric_tap", "fabric_tap_fd", "bridge", "netns")
+}
 
 // gatewayFields are those of an HFI whose VNICs are ports of a bridge.
-var gatewayFields = append(slices.DeleteFunc(slices.Clone(hfiFields), func(f conf.Field[Node]) bool {
-	return f.Name == "vnics"
-}), conf.Field[Node]{Name: "vnics", Schema: conf.ListOf(conf.Object(gatewayVNICs, "vesw")), Node: addGatewayVNICs})
+func (n *Node) gatewayFields() []conf.Field {
+	vnic := func() hficonf.VNIC { return hficonf.VNIC{Gateway: &hficonf.Gateway{Bridge: GatewayBridge}} }
+	return append(conf.Without(n.hfiFields(), "vnics"),
+		conf.Field{Name: "vnics", Schema: conf.ListOf(conf.Object(gatewayVNIC(new(vnic())), "vesw")),
+			Node: func(list conf.Node) (err error) {
+				n.HFI.VNICs, err = hficonf.DecodeVNICs(list, vnic, gatewayVNIC)
+				return err
+			}})
+}
 
-// gatewayVNICs are the settings of a VNIC of a gateway.
-var gatewayVNICs = append(hficonf.VNICFields("ip", "gateway"),
-	conf.Field[hficonf.VNIC]{Name: "vlan",
+// gatewayVNIC are the settings of a VNIC of a gateway.
+func gatewayVNIC(v *hficonf.VNIC) []conf.Field {
+	return append(conf.Without(v.Fields(), "ip", "gateway"), conf.Field{Name: "vlan",
 		Expect: "the VLAN id of the vESW's frames on Ethernet, from 0 (untagged, the default) to 4094",
-		Set: func(v *hficonf.VNIC, s string) error {
-			var id int
-			err := conf.Int(&id, s, 0, 4094)
-			v.Gateway.VLAN = uint16(id)
-			return err
-		}})
-
-func addGatewayVNICs(n *Node, list conf.Node) error {
-	all, ok := list.List()
-	if !ok {
-		return list.Errorf("vnics: expected a list of VNICs")
-	}
-	for _, e := range all {
-		v := hficonf.VNIC{Gateway: &hficonf.Gateway{Bridge: GatewayBridge}}
-		if err := conf.Decode(e, &v, "the settings of a VNIC", gatewayVNICs); err != nil {
-			return err
-		}
-		if v.VESW == 0 {
-			return e.Errorf("vesw: expected the id of the VNIC's vESW, from 1 to 4095")
-		}
-		n.HFI.VNICs = append(n.HFI.VNICs, v)
-	}
-	return nil
+		Set:    conf.Int(&v.Gateway.VLAN, 0, 4094)})
 }
 
 // managerFields are the settings of an Ethernet Manager and of its fabric.
-var managerFields = append(conf.Part(hficonf.EMFields("name", "fabric_tap", "bridge", "audit"),
-	func(n *Node) *hficonf.EMDraft {
-		return n.em
-	}), conf.Field[Node]{Name: "standby", Expect: "true: it is master only while no other manager is there",
-	Schema: truth, Set: func(n *Node, s string) error {
-		return setBool(&n.EM.Standby, s)
-	}})
+func (n *Node) managerFields() []conf.Field {
+	return append(conf.Without(n.em.Fields(), "name", "fabric_tap", "bridge", "audit"),
+		truthField("standby", "true: it is master only while no other manager is there", &n.EM.Standby))
+}
 
 // finishHFI gives an HFI or gateway what it needs besides its settings, and
 // checks it.

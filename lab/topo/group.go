@@ -14,11 +14,6 @@ import (
 // maxCount bounds the NICs of one entry.
 const maxCount = 10_000
 
-// countField makes several NICs of one entry.
-var countField = conf.Field[Node]{Name: "count", Expect: fmt.Sprintf(
-	"how many NICs: NAME1, NAME2 and so on, whose addresses count on (1 to %d)", maxCount),
-	Set: func(n *Node, s string) error { return conf.Int(&n.count, s, 1, maxCount) }}
-
 // members are the names of the nodes that name stands for: its own, or those of
 // an entry with a count.
 func (d *draft) members(name string) []string {

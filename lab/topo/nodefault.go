@@ -11,39 +11,47 @@ import (
 
 // Of node faults: kill, start and phc.
 
-var killFields = []conf.Field[stepDraft]{
-	{Name: "kill", Expect: "a NIC, which is gone without a word to its peers, or a program started before",
-		Schema: name, Node: (*stepDraft).readVictim},
-	afterField, timeoutField,
+func (s *stepDraft) killFields() []conf.Field {
+	return []conf.Field{
+		{Name: "kill", Expect: "a NIC, which is gone without a word to its peers, or a program started before",
+			Schema: name, Node: s.readVictim},
+		s.afterField(), s.timeoutField(),
+	}
 }
 
-var startFields = []conf.Field[stepDraft]{
-	{Name: "start", Expect: "a NIC that was killed: it begins anew", Schema: name, Node: (*stepDraft).readNIC},
-	afterField, timeoutField,
+func (s *stepDraft) startFields() []conf.Field {
+	return []conf.Field{
+		{Name: "start", Expect: "a NIC that was killed: it begins anew", Schema: name, Node: s.readNIC},
+		s.afterField(), s.timeoutField(),
+	}
 }
 
-var phcFields = []conf.Field[stepDraft]{
-	{Name: "phc", Expect: "the NIC whose hardware clock is disturbed", Schema: name, Node: (*stepDraft).readNIC},
-	{Name: "step", Expect: "a time such as 10ms or -1s: so far the clock steps",
-		Set: func(s *stepDraft, v string) (err error) {
-			if s.Shift, err = time.ParseDuration(v); s.Shift == 0 || s.Shift.Abs() > 24*time.Hour {
-				return conf.ErrValue
-			}
-			return err
+func (s *stepDraft) phcFields() []conf.Field {
+	return []conf.Field{
+		{Name: "phc", Expect: "the NIC whose hardware clock is disturbed", Schema: name, Node: s.readNIC},
+		{Name: "step", Expect: "a time such as 10ms or -1s: so far the clock steps",
+			Set: func(v string) (err error) {
+				if s.Shift, err = time.ParseDuration(v); s.Shift == 0 || s.Shift.Abs() > 24*time.Hour {
+					return conf.ErrValue
+				}
+				return err
+			}},
+		{Name: "ppb", Expect: "a number from -1000000000 to 1000000000: the correction of the clock's frequency from " +
+			"now on, as adjtimex sets it", Set: func(v string) error {
+			s.Drifts = true
+			return conf.Int(&s.PPB, -1e9, 1e9)(v)
 		}},
-	{Name: "ppb", Expect: "a number from -1000000000 to 1000000000: the correction of the clock's frequency from " +
-		"now on, as adjtimex sets it", Set: func(s *stepDraft, v string) error {
-		s.Drifts = true
-		return conf.Int(&s.PPB, v, -1e9, 1e9)
-	}},
-	afterField, timeoutField,
+		s.afterField(), s.timeoutField(),
+	}
 }
 
 // afterField puts a fault off while the steps go on.
-var afterField = conf.Field[stepDraft]{Name: "after", Expect: "a time such as 500ms, the name of a program that has " +
-	"to end, or a condition: it happens then, while the steps go on",
-	Schema: conf.Schema{"anyOf": []conf.Schema{name, conf.Object(conditionFields)}},
-	Node:   func(s *stepDraft, n conf.Node) error { s.Later = true; return s.readWait(n) }}
+func (s *stepDraft) afterField() conf.Field {
+	return conf.Field{Name: "after", Expect: "a time such as 500ms, the name of a program that has " +
+		"to end, or a condition: it happens then, while the steps go on",
+		Schema: conf.Schema{"anyOf": []conf.Schema{name, conf.Object(s.conditionFields())}},
+		Node:   func(n conf.Node) error { s.Later = true; return s.readWait(n) }}
+}
 
 // readVictim reads the name of a program started before, or else of a NIC.
 func (s *stepDraft) readVictim(n conf.Node) error {

@@ -8,22 +8,27 @@ import (
 )
 
 // qpFields name a queue pair.
-var qpFields = []conf.Field[ruleDraft]{
-	{Name: "nic", Expect: "a NIC", Schema: name, Node: func(r *ruleDraft, n conf.Node) error {
-		return r.refer(&r.NIC, n, isNIC)
-	}},
-	{Name: "qpn", Expect: qpnExpect, Schema: conf.Schema{"type": "integer"}, Set: (*ruleDraft).setQPN},
+func (r *ruleDraft) qpFields() []conf.Field {
+	return []conf.Field{
+		{Name: "nic", Expect: "a NIC", Schema: name, Node: func(n conf.Node) error {
+			return r.refer(&r.NIC, n, isNIC)
+		}},
+		{Name: "qpn", Expect: qpnExpect, Schema: conf.Schema{"type": "integer"}, Set: r.setQPN},
+	}
 }
 
 const qpnExpect = "the number of a QP, from 1, as `tapir show NIC qp` has it"
 
-var qpSchema = conf.Schema{"anyOf": []conf.Schema{{"type": "integer"}, conf.Object(qpFields, "nic", "qpn")}}
+func qpSchema() conf.Schema {
+	mapping := conf.Object(new(ruleDraft).qpFields(), "nic", "qpn")
+	return conf.Schema{"anyOf": []conf.Schema{{"type": "integer"}, mapping}}
+}
 
 // readQP reads the number of a queue pair, or a mapping that says whose it is.
 func (r *ruleDraft) readQP(n conf.Node) error {
 	text, brief := n.Text()
 	if !brief {
-		if err := conf.Decode(n, r, "a QP, such as {nic: a, qpn: 5}", qpFields); err != nil {
+		if err := conf.Decode(n, "a QP, such as {nic: a, qpn: 5}", r.qpFields()); err != nil {
 			return err
 		}
 		if r.QPN == 0 {
@@ -37,7 +42,7 @@ func (r *ruleDraft) readQP(n conf.Node) error {
 	return nil
 }
 
-func (r *ruleDraft) setQPN(s string) error { return conf.Number(&r.QPN, s, 1, 1<<24-1) }
+func (r *ruleDraft) setQPN(s string) error { return conf.Number(&r.QPN, 1, 1<<24-1)(s) }
 
 // finishQP completes a number that stands alone: it is of the NIC at the end
 // that from names.

@@ -1,18 +1,17 @@
 package topo
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/hficonf"
-	"tapir/lab/conf/nicconf"
 	"tapir/lab/conf/ptpconf"
 	"tapir/lab/conf/swconf"
 )
@@ -33,21 +32,16 @@ func (d *draft) later(check func() error) { d.checks = append(d.checks, check) }
 // atEnd is for what needs what others do later.
 func (d *draft) atEnd(check func() error) { d.ends = append(d.ends, check) }
 
-var fields = []conf.Field[draft]{
-	{Name: "name", Expect: nameExpect + " (default: the file's)", Set: func(d *draft, s string) error {
-		return conf.Name(&d.Name, s)
-	}},
-	{Name: "clock", Expect: "real: namespaces and TAPs, or virtual: seeded, without any (default real)",
-		Schema: conf.Choice(clocks...), Set: func(d *draft, s string) error {
-			return conf.Word(&d.Clock, s, clocks...)
-		}},
-	{Name: "seed", Expect: "a number that the faults are drawn from", Set: func(d *draft, s string) (err error) {
-		d.Seed, err = strconv.ParseUint(s, 0, 64)
-		return err
-	}},
-	{Name: "nodes", Node: addNodes},
-	{Name: "links", Node: addLinks},
-	{Name: "steps", Node: addSteps},
+func (d *draft) fields() []conf.Field {
+	return []conf.Field{
+		{Name: "name", Expect: nameExpect + " (default: the file's)", Set: conf.Name(&d.Name)},
+		{Name: "clock", Expect: "real: namespaces and TAPs, or virtual: seeded, without any (default real)",
+			Schema: conf.Choice(clocks...), Set: conf.Word(&d.Clock, clocks...)},
+		{Name: "seed", Expect: "a number that the faults are drawn from", Set: conf.Uint64(&d.Seed)},
+		{Name: "nodes", Node: d.addNodes},
+		{Name: "links", Node: d.addLinks},
+		{Name: "steps", Node: d.addSteps},
+	}
 }
 
 const fileIs = "a lab: `nodes:`, `links:` and `steps:`"
@@ -61,7 +55,7 @@ func Parse(path string, data []byte) (*Lab, error) {
 	}
 	d := draft{Lab: &Lab{File: path, Name: defaultName(path), Clock: Real, rules: map[string]map[string]bool{}},
 		groups: map[string][]string{}}
-	if err := conf.Decode(body, &d, fileIs, fields); err != nil {
+	if err := conf.Decode(body, fileIs, d.fields()); err != nil {
 		return nil, err
 	}
 	if len(d.Nodes) == 0 {
@@ -129,7 +123,7 @@ func (l *Lab) Extend(step string) error {
 // kind is a kind of nodes with what they are made of.
 type kind struct {
 	kind   Kind
-	fields []conf.Field[Node]
+	fields func(*Node) []conf.Field
 	// finish completes and checks a node when all of the file has been read.
 	finish func(d *draft, n *Node, key conf.Node) error
 }
@@ -138,13 +132,14 @@ var kinds []kind
 
 func init() { // finish comes back to kinds
 	kinds = []kind{
-		{NIC, append(nicFields(), countField), finishNIC},
-		{Host, append(hostFields, atField), finishHost},
-		{Switch, conf.Part(swconf.Fields(), func(n *Node) *swconf.Draft { return n.sw }), (*draft).finishSwitch},
-		{HFI, hfiFields, (*draft).finishHFI},
-		{Manager, managerFields, (*draft).finishManager},
-		{Gateway, gatewayFields, (*draft).finishHFI},
-		{Peer, peerFields, finishPeer},
+		{NIC, (*Node).nicFields, finishNIC},
+		{Host, func(n *Node) []conf.Field { return append(n.hostFields(), n.atField()) }, finishHost},
+		{Switch, func(n *Node) []conf.Field { return conf.Without(n.sw.Fields(), "name", "ports") },
+			(*draft).finishSwitch},
+		{HFI, (*Node).hfiFields, (*draft).finishHFI},
+		{Manager, (*Node).managerFields, (*draft).finishManager},
+		{Gateway, (*Node).gatewayFields, (*draft).finishHFI},
+		{Peer, (*Node).peerFields, finishPeer},
 	}
 }
 
@@ -182,56 +177,56 @@ func (d *draft) finishSwitch(n *Node, key conf.Node) (err error) {
 func SwitchPort(link int) string { return fmt.Sprint("p", link) }
 
 // nicFields are the settings of a NIC but for those that the lab decides.
-func nicFields() []conf.Field[Node] {
-	all := slices.DeleteFunc(nicconf.Fields(), func(f conf.Field[nicconf.Config]) bool {
-		return slices.Contains([]string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware"},
-			f.Name)
-	})
-	return append(conf.Part(all, func(n *Node) *nicconf.Config { return &n.NIC }),
-		conf.Field[Node]{Name: "ptp", Schema: ptpconf.Schema(), Node: func(n *Node, v conf.Node) (err error) {
+func (n *Node) nicFields() []conf.Field {
+	ofLab := []string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware"}
+	return append(conf.Without(n.NIC.Fields(), ofLab...),
+		conf.Field{Name: "ptp", Schema: ptpconf.Schema(), Node: func(v conf.Node) (err error) {
 			if err := ptpconf.Check(v); err != nil {
 				return err
 			}
 			n.PTP, err = yaml.Marshal(v.Value())
 			return err
-		}})
+		}},
+		conf.Field{Name: "count", Expect: fmt.Sprintf(
+			"how many NICs: NAME1, NAME2 and so on, whose addresses count on (1 to %d)", maxCount),
+			Set: conf.Int(&n.count, 1, maxCount)})
 }
 
-var hostFields = []conf.Field[Node]{
-	{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.9/24", Many: true,
-		Set: func(n *Node, s string) error {
-			return n.addPrefix(s, true)
-		}},
-	{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::9/64", Many: true,
-		Set: func(n *Node, s string) error {
-			return n.addPrefix(s, false)
-		}},
+func (n *Node) hostFields() []conf.Field {
+	return []conf.Field{
+		{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.9/24", Many: true,
+			Set: conf.Append(&n.IP, conf.Prefixes(netip.Addr.Is4))},
+		{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::9/64", Many: true,
+			Set: conf.Append(&n.IP, conf.Prefixes(netip.Addr.Is6))},
+	}
 }
 
 // atField gives the interfaces of a host with several links their addresses.
-var atField = conf.Field[Node]{Name: "at", Schema: conf.Schema{"type": "object",
-	"additionalProperties": conf.Schema{"anyOf": []conf.Schema{{"type": "string"},
-		conf.ListOf(conf.Schema{"type": "string"})}}},
-	Node: func(n *Node, v conf.Node) error {
-		entries, err := v.Map("addresses by link, such as {a-h: 10.0.0.9/24}")
-		if err != nil {
-			return err
-		}
-		n.At = map[string][]netip.Prefix{}
-		for _, e := range entries {
-			texts, _ := e.Value.Texts()
-			for _, s := range texts {
-				p, err := netip.ParsePrefix(s)
-				if err != nil {
-					return e.Value.Errorf("at: expected an address with prefix length, such as 10.0.0.9/24 or " +
-						"fd00::9/64")
-				}
-				n.At[e.Name] = append(n.At[e.Name], p)
-				n.IP = append(n.IP, p)
+func (n *Node) atField() conf.Field {
+	return conf.Field{Name: "at", Schema: conf.Schema{"type": "object",
+		"additionalProperties": conf.Schema{"anyOf": []conf.Schema{{"type": "string"},
+			conf.ListOf(conf.Schema{"type": "string"})}}},
+		Node: func(v conf.Node) error {
+			entries, err := v.Map("addresses by link, such as {a-h: 10.0.0.9/24}")
+			if err != nil {
+				return err
 			}
-		}
-		return nil
-	}}
+			n.At = map[string][]netip.Prefix{}
+			for _, e := range entries {
+				texts, _ := e.Value.Texts()
+				for _, s := range texts {
+					p, err := netip.ParsePrefix(s)
+					if err != nil {
+						return e.Value.Errorf("at: expected an address with prefix length, such as 10.0.0.9/24 or " +
+							"fd00::9/64")
+					}
+					n.At[e.Name] = append(n.At[e.Name], p)
+					n.IP = append(n.IP, p)
+				}
+			}
+			return nil
+		}}
+}
 
 // finishHost looks for the links that a host has addresses at.
 func finishHost(d *draft, n *Node, key conf.Node) error {
@@ -247,20 +242,18 @@ func finishHost(d *draft, n *Node, key conf.Node) error {
 }
 
 // peerFields are the settings of a guest.
-var peerFields = append([]conf.Field[Node]{
-	{Name: "siw", Expect: "parameters of the siw driver such as peer_to_peer=1 (default the stock driver)", Many: true,
-		Set: func(n *Node, s string) error {
-			n.Peer.Siw = append(n.Peer.Siw, s)
-			return conf.ModuleParameter(s)
-		}},
-	{Name: "memory", Expect: "MiB from 256 to 65536 (default 512)", Set: func(n *Node, s string) error {
-		return conf.Int(&n.Peer.Memory, s, 256, 1<<16)
-	}},
-	{Name: "kvm", Expect: "true: it runs on the processor, not emulated", Schema: truth,
-		Set: func(n *Node, s string) error {
-			return setBool(&n.Peer.KVM, s)
-		}},
-}, hostFields...)
+func (n *Node) peerFields() []conf.Field {
+	return append([]conf.Field{
+		{Name: "siw",
+			Expect: "parameters of the siw driver such as peer_to_peer=1 (default the stock driver)", Many: true,
+			Set: func(s string) error {
+				n.Peer.Siw = append(n.Peer.Siw, s)
+				return conf.ModuleParameter(s)
+			}},
+		{Name: "memory", Expect: "MiB from 256 to 65536 (default 512)", Set: conf.Int(&n.Peer.Memory, 256, 1<<16)},
+		truthField("kvm", "true: it runs on the processor, not emulated", &n.Peer.KVM),
+	}, n.hostFields()...)
+}
 
 func finishPeer(_ *draft, n *Node, key conf.Node) error {
 	if len(n.IP) == 0 {
@@ -269,16 +262,7 @@ func finishPeer(_ *draft, n *Node, key conf.Node) error {
 	return nil
 }
 
-func (n *Node) addPrefix(s string, v4 bool) error {
-	p, err := netip.ParsePrefix(s)
-	if err != nil || p.Addr().Is4() != v4 || p.Addr().Is4In6() {
-		return conf.ErrValue
-	}
-	n.IP = append(n.IP, p)
-	return nil
-}
-
-func addNodes(d *draft, n conf.Node) error {
+func (d *draft) addNodes(n conf.Node) error {
 	entries, err := n.Map("nodes by their names, such as `a: {kind: nic, ip: 10.0.0.1/24}`")
 	if err != nil {
 		return err
@@ -315,7 +299,7 @@ func readNode(e conf.Entry) (n Node, err error) {
 			continue
 		}
 		n.Kind = k.kind
-		if err := conf.Decode(e.Value, &n, "the settings of a "+text, withKind(k.fields, k.kind)); err != nil {
+		if err := conf.Decode(e.Value, "the settings of a "+text, k.withKind(&n)); err != nil {
 			return n, err
 		}
 		n.keep(entries)
@@ -324,10 +308,10 @@ func readNode(e conf.Entry) (n Node, err error) {
 	return n, entries[i].Value.Errorf("kind: expected one of %s", kindNames())
 }
 
-func withKind(fields []conf.Field[Node], k Kind) []conf.Field[Node] {
-	return append([]conf.Field[Node]{{Name: "kind", Schema: conf.Choice(string(k)), Set: func(*Node, string) error {
-		return nil
-	}}}, fields...)
+// withKind are the settings of a node of that kind, and the kind itself.
+func (k *kind) withKind(n *Node) []conf.Field {
+	return append([]conf.Field{{Name: "kind", Schema: conf.Choice(string(k.kind)),
+		Set: func(string) error { return nil }}}, k.fields(n)...)
 }
 
 func kindNames() string {
@@ -417,61 +401,46 @@ func (n *Node) claims() (all []claim) {
 type linkDraft struct {
 	*draft
 	Link
-	named bool
 	impaired
 }
 
-var linkFields = append([]conf.Field[linkDraft]{
-	{Name: "between", Node: readEnds, Schema: pairOfNodes},
-	{Name: "name", Expect: nameExpect + " (default: those of the ends)", Set: func(l *linkDraft, s string) error {
-		l.named = true
-		return conf.Name(&l.Name, s)
-	}},
-	{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)",
-		Set: func(l *linkDraft, s string) error {
-			return conf.Int(&l.MTU, s, 576, 16000)
-		}},
-	{Name: "capture", Expect: "false: not captured", Schema: truth, Set: func(l *linkDraft, s string) error {
-		return setBool(&l.Capture, s)
-	}},
-}, conf.Part(faultFields, func(l *linkDraft) *impaired { return &l.impaired })...)
+func (l *linkDraft) fields() []conf.Field {
+	return append([]conf.Field{
+		{Name: "between", Node: l.readEnds, Schema: pairOfNodes},
+		{Name: "name", Expect: nameExpect + " (default: those of the ends)", Set: conf.Name(&l.Name)},
+		{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)",
+			Set: conf.Int(&l.MTU, 576, 16000)},
+		truthField("capture", "false: not captured", &l.Capture),
+	}, l.impaired.fields()...)
+}
 
 var pairOfNodes = conf.Schema{"type": "array", "items": conf.Schema{"type": "string"}, "minItems": 2, "maxItems": 2}
 
-func addLinks(d *draft, n conf.Node) error {
-	list, ok := n.List()
-	if !ok {
-		return n.Errorf("links: expected a list of links, such as [a, b]")
-	}
-	for _, n := range list {
+func (d *draft) addLinks(n conf.Node) error {
+	return n.Each(0, "links: expected a list of links, such as [a, b]", func(n conf.Node, _ int) (err error) {
 		l := linkDraft{draft: d, Link: Link{Capture: true}}
 		if _, brief := n.List(); brief {
-			if err := readEnds(&l, n); err != nil {
-				return err
-			}
-		} else if err := conf.Decode(n, &l, "two nodes, such as [a, b], or the settings of a link", linkFields); err !=
-			nil {
+			err = l.readEnds(n)
+		} else {
+			err = conf.Decode(n, "two nodes, such as [a, b], or the settings of a link", l.fields())
+		}
+		if err != nil {
 			return err
 		}
 		if l.Ends[0] == "" {
 			return n.Errorf("a link is `between: [a, b]`")
 		}
-		if !l.named {
-			l.Name = l.Ends[0] + "-" + l.Ends[1]
-		}
+		l.Name = cmp.Or(l.Name, l.Ends[0]+"-"+l.Ends[1])
 		if d.Lab.Link(l.Name) != nil {
 			return n.Errorf("two links are called %s: give one a name", l.Name)
 		}
-		var err error
-		if l.Fault, l.Rules, err = l.impaired.finish(d, &l.Link); err != nil {
-			return err
-		}
+		l.Fault, l.Rules, err = l.impaired.finish(d, &l.Link)
 		d.Links, d.linkKeys = append(d.Links, l.Link), append(d.linkKeys, n)
-	}
-	return nil
+		return err
+	})
 }
 
-func readEnds(l *linkDraft, n conf.Node) error {
+func (l *linkDraft) readEnds(n conf.Node) error {
 	list, _ := n.List()
 	if len(list) != 2 {
 		return n.Errorf("expected two nodes, such as [a, b]")

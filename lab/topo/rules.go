@@ -1,11 +1,11 @@
 package topo
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"tapir/lab/conf"
@@ -21,27 +21,26 @@ func (l *Lab) SeedOf(k *Link) uint64 {
 // impaired is what happens to the frames of a link while it is read.
 type impaired struct {
 	both fault.Impairment
-	from conf.Node // faults by the name of the end that frames come from
-	list conf.Node // of rules
-	some struct{ from, rules bool }
+	from *conf.Node // faults by the name of the end that frames come from; nil: none
+	list *conf.Node // of rules; nil: none
 }
 
-// faultFields are the settings of a link that a fault step changes, too.
-var faultFields = append(conf.Part(faults, func(i *impaired) *fault.Impairment { return &i.both }),
-	conf.Field[impaired]{Name: "from",
-		Expect: "faults of the frames from one end, by its name, such as {a: {loss: 1%}}, " +
+// fields are the settings of a link that a fault step changes, too.
+func (i *impaired) fields() []conf.Field {
+	return append(faults(&i.both),
+		conf.Field{Name: "from", Expect: "faults of the frames from one end, by its name, such as {a: {loss: 1%}}, " +
 			"in the place of those of both",
-		Schema: conf.Schema{"type": "object", "additionalProperties": conf.Object(faults)},
-		Node:   func(i *impaired, n conf.Node) error { i.from, i.some.from = n, true; return nil }},
-	conf.Field[impaired]{Name: "rules",
-		Expect: "a list of rules that strike exact things, such as {drop: fpdu, nth: 3}", Schema: ruleSchema(),
-		Node: func(i *impaired, n conf.Node) error { i.list, i.some.rules = n, true; return nil }})
+			Schema: conf.Schema{"type": "object", "additionalProperties": conf.Object(faults(new(fault.Impairment)))},
+			Node:   func(n conf.Node) error { i.from = &n; return nil }},
+		conf.Field{Name: "rules", Expect: "a list of rules that strike exact things, such as {drop: fpdu, nth: 3}",
+			Schema: ruleSchema(), Node: func(n conf.Node) error { i.list = &n; return nil }})
+}
 
 // finish reads what needs to know the link's ends.
 func (i *impaired) finish(d *draft, l *Link) (each [2]fault.Impairment, rules []fault.Rule, err error) {
 	i.both.All = true
 	each = [2]fault.Impairment{i.both, i.both}
-	if i.some.from {
+	if i.from != nil {
 		entries, err := i.from.Map("faults by the end that frames come from, such as {a: {loss: 1%}}")
 		if err != nil {
 			return each, nil, err
@@ -51,26 +50,21 @@ func (i *impaired) finish(d *draft, l *Link) (each [2]fault.Impairment, rules []
 			if side < 0 {
 				return each, nil, e.Key.Errorf("%s: the link's ends are %s and %s", e.Name, l.Ends[0], l.Ends[1])
 			}
-			if err := conf.Decode(e.Value, &each[side], "faults, such as {loss: 1%}", faults); err != nil {
+			if err := conf.Decode(e.Value, "faults, such as {loss: 1%}", faults(&each[side])); err != nil {
 				return each, nil, err
 			}
 		}
 	}
-	if !i.some.rules {
+	if i.list == nil {
 		return each, nil, nil
 	}
-	list, ok := i.list.List()
-	if !ok {
-		return each, nil, i.list.Errorf("rules: expected a list of rules, such as {drop: fpdu, nth: 3}")
-	}
-	for _, n := range list {
+	const expected = "rules: expected a list of rules, such as {drop: fpdu, nth: 3}"
+	err = i.list.Each(0, expected, func(n conf.Node, _ int) error {
 		r, err := d.readRule(n, l)
-		if err != nil {
-			return each, nil, err
-		}
 		rules = append(rules, r)
-	}
-	return each, rules, nil
+		return err
+	})
+	return each, rules, err
 }
 
 // ruleDraft is a rule while it is read.
@@ -91,7 +85,7 @@ func (d *draft) readRule(n conf.Node, l *Link) (r fault.Rule, err error) {
 	}
 	e := fault.Effect(entries[0].Name)
 	x := ruleDraft{d, fault.NewRule(e, ""), l.Ends}
-	if err := conf.Decode(n, &x, "a rule", ruleFields(e)); err != nil {
+	if err := conf.Decode(n, "a rule", x.fields(e)); err != nil {
 		return r, err
 	}
 	x.finishQP(entries)
@@ -138,124 +132,91 @@ func whatNames() (names []string) {
 	return names
 }
 
-// ruleFields are the keys of a rule with that effect.
-func ruleFields(e fault.Effect) []conf.Field[ruleDraft] {
-	what := conf.Field[ruleDraft]{Name: string(e), Expect: "one of " + strings.Join(whatNames(), ", "),
-		Schema: conf.Choice(whatNames()...),
-		Set: func(r *ruleDraft, s string) error {
-			r.What = fault.What(s)
-			if !slices.Contains(whatNames(), s) {
-				return conf.ErrValue
-			}
-			return nil
-		}}
-	return slices.Concat([]conf.Field[ruleDraft]{what}, effectFields[e], choiceFields)
+// fields are the keys of a rule with that effect.
+func (r *ruleDraft) fields(e fault.Effect) []conf.Field {
+	what := conf.Field{Name: string(e), Expect: "one of " + strings.Join(whatNames(), ", "),
+		Schema: conf.Choice(whatNames()...), Set: conf.Word((*string)(&r.What), whatNames()...)}
+	return slices.Concat([]conf.Field{what}, r.effectFields(e), r.choiceFields())
 }
 
 // choiceFields say which things a rule strikes.
-var choiceFields = []conf.Field[ruleDraft]{
-	{Name: "nth", Expect: "which one, from 1, or a list; counted for each direction, and for each TCP connection",
-		Many: true, Set: func(r *ruleDraft, s string) error {
-			n := 0
-			err := conf.Int(&n, s, 1, math.MaxInt32)
-			r.Nth = append(r.Nth, n)
-			return err
-		}},
-	{Name: "every", Expect: "a number n: each nth one", Set: func(r *ruleDraft, s string) error {
-		return conf.Int(&r.Every, s, 1, math.MaxInt32)
-	}},
-	{Name: "probability", Expect: chance, Set: func(r *ruleDraft, s string) error {
-		return setChance(&r.Probability, s)
-	}},
-	{Name: "times", Expect: "how many the rule strikes at most", Set: func(r *ruleDraft, s string) error {
-		return conf.Int(&r.Times, s, 1, math.MaxInt32)
-	}},
-	{Name: "after", Expect: "octets of TCP payload that pass before in that direction of the connection, such as 1MiB",
-		Set: func(r *ruleDraft, s string) error {
-			var n int64
-			err := setScaled(&n, s, sizes)
-			r.After = uint64(n)
-			return err
-		}},
-	{Name: "from", Expect: "the end of the link that it comes from", Set: func(r *ruleDraft, s string) error {
-		return r.side(&r.From, s)
-	}},
-	{Name: "connection", Expect: "which TCP connection of the link, from 1, by its SYN",
-		Set: func(r *ruleDraft, s string) error {
-			return conf.Int(&r.Connection, s, 1, math.MaxInt32)
-		}},
-	{Name: "port", Expect: "a TCP port of either end", Set: func(r *ruleDraft, s string) error {
-		return conf.Int(&r.Port, s, 1, 65535)
-	}},
-	{Name: "qp", Expect: "a QP of the NIC that it comes from (from), or of any other, such as {nic: a, qpn: 5}",
-		Schema: qpSchema, Node: (*ruleDraft).readQP},
-	{Name: "segment",
-		Expect: "which DDP segment of the message, from 1, or last (default all; to flip or reset, the first)",
-		Set: func(r *ruleDraft, s string) error {
-			if s == "last" {
-				r.Segment = fault.LastSegment
-				return nil
-			}
-			return conf.Int(&r.Segment, s, 1, math.MaxInt32)
-		}},
-	{Name: "l4", Expect: "an L4 type of 16B packets, such as 0x78", Set: func(r *ruleDraft, s string) error {
-		return conf.Number(&r.L4, s, 0, 255)
-	}},
-	{Name: "transmissions", Expect: "how many transmissions of the same octets it strikes (default 1)",
-		Set: func(r *ruleDraft, s string) error {
-			return conf.Int(&r.Transmissions, s, 1, 1000)
-		}},
-	{Name: "name", Expect: nameExpect + ": of its counter (default effect and thing, such as drop-fpdu)",
-		Set: func(r *ruleDraft, s string) error {
-			return conf.Name(&r.Name, s)
-		}},
-	{Name: "optional", Expect: "true: it need not strike", Schema: truth, Set: func(r *ruleDraft, s string) error {
-		return setBool(&r.Optional, s)
-	}},
+func (r *ruleDraft) choiceFields() []conf.Field {
+	return []conf.Field{
+		{Name: "nth", Expect: "which one, from 1, or a list; counted for each direction, and for each TCP connection",
+			Many: true, Set: func(s string) error {
+				n := 0
+				err := conf.Int(&n, 1, math.MaxInt32)(s)
+				r.Nth = append(r.Nth, n)
+				return err
+			}},
+		{Name: "every", Expect: "a number n: each nth one", Set: conf.Int(&r.Every, 1, math.MaxInt32)},
+		{Name: "probability", Expect: chance, Set: conf.Parsed(&r.Probability, parseChance)},
+		{Name: "times", Expect: "how many the rule strikes at most", Set: conf.Int(&r.Times, 1, math.MaxInt32)},
+		{Name: "after",
+			Expect: "octets of TCP payload that pass before in that direction of the connection, such as 1MiB",
+			Set: func(s string) error {
+				n, err := scaledBy(sizes)(s)
+				r.After = uint64(n)
+				return err
+			}},
+		{Name: "from", Expect: "the end of the link that it comes from", Set: conf.Parsed(&r.From, r.side)},
+		{Name: "connection", Expect: "which TCP connection of the link, from 1, by its SYN",
+			Set: conf.Int(&r.Connection, 1, math.MaxInt32)},
+		{Name: "port", Expect: "a TCP port of either end", Set: conf.Int(&r.Port, 1, 65535)},
+		{Name: "qp", Expect: "a QP of the NIC that it comes from (from), or of any other, such as {nic: a, qpn: 5}",
+			Schema: qpSchema(), Node: r.readQP},
+		{Name: "segment",
+			Expect: "which DDP segment of the message, from 1, or last (default all; to flip or reset, the first)",
+			Set: func(s string) error {
+				if s == "last" {
+					r.Segment = fault.LastSegment
+					return nil
+				}
+				return conf.Int(&r.Segment, 1, math.MaxInt32)(s)
+			}},
+		{Name: "l4", Expect: "an L4 type of 16B packets, such as 0x78", Set: conf.Number(&r.L4, 0, 255)},
+		{Name: "transmissions", Expect: "how many transmissions of the same octets it strikes (default 1)",
+			Set: conf.Int(&r.Transmissions, 1, 1000)},
+		{Name: "name", Expect: nameExpect + ": of its counter (default effect and thing, such as drop-fpdu)",
+			Set: conf.Name(&r.Name)},
+		truthField("optional", "true: it need not strike", &r.Optional),
+	}
 }
 
-// effectFields say what a rule does.
-var effectFields = map[fault.Effect][]conf.Field[ruleDraft]{
-	fault.Delay: {{Name: "by", Expect: "a time up to 1h such as 20ms", Set: func(r *ruleDraft, s string) error {
-		return conf.Time(&r.By, s, 0, time.Hour)
-	}}},
-	fault.Duplicate: {{Name: "copies", Expect: "how many copies follow it, from 1 to 100 (default 1)",
-		Set: func(r *ruleDraft, s string) error {
-			return conf.Int(&r.Copies, s, 1, 100)
-		}}}, fault.Reorder: {{Name: "behind", Expect: "how many later frames overtake it, from 1 to 1000 (default 1)",
-		Set: func(r *ruleDraft, s string) error {
-			return conf.Int(&r.Behind, s, 1, 1000)
-		}}},
-	fault.Reset: {{Name: "to", Expect: "the end that gets an RST, or both (default both)",
-		Set: func(r *ruleDraft, s string) error {
-			if s == "both" {
-				r.To = fault.Either
-				return nil
-			}
-			return r.side(&r.To, s)
-		}}},
-	fault.Flip: {
-		{Name: "field", Expect: flipFields(), Set: func(r *ruleDraft, s string) error { r.Field = s; return nil }},
-		{Name: "octet",
-			Expect: "an octet of the field or thing, from 0, negative from its end (default: drawn from the seed)",
-			Set: func(r *ruleDraft, s string) error {
-				r.AnyOctet = false
-				return conf.Int(&r.Octet, s, -1<<16, 1<<16)
-			}},
-		{Name: "bit",
-			Expect: "a bit of the field, or of the octet, 0 is the least significant (default: drawn from the seed)",
-			Set: func(r *ruleDraft, s string) error {
-				return conf.Int(&r.Bit, s, 0, 127)
-			}},
-		{Name: "checksum",
-			Expect: "stale: the receiver's TCP or UDP drops it; mended: the layer above sees it (default)",
-			Schema: conf.Choice("stale", "mended"), Set: func(r *ruleDraft, s string) error {
-				if r.Stale = s == "stale"; !r.Stale && s != "mended" {
-					return conf.ErrValue
+// effectFields say what a rule of that effect does.
+func (r *ruleDraft) effectFields(e fault.Effect) []conf.Field {
+	return map[fault.Effect][]conf.Field{
+		fault.Delay: {{Name: "by", Expect: "a time up to 1h such as 20ms", Set: conf.Time(&r.By, 0, time.Hour)}},
+		fault.Duplicate: {{Name: "copies", Expect: "how many copies follow it, from 1 to 100 (default 1)",
+			Set: conf.Int(&r.Copies, 1, 100)}},
+		fault.Reorder: {{Name: "behind", Expect: "how many later frames overtake it, from 1 to 1000 (default 1)",
+			Set: conf.Int(&r.Behind, 1, 1000)}},
+		fault.Reset: {{Name: "to", Expect: "the end that gets an RST, or both (default both)",
+			Set: func(s string) error {
+				if s == "both" {
+					r.To = fault.Either
+					return nil
 				}
-				return nil
-			}},
-	},
+				return conf.Parsed(&r.To, r.side)(s)
+			}}},
+		fault.Flip: {
+			{Name: "field", Expect: flipFields(), Set: conf.String(&r.Field)},
+			{Name: "octet",
+				Expect: "an octet of the field or thing, from 0, negative from its end (default: drawn from the seed)",
+				Set: func(s string) error {
+					r.AnyOctet = false
+					return conf.Int(&r.Octet, -1<<16, 1<<16)(s)
+				}},
+			{Name: "bit",
+				Expect: "a bit of the field, or of the octet, 0 is the least significant " +
+					"(default: drawn from the seed)",
+				Set: conf.Int(&r.Bit, 0, 127)},
+			{Name: "checksum",
+				Expect: "stale: the receiver's TCP or UDP drops it; mended: the layer above sees it (default)",
+				Schema: conf.Choice("stale", "mended"),
+				Set:    conf.Choose(&r.Stale, map[string]bool{"stale": true, "mended": false})},
+		},
+	}[e]
 }
 
 func flipFields() string {
@@ -265,19 +226,19 @@ func flipFields() string {
 }
 
 // side reads the name of an end of the link.
-func (r *ruleDraft) side(s *fault.Side, name string) error {
+func (r *ruleDraft) side(name string) (fault.Side, error) {
 	i := slices.Index(r.ends[:], name)
 	if i < 0 {
-		return errors.New("not an end of the link")
+		return r.From, conf.ErrValue
 	}
-	*s = fault.Side(i)
-	return nil
+	return fault.Side(i), nil
 }
 
-func ruleSchema() conf.Schema {
+// ruleSchema is made once: each link has it.
+var ruleSchema = sync.OnceValue(func() conf.Schema {
 	var all []conf.Schema
 	for _, e := range fault.Effects {
-		all = append(all, conf.Object(ruleFields(e), string(e)))
+		all = append(all, conf.Object(new(ruleDraft).fields(e), string(e)))
 	}
 	return conf.Schema{"type": "array", "items": conf.Schema{"anyOf": all}}
-}
+})

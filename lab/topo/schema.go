@@ -2,9 +2,10 @@ package topo
 
 import (
 	"encoding/json"
-	"slices"
 
 	"tapir/lab/conf"
+	"tapir/lab/conf/hficonf"
+	"tapir/lab/conf/swconf"
 )
 
 // JSONSchema is the schema of the topology file, made of the tables by which
@@ -12,13 +13,13 @@ import (
 func JSONSchema() []byte {
 	var nodes, steps []conf.Schema
 	for _, k := range kinds {
-		nodes = append(nodes, conf.Object(withKind(k.fields, k.kind), "kind"))
+		nodes = append(nodes, conf.Object(k.withKind(&Node{em: hficonf.NewEMDraft(), sw: new(swconf.Draft)}), "kind"))
 	}
 	for _, v := range verbs {
-		steps = append(steps, conf.Object(slices.Concat(v.fields, ofAll),
+		steps = append(steps, conf.Object(append(v.fields(new(stepDraft)), new(stepDraft).clockField()),
 			append([]string{string(v.verb)}, v.required...)...))
 	}
-	s := conf.Object(fields, "nodes")
+	s := conf.Object(new(draft{Lab: new(Lab)}).fields(), "nodes")
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "a lab of tapir"
 	properties := s["properties"].(map[string]any)
@@ -26,7 +27,7 @@ func JSONSchema() []byte {
 		"minProperties": 1,
 		"propertyNames": conf.Schema{"pattern": conf.ValidName.String()}}
 	properties["links"] = conf.Schema{"type": "array", "items": conf.Schema{"anyOf": []conf.Schema{pairOfNodes,
-		conf.Object(linkFields, "between")}}}
+		conf.Object(new(linkDraft).fields(), "between")}}}
 	properties["steps"] = conf.Schema{"type": "array", "items": conf.Schema{"anyOf": steps}}
 	b, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -33,70 +32,61 @@ type stepDraft struct {
 // verbs are the steps with what they are made of; the first key is the verb's.
 var verbs = []struct {
 	verb     Verb
-	fields   []conf.Field[stepDraft]
+	fields   func(*stepDraft) []conf.Field
 	required []string
 	finish   func(*stepDraft, conf.Node) error
 }{
-	{Run, runFields, []string{"on"}, finishRun},
-	{Perf, perfFields, []string{"server", "client"}, finishPerf},
-	{Fault,
-		append([]conf.Field[stepDraft]{{Name: "fault", Expect: "the link's name: its faults are now those of this step",
-			Schema: name, Node: (*stepDraft).readLink}},
-			conf.Part(faultFields, func(s *stepDraft) *impaired { return &s.impaired })...), nil, finishFault},
-	{Plug, plugFields, []string{"state"}, func(*stepDraft, conf.Node) error { return nil }},
-	{Kill, killFields, nil, finishKill},
-	{Start, startFields, nil, finishStart},
-	{PHC, phcFields, nil, finishPHC},
-	{Wait, waitFields, nil, finishWait},
-	{Expect, expectFields, nil, finishExpect},
+	{Run, (*stepDraft).runFields, []string{"on"}, finishRun},
+	{Perf, (*stepDraft).perfFields, []string{"server", "client"}, finishPerf},
+	{Fault, (*stepDraft).faultFields, nil, finishFault},
+	{Plug, (*stepDraft).plugFields, []string{"state"}, func(*stepDraft, conf.Node) error { return nil }},
+	{Kill, (*stepDraft).killFields, nil, finishKill},
+	{Start, (*stepDraft).startFields, nil, finishStart},
+	{PHC, (*stepDraft).phcFields, nil, finishPHC},
+	{Wait, (*stepDraft).waitFields, nil, finishWait},
+	{Expect, (*stepDraft).expectFields, nil, finishExpect},
 }
 
 // name is the schema of a name, which in YAML may look like a number.
 var name = conf.Schema{"type": []string{"string", "number"}}
 
-var clockField = conf.Field[stepDraft]{Name: "clock", Expect: "real or virtual: there is this step by that clock alone",
-	Schema: conf.Choice(clocks...),
-	Set:    func(s *stepDraft, v string) error { return conf.Word(&s.Clock, v, clocks...) }}
+// clockField is a setting of every step.
+func (s *stepDraft) clockField() conf.Field {
+	return conf.Field{Name: "clock", Expect: "real or virtual: there is this step by that clock alone",
+		Schema: conf.Choice(clocks...), Set: conf.Word(&s.Clock, clocks...)}
+}
 
-// ofAll are the settings of every step.
-var ofAll = []conf.Field[stepDraft]{clockField}
+func (s *stepDraft) timeoutField() conf.Field {
+	return conf.Field{Name: "timeout", Expect: "how long the step may take, up to 1h, such as 10s (default 60s)",
+		Set: conf.Time(&s.Timeout, 1, time.Hour)}
+}
 
-var timeoutField = conf.Field[stepDraft]{Name: "timeout",
-	Expect: "how long the step may take, up to 1h, such as 10s (default 60s)", Set: func(s *stepDraft, v string) error {
-		return conf.Time(&s.Timeout, v, 1, time.Hour)
-	}}
+func (s *stepDraft) faultFields() []conf.Field {
+	return append([]conf.Field{{Name: "fault", Expect: "the link's name: its faults are now those of this step",
+		Schema: name, Node: s.readLink}}, s.impaired.fields()...)
+}
 
-var runFields = []conf.Field[stepDraft]{
-	{Name: "run", Expect: "a command line, or a list of its words", Node: (*stepDraft).readCommand,
-		Schema: conf.Schema{"anyOf": []conf.Schema{{"type": "string"},
-			{"type": "array", "items": conf.Schema{"type": []string{"string", "number"}}, "minItems": 1}}}},
-	{Name: "on", Expect: "the node in whose namespace it runs", Schema: name,
-		Node: func(s *stepDraft, n conf.Node) error {
-			return s.refer(&s.On, n, hasPrograms)
-		}},
-	{Name: "rdma", Expect: "true: an unmodified RDMA program, which finds the node's NIC under `tapir run`",
-		Schema: truth, Set: func(s *stepDraft, v string) error {
-			return setBool(&s.rdma, v)
-		}},
-	{Name: "kill_after_posts", Expect: "kill the RDMA program between that post to a send queue, from 1, and " +
-		"whatever it would do next; its exit code is 137 then", Set: func(s *stepDraft, v string) error {
-		return conf.Int(&s.KillAfter, v, 1, math.MaxInt32)
-	}},
-	{Name: "name", Expect: "what other steps call it (default the node and the program, as in a/rping, with -2 and " +
-		"so on for the next)", Set: func(s *stepDraft, v string) error {
-		return conf.Name(&s.Name, v)
-	}},
-	{Name: "background", Expect: "true: the next step begins at once", Schema: truth,
-		Set: func(s *stepDraft, v string) error {
-			return setBool(&s.Background, v)
-		}}, timeoutField,
-	{Name: "exit", Expect: "the exit code that is right, from 0 to 255 (default 0)",
-		Set: func(s *stepDraft, v string) error {
-			return conf.Int(&s.Exit, v, 0, 255)
-		}},
-	{Name: "output", Expect: "a regular expression that its output matches", Set: func(s *stepDraft, v string) error {
-		return setPattern(&s.Output, v)
-	}},
+func (s *stepDraft) runFields() []conf.Field {
+	return []conf.Field{
+		{Name: "run", Expect: "a command line, or a list of its words", Node: s.readCommand,
+			Schema: conf.Schema{"anyOf": []conf.Schema{{"type": "string"},
+				{"type": "array", "items": conf.Schema{"type": []string{"string", "number"}}, "minItems": 1}}}},
+		{Name: "on", Expect: "the node in whose namespace it runs", Schema: name,
+			Node: func(n conf.Node) error {
+				return s.refer(&s.On, n, hasPrograms)
+			}},
+		truthField("rdma", "true: an unmodified RDMA program, which finds the node's NIC under `tapir run`", &s.rdma),
+		{Name: "kill_after_posts", Expect: "kill the RDMA program between that post to a send queue, from 1, and " +
+			"whatever it would do next; its exit code is 137 then", Set: conf.Int(&s.KillAfter, 1, math.MaxInt32)},
+		{Name: "name",
+			Expect: "what other steps call it (default the node and the program, as in a/rping, with -2 and " +
+				"so on for the next)", Set: conf.Name(&s.Name)},
+		truthField("background", "true: the next step begins at once", &s.Background), s.timeoutField(),
+		{Name: "exit", Expect: "the exit code that is right, from 0 to 255 (default 0)",
+			Set: conf.Int(&s.Exit, 0, 255)},
+		{Name: "output", Expect: "a regular expression that its output matches",
+			Set: conf.Parsed(&s.Output, parsePattern)},
+	}
 }
 
 func (s *stepDraft) readCommand(n conf.Node) (err error) {
@@ -112,10 +102,7 @@ func (s *stepDraft) readCommand(n conf.Node) (err error) {
 	return nil
 }
 
-func setPattern(r **regexp.Regexp, v string) (err error) {
-	*r, err = regexp.Compile("(?m)" + v)
-	return err
-}
+func parsePattern(s string) (*regexp.Regexp, error) { return regexp.Compile("(?m)" + s) }
 
 func finishRun(s *stepDraft, n conf.Node) error {
 	s.Text = s.On + ": " + strings.Join(s.Argv, " ")
@@ -152,47 +139,32 @@ func finishRun(s *stepDraft, n conf.Node) error {
 	return nil
 }
 
-var perfFields = []conf.Field[stepDraft]{
-	{Name: "perf", Expect: "a workload: " + opNames(), Schema: conf.Choice(ops()...),
-		Set: func(s *stepDraft, v string) error {
-			if s.Job.Op = perfconf.Op(v); !slices.Contains(perfconf.Ops, s.Job.Op) {
-				return conf.ErrValue
-			}
-			return nil
+func (s *stepDraft) perfFields() []conf.Field {
+	return []conf.Field{
+		{Name: "perf", Expect: "a workload: " + opNames(), Schema: conf.Choice(ops()...),
+			Set: conf.Word((*string)(&s.Job.Op), ops()...)},
+		{Name: "server", Expect: "the NIC that serves", Schema: name, Node: func(n conf.Node) error {
+			return s.referAll(&s.Server, n, isNIC)
 		}},
-	{Name: "server", Expect: "the NIC that serves", Schema: name, Node: func(s *stepDraft, n conf.Node) error {
-		return s.referAll(&s.Server, n, isNIC)
-	}},
-	{Name: "client", Expect: "the NIC that asks", Schema: name, Node: func(s *stepDraft, n conf.Node) error {
-		return s.referAll(&s.Client, n, isNIC)
-	}},
-	{Name: "to", Expect: "the server's address (default its first)", Set: func(s *stepDraft, v string) (err error) {
-		s.to, err = netip.ParseAddr(v)
-		return err
-	}},
-	{Name: "size", Expect: "octets of a message; verify takes a list", Many: true,
-		Set: func(s *stepDraft, v string) error {
-			err := conf.Int(&s.Job.Size, v, 1, perfconf.MaxSize)
-			s.Job.Sizes = append(s.Job.Sizes, s.Job.Size)
-			return err
+		{Name: "client", Expect: "the NIC that asks", Schema: name, Node: func(n conf.Node) error {
+			return s.referAll(&s.Client, n, isNIC)
 		}},
-	{Name: "iters", Expect: "messages of each queue pair", Set: func(s *stepDraft, v string) (err error) {
-		s.Job.Iters, err = strconv.ParseInt(v, 10, 64)
-		return err
-	}},
-	{Name: "duration", Expect: "a time up to 1h such as 2s, instead of iters", Set: func(s *stepDraft, v string) error {
-		return conf.Time(&s.Job.Duration, v, 0, time.Hour)
-	}},
-	{Name: "qps", Expect: "queue pairs", Set: func(s *stepDraft, v string) error {
-		return conf.Int(&s.Job.QPs, v, 1, perfconf.MaxQPs)
-	}},
-	{Name: "depth", Expect: "requests in flight on each", Set: func(s *stepDraft, v string) error {
-		return conf.Int(&s.Job.Depth, v, 1, perfconf.MaxDepth)
-	}},
-	{Name: "error", Expect: "a regular expression: the workload fails, for a reason that matches it",
-		Set: func(s *stepDraft, v string) error {
-			return setPattern(&s.Fails, v)
-		}}, timeoutField,
+		{Name: "to", Expect: "the server's address (default its first)", Set: conf.Parsed(&s.to, netip.ParseAddr)},
+		{Name: "size", Expect: "octets of a message; verify takes a list", Many: true,
+			Set: func(v string) error {
+				err := conf.Int(&s.Job.Size, 1, perfconf.MaxSize)(v)
+				s.Job.Sizes = append(s.Job.Sizes, s.Job.Size)
+				return err
+			}},
+		{Name: "iters", Expect: "messages of each queue pair",
+			Set: conf.Int(&s.Job.Iters, math.MinInt64, math.MaxInt64)},
+		{Name: "duration", Expect: "a time up to 1h such as 2s, instead of iters",
+			Set: conf.Time(&s.Job.Duration, 0, time.Hour)},
+		{Name: "qps", Expect: "queue pairs", Set: conf.Int(&s.Job.QPs, 1, perfconf.MaxQPs)},
+		{Name: "depth", Expect: "requests in flight on each", Set: conf.Int(&s.Job.Depth, 1, perfconf.MaxDepth)},
+		{Name: "error", Expect: "a regular expression: the workload fails, for a reason that matches it",
+			Set: conf.Parsed(&s.Fails, parsePattern)}, s.timeoutField(),
+	}
 }
 
 func ops() (names []string) {
@@ -240,30 +212,23 @@ func finishFault(s *stepDraft, _ conf.Node) error {
 
 func (s *stepDraft) readLink(n conf.Node) error { return s.referLink(&s.Link, n) }
 
-var plugFields = []conf.Field[stepDraft]{
-	{Name: "link", Expect: "the link's name", Schema: name, Node: (*stepDraft).readLink},
-	{Name: "state", Expect: "down or up", Schema: conf.Choice("down", "up"), Set: func(s *stepDraft, v string) error {
-		s.Down = v == "down"
-		s.Text = "link " + s.Link + " " + v
-		if v != "down" && v != "up" {
-			return conf.ErrValue
-		}
-		return nil
-	}},
+func (s *stepDraft) plugFields() []conf.Field {
+	return []conf.Field{
+		{Name: "link", Expect: "the link's name", Schema: name, Node: s.readLink},
+		{Name: "state", Expect: "down or up", Schema: conf.Choice("down", "up"), Set: func(v string) error {
+			s.Down = v == "down"
+			s.Text = "link " + s.Link + " " + v
+			if v != "down" && v != "up" {
+				return conf.ErrValue
+			}
+			return nil
+		}},
+	}
 }
 
 // addSteps reads the list of steps.
-func addSteps(d *draft, n conf.Node) error {
-	list, ok := n.List()
-	if !ok {
-		return n.Errorf("steps: expected a list of steps")
-	}
-	for _, n := range list {
-		if err := d.addStep(n); err != nil {
-			return err
-		}
-	}
-	return nil
+func (d *draft) addSteps(n conf.Node) error {
+	return n.Each(0, "steps: expected a list of steps", func(n conf.Node, _ int) error { return d.addStep(n) })
 }
 
 func (d *draft) addStep(n conf.Node) error {
@@ -280,7 +245,7 @@ func (d *draft) addStep(n conf.Node) error {
 		}
 		s := stepDraft{draft: d, Step: Step{Verb: v.verb, Line: entries[0].Key.Line(), Timeout: DefaultTimeout}}
 		s.Condition.Min, s.Condition.Max = 1, 1<<64-1
-		if err := conf.Decode(n, &s, "a step", slices.Concat(v.fields, ofAll)); err != nil {
+		if err := conf.Decode(n, "a step", append(v.fields(&s), s.clockField())); err != nil {
 			return err
 		}
 		for _, want := range v.required {

@@ -13,60 +13,48 @@ import (
 )
 
 // faults are the settings of a link that a fault step changes, too.
-var faults = []conf.Field[fault.Impairment]{
-	{Name: "delay", Expect: "a time up to 1h such as 1ms, for every frame",
-		Set: func(i *fault.Impairment, s string) error {
-			return conf.Time(&i.Delay, s, 0, time.Hour)
-		}},
-	{Name: "jitter", Expect: "a time up to 1h such as 200us: up to this much is added to the delay, the order stays",
-		Set: func(i *fault.Impairment, s string) error {
-			return conf.Time(&i.Jitter, s, 0, time.Hour)
-		}},
-	{Name: "rate", Expect: "bits per second, such as 100Mbit or 1Gbit", Set: func(i *fault.Impairment, s string) error {
-		return setScaled(&i.Rate, s, rates)
-	}},
-	{Name: "queue", Expect: "octets that wait for their turn at that rate, such as 64KiB (default 256KiB)",
-		Set: func(i *fault.Impairment, s string) error {
-			var n int64
-			err := setScaled(&n, s, sizes)
-			if i.Queue = int(n); n > 1<<30 {
-				return conf.ErrValue
-			}
-			return err
-		}},
-	{Name: "loss", Expect: chance, Set: func(i *fault.Impairment, s string) error { return setChance(&i.Loss, s) }},
-	{Name: "duplicate", Expect: chance, Set: func(i *fault.Impairment, s string) error {
-		return setChance(&i.Duplicate, s)
-	}},
-	{Name: "reorder", Expect: chance, Set: func(i *fault.Impairment, s string) error {
-		return setChance(&i.Reorder, s)
-	}},
-	{Name: "reorder_depth", Expect: "how many later frames may overtake a reordered one, from 1 to 1000 (default 1)",
-		Set: func(i *fault.Impairment, s string) error {
-			return conf.Int(&i.Depth, s, 1, 1000)
-		}},
-	{Name: "corrupt", Expect: chance + ", of TCP segments", Set: func(i *fault.Impairment, s string) error {
-		return setChance(&i.Corrupt, s)
-	}},
+func faults(i *fault.Impairment) []conf.Field {
+	return []conf.Field{
+		{Name: "delay", Expect: "a time up to 1h such as 1ms, for every frame", Set: conf.Time(&i.Delay, 0, time.Hour)},
+		{Name: "jitter",
+			Expect: "a time up to 1h such as 200us: up to this much is added to the delay, the order stays",
+			Set:    conf.Time(&i.Jitter, 0, time.Hour)},
+		{Name: "rate", Expect: "bits per second, such as 100Mbit or 1Gbit",
+			Set: conf.Parsed(&i.Rate, scaledBy(rates))},
+		{Name: "queue", Expect: "octets that wait for their turn at that rate, such as 64KiB (default 256KiB)",
+			Set: func(s string) error {
+				n, err := scaledBy(sizes)(s)
+				if i.Queue = int(n); n > 1<<30 {
+					return conf.ErrValue
+				}
+				return err
+			}},
+		{Name: "loss", Expect: chance, Set: conf.Parsed(&i.Loss, parseChance)},
+		{Name: "duplicate", Expect: chance, Set: conf.Parsed(&i.Duplicate, parseChance)},
+		{Name: "reorder", Expect: chance, Set: conf.Parsed(&i.Reorder, parseChance)},
+		{Name: "reorder_depth",
+			Expect: "how many later frames may overtake a reordered one, from 1 to 1000 (default 1)",
+			Set:    conf.Int(&i.Depth, 1, 1000)},
+		{Name: "corrupt", Expect: chance + ", of TCP segments", Set: conf.Parsed(&i.Corrupt, parseChance)},
+	}
 }
 
 const chance = "a chance such as 1%, 0.01% or 50ppm"
 
-// setChance reads parts per million.
-func setChance(ppm *int, s string) error {
+// parseChance reads parts per million.
+func parseChance(s string) (ppm int, err error) {
 	unit := 1.0
 	text, percent := strings.CutSuffix(s, "%")
 	if percent {
 		unit = 1e4
 	} else if text, percent = strings.CutSuffix(s, "ppm"); !percent && s != "0" {
-		return conf.ErrValue
+		return 0, conf.ErrValue
 	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil || !(v >= 0 && v*unit <= 1e6) {
-		return conf.ErrValue
+		return 0, conf.ErrValue
 	}
-	*ppm = int(math.Round(v * unit))
-	return nil
+	return int(math.Round(v * unit)), nil
 }
 
 var (
@@ -75,27 +63,26 @@ var (
 	scaled = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)$`)
 )
 
-// setScaled reads a positive number with a unit.
-func setScaled(n *int64, s string, units map[string]float64) error {
-	m := scaled.FindStringSubmatch(s)
-	if m == nil {
-		return conf.ErrValue
+// scaledBy reads a positive number with one of the units.
+func scaledBy(units map[string]float64) func(string) (int64, error) {
+	return func(s string) (int64, error) {
+		m := scaled.FindStringSubmatch(s)
+		if m == nil {
+			return 0, conf.ErrValue
+		}
+		v, err := strconv.ParseFloat(m[1], 64)
+		unit, known := units[strings.ToLower(m[2])]
+		if err != nil || !known || v*unit < 1 || v*unit > 1e12 {
+			return 0, conf.ErrValue
+		}
+		return int64(v * unit), nil
 	}
-	v, err := strconv.ParseFloat(m[1], 64)
-	unit, known := units[strings.ToLower(m[2])]
-	if err != nil || !known || v*unit < 1 || v*unit > 1e12 {
-		return conf.ErrValue
-	}
-	*n = int64(v * unit)
-	return nil
 }
 
-func setBool(v *bool, s string) error {
-	*v = s == "true"
-	if s != "true" && s != "false" {
-		return conf.ErrValue
-	}
-	return nil
+// truthField is a field that is true or false.
+func truthField(name, expect string, v *bool) conf.Field {
+	return conf.Field{Name: name, Expect: expect, Schema: truth,
+		Set: conf.Choose(v, map[string]bool{"true": true, "false": false})}
 }
 
 var truth = conf.Schema{"type": "boolean"}

@@ -22,45 +22,25 @@ type EMConfig struct {
 	Fabric   em.Config
 }
 
-// managerKeys are the settings of a manager.
-var managerKeys = []conf.Field[EMConfig]{
-	{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: func(c *EMConfig, s string) error {
-		return conf.Name(&c.Port.Name, s)
-	}},
-	{Name: "fabric_tap", Expect: "an interface name such as fabem, at most 15 characters",
-		Set: func(c *EMConfig, s string) error {
-			c.Port.TAP = s
-			return tap.CheckName(s)
-		}},
-	{Name: "bridge", Expect: "the name of a bridge, such as fabric", Set: func(c *EMConfig, s string) error {
-		c.Port.Bridge = s
-		return tap.CheckName(s)
-	}},
-	{Name: "guid", Expect: "a GUID that is not 0, such as 0x00117501010000ff", Set: func(c *EMConfig, s string) error {
-		return setGUID(&c.Port.GUID, s)
-	}},
-	{Name: "framing", Expect: "nsh, 88b5 or geneve", Set: func(c *EMConfig, s string) error {
-		return conf.Parsed(&c.Port.Framing, s, opa.ParseFraming)
-	}},
-	{Name: "icrc", Expect: "v1, none or bad", Set: func(c *EMConfig, s string) error {
-		return conf.Parsed(&c.Port.ICRC, s, opa.ParseICRC)
-	}},
-	{Name: "priority", Expect: "a number from 0 to 15", Set: func(c *EMConfig, s string) error {
-		return conf.Number(&c.Priority, s, 0, 15)
-	}},
-	{Name: "audit", Expect: "the name of a file", Set: func(c *EMConfig, s string) error { c.Audit = s; return nil }},
-	{Name: "fe", Expect: "an address to listen on, such as 127.0.0.1:3245", Set: func(c *EMConfig, s string) error {
-		return setListen(&c.FE, s)
-	}},
-	{Name: "poll", Expect: "a time such as 2s", Set: func(c *EMConfig, s string) error {
-		return conf.Time(&c.Timing.Poll, s, 1, 0)
-	}},
-	{Name: "sweep", Expect: "a time such as 500ms", Set: func(c *EMConfig, s string) error {
-		return conf.Time(&c.Timing.Sweep, s, 1, 0)
-	}},
-	{Name: "takeover", Expect: "a time such as 1s", Set: func(c *EMConfig, s string) error {
-		return conf.Time(&c.Timing.Takeover, s, 1, 0)
-	}},
+// fields are the settings of a manager, bound to c.
+func (c *EMConfig) fields() []conf.Field {
+	p := &c.Port
+	return []conf.Field{
+		{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: conf.Name(&p.Name)},
+		{Name: "fabric_tap", Expect: "an interface name such as fabem, at most 15 characters",
+			Set: conf.Checked(&p.TAP, tap.CheckName)},
+		{Name: "bridge", Expect: "the name of a bridge, such as fabric", Set: conf.Checked(&p.Bridge, tap.CheckName)},
+		{Name: "guid", Expect: "a GUID that is not 0, such as 0x00117501010000ff",
+			Set: conf.Parsed(&p.GUID, parseGUID)},
+		{Name: "framing", Expect: "nsh, 88b5 or geneve", Set: conf.Parsed(&p.Framing, opa.ParseFraming)},
+		{Name: "icrc", Expect: "v1, none or bad", Set: conf.Parsed(&p.ICRC, opa.ParseICRC)},
+		{Name: "priority", Expect: "a number from 0 to 15", Set: conf.Number(&c.Priority, 0, 15)},
+		{Name: "audit", Expect: "the name of a file", Set: conf.String(&c.Audit)},
+		{Name: "fe", Expect: "an address to listen on, such as 127.0.0.1:3245", Set: conf.Checked(&c.FE, checkListen)},
+		{Name: "poll", Expect: "a time such as 2s", Set: conf.Time(&c.Timing.Poll, 1, 0)},
+		{Name: "sweep", Expect: "a time such as 500ms", Set: conf.Time(&c.Timing.Sweep, 1, 0)},
+		{Name: "takeover", Expect: "a time such as 1s", Set: conf.Time(&c.Timing.Takeover, 1, 0)},
+	}
 }
 
 // LoadEM reads the vesw.yaml of a manager: what ParseVESWs reads, and

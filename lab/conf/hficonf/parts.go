@@ -1,24 +1,9 @@
 package hficonf
 
 import (
-	"slices"
-
 	"tapir/lab/conf"
 	"tapir/opa/em"
 )
-
-// HFIFields are the settings of an HFI for a file that has more in it than
-// those, without the keys named.
-func HFIFields(without ...string) []conf.Field[Config] { return except(hfiKeys, without) }
-
-// VNICFields are likewise those of a VNIC.
-func VNICFields(without ...string) []conf.Field[VNIC] { return except(vnicKeys, without) }
-
-func except[T any](fields []conf.Field[T], without []string) []conf.Field[T] {
-	return slices.DeleteFunc(slices.Clone(fields), func(f conf.Field[T]) bool {
-		return slices.Contains(without, f.Name)
-	})
-}
 
 // WireMTU is what the fabric TAP needs, in octets behind its Ethernet header.
 func (c *Config) WireMTU() int {
@@ -30,17 +15,12 @@ func (c *Config) WireMTU() int {
 type EMDraft struct{ file veswFile }
 
 // NewEMDraft returns an empty one.
-func NewEMDraft() *EMDraft {
-	d := &EMDraft{veswFile{places: map[string]conf.Node{}}}
-	d.file.manager.Timing = em.DefaultTiming()
-	return d
-}
+func NewEMDraft() *EMDraft { return &EMDraft{*newVESWFile()} }
 
-// EMFields are the settings of a manager, without the keys named, and those of
-// the fabric: `nodes` and `vesws`.
-func EMFields(without ...string) []conf.Field[EMDraft] {
-	return append(conf.Part(except(managerKeys, without), func(d *EMDraft) *EMConfig { return &d.file.manager }),
-		conf.Part(except(veswFileKeys, []string{managerKey}), func(d *EMDraft) *veswFile { return &d.file })...)
+// Fields are the settings of a manager and those of the fabric: `nodes` and
+// `vesws`.
+func (d *EMDraft) Fields() []conf.Field {
+	return append(d.file.manager.fields(), conf.Without(d.file.fields(), managerKey)...)
 }
 
 // Finish returns the configuration of a manager that runs on an HFI of that

@@ -3,6 +3,7 @@ package hficonf
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,9 +30,8 @@ func parseVESWFile(path string, data []byte) (f *veswFile, root conf.Node, err e
 	if root, err = conf.Read(path, data, expect); err != nil {
 		return nil, root, err
 	}
-	f = &veswFile{places: map[string]conf.Node{}}
-	f.manager.Timing = em.DefaultTiming()
-	if err := conf.Decode(root, f, expect, veswFileKeys); err != nil {
+	f = newVESWFile()
+	if err := conf.Decode(root, expect, f.fields()); err != nil {
 		return nil, root, err
 	}
 	if err := f.cfg.Validate(); err != nil {
@@ -46,6 +46,12 @@ type veswFile struct {
 	cfg     em.Config
 	manager EMConfig
 	places  map[string]conf.Node
+}
+
+func newVESWFile() *veswFile {
+	f := &veswFile{places: map[string]conf.Node{}}
+	f.manager.Timing = em.DefaultTiming()
+	return f
 }
 
 // place finds where a mistake is: at its path, or at what encloses it.
@@ -64,79 +70,60 @@ func (f *veswFile) place(root conf.Node, err error) error {
 	return root.Errorf("%s: %s", key, c.What)
 }
 
-var veswFileKeys = []conf.Field[veswFile]{
-	{Name: "nodes", Schema: conf.ListOf(conf.Object(nodeKeys)), Node: func(f *veswFile, n conf.Node) error {
-		return f.list(n, "nodes", "a list of nodes", func(n conf.Node, at string) error {
-			d := &nodeDecoder{places: f.places, at: at}
-			err := conf.Decode(n, d, "name, guid and lid of a node", nodeKeys)
-			f.cfg.Nodes = append(f.cfg.Nodes, d.NodeEntry)
-			return err
-		})
-	}},
-	{Name: "vesws", Schema: conf.ListOf(conf.Object(veswKeys)), Node: func(f *veswFile, n conf.Node) error {
-		return f.list(n, "vesws", "a list of vESWs", func(n conf.Node, at string) error {
-			d := &veswDecoder{file: f, at: at, VESW: em.VESW{Fabric: defaultFabric, PKey: opa.PKeyDefault, MTU: 1500}}
-			err := conf.Decode(n, d, "the settings of a vESW", veswKeys)
-			f.cfg.VESWs = append(f.cfg.VESWs, d.VESW)
-			return err
-		})
-	}},
-	{Name: managerKey, Node: func(f *veswFile, n conf.Node) error {
-		f.places[managerKey] = n
-		return conf.Decode(n, &f.manager, "where and how the Ethernet Manager runs", managerKeys)
-	}},
+func (f *veswFile) fields() []conf.Field {
+	return []conf.Field{
+		{Name: "nodes", Schema: conf.ListOf(conf.Object(nodeFields(new(em.NodeEntry)))), Node: func(n conf.Node) error {
+			return f.list(n, "nodes", "a list of nodes", func(n conf.Node, at string) error {
+				var node em.NodeEntry
+				err := conf.Decode(n, "name, guid and lid of a node", f.placed(at, nodeFields(&node)))
+				f.cfg.Nodes = append(f.cfg.Nodes, node)
+				return err
+			})
+		}},
+		{Name: "vesws", Schema: conf.ListOf(conf.Object(f.veswFields(new(em.VESW), ""))),
+			Node: func(n conf.Node) error {
+				return f.list(n, "vesws", "a list of vESWs", func(n conf.Node, at string) error {
+					v := em.VESW{Fabric: defaultFabric, PKey: opa.PKeyDefault, MTU: 1500}
+					err := conf.Decode(n, "the settings of a vESW", f.veswFields(&v, at))
+					f.cfg.VESWs = append(f.cfg.VESWs, v)
+					return err
+				})
+			}},
+		{Name: managerKey, Node: func(n conf.Node) error {
+			f.places[managerKey] = n
+			return conf.Decode(n, "where and how the Ethernet Manager runs", f.manager.fields())
+		}},
+	}
 }
 
 // list calls each with every element of a list and its path.
 func (f *veswFile) list(n conf.Node, path, what string, each func(n conf.Node, at string) error) error {
-	all, ok := n.List()
-	if !ok {
-		return fmt.Errorf("expected %s", what)
-	}
-	for i, n := range all {
+	key := path[strings.LastIndexByte(path, '.')+1:]
+	return n.Each(0, key+": expected "+what, func(n conf.Node, i int) error {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		f.places[at] = n
-		if err := each(n, at); err != nil {
-			return err
-		}
+		return each(n, at)
+	})
+}
+
+// placed lets fields note where in the file the settings below at are.
+func (f *veswFile) placed(at string, fields []conf.Field) []conf.Field {
+	for i, field := range fields {
+		fields[i] = conf.Field{Name: field.Name, Schema: field.Schema, Node: func(n conf.Node) error {
+			f.places[at+"."+field.Name] = n
+			return field.Take(n)
+		}}
 	}
-	return nil
+	return fields
 }
 
-type nodeDecoder struct {
-	em.NodeEntry
-	places map[string]conf.Node
-	at     string
-}
-
-var nodeKeys = []conf.Field[nodeDecoder]{
-	{Name: "name", Node: func(d *nodeDecoder, n conf.Node) error {
-		return d.text(n, "name", "a name", func(s string) error { d.Name = s; return nameError(s) })
-	}},
-	{Name: "guid", Node: func(d *nodeDecoder, n conf.Node) error {
-		return d.text(n, "guid", "a GUID that is not 0, such as 0x0011750101000001", func(s string) error {
-			return setGUID(&d.GUID, s)
-		})
-	}},
-	{Name: "lid", Node: func(d *nodeDecoder, n conf.Node) error {
-		return d.text(n, "lid", "a LID from 1 to 0xbfff", func(s string) error {
-			return setLID(&d.LID, s, opa.LID.IsUnicast)
-		})
-	}},
-}
-
-func (d *nodeDecoder) text(n conf.Node, key, expect string, set func(string) error) error {
-	return takeText(d.places, d.at+"."+key, n, expect, set)
-}
-
-// takeText sets a scalar and remembers its place.
-func takeText(places map[string]conf.Node, path string, n conf.Node, expect string, set func(string) error) error {
-	places[path] = n
-	text, ok := n.Text()
-	if !ok || set(text) != nil {
-		return fmt.Errorf("expected %s", expect)
+func nodeFields(n *em.NodeEntry) []conf.Field {
+	return []conf.Field{
+		{Name: "name", Expect: "a name", Set: conf.Checked(&n.Name, nameError)},
+		{Name: "guid", Expect: "a GUID that is not 0, such as 0x0011750101000001",
+			Set: conf.Parsed(&n.GUID, parseGUID)},
+		{Name: "lid", Expect: "a LID from 1 to 0xbfff", Set: conf.Parsed(&n.LID, parseUnicast)},
 	}
-	return nil
 }
 
 // nameError refuses names that could be taken for GUIDs.
@@ -153,75 +140,58 @@ func nodeOf(s string) (n em.Node, ok bool) {
 		return n, false
 	}
 	if s[0] >= '0' && s[0] <= '9' {
-		return n, setGUID(&n.GUID, s) == nil
+		guid, err := parseGUID(s)
+		return em.Node{GUID: guid}, err == nil
 	}
 	return em.Node{Name: s}, true
 }
 
-type veswDecoder struct {
-	em.VESW
-	file *veswFile
-	at   string
-}
-
-var veswKeys = []conf.Field[veswDecoder]{
-	{Name: "name", Node: veswText("name", "a name", func(d *veswDecoder, s string) error {
-		d.Name = s
-		return nameError(s)
-	})},
-	{Name: "id", Node: veswText("id", "a vESW id from 1 to 4095", func(d *veswDecoder, s string) error {
-		return conf.Number(&d.ID, s, 1, opa.MaxVESW)
-	})},
-	{Name: "fabric", Node: veswText("fabric", "a fabric id from 0 to 0x3ff", func(d *veswDecoder, s string) error {
-		return conf.Number(&d.Fabric, s, 0, opa.MaxFabric)
-	})},
-	{Name: "pkey", Node: veswText("pkey", "a P_Key from 1 to 0x7ffe, without the membership bit",
-		func(d *veswDecoder, s string) error {
-			return conf.Number(&d.PKey, s, 1, int64(opa.PKeyManagement)-1)
-		})},
-	{Name: "mtu", Node: veswText("mtu", "a number of octets from 68 to 10240", func(d *veswDecoder, s string) error {
-		return conf.Number(&d.MTU, s, 68, 10240)
-	})},
-	{Name: "members",
-		Schema: conf.ListOf(conf.Schema{"anyOf": []conf.Schema{nodeSchema, conf.Object(memberKeys, "node")}}),
-		Node: func(d *veswDecoder, n conf.Node) error {
-			return d.file.list(n, d.at+".members", "a list of nodes", d.addMember)
-		}},
-	{Name: "default_ports", Schema: conf.ListOf(nodeSchema), Node: func(d *veswDecoder, n conf.Node) error {
-		return d.nodes(n, "default_ports", &d.DefaultPorts)
-	}},
-	{Name: "gateways", Schema: conf.ListOf(nodeSchema), Node: func(d *veswDecoder, n conf.Node) error {
-		return d.nodes(n, "gateways", &d.Gateways)
-	}},
-	{Name: "rc", Schema: conf.Object(rcKeys), Node: func(d *veswDecoder, n conf.Node) error {
-		d.file.places[d.at+".rc"] = n
-		return conf.Decode(n, &d.RC, "the routing control of each protocol", rcKeys)
-	}},
-	{Name: "qos", Schema: conf.Object(qosKeys), Node: func(d *veswDecoder, n conf.Node) error {
-		d.file.places[d.at+".qos"] = n
-		return conf.Decode(n, &d.QoS, "service channels and virtual lanes", qosKeys)
-	}},
-}
-
-// veswText is a scalar setting of a vESW.
-func veswText(key, expect string, set func(*veswDecoder, string) error) func(*veswDecoder, conf.Node) error {
-	return func(d *veswDecoder, n conf.Node) error {
-		return takeText(d.file.places, d.at+"."+key, n, expect, func(s string) error { return set(d, s) })
+func (f *veswFile) veswFields(v *em.VESW, at string) []conf.Field {
+	nodes := func(key string, list *[]em.Node) conf.Field {
+		return conf.Field{Name: key, Schema: conf.ListOf(nodeSchema), Node: func(n conf.Node) error {
+			return f.list(n, at+"."+key, "a list of nodes", func(n conf.Node, _ string) error {
+				node, ok := textNode(n)
+				if !ok {
+					return n.Errorf("%s: expected %s", key, expectNode)
+				}
+				*list = append(*list, node)
+				return nil
+			})
+		}}
 	}
+	part := func(key, what string, fields []conf.Field) conf.Field {
+		return conf.Field{Name: key, Schema: conf.Object(fields), Node: func(n conf.Node) error {
+			return conf.Decode(n, what, fields)
+		}}
+	}
+	return f.placed(at, []conf.Field{
+		{Name: "name", Expect: "a name", Set: conf.Checked(&v.Name, nameError)},
+		{Name: "id", Expect: "a vESW id from 1 to 4095", Set: conf.Number(&v.ID, 1, opa.MaxVESW)},
+		{Name: "fabric", Expect: "a fabric id from 0 to 0x3ff", Set: conf.Number(&v.Fabric, 0, opa.MaxFabric)},
+		{Name: "pkey", Expect: "a P_Key from 1 to 0x7ffe, without the membership bit",
+			Set: conf.Number(&v.PKey, 1, int64(opa.PKeyManagement)-1)},
+		{Name: "mtu", Expect: "a number of octets from 68 to 10240", Set: conf.Number(&v.MTU, 68, 10240)},
+		{Name: "members",
+			Schema: conf.ListOf(conf.Schema{"anyOf": []conf.Schema{nodeSchema,
+				conf.Object(memberFields(new(em.Member)), "node")}}),
+			Node: func(n conf.Node) error {
+				return f.list(n, at+".members", "a list of nodes", func(n conf.Node, _ string) error {
+					m, err := decodeMember(n)
+					v.Members = append(v.Members, m)
+					return err
+				})
+			}},
+		nodes("default_ports", &v.DefaultPorts),
+		nodes("gateways", &v.Gateways),
+		part("rc", "the routing control of each protocol", rcFields(&v.RC)),
+		part("qos", "service channels and virtual lanes", []conf.Field{
+			part("unicast", "channels and lanes", laneFields(&v.QoS.Unicast)),
+			part("multicast", "channels and lanes", laneFields(&v.QoS.Multicast)),
+		}),
+	})
 }
 
 const expectNode = "a node's name or GUID"
-
-func (d *veswDecoder) nodes(n conf.Node, key string, list *[]em.Node) error {
-	return d.file.list(n, d.at+"."+key, "a list of nodes", func(n conf.Node, _ string) error {
-		node, ok := textNode(n)
-		if !ok {
-			return n.Errorf("%s: expected %s", key, expectNode)
-		}
-		*list = append(*list, node)
-		return nil
-	})
-}
 
 func textNode(n conf.Node) (em.Node, bool) {
 	text, ok := n.Text()
@@ -231,92 +201,75 @@ func textNode(n conf.Node) (em.Node, bool) {
 	return nodeOf(text)
 }
 
-// addMember takes a node, or a mapping of node and membership.
-func (d *veswDecoder) addMember(n conf.Node, _ string) error {
-	var m em.Member
+// decodeMember reads a node, or a mapping of node and membership.
+func decodeMember(n conf.Node) (m em.Member, err error) {
 	if node, ok := textNode(n); ok {
-		m.Node = node
-	} else if _, scalar := n.Text(); scalar {
-		return n.Errorf("members: expected %s", expectNode)
-	} else if err := conf.Decode(n, &m, expectNode+", or `node:` and `membership:`", memberKeys); err != nil {
-		return err
+		return em.Member{Node: node}, nil
 	}
-	d.Members = append(d.Members, m)
-	return nil
+	if _, scalar := n.Text(); scalar {
+		return m, n.Errorf("members: expected %s", expectNode)
+	}
+	err = conf.Decode(n, expectNode+", or `node:` and `membership:`", memberFields(&m))
+	return m, err
 }
 
-var memberKeys = []conf.Field[em.Member]{
-	{Name: "node", Expect: expectNode, Set: func(m *em.Member, s string) (err error) {
-		var ok bool
-		if m.Node, ok = nodeOf(s); !ok {
-			err = conf.ErrValue
-		}
-		return err
-	}},
-	{Name: "membership", Expect: "full or limited", Set: func(m *em.Member, s string) error {
-		if m.Limited = s == "limited"; !m.Limited && s != "full" {
-			return conf.ErrValue
-		}
-		return nil
-	}},
+func memberFields(m *em.Member) []conf.Field {
+	return []conf.Field{
+		{Name: "node", Expect: expectNode, Set: func(s string) (err error) {
+			var ok bool
+			if m.Node, ok = nodeOf(s); !ok {
+				err = conf.ErrValue
+			}
+			return err
+		}},
+		{Name: "membership", Expect: "full or limited",
+			Set: conf.Choose(&m.Limited, map[string]bool{"full": false, "limited": true})},
+	}
 }
 
-// rcKeys are the protocols by their place in the routing control word.
-var rcKeys = func() (keys []conf.Field[opa.RCWord]) {
+// rcFields are the protocols by their place in the routing control word.
+func rcFields(w *opa.RCWord) (fields []conf.Field) {
 	for i, name := range []string{"other", "ipv4", "ipv4_udp", "ipv4_tcp", "ipv6", "ipv6_tcp", "ipv6_udp"} {
-		keys = append(keys, conf.Field[opa.RCWord]{Name: name, Expect: "a routing control from 0 to 7",
-			Set: func(w *opa.RCWord, s string) error {
+		fields = append(fields, conf.Field{Name: name, Expect: "a routing control from 0 to 7",
+			Set: func(s string) error {
 				n := 0
-				err := conf.Number(&n, s, 0, 7)
+				err := conf.Number(&n, 0, 7)(s)
 				*w |= opa.RCWord(n) << (4 * i)
 				return err
 			}})
 	}
-	return keys
-}()
-
-var qosKeys = []conf.Field[opa.QoS]{
-	{Name: "unicast", Schema: conf.Object(laneKeys), Node: func(q *opa.QoS, n conf.Node) error {
-		return conf.Decode(n, &q.Unicast, "channels and lanes", laneKeys)
-	}},
-	{Name: "multicast", Schema: conf.Object(laneKeys), Node: func(q *opa.QoS, n conf.Node) error {
-		return conf.Decode(n, &q.Multicast, "channels and lanes", laneKeys)
-	}},
+	return fields
 }
 
-const expectLane = "a number from 0 to 31"
-
-var laneKeys = []conf.Field[opa.Lanes]{
-	{Name: "sc", Schema: lanesSchema, Node: func(l *opa.Lanes, n conf.Node) error { return setLanes(&l.SC, n) }},
-	{Name: "vl", Schema: lanesSchema, Node: func(l *opa.Lanes, n conf.Node) error { return setLanes(&l.VL, n) }},
-	{Name: "untagged_sc", Expect: expectLane, Set: func(l *opa.Lanes, s string) error {
-		return setLane(&l.UntaggedSC, s)
-	}},
-	{Name: "untagged_vl", Expect: expectLane, Set: func(l *opa.Lanes, s string) error {
-		return setLane(&l.UntaggedVL, s)
-	}},
+func laneFields(l *opa.Lanes) []conf.Field {
+	const expect = "a number from 0 to 31"
+	return []conf.Field{
+		{Name: "sc", Schema: lanesSchema, Node: func(n conf.Node) error { return setLanes(&l.SC, n) }},
+		{Name: "vl", Schema: lanesSchema, Node: func(n conf.Node) error { return setLanes(&l.VL, n) }},
+		{Name: "untagged_sc", Expect: expect, Set: conf.Parsed(&l.UntaggedSC, parseLane)},
+		{Name: "untagged_vl", Expect: expect, Set: conf.Parsed(&l.UntaggedVL, parseLane)},
+	}
 }
 
-func setLane(p *uint8, s string) error {
+func parseLane(s string) (uint8, error) {
 	n, err := strconv.ParseUint(s, 0, 5)
-	*p = uint8(n)
-	return err
+	return uint8(n), err
 }
 
 // setLanes takes a lane for each priority code point, or one for all.
 func setLanes(p *[8]uint8, n conf.Node) error {
-	expect := fmt.Errorf("expected eight numbers from 0 to 31, for priorities 0 to 7, or one for all")
-	all, ok := n.List()
-	if !ok {
-		all = []conf.Node{n, n, n, n, n, n, n, n}
-	}
-	if len(all) != len(p) {
-		return expect
-	}
-	for i, n := range all {
-		if text, ok := n.Text(); !ok || setLane(&p[i], text) != nil {
-			return expect
+	texts, ok := n.Texts()
+	if len(texts) == 1 {
+		if _, list := n.List(); !list {
+			texts = slices.Repeat(texts, len(p))
 		}
+	}
+	ok = ok && len(texts) == len(p)
+	for i := 0; ok && i < len(p); i++ {
+		ok = conf.Parsed(&p[i], parseLane)(texts[i]) == nil
+	}
+	if !ok {
+		return fmt.Errorf("expected eight numbers from 0 to 31, for priorities 0 to 7, or one for all")
 	}
 	return nil
 }

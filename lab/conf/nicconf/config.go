@@ -58,15 +58,41 @@ const (
 	framesJumbo = "jumbo"
 )
 
-// Fields are the settings of a NIC, those of Params included.
-func Fields() []conf.Field[Config] {
-	all := slices.Clone(keys)
-	for _, p := range (&Config{}).Params() {
-		f := conf.Field[Config]{Name: p.Name, Expect: p.Expect, Set: func(c *Config, v string) error {
-			return c.param(p.Name).Set(v)
-		}}
-		f.Words = p.Type == "list"
-		all = append(all, f)
+// Fields are the settings of a NIC, those of Params included, bound to c.
+func (c *Config) Fields() []conf.Field {
+	all := []conf.Field{
+		{Name: "name", Expect: "a name of letters, digits, `-`, `_` and `.`, at most 32 long", Set: conf.Name(&c.Name)},
+		{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters",
+			Set: conf.Checked(&c.TAP, tap.CheckName)},
+		{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more",
+			Set: conf.Int(&c.TAPFD, 3, 1<<20)},
+		{Name: "tap_ip", Expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", Many: true,
+			Set: conf.Append(&c.TAPIP, conf.Prefixes(netip.Addr.IsValid))},
+		{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.1/24", Many: true,
+			Set: conf.Append(&c.IP, conf.Prefixes(netip.Addr.Is4))},
+		{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::1/64", Many: true,
+			Set: conf.Append(&c.IP6, conf.Prefixes(netip.Addr.Is6))},
+		{Name: "mac", Expect: "a unicast MAC address such as 02:00:00:00:00:01", Set: conf.StationMAC(&c.MAC)},
+		{Name: "mtu", Expect: "a number of octets from 576 to 16000", Set: conf.Int(&c.MTU, 576, 16000)},
+		{Name: "gw", Expect: "an IP address such as 10.0.0.254", Many: true,
+			Set: conf.Append(&c.Gateways, parseGateway)},
+		{Name: "vlan", Expect: "a VLAN id from 0 (untagged) to 4094", Set: conf.Int(&c.VLAN, 0, 4094)},
+		{Name: "frames", Expect: "wire, gso or jumbo", Set: conf.Word(&c.Frames, framesWire, framesGSO, framesJumbo)},
+		{Name: "host_tap", Expect: "an interface name such as eth1, at most 15 characters",
+			Set: conf.Checked(&c.HostTAP, tap.CheckName)},
+		{Name: "host_frames", Expect: "wire or gso", Set: conf.Word(&c.HostFrames, framesWire, framesGSO)},
+		{Name: "queues", Expect: "a number of queues from 1 to 32", Set: conf.Int(&c.Queues, 1, nic.MaxQueues)},
+		{Name: "ip_from_host", Expect: "true or false", Set: conf.Bool(&c.IPFromHost)},
+		{Name: "firmware",
+			Expect: "a firmware file, or the form to search for: header, zipped-header, bin or zipped-bin",
+			Set:    conf.Text(&c.Firmware)},
+		{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: conf.Parsed(&c.Seed, parseSeed)},
+	}
+	for _, p := range new(Config).Params() {
+		all = append(all, conf.Field{Name: p.Name, Expect: p.Expect, Words: p.Type == "list",
+			Set: func(v string) error {
+				return c.param(p.Name).Set(v)
+			}})
 	}
 	return all
 }
@@ -104,94 +130,21 @@ func (c *Config) Engines() int {
 	return 1
 }
 
-var keys = []conf.Field[Config]{
-	{Name: "name", Expect: "a name of letters, digits, `-`, `_` and `.`, at most 32 long",
-		Set: func(c *Config, v string) error {
-			return conf.Name(&c.Name, v)
-		}},
-	{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters",
-		Set: func(c *Config, v string) error {
-			c.TAP = v
-			return tap.CheckName(v)
-		}},
-	{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more",
-		Set: func(c *Config, v string) error {
-			return conf.Int(&c.TAPFD, v, 3, 1<<20)
-		}},
-	{Name: "tap_ip", Expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", Many: true,
-		Set: func(c *Config, v string) error {
-			return addPrefix(&c.TAPIP, v, "")
-		}},
-	{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.1/24", Many: true,
-		Set: func(c *Config, v string) error {
-			return addPrefix(&c.IP, v, "4")
-		}},
-	{Name: "ip6", Expect: "an IPv6 address with prefix length, such as fd00::1/64", Many: true,
-		Set: func(c *Config, v string) error {
-			return addPrefix(&c.IP6, v, "6")
-		}},
-	{Name: "mac", Expect: "a unicast MAC address such as 02:00:00:00:00:01", Set: func(c *Config, v string) error {
-		return conf.StationMAC(&c.MAC, v)
-	}},
-	{Name: "mtu", Expect: "a number of octets from 576 to 16000", Set: func(c *Config, v string) error {
-		return conf.Int(&c.MTU, v, 576, 16000)
-	}},
-	{Name: "gw", Expect: "an IP address such as 10.0.0.254", Many: true, Set: addGateway},
-	{Name: "vlan", Expect: "a VLAN id from 0 (untagged) to 4094", Set: func(c *Config, v string) error {
-		return conf.Int(&c.VLAN, v, 0, 4094)
-	}},
-	{Name: "frames", Expect: "wire, gso or jumbo", Set: func(c *Config, v string) error {
-		return conf.Word(&c.Frames, v, framesWire, framesGSO, framesJumbo)
-	}},
-	{Name: "host_tap", Expect: "an interface name such as eth1, at most 15 characters",
-		Set: func(c *Config, v string) error {
-			c.HostTAP = v
-			return tap.CheckName(v)
-		}},
-	{Name: "host_frames", Expect: "wire or gso", Set: func(c *Config, v string) error {
-		return conf.Word(&c.HostFrames, v, framesWire, framesGSO)
-	}},
-	{Name: "queues", Expect: "a number of queues from 1 to 32", Set: func(c *Config, v string) error {
-		return conf.Int(&c.Queues, v, 1, nic.MaxQueues)
-	}},
-	{Name: "ip_from_host", Expect: "true or false", Set: func(c *Config, v string) error {
-		return conf.Bool(&c.IPFromHost, v)
-	}},
-	{Name: "firmware", Expect: "a firmware file, or the form to search for: header, zipped-header, bin or zipped-bin",
-		Set: func(c *Config, v string) error {
-			return conf.Text(&c.Firmware, v)
-		}},
-	{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: setSeed},
-}
-
 // Set sets the setting called name (as in nics.yaml; `-` and `_` are the
 // same) from v. Settings that are lists take several values separated by
 // commas, and further ones with each call. The error names key and
 // expectation.
-func (c *Config) Set(name, v string) error { return conf.Set(c, Fields(), name, v) }
+func (c *Config) Set(name, v string) error { return conf.Set(c.Fields(), name, v) }
 
-func addPrefix(list *[]netip.Prefix, v, family string) error {
-	p, err := netip.ParsePrefix(v)
-	if err != nil || p.Addr().Is4In6() || family == "4" && !p.Addr().Is4() || family == "6" && !p.Addr().Is6() {
-		return conf.ErrValue
+func parseGateway(s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(s)
+	if err == nil && (a.IsUnspecified() || a.IsMulticast()) {
+		err = conf.ErrValue
 	}
-	*list = append(*list, p)
-	return nil
+	return a, err
 }
 
-func addGateway(c *Config, v string) error {
-	a, err := netip.ParseAddr(v)
-	if err != nil || a.IsUnspecified() || a.IsMulticast() {
-		return conf.ErrValue
-	}
-	c.Gateways = append(c.Gateways, a)
-	return nil
-}
-
-func setSeed(c *Config, v string) (err error) {
-	c.Seed, err = strconv.ParseUint(v, 10, 64)
-	return err
-}
+func parseSeed(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }
 
 // WithDefaults fills in what was left zero.
 func (c Config) WithDefaults() Config {

@@ -23,11 +23,10 @@ func Load(path string) ([]Config, error) { return conf.Load(path, Parse) }
 
 // Parse is Load of a file already read; path is for messages only.
 func Parse(path string, data []byte) ([]Config, error) {
-	fields := Fields()
 	list := conf.List[Config]{Key: "nics", One: "NIC", Many: "NICs", Exclude: Exclude,
 		Decode: func(n conf.Node, i int) (Config, error) {
 			var c Config
-			if err := conf.Decode(n, &c, "the settings of a NIC", fields); err != nil {
+			if err := conf.Decode(n, "the settings of a NIC", c.Fields()); err != nil {
 				return c, err
 			}
 			c.Name = cmp.Or(c.Name, fmt.Sprint("nic", i))

@@ -20,26 +20,28 @@ type Setting struct {
 // profileKey is the setting that the defaults of all others follow from.
 const profileKey = "profile"
 
-// fields are the settings of a NIC's instance: those of package ptpconf, and
-// those of its carriage.
-var nicFields = append([]conf.Field[unit.InstanceConfig]{
-	{Name: profileKey, Expect: "default-e2e, default-p2p, gptp, automotive, g8275.1, g8275.2 or power",
-		Set: func(_ *unit.InstanceConfig, v string) error { _, err := ptp.ParseProfile(v); return err }},
-	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(c *unit.InstanceConfig, v string) error {
-		return c.Transport.UnmarshalText([]byte(v))
-	}}, conf.BoolField("local", "true or false: everything goes to the group that bridges do not forward",
-		func(c *unit.InstanceConfig) *bool { return &c.Local }),
-	conf.NumberField("dscp", "a number from 0 to 63", func(c *unit.InstanceConfig) *uint8 { return &c.DSCP }, 0, 63),
-	conf.BoolField("set_from_wire", "true or false: management messages of the network may change settings",
-		func(c *unit.InstanceConfig) *bool { return &c.SetFromWire }),
-}, conf.Part(Instance, func(c *unit.InstanceConfig) *ptp.Config { return &c.Config })...)
+// nicFields are the settings of a NIC's instance, bound to c: those of package
+// ptpconf, and those of its carriage.
+func nicFields(c *unit.InstanceConfig) []conf.Field {
+	var profile ptp.Profile // it has been looked at before
+	return append([]conf.Field{
+		{Name: profileKey, Expect: "default-e2e, default-p2p, gptp, automotive, g8275.1, g8275.2 or power",
+			Set: conf.Parsed(&profile, ptp.ParseProfile)},
+		{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: conf.Unmarshaled(&c.Transport)},
+		{Name: "local", Expect: "true or false: everything goes to the group that bridges do not forward",
+			Set: conf.Bool(&c.Local)},
+		{Name: "dscp", Expect: "a number from 0 to 63", Set: conf.Number(&c.DSCP, 0, 63)},
+		{Name: "set_from_wire", Expect: "true or false: management messages of the network may change settings",
+			Set: conf.Bool(&c.SetFromWire)},
+	}, Instance(&c.Config)...)
+}
 
 // Flag is a setting that one word sets.
 type Flag struct{ Name, Expect string }
 
 // Flags are the settings for a command line.
 func Flags() (list []Flag) {
-	for _, f := range nicFields {
+	for _, f := range nicFields(new(unit.InstanceConfig)) {
 		if f.Set != nil {
 			list = append(list, Flag{f.Name, f.Expect})
 		}
@@ -72,12 +74,12 @@ func Configure(defaults func(ptp.Profile) unit.InstanceConfig, path string, data
 	}
 	c = defaults(profile)
 	if len(data) > 0 {
-		if err := conf.Decode(body, &c, "the settings of a PTP instance", nicFields); err != nil {
+		if err := conf.Decode(body, "the settings of a PTP instance", nicFields(&c)); err != nil {
 			return c, err
 		}
 	}
 	for _, s := range settings {
-		if err := conf.Set(&c, nicFields, s.Name, s.Value); err != nil {
+		if err := conf.Set(nicFields(&c), s.Name, s.Value); err != nil {
 			return c, err
 		}
 	}
@@ -85,7 +87,7 @@ func Configure(defaults func(ptp.Profile) unit.InstanceConfig, path string, data
 }
 
 // Schema describes the settings in a file.
-func Schema() conf.Schema { return conf.Object(nicFields) }
+func Schema() conf.Schema { return conf.Object(nicFields(new(unit.InstanceConfig))) }
 
 // Check finds mistakes in the settings of a NIC's instance, which is not there
 // yet.
@@ -95,7 +97,7 @@ func Check(body conf.Node) error {
 		return err
 	}
 	c := unit.InstanceConfig{Config: ptp.NewConfig(profile, msg.ClockIdentity{1}, 1)} // the real one is that of the NIC
-	if err := conf.Decode(body, &c, "the settings of a PTP instance", nicFields); err != nil {
+	if err := conf.Decode(body, "the settings of a PTP instance", nicFields(&c)); err != nil {
 		return err
 	}
 	return check(&c)

@@ -36,14 +36,14 @@ func TestInstanceSettings(t *testing.T) {
 		return ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{7: 1}, 2)
 	}
 	seen := map[string]string{}
-	for _, f := range Instance {
+	for _, f := range Instance(new(ptp.Config)) {
 		value, ok := values[f.Name]
 		if !ok {
 			t.Errorf("%s: the test has no value", f.Name)
 			continue
 		}
 		c := fresh()
-		if err := conf.Set(&c, Instance, f.Name, value); err != nil {
+		if err := conf.Set(Instance(&c), f.Name, value); err != nil {
 			t.Error(err)
 		}
 		if reflect.DeepEqual(c, fresh()) {
@@ -57,7 +57,7 @@ func TestInstanceSettings(t *testing.T) {
 		if f.Name == "user_description" {
 			continue
 		}
-		if err := conf.Set(&c, Instance, f.Name, "x"); err == nil || !strings.Contains(err.Error(), f.Expect) {
+		if err := conf.Set(Instance(&c), f.Name, "x"); err == nil || !strings.Contains(err.Error(), f.Expect) {
 			t.Errorf("%s: x: %v", f.Name, err)
 		}
 	}
@@ -91,7 +91,7 @@ func differences(a, b reflect.Value, path string) (all []string) {
 func TestValues(t *testing.T) {
 	c := ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{7: 1}, 2)
 	for name, value := range values {
-		if err := conf.Set(&c, Instance, name, value); err != nil {
+		if err := conf.Set(Instance(&c), name, value); err != nil {
 			t.Error(err)
 		}
 	}
@@ -108,7 +108,7 @@ func TestClockSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = conf.Decode(n, &c, "the settings of a clock", Clock)
+		err = conf.Decode(n, "the settings of a clock", Clock(&c))
 		return c, err
 	}
 	c, err := read("oscillator: {preset: xo, ppb: -12.5, seed: 9}\nquantum: 8ns\njitter: 4ns\nmax_adj: 500000\ndrift_register: true\n")

@@ -3,7 +3,6 @@ package swconf
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,138 +22,93 @@ type Draft struct {
 	settings []func(*ptp.Config) error
 }
 
-// Keys are the settings of any switch, in virtual time too.
-var Keys = []conf.Field[Config]{
-	{Name: "mode", Expect: "plain, e2e-tc, p2p-tc or bc", Set: func(c *Config, s string) error {
-		return conf.Parsed(&c.Mode, s, ParseMode)
-	}},
-	{Name: "delay", Expect: delayExpect, Set: func(c *Config, s string) error {
-		return conf.Parsed(&c.Delay, s, ParseDelay)
-	}},
-	{Name: "queue", Expect: "a number of frames from 1 to 65536", Set: func(c *Config, s string) error {
-		return conf.Number(&c.Queue, s, 1, 1<<16)
-	}},
-	{Name: "seed", Expect: "a number", Set: func(c *Config, s string) error { return conf.Uint64(&c.Seed, s) }},
-	{Name: "ageing", Expect: "a time such as 300s", Set: func(c *Config, s string) error {
-		return conf.Time(&c.Ageing, s, time.Millisecond, 0)
-	}},
-	{Name: "macs", Expect: "a number of addresses from 1 to 1048576", Set: func(c *Config, s string) error {
-		return conf.Number(&c.MACs, s, 1, 1<<20)
-	}},
-	{Name: "group_fwd_mask", Expect: "a mask such as 0x4000, without the lowest three bits",
-		Set: func(c *Config, s string) error {
-			err := conf.Number(&c.GroupFwdMask, s, 0, 0xffff)
-			if c.GroupFwdMask&neverForwarded != 0 {
-				return conf.ErrValue
-			}
-			return err
-		}},
-	{Name: "one_step", Expect: "true or false", Set: func(c *Config, s string) error {
-		return conf.Bool(&c.OneStep, s)
-	}},
-	{Name: "syntonize", Expect: "true or false", Set: func(c *Config, s string) error {
-		return conf.Bool(&c.Syntonize, s)
-	}},
-	{Name: "domain", Expect: "a domain number from 0 to 255", Set: func(c *Config, s string) error {
-		return conf.Number(&c.Domain, s, 0, 255)
-	}},
-	{Name: "pdelay_req_interval", Expect: "log2 of an interval in seconds, from -7 to 5",
-		Set: func(c *Config, s string) error {
-			return conf.Number(&c.PdelayInterval, s, -7, 5)
-		}},
+// Fields are the settings of any switch, in virtual time too, bound to c.
+func (c *Config) Fields() []conf.Field {
+	return []conf.Field{
+		{Name: "mode", Expect: "plain, e2e-tc, p2p-tc or bc", Set: conf.Parsed(&c.Mode, ParseMode)},
+		{Name: "delay", Expect: delayExpect, Set: conf.Parsed(&c.Delay, ParseDelay)},
+		{Name: "queue", Expect: "a number of frames from 1 to 65536", Set: conf.Number(&c.Queue, 1, 1<<16)},
+		{Name: "seed", Expect: "a number", Set: conf.Uint64(&c.Seed)},
+		{Name: "ageing", Expect: "a time such as 300s", Set: conf.Time(&c.Ageing, time.Millisecond, 0)},
+		{Name: "macs", Expect: "a number of addresses from 1 to 1048576", Set: conf.Number(&c.MACs, 1, 1<<20)},
+		{Name: "group_fwd_mask", Expect: "a mask such as 0x4000, without the lowest three bits",
+			Set: func(s string) error {
+				err := conf.Number(&c.GroupFwdMask, 0, 0xffff)(s)
+				if c.GroupFwdMask&neverForwarded != 0 {
+					return conf.ErrValue
+				}
+				return err
+			}},
+		{Name: "one_step", Expect: "true or false", Set: conf.Bool(&c.OneStep)},
+		{Name: "syntonize", Expect: "true or false", Set: conf.Bool(&c.Syntonize)},
+		{Name: "domain", Expect: "a domain number from 0 to 255", Set: conf.Number(&c.Domain, 0, 255)},
+		{Name: "pdelay_req_interval", Expect: "log2 of an interval in seconds, from -7 to 5",
+			Set: conf.Number(&c.PdelayInterval, -7, 5)},
+	}
 }
 
-// PortKeys are the settings of a port of any switch.
-var PortKeys = []conf.Field[PortConfig]{
-	{Name: "delay", Expect: delayExpect, Set: func(p *PortConfig, s string) error {
-		d, err := ParseDelay(s)
-		p.Delay = &d
-		return err
-	}},
-	{Name: "delay_asymmetry", Expect: "a duration such as 120ns or -1.5us",
-		Set: func(p *PortConfig, s string) (err error) {
-			p.Asymmetry, err = conf.ParseDuration(s)
-			return err
-		}},
+// Fields are the settings of a port of any switch, bound to p.
+func (p *PortConfig) Fields() []conf.Field {
+	return []conf.Field{
+		{Name: "delay", Expect: delayExpect, Set: conf.ParsedNew(&p.Delay, ParseDelay)},
+		{Name: "delay_asymmetry", Expect: "a duration such as 120ns or -1.5us",
+			Set: conf.Parsed(&p.Asymmetry, conf.ParseDuration)},
+	}
 }
 
-// keys are the settings of a switch on TAPs; scalar ones are flags of `tapir
-// sw` too.
-var keys = append([]conf.Field[Draft]{
-	{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: func(d *Draft, s string) error {
-		return conf.Name(&d.Name, s)
-	}},
-	{Name: "ports", Node: addPorts},
-	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(d *Draft, s string) error {
-		return d.Transport.UnmarshalText([]byte(s))
-	}},
-	{Name: "ip", Expect: "an IP address", Set: func(d *Draft, s string) error {
-		return conf.Parsed(&d.IP, s, netip.ParseAddr)
-	}},
-	{Name: "oscillator", Expect: "xo, tcxo, ocxo or ideal", Set: func(d *Draft, s string) error {
-		return conf.Parsed(&d.Hardware.Oscillator, s, clock.Preset)
-	}},
-	{Name: "clock", Schema: conf.Object(ptpconf.Clock), Node: func(d *Draft, n conf.Node) error {
-		return conf.Decode(n, &d.Hardware, "the settings of the switch's clock", ptpconf.Clock)
-	}},
-	{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1", Set: func(d *Draft, s string) error {
-		p, err := ptp.ParseProfile(s)
-		d.profile = &p
-		return err
-	}},
-	{Name: "ptp", Schema: conf.Object(ptpconf.Instance), Node: func(d *Draft, n conf.Node) error {
-		d.settings = append(d.settings, func(c *ptp.Config) error {
-			return conf.Decode(n, c, "the settings of the boundary clock", ptpconf.Instance)
-		})
-		return nil
-	}},
-}, conf.Part(Keys, func(d *Draft) *Config { return &d.Config })...)
-
-// Fields are the settings of a switch for a file that gives it name and ports.
-func Fields() []conf.Field[Draft] {
-	return slices.DeleteFunc(slices.Clone(keys), func(f conf.Field[Draft]) bool {
-		return f.Name == "name" || f.Name == "ports"
-	})
+// Fields are the settings of a switch on TAPs, bound to d; scalar ones are flags
+// of `tapir sw` too.
+func (d *Draft) Fields() []conf.Field {
+	return append([]conf.Field{
+		{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: conf.Name(&d.Name)},
+		{Name: "ports", Node: d.addPorts},
+		{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: conf.Unmarshaled(&d.Transport)},
+		{Name: "ip", Expect: "an IP address", Set: conf.Parsed(&d.IP, netip.ParseAddr)},
+		{Name: "oscillator", Expect: "xo, tcxo, ocxo or ideal", Set: conf.Parsed(&d.Hardware.Oscillator, clock.Preset)},
+		{Name: "clock", Schema: conf.Object(ptpconf.Clock(&d.Hardware)), Node: func(n conf.Node) error {
+			return conf.Decode(n, "the settings of the switch's clock", ptpconf.Clock(&d.Hardware))
+		}},
+		{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1",
+			Set: conf.ParsedNew(&d.profile, ptp.ParseProfile)},
+		{Name: "ptp", Schema: conf.Object(ptpconf.Instance(new(ptp.Config))), Node: func(n conf.Node) error {
+			d.settings = append(d.settings, func(c *ptp.Config) error {
+				return conf.Decode(n, "the settings of the boundary clock", ptpconf.Instance(c))
+			})
+			return nil
+		}},
+	}, d.Config.Fields()...)
 }
 
 const delayExpect = "a delay such as 250us, 0-500us (uniform), exp:10us (the mean) or exp:5us+10us (a minimum and " +
 	"the mean above it)"
 
-// portKeys are the settings of a port on a TAP.
-var portKeys = append([]conf.Field[PortConfig]{
-	{Name: "tap", Expect: "an interface name such as tap0, at most 15 characters",
-		Set: func(p *PortConfig, s string) error {
-			p.TAP = s
-			return tap.CheckName(s)
-		}},
-	{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more",
-		Set: func(p *PortConfig, s string) error {
-			return conf.Number(&p.TAPFD, s, 3, 1<<20)
-		}},
-	{Name: "netns", Expect: "a name that `ip netns add` made, or the path of a network namespace",
-		Set: func(p *PortConfig, s string) error {
-			return conf.Text(&p.Netns, s)
-		}},
-}, PortKeys...)
+const tapExpect = "an interface name such as tap0, at most 15 characters"
+
+// onTAP are the settings of a port on a TAP.
+func (p *PortConfig) onTAP() []conf.Field {
+	return append([]conf.Field{
+		{Name: "tap", Expect: tapExpect, Set: conf.Checked(&p.TAP, tap.CheckName)},
+		{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more",
+			Set: conf.Number(&p.TAPFD, 3, 1<<20)},
+		{Name: "netns", Expect: "a name that `ip netns add` made, or the path of a network namespace",
+			Set: conf.Text(&p.Netns)},
+	}, p.Fields()...)
+}
 
 // addPorts takes a list of TAPs' names and of ports' settings.
-func addPorts(d *Draft, n conf.Node) error {
-	list, _ := n.List()
-	if len(list) < 2 {
-		return n.Errorf("ports: expected a list of at least two, such as [tap0, tap1]")
-	}
-	for _, n := range list {
+func (d *Draft) addPorts(n conf.Node) error {
+	return n.Each(2, "ports: expected a list of at least two, such as [tap0, tap1]", func(n conf.Node, _ int) error {
 		var p PortConfig
 		if name, ok := n.Text(); ok {
 			if err := p.set(name); err != nil {
 				return n.Errorf("ports: %v", err)
 			}
-		} else if err := conf.Decode(n, &p, "a TAP's name or the settings of a port", portKeys); err != nil {
+		} else if err := conf.Decode(n, "a TAP's name or the settings of a port", p.onTAP()); err != nil {
 			return err
 		}
 		d.Ports = append(d.Ports, p)
-	}
-	return nil
+		return nil
+	})
 }
 
 // set reads "tap0", or "tap0@NETNS" for a TAP in another network namespace.
@@ -162,7 +116,7 @@ func (p *PortConfig) set(text string) error {
 	name, space, _ := strings.Cut(text, "@")
 	p.TAP, p.Netns = name, space
 	if name == "" || tap.CheckName(name) != nil {
-		return fmt.Errorf("%q: expected %s, or TAP@NETNS", text, portKeys[0].Expect)
+		return fmt.Errorf("%q: expected %s, or TAP@NETNS", text, tapExpect)
 	}
 	return nil
 }
@@ -176,7 +130,7 @@ func (d *Draft) AddPort(text string) error {
 }
 
 // Set sets a scalar setting, in whose name `-` stands for `_`, as a flag does.
-func (d *Draft) Set(name, text string) error { return conf.Set(d, keys, name, text) }
+func (d *Draft) Set(name, text string) error { return conf.Set(d.Fields(), name, text) }
 
 // SetPTP sets one setting of a boundary clock: "priority1=100".
 func (d *Draft) SetPTP(text string) error {
@@ -184,7 +138,7 @@ func (d *Draft) SetPTP(text string) error {
 	if !ok {
 		return fmt.Errorf("ptp: %q: expected NAME=VALUE, such as priority1=100", text)
 	}
-	d.settings = append(d.settings, func(c *ptp.Config) error { return conf.Set(c, ptpconf.Instance, name, value) })
+	d.settings = append(d.settings, func(c *ptp.Config) error { return conf.Set(ptpconf.Instance(c), name, value) })
 	return nil
 }
 
@@ -218,7 +172,7 @@ func Parse(path string, data []byte) ([]Config, error) {
 	list := conf.List[Config]{Key: "switches", One: "switch", Many: "switches", Exclude: exclude,
 		Decode: func(n conf.Node, i int) (Config, error) {
 			d := Draft{Config: Config{Name: fmt.Sprint("sw", i)}}
-			if err := conf.Decode(n, &d, "the settings of a switch", keys); err != nil {
+			if err := conf.Decode(n, "the settings of a switch", d.Fields()); err != nil {
 				return d.Config, err
 			}
 			return d.Finish()

@@ -59,7 +59,7 @@ func TestFile(t *testing.T) {
 		t.Errorf("%+v", full.Ports)
 	}
 	// The keys of the example are all there are.
-	for _, k := range keys {
+	for _, k := range new(Draft).Fields() {
 		if !strings.Contains(example, k.Name+":") && k.Name != "oscillator" {
 			t.Errorf("the example lacks %s", k.Name)
 		}

@@ -29,12 +29,14 @@ func (n *Node) buildSwitch() (err error) {
 	return err
 }
 
-// switchKeys are the settings of a switch.
-var switchKeys = append([]conf.Field[swconf.Config]{
-	{Name: "ports", Node: func(c *swconf.Config, n conf.Node) error {
-		return each(n, "a list with the settings of ports", func(n conf.Node) error {
-			c.Ports = append(c.Ports, swconf.PortConfig{})
-			return conf.Decode(n, &c.Ports[len(c.Ports)-1], "the settings of a port", swconf.PortKeys)
+// switchFields are the settings of a switch, bound to c.
+func switchFields(c *swconf.Config) []conf.Field {
+	return append([]conf.Field{{Name: "ports", Node: func(n conf.Node) error {
+		return n.Each(0, "expected a list with the settings of ports", func(n conf.Node, _ int) error {
+			var p swconf.PortConfig
+			err := conf.Decode(n, "the settings of a port", p.Fields())
+			c.Ports = append(c.Ports, p)
+			return err
 		})
-	}},
-}, swconf.Keys...)
+	}}}, c.Fields()...)
+}

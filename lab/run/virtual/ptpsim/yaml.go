@@ -4,13 +4,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
 	"tapir/lab/conf/swconf"
 	"tapir/ptp"
-	"tapir/ptp/clock"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
 )
@@ -27,7 +25,7 @@ func Parse(path string, data []byte) (Config, error) {
 		return Config{}, err
 	}
 	f := scenario{profile: ptp.DefaultE2E}
-	if err := conf.Decode(body, &f, "a scenario with `nodes:` and `links:`", scenarioKeys); err != nil {
+	if err := conf.Decode(body, "a scenario with `nodes:` and `links:`", f.fields()); err != nil {
 		return Config{}, err
 	}
 	if len(f.nodes) == 0 {
@@ -58,147 +56,106 @@ type nodeFile struct {
 	links    int
 }
 
-var scenarioKeys = []conf.Field[scenario]{
-	{Name: "seed", Expect: "a number", Set: func(f *scenario, s string) (err error) {
-		f.Seed, err = strconv.ParseUint(s, 0, 64)
-		return err
-	}},
-	conf.DurationField("duration", "a duration such as 30m", false, func(f *scenario) *time.Duration {
-		return &f.Duration
-	}), conf.DurationField("skip", "a duration that statistics leave out, such as 5m", false,
-		func(f *scenario) *time.Duration {
-			return &f.Skip
-		}),
-	conf.DurationField("sample", "the time between two points of the series, such as 1s", false,
-		func(f *scenario) *time.Duration {
-			return &f.Sample
-		}), conf.DurationField("within", "the bound of convergence, such as 100ns", false,
-		func(f *scenario) *time.Duration {
-			return &f.Within
-		}),
-	{Name: "reference", Expect: "the name of a node", Set: func(f *scenario, s string) error {
-		f.Reference = s
-		return nil
-	}},
-	{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1",
-		Set: func(f *scenario, s string) (err error) {
-			f.profile, err = ptp.ParseProfile(s)
-			return err
-		}},
-	{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(f *scenario, s string) error {
-		return f.carry.UnmarshalText([]byte(s))
-	}},
-	{Name: "nodes", Node: func(f *scenario, n conf.Node) error {
-		return each(n, "a list of nodes", func(n conf.Node) error {
-			node := nodeFile{at: n}
-			err := conf.Decode(n, &node, "the settings of a node", nodeKeys)
-			f.nodes = append(f.nodes, node)
-			return err
-		})
-	}},
-	{Name: "links", Node: func(f *scenario, n conf.Node) error {
-		return each(n, "a list of links", func(n conf.Node) error {
-			var l linkFile
-			if err := conf.Decode(n, &l, "the settings of a link", linkKeys); err != nil {
-				return err
-			}
-			if len(l.ends) != 2 {
-				return n.Errorf("ends: expected the names of two nodes, such as [gm, slave]")
-			}
-			l.Ends = [2]string(l.ends)
-			if err := l.validate(); err != nil {
-				return n.Errorf("%v", err)
-			}
-			f.Links, f.linkAt = append(f.Links, l.LinkConfig), append(f.linkAt, n)
-			return nil
-		})
-	}},
-	{Name: "events", Node: func(f *scenario, n conf.Node) error {
-		return each(n, "a list of events", func(n conf.Node) error {
-			e := eventFile{at: n}
-			err := conf.Decode(n, &e, "the settings of an event", eventKeys)
-			f.events = append(f.events, e)
-			return err
-		})
-	}},
-}
-
-// each calls f for each element of a list.
-func each(n conf.Node, what string, f func(conf.Node) error) error {
-	list, ok := n.List()
-	if !ok {
-		return n.Errorf("expected %s", what)
-	}
-	for _, e := range list {
-		if err := f(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// nodeKeys are those of a node, of its clock and of its instance.
-var nodeKeys = func() []conf.Field[nodeFile] {
-	keys := []conf.Field[nodeFile]{
-		{Name: "name", Expect: "a name of letters, digits, `-`, `_` and `.`", Set: func(n *nodeFile, s string) error {
-			n.Name = s
-			return checkName(s)
-		}},
+// fields are what a scenario has.
+func (f *scenario) fields() []conf.Field {
+	return []conf.Field{
+		{Name: "seed", Expect: "a number", Set: conf.Uint64(&f.Seed)},
+		{Name: "duration", Expect: "a duration such as 30m", Set: conf.Duration(&f.Duration)},
+		{Name: "skip", Expect: "a duration that statistics leave out, such as 5m", Set: conf.Duration(&f.Skip)},
+		{Name: "sample", Expect: "the time between two points of the series, such as 1s",
+			Set: conf.Duration(&f.Sample)},
+		{Name: "within", Expect: "the bound of convergence, such as 100ns", Set: conf.Duration(&f.Within)},
+		{Name: "reference", Expect: "the name of a node", Set: conf.String(&f.Reference)},
 		{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1",
-			Set: func(n *nodeFile, s string) error {
-				p, err := ptp.ParseProfile(s)
-				n.profile = &p
+			Set: conf.Parsed(&f.profile, ptp.ParseProfile)},
+		{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: conf.Unmarshaled(&f.carry)},
+		{Name: "nodes", Node: func(n conf.Node) error {
+			return n.Each(0, "expected a list of nodes", func(n conf.Node, _ int) error {
+				node := nodeFile{at: n}
+				err := conf.Decode(n, "the settings of a node", node.fields())
+				f.nodes = append(f.nodes, node)
 				return err
-			}},
-		{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(n *nodeFile, s string) error {
-			n.carry = new(transport.Kind)
-			return n.carry.UnmarshalText([]byte(s))
+			})
 		}},
-		conf.NumberField("vlan", "a VLAN id from 1 to 4094", func(n *nodeFile) *uint16 { return &n.VLAN }, 1, 4094),
-		conf.BoolField("local", "true or false", func(n *nodeFile) *bool { return &n.Local }),
-		conf.DurationField("offset", "by how much the clock is ahead at the start, such as 1.23ms", true,
-			func(n *nodeFile) *time.Duration {
-				return &n.Offset
-			}), conf.DurationField("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false,
-			func(n *nodeFile) *time.Duration {
-				return &n.TxStampDelay
-			}),
-		{Name: "unicast_masters", Expect: "names of nodes", Many: true, Set: func(n *nodeFile, s string) error {
-			n.UnicastMasters = append(n.UnicastMasters, s)
-			return checkName(s)
+		{Name: "links", Node: func(n conf.Node) error {
+			return n.Each(0, "expected a list of links", func(n conf.Node, _ int) error {
+				var l linkFile
+				if err := conf.Decode(n, "the settings of a link", l.fields()); err != nil {
+					return err
+				}
+				if len(l.ends) != 2 {
+					return n.Errorf("ends: expected the names of two nodes, such as [gm, slave]")
+				}
+				l.Ends = [2]string(l.ends)
+				if err := l.validate(); err != nil {
+					return n.Errorf("%v", err)
+				}
+				f.Links, f.linkAt = append(f.Links, l.LinkConfig), append(f.linkAt, n)
+				return nil
+			})
 		}},
-		{Name: "switch", Node: func(n *nodeFile, v conf.Node) error {
-			n.Switch = new(swconf.Config)
-			return conf.Decode(v, n.Switch, "the settings of a switch", switchKeys)
-		}},
-		{Name: "ports", Node: func(n *nodeFile, v conf.Node) (err error) {
-			return each(v, "a list with the settings of ports", func(p conf.Node) error {
-				n.ports = append(n.ports, p)
-				return conf.Decode(p, new(ptp.PortConfig), "the settings of a port", ptpconf.Port)
+		{Name: "events", Node: func(n conf.Node) error {
+			return n.Each(0, "expected a list of events", func(n conf.Node, _ int) error {
+				e := eventFile{at: n}
+				err := conf.Decode(n, "the settings of an event", e.fields())
+				f.events = append(f.events, e)
+				return err
 			})
 		}},
 	}
-	keys = append(keys, conf.Part(ptpconf.Clock, func(n *nodeFile) *clock.Config { return &n.Clock })...)
-	for _, k := range ptpconf.Instance {
-		if slices.ContainsFunc(keys, func(o conf.Field[nodeFile]) bool { return o.Name == k.Name }) {
+}
+
+// fields are those of a node, of its clock and of its instance.
+func (n *nodeFile) fields() []conf.Field {
+	fields := append([]conf.Field{
+		{Name: "name", Expect: "a name of letters, digits, `-`, `_` and `.`", Set: conf.Parsed(&n.Name, parseName)},
+		{Name: "profile", Expect: "a profile such as default-e2e, gptp or g8275.1",
+			Set: conf.ParsedNew(&n.profile, ptp.ParseProfile)},
+		{Name: "transport", Expect: "L2, UDPv4 or UDPv6", Set: func(s string) error {
+			n.carry = new(transport.Kind)
+			return n.carry.UnmarshalText([]byte(s))
+		}},
+		{Name: "vlan", Expect: "a VLAN id from 1 to 4094", Set: conf.Number(&n.VLAN, 1, 4094)},
+		{Name: "local", Expect: "true or false", Set: conf.Bool(&n.Local)},
+		{Name: "offset", Expect: "by how much the clock is ahead at the start, such as 1.23ms",
+			Set: conf.Parsed(&n.Offset, conf.ParseDuration)},
+		{Name: "tx_stamp_delay", Expect: "how long after a frame its stamp is known, such as 50us",
+			Set: conf.Duration(&n.TxStampDelay)},
+		{Name: "unicast_masters", Expect: "names of nodes", Many: true, Set: conf.Append(&n.UnicastMasters, parseName)},
+		{Name: "switch", Node: func(v conf.Node) error {
+			n.Switch = new(swconf.Config)
+			return conf.Decode(v, "the settings of a switch", switchFields(n.Switch))
+		}},
+		{Name: "ports", Node: func(v conf.Node) error {
+			return v.Each(0, "expected a list with the settings of ports", func(p conf.Node, _ int) error {
+				n.ports = append(n.ports, p)
+				return conf.Decode(p, "the settings of a port", ptpconf.Port(new(ptp.PortConfig)))
+			})
+		}},
+	}, ptpconf.Clock(&n.Clock)...)
+	scratch := ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)
+	for _, f := range ptpconf.Instance(&scratch) {
+		if slices.ContainsFunc(fields, func(o conf.Field) bool { return o.Name == f.Name }) {
 			continue // by the names of nodes, not by addresses
 		}
-		keys = append(keys, conf.Field[nodeFile]{Name: k.Name, Expect: k.Expect, Many: k.Many,
-			Set: func(n *nodeFile, s string) error {
-				n.settings = append(n.settings, func(c *ptp.Config) error { return k.Set(c, s) })
-				scratch := ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)
-				return k.Set(&scratch, s)
-			}})
+		check := f.Set
+		f.Set = func(s string) error {
+			n.settings = append(n.settings, func(c *ptp.Config) error {
+				return conf.Set(ptpconf.Instance(c), f.Name, s)
+			})
+			return check(s)
+		}
+		fields = append(fields, f)
 	}
-	return keys
-}()
+	return fields
+}
 
-func checkName(s string) error {
-	if s == "" || len(s) > 32 || strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") !=
-		"" {
-		return conf.ErrValue
+func parseName(s string) (string, error) {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+	if s == "" || len(s) > 32 || strings.Trim(s, letters) != "" {
+		return "", conf.ErrValue
 	}
-	return nil
+	return s, nil
 }
 
 // linkFile is a link of the file.
@@ -207,55 +164,41 @@ type linkFile struct {
 	ends []string
 }
 
-var linkKeys = append([]conf.Field[linkFile]{
-	{Name: "ends", Expect: "the names of two nodes, such as [gm, slave]", Many: true,
-		Set: func(l *linkFile, s string) error {
-			l.ends = append(l.ends, s)
-			return checkName(s)
-		}},
-}, changeableLink(func(l *linkFile) *LinkConfig { return &l.LinkConfig })...)
-
-// changeableLink are the settings of a link that an event can change.
-func changeableLink[T any](of func(*T) *LinkConfig) []conf.Field[T] {
-	keys := []conf.Field[LinkConfig]{
-		conf.DurationField("delay", "the delay of each direction, such as 500ns", false,
-			func(l *LinkConfig) *time.Duration {
-				return &l.Delay
-			}),
-		conf.DurationField("asymmetry", "by how much the way from the first end is longer, such as 100ns", true,
-			func(l *LinkConfig) *time.Duration {
-				return &l.Asymmetry
-			}),
-		{Name: "pdv", Expect: "a delay variation such as exp:10us, gauss:2us or 0-50us",
-			Set: func(l *LinkConfig, s string) (err error) {
-				l.PDV, err = swconf.ParseDelay(s)
-				return err
-			}},
-		probabilityKey("loss", func(l *LinkConfig) *float64 { return &l.Loss }),
-		probabilityKey("duplicate", func(l *LinkConfig) *float64 { return &l.Duplicate }),
-		probabilityKey("reorder", func(l *LinkConfig) *float64 { return &l.Reorder }),
-		conf.DurationField("reorder_by", "how much later a reordered frame comes, such as 20us", false,
-			func(l *LinkConfig) *time.Duration {
-				return &l.ReorderBy
-			}), probabilityKey("corrupt", func(l *LinkConfig) *float64 { return &l.Corrupt }),
-	}
-	return conf.Part(keys, of)
+func (l *linkFile) fields() []conf.Field {
+	return append([]conf.Field{
+		{Name: "ends", Expect: "the names of two nodes, such as [gm, slave]", Many: true,
+			Set: conf.Append(&l.ends, parseName)},
+	}, changeable(&l.LinkConfig)...)
 }
 
-func probabilityKey(name string, of func(*LinkConfig) *float64) conf.Field[LinkConfig] {
-	return conf.Field[LinkConfig]{Name: name, Expect: "a probability such as 0.01 or 1%",
-		Set: func(l *LinkConfig, s string) error {
-			number, percent := strings.CutSuffix(s, "%")
-			p, err := strconv.ParseFloat(number, 64)
-			if percent {
-				p /= 100
-			}
-			if err != nil || !(p >= 0 && p <= 1) {
-				return conf.ErrValue
-			}
-			*of(l) = p
-			return nil
-		}}
+// changeable are the settings of a link that an event can change.
+func changeable(l *LinkConfig) []conf.Field {
+	const probability = "a probability such as 0.01 or 1%"
+	return []conf.Field{
+		{Name: "delay", Expect: "the delay of each direction, such as 500ns", Set: conf.Duration(&l.Delay)},
+		{Name: "asymmetry", Expect: "by how much the way from the first end is longer, such as 100ns",
+			Set: conf.Parsed(&l.Asymmetry, conf.ParseDuration)},
+		{Name: "pdv", Expect: "a delay variation such as exp:10us, gauss:2us or 0-50us",
+			Set: conf.Parsed(&l.PDV, swconf.ParseDelay)},
+		{Name: "loss", Expect: probability, Set: conf.Parsed(&l.Loss, parseProbability)},
+		{Name: "duplicate", Expect: probability, Set: conf.Parsed(&l.Duplicate, parseProbability)},
+		{Name: "reorder", Expect: probability, Set: conf.Parsed(&l.Reorder, parseProbability)},
+		{Name: "reorder_by", Expect: "how much later a reordered frame comes, such as 20us",
+			Set: conf.Duration(&l.ReorderBy)},
+		{Name: "corrupt", Expect: probability, Set: conf.Parsed(&l.Corrupt, parseProbability)},
+	}
+}
+
+func parseProbability(s string) (float64, error) {
+	number, percent := strings.CutSuffix(s, "%")
+	p, err := strconv.ParseFloat(number, 64)
+	if percent {
+		p /= 100
+	}
+	if err == nil && !(p >= 0 && p <= 1) {
+		err = conf.ErrValue
+	}
+	return p, err
 }
 
 // config puts the parts together.
@@ -327,7 +270,7 @@ func (n *nodeFile) finish(f *scenario) error {
 		return n.ports[n.links].Errorf("ports: node %s has %d links only", n.Name, n.links)
 	}
 	for i, p := range n.ports {
-		if err := conf.Decode(p, &n.PTP.Ports[i], "the settings of a port", ptpconf.Port); err != nil {
+		if err := conf.Decode(p, "the settings of a port", ptpconf.Port(&n.PTP.Ports[i])); err != nil {
 			return err
 		}
 	}

@@ -27,33 +27,27 @@ type eventFile struct {
 	stamps  *StampFault   // tx stamps
 }
 
-// eventKeys: when, on what, and what happens.
-var eventKeys = func() []conf.Field[eventFile] {
-	keys := []conf.Field[eventFile]{
-		conf.DurationField("at", "a time since the start, such as 5m", false, func(e *eventFile) *time.Duration {
-			return &e.when
-		}),
-		{Name: "node", Expect: "the name of a node", Set: func(e *eventFile, s string) error {
-			e.node = s
+// fields: when, on what, and what happens.
+func (e *eventFile) fields() []conf.Field {
+	fields := []conf.Field{
+		{Name: "at", Expect: "a time since the start, such as 5m", Set: conf.Duration(&e.when)},
+		{Name: "node", Expect: "the name of a node", Set: conf.String(&e.node)},
+		{Name: "link", Expect: "the names of two nodes, such as [gm, slave]", Many: true, Set: func(s string) error {
+			e.link = append(e.link, s)
 			return nil
 		}},
-		{Name: "link", Expect: "the names of two nodes, such as [gm, slave]", Many: true,
-			Set: func(e *eventFile, s string) error {
-				e.link = append(e.link, s)
-				return nil
-			}},
-		onNodeKey("step", "by how much the clock is moved, such as 1ms or -1d",
+		e.onNode("step", "by how much the clock is moved, such as 1ms or -1d",
 			func(s string) (func(node string) Action, error) {
 				d, err := conf.ParseDuration(s)
 				return func(node string) Action { return StepClock(node, d) }, err
 			}),
 		{Name: "frequency", Expect: "a change of the oscillator's frequency in ppb",
-			Set: func(e *eventFile, s string) error {
+			Set: func(s string) error {
 				ppb, err := strconv.ParseFloat(s, 64)
 				e.steps = append(e.steps, clock.Step{PPB: ppb})
 				return err
 			}},
-		{Name: "down", Expect: "true or false", Set: func(e *eventFile, s string) error {
+		{Name: "down", Expect: "true or false", Set: func(s string) error {
 			down, err := strconv.ParseBool(s)
 			e.actions = append(e.actions, func(e *eventFile) Action {
 				if len(e.link) == 2 {
@@ -63,7 +57,7 @@ var eventKeys = func() []conf.Field[eventFile] {
 			})
 			return err
 		}},
-		{Name: "tx_stamps", Expect: strings.Join(stampFaults[:], ", "), Set: func(e *eventFile, s string) error {
+		{Name: "tx_stamps", Expect: strings.Join(stampFaults[:], ", "), Set: func(s string) error {
 			i := slices.Index(stampFaults[:], s)
 			if i < 0 {
 				return conf.ErrValue
@@ -72,11 +66,9 @@ var eventKeys = func() []conf.Field[eventFile] {
 			e.stamps = &fault
 			return nil
 		}},
-		conf.DurationField("tx_stamp_delay", "how long after a frame its stamp is known, such as 50us", false,
-			func(e *eventFile) *time.Duration {
-				return &e.late
-			}),
-		onNodeKey("leap", "61, 59 or none", func(s string) (func(node string) Action, error) {
+		{Name: "tx_stamp_delay", Expect: "how long after a frame its stamp is known, such as 50us",
+			Set: conf.Duration(&e.late)},
+		e.onNode("leap", "61, 59 or none", func(s string) (func(node string) Action, error) {
 			second, err := map[string]int{"61": 1, "59": -1, "none": 0}[s], error(nil)
 			if s != "none" && second == 0 {
 				err = conf.ErrValue
@@ -85,14 +77,29 @@ var eventKeys = func() []conf.Field[eventFile] {
 		}),
 	}
 	for _, k := range instanceSettings {
-		keys = append(keys, onNodeKey(k.name, "a number from 0 to 255",
+		fields = append(fields, e.onNode(k.name, "a number from 0 to 255",
 			func(s string) (func(node string) Action, error) {
 				v, err := strconv.ParseUint(s, 0, 8)
 				return func(node string) Action { return k.action(node, uint8(v)) }, err
 			}))
 	}
-	return append(keys, linkEventKeys()...)
-}()
+	return append(fields, e.linkFields()...)
+}
+
+// linkFields change the event's link.
+func (e *eventFile) linkFields() []conf.Field {
+	links := changeable(new(LinkConfig))
+	for i := range links {
+		f := &links[i]
+		check := f.Set
+		f.Set = func(s string) error {
+			e.links = append(e.links, func(l *LinkConfig) { _ = changeable(l)[i].Set(s) })
+			e.changes = append(e.changes, f.Name+" "+s)
+			return check(s)
+		}
+	}
+	return links
+}
 
 // instanceSettings are what management can change while an instance runs.
 var instanceSettings = []struct {
@@ -106,9 +113,9 @@ var instanceSettings = []struct {
 	{"clock_accuracy", func(node string, v uint8) Action { return SetOctet(node, msg.IDClockAccuracy, v) }},
 }
 
-// onNodeKey is a setting whose value makes an action on the event's node.
-func onNodeKey(name, expect string, parse func(s string) (func(node string) Action, error)) conf.Field[eventFile] {
-	return conf.Field[eventFile]{Name: name, Expect: expect, Set: func(e *eventFile, s string) error {
+// onNode is a setting whose value makes an action on the event's node.
+func (e *eventFile) onNode(name, expect string, parse func(s string) (func(node string) Action, error)) conf.Field {
+	return conf.Field{Name: name, Expect: expect, Set: func(s string) error {
 		action, err := parse(s)
 		if err != nil {
 			return err
@@ -117,19 +124,6 @@ func onNodeKey(name, expect string, parse func(s string) (func(node string) Acti
 		e.actions = append(e.actions, func(e *eventFile) Action { return action(e.node) })
 		return nil
 	}}
-}
-
-// linkEventKeys change the event's link.
-func linkEventKeys() (keys []conf.Field[eventFile]) {
-	for _, k := range changeableLink(func(l *LinkConfig) *LinkConfig { return l }) {
-		keys = append(keys, conf.Field[eventFile]{Name: k.Name, Expect: k.Expect,
-			Set: func(e *eventFile, s string) error {
-				e.links = append(e.links, func(l *LinkConfig) { _ = k.Set(l, s) })
-				e.changes = append(e.changes, k.Name+" "+s)
-				return k.Set(new(LinkConfig), s)
-			}})
-	}
-	return keys
 }
 
 // finish makes the event's actions.
@@ -184,7 +178,7 @@ func (e *eventFile) finish(f *scenario) error {
 
 // happenings are the keys that make something happen.
 func happenings() (names []string) {
-	for _, k := range eventKeys {
+	for _, k := range new(eventFile).fields() {
 		if !slices.Contains([]string{"at", "node", "link", "tx_stamp_delay"}, k.Name) {
 			names = append(names, k.Name)
 		}

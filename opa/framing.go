@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"tapir/wire/drop"
 	"tapir/wire/ether"
@@ -36,10 +37,8 @@ func (f Framing) String() string { return framingNames[f] }
 
 // ParseFraming reads nsh, 88b5 or geneve.
 func ParseFraming(s string) (Framing, error) {
-	for i, name := range framingNames {
-		if s == name {
-			return Framing(i), nil
-		}
+	if i := slices.Index(framingNames[:], s); i >= 0 {
+		return Framing(i), nil
 	}
 	return 0, fmt.Errorf("opa: framing %q; expected nsh, 88b5 or geneve", s)
 }

@@ -1,6 +1,9 @@
 package opa
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // ICRC says what happens to the invariant CRC of packets.
 type ICRC uint8
@@ -21,10 +24,8 @@ func (m ICRC) String() string { return icrcNames[m] }
 
 // ParseICRC reads v1, none or bad.
 func ParseICRC(s string) (ICRC, error) {
-	for i, name := range icrcNames {
-		if s == name {
-			return ICRC(i), nil
-		}
+	if i := slices.Index(icrcNames[:], s); i >= 0 {
+		return ICRC(i), nil
 	}
 	return 0, fmt.Errorf("opa: ICRC %q; expected v1, none or bad", s)
 }

@@ -1,5 +1,7 @@
 package opa
 
+import "slices"
+
 // QoS maps the priority of Ethernet frames to service classes and virtual
 // lanes, as attribute VESWPORT_INFO carries it. SCs have 5 bits, VLs 4.
 type QoS struct {
@@ -11,6 +13,11 @@ type QoS struct {
 type Lanes struct {
 	SC, VL                 [8]uint8
 	UntaggedSC, UntaggedVL uint8
+}
+
+// Valid reports whether all SCs and VLs are at most 31.
+func (l *Lanes) Valid() bool {
+	return max(slices.Max(l.SC[:]), slices.Max(l.VL[:]), l.UntaggedSC, l.UntaggedVL) <= 31
 }
 
 // Select returns SC and VL of a frame.

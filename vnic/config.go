@@ -1,7 +1,9 @@
 package vnic
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"tapir/opa"
 	"tapir/wire/ether"
@@ -32,8 +34,6 @@ const (
 	DefaultMTU = 1500
 	// DefaultPorts is the number of places for default ports.
 	DefaultPorts = 16
-	maxSC        = 31
-	maxVL        = 31
 )
 
 // Config is what the Ethernet Manager sets of a vport: the writable part of
@@ -73,47 +73,37 @@ func (e *ConfigError) Error() string {
 // the longest 16B packet of the port, in octets: frames of EthMTU with a VLAN
 // tag must fit.
 func (c *Config) Check(packet int) error {
-	bad := func(field string, value any, want string) error { return &ConfigError{field, value, want} }
-	switch {
-	case c.FabricID > opa.MaxFabric:
-		return bad("FabricID", c.FabricID, "at most 1023")
-	case c.VESWID > opa.MaxVESW:
-		return bad("VESWID", c.VESWID, "at most 4095")
-	case c.ConfigState != DropAll && c.ConfigState != Forwarding:
-		return bad("ConfigState", uint8(c.ConfigState), "1 (DROP_ALL) or 3 (FORWARDING)")
-	case c.EthMTU > MaxMTU:
-		return bad("EthMTU", c.EthMTU, "at most 10240")
-	case opa.Size(int(c.EthMTU)+encapsulated) > packet:
-		return bad("EthMTU", c.EthMTU, fmt.Sprintf("packets of at most %d octets", packet))
-	case c.BaseMAC.IsMulticast():
-		return bad("BaseMAC", c.BaseMAC, "an address of one station")
-	case c.EncapSLID != 0 && !c.EncapSLID.IsUnicast():
-		return bad("EncapSLID", c.EncapSLID, "0 or a unicast LID")
-	case c.McastDLID != 0 && !c.McastDLID.IsMulticast() && !c.McastDLID.IsUnicast():
-		return bad("McastDLID", c.McastDLID, "0, a multicast LID or a unicast LID")
-	}
+	const station = "0 or a unicast LID"
+	err := cmp.Or(
+		expect(c.FabricID <= opa.MaxFabric, "FabricID", c.FabricID, "at most 1023"),
+		expect(c.VESWID <= opa.MaxVESW, "VESWID", c.VESWID, "at most 4095"),
+		expect(c.ConfigState == DropAll || c.ConfigState == Forwarding, "ConfigState", uint8(c.ConfigState),
+			"1 (DROP_ALL) or 3 (FORWARDING)"),
+		expect(c.EthMTU <= MaxMTU, "EthMTU", c.EthMTU, "at most 10240"),
+		expect(opa.Size(int(c.EthMTU)+encapsulated) <= packet, "EthMTU", c.EthMTU,
+			fmt.Sprintf("packets of at most %d octets", packet)),
+		expect(!c.BaseMAC.IsMulticast(), "BaseMAC", c.BaseMAC, "an address of one station"),
+		expect(c.EncapSLID == 0 || c.EncapSLID.IsUnicast(), "EncapSLID", c.EncapSLID, station),
+		expect(c.McastDLID == 0 || c.McastDLID.IsMulticast() || c.McastDLID.IsUnicast(), "McastDLID", c.McastDLID,
+			"0, a multicast LID or a unicast LID"),
+	)
 	for i, lid := range c.UcastDLID {
-		if lid != 0 && !lid.IsUnicast() {
-			return bad(fmt.Sprintf("UcastDLID[%d]", i), lid, "0 or a unicast LID")
-		}
+		err = cmp.Or(err, expect(lid == 0 || lid.IsUnicast(), fmt.Sprintf("UcastDLID[%d]", i), lid, station))
 	}
-	for _, l := range []struct {
-		field string
-		lanes *opa.Lanes
-	}{{"QoS.Unicast", &c.QoS.Unicast}, {"QoS.Multicast", &c.QoS.Multicast}} {
-		if sc, vl := highest(l.lanes.SC, l.lanes.UntaggedSC), highest(l.lanes.VL, l.lanes.UntaggedVL); sc > maxSC ||
-			vl > maxVL {
-			return bad(l.field, fmt.Sprintf("SC %d, VL %d", sc, vl), "SCs and VLs of at most 31")
-		}
-	}
-	return nil
+	return cmp.Or(err, lanes("QoS.Unicast", &c.QoS.Unicast), lanes("QoS.Multicast", &c.QoS.Multicast))
 }
 
-func highest(list [8]uint8, one uint8) uint8 {
-	for _, v := range list {
-		one = max(one, v)
+// expect returns a *ConfigError unless ok.
+func expect(ok bool, field string, value any, want string) error {
+	if ok {
+		return nil
 	}
-	return one
+	return &ConfigError{field, value, want}
+}
+
+func lanes(field string, l *opa.Lanes) error {
+	sc, vl := max(slices.Max(l.SC[:]), l.UntaggedSC), max(slices.Max(l.VL[:]), l.UntaggedVL)
+	return expect(l.Valid(), field, fmt.Sprintf("SC %d, VL %d", sc, vl), "SCs and VLs of at most 31")
 }
 
 // mtu is the Ethernet MTU that the configuration allows.

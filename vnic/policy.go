@@ -1,7 +1,9 @@
 package vnic
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -27,10 +29,8 @@ func (u Unknown) String() string { return unknownNames[u] }
 
 // ParseUnknown reads proxy, default-port, flood or drop.
 func ParseUnknown(s string) (Unknown, error) {
-	for i, name := range unknownNames {
-		if s == name {
-			return Unknown(i), nil
-		}
+	if i := slices.Index(unknownNames[:], s); i >= 0 {
+		return Unknown(i), nil
 	}
 	return 0, fmt.Errorf("vnic: policy for unknown unicast %q; expected proxy, default-port, flood or drop", s)
 }
@@ -88,17 +88,8 @@ type Policy struct {
 func DefaultPolicy() Policy { return Policy{Learn: true, Snoop: true, Suppress: true} }
 
 func (p Policy) withDefaults() Policy {
-	set := func(v *int, n int) {
-		if *v <= 0 {
-			*v = n
-		}
-	}
-	set(&p.MaxStations, 1024)
-	set(&p.MaxPerLID, 256)
-	set(&p.MaxNeighbors, 1024)
-	set(&p.HostQueue, 1024)
-	if p.Age <= 0 {
-		p.Age = 300 * time.Second
-	}
+	p.MaxStations, p.MaxPerLID = cmp.Or(max(p.MaxStations, 0), 1024), cmp.Or(max(p.MaxPerLID, 0), 256)
+	p.MaxNeighbors, p.HostQueue = cmp.Or(max(p.MaxNeighbors, 0), 1024), cmp.Or(max(p.HostQueue, 0), 1024)
+	p.Age = cmp.Or(max(p.Age, 0), 300*time.Second)
 	return p
 }

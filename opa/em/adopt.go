@@ -48,7 +48,7 @@ var listAttrs = [2]uint16{mad.AttrUnicastMACs, mad.AttrMulticastMACs}
 // maxList bounds what is kept of a list.
 const maxList = mad.MaxMACEntries
 
-func (v *vport) gens() [2]uint16 { return [...]uint16{v.info.UcastGen, v.info.McastGen} }
+func (v *vport) gens() [2]*uint16 { return [...]*uint16{&v.info.UcastGen, &v.info.McastGen} }
 
 // listed reports whether both lists are as the agent has them.
 func (v *vport) listed() bool {
@@ -80,7 +80,7 @@ func (m *Manager) stepAgent(p *port) *request {
 			continue
 		}
 		for i := range v.lists {
-			if l := &v.lists[i]; !l.read || l.gen != v.gens()[i] {
+			if l := &v.lists[i]; !l.read || l.gen != *v.gens()[i] {
 				return m.askList(p, v, i)
 			}
 		}
@@ -90,50 +90,38 @@ func (m *Manager) stepAgent(p *port) *request {
 
 // askClass and setClass look after the way that traps take.
 func (m *Manager) askClass(p *port) *request {
-	r := m.agentRequest(p, "class port info", mad.MethodGet, mad.AttrClassPortInfo, 0, 0, nil)
-	r.done = func(status mad.Status, data []byte) { m.tookClass(p, status, data) }
-	return r
+	return m.askAgent(p, request{what: "class port info", attr: mad.AttrClassPortInfo,
+		took: func(data []byte) { m.tookClass(p, data) }})
 }
 
 func (m *Manager) setClass(p *port, own opa.LID) *request {
 	c := p.class
 	c.TrapLID = own
-	r := m.agentRequest(p, "class port info", mad.MethodSet, mad.AttrClassPortInfo, 0, mad.ClassPortInfoLen, c.Put)
-	r.done = func(status mad.Status, data []byte) { m.tookClass(p, status, data) }
-	return r
+	return m.askAgent(p, request{what: "class port info", set: true, attr: mad.AttrClassPortInfo,
+		n: mad.ClassPortInfoLen, put: c.Put, took: func(data []byte) { m.tookClass(p, data) }})
 }
 
-func (m *Manager) tookClass(p *port, status mad.Status, data []byte) {
-	if status != mad.StatusOK {
-		p.pause = m.now.Add(m.t.Poll)
-		return
-	}
+func (m *Manager) tookClass(p *port, data []byte) {
 	p.class, p.classRead, p.classPoll = mad.ParseClassPortInfo(data), true, m.now.Add(m.t.Poll)
 }
 
 func (m *Manager) askVPort(p *port, num uint8) *request {
-	r := m.agentRequest(p, fmt.Sprintf("vport %d", num), mad.MethodGet, mad.AttrVESWPortInfo, num, 0, nil)
-	r.done = func(status mad.Status, data []byte) {
-		if status != mad.StatusOK {
-			p.pause = m.now.Add(m.t.Poll)
-			return
-		}
+	took := func(data []byte) {
 		if int(num) == p.scanned {
 			p.scanned++
 			m.stale = m.stale || p.scanned == len(p.vports)
 		}
 		v, info := p.vports[num], mad.ParseVESWPortInfo(data)
 		if v != nil && v.known && !v.leaving && (v.info.VESW != 0 && info.VESW == 0 ||
-			v.digest != 0 && info.Digest == 0) {
-			if p.scanned == len(p.vports) {
-				m.count.Restarts++
-				m.note("port %v: vport %d has lost what it was told: the agent has restarted", p, num)
-				m.readopt(p)
-			}
+			v.digest != 0 && info.Digest == 0) && p.scanned == len(p.vports) {
+			m.count.Restarts++
+			m.note("port %v: vport %d has lost what it was told: the agent has restarted", p, num)
+			m.readopt(p)
 		}
 		m.tookVPort(p, num, info)
 	}
-	return r
+	return m.askAgent(p, request{what: fmt.Sprintf("vport %d", num), attr: mad.AttrVESWPortInfo,
+		modifier: uint32(num), took: took})
 }
 
 // tookVPort takes what the agent tells of a virtual port.
@@ -180,15 +168,7 @@ func (p *port) remove(v *vport) {
 func (m *Manager) askList(p *port, v *vport, which int) *request {
 	l := &v.lists[which]
 	start := len(l.parts)
-	r := m.agentRequest(p, fmt.Sprintf("MAC list of vport %d", v.num), mad.MethodGet, listAttrs[which], v.num,
-		mad.IfaceMACsLen(0), func(b []byte) {
-			mad.IfaceMACs(b).PutHead(mad.IfaceHead{Start: uint16(start)})
-		})
-	r.done = func(status mad.Status, data []byte) {
-		if status != mad.StatusOK {
-			l.parts, v.poll = nil, m.now
-			return
-		}
+	took := func(data []byte) {
 		part := mad.IfaceMACs(data)
 		h := part.Head()
 		if start > 0 && h.Gen != l.next {
@@ -199,12 +179,14 @@ func (m *Manager) askList(p *port, v *vport, which int) *request {
 		for i := range min(int(h.Num), mad.MaxMACsIn) {
 			l.parts = append(l.parts, part.MAC(i))
 		}
-		if h.Num > 0 && len(l.parts) < min(int(h.Total), maxList) {
-			return
+		if h.Num == 0 || len(l.parts) >= min(int(h.Total), maxList) {
+			m.tookList(v, which)
 		}
-		m.tookList(v, which)
 	}
-	return r
+	return m.askAgent(p, request{what: fmt.Sprintf("MAC list of vport %d", v.num), attr: listAttrs[which],
+		modifier: uint32(v.num), n: mad.IfaceMACsLen(0),
+		put:  func(b []byte) { mad.IfaceMACs(b).PutHead(mad.IfaceHead{Start: uint16(start)}) },
+		took: took, refused: func() { l.parts, v.poll = nil, m.now }})
 }
 
 func (m *Manager) tookList(v *vport, which int) {
@@ -214,11 +196,7 @@ func (m *Manager) tookList(v *vport, which int) {
 		v.member.vesw.dirty = true
 	}
 	l.macs, l.parts, l.read, l.gen = l.parts, nil, true, l.next
-	if which == 0 {
-		v.info.UcastGen = l.gen
-	} else {
-		v.info.McastGen = l.gen
-	}
+	*v.gens()[which] = l.gen
 }
 
 // trap takes note that a virtual port has changed, and tells its agent so.

@@ -1,6 +1,7 @@
 package em
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -35,6 +36,8 @@ type NodeEntry struct {
 	GUID uint64  // 0: the port with the node description Name
 	LID  opa.LID // 0: any
 }
+
+func (n *NodeEntry) node() Node { return Node{n.GUID, n.Name} }
 
 // Member is a port of a vESW.
 type Member struct {
@@ -72,8 +75,6 @@ const (
 	MaxLID  opa.LID = 0xbfff // the last that a 9B packet, and so a MAD, can reach
 	minMTU          = 68
 	maxMTU          = 10240
-	maxSC           = 31
-	maxVL           = 31
 	maxRC           = 0x07777777 // three bits of every four
 	maxPKey         = opa.PKeyManagement - 1
 )
@@ -87,94 +88,66 @@ type ConfigError struct {
 
 func (e *ConfigError) Error() string { return e.Path + ": " + e.What }
 
-func wrong(path, format string, args ...any) error {
+// expect returns a mistake at path unless ok.
+func expect(ok bool, path, format string, args ...any) error {
+	if ok {
+		return nil
+	}
 	return &ConfigError{path, fmt.Sprintf(format, args...)}
 }
 
 // Validate returns a *ConfigError for the first mistake.
 func (c *Config) Validate() error {
-	if err := c.validateNodes(); err != nil {
-		return err
-	}
+	err := c.validateNodes()
 	for i := range c.VESWs {
-		path := fmt.Sprintf("vesws[%d]", i)
-		if err := c.VESWs[i].validate(path); err != nil {
-			return err
-		}
+		v, path := &c.VESWs[i], fmt.Sprintf("vesws[%d]", i)
+		err = cmp.Or(err, v.validate(path))
 		for _, other := range c.VESWs[:i] {
-			switch v := &c.VESWs[i]; {
-			case v.ID == other.ID:
-				return wrong(path+".id", "%d: vESW %s has it too", v.ID, other.Name)
-			case v.Name == other.Name:
-				return wrong(path+".name", "%s: another vESW has it too", v.Name)
-			}
+			err = cmp.Or(err,
+				expect(v.ID != other.ID, path+".id", "%d: vESW %s has it too", v.ID, other.Name),
+				expect(v.Name != other.Name, path+".name", "%s: another vESW has it too", v.Name))
 		}
-		if err := c.aliases(path, &c.VESWs[i]); err != nil {
-			return err
-		}
+		err = cmp.Or(err, c.aliases(path, v))
 	}
-	return nil
+	return err
 }
 
-func (c *Config) validateNodes() error {
+func (c *Config) validateNodes() (err error) {
 	for i, n := range c.Nodes {
 		path := fmt.Sprintf("nodes[%d]", i)
-		switch {
-		case n.GUID == 0 && n.Name == "":
-			return wrong(path, "expected a name or a guid")
-		case n.LID > MaxLID:
-			return wrong(path+".lid", "%#x: expected 1 to 0xbfff", uint32(n.LID))
-		}
-		for _, other := range c.Nodes[:i] {
-			switch {
-			case n.GUID != 0 && n.GUID == other.GUID:
-				return wrong(path+".guid", "%v: another node has it too", GUID(n.GUID))
-			case n.Name != "" && n.Name == other.Name:
-				return wrong(path+".name", "%s: another node has it too", n.Name)
-			case n.LID != 0 && n.LID == other.LID:
-				return wrong(path+".lid", "%#x: another node has it too", uint32(n.LID))
-			}
+		err = cmp.Or(err,
+			expect(n.GUID != 0 || n.Name != "", path, "expected a name or a guid"),
+			expect(n.LID <= MaxLID, path+".lid", "%#x: expected 1 to 0xbfff", uint32(n.LID)))
+		for _, o := range c.Nodes[:i] {
+			err = cmp.Or(err,
+				expect(n.GUID == 0 || n.GUID != o.GUID, path+".guid", "%v: another node has it too", GUID(n.GUID)),
+				expect(n.Name == "" || n.Name != o.Name, path+".name", "%s: another node has it too", n.Name),
+				expect(n.LID == 0 || n.LID != o.LID, path+".lid", "%#x: another node has it too", uint32(n.LID)))
 		}
 	}
-	return nil
+	return err
 }
 
 func (v *VESW) validate(path string) error {
-	switch {
-	case v.Name == "":
-		return wrong(path+".name", "expected a name")
-	case v.ID < 1 || v.ID > opa.MaxVESW:
-		return wrong(path+".id", "%d: expected 1 to 4095", v.ID)
-	case v.Fabric > opa.MaxFabric:
-		return wrong(path+".fabric", "%#x: expected at most 0x3ff", v.Fabric)
-	case v.PKey < 1 || v.PKey > maxPKey:
-		return wrong(path+".pkey", "%#x: expected 1 to 0x7ffe", v.PKey)
-	case v.MTU < minMTU || v.MTU > maxMTU:
-		return wrong(path+".mtu", "%d: expected 68 to 10240", v.MTU)
-	case v.RC&^maxRC != 0:
-		return wrong(path+".rc", "%#x: expected 0 to 7 for each protocol", uint32(v.RC))
-	}
-	for _, l := range []struct {
-		key   string
-		lanes *opa.Lanes
-	}{{".qos.unicast", &v.QoS.Unicast}, {".qos.multicast", &v.QoS.Multicast}} {
-		if slices.Max(l.lanes.SC[:]) > maxSC || l.lanes.UntaggedSC > maxSC || slices.Max(l.lanes.VL[:]) > maxVL ||
-			l.lanes.UntaggedVL > maxVL {
-			return wrong(path+l.key, "expected SCs and VLs of at most 31")
-		}
-	}
-	return v.validateMembers(path)
+	const lanes = "expected SCs and VLs of at most 31"
+	return cmp.Or(
+		expect(v.Name != "", path+".name", "expected a name"),
+		expect(v.ID >= 1 && v.ID <= opa.MaxVESW, path+".id", "%d: expected 1 to 4095", v.ID),
+		expect(v.Fabric <= opa.MaxFabric, path+".fabric", "%#x: expected at most 0x3ff", v.Fabric),
+		expect(v.PKey >= 1 && v.PKey <= maxPKey, path+".pkey", "%#x: expected 1 to 0x7ffe", v.PKey),
+		expect(v.MTU >= minMTU && v.MTU <= maxMTU, path+".mtu", "%d: expected 68 to 10240", v.MTU),
+		expect(v.RC&^maxRC == 0, path+".rc", "%#x: expected 0 to 7 for each protocol", uint32(v.RC)),
+		expect(v.QoS.Unicast.Valid(), path+".qos.unicast", lanes),
+		expect(v.QoS.Multicast.Valid(), path+".qos.multicast", lanes),
+		v.validateMembers(path))
 }
 
-func (v *VESW) validateMembers(path string) error {
+func (v *VESW) validateMembers(path string) (err error) {
 	for i, m := range v.Members {
 		at := fmt.Sprintf("%s.members[%d]", path, i)
-		if m.Node == (Node{}) {
-			return wrong(at, "expected a node's name or guid")
-		}
-		if slices.ContainsFunc(v.Members[:i], func(o Member) bool { return o.Node == m.Node }) {
-			return wrong(at, "%v is a member twice", m.Node)
-		}
+		twice := slices.ContainsFunc(v.Members[:i], func(o Member) bool { return o.Node == m.Node })
+		err = cmp.Or(err, expect(m.Node != (Node{}), at, "expected a node's name or guid"),
+			expect(!twice, at, "%v is a member twice", m.Node))
 	}
 	seen := 0
 	for _, l := range []struct {
@@ -182,44 +155,34 @@ func (v *VESW) validateMembers(path string) error {
 		list []Node
 	}{{"default_ports", v.DefaultPorts}, {"gateways", v.Gateways}} {
 		for i, n := range l.list {
+			seen++
 			at := fmt.Sprintf("%s.%s[%d]", path, l.key, i)
-			if !slices.ContainsFunc(v.Members, func(m Member) bool { return m.Node == n }) {
-				return wrong(at, "%v is not a member of %s", n, v.Name)
-			}
-			if slices.Contains(l.list[:i], n) {
-				return wrong(at, "%v is listed twice", n)
-			}
-			if seen++; seen > len(defPorts{}) {
-				return wrong(at, "expected at most 16 default ports and gateways")
-			}
+			member := slices.ContainsFunc(v.Members, func(m Member) bool { return m.Node == n })
+			err = cmp.Or(err, expect(member, at, "%v is not a member of %s", n, v.Name),
+				expect(!slices.Contains(l.list[:i], n), at, "%v is listed twice", n),
+				expect(seen <= len(defPorts{}), at, "expected at most 16 default ports and gateways"))
 		}
 	}
-	return nil
+	return err
 }
 
 // aliases refuses a port that is a member by name and by GUID.
-func (c *Config) aliases(path string, v *VESW) error {
+func (c *Config) aliases(path string, v *VESW) (err error) {
 	for i, m := range v.Members {
+		at, g := fmt.Sprintf("%s.members[%d]", path, i), c.guid(m.Node)
 		for _, o := range v.Members[:i] {
-			if g := c.guid(m.Node); g != 0 && g == c.guid(o.Node) {
-				return wrong(fmt.Sprintf("%s.members[%d]", path, i), "%v and %v are the same node", m.Node, o.Node)
-			}
+			err = cmp.Or(err, expect(g == 0 || g != c.guid(o.Node), at, "%v and %v are the same node", m.Node, o.Node))
 		}
 	}
-	return nil
+	return err
 }
 
 // guid is the GUID of a node as far as the configuration tells it, else 0.
 func (c *Config) guid(n Node) uint64 {
-	if n.GUID != 0 {
-		return n.GUID
+	if i := slices.IndexFunc(c.Nodes, func(e NodeEntry) bool { return e.Name == n.Name }); n.GUID == 0 && i >= 0 {
+		return c.Nodes[i].GUID
 	}
-	for _, e := range c.Nodes {
-		if e.Name == n.Name {
-			return e.GUID
-		}
-	}
-	return 0
+	return n.GUID
 }
 
 type defPorts = [16]opa.LID

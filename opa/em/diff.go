@@ -1,6 +1,7 @@
 package em
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,10 +32,7 @@ func changes(a, b *mad.VESWPortInfo) string {
 	if a.QoS != b.QoS {
 		list = append(list, "service channels and lanes")
 	}
-	if len(list) == 0 {
-		return "no change"
-	}
-	return strings.Join(list, ", ")
+	return cmp.Or(strings.Join(list, ", "), "no change")
 }
 
 func defaultsString(p *mad.VESWPortInfo) string {
@@ -44,10 +42,7 @@ func defaultsString(p *mad.VESWPortInfo) string {
 			list = append(list, lid.String())
 		}
 	}
-	if len(list) == 0 {
-		return "none"
-	}
-	return strings.Join(list, "+")
+	return cmp.Or(strings.Join(list, "+"), "none")
 }
 
 func keysString(keys []uint16) string {
@@ -65,32 +60,17 @@ func diff(a, b *Config) (list []string) {
 	if !slices.Equal(a.Nodes, b.Nodes) {
 		list = append(list, "nodes changed")
 	}
-	byID := func(c *Config) []*VESW {
-		var all []*VESW
-		for i := range c.VESWs {
-			all = append(all, &c.VESWs[i])
-		}
-		slices.SortFunc(all, func(x, y *VESW) int { return int(x.ID) - int(y.ID) })
-		return all
-	}
-	find := func(c *Config, id uint16) *VESW {
-		for i := range c.VESWs {
-			if c.VESWs[i].ID == id {
-				return &c.VESWs[i]
-			}
-		}
-		return nil
-	}
-	for _, v := range byID(a) {
-		if find(b, v.ID) == nil {
+	byID := func(x, y VESW) int { return cmp.Compare(x.ID, y.ID) }
+	old, now := slices.SortedFunc(slices.Values(a.VESWs), byID), slices.SortedFunc(slices.Values(b.VESWs), byID)
+	for _, v := range old {
+		if _, stays := slices.BinarySearchFunc(now, v, byID); !stays {
 			list = append(list, fmt.Sprintf("- vESW %d %s", v.ID, v.Name))
 		}
 	}
-	for _, v := range byID(b) {
-		o := find(a, v.ID)
-		if o == nil {
+	for _, v := range now {
+		if i, there := slices.BinarySearchFunc(old, v, byID); !there {
 			list = append(list, fmt.Sprintf("+ vESW %d %s: %s", v.ID, v.Name, plural(len(v.Members), "member")))
-		} else if what := veswChanges(o, v); what != "" {
+		} else if what := veswChanges(&old[i], &v); what != "" {
 			list = append(list, fmt.Sprintf("~ vESW %d %s: %s", v.ID, v.Name, what))
 		}
 	}
@@ -101,7 +81,7 @@ func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %ss", n, strings.Replace(what, "ry", "rie", 1))
 }
 
 func veswChanges(a, b *VESW) string {
@@ -190,15 +170,8 @@ func (m *Manager) planVPort(p *port, v *vport, add func(string, ...any)) {
 		add("~ port %v: vport %d in vESW %d %s: %s", p, v.num, c.ID, c.Name, changes(&v.info, &want))
 	}
 	if n := len(b.vesw.table); v.digest != b.vesw.digest && (n > 0 || v.info.VESW != 0) {
-		add("~ port %v: vport %d in vESW %d %s: MAC table of %s", p, v.num, c.ID, c.Name, entriesString(n))
+		add("~ port %v: vport %d in vESW %d %s: MAC table of %s", p, v.num, c.ID, c.Name, plural(n, "entry"))
 	}
-}
-
-func entriesString(n int) string {
-	if n == 1 {
-		return "1 entry"
-	}
-	return fmt.Sprintf("%d entries", n)
 }
 
 // inSync reports whether a virtual port is as it is to be.

@@ -10,16 +10,29 @@ import (
 
 // request is a MAD that waits for its answer. A port has at most one.
 type request struct {
+	what     string // for the log
+	set      bool
+	attr     uint16
+	modifier uint32
+	n        int          // octets of the attribute that put writes
+	put      func([]byte) // nil: nothing
+
+	took    func(data []byte) // takes a good answer
+	refused func()            // takes another one; nil: the port is left alone for a while
+
 	port  *port
-	what  string // for the log
 	to    mad.Address
 	b     []byte
 	tid   uint64
-	attr  uint16
-	set   bool
 	tries int
 	due   frame.Time // of the next attempt
-	done  func(status mad.Status, data []byte)
+}
+
+func (r *request) method() mad.Method {
+	if r.set {
+		return mad.MethodSet
+	}
+	return mad.MethodGet
 }
 
 // tidSpace is the upper half of all transactions of this manager: answers to
@@ -53,33 +66,29 @@ func smp(method mad.Method, tid uint64, attr uint16, modifier uint32, guid uint6
 	}, GUID: guid}
 }
 
-// subnetRequest is a request to the subnet management agent of p, with the
-// attribute that put writes in n octets. It goes by the port's GUID, as it
-// has to work whatever LID the port has.
-func (m *Manager) subnetRequest(p *port, what string, method mad.Method, attr uint16, modifier uint32, n int,
-	put func([]byte)) *request {
-	tid := m.tid()
-	b := make([]byte, mad.DirectedHeaderLen+n)
-	s := smp(method, tid, attr, modifier, p.guid)
-	s.Put(b)
-	if put != nil {
-		put(b[mad.DirectedHeaderLen:])
-	}
-	return &request{port: p, what: what, to: mad.Address{LID: opa.Permissive, QP: opa.QPSubnet}, b: b, tid: tid,
-		attr: attr, set: method == mad.MethodSet}
+// askSubnet makes r a request to the subnet management agent of p. It goes by the
+// port's GUID, as it has to work whatever LID the port has.
+func (m *Manager) askSubnet(p *port, r request) *request {
+	h := smp(r.method(), m.tid(), r.attr, r.modifier, p.guid)
+	return r.address(p, mad.Address{LID: opa.Permissive, QP: opa.QPSubnet}, h.TID, mad.DirectedHeaderLen, h.Put)
 }
 
-// agentRequest is a request to the Ethernet management agent of p.
-func (m *Manager) agentRequest(p *port, what string, method mad.Method, attr uint16, num uint8, n int,
-	put func([]byte)) *request {
+// askAgent makes r a request to the Ethernet management agent of p.
+func (m *Manager) askAgent(p *port, r request) *request {
 	tid := m.tid()
-	b := make([]byte, mad.VEMAHeaderLen+n)
-	mad.PutVEMA(b, method, tid, attr, uint32(num))
-	if put != nil {
-		put(b[mad.VEMAHeaderLen:])
+	return r.address(p, mad.Address{LID: p.lid, QP: opa.QPGeneral}, tid, mad.VEMAHeaderLen, func(b []byte) {
+		mad.PutVEMA(b, r.method(), tid, r.attr, r.modifier)
+	})
+}
+
+// address completes the request with its far end and its header.
+func (r request) address(p *port, to mad.Address, tid uint64, headerLen int, header func([]byte)) *request {
+	r.port, r.to, r.tid, r.b = p, to, tid, make([]byte, headerLen+r.n)
+	header(r.b)
+	if r.put != nil {
+		r.put(r.b[headerLen:])
 	}
-	return &request{port: p, what: what, to: mad.Address{LID: p.lid, QP: opa.QPGeneral}, b: b, tid: tid, attr: attr,
-		set: method == mad.MethodSet}
+	return &r
 }
 
 // drive brings p forward: it repeats the request that waits, or finds the
@@ -151,6 +160,13 @@ func (m *Manager) answer(h *mad.Header, data []byte, from mad.Address) {
 		m.count.Refused++
 		m.note("%v answers with status %#x: %s", p, uint16(status), r.what)
 	}
-	r.done(status, data)
+	switch {
+	case status == mad.StatusOK:
+		r.took(data)
+	case r.refused != nil:
+		r.refused()
+	default:
+		p.pause = m.now.Add(m.t.Poll)
+	}
 	m.wake = 0
 }

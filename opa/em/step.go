@@ -72,17 +72,13 @@ func (m *Manager) stepVPorts(p *port) *request {
 func (m *Manager) deleteVPort(p *port, v *vport) *request {
 	v.leaving = true
 	id := v.info.VESW
-	r := m.agentRequest(p, fmt.Sprintf("delete vport %d of vESW %d", v.num, id), mad.MethodSet, mad.AttrDeleteVESW,
-		v.num, 0, nil)
-	r.done = func(status mad.Status, data []byte) {
-		if status != mad.StatusOK {
-			v.poll = m.now // an earlier attempt may have done it
-			return
-		}
+	took := func(data []byte) {
 		m.note("port %v: vport %d leaves vESW %d", p, v.num, id)
 		m.tookVPort(p, v.num, mad.ParseVESWPortInfo(data))
 	}
-	return r
+	return m.askAgent(p, request{what: fmt.Sprintf("delete vport %d of vESW %d", v.num, id), set: true,
+		attr: mad.AttrDeleteVESW, modifier: uint32(v.num), took: took,
+		refused: func() { v.poll = m.now }}) // an earlier attempt may have done it
 }
 
 // refusal is the time, in polls, after which a port is asked again for what
@@ -94,15 +90,8 @@ func (m *Manager) refuse(v *vport, want mad.VESWPortInfo) {
 }
 
 func (m *Manager) setVPort(p *port, v *vport, want mad.VESWPortInfo) *request {
-	r := m.agentRequest(p, fmt.Sprintf("vport %d in vESW %d", v.num, want.VESW), mad.MethodSet, mad.AttrVESWPortInfo,
-		v.num, mad.VESWPortInfoLen, want.Put)
 	before := v.info
-	r.done = func(status mad.Status, data []byte) {
-		if status != mad.StatusOK {
-			m.refuse(v, want)
-			p.scanned = 0 // what there is may not be what it was
-			return
-		}
+	took := func(data []byte) {
 		info := mad.ParseVESWPortInfo(data)
 		if before.VESW == 0 {
 			v.digest = info.Digest // its table is new
@@ -114,7 +103,12 @@ func (m *Manager) setVPort(p *port, v *vport, want mad.VESWPortInfo) *request {
 			m.refuse(v, m.want(v.member))
 		}
 	}
-	return r
+	return m.askAgent(p, request{what: fmt.Sprintf("vport %d in vESW %d", v.num, want.VESW), set: true,
+		attr: mad.AttrVESWPortInfo, modifier: uint32(v.num), n: mad.VESWPortInfoLen, put: want.Put, took: took,
+		refused: func() {
+			m.refuse(v, want)
+			p.scanned = 0 // what there is may not be what it was
+		}})
 }
 
 // differs reports whether an agent did not take what it was told.
@@ -136,9 +130,7 @@ func (m *Manager) stepTable(p *port, v *vport) *request {
 		return m.askTable(p, v, size)
 	}
 	next := place(v.table, want.table)
-	if len(next) > size {
-		next = next[:size]
-	}
+	next = next[:min(len(next), size)]
 	from, to, last := section(v.table, next)
 	sum := uint32(0) // not whole yet
 	if last {
@@ -205,40 +197,34 @@ func section(have, next []mad.MACEntry) (from, to int, last bool) {
 func (m *Manager) askTable(p *port, v *vport, size int) *request {
 	from := len(v.table)
 	num := min(mad.MaxMACEntriesIn, size-from)
-	r := m.agentRequest(p, fmt.Sprintf("MAC table of vport %d from %d", v.num, from), mad.MethodGet, mad.AttrMACEntries,
-		v.num, mad.MACEntriesLen(0), func(b []byte) {
-			mad.MACEntries(b).PutHead(uint16(from), uint16(num), 0)
-		})
-	r.done = func(status mad.Status, data []byte) {
-		if status != mad.StatusOK {
-			v.poll, v.retry = m.now, m.now.Add(m.t.Poll)
-			return
-		}
-		m.tookTable(v, data, from, num)
-		v.tableRead = len(v.table) >= size
-	}
-	return r
+	return m.askAgent(p, request{what: fmt.Sprintf("MAC table of vport %d from %d", v.num, from),
+		attr: mad.AttrMACEntries, modifier: uint32(v.num), n: mad.MACEntriesLen(0),
+		put: func(b []byte) { mad.MACEntries(b).PutHead(uint16(from), uint16(num), 0) },
+		took: func(data []byte) {
+			m.tookTable(v, data, from, num)
+			v.tableRead = len(v.table) >= size
+		},
+		refused: func() { v.poll, v.retry = m.now, m.now.Add(m.t.Poll) }})
 }
 
 func (m *Manager) setTable(p *port, v *vport, from int, entries []mad.MACEntry, sum uint32) *request {
-	what := fmt.Sprintf("MAC table of vport %d, %s from %d", v.num, entriesString(len(entries)), from)
-	r := m.agentRequest(p, what, mad.MethodSet, mad.AttrMACEntries, v.num, mad.MACEntriesLen(len(entries)),
-		func(b []byte) {
-			t := mad.MACEntries(b)
-			t.PutHead(uint16(from), uint16(len(entries)), sum)
-			for i, e := range entries {
-				t.SetEntry(i, e)
-			}
-		})
-	r.done = func(status mad.Status, data []byte) {
-		if status != mad.StatusOK {
-			v.table, v.tableRead, v.poll, v.retry = nil, false, m.now, m.now.Add(refusal*m.t.Poll)
-			return
+	what := fmt.Sprintf("MAC table of vport %d, %s from %d", v.num, plural(len(entries), "entry"), from)
+	put := func(b []byte) {
+		t := mad.MACEntries(b)
+		t.PutHead(uint16(from), uint16(len(entries)), sum)
+		for i, e := range entries {
+			t.SetEntry(i, e)
 		}
-		m.tookTable(v, data, from, len(entries))
-		m.note("port %v: %s, digest %#08x", p, what, sum)
 	}
-	return r
+	return m.askAgent(p, request{what: what, set: true, attr: mad.AttrMACEntries, modifier: uint32(v.num),
+		n: mad.MACEntriesLen(len(entries)), put: put,
+		took: func(data []byte) {
+			m.tookTable(v, data, from, len(entries))
+			m.note("port %v: %s, digest %#08x", p, what, sum)
+		},
+		refused: func() {
+			v.table, v.tableRead, v.poll, v.retry = nil, false, m.now, m.now.Add(refusal*m.t.Poll)
+		}})
 }
 
 // tookTable takes a part of the table as the agent has it.
@@ -248,12 +234,9 @@ func (m *Manager) tookTable(v *vport, data []byte, from, num int) {
 	if from > len(v.table) {
 		return
 	}
+	v.table = append(v.table, make([]mad.MACEntry, max(0, from+num-len(v.table)))...)
 	for i := range num {
-		if e := t.Entry(i); from+i < len(v.table) {
-			v.table[from+i] = e
-		} else {
-			v.table = append(v.table, e)
-		}
+		v.table[from+i] = t.Entry(i)
 	}
 	v.digest, v.info.Digest = sum, sum
 }

@@ -67,10 +67,8 @@ func (m *Manager) ownerName(guid uint64, lid opa.LID) string {
 	if p := m.port(guid); p != nil {
 		return p.String()
 	}
-	for _, n := range m.cfg.Nodes {
-		if n.LID == lid {
-			return Node{n.GUID, n.Name}.String()
-		}
+	if i := slices.IndexFunc(m.cfg.Nodes, func(n NodeEntry) bool { return n.LID == lid }); i >= 0 {
+		return m.cfg.Nodes[i].node().String()
 	}
 	return "another port"
 }
@@ -78,7 +76,7 @@ func (m *Manager) ownerName(guid uint64, lid opa.LID) string {
 // declaredLID is the LID that the configuration gives p, 0 if none.
 func (m *Manager) declaredLID(p *port) opa.LID {
 	for _, n := range m.cfg.Nodes {
-		if n.LID != 0 && m.is(p, Node{n.GUID, n.Name}) {
+		if n.LID != 0 && m.is(p, n.node()) {
 			return n.LID
 		}
 	}
@@ -99,10 +97,8 @@ func (m *Manager) unique(p *port) bool {
 }
 
 func (m *Manager) setLID(p *port, lid opa.LID) {
-	if p.lid != lid {
-		p.lid = lid
-		m.stale = true
-	}
+	m.stale = m.stale || p.lid != lid
+	p.lid = lid
 }
 
 // pkeyTable is the P_Key table that p is to have.
@@ -156,10 +152,7 @@ func (m *Manager) stepSubnet(p *port) *request {
 		return m.askPKeys(p, block)
 	}
 	m.by(min(p.infoPoll, p.longPoll))
-	if !m.assigning() || m.opt.Observe || p.lid == 0 {
-		return nil
-	}
-	if p.info.State < mad.PortInit {
+	if !m.assigning() || m.opt.Observe || p.lid == 0 || p.info.State < mad.PortInit {
 		return nil
 	}
 	if sm := m.ownLID(); p.info.LID != p.lid || p.info.SMLID != sm {
@@ -187,12 +180,7 @@ func (m *Manager) ownLID() opa.LID {
 }
 
 func (m *Manager) askName(p *port) *request {
-	r := m.subnetRequest(p, "node description", mad.MethodGet, mad.AttrNodeDescription, 0, 0, nil)
-	r.done = func(status mad.Status, data []byte) {
-		name := ""
-		if status == mad.StatusOK {
-			name = mad.ParseNodeDescription(data)
-		}
+	named := func(name string) {
 		if p.named = true; name != p.name {
 			p.name = name
 			m.note("port %v is called %q", GUID(p.guid), name)
@@ -202,30 +190,24 @@ func (m *Manager) askName(p *port) *request {
 			m.note("several ports are called %q: the configuration can name none of them so", name)
 		}
 	}
-	return r
+	return m.askSubnet(p, request{what: "node description", attr: mad.AttrNodeDescription,
+		took: func(data []byte) { named(mad.ParseNodeDescription(data)) }, refused: func() { named("") }})
 }
 
 func (m *Manager) askPortInfo(p *port) *request {
-	r := m.subnetRequest(p, "port info", mad.MethodGet, mad.AttrPortInfo, mad.OnePort, 0, nil)
-	r.done = func(status mad.Status, data []byte) { m.tookPortInfo(p, status, data) }
-	return r
+	return m.askSubnet(p, request{what: "port info", attr: mad.AttrPortInfo, modifier: mad.OnePort,
+		took: func(data []byte) { m.tookPortInfo(p, data) }})
 }
 
 func (m *Manager) setPortInfo(p *port, what string, info mad.PortInfo) *request {
-	r := m.subnetRequest(p, what, mad.MethodSet, mad.AttrPortInfo, mad.OnePort, mad.PortInfoLen, info.Put)
-	r.done = func(status mad.Status, data []byte) {
-		if m.tookPortInfo(p, status, data); status == mad.StatusOK {
+	return m.askSubnet(p, request{what: what, set: true, attr: mad.AttrPortInfo, modifier: mad.OnePort,
+		n: mad.PortInfoLen, put: info.Put, took: func(data []byte) {
+			m.tookPortInfo(p, data)
 			m.note("port %v: LID %v, %v", p, p.info.LID, p.info.State)
-		}
-	}
-	return r
+		}})
 }
 
-func (m *Manager) tookPortInfo(p *port, status mad.Status, data []byte) {
-	if status != mad.StatusOK {
-		p.pause = m.now.Add(m.t.Poll)
-		return
-	}
+func (m *Manager) tookPortInfo(p *port, data []byte) {
 	was, old := p.active(), p.info
 	first := !p.infoRead
 	p.info, p.infoRead = mad.ParsePortInfo(data), true
@@ -235,37 +217,26 @@ func (m *Manager) tookPortInfo(p *port, status mad.Status, data []byte) {
 	} else if p.info.State < old.State {
 		m.readopt(p) // it lost more than its state
 	}
-	if p.active() != was {
-		m.stale = true
-	}
+	m.stale = m.stale || p.active() != was
 }
 
 func (m *Manager) askPKeys(p *port, block int) *request {
-	r := m.subnetRequest(p, "P_Key table", mad.MethodGet, mad.AttrPKeyTable, mad.PKeyBlock(block), 0, nil)
-	r.done = func(status mad.Status, data []byte) { m.tookPKeys(p, block, status, data) }
-	return r
+	return m.askSubnet(p, request{what: "P_Key table", attr: mad.AttrPKeyTable, modifier: mad.PKeyBlock(block),
+		took: func(data []byte) { m.tookPKeys(p, block, data) }})
 }
 
 func (m *Manager) setPKeys(p *port, block int, keys []uint16) *request {
 	var table [mad.PKeysPerBlock]uint16
 	copy(table[:], keys)
-	r := m.subnetRequest(p, "P_Key table", mad.MethodSet, mad.AttrPKeyTable, mad.PKeyBlock(block), mad.PKeyBlockLen,
-		func(b []byte) {
-			mad.PutPKeys(b, table)
-		})
-	r.done = func(status mad.Status, data []byte) {
-		if m.tookPKeys(p, block, status, data); status == mad.StatusOK {
+	return m.askSubnet(p, request{what: "P_Key table", set: true, attr: mad.AttrPKeyTable,
+		modifier: mad.PKeyBlock(block), n: mad.PKeyBlockLen, put: func(b []byte) { mad.PutPKeys(b, table) },
+		took: func(data []byte) {
+			m.tookPKeys(p, block, data)
 			m.note("port %v: P_Keys %s", p, keysString(p.pkeys))
-		}
-	}
-	return r
+		}})
 }
 
-func (m *Manager) tookPKeys(p *port, block int, status mad.Status, data []byte) {
-	if status != mad.StatusOK {
-		p.pause = m.now.Add(m.t.Poll)
-		return
-	}
+func (m *Manager) tookPKeys(p *port, block int, data []byte) {
 	keys, at := mad.ParsePKeys(data), block*mad.PKeysPerBlock
 	if at > len(p.pkeys) {
 		return

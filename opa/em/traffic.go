@@ -59,23 +59,18 @@ func (m *Manager) stepTraffic(p *port) *request {
 
 // askTraffic reads one of the two sets of counters, then the other.
 func (m *Manager) askTraffic(p *port, v *vport) *request {
-	t, attr := &v.traffic, mad.AttrSummaryCounters
+	t := &v.traffic
+	r := request{what: fmt.Sprintf("counters of vport %d", v.num), attr: mad.AttrSummaryCounters,
+		modifier: uint32(v.num),
+		took:     func(data []byte) { t.summary, t.half = mad.ParseSummaryCounters(data), true },
+		refused:  func() { t.half, t.next, v.poll = false, m.now.Add(longPolls*m.t.Poll), m.now }}
 	if t.half {
-		attr = mad.AttrErrorCounters
-	}
-	r := m.agentRequest(p, fmt.Sprintf("counters of vport %d", v.num), mad.MethodGet, attr, v.num, 0, nil)
-	r.done = func(status mad.Status, data []byte) {
-		switch {
-		case status != mad.StatusOK:
-			t.half, t.next, v.poll = false, m.now.Add(longPolls*m.t.Poll), m.now
-		case t.half:
+		r.attr, r.took = mad.AttrErrorCounters, func(data []byte) {
 			t.errors = mad.ParseErrorCounters(data)
 			t.half, t.at, t.next = false, m.now, m.now.Add(longPolls*m.t.Poll)
-		default:
-			t.summary, t.half = mad.ParseSummaryCounters(data), true
 		}
 	}
-	return r
+	return m.askAgent(p, r)
 }
 
 // Traffic returns the counters of the members of all vESWs that have been
@@ -89,7 +84,7 @@ func (m *Manager) Traffic() (list []TrafficRecord) {
 			t := &b.vport.traffic
 			s, e := &t.summary, &t.errors
 			list = append(list, TrafficRecord{
-				VESW: v.cfg.ID, Node: b.cfg.Node.String(), Num: b.vport.num, At: t.at,
+				VESW: b.vesw.cfg.ID, Node: b.cfg.Node.String(), Num: b.vport.num, At: t.at,
 				TxPackets: s.TxPackets, RxPackets: s.RxPackets, TxBytes: s.TxBytes, RxBytes: s.RxBytes,
 				TxErrors: s.TxErrors, RxErrors: s.RxErrors,
 				TxMcastBcast: s.Tx.McastBcast, RxMcastBcast: s.Rx.McastBcast,

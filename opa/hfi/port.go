@@ -18,6 +18,7 @@
 package hfi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -130,19 +131,8 @@ func New(cfg Config, env Env) (*Port, error) {
 }
 
 func (c Config) withDefaults() Config {
-	set := func(v *int, n int) {
-		if *v == 0 {
-			*v = n
-		}
-	}
-	set(&c.MTU, MaxMTU)
-	set(&c.Netdevs, 255)
-	set(&c.Contexts, 8)
-	set(&c.Engines, 16)
-	set(&c.QueueFrames, 1024)
-	if c.Num == 0 {
-		c.Num = 1
-	}
+	c.MTU, c.Netdevs, c.Num = cmp.Or(c.MTU, MaxMTU), cmp.Or(c.Netdevs, 255), cmp.Or(c.Num, 1)
+	c.Contexts, c.Engines, c.QueueFrames = cmp.Or(c.Contexts, 8), cmp.Or(c.Engines, 16), cmp.Or(c.QueueFrames, 1024)
 	if c.PKeys == nil {
 		c.PKeys = []uint16{opa.PKeyManagement, opa.PKeyFull | opa.PKeyDefault}
 	}

@@ -1,6 +1,8 @@
 package hfi
 
 import (
+	"slices"
+
 	"tapir/opa"
 	"tapir/wire/frame"
 )
@@ -73,7 +75,7 @@ func (p *Port) receive16B(f *frame.Frame) (frame.DropReason, opa.NetdevClient) {
 	if n == nil || !n.open {
 		return opa.DropVESW, nil
 	}
-	if !dlid.IsUnicast() && !n.listens(dlid) {
+	if !dlid.IsUnicast() && !slices.Contains(n.mlids, dlid) {
 		return opa.DropNotOurLID, nil
 	}
 	if m.FECN() {
@@ -84,13 +86,4 @@ func (p *Port) receive16B(f *frame.Frame) (frame.DropReason, opa.NetdevClient) {
 	}
 	f.Queue = p.context(vesw, m.Entropy())
 	return frame.DropNone, n.client
-}
-
-func (n *netdev) listens(l opa.LID) bool {
-	for _, own := range n.mlids {
-		if own == l {
-			return true
-		}
-	}
-	return false
 }

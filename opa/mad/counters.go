@@ -1,7 +1,5 @@
 package mad
 
-import "encoding/binary"
-
 // CounterHead names the virtual port whose counters follow.
 type CounterHead struct {
 	Instance uint16 // number of the virtual port on its HFI port
@@ -23,22 +21,31 @@ type SummaryCounters struct {
 	TxPackets, RxPackets uint64
 	TxBytes, RxBytes     uint64
 	Tx, Rx               Frames
+
+	_ [128]byte
 }
 
 // ErrorCounters are the counters of frames that one virtual port dropped.
 type ErrorCounters struct {
 	CounterHead
 	TxErrors, RxErrors uint64
+	_                  uint64
 	TxSourceMAC        uint64 // refused source address
+	_                  [3]uint64
 	TxDLIDZero         uint64 // no destination LID
+	_                  uint64
 	TxLogic            uint64 // queue full or no carrier
+	_                  uint64
 	TxDropState        uint64 // while not forwarding
 	RxBadVESW          uint64 // for a vESW that no port belongs to
+	_                  uint64
 	RxRunt             uint64
 	RxOversize         uint64
+	_                  uint64
 	RxEthDown          uint64 // while the interface was down
 	RxDropState        uint64 // while not forwarding
 	RxLogic            uint64 // queue full
+	_                  [136]byte
 }
 
 // Lengths of the attributes.
@@ -47,78 +54,14 @@ const (
 	ErrorCountersLen   = 304
 )
 
-// errorAt are the offsets of the counters in the order of the struct.
-var errorAt = [...]int{8, 16, 32, 64, 80, 96, 104, 120, 128, 144, 152, 160}
-
-const countersAt = 8
-
-func (h *CounterHead) parse(b []byte) {
-	be := binary.BigEndian
-	h.Instance, h.VESW, h.PortNum = be.Uint16(b), be.Uint16(b[2:]), be.Uint32(b[4:])
-}
-
-func (h *CounterHead) put(b []byte) {
-	be := binary.BigEndian
-	be.PutUint16(b, h.Instance)
-	be.PutUint16(b[2:], h.VESW)
-	be.PutUint32(b[4:], h.PortNum)
-}
-
-// counters are all 64-bit fields in the order of the layout.
-func (c *SummaryCounters) counters() [28]*uint64 {
-	t, r := &c.Tx, &c.Rx
-	return [...]*uint64{
-		&c.TxErrors, &c.RxErrors, &c.TxPackets, &c.RxPackets, &c.TxBytes, &c.RxBytes,
-		&t.Unicast, &t.McastBcast, &t.Untagged, &t.VLAN,
-		&t.Size64, &t.Size127, &t.Size255, &t.Size511, &t.Size1023, &t.Size1518, &t.SizeAbove1518,
-		&r.Unicast, &r.McastBcast, &r.Untagged, &r.VLAN,
-		&r.Size64, &r.Size127, &r.Size255, &r.Size511, &r.Size1023, &r.Size1518, &r.SizeAbove1518,
-	}
-}
-
 // ParseSummaryCounters reads the attribute.
-func ParseSummaryCounters(data []byte) (c SummaryCounters) {
-	var buf [SummaryCountersLen]byte
-	b := extend(data, buf[:])
-	c.parse(b)
-	for i, v := range c.counters() {
-		*v = binary.BigEndian.Uint64(b[countersAt+8*i:])
-	}
-	return c
-}
+func ParseSummaryCounters(data []byte) SummaryCounters { return decode[SummaryCounters](data) }
 
 // Put writes the attribute.
-func (c *SummaryCounters) Put(b []byte) {
-	clear(b[:SummaryCountersLen])
-	c.put(b)
-	for i, v := range c.counters() {
-		binary.BigEndian.PutUint64(b[countersAt+8*i:], *v)
-	}
-}
-
-func (c *ErrorCounters) counters() [len(errorAt)]*uint64 {
-	return [...]*uint64{
-		&c.TxErrors, &c.RxErrors, &c.TxSourceMAC, &c.TxDLIDZero, &c.TxLogic, &c.TxDropState,
-		&c.RxBadVESW, &c.RxRunt, &c.RxOversize, &c.RxEthDown, &c.RxDropState, &c.RxLogic,
-	}
-}
+func (c *SummaryCounters) Put(b []byte) { encode(b, c) }
 
 // ParseErrorCounters reads the attribute.
-func ParseErrorCounters(data []byte) (c ErrorCounters) {
-	var buf [ErrorCountersLen]byte
-	b := extend(data, buf[:])
-	c.parse(b)
-	for i, v := range c.counters() {
-		*v = binary.BigEndian.Uint64(b[errorAt[i]:])
-	}
-	return c
-}
+func ParseErrorCounters(data []byte) ErrorCounters { return decode[ErrorCounters](data) }
 
 // Put writes the attribute.
-func (c *ErrorCounters) Put(b []byte) {
-	clear(b[:ErrorCountersLen])
-	c.put(b)
-	for i, v := range c.counters() {
-		binary.BigEndian.PutUint64(b[errorAt[i]:], *v)
-	}
-}
+func (c *ErrorCounters) Put(b []byte) { encode(b, c) }

@@ -101,15 +101,30 @@ func Parse(b []byte) (h Header, err error) {
 }
 
 // Put writes the header into the first HeaderLen octets of b.
-func (h *Header) Put(b []byte) {
-	be := binary.BigEndian
-	b[0], b[1], b[2], b[3] = h.BaseVersion, h.Class, h.ClassVersion, uint8(h.Method)
-	be.PutUint16(b[4:], uint16(h.Status))
-	be.PutUint16(b[6:], h.Specific)
-	be.PutUint64(b[8:], h.TID)
-	be.PutUint16(b[16:], h.Attr)
-	be.PutUint16(b[18:], h.Reserved)
-	be.PutUint32(b[20:], h.Modifier)
+func (h *Header) Put(b []byte) { encode(b, h) }
+
+// decode reads a value in the layout of T, whose blank fields are reserved.
+func decode[T any](data []byte) (v T) {
+	b := make([]byte, binary.Size(v))
+	copy(b, data)
+	read(b, &v)
+	return v
+}
+
+// read reads values that follow each other.
+func read(b []byte, values ...any) {
+	for _, v := range values {
+		n, _ := binary.Decode(b, binary.BigEndian, v) // b is long enough
+		b = b[n:]
+	}
+}
+
+// encode writes values one after the other, zeros for blank fields.
+func encode(b []byte, values ...any) {
+	for _, v := range values {
+		n, _ := binary.Encode(b, binary.BigEndian, v) // b is long enough
+		b = b[n:]
+	}
 }
 
 // extend returns b if it fills buf, else buf with b and zeros behind it.

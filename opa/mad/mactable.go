@@ -43,16 +43,16 @@ func MACEntriesLen(n int) int { return macEntriesHead + n*macEntryLen }
 // PutHead writes what precedes the entries: the section's place in the table
 // and the digest of the whole table.
 func (m MACEntries) PutHead(offset, num uint16, digest uint32) {
-	binary.BigEndian.PutUint16(m, offset)
-	binary.BigEndian.PutUint16(m[2:], num)
-	binary.BigEndian.PutUint32(m[4:], digest)
+	encode(m, offset, num, digest)
 }
 
 // Head reads it.
 func (m MACEntries) Head() (offset, num uint16, digest uint32) {
-	var buf [macEntriesHead]byte
-	b := extend(m, buf[:])
-	return binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]), binary.BigEndian.Uint32(b[4:])
+	h := decode[struct {
+		Offset, Num uint16
+		Digest      uint32
+	}](m)
+	return h.Offset, h.Num, h.Digest
 }
 
 // Entry is the entry i of the section, below MaxMACEntriesIn.
@@ -87,18 +87,10 @@ type IfaceHead struct {
 func IfaceMACsLen(n int) int { return ifaceHead + 6*n }
 
 // PutHead writes what precedes the addresses.
-func (m IfaceMACs) PutHead(h IfaceHead) {
-	for i, v := range [...]uint16{h.Start, h.Num, h.Total, h.Gen} {
-		binary.BigEndian.PutUint16(m[2*i:], v)
-	}
-}
+func (m IfaceMACs) PutHead(h IfaceHead) { encode(m, h) }
 
 // Head reads it.
-func (m IfaceMACs) Head() IfaceHead {
-	var buf [ifaceHead]byte
-	b, be := extend(m, buf[:]), binary.BigEndian
-	return IfaceHead{be.Uint16(b), be.Uint16(b[2:]), be.Uint16(b[4:]), be.Uint16(b[6:])}
-}
+func (m IfaceMACs) Head() IfaceHead { return decode[IfaceHead](m) }
 
 // MAC is the address i of the part.
 func (m IfaceMACs) MAC(i int) ether.Addr {

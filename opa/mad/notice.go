@@ -1,7 +1,7 @@
 package mad
 
 import (
-	"encoding/binary"
+	"cmp"
 
 	"tapir/opa"
 )
@@ -16,15 +16,10 @@ const (
 )
 
 func (o TrapOpcode) String() string {
-	switch o {
-	case TrapUnicastMACs:
-		return "unicast MAC list changed"
-	case TrapMulticastMACs:
-		return "multicast MAC list changed"
-	case TrapLinkStatus:
-		return "link status changed"
-	}
-	return "unknown"
+	return cmp.Or(map[TrapOpcode]string{
+		TrapUnicastMACs: "unicast MAC list changed", TrapMulticastMACs: "multicast MAC list changed",
+		TrapLinkStatus: "link status changed",
+	}[o], "unknown")
 }
 
 // Notice is a trap of the agent: the Notice attribute with the data of a
@@ -42,33 +37,33 @@ type Notice struct {
 // NoticeLen is the attribute's length.
 const NoticeLen = 96
 
-const (
-	noticeInfo = 4 << 1 // generic type: informational
-	offTrap    = 32     // the trap's own data in the notice
-)
+// noticeInfo is the generic type of informational notices.
+const noticeInfo = 4 << 1
+
+// noticeLayout is the attribute as it crosses the fabric.
+type noticeLayout struct {
+	Type      uint8
+	OUI       [3]byte
+	_         [4]byte
+	IssuerLID opa.LID
+	_         [20]byte
+	Fabric    uint16
+	VESW      uint16
+	PortNum   uint32
+	OPAPort   uint16
+	VPort     uint8
+	Opcode    TrapOpcode
+	_         [52]byte
+}
 
 // ParseNotice reads the attribute.
 func ParseNotice(data []byte) Notice {
-	var buf [NoticeLen]byte
-	be, b := binary.BigEndian, extend(data, buf[:])
-	t := b[offTrap:]
-	return Notice{
-		IssuerLID: opa.LID(be.Uint32(b[8:])), Fabric: be.Uint16(t), VESW: be.Uint16(t[2:]), PortNum: be.Uint32(t[4:]),
-		OPAPort: be.Uint16(t[8:]), VPort: t[10], Opcode: TrapOpcode(t[11]),
-	}
+	l := decode[noticeLayout](data)
+	return Notice{l.IssuerLID, l.Fabric, l.VESW, l.PortNum, l.OPAPort, l.VPort, l.Opcode}
 }
 
 // Put writes the attribute.
 func (n *Notice) Put(b []byte) {
-	clear(b[:NoticeLen])
-	b[0] = noticeInfo
-	copy(b[1:], OUI[:])
-	be := binary.BigEndian
-	be.PutUint32(b[8:], uint32(n.IssuerLID))
-	t := b[offTrap:]
-	be.PutUint16(t, n.Fabric)
-	be.PutUint16(t[2:], n.VESW)
-	be.PutUint32(t[4:], n.PortNum)
-	be.PutUint16(t[8:], n.OPAPort)
-	t[10], t[11] = n.VPort, uint8(n.Opcode)
+	encode(b, &noticeLayout{Type: noticeInfo, OUI: OUI, IssuerLID: n.IssuerLID, Fabric: n.Fabric, VESW: n.VESW,
+		PortNum: n.PortNum, OPAPort: n.OPAPort, VPort: n.VPort, Opcode: n.Opcode})
 }

@@ -1,7 +1,9 @@
 package mad
 
 import (
+	"cmp"
 	"encoding/binary"
+	"strings"
 
 	"tapir/opa"
 )
@@ -99,8 +101,7 @@ func (s *SMP) Put(b []byte) {
 	be := binary.BigEndian
 	if s.Directed() {
 		clear(b[offDR:DirectedHeaderLen])
-		be.PutUint32(b[offDR:], permissive)
-		be.PutUint32(b[offDR+4:], permissive)
+		encode(b[offDR:], uint32(permissive), uint32(permissive))
 		if s.GUID != 0 {
 			h.Specific = guidHops
 			be.PutUint64(b[offPath+1:], s.GUID)
@@ -136,30 +137,28 @@ type NodeInfo struct {
 // NodeInfoLen is the attribute's length.
 const NodeInfoLen = 44
 
+// nodeInfoLayout is the attribute as it crosses the fabric.
+type nodeInfoLayout struct {
+	BaseVersion, ClassVersion      uint8
+	Type, Ports                    uint8
+	_                              [4]byte
+	SystemGUID, NodeGUID, PortGUID uint64
+	PartitionCap, DeviceID         uint16
+	Revision                       uint32
+	PortVendor                     uint32 // local port above the vendor
+}
+
 // ParseNodeInfo reads the attribute.
 func ParseNodeInfo(data []byte) NodeInfo {
-	var buf [NodeInfoLen]byte
-	be, b := binary.BigEndian, extend(data, buf[:])
-	last := be.Uint32(b[40:])
-	return NodeInfo{
-		Type: b[2], Ports: b[3], SystemGUID: be.Uint64(b[8:]), NodeGUID: be.Uint64(b[16:]), PortGUID: be.Uint64(b[24:]),
-		PartitionCap: be.Uint16(b[32:]), DeviceID: be.Uint16(b[34:]), Revision: be.Uint32(b[36:]),
-		LocalPort: uint8(last >> 24), VendorID: last & 0xffffff,
-	}
+	l := decode[nodeInfoLayout](data)
+	return NodeInfo{l.Type, l.Ports, l.SystemGUID, l.NodeGUID, l.PortGUID, l.PartitionCap, l.DeviceID, l.Revision,
+		uint8(l.PortVendor >> 24), l.PortVendor & 0xffffff}
 }
 
 // Put writes the attribute.
 func (n *NodeInfo) Put(b []byte) {
-	be := binary.BigEndian
-	b[0], b[1], b[2], b[3] = BaseVersion, BaseVersion, n.Type, n.Ports
-	be.PutUint32(b[4:], 0)
-	be.PutUint64(b[8:], n.SystemGUID)
-	be.PutUint64(b[16:], n.NodeGUID)
-	be.PutUint64(b[24:], n.PortGUID)
-	be.PutUint16(b[32:], n.PartitionCap)
-	be.PutUint16(b[34:], n.DeviceID)
-	be.PutUint32(b[36:], n.Revision)
-	be.PutUint32(b[40:], uint32(n.LocalPort)<<24|n.VendorID&0xffffff)
+	encode(b, &nodeInfoLayout{BaseVersion, BaseVersion, n.Type, n.Ports, [4]byte{}, n.SystemGUID, n.NodeGUID,
+		n.PortGUID, n.PartitionCap, n.DeviceID, n.Revision, uint32(n.LocalPort)<<24 | n.VendorID&0xffffff})
 }
 
 // NodeDescriptionLen is the length of the attribute: text, ended by a zero.
@@ -167,13 +166,8 @@ const NodeDescriptionLen = 64
 
 // ParseNodeDescription reads the attribute.
 func ParseNodeDescription(data []byte) string {
-	data = data[:min(len(data), NodeDescriptionLen)]
-	for i, c := range data {
-		if c == 0 {
-			return string(data[:i])
-		}
-	}
-	return string(data)
+	text, _, _ := strings.Cut(string(data[:min(len(data), NodeDescriptionLen)]), "\x00")
+	return text
 }
 
 // PutNodeDescription writes the attribute, cut to what fits.
@@ -193,10 +187,8 @@ const (
 )
 
 func (s PortState) String() string {
-	if s < PortDown || s > PortActive {
-		return "unknown"
-	}
-	return [...]string{"down", "init", "armed", "active"}[s-PortDown]
+	return cmp.Or(map[PortState]string{PortDown: "down", PortInit: "init", PortArmed: "armed", PortActive: "active"}[s],
+		"unknown")
 }
 
 // CapEthOnFabric in PortInfo.CapMask3 tells that virtual NICs can be set up
@@ -222,25 +214,35 @@ type PortInfo struct {
 // PortInfoLen is the attribute's length.
 const PortInfoLen = 242
 
+// portInfoLayout is the attribute as it crosses the fabric.
+type portInfoLayout struct {
+	LID       opa.LID
+	_         [15]byte
+	States    uint8 // physical above logical
+	_         [3]byte
+	SMSL      uint8
+	_         [84]byte
+	SMLID     opa.LID
+	_         [110]byte
+	CapMask3  uint16
+	_         [13]byte
+	MTUCap    uint8
+	_         byte
+	LocalPort uint8
+	_         [2]byte
+}
+
 // ParsePortInfo reads the attribute.
 func ParsePortInfo(data []byte) PortInfo {
-	var buf [PortInfoLen]byte
-	be, b := binary.BigEndian, extend(data, buf[:])
-	return PortInfo{
-		LID: opa.LID(be.Uint32(b)), State: PortState(b[19] & 15), PhysState: b[19] >> 4, SMSL: b[23] & 31,
-		SMLID: opa.LID(be.Uint32(b[108:])), CapMask3: be.Uint16(b[222:]), MTUCap: b[237] & 15, LocalPort: b[239],
-	}
+	l := decode[portInfoLayout](data)
+	return PortInfo{LID: l.LID, State: PortState(l.States & 15), PhysState: l.States >> 4, SMSL: l.SMSL & 31,
+		SMLID: l.SMLID, CapMask3: l.CapMask3, MTUCap: l.MTUCap & 15, LocalPort: l.LocalPort}
 }
 
 // Put writes the attribute.
 func (p *PortInfo) Put(b []byte) {
-	clear(b[:PortInfoLen])
-	be := binary.BigEndian
-	be.PutUint32(b, uint32(p.LID))
-	b[19], b[23] = p.PhysState<<4|uint8(p.State)&15, p.SMSL&31
-	be.PutUint32(b[108:], uint32(p.SMLID))
-	be.PutUint16(b[222:], p.CapMask3)
-	b[237], b[239] = p.MTUCap&15, p.LocalPort
+	encode(b, &portInfoLayout{LID: p.LID, States: p.PhysState<<4 | uint8(p.State)&15, SMSL: p.SMSL & 31,
+		SMLID: p.SMLID, CapMask3: p.CapMask3, MTUCap: p.MTUCap & 15, LocalPort: p.LocalPort})
 }
 
 // PKeysPerBlock is the number of P_Keys in one block of a table.
@@ -250,21 +252,10 @@ const PKeysPerBlock = 32
 const PKeyBlockLen = 2 * PKeysPerBlock
 
 // ParsePKeys reads one block of the P_Key table; 0 is an empty entry.
-func ParsePKeys(data []byte) (keys [PKeysPerBlock]uint16) {
-	var buf [PKeyBlockLen]byte
-	b := extend(data, buf[:])
-	for i := range keys {
-		keys[i] = binary.BigEndian.Uint16(b[2*i:])
-	}
-	return keys
-}
+func ParsePKeys(data []byte) [PKeysPerBlock]uint16 { return decode[[PKeysPerBlock]uint16](data) }
 
 // PutPKeys writes one block.
-func PutPKeys(b []byte, keys [PKeysPerBlock]uint16) {
-	for i, k := range keys {
-		binary.BigEndian.PutUint16(b[2*i:], k)
-	}
-}
+func PutPKeys(b []byte, keys [PKeysPerBlock]uint16) { encode(b, keys) }
 
 // SMState is what a fabric manager is doing.
 type SMState uint8
@@ -276,10 +267,7 @@ const (
 )
 
 func (s SMState) String() string {
-	if s < SMDiscovering || s > SMMaster {
-		return "unknown"
-	}
-	return [...]string{"discovering", "standby", "master"}[s-SMDiscovering]
+	return cmp.Or(map[SMState]string{SMDiscovering: "discovering", SMStandby: "standby", SMMaster: "master"}[s], "unknown")
 }
 
 // SMInfo is how a fabric manager describes itself to others.
@@ -295,25 +283,24 @@ type SMInfo struct {
 // SMInfoLen is the attribute's length.
 const SMInfoLen = 26
 
+// smInfoLayout is the attribute as it crosses the fabric.
+type smInfoLayout struct {
+	PortGUID, Key     uint64
+	ActCount, Elapsed uint32
+	Priorities        uint8 // initial and elevated
+	State             uint8 // initial priority and state
+}
+
 // ParseSMInfo reads the attribute.
 func ParseSMInfo(data []byte) SMInfo {
-	var buf [SMInfoLen]byte
-	be, b := binary.BigEndian, extend(data, buf[:])
-	return SMInfo{
-		PortGUID: be.Uint64(b), Key: be.Uint64(b[8:]), ActCount: be.Uint32(b[16:]), Elapsed: be.Uint32(b[20:]),
-		Priority: b[24] >> 4, State: SMState(b[25] & 15),
-	}
+	l := decode[smInfoLayout](data)
+	return SMInfo{l.PortGUID, l.Key, l.ActCount, l.Elapsed, l.Priorities >> 4, SMState(l.State & 15)}
 }
 
 // Put writes the attribute. Elevated and initial priority are the priority.
 func (s *SMInfo) Put(b []byte) {
-	be := binary.BigEndian
-	be.PutUint64(b, s.PortGUID)
-	be.PutUint64(b[8:], s.Key)
-	be.PutUint32(b[16:], s.ActCount)
-	be.PutUint32(b[20:], s.Elapsed)
-	b[24] = s.Priority<<4 | s.Priority&15
-	b[25] = s.Priority<<4 | uint8(s.State)&15
+	encode(b, &smInfoLayout{s.PortGUID, s.Key, s.ActCount, s.Elapsed, s.Priority<<4 | s.Priority&15,
+		s.Priority<<4 | uint8(s.State)&15})
 }
 
 // MTUCode is the code of the largest of Omni-Path's MTUs that is not above

@@ -1,6 +1,7 @@
 package mad
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"tapir/opa"
@@ -96,12 +97,9 @@ func ParseClassPortInfo(data []byte) (c ClassPortInfo) {
 
 // Put writes the attribute.
 func (c *ClassPortInfo) Put(b []byte) {
-	be := binary.BigEndian
 	copy(b, c.raw[:])
-	b[0], b[1] = c.BaseVersion, c.ClassVersion
-	be.PutUint16(b[2:], c.CapMask)
-	be.PutUint32(b[4:], c.CapMask2<<5|uint32(c.RespTime&31))
-	be.PutUint32(b[offTrapLID:], uint32(c.TrapLID))
+	encode(b, c.BaseVersion, c.ClassVersion, c.CapMask, c.CapMask2<<5|uint32(c.RespTime&31))
+	encode(b[offTrapLID:], c.TrapLID)
 	b[offTrapSL] = c.TrapSL<<3 | b[offTrapSL]&7
 }
 
@@ -114,13 +112,7 @@ const (
 )
 
 func (s State) String() string {
-	switch s {
-	case DropAll:
-		return "drop all"
-	case Forwarding:
-		return "forwarding"
-	}
-	return "unknown"
+	return cmp.Or(map[State]string{DropAll: "drop all", Forwarding: "forwarding"}[s], "unknown")
 }
 
 // Values of VESWPortInfo.EthLinkStatus.
@@ -170,78 +162,29 @@ type VESWPortInfo struct {
 // VESWPortInfoLen is the attribute's length.
 const VESWPortInfoLen = 280
 
-// rsvdVESWPort are offset and length of the reserved fields.
-var rsvdVESWPort = [...][2]int{{4, 6}, {12, 2}, {16, 4}, {92, 56}, {150, 2}, {157, 3}, {176, 4}, {220, 48}, {272, 8}}
-
 // PowerOn returns the state of a virtual port that was never set.
 func PowerOn() VESWPortInfo {
 	return VESWPortInfo{EthMTU: PowerOnMTU, ConfigState: DropAll, OperState: DropAll, MaxMACs: MaxMACEntries,
 		MaxSourceMAC: MaxSourceMACs}
 }
 
-// lanes are those of unicast and of multicast frames.
-func (p *VESWPortInfo) lanes() [2]*opa.Lanes {
-	return [...]*opa.Lanes{&p.QoS.Unicast, &p.QoS.Multicast}
+// layout are all fields in their order, reserved ones between them.
+func (p *VESWPortInfo) layout() []any {
+	u, m, r := &p.QoS.Unicast, &p.QoS.Multicast, p.Rsvd[:]
+	return []any{
+		&p.Fabric, &p.VESW, r[:6], &p.DefPortMask, r[6:8], &p.PKey, r[8:12], &p.McastDLID, &p.UcastDLID, &p.RC, r[12:68],
+		&p.EthMTU, r[68:70], &p.PortNum, &p.LinkStatus, r[70:73], &p.BaseMAC, &p.ConfigState, &p.OperState, &p.MaxMACs,
+		&p.MaxSourceMAC, &p.Digest, r[73:77], &p.EncapSLID, &u.SC, &u.VL, &m.SC, &m.VL, &u.UntaggedSC, &u.UntaggedVL,
+		&m.UntaggedSC, &m.UntaggedVL, r[77:125], &p.UcastGen, &p.McastGen, r[125:],
+	}
 }
 
 // ParseVESWPortInfo reads the attribute.
 func ParseVESWPortInfo(data []byte) (p VESWPortInfo) {
 	var buf [VESWPortInfoLen]byte
-	be, b := binary.BigEndian, extend(data, buf[:])
-	p.Fabric, p.VESW, p.DefPortMask, p.PKey = be.Uint16(b), be.Uint16(b[2:]), be.Uint16(b[10:]), be.Uint16(b[14:])
-	p.McastDLID = opa.LID(be.Uint32(b[20:]))
-	for i := range p.UcastDLID {
-		p.UcastDLID[i] = opa.LID(be.Uint32(b[24+4*i:]))
-	}
-	p.RC, p.EthMTU = opa.RCWord(be.Uint32(b[88:])), be.Uint16(b[148:])
-	p.PortNum, p.LinkStatus = be.Uint32(b[152:]), b[156]
-	p.BaseMAC, p.ConfigState, p.OperState = ether.Addr(b[160:]), State(b[166]), State(b[167])
-	p.MaxMACs, p.MaxSourceMAC, p.Digest = be.Uint16(b[168:]), be.Uint16(b[170:]), be.Uint32(b[172:])
-	p.EncapSLID = opa.LID(be.Uint32(b[180:]))
-	for i, l := range p.lanes() {
-		copy(l.SC[:], b[184+16*i:])
-		copy(l.VL[:], b[192+16*i:])
-		l.UntaggedSC, l.UntaggedVL = b[216+2*i], b[217+2*i]
-	}
-	p.UcastGen, p.McastGen = be.Uint16(b[268:]), be.Uint16(b[270:])
-	rest := p.Rsvd[:]
-	for _, r := range rsvdVESWPort {
-		rest = rest[copy(rest, b[r[0]:r[0]+r[1]]):]
-	}
+	read(extend(data, buf[:]), p.layout()...)
 	return p
 }
 
 // Put writes the attribute.
-func (p *VESWPortInfo) Put(b []byte) {
-	be := binary.BigEndian
-	be.PutUint16(b, p.Fabric)
-	be.PutUint16(b[2:], p.VESW)
-	be.PutUint16(b[10:], p.DefPortMask)
-	be.PutUint16(b[14:], p.PKey)
-	be.PutUint32(b[20:], uint32(p.McastDLID))
-	for i, l := range p.UcastDLID {
-		be.PutUint32(b[24+4*i:], uint32(l))
-	}
-	be.PutUint32(b[88:], uint32(p.RC))
-	be.PutUint16(b[148:], p.EthMTU)
-	be.PutUint32(b[152:], p.PortNum)
-	b[156] = p.LinkStatus
-	copy(b[160:], p.BaseMAC[:])
-	b[166], b[167] = uint8(p.ConfigState), uint8(p.OperState)
-	be.PutUint16(b[168:], p.MaxMACs)
-	be.PutUint16(b[170:], p.MaxSourceMAC)
-	be.PutUint32(b[172:], p.Digest)
-	be.PutUint32(b[180:], uint32(p.EncapSLID))
-	for i, l := range p.lanes() {
-		copy(b[184+16*i:], l.SC[:])
-		copy(b[192+16*i:], l.VL[:])
-		b[216+2*i], b[217+2*i] = l.UntaggedSC, l.UntaggedVL
-	}
-	be.PutUint16(b[268:], p.UcastGen)
-	be.PutUint16(b[270:], p.McastGen)
-	rest := p.Rsvd[:]
-	for _, r := range rsvdVESWPort {
-		copy(b[r[0]:], rest[:r[1]])
-		rest = rest[r[1]:]
-	}
-}
+func (p *VESWPortInfo) Put(b []byte) { encode(b, p.layout()...) }

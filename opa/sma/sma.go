@@ -4,6 +4,9 @@
 package sma
 
 import (
+	"cmp"
+	"slices"
+
 	"tapir/opa"
 	"tapir/opa/mad"
 	"tapir/wire/frame"
@@ -149,30 +152,19 @@ func (a *Agent) set(s *mad.SMP, data []byte) mad.Status {
 
 func (a *Agent) setPortInfo(modifier uint32, p mad.PortInfo) mad.Status {
 	info := a.port.Info()
-	lid, ok := p.LID, true
-	if lid == 0 {
-		lid = info.LID
-	} else if _, ok = lid.To9B(); !lid.IsUnicast() {
-		ok = false
-	}
-	if modifier != mad.OnePort || !ok || p.SMLID != 0 && !p.SMLID.IsUnicast() || p.PhysState != 0 {
-		return mad.StatusBadValue
-	}
-	state := p.State
+	lid, state := cmp.Or(p.LID, info.LID), p.State
 	if state == info.State {
 		state = 0
 	}
-	// A port without LID can only stay in init.
-	next := info.State + 1
-	if state != 0 && (state != next || state < mad.PortArmed || state > mad.PortActive || lid == 0) {
+	switch {
+	case modifier != mad.OnePort, p.LID != 0 && !p.LID.IsUnicast9B(), p.SMLID != 0 && !p.SMLID.IsUnicast(),
+		p.PhysState != 0,
+		// A port without LID can only stay in init.
+		state != 0 && (state != info.State+1 || state < mad.PortArmed || state > mad.PortActive || lid == 0):
 		return mad.StatusBadValue
 	}
 	if lid != 0 && (p.LID != 0 || p.SMLID != 0) {
-		sm := p.SMLID
-		if sm == 0 {
-			sm = info.SMLID
-		}
-		a.port.SetLID(lid, sm, p.SMSL)
+		a.port.SetLID(lid, cmp.Or(p.SMLID, info.SMLID), p.SMSL)
 	}
 	if state != 0 {
 		a.port.SetState(state)
@@ -185,13 +177,10 @@ func (a *Agent) setPKeys(modifier uint32, keys [mad.PKeysPerBlock]uint16) mad.St
 	if !ok {
 		return mad.StatusBadValue
 	}
-	table := append([]uint16(nil), a.port.PKeys()...)
-	at := block * mad.PKeysPerBlock
-	n := copy(table[at:], keys[:])
-	for _, k := range keys[n:] {
-		if k != 0 {
-			return mad.StatusBadValue
-		}
+	table := slices.Clone(a.port.PKeys())
+	n := copy(table[block*mad.PKeysPerBlock:], keys[:])
+	if slices.ContainsFunc(keys[n:], func(k uint16) bool { return k != 0 }) {
+		return mad.StatusBadValue
 	}
 	a.port.SetPKeys(table)
 	return mad.StatusOK

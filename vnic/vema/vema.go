@@ -11,6 +11,9 @@
 package vema
 
 import (
+	"cmp"
+	"slices"
+
 	"tapir/opa"
 	"tapir/opa/mad"
 	"tapir/vnic"
@@ -128,39 +131,33 @@ func (a *Agent) data() []byte { return a.response[mad.VEMAHeaderLen:] }
 
 func (a *Agent) get(attr uint16, num uint8) mad.Status {
 	n := a.port.Netdev(num)
+	if n == nil && slices.Contains(ofVPorts, attr) {
+		return mad.StatusBadValue
+	}
 	switch attr {
 	case mad.AttrClassPortInfo:
 		a.class.Put(a.data())
-		return mad.StatusOK
 	case mad.AttrVESWPortInfo:
-		info := a.info(num)
-		info.Put(a.data())
-		return mad.StatusOK
-	case mad.AttrMACEntries, mad.AttrUnicastMACs, mad.AttrMulticastMACs, mad.AttrSummaryCounters, mad.AttrErrorCounters:
-		if n == nil {
-			return mad.StatusBadValue
-		}
-	}
-	switch attr {
+		new(a.info(num)).Put(a.data())
 	case mad.AttrMACEntries:
 		return a.getMACEntries(n)
 	case mad.AttrUnicastMACs:
 		a.putMACs(n.UnicastMACs())
-		return mad.StatusOK
 	case mad.AttrMulticastMACs:
 		a.putMACs(n.MulticastMACs())
-		return mad.StatusOK
 	case mad.AttrSummaryCounters:
-		c := summary(n)
-		c.Put(a.data())
-		return mad.StatusOK
+		new(summary(n)).Put(a.data())
 	case mad.AttrErrorCounters:
-		c := errorCounters(n)
-		c.Put(a.data())
-		return mad.StatusOK
+		new(errorCounters(n)).Put(a.data())
+	default:
+		return mad.StatusBadAttribute
 	}
-	return mad.StatusBadAttribute
+	return mad.StatusOK
 }
+
+// ofVPorts are the attributes of a vport that must exist.
+var ofVPorts = []uint16{mad.AttrMACEntries, mad.AttrUnicastMACs, mad.AttrMulticastMACs, mad.AttrSummaryCounters,
+	mad.AttrErrorCounters}
 
 func (a *Agent) set(attr uint16, num uint8) mad.Status {
 	n := a.port.Netdev(num)
@@ -171,28 +168,23 @@ func (a *Agent) set(attr uint16, num uint8) mad.Status {
 		if !a.configure(num, mad.ParseVESWPortInfo(a.request[:])) {
 			return mad.StatusBadValue
 		}
-		return a.get(attr, num)
-	case mad.AttrMACEntries:
+	case mad.AttrMACEntries, mad.AttrDeleteVESW:
 		if n == nil {
 			return mad.StatusBadValue
 		}
-		status := a.setMACEntries(n)
-		if got := a.getMACEntries(n); got != mad.StatusOK {
-			status = got
-		}
-		return status
-	case mad.AttrDeleteVESW:
-		if n == nil {
-			return mad.StatusBadValue
+		if attr == mad.AttrMACEntries {
+			status := a.setMACEntries(n)
+			return cmp.Or(a.getMACEntries(n), status)
 		}
 		a.remove(n)
-		return a.get(mad.AttrVESWPortInfo, num)
+	default:
+		return mad.StatusBadAttribute
 	}
-	return mad.StatusBadAttribute
+	return a.get(mad.AttrVESWPortInfo, num)
 }
 
 func (a *Agent) setClassPortInfo(c mad.ClassPortInfo) mad.Status {
-	if _, ok := c.TrapLID.To9B(); c.TrapLID != 0 && !(ok && c.TrapLID.IsUnicast()) {
+	if c.TrapLID != 0 && !c.TrapLID.IsUnicast9B() {
 		return mad.StatusBadValue
 	}
 	a.class = c
@@ -281,7 +273,7 @@ func (a *Agent) getMACEntries(n *vnic.Netdev) mad.Status {
 	out.PutHead(uint16(offset), uint16(num), table.Digest())
 	for i := range num {
 		e := table.At(offset + i)
-		out.SetEntry(i, mad.MACEntry{MAC: e.MAC, Mask: e.Mask, DLID: e.DLID, Flags: e.Flags})
+		out.SetEntry(i, mad.MACEntry(e))
 	}
 	return mad.StatusOK
 }
@@ -299,7 +291,7 @@ func (a *Agent) setMACEntries(n *vnic.Netdev) mad.Status {
 		if k := e.DLID.Kind(); e.DLID != 0 && k != opa.KindUnicast && k != opa.KindMulticast {
 			return mad.StatusBadValue
 		}
-		list[i] = vnic.Entry{MAC: e.MAC, Mask: e.Mask, DLID: e.DLID, Flags: e.Flags}
+		list[i] = vnic.Entry(e)
 	}
 	table, err := n.MACTable().Set(offset, list, digest)
 	if err != nil {
@@ -316,8 +308,8 @@ func (a *Agent) putMACs(list []ether.Addr, gen uint16) {
 	if num == 0 || num > mad.MaxMACsIn {
 		num = mad.MaxMACsIn
 	}
-	part := list[min(int(h.Start), len(list)):]
-	part = part[:min(num, len(part))]
+	start := min(int(h.Start), len(list))
+	part := list[start:min(start+num, len(list))]
 	out := mad.IfaceMACs(a.data())
 	out.PutHead(mad.IfaceHead{Start: h.Start, Num: uint16(len(part)), Total: uint16(len(list)), Gen: gen})
 	for i, mac := range part {

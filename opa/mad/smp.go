@@ -267,7 +267,8 @@ const (
 )
 
 func (s SMState) String() string {
-	return cmp.Or(map[SMState]string{SMDiscovering: "discovering", SMStandby: "standby", SMMaster: "master"}[s], "unknown")
+	return cmp.Or(map[SMState]string{SMDiscovering: "discovering", SMStandby: "standby", SMMaster: "master"}[s],
+		"unknown")
 }
 
 // SMInfo is how a fabric manager describes itself to others.

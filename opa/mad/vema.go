@@ -172,10 +172,10 @@ func PowerOn() VESWPortInfo {
 func (p *VESWPortInfo) layout() []any {
 	u, m, r := &p.QoS.Unicast, &p.QoS.Multicast, p.Rsvd[:]
 	return []any{
-		&p.Fabric, &p.VESW, r[:6], &p.DefPortMask, r[6:8], &p.PKey, r[8:12], &p.McastDLID, &p.UcastDLID, &p.RC, r[12:68],
-		&p.EthMTU, r[68:70], &p.PortNum, &p.LinkStatus, r[70:73], &p.BaseMAC, &p.ConfigState, &p.OperState, &p.MaxMACs,
-		&p.MaxSourceMAC, &p.Digest, r[73:77], &p.EncapSLID, &u.SC, &u.VL, &m.SC, &m.VL, &u.UntaggedSC, &u.UntaggedVL,
-		&m.UntaggedSC, &m.UntaggedVL, r[77:125], &p.UcastGen, &p.McastGen, r[125:],
+		&p.Fabric, &p.VESW, r[:6], &p.DefPortMask, r[6:8], &p.PKey, r[8:12], &p.McastDLID, &p.UcastDLID, &p.RC,
+		r[12:68], &p.EthMTU, r[68:70], &p.PortNum, &p.LinkStatus, r[70:73], &p.BaseMAC, &p.ConfigState, &p.OperState,
+		&p.MaxMACs, &p.MaxSourceMAC, &p.Digest, r[73:77], &p.EncapSLID, &u.SC, &u.VL, &m.SC, &m.VL,
+		&u.UntaggedSC, &u.UntaggedVL, &m.UntaggedSC, &m.UntaggedVL, r[77:125], &p.UcastGen, &p.McastGen, r[125:],
 	}
 }
 

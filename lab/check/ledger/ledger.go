@@ -7,9 +7,8 @@ package main
 import (
 	"embed"
 	"fmt"
-	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -57,69 +56,24 @@ func (c *Clause) RFC() string {
 	return rfc
 }
 
-var clauseID = regexp.MustCompile(`^(5040|5041|5044|6581|7306)-[0-9A-Z.]+-[0-9]+$`)
-
 // clauses reads the whole ledger, in the order of the documents.
-func clauses() ([]Clause, error) {
-	var all []Clause
+func clauses() ([]Clause, error) { return read[Clause]("clauses") }
+
+// read reads a directory's tables, in the order of the documents.
+func read[T any](dir string) (all []T, err error) {
 	for _, r := range rfcs {
-		var list []Clause
-		if err := read("clauses/"+r.number+".yaml", &list); err != nil {
+		name := dir + "/" + r.number + ".yaml"
+		b, err := data.ReadFile(name)
+		if err != nil {
 			return nil, err
+		}
+		var list []T
+		if err := yaml.UnmarshalWithOptions(b, &list, yaml.Strict()); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		all = append(all, list...)
 	}
 	return all, nil
-}
-
-func read(name string, into any) error {
-	b, err := data.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	if err := yaml.UnmarshalWithOptions(b, into, yaml.Strict()); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
-// check returns what is wrong with the clauses themselves.
-func check(all []Clause) (faults []string) {
-	seen := map[string]bool{}
-	for i := range all {
-		c := &all[i]
-		bad := func(format string, args ...any) {
-			faults = append(faults, c.ID+": "+fmt.Sprintf(format, args...))
-		}
-		switch {
-		case !clauseID.MatchString(c.ID):
-			bad("not an id of the form RFC-section-number")
-		case seen[c.ID]:
-			bad("occurs twice")
-		case c.Quote == "":
-			bad("has no text")
-		}
-		seen[c.ID] = true
-		answers := 0
-		for _, s := range []string{c.Test, c.Not, c.NA} {
-			if s != "" {
-				answers++
-			}
-		}
-		switch {
-		case c.Level != "MUST" && c.Level != "SHOULD":
-			bad("level is %q", c.Level)
-		case answers == 0:
-			bad("%s without a test or a reason", c.Level)
-		case answers > 1:
-			bad("more than one of test, not and na")
-		case c.Not != "" && c.Level == "MUST":
-			bad("a MUST that is not followed: %s", c.Not)
-		case c.Test != "" && c.What == "":
-			bad("does not say how the code does it")
-		}
-	}
-	return faults
 }
 
 // tally counts the clauses of one kind.
@@ -144,20 +98,11 @@ func count(b bool) int {
 
 // moduleRoot is the nearest folder upwards that holds go.mod.
 func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
+	file, err := exec.Command("go", "env", "GOMOD").Output()
+	if root := filepath.Dir(string(file)); err != nil || filepath.IsAbs(root) && root != "/dev" {
+		return root, err
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return "", fmt.Errorf("no go.mod here or above: run this inside the module")
-		}
-		dir = up
-	}
+	return "", fmt.Errorf("no go.mod here or above: run this inside the module")
 }
 
 // byID finds a clause.

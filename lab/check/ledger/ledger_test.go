@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -184,4 +186,45 @@ func TestExpandTags(t *testing.T) {
 	if got != "5041-4.1-3 5041-4.2-1 5041-4.2-4 5041-4.2-2 5041-4.2-3" {
 		t.Error(got)
 	}
+}
+
+var clauseID = regexp.MustCompile(`^(5040|5041|5044|6581|7306)-[0-9A-Z.]+-[0-9]+$`)
+
+// check returns what is wrong with the clauses themselves.
+func check(all []Clause) (faults []string) {
+	seen := map[string]bool{}
+	for i := range all {
+		c := &all[i]
+		bad := func(format string, args ...any) {
+			faults = append(faults, c.ID+": "+fmt.Sprintf(format, args...))
+		}
+		switch {
+		case !clauseID.MatchString(c.ID):
+			bad("not an id of the form RFC-section-number")
+		case seen[c.ID]:
+			bad("occurs twice")
+		case c.Quote == "":
+			bad("has no text")
+		}
+		seen[c.ID] = true
+		answers := 0
+		for _, s := range []string{c.Test, c.Not, c.NA} {
+			if s != "" {
+				answers++
+			}
+		}
+		switch {
+		case c.Level != "MUST" && c.Level != "SHOULD":
+			bad("level is %q", c.Level)
+		case answers == 0:
+			bad("%s without a test or a reason", c.Level)
+		case answers > 1:
+			bad("more than one of test, not and na")
+		case c.Not != "" && c.Level == "MUST":
+			bad("a MUST that is not followed: %s", c.Not)
+		case c.Test != "" && c.What == "":
+			bad("does not say how the code does it")
+		}
+	}
+	return faults
 }

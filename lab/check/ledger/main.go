@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -90,16 +91,12 @@ func choose(ts []target, o options) ([]target, error) {
 		return draw(ts, o.n, o.seed), nil
 	}
 	var out []target
-	for _, id := range strings.Split(o.clause, ",") {
-		n := len(out)
-		for _, t := range ts {
-			if t.clause.ID == id {
-				out = append(out, t)
-			}
-		}
-		if len(out) == n {
+	for id := range strings.SplitSeq(o.clause, ",") {
+		i := slices.IndexFunc(ts, func(t target) bool { return t.clause.ID == id })
+		if i < 0 {
 			return nil, fmt.Errorf("no mutation for clause %q", id)
 		}
+		out = append(out, ts[i])
 	}
 	return out, nil
 }

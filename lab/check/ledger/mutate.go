@@ -24,16 +24,7 @@ type Mutation struct {
 }
 
 // mutations reads the table.
-func mutations() (all []Mutation, err error) {
-	for _, r := range rfcs {
-		var list []Mutation
-		if err := read("mutations/"+r.number+".yaml", &list); err != nil {
-			return nil, err
-		}
-		all = append(all, list...)
-	}
-	return all, nil
-}
+func mutations() ([]Mutation, error) { return read[Mutation]("mutations") }
 
 // apply returns the file with the mutation made.
 func (m *Mutation) apply(root string) ([]byte, error) {
@@ -136,6 +127,9 @@ func (r *runner) noticed(t target) (red string, err error) {
 	}
 	return red, err
 }
+
+// scriptRoom is the directory whose tests run the wire scripts.
+const scriptRoom = "lab/tool/script"
 
 // call is one run of go test.
 type call struct{ room, pattern string }

@@ -19,8 +19,6 @@ import (
 	"tapir/lab/node"
 	"tapir/lab/node/sw"
 	"tapir/lab/node/swnode"
-	"tapir/ptp"
-	"tapir/ptp/msg"
 	"tapir/wire/frame"
 )
 
@@ -168,21 +166,6 @@ func Measure(ctx context.Context, cfg Config) (*Result, error) {
 		r.Delays = append(r.Delays, s.Delay)
 	}
 	return r, nil
-}
-
-// Behind measures a slave behind a boundary clock whose own oscillator is ppm
-// too fast and whose master is a stock ptp4l. What the slave reports is by how
-// much the boundary clock differs from the machine's.
-func Behind(ctx context.Context, cfg Config, ppm float64) (*Result, error) {
-	c := ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)
-	if cfg.P2P {
-		c = ptp.NewConfig(ptp.DefaultP2P, msg.ClockIdentity{}, 1)
-	}
-	p := &c.Ports[0]
-	p.LogAnnounceInterval, p.LogSyncInterval, p.LogMinDelayReqInterval, p.LogMinPdelayReqInterval = logAnnounce,
-		logSync, logSync, logSync+1
-	cfg.Switch.Mode, cfg.Switch.PTP, cfg.Switch.Hardware.Oscillator.PPB = swconf.Boundary, &c, 1000*ppm
-	return Measure(ctx, cfg)
 }
 
 // counts takes over what the switch has counted.

@@ -10,6 +10,8 @@ import (
 	"go.uber.org/goleak"
 
 	"tapir/lab/conf/swconf"
+	"tapir/ptp"
+	"tapir/ptp/msg"
 	"tapir/ptp/transport"
 )
 
@@ -79,11 +81,26 @@ func TestBoundaryClock(t *testing.T) {
 	defer cancel()
 	cfg := Config{Transport: "UDPv4", Samples: 60}
 	cfg.Switch.Transport = transport.UDPv4
-	r, err := Behind(ctx, cfg, 500)
+	r, err := behind(ctx, cfg, 500)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if m := r.Quantile(0.5); m > 100_000 {
 		t.Errorf("median of |offset|: %d ns, %+v", m, r)
 	}
+}
+
+// behind measures a slave behind a boundary clock whose own oscillator is ppm
+// too fast and whose master is a stock ptp4l. What the slave reports is by how
+// much the boundary clock differs from the machine's.
+func behind(ctx context.Context, cfg Config, ppm float64) (*Result, error) {
+	c := ptp.NewConfig(ptp.DefaultE2E, msg.ClockIdentity{}, 1)
+	if cfg.P2P {
+		c = ptp.NewConfig(ptp.DefaultP2P, msg.ClockIdentity{}, 1)
+	}
+	p := &c.Ports[0]
+	p.LogAnnounceInterval, p.LogSyncInterval, p.LogMinDelayReqInterval, p.LogMinPdelayReqInterval = logAnnounce,
+		logSync, logSync, logSync+1
+	cfg.Switch.Mode, cfg.Switch.PTP, cfg.Switch.Hardware.Oscillator.PPB = swconf.Boundary, &c, 1000*ppm
+	return Measure(ctx, cfg)
 }

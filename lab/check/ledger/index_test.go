@@ -26,8 +26,6 @@ type index struct {
 	tags map[string]string
 }
 
-const scriptRoom = "lab/tool/script"
-
 var tag = regexp.MustCompile(`\b(?:5040|5041|5044|6581|7306)-[0-9A-Z][0-9A-Z.]*-[0-9]+\b`)
 
 // indexTests reads all test files and scripts of the module at root. Nested

@@ -2,11 +2,9 @@ package linuxptp
 
 import (
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -63,26 +61,16 @@ func (c *Chrony) SourceStats(ctx context.Context) ([]SourceStats, error) {
 	return parseSourceStats(lines)
 }
 
-func parseSourceStats(lines []string) ([]SourceStats, error) {
-	rows, err := csv.NewReader(strings.NewReader(strings.Join(lines, "\n"))).ReadAll()
-	if err != nil {
-		return nil, err
-	}
-	var list []SourceStats
-	for _, r := range rows {
-		if len(r) != 8 {
-			return nil, fmt.Errorf("chronyc: %d columns of sourcestats: %q", len(r), r)
+func parseSourceStats(lines []string) (list []SourceStats, err error) {
+	for _, l := range lines {
+		var s SourceStats
+		var runs, span string
+		columns := strings.Split(l, ",")
+		if len(columns) != 8 {
+			return nil, fmt.Errorf("chronyc: %d columns of sourcestats: %q", len(columns), l)
 		}
-		s := SourceStats{Name: r[0]}
-		s.Samples, err = strconv.Atoi(r[1])
-		for i, to := range map[int]*float64{4: &s.Frequency, 5: &s.Skew, 6: &s.Offset, 7: &s.StdDev} {
-			if v, bad := strconv.ParseFloat(r[i], 64); bad != nil {
-				err = bad
-			} else {
-				*to = v
-			}
-		}
-		if err != nil {
+		if _, err := fmt.Sscan(strings.Join(columns, " "), &s.Name, &s.Samples, &runs, &span, &s.Frequency, &s.Skew,
+			&s.Offset, &s.StdDev); err != nil {
 			return nil, fmt.Errorf("chronyc: sourcestats: %w", err)
 		}
 		list = append(list, s)
@@ -100,8 +88,8 @@ func (c *Chrony) AwaitSamples(ctx context.Context, source string, n int) (Source
 		}
 		select {
 		case <-ctx.Done():
-			return SourceStats{}, fmt.Errorf("waiting for %d samples of %s: %w%s", n, source,
-				errors.Join(ctx.Err(), err), c.tail())
+			return SourceStats{}, fmt.Errorf("waiting for %d samples of %s: %w\n%s", n, source,
+				errors.Join(ctx.Err(), err), c.Tail())
 		case <-time.After(time.Second / 10):
 		}
 	}

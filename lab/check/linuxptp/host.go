@@ -14,10 +14,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
-	"syscall"
 
 	"tapir/lab/host/netns"
+	"tapir/lab/host/process"
 )
 
 // Host runs programs in one network namespace. Their configurations and
@@ -29,7 +30,7 @@ type Host struct {
 	dir string
 
 	mu       sync.Mutex
-	programs []*Program
+	programs []*process.Process
 	files    int
 }
 
@@ -124,10 +125,12 @@ func (c Command) argv() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	argv := []string{"setpriv", "--bounding-set=-sys_time", "--inh-caps=-sys_time", "--"}
-	argv = append(argv, c.Under...)
-	argv = append(argv, path)
-	return append(argv, c.Args...), nil
+	var argv []string
+	if !c.SharedMemory {
+		argv = []string{"unshare", "--ipc", "--"}
+	}
+	argv = append(argv, "setpriv", "--bounding-set=-sys_time", "--inh-caps=-sys_time", "--")
+	return slices.Concat(argv, c.Under, []string{path}, c.Args), nil
 }
 
 // Start starts a program. It ends with ctx at the latest.
@@ -136,21 +139,14 @@ func (h *Host) Start(ctx context.Context, c Command) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{name: c.Name, cmd: exec.CommandContext(ctx, argv[0], argv[1:]...), ended: make(chan struct{}),
-		news: make(chan struct{})}
-	p.cmd.Dir = h.dir
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if !c.SharedMemory {
-		p.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWIPC
-	}
-	p.cmd.Cancel = p.kill
-	if err := p.start(h.ns); err != nil {
+	p, err := process.Start(ctx, h.ns, process.Options{Argv: argv, Dir: h.dir})
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.programs = append(h.programs, p)
-	h.mu.Unlock()
-	return p, nil
+	return &Program{p, c.Name}, nil
 }
 
 // Run runs a program to its end and returns its lines.
@@ -159,21 +155,9 @@ func (h *Host) Run(ctx context.Context, c Command) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	<-p.ended
-	h.forget(p)
-	if p.err != nil {
-		return p.Lines(), fmt.Errorf("%s: %w%s", c.Name, errors.Join(p.err, ctx.Err()), p.tail())
+	<-p.Ended()
+	if err := p.Err(); err != nil {
+		return p.Lines(), fmt.Errorf("%s: %w\n%s", c.Name, errors.Join(err, ctx.Err()), p.Tail())
 	}
 	return p.Lines(), nil
-}
-
-func (h *Host) forget(p *Program) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i, q := range h.programs {
-		if q == p {
-			h.programs = append(h.programs[:i], h.programs[i+1:]...)
-			return
-		}
-	}
 }

@@ -175,7 +175,7 @@ func TestPrograms(t *testing.T) {
 	}
 	cancel()
 	select {
-	case <-p.ended:
+	case <-p.Ended():
 	case <-within(t).Done():
 		t.Error("a program outlives its context")
 	}

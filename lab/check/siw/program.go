@@ -5,18 +5,14 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
-	"tapir/nic/iwarp"
 	"time"
 
-	"tapir/lab/node/nicnode"
-	"tapir/lab/tool/ctl"
-	"tapir/nic/uapi/relay"
+	"tapir/lab/host/process"
+	"tapir/nic/iwarp"
 	"tapir/wire/frame"
 )
 
@@ -97,40 +93,6 @@ func (c *Cell) checkProgram(nic *nicEnd, guest *guestEnd) error {
 	return fmt.Errorf("the client does not say %q: %s", c.Program.Want, tail(c.clientSaid(nic, guest)))
 }
 
-// name is that of the cell's NIC. tapir run finds it by that, so no other NIC
-// of the machine may have the same.
-func (c *Cell) name(port uint16) string {
-	if c.Program == nil {
-		return "nic0"
-	}
-	return fmt.Sprintf("siw%d-%d", os.Getpid(), port)
-}
-
-// offer makes the sockets that tapir run needs of the cell's NIC.
-func (c *Cell) offer(n *nicnode.Node) (withdraw func(), err error) {
-	if c.Program == nil {
-		return func() {}, nil
-	}
-	s, err := ctl.Listen(n.Name(), "")
-	if err != nil {
-		return nil, err
-	}
-	r, err := relay.Listen(ctl.RunPath(n.Name()))
-	if err != nil {
-		s.Close()
-		return nil, err
-	}
-	programs := nicnode.NewPrograms()
-	programs.Add(n)
-	r.Serve(programs.Devices)
-	dev := ctl.Device{Device: n.Device, Thread: n, TAP: n.TAP()}
-	s.Serve(dev.Served())
-	return func() {
-		r.Close()
-		s.Close()
-	}, nil
-}
-
 // Where programs run in the guest.
 const (
 	guestDir   = "/tmp/"
@@ -139,7 +101,7 @@ const (
 
 // tries runs the exchange, anew when programs have missed each other, and
 // compares what was to be copied.
-func (w *World) tries(ctx context.Context, n *nicnode.Node, c *Cell,
+func (w *World) tries(ctx context.Context, n *nic, c *Cell,
 	port uint16) (nic nicEnd, guest guestEnd, err error) {
 	copies := c.Program != nil && c.Program.Copies
 	if copies {
@@ -197,53 +159,36 @@ func (w *World) compare(ctx context.Context, c *Cell) error {
 	return err
 }
 
-// gentle is how long a program may take to end when it is asked to.
-const gentle = 5 * time.Second
-
 // runProgram runs the NIC's side of a cell with a stock program, whose
 // report is what it said.
-func (w *World) runProgram(ctx context.Context, n *nicnode.Node, c *Cell, port uint16, p *progress) nicEnd {
-	argv := append([]string{"run", "--nic", n.Name(), "--"}, c.programArgs(c.NICServes, port)...)
-	cmd := exec.CommandContext(ctx, w.Tapir, argv...)
-	var said bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = w.dir, &said, &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = gentle
-	if err := w.NS.Start(cmd); err != nil {
+func (w *World) runProgram(ctx context.Context, n *nic, c *Cell, port uint16, p *progress) nicEnd {
+	argv := append([]string{w.Tapir, "run", "--nic", n.Name(), "--"}, c.programArgs(c.NICServes, port)...)
+	prog, err := process.Start(context.WithoutCancel(ctx), w.NS, process.Options{Argv: argv, Dir: w.dir})
+	if err != nil {
 		return nicEnd{err: err}
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	err := c.awaitProgram(n, ended, p)
-	if c.endedWell(cmd.ProcessState.ExitCode(), said.String()) {
-		err = nil
-	}
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, tail(said.String()))
-	}
-	return nicEnd{said.String(), err}
-}
-
-// awaitProgram waits for the end of the NIC's program, and tells when it
-// listens.
-func (c *Cell) awaitProgram(n *nicnode.Node, ended <-chan error, p *progress) error {
-	tick := time.NewTicker(look)
-	defer tick.Stop()
-	for {
+	defer context.AfterFunc(ctx, prog.Stop)()
+	for !prog.HasEnded() {
 		select {
-		case err := <-ended:
-			return err
-		case <-tick.C:
+		case <-prog.Ended():
+		case <-time.After(look):
 			if c.NICServes && listens(n) {
-				p.listening.happen()
+				p.listens()
 			}
 		}
 	}
+	err = prog.Err()
+	switch {
+	case c.endedWell(prog.ExitCode(), prog.Said()):
+		err = nil
+	case err != nil:
+		err = fmt.Errorf("%w: %s", err, tail(prog.Said()))
+	}
+	return nicEnd{prog.Said(), err}
 }
 
 // listens tells whether a program listens on the NIC.
-func listens(n *nicnode.Node) (yes bool) {
+func listens(n *nic) (yes bool) {
 	err := n.DoWait(func(frame.Time) {
 		yes = slices.ContainsFunc(n.Device.ShowCEP(), func(p iwarp.CEPInfo) bool { return p.Phase == "listening" })
 	})

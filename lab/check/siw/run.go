@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"tapir/lab/conf/perfconf"
-	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/siwt"
 	"tapir/wire/frame"
@@ -67,7 +67,7 @@ func (w *World) Run(ctx context.Context, c Cell) (r Result) {
 	defer func() { r.Took = time.Since(begun) }()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if r.Err = w.prepare(ctx, &c); r.Err != nil {
+	if r.Err = errors.Join(w.Guest.LoadSiw(ctx, c.Siw...), w.Guest.SetMTU(ctx, c.mtu())); r.Err != nil {
 		return r
 	}
 	port := w.nextPort()
@@ -76,33 +76,31 @@ func (w *World) Run(ctx context.Context, c Cell) (r Result) {
 		r.Err = err
 		return r
 	}
-	withdraw, err := c.offer(n)
+	file := filepath.Join(w.dir, fmt.Sprintf("%d.pcap", port))
+	d, err := w.capture(ctx, file, c.mtu())
 	if err != nil {
 		r.Err = errors.Join(err, n.Close())
 		return r
 	}
-	d, err := w.capture(fmt.Sprintf("%d.pcap", port))
-	if err != nil {
-		withdraw()
-		r.Err = errors.Join(err, n.Close())
-		return r
-	}
-	r.Capture = d.file
+	r.Capture = file
 	nic, guest, err := w.tries(ctx, n, &c, port)
-	withdraw()
-	r.Err = errors.Join(err, c.check(nic, guest), n.Close(), d.stop())
+	r.Err = errors.Join(err, c.check(nic, guest), n.Close())
+	time.Sleep(settle)
+	if err := d.Stop(); err != nil {
+		r.Err = errors.Join(r.Err, fmt.Errorf("tcpdump %w", err))
+	}
 	report, _ := json.Marshal(nic.report) // plain structs cannot fail
 	r.NIC, r.Guest = string(report), guest.said
 	return r
 }
 
 // exchange starts the server, then the client, and waits for both.
-func (w *World) exchange(ctx context.Context, n *nicnode.Node, c *Cell, port uint16) (nicEnd, guestEnd) {
+func (w *World) exchange(ctx context.Context, n *nic, c *Cell, port uint16) (nicEnd, guestEnd) {
 	var nic nicEnd
 	var guest guestEnd
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
-	p := newProgress()
+	p := newProgress(ctx)
 	var both sync.WaitGroup
 	runGuest := func() { guest = w.runGuest(inner, c, port, p) }
 	runNIC := func() { nic = runNIC(inner, n, c, port, p) }
@@ -116,7 +114,7 @@ func (w *World) exchange(ctx context.Context, n *nicnode.Node, c *Cell, port uin
 	served := make(chan struct{})
 	both.Go(func() { defer close(served); server() })
 	select {
-	case <-p.listening.done:
+	case <-p.listening.Done():
 		client()
 		if c.Program != nil && c.Program.Stays || c.missed(&nic, &guest) {
 			stop()
@@ -134,28 +132,25 @@ func (w *World) exchange(ctx context.Context, n *nicnode.Node, c *Cell, port uin
 	return nic, guest
 }
 
-// event happens once.
-type event struct {
-	once sync.Once
-	done chan struct{}
-}
-
-func (e *event) happen() { e.once.Do(func() { close(e.done) }) }
-
-// progress is what one side waits to see of the other.
+// progress is what one side waits to see of the other: that the server listens,
+// and that the client has finished a step.
 type progress struct {
-	listening, stepped event // of the server, of the client's first step
+	listening, stepped context.Context // ended by the functions below
+	listens, steps     context.CancelFunc
 }
 
-func newProgress() *progress {
-	return &progress{event{done: make(chan struct{})}, event{done: make(chan struct{})}}
+func newProgress(ctx context.Context) *progress {
+	p := &progress{}
+	p.listening, p.listens = context.WithCancel(context.WithoutCancel(ctx))
+	p.stepped, p.steps = context.WithCancel(context.WithoutCancel(ctx))
+	return p
 }
 
 // look is how often a NIC is asked for what is waited for.
 const look = 20 * time.Millisecond
 
 // runNIC runs the NIC's side.
-func runNIC(ctx context.Context, n *nicnode.Node, c *Cell, port uint16, p *progress) nicEnd {
+func runNIC(ctx context.Context, n *nic, c *Cell, port uint16, p *progress) nicEnd {
 	ended := make(chan nicEnd, 1)
 	var j job
 	var err error
@@ -163,10 +158,10 @@ func runNIC(ctx context.Context, n *nicnode.Node, c *Cell, port uint16, p *progr
 	if err = errors.Join(err, loopErr); err != nil {
 		return nicEnd{err: err}
 	}
-	p.listening.happen()
+	p.listens()
 	var stopped <-chan struct{}
 	if c.StopNIC {
-		stopped = p.stepped.done
+		stopped = p.stepped.Done()
 	}
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -177,7 +172,7 @@ func runNIC(ctx context.Context, n *nicnode.Node, c *Cell, port uint16, p *progr
 		case <-tick.C:
 			n.Do(func(frame.Time) {
 				if j.steps() > 0 {
-					p.stepped.happen()
+					p.steps()
 				}
 			})
 		case <-stopped:
@@ -198,7 +193,7 @@ type job struct {
 }
 
 // start begins the NIC's program on its loop.
-func start(n *nicnode.Node, c *Cell, port uint16, now frame.Time, ended chan<- nicEnd) (job, error) {
+func start(n *nic, c *Cell, port uint16, now frame.Time, ended chan<- nicEnd) (job, error) {
 	server, _ := c.addresses()
 	if c.Rping {
 		ping := perfconf.Job{Op: perfconf.Rping, Port: port}
@@ -234,10 +229,10 @@ type watcher struct {
 func (w *watcher) Write(p []byte) (int, error) {
 	n, err := w.said.Write(p)
 	if strings.Contains(w.said.String(), "listening") {
-		w.p.listening.happen()
+		w.p.listens()
 	}
 	if strings.Contains(w.said.String(), " ok\n") { // the end of a step
-		w.p.stepped.happen()
+		w.p.steps()
 	}
 	return n, err
 }
@@ -247,13 +242,7 @@ func (w *World) runGuest(ctx context.Context, c *Cell, port uint16, p *progress)
 	ctx, kill := context.WithCancel(ctx)
 	defer kill()
 	if c.KillGuest {
-		go func() {
-			select {
-			case <-p.stepped.done:
-				kill()
-			case <-ctx.Done():
-			}
-		}()
+		defer context.AfterFunc(p.stepped, kill)()
 	}
 	out := &watcher{p: p}
 	code, err := w.Guest.Run(ctx, patience, c.guestCommand(port), out)

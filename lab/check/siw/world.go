@@ -14,8 +14,11 @@ import (
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/peer"
+	"tapir/lab/host/process"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/serve"
 	"tapir/wire/ether"
 )
 
@@ -44,8 +47,6 @@ type World struct {
 	image peer.Image
 	life  time.Duration
 	dir   string // of captures
-	siw   []string
-	mtu   int
 	port  uint16
 }
 
@@ -73,7 +74,6 @@ func (w *World) build(ctx context.Context) (err error) {
 }
 
 func (w *World) boot(ctx context.Context) (err error) {
-	w.siw, w.mtu = nil, most
 	w.Guest, err = peer.Start(ctx, w.image, peer.Config{
 		NS: w.NS, Bridge: bridge, IP: []netip.Prefix{guest4, guest6}, Life: w.life, Dir: filepath.Join(w.dir, "guest"),
 	})
@@ -95,33 +95,18 @@ func (w *World) Close() {
 	os.RemoveAll(w.dir)
 }
 
-// prepare gives the guest the driver and MTU of the cell.
-func (w *World) prepare(ctx context.Context, c *Cell) error {
-	if !slices.Equal(w.siw, c.Siw) {
-		if err := w.Guest.LoadSiw(ctx, c.Siw...); err != nil {
-			return err
-		}
-		w.siw = c.Siw
-	}
-	if w.mtu != c.mtu() {
-		if err := w.Guest.SetMTU(ctx, c.mtu()); err != nil {
-			return err
-		}
-		w.mtu = c.mtu()
-	}
-	return nil
-}
-
 // patient are settings of every cell's NIC: a guest may stand still for longer
 // than the defaults allow.
 var patient = []string{"mpa_request_timeout=1m", "mpa_reply_timeout=1m", "close_timeout=1m", "send_first=1s"}
 
 // startNIC puts the cell's NIC on the bridge.
-func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*nicnode.Node, error) {
+func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*nic, error) {
 	// A name of its own: a program that is just being started may still hold
 	// the TAP of the cell before.
 	wire := fmt.Sprintf("nic%d", port)
-	cfg := nicconf.Config{Name: c.name(port), MAC: nicMAC, TAP: wire, IP: []netip.Prefix{nic4}, MTU: c.mtu()}
+	// tapir run finds it by its name, so no other NIC of the machine may have the same.
+	name := fmt.Sprintf("siw%d-%d", os.Getpid(), port)
+	cfg := nicconf.Config{Name: name, MAC: nicMAC, TAP: wire, IP: []netip.Prefix{nic4}, MTU: c.mtu()}
 	if c.IPv6 {
 		cfg.IP, cfg.IP6 = nil, []netip.Prefix{nic6}
 	}
@@ -134,26 +119,45 @@ func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*nicnode.No
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	n, err := nicnode.Start(ctx, cfg, node.Env{NS: w.NS})
+	control, err := ctl.Listen(name, "")
 	if err != nil {
 		return nil, err
 	}
+	n := &nic{control: control}
+	if n.NIC, err = serve.StartNIC(ctx, &serve.Options{}, cfg, node.Env{NS: w.NS}, nicnode.NewPrograms()); err != nil {
+		control.Close()
+		return nil, err
+	}
+	control.Serve(n.Served(func() {}))
 	if err := w.Net.Join(wire, bridge); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
 }
 
+// nic is the NIC of a cell with its sockets.
+type nic struct {
+	*serve.NIC
+	control *ctl.Server
+}
+
+// Close ends the NIC.
+func (n *nic) Close() error {
+	err := n.NIC.Close()
+	n.control.Close()
+	return err
+}
+
 // addresses are those of the server and the client of a cell.
 func (c *Cell) addresses() (server, client netip.Addr) {
-	nic, guest := nic4.Addr(), guest4.Addr()
+	own, guest := nic4.Addr(), guest4.Addr()
 	if c.IPv6 {
-		nic, guest = nic6.Addr(), guest6.Addr()
+		own, guest = nic6.Addr(), guest6.Addr()
 	}
 	if c.NICServes {
-		return nic, guest
+		return own, guest
 	}
-	return guest, nic
+	return guest, own
 }
 
 // nextPort is a TCP port that no cell has used yet, so that captures cannot
@@ -166,11 +170,14 @@ func (w *World) nextPort() uint16 {
 	return w.port
 }
 
-// capture is tcpdump on the guest's TAP; the link header takes less than 64 octets.
-func (w *World) capture(name string) (*dump, error) {
-	d, err := newDump(w.NS, w.Guest.TAP, filepath.Join(w.dir, name), w.mtu+64)
-	if err != nil {
-		return nil, fmt.Errorf("tcpdump: %w", err)
-	}
-	return d, nil
+// settle is how long the last frames may take to reach the capture.
+const settle = 150 * time.Millisecond
+
+// capture is tcpdump on the guest's TAP: the bridge itself shows a frame after
+// it has passed it on, at times behind the answer. The kernel's buffer has a slot
+// of the length given by -s for each frame: the smaller they are, the more frames
+// may wait; the link header takes less than 64 octets.
+func (w *World) capture(ctx context.Context, file string, mtu int) (process.Dump, error) {
+	return process.Tcpdump(ctx, w.NS, w.Guest.TAP, file, "-s", fmt.Sprint(mtu+64), "--immediate-mode", "-B", "131072",
+		"tcp")
 }

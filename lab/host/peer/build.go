@@ -18,10 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Image is a guest ready to be started.
+// Image is a guest ready to be started. Its files stay as they are when a build
+// from other sources replaces those in the cache.
 type Image struct {
-	Kernel string // file
-	Initrd string // file
+	Kernel *os.File
+	Initrd *os.File
 	Linux  string // version of the kernel
 }
 
@@ -125,8 +126,12 @@ func Build(ctx context.Context, dir string, log io.Writer) (Image, error) {
 	if err != nil {
 		return Image{}, err
 	}
-	at := filepath.Join(dir, "image")
-	return Image{filepath.Join(at, "vmlinuz"), filepath.Join(at, "initrd"), strings.TrimSpace(string(version))}, nil
+	image := Image{Linux: strings.TrimSpace(string(version))}
+	if image.Kernel, err = os.Open(filepath.Join(dir, "image", "vmlinuz")); err != nil {
+		return Image{}, err
+	}
+	image.Initrd, err = os.Open(filepath.Join(dir, "image", "initrd"))
+	return image, err
 }
 
 func lock(dir string) (unlock func(), err error) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -31,6 +32,8 @@ const (
 	setsIn    = time.Minute     // likewise
 	diesIn    = 5 * time.Second
 	extraFile = 3 // number of the first of exec.Cmd's ExtraFiles in the child
+
+	imageFiles = 2 // kernel and initrd come before the TAPs
 )
 
 // Config describes a guest.
@@ -228,7 +231,7 @@ func (g *Guest) wire(bridge string) (*os.File, error) {
 func (g *Guest) launch(wires []*os.File) error {
 	limit := fmt.Sprint(int((g.cfg.Life + bootsIn).Seconds()))
 	g.cmd = exec.Command("timeout", append([]string{"-s", "KILL", limit, "qemu-system-x86_64"}, g.arguments()...)...)
-	g.cmd.ExtraFiles = wires
+	g.cmd.ExtraFiles = append([]*os.File{g.Image.Kernel, g.Image.Initrd}, wires...)
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log, err := os.Create(g.path("qemu.log"))
 	if err != nil {
@@ -268,13 +271,13 @@ func (g *Guest) arguments() []string {
 	args := []string{
 		"-nodefaults", "-no-reboot", "-display", "none", "-machine", "q35,i8042=off", "-m", fmt.Sprint(g.cfg.Memory),
 		"-accel", accel, "-cpu", "max",
-		"-kernel", g.Image.Kernel, "-initrd", g.Image.Initrd, "-append", strings.Join(words, " "),
+		"-kernel", inherited(0), "-initrd", inherited(1), "-append", strings.Join(words, " "),
 		"-chardev", "file,id=console,path=" + g.path("console.log"), "-serial", "chardev:console",
 		"-device", "virtio-serial-pci",
 		"-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random",
 	}
 	for i := range 1 + len(g.cfg.More) {
-		args = append(args, "-netdev", fmt.Sprintf("tap,id=wire%d,fd=%d", i, extraFile+i),
+		args = append(args, "-netdev", fmt.Sprintf("tap,id=wire%d,fd=%d", i, extraFile+imageFiles+i),
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=wire%d,mac=%v,romfile=", i, g.mac(i))+off)
 	}
 	var ports []string
@@ -288,6 +291,9 @@ func (g *Guest) arguments() []string {
 	}
 	return args
 }
+
+// inherited is the name that QEMU has for one of the files that it inherits.
+func inherited(i int) string { return fmt.Sprintf("/proc/self/fd/%d", extraFile+i) }
 
 // mac is that of eth0, eth1, ...: it follows from the guest's first address, stable, and not that of another
 // guest on the bridge.
@@ -320,22 +326,37 @@ func (g *Guest) over() bool {
 // Ended is closed when the guest is gone.
 func (g *Guest) Ended() <-chan struct{} { return g.ended }
 
-// LoadSiw loads the siw driver anew, with other parameters; see Config.Siw.
+// LoadSiw loads the siw driver anew if other parameters are in force; see
+// Config.Siw.
 func (g *Guest) LoadSiw(ctx context.Context, parameters ...string) error {
-	return g.must(ctx, "siw-load "+strings.Join(parameters, " "))
+	if slices.Equal(g.cfg.Siw, parameters) {
+		return nil
+	}
+	if err := g.must(ctx, "siw-load "+strings.Join(parameters, " ")); err != nil {
+		return err
+	}
+	g.cfg.Siw = parameters
+	return nil
 }
 
-// SetMTU changes the MTU of the guest's interface; the bridge stays the
-// caller's. Below 1280 octets the kernel takes IPv6 addresses away, so they are
-// given again.
+// SetMTU changes the MTU of the guest's interface if it is another one; the
+// bridge stays the caller's. Below 1280 octets the kernel takes IPv6 addresses
+// away, so they are given again.
 func (g *Guest) SetMTU(ctx context.Context, mtu int) error {
+	if g.cfg.MTU == mtu {
+		return nil
+	}
 	command := fmt.Sprintf("ip link set eth0 mtu %d", mtu)
 	for _, p := range g.cfg.IP {
 		if p.Addr().Is6() && mtu >= 1280 {
 			command += fmt.Sprintf(" && ip addr replace %v dev eth0 nodad", p)
 		}
 	}
-	return g.must(ctx, command)
+	if err := g.must(ctx, command); err != nil {
+		return err
+	}
+	g.cfg.MTU = mtu
+	return nil
 }
 
 func (g *Guest) must(ctx context.Context, command string) error {

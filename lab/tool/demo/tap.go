@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tapir/lab/host/link"
+	"tapir/lab/host/process"
 )
 
 // tapWire runs each NIC as a process of its own, on a TAP in a namespace of
@@ -14,8 +15,8 @@ type tapWire struct {
 	opt   Options
 	pair  *link.Pair
 	lost  func()
-	nics  []*process
-	dumps []*process
+	nics  []*program
+	dumps map[string]process.Dump // by NIC
 }
 
 func newTAPWire(o Options, lost func()) (*tapWire, error) {
@@ -27,7 +28,7 @@ func newTAPWire(o Options, lost func()) (*tapWire, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tapWire{opt: o, pair: pair, lost: lost}, nil
+	return &tapWire{opt: o, pair: pair, lost: lost, dumps: map[string]process.Dump{}}, nil
 }
 
 func (w *tapWire) kind() string { return "tap" }
@@ -40,43 +41,48 @@ func (w *tapWire) side(name string) *link.Space {
 }
 
 func (w *tapWire) start(ctx context.Context, name string) error {
-	p, err := spawn(name, w.side(name), w.opt.Program, "nic", "--name", name, "--tap", link.PairTAP,
-		"--ip", addresses[name].String(), "--frames", w.opt.Frames)
+	r, err := process.Start(context.WithoutCancel(ctx), w.side(name).NS, process.Options{Argv: []string{w.opt.Program,
+		"nic", "--name", name, "--tap", link.PairTAP, "--ip", addresses[name].String(), "--frames", w.opt.Frames}})
 	if err != nil {
 		return err
 	}
+	p := &program{r, name}
 	w.nics = append(w.nics, p)
 	if err := p.await(ctx, "ready "+name); err != nil {
 		return err
 	}
 	go func() {
-		<-p.ended
+		<-p.Ended()
 		w.lost()
 	}()
 	return nil
 }
 
 func (w *tapWire) tcpdump(ctx context.Context, name, file string) error {
-	// -Z root: no change of user, which a user namespace does not allow.
-	p, err := spawn("tcpdump of "+name, w.side(name), "tcpdump", "-i", link.PairTAP, "-n", "-p", "-s", "0", "-B",
-		"65536", "-Z", "root", "-U", "-w", file, "--nano")
-	if err != nil {
-		return fmt.Errorf("tcpdump: %w", err)
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	d, err := process.Tcpdump(ctx, w.side(name).NS, link.PairTAP, file, "-p", "-s", "0", "-B", "65536", "-U", "--nano")
+	if err == nil {
+		w.dumps[name] = d
 	}
-	w.dumps = append(w.dumps, p)
-	return p.await(ctx, "tcpdump: listening on")
+	return err
 }
 
 func (w *tapWire) stopDumps() (err error) {
-	for _, p := range w.dumps {
-		err = errors.Join(err, p.drain(), p.stop())
+	for name, d := range w.dumps {
+		if e := d.Stop(); e != nil {
+			err = errors.Join(err, fmt.Errorf("tcpdump of %s %w", name, e))
+		}
 	}
-	w.dumps = nil
+	clear(w.dumps)
 	return err
 }
 
 func (w *tapWire) close() (err error) {
-	for _, p := range append(w.dumps, w.nics...) {
+	for _, d := range w.dumps {
+		d.Process.Stop()
+	}
+	for _, p := range w.nics {
 		err = errors.Join(err, p.stop())
 	}
 	w.pair.Close()

@@ -62,10 +62,9 @@ type World struct {
 	agent chan error // how the application in the guest has ended
 	stop  context.CancelFunc
 	runs  atomic.Int32
-	setup setup
 }
 
-// setup is what the guest is set to.
+// setup is what scripts want the guest set to.
 type setup struct {
 	siw string
 	mtu int
@@ -104,7 +103,6 @@ func (w *World) build(ctx context.Context, image peer.Image, lanes int, life tim
 	if err != nil {
 		return err
 	}
-	w.setup.mtu = most
 	return w.startAgent(ctx, life)
 }
 
@@ -195,19 +193,10 @@ func (w *World) Close() {
 
 // prepare gives the guest the driver and the MTU that a script asks for.
 func (w *World) prepare(ctx context.Context, want setup) error {
-	if want.siw != w.setup.siw {
-		if err := w.Guest.LoadSiw(ctx, strings.Fields(want.siw)...); err != nil {
-			return err
-		}
-		w.setup.siw = want.siw
+	if err := w.Guest.LoadSiw(ctx, strings.Fields(want.siw)...); err != nil {
+		return err
 	}
-	if want.mtu != w.setup.mtu {
-		if err := w.Guest.SetMTU(ctx, want.mtu); err != nil {
-			return err
-		}
-		w.setup.mtu = want.mtu
-	}
-	return nil
+	return w.Guest.SetMTU(ctx, want.mtu)
 }
 
 // run runs one script on a lane. The guest must be prepared for it.

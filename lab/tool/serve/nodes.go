@@ -72,8 +72,8 @@ func reload(ctx context.Context, o Options, m *emnode.EM, hangups <-chan os.Sign
 	}
 }
 
-// nic is a NIC with the socket of tapir run.
-type nic struct {
+// NIC is a NIC with the socket of tapir run.
+type NIC struct {
 	*nicnode.Node
 	o        *Options
 	programs *relay.Server
@@ -85,18 +85,11 @@ type nic struct {
 func NICs(ctx context.Context, o Options, all []nicconf.Config, log *LogPrinter) error {
 	env, programs := node.Env{Layer: node.NewLayer(), Log: o.Log}, nicnode.NewPrograms()
 	return Run(ctx, o, all, func(c *nicconf.Config) string { return c.Name },
-		func(ctx context.Context, cfg nicconf.Config) (*nic, error) {
-			r, err := relay.Listen(ctl.RunPath(cfg.Name))
+		func(ctx context.Context, cfg nicconf.Config) (*NIC, error) {
+			n, err := StartNIC(ctx, &o, cfg, env, programs)
 			if err != nil {
 				return nil, err
 			}
-			n := &nic{o: &o, programs: r}
-			if n.Node, err = nicnode.Start(ctx, cfg, env); err != nil {
-				r.Close()
-				return nil, err
-			}
-			programs.Add(n.Node)
-			r.Serve(programs.Devices)
 			if log != nil {
 				n.finish = log.follow(n.Node)
 			}
@@ -107,15 +100,32 @@ func NICs(ctx context.Context, o Options, all []nicconf.Config, log *LogPrinter)
 		})
 }
 
+// StartNIC starts a NIC that programs can use.
+func StartNIC(ctx context.Context, o *Options, cfg nicconf.Config, env node.Env, programs *nicnode.Programs) (*NIC,
+	error) {
+	r, err := relay.Listen(ctl.RunPath(cfg.Name))
+	if err != nil {
+		return nil, err
+	}
+	n, err := nicnode.Start(ctx, cfg, env)
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	programs.Add(n)
+	r.Serve(programs.Devices)
+	return &NIC{Node: n, o: o, programs: r}, nil
+}
+
 // Served returns the NIC as its control server wants it.
-func (n *nic) Served(stop func()) ctl.NIC {
+func (n *NIC) Served(stop func()) ctl.NIC {
 	d := ctl.Device{Device: n.Device, Thread: n.Node, Version: n.o.Version, TAP: n.TAP(), HostTAP: n.Config().HostTAP,
 		OnStop: stop}
 	return d.Served()
 }
 
 // Close tells programs first, and takes from them what they have of the NIC.
-func (n *nic) Close() error {
+func (n *NIC) Close() error {
 	n.Withdraw()
 	n.programs.Close()
 	return n.Node.Close()
@@ -123,7 +133,7 @@ func (n *nic) Close() error {
 
 // conclude prints the rest of the log and names RDMA objects that nobody
 // destroyed.
-func (n *nic) conclude() {
+func (n *NIC) conclude() {
 	if n.finish != nil {
 		n.finish()
 	}

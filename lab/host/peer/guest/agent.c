@@ -69,6 +69,22 @@ static void putf(const char *fmt, ...)
 	put(b, n);
 }
 
+/*
+ * gone tells whether no host is attached. When one connection of the host follows
+ * another at once, the kernel may report the end of the first only after data of
+ * the second: for a moment the port looks abandoned.
+ */
+static int gone(void)
+{
+	for (int i = 0; i < 10; i++) {
+		struct pollfd f = { port, 0, 0 };
+		if (poll(&f, 1, 0) >= 0 && !(f.revents & POLLHUP))
+			return 0;
+		usleep(20000);
+	}
+	return 1;
+}
+
 /* blocking fill; sleeps while no host is attached (read returns 0 then) */
 static void fill(void)
 {
@@ -78,8 +94,8 @@ static void fill(void)
 			ilen += r;
 			return;
 		}
-		ilen = 0;
-		usleep(20000);
+		if (gone())
+			ilen = 0;
 	}
 }
 
@@ -163,7 +179,7 @@ static void run(const char *id, int tmo, char *cmd)
 		if (waitpid(pid, &st, WNOHANG) == pid) {
 			rc = WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
 			done = 1;
-		} else if (now() > end || (f[1].revents & (POLLIN | POLLHUP))) {
+		} else if (now() > end || (f[1].revents & POLLHUP ? gone() : f[1].revents & POLLIN)) {
 			kill(-pid, SIGKILL);
 			waitpid(pid, &st, 0);
 			rc = 124;

@@ -151,6 +151,24 @@ func (n Node) Errorf(format string, args ...any) error {
 	return n.f.at(n.position(), fmt.Sprintf(format, args...))
 }
 
+// ErrorIf is Errorf if something is so, else nil. cmp.Or of several is the first
+// mistake.
+func (n Node) ErrorIf(is bool, format string, args ...any) error {
+	if !is {
+		return nil
+	}
+	return n.Errorf(format, args...)
+}
+
+// Problem says what is wrong if something is so, else nothing. cmp.Or of several
+// is the first mistake.
+func Problem(is bool, format string, args ...any) string {
+	if !is {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
 // Line is the number of the node's line.
 func (n Node) Line() int {
 	if pos := n.position(); pos != nil {

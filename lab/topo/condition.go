@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -145,47 +146,34 @@ func (s *stepDraft) checkCondition(n conf.Node) error {
 		}
 	}
 	counts := c.Counter != "" || c.Filter != ""
-	switch {
-	case about != 1:
-		return n.Errorf("a condition is about one step, one node or one link")
-	case c.Output != nil && c.Step == "":
-		return n.Errorf("output: is of a step")
-	case c.Step != "" && c.Output == nil && !c.Ended:
-		return n.Errorf("%s: say which output", c.Step)
-	case c.Port != 0 && c.Node == "":
-		return n.Errorf("listening: is of a node")
-	case c.Filter != "" && c.Link == "":
-		return n.Errorf("filter: is of a link")
-	case c.Counter != "" && (c.Step != "" || c.Filter != "" || c.Port != 0):
-		return n.Errorf("counter: is of a node or a link, and stands alone")
-	case c.Node == "" && (c.VESW != 0 || c.InSync || c.Role != "" || c.OfPTP()):
-		return n.Errorf("vesw, in_sync, role, ptp and offsets: are of a node")
-	case c.VESW != 0 && c.Counter == "":
-		return n.Errorf("vesw %d: say which counter", c.VESW)
-	case c.Node != "" && c.Port == 0 && !counts && !c.InSync && c.Role == "" && !c.OfPTP():
-		return n.Errorf("%s: say which counter, or listening", c.Node)
-	case c.Link != "" && !counts:
-		return n.Errorf("%s: say which counter", c.Link)
-	case s.bounds && !counts:
-		return n.Errorf("min and max bound a counter or a filter")
-	case c.Min > c.Max:
-		return n.Errorf("min %d is greater than max %d", c.Min, c.Max)
+	ofNode := c.Port != 0 || c.InSync || c.Role != "" || c.OfPTP()
+	if err := cmp.Or(
+		n.ErrorIf(about != 1, "a condition is about one step, one node or one link"),
+		n.ErrorIf(c.Output != nil && c.Step == "", "output: is of a step"),
+		n.ErrorIf(c.Step != "" && c.Output == nil && !c.Ended, "%s: say which output", c.Step),
+		n.ErrorIf(c.Port != 0 && c.Node == "", "listening: is of a node"),
+		n.ErrorIf(c.Filter != "" && c.Link == "", "filter: is of a link"),
+		n.ErrorIf(c.Counter != "" && (c.Step != "" || c.Filter != "" || c.Port != 0),
+			"counter: is of a node or a link, and stands alone"),
+		n.ErrorIf(c.Node == "" && (c.VESW != 0 || ofNode), "vesw, in_sync, role, ptp and offsets: are of a node"),
+		n.ErrorIf(c.VESW != 0 && c.Counter == "", "vesw %d: say which counter", c.VESW),
+		n.ErrorIf(c.Node != "" && !counts && !ofNode, "%s: say which counter, or listening", c.Node),
+		n.ErrorIf(c.Link != "" && !counts, "%s: say which counter", c.Link),
+		n.ErrorIf(s.bounds && !counts, "min and max bound a counter or a filter"),
+		n.ErrorIf(c.Min > c.Max, "min %d is greater than max %d", c.Min, c.Max),
+	); err != nil {
+		return err
 	}
 	if link, counter := c.Link, c.Counter; link != "" && counter != "" && !isLinkCounter(counter) {
 		s.atEnd(func() error {
-			if !s.rules[link][counter] {
-				return n.Errorf("%s: a link counts %s, and what its rules struck, by their names", counter,
-					linkCounters)
-			}
-			return nil
+			return n.ErrorIf(!s.rules[link][counter], "%s: a link counts %s, and what its rules struck, by their names",
+				counter, linkCounters)
 		})
 	}
 	if link := c.Link; c.Filter != "" {
 		s.later(func() error {
-			if l := s.Lab.Link(link); l != nil && !l.Capture {
-				return n.Errorf("%s: it is not captured", link)
-			}
-			return nil
+			l := s.Lab.Link(link)
+			return n.ErrorIf(l != nil && !l.Capture, "%s: it is not captured", link)
 		})
 	}
 	s.later(func() error { return c.suits(s.Lab.Node(c.Node), n) })
@@ -194,19 +182,16 @@ func (s *stepDraft) checkCondition(n conf.Node) error {
 
 // suits tells what such a node has not.
 func (c *Condition) suits(of *Node, n conf.Node) error {
-	switch {
-	case of == nil:
+	if of == nil {
 		return nil
-	case c.Port != 0 && of.Kind != NIC:
-		return n.Errorf("%s: listening: %s", of.Name, isNIC(of))
-	case c.VESW != 0 && of.Kind != HFI && of.Kind != Gateway:
-		return n.Errorf("%s: vesw: a %s is no HFI", of.Name, of.Kind)
-	case (c.InSync || c.Role != "") && of.Kind != Manager:
-		return n.Errorf("%s: in_sync and role: a %s is no manager", of.Name, of.Kind)
-	case c.OfPTP() && of.PTP == nil && (of.Kind != Switch || of.Switch.Mode != swconf.Boundary):
-		return n.Errorf("%s: it has no PTP instance: give it `ptp:`, or a switch `mode: bc`", of.Name)
 	}
-	return nil
+	return cmp.Or(
+		n.ErrorIf(c.Port != 0 && of.Kind != NIC, "%s: listening: %s", of.Name, isNIC(of)),
+		n.ErrorIf(c.VESW != 0 && of.Kind != HFI && of.Kind != Gateway, "%s: vesw: a %s is no HFI", of.Name, of.Kind),
+		n.ErrorIf((c.InSync || c.Role != "") && of.Kind != Manager, "%s: in_sync and role: a %s is no manager", of.Name,
+			of.Kind),
+		n.ErrorIf(c.OfPTP() && of.PTP == nil && (of.Kind != Switch || of.Switch.Mode != swconf.Boundary),
+			"%s: it has no PTP instance: give it `ptp:`, or a switch `mode: bc`", of.Name))
 }
 
 // OfPTP tells whether the condition is about a PTP instance.

@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -53,19 +54,14 @@ func (n *Node) managerFields() []conf.Field {
 // checks it.
 func (d *draft) finishHFI(n *Node, key conf.Node) error {
 	c := &n.HFI
-	if c.GUID == 0 {
-		c.GUID = d.guid(n)
-	}
+	c.GUID = cmp.Or(c.GUID, d.guid(n))
 	if c.LID == 0 && !c.Managed && !n.has("managed") {
 		c.Managed = slices.ContainsFunc(d.Nodes, func(o Node) bool { return o.Kind == Manager })
 		if !c.Managed {
 			c.LID = d.freeLID()
 		}
 	}
-	if err := c.Validate(); err != nil {
-		return key.Errorf("%v", err)
-	}
-	return d.ownGUID(n, c.GUID, key)
+	return cmp.Or(key.Place(c.Validate()), d.ownGUID(n, c.GUID, key))
 }
 
 // guid is that of a node that has none: by its place in the file.
@@ -241,9 +237,6 @@ func (d *draft) checkFabric(n *Node, key conf.Node) error {
 			}
 		}
 	}
-	if n.Kind == Gateway && (count != 1 || d.countLinks(n.Name) < 2) {
-		return key.Errorf("%s: a gateway has one link that leads to HFIs, not %d, and another one to Ethernet", n.Name,
-			count)
-	}
-	return nil
+	return key.ErrorIf(n.Kind == Gateway && (count != 1 || d.countLinks(n.Name) < 2),
+		"%s: a gateway has one link that leads to HFIs, not %d, and another one to Ethernet", n.Name, count)
 }

@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,10 +60,8 @@ func (s *stepDraft) readVictim(n conf.Node) error {
 	if slices.ContainsFunc(s.Steps, func(o Step) bool { return o.Verb == Run && o.Name == text }) {
 		s.Program = text
 		s.later(func() error {
-			if s.Lab.Node(text) != nil {
-				return n.Errorf("both a node and a program are called %s: give the program another name", text)
-			}
-			return nil
+			return n.ErrorIf(s.Lab.Node(text) != nil,
+				"both a node and a program are called %s: give the program another name", text)
 		})
 		return nil
 	}
@@ -84,18 +83,13 @@ func finishKill(s *stepDraft, n conf.Node) error { return s.finishFaultOf("kill 
 func finishStart(s *stepDraft, n conf.Node) error { return s.finishFaultOf("start "+s.On, n) }
 
 func finishPHC(s *stepDraft, n conf.Node) error {
-	text := "phc " + s.On
-	switch {
-	case s.Shift == 0 && !s.Drifts:
-		return n.Errorf("phc: say step or ppb")
-	case s.Shift != 0 && s.Drifts:
-		return n.Errorf("phc: step and ppb are two steps")
-	case s.Drifts:
-		text += fmt.Sprintf(": %d ppb", s.PPB)
-	default:
-		text += fmt.Sprintf(": step by %v", s.Shift)
+	text := fmt.Sprintf("phc %s: step by %v", s.On, s.Shift)
+	if s.Drifts {
+		text = fmt.Sprintf("phc %s: %d ppb", s.On, s.PPB)
 	}
-	return s.finishFaultOf(text, n)
+	return cmp.Or(n.ErrorIf(s.Shift == 0 && !s.Drifts, "phc: say step or ppb"),
+		n.ErrorIf(s.Shift != 0 && s.Drifts, "phc: step and ppb are two steps"),
+		s.finishFaultOf(text, n))
 }
 
 func (s *stepDraft) finishFaultOf(text string, n conf.Node) error {

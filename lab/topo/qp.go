@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"cmp"
 	"slices"
 
 	"tapir/lab/conf"
@@ -26,20 +27,11 @@ func qpSchema() conf.Schema {
 
 // readQP reads the number of a queue pair, or a mapping that says whose it is.
 func (r *ruleDraft) readQP(n conf.Node) error {
-	text, brief := n.Text()
-	if !brief {
-		if err := conf.Decode(n, "a QP, such as {nic: a, qpn: 5}", r.qpFields()); err != nil {
-			return err
-		}
-		if r.QPN == 0 {
-			return n.Errorf("qp: say which: qpn")
-		}
-		return nil
+	if text, brief := n.Text(); brief {
+		return n.ErrorIf(r.setQPN(text) != nil, "qp: expected %s, or such as {nic: a, qpn: 5}", qpnExpect)
 	}
-	if r.setQPN(text) != nil {
-		return n.Errorf("qp: expected %s, or such as {nic: a, qpn: 5}", qpnExpect)
-	}
-	return nil
+	err := conf.Decode(n, "a QP, such as {nic: a, qpn: 5}", r.qpFields())
+	return cmp.Or(err, n.ErrorIf(r.QPN == 0, "qp: say which: qpn"))
 }
 
 func (r *ruleDraft) setQPN(s string) error { return conf.Number(&r.QPN, 1, 1<<24-1)(s) }
@@ -54,9 +46,8 @@ func (r *ruleDraft) finishQP(entries []conf.Entry) {
 	key := entries[slices.IndexFunc(entries, func(e conf.Entry) bool { return e.Name == "qp" })].Key
 	nic := r.NIC
 	r.later(func() error {
-		if of := r.Node(nic); of == nil || of.Kind != NIC {
-			return key.Errorf("qp: %s is no NIC: say whose it is, such as {nic: a, qpn: %d}", nic, r.QPN)
-		}
-		return nil
+		of := r.Node(nic)
+		return key.ErrorIf(of == nil || of.Kind != NIC, "qp: %s is no NIC: say whose it is, such as {nic: a, qpn: %d}",
+			nic, r.QPN)
 	})
 }

@@ -150,10 +150,7 @@ func kindOf(k Kind) *kind {
 func finishNIC(_ *draft, n *Node, key conf.Node) error {
 	c := n.NIC
 	c.HostTAP = "eth0" // as in every lab in real time
-	if err := c.Validate(); err != nil {
-		return key.Errorf("%v", err)
-	}
-	return nil
+	return key.Place(c.Validate())
 }
 
 // finishSwitch completes a switch as far as a file can.
@@ -162,14 +159,9 @@ func (d *draft) finishSwitch(n *Node, key conf.Node) (err error) {
 	for i := range ports {
 		n.sw.Ports = append(n.sw.Ports, swconf.PortConfig{Name: SwitchPort(i)})
 	}
-	if n.Switch, err = n.sw.Finish(); err != nil {
-		if _, placed := err.(*conf.Error); !placed {
-			return key.Errorf("%v", err)
-		}
-		return err
-	}
+	n.Switch, err = n.sw.Finish()
 	n.Switch.Ports = nil
-	return nil
+	return key.Place(err)
 }
 
 // SwitchPort is the name of a switch's port: links are counted in the order of
@@ -235,10 +227,7 @@ func finishHost(d *draft, n *Node, key conf.Node) error {
 			return key.Errorf("%s: at: it has no link %s", n.Name, name)
 		}
 	}
-	if n.At != nil && (n.has("ip") || n.has("ip6")) {
-		return key.Errorf("%s: ip and at exclude each other", n.Name)
-	}
-	return nil
+	return key.ErrorIf(n.At != nil && (n.has("ip") || n.has("ip6")), "%s: ip and at exclude each other", n.Name)
 }
 
 // peerFields are the settings of a guest.
@@ -256,10 +245,7 @@ func (n *Node) peerFields() []conf.Field {
 }
 
 func finishPeer(_ *draft, n *Node, key conf.Node) error {
-	if len(n.IP) == 0 {
-		return key.Errorf("%s: no address: give ip, such as 10.0.0.2/24, or ip6", n.Name)
-	}
-	return nil
+	return key.ErrorIf(len(n.IP) == 0, "%s: no address: give ip, such as 10.0.0.2/24, or ip6", n.Name)
 }
 
 func (d *draft) addNodes(n conf.Node) error {
@@ -351,16 +337,13 @@ func (d *draft) countLinks(name string) (links int) {
 // checkNode counts a node's links and looks for who has its addresses.
 func (d *draft) checkNode(n *Node, key conf.Node) error {
 	links := d.countLinks(n.Name)
-	switch {
-	case n.Kind == Switch && links < 2:
-		return key.Errorf("%s: a switch has two links or more, not %d", n.Name, links)
-	case n.Kind == Switch, n.Kind == Gateway, n.Kind == Host && n.At != nil:
-	case links > 1:
-		return key.Errorf("%s: a %s has one port, not %d: put a switch between", n.Name, n.Kind, links)
-	case n.Kind != Host && links == 0:
-		return key.Errorf("%s: it has no link", n.Name)
-	}
-	if err := d.checkFabric(n, key); err != nil {
+	several := n.Kind == Switch || n.Kind == Gateway || n.Kind == Host && n.At != nil
+	if err := cmp.Or(
+		key.ErrorIf(n.Kind == Switch && links < 2, "%s: a switch has two links or more, not %d", n.Name, links),
+		key.ErrorIf(!several && links > 1, "%s: a %s has one port, not %d: put a switch between", n.Name, n.Kind, links),
+		key.ErrorIf(!several && n.Kind != Host && links == 0, "%s: it has no link", n.Name),
+		d.checkFabric(n, key),
+	); err != nil {
 		return err
 	}
 	for i := range d.Nodes {
@@ -446,18 +429,14 @@ func (l *linkDraft) readEnds(n conf.Node) error {
 		return n.Errorf("expected two nodes, such as [a, b]")
 	}
 	for i, n := range list {
-		if err := l.referAll(&l.Ends[i], n, nil); err != nil {
+		if err := l.referAll(&l.Ends[i], n, anyNode); err != nil {
 			return err
 		}
 	}
-	if l.Ends[0] == l.Ends[1] {
-		return n.Errorf("%s: a link joins two nodes", l.Ends[0])
-	}
-	return nil
+	return n.ErrorIf(l.Ends[0] == l.Ends[1], "%s: a link joins two nodes", l.Ends[0])
 }
 
-// refer reads the name of a node, which has to be one that suits, if suits is
-// given: it says what is wrong.
+// refer reads the name of a node that suits: suits says what is wrong with it.
 func (d *draft) refer(name *string, n conf.Node, suits func(*Node) string) error {
 	return d.referTo(name, n, suits, false)
 }
@@ -478,12 +457,8 @@ func (d *draft) referTo(name *string, n conf.Node, suits func(*Node) string, all
 		if found == nil || !all && d.groups[text] != nil {
 			return n.Errorf("there is no node %s", text)
 		}
-		if suits != nil {
-			if why := suits(found); why != "" {
-				return n.Errorf("%s: %s", text, why)
-			}
-		}
-		return nil
+		why := suits(found)
+		return n.ErrorIf(why != "", "%s: %s", text, why)
 	})
 	return nil
 }
@@ -496,17 +471,16 @@ func (d *draft) referLink(name *string, n conf.Node) error {
 	}
 	*name = text
 	d.later(func() error {
-		if d.Lab.Link(text) == nil {
-			var names []string
-			for _, l := range d.Links {
-				names = append(names, l.Name)
-			}
-			return n.Errorf("there is no link %s; there are %s", text, strings.Join(names, ", "))
+		var names []string
+		for _, l := range d.Links {
+			names = append(names, l.Name)
 		}
-		return nil
+		return n.ErrorIf(d.Lab.Link(text) == nil, "there is no link %s; there are %s", text, strings.Join(names, ", "))
 	})
 	return nil
 }
+
+func anyNode(*Node) string { return "" }
 
 // hasControl suits a reference to a node that tells what it does.
 func hasControl(n *Node) string {

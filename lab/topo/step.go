@@ -191,10 +191,7 @@ func finishPerf(s *stepDraft, n conf.Node) error {
 		if x.Client == x.Server && d.groups[x.Client] == nil {
 			return n.Errorf("%s: server and client are two NICs", x.Client)
 		}
-		if err := d.pairs(x, to); err != nil {
-			return n.Errorf("%v", err)
-		}
-		return nil
+		return n.Place(d.pairs(x, to))
 	})
 	return nil
 }

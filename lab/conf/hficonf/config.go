@@ -4,12 +4,14 @@
 package hficonf
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
 	"slices"
 	"strings"
 
+	"tapir/lab/conf"
 	"tapir/nic/tap"
 	"tapir/opa"
 	"tapir/opa/hfi"
@@ -78,18 +80,8 @@ const (
 )
 
 func (c Config) WithDefaults() Config {
-	if c.Name == "" {
-		c.Name = "hfi0"
-	}
-	if c.Netdev == "" {
-		c.Netdev = defaultNetdev
-	}
-	if c.Queues == 0 {
-		c.Queues = 1
-	}
-	if c.MTU == 0 {
-		c.MTU = hfi.MaxMTU
-	}
+	c.Name, c.Netdev = cmp.Or(c.Name, "hfi0"), cmp.Or(c.Netdev, defaultNetdev)
+	c.Queues, c.MTU = cmp.Or(c.Queues, 1), cmp.Or(c.MTU, hfi.MaxMTU)
 	if !c.policySet && c.Policy == (vnic.Policy{}) {
 		c.Policy = vnic.DefaultPolicy()
 	}
@@ -109,24 +101,11 @@ func (c Config) WithDefaults() Config {
 }
 
 func (v VNIC) WithDefaults(c *Config) VNIC {
-	if v.TAP == "" {
-		v.TAP = c.netdev(v.VESW)
-	}
-	if v.Fabric == 0 {
-		v.Fabric = defaultFabric
-	}
-	if v.PKey == 0 {
-		v.PKey = defaultPKey
-	}
-	if v.MTU == 0 {
-		v.MTU = min(vnic.DefaultMTU, c.MTU)
-	}
-	if v.Mcast == 0 {
-		v.Mcast = opa.FirstMulticast + opa.LID(v.VESW)
-	}
-	if v.MAC.IsZero() {
-		v.MAC = opa.LMAC{Fabric: v.Fabric, VESW: v.VESW, LID: c.LID}.Addr()
-	}
+	v.TAP = cmp.Or(v.TAP, fmt.Sprintf(c.Netdev, v.VESW))
+	v.Fabric, v.PKey = cmp.Or(v.Fabric, defaultFabric), cmp.Or(v.PKey, defaultPKey)
+	v.MTU = cmp.Or(v.MTU, min(vnic.DefaultMTU, c.MTU))
+	v.Mcast = cmp.Or(v.Mcast, opa.FirstMulticast+opa.LID(v.VESW))
+	v.MAC = cmp.Or(v.MAC, opa.LMAC{Fabric: v.Fabric, VESW: v.VESW, LID: c.LID}.Addr())
 	if !v.policySet && v.Policy == (vnic.Policy{}) {
 		v.Policy = c.Policy
 	}
@@ -139,9 +118,6 @@ func (v VNIC) WithDefaults(c *Config) VNIC {
 
 // ControlName is the name of the HFI's control socket.
 func (c *Config) ControlName() string { return c.WithDefaults().Name }
-
-// netdev is the name of the host TAP of a vESW that no VNIC names.
-func (c *Config) netdev(vesw uint16) string { return fmt.Sprintf(c.Netdev, vesw) }
 
 // VNIC returns what is configured of a vESW, with the defaults filled in.
 func (c *Config) VNIC(vesw uint16) VNIC {
@@ -167,73 +143,52 @@ func (v *VNIC) VPort(num uint8) vnic.Config {
 // Validate finds settings that do not go together. The error is one line.
 func (c Config) Validate() error {
 	full := c.WithDefaults()
-	problem := c.conflict()
-	if problem == "" {
-		problem = full.vnicConflict()
-	}
-	if problem != "" {
+	if problem := cmp.Or(c.conflict(), full.vnicConflict()); problem != "" {
 		return fmt.Errorf("%s: %s", full.Name, problem)
 	}
 	return nil
 }
 
 func (c *Config) conflict() string {
-	switch {
-	case c.GUID == 0:
-		return "no guid: give the port's GUID, such as 0x0011750101000001"
-	case !c.Managed && c.LID == 0:
-		return "no lid: give the port's LID, or `managed: true` and run `tapir em`"
-	case !c.Managed && len(c.VNICs) == 0:
-		return "no vnics: give one, such as --vesw 2:opa-vesw2, or `managed: true` and run `tapir em`"
-	case c.Managed && len(c.PKeys) > 0:
-		return "pkeys and managed exclude each other: the fabric manager says which P_Keys the port has"
-	case len(c.VNICs) > vnic.MaxNetdevs:
-		return fmt.Sprintf("%d vnics: a port has at most %d", len(c.VNICs), vnic.MaxNetdevs)
+	given := func(v VNIC) bool { return len(v.given) > 0 }
+	var static VNIC
+	if i := slices.IndexFunc(c.VNICs, given); c.Managed && i >= 0 {
+		static = c.VNICs[i]
 	}
-	for _, v := range c.VNICs {
-		if c.Managed && len(v.given) > 0 {
-			return fmt.Sprintf("vesw %d: %s: that is for the Ethernet Manager to say: give it to `tapir em`", v.VESW,
-				strings.Join(v.given, ", "))
-		}
-	}
-	return ""
+	return cmp.Or(
+		conf.Problem(c.GUID == 0, "no guid: give the port's GUID, such as 0x0011750101000001"),
+		conf.Problem(!c.Managed && c.LID == 0, "no lid: give the port's LID, or `managed: true` and run `tapir em`"),
+		conf.Problem(!c.Managed && len(c.VNICs) == 0,
+			"no vnics: give one, such as --vesw 2:opa-vesw2, or `managed: true` and run `tapir em`"),
+		conf.Problem(c.Managed && len(c.PKeys) > 0,
+			"pkeys and managed exclude each other: the fabric manager says which P_Keys the port has"),
+		conf.Problem(len(c.VNICs) > vnic.MaxNetdevs, "%d vnics: a port has at most %d", len(c.VNICs), vnic.MaxNetdevs),
+		conf.Problem(given(static), "vesw %d: %s: that is for the Ethernet Manager to say: give it to `tapir em`",
+			static.VESW, strings.Join(static.given, ", ")),
+	)
 }
 
 // vnicConflict looks at VNICs whose defaults are filled in.
-func (c *Config) vnicConflict() string {
+func (c *Config) vnicConflict() (problem string) {
 	for i, v := range c.VNICs {
-		switch {
-		case v.VESW == 0:
-			return "a vnic without vesw: give the vESW's id, from 1 to 4095"
-		case tap.CheckName(v.TAP) != nil:
-			return fmt.Sprintf("vesw %d: %v", v.VESW, tap.CheckName(v.TAP))
-		case v.MTU > c.MTU:
-			return fmt.Sprintf("vesw %d: mtu %d is more than the %d of the fabric", v.VESW, v.MTU, c.MTU)
-		case v.TAP == c.TAP:
-			return fmt.Sprintf("vesw %d: tap and fabric_tap are both %s: they need two interfaces", v.VESW, v.TAP)
-		}
+		bad := tap.CheckName(v.TAP)
+		problem = cmp.Or(problem,
+			conf.Problem(v.VESW == 0, "a vnic without vesw: give the vESW's id, from 1 to 4095"),
+			conf.Problem(bad != nil, "vesw %d: %v", v.VESW, bad),
+			conf.Problem(v.MTU > c.MTU, "vesw %d: mtu %d is more than the %d of the fabric", v.VESW, v.MTU, c.MTU),
+			conf.Problem(v.TAP == c.TAP, "vesw %d: tap and fabric_tap are both %s: they need two interfaces", v.VESW,
+				v.TAP))
 		for _, w := range c.VNICs[:i] {
-			if v.VESW == w.VESW {
-				return fmt.Sprintf("two vnics have vesw %d: a port has one vport in each", v.VESW)
-			}
-			if v.TAP == w.TAP {
-				return fmt.Sprintf("vesw %d and vesw %d both use %s", w.VESW, v.VESW, v.TAP)
-			}
+			problem = cmp.Or(problem,
+				conf.Problem(v.VESW == w.VESW, "two vnics have vesw %d: a port has one vport in each", v.VESW),
+				conf.Problem(v.TAP == w.TAP, "vesw %d and vesw %d both use %s", w.VESW, v.VESW, v.TAP))
 		}
 	}
-	return ""
+	return problem
 }
 
 // exclude says why two HFIs cannot run in one process and namespace.
 func exclude(a, b *Config) string {
-	switch {
-	case a.Name == b.Name:
-		return fmt.Sprintf("name: two HFIs are called %s", a.Name)
-	case a.GUID == b.GUID:
-		return fmt.Sprintf("guid: %s and %s both have %#016x", a.Name, b.Name, a.GUID)
-	case a.LID == b.LID && a.LID != 0:
-		return fmt.Sprintf("lid: %s and %s both have %v", a.Name, b.Name, a.LID)
-	}
 	taps := func(c *Config) (names []string) {
 		if c.TAP != "" {
 			names = append(names, c.TAP)
@@ -243,12 +198,14 @@ func exclude(a, b *Config) string {
 		}
 		return names
 	}
+	problem := cmp.Or(
+		conf.Problem(a.Name == b.Name, "name: two HFIs are called %s", a.Name),
+		conf.Problem(a.GUID == b.GUID, "guid: %s and %s both have %#016x", a.Name, b.Name, a.GUID),
+		conf.Problem(a.LID == b.LID && a.LID != 0, "lid: %s and %s both have %v", a.Name, b.Name, a.LID))
 	for _, s := range taps(a) {
-		if slices.Contains(taps(b), s) {
-			return fmt.Sprintf("tap: %s and %s both use %s", a.Name, b.Name, s)
-		}
+		problem = cmp.Or(problem, conf.Problem(slices.Contains(taps(b), s), "tap: %s and %s both use %s", a.Name, b.Name, s))
 	}
-	return ""
+	return problem
 }
 
 // Ready is the line that says that the HFI runs on that fabric TAP.

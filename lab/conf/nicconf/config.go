@@ -3,6 +3,7 @@
 package nicconf
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -148,21 +149,12 @@ func parseSeed(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }
 
 // WithDefaults fills in what was left zero.
 func (c Config) WithDefaults() Config {
-	if c.Name == "" {
-		c.Name = "nic0"
+	c.Name, c.Frames, c.Queues = cmp.Or(c.Name, "nic0"), cmp.Or(c.Frames, framesWire), cmp.Or(c.Queues, 1)
+	standard := 1500
+	if c.Frames == framesJumbo {
+		standard = 9000
 	}
-	if c.Frames == "" {
-		c.Frames = framesWire
-	}
-	if c.MTU == 0 {
-		c.MTU = 1500
-		if c.Frames == framesJumbo {
-			c.MTU = 9000
-		}
-	}
-	if c.Queues == 0 {
-		c.Queues = 1
-	}
+	c.MTU = cmp.Or(c.MTU, standard)
 	return c
 }
 
@@ -201,32 +193,29 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) conflict() string {
-	switch {
-	case c.HostTAP == "" && (c.IPFromHost || c.Queues > 1 || c.HostFrames != ""):
-		return "ip_from_host, queues and host_frames are about the host TAP: give host_tap, such as eth1"
-	case c.IPFromHost && len(c.IP)+len(c.IP6) > 0:
-		return "ip_from_host excludes ip and ip6: give the addresses to the host TAP, with `ip addr add`"
-	case c.IPFromHost && c.VLAN != 0:
-		return "ip_from_host and vlan exclude each other: the host TAP's own addresses are untagged"
-	case len(c.IP)+len(c.IP6) == 0 && !c.IPFromHost:
-		return "no address: give ip, such as 10.0.0.1/24, or ip6"
-	case c.HostTAP != "" && len(c.TAPIP) > 0:
-		return "host_tap and tap_ip exclude each other: with a host TAP the operating system has the NIC's own address"
-	case c.HostTAP != "" && c.HostTAP == c.TAP:
-		return fmt.Sprintf("host_tap and tap are both %s: they need two interfaces", c.TAP)
-	case c.VLAN != 0 && len(c.TAPIP) > 0:
-		return "vlan and tap_ip exclude each other: the kernel's side needs an interface of that VLAN, made with " +
-			"`ip link add link TAP type vlan`"
-	}
+	problem := cmp.Or(
+		conf.Problem(c.HostTAP == "" && (c.IPFromHost || c.Queues > 1 || c.HostFrames != ""),
+			"ip_from_host, queues and host_frames are about the host TAP: give host_tap, such as eth1"),
+		conf.Problem(c.IPFromHost && len(c.Addrs()) > 0,
+			"ip_from_host excludes ip and ip6: give the addresses to the host TAP, with `ip addr add`"),
+		conf.Problem(c.IPFromHost && c.VLAN != 0,
+			"ip_from_host and vlan exclude each other: the host TAP's own addresses are untagged"),
+		conf.Problem(len(c.Addrs()) == 0 && !c.IPFromHost, "no address: give ip, such as 10.0.0.1/24, or ip6"),
+		conf.Problem(c.HostTAP != "" && len(c.TAPIP) > 0, "host_tap and tap_ip exclude each other: "+
+			"with a host TAP the operating system has the NIC's own address"),
+		conf.Problem(c.HostTAP != "" && c.HostTAP == c.TAP,
+			"host_tap and tap are both %s: they need two interfaces", c.TAP),
+		conf.Problem(c.VLAN != 0 && len(c.TAPIP) > 0, "vlan and tap_ip exclude each other: the kernel's side needs "+
+			"an interface of that VLAN, made with `ip link add link TAP type vlan`"),
+	)
 	for _, t := range c.TAPIP {
 		for _, p := range c.Addrs() {
-			if t.Addr() == p.Addr() {
-				return fmt.Sprintf("tap_ip %v is the NIC's own address: the kernel's side needs another one of %v, "+
-					"such as %v", t.Addr(), p.Masked(), Neighbour(p))
-			}
+			problem = cmp.Or(problem, conf.Problem(t.Addr() == p.Addr(),
+				"tap_ip %v is the NIC's own address: the kernel's side needs another one of %v, such as %v", t.Addr(),
+				p.Masked(), Neighbour(p)))
 		}
 	}
-	return ""
+	return problem
 }
 
 // Neighbour proposes an address for the other side of a link: the last of

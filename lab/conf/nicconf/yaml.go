@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"tapir/lab/conf"
-	"tapir/wire/ether"
 )
 
 // Load reads the NICs that a nics.yaml describes:
@@ -38,28 +38,19 @@ func Parse(path string, data []byte) ([]Config, error) {
 // Exclude says why two NICs cannot run in one process and namespace; empty:
 // they can.
 func Exclude(a, b *Config) string {
-	if a.Name == b.Name {
-		return fmt.Sprintf("name: two NICs are called %s", a.Name)
-	}
-	if a.MAC == b.MAC && a.MAC != (ether.Addr{}) {
-		return fmt.Sprintf("mac: %s and %s both have %v", a.Name, b.Name, a.MAC)
-	}
-	if a.TAPFD != 0 && a.TAPFD == b.TAPFD {
-		return fmt.Sprintf("tap_fd: %s and %s both have %d", a.Name, b.Name, a.TAPFD)
-	}
+	problem := cmp.Or(
+		conf.Problem(a.Name == b.Name, "name: two NICs are called %s", a.Name),
+		conf.Problem(a.MAC == b.MAC && !a.MAC.IsZero(), "mac: %s and %s both have %v", a.Name, b.Name, a.MAC),
+		conf.Problem(a.TAPFD != 0 && a.TAPFD == b.TAPFD, "tap_fd: %s and %s both have %d", a.Name, b.Name, a.TAPFD))
 	for _, s := range []string{a.TAP, a.HostTAP} {
-		if s != "" && (s == b.TAP || s == b.HostTAP) {
-			return fmt.Sprintf("tap: %s and %s both use %s", a.Name, b.Name, s)
-		}
+		problem = cmp.Or(problem, conf.Problem(s != "" && (s == b.TAP || s == b.HostTAP), "tap: %s and %s both use %s",
+			a.Name, b.Name, s))
 	}
 	for _, p := range addresses(a) {
-		for _, q := range addresses(b) {
-			if p == q {
-				return fmt.Sprintf("ip: %s and %s both use %v", a.Name, b.Name, p)
-			}
-		}
+		problem = cmp.Or(problem, conf.Problem(slices.Contains(addresses(b), p), "ip: %s and %s both use %v", a.Name,
+			b.Name, p))
 	}
-	return ""
+	return problem
 }
 
 func addresses(c *Config) (all []netip.Addr) {

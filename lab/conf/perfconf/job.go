@@ -3,6 +3,7 @@
 package perfconf
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -93,24 +94,15 @@ func (j Job) WithDefaults() Job {
 	if j.Op == Rping {
 		return j.withRpingDefaults()
 	}
-	if j.Port == 0 {
-		j.Port = DefaultPort
+	size := defaultSizeBW
+	if j.Op.IsLatency() {
+		size = defaultSizeLat
 	}
-	if j.Size == 0 {
-		j.Size = defaultSizeBW
-		if j.Op.IsLatency() {
-			j.Size = defaultSizeLat
-		}
+	if j.Duration == 0 {
+		j.Iters = cmp.Or(j.Iters, DefaultIters)
 	}
-	if j.Iters == 0 && j.Duration == 0 {
-		j.Iters = DefaultIters
-	}
-	if j.QPs == 0 {
-		j.QPs = 1
-	}
-	if j.Depth == 0 {
-		j.Depth = DefaultDepth
-	}
+	j.Port, j.Size = cmp.Or(j.Port, DefaultPort), cmp.Or(j.Size, size)
+	j.QPs, j.Depth = cmp.Or(j.QPs, 1), cmp.Or(j.Depth, DefaultDepth)
 	if j.Op == Verify && len(j.Sizes) == 0 {
 		j.Sizes = VerifySizes
 	}
@@ -118,18 +110,11 @@ func (j Job) WithDefaults() Job {
 }
 
 func (j Job) withRpingDefaults() Job {
-	if j.Port == 0 {
-		j.Port = RpingPort
+	size := RpingSize
+	if j.Serves() {
+		size = RpingMaxSize // the client decides
 	}
-	if j.Size == 0 {
-		j.Size = RpingSize
-		if j.Serves() {
-			j.Size = RpingMaxSize // the client decides
-		}
-	}
-	if j.Iters == 0 {
-		j.Iters = RpingIters
-	}
+	j.Port, j.Size, j.Iters = cmp.Or(j.Port, RpingPort), cmp.Or(j.Size, size), cmp.Or(j.Iters, RpingIters)
 	j.QPs, j.Depth = 1, 1
 	return j
 }

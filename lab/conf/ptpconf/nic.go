@@ -2,6 +2,7 @@ package ptpconf
 
 import (
 	"fmt"
+	"sync"
 
 	unit "tapir/nic/ptp"
 
@@ -86,8 +87,8 @@ func Configure(defaults func(ptp.Profile) unit.InstanceConfig, path string, data
 	return c, check(&c)
 }
 
-// Schema describes the settings in a file.
-func Schema() conf.Schema { return conf.Object(nicFields(new(unit.InstanceConfig))) }
+// Schema describes the settings in a file. It is made once: each NIC has it.
+var Schema = sync.OnceValue(func() conf.Schema { return conf.Object(nicFields(new(unit.InstanceConfig))) })
 
 // Check finds mistakes in the settings of a NIC's instance, which is not there
 // yet.

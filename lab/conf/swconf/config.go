@@ -3,6 +3,7 @@
 package swconf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"tapir/lab/conf"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -42,10 +44,8 @@ func (m Mode) String() string {
 
 // ParseMode reads the name of a mode.
 func ParseMode(s string) (Mode, error) {
-	for m, name := range modeNames {
-		if name == s {
-			return Mode(m), nil
-		}
+	if m := slices.Index(modeNames[:], s); m >= 0 {
+		return Mode(m), nil
 	}
 	return 0, fmt.Errorf("mode %q: there are plain, e2e-tc, p2p-tc and bc", s)
 }
@@ -100,24 +100,14 @@ const (
 )
 
 func (c Config) WithDefaults() Config {
-	if c.Name == "" {
-		c.Name = "sw0"
-	}
-	if c.Queue == 0 {
-		c.Queue = defaultQueue
-	}
-	c.Ports = append([]PortConfig(nil), c.Ports...)
+	c.Name, c.Queue = cmp.Or(c.Name, "sw0"), cmp.Or(c.Queue, defaultQueue)
+	c.Ports = slices.Clone(c.Ports)
 	for i := range c.Ports {
 		p := &c.Ports[i]
 		if p.Name == "" && p.Netns != "" {
 			p.Name = p.TAP + "@" + path.Base(p.Netns)
 		}
-		if p.Name == "" {
-			p.Name = p.TAP
-		}
-		if p.Name == "" {
-			p.Name = fmt.Sprintf("port%d", i)
-		}
+		p.Name = cmp.Or(p.Name, p.TAP, fmt.Sprint("port", i))
 	}
 	return c
 }
@@ -125,32 +115,30 @@ func (c Config) WithDefaults() Config {
 // Validate tells the first thing that is wrong with c, in one line.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
-	problem := ""
-	switch {
-	case len(c.Ports) < 2 || len(c.Ports) > maxPorts:
-		problem = fmt.Sprintf("%d ports: a switch has 2 to %d, such as --port tap0 --port tap1", len(c.Ports), maxPorts)
-	case c.Mode >= numModes:
-		problem = fmt.Sprintf("mode %d: there are %d", c.Mode, numModes)
-	case c.Mode == Plain && (c.OneStep || c.Syntonize):
-		problem = "one_step and syntonize are of clocks: choose another mode than plain"
-	case c.Mode == Boundary && c.Syntonize:
-		problem = "syntonize is of transparent clocks: a boundary clock follows its master in any case"
-	case c.Queue < 1 || c.Queue > 1<<16:
-		problem = fmt.Sprintf("queue %d: 1 to 65536 frames", c.Queue)
-	case c.GroupFwdMask&neverForwarded != 0:
-		problem = "group_fwd_mask: groups 00 to 02 are never forwarded"
-	case c.IP.IsValid() && (c.Transport == transport.Ethernet || c.IP.Is4() != (c.Transport == transport.UDPv4)):
-		problem = fmt.Sprintf("ip %v does not go with transport %v", c.IP, c.Transport)
-	case c.PTP != nil && (len(c.PTP.Ports) < 1 || len(c.PTP.Ports) > len(c.Ports)):
-		problem = fmt.Sprintf("ptp: %d ports of %d are configured", len(c.PTP.Ports), len(c.Ports))
+	ofPTP, ports := 1, len(c.Ports)
+	if c.PTP != nil {
+		ofPTP = len(c.PTP.Ports)
 	}
-	for i := range c.Ports {
+	problem := cmp.Or(
+		conf.Problem(ports < 2 || ports > maxPorts, "%d ports: a switch has 2 to %d, such as --port tap0 --port tap1",
+			ports, maxPorts),
+		conf.Problem(c.Mode >= numModes, "mode %d: there are %d", c.Mode, numModes),
+		conf.Problem(c.Mode == Plain && (c.OneStep || c.Syntonize),
+			"one_step and syntonize are of clocks: choose another mode than plain"),
+		conf.Problem(c.Mode == Boundary && c.Syntonize,
+			"syntonize is of transparent clocks: a boundary clock follows its master in any case"),
+		conf.Problem(c.Queue < 1 || c.Queue > 1<<16, "queue %d: 1 to 65536 frames", c.Queue),
+		conf.Problem(c.GroupFwdMask&neverForwarded != 0, "group_fwd_mask: groups 00 to 02 are never forwarded"),
+		conf.Problem(c.IP.IsValid() &&
+			(c.Transport == transport.Ethernet || c.IP.Is4() != (c.Transport == transport.UDPv4)),
+			"ip %v does not go with transport %v", c.IP, c.Transport),
+		conf.Problem(ofPTP < 1 || ofPTP > ports, "ptp: %d ports of %d are configured", ofPTP, ports),
+	)
+	for i, p := range c.Ports {
 		for _, other := range c.Ports[:i] {
-			if other.Name == c.Ports[i].Name {
-				problem = fmt.Sprintf("two ports are called %s", other.Name)
-			}
+			problem = cmp.Or(conf.Problem(other.Name == p.Name, "two ports are called %s", other.Name), problem)
 		}
-		if err := tap.CheckName(c.Ports[i].TAP); err != nil {
+		if err := tap.CheckName(p.TAP); err != nil {
 			problem = err.Error()
 		}
 	}
@@ -217,22 +205,13 @@ func (c *Config) Instance() ptp.Config {
 			cfg.Ports = append(cfg.Ports, cfg.Ports[0])
 		}
 	}
-	if cfg.ClockIdentity == (msg.ClockIdentity{}) {
-		cfg.ClockIdentity = c.Identity()
-	}
-	if cfg.Seed == 0 {
-		cfg.Seed = c.Seed
-	}
-	if c.Domain != 0 {
-		cfg.Domain = c.Domain
-	}
+	cfg.ClockIdentity = cmp.Or(cfg.ClockIdentity, c.Identity())
+	cfg.Seed, cfg.Domain = cmp.Or(cfg.Seed, c.Seed), cmp.Or(c.Domain, cfg.Domain)
 	for i := range cfg.Ports {
 		if a := c.Ports[i].Asymmetry; a != 0 {
 			cfg.Ports[i].DelayAsymmetry = msg.IntervalOf(a)
 		}
 	}
-	if c.OneStep {
-		cfg.TwoStep = false
-	}
+	cfg.TwoStep = cfg.TwoStep && !c.OneStep
 	return cfg
 }

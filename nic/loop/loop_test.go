@@ -525,23 +525,20 @@ func TestRestGivesBuffersBack(t *testing.T) {
 	for range 20 {
 		w.far.send(t, make([]byte, 60))
 	}
-	before := 0
+	most := 0
 	w.engine.deadline = func(frame.Time) frame.Time {
-		before = max(before, w.pool.Memory())
+		most = max(most, w.pool.Memory())
 		return frame.Never
 	}
 	w.run(t)
 	for range 20 {
 		w.far.receive(t)
 	}
-	memory := func() (m int) {
-		must(t, w.DoWait(func(frame.Time) { m = w.pool.Memory() }))
-		return m
-	}
-	after := 0
+	before, after := 0, 0
 	for range 10 { // each look wakes it
 		time.Sleep(idleAfter + 200*time.Millisecond)
-		if after = memory(); after <= before/10 {
+		must(t, w.DoWait(func(frame.Time) { before, after = most, w.pool.Memory() }))
+		if after <= before/10 {
 			break
 		}
 	}

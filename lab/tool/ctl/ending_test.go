@@ -79,7 +79,10 @@ func TestCaptureEndsTwice(t *testing.T) {
 	file := &held{first: make(chan struct{}), may: make(chan struct{})}
 	go func() {
 		<-file.first
-		f.tracer.Trace(&frame.Record{Data: make([]byte, 60)})
+		f.mu.Lock()
+		tracer := f.tracer
+		f.mu.Unlock()
+		tracer.Trace(&frame.Record{Data: make([]byte, 60)})
 		for running := true; running; { // until the server has written everything
 			s.captures.mu.Lock()
 			running = len(s.captures.end) > 0

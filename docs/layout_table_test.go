@@ -10,8 +10,8 @@ type line struct {
 
 var (
 	protocols = []string{"wire", "mpa", "ddp", "rdmap", "opa", "vnic", "ptp"}
-	// leaves are the bytes, and what a NIC counts and logs.
-	leaves = []string{"wire", "nic/msglog", "nic/nicdrop"}
+	// leaves are the bytes, what a NIC counts and logs, and its keys.
+	leaves = []string{"wire", "nic/msglog", "nic/nicdrop", "nic/secret"}
 	// device is what programs on a NIC and its kernel interfaces may know of it.
 	device = append([]string{"nic/verbs", "nic/cm", "nic/al"}, leaves...)
 	// product is everything but the commands and what only tests use.
@@ -30,6 +30,7 @@ var layout = []line{
 	{"vnic/...", []string{"wire", "opa", "vnic"}},
 	{"ptp/...", []string{"wire", "ptp"}},
 
+	{"nic/secret", nil},
 	{"nic/msglog", []string{"wire"}},
 	{"nic/nicdrop", []string{"wire"}},
 	{"nic/buf", []string{"wire"}},

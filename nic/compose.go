@@ -12,6 +12,7 @@ import (
 	"tapir/nic/ptp"
 	"tapir/nic/settings"
 	"tapir/nic/toe"
+	"tapir/nic/toe/isn"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	ipproto "tapir/wire/ip"
@@ -20,7 +21,7 @@ import (
 // compose makes the engines above IP and connects them.
 func (d *Device) compose(seed uint64, env *Env) error {
 	cfg := d.cfg.TCP
-	cfg.Seed, cfg.MTU, cfg.MaxSegs = seed, d.cfg.MTU, 1
+	cfg.Secret, cfg.MTU, cfg.MaxSegs = isn.Secret(d.cfg.Secret.For("tcp")), d.cfg.MTU, 1
 	if d.cfg.Frames != Wire {
 		cfg.MaxSegs = gsoSegs
 	}
@@ -34,7 +35,7 @@ func (d *Device) compose(seed uint64, env *Env) error {
 		cfg.Reserve = reserver.Reserve
 	}
 	d.composeIP(seed, env)
-	if err := d.newVerbs(seed); err != nil {
+	if err := d.newVerbs(); err != nil {
 		return err
 	}
 	d.CM = cm.New(d.Verbs)
@@ -63,7 +64,8 @@ func (d *Device) compose(seed uint64, env *Env) error {
 
 // composeIP makes the internet layer and the PTP unit.
 func (d *Device) composeIP(seed uint64, env *Env) {
-	e := ip.Env{Wire: d.Wire, Pool: d.pool, Seed: seed, Enqueue: func(r ip.Runner) { d.Verbs.Enqueue(r) }}
+	e := ip.Env{Wire: d.Wire, Pool: d.pool, IDs: d.cfg.Secret.For("ip").Source(),
+		Enqueue: func(r ip.Runner) { d.Verbs.Enqueue(r) }}
 	if d.Host.Exists() {
 		e.Host = func(f *frame.Frame, _ frame.Time) { d.os.FromWire(f) }
 	}

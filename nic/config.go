@@ -11,6 +11,7 @@ import (
 	"tapir/nic/iwarp"
 	"tapir/nic/msglog"
 	"tapir/nic/param"
+	"tapir/nic/secret"
 	"tapir/nic/settings"
 	"tapir/nic/toe"
 	"tapir/wire/ether"
@@ -55,9 +56,12 @@ type Config struct {
 	MTU       int    // of IP, in octets; 1500, or 9000 with Jumbo
 	VLAN      uint16 // 802.1Q id of all frames; 0: untagged
 	Frames    FrameMode
-	Seed      uint64 // of everything that looks random
-	RDMA      RDMA   // of its limits, MaxIRD and MaxORD are 32 by default
-	IWARP     iwarp.Config
+	// Secret is behind STags, sequence numbers and all else that others must not
+	// guess. Zero: it follows from Seed and Name, as tests and virtual time want it.
+	Secret secret.Secret
+	Seed   uint64 // of the MAC address and of the clock's noise
+	RDMA   RDMA   // of its limits, MaxIRD and MaxORD are 32 by default
+	IWARP  iwarp.Config
 	// TCP sets up the offload engine. The NIC itself decides on its Seed, MTU
 	// and MaxSegs, and with a Reserver on the ports and Reserve.
 	TCP toe.Config
@@ -136,13 +140,17 @@ func (c Config) withDefaults() Config {
 	if c.MAC.IsZero() {
 		c.MAC = ip.DeriveMAC(c.seed())
 	}
+	if c.Secret == (secret.Secret{}) {
+		c.Secret = secret.FromSeed(c.Seed, c.Name)
+	}
 	if c.Hardware != nil {
 		c.Hardware = c.Hardware.Clone()
 	}
 	return c
 }
 
-// seed mixes the name in, so that NICs with the same Seed differ.
+// seed mixes the name in, so that NICs with the same Seed differ. What follows
+// from it is public.
 func (c *Config) seed() uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %s", c.Seed, c.Name)

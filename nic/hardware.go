@@ -36,7 +36,7 @@ func (d *Device) attach(env *Env) (err error) {
 func (c *Config) shape() hardware.Shape {
 	return hardware.Shape{Name: c.Name, MAC: c.MAC, MTU: c.MTU, VLAN: c.VLAN, Queues: c.Queues,
 		Superframes: c.Frames != Wire,
-		Seed:        c.seed(), RDMA: c.RDMA.Personality == verbs.IWARP}
+		RSSKey:      c.Secret.For("rss"), RDMA: c.RDMA.Personality == verbs.IWARP}
 }
 
 // below is the NIC as its hardware calls it.

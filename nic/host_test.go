@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	nicip "tapir/nic/ip"
+	"tapir/nic/secret"
 	nicsettings "tapir/nic/settings"
 	"testing"
 	"time"
@@ -385,7 +386,7 @@ func TestHostFramesAreChecked(t *testing.T) {
 
 // NICs have keys of their own, of which no part is zero.
 func TestRSSKeyIsByChance(t *testing.T) {
-	a, b := settings.KeyByChance(1), settings.KeyByChance(2)
+	a, b := settings.KeyByChance(secret.Secret{1}), settings.KeyByChance(secret.Secret{2})
 	for i := 0; i < len(a); i += 8 {
 		if string(a[i:i+8]) == string(b[i:i+8]) || string(a[i:i+8]) == string(make([]byte, 8)) {
 			t.Errorf("keys % x and % x", a, b)

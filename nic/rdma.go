@@ -20,9 +20,9 @@ const (
 )
 
 // newVerbs makes and starts the RDMA device.
-func (d *Device) newVerbs(seed uint64) error {
+func (d *Device) newVerbs() error {
 	r := &d.cfg.RDMA
-	d.Verbs = verbs.NewDevice(r.Resources(), seed)
+	d.Verbs = verbs.NewDevice(r.Resources(), d.cfg.Secret.For("stag").Source())
 	d.Verbs.SetIdentity(verbs.Identity{
 		Personality: r.Personality, Name: d.cfg.Name, GUID: verbs.GUIDFromMAC(d.cfg.MAC),
 		VendorPartID: vendorPartID, HWVersion: hwVersion, Firmware: firmware,

@@ -301,7 +301,8 @@ func (p *port) set(id msg.ManagementID, data any, now frame.Time) msg.Management
 	}
 	old := p.cfg
 	interval := map[msg.ManagementID]*int8{msg.IDLogAnnounceInterval: &p.cfg.LogAnnounceInterval,
-		msg.IDLogSyncInterval: &p.cfg.LogSyncInterval, msg.IDLogMinPdelayReqInterval: &p.cfg.LogMinPdelayReqInterval}[id]
+		msg.IDLogSyncInterval:         &p.cfg.LogSyncInterval,
+		msg.IDLogMinPdelayReqInterval: &p.cfg.LogMinPdelayReqInterval}[id]
 	switch {
 	case interval != nil:
 		*interval = int8(o.Value)

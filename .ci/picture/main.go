@@ -45,7 +45,7 @@ func floors() [][]*group {
 				"nic/ptp/...")},
 		{box("nic/verbs, cm, al", "objects and connections; no transport", "nic/verbs/...", "nic/cm/...", "nic/al/..."),
 			box("nic/hardware, param, view", "the seam to the hardware; settings, snapshots", "nic/param/...",
-				"nic/view/...", "nic/nicdrop", "nic/msglog", "nic/hardware/...", "nic/show/...",
+				"nic/view/...", "nic/nicdrop", "nic/msglog", "nic/secret", "nic/hardware/...", "nic/show/...",
 				"nic/settings/..."),
 			box("vnic", "virtual NICs of Omni-Path", "vnic/...")},
 		{box("mpa, ddp, rdmap", "iWARP's protocols", "mpa", "ddp", "rdmap"), box("opa", "Omni-Path", "opa/..."),

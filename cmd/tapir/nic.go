@@ -23,7 +23,7 @@ func nicFlags(c *nicconf.Config) []flag {
 		{set, "tap-ip", "", "`address` of the kernel's side of the TAP, such as 10.0.0.254/24; may be repeated"},
 		{set, "ip", "", "IPv4 `address` of the NIC, such as 10.0.0.1/24; may be repeated"},
 		{set, "ip6", "", "IPv6 `address` of the NIC, such as fd00::1/64; may be repeated"},
-		{set, "mac", "", "MAC `address` (default derived from name and seed)"},
+		{set, "mac", "", "MAC `address` (default derived from the name, and the seed if given)"},
 		{set, "mtu", "", "`octets` of an IP packet (default 1500; 9000 with --frames jumbo)"},
 		{set, "gw", "", "next hop `address` off the link; may be repeated"},
 		{set, "vlan", "", "802.1Q `id` of all frames (default untagged)"},
@@ -38,7 +38,8 @@ func nicFlags(c *nicconf.Config) []flag {
 		{set, "firmware", "",
 			"firmware of the storms: a `file`, or the form to search for: header, zipped-header, bin, " +
 				"zipped-bin (default built in)"},
-		{set, "seed", "", "`number` behind everything that looks random"},
+		{set, "seed", "",
+			"for tests: the `number` that keys, ports and sequence numbers follow from (default at random)"},
 	}
 	for _, p := range (&nicconf.Config{}).Params() {
 		help := fmt.Sprintf("%s (default %s)", p.Help, p.Get())

@@ -3,6 +3,7 @@ package al
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func ok(t *testing.T, errs ...error) {
 
 // device makes a device without transport, the n-th of its world.
 func device(n byte) *verbs.Device {
-	d := verbs.NewDevice(verbs.Limits{}, uint64(n))
+	d := verbs.NewDevice(verbs.Limits{}, rand.NewPCG(0, uint64(n)))
 	d.SetIdentity(verbs.Identity{
 		Name: fmt.Sprint("nic", n), GUID: verbs.GUIDFromMAC(ether.Addr{2, 0, 0, 0, 0, n}), VendorPartID: 0x99,
 	})
@@ -117,7 +118,7 @@ func TestOpenByGUIDAndName(t *testing.T) {
 	if _, err := l.RegisterCI(CI{Verbs: device(1)}); !errors.Is(err, ErrExists) {
 		t.Error(err)
 	}
-	if _, err := l.RegisterCI(CI{Verbs: verbs.NewDevice(verbs.Limits{}, 1)}); !errors.Is(err, verbs.ErrInvalid) {
+	if _, err := l.RegisterCI(CI{Verbs: verbs.NewDevice(verbs.Limits{}, rand.NewPCG(0, 1))}); !errors.Is(err, verbs.ErrInvalid) {
 		t.Error(err)
 	}
 }

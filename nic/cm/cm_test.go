@@ -3,6 +3,7 @@ package cm
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -58,7 +59,7 @@ var remote = netip.MustParseAddrPort("10.0.0.2:7471")
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{dev: verbs.NewDevice(verbs.Limits{}, 1), tr: &recorder{}}
+	f := &fixture{dev: verbs.NewDevice(verbs.Limits{}, rand.NewPCG(0, 1)), tr: &recorder{}}
 	f.m = New(f.dev)
 	f.m.SetTransport(f.tr)
 	pd, err := f.dev.AllocPD()

@@ -40,7 +40,7 @@ func (d *Device) newSecond(host frame.Link, s *hardware.Second) error {
 		return err
 	}
 	c := &engines{steering: cmt.NewSteering(llh), call: func(fn func()) { fn() }}
-	c.steering.SetHash(settings.KeyByChance(d.cfg.Seed), l2.DefaultHash)
+	c.steering.SetHash(settings.KeyByChance(d.cfg.RSSKey), l2.DefaultHash)
 	d.cmt = c
 	if !d.host {
 		return d.setStates(&d.cfg)

@@ -7,6 +7,7 @@ import (
 	"tapir/nic/hostfn"
 	"tapir/nic/msglog"
 	"tapir/nic/param"
+	"tapir/nic/secret"
 	"tapir/nic/verbs"
 	"tapir/nic/view"
 	"tapir/wire/ether"
@@ -154,10 +155,10 @@ type Shape struct {
 	MAC         ether.Addr
 	MTU         int // of IP, in octets
 	VLAN        uint16
-	Queues      int  // of the host function, each way
-	Superframes bool // frames of the wire may hold several segments
-	Seed        uint64
-	RDMA        bool // the personality is iWARP
+	Queues      int           // of the host function, each way
+	Superframes bool          // frames of the wire may hold several segments
+	RSSKey      secret.Secret // what the keys of hashes follow from
+	RDMA        bool          // the personality is iWARP
 }
 
 // Env is the NIC and the world that a function is attached to.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"tapir/nic/port"
+	"tapir/nic/secret"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -20,7 +21,9 @@ import (
 type Env struct {
 	Wire *port.Port
 	Pool frame.Pool
-	Seed uint64
+	// IDs are the packets' identifiers: of IPv4 the first, of IPv6 each (RFC 7739
+	// section 5.3).
+	IDs secret.Source
 	// Host takes a frame that is the operating system's, which shares the
 	// addresses; nil: they are the NIC's alone.
 	Host func(f *frame.Frame, now frame.Time)
@@ -107,7 +110,6 @@ type Layer struct {
 	fragments reassembler
 	limiter   limiter
 	ipID      uint16
-	fragID    uint32
 	scratch   []byte
 
 	icmpIn, icmpOut uint64
@@ -123,7 +125,7 @@ func New(s Settings, env Env) *Layer {
 	l := &Layer{
 		station:   station{env: env, routes: routes{allNodes: icmp.MulticastMAC(AllNodes)}},
 		neighbors: neighbors{byIP: map[netip.Addr]*neighbor{}, next: frame.Never},
-		ipID:      uint16(env.Seed >> 7), fragID: uint32(env.Seed >> 23),
+		ipID:      uint16(env.IDs.Uint64()),
 	}
 	if s.VLAN != 0 {
 		l.header.NTags, l.header.Tags[0] = 1, ether.Tag{TPID: ether.TypeVLAN, TCI: s.VLAN}

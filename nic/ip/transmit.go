@@ -132,8 +132,7 @@ func (l *Layer) sendIP(h ip.Header, payload []byte, now frame.Time) {
 		return
 	}
 	if h.Version == 6 {
-		l.fragID++
-		h.Fragment, h.FragID = true, l.fragID
+		h.Fragment, h.FragID = true, uint32(l.env.IDs.Uint64())
 		limit -= ip.FragmentExtLen
 	}
 	limit &^= 7

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
@@ -94,11 +95,11 @@ func newWorld(t testing.TB, tcp toe.Config, cfg Config) *world {
 
 func (w *world) newNode(i byte, tcp toe.Config, cfg Config) *node {
 	n := &node{
-		dev: verbs.NewDevice(verbs.Limits{}, uint64(i)), notes: &frame.Notes{},
+		dev: verbs.NewDevice(verbs.Limits{}, rand.NewPCG(0, uint64(i))), notes: &frame.Notes{},
 		out: &wire{w: w}, addr: netip.AddrFrom4([4]byte{10, 0, 0, i}),
 	}
 	n.cm = cm.New(n.dev)
-	tcp.Seed = uint64(i)
+	tcp.Secret[0] = i
 	n.tcp = toe.New(tcp, w.pool, n.out, n.notes)
 	cfg.Source = func(netip.Addr) (netip.Addr, error) { return n.addr, nil }
 	n.e = New(cfg, n.dev, n.cm, n.tcp, n.notes)

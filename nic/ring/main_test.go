@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +49,7 @@ const (
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	f := &fixture{t: t, tr: &transport{}, dev: verbs.NewDevice(verbs.Limits{}, 1)}
+	f := &fixture{t: t, tr: &transport{}, dev: verbs.NewDevice(verbs.Limits{}, rand.NewPCG(0, 1))}
 	f.dev.SetTransport(f.tr)
 	f.pd = must(f.dev.AllocPD())(t)
 	f.mr = must(f.pd.RegMR(make([]byte, 8192), verbs.LocalWrite|verbs.RemoteWrite|verbs.MWBind))(t)

@@ -57,7 +57,7 @@ func newPair(tb testing.TB, cfg Config) (w *wirePair, a, b *bulk) {
 	w = &wirePair{now: 1}
 	for i := range w.ends {
 		w.ends[i] = &pairEnd{queue: make([]*frame.Frame, 0, 64)}
-		cfg.Seed = uint64(i)
+		cfg.Secret[0] = byte(i)
 		w.ends[i].e = New(cfg, pool, w.ends[i], nil)
 	}
 	a, b = &bulk{payload: make([]byte, 64<<10)}, &bulk{payload: make([]byte, 64<<10)}

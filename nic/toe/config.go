@@ -3,15 +3,17 @@ package toe
 import (
 	"net/netip"
 	"time"
+
+	"tapir/nic/toe/isn"
 )
 
 // Config sets up an Engine. The zero value of every field means its default.
 type Config struct {
 	Params // of every connection that sets none of its own
 
-	// Seed makes the secrets behind initial sequence numbers (RFC 6528),
-	// timestamp offsets and ephemeral ports.
-	Seed uint64
+	// Secret is the key behind initial sequence numbers (RFC 6528), timestamp
+	// offsets, SYN cookies and ephemeral ports.
+	Secret isn.Secret
 	// MTU is the largest IP packet sent and the base of the announced MSS,
 	// in octets; default 1500, at least 576.
 	MTU int

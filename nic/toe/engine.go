@@ -55,7 +55,7 @@ type tuple struct{ local, remote netip.AddrPort }
 func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 	e := &Engine{
 		cfg: cfg.withDefaults(), out: out, notes: notes,
-		conns: make(map[tuple]*Conn),
+		conns: make(map[tuple]*Conn), secret: cfg.Secret,
 	}
 	e.maxSegs = e.cfg.MaxSegs
 	e.ports = ports.Allocator{First: e.cfg.FirstPort, Last: e.cfg.LastPort, Take: e.cfg.Reserve}
@@ -65,7 +65,6 @@ func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 	})
 	e.packets = packet.Writer{Pool: pool, TTL: e.cfg.TTL, Partial: e.cfg.MaxSegs > 1}
 	e.held = reassembly.Store{Pool: pool, PerQueue: 2 * e.cfg.RcvWnd, Total: e.cfg.MaxReassembly}
-	e.secret = isn.NewSecret(e.cfg.Seed)
 	return e
 }
 

@@ -122,7 +122,7 @@ func newWorld(t testing.TB, seed uint64, cfgA, cfgB Config, f faults, v6 bool) *
 	}
 	mk := func(cfg Config, addr string, salt uint64) *node {
 		n := &node{w: w, addr: netip.MustParseAddr(addr), room: 1 << 20}
-		cfg.Seed = seed<<8 | salt
+		binary.LittleEndian.PutUint64(cfg.Secret[:], seed<<8|salt)
 		n.e = New(cfg, w.pool, n, &n.notes)
 		return n
 	}

@@ -1,6 +1,7 @@
 package umode
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +33,7 @@ func quiet(t testing.TB) (q *QP, cq *CQ, device *ring.SendQueue, completions *ri
 	if c.dev.os, err = c.session.take(0, "rings"); err != nil {
 		t.Fatal(err)
 	}
-	device = must[*ring.SendQueue](t)(arena.NewSendQueue(verbs.NewDevice(verbs.Limits{}, 1), 64, 1, 0))
+	device = must[*ring.SendQueue](t)(arena.NewSendQueue(verbs.NewDevice(verbs.Limits{}, rand.NewPCG(0, 1)), 64, 1, 0))
 	completions = must[*ring.CompletionQueue](t)(arena.NewCompletionQueue(64))
 	place := func(r interface {
 		Offset() uint64

@@ -3,6 +3,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func TestGUIDAndGID(t *testing.T) {
 }
 
 func TestContextOwnsItsObjects(t *testing.T) {
-	d := NewDevice(Limits{MaxContext: 2, MaxCNQ: 2}, 1)
+	d := NewDevice(Limits{MaxContext: 2, MaxCNQ: 2}, rand.NewPCG(0, 1))
 	o := open(t, d)
 	if o.ctx.Value != "mine" || o.ctx.DPI() != 1 || o.ctx.Device() != d {
 		t.Errorf("context %+v", o.ctx)
@@ -106,7 +107,7 @@ func TestContextOwnsItsObjects(t *testing.T) {
 }
 
 func TestNotificationsAreCountedPerCNQ(t *testing.T) {
-	d := NewDevice(Limits{}, 1)
+	d := NewDevice(Limits{}, rand.NewPCG(0, 1))
 	d.SetTransport(&recorder{})
 	ok(t, d.Start(2))
 	o := open(t, d)
@@ -123,7 +124,7 @@ func TestNotificationsAreCountedPerCNQ(t *testing.T) {
 }
 
 func TestStartChecksResources(t *testing.T) {
-	d := NewDevice(Limits{MaxCNQ: 4}, 1)
+	d := NewDevice(Limits{MaxCNQ: 4}, rand.NewPCG(0, 1))
 	if err := d.Start(5); !errors.Is(err, ErrLimit) {
 		t.Errorf("5 CNQs of 4: %v", err)
 	}
@@ -134,7 +135,7 @@ func TestStartChecksResources(t *testing.T) {
 	if err := d.Start(1); !errors.Is(err, ErrBusy) {
 		t.Errorf("start while in use: %v", err)
 	}
-	eth := NewDevice(Limits{}, 1)
+	eth := NewDevice(Limits{}, rand.NewPCG(0, 1))
 	eth.SetIdentity(Identity{Personality: Ethernet})
 	if err := eth.Start(0); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("start without RDMA: %v", err)
@@ -145,7 +146,7 @@ func TestStartChecksResources(t *testing.T) {
 }
 
 func TestStopNamesWhatLeaked(t *testing.T) {
-	d := NewDevice(Limits{}, 1)
+	d := NewDevice(Limits{}, rand.NewPCG(0, 1))
 	tr := &recorder{}
 	d.SetTransport(tr)
 	if leaks, err := d.Stop(); err != nil || len(leaks) != 0 {
@@ -183,7 +184,7 @@ func TestStopNamesWhatLeaked(t *testing.T) {
 }
 
 func TestReclaimSparesOthers(t *testing.T) {
-	d := NewDevice(Limits{}, 1)
+	d := NewDevice(Limits{}, rand.NewPCG(0, 1))
 	a, b := open(t, d), open(t, d)
 	ok(t, d.Reclaim(a.ctx))
 	for _, l := range d.Objects() {
@@ -207,7 +208,7 @@ func TestReclaimSparesOthers(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	d := NewDevice(Limits{MaxQP: 7}, 1)
+	d := NewDevice(Limits{MaxQP: 7}, rand.NewPCG(0, 1))
 	o := open(t, d)
 	ok(t, o.qp.Destroy())
 	_, err := o.pd.CreateQP(QPConfig{SendCQ: o.cq, RecvCQ: o.cq})
@@ -227,7 +228,7 @@ func TestUsage(t *testing.T) {
 // In a handler every plain destroy is refused and every asynchronous one
 // accepted; handlers queued before it still run, none after it.
 func TestDestroyAsync(t *testing.T) {
-	d := NewDevice(Limits{}, 1)
+	d := NewDevice(Limits{}, rand.NewPCG(0, 1))
 	d.SetTransport(&recorder{})
 	o := open(t, d)
 	var order []string
@@ -276,7 +277,7 @@ func TestDestroyAsync(t *testing.T) {
 
 // An event that is queued when its object goes is not delivered.
 func TestNoEventAfterDestroy(t *testing.T) {
-	d := NewDevice(Limits{}, 1)
+	d := NewDevice(Limits{}, rand.NewPCG(0, 1))
 	o := open(t, d)
 	var got []EventType
 	d.OnAsync(func(ev AsyncEvent, _ frame.Time) { got = append(got, ev.Type) })
@@ -291,7 +292,7 @@ func TestNoEventAfterDestroy(t *testing.T) {
 }
 
 func TestFailFlushesOnceAndDestroysStillWork(t *testing.T) {
-	d := NewDevice(Limits{}, 1)
+	d := NewDevice(Limits{}, rand.NewPCG(0, 1))
 	tr := &recorder{}
 	d.SetTransport(tr)
 	o := open(t, d)
@@ -324,7 +325,7 @@ func TestFailFlushesOnceAndDestroysStillWork(t *testing.T) {
 }
 
 func TestUnsupported(t *testing.T) {
-	o := open(t, NewDevice(Limits{}, 1))
+	o := open(t, NewDevice(Limits{}, rand.NewPCG(0, 1)))
 	for i, err := range []error{
 		o.ctx.AllocRDD(), o.ctx.AllocXRCD(), o.pd.CreateAH(GID{}), o.qp.AttachMcast(GID{}), o.qp.DetachMcast(GID{}),
 	} {
@@ -339,7 +340,7 @@ func TestUnsupported(t *testing.T) {
 }
 
 func TestQueryDevice(t *testing.T) {
-	d := NewDevice(Limits{MaxQP: 100, MaxIRD: 4}, 1)
+	d := NewDevice(Limits{MaxQP: 100, MaxIRD: 4}, rand.NewPCG(0, 1))
 	d.SetIdentity(Identity{Name: "nic0", GUID: GUIDFromMAC(testMAC), Firmware: "1.0"})
 	ctx, err := d.Open(nil)
 	ok(t, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tapir/nic/msglog"
+	"tapir/nic/secret"
 	"tapir/nic/verbs/roster"
 	"tapir/wire/frame"
 )
@@ -74,9 +75,7 @@ type Device struct {
 	writes   writeBatch
 	regions  map[uint32]*Region // by STag index
 	lookedUp *Region            // the one last: mostly the next one, too
-	nextSTag uint32
-	scatter  uint64 // key of the STag permutation
-	keys     uint64 // state of the key generator
+	stags    secret.Source
 	nextAddr uint64
 
 	identity Identity
@@ -112,26 +111,16 @@ const (
 )
 
 // NewDevice returns a device that is started with as many CNQs as the limits
-// allow, without objects. The first STag and all keys
-// follow from seed.
-func NewDevice(limits Limits, seed uint64) *Device {
+// allow, without objects. STags are drawn from a source that peers must not be
+// able to predict.
+func NewDevice(limits Limits, stags secret.Source) *Device {
 	d := &Device{
 		limits: limits.withDefaults(), regions: map[uint32]*Region{},
-		keys: seed, nextAddr: 1 << 32, Port: newPort(), transport: noTransport{},
+		stags: stags, nextAddr: 1 << 32, Port: newPort(), transport: noTransport{},
 	}
 	d.Port.dev = d
 	d.cnqs = make([]uint64, d.limits.MaxCNQ)
-	d.nextSTag, d.scatter = uint32(d.random())&maxIndex, d.random()
 	return d
-}
-
-// random is splitmix64: fast, and enough to make STags hard to confuse.
-func (d *Device) random() uint64 {
-	d.keys += 0x9e3779b97f4a7c15
-	z := d.keys
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
 }
 
 // Limits returns the limits in force.

@@ -2,6 +2,7 @@ package verbs_test
 
 import (
 	"net/netip"
+	"tapir/nic/toe/isn"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func newCable(devs [2]*verbs.Device) fabric {
 	pool := buf.NewPool(1<<12, 0)
 	for i, dev := range devs {
 		s := &station{cm: cm.New(dev), addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)})}
-		s.tcp = toe.New(toe.Config{Seed: uint64(i + 1)}, pool, s, nil)
+		s.tcp = toe.New(toe.Config{Secret: isn.Secret{byte(i + 1)}}, pool, s, nil)
 		source := func(netip.Addr) (netip.Addr, error) { return s.addr, nil }
 		s.iwarp = iwarp.New(iwarp.Config{Source: source}, dev, s.cm, s.tcp, nil)
 		c.end[i] = s

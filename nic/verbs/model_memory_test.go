@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -43,7 +44,7 @@ type memoryModel struct {
 }
 
 func newMemoryModel(t *rapid.T) *memoryModel {
-	m := &memoryModel{t: t, dev: NewDevice(Limits{}, 1), pdOf: []int{0, 0, 1}, mem: make([]byte, 4096)}
+	m := &memoryModel{t: t, dev: NewDevice(Limits{}, rand.NewPCG(0, 1)), pdOf: []int{0, 0, 1}, mem: make([]byte, 4096)}
 	m.dev.SetTransport(&recorder{})
 	m.cq, _ = m.dev.CreateCQ(64, nil)
 	for range 2 {

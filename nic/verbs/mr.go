@@ -3,7 +3,6 @@ package verbs
 import "fmt"
 
 const (
-	maxIndex  = 1<<24 - 1
 	pageShift = 12
 )
 
@@ -149,7 +148,7 @@ func (m *MR) Rereg(change Rereg) error {
 		p.refs++
 		m.pd = p
 	}
-	m.stag = m.stag&^0xff | uint32(uint8(m.stag)+1+uint8(m.pd.dev.random()%255))
+	m.stag = m.stag&^0xff | uint32(uint8(m.stag)+1+uint8(m.pd.dev.stags.Uint64()%255))
 	m.set(change.Memory, change.IOVA, *change.Access)
 	return nil
 }
@@ -220,26 +219,12 @@ func (m *MR) Dereg() error {
 	return nil
 }
 
-// allocSTag returns an STag whose index is free.
+// allocSTag draws an STag whose index is free (RFC 5040 section 8.1.1).
 func (d *Device) allocSTag() uint32 {
 	for {
-		d.nextSTag = (d.nextSTag + 1) & maxIndex
-		i := scatter(d.nextSTag, d.scatter)
-		if i != 0 && d.regions[i] == nil {
-			return i<<8 | uint32(d.random()>>56)
+		stag := uint32(d.stags.Uint64())
+		if i := stag >> 8; i != 0 && d.regions[i] == nil {
+			return stag
 		}
 	}
-}
-
-// scatter permutes the 24-bit numbers, so that STags are sparse and hard to
-// predict (RFC 5040 section 8.1.1) and yet none comes twice in a round: a
-// Feistel network of four rounds.
-func scatter(i uint32, key uint64) uint32 {
-	l, r := i>>12, i&0xfff
-	for range 4 {
-		f := (r + uint32(key&0xffff)) * 0x9e3779b1
-		l, r = r, l^(f>>13)&0xfff
-		key >>= 16
-	}
-	return l<<12 | r
 }

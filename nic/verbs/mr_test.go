@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 )
@@ -43,7 +44,7 @@ func TestRegisterRefused(t *testing.T) {
 	f := newFixture(t, QPConfig{})
 	gone, _ := f.dev.AllocPD()
 	gone.Dealloc()
-	other, _ := NewDevice(Limits{}, 2).AllocPD()
+	other, _ := NewDevice(Limits{}, rand.NewPCG(0, 2)).AllocPD()
 	for name, reg := range map[string]func() (*MR, error){
 		"rights":          func() (*MR, error) { return f.pd.RegMR(f.mem, RemoteAtomic) },
 		"unknown rights":  func() (*MR, error) { return f.pd.RegMR(f.mem, 0x80) },
@@ -251,7 +252,7 @@ func TestLoadStore(t *testing.T) {
 // 65,536 regions and 1,000 queue pairs stay small.
 func TestMemoryPerObject(t *testing.T) {
 	const mrs, qps = 65536, 1000
-	d := NewDevice(Limits{}, 1)
+	d := NewDevice(Limits{}, rand.NewPCG(0, 1))
 	pd, _ := d.AllocPD()
 	cq, _ := d.CreateCQ(1, nil)
 	buf := make([]byte, 4096)
@@ -282,7 +283,7 @@ func TestMemoryPerObject(t *testing.T) {
 func BenchmarkRegDereg(b *testing.B) {
 	for name, others := range map[string]int{"0": 0, "65536": 65536} {
 		b.Run(name, func(b *testing.B) {
-			d := NewDevice(Limits{}, 1)
+			d := NewDevice(Limits{}, rand.NewPCG(0, 1))
 			pd, _ := d.AllocPD()
 			buf := make([]byte, 4096)
 			for range others {

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -177,7 +178,7 @@ func TestWindowDomains(t *testing.T) {
 func TestBindRefusedWhenPosted(t *testing.T) {
 	f := windows(t)
 	one, two := f.mw(t, MWType1), f.mw(t, MWType2A)
-	far, _ := NewDevice(Limits{}, 1).AllocPD()
+	far, _ := NewDevice(Limits{}, rand.NewPCG(0, 1)).AllocPD()
 	alien, _ := far.AllocMW(MWType2A)
 	for name, b := range map[string]*Bind{
 		"nothing": nil, "no window": {MR: f.mr}, "type 1": {MW: one, MR: f.mr, Length: 1},

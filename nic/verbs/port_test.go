@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -18,7 +19,7 @@ type ported struct {
 
 func newPorted(t *testing.T) *ported {
 	t.Helper()
-	p := &ported{Device: NewDevice(Limits{}, 1)}
+	p := &ported{Device: NewDevice(Limits{}, rand.NewPCG(0, 1))}
 	p.SetIdentity(Identity{GUID: GUIDFromMAC(testMAC)})
 	p.OnAsync(func(ev AsyncEvent, _ frame.Time) {
 		if ev.Port != 1 {

@@ -3,6 +3,7 @@ package verbs
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"testing"
 
 	"tapir/wire/frame"
@@ -146,7 +147,7 @@ func TestRightsAreGivenAndRevoked(t *testing.T) {
 // Section 8.1.1 (5040-8.1.1-9, 5040-8.1.1-10): STags are spread over the
 // whole range, and one does not tell the next.
 func TestSTagsAreHardToPredict(t *testing.T) {
-	d := NewDevice(Limits{}, 7)
+	d := NewDevice(Limits{}, rand.NewPCG(0, 7))
 	pd, _ := d.AllocPD()
 	const n = 4096
 	steps := map[uint32]int{}
@@ -182,7 +183,7 @@ func TestSTagsAreHardToPredict(t *testing.T) {
 // Section 8.1.1 (5040-8.1.1-11): contexts, which is what programs are here,
 // do not share completion queues.
 func TestCQIsNotSharedAcrossContexts(t *testing.T) {
-	d := NewDevice(Limits{}, 1)
+	d := NewDevice(Limits{}, rand.NewPCG(0, 1))
 	a, err := d.Open(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -240,7 +241,7 @@ func TestCQOverflowStaysLocal(t *testing.T) {
 // 5040-8.1.2-5, 5040-8.1.2-6, 5041-8.3.2-3, 5041-8.3.2-6): what there is is
 // given out by the device, within its limits.
 func TestScarceResourcesAreCounted(t *testing.T) {
-	d := NewDevice(Limits{MaxPD: 2, MaxMR: 2, MaxCQ: 2, MaxQP: 2, MaxSRQ: 2, MaxCQE: 100, MaxQPWR: 50}, 0)
+	d := NewDevice(Limits{MaxPD: 2, MaxMR: 2, MaxCQ: 2, MaxQP: 2, MaxSRQ: 2, MaxCQE: 100, MaxQPWR: 50}, rand.NewPCG(0, 0))
 	pd, _ := d.AllocPD()
 	cq, _ := d.CreateCQ(10, nil)
 	for name, make := range map[string]func() error{

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -97,7 +98,7 @@ func (w *world) open(open func([2]*verbs.Device) fabric) {
 	w.a, w.b = &side{}, &side{}
 	var devs [2]*verbs.Device
 	for i, s := range []*side{w.a, w.b} {
-		s.dev = verbs.NewDevice(verbs.Limits{}, uint64(i+1))
+		s.dev = verbs.NewDevice(verbs.Limits{}, rand.NewPCG(0, uint64(i+1)))
 		s.dev.OnAsync(func(ev verbs.AsyncEvent, _ frame.Time) { s.events = append(s.events, ev.Type) })
 		devs[i] = s.dev
 	}

@@ -3,6 +3,7 @@ package verbs
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"testing"
 
 	"tapir/wire/frame"
@@ -40,7 +41,7 @@ type fixture struct {
 
 func newFixture(t testing.TB, cfg QPConfig) *fixture {
 	t.Helper()
-	f := &fixture{dev: NewDevice(Limits{}, 1), tr: &recorder{}, mem: make([]byte, 4096)}
+	f := &fixture{dev: NewDevice(Limits{}, rand.NewPCG(0, 1)), tr: &recorder{}, mem: make([]byte, 4096)}
 	f.dev.SetTransport(f.tr)
 	must := func(err error) {
 		if err != nil {
@@ -153,7 +154,7 @@ func TestCheck(t *testing.T) {
 
 func TestSTagsDifferAndAreSeeded(t *testing.T) {
 	stags := func(seed uint64) (s [64]uint32) {
-		d := NewDevice(Limits{}, seed)
+		d := NewDevice(Limits{}, rand.NewPCG(0, seed))
 		pd, _ := d.AllocPD()
 		for i := range s {
 			mr, err := pd.RegMR(make([]byte, 1), 0)
@@ -407,7 +408,7 @@ func TestDestroyRules(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	d := NewDevice(Limits{MaxPD: 1, MaxMR: 1, MaxCQ: 1, MaxQP: 1}, 0)
+	d := NewDevice(Limits{MaxPD: 1, MaxMR: 1, MaxCQ: 1, MaxQP: 1}, rand.NewPCG(0, 0))
 	pd, _ := d.AllocPD()
 	cq, _ := d.CreateCQ(1, nil)
 	pd.RegMR(nil, 0)

@@ -175,12 +175,6 @@ func portRows(data any) []Row {
 			row("neighborPropDelayThresh", "%d", d.NeighborPropDelayThresh),
 			row("asCapable", "%d", min(d.AsCapable, 1)),
 		}
-	case *msg.SubscribeEvents:
-		rows := []Row{row("duration", "%d", d.Duration)}
-		for e, name := range eventNames {
-			rows = append(rows, Row{name, map[bool]string{true: "on", false: "off"}[d.Has(msg.Event(e))]})
-		}
-		return rows
 	case *msg.PortProperties:
 		return []Row{
 			row("portIdentity", "%v", d.Identity),
@@ -189,11 +183,8 @@ func portRows(data any) []Row {
 			{"interface", d.Interface},
 		}
 	case *msg.PortHWClock:
-		return []Row{
-			row("portIdentity", "%v", d.Identity),
-			row("phcIndex", "%d", d.PHCIndex),
-			row("flags", "%d", d.Flags),
-		}
+		return []Row{row("portIdentity", "%v", d.Identity), row("phcIndex", "%d", d.PHCIndex),
+			row("flags", "%d", d.Flags)}
 	case *msg.PortStats:
 		return slices.Concat([]Row{row("portIdentity", "%v", d.Identity)}, counterRows("rx_", &d.Rx),
 			counterRows("tx_", &d.Tx))
@@ -205,6 +196,8 @@ func portRows(data any) []Row {
 		return rows
 	case *msg.UnicastMasterTable:
 		return masterRows(d)
+	case *msg.SubscribeEvents:
+		return eventRows(d)
 	}
 	return nil
 }

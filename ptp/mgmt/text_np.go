@@ -9,6 +9,14 @@ import (
 var eventNames = [...]string{msg.EventPortState: "NOTIFY_PORT_STATE", msg.EventTimeSync: "NOTIFY_TIME_SYNC",
 	msg.EventParentDataSet: "NOTIFY_PARENT_DATA_SET"}
 
+func eventRows(d *msg.SubscribeEvents) []Row {
+	rows := []Row{row("duration", "%d", d.Duration)}
+	for e, name := range eventNames {
+		rows = append(rows, Row{name, map[bool]string{true: "on", false: "off"}[d.Has(msg.Event(e))]})
+	}
+	return rows
+}
+
 func timestamping(t msg.Timestamping) string {
 	names := [...]string{"SOFTWARE", "HARDWARE", "LEGACY_HW", "ONE_STEP", "P2P1STEP"}
 	if int(t) < len(names) {

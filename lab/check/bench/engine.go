@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"runtime"
+	"tapir/nic/toe/isn"
 	"time"
 
 	"tapir/lab/check/bench/result"
@@ -52,7 +53,7 @@ func newEnginePair() (*enginePair, error) {
 	pool := buf.NewPool(4096, 0)
 	for i := range p.ends {
 		p.ends[i] = &engineEnd{sent: make([]*frame.Frame, 0, 64)}
-		p.ends[i].engine = toe.New(toe.Config{Seed: uint64(i)}, pool, p.ends[i], nil)
+		p.ends[i].engine = toe.New(toe.Config{Secret: isn.Secret{byte(i)}}, pool, p.ends[i], nil)
 	}
 	local, remote := netip.MustParseAddr(nicAddresses[0]), netip.AddrPortFrom(netip.MustParseAddr(nicAddresses[1]),
 		enginePort)

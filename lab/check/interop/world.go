@@ -105,7 +105,7 @@ func quiet(ns *netns.NS) error {
 }
 
 func (w *World) startNIC(ctx context.Context, seed uint64, tcp toe.Config) (err error) {
-	cfg := nicconf.Config{Name: "nic0", IP: []netip.Prefix{nic4}, MTU: w.Cell.MTU, Seed: seed,
+	cfg := nicconf.Config{Name: "nic0", IP: []netip.Prefix{nic4}, MTU: w.Cell.MTU, Seed: &seed,
 		NIC: nic.Config{TCP: tcp}, Frames: "wire"}
 	if w.Cell.IPv6 {
 		cfg.IP, cfg.IP6 = nil, []netip.Prefix{nic6}

@@ -45,7 +45,9 @@ type Config struct {
 	IPFromHost bool `json:"ip_from_host,omitempty" yaml:"ip_from_host,omitempty"`
 	// of the storms: a file, or a form to search for; empty: built in
 	Firmware string `json:"firmware,omitempty" yaml:"firmware,omitempty"`
-	Seed     uint64 `json:"seed,omitempty" yaml:"seed,omitempty"` // of everything that looks random
+	// Seed is behind the MAC address, the clock's noise and, if it is given, the
+	// secrets: others can then guess them.
+	Seed *uint64 `json:"seed,omitempty" yaml:"seed,omitempty"`
 
 	// NIC holds the settings of Params; of its other fields those above
 	// decide.
@@ -87,7 +89,7 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "firmware",
 			Expect: "a firmware file, or the form to search for: header, zipped-header, bin or zipped-bin",
 			Set:    conf.Text(&c.Firmware)},
-		{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: conf.Parsed(&c.Seed, parseSeed)},
+		{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: conf.ParsedNew(&c.Seed, parseSeed)},
 	}
 	for _, p := range new(Config).Params() {
 		all = append(all, conf.Field{Name: p.Name, Expect: p.Expect, Words: p.Type == "list",
@@ -166,7 +168,10 @@ func (c Config) Device(iface string) nic.Config {
 	c.FastLinQ()                                 // is the default
 	cfg := c.NIC
 	cfg.Name, cfg.MAC, cfg.Addrs, cfg.Gateways = c.Name, c.MAC, c.Addrs(), c.Gateways
-	cfg.MTU, cfg.VLAN, cfg.Frames, cfg.Seed, cfg.Iface = c.MTU, c.VLAN, mode, c.Seed, iface
+	cfg.MTU, cfg.VLAN, cfg.Frames, cfg.Iface = c.MTU, c.VLAN, mode, iface
+	if c.Seed != nil {
+		cfg.Seed = *c.Seed
+	}
 	cfg.HostAddrs, cfg.Queues = c.IPFromHost, c.Queues
 	return cfg
 }

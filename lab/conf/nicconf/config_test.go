@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 			IP6:   []netip.Prefix{prefix("fd00::1/64"), prefix("fd00::2/64")},
 			TAPIP: []netip.Prefix{prefix("10.0.0.254/24"), prefix("fd00::fe/64")},
 			MAC:   ether.Addr{2, 0, 0, 0, 0, 1}, MTU: 9000, Gateways: []netip.Addr{netip.MustParseAddr("10.0.0.254")},
-			Frames: "jumbo", Seed: 1<<64 - 1, NIC: nic.Config{IWARP: iwarp.Config{FirstDelay: 5 * time.Millisecond}}},
+			Frames: "jumbo", Seed: new(uint64(1<<64 - 1)), NIC: nic.Config{IWARP: iwarp.Config{FirstDelay: 5 * time.Millisecond}}},
 		{Name: "nic1", TAPFD: 3, IP: []netip.Prefix{prefix("10.1.0.1/24")}, VLAN: 7, HostTAP: "eth1"},
 		{Name: "nic2", TAP: "tap2", HostTAP: "eth2", HostFrames: "gso", Queues: 4, IPFromHost: true},
 	}

@@ -5,6 +5,7 @@ package nicnode
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"sync"
@@ -97,7 +98,14 @@ func (n *Node) build() (err error) {
 	} else if err := n.openTAPs(&env); err != nil {
 		return err
 	}
-	if n.Device, err = nic.New(n.cfg.Device(n.wire.Name()), env); err != nil {
+	cfg := n.cfg.Device(n.wire.Name())
+	if n.cfg.Seed == nil {
+		_, _ = rand.Read(cfg.Secret[:]) // never fails
+	} else {
+		n.hints = append(n.hints, n.cfg.Name+": for tests only: "+
+			"keys, ports and sequence numbers follow from the seed, so others can guess them")
+	}
+	if n.Device, err = nic.New(cfg, env); err != nil {
 		return err
 	}
 	if n.host != nil {
@@ -216,8 +224,9 @@ func (n *Node) WireKind() string {
 	return "tap"
 }
 
-// Hints are the commands that an administrator may want to run so that the
-// kernel's side can reach the NIC.
+// Hints are what whoever starts a NIC ought to know: that its secrets are public,
+// and the commands that an administrator may want to run so that the kernel's
+// side can reach the NIC.
 func (n *Node) Hints() []string { return n.hints }
 
 // Ready is the line for scripts that says that the NIC runs.

@@ -279,3 +279,39 @@ func until(t *testing.T, n *Node, what string, ok func() bool) {
 		}
 	}
 }
+
+// What others could use against a NIC is new with each start, unless a seed
+// says otherwise; the MAC address is not.
+func TestSecretsAreNewWithEachStart(t *testing.T) {
+	secrets := func(seed *uint64) string {
+		wa, _, err := link.NewWire("mem0", "mem1", false)
+		must(t, err)
+		n := start(t, Config{Name: "a", Seed: seed, IP: prefixes("10.0.0.1/24")}, node.Env{Wire: wa})
+		defer n.Close()
+		warned := strings.Contains(strings.Join(n.Hints(), "\n"), "a: for tests only: ")
+		if warned != (seed != nil) {
+			t.Error(n.Hints())
+		}
+		var s strings.Builder
+		must(t, n.DoWait(func(frame.Time) {
+			pd, err := n.Device.Verbs.AllocPD()
+			must(t, err)
+			for range 4 {
+				mr, err := pd.RegMR(nil, 0)
+				must(t, err)
+				fmt.Fprintf(&s, "%x ", mr.RKey())
+				must(t, mr.Dereg())
+			}
+			must(t, pd.Dealloc())
+			s.WriteString(n.Device.Config().MAC.String())
+		}))
+		return s.String()
+	}
+	a, b, one, two := secrets(nil), secrets(nil), secrets(new(uint64(1))), secrets(new(uint64(1)))
+	if a == b || a == one || one != two {
+		t.Errorf("keys and MAC address without a seed:\n%s\n%s\nwith one:\n%s\n%s", a, b, one, two)
+	}
+	if a[strings.LastIndex(a, " "):] != b[strings.LastIndex(b, " "):] {
+		t.Errorf("the MAC address changed: %s, %s", a, b)
+	}
+}

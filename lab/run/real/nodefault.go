@@ -45,11 +45,14 @@ func (b *bed) Kill(nic string) {
 }
 
 // Restart implements steps.World. The NIC keeps its MAC address, but draws other
-// numbers: the same would look like its old connections.
+// numbers, also if it has a seed: the same would look like its old connections.
 func (b *bed) Restart(ctx context.Context, nic string) error {
 	n := b.nodes[nic]
 	n.lives++
-	n.again = []string{fmt.Sprint("--seed=", n.NIC.Seed+uint64(n.lives))}
+	n.again = nil
+	if n.NIC.Seed != nil {
+		n.again = []string{fmt.Sprint("--seed=", *n.NIC.Seed+uint64(n.lives))}
+	}
 	for word := range strings.FieldsSeq(n.proc.Line("ready " + n.Name)) {
 		if mac, ok := strings.CutPrefix(word, "mac="); ok {
 			n.again = append(n.again, "--mac="+mac)

@@ -15,6 +15,7 @@ import (
 // settings are what a script says before its first step.
 type settings struct {
 	cfg       toe.Config
+	seed      uint64 // of the NIC
 	v6        bool
 	isn       uint32
 	port      uint16
@@ -107,7 +108,7 @@ var counts = map[string]count{
 	"gso":              {1, 1000, func(s *settings, n int64) { s.cfg.MaxSegs = int(n) }},
 	"isn":              {0, 1<<32 - 1, func(s *settings, n int64) { s.isn = uint32(n) }},
 	"port":             {1, 65535, func(s *settings, n int64) { s.port = uint16(n) }},
-	"seed":             {0, 1 << 62, func(s *settings, n int64) { s.cfg.Seed = uint64(n) }},
+	"seed":             {0, 1 << 62, func(s *settings, n int64) { s.seed = uint64(n) }},
 	"ttl":              {1, 255, func(s *settings, n int64) { s.cfg.TTL = uint8(n) }},
 	"tos":              {0, 255, func(s *settings, n int64) { s.cfg.TOS = uint8(n) }},
 	"syn-retries":      {1, 100, func(s *settings, n int64) { s.cfg.SynRetries = int(n) }},

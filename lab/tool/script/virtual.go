@@ -31,7 +31,7 @@ func newVirtual(r *runner) (*world, error) {
 	}
 	cfg := nic.Config{
 		Name: "nic", Addrs: []netip.Prefix{netip.PrefixFrom(r.local, bits)}, MTU: set.mtu(),
-		Seed: set.cfg.Seed, IWARP: set.rdma, TCP: set.cfg, Hardware: &fastlinq.Config{},
+		Seed: set.seed, IWARP: set.rdma, TCP: set.cfg, Hardware: &fastlinq.Config{},
 	}
 	if set.cfg.MaxSegs > 1 {
 		cfg.Frames = nic.GSO

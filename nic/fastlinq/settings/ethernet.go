@@ -2,11 +2,11 @@ package settings
 
 import (
 	"fmt"
-	"hash/fnv"
 
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
 	"tapir/nic/hostfn"
+	"tapir/nic/secret"
 	"tapir/wire/ether"
 )
 
@@ -77,7 +77,7 @@ func (c *NIC) Netdev() qede.Settings {
 		s.Hashes = l2.DefaultHash
 	}
 	if s.Key == ([l2.KeyLen]byte{}) {
-		s.Key = KeyByChance(c.Seed)
+		s.Key = KeyByChance(c.RSSKey)
 	}
 	s.RxChecksum, s.NoTxChecksum, s.NoTSO, s.NoGRO, s.NoRSS = c.HasRxChecksum(), !c.HasTxChecksum(), !c.HasTSO(),
 		!c.HasGRO(), c.Features.NoRxHash
@@ -104,12 +104,8 @@ func (e *Ethernet) tunnels(t *l2.TunnelParams) {
 }
 
 // KeyByChance is the RSS key of a NIC that was given none.
-func KeyByChance(seed uint64) (key [l2.KeyLen]byte) {
-	for i := 0; i < len(key); i += 8 {
-		h := fnv.New64a()
-		fmt.Fprintf(h, "RSS %d %d", seed, i)
-		h.Sum(key[i:i])
-	}
+func KeyByChance(s secret.Secret) (key [l2.KeyLen]byte) {
+	s.Fill(key[:])
 	return key
 }
 

@@ -17,7 +17,7 @@ var (
 // TestInitialSequenceNumbers checks RFC 6528: a clock, and a secret offset
 // for each 4-tuple.
 func TestInitialSequenceNumbers(t *testing.T) {
-	one, other := NewSecret(1), NewSecret(2)
+	one, other := Secret{1}, Secret{2}
 	x := one.Number(local, peer, 0)
 	if x == one.Number(local, netip.AddrPortFrom(peer.Addr(), 3), 0) || x == other.Number(local, peer, 0) || x == one.Hash(local, peer, "ts") {
 		t.Fatal("numbers can be guessed")
@@ -29,7 +29,7 @@ func TestInitialSequenceNumbers(t *testing.T) {
 
 // TestCookies makes cookies for all kinds of SYN and takes them back.
 func TestCookies(t *testing.T) {
-	secret := NewSecret(1)
+	secret := Secret{1}
 	for i := range 1 << 12 {
 		syn := tcp.Header{Seq: tcp.Seq(i * 77777), Opts: tcp.Options{MSS: uint16(i * 16)}}
 		syn.Opts.HasWS, syn.Opts.WS, syn.Opts.SACKPermitted = i&1 != 0, uint8(i>>1&15), i&32 != 0

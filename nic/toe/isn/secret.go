@@ -14,14 +14,6 @@ import (
 // Secret is the key behind the numbers of one engine.
 type Secret [32]byte
 
-// NewSecret stretches seed to a key.
-func NewSecret(seed uint64) Secret {
-	var b [8 + 9]byte
-	binary.LittleEndian.PutUint64(b[:], seed)
-	copy(b[8:], "tapir toe")
-	return sha256.Sum256(b[:])
-}
-
 // Hash is the keyed function F of RFC 6528 section 3 over a 4-tuple; label,
 // at most 8 octets, keeps its uses apart.
 func (s *Secret) Hash(local, remote netip.AddrPort, label string) uint32 {

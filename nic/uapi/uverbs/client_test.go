@@ -2,6 +2,7 @@ package uverbs
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"syscall"
 	"testing"
 
@@ -49,7 +50,7 @@ type client struct {
 
 func newWorld(t testing.TB, limits verbs.Limits) *world {
 	t.Helper()
-	w := &world{TB: t, dev: verbs.NewDevice(limits, 1), null: &null{}}
+	w := &world{TB: t, dev: verbs.NewDevice(limits, rand.NewPCG(0, 1)), null: &null{}}
 	w.dev.SetIdentity(verbs.Identity{
 		Name: "rxe0", GUID: verbs.GUIDFromMAC(ether.Addr{2, 0, 0, 0, 0, 1}), VendorPartID: 7, HWVersion: 3, Firmware: "1.2.3",
 	})

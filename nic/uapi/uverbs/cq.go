@@ -5,19 +5,18 @@ import (
 
 	"tapir/nic/al"
 	"tapir/nic/ring"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
 
 // cq is a completion queue whose completions lie in a ring of the program's.
 type cq struct {
-	f       *File
+	target
 	v       *verbs.CQ
 	ring    *ring.CompletionQueue
-	user    uint64 // the program's name of it, in events
 	channel *channel
 	comp    source // completion events
-	async   source
 }
 
 // Completion implements al.CompletionHandler.
@@ -30,9 +29,6 @@ func (q *cq) Completion(*verbs.CQ, frame.Time) {
 	q.channel.pipe.push(n)
 }
 
-// AsyncEvent implements al.EventHandler.
-func (q *cq) AsyncEvent(ev al.Event, _ frame.Time) { q.f.pushAsync(&q.async, q.user, ev.Type) }
-
 func (q *cq) destroy() error {
 	if err := q.v.Destroy(); err != nil {
 		return err
@@ -41,13 +37,13 @@ func (q *cq) destroy() error {
 		q.channel.pipe.forget(&q.comp)
 		q.channel.cqs--
 	}
-	q.f.forgetAsync(&q.async)
+	q.f.async.forget(&q.async)
 	q.ring.Free()
 	return nil
 }
 
-// read is what DESTROY_CQ answers: completion and asynchronous events read.
-func (q *cq) read() []uint32 { return []uint32{q.comp.read, q.async.read} }
+// eventsRead is what DESTROY_CQ answers: completion and asynchronous events read.
+func (q *cq) eventsRead() []uint32 { return []uint32{q.comp.read, q.async.read} }
 
 // newCQ is what both forms of CREATE_CQ ask for.
 type newCQ struct {
@@ -79,7 +75,7 @@ func (r *request) createCQ(want newCQ) error {
 	if err := r.wantsUHW(ringLen); err != nil {
 		return err
 	}
-	q := &cq{f: f, user: want.user}
+	q := &cq{target: target{f: f, user: want.user}}
 	if want.channel >= 0 {
 		ch, err := f.findChannel(r.c.Process(), want.channel)
 		if err != nil {
@@ -91,32 +87,20 @@ func (r *request) createCQ(want newCQ) error {
 	if want.entries == 0 || want.entries > uint32(limits.MaxCQE) || want.vector >= uint32(limits.CNQs) {
 		return syscall.EINVAL
 	}
-	v, err := made(r, func() (*verbs.CQ, error) { return q.create(r, want) })
-	if err != nil {
-		return err
-	}
-	h := r.track(q)
-	if q.channel != nil {
-		q.channel.cqs++
-	}
-	al.Retarget(v, q)
-	out := r.reply(16 + ringLen)
-	core, uhw := out[:8], out[16:]
-	if r.extended {
-		core = out[:16]
-		native.PutUint32(core[12:], uint32(min(r.outLen, 16)))
-	}
-	native.PutUint32(core, h)
-	native.PutUint32(core[4:], uint32(v.Cap()))
-	putRing(uhw, q.ring)
-	return r.answerNew(h, core, uhw)
+	return r.create(q, func() error { return q.create(r, want) }, func(h uint32) (core, uhw []byte) {
+		if q.channel != nil {
+			q.channel.cqs++
+		}
+		al.Retarget(q.v, q)
+		return abi.Octets(&abi.CreateCQ{Handle: h, Entries: uint32(q.v.Cap()),
+			ResponseLength: length[abi.CreateCQ](r)}), place(q.ring)
+	})
 }
 
 // create makes the ring in the program's file, then the queue.
-func (q *cq) create(r *request, want newCQ) (*verbs.CQ, error) {
-	var err error
+func (q *cq) create(r *request, want newCQ) (err error) {
 	if q.ring, err = q.f.arena.NewCompletionQueue(int(want.entries)); err != nil {
-		return nil, err
+		return err
 	}
 	r.trace(StepDriver)
 	q.v, err = q.f.ctx.CreateCQ(int(want.entries), int(want.vector), nil)
@@ -126,7 +110,7 @@ func (q *cq) create(r *request, want newCQ) (*verbs.CQ, error) {
 	if err != nil {
 		q.ring.Free()
 	}
-	return q.v, err
+	return err
 }
 
 // ringLen is struct mminfo, which tells a provider where to map a ring.
@@ -138,10 +122,7 @@ type mapped interface {
 	Size() uint32
 }
 
-func putRing(out []byte, q mapped) {
-	native.PutUint64(out, q.Offset())
-	native.PutUint32(out[8:], q.Size())
-}
+func place(q mapped) []byte { return abi.Octets(&abi.Place{Offset: q.Offset(), Size: q.Size()}) }
 
 // resizeCQ serves RESIZE_CQ{response, handle, cqe} -> {cqe, u32} {ring}.
 func resizeCQ(r *request, q *cq) error {
@@ -155,10 +136,7 @@ func resizeCQ(r *request, q *cq) error {
 	if err := q.v.Resize(int(entries)); err != nil {
 		return err
 	}
-	out := r.reply(8 + ringLen)
-	native.PutUint32(out, uint32(q.v.Cap()))
-	putRing(out[8:], q.ring)
-	return r.answer(out[:8], out[8:])
+	return r.answer(words(uint32(q.v.Cap())), place(q.ring))
 }
 
 // reqNotifyCQ serves REQ_NOTIFY_CQ{handle, solicited_only}.

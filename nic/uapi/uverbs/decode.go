@@ -3,6 +3,7 @@ package uverbs
 import (
 	"encoding/binary"
 	"syscall"
+	"unsafe"
 
 	"tapir/nic/uapi/abi"
 )
@@ -34,33 +35,20 @@ type command struct {
 // body is a request: fields that it is too short for are zero.
 type body []byte
 
-func (b body) u8(off int) uint8 {
-	if off >= len(b) {
-		return 0
+func (b body) u8(off int) uint8   { return b.at(off, 1)[0] }
+func (b body) u16(off int) uint16 { return native.Uint16(b.at(off, 2)) }
+func (b body) u32(off int) uint32 { return native.Uint32(b.at(off, 4)) }
+func (b body) u64(off int) uint64 { return native.Uint64(b.at(off, 8)) }
+
+// at is b from off on, or zeros if it has no field of that size there.
+func (b body) at(off, size int) []byte {
+	if off+size <= len(b) {
+		return b[off:]
 	}
-	return b[off]
+	return zeros[:]
 }
 
-func (b body) u16(off int) uint16 {
-	if off+2 > len(b) {
-		return 0
-	}
-	return native.Uint16(b[off:])
-}
-
-func (b body) u32(off int) uint32 {
-	if off+4 > len(b) {
-		return 0
-	}
-	return native.Uint32(b[off:])
-}
-
-func (b body) u64(off int) uint64 {
-	if off+8 > len(b) {
-		return 0
-	}
-	return native.Uint64(b[off:])
-}
+var zeros [8]byte
 
 func isZero(b []byte) bool {
 	for _, v := range b {
@@ -84,8 +72,6 @@ type request struct {
 	outLen   int    // its room, in octets
 	uhwLen   int    // the provider's room behind it
 	extended bool
-
-	out [384]byte
 }
 
 // decode reads the header of b, as ib_uverbs_write does.
@@ -163,20 +149,17 @@ func (r *request) decodeExtended(b []byte, in, out int) error {
 	return nil
 }
 
-// reply returns n zeroed octets to write an answer into.
-func (r *request) reply(n int) []byte {
-	clear(r.out[:n])
-	return r.out[:n]
+// words is an answer of these words.
+func words(values ...uint32) (b []byte) {
+	for _, v := range values {
+		b = native.AppendUint32(b, v)
+	}
+	return b
 }
 
-// words is an answer of these words.
-func (r *request) words(values ...uint32) []byte {
-	out := r.reply(4 * len(values))
-	for i, v := range values {
-		native.PutUint32(out[4*i:], v)
-	}
-	return out
-}
+// length is what the answer to an extended command says of its own length: as
+// much of struct T as the program has room for.
+func length[T any](r *request) uint32 { return uint32(min(r.outLen, int(unsafe.Sizeof(*new(T))))) }
 
 // answer writes core, which it cuts or fills up with zeros to the room that
 // the program has, and behind it the provider's part.
@@ -184,9 +167,6 @@ func (r *request) answer(core, uhw []byte) error {
 	n := r.outLen + min(r.uhwLen, len(uhw))
 	if n == 0 {
 		return nil
-	}
-	if len(core) == n {
-		return r.c.Write(r.answerAt, core)
 	}
 	whole := make([]byte, n)
 	copy(whole[:r.outLen], core)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 	"tapir/wire/ib"
 )
@@ -24,11 +25,8 @@ func getContext(r *request) error {
 		return err
 	}
 	number, err := r.c.Install(program, syscall.O_CLOEXEC)
-	out := r.reply(8)
-	native.PutUint32(out, uint32(number))
-	native.PutUint32(out[4:], uint32(ctx.Query().CNQs))
 	if err == nil {
-		err = r.answer(out, nil)
+		err = r.answer(words(uint32(number), uint32(ctx.Query().CNQs)), nil)
 	}
 	if err != nil {
 		pipe.close()
@@ -88,36 +86,31 @@ const (
 	mostReads = 255
 )
 
-// putDeviceAttr writes struct ib_uverbs_query_device_resp.
-func putDeviceAttr(out []byte, a *verbs.DeviceAttr) {
-	native.PutUint64(out, firmware(a.Firmware))
-	copy(out[8:], a.GUID[:])
-	copy(out[16:], a.SystemImageGUID[:])
-	native.PutUint64(out[24:], a.MaxMRSize)
-	native.PutUint64(out[32:], a.PageSizes)
-	atomics := 0
+// deviceAttr is what a device says of itself.
+func deviceAttr(a *verbs.DeviceAttr) abi.DeviceAttr {
+	atomics := uint32(0)
 	if a.Caps&verbs.CapAtomics != 0 {
 		atomics = atomicHCA
 	}
-	for i, v := range [...]int{
-		int(a.VendorID), int(a.VendorPartID), int(a.HWVersion), a.MaxQP, a.MaxQPWR, int(capFlags(a.Caps)),
-		a.MaxSGE, a.MaxSGERead, a.MaxCQ, a.MaxCQE, a.MaxMR, a.MaxPD,
-		min(a.MaxIRD, mostReads), 0, a.MaxDeviceIRD, min(a.MaxORD, mostReads), 0, atomics,
-		0, a.MaxRDD, a.MaxMW, 0, 0, a.MaxMcastGroups, 0, 0, a.MaxAH, 0, 0,
-		a.MaxSRQ, a.MaxSRQWR, a.MaxSGE,
-	} {
-		native.PutUint32(out[40+4*i:], uint32(v))
+	return abi.DeviceAttr{
+		Firmware: firmware(a.Firmware), NodeGUID: a.GUID, SystemImageGUID: a.SystemImageGUID,
+		MaxMRSize: a.MaxMRSize, PageSizes: a.PageSizes,
+		VendorID: a.VendorID, VendorPartID: a.VendorPartID, HWVersion: a.HWVersion,
+		MaxQP: uint32(a.MaxQP), MaxQPWR: uint32(a.MaxQPWR), Caps: capFlags(a.Caps),
+		MaxSGE: uint32(a.MaxSGE), MaxSGERead: uint32(a.MaxSGERead),
+		MaxCQ: uint32(a.MaxCQ), MaxCQE: uint32(a.MaxCQE), MaxMR: uint32(a.MaxMR), MaxPD: uint32(a.MaxPD),
+		MaxIRD: uint32(min(a.MaxIRD, mostReads)), MaxDeviceIRD: uint32(a.MaxDeviceIRD),
+		MaxORD: uint32(min(a.MaxORD, mostReads)), Atomics: atomics,
+		MaxRDD: uint32(a.MaxRDD), MaxMW: uint32(a.MaxMW), MaxMcastGroups: uint32(a.MaxMcastGroups),
+		MaxAH: uint32(a.MaxAH), MaxSRQ: uint32(a.MaxSRQ), MaxSRQWR: uint32(a.MaxSRQWR), MaxSRQSGE: uint32(a.MaxSGE),
+		MaxPKeys: uint16(a.MaxPKeys), AckDelay: a.AckDelay, Ports: uint8(a.Ports),
 	}
-	native.PutUint16(out[168:], uint16(a.MaxPKeys))
-	out[170], out[171] = a.AckDelay, uint8(a.Ports)
 }
 
 // queryDevice serves QUERY_DEVICE{response}.
 func queryDevice(r *request) error {
 	a := r.f.ctx.Query()
-	out := r.reply(deviceAttrLen)
-	putDeviceAttr(out, &a)
-	return r.answer(out, nil)
+	return r.answer(abi.Octets(new(deviceAttr(&a))), nil)
 }
 
 // queryDeviceEx serves the extended QUERY_DEVICE{comp_mask, reserved}: behind
@@ -127,11 +120,8 @@ func queryDeviceEx(r *request) error {
 		return syscall.EINVAL
 	}
 	a := r.f.ctx.Query()
-	out := r.reply(extendedDeviceAttrLen)
-	putDeviceAttr(out, &a)
-	native.PutUint32(out[180:], uint32(min(r.outLen, extendedDeviceAttrLen)))
-	native.PutUint64(out[224:], uint64(capFlags(a.Caps)))
-	return r.answer(out, nil)
+	return r.answer(abi.Octets(&abi.DeviceAttrEx{DeviceAttr: deviceAttr(&a),
+		ResponseLength: length[abi.DeviceAttrEx](r), Caps: uint64(capFlags(a.Caps))}), nil)
 }
 
 // Values of QUERY_PORT's answer that no one can change.
@@ -149,21 +139,13 @@ func queryPort(r *request) error {
 	if err != nil {
 		return err
 	}
-	out := r.reply(portAttrLen)
-	native.PutUint32(out, portCapFlags)
-	native.PutUint32(out[4:], a.MaxMsg)
-	native.PutUint32(out[8:], a.BadPKeys)
-	native.PutUint32(out[16:], uint32(a.GIDTable))
-	native.PutUint16(out[20:], uint16(a.PKeyTable))
-	native.PutUint16(out[22:], a.LID)
-	native.PutUint16(out[24:], a.SMLID)
-	out[26] = uint8(a.State)
-	out[27], out[28] = ib.MTUCode(a.MTU), ib.MTUCode(a.MTU)
-	out[29] = a.LMC
-	out[30] = 1 // virtual lane
-	out[34], out[35] = widthFour, speedQDR
-	out[36], out[37] = uint8(a.Phys), linkLayerEthernet
-	return r.answer(out, nil)
+	mtu := ib.MTUCode(a.MTU)
+	return r.answer(abi.Octets(&abi.PortAttr{
+		Caps: portCapFlags, MaxMsg: a.MaxMsg, BadPKeys: a.BadPKeys, GIDTable: uint32(a.GIDTable),
+		PKeyTable: uint16(a.PKeyTable), LID: a.LID, SMLID: a.SMLID, State: uint8(a.State), MaxMTU: mtu, MTU: mtu,
+		LMC: a.LMC, VirtualLanes: 1, Width: widthFour, Speed: speedQDR, Phys: uint8(a.Phys),
+		LinkLayer: linkLayerEthernet,
+	}), nil)
 }
 
 // unsupported serves what an RNIC has not got: address handles, multicast,

@@ -6,11 +6,27 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/al"
+	"tapir/wire/frame"
 )
 
 // source is who an event is of. read counts the events that the program has
 // read: libibverbs waits in destroy until as many were acknowledged.
 type source struct{ read uint32 }
+
+// target is an object that asynchronous events are about.
+type target struct {
+	f     *File
+	user  uint64 // the program's name of it, in events
+	async source
+}
+
+// AsyncEvent implements al.EventHandler.
+func (t *target) AsyncEvent(ev al.Event, _ frame.Time) { t.f.pushAsync(&t.async, t.user, ev.Type) }
+
+// eventsRead is what the command that destroys the object answers.
+func (t *target) eventsRead() []uint32 { return []uint32{t.async.read} }
 
 // note is an event in or before a pipe.
 type note struct {
@@ -39,11 +55,7 @@ func newEventPipe(size int) (p *eventPipe, program int, err error) {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, -1, err
 	}
-	if err := unix.SetNonblock(fds[1], true); err != nil {
-		_ = unix.Close(fds[0])
-		_ = unix.Close(fds[1])
-		return nil, -1, err
-	}
+	_ = unix.SetNonblock(fds[1], true) // a pipe can
 	return &eventPipe{w: fds[1], size: size}, fds[0], nil
 }
 
@@ -52,25 +64,18 @@ func (p *eventPipe) push(n note) {
 	if p.w < 0 {
 		return
 	}
-	for i := p.inside; i < len(p.notes); i++ {
-		if p.notes[i] == n {
-			p.flush()
-			return
+	if !slices.Contains(p.notes[p.inside:], n) {
+		if p.inside >= countAt {
+			p.countRead()
 		}
+		p.notes = append(p.notes, n)
 	}
-	if p.inside >= countAt {
-		p.countRead()
-	}
-	p.notes = append(p.notes, n)
 	p.flush()
 }
 
-// waiting tells whether events wait for room in the pipe.
-func (p *eventPipe) waiting() bool { return p.inside < len(p.notes) }
-
 // flush writes what waits, as far as there is room.
 func (p *eventPipe) flush() {
-	for p.waiting() {
+	for p.inside < len(p.notes) {
 		data := &p.notes[p.inside].data
 		// never waits
 		_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(p.w), uintptr(unsafe.Pointer(data)), uintptr(p.size))
@@ -106,7 +111,7 @@ func (p *eventPipe) passed(n int) {
 		}
 	}
 	if n > 0 {
-		p.notes = append(p.notes[:0], p.notes[n:]...)
+		p.notes = slices.Delete(p.notes, 0, n)
 		p.inside -= n
 	}
 }
@@ -122,14 +127,7 @@ func (p *eventPipe) forget(of *source) {
 	}
 	p.passed(p.inside - p.drain())
 	p.inside = 0
-	kept := p.notes[:0]
-	for _, n := range p.notes {
-		if n.of != of {
-			kept = append(kept, n)
-		}
-	}
-	clear(p.notes[len(kept):])
-	p.notes = kept
+	p.notes = slices.DeleteFunc(p.notes, func(n note) bool { return n.of == of })
 	p.flush()
 }
 
@@ -206,9 +204,7 @@ func createCompChannel(r *request) error {
 		return err
 	}
 	f.channels = append(f.channels, &channel{pipe: pipe, number: number, pid: r.c.Process()})
-	out := r.reply(4)
-	native.PutUint32(out, uint32(number))
-	return r.answer(out, nil)
+	return r.answer(words(uint32(number)), nil)
 }
 
 // findChannel returns the newest channel with that descriptor that someone has
@@ -236,16 +232,11 @@ const idleChannels = 8
 // is close(2), of which the server is not told. Those with CQs are kept for
 // their counts, without a descriptor.
 func (f *File) sweepChannels() {
-	kept := f.channels[:0]
-	for _, ch := range f.channels {
+	f.channels = slices.DeleteFunc(f.channels, func(ch *channel) bool {
 		if ch.pipe.abandoned() {
 			ch.pipe.countRead()
 			ch.pipe.close()
 		}
-		if ch.cqs > 0 || ch.pipe.w >= 0 {
-			kept = append(kept, ch)
-		}
-	}
-	clear(f.channels[len(kept):])
-	f.channels = kept
+		return ch.cqs == 0 && ch.pipe.w < 0
+	})
 }

@@ -18,7 +18,7 @@ type File struct {
 	ctx      *al.Context // nil: GET_CONTEXT has not come, or the device is gone
 	gone     bool        // the device is gone: every command fails with EIO
 	closed   bool
-	async    *eventPipe
+	async    *eventPipe // closed until GET_CONTEXT
 	channels []*channel
 	sweepAt  int // number of channels at which some may be closed
 	handles  handles
@@ -70,13 +70,9 @@ func (f *File) note(pid int) {
 
 // retry sends events that found a pipe full.
 func (f *File) retry() {
-	if f.async != nil && f.async.waiting() {
-		f.async.flush()
-	}
+	f.async.flush()
 	for _, ch := range f.channels {
-		if ch.pipe.waiting() {
-			ch.pipe.flush()
-		}
+		ch.pipe.flush()
 	}
 }
 
@@ -91,9 +87,7 @@ func (f *File) Close() {
 	}
 	f.closed = true
 	f.reclaim(f.server.ca.Verbs().Now())
-	if f.async != nil {
-		f.async.close()
-	}
+	f.async.close()
 	for _, ch := range f.channels {
 		ch.pipe.close()
 	}
@@ -134,18 +128,8 @@ const (
 )
 
 func (f *File) pushAsync(of *source, element uint64, t al.EventType) {
-	if f.async == nil {
-		return
-	}
 	n := note{of: of}
 	native.PutUint64(n.data[:], element)
 	native.PutUint32(n.data[8:], uint32(t))
 	f.async.push(n)
-}
-
-// forgetAsync takes the events of a source back; see eventPipe.forget.
-func (f *File) forgetAsync(of *source) {
-	if f.async != nil {
-		f.async.forget(of)
-	}
 }

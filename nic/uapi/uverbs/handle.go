@@ -44,43 +44,22 @@ func lookup[T object](f *File, handle uint32) (o T, err error) {
 	return o, nil
 }
 
-// make calls the access layer for an object, with the steps traced.
-func made[T any](r *request, create func() (T, error)) (T, error) {
+// create calls the access layer for o, puts it on record and answers; o goes
+// again if the program cannot be told of it.
+func (r *request) create(o object, call func() error, answer func(handle uint32) (core, uhw []byte)) error {
 	r.trace(StepAccess)
-	o, err := create()
-	if err == nil {
-		r.trace(StepCreated)
+	if err := call(); err != nil {
+		return err
 	}
-	return o, err
-}
-
-// track puts o on record.
-func (r *request) track(o object) uint32 {
+	r.trace(StepCreated)
 	h := r.f.handles.add(o)
 	r.trace(StepTracked)
-	return h
-}
-
-// answerNew is answer for a new object, which goes again if the program cannot
-// be told of it.
-func (r *request) answerNew(handle uint32, core, uhw []byte) error {
-	err := r.answer(core, uhw)
+	err := r.answer(answer(h))
 	if err != nil {
-		_ = r.f.handles.slots[handle].destroy()
-		r.f.handles.drop(handle)
+		_ = o.destroy()
+		r.f.handles.drop(h)
 	}
 	return err
-}
-
-// destroy frees the object of kind T that a handle names.
-func destroy[T object](r *request, handle uint32) (o T, err error) {
-	if o, err = lookup[T](r.f, handle); err != nil {
-		return o, err
-	}
-	if err = o.destroy(); err == nil {
-		r.f.handles.drop(handle)
-	}
-	return o, err
 }
 
 // about serves a command about the object of kind T that the request names at
@@ -100,12 +79,17 @@ func about[T object](at int, serve func(*request, T) error) func(*request) error
 // the program has read.
 func ends[T object](at int) func(*request) error {
 	return func(r *request) error {
-		o, err := destroy[T](r, r.in.u32(at))
+		h := r.in.u32(at)
+		o, err := lookup[T](r.f, h)
+		if err == nil {
+			err = o.destroy()
+		}
 		if err != nil {
 			return err
 		}
-		if e, ok := object(o).(interface{ read() []uint32 }); ok {
-			return r.answer(r.words(e.read()...), nil)
+		r.f.handles.drop(h)
+		if e, ok := object(o).(interface{ eventsRead() []uint32 }); ok {
+			return r.answer(words(e.eventsRead()...), nil)
 		}
 		return nil
 	}

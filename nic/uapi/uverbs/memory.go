@@ -13,15 +13,12 @@ func (p *pd) destroy() error { return p.Dealloc() }
 
 // allocPD serves ALLOC_PD{response} -> {handle}.
 func allocPD(r *request) error {
-	v, err := made(r, func() (*verbs.PD, error) {
+	p := &pd{}
+	return r.create(p, func() (err error) {
 		r.trace(StepDriver)
-		return r.f.ctx.AllocPD()
-	})
-	if err != nil {
+		p.PD, err = r.f.ctx.AllocPD()
 		return err
-	}
-	h := r.track(&pd{v})
-	return r.answerNew(h, r.words(h), nil)
+	}, func(h uint32) ([]byte, []byte) { return words(h), nil })
 }
 
 // mr is a region of a program's own memory.
@@ -80,19 +77,16 @@ func regMR(r *request) error {
 	if err != nil {
 		return err
 	}
-	v, err := made(r, func() (*verbs.MR, error) {
-		mem, err := r.region(start, length, iova, writes(rights))
+	m := &mr{start: start, length: length, writable: writes(rights)}
+	return r.create(m, func() error {
+		mem, err := r.region(start, length, iova, m.writable)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		r.trace(StepDriver)
-		return p.RegMemory(mem, iova, rights)
-	})
-	if err != nil {
+		m.MR, err = p.RegMemory(mem, iova, rights)
 		return err
-	}
-	h := r.track(&mr{v, start, length, writes(rights)})
-	return r.answerNew(h, r.words(h, v.LKey(), v.RKey()), nil)
+	}, func(h uint32) ([]byte, []byte) { return words(h, m.LKey(), m.RKey()), nil })
 }
 
 // What REREG_MR changes.
@@ -121,7 +115,7 @@ func reregMR(r *request, m *mr) error {
 		return err
 	}
 	*m = next
-	return r.answer(r.words(m.LKey(), m.RKey()), nil)
+	return r.answer(words(m.LKey(), m.RKey()), nil)
 }
 
 // rereg collects what changes, and in next how the region is afterwards. New
@@ -169,13 +163,10 @@ func allocMW(r *request, p *pd) error {
 	if !known {
 		return syscall.EINVAL
 	}
-	v, err := made(r, func() (*verbs.MW, error) {
+	w := &mw{}
+	return r.create(w, func() (err error) {
 		r.trace(StepDriver)
-		return p.AllocMW(kind)
-	})
-	if err != nil {
+		w.MW, err = p.AllocMW(kind)
 		return err
-	}
-	h := r.track(&mw{v})
-	return r.answerNew(h, r.words(h, v.RKey()), nil)
+	}, func(h uint32) ([]byte, []byte) { return words(h, w.RKey()), nil })
 }

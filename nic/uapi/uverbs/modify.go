@@ -3,6 +3,7 @@ package uverbs
 import (
 	"syscall"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 	"tapir/wire/ib"
 )
@@ -51,9 +52,7 @@ func modifyQPEx(r *request) error {
 	if err := r.modifyQP(); err != nil {
 		return err
 	}
-	out := r.reply(8)
-	native.PutUint32(out[4:], uint32(min(r.outLen, 8)))
-	return r.answer(out, nil)
+	return r.answer(words(0, uint32(min(r.outLen, 8))), nil)
 }
 
 func (r *request) modifyQP() error {
@@ -130,21 +129,15 @@ func (a *qpAttr) set(mask uint32, in body) {
 // the program asks for it.
 func queryQP(r *request, q *qp) error {
 	now := q.v.Query()
-	out := r.reply(qpAttrLen)
-	q.caps.put(out[64:])
-	native.PutUint32(out[84:], q.attr.qkey)
-	native.PutUint32(out[88:], q.attr.rqPSN)
-	native.PutUint32(out[92:], q.attr.sqPSN)
-	native.PutUint32(out[100:], uint32(verbs.LocalWrite|now.Access))
-	native.PutUint16(out[104:], q.attr.pkeyIndex)
-	mtu := ib.MTUCode(q.f.ctx.Device().PortAttr().MTU)
-	state := uint8(max(now.State, verbs.Init))
-	copy(out[108:], []byte{
-		state, state, mtu, 0, 0, q.attr.maxRead, q.attr.maxDest, q.attr.minRNR,
-		portNumber, q.attr.timeout, q.attr.retries, q.attr.rnrRetry,
-	})
-	if q.v.Config().SignalAll {
-		out[122] = 1
+	a, state := q.attr, uint8(max(now.State, verbs.Init))
+	out := abi.QPAttr{
+		Caps: q.caps, QKey: a.qkey, RQPSN: a.rqPSN, SQPSN: a.sqPSN, Access: uint32(verbs.LocalWrite | now.Access),
+		PKeyIndex: a.pkeyIndex, State: state, CurState: state, PathMTU: ib.MTUCode(q.f.ctx.Device().PortAttr().MTU),
+		MaxRead: a.maxRead, MaxDest: a.maxDest, MinRNR: a.minRNR, Port: portNumber, Timeout: a.timeout,
+		Retries: a.retries, RNRRetry: a.rnrRetry,
 	}
-	return r.answer(out, nil)
+	if q.v.Config().SignalAll {
+		out.SigAll = 1
+	}
+	return r.answer(abi.Octets(&out), nil)
 }

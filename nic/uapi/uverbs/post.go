@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"cmp"
 	"encoding/binary"
 	"syscall"
 
@@ -51,14 +52,10 @@ func (p *posted) next() (wr body, sges []verbs.SGE, err error) {
 
 // answerPosted tells which request, from 1, was refused; 0: none.
 func (r *request) answerPosted(bad int, err error) error {
-	out := r.reply(4)
-	if err != nil {
-		native.PutUint32(out, uint32(bad+1))
+	if err == nil {
+		bad = -1
 	}
-	if failed := r.answer(out, nil); failed != nil {
-		return failed
-	}
-	return err
+	return cmp.Or(r.answer(words(uint32(bad+1)), nil), err)
 }
 
 // sendWRLen and recvWRLen are struct ib_uverbs_send_wr and ib_uverbs_recv_wr.
@@ -79,7 +76,7 @@ func postSend(r *request, q *qp) error {
 	}
 	var wrs []verbs.SendWR
 	for range p.count {
-		wr, err := r.sendWR(&p, int(q.caps.inline))
+		wr, err := r.sendWR(&p, int(q.caps.Inline))
 		if err != nil {
 			return err
 		}

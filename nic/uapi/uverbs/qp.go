@@ -1,24 +1,22 @@
 package uverbs
 
 import (
+	"cmp"
 	"syscall"
 
-	"tapir/nic/al"
 	"tapir/nic/ring"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
-	"tapir/wire/frame"
 )
 
 // qp is a queue pair whose queues are rings of the program's.
 type qp struct {
-	f      *File
-	v      *verbs.QP
-	send   *ring.SendQueue
-	recv   *ring.RecvQueue // nil: receives come from an SRQ
-	user   uint64          // the program's name of it, in events
-	events source
-	caps   qpCaps
-	attr   qpAttr
+	target
+	v    *verbs.QP
+	send *ring.SendQueue
+	recv *ring.RecvQueue // nil: receives come from an SRQ
+	caps abi.QPCaps
+	attr qpAttr
 }
 
 // qpAttr is what a program sets of a queue pair and only itself wants to know:
@@ -31,31 +29,20 @@ type qpAttr struct {
 	qkey, rqPSN, sqPSN uint32
 }
 
-// AsyncEvent implements al.EventHandler.
-func (q *qp) AsyncEvent(ev al.Event, _ frame.Time) { q.f.pushAsync(&q.events, q.user, ev.Type) }
-
 func (q *qp) destroy() error {
 	if err := q.v.Destroy(); err != nil {
 		return err
 	}
 	delete(q.f.server.qps, q.v.Num())
-	q.f.forgetAsync(&q.events)
-	q.send.Free()
-	if q.recv != nil {
-		q.recv.Free()
-	}
+	q.f.async.forget(&q.async)
+	q.freeRings()
 	return nil
 }
 
-// read is what DESTROY_QP answers.
-func (q *qp) read() []uint32 { return []uint32{q.events.read} }
-
-// qpCaps are five words that CREATE_QP asks for and its answer grants.
-type qpCaps struct{ sendWR, recvWR, sendSGE, recvSGE, inline uint32 }
-
-func (c *qpCaps) put(out []byte) {
-	for i, v := range [...]uint32{c.sendWR, c.recvWR, c.sendSGE, c.recvSGE, c.inline} {
-		native.PutUint32(out[4*i:], v)
+func (q *qp) freeRings() {
+	q.send.Free()
+	if q.recv != nil {
+		q.recv.Free()
 	}
 }
 
@@ -109,35 +96,29 @@ func (r *request) createQP(in body) error {
 	if err := checkType(in.u8(45)); err != nil {
 		return err
 	}
-	q := &qp{
-		f: r.f, user: in.u64(0),
-		caps: qpCaps{in.u32(24), in.u32(28), in.u32(32), in.u32(36), in.u32(40)},
-	}
+	q := &qp{target: target{f: r.f, user: in.u64(0)}, caps: abi.Get[abi.QPCaps](in[24:])}
 	p, cfg, err := r.qpConfig(in, &q.caps)
 	if err != nil {
 		return err
 	}
-	v, err := made(r, func() (*verbs.QP, error) { return q.create(r, p, cfg) })
-	if err != nil {
-		return err
-	}
-	h := r.track(q)
-	v.Private = q
-	r.f.server.qps[v.Num()] = q
-	return r.answerQP(h, q)
+	return r.create(q, func() error { return q.create(r, p, cfg) }, func(h uint32) (core, uhw []byte) {
+		q.v.Private = q
+		r.f.server.qps[q.v.Num()] = q
+		uhw = make([]byte, ringLen)
+		if q.recv != nil {
+			uhw = place(q.recv)
+		}
+		return abi.Octets(&abi.CreateQP{Handle: h, Number: q.v.Num(), Caps: q.caps,
+			ResponseLength: length[abi.CreateQP](r)}), append(uhw, place(q.send)...)
+	})
 }
 
 // qpConfig authenticates the handles and checks the sizes.
-func (r *request) qpConfig(in body, caps *qpCaps) (p *pd, cfg verbs.QPConfig, err error) {
-	if p, err = lookup[*pd](r.f, in.u32(8)); err != nil {
-		return nil, cfg, err
-	}
-	send, err := lookup[*cq](r.f, in.u32(12))
-	if err != nil {
-		return nil, cfg, err
-	}
-	recv, err := lookup[*cq](r.f, in.u32(16))
-	if err != nil {
+func (r *request) qpConfig(in body, caps *abi.QPCaps) (_ *pd, cfg verbs.QPConfig, err error) {
+	p, noPD := lookup[*pd](r.f, in.u32(8))
+	send, noSend := lookup[*cq](r.f, in.u32(12))
+	recv, noRecv := lookup[*cq](r.f, in.u32(16))
+	if err := cmp.Or(noPD, noSend, noRecv); err != nil {
 		return nil, cfg, err
 	}
 	cfg = verbs.QPConfig{SendCQ: send.v, RecvCQ: recv.v, SignalAll: in.u8(44) != 0}
@@ -147,63 +128,41 @@ func (r *request) qpConfig(in body, caps *qpCaps) (p *pd, cfg verbs.QPConfig, er
 			return nil, cfg, err
 		}
 		cfg.SRQ = shared.v
-		caps.recvWR, caps.recvSGE = 0, 0
+		caps.RecvWR, caps.RecvSGE = 0, 0
 	}
 	l := r.f.ctx.Device().Limits()
-	if max(caps.sendWR, caps.recvWR) > uint32(l.MaxQPWR) || max(caps.sendSGE, caps.recvSGE) > uint32(l.MaxSGE) ||
-		caps.inline > uint32(l.MaxInline) {
+	if max(caps.SendWR, caps.RecvWR) > uint32(l.MaxQPWR) || max(caps.SendSGE, caps.RecvSGE) > uint32(l.MaxSGE) ||
+		caps.Inline > uint32(l.MaxInline) {
 		return nil, cfg, syscall.EINVAL
 	}
 	// As with the rxe driver the room of the elements takes inline data, too:
 	// programs rely on that without asking.
-	caps.inline = min(max(caps.inline, max(1, caps.sendSGE)*sgeLen), uint32(l.MaxInline))
-	cfg.MaxSend, cfg.MaxRecv = max(1, int(caps.sendWR)), max(1, int(caps.recvWR))
-	cfg.MaxSGE, cfg.MaxInline = max(1, int(caps.sendSGE), int(caps.recvSGE)), int(caps.inline)
+	caps.Inline = min(max(caps.Inline, max(1, caps.SendSGE)*sgeLen), uint32(l.MaxInline))
+	cfg.MaxSend, cfg.MaxRecv = max(1, int(caps.SendWR)), max(1, int(caps.RecvWR))
+	cfg.MaxSGE, cfg.MaxInline = max(1, int(caps.SendSGE), int(caps.RecvSGE)), int(caps.Inline)
 	return p, cfg, nil
 }
 
 // create makes the rings in the program's file, then the queue pair.
-func (q *qp) create(r *request, p *pd, cfg verbs.QPConfig) (*verbs.QP, error) {
+func (q *qp) create(r *request, p *pd, cfg verbs.QPConfig) (err error) {
 	arena := q.f.arena
-	var err error
 	if q.send, err = arena.NewSendQueue(q.f.ctx.Device(), cfg.MaxSend, cfg.MaxSGE, cfg.MaxInline); err != nil {
-		return nil, err
+		return err
 	}
 	if cfg.SRQ == nil {
 		if q.recv, err = arena.NewRecvQueue(cfg.MaxRecv, cfg.MaxSGE); err != nil {
 			q.send.Free()
-			return nil, err
+			return err
 		}
 	}
 	r.trace(StepDriver)
 	if q.v, err = p.CreateQP(cfg); err != nil {
-		q.send.Free()
-		if q.recv != nil {
-			q.recv.Free()
-		}
-		return nil, err
+		q.freeRings()
+		return err
 	}
 	q.v.SetSendSource(q.send)
 	if q.recv != nil {
 		q.v.SetRecvSource(q.recv)
 	}
-	return q.v, nil
-}
-
-func (r *request) answerQP(h uint32, q *qp) error {
-	const extendedLen = createQPAnswerLen + 8
-	out := r.reply(extendedLen + 2*ringLen)
-	core, uhw := out[:createQPAnswerLen], out[extendedLen:]
-	if r.extended {
-		core = out[:extendedLen]
-		native.PutUint32(core[extendedLen-4:], uint32(min(r.outLen, extendedLen)))
-	}
-	native.PutUint32(core, h)
-	native.PutUint32(core[4:], q.v.Num())
-	q.caps.put(core[8:])
-	if q.recv != nil {
-		putRing(uhw, q.recv)
-	}
-	putRing(uhw[ringLen:], q.send)
-	return r.answerNew(h, core, uhw)
+	return nil
 }

@@ -33,7 +33,7 @@ func (s *Server) Open(c abi.Caller, _ int) (abi.File, int, error) {
 		arena.Close()
 		return nil, -1, err
 	}
-	f := &File{server: s, arena: arena, pids: []int{c.Process()}}
+	f := &File{server: s, arena: arena, pids: []int{c.Process()}, async: &eventPipe{w: -1}}
 	f.req.f = f
 	return f, fd, nil
 }

@@ -3,35 +3,25 @@ package uverbs
 import (
 	"syscall"
 
-	"tapir/nic/al"
 	"tapir/nic/ring"
 	"tapir/nic/verbs"
-	"tapir/wire/frame"
 )
 
 // srq is a shared receive queue whose requests lie in a ring of the program's.
 type srq struct {
-	f      *File
-	v      *verbs.SRQ
-	ring   *ring.RecvQueue
-	user   uint64 // the program's name of it, in events
-	events source
+	target
+	v    *verbs.SRQ
+	ring *ring.RecvQueue
 }
-
-// AsyncEvent implements al.EventHandler.
-func (s *srq) AsyncEvent(ev al.Event, _ frame.Time) { s.f.pushAsync(&s.events, s.user, ev.Type) }
 
 func (s *srq) destroy() error {
 	if err := s.v.Destroy(); err != nil {
 		return err
 	}
-	s.f.forgetAsync(&s.events)
+	s.f.async.forget(&s.async)
 	s.ring.Free()
 	return nil
 }
-
-// read is what DESTROY_SRQ answers.
-func (s *srq) read() []uint32 { return []uint32{s.events.read} }
 
 // newSRQ is what both commands for making one ask for.
 type newSRQ struct {
@@ -73,38 +63,27 @@ func (r *request) createSRQ(want newSRQ) error {
 	if want.maxWR == 0 || want.maxWR > uint32(l.MaxSRQWR) || want.maxSGE > uint32(l.MaxSGE) || want.limit > want.maxWR {
 		return syscall.EINVAL
 	}
-	s := &srq{f: r.f, user: want.user}
-	v, err := made(r, func() (*verbs.SRQ, error) { return s.create(r, p, want) })
-	if err != nil {
-		return err
-	}
-	h := r.track(s)
-	v.Private = s
-	attr := v.Query()
-	out := r.reply(srqAnswerLen + srqUHWLen)
-	native.PutUint32(out, h)
-	native.PutUint32(out[4:], uint32(attr.MaxWR))
-	native.PutUint32(out[8:], uint32(attr.MaxSGE))
-	native.PutUint32(out[12:], v.Num())
-	uhw := out[srqAnswerLen:]
-	putRing(uhw, s.ring)
-	native.PutUint32(uhw[ringLen:], v.Num())
-	return r.answerNew(h, out[:srqAnswerLen], uhw)
+	s := &srq{target: target{f: r.f, user: want.user}}
+	return r.create(s, func() error { return s.create(r, p, want) }, func(h uint32) (core, uhw []byte) {
+		s.v.Private = s
+		attr, num := s.v.Query(), s.v.Num()
+		return words(h, uint32(attr.MaxWR), uint32(attr.MaxSGE), num), append(place(s.ring), words(num, 0)...)
+	})
 }
 
 // create makes the ring in the program's file, then the queue.
-func (s *srq) create(r *request, p *pd, want newSRQ) (v *verbs.SRQ, err error) {
+func (s *srq) create(r *request, p *pd, want newSRQ) (err error) {
 	sges := max(1, int(want.maxSGE))
 	if s.ring, err = s.f.arena.NewRecvQueue(int(want.maxWR), sges); err != nil {
-		return nil, err
+		return err
 	}
 	r.trace(StepDriver)
 	if s.v, err = p.CreateSRQ(int(want.maxWR), sges); err != nil {
 		s.ring.Free()
-		return nil, err
+		return err
 	}
 	s.v.SetRecvSource(s.ring)
-	return s.v, s.v.SetLimit(int(want.limit))
+	return s.v.SetLimit(int(want.limit))
 }
 
 // What MODIFY_SRQ changes.
@@ -147,13 +126,11 @@ func (s *srq) resize(r *request, maxWR int) error {
 	if err := s.v.Resize(maxWR); err != nil {
 		return err
 	}
-	out := r.reply(ringLen)
-	putRing(out, s.ring)
-	return r.c.Write(r.uhw.u64(0), out)
+	return r.c.Write(r.uhw.u64(0), place(s.ring))
 }
 
 // querySRQ serves QUERY_SRQ{response, handle} -> {max_wr, max_sge, limit, u32}.
 func querySRQ(r *request, s *srq) error {
 	attr := s.v.Query()
-	return r.answer(r.words(uint32(attr.MaxWR), uint32(attr.MaxSGE), uint32(attr.Limit), 0), nil)
+	return r.answer(words(uint32(attr.MaxWR), uint32(attr.MaxSGE), uint32(attr.Limit), 0), nil)
 }

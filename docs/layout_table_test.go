@@ -64,10 +64,10 @@ var layout = []line{
 	{"nic", and(protocols, "nic")},
 
 	{"nic/ring", []string{"nic/verbs"}},
-	{"nic/umode", and(device, "nic/ring", "nic/sched", "nic/umode", "nic/uapi/abi", "nic/uapi/relay",
-		"nic/uapi/runtimedir")},
+	{"nic/umode", and(device, "nic/ring", "nic/sched", "nic/umode", "nic/uapi/abi", "nic/uapi/ipc",
+		"nic/uapi/relay", "nic/uapi/runtimedir")},
 	{"nic/umode/eventfile", []string{"nic/sched", "nic/verbs"}},
-	{"nic/umode/proxy", and(device, "nic/uapi/abi")},
+	{"nic/umode/proxy", and(device, "nic/uapi/abi", "nic/uapi/ipc")},
 	{"nic/uapi/...", and(device, "nic/uapi")},
 	{"nic/uapi/relay", and(device, "nic/uapi", "nic/umode/proxy")},
 	{"nic/uapi/phc", []string{"wire", "ptp", "nic/ptp", "nic/uapi/trap"}},

@@ -73,8 +73,8 @@ func quiet(t testing.TB) (q *QP, cq *CQ, device *ring.SendQueue, completions *ri
 		_ = c.dev.os.Close()
 	})
 	for _, err := range []error{
-		mapQP(&Call{Object: q, Answer: append(make([]byte, ringPlaceLen), place(device)...)}),
-		mapCQ(&Call{Object: cq, Answer: place(completions)}),
+		mapQP(q, append(make([]byte, ringPlaceLen), place(device)...)),
+		mapCQ(cq, place(completions)),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -162,17 +162,23 @@ func (c *Context) run(call *Call, command func() error, undo func()) error {
 	return call.Err
 }
 
-// do takes a verb its way that sends a request about o; take, which may be nil,
-// gets the answer.
-func (c *Context) do(v Verb, o any, request []byte, take func(b []byte)) error {
+// query takes a verb its way that sends a request about o, and returns the answer.
+func query[T any](c *Context, v Verb, o any, request []byte) (answer T, err error) {
 	call := &Call{Verb: v, Object: o}
-	return c.run(call, func() error {
+	err = c.run(call, func() error {
 		b, err := c.execute(call, request, 0)
-		if err == nil && take != nil {
-			take(b)
+		if err == nil {
+			answer = abi.Get[T](b)
 		}
 		return err
 	}, nil)
+	return answer, err
+}
+
+// do is query where nobody looks at the answer.
+func (c *Context) do(v Verb, o any, request []byte) error {
+	_, err := query[struct{}](c, v, o, request)
+	return err
 }
 
 // object is what every object of the NIC has.

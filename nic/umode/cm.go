@@ -2,14 +2,15 @@ package umode
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 
 	"tapir/nic/cm"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/umode/eventfile"
 	"tapir/nic/verbs"
@@ -51,10 +52,6 @@ const (
 const (
 	portSpaceTCP = uint16(0x0106)
 	resolveTime  = uint32(2000) // ms
-	connParamLen = 272
-	eventLen     = 336
-	routeLen     = 208
-	qpAttrLen    = 144
 )
 
 // Params describes this side of a connection, as cm.Params.
@@ -81,26 +78,25 @@ func (p *Params) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, connParamLen)
-	native.PutUint32(b, p.QP.num)
-	copy(b[8:], p.PrivateData)
-	b[264], b[265] = byte(len(p.PrivateData)), flag(p.QP.cfg.SRQ != nil)
-	for i, reads := range [...]struct {
+	a := abi.ConnParam{QPNum: p.QP.num, SRQ: flag(p.QP.cfg.SRQ != nil), Valid: 1,
+		Retries: 7, RNRRetry: 7} // which iWARP has no use for
+	a.SetData(p.PrivateData)
+	for _, reads := range [...]struct {
 		want  uint16
 		limit int
-	}{{p.IRD, limits.MaxIRD}, {p.ORD, limits.MaxORD}} {
+		to    *uint8
+	}{{p.IRD, limits.MaxIRD, &a.IRD}, {p.ORD, limits.MaxORD, &a.ORD}} {
 		switch {
 		case reads.want == 0:
-			b[266+i] = byte(min(reads.limit, 255))
-		case reads.want != cm.NoReads:
-			if reads.want > 255 {
-				return nil, fmt.Errorf("%d Reads, limit 255: %w", reads.want, cm.ErrInvalid)
-			}
-			b[266+i] = byte(reads.want)
+			*reads.to = uint8(min(reads.limit, 255))
+		case reads.want == cm.NoReads:
+		case reads.want > 255:
+			return nil, fmt.Errorf("%d Reads, limit 255: %w", reads.want, cm.ErrInvalid)
+		default:
+			*reads.to = uint8(reads.want)
 		}
 	}
-	b[269], b[270], b[271] = 7, 7, 1 // retries, which iWARP has no use for; valid
-	return b, nil
+	return abi.Octets(&a), nil
 }
 
 // manager is the connection manager of a context: an rdma_cm file and the ids
@@ -163,35 +159,32 @@ func (m *manager) receive(ctx context.Context) {
 
 // fetch takes all events that there are.
 func (m *manager) fetch() error {
-	b := make([]byte, eventLen)
 	for {
-		err := m.file.command(cmCommand(cmGetEvent, fields(response), eventLen), b)
-		if errors.Is(err, syscall.EAGAIN) {
+		switch ev, err := cmExecute[abi.CMEvent](m, cmGetEvent, fields(response)); {
+		case errors.Is(err, syscall.EAGAIN):
 			return nil
+		case err != nil:
+			return err
+		default:
+			m.take(&ev)
 		}
-		if err != nil {
-			return explain(err)
-		}
-		m.take(b)
 	}
 }
 
-// cmCommand sets the header of a command made by fields, whose lengths are in
-// octets, without the header.
-func cmCommand(number uint32, b []byte, answer int) []byte {
+// execute sends a command that has no answer.
+func (m *manager) execute(number uint32, b []byte) error {
+	_, err := cmExecute[struct{}](m, number, b)
+	return err
+}
+
+// cmExecute sends a command made by fields and returns its answer. The lengths in
+// the header are in octets, without the header.
+func cmExecute[T any](m *manager, number uint32, b []byte) (answer T, err error) {
+	memory := abi.Octets(&answer)
 	native.PutUint32(b, number)
 	native.PutUint16(b[4:], uint16(len(b)-commandHeader))
-	native.PutUint16(b[6:], uint16(answer))
-	return b
-}
-
-// execute sends a command and returns the n octets of its answer.
-func (m *manager) execute(number uint32, b []byte, n int) ([]byte, error) {
-	memory := make([]byte, n)
-	if err := m.file.command(cmCommand(number, b, n), memory); err != nil {
-		return nil, explain(err)
-	}
-	return memory, nil
+	native.PutUint16(b[6:], uint16(len(memory)))
+	return answer, explain(m.file.command(b, memory))
 }
 
 // change does fn under the lock and wakes all who wait.
@@ -224,30 +217,28 @@ func (m *manager) wait(ctx context.Context, done func() bool) error {
 }
 
 // take sorts an event to its id.
-func (m *manager) take(b []byte) {
-	uid, event, status := native.Uint64(b), native.Uint32(b[12:]), int32(native.Uint32(b[16:]))
-	param := b[20:]
-	private := append([]byte(nil), param[8:][:param[264]]...)
+func (m *manager) take(ev *abi.CMEvent) {
+	private := slices.Clone(ev.Param.Data())
 	orphan := false // the request of a listener that was closed meanwhile
 	m.change(func() {
-		id, l := m.ids[uid], m.listeners[uid]
+		id, l := m.ids[ev.UID], m.listeners[ev.UID]
 		switch {
-		case l != nil && event == cmConnectRequest:
+		case l != nil && ev.Event == cmConnectRequest:
 			m.uids++
-			id = &ID{m: m, uid: m.uids, num: native.Uint32(b[8:]), state: cm.Requested, private: private,
-				ird: param[266], ord: param[267]}
+			id = &ID{m: m, uid: m.uids, num: ev.ID, state: cm.Requested, private: private, ird: ev.Param.IRD,
+				ord: ev.Param.ORD}
 			m.ids[id.uid] = id
 			l.requests = append(l.requests, id)
 		case l != nil:
-			l.gone = l.gone || event == cmDeviceRemoval
+			l.gone = l.gone || ev.Event == cmDeviceRemoval
 		case id != nil:
-			id.event(event, status, private, param[266], param[267])
+			id.event(ev, private)
 		default:
-			orphan = event == cmConnectRequest
+			orphan = ev.Event == cmConnectRequest
 		}
 	})
 	if orphan {
-		_ = m.destroy(native.Uint32(b[8:])) // which tells the peer
+		_ = m.destroy(ev.ID) // which tells the peer
 	}
 }
 
@@ -260,12 +251,11 @@ func (m *manager) createID(add func(uid uint64)) (num uint32, err error) {
 		uid = m.uids
 		add(uid)
 	})
-	b, err := m.execute(cmCreateID, fields(uid, response, portSpaceTCP, qpTypeRC, make([]byte, 5)), 4)
+	num, err = cmExecute[uint32](m, cmCreateID, fields(uid, response, portSpaceTCP, qpTypeRC, make([]byte, 5)))
 	if err != nil {
 		m.change(func() { m.forget(uid) })
-		return 0, err
 	}
-	return native.Uint32(b), nil
+	return num, err
 }
 
 // forget is called under m.mu.
@@ -275,47 +265,16 @@ func (m *manager) forget(uid uint64) {
 }
 
 func (m *manager) destroy(num uint32) error {
-	_, err := m.execute(cmDestroyID, fields(response, num, uint32(0)), 4)
+	_, err := cmExecute[uint32](m, cmDestroyID, fields(response, num, uint32(0)))
 	return err
 }
 
-// sockaddrLen is that of struct sockaddr_in6, which also has room for an IPv4
-// address.
-const sockaddrLen = 28
-
-// sockaddr encodes an address; that of no family stays zero.
-func sockaddr(a netip.AddrPort) []byte {
-	b := make([]byte, sockaddrLen)
-	switch ip := a.Addr().Unmap(); {
-	case ip.Is4():
-		native.PutUint16(b, syscall.AF_INET)
-		copy(b[4:], ip.AsSlice())
-	case ip.Is6():
-		native.PutUint16(b, syscall.AF_INET6)
-		copy(b[8:], ip.AsSlice())
-	}
-	binary.BigEndian.PutUint16(b[2:], a.Port())
-	return b
-}
-
-func addrPort(b []byte) netip.AddrPort {
-	port := binary.BigEndian.Uint16(b[2:])
-	switch native.Uint16(b) {
-	case syscall.AF_INET:
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:])), port)
-	case syscall.AF_INET6:
-		return netip.AddrPortFrom(netip.AddrFrom16([16]byte(b[8:])), port)
-	}
-	return netip.AddrPort{}
-}
+func sockaddr(a netip.AddrPort) []byte { return abi.Octets(new(abi.NewSockaddr(a))) }
 
 // addresses asks for both ends of an id.
 func (m *manager) addresses(num uint32) (local, remote netip.AddrPort, err error) {
-	b, err := m.execute(cmQueryRoute, fields(response, num, uint32(0)), routeLen)
-	if err != nil {
-		return local, remote, err
-	}
-	return addrPort(b[136:]), addrPort(b[164:]), nil
+	r, err := cmExecute[abi.CMRoute](m, cmQueryRoute, fields(response, num, uint32(0)))
+	return r.Src.AddrPort(), r.Dst.AddrPort(), err
 }
 
 // Listener waits for requests at one address.
@@ -351,8 +310,8 @@ func (l *Listener) open(backlog int) error {
 	if l.num, err = l.m.createID(func(uid uint64) { l.uid, l.m.listeners[uid] = uid, l }); err != nil {
 		return err
 	}
-	if _, err = l.m.execute(cmBindIP, fields(response, sockaddr(l.local), l.num), 0); err == nil {
-		_, err = l.m.execute(cmListen, fields(l.num, uint32(backlog)), 0)
+	if err = l.m.execute(cmBindIP, fields(response, sockaddr(l.local), l.num)); err == nil {
+		err = l.m.execute(cmListen, fields(l.num, uint32(backlog)))
 	}
 	if err == nil {
 		l.local, _, err = l.m.addresses(l.num)

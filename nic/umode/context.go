@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/al"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/umode/eventfile"
 	"tapir/nic/verbs"
 )
@@ -162,37 +163,35 @@ func (c *Context) AsyncEvent(ctx context.Context) (Event, error) {
 }
 
 // Query returns the NIC's attributes, as far as the command carries them.
-func (c *Context) Query() (a verbs.DeviceAttr, err error) {
-	err = c.do(QueryCA, c, fields(response), func(b []byte) {
-		copy(a.GUID[:], b[8:])
-		copy(a.SystemImageGUID[:], b[16:])
-		a.MaxMRSize, a.PageSizes = native.Uint64(b[24:]), native.Uint64(b[32:])
-		a.VendorID, a.VendorPartID, a.HWVersion = native.Uint32(b[40:]), native.Uint32(b[44:]), native.Uint32(b[48:])
-		for off, v := range map[int]*int{
-			52: &a.MaxQP, 56: &a.MaxQPWR, 64: &a.MaxSGE, 68: &a.MaxSGERead, 72: &a.MaxCQ, 76: &a.MaxCQE, 80: &a.MaxMR,
-			84: &a.MaxPD, 88: &a.MaxIRD, 96: &a.MaxDeviceIRD, 100: &a.MaxORD, 116: &a.MaxRDD, 120: &a.MaxMW,
-			132: &a.MaxMcastGroups, 144: &a.MaxAH, 156: &a.MaxSRQ, 160: &a.MaxSRQWR,
-		} {
-			*v = int(native.Uint32(b[off:]))
-		}
-		a.MaxPKeys, a.AckDelay, a.Ports = int(native.Uint16(b[168:])), b[170], int(b[171])
-		a.CNQs = c.vectors
-	})
-	return a, err
+func (c *Context) Query() (verbs.DeviceAttr, error) {
+	a, err := query[abi.DeviceAttr](c, QueryCA, c, fields(response))
+	if err != nil {
+		return verbs.DeviceAttr{}, err
+	}
+	return verbs.DeviceAttr{
+		Identity: verbs.Identity{GUID: a.NodeGUID, VendorID: a.VendorID, VendorPartID: a.VendorPartID,
+			HWVersion: a.HWVersion},
+		Limits: verbs.Limits{
+			MaxQP: int(a.MaxQP), MaxQPWR: int(a.MaxQPWR), MaxSGE: int(a.MaxSGE), MaxSGERead: int(a.MaxSGERead),
+			MaxCQ: int(a.MaxCQ), MaxCQE: int(a.MaxCQE), MaxMR: int(a.MaxMR), MaxPD: int(a.MaxPD),
+			MaxIRD: int(a.MaxIRD), MaxORD: int(a.MaxORD), MaxMW: int(a.MaxMW), MaxSRQ: int(a.MaxSRQ),
+			MaxSRQWR: int(a.MaxSRQWR),
+		},
+		SystemImageGUID: a.SystemImageGUID, MaxMRSize: a.MaxMRSize, PageSizes: a.PageSizes,
+		MaxDeviceIRD: int(a.MaxDeviceIRD), MaxRDD: int(a.MaxRDD), MaxMcastGroups: int(a.MaxMcastGroups),
+		MaxAH: int(a.MaxAH), MaxPKeys: int(a.MaxPKeys), AckDelay: a.AckDelay, Ports: int(a.Ports), CNQs: c.vectors,
+	}, nil
 }
 
 // QueryPort returns the attributes of port n, from 1, as far as the command
 // carries them.
-func (c *Context) QueryPort(n uint8) (a verbs.PortAttr, err error) {
-	err = c.do(QueryPort, c, fields(response, n, make([]byte, 7)), func(b []byte) {
-		a = verbs.PortAttr{
-			State: verbs.PortState(b[26]), Phys: verbs.PhysState(b[36]), MTU: mtuOctets(b[28]),
-			MaxMsg: native.Uint32(b[4:]),
-			LID:    native.Uint16(b[22:]), SMLID: native.Uint16(b[24:]), LMC: b[29],
-			GIDTable: int(native.Uint32(b[16:])), PKeyTable: int(native.Uint16(b[20:])), BadPKeys: native.Uint32(b[8:]),
-		}
-	})
-	return a, err
+func (c *Context) QueryPort(n uint8) (verbs.PortAttr, error) {
+	a, err := query[abi.PortAttr](c, QueryPort, c, fields(response, n, make([]byte, 7)))
+	return verbs.PortAttr{
+		State: verbs.PortState(a.State), Phys: verbs.PhysState(a.Phys), MTU: mtuOctets(a.MTU), MaxMsg: a.MaxMsg,
+		LID: a.LID, SMLID: a.SMLID, LMC: a.LMC, GIDTable: int(a.GIDTable), PKeyTable: int(a.PKeyTable),
+		BadPKeys: a.BadPKeys,
+	}, err
 }
 
 // mtuOctets turns ibv_mtu, 1 for 256 octets and so on, into octets.

@@ -161,7 +161,7 @@ func (q *CQ) ReqNotify(solicitedOnly bool) error {
 		a.Arm(solicitedOnly)
 		return nil
 	}
-	return q.ctx.do(ReqNotifyCQ, q, fields(q.handle, uint32(flag(solicitedOnly))), nil)
+	return q.ctx.do(ReqNotifyCQ, q, fields(q.handle, uint32(flag(solicitedOnly))))
 }
 
 // Next waits for one completion. The queue must have its channel to itself.
@@ -209,8 +209,11 @@ func (q *CQ) await(ctx context.Context) error {
 
 // Resize changes the number of completions that fit; ErrInvalid if more wait.
 func (q *CQ) Resize(entries int) error {
-	return q.ctx.do(ResizeCQ, q, fields(response, q.handle, uint32(entries)),
-		func(b []byte) { q.entries = int(native.Uint32(b)) })
+	room, err := query[uint32](q.ctx, ResizeCQ, q, fields(response, q.handle, uint32(entries)))
+	if room > 0 { // also where a post trigger fails
+		q.entries = int(room)
+	}
+	return err
 }
 
 // Destroy frees the queue; ErrBusy while a QP uses it or notifications that

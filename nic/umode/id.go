@@ -1,12 +1,14 @@
 package umode
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"syscall"
 
 	"tapir/nic/cm"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 )
 
@@ -42,12 +44,12 @@ func (c *Context) NewID() (*ID, error) {
 const noStep = ^uint32(0)
 
 // event is called under m.mu.
-func (id *ID) event(event uint32, status int32, private []byte, ird, ord uint8) {
-	switch event {
+func (id *ID) event(ev *abi.CMEvent, private []byte) {
+	switch ev.Event {
 	case cmAddrResolved, cmRouteResolved:
-		id.step = event
+		id.step = ev.Event
 	case cmEstablished:
-		id.state, id.ird, id.ord = cm.Connected, ird, ord
+		id.state, id.ird, id.ord = cm.Connected, ev.Param.IRD, ev.Param.ORD
 		if id.qp != nil && len(private) > 0 {
 			id.private = private
 		}
@@ -57,7 +59,7 @@ func (id *ID) event(event uint32, status int32, private []byte, ird, ord uint8) 
 		id.state = cm.Closed
 	case cmAddrError, cmRouteError, cmConnectError, cmUnreachable, cmRejected, cmDeviceRemoval:
 		id.private = private
-		id.state, id.err = cm.Closed, reason(event, status, private)
+		id.state, id.err = cm.Closed, reason(ev.Event, ev.Status, private)
 	}
 }
 
@@ -83,28 +85,23 @@ func reason(event uint32, status int32, private []byte) error {
 }
 
 // State returns the state.
-func (id *ID) State() cm.State {
+func (id *ID) State() cm.State { return guarded(id, &id.state) }
+
+// guarded reads a field of id that m.mu guards.
+func guarded[T any](id *ID, field *T) T {
 	id.m.mu.Lock()
 	defer id.m.mu.Unlock()
-	return id.state
+	return *field
 }
 
 // QP returns the queue pair given to Connect or Accept, or nil.
 func (id *ID) QP() *QP { return id.qp }
 
 // Local returns this side's address, known from Connect or Request on.
-func (id *ID) Local() netip.AddrPort {
-	id.m.mu.Lock()
-	defer id.m.mu.Unlock()
-	return id.local
-}
+func (id *ID) Local() netip.AddrPort { return guarded(id, &id.local) }
 
 // Remote returns the peer's address.
-func (id *ID) Remote() netip.AddrPort {
-	id.m.mu.Lock()
-	defer id.m.mu.Unlock()
-	return id.remote
-}
+func (id *ID) Remote() netip.AddrPort { return guarded(id, &id.remote) }
 
 // locate asks for both addresses.
 func (id *ID) locate() error {
@@ -117,11 +114,7 @@ func (id *ID) locate() error {
 
 // PrivateData is what the peer sent: with its request, its acceptance or its
 // rejection.
-func (id *ID) PrivateData() []byte {
-	id.m.mu.Lock()
-	defer id.m.mu.Unlock()
-	return id.private
-}
+func (id *ID) PrivateData() []byte { return guarded(id, &id.private) }
 
 // Reads is how many of the peer's Reads this side serves at a time (IRD), and
 // how many it may have outstanding (ORD): offered with a request, in force
@@ -154,29 +147,28 @@ func (id *ID) connect(ctx context.Context, remote netip.AddrPort, p *Params) err
 		return cm.ErrState
 	}
 	id.m.change(func() { id.qp, id.state = p.QP, cm.Connecting })
-	if err := id.resolve(ctx, cmAddrResolved, cmResolveIP, fields(sockaddr(p.Local), sockaddr(remote), id.num,
-		resolveTime)); err != nil {
-		return err
+	err = id.resolve(ctx, cmAddrResolved, cmResolveIP, fields(sockaddr(p.Local), sockaddr(remote), id.num, resolveTime))
+	if err == nil {
+		err = id.resolve(ctx, cmRouteResolved, cmResolveRoute, fields(id.num, resolveTime))
 	}
-	if err := id.resolve(ctx, cmRouteResolved, cmResolveRoute, fields(id.num, resolveTime)); err != nil {
-		return err
+	if err == nil {
+		err = id.locate()
 	}
-	if err := id.locate(); err != nil {
-		return err
+	if err == nil { // who has asked for this has the NIC see to the queue pair's state
+		_, err = cmExecute[abi.CMQPAttr](id.m, cmInitQPAttr, fields(response, id.num, uint32(verbs.Init)))
 	}
-	// Who has asked for this has the NIC see to the queue pair's state.
-	if _, err := id.m.execute(cmInitQPAttr, fields(response, id.num, uint32(verbs.Init)), qpAttrLen); err != nil {
-		return err
+	if err == nil {
+		err = id.m.execute(cmConnect, fields(param, id.num, uint32(0), uint64(0)))
 	}
-	if _, err := id.m.execute(cmConnect, fields(param, id.num, uint32(0), uint64(0)), 0); err != nil {
-		return err
+	if err == nil {
+		err = id.established(ctx)
 	}
-	return id.established(ctx)
+	return err
 }
 
 // resolve sends a command and waits for the event that ends it well.
 func (id *ID) resolve(ctx context.Context, step, number uint32, b []byte) error {
-	if _, err := id.m.execute(number, b, 0); err != nil {
+	if err := id.m.execute(number, b); err != nil {
 		return err
 	}
 	return id.await(ctx, func() bool { return id.step == step })
@@ -224,7 +216,7 @@ func (id *ID) accept(ctx context.Context, p *Params) error {
 		return cm.ErrState
 	}
 	id.m.change(func() { id.qp, id.state = p.QP, cm.Accepting })
-	if _, err := id.m.execute(cmAccept, fields(id.uid, param, id.num, uint32(0), uint64(0)), 0); err != nil {
+	if err := id.m.execute(cmAccept, fields(id.uid, param, id.num, uint32(0), uint64(0))); err != nil {
 		return err
 	}
 	return id.established(ctx)
@@ -238,11 +230,8 @@ func (id *ID) Reject(private []byte) error {
 	}
 	var data [256]byte
 	copy(data[:], private)
-	_, err := id.m.execute(cmReject, fields(id.num, uint8(len(private)), uint8(0), uint16(0), data[:]), 0)
-	if gone := id.Destroy(); err == nil {
-		err = gone
-	}
-	if err != nil {
+	err := id.m.execute(cmReject, fields(id.num, uint8(len(private)), uint8(0), uint16(0), data[:]))
+	if err = cmp.Or(err, id.Destroy()); err != nil {
 		return fmt.Errorf("reject %v: %w", id.Remote(), err)
 	}
 	return nil
@@ -254,7 +243,7 @@ func (id *ID) Disconnect() error {
 	if s := id.State(); s == cm.Closing || s == cm.Closed {
 		return nil
 	}
-	if _, err := id.m.execute(cmDisconnect, fields(id.num), 0); err != nil {
+	if err := id.m.execute(cmDisconnect, fields(id.num)); err != nil {
 		return fmt.Errorf("disconnect: %w", err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package umode
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"time"
@@ -42,54 +43,49 @@ func withoutLibrary() *Triggers {
 // ringLibrary maps the queues.
 func ringLibrary() *Triggers {
 	t := withoutLibrary()
-	t[CreateCQ].Post, t[ResizeCQ].Post = mapCQ, mapCQ
-	t[CreateQP].Post = mapQP
-	t[CreateSRQ].Post = mapSRQ
-	t[DestroyCQ].Post = func(call *Call) error {
-		if call.Err == nil {
-			call.Object.(*CQ).SetBypass(nil)
+	t[CreateCQ].Post, t[ResizeCQ].Post = after(mapCQ), after(mapCQ)
+	t[CreateQP].Post = after(mapQP)
+	t[CreateSRQ].Post = after(mapSRQ)
+	t[DestroyCQ].Post = after(func(q *CQ, _ []byte) error { q.bypass = nil; return nil })
+	t[DestroyQP].Post = after(func(q *QP, _ []byte) error {
+		if r, ok := q.bypass.(*qpRing); ok {
+			r.bell.end()
 		}
+		q.bypass = nil
 		return nil
-	}
-	t[DestroyQP].Post = func(call *Call) error {
-		if q := call.Object.(*QP); call.Err == nil {
-			if r, ok := q.bypass.(*qpRing); ok {
-				r.bell.end()
-			}
-			q.SetBypass(nil)
-		}
-		return nil
-	}
-	t[DestroySRQ].Post = func(call *Call) error {
-		if call.Err == nil {
-			call.Object.(*SRQ).SetBypass(nil)
-		}
-		return nil
-	}
+	})
+	t[DestroySRQ].Post = after(func(s *SRQ, _ []byte) error { s.bypass = nil; return nil })
 	return t
 }
 
-// mapRing maps the ring at a place. Its user unmaps it by a cleanup.
-func (c *Context) mapRing(place []byte) ([]byte, error) {
-	off, size := native.Uint64(place), native.Uint32(place[8:])
-	raw, err := c.File().SyscallConn()
-	if err != nil {
-		return nil, err
+// after is a post trigger of verbs about a T that does nothing where the verb has
+// failed.
+func after[T any](post func(object T, answer []byte) error) func(*Call) error {
+	return func(call *Call) error {
+		if call.Err != nil {
+			return nil
+		}
+		return post(call.Object.(T), call.Answer)
 	}
-	var mem []byte
-	failed := raw.Control(func(fd uintptr) {
-		mem, err = unix.Mmap(int(fd), int64(off), int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	})
-	if failed != nil {
-		err = failed
-	}
-	if err != nil {
-		return nil, fmt.Errorf("map a ring of %d octets: %w", size, err)
-	}
-	return mem, nil
 }
 
-func unmap(mem []byte) { _ = unix.Munmap(mem) }
+// mapRing maps the ring at a place, for as long as something refers to user.
+func mapRing[T any](c *Context, user *T, answer []byte) (mem []byte, err error) {
+	place := abi.Get[abi.Place](answer)
+	raw, err := c.File().SyscallConn()
+	if err == nil {
+		failed := raw.Control(func(fd uintptr) {
+			mem, err = unix.Mmap(int(fd), int64(place.Offset), int(place.Size), unix.PROT_READ|unix.PROT_WRITE,
+				unix.MAP_SHARED)
+		})
+		err = cmp.Or(failed, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("map a ring of %d octets: %w", place.Size, err)
+	}
+	runtime.AddCleanup(user, func(mem []byte) { _ = unix.Munmap(mem) }, mem)
+	return mem, nil
+}
 
 // cqRing polls a completion queue.
 type cqRing struct {
@@ -98,17 +94,12 @@ type cqRing struct {
 	found  [32]ring.Completion
 }
 
-func mapCQ(call *Call) error {
-	if call.Err != nil {
-		return nil
-	}
-	q := call.Object.(*CQ)
-	mem, err := q.ctx.mapRing(call.Answer)
+func mapCQ(q *CQ, answer []byte) error {
+	r := &cqRing{ctx: q.ctx}
+	mem, err := mapRing(q.ctx, r, answer)
 	if err != nil {
 		return err
 	}
-	r := &cqRing{ctx: q.ctx}
-	runtime.AddCleanup(r, unmap, mem)
 	if r.poller, err = ring.OpenCompletionQueue(mem); err == nil {
 		q.SetBypass(r)
 	}
@@ -172,27 +163,21 @@ type qpRing struct {
 	bell *bell            // announces sends
 }
 
-func mapQP(call *Call) error {
-	if call.Err != nil {
-		return nil
-	}
-	q := call.Object.(*QP)
+func mapQP(q *QP, answer []byte) error {
 	command := fields(uint64(0), q.handle, uint32(0), uint32(0), uint32(sendWRLen))
 	putHeader(command, abi.CmdPostSend, 4)
 	r := &qpRing{qp: q, bell: q.ctx.dev.newBell(command)}
-	mem, err := q.ctx.mapRing(call.Answer[ringPlaceLen:])
+	mem, err := mapRing(q.ctx, r, answer[ringPlaceLen:])
 	if err != nil {
 		return err
 	}
-	runtime.AddCleanup(r, unmap, mem)
 	if r.send, err = ring.OpenSendQueue(mem, q.cfg.MaxSGE, q.cfg.MaxInline); err != nil {
 		return err
 	}
 	if q.cfg.SRQ == nil {
-		if mem, err = q.ctx.mapRing(call.Answer); err != nil {
+		if mem, err = mapRing(q.ctx, r, answer); err != nil {
 			return err
 		}
-		runtime.AddCleanup(r, unmap, mem)
 		if r.recv, err = ring.OpenRecvQueue(mem, q.cfg.MaxSGE); err != nil {
 			return err
 		}
@@ -264,17 +249,12 @@ type srqRing struct {
 	recv *ring.RecvPoster
 }
 
-func mapSRQ(call *Call) error {
-	if call.Err != nil {
-		return nil
-	}
-	s := call.Object.(*SRQ)
-	mem, err := s.ctx.mapRing(call.Answer)
+func mapSRQ(s *SRQ, answer []byte) error {
+	r := &srqRing{srq: s}
+	mem, err := mapRing(s.ctx, r, answer)
 	if err != nil {
 		return err
 	}
-	r := &srqRing{srq: s}
-	runtime.AddCleanup(r, unmap, mem)
 	if r.recv, err = ring.OpenRecvQueue(mem, s.max.MaxSGE); err == nil {
 		s.SetBypass(r)
 	}

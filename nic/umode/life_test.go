@@ -12,6 +12,7 @@ import (
 	"tapir/lab/check/testenv"
 	"tapir/nic/al"
 	"tapir/nic/cm"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -318,11 +319,7 @@ func TestRequestOfAClosedListener(t *testing.T) {
 	c := one.open(t, Options{})
 	m := must[*manager](t)(c.manager())
 	num := must[uint32](t)(m.createID(func(uint64) {}))
-	b := make([]byte, eventLen)
-	native.PutUint64(b, 1<<40) // nobody's uid
-	native.PutUint32(b[8:], num)
-	native.PutUint32(b[12:], cmConnectRequest)
-	m.take(b)
+	m.take(&abi.CMEvent{UID: 1 << 40, ID: num, Event: cmConnectRequest}) // nobody's uid
 	if err := m.destroy(num); !errors.Is(err, verbs.ErrDestroyed) {
 		t.Errorf("its id: %v", err)
 	}

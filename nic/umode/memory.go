@@ -1,6 +1,7 @@
 package umode
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/umode/proxy"
 	"tapir/nic/verbs"
 )
@@ -28,15 +30,11 @@ func (c *Context) Alloc(n int) ([]byte, error) {
 		return nil, fmt.Errorf("allocate %d octets: %w", n, verbs.ErrInvalid)
 	}
 	size := (n + os.Getpagesize() - 1) &^ (os.Getpagesize() - 1)
-	fd, err := unix.MemfdCreate("tapir-umode", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return nil, fmt.Errorf("allocate memory: memfd_create: %w", err)
-	}
-	defer unix.Close(fd)
-	mem, err := shared(fd, size)
+	mem, fd, err := ipc.NewMemory("tapir-umode", size)
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d octets: %w", n, err)
 	}
+	defer unix.Close(fd)
 	b := &block{mem: mem, addr: addrOf(mem)}
 	if _, err := c.session.ask(&proxy.Request{Kind: proxy.Share, Addr: b.addr, Size: uint64(size)}, nil, fd); err !=
 		nil {
@@ -49,44 +47,33 @@ func (c *Context) Alloc(n int) ([]byte, error) {
 	return mem[:n:n], nil
 }
 
-// shared gives the file its size for good and maps it.
-func shared(fd, size int) ([]byte, error) {
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		return nil, err
-	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
-		unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		return nil, err
-	}
-	return unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-}
-
 // Free gives back memory that Alloc returned; nothing may use it any more.
 // ErrBusy while a region of it is registered.
 func (c *Context) Free(mem []byte) error {
-	c.mu.Lock()
-	i := slices.IndexFunc(c.blocks, func(b *block) bool { return b.addr == addrOf(mem) })
-	if i < 0 || c.blocks[i].mrs > 0 {
-		defer c.mu.Unlock()
-		if i < 0 {
-			return fmt.Errorf("free memory: Alloc did not return it: %w", verbs.ErrInvalid)
-		}
-		return fmt.Errorf("free memory: %d regions: %w", c.blocks[i].mrs, verbs.ErrBusy)
+	b, err := c.removeBlock(mem)
+	if err != nil {
+		return fmt.Errorf("free memory: %w", err)
 	}
-	b := c.blocks[i]
-	c.blocks = slices.Delete(c.blocks, i, i+1)
-	c.mu.Unlock()
-	_, err := c.session.ask(&proxy.Request{Kind: proxy.Unshare, Addr: b.addr}, nil)
-	return unmapped(unix.Munmap(b.mem), err)
-}
-
-func unmapped(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return fmt.Errorf("free memory: %w", explain(err))
-		}
+	_, err = c.session.ask(&proxy.Request{Kind: proxy.Unshare, Addr: b.addr}, nil)
+	if err = cmp.Or(unix.Munmap(b.mem), err); err != nil {
+		return fmt.Errorf("free memory: %w", explain(err))
 	}
 	return nil
+}
+
+func (c *Context) removeBlock(mem []byte) (*block, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.blocks, func(b *block) bool { return b.addr == addrOf(mem) })
+	if i < 0 {
+		return nil, fmt.Errorf("Alloc did not return it: %w", verbs.ErrInvalid)
+	}
+	b := c.blocks[i]
+	if b.mrs > 0 {
+		return nil, fmt.Errorf("%d regions: %w", b.mrs, verbs.ErrBusy)
+	}
+	c.blocks = slices.Delete(c.blocks, i, i+1)
+	return b, nil
 }
 
 // hold finds the block that buf is part of and counts a region in it.

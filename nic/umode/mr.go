@@ -117,9 +117,10 @@ func (m *MR) Rereg(change Rereg) (err error) {
 	c := m.ctx
 	request := fields(response, m.handle, flags, addrOf(to.buf), uint64(len(to.buf)), to.addr, to.pd.handle,
 		uint32(access))
-	err = c.do(ReregMR, m, request, func(b []byte) { to.lkey, to.rkey = native.Uint32(b), native.Uint32(b[4:]) })
+	keys, err := query[[2]uint32](c, ReregMR, m, request)
 	switch {
 	case err == nil:
+		to.lkey, to.rkey = keys[0], keys[1]
 		if change.Memory != nil {
 			c.release(m.block)
 		}

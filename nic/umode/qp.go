@@ -1,9 +1,11 @@
 package umode
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 )
 
@@ -40,13 +42,6 @@ type QP struct {
 	Context any
 }
 
-func or(v, def int) int {
-	if v == 0 {
-		return def
-	}
-	return v
-}
-
 func flag(on bool) uint8 {
 	if on {
 		return 1
@@ -63,7 +58,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if cfg.SendCQ == nil || cfg.RecvCQ == nil {
 		return nil, fmt.Errorf("create QP: send and receive CQ are needed: %w", verbs.ErrInvalid)
 	}
-	cfg.MaxSend, cfg.MaxRecv, cfg.MaxSGE = or(cfg.MaxSend, 16), or(cfg.MaxRecv, 16), or(cfg.MaxSGE, 1)
+	cfg.MaxSend, cfg.MaxRecv, cfg.MaxSGE = cmp.Or(cfg.MaxSend, 16), cmp.Or(cfg.MaxRecv, 16), cmp.Or(cfg.MaxSGE, 1)
 	c := p.ctx
 	q := &QP{object: object{ctx: c, end: DestroyQP}, pd: p, cfg: cfg, Context: cfg.Context}
 	q.user = c.enter(q)
@@ -90,10 +85,9 @@ func (q *QP) request() []byte {
 
 // take reads what the NIC gave.
 func (q *QP) take(b []byte) {
-	cfg := &q.cfg
-	q.num = native.Uint32(b[4:])
-	cfg.MaxSend, cfg.MaxRecv = int(native.Uint32(b[8:])), int(native.Uint32(b[12:]))
-	cfg.MaxSGE, cfg.MaxInline = int(native.Uint32(b[16:])), int(native.Uint32(b[24:]))
+	a, cfg := abi.Get[abi.CreateQP](b), &q.cfg
+	q.num, cfg.MaxSend, cfg.MaxRecv = a.Number, int(a.Caps.SendWR), int(a.Caps.RecvWR)
+	cfg.MaxSGE, cfg.MaxInline = int(a.Caps.SendSGE), int(a.Caps.Inline)
 }
 
 // Num is the QP number.
@@ -125,21 +119,15 @@ func (q *QP) SetAccess(a verbs.Access) error { return q.modify(qpAccess, 0, a) }
 func (q *QP) modify(mask uint32, state verbs.State, access verbs.Access) error {
 	var dest [64]byte
 	return q.ctx.do(ModifyQP, q, fields(dest[:], q.handle, mask, make([]byte, 16), uint32(access),
-		uint32(0), uint8(state), make([]byte, 15)), nil)
+		uint32(0), uint8(state), make([]byte, 15)))
 }
 
 // Query returns the queue pair's attributes, as far as the command carries
 // them.
-func (q *QP) Query() (a verbs.QPAttr, err error) {
-	err = q.ctx.do(QueryQP, q, fields(response, q.handle, uint32(qpState|qpAccess)), func(b []byte) {
-		a = verbs.QPAttr{
-			State: verbs.State(b[108]), Access: verbs.Access(native.Uint32(b[100:])),
-			MaxSend: int(native.Uint32(b[64:])),
-			MaxRecv: int(native.Uint32(b[68:])), MaxSGE: int(native.Uint32(b[72:])),
-			MaxInline: int(native.Uint32(b[80:])),
-		}
-	})
-	return a, err
+func (q *QP) Query() (verbs.QPAttr, error) {
+	a, err := query[abi.QPAttr](q.ctx, QueryQP, q, fields(response, q.handle, uint32(qpState|qpAccess)))
+	return verbs.QPAttr{State: verbs.State(a.State), Access: verbs.Access(a.Access), MaxSend: int(a.Caps.SendWR),
+		MaxRecv: int(a.Caps.RecvWR), MaxSGE: int(a.Caps.SendSGE), MaxInline: int(a.Caps.Inline)}, err
 }
 
 // Destroy frees the queue pair and ends its connection. Its completions that
@@ -175,8 +163,8 @@ func (p *PD) CreateSRQ(maxWR, maxSGE int) (*SRQ, error) {
 	s.user = c.enter(s)
 	request := fields(response, s.user, p.handle, uint32(maxWR), uint32(maxSGE), uint32(0))
 	err := s.create(CreateSRQ, s, request, func(b []byte) {
-		s.num = native.Uint32(b[12:])
-		s.max = verbs.SRQAttr{MaxWR: int(native.Uint32(b[4:])), MaxSGE: int(native.Uint32(b[8:]))}
+		a := abi.Get[abi.CreateSRQ](b)
+		s.num, s.max = a.Number, verbs.SRQAttr{MaxWR: int(a.MaxWR), MaxSGE: int(a.MaxSGE)}
 	})
 	if err != nil {
 		return nil, err
@@ -196,17 +184,13 @@ const srqLimit = 1 << 1
 // SetLimit arms one SRQLimitReached event for when fewer than n receives are
 // left; 0 disarms.
 func (s *SRQ) SetLimit(n int) error {
-	return s.ctx.do(ModifySRQ, s, fields(s.handle, uint32(srqLimit), uint32(0), uint32(n)), nil)
+	return s.ctx.do(ModifySRQ, s, fields(s.handle, uint32(srqLimit), uint32(0), uint32(n)))
 }
 
 // Query returns the queue's attributes, but for what waits in it.
-func (s *SRQ) Query() (a verbs.SRQAttr, err error) {
-	err = s.ctx.do(QuerySRQ, s, fields(response, s.handle, uint32(0)), func(b []byte) {
-		a = verbs.SRQAttr{
-			MaxWR: int(native.Uint32(b)), MaxSGE: int(native.Uint32(b[4:])), Limit: int(native.Uint32(b[8:])),
-		}
-	})
-	return a, err
+func (s *SRQ) Query() (verbs.SRQAttr, error) {
+	a, err := query[abi.SRQAttr](s.ctx, QuerySRQ, s, fields(response, s.handle, uint32(0)))
+	return verbs.SRQAttr{MaxWR: int(a.MaxWR), MaxSGE: int(a.MaxSGE), Limit: int(a.Limit)}, err
 }
 
 // Destroy frees the queue; ErrBusy while a QP uses it.

@@ -3,8 +3,10 @@ package umode
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -12,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/umode/proxy"
 	"tapir/nic/verbs"
 )
@@ -47,11 +50,7 @@ func (s *session) ask(r *proxy.Request, memory []byte, fds ...int) (first uint32
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.out = r.Append(s.out[:0])
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	if _, _, err := s.conn.WriteMsgUnix(s.out, rights, nil); err != nil {
+	if _, _, err := s.conn.WriteMsgUnix(s.out, ipc.Rights(fds...), nil); err != nil {
 		return 0, errLost(err)
 	}
 	n, o, _, _, err := s.conn.ReadMsgUnix(s.in, s.oob)
@@ -72,7 +71,7 @@ func (s *session) ask(r *proxy.Request, memory []byte, fds ...int) (first uint32
 
 // store stores the descriptors of an answer.
 func (s *session) store(first uint32, oob []byte) {
-	for i, fd := range proxy.Descriptors(oob) {
+	for i, fd := range ipc.Descriptors(oob) {
 		syscall.CloseOnExec(fd)
 		s.fds[first+uint32(i)] = fd
 	}
@@ -246,9 +245,7 @@ func (s *session) close() error {
 	err := s.conn.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, fd := range s.fds {
-		_ = syscall.Close(fd)
-	}
+	ipc.Close(slices.Collect(maps.Values(s.fds))...)
 	clear(s.fds)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
@@ -112,7 +113,7 @@ func (c *caller) move(addr uint64, p []byte, write bool) error {
 		return nil
 	}
 	if !c.s.ask.ProcMem {
-		if err := moveByVM(c.thread, addr, p, write); err != errElsewhere {
+		if err := ipc.Move(c.thread, addr, p, write); err != ipc.ErrElsewhere {
 			return err
 		}
 	}
@@ -137,7 +138,7 @@ func (c *caller) Install(fd, flags int) (int, error) {
 	if c.made != nil {
 		return c.made.Install(fd, flags, trap.Lowest)
 	}
-	defer drop(fd)
+	defer ipc.Close(fd)
 	a, err := c.s.question(&message{Kind: install, Call: c.id, Flags: int64(flags & unix.O_CLOEXEC)}, fd)
 	if err != nil {
 		return -1, err

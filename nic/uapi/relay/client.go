@@ -1,12 +1,14 @@
 package relay
 
 import (
+	"cmp"
 	"net"
 	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 )
 
@@ -56,13 +58,9 @@ func Dial(path string, a Ask) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Hello: hello, files: trap.NewFiles(), read: make(chan struct{}), calls: map[uint64]*call{},
-		open: map[uint64]*clientFile{}}
+	c := &Client{Hello: hello, files: trap.NewFiles(), link: newLink(conn), read: make(chan struct{}),
+		calls: map[uint64]*call{}, open: map[uint64]*clientFile{}}
 	c.files.ServeWrites()
-	if c.link, err = newLink(conn); err != nil {
-		conn.Close()
-		return nil, err
-	}
 	c.foreign.init()
 	go c.run()
 	return c, nil
@@ -78,25 +76,16 @@ func Greet(path string, a Ask) (conn *net.UnixConn, h Hello, err error) {
 	if err = say(conn, a); err == nil {
 		err = hear(conn, &h)
 	}
-	if err == nil {
-		err = h.refusal()
+	if err == nil { // else there is no answer
+		if refused := cmp.Or(h.Refused, checkVersion(h.Version, Version)); refused != nil {
+			err = refused
+		}
 	}
 	if err != nil {
 		conn.Close()
 		return nil, h, err
 	}
 	return conn, h, nil
-}
-
-// refusal is why the NIC's process will not serve us.
-func (h *Hello) refusal() error {
-	if h.Refused != nil {
-		return h.Refused
-	}
-	if r := checkVersion(h.Version, Version); r != nil {
-		return r
-	}
-	return nil
 }
 
 // Close ends the connection; the files that the program still has are closed.
@@ -198,7 +187,7 @@ func (c *Client) take(m *message, tail string, fd int) {
 		go c.answer(m, fd) // which may take its time
 		return
 	}
-	drop(fd)
+	ipc.Close(fd)
 }
 
 // end answers a call.

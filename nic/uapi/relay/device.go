@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 )
 
@@ -71,16 +72,16 @@ func (c *Client) opened(m *message, fd int) {
 	made := c.forget(m.ID)
 	switch {
 	case made == nil:
-		drop(fd) // thus the file ends
+		ipc.Close(fd) // thus the file ends
 		return
 	case m.Errno != 0:
-		drop(fd)
+		ipc.Close(fd)
 		made.Finish(trap.Fail(syscall.Errno(m.Errno)))
 		return
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		drop(fd)
+		ipc.Close(fd)
 		made.Finish(trap.Fail(unix.EIO))
 		return
 	}
@@ -192,12 +193,12 @@ func (c *Client) answer(m *message, fd int) {
 		n, err = about.Install(fd, int(m.Flags), trap.Lowest)
 		fd, out.Value = -1, int64(n)
 	}
-	drop(fd)
+	ipc.Close(fd)
 	if err != nil {
 		out.Errno = errnoOf(err)
 	}
 	c.link.send(&out, "", outFD)
-	drop(outFD)
+	ipc.Close(outFD)
 }
 
 func errnoOf(err error) uint32 {

@@ -29,8 +29,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-
-	"golang.org/x/sys/unix"
 )
 
 // Version of what is spoken on the socket. Both sides must have the same.
@@ -88,21 +86,6 @@ func hear(c *net.UnixConn, v any) error {
 		return err
 	}
 	return json.Unmarshal(b[:n], v)
-}
-
-// peer is the process at the other end (SO_PEERCRED, unix(7)); pid 0 if it
-// cannot be seen from here.
-func peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	if cerr := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); cerr != nil {
-		return nil, cerr
-	}
-	return cred, err
 }
 
 // checkVersion compares what the two sides speak.

@@ -195,10 +195,8 @@ func (in *intake) parse(k *seen, made *trap.Call, now frame.Time) {
 func (in *intake) foreign(made *trap.Call) {
 	n := made.Notification()
 	n.PID = uint32(in.s.below.inner(int(n.PID)))
-	b, err := binary.Append(nil, binary.NativeEndian, n)
-	if err == nil { // it is of fixed size
-		in.s.link.send(&message{Kind: foreign}, string(b), -1)
-	}
+	b, _ := binary.Append(nil, binary.NativeEndian, n) // it is of fixed size
+	in.s.link.send(&message{Kind: foreign}, string(b), -1)
 }
 
 // notification is what came with a foreign call.

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/ipc"
 )
 
 // ledger is memory that both processes share: the ids of the calls that the
@@ -21,33 +23,28 @@ const ledgerSlots = 8 << 10
 
 // newLedger makes one and the descriptor to pass on.
 func newLedger() (*ledger, int, error) {
-	fd, err := unix.MemfdCreate("tapir-calls", unix.MFD_CLOEXEC)
+	mem, fd, err := ipc.NewMemory("tapir-calls", 8*ledgerSlots)
 	if err != nil {
 		return nil, -1, err
 	}
-	if err := unix.Ftruncate(fd, 8*ledgerSlots); err != nil {
-		unix.Close(fd)
-		return nil, -1, err
-	}
-	l, err := openLedger(fd)
-	if err != nil {
-		unix.Close(fd)
-		return nil, -1, err
-	}
-	return l, fd, nil
+	return ledgerIn(mem), fd, nil
 }
 
 // openLedger maps the other side's, whose descriptor stays the caller's.
 func openLedger(fd int) (*ledger, error) {
-	mem, err := unix.Mmap(fd, 0, 8*ledgerSlots, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := ipc.Map(fd, 8*ledgerSlots)
 	if err != nil {
 		return nil, err
 	}
+	return ledgerIn(mem), nil
+}
+
+func ledgerIn(mem []byte) *ledger {
 	l := &ledger{mem: mem, slots: unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(&mem[0])), ledgerSlots)}
 	for i := range uint32(ledgerSlots) {
 		l.free = append(l.free, ledgerSlots-1-i)
 	}
-	return l, nil
+	return l
 }
 
 func (l *ledger) close() { _ = unix.Munmap(l.mem) }

@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/ipc"
 )
 
 // kind of a message.
@@ -66,29 +68,19 @@ type link struct {
 	raw syscall.RawConn
 }
 
-func newLink(c *net.UnixConn) (*link, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	return &link{c, raw}, nil
+func newLink(c *net.UnixConn) *link {
+	raw, _ := c.SyscallConn() // fails without a connection
+	return &link{c, raw}
 }
 
 // send sends m, tail and the file that fd is open on, -1 for none. It never
 // blocks. What cannot be sent needs not be: the reader finds the end.
 func (l *link) send(m *message, tail string, fd int) {
-	b, err := binary.Append(make([]byte, 0, messageLen+len(tail)), binary.NativeEndian, m)
-	if err != nil {
-		return // of fixed size, it can be encoded
-	}
+	b, _ := binary.Append(make([]byte, 0, messageLen+len(tail)), binary.NativeEndian, m) // it is of fixed size
 	b = append(b, tail...)
-	var rights []byte
-	if fd >= 0 {
-		rights = unix.UnixRights(fd)
-	}
 	full := false
 	_ = l.raw.Control(func(sock uintptr) {
-		full = errors.Is(unix.Sendmsg(int(sock), b, rights, nil, unix.MSG_DONTWAIT), unix.EAGAIN)
+		full = errors.Is(unix.Sendmsg(int(sock), b, ipc.Rights(fd), nil, unix.MSG_DONTWAIT), unix.EAGAIN)
 	})
 	if !full {
 		return
@@ -99,13 +91,11 @@ func (l *link) send(m *message, tail string, fd int) {
 			_ = l.c.Close()
 			return
 		}
-		fd, rights = kept, unix.UnixRights(kept)
+		fd = kept
 	}
 	go func() {
-		_, _, _ = l.c.WriteMsgUnix(b, rights, nil)
-		if fd >= 0 {
-			unix.Close(fd)
-		}
+		_, _, _ = l.c.WriteMsgUnix(b, ipc.Rights(fd), nil)
+		ipc.Close(fd)
 	}()
 }
 
@@ -117,29 +107,10 @@ func (l *link) receive() (m message, tail string, fd int, err error) {
 	if err != nil {
 		return m, "", -1, err
 	}
-	fd = descriptor(oob[:oobn])
+	fd = ipc.Descriptor(oob[:oobn])
 	if _, err = binary.Decode(b[:n], binary.NativeEndian, &m); err != nil { // also at the end, where n is 0
-		drop(fd)
+		ipc.Close(fd)
 		return m, "", -1, err
 	}
 	return m, string(b[messageLen:n]), fd, nil
-}
-
-func descriptor(oob []byte) int {
-	msgs, err := unix.ParseSocketControlMessage(oob)
-	if err != nil || len(msgs) == 0 {
-		return -1
-	}
-	fds, err := unix.ParseUnixRights(&msgs[0])
-	if err != nil || len(fds) == 0 {
-		return -1
-	}
-	return fds[0]
-}
-
-// drop closes a descriptor if it is one.
-func drop(fd int) {
-	if fd >= 0 {
-		unix.Close(fd)
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 )
 
@@ -65,5 +66,5 @@ func (c *Client) tell(made *trap.Call, m *message, tail string) {
 		}
 	}
 	c.link.send(m, tail, pidfd)
-	drop(pidfd)
+	ipc.Close(pidfd)
 }

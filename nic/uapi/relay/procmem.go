@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/ipc"
 )
 
 // memFile is the memory that a process had when its supervisor opened it:
@@ -29,16 +31,13 @@ func (s *space) openMem() (*memFile, error) {
 	return &memFile{mem, list}, nil
 }
 
-// errElsewhere says that the memory must be opened, or opened again.
-var errElsewhere = errors.New("the memory is to be found elsewhere")
-
-// move copies from or to address addr. Errors: EFAULT, errElsewhere.
+// move copies from or to address addr. Errors: EFAULT, ipc.ErrElsewhere.
 func (f *memFile) move(addr uint64, p []byte, write bool) error {
 	if f.allows(addr, uint64(len(p)), write) {
 		return f.copy(addr, p, write)
 	}
-	if f.copy(addr, make([]byte, 1), false) == errElsewhere {
-		return errElsewhere // where this may be allowed
+	if f.copy(addr, make([]byte, 1), false) == ipc.ErrElsewhere {
+		return ipc.ErrElsewhere // where this may be allowed
 	}
 	return unix.EFAULT
 }
@@ -83,7 +82,7 @@ func (f *memFile) copy(addr uint64, p []byte, write bool) error {
 	var n int
 	var err error
 	if write {
-		k := beforeEnd(len(p))
+		k := ipc.BeforeEnd(len(p))
 		if k > 0 {
 			n, err = f.mem.WriteAt(p[:k], int64(addr))
 		}
@@ -100,7 +99,7 @@ func (f *memFile) copy(addr uint64, p []byte, write bool) error {
 		return nil
 	case n == 0 && (err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrShortWrite)):
 		// it has another memory now
-		return errElsewhere
+		return ipc.ErrElsewhere
 	}
 	return unix.EFAULT
 }

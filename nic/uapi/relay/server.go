@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/umode/proxy"
 )
 
@@ -121,9 +122,7 @@ func (s *Server) serve(c *net.UnixConn, devices Devices) {
 		s.serveMessages(c, pid, found)
 		return
 	}
-	if l, err := newLink(c); err == nil {
-		newSession(l, a, found, below).run()
-	}
+	newSession(newLink(c), a, found, below).run()
 }
 
 // enter notes who is served, and what ends that. False: nobody is any more.
@@ -147,7 +146,7 @@ func admit(c *net.UnixConn, a Ask, devices Devices) (pid int, found map[string]D
 	if r := checkVersion(Version, a.Version); r != nil {
 		return 0, nil, r
 	}
-	cred, err := peer(c)
+	cred, err := ipc.Peer(c)
 	switch {
 	case err != nil:
 		return 0, nil, &Refused{What: fmt.Sprintf("the supervisor cannot be told: %v", err), Remedy: "try again"}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 	"tapir/wire/frame"
 )
@@ -101,7 +102,7 @@ func (s *session) run() {
 	if s.intake != nil {
 		s.intake.close() // calls that no one serves any more fail with ENOSYS
 	}
-	drop(s.ledger)
+	ipc.Close(s.ledger)
 }
 
 func (s *session) take(m message, tail string, fd int) {
@@ -130,7 +131,7 @@ func (s *session) take(m message, tail string, fd int) {
 		}
 		d.Thread.Do(func(frame.Time) { s.open(&m, d) })
 	case paper:
-		drop(s.ledger)
+		ipc.Close(s.ledger)
 		s.ledger = fd
 		return
 	case take:
@@ -156,7 +157,7 @@ func (s *session) take(m message, tail string, fd int) {
 			c.file.home.Do(func(frame.Time) { c.cancel() })
 		}
 	}
-	drop(fd)
+	ipc.Close(fd)
 }
 
 // execute lets a thread execute another program, once what its process has
@@ -180,11 +181,11 @@ func (s *session) receive(fd int, terms string) {
 	var err error
 	s.intake, err = newIntake(s, fd, s.ledger, terms)
 	s.fresh = err == nil
-	drop(s.ledger)
+	ipc.Close(s.ledger)
 	s.ledger = -1
 	if err != nil {
 		s.intake = nil
-		drop(fd)
+		ipc.Close(fd)
 		s.link.send(&message{Kind: back}, "", -1)
 	}
 }
@@ -202,7 +203,7 @@ func (s *session) open(m *message, d Device) {
 		fd = -1
 	}
 	s.link.send(&answer, "", fd)
-	drop(fd)
+	ipc.Close(fd)
 }
 
 // add makes a file known. fd is still ours, so it has not ended.
@@ -224,7 +225,7 @@ func (s *session) add(of abi.File, fd int, home Thread) (token uint64, err error
 	}
 	s.mu.Unlock()
 	if err != nil {
-		drop(fd)
+		ipc.Close(fd)
 		f.close()
 		return 0, err
 	}
@@ -315,7 +316,7 @@ func (s *session) question(m *message, fd int) (answer, error) {
 		case !ok:
 			return answer{}, unix.ESRCH
 		case a.Errno != 0:
-			drop(a.fd)
+			ipc.Close(a.fd)
 			return answer{}, unix.Errno(a.Errno)
 		}
 		return a, nil

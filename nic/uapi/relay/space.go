@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/verbs"
 )
 
@@ -106,7 +107,7 @@ func (s *space) present(addr uint64) *image {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var octet [1]byte
-	if m := s.image; m.left && (m.file == nil || m.file.copy(addr, octet[:], false) == errElsewhere) { // it is gone
+	if m := s.image; m.left && (m.file == nil || m.file.copy(addr, octet[:], false) == ipc.ErrElsewhere) { // it is gone
 		s.image = new(image)
 	}
 	return s.image
@@ -128,7 +129,7 @@ func (s *space) read(addr uint64, p []byte) error { return s.transfer(addr, p, f
 // transfer reads memory of the process or writes to it. Error: EFAULT.
 func (s *space) transfer(addr uint64, p []byte, write bool) error {
 	f := s.file.Load()
-	if err := s.move(f, addr, p, write); err != errElsewhere {
+	if err := s.move(f, addr, p, write); err != ipc.ErrElsewhere {
 		return err
 	}
 	if err := s.renew(f); err != nil {
@@ -150,39 +151,7 @@ func (s *space) move(f *memFile, addr uint64, p []byte, write bool) error {
 	case f != nil:
 		return f.move(addr, p, write)
 	}
-	return moveByVM(s.pid, addr, p, write)
-}
-
-// watched is how many octets at the end of what is written a program may watch
-// to learn that all is there.
-const watched = 64
-
-// beforeEnd is how many of n octets are written before the end of them is.
-func beforeEnd(n int) int { return max(0, n-watched) }
-
-// moveByVM copies from or to a process, of which pid may be any thread. The
-// kernel copies one element behind the other, within one as it likes: what is
-// watched is an element of its own. Errors: EFAULT, errElsewhere.
-func moveByVM(pid int, addr uint64, p []byte, write bool) error {
-	local := [1]unix.Iovec{{Base: &p[0], Len: uint64(len(p))}}
-	remote := [2]unix.RemoteIovec{{Base: uintptr(addr), Len: len(p)}}
-	var n int
-	var err error
-	if write {
-		k := beforeEnd(len(p))
-		remote[0].Len = k
-		remote[1] = unix.RemoteIovec{Base: uintptr(addr) + uintptr(k), Len: len(p) - k}
-		n, err = unix.ProcessVMWritev(pid, local[:], remote[:], 0)
-	} else {
-		n, err = unix.ProcessVMReadv(pid, local[:], remote[:1], 0)
-	}
-	switch {
-	case err == unix.EPERM, err == unix.ENOSYS:
-		return errElsewhere
-	case err != nil, n != len(p):
-		return unix.EFAULT
-	}
-	return nil
+	return ipc.Move(s.pid, addr, p, write)
 }
 
 // region is [addr, addr+n) of the memory that the process has now.

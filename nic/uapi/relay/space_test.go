@@ -10,7 +10,11 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/ipc"
 )
+
+const watchedOctets = 64 // at the end of what is written
 
 const someMaps = `00400000-00402000 r-xp 00000000 fe:00 1 /bin/x
 00402000-00404000 rw-p 00000000 fe:00 1 /bin/x
@@ -67,10 +71,10 @@ func TestMove(t *testing.T) {
 		defer (*f).Close()
 	}
 	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
-	byVM := func(addr uint64, p []byte, write bool) error { return moveByVM(os.Getpid(), addr, p, write) }
+	byVM := func(addr uint64, p []byte, write bool) error { return ipc.Move(os.Getpid(), addr, p, write) }
 	ways := map[string]func(uint64, []byte, bool) error{"process_vm": byVM, "file": own.move}
 	for name, move := range ways {
-		for _, n := range []int{1, watched, watched + 1, 2 * page, 3*page + 7} {
+		for _, n := range []int{1, watchedOctets, watchedOctets + 1, 2 * page, 3*page + 7} {
 			want, got := bytes.Repeat([]byte{byte(n), 3, 5}, n)[:n], make([]byte, n)
 			if err := move(addr+9, want, true); err != nil || !bytes.Equal(mem[9:9+n], want) {
 				t.Errorf("%s: write of %d: %v", name, n, err)
@@ -108,8 +112,8 @@ func TestMove(t *testing.T) {
 	if err != nil || !covered(bytes.NewReader(list), addr, addr+page, true) || covered(bytes.NewReader(list), addr+page, addr+page+1, false) {
 		t.Errorf("what the list says of pages: %v", err)
 	}
-	for n, before := range map[int]int{1: 0, watched: 0, watched + 1: 1, 1000: 1000 - watched} {
-		if k := beforeEnd(n); k != before {
+	for n, before := range map[int]int{1: 0, watchedOctets: 0, watchedOctets + 1: 1, 1000: 1000 - watchedOctets} {
+		if k := ipc.BeforeEnd(n); k != before {
 			t.Errorf("%d of %d octets before the end", k, n)
 		}
 	}
@@ -125,7 +129,7 @@ func BenchmarkMove(b *testing.B) {
 				b.SetBytes(int64(n))
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := moveByVM(os.Getpid(), addr, p[:n], write); err != nil {
+					if err := ipc.Move(os.Getpid(), addr, p[:n], write); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -73,10 +73,7 @@ func (c *Call) Present() bool { return c.Valid() || c.l.terms.Repeats }
 
 // Read copies len(p) octets from address addr of the caller. Error: EFAULT.
 func (c *Call) Read(addr uint64, p []byte) error {
-	if n, err := c.l.mem.read(c.Thread(), addr, p); err != nil || n != len(p) {
-		return unix.EFAULT
-	}
-	return nil
+	return c.l.mem.move(c.Thread(), addr, p, false)
 }
 
 // Write copies p to address addr of the caller. Error: EFAULT, also when the
@@ -85,10 +82,7 @@ func (c *Call) Write(addr uint64, p []byte) error {
 	if !c.Present() {
 		return unix.EFAULT
 	}
-	if n, err := c.l.mem.write(c.Thread(), addr, p); err != nil || n != len(p) {
-		return unix.EFAULT
-	}
-	return nil
+	return c.l.mem.move(c.Thread(), addr, p, true)
 }
 
 // Text reads the zero-terminated string at addr. Errors: EFAULT, ENAMETOOLONG.

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/ipc"
 )
 
 // launchName is the child's argv[0]: the same binary, which installs the
@@ -98,11 +100,7 @@ func become(path string, argv []string) {
 func say(sock int, step byte, err error, fd int) {
 	var errno unix.Errno
 	errors.As(err, &errno)
-	var rights []byte
-	if fd >= 0 {
-		rights = unix.UnixRights(fd)
-	}
-	_ = unix.Sendmsg(sock, []byte{step, byte(errno)}, rights, nil, 0) // a supervisor that is gone has killed us
+	_ = unix.Sendmsg(sock, []byte{step, byte(errno)}, ipc.Rights(fd), nil, 0) // a supervisor that is gone has killed us
 }
 
 // install puts the filter on this thread and returns the listener. A thread
@@ -247,16 +245,5 @@ func (s *Supervisor) adoptListener(sock int, path string) error {
 func receive(sock int, msg []byte) (n, fd int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	n, oobn, _, _, err := unix.Recvmsg(sock, msg, oob, unix.MSG_CMSG_CLOEXEC)
-	if err != nil || oobn == 0 {
-		return n, -1, err
-	}
-	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
-	if err != nil {
-		return n, -1, err
-	}
-	fds, err := unix.ParseUnixRights(&msgs[0])
-	if err != nil {
-		return n, -1, err
-	}
-	return n, fds[0], nil
+	return n, ipc.Descriptor(oob[:max(oobn, 0)]), err
 }

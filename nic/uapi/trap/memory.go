@@ -2,12 +2,13 @@ package trap
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/ipc"
 )
 
 // pathMax is the longest path with its final zero, PATH_MAX of the kernel.
@@ -17,60 +18,27 @@ const pathMax = 4096
 // /proc/PID/mem where that is forbidden or not wanted.
 type foreign struct{ procMem bool }
 
-// read fills p from address addr of a process and returns how much of it is
-// mapped.
-func (f foreign) read(pid int, addr uint64, p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
+// move copies p from address addr of a process, or there if write is set. Error:
+// EFAULT.
+func (f foreign) move(pid int, addr uint64, p []byte, write bool) error {
 	if !f.procMem {
-		n, err := unix.ProcessVMReadv(pid, local(p), remote(addr, len(p)), 0)
-		if !denied(err) {
-			return n, err
+		if err := ipc.Move(pid, addr, p, write); err != ipc.ErrElsewhere {
+			return err
 		}
 	}
-	mem, err := openMem(pid, os.O_RDONLY)
+	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
 	if err != nil {
-		return 0, err
+		return unix.EFAULT
 	}
 	defer mem.Close()
-	return mem.ReadAt(p, int64(addr))
-}
-
-// write stores p at address addr of a process and returns how much of it is
-// mapped and writable.
-func (f foreign) write(pid int, addr uint64, p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+	access := mem.ReadAt
+	if write {
+		access = mem.WriteAt
 	}
-	if !f.procMem {
-		n, err := unix.ProcessVMWritev(pid, local(p), remote(addr, len(p)), 0)
-		if !denied(err) {
-			return n, err
-		}
+	if n, _ := access(p, int64(addr)); n != len(p) {
+		return unix.EFAULT
 	}
-	mem, err := openMem(pid, os.O_WRONLY)
-	if err != nil {
-		return 0, err
-	}
-	defer mem.Close()
-	return mem.WriteAt(p, int64(addr))
-}
-
-func denied(err error) bool { return errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) }
-
-func openMem(pid, flags int) (*os.File, error) {
-	return os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), flags, 0)
-}
-
-func local(p []byte) []unix.Iovec {
-	v := []unix.Iovec{{Base: &p[0]}}
-	v[0].SetLen(len(p))
-	return v
-}
-
-func remote(addr uint64, n int) []unix.RemoteIovec {
-	return []unix.RemoteIovec{{Base: uintptr(addr), Len: n}}
+	return nil
 }
 
 // text reads a zero-terminated string of at most pathMax octets. It asks for
@@ -81,9 +49,8 @@ func (f foreign) text(pid int, addr uint64) (string, error) {
 	var buf [256]byte
 	for len(s) < pathMax {
 		n := min(len(buf), int(page-addr%page))
-		n, err := f.read(pid, addr, buf[:n])
-		if n <= 0 {
-			return "", errors.Join(unix.EFAULT, err)
+		if err := f.move(pid, addr, buf[:n], false); err != nil {
+			return "", err
 		}
 		if end := bytes.IndexByte(buf[:n], 0); end >= 0 {
 			return string(append(s, buf[:end]...)), nil

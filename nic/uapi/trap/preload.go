@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap/library"
 )
 
@@ -143,7 +144,7 @@ type connection struct {
 func (p *preload) serve(s *Supervisor, conn *connection) {
 	defer conn.c.Close()
 	defer conn.waitFor(0)
-	pid, err := conn.peer()
+	cred, err := ipc.Peer(conn.c)
 	if err != nil {
 		return
 	}
@@ -157,31 +158,13 @@ func (p *preload) serve(s *Supervisor, conn *connection) {
 			continue
 		}
 		thread := uint32(m.Thread)
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", pid, thread)); err != nil {
-			thread = uint32(pid) // it counts in a PID namespace of its own
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", cred.Pid, thread)); err != nil {
+			thread = uint32(cred.Pid) // it counts in a PID namespace of its own
 		}
 		conn.waitFor(id)
 		s.serve(&Call{l: s.Listener, conn: conn, blocked: m.Blocked,
 			n: Notification{ID: id, PID: thread, Nr: int32(m.Nr), Arch: nativeArch, Args: m.Args}})
 	}
-}
-
-// peer is the process at the other end.
-func (c *connection) peer() (pid int, err error) {
-	raw, err := c.c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var cred *unix.Ucred
-	if cerr := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); cerr != nil {
-		return 0, cerr
-	}
-	if err != nil {
-		return 0, err
-	}
-	return int(cred.Pid), nil
 }
 
 func (c *connection) waitFor(id uint64) {

@@ -234,14 +234,14 @@ func (i *id) resolved(q *query, w way, mac ether.Addr, err syscall.Errno) {
 	}
 	if err != 0 {
 		i.state = bound
-		i.tell(AddrError, err, connParam{})
+		i.tell(AddrError, err, abi.ConnParam{})
 		return
 	}
 	i.state, i.dev, i.station, i.to = addrResolved, q.dev, mac, w.to
 	if i.src.addr.IsUnspecified() {
 		i.src.addr = w.from
 	}
-	i.tell(AddrResolved, 0, connParam{})
+	i.tell(AddrResolved, 0, abi.ConnParam{})
 }
 
 // resolveRoute is RESOLVE_ROUTE: an RNIC needs no more than the address.
@@ -250,6 +250,6 @@ func (i *id) resolveRoute(c *command) error {
 		return syscall.EINVAL
 	}
 	i.state = routeResolved
-	i.tell(RouteResolved, 0, connParam{})
+	i.tell(RouteResolved, 0, abi.ConnParam{})
 	return nil
 }

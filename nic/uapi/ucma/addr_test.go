@@ -221,6 +221,12 @@ func TestResolveTimeout(t *testing.T) {
 	p.checkEmpty(t, ch)
 }
 
+// Octets of the answers to QUERY_ROUTE and QUERY.
+const (
+	routeLen = 208
+	addrLen  = 280
+)
+
 // QUERY tells the same in its own form, and with GIDs.
 func TestQuery(t *testing.T) {
 	p := newPair(t, nil)

@@ -7,6 +7,7 @@ import (
 
 	"tapir/nic/cm"
 	"tapir/nic/toe"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -81,9 +82,10 @@ func (n *conn) translate(ev *cm.Event) (typ EventType, status syscall.Errno, ok 
 
 // eventParam tells a program of the depths that are left to it: the Reads that
 // it may be asked, and may ask, for.
-func eventParam(ev *cm.Event) connParam {
-	return connParam{private: ev.PrivateData[:min(len(ev.PrivateData), maxPrivate)],
-		ird: uint8(min(ev.IRD, 255)), ord: uint8(min(ev.ORD, 255))}
+func eventParam(ev *cm.Event) abi.ConnParam {
+	p := abi.ConnParam{IRD: uint8(min(ev.IRD, 255)), ORD: uint8(min(ev.ORD, 255))}
+	p.SetData(ev.PrivateData)
+	return p
 }
 
 // leave is the home's last word: whatever comes of the connection concerns
@@ -110,12 +112,12 @@ func (n *conn) abandon(now frame.Time) {
 }
 
 // params are what the NIC has to know, from what the program said.
-func (n *conn) params(p *connParam, pid int) (cm.Params, error) {
-	qp := n.dev.QP(pid, p.qpNum)
+func (n *conn) params(p *abi.ConnParam, pid int) (cm.Params, error) {
+	qp := n.dev.QP(pid, p.QPNum&0xffffff)
 	if qp == nil {
 		return cm.Params{}, syscall.EINVAL
 	}
-	return cm.Params{QP: qp, PrivateData: p.private, IRD: reads(p.ird), ORD: reads(p.ord)}, nil
+	return cm.Params{QP: qp, PrivateData: p.Data(), IRD: reads(p.IRD), ORD: reads(p.ORD)}, nil
 }
 
 // reads is a number of RDMA Reads as the NIC counts it.

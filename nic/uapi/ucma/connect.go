@@ -8,6 +8,7 @@ import (
 
 	"tapir/nic/cm"
 	"tapir/nic/toe"
+	"tapir/nic/uapi/abi"
 	"tapir/wire/frame"
 )
 
@@ -18,11 +19,10 @@ import (
 // EINVAL (no route resolved, no such queue pair, or in the wrong state),
 // EADDRINUSE, ENODEV.
 func (i *id) connect(c *command) error {
-	p := parseConnParam(c.body)
-	if !p.valid || i.state != routeResolved {
+	p := abi.Get[abi.ConnParam](c.body)
+	if p.Valid == 0 || i.state != routeResolved {
 		return syscall.EINVAL
 	}
-	p.private = slices.Clone(p.private)
 	n := &conn{dev: i.dev, home: i.file.home, owner: i, manual: !i.qpAttr || i.ack.set}
 	i.conn, i.state = n, connected
 	pid, local, remote := c.caller.Process(), netip.AddrPortFrom(i.src.addr, i.src.port),
@@ -50,7 +50,7 @@ func (i *id) connect(c *command) error {
 
 // connect asks the peer. A port that the program did not choose may turn out
 // to be in TIME-WAIT with this peer; then the NIC chooses.
-func (n *conn) connect(p connParam, pid int, tos uint8, local, remote netip.AddrPort, automatic bool,
+func (n *conn) connect(p abi.ConnParam, pid int, tos uint8, local, remote netip.AddrPort, automatic bool,
 	now frame.Time) error {
 	q, err := n.params(&p, pid)
 	if err != nil {
@@ -70,15 +70,14 @@ func (n *conn) connect(p connParam, pid int, tos uint8, local, remote netip.Addr
 // side that has connected, and was told CONNECT_RESPONSE: it completes the
 // connection. Errors: EINVAL, ECONNRESET (the peer has gone).
 func (i *id) accept(c *command) error {
-	n, p, uid := i.conn, parseConnParam(c.body[8:]), c.u64(0)
+	n, p, uid := i.conn, abi.Get[abi.ConnParam](c.body[8:]), c.u64(0)
 	switch {
-	case n == nil || i.state != connected || p.valid != i.passive:
+	case n == nil || i.state != connected || (p.Valid != 0) != i.passive:
 		return syscall.EINVAL
-	case !p.valid:
+	case p.Valid == 0:
 		return c.on(i.dev, func(now frame.Time) error { return n.id.SendRTR(now) }, i.alive(errnoOf))
 	}
 	pid, tos := c.caller.Process(), i.tos
-	p.private = slices.Clone(p.private)
 	return c.on(i.dev, func(now frame.Time) error {
 		if s := n.id.State(); s == cm.Closed || s == cm.Closing {
 			return syscall.ECONNRESET

@@ -59,7 +59,7 @@ func (f *File) Close() {
 type event struct {
 	id   *id // to which it is reported
 	req  *id // of CONNECT_REQUEST: the id made for it
-	resp [eventLen]byte
+	resp abi.CMEvent
 }
 
 // queue gives ev to a thread that waits, or keeps it for the next one.
@@ -98,7 +98,7 @@ func (f *File) getEvent(c *command) error {
 // deliver answers c with the oldest event. One that cannot be written stays.
 func (f *File) deliver(c *command) error {
 	ev := f.events[0]
-	if err := c.answer(0, ev.resp[:]); err != nil {
+	if err := c.answer(0, abi.Octets(&ev.resp)); err != nil {
 		return err
 	}
 	f.events[0] = nil

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"syscall"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
 )
@@ -132,7 +133,7 @@ func (i *id) remove() {
 	if i.state == removed {
 		return
 	}
-	i.tell(DeviceRemoval, 0, connParam{})
+	i.tell(DeviceRemoval, 0, abi.ConnParam{})
 	i.state = removed
 	i.cancelQuery()
 	if i.conn != nil {
@@ -142,14 +143,11 @@ func (i *id) remove() {
 
 // tell queues an event of the id. A request that was not accepted has none:
 // accepting it will fail.
-func (i *id) tell(typ EventType, status syscall.Errno, p connParam) {
-	if i.uid == 0 || i.state == removed {
-		return
+func (i *id) tell(typ EventType, status syscall.Errno, p abi.ConnParam) {
+	if i.uid != 0 && i.state != removed {
+		i.file.queue(&event{id: i, resp: abi.CMEvent{UID: i.uid, ID: i.num, Event: uint32(typ), Status: -int32(status),
+			Param: p}})
 	}
-	ev := &event{id: i}
-	putEvent(ev.resp[:], i.uid, i.num, typ, -int32(status))
-	p.put(ev.resp[20:])
-	i.file.queue(ev)
 }
 
 // route describes the id to who asks.

@@ -117,7 +117,8 @@ func (b body) addr(a string, size int) body {
 	at := len(b)
 	b = b.zero(size)
 	if a != "" {
-		sock(a).put(b[at:])
+		s := sock(a).encode()
+		copy(b[at:], s[:])
 	}
 	return b
 }

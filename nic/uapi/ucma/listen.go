@@ -151,9 +151,6 @@ func (i *id) request(n *conn, ev cm.Event, local, remote netip.AddrPort) {
 	}
 	n.owner = r
 	i.backlog--
-	e := &event{id: i, req: r}
-	putEvent(e.resp[:], i.uid, r.num, ConnectRequest, 0)
-	p := eventParam(&ev)
-	p.put(e.resp[20:])
-	i.file.queue(e)
+	i.file.queue(&event{id: i, req: r, resp: abi.CMEvent{UID: i.uid, ID: r.num, Event: uint32(ConnectRequest),
+		Param: eventParam(&ev)}})
 }

@@ -3,14 +3,13 @@ package ucma
 import (
 	"syscall"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 )
 
 // queryRoute is QUERY_ROUTE.
 func (i *id) queryRoute(c *command) error {
-	var b [routeLen]byte
-	putRoute(b[:], i.route())
-	return c.answer(0, b[:])
+	return c.answer(0, abi.Octets(i.route().answerRoute()))
 }
 
 // What QUERY can be asked for.
@@ -22,20 +21,16 @@ const (
 
 // serveQuery is QUERY.
 func (i *id) serveQuery(c *command) error {
-	var b [addrLen]byte
-	switch what := c.u32(12); {
+	what := c.u32(12)
+	switch {
 	case what > queryGID:
 		return syscall.ENOSYS
 	case what == queryPath && c.out < 8, what != queryPath && c.out < addrLenOld:
 		return syscall.ENOSPC
 	case what == queryPath: // an RNIC has none
-		return c.answer(0, b[:8])
-	case what == queryAddr:
-		putAddr(b[:], i.route())
-	default:
-		putGID(b[:], i.route())
+		return c.answer(0, make([]byte, 8))
 	}
-	return c.answer(0, b[:])
+	return c.answer(0, abi.Octets(i.route().answerAddr(what == queryGID)))
 }
 
 // initQPAttr is INIT_QP_ATTR: what a program has to set of its queue pair to
@@ -55,7 +50,8 @@ func (i *id) initQPAttr(c *command) error {
 	default:
 		return syscall.EINVAL
 	}
-	var b [qpAttrLen]byte
-	putQPAttr(b[:], mask, verbs.State(c.u32(12)), verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic, i.ack.value)
-	return c.answer(0, b[:])
+	return c.answer(0, abi.Octets(&abi.CMQPAttr{
+		Mask: mask, State: c.u32(12), Access: uint32(verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic),
+		Port: portNum, Timeout: i.ack.value,
+	}))
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"syscall"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 )
 
@@ -26,16 +27,14 @@ type sockaddr struct {
 // parseSockaddr reads the address in b, at least 28 octets. Of a family other
 // than IPv4 and IPv6 it keeps no more than the family.
 func parseSockaddr(b []byte) sockaddr {
-	s := sockaddr{family: order.Uint16(b)}
-	switch s.family {
-	case syscall.AF_INET:
-		s.port, s.addr = binary.BigEndian.Uint16(b[2:]), netip.AddrFrom4([4]byte(b[4:8]))
-	case syscall.AF_INET6:
-		s.port, s.addr = binary.BigEndian.Uint16(b[2:]), netip.AddrFrom16([16]byte(b[8:24]))
+	raw := abi.Sockaddr(b)
+	at := raw.AddrPort()
+	s := sockaddr{family: raw.Family(), addr: at.Addr(), port: at.Port()}
+	switch {
+	case s.addr.Is4In6(): // as getaddrinfo(3) writes it where the kernel itself has no IPv4 address
+		s.family, s.addr = syscall.AF_INET, s.addr.Unmap()
+	case s.addr.Is6():
 		s.flow, s.scope = order.Uint32(b[4:]), order.Uint32(b[24:])
-		if s.addr.Is4In6() { // as getaddrinfo(3) writes it where the kernel itself has no IPv4 address
-			s = sockaddr{family: syscall.AF_INET, port: s.port, addr: s.addr.Unmap()}
-		}
 	}
 	return s
 }
@@ -93,21 +92,14 @@ func familyLen(family uint16) int {
 	return 0
 }
 
-// put writes s into b, at least 28 zero octets.
-func (s sockaddr) put(b []byte) {
-	order.PutUint16(b, s.family)
-	binary.BigEndian.PutUint16(b[2:], s.port)
-	switch {
-	case !s.known():
-	case s.addr.Is4():
-		a := s.addr.As4()
-		copy(b[4:], a[:])
-	default:
-		a := s.addr.As16()
+func (s sockaddr) encode() abi.Sockaddr {
+	b := abi.NewSockaddr(s.addrPort())
+	order.PutUint16(b[:], s.family)
+	if s.addr.Is6() {
 		order.PutUint32(b[4:], s.flow)
-		copy(b[8:], a[:])
 		order.PutUint32(b[24:], s.scope)
 	}
+	return b
 }
 
 // putSockaddrIB writes a struct sockaddr_ib for a GID and the service id of a

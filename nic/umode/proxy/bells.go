@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/ipc"
 )
 
 // MaxBells is how many doorbells a client can have.
@@ -46,39 +47,30 @@ type bellMemory struct {
 // memory, whose descriptor stays the caller's, and the eventfd, taken. They last
 // as long as something refers to them.
 func OpenBells(memory, eventfd int) (*Bells, error) {
-	b, err := mapBells(memory, eventfd)
-	if err == nil {
-		runtime.AddCleanup(b, func(left Bells) { left.close() }, *b)
-	}
-	return b, err
-}
-
-func mapBells(memory, eventfd int) (*Bells, error) {
-	mem, err := unix.Mmap(memory, 0, bellsSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := ipc.Map(memory, bellsSize)
 	if err != nil {
 		return nil, err
 	}
-	return &Bells{mem: mem, bell: (*bellMemory)(unsafe.Pointer(&mem[0])), fd: eventfd}, nil
+	b := bellsIn(mem, eventfd)
+	runtime.AddCleanup(b, func(left Bells) { left.close() }, *b)
+	return b, nil
+}
+
+func bellsIn(mem []byte, eventfd int) *Bells {
+	return &Bells{mem: mem, bell: (*bellMemory)(unsafe.Pointer(&mem[0])), fd: eventfd}
 }
 
 // newBells makes doorbells, and the descriptor of their memory.
 func newBells() (b *Bells, memory int, err error) {
-	if memory, err = unix.MemfdCreate("tapir-bells", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+	mem, memory, err := ipc.NewMemory("tapir-bells", bellsSize)
+	if err != nil {
 		return nil, -1, err
 	}
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err == nil {
-		err = unix.Ftruncate(memory, bellsSize)
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(memory), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
-	}
-	if err == nil {
-		b, err = mapBells(memory, fd)
-	}
+	b = bellsIn(mem, fd)
 	if err != nil {
-		_ = unix.Close(memory)
-		_ = unix.Close(fd)
+		ipc.Close(memory)
+		b.close()
 		return nil, -1, err
 	}
 	return b, memory, nil
@@ -86,7 +78,7 @@ func newBells() (b *Bells, memory int, err error) {
 
 // close gives the memory and the eventfd back. Nothing may ring any more.
 func (b *Bells) close() {
-	_ = unix.Close(b.fd)
+	ipc.Close(b.fd)
 	_ = unix.Munmap(b.mem)
 }
 
@@ -189,7 +181,7 @@ func (s *session) makeBells(c *caller) error {
 	}
 	fd, err := unix.FcntlInt(uintptr(b.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		_ = unix.Close(memory)
+		ipc.Close(memory)
 		b.close()
 		return err
 	}

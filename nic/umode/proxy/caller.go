@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/verbs"
 )
 
@@ -98,13 +99,10 @@ func (c *caller) Done(err error) {
 
 // answer sends the answer, without waiting: who does not take it is gone.
 func (c *caller) answer(err error) {
-	defer closeAll(c.fds)
+	defer ipc.Close(c.fds...)
 	a := Answer{Errno: uint32(abi.Errno(err)), First: uint32(c.first), Memory: c.mem[:c.top]}
-	var rights []byte
-	if len(c.fds) > 0 {
-		rights = unix.UnixRights(c.fds...)
-	}
-	if unix.Sendmsg(c.session.fd, a.Append(nil), rights, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) != nil {
-		_ = unix.Shutdown(c.session.fd, unix.SHUT_RDWR) // seen as the client's end
+	fd := c.session.fd
+	if unix.Sendmsg(fd, a.Append(nil), ipc.Rights(c.fds...), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) != nil {
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // seen as the client's end
 	}
 }

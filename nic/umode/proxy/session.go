@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/ipc"
 	"tapir/wire/frame"
 )
 
@@ -108,8 +109,8 @@ func (s *session) receive() (n int, err error) {
 func (s *session) received(n int) error {
 	var fds []int
 	if n := s.into.Controllen; n > 0 {
-		fds = Descriptors(s.oob[:n])
-		defer closeAll(fds)
+		fds = ipc.Descriptors(s.oob[:n])
+		defer ipc.Close(fds...)
 	}
 	if s.into.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		return errMessage
@@ -120,22 +121,6 @@ func (s *session) received(n int) error {
 		return err
 	}
 	return s.serve(&r, fds)
-}
-
-// Descriptors are the files that came with a message.
-func Descriptors(oob []byte) (fds []int) {
-	messages, _ := syscall.ParseSocketControlMessage(oob)
-	for i := range messages {
-		got, _ := syscall.ParseUnixRights(&messages[i]) // none, if it is of another kind
-		fds = append(fds, got...)
-	}
-	return fds
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		_ = syscall.Close(fd)
-	}
 }
 
 // serve does what r asks and answers. An error ends the session.

@@ -18,6 +18,7 @@ import (
 	"tapir/nic/loop"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/abi/abitest"
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -200,8 +201,8 @@ func (b *bed) receive() (Answer, []int) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	fds := Descriptors(oob[:o])
-	b.t.Cleanup(func() { closeAll(fds) })
+	fds := ipc.Descriptors(oob[:o])
+	b.t.Cleanup(func() { ipc.Close(fds...) })
 	return a, fds
 }
 
@@ -430,7 +431,7 @@ func FuzzSession(f *testing.F) {
 		_ = b.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 		for buf, oob := make([]byte, MaxMessage), make([]byte, 256); ; {
 			n, o, _, _, err := b.conn.ReadMsgUnix(buf, oob)
-			closeAll(Descriptors(oob[:o]))
+			ipc.Close(ipc.Descriptors(oob[:o])...)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatal("the session goes on without a client")
 			}

@@ -1,0 +1,92 @@
+// Package ipc is what processes of one machine give each other: descriptors
+// along with messages, memory, and access to their own.
+package ipc
+
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rights is the control message that carries these descriptors; nil if there are
+// none. A negative one is left out.
+func Rights(fds ...int) []byte {
+	var list []int
+	for _, fd := range fds {
+		if fd >= 0 {
+			list = append(list, fd)
+		}
+	}
+	if list == nil {
+		return nil
+	}
+	return unix.UnixRights(list...)
+}
+
+// Descriptors are those that came with a message.
+func Descriptors(oob []byte) (fds []int) {
+	messages, _ := unix.ParseSocketControlMessage(oob)
+	for i := range messages {
+		got, _ := unix.ParseUnixRights(&messages[i]) // none, if it is of another kind
+		fds = append(fds, got...)
+	}
+	return fds
+}
+
+// Descriptor is the only one that came with a message, -1 if none did.
+func Descriptor(oob []byte) int {
+	fds := Descriptors(oob)
+	if len(fds) == 0 {
+		return -1
+	}
+	Close(fds[1:]...)
+	return fds[0]
+}
+
+// Close closes descriptors; a negative one is none.
+func Close(fds ...int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// NewMemory makes memory of a size that nobody can change, and the descriptor by
+// which another process can map it.
+func NewMemory(name string, size int) (mem []byte, fd int, err error) {
+	if fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+		return nil, -1, err
+	}
+	if err = unix.Ftruncate(fd, int64(size)); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	}
+	if err == nil {
+		mem, err = Map(fd, size)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, -1, err
+	}
+	return mem, fd, nil
+}
+
+// Map maps size octets of a file, whose descriptor stays the caller's.
+func Map(fd, size int) ([]byte, error) {
+	return unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+// Peer is the process at the other end of a connection (SO_PEERCRED, unix(7));
+// its id is 0 if it cannot be seen from here.
+func Peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if failed := raw.Control(func(fd uintptr) {
+		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); failed != nil {
+		return nil, failed
+	}
+	return cred, err
+}

@@ -340,7 +340,8 @@ func (d *draft) checkNode(n *Node, key conf.Node) error {
 	several := n.Kind == Switch || n.Kind == Gateway || n.Kind == Host && n.At != nil
 	if err := cmp.Or(
 		key.ErrorIf(n.Kind == Switch && links < 2, "%s: a switch has two links or more, not %d", n.Name, links),
-		key.ErrorIf(!several && links > 1, "%s: a %s has one port, not %d: put a switch between", n.Name, n.Kind, links),
+		key.ErrorIf(!several && links > 1, "%s: a %s has one port, not %d: put a switch between", n.Name,
+			n.Kind, links),
 		key.ErrorIf(!several && n.Kind != Host && links == 0, "%s: it has no link", n.Name),
 		d.checkFabric(n, key),
 	); err != nil {

@@ -203,7 +203,8 @@ func exclude(a, b *Config) string {
 		conf.Problem(a.GUID == b.GUID, "guid: %s and %s both have %#016x", a.Name, b.Name, a.GUID),
 		conf.Problem(a.LID == b.LID && a.LID != 0, "lid: %s and %s both have %v", a.Name, b.Name, a.LID))
 	for _, s := range taps(a) {
-		problem = cmp.Or(problem, conf.Problem(slices.Contains(taps(b), s), "tap: %s and %s both use %s", a.Name, b.Name, s))
+		problem = cmp.Or(problem,
+			conf.Problem(slices.Contains(taps(b), s), "tap: %s and %s both use %s", a.Name, b.Name, s))
 	}
 	return problem
 }

@@ -15,6 +15,10 @@ func Sum(b []byte, initial uint32) uint32 {
 	// ones (RFC 1071 section 2B), so whole machine words can be added.
 	var s, c uint64
 	le := binary.LittleEndian
+	if sums && len(b) >= sumMin {
+		n := len(b) &^ 63
+		s, b = sumWords(b[:n]), b[n:]
+	}
 	for len(b) >= 128 {
 		p := b[:128:128]
 		s, c = bits.Add64(s, le.Uint64(p[0:]), c)

@@ -1,5 +1,7 @@
 package mpa
 
+import "tapir/wire/enum"
+
 // Code is an MPA error number: RFC 5044 section 8 and RFC 6581 section 8.
 // In a Terminate message it stands under layer LLP, type 0.
 type Code uint8
@@ -34,10 +36,7 @@ var codeNames = [...]string{
 
 // String is the error's description.
 func (c Code) String() string {
-	if int(c) < len(codeNames) && codeNames[c] != "" {
-		return codeNames[c]
-	}
-	return "unknown MPA error"
+	return enum.Name(codeNames[:], c, "unknown MPA error")
 }
 
 // Error is an error of this layer. errors.Is matches on Code alone, so that

@@ -3,7 +3,8 @@ package mpa
 import (
 	"bytes"
 	"encoding/binary"
-	"strings"
+
+	"tapir/wire/enum"
 )
 
 // Kind tells a request frame from a reply frame; on the wire it is the key.
@@ -197,13 +198,7 @@ const (
 
 // String lists the indications: "send,write,read".
 func (r RTR) String() string {
-	var names []string
-	for i, name := range [...]string{"send", "write", "read"} {
-		if r&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ",")
+	return enum.Bits([]string{"send", "write", "read"}, r)
 }
 
 // RTR returns the indications named in e.

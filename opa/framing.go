@@ -2,11 +2,10 @@ package opa
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
-	"slices"
 
 	"tapir/wire/drop"
+	"tapir/wire/enum"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/geneve"
@@ -37,10 +36,7 @@ func (f Framing) String() string { return framingNames[f] }
 
 // ParseFraming reads nsh, 88b5 or geneve.
 func ParseFraming(s string) (Framing, error) {
-	if i := slices.Index(framingNames[:], s); i >= 0 {
-		return Framing(i), nil
-	}
-	return 0, fmt.Errorf("opa: framing %q; expected nsh, 88b5 or geneve", s)
+	return enum.Parse[Framing](framingNames[:], s, "opa: framing %q; expected nsh, 88b5 or geneve")
 }
 
 // EtherTypes of packets without a header of their own: the two that IEEE 802

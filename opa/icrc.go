@@ -1,9 +1,6 @@
 package opa
 
-import (
-	"fmt"
-	"slices"
-)
+import "tapir/wire/enum"
 
 // ICRC says what happens to the invariant CRC of packets.
 type ICRC uint8
@@ -24,10 +21,7 @@ func (m ICRC) String() string { return icrcNames[m] }
 
 // ParseICRC reads v1, none or bad.
 func ParseICRC(s string) (ICRC, error) {
-	if i := slices.Index(icrcNames[:], s); i >= 0 {
-		return ICRC(i), nil
-	}
-	return 0, fmt.Errorf("opa: ICRC %q; expected v1, none or bad", s)
+	return enum.Parse[ICRC](icrcNames[:], s, "opa: ICRC %q; expected v1, none or bad")
 }
 
 // value is what a packet carries whose version 1 is computed by sum over b.

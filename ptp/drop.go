@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"tapir/ptp/msg"
+	"tapir/wire/enum"
 )
 
 // Drop says why a message or a stamp was not used.
@@ -51,10 +52,7 @@ var dropNames = [NumDrops]string{
 }
 
 func (d Drop) String() string {
-	if d < NumDrops {
-		return dropNames[d]
-	}
-	return "unknown"
+	return enum.Name(dropNames[:], d, "unknown")
 }
 
 // Stats is what a port has counted.

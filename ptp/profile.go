@@ -10,6 +10,7 @@ import (
 	"tapir/ptp/servo"
 	"tapir/ptp/timescale"
 	"tapir/ptp/unicast"
+	"tapir/wire/enum"
 )
 
 // Profile is a set of values and rules for a Config.
@@ -30,10 +31,7 @@ var profileNames = [numProfiles]string{"default-e2e", "default-p2p", "gptp", "au
 	"power"}
 
 func (p Profile) String() string {
-	if p < numProfiles {
-		return profileNames[p]
-	}
-	return "unknown"
+	return enum.Name(profileNames[:], p, "unknown")
 }
 
 // Identity is profileIdentity, as CLOCK_DESCRIPTION has it; of some profiles it

@@ -1,6 +1,6 @@
 package vnic
 
-import "fmt"
+import "tapir/wire/enum"
 
 // Event is what happened to a vport.
 type Event uint8
@@ -22,10 +22,7 @@ var eventNames = [...]string{"added", "removed", "reset", "configured", "address
 	"multicast list changed", "link changed", "oper state changed", "MTU changed"}
 
 func (e Event) String() string {
-	if int(e) < len(eventNames) {
-		return eventNames[e]
-	}
-	return fmt.Sprintf("event %d", uint8(e))
+	return enum.Name(eventNames[:], e, "event %d")
 }
 
 // Observer is told what happens to the vports of a port, on the engine's own

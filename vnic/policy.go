@@ -2,9 +2,9 @@ package vnic
 
 import (
 	"cmp"
-	"fmt"
-	"slices"
 	"time"
+
+	"tapir/wire/enum"
 )
 
 // Unknown says what becomes of a unicast frame whose station nobody knows.
@@ -29,10 +29,7 @@ func (u Unknown) String() string { return unknownNames[u] }
 
 // ParseUnknown reads proxy, default-port, flood or drop.
 func ParseUnknown(s string) (Unknown, error) {
-	if i := slices.Index(unknownNames[:], s); i >= 0 {
-		return Unknown(i), nil
-	}
-	return 0, fmt.Errorf("vnic: policy for unknown unicast %q; expected proxy, default-port, flood or drop", s)
+	return enum.Parse[Unknown](unknownNames[:], s, "vnic: policy for unknown unicast %q; expected proxy, default-port, flood or drop")
 }
 
 // Rate limits frames: so many per second, and so many at once after a rest. A

@@ -1,9 +1,8 @@
 package al
 
 import (
-	"fmt"
-
 	"tapir/nic/verbs"
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
@@ -42,10 +41,7 @@ var typeNames = [...]string{
 }
 
 func (t EventType) String() string {
-	if int(t) < len(typeNames) {
-		return typeNames[t]
-	}
-	return fmt.Sprintf("event %d", uint8(t))
+	return enum.Name(typeNames[:], t, "event %d")
 }
 
 // Event is what a handler is told.

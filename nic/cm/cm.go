@@ -7,6 +7,7 @@ import (
 
 	"tapir/nic/verbs"
 	"tapir/nic/verbs/roster"
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
@@ -82,10 +83,7 @@ var eventNames = [...]string{
 }
 
 func (t EventType) String() string {
-	if int(t) < len(eventNames) {
-		return eventNames[t]
-	}
-	return fmt.Sprintf("event %d", uint8(t))
+	return enum.Name(eventNames[:], t, "event %d")
 }
 
 // Event is what a handler is told.

@@ -2,10 +2,10 @@ package ptp
 
 import (
 	"errors"
-	"fmt"
 
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
+	"tapir/wire/enum"
 )
 
 // RxFilter says which received packets are stamped. The values are those of
@@ -38,10 +38,7 @@ var FilterNames = [numFilters]string{"none", "all", "some", "ptpv1-l4-event", "p
 	"ptpv2-event", "ptpv2-sync", "ptpv2-delay-req", "ntp-all"}
 
 func (f RxFilter) String() string {
-	if f >= 0 && f < numFilters {
-		return FilterNames[f]
-	}
-	return fmt.Sprintf("filter %d", int(f))
+	return enum.Name(FilterNames[:], f, "filter %d")
 }
 
 // Filters are those that the unit offers: none, and the twelve of PTP.
@@ -69,10 +66,7 @@ const (
 var TxNames = [numTxTypes]string{"off", "on", "one-step-sync", "one-step-p2p"}
 
 func (t TxType) String() string {
-	if t >= 0 && t < numTxTypes {
-		return TxNames[t]
-	}
-	return fmt.Sprintf("tx type %d", int(t))
+	return enum.Name(TxNames[:], t, "tx type %d")
 }
 
 // HWConfig is what SIOCSHWTSTAMP asks for, and what it answers.

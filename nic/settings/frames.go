@@ -1,8 +1,9 @@
 package settings
 
 import (
-	"fmt"
 	"net/netip"
+
+	"tapir/wire/enum"
 )
 
 // FrameMode says what frames a NIC exchanges with its TAP.
@@ -22,20 +23,12 @@ var modeNames = [...]string{"wire", "gso", "jumbo"}
 
 // String is the mode as ParseFrameMode reads it.
 func (m FrameMode) String() string {
-	if int(m) < len(modeNames) {
-		return modeNames[m]
-	}
-	return "unknown"
+	return enum.Name(modeNames[:], m, "unknown")
 }
 
 // ParseFrameMode reads "wire", "gso" or "jumbo".
 func ParseFrameMode(s string) (FrameMode, error) {
-	for i, name := range modeNames {
-		if s == name {
-			return FrameMode(i), nil
-		}
-	}
-	return 0, fmt.Errorf("frame mode %q: use wire, gso or jumbo", s)
+	return enum.Parse[FrameMode](modeNames[:], s, "frame mode %q: use wire, gso or jumbo")
 }
 
 // Ephemeral is the larger range of ports, from 1024 on, outside of [lo, hi].

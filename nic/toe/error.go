@@ -3,6 +3,8 @@ package toe
 import (
 	"fmt"
 	"net/netip"
+
+	"tapir/wire/enum"
 )
 
 // Kind says why a connection or a call failed.
@@ -29,10 +31,7 @@ var kindText = [...]string{
 }
 
 func (k Kind) String() string {
-	if int(k) < len(kindText) && k > 0 {
-		return kindText[k]
-	}
-	return "unknown error"
+	return enum.Name(kindText[:], k, "unknown error")
 }
 
 // Error is the one error type of this package.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/nic/toe/packet"
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
@@ -30,10 +31,7 @@ var stateNames = [...]string{
 }
 
 func (s State) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return "unknown"
+	return enum.Name(stateNames[:], s, "unknown")
 }
 
 // Info is a snapshot of one connection for display. Offsets count stream

@@ -1,8 +1,10 @@
 package verbs
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
+
+	"tapir/wire/enum"
 )
 
 // Access is a set of rights to a memory region, numbered as ibv_access_flags.
@@ -24,16 +26,7 @@ const (
 var accessNames = [...]string{"lw", "rw", "rr", "ra", "mb", "zb"}
 
 func (a Access) String() string {
-	var names []string
-	for i, n := range accessNames {
-		if a&(1<<i) != 0 {
-			names = append(names, n)
-		}
-	}
-	if len(names) == 0 {
-		return "lr"
-	}
-	return strings.Join(names, ",")
+	return cmp.Or(enum.Bits(accessNames[:], a), "lr")
 }
 
 // check refuses sets that no region may have: as in ibv_reg_mr, whoever lets

@@ -2,7 +2,8 @@ package verbs
 
 import (
 	"math"
-	"strings"
+
+	"tapir/wire/enum"
 )
 
 // Personality says what RDMA protocol a device offers beside Ethernet.
@@ -64,13 +65,7 @@ var capNames = [...]string{
 
 // String lists the names of the bits.
 func (c Caps) String() string {
-	var names []string
-	for i, n := range capNames {
-		if c&(1<<i) != 0 {
-			names = append(names, n)
-		}
-	}
-	return strings.Join(names, ",")
+	return enum.Bits(capNames[:], c)
 }
 
 // rnicCaps is what every device of this package can do.

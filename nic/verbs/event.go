@@ -1,8 +1,7 @@
 package verbs
 
 import (
-	"fmt"
-
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
@@ -65,10 +64,7 @@ var eventNames = [NumEventTypes]string{
 }
 
 func (t EventType) String() string {
-	if t < NumEventTypes {
-		return eventNames[t]
-	}
-	return fmt.Sprintf("event %d", uint8(t))
+	return enum.Name(eventNames[:], t, "event %d")
 }
 
 // AsyncEvent is an event that belongs to no work request. An affiliated one

@@ -3,6 +3,8 @@ package verbs
 import (
 	"fmt"
 	"slices"
+
+	"tapir/wire/enum"
 )
 
 // MaxGIDs is the length of a port's GID table.
@@ -30,7 +32,7 @@ const (
 
 var portStates = [...]string{"no change", "DOWN", "INIT", "ARMED", "ACTIVE"}
 
-func (s PortState) String() string { return nameOf(portStates[:], uint8(s)) }
+func (s PortState) String() string { return enum.Name(portStates[:], s, "state %d") }
 
 // PhysState is the physical state of a port, as in the PortInfo attribute
 // (InfiniBand Architecture 1.3, section 14.2.5.6).
@@ -44,14 +46,7 @@ const (
 
 var physStates = [...]string{"no change", "SLEEP", "POLLING", "DISABLED", "TRAINING", "LINK_UP"}
 
-func (s PhysState) String() string { return nameOf(physStates[:], uint8(s)) }
-
-func nameOf(names []string, i uint8) string {
-	if int(i) < len(names) {
-		return names[i]
-	}
-	return fmt.Sprintf("state %d", i)
-}
+func (s PhysState) String() string { return enum.Name(physStates[:], s, "state %d") }
 
 // PortAttr is what query_port tells.
 type PortAttr struct {

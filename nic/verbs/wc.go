@@ -1,6 +1,10 @@
 package verbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"tapir/wire/enum"
+)
 
 // Status is the outcome of a work request, numbered as ibv_wc_status.
 type Status uint8
@@ -43,10 +47,7 @@ var statusNames = [numStatus]string{
 }
 
 func (s Status) String() string {
-	if s < numStatus {
-		return statusNames[s]
-	}
-	return fmt.Sprintf("status %d", uint8(s))
+	return enum.Name(statusNames[:], s, "status %d")
 }
 
 // WCOpcode says what completed, numbered as ibv_wc_opcode up to WCLocalInv

@@ -25,6 +25,7 @@ import (
 
 	"tapir/opa"
 	"tapir/opa/mad"
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
@@ -41,10 +42,7 @@ const (
 var stateNames = [...]string{"", "down", "init", "armed", "active"}
 
 func (s State) String() string {
-	if s >= Down && s <= Active {
-		return stateNames[s]
-	}
-	return fmt.Sprintf("state %d", uint8(s))
+	return enum.Name(stateNames[:], s, "state %d")
 }
 
 // Limits of a port.

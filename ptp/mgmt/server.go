@@ -8,6 +8,7 @@ import (
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
+	"tapir/wire/enum"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -71,10 +72,7 @@ const (
 var dropNames = [NumDrops]string{"none", "malformed", "own", "target", "action", "full"}
 
 func (d Drop) String() string {
-	if d < NumDrops {
-		return dropNames[d]
-	}
-	return "unknown"
+	return enum.Name(dropNames[:], d, "unknown")
 }
 
 // Stats is what a server has counted.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
@@ -264,10 +265,7 @@ var stateNames = [...]string{"NONE", "INITIALIZING", "FAULTY", "DISABLED", "LIST
 
 // String is the state's name in the standard.
 func (s PortState) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return "PortState(" + strconv.Itoa(int(s)) + ")"
+	return enum.Name(stateNames[:], s, "PortState(%d)")
 }
 
 // TimeSource tells where a grandmaster has its time from (table 6).

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
@@ -26,10 +27,7 @@ const (
 var filterNames = [...]string{"moving_median", "moving_average"}
 
 func (k FilterKind) String() string {
-	if int(k) < len(filterNames) {
-		return filterNames[k]
-	}
-	return "unknown"
+	return enum.Name(filterNames[:], k, "unknown")
 }
 
 // ParseFilter returns the filter called moving_median or moving_average.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
@@ -62,10 +63,7 @@ const (
 var kindNames = [...]string{"pi", "linreg", "nullf"}
 
 func (k Kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return "unknown"
+	return enum.Name(kindNames[:], k, "unknown")
 }
 
 // ParseKind returns the servo called pi, linreg or nullf.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"tapir/ptp/msg"
+	"tapir/wire/enum"
 	"tapir/wire/ether"
 	"tapir/wire/ip"
 	"tapir/wire/udp"
@@ -32,24 +33,16 @@ var kindNames = [...]string{"L2", "UDPv4", "UDPv6"}
 
 // String is "L2", "UDPv4" or "UDPv6".
 func (k Kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return fmt.Sprintf("Kind(%d)", uint8(k))
+	return enum.Name(kindNames[:], k, "Kind(%d)")
 }
 
 // MarshalText has the form of String.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads what String writes.
-func (k *Kind) UnmarshalText(b []byte) error {
-	for i, name := range kindNames {
-		if string(b) == name {
-			*k = Kind(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("transport: %q is no transport; expected L2, UDPv4 or UDPv6", b)
+func (k *Kind) UnmarshalText(b []byte) (err error) {
+	*k, err = enum.Parse[Kind](kindNames[:], string(b), "transport: %q is no transport; expected L2, UDPv4 or UDPv6")
+	return err
 }
 
 // Addr is where a message comes from or goes to: an IP address over UDP, else a

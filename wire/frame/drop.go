@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+
+	"tapir/wire/enum"
 )
 
 // DropReason says why a frame or its content was discarded. Every drop is
@@ -45,10 +47,7 @@ func DropReasons() iter.Seq[DropReason] {
 }
 
 func (r DropReason) String() string {
-	if r < MaxDropReasons && dropNames[r] != "" {
-		return dropNames[r]
-	}
-	return "unknown"
+	return enum.Name(dropNames[:], r, "unknown")
 }
 
 // Counter is the reason as a part of a counter's name: "host_queue_full".

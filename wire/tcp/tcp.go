@@ -6,7 +6,8 @@ package tcp
 import (
 	"encoding/binary"
 	"errors"
-	"strings"
+
+	"tapir/wire/enum"
 )
 
 const (
@@ -67,13 +68,7 @@ func (f Flags) Has(g Flags) bool { return f&g == g }
 
 // String lists the set bits, as in "SYN,ACK".
 func (f Flags) String() string {
-	var names []string
-	for i, name := range flagNames {
-		if f&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ",")
+	return enum.Bits(flagNames[:], f)
 }
 
 // Header is a TCP header. Put copies Checksum as it is: the caller computes it

@@ -18,6 +18,7 @@ import (
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
+	"tapir/wire/enum"
 	"tapir/wire/ether"
 )
 
@@ -36,18 +37,12 @@ const (
 var modeNames = [numModes]string{"plain", "e2e-tc", "p2p-tc", "bc"}
 
 func (m Mode) String() string {
-	if m < numModes {
-		return modeNames[m]
-	}
-	return "unknown"
+	return enum.Name(modeNames[:], m, "unknown")
 }
 
 // ParseMode reads the name of a mode.
 func ParseMode(s string) (Mode, error) {
-	if m := slices.Index(modeNames[:], s); m >= 0 {
-		return Mode(m), nil
-	}
-	return 0, fmt.Errorf("mode %q: there are plain, e2e-tc, p2p-tc and bc", s)
+	return enum.Parse[Mode](modeNames[:], s, "mode %q: there are plain, e2e-tc, p2p-tc and bc")
 }
 
 // Config describes a switch, as the flags of `tapir sw` and the entries of a

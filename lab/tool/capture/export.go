@@ -11,6 +11,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 
 	"tapir/opa"
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 	"tapir/wire/pcapng"
 )
@@ -33,12 +34,7 @@ var formNames = [...]string{"erf", "user0", "inner"}
 
 // ParseForm reads erf, user0 or inner.
 func ParseForm(s string) (Form, error) {
-	for i, name := range formNames {
-		if s == name {
-			return Form(i), nil
-		}
-	}
-	return 0, fmt.Errorf("form %q; expected %s", s, strings.Join(formNames[:], ", "))
+	return enum.Parse[Form](formNames[:], s, "form %q; expected "+strings.Join(formNames[:], ", "))
 }
 
 // Exported counts packets: those written, and those that the form has no place

@@ -12,6 +12,7 @@ import (
 	"tapir/nic/fastlinq"
 	"tapir/nic/hostfn"
 	"tapir/nic/view"
+	"tapir/wire/enum"
 	"tapir/wire/ip"
 )
 
@@ -300,11 +301,5 @@ func setFlowHash(c *call, operands []string) error {
 
 // hashNames is the value of the setting of hash types.
 func hashNames(h fastlinq.HashTypes) string {
-	var names []string
-	for i, name := range []string{"ipv4", "ipv6", "tcp4", "tcp6", "udp4", "udp6"} {
-		if h&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ",")
+	return enum.Bits([]string{"ipv4", "ipv6", "tcp4", "tcp6", "udp4", "udp6"}, h)
 }

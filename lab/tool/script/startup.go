@@ -206,23 +206,13 @@ func frameText(f *mpa.Frame) string {
 		t += fmt.Sprintf(" ird %d ord %d", e.IRD, e.ORD)
 		say(e.P2P, "p2p")
 		if e.RTR() != 0 {
-			t += " rtr " + rtrText(e.RTR())
+			t += " rtr " + e.RTR().String()
 		}
 	} else {
 		say(f.Enhanced, "plain")
 	}
 	say(len(private) > 0, "private"+octetsText(private))
 	return t
-}
-
-func rtrText(r mpa.RTR) string {
-	var names []string
-	for i, name := range []string{"send", "write", "read"} {
-		if r&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ",")
 }
 
 // compare implements message.

@@ -1,10 +1,9 @@
 package cmt
 
 import (
-	"fmt"
-
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 	"tapir/wire/ether"
 	"tapir/wire/ip"
 )
@@ -29,10 +28,7 @@ var affinityNames = [...]string{"engine0", "engine1", "both"}
 
 // String is the affinity as ParseAffinity reads it.
 func (a Affinity) String() string {
-	if int(a) < len(affinityNames) {
-		return affinityNames[a]
-	}
-	return fmt.Sprintf("Affinity(%d)", uint8(a))
+	return enum.Name(affinityNames[:], a, "Affinity(%d)")
 }
 
 // ParseAffinity reads engine0, engine1 or both; INVAL for anything else.

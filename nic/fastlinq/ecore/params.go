@@ -1,7 +1,6 @@
 package ecore
 
 import (
-	"fmt"
 	"time"
 
 	"tapir/nic/fastlinq/ecore/cxt"
@@ -9,6 +8,7 @@ import (
 	"tapir/nic/fastlinq/ecore/rt"
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 )
 
 // Personality is what a function does beside Ethernet. The numbers are those
@@ -30,10 +30,7 @@ var personalityNames = [...]string{"ETH", "FCOE", "ISCSI", "ETH_ROCE", "ETH_IWAR
 
 // String is the personality's name.
 func (p Personality) String() string {
-	if int(p) < len(personalityNames) {
-		return personalityNames[p]
-	}
-	return fmt.Sprintf("Personality(%d)", uint8(p))
+	return enum.Name(personalityNames[:], p, "Personality(%d)")
 }
 
 // firmware is the personality as PF_START tells it.

@@ -1,9 +1,8 @@
 package irq
 
 import (
-	"fmt"
-
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 )
 
 // Mode says how interrupts reach the operating system. The values are those of
@@ -22,10 +21,7 @@ var modeNames = [...]string{"inta", "msix", "msi", "poll"}
 
 // String is the mode as ParseMode reads it.
 func (m Mode) String() string {
-	if int(m) < len(modeNames) {
-		return modeNames[m]
-	}
-	return fmt.Sprintf("Mode(%d)", uint8(m))
+	return enum.Name(modeNames[:], m, "Mode(%d)")
 }
 
 // ParseMode reads inta, msix, msi or poll; INVAL for anything else.

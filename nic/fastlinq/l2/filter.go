@@ -7,6 +7,7 @@ import (
 
 	"tapir/nic/fastlinq/status"
 	"tapir/wire/crc"
+	"tapir/wire/enum"
 	"tapir/wire/ether"
 )
 
@@ -69,10 +70,7 @@ const (
 var filterNames = [...]string{"MAC", "VLAN", "MAC-VLAN"}
 
 func (t FilterType) String() string {
-	if int(t) < len(filterNames) {
-		return filterNames[t]
-	}
-	return fmt.Sprintf("FilterType(%d)", uint8(t))
+	return enum.Name(filterNames[:], t, "FilterType(%d)")
 }
 
 // Opcode is what a filter command does.

@@ -2,9 +2,9 @@ package l2
 
 import (
 	"errors"
-	"fmt"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 )
 
 // Command is the id of a ramrod of protocol ETH.
@@ -31,10 +31,7 @@ var commandNames = [...]string{PFUpdate: "PF_UPDATE", VportStart: "VPORT_START",
 	FiltersUpdate: "FILTERS_UPDATE", GFTUpdateFilter: "GFT_UPDATE_FILTER"}
 
 func (c Command) String() string {
-	if int(c) < len(commandNames) && commandNames[c] != "" {
-		return commandNames[c]
-	}
-	return fmt.Sprintf("Command(%d)", uint8(c))
+	return enum.Name(commandNames[:], c, "Command(%d)")
 }
 
 // codeFailed is what the firmware returns where there is no FilterCode.

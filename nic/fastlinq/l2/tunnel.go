@@ -2,9 +2,9 @@ package l2
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 	"tapir/wire/ether"
 	"tapir/wire/geneve"
 	"tapir/wire/ip"
@@ -25,10 +25,7 @@ const (
 )
 
 func (t TunnelType) String() string {
-	if t < numTunnels {
-		return [...]string{"none", "vxlan", "geneve", "ip-geneve", "gretap", "gre"}[t]
-	}
-	return fmt.Sprintf("TunnelType(%d)", uint8(t))
+	return enum.Name([]string{"none", "vxlan", "geneve", "ip-geneve", "gretap", "gre"}, t, "TunnelType(%d)")
 }
 
 // TunnelClass says what filters compare of a tunnel's packets.

@@ -3,6 +3,8 @@ package mfw
 import (
 	"slices"
 	"strings"
+
+	"tapir/wire/enum"
 )
 
 // Speeds is a set of link speeds, as drivers advertise and boards have them.
@@ -147,11 +149,8 @@ const (
 )
 
 func (l Loopback) String() string {
-	if l < endLoopback {
-		return [...]string{"none", "int_phy", "ext_phy", "ext", "mac", "cnig_0123", "cnig_2301", "pcs", "reverse_mac",
-			"int_phy_fea"}[l]
-	}
-	return "unknown"
+	return enum.Name([]string{"none", "int_phy", "ext_phy", "ext", "mac", "cnig_0123", "cnig_2301", "pcs", "reverse_mac",
+		"int_phy_fea"}, l, "unknown")
 }
 
 // Speeds are those that the partner has in full duplex.

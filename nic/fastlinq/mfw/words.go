@@ -1,6 +1,10 @@
 package mfw
 
-import "fmt"
+import (
+	"fmt"
+
+	"tapir/wire/enum"
+)
 
 // Command is the upper half of a driver mailbox header: what the driver wants.
 type Command uint32
@@ -164,10 +168,7 @@ var messageNames = [NumMessages]string{
 }
 
 func (m Message) String() string {
-	if m < NumMessages {
-		return messageNames[m]
-	}
-	return fmt.Sprintf("message %d", uint8(m))
+	return enum.Name(messageNames[:], m, "message %d")
 }
 
 // Role says which kind of driver loads.

@@ -7,10 +7,10 @@
 package selftest
 
 import (
-	"fmt"
 	"time"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
@@ -33,10 +33,7 @@ var names = [NumTests]string{"Internal loopback (offline)", "Interrupt (online)"
 
 // String is the test's name in the output of ethtool -t.
 func (t Test) String() string {
-	if t < NumTests {
-		return names[t]
-	}
-	return fmt.Sprintf("Test(%d)", uint8(t))
+	return enum.Name(names[:], t, "Test(%d)")
 }
 
 // Fault is a set of tests, 1 << Test, that are to meet a fault.

@@ -4,10 +4,10 @@
 package cxt
 
 import (
-	"fmt"
 	"math/bits"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 )
 
 // Protocol is a kind of connection, as the firmware numbers them.
@@ -31,10 +31,7 @@ var protocolNames = [...]string{"ISCSI", "FCOE", "ROCE", "CORE", "ETH", "IWARP",
 
 // String is the protocol's name.
 func (p Protocol) String() string {
-	if int(p) < len(protocolNames) {
-		return protocolNames[p]
-	}
-	return fmt.Sprintf("Protocol(%d)", uint8(p))
+	return enum.Name(protocolNames[:], p, "Protocol(%d)")
 }
 
 // Counts are the connections and tasks of one protocol.

@@ -19,6 +19,7 @@ import (
 
 	"tapir/nic/fastlinq/ecore/rt"
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 )
 
 // Form is one of the four forms.
@@ -38,10 +39,7 @@ var formNames = [NumForms]string{"header", "zipped-header", "bin", "zipped-bin"}
 
 // String is the form as ParseForm reads it.
 func (f Form) String() string {
-	if f < NumForms {
-		return formNames[f]
-	}
-	return fmt.Sprintf("Form(%d)", uint8(f))
+	return enum.Name(formNames[:], f, "Form(%d)")
 }
 
 // FormNames are those of all forms.

@@ -1,9 +1,8 @@
 package rt
 
 import (
-	"fmt"
-
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 )
 
 // Phase is a stage of the initialisation.
@@ -23,10 +22,7 @@ var phaseNames = [...]string{"ENGINE", "PORT", "PF", "VF", "QM_PF"}
 
 // String is the phase's name.
 func (p Phase) String() string {
-	if int(p) < len(phaseNames) {
-		return phaseNames[p]
-	}
-	return fmt.Sprintf("Phase(%d)", uint8(p))
+	return enum.Name(phaseNames[:], p, "Phase(%d)")
 }
 
 // AnyID is the phase id of operations for every port, PF or VF.

@@ -29,7 +29,8 @@ func (u Unknown) String() string { return unknownNames[u] }
 
 // ParseUnknown reads proxy, default-port, flood or drop.
 func ParseUnknown(s string) (Unknown, error) {
-	return enum.Parse[Unknown](unknownNames[:], s, "vnic: policy for unknown unicast %q; expected proxy, default-port, flood or drop")
+	return enum.Parse[Unknown](unknownNames[:], s,
+		"vnic: policy for unknown unicast %q; expected proxy, default-port, flood or drop")
 }
 
 // Rate limits frames: so many per second, and so many at once after a rest. A

@@ -1,6 +1,6 @@
 package cm
 
-import "tapir/wire/enum"
+import "fmt"
 
 // Reason says why a connection could not be made or ended; the numbers are the
 // return codes of the FastLinQ iWARP firmware.
@@ -47,7 +47,10 @@ var reasonNames = [numReasons]string{
 }
 
 func (r Reason) String() string {
-	return enum.Name(reasonNames[:], r, "reason %d")
+	if r < numReasons {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("reason %d", uint8(r))
 }
 
 // Status is what the driver's user is told of r: "0" or the name of an error

@@ -149,8 +149,8 @@ const (
 )
 
 func (l Loopback) String() string {
-	return enum.Name([]string{"none", "int_phy", "ext_phy", "ext", "mac", "cnig_0123", "cnig_2301", "pcs", "reverse_mac",
-		"int_phy_fea"}, l, "unknown")
+	return enum.Name([]string{"none", "int_phy", "ext_phy", "ext",
+		"mac", "cnig_0123", "cnig_2301", "pcs", "reverse_mac", "int_phy_fea"}, l, "unknown")
 }
 
 // Speeds are those that the partner has in full duplex.

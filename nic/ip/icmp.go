@@ -227,24 +227,35 @@ func (l *Layer) advertised(p *Packet, n *icmp.Neighbor) Verdict {
 
 // sendError answers the packet in hand with an ICMP error that quotes it. It
 // stays silent where RFC 1122 section 3.2.2 and RFC 4443 section 2.4 say so.
-func (l *Layer) sendError(p *Packet, typ, code uint8) {
-	if p.whole == nil && !p.Ether.Dst.IsMulticast() {
-		l.sendErrorAbout(&p.IP, p.packet, typ, code, p.Now)
-	}
-}
-
-// sendErrorAbout answers packet, with header h, with an ICMP error.
-func (l *Layer) sendErrorAbout(h *ip.Header, packet []byte, typ, code uint8, now frame.Time) {
-	if h.Dst.IsMulticast() || h.Src.IsUnspecified() || !l.limiter.allow(now) {
+func (l *Layer) sendError(p *Packet, m icmp.Message) {
+	if p.Ether.Dst.IsMulticast() && !p.IP.Dst.IsMulticast() {
 		return
 	}
-	reply := ip.Header{Version: h.Version, TTL: defaultTTL, Proto: ip.ProtoICMP, Src: h.Dst, Dst: h.Src}
+	packet := p.packet
+	if p.whole != nil {
+		packet = p.whole.pieces[0].packet
+	}
+	l.sendErrorAbout(&p.IP, packet, m, p.Now)
+}
+
+// sendErrorAbout answers packet, with header h, with the ICMP error m. That of an
+// unknown option alone answers a multicast (RFC 4443 section 2.4 e.3).
+func (l *Layer) sendErrorAbout(h *ip.Header, packet []byte, m icmp.Message, now frame.Time) {
+	source := h.Dst
+	if source.IsMulticast() && m.Type == icmp.ParamProblem6 && m.Code == icmp.UnknownOption6 {
+		source = l.Source(h.Src)
+	}
+	if source.IsMulticast() || h.Src.IsUnspecified() || !l.limiter.allow(now) {
+		return
+	}
+	reply := ip.Header{Version: h.Version, TTL: defaultTTL, Proto: ip.ProtoICMP, Src: source, Dst: h.Src}
 	limit := MinMTU - ip.HeaderLen4 - icmp.HeaderLen // RFC 1812 section 4.3.2.3
 	if h.Version == 6 {
 		reply.Proto = ip.ProtoICMPv6
 		limit = MinMTUIPv6 - ip.HeaderLen6 - icmp.HeaderLen
 	}
-	l.sendICMP(reply, &icmp.Message{Type: typ, Code: code, Body: packet[:min(limit, len(packet))]}, now)
+	m.Body = packet[:min(limit, len(packet))]
+	l.sendICMP(reply, &m, now)
 }
 
 // The rate of ICMP errors (RFC 4443 section 2.4 f).

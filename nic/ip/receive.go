@@ -213,7 +213,13 @@ func (l *Layer) ipIn(p *Packet, b []byte) Verdict {
 		return p.Refuse(drop.Source)
 	case !l.forUs(h.Dst):
 		return p.Refuse(drop.NotOurIP)
-	case h.IsFragment():
+	}
+	if len(h.Ext) > 0 {
+		if v, ok := l.extensionsIn(p, ip.HeaderLen6); !ok {
+			return v
+		}
+	}
+	if h.IsFragment() {
 		return l.fragmentIn(p)
 	}
 	return l.upper(p)
@@ -262,7 +268,7 @@ func (l *Layer) upper(p *Packet) Verdict {
 	case h.Proto == ip.ProtoUDP:
 		return l.udpIn(p)
 	}
-	return p.Refuse(drop.IPProtocol)
+	return l.unknownProtocol(p)
 }
 
 // udpIn answers that nothing listens.
@@ -275,9 +281,9 @@ func (l *Layer) udpIn(p *Packet) Verdict {
 	case !p.udpChecksumOK():
 		return p.Discard(drop.L4Checksum)
 	case p.IP.Version == 4:
-		l.sendError(p, icmp.Unreachable4, icmp.PortUnreachable4)
+		l.sendError(p, icmp.Message{Type: icmp.Unreachable4, Code: icmp.PortUnreachable4})
 	default:
-		l.sendError(p, icmp.Unreachable6, icmp.PortUnreachable6)
+		l.sendError(p, icmp.Message{Type: icmp.Unreachable6, Code: icmp.PortUnreachable6})
 	}
 	return p.Discard(drop.NoListener)
 }

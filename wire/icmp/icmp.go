@@ -45,6 +45,15 @@ const (
 	NeighborAdvertisement uint8 = 136
 )
 
+// Codes of ParamProblem6, whose Rest is the place of the octet (RFC 4443 section
+// 3.4, RFC 7112).
+const (
+	ErroneousField6    uint8 = 0
+	UnknownNextHeader6 uint8 = 1
+	UnknownOption6     uint8 = 2
+	IncompleteChain6   uint8 = 3
+)
+
 // Codes of Unreachable6.
 const (
 	AddressUnreachable6 uint8 = 3

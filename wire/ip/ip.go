@@ -6,6 +6,7 @@ package ip
 import (
 	"encoding/binary"
 	"errors"
+	"iter"
 	"net/netip"
 )
 
@@ -145,28 +146,26 @@ func (h *Header) fields6(b []byte) ([]byte, error) {
 }
 
 // walk passes over the extension headers at the front of b, the first of type
-// next, sets Proto and the fragment fields and returns their length.
+// next, sets Proto and the fragment fields and returns their length. Hop-by-hop
+// options that are not first (RFC 8200 section 4.1) are no extension header: they
+// become Proto.
 func (h *Header) walk(next uint8, b []byte) (n int, err error) {
 	for {
-		var l int
 		switch next {
-		case ProtoHopByHop:
-			if n != 0 {
-				return 0, ErrMalformed // only allowed first (RFC 8200 section 4.1)
-			}
-			l = 8
-		case ProtoRouting, ProtoDestOpts, ProtoFragment, ProtoAH:
-			l = 8
+		case ProtoHopByHop, ProtoRouting, ProtoDestOpts, ProtoFragment, ProtoAH:
 		default:
 			h.Proto = next
 			return n, nil
 		}
-		if len(b)-n < l {
-			return 0, ErrTruncated
+		if next == ProtoHopByHop && (n != 0 || h.Fragment) {
+			h.Proto = next
+			return n, nil
 		}
 		ext := b[n:]
-		switch next {
-		case ProtoFragment:
+		if len(ext) < 8 {
+			return 0, ErrTruncated
+		}
+		if next == ProtoFragment {
 			if h.Fragment {
 				return 0, ErrMalformed
 			}
@@ -175,13 +174,10 @@ func (h *Header) walk(next uint8, b []byte) (n int, err error) {
 			h.FragOffset, h.MF = frag&^7, frag&1 != 0
 			if h.MF || h.FragOffset != 0 {
 				h.Proto = ext[0]
-				return n + l, nil
+				return n + FragmentExtLen, nil
 			}
-		case ProtoAH:
-			l = int(ext[1])*4 + 8
-		default:
-			l = int(ext[1])*8 + 8
 		}
+		l := extensionLen(next, ext)
 		if len(ext) < l {
 			return 0, ErrTruncated
 		}
@@ -221,11 +217,11 @@ func ParseQuoted(b []byte) (h Header, payload []byte, err error) {
 
 // Reassembled continues the walk over extension headers where a Fragment
 // header ended it: payload is the whole payload of the reassembled packet. It
-// clears the fragment fields, sets Proto and PayloadLen and returns the
+// clears the fragment fields, sets Proto, Ext and PayloadLen and returns the
 // upper-layer payload.
 func (h *Header) Reassembled(payload []byte) ([]byte, error) {
 	h.MF, h.FragOffset = false, 0
-	h.Options, h.Ext = nil, nil
+	h.Options, h.Ext, h.ExtFirst = nil, nil, h.Proto
 	n := 0
 	if h.Version == 6 {
 		h.Fragment = true // a second Fragment header would be malformed
@@ -233,7 +229,7 @@ func (h *Header) Reassembled(payload []byte) ([]byte, error) {
 		if n, err = h.walk(h.Proto, payload); err != nil {
 			return nil, err
 		}
-		h.Fragment = false
+		h.Fragment, h.Ext = false, payload[:n:n]
 	}
 	h.PayloadLen = len(payload) - n
 	return payload[n:], nil
@@ -242,9 +238,8 @@ func (h *Header) Reassembled(payload []byte) ([]byte, error) {
 // IsFragment reports whether the packet is one of several fragments.
 func (h *Header) IsFragment() bool { return h.MF || h.FragOffset != 0 }
 
-// SourceRouted reports whether the packet carries a loose or strict source
-// route (IPv4) or a routing header with segments left (IPv6), which hosts
-// refuse (RFC 7126 section 4.3, RFC 5095).
+// SourceRouted reports whether an IPv4 packet carries a loose or strict source
+// route, which hosts refuse (RFC 7126 section 4.3).
 func (h *Header) SourceRouted() bool {
 	for o := h.Options; len(o) > 0 && o[0] != 0; {
 		if o[0] == 1 {
@@ -259,22 +254,33 @@ func (h *Header) SourceRouted() bool {
 		}
 		o = o[o[1]:]
 	}
-	next := h.ExtFirst
-	for e := h.Ext; len(e) >= 8; {
-		l := int(e[1])*8 + 8
-		switch next {
-		case ProtoRouting:
-			if e[3] != 0 {
-				return true
-			}
-		case ProtoFragment:
-			l = FragmentExtLen
-		case ProtoAH:
-			l = int(e[1])*4 + 8
-		}
-		next, e = e[0], e[min(l, len(e)):]
-	}
 	return false
+}
+
+// Extensions are the types and the octets, borrowed, of the IPv6 extension
+// headers that Parse has found, in order.
+func (h *Header) Extensions() iter.Seq2[uint8, []byte] {
+	return func(yield func(uint8, []byte) bool) {
+		next := h.ExtFirst
+		for e := h.Ext; len(e) >= 8; {
+			l := min(extensionLen(next, e), len(e))
+			if !yield(next, e[:l:l]) {
+				return
+			}
+			next, e = e[0], e[l:]
+		}
+	}
+}
+
+// extensionLen is the length of the extension header at the front of b.
+func extensionLen(typ uint8, b []byte) int {
+	switch typ {
+	case ProtoFragment:
+		return FragmentExtLen
+	case ProtoAH:
+		return int(b[1])*4 + 8
+	}
+	return int(b[1])*8 + 8
 }
 
 // HeaderLen is the encoded length in octets, with options or extension

@@ -6,6 +6,7 @@ import (
 
 	"tapir/nic/ip"
 	"tapir/nic/port"
+	"tapir/nic/secret"
 	"tapir/ptp/clock"
 	"tapir/wire/frame"
 )
@@ -17,7 +18,7 @@ func TestServiceIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	wire := port.New(&port.Common{PHC: phc}, frame.Wire, nil)
-	s := NewService(Env{Wire: wire, IP: ip.New(ip.Settings{MTU: 1500}, ip.Env{Wire: wire}), Observe: func(bool) error {
+	s := NewService(Env{Wire: wire, IP: ip.New(ip.Settings{MTU: 1500}, ip.Env{Wire: wire, IDs: secret.Secret{}.Source()}), Observe: func(bool) error {
 		return errors.New("no")
 	}}, Faults{})
 	other := New(&s.port, ptpEngine, phc)

@@ -184,6 +184,21 @@ func (b *Base) Watch(name string, carrier func(up bool, now frame.Time)) error {
 	return err
 }
 
+// Linked is told of its link.
+type Linked interface {
+	LinkUp(now frame.Time)
+	LinkDown(now frame.Time)
+}
+
+// SetCarrier tells a port that its link is up or down.
+func SetCarrier(port Linked, up bool, now frame.Time) {
+	if up {
+		port.LinkUp(now)
+	} else {
+		port.LinkDown(now)
+	}
+}
+
 // AwaitCarrier waits a moment until the TAP is up.
 func (b *Base) AwaitCarrier(ctx context.Context) {
 	timer := time.NewTimer(carrierWait)
@@ -268,11 +283,14 @@ func (b *Base) Err() error {
 }
 
 // CloseAll closes nodes side by side and returns when all have ended.
-func CloseAll[N interface{ Close() error }](nodes []N) error {
-	errs := make([]error, len(nodes))
+func CloseAll[N interface{ Close() error }](nodes []N) error { return Each(nodes, N.Close) }
+
+// Each calls do for all side by side and returns when all calls have ended.
+func Each[T any](all []T, do func(T) error) error {
+	errs := make([]error, len(all))
 	var wait sync.WaitGroup
-	for i, n := range nodes {
-		wait.Go(func() { errs[i] = n.Close() })
+	for i, v := range all {
+		wait.Go(func() { errs[i] = do(v) })
 	}
 	wait.Wait()
 	return errors.Join(errs...)

@@ -162,13 +162,7 @@ func (n *Node) run(ctx context.Context) error {
 	return n.hosts.problem()
 }
 
-func (n *Node) carrier(up bool, now frame.Time) {
-	if up {
-		n.engine.port.LinkUp(now)
-	} else {
-		n.engine.port.LinkDown(now)
-	}
-}
+func (n *Node) carrier(up bool, now frame.Time) { node.SetCarrier(n.engine.port, up, now) }
 
 // Config is the configuration with its defaults filled in.
 func (n *Node) Config() Config { return n.cfg }

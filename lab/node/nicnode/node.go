@@ -196,11 +196,7 @@ func (n *Node) carrier(up bool, now frame.Time) {
 	if n.host != nil {
 		_ = n.host.tap.SetCarrier(up) // fails only on a TAP that is gone, which ends the loop
 	}
-	if up {
-		n.Device.LinkUp(now)
-	} else {
-		n.Device.LinkDown(now)
-	}
+	node.SetCarrier(n.Device, up, now)
 }
 
 // Realtime is what CLOCK_REALTIME showed at a time of the NIC's loop; inside

@@ -22,6 +22,7 @@ import (
 
 	"tapir/lab/host/process"
 	"tapir/lab/host/rundir"
+	lifecycle "tapir/lab/node"
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/capture"
@@ -53,10 +54,12 @@ type bed struct {
 	files   string // of captures
 	start   time.Time
 	nodes   map[string]*node
+	order   []*node // as in the file, those that were made
 	links   map[string]*cable
+	cables  []*cable           // as in the file, those that were made
 	started []*process.Process // of steps
 	log     *steps.Log
-	undo    []func()
+	undo    lifecycle.Undo
 	ending  sync.Once
 	ptp     context.Context // of the PTP instances
 	endPTP  func()          // nil before startPTP
@@ -103,15 +106,13 @@ func (b *Bed) Down() error {
 	return err
 }
 
-func (b *bed) later(fn func()) { b.undo = append(b.undo, fn) }
-
 func (b *bed) build(ctx context.Context) error {
 	dir, remove, err := rundir.Make(prefix)
 	if err != nil {
 		return err
 	}
 	b.dir, b.files = dir, dir
-	b.later(remove)
+	b.undo.Add(remove)
 	if b.opt.Out != "" {
 		if err := os.MkdirAll(b.opt.Out, 0o777); err != nil {
 			return err
@@ -121,18 +122,20 @@ func (b *bed) build(ctx context.Context) error {
 	if b.log, err = steps.OpenLog(b.Now, b.opt.Options); err != nil {
 		return err
 	}
-	b.later(b.log.Close)
+	b.undo.Add(b.log.Close)
 	for i := range b.lab.Nodes {
 		n := &b.lab.Nodes[i]
 		if b.nodes[n.Name], err = b.addNode(n); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
+		b.order = append(b.order, b.nodes[n.Name])
 	}
 	for i := range b.lab.Links {
 		l := &b.lab.Links[i]
 		if b.links[l.Name], err = b.addLink(l); err != nil {
 			return fmt.Errorf("link %s: %w", l.Name, err)
 		}
+		b.cables = append(b.cables, b.links[l.Name])
 	}
 	if err := b.startNodes(ctx); err != nil {
 		return err
@@ -151,18 +154,12 @@ func (b *bed) startNodes(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	errs := make([]error, len(b.lab.Nodes))
-	var wait sync.WaitGroup
-	for i := range b.lab.Nodes {
-		n := b.nodes[b.lab.Nodes[i].Name]
-		wait.Go(func() {
-			if err := n.start(ctx, b); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", n.Name, err)
-			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+	return lifecycle.Each(b.order, func(n *node) error {
+		if err := n.start(ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", n.Name, err)
+		}
+		return nil
+	})
 }
 
 // startWithin bounds the start of all nodes together.
@@ -196,29 +193,35 @@ func (b *bed) dial(name string) (*ctl.Client, error) {
 	return c, nil
 }
 
+// ask has do reach a node's process.
+func (b *bed) ask(name string, do func(c *ctl.Client) error) error {
+	c, err := b.dial(name)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c)
+}
+
 // end ends everything that runs; captures are complete then.
 func (b *bed) end() (err error) {
 	b.ending.Do(func() {
 		stopAll(b.started)
 		err = b.stopPTP()
 		var running []*process.Process
-		for i := range b.lab.Nodes {
-			if n := b.nodes[b.lab.Nodes[i].Name]; n != nil && n.proc != nil {
+		for _, n := range b.order {
+			if n.proc != nil {
 				n.err = n.lost()
 				running = append(running, n.proc)
 			}
 		}
 		stopAll(running)
-		for i := range b.lab.Nodes {
-			if n := b.nodes[b.lab.Nodes[i].Name]; n != nil && n.proc != nil {
-				n.err = errors.Join(n.err, n.leaks())
-				err = errors.Join(err, n.err)
-			}
+		for _, n := range b.order {
+			n.err = errors.Join(n.err, n.leaks())
+			err = errors.Join(err, n.err)
 		}
-		for i := range b.lab.Links {
-			if c := b.links[b.lab.Links[i].Name]; c != nil {
-				err = errors.Join(err, c.close())
-			}
+		for _, c := range b.cables {
+			err = errors.Join(err, c.close())
 		}
 		err = errors.Join(err, b.join())
 	})
@@ -249,17 +252,10 @@ func (b *bed) Captured(link string) bool { return b.links[link].part != nil }
 
 // Close implements steps.World.
 func (b *bed) Close() {
-	for i := len(b.undo) - 1; i >= 0; i-- {
-		b.undo[i]()
-	}
-	b.undo = nil
+	b.undo.Run()
 }
 
 // stopAll ends processes side by side.
 func stopAll(all []*process.Process) {
-	var wait sync.WaitGroup
-	for _, p := range all {
-		wait.Go(p.Stop)
-	}
-	wait.Wait()
+	_ = lifecycle.Each(all, func(p *process.Process) error { p.Stop(); return nil })
 }

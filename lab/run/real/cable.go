@@ -52,11 +52,8 @@ func (b *bed) addLink(t *topo.Link) (*cable, error) {
 	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu,
 		Seed: b.lab.SeedOf(t)}
 	var err error
-	if cfg.Rules, err = steps.Rules(b.lab, t); err != nil {
+	if cfg.Rules, err = steps.Rules(b.lab, t, b.findQP); err != nil {
 		return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
-	}
-	if cfg.Rules != nil {
-		cfg.Rules.FindQPs(b.findQP)
 	}
 	cfg.Struck = func(s fault.Strike) { b.log.Printf("%s: %v", t.Name, s) }
 	c.mtu = mtu
@@ -99,11 +96,11 @@ func (c *cable) counts() topo.LinkCounts {
 }
 
 // close ends the cable.
-func (c *cable) close() (err error) {
-	if c.wire != nil {
-		err = c.wire.Close()
+func (c *cable) close() error {
+	if c.wire == nil {
+		return nil
 	}
-	if err != nil {
+	if err := c.wire.Close(); err != nil {
 		return fmt.Errorf("link %s: %w", c.Name, err)
 	}
 	return nil

@@ -33,7 +33,7 @@ func (b *bed) newPart(name string) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.later(func() { f.Close() })
+	b.undo.Add(func() { f.Close() })
 	return &part{name: name, disk: f}, nil
 }
 
@@ -103,9 +103,8 @@ func (p *part) end() (io.Reader, error) {
 func (b *bed) join() (err error) {
 	var parts []capture.Part
 	var j *capture.Join
-	for i := range b.lab.Links {
-		c := b.links[b.lab.Links[i].Name]
-		if c == nil || c.part == nil {
+	for _, c := range b.cables {
+		if c.part == nil {
 			continue
 		}
 		if j == nil {

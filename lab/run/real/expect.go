@@ -2,31 +2,19 @@ package real
 
 import (
 	"context"
-	"net/netip"
 
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
+	"tapir/lab/tool/ctl"
 	"tapir/lab/topo"
+	"tapir/nic/iwarp"
 )
 
 // Listens implements steps.World.
 func (b *bed) Listens(ctx context.Context, nic string, port uint16) (bool, error) {
-	client, err := b.dial(nic)
-	if err != nil {
-		return false, err
-	}
-	defer client.Close()
-	var ceps []struct {
-		Phase string         `json:"phase"`
-		Local netip.AddrPort `json:"local"`
-	}
-	err = client.Show(ctx, "cep", &ceps)
-	for _, c := range ceps {
-		if c.Phase == "listening" && c.Local.Port() == port {
-			return true, nil
-		}
-	}
-	return false, err
+	var ceps []iwarp.CEPInfo
+	err := b.ask(nic, func(c *ctl.Client) error { return c.Show(ctx, "cep", &ceps) })
+	return steps.Listens(ceps, port), err
 }
 
 // LinkCounts implements steps.World.
@@ -37,16 +25,15 @@ func (b *bed) Counters(ctx context.Context, node string, vesw uint16) (rows []re
 	if b.nodes[node].proc == nil {
 		return nil, nil
 	}
-	client, err := b.dial(node)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	if vesw != 0 {
-		return vportCounters(ctx, client, node, vesw)
-	}
-	if err := client.Show(ctx, "counters", &rows); err != nil {
-		return nil, steps.Never(err)
-	}
-	return rows, nil
+	err = b.ask(node, func(c *ctl.Client) (err error) {
+		if vesw != 0 {
+			rows, err = vportCounters(ctx, c, node, vesw)
+			return err
+		}
+		if err := c.Show(ctx, "counters", &rows); err != nil {
+			return steps.Never(err)
+		}
+		return nil
+	})
+	return rows, err
 }

@@ -27,18 +27,17 @@ func (n *node) fileArgs(dir string) ([]string, error) {
 		return nil, err
 	}
 	file := filepath.Join(dir, n.Name+".yaml")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return nil, err
+	args := []string{"vnic", "-c", file}
+	switch n.Kind {
+	case topo.Switch:
+		args[0] = "sw"
+	case topo.Manager:
+		args[0] = "em"
+		if n.EM.Standby {
+			args = append(args, "--standby")
+		}
 	}
-	switch {
-	case n.Kind == topo.Switch:
-		return []string{"sw", "-c", file}, nil
-	case n.Kind != topo.Manager:
-		return []string{"vnic", "-c", file}, nil
-	case n.EM.Standby:
-		return []string{"em", "-c", file, "--standby"}, nil
-	}
-	return []string{"em", "-c", file}, nil
+	return args, os.WriteFile(file, text, 0o600)
 }
 
 // plugLAN makes an Ethernet link of a gateway a port of its bridge.
@@ -49,29 +48,16 @@ func (n *node) plugLAN(mtu int, vnet bool) (*tap.TAP, error) {
 		}
 	}
 	name := fmt.Sprint("eth", n.lans-1)
-	t, err := n.net.OpenTAP(tap.Config{Name: name, Vnet: vnet})
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(n.net.SetMTU(name, mtu), n.net.Join(name, topo.GatewayBridge), n.net.Up(name)); err != nil {
-		t.Close()
-		return nil, err
-	}
-	return t, nil
+	return n.openTAP(name, vnet, func() error { return n.bridge(name, mtu, topo.GatewayBridge) })
 }
 
 // Manager implements steps.World.
 func (b *bed) Manager(ctx context.Context, node string) (role string, inSync bool, err error) {
-	client, err := b.dial(node)
-	if err != nil {
-		return "", false, err
-	}
-	defer client.Close()
 	var row struct {
 		Role   string `json:"role"`
 		InSync bool   `json:"in_sync"`
 	}
-	err = client.Show(ctx, "nic", &row)
+	err = b.ask(node, func(c *ctl.Client) error { return c.Show(ctx, "nic", &row) })
 	return row.Role, row.InSync, err
 }
 

@@ -59,12 +59,12 @@ func (b *bed) addNode(t *topo.Node) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.later(func() { ns.Close() })
+	b.undo.Add(func() { ns.Close() })
 	n := &node{Node: t, ns: ns}
 	if n.net, err = link.In(ns); err != nil {
 		return nil, err
 	}
-	b.later(n.net.Close)
+	b.undo.Add(n.net.Close)
 	if err := n.net.Up("lo"); err != nil {
 		return nil, err
 	}
@@ -135,23 +135,30 @@ func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 		port = n.wire()
 	}
 	n.ports = append(n.ports, port)
-	if err := n.net.AddTAP(port, n.vnet()); err != nil {
+	if err := errors.Join(n.net.AddTAP(port, n.vnet()), n.net.AddBridge(bridge)); err != nil {
 		return nil, err
 	}
-	if err := n.net.AddBridge(bridge); err != nil {
-		return nil, err
-	}
-	t, err := n.net.OpenTAP(tap.Config{Name: far, Vnet: vnet})
+	return n.openTAP(far, vnet, func() error {
+		return errors.Join(n.bridge(port, mtu, bridge), n.bridge(far, mtu, bridge))
+	})
+}
+
+// openTAP opens a TAP and has prepare make it ready.
+func (n *node) openTAP(name string, vnet bool, prepare func() error) (*tap.TAP, error) {
+	t, err := n.net.OpenTAP(tap.Config{Name: name, Vnet: vnet})
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{port, far} {
-		if err := errors.Join(n.net.SetMTU(name, mtu), n.net.Join(name, bridge), n.net.Up(name)); err != nil {
-			t.Close()
-			return nil, err
-		}
+	if err := prepare(); err != nil {
+		t.Close()
+		return nil, err
 	}
 	return t, nil
+}
+
+// bridge makes an interface a port of a bridge.
+func (n *node) bridge(name string, mtu int, bridge string) error {
+	return errors.Join(n.net.SetMTU(name, mtu), n.net.Join(name, bridge), n.net.Up(name))
 }
 
 // plugHost makes the interface of a host at a link: eth0, eth1 and so on.
@@ -161,21 +168,13 @@ func (n *node) plugHost(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 	if n.At != nil {
 		addrs = n.At[l.Name]
 	}
-	t, err := n.net.OpenTAP(tap.Config{Name: name, Vnet: vnet})
-	if err != nil {
-		return nil, err
-	}
-	err = errors.Join(n.net.SetMTU(name, mtu), n.net.Up(name))
-	for _, p := range addrs {
-		if err == nil {
-			err = n.net.AddAddr(name, p)
+	return n.openTAP(name, vnet, func() error {
+		err := errors.Join(n.net.SetMTU(name, mtu), n.net.Up(name))
+		for _, p := range addrs {
+			err = errors.Join(err, n.net.AddAddr(name, p))
 		}
-	}
-	if err != nil {
-		t.Close()
-		return nil, err
-	}
-	return t, nil
+		return err
+	})
 }
 
 // start starts the node's process and waits until it is ready and its ports
@@ -246,9 +245,7 @@ func (n *node) awaitPorts() error {
 // notice.
 func (n *node) unplug(end *tap.TAP, down bool) error {
 	switch {
-	case n.Kind == topo.Host:
-		return link.SetCarrier(end, !down)
-	case n.Kind == topo.Peer, n.Kind == topo.Gateway && end.Name() != farEnd(0):
+	case n.Kind == topo.Host, n.Kind == topo.Peer, n.Kind == topo.Gateway && end.Name() != farEnd(0):
 		return link.SetCarrier(end, !down)
 	case n.Kind == topo.Switch:
 		return nil
@@ -268,8 +265,10 @@ func (n *node) lost() error {
 
 // leaks are what a NIC found left over when it ended.
 func (n *node) leaks() error {
-	if left := n.proc.Line("left at the end"); left != "" {
-		return errors.New(left)
+	if n.proc != nil {
+		if left := n.proc.Line("left at the end"); left != "" {
+			return errors.New(left)
+		}
 	}
 	return nil
 }

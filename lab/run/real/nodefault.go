@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tapir/lab/run/steps"
+	"tapir/lab/tool/ctl"
 	"tapir/lab/topo"
 )
 
@@ -22,15 +23,12 @@ func (b *bed) unlessKilled(node string, err error) error {
 
 // AdjustPHC implements steps.World.
 func (b *bed) AdjustPHC(ctx context.Context, s *topo.Step) error {
-	client, err := b.dial(s.On)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	if s.Drifts {
-		return client.PHCAdjFine(ctx, s.PPB*65536/1000)
-	}
-	return client.PHCAdjTime(ctx, int64(s.Shift))
+	return b.ask(s.On, func(c *ctl.Client) error {
+		if s.Drifts {
+			return c.PHCAdjFine(ctx, s.PPB*65536/1000)
+		}
+		return c.PHCAdjTime(ctx, int64(s.Shift))
+	})
 }
 
 // Kill implements steps.World: it ends a NIC's process at once.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"tapir/lab/host/process"
+	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
 	"tapir/ptp"
 )
@@ -14,10 +15,9 @@ import (
 // startPTP starts the PTP instances of NICs. They run until stopPTP.
 func (b *bed) startPTP(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.Background())
-	b.later(stop)
+	b.undo.Add(stop)
 	b.ptp, b.endPTP = inner, stop
-	for i := range b.lab.Nodes {
-		n := b.nodes[b.lab.Nodes[i].Name]
+	for _, n := range b.order {
 		if n.PTP == nil {
 			continue
 		}
@@ -74,12 +74,7 @@ func (b *bed) stopPTP() (err error) {
 }
 
 func (b *bed) ptpStatus(ctx context.Context, node string) (s ptprun.Status, err error) {
-	client, err := b.dial(node)
-	if err != nil {
-		return s, err
-	}
-	defer client.Close()
-	err = client.Command(ctx, "ptp.status", nil, &s)
+	err = b.ask(node, func(c *ctl.Client) error { return c.Command(ctx, "ptp.status", nil, &s) })
 	return s, err
 }
 

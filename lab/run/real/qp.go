@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tapir/lab/run/steps"
+	"tapir/lab/tool/ctl"
 )
 
 // askWithin bounds how long a link stands still to learn whose connection it
@@ -36,12 +37,7 @@ func (b *bed) findQP(name string, ends [2]netip.AddrPort) (uint32, error) {
 }
 
 func (b *bed) askQP(ctx context.Context, name string, ends [2]netip.AddrPort) (uint32, error) {
-	client, err := b.dial(name)
-	if err != nil {
-		return 0, err
-	}
-	defer client.Close()
 	var all []iwarp.QPInfo
-	err = client.Show(ctx, "qp", &all)
+	err := b.ask(name, func(c *ctl.Client) error { return c.Show(ctx, "qp", &all) })
 	return steps.QPOf(all, ends), err
 }

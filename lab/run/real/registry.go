@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,24 +93,20 @@ func (r *Running) Command(ctx context.Context, node string, argv []string) (cmd 
 	err error) {
 	fd, ok := r.Nodes[node]
 	if !ok {
-		var names []string
-		for name := range r.Nodes {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return nil, nil, fmt.Errorf("lab %s has no node %s; it has %s", r.Name, node, strings.Join(names, ", "))
+		return nil, nil, fmt.Errorf("lab %s has no node %s; it has %s", r.Name, node,
+			strings.Join(slices.Sorted(maps.Keys(r.Nodes)), ", "))
 	}
 	path := fmt.Sprintf("/proc/%d/fd/%d", r.PID, fd)
-	env := append(os.Environ(), "XDG_RUNTIME_DIR="+r.dir, marker+"="+r.dir)
-	if !netns.Privileged() { // the lab lies in a user namespace, which a Go program cannot enter
+	inside := netns.Privileged()
+	if !inside { // the lab lies in a user namespace, which a Go program cannot enter
 		argv = append([]string{"nsenter", fmt.Sprintf("--user=/proc/%d/ns/user", r.PID), "--preserve-credentials",
 			"--net=" + path, "--"}, argv...)
-		cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-		cmd.Env = env
-		return cmd, cmd.Start, nil
 	}
 	cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = env
+	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+r.dir, marker+"="+r.dir)
+	if !inside {
+		return cmd, cmd.Start, nil
+	}
 	return cmd, func() error {
 		ns, err := netns.Open(path)
 		if err != nil {

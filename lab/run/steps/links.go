@@ -10,13 +10,14 @@ import (
 )
 
 // Rules returns the engine that strikes exact things on a link of the lab, nil
-// if no rule ever does.
-func Rules(l *topo.Lab, k *topo.Link) (*fault.Engine, error) {
+// if no rule ever does. qps finds the queue pairs of connections.
+func Rules(l *topo.Lab, k *topo.Link, qps fault.FindQP) (*fault.Engine, error) {
 	step := func(s topo.Step) bool { return s.Verb == topo.Fault && s.Link == k.Name && len(s.Rules) > 0 }
 	if len(k.Rules) == 0 && !slices.ContainsFunc(l.Steps, step) {
 		return nil, nil
 	}
 	e := fault.New(l.SeedOf(k), k.Ends)
+	e.FindQPs(qps)
 	return e, e.SetRules(k.Rules)
 }
 
@@ -29,4 +30,9 @@ func QPOf(all []iwarp.QPInfo, ends [2]netip.AddrPort) uint32 {
 		}
 	}
 	return 0
+}
+
+// Listens tells whether one of the endpoints listens on a TCP port.
+func Listens(all []iwarp.CEPInfo, port uint16) bool {
+	return slices.ContainsFunc(all, func(e iwarp.CEPInfo) bool { return e.Phase == "listening" && e.Local.Port() == port })
 }

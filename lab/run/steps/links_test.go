@@ -17,7 +17,7 @@ steps: [{fault: b-s, rules: [{drop: fpdu}]}]
 		t.Fatal(err)
 	}
 	for i, want := range []bool{true, true, false} {
-		if e, err := Rules(l, &l.Links[i]); (e != nil) != want || err != nil {
+		if e, err := Rules(l, &l.Links[i], nil); (e != nil) != want || err != nil {
 			t.Errorf("%s: engine %v, %v", l.Links[i].Name, e, err)
 		}
 	}

@@ -34,7 +34,7 @@ func (k *link) record(mtu int) error {
 		if err != nil {
 			return err
 		}
-		l.atClose(func() { f.Close() })
+		l.undo.Add(func() { f.Close() })
 		l.rec = &recording{capture.NewJoin(capture.NewLab(f), capture.JoinOptions{Window: together}), f, path}
 	}
 	k.rec = l.rec

@@ -1,7 +1,6 @@
 package virtual
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -25,13 +24,13 @@ type hfi struct {
 	node  *node
 	mgr   *em.Manager // nil without
 	host  *station.Host
-	vnics []*vnicIface
+	vnics map[*vnic.Netdev]*vnicIface
 	news  bool // something has happened to vports
 }
 
 // buildHFI makes an HFI or manager.
 func (n *node) buildHFI() (err error) {
-	h := &hfi{node: n, host: station.New(n.lab.world.Pool)}
+	h := &hfi{node: n, host: station.New(n.lab.world.Pool), vnics: map[*vnic.Netdev]*vnicIface{}}
 	cfg := n.HFI
 	var agents []mad.Agent
 	if n.Kind == topo.Manager {
@@ -77,15 +76,14 @@ func (h *hfi) Dispatch(frame.Time) bool {
 	}
 	h.news = false
 	all := h.VPorts().Netdevs()
-	h.vnics = slices.DeleteFunc(h.vnics, func(v *vnicIface) bool {
-		gone := !slices.Contains(all, v.dev)
-		if gone {
+	for d, v := range h.vnics {
+		if !slices.Contains(all, d) {
 			h.host.Remove(v.Iface)
+			delete(h.vnics, d)
 		}
-		return gone
-	})
+	}
 	for _, d := range all {
-		if v := h.vnicOf(d); v != nil {
+		if v := h.vnics[d]; v != nil {
 			v.MAC, v.MTU = d.MAC(), d.MTU()
 		} else if d.Config().VESWID != 0 {
 			h.add(d)
@@ -96,11 +94,8 @@ func (h *hfi) Dispatch(frame.Time) bool {
 
 // Poll lets the HFI and the host behind it send.
 func (h *hfi) Poll(now frame.Time) frame.Time {
-	next := h.HFI.Poll(now)
-	next = min(next, h.host.Poll(now))
-	if h.news {
-		h.node.again = true
-	}
+	next := min(h.HFI.Poll(now), h.host.Poll(now))
+	h.node.again = h.node.again || h.news
 	return next
 }
 
@@ -114,15 +109,6 @@ type vnicIface struct {
 	dev *vnic.Netdev
 }
 
-func (h *hfi) vnicOf(d *vnic.Netdev) *vnicIface {
-	for _, v := range h.vnics {
-		if v.dev == d {
-			return v
-		}
-	}
-	return nil
-}
-
 // add gives the host the interface of a vport and sets it up.
 func (h *hfi) add(d *vnic.Netdev) {
 	c := h.Config().VNIC(d.Config().VESWID)
@@ -132,7 +118,7 @@ func (h *hfi) add(d *vnic.Netdev) {
 	}
 	v := &vnicIface{hfi: h, dev: d}
 	v.Iface = h.host.Add(station.Config{MAC: mac, Addrs: c.IP, MTU: d.MTU()}, v)
-	h.vnics = append(h.vnics, v)
+	h.vnics[d] = v
 	d.SetPolicy(c.Policy)
 	d.SetHost(hostSide{v})
 	_ = d.SetMAC(mac) // of one station
@@ -162,11 +148,7 @@ func (s hostSide) Transmit(f *frame.Frame) {
 // macOf is the MAC address of an interface that nobody has given one.
 func (n *node) macOf(number int) ether.Addr {
 	i := slices.Index(n.lab.nodes, n)
-	a := ether.Addr{0x02}
-	binary.BigEndian.PutUint16(a[1:], uint16(number))
-	a[3] = byte(i >> 16)
-	binary.BigEndian.PutUint16(a[4:], uint16(i+1))
-	return a
+	return ether.Addr{0x02, byte(number >> 8), byte(number), byte(i >> 16), byte((i + 1) >> 8), byte(i + 1)}
 }
 
 // counters are those of the HFI, and of the manager.
@@ -183,8 +165,7 @@ func (h *hfi) vportCounters(vesw uint16) (list []result.Counter, err error) {
 	if d == nil {
 		return nil, fmt.Errorf("%s has no vport in vESW %d", h.node.Name, vesw)
 	}
-	s := d.Stats()
-	for _, c := range s.Counters() {
+	for _, c := range new(d.Stats()).Counters() {
 		list = append(list, result.Counter(c))
 	}
 	return list, nil

@@ -43,8 +43,7 @@ func (n *node) hostDrops() (list []result.Counter) {
 	if n.host == nil {
 		return nil
 	}
-	drops := n.host.Drops()
-	for r, v := range drops.Counted() {
+	for r, v := range new(n.host.Drops()).Counted() {
 		list = append(list, result.Counter{Name: "host_drop_" + r.Counter(), Value: v})
 	}
 	return list

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -67,24 +68,19 @@ func (l *lab) addLink(t *topo.Link) *link {
 
 // join makes the cable, once the nodes are known.
 func (k *link) join() error {
-	mtu := k.mtu()
 	const tags = 2 * ether.TagLen
+	mtu := k.mtu()
 	k.most = mtu + ether.HeaderLen + tags
 	k.fault = k.Fault
 	var err error
-	if k.rules, err = steps.Rules(k.lab.topo, k.Link); err != nil {
+	if k.rules, err = steps.Rules(k.lab.topo, k.Link, k.lab.findQP); err != nil {
 		return err
-	}
-	if k.rules != nil {
-		k.rules.FindQPs(k.lab.findQP)
 	}
 	cfg := lablink.VirtualConfig{ToB: k.impairment(0), ToA: k.impairment(1), Seed: k.lab.topo.SeedOf(k.Link),
 		Pool: k.lab.world.Pool, Clock: k.lab.world,
 		Rules: k.rules, Struck: func(s fault.Strike) { k.lab.log.Printf("%s: %v", k.Name, s) }}
 	if k.lab.opt.Wanted(k.lab.topo, k.Link) {
-		if err := k.record(mtu); err != nil {
-			return err
-		}
+		err = k.record(mtu)
 		cfg.Tracer = k
 	}
 	if k.lab.steps != nil {
@@ -92,25 +88,20 @@ func (k *link) join() error {
 		cfg.Tracer = k
 	}
 	k.wire = lablink.NewVirtual(cfg)
-	k.lab.atClose(k.wire.Close)
-	return nil
+	k.lab.undo.Add(k.wire.Close)
+	return err
 }
 
 // mtu is what the link carries, in octets of IP.
 func (k *link) mtu() int {
-	if k.MTU != 0 {
-		return k.MTU
-	}
-	return max(1500, k.ends[0].node.mtu(), k.ends[1].node.mtu())
+	return cmp.Or(k.MTU, max(1500, k.ends[0].node.mtu(), k.ends[1].node.mtu()))
 }
 
 // impairment is what happens to frames from an end now.
 func (k *link) impairment(from int) lablink.Impairment {
 	f := k.fault[from]
 	f.Down = k.down
-	if f.Delay == 0 {
-		f.Delay = defaultDelay
-	}
+	f.Delay = cmp.Or(f.Delay, defaultDelay)
 	if f.Rate == 0 {
 		f.Rate, f.Queue = defaultRate, math.MaxInt32
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tapir/lab/conf/swconf"
+	lifecycle "tapir/lab/node"
 	"tapir/lab/node/sw"
 	"tapir/lab/run/result"
 	"tapir/lab/run/virtual/station"
@@ -99,12 +100,11 @@ func (n *node) buildSwitch() error {
 	}
 	hw := cfg.Hardware
 	hw.Start, hw.Initial = n.lab.world.Now(), n.lab.world.At(n.lab.world.Now())
-	phc, err := clock.New(hw)
-	if err != nil {
+	var err error
+	if n.phc, err = clock.New(hw); err != nil {
 		return err
 	}
-	n.phc = phc
-	n.sw, err = sw.New(cfg, sw.Env{Pool: n.lab.world.Pool, Links: links, Clock: phc})
+	n.sw, err = sw.New(cfg, sw.Env{Pool: n.lab.world.Pool, Links: links, Clock: n.phc})
 	n.engine = n.sw
 	return err
 }
@@ -126,22 +126,13 @@ func (n *node) begin() {
 
 // carrier sets the link state of the node. Switches and hosts ignore it.
 func (n *node) carrier(up bool) {
-	var port interface {
-		LinkUp(now frame.Time)
-		LinkDown(now frame.Time)
-	}
-	switch {
+	switch now := n.lab.world.Now(); {
 	case n.dev != nil:
-		port = n.dev
+		lifecycle.SetCarrier(n.dev, up, now)
 	case n.hfi != nil:
-		port = n.hfi.Port()
+		lifecycle.SetCarrier(n.hfi.Port(), up, now)
 	default:
 		return
-	}
-	if up {
-		port.LinkUp(n.lab.world.Now())
-	} else {
-		port.LinkDown(n.lab.world.Now())
 	}
 	n.lab.world.Touch(n.place)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"tapir/nic/iwarp"
 	"time"
 
 	"tapir/lab/run/result"
@@ -53,7 +52,7 @@ func (l *lab) Poll(ctx context.Context, d time.Duration, done func() (bool, erro
 
 // deferred is a fault that waits while the steps go on.
 type deferred struct {
-	due  func() (bool, error) // nil: at its time
+	due  func() (bool, error)
 	do   func(error)
 	done bool
 }
@@ -63,7 +62,7 @@ func (l *lab) Later(_ context.Context, s *topo.Step, due func() (bool, error), d
 	p := &deferred{due: due, do: do}
 	l.deferred = append(l.deferred, p)
 	if s.For > 0 {
-		p.due = nil
+		p.due = func() (bool, error) { return false, nil }
 		l.world.Schedule(l.world.Now().Add(s.For), vtime.ScenarioFirst, func() { l.fire(p, nil) })
 	}
 	return func() { l.fire(p, topo.ErrNeverHappened) }
@@ -71,13 +70,7 @@ func (l *lab) Later(_ context.Context, s *topo.Step, due func() (bool, error), d
 
 // checkDeferred does what waited for a condition that holds now.
 func (l *lab) checkDeferred() {
-	if len(l.deferred) == 0 {
-		return
-	}
 	for _, p := range slices.Clone(l.deferred) {
-		if p.due == nil {
-			continue
-		}
 		if ok, err := p.due(); ok || err != nil {
 			l.fire(p, err)
 		}
@@ -132,18 +125,6 @@ func (p *program) Said() string { return p.said.String() }
 // Tail implements steps.Program.
 func (p *program) Tail() string { return p.said.String() }
 
-// HasEnded implements steps.Program.
-func (p *program) HasEnded() bool {
-	_, ended := p.Ended()
-	return ended
-}
-
-// ExitCode implements steps.Program.
-func (p *program) ExitCode() int {
-	code, _ := p.Ended()
-	return code
-}
-
 // Err implements steps.Program.
 func (p *program) Err() error {
 	if code := p.ExitCode(); code != 0 {
@@ -152,13 +133,10 @@ func (p *program) Err() error {
 	return nil
 }
 
-// Kill implements steps.Program.
-func (p *program) Kill() { p.Cancel() }
-
 // Stop implements steps.Program.
 func (p *program) Stop() {
 	if !p.HasEnded() {
-		p.Cancel()
+		p.Kill()
 	}
 }
 
@@ -221,9 +199,7 @@ func (l *lab) AdjustPHC(_ context.Context, s *topo.Step) error {
 
 // Listens implements steps.World.
 func (l *lab) Listens(_ context.Context, name string, port uint16) (bool, error) {
-	return slices.ContainsFunc(l.node(name).dev.ShowCEP(), func(e iwarp.CEPInfo) bool {
-		return e.Phase == "listening" && e.Local.Port() == port
-	}), nil
+	return steps.Listens(l.node(name).dev.ShowCEP(), port), nil
 }
 
 // PTP implements steps.World.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tapir/lab/host/rundir"
+	lifecycle "tapir/lab/node"
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual/vtime"
@@ -57,7 +58,7 @@ type lab struct {
 	sides    []*side     // of the workloads under way
 	deferred []*deferred // faults that wait for a condition
 	steps    *stepper    // nil without Options.Step
-	undo     []func()
+	undo     lifecycle.Undo
 	err      error // of the world: it cannot go on
 }
 
@@ -112,12 +113,12 @@ func (l *lab) build(ctx context.Context) (err error) {
 		if l.files, remove, err = rundir.Make(prefix); err != nil {
 			return err
 		}
-		l.atClose(remove)
+		l.undo.Add(remove)
 	}
 	if l.log, err = steps.OpenLog(l.Now, l.opt.Options); err != nil {
 		return err
 	}
-	l.atClose(l.log.Close)
+	l.undo.Add(l.log.Close)
 	for i := range l.topo.Nodes {
 		n := &node{Node: &l.topo.Nodes[i], lab: l}
 		l.nodes, l.named[n.Name] = append(l.nodes, n), n
@@ -151,17 +152,10 @@ func (l *lab) build(ctx context.Context) (err error) {
 // reach all others.
 const startEvery = 5 * time.Microsecond
 
-func (l *lab) atClose(fn func()) { l.undo = append(l.undo, fn) }
-
 func (l *lab) node(name string) *node { return l.named[name] }
 
 func (l *lab) link(name string) *link {
-	for _, k := range l.links {
-		if k.Name == name {
-			return k
-		}
-	}
-	return nil
+	return l.links[slices.IndexFunc(l.links, func(k *link) bool { return k.Name == name })]
 }
 
 // never is the done function of what lasts until its end.
@@ -269,8 +263,5 @@ func (l *lab) Close() {
 			n.sw.Close()
 		}
 	}
-	for i := len(l.undo) - 1; i >= 0; i-- {
-		l.undo[i]()
-	}
-	l.undo = nil
+	l.undo.Run()
 }

@@ -3,6 +3,7 @@ package ptpsim
 import (
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"tapir/wire/frame"
@@ -21,45 +22,34 @@ type Counter struct {
 func (s *Sim) Counters() (all []Counter) {
 	for _, n := range s.nodes {
 		for i, e := range n.ends {
-			add := func(name string, v uint64) {
-				if v > 0 {
-					all = append(all, Counter{n.ports[i].label, name, v})
-				}
-			}
-			c := &e.counts
-			add("link_sent", c.Sent)
-			add("link_lost", c.Lost)
-			add("link_duplicated", c.Duplicated)
-			add("link_reordered", c.Reordered)
-			add("link_corrupted", c.Corrupted)
-			d := &n.ports[i].drops
-			add("drop_not_ptp", d.NotPTP)
-			add("drop_not_ours", d.NotOurs)
-			add("drop_wrong_tag", d.WrongTag)
-			add("drop_down", d.Down)
-			n.engineCounters(i, add)
+			of, c, d := n.ports[i].label, &e.counts, &n.ports[i].drops
+			all = append(all, []Counter{
+				{of, "link_sent", c.Sent}, {of, "link_lost", c.Lost}, {of, "link_duplicated", c.Duplicated},
+				{of, "link_reordered", c.Reordered}, {of, "link_corrupted", c.Corrupted},
+				{of, "drop_not_ptp", d.NotPTP}, {of, "drop_not_ours", d.NotOurs},
+				{of, "drop_wrong_tag", d.WrongTag}, {of, "drop_down", d.Down},
+			}...)
+			all = append(all, n.engineCounters(i, of)...)
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(c Counter) bool { return c.Value == 0 })
 }
 
 // engineCounters are those of the instance's or the switch's port.
-func (n *Node) engineCounters(port int, add func(name string, v uint64)) {
+func (n *Node) engineCounters(port int, of string) (all []Counter) {
 	if n.Instance != nil {
-		stats := n.Instance.Stats(port)
-		for _, c := range stats.Counters() {
-			add(c.Name, c.Value)
+		for _, c := range new(n.Instance.Stats(port)).Counters() {
+			all = append(all, Counter{of, c.Name, c.Value})
 		}
-		return
+		return all
 	}
 	c := n.Switch.Counts(port)
-	add("rx_frames", c.RxFrames)
-	add("tx_frames", c.TxFrames)
-	add("flooded", c.Flooded)
+	all = []Counter{{of, "rx_frames", c.RxFrames}, {of, "tx_frames", c.TxFrames}, {of, "flooded", c.Flooded}}
 	for r := range frame.DropReasons() {
-		add("rx_drop: "+r.String(), c.RxDrops[r])
-		add("tx_drop: "+r.String(), c.TxDrops[r])
+		all = append(all, Counter{of, "rx_drop: " + r.String(), c.RxDrops[r]},
+			Counter{of, "tx_drop: " + r.String(), c.TxDrops[r]})
 	}
+	return all
 }
 
 // WriteCounters writes the counters, a line each.

@@ -13,12 +13,27 @@ type Event struct {
 	Do Action
 }
 
-// Action is what an event does; the functions that follow return one.
+// Action is what an event does; the functions that follow return one. It is
+// about a node or else about the link between two.
 type Action struct {
 	what  string // for the log
-	clock bool   // of nodes that are no switches
-	check func(s *Sim) error
+	node  string
+	ends  [2]string
+	clock bool // of nodes that are no switches
 	run   func(s *Sim) error
+}
+
+// check finds what the action is about.
+func (a *Action) check(s *Sim) error {
+	switch n := s.Node(a.node); {
+	case a.node == "" && s.link(a.ends[0], a.ends[1]) == nil:
+		return fmt.Errorf("there is no link between %s and %s", a.ends[0], a.ends[1])
+	case a.node != "" && n == nil:
+		return fmt.Errorf("there is no node %s", a.node)
+	case a.clock && n.Instance == nil:
+		return fmt.Errorf("node %s is a switch", a.node)
+	}
+	return nil
 }
 
 // act runs an action and logs it.
@@ -32,36 +47,17 @@ func (s *Sim) act(a Action) {
 
 // onNode is an action on a node, which is polled afterwards.
 func onNode(name, what string, run func(n *Node) error) Action {
-	return Action{
-		what: name + ": " + what,
-		check: func(s *Sim) error {
-			if s.Node(name) == nil {
-				return fmt.Errorf("there is no node %s", name)
-			}
-			return nil
-		},
-		run: func(s *Sim) error {
-			n := s.Node(name)
-			defer s.world.Touch(n.place)
-			return run(n)
-		},
-	}
+	return Action{what: name + ": " + what, node: name, run: func(s *Sim) error {
+		n := s.Node(name)
+		defer s.world.Touch(n.place)
+		return run(n)
+	}}
 }
 
 // onClock is an action on a node that is no switch.
 func onClock(name, what string, run func(n *Node) error) Action {
 	a := onNode(name, what, run)
 	a.clock = true
-	known := a.check
-	a.check = func(s *Sim) error {
-		if err := known(s); err != nil {
-			return err
-		}
-		if s.Node(name).Instance == nil {
-			return fmt.Errorf("node %s is a switch", name)
-		}
-		return nil
-	}
 	return a
 }
 
@@ -99,16 +95,8 @@ func Do(node, what string, f func(n *Node) error) Action { return onNode(node, w
 
 // onLink is an action on the link between two nodes.
 func onLink(a, b, what string, run func(w *wire)) Action {
-	return Action{
-		what: a + " - " + b + ": " + what,
-		check: func(s *Sim) error {
-			if s.link(a, b) == nil {
-				return fmt.Errorf("there is no link between %s and %s", a, b)
-			}
-			return nil
-		},
-		run: func(s *Sim) error { run(s.link(a, b)); return nil },
-	}
+	return Action{what: a + " - " + b + ": " + what, ends: [2]string{a, b},
+		run: func(s *Sim) error { run(s.link(a, b)); return nil }}
 }
 
 // LinkDown cuts the link between two nodes, or mends it.
@@ -125,8 +113,10 @@ func ChangeLink(a, b, what string, change func(c *LinkConfig)) Action {
 }
 
 // SetOctet sets a management id of one octet.
-func SetOctet(node string, id msg.ManagementID, v uint8) Action {
-	return onClock(node, fmt.Sprintf("%v %d", id, v), func(n *Node) error { return n.set(id, &msg.Octet{Value: v}) })
+func SetOctet(id msg.ManagementID) func(node string, v uint8) Action {
+	return func(node string, v uint8) Action {
+		return onClock(node, fmt.Sprintf("%v %d", id, v), func(n *Node) error { return n.set(id, &msg.Octet{Value: v}) })
+	}
 }
 
 // ClockClass sets the clockClass of a grandmaster.
@@ -143,12 +133,7 @@ func Leap(node string, second int) Action {
 	return onClock(node, what, func(n *Node) error {
 		return n.changeGrandmaster(func(g *msg.GrandmasterSettings) {
 			g.TimeFlags &^= uint8(msg.FlagLeap61 | msg.FlagLeap59)
-			switch second {
-			case 1:
-				g.TimeFlags |= uint8(msg.FlagLeap61)
-			case -1:
-				g.TimeFlags |= uint8(msg.FlagLeap59)
-			}
+			g.TimeFlags |= map[int]uint8{1: uint8(msg.FlagLeap61), -1: uint8(msg.FlagLeap59)}[second]
 		})
 	})
 }

@@ -111,7 +111,7 @@ func (w *wire) delays() {
 // link returns the first link between two nodes, nil if there is none.
 func (s *Sim) link(a, b string) *wire {
 	for _, w := range s.links {
-		if x, y := w.ends[0].node.Name, w.ends[1].node.Name; x == a && y == b || x == b && y == a {
+		if w.cfg.Ends == [2]string{a, b} || w.cfg.Ends == [2]string{b, a} {
 			return w
 		}
 	}
@@ -166,11 +166,11 @@ func (e *end) carry(f *frame.Frame, now frame.Time) {
 func (e *end) deliver(f *frame.Frame, now frame.Time) {
 	c := &e.wire.cfg
 	at := now.Add(max(0, e.delay+c.PDV.Draw(e.rng)))
+	at = max(at, e.last)
 	if e.chance(c.Reorder) {
-		at = max(at, e.last).Add(c.ReorderBy)
+		at = at.Add(c.ReorderBy)
 		e.counts.Reordered++
 	} else {
-		at = max(at, e.last)
 		e.last = at
 	}
 	f.ID, f.Stamp, f.Seen, f.Queue = 0, 0, 0, 0

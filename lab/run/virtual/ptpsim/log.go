@@ -27,9 +27,6 @@ func (l *log) line(now frame.Time, who, format string, args ...any) {
 
 // port tells of a port's new state.
 func (l *log) port(now frame.Time, who, change, why string) {
-	if l.w == nil {
-		return
-	}
 	if why != "" {
 		change += " (" + why + ")"
 	}

@@ -1,6 +1,7 @@
 package ptpsim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -97,9 +98,7 @@ func (n *Node) hop(a netip.Addr) ether.Addr {
 func (n *Node) build() (err error) {
 	c := n.cfg.Clock
 	c.Start, c.Initial = n.s.world.Now(), Epoch+frame.Stamp(n.cfg.Offset)
-	if c.Oscillator.Seed == 0 {
-		c.Oscillator.Seed = n.seed()
-	}
+	c.Oscillator.Seed = cmp.Or(c.Oscillator.Seed, n.seed())
 	if n.Clock, err = clock.New(c); err != nil {
 		return err
 	}
@@ -113,19 +112,12 @@ func (n *Node) buildClock() (err error) {
 	cfg := n.cfg.PTP
 	cfg.Ports = slices.Clone(cfg.Ports)
 	if len(cfg.Ports) == 1 {
-		for len(cfg.Ports) < len(n.ends) {
-			cfg.Ports = append(cfg.Ports, cfg.Ports[0])
-		}
+		cfg.Ports = slices.Repeat(cfg.Ports, max(1, len(n.ends)))
 	}
 	if len(cfg.Ports) != len(n.ends) {
 		return errors.New("it has not as many ports as links")
 	}
-	if cfg.ClockIdentity == (msg.ClockIdentity{}) {
-		cfg.ClockIdentity = msg.IdentityOf(n.mac(0))
-	}
-	if cfg.Seed == 0 {
-		cfg.Seed = n.seed()
-	}
+	cfg.ClockIdentity, cfg.Seed = cmp.Or(cfg.ClockIdentity, msg.IdentityOf(n.mac(0))), cmp.Or(cfg.Seed, n.seed())
 	for p := range n.ends {
 		n.ports[p].carry = transport.Port{Kind: n.cfg.Transport, MAC: n.mac(p), IP: n.ip(p), Local: n.cfg.Local}
 		if n.cfg.VLAN != 0 {
@@ -250,24 +242,21 @@ func (n *Node) sample(now frame.Time, truth clock.Exact) {
 		At: time.Duration(now), True: n.Clock.Exact(now).Sub(truth), State: n.State().String(),
 		Believed: math.NaN(), Delay: math.NaN(), Freq: float64(n.Clock.Frequency()) / 65.536,
 	}
-	if n.known && n.follows() {
+	if n.known && following(n.State()) {
 		p.Believed, p.Delay = float64(n.belief.Offset), float64(n.belief.Delay)/65536
 	}
 	n.Series.Points = append(n.Series.Points, p)
 }
 
-// follows tells that a port follows a master.
-func (n *Node) follows() bool {
-	s := n.State()
-	return s == msg.StateSlave || s == msg.StateUncalibrated
-}
+// following tells that a port in state s follows a master.
+func following(s msg.PortState) bool { return s == msg.StateSlave || s == msg.StateUncalibrated }
 
 // State is the state of the port that follows a master or, without one, of
 // the first.
 func (n *Node) State() msg.PortState {
-	for i := range n.ports {
-		if s := n.ports[i].state; s == msg.StateSlave || s == msg.StateUncalibrated {
-			return s
+	for _, p := range n.ports {
+		if following(p.state) {
+			return p.state
 		}
 	}
 	if len(n.ports) == 0 {

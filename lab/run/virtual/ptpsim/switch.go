@@ -1,6 +1,8 @@
 package ptpsim
 
 import (
+	"cmp"
+
 	"tapir/lab/conf"
 	"tapir/lab/conf/swconf"
 	"tapir/lab/node/sw"
@@ -12,14 +14,8 @@ func (n *Node) buildSwitch() (err error) {
 	c := *n.cfg.Switch
 	c.Name = n.Name
 	c.Ports = make([]swconf.PortConfig, len(n.ends))
-	for i := range c.Ports {
-		if i < len(n.cfg.Switch.Ports) {
-			c.Ports[i] = n.cfg.Switch.Ports[i]
-		}
-	}
-	if c.Seed == 0 {
-		c.Seed = n.seed()
-	}
+	copy(c.Ports, n.cfg.Switch.Ports)
+	c.Seed = cmp.Or(c.Seed, n.seed())
 	c.Transport = n.cfg.Transport
 	links := make([]frame.Link, len(n.ends))
 	for i, e := range n.ends {

@@ -1,6 +1,7 @@
 package ptpsim
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -240,13 +241,7 @@ func (f *scenario) known(names []string) bool {
 
 // finish makes the node's configuration, now that its links are known.
 func (n *nodeFile) finish(f *scenario) error {
-	profile := f.profile
-	if n.profile != nil {
-		profile = *n.profile
-	}
-	if n.Transport = f.carry; n.carry != nil {
-		n.Transport = *n.carry
-	}
+	n.Transport = *cmp.Or(n.carry, &f.carry)
 	switch {
 	case n.Name == "":
 		return n.at.Errorf("name: expected a name, such as gm")
@@ -260,7 +255,7 @@ func (n *nodeFile) finish(f *scenario) error {
 	if n.Switch != nil {
 		return n.finishSwitch()
 	}
-	n.PTP = ptp.NewConfig(profile, msg.ClockIdentity{}, n.links)
+	n.PTP = ptp.NewConfig(*cmp.Or(n.profile, &f.profile), msg.ClockIdentity{}, n.links)
 	for _, set := range n.settings {
 		if err := set(&n.PTP); err != nil {
 			return n.at.Errorf("%v", err)

@@ -19,7 +19,7 @@ type eventFile struct {
 	node    string
 	link    []string
 	actions []func(e *eventFile) Action
-	needs   string // what the actions are about: node or link
+	ofNode  bool // the actions are about a node
 	links   []func(*LinkConfig)
 	changes []string      // of links, as text
 	steps   []clock.Step  // of frequency
@@ -29,18 +29,15 @@ type eventFile struct {
 
 // fields: when, on what, and what happens.
 func (e *eventFile) fields() []conf.Field {
-	fields := []conf.Field{
+	const octet = "a number from 0 to 255"
+	return append([]conf.Field{
 		{Name: "at", Expect: "a time since the start, such as 5m", Set: conf.Duration(&e.when)},
 		{Name: "node", Expect: "the name of a node", Set: conf.String(&e.node)},
 		{Name: "link", Expect: "the names of two nodes, such as [gm, slave]", Many: true, Set: func(s string) error {
 			e.link = append(e.link, s)
 			return nil
 		}},
-		e.onNode("step", "by how much the clock is moved, such as 1ms or -1d",
-			func(s string) (func(node string) Action, error) {
-				d, err := conf.ParseDuration(s)
-				return func(node string) Action { return StepClock(node, d) }, err
-			}),
+		onEvent(e, "step", "by how much the clock is moved, such as 1ms or -1d", conf.ParseDuration, StepClock),
 		{Name: "frequency", Expect: "a change of the oscillator's frequency in ppb",
 			Set: func(s string) error {
 				ppb, err := strconv.ParseFloat(s, 64)
@@ -57,33 +54,34 @@ func (e *eventFile) fields() []conf.Field {
 			})
 			return err
 		}},
-		{Name: "tx_stamps", Expect: strings.Join(stampFaults[:], ", "), Set: func(s string) error {
-			i := slices.Index(stampFaults[:], s)
-			if i < 0 {
-				return conf.ErrValue
-			}
-			fault := StampFault(i)
-			e.stamps = &fault
-			return nil
-		}},
+		{Name: "tx_stamps", Expect: strings.Join(stampFaults[:], ", "), Set: conf.ParsedNew(&e.stamps, parseStampFault)},
 		{Name: "tx_stamp_delay", Expect: "how long after a frame its stamp is known, such as 50us",
 			Set: conf.Duration(&e.late)},
-		e.onNode("leap", "61, 59 or none", func(s string) (func(node string) Action, error) {
-			second, err := map[string]int{"61": 1, "59": -1, "none": 0}[s], error(nil)
-			if s != "none" && second == 0 {
-				err = conf.ErrValue
-			}
-			return func(node string) Action { return Leap(node, second) }, err
-		}),
+		onEvent(e, "leap", "61, 59 or none", parseLeap, Leap),
+		onEvent(e, "priority1", octet, parseOctet, SetOctet(msg.IDPriority1)),
+		onEvent(e, "priority2", octet, parseOctet, SetOctet(msg.IDPriority2)),
+		onEvent(e, "domain", octet, parseOctet, SetOctet(msg.IDDomain)),
+		onEvent(e, "clock_class", octet, parseOctet, ClockClass),
+		onEvent(e, "clock_accuracy", octet, parseOctet, SetOctet(msg.IDClockAccuracy)),
+	}, e.linkFields()...)
+}
+
+func parseStampFault(s string) (StampFault, error) {
+	i := slices.Index(stampFaults[:], s)
+	if i < 0 {
+		return 0, conf.ErrValue
 	}
-	for _, k := range instanceSettings {
-		fields = append(fields, e.onNode(k.name, "a number from 0 to 255",
-			func(s string) (func(node string) Action, error) {
-				v, err := strconv.ParseUint(s, 0, 8)
-				return func(node string) Action { return k.action(node, uint8(v)) }, err
-			}))
-	}
-	return append(fields, e.linkFields()...)
+	return StampFault(i), nil
+}
+
+func parseLeap(s string) (second int, err error) {
+	err = conf.Choose(&second, map[string]int{"61": 1, "59": -1, "none": 0})(s)
+	return second, err
+}
+
+func parseOctet(s string) (v uint8, err error) {
+	err = conf.Number(&v, 0, 255)(s)
+	return v, err
 }
 
 // linkFields change the event's link.
@@ -101,28 +99,14 @@ func (e *eventFile) linkFields() []conf.Field {
 	return links
 }
 
-// instanceSettings are what management can change while an instance runs.
-var instanceSettings = []struct {
-	name   string
-	action func(node string, v uint8) Action
-}{
-	{"priority1", func(node string, v uint8) Action { return SetOctet(node, msg.IDPriority1, v) }},
-	{"priority2", func(node string, v uint8) Action { return SetOctet(node, msg.IDPriority2, v) }},
-	{"domain", func(node string, v uint8) Action { return SetOctet(node, msg.IDDomain, v) }},
-	{"clock_class", func(node string, v uint8) Action { return ClockClass(node, v) }},
-	{"clock_accuracy", func(node string, v uint8) Action { return SetOctet(node, msg.IDClockAccuracy, v) }},
-}
-
-// onNode is a setting whose value makes an action on the event's node.
-func (e *eventFile) onNode(name, expect string, parse func(s string) (func(node string) Action, error)) conf.Field {
+// onEvent is a setting whose value makes an action on the event's node.
+func onEvent[T any](e *eventFile, name, expect string, parse func(string) (T, error),
+	action func(node string, v T) Action) conf.Field {
 	return conf.Field{Name: name, Expect: expect, Set: func(s string) error {
-		action, err := parse(s)
-		if err != nil {
-			return err
-		}
-		e.needs = "node"
-		e.actions = append(e.actions, func(e *eventFile) Action { return action(e.node) })
-		return nil
+		v, err := parse(s)
+		e.ofNode = true
+		e.actions = append(e.actions, func(e *eventFile) Action { return action(e.node, v) })
+		return err
 	}}
 }
 
@@ -141,7 +125,7 @@ func (e *eventFile) finish(f *scenario) error {
 		return e.at.Errorf("there is no link %s", strings.Join(e.link, " - "))
 	case e.node != "" && e.links != nil:
 		return e.at.Errorf("%s is of links, not of nodes", e.changes[0])
-	case e.link != nil && (e.needs != "" || e.steps != nil || e.stamps != nil):
+	case e.link != nil && (e.ofNode || e.steps != nil || e.stamps != nil):
 		return e.at.Errorf("this event is of nodes, not of links")
 	}
 	if e.stamps != nil {

@@ -70,11 +70,14 @@ func (h *Host) Ping(o ping.Options, now frame.Time, say func(line string)) *Ping
 	return p
 }
 
-// Ended tells whether the ping has ended, and with which exit code.
-func (p *Ping) Ended() (code int, ended bool) { return p.code, p.ended }
+// HasEnded tells whether the ping has ended.
+func (p *Ping) HasEnded() bool { return p.ended }
 
-// Cancel ends it without another word.
-func (p *Ping) Cancel() {
+// ExitCode is that of a ping that has ended.
+func (p *Ping) ExitCode() int { return p.code }
+
+// Kill ends it without another word.
+func (p *Ping) Kill() {
 	p.ended, p.code = true, pingNone
 	p.host.pings = slices.DeleteFunc(p.host.pings, func(x *Ping) bool { return x == p })
 }
@@ -123,9 +126,9 @@ func (p *Ping) linger() time.Duration {
 func (p *Ping) request(now frame.Time) {
 	p.last = now
 	p.sent = append(p.sent, request{at: now})
-	head := ip.HeaderLen4
+	version, head := uint8(4), ip.HeaderLen4
 	if p.opt.To.Is6() {
-		head = ip.HeaderLen6
+		version, head = 6, ip.HeaderLen6
 	}
 	if out, _ := p.host.route(p.opt.To); out != nil && head+icmp.HeaderLen+p.opt.Size > out.MTU {
 		p.errors++
@@ -136,10 +139,7 @@ func (p *Ping) request(now frame.Time) {
 	for i := range data {
 		data[i] = byte(i)
 	}
-	echo, _ := echoTypes(4)
-	if p.opt.To.Is6() {
-		echo, _ = echoTypes(6)
-	}
+	echo, _ := echoTypes(version)
 	p.host.send(p.from, p.opt.To, uint8(p.opt.TTL), icmp.Echo(echo, p.id, uint16(len(p.sent)), data), now)
 }
 

@@ -1,6 +1,7 @@
 package station
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -34,13 +35,16 @@ type neighbor struct {
 	waiting [][]byte   // packets for it
 }
 
+// neighbor is the entry for an address, a new one if need be.
+func (i *Iface) neighbor(a netip.Addr) *neighbor {
+	n := cmp.Or(i.neighbors[a], &neighbor{addr: a})
+	i.neighbors[a] = n
+	return n
+}
+
 // learn notes a neighbor's MAC address and sends what waited for it.
 func (i *Iface) learn(a netip.Addr, mac ether.Addr) {
-	n := i.neighbors[a]
-	if n == nil {
-		n = &neighbor{addr: a}
-		i.neighbors[a] = n
-	}
+	n := i.neighbor(a)
 	i.asked = slices.DeleteFunc(i.asked, func(x *neighbor) bool { return x == n })
 	n.mac, n.known = mac, true
 	for _, p := range n.waiting {
@@ -90,11 +94,7 @@ func (h *Host) send(from, to netip.Addr, ttl uint8, m icmp.Message, now frame.Ti
 		h.drops.Count(drop.Oversize)
 		return
 	}
-	n := i.neighbors[to]
-	if n == nil {
-		n = &neighbor{addr: to}
-		i.neighbors[to] = n
-	}
+	n := i.neighbor(to)
 	if n.known {
 		i.sendTo(n.mac, etherType(to), p)
 		return
@@ -116,17 +116,14 @@ func (i *Iface) ask(n *neighbor, now frame.Time) {
 	n.asked++
 	n.next = now.Add(askEvery)
 	if n.addr.Is4() {
-		i.sendARP(arp.Packet{Op: arp.Request, SenderMAC: i.MAC, SenderIP: n.from, TargetIP: n.addr}, ether.Broadcast)
+		i.sendTo(ether.Broadcast, ether.TypeARP, arp.Packet{Op: arp.Request, SenderMAC: i.MAC, SenderIP: n.from,
+			TargetIP: n.addr}.AppendTo(nil))
 		return
 	}
 	group := icmp.SolicitedNode(n.addr)
 	q := icmp.Neighbor{Target: n.addr, Options: icmp.Options{SourceMAC: i.MAC}}
 	m := q.Message(icmp.NeighborSolicitation, nil)
 	i.sendTo(icmp.MulticastMAC(group), ether.TypeIPv6, packet(n.from, group, icmp.NDHopLimit, 0, &m))
-}
-
-func (i *Iface) sendARP(p arp.Packet, to ether.Addr) {
-	i.sendTo(to, ether.TypeARP, p.AppendTo(nil))
 }
 
 // sendTo queues a packet for a station.

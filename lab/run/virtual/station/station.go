@@ -143,8 +143,8 @@ func (i *Iface) receiveARP(b []byte, now frame.Time) frame.DropReason {
 	}
 	i.learn(p.SenderIP, p.SenderMAC)
 	if p.Op == arp.Request {
-		i.sendARP(arp.Packet{Op: arp.Reply, SenderMAC: i.MAC, SenderIP: p.TargetIP, TargetMAC: p.SenderMAC,
-			TargetIP: p.SenderIP}, p.SenderMAC)
+		i.sendTo(p.SenderMAC, ether.TypeARP, arp.Packet{Op: arp.Reply, SenderMAC: i.MAC, SenderIP: p.TargetIP,
+			TargetMAC: p.SenderMAC, TargetIP: p.SenderIP}.AppendTo(nil))
 	}
 	return frame.DropNone
 }

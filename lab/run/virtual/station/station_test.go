@@ -93,7 +93,7 @@ func (l *lan) ping(t *testing.T, command string) (int, string, time.Duration) {
 	begun := l.now
 	p := l.hosts[0].Ping(o, l.now, func(line string) { said.WriteString(line + "\n") })
 	for l.now < begun.Add(time.Minute) {
-		if code, ended := p.Ended(); ended {
+		if code := p.ExitCode(); p.HasEnded() {
 			return code, said.String(), l.now.Sub(begun).Round(100 * time.Millisecond)
 		}
 		l.tick()

@@ -115,6 +115,29 @@ func (b *Base) Open(name string, env Env) (err error) {
 	return err
 }
 
+// Start opens the node and takes the steps of its kind, such as build and run.
+// An error, which has the node's name, leaves nothing behind.
+func (b *Base) Start(name string, env Env, steps ...func() error) error {
+	err := b.Open(name, env)
+	for _, step := range steps {
+		if err == nil {
+			err = step()
+		}
+	}
+	if err != nil {
+		b.End(nil)
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// Close stops the node and removes what Start made. It returns why the node had
+// stopped before, if it had.
+func (b *Base) Close() error {
+	b.End(nil)
+	return b.Err()
+}
+
 // Enter opens a namespace until the node ends: ns (borrowed), or the one that
 // path names, or that of the node, or at first the caller's.
 func (b *Base) Enter(ns *netns.NS, path string) (s Space, err error) {

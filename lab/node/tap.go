@@ -72,10 +72,19 @@ func (t *TAP) AddAddress(p netip.Prefix) error {
 	case err == nil:
 		t.Undo.Add(func() { t.Links.DelAddr(name, p) }) // gone already with a TAP that we made
 	case errors.Is(err, fs.ErrExist):
+		return nil
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; as root run `ip addr add %v dev %s`", err, p, name)
-	default:
-		return err
+	}
+	return err
+}
+
+// AddAddresses gives the interface several.
+func (t *TAP) AddAddresses(all []netip.Prefix) error {
+	for _, p := range all {
+		if err := t.AddAddress(p); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -116,8 +125,7 @@ func (p Ports) Room() int {
 // Drops counts what the queues lost.
 func (p Ports) Drops() (sum frame.Drops) {
 	for _, q := range p {
-		lost := q.Drops()
-		sum.Add(&lost)
+		sum.Add(new(q.Drops()))
 	}
 	return sum
 }

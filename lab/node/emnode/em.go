@@ -281,37 +281,22 @@ type emRow struct {
 // Served is the manager as a control server wants it; stop begins its
 // orderly end and must not wait for it.
 func (m *EM) Served(stop func()) ctl.NIC {
-	table := func(kind string, rows func() any) nodectl.Table {
-		return nodectl.Table{Kind: kind, Rows: func(frame.Time) any { return rows() }}
-	}
 	mgr := m.mgr
 	c := nodectl.New(&m.Base, "an Ethernet Manager", "Ethernet Manager", stop,
-		table("nic", func() any {
+		nodectl.Row("nic", func() emRow {
 			return emRow{Name: m.Name(), Kind: "em", LID: m.HFI().Port().LID().String(), TAP: m.TAP(),
-				Status: mgr.Status(),
-				PID:    os.Getpid(), Version: m.Env().Version}
+				Status: mgr.Status(), PID: os.Getpid(), Version: m.Env().Version}
 		}),
-		table("vesw", func() any { return listOf(mgr.VESWs()) }),
-		table("port", func() any { return listOf(mgr.Ports()) }),
-		table("member", func() any { return listOf(mgr.VPorts()) }),
-		table("mac", func() any { return listOf(mgr.MACs(0)) }),
-		table("traffic", func() any { return listOf(mgr.Traffic()) }),
-		table("audit", func() any { return listOf(mgr.Events(0)) }),
-		table("counters", func() any { return ManagerCounters(mgr) }))
+		nodectl.List("vesw", mgr.VESWs), nodectl.List("port", mgr.Ports), nodectl.List("member", mgr.VPorts),
+		nodectl.List("mac", func() []em.MACRecord { return mgr.MACs(0) }), nodectl.List("traffic", mgr.Traffic),
+		nodectl.List("audit", func() []em.Event { return mgr.Events(0) }),
+		nodectl.List("counters", func() []nodectl.Counter { return ManagerCounters(mgr) }))
 	return &control{m.ControlOf(c), m}
 }
 
 type control struct {
 	hfinode.Control
 	em *EM
-}
-
-// listOf keeps an empty table an array in JSON.
-func listOf[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }
 
 // Metrics are those of the port, and of the manager.
@@ -350,7 +335,7 @@ func (s *control) Command(ctx context.Context, name string, args json.RawMessage
 			return nil, err
 		}
 		lines, err := s.em.Plan(ctx, cfg.Fabric)
-		return listOf(lines), err
+		return append([]string{}, lines...), err
 	}
 	return nil, &ctl.Error{What: fmt.Sprintf("%s has no command %s", s.em.Name(), name)}
 }

@@ -2,7 +2,9 @@ package emnode
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -175,10 +177,7 @@ func (f *frontEnd) Receive(b []byte, _ mad.Address, _ frame.Time, _ mad.Send) {
 	}
 	if h.Method == mad.MethodTrap {
 		f.mu.Lock()
-		var all []*feClient
-		for c := range f.clients {
-			all = append(all, c)
-		}
+		all := slices.Collect(maps.Keys(f.clients))
 		f.mu.Unlock()
 		for _, c := range all {
 			f.tell(c, b)

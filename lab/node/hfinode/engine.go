@@ -1,6 +1,8 @@
 package hfinode
 
 import (
+	"slices"
+
 	"tapir/vnic"
 	"tapir/wire/frame"
 )
@@ -35,15 +37,14 @@ func (e *engine) TxDone(uint64, frame.Time) bool { return false }
 
 // add gives h queues of the loop.
 func (e *engine) add(h *host) error {
-	for id := 1; id < maxHosts; id++ {
-		if e.hosts[id] == nil {
-			h.id = frame.Port(id)
-			h.ports = h.tap.AddTo(e.node.Loop, h.id, longestFrame(h.dev.MaxMTU()))
-			e.hosts[id] = h
-			return nil
-		}
+	free := slices.Index(e.hosts[1:], nil) // 0 is the fabric
+	if free < 0 {
+		return vnic.ErrFull
 	}
-	return vnic.ErrFull
+	h.id = frame.Port(free + 1)
+	h.ports = h.tap.AddTo(e.node.Loop, h.id, longestFrame(h.dev.MaxMTU()))
+	e.hosts[h.id] = h
+	return nil
 }
 
 // drop forgets h, whose queues are closed.

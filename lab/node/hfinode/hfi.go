@@ -91,15 +91,13 @@ func (h *HFI) ReceiveFabric(frames []*frame.Frame, now frame.Time) {
 // the next deadline.
 func (h *HFI) Poll(now frame.Time) frame.Time {
 	h.now = now
-	next := h.port.Poll(now)
-	return min(next, h.vports.Poll(now))
+	return min(h.port.Poll(now), h.vports.Poll(now))
 }
 
 // Counters are those of the port and of its agents.
 func (h *HFI) Counters() []nodectl.Counter {
-	list := []nodectl.Counter{}
-	counts := h.port.Counts()
-	for _, c := range counts.Counters() {
+	var list []nodectl.Counter
+	for _, c := range new(h.port.Counts()).Counters() {
 		list = append(list, nodectl.Counter(c))
 	}
 	s, v := h.sma.Counters(), h.vema.Counters()

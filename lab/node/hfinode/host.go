@@ -99,10 +99,8 @@ func (h *host) prepare(c *hficonf.VNIC, v vportState) error {
 	if err := errors.Join(h.setMAC(h.base.mac), h.setMTU(h.base.mtu)); err != nil {
 		return err
 	}
-	for _, p := range c.IP {
-		if err := h.tap.AddAddress(p); err != nil {
-			return err
-		}
+	if err := h.tap.AddAddresses(c.IP); err != nil {
+		return err
 	}
 	if c.Gateway != nil {
 		if err := h.join(c.Gateway); err != nil {

@@ -2,6 +2,7 @@ package hfinode
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"tapir/lab/node"
@@ -19,15 +20,14 @@ const listsEvery = 500 * time.Millisecond
 // the kernel did to the TAPs. All of it happens on the goroutine of Node.Follow.
 type hosts struct {
 	node.Space
-	n     *Node
-	all   map[*vnic.Netdev]*host
-	order []*host
+	n   *Node
+	all []*host
 	// trouble is why a vport has no host TAP, by vESW.
 	trouble map[uint16]error
 }
 
 func newHosts(n *Node, space node.Space) *hosts {
-	return &hosts{Space: space, n: n, all: map[*vnic.Netdev]*host{}, trouble: map[uint16]error{}}
+	return &hosts{Space: space, n: n, trouble: map[uint16]error{}}
 }
 
 // round brings both sides together. When due, it asks for the addresses that
@@ -50,7 +50,7 @@ func (h *hosts) merge() {
 	}
 	h.forget(want)
 	for _, v := range want {
-		if v.vesw != 0 && h.all[v.dev] == nil {
+		if v.vesw != 0 && h.of(v.dev) == nil {
 			h.add(v)
 		}
 	}
@@ -60,9 +60,12 @@ func (h *hosts) merge() {
 		return
 	}
 	for _, v := range want {
-		x := h.all[v.dev]
-		d, ok := kernel[indexOf(x)]
-		if x == nil || !ok || x.lost {
+		x := h.of(v.dev)
+		if x == nil || x.lost {
+			continue
+		}
+		d, ok := kernel[x.index]
+		if !ok {
 			continue
 		}
 		x.name = d.Name // it may have been renamed
@@ -72,47 +75,38 @@ func (h *hosts) merge() {
 	}
 }
 
-func indexOf(x *host) int {
-	if x == nil {
-		return -1
+// of is the host TAP of a vport, nil if it has none.
+func (h *hosts) of(d *vnic.Netdev) *host {
+	for _, x := range h.all {
+		if x.dev == d {
+			return x
+		}
 	}
-	return x.index
+	return nil
 }
 
 // forget removes the host TAPs of vports that are gone.
 func (h *hosts) forget(want []vportState) {
-	keep := map[*vnic.Netdev]bool{}
-	for _, v := range want {
-		keep[v.dev] = true
-	}
-	left := h.order[:0]
-	for _, x := range h.order {
-		if keep[x.dev] {
-			left = append(left, x)
-			continue
+	h.all = slices.DeleteFunc(h.all, func(x *host) bool {
+		gone := !slices.ContainsFunc(want, func(v vportState) bool { return v.dev == x.dev })
+		if gone {
+			x.detach()
 		}
-		x.detach()
-		delete(h.all, x.dev)
-	}
-	h.order = left
+		return gone
+	})
 }
 
 // add makes the host TAP of a vport. What stands in the way is told once.
 func (h *hosts) add(v vportState) {
 	x, err := newHost(h.n, v)
-	if errors.Is(err, loop.ErrClosed) {
-		return
+	switch old := h.trouble[v.vesw]; {
+	case err == nil:
+		delete(h.trouble, v.vesw)
+		h.all = append(h.all, x)
+	case !errors.Is(err, loop.ErrClosed) && (old == nil || old.Error() != err.Error()):
+		h.trouble[v.vesw] = err
+		h.n.Warn("vesw %d has no host TAP: %v", v.vesw, err)
 	}
-	if err != nil {
-		if old := h.trouble[v.vesw]; old == nil || old.Error() != err.Error() {
-			h.trouble[v.vesw] = err
-			h.n.Warn("vesw %d has no host TAP: %v", v.vesw, err)
-		}
-		return
-	}
-	delete(h.trouble, v.vesw)
-	h.all[v.dev] = x
-	h.order = append(h.order, x)
 }
 
 // problem is why a configured VNIC has no host TAP; valid after the first
@@ -133,7 +127,7 @@ func (h *hosts) lists() {
 		h.n.Warn("%v", err)
 		return
 	}
-	for _, x := range h.order {
+	for _, x := range h.all {
 		x.setLists(lists[x.index])
 	}
 }
@@ -141,7 +135,7 @@ func (h *hosts) lists() {
 // revert undoes what was done to TAPs that were found, once the loop has ended;
 // the others went with it.
 func (h *hosts) revert() {
-	for _, x := range h.order {
+	for _, x := range h.all {
 		x.undo.Run()
 	}
 }

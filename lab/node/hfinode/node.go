@@ -4,7 +4,6 @@ package hfinode
 
 import (
 	"context"
-	"fmt"
 
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/host/link"
@@ -46,16 +45,9 @@ func Start(ctx context.Context, cfg Config, env node.Env, agents ...mad.Agent) (
 		return nil, err
 	}
 	n := &Node{cfg: cfg.WithDefaults()}
-	err := n.Open(n.cfg.Name, env)
-	if err == nil {
-		err = n.build(agents)
-	}
-	if err == nil {
-		err = n.run(ctx)
-	}
-	if err != nil {
-		n.End(nil)
-		return nil, fmt.Errorf("%s: %w", n.cfg.Name, err)
+	build := func() error { return n.build(agents) }
+	if err := n.Base.Start(n.cfg.Name, env, build, func() error { return n.run(ctx) }); err != nil {
+		return nil, err
 	}
 	return n, nil
 }
@@ -98,10 +90,9 @@ func (n *Node) joinBridge() error {
 		}
 	}
 	n.Undo.Add(func() {
-		if alias, err := links.Alias(name); err != nil || alias != bridgeAlias {
-			return
-		}
-		if ports, err := links.Ports(name); err == nil && len(ports) == 0 {
+		alias, err := links.Alias(name)
+		ports, gone := links.Ports(name)
+		if err == nil && gone == nil && alias == bridgeAlias && len(ports) == 0 {
 			links.Delete(name)
 		}
 	})
@@ -186,20 +177,11 @@ func (n *Node) Counts() (c hfi.Counts, err error) {
 // loop's thread.
 func (n *Node) drops() frame.Drops {
 	sum := n.engine.drops
-	more := n.uplink.Drops()
-	sum.Add(&more)
+	sum.Add(new(n.uplink.Drops()))
 	for _, h := range n.engine.hosts {
 		if h != nil {
-			more = h.ports.Drops()
-			sum.Add(&more)
+			sum.Add(new(h.ports.Drops()))
 		}
 	}
 	return sum
-}
-
-// Close stops the HFI and removes what Start made. It returns why the HFI had
-// stopped before, if it had.
-func (n *Node) Close() error {
-	n.End(nil)
-	return n.Err()
 }

@@ -8,7 +8,6 @@ import (
 	"tapir/lab/node/nodectl"
 	"tapir/vnic"
 	"tapir/wire/ether"
-	"tapir/wire/frame"
 )
 
 // hfiRow is what Show tells of the HFI itself.
@@ -82,11 +81,8 @@ func hexPKey(k uint16) string { return fmt.Sprintf("%#04x", k) }
 // tables are those of an HFI.
 func (n *Node) tables() []nodectl.Table {
 	return []nodectl.Table{
-		{Kind: "nic", Rows: func(frame.Time) any { return n.row() }},
-		{Kind: "vport", Rows: func(frame.Time) any { return n.vportRows() }},
-		{Kind: "mac", Rows: func(frame.Time) any { return n.macRows() }},
-		{Kind: "ethtool", Rows: func(frame.Time) any { return n.ethtool() }},
-		{Kind: "counters", Rows: func(frame.Time) any { return n.counters() }},
+		nodectl.Row("nic", n.row), nodectl.List("vport", n.vportRows), nodectl.List("mac", n.macRows),
+		nodectl.List("ethtool", n.ethtool), nodectl.List("counters", n.counters),
 	}
 }
 
@@ -107,8 +103,7 @@ func (n *Node) row() hfiRow {
 	return r
 }
 
-func (n *Node) vportRows() []vportRow {
-	list := []vportRow{}
+func (n *Node) vportRows() (list []vportRow) {
 	for _, d := range n.engine.vports.Netdevs() {
 		c, s := d.Config(), d.Stats()
 		groups, _ := d.MulticastMACs()
@@ -144,8 +139,7 @@ func blocked(d *vnic.Netdev) string {
 	return ""
 }
 
-func (n *Node) macRows() []macRow {
-	list := []macRow{}
+func (n *Node) macRows() (list []macRow) {
 	for _, d := range n.engine.vports.Netdevs() {
 		vesw, t := d.Config().VESWID, d.MACTable()
 		for i := range t.Len() {
@@ -171,13 +165,11 @@ func (n *Node) macRows() []macRow {
 	return list
 }
 
-func (n *Node) ethtool() []EthtoolInfo {
-	list := []EthtoolInfo{}
+func (n *Node) ethtool() (list []EthtoolInfo) {
 	for _, d := range n.engine.vports.Netdevs() {
 		if h := n.engine.hostOf(d); h != nil {
-			s := d.Stats()
 			list = append(list, EthtoolInfo{Netdev: h.name, Driver: "opa_vnic", Version: n.Env().Version,
-				BusInfo: n.cfg.Name, Stats: h.queueCounters(s.Counters())})
+				BusInfo: n.cfg.Name, Stats: h.queueCounters(new(d.Stats()).Counters())})
 		}
 	}
 	return list
@@ -192,6 +184,5 @@ func (h *host) queueCounters(list []vnic.Counter) []vnic.Counter {
 }
 
 func (n *Node) counters() []nodectl.Counter {
-	drops := n.drops()
-	return nodectl.AppendDrops(n.engine.Counters(), "tap_drop_", &drops)
+	return nodectl.AppendDrops(n.engine.Counters(), "tap_drop_", new(n.drops()))
 }

@@ -33,16 +33,13 @@ const (
 func ReadFirmware(spec string) ([]byte, error) {
 	form, err := fastlinq.ParseStormForm(spec)
 	if err != nil {
-		b, err := readFirmware(spec, maxFirmware)
-		if errors.Is(err, fs.ErrNotExist) {
+		b, _, err := readStorm(spec)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("firmware %v: %s does not exist; nor is it a form to search for (%s): write the "+
 				"file with: tapir firmware -w %s", fastlinq.Storm, spec, strings.Join(fastlinq.StormForms(), ", "),
 				spec)
-		}
-		if err == nil {
-			_, err = checkFirmware(b)
-		}
-		if err != nil {
+		case err != nil:
 			return nil, fmt.Errorf("firmware %v: %s: %w", fastlinq.Storm, spec, err)
 		}
 		return b, nil
@@ -51,13 +48,9 @@ func ReadFirmware(spec string) ([]byte, error) {
 	name := fastlinq.StormFile(form)
 	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
-		b, err := readFirmware(path, maxFirmware)
+		b, im, err := readStorm(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		}
-		var im *fastlinq.StormFirmware
-		if err == nil {
-			im, err = checkFirmware(b)
 		}
 		if err == nil && im.Form != form {
 			err = fmt.Errorf("it is the form %v", im.Form)
@@ -88,12 +81,15 @@ func others(dirs []string) string {
 	return ", but " + strings.Join(slices.Compact(names), ", ")
 }
 
-func checkFirmware(b []byte) (*fastlinq.StormFirmware, error) {
-	im, err := fastlinq.DecodeStorm(b)
-	if err != nil {
-		return nil, err
+// readStorm reads and checks the firmware in a file.
+func readStorm(path string) (b []byte, im *fastlinq.StormFirmware, err error) {
+	if b, err = readFirmware(path, maxFirmware); err != nil {
+		return nil, nil, err
 	}
-	return im, fastlinq.CheckStorm(im)
+	if im, err = fastlinq.DecodeStorm(b); err == nil {
+		err = fastlinq.CheckStorm(im)
+	}
+	return b, im, err
 }
 
 // readFirmware reads a regular file of a size that firmware may have.

@@ -132,13 +132,11 @@ func (n *Node) setMTU(mtu int) (err error) {
 			return err
 		}
 	}
-	if lerr := n.DoWait(func(now frame.Time) {
+	_ = n.DoWait(func(now frame.Time) { // fails if the node ends
 		n.ports.SetMaxFrame(mtu + linkHeaders)
 		n.second.setMaxFrame(mtu + linkHeaders)
 		err = n.Device.SetMTU(mtu, now)
-	}); lerr != nil {
-		return nil // the node ends
-	}
+	})
 	return err
 }
 
@@ -169,8 +167,6 @@ func (f *follower) followAddrs(d link.Netdev) error {
 		return nil
 	}
 	f.base.addrs = addrs
-	if f.n.DoWait(func(now frame.Time) { err = f.n.Device.SetAddrs(addrs, now) }) != nil {
-		return nil // the node ends
-	}
+	_ = f.n.DoWait(func(now frame.Time) { err = f.n.Device.SetAddrs(addrs, now) }) // fails if the node ends
 	return err
 }

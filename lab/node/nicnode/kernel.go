@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"slices"
 
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/node"
@@ -34,12 +35,10 @@ func (n *Node) readyWire(t *node.TAP) (mtu int, err error) {
 	if mtu, err = n.fitMTU(t, info.MTU); err != nil {
 		return 0, err
 	}
-	for _, p := range n.cfg.TAPIP {
-		if err := t.AddAddress(p); err != nil {
-			return 0, err
-		}
+	if err = t.AddAddresses(n.cfg.TAPIP); err == nil {
+		err = n.bringUp(t, info.Up)
 	}
-	if err := n.bringUp(t, info.Up); err != nil {
+	if err != nil {
 		return 0, err
 	}
 	if len(n.cfg.TAPIP) == 0 && n.cfg.HostTAP == "" && !info.Bridge {
@@ -103,12 +102,8 @@ func (n *Node) hintAddresses(name string, has []netip.Prefix) {
 		name, has = tagged, nil
 	}
 	for _, p := range n.cfg.Addrs() {
-		reached := false
-		for _, h := range has {
-			reached = reached || p.Contains(h.Addr())
-		}
 		switch {
-		case reached:
+		case slices.ContainsFunc(has, func(h netip.Prefix) bool { return p.Contains(h.Addr()) }):
 		case p.Addr().Is6(): // usable at once
 			n.hint("ip addr add %v dev %s nodad", nicconf.Neighbour(p), name)
 		default:
@@ -139,11 +134,8 @@ func (n *Node) readyHost(t *node.TAP, mac ether.Addr) error {
 	if _, err := n.fitMTU(t, info.MTU); err != nil {
 		return err
 	}
-	if n.cfg.IPFromHost {
-		return n.bringUp(t, info.Up)
-	}
-	for _, p := range n.cfg.Addrs() {
-		if err := t.AddAddress(p); err != nil {
+	if !n.cfg.IPFromHost {
+		if err := t.AddAddresses(n.cfg.Addrs()); err != nil {
 			return err
 		}
 	}

@@ -242,7 +242,7 @@ func (n *Node) Ready() string {
 // and host together.
 func (n *Node) Drops() frame.Drops {
 	sum := n.second.drops()
-	n.DoWait(func(frame.Time) { lost := n.ports.Drops(); sum.Add(&lost) }) // after the end nothing is counted any more
+	n.DoWait(func(frame.Time) { sum.Add(new(n.ports.Drops())) }) // after the end nothing is counted any more
 	return sum
 }
 

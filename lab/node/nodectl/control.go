@@ -16,6 +16,16 @@ type Table struct {
 	Rows func(now frame.Time) any // on the loop's thread
 }
 
+// Row is a table of one row.
+func Row[T any](kind string, row func() T) Table {
+	return Table{kind, func(frame.Time) any { return row() }}
+}
+
+// List is a table of several rows, an array in JSON even without any.
+func List[T any](kind string, rows func() []T) Table {
+	return Row(kind, func() []T { return append([]T{}, rows()...) })
+}
+
 // Control is what the control server gets of a node that is no RDMA NIC.
 type Control struct {
 	ctl.NotRDMA

@@ -2,6 +2,7 @@ package sw
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"time"
 
@@ -34,13 +35,9 @@ type macTable struct {
 }
 
 func newMACTable(ageing time.Duration, most int) macTable {
-	if ageing == 0 {
-		ageing = defaultAgeing
-	}
-	if most == 0 {
-		most = defaultMACs
-	}
-	return macTable{stations: map[ether.Addr]station{}, ageing: ageing, most: most, sweep: frame.Time(0).Add(ageing)}
+	ageing = cmp.Or(ageing, defaultAgeing)
+	return macTable{stations: map[ether.Addr]station{}, ageing: ageing, most: cmp.Or(most, defaultMACs),
+		sweep: frame.Time(0).Add(ageing)}
 }
 
 // learn notes that a frame from a came in through port.

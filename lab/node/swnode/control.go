@@ -114,9 +114,9 @@ func (n *Node) counters() []sw.Counter { return n.sw.CountersWith(n.drops) }
 func (n *Node) Served(stop func()) ctl.NIC {
 	return &control{nodectl.New(&n.Base, "a switch", "switch", stop,
 		nodectl.Table{Kind: "nic", Rows: func(now frame.Time) any { return n.row(now) }},
-		nodectl.Table{Kind: "port", Rows: func(frame.Time) any { return n.portRows() }},
+		nodectl.List("port", n.portRows),
 		nodectl.Table{Kind: "mac", Rows: func(now frame.Time) any { return n.sw.MACs(now) }},
-		nodectl.Table{Kind: "counters", Rows: func(frame.Time) any { return n.counters() }}), n}
+		nodectl.List("counters", n.counters)), n}
 }
 
 type control struct {

@@ -33,13 +33,8 @@ func Start(cfg swconf.Config, env node.Env) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{cfg: cfg.WithDefaults()}
-	err := n.Open(n.cfg.Name, env)
-	if err == nil {
-		err = n.build()
-	}
-	if err != nil {
-		n.End(nil)
-		return nil, fmt.Errorf("%s: %w", n.cfg.Name, err)
+	if err := n.Base.Start(n.cfg.Name, env, n.build); err != nil {
+		return nil, err
 	}
 	n.OnEnd = func(error) { n.sw.Close() }
 	n.Run()
@@ -124,10 +119,3 @@ func (n *Node) Config() swconf.Config { return n.cfg }
 
 // Switch is the switch itself. It belongs to the loop's thread.
 func (n *Node) Switch() *sw.Switch { return n.sw }
-
-// Close stops the switch and removes what Start made. It returns why the
-// switch had stopped before, if it had.
-func (n *Node) Close() error {
-	n.End(nil)
-	return n.Err()
-}

@@ -34,5 +34,7 @@ func QPOf(all []iwarp.QPInfo, ends [2]netip.AddrPort) uint32 {
 
 // Listens tells whether one of the endpoints listens on a TCP port.
 func Listens(all []iwarp.CEPInfo, port uint16) bool {
-	return slices.ContainsFunc(all, func(e iwarp.CEPInfo) bool { return e.Phase == "listening" && e.Local.Port() == port })
+	return slices.ContainsFunc(all, func(e iwarp.CEPInfo) bool {
+		return e.Phase == "listening" && e.Local.Port() == port
+	})
 }

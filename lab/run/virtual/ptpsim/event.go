@@ -115,7 +115,9 @@ func ChangeLink(a, b, what string, change func(c *LinkConfig)) Action {
 // SetOctet sets a management id of one octet.
 func SetOctet(id msg.ManagementID) func(node string, v uint8) Action {
 	return func(node string, v uint8) Action {
-		return onClock(node, fmt.Sprintf("%v %d", id, v), func(n *Node) error { return n.set(id, &msg.Octet{Value: v}) })
+		return onClock(node, fmt.Sprintf("%v %d", id, v), func(n *Node) error {
+			return n.set(id, &msg.Octet{Value: v})
+		})
 	}
 }
 

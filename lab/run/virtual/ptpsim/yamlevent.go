@@ -54,7 +54,8 @@ func (e *eventFile) fields() []conf.Field {
 			})
 			return err
 		}},
-		{Name: "tx_stamps", Expect: strings.Join(stampFaults[:], ", "), Set: conf.ParsedNew(&e.stamps, parseStampFault)},
+		{Name: "tx_stamps", Expect: strings.Join(stampFaults[:], ", "),
+			Set: conf.ParsedNew(&e.stamps, parseStampFault)},
 		{Name: "tx_stamp_delay", Expect: "how long after a frame its stamp is known, such as 50us",
 			Set: conf.Duration(&e.late)},
 		onEvent(e, "leap", "61, 59 or none", parseLeap, Leap),

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 
+	"tapir/lab/check/bench/result"
 	"tapir/lab/host/link"
-	"tapir/lab/host/netns"
 )
 
 // bed is one bridge with everything that is measured on it:
@@ -17,14 +18,8 @@ import (
 //	host C - off0 +        +--- off1 - host D   veth, offloads off
 type bed struct {
 	mtu    int
-	middle *side
-	hosts  map[string]*side // by link in the middle
-}
-
-// side is a namespace and its links.
-type side struct {
-	ns  *netns.NS
-	net *link.Net
+	middle *link.Space
+	hosts  map[string]*link.Space // by link in the middle
 }
 
 const bridge = "br0"
@@ -36,19 +31,6 @@ var addresses = map[string]string{"on0": "10.9.0.1", "on1": "10.9.0.2", "off0": 
 // nicAddresses are those of the two NICs.
 var nicAddresses = [2]string{"10.9.0.11", "10.9.0.12"}
 
-func newSide() (*side, error) {
-	s, err := link.NewSpace(link.Quiet)
-	if err != nil {
-		return nil, err
-	}
-	return &side{s.NS, s.Net}, nil
-}
-
-func (s *side) close() {
-	s.net.Close()
-	s.ns.Close()
-}
-
 // What a lossy bed does to the frames on their way to a receiver without
 // super-frames, wire1 and off1: it loses some of those with data, at the same
 // place for all.
@@ -57,74 +39,92 @@ const (
 	dataOver = 1000 // octets
 )
 
-func newBed(mtu int, lossy bool) (b *bed, err error) {
-	b = &bed{mtu: mtu, hosts: map[string]*side{}}
-	defer func() {
-		if err != nil {
-			b.close()
-			b = nil
-		}
-	}()
-	if b.middle, err = newSide(); err != nil {
-		return b, err
+// bedKind says which bed a case needs; the zero value: none.
+type bedKind struct {
+	mtu   int
+	lossy bool
+}
+
+// bed makes the bed the first time that it is needed.
+func (b *bench) bed(k bedKind) (*bed, error) {
+	if k == (bedKind{}) || b.beds[k] != nil {
+		return b.beds[k], nil
 	}
-	if err := b.middle.net.AddBridge(bridge); err != nil {
-		return b, err
+	bd := &bed{mtu: k.mtu, hosts: map[string]*link.Space{}}
+	if err := bd.build(k.lossy); err != nil {
+		bd.close()
+		return nil, err
+	}
+	b.beds[k] = bd
+	return bd, nil
+}
+
+func (b *bed) build(lossy bool) (err error) {
+	if b.middle, err = link.NewSpace(link.Quiet); err != nil {
+		return err
+	}
+	n := b.middle.Net
+	if err := n.AddBridge(bridge); err != nil {
+		return err
 	}
 	for i := range 2 {
 		for kind, vnet := range map[string]bool{"gso": true, "wire": false} {
 			name := fmt.Sprint(kind, i)
-			if err := errors.Join(b.middle.net.AddTAP(name, vnet), b.join(name)); err != nil {
-				return b, err
+			if err := errors.Join(n.AddTAP(name, vnet), b.middle.AddPort(name, bridge, b.mtu)); err != nil {
+				return err
 			}
 		}
 		for kind, on := range map[string]bool{"on": true, "off": false} {
 			if err := b.addHost(fmt.Sprint(kind, i), on); err != nil {
-				return b, err
+				return err
 			}
 		}
 	}
-	if lossy {
-		if err := errors.Join(b.middle.net.Drop("wire1", lossPPM, dataOver),
-			b.middle.net.Drop("off1", lossPPM, dataOver)); err != nil {
-			return b, fmt.Errorf("%w: random loss: %w", errNotHere, err)
-		}
+	if !lossy {
+		return nil
 	}
-	return b, nil
-}
-
-// join makes a link a port of the bridge.
-func (b *bed) join(name string) error {
-	n := b.middle.net
-	return errors.Join(n.SetMTU(name, b.mtu), n.Join(name, bridge), n.Up(name))
+	if err := errors.Join(n.Drop("wire1", lossPPM, dataOver), n.Drop("off1", lossPPM, dataOver)); err != nil {
+		return fmt.Errorf("%w: random loss: %w", errNotHere, err)
+	}
+	return nil
 }
 
 // addHost makes a namespace behind a veth pair.
 func (b *bed) addHost(name string, offloads bool) error {
-	h, err := newSide()
+	h, err := link.NewSpace(link.Quiet)
 	if err != nil {
 		return err
 	}
 	b.hosts[name] = h
 	const inner = "eth0"
-	if err := b.middle.net.AddVeth(name, h.net, inner); err != nil {
+	if err := b.middle.Net.AddVeth(name, h.Net, inner); err != nil {
 		return err
 	}
 	if !offloads {
-		if err := errors.Join(b.middle.net.NoOffloads(name), h.net.NoOffloads(inner)); err != nil {
+		if err := errors.Join(b.middle.Net.NoOffloads(name), h.Net.NoOffloads(inner)); err != nil {
 			return err
 		}
 	}
 	prefix := netip.PrefixFrom(netip.MustParseAddr(addresses[name]), 24)
-	return errors.Join(b.join(name), h.net.SetMTU(inner, b.mtu), h.net.AddAddr(inner, prefix), h.net.Up(inner),
-		h.net.Up("lo"))
+	return errors.Join(b.middle.AddPort(name, bridge, b.mtu), h.Net.SetMTU(inner, b.mtu), h.Net.AddAddr(inner, prefix),
+		h.Net.Up(inner), h.Net.Up("lo"))
 }
 
 func (b *bed) close() {
 	for _, h := range b.hosts {
-		h.close()
+		h.Close()
 	}
-	if b.middle != nil {
-		b.middle.close()
-	}
+	b.middle.Close()
+}
+
+// role starts this program again in the middle of the bed.
+func (b *bed) role(ctx context.Context, cpu int, role string, spec any) (*child, error) {
+	return start(ctx, b.middle.NS, cpu, nil, command(role, spec)...)
+}
+
+// pair runs a role on both sides, the server first, and returns what the two
+// report. spec is what each does: 1 is the server.
+func (m *measurement) pair(ctx context.Context, p pins, role string, spec func(i int) any) (cr, sr result.Result,
+	err error) {
+	return both(m.duration, func(i int) (*child, error) { return m.role(ctx, p.cpu(i), role, spec(i)) })
 }

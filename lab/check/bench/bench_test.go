@@ -36,18 +36,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func TestMedian(t *testing.T) {
-	for _, c := range []struct {
-		v    []float64
-		want float64
-	}{{[]float64{3}, 3}, {[]float64{5, 1, 3}, 3}, {[]float64{4, 1, 2, 9}, 3}} {
-		given := slices.Clone(c.v)
-		if got := median(c.v); got != c.want || !slices.Equal(given, c.v) {
-			t.Errorf("median(%v) = %v, %v afterwards", given, got, c.v)
-		}
-	}
-}
-
 func TestVerdict(t *testing.T) {
 	more := &row{must: 0.6, aim: 0.9}
 	less := &row{must: 2.5, aim: 1.5, less: true}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"syscall"
@@ -15,8 +14,6 @@ import (
 	"tapir/lab/check/bench/result"
 	"tapir/lab/node/nicnode"
 	"tapir/nic/uapi/relay"
-	"tapir/nic/uapi/trap"
-	"tapir/wire/frame"
 )
 
 // Device files that calls are made on.
@@ -28,40 +25,32 @@ const (
 // callCase is a program's system calls on verbsPath, under `tapir run` on a NIC:
 // a command that asks and is answered in the program's memory.
 func callCase(name string, set nicSetup) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
-		argv, err := command("call", callSpec{verbsPath, b.opt.duration})
-		if err != nil {
-			return s, err
-		}
-		nics, err := b.serve(ctx, name, set)
+	return set.on(name, func(ctx context.Context, m *measurement) (s sample, err error) {
+		nics, err := m.serve(ctx, &set)
 		if err != nil {
 			return s, err
 		}
 		defer nics.stop()
-		c, err := nics.run(ctx, 0, argv...)
+		c, err := nics.run(ctx, 0, command("call", callSpec{verbsPath, m.duration})...)
 		if err != nil {
 			return s, err
 		}
-		r, err := c.result(b.opt.duration)
+		r, err := c.result(m.duration)
 		return combine(r, result.Result{}), err
-	}}
+	})
 }
 
 // minimalCase is what callCase is compared with: a trapped write that a NIC's
 // loop answers without looking at it.
 func minimalCase(name string, set nicSetup) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
-		bd, err := b.bed(set.mtu, set.lossy)
+	return set.on(name, func(ctx context.Context, m *measurement) (s sample, err error) {
+		c, err := m.role(ctx, set.pins.cpu(0), "trap", trapSpec{m.spec(&set, 0), m.duration})
 		if err != nil {
 			return s, err
 		}
-		c, err := start(ctx, bd.middle.ns, set.pins.cpu(0), "trap", trapSpec{set.spec(0, b.opt, name), b.opt.duration})
-		if err != nil {
-			return s, err
-		}
-		r, err := c.result(b.opt.duration)
+		r, err := c.result(m.duration)
 		return combine(r, result.Result{}), err
-	}}
+	})
 }
 
 // trapSpec is a NIC whose loop answers the calls of a program that it starts.
@@ -71,36 +60,28 @@ type trapSpec struct {
 }
 
 func trapChild(ctx context.Context, spec *trapSpec) (err error) {
-	argv, err := command("call", callSpec{minimalPath, spec.Duration})
+	n, err := spec.nicSpec.start(ctx)
 	if err != nil {
 		return err
 	}
-	n, end, err := spec.start(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, end()) }()
+	defer func() { err = errors.Join(err, n.Close()) }()
 	thread, err := threadOf(n)
 	if err != nil {
 		return err
 	}
-	m := &minimal{Files: trap.NewFiles(), thread: thread}
-	m.ServeWrites()
-	m.Add(minimalPath, m)
 	watched, err := spec.watch(n)
 	if err != nil {
 		return err
 	}
 	defer watched()
-	p, err := trap.Start(trap.Options{Argv: argv,
-		Stdout: os.Stdout, Stderr: os.Stderr, Handlers: []trap.Handler{m}})
+	m := &trapped{write: func(uint64) {}}
+	m.opened = func() error { return m.serveOn(thread) }
+	m.add(minimalPath)
+	done, err := m.start(command("call", callSpec{minimalPath, spec.Duration}))
 	if err != nil {
 		return err
 	}
-	if code, err := p.Wait(); err != nil || code != 0 {
-		return errors.Join(err, fmt.Errorf("exit code %d", code))
-	}
-	return nil
+	return <-done
 }
 
 // threadOf is the thread that serves the NIC's own device files.
@@ -110,61 +91,6 @@ func threadOf(n *nicnode.Node) (relay.Thread, error) {
 	found, err := programs.Devices(relay.Ask{NICs: []string{n.Name()}})
 	return found[relay.Uverbs(n.Name())].Thread, err
 }
-
-// minimal is a device whose calls the thread of a NIC receives and answers.
-type minimal struct {
-	*trap.Files
-	thread     relay.Thread
-	supervisor *trap.Supervisor
-	call       trap.Call // of the thread
-}
-
-// Attach implements trap.Attached.
-func (m *minimal) Attach(s *trap.Supervisor) { m.supervisor = s }
-
-// Stat implements trap.Node.
-func (*minimal) Stat() trap.Stat { return trap.Stat{Mode: syscall.S_IFCHR | 0o600} }
-
-// Open implements trap.Node: from now on the NIC's thread receives.
-func (m *minimal) Open(flags int) (trap.File, error) {
-	p, err := trap.NewPipe(flags)
-	if err == nil {
-		err = m.supervisor.Suspend()
-	}
-	if err != nil {
-		return nil, err
-	}
-	m.thread.Do(func(frame.Time) {
-		var remove func()
-		remove = m.thread.AddSource(m.supervisor.Fd(), func(_ frame.Time, hungUp bool) {
-			if hungUp {
-				m.supervisor.Resume() // sees the end itself
-				remove()
-				return
-			}
-			m.serve()
-		}, func() {})
-	})
-	return minimalFile{p}, nil
-}
-
-// serve answers the next call if it is a write to the device.
-func (m *minimal) serve() {
-	if ok, err := m.supervisor.ReceiveTo(&m.call); !ok || err != nil {
-		return
-	}
-	if m.call.Nr() == syscall.SYS_WRITE {
-		m.call.Finish(trap.Return(int64(m.call.Arg(2))))
-		return
-	}
-	go m.supervisor.Serve(m.call.Notification())
-}
-
-// minimalFile's writes come to minimal.serve.
-type minimalFile struct{ *trap.Pipe }
-
-func (minimalFile) Ioctl(*trap.Call, uint32, uint64) trap.Answer { return trap.Fail(syscall.ENOTTY) }
-func (minimalFile) Write(*trap.Call, uint64, uint64) trap.Answer { return trap.Fail(syscall.EIO) }
 
 // callsPerTime is how many calls are timed together.
 const callsPerTime = 20

@@ -8,9 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"time"
 
 	"tapir/lab/conf/perfconf"
+	"tapir/nic"
 )
 
 // bench is a run: the beds, and what is measured on them.
@@ -21,17 +24,21 @@ type bench struct {
 	cases []*testCase
 }
 
-type bedKind struct {
-	mtu   int
-	lossy bool
-}
-
 // testCase is one thing that is measured, once per round.
 type testCase struct {
 	name    string
-	run     func(ctx context.Context, b *bench) (sample, error)
+	on      bedKind
+	run     func(ctx context.Context, m *measurement) (sample, error)
 	samples []sample
 	missing string // why it cannot be measured here
+}
+
+// measurement is a case that is being measured.
+type measurement struct {
+	*bed
+	name     string // of the case
+	duration time.Duration
+	opt      *options
 }
 
 // errNotHere means that a machine lacks what a case needs; the others go on.
@@ -48,28 +55,11 @@ const (
 func newBench(o options) *bench {
 	b := &bench{opt: o, beds: map[bedKind]*bed{}, rows: chosen(o.sets)}
 	for _, c := range allCases() {
-		needed := false
-		for _, r := range b.rows {
-			needed = needed || r.name == c.name || r.ref == c.name
-		}
-		if needed {
+		if slices.ContainsFunc(b.rows, func(r *row) bool { return r.name == c.name || r.ref == c.name }) {
 			b.cases = append(b.cases, c)
 		}
 	}
 	return b
-}
-
-// bed makes the bed the first time that it is needed.
-func (b *bench) bed(mtu int, lossy bool) (*bed, error) {
-	k := bedKind{mtu, lossy}
-	if bd := b.beds[k]; bd != nil {
-		return bd, nil
-	}
-	bd, err := newBed(mtu, lossy)
-	if err == nil {
-		b.beds[k] = bd
-	}
-	return bd, err
 }
 
 func (b *bench) close() {
@@ -222,14 +212,14 @@ func allCases() []*testCase {
 		engineCase(engineAlone),
 		forwardCase(bareFrames, way{}, startBare),
 		forwardCase(vnicFrames, way{}, startVNIC),
-		forwardCase(hostFrames, way{}, startHost),
+		forwardCase(hostFrames, way{}, throughNICOf(nic.Config{})),
 		forwardCase(bareBack, way{back: true}, startBare),
-		forwardCase(hostBack, way{back: true}, startHost),
-		forwardCase(hostFilters, way{back: true}, startFiltered),
+		forwardCase(hostBack, way{back: true}, throughNICOf(nic.Config{})),
+		forwardCase(hostFilters, way{back: true}, throughNICOf(filtered())),
 		forwardCase(bareSupers, way{vnet: true}, startBare),
-		forwardCase(hostSupers, way{vnet: true}, startHost),
+		forwardCase(hostSupers, way{vnet: true}, throughNICOf(nic.Config{})),
 		forwardCase(bareSupersBack, way{vnet: true, back: true}, startBare),
-		forwardCase(hostSupersBack, way{vnet: true, back: true}, startHost),
+		forwardCase(hostSupersBack, way{vnet: true, back: true}, throughNICOf(nic.Config{})),
 		codecCase(packetCRC, (*packetCodec).crc),
 		codecCase(packetBuild, (*packetCodec).encapsulate),
 		codecCase(packetCheck, (*packetCodec).check),
@@ -276,24 +266,17 @@ type kernelSetup struct {
 
 // kernelCase is a connection between the kernels of two hosts.
 func kernelCase(name string, set kernelSetup) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		bd, err := b.bed(set.mtu, set.lossy)
-		if err != nil {
-			return sample{}, err
-		}
-		d := b.opt.duration
-		end := func(i int) func() (*child, error) {
-			spec := tcpSpec{Server: i == 1, Address: addresses[set.kind+"1"], Ping: set.ping, Duration: d}
-			return func() (*child, error) {
-				return start(ctx, bd.hosts[fmt.Sprint(set.kind, i)].ns, set.pins.cpu(i), "tcp", spec)
+	return &testCase{name: name, on: bedKind{set.mtu, set.lossy},
+		run: func(ctx context.Context, m *measurement) (sample, error) {
+			cr, sr, err := both(m.duration, func(i int) (*child, error) {
+				spec := tcpSpec{Server: i == 1, Address: addresses[set.kind+"1"], Ping: set.ping, Duration: m.duration}
+				return start(ctx, m.hosts[fmt.Sprint(set.kind, i)].NS, set.pins.cpu(i), nil, command("tcp", spec)...)
+			})
+			if set.ping {
+				return combine(cr, sr), err
 			}
-		}
-		cr, sr, err := both(end(1), end(0), d)
-		if set.ping {
-			return combine(cr, sr), err
-		}
-		return combine(sr, cr), err // the receiver's time counts
-	}}
+			return combine(sr, cr), err // the receiver's time counts
+		}}
 }
 
 // nicSetup says how a pair of NICs is started.
@@ -312,103 +295,72 @@ func (s nicSetup) with(change func(*nicSetup)) nicSetup {
 	return s
 }
 
+// on is the case of that name between NICs that are started so.
+func (s nicSetup) on(name string, run func(ctx context.Context, m *measurement) (sample, error)) *testCase {
+	return &testCase{name: name, on: bedKind{s.mtu, s.lossy}, run: run}
+}
+
 // nicCase is a job between two NICs.
 func nicCase(name string, set nicSetup, job perfconf.Job) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		client, server := job, perfconf.Job{Op: job.Op, Duration: b.opt.duration}
-		client.Duration, client.Remote = b.opt.duration, netip.MustParseAddr(nicAddresses[1])
-		cr, sr, err := b.nics(ctx, "nic", set, func(i int) any {
-			return &nicJob{set.spec(i, b.opt, name), []perfconf.Job{client, server}[i]}
+	return set.on(name, func(ctx context.Context, m *measurement) (sample, error) {
+		client, server := job, perfconf.Job{Op: job.Op, Duration: m.duration}
+		client.Duration, client.Remote = m.duration, netip.MustParseAddr(nicAddresses[1])
+		cr, sr, err := m.pair(ctx, set.pins, "nic", func(i int) any {
+			return &nicJob{m.spec(&set, i), []perfconf.Job{client, server}[i]}
 		})
 		return combine(cr, sr), err
-	}}
+	})
 }
 
 // streamCase is a plain TCP connection between two NICs.
 func streamCase(name string, set nicSetup, ping bool) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		cr, sr, err := b.nics(ctx, "stream", set, func(i int) any {
-			return &streamSpec{set.spec(i, b.opt, name), i == 1, ping, b.opt.duration}
+	return set.on(name, func(ctx context.Context, m *measurement) (sample, error) {
+		cr, sr, err := m.pair(ctx, set.pins, "stream", func(i int) any {
+			return &streamSpec{m.spec(&set, i), i == 1, ping, m.duration}
 		})
 		if ping {
 			return combine(cr, sr), err
 		}
 		return combine(sr, cr), err // the receiver's time counts
-	}}
+	})
 }
 
 // gvisorCase is a stream between two processes with gVisor's netstack, over
 // the TAPs of the NICs.
 func gvisorCase(name string) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		bd, err := b.bed(mtu, false)
-		if err != nil {
-			return sample{}, err
-		}
-		if _, err := os.Stat(b.opt.netstack); err != nil {
+	return &testCase{name: name, on: bedKind{mtu: mtu}, run: func(ctx context.Context, m *measurement) (sample, error) {
+		if _, err := os.Stat(m.opt.netstack); err != nil {
 			return sample{}, fmt.Errorf("%w: gVisor: %w", errNotHere, err)
 		}
-		spawn := func(i int, args ...string) (*child, error) {
-			args = append(args, "-tap", fmt.Sprint("gso", i), "-ip", nicAddresses[i]+"/24", "-duration",
-				b.opt.duration.String())
-			return startProgram(ctx, bd.middle.ns, apart.cpu(i), nil, b.opt.netstack, args...)
-		}
-		cr, sr, err := both(
-			func() (*child, error) { return spawn(1) },
-			func() (*child, error) { return spawn(0, "-connect", nicAddresses[1]) }, b.opt.duration)
+		cr, sr, err := both(m.duration, func(i int) (*child, error) {
+			return start(ctx, m.middle.NS, apart.cpu(i), nil, m.opt.netstack, "-tap", fmt.Sprint("gso", i),
+				"-ip", nicAddresses[i]+"/24", "-duration", m.duration.String(),
+				"-connect", []string{nicAddresses[1], ""}[i])
+		})
 		return combine(sr, cr), err
 	}}
 }
 
 // idleCase is the memory of a queue pair at rest.
 func idleCase(name string) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		bd, err := b.bed(mtu, false)
+	return &testCase{name: name, on: bedKind{mtu: mtu}, run: func(ctx context.Context, m *measurement) (s sample,
+		err error) {
+		c, err := ready(m.role(ctx, anywhere, "idle", struct{}{}))
 		if err != nil {
-			return sample{}, err
+			return s, err
 		}
-		c, err := start(ctx, bd.middle.ns, anywhere, "idle", struct{}{})
-		if err != nil {
-			return sample{}, err
-		}
-		if err := c.ready(); err != nil {
-			return sample{}, err
-		}
-		r, err := c.result(b.opt.duration)
+		r, err := c.result(m.duration)
 		return sample{memory: float64(r.Memory) / 1024}, err
 	}}
 }
 
-// nics runs a NIC as server and one as client; spec is what NIC i does.
-func (b *bench) nics(ctx context.Context, role string, set nicSetup,
-	spec func(i int) any) (cr, sr childResult, err error) {
-	bd, err := b.bed(set.mtu, set.lossy)
-	if err != nil {
-		return cr, sr, err
-	}
-	return pair(ctx, bd.middle.ns, set.pins, b.opt.duration, role, spec)
-}
-
-// spec is how NIC i is started for the case of that name.
-func (s *nicSetup) spec(i int, o options, name string) nicSpec {
+// spec is how NIC i is started.
+func (m *measurement) spec(s *nicSetup, i int) nicSpec {
 	spec := nicSpec{TAP: s.nicName(i), Frames: s.frames, MTU: s.mtu, IP: netip.MustParsePrefix(nicAddresses[i] + "/24"),
 		Capture: s.capture, InOrder: s.inOrder, Loss: i * s.loss}
-	if o.profiles != "" {
-		file := strings.NewReplacer(" ", "-", "%", "percent", ",", "").Replace(name)
-		spec.Profile = filepath.Join(o.profiles, fmt.Sprintf("%s.%d.pprof", file, i))
+	if m.opt.profiles != "" {
+		file := strings.NewReplacer(" ", "-", "%", "percent", ",", "").Replace(m.name)
+		spec.Profile = filepath.Join(m.opt.profiles, fmt.Sprintf("%s.%d.pprof", file, i))
 	}
 	return spec
-}
-
-func ucxCase(name, test string, size, iters int) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		if !haveUCX() {
-			return sample{}, fmt.Errorf("%w: %s is not installed", errNotHere, ucx)
-		}
-		bd, err := b.bed(mtu, false)
-		if err != nil {
-			return sample{}, err
-		}
-		return ucxRun(ctx, bd, test, size, iters)
-	}}
 }

@@ -23,30 +23,15 @@ func chainCase(name string, set nicSetup) *testCase { return endsCase(name, set,
 
 // endsCase has a role be both ends of a wire, of which the first measures.
 func endsCase(name string, set nicSetup, role string) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
-		bd, err := b.bed(set.mtu, set.lossy)
-		if err != nil {
-			return s, err
+	return set.on(name, func(ctx context.Context, m *measurement) (sample, error) {
+		r, server, err := client(m.duration, func(i int) (*child, error) {
+			return m.role(ctx, set.pins.cpu(i), role, chainSpec{set.nicName(i), i, m.duration})
+		})
+		if err == nil {
+			server.Kill()
 		}
-		end := func(i int) (*child, error) {
-			c, err := start(ctx, bd.middle.ns, set.pins.cpu(i), role, chainSpec{set.nicName(i), i, b.opt.duration})
-			if err == nil {
-				err = c.ready()
-			}
-			return c, err
-		}
-		server, err := end(1)
-		if err != nil {
-			return s, err
-		}
-		defer server.stop()
-		client, err := end(0)
-		if err != nil {
-			return s, err
-		}
-		r, err := client.result(b.opt.duration)
 		return combine(r, result.Result{}), err
-	}}
+	})
 }
 
 // chainFrame is as long as the frame of a Write of 8 octets.
@@ -64,7 +49,7 @@ type chainSpec struct {
 }
 
 // program is the command line of the program of this end.
-func (s chainSpec) program(role string) ([]string, error) {
+func (s chainSpec) program(role string) []string {
 	s.TAP = ""
 	return command(role, s)
 }
@@ -101,10 +86,7 @@ func chainChild(_ context.Context, spec *chainSpec) error {
 		return err
 	}
 	files := []*os.File{os.NewFile(fd, "doorbell"), memory}
-	argv, err := spec.program("chain")
-	if err != nil {
-		return err
-	}
+	argv := spec.program("chain")
 	program := exec.Command(argv[0], argv[1:]...)
 	program.Stdout, program.Stderr, program.ExtraFiles = os.Stdout, os.Stderr, files
 	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

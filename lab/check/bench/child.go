@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"tapir/lab/check/bench/result"
 	"tapir/lab/host/netns"
+	"tapir/lab/host/process"
 )
 
 // sample is one measurement, both processes together.
@@ -44,9 +40,6 @@ func (s sample) String() string {
 	return fmt.Sprintf("%.0f messages/s", s.rate)
 }
 
-// childResult is what a child reports.
-type childResult = result.Result
-
 // combine makes a sample of the results of both ends. timed is the one whose clock
 // counts.
 func combine(timed, other result.Result) sample {
@@ -65,9 +58,8 @@ func combine(timed, other result.Result) sample {
 
 // child is a process of a measurement.
 type child struct {
-	cmd *exec.Cmd
-	out *bufio.Reader
-	err strings.Builder
+	*process.Process
+	name string // in messages
 }
 
 // startWithin bounds a child's start, endWithin what it may take beyond the
@@ -77,136 +69,85 @@ const (
 	endWithin   = time.Minute
 )
 
+// self is this program's file.
+var self, _ = os.Executable()
+
 // command is the command line of a child of this program in a role.
-func command(role string, spec any) ([]string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(spec)
-	return []string{self, role, string(text)}, err
+func command(role string, spec any) []string {
+	text, _ := json.Marshal(spec) // plain structs cannot fail
+	return []string{self, role, string(text)}
 }
 
-// start runs this program again inside ns, in a role, on the CPU given if that is
-// not negative.
-func start(ctx context.Context, ns *netns.NS, cpu int, role string, spec any) (*child, error) {
-	argv, err := command(role, spec)
-	if err != nil {
-		return nil, err
-	}
-	return startProgram(ctx, ns, cpu, nil, argv[0], argv[1:]...)
-}
-
-// pair starts a role twice in ns, the server first, and returns what the two
-// report. spec is what each does: 1 is the server.
-func pair(ctx context.Context, ns *netns.NS, p pins, d time.Duration, role string,
-	spec func(i int) any) (cr, sr result.Result, err error) {
-	end := func(i int) func() (*child, error) {
-		return func() (*child, error) { return start(ctx, ns, p.cpu(i), role, spec(i)) }
-	}
-	return both(end(1), end(0), d)
-}
-
-func startProgram(ctx context.Context, ns *netns.NS, cpu int, env []string, program string,
-	args ...string) (*child, error) {
-	c := &child{}
+// start starts a program in ns, on the processor given if that is not negative.
+// env is added to the environment.
+func start(ctx context.Context, ns *netns.NS, cpu int, env []string, argv ...string) (*child, error) {
+	name := strings.Join(argv[1:], " ")
 	if cpu >= 0 {
-		program, args = "taskset", append([]string{"-c", fmt.Sprint(cpu), program}, args...)
+		argv = append([]string{"taskset", "-c", fmt.Sprint(cpu)}, argv...)
 	}
-	c.cmd = exec.CommandContext(ctx, program, args...)
-	c.cmd.Env, c.cmd.Stderr = env, &c.err
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := c.cmd.StdoutPipe()
+	p, err := process.Start(ctx, ns, process.Options{Argv: argv, Env: env})
+	return &child{p, name}, err
+}
+
+// ready waits until a child that has been started says that it is ready.
+func ready(c *child, err error) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.out = bufio.NewReader(out)
-	return c, ns.Start(c.cmd)
+	ctx, cancel := context.WithTimeout(context.Background(), startWithin)
+	defer cancel()
+	if err := c.Await(ctx, result.ReadyLine); err != nil {
+		c.Kill()
+		return nil, fmt.Errorf("%s: %w", c.name, err)
+	}
+	return c, nil
 }
 
-// ready waits for the child's first line.
-func (c *child) ready() error {
-	line, err := c.line(startWithin)
-	if err == nil && strings.TrimSpace(line) != result.ReadyLine {
-		err = fmt.Errorf("unexpected: %s", line)
+// output waits for the end of a child, whose measurement lasts for some time, and
+// returns what it has printed.
+func (c *child) output(within time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within+endWithin)
+	defer cancel()
+	if err := c.Wait(ctx); err != nil {
+		c.Kill()
+		return "", fmt.Errorf("%s: %w: %s", c.name, err, c.Tail())
 	}
-	if err != nil {
-		return c.fail(err)
-	}
-	return nil
-}
-
-func (c *child) line(within time.Duration) (string, error) {
-	type got struct {
-		s   string
-		err error
-	}
-	ch := make(chan got, 1)
-	go func() {
-		s, err := c.out.ReadString('\n')
-		ch <- got{s, err}
-	}()
-	select {
-	case g := <-ch:
-		return g.s, g.err
-	case <-time.After(within):
-		return "", errors.New("no answer")
-	}
+	return c.Said(), nil
 }
 
 // result waits for the child's result and its end.
 func (c *child) result(within time.Duration) (r result.Result, err error) {
-	line, err := c.line(within + endWithin)
+	if _, err := c.output(within); err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal([]byte(c.Line(`{"bytes":`)), &r); err != nil {
+		return r, fmt.Errorf("%s: %w: %s", c.name, err, c.Tail())
+	}
+	return r, nil
+}
+
+// client runs end 1, the server, then end 0, the client, and returns what that
+// reports. The server runs on, unless there is an error.
+func client(d time.Duration, start func(i int) (*child, error)) (r result.Result, server *child, err error) {
+	if server, err = ready(start(1)); err != nil {
+		return r, nil, err
+	}
+	c, err := ready(start(0))
 	if err == nil {
-		err = json.Unmarshal([]byte(line), &r)
+		r, err = c.result(d)
 	}
 	if err != nil {
-		return r, c.fail(err)
+		server.Kill()
 	}
-	return r, c.cmd.Wait()
+	return r, server, err
 }
 
-// all waits for the child's end and returns what it has printed.
-func (c *child) all() (string, error) {
-	b, err := io.ReadAll(c.out)
-	if err := errors.Join(err, c.cmd.Wait()); err != nil {
-		return "", fmt.Errorf("%s: %w: %s", c.cmd.Path, err, c.err.String())
-	}
-	return string(b), nil
-}
-
-func (c *child) fail(err error) error {
-	c.stop()
-	return fmt.Errorf("%s: %w: %s", strings.Join(c.cmd.Args[1:], " "), err, strings.TrimSpace(c.err.String()))
-}
-
-// stop ends the child if it still runs.
-func (c *child) stop() {
-	_ = c.cmd.Process.Kill() // it may have ended
-	_ = c.cmd.Wait()
-}
-
-// both runs server, then client, and returns what they report.
-func both(server, client func() (*child, error), d time.Duration) (cr, sr result.Result, err error) {
-	s, err := server()
-	if err != nil {
-		return cr, sr, err
-	}
-	if err := s.ready(); err != nil {
-		return cr, sr, err
-	}
-	c, err := client()
+// both runs a server and a client, and returns what they report.
+func both(d time.Duration, start func(i int) (*child, error)) (cr, sr result.Result, err error) {
+	cr, server, err := client(d, start)
 	if err == nil {
-		err = c.ready()
+		sr, err = server.result(d)
 	}
-	if err == nil {
-		cr, err = c.result(d)
-	}
-	if err != nil {
-		s.stop()
-		return cr, sr, err
-	}
-	sr, err = s.result(d)
 	return cr, sr, err
 }
 

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"regexp"
 	"strconv"
 
+	"tapir/lab/check/figures"
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
 	"tapir/nic"
@@ -53,58 +54,47 @@ var pingTime = regexp.MustCompile(`time=([0-9.]+) ms`)
 // coalesceCase floods the wire of a NIC whose interrupts are set so, and has the kernel
 // on its wire ping it.
 func coalesceCase(set setting) *testCase {
-	return &testCase{name: set.String(), run: func(ctx context.Context, b *bench) (sample, error) {
-		s, err := newSide()
-		if err != nil {
-			return sample{}, err
+	settings := nic.Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: set.mode,
+		RxUsecs: set.usecs}}}
+	flood := forwardCase(set.String(), way{back: true}, throughNICOf(settings))
+	return &testCase{name: set.String(), run: func(ctx context.Context, m *measurement) (sample, error) {
+		got, err := flood.run(ctx, m)
+		if err == nil {
+			got.latency, err = ping(ctx, settings)
 		}
-		defer s.close()
-		w := way{back: true}
-		settings := nic.Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: set.mode,
-			RxUsecs: set.usecs}}}
-		f, err := startNIC(ctx, s, w, settings)
-		if err != nil {
-			return sample{}, err
-		}
-		n, err := flooded(s, f, w, b.opt.duration)
-		got := n.sample(w, b.opt.duration)
-		got.interrupts = 1000 * float64(n.interrupts) / float64(n.frames)
-		if err := errors.Join(err, f.close()); err != nil {
-			return sample{}, err
-		}
-		got.latency, err = s.pingTime(ctx, settings)
 		return got, err
 	}}
 }
 
-// pingTime is half the round trip of a ping from a kernel to a NIC, in microseconds: the
+// ping is half the round trip of a ping from a kernel to a NIC, in microseconds: the
 // median.
-func (s *side) pingTime(ctx context.Context, settings nic.Config) (float64, error) {
+func ping(ctx context.Context, settings nic.Config) (float64, error) {
 	const tap, to = "ping0", "10.7.0.2"
-	n, err := nicnode.Start(ctx, nicconf.Config{Name: "pinged", TAP: tap,
-		IP: []netip.Prefix{netip.MustParsePrefix(to + "/24")}, NIC: settings}, node.Env{NS: s.ns})
+	s, err := link.NewSpace(link.Quiet)
 	if err != nil {
 		return 0, err
 	}
-	var said bytes.Buffer
-	cmd := exec.CommandContext(ctx, "ping", "-c", strconv.Itoa(pings), "-i", "0.004", "-W", "10", to)
-	cmd.Stdout = &said
-	err = errors.Join(s.net.AddAddr(tap, netip.MustParsePrefix("10.7.0.1/24")), s.net.Up(tap))
-	if err == nil {
-		err = s.ns.Start(cmd)
+	defer s.Close()
+	n, err := nicnode.Start(ctx, nicconf.Config{Name: "pinged", TAP: tap,
+		IP: []netip.Prefix{netip.MustParsePrefix(to + "/24")}, NIC: settings}, node.Env{NS: s.NS})
+	if err != nil {
+		return 0, err
 	}
-	if err == nil {
-		err = cmd.Wait()
+	defer n.Close()
+	if err := errors.Join(s.Net.AddAddr(tap, netip.MustParsePrefix("10.7.0.1/24")), s.Net.Up(tap)); err != nil {
+		return 0, err
 	}
+	c, err := start(ctx, s.NS, anywhere, nil, "ping", "-c", strconv.Itoa(pings), "-i", "0.004", "-W", "10", to)
+	if err != nil {
+		return 0, err
+	}
+	said, err := c.output(0)
 	var times []float64
-	for _, m := range pingTime.FindAllStringSubmatch(said.String(), -1) {
+	for _, m := range pingTime.FindAllStringSubmatch(said, -1) {
 		ms, _ := strconv.ParseFloat(m[1], 64) // the expression takes numbers only
 		times = append(times, ms*1000/2)
 	}
-	if err := errors.Join(err, n.Close()); err != nil || len(times) == 0 {
-		return 0, fmt.Errorf("%d answers to a ping: %w", len(times), err)
-	}
-	return median(times), nil
+	return figures.Median(times), err
 }
 
 // interrupts is how many a NIC has made for frames and completions.
@@ -133,14 +123,14 @@ func (b *bench) coalesceTable() []byte {
 				"more than without, µs |\n|---|---|---|---|---|---|\n")
 		}
 		const KiB = float64(opaMTU+ether.HeaderLen) / 1024
-		ping := 2 * median(c.values(latency))
+		ping := 2 * figures.Median(c.values(latency))
 		if set.usecs == 0 {
 			none[set.mode] = ping
 		}
 		fmt.Fprintf(&out, "| %s | %d | %.1f | %.0f | %.0f | %.0f |\n", set.mode, set.usecs,
-			median(c.values(func(s sample) float64 {
+			figures.Median(c.values(func(s sample) float64 {
 				return s.interrupts
-			})), median(c.values(cpu))*KiB, ping, ping-none[set.mode])
+			})), figures.Median(c.values(cpu))*KiB, ping, ping-none[set.mode])
 	}
 	return out.Bytes()
 }
@@ -162,8 +152,4 @@ func filtered() nic.Config {
 			DstPort: 9, Drop: true})
 	}
 	return nic.Config{Hardware: &fastlinq.Config{Ethernet: e}}
-}
-
-func startFiltered(ctx context.Context, s *side, w way) (forwarder, error) {
-	return startNIC(ctx, s, w, filtered())
 }

@@ -27,14 +27,6 @@ func (c *testCase) values(of func(sample) float64) []float64 {
 	return v
 }
 
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	if n := len(v); n%2 == 0 {
-		return (v[n/2-1] + v[n/2]) / 2
-	}
-	return v[len(v)/2]
-}
-
 // line is the row's line in the table, empty if it was not measured.
 func (b *bench) line(r *row) string {
 	c := b.find(r.name)
@@ -43,7 +35,7 @@ func (b *bench) line(r *row) string {
 	}
 	v := c.values(r.value)
 	if r.ref == "" {
-		m := median(v)
+		m := figures.Median(v)
 		return fmt.Sprintf("| %s | %s | %s | | %.3g–%.3g | **%s** | %s |\n",
 			r.what, r.amount(r.must), r.amount(r.aim), slices.Min(v), slices.Max(v), r.amount(m), r.verdict(m))
 	}
@@ -56,9 +48,9 @@ func (b *bench) line(r *row) string {
 	for i := range min(len(v), len(w)) {
 		ratios = append(ratios, v[i]/w[i])
 	}
-	ratio := median(ratios)
+	ratio := figures.Median(ratios)
 	return fmt.Sprintf("| %s | %s | %s | **%.2f** | %.2f–%.2f | %.3g : %.3g %s | %s |\n",
-		r.what, r.mark(r.must), r.mark(r.aim), ratio, slices.Min(ratios), slices.Max(ratios), median(v), median(w),
+		r.what, r.mark(r.must), r.mark(r.aim), ratio, slices.Min(ratios), slices.Max(ratios), figures.Median(v), figures.Median(w),
 		r.unit, r.verdict(ratio))
 }
 
@@ -88,7 +80,7 @@ func (b *bench) document(loads string) []byte {
 		}
 		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |\n", c.name, c.cell(gbps, "%.2f"),
 			c.cell(func(s sample) float64 { return s.rate }, "%.0f"), c.cell(latency, "%.2f"), c.cell(cpu, "%.0f"))
-		if lost := median(c.values(func(s sample) float64 { return s.lost })); lost > 0 {
+		if lost := figures.Median(c.values(func(s sample) float64 { return s.lost })); lost > 0 {
 			remarks = append(remarks, fmt.Sprintf("%s: %.0f packets are missing in the files.", c.name, lost))
 		}
 	}
@@ -101,7 +93,7 @@ func (b *bench) document(loads string) []byte {
 
 // cell is the median of a figure, empty if the case has none.
 func (c *testCase) cell(of func(sample) float64, format string) string {
-	if m := median(c.values(of)); m > 0 {
+	if m := figures.Median(c.values(of)); m > 0 {
 		return fmt.Sprintf(format, m)
 	}
 	return ""

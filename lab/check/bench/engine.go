@@ -18,12 +18,12 @@ import (
 // engineCase is the TCP engine alone, without a system call: two engines in
 // virtual time, one segment per frame, both on this processor.
 func engineCase(name string) *testCase {
-	return &testCase{name: name, run: func(_ context.Context, b *bench) (sample, error) {
+	return &testCase{name: name, run: func(_ context.Context, m *measurement) (sample, error) {
 		p, err := newEnginePair()
 		if err != nil {
 			return sample{}, err
 		}
-		return p.measure(b.opt.duration)
+		return p.measure(m.duration)
 	}}
 }
 

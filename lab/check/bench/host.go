@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
 	"tapir/nic"
@@ -36,26 +37,20 @@ func (n throughNIC) sent() (sent tally, err error) {
 	return sent, err
 }
 
-func (n throughNIC) close() error { return n.Close() }
-
-func startHost(ctx context.Context, s *side, w way) (forwarder, error) {
-	return startNIC(ctx, s, w, nic.Config{})
-}
-
-func startNIC(ctx context.Context, s *side, w way, settings nic.Config) (forwarder, error) {
-	frames, counter := nic.Wire, "tx_packets"
-	if w.vnet {
-		frames = nic.GSO
+// throughNICOf starts such a NIC with these settings.
+func throughNICOf(settings nic.Config) startForwarder {
+	return func(ctx context.Context, s *link.Space, w way) (forwarder, error) {
+		frames, counter := nic.Wire, "tx_packets"
+		if w.vnet {
+			frames = nic.GSO
+		}
+		if w.back {
+			counter = "host_tx_packets"
+		}
+		n, err := nicnode.Start(ctx, nicconf.Config{Name: "bench", TAP: opaFabric, HostTAP: opaHost, IPFromHost: true,
+			MTU: opaMTU, Frames: frames.String(), NIC: settings}, node.Env{NS: s.NS})
+		return throughNIC{n, counter}, err
 	}
-	if w.back {
-		counter = "host_tx_packets"
-	}
-	n, err := nicnode.Start(ctx, nicconf.Config{Name: "bench", TAP: opaFabric, HostTAP: opaHost, IPFromHost: true,
-		MTU: opaMTU, Frames: frames.String(), NIC: settings}, node.Env{NS: s.ns})
-	if err != nil {
-		return nil, err
-	}
-	return throughNIC{n, counter}, nil
 }
 
 // Of linux/if_packet.h.
@@ -66,18 +61,18 @@ const (
 )
 
 // floodedWhole counts the super-frames that f forwards in that time.
-func floodedWhole(s *side, f forwarder, w way, d time.Duration) (n tally, err error) {
+func floodedWhole(s *link.Space, f forwarder, w way, d time.Duration) (n tally, err error) {
 	in := w.in()
-	far, err := s.far(w)
-	if err := errors.Join(err, s.net.Up(opaHost), s.net.Up(opaFabric)); err != nil {
+	far, err := far(s, w)
+	if err := errors.Join(err, s.Net.Up(opaHost), s.Net.Up(opaFabric)); err != nil {
 		return tally{}, err
 	}
-	dev, err := s.net.Netdev(in)
+	dev, err := s.Net.Netdev(in)
 	if err != nil {
 		return tally{}, err
 	}
 	var fd int
-	if err := s.ns.Do(func() (err error) {
+	if err := s.NS.Do(func() (err error) {
 		fd, err = syscall.Socket(syscall.AF_PACKET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, 0)
 		return err
 	}); err != nil {

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"time"
 
@@ -102,17 +101,9 @@ func run(ctx context.Context, args []string) error {
 }
 
 // choose parses the names of sets.
-func (o *options) choose(names string) error {
-	for name := range strings.SplitSeq(names, ",") {
-		switch {
-		case name == "":
-		case !slices.Contains(setNames(), name):
-			return fmt.Errorf("unknown set %q: use %s", name, strings.Join(setNames(), ", "))
-		default:
-			o.sets = append(o.sets, name)
-		}
-	}
-	return nil
+func (o *options) choose(names string) (err error) {
+	o.sets, err = figures.Choose(names, setNames())
+	return err
 }
 
 // measure runs the rounds and writes the document.
@@ -159,8 +150,11 @@ func (c *testCase) once(ctx context.Context, b *bench, round int) (err error) {
 		return nil
 	}
 	var s sample
+	m := measurement{name: c.name, duration: b.opt.duration, opt: &b.opt}
 	for range tries {
-		s, err = c.run(ctx, b)
+		if m.bed, err = b.bed(c.on); err == nil {
+			s, err = c.run(ctx, &m)
+		}
 		if err == nil || ctx.Err() != nil || errors.Is(err, errNotHere) {
 			break
 		}

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"tapir/lab/check/bench/result"
-	"tapir/lab/conf/nicconf"
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/host/link"
-	"tapir/lab/host/netns"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/capture"
@@ -37,69 +35,54 @@ type nicSpec struct {
 // lossSeed decides which segments are lost.
 const lossSeed = 1
 
-// start starts the NIC and what watches it; stop ends both.
-func (s *nicSpec) start(ctx context.Context) (n *nicnode.Node, stop func() error, err error) {
+// start starts the NIC.
+func (s *nicSpec) start(ctx context.Context) (*nicnode.Node, error) {
 	var env node.Env
-	cfg := nicconf.Config{Name: s.TAP, TAP: s.TAP, Frames: s.Frames, MTU: s.MTU, IP: []netip.Prefix{s.IP}}
-	cfg.NIC.IWARP.InOrder = s.InOrder
+	cfg := s.config()
 	if s.Loss > 0 {
-		if env.Wire, err = s.badCable(); err != nil {
-			return nil, nil, err
+		// super-frames are cut into their segments, some of which are lost
+		q, err := tap.Open(tap.Config{Name: s.TAP, Vnet: s.Frames != "wire"})
+		if err != nil {
+			return nil, err
+		}
+		if env.Wire, err = link.Impair(q, link.Impairment{Loss: s.Loss}, link.Impairment{}, lossSeed); err != nil {
+			return nil, err
 		}
 		cfg.TAP = ""
 	}
-	if n, err = nicnode.Start(ctx, cfg, env); err != nil {
-		return nil, nil, err
-	}
-	return n, n.Close, nil
-}
-
-// badCable is the TAP with losses; super-frames are cut into their segments.
-func (s *nicSpec) badCable() (tap.Queue, error) {
-	ns, err := netns.Current()
-	if err != nil {
-		return nil, err
-	}
-	defer ns.Close()
-	links, err := link.In(ns)
-	if err != nil {
-		return nil, err
-	}
-	defer links.Close()
-	q, err := links.OpenTAP(tap.Config{Name: s.TAP, Vnet: s.Frames != "wire"})
-	if err != nil {
-		return nil, err
-	}
-	return link.Impair(q, link.Impairment{Loss: s.Loss}, link.Impairment{}, lossSeed)
+	return nicnode.Start(ctx, cfg, env)
 }
 
 // watch begins the capture and the profile that were asked for. end may be
 // called once, after the measurement, and returns how many packets the
 // capture lost.
 func (s *nicSpec) watch(n *nicnode.Node) (end func() int64, err error) {
-	end = func() int64 { return 0 }
+	uncapture := func() int64 { return 0 }
 	if s.Capture != "" {
-		if end, err = captureAll(n, captures[s.Capture]); err != nil {
+		if uncapture, err = captureAll(n, captures[s.Capture]); err != nil {
 			return nil, err
 		}
 	}
-	if s.Profile == "" {
-		return end, nil
+	stop, err := profile(s.Profile)
+	return func() int64 {
+		stop()
+		return uncapture()
+	}, err
+}
+
+// profile begins a profile of the processor if a file is named. stop ends it.
+func profile(file string) (stop func(), err error) {
+	if file == "" {
+		return func() {}, nil
 	}
-	f, err := os.Create(s.Profile)
+	f, err := os.Create(file)
 	if err == nil {
 		err = pprof.StartCPUProfile(f)
 	}
-	if err != nil {
-		end()
-		return nil, err
-	}
-	lost := end
-	return func() int64 {
+	return func() {
 		pprof.StopCPUProfile()
 		f.Close()
-		return lost()
-	}, nil
+	}, err
 }
 
 // nicJob is a NIC and its side of a job.
@@ -136,12 +119,12 @@ type job func(n *nicnode.Node, now frame.Time, done func(result.Result, error)) 
 
 // measure runs one side of a measurement that lasts d, and reports it.
 func (s *nicSpec) measure(ctx context.Context, d time.Duration, begin job) error {
-	n, stop, err := s.start(ctx)
+	n, err := s.start(ctx)
 	if err != nil {
 		return err
 	}
 	r, err := s.run(n, d, begin)
-	if err := errors.Join(err, stop()); err != nil {
+	if err := errors.Join(err, n.Close()); err != nil {
 		return err
 	}
 	return r.Print()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tapir/lab/conf/hficonf"
+	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/hfinode"
 	"tapir/nic/loop"
@@ -36,7 +37,7 @@ const warmUp = 100 * time.Millisecond
 // forwarder is what is measured: it passes on the frames of the host TAP.
 type forwarder interface {
 	sent() (tally, error)
-	close() error
+	Close() error
 }
 
 // tally is what a forwarder has passed on so far, and the processor time of its
@@ -69,27 +70,27 @@ func (w way) in() string {
 }
 
 // startForwarder begins to forward between the TAPs of s.
-type startForwarder func(ctx context.Context, s *side, w way) (forwarder, error)
+type startForwarder func(ctx context.Context, s *link.Space, w way) (forwarder, error)
 
 // forwardCase counts the frames that one thread forwards while a kernel sends as
 // fast as it can.
 func forwardCase(name string, w way, start startForwarder) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (sample, error) {
-		s, err := newSide()
+	return &testCase{name: name, run: func(ctx context.Context, m *measurement) (got sample, err error) {
+		s, err := link.NewSpace(link.Quiet)
 		if err != nil {
-			return sample{}, err
+			return got, err
 		}
-		defer s.close()
+		defer s.Close()
 		f, err := start(ctx, s, w)
 		if err != nil {
-			return sample{}, err
+			return got, err
 		}
 		flood := flooded
 		if w.vnet {
 			flood = floodedWhole
 		}
-		n, err := flood(s, f, w, b.opt.duration)
-		return n.sample(w, b.opt.duration), errors.Join(err, f.close())
+		n, err := flood(s, f, w, m.duration)
+		return n.sample(w, m.duration), errors.Join(err, f.Close())
 	}}
 }
 
@@ -100,21 +101,21 @@ func (n tally) sample(w way, d time.Duration) sample {
 		octets = len(superFrame(ether.Addr{}))
 	}
 	return sample{rate: float64(n.frames) / d.Seconds(), cpu: float64(n.cpu) /
-		(float64(n.frames) * float64(octets) / 1024)}
+		(float64(n.frames) * float64(octets) / 1024), interrupts: 1000 * float64(n.interrupts) / float64(n.frames)}
 }
 
 // flooded counts what f forwards in that time.
-func flooded(s *side, f forwarder, w way, d time.Duration) (n tally, err error) {
+func flooded(s *link.Space, f forwarder, w way, d time.Duration) (n tally, err error) {
 	in := w.in()
 	from, to := netip.MustParsePrefix("10.6.0.1/24"), netip.MustParseAddr("10.6.0.2")
-	far, err := s.far(w)
-	if err := errors.Join(err, s.net.SetMTU(in, opaMTU), s.net.AddAddr(in, from), s.net.Up(opaHost),
-		s.net.Up(opaFabric),
-		s.net.AddNeighbor(in, to, far)); err != nil {
+	far, err := far(s, w)
+	if err := errors.Join(err, s.Net.SetMTU(in, opaMTU), s.Net.AddAddr(in, from), s.Net.Up(opaHost),
+		s.Net.Up(opaFabric),
+		s.Net.AddNeighbor(in, to, far)); err != nil {
 		return tally{}, err
 	}
 	var c *net.UDPConn
-	if err := s.ns.Do(func() (err error) {
+	if err := s.NS.Do(func() (err error) {
 		c, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
 		return err
 	}); err != nil {
@@ -129,9 +130,9 @@ func flooded(s *side, f forwarder, w way, d time.Duration) (n tally, err error) 
 }
 
 // far is the station that is sent to: on the way back the host, else another.
-func (s *side) far(w way) (net.HardwareAddr, error) {
+func far(s *link.Space, w way) (net.HardwareAddr, error) {
 	if w.back {
-		return s.net.MAC(opaHost)
+		return s.Net.MAC(opaHost)
 	}
 	a := opa.LMAC{Fabric: 1, VESW: opaVESW, LID: 2}.Addr()
 	return a[:], nil
@@ -220,12 +221,12 @@ func (b *bare) sent() (n tally, err error) {
 	return n, err
 }
 
-func (b *bare) close() error {
+func (b *bare) Close() error {
 	b.cancel()
 	return <-b.ended
 }
 
-func startBare(_ context.Context, s *side, w way) (forwarder, error) {
+func startBare(_ context.Context, s *link.Space, w way) (forwarder, error) {
 	l, err := loop.New(loop.Config{})
 	if err != nil {
 		return nil, err
@@ -233,7 +234,7 @@ func startBare(_ context.Context, s *side, w way) (forwarder, error) {
 	in := w.in()
 	b := &bare{loop: l, ended: make(chan error, 1)}
 	for port, name := range []string{opaFabric, opaHost} {
-		t, err := s.net.OpenTAP(tap.Config{Name: name, Vnet: w.vnet})
+		t, err := s.Net.OpenTAP(tap.Config{Name: name, Vnet: w.vnet})
 		if err != nil {
 			l.Close()
 			return nil, err
@@ -259,14 +260,9 @@ func (v throughVNIC) sent() (tally, error) {
 	return tally{frames: counts.TxPackets}, err
 }
 
-func (v throughVNIC) close() error { return v.Close() }
-
-func startVNIC(ctx context.Context, s *side, _ way) (forwarder, error) {
+func startVNIC(ctx context.Context, s *link.Space, _ way) (forwarder, error) {
 	n, err := hfinode.Start(ctx, hficonf.Config{Name: "bench", TAP: opaFabric, GUID: 1, LID: 1,
 		VNICs: []hficonf.VNIC{{VESW: opaVESW, TAP: opaHost, MTU: opaMTU, Policy: vnic.DefaultPolicy()}}},
-		node.Env{NS: s.ns})
-	if err != nil {
-		return nil, err
-	}
-	return throughVNIC{n}, nil
+		node.Env{NS: s.NS})
+	return throughVNIC{n}, err
 }

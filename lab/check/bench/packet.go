@@ -15,7 +15,7 @@ import (
 // codecCase is a step of a 16B packet around a frame of 1,514 octets, over and
 // over, without a system call.
 func codecCase(name string, step func(*packetCodec) error) *testCase {
-	return &testCase{name: name, run: func(_ context.Context, b *bench) (s sample, err error) {
+	return &testCase{name: name, run: func(_ context.Context, m *measurement) (s sample, err error) {
 		c, err := newPacketCodec()
 		if err != nil {
 			return s, err
@@ -23,7 +23,7 @@ func codecCase(name string, step func(*packetCodec) error) *testCase {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		steps, begun := 0, result.Thread()
-		for wall := time.Now(); time.Since(wall) < b.opt.duration; {
+		for wall := time.Now(); time.Since(wall) < m.duration; {
 			for range 1000 {
 				if err := step(c); err != nil {
 					return s, err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,55 +26,50 @@ const (
 
 // perftestCase runs both ends of p unmodified, each on a NIC.
 func perftestCase(name string, set nicSetup, p perftest) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
+	return set.on(name, func(ctx context.Context, m *measurement) (s sample, err error) {
 		argv := strings.Fields(p.args)
-		if _, err := exec.LookPath(argv[0]); err != nil {
-			return s, fmt.Errorf("%w: %s is not installed", errNotHere, argv[0])
+		if err := installed(argv[0]); err != nil {
+			return s, err
 		}
-		argv = append(argv, "-R", "-F", "-n", strconv.Itoa(iterations(p.iters, b.opt.duration)))
+		argv = append(argv, "-R", "-F", "-n", strconv.Itoa(m.iterations(p.iters)))
 		if !p.lat {
 			argv = append(argv, "--report_gbits")
 		}
-		nics, err := b.serve(ctx, name, set)
+		nics, err := m.serve(ctx, &set)
 		if err != nil {
 			return s, err
 		}
 		defer nics.stop()
-		for range attempts {
-			var text string
-			text, err = nics.perftest(ctx, argv, b.opt.duration)
-			if err == nil {
-				return parsePerftest(text, p.lat)
-			}
-			if !strings.Contains(err.Error(), perftestMiss) {
-				break
-			}
+		text, err := nics.perftest(ctx, argv)
+		for n := 1; n < attempts && err != nil && strings.Contains(err.Error(), perftestMiss); n++ {
+			text, err = nics.perftest(ctx, argv)
 		}
-		return s, err
-	}}
+		if err != nil {
+			return s, err
+		}
+		return parsePerftest(text, p.lat)
+	})
 }
 
 // iterations scales what is done in half a second; a hundred are the least.
-func iterations(inHalf int, d time.Duration) int {
-	return max(100, int(int64(inHalf)*int64(d)/int64(time.Second/2)))
+func (m *measurement) iterations(inHalf int) int {
+	return max(100, int(int64(inHalf)*int64(m.duration)/int64(time.Second/2)))
 }
 
-func (n *served) perftest(ctx context.Context, argv []string, d time.Duration) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, d+2*endWithin)
-	defer cancel()
+func (n *served) perftest(ctx context.Context, argv []string) (string, error) {
 	server, err := n.run(ctx, 1, argv...)
 	if err != nil {
 		return "", err
 	}
-	defer server.stop()
-	if err := n.listens(ctx); err != nil {
-		return "", server.fail(fmt.Errorf("the server does not listen: %w", err))
+	defer server.Kill()
+	if err := n.listens(ctx, server); err != nil {
+		return "", fmt.Errorf("the server does not listen: %w: %s", err, server.Tail())
 	}
 	client, err := n.run(ctx, 0, append(slices.Clone(argv), nicAddresses[1])...)
 	if err != nil {
 		return "", err
 	}
-	return client.all()
+	return client.output(n.duration)
 }
 
 // parsePerftest reads the line below the one that names the columns: octets
@@ -102,30 +95,16 @@ const fabricProgram = "fi_pingpong"
 
 // fabricCase is fi_pingpong over the kernel's TCP, between the hosts.
 func fabricCase(name string, size, inHalf int) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
-		if _, err := exec.LookPath(fabricProgram); err != nil {
-			return s, fmt.Errorf("%w: %s is not installed", errNotHere, fabricProgram)
-		}
-		bd, err := b.bed(mtu, false)
-		if err != nil {
-			return s, err
-		}
-		args := []string{"-p", "tcp", "-e", "msg", "-S", strconv.Itoa(size), "-I",
-			strconv.Itoa(iterations(inHalf, b.opt.duration))}
-		text, err := againstSilent(ctx, bd, os.Environ(), fabricProgram, args,
-			append(slices.Clone(args), addresses["on1"]))
-		if err != nil {
-			return s, err
-		}
-		return parseFabric(text)
-	}}
+	return silentCase(name, fabricProgram, parseFabric, func(m *measurement) (server, client []string) {
+		args := []string{"-p", "tcp", "-e", "msg", "-S", strconv.Itoa(size), "-I", strconv.Itoa(m.iterations(inHalf))}
+		return args, append(slices.Clone(args), addresses["on1"])
+	})
 }
 
 // parseFabric reads the last but one figure of the last line, microseconds per
 // transfer: half a round trip.
 func parseFabric(text string) (s sample, err error) {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	f := strings.Fields(lines[len(lines)-1])
+	f := strings.Fields(lastLine(text))
 	if len(f) < 8 {
 		return s, errors.New(fabricProgram + ": cannot read " + strconv.Quote(text))
 	}
@@ -133,23 +112,34 @@ func parseFabric(text string) (s sample, err error) {
 	return s, err
 }
 
-// againstSilent runs a program as client of itself, whose server does not say
-// when it is ready, between the hosts with offloads, and returns what the
-// client says.
-func againstSilent(ctx context.Context, b *bed, env []string, program string, server,
-	client []string) (text string, err error) {
-	s, err := startProgram(ctx, b.hosts["on1"].ns, anywhere, env, program, server...)
-	if err != nil {
-		return "", err
-	}
-	defer s.stop()
-	for deadline := time.Now().Add(startWithin); ; time.Sleep(100 * time.Millisecond) {
-		c, err := startProgram(ctx, b.hosts["on0"].ns, anywhere, env, program, client...)
+// silentCase runs a program as client of itself, whose server does not say when
+// it is ready, between the hosts with offloads, and reads what the client says.
+func silentCase(name, program string, parse func(text string) (sample, error),
+	args func(m *measurement) (server, client []string)) *testCase {
+	return &testCase{name: name, on: bedKind{mtu: mtu}, run: func(ctx context.Context, m *measurement) (s sample,
+		err error) {
+		if err := installed(program); err != nil {
+			return s, err
+		}
+		server, client := args(m)
+		spawn := func(host string, args []string) (*child, error) {
+			return start(ctx, m.hosts[host].NS, anywhere, ucxEnv, append([]string{program}, args...)...)
+		}
+		serving, err := spawn("on1", server)
 		if err != nil {
-			return "", err
+			return s, err
 		}
-		if text, err := c.all(); err == nil || time.Now().After(deadline) {
-			return text, err
+		defer serving.Kill()
+		for deadline := time.Now().Add(startWithin); ; time.Sleep(100 * time.Millisecond) {
+			c, err := spawn("on0", client)
+			if err != nil {
+				return s, err
+			}
+			if text, err := c.output(m.duration); err == nil {
+				return parse(text)
+			} else if time.Now().After(deadline) {
+				return s, err
+			}
 		}
-	}
+	}}
 }

@@ -4,54 +4,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/signal"
-	"time"
+	"slices"
+	"syscall"
 
-	"tapir/lab/check/bench/result"
-	"tapir/lab/node/nicnode"
+	"tapir/lab/conf/nicconf"
+	"tapir/lab/host/process"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/serve"
 	"tapir/lab/tool/uapi"
-	"tapir/nic/uapi/relay"
 )
 
-// serveChild is a NIC that programs use, as `tapir nic` would be, until it is
-// interrupted.
-func serveChild(ctx context.Context, spec *nicSpec) (err error) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+// config is the configuration of a NIC on its TAP.
+func (s *nicSpec) config() nicconf.Config {
+	cfg := nicconf.Config{Name: s.TAP, TAP: s.TAP, Frames: s.Frames, MTU: s.MTU, IP: []netip.Prefix{s.IP}}
+	cfg.NIC.IWARP.InOrder = s.InOrder
+	return cfg
+}
+
+// serveChild is `tapir nic` until it is asked to end.
+func serveChild(ctx context.Context, spec *nicSpec) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	n, end, err := spec.start(context.WithoutCancel(ctx))
+	end, err := profile(spec.Profile)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, end()) }()
-	control, err := ctl.Listen(n.Name(), "bench")
-	if err != nil {
-		return err
-	}
-	defer control.Close()
-	run, err := relay.Listen(ctl.RunPath(n.Name()))
-	if err != nil {
-		return err
-	}
-	defer run.Close()
-	programs := nicnode.NewPrograms()
-	programs.Add(n)
-	run.Serve(programs.Devices)
-	dev := ctl.Device{Device: n.Device, Thread: n, Version: "bench", TAP: n.TAP(), OnStop: stop}
-	control.Serve(dev.Served())
-	watched, err := spec.watch(n)
-	if err != nil {
-		return err
-	}
-	defer watched()
-	result.Ready()
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-n.Done():
-		return n.Err()
-	}
+	defer end()
+	return serve.NICs(ctx, serve.Options{Version: "bench", Out: os.Stdout, Log: os.Stderr},
+		[]nicconf.Config{spec.config()}, nil)
 }
 
 // runChild is `tapir run`: the arguments are the NIC, the program and its own.
@@ -61,16 +44,21 @@ func runChild(ctx context.Context, args []string) error {
 	}
 	code, err := uapi.Run(ctx, uapi.Options{NICs: args[:1], Argv: args[1:], Stdout: os.Stdout, Stderr: os.Stderr,
 		Log: os.Stderr})
+	return ended(args[1], code, err)
+}
+
+// ended is the error of a program that has ended, if it was not content.
+func ended(program string, code int, err error) error {
 	if err == nil && code != 0 {
-		err = fmt.Errorf("%s: exit code %d", args[1], code)
+		return fmt.Errorf("%s: exit code %d", program, code)
 	}
 	return err
 }
 
 // served is two NICs for programs.
 type served struct {
-	bed  *bed
-	set  nicSetup
+	*measurement
+	set  *nicSetup
 	nics []*child
 }
 
@@ -83,22 +71,15 @@ func (s *nicSetup) nicName(i int) string {
 }
 
 // serve starts two NICs. The caller stops them.
-func (b *bench) serve(ctx context.Context, name string, set nicSetup) (*served, error) {
-	bd, err := b.bed(set.mtu, set.lossy)
-	if err != nil {
-		return nil, err
-	}
-	s := &served{bed: bd, set: set}
+func (m *measurement) serve(ctx context.Context, set *nicSetup) (*served, error) {
+	s := &served{measurement: m, set: set}
 	for i := range 2 {
-		c, err := start(ctx, bd.middle.ns, set.pins.cpu(i), "serve", set.spec(i, b.opt, name))
-		if err == nil {
-			s.nics = append(s.nics, c)
-			err = c.ready()
-		}
+		c, err := ready(m.role(ctx, set.pins.cpu(i), "serve", m.spec(set, i)))
 		if err != nil {
 			s.stop()
 			return nil, err
 		}
+		s.nics = append(s.nics, c)
 	}
 	return s, nil
 }
@@ -106,40 +87,30 @@ func (b *bench) serve(ctx context.Context, name string, set nicSetup) (*served, 
 // stop ends the NICs in order, so that profiles are written.
 func (s *served) stop() {
 	for _, c := range s.nics {
-		_ = c.cmd.Process.Signal(os.Interrupt) // it may have ended
-		kill := time.AfterFunc(endWithin, func() { _ = c.cmd.Process.Kill() })
-		_ = c.cmd.Wait()
-		kill.Stop()
+		c.Stop()
 	}
 }
 
 // run starts a program on NIC i.
 func (s *served) run(ctx context.Context, i int, argv ...string) (*child, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	return startProgram(ctx, s.bed.middle.ns, s.set.pins.cpu(i), nil, self,
-		append([]string{"run", s.set.nicName(i)}, argv...)...)
+	return start(ctx, s.middle.NS, s.set.pins.cpu(i), nil, append([]string{self, "run", s.set.nicName(i)}, argv...)...)
 }
 
 // listens waits until a program listens on NIC 1.
-func (s *served) listens(ctx context.Context) error {
+func (s *served) listens(ctx context.Context, program *child) error {
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
 	c, err := ctl.Dial(s.set.nicName(1))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	for {
+	return process.Until(ctx, func() (bool, error) {
+		if program.HasEnded() {
+			return false, errors.New("it has ended")
+		}
 		var ceps []struct{ Phase string }
-		if err := c.Show(ctx, "cep", &ceps); err != nil {
-			return err
-		}
-		for _, cep := range ceps {
-			if cep.Phase == "listening" {
-				return nil
-			}
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		err := c.Show(ctx, "cep", &ceps)
+		return slices.Contains(ceps, struct{ Phase string }{"listening"}), err
+	})
 }

@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"syscall"
 	"unsafe"
 
 	"tapir/nic/sched"
 	"tapir/nic/tap"
-	"tapir/nic/uapi/trap"
 )
 
 // trapChainCase is what ib_send_lat -e cannot be faster than under any supervisor
@@ -46,72 +44,35 @@ func trapChainChild(_ context.Context, spec *chainSpec) error {
 		return err
 	}
 	defer q.Close()
-	argv, err := spec.program("trapchain")
-	if err != nil {
-		return err
-	}
-	n := &trapChainNIC{Files: trap.NewFiles(), link: q.Fd(), end: spec.End, begin: make(chan struct{})}
-	n.ServeWrites()
-	n.Add(sentPath, &eventNode{n: n, pipe: &n.sent})
-	n.Add(camePath, &eventNode{n: n, pipe: &n.came})
-	p, err := trap.Start(trap.Options{Argv: argv,
-		Stdout: os.Stdout, Stderr: os.Stderr, Handlers: []trap.Handler{n}})
-	if err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() {
-		code, err := p.Wait()
-		if err == nil && code != 0 {
-			err = fmt.Errorf("exit code %d", code)
+	n := &trapChainNIC{link: q.Fd(), end: spec.End, begin: make(chan struct{})}
+	n.sent, n.came = n.add(sentPath), n.add(camePath)
+	n.write = n.post
+	n.opened = func() error {
+		if n.sent.Pipe == nil || n.came.Pipe == nil {
+			return nil
 		}
-		ended <- err
-	}()
+		defer close(n.begin)
+		return n.supervisor.Suspend()
+	}
+	done, err := n.start(spec.program("trapchain"))
+	if err != nil {
+		return err
+	}
 	select {
 	case <-n.begin:
-	case err := <-ended:
+	case err := <-done:
 		return errors.Join(err, errors.New("the program has ended before it began"))
 	}
-	return errors.Join(n.run(), <-ended)
+	return errors.Join(n.run(), <-done)
 }
 
 // trapChainNIC sends a frame for each doorbell, and tells of each frame.
 type trapChainNIC struct {
-	*trap.Files
-	supervisor *trap.Supervisor
+	trapped
 	link, end  int
-	sent, came *trap.Pipe
+	sent, came *trappedFile
 	begin      chan struct{} // closed when the program has both files open
-	call       trap.Call
 	out, in    []byte
-}
-
-// Attach implements trap.Attached.
-func (n *trapChainNIC) Attach(s *trap.Supervisor) { n.supervisor = s }
-
-// eventNode is one of the files.
-type eventNode struct {
-	n    *trapChainNIC
-	pipe **trap.Pipe
-}
-
-// Stat implements trap.Node.
-func (*eventNode) Stat() trap.Stat { return trap.Stat{Mode: syscall.S_IFCHR | 0o600} }
-
-// Open implements trap.Node: with the second file the NIC's thread receives.
-func (e *eventNode) Open(flags int) (trap.File, error) {
-	p, err := trap.NewPipe(flags)
-	if err != nil {
-		return nil, err
-	}
-	*e.pipe = p
-	if e.n.sent != nil && e.n.came != nil {
-		if err := e.n.supervisor.Suspend(); err != nil {
-			return nil, err
-		}
-		close(e.n.begin)
-	}
-	return minimalFile{p}, nil
 }
 
 func (n *trapChainNIC) run() error {
@@ -150,20 +111,12 @@ func (n *trapChainNIC) receive() {
 	}
 }
 
-func (n *trapChainNIC) serve() {
-	c := &n.call
-	if ok, err := n.supervisor.ReceiveTo(c); !ok || err != nil {
-		return
-	}
-	if c.Nr() != syscall.SYS_WRITE {
-		go n.supervisor.Serve(c.Notification())
-		return
-	}
-	if c.Arg(2) == doorbellLen {
+// post sends a frame if the program has written a doorbell.
+func (n *trapChainNIC) post(octets uint64) {
+	if octets == doorbellLen {
 		rawIO(syscall.SYS_WRITE, n.link, n.out)
 		_ = n.sent.Put(event[:]) // there is room: the program reads each
 	}
-	c.Finish(trap.Return(int64(c.Arg(2))))
 }
 
 // trapChainProgram posts and waits, or the other way around, as ib_send_lat -e.

@@ -1,49 +1,48 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 )
 
+// installed is errNotHere without a program.
+func installed(program string) error {
+	if _, err := exec.LookPath(program); err != nil {
+		return fmt.Errorf("%w: %s is not installed", errNotHere, program)
+	}
+	return nil
+}
+
 // ucx is UCX's own benchmark, a reference where it is installed.
 const ucx = "ucx_perftest"
 
-func haveUCX() bool {
-	_, err := exec.LookPath(ucx)
-	return err == nil
+// ucxCase is one test of ucx_perftest over its TCP transport between the
+// hosts with offloads: the figures of its last line.
+func ucxCase(name, test string, size, iters int) *testCase {
+	return silentCase(name, ucx, parseUCX, func(*measurement) (server, client []string) {
+		return nil, []string{addresses["on1"], "-t", test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters),
+			"-w", strconv.Itoa(iters / 10), "-f", "-v"}
+	})
 }
 
-// ucxRun runs one test of ucx_perftest over its TCP transport between the
-// hosts with offloads, and takes the figures of its last line.
-func ucxRun(ctx context.Context, b *bed, test string, size, iters int) (s sample, err error) {
-	args := []string{"-t", test, "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "-w", strconv.Itoa(iters / 10),
-		"-f", "-v"}
-	env := append(os.Environ(), "UCX_TLS=tcp", "UCX_NET_DEVICES=eth0", "UCX_LOG_LEVEL=fatal")
-	text, err := againstSilent(ctx, b, env, ucx, nil, append([]string{addresses["on1"]}, args...))
-	if err != nil {
-		return s, err
-	}
-	return parseUCX(text)
-}
+// ucxEnv has UCX speak TCP between the hosts.
+var ucxEnv = []string{"UCX_TLS=tcp", "UCX_NET_DEVICES=eth0", "UCX_LOG_LEVEL=fatal"}
 
 // parseUCX reads the last line of comma-separated figures: iterations,
 // latency (percentile, average, overall) in microseconds, bandwidth (average,
 // overall) in MiB/s, messages per second (average, overall).
-func parseUCX(text string) (s sample, err error) {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	fields := strings.Split(lines[len(lines)-1], ",")
-	if len(fields) < 8 {
-		return s, fmt.Errorf("%s: cannot read %q", ucx, lines[len(lines)-1])
-	}
+func parseUCX(text string) (sample, error) {
+	line := strings.ReplaceAll(lastLine(text), ",", " ")
 	var v [8]float64
-	for i := range v {
-		if v[i], err = strconv.ParseFloat(strings.TrimSpace(fields[i]), 64); err != nil {
-			return s, fmt.Errorf("%s: %w", ucx, err)
-		}
+	if _, err := fmt.Sscan(line, &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]); err != nil {
+		return sample{}, fmt.Errorf("%s: cannot read %q: %w", ucx, line, err)
 	}
 	return sample{latency: v[3], gbps: v[5] * (1 << 20) * 8 / 1e9, rate: v[7]}, nil
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
 }

@@ -16,17 +16,17 @@ import (
 // umodeCase is a ping-pong of Writes between two processes that open the NICs
 // of others: each sleeps until its completion channel wakes it.
 func umodeCase(name string, set nicSetup) *testCase {
-	return &testCase{name: name, run: func(ctx context.Context, b *bench) (s sample, err error) {
-		nics, err := b.serve(ctx, name, set)
+	return set.on(name, func(ctx context.Context, m *measurement) (s sample, err error) {
+		nics, err := m.serve(ctx, &set)
 		if err != nil {
 			return s, err
 		}
 		defer nics.stop()
-		cr, sr, err := pair(ctx, nics.bed.middle.ns, set.pins, b.opt.duration, "umode", func(i int) any {
-			return umodeSpec{set.nicName(i), i == 1, b.opt.duration}
+		cr, sr, err := m.pair(ctx, set.pins, "umode", func(i int) any {
+			return umodeSpec{set.nicName(i), i == 1, m.duration}
 		})
 		return combine(cr, sr), err
-	}}
+	})
 }
 
 const (

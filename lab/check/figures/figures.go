@@ -1,10 +1,12 @@
-// Package figures is what the programs that measure have in common: they name
-// the machine and put their figures into a document between two marks.
+// Package figures is what the programs that measure have in common: they choose
+// what to measure, name the machine and put their figures into a document between
+// two marks.
 package figures
 
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -53,4 +55,29 @@ func Put(file, begin, end string, figures []byte) error {
 		return fmt.Errorf("%s: the lines %q and %q are missing", file, begin, end)
 	}
 	return os.WriteFile(file, slices.Concat(before, []byte(begin+"\n"), figures, []byte(end+"\n"), after), 0o644)
+}
+
+// Median is the value in the middle, or the mean of the two there; NaN without
+// values.
+func Median(values []float64) float64 {
+	v := slices.Sorted(slices.Values(values))
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// Choose returns the names of a list divided by commas, each of which must be one
+// of all; all if the list is empty.
+func Choose(list string, all []string) ([]string, error) {
+	if list == "" {
+		return all, nil
+	}
+	chosen := strings.Split(list, ",")
+	for _, name := range chosen {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("unknown name %q: use %s", name, strings.Join(all, ", "))
+		}
+	}
+	return chosen, nil
 }

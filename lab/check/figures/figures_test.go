@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 )
 
@@ -40,5 +41,29 @@ func TestMachineAndLoad(t *testing.T) {
 	}
 	if got := Load(); !regexp.MustCompile(`^\d+\.\d\d \d+\.\d\d \d+\.\d\d$`).MatchString(got) {
 		t.Error(got)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		v    []float64
+		want float64
+	}{{[]float64{3}, 3}, {[]float64{5, 1, 3}, 3}, {[]float64{4, 1, 2, 9}, 3}, {[]float64{4, 1}, 2.5}} {
+		given := slices.Clone(c.v)
+		if got := Median(c.v); got != c.want || !slices.Equal(given, c.v) {
+			t.Errorf("median of %v: %v, %v afterwards", given, got, c.v)
+		}
+	}
+}
+
+func TestChoose(t *testing.T) {
+	all := []string{"a", "b", "c"}
+	for list, want := range map[string][]string{"": all, "c,a": {"c", "a"}} {
+		if got, err := Choose(list, all); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, %v", list, got, err)
+		}
+	}
+	if _, err := Choose("a,d", all); err == nil {
+		t.Error("a name that is none of all")
 	}
 }

@@ -17,17 +17,6 @@ func TestBoundIndex(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
-	for _, c := range []struct {
-		list []float64
-		want float64
-	}{{[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 5}, 5}} {
-		if got := median(c.list); got != c.want {
-			t.Errorf("%v: %v", c.list, got)
-		}
-	}
-}
-
 // The bound covers the true median in about 95 of 100 runs, whatever the
 // distribution, and the sign of a difference of 6 % is found.
 func TestJudge(t *testing.T) {

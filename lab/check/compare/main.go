@@ -10,9 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"tapir/lab/check/figures"
 )
 
 const (
@@ -69,30 +70,24 @@ func compare(old, names string, pairs int, limit time.Duration) (ok bool, err er
 		}
 		v := judge(p.ratios(r.better))
 		ok = ok && !v.slower
-		fmt.Printf("| %s | %s | %.4g | %.4g | %.3f | %.3f to %.3f | %s |\n", r.name, r.unit, median(p[0]), median(p[1]),
+		fmt.Printf("| %s | %s | %.4g | %.4g | %.3f | %.3f to %.3f | %s |\n", r.name, r.unit, figures.Median(p[0]),
+			figures.Median(p[1]),
 			v.ratio, v.low, v.high, v)
 	}
 	return ok, nil
 }
 
 // choose finds rows by their names.
-func choose(names string) ([]row, error) {
-	if names == "" {
-		return rows, nil
+func choose(names string) (chosen []row, err error) {
+	byName, all := map[string]row{}, []string(nil)
+	for _, r := range rows {
+		byName[r.name], all = r, append(all, r.name)
 	}
-	var chosen []row
-	for name := range strings.SplitSeq(names, ",") {
-		i := slices.IndexFunc(rows, func(r row) bool { return r.name == name })
-		if i < 0 {
-			var all []string
-			for _, r := range rows {
-				all = append(all, r.name)
-			}
-			return nil, fmt.Errorf("there is no row %q: %s", name, strings.Join(all, ", "))
-		}
-		chosen = append(chosen, rows[i])
+	list, err := figures.Choose(names, all)
+	for _, name := range list {
+		chosen = append(chosen, byName[name])
 	}
-	return chosen, nil
+	return chosen, err
 }
 
 // build makes both programs the same way; the old one from its own sources.

@@ -1,6 +1,10 @@
 package main
 
-import "slices"
+import (
+	"slices"
+
+	"tapir/lab/check/figures"
+)
 
 // verdict is what the ratios of a row say.
 type verdict struct {
@@ -20,7 +24,7 @@ func (v verdict) String() string {
 func judge(ratios []float64) verdict {
 	sorted := slices.Sorted(slices.Values(ratios))
 	k := boundIndex(len(sorted))
-	v := verdict{ratio: median(sorted), low: sorted[len(sorted)-1-k], high: sorted[k]}
+	v := verdict{ratio: figures.Median(sorted), low: sorted[len(sorted)-1-k], high: sorted[k]}
 	v.slower = v.high < lowest
 	return v
 }
@@ -40,10 +44,4 @@ func boundIndex(n int) int {
 		sum += term
 	}
 	return k
-}
-
-func median(list []float64) float64 {
-	sorted := slices.Sorted(slices.Values(list))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

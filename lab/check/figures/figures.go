@@ -4,7 +4,6 @@
 package figures
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -49,12 +48,22 @@ func Put(file, begin, end string, figures []byte) error {
 	if err != nil {
 		return err
 	}
-	before, rest, ok := bytes.Cut(text, []byte(begin+"\n"))
-	_, after, ok2 := bytes.Cut(rest, []byte(end+"\n"))
-	if !ok || !ok2 {
-		return fmt.Errorf("%s: the lines %q and %q are missing", file, begin, end)
+	around, _, err := Between(string(text), begin, end)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	return os.WriteFile(file, slices.Concat(before, []byte(begin+"\n"), figures, []byte(end+"\n"), after), 0o644)
+	return os.WriteFile(file, []byte(around[0]+string(figures)+around[1]), 0o644)
+}
+
+// Between is what stands between the lines begin and end of a document, and what is
+// around it, with these lines.
+func Between(text, begin, end string) (around [2]string, between string, err error) {
+	before, rest, ok := strings.Cut(text, begin+"\n")
+	between, after, ok2 := strings.Cut(rest, end+"\n")
+	if !ok || !ok2 {
+		return around, "", fmt.Errorf("the lines %q and %q, marks of the figures, are missing", begin, end)
+	}
+	return [2]string{before + begin + "\n", end + "\n" + after}, between, nil
 }
 
 // Median is the value in the middle, or the mean of the two there; NaN without

@@ -6,9 +6,9 @@ import (
 	"math"
 	"os/exec"
 	"runtime"
-	"slices"
 	"time"
 
+	"tapir/lab/check/figures"
 	"tapir/lab/check/linuxptp/interop"
 	"tapir/lab/check/stock"
 	"tapir/lab/conf/swconf"
@@ -61,14 +61,6 @@ func e2e(role interop.Role) interop.Cell {
 	return interop.Cell{Transport: transport.Ethernet, Delay: msg.DelayE2E, Role: role}
 }
 
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	if len(v) == 0 {
-		return math.NaN()
-	}
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
-}
-
 // deviation is the standard deviation.
 func deviation(v []float64) float64 {
 	s := result.Summarize(v)
@@ -92,7 +84,7 @@ func measured(measure func(context.Context, *bench) ([]float64, error), checks .
 			}
 		}
 		for i := range checks {
-			checks[i].value = median(columns[i])
+			checks[i].value = figures.Median(columns[i])
 		}
 		return checks, nil
 	}
@@ -115,12 +107,15 @@ func masterQuality(ctx context.Context, _ *bench) ([]float64, error) {
 // stampsUnderLoad is how many times more the offsets deviate if the NIC takes
 // its stamps when it reads and writes, while all processors have other work.
 func stampsUnderLoad(ctx context.Context) (float64, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for range runtime.NumCPU() {
-		busy := exec.Command("sh", "-c", "while :; do :; done")
+		busy := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
 		if err := busy.Start(); err != nil {
 			return 0, err
 		}
-		defer func() { busy.Process.Kill(); busy.Wait() }()
+		defer busy.Wait()
+		defer cancel()
 	}
 	kernel, err := interop.Run(ctx, e2e(interop.Master), manySamples)
 	if err != nil {
@@ -129,10 +124,7 @@ func stampsUnderLoad(ctx context.Context) (float64, error) {
 	loop, err := interop.RunOn(ctx, e2e(interop.Master), manySamples, func(env *node.Env) {
 		env.LoopStamps = true
 	}, nil)
-	if err != nil {
-		return 0, err
-	}
-	return deviation(loop.Offsets) / deviation(kernel.Offsets), nil
+	return deviation(loop.Offsets) / deviation(kernel.Offsets), err
 }
 
 func calibration(ctx context.Context, _ *bench) ([]float64, error) {
@@ -140,13 +132,13 @@ func calibration(ctx context.Context, _ *bench) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	bias := median(as.Offsets)
+	bias := figures.Median(as.Offsets)
 	set, err := interop.RunOn(ctx, e2e(interop.Master), samples, nil, func(c *ptp.InstanceConfig) {
 		// What the slave sees too late left too late, and came too early.
 		c.Ports[0].EgressLatency = msg.IntervalOf(time.Duration(bias))
 		c.Ports[0].IngressLatency = -msg.IntervalOf(time.Duration(bias))
 	})
-	return []float64{math.Abs(bias) / 1e3, math.Abs(median(set.Offsets)) / 1e3}, err
+	return []float64{math.Abs(bias) / 1e3, math.Abs(figures.Median(set.Offsets)) / 1e3}, err
 }
 
 func fabric(ctx context.Context, _ *bench) ([]float64, error) {

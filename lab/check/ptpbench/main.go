@@ -46,30 +46,35 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	b := bench{ctx: ctx, seeds: 3}
-	var only []string
-	var out string
+	rows := append(simulated(), live()...)
+	var only, out string
 	flags := flag.NewFlagSet("ptpbench", flag.ContinueOnError)
 	flags.IntVar(&b.rounds, "rounds", 3, "how often the rows on TAPs are measured; medians count")
 	flags.StringVar(&b.tapir, "tapir", "bin/tapir", "the program")
 	flags.StringVar(&b.oracle, "oracle", "bin/oracle.test", "the tests of lab/check/oracle, compiled")
 	flags.StringVar(&b.docs, "docs", "docs", "where the documents are")
 	flags.StringVar(&out, "o", "", "put the table into this document instead of printing it")
-	flags.Func("rows", "measure only these rows, such as S1,R4", func(v string) error {
-		only = strings.Split(v, ",")
-		return nil
-	})
+	flags.StringVar(&only, "rows", "", "measure only these rows, such as S1,R4")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if len(only) > 0 && out != "" {
+	if only != "" && out != "" {
 		return errors.New("-rows and -o exclude each other: a document holds all rows")
+	}
+	var ids []string
+	for _, r := range rows {
+		ids = append(ids, r.id)
+	}
+	chosen, err := figures.Choose(only, ids)
+	if err != nil {
+		return err
 	}
 	var doc bytes.Buffer
 	before := figures.Load()
 	var table bytes.Buffer
 	table.WriteString("| row | what | value | limit | |\n|---|---|---|---|---|\n")
-	for _, r := range append(simulated(), live()...) {
-		if len(only) > 0 && !slices.Contains(only, r.id) {
+	for _, r := range rows {
+		if !slices.Contains(chosen, r.id) {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s %s\n", r.id, r.what)

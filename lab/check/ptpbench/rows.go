@@ -32,50 +32,60 @@ func (c check) met() bool {
 	return c.value <= c.limit
 }
 
-func (c check) String() string {
-	sign, met := "<=", "met"
-	if c.atLeast {
-		sign = ">="
-	}
-	if !c.met() {
-		met = "missed"
-	}
-	return fmt.Sprintf("%s: %.4g %s (%s %g): %s", c.what, c.value, c.unit, sign, c.limit, met)
-}
-
 // simulated are the rows in virtual time. Their values are exact, the same on
 // every machine, but for S8.
 func simulated() []row {
 	return []row{
-		{"S1", "37 ppm and a random walk of 1 ppb/sqrt(s), 1 Sync/s, stamps of 1 ns", accuracy(0, 2.0, 1.5)},
-		{"S2", "the same with 8 Sync/s", accuracy(-3, 0.8, 0.6)},
-		{"S3", "a switch with 10 us of queueing, exponential: transparent clock against plain", throughSwitch},
-		{"S4", "coarse stamps: five transparent clocks at 8 ns, one link at 16 ns", coarse},
-		{"S5", "ten boundary clocks in a row, G.8275.1, stamps of 8 ns", chain},
-		{"S6", "a link that is 100 ns longer one way", asymmetric},
-		{"S7", "Allan deviation of oscillators against what they were asked for", noise},
-		{"S8", "speed of simulations, all of the engine and its messages", speed},
-		{"S9", "the same seed again: log and capture", repeated},
-		{"S10", "from the first Sync until the clock stays within 100 ns", convergence},
+		{"S1", "37 ppm and a random walk of 1 ppb/sqrt(s), 1 Sync/s, stamps of 1 ns", exact(accuracy(0, 2.0, 1.5))},
+		{"S2", "the same with 8 Sync/s", exact(accuracy(-3, 0.8, 0.6))},
+		{"S3", "a switch with 10 us of queueing, exponential: transparent clock against plain", exact(throughSwitch)},
+		{"S4", "coarse stamps: five transparent clocks at 8 ns, one link at 16 ns", exact(coarse)},
+		{"S5", "ten boundary clocks in a row, G.8275.1, stamps of 8 ns", exact(chain)},
+		{"S6", "a link that is 100 ns longer one way", exact(asymmetric)},
+		{"S7", "Allan deviation of oscillators against what they were asked for", exact(noise)},
+		{"S8", "speed of simulations, all of the engine and its messages", exact(speed)},
+		{"S9", "the same seed again: log and capture", exact(repeated)},
+		{"S10", "from the first Sync until the clock stays within 100 ns", exact(convergence)},
+	}
+}
+
+// sims runs the simulations of a row. After the first error it runs none.
+type sims struct {
+	seeds int
+	err   error
+}
+
+// exact returns what measures a row in virtual time.
+func exact(measure func(s *sims) []check) func(b *bench) ([]check, error) {
+	return func(b *bench) ([]check, error) {
+		s := &sims{seeds: b.seeds}
+		checks := measure(s)
+		return checks, s.err
+	}
+}
+
+// run runs one simulation and has read look at it.
+func (s *sims) run(c ptpsim.Config, read func(sim *ptpsim.Sim)) {
+	if s.err != nil {
+		return
+	}
+	var sim *ptpsim.Sim
+	if sim, s.err = ptpsim.New(c); s.err != nil {
+		return
+	}
+	defer sim.Close()
+	if s.err = sim.Run(); s.err == nil {
+		read(sim)
 	}
 }
 
 // worst runs scenarios with seeds from 1 on and returns the largest value.
-func worst(seeds int, scenario func(seed uint64) ptpsim.Config, value func(s *ptpsim.Sim) float64) (float64, error) {
+func (s *sims) worst(scenario func(seed uint64) ptpsim.Config, value func(sim *ptpsim.Sim) float64) float64 {
 	most := math.Inf(-1)
-	for seed := range uint64(seeds) {
-		s, err := ptpsim.New(scenario(seed + 1))
-		if err != nil {
-			return 0, err
-		}
-		err = s.Run()
-		most = max(most, value(s))
-		s.Close()
-		if err != nil {
-			return 0, err
-		}
+	for seed := range uint64(s.seeds) {
+		s.run(scenario(seed+1), func(sim *ptpsim.Sim) { most = max(most, value(sim)) })
 	}
-	return most, nil
+	return most
 }
 
 func settled(s *ptpsim.Sim, node string) []result.Point { return s.Node(node).Series.Settled(s.Skip()) }
@@ -84,69 +94,56 @@ func statsOf(s *ptpsim.Sim, node string) result.Stats {
 	return result.Summarize(result.Truth(settled(s, node)))
 }
 
-func rmsOf(node string) func(s *ptpsim.Sim) float64 {
-	return func(s *ptpsim.Sim) float64 { return statsOf(s, node).RMS }
+func slaveRMS(s *ptpsim.Sim) float64 { return statsOf(s, "slave").RMS }
+
+// xo is a crystal.
+var xo, _ = clock.Preset("xo") // there is one
+
+// onePair are master and slave on one link.
+func onePair(logSync int8, o clock.Oscillator, quantum time.Duration) func(seed uint64) ptpsim.Config {
+	return func(seed uint64) ptpsim.Config { return ptpsim.OnePair(seed, logSync, o, quantum) }
 }
 
 // accuracy measures a pair; reference is what ptp4l 3.1.1 does in clknetsim.
-func accuracy(logSync int8, limit, reference float64) func(b *bench) ([]check, error) {
-	return func(b *bench) ([]check, error) {
-		rms, err := worst(b.seeds, func(seed uint64) ptpsim.Config {
-			return ptpsim.OnePair(seed, logSync, ptpsim.Walk, 1)
-		}, rmsOf("slave"))
+func accuracy(logSync int8, limit, reference float64) func(s *sims) []check {
+	return func(s *sims) []check {
+		rms := s.worst(onePair(logSync, ptpsim.Walk, 1), slaveRMS)
 		return []check{
 			{what: "true rms", value: rms, limit: limit, unit: "ns"},
 			{what: "against ptp4l in clknetsim", value: rms / reference, limit: 1.25, unit: "times"},
-		}, err
+		}
 	}
 }
 
-func throughSwitch(b *bench) ([]check, error) {
-	queue := swconf.Delay{Dist: swconf.Exponential, Max: 10 * time.Microsecond}
-	with := func(mode swconf.Mode) (float64, error) {
-		return worst(b.seeds, func(seed uint64) ptpsim.Config {
-			return ptpsim.OnePair(seed, -3, ptpsim.Walk, 1).Through(1, mode, queue)
-		}, rmsOf("slave"))
+// queueing is that of the switches.
+var queueing = swconf.Delay{Dist: swconf.Exponential, Max: 10 * time.Microsecond}
+
+func throughSwitch(s *sims) []check {
+	with := func(mode swconf.Mode) float64 {
+		return s.worst(func(seed uint64) ptpsim.Config {
+			return ptpsim.OnePair(seed, -3, ptpsim.Walk, 1).Through(1, mode, queueing)
+		}, slaveRMS)
 	}
-	tc, err := with(swconf.E2ETransparent)
-	if err != nil {
-		return nil, err
-	}
-	plain, err := with(swconf.Plain)
+	tc, plain := with(swconf.E2ETransparent), with(swconf.Plain)
 	return []check{
 		{what: "true rms behind the transparent clock", value: tc, limit: 1, unit: "ns"},
 		{what: "plain switch against it", value: plain / tc, limit: 4000, atLeast: true, unit: "times"},
-	}, err
+	}
 }
 
-func coarse(b *bench) ([]check, error) {
-	xo, err := clock.Preset("xo")
-	if err != nil {
-		return nil, err
-	}
-	queue := swconf.Delay{Dist: swconf.Exponential, Max: 10 * time.Microsecond}
-	five, err := worst(b.seeds, func(seed uint64) ptpsim.Config {
-		return ptpsim.OnePair(seed, -3, xo, 8).Through(5, swconf.E2ETransparent, queue)
-	}, rmsOf("slave"))
-	if err != nil {
-		return nil, err
-	}
-	single, err := worst(b.seeds, func(seed uint64) ptpsim.Config {
-		return ptpsim.OnePair(seed, 0, xo, 16)
-	}, rmsOf("slave"))
+func coarse(s *sims) []check {
+	five := s.worst(func(seed uint64) ptpsim.Config {
+		return ptpsim.OnePair(seed, -3, xo, 8).Through(5, swconf.E2ETransparent, queueing)
+	}, slaveRMS)
 	return []check{
 		{what: "true rms behind five transparent clocks, 8 ns", value: five, limit: 3, unit: "ns"},
-		{what: "true rms at 16 ns", value: single, limit: 8, unit: "ns"},
-	}, err
+		{what: "true rms at 16 ns", value: s.worst(onePair(0, xo, 16), slaveRMS), limit: 8, unit: "ns"},
+	}
 }
 
 // chain measures each boundary clock against the one before it.
-func chain(b *bench) ([]check, error) {
+func chain(s *sims) []check {
 	const hops = 10
-	xo, err := clock.Preset("xo")
-	if err != nil {
-		return nil, err
-	}
 	scenario := func(seed uint64) ptpsim.Config {
 		c := ptpsim.Config{Seed: seed, Duration: 30 * time.Minute}
 		for i := range hops + 1 {
@@ -163,7 +160,7 @@ func chain(b *bench) ([]check, error) {
 		}
 		return c
 	}
-	most, err := worst(b.seeds, scenario, func(s *ptpsim.Sim) (most float64) {
+	most := s.worst(scenario, func(s *ptpsim.Sim) (most float64) {
 		for i := 1; i <= hops; i++ {
 			from, to := settled(s, fmt.Sprint("bc", i-1)), settled(s, fmt.Sprint("bc", i))
 			for k := range to {
@@ -172,37 +169,32 @@ func chain(b *bench) ([]check, error) {
 		}
 		return most
 	})
-	return []check{{what: "largest time error of a node (class C of G.8273.2)", value: most, limit: 30, unit: "ns"}},
-		err
+	return []check{{what: "largest time error of a node (class C of G.8273.2)", value: most, limit: 30, unit: "ns"}}
 }
 
-func asymmetric(b *bench) ([]check, error) {
+func asymmetric(s *sims) []check {
 	const asymmetry = 100
-	scenario := func(corrected bool) func(seed uint64) ptpsim.Config {
+	scenario := func(correction time.Duration) func(seed uint64) ptpsim.Config {
 		return func(seed uint64) ptpsim.Config {
 			c := ptpsim.OnePair(seed, -3, ptpsim.Walk, 1)
 			c.Links[0].Asymmetry = asymmetry
-			if corrected { // the way in is longer than the mean by half of it
-				c.Nodes[1].PTP.Ports[0].DelayAsymmetry = msg.IntervalOf(asymmetry / 2)
-			}
+			c.Nodes[1].PTP.Ports[0].DelayAsymmetry = msg.IntervalOf(correction)
 			return c
 		}
 	}
-	away, err := worst(b.seeds, scenario(false), func(s *ptpsim.Sim) float64 {
+	away := s.worst(scenario(0), func(s *ptpsim.Sim) float64 {
 		return math.Abs(math.Abs(statsOf(s, "slave").Mean) - asymmetry/2)
 	})
-	if err != nil {
-		return nil, err
-	}
-	left, err := worst(b.seeds, scenario(true), rmsOf("slave"))
+	// The way in is longer than the mean by half of the asymmetry.
 	return []check{
 		{what: "offset away from half of the asymmetry", value: away, limit: 2, unit: "ns"},
-		{what: "true rms with delayAsymmetry set", value: left, limit: 1, unit: "ns"},
-	}, err
+		{what: "true rms with delayAsymmetry set", value: s.worst(scenario(asymmetry/2), slaveRMS), limit: 1,
+			unit: "ns"},
+	}
 }
 
 // noise compares free oscillators with their configuration, over 40,000 s.
-func noise(*bench) (all []check, err error) {
+func noise(s *sims) (all []check) {
 	const points, tau = 400_000, 0.1
 	for _, c := range []struct {
 		what  string
@@ -214,9 +206,9 @@ func noise(*bench) (all []check, err error) {
 		{"random walk FM", clock.Oscillator{RandomWalkFM: 1, Seed: 2}, math.Sqrt, 12},
 		{"flicker FM", clock.Oscillator{FlickerFM: 1, Seed: 3}, func(float64) float64 { return 1 }, 40},
 	} {
-		x, err := result.FreeRun(c.o, points, time.Duration(tau*1e9))
-		if err != nil {
-			return nil, err
+		var x []float64
+		if x, s.err = result.FreeRun(c.o, points, time.Duration(tau*1e9)); s.err != nil {
+			return nil
 		}
 		most := 0.0
 		for _, n := range []int{1, 10, 100, 1000} {
@@ -225,30 +217,23 @@ func noise(*bench) (all []check, err error) {
 		all = append(all, check{what: c.what + " at 0.1, 1, 10 and 100 s: largest difference", value: most,
 			limit: c.limit, unit: "%"})
 	}
-	return all, nil
+	return all
 }
 
-// repeated is 0 if two runs of a scenario with chance everywhere have the same
-// log and capture, else 1.
-func repeated(b *bench) ([]check, error) {
-	differ, err := 0.0, error(nil)
-	for seed := range uint64(b.seeds) {
-		var first, second [32]byte
-		if first, err = digest(seed + 1); err == nil {
-			second, err = digest(seed + 1)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if first != second {
+// repeated counts the seeds with which two runs of a scenario with chance
+// everywhere differ in log or capture.
+func repeated(s *sims) []check {
+	differ := 0.0
+	for seed := range uint64(s.seeds) {
+		if s.digest(seed+1) != s.digest(seed+1) {
 			differ++
 		}
 	}
-	return []check{{what: "seeds whose log and capture differ", value: differ, limit: 0}}, nil
+	return []check{{what: "seeds whose log and capture differ", value: differ, limit: 0}}
 }
 
 // digest is the SHA-256 of log and capture of a scenario full of chance.
-func digest(seed uint64) (sum [32]byte, err error) {
+func (s *sims) digest(seed uint64) [32]byte {
 	var out bytes.Buffer
 	c := ptpsim.OnePair(seed, -3, clock.Oscillator{PPB: -9000, WhiteFM: 1, FlickerFM: 1, RandomWalkFM: 1}, 8).Through(1,
 		swconf.E2ETransparent, swconf.Delay{Dist: swconf.Exponential, Max: 10_000})
@@ -257,23 +242,17 @@ func digest(seed uint64) (sum [32]byte, err error) {
 	l.PDV, l.Loss, l.Duplicate, l.Reorder, l.ReorderBy = swconf.Delay{Dist: swconf.Uniform, Max: 5000}, 0.05, 0.05,
 		0.05, 20*time.Microsecond
 	c.Nodes[1].Clock.Jitter = 4
-	s, err := ptpsim.New(c)
-	if err != nil {
-		return sum, err
-	}
-	defer s.Close()
-	err = s.Run()
-	return sha256.Sum256(out.Bytes()), err
+	s.run(c, func(*ptpsim.Sim) {})
+	return sha256.Sum256(out.Bytes())
 }
 
-func convergence(b *bench) ([]check, error) {
-	after := func(logSync int8) (float64, error) {
-		scenario := func(seed uint64) ptpsim.Config {
+func convergence(s *sims) []check {
+	after := func(logSync int8) float64 {
+		return s.worst(func(seed uint64) ptpsim.Config {
 			c := ptpsim.OnePair(seed, logSync, ptpsim.Walk, 1)
 			c.Duration, c.Sample = time.Minute, 50*time.Millisecond
 			return c
-		}
-		return worst(b.seeds, scenario, func(s *ptpsim.Sim) float64 {
+		}, func(s *ptpsim.Sim) float64 {
 			at, ok := s.Node("slave").Series.Converged(100)
 			if !ok {
 				return math.Inf(1)
@@ -281,47 +260,32 @@ func convergence(b *bench) ([]check, error) {
 			return (at - s.Node("slave").Heard).Seconds()
 		})
 	}
-	slow, err := after(0)
-	if err != nil {
-		return nil, err
-	}
-	fast, err := after(-3)
-	return []check{{what: "1 Sync/s", value: slow, limit: 8, unit: "s"},
-		{what: "8 Sync/s", value: fast, limit: 4, unit: "s"}}, err
+	return []check{{what: "1 Sync/s", value: after(0), limit: 8, unit: "s"},
+		{what: "8 Sync/s", value: after(-3), limit: 4, unit: "s"}}
 }
 
 // speed measures how many times faster than real time simulations run on
 // this machine, the best of some runs. Limits are multiples of what stock
 // ptp4l does in clknetsim.
-func speed(*bench) ([]check, error) {
-	var all []check
+func speed(s *sims) (all []check) {
 	for _, c := range []struct {
 		nodes int
 		limit float64
 	}{{2, 10_000}, {20, 1_900}} {
 		best := 0.0
 		for range 5 {
-			times, err := speedOf(star(c.nodes))
-			if err != nil {
-				return nil, err
-			}
-			best = max(best, times)
+			best = max(best, s.speedOf(star(c.nodes)))
 		}
 		all = append(all, check{what: fmt.Sprintf("%d clocks, 1 Sync/s", c.nodes), value: best, limit: c.limit,
 			atLeast: true, unit: "times real time"})
 	}
-	return all, nil
+	return all
 }
 
-func speedOf(c ptpsim.Config) (times float64, err error) {
-	s, err := ptpsim.New(c)
-	if err != nil {
-		return 0, err
-	}
-	defer s.Close()
+func (s *sims) speedOf(c ptpsim.Config) (times float64) {
 	begin := time.Now()
-	err = s.Run()
-	return s.Now().Seconds() / time.Since(begin).Seconds(), err
+	s.run(c, func(sim *ptpsim.Sim) { times = sim.Now().Seconds() / time.Since(begin).Seconds() })
+	return times
 }
 
 // star is a grandmaster and slaves: on one link or, if there are more, on a

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"tapir/lab/check/linuxptp"
 	"tapir/lab/check/linuxptp/interop"
 	"tapir/lab/host/link"
+	"tapir/lab/host/process"
 	"tapir/lab/run/result"
 	"tapir/lab/tool/ctl"
 	unit "tapir/nic/ptp"
@@ -40,8 +43,8 @@ type nicProcess struct {
 }
 
 func (o *nicProcess) close() {
-	for i := len(o.undo) - 1; i >= 0; i-- {
-		o.undo[i]()
+	for _, undo := range slices.Backward(o.undo) {
+		undo()
 	}
 }
 
@@ -64,26 +67,18 @@ func (b *bench) start(ctx context.Context, flags ...string) (o *nicProcess, err 
 		}
 		o.undo = append(o.undo, nets[i].Close)
 	}
-	if err := nets[0].AddVeth("eth0", nets[1], "eth0"); err != nil {
+	if err := errors.Join(nets[0].AddVeth("eth0", nets[1], "eth0"), nets[0].Up("eth0"), nets[1].Up("eth0")); err != nil {
 		return o, err
-	}
-	for _, n := range nets {
-		if err := n.Up("eth0"); err != nil {
-			return o, err
-		}
 	}
 	p, err := o.here.Start(ctx, linuxptp.Command{Name: b.tapir,
 		Args: append([]string{"nic", "--name", nicName, "--tap", "tap0", "--ip", "10.0.0.1/24"}, flags...)})
+	if err == nil {
+		err = p.Process.Await(ctx, "ready ")
+	}
 	if err != nil {
 		return o, err
 	}
-	if err = p.Await(ctx, "ready", func(l linuxptp.Log) bool {
-		return l.Contains(regexp.MustCompile("^ready "))
-	}); err != nil {
-		return o, err
-	}
-	o.ctl, err = ctl.Dial(nicName)
-	if err == nil {
+	if o.ctl, err = ctl.Dial(nicName); err == nil {
 		o.undo = append(o.undo, func() { o.ctl.Close() })
 	}
 	return o, err
@@ -100,12 +95,7 @@ func (o *nicProcess) trueError(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	best := list[0]
-	for _, s := range list {
-		if s.After-s.Before < best.After-best.Before {
-			best = s
-		}
-	}
+	best := slices.MinFunc(list, func(a, b ctl.PHCSample) int { return cmp.Compare(a.After-a.Before, b.After-b.Before) })
 	return float64(best.PHC - best.Before - (best.After-best.Before)/2), nil
 }
 
@@ -186,7 +176,10 @@ func chrony(b *bench) (list []check, err error) {
 		}
 		if c.feed != nil {
 			if c.name == "SOCK" {
-				if err := await(ctx, func() bool { _, err := os.Stat(sock); return err == nil }); err != nil {
+				if err := process.Until(ctx, func() (bool, error) {
+					_, err := os.Stat(sock)
+					return err == nil, nil
+				}); err != nil {
 					return list, err
 				}
 			}
@@ -209,18 +202,6 @@ func chrony(b *bench) (list []check, err error) {
 				unit: "ppm"})
 	}
 	return list, nil
-}
-
-// await waits until done is true.
-func await(ctx context.Context, done func() bool) error {
-	for !done() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	return nil
 }
 
 // cost is what a call of f costs: the time of the fastest of some batches, for
@@ -273,11 +254,7 @@ func codec(b *bench) ([]check, error) {
 }
 
 func stamp(*bench) ([]check, error) {
-	osc, err := clock.Preset("xo")
-	if err != nil {
-		return nil, err
-	}
-	phc, err := clock.New(clock.Config{Oscillator: osc, Jitter: 4, Quantum: 8})
+	phc, err := clock.New(clock.Config{Oscillator: xo, Jitter: 4, Quantum: 8})
 	if err != nil {
 		return nil, err
 	}

@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"syscall"
 	"time"
 
+	benchresult "tapir/lab/check/bench/result"
 	"tapir/lab/run/result"
 	"tapir/lab/run/virtual"
 	"tapir/lab/topo"
@@ -63,7 +63,7 @@ func measure(ctx context.Context, w work) (cost, error) {
 	if err != nil {
 		return c, err
 	}
-	before, begun := heap(), processorTime()
+	before, begun := heap(), benchresult.CPU()
 	l, err := virtual.Up(ctx, plan, virtual.Options{})
 	if err != nil {
 		return c, err
@@ -77,7 +77,7 @@ func measure(ctx context.Context, w work) (cost, error) {
 	c.most = <-most - before
 	c.left = heap() - before
 	err = l.Finish(ctx, r)
-	c.cpu, c.events = processorTime()-begun, l.Events()
+	c.cpu, c.events = benchresult.CPU()-begun, l.Events()
 	if err == nil && r.Verdict != result.Passed {
 		err = fmt.Errorf("%d NICs: %s %s", w.nics, r.Error, r.Steps[0].Error)
 	}
@@ -110,12 +110,4 @@ func watch(stop <-chan struct{}) (most int) {
 		case <-tick:
 		}
 	}
-}
-
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it cannot fail
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

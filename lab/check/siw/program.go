@@ -78,12 +78,12 @@ func (c *Cell) endedWell(code int, said string) bool {
 // wait for it to be acknowledged. The results may stand behind, as they wait in
 // the program for its end.
 func lateGoodbye(code int, said string) bool {
-	return code == 1 && figures.MatchString(said) && strings.Contains(said,
+	return code == 1 && perftestFigures.MatchString(said) && strings.Contains(said,
 		"Failed to close connection between server and client\n")
 }
 
-// figures are perftest's: a line of them below their names.
-var figures = regexp.MustCompile(`#bytes[^\n]*\n *[0-9]+ +[0-9]+ `)
+// perftestFigures are perftest's: a line of them below their names.
+var perftestFigures = regexp.MustCompile(`#bytes[^\n]*\n *[0-9]+ +[0-9]+ `)
 
 // checkProgram wants what a content client says.
 func (c *Cell) checkProgram(nic *nicEnd, guest *guestEnd) error {

@@ -181,7 +181,7 @@ func TestTableReplacesTheGeneratedPart(t *testing.T) {
 	if err := WriteFile(name, list, "head"); err == nil {
 		t.Error("a file that is not there was written")
 	}
-	if err := os.WriteFile(name, []byte("before\n"+beginMark+"old\n"+endMark+"after\n"), 0o644); err != nil {
+	if err := os.WriteFile(name, []byte("before\n"+beginMark+"\nold\n"+endMark+"\nafter\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := WriteFile(name, list, "head\n"); err != nil {
@@ -192,11 +192,11 @@ func TestTableReplacesTheGeneratedPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"before\n" + beginMark + "head\n",
+		"before\n" + beginMark + "\nhead\n",
 		"| a | 1 pass, **1 fail** | 0 pass | 7 | 2 |\n",
 		"| x | connects | IPv4 | pass: IRD 3, ORD 4 | 3 |  |\n",
 		"| y | connects | IPv4 | **fail**: one; two / three | 4 | odd (RFC 1 section 2) |\n",
-		"| z | serves | IPv4, MTU 576, siw: s=1, NIC: n=1 | pass | 0 |  |\n" + endMark + "after\n",
+		"| z | serves | IPv4, MTU 576, siw: s=1, NIC: n=1 | pass | 0 |  |\n" + endMark + "\nafter\n",
 	} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %q in\n%s", want, b)
@@ -213,7 +213,7 @@ func TestCheckPage(t *testing.T) {
 	for _, r := range list {
 		cells = append(cells, r.Cell)
 	}
-	page := func(list []Result) string { return beginMark + Table(list) + endMark }
+	page := func(list []Result) string { return beginMark + "\n" + Table(list) + endMark + "\n" }
 	failed := slices.Clone(list)
 	failed[1].Err = errors.New("x")
 	other := slices.Clone(list)

@@ -3,38 +3,21 @@ package siw
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
+
+	"tapir/lab/check/figures"
 )
 
 // The marks around the generated part of a document.
 const (
-	beginMark = "<!-- generated: begin -->\n"
-	endMark   = "<!-- generated: end -->\n"
+	beginMark = "<!-- generated: begin -->"
+	endMark   = "<!-- generated: end -->"
 )
-
-// generated is what stands between the marks, with what is around it.
-func generated(text string) (before, between, after string, err error) {
-	before, rest, ok := strings.Cut(text, beginMark)
-	between, after, ok2 := strings.Cut(rest, endMark)
-	if !ok || !ok2 {
-		return "", "", "", errors.New("the marks of the generated part are missing")
-	}
-	return before, between, after, nil
-}
 
 // WriteFile replaces the generated part of a document.
 func WriteFile(name string, results []Result, head string) error {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	before, _, after, err := generated(string(b))
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return os.WriteFile(name, []byte(before+beginMark+head+Table(results)+endMark+after), 0o644)
+	return figures.Put(name, beginMark, endMark, []byte(head+Table(results)))
 }
 
 // The columns of a cell's row.
@@ -52,10 +35,7 @@ func Table(results []Result) string {
 	sums.WriteString(sumsHead)
 	for len(results) > 0 {
 		topic := results[0].Cell.Topic
-		n := slices.IndexFunc(results, func(r Result) bool { return r.Cell.Topic != topic })
-		if n < 0 {
-			n = len(results)
-		}
+		n := slices.IndexFunc(append(slices.Clip(results), Result{}), func(r Result) bool { return r.Cell.Topic != topic })
 		sums.WriteString(sumRow(topic, results[:n]))
 		fmt.Fprintf(&rows, "\n## %s\n\n%s", topic, rowHead)
 		for _, r := range results[:n] {
@@ -133,7 +113,7 @@ func (c *Cell) wants() string {
 // CheckPage tells whether the generated part of a document has a row, passed,
 // for each cell and no other.
 func CheckPage(text string, cells []Cell) error {
-	_, between, _, err := generated(text)
+	_, between, err := figures.Between(text, beginMark, endMark)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,8 @@ func (b *bench) start(ctx context.Context, flags ...string) (o *nicProcess, err 
 		}
 		o.undo = append(o.undo, nets[i].Close)
 	}
-	if err := errors.Join(nets[0].AddVeth("eth0", nets[1], "eth0"), nets[0].Up("eth0"), nets[1].Up("eth0")); err != nil {
+	if err := errors.Join(nets[0].AddVeth("eth0", nets[1], "eth0"), nets[0].Up("eth0"),
+		nets[1].Up("eth0")); err != nil {
 		return o, err
 	}
 	p, err := o.here.Start(ctx, linuxptp.Command{Name: b.tapir,
@@ -95,7 +96,9 @@ func (o *nicProcess) trueError(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	best := slices.MinFunc(list, func(a, b ctl.PHCSample) int { return cmp.Compare(a.After-a.Before, b.After-b.Before) })
+	best := slices.MinFunc(list, func(a, b ctl.PHCSample) int {
+		return cmp.Compare(a.After-a.Before, b.After-b.Before)
+	})
 	return float64(best.PHC - best.Before - (best.After-best.Before)/2), nil
 }
 

@@ -35,7 +35,8 @@ func Table(results []Result) string {
 	sums.WriteString(sumsHead)
 	for len(results) > 0 {
 		topic := results[0].Cell.Topic
-		n := slices.IndexFunc(append(slices.Clip(results), Result{}), func(r Result) bool { return r.Cell.Topic != topic })
+		n := slices.IndexFunc(append(slices.Clip(results), Result{}),
+			func(r Result) bool { return r.Cell.Topic != topic })
 		sums.WriteString(sumRow(topic, results[:n]))
 		fmt.Fprintf(&rows, "\n## %s\n\n%s", topic, rowHead)
 		for _, r := range results[:n] {

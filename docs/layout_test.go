@@ -6,9 +6,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -364,6 +366,27 @@ func TestModules(t *testing.T) {
 	for _, m := range list {
 		if !exists[m[1]] {
 			t.Errorf("there is no package tapir/%s", m[1])
+		}
+	}
+}
+
+// TestNoPrograms keeps what compilers make out of the repository.
+func TestNoPrograms(t *testing.T) {
+	out, err := exec.Command("git", "-C", "..", "ls-files").Output()
+	if err != nil {
+		t.Log("not a checkout: ", err)
+		return
+	}
+	for name := range strings.Lines(string(out)) {
+		f, err := os.Open(filepath.Join("..", strings.TrimSpace(name)))
+		if err != nil {
+			continue // removed
+		}
+		magic := make([]byte, 4)
+		_, _ = io.ReadFull(f, magic)
+		f.Close()
+		if string(magic) == "\x7fELF" {
+			t.Errorf("%s is a program: remove it", strings.TrimSpace(name))
 		}
 	}
 }

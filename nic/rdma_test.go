@@ -265,6 +265,41 @@ func TestPathMTU(t *testing.T) {
 	}
 }
 
+// What no link of IPv4 or IPv6 can carry is no path MTU: RFC 791, RFC 8201
+// section 4.
+func TestImpossiblePathMTU(t *testing.T) {
+	for _, c := range []struct {
+		addr netip.Addr
+		told uint32
+		want int // the longest packet afterwards
+	}{{peer4, 67, 1500}, {peer4, 1, 1500}, {peer6, 1279, 1500}, {peer6, 0, 1500}, {peer4, 68, 552}, {peer6, 1280, 1280}} {
+		w, a, b := twoNICs(t, Config{})
+		router := w.station("02:00:00:00:00:77")
+		said, longest := 0, 0
+		w.lose = func(from *node, data []byte) bool {
+			if from == router.node || len(data) < 1000 {
+				return false
+			}
+			if said++; said > 60 {
+				longest = max(longest, len(data)-14)
+				return false
+			}
+			h, _, _ := ip.Parse(data[14:])
+			m := icmp.Message{Type: icmp.Unreachable4, Code: icmp.FragmentationNeeded4, Rest: c.told, Body: data[14 : 14+500]}
+			if h.Version == 6 {
+				m.Type, m.Code = icmp.PacketTooBig6, 0
+			}
+			router.ip(from.dev.cfg.MAC, ip.Header{Proto: protoICMP(h.Src), Src: h.Dst, Dst: h.Src}, icmpBytes(m, h.Dst, h.Src))
+			return false
+		}
+		client, server := dial(w, a, b, c.addr, 256<<10)
+		exercise(w, client, server, 256<<10)
+		if c.want < 1000 && longest != 0 || c.want >= 1000 && longest != c.want {
+			t.Errorf("%v was told %d: packets of %d octets, want %d", c.addr, c.told, longest, c.want)
+		}
+	}
+}
+
 func TestUnreachablePeer(t *testing.T) {
 	for _, c := range []struct {
 		addr netip.AddrPort

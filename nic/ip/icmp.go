@@ -27,7 +27,9 @@ func (l *Layer) icmp4In(p *Packet) Verdict {
 	case icmp.Unreachable4:
 		mtu := 0
 		if m.Code == icmp.FragmentationNeeded4 {
-			mtu = max(nextMTU(&m), MinMTU)
+			if mtu = nextMTU(&m); mtu < leastMTU4 {
+				return p.Refuse(drop.Malformed)
+			}
 		}
 		hard := m.Code == icmp.ProtocolUnreachable4 || m.Code == icmp.PortUnreachable4
 		return l.errorIn(p, &m, hard, mtu)
@@ -38,6 +40,9 @@ func (l *Layer) icmp4In(p *Packet) Verdict {
 	}
 	return p.Refuse(drop.Unused)
 }
+
+// leastMTU4 is what every IPv4 link carries (RFC 791): who tells of less lies.
+const leastMTU4 = 68
 
 // plateaus are the usual MTUs below which a router that tells none is guessed
 // to lie (RFC 1191 section 7).
@@ -77,7 +82,10 @@ func (l *Layer) icmp6In(p *Packet) Verdict {
 	case icmp.Unreachable6:
 		return l.errorIn(p, &m, m.Code == 1 || m.Code == icmp.PortUnreachable6, 0)
 	case icmp.PacketTooBig6:
-		return l.errorIn(p, &m, false, max(m.MTU6(), MinMTUIPv6))
+		if m.MTU6() < MinMTUIPv6 { // RFC 8201 section 4
+			return p.Refuse(drop.Malformed)
+		}
+		return l.errorIn(p, &m, false, m.MTU6())
 	case icmp.TimeExceeded6, icmp.ParamProblem6:
 		return l.errorIn(p, &m, false, 0)
 	}

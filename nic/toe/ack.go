@@ -60,6 +60,7 @@ func (s *sender) advanced(news *recovery.News, h *tcp.Header, now frame.Time) {
 		s.lower(s.cc.Cwnd)
 	}
 	s.mtuAcked(now)
+	s.holeAcked(now)
 	if s.snd.Segs() > 0 {
 		s.startRTO(now)
 	}

@@ -100,8 +100,9 @@ func (s *sender) cutTo(mtu int, begin frame.Time) {
 	s.c.Kick()
 }
 
-// suspectBlackHole reduces the MTU when full segments time out again and
-// again (RFC 4821 section 7.7), and takes what others have learned meanwhile.
+// suspectBlackHole tries a smaller MTU when full segments time out again and
+// again (RFC 4821 section 7.7), and takes what others have learned meanwhile. A
+// peer that is silent looks the same: see holeAcked.
 func (s *sender) suspectBlackHole(now frame.Time) {
 	if p, ok := s.c.e.paths.Find(s.c.remote.Addr()); ok && p.MTU < s.mtu {
 		s.reduceMTU(p.MTU, p.At.Add(s.c.e.cfg.PathMTUAge), now)
@@ -115,8 +116,37 @@ func (s *sender) suspectBlackHole(now frame.Time) {
 		mtu = blackHoleMTU
 	}
 	if int(s.snd.Seg(0).N)+s.c.headerLen() > mtu {
+		s.hole = holeSuspected
+		s.cutTo(mtu, now.Add(blackHoleTime))
+	}
+}
+
+// hole is what a connection knows of a suspected black hole.
+type hole uint8
+
+const (
+	noHole        hole = iota
+	holeSuspected      // smaller segments are sent, nothing has been acknowledged since
+	holeProbed         // they are acknowledged; the search tells whether larger ones are
+)
+
+// holeAcked looks at once whether large segments pass, when the peer has
+// acknowledged smaller ones: it may only have been silent.
+func (s *sender) holeAcked(now frame.Time) {
+	if s.hole == holeSuspected {
+		s.hole = holeProbed
+		s.snd.Search = pmtu.Begin(now)
+	}
+}
+
+// concludeHole follows the search. Large segments are lost where smaller ones
+// pass: that is a black hole, and counts for all connections to the peer.
+func (s *sender) concludeHole(now frame.Time) {
+	if s.hole == holeProbed && s.snd.Search.Failed() {
+		s.hole = noHole
 		s.c.e.stats.BlackHoles++
-		s.reduceMTU(mtu, now.Add(blackHoleTime), now)
+		s.c.e.paths.Learn(s.c.remote.Addr(), s.mtu, now)
+		s.snd.Search = pmtu.Begin(now.Add(blackHoleTime))
 	}
 }
 
@@ -126,6 +156,7 @@ func (s *sender) topMTU() int { return min(s.c.e.cfg.MTU, s.peerMSS+s.c.headerLe
 // firstLen is nextLen for the first segment of a turn, which may be an MTU
 // probe.
 func (s *sender) firstLen(now frame.Time) int {
+	s.concludeHole(now)
 	size := 0
 	if s.snd.Phase == recovery.Open && !s.override {
 		size = s.snd.Search.Due(s.mtu, s.topMTU(), s.c.e.cfg.PathMTUAge, now)
@@ -146,7 +177,7 @@ func (s *sender) mtuAcked(now frame.Time) {
 	if size == 0 {
 		return
 	}
-	s.mtu = size
+	s.mtu, s.hole = size, noHole
 	s.updateMSS()
 	if s.mtu >= s.topMTU() {
 		s.c.e.paths.Learn(s.c.remote.Addr(), 0, now)

@@ -67,6 +67,7 @@ func TestBlackHole(t *testing.T) {
 			if !w.run(time.Minute, func() bool { return b.received == a.total }) {
 				t.Fatalf("stuck: %+v", a.conn.Info())
 			}
+			w.trickle(a, 20_000, 5) // a large segment is tried at once, and lost
 			found := map[bool]int{false: blackHoleMTU, true: minMTU6}[v6]
 			if i := a.conn.Info(); i.MTU != found || w.a.e.Stats().BlackHoles != 1 {
 				t.Fatalf("%+v", i)
@@ -83,6 +84,38 @@ func TestBlackHole(t *testing.T) {
 			}
 			b.check(t, a)
 		}
+	}
+}
+
+// TestSilentPeerIsNoBlackHole: a peer that answers nothing for a while costs no
+// other connection its segments, and this one not for long.
+func TestSilentPeerIsNoBlackHole(t *testing.T) {
+	for _, silence := range []time.Duration{2 * time.Second, 8 * time.Second, 40 * time.Second} {
+		w := newWorld(t, 1, Config{}, Config{}, faults{delay: 100 * time.Microsecond}, false)
+		a, b := newApp(100_000, 1), newApp(0, 2)
+		w.connect(a, b)
+		w.run(time.Minute, func() bool { return b.received == a.total })
+		w.block = func(*node, *tcp.Header, []byte) bool { return true }
+		a.total += 100_000
+		a.conn.Kick()
+		w.runFor(silence)
+		if i := a.conn.Info(); i.Timeouts < 3 || (i.MTU == 1500) != (i.Timeouts == 3) {
+			t.Errorf("silent for %v: %+v", silence, i)
+		}
+		other, err := w.a.e.Connect(addrPort(w.a, 0), addrPort(w.b, 4421), newApp(0, 3), w.now)
+		if err != nil || other.Info().MTU != 1500 || w.a.e.paths.Len() != 0 {
+			t.Errorf("silent for %v: %v, another connection's MTU is %d", silence, err, other.Info().MTU)
+		}
+		other.Abort()
+		w.block = nil
+		if !w.run(2*time.Minute, func() bool { return b.received == a.total }) {
+			t.Fatalf("stuck: %+v", a.conn.Info())
+		}
+		w.trickle(a, 20_000, 5)
+		if i := a.conn.Info(); i.MTU != 1500 || w.a.e.paths.Len() != 0 || w.a.e.Stats().BlackHoles != 0 {
+			t.Errorf("silent for %v: %+v", silence, i)
+		}
+		b.check(t, a)
 	}
 }
 

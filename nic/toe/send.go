@@ -29,6 +29,7 @@ type sender struct {
 	override   bool // the next segment may be smaller than silly-window avoidance wants
 	tailProbe  bool // rtoAt is that of a tail loss probe
 	mtu        int  // of the path
+	hole       hole // why it is smaller
 	peerMSS    int
 	mss        int
 	backoff    int // consecutive timeouts

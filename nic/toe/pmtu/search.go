@@ -67,6 +67,9 @@ func (s *Search) Lost(end uint64) bool {
 	return true
 }
 
+// Failed reports whether a probe has been lost and none is in flight.
+func (s *Search) Failed() bool { return s.high != 0 && s.end == 0 }
+
 // Acked tells that everything below una has arrived. It returns the MTU that
 // the probe has proved, 0 if none has.
 func (s *Search) Acked(una uint64) int {

@@ -55,6 +55,7 @@ var layout = []line{
 	{"nic/fastlinq/ecore/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/ecore")},
 	{"nic/fastlinq/l2/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/l2")},
 	{"nic/fastlinq", and(leaves, "nic/fastlinq", "nic/verbs", "nic/hardware", "nic/hostfn", "nic/param", "nic/view")},
+	{"nic/ideal", []string{"wire", "nic/verbs", "nic/hardware", "nic/hostfn", "nic/param", "nic/view"}},
 	{"nic/fastlinq/settings", and(leaves, "nic/fastlinq", "nic/hardware", "nic/hostfn", "nic/param")},
 	{"nic/timer", []string{"wire"}},
 	{"nic/settings", and(leaves, "mpa", "ptp", "nic/cm", "nic/hardware", "nic/iwarp", "nic/param", "nic/ptp", "nic/toe",

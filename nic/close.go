@@ -47,5 +47,5 @@ func (d *Device) Idle() bool {
 // keep it from closing. A second call does nothing.
 func (d *Device) Close(now frame.Time) error {
 	d.begin(now)
-	return d.device.Close(now)
+	return d.Hardware.Close(now)
 }

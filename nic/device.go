@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 
-	"tapir/nic/hardware"
 	"tapir/nic/hostfn"
 	"tapir/nic/port"
 	"tapir/nic/show"
@@ -36,13 +35,11 @@ type Device struct {
 	tcp       tcpTransport
 	permanent ether.Addr // the station address at the start
 
-	device     hardware.Device
-	portNumber int             // of the device
-	os         hostfn.Function // the operating system's interface
-	holds      bool            // the hardware may hold frames back for an interrupt
-	failed     bool            // the hardware's offloads have
-	heard      func([]byte)    // of the loopback test
-	received   int             // frames of the NIC's own Ethernet queue in a batch
+	os       hostfn.Function // the operating system's interface
+	holds    bool            // the hardware may hold frames back for an interrupt
+	failed   bool            // the hardware's offloads have
+	heard    func([]byte)    // of the loopback test
+	received int             // frames of the NIC's own Ethernet queue in a batch
 
 	stopped bool // Shutdown was called
 
@@ -101,7 +98,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.begin(now)
 	d.Common.Polling = true
 	d.RunTimers(now)
-	d.device.Poll(now)
+	d.Hardware.Poll(now)
 	d.IP.Poll(now)
 	d.Wire.Flush(now)
 	second := d.os.Poll(now)

@@ -27,7 +27,7 @@ func (d *Device) ShowNIC() view.Info {
 	return view.Info{
 		Name: d.cfg.Name, MAC: d.cfg.MAC, Addrs: append([]netip.Prefix{}, d.IP.Addrs()...),
 		Gateways: append([]netip.Addr{}, d.cfg.Gateways...), MTU: d.cfg.MTU, VLAN: d.cfg.VLAN,
-		Frames: d.cfg.Frames.String(), HostTAP: d.Host.Exists(),
+		Frames: d.cfg.Frames.String(), Hardware: d.cfg.Hardware.Kind(), HostTAP: d.Host.Exists(),
 		RxPackets: in.Packets, TxPackets: out.Packets, RxBytes: in.Bytes, TxBytes: out.Bytes,
 		Drops: drops.Total(),
 		QPs:   len(d.Verbs.QPs()), CQs: len(d.Verbs.CQs()), MRs: len(d.Verbs.MRs()), CEPs: len(d.IWARP.CEPs()),

@@ -9,17 +9,15 @@ import (
 	"tapir/wire/frame"
 )
 
-// Hardware is the device that a NIC is made of.
-type Hardware = hardware.Device
-
 // attach puts the NIC on its function of the device.
 func (d *Device) attach(env *Env) (err error) {
-	if d.device = env.Device; d.device == nil {
-		if d.device, err = d.cfg.Hardware.Open(); err != nil {
+	device := env.Device
+	if device == nil {
+		if device, err = d.cfg.Hardware.Open(); err != nil {
 			return err
 		}
 	}
-	d.Hardware, err = d.device.Attach(env.Function, hardware.Env{
+	d.Hardware, err = device.Attach(env.Function, hardware.Env{
 		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs, Log: &d.Common.Log,
 		Pool: d.pool, System: d.Common.System, Host: env.Host, Second: env.Second, Light: env.Light,
 	})
@@ -28,7 +26,7 @@ func (d *Device) attach(env *Env) (err error) {
 	}
 	d.Verbs.SetInterrupt(d.Hardware.Notify)
 	d.Verbs.SetContexts(d.Hardware)
-	d.portNumber, d.os, d.holds = env.Port, d.Hardware.Host(), d.Hardware.Holds()
+	d.os, d.holds = d.Hardware.Host(), d.Hardware.Holds()
 	return nil
 }
 

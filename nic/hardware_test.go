@@ -2,6 +2,7 @@ package nic
 
 import (
 	"tapir/nic/fastlinq"
+	"tapir/nic/hardware"
 	"tapir/nic/param"
 )
 
@@ -17,9 +18,14 @@ type (
 	deeper struct{ *fastlinq.Device }
 )
 
-// newNIC makes a NIC of FastLinQ hardware, if cfg names no other.
+// usual is the hardware of NICs under test whose configuration names no other.
+var usual hardware.Config = &fastlinq.Config{}
+
+// newNIC makes a NIC of the usual hardware, if cfg names no other.
 func newNIC(cfg Config, env Env) (*device, error) {
-	fastlinqOf(&cfg)
+	if cfg.Hardware == nil {
+		cfg.Hardware = usual.Clone()
+	}
 	d, err := New(cfg, env)
 	if err != nil {
 		return nil, err

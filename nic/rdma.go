@@ -55,7 +55,7 @@ func (d *Device) CI(do func(fn func(now frame.Time))) al.CI {
 // unless the host TAP's owner does.
 func (d *Device) LinkUp(now frame.Time) {
 	d.begin(now)
-	d.device.Signal(d.portNumber, true, now)
+	d.Hardware.Signal(true, now)
 	if !d.Host.Exists() && !d.Wire.Closed {
 		d.IP.Announce(now)
 	}
@@ -65,7 +65,7 @@ func (d *Device) LinkUp(now frame.Time) {
 // NIC would send is dropped and counted. Connections stay.
 func (d *Device) LinkDown(now frame.Time) {
 	d.begin(now)
-	d.device.Signal(d.portNumber, false, now)
+	d.Hardware.Signal(false, now)
 }
 
 // Fail takes the NIC away as if it were unplugged: the port is dead, queue

@@ -38,6 +38,9 @@ func nicFlags(c *nicconf.Config) []flag {
 		{set, "firmware", "",
 			"firmware of the storms: a `file`, or the form to search for: header, zipped-header, bin, " +
 				"zipped-bin (default built in)"},
+		{set, "hardware", "",
+			"`kind` of the device that the NIC is made of: fastlinq or ideal, which has no firmware and no " +
+				"interrupts (default fastlinq)"},
 		{set, "seed", "",
 			"for tests: the `number` that keys, ports and sequence numbers follow from (default at random)"},
 	}

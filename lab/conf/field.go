@@ -17,6 +17,8 @@ type Field struct {
 	Many bool
 	// Words lets the value be a list that Set gets as one, with commas.
 	Words bool
+	// First has Decode read the key before all others, on which it has influence.
+	First bool
 	Set   func(text string) error
 	// Node takes a value with a structure. An error that is no *Error is
 	// placed at the value.
@@ -36,13 +38,18 @@ func Decode(n Node, what string, fields []Field) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == e.Name })
-		if i < 0 {
-			return e.Key.Errorf("%s: unknown key; expected one of %s", e.Name, names(fields))
-		}
-		if err := fields[i].Take(e.Value); err != nil {
-			return err
+	for _, first := range [...]bool{true, false} {
+		for _, e := range entries {
+			i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == e.Name })
+			if first != (i >= 0 && fields[i].First) {
+				continue
+			}
+			if i < 0 {
+				return e.Key.Errorf("%s: unknown key; expected one of %s", e.Name, names(fields))
+			}
+			if err := fields[i].Take(e.Value); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -74,8 +81,11 @@ func (f *Field) Take(value Node) error {
 	}
 	for _, n := range list {
 		text, ok := n.Text()
-		if !ok || f.set(text) != nil {
+		if !ok {
 			return n.Errorf("%s: expected %s", f.Name, f.Expect)
+		}
+		if err := f.set(text); err != nil {
+			return n.Errorf("%s: %s", f.Name, f.wrong(err))
 		}
 	}
 	return nil
@@ -89,10 +99,23 @@ func (f *Field) takeWords(whole Node, list []Node) error {
 			return n.Errorf("%s: expected %s", f.Name, f.Expect)
 		}
 	}
-	if f.Set(strings.Join(words, ",")) != nil {
-		return whole.Errorf("%s: expected %s", f.Name, f.Expect)
+	if err := f.Set(strings.Join(words, ",")); err != nil {
+		return whole.Errorf("%s: %s", f.Name, f.wrong(err))
 	}
 	return nil
+}
+
+// Refusal is why a key cannot have any value here.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
+// wrong says why Set has refused a value.
+func (f *Field) wrong(err error) string {
+	if r, ok := err.(Refusal); ok {
+		return string(r)
+	}
+	return "expected " + f.Expect
 }
 
 // set takes one word, or several with commas if there may be many.
@@ -115,8 +138,8 @@ func Set(fields []Field, name, text string) error {
 	key := strings.ReplaceAll(name, "-", "_")
 	for _, f := range fields {
 		if f.Name == key && f.Set != nil {
-			if f.set(text) != nil {
-				return fmt.Errorf("%s: %q: expected %s", name, text, f.Expect)
+			if err := f.set(text); err != nil {
+				return fmt.Errorf("%s: %q: %s", name, text, f.wrong(err))
 			}
 			return nil
 		}

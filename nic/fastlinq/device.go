@@ -160,13 +160,13 @@ func (d *Device) Reshape(s hardware.Shape, now frame.Time) error {
 // Config is the configuration in use, borrowed.
 func (d *Device) Config() *Config { return (*Config)(d.cfg.Config) }
 
-// Signal implements hardware.Device.
-func (d *Device) Signal(_ int, on bool, now frame.Time) {
+// Signal implements hardware.Function.
+func (d *Device) Signal(on bool, now frame.Time) {
 	d.management.fw.SetSignal(0, on)
 	d.manage(now)
 }
 
-// Poll implements hardware.Device.
+// Poll implements hardware.Function.
 func (d *Device) Poll(now frame.Time) { d.interrupts.poll(now) }
 
 // Notify implements hardware.Function.
@@ -192,7 +192,7 @@ func (d *Device) Host() hostfn.Function {
 	return hostFunction{d}
 }
 
-// Close implements hardware.Device: the driver core goes back to hw_remove, status
+// Close implements hardware.Function: the driver core goes back to hw_remove, status
 // blocks are released.
 func (d *Device) Close(now frame.Time) (err error) {
 	if d.management.closed {

@@ -27,18 +27,19 @@ const (
 type Device interface {
 	// Attach puts a NIC on a function.
 	Attach(fn int, e Env) (Function, error)
-	// Signal tells that the cable of a port has gained or lost its carrier. The
-	// device answers with NIC.Carrier.
-	Signal(port int, on bool, now frame.Time)
-	// Poll lets the device work.
-	Poll(now frame.Time)
-	// Close ends the device. What hinders it is returned, and does not keep it
-	// from closing. A second call does nothing.
-	Close(now frame.Time) error
 }
 
 // Function is what a NIC calls.
 type Function interface {
+	// Signal tells that the cable of the function's port has gained or lost its
+	// carrier. The device answers with NIC.Carrier, also to the port's other
+	// functions.
+	Signal(on bool, now frame.Time)
+	// Poll lets the device work.
+	Poll(now frame.Time)
+	// Close ends the function, and with the last one the device. What hinders it is
+	// returned, and does not keep it from closing. A second call does nothing.
+	Close(now frame.Time) error
 	// Notify tells that a completion waits in a notification queue. The device
 	// answers with verbs.Device.ServeCNQ, at once or later.
 	Notify(cnq int)
@@ -82,9 +83,6 @@ type View interface {
 	// Describe fills in what the device knows of a NIC.
 	Describe(e *view.EthtoolInfo)
 	DeviceRows() []view.DeviceRow
-	ShowIRQ() []view.IRQInfo
-	ShowQueues() []view.QueueInfo
-	ShowVport() []view.VportInfo
 }
 
 // NIC is what a device calls.
@@ -134,7 +132,7 @@ type Traffic struct {
 
 // Config is the configuration of one kind of device.
 type Config interface {
-	// Kind names the kind: "fastlinq".
+	// Kind names the kind: "fastlinq" or "ideal".
 	Kind() string
 	// Open makes the device.
 	Open() (Device, error)

@@ -41,22 +41,6 @@ type CQ struct {
 	Private any
 }
 
-// cqNotify makes the CQ itself the queued handler, so that a notification
-// allocates nothing.
-type cqNotify CQ
-
-func (n *cqNotify) Run(now frame.Time) {
-	c := (*CQ)(n)
-	c.queued = false
-	if c.channel != nil && !c.dead {
-		c.channel.notified(c, now)
-		return
-	}
-	if c.handler != nil && !c.dead {
-		c.handler(c, now)
-	}
-}
-
 // CreateCQ makes a completion queue for entries completions. handler, which
 // may be nil, is called once after each ReqNotify.
 func (d *Device) CreateCQ(entries int, handler func(*CQ, frame.Time)) (*CQ, error) {
@@ -190,7 +174,8 @@ func (c *CQ) push(wc WC) {
 	if asked && !c.queued {
 		c.queued = true
 		c.dev.cnqs[c.vector]++
-		c.dev.notify(c)
+		c.dev.notified[c.vector] = append(c.dev.notified[c.vector], c)
+		c.dev.raise(c.vector)
 	}
 }
 

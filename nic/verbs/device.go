@@ -119,7 +119,7 @@ func NewDevice(limits Limits, stags secret.Source) *Device {
 		stags: stags, nextAddr: 1 << 32, Port: newPort(), transport: noTransport{},
 	}
 	d.Port.dev = d
-	d.cnqs = make([]uint64, d.limits.MaxCNQ)
+	d.cnqs, d.notified, d.raise = make([]uint64, d.limits.MaxCNQ), make([][]*CQ, d.limits.MaxCNQ), d.ServeCNQ
 	return d
 }
 

@@ -7,14 +7,21 @@ type Runner interface{ Run(now frame.Time) }
 
 // dispatcher queues the handlers of a device.
 type dispatcher struct {
-	pending, running []Runner
+	pending, running []queued
 	deferred         []func(frame.Time)
 	callbacks        int // handlers under way
 	now              frame.Time
 }
 
+// queued is a handler, or a completion queue whose handler is to be called: a
+// notification allocates nothing, and costs one call.
+type queued struct {
+	run Runner
+	cq  *CQ
+}
+
 // Enqueue queues r to be run, as a callback, by the next Dispatch.
-func (d *dispatcher) Enqueue(r Runner) { d.pending = append(d.pending, r) }
+func (d *dispatcher) Enqueue(r Runner) { d.pending = append(d.pending, queued{run: r}) }
 
 // Defer queues fn to be run by the next Dispatch (or the current one, when
 // called from a handler) behind the handlers and outside of any callback, so
@@ -40,9 +47,21 @@ func (d *dispatcher) Dispatch(now frame.Time) bool {
 	}
 	d.pending, d.running = d.running[:0], d.pending
 	d.callbacks++
-	for i, r := range d.running {
-		d.running[i] = nil
-		r.Run(now)
+	for i, q := range d.running {
+		d.running[i] = queued{}
+		c := q.cq
+		if c == nil {
+			q.run.Run(now)
+			continue
+		}
+		c.queued = false
+		switch {
+		case c.dead:
+		case c.channel != nil:
+			c.channel.notified(c, now)
+		case c.handler != nil:
+			c.handler(c, now)
+		}
 	}
 	d.callbacks--
 	deferred := d.deferred

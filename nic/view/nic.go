@@ -17,6 +17,7 @@ type Info struct {
 	MTU       int            `json:"mtu"` // octets of IP
 	VLAN      uint16         `json:"vlan"`
 	Frames    string         `json:"frames"`
+	Hardware  string         `json:"hardware"` // its kind
 	HostTAP   bool           `json:"host_tap"`
 	RxPackets uint64         `json:"rx_packets"`
 	TxPackets uint64         `json:"tx_packets"`

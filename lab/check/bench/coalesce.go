@@ -100,7 +100,7 @@ func ping(ctx context.Context, settings nic.Config) (float64, error) {
 // interrupts is how many a NIC has made for frames and completions.
 func interrupts(d *nic.Device) (n uint64) {
 	vectors := map[int]bool{}
-	for _, r := range d.Hardware.ShowIRQ() {
+	for _, r := range fastlinq.Of(d.Hardware).ShowIRQ() {
 		if r.SB != "sp" && r.Vector >= 0 && !vectors[r.Vector] {
 			vectors[r.Vector] = true
 			n += r.Interrupts

@@ -13,6 +13,8 @@ import (
 	"tapir/lab/conf"
 	"tapir/nic"
 	"tapir/nic/fastlinq"
+	"tapir/nic/hardware"
+	"tapir/nic/ideal"
 	"tapir/nic/param"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
@@ -88,31 +90,30 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "ip_from_host", Expect: "true or false", Set: conf.Bool(&c.IPFromHost)},
 		{Name: "firmware",
 			Expect: "a firmware file, or the form to search for: header, zipped-header, bin or zipped-bin",
-			Set:    conf.Text(&c.Firmware)},
+			Set:    c.setFirmware},
+		{Name: "hardware", Expect: "fastlinq or ideal", First: true, Schema: conf.Choice("fastlinq", "ideal"),
+			Set: c.setHardware},
 		{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: conf.ParsedNew(&c.Seed, parseSeed)},
 	}
 	for _, p := range new(Config).Params() {
 		all = append(all, conf.Field{Name: p.Name, Expect: p.Expect, Words: p.Type == "list",
 			Set: func(v string) error {
-				return c.param(p.Name).Set(v)
+				r := c.NIC.Param(p.Name)
+				if r == nil { // one of the hardware
+					r = param.Find(c.Params(), p.Name)
+				}
+				if r == nil {
+					return c.lacks("such setting")
+				}
+				return r.Set(v)
 			}})
 	}
 	return all
 }
 
-// param is a setting of the NIC, or of its hardware, which it is then given.
-func (c *Config) param(name string) *param.Row {
-	if r := c.NIC.Param(name); r != nil {
-		return r
-	}
-	return param.Find(c.Params(), name)
-}
-
 // Params are the settings of the NIC and its hardware, bound to c.
 func (c *Config) Params() []*param.Row {
-	if c.NIC.Hardware == nil {
-		c.NIC.Hardware = &fastlinq.Config{}
-	}
+	c.FastLinQ() // is the default
 	return c.NIC.Params()
 }
 
@@ -123,6 +124,47 @@ func (c *Config) FastLinQ() *fastlinq.Config {
 	}
 	f, _ := c.NIC.Hardware.(*fastlinq.Config)
 	return f
+}
+
+// ideal tells whether the hardware is ideal.
+func (c *Config) ideal() bool { return c.NIC.Hardware != nil && c.FastLinQ() == nil }
+
+// setHardware chooses the kind of hardware. It refuses one that lacks what has
+// been set before.
+func (c *Config) setHardware(v string) error {
+	kinds := []hardware.Config{&fastlinq.Config{}, &ideal.Config{}}
+	i := slices.IndexFunc(kinds, func(k hardware.Config) bool { return k.Kind() == v })
+	if i < 0 {
+		return conf.ErrValue
+	}
+	was := c.NIC.Hardware
+	if was != nil && was.Kind() == v {
+		return nil
+	}
+	c.NIC.Hardware = kinds[i]
+	if was == nil {
+		return nil
+	}
+	usual := was.Default().Params()
+	for i, r := range was.Params() {
+		if r.Get() != usual[i].Get() {
+			return c.lacks("setting " + r.Name)
+		}
+	}
+	return nil
+}
+
+// setFirmware names the firmware of the storms.
+func (c *Config) setFirmware(v string) error {
+	if c.ideal() {
+		return c.lacks("firmware")
+	}
+	return conf.Text(&c.Firmware)(v)
+}
+
+// lacks refuses what the hardware does not have.
+func (c *Config) lacks(what string) error {
+	return conf.Refusal(fmt.Sprintf("hardware %s has no %s", c.NIC.Hardware.Kind(), what))
 }
 
 // Engines is the number of engines of the NIC.
@@ -206,6 +248,8 @@ func (c *Config) conflict() string {
 		conf.Problem(c.IPFromHost && c.VLAN != 0,
 			"ip_from_host and vlan exclude each other: the host TAP's own addresses are untagged"),
 		conf.Problem(len(c.Addrs()) == 0 && !c.IPFromHost, "no address: give ip, such as 10.0.0.1/24, or ip6"),
+		conf.Problem(c.ideal() && c.HostTAP != "" && c.HostFrames != "" && c.HostVnet() != c.Vnet(), "hardware ideal "+
+			"does not segment frames between host TAP and wire: remove host_frames, or use hardware fastlinq"),
 		conf.Problem(c.HostTAP != "" && len(c.TAPIP) > 0, "host_tap and tap_ip exclude each other: "+
 			"with a host TAP the operating system has the NIC's own address"),
 		conf.Problem(c.HostTAP != "" && c.HostTAP == c.TAP,

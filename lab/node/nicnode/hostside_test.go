@@ -19,6 +19,7 @@ import (
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
 	"tapir/nic"
+	"tapir/nic/fastlinq"
 	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -296,7 +297,7 @@ func (w *hostWorld) spread() {
 }
 
 func (w *hostWorld) queues() (list []view.QueueInfo) {
-	must(w.t, w.a.DoWait(func(frame.Time) { list = w.a.Device.Hardware.ShowQueues() }))
+	must(w.t, w.a.DoWait(func(frame.Time) { list = fastlinq.Of(w.a.Device.Hardware).ShowQueues() }))
 	return list
 }
 
@@ -304,7 +305,7 @@ func (w *hostWorld) queues() (list []view.QueueInfo) {
 // its own status block.
 func (w *hostWorld) coalesced() {
 	interrupts := func() (all []view.IRQInfo) {
-		must(w.t, w.a.DoWait(func(frame.Time) { all = w.a.Device.Hardware.ShowIRQ() }))
+		must(w.t, w.a.DoWait(func(frame.Time) { all = fastlinq.Of(w.a.Device.Hardware).ShowIRQ() }))
 		return all[1:5]
 	}
 	of := func(usecs string) (updates, events uint64) {

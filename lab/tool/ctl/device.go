@@ -98,8 +98,6 @@ func (d *served) Show(kind string) (v any, err error) {
 			v = rows(d.Device.ShowMW())
 		case "cep":
 			v = rows(d.Device.ShowCEP())
-		case "irq":
-			v = d.Device.Hardware.ShowIRQ()
 		case "counters":
 			v = d.Device.Counters()
 		case "params":
@@ -110,10 +108,6 @@ func (d *served) Show(kind string) (v any, err error) {
 			v = d.Device.ShowEvents(0)
 		case "log":
 			v = d.Device.ShowLog(0)
-		case "vport":
-			v = rows(d.Device.Hardware.ShowVport())
-		case "queue":
-			v = rows(d.Device.Hardware.ShowQueues())
 		case "ethtool":
 			e := d.Device.ShowEthtool()
 			e.Version, e.BusInfo = d.Version, d.TAP
@@ -129,9 +123,15 @@ func (d *served) Show(kind string) (v any, err error) {
 func (d *served) showFastLinQ(kind string, now frame.Time) (any, error) {
 	h := fastlinq.Of(d.Device.Hardware)
 	if h == nil {
-		return nil, &Error{What: errNotFastLinQ.Error()}
+		return nil, d.lacks(kind + " table")
 	}
 	switch kind {
+	case "irq":
+		return h.ShowIRQ(), nil
+	case "vport":
+		return rows(h.ShowVport()), nil
+	case "queue":
+		return rows(h.ShowQueues()), nil
 	case "link":
 		return h.ShowLink(), nil
 	case "mfw":
@@ -183,7 +183,7 @@ func (d *served) Set(settings []Setting) (err error) {
 		list[i] = nic.Setting{Name: s.Name, Value: s.Value}
 	}
 	if derr := d.on(func(frame.Time) {
-		if err = unchanged(d.Device, settings); err != nil {
+		if err = cmp.Or(unchanged(d.Device, settings), d.known(settings)); err != nil {
 			return
 		}
 		if err = d.Device.Set(list...); err != nil {
@@ -193,6 +193,18 @@ func (d *served) Set(settings []Setting) (err error) {
 		return derr
 	}
 	return err
+}
+
+// known refuses settings of FastLinQ hardware for a NIC of another kind.
+func (d *served) known(settings []Setting) error {
+	cfg := d.Device.Config()
+	others := (&fastlinq.Config{}).Params()
+	for _, s := range settings {
+		if cfg.Param(s.Name) == nil && param.Find(others, s.Name) != nil {
+			return d.lacks("setting " + s.Name)
+		}
+	}
+	return nil
 }
 
 // unchanged fails if a setting is no longer what the client made its value of.

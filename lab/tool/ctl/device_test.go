@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +17,8 @@ import (
 	"tapir/nic/buf"
 	"tapir/nic/cm"
 	"tapir/nic/fastlinq"
+	"tapir/nic/hardware"
+	"tapir/nic/ideal"
 	"tapir/nic/view"
 	"tapir/rdmap"
 	"tapir/wire/frame"
@@ -55,8 +58,14 @@ func (l *inline) FromRealtime(ns int64) frame.Time { return frame.Time(ns - 1_00
 // device is a NIC that is not connected to anything, behind a server.
 func device(t *testing.T) (*Device, *inline, frame.Pool) {
 	t.Helper()
+	return deviceOf(t, &fastlinq.Config{})
+}
+
+// deviceOf is one of a kind of hardware.
+func deviceOf(t *testing.T, kind hardware.Config) (*Device, *inline, frame.Pool) {
+	t.Helper()
 	pool := buf.NewPool(64, 2048)
-	dev, err := nic.New(nic.Config{Name: "nic0", Hardware: &fastlinq.Config{}, Addrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}, nic.Env{Pool: pool, Wire: sink{}})
+	dev, err := nic.New(nic.Config{Name: "nic0", Hardware: kind, Addrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}, nic.Env{Pool: pool, Wire: sink{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,15 +76,58 @@ func device(t *testing.T) (*Device, *inline, frame.Pool) {
 // deviceClient is a client of such a NIC.
 func deviceClient(t *testing.T) (*Client, *Device, *inline, frame.Pool) {
 	t.Helper()
-	runtimeDir(t)
 	d, th, pool := device(t)
+	return clientOf(t, d), d, th, pool
+}
+
+// clientOf is a client of a NIC.
+func clientOf(t *testing.T, d *Device) *Client {
+	t.Helper()
+	runtimeDir(t)
 	s, err := Listen("nic0", "v1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
 	s.Serve(d.Served())
-	return dial(t, "nic0"), d, th, pool
+	return dial(t, "nic0")
+}
+
+// What only FastLinQ hardware has is refused by a NIC of ideal hardware, by name.
+func TestIdealHardwareLacksParts(t *testing.T) {
+	d, _, _ := deviceOf(t, &ideal.Config{})
+	c, ctx := clientOf(t, d), t.Context()
+	var raw json.RawMessage
+	for _, kind := range rdmaKinds {
+		err := c.Show(ctx, kind, &raw)
+		if slices.Contains([]string{"irq", "vport", "queue", "link", "mfw", "nvm", "tlv"}, kind) {
+			wantError(t, err, "hardware ideal has no "+kind+" table")
+		} else if err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	wantError(t, c.Set(ctx, []Setting{{Name: "rx_usecs", Value: "5"}}, &raw), "hardware ideal has no setting rx_usecs")
+	wantError(t, c.Set(ctx, []Setting{{Name: "colour", Value: "5"}}, &raw), "unknown setting")
+	_, eeprom := c.EEPROM(ctx, EEPROMRange{})
+	_, module := c.Module(ctx)
+	_, registers := c.Registers(ctx)
+	_, tests := c.Selftest(ctx, true)
+	_, devlink := c.Devlink(ctx)
+	_, dump := c.HealthDump(ctx)
+	for part, err := range map[string]error{"flash": eeprom, "module": module, "registers": registers, "selftests": tests,
+		"devlink instance": devlink, "health reporter": dump, "LED": c.Identify(ctx, 1)} {
+		wantError(t, err, "hardware ideal has no "+part)
+	}
+	wantError(t, c.Recover(ctx), "hardware ideal has no health reporter")
+	wantError(t, c.ClearHealthDump(ctx), "hardware ideal has no health reporter")
+	wantError(t, c.Flash(ctx, 0, []byte{1}), "hardware ideal has no flash")
+	if all, err := (*served)(d).Metrics(); err != nil || len(all) == 0 {
+		t.Errorf("metrics: %v, %v", all, err)
+	}
+	var row struct{ Hardware string }
+	if err := c.Show(ctx, "nic", &row); err != nil || row.Hardware != "ideal" {
+		t.Errorf("%+v, %v", row, err)
+	}
 }
 
 func TestDeviceShowsItself(t *testing.T) {

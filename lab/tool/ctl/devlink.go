@@ -20,7 +20,8 @@ type Devlink struct {
 }
 
 func (d *served) devlink(ctx context.Context, _ json.RawMessage) (any, error) {
-	return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func(Devlink, error)) {
+	return await(d, ctx, withFastLinQ(d, "devlink instance", func(h *fastlinq.Device, _ frame.Time,
+		done func(Devlink, error)) {
 		i := Devlink{DevlinkInfo: h.ShowDevlink(), Netdev: d.TAP}
 		if d.HostTAP != "" {
 			i.Netdev = d.HostTAP

@@ -25,7 +25,7 @@ func (d *served) flash(ctx context.Context, args json.RawMessage) (any, error) {
 	if err := arguments(flashCommand, args, &f); err != nil {
 		return nil, err
 	}
-	return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func(struct{}, error)) {
+	return await(d, ctx, withFastLinQ(d, "flash", func(h *fastlinq.Device, _ frame.Time, done func(struct{}, error)) {
 		end := func(err error) { done(struct{}{}, err) }
 		if err := h.Flash(fastlinq.NVMType(f.Region), f.File, end); err != nil {
 			end(err)

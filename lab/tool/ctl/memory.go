@@ -3,7 +3,6 @@ package ctl
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -46,33 +45,38 @@ var deviceCommands = map[string]func(d *served, ctx context.Context, args json.R
 		if err := arguments(eepromCommand, args, &r); err != nil {
 			return nil, err
 		}
-		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, now frame.Time, done func([]byte, error)) {
+		return await(d, ctx, withFastLinQ(d, "flash", func(h *fastlinq.Device, now frame.Time,
+			done func([]byte, error)) {
 			h.ReadEEPROM(r.Offset, r.Length, now, done)
 		}))
 	},
 	moduleCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, now frame.Time,
+		return await(d, ctx, withFastLinQ(d, "module", func(h *fastlinq.Device, now frame.Time,
 			done func(view.ModuleEEPROM, error)) {
 			h.ReadModule(now, done)
 		}))
 	},
 	registersCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func([]byte, error)) {
+		return await(d, ctx, withFastLinQ(d, "registers", func(h *fastlinq.Device, _ frame.Time,
+			done func([]byte, error)) {
 			done(h.RegisterDump(), nil)
 		}))
 	},
 	recoverCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, now frame.Time, done func(struct{}, error)) {
+		return await(d, ctx, withFastLinQ(d, "health reporter", func(h *fastlinq.Device, now frame.Time,
+			done func(struct{}, error)) {
 			h.Recover(now, func(err error) { done(struct{}{}, err) })
 		}))
 	},
 	dumpCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func([]byte, error)) {
+		return await(d, ctx, withFastLinQ(d, "health reporter", func(h *fastlinq.Device, _ frame.Time,
+			done func([]byte, error)) {
 			done(h.HealthDump(), nil)
 		}))
 	},
 	clearCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func(struct{}, error)) {
+		return await(d, ctx, withFastLinQ(d, "health reporter", func(h *fastlinq.Device, _ frame.Time,
+			done func(struct{}, error)) {
 			h.ClearHealthDump()
 			done(struct{}{}, nil)
 		}))
@@ -111,22 +115,25 @@ func await[T any](d *served, ctx context.Context, start func(now frame.Time, don
 	}
 }
 
-// withFastLinQ has start use the FastLinQ hardware; a NIC of another kind has an error.
-func withFastLinQ[T any](d *served, start func(h *fastlinq.Device, now frame.Time,
+// withFastLinQ has start use a part of the FastLinQ hardware; a NIC of another kind
+// has an error.
+func withFastLinQ[T any](d *served, part string, start func(h *fastlinq.Device, now frame.Time,
 	done func(T, error))) func(frame.Time, func(T, error)) {
 	return func(now frame.Time, done func(T, error)) {
 		h := fastlinq.Of(d.Device.Hardware)
 		if h == nil {
 			var none T
-			done(none, errNotFastLinQ)
+			done(none, d.lacks(part))
 			return
 		}
 		start(h, now, done)
 	}
 }
 
-// errNotFastLinQ is the answer to what only FastLinQ hardware can do.
-var errNotFastLinQ = errors.New("the NIC has no FastLinQ hardware")
+// lacks is the answer to a request for what only FastLinQ hardware has.
+func (d *served) lacks(part string) error {
+	return &Error{What: fmt.Sprintf("hardware %s has no %s", d.Device.Config().Hardware.Kind(), part)}
+}
 
 // identify lets the port's LED blink.
 func (d *served) identify(ctx context.Context, args json.RawMessage) (any, error) {
@@ -134,7 +141,8 @@ func (d *served) identify(ctx context.Context, args json.RawMessage) (any, error
 	if err := arguments(identifyCommand, args, &t); err != nil {
 		return nil, err
 	}
-	started, err := await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, now frame.Time, done func(struct{}, error)) {
+	started, err := await(d, ctx, withFastLinQ(d, "LED", func(h *fastlinq.Device, now frame.Time,
+		done func(struct{}, error)) {
 		h.Identify(now, func(err error) { done(struct{}{}, err) })
 	}))
 	if err != nil {

@@ -46,9 +46,9 @@ func (s *samples) device(d *nic.Device) {
 	s.gauge("eee_active", "Whether the ends of the link have agreed on energy-efficient Ethernet.", truth(l.EEE.Active))
 	if h := fastlinq.Of(d.Hardware); h != nil {
 		s.fastlinq(h)
+		s.interrupts(h.ShowIRQ())
+		s.queues(h.ShowQueues())
 	}
-	s.interrupts(d.Hardware.ShowIRQ())
-	s.queues(d.Hardware.ShowQueues())
 }
 
 // fastlinq adds what only FastLinQ hardware has.

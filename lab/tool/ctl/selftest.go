@@ -30,7 +30,8 @@ func (d *served) selftest(ctx context.Context, args json.RawMessage) (any, error
 	if err := arguments(selftestCommand, args, &mode); err != nil {
 		return nil, err
 	}
-	return await(d, ctx, withFastLinQ(d, func(h *fastlinq.Device, _ frame.Time, done func([]SelftestResult, error)) {
+	return await(d, ctx, withFastLinQ(d, "selftests", func(h *fastlinq.Device, _ frame.Time,
+		done func([]SelftestResult, error)) {
 		if err := h.Selftest(mode.Offline, func(r fastlinq.SelftestReport) { done(results(r), nil) }); err != nil {
 			done(nil, err)
 		}

@@ -1,0 +1,118 @@
+package ideal
+
+import (
+	"slices"
+
+	"tapir/nic/hardware"
+	"tapir/nic/hostfn"
+	"tapir/nic/verbs"
+	"tapir/nic/view"
+	"tapir/wire/frame"
+)
+
+// Function is a NIC's function. What it inherits has nothing to do.
+type Function struct {
+	idle
+	nic   hardware.NIC
+	verbs *verbs.Device
+	port  *port
+	host  hostfn.Function
+	// Connection ids are lent again, the last one first, before there are more.
+	cids int
+	free []int
+}
+
+// Signal implements hardware.Function: the link of all functions of the port
+// follows its carrier. Who calls announces its addresses itself.
+func (f *Function) Signal(on bool, now frame.Time) {
+	f.port.down = !on
+	for _, o := range f.port.functions {
+		if o == nil {
+			continue
+		}
+		o.nic.Enter(now)
+		if o.nic.Carrier(on, false); o != f && o.nic.Active() {
+			o.nic.Announce()
+		}
+	}
+}
+
+// Notify implements hardware.Function.
+func (f *Function) Notify(cnq int) { f.verbs.ServeCNQ(cnq) }
+
+// AcquireCID implements verbs.Contexts. Queue pairs are fewer than ids.
+func (f *Function) AcquireCID() (cid int, err error) {
+	if n := len(f.free); n > 0 {
+		cid, f.free = f.free[n-1], f.free[:n-1]
+		return cid, nil
+	}
+	f.cids++
+	return f.cids - 1, nil
+}
+
+// ReleaseCID implements verbs.Contexts.
+func (f *Function) ReleaseCID(cid int) { f.free = append(f.free, cid) }
+
+// Host implements hardware.Function.
+func (f *Function) Host() hostfn.Function { return f.host }
+
+// Describe implements hardware.View.
+func (f *Function) Describe(e *view.EthtoolInfo) {
+	e.Link.Up, e.Link.Speed = f.nic.Active(), speed
+}
+
+// speed is the one that the port claims, in Mb/s.
+const speed = 100_000
+
+// Close implements hardware.Function: the function is free for another NIC.
+func (f *Function) Close(frame.Time) error {
+	if i := slices.Index(f.port.functions, f); i >= 0 {
+		f.port.functions[i] = nil
+	}
+	return nil
+}
+
+// idle is a function that holds, delays, drops and counts nothing.
+type idle struct{}
+
+// Poll implements hardware.Function.
+func (idle) Poll(frame.Time) {}
+
+// Holds implements hardware.Function.
+func (idle) Holds() bool { return false }
+
+// Hold implements hardware.Function.
+func (idle) Hold(*frame.Frame, frame.Time) bool { return false }
+
+// Batch implements hardware.Function.
+func (idle) Batch(int, frame.Time) {}
+
+// Sent implements hardware.Function.
+func (idle) Sent(int, frame.Time) frame.Time { return frame.Never }
+
+// Closed implements hardware.Function.
+func (idle) Closed([]byte, frame.Time) {}
+
+// Check implements hardware.Function.
+func (idle) Check(hardware.Shape, hardware.Config) error { return nil }
+
+// Apply implements hardware.Function.
+func (idle) Apply(hardware.Shape, hardware.Config, frame.Time) error { return nil }
+
+// Reshape implements hardware.Function.
+func (idle) Reshape(hardware.Shape, frame.Time) error { return nil }
+
+// SetTracer implements hardware.Function.
+func (idle) SetTracer(t frame.Tracer) frame.Tracer { return t }
+
+// Counters implements hardware.View.
+func (idle) Counters() []view.Counter { return nil }
+
+// Drops implements hardware.View.
+func (idle) Drops() frame.Drops { return frame.Drops{} }
+
+// HostTraffic implements hardware.View.
+func (idle) HostTraffic() [4]uint64 { return [4]uint64{} }
+
+// DeviceRows implements hardware.View.
+func (idle) DeviceRows() []view.DeviceRow { return nil }

@@ -1,6 +1,7 @@
 // Command scale measures labs in virtual time from 10 to 1,000 NICs: events per
-// second, memory per NIC, and how the cost grows with their number. The result
-// is Markdown and a figure, put into their places in a document.
+// second, memory per NIC, and how the cost grows with their number, on FastLinQ
+// hardware and on ideal hardware, which has to be cheaper. The result is Markdown
+// and a figure, put into their places in a document.
 package main
 
 import (
@@ -42,12 +43,17 @@ func run(ctx context.Context) error {
 	var all []cost
 	before := figures.Load()
 	for _, nics := range []int{10, 100, 300, 1000} {
-		c, err := measure(ctx, work{nics: nics, qps: 10, iters: 100})
-		if err != nil {
-			return err
+		for _, kind := range kinds {
+			c, err := measure(ctx, work{hardware: kind, nics: nics, qps: 10, iters: 100})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "%d NICs of %s hardware: %v\n", nics, kind, c.cpu)
+			all = append(all, c)
 		}
-		fmt.Fprintf(os.Stderr, "%d NICs: %v\n", nics, c.cpu)
-		all = append(all, c)
+	}
+	if err := cheaper(all); err != nil {
+		return err
 	}
 	doc := document(all, before)
 	if *out == "" {
@@ -58,37 +64,71 @@ func run(ctx context.Context) error {
 		draw(filepath.Join(filepath.Dir(*out), drawing), all))
 }
 
+// kinds are the kinds of hardware that are compared.
+var kinds = [...]string{"fastlinq", "ideal"}
+
+// What ideal hardware has to save with the most NICs: NICs per second of processor
+// time, compared with FastLinQ hardware, and memory per idle NIC.
+const (
+	leastSpeed = 1.3
+	mostHeap   = 0.5
+)
+
+// advantage compares ideal hardware with FastLinQ hardware for the most NICs.
+func advantage(all []cost) (speed, heap float64) {
+	fastLinQ, ideal := all[len(all)-2], all[len(all)-1]
+	return fastLinQ.cpu.Seconds() / ideal.cpu.Seconds(), float64(ideal.idle) / float64(fastLinQ.idle)
+}
+
+// cheaper fails if ideal hardware saves too little.
+func cheaper(all []cost) error {
+	if speed, heap := advantage(all); speed < leastSpeed || heap > mostHeap {
+		return fmt.Errorf("ideal hardware has %.2f times as many NICs per second of CPU, at least %.1f wanted, with %.2f "+
+			"of the memory per idle NIC, at most %.1f wanted", speed, leastSpeed, heap, mostHeap)
+	}
+	return nil
+}
+
 // document is the result as Markdown.
 func document(all []cost, loads string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "Measured %s with `make bench-virtual`. Machine: %s.\n\n", time.Now().UTC().Format(time.DateOnly),
 		figures.Machine())
 	fmt.Fprintf(&b, "Load average (1, 5, 15 minutes) before: %s; after: %s.\n\n", loads, figures.Load())
-	b.WriteString("| NICs | connections | messages | events | CPU time, s | events per second of one core | CPU " +
-		"time per NIC, ms | heap per idle NIC, octets | most heap per NIC, octets |\n" +
-		"|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| NICs | hardware | connections | messages | events | CPU time, s | events per second of one core | " +
+		"CPU time per NIC, ms | heap per idle NIC, octets | most heap per NIC, octets |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, c := range all {
-		fmt.Fprintf(&b, "| %d | %d | %d | %d | %.2f | %.0f | %.1f | %d | %d |\n", c.nics, c.nics*c.qps, c.messages,
-			c.events, c.cpu.Seconds(), float64(c.events)/c.cpu.Seconds(), float64(c.cpu.Milliseconds())/float64(c.nics),
+		fmt.Fprintf(&b, "| %d | %s | %d | %d | %d | %.2f | %.0f | %.1f | %d | %d |\n", c.nics, c.hardware, c.nics*c.qps,
+			c.messages, c.events, c.cpu.Seconds(), float64(c.events)/c.cpu.Seconds(),
+			float64(c.cpu.Milliseconds())/float64(c.nics),
 			c.idle/c.nics, c.most/c.nics)
 	}
+	speed, heap := advantage(all)
+	fmt.Fprintf(&b, "\nOn ideal hardware %.2f times as many NICs take a second of CPU time, and an idle NIC takes "+
+		"%.2f of the memory.\n", speed, heap)
 	fmt.Fprintf(&b, "\n![CPU time over the number of NICs](%s)\n", drawing)
 	return b.Bytes()
 }
 
 // draw draws the cost over the number of NICs, and beside it what it would be
-// if it grew as they do from the first row.
+// if it grew as they do from the second number on FastLinQ hardware.
 func draw(file string, all []cost) error {
-	measured, linear := result.Curve{Name: "measured"}, result.Curve{Name: "proportional to 100 NICs"}
-	for _, c := range all {
-		measured.X, measured.Y = append(measured.X, float64(c.nics)), append(measured.Y, c.cpu.Seconds())
-		linear.X, linear.Y = append(linear.X, float64(c.nics)),
-			append(linear.Y, all[1].cpu.Seconds()*float64(c.nics)/float64(all[1].nics))
+	linear := result.Curve{Name: "proportional to 100 NICs"}
+	curves := make([]result.Curve, len(kinds))
+	for i, c := range all {
+		k, base := &curves[i%len(kinds)], all[len(kinds)]
+		k.Name = c.hardware + " hardware"
+		k.X, k.Y = append(k.X, float64(c.nics)), append(k.Y, c.cpu.Seconds())
+		if i%len(kinds) == 0 {
+			linear.X, linear.Y = append(linear.X, float64(c.nics)),
+				append(linear.Y, base.cpu.Seconds()*float64(c.nics)/float64(base.nics))
+		}
 	}
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
 	return errors.Join(result.WriteCurves(f, "Labs in virtual time", "NICs", "CPU time (s)",
-		[]result.Curve{measured, linear}), f.Close())
+		append(curves, linear)), f.Close())
 }

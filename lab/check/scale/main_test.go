@@ -12,16 +12,18 @@ import (
 func TestCostGrowsWithNICs(t *testing.T) {
 	var all []cost
 	for _, nics := range []int{10, 100} {
-		c, err := measure(t.Context(), work{nics: nics, qps: 10, iters: 20})
-		if err != nil {
-			t.Fatal(err)
+		for _, kind := range kinds {
+			c, err := measure(t.Context(), work{hardware: kind, nics: nics, qps: 10, iters: 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := int64(nics * 10 * 20); c.messages != want {
+				t.Errorf("%d messages, want %d", c.messages, want)
+			}
+			all = append(all, c)
 		}
-		if want := int64(nics * 10 * 20); c.messages != want {
-			t.Errorf("%d messages, want %d", c.messages, want)
-		}
-		all = append(all, c)
 	}
-	few, many := all[0], all[1]
+	few, many := all[0], all[2]
 	t.Logf("%+v, %+v", few, many)
 	for _, x := range []struct {
 		what      string
@@ -39,6 +41,10 @@ func TestCostGrowsWithNICs(t *testing.T) {
 		t.Errorf("%.2f events a message", perMessage)
 	}
 
+	if _, heap := advantage(all); heap > mostHeap {
+		t.Errorf("an idle NIC of ideal hardware takes %.2f of the memory", heap)
+	}
+
 	file := filepath.Join(t.TempDir(), drawing)
 	if err := draw(file, all); err != nil {
 		t.Fatal(err)
@@ -47,7 +53,7 @@ func TestCostGrowsWithNICs(t *testing.T) {
 	if err != nil || !bytes.Contains(svg, []byte("CPU time (s)")) {
 		t.Errorf("%v: %.100s", err, svg)
 	}
-	if doc := string(document(all, "1 1 1")); !strings.Contains(doc, "| 100 | 1000 | 20000 |") {
+	if doc := string(document(all, "1 1 1")); !strings.Contains(doc, "| 100 | ideal | 1000 | 20000 |") {
 		t.Error(doc)
 	}
 }

@@ -20,6 +20,7 @@ const rack = 10
 // work is a lab: racks of NICs each of which writes to the next one in its
 // rack, all at once.
 type work struct {
+	hardware         string
 	nics, qps, iters int // qps and iters of each NIC and queue pair
 }
 
@@ -38,8 +39,8 @@ type cost struct {
 func (w work) lab() (*topo.Lab, error) {
 	var nodes, links, steps bytes.Buffer
 	for i := range w.nics / rack {
-		fmt.Fprintf(&nodes, "  r%d: {kind: nic, count: %d, ip: 10.%d.%d.1/24}\n  s%d: {kind: switch}\n", i, rack, i/256,
-			i%256, i)
+		fmt.Fprintf(&nodes, "  r%d: {kind: nic, count: %d, ip: 10.%d.%d.1/24, hardware: %s}\n  s%d: {kind: switch}\n",
+			i, rack, i/256, i%256, w.hardware, i)
 		fmt.Fprintf(&links, "  - [r%d, s%d]\n", i, i)
 		fmt.Fprintf(&steps, "  - {perf: write-bw, client: r%d, server: r%d, size: 64, qps: %d, depth: 8, iters: %d}\n",
 			i, i, w.qps, w.iters)

@@ -98,19 +98,11 @@ type answer struct {
 func parseAnswer(run func(e *endpoint, p cm.Params) error) func(*line) action {
 	return func(l *line) action {
 		a := answer{ird: -1, ord: -1}
-		for !l.done() {
-			w := l.next("")
-			switch w.text {
-			case "ird":
-				a.ird, _ = l.integer("an IRD", 0, 65534)
-			case "ord":
-				a.ord, _ = l.integer("an ORD", 0, 65534)
-			case "private":
-				a.private.read(l, "private data", false)
-			default:
-				panic(l.at(w, "%q: expected ird N, ord N, private OCTETS or the end of the line", w.text))
-			}
-		}
+		l.options(readers{
+			"ird":     signed(&a.ird, "an IRD", 0, 65534),
+			"ord":     signed(&a.ord, "an ORD", 0, 65534),
+			"private": a.private.reader("private data", false),
+		}, "ird N, ord N, private OCTETS or the end of the line")
 		return &command{func(_ *runner, p *peer) string { return a.run(p.end, run) }}
 	}
 }

@@ -119,8 +119,7 @@ func TestTablesOfTheReference(t *testing.T) {
 	}
 	var all []string
 	for _, names := range [][]string{
-		slices.Collect(maps.Keys(commands)), slices.Collect(maps.Keys(counts)), slices.Collect(maps.Keys(spans)),
-		slices.Collect(maps.Keys(choices)), slices.Collect(maps.Keys(grammars)), icmpNames,
+		slices.Collect(maps.Keys(commands)), slices.Collect(maps.Keys(new(settings).table())), slices.Collect(maps.Keys(grammars)), icmpNames,
 		slices.Collect(maps.Keys(rdmaCommands)), slices.Collect(maps.Keys(streamWords)), slices.Collect(maps.Keys(ddpFields)),
 		slices.Collect(maps.Keys(headerFields)), slices.Collect(maps.Keys(atomicNames)), slices.Collect(maps.Keys(payloadWords)),
 		slices.Collect(maps.Keys(rdmaExpectations)), slices.Collect(maps.Keys(postOps)), formWords(framingForms), formWords(startupForms),
@@ -149,7 +148,7 @@ func TestTablesOfTheReference(t *testing.T) {
 
 // words are all of a protocol's language.
 func (p *protocol) words() []string {
-	list := slices.AppendSeq(slices.Collect(maps.Keys(p.settings)), maps.Keys(p.commands))
+	list := slices.AppendSeq(slices.Collect(maps.Keys(p.settings(&settings{ptp: defaultPTP()}))), maps.Keys(p.commands))
 	list = slices.AppendSeq(list, maps.Keys(p.expects))
 	for name, kind := range p.messages {
 		list = append(list, name)

@@ -40,22 +40,6 @@ func defaultFabric() fabricSettings {
 	return s
 }
 
-// of16B makes a setting that is a number.
-func of16B(bits int, set func(f *fabricSettings, n uint64)) func(*settings, *line) {
-	return func(s *settings, l *line) {
-		n, _ := l.unsigned("a number", 1<<bits-1)
-		set(&s.fabric, n)
-	}
-}
-
-// switched makes a setting that is on or off.
-func switched(set func(s *settings, on bool)) func(*settings, *line) {
-	return func(s *settings, l *line) {
-		i, _ := l.oneOf("a state", []string{"off", "on"})
-		set(s, i == 1)
-	}
-}
-
 var packet16B = &messageKind{name: "16b", fields: []fieldSpec{
 	{name: "slid", form: numberForm(24, true), usual: uint64(2)},
 	{name: "dlid", form: numberForm(24, true), usual: uint64(fabricLID)},
@@ -85,22 +69,25 @@ var hostFrame = &messageKind{name: "frame", fields: packet16B.fields[slices.Inde
 	}):slices.IndexFunc(packet16B.fields, func(f fieldSpec) bool { return f.name == "badicrc" })]}
 
 var fabricProtocol = &protocol{
-	settings: map[string]func(s *settings, l *line){
-		"lid":   of16B(24, func(f *fabricSettings, n uint64) { f.lid = opa.LID(n) }),
-		"vesw":  of16B(12, func(f *fabricSettings, n uint64) { f.vport.VESWID = uint16(n) }),
-		"pkey":  of16B(16, func(f *fabricSettings, n uint64) { f.vport.PKey = uint16(n) }),
-		"mtu":   of16B(14, func(f *fabricSettings, n uint64) { f.vport.EthMTU = uint16(n) }),
-		"mcast": of16B(24, func(f *fabricSettings, n uint64) { f.vport.McastDLID = opa.LID(n) }),
-		"ucast": of16B(24, func(f *fabricSettings, n uint64) {
-			f.vport.UcastDLID[0], f.vport.DefPortMask = opa.LID(n), 1
-		}), "learn": switched(func(s *settings, on bool) { s.fabric.policy.Learn = on }),
-		"filter": switched(func(s *settings, on bool) { s.fabric.policy.Filter = on }),
-		"closed": switched(func(s *settings, on bool) { s.fabric.closed = on }),
-		"unknown": func(s *settings, l *line) {
-			names := []string{"proxy", "default-port", "flood", "drop"}
-			i, _ := l.oneOf("what becomes of frames to unknown stations", names)
-			s.fabric.policy.Unknown = vnic.Unknown(i)
-		},
+	settings: func(s *settings) readers {
+		const state = "a state"
+		f := &s.fabric
+		return readers{
+			"lid":   unsigned(&f.lid, "a number", 1<<24-1),
+			"vesw":  unsigned(&f.vport.VESWID, "a number", 1<<12-1),
+			"pkey":  unsigned(&f.vport.PKey, "a number", 1<<16-1),
+			"mtu":   unsigned(&f.vport.EthMTU, "a number", 1<<14-1),
+			"mcast": unsigned(&f.vport.McastDLID, "a number", 1<<24-1),
+			"ucast": func(l *line) {
+				unsigned(&f.vport.UcastDLID[0], "a number", 1<<24-1)(l)
+				f.vport.DefPortMask = 1
+			},
+			"learn":  either(&f.policy.Learn, state, "off", "on"),
+			"filter": either(&f.policy.Filter, state, "off", "on"),
+			"closed": either(&f.closed, state, "off", "on"),
+			"unknown": oneOf(&f.policy.Unknown, "what becomes of frames to unknown stations",
+				"proxy,default-port,flood,drop"),
+		}
 	},
 	messages: map[string]*messageKind{"16b": packet16B},
 	expects: map[string]func(e *expectation, l *line){

@@ -30,14 +30,10 @@ func parseICMP(l *line, out bool) message {
 	i, w := l.oneOf("an ICMP error", icmpNames)
 	m := &icmpError{name: w.text, hard: icmpHard[icmpNames[i]]}
 	if w.text == "frag-needed" {
-		if !l.accept("mtu") {
-			panic(l.at(l.peek(), "expected mtu N, the MTU of the next hop"))
-		}
+		l.expect("mtu", "mtu N, the MTU of the next hop")
 		m.mtu, _ = l.integer("an MTU", 68, 65535)
 	}
-	if !l.accept("seq") {
-		panic(l.at(l.peek(), "expected seq N, the sequence number of the segment that is quoted"))
-	}
+	l.expect("seq", "seq N, the sequence number of the segment that is quoted")
 	m.seq, _ = l.integer("a sequence number", -1<<31, 1<<32-1)
 	return m
 }

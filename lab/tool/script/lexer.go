@@ -111,6 +111,14 @@ func (l *line) accept(text string) bool {
 	return true
 }
 
+// expect takes the next word, which has to be text; what names it and what
+// follows it.
+func (l *line) expect(text, what string) {
+	if !l.accept(text) {
+		panic(l.at(l.peek(), "expected %s", what))
+	}
+}
+
 // finish wants the end of the line.
 func (l *line) finish() {
 	if l.done() {

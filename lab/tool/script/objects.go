@@ -25,21 +25,19 @@ func parseMR(l *line) action {
 	size, _ := l.integer("a length in octets", 0, maxPayload)
 	access := verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead
 	pd, addr := "1", uint64(0)
-	for !l.done() {
-		w := l.next("")
-		switch w.text {
-		case "pd":
-			w = l.next("the name of a protection domain")
-			pd = w.text
-		case "addr":
-			addr, _ = l.unsigned("an address", 1<<64-1)
-		default:
-			access = parseAccess(l, w)
-		}
-	}
+	l.options(readers{
+		"pd":   domain(&pd),
+		"addr": unsigned(&addr, "an address", 1<<64-1),
+		"":     func(l *line) { access = parseAccess(l, l.next("")) },
+	}, "")
 	return &command{func(r *runner, _ *peer) string {
 		return r.world.register(name.text, int(size), access, pd, addr)
 	}}
+}
+
+// domain is the name of a protection domain.
+func domain(name *string) reader {
+	return func(l *line) { *name = l.next("the name of a protection domain").text }
 }
 
 func parseAccess(l *line, w word) (a verbs.Access) {
@@ -86,23 +84,14 @@ func onRegion(run func(g *region) error) func(*line) action {
 func parseQP(l *line) action {
 	cfg := verbs.QPConfig{MaxSGE: 4, MaxInline: 256, MaxSend: 64, MaxRecv: 64}
 	pd, shared := "1", false
-	counts := map[string]*int{"send": &cfg.MaxSend, "recv": &cfg.MaxRecv, "sge": &cfg.MaxSGE, "inline": &cfg.MaxInline}
-	for !l.done() {
-		w := l.next("")
-		switch {
-		case w.text == "pd":
-			w = l.next("the name of a protection domain")
-			pd = w.text
-		case w.text == "srq":
-			shared = true
-		case counts[w.text] != nil:
-			var n int64
-			n, _ = l.integer("a number", 1, 1<<15)
-			*counts[w.text] = int(n)
-		default:
-			panic(l.at(w, "%q: expected pd NAME, send N, recv N, sge N, inline N or srq", w.text))
-		}
-	}
+	l.options(readers{
+		"pd":     domain(&pd),
+		"srq":    sets(&shared, true),
+		"send":   signed(&cfg.MaxSend, "a number", 1, 1<<15),
+		"recv":   signed(&cfg.MaxRecv, "a number", 1, 1<<15),
+		"sge":    signed(&cfg.MaxSGE, "a number", 1, 1<<15),
+		"inline": signed(&cfg.MaxInline, "a number", 1, 1<<15),
+	}, "pd NAME, send N, recv N, sge N, inline N or srq")
 	return &command{func(_ *runner, p *peer) string {
 		if shared && p.end.w.srq == nil {
 			return "there is no shared receive queue; expected an srq line before"
@@ -166,10 +155,6 @@ var postOps = map[string]verbs.Opcode{
 var maskedOps = map[verbs.Opcode]verbs.Opcode{verbs.OpFetchAdd: verbs.OpMaskedFetchAdd,
 	verbs.OpCompSwap: verbs.OpMaskedCompSwap}
 
-// operandNames are the numbers of 64 bits that a work request may have. For a
-// swap, add and mask are its data and mask, as in an Atomic Request.
-var operandNames = map[string]bool{"imm": true, "add": true, "mask": true, "compare": true, "compare-mask": true}
-
 const postForms = "REGION len N, stag X, to X, inv X, imm N, add N, mask N, compare N, compare-mask N, se, fence, " +
 	"unsignalled, or inline with hex or text"
 
@@ -181,56 +166,44 @@ func parsePost(l *line) action {
 	}
 	q := &request{op: op.text, operands: map[string]uint64{}}
 	q.id, _ = l.unsigned("the id of the work request", 1<<64-1)
-	for !l.done() {
-		q.field(l)
+	number := func(name string) reader {
+		return func(l *line) { q.operands[name], _ = l.unsigned(name, 1<<64-1) }
 	}
+	l.options(readers{
+		"imm":  number("imm"),
+		"add":  number("add"), // of a swap its data, as in an Atomic Request
+		"mask": number("mask"), "compare": number("compare"), "compare-mask": number("compare-mask"),
+		"stag":        symbol(&q.stag, "stag", 32, true),
+		"to":          symbol(&q.to, "to", 64, true),
+		"inv":         symbol(&q.inv, "inv", 32, true),
+		"se":          func(*line) { q.flags |= verbs.Solicited },
+		"fence":       func(*line) { q.flags |= verbs.Fence },
+		"unsignalled": sets(&q.unsignal, true),
+		"inline":      q.parseInline,
+		"":            q.parseElement,
+	}, postForms)
 	return &command{q.post}
 }
 
-func (q *request) field(l *line) {
+func (q *request) parseInline(l *line) {
+	var d payload
+	w := l.next("hex DIGITS or text \"...\"")
+	if w.text != "hex" && w.text != "text" {
+		panic(l.at(w, "%q: expected hex DIGITS or text \"...\"", w.text))
+	}
+	d.parse(l, w, false)
+	q.inlineRaw = d.raw
+	q.flags |= verbs.Inline
+}
+
+// parseElement reads: REGION len N.
+func (q *request) parseElement(l *line) {
 	w := l.peek()
-	if operandNames[w.text] {
-		l.next("")
-		q.operands[w.text], _ = l.unsigned(w.text, 1<<64-1)
-		return
-	}
-	flags := map[string]verbs.SendFlags{"se": verbs.Solicited, "fence": verbs.Fence}
-	switch w.text {
-	case "stag", "to", "inv":
-		l.next("")
-		e := map[string]*numeral{"stag": &q.stag, "to": &q.to, "inv": &q.inv}[w.text]
-		bits := 32
-		if w.text == "to" {
-			bits = 64
-		}
-		*e = l.numeral(w.text, bits, true)
-		return
-	case "se", "fence":
-		l.next("")
-		q.flags |= flags[w.text]
-		return
-	case "unsignalled":
-		l.next("")
-		q.unsignal = true
-		return
-	case "inline":
-		l.next("")
-		var d payload
-		if w = l.next("hex DIGITS or text \"...\""); w.text != "hex" && w.text != "text" {
-			panic(l.at(w, "%q: expected hex DIGITS or text \"...\"", w.text))
-		}
-		d.parse(l, w, false)
-		q.inlineRaw = d.raw
-		q.flags |= verbs.Inline
-		return
-	}
 	at := l.numeral(postForms, 64, true)
 	if at.name == "" {
 		panic(l.at(w, "%q: expected %s", w.text, postForms))
 	}
-	if !l.accept("len") {
-		panic(l.at(l.peek(), "expected len N behind a region"))
-	}
+	l.expect("len", "len N behind a region")
 	n, _ := l.unsigned("a length in octets", 1<<32-1)
 	q.sges = append(q.sges, element{at, n})
 }

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -211,19 +212,11 @@ func (e *expectation) parseEvent(l *line) {
 	fault.parse(l)
 	ird, ord := int64(-1), int64(-1)
 	var private payload
-	for !l.done() {
-		w := l.next("")
-		switch w.text {
-		case "ird":
-			ird, _ = l.integer("an IRD", 0, 65535)
-		case "ord":
-			ord, _ = l.integer("an ORD", 0, 65535)
-		case "private":
-			private.read(l, "private data", false)
-		default:
-			panic(l.at(w, "%q: expected layer/type/code, ird N, ord N, private OCTETS or the end of the line", w.text))
-		}
-	}
+	l.options(readers{
+		"ird":     signed(&ird, "an IRD", 0, 65535),
+		"ord":     signed(&ord, "an ORD", 0, 65535),
+		"private": private.reader("private data", false),
+	}, "layer/type/code, ird N, ord N, private OCTETS or the end of the line")
 	e.observe(func(h *happening) bool { return h.ev != nil }, func(w *world, h *happening) bool {
 		ev := h.ev
 		return slices.Contains(eventNames[names[i]], ev.Type) && (w.r.live != nil || fault.holds(ev.Err)) &&
@@ -276,23 +269,16 @@ func (e *expectation) parseCompletion(l *line) {
 	op, _ := l.oneOf("what has completed", ops)
 	id, _ := l.unsigned("the id of the work request", 1<<64-1)
 	st, _ := l.oneOf("a status", states)
-	n, se, inv, imm, withImm := uint64(0), false, numeral{}, uint64(0), false
-	for !l.done() {
-		w := l.next("")
-		switch w.text {
-		case "len":
-			n, _ = l.unsigned("a number of octets", 1<<32-1)
-		case "se":
-			se = true
-		case "inv":
-			inv = l.numeral("an STag", 32, true)
-		case "imm":
-			imm, _ = l.unsigned("immediate data", 1<<64-1)
-			withImm = true
-		default:
-			panic(l.at(w, "%q: expected len N, se, inv STAG, imm N or the end of the line", w.text))
-		}
-	}
+	var n uint64
+	var imm *uint64
+	var se bool
+	var inv numeral
+	l.options(readers{
+		"len": unsigned(&n, "a number of octets", 1<<32-1),
+		"se":  sets(&se, true),
+		"inv": symbol(&inv, "an STag", 32, true),
+		"imm": given(&imm, "immediate data", 1<<64-1),
+	}, "len N, se, inv STAG, imm N or the end of the line")
 	e.observe(func(h *happening) bool { return h.wc != nil }, func(w *world, h *happening) bool {
 		wc := h.wc
 		stag, wrong := inv.stag(w)
@@ -301,7 +287,7 @@ func (e *expectation) parseCompletion(l *line) {
 			(uint64(wc.ByteLen) == n || w.r.live != nil && wc.Opcode != verbs.WCRecv) &&
 			(w.r.live != nil || wc.Solicited == se) && wc.WithInv == (inv.word.text != "") &&
 			uint64(wc.Invalidated) == stag &&
-			wc.WithImm == withImm && wc.Imm == imm
+			wc.WithImm == (imm != nil) && wc.Imm == *cmp.Or(imm, new(uint64))
 	})
 }
 

@@ -84,6 +84,11 @@ func (d *payload) read(l *line, what string, out bool) {
 	d.parse(l, w, out)
 }
 
+// reader is read as a reader.
+func (d *payload) reader(what string, out bool) reader {
+	return func(l *line) { d.read(l, what, out) }
+}
+
 // parse reads a payload whose first word is w.
 func (d *payload) parse(l *line, w word, out bool) {
 	d.word = w

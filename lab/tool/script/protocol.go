@@ -13,7 +13,7 @@ import (
 // protocol is a language of scripts besides those of TCP and iWARP: the words
 // that it has, and the machine that its scripts run against.
 type protocol struct {
-	settings map[string]func(s *settings, l *line)
+	settings func(s *settings) readers
 	commands map[string]func(l *line) action
 	expects  map[string]func(e *expectation, l *line)
 	messages map[string]*messageKind
@@ -297,14 +297,4 @@ func (p *protocol) parseMessage(l *line, out bool) message {
 		panic(l.at(w, "%q: expected a message: %s", w.text, sortedNames(p.messages)))
 	}
 	return parseFields(l, kind, w, out)
-}
-
-// parseSetting reads a setting of the protocol.
-func (p *protocol) parseSetting(s *settings, l *line, w word) {
-	parse := p.settings[w.text]
-	if parse == nil {
-		panic(l.at(w, "%q: expected a time (of a step) or a setting: %s", w.text, sortedNames(p.settings)))
-	}
-	parse(s, l)
-	l.finish()
 }

@@ -37,22 +37,6 @@ func defaultPTP() ptpSettings {
 	return ptpSettings{cfg: ptp.NewConfig(ptp.Profile(0), clockID(1), 1)}
 }
 
-// ofPort makes a setting of the port that is a signed number.
-func ofPort(set func(p *ptp.PortConfig, n int64)) func(*settings, *line) {
-	return func(s *settings, l *line) {
-		n, _ := l.integer("a number", -16, 255)
-		set(&s.ptp.cfg.Ports[0], n)
-	}
-}
-
-// ofClock makes a setting of the clock that is a number.
-func ofClock(set func(c *ptp.Config, n uint64)) func(*settings, *line) {
-	return func(s *settings, l *line) {
-		n, _ := l.unsigned("a number", 255)
-		set(&s.ptp.cfg, n)
-	}
-}
-
 var signedForm = valueForm{
 	want: "a number from -128 to 127",
 	parse: func(text string) (any, bool) {
@@ -146,39 +130,41 @@ var ptpTypes = map[string]msg.Type{
 }
 
 var ptpProtocol = &protocol{
-	settings: map[string]func(s *settings, l *line){
-		"profile": func(s *settings, l *line) {
-			w := l.next("a profile, such as default or gptp")
-			p, err := ptp.ParseProfile(w.text)
-			if err != nil {
-				panic(l.at(w, "%v", err))
-			}
-			s.ptp.cfg = ptp.NewConfig(p, clockID(1), 1)
-		},
-		"mechanism": func(s *settings, l *line) {
-			i, _ := l.oneOf("a delay mechanism", []string{"e2e", "p2p"})
-			s.ptp.cfg.Ports[0].DelayMechanism = []msg.DelayMechanism{msg.DelayE2E, msg.DelayP2P}[i]
-		},
-		"offset": func(s *settings, l *line) {
-			v, _ := l.form(&timeForm)
-			s.ptp.offset = v.(time.Duration)
-		},
-		"slave-only":   switched(func(s *settings, on bool) { s.ptp.cfg.SlaveOnly = on }),
-		"master-only":  switched(func(s *settings, on bool) { s.ptp.cfg.Ports[0].MasterOnly = on }),
-		"free-running": switched(func(s *settings, on bool) { s.ptp.cfg.FreeRunning = on }),
-		"one-step":     switched(func(s *settings, on bool) { s.ptp.cfg.TwoStep = !on }),
-		"stamps-lost":  switched(func(s *settings, on bool) { s.ptp.lost = on }),
-		"domain": ofClock(func(c *ptp.Config, n uint64) {
-			c.Domain = uint8(n)
-		}), "priority1": ofClock(func(c *ptp.Config, n uint64) { c.Priority1 = uint8(n) }),
-		"priority2": ofClock(func(c *ptp.Config, n uint64) {
-			c.Priority2 = uint8(n)
-		}), "class": ofClock(func(c *ptp.Config, n uint64) { c.Quality.Class = uint8(n) }),
-		"announce-interval":  ofPort(func(p *ptp.PortConfig, n int64) { p.LogAnnounceInterval = int8(n) }),
-		"announce-timeout":   ofPort(func(p *ptp.PortConfig, n int64) { p.AnnounceReceiptTimeout = uint8(n) }),
-		"sync-interval":      ofPort(func(p *ptp.PortConfig, n int64) { p.LogSyncInterval = int8(n) }),
-		"delay-req-interval": ofPort(func(p *ptp.PortConfig, n int64) { p.LogMinDelayReqInterval = int8(n) }),
-		"pdelay-interval":    ofPort(func(p *ptp.PortConfig, n int64) { p.LogMinPdelayReqInterval = int8(n) }),
+	settings: func(s *settings) readers {
+		const state = "a state"
+		c, p := &s.ptp.cfg, &s.ptp.cfg.Ports[0]
+		return readers{
+			"profile": func(l *line) {
+				w := l.next("a profile, such as default or gptp")
+				p, err := ptp.ParseProfile(w.text)
+				if err != nil {
+					panic(l.at(w, "%v", err))
+				}
+				*c = ptp.NewConfig(p, clockID(1), 1)
+			},
+			"mechanism": func(l *line) {
+				i, _ := l.oneOf("a delay mechanism", []string{"e2e", "p2p"})
+				p.DelayMechanism = []msg.DelayMechanism{msg.DelayE2E, msg.DelayP2P}[i]
+			},
+			"offset": func(l *line) {
+				v, _ := l.form(&timeForm)
+				s.ptp.offset = v.(time.Duration)
+			},
+			"slave-only":         either(&c.SlaveOnly, state, "off", "on"),
+			"master-only":        either(&p.MasterOnly, state, "off", "on"),
+			"free-running":       either(&c.FreeRunning, state, "off", "on"),
+			"one-step":           func(l *line) { either(&c.TwoStep, state, "off", "on")(l); c.TwoStep = !c.TwoStep },
+			"stamps-lost":        either(&s.ptp.lost, state, "off", "on"),
+			"domain":             unsigned(&c.Domain, "a number", 255),
+			"priority1":          unsigned(&c.Priority1, "a number", 255),
+			"priority2":          unsigned(&c.Priority2, "a number", 255),
+			"class":              unsigned(&c.Quality.Class, "a number", 255),
+			"announce-interval":  signed(&p.LogAnnounceInterval, "a number", -16, 255),
+			"announce-timeout":   signed(&p.AnnounceReceiptTimeout, "a number", -16, 255),
+			"sync-interval":      signed(&p.LogSyncInterval, "a number", -16, 255),
+			"delay-req-interval": signed(&p.LogMinDelayReqInterval, "a number", -16, 255),
+			"pdelay-interval":    signed(&p.LogMinPdelayReqInterval, "a number", -16, 255),
+		}
 	},
 	messages: ptpKinds,
 	expects: map[string]func(e *expectation, l *line){

@@ -1,10 +1,9 @@
 package script
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
-	"slices"
-	"strings"
 	"time"
 
 	"tapir/mpa"
@@ -34,119 +33,109 @@ func defaultSettings() settings {
 	return settings{isn: 1000, port: 7174, tolerance: time.Millisecond, rdma: iwarp.Config{Nudge: iwarp.Never}}
 }
 
-func (s *settings) mtu() int {
-	if s.cfg.MTU == 0 {
-		return 1500
-	}
-	return s.cfg.MTU
-}
+func (s *settings) mtu() int { return cmp.Or(s.cfg.MTU, 1500) }
 
-func (s *settings) local() netip.Addr {
-	if s.v6 {
-		return netip.MustParseAddr("fd00::1")
-	}
-	return netip.MustParseAddr("10.0.0.1")
-}
+func (s *settings) local() netip.Addr { return s.addr(1) }
 
-func (s *settings) remote() netip.Addr {
+func (s *settings) remote() netip.Addr { return s.addr(2) }
+
+func (s *settings) addr(n byte) netip.Addr {
 	if s.v6 {
-		return netip.MustParseAddr("fd00::2")
+		return netip.AddrFrom16([16]byte{0: 0xfd, 15: n})
 	}
-	return netip.MustParseAddr("10.0.0.2")
+	return netip.AddrFrom4([4]byte{10, 0, 0, n})
 }
 
 // parse reads one line of settings: NAME VALUE.
 func (s *settings) parse(l *line) {
 	w := l.next("a setting")
-	if s.proto != nil && w.text != "tolerance" {
-		s.proto.parseSetting(s, l, w)
-		return
-	}
-	if rdmaSettings[w.text] && !s.iwarp {
+	table := s.table()
+	switch {
+	case s.proto != nil && w.text != "tolerance":
+		table = s.proto.settings(s)
+	case rdmaSettings[w.text] && !s.iwarp:
 		panic(l.at(w, "%q belongs to scripts of iWARP; expected the line before: protocol iwarp", w.text))
+	case !s.iwarp:
+		maps.DeleteFunc(table, func(name string, _ reader) bool { return rdmaSettings[name] })
 	}
-	if count := counts[w.text]; count.set != nil {
-		n, _ := l.integer(w.text+" N", count.lo, count.hi)
-		count.set(s, n)
-		l.finish()
-		return
+	read := table[w.text]
+	if read == nil {
+		panic(l.at(w, "%q: expected a time (of a step) or a setting: %s", w.text, sortedNames(table)))
 	}
-	if span := spans[w.text]; span != nil {
-		d, _ := l.duration("a time")
-		*span(s) = d
-		l.finish()
-		return
+	read(l)
+	l.finish()
+}
+
+// table are the settings of scripts of TCP and iWARP, by name.
+func (s *settings) table() readers {
+	c, r := &s.cfg, &s.rdma
+	return readers{
+		"mtu":              signed(&c.MTU, "mtu N", 576, 65535),
+		"rcvwnd":           signed(&c.RcvWnd, "rcvwnd N", 65536, 1<<30),
+		"sndwnd":           signed(&c.SndWnd, "sndwnd N", 1, 1<<30),
+		"gso":              signed(&c.MaxSegs, "gso N", 1, 1000),
+		"isn":              signed(&s.isn, "isn N", 0, 1<<32-1),
+		"port":             signed(&s.port, "port N", 1, 65535),
+		"seed":             signed(&s.seed, "seed N", 0, 1<<62),
+		"ttl":              signed(&c.TTL, "ttl N", 1, 255),
+		"tos":              signed(&c.TOS, "tos N", 0, 255),
+		"syn-retries":      signed(&c.SynRetries, "syn-retries N", 1, 100),
+		"retries":          signed(&c.Retries, "retries N", 1, 100),
+		"max-conns":        signed(&c.MaxConns, "max-conns N", 1, 1<<16),
+		"max-time-wait":    signed(&c.MaxTimeWait, "max-time-wait N", 1, 1<<16),
+		"fin-retries":      signed(&c.FinRetries, "fin-retries N", 1, 100),
+		"keepalive-probes": signed(&c.KeepAliveProbes, "keepalive-probes N", 1, 100),
+
+		"ip":           either(&s.v6, "ip", "4", "6"),
+		"cc":           oneOf(&c.Congestion, "cc", "cubic,reno"),
+		"ecn":          oneOf(&c.ECN, "ecn", "accept,ask,off"),
+		"syn-cookies":  either(&c.NoSynCookies, "syn-cookies", "on", "off"),
+		"nagle":        either(&c.Nagle, "nagle", "off", "on"),
+		"protocol":     s.parseProtocol,
+		"segments":     either(&s.explicit, "segments", "implicit", "explicit"),
+		"revision":     s.parseRevision,
+		"crc":          oneOf(&r.CRC, "crc", "required,optional,refused"),
+		"markers":      either(&r.Markers, "markers", "off", "on"),
+		"p2p":          either(&r.PeerToPeer, "p2p", "off", "on"),
+		"placement":    either(&r.InOrder, "placement", "early", "in-order"),
+		"strict-reads": either(&r.StrictReads, "strict-reads", "off", "on"),
+		"rtr":          s.parseRTR,
+
+		"initial-rto":        timed(&c.InitialRTO),
+		"min-rto":            timed(&c.MinRTO),
+		"max-rto":            timed(&c.MaxRTO),
+		"tail-probe":         timed(&c.TailProbe),
+		"delayed-ack":        timed(&c.DelayedAck),
+		"time-wait":          timed(&c.TimeWait),
+		"fin-timeout":        timed(&c.FinTimeout),
+		"keepalive":          timed(&c.KeepAlive),
+		"keepalive-interval": timed(&c.KeepAliveInterval),
+		"user-timeout":       timed(&c.UserTimeout),
+		"path-mtu-age":       timed(&c.PathMTUAge),
+		"tolerance":          timed(&s.tolerance),
+
+		"request-timeout": timed(&r.RequestTimeout),
+		"reply-timeout":   timed(&r.ReplyTimeout),
+		"close-timeout":   timed(&r.CloseTimeout),
+		"first-delay":     timed(&r.FirstDelay),
+		"nudge":           timed(&r.Nudge),
 	}
-	if choice := choices[w.text]; choice.set != nil {
-		i, _ := l.oneOf(w.text, choice.names)
-		choice.set(s, i)
-		l.finish()
-		return
-	}
-	panic(l.at(w, "%q: expected a time (of a step) or a setting: %s", w.text, s.names()))
 }
 
-// names are the settings that a script of its protocol may have.
-func (s *settings) names() string {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(counts)), maps.Keys(choices))
-	names = slices.AppendSeq(names, maps.Keys(spans))
-	names = slices.DeleteFunc(names, func(name string) bool { return rdmaSettings[name] && !s.iwarp })
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+func (s *settings) parseProtocol(l *line) {
+	i, _ := l.oneOf("protocol", []string{"tcp", "iwarp", "16b", "ptp"})
+	s.iwarp, s.proto = i == 1, [...]*protocol{2: fabricProtocol, 3: ptpProtocol}[i]
+	s.fabric, s.ptp = defaultFabric(), defaultPTP()
 }
 
-// count is a setting that is a number between lo and hi.
-type count struct {
-	lo, hi int64
-	set    func(s *settings, n int64)
+func (s *settings) parseRevision(l *line) {
+	i, _ := l.oneOf("revision", []string{"1", "2"})
+	s.rdma.Revision = uint8(i + 1)
 }
 
-var counts = map[string]count{
-	"mtu":              {576, 65535, func(s *settings, n int64) { s.cfg.MTU = int(n) }},
-	"rcvwnd":           {65536, 1 << 30, func(s *settings, n int64) { s.cfg.RcvWnd = int(n) }},
-	"sndwnd":           {1, 1 << 30, func(s *settings, n int64) { s.cfg.SndWnd = int(n) }},
-	"gso":              {1, 1000, func(s *settings, n int64) { s.cfg.MaxSegs = int(n) }},
-	"isn":              {0, 1<<32 - 1, func(s *settings, n int64) { s.isn = uint32(n) }},
-	"port":             {1, 65535, func(s *settings, n int64) { s.port = uint16(n) }},
-	"seed":             {0, 1 << 62, func(s *settings, n int64) { s.seed = uint64(n) }},
-	"ttl":              {1, 255, func(s *settings, n int64) { s.cfg.TTL = uint8(n) }},
-	"tos":              {0, 255, func(s *settings, n int64) { s.cfg.TOS = uint8(n) }},
-	"syn-retries":      {1, 100, func(s *settings, n int64) { s.cfg.SynRetries = int(n) }},
-	"retries":          {1, 100, func(s *settings, n int64) { s.cfg.Retries = int(n) }},
-	"max-conns":        {1, 1 << 16, func(s *settings, n int64) { s.cfg.MaxConns = int(n) }},
-	"max-time-wait":    {1, 1 << 16, func(s *settings, n int64) { s.cfg.MaxTimeWait = int(n) }},
-	"fin-retries":      {1, 100, func(s *settings, n int64) { s.cfg.FinRetries = int(n) }},
-	"keepalive-probes": {1, 100, func(s *settings, n int64) { s.cfg.KeepAliveProbes = int(n) }},
-}
-
-// choice is a setting that is one of some names.
-type choice struct {
-	names []string
-	set   func(s *settings, i int)
-}
-
-var choices = map[string]choice{
-	"ip":          {[]string{"4", "6"}, func(s *settings, i int) { s.v6 = i == 1 }},
-	"cc":          {[]string{"cubic", "reno"}, func(s *settings, i int) { s.cfg.Congestion = toe.Congestion(i) }},
-	"ecn":         {[]string{"accept", "ask", "off"}, func(s *settings, i int) { s.cfg.ECN = toe.ECN(i) }},
-	"syn-cookies": {[]string{"on", "off"}, func(s *settings, i int) { s.cfg.NoSynCookies = i == 1 }},
-	"nagle":       {[]string{"off", "on"}, func(s *settings, i int) { s.cfg.Nagle = i == 1 }},
-
-	"protocol": {[]string{"tcp", "iwarp", "16b", "ptp"}, func(s *settings, i int) {
-		s.iwarp, s.proto = i == 1, [...]*protocol{2: fabricProtocol, 3: ptpProtocol}[i]
-		s.fabric, s.ptp = defaultFabric(), defaultPTP()
-	}},
-	"segments": {[]string{"implicit", "explicit"}, func(s *settings, i int) { s.explicit = i == 1 }},
-	"revision": {[]string{"1", "2"}, func(s *settings, i int) { s.rdma.Revision = uint8(i + 1) }},
-	"crc": {[]string{"required", "optional", "refused"}, func(s *settings, i int) {
-		s.rdma.CRC = mpa.CRCPolicy(i)
-	}}, "markers": {[]string{"off", "on"}, func(s *settings, i int) { s.rdma.Markers = i == 1 }},
-	"p2p":          {[]string{"off", "on"}, func(s *settings, i int) { s.rdma.PeerToPeer = i == 1 }},
-	"placement":    {[]string{"early", "in-order"}, func(s *settings, i int) { s.rdma.InOrder = i == 1 }},
-	"strict-reads": {[]string{"off", "on"}, func(s *settings, i int) { s.rdma.StrictReads = i == 1 }},
-	"rtr": {[]string{"any", "send", "write", "read"}, func(s *settings, i int) {
-		s.rdma.RTR = []mpa.RTR{mpa.RTRAny, mpa.RTRSend, mpa.RTRWrite, mpa.RTRRead}[i]
-	}},
+func (s *settings) parseRTR(l *line) {
+	i, _ := l.oneOf("rtr", []string{"any", "send", "write", "read"})
+	s.rdma.RTR = []mpa.RTR{mpa.RTRAny, mpa.RTRSend, mpa.RTRWrite, mpa.RTRRead}[i]
 }
 
 // rdmaSettings are those of iWARP alone.
@@ -154,26 +143,4 @@ var rdmaSettings = map[string]bool{
 	"segments": true, "revision": true, "crc": true, "markers": true, "p2p": true, "rtr": true, "placement": true,
 	"strict-reads":    true,
 	"request-timeout": true, "reply-timeout": true, "close-timeout": true, "first-delay": true, "nudge": true,
-}
-
-// spans are the settings that are a length of time.
-var spans = map[string]func(s *settings) *time.Duration{
-	"initial-rto":        func(s *settings) *time.Duration { return &s.cfg.InitialRTO },
-	"min-rto":            func(s *settings) *time.Duration { return &s.cfg.MinRTO },
-	"max-rto":            func(s *settings) *time.Duration { return &s.cfg.MaxRTO },
-	"tail-probe":         func(s *settings) *time.Duration { return &s.cfg.TailProbe },
-	"delayed-ack":        func(s *settings) *time.Duration { return &s.cfg.DelayedAck },
-	"time-wait":          func(s *settings) *time.Duration { return &s.cfg.TimeWait },
-	"fin-timeout":        func(s *settings) *time.Duration { return &s.cfg.FinTimeout },
-	"keepalive":          func(s *settings) *time.Duration { return &s.cfg.KeepAlive },
-	"keepalive-interval": func(s *settings) *time.Duration { return &s.cfg.KeepAliveInterval },
-	"user-timeout":       func(s *settings) *time.Duration { return &s.cfg.UserTimeout },
-	"path-mtu-age":       func(s *settings) *time.Duration { return &s.cfg.PathMTUAge },
-	"tolerance":          func(s *settings) *time.Duration { return &s.tolerance },
-
-	"request-timeout": func(s *settings) *time.Duration { return &s.rdma.RequestTimeout },
-	"reply-timeout":   func(s *settings) *time.Duration { return &s.rdma.ReplyTimeout },
-	"close-timeout":   func(s *settings) *time.Duration { return &s.rdma.CloseTimeout },
-	"first-delay":     func(s *settings) *time.Duration { return &s.rdma.FirstDelay },
-	"nudge":           func(s *settings) *time.Duration { return &s.rdma.Nudge },
 }

@@ -47,63 +47,49 @@ func (s *startupFrame) fields(l *line, out bool) {
 	s.ird, s.ord = numeral{n: defaultDepth, any: out}, numeral{n: defaultDepth, any: out}
 	s.at = map[string]word{}
 	s.framing = &framing{}
-	for !l.done() {
-		w := l.next("")
-		s.at[w.text] = w
-		s.field(l, w, out)
-	}
-	s.frame.Enhanced = s.frame.Enhanced || s.frame.Rev == 2 && !s.plain
-}
-
-func (s *startupFrame) field(l *line, w word, out bool) {
 	f := &s.frame
-	switch w.text {
-	case "crc", "nocrc":
-		f.CRC = w.text == "crc"
-	case "markers":
-		f.Markers = true
-	case "reject":
-		f.Reject = true
-	case "enhanced":
-		f.Enhanced = true
-	case "plain":
-		s.plain = true
-	case "p2p":
-		s.words.P2P = true
-	case "rtr":
-		s.rtr(l)
-	case "rev":
-		f.Rev = uint8(s.number(l, w.text, "a revision", 255))
-	case "reserved":
-		f.Reserved = uint8(s.number(l, w.text, "the reserved bits", 15))
-	case "ird":
-		s.ird = l.numeral("an IRD", 14, false)
-	case "ord":
-		s.ord = l.numeral("an ORD", 14, false)
-	case "private":
-		s.private.read(l, "private data", out)
-	case "pd-length":
-		var n uint64
-		n, _ = l.unsigned("PD_Length", 65535)
-		s.length = &n
-	case "key":
-		w = l.next("a key in \"\"")
-		s.key = quoted(l, w)
-		if len(s.key) != 16 {
-			panic(l.at(w, "a key has 16 octets, not %d", len(s.key)))
+	number := func(v *uint8, name, what string, hi uint64) reader {
+		return func(l *line) {
+			n, w := l.unsigned(what, hi)
+			*v, s.at[name] = uint8(n), w
 		}
-	default:
-		panic(l.at(w, "%q: expected %s", w.text, startupForms))
 	}
-	if out && (s.length != nil || s.key != nil) {
-		panic(l.at(w, "what comes out of the NIC tells no lies; expected no %s", w.text))
+	var w word
+	table := readers{
+		"crc":       sets(&f.CRC, true),
+		"nocrc":     sets(&f.CRC, false),
+		"markers":   sets(&f.Markers, true),
+		"reject":    sets(&f.Reject, true),
+		"enhanced":  sets(&f.Enhanced, true),
+		"plain":     sets(&s.plain, true),
+		"p2p":       sets(&s.words.P2P, true),
+		"rtr":       s.rtr,
+		"rev":       number(&f.Rev, "rev", "a revision", 255),
+		"reserved":  number(&f.Reserved, "reserved", "the reserved bits", 15),
+		"ird":       symbol(&s.ird, "an IRD", 14, false),
+		"ord":       symbol(&s.ord, "an ORD", 14, false),
+		"private":   s.private.reader("private data", out),
+		"pd-length": given(&s.length, "PD_Length", 65535),
+		"key":       func(l *line) { w = s.parseKey(l) },
 	}
+	for !l.done() {
+		w = l.peek()
+		s.at[w.text] = w
+		l.option(table, startupForms)
+		if out && (s.length != nil || s.key != nil) {
+			panic(l.at(w, "what comes out of the NIC tells no lies; expected no %s", w.text))
+		}
+	}
+	f.Enhanced = f.Enhanced || f.Rev == 2 && !s.plain
 }
 
-// number reads the number of field name.
-func (s *startupFrame) number(l *line, name, what string, hi uint64) (n uint64) {
-	n, s.at[name] = l.unsigned(what, hi)
-	return n
+func (s *startupFrame) parseKey(l *line) word {
+	w := l.next("a key in \"\"")
+	s.key = quoted(l, w)
+	if len(s.key) != 16 {
+		panic(l.at(w, "a key has 16 octets, not %d", len(s.key)))
+	}
+	return w
 }
 
 // rtr reads the indications, such as send,write.

@@ -14,18 +14,18 @@ import (
 // commands are what the application does, by name.
 var commands = map[string]func(l *line) action{
 	"listen":     parseListen,
-	"unlisten":   onListener(func(l *toe.Listener) { l.Close() }),
+	"unlisten":   onListener((*toe.Listener).Close),
 	"pause":      onListener(func(l *toe.Listener) { l.Pause(true) }),
 	"resume":     onListener(func(l *toe.Listener) { l.Pause(false) }),
 	"connect":    simple((*runner).connect),
 	"write":      parseWrite(false),
 	"record":     parseWrite(true),
-	"close":      onConn(func(c *toe.Conn) { c.Close() }),
-	"close-both": onConn(func(c *toe.Conn) { c.CloseBoth() }),
-	"abort":      onConn(func(c *toe.Conn) { c.Abort() }),
-	"acknow":     onConn(func(c *toe.Conn) { c.AckNow() }),
+	"close":      onConn((*toe.Conn).Close),
+	"close-both": onConn((*toe.Conn).CloseBoth),
+	"abort":      onConn((*toe.Conn).Abort),
+	"acknow":     onConn((*toe.Conn).AckNow),
 	"reopen":     parseReopen,
-	"expect":     parseExpect,
+	"expect":     parseExpect(tcpExpects),
 }
 
 // sortedNames are the keys of a table of the language, for an error.

@@ -26,7 +26,7 @@ var rdmaCommands = map[string]func(l *line) action{
 	"modify":     parseModify,
 	"establish":  parseEstablish,
 	"resend":     parseResend,
-	"expect":     parseRDMAExpect,
+	"expect":     parseExpect(rdmaExpects),
 }
 
 // text of an error, "" without one.

@@ -124,7 +124,7 @@ func TestTablesOfTheReference(t *testing.T) {
 		slices.Collect(maps.Keys(headerFields)), slices.Collect(maps.Keys(atomicNames)), slices.Collect(maps.Keys(payloadWords)),
 		slices.Collect(maps.Keys(rdmaExpectations)), slices.Collect(maps.Keys(postOps)), formWords(framingForms), formWords(startupForms),
 		frameKinds, kindNames(), {"segment", "read", "order", "reserved", "m", "d", "r", "fill", "from", "any", "extra", "trim", "more"},
-		strings.FieldsFunc(expectNames(), func(r rune) bool { return r == ',' || r == ' ' }),
+		slices.Collect(maps.Keys(tcpExpects)),
 		{"mss", "sackOK", "wscale", "TS", "sack", "nop", "eol", "opt", "...", "noecn", "ce", "tos", "ttl", "gso", "badsum", "trunc"},
 	} {
 		all = append(all, names...)

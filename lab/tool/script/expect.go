@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"tapir/nic/nicdrop"
@@ -21,8 +20,6 @@ type expectation struct {
 	waits bool                    // * may stand before it
 	word  word
 }
-
-func (e *expectation) eventually() bool { return e.waits }
 
 func (e *expectation) do(r *runner, s *step) *Error {
 	if r.live != nil {
@@ -51,24 +48,23 @@ func (e *expectation) do(r *runner, s *step) *Error {
 	return nil
 }
 
-// events are the expectations without a number.
-var events = map[string]func(r *runner, p *peer) (bool, string){
-	"nothing": func(*runner, *peer) (bool, string) { return true, "" },
-	"established": func(_ *runner, p *peer) (bool, string) {
-		return p.app != nil && p.app.established, stateOf(p)
-	},
-	"eof": func(_ *runner, p *peer) (bool, string) {
-		return p.app != nil && p.app.eof, "the peer's FIN has not been delivered; " + stateOf(p)
-	},
-	"open": func(_ *runner, p *peer) (bool, string) {
-		return p.app != nil && !p.app.closed, stateOf(p)
-	},
-	"gone": func(r *runner, p *peer) (bool, string) {
-		return p.conn == nil || p.conn.State() == toe.StateClosed, stateOf(p)
-	},
-	"ecn": func(_ *runner, p *peer) (bool, string) {
-		return p.conn != nil && p.conn.Info().ECN, "ECN is not in use"
-	},
+// fact is whether something is so, and what is so instead.
+type fact struct {
+	ok   bool
+	have string
+}
+
+// facts are the expectations without a number.
+func facts(p *peer) map[string]fact {
+	state := stateOf(p)
+	return map[string]fact{
+		"nothing":     {true, ""},
+		"established": {p.app != nil && p.app.established, state},
+		"eof":         {p.app != nil && p.app.eof, "the peer's FIN has not been delivered; " + state},
+		"open":        {p.app != nil && !p.app.closed, state},
+		"gone":        {p.conn == nil || p.conn.State() == toe.StateClosed, state},
+		"ecn":         {p.conn != nil && p.conn.Info().ECN, "ECN is not in use"},
+	}
 }
 
 // stateOf describes a connection for an error.
@@ -84,116 +80,110 @@ func stateOf(p *peer) string {
 	return fmt.Sprintf("state %v", p.conn.State())
 }
 
-// numbers are the expectations with a number. They need a connection.
-var numbers = map[string]func(p *peer, i *toe.Info) uint64{
-	"acked":       func(p *peer, _ *toe.Info) uint64 { return p.app.acked },
-	"cwnd":        func(_ *peer, i *toe.Info) uint64 { return i.Cwnd },
-	"ssthresh":    func(_ *peer, i *toe.Info) uint64 { return i.Ssthresh },
-	"flight":      func(_ *peer, i *toe.Info) uint64 { return i.SndNxt - i.SndUna },
-	"mss":         func(_ *peer, i *toe.Info) uint64 { return uint64(i.MSS) },
-	"sndwnd":      func(_ *peer, i *toe.Info) uint64 { return i.SndWnd },
-	"held":        func(_ *peer, i *toe.Info) uint64 { return uint64(i.OutOfOrder) },
-	"retransmits": func(_ *peer, i *toe.Info) uint64 { return i.Retransmits },
-	"timeouts":    func(_ *peer, i *toe.Info) uint64 { return i.Timeouts },
-	"recoveries":  func(_ *peer, i *toe.Info) uint64 { return i.FastRecovers },
+// numbers are the expectations of a connection with a number.
+func numbers(p *peer, i *toe.Info) map[string]uint64 {
+	return map[string]uint64{
+		"acked":       p.app.acked,
+		"cwnd":        i.Cwnd,
+		"ssthresh":    i.Ssthresh,
+		"flight":      i.SndNxt - i.SndUna,
+		"mss":         uint64(i.MSS),
+		"sndwnd":      i.SndWnd,
+		"held":        uint64(i.OutOfOrder),
+		"retransmits": i.Retransmits,
+		"timeouts":    i.Timeouts,
+		"recoveries":  i.FastRecovers,
+	}
+}
+
+// times are those with a length of time.
+func times(i *toe.Info) map[string]time.Duration {
+	return map[string]time.Duration{"srtt": i.SRTT, "rttvar": i.RTTVar, "rto": i.RTO}
 }
 
 // counters are the engine's counts, over all connections.
-var counters = map[string]func(s *toe.Stats) uint64{
-	"challenge-acks": func(s *toe.Stats) uint64 { return s.ChallengeAcks },
-	"resets-in":      func(s *toe.Stats) uint64 { return s.ResetsIn },
-	"resets-out":     func(s *toe.Stats) uint64 { return s.ResetsOut },
-	"black-holes":    func(s *toe.Stats) uint64 { return s.BlackHoles },
-	"cookies-sent":   func(s *toe.Stats) uint64 { return s.CookiesSent },
-	"cookies-taken":  func(s *toe.Stats) uint64 { return s.CookiesTaken },
-	"time-wait":      func(s *toe.Stats) uint64 { return uint64(s.TimeWait) },
-	"ce-marks":       func(s *toe.Stats) uint64 { return s.CEMarks },
-	"ecn-reductions": func(s *toe.Stats) uint64 { return s.ECNReductions },
-	"tail-probes":    func(s *toe.Stats) uint64 { return s.TailProbes },
-	"connections":    func(s *toe.Stats) uint64 { return uint64(s.Open) },
-	"failures":       func(s *toe.Stats) uint64 { return s.Failures },
+func counters(s *toe.Stats) map[string]uint64 {
+	return map[string]uint64{
+		"challenge-acks": s.ChallengeAcks,
+		"resets-in":      s.ResetsIn,
+		"resets-out":     s.ResetsOut,
+		"black-holes":    s.BlackHoles,
+		"cookies-sent":   s.CookiesSent,
+		"cookies-taken":  s.CookiesTaken,
+		"time-wait":      uint64(s.TimeWait),
+		"ce-marks":       s.CEMarks,
+		"ecn-reductions": s.ECNReductions,
+		"tail-probes":    s.TailProbes,
+		"connections":    uint64(s.Open),
+		"failures":       s.Failures,
+	}
 }
 
-// times are the expectations with a length of time.
-var times = map[string]func(i *toe.Info) time.Duration{
-	"srtt":   func(i *toe.Info) time.Duration { return i.SRTT },
-	"rttvar": func(i *toe.Info) time.Duration { return i.RTTVar },
-	"rto":    func(i *toe.Info) time.Duration { return i.RTO },
-}
+// expectReader reads what follows the word of an expectation.
+type expectReader func(e *expectation, l *line)
 
-func expectNames() string {
-	names := []string{"read", "closed", "state", "dropped"}
-	names = slices.AppendSeq(names, maps.Keys(events))
-	names = slices.AppendSeq(names, maps.Keys(numbers))
-	names = slices.AppendSeq(names, maps.Keys(counters))
-	names = slices.AppendSeq(names, maps.Keys(times))
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
+// tcpExpects are the expectations of scripts of TCP.
+var tcpExpects = func() map[string]expectReader {
+	table := map[string]expectReader{"read": (*expectation).parseRead, "closed": (*expectation).parseClosed,
+		"state": (*expectation).parseState, "dropped": (*expectation).parseDropped}
+	for name := range facts(&peer{}) {
+		table[name] = func(e *expectation, _ *line) {
+			e.waits = name != "nothing" && name != "open"
+			e.holds = func(_ *runner, p *peer) (bool, string) {
+				f := facts(p)[name]
+				return f.ok, f.have
+			}
+		}
+	}
+	for name := range numbers(&peer{app: &app{}}, &toe.Info{}) {
+		table[name] = func(e *expectation, l *line) {
+			n, w := l.integer("a number", 0, 1<<62)
+			e.mark(w)
+			e.ofConn(func(_ *runner, p *peer, i *toe.Info) (bool, string) {
+				have := numbers(p, i)[name]
+				return have == uint64(n), fmt.Sprintf("%s %d", name, have)
+			})
+		}
+	}
+	for name := range counters(&toe.Stats{}) {
+		table[name] = func(e *expectation, l *line) {
+			n, w := l.integer("a number", 0, 1<<62)
+			e.mark(w)
+			e.holds = func(r *runner, _ *peer) (bool, string) {
+				have := counters(new(r.engine.Stats()))[name]
+				return have == uint64(n), fmt.Sprintf("%s %d", name, have)
+			}
+		}
+	}
+	for name := range times(&toe.Info{}) {
+		table[name] = func(e *expectation, l *line) {
+			d, w := l.duration("a time")
+			e.mark(w)
+			e.ofConn(func(r *runner, _ *peer, i *toe.Info) (bool, string) {
+				have := times(i)[name]
+				return (have - d).Abs() <= r.script.set.tolerance, name + " " + formatTime(have)
+			})
+		}
+	}
+	return table
+}()
 
-// parseExpect reads what follows expect.
-func parseExpect(l *line) action {
-	w := l.next("what is to be so: " + expectNames())
-	e := &expectation{word: w, waits: true}
-	e.parse(l, w, expectNames())
-	return e
-}
-
-// parse reads what follows w; names are the words that might stand for w.
-func (e *expectation) parse(l *line, w word, names string) {
-	switch {
-	case events[w.text] != nil:
-		e.holds = events[w.text]
-		e.waits = w.text != "nothing" && w.text != "open"
-	case numbers[w.text] != nil:
-		e.parseNumber(l, w.text)
-	case counters[w.text] != nil:
-		e.parseCounter(l, w.text)
-	case times[w.text] != nil:
-		e.parseTime(l, w.text)
-	case w.text == "read":
-		e.parseRead(l)
-	case w.text == "closed":
-		e.parseClosed(l)
-	case w.text == "state":
-		e.parseState(l)
-	case w.text == "dropped":
-		e.parseDropped(l)
-	default:
-		panic(l.at(w, "%q: expected one of %s", w.text, names))
+// parseExpect reads what follows expect: an expectation of the table.
+func parseExpect(table map[string]expectReader) func(*line) action {
+	return func(l *line) action {
+		w := l.next("what is to be so: " + sortedNames(table))
+		parse := table[w.text]
+		if parse == nil {
+			panic(l.at(w, "%q: expected one of %s", w.text, sortedNames(table)))
+		}
+		e := &expectation{word: w, waits: true}
+		parse(e, l)
+		return e
 	}
 }
 
 // mark makes the error of e point at the word with the value.
 func (e *expectation) mark(w word) { e.word = word{e.word.text + " " + w.text, e.word.col} }
-
-func (e *expectation) parseNumber(l *line, name string) {
-	n, w := l.integer("a number", 0, 1<<62)
-	e.mark(w)
-	e.ofConn(func(_ *runner, p *peer, i *toe.Info) (bool, string) {
-		have := numbers[name](p, i)
-		return have == uint64(n), fmt.Sprintf("%s %d", name, have)
-	})
-}
-
-func (e *expectation) parseCounter(l *line, name string) {
-	n, w := l.integer("a number", 0, 1<<62)
-	e.mark(w)
-	e.holds = func(r *runner, _ *peer) (bool, string) {
-		stats := r.engine.Stats()
-		have := counters[name](&stats)
-		return have == uint64(n), fmt.Sprintf("%s %d", name, have)
-	}
-}
-
-func (e *expectation) parseTime(l *line, name string) {
-	d, w := l.duration("a time")
-	e.mark(w)
-	e.ofConn(func(r *runner, _ *peer, i *toe.Info) (bool, string) {
-		have := times[name](i)
-		return (have - d).Abs() <= r.script.set.tolerance, name + " " + formatTime(have)
-	})
-}
 
 // ofConn is an expectation of a connection that is there.
 func (e *expectation) ofConn(holds func(r *runner, p *peer, i *toe.Info) (bool, string)) {

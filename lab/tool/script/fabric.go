@@ -68,6 +68,19 @@ var hostFrame = &messageKind{name: "frame", fields: packet16B.fields[slices.Inde
 		return f.name == "dst"
 	}):slices.IndexFunc(packet16B.fields, func(f fieldSpec) bool { return f.name == "badicrc" })]}
 
+var fabricExpects = map[string]expectReader{
+	"frame": parseHostFrame, "quiet": quiet(unclaimed),
+	"dropped": counted((*fabric).drops),
+	"counter": counted(func(b *fabric) map[string]uint64 {
+		all := map[string]uint64{}
+		s := b.vport.Stats()
+		for _, c := range s.Counters() {
+			all[c.Name] = c.Value
+		}
+		return all
+	}),
+}
+
 var fabricProtocol = &protocol{
 	settings: func(s *settings) readers {
 		const state = "a state"
@@ -90,33 +103,17 @@ var fabricProtocol = &protocol{
 		}
 	},
 	messages: map[string]*messageKind{"16b": packet16B},
-	expects: map[string]func(e *expectation, l *line){
-		"frame": parseHostFrame, "quiet": quiet,
-		"dropped": counted(func(b *fabric) map[string]uint64 { return b.drops() }),
-		"counter": counted(func(b *fabric) map[string]uint64 {
-			all := map[string]uint64{}
-			s := b.vport.Stats()
-			for _, c := range s.Counters() {
-				all[c.Name] = c.Value
-			}
-			return all
-		}),
-	},
-	start: newFabric,
-}
-
-func init() {
-	fabricProtocol.commands = map[string]func(l *line) action{
-		"open": bare(func(b *fabric) string {
-			b.vport.Open()
-			return ""
-		}), "close": bare(func(b *fabric) string { b.vport.Close(); return "" }),
+	expects:  fabricExpects,
+	commands: map[string]func(l *line) action{
+		"open":   bare(func(b *fabric) { b.vport.Open() }),
+		"close":  bare(func(b *fabric) { b.vport.Close() }),
 		"link":   parseLink,
 		"state":  parseVPortState,
 		"mac":    parseMACEntry,
 		"send":   parseHostSend,
-		"expect": fabricProtocol.parseExpect,
-	}
+		"expect": parseExpect(fabricExpects),
+	},
+	start: newFabric,
 }
 
 // fabric is an HFI port with one vport, and the host above it.

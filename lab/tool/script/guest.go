@@ -66,6 +66,12 @@ func (g *guest) call(format string, args ...any) (string, error) {
 	return g.take(command)
 }
 
+// do is call without what the answer says.
+func (g *guest) do(format string, args ...any) error {
+	_, err := g.call(format, args...)
+	return err
+}
+
 func (g *guest) take(command string) (string, error) {
 	for end := time.Now().Add(answersIn); len(g.answer) == 0 && g.v.dead == nil; {
 		if time.Now().After(end) {
@@ -168,6 +174,14 @@ func (g *guest) endpoint(n int) *endpoint {
 	return nil
 }
 
+// owner is the connection of that number, nil if there is none.
+func (g *guest) owner(n int64) *endpoint {
+	if p := g.v.r.peers[int(n)]; p != nil {
+		return p.end
+	}
+	return nil
+}
+
 // Numbers of the verbs library.
 const (
 	wcReceived    = 128
@@ -187,12 +201,8 @@ func (g *guest) completion(n []int64) {
 			wc.Invalidated = uint32(n[6])
 		}
 	}
-	var e *endpoint
-	if p := g.v.r.peers[int(n[0])]; p != nil {
-		e = p.end
-	}
 	w := g.v.r.world
-	w.note(e, happening{text: w.completionText(&wc), wc: &wc})
+	w.note(g.owner(n[0]), happening{text: w.completionText(&wc), wc: &wc})
 }
 
 var asyncTypes = map[int64]verbs.EventType{
@@ -207,16 +217,12 @@ func (g *guest) async(n []int64) {
 		return // of the port
 	}
 	ev := verbs.AsyncEvent{Type: typ}
-	var e *endpoint
-	if p := g.v.r.peers[int(n[1])]; p != nil {
-		e = p.end
-	}
-	g.v.r.world.note(e, happening{text: asyncText(&ev), as: &ev})
+	g.v.r.world.note(g.owner(n[1]), happening{text: asyncText(&ev), as: &ev})
 }
 
 // sync asks for all that has happened, and looks at the memory.
 func (g *guest) sync() {
-	if _, err := g.call("sync"); err != nil {
+	if g.do("sync") != nil {
 		return
 	}
 	for _, r := range g.v.r.world.regions {
@@ -298,7 +304,6 @@ func (m *guestMR) Len() uint64       { return m.n }
 func (m *guestMR) Valid() bool       { return !m.gone }
 func (m *guestMR) Invalidate() error { return errors.ErrUnsupported }
 func (m *guestMR) Dereg() error {
-	_, err := m.g.call("dereg %d", m.key)
 	m.gone = true
-	return err
+	return m.g.do("dereg %d", m.key)
 }

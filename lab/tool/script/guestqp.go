@@ -15,7 +15,7 @@ func (g *guest) newQP(e *endpoint, pd string, cfg verbs.QPConfig, shared bool) (
 	if shared {
 		n = 1
 	}
-	_, err := g.call("qp %d %d %d %d %d %d %d", e.peer.number, g.pd(pd), cfg.MaxSend, cfg.MaxRecv, cfg.MaxSGE,
+	err := g.do("qp %d %d %d %d %d %d %d", e.peer.number, g.pd(pd), cfg.MaxSend, cfg.MaxRecv, cfg.MaxSGE,
 		min(cfg.MaxInline, siwInline), n)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ type guestQP struct {
 }
 
 func (g *guest) newSRQ(n int) (sharedQueue, error) {
-	_, err := g.call("srq %d %d", g.pd("1"), n)
+	err := g.do("srq %d %d", g.pd("1"), n)
 	return &guestQP{g, 0}, err
 }
 
@@ -51,15 +51,14 @@ func (q *guestQP) State() verbs.State { return verbs.Reset }
 
 // Modify implements queuePair.
 func (q *guestQP) Modify(to verbs.State) error {
-	_, err := q.g.call("modify %d %d", q.n, to)
-	return err
+	return q.g.do("modify %d %d", q.n, to)
 }
 
 // PostRecv implements queuePair and sharedQueue.
 func (q *guestQP) PostRecv(wrs ...verbs.RecvWR) (int, error) {
 	for i := range wrs {
 		q.g.posted[[2]uint64{uint64(q.n), wrs[i].ID}] = verbs.WCRecv
-		if _, err := q.g.call("recv %d %d %s", q.n, wrs[i].ID, pieces(wrs[i].SGEs)); err != nil {
+		if err := q.g.do("recv %d %d %s", q.n, wrs[i].ID, pieces(wrs[i].SGEs)); err != nil {
 			return i, err
 		}
 	}
@@ -101,7 +100,7 @@ func (q *guestQP) PostSend(wrs ...verbs.SendWR) (int, error) {
 			verbs.OpWrite: verbs.WCWrite, verbs.OpSend: verbs.WCSend, verbs.OpRead: verbs.WCRead,
 			verbs.OpSendInv: verbs.WCSend,
 		}[w.Opcode]
-		_, err := q.g.call("post %d %d %d %d %d %d %d %s %s", q.n, w.ID, op, flags, w.RemoteAddr, w.RKey, w.Invalidate,
+		err := q.g.do("post %d %d %d %d %d %d %d %s %s", q.n, w.ID, op, flags, w.RemoteAddr, w.RKey, w.Invalidate,
 			inline, pieces(w.SGEs))
 		if err != nil {
 			return i, err
@@ -113,10 +112,10 @@ func (q *guestQP) PostSend(wrs ...verbs.SendWR) (int, error) {
 // guestListener is the one that listens in the guest.
 type guestListener struct{ g *guest }
 
-func (l guestListener) Close() { _, _ = l.g.call("unlisten") }
+func (l guestListener) Close() { _ = l.g.do("unlisten") }
 
 func (g *guest) listen(backlog int) (interface{ Close() }, error) {
-	_, err := g.call("listen %v %d %d", g.v.cable.Local, g.v.cable.Port, backlog)
+	err := g.do("listen %v %d %d", g.v.cable.Local, g.v.cable.Port, backlog)
 	return guestListener{g}, err
 }
 
@@ -156,22 +155,18 @@ func dashed(b []byte) string {
 
 func (i *guestID) connect(p cm.Params) error {
 	c := i.g.v.cable
-	_, err := i.g.call("connect %d %d %v %d %v %d %s", i.n, i.e.peer.number, c.Local, c.Port, c.Remote,
+	return i.g.do("connect %d %d %v %d %v %d %s", i.n, i.e.peer.number, c.Local, c.Port, c.Remote,
 		i.e.peer.remote.Port(), i.words(&p, ownDepth))
-	return err
 }
 
 func (i *guestID) accept(p cm.Params) error {
-	_, err := i.g.call("accept %d %d %s", i.n, i.e.peer.number, i.words(&p, -1))
-	return err
+	return i.g.do("accept %d %d %s", i.n, i.e.peer.number, i.words(&p, -1))
 }
 
 func (i *guestID) reject(private []byte) error {
-	_, err := i.g.call("reject %d %s", i.n, dashed(private))
-	return err
+	return i.g.do("reject %d %s", i.n, dashed(private))
 }
 
 func (i *guestID) disconnect(bool) error {
-	_, err := i.g.call("disconnect %d", i.n)
-	return err
+	return i.g.do("disconnect %d", i.n)
 }

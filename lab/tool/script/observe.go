@@ -57,39 +57,33 @@ func statusText(s verbs.Status) string {
 }
 
 // rdmaExpectations are the expectations of iWARP by their first word.
-var rdmaExpectations = map[string]func(e *expectation, l *line){
+var rdmaExpectations = map[string]expectReader{
 	"event": (*expectation).parseEvent, "async": (*expectation).parseAsync,
 	"completion": (*expectation).parseCompletion,
 	"qp":         (*expectation).parseQPState, "memory": (*expectation).parseMemory,
 	"region":  (*expectation).parseRegion,
-	"counter": (*expectation).parseNICCounter, "quiet": (*expectation).parseQuiet,
+	"counter": (*expectation).parseNICCounter,
+	"quiet":   quiet(func(r *runner) string { return r.world.unclaimed() }),
 }
 
 // tcpExpectations are those of TCP that a script of iWARP may have.
 var tcpExpectations = []string{"nothing", "state", "dropped", "connections", "resets-in", "resets-out", "failures"}
 
-func rdmaExpectNames() string {
-	names := slices.AppendSeq(slices.Clone(tcpExpectations), maps.Keys(rdmaExpectations))
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
-
-// parseRDMAExpect reads what follows expect.
-func parseRDMAExpect(l *line) action {
-	w := l.next("what is to be so: " + rdmaExpectNames())
-	e := &expectation{word: w, waits: true}
-	if parse := rdmaExpectations[w.text]; parse != nil {
-		start := w
-		parse(e, l)
-		e.word = word{strings.TrimRight(l.source[start.col-1:l.peek().col-1], " \t"), start.col}
-		return e
+// rdmaExpects are both. The error of one of iWARP points at the whole of it.
+var rdmaExpects = func() map[string]expectReader {
+	table := map[string]expectReader{}
+	for name, parse := range rdmaExpectations {
+		table[name] = func(e *expectation, l *line) {
+			start := e.word.col
+			parse(e, l)
+			e.word = word{strings.TrimRight(l.source[start-1:l.peek().col-1], " \t"), start}
+		}
 	}
-	if !slices.Contains(tcpExpectations, w.text) {
-		panic(l.at(w, "%q: expected one of %s", w.text, rdmaExpectNames()))
+	for _, name := range tcpExpectations {
+		table[name] = tcpExpects[name]
 	}
-	e.parse(l, w, rdmaExpectNames())
-	return e
-}
+	return table
+}()
 
 // first returns the oldest happening that kind accepts, and its place.
 func (e *endpoint) first(kind func(h *happening) bool) (*happening, int) {
@@ -371,14 +365,5 @@ func (e *expectation) parseNICCounter(l *line) {
 			return have == n, fmt.Sprintf("%s %d", name.text, have)
 		}
 		return false, "no counter is called " + name.text
-	}
-}
-
-// parseQuiet reads nothing: what has happened has been stated.
-func (e *expectation) parseQuiet(*line) {
-	e.waits = false
-	e.holds = func(r *runner, _ *peer) (bool, string) {
-		have := r.world.unclaimed()
-		return have == "", have
 	}
 }

@@ -127,7 +127,7 @@ const maxConns = 99
 func (st *step) check(l *line) {
 	_, out := st.act.(*outbound)
 	e, expects := st.act.(*expectation)
-	waits := out || expects && e.eventually()
+	waits := out || expects && e.waits
 	switch st.when.kind {
 	case anyTime:
 		if !waits {

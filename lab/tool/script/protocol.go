@@ -15,7 +15,7 @@ import (
 type protocol struct {
 	settings func(s *settings) readers
 	commands map[string]func(l *line) action
-	expects  map[string]func(e *expectation, l *line)
+	expects  map[string]expectReader
 	messages map[string]*messageKind
 	start    func(r *runner) (bench, error)
 }
@@ -236,12 +236,15 @@ func do[B bench](run func(b B) string) action {
 }
 
 // bare is a command without words behind it.
-func bare[B bench](run func(b B) string) func(*line) action {
-	return func(*line) action { return do(run) }
+func bare[B bench](run func(b B)) func(*line) action {
+	return simple(func(r *runner, _ *peer) string {
+		run(r.bench.(B))
+		return ""
+	})
 }
 
 // numbered is an expectation with a number: what it is now.
-func numbered[B bench](now func(b B) uint64) func(e *expectation, l *line) {
+func numbered[B bench](now func(b B) uint64) expectReader {
 	return func(e *expectation, l *line) {
 		n, w := l.unsigned("a number", 1<<63)
 		e.mark(w)
@@ -253,7 +256,7 @@ func numbered[B bench](now func(b B) uint64) func(e *expectation, l *line) {
 }
 
 // counted is an expectation with the name of a counter and its value.
-func counted[B bench](list func(b B) map[string]uint64) func(e *expectation, l *line) {
+func counted[B bench](list func(b B) map[string]uint64) expectReader {
 	return func(e *expectation, l *line) {
 		name := l.next("the name of a counter")
 		n, w := l.unsigned("a number", 1<<63)
@@ -268,26 +271,18 @@ func counted[B bench](list func(b B) map[string]uint64) func(e *expectation, l *
 	}
 }
 
-// quiet is an expectation that everything has been stated.
-func quiet(e *expectation, _ *line) {
-	e.waits = false
-	e.holds = func(r *runner, _ *peer) (bool, string) {
-		have := r.bench.unclaimed()
-		return have == "", have
+// quiet is an expectation that everything has been stated: nothing is left.
+func quiet(left func(r *runner) string) expectReader {
+	return func(e *expectation, _ *line) {
+		e.waits = false
+		e.holds = func(r *runner, _ *peer) (bool, string) {
+			have := left(r)
+			return have == "", have
+		}
 	}
 }
 
-// parseExpect reads what follows expect.
-func (p *protocol) parseExpect(l *line) action {
-	w := l.next("what is to be so: " + sortedNames(p.expects))
-	parse := p.expects[w.text]
-	if parse == nil {
-		panic(l.at(w, "%q: expected one of %s", w.text, sortedNames(p.expects)))
-	}
-	e := &expectation{word: w, waits: true}
-	parse(e, l)
-	return e
-}
+func unclaimed(r *runner) string { return r.bench.unclaimed() }
 
 // parseMessage reads a message of the protocol.
 func (p *protocol) parseMessage(l *line, out bool) message {

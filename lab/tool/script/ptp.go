@@ -129,6 +129,51 @@ var ptpTypes = map[string]msg.Type{
 	"pdelay-resp": msg.PdelayResp, "pdelay-resp-follow-up": msg.PdelayRespFollowUp, "announce": msg.Announce,
 }
 
+// ptpNumbers are the expectations with a number.
+func ptpNumbers(s *ptp.Snapshot) map[string]uint64 {
+	return map[string]uint64{
+		"master": clockNumber(s.Parent.Port.Clock), "gm": clockNumber(s.Parent.Grandmaster.Identity),
+		"steps": uint64(s.Current.StepsRemoved), "foreign": uint64(s.Ports[0].Foreign),
+	}
+}
+
+// ptpTimes are those with a time that was measured, within the tolerance.
+func ptpTimes(s *ptp.Snapshot) map[string]time.Duration {
+	return map[string]time.Duration{
+		"offset": s.Current.OffsetFromMaster.Duration(), "delay": s.Current.MeanDelay.Duration(),
+		"link": s.Ports[0].LinkDelay.Duration(),
+	}
+}
+
+var ptpExpects = func() map[string]expectReader {
+	table := map[string]expectReader{
+		"quiet": quiet(unclaimed), "port": parsePTPState,
+		"counter": counted(func(b *ptpBench) map[string]uint64 {
+			all := map[string]uint64{}
+			s := b.inst.Stats(0)
+			for _, c := range s.Counters() {
+				all[c.Name] = c.Value
+			}
+			return all
+		}),
+	}
+	empty := &ptp.Snapshot{Ports: make([]ptp.PortSnapshot, 1)}
+	for name := range ptpNumbers(empty) {
+		table[name] = numbered(func(b *ptpBench) uint64 { return ptpNumbers(new(b.inst.Snapshot()))[name] })
+	}
+	for name := range ptpTimes(empty) {
+		table[name] = func(e *expectation, l *line) {
+			v, w := l.form(&timeForm)
+			e.mark(w)
+			e.holds = func(r *runner, _ *peer) (bool, string) {
+				have := ptpTimes(new(r.bench.(*ptpBench).inst.Snapshot()))[name]
+				return (have - v.(time.Duration)).Abs() <= time.Microsecond, have.String()
+			}
+		}
+	}
+	return table
+}()
+
 var ptpProtocol = &protocol{
 	settings: func(s *settings) readers {
 		const state = "a state"
@@ -167,37 +212,9 @@ var ptpProtocol = &protocol{
 		}
 	},
 	messages: ptpKinds,
-	expects: map[string]func(e *expectation, l *line){
-		"quiet": quiet, "port": parsePTPState,
-		"master": numbered(func(b *ptpBench) uint64 {
-			s := b.inst.Snapshot()
-			return clockNumber(s.Parent.Port.Clock)
-		}), "gm": numbered(func(b *ptpBench) uint64 {
-			s := b.inst.Snapshot()
-			return clockNumber(s.Parent.Grandmaster.Identity)
-		}),
-		"steps":   numbered(func(b *ptpBench) uint64 { s := b.inst.Snapshot(); return uint64(s.Current.StepsRemoved) }),
-		"foreign": numbered(func(b *ptpBench) uint64 { s := b.inst.Snapshot(); return uint64(s.Ports[0].Foreign) }),
-		"offset":  measured(func(s *ptp.Snapshot) time.Duration { return s.Current.OffsetFromMaster.Duration() }),
-		"delay":   measured(func(s *ptp.Snapshot) time.Duration { return s.Current.MeanDelay.Duration() }),
-		"link":    measured(func(s *ptp.Snapshot) time.Duration { return s.Ports[0].LinkDelay.Duration() }),
-		"counter": counted(func(b *ptpBench) map[string]uint64 {
-			all := map[string]uint64{}
-			s := b.inst.Stats(0)
-			for _, c := range s.Counters() {
-				all[c.Name] = c.Value
-			}
-			return all
-		}),
-	},
-	start: newPTP,
-}
-
-func init() {
-	ptpProtocol.commands = map[string]func(l *line) action{
-		"expect": ptpProtocol.parseExpect,
-		"step":   parseClockStep,
-	}
+	expects:  ptpExpects,
+	commands: map[string]func(l *line) action{"expect": parseExpect(ptpExpects), "step": parseClockStep},
+	start:    newPTP,
 }
 
 // ptpBench is a clock with one port.
@@ -363,21 +380,6 @@ func parsePTPState(e *expectation, l *line) {
 	e.holds = func(r *runner, _ *peer) (bool, string) {
 		have := strings.ToUpper(r.bench.(*ptpBench).inst.State(0).String())
 		return have == w.text, "port " + have
-	}
-}
-
-// measured is an expectation with a time that was measured, within the
-// tolerance.
-func measured(now func(s *ptp.Snapshot) time.Duration) func(e *expectation, l *line) {
-	return func(e *expectation, l *line) {
-		v, w := l.form(&timeForm)
-		want := v.(time.Duration)
-		e.mark(w)
-		e.holds = func(r *runner, _ *peer) (bool, string) {
-			s := r.bench.(*ptpBench).inst.Snapshot()
-			have := now(&s)
-			return (have - want).Abs() <= time.Microsecond, have.String()
-		}
 	}
 }
 

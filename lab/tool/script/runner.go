@@ -69,18 +69,7 @@ func (p *packet) text() string {
 	if ecn := p.ip.TOS & 3; ecn != 0 {
 		s += "[" + ecnNames[ecn] + "] "
 	}
-	s += fmt.Sprintf("%s %d:%d(%d)", flagText(p.tcp.Flags), p.seq, p.seq+int64(p.n), p.n)
-	if p.tcp.Flags.Has(tcp.ACK) {
-		s += fmt.Sprintf(" ack %d", p.ack)
-	}
-	s += fmt.Sprintf(" win %d", p.tcp.Window)
-	if p.tcp.Urgent != 0 {
-		s += fmt.Sprintf(" urg %d", p.tcp.Urgent)
-	}
-	if p.opts != nil && len(p.opts.list) > 0 {
-		s += " " + p.opts.String()
-	}
-	return s
+	return s + segmentText(&p.tcp, p.seq, p.n, p.ack, p.opts, p.tcp.Urgent != 0)
 }
 
 // Run runs the script and returns the first thing that is not as it says, an

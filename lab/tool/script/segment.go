@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -38,10 +39,7 @@ func flagText(f tcp.Flags) string {
 			s += flagLetters[i : i+1]
 		}
 	}
-	if s == "" {
-		return "-"
-	}
-	return s
+	return cmp.Or(s, "-")
 }
 
 func parseFlags(text string) (f tcp.Flags, ok bool) {
@@ -193,18 +191,26 @@ func (s *segment) send(r *runner, p *peer) (string, *difference) {
 
 // text is the segment in the language of scripts.
 func (s *segment) text(f *ipFields, opts *tcpOptions, win uint16) string {
-	t := fmt.Sprintf("%s %d:%d(%d)", flagText(s.flags), s.first.n, s.first.n+int64(s.n), s.n)
+	before := ""
 	if f != nil {
-		t = f.word.text + " " + t
+		before = f.word.text + " "
 	}
-	if s.flags.Has(tcp.ACK) {
-		t += fmt.Sprintf(" ack %d", s.ack.n)
+	h := tcp.Header{Flags: s.flags, Window: win, Urgent: uint16(s.urg.n)}
+	return before + segmentText(&h, s.first.n, s.n, s.ack.n, opts, !s.urg.any)
+}
+
+// segmentText writes a segment as scripts do; urg tells whether with the urgent
+// pointer.
+func segmentText(h *tcp.Header, seq int64, n int, ack int64, opts *tcpOptions, urg bool) string {
+	t := fmt.Sprintf("%s %d:%d(%d)", flagText(h.Flags), seq, seq+int64(n), n)
+	if h.Flags.Has(tcp.ACK) {
+		t += fmt.Sprintf(" ack %d", ack)
 	}
-	t += fmt.Sprintf(" win %d", win)
-	if !s.urg.any {
-		t += fmt.Sprintf(" urg %d", s.urg.n)
+	t += fmt.Sprintf(" win %d", h.Window)
+	if urg {
+		t += fmt.Sprintf(" urg %d", h.Urgent)
 	}
-	if len(opts.list) > 0 {
+	if opts != nil && len(opts.list) > 0 {
 		t += " " + opts.String()
 	}
 	return t

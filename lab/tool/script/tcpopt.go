@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -29,6 +30,39 @@ type tcpOption struct {
 	values []value
 	raw    []byte // of an option that has no name here: kind, length, data
 	word   word
+}
+
+// optionKind is a kind of options that has a name here. Its numbers have the
+// same width, and each has a text before it.
+type optionKind struct {
+	name   string
+	octet  byte
+	width  int
+	before []string
+}
+
+var optionKinds = []optionKind{
+	{name: "eol", octet: 0}, {name: "nop", octet: 1},
+	{"mss", 2, 2, []string{" "}}, {"wscale", 3, 1, []string{" "}}, {name: "sackOK", octet: 4},
+	{"sack", 5, 4, []string{" ", ":"}}, {"TS", 8, 4, []string{" val ", " ecr "}},
+}
+
+// optionOf is the kind that is one, nil if there is none.
+func optionOf(is func(k optionKind) bool) *optionKind {
+	if i := slices.IndexFunc(optionKinds, is); i >= 0 {
+		return &optionKinds[i]
+	}
+	return nil
+}
+
+func optionCalled(name string) *optionKind {
+	return optionOf(func(k optionKind) bool { return k.name == name })
+}
+
+// fits tells whether an option of n octets can be of that kind.
+func (k *optionKind) fits(n int) bool {
+	numbers := k.width * len(k.before)
+	return n == 2+numbers || k.octet <= 1 || k.name == "sack" && n > 2 && (n-2)%numbers == 0
 }
 
 // tcpOptions is a list in <>. rest says that it ends with "...": other
@@ -71,21 +105,17 @@ func parseOption(at word) (tcpOption, error) {
 		return o, fmt.Errorf("an option is missing")
 	}
 	o.name = f[0]
-	args, names := f[1:], []string{}
-	switch o.name {
-	case "mss", "wscale":
-		names = []string{""}
-	case "TS":
-		names = []string{"val", "ecr"}
-	case "sackOK", "nop", "eol":
-	case "sack":
+	args, kind := f[1:], optionCalled(f[0])
+	switch {
+	case o.name == "sack":
 		return o, o.parseBlocks(args)
-	case "opt":
+	case o.name == "opt":
 		return o, o.parseRaw(args)
-	default:
+	case kind == nil:
 		return o, fmt.Errorf("no option has this name")
 	}
-	for _, name := range names {
+	for _, before := range kind.before {
+		name := strings.TrimSpace(before)
 		if name != "" && len(args) > 0 && args[0] == name {
 			args = args[1:]
 		} else if name != "" {
@@ -135,43 +165,32 @@ func (o *tcpOption) parseRaw(args []string) (err error) {
 }
 
 func (o *tcpOption) String() string {
-	n := func(i int) string {
-		if o.values[i].any {
-			return "*"
-		}
-		return strconv.FormatInt(o.values[i].n, 10)
-	}
-	switch o.name {
-	case "mss", "wscale":
-		return o.name + " " + n(0)
-	case "TS":
-		return "TS val " + n(0) + " ecr " + n(1)
-	case "opt":
+	if o.name == "opt" {
 		return "opt " + hex.EncodeToString(o.raw)
-	case "sack":
-		s := "sack"
-		for i := 0; i+1 < len(o.values); i += 2 {
-			s += " " + n(i) + ":" + n(i+1)
-		}
-		return s
 	}
-	return o.name
+	text, kind := o.name, optionCalled(o.name)
+	for i, v := range o.values {
+		n := "*"
+		if !v.any {
+			n = strconv.FormatInt(v.n, 10)
+		}
+		text += kind.before[i%len(kind.before)] + n
+	}
+	return text
 }
 
 func (o *tcpOptions) String() string {
 	var all []string
-	for i := range o.list {
-		all = append(all, o.list[i].String())
+	for _, opt := range o.list {
+		all = append(all, opt.String())
 	}
 	return "<" + strings.Join(all, ",") + ">"
 }
 
-// has reports whether an option of that name is in the list.
+// has returns the option of that name, nil if there is none.
 func (o *tcpOptions) has(name string) *tcpOption {
-	for i := range o.list {
-		if o.list[i].name == name {
-			return &o.list[i]
-		}
+	if i := slices.IndexFunc(o.list, func(opt tcpOption) bool { return opt.name == name }); i >= 0 {
+		return &o.list[i]
 	}
 	return nil
 }
@@ -179,40 +198,29 @@ func (o *tcpOptions) has(name string) *tcpOption {
 // appendTo encodes the list, padded with end-of-list octets to a multiple of
 // four. Blocks are numbers of the NIC's stream, whose first is base.
 func (o *tcpOptions) appendTo(b []byte, base, tsBase uint32) []byte {
-	be := binary.BigEndian
 	for i := range o.list {
 		opt := &o.list[i]
-		var n uint32
-		if len(opt.values) > 0 {
-			n = uint32(opt.values[0].n)
-		}
-		switch opt.name {
-		case "eol":
-			b = append(b, 0)
-		case "nop":
-			b = append(b, 1)
-		case "mss":
-			b = be.AppendUint16(append(b, 2, 4), uint16(n))
-		case "wscale":
-			b = append(b, 3, 3, byte(n))
-		case "sackOK":
-			b = append(b, 4, 2)
-		case "sack":
-			b = append(b, 5, byte(2+4*len(opt.values)))
-			for _, edge := range opt.values {
-				b = be.AppendUint32(b, base+uint32(edge.n))
-			}
-		case "TS":
-			b = be.AppendUint32(append(b, 8, 10), n)
-			b = be.AppendUint32(b, tsBase+uint32(opt.values[1].n))
-		case "opt":
+		kind := optionCalled(opt.name)
+		if kind == nil {
 			b = append(b, opt.raw...)
+			continue
+		}
+		b = append(b, kind.octet)
+		if kind.octet > 1 {
+			b = append(b, byte(2+kind.width*len(opt.values)))
+		}
+		for i, v := range opt.values {
+			n := uint32(v.n)
+			switch {
+			case opt.name == "sack":
+				n += base
+			case opt.name == "TS" && i == 1:
+				n += tsBase
+			}
+			b = append(b, binary.BigEndian.AppendUint32(nil, n)[4-kind.width:]...)
 		}
 	}
-	for len(b)%4 != 0 {
-		b = append(b, 0)
-	}
-	return b
+	return append(b, make([]byte, -len(b)&3)...)
 }
 
 // decodeOptions reads the options of a segment from the NIC. Blocks become
@@ -220,45 +228,33 @@ func (o *tcpOptions) appendTo(b []byte, base, tsBase uint32) []byte {
 // tsBase.
 func decodeOptions(b []byte, base, tsBase uint32) (*tcpOptions, error) {
 	o := &tcpOptions{}
-	be := binary.BigEndian
-	add := func(name string, values ...int64) {
-		opt := tcpOption{name: name}
-		for _, n := range values {
-			opt.values = append(opt.values, value{n: n})
+	for n := 1; len(b) > 0; b, n = b[n:], 1 {
+		if b[0] > 1 {
+			if len(b) < 2 || b[1] < 2 || int(b[1]) > len(b) {
+				return o, fmt.Errorf("options cut short")
+			}
+			n = int(b[1])
+		}
+		kind := optionOf(func(k optionKind) bool { return k.octet == b[0] && k.fits(n) })
+		if kind == nil {
+			o.list = append(o.list, tcpOption{name: "opt", raw: b[:n]})
+			continue
+		}
+		opt := tcpOption{name: kind.name}
+		for at := 2; at < n; at += kind.width {
+			var wide [4]byte
+			copy(wide[4-kind.width:], b[at:])
+			v := binary.BigEndian.Uint32(wide[:])
+			number := int64(v)
+			switch {
+			case kind.name == "sack":
+				number = int64(int32(v - base))
+			case kind.name == "TS" && at == 2:
+				number = int64(int32(v - tsBase))
+			}
+			opt.values = append(opt.values, value{n: number})
 		}
 		o.list = append(o.list, opt)
-	}
-	for len(b) > 0 {
-		n := 1
-		switch {
-		case b[0] == 0:
-			add("eol")
-		case b[0] == 1:
-			add("nop")
-		case len(b) < 2 || b[1] < 2 || int(b[1]) > len(b):
-			return o, fmt.Errorf("options cut short")
-		default:
-			n = int(b[1])
-			switch d := b[2:n]; {
-			case b[0] == 2 && n == 4:
-				add("mss", int64(be.Uint16(d)))
-			case b[0] == 3 && n == 3:
-				add("wscale", int64(d[0]))
-			case b[0] == 4 && n == 2:
-				add("sackOK")
-			case b[0] == 8 && n == 10:
-				add("TS", int64(int32(be.Uint32(d)-tsBase)), int64(be.Uint32(d[4:])))
-			case b[0] == 5 && n%8 == 2 && n > 2:
-				add("sack")
-				last := &o.list[len(o.list)-1]
-				for ; len(d) > 0; d = d[4:] {
-					last.values = append(last.values, value{n: int64(int32(be.Uint32(d) - base))})
-				}
-			default:
-				o.list = append(o.list, tcpOption{name: "opt", raw: b[:n]})
-			}
-		}
-		b = b[n:]
 	}
 	return o, nil
 }
@@ -268,12 +264,9 @@ func decodeOptions(b []byte, base, tsBase uint32) (*tcpOptions, error) {
 func (o *tcpOptions) compare(got *tcpOptions) []difference {
 	have := got.list
 	if o.has("nop") == nil && o.has("eol") == nil {
-		have = nil
-		for _, opt := range got.list {
-			if opt.name != "nop" && opt.name != "eol" {
-				have = append(have, opt)
-			}
-		}
+		have = slices.DeleteFunc(slices.Clone(have), func(opt tcpOption) bool {
+			return opt.name == "nop" || opt.name == "eol"
+		})
 	}
 	var diffs []difference
 	for i := range o.list {
@@ -288,13 +281,6 @@ func (o *tcpOptions) compare(got *tcpOptions) []difference {
 }
 
 func (o *tcpOption) matches(got *tcpOption) bool {
-	if o.name != got.name || len(o.values) != len(got.values) || string(o.raw) != string(got.raw) {
-		return false
-	}
-	for i, v := range o.values {
-		if !v.any && v.n != got.values[i].n {
-			return false
-		}
-	}
-	return true
+	return o.name == got.name && string(o.raw) == string(got.raw) &&
+		slices.EqualFunc(o.values, got.values, func(want, v value) bool { return want.any || want.n == v.n })
 }

@@ -101,13 +101,12 @@ func (r *runner) open(backlog int, refuse bool) string {
 		if refuse {
 			return nil
 		}
-		for n := 1; n <= maxConns; n++ {
-			if p := r.peers[n]; p != nil && p.local == c.Local() && p.remote == c.Remote() {
-				p.conn, p.app = c, &app{conn: c}
-				return p.app
-			}
+		p := r.connection(c.Local(), c.Remote())
+		if p == nil {
+			return nil
 		}
-		return nil
+		p.conn, p.app = c, &app{conn: c}
+		return p.app
 	})
 	if err != nil {
 		return err.Error()

@@ -64,8 +64,8 @@ func unlisten(r *runner, _ *peer) string {
 // endpointAt is the connection of the peer with that address, nil if there is
 // none.
 func (w *world) endpointAt(remote netip.AddrPort) *endpoint {
-	for n := 1; n <= maxConns; n++ {
-		if p := w.r.peers[n]; p != nil && p.remote == remote {
+	for _, p := range w.r.conns() {
+		if p.remote == remote {
 			return p.end
 		}
 	}

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"strings"
 	"time"
 
 	"tapir/wire/frame"
@@ -20,6 +21,16 @@ type message interface {
 type difference struct {
 	name string
 	at   word
+}
+
+// differences are those of a message.
+type differences []difference
+
+// add notes a difference if something is bad.
+func (d *differences) add(bad bool, name string, at word) {
+	if bad {
+		*d = append(*d, difference{name, at})
+	}
 }
 
 // grammar parses one kind of message. out tells whether the NIC sends it.
@@ -77,16 +88,11 @@ func (a *outbound) do(r *runner, s *step) *Error {
 	if got.peer != want {
 		return r.fail(s, s.when.word, "another connection has sent", text)
 	}
-	diffs := a.m.compare(r, want, got)
-	if got.broken != "" {
-		diffs = append(diffs, difference{got.broken, s.when.word})
-	}
-	if len(diffs) == 0 && (got.at < from || got.at > until) {
-		early := "early"
-		if got.at > until {
-			early = "late"
-		}
-		diffs = []difference{{"time: too " + early, s.when.word}}
+	diffs := differences(a.m.compare(r, want, got))
+	diffs.add(got.broken != "", got.broken, s.when.word)
+	if len(diffs) == 0 {
+		diffs.add(got.at < from, "time: too early", s.when.word)
+		diffs.add(got.at > until, "time: too late", s.when.word)
 	}
 	if r.live != nil {
 		diffs = r.live.tolerate(diffs, got)
@@ -116,14 +122,12 @@ func (r *runner) idle(p *peer) string {
 	return text + ", no timer runs"
 }
 
-func names(diffs []difference) (s string) {
-	for i, d := range diffs {
-		if i > 0 {
-			s += ", "
-		}
-		s += d.name
+func names(diffs []difference) string {
+	var all []string
+	for _, d := range diffs {
+		all = append(all, d.name)
 	}
-	return s
+	return strings.Join(all, ", ")
 }
 
 // farAway is how long * waits.

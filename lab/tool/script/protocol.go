@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tapir/wire/ether"
-	"tapir/wire/frame"
 )
 
 // protocol is a language of scripts besides those of TCP and iWARP: the words
@@ -24,10 +23,7 @@ type protocol struct {
 type bench interface {
 	// send lets the peer send m; wrong says why it cannot.
 	send(m *fields) (wrong string)
-	// poll lets the machine do what is due now and returns its next deadline.
-	poll() frame.Time
-	// unclaimed says what has happened that no line states.
-	unclaimed() string
+	simulation
 }
 
 // messageKind is a kind of message: its fields, in the order of a trace.

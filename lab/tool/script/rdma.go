@@ -58,10 +58,8 @@ var pduKinds = []pduKind{
 
 // kindOf returns the kind with that name, nil if there is none.
 func kindOf(name string) *pduKind {
-	for i := range pduKinds {
-		if pduKinds[i].name == name {
-			return &pduKinds[i]
-		}
+	if i := slices.IndexFunc(pduKinds, func(k pduKind) bool { return k.name == name }); i >= 0 {
+		return &pduKinds[i]
 	}
 	return nil
 }
@@ -246,15 +244,10 @@ func (m *pdu) field(l *line, w word) {
 func (m *pdu) values(w *world, s *side) (map[string]uint64, *difference) {
 	op := m.kind.op
 	v := map[string]uint64{
-		"op": uint64(op), "dv": ddp.Version, "rv": rdmap.Version, "l": 1, "t": 0, "rsvd": 0, "rsvdulp": 0,
+		"op": uint64(op), "dv": ddp.Version, "rv": rdmap.Version, "rsvd": 0, "rsvdulp": 0,
 		"inv": 0, "stag": 0, "to": 0, "qn": uint64(op.Queue()),
 	}
-	if op.Tagged() {
-		v["t"] = 1
-	}
-	if m.more {
-		v["l"] = 0
-	}
+	v["t"], v["l"] = bit(op.Tagged()), bit(!m.more)
 	for _, f := range m.kind.header {
 		v[f] = 0
 	}
@@ -280,7 +273,7 @@ func (m *pdu) values(w *world, s *side) (map[string]uint64, *difference) {
 	if known && qn < rdmap.NumQueues {
 		v["msn"], v["mo"] = uint64(s.msn[qn]), uint64(s.mo[qn])
 	}
-	for f := range m.given {
+	for _, f := range slices.Sorted(maps.Keys(m.given)) {
 		if f != "qn" {
 			set(f)
 		}

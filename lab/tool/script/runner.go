@@ -3,8 +3,10 @@ package script
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 
 	"tapir/nic/buf"
@@ -28,6 +30,7 @@ type runner struct {
 	listen *toe.Listener
 	world  *world        // the NIC around the engine, with the protocol iwarp
 	bench  bench         // the machine, with another protocol than tcp and iwarp
+	sim    simulation    // world, bench, or the engine alone; nil with live
 	live   *live         // nil: in virtual time
 	at     time.Duration // now, since the start of the script
 	ref    time.Duration // when the step before happened
@@ -84,8 +87,10 @@ func (s *Script) Run(trace io.Writer) error {
 		r.world, err = newVirtual(r)
 	case s.set.proto != nil:
 		r.bench, err = s.set.proto.start(r)
+		r.sim = r.bench
 	default:
 		r.engine = toe.New(s.set.cfg, r.pool, r, &frame.Notes{})
+		r.sim = tcpBench{r}
 	}
 	if err != nil {
 		return &Error{File: s.Name, Line: 1, Col: 1, Msg: err.Error()}
@@ -98,14 +103,7 @@ func (s *Script) Run(trace io.Writer) error {
 	if err := r.silent(last, moreInAll); err != nil {
 		return err
 	}
-	left := ""
-	switch {
-	case r.world != nil:
-		left = r.world.unclaimed()
-	case r.bench != nil:
-		left = r.bench.unclaimed()
-	}
-	if left != "" {
+	if left := r.sim.unclaimed(); left != "" {
 		return r.fail(last, last.when.word, "unexpected: more has happened than the script says", left)
 	}
 	return nil
@@ -161,8 +159,8 @@ func (r *runner) step(s *step, batched bool) error {
 	if !batched {
 		r.until(r.at, false)
 	}
-	for n := 1; n <= maxConns; n++ {
-		if p := r.peers[n]; p != nil && p.app != nil && p.app.broken != "" {
+	for _, p := range r.conns() {
+		if p.app != nil && p.app.broken != "" {
 			return r.fail(s, s.when.word, p.app.broken, "")
 		}
 	}
@@ -267,17 +265,38 @@ func (r *runner) until(end time.Duration, packet bool) {
 }
 
 // poll lets the NIC do what is due and returns its next deadline.
-func (r *runner) poll() frame.Time {
-	switch {
-	case r.world != nil:
-		return r.world.poll()
-	case r.bench != nil:
-		return r.bench.poll()
-	}
-	return r.engine.Poll(r.now())
+func (r *runner) poll() frame.Time { return r.sim.poll() }
+
+// simulation is what a script runs against in virtual time.
+type simulation interface {
+	// poll lets the machine do what is due now and returns its next deadline.
+	poll() frame.Time
+	// unclaimed says what has happened that no line states.
+	unclaimed() string
 }
 
+// tcpBench is a TCP engine alone.
+type tcpBench struct{ r *runner }
+
+func (b tcpBench) poll() frame.Time  { return b.r.engine.Poll(b.r.now()) }
+func (b tcpBench) unclaimed() string { return "" }
+
 func (r *runner) now() frame.Time { return epoch + frame.Time(r.at) }
+
+// conns are the connections so far, in the order of their numbers.
+func (r *runner) conns() []*peer {
+	return slices.SortedFunc(maps.Values(r.peers), func(a, b *peer) int { return a.number - b.number })
+}
+
+// connection is the one between these addresses, nil if there is none.
+func (r *runner) connection(local, remote netip.AddrPort) *peer {
+	for _, p := range r.peers {
+		if p.local == local && p.remote == remote {
+			return p
+		}
+	}
+	return nil
+}
 
 // peer returns connection n, new at its first use.
 func (r *runner) peer(n int) *peer {
@@ -354,13 +373,7 @@ func (r *runner) sent(b []byte, off frame.Offload) {
 // relate finds the connection of a packet and makes its numbers relative.
 func (got *packet) relate(r *runner, seg, data []byte) {
 	h := &got.tcp
-	for n := 1; n <= maxConns && got.peer == nil; n++ {
-		p := r.peers[n]
-		if p != nil && p.local == netip.AddrPortFrom(got.ip.Src, h.SrcPort) &&
-			p.remote == netip.AddrPortFrom(got.ip.Dst, h.DstPort) {
-			got.peer = p
-		}
-	}
+	got.peer = r.connection(netip.AddrPortFrom(got.ip.Src, h.SrcPort), netip.AddrPortFrom(got.ip.Dst, h.DstPort))
 	p := got.peer
 	if p == nil {
 		got.broken = fmt.Sprintf("to no connection of the script: %v:%d", got.ip.Dst, h.DstPort)

@@ -120,15 +120,13 @@ func (s *segment) parseFields(l *line, out bool) {
 			s.opts = o
 			continue
 		}
-		field, hi := &s.ack, int64(1<<32-1)
-		switch w.text {
-		case "ack":
-		case "win":
-			field, hi = &s.win, 65535
-		case "urg":
-			field, hi = &s.urg, 65535
-		default:
+		field := map[string]*value{"ack": &s.ack, "win": &s.win, "urg": &s.urg}[w.text]
+		if field == nil {
 			panic(l.at(w, "%q: expected ack N, win N, urg N, options in <>, or the end of the line", w.text))
+		}
+		hi := int64(65535)
+		if w.text == "ack" {
+			hi = 1<<32 - 1
 		}
 		n := l.next("a number behind " + w.text)
 		v, err := parseValue(n, -hi, hi)
@@ -217,37 +215,33 @@ func segmentText(h *tcp.Header, seq int64, n int, ack int64, opts *tcpOptions, u
 }
 
 // compare implements message.
-func (s *segment) compare(r *runner, p *peer, got *packet) (diffs []difference) {
-	differ := func(bad bool, name string, at word) {
-		if bad {
-			diffs = append(diffs, difference{name, at})
-		}
-	}
+func (s *segment) compare(r *runner, p *peer, got *packet) []difference {
+	var d differences
 	h := &got.tcp
 	if got.unit != nil {
 		return []difference{{"message: not a segment", s.flagsWord}}
 	}
-	differ(h.Flags != s.flags, "flags", s.flagsWord)
-	differ(!s.first.any && got.seq != s.first.n, "sequence number", s.seqWord)
-	differ(got.n != s.n, "length", s.seqWord)
-	differ(!s.ack.any && got.ack != s.ack.n, "acknowledgement", s.ack.word)
-	differ(!s.win.any && int64(h.Window) != s.win.n, "window", s.win.word)
-	differ(!s.urg.any && int64(h.Urgent) != s.urg.n, "urgent pointer", s.urg.word)
-	diffs = append(diffs, s.ip.compare(got, s.flagsWord)...)
+	d.add(h.Flags != s.flags, "flags", s.flagsWord)
+	d.add(!s.first.any && got.seq != s.first.n, "sequence number", s.seqWord)
+	d.add(got.n != s.n, "length", s.seqWord)
+	d.add(!s.ack.any && got.ack != s.ack.n, "acknowledgement", s.ack.word)
+	d.add(!s.win.any && int64(h.Window) != s.win.n, "window", s.win.word)
+	d.add(!s.urg.any && int64(h.Urgent) != s.urg.n, "urgent pointer", s.urg.word)
+	d = append(d, s.ip.compare(got, s.flagsWord)...)
 	switch {
 	case s.opts != nil:
-		diffs = append(diffs, s.opts.compare(got.opts)...)
+		d = append(d, s.opts.compare(got.opts)...)
 	case !s.flags.Has(tcp.SYN):
 		// Timestamps are understood; anything else must be said.
 		for i := range got.opts.list {
 			switch opt := &got.opts.list[i]; opt.name {
 			case "nop", "eol", "TS":
 			default:
-				differ(true, "options: "+opt.String()+" is too much", s.flagsWord)
+				d.add(true, "options: "+opt.String()+" is too much", s.flagsWord)
 			}
 		}
 	}
-	return diffs
+	return d
 }
 
 // super reports whether a packet of the NIC holds several segments.

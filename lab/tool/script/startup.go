@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -119,7 +120,7 @@ func (s *startupFrame) bytes(w *world) ([]byte, *difference) {
 	if wrong != nil {
 		return nil, wrong
 	}
-	if f.Enhanced && !s.plainData() {
+	if f.Enhanced && !s.plain { // with both words the frame is only marked so
 		e := s.words
 		e.IRD, e.ORD = uint16(s.ird.n), uint16(s.ord.n)
 		private = append(e.AppendTo(nil), private...)
@@ -137,10 +138,6 @@ func (s *startupFrame) bytes(w *world) ([]byte, *difference) {
 	copy(b, s.key)
 	return append(b, private...), nil
 }
-
-// plainData tells that the words of RFC 6581 are left out although the frame
-// is marked enhanced: with both "enhanced" and "plain".
-func (s *startupFrame) plainData() bool { return s.plain }
 
 // send implements message.
 func (s *startupFrame) send(r *runner, p *peer) (string, *difference) {
@@ -202,21 +199,13 @@ func frameText(f *mpa.Frame) string {
 }
 
 // compare implements message.
-func (s *startupFrame) compare(r *runner, _ *peer, got *packet) (diffs []difference) {
+func (s *startupFrame) compare(r *runner, _ *peer, got *packet) []difference {
 	if got.unit == nil || got.unit.frame == nil {
 		return []difference{{"message: not a start-up frame", s.word}}
 	}
 	f, want := got.unit.frame, &s.frame
-	differ := func(bad bool, name string) {
-		if !bad {
-			return
-		}
-		at, ok := s.at[name]
-		if !ok {
-			at = s.word
-		}
-		diffs = append(diffs, difference{name, at})
-	}
+	var d differences
+	differ := func(bad bool, name string) { d.add(bad, name, cmp.Or(s.at[name], s.word)) }
 	differ(got.unit.kind != s.kind, "kind of frame")
 	differ(f.Rev != want.Rev, "rev")
 	differ(f.CRC != want.CRC, "crc")
@@ -234,8 +223,7 @@ func (s *startupFrame) compare(r *runner, _ *peer, got *packet) (diffs []differe
 		differ(e.P2P != s.words.P2P, "p2p")
 		differ(e.RTR() != s.words.RTR(), "rtr")
 	}
-	if bad := s.private.differs(r.world, private, 0); bad != "" {
-		diffs = append(diffs, difference{"private data: " + bad, s.word})
-	}
-	return diffs
+	bad := s.private.differs(r.world, private, 0)
+	d.add(bad != "", "private data: "+bad, s.word)
+	return d
 }

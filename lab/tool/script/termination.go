@@ -73,27 +73,24 @@ func (t *termination) parse(l *line, out bool) {
 		panic(l.at(t.word, "what goes into the NIC is not open; expected a code"))
 	}
 	t.anyOrder, t.at, t.bits = out, t.word, map[string]uint64{}
-	for {
-		w := l.peek()
-		switch {
-		case strings.HasPrefix(w.text, "segment"):
-			t.parseSegment(l)
-		case l.accept("read"):
-			t.read = true
-		case l.accept("order"):
-			i, _ := l.oneOf("an order of the control field", []string{"rfc", "siw"})
-			t.order, t.anyOrder = rdmap.Order(i), false
-		case l.accept("reserved"):
-			t.reserved, _ = l.unsigned("the reserved bits", 1<<13-1)
-		case w.text == "m" || w.text == "d" || w.text == "r":
-			l.next("")
-			t.bits[w.text], _ = l.unsigned("a bit", 1)
-		case l.accept("seglen"):
-			n, _ := l.unsigned("the DDP Segment Length", 65535)
-			t.length = &n
-		default:
-			return
-		}
+	bit := func(name string) reader {
+		return func(l *line) { t.bits[name], _ = l.unsigned("a bit", 1) }
+	}
+	table := readers{
+		"read": sets(&t.read, true),
+		"order": func(l *line) {
+			oneOf(&t.order, "an order of the control field", "rfc,siw")(l)
+			t.anyOrder = false
+		},
+		"reserved": unsigned(&t.reserved, "the reserved bits", 1<<13-1),
+		"m":        bit("m"),
+		"d":        bit("d"),
+		"r":        bit("r"),
+		"seglen":   given(&t.length, "the DDP Segment Length", 65535),
+		"":         t.parseSegment,
+	}
+	for !l.done() && (table[l.peek().text] != nil || strings.HasPrefix(l.peek().text, "segment")) {
+		l.option(table, "")
 	}
 }
 
@@ -171,7 +168,7 @@ func (t *termination) appendTo(b []byte, s *side) ([]byte, *difference) {
 }
 
 // compare says how the body that came from the NIC differs.
-func (t *termination) compare(body []byte, e *endpoint) (diffs []difference) {
+func (t *termination) compare(body []byte, e *endpoint) []difference {
 	have, rest, err := rdmap.ParseTerminate(body)
 	if err != nil {
 		return []difference{{"Terminate: " + err.Error(), t.word}}
@@ -183,22 +180,18 @@ func (t *termination) compare(body []byte, e *endpoint) (diffs []difference) {
 	if e.w.r.live != nil && t.anyOrder {
 		t.asOfSiw(&have, &want)
 	}
-	differ := func(bad bool, name string, at word) {
-		if bad {
-			diffs = append(diffs, difference{name, at})
-		}
-	}
-	differ(!t.code.is(have.Layer, have.Type, have.Code), "error", t.word)
-	differ(!t.anyOrder && have.Order != t.order, "order", t.word)
-	differ(have.Reserved != want.Reserved, "reserved bits", t.word)
-	differ(have.HasLength != want.HasLength, "M bit", t.at)
-	differ(have.HasDDP != want.HasDDP, "D bit", t.at)
-	differ(have.HasRead != want.HasRead, "R bit", t.at)
-	differ(have.SegmentLength != want.SegmentLength, fmt.Sprintf("segment length: %d", have.SegmentLength), t.at)
-	differ(have.DDP != want.DDP, "DDP header", t.at)
-	differ(have.Read != want.Read, "Read Request header", t.at)
-	differ(len(rest) > 0, "length: octets behind the headers", t.word)
-	return diffs
+	var d differences
+	d.add(!t.code.is(have.Layer, have.Type, have.Code), "error", t.word)
+	d.add(!t.anyOrder && have.Order != t.order, "order", t.word)
+	d.add(have.Reserved != want.Reserved, "reserved bits", t.word)
+	d.add(have.HasLength != want.HasLength, "M bit", t.at)
+	d.add(have.HasDDP != want.HasDDP, "D bit", t.at)
+	d.add(have.HasRead != want.HasRead, "R bit", t.at)
+	d.add(have.SegmentLength != want.SegmentLength, fmt.Sprintf("segment length: %d", have.SegmentLength), t.at)
+	d.add(have.DDP != want.DDP, "DDP header", t.at)
+	d.add(have.Read != want.Read, "Read Request header", t.at)
+	d.add(len(rest) > 0, "length: octets behind the headers", t.word)
+	return d
 }
 
 // asOfSiw reads a Terminate as a siw means it: one without headers says

@@ -24,7 +24,7 @@ func newVirtual(r *runner) (*world, error) {
 	set := &r.script.set
 	w := &world{r: r, station: station}
 	v := &virtual{w: w, pds: map[string]*verbs.PD{}}
-	w.machine = v
+	w.machine, r.sim = v, w
 	bits := 24
 	if set.v6 {
 		bits = 64

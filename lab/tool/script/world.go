@@ -85,10 +85,8 @@ func (w *world) poll() frame.Time { return w.machine.poll() }
 // answer delivers what the peer's side has to say without being asked by the
 // script. It reports whether there was anything.
 func (w *world) answer() bool {
-	for n := 1; n <= maxConns; n++ {
-		if p := w.r.peers[n]; p != nil {
-			p.end.answer()
-		}
+	for _, p := range w.r.conns() {
+		p.end.answer()
 	}
 	frames := w.inbox
 	w.inbox = nil
@@ -214,10 +212,8 @@ func (w *world) note(e *endpoint, h happening) {
 // octets of memory have changed without one; it is empty if there is nothing.
 func (w *world) unclaimed() string {
 	all := w.events
-	for n := 1; n <= maxConns; n++ {
-		if p := w.r.peers[n]; p != nil {
-			all = append(all, p.end.told...)
-		}
+	for _, p := range w.r.conns() {
+		all = append(all, p.end.told...)
 	}
 	var texts []string
 	for _, h := range all {

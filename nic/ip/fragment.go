@@ -1,7 +1,6 @@
 package ip
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
 	"time"
@@ -56,12 +55,12 @@ type reassembler struct {
 // fragmentIn takes the fragment in hand. When it completes its datagram, that
 // goes on to the upper layer.
 func (l *Layer) fragmentIn(p *Packet) Verdict {
+	if f := p.fragmentFault(); f != nil {
+		return l.reject(p, f)
+	}
 	r := &l.fragments
 	part := piece{off: int(p.IP.FragOffset), end: int(p.IP.FragOffset) + len(p.Body), body: p.Body, packet: p.packet,
 		f: p.Frame}
-	if v, ok := l.fragmentFits(p, &part); !ok {
-		return v
-	}
 	if r.held >= MaxFragments {
 		l.abandon(r.list[0], p.Now)
 	}
@@ -88,36 +87,6 @@ func (l *Layer) fragmentIn(p *Packet) Verdict {
 	return l.reassemble(p, g)
 }
 
-// fragmentFits checks that a fragment has whole units of 8 octets, no more than
-// fits into a datagram and, if it is the first, all extension headers (RFC 8200
-// section 4.5).
-func (l *Layer) fragmentFits(p *Packet, part *piece) (v Verdict, ok bool) {
-	const payloadLength, fragmentOffset = 4, 2 // where these fields are
-	head := p.IP
-	switch {
-	case part.off == part.end:
-		return p.Refuse(drop.Fragment), false
-	case p.IP.MF && len(p.Body)%8 != 0:
-		return l.badFragment(p, icmp.ErroneousField6, payloadLength), false
-	case part.end+ip.HeaderLen4 > maxDatagramSize:
-		return l.badFragment(p, icmp.ErroneousField6, head.HeaderLen()-ip.FragmentExtLen+fragmentOffset), false
-	}
-	if part.off == 0 && head.Version == 6 {
-		if _, err := head.Reassembled(p.Body); errors.Is(err, ip.ErrTruncated) {
-			return l.badFragment(p, icmp.IncompleteChain6, 0), false
-		}
-	}
-	return Consumed, true
-}
-
-// badFragment refuses the fragment in hand. IPv6 reports the octet that is wrong.
-func (l *Layer) badFragment(p *Packet, code uint8, at int) Verdict {
-	if p.IP.Version == 6 {
-		return l.problem(p, drop.Fragment, code, at)
-	}
-	return p.Refuse(drop.Fragment)
-}
-
 // reassemble hands the whole datagram to the upper layer.
 func (l *Layer) reassemble(p *Packet, g *datagram) Verdict {
 	f := l.get(g.total)
@@ -134,8 +103,8 @@ func (l *Layer) reassemble(p *Packet, g *datagram) Verdict {
 		return p.Refuse(parseDrop(err))
 	}
 	p.Body = body
-	if v, ok := l.extensionsIn(p, g.head.HeaderLen()); !ok {
-		return v
+	if fault := p.extensionFault(g.head.HeaderLen()); fault != nil {
+		return l.reject(p, fault)
 	}
 	return l.upper(p)
 }

@@ -215,8 +215,8 @@ func (l *Layer) ipIn(p *Packet, b []byte) Verdict {
 		return p.Refuse(drop.NotOurIP)
 	}
 	if len(h.Ext) > 0 {
-		if v, ok := l.extensionsIn(p, ip.HeaderLen6); !ok {
-			return v
+		if f := p.extensionFault(ip.HeaderLen6); f != nil {
+			return l.reject(p, f)
 		}
 	}
 	if h.IsFragment() {

@@ -30,11 +30,7 @@ var ErrFE = errors.New("opa: not the framing of a front end")
 // that a message fits a TCP segment, as dissectors expect.
 func AppendFE(b, mad []byte) []byte {
 	n := min(len(mad), max(MinFEMAD, (len(bytes.TrimRight(mad, "\x00"))+7)&^7))
-	b = binary.BigEndian.AppendUint32(b, feMagic)
-	b = binary.BigEndian.AppendUint32(b, uint32(FEHeaderLen+n))
-	b = binary.BigEndian.AppendUint32(b, feVersion)
-	b = binary.BigEndian.AppendUint32(b, uint32(n))
-	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0)
+	b, _ = binary.Append(b, binary.BigEndian, [...]uint32{feMagic, uint32(FEHeaderLen + n), feVersion, uint32(n), 0, 0})
 	return append(b, mad[:n]...)
 }
 

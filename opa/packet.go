@@ -181,8 +181,10 @@ func (p Packet) trailerOK() bool {
 	return t&^7 == tailLT || t&^7 == 0
 }
 
-func (p Packet) padOK() bool {
-	for _, c := range p[HeaderLen+len(p.Frame()) : len(p)-TrailerLen] {
+func (p Packet) padOK() bool { return zeros(p[HeaderLen+len(p.Frame()) : len(p)-TrailerLen]) }
+
+func zeros(pad []byte) bool {
+	for _, c := range pad {
 		if c != 0 {
 			return false
 		}

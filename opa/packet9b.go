@@ -103,17 +103,17 @@ func (h *Header9B) seal(p []byte, n int, icrc ICRC) {
 func Encapsulate9B(f *frame.Frame, h *Header9B, icrc ICRC) frame.DropReason {
 	payload := f.Len()
 	n := Size9B(payload)
-	if _, ok := h.SLID.To9B(); !ok {
-		return DropSLID
-	}
-	if _, ok := h.DLID.To9B(); !ok {
-		return DropDLID
-	}
-	if n > maxPacket9B {
-		return drop.Oversize
-	}
 	behind := n - HeaderLen9B - payload
-	if f.Headroom() < HeaderLen9B || f.Tailroom() < behind {
+	_, from := h.SLID.To9B()
+	_, to := h.DLID.To9B()
+	switch {
+	case !from:
+		return DropSLID
+	case !to:
+		return DropDLID
+	case n > maxPacket9B:
+		return drop.Oversize
+	case f.Headroom() < HeaderLen9B || f.Tailroom() < behind:
 		return drop.NoBuffer
 	}
 	clear(f.Extend(behind))
@@ -154,14 +154,7 @@ func Parse9B(b []byte, icrc ICRC) (Packet9B, frame.DropReason) {
 	return p, frame.DropNone
 }
 
-func (p Packet9B) padOK() bool {
-	for _, c := range p[HeaderLen9B+len(p.Payload()) : len(p)-icrcLen] {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func (p Packet9B) padOK() bool { return zeros(p[HeaderLen9B+len(p.Payload()) : len(p)-icrcLen]) }
 
 func (p Packet9B) pad() int { return int(p[bthAt+1] >> 4 & 3) }
 

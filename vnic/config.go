@@ -18,13 +18,7 @@ const (
 )
 
 func (s State) String() string {
-	switch s {
-	case DropAll:
-		return "DROP_ALL"
-	case Forwarding:
-		return "FORWARDING"
-	}
-	return fmt.Sprintf("state %d", uint8(s))
+	return cmp.Or(map[State]string{DropAll: "DROP_ALL", Forwarding: "FORWARDING"}[s], fmt.Sprintf("state %d", uint8(s)))
 }
 
 // Bounds of a vport.

@@ -20,26 +20,17 @@ type Way struct {
 
 const fcs = 4
 
+// sizeMost are the longest frames of the size classes but for the last.
+var sizeMost = [...]int{64, 127, 255, 511, 1023, 1518}
+
 // size counts a frame of n octets without FCS.
 func (w *Way) size(n int) {
 	n += fcs
 	w.Packets++
 	w.Bytes += uint64(n)
 	class := 0
-	switch {
-	case n <= 64:
-	case n <= 127:
-		class = 1
-	case n <= 255:
-		class = 2
-	case n <= 511:
-		class = 3
-	case n <= 1023:
-		class = 4
-	case n <= 1518:
-		class = 5
-	default:
-		class = 6
+	for class < len(sizeMost) && n > sizeMost[class] {
+		class++
 	}
 	w.Sizes[class]++
 }

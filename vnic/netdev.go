@@ -1,6 +1,7 @@
 package vnic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -174,10 +175,7 @@ func (n *Netdev) forget() {
 
 // setSLID finds the source LID of packets.
 func (n *Netdev) setSLID() {
-	n.slid = n.cfg.EncapSLID
-	if n.slid == 0 {
-		n.slid = n.port.lower.LID()
-	}
+	n.slid = cmp.Or(n.cfg.EncapSLID, n.port.lower.LID())
 }
 
 func (n *Netdev) limitMTU(before int) {

@@ -45,6 +45,9 @@ func (v *vesw) incomplete() bool {
 		slices.ContainsFunc(v.members, func(b *member) bool { return b.port == nil })
 }
 
+// active reports whether the member's port is, and is no other member.
+func (v *member) active() bool { return v.port != nil && !v.duplicate && v.port.active() }
+
 // pkey is the member's P_Key.
 func (v *member) pkey() uint16 {
 	if v.cfg.Limited {
@@ -108,10 +111,8 @@ func (m *Manager) resolve() {
 	for i := range m.cfg.VESWs {
 		c := &m.cfg.VESWs[i]
 		v := &vesw{cfg: c, dirty: true}
-		for _, o := range old {
-			if o.cfg.ID == c.ID {
-				v.problems = o.problems
-			}
+		if k := slices.IndexFunc(old, func(o *vesw) bool { return o.cfg.ID == c.ID }); k >= 0 {
+			v.problems = old[k].problems
 		}
 		for j := range c.Members {
 			v.members = append(v.members, m.member(v, &c.Members[j]))
@@ -189,11 +190,10 @@ func (m *Manager) derive(v *vesw) {
 	v.problems, v.defaults = nil, nil
 	for _, n := range slices.Concat(v.cfg.DefaultPorts, v.cfg.Gateways) {
 		i := slices.IndexFunc(v.cfg.Members, func(c Member) bool { return c.Node == n })
-		var p *port
-		if b := v.members[i]; b.port != nil && !b.duplicate && b.port.active() {
-			p = b.port
+		v.defaults = append(v.defaults, nil)
+		if b := v.members[i]; b.active() {
+			v.defaults[len(v.defaults)-1] = b.port
 		}
-		v.defaults = append(v.defaults, p)
 	}
 	for _, b := range v.members {
 		if b.duplicate {
@@ -215,7 +215,7 @@ func (m *Manager) derive(v *vesw) {
 // reporting are the members whose lists count.
 func (v *vesw) reporting() (all []*member) {
 	for _, b := range v.members {
-		if b.port != nil && !b.duplicate && b.port.active() && b.vport != nil {
+		if b.active() && b.vport != nil {
 			all = append(all, b)
 		}
 	}
@@ -287,13 +287,11 @@ func (m *Manager) groupEntries(v *vesw) {
 
 // digest tells tables apart, whatever the places of their entries.
 func digest(table []mad.MACEntry) uint32 {
-	var b []byte
-	section := make(mad.MACEntries, mad.MACEntriesLen(1))
-	for _, e := range table {
-		section.SetEntry(0, e)
-		b = append(b, section[mad.MACEntriesLen(0):]...)
+	section := make(mad.MACEntries, mad.MACEntriesLen(len(table)))
+	for i, e := range table {
+		section.SetEntry(i, e)
 	}
-	return max(1, crc32.ChecksumIEEE(b))
+	return max(1, crc32.ChecksumIEEE(section[mad.MACEntriesLen(0):]))
 }
 
 // want is what the agent is to be told of a member's virtual port. What is

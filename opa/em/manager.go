@@ -135,8 +135,7 @@ func New(cfg Config, opt Options) (*Manager, error) {
 	if opt.Priority > 15 {
 		return nil, fmt.Errorf("em: priority %d: expected at most 15", opt.Priority)
 	}
-	m := &Manager{opt: opt, t: opt.Timing.withDefaults(), cfg: cfg, requests: map[uint64]*request{}, stale: true}
-	return m, nil
+	return &Manager{opt: opt, t: opt.Timing.withDefaults(), cfg: cfg, requests: map[uint64]*request{}, stale: true}, nil
 }
 
 // Reconfigure puts another configuration (kept) in force. Ports whose virtual

@@ -115,10 +115,7 @@ func (m *Manager) wantPKeys(p *port) []uint16 {
 	if p.guid == m.opt.GUID {
 		keys[0] |= opa.PKeyFull
 	}
-	for _, v := range p.members {
-		if v.duplicate {
-			continue
-		}
+	for _, v := range p.members { // none is a duplicate
 		key := v.pkey()
 		i := slices.IndexFunc(keys, func(k uint16) bool { return (k^key)&^opa.PKeyFull == 0 })
 		if i < 0 {

@@ -25,25 +25,19 @@ import (
 
 	"tapir/opa"
 	"tapir/opa/mad"
-	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
-// State is a port's logical state, with the numbers of PortInfo.
-type State uint8
+// State is a port's logical state.
+type State = mad.PortState
 
+// The states of a port: with Init management packets pass, with Active everything.
 const (
-	Down   State = 1
-	Init   State = 2 // the link is up, management packets pass
-	Armed  State = 3
-	Active State = 4 // everything passes
+	Down   = mad.PortDown
+	Init   = mad.PortInit
+	Armed  = mad.PortArmed
+	Active = mad.PortActive
 )
-
-var stateNames = [...]string{"", "down", "init", "armed", "active"}
-
-func (s State) String() string {
-	return enum.Name(stateNames[:], s, "state %d")
-}
 
 // Limits of a port.
 const (
@@ -246,11 +240,10 @@ func (p *Port) SetPKeys(keys []uint16) error {
 		return fmt.Errorf("hfi: %d P_Keys; at most %d", len(keys), TableLen)
 	}
 	clear(p.pkeys[copy(p.pkeys[:], keys):])
-	n := TableLen
-	for n > 0 && p.pkeys[n-1] == 0 {
-		n--
+	p.used = p.pkeys[:]
+	for len(p.used) > 0 && p.used[len(p.used)-1] == 0 {
+		p.used = p.used[:len(p.used)-1]
 	}
-	p.used = p.pkeys[:n]
 	return nil
 }
 

@@ -2,7 +2,6 @@ package hfinode
 
 import (
 	"tapir/opa"
-	"tapir/opa/hfi"
 	"tapir/opa/mad"
 	"tapir/opa/sma"
 )
@@ -13,7 +12,7 @@ import (
 // Info describes the port.
 func (h *HFI) Info() sma.Info {
 	return sma.Info{GUID: h.port.GUID(), Name: h.cfg.Name, LID: h.port.LID(), SMLID: h.smLID, SMSL: h.smSL,
-		State: mad.PortState(h.port.State()), MTU: h.port.Config().MTU, EthOnFabric: true}
+		State: h.port.State(), MTU: h.port.Config().MTU, EthOnFabric: true}
 }
 
 // PKeys is the whole P_Key table.
@@ -29,4 +28,4 @@ func (h *HFI) SetLID(lid, sm opa.LID, sl uint8) {
 }
 
 // SetState moves the port.
-func (h *HFI) SetState(s mad.PortState) { _ = h.port.SetState(hfi.State(s), h.now) } // likewise
+func (h *HFI) SetState(s mad.PortState) { _ = h.port.SetState(s, h.now) } // likewise

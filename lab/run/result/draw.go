@@ -34,15 +34,24 @@ func pale(ink color.NRGBA) color.NRGBA {
 	return ink
 }
 
-func newPlot(title, x, y string) *plot.Plot {
-	p := plot.New()
+// drawing is a plot and the first error of what was drawn in it.
+type drawing struct {
+	*plot.Plot
+	err error
+}
+
+func newPlot(title, x, y string) *drawing {
+	p := &drawing{Plot: plot.New()}
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
 	p.Legend.Top = true
 	p.Add(plotter.NewGrid())
 	return p
 }
 
-func writePlot(w io.Writer, p *plot.Plot, s size) error {
+func (p *drawing) write(w io.Writer, s size) error {
+	if p.err != nil {
+		return p.err
+	}
 	c, err := p.WriterTo(s.width, s.height, "svg")
 	if err != nil {
 		return err
@@ -51,18 +60,23 @@ func writePlot(w io.Writer, p *plot.Plot, s size) error {
 	return err
 }
 
-func addLine(p *plot.Plot, xy plotter.XYs, name string, ink color.Color) error {
-	if len(xy) == 0 {
-		return nil
-	}
+// line draws a line, which may still be styled; it is empty if there is an error.
+func (p *drawing) line(xy plotter.XYs) *plotter.Line {
 	line, err := plotter.NewLine(xy)
 	if err != nil {
-		return err
+		p.err, line = err, new(plotter.Line)
 	}
-	line.Color = ink
 	p.Add(line)
-	p.Legend.Add(name, line)
-	return nil
+	return line
+}
+
+// curve draws a line with a name, if it has points.
+func (p *drawing) curve(xy plotter.XYs, name string, ink color.Color) {
+	if len(xy) > 0 {
+		line := p.line(xy)
+		line.Color = ink
+		p.Legend.Add(name, line)
+	}
 }
 
 // WriteSVG draws the true offset of each clock as a line and the estimated one
@@ -77,19 +91,15 @@ func WriteSVG(w io.Writer, title string, all []Series, skip time.Duration) error
 		}
 		ink := colors[i%len(colors)]
 		estimated := s.curve(func(p Point) float64 { return p.Believed })
-		if err := addLine(p, estimated, s.Name+", believed", pale(ink)); err != nil {
-			return err
-		}
-		if err := addLine(p, s.curve(func(p Point) float64 { return p.True }), s.Name+", true", ink); err != nil {
-			return err
-		}
+		p.curve(estimated, s.Name+", believed", pale(ink))
+		p.curve(s.curve(func(p Point) float64 { return p.True }), s.Name+", true", ink)
 	}
 	if low > high {
 		return fmt.Errorf("plot: no points after %v", skip)
 	}
 	margin := max((high-low)/4, 1)
 	p.Y.Min, p.Y.Max = low-margin, high+2*margin // room for the legend
-	return writePlot(w, p, clockSize)
+	return p.write(w, clockSize)
 }
 
 // curve is a value of all points that have one.
@@ -117,11 +127,9 @@ func WriteCurves(w io.Writer, title, x, y string, all []Curve) error {
 		for k := range xy {
 			xy[k] = plotter.XY{X: c.X[k], Y: c.Y[k]}
 		}
-		if err := addLine(p, xy, c.Name, colors[i%len(colors)]); err != nil {
-			return err
-		}
+		p.curve(xy, c.Name, colors[i%len(colors)])
 	}
-	return writePlot(w, p, workloadSize)
+	return p.write(w, workloadSize)
 }
 
 // interval is a value that held from one time, in seconds, to another.
@@ -137,14 +145,10 @@ func writeSteps(w io.Writer, title, value string, all []interval) error {
 	for _, v := range all {
 		xy = append(xy, plotter.XY{X: v.from, Y: v.value}, plotter.XY{X: v.to, Y: v.value})
 	}
-	line, err := plotter.NewLine(xy)
-	if err != nil {
-		return err
-	}
+	line := p.line(xy)
 	line.Color, line.FillColor = colors[0], pale(colors[0])
-	p.Add(line)
 	p.Y.Min, p.Y.Max = 0, 1.15*p.Y.Max // room for the legend
-	return writePlot(w, p, workloadSize)
+	return p.write(w, workloadSize)
 }
 
 // bar is the share, in percent, that the values from low to high have.
@@ -175,17 +179,13 @@ func writeHistogram(w io.Writer, title, value string, bars []bar, markers []mark
 		most = max(most, b.share)
 	}
 	for i, m := range markers {
-		line, err := plotter.NewLine(plotter.XYs{{X: m.at}, {X: m.at, Y: most}})
-		if err != nil {
-			return err
-		}
+		line := p.line(plotter.XYs{{X: m.at}, {X: m.at, Y: most}})
 		line.Color, line.Width = colors[(i+1)%len(colors)], vg.Points(1.5)
-		p.Add(line)
 		p.Legend.Add(m.name, line)
 	}
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, logTicks{}
 	p.Y.Min, p.Y.Max = 0, 1.15*p.Y.Max // room for the legend
-	return writePlot(w, p, workloadSize)
+	return p.write(w, workloadSize)
 }
 
 // logTicks are 1, 2 and 5 of each power of ten, or all of 1 to 9 where these

@@ -2,9 +2,11 @@ package result
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -30,12 +32,8 @@ type Series struct {
 
 // Settled are the points from time t on.
 func (s *Series) Settled(t time.Duration) []Point {
-	for i := range s.Points {
-		if s.Points[i].At >= t {
-			return s.Points[i:]
-		}
-	}
-	return nil
+	i, _ := slices.BinarySearchFunc(s.Points, t, func(p Point, t time.Duration) int { return cmp.Compare(p.At, t) })
+	return s.Points[i:]
 }
 
 // Truth is the true offset of each point.
@@ -97,20 +95,12 @@ func WriteCSV(w io.Writer, all []Series) error {
 	return b.Flush()
 }
 
-// dash stands for a number that there is not.
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 // WriteSummary writes a line for each clock: its true offset next to its estimated
 // one, from time skip on.
 func WriteSummary(w io.Writer, all []Series, skip time.Duration, within float64) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "node\tstate\ttrue rms\tmean\tp50\tp99\tmax\tbelieved rms\tmax\tfreq ppb\t|err| < %s after\t\n",
-		short(within))
+	fmt.Fprintf(t, "node\tstate\ttrue rms\tmean\tp50\tp99\tmax\tbelieved rms\tmax\tfreq ppb\t|err| < %v after\t\n",
+		time.Duration(within))
 	for i := range all {
 		s := &all[i]
 		points := s.Settled(skip)
@@ -128,14 +118,11 @@ func WriteSummary(w io.Writer, all []Series, skip time.Duration, within float64)
 		if belief.N == 0 {
 			belief.RMS, belief.Max = math.NaN(), math.NaN()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", dash(number(belief.RMS, 2)), dash(number(belief.Max, 2)),
-			dash(number(freq, 1)), after)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\n", cmp.Or(number(belief.RMS, 2), "-"), cmp.Or(number(belief.Max, 2), "-"),
+			cmp.Or(number(freq, 1), "-"), after)
 	}
 	return t.Flush()
 }
-
-// short is a duration of ns as people write it.
-func short(ns float64) string { return time.Duration(ns).String() }
 
 // WriteStability writes the stability table of each clock, from time skip on.
 func WriteStability(w io.Writer, all []Series, skip time.Duration) error {
@@ -145,7 +132,7 @@ func WriteStability(w io.Writer, all []Series, skip time.Duration) error {
 		s := &all[i]
 		for _, r := range Stability(Truth(s.Settled(skip)), s.Tau.Seconds()) {
 			fmt.Fprintf(t, "%s\t%s s\t%s\t%s\t%s\t\n", s.Name, strconv.FormatFloat(r.Tau, 'g', 6, 64),
-				dash(number(r.MTIE, 2)), dash(number(r.TDEV, 3)), dash(number(r.ADEV, 4)))
+				cmp.Or(number(r.MTIE, 2), "-"), cmp.Or(number(r.TDEV, 3), "-"), cmp.Or(number(r.ADEV, 4), "-"))
 		}
 	}
 	return t.Flush()

@@ -310,9 +310,9 @@ func (r *Runner) judgeCaptures(ctx context.Context, all *result.Result) {
 		err := r.filter(ctx, s)
 		if res.End(r.World.Now(), err); err != nil {
 			r.fail(s, err)
-			continue
+		} else {
+			r.Log.Printf("ok    %s", s.Text)
 		}
-		r.Log.Printf("ok    %s", s.Text)
 	}
 }
 

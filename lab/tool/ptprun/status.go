@@ -130,26 +130,17 @@ func setOne(i *ptp.Instance, s ptpconf.Setting, now frame.Time) error {
 
 // octet reads a value of one octet.
 func octet(v string, signed bool) (uint8, error) {
-	switch v {
-	case "true":
-		return 1, nil
-	case "false":
-		return 0, nil
-	case "e2e":
-		return uint8(msg.DelayE2E), nil
-	case "p2p":
-		return uint8(msg.DelayP2P), nil
+	words := map[string]uint8{"true": 1, "false": 0, "e2e": uint8(msg.DelayE2E), "p2p": uint8(msg.DelayP2P)}
+	if n, ok := words[v]; ok {
+		return n, nil
 	}
+	low, high, expect := int64(0), int64(255), "a number from 0 to 255, true, false, e2e or p2p"
 	if signed {
-		n, err := strconv.ParseInt(v, 0, 8)
-		if err != nil {
-			return 0, errors.New("expected a number from -128 to 127")
-		}
-		return uint8(n), nil
+		low, high, expect = -128, 127, "a number from -128 to 127"
 	}
-	n, err := strconv.ParseUint(v, 0, 8)
-	if err != nil {
-		return 0, errors.New("expected a number from 0 to 255, true, false, e2e or p2p")
+	n, err := strconv.ParseInt(v, 0, 64)
+	if err != nil || n < low || n > high {
+		return 0, errors.New("expected " + expect)
 	}
 	return uint8(n), nil
 }

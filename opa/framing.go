@@ -1,6 +1,7 @@
 package opa
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 
@@ -249,15 +250,14 @@ func unwrapNSH(b []byte) carried {
 // VNI must name the same.
 func l4VESW(head []byte) uint16 { return binary.LittleEndian.Uint16(head[HeaderLen-2:]) & vESWMask }
 
+// ipDrops are the errors of IPv4 with a reason of their own.
+var ipDrops = map[error]frame.DropReason{ip.ErrChecksum: drop.IPChecksum, ip.ErrTruncated: drop.Truncated}
+
 func unwrapGeneve(b []byte) carried {
 	outer, datagram, err := ip.Parse(b)
 	switch {
-	case err == ip.ErrChecksum:
-		return carried{drop: drop.IPChecksum}
-	case err == ip.ErrTruncated:
-		return carried{drop: drop.Truncated}
 	case err != nil:
-		return carried{drop: drop.Malformed}
+		return carried{drop: cmp.Or(ipDrops[err], drop.Malformed)}
 	case outer.IsFragment():
 		return carried{drop: drop.Fragment}
 	case outer.Proto != ip.ProtoUDP:

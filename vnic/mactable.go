@@ -1,6 +1,7 @@
 package vnic
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -177,13 +178,7 @@ func (x *macIndex) build(list []Entry, want func(*Entry) bool) (n int) {
 		x.groups = append(x.groups, maskGroup{mask: m, shift: uint8(64 - size), slots: make([]uint16, 1<<size)})
 	}
 	slices.SortFunc(x.groups, func(a, b maskGroup) int {
-		if d := bits.OnesCount64(b.mask) - bits.OnesCount64(a.mask); d != 0 {
-			return d
-		}
-		if a.mask > b.mask {
-			return -1
-		}
-		return 1
+		return cmp.Or(bits.OnesCount64(b.mask)-bits.OnesCount64(a.mask), cmp.Compare(b.mask, a.mask))
 	})
 	for i := range list {
 		if e := &list[i]; !e.MAC.IsZero() && want(e) {

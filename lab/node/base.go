@@ -118,15 +118,20 @@ func (b *Base) Open(name string, env Env) (err error) {
 // Start opens the node and takes the steps of its kind, such as build and run.
 // An error, which has the node's name, leaves nothing behind.
 func (b *Base) Start(name string, env Env, steps ...func() error) error {
-	err := b.Open(name, env)
-	for _, step := range steps {
-		if err == nil {
-			err = step()
-		}
-	}
-	if err != nil {
+	open := func() error { return b.Open(name, env) }
+	if err := InOrder(append([]func() error{open}, steps...)...); err != nil {
 		b.End(nil)
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// InOrder takes steps until one fails.
+func InOrder(steps ...func() error) error {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -224,13 +229,11 @@ func SetCarrier(port Linked, up bool, now frame.Time) {
 
 // AwaitCarrier waits a moment until the TAP is up.
 func (b *Base) AwaitCarrier(ctx context.Context) {
-	timer := time.NewTimer(carrierWait)
-	defer timer.Stop()
 	select {
 	case <-b.alive:
 	case <-b.done:
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(carrierWait):
 	}
 }
 

@@ -19,15 +19,14 @@ func (b *Base) Follow(every time.Duration, round func(due bool)) {
 	round(true)
 	go func() {
 		defer close(f.done)
-		tick := time.NewTicker(every)
-		defer tick.Stop()
+		tick := time.Tick(every)
 		for {
 			select {
 			case <-f.quit:
 				return
 			case <-f.kick:
 				round(false)
-			case <-tick.C:
+			case <-tick:
 				round(true)
 			}
 		}

@@ -133,19 +133,21 @@ func (c Config) withDefaults() Config {
 
 func (c *Config) check() error {
 	power := func(n int) bool { return n > 0 && n&(n-1) == 0 }
-	switch {
-	case c.LID != 0 && !c.LID.IsUnicast():
-		return fmt.Errorf("LID %v; expected a unicast LID", c.LID)
-	case !slices.Contains([]int{2048, 4096, 8192, MaxMTU}, c.MTU):
-		return fmt.Errorf("MTU %d; expected 2048, 4096, 8192 or %d", c.MTU, MaxMTU)
-	case !power(c.Contexts), !power(c.Engines):
-		return fmt.Errorf("%d receive contexts and %d send engines; expected powers of two", c.Contexts, c.Engines)
-	case c.Netdevs < 0, c.QueueFrames < 0:
-		return errors.New("a negative number of netdevs or waiting frames")
-	case len(c.PKeys) > TableLen:
-		return fmt.Errorf("%d P_Keys; at most %d", len(c.PKeys), TableLen)
+	return cmp.Or(
+		expect(c.LID == 0 || c.LID.IsUnicast(), "LID %v; expected a unicast LID", c.LID),
+		expect(slices.Contains([]int{2048, 4096, 8192, MaxMTU}, c.MTU), "MTU %d; expected 2048, 4096, 8192 or %d",
+			c.MTU, MaxMTU),
+		expect(power(c.Contexts) && power(c.Engines),
+			"%d receive contexts and %d send engines; expected powers of two", c.Contexts, c.Engines),
+		expect(c.Netdevs >= 0 && c.QueueFrames >= 0, "a negative number of netdevs or waiting frames"),
+		expect(len(c.PKeys) <= TableLen, "%d P_Keys; at most %d", len(c.PKeys), TableLen))
+}
+
+func expect(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
 	}
-	return nil
+	return fmt.Errorf(format, args...)
 }
 
 // Config returns the configuration with its defaults filled in.

@@ -160,8 +160,7 @@ func (m *EM) Plan(ctx context.Context, cfg em.Config) ([]string, error) {
 }
 
 func awaitPlan(ctx context.Context, n *hfinode.Node, observer *em.Manager) (lines []string, err error) {
-	tick := time.NewTicker(planEvery)
-	defer tick.Stop()
+	tick := time.Tick(planEvery)
 	for {
 		ready := false
 		if err := n.DoWait(func(frame.Time) { lines, ready = observer.Plan() }); err != nil || ready {
@@ -170,7 +169,7 @@ func awaitPlan(ctx context.Context, n *hfinode.Node, observer *em.Manager) (line
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

@@ -96,21 +96,12 @@ func (h *host) prepare(c *hficonf.VNIC, v vportState) error {
 	if h.base.mac.IsZero() {
 		h.base.mac = ether.Addr(d.MAC)
 	}
-	if err := errors.Join(h.setMAC(h.base.mac), h.setMTU(h.base.mtu)); err != nil {
-		return err
-	}
-	if err := h.tap.AddAddresses(c.IP); err != nil {
-		return err
-	}
-	if c.Gateway != nil {
-		if err := h.join(c.Gateway); err != nil {
-			return err
-		}
-	}
-	if err := h.show(v.oper, true); err != nil {
-		return err
-	}
-	return h.tap.BringUp(d.Up)
+	return node.InOrder(
+		func() error { return errors.Join(h.setMAC(h.base.mac), h.setMTU(h.base.mtu)) },
+		func() error { return h.tap.AddAddresses(c.IP) },
+		func() error { return h.join(c.Gateway) },
+		func() error { return h.show(v.oper, true) },
+		func() error { return h.tap.BringUp(d.Up) })
 }
 
 func (h *host) setMAC(a ether.Addr) error {
@@ -119,8 +110,11 @@ func (h *host) setMAC(a ether.Addr) error {
 
 func (h *host) setMTU(mtu int) error { return h.n.hosts.Links.SetMTU(h.name, mtu) }
 
-// join makes the TAP a port of the gateway's bridge.
+// join makes the TAP of a gateway a port of its bridge.
 func (h *host) join(g *hficonf.Gateway) error {
+	if g == nil {
+		return nil
+	}
 	links := h.n.hosts.Links
 	h.vlan = g.VLAN
 	if err := links.Join(h.name, g.Bridge); err != nil {

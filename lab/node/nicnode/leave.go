@@ -39,12 +39,10 @@ func (n *Node) leave(why error) {
 			n.ca.Fail(why, done)
 		}
 	})
-	timer := time.NewTimer(leaveWait)
-	defer timer.Stop()
 	select {
 	case <-n.left:
 		return
-	case <-timer.C:
+	case <-time.After(leaveWait):
 	}
 	n.reclaim()
 	<-n.left
@@ -85,15 +83,14 @@ func (n *Node) bury(why error) {
 		n.leave(why)
 		close(gone)
 	}()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(time.Millisecond)
 	for {
 		for n.thread.turn() {
 		}
 		select {
 		case <-gone:
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }

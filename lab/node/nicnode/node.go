@@ -278,12 +278,10 @@ func (n *Node) shutdown() {
 		return
 	}
 	wait := func(bound time.Duration) (over bool) {
-		timer := time.NewTimer(bound)
-		defer timer.Stop()
 		select {
 		case <-idle:
 		case <-n.Done():
-		case <-timer.C:
+		case <-time.After(bound):
 			return false
 		}
 		return true

@@ -137,13 +137,8 @@ func (b *bed) build(ctx context.Context) error {
 		}
 		b.cables = append(b.cables, b.links[l.Name])
 	}
-	if err := b.startNodes(ctx); err != nil {
-		return err
-	}
-	if err := b.startPTP(ctx); err != nil {
-		return err
-	}
-	return b.register()
+	return lifecycle.InOrder(func() error { return b.startNodes(ctx) }, func() error { return b.startPTP(ctx) },
+		b.register)
 }
 
 // startNodes starts the processes side by side and waits until frames pass.

@@ -1,6 +1,7 @@
 package ptpsim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -30,19 +31,22 @@ type LinkCounts struct {
 	Sent, Lost, Duplicated, Reordered, Corrupted uint64
 }
 
-func (c *LinkConfig) validate() error {
+func (c *LinkConfig) validate() (err error) {
 	for _, p := range []float64{c.Loss, c.Duplicate, c.Reorder, c.Corrupt} {
-		if !(p >= 0 && p <= 1) {
-			return fmt.Errorf("a probability of %v", p)
-		}
+		err = cmp.Or(err, expect(p >= 0 && p <= 1, "a probability of %v", p))
 	}
-	switch half := max(c.Asymmetry, -c.Asymmetry) / 2; {
-	case c.Delay < half:
-		return fmt.Errorf("a delay of %v is less than half of the asymmetry of %v", c.Delay, c.Asymmetry)
-	case c.ReorderBy < 0:
-		return fmt.Errorf("a frame that comes %v late", c.ReorderBy)
+	return cmp.Or(err,
+		expect(c.Delay >= max(c.Asymmetry, -c.Asymmetry)/2,
+			"a delay of %v is less than half of the asymmetry of %v", c.Delay, c.Asymmetry),
+		expect(c.ReorderBy >= 0, "a frame that comes %v late", c.ReorderBy))
+}
+
+// expect is an error unless ok.
+func expect(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
 	}
-	return nil
+	return fmt.Errorf(format, args...)
 }
 
 // wire is a link of a world.

@@ -124,27 +124,17 @@ func New(cfg Config) (*Sim, error) {
 	return s, nil
 }
 
-func (c *Config) validate() error {
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		if n.Name == "" {
-			return fmt.Errorf("node %d has no name", i)
-		}
-		if slices.ContainsFunc(c.Nodes[:i], func(o NodeConfig) bool { return o.Name == n.Name }) {
-			return fmt.Errorf("two nodes are called %s", n.Name)
-		}
+func (c *Config) validate() (err error) {
+	for i, n := range c.Nodes {
+		err = cmp.Or(err, expect(n.Name != "", "node %d has no name", i),
+			expect(c.node(n.Name) == i, "two nodes are called %s", n.Name))
 	}
-	switch {
-	case len(c.Nodes) == 0:
-		return fmt.Errorf("a simulation needs a node")
-	case c.Reference != "" && c.node(c.Reference) < 0:
-		return fmt.Errorf("reference: there is no node %s", c.Reference)
-	case c.Duration < 0 || c.Skip < 0 || c.Sample <= 0 || c.Within <= 0:
-		return fmt.Errorf("duration, skip, sample and within are not negative")
-	case c.Skip >= c.Duration:
-		return fmt.Errorf("skip: %v leaves nothing of %v", c.Skip, c.Duration)
-	}
-	return nil
+	return cmp.Or(err,
+		expect(len(c.Nodes) > 0, "a simulation needs a node"),
+		expect(c.Reference == "" || c.node(c.Reference) >= 0, "reference: there is no node %s", c.Reference),
+		expect(c.Duration >= 0 && c.Skip >= 0 && c.Sample > 0 && c.Within > 0,
+			"duration, skip, sample and within are not negative"),
+		expect(c.Skip < c.Duration, "skip: %v leaves nothing of %v", c.Skip, c.Duration))
 }
 
 func (c *Config) node(name string) int {

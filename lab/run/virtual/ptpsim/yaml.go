@@ -2,6 +2,7 @@ package ptpsim
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,18 +243,17 @@ func (f *scenario) known(names []string) bool {
 // finish makes the node's configuration, now that its links are known.
 func (n *nodeFile) finish(f *scenario) error {
 	n.Transport = *cmp.Or(n.carry, &f.carry)
-	switch {
-	case n.Name == "":
-		return n.at.Errorf("name: expected a name, such as gm")
-	case slices.ContainsFunc(f.Nodes, func(o NodeConfig) bool { return o.Name == n.Name }):
-		return n.at.Errorf("name: two nodes are called %s", n.Name)
-	case !f.known(n.UnicastMasters):
-		return n.at.Errorf("unicast_masters: expected names of nodes, not %s", strings.Join(n.UnicastMasters, ", "))
-	case n.links == 0:
-		return n.at.Errorf("node %s has no link", n.Name)
+	err := cmp.Or(
+		expect(n.Name != "", "name: expected a name, such as gm"),
+		expect(f.node(n.Name) < 0, "name: two nodes are called %s", n.Name),
+		expect(f.known(n.UnicastMasters), "unicast_masters: expected names of nodes, not %s",
+			strings.Join(n.UnicastMasters, ", ")),
+		expect(n.links > 0, "node %s has no link", n.Name))
+	if err == nil && n.Switch != nil {
+		err = n.finishSwitch()
 	}
-	if n.Switch != nil {
-		return n.finishSwitch()
+	if err != nil || n.Switch != nil {
+		return n.at.Place(err)
 	}
 	n.PTP = ptp.NewConfig(*cmp.Or(n.profile, &f.profile), msg.ClockIdentity{}, n.links)
 	for _, set := range n.settings {
@@ -279,16 +279,14 @@ func (n *nodeFile) finish(f *scenario) error {
 
 // finishSwitch checks a switch.
 func (n *nodeFile) finishSwitch() error {
-	if n.settings != nil || n.ports != nil {
-		return n.at.Errorf("node %s: what a switch does is set below `switch:`", n.Name)
-	}
+	err := cmp.Or(
+		expect(n.settings == nil && n.ports == nil, "node %s: what a switch does is set below `switch:`", n.Name),
+		expect(len(n.Switch.Ports) <= n.links, "node %s: settings of %d ports, but %d links", n.Name,
+			len(n.Switch.Ports), n.links))
 	check := *n.Switch
-	if len(check.Ports) > n.links {
-		return n.at.Errorf("node %s: settings of %d ports, but %d links", n.Name, len(check.Ports), n.links)
-	}
 	check.Name, check.Ports = n.Name, make([]swconf.PortConfig, n.links)
-	if err := check.Validate(); err != nil {
-		return n.at.Errorf("node %v", err)
+	if invalid := check.Validate(); err == nil && invalid != nil {
+		err = fmt.Errorf("node %w", invalid)
 	}
-	return nil
+	return err
 }

@@ -1,6 +1,7 @@
 package ptpsim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"tapir/lab/conf"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
+	"tapir/wire/enum"
 )
 
 // eventFile is an event of the file.
@@ -68,11 +70,7 @@ func (e *eventFile) fields() []conf.Field {
 }
 
 func parseStampFault(s string) (StampFault, error) {
-	i := slices.Index(stampFaults[:], s)
-	if i < 0 {
-		return 0, conf.ErrValue
-	}
-	return StampFault(i), nil
+	return enum.Parse[StampFault](stampFaults[:], s, "%q")
 }
 
 func parseLeap(s string) (second int, err error) {
@@ -117,17 +115,14 @@ func (e *eventFile) finish(f *scenario) error {
 	link := slices.IndexFunc(f.Links, func(l LinkConfig) bool {
 		return len(e.link) == 2 && (l.Ends == [2]string(e.link) || l.Ends == [2]string{e.link[1], e.link[0]})
 	})
-	switch {
-	case (e.node == "") == (e.link == nil):
-		return e.at.Errorf("expected `node:` or `link:`, whom the event is about")
-	case e.node != "" && node < 0:
-		return e.at.Errorf("there is no node %s", e.node)
-	case e.link != nil && link < 0:
-		return e.at.Errorf("there is no link %s", strings.Join(e.link, " - "))
-	case e.node != "" && e.links != nil:
-		return e.at.Errorf("%s is of links, not of nodes", e.changes[0])
-	case e.link != nil && (e.ofNode || e.steps != nil || e.stamps != nil):
-		return e.at.Errorf("this event is of nodes, not of links")
+	err := cmp.Or(
+		expect((e.node == "") != (e.link == nil), "expected `node:` or `link:`, whom the event is about"),
+		expect(e.node == "" || node >= 0, "there is no node %s", e.node),
+		expect(e.link == nil || link >= 0, "there is no link %s", strings.Join(e.link, " - ")),
+		expect(e.node == "" || e.links == nil, "%s is of links, not of nodes", append(e.changes, "")[0]),
+		expect(e.link == nil || !e.ofNode && e.steps == nil && e.stamps == nil, "this event is of nodes, not of links"))
+	if err != nil {
+		return e.at.Place(err)
 	}
 	if e.stamps != nil {
 		e.actions = append(e.actions, func(e *eventFile) Action { return TxStamps(e.node, *e.stamps, e.late) })

@@ -10,10 +10,7 @@ import (
 // completion queues, and through these everything else, and has a doorbell
 // page (DPI) of its own.
 type Context struct {
-	dev  *Device
-	num  uint32
-	refs int // PDs and CQs
-	dead bool
+	object
 
 	// Value is the owner's; nothing here looks at it.
 	Value any
@@ -24,12 +21,12 @@ type Context struct {
 // Open makes a context. ErrLimit means that all doorbell pages are taken,
 // ErrRemoved that the device is gone, ErrNotStarted that it does no RDMA.
 func (d *Device) Open(value any) (*Context, error) {
-	num, err := d.add(kindContext, d.limits.MaxContext, "context")
+	o, err := d.add(kindContext, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open device: %w", err)
 	}
-	c := &Context{dev: d, num: num, Value: value}
-	d.contexts.Add(num, c)
+	c := &Context{object: o, Value: value}
+	d.contexts.Add(c.num, c)
 	return c, nil
 }
 
@@ -44,51 +41,34 @@ func (c *Context) DPI() uint32 { return c.num }
 
 // AllocPD makes a protection domain of this context.
 func (c *Context) AllocPD() (*PD, error) {
-	if c.dead {
-		return nil, fmt.Errorf("allocate PD: context %d: %w", c.num, ErrDestroyed)
-	}
-	p, err := c.dev.AllocPD()
-	if err == nil {
-		p.ctx = c
-		c.refs++
-	}
-	return p, err
+	return c.dev.allocPD(c)
 }
 
 // CreateCQ makes a completion queue of this context; vector, from 0, chooses
 // the completion notification queue (CNQ) that counts its notifications.
 func (c *Context) CreateCQ(entries, vector int, handler func(*CQ, frame.Time)) (*CQ, error) {
-	switch {
-	case c.dead:
-		return nil, fmt.Errorf("create CQ: context %d: %w", c.num, ErrDestroyed)
-	case vector < 0 || vector >= len(c.dev.cnqs):
+	if !c.dead && (vector < 0 || vector >= len(c.dev.cnqs)) {
 		return nil, fmt.Errorf("create CQ: completion vector %d, the device has 0..%d: %w", vector, len(c.dev.cnqs)-1,
 			ErrInvalid)
 	}
-	cq, err := c.dev.CreateCQ(entries, handler)
-	if err == nil {
-		cq.ctx, cq.vector = c, vector
-		c.refs++
-	}
-	return cq, err
+	return c.dev.createCQ(c, entries, vector, handler)
 }
 
-// release drops the reference that an object held; c may be nil.
-func (c *Context) release() {
-	if c != nil {
-		c.refs--
+// base is the object; c may be nil.
+func (c *Context) base() *object {
+	if c == nil {
+		return nil
 	}
+	return &c.object
 }
 
 // Close ends the context: ErrBusy while a PD or CQ of it exists.
 func (c *Context) Close() error {
-	d := c.dev
-	if err := d.mayDestroy("context", c.num, c.dead, c.refs); err != nil {
+	if err := c.mayDestroy(); err != nil {
 		return err
 	}
-	c.dead = true
-	d.gone(kindContext, c.num)
-	d.contexts.Remove(c.num)
+	c.gone()
+	c.dev.contexts.Remove(c.num)
 	return nil
 }
 

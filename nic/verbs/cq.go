@@ -15,21 +15,18 @@ const (
 
 // CQ is a completion queue: a ring of fixed capacity.
 type CQ struct {
-	dev      *Device
+	object
 	ctx      *Context // nil: the driver's own
 	vector   int      // the CNQ that counts notifications
-	num      uint32
-	ring     []WC // grows up to capacity
-	sink     Sink // takes the completions, if set
-	pushed   WC   // what it was given last
+	ring     []WC     // grows up to capacity
+	sink     Sink     // takes the completions, if set
+	pushed   WC       // what it was given last
 	head     int
 	count    int
 	capacity int
 	armed    uint8
 	queued   bool
 	failed   bool
-	dead     bool
-	refs     int
 	handler  func(*CQ, frame.Time)
 	total    uint64
 	channel  *CompChannel // nil: handler
@@ -44,21 +41,22 @@ type CQ struct {
 // CreateCQ makes a completion queue for entries completions. handler, which
 // may be nil, is called once after each ReqNotify.
 func (d *Device) CreateCQ(entries int, handler func(*CQ, frame.Time)) (*CQ, error) {
+	return d.createCQ(nil, entries, 0, handler)
+}
+
+func (d *Device) createCQ(c *Context, entries, vector int, handler func(*CQ, frame.Time)) (*CQ, error) {
 	if entries < 1 || entries > d.limits.MaxCQE {
 		return nil, fmt.Errorf("create CQ: %d entries, allowed are 1..%d: %w",
 			entries, d.limits.MaxCQE, ErrInvalid)
 	}
-	num, err := d.add(kindCQ, d.limits.MaxCQ, "CQ")
+	o, err := d.add(kindCQ, c.base())
 	if err != nil {
 		return nil, err
 	}
-	c := &CQ{dev: d, num: num, capacity: entries, handler: handler}
-	d.cqs.Add(num, c)
-	return c, nil
+	q := &CQ{object: o, ctx: c, vector: vector, capacity: entries, handler: handler}
+	d.cqs.Add(q.num, q)
+	return q, nil
 }
-
-// Num is the CQ's number within its device, from 1.
-func (c *CQ) Num() uint32 { return c.num }
 
 // Len is the number of completions waiting.
 func (c *CQ) Len() int {
@@ -118,10 +116,8 @@ func (c *CQ) Destroy() error {
 		return err
 	}
 	c.leaveChannel()
-	c.dead = true
-	c.dev.gone(kindCQ, c.num)
+	c.gone()
 	c.dev.cqs.Remove(c.num)
-	c.ctx.release()
 	return nil
 }
 

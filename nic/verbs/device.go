@@ -1,8 +1,6 @@
 package verbs
 
 import (
-	"fmt"
-
 	"tapir/nic/msglog"
 	"tapir/nic/secret"
 	"tapir/nic/verbs/roster"
@@ -97,19 +95,6 @@ type Device struct {
 	mws      roster.Roster[MW]
 }
 
-type kind uint8
-
-const (
-	kindContext kind = iota
-	kindPD
-	kindMR
-	kindMW
-	kindCQ
-	kindQP
-	kindSRQ
-	numKinds
-)
-
 // NewDevice returns a device that is started with as many CNQs as the limits
 // allow, without objects. STags are drawn from a source that peers must not be
 // able to predict.
@@ -140,30 +125,3 @@ func (d *Device) MRs() []*MR { return d.mrs.All() }
 
 // MWs returns the device's memory windows in order of creation, borrowed.
 func (d *Device) MWs() []*MW { return d.mws.All() }
-
-// add counts a new object and returns its number.
-func (d *Device) add(k kind, limit int, what string) (uint32, error) {
-	if err := d.state.err(); err != nil {
-		return 0, fmt.Errorf("%s: %w", what, err)
-	}
-	if d.objects[k] >= limit {
-		return 0, fmt.Errorf("%s: %d exist: %w", what, limit, ErrLimit)
-	}
-	d.objects[k]++
-	d.nextNum[k]++
-	d.logObject("create", k, d.nextNum[k])
-	return d.nextNum[k], nil
-}
-
-// mayDestroy is the common condition of every destroy call.
-func (d *Device) mayDestroy(what string, num uint32, dead bool, refs int) error {
-	switch {
-	case d.callbacks > 0:
-		return fmt.Errorf("destroy %s %d: %w", what, num, ErrInCallback)
-	case dead:
-		return fmt.Errorf("destroy %s %d: %w", what, num, ErrDestroyed)
-	case refs > 0:
-		return fmt.Errorf("destroy %s %d: %w by %d objects", what, num, ErrBusy, refs)
-	}
-	return nil
-}

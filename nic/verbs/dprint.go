@@ -14,12 +14,6 @@ func (d *Device) SetLog(l *msglog.Log) { d.log = l }
 // Log is what SetLog was given, for the layers above.
 func (d *Device) Log() *msglog.Log { return d.log }
 
-// gone counts an object that was destroyed.
-func (d *Device) gone(k kind, num uint32) {
-	d.objects[k]--
-	d.logObject("destroy", k, num)
-}
-
 func (d *Device) logObject(what string, k kind, num uint32) {
 	if d.log.On(msglog.Obj) {
 		d.log.Addf(msglog.Obj, "%s %s %d, %d exist", what, kindNames[k], num, d.objects[k])

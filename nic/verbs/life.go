@@ -181,16 +181,13 @@ type Usage struct {
 	Ever  uint32 `json:"ever"` // made since the device exists
 }
 
-var kindNames = [numKinds]string{"context", "PD", "MR", "MW", "CQ", "QP", "SRQ"}
-
 // Usage returns the use of every resource, in a fixed order.
 func (d *Device) Usage() []Usage {
-	l := &d.limits
-	most := [numKinds]int{l.MaxContext, l.MaxPD, l.MaxMR, l.MaxMW, l.MaxCQ, l.MaxQP, l.MaxSRQ}
+	most := d.limits.most()
 	list := make([]Usage, 0, numKinds+1)
 	for k, name := range kindNames {
 		list = append(list, Usage{name, d.objects[k], most[k], d.nextNum[k]})
 	}
 	icids := d.identity.Personality.ICIDsPerQP()
-	return append(list, Usage{"ICID", icids * d.objects[kindQP], icids * l.MaxQP, uint32(icids) * d.nextNum[kindQP]})
+	return append(list, Usage{"ICID", icids * d.objects[kindQP], icids * d.limits.MaxQP, uint32(icids) * d.nextNum[kindQP]})
 }

@@ -9,17 +9,12 @@ const (
 // MR is a registered memory region.
 type MR struct {
 	Region
-	num      uint32
-	windows  int         // bound to it
+	object
 	maxPages int         // of a fast registration; 0 = registered by verb
 	pages    *pageMemory // of a fast registration
 	via      *QP         // whose send queue fast-registered it
 	shared   bool        // its memory has several STags
-	dead     bool
 }
-
-// Num is the MR's number within its device, from 1.
-func (m *MR) Num() uint32 { return m.num }
 
 // LKey returns the STag, for local use; RKey is the same.
 func (m *MR) LKey() uint32 { return m.stag }
@@ -29,7 +24,7 @@ func (m *MR) LKey() uint32 { return m.stag }
 func (m *MR) Memory() Memory { return m.mem }
 
 // Windows is the number of memory windows bound to the region.
-func (m *MR) Windows() int { return m.windows }
+func (m *MR) Windows() int { return m.refs }
 
 // RegMR registers buf at an address of the device's choice, or at 0 with
 // ZeroBased.
@@ -103,18 +98,14 @@ func (p *PD) AllocMR(maxPages int) (*MR, error) {
 
 func (p *PD) newMR() (*MR, error) {
 	d := p.dev
-	if p.dead {
-		return nil, fmt.Errorf("register MR: PD %d: %w", p.num, ErrDestroyed)
-	}
-	num, err := d.add(kindMR, d.limits.MaxMR, "MR")
+	o, err := d.add(kindMR, &p.object)
 	if err != nil {
 		return nil, err
 	}
-	p.refs++
-	mr := &MR{num: num}
+	mr := &MR{object: o}
 	mr.pd, mr.mr, mr.stag = p, mr, d.allocSTag()
 	d.regions[mr.stag>>8] = &mr.Region
-	d.mrs.Add(num, mr)
+	d.mrs.Add(mr.num, mr)
 	return mr, nil
 }
 
@@ -146,7 +137,7 @@ func (m *MR) Rereg(change Rereg) error {
 	if p := change.PD; p != nil && p != m.pd {
 		m.pd.refs--
 		p.refs++
-		m.pd = p
+		m.pd, m.parent = p, &p.object
 	}
 	m.stag = m.stag&^0xff | uint32(uint8(m.stag)+1+uint8(m.pd.dev.stags.Uint64()%255))
 	m.set(change.Memory, change.IOVA, *change.Access)
@@ -169,8 +160,8 @@ func (m *MR) checkRereg(c *Rereg) error {
 		return ErrDestroyed
 	case m.maxPages > 0:
 		return fmt.Errorf("made for fast registration: %w", ErrInvalid)
-	case m.windows > 0:
-		return fmt.Errorf("%w by %d windows", ErrBusy, m.windows)
+	case m.refs > 0:
+		return fmt.Errorf("%w by %d windows", ErrBusy, m.refs)
 	case c.PD != nil && (c.PD.dead || c.PD.dev != m.pd.dev):
 		return fmt.Errorf("PD destroyed or of another device: %w", ErrInvalid)
 	case c.IOVA+c.Memory.Len() < c.IOVA:
@@ -192,8 +183,8 @@ func (m *MR) revoke() {
 // Invalidate makes the STag unusable until the region is registered again.
 // ErrBusy while windows are bound.
 func (m *MR) Invalidate() error {
-	if m.windows > 0 {
-		return fmt.Errorf("invalidate MR %d: %w by %d windows", m.num, ErrBusy, m.windows)
+	if m.refs > 0 {
+		return fmt.Errorf("invalidate MR %d: %w by %d windows", m.num, ErrBusy, m.refs)
 	}
 	m.revoke()
 	return nil
@@ -203,19 +194,16 @@ func (m *MR) Invalidate() error {
 // again are copied first; work requests that still name the region fail.
 // ErrBusy while windows are bound.
 func (m *MR) Dereg() error {
-	d := m.pd.dev
-	if err := d.mayDestroy("MR", m.num, m.dead, m.windows); err != nil {
+	if err := m.mayDestroy(); err != nil {
 		return err
 	}
 	m.revoke()
-	m.dead = true
-	d.forget(&m.Region)
-	d.mrs.Remove(m.num)
-	d.gone(kindMR, m.num)
-	if d.objects[kindMR] == 0 {
-		d.writes = writeBatch{}
+	m.dev.forget(&m.Region)
+	m.dev.mrs.Remove(m.num)
+	m.gone()
+	if m.dev.objects[kindMR] == 0 {
+		m.dev.writes = writeBatch{}
 	}
-	m.pd.refs--
 	return nil
 }
 

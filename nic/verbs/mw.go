@@ -25,10 +25,9 @@ func (k MWKind) String() string { return mwKindNames[k] }
 // MW is a memory window: an STag that opens a part of a region to the peer.
 type MW struct {
 	Region
-	num  uint32
+	object
 	kind MWKind
 	next uint8 // key of the next binding, type 1
-	dead bool
 }
 
 // AllocMW makes an unbound window.
@@ -37,21 +36,17 @@ func (p *PD) AllocMW(kind MWKind) (*MW, error) {
 	if p.dead || kind >= numMWKinds {
 		return nil, fmt.Errorf("allocate MW: PD destroyed or unknown type: %w", ErrInvalid)
 	}
-	num, err := d.add(kindMW, d.limits.MaxMW, "MW")
+	o, err := d.add(kindMW, &p.object)
 	if err != nil {
 		return nil, err
 	}
-	p.refs++
-	w := &MW{num: num, kind: kind}
+	w := &MW{object: o, kind: kind}
 	w.pd, w.window, w.stag = p, w, d.allocSTag()
 	w.next = uint8(w.stag)
 	d.regions[w.stag>>8] = &w.Region
-	d.mws.Add(num, w)
+	d.mws.Add(w.num, w)
 	return w, nil
 }
-
-// Num is the window's number within its device, from 1.
-func (w *MW) Num() uint32 { return w.num }
 
 // Kind is the type of the window.
 func (w *MW) Kind() MWKind { return w.kind }
@@ -65,16 +60,13 @@ func (w *MW) QP() *QP { return w.qp }
 
 // Dealloc unbinds and frees the window.
 func (w *MW) Dealloc() error {
-	d := w.pd.dev
-	if err := d.mayDestroy("MW", w.num, w.dead, 0); err != nil {
+	if err := w.mayDestroy(); err != nil {
 		return err
 	}
 	w.unbind()
-	w.dead = true
-	d.forget(&w.Region)
-	d.mws.Remove(w.num)
-	d.gone(kindMW, w.num)
-	w.pd.refs--
+	w.dev.forget(&w.Region)
+	w.dev.mws.Remove(w.num)
+	w.gone()
 	return nil
 }
 
@@ -83,7 +75,7 @@ func (w *MW) unbind() {
 		return
 	}
 	w.logWindow("unbind")
-	w.mr.windows--
+	w.mr.refs--
 	if w.qp != nil {
 		w.qp.windows--
 	}
@@ -103,7 +95,7 @@ func (w *MW) bind(q *QP, b *Bind, stag uint32) {
 	if b.Access&ZeroBased != 0 {
 		w.addr = 0
 	}
-	m.windows++
+	m.refs++
 	if w.kind != MWType1 {
 		w.qp = q
 		q.windows++

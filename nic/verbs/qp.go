@@ -73,12 +73,10 @@ type QPConfig struct {
 
 // QP is a reliable connected queue pair.
 type QP struct {
-	dev      *Device
+	object
 	pd       *PD
-	num      uint32
 	cfg      QPConfig
 	state    State
-	dead     bool
 	sq       sendQueue
 	rq       recvQueue
 	errFlush bool   // in Device.errFlush
@@ -104,24 +102,23 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create QP: %w", err)
 	}
-	num, err := d.add(kindQP, d.limits.MaxQP, "QP")
+	o, err := d.add(kindQP, &p.object)
 	if err != nil {
 		if cid != NoCID {
 			d.conns.ReleaseCID(cid)
 		}
 		return nil, err
 	}
-	qp := &QP{dev: d, pd: p, num: num, cid: cid, cfg: cfg, access: remoteAccess, Context: cfg.Context}
+	qp := &QP{object: o, pd: p, cid: cid, cfg: cfg, access: remoteAccess, Context: cfg.Context}
 	qp.sq.limit, qp.rq.limit = cfg.MaxSend, cfg.MaxRecv
 	qp.endpoint = d.transport.NewEndpoint(qp)
-	p.refs++
 	p.qps++
 	cfg.SendCQ.refs++
 	cfg.RecvCQ.refs++
 	if cfg.SRQ != nil {
 		cfg.SRQ.refs++
 	}
-	d.qps.Add(num, qp)
+	d.qps.Add(qp.num, qp)
 	return qp, nil
 }
 
@@ -159,9 +156,6 @@ func (c *QPConfig) check(p *PD) error {
 	}
 	return nil
 }
-
-// Num is the QP number, from 1.
-func (q *QP) Num() uint32 { return q.num }
 
 // State returns the queue pair's state.
 func (q *QP) State() State { return q.state }
@@ -290,26 +284,23 @@ func (q *QP) Transition(to State) bool {
 // Destroy frees the queue pair; its connection, if any, is aborted and its
 // completions are removed from the CQs.
 func (q *QP) Destroy() error {
-	d := q.dev
-	if err := d.mayDestroy("QP", q.num, q.dead, 0); err != nil {
+	if err := q.mayDestroy(); err != nil {
 		return err
 	}
 	q.endpoint.Destroyed()
-	q.dead = true
 	q.state = Reset
 	q.cfg.SendCQ.purge(q)
 	q.cfg.RecvCQ.purge(q)
 	q.unbindWindows()
-	q.pd.refs--
 	q.pd.qps--
 	q.cfg.SendCQ.refs--
 	q.cfg.RecvCQ.refs--
 	if q.cfg.SRQ != nil {
 		q.cfg.SRQ.refs--
 	}
-	d.gone(kindQP, q.num)
+	q.gone()
 	q.releaseCID()
-	d.qps.Remove(q.num)
+	q.dev.qps.Remove(q.num)
 	return nil
 }
 

@@ -4,13 +4,11 @@ import "fmt"
 
 // SRQ is a receive queue shared by several QPs.
 type SRQ struct {
+	object
 	pd     *PD
-	num    uint32
 	rq     recvQueue
 	maxSGE int
 	watch  int // EventSRQLimit below this many receives; 0 = off
-	refs   int
-	dead   bool
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
@@ -25,18 +23,14 @@ func (p *PD) CreateSRQ(maxWR, maxSGE int) (*SRQ, error) {
 	if p.dead || maxWR < 1 || maxWR > d.limits.MaxSRQWR || maxSGE < 1 || maxSGE > d.limits.MaxSGE {
 		return nil, fmt.Errorf("create SRQ: %d requests of %d elements: %w", maxWR, maxSGE, ErrInvalid)
 	}
-	num, err := d.add(kindSRQ, d.limits.MaxSRQ, "SRQ")
+	o, err := d.add(kindSRQ, &p.object)
 	if err != nil {
 		return nil, err
 	}
-	p.refs++
-	s := &SRQ{pd: p, num: num, rq: recvQueue{limit: maxWR}, maxSGE: maxSGE}
-	d.srqs.Add(num, s)
+	s := &SRQ{object: o, pd: p, rq: recvQueue{limit: maxWR}, maxSGE: maxSGE}
+	d.srqs.Add(s.num, s)
 	return s, nil
 }
-
-// Num is the SRQ's number within its device, from 1.
-func (s *SRQ) Num() uint32 { return s.num }
 
 // Len is the number of receives waiting.
 func (s *SRQ) Len() int { return s.rq.len() }
@@ -79,7 +73,7 @@ func (s *SRQ) Resize(maxWR int) error {
 }
 
 func (s *SRQ) mayModify(least, maxWR int) error {
-	most := s.pd.dev.limits.MaxSRQWR
+	most := s.dev.limits.MaxSRQWR
 	switch {
 	case s.dead:
 		return fmt.Errorf("modify SRQ %d: %w", s.num, ErrDestroyed)
@@ -92,13 +86,11 @@ func (s *SRQ) mayModify(least, maxWR int) error {
 
 // Destroy frees the SRQ; ErrBusy while a QP uses it.
 func (s *SRQ) Destroy() error {
-	if err := s.pd.dev.mayDestroy("SRQ", s.num, s.dead, s.refs); err != nil {
+	if err := s.mayDestroy(); err != nil {
 		return err
 	}
-	s.dead = true
-	s.pd.refs--
-	s.pd.dev.gone(kindSRQ, s.num)
-	s.pd.dev.srqs.Remove(s.num)
+	s.gone()
+	s.dev.srqs.Remove(s.num)
 	return nil
 }
 
@@ -113,7 +105,7 @@ func (s *SRQ) PostRecv(wrs ...RecvWR) (bad int, err error) {
 			return i, fmt.Errorf("post receive to SRQ %d, WR %d: %w", s.num, wrs[i].ID, err)
 		}
 		s.rq.push(&wrs[i])
-		s.pd.dev.logRecv(kindSRQ, s.num, &wrs[i])
+		s.dev.logRecv(kindSRQ, s.num, &wrs[i])
 	}
 	return len(wrs), nil
 }
@@ -129,7 +121,7 @@ func (s *SRQ) take(w *RecvWQE) bool {
 	w.sges = append(w.sges[:0], from.sges...)
 	if s.watch > 0 && s.rq.len() < s.watch {
 		s.watch = 0
-		s.pd.dev.Async(AsyncEvent{Type: EventSRQLimit, SRQ: s})
+		s.dev.Async(AsyncEvent{Type: EventSRQLimit, SRQ: s})
 	}
 	return true
 }

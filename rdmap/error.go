@@ -1,9 +1,11 @@
 package rdmap
 
 import (
+	"cmp"
 	"fmt"
 
 	"tapir/ddp"
+	"tapir/wire/enum"
 )
 
 // Layer is the layer that found an error, RFC 5040 section 4.8.
@@ -18,15 +20,7 @@ const (
 
 // String is the layer's protocol.
 func (l Layer) String() string {
-	switch l {
-	case LayerRDMA:
-		return "RDMAP"
-	case LayerDDP:
-		return "DDP"
-	case LayerLLP:
-		return "MPA"
-	}
-	return "unknown layer"
+	return enum.Name([]string{"RDMAP", "DDP", "MPA"}, l, "unknown layer")
 }
 
 // Error types of layer RDMA, RFC 5040 section 4.8.
@@ -103,10 +97,7 @@ func (e *Error) Error() string {
 	if e.Remote {
 		where = "reported by the peer"
 	}
-	name := Name(e.Layer, e.Type, e.Code)
-	if name == "" {
-		name = "unassigned error"
-	}
+	name := cmp.Or(Name(e.Layer, e.Type, e.Code), "unassigned error")
 	return fmt.Sprintf("%s (%v type %d code %#02x, %s)", name, e.Layer, e.Type, e.Code, where)
 }
 

@@ -3,6 +3,8 @@ package rdmap
 import (
 	"encoding/binary"
 	"errors"
+
+	"tapir/wire/enum"
 )
 
 // ErrTruncated is a message too short for its RDMAP header.
@@ -87,15 +89,7 @@ const (
 
 // String is the operation's name.
 func (o AtomicOp) String() string {
-	switch o {
-	case FetchAdd:
-		return "FetchAdd"
-	case Swap:
-		return "Swap"
-	case CmpSwap:
-		return "CmpSwap"
-	}
-	return "reserved atomic operation"
+	return enum.Name([]string{"FetchAdd", "Swap", "CmpSwap"}, o, "reserved atomic operation")
 }
 
 // AtomicRequest is the Atomic Operation Request header, RFC 7306 section

@@ -1,8 +1,10 @@
 package cm
 
 import (
+	"cmp"
 	"net/netip"
 
+	"tapir/nic/msglog"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -64,30 +66,7 @@ type Entry struct {
 const logEntries = 512
 
 // Log holds the latest events of a manager, in their order.
-type Log struct {
-	ring []Entry
-	next uint64
-}
-
-func (l *Log) add(e Entry) {
-	e.Seq = l.next
-	l.next++
-	if len(l.ring) < logEntries {
-		l.ring = append(l.ring, e)
-		return
-	}
-	l.ring[e.Seq%logEntries] = e
-}
-
-// Since returns the entries kept from number seq on, in order.
-func (l *Log) Since(seq uint64) []Entry {
-	first := l.next - uint64(len(l.ring))
-	list := make([]Entry, 0, l.next-min(max(seq, first), l.next))
-	for n := max(seq, first); n < l.next; n++ {
-		list = append(list, l.ring[n%logEntries])
-	}
-	return list
-}
+type Log = msglog.Latest[Entry]
 
 // Counted is how often event ev was logged.
 func (m *Manager) Counted(ev DeviceEvent) uint64 { return m.counted[ev] }
@@ -107,24 +86,33 @@ func (m *Manager) Watch(fn func(*Entry)) { m.watch = fn }
 func (m *Manager) Note(ev DeviceEvent, id *ID, qp *verbs.QP, why Reason, err error) {
 	e := Entry{Event: ev, Reason: why, Err: err}
 	if id != nil {
-		e.ID, e.Local, e.Remote, e.IRD, e.ORD = id.num, id.local, id.remote, id.ird, id.ord
-		if qp == nil {
-			qp = id.params.QP
-		}
+		e = id.entry(ev, why, err)
+		qp = cmp.Or(qp, id.params.QP)
 	}
+	m.note(e.of(qp))
+}
+
+// entry is an event of the connection.
+func (id *ID) entry(ev DeviceEvent, why Reason, err error) Entry {
+	return Entry{Event: ev, Reason: why, Err: err, ID: id.num, Local: id.local, Remote: id.remote, IRD: id.ird,
+		ORD: id.ord}
+}
+
+// of is e as an event of qp, which may be nil.
+func (e Entry) of(qp *verbs.QP) Entry {
 	if qp != nil {
 		e.QP, e.State = qp.Num(), qp.State().IWARP()
 	}
-	m.note(e)
+	return e
 }
 
 func (m *Manager) note(e Entry) {
 	if m.now != nil {
 		e.At = m.now()
 	}
-	e.Seq = m.log.next
+	e.Seq = m.log.Next()
 	m.counted[e.Event]++
-	m.log.add(e)
+	m.log.Add(e, logEntries)
 	if m.watch != nil {
 		m.watch(&e)
 	}
@@ -137,24 +125,19 @@ func (id *ID) logged(ev *Event) {
 		id.m.Note(EvDeviceRemoval, id, nil, NoReason, nil)
 		return
 	}
-	e := Entry{ID: id.num, Local: id.local, Remote: id.remote, Reason: ev.Reason, IRD: ev.IRD, ORD: ev.ORD,
-		PrivateLen: len(ev.PrivateData), Err: ev.Err, Event: id.deviceEvent(ev.Type)}
-	if qp := id.params.QP; qp != nil {
-		e.QP, e.State = qp.Num(), qp.State().IWARP()
-	}
-	id.m.note(e)
+	e := id.entry(id.deviceEvent(ev.Type), ev.Reason, ev.Err)
+	e.IRD, e.ORD, e.PrivateLen = ev.IRD, ev.ORD, len(ev.PrivateData)
+	id.m.note(e.of(id.params.QP))
+}
+
+// deviceEvents are the names of events that tell nothing of the side.
+var deviceEvents = map[EventType]DeviceEvent{
+	ConnectRequest: EvMPARequest, MPAReply: EvActiveMPAReply, Disconnected: EvDisconnect, ClosedEvent: EvClose,
 }
 
 func (id *ID) deviceEvent(t EventType) DeviceEvent {
-	switch t {
-	case ConnectRequest:
-		return EvMPARequest
-	case MPAReply:
-		return EvActiveMPAReply
-	case Disconnected:
-		return EvDisconnect
-	case ClosedEvent:
-		return EvClose
+	if ev, ok := deviceEvents[t]; ok {
+		return ev
 	}
 	if id.passive {
 		return EvPassiveComplete

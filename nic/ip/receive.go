@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"tapir/wire/arp"
 	"tapir/wire/drop"
@@ -151,12 +152,7 @@ func (l *routes) ourStation(dst ether.Addr) bool {
 	if dst.IsBroadcast() || dst == l.allNodes {
 		return true
 	}
-	for i := range l.groups {
-		if l.groups[i].MAC == dst {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.groups, func(g Group) bool { return g.MAC == dst })
 }
 
 // arpIn is stage 2 (RFC 826, RFC 5227).
@@ -240,15 +236,7 @@ func (l *routes) forUs(a netip.Addr) bool {
 	if !a.IsMulticast() {
 		return l.IsLocal(a)
 	}
-	if a == AllNodes {
-		return true
-	}
-	for i := range l.groups {
-		if l.groups[i].IP == a {
-			return true
-		}
-	}
-	return false
+	return a == AllNodes || slices.ContainsFunc(l.groups, func(g Group) bool { return g.IP == a })
 }
 
 // upper is stage 4.

@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -101,29 +102,13 @@ func (c *Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Revision == 0 {
-		c.Revision = 2
-	}
-	if c.RTR == 0 {
-		c.RTR = mpa.RTRAny
-	}
-	if c.IRD == 0 {
-		c.IRD = defaultReads
-	}
-	if c.ORD == 0 {
-		c.ORD = defaultReads
-	}
-	for _, t := range []struct {
-		v   *time.Duration
-		def time.Duration
-	}{
-		{&c.RequestTimeout, 5 * time.Second}, {&c.ReplyTimeout, 10 * time.Second},
-		{&c.CloseTimeout, 5 * time.Second},
-	} {
-		if *t.v == 0 {
-			*t.v = t.def
-		}
-	}
+	c.Revision = cmp.Or(c.Revision, 2)
+	c.RTR = cmp.Or(c.RTR, mpa.RTRAny)
+	c.IRD = cmp.Or(c.IRD, defaultReads)
+	c.ORD = cmp.Or(c.ORD, defaultReads)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
+	c.ReplyTimeout = cmp.Or(c.ReplyTimeout, 10*time.Second)
+	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
 	return c
 }
 
@@ -139,10 +124,7 @@ func (e *Engine) Config() Config { return e.cfg }
 
 // reads turns an application's IRD or ORD into the number to negotiate.
 func reads(want, def uint16, limit int) uint16 {
-	if want == 0 {
-		want = def
-	}
-	if want == cm.NoReads {
+	if want = cmp.Or(want, def); want == cm.NoReads {
 		return 0
 	}
 	return min(want, uint16(limit), mpa.NotNegotiated-1)

@@ -88,12 +88,7 @@ func (l *Loop) serveBells(frames bool) {
 }
 
 func (b *bells) rung() bool {
-	for _, n := range b.near {
-		if n.Rung() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.near, func(n *nearBell) bool { return n.Rung() })
 }
 
 // letRing yields if that pays.
@@ -121,20 +116,18 @@ func (l *Loop) letRing() {
 // sleepNear is before a sleep: those that ring have to signal from now on. False:
 // one was rung.
 func (b *bells) sleepNear() bool {
-	for _, n := range b.near {
-		n.Looks(false)
+	b.look(false)
+	if b.rung() {
+		b.look(true)
+		return false
 	}
-	if !b.rung() {
-		return true
-	}
-	b.wakeNear()
-	return false
+	return true
 }
 
-// wakeNear is after it.
-func (b *bells) wakeNear() {
+// look says whether the loop looks by itself.
+func (b *bells) look(yes bool) {
 	for _, n := range b.near {
-		n.Looks(true)
+		n.Looks(yes)
 	}
 }
 

@@ -261,7 +261,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer sched.Short()()
 	l.thread.Store(int64(unix.Gettid()))
 	defer l.thread.Store(0)
-	defer l.close()
+	defer l.Close()
 	stop := context.AfterFunc(ctx, func() { l.Do(func(frame.Time) {}) })
 	defer stop()
 	for ctx.Err() == nil {
@@ -280,9 +280,7 @@ func (l *Loop) Run(ctx context.Context) error {
 }
 
 // Close releases a loop that was never run.
-func (l *Loop) Close() { l.close() }
-
-func (l *Loop) close() {
+func (l *Loop) Close() {
 	l.mu.Lock()
 	if !l.open {
 		l.mu.Unlock()
@@ -381,12 +379,7 @@ func (l *Loop) refill() {
 
 // starved tells that the engine used up a link that could take more.
 func (l *Loop) starved() bool {
-	for _, p := range l.ports {
-		if p.budget == 0 && p.pending() == 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.ports, func(p *Port) bool { return p.budget == 0 && p.n == 0 })
 }
 
 func (l *Loop) report() (again bool) {
@@ -419,7 +412,9 @@ func (l *Loop) failed() error {
 // looks.
 func (l *Loop) sleep(deadline frame.Time) error {
 	now := l.clock.now()
-	clearEvents(l.fds)
+	for i := range l.fds {
+		l.fds[i].Revents = 0
+	}
 	if l.eager && deadline > now && now >= l.polite && len(l.sources) == 0 && !l.held() {
 		if l.linger(now, min(deadline.Sub(now), lingerFor)) {
 			l.rested = false
@@ -434,7 +429,7 @@ func (l *Loop) sleep(deadline frame.Time) error {
 			events = 0
 			deadline = min(deadline, now.Add(bufferWait))
 		}
-		if p.pending() > 0 {
+		if p.n > 0 {
 			events |= unix.POLLOUT
 		}
 		if err := l.want(i+1, events); err != nil {
@@ -476,12 +471,7 @@ func (l *Loop) mayBeMore() {
 
 // held tells that a port waits for more than frames.
 func (l *Loop) held() bool {
-	for _, p := range l.ports {
-		if p.pending() > 0 || p.unbuffered {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.ports, func(p *Port) bool { return p.n > 0 || p.unbuffered })
 }
 
 // linger looks for work until wait is over, and lets others have the
@@ -513,12 +503,6 @@ func (l *Loop) called() bool {
 		l.drain()
 	}
 	return woken
-}
-
-func clearEvents(fds []unix.PollFd) {
-	for i := range fds {
-		fds[i].Revents = 0
-	}
 }
 
 // drain lets the next Do wake the loop, before the mailbox is emptied, so that

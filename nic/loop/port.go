@@ -147,9 +147,6 @@ func (p *Port) flush() {
 	}
 }
 
-// pending is the number of frames that wait for the queue.
-func (p *Port) pending() int { return p.n }
-
 // discard releases what still waits, in both directions.
 func (p *Port) discard() {
 	if p.ahead != nil {

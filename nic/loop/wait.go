@@ -130,12 +130,9 @@ func (w *waiter) wait(how int) (n int, interrupted bool, err error) {
 		return 0, false, fmt.Errorf("event loop: epoll: %w", errno)
 	}
 	for _, e := range w.ready[:found] {
-		for i := range w.fds {
-			if w.fds[i].Fd == e.Fd {
-				w.fds[i].Revents = int16(e.Events)
-				n++
-				break
-			}
+		if i := slices.IndexFunc(w.fds, func(p unix.PollFd) bool { return p.Fd == e.Fd }); i >= 0 {
+			w.fds[i].Revents = int16(e.Events)
+			n++
 		}
 	}
 	return n, false, nil

@@ -155,8 +155,7 @@ type Log struct {
 	Mask  Topic
 	Level Level             // of other topics too, lines of this level and of higher ones are kept
 	Now   func() frame.Time // the time of a line; nil: none
-	ring  []Line
-	next  uint64
+	Latest[Line]
 	buf   []byte
 	// heard are the topics of which tell is told.
 	heard Topic
@@ -208,21 +207,5 @@ func (l *Log) add(level Level, t Topic) {
 	if level == Verbose && l.Mask&t == 0 || level < l.Level {
 		return
 	}
-	line := Line{Seq: l.next, At: at, Level: level, Topic: t, Text: string(l.buf)}
-	l.next++
-	if len(l.ring) < logLines {
-		l.ring = append(l.ring, line)
-		return
-	}
-	l.ring[line.Seq%logLines] = line
-}
-
-// Since returns the lines kept from number seq on, in order.
-func (l *Log) Since(seq uint64) []Line {
-	first := max(seq, l.next-uint64(len(l.ring)))
-	list := make([]Line, 0, max(first, l.next)-first)
-	for n := first; n < l.next; n++ {
-		list = append(list, l.ring[n%logLines])
-	}
-	return list
+	l.Add(Line{Seq: l.Next(), At: at, Level: level, Topic: t, Text: string(l.buf)}, logLines)
 }

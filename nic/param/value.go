@@ -1,7 +1,9 @@
 package param
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,15 +37,8 @@ func Bit(on bool) string {
 // stands for.
 func Number[T int | uint8 | uint16 | uint32](r Row, field *T, def, low, high int) *Row {
 	r.Type = "number"
-	if r.Expect == "" {
-		r.Expect = "a number from " + strconv.Itoa(low) + " to " + strconv.Itoa(high)
-	}
-	r.get = func() string {
-		if *field == 0 {
-			return strconv.Itoa(def)
-		}
-		return strconv.Itoa(int(*field))
-	}
+	r.Expect = cmp.Or(r.Expect, "a number from "+strconv.Itoa(low)+" to "+strconv.Itoa(high))
+	r.get = func() string { return strconv.Itoa(cmp.Or(int(*field), def)) }
 	r.set = func(v string) error {
 		n, err := strconv.ParseInt(v, 0, 64)
 		if err != nil || n < int64(low) || n > int64(high) {
@@ -62,12 +57,7 @@ func Duration(r Row, field *time.Duration, def, high time.Duration, off bool) *R
 	if off {
 		r.Expect += "; 0 for none"
 	}
-	r.get = func() string {
-		if *field == 0 {
-			return Short(def)
-		}
-		return Short(*field)
-	}
+	r.get = func() string { return Short(cmp.Or(*field, def)) }
 	r.set = func(v string) error {
 		d, err := time.ParseDuration(v)
 		if err != nil || d > high || d < time.Millisecond && !(off && d == 0) {
@@ -107,21 +97,16 @@ func Named[T any](name string, v T) Word[T] { return Word[T]{name, v} }
 func Choice[T comparable](r Row, field *T, words ...Word[T]) *Row {
 	r.Type, r.Expect = "choice", oneOf(words)
 	r.get = func() string {
-		for _, w := range words {
-			if w.Value == *field {
-				return w.Name
-			}
-		}
-		return words[0].Name
+		i := slices.IndexFunc(words, func(w Word[T]) bool { return w.Value == *field })
+		return words[max(i, 0)].Name
 	}
 	r.set = func(v string) error {
-		for _, w := range words {
-			if w.Name == v {
-				*field = w.Value
-				return nil
-			}
+		i := slices.IndexFunc(words, func(w Word[T]) bool { return w.Name == v })
+		if i < 0 {
+			return ErrValue
 		}
-		return ErrValue
+		*field = words[i].Value
+		return nil
 	}
 	return &r
 }
@@ -143,20 +128,13 @@ func Bits[T ~uint8 | ~uint32](r Row, field *T, def T, empty bool, words ...Word[
 		r.Expect += ", or none"
 	}
 	r.get = func() string {
-		have := *field
-		if have == 0 {
-			have = def
-		}
 		var names []string
 		for _, w := range words {
-			if have&w.Value != 0 {
+			if cmp.Or(*field, def)&w.Value != 0 {
 				names = append(names, w.Name)
 			}
 		}
-		if names == nil {
-			return "none"
-		}
-		return strings.Join(names, ",")
+		return cmp.Or(strings.Join(names, ","), "none")
 	}
 	r.set = func(v string) error {
 		sum, err := union(v, words)
@@ -193,10 +171,7 @@ func List[T any](r Row, none string, field *[]T, parse func(string) (T, error), 
 		for _, v := range *field {
 			words = append(words, format(v))
 		}
-		if words == nil {
-			return none
-		}
-		return strings.Join(words, ",")
+		return cmp.Or(strings.Join(words, ","), none)
 	}
 	r.set = func(v string) error {
 		var values []T

@@ -35,12 +35,8 @@ const defaultTxDelay = 20 * time.Millisecond
 
 // Faults are those of the PTP unit.
 func (c *PTP) Faults() ptp.Faults {
-	f := ptp.Faults{LoseEvery: uint64(c.TxLose), DelayEvery: uint64(c.TxDelay), Delay: c.TxDelayBy,
-		DuplicateEvery: uint64(c.TxDuplicate)}
-	if f.Delay == 0 {
-		f.Delay = defaultTxDelay
-	}
-	return f
+	return ptp.Faults{LoseEvery: uint64(c.TxLose), DelayEvery: uint64(c.TxDelay),
+		Delay: cmp.Or(c.TxDelayBy, defaultTxDelay), DuplicateEvery: uint64(c.TxDuplicate)}
 }
 
 // Clock makes the hardware clock: it begins to run with what the system's

@@ -84,28 +84,23 @@ func (v *View) timeOf(t frame.Time) string {
 // ShowEvents describes the events of the connection manager that are kept,
 // from number seq on, in order.
 func (v *View) ShowEvents(seq uint64) []view.EventInfo {
-	entries := v.CM.Log().Since(seq)
-	list := make([]view.EventInfo, len(entries))
-	for i, e := range entries {
-		list[i] = view.EventInfo{Seq: e.Seq, Time: v.timeOf(e.At), Event: e.Event.String(), ID: e.ID, QP: e.QP,
+	return each(v.CM.Log().Since(seq), func(e cm.Entry) view.EventInfo {
+		i := view.EventInfo{Seq: e.Seq, Time: v.timeOf(e.At), Event: e.Event.String(), ID: e.ID, QP: e.QP,
 			State: e.State,
 			Local: e.Local, Remote: e.Remote, Status: e.Reason.Status(), Reason: e.Reason.String(),
 			IRD: e.IRD, ORD: e.ORD, Private: e.PrivateLen}
 		if e.Err != nil {
-			list[i].Err = e.Err.Error()
+			i.Err = e.Err.Error()
 		}
-	}
-	return list
+		return i
+	})
 }
 
 // ShowLog describes the log's lines that are kept, from number seq on, in
 // order.
 func (v *View) ShowLog(seq uint64) []view.LineInfo {
-	lines := v.Common.Log.Since(seq)
-	list := make([]view.LineInfo, len(lines))
-	for i, l := range lines {
-		list[i] = view.LineInfo{Seq: l.Seq, Time: v.timeOf(l.At), Level: l.Level.String(), Topic: l.Topic.String(),
+	return each(v.Common.Log.Since(seq), func(l msglog.Line) view.LineInfo {
+		return view.LineInfo{Seq: l.Seq, Time: v.timeOf(l.At), Level: l.Level.String(), Topic: l.Topic.String(),
 			Text: l.Text}
-	}
-	return list
+	})
 }

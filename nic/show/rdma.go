@@ -4,6 +4,7 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
 	"tapir/nic/toe"
+	"tapir/nic/verbs"
 	"tapir/nic/view"
 )
 
@@ -22,28 +23,22 @@ func (v *View) ShowCEP() []CEPInfo { return v.IWARP.CEPs() }
 
 // ShowCQ describes the completion queues in order of creation.
 func (v *View) ShowCQ() []view.CQInfo {
-	list := make([]view.CQInfo, 0, len(v.Verbs.CQs()))
-	for _, c := range v.Verbs.CQs() {
-		list = append(list, view.CQInfo{Num: c.Num(), Entries: c.Cap(), Waiting: c.Len(), Total: c.Total(),
-			Failed: c.Failed()})
-	}
-	return list
+	return each(v.Verbs.CQs(), func(c *verbs.CQ) view.CQInfo {
+		return view.CQInfo{Num: c.Num(), Entries: c.Cap(), Waiting: c.Len(), Total: c.Total(), Failed: c.Failed()}
+	})
 }
 
 // ShowMR describes the memory regions in order of creation.
 func (v *View) ShowMR() []view.MRInfo {
-	list := make([]view.MRInfo, 0, len(v.Verbs.MRs()))
-	for _, m := range v.Verbs.MRs() {
-		list = append(list, view.MRInfo{Num: m.Num(), STag: m.RKey(), PD: m.PD().Num(), Addr: m.Addr(), Len: m.Len(),
-			Access: m.Access().String(), Valid: m.Valid()})
-	}
-	return list
+	return each(v.Verbs.MRs(), func(m *verbs.MR) view.MRInfo {
+		return view.MRInfo{Num: m.Num(), STag: m.RKey(), PD: m.PD().Num(), Addr: m.Addr(), Len: m.Len(),
+			Access: m.Access().String(), Valid: m.Valid()}
+	})
 }
 
 // ShowMW describes the memory windows in order of creation.
 func (v *View) ShowMW() []view.MWInfo {
-	list := make([]view.MWInfo, 0, len(v.Verbs.MWs()))
-	for _, w := range v.Verbs.MWs() {
+	return each(v.Verbs.MWs(), func(w *verbs.MW) view.MWInfo {
 		i := view.MWInfo{Num: w.Num(), Kind: w.Kind().String(), STag: w.RKey(), PD: w.PD().Num()}
 		if mr := w.Bound(); mr != nil {
 			i.MR, i.Addr, i.Len, i.Access = mr.Num(), w.Addr(), w.Len(), w.Access().String()
@@ -51,9 +46,17 @@ func (v *View) ShowMW() []view.MWInfo {
 		if qp := w.QP(); qp != nil {
 			i.QP = qp.Num()
 		}
-		list = append(list, i)
+		return i
+	})
+}
+
+// each describes all elements of a list.
+func each[T, Info any](list []T, describe func(T) Info) []Info {
+	infos := make([]Info, len(list))
+	for i, v := range list {
+		infos[i] = describe(v)
 	}
-	return list
+	return infos
 }
 
 // TCPConn is the TCP connection below an RDMA connection, nil if there is

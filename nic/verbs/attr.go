@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"math"
 
 	"tapir/wire/enum"
@@ -102,9 +103,7 @@ type DeviceAttr struct {
 
 // SetIdentity names the device. An Ethernet personality stops it.
 func (d *Device) SetIdentity(id Identity) {
-	if id.VendorID == 0 {
-		id.VendorID = VendorID
-	}
+	id.VendorID = cmp.Or(id.VendorID, VendorID)
 	d.identity = id
 	if id.Personality == Ethernet {
 		d.state = deviceStopped

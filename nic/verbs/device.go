@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"cmp"
+
 	"tapir/nic/msglog"
 	"tapir/nic/secret"
 	"tapir/nic/verbs/roster"
@@ -47,13 +49,9 @@ func (l Limits) withDefaults() Limits {
 		{&l.MaxSGERead, &def.MaxSGERead}, {&l.MaxInline, &def.MaxInline},
 		{&l.MaxIRD, &def.MaxIRD}, {&l.MaxORD, &def.MaxORD},
 	} {
-		if *f.have == 0 {
-			*f.have = *f.def
-		}
+		*f.have = cmp.Or(*f.have, *f.def)
 	}
-	if l.MaxMsg == 0 {
-		l.MaxMsg = def.MaxMsg
-	}
+	l.MaxMsg = cmp.Or(l.MaxMsg, def.MaxMsg)
 	return l
 }
 

@@ -50,12 +50,7 @@ func (d *Device) Removed() bool { return d.state == deviceRemoved }
 func (d *Device) Notifications() []uint64 { return d.cnqs }
 
 func (d *Device) inUse() bool {
-	for _, n := range d.objects {
-		if n > 0 {
-			return true
-		}
-	}
-	return false
+	return d.objects != [numKinds]int{}
 }
 
 // Leak is an object that was left when it should have been destroyed.

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"fmt"
 
 	"tapir/wire/frame"
@@ -133,10 +134,7 @@ func (c *QPConfig) check(p *PD) error {
 		{"max send", &c.MaxSend, 16, 1, l.MaxQPWR}, {"max recv", &c.MaxRecv, 16, 1, l.MaxQPWR},
 		{"max SGE", &c.MaxSGE, 1, 1, l.MaxSGE}, {"max inline", &c.MaxInline, 0, 0, l.MaxInline},
 	} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-		if *f.v < f.min || *f.v > f.most {
+		if *f.v = cmp.Or(*f.v, f.def); *f.v < f.min || *f.v > f.most {
 			return fmt.Errorf("%s %d, allowed are %d..%d: %w", f.name, *f.v, f.min, f.most, ErrInvalid)
 		}
 	}

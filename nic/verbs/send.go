@@ -3,6 +3,7 @@ package verbs
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"tapir/nic/msglog"
 )
@@ -328,12 +329,7 @@ func (w *SendWQE) Valid() bool {
 
 // Uses tells whether a resolved element of w lies in mr.
 func (w *SendWQE) Uses(mr *MR) bool {
-	for i := range w.spans {
-		if w.spans[i].r.mr == mr {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.spans, func(s span) bool { return s.r.mr == mr })
 }
 
 // Fetch copies len(p) octets of the resolved message from offset off.

@@ -156,7 +156,7 @@ type Log struct {
 	Level Level             // of other topics too, lines of this level and of higher ones are kept
 	Now   func() frame.Time // the time of a line; nil: none
 	Latest[Line]
-	buf   []byte
+	buf []byte
 	// heard are the topics of which tell is told.
 	heard Topic
 	tell  func(t Topic, at frame.Time, text []byte)

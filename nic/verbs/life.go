@@ -184,5 +184,6 @@ func (d *Device) Usage() []Usage {
 		list = append(list, Usage{name, d.objects[k], most[k], d.nextNum[k]})
 	}
 	icids := d.identity.Personality.ICIDsPerQP()
-	return append(list, Usage{"ICID", icids * d.objects[kindQP], icids * d.limits.MaxQP, uint32(icids) * d.nextNum[kindQP]})
+	return append(list,
+		Usage{"ICID", icids * d.objects[kindQP], icids * d.limits.MaxQP, uint32(icids) * d.nextNum[kindQP]})
 }

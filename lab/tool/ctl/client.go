@@ -158,8 +158,17 @@ func decode(resp *http.Response, v any) error {
 	return json.NewDecoder(resp.Body).Decode(v)
 }
 
-// do sends a request and returns the answer, whose status is not yet checked.
-func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*http.Response, error) {
+// do sends a request, a POST with in as JSON, and returns the answer, whose
+// status is not yet checked.
+func (c *Client) do(ctx context.Context, method, path string, in any) (*http.Response, error) {
+	var body io.Reader
+	if method == http.MethodPost {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(b)
+	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://nic"+path, body)
 	if err != nil {
 		return nil, err
@@ -178,8 +187,9 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (*
 	return resp, err
 }
 
-func (c *Client) call(ctx context.Context, method, path string, v any) error {
-	resp, err := c.do(ctx, method, path, nil)
+// call sends a request and decodes the answer into v unless that is nil.
+func (c *Client) call(ctx context.Context, method, path string, in, v any) error {
+	resp, err := c.do(ctx, method, path, in)
 	if err != nil {
 		return err
 	}
@@ -187,18 +197,10 @@ func (c *Client) call(ctx context.Context, method, path string, v any) error {
 	return decode(resp, v)
 }
 
-// Close gives idle connections back.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
-
-// Show decodes the table of that kind into v, as encoding/json does.
-func (c *Client) Show(ctx context.Context, kind string, v any) error {
-	return c.call(ctx, http.MethodGet, "/v1/show/"+url.PathEscape(kind), v)
-}
-
-// Follow calls each with every new list of entries of kind, events or log,
-// from number since on, until ctx ends or the NIC does.
-func (c *Client) Follow(ctx context.Context, kind string, since uint64, each func(json.RawMessage)) error {
-	resp, err := c.do(ctx, http.MethodGet, fmt.Sprintf("/v1/follow/%s?since=%d", url.PathEscape(kind), since), nil)
+// follow sends a request and follows what is told to its end.
+func (c *Client) follow(ctx context.Context, method, path string, in any, progress func(json.RawMessage),
+	report any) error {
+	resp, err := c.do(ctx, method, path, in)
 	if err != nil {
 		return err
 	}
@@ -206,7 +208,22 @@ func (c *Client) Follow(ctx context.Context, kind string, since uint64, each fun
 	if resp.StatusCode != http.StatusOK {
 		return decode(resp, nil)
 	}
-	err = readEvents(resp.Body, each, &struct{}{})
+	return readEvents(resp.Body, progress, report)
+}
+
+// Close gives idle connections back.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Show decodes the table of that kind into v, as encoding/json does.
+func (c *Client) Show(ctx context.Context, kind string, v any) error {
+	return c.call(ctx, http.MethodGet, "/v1/show/"+url.PathEscape(kind), nil, v)
+}
+
+// Follow calls each with every new list of entries of kind, events or log,
+// from number since on, until ctx ends or the NIC does.
+func (c *Client) Follow(ctx context.Context, kind string, since uint64, each func(json.RawMessage)) error {
+	path := fmt.Sprintf("/v1/follow/%s?since=%d", url.PathEscape(kind), since)
+	err := c.follow(ctx, http.MethodGet, path, nil, each, &struct{}{})
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -216,46 +233,24 @@ func (c *Client) Follow(ctx context.Context, kind string, since uint64, each fun
 // Set changes parameters, all or none, and decodes the table of all of them
 // into v unless that is nil.
 func (c *Client) Set(ctx context.Context, settings []Setting, v any) error {
-	b, err := json.Marshal(settings)
-	if err != nil {
-		return err
-	}
-	resp, err := c.do(ctx, http.MethodPost, "/v1/set", bytes.NewReader(b))
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	return decode(resp, v)
+	return c.call(ctx, http.MethodPost, "/v1/set", settings, v)
 }
 
 // Command runs a command that only some NICs have; args encodes to JSON, the
 // answer is decoded into v unless that is nil.
 func (c *Client) Command(ctx context.Context, name string, args, v any) error {
-	b, err := json.Marshal(args)
-	if err != nil {
-		return err
-	}
-	resp, err := c.do(ctx, http.MethodPost, "/v1/do/"+url.PathEscape(name), bytes.NewReader(b))
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	return decode(resp, v)
+	return c.call(ctx, http.MethodPost, "/v1/do/"+url.PathEscape(name), args, v)
 }
 
 // Stop asks the NIC to end.
 func (c *Client) Stop(ctx context.Context) error {
-	return c.call(ctx, http.MethodPost, "/v1/stop", &struct{}{})
+	return c.call(ctx, http.MethodPost, "/v1/stop", nil, nil)
 }
 
 // Perf runs job, which encodes to JSON, and decodes the result into report.
 // progress, if not nil, gets what the NIC tells meanwhile. When ctx ends, the
 // NIC cancels the job, and Perf returns when it has.
 func (c *Client) Perf(ctx context.Context, job any, progress func(json.RawMessage), report any) error {
-	b, err := json.Marshal(job)
-	if err != nil {
-		return err
-	}
 	running, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	var conn atomic.Pointer[net.UnixConn]
@@ -264,7 +259,7 @@ func (c *Client) Perf(ctx context.Context, job any, progress func(json.RawMessag
 		c, _ := i.Conn.(*net.UnixConn)
 		conn.Store(c)
 	}})
-	err = c.perf(traced, bytes.NewReader(b), progress, report)
+	err := c.follow(traced, http.MethodPost, perfPath, job, progress, report)
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -279,18 +274,6 @@ func leave(conn *net.UnixConn, abort func()) {
 		return
 	}
 	time.AfterFunc(closeGrace, abort)
-}
-
-func (c *Client) perf(ctx context.Context, job io.Reader, progress func(json.RawMessage), report any) error {
-	resp, err := c.do(ctx, http.MethodPost, perfPath, job)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return decode(resp, nil)
-	}
-	return readEvents(resp.Body, progress, report)
 }
 
 // readEvents follows a job to its end.
@@ -384,7 +367,7 @@ func (c *Client) Capture(ctx context.Context, opt CaptureOptions, w io.Writer) (
 	stop := context.AfterFunc(ctx, func() {
 		bounded, cancel := context.WithTimeout(reqCtx, closeGrace)
 		defer cancel()
-		if c.call(bounded, http.MethodDelete, capturePath+"/"+resp.Header.Get(captureHeader), &struct{}{}) != nil {
+		if c.call(bounded, http.MethodDelete, capturePath+"/"+resp.Header.Get(captureHeader), nil, nil) != nil {
 			<-bounded.Done() // it may have ended by itself just now: its last blocks are still to be read
 			abort()
 		}

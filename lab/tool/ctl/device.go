@@ -68,8 +68,62 @@ type nicRow struct {
 	Version string `json:"version"`
 }
 
-// rdmaKinds are those of Kinds that such a NIC has.
-var rdmaKinds = append(slices.Clone(Kinds[:slices.Index(Kinds, "tlv")+1]), "vport", "queue", "ethtool")
+// table is a table of a NIC, by kind; it is made on the NIC's thread.
+type table func(d *served, now frame.Time) (any, error)
+
+var tables = map[string]table{
+	"nic": func(d *served, _ frame.Time) (any, error) {
+		return nicRow{d.Device.ShowNIC(), d.TAP, d.HostTAP, os.Getpid(), d.Version}, nil
+	},
+	"device":   one((*nic.Device).ShowDevice),
+	"qp":       list((*nic.Device).ShowQP),
+	"cq":       list((*nic.Device).ShowCQ),
+	"mr":       list((*nic.Device).ShowMR),
+	"mw":       list((*nic.Device).ShowMW),
+	"cep":      list((*nic.Device).ShowCEP),
+	"counters": one((*nic.Device).Counters),
+	"params":   one((*nic.Device).ShowParams),
+	"stats":    one((*nic.Device).ShowStats),
+	"events":   one(func(d *nic.Device) []view.EventInfo { return d.ShowEvents(0) }),
+	"log":      one(func(d *nic.Device) []view.LineInfo { return d.ShowLog(0) }),
+	"ethtool": func(d *served, _ frame.Time) (any, error) {
+		e := d.Device.ShowEthtool()
+		e.Version, e.BusInfo = d.Version, d.TAP
+		return e, nil
+	},
+	"irq": ofFastLinQ("irq", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowIRQ() }),
+	"vport": ofFastLinQ("vport", func(h *fastlinq.Device, _ frame.Time) any {
+		return append([]view.VportInfo{}, h.ShowVport()...)
+	}),
+	"queue": ofFastLinQ("queue", func(h *fastlinq.Device, _ frame.Time) any {
+		return append([]view.QueueInfo{}, h.ShowQueues()...)
+	}),
+	"link": ofFastLinQ("link", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowLink() }),
+	"mfw":  ofFastLinQ("mfw", func(h *fastlinq.Device, now frame.Time) any { return h.ShowMFW(now) }),
+	"nvm":  ofFastLinQ("nvm", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowNVM() }),
+	"tlv":  ofFastLinQ("tlv", func(h *fastlinq.Device, now frame.Time) any { return h.ShowTLV(now) }),
+}
+
+// one is a table that is never nil.
+func one[T any](show func(*nic.Device) T) table {
+	return func(d *served, _ frame.Time) (any, error) { return show(d.Device), nil }
+}
+
+// list is a table that is an array in JSON, also if it is empty.
+func list[T any](show func(*nic.Device) []T) table {
+	return func(d *served, _ frame.Time) (any, error) { return append([]T{}, show(d.Device)...), nil }
+}
+
+// ofFastLinQ is a table that only FastLinQ hardware has.
+func ofFastLinQ(kind string, show func(h *fastlinq.Device, now frame.Time) any) table {
+	return func(d *served, now frame.Time) (any, error) {
+		h := fastlinq.Of(d.Device.Hardware)
+		if h == nil {
+			return nil, d.lacks(kind + " table")
+		}
+		return show(h, now), nil
+	}
+}
 
 // Served returns d as a server wants it.
 func (d *Device) Served() NIC { return (*served)(d) }
@@ -78,121 +132,60 @@ func (d *Device) Served() NIC { return (*served)(d) }
 type served Device
 
 func (d *served) Show(kind string) (v any, err error) {
-	if !slices.Contains(rdmaKinds, kind) {
-		return nil, NoTable(d.Device.Config().Name+" is an RDMA NIC", kind, rdmaKinds)
+	show := tables[kind]
+	if show == nil {
+		known := slices.DeleteFunc(slices.Clone(Kinds), func(k string) bool { return tables[k] == nil })
+		return nil, NoTable(d.Device.Config().Name+" is an RDMA NIC", kind, known)
 	}
-	var failed error
-	err = d.on(func(now frame.Time) {
-		switch kind {
-		case "nic":
-			v = nicRow{Info: d.Device.ShowNIC(), TAP: d.TAP, HostTAP: d.HostTAP, PID: os.Getpid(), Version: d.Version}
-		case "device":
-			v = d.Device.ShowDevice()
-		case "qp":
-			v = rows(d.Device.ShowQP())
-		case "cq":
-			v = rows(d.Device.ShowCQ())
-		case "mr":
-			v = rows(d.Device.ShowMR())
-		case "mw":
-			v = rows(d.Device.ShowMW())
-		case "cep":
-			v = rows(d.Device.ShowCEP())
-		case "counters":
-			v = d.Device.Counters()
-		case "params":
-			v = d.Device.ShowParams()
-		case "stats":
-			v = d.Device.ShowStats()
-		case "events":
-			v = d.Device.ShowEvents(0)
-		case "log":
-			v = d.Device.ShowLog(0)
-		case "ethtool":
-			e := d.Device.ShowEthtool()
-			e.Version, e.BusInfo = d.Version, d.TAP
-			v = e
-		default:
-			v, failed = d.showFastLinQ(kind, now)
-		}
+	err = d.on(func(now frame.Time) (err error) {
+		v, err = show(d, now)
+		return err
 	})
-	return v, cmp.Or(err, failed)
+	return v, err
 }
 
-// showFastLinQ are the tables that only FastLinQ hardware has.
-func (d *served) showFastLinQ(kind string, now frame.Time) (any, error) {
-	h := fastlinq.Of(d.Device.Hardware)
-	if h == nil {
-		return nil, d.lacks(kind + " table")
+// on runs fn on the NIC's thread and returns its error.
+func (d *served) on(fn func(now frame.Time) error) (err error) {
+	if ended := d.Thread.DoWait(func(now frame.Time) { err = fn(now) }); ended != nil {
+		return &Error{What: fmt.Sprintf("NIC %s is ending: %v", d.Device.Config().Name, ended)}
 	}
-	switch kind {
-	case "irq":
-		return h.ShowIRQ(), nil
-	case "vport":
-		return rows(h.ShowVport()), nil
-	case "queue":
-		return rows(h.ShowQueues()), nil
-	case "link":
-		return h.ShowLink(), nil
-	case "mfw":
-		return h.ShowMFW(now), nil
-	case "nvm":
-		return h.ShowNVM(), nil
-	}
-	return h.ShowTLV(now), nil
-}
-
-// rows keeps an empty table an array in JSON.
-func rows[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
-// on runs fn on the NIC's thread.
-func (d *served) on(fn func(now frame.Time)) error {
-	if err := d.Thread.DoWait(fn); err != nil {
-		return &Error{What: fmt.Sprintf("NIC %s is ending: %v", d.Device.Config().Name, err)}
-	}
-	return nil
+	return err
 }
 
 func (d *served) Follow(kind string, since uint64) (list any, next uint64, err error) {
-	err = d.on(func(frame.Time) {
+	err = d.on(func(frame.Time) error {
 		if kind == "events" {
-			events := d.Device.ShowEvents(since)
-			list, next = events, since
-			if n := len(events); n > 0 {
-				next = events[n-1].Seq + 1
-			}
-			return
+			list, next = following(d.Device.ShowEvents(since), since, func(e view.EventInfo) uint64 { return e.Seq })
+		} else {
+			list, next = following(d.Device.ShowLog(since), since, func(l view.LineInfo) uint64 { return l.Seq })
 		}
-		lines := d.Device.ShowLog(since)
-		list, next = lines, since
-		if n := len(lines); n > 0 {
-			next = lines[n-1].Seq + 1
-		}
+		return nil
 	})
 	return list, next, err
 }
 
-func (d *served) Set(settings []Setting) (err error) {
+// following returns list and the number behind it.
+func following[T any](list []T, since uint64, number func(T) uint64) (any, uint64) {
+	if n := len(list); n > 0 {
+		since = number(list[n-1]) + 1
+	}
+	return list, since
+}
+
+func (d *served) Set(settings []Setting) error {
 	list := make([]nic.Setting, len(settings))
 	for i, s := range settings {
 		list[i] = nic.Setting{Name: s.Name, Value: s.Value}
 	}
-	if derr := d.on(func(frame.Time) {
-		if err = cmp.Or(unchanged(d.Device, settings), d.known(settings)); err != nil {
-			return
+	return d.on(func(frame.Time) error {
+		if err := cmp.Or(unchanged(d.Device, settings), d.known(settings)); err != nil {
+			return err
 		}
-		if err = d.Device.Set(list...); err != nil {
-			err = &Error{Status: http.StatusBadRequest, What: err.Error()}
+		if err := d.Device.Set(list...); err != nil {
+			return &Error{Status: http.StatusBadRequest, What: err.Error()}
 		}
-	}); derr != nil {
-		return derr
-	}
-	return err
+		return nil
+	})
 }
 
 // known refuses settings of FastLinQ hardware for a NIC of another kind.
@@ -225,58 +218,47 @@ func unchanged(d *nic.Device, settings []Setting) error {
 
 func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, error)) (cancel func(), err error) {
 	var kind struct{ Op string }
-	if json.Unmarshal(raw, &kind) == nil && kind.Op == siwt.Op {
-		return d.siwt(raw, done)
-	}
-	if kind.Op == ptprun.Op {
+	_ = json.Unmarshal(raw, &kind) // what is wrong with a job, its reader says
+	switch kind.Op {
+	case siwt.Op:
+		return perform(d, raw, func(job siwt.Job, now frame.Time) (*siwt.Run, error) {
+			// An error is part of the report.
+			return siwt.Start(d.Device, job, now, func(r siwt.Report, _ error) { done(r, nil) })
+		})
+	case ptprun.Op:
 		return d.ptp(raw, progress, done)
 	}
-	var job perfconf.Job
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&job); err != nil {
-		return nil, &Error{What: fmt.Sprintf("the job cannot be read: %v", err),
-			Remedy: "use the tapir binary that started the NIC"}
-	}
-	var run *perf.Run
-	var startErr error
-	err = d.on(func(now frame.Time) {
-		run, startErr = perf.Start(d.Device, job, now,
-			func(r perf.Report, err error) { done(r, explain(job.Op, err)) },
+	return perform(d, raw, func(job perfconf.Job, now frame.Time) (*perf.Run, error) {
+		return perf.Start(d.Device, job, now, func(r perf.Report, err error) { done(r, explain(job.Op, err)) },
 			func(p perf.Progress) { progress(p) })
 	})
-	if err != nil {
-		return nil, err
-	}
-	if startErr != nil {
-		return nil, startErr
-	}
-	return func() { d.Thread.Do(run.Cancel) }, nil
 }
 
-// siwt starts a job of package siwt. Its report counts also when it failed.
-func (d *served) siwt(raw json.RawMessage, done func(any, error)) (cancel func(), err error) {
-	var job siwt.Job
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&job); err != nil {
+// canceller is a workload that runs.
+type canceller interface{ Cancel(now frame.Time) }
+
+// perform reads a job and starts it.
+func perform[J any, R canceller](d *served, raw json.RawMessage, start func(job J, now frame.Time) (R, error)) (
+	cancel func(), err error) {
+	job, err := decodeStrictly[J](raw)
+	if err != nil {
 		return nil, &Error{What: fmt.Sprintf("the job cannot be read: %v", err),
 			Remedy: "use the tapir binary that started the NIC"}
 	}
-	var run *siwt.Run
-	var startErr error
-	err = d.on(func(now frame.Time) {
-		run, startErr = siwt.Start(d.Device, job, now, func(r siwt.Report, _ error) {
-			done(r, nil) // an error is part of the report
-		})
+	var run R
+	err = d.on(func(now frame.Time) (err error) {
+		run, err = start(job, now)
+		return err
 	})
-	if err == nil {
-		err = startErr
-	}
-	if err != nil {
-		return nil, err
-	}
-	return func() { d.Thread.Do(run.Cancel) }, nil
+	return func() { d.Thread.Do(run.Cancel) }, err
+}
+
+// decodeStrictly refuses fields that T does not have.
+func decodeStrictly[T any](raw json.RawMessage) (v T, err error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	err = dec.Decode(&v)
+	return v, err
 }
 
 // ptp runs a PTP instance until the client leaves.
@@ -285,24 +267,21 @@ func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, err
 	if err != nil {
 		return nil, &Error{Status: http.StatusBadRequest, What: err.Error()}
 	}
-	if job.UDS == "" {
-		job.UDS = PTPSocket(d.Device.Config().Name)
-	}
-	runs := false
-	if err := d.on(func(frame.Time) { runs = d.Device.PTP.Instance() != nil }); err != nil {
+	if err := d.on(func(frame.Time) error {
+		if d.Device.PTP.Instance() != nil {
+			return ptpError(unit.ErrPTPRuns)
+		}
+		return nil
+	}); err != nil {
 		return nil, err
 	}
-	if runs {
-		return nil, ptpError(unit.ErrPTPRuns)
-	}
-	uds, err := ptpuds.Listen(job.UDS)
+	uds, err := ptpuds.Listen(cmp.Or(job.UDS, PTPSocket(d.Device.Config().Name)))
 	if err != nil {
 		return nil, &Error{What: err.Error(), Remedy: "choose another path with --uds"}
 	}
 	var run *ptprun.Run
-	var startErr error
-	err = d.on(func(now frame.Time) {
-		run, startErr = ptprun.Start(d.Device, d.Thread, job, now, func(r ptprun.Report) {
+	if err = d.on(func(now frame.Time) (err error) {
+		run, err = ptprun.Start(d.Device, d.Thread, job, now, func(r ptprun.Report) {
 			progress(r)
 		}, func(r ptprun.Report, err error) {
 			go func() { // Close waits for the thread that calls us
@@ -310,14 +289,11 @@ func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, err
 				done(r, err)
 			}()
 		})
-		if startErr == nil {
+		if err == nil {
 			d.Device.PTP.Manager().SetLocal(uds)
 		}
-	})
-	if err == nil {
-		err = ptpError(startErr)
-	}
-	if err != nil {
+		return ptpError(err)
+	}); err != nil {
 		_ = uds.Close() // the error that counts is the other
 		return nil, err
 	}
@@ -381,7 +357,7 @@ func osName() string {
 }
 
 func (d *served) Attach(s *capture.Session, context bool) (detach func(), err error) {
-	err = d.on(func(frame.Time) {
+	err = d.on(func(frame.Time) error {
 		if context {
 			d.Device.Replay(s)
 		}
@@ -389,19 +365,17 @@ func (d *served) Attach(s *capture.Session, context bool) (detach func(), err er
 		d.tee.Add(s)
 		d.Device.SetTracer(&d.tee)
 		d.listen()
+		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
 	return func() {
 		// If the loop has ended, no further call to s can happen either.
-		_ = d.on(func(frame.Time) {
+		_ = d.Thread.DoWait(func(frame.Time) {
 			if d.tee.Remove(s) == 0 {
 				d.Device.SetTracer(nil)
 			}
 			d.listen()
 		})
-	}, nil
+	}, err
 }
 
 // listen gives the captures the lines of the log that they want.

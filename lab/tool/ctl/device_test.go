@@ -98,7 +98,7 @@ func TestIdealHardwareLacksParts(t *testing.T) {
 	d, _, _ := deviceOf(t, &ideal.Config{})
 	c, ctx := clientOf(t, d), t.Context()
 	var raw json.RawMessage
-	for _, kind := range rdmaKinds {
+	for kind := range tables {
 		err := c.Show(ctx, kind, &raw)
 		if slices.Contains([]string{"irq", "vport", "queue", "link", "mfw", "nvm", "tlv"}, kind) {
 			wantError(t, err, "hardware ideal has no "+kind+" table")
@@ -132,7 +132,7 @@ func TestIdealHardwareLacksParts(t *testing.T) {
 
 func TestDeviceShowsItself(t *testing.T) {
 	c, _, th, _ := deviceClient(t)
-	for _, kind := range rdmaKinds {
+	for kind := range tables {
 		var raw json.RawMessage
 		if err := c.Show(t.Context(), kind, &raw); err != nil {
 			t.Fatalf("%s: %v", kind, err)

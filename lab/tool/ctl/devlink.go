@@ -1,8 +1,8 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 
 	"tapir/nic/fastlinq"
 	"tapir/nic/view"
@@ -19,15 +19,8 @@ type Devlink struct {
 	Netdev string `json:"netdev"` // the host TAP, or else the wire TAP
 }
 
-func (d *served) devlink(ctx context.Context, _ json.RawMessage) (any, error) {
-	return await(d, ctx, withFastLinQ(d, "devlink instance", func(h *fastlinq.Device, _ frame.Time,
-		done func(Devlink, error)) {
-		i := Devlink{DevlinkInfo: h.ShowDevlink(), Netdev: d.TAP}
-		if d.HostTAP != "" {
-			i.Netdev = d.HostTAP
-		}
-		done(i, nil)
-	}))
+func devlink(d *served, h *fastlinq.Device, _ nothing, _ frame.Time, done func(Devlink, error)) {
+	done(Devlink{DevlinkInfo: h.ShowDevlink(), Netdev: cmp.Or(d.HostTAP, d.TAP)}, nil)
 }
 
 // Devlink describes the device.

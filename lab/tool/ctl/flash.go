@@ -2,7 +2,6 @@ package ctl
 
 import (
 	"context"
-	"encoding/json"
 
 	"tapir/nic/fastlinq"
 	"tapir/wire/frame"
@@ -20,17 +19,11 @@ type FlashFile struct {
 
 // flash writes a file into the flash and waits for the end, or for the client
 // to go; the file is written all the same then.
-func (d *served) flash(ctx context.Context, args json.RawMessage) (any, error) {
-	var f FlashFile
-	if err := arguments(flashCommand, args, &f); err != nil {
-		return nil, err
+func flash(_ *served, h *fastlinq.Device, f FlashFile, _ frame.Time, done func(nothing, error)) {
+	end := func(err error) { done(nothing{}, err) }
+	if err := h.Flash(fastlinq.NVMType(f.Region), f.File, end); err != nil {
+		end(err)
 	}
-	return await(d, ctx, withFastLinQ(d, "flash", func(h *fastlinq.Device, _ frame.Time, done func(struct{}, error)) {
-		end := func(err error) { done(struct{}{}, err) }
-		if err := h.Flash(fastlinq.NVMType(f.Region), f.File, end); err != nil {
-			end(err)
-		}
-	}))
 }
 
 // Flash writes a file into the flash of the NIC.

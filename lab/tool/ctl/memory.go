@@ -3,8 +3,6 @@ package ctl
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"time"
 
 	"tapir/nic/fastlinq"
@@ -35,119 +33,48 @@ type IdentifyTime struct {
 }
 
 // deviceCommands do what may take a while.
-var deviceCommands = map[string]func(d *served, ctx context.Context, args json.RawMessage) (any, error){
-	selftestCommand: (*served).selftest,
-	flashCommand:    (*served).flash,
-	identifyCommand: (*served).identify,
-	devlinkCommand:  (*served).devlink,
-	eepromCommand: func(d *served, ctx context.Context, args json.RawMessage) (any, error) {
-		var r EEPROMRange
-		if err := arguments(eepromCommand, args, &r); err != nil {
-			return nil, err
-		}
-		return await(d, ctx, withFastLinQ(d, "flash", func(h *fastlinq.Device, now frame.Time,
-			done func([]byte, error)) {
-			h.ReadEEPROM(r.Offset, r.Length, now, done)
-		}))
-	},
-	moduleCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, withFastLinQ(d, "module", func(h *fastlinq.Device, now frame.Time,
-			done func(view.ModuleEEPROM, error)) {
-			h.ReadModule(now, done)
-		}))
-	},
-	registersCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, withFastLinQ(d, "registers", func(h *fastlinq.Device, _ frame.Time,
-			done func([]byte, error)) {
-			done(h.RegisterDump(), nil)
-		}))
-	},
-	recoverCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, withFastLinQ(d, "health reporter", func(h *fastlinq.Device, now frame.Time,
-			done func(struct{}, error)) {
-			h.Recover(now, func(err error) { done(struct{}{}, err) })
-		}))
-	},
-	dumpCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, withFastLinQ(d, "health reporter", func(h *fastlinq.Device, _ frame.Time,
-			done func([]byte, error)) {
-			done(h.HealthDump(), nil)
-		}))
-	},
-	clearCommand: func(d *served, ctx context.Context, _ json.RawMessage) (any, error) {
-		return await(d, ctx, withFastLinQ(d, "health reporter", func(h *fastlinq.Device, _ frame.Time,
-			done func(struct{}, error)) {
-			h.ClearHealthDump()
-			done(struct{}{}, nil)
-		}))
-	},
+var deviceCommands = map[string]command{
+	selftestCommand: onFastLinQ("selftests", selftest),
+	flashCommand:    onFastLinQ("flash", flash),
+	devlinkCommand:  onFastLinQ("devlink instance", devlink),
+	identifyCommand: identify,
+	eepromCommand: onFastLinQ("flash", func(_ *served, h *fastlinq.Device, r EEPROMRange, now frame.Time,
+		done func([]byte, error)) {
+		h.ReadEEPROM(r.Offset, r.Length, now, done)
+	}),
+	moduleCommand: onFastLinQ("module", func(_ *served, h *fastlinq.Device, _ nothing, now frame.Time,
+		done func(view.ModuleEEPROM, error)) {
+		h.ReadModule(now, done)
+	}),
+	registersCommand: onFastLinQ("registers", func(_ *served, h *fastlinq.Device, _ nothing, _ frame.Time,
+		done func([]byte, error)) {
+		done(h.RegisterDump(), nil)
+	}),
+	recoverCommand: onFastLinQ("health reporter", func(_ *served, h *fastlinq.Device, _ nothing, now frame.Time,
+		done func(nothing, error)) {
+		h.Recover(now, func(err error) { done(nothing{}, err) })
+	}),
+	dumpCommand: onFastLinQ("health reporter", func(_ *served, h *fastlinq.Device, _ nothing, _ frame.Time, done func([]byte, error)) {
+		done(h.HealthDump(), nil)
+	}),
+	clearCommand: onFastLinQ("health reporter", func(_ *served, h *fastlinq.Device, _ nothing, _ frame.Time, done func(nothing, error)) {
+		h.ClearHealthDump()
+		done(nothing{}, nil)
+	}),
 }
 
-// arguments decodes those of a command.
-func arguments(name string, args json.RawMessage, v any) error {
-	if err := json.Unmarshal(args, v); err != nil {
-		return &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("%s: %v", name, err)}
-	}
-	return nil
-}
-
-// await has start run on the NIC's thread and waits until it calls done, or for
-// the client to go.
-func await[T any](d *served, ctx context.Context, start func(now frame.Time, done func(T, error))) (any, error) {
-	type answer struct {
-		v   T
-		err error
-	}
-	answers := make(chan answer, 1)
-	if err := d.on(func(now frame.Time) {
-		start(now, func(v T, err error) { answers <- answer{v, err} })
-	}); err != nil {
-		return nil, err
-	}
-	select {
-	case a := <-answers:
-		if a.err != nil {
-			return nil, &Error{What: a.err.Error()}
-		}
-		return a.v, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// withFastLinQ has start use a part of the FastLinQ hardware; a NIC of another kind
-// has an error.
-func withFastLinQ[T any](d *served, part string, start func(h *fastlinq.Device, now frame.Time,
-	done func(T, error))) func(frame.Time, func(T, error)) {
-	return func(now frame.Time, done func(T, error)) {
-		h := fastlinq.Of(d.Device.Hardware)
-		if h == nil {
-			var none T
-			done(none, d.lacks(part))
-			return
-		}
-		start(h, now, done)
-	}
-}
-
-// lacks is the answer to a request for what only FastLinQ hardware has.
-func (d *served) lacks(part string) error {
-	return &Error{What: fmt.Sprintf("hardware %s has no %s", d.Device.Config().Hardware.Kind(), part)}
-}
+// blink has the port's LED blink until IdentifyEnd.
+var blink = onFastLinQ("LED", func(_ *served, h *fastlinq.Device, _ IdentifyTime, now frame.Time, done func(nothing, error)) {
+	h.Identify(now, func(err error) { done(nothing{}, err) })
+})
 
 // identify lets the port's LED blink.
-func (d *served) identify(ctx context.Context, args json.RawMessage) (any, error) {
-	var t IdentifyTime
-	if err := arguments(identifyCommand, args, &t); err != nil {
-		return nil, err
-	}
-	started, err := await(d, ctx, withFastLinQ(d, "LED", func(h *fastlinq.Device, now frame.Time,
-		done func(struct{}, error)) {
-		h.Identify(now, func(err error) { done(struct{}{}, err) })
-	}))
+func identify(ctx context.Context, d *served, args json.RawMessage) (any, error) {
+	started, err := blink(ctx, d, args)
 	if err != nil {
 		return nil, err
 	}
+	t, _ := decodeStrictly[IdentifyTime](args) // as blink did
 	var over <-chan time.Time
 	if t.Seconds > 0 {
 		over = time.After(time.Duration(t.Seconds) * time.Second)
@@ -156,7 +83,10 @@ func (d *served) identify(ctx context.Context, args json.RawMessage) (any, error
 	case <-over:
 	case <-ctx.Done():
 	}
-	return started, d.on(fastlinq.Of(d.Device.Hardware).IdentifyEnd)
+	return started, d.on(func(now frame.Time) error {
+		fastlinq.Of(d.Device.Hardware).IdentifyEnd(now)
+		return nil
+	})
 }
 
 // EEPROM reads the NIC's flash.

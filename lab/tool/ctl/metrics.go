@@ -60,12 +60,19 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 func (s *Server) metrics() http.Handler {
 	m, ok := s.nic.(Metered)
 	if !ok {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fail(w, &Error{Status: http.StatusNotFound, What: s.name + " has no metrics"})
+		return answering(func(*http.Request) (any, error) {
+			return nil, &Error{Status: http.StatusNotFound, What: s.name + " has no metrics"}
 		})
 	}
+	return metricsOf(m)
+}
+
+// metricsOf serves the metrics of nics, which their labels tell apart.
+func metricsOf(nics ...Metered) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{m})
+	for _, n := range nics {
+		registry.MustRegister(collector{n})
+	}
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }
 
@@ -73,11 +80,12 @@ func (s *Server) metrics() http.Handler {
 // and queues.
 func (d *served) Metrics() ([]Metric, error) {
 	s := samples{nic: d.Device.Config().Name}
-	err := d.on(func(frame.Time) {
+	err := d.on(func(frame.Time) error {
 		for _, c := range d.Device.Counters() {
 			s.counter(c.Name, "Counter "+c.Name+" of the NIC.", c.Value)
 		}
 		s.device(d.Device)
+		return nil
 	})
 	return s.list, err
 }

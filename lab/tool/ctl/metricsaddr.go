@@ -8,9 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // MetricsServer serves the metrics of NICs over TCP, for those who cannot reach
@@ -52,12 +49,8 @@ func ListenMetrics(addr string, nics ...Metered) (*MetricsServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	registry := prometheus.NewRegistry()
-	for _, n := range nics {
-		registry.MustRegister(collector{n})
-	}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+metricsPath, promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET "+metricsPath, metricsOf(nics...))
 	s := &MetricsServer{listener: l, http: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second},
 		done: make(chan struct{})}
 	go func() {

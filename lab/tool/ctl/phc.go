@@ -1,9 +1,7 @@
 package ctl
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -106,91 +104,56 @@ type HWTimestampCaps struct {
 // maxSamples is PTP_MAX_SAMPLES.
 const maxSamples = 25
 
-// Command implements Commander.
-func (d *served) Command(ctx context.Context, name string, args json.RawMessage) (any, error) {
-	if run, ok := deviceCommands[name]; ok {
-		return run(d, ctx, args)
-	}
-	run, ok := phcCommands[name]
-	if !ok {
-		return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s",
-			d.Device.Config().Name, name)}
-	}
-	var answer any
-	var failed error
-	if err := d.on(func(now frame.Time) { answer, failed = run(d, args, now) }); err != nil {
-		return nil, err
-	}
-	return answer, withErrno(failed)
-}
-
-type command func(d *served, args json.RawMessage, now frame.Time) (any, error)
-
+// phcCommands run on the NIC's thread.
 var phcCommands = map[string]command{
-	"phc.caps": func(d *served, _ json.RawMessage, _ frame.Time) (any, error) {
-		return PHCCaps{Name: d.Device.Config().Name, MaxAdj: d.Device.PTP.PHC().MaxAdj()}, nil
-	},
-	"phc.gettime": func(d *served, _ json.RawMessage, _ frame.Time) (any, error) {
-		return PHCTime{int64(d.Device.PTP.PHC().Now(d.Thread.Now()))}, nil
-	},
-	"phc.settime": with(func(d *served, t PHCTime, now frame.Time) (any, error) {
-		return struct{}{}, d.Device.PTP.PHC().SetTime(now, frame.Stamp(t.NS))
+	"phc.caps": asking(func(d *served, _ frame.Time) any {
+		return PHCCaps{Name: d.Device.Config().Name, MaxAdj: d.Device.PTP.PHC().MaxAdj()}
 	}),
-	"phc.adjtime": with(func(d *served, t PHCDelta, now frame.Time) (any, error) {
-		return struct{}{}, d.Device.PTP.PHC().AdjTime(now, time.Duration(t.NS))
+	"phc.gettime": asking(func(d *served, _ frame.Time) any {
+		return PHCTime{int64(d.Device.PTP.PHC().Now(d.Thread.Now()))}
 	}),
-	"phc.adjfine": with(func(d *served, f PHCFrequency, now frame.Time) (any, error) {
-		return struct{}{}, d.Device.PTP.PHC().AdjFine(now, f.ScaledPPM)
+	"phc.settime": changing(func(d *served, t PHCTime, now frame.Time) error {
+		return d.Device.PTP.PHC().SetTime(now, frame.Stamp(t.NS))
 	}),
-	"phc.frequency": func(d *served, _ json.RawMessage, _ frame.Time) (any, error) {
-		return PHCFrequency{d.Device.PTP.PHC().Frequency()}, nil
-	},
+	"phc.adjtime": changing(func(d *served, t PHCDelta, now frame.Time) error {
+		return d.Device.PTP.PHC().AdjTime(now, time.Duration(t.NS))
+	}),
+	"phc.adjfine": changing(func(d *served, f PHCFrequency, now frame.Time) error {
+		return d.Device.PTP.PHC().AdjFine(now, f.ScaledPPM)
+	}),
+	"phc.frequency": asking(func(d *served, _ frame.Time) any {
+		return PHCFrequency{d.Device.PTP.PHC().Frequency()}
+	}),
 	"phc.gettimex": with((*served).getTimeX),
 	"phc.at": with(func(d *served, t SystemTime, _ frame.Time) (any, error) {
 		return PHCTime{int64(d.Device.PTP.PHC().At(d.Thread.FromRealtime(t.Realtime)))}, nil
 	}),
-	"hwtstamp.get": func(d *served, _ json.RawMessage, _ frame.Time) (any, error) {
-		return d.Device.PTP.HWTimestamps(), nil
-	},
+	"hwtstamp.get": asking(func(d *served, _ frame.Time) any { return d.Device.PTP.HWTimestamps() }),
 	"hwtstamp.set": with(func(d *served, c ptp.HWConfig, now frame.Time) (any, error) {
 		return d.Device.PTP.SetHWTimestamps(c, now)
 	}),
-	"hwtstamp.caps": func(d *served, _ json.RawMessage, _ frame.Time) (any, error) {
+	"hwtstamp.caps": asking(func(d *served, _ frame.Time) any {
 		return HWTimestampCaps{Clock: d.Device.Config().Name, TxTypes: []ptp.TxType{ptp.TxOff, ptp.TxOn},
-			RxFilters: ptp.Filters(), Owner: d.Device.PTP.Owner()}, nil
-	},
+			RxFilters: ptp.Filters(), Owner: d.Device.PTP.Owner()}
+	}),
 	"hwtstamp.rx": with(func(d *served, id MessageID, _ frame.Time) (any, error) {
 		s, ok := d.Device.PTP.RxStamp(id.unit())
 		return MessageStamp{OK: ok, NS: int64(s)}, nil
-	}),
-	"ptp.status": func(d *served, _ json.RawMessage, now frame.Time) (any, error) {
-		return ptprun.StatusOf(d.Device, d.Thread, d.Thread.Now()), nil
-	},
-	"ptp.set": with(func(d *served, list []ptpconf.Setting, now frame.Time) (any, error) {
-		return struct{}{}, ptpError(ptprun.Set(d.Device, list, now))
 	}),
 	"hwtstamp.tx": with(func(d *served, id MessageID, _ frame.Time) (any, error) {
 		s, ok, waiting := d.Device.PTP.TxStamp(id.unit())
 		return MessageStamp{OK: ok, Waiting: waiting, NS: int64(s)}, nil
 	}),
+	"ptp.status": asking(func(d *served, _ frame.Time) any {
+		return ptprun.StatusOf(d.Device, d.Thread, d.Thread.Now())
+	}),
+	"ptp.set": changing(func(d *served, list []ptpconf.Setting, now frame.Time) error {
+		return ptpError(ptprun.Set(d.Device, list, now))
+	}),
 }
 
 func (m MessageID) unit() ptp.ID {
 	return ptp.ID{Type: msg.Type(m.Type), Sequence: m.Sequence, Source: m.Source}
-}
-
-// with decodes a command's arguments.
-func with[T any](run func(d *served, args T, now frame.Time) (any, error)) command {
-	return func(d *served, raw json.RawMessage, now frame.Time) (any, error) {
-		var args T
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&args); err != nil {
-			return nil, &Error{Status: http.StatusBadRequest,
-				What: fmt.Sprintf("the arguments cannot be read: %v", err)}
-		}
-		return run(d, args, now)
-	}
 }
 
 func (d *served) getTimeX(ask PHCSamples, _ frame.Time) (any, error) {

@@ -2,7 +2,6 @@ package ctl
 
 import (
 	"context"
-	"encoding/json"
 
 	"tapir/nic/fastlinq"
 	"tapir/wire/frame"
@@ -25,17 +24,10 @@ type SelftestResult struct {
 }
 
 // selftest runs the selftests and waits for them, or for the client to go.
-func (d *served) selftest(ctx context.Context, args json.RawMessage) (any, error) {
-	var mode SelftestMode
-	if err := arguments(selftestCommand, args, &mode); err != nil {
-		return nil, err
+func selftest(_ *served, h *fastlinq.Device, mode SelftestMode, _ frame.Time, done func([]SelftestResult, error)) {
+	if err := h.Selftest(mode.Offline, func(r fastlinq.SelftestReport) { done(results(r), nil) }); err != nil {
+		done(nil, err)
 	}
-	return await(d, ctx, withFastLinQ(d, "selftests", func(h *fastlinq.Device, _ frame.Time,
-		done func([]SelftestResult, error)) {
-		if err := h.Selftest(mode.Offline, func(r fastlinq.SelftestReport) { done(results(r), nil) }); err != nil {
-			done(nil, err)
-		}
-	}))
 }
 
 // results lists all tests in their order; those that were not done passed, as in

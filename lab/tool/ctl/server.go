@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -105,21 +106,40 @@ const (
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/version", s.hello)
-	mux.HandleFunc("GET /v1/show/{kind}", s.show)
+	mux.Handle("GET /v1/version", answering(s.hello))
+	mux.Handle("GET /v1/show/{kind}", answering(s.show))
 	mux.HandleFunc("GET /v1/follow/{kind}", s.follow)
-	mux.HandleFunc("POST /v1/set", s.set)
+	mux.Handle("POST /v1/set", answering(s.set))
 	mux.HandleFunc("POST "+perfPath, s.perf)
 	mux.HandleFunc("GET "+capturePath, s.capture)
-	mux.HandleFunc("DELETE "+capturePath+"/{id}", s.endCapture)
-	mux.HandleFunc("POST /v1/stop", s.stop)
-	mux.HandleFunc("POST /v1/do/{command}", s.command)
+	mux.Handle("DELETE "+capturePath+"/{id}", answering(s.endCapture))
+	mux.Handle("POST /v1/stop", answering(s.stop))
+	mux.Handle("POST /v1/do/{command}", answering(s.command))
 	mux.Handle("GET "+metricsPath, s.metrics())
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s %s does not exist", r.Method, r.URL.Path),
-			Remedy: "the paths are listed in the documentation of lab/tool/ctl"})
-	})
+	mux.Handle("/", answering(func(r *http.Request) (any, error) {
+		return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s %s does not exist", r.Method, r.URL.Path),
+			Remedy: "the paths are listed in the documentation of lab/tool/ctl"}
+	}))
 	return mux
+}
+
+// answering is a handler whose answer is one object, or an error.
+type answering func(r *http.Request) (any, error)
+
+// ServeHTTP implements http.Handler.
+func (a answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v, err := a(r)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(b, '\n')) // a client that left misses nothing
 }
 
 // guard refuses foreign users and connections that did not say their version.
@@ -141,100 +161,66 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-func (s *Server) hello(w http.ResponseWriter, r *http.Request) {
+func (s *Server) hello(r *http.Request) (any, error) {
 	want := r.URL.Query().Get("control")
 	if want != strconv.Itoa(Version) {
-		fail(w, &Error{Status: http.StatusUpgradeRequired,
+		return nil, &Error{Status: http.StatusUpgradeRequired,
 			What: fmt.Sprintf("NIC %s (tapir %s) speaks control protocol %d, the client asked for %q", s.name,
 				s.version, Version, want),
-			Remedy: "use the tapir binary that started the NIC, or start the NIC again with yours"})
-		return
+			Remedy: "use the tapir binary that started the NIC, or start the NIC again with yours"}
 	}
 	r.Context().Value(connKey{}).(*conn).greeted = true
-	reply(w, Hello{Control: Version, Version: s.version, Name: s.name, PID: os.Getpid()})
+	return Hello{Control: Version, Version: s.version, Name: s.name, PID: os.Getpid()}, nil
 }
 
-func (s *Server) show(w http.ResponseWriter, r *http.Request) {
+func (s *Server) show(r *http.Request) (any, error) {
 	kind := r.PathValue("kind")
 	if !KnownKind(kind) {
-		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("there is nothing called %q to show", kind),
-			Remedy: fmt.Sprintf("choose one of %v", Kinds)})
-		return
+		return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("there is nothing called %q to show", kind),
+			Remedy: fmt.Sprintf("choose one of %v", Kinds)}
 	}
-	v, err := s.nic.Show(kind)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	reply(w, v)
+	return s.nic.Show(kind)
 }
 
 // set changes parameters and answers with all of them.
-func (s *Server) set(w http.ResponseWriter, r *http.Request) {
+func (s *Server) set(r *http.Request) (any, error) {
 	var settings []Setting
 	if err := json.NewDecoder(r.Body).Decode(&settings); err != nil || len(settings) == 0 {
-		fail(w, &Error{Status: http.StatusBadRequest, What: "expected a list of parameters",
-			Remedy: `send [{"name": "ird", "value": "16"}]`})
-		return
+		return nil, &Error{Status: http.StatusBadRequest, What: "expected a list of parameters",
+			Remedy: `send [{"name": "ird", "value": "16"}]`}
 	}
 	if err := s.nic.Set(settings); err != nil {
-		fail(w, err)
-		return
+		return nil, err
 	}
-	v, err := s.nic.Show("params")
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	reply(w, v)
+	return s.nic.Show("params")
 }
 
-func (s *Server) stop(w http.ResponseWriter, _ *http.Request) {
-	reply(w, struct{}{})
+// stop begins the NIC's end, which waits for the answer.
+func (s *Server) stop(*http.Request) (any, error) {
 	s.nic.Stop()
+	return struct{}{}, nil
 }
 
 // command runs what only some NICs can do.
-func (s *Server) command(w http.ResponseWriter, r *http.Request) {
+func (s *Server) command(r *http.Request) (any, error) {
 	name := r.PathValue("command")
 	c, ok := s.nic.(Commander)
 	if !ok {
-		fail(w, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s", s.name, name)})
-		return
+		return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s", s.name, name)}
 	}
 	args, err := io.ReadAll(r.Body)
 	if err != nil {
-		fail(w, err)
-		return
+		return nil, err
 	}
-	v, err := c.Command(r.Context(), name, args)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	reply(w, v)
-}
-
-func reply(w http.ResponseWriter, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(b, '\n')) // a client that left misses nothing
+	return c.Command(r.Context(), name, args)
 }
 
 // fail answers with err as {error, remedy}. The connection stays usable.
 func fail(w http.ResponseWriter, err error) {
 	e := asError(err)
-	status := e.Status
-	if status == 0 {
-		status = http.StatusUnprocessableEntity
-	}
 	b, _ := json.Marshal(e) // two strings
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
+	w.WriteHeader(cmp.Or(e.Status, http.StatusUnprocessableEntity))
 	_, _ = w.Write(append(b, '\n'))
 }
 

@@ -52,15 +52,13 @@ func (s *Server) perf(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	ev := events{w: w, rc: http.NewResponseController(w)}
-	ev.start()
+	ev := startEvents(w)
 	for {
 		select {
 		case p := <-progress:
 			ev.send(eventProgress, p)
 		case o := <-done:
-			ev.drain(progress)
-			ev.end(o)
+			ev.end(o, progress)
 			return
 		case <-r.Context().Done():
 			cancel()
@@ -68,11 +66,10 @@ func (s *Server) perf(w http.ResponseWriter, r *http.Request) {
 		case <-s.quit:
 			select {
 			case o := <-done: // it had ended before
-				ev.drain(progress)
-				ev.end(o)
+				ev.end(o, progress)
 			default:
 				cancel()
-				ev.end(outcome{err: errStopping})
+				ev.end(outcome{err: errStopping}, nil)
 			}
 			return
 		}
@@ -97,8 +94,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	ev := events{w: w, rc: http.NewResponseController(w)}
-	ev.start()
+	ev := startEvents(w)
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
 	for {
@@ -111,11 +107,11 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		case <-s.quit:
-			ev.end(outcome{report: struct{}{}})
+			ev.end(outcome{report: struct{}{}}, nil)
 			return
 		}
 		if list, next, err = s.nic.Follow(kind, since); err != nil {
-			ev.end(outcome{report: struct{}{}})
+			ev.end(outcome{report: struct{}{}}, nil)
 			return
 		}
 	}
@@ -127,10 +123,12 @@ type events struct {
 	rc *http.ResponseController
 }
 
-func (e events) start() {
-	e.w.Header().Set("Content-Type", "text/event-stream")
-	e.w.WriteHeader(http.StatusOK)
+func startEvents(w http.ResponseWriter) events {
+	e := events{w, http.NewResponseController(w)}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
 	_ = e.rc.Flush() // a client that left is noticed through its context
+	return e
 }
 
 func (e events) send(name string, v any) {
@@ -142,18 +140,11 @@ func (e events) send(name string, v any) {
 	_ = e.rc.Flush()
 }
 
-func (e events) drain(progress <-chan any) {
-	for {
-		select {
-		case p := <-progress:
-			e.send(eventProgress, p)
-		default:
-			return
-		}
+// end sends what is left of the progress, and how the job ended.
+func (e events) end(o outcome, progress <-chan any) {
+	for len(progress) > 0 {
+		e.send(eventProgress, <-progress)
 	}
-}
-
-func (e events) end(o outcome) {
 	if o.err != nil {
 		e.send(eventError, asError(o.err))
 		return
@@ -280,11 +271,10 @@ func captureOptions(q url.Values) (opt capture.Options, context bool, err error)
 	return opt, context, err
 }
 
-func (s *Server) endCapture(w http.ResponseWriter, r *http.Request) {
+func (s *Server) endCapture(r *http.Request) (any, error) {
 	id, err := strconv.Atoi(r.PathValue("id"))
 	if err != nil || !s.captures.remove(id) {
-		fail(w, &Error{Status: http.StatusNotFound, What: "capture " + r.PathValue("id") + " is not running"})
-		return
+		return nil, &Error{Status: http.StatusNotFound, What: "capture " + r.PathValue("id") + " is not running"}
 	}
-	reply(w, struct{}{})
+	return struct{}{}, nil
 }

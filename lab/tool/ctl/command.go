@@ -1,0 +1,111 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"tapir/nic/fastlinq"
+	"tapir/wire/frame"
+)
+
+// command is what only a device can do: args and the answer are JSON.
+type command func(ctx context.Context, d *served, args json.RawMessage) (any, error)
+
+// nothing stands for arguments, or an answer, that a command does not have.
+type nothing = struct{}
+
+// Command implements Commander.
+func (d *served) Command(ctx context.Context, name string, args json.RawMessage) (any, error) {
+	for _, commands := range []map[string]command{deviceCommands, phcCommands} {
+		if run := commands[name]; run != nil {
+			return run(ctx, d, args)
+		}
+	}
+	return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s",
+		d.Device.Config().Name, name)}
+}
+
+// asking is a command without arguments that runs on the NIC's thread.
+func asking(ask func(d *served, now frame.Time) any) command {
+	return func(_ context.Context, d *served, _ json.RawMessage) (answer any, err error) {
+		err = d.on(func(now frame.Time) error {
+			answer = ask(d, now)
+			return nil
+		})
+		return answer, err
+	}
+}
+
+// with is a command with arguments that runs on the NIC's thread.
+func with[T any](run func(d *served, args T, now frame.Time) (any, error)) command {
+	return func(_ context.Context, d *served, raw json.RawMessage) (answer any, err error) {
+		args, err := arguments[T](raw)
+		if err != nil {
+			return nil, err
+		}
+		err = d.on(func(now frame.Time) (err error) {
+			answer, err = run(d, args, now)
+			return withErrno(err)
+		})
+		return answer, err
+	}
+}
+
+// changing is a command with arguments and no answer.
+func changing[T any](run func(d *served, args T, now frame.Time) error) command {
+	return with(func(d *served, args T, now frame.Time) (any, error) { return nothing{}, run(d, args, now) })
+}
+
+// arguments decodes those of a command.
+func arguments[T any](raw json.RawMessage) (args T, err error) {
+	if _, none := any(args).(nothing); none {
+		return args, nil
+	}
+	if args, err = decodeStrictly[T](raw); err != nil {
+		err = &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("the arguments cannot be read: %v", err)}
+	}
+	return args, err
+}
+
+// lacks is the answer to a request for what only FastLinQ hardware has.
+func (d *served) lacks(part string) error {
+	return &Error{What: fmt.Sprintf("hardware %s has no %s", d.Device.Config().Hardware.Kind(), part)}
+}
+
+// onFastLinQ is a command about a part of FastLinQ hardware that start begins on
+// the NIC's thread. It ends when start calls done, or when the client goes.
+func onFastLinQ[A, T any](part string, start func(d *served, h *fastlinq.Device, args A, now frame.Time,
+	done func(T, error))) command {
+	type answer struct {
+		v   T
+		err error
+	}
+	return func(ctx context.Context, d *served, raw json.RawMessage) (any, error) {
+		args, err := arguments[A](raw)
+		if err != nil {
+			return nil, err
+		}
+		answers := make(chan answer, 1)
+		if err := d.on(func(now frame.Time) error {
+			h := fastlinq.Of(d.Device.Hardware)
+			if h == nil {
+				return d.lacks(part)
+			}
+			start(d, h, args, now, func(v T, err error) { answers <- answer{v, err} })
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		select {
+		case a := <-answers:
+			if a.err != nil {
+				return nil, &Error{What: a.err.Error()}
+			}
+			return a.v, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

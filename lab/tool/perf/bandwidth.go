@@ -23,7 +23,7 @@ var errEarly = errors.New("the client left before the test was over")
 // sender is the client of the three bandwidth tests: it keeps Depth messages
 // in flight on each queue pair.
 type sender struct {
-	run      *Run
+	side
 	deadline frame.Time
 	stopping bool
 	fins     int
@@ -33,12 +33,7 @@ type sender struct {
 // prepare posts receives for credits; only a Send test gets any.
 func (s *sender) prepare(c *conn) error {
 	c.credits = s.run.recvWindow()
-	for range 2*c.credits/s.run.creditEvery() + 1 {
-		if err := c.recvCtl(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.recvCtl(2*c.credits/s.run.creditEvery() + 1)
 }
 
 // recvWindow is the number of receives that the server of a Send test keeps
@@ -46,10 +41,17 @@ func (s *sender) prepare(c *conn) error {
 func (r *Run) recvWindow() int64  { return int64(2 * r.job.Depth) }
 func (r *Run) creditEvery() int64 { return int64(max(1, r.job.Depth/2)) }
 
-func (c *conn) recvCtl() error {
-	_, err := c.qp.PostRecv(verbs.RecvWR{ID: idCtl, SGEs: []verbs.SGE{c.run.ctlSGE()}})
+// recv posts n receives of that size.
+func (c *conn) recv(n int64, id uint64, sge verbs.SGE) (err error) {
+	for ; n > 0 && err == nil; n-- {
+		_, err = c.qp.PostRecv(verbs.RecvWR{ID: id, SGEs: []verbs.SGE{sge}})
+	}
 	return err
 }
+
+// recvCtl posts receives of control messages, recvData of messages of the test.
+func (c *conn) recvCtl(n int64) error            { return c.recv(n, idCtl, c.run.ctlSGE()) }
+func (c *conn) recvData(n int64, size int) error { return c.recv(n, idData, c.run.targetSGE(size)) }
 
 // sendCtl sends a control message. It is solicited, as the peer waits for it;
 // besides, Wireshark's RPC-over-RDMA guesser leaves such Sends alone, while it
@@ -61,10 +63,7 @@ func (c *conn) sendCtl(b []byte) error {
 }
 
 func (s *sender) begin(now frame.Time) error {
-	s.deadline = frame.Never
-	if d := s.run.job.Duration; d > 0 {
-		s.deadline = now.Add(d)
-	}
+	s.deadline = s.run.deadline(now)
 	for _, c := range s.run.conns {
 		if err := s.fill(c, now); err != nil {
 			return err
@@ -105,27 +104,24 @@ func (s *sender) fill(c *conn, now frame.Time) error {
 	return err
 }
 
+// opcodes of the bandwidth tests.
+var opcodes = map[perfconf.Op]verbs.Opcode{
+	perfconf.WriteBW: verbs.OpWrite, perfconf.ReadBW: verbs.OpRead, perfconf.SendBW: verbs.OpSend,
+}
+
 func (s *sender) request() verbs.SendWR {
-	wr := verbs.SendWR{ID: idData}
 	sge := s.run.sourceSGE(s.run.job.Size)
-	switch s.run.job.Op {
-	case perfconf.WriteBW:
-		wr.Opcode = verbs.OpWrite
-	case perfconf.ReadBW:
-		wr.Opcode = verbs.OpRead
+	if s.run.job.Op == perfconf.ReadBW {
 		sge = s.run.targetSGE(s.run.job.Size)
-	case perfconf.SendBW:
-		wr.Opcode = verbs.OpSend
 	}
-	wr.SGEs = []verbs.SGE{sge}
-	return wr
+	return verbs.SendWR{ID: idData, Opcode: opcodes[s.run.job.Op], SGEs: []verbs.SGE{sge}}
 }
 
 func (s *sender) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 	switch {
 	case wc.Opcode == verbs.WCRecv:
 		c.credits += s.run.creditEvery()
-		if err := c.recvCtl(); err != nil {
+		if err := c.recvCtl(1); err != nil {
 			return err
 		}
 	case wc.ID == idCtl:
@@ -135,8 +131,7 @@ func (s *sender) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 		return nil
 	default:
 		c.completed++
-		s.run.messages++
-		s.run.bytes += int64(s.run.job.Size)
+		s.run.moved(s.run.job.Size)
 	}
 	if err := s.fill(c, now); err != nil {
 		return err
@@ -170,12 +165,10 @@ func (c *conn) sendFin() error {
 	return c.sendCtl(binary.BigEndian.AppendUint64(fin, uint64(c.completed)*uint64(c.run.job.Size)))
 }
 
-func (s *sender) closed(frame.Time) error { return errServerLeft }
-
 // receiver is the server of the bandwidth tests. For Write and Read it only
 // waits for the client's final message.
 type receiver struct {
-	run  *Run
+	side
 	fins int
 }
 
@@ -183,22 +176,12 @@ func (v *receiver) isSend() bool { return v.run.job.Op == perfconf.SendBW }
 
 func (v *receiver) prepare(c *conn) error {
 	if !v.isSend() {
-		return c.recvCtl()
+		return c.recvCtl(1)
 	}
-	for range v.run.recvWindow() + 1 { // one more for the final message
-		if err := v.recv(c); err != nil {
-			return err
-		}
-	}
-	return nil
+	return v.recv(c, v.run.recvWindow()+1) // one more for the final message
 }
 
-func (v *receiver) recv(c *conn) error {
-	_, err := c.qp.PostRecv(verbs.RecvWR{ID: idData, SGEs: []verbs.SGE{v.run.targetSGE(max(v.run.job.Size, finSize))}})
-	return err
-}
-
-func (v *receiver) begin(frame.Time) error { return nil }
+func (v *receiver) recv(c *conn, n int64) error { return c.recvData(n, max(v.run.job.Size, finSize)) }
 
 func (v *receiver) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 	if wc.Opcode != verbs.WCRecv {
@@ -217,9 +200,8 @@ func (v *receiver) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 		return nil
 	}
 	c.completed++
-	v.run.messages++
-	v.run.bytes += int64(wc.ByteLen)
-	if err := v.recv(c); err != nil {
+	v.run.moved(int(wc.ByteLen))
+	if err := v.recv(c, 1); err != nil {
 		return err
 	}
 	if c.completed%v.run.creditEvery() == 0 {

@@ -35,28 +35,6 @@ func parseAdvert(b []byte) region {
 	}
 }
 
-// admitRping takes the first client.
-func (r *Run) admitRping() (*conn, error) {
-	if r.ended || r.work != nil {
-		return nil, errors.New("busy with another client")
-	}
-	if err := r.allocate(); err != nil {
-		return nil, err
-	}
-	r.work = &rpingServer{run: r}
-	return r.addConn(0)
-}
-
-// recvAdvert posts receives for advertisements or answers.
-func recvAdvert(c *conn) error {
-	for range 2 {
-		if err := c.recvCtl(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // advert reads the message that has just been received and posts its
 // receive again.
 func (c *conn) advert(wc *verbs.WC) (region, error) {
@@ -64,7 +42,7 @@ func (c *conn) advert(wc *verbs.WC) (region, error) {
 		return region{}, errRpingShort
 	}
 	a := parseAdvert(c.run.ctl)
-	return a, c.recvCtl()
+	return a, c.recvCtl(1)
 }
 
 // say tells what a ping carried.
@@ -73,20 +51,19 @@ func (r *Run) say(who string, data []byte, now frame.Time) {
 		return
 	}
 	text, _, _ := bytes.Cut(data, []byte{0})
-	r.progress(Progress{
-		Elapsed: now.Sub(r.started), Messages: r.messages, Bytes: r.bytes, Data: fmt.Sprintf("%s: %s", who, text),
-	})
+	p := r.soFar(now)
+	p.Data = fmt.Sprintf("%s: %s", who, text)
+	r.progress(p)
 }
 
 type rpingServer struct {
-	run     *Run
+	side
 	size    int
 	written bool // the next advertisement is of a buffer to write to
 }
 
-func (s *rpingServer) prepare(c *conn) error { return recvAdvert(c) }
-
-func (s *rpingServer) begin(frame.Time) error { return nil }
+// prepare posts receives for advertisements.
+func (s *rpingServer) prepare(c *conn) error { return c.recvCtl(2) }
 
 func (s *rpingServer) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 	switch wc.Opcode {
@@ -97,8 +74,7 @@ func (s *rpingServer) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 		}
 		return s.transfer(c, a)
 	case verbs.WCRead:
-		s.run.messages++
-		s.run.bytes += int64(s.size)
+		s.run.moved(s.size)
 		s.run.say("server ping data", s.run.target()[:s.size], now)
 		return c.sendCtl(make([]byte, advertLen))
 	}
@@ -108,9 +84,7 @@ func (s *rpingServer) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 // transfer reads from or writes to the client's buffer.
 func (s *rpingServer) transfer(c *conn, a region) error {
 	wr := verbs.SendWR{ID: idData, Opcode: verbs.OpRead, RemoteAddr: a.Addr, RKey: a.STag}
-	write := s.written
-	s.written = !s.written
-	if !write {
+	if s.written = !s.written; s.written {
 		if a.Len == 0 || a.Len > uint64(len(s.run.target())) {
 			return fmt.Errorf("rping: the client advertises %d bytes, this side takes 1 to %d", a.Len,
 				len(s.run.target()))
@@ -129,15 +103,14 @@ func (s *rpingServer) transfer(c *conn, a region) error {
 	return c.sendCtl(make([]byte, advertLen))
 }
 
-func (s *rpingServer) closed(frame.Time) error { return nil }
-
 type rpingClient struct {
-	run     *Run
+	side
 	sent    frame.Time
 	written bool // the next answer says that the ping is back
 }
 
-func (p *rpingClient) prepare(c *conn) error { return recvAdvert(c) }
+// prepare posts receives for answers.
+func (p *rpingClient) prepare(c *conn) error { return c.recvCtl(2) }
 
 func (p *rpingClient) begin(now frame.Time) error { return p.ping(now) }
 
@@ -181,8 +154,7 @@ func (p *rpingClient) back(now frame.Time) error {
 		return fmt.Errorf("rping: ping %d came back changed", r.messages)
 	}
 	r.lat.add(max(0, now.Sub(p.sent)) / time.Duration(2))
-	r.messages++
-	r.bytes += int64(r.job.Size)
+	r.moved(r.job.Size)
 	r.say("ping data", r.target(), now)
 	if r.messages < r.job.Iters {
 		return p.ping(now)
@@ -190,5 +162,3 @@ func (p *rpingClient) back(now frame.Time) error {
 	r.finish(nil, now)
 	return nil
 }
-
-func (p *rpingClient) closed(frame.Time) error { return errServerLeft }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"tapir/lab/conf/perfconf"
@@ -43,6 +44,44 @@ type workload interface {
 	closed(now frame.Time) error
 }
 
+// side is what a workload knows of itself.
+type side struct {
+	run    *Run
+	client bool
+}
+
+var errServerLeft = errors.New("the server closed the connection during the test")
+
+func (s *side) begin(frame.Time) error { return nil }
+
+// closed: only a client has something to wait for.
+func (s *side) closed(frame.Time) error {
+	if s.client {
+		return errServerLeft
+	}
+	return nil
+}
+
+// work is the side's workload.
+func (s side) work() workload {
+	op := s.run.job.Op
+	switch {
+	case op.IsLatency():
+		return &pingPong{side: s, writes: op == perfconf.WriteLat}
+	case op == perfconf.Rping && s.client:
+		return &rpingClient{side: s}
+	case op == perfconf.Rping:
+		return &rpingServer{side: s}
+	case op == perfconf.Verify && s.client:
+		return &verifyClient{side: s}
+	case op == perfconf.Verify:
+		return &verifyServer{side: s}
+	case s.client:
+		return &sender{side: s}
+	}
+	return &receiver{side: s}
+}
+
 // Run is one side of a test on one NIC. All its methods belong to the NIC's
 // loop.
 type Run struct {
@@ -56,6 +95,7 @@ type Run struct {
 	buf, ctl []byte
 	mr       *verbs.MR // buf: the data
 	ctlMR    *verbs.MR // ctl: control messages received
+	undo     []func() error
 	conns    []*conn
 	up, gone int // connections established, ended
 	listener *cm.Listener
@@ -122,28 +162,33 @@ func (r *Run) allocate() (err error) {
 	if r.pd, err = r.dev.Verbs.AllocPD(); err != nil {
 		return err
 	}
+	r.undo = append(r.undo, r.pd.Dealloc)
 	perQP := 3*r.job.Depth + 16
 	if r.cq, err = r.dev.Verbs.CreateCQ(perQP*r.job.QPs, r.completions); err != nil {
 		return err
 	}
+	r.undo = append(r.undo, r.cq.Destroy)
 	r.cq.ReqNotify(false)
-	r.buf = make([]byte, r.bufferSize())
-	if r.mr, err = r.pd.RegMR(r.buf, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead); err != nil {
-		return err
+	r.buf, r.ctl = make([]byte, r.bufferSize()), make([]byte, ctlSize)
+	if r.mr, err = r.register(r.buf, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead); err == nil {
+		r.ctlMR, err = r.register(r.ctl, verbs.LocalWrite)
 	}
-	r.ctl = make([]byte, ctlSize)
-	r.ctlMR, err = r.pd.RegMR(r.ctl, verbs.LocalWrite)
 	return err
+}
+
+func (r *Run) register(b []byte, access verbs.Access) (*verbs.MR, error) {
+	mr, err := r.pd.RegMR(b, access)
+	if err == nil {
+		r.undo = append(r.undo, mr.Dereg)
+	}
+	return mr, err
 }
 
 // bufferSize is one message to receive into and, behind it, one to send from.
 func (r *Run) bufferSize() int {
 	size := r.job.Size
 	if r.job.Op == perfconf.Verify {
-		size = 0
-		for _, s := range r.job.Sizes {
-			size = max(size, s)
-		}
+		size = slices.Max(r.job.Sizes)
 	}
 	return 2 * max(size, finSize)
 }
@@ -192,7 +237,7 @@ func (r *Run) connect(now frame.Time) error {
 		return err
 	}
 	r.seed = uint64(now)*0x9e3779b97f4a7c15 + 1
-	r.work = r.clientWork()
+	r.work = side{run: r, client: true}.work()
 	for i := range r.job.QPs {
 		c, err := r.addConn(i)
 		if err != nil {
@@ -217,20 +262,6 @@ func (r *Run) hello(i int) []byte {
 		Version: helloVersion, Op: r.job.Op, Size: r.job.Size, Iters: r.job.Iters, Duration: r.job.Duration,
 		QPs: r.job.QPs, QP: i, Depth: r.job.Depth, Sizes: r.job.Sizes, Seed: r.seed, Region: r.region(),
 	})
-}
-
-func (r *Run) clientWork() workload {
-	switch r.job.Op {
-	case perfconf.Rping:
-		return &rpingClient{run: r}
-	case perfconf.WriteLat:
-		return &writePingPong{run: r, client: true}
-	case perfconf.SendLat:
-		return &sendPingPong{run: r, client: true}
-	case perfconf.Verify:
-		return &verifyClient{run: r}
-	}
-	return &sender{run: r}
 }
 
 // event handles what the connection manager says of a connection.
@@ -292,9 +323,28 @@ func (r *Run) established(now frame.Time) {
 	}
 	r.started, r.running, r.line = now, true, newTimeline()
 	r.tick(now)
-	if err := r.work.begin(now); err != nil {
+	r.check(r.work.begin(now), now)
+}
+
+// check ends the test at an error.
+func (r *Run) check(err error, now frame.Time) {
+	if err != nil {
 		r.finish(err, now)
 	}
+}
+
+// moved counts a message of n octets.
+func (r *Run) moved(n int) {
+	r.messages++
+	r.bytes += int64(n)
+}
+
+// deadline is when a test that begins now ends by its duration.
+func (r *Run) deadline(now frame.Time) frame.Time {
+	if r.job.Duration > 0 {
+		return now.Add(r.job.Duration)
+	}
+	return frame.Never
 }
 
 // tick reports progress and sets itself up again.
@@ -334,19 +384,15 @@ func (r *Run) completion(wc *verbs.WC, now frame.Time) {
 	if r.ended {
 		return
 	}
-	err := error(nil)
-	if wc.Status == verbs.StatusFlushed {
-		return // the connection event that follows says why
-	} else if wc.Status != verbs.StatusSuccess {
-		err = fmt.Errorf("%s: QP %d, WR %d (%v): %v", r.job.Op, wc.QP.Num(), wc.ID, wc.Opcode, wc.Status)
-	} else {
-		err = r.work.complete(wc.QP.Context.(*conn), wc, now)
-	}
-	if errors.Is(err, verbs.ErrState) {
-		return // the same for a request that came just too late
-	}
-	if err != nil {
-		r.finish(err, now)
+	switch wc.Status {
+	case verbs.StatusFlushed: // the connection event that follows says why
+	case verbs.StatusSuccess:
+		// The same is true of a request that comes just too late.
+		if err := r.work.complete(wc.QP.Context.(*conn), wc, now); !errors.Is(err, verbs.ErrState) {
+			r.check(err, now)
+		}
+	default:
+		r.finish(fmt.Errorf("%s: QP %d, WR %d (%v): %v", r.job.Op, wc.QP.Num(), wc.ID, wc.Opcode, wc.Status), now)
 	}
 }
 
@@ -443,32 +489,20 @@ func (r *Run) closeListener() {
 	}
 }
 
-// free destroys what allocate and addConn made, in reverse order.
-func (r *Run) free() (first error) {
-	keep := func(err error) {
-		if err != nil && first == nil {
-			first = err
-		}
-	}
+// free destroys what was made: connections, then the objects behind them,
+// latest first.
+func (r *Run) free() error {
 	r.closeListener()
+	var errs []error
 	for _, c := range r.conns {
-		keep(c.qp.Destroy())
+		errs = append(errs, c.qp.Destroy())
 		if c.id != nil {
-			keep(c.id.Destroy())
+			errs = append(errs, c.id.Destroy())
 		}
 	}
-	r.conns = nil
-	if r.mr != nil {
-		keep(r.mr.Dereg())
+	for _, undo := range slices.Backward(r.undo) {
+		errs = append(errs, undo())
 	}
-	if r.ctlMR != nil {
-		keep(r.ctlMR.Dereg())
-	}
-	if r.cq != nil {
-		keep(r.cq.Destroy())
-	}
-	if r.pd != nil {
-		keep(r.pd.Dealloc())
-	}
-	return first
+	r.conns, r.undo = nil, nil
+	return errors.Join(errs...)
 }

@@ -12,14 +12,10 @@ import (
 )
 
 // listen is the server's side of set-up: wildcard, both families.
-func (r *Run) listen() error {
+func (r *Run) listen() (err error) {
 	local := netip.AddrPortFrom(netip.IPv6Unspecified(), r.job.Port)
-	l, err := r.dev.CM.Listen(local, perfconf.MaxQPs, r.event, nil)
-	if err != nil {
-		return err
-	}
-	r.listener = l
-	return nil
+	r.listener, err = r.dev.CM.Listen(local, perfconf.MaxQPs, r.event, nil)
+	return err
 }
 
 // request answers a client: the first one decides the job, its further
@@ -42,31 +38,40 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 	}
 }
 
+var errBusy = errors.New("busy with another client")
+
+// admit has the queue pair join the job, which the first client decides. The
+// protocol of rping has no private data: its client is alone.
 func (r *Run) admit(ev cm.Event) (*conn, error) {
-	if r.job.Op == perfconf.Rping {
-		return r.admitRping()
+	h := hello{Op: perfconf.Rping}
+	if r.job.Op != perfconf.Rping {
+		var err error
+		if h, err = decodeHello(ev.PrivateData); err != nil {
+			return nil, err
+		}
 	}
-	h, err := decodeHello(ev.PrivateData)
 	switch {
-	case err != nil:
-		return nil, err
+	case r.ended && h.Op == perfconf.Rping:
+		return nil, errBusy
 	case r.ended:
 		return nil, errors.New("the test is over")
 	case h.Op != r.job.Op:
 		return nil, fmt.Errorf("this side serves %s, not %s", r.job.Op, h.Op)
 	}
 	if r.work == nil {
-		port := r.job.Port
-		r.job = h.job()
-		r.job.Port = port
+		if r.job.Op != perfconf.Rping {
+			port := r.job.Port
+			r.job = h.job()
+			r.job.Port = port
+		}
 		r.seed = h.Seed
 		if err := r.allocate(); err != nil {
 			return nil, err
 		}
-		r.work = r.serverWork()
+		r.work = side{run: r}.work()
 	}
 	if h.Seed != r.seed || len(r.conns) == r.job.QPs {
-		return nil, errors.New("busy with another client")
+		return nil, errBusy
 	}
 	c, err := r.addConn(h.QP)
 	if err != nil {
@@ -74,18 +79,6 @@ func (r *Run) admit(ev cm.Event) (*conn, error) {
 	}
 	c.remote = h.Region
 	return c, nil
-}
-
-func (r *Run) serverWork() workload {
-	switch r.job.Op {
-	case perfconf.WriteLat:
-		return &writePingPong{run: r}
-	case perfconf.SendLat:
-		return &sendPingPong{run: r}
-	case perfconf.Verify:
-		return &verifyServer{run: r}
-	}
-	return &receiver{run: r}
 }
 
 // welcome reads the server's answer.

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -55,7 +56,7 @@ func pattern(b []byte, seed uint64, s step) {
 
 // verifyClient drives the exchange.
 type verifyClient struct {
-	run    *Run
+	side
 	at     step
 	posted frame.Time
 	took   time.Duration
@@ -63,14 +64,8 @@ type verifyClient struct {
 	want   [sha256.Size]byte // hash of the source, where the client owns it
 }
 
-func (v *verifyClient) prepare(c *conn) error {
-	for range 2 { // "placed" and the hash
-		if err := c.recvCtl(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// prepare posts receives for "placed" and the hash.
+func (v *verifyClient) prepare(c *conn) error { return c.recvCtl(2) }
 
 func (v *verifyClient) begin(now frame.Time) error {
 	v.ready(now)
@@ -88,11 +83,7 @@ func (v *verifyClient) ready(now frame.Time) {
 		pattern(r.source()[:size], r.seed, v.at)
 		v.want = sha256.Sum256(r.source()[:size])
 	}
-	r.cancelPoller = r.dev.Schedule(now.Add(pause), func(now frame.Time) {
-		if err := v.post(now); err != nil {
-			r.finish(err, now)
-		}
-	})
+	r.cancelPoller = r.dev.Schedule(now.Add(pause), func(now frame.Time) { r.check(v.post(now), now) })
 }
 
 // post starts the current step.
@@ -126,8 +117,8 @@ func (v *verifyClient) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 	if wc.Opcode != verbs.WCRecv {
 		return nil
 	}
-	answer := append([]byte(nil), v.run.ctl[:wc.ByteLen]...)
-	if err := c.recvCtl(); err != nil {
+	answer := bytes.Clone(v.run.ctl[:wc.ByteLen])
+	if err := c.recvCtl(1); err != nil {
 		return err
 	}
 	if !v.placed {
@@ -155,21 +146,22 @@ func (v *verifyClient) check(answer []byte) {
 		sum := sha256.Sum256(v.run.target()[:size])
 		got, want = sum[:], answer
 	}
-	v.run.checks = append(v.run.checks, Check{
-		Operation: name, Size: size, Elapsed: v.took,
-		SHA256: hex.EncodeToString(got), Want: hex.EncodeToString(want),
-		Verified: string(got) == string(want),
-	})
-	v.run.messages++
-	v.run.bytes += int64(size)
+	v.run.checked(name, size, v.took, got, want)
 }
 
-func (v *verifyClient) closed(frame.Time) error { return errServerLeft }
+// checked books an operation with the hashes of its two ends.
+func (r *Run) checked(operation string, size int, took time.Duration, got, want []byte) {
+	r.checks = append(r.checks, Check{
+		Operation: operation, Size: size, Elapsed: took, SHA256: hex.EncodeToString(got),
+		Want: hex.EncodeToString(want), Verified: bytes.Equal(got, want),
+	})
+	r.moved(size)
+}
 
 // verifyServer owns the memory that is written to and read from.
 type verifyServer struct {
-	run *Run
-	at  step
+	side
+	at step
 }
 
 // prepare makes the memory ready for the current step and posts the receive
@@ -183,44 +175,34 @@ func (v *verifyServer) prepare(c *conn) error {
 		clear(r.target())
 	}
 	if op != verbs.OpSend {
-		return c.recvCtl()
+		return c.recvCtl(1)
 	}
-	_, err := c.qp.PostRecv(verbs.RecvWR{ID: idData, SGEs: []verbs.SGE{r.targetSGE(size)}})
-	return err
+	return c.recvData(1, size)
 }
-
-func (v *verifyServer) begin(frame.Time) error { return nil }
 
 func (v *verifyServer) complete(c *conn, wc *verbs.WC, now frame.Time) error {
 	if wc.Opcode != verbs.WCRecv {
 		return nil
 	}
-	v.run.cancelPoller = v.run.dev.Schedule(now.Add(pause), func(now frame.Time) { v.answer(c, now) })
+	v.run.cancelPoller = v.run.dev.Schedule(now.Add(pause), func(now frame.Time) {
+		v.run.check(v.answer(c), now)
+	})
 	return c.sendCtl(nil)
 }
 
 // answer sends the hash of the memory of the step, with the next step ready.
-func (v *verifyServer) answer(c *conn, now frame.Time) {
+func (v *verifyServer) answer(c *conn) error {
 	_, name, size := v.at.of(v.run.job.Sizes)
 	sum := sha256.Sum256(v.run.target()[:size])
 	pattern(v.run.source()[:size], v.run.seed, v.at)
 	want := sha256.Sum256(v.run.source()[:size])
-	v.run.checks = append(v.run.checks, Check{
-		Operation: name, Size: size, SHA256: hex.EncodeToString(sum[:]), Want: hex.EncodeToString(want[:]),
-		Verified: sum == want,
-	})
-	v.run.messages++
-	v.run.bytes += int64(size)
-	err := error(nil)
+	v.run.checked(name, size, 0, sum[:], want[:])
 	if v.at++; v.at < steps(v.run.job.Sizes) {
-		err = v.prepare(c)
+		if err := v.prepare(c); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = c.sendCtl(sum[:])
-	}
-	if err != nil {
-		v.run.finish(err, now)
-	}
+	return c.sendCtl(sum[:])
 }
 
 func (v *verifyServer) closed(frame.Time) error {

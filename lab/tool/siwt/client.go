@@ -48,7 +48,7 @@ func (k *client) cancel() { k.timer() }
 // begin follows the server's answer.
 func (k *client) begin(private []byte, now frame.Time) {
 	var ok bool
-	if k.peer, ok = parseOffer(private); !ok {
+	if k.peer, ok = parse[offer](private); !ok || k.peer.Magic != magic {
 		k.c.report.End = "the server is no siwt: it answers with private data of another program"
 		k.quit(now)
 		return
@@ -98,7 +98,7 @@ func (k *client) post(now frame.Time) {
 	fillStep(src, k.at+1)
 	base := c.mrs[all].Addr()
 	sge := verbs.SGE{Addr: base, Length: uint32(n), LKey: c.mrs[all].LKey()}
-	k.wr = verbs.SendWR{RemoteAddr: k.peer.addr, RKey: k.peer.rw, SGEs: []verbs.SGE{sge}}
+	k.wr = verbs.SendWR{RemoteAddr: k.peer.Addr, RKey: k.peer.RW, SGEs: []verbs.SGE{sge}}
 	k.prepare()
 	switch {
 	case k.wr.Opcode == verbs.OpRead:
@@ -150,8 +150,8 @@ func (k *client) answer(wc *verbs.WC, now frame.Time) {
 	got, sent := k.c.slot(i)[:wc.ByteLen], k.c.buf[:k.step.size]
 	good := bytes.Equal(got, sent)
 	if k.proof == answered {
-		a, ok := parseAnswer(got)
-		good = ok && int(a.length) == len(sent) && a.sum == sum(sent)
+		a, _ := parse[answer](got)
+		good = len(got) == answerLen && a.Magic == magic && int(a.Length) == len(sent) && a.Sum == sum(sent)
 	}
 	_ = k.c.postRecv(i) // fails only when the connection has ended
 	if !good {
@@ -168,8 +168,8 @@ func (k *client) settle(now frame.Time) {
 		return
 	}
 	n := k.step.size
-	if k.wr.Opcode == verbs.OpWrite && k.wr.RemoteAddr == k.peer.addr &&
-		(k.wr.RKey == k.peer.rw || k.wr.RKey == k.peer.wo) {
+	if k.wr.Opcode == verbs.OpWrite && k.wr.RemoteAddr == k.peer.Addr &&
+		(k.wr.RKey == k.peer.RW || k.wr.RKey == k.peer.WO) {
 		copy(k.model, k.c.buf[:n])
 	}
 	if k.proof == compared && !bytes.Equal(k.c.buf[half:half+n], k.model[:n]) {
@@ -216,58 +216,50 @@ func (k *client) quit(now frame.Time) {
 	}
 }
 
+// kinds are the work requests of steps that are right; the others are in
+// mistakes.
+var kinds = map[string]struct {
+	opcode verbs.Opcode
+	flags  verbs.SendFlags
+	proof  proof
+}{
+	"write":     {opcode: verbs.OpWrite},
+	"burst":     {opcode: verbs.OpWrite},
+	"writei":    {verbs.OpWrite, verbs.Inline, nothing},
+	"read":      {verbs.OpRead, 0, compared},
+	"readn":     {verbs.OpRead, 0, compared},
+	"echo":      {verbs.OpSend, 0, echoed},
+	"send":      {verbs.OpSend, 0, answered},
+	"sendi":     {verbs.OpSend, verbs.Inline, answered},
+	"sendse":    {verbs.OpSend, verbs.Solicited, answered},
+	"sendinv":   {verbs.OpSendInv, 0, answered},
+	"sendseinv": {verbs.OpSendInv, verbs.Solicited, answered},
+}
+
+// mistakes point a Write or Read of n octets at what is wrong. Their steps are
+// called after them, behind w or r.
+var mistakes = map[string]func(w *verbs.SendWR, o *offer, n int){
+	"bad":    func(w *verbs.SendWR, _ *offer, _ int) { w.RKey ^= 0x00555500 },
+	"key":    func(w *verbs.SendWR, _ *offer, _ int) { w.RKey ^= 1 },
+	"bounds": func(w *verbs.SendWR, o *offer, n int) { w.RemoteAddr += uint64(o.Length) - uint64(n/2) },
+	"low":    func(w *verbs.SendWR, _ *offer, _ int) { w.RemoteAddr -= 8 },
+	"ro":     func(w *verbs.SendWR, o *offer, _ int) { w.RKey = o.RO },
+	"wo":     func(w *verbs.SendWR, o *offer, _ int) { w.RKey = o.WO },
+	"pd":     func(w *verbs.SendWR, o *offer, _ int) { w.RKey = o.Other },
+	"wrap":   func(w *verbs.SendWR, _ *offer, _ int) { w.RemoteAddr = ^uint64(7) },
+}
+
 // prepare turns the name of the step into a work request to the server's
 // buffer.
 func (k *client) prepare() {
 	w, name := &k.wr, k.step.name
-	k.proof = nothing
-	w.Opcode = verbs.OpWrite
-	switch name {
-	case "write", "burst":
-	case "writei":
-		w.Flags = verbs.Inline
-	case "read", "readn":
-		w.Opcode, k.proof = verbs.OpRead, compared
-	case "echo":
-		w.Opcode, k.proof = verbs.OpSend, echoed
-	case "send", "sendi", "sendse", "sendinv", "sendseinv":
-		w.Opcode, k.proof = verbs.OpSend, answered
-		switch name {
-		case "sendi":
-			w.Flags = verbs.Inline
-		case "sendse", "sendseinv":
-			w.Flags = verbs.Solicited
-		}
-		if name == "sendinv" || name == "sendseinv" {
-			w.Opcode, w.Invalidate = verbs.OpSendInv, k.peer.wo
-		}
-	default:
-		if name[0] == 'r' {
-			w.Opcode = verbs.OpRead
-		}
-		k.mistake(name[1:])
+	kind, right := kinds[name]
+	w.Opcode, w.Flags, k.proof = kind.opcode, kind.flags, kind.proof
+	if kind.opcode == verbs.OpSendInv {
+		w.Invalidate = k.peer.WO
 	}
-}
-
-// mistake points the work request at what is wrong.
-func (k *client) mistake(which string) {
-	w, o := &k.wr, &k.peer
-	switch which {
-	case "bad":
-		w.RKey ^= 0x00555500
-	case "key":
-		w.RKey ^= 1
-	case "bounds":
-		w.RemoteAddr += uint64(o.length) - uint64(k.step.size/2)
-	case "low":
-		w.RemoteAddr -= 8
-	case "ro":
-		w.RKey = o.ro
-	case "wo":
-		w.RKey = o.wo
-	case "pd":
-		w.RKey = o.other
-	case "wrap":
-		w.RemoteAddr = ^uint64(7)
+	if !right {
+		w.Opcode = map[byte]verbs.Opcode{'w': verbs.OpWrite, 'r': verbs.OpRead}[name[0]]
+		mistakes[name[1:]](w, &k.peer, k.step.size)
 	}
 }

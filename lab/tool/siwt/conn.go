@@ -2,6 +2,7 @@ package siwt
 
 import (
 	"errors"
+	"slices"
 
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
@@ -35,6 +36,7 @@ type conn struct {
 	wcs    [16]verbs.WC
 	client *client // nil at a server
 	asked  ask
+	undo   []func() error // latest last
 	dead   bool
 	report ConnReport
 }
@@ -70,6 +72,7 @@ func (c *conn) memory() (err error) {
 		if c.pds[i], err = d.AllocPD(); err != nil {
 			return err
 		}
+		c.undo = append(c.undo, c.pds[i].Dealloc)
 	}
 	const local, read, write = verbs.LocalWrite, verbs.RemoteRead, verbs.RemoteWrite
 	for _, m := range []struct {
@@ -85,6 +88,7 @@ func (c *conn) memory() (err error) {
 			return err
 		}
 		c.mrs = append(c.mrs, mr)
+		c.undo = append(c.undo, mr.Dereg)
 	}
 	return nil
 }
@@ -102,11 +106,13 @@ func (c *conn) queues(srq bool) (err error) {
 	if c.cq, err = c.run.dev.Verbs.CreateCQ(sendDepth+2*recvDepth, c.completions); err != nil {
 		return err
 	}
+	c.undo = append(c.undo, c.cq.Destroy)
 	c.cq.ReqNotify(false)
 	if srq {
 		if c.srq, err = c.pds[0].CreateSRQ(recvDepth, 1); err != nil {
 			return err
 		}
+		c.undo = append(c.undo, c.srq.Destroy)
 	}
 	c.qp, err = c.pds[0].CreateQP(verbs.QPConfig{
 		SendCQ: c.cq, RecvCQ: c.cq, SRQ: c.srq, MaxSend: sendDepth, MaxRecv: recvDepth, MaxInline: inline,
@@ -164,29 +170,18 @@ func (c *conn) free() error {
 		return nil
 	}
 	c.dead = true
-	var errs []error
 	if c.client != nil {
 		c.client.cancel()
 	}
+	var errs []error
 	if c.qp != nil {
 		errs = append(errs, c.qp.Destroy())
 	}
 	if c.id != nil {
 		errs = append(errs, c.id.Destroy())
 	}
-	if c.srq != nil {
-		errs = append(errs, c.srq.Destroy())
-	}
-	for _, mr := range c.mrs {
-		errs = append(errs, mr.Dereg())
-	}
-	if c.cq != nil {
-		errs = append(errs, c.cq.Destroy())
-	}
-	for _, pd := range c.pds {
-		if pd != nil {
-			errs = append(errs, pd.Dealloc())
-		}
+	for _, undo := range slices.Backward(c.undo) {
+		errs = append(errs, undo())
 	}
 	return errors.Join(errs...)
 }

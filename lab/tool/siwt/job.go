@@ -1,8 +1,10 @@
 package siwt
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,26 +60,13 @@ func (j *Job) Serves() bool { return !j.Remote.IsValid() }
 // WithDefaults fills what the caller left zero.
 func (j Job) WithDefaults() Job {
 	j.Op = Op
-	if j.Port == 0 {
-		j.Port = DefaultPort
-	}
+	j.Port = cmp.Or(j.Port, DefaultPort)
 	if j.Serves() {
 		return j
 	}
-	for _, f := range []struct {
-		v   *int
-		def int
-	}{
-		{&j.Conns, 1}, {&j.IRD, DefaultReads}, {&j.ORD, DefaultReads}, {&j.Private, askLen},
-		{&j.Receives, DefaultReceives}, {&j.RecvKiB, DefaultRecvKiB},
-	} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-	}
-	if j.Patience == 0 {
-		j.Patience = DefaultPatience
-	}
+	j.Conns, j.IRD, j.ORD = cmp.Or(j.Conns, 1), cmp.Or(j.IRD, DefaultReads), cmp.Or(j.ORD, DefaultReads)
+	j.Private, j.Receives = cmp.Or(j.Private, askLen), cmp.Or(j.Receives, DefaultReceives)
+	j.RecvKiB, j.Patience = cmp.Or(j.RecvKiB, DefaultRecvKiB), cmp.Or(j.Patience, DefaultPatience)
 	return j
 }
 
@@ -93,10 +82,7 @@ func (j *Job) Validate() error {
 		{"private data", j.Private, askLen, maxPrivate, true},
 		{"receives", j.Receives, 1, 255, true}, {"KiB of a receive", j.RecvKiB, 1, half >> 10, true},
 	} {
-		if f.client && j.Serves() {
-			continue
-		}
-		if f.v < f.low || f.v > f.high {
+		if !(f.client && j.Serves()) && (f.v < f.low || f.v > f.high) {
 			return fmt.Errorf("%s %d: want %d to %d", f.name, f.v, f.low, f.high)
 		}
 	}
@@ -118,12 +104,12 @@ func (j *Job) Validate() error {
 }
 
 func (j *Job) ask() ask {
-	a := ask{flags: flagKiB | flagAnswer, receives: uint8(j.Receives), size: uint16(j.RecvKiB)}
+	a := ask{Magic: magic, Flags: flagKiB | flagAnswer, Receives: uint8(j.Receives), Size: uint16(j.RecvKiB)}
 	if j.Reject {
-		a.flags |= flagReject
+		a.Flags |= flagReject
 	}
 	if j.SRQ {
-		a.flags |= flagSRQ
+		a.Flags |= flagSRQ
 	}
 	return a
 }
@@ -142,11 +128,7 @@ var stepNames = strings.Fields("write writei burst read readn send sendi echo se
 func parseStep(s string) (step, error) {
 	f := strings.Split(s, ":")
 	t := step{f[0], 64, 1}
-	known := false
-	for _, n := range stepNames {
-		known = known || n == t.name
-	}
-	if !known {
+	if !slices.Contains(stepNames, t.name) {
 		return t, fmt.Errorf("unknown step %q: want one of %s", f[0], strings.Join(stepNames, ", "))
 	}
 	var err error

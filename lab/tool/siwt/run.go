@@ -1,9 +1,12 @@
 package siwt
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"tapir/nic"
@@ -42,10 +45,7 @@ func Start(d *nic.Device, job Job, now frame.Time, done func(Report, error)) (*R
 	}
 	r := &Run{dev: d, job: job, done: done, report: Report{Role: "client"}, cancelTimer: func() {}}
 	for _, s := range job.Steps {
-		t, err := parseStep(s)
-		if err != nil {
-			return nil, err
-		}
+		t, _ := parseStep(s) // Validate has read them
 		r.steps = append(r.steps, t)
 	}
 	if job.Serves() {
@@ -98,9 +98,12 @@ func (r *Run) Finished() (n int) {
 
 // Cancel ends the run early.
 func (r *Run) Cancel(now frame.Time) {
-	if r.err == nil {
-		r.err = fmt.Errorf("%s: cancelled", Op)
-	}
+	r.fail(fmt.Errorf("%s: cancelled", Op), now)
+}
+
+// fail ends the run; the first reason counts.
+func (r *Run) fail(err error, now frame.Time) {
+	r.err = cmp.Or(r.err, err)
 	r.end(now)
 }
 
@@ -111,16 +114,13 @@ func (r *Run) event(ev cm.Event, now frame.Time) {
 		r.request(ev, now)
 		return
 	case cm.DeviceRemoved: // also of the listener, without an ID
-		if r.err == nil {
-			r.err = fmt.Errorf("%s: the NIC was removed during the test", Op)
-		}
-		r.end(now)
+		r.fail(fmt.Errorf("%s: the NIC was removed during the test", Op), now)
 		return
 	}
 	c, ok := ev.ID.Context.(*conn)
 	if !ok { // a request that was turned down
 		if ev.Type == cm.ClosedEvent {
-			r.dev.Verbs.Defer(func(now frame.Time) { _ = ev.ID.Destroy(); r.turnedDown(now) })
+			r.dev.Verbs.Defer(func(now frame.Time) { _ = ev.ID.Destroy(); r.gone(false, now) })
 		}
 		return
 	}
@@ -132,38 +132,36 @@ func (r *Run) event(ev cm.Event, now frame.Time) {
 		c.report.IRD, c.report.ORD = ev.IRD, ev.ORD
 	case cm.Rejected:
 		c.established(ev)
-		if c.report.Rejected = text(ev.PrivateData); c.report.Rejected == "" {
-			c.report.Rejected = "no reason given"
-		}
+		c.report.Rejected = cmp.Or(text(ev.PrivateData), "no reason given")
 	case cm.Disconnected:
-		if ev.Err != nil {
-			c.report.End = ev.Err.Error()
-		}
+		c.ended(ev.Err)
 		if c.client != nil {
 			c.client.gone(now)
 		}
 	case cm.ClosedEvent:
 		r.dev.Verbs.Defer(func(now frame.Time) { r.closed(c, now) })
 	default:
-		if ev.Err != nil {
-			c.report.End = ev.Err.Error()
-		}
+		c.ended(ev.Err)
+	}
+}
+
+// ended notes why the connection has ended, if not in order.
+func (c *conn) ended(err error) {
+	if err != nil {
+		c.report.End = err.Error()
 	}
 }
 
 // text is what a peer said, up to its final zero.
 func text(b []byte) string {
-	for i, v := range b {
-		if v == 0 {
-			return string(b[:i])
-		}
-	}
+	b, _, _ = bytes.Cut(b, []byte{0})
 	return string(b)
 }
 
-// turnedDown counts a rejected request as a connection served.
-func (r *Run) turnedDown(now frame.Time) {
-	if r.served++; r.served == r.job.Conns {
+// gone counts a connection that has ended, or was rejected. A server has then
+// perhaps served all.
+func (r *Run) gone(ours bool, now frame.Time) {
+	if r.served++; !ours && r.served == r.job.Conns {
 		r.end(now)
 	}
 	r.conclude()
@@ -174,15 +172,9 @@ func (r *Run) closed(c *conn, now frame.Time) {
 	if c.dead {
 		return
 	}
-	if err := c.free(); err != nil && r.err == nil {
-		r.err = err
-	}
+	r.err = cmp.Or(r.err, c.free())
 	r.report.Conns = append(r.report.Conns, c.report)
-	r.served++
-	if c.client == nil && r.served == r.job.Conns {
-		r.end(now)
-	}
-	r.conclude()
+	r.gone(c.client != nil, now)
 }
 
 // end closes what is open; conclude follows when all has gone.
@@ -209,12 +201,8 @@ func (r *Run) disconnect(abortive bool, now frame.Time) {
 
 // conclude hands the report over, once, when no connection is left.
 func (r *Run) conclude() {
-	for _, c := range r.conns {
-		if !c.dead {
-			return
-		}
-	}
-	if r.done == nil || r.job.Serves() && !r.ending {
+	alive := slices.ContainsFunc(r.conns, func(c *conn) bool { return !c.dead })
+	if alive || r.done == nil || r.job.Serves() && !r.ending {
 		return
 	}
 	done := r.done
@@ -240,8 +228,9 @@ func (r *Run) judge() {
 		if c.Rejected == "" && r.job.Reject {
 			f = "not rejected, though asked to be"
 		}
-		if f != "" && r.err == nil {
-			r.err = fmt.Errorf("%s: connection to %s: %s", Op, netip.AddrPortFrom(r.job.Remote, r.job.Port), f)
+		if f != "" {
+			remote := netip.AddrPortFrom(r.job.Remote, r.job.Port)
+			r.err = cmp.Or(r.err, fmt.Errorf("%s: connection to %s: %s", Op, remote, f))
 		}
 	}
 }

@@ -17,7 +17,7 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 		ev.ID.Context = nil
 		_ = ev.ID.Reject([]byte(why), now) // whoever has gone in the meantime needs no answer
 	}
-	if a.flags&flagReject != 0 {
+	if a.Flags&flagReject != 0 {
 		r.report.Conns = append(r.report.Conns, ConnReport{
 			Remote: ev.ID.Remote(), Private: len(ev.PrivateData), PrivateSum: sum(ev.PrivateData),
 			Rejected: text([]byte(rejection)),
@@ -25,7 +25,7 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 		refuse(rejection)
 		return
 	}
-	c, err := r.newConn(int(a.receives), a.octets(), a.flags&flagSRQ != 0)
+	c, err := r.newConn(int(a.Receives), a.octets(), a.Flags&flagSRQ != 0)
 	if err != nil {
 		r.dev.Verbs.Defer(func(frame.Time) { _ = c.free() })
 		refuse("siwt: " + err.Error())
@@ -34,8 +34,8 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 	fillServer(c.buf[:half])
 	c.asked, c.id, ev.ID.Context = a, ev.ID, c
 	c.established(ev)
-	o := offer{c.mrs[rw].RKey(), c.mrs[ro].RKey(), c.mrs[wo].RKey(), c.mrs[other].RKey(), half, c.mrs[rw].Addr()}
-	p := cm.Params{QP: c.qp, PrivateData: o.bytes(), IRD: depth(r.job.IRD), ORD: depth(r.job.ORD)}
+	o := offer{magic, c.mrs[rw].RKey(), c.mrs[ro].RKey(), c.mrs[wo].RKey(), c.mrs[other].RKey(), half, c.mrs[rw].Addr()}
+	p := cm.Params{QP: c.qp, PrivateData: render(o), IRD: depth(r.job.IRD), ORD: depth(r.job.ORD)}
 	if err := ev.ID.Accept(p, now); err != nil {
 		c.report.End = err.Error() // Closed follows
 	}
@@ -69,8 +69,8 @@ func (c *conn) received(wc *verbs.WC) {
 		return
 	}
 	_ = c.postRecv(i)
-	if c.asked.flags&flagAnswer != 0 {
-		a := answer{m.Octets, m.Sum, m.Invalidated}
-		_, _ = c.qp.PostSend(verbs.SendWR{Flags: verbs.Inline, Inline: a.bytes()})
+	if c.asked.Flags&flagAnswer != 0 {
+		a := answer{magic, m.Octets, m.Sum, m.Invalidated}
+		_, _ = c.qp.PostSend(verbs.SendWR{Flags: verbs.Inline, Inline: render(a)})
 	}
 }

@@ -21,37 +21,47 @@ const (
 
 // ask is what a client's private data begins with.
 type ask struct {
-	flags, receives uint8
-	size            uint16
-}
-
-func (a ask) appendTo(b []byte) []byte {
-	b = binary.LittleEndian.AppendUint32(b, magic)
-	b = append(b, a.flags, a.receives)
-	return binary.LittleEndian.AppendUint16(b, a.size)
+	Magic           uint32
+	Flags, Receives uint8
+	Size            uint16
 }
 
 // parseAsk reads a client's wishes; others' private data, or none, means the
 // defaults.
 func parseAsk(b []byte) ask {
-	if len(b) < askLen || binary.LittleEndian.Uint32(b) != magic {
-		return ask{receives: 16, size: 4096}
+	if a, ok := parse[ask](b); ok && a.Magic == magic {
+		return a
 	}
-	return ask{b[4], b[5], binary.LittleEndian.Uint16(b[6:])}
+	return ask{Receives: 16, Size: 4096}
+}
+
+// parse reads a structure at the front of b, little-endian.
+func parse[T any](b []byte) (v T, ok bool) {
+	_, err := binary.Decode(b, binary.LittleEndian, &v)
+	return v, err == nil
+}
+
+// render is the reverse of parse.
+func render(v any) []byte {
+	b, err := binary.Append(nil, binary.LittleEndian, v)
+	if err != nil {
+		panic(err) // structures of numbers cannot fail
+	}
+	return b
 }
 
 // octets is the size of a receive.
 func (a ask) octets() int {
-	if a.flags&flagKiB != 0 {
-		return int(a.size) << 10
+	if a.Flags&flagKiB != 0 {
+		return int(a.Size) << 10
 	}
-	return int(a.size)
+	return int(a.Size)
 }
 
 // private is a client's private data: the wishes, and behind them octets that
 // count.
 func private(a ask, n int) []byte {
-	b := a.appendTo(make([]byte, 0, n))
+	b := render(a)
 	for i := len(b); i < n; i++ {
 		b = append(b, byte(i))
 	}
@@ -60,44 +70,12 @@ func private(a ask, n int) []byte {
 
 // offer describes the server's buffer: its STags by what they allow.
 type offer struct {
-	rw, ro, wo, other, length uint32
-	addr                      uint64
-}
-
-func (o offer) bytes() []byte {
-	b := binary.LittleEndian.AppendUint32(make([]byte, 0, offerLen), magic)
-	for _, v := range []uint32{o.rw, o.ro, o.wo, o.other, o.length} {
-		b = binary.LittleEndian.AppendUint32(b, v)
-	}
-	return binary.LittleEndian.AppendUint64(b, o.addr)
-}
-
-func parseOffer(b []byte) (o offer, ok bool) {
-	if len(b) < offerLen || binary.LittleEndian.Uint32(b) != magic {
-		return offer{}, false
-	}
-	u := binary.LittleEndian.Uint32
-	return offer{u(b[4:]), u(b[8:]), u(b[12:]), u(b[16:]), u(b[20:]), binary.LittleEndian.Uint64(b[24:])}, true
+	Magic, RW, RO, WO, Other, Length uint32
+	Addr                             uint64
 }
 
 // answer tells what a Send brought.
-type answer struct{ length, sum, invalidated uint32 }
-
-func (a answer) bytes() []byte {
-	b := binary.LittleEndian.AppendUint32(make([]byte, 0, answerLen), magic)
-	for _, v := range []uint32{a.length, a.sum, a.invalidated} {
-		b = binary.LittleEndian.AppendUint32(b, v)
-	}
-	return b
-}
-
-func parseAnswer(b []byte) (a answer, ok bool) {
-	if len(b) != answerLen || binary.LittleEndian.Uint32(b) != magic {
-		return answer{}, false
-	}
-	u := binary.LittleEndian.Uint32
-	return answer{u(b[4:]), u(b[8:]), u(b[12:])}, true
-}
+type answer struct{ Magic, Length, Sum, Invalidated uint32 }
 
 // sum is FNV-1a.
 func sum(b []byte) uint32 {

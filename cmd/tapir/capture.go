@@ -1,16 +1,14 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/files"
 	"tapir/lab/tool/usage"
 	"tapir/nic/msglog"
 )
@@ -99,80 +97,30 @@ func runCapture(cmd *cobra.Command, name, file, as string, opt ctl.CaptureOption
 		return usage.Errorf("--as needs whole packets: leave out --snaplen")
 	case file == "":
 		return usage.Errorf("where to write is missing: add -w FILE, or -w - for a pipe")
-	case file == "-" && isTerminal(cmd.OutOrStdout()):
+	case file == "-" && files.Terminal(cmd.OutOrStdout()):
 		return usage.Errorf("standard output is a terminal: pipe it, as in: tapir capture -w - | wireshark -k -i -")
 	}
-	return withNIC(name, "its name: tapir capture NIC -w "+file, func(c *ctl.Client) (err error) {
-		out := cmd.OutOrStdout()
-		if file != "-" {
-			f, createErr := os.Create(file)
-			if createErr != nil {
-				return fmt.Errorf("cannot write the capture: %w", createErr)
-			}
-			out = f
-			defer func() { err = finishFile(f, err) }()
-		}
+	return withNIC(name, "its name: tapir capture NIC -w "+file, func(c *ctl.Client) error {
 		begun := false
 		opt.Begun = func() {
 			if begun = true; file != "-" {
 				fmt.Fprintf(cmd.ErrOrStderr(), "capturing %s into %s; end with Ctrl-C\n", c.Hello.Name, file)
 			}
 		}
-		if as != "" {
-			exporter := capture.NewExporter(out, form)
-			_, err := c.Capture(cmd.Context(), opt, exporter)
-			st, err := exporter.Finish(err)
-			if err == nil {
-				printExported(cmd, st)
+		return files.Write(file, cmd.OutOrStdout(), "capture", func(w io.Writer) error {
+			if as != "" {
+				st, err := c.Export(cmd.Context(), opt, w, form)
+				return printExported(cmd, st, err)
 			}
-			return err
-		}
-		opt.Compact = true
-		st, err := captureInto(cmd.Context(), c, opt, out, file)
-		switch {
-		case err != nil && begun:
-			return fmt.Errorf("the capture of %s broke off: %w", c.Hello.Name, err)
-		case err != nil:
-			return err
-		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d packets captured, %d lost\n", st.Written, st.Lost)
-		return nil
+			st, err := c.Record(cmd.Context(), opt, w, file != "-")
+			switch {
+			case err != nil && begun:
+				return fmt.Errorf("the capture of %s broke off: %w", c.Hello.Name, err)
+			case err != nil:
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d packets captured, %d lost\n", st.Written, st.Lost)
+			return nil
+		})
 	})
-}
-
-// captureInto captures to out. What takes time and can wait is done at the end:
-// a regular file is compact until then.
-func captureInto(ctx context.Context, c *ctl.Client, opt ctl.CaptureOptions, out io.Writer,
-	file string) (capture.Stats, error) {
-	f, ok := out.(*os.File)
-	if !ok || file == "-" || !isRegular(f) {
-		return c.Capture(ctx, opt, capture.NewExpander(out))
-	}
-	st, err := c.Capture(ctx, opt, f)
-	return st, errors.Join(err, capture.ExpandFile(f))
-}
-
-func isRegular(f *os.File) bool {
-	fi, err := f.Stat()
-	return err == nil && fi.Mode().IsRegular()
-}
-
-// finishFile closes f, and removes it if err left nothing in it.
-func finishFile(f *os.File, err error) error {
-	if fi, serr := f.Stat(); err != nil && serr == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
-		os.Remove(f.Name())
-	}
-	if cerr := f.Close(); err == nil {
-		return cerr
-	}
-	return err
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	fi, err := f.Stat()
-	return err == nil && fi.Mode()&os.ModeCharDevice != 0 && fi.Mode()&os.ModeDevice != 0 && f.Name() != os.DevNull
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/host/netns"
-	"tapir/lab/host/rundir"
 	"tapir/lab/tool/demo"
 	"tapir/lab/tool/doctor"
 	"tapir/lab/tool/usage"
@@ -36,7 +35,7 @@ func newDemo() *cobra.Command {
 				return usage.Errorf("--frames %s: use wire, gso or jumbo", o.Frames)
 			}
 			err := runDemo(cmd, o, asJSON)
-			if code := reported(0); err == nil || errors.As(err, &code) {
+			if code := usage.ExitCode(0); err == nil || errors.As(err, &code) {
 				return err
 			}
 			if cmd.Context().Err() != nil {
@@ -58,19 +57,7 @@ func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
 	if o.NeedsTAP() && !netns.Privileged() && !netns.Reexeced() {
 		return inUserNamespace(cmd.Context())
 	}
-	var err error
-	if o.Program, err = os.Executable(); err != nil {
-		return err
-	}
-	run, remove, err := rundir.Make("tapir-demo")
-	if err != nil {
-		return err
-	}
-	defer remove()
-	if err := os.Setenv("XDG_RUNTIME_DIR", run); err != nil {
-		return err
-	}
-	rep, err := demo.Run(cmd.Context(), o)
+	rep, err := demo.RunAlone(cmd.Context(), o)
 	if err != nil {
 		return err
 	}
@@ -92,9 +79,8 @@ func inUserNamespace(ctx context.Context) error {
 		return err
 	}
 	err := netns.Reexec(ctx, os.Args[1:]...)
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return reported(exit.ExitCode())
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
+		return usage.Exit(exit.ExitCode())
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,7 +69,7 @@ func withEM(cmd *cobra.Command, name string, do func(c *ctl.Client) error) error
 	found := []string{name}
 	if name == "" {
 		var err error
-		if found, err = managers(cmd.Context()); err != nil {
+		if found, err = ctl.Managers(cmd.Context()); err != nil {
 			return err
 		}
 	}
@@ -81,23 +80,6 @@ func withEM(cmd *cobra.Command, name string, do func(c *ctl.Client) error) error
 		return withNIC(found[0], "", do)
 	}
 	return usage.Errorf("several Ethernet Managers are running (%s): choose one with --name", strings.Join(found, ", "))
-}
-
-// managers are the Ethernet Managers that run.
-func managers(ctx context.Context) (found []string, err error) {
-	for _, n := range ctl.List() {
-		var row struct{ Kind string }
-		if err := withNIC(n, "", func(c *ctl.Client) error {
-			_ = c.Show(ctx, ctl.Kinds[0], &row) // else it is none
-			return nil
-		}); err != nil {
-			return nil, err
-		}
-		if row.Kind == "em" {
-			found = append(found, n)
-		}
-	}
-	return found, nil
 }
 
 func newEMShow() *cobra.Command {

@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/capture"
+	"tapir/lab/tool/files"
 	"tapir/lab/tool/usage"
 )
 
@@ -56,48 +56,27 @@ func newExport() *cobra.Command {
 }
 
 func runExport(cmd *cobra.Command, from, to string, export func(w io.Writer,
-	r io.Reader) (capture.Exported, error)) (err error) {
+	r io.Reader) (capture.Exported, error)) error {
 	if to == "" {
 		return usage.Errorf("where to write is missing: add -w FILE, or -w - for a pipe")
 	}
-	in, out := cmd.InOrStdin(), cmd.OutOrStdout()
-	if from != "-" {
-		f, err := os.Open(from)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		in = f
-		if same(f, to) {
+	return files.Read(from, cmd.InOrStdin(), func(r io.Reader) error {
+		if from != "-" && files.Same(r, to) {
 			return usage.Errorf("%s is read and cannot be written at the same time", to)
 		}
-	}
-	if to != "-" {
-		f, err := os.Create(to)
-		if err != nil {
-			return fmt.Errorf("cannot write the export: %w", err)
-		}
-		out = f
-		defer func() { err = finishFile(f, err) }()
-	}
-	st, err := export(out, in)
-	if err != nil {
-		return fmt.Errorf("%s: %w", from, err)
-	}
-	printExported(cmd, st)
-	return nil
+		return files.Write(to, cmd.OutOrStdout(), "export", func(w io.Writer) error {
+			st, err := export(w, r)
+			if err != nil {
+				err = fmt.Errorf("%s: %w", from, err)
+			}
+			return printExported(cmd, st, err)
+		})
+	})
 }
 
-// same tells whether name is the file f.
-func same(f *os.File, name string) bool {
-	a, err := f.Stat()
-	if err != nil {
-		return false
+func printExported(cmd *cobra.Command, st capture.Exported, err error) error {
+	if err == nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d packets written, %d left out\n", st.Written, st.Left)
 	}
-	b, err := os.Stat(name)
-	return err == nil && a.Mode().IsRegular() && os.SameFile(a, b)
-}
-
-func printExported(cmd *cobra.Command, st capture.Exported) {
-	fmt.Fprintf(cmd.ErrOrStderr(), "%d packets written, %d left out\n", st.Written, st.Left)
+	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"tapir/lab/conf"
 	"tapir/lab/tool/serve"
 	"tapir/lab/tool/usage"
 )
@@ -125,4 +126,13 @@ func loaded[T any](v T, err error) (T, error) {
 		return v, fmt.Errorf("cannot read the configuration: %w", err)
 	}
 	return v, usage.Wrap(err)
+}
+
+// mistakes makes what is wrong in a file, but not that it cannot be read, a usage
+// error.
+func mistakes[T any](v T, err error) (T, error) {
+	if bad := (*conf.Error)(nil); errors.As(err, &bad) {
+		err = usage.Wrap(err)
+	}
+	return v, err
 }

@@ -3,10 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io"
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/files"
 	"tapir/lab/tool/inspect"
 	"tapir/lab/tool/usage"
 )
@@ -73,26 +74,19 @@ func runInspect(cmd *cobra.Command, args []string, f *inspectFlags) error {
 		return err
 	}
 	if r.Verdict() != inspect.Clean {
-		return reported(exitFailed)
+		return usage.Exit(exitFailed)
 	}
 	return nil
 }
 
 func inspectCapture(cmd *cobra.Command, name string, opt inspect.Options) (*inspect.Report, error) {
-	in := cmd.InOrStdin()
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
 	i := inspect.New(opt)
-	err := inspect.Read(in, i)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
-	}
+	err := files.Read(name, cmd.InOrStdin(), func(r io.Reader) error {
+		if err := inspect.Read(r, i); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
 	r := i.Finish()
 	if r.Packets > 0 && err != nil {
 		// What was captured before the file breaks off is worth reading.
@@ -105,7 +99,7 @@ func inspectCapture(cmd *cobra.Command, name string, opt inspect.Options) (*insp
 func writeReport(cmd *cobra.Command, r *inspect.Report, f *inspectFlags) (err error) {
 	out := cmd.OutOrStdout()
 	if f.svg != "" {
-		if err := writeSVG(f.svg, r); err != nil {
+		if err := files.Write(f.svg, out, "drawing", r.WriteSVG); err != nil {
 			return err
 		}
 	}
@@ -116,13 +110,4 @@ func writeReport(cmd *cobra.Command, r *inspect.Report, f *inspectFlags) (err er
 		err = r.WriteLadder(out)
 	}
 	return errors.Join(err, r.WriteText(out))
-}
-
-func writeSVG(name string, r *inspect.Report) (err error) {
-	f, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("cannot write the drawing: %w", err)
-	}
-	defer func() { err = finishFile(f, err) }()
-	return r.WriteSVG(f)
 }

@@ -2,23 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/conf"
 	"tapir/lab/host/netns"
 	"tapir/lab/run/real"
-	"tapir/lab/run/result"
-	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
+	"tapir/lab/tool/files"
 	"tapir/lab/tool/labs"
 	"tapir/lab/tool/usage"
 	"tapir/lab/topo"
@@ -45,24 +39,14 @@ func oneFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// loadLab reads a topology file; a mistake in it is one of usage.
-func loadLab(path string) (*topo.Lab, error) {
-	l, err := topo.Load(path)
-	if bad := (*conf.Error)(nil); errors.As(err, &bad) {
-		return nil, usage.Wrap(err)
+// loadLab reads a topology file; a mistake in it is one of usage. clock, unless
+// empty, is that of --clock.
+func loadLab(path, clock string) (*topo.Lab, error) {
+	l, err := mistakes(topo.Load(path))
+	if err == nil && clock != "" {
+		err = usage.Wrap(l.SetClock(clock))
 	}
 	return l, err
-}
-
-// setClock lets a lab run by the clock of --clock, if that is given.
-func setClock(lab *topo.Lab, clock string) error {
-	if clock == "" {
-		return nil
-	}
-	if err := lab.SetClock(clock); err != nil {
-		return usage.Wrap(err)
-	}
-	return nil
 }
 
 const clockFlag = "`clock` to run by, real or virtual, instead of the file's"
@@ -85,9 +69,8 @@ func needPrivileges(ctx context.Context, labs []*topo.Lab, fn func() error) erro
 }
 
 func newLabRun() *cobra.Command {
-	var o real.Options
+	var out, clock string
 	var seed uint64
-	var clock string
 	var step bool
 	return withFlags(&cobra.Command{
 		Use:   "run FILE",
@@ -107,40 +90,24 @@ func newLabRun() *cobra.Command {
 			"  tapir lab run --clock virtual --step lab/examples/first-write/lab.yaml",
 		Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			lab, err := loadLab(args[0])
+			lab, err := loadLab(args[0], clock)
 			if err != nil {
 				return err
 			}
 			if cmd.Flags().Changed("seed") {
 				lab.Seed = seed
 			}
-			if err := setClock(lab, clock); err != nil {
-				return err
-			}
-			v := virtual.Options{Options: steps.Options{Out: o.Out, Print: cmd.OutOrStdout()}}
+			one := labs.One{Lab: lab, Out: out, Print: cmd.OutOrStdout()}
 			if step {
 				if lab.Clock != topo.Virtual {
 					return usage.Errorf("--step: the real clock does not wait: give --clock virtual, too")
 				}
-				v.Step = labs.NewStepper(cmd.InOrStdin(), cmd.OutOrStdout()).Step
+				one.Step = labs.NewStepper(cmd.InOrStdin(), cmd.OutOrStdout()).Step
 			}
-			if o.Tapir, err = os.Executable(); err != nil {
-				return err
-			}
-			o.Print, o.Echo = cmd.OutOrStdout(), true
-			return needPrivileges(cmd.Context(), []*topo.Lab{lab}, func() error {
-				r, err := labs.Run(cmd.Context(), lab, o, v)
-				switch {
-				case r.Error != "":
-					err = errors.Join(errors.New(r.Error), err)
-				case err == nil && r.Verdict != result.Passed:
-					err = reported(exitFailed)
-				}
-				return err
-			})
+			return needPrivileges(cmd.Context(), []*topo.Lab{lab}, func() error { return one.Run(cmd.Context()) })
 		},
 	},
-		flag{&o.Out, "out", "o", "`directory` for lab.pcapng, log.txt, result.json, junit.xml and report.html"},
+		flag{&out, "out", "o", "`directory` for lab.pcapng, log.txt, result.json, junit.xml and report.html"},
 		flag{&seed, "seed", "", "`number` that the faults are drawn from, instead of the file's"},
 		flag{&clock, "clock", "", clockFlag},
 		flag{&step, "step", "", "wait after each event of the virtual clock, and show it"},
@@ -160,18 +127,11 @@ func newLabTest() *cobra.Command {
 		Args: atLeast(1, "name topology files: see: tapir lab test --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, path := range args {
-				lab, err := loadLab(path)
+				lab, err := loadLab(path, clock)
 				if err != nil {
 					return err
 				}
-				if err := setClock(lab, clock); err != nil {
-					return err
-				}
 				suite.Labs = append(suite.Labs, lab)
-			}
-			var err error
-			if suite.Tapir, err = os.Executable(); err != nil {
-				return err
 			}
 			return needPrivileges(cmd.Context(), suite.Labs, func() error {
 				return suite.Run(cmd.Context(), cmd.OutOrStdout())
@@ -196,41 +156,17 @@ func newLabUp() *cobra.Command {
 		Example: "  tapir lab up lab/examples/rping/lab.yaml &\n  tapir lab exec rping a -- tapir show a\n  tapir " +
 			"lab down rping", Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			lab, err := loadLab(args[0])
+			lab, err := loadLab(args[0], "")
 			if err != nil {
 				return err
 			}
-			return privileged(cmd.Context(), func() error { return keepLab(cmd, lab, o) })
+			return privileged(cmd.Context(), func() error {
+				return labs.Keep(cmd.Context(), cmd.OutOrStdout(), lab, o)
+			})
 		},
 	},
 		flag{&o.Out, "out", "o", "`directory` for lab.pcapng and log.txt"},
 	)
-}
-
-func keepLab(cmd *cobra.Command, lab *topo.Lab, o real.Options) (err error) {
-	if lab.Clock != topo.Real {
-		return usage.Errorf("lab %s runs by the virtual clock: nothing of it can stay up", lab.Name)
-	}
-	for _, r := range real.List() {
-		if r.Name == lab.Name {
-			return fmt.Errorf("lab %s is up already (process %d): end it with: tapir lab down %s", r.Name, r.PID,
-				r.Name)
-		}
-	}
-	if o.Tapir, err = os.Executable(); err != nil {
-		return err
-	}
-	b, err := real.Up(cmd.Context(), lab, o)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, n := range lab.Nodes {
-		names = append(names, n.Name)
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "ready %s nodes=%s\n", lab.Name, strings.Join(names, ","))
-	<-cmd.Context().Done()
-	return b.Down()
 }
 
 func newLabDown() *cobra.Command {
@@ -268,51 +204,11 @@ func newLabExec() *cobra.Command {
 		Example: "  tapir lab exec rping b -- ping -c 3 10.0.0.1\n" +
 			"  tapir lab exec rping a -- tapir run --nic a -- ibv_devinfo\n  tapir lab exec rping a -- tcpdump -i tap0",
 		Args:              atLeast(3, "name the lab, the node and the program: see: tapir lab exec --help"),
-		RunE:              func(cmd *cobra.Command, args []string) error { return execInLab(cmd, args) },
+		RunE:              func(_ *cobra.Command, args []string) error { return labs.Exec(args) },
 		ValidArgsFunction: completeLab,
 	}
 	cmd.Flags().SetInterspersed(false)
 	return cmd
-}
-
-func execInLab(cmd *cobra.Command, args []string) error {
-	r, err := real.Find(args[0])
-	if err != nil {
-		return err
-	}
-	argv := args[2:]
-	if argv[0] == "--" { // pflag leaves one behind other arguments
-		argv = argv[1:]
-	}
-	if len(argv) == 0 {
-		return usage.Errorf("the program is missing: see: tapir lab exec --help")
-	}
-	if argv[0] == "tapir" {
-		if argv[0], err = os.Executable(); err != nil { // this one, wherever it lies
-			return err
-		}
-	}
-	// an interrupt of the terminal reaches it, too
-	program, start, err := r.Command(context.Background(), args[1], argv)
-	if err != nil {
-		return usage.Wrap(err)
-	}
-	program.Stdin, program.Stdout, program.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if err := start(); err != nil {
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-			complain(cmd.ErrOrStderr(), err)
-			return reported(exitNotFound)
-		}
-		return err
-	}
-	err = program.Wait()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		if code := exit.ExitCode(); code > 0 {
-			return reported(code)
-		}
-		return fmt.Errorf("%s: %w", argv[0], err)
-	}
-	return err
 }
 
 func newLabGraph() *cobra.Command {
@@ -323,7 +219,7 @@ func newLabGraph() *cobra.Command {
 		Example: "  tapir lab graph lab.yaml\n  tapir lab graph --format dot lab.yaml | dot -Tpng >lab.png\n  tapir " +
 			"lab graph --svg lab.svg lab.yaml", Args: oneFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			lab, err := loadLab(args[0])
+			lab, err := loadLab(args[0], "")
 			if err != nil {
 				return err
 			}
@@ -334,11 +230,7 @@ func newLabGraph() *cobra.Command {
 			if svg == "" {
 				return draw(cmd.OutOrStdout())
 			}
-			f, err := os.Create(svg)
-			if err != nil {
-				return err
-			}
-			return errors.Join(lab.SVG(f), f.Close())
+			return files.Write(svg, cmd.OutOrStdout(), "drawing", lab.SVG)
 		},
 	},
 		flag{&format, "format", "", "what is printed: mermaid or dot"},

@@ -24,7 +24,7 @@ func runMake(t *testing.T, args ...string) {
 	}
 }
 
-func files(t *testing.T, dir string) (all []string) {
+func filesIn(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -44,7 +44,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	args := []string{"BIN=" + t.TempDir(), "VERSION=v9.8.7", "PREFIX=/usr", "DESTDIR=" + dest}
 	runMake(t, append(args, "install")...)
 	var others []string
-	for _, f := range files(t, dest) {
+	for _, f := range filesIn(t, dest) {
 		if !strings.HasPrefix(f, "usr/share/man/man1/tapir") {
 			others = append(others, f)
 		}
@@ -57,7 +57,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	}, others); d != "" {
 		t.Errorf("beside the man pages: %s", d)
 	}
-	if n := len(files(t, filepath.Join(dest, "usr/share/man/man1"))); n < 10 {
+	if n := len(filesIn(t, filepath.Join(dest, "usr/share/man/man1"))); n < 10 {
 		t.Errorf("only %d man pages", n)
 	}
 	out, err := exec.Command(filepath.Join(dest, "usr/bin/tapir"), "version").Output()
@@ -66,7 +66,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	isStatic(t, filepath.Join(dest, "usr/bin/tapir"), elf.EM_NONE)
 	runMake(t, append(args, "uninstall")...)
-	if left := files(t, dest); len(left) > 0 {
+	if left := filesIn(t, dest); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
 }

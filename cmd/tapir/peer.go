@@ -1,19 +1,14 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/host/peer"
-	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/guest"
 	"tapir/lab/tool/usage"
 )
 
@@ -31,14 +26,6 @@ func newPeer() *cobra.Command {
 
 // guestFlag chooses a guest.
 func guestFlag(name *string) flag { return flag{name, "name", "", "`name` of the guest"} }
-
-// peerDir is the directory of a guest's sockets.
-func peerDir(name string) (string, error) {
-	if err := ctl.CheckName(name); err != nil {
-		return "", usage.Errorf("the name %q of the guest is not allowed: use letters, digits, '-', '_' and '.'", name)
-	}
-	return filepath.Join(ctl.Dir(), "peer", name), nil
-}
 
 func newPeerBuild() *cobra.Command {
 	dir := peer.CacheDir()
@@ -61,9 +48,9 @@ func newPeerBuild() *cobra.Command {
 }
 
 func newPeerStart() *cobra.Command {
-	cfg := peer.Config{Memory: 512, Life: peer.DefaultLife}
+	cfg := peer.Config{Name: guest.DefaultName, Memory: 512, Life: peer.DefaultLife}
 	var ips []string
-	dir, name := peer.CacheDir(), "peer"
+	dir := peer.CacheDir()
 	return inOrder(&cobra.Command{
 		Use:   "start --bridge NAME --ip ADDRESS",
 		Short: "Run a guest in the foreground",
@@ -75,21 +62,21 @@ func newPeerStart() *cobra.Command {
 		Example: "  tapir peer start --bridge br0 --ip 10.0.0.2/24 --ip fd00::2/64\n" +
 			"  tapir peer start --bridge br0 --ip 10.0.0.2/24 --siw peer_to_peer=1 --siw rtr_type=64",
 		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if cfg.IP, err = parsePrefixes(ips); err != nil {
-				return usage.Wrap(err)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, s := range ips {
+				p, err := netip.ParsePrefix(s)
+				if err != nil {
+					return usage.Errorf("%q is no address with a prefix length, such as 10.0.0.2/24", s)
+				}
+				cfg.IP = append(cfg.IP, p)
 			}
 			if cfg.Bridge == "" || len(cfg.IP) == 0 {
 				return usage.Errorf("--bridge NAME and --ip ADDRESS/BITS are needed: see: tapir peer start --help")
 			}
-			if cfg.Dir, err = peerDir(name); err != nil {
-				return err
-			}
-			cfg.Name = name
-			return startPeer(cmd, dir, cfg)
+			return guest.Serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), dir, cfg)
 		},
 	},
-		guestFlag(&name),
+		guestFlag(&cfg.Name),
 		flag{&cfg.Bridge, "bridge", "", "bridge to join: an interface `name`"},
 		flag{repeated(&ips), "ip", "", "`address` of the guest with its prefix length; may be repeated"},
 		flag{&cfg.MTU, "mtu", "", "`octets` of an IP packet (default that of the bridge)"},
@@ -101,49 +88,8 @@ func newPeerStart() *cobra.Command {
 	)
 }
 
-func parsePrefixes(list []string) (all []netip.Prefix, err error) {
-	for _, s := range list {
-		p, err := netip.ParsePrefix(s)
-		if err != nil {
-			return nil, fmt.Errorf("%q is no address with a prefix length, such as 10.0.0.2/24", s)
-		}
-		all = append(all, p)
-	}
-	return all, nil
-}
-
-func startPeer(cmd *cobra.Command, dir string, cfg peer.Config) error {
-	if _, err := peer.Open(cfg.Dir); err == nil {
-		return fmt.Errorf("a guest named %s runs already: end it with: tapir peer stop --name %[1]s", cfg.Name)
-	}
-	image, err := peer.Build(cmd.Context(), dir, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	// What a guest that was killed has left behind is in the way.
-	if err := errors.Join(os.MkdirAll(filepath.Dir(cfg.Dir), 0o700), os.RemoveAll(cfg.Dir)); err != nil {
-		return err
-	}
-	g, err := peer.Start(cmd.Context(), image, cfg)
-	if err != nil {
-		return err
-	}
-	defer g.Stop()
-	var ips []string
-	for _, p := range cfg.IP {
-		ips = append(ips, p.String())
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "ready %s ip=%s bridge=%s linux=%s\n", cfg.Name, strings.Join(ips, ","), cfg.Bridge,
-		strings.Fields(image.Linux)[0])
-	select {
-	case <-cmd.Context().Done():
-	case <-g.Ended():
-	}
-	return nil
-}
-
 func newPeerExec() *cobra.Command {
-	limit, name := time.Minute, "peer"
+	limit, name := time.Minute, guest.DefaultName
 	return withFlags(&cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a guest",
@@ -153,24 +99,7 @@ func newPeerExec() *cobra.Command {
 			"  tapir peer exec -t 10s 'dmesg | grep siw'",
 		Args: atLeast(1, "the command is missing: see: tapir peer exec --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := openPeer(name)
-			if err != nil {
-				return err
-			}
-			command := args[0]
-			if len(args) > 1 {
-				command = quoteAll(args)
-			}
-			code, err := h.Run(cmd.Context(), limit, command, cmd.OutOrStdout())
-			switch {
-			case errors.Is(err, context.Canceled):
-				return errors.New("exec was interrupted; the command has been killed")
-			case err != nil:
-				return err
-			case code != 0:
-				return reported(code)
-			}
-			return nil
+			return guest.Exec(cmd.Context(), cmd.OutOrStdout(), name, limit, args)
 		},
 	},
 		guestFlag(&name),
@@ -178,36 +107,15 @@ func newPeerExec() *cobra.Command {
 	)
 }
 
-func openPeer(name string) (*peer.Handle, error) {
-	dir, err := peerDir(name)
-	if err != nil {
-		return nil, err
-	}
-	h, err := peer.Open(dir)
-	if err != nil {
-		return nil, fmt.Errorf("no guest named %s runs: start one with: tapir peer start --name %[1]s", name)
-	}
-	return h, nil
-}
-
-// quoteAll joins arguments so that a shell takes them apart again.
-func quoteAll(args []string) string {
-	var q []string
-	for _, a := range args {
-		q = append(q, "'"+strings.ReplaceAll(a, "'", `'\''`)+"'")
-	}
-	return strings.Join(q, " ")
-}
-
 func newPeerStop() *cobra.Command {
-	name := "peer"
+	name := guest.DefaultName
 	return withFlags(&cobra.Command{
 		Use:     "stop",
 		Short:   "End a guest",
 		Example: "  tapir peer stop",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := openPeer(name)
+			h, err := guest.Open(name)
 			if err != nil {
 				return err
 			}

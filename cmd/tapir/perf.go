@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/files"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/show"
 	"tapir/lab/tool/usage"
@@ -121,7 +121,8 @@ func newPerfOp(op perfconf.Op) *cobra.Command {
 			"  tapir perf %[1]s --nic nic1 10.0.0.1     # connects", op),
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(args); err != nil {
+			o.job.Duration = time.Duration(o.seconds) * time.Second
+			if err := o.job.Complete(first(args)); err != nil {
 				return usage.Wrap(err)
 			}
 			return o.test(cmd)
@@ -136,28 +137,10 @@ func newPerfOp(op perfconf.Op) *cobra.Command {
 	return cmd
 }
 
-// check completes the job from the arguments.
-func (o *perfFlags) check(args []string) error {
-	if len(args) == 1 {
-		a, err := netip.ParseAddr(args[0])
-		if err != nil {
-			return fmt.Errorf("%q is no IP address: give the address of the serving NIC", args[0])
-		}
-		o.job.Remote = a
-	}
-	o.job.Duration = time.Duration(o.seconds) * time.Second
-	j := o.job.WithDefaults()
-	if err := j.Validate(); err != nil {
-		return err
-	}
-	o.job = j
-	return nil
-}
-
 // test runs the job, with a line that shows how far it is.
 func (o *perfFlags) test(cmd *cobra.Command) error {
 	errOut := cmd.ErrOrStderr()
-	line := perf.ProgressLine{W: errOut, Terminal: isTerminal(errOut)}
+	line := perf.ProgressLine{W: errOut, Terminal: files.Terminal(errOut)}
 	var report perf.Report
 	err := o.run(cmd, string(o.job.Op), o.job, func(c *ctl.Client) {
 		if o.job.Serves() {

@@ -153,7 +153,7 @@ func newPTPSet() *cobra.Command {
 			"  tapir ptp set slave_only=true",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, args := nameFirst(args, "=")
-			settings, err := settingsOf(args)
+			settings, err := ctl.ParseSettings(args)
 			if err != nil {
 				return err
 			}

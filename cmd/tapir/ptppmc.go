@@ -9,8 +9,6 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptpuds"
 	"tapir/lab/tool/usage"
-	"tapir/ptp/mgmt"
-	"tapir/ptp/msg"
 )
 
 // pmcOptions are the flags of tapir ptp pmc.
@@ -56,7 +54,7 @@ func (o *pmcOptions) run(cmd *cobra.Command, name string, lines []string) error 
 	if len(lines) == 0 {
 		return usage.Errorf("nothing to send: see: tapir ptp pmc --help")
 	}
-	requests, err := o.requests(lines)
+	requests, err := ptpuds.ParseRequests(o.target, lines)
 	if err != nil {
 		return usage.Wrap(err)
 	}
@@ -81,23 +79,4 @@ func (o *pmcOptions) dial(name string) (client *ptpuds.Client, err error) {
 		return nil
 	})
 	return client, err
-}
-
-// requests are the messages that the lines ask for.
-func (o *pmcOptions) requests(lines []string) (list []ptpuds.Request, err error) {
-	var target msg.PortIdentity
-	if o.target != "" {
-		if target, err = msg.ParsePortIdentity(o.target); err != nil {
-			return nil, err
-		}
-	}
-	for _, l := range lines {
-		r, err := mgmt.ParseCommand(l)
-		if err != nil {
-			return nil, err
-		}
-		r.Target = target
-		list = append(list, ptpuds.Request{Request: r, Line: l})
-	}
-	return list, nil
 }

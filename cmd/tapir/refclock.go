@@ -1,10 +1,7 @@
 package main
 
 import (
-	"cmp"
-	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +45,8 @@ func newPTPRefclock() *cobra.Command {
 					}
 				}
 				defer to.Close()
-				s, err := refclock.Feed(cmd.Context(), interval, readClock(c, utcOffset), to)
+				sample := c.ClockSample(time.Duration(utcOffset) * time.Second)
+				s, err := refclock.Feed(cmd.Context(), interval, sample, to)
 				if err == nil {
 					fmt.Fprintf(cmd.OutOrStdout(), "%d samples, %d of them lost\n", s.Written+s.Lost, s.Lost)
 				}
@@ -62,24 +60,4 @@ func newPTPRefclock() *cobra.Command {
 		flag{&utcOffset, "utc-offset", "",
 			"`seconds` that the NIC's clock is ahead of UTC, such as 37 if it shows TAI"},
 	)
-}
-
-// tries is how often the clocks are read for a sample: the reading that took
-// least counts.
-const tries = 5
-
-// readClock returns a function that takes a sample of a NIC's clock.
-func readClock(c *ctl.Client, utcOffset int) func(context.Context) (refclock.Sample, error) {
-	return func(ctx context.Context) (s refclock.Sample, err error) {
-		list, err := c.PHCSamples(ctx, tries)
-		if err != nil {
-			return s, err
-		}
-		best := slices.MinFunc(list, func(a, b ctl.PHCSample) int {
-			return cmp.Compare(a.After-a.Before, b.After-b.Before)
-		})
-		s.System = best.Before + (best.After-best.Before)/2
-		s.Clock = best.PHC - int64(utcOffset)*int64(time.Second)
-		return s, nil
-	}
 }

@@ -29,11 +29,6 @@ type advised struct {
 
 func (e advised) Unwrap() error { return e.error }
 
-// reported is the exit code of a child process that has said why.
-type reported int
-
-func (e reported) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
-
 // run executes one command line and returns its exit code. ctx ends at an
 // interrupt.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
@@ -46,7 +41,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if err == nil {
 		return exitOK
 	}
-	if code := reported(0); errors.As(err, &code) {
+	if code := usage.ExitCode(0); errors.As(err, &code) {
 		return int(code)
 	}
 	complain(errOut, err)
@@ -55,6 +50,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	}
 	if c := (*conf.Error)(nil); errors.As(err, &c) {
 		fmt.Fprint(errOut, c.Excerpt())
+	}
+	if c := (usage.Coded{}); errors.As(err, &c) {
+		return int(c.Code)
 	}
 	if ran, ok := cmd.Context().Value(ranKey{}).(*bool); ok && *ran && !usage.Is(err) {
 		return exitFailed

@@ -33,11 +33,7 @@ func newRping() *cobra.Command {
 			case connect && address == "":
 				return usage.Errorf("-c needs -a ADDRESS")
 			}
-			var args []string
-			if connect {
-				args = []string{address}
-			}
-			if err := o.check(args); err != nil {
+			if err := o.job.Complete(address); err != nil {
 				return usage.Wrap(err)
 			}
 			return o.rping(cmd, verbose)

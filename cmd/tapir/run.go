@@ -1,10 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"errors"
-	"io/fs"
 	"os"
-	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,12 +11,6 @@ import (
 	"tapir/lab/tool/uapi"
 	"tapir/lab/tool/usage"
 	"tapir/nic/uapi/trap"
-)
-
-// Exit codes of a program that could not be executed, as of env(1).
-const (
-	exitNotExecutable = 126
-	exitNotFound      = 127
 )
 
 func newRun() *cobra.Command {
@@ -92,18 +85,8 @@ func runProgram(cmd *cobra.Command, o uapi.Options, via, gid string) error {
 	}
 	o.Log, o.Stdin, o.Stdout, o.Stderr = cmd.ErrOrStderr(), os.Stdin, os.Stdout, os.Stderr
 	code, err := uapi.Run(cmd.Context(), o)
-	var missing *trap.NotFoundError
-	switch {
-	case errors.As(err, &missing):
-		complain(cmd.ErrOrStderr(), missing)
-		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-			return reported(exitNotFound)
-		}
-		return reported(exitNotExecutable)
-	case err != nil:
-		return err
-	case code != 0:
-		return reported(code)
+	if missing := (*trap.NotFoundError)(nil); errors.As(err, &missing) {
+		return usage.Unexecutable(missing)
 	}
-	return nil
+	return cmp.Or(err, usage.Exit(code))
 }

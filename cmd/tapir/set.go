@@ -2,16 +2,12 @@ package main
 
 import (
 	"encoding/json"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/show"
-	"tapir/lab/tool/usage"
-	"tapir/nic/view"
 )
 
 func newSet() *cobra.Command {
@@ -34,7 +30,7 @@ func newSet() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, args := nameFirst(args, "=")
-			settings, err := settingsOf(args)
+			settings, err := ctl.ParseSettings(args)
 			if err != nil {
 				return err
 			}
@@ -46,7 +42,7 @@ func newSet() *cobra.Command {
 				if err := c.Set(cmd.Context(), settings, &raw); err != nil {
 					return clientError(err)
 				}
-				raw, err = changed(raw, settings)
+				raw, err = show.Changed(raw, settings)
 				return err
 			}); err != nil {
 				return err
@@ -66,27 +62,4 @@ func settable() (names []string) {
 		}
 	}
 	return names
-}
-
-func settingsOf(args []string) (list []ctl.Setting, err error) {
-	for _, a := range args {
-		name, value, ok := strings.Cut(a, "=")
-		if !ok || name == "" {
-			return nil, usage.Errorf("%q: expected NAME=VALUE: see: tapir set --help", a)
-		}
-		list = append(list, ctl.Setting{Name: strings.ReplaceAll(name, "-", "_"), Value: value})
-	}
-	return list, nil
-}
-
-// changed are the rows of raw that settings name.
-func changed(raw json.RawMessage, settings []ctl.Setting) (json.RawMessage, error) {
-	var rows []view.ParamInfo
-	if err := json.Unmarshal(raw, &rows); err != nil {
-		return nil, err
-	}
-	rows = slices.DeleteFunc(rows, func(r view.ParamInfo) bool {
-		return !slices.ContainsFunc(settings, func(s ctl.Setting) bool { return s.Name == r.Name })
-	})
-	return json.Marshal(rows)
 }

@@ -46,7 +46,7 @@ func newShow() *cobra.Command {
 			case follow:
 				return runFollow(cmd, args, asJSON)
 			case len(args) == 0:
-				raw, err := fetchAll(cmd)
+				raw, err := show.FetchAll(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -92,22 +92,4 @@ func runFollow(cmd *cobra.Command, args []string, asJSON bool) error {
 			show.Lines(out, raw)
 		})
 	})
-}
-
-// fetchAll gets a row for each running NIC.
-func fetchAll(cmd *cobra.Command) (json.RawMessage, error) {
-	names := ctl.List()
-	if len(names) == 0 {
-		_, err := ctl.Dial("")
-		return nil, err
-	}
-	rows := make([]json.RawMessage, len(names))
-	for i, name := range names {
-		if err := withNIC(name, "", func(c *ctl.Client) error {
-			return c.Show(cmd.Context(), ctl.Kinds[0], &rows[i])
-		}); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(rows)
 }

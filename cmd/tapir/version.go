@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"tapir/lab/tool/man"
 )
 
 // version is set by the Makefile from git; a plain `go build` leaves it empty.
@@ -33,5 +35,16 @@ func newVersion() *cobra.Command {
 				runtime.GOOS, runtime.GOARCH)
 			return err
 		},
+	}
+}
+
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use:     "man DIR",
+		Short:   "Write the man pages into a directory",
+		Example: "  tapir man /usr/local/share/man/man1",
+		Hidden:  true, // for make install
+		Args:    exactlyOne("name one directory for the man pages"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return man.Write(cmd.Root(), args[0], versionText()) },
 	}
 }

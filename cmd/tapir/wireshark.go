@@ -1,18 +1,13 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/lab/tool/wireshark"
@@ -49,12 +44,8 @@ func withDirs(cmd *cobra.Command, do func(cmd *cobra.Command, d wireshark.Dirs) 
 	var d wireshark.Dirs
 	cmd.Args = atMost(0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if d.Plugins == "" || d.Extcap == "" {
-			found, err := wireshark.Find(cmd.Context())
-			if err != nil {
-				return err
-			}
-			d = wireshark.Dirs{Plugins: cmp.Or(d.Plugins, found.Plugins), Extcap: cmp.Or(d.Extcap, found.Extcap)}
+		if err := d.Fill(cmd.Context()); err != nil {
+			return err
 		}
 		return do(cmd, d)
 	}
@@ -156,36 +147,7 @@ func (c *extcapCall) run(cmd *cobra.Command) error {
 	case c.config:
 		return wireshark.WriteConfig(out)
 	case c.capture:
-		return c.record(cmd.Context())
+		return wireshark.Capture(cmd.Context(), c.iface, c.fifo, c.opt, c.inner)
 	}
 	return usage.Errorf("this is for Wireshark: see: tapir wireshark --help")
-}
-
-// record captures into the FIFO until Wireshark closes it or ends this process.
-func (c *extcapCall) record(ctx context.Context) (err error) {
-	name, err := wireshark.NICOf(c.iface)
-	if err != nil {
-		return usage.Wrap(err)
-	}
-	client, err := ctl.Dial(name)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	fifo, err := os.OpenFile(c.fifo, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer fifo.Close()
-	if c.inner {
-		exporter := capture.NewExporter(fifo, capture.FormInner)
-		_, err = client.Capture(ctx, c.opt, exporter)
-		_, err = exporter.Finish(err)
-	} else {
-		_, err = client.Capture(ctx, c.opt, fifo)
-	}
-	if errors.Is(err, syscall.EPIPE) {
-		return nil
-	}
-	return err
 }

@@ -119,6 +119,18 @@ func (j Job) withRpingDefaults() Job {
 	return j
 }
 
+// Complete fills what is left and says what is wrong. With the address of the
+// serving NIC the job is a client's.
+func (j *Job) Complete(server string) (err error) {
+	if server != "" {
+		if j.Remote, err = netip.ParseAddr(server); err != nil {
+			return fmt.Errorf("%q is no IP address: give the address of the serving NIC", server)
+		}
+	}
+	*j = j.WithDefaults()
+	return j.Validate()
+}
+
 // Validate says what is wrong with a job whose defaults are filled.
 func (j *Job) Validate() error {
 	known := false

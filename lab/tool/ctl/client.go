@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"tapir/lab/tool/capture"
+	"tapir/lab/tool/files"
+	"tapir/lab/tool/usage"
 	"tapir/nic/msglog"
 )
 
@@ -52,6 +54,23 @@ func listIn(dir string) (running []string) {
 		}
 	}
 	return running
+}
+
+// Managers returns the names of the Ethernet Managers that run.
+func Managers(ctx context.Context) (found []string, err error) {
+	for _, name := range List() {
+		c, err := Dial(name)
+		if err != nil {
+			return nil, err
+		}
+		var row struct{ Kind string }
+		_ = c.Show(ctx, Kinds[0], &row) // else it is none
+		c.Close()
+		if row.Kind == "em" {
+			found = append(found, name)
+		}
+	}
+	return found, nil
 }
 
 // Dial connects to the NIC called name; an empty name means the only one that
@@ -236,6 +255,18 @@ func (c *Client) Set(ctx context.Context, settings []Setting, v any) error {
 	return c.call(ctx, http.MethodPost, "/v1/set", settings, v)
 }
 
+// ParseSettings reads NAME=VALUE...
+func ParseSettings(args []string) (list []Setting, err error) {
+	for _, a := range args {
+		name, value, ok := strings.Cut(a, "=")
+		if !ok || name == "" {
+			return nil, usage.Errorf("%q: expected NAME=VALUE: see: tapir set --help", a)
+		}
+		list = append(list, Setting{Name: strings.ReplaceAll(name, "-", "_"), Value: value})
+	}
+	return list, nil
+}
+
 // Command runs a command that only some NICs have; args encodes to JSON, the
 // answer is decoded into v unless that is nil.
 func (c *Client) Command(ctx context.Context, name string, args, v any) error {
@@ -377,4 +408,24 @@ func (c *Client) Capture(ctx context.Context, opt CaptureOptions, w io.Writer) (
 		return st, err
 	}
 	return st, json.Unmarshal([]byte(resp.Trailer.Get(statsTrailer)), &st)
+}
+
+// Record captures to w, a file of our own if own is set. What takes time and can
+// wait is then done at the end: a regular file is compact until then.
+func (c *Client) Record(ctx context.Context, opt CaptureOptions, w io.Writer, own bool) (capture.Stats, error) {
+	opt.Compact = true
+	f, regular := files.Regular(w)
+	if !own || !regular {
+		return c.Capture(ctx, opt, capture.NewExpander(w))
+	}
+	st, err := c.Capture(ctx, opt, f)
+	return st, errors.Join(err, capture.ExpandFile(f))
+}
+
+// Export captures packets of a fabric to w in another form.
+func (c *Client) Export(ctx context.Context, opt CaptureOptions, w io.Writer, form capture.Form) (capture.Exported,
+	error) {
+	e := capture.NewExporter(w, form)
+	_, err := c.Capture(ctx, opt, e)
+	return e.Finish(err)
 }

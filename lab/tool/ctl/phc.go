@@ -1,16 +1,19 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"tapir/lab/conf/ptpconf"
 	"tapir/lab/tool/ptprun"
 	"tapir/nic/ptp"
+	"tapir/nic/uapi/refclock"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
 	"tapir/wire/frame"
@@ -288,4 +291,23 @@ func (c *Client) RxStamp(ctx context.Context, id MessageID) (MessageStamp, error
 // TxStamp takes the stamp of an event message that the host function sent.
 func (c *Client) TxStamp(ctx context.Context, id MessageID) (MessageStamp, error) {
 	return call[MessageStamp](ctx, c, "hwtstamp.tx", id)
+}
+
+// tries is how often the clocks are read for a sample: the reading that took
+// least counts.
+const tries = 5
+
+// ClockSample returns a function that takes a sample of the hardware clock, which
+// is ahead of UTC by so much, beside the system's.
+func (c *Client) ClockSample(ahead time.Duration) func(context.Context) (refclock.Sample, error) {
+	return func(ctx context.Context) (refclock.Sample, error) {
+		list, err := c.PHCSamples(ctx, tries)
+		if err != nil {
+			return refclock.Sample{}, err
+		}
+		best := slices.MinFunc(list, func(a, b PHCSample) int {
+			return cmp.Compare(a.After-a.Before, b.After-b.Before)
+		})
+		return refclock.Sample{System: best.Before + (best.After-best.Before)/2, Clock: best.PHC - int64(ahead)}, nil
+	}
 }

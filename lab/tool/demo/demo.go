@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tapir/lab/conf/perfconf"
+	"tapir/lab/host/rundir"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/perf"
 	"tapir/nic/view"
@@ -122,6 +123,23 @@ func Run(ctx context.Context, o Options) (rep *Report, err error) {
 		return nil, err
 	}
 	return rep, w.stopDumps()
+}
+
+// RunAlone is Run with this program and a directory for control sockets of its
+// own.
+func RunAlone(ctx context.Context, o Options) (rep *Report, err error) {
+	if o.Program, err = os.Executable(); err != nil {
+		return nil, err
+	}
+	run, remove, err := rundir.Make("tapir-demo")
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	if err := os.Setenv("XDG_RUNTIME_DIR", run); err != nil {
+		return nil, err
+	}
+	return Run(ctx, o)
 }
 
 // endOf is the demo's error, given that of its end. A process that ended by

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"tapir/lab/run/real"
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
+	"tapir/lab/tool/usage"
 	"tapir/lab/topo"
 )
 
@@ -24,11 +26,36 @@ func Run(ctx context.Context, lab *topo.Lab, o real.Options, v virtual.Options) 
 	return real.Run(ctx, lab, o)
 }
 
+// One is a lab that runs with all that happens printed.
+type One struct {
+	Lab   *topo.Lab
+	Out   string // directory; empty: nothing is kept
+	Print io.Writer
+	Step  func(context.Context, *virtual.Event) error // after each event of the virtual clock; nil: nothing
+}
+
+// Run runs the lab. That it fails is an exit code, as it has been printed.
+func (o *One) Run(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	options := steps.Options{Out: o.Out, Print: o.Print}
+	r, err := Run(ctx, o.Lab, real.Options{Options: options, Tapir: self, Echo: true},
+		virtual.Options{Options: options, Step: o.Step})
+	switch {
+	case r.Error != "":
+		err = errors.Join(errors.New(r.Error), err)
+	case err == nil && r.Verdict != result.Passed:
+		err = usage.Exit(1)
+	}
+	return err
+}
+
 // Suite is several labs that run one after the other.
 type Suite struct {
-	Labs  []*topo.Lab
-	Tapir string // the program that nodes run
-	Out   string // directory with a folder for each lab; empty: nothing is kept
+	Labs []*topo.Lab
+	Out  string // directory with a folder for each lab; empty: nothing is kept
 	// Files with the results of all labs; empty: not written.
 	JUnit, JSON, HTML string
 }
@@ -36,6 +63,10 @@ type Suite struct {
 // Run runs the labs, prints their verdicts and writes the reports. It fails if
 // a lab does.
 func (s *Suite) Run(ctx context.Context, w io.Writer) error {
+	self, err := os.Executable() // the program that nodes run
+	if err != nil {
+		return err
+	}
 	var all []*result.Result
 	var errs []error
 	failed := 0
@@ -48,7 +79,7 @@ func (s *Suite) Run(ctx context.Context, w io.Writer) error {
 		if s.Out != "" {
 			options.Out = filepath.Join(s.Out, lab.Name)
 		}
-		r, err := Run(ctx, lab, real.Options{Options: options, Tapir: s.Tapir}, virtual.Options{Options: options})
+		r, err := Run(ctx, lab, real.Options{Options: options, Tapir: self}, virtual.Options{Options: options})
 		all = append(all, r)
 		if r.Verdict != result.Passed {
 			failed++

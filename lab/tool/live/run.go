@@ -2,12 +2,16 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sort"
 	"strings"
 	"sync"
+	"time"
 
+	"tapir/lab/host/netns"
+	"tapir/lab/host/peer"
 	"tapir/lab/tool/script"
 )
 
@@ -103,4 +107,36 @@ func (w *World) group(ctx context.Context, scripts []*script.Script, trace bool,
 	}
 	all.Wait()
 	return err
+}
+
+// Against builds and boots a guest and runs scripts against it, up to lanes at a
+// time. Each result is printed; that siw differs from a script is an error.
+func Against(ctx context.Context, out, log io.Writer, all []*script.Script, lanes int, trace bool) error {
+	if !netns.Privileged() {
+		return errors.New("a live peer needs a network namespace and TAPs: run as root, or in a container with " +
+			"CAP_NET_ADMIN and CAP_SYS_ADMIN")
+	}
+	image, err := peer.Build(ctx, peer.CacheDir(), log)
+	if err != nil {
+		return err
+	}
+	w, err := NewWorld(ctx, image, min(lanes, len(all)), time.Hour)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	count := map[script.State]int{}
+	err = w.Run(ctx, all, trace, func(r Result) {
+		count[r.Outcome.State()]++
+		fmt.Fprintln(out, r)
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d hold, %d differ, %d not applicable\n", count[script.Holds], count[script.Differs],
+		count[script.NotApplicable])
+	if n := count[script.Differs]; n > 0 {
+		return fmt.Errorf("siw differs from %d of %d scripts", n, len(all))
+	}
+	return nil
 }

@@ -38,7 +38,8 @@ func (p *pingPong) ping(now frame.Time) error {
 	p.round++
 	p.sent = now
 	c, size := p.run.conns[0], p.run.job.Size
-	wr := verbs.SendWR{ID: idData, Opcode: verbs.OpSend, Flags: verbs.Solicited, SGEs: []verbs.SGE{p.run.sourceSGE(size)}}
+	wr := verbs.SendWR{ID: idData, Opcode: verbs.OpSend, Flags: verbs.Solicited,
+		SGEs: []verbs.SGE{p.run.sourceSGE(size)}}
 	if p.writes {
 		p.run.source()[size-1] = byte(p.round)
 		wr.Opcode, wr.Flags, wr.RemoteAddr, wr.RKey = verbs.OpWrite, 0, c.remote.Addr, c.remote.STag

@@ -86,6 +86,25 @@ type Request struct {
 	Line string
 }
 
+// ParseRequests reads lines of pmc's for target, a port identity; empty: all.
+func ParseRequests(target string, lines []string) (list []Request, err error) {
+	var port msg.PortIdentity
+	if target != "" {
+		if port, err = msg.ParsePortIdentity(target); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range lines {
+		r, err := mgmt.ParseCommand(l)
+		if err != nil {
+			return nil, err
+		}
+		r.Target = port
+		list = append(list, Request{Request: r, Line: l})
+	}
+	return list, nil
+}
+
 // AskAll sends requests one after the other, prints their answers and then,
 // for the time listen, notifications. A request without an answer, or with
 // errors only, is an error.

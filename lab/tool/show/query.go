@@ -11,6 +11,7 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
+	"tapir/nic/view"
 )
 
 // Client is what queries need of a control socket; *ctl.Client implements it.
@@ -71,6 +72,28 @@ func (t Target) Fetch(ctx context.Context, c Client) (raw json.RawMessage, err e
 		}
 	}
 	return nil, fmt.Errorf("there is no %s %s", key, t.Row)
+}
+
+// FetchAll asks for a row of each running NIC.
+func FetchAll(ctx context.Context) (json.RawMessage, error) {
+	names := ctl.List()
+	if len(names) == 0 {
+		_, err := ctl.Dial("")
+		return nil, err
+	}
+	rows := make([]json.RawMessage, len(names))
+	for i, name := range names {
+		c, err := ctl.Dial(name)
+		if err != nil {
+			return nil, err
+		}
+		err = c.Show(ctx, ctl.Kinds[0], &rows[i])
+		c.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(rows)
 }
 
 // ManagerTables are the tables of an Ethernet Manager, in the order of the
@@ -144,4 +167,16 @@ func sameValue(a, b string) bool {
 	x, errA := strconv.ParseUint(a, 0, 64)
 	y, errB := strconv.ParseUint(b, 0, 64)
 	return errA == nil && errB == nil && x == y
+}
+
+// Changed are the rows of a table of parameters that settings name.
+func Changed(raw json.RawMessage, settings []ctl.Setting) (json.RawMessage, error) {
+	var rows []view.ParamInfo
+	if err := json.Unmarshal(raw, &rows); err != nil {
+		return nil, err
+	}
+	rows = slices.DeleteFunc(rows, func(r view.ParamInfo) bool {
+		return !slices.ContainsFunc(settings, func(s ctl.Setting) bool { return s.Name == r.Name })
+	})
+	return json.Marshal(rows)
 }

@@ -1,9 +1,17 @@
 package wireshark
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"syscall"
+
+	"tapir/lab/tool/capture"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 )
 
 // prefix begins the names by which Wireshark knows our interfaces, beside
@@ -56,4 +64,32 @@ func NICOf(iface string) (string, error) {
 		return "", fmt.Errorf("%q is no interface of Tapir's; expected %sNAME", iface, prefix)
 	}
 	return name, nil
+}
+
+// Capture captures into a FIFO until Wireshark closes it or ends this process;
+// with inner the frames inside the packets of a fabric.
+func Capture(ctx context.Context, iface, fifo string, opt ctl.CaptureOptions, inner bool) error {
+	name, err := NICOf(iface)
+	if err != nil {
+		return usage.Wrap(err)
+	}
+	client, err := ctl.Dial(name)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if inner {
+		_, err = client.Export(ctx, opt, f, capture.FormInner)
+	} else {
+		_, err = client.Capture(ctx, opt, f)
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return nil
+	}
+	return err
 }

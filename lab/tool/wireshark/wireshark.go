@@ -4,6 +4,7 @@
 package wireshark
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -32,6 +33,16 @@ const (
 type Dirs struct {
 	Plugins string // Lua scripts
 	Extcap  string // programs that capture
+}
+
+// Fill finds the directories that are not named.
+func (d *Dirs) Fill(ctx context.Context) error {
+	if d.Plugins != "" && d.Extcap != "" {
+		return nil
+	}
+	found, err := Find(ctx)
+	*d = Dirs{Plugins: cmp.Or(d.Plugins, found.Plugins), Extcap: cmp.Or(d.Extcap, found.Extcap)}
+	return err
 }
 
 // Find asks tshark or wireshark for the directories; without them it returns

@@ -1,4 +1,5 @@
-package main
+// Package man writes man pages of commands.
+package man
 
 import (
 	"bytes"
@@ -11,26 +12,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func newMan() *cobra.Command {
-	return &cobra.Command{
-		Use:     "man DIR",
-		Short:   "Write the man pages into a directory",
-		Example: "  tapir man /usr/local/share/man/man1",
-		Hidden:  true, // for make install
-		Args:    exactlyOne("name one directory for the man pages"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return writeMan(cmd.Root(), args[0]) },
-	}
-}
-
-// writeMan writes a page for cmd and every visible verb below it.
-func writeMan(cmd *cobra.Command, dir string) error {
+// Write writes a page for cmd and every visible verb below it into a directory.
+// version is that of the program.
+func Write(cmd *cobra.Command, dir, version string) error {
 	name := pageName(cmd)
-	if err := os.WriteFile(filepath.Join(dir, name+".1"), manPage(cmd), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name+".1"), page(cmd, version), 0o644); err != nil {
 		return fmt.Errorf("cannot write a man page: %w", err)
 	}
 	for _, sub := range cmd.Commands() {
 		if documented(sub) {
-			if err := writeMan(sub, dir); err != nil {
+			if err := Write(sub, dir, version); err != nil {
 				return err
 			}
 		}
@@ -44,11 +35,11 @@ func documented(cmd *cobra.Command) bool {
 
 func pageName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// manPage is cmd's page in the man macros, man(7).
-func manPage(cmd *cobra.Command) []byte {
+// page is cmd's page in the man macros, man(7).
+func page(cmd *cobra.Command, version string) []byte {
 	var b bytes.Buffer
 	name := pageName(cmd)
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"tapir %s\" \"Tapir\"\n", roff(strings.ToUpper(name)), roff(versionText()))
+	fmt.Fprintf(&b, ".TH %s 1 \"\" \"tapir %s\" \"Tapir\"\n", roff(strings.ToUpper(name)), roff(version))
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(cmd.Short))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
 	if cmd.Long != "" {
@@ -62,16 +53,16 @@ func manPage(cmd *cobra.Command) []byte {
 			}
 		}
 	}
-	manFlags(&b, cmd.NonInheritedFlags())
+	options(&b, cmd.NonInheritedFlags())
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(cmd.Example))
 	}
 	b.WriteString(".SH EXIT STATUS\n0 on success, 1 on failure, 2 on a mistake on the command line.\n")
-	manSeeAlso(&b, cmd)
+	seeAlso(&b, cmd)
 	return b.Bytes()
 }
 
-func manFlags(b *bytes.Buffer, flags *pflag.FlagSet) {
+func options(b *bytes.Buffer, flags *pflag.FlagSet) {
 	if !flags.HasAvailableFlags() {
 		return
 	}
@@ -92,26 +83,18 @@ func manFlags(b *bytes.Buffer, flags *pflag.FlagSet) {
 	})
 }
 
-func manSeeAlso(b *bytes.Buffer, cmd *cobra.Command) {
+func seeAlso(b *bytes.Buffer, cmd *cobra.Command) {
 	var pages []string
 	if cmd.HasParent() {
-		pages = append(pages, pageName(cmd.Parent()))
+		pages = append(pages, roff(pageName(cmd.Parent())))
 	}
 	for _, sub := range cmd.Commands() {
 		if documented(sub) {
-			pages = append(pages, pageName(sub))
+			pages = append(pages, roff(pageName(sub)))
 		}
 	}
-	if pages == nil {
-		return
-	}
-	b.WriteString(".SH SEE ALSO\n")
-	for i, p := range pages {
-		sep := ","
-		if i == len(pages)-1 {
-			sep = ""
-		}
-		fmt.Fprintf(b, ".BR %s (1)%s\n", roff(p), sep)
+	if pages != nil {
+		fmt.Fprintf(b, ".SH SEE ALSO\n.BR %s (1)\n", strings.Join(pages, " (1),\n.BR "))
 	}
 }
 

@@ -54,17 +54,20 @@ var deviceCommands = map[string]command{
 		done func(nothing, error)) {
 		h.Recover(now, func(err error) { done(nothing{}, err) })
 	}),
-	dumpCommand: onFastLinQ("health reporter", func(_ *served, h *fastlinq.Device, _ nothing, _ frame.Time, done func([]byte, error)) {
+	dumpCommand: onFastLinQ("health reporter", func(_ *served, h *fastlinq.Device, _ nothing, _ frame.Time,
+		done func([]byte, error)) {
 		done(h.HealthDump(), nil)
 	}),
-	clearCommand: onFastLinQ("health reporter", func(_ *served, h *fastlinq.Device, _ nothing, _ frame.Time, done func(nothing, error)) {
+	clearCommand: onFastLinQ("health reporter", func(_ *served, h *fastlinq.Device, _ nothing, _ frame.Time,
+		done func(nothing, error)) {
 		h.ClearHealthDump()
 		done(nothing{}, nil)
 	}),
 }
 
 // blink has the port's LED blink until IdentifyEnd.
-var blink = onFastLinQ("LED", func(_ *served, h *fastlinq.Device, _ IdentifyTime, now frame.Time, done func(nothing, error)) {
+var blink = onFastLinQ("LED", func(_ *served, h *fastlinq.Device, _ IdentifyTime, now frame.Time,
+	done func(nothing, error)) {
 	h.Identify(now, func(err error) { done(nothing{}, err) })
 })
 

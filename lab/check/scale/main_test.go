@@ -10,17 +10,13 @@ import (
 
 // Ten times the NICs have ten times the events and take ten times the memory.
 func TestCostGrowsWithNICs(t *testing.T) {
-	var all []cost
-	for _, nics := range []int{10, 100} {
-		for _, kind := range kinds {
-			c, err := measure(t.Context(), work{hardware: kind, nics: nics, qps: 10, iters: 20})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := int64(nics * 10 * 20); c.messages != want {
-				t.Errorf("%d messages, want %d", c.messages, want)
-			}
-			all = append(all, c)
+	all, err := both(t.Context(), append(busy(20, 10, 100), work{nics: 100, qps: 1, iters: 1})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if want := int64(c.nics * c.qps * c.iters); c.messages != want {
+			t.Errorf("%d messages, want %d", c.messages, want)
 		}
 	}
 	few, many := all[0], all[2]

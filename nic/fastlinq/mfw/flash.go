@@ -251,7 +251,11 @@ func OptionParam(id uint16, entity uint8, flags uint32) uint32 {
 }
 
 func (f *Firmware) options() []nvm.Option {
-	im, err := f.NVM()
+	b := f.flash.b
+	if b == nil { // as delivered, for which storm firmware need not be packed
+		b = nvm.Factory(f.cfg.Version)
+	}
+	im, err := nvm.Parse(b)
 	if err != nil {
 		return nil
 	}

@@ -74,17 +74,13 @@ func (t *Tree) Devices(devices ...Device) error {
 		t.Show(dir)
 	}
 	b := builder{t: t}
-	b.file(verbsDir+"/abi_version", verbsABI)
-	b.file(cmDir+"/abi_version", cmABI)
-	b.file(cmDir+"/dev", number(CMNumber()))
-	b.file(CMPath, "")
+	b.files("", [][2]any{{verbsDir + "/abi_version", verbsABI}, {cmDir + "/abi_version", cmABI},
+		{cmDir + "/dev", number(CMNumber())}, {CMPath, ""}})
 	for i := len(devices) - 1; i >= 0; i-- { // libibverbs has them first that tmpfs lists first: the last made
 		d := &devices[i]
-		dir := fmt.Sprintf("%s/uverbs%d", verbsDir, d.Index)
-		b.file(dir+"/ibdev", d.Name())
-		b.file(dir+"/dev", number(d.UVerbsNumber()))
-		b.file(dir+"/abi_version", rxeABI)
-		b.file(d.UVerbs(), "")
+		b.files(fmt.Sprintf("%s/uverbs%d/", verbsDir, d.Index), [][2]any{{"ibdev", d.Name()},
+			{"dev", number(d.UVerbsNumber())}, {"abi_version", rxeABI}})
+		b.files("", [][2]any{{d.UVerbs(), ""}})
 		b.device(d)
 		b.siw(d)
 	}
@@ -99,10 +95,12 @@ type builder struct {
 	err error
 }
 
-// file adds a file of one line.
-func (b *builder) file(path string, value any) {
-	if b.err == nil {
-		b.err = b.t.File(path, fmt.Sprintln(value))
+// files adds files of one line: pairs of name and line.
+func (b *builder) files(dir string, list [][2]any) {
+	for _, f := range list {
+		if b.err == nil {
+			b.err = b.t.File(dir+f[0].(string), fmt.Sprintln(f[1]))
+		}
 	}
 }
 
@@ -123,24 +121,27 @@ func (b *builder) device(d *Device) {
 			return line(&a) + "\n", nil
 		})
 	}
-	b.file(dir+"/node_type", "4: RNIC")
-	attr("node_guid", func(a *Attr) string { return a.NodeGUID })
-	attr("sys_image_guid", func(a *Attr) string { return a.SystemImageGUID })
-	attr("fw_ver", func(a *Attr) string { return a.Firmware })
-	attr("node_desc", func(a *Attr) string { return a.Description })
+	b.files(dir+"/", [][2]any{
+		{"node_type", "4: RNIC"}, {"ports/1/lid_mask_count", 0}, {"ports/1/sm_sl", 0},
+		{"ports/1/cap_mask", "0x00090000"}, // managed by a connection manager, and as a device
+		{"ports/1/rate", "100 Gb/sec (4X EDR)"}, {"ports/1/link_layer", "Ethernet"},
+	})
+	for path := range new(Attr).lines() {
+		attr(path, func(a *Attr) string { return a.lines()[path] })
+	}
 	if b.err == nil && d.Netdev != "" {
 		b.err = b.t.Dir(dir + "/device/net/" + d.Netdev)
 	}
-	attr("ports/1/state", func(a *Attr) string { return numbered(portStates, a.State) })
-	attr("ports/1/phys_state", func(a *Attr) string { return numbered(physStates, a.Phys) })
-	attr("ports/1/lid", func(a *Attr) string { return fmt.Sprintf("0x%x", a.LID) })
-	attr("ports/1/sm_lid", func(a *Attr) string { return fmt.Sprintf("0x%x", a.SMLID) })
-	b.file(dir+"/ports/1/lid_mask_count", 0)
-	b.file(dir+"/ports/1/sm_sl", 0)
-	b.file(dir+"/ports/1/cap_mask", "0x00090000") // managed by a connection manager, and as a device
-	b.file(dir+"/ports/1/rate", "100 Gb/sec (4X EDR)")
-	b.file(dir+"/ports/1/link_layer", "Ethernet")
 	b.tables(dir+"/ports/1", d, attr)
+}
+
+// lines are the files of one line that the NIC is asked for.
+func (a *Attr) lines() map[string]string {
+	return map[string]string{
+		"node_guid": a.NodeGUID, "sys_image_guid": a.SystemImageGUID, "fw_ver": a.Firmware, "node_desc": a.Description,
+		"ports/1/state": numbered(portStates, a.State), "ports/1/phys_state": numbered(physStates, a.Phys),
+		"ports/1/lid": fmt.Sprintf("0x%x", a.LID), "ports/1/sm_lid": fmt.Sprintf("0x%x", a.SMLID),
+	}
 }
 
 // tables adds the port's tables. GID entries that are not used say zero, as the

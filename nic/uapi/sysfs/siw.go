@@ -91,38 +91,37 @@ func (b *builder) siw(d *Device) {
 var qpStates = map[string]int{"IDLE": 0, "RTR": 1, "RTS": 2, "CLOSING": 3, "TERMINATE": 4, "ERROR": 5}
 
 func qpTable(device string, list []QP) string {
-	if len(list) == 0 {
-		return ""
-	}
-	const row = "%-7v%-6v%-5v%-5v%-5v%-5v%v\n"
-	var s strings.Builder
-	fmt.Fprintf(&s, "%s: %d QPs\n", device, len(list))
-	fmt.Fprintf(&s, row, "QP-ID", "State", "SQ", "RQ", "IRQ", "ORQ", "Sock")
-	for _, q := range list {
-		fmt.Fprintf(&s, row, q.Num, qpStates[q.State], q.Sends, q.Recvs, q.IRD, q.ORD, sock(q.Local, q.Remote))
-	}
-	return s.String()
+	return table(device, "QPs", "%-7v%-6v%-5v%-5v%-5v%-5v%v\n", []any{"QP-ID", "State", "SQ", "RQ", "IRQ", "ORQ", "Sock"},
+		list, func(q *QP) []any {
+			return []any{q.Num, qpStates[q.State], q.Sends, q.Recvs, q.IRD, q.ORD, sock(q.Local, q.Remote)}
+		})
 }
 
 func cepTable(device string, list []CEP) string {
+	return table(device, "CEPs", "%-7v%-15v%-7v%-3v%v\n", []any{"CM-ID", "State", "QP-ID", "LC", "Sock"}, list,
+		func(c *CEP) []any {
+			listening, qp := "n", "-1"
+			if c.Listening {
+				listening = "y"
+			}
+			if c.QP != 0 {
+				qp = fmt.Sprint(c.QP)
+			}
+			return []any{c.ID, strings.ReplaceAll(c.State, " ", "-"), qp, listening, sock(c.Local, c.Remote)}
+		})
+}
+
+// table is a list of a device's objects, empty if there are none.
+func table[T any](device, objects, row string, heads []any, list []T, cells func(*T) []any) string {
 	if len(list) == 0 {
 		return ""
 	}
-	const row = "%-7v%-15v%-7v%-3v%v\n"
-	var s strings.Builder
-	fmt.Fprintf(&s, "%s: %d CEPs\n", device, len(list))
-	fmt.Fprintf(&s, row, "CM-ID", "State", "QP-ID", "LC", "Sock")
-	for _, c := range list {
-		listening, qp := "n", "-1"
-		if c.Listening {
-			listening = "y"
-		}
-		if c.QP != 0 {
-			qp = fmt.Sprint(c.QP)
-		}
-		fmt.Fprintf(&s, row, c.ID, strings.ReplaceAll(c.State, " ", "-"), qp, listening, sock(c.Local, c.Remote))
+	b := fmt.Appendf(nil, "%s: %d %s\n", device, len(list), objects)
+	b = fmt.Appendf(b, row, heads...)
+	for i := range list {
+		b = fmt.Appendf(b, row, cells(&list[i])...)
 	}
-	return s.String()
+	return string(b)
 }
 
 // sock are the ends of a connection.

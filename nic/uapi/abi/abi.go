@@ -10,7 +10,6 @@ package abi
 
 import (
 	"errors"
-	"syscall"
 
 	"tapir/nic/verbs"
 )
@@ -68,15 +67,3 @@ type Opener func(c Caller, flags int) (f File, fd int, err error)
 
 // Later is File.Command's way to say that the answer comes later.
 var Later = errors.New("the answer comes later")
-
-// Errno is the errno that an error of a File stands for, 0 for nil.
-func Errno(err error) syscall.Errno {
-	if err == nil {
-		return 0
-	}
-	var errno syscall.Errno // on the heap
-	if errors.As(err, &errno) && errno != 0 {
-		return errno
-	}
-	return syscall.EIO
-}

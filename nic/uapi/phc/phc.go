@@ -14,13 +14,12 @@
 package phc
 
 import (
-	"errors"
 	"fmt"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/ptp"
+	"tapir/nic/uapi/errno"
 	"tapir/nic/uapi/trap"
 )
 
@@ -142,27 +141,11 @@ func (h *Handler) Serve(c *trap.Call) trap.Answer {
 }
 
 // errnos are the driver's answers to errors of the unit.
-var errnos = []struct {
-	err   error
-	errno syscall.Errno
-}{
-	{ptp.ErrBusy, unix.EBUSY}, {ptp.ErrRange, unix.ERANGE}, {ptp.ErrInvalid, unix.EINVAL},
-	{ptp.ErrDisabled, unix.ENODEV},
-}
+var errnos = errno.Table{{ptp.ErrBusy, unix.EBUSY}, {ptp.ErrRange, unix.ERANGE}, {ptp.ErrInvalid, unix.EINVAL},
+	{ptp.ErrDisabled, unix.ENODEV}}
 
 // fail answers with the errno of an error.
-func fail(err error) trap.Answer {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
-		return trap.Fail(errno)
-	}
-	for _, e := range errnos {
-		if errors.Is(err, e.err) {
-			return trap.Fail(e.errno)
-		}
-	}
-	return trap.Fail(unix.EIO)
-}
+func fail(err error) trap.Answer { return trap.Fail(errnos.Of(err)) }
 
 // done answers 0, or with the errno of an error.
 func done(err error) trap.Answer {

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/errno"
 	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/verbs"
@@ -183,12 +183,12 @@ func (c *caller) finish(err error) {
 	if !c.forget() {
 		return
 	}
-	errno := abi.Errno(err)
+	number := errno.Of(err)
 	switch {
 	case c.made == nil:
-		c.s.link.send(&message{Kind: done, ID: c.id, Errno: uint32(errno)}, "", -1)
-	case errno != 0:
-		c.end(trap.Fail(errno))
+		c.s.link.send(&message{Kind: done, ID: c.id, Errno: uint32(number)}, "", -1)
+	case number != 0:
+		c.end(trap.Fail(number))
 	default:
 		c.end(trap.Return(int64(c.made.Arg(2))))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/errno"
 	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 )
@@ -194,18 +195,9 @@ func (c *Client) answer(m *message, fd int) {
 		fd, out.Value = -1, int64(n)
 	}
 	ipc.Close(fd)
-	if err != nil {
-		out.Errno = errnoOf(err)
-	}
+	out.Errno = uint32(errno.Of(err))
 	c.link.send(&out, "", outFD)
 	ipc.Close(outFD)
-}
-
-func errnoOf(err error) uint32 {
-	if errno, ok := err.(syscall.Errno); ok && errno != 0 {
-		return uint32(errno)
-	}
-	return uint32(unix.EIO)
 }
 
 // statusFlags are the file status flags of a descriptor of the program.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/errno"
 	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 	"tapir/wire/frame"
@@ -198,8 +199,8 @@ func (s *session) open(m *message, d Device) {
 	if err == nil {
 		answer.File, err = s.add(f, fd, d.Thread)
 	}
+	answer.Errno = uint32(errno.Of(err))
 	if err != nil {
-		answer.Errno = uint32(abi.Errno(err))
 		fd = -1
 	}
 	s.link.send(&answer, "", fd)

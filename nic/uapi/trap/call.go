@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/errno"
 )
 
 // Call is one trapped system call. The calling thread sleeps until the call
@@ -201,11 +203,7 @@ func Return(v int64) Answer { return Answer{kind: result, value: v} }
 
 // Fail ends the call with an error number; an error that holds none is EIO.
 func Fail(err error) Answer {
-	errno, ok := err.(syscall.Errno)
-	if !ok || errno == 0 {
-		errno = unix.EIO
-	}
-	return Answer{kind: result, errno: errno}
+	return Answer{kind: result, errno: errno.Of(err)}
 }
 
 // Restart ends a waiting call because of a signal.

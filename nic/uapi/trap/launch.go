@@ -1,7 +1,6 @@
 package trap
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/errno"
 	"tapir/nic/uapi/ipc"
 )
 
@@ -98,9 +98,7 @@ func become(path string, argv []string) {
 }
 
 func say(sock int, step byte, err error, fd int) {
-	var errno unix.Errno
-	errors.As(err, &errno)
-	_ = unix.Sendmsg(sock, []byte{step, byte(errno)}, ipc.Rights(fd), nil, 0) // a supervisor that is gone has killed us
+	_ = unix.Sendmsg(sock, []byte{step, byte(errno.Of(err))}, ipc.Rights(fd), nil, 0) // a supervisor that is gone has killed us
 }
 
 // install puts the filter on this thread and returns the listener. A thread

@@ -8,6 +8,7 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/toe"
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/errno"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -128,22 +129,9 @@ func reads(n uint8) uint16 {
 	return uint16(n)
 }
 
-// errnoOf is the errno of an error of the NIC.
-func errnoOf(err error) error {
-	var errno syscall.Errno
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &errno):
-		return errno
-	case errors.Is(err, cm.ErrRemoved), errors.Is(err, cm.ErrNoDevice), errors.Is(err, verbs.ErrRemoved):
-		return syscall.ENODEV
-	case errors.Is(err, &toe.Error{Kind: toe.AddrInUse}):
-		return syscall.EADDRINUSE
-	case errors.Is(err, cm.ErrUnreachable):
-		return syscall.ENETUNREACH
-	case errors.Is(err, cm.ErrNoResources):
-		return syscall.ENOMEM
-	}
-	return syscall.EINVAL
+// errnos are those of errors of the NIC.
+var errnos = errno.Table{
+	{cm.ErrRemoved, syscall.ENODEV}, {cm.ErrNoDevice, syscall.ENODEV}, {verbs.ErrRemoved, syscall.ENODEV},
+	{&toe.Error{Kind: toe.AddrInUse}, syscall.EADDRINUSE}, {cm.ErrUnreachable, syscall.ENETUNREACH},
+	{cm.ErrNoResources, syscall.ENOMEM}, {nil, syscall.EINVAL},
 }

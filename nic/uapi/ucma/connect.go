@@ -41,7 +41,7 @@ func (i *id) connect(c *command) error {
 		if err != nil {
 			i.conn.leave()
 			i.conn, i.state = nil, routeResolved
-			return errnoOf(err)
+			return errnos.Of(err)
 		}
 		i.src.port = from.Port()
 		return nil
@@ -75,7 +75,7 @@ func (i *id) accept(c *command) error {
 	case n == nil || i.state != connected || (p.Valid != 0) != i.passive:
 		return syscall.EINVAL
 	case p.Valid == 0:
-		return c.on(i.dev, func(now frame.Time) error { return n.id.SendRTR(now) }, i.alive(errnoOf))
+		return c.on(i.dev, func(now frame.Time) error { return n.id.SendRTR(now) }, i.alive(errnos.Of))
 	}
 	pid, tos := c.caller.Process(), i.tos
 	return c.on(i.dev, func(now frame.Time) error {
@@ -95,7 +95,7 @@ func (i *id) accept(c *command) error {
 		if err == nil {
 			i.uid = uid
 		}
-		return errnoOf(err)
+		return errnos.Of(err)
 	}))
 }
 
@@ -111,7 +111,7 @@ func (i *id) reject(c *command) error {
 		return syscall.EINVAL
 	}
 	n, private := i.conn, slices.Clone(c.body[8:8+int(c.body[4])])
-	return c.on(i.dev, func(now frame.Time) error { return n.id.Reject(private, now) }, i.alive(errnoOf))
+	return c.on(i.dev, func(now frame.Time) error { return n.id.Reject(private, now) }, i.alive(errnos.Of))
 }
 
 // disconnect is DISCONNECT: DISCONNECTED follows once both sides have closed.
@@ -128,5 +128,5 @@ func (i *id) disconnect(c *command) error {
 			return n.id.Disconnect(false, now)
 		}
 		return nil
-	}, i.alive(errnoOf))
+	}, i.alive(errnos.Of))
 }

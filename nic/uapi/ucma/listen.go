@@ -79,7 +79,7 @@ func (i *id) listenOn(list []*Device, then func(error)) {
 	}, func() {
 		for _, err := range errs {
 			if err != nil {
-				then(errnoOf(err))
+				then(errnos.Of(err))
 				return
 			}
 		}

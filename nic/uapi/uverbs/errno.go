@@ -1,18 +1,15 @@
 package uverbs
 
 import (
-	"errors"
 	"syscall"
 
 	"tapir/nic/al"
+	"tapir/nic/uapi/errno"
 	"tapir/nic/verbs"
 )
 
 // errnos says which errno stands for an error of the layers below.
-var errnos = []struct {
-	err   error
-	errno syscall.Errno
-}{
+var errnos = errno.Table{
 	{verbs.ErrInvalid, syscall.EINVAL},
 	{verbs.ErrState, syscall.EINVAL},
 	{verbs.ErrDestroyed, syscall.EINVAL},
@@ -25,20 +22,4 @@ var errnos = []struct {
 	{verbs.ErrNotStarted, syscall.ENODEV},
 	{verbs.ErrRemoved, syscall.EIO},
 	{al.ErrLeaving, syscall.EIO},
-}
-
-// errnoOf is the errno of err, nil for nil.
-func errnoOf(err error) error {
-	if err == nil {
-		return nil
-	}
-	if errno := new(syscall.Errno); errors.As(err, errno) {
-		return *errno
-	}
-	for _, e := range errnos {
-		if errors.Is(err, e.err) {
-			return e.errno
-		}
-	}
-	return syscall.EIO
 }

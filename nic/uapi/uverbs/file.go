@@ -48,7 +48,7 @@ func (f *File) serve(r *request, b []byte) error {
 	f.note(r.c.Process())
 	f.retry()
 	r.trace(StepProxy)
-	err := errnoOf(r.cmd.serve(r))
+	err := errnos.Of(r.cmd.serve(r))
 	r.traceErr(StepAnswered, err)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/errno"
 	"tapir/nic/uapi/ipc"
 	"tapir/nic/verbs"
 )
@@ -100,7 +101,7 @@ func (c *caller) Done(err error) {
 // answer sends the answer, without waiting: who does not take it is gone.
 func (c *caller) answer(err error) {
 	defer ipc.Close(c.fds...)
-	a := Answer{Errno: uint32(abi.Errno(err)), First: uint32(c.first), Memory: c.mem[:c.top]}
+	a := Answer{Errno: uint32(errno.Of(err)), First: uint32(c.first), Memory: c.mem[:c.top]}
 	fd := c.session.fd
 	if unix.Sendmsg(fd, a.Append(nil), ipc.Rights(c.fds...), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) != nil {
 		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // seen as the client's end

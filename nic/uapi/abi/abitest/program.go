@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"syscall"
 
-	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/errno"
 	"tapir/nic/verbs"
 )
 
@@ -180,4 +180,4 @@ func (p *Program) Nonblocking() bool { return p.NonBlock }
 func (p *Program) Waits() bool { return !p.Gone }
 
 // Done implements abi.Caller.
-func (p *Program) Done(err error) { p.Answers = append(p.Answers, int(abi.Errno(err))) }
+func (p *Program) Done(err error) { p.Answers = append(p.Answers, int(errno.Of(err))) }

@@ -36,24 +36,15 @@ var clockCalls = map[uint32]func(c *trap.Call, clk Clock) trap.Answer{
 		return done(trap.Put(c, c.Arg(1), &unix.Timespec{Nsec: 1}))
 	},
 	unix.SYS_CLOCK_SETTIME: func(c *trap.Call, clk Clock) trap.Answer {
-		ts, err := trap.Get[unix.Timespec](c, c.Arg(1))
-		switch {
-		case err != nil:
-			return fail(err)
-		case ts.Nsec < 0 || ts.Nsec >= int64(time.Second) || ts.Sec < 0 || ts.Sec > maxSeconds:
-			return trap.Fail(unix.EINVAL)
-		}
-		return done(clk.SetTime(ts.Nano()))
+		return with(c, c.Arg(1), func(ts *unix.Timespec) error {
+			if ts.Nsec < 0 || ts.Nsec >= int64(time.Second) || ts.Sec < 0 || ts.Sec > maxSeconds {
+				return unix.EINVAL
+			}
+			return clk.SetTime(ts.Nano())
+		})
 	},
 	unix.SYS_CLOCK_ADJTIME: func(c *trap.Call, clk Clock) trap.Answer {
-		tx, err := trap.Get[unix.Timex](c, c.Arg(1))
-		if err != nil {
-			return fail(err)
-		}
-		if err := adjust(clk, &tx); err != nil {
-			return fail(err)
-		}
-		return done(trap.Put(c, c.Arg(1), &tx))
+		return update(c, c.Arg(1), func(tx *unix.Timex) error { return adjust(clk, tx) })
 	},
 }
 

@@ -22,30 +22,21 @@ type extTS struct {
 }
 
 func (f *file) requestExtTS(c *trap.Call, req uint32, arg uint64) trap.Answer {
-	r, err := trap.Get[unix.PtpExttsRequest](c, arg)
-	if err != nil {
-		return fail(err)
-	}
-	valid := uint32(unix.PTP_EXTTS_V1_VALID_FLAGS)
-	if req == unix.PTP_EXTTS_REQUEST2 {
-		valid = unix.PTP_EXTTS_V1_VALID_FLAGS | unix.PTP_STRICT_FLAGS
-		if r.Flags&^valid != 0 || r.Rsv != [2]uint32{} {
-			return trap.Fail(unix.EINVAL)
+	return with(c, arg, func(r *unix.PtpExttsRequest) error {
+		const strict, valid = unix.PTP_STRICT_FLAGS, unix.PTP_EXTTS_V1_VALID_FLAGS | unix.PTP_STRICT_FLAGS
+		second, on := req == unix.PTP_EXTTS_REQUEST2, r.Flags&unix.PTP_ENABLE_FEATURE != 0
+		switch {
+		case second && (r.Flags&^valid != 0 || r.Rsv != [2]uint32{}),
+			second && on && r.Flags&strict != 0 && r.Flags&unix.PTP_EXTTS_EDGES == 0,
+			r.Index >= f.dev.extTS():
+			return unix.EINVAL
+		case on:
+			f.enableExtTS()
+		default:
+			f.extTS.disable()
 		}
-		edges := r.Flags & unix.PTP_EXTTS_EDGES
-		if r.Flags&unix.PTP_ENABLE_FEATURE != 0 && r.Flags&unix.PTP_STRICT_FLAGS != 0 && edges == 0 {
-			return trap.Fail(unix.EINVAL)
-		}
-	}
-	if r.Index >= f.dev.extTS() {
-		return trap.Fail(unix.EINVAL)
-	}
-	if r.Flags&valid&unix.PTP_ENABLE_FEATURE != 0 {
-		f.enableExtTS()
-	} else {
-		f.extTS.disable()
-	}
-	return trap.Return(0)
+		return nil
+	})
 }
 
 func (f *file) enableExtTS() {

@@ -66,15 +66,13 @@ func (f *file) Ioctl(c *trap.Call, req uint32, arg uint64) trap.Answer {
 		f.extTS.mask(0)
 		return trap.Return(0)
 	case unix.PTP_MASK_EN_SINGLE:
-		channel, err := trap.Get[uint32](c, arg)
-		switch {
-		case err != nil:
-			return fail(err)
-		case channel >= clockExtChannels:
-			return trap.Fail(unix.EFAULT) // sic
-		}
-		f.extTS.unmask(channel)
-		return trap.Return(0)
+		return with(c, arg, func(channel *uint32) error {
+			if *channel >= clockExtChannels {
+				return unix.EFAULT // sic
+			}
+			f.extTS.unmask(*channel)
+			return nil
+		})
 	}
 	return trap.Fail(unix.ENOTTY)
 }
@@ -82,36 +80,26 @@ func (f *file) Ioctl(c *trap.Call, req uint32, arg uint64) trap.Answer {
 // sysOffset answers with alternating readings of the system's clock and the
 // device's, the first and last of them the system's.
 func (f *file) sysOffset(c *trap.Call, arg uint64) trap.Answer {
-	req, err := trap.Get[unix.PtpSysOffset](c, arg)
-	if err != nil {
-		return fail(err)
-	}
-	samples, err := f.samples(req.Samples)
-	if err != nil {
-		return fail(err)
-	}
-	for i, s := range samples {
-		req.Ts[2*i], req.Ts[2*i+1], req.Ts[2*i+2] = clockTime(s.Before), clockTime(s.PHC), clockTime(s.After)
-	}
-	return done(trap.Put(c, arg, &req))
+	return update(c, arg, func(req *unix.PtpSysOffset) error {
+		samples, err := f.samples(req.Samples)
+		for i, s := range samples {
+			req.Ts[2*i], req.Ts[2*i+1], req.Ts[2*i+2] = clockTime(s.Before), clockTime(s.PHC), clockTime(s.After)
+		}
+		return err
+	})
 }
 
 func (f *file) sysOffsetExtended(c *trap.Call, arg uint64) trap.Answer {
-	req, err := trap.Get[unix.PtpSysOffsetExtended](c, arg)
-	if err != nil {
-		return fail(err)
-	}
-	if req.Clockid != unix.CLOCK_REALTIME {
-		return trap.Fail(unix.EINVAL)
-	}
-	samples, err := f.samples(req.Samples)
-	if err != nil {
-		return fail(err)
-	}
-	for i, s := range samples {
-		req.Ts[i] = [3]unix.PtpClockTime{clockTime(s.Before), clockTime(s.PHC), clockTime(s.After)}
-	}
-	return done(trap.Put(c, arg, &req))
+	return update(c, arg, func(req *unix.PtpSysOffsetExtended) error {
+		if req.Clockid != unix.CLOCK_REALTIME {
+			return unix.EINVAL
+		}
+		samples, err := f.samples(req.Samples)
+		for i, s := range samples {
+			req.Ts[i] = [3]unix.PtpClockTime{clockTime(s.Before), clockTime(s.PHC), clockTime(s.After)}
+		}
+		return err
+	})
 }
 
 func (f *file) samples(n uint32) ([]Sample, error) {

@@ -35,16 +35,12 @@ var netdevCalls = map[uint32]func(c *trap.Call, n *netdev, data uint64) trap.Ans
 		return done(trap.Put(c, data, kernelConfig(cfg)))
 	},
 	unix.SIOCSHWTSTAMP: func(c *trap.Call, n *netdev, data uint64) trap.Answer {
-		want, err := trap.Get[unix.HwTstampConfig](c, data)
-		if err != nil {
-			return fail(err)
-		}
-		cfg, err := n.Configure(ptp.HWConfig{Flags: int(want.Flags), TxType: ptp.TxType(want.Tx_type),
-			Filter: ptp.RxFilter(want.Rx_filter)})
-		if err != nil {
-			return fail(err)
-		}
-		return done(trap.Put(c, data, kernelConfig(cfg)))
+		return update(c, data, func(v *unix.HwTstampConfig) error {
+			cfg, err := n.Configure(ptp.HWConfig{Flags: int(v.Flags), TxType: ptp.TxType(v.Tx_type),
+				Filter: ptp.RxFilter(v.Rx_filter)})
+			*v = *kernelConfig(cfg)
+			return err
+		})
 	},
 }
 

@@ -81,7 +81,7 @@ func (d *Device) extTS() uint32 {
 type Handler struct {
 	files   *trap.Files
 	netdevs map[string]*netdev
-	sockets sockets
+	sockets trap.ByFile[socket] // those whose hardware stamps are ours
 }
 
 // netdev is a netdev with the clock that it belongs to.
@@ -94,7 +94,6 @@ type netdev struct {
 func New(devices ...Device) *Handler {
 	const anyType, ptpType = 0xff00, unix.PTP_CLK_MAGIC << 8
 	h := &Handler{files: trap.NewFiles(trap.Cond{Arg: 1, Mask: anyType, Value: ptpType}), netdevs: map[string]*netdev{}}
-	h.sockets.open = map[trap.FileID]*socket{}
 	for i := range devices {
 		d := &devices[i]
 		h.files.Add(d.Path(), node{d})
@@ -148,9 +147,23 @@ var errnos = errno.Table{{ptp.ErrBusy, unix.EBUSY}, {ptp.ErrRange, unix.ERANGE},
 func fail(err error) trap.Answer { return trap.Fail(errnos.Of(err)) }
 
 // done answers 0, or with the errno of an error.
-func done(err error) trap.Answer {
-	if err != nil {
-		return fail(err)
+func done(err error) trap.Answer { return trap.Result(0, errnos.Of(err)) }
+
+// with serves a call whose argument points to a T: serve gets it.
+func with[T any](c *trap.Call, at uint64, serve func(v *T) error) trap.Answer {
+	v, err := trap.Get[T](c, at)
+	if err == nil {
+		err = serve(&v)
 	}
-	return trap.Return(0)
+	return done(err)
+}
+
+// update is with for a T that is stored again.
+func update[T any](c *trap.Call, at uint64, serve func(v *T) error) trap.Answer {
+	return with(c, at, func(v *T) error {
+		if err := serve(v); err != nil {
+			return err
+		}
+		return trap.Put(c, at, v)
+	})
 }

@@ -43,12 +43,6 @@ func socketRules() []trap.Rule {
 	return rules
 }
 
-// sockets are those whose hardware stamps are ours.
-type sockets struct {
-	mu   sync.Mutex
-	open map[trap.FileID]*socket
-}
-
 // socket is a socket of the program with SO_TIMESTAMPING of hardware.
 type socket struct {
 	net    *netdev
@@ -59,22 +53,6 @@ type socket struct {
 	mu   sync.Mutex // calls that wait run on their own
 	sent sentQueue
 	port int // of UDP that the socket is bound to; 0: not known yet
-}
-
-func (s *sockets) find(c *trap.Call, fd int) *socket {
-	s.mu.Lock()
-	none := len(s.open) == 0
-	s.mu.Unlock()
-	if none {
-		return nil
-	}
-	id, err := c.File(fd)
-	if err != nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open[id]
 }
 
 // setSocket serves SO_TIMESTAMPING: the kernel makes software stamps of what
@@ -88,9 +66,7 @@ func (h *Handler) setSocket(c *trap.Call) trap.Answer {
 	if err != nil || c.Int(4) < 4 {
 		return trap.Pass()
 	}
-	h.sockets.mu.Lock()
-	delete(h.sockets.open, id)
-	h.sockets.mu.Unlock()
+	h.sockets.Take(id)
 	if want&hardware == 0 {
 		return trap.Pass()
 	}
@@ -109,9 +85,7 @@ func (h *Handler) setSocket(c *trap.Call) trap.Answer {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, c.Int(2), kernelFlags(int(want))); err != nil {
 		return fail(err)
 	}
-	h.sockets.mu.Lock()
-	defer h.sockets.mu.Unlock()
-	h.sockets.open[id] = &socket{net: n, family: family, flags: int(want), option: uint32(c.Int(2))}
+	h.sockets.Put(id, &socket{net: n, family: family, flags: int(want), option: uint32(c.Int(2))})
 	return trap.Return(0)
 }
 

@@ -28,8 +28,5 @@ func serveSystem(c *trap.Call, at uint64) trap.Answer {
 		tx.Time.Usec *= 1000
 		tx.Status |= unix.STA_NANO
 	}
-	if err := trap.Put(c, at, &tx); err != nil {
-		return fail(err)
-	}
-	return trap.Return(int64(state))
+	return answer(state, trap.Put(c, at, &tx))
 }

@@ -39,7 +39,7 @@ func (h *Handler) recvmmsg(c *trap.Call) trap.Answer {
 }
 
 func (h *Handler) receive(c *trap.Call, flags int, many bool, at []uint64) trap.Answer {
-	s := h.sockets.find(c, c.Int(0))
+	s := h.sockets.Find(c, c.Int(0))
 	if s == nil || len(at) == 0 {
 		return trap.Pass()
 	}
@@ -57,12 +57,7 @@ func (h *Handler) receive(c *trap.Call, flags int, many bool, at []uint64) trap.
 	return trap.Later()
 }
 
-func answer(n int, err error) trap.Answer {
-	if err != nil {
-		return fail(err)
-	}
-	return trap.Return(int64(n))
-}
+func answer(n int, err error) trap.Answer { return trap.Result(int64(n), errnos.Of(err)) }
 
 // mayWait tells whether the call blocks: the error queue never does, but for
 // the hardware's part of it.
@@ -204,7 +199,7 @@ func (h *Handler) poll(c *trap.Call) trap.Answer {
 	if err != nil || p.Events&unix.POLLPRI == 0 {
 		return trap.Pass()
 	}
-	s := h.sockets.find(c, int(p.Fd))
+	s := h.sockets.Find(c, int(p.Fd))
 	if s == nil {
 		return trap.Pass()
 	}
@@ -269,15 +264,11 @@ func (s *socket) waitSent(c *trap.Call, fd int, p pollfd, timeout time.Duration)
 		}
 		switch {
 		case p.Revents != 0 || over:
-			n := int64(0)
+			n := 0
 			if p.Revents != 0 {
 				n = 1
 			}
-			if err := trap.Put(c, c.Arg(0), &p); err != nil {
-				c.Finish(fail(err))
-				return
-			}
-			c.Finish(trap.Return(n))
+			c.Finish(answer(n, trap.Put(c, c.Arg(0), &p)))
 			return
 		case parked.Woken():
 			c.Finish(trap.Fail(unix.EINTR)) // poll is never made again

@@ -1,12 +1,9 @@
 package relay
 
 import (
-	"bufio"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -67,26 +64,14 @@ func (c *caller) Process() int {
 
 // processOf is the process that a thread belongs to; 0 if it is gone.
 func processOf(thread int) int {
-	n, err := strconv.Atoi(procField(fmt.Sprintf("/proc/%d/status", thread), "Tgid:"))
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.Atoi(procField(fmt.Sprintf("/proc/%d/status", thread), "Tgid"))
 	return n
 }
 
-// procField is the value of a line of a file of /proc.
+// procField is the value of a line of a file of /proc; empty if it is gone.
 func procField(name, key string) string {
-	f, err := os.Open(name)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), key); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
+	fields, _ := trap.ProcFields(name)
+	return fields[key]
 }
 
 // Read implements abi.Caller.
@@ -148,7 +133,7 @@ func (c *caller) Install(fd, flags int) (int, error) {
 
 // Nonblocking implements abi.Caller.
 func (c *caller) Nonblocking() bool {
-	text := procField(fmt.Sprintf("/proc/%d/fdinfo/%d", c.thread, c.fd), "flags:")
+	text := procField(fmt.Sprintf("/proc/%d/fdinfo/%d", c.thread, c.fd), "flags")
 	status, err := strconv.ParseInt(text, 8, 64)
 	if err != nil && c.made != nil {
 		return true // the thread is gone

@@ -24,7 +24,7 @@ func depthOf(pid int) depth {
 // numbers are those of a thread, from our PID namespace on inwards; nil if it is
 // gone.
 func numbers(thread int) []string {
-	return strings.Fields(procField(fmt.Sprintf("/proc/%d/status", thread), "NSpid:"))
+	return strings.Fields(procField(fmt.Sprintf("/proc/%d/status", thread), "NSpid"))
 }
 
 // inner is the number that the supervisor has for a thread; 0 if it is gone.
@@ -46,7 +46,7 @@ func (d depth) outer(inner, process int) int {
 		return inner
 	}
 	// none if it is gone
-	tasks, _ := os.ReadDir("/proc/" + procField(fmt.Sprintf("/proc/self/fdinfo/%d", process), "Pid:") + "/task")
+	tasks, _ := os.ReadDir("/proc/" + procField(fmt.Sprintf("/proc/self/fdinfo/%d", process), "Pid") + "/task")
 	for _, t := range tasks {
 		if n, err := strconv.Atoi(t.Name()); err == nil && d.inner(n) == inner {
 			return n

@@ -206,6 +206,14 @@ func Fail(err error) Answer {
 	return Answer{kind: result, errno: errno.Of(err)}
 }
 
+// Result ends the call with a value, or the error number of err.
+func Result(v int64, err error) Answer {
+	if err != nil {
+		return Fail(err)
+	}
+	return Return(v)
+}
+
 // Restart ends a waiting call because of a signal.
 func Restart() Answer { return Answer{kind: result, errno: errRestart} }
 

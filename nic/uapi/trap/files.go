@@ -63,8 +63,7 @@ type Files struct {
 	ioctls []Cond
 	writes bool
 	nodes  map[string]Node
-	mu     sync.Mutex
-	open   map[FileID]*openFile
+	open   ByFile[openFile]
 }
 
 type openFile struct {
@@ -77,7 +76,7 @@ type openFile struct {
 // arguments of ioctl(2), of which one must hold for it to be trapped: a
 // device's requests, by their type for example.
 func NewFiles(ioctls ...Cond) *Files {
-	return &Files{ioctls: ioctls, nodes: map[string]Node{}, open: map[FileID]*openFile{}}
+	return &Files{ioctls: ioctls, nodes: map[string]Node{}}
 }
 
 // Add serves path, which must be absolute and clean, from now on. It must not
@@ -89,21 +88,11 @@ func (f *Files) ServeWrites() { f.writes = true }
 
 // Adopt serves a file that was opened elsewhere, until Forget.
 func (f *Files) Adopt(id FileID, file File, st Stat) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.open[id] = &openFile{File: file, stat: st}
+	f.open.Put(id, &openFile{File: file, stat: st})
 }
 
 // Forget serves an open file no more.
-func (f *Files) Forget(id FileID) { f.take(id) }
-
-func (f *Files) take(id FileID) *openFile {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	o := f.open[id]
-	delete(f.open, id)
-	return o
-}
+func (f *Files) Forget(id FileID) { f.open.Take(id) }
 
 // Rules implements Handler.
 func (f *Files) Rules() []Rule {
@@ -126,17 +115,17 @@ func (f *Files) Serve(c *Call) Answer {
 	}
 	switch c.Nr() {
 	case unix.SYS_FSTAT:
-		if o := f.find(c, c.Int(0)); o != nil {
+		if o := f.open.Find(c, c.Int(0)); o != nil {
 			return o.stat.write(c, c.Arg(1))
 		}
 	case unix.SYS_IOCTL:
-		if o := f.find(c, c.Int(0)); o != nil {
+		if o := f.open.Find(c, c.Int(0)); o != nil {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			return o.Ioctl(c, uint32(c.Arg(1)), c.Arg(2))
 		}
 	case unix.SYS_WRITE:
-		if o := f.find(c, c.Int(0)); o != nil {
+		if o := f.open.Find(c, c.Int(0)); o != nil {
 			if w, ok := o.File.(Writer); ok {
 				o.mu.Lock()
 				defer o.mu.Unlock()
@@ -144,7 +133,7 @@ func (f *Files) Serve(c *Call) Answer {
 			}
 		}
 	case unix.SYS_DUP, unix.SYS_FCNTL:
-		if o := f.find(c, c.Int(0)); o != nil {
+		if o := f.open.Find(c, c.Int(0)); o != nil {
 			return c.dup()
 		}
 	}
@@ -153,32 +142,16 @@ func (f *Files) Serve(c *Call) Answer {
 
 // Lookup finds the served file behind a descriptor of the caller.
 func (f *Files) Lookup(c *Call, fd int) (File, bool) {
-	o := f.find(c, fd)
+	o := f.open.Find(c, fd)
 	if o == nil {
 		return nil, false
 	}
 	return o.File, true
 }
 
-func (f *Files) find(c *Call, fd int) *openFile {
-	f.mu.Lock()
-	none := len(f.open) == 0
-	f.mu.Unlock()
-	if none {
-		return nil
-	}
-	id, err := c.File(fd)
-	if err != nil {
-		return nil
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.open[id]
-}
-
 func (f *Files) servePath(c *Call, p PathCall) Answer {
 	if (p.Kind == StatPath || p.Kind == StatxPath) && p.Flags&unix.AT_EMPTY_PATH != 0 {
-		if o := f.find(c, p.Dir); o != nil && emptyPath(c, p.Path) {
+		if o := f.open.Find(c, p.Dir); o != nil && emptyPath(c, p.Path) {
 			return o.stat.answer(c, p)
 		}
 		return Pass()
@@ -269,7 +242,7 @@ func (f *Files) releaseAfter(held int, id FileID) {
 }
 
 func (f *Files) release(id FileID) {
-	o := f.take(id)
+	o := f.open.Take(id)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.Release()
@@ -288,20 +261,14 @@ func (s Stat) answer(c *Call, p PathCall) Answer {
 
 func (s Stat) write(c *Call, addr uint64) Answer {
 	st := unix.Stat_t{Dev: nodeDev, Ino: nodeIno, Nlink: 1, Mode: s.Mode, Rdev: s.Rdev, Blksize: 4096}
-	if err := Put(c, addr, &st); err != nil {
-		return Fail(err)
-	}
-	return Return(0)
+	return Result(0, Put(c, addr, &st))
 }
 
 func (s Stat) writeStatx(c *Call, addr uint64) Answer {
 	st := unix.Statx_t{Mask: unix.STATX_BASIC_STATS, Blksize: 4096, Nlink: 1, Mode: uint16(s.Mode), Ino: nodeIno,
 		Rdev_major: unix.Major(s.Rdev), Rdev_minor: unix.Minor(s.Rdev), Dev_major: unix.Major(nodeDev),
 		Dev_minor: unix.Minor(nodeDev)}
-	if err := Put(c, addr, &st); err != nil {
-		return Fail(err)
-	}
-	return Return(0)
+	return Result(0, Put(c, addr, &st))
 }
 
 // Pipe is the simplest descriptor of a served file: the program holds its
@@ -314,11 +281,7 @@ func NewPipe(flags int) (*Pipe, error) {
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, err
 	}
-	if flags&unix.O_NONBLOCK == 0 {
-		if err := unix.SetNonblock(p[0], false); err != nil {
-			return nil, err
-		}
-	}
+	_ = unix.SetNonblock(p[0], flags&unix.O_NONBLOCK != 0) // a pipe can
 	return &Pipe{p[0], p[1]}, nil
 }
 

@@ -83,7 +83,7 @@ func (l *Listener) Call(n Notification) *Call { return &Call{l: l, n: n} }
 // is gone, or needs no other answer than it had.
 func (l *Listener) Receive() (*Call, error) {
 	c := new(Call)
-	if ok, err := l.receive(c, ioctl); !ok {
+	if ok, err := l.receive(c, false); !ok {
 		return nil, err
 	}
 	return c, nil
@@ -91,11 +91,11 @@ func (l *Listener) Receive() (*Call, error) {
 
 // ReceiveTo is Receive of a call that waits, as poll(2) has said, into memory of
 // the caller's, which no other call needs any more. False stands for nil.
-func (l *Listener) ReceiveTo(c *Call) (ok bool, err error) { return l.receive(c, briefly) }
+func (l *Listener) ReceiveTo(c *Call) (ok bool, err error) { return l.receive(c, true) }
 
-func (l *Listener) receive(c *Call, ioctl func(fd int, req uint, p unsafe.Pointer) (int, error)) (ok bool, err error) {
+func (l *Listener) receive(c *Call, brief bool) (ok bool, err error) {
 	*c = Call{l: l}
-	_, err = ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&c.n))
+	_, err = ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&c.n), brief)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return false, nil
@@ -114,7 +114,7 @@ func (l *Listener) syncWakeUp() {
 
 func (l *Listener) waits(c *Call) bool {
 	id := c.n.ID
-	_, err := briefly(l.fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id))
+	_, err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&id), true)
 	return err == nil
 }
 
@@ -146,7 +146,7 @@ func (l *Listener) send(c *Call, r response) {
 
 func (l *Listener) answer(id uint64, r response) error {
 	r.id = id
-	_, err := briefly(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
+	_, err := ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r), true)
 	return err
 }
 
@@ -209,33 +209,27 @@ func (l *Listener) addUninterrupted(req *addFd) (n int, err error) {
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
 		return -1, err
 	}
-	n, err = ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(req))
+	n, err = ioctl(l.fd, unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(req), false)
 	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) // what was set can be set
 	return n, err
 }
 
 // ioctl makes an ioctl with a pointer, again if a signal interrupts it: the
 // lock of a listener that others use too is waited for interruptibly.
-func ioctl(fd int, req uint, p unsafe.Pointer) (int, error) {
-	for {
-		n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(p))
-		switch errno {
-		case 0:
-			return int(n), nil
-		case unix.EINTR:
-		default:
-			return -1, errno
-		}
-	}
-}
-
-// briefly is ioctl for what waits for nothing. The runtime is not told: as the
+//
+// Of one that is brief and waits for nothing the runtime is not told: as the
 // answer of a call lets another process run before this one, its monitor would
 // find the thread in the kernel, give its processor away and, for milliseconds,
 // look again every 20 microseconds.
-func briefly(fd int, req uint, p unsafe.Pointer) (int, error) {
+func ioctl(fd int, req uint, p unsafe.Pointer, brief bool) (int, error) {
 	for {
-		n, _, errno := unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(p))
+		var n uintptr
+		var errno syscall.Errno
+		if brief {
+			n, _, errno = unix.RawSyscall(unix.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(p))
+		} else {
+			n, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(req), uintptr(p))
+		}
 		switch errno {
 		case 0:
 			return int(n), nil

@@ -158,27 +158,28 @@ type signals struct {
 
 // readSignals reads a status file of proc(5).
 func readSignals(name string) (s signals, err error) {
-	status, err := os.ReadFile(name)
-	for line := range strings.Lines(string(status)) {
-		key, value, _ := strings.Cut(line, ":")
-		value = strings.TrimSpace(value)
-		bits, _ := strconv.ParseUint(value, 16, 64)
-		switch key {
-		case "State":
-			s.dead = value[0] == 'Z' || value[0] == 'X'
-		case "Tgid":
-			s.tgid, _ = strconv.Atoi(value)
-		case "SigPnd":
-			s.thread = bits
-		case "ShdPnd":
-			s.shared = bits
-		case "SigBlk":
-			s.blocked = bits
-		case "SigIgn":
-			s.ignored = bits
-		case "SigCgt":
-			s.caught = bits
-		}
+	fields, err := ProcFields(name)
+	if err != nil {
+		return s, err
 	}
-	return s, err
+	bits := func(key string) uint64 {
+		v, _ := strconv.ParseUint(fields[key], 16, 64)
+		return v
+	}
+	s = signals{dead: strings.HasPrefix(fields["State"], "Z") || strings.HasPrefix(fields["State"], "X"),
+		thread: bits("SigPnd"), shared: bits("ShdPnd"), blocked: bits("SigBlk"), ignored: bits("SigIgn"),
+		caught: bits("SigCgt")}
+	s.tgid, _ = strconv.Atoi(fields["Tgid"])
+	return s, nil
+}
+
+// ProcFields reads a file of proc(5) with lines of key and value.
+func ProcFields(name string) (map[string]string, error) {
+	text, err := os.ReadFile(name)
+	fields := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(line, ":")
+		fields[key] = strings.TrimSpace(value)
+	}
+	return fields, err
 }

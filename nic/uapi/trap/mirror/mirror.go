@@ -222,10 +222,7 @@ func (m *Mirror) query(c *trap.Call, p trap.PathCall, name string) trap.Answer {
 	case trap.XattrPath:
 		err = unix.EOPNOTSUPP
 	}
-	if err != nil {
-		return trap.Fail(err)
-	}
-	return trap.Return(0)
+	return trap.Result(0, err)
 }
 
 // permitted judges as the modes say, for whoever asks.
@@ -253,8 +250,5 @@ func (m *Mirror) readlink(c *trap.Call, fd int, addr uint64, room int) trap.Answ
 	if err == nil {
 		err = c.Write(addr, b[:n])
 	}
-	if err != nil {
-		return trap.Fail(err)
-	}
-	return trap.Return(int64(n))
+	return trap.Result(int64(n), err)
 }

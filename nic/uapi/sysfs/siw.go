@@ -91,10 +91,10 @@ func (b *builder) siw(d *Device) {
 var qpStates = map[string]int{"IDLE": 0, "RTR": 1, "RTS": 2, "CLOSING": 3, "TERMINATE": 4, "ERROR": 5}
 
 func qpTable(device string, list []QP) string {
-	return table(device, "QPs", "%-7v%-6v%-5v%-5v%-5v%-5v%v\n", []any{"QP-ID", "State", "SQ", "RQ", "IRQ", "ORQ", "Sock"},
-		list, func(q *QP) []any {
-			return []any{q.Num, qpStates[q.State], q.Sends, q.Recvs, q.IRD, q.ORD, sock(q.Local, q.Remote)}
-		})
+	heads := []any{"QP-ID", "State", "SQ", "RQ", "IRQ", "ORQ", "Sock"}
+	return table(device, "QPs", "%-7v%-6v%-5v%-5v%-5v%-5v%v\n", heads, list, func(q *QP) []any {
+		return []any{q.Num, qpStates[q.State], q.Sends, q.Recvs, q.IRD, q.ORD, sock(q.Local, q.Remote)}
+	})
 }
 
 func cepTable(device string, list []CEP) string {

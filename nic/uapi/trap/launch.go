@@ -97,8 +97,9 @@ func become(path string, argv []string) {
 	say(sock, stepExec, syscall.Exec(path, argv, os.Environ()), -1)
 }
 
+// say tells the supervisor; one that is gone has killed us.
 func say(sock int, step byte, err error, fd int) {
-	_ = unix.Sendmsg(sock, []byte{step, byte(errno.Of(err))}, ipc.Rights(fd), nil, 0) // a supervisor that is gone has killed us
+	_ = unix.Sendmsg(sock, []byte{step, byte(errno.Of(err))}, ipc.Rights(fd), nil, 0)
 }
 
 // install puts the filter on this thread and returns the listener. A thread

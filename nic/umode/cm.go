@@ -126,11 +126,7 @@ func (c *Context) manager() (*manager, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	events, err := eventfile.New(f.os, false)
-	if err != nil {
-		return nil, err
-	}
-	m := &manager{file: f, events: events, ids: map[uint64]*ID{}, listeners: map[uint64]*Listener{},
+	m := &manager{file: f, events: eventfile.New(f.os, false), ids: map[uint64]*ID{}, listeners: map[uint64]*Listener{},
 		changed: make(chan struct{}), done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop

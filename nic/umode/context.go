@@ -74,10 +74,7 @@ func (c *Context) open(call *Call) error {
 		return err
 	}
 	c.vectors = int(native.Uint32(b[4:]))
-	f, err := c.session.take(native.Uint32(b), "asynchronous events")
-	if err == nil {
-		c.async, err = eventfile.New(f, false)
-	}
+	c.async, err = c.session.takeEvents(native.Uint32(b), "asynchronous events", false)
 	return err
 }
 

@@ -32,10 +32,7 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 			return err
 		}
 		ch.number = native.Uint32(b)
-		f, err := c.session.take(ch.number, "completion channel")
-		if err == nil {
-			ch.events, err = eventfile.New(f, true)
-		}
+		ch.events, err = c.session.takeEvents(ch.number, "completion channel", true)
 		return err
 	}, func() { _ = ch.Close() })
 	if err != nil {

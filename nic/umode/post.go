@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tapir/nic/ring"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/umode/proxy"
 	"tapir/nic/verbs"
 )
@@ -34,10 +35,8 @@ type posting struct {
 }
 
 func (p *posting) addSGEs(list []verbs.SGE) uint32 {
-	for _, s := range list {
-		p.sges = native.AppendUint64(p.sges, s.Addr)
-		p.sges = native.AppendUint32(p.sges, s.Length)
-		p.sges = native.AppendUint32(p.sges, s.LKey)
+	for i := range list {
+		p.sges = append(p.sges, abi.Octets(&abi.SGE{Addr: list[i].Addr, Length: list[i].Length, LKey: list[i].LKey})...)
 	}
 	p.elements += uint32(len(list))
 	return uint32(len(list))
@@ -63,26 +62,20 @@ func (p *posting) addSend(wr *verbs.SendWR) {
 		sges = []verbs.SGE{{Addr: at, Length: uint32(len(wr.Inline))}}
 		p.inline = append(p.inline, wr.Inline...)
 	}
-	p.wrs = native.AppendUint64(p.wrs, wr.ID)
-	p.wrs = native.AppendUint32(p.wrs, p.addSGEs(sges))
-	p.wrs = native.AppendUint32(p.wrs, number)
-	p.wrs = native.AppendUint32(p.wrs, ring.FlagsNumber(wr.Flags))
+	w := abi.SendWR{ID: wr.ID, SGEs: p.addSGEs(sges), Opcode: number, Flags: ring.FlagsNumber(wr.Flags),
+		RemoteAddr: wr.RemoteAddr}
 	switch wr.Opcode {
 	case verbs.OpSendImm, verbs.OpWriteImm: // the low half, as nic/ring
-		p.wrs = binary.BigEndian.AppendUint32(p.wrs, uint32(wr.Imm))
+		binary.BigEndian.PutUint32(w.Imm[:], uint32(wr.Imm))
 	default:
-		p.wrs = native.AppendUint32(p.wrs, wr.Invalidate)
+		native.PutUint32(w.Imm[:], wr.Invalidate)
 	}
-	p.wrs = native.AppendUint64(p.wrs, wr.RemoteAddr)
 	if wr.Opcode.Atomic() {
-		p.wrs = native.AppendUint64(p.wrs, wr.Atomic.CompareAdd)
-		p.wrs = native.AppendUint64(p.wrs, wr.Atomic.Swap)
-		p.wrs = native.AppendUint32(p.wrs, wr.RKey)
-		p.wrs = append(p.wrs, 0, 0, 0, 0)
-		return
+		w.CompareAdd, w.Swap, w.AtomicRKey = wr.Atomic.CompareAdd, wr.Atomic.Swap, wr.RKey
+	} else {
+		w.CompareAdd = uint64(wr.RKey) // in its place, in the low half
 	}
-	p.wrs = native.AppendUint32(p.wrs, wr.RKey)
-	p.wrs = append(p.wrs, make([]byte, 20)...)
+	p.wrs = append(p.wrs, abi.Octets(&w)...)
 }
 
 // post sends a batch of n requests of size octets; it returns how many were
@@ -150,9 +143,7 @@ func (o *object) postRecv(v Verb, self any, wrs []verbs.RecvWR) (bad int, err er
 		bad, err = batches(len(wrs), func(from, to int) (int, error) {
 			var p posting
 			for i := from; i < to; i++ {
-				p.wrs = native.AppendUint64(p.wrs, wrs[i].ID)
-				p.wrs = native.AppendUint32(p.wrs, p.addSGEs(wrs[i].SGEs))
-				p.wrs = append(p.wrs, 0, 0, 0, 0)
+				p.wrs = append(p.wrs, abi.Octets(&abi.RecvWR{ID: wrs[i].ID, SGEs: p.addSGEs(wrs[i].SGEs)})...)
 			}
 			return o.ctx.post(call, o.handle, &p, to-from, recvWRLen)
 		})

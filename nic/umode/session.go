@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/ipc"
+	"tapir/nic/umode/eventfile"
 	"tapir/nic/umode/proxy"
 	"tapir/nic/verbs"
 )
@@ -91,6 +92,15 @@ func (s *session) take(number uint32, name string) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// takeEvents is take of a file that carries events.
+func (s *session) takeEvents(number uint32, name string, spins bool) (*eventfile.File, error) {
+	f, err := s.take(number, name)
+	if err != nil {
+		return nil, err
+	}
+	return eventfile.New(f, spins), nil
 }
 
 // file is a device file that the proxy has open for this client.

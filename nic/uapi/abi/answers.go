@@ -92,3 +92,26 @@ type Place struct {
 	Offset  uint64
 	Size, _ uint32
 }
+
+// SendWR is a request in POST_SEND.
+type SendWR struct {
+	ID                  uint64
+	SGEs, Opcode, Flags uint32
+	Imm                 [4]byte // immediate data, or the STag to invalidate
+	RemoteAddr          uint64
+	CompareAdd          uint64 // of others than atomics: the STag of the remote memory
+	Swap                uint64
+	AtomicRKey, _       uint32
+}
+
+// RecvWR is a request in POST_RECV.
+type RecvWR struct {
+	ID      uint64
+	SGEs, _ uint32
+}
+
+// SGE is an element of a request.
+type SGE struct {
+	Addr         uint64
+	Length, LKey uint32
+}

@@ -3,29 +3,30 @@ package refclock
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"net"
 
 	"golang.org/x/sys/unix"
 )
 
-// Layout of chrony's struct sock_sample on 64-bit machines, in native byte
-// order: timeval of the system clock at 0, the reference's lead over it as a
-// double in seconds at 16, pulse at 24, leap at 28, padding at 32, magic at
-// 36 (refclock_sock.c; "SOCK" in chrony.conf(5)).
+// sockSample is chrony's struct sock_sample on 64-bit machines (refclock_sock.c;
+// "SOCK" in chrony.conf(5)), in native byte order.
+type sockSample struct {
+	Sec, Usec   int64   // of the system's clock
+	Offset      float64 // the reference's lead over it in seconds
+	Pulse, Leap int32
+	_, Magic    int32
+}
+
 const (
 	sockLen   = 40
 	sockMagic = 0x534f434b
 )
 
-func (s Sample) sock() (b [sockLen]byte) {
+func (s Sample) sock() [sockLen]byte {
 	system := unix.NsecToTimespec(s.System)
-	binary.NativeEndian.PutUint64(b[0:], uint64(system.Sec))
-	binary.NativeEndian.PutUint64(b[8:], uint64(system.Nsec/1000))
-	binary.NativeEndian.PutUint64(b[16:], math.Float64bits(float64(s.Clock-s.System)/1e9))
-	binary.NativeEndian.PutUint32(b[28:], uint32(s.Leap))
-	binary.NativeEndian.PutUint32(b[36:], sockMagic)
-	return b
+	b, _ := binary.Append(nil, binary.NativeEndian, &sockSample{Sec: system.Sec, Usec: system.Nsec / 1000,
+		Offset: float64(s.Clock-s.System) / 1e9, Leap: int32(s.Leap), Magic: sockMagic}) // it is of fixed size
+	return [sockLen]byte(b)
 }
 
 // Sock sends samples to chronyd's Unix socket, which the daemon makes when it

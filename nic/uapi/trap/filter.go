@@ -107,11 +107,6 @@ func verdict(v uint32) unix.SockFilter {
 
 // encodeFilter lays out a program as the kernel reads it (struct sock_filter).
 func encodeFilter(prog []unix.SockFilter) []byte {
-	b := make([]byte, 0, 8*len(prog))
-	for _, f := range prog {
-		b = binary.NativeEndian.AppendUint16(b, f.Code)
-		b = append(b, f.Jt, f.Jf)
-		b = binary.NativeEndian.AppendUint32(b, f.K)
-	}
+	b, _ := binary.Append(nil, binary.NativeEndian, prog) // it is of fixed size
 	return b
 }

@@ -60,24 +60,19 @@ const maxRuleWords = 4096
 // 32-bit words of number, count, and count times argument, mask, first and last
 // value.
 func encodeRules(rules []Rule) ([]byte, error) {
-	var b []byte
-	word := func(v uint32) { b = binary.NativeEndian.AppendUint32(b, v) }
+	var words []uint32
 	sorted := slices.Clone(rules)
 	slices.SortStableFunc(sorted, func(a, b Rule) int { return cmp.Compare(a.Nr, b.Nr) })
 	for _, r := range sorted {
-		word(r.Nr)
-		word(uint32(len(r.When)))
+		words = append(words, r.Nr, uint32(len(r.When)))
 		for _, c := range r.When {
-			word(uint32(c.Arg))
-			word(c.Mask)
-			word(c.Value)
-			word(max(c.Value, c.Last))
+			words = append(words, uint32(c.Arg), c.Mask, c.Value, max(c.Value, c.Last))
 		}
 	}
-	if len(b) > 4*maxRuleWords {
+	if len(words) > maxRuleWords {
 		return nil, fmt.Errorf("%d rules are more than the preloaded library has room for", len(rules))
 	}
-	return b, nil
+	return binary.Append(nil, binary.NativeEndian, words)
 }
 
 // preload is the supervisor's side of the library.

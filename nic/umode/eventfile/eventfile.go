@@ -57,14 +57,14 @@ const (
 
 // New takes f. spins says that a waiting goroutine may spin: it has nothing else
 // to do.
-func New(f *os.File, spins bool) (*File, error) {
-	raw, err := f.SyscallConn()
+func New(f *os.File, spins bool) *File {
+	raw, _ := f.SyscallConn() // fails without a file
 	p := &File{file: f, turn: make(chan struct{}, 1), raw: raw, spins: spins, begun: time.Now()}
 	p.spin = func(fd uintptr) {
 		spinPoll(fd)
 		p.done, p.err = p.try(int(fd))
 	}
-	return p, err
+	return p
 }
 
 // wait calls try whenever there may be something to read, until it says that

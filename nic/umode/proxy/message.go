@@ -9,6 +9,9 @@ package proxy
 import (
 	"encoding/binary"
 	"errors"
+	"unsafe"
+
+	"tapir/nic/uapi/abi"
 )
 
 // Kind says what a request asks for.
@@ -43,34 +46,34 @@ type Request struct {
 	Memory  []byte // the first octets of that memory; the others are 0
 }
 
-const requestLen = 32
+// requestHeader is what a request begins with.
+type requestHeader struct {
+	Kind       Kind
+	File       uint32
+	Addr, Size uint64
+	Command    uint64 // octets
+}
+
+const requestLen = int(unsafe.Sizeof(requestHeader{}))
 
 var errMessage = errors.New("umode: malformed message")
 
 // Append appends the encoded request to b.
 func (r *Request) Append(b []byte) []byte {
-	n := binary.NativeEndian
-	b = n.AppendUint32(b, uint32(r.Kind))
-	b = n.AppendUint32(b, r.File)
-	b = n.AppendUint64(b, r.Addr)
-	b = n.AppendUint64(b, r.Size)
-	b = n.AppendUint64(b, uint64(len(r.Command)))
-	b = append(b, r.Command...)
-	return append(b, r.Memory...)
+	h := requestHeader{r.Kind, r.File, r.Addr, r.Size, uint64(len(r.Command))}
+	return append(append(append(b, abi.Octets(&h)...), r.Command...), r.Memory...)
 }
 
 // ParseRequest decodes a request, whose slices are part of b.
 func ParseRequest(b []byte) (r Request, err error) {
-	n := binary.NativeEndian
 	if len(b) < requestLen {
 		return r, errMessage
 	}
-	r = Request{Kind: Kind(n.Uint32(b)), File: n.Uint32(b[4:]), Addr: n.Uint64(b[8:]), Size: n.Uint64(b[16:])}
-	command, rest := n.Uint64(b[24:]), b[requestLen:]
-	if command > uint64(len(rest)) {
+	h, rest := abi.Get[requestHeader](b), b[requestLen:]
+	if h.Command > uint64(len(rest)) {
 		return r, errMessage
 	}
-	r.Command, r.Memory = rest[:command], rest[command:]
+	r = Request{h.Kind, h.File, h.Addr, h.Size, rest[:h.Command], rest[h.Command:]}
 	if r.Kind == Command && (r.Size > MaxMemory || uint64(len(r.Memory)) > r.Size) {
 		return r, errMessage
 	}

@@ -190,7 +190,7 @@ func (l *Layer) Held() (datagrams, fragments int) { return len(l.fragments.list)
 
 // release releases the fragments of a datagram, or leaves them to the operating
 // system.
-func (l *Layer) release(g *datagram, host bool, now frame.Time) {
+func (l *station) release(g *datagram, host bool, now frame.Time) {
 	for _, p := range g.pieces {
 		if host {
 			l.env.Host(p.f, now)

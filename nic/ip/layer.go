@@ -106,7 +106,7 @@ type Layer struct {
 	in        Packet
 	looped    port.Loop // packets to our own addresses
 	neighbors neighbors
-	resolving []*resolution
+	resolving resolutions
 	fragments reassembler
 	limiter   limiter
 	ipID      uint16

@@ -97,22 +97,17 @@ func (l *Layer) newNeighbor(a netip.Addr, now frame.Time) *neighbor {
 	return n
 }
 
-// toSelf takes o.Frame, an IP packet to one of our own addresses.
-func (l *Layer) toSelf(o port.Out, now frame.Time) {
-	if l.looped.Room() <= 0 {
-		l.env.Wire.Drop(o, drop.TxQueue, now)
-		return
-	}
-	l.looped.Transmit(o.Frame)
-}
-
 // toNeighbor takes o.Frame, an IP packet, and sends it to the station that owns
 // hop, or keeps it until that station has answered.
 func (l *Layer) toNeighbor(o port.Out, hop netip.Addr, now frame.Time) {
 	n := l.neighbors.find(hop)
 	if n == nil {
-		if l.IsLocal(hop) {
-			l.toSelf(o, now)
+		switch local := l.IsLocal(hop); {
+		case local && l.looped.Room() <= 0:
+			l.env.Wire.Drop(o, drop.TxQueue, now)
+			return
+		case local:
+			l.looped.Transmit(o.Frame)
 			return
 		}
 		n = l.newNeighbor(hop, now)
@@ -221,7 +216,7 @@ func (l *Layer) pollNeighbors(now frame.Time) {
 	for _, n := range silent {
 		l.forgetRedirects(func(r redirect) bool { return r.hop == n.ip })
 		l.dropPending(n, now)
-		if l.awaited(n.ip) {
+		if l.resolving.awaits(n.ip) {
 			n.state, n.tries = incomplete, 0
 			l.solicit(n, now)
 			continue
@@ -241,7 +236,7 @@ func (l *Layer) dropPending(n *neighbor, now frame.Time) {
 }
 
 // unreachable tells the transport that packet, one of ours, cannot leave.
-func (l *Layer) unreachable(packet []byte) {
+func (l *registry) unreachable(packet []byte) {
 	h, payload, err := ip.ParseQuoted(packet)
 	if err != nil {
 		return

@@ -61,14 +61,17 @@ func (l *Layer) Resolve(remote netip.Addr, done func(mac ether.Addr, now frame.T
 	case n.state != incomplete:
 		l.env.Enqueue(resolved{l, r, n.mac})
 	}
-	return func() { l.forgetResolution(r) }, true
+	return func() { l.resolving.forget(r) }, true
 }
 
-// forgetResolution reports whether r was still waiting.
-func (l *Layer) forgetResolution(r *resolution) bool {
-	i := slices.Index(l.resolving, r)
+// resolutions are those under way.
+type resolutions []*resolution
+
+// forget reports whether r was still waiting.
+func (l *resolutions) forget(r *resolution) bool {
+	i := slices.Index(*l, r)
 	if i >= 0 {
-		l.resolving = slices.Delete(l.resolving, i, i+1)
+		*l = slices.Delete(*l, i, i+1)
 	}
 	return i >= 0
 }
@@ -91,9 +94,9 @@ func (l *Layer) askAwaited(now frame.Time) {
 	}
 }
 
-// awaited tells whether someone waits for the station of hop.
-func (l *Layer) awaited(hop netip.Addr) bool {
-	return slices.ContainsFunc(l.resolving, func(r *resolution) bool { return r.hop == hop })
+// awaits tells whether someone waits for the station of hop.
+func (l resolutions) awaits(hop netip.Addr) bool {
+	return slices.ContainsFunc(l, func(r *resolution) bool { return r.hop == hop })
 }
 
 // resolved is an answer on its way to who asked.
@@ -105,7 +108,7 @@ type resolved struct {
 
 // Run implements Runner.
 func (a resolved) Run(now frame.Time) {
-	if a.l.forgetResolution(a.r) {
+	if a.l.resolving.forget(a.r) {
 		a.r.done(a.mac, now)
 	}
 }

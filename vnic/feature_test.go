@@ -389,3 +389,11 @@ func TestMTU(t *testing.T) {
 		}
 	}
 }
+
+// Waiting is the number of frames that wait for hosts without room.
+func (p *Port) Waiting() (frames int) {
+	for _, n := range p.waiting {
+		frames += n.toHost.Len()
+	}
+	return frames
+}

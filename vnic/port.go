@@ -148,14 +148,6 @@ func (p *Port) Poll(now frame.Time) frame.Time {
 	return p.sweep
 }
 
-// Waiting is the number of frames that wait for hosts without room.
-func (p *Port) Waiting() (frames int) {
-	for _, n := range p.waiting {
-		frames += n.toHost.Len()
-	}
-	return frames
-}
-
 // forgetBy makes sure that Poll looks through what is remembered at time at.
 func (p *Port) forgetBy(at frame.Time) { p.sweep = min(p.sweep, at) }
 

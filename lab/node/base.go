@@ -321,3 +321,11 @@ func Each[T any](all []T, do func(T) error) error {
 	wait.Wait()
 	return errors.Join(errs...)
 }
+
+// Texts are the texts of all.
+func Texts[T fmt.Stringer](all []T) (texts []string) {
+	for _, v := range all {
+		texts = append(texts, v.String())
+	}
+	return texts
+}

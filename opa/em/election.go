@@ -65,10 +65,8 @@ func (m *Manager) elect(send mad.Send) {
 	m.by(m.beat)
 	m.peers = slices.DeleteFunc(m.peers, func(p peer) bool { return m.now >= p.seen.Add(m.t.Takeover) })
 	var master *peer
-	best := true
 	for i := range m.peers {
 		p := &m.peers[i]
-		best = best && !m.betterThanMe(p)
 		if p.info.State == mad.SMMaster && (master == nil ||
 			better(p.info.Priority, p.info.PortGUID, master.info.Priority, master.info.PortGUID)) {
 			master = p
@@ -81,7 +79,7 @@ func (m *Manager) elect(send mad.Send) {
 			m.become(mad.SMStandby)
 		case m.now < m.since.Add(3*m.t.Heartbeat):
 			m.by(m.since.Add(3 * m.t.Heartbeat))
-		case best:
+		case !slices.ContainsFunc(m.peers, func(p peer) bool { return m.betterThanMe(&p) }):
 			m.count.Takeovers++
 			m.become(mad.SMMaster)
 		}

@@ -518,3 +518,11 @@ func TestTracer(t *testing.T) {
 		t.Errorf("%+v", tr.list)
 	}
 }
+
+// Waiting is the number of frames that wait for the fabric link.
+func (p *Port) Waiting() (n int) {
+	for vl := range p.queues {
+		n += p.queues[vl].Len()
+	}
+	return n
+}

@@ -64,14 +64,6 @@ func (p *Port) send(vl int) {
 	p.wire.Transmit(f)
 }
 
-// Waiting is the number of frames that wait for the fabric link.
-func (p *Port) Waiting() (n int) {
-	for vl := range p.queues {
-		n += p.queues[vl].Len()
-	}
-	return n
-}
-
 func (p *Port) traceOut(f *frame.Frame, r frame.DropReason) {
 	if p.tracer != nil {
 		p.tracer.Trace(&frame.Record{Port: frame.Wire, Dir: frame.Outbound, Data: f.Bytes(), Stamp: frame.Stamp(p.now),

@@ -4,6 +4,7 @@
 package nicnode
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -227,15 +228,9 @@ func (n *Node) Hints() []string { return n.hints }
 
 // Ready is the line for scripts that says that the NIC runs.
 func (n *Node) Ready() string {
-	var ips []string
-	for _, p := range n.cfg.Addrs() {
-		ips = append(ips, p.String())
-	}
-	if ips == nil {
-		ips = []string{"none"}
-	}
+	ips := cmp.Or(strings.Join(node.Texts(n.cfg.Addrs()), ","), "none")
 	return fmt.Sprintf("ready %s mac=%v ip=%s %s=%s frames=%s",
-		n.cfg.Name, n.Device.Config().MAC, strings.Join(ips, ","), n.WireKind(), n.TAP(), n.cfg.Frames)
+		n.cfg.Name, n.Device.Config().MAC, ips, n.WireKind(), n.TAP(), n.cfg.Frames)
 }
 
 // Drops counts the frames that were lost between the loop and the TAPs, wire

@@ -146,11 +146,8 @@ func (n *node) ready() string {
 		return ""
 	}
 	c := n.dev.Config()
-	var ips []string
-	for _, p := range c.Addrs {
-		ips = append(ips, p.String())
-	}
-	return fmt.Sprintf("ready %s mac=%v ip=%s frames=%v", n.Name, c.MAC, strings.Join(ips, ","), c.Frames)
+	ips := strings.Join(lifecycle.Texts(c.Addrs), ",")
+	return fmt.Sprintf("ready %s mac=%v ip=%s frames=%v", n.Name, c.MAC, ips, c.Frames)
 }
 
 // Receive implements vtime.Engine.
@@ -233,11 +230,7 @@ func (n *node) leaks() error {
 	if len(left) == 0 {
 		return nil
 	}
-	var names []string
-	for _, o := range left {
-		names = append(names, o.String())
-	}
-	return fmt.Errorf("%s: left at the end: %s", n.Name, strings.Join(names, ", "))
+	return fmt.Errorf("%s: left at the end: %s", n.Name, strings.Join(lifecycle.Texts(left), ", "))
 }
 
 // unload removes the NIC's function, back to hw_remove of its driver core. The

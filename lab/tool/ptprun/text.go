@@ -27,47 +27,65 @@ var mechanisms = map[msg.DelayMechanism]string{msg.DelayE2E: "E2E", msg.DelayP2P
 
 // WriteText writes the status as a list for people.
 func (s *Status) WriteText(w io.Writer) error {
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	rows := []row{
+		{"clock", s.NIC + " " + time.Unix(0, s.Clock.Time).UTC().Format("2006-01-02 15:04:05.000000000")},
+		rowf("true offset", "%d ns", s.Clock.TrueOffset),
+		rowf("correction", "%+.3f ppb (drift register %#08x)", s.Clock.Correction, s.Clock.DriftNow),
+		rowf("true rate", "%+.3f ppb", s.Clock.TrueRate),
 	}
-	counters := func(list []ptp.Counter) {
-		for _, c := range list {
-			if c.Value != 0 {
-				row("  "+c.Name, "%d", c.Value)
-			}
-		}
-	}
-	row("clock", "%s %s", s.NIC, time.Unix(0, s.Clock.Time).UTC().Format("2006-01-02 15:04:05.000000000"))
-	row("true offset", "%d ns", s.Clock.TrueOffset)
-	row("correction", "%+.3f ppb (drift register %#08x)", s.Clock.Correction, s.Clock.DriftNow)
-	row("true rate", "%+.3f ppb", s.Clock.TrueRate)
 	if u := s.Unit; u != nil {
-		row("PTP unit", "owner %s, tx %v, rx filter %v, %d Tx stamps, %d skipped, %d Rx stamps, %d missed",
+		rows = append(rows, rowf("PTP unit",
+			"owner %s, tx %v, rx filter %v, %d Tx stamps, %d skipped, %d Rx stamps, %d missed",
 			cmp.Or(s.Owner, "nobody"), u.Config.TxType, u.Config.Filter,
-			u.Stats.TxStamps, u.Stats.TxSkipped, u.Stats.RxStamps, u.Stats.RxMissed)
+			u.Stats.TxStamps, u.Stats.TxSkipped, u.Stats.RxStamps, u.Stats.RxMissed))
 	}
-	if i := s.Instance; i != nil {
-		gm, cur := &i.Parent.Grandmaster, &i.Current
-		row("instance", "%s over %s, clock %v, domain %d, priorities %d and %d",
-			i.Profile, s.Transport, i.ClockIdentity, i.Domain, i.Default.Priority1, i.Default.Priority2)
-		row("grandmaster", "%v, class %d, accuracy %#x, priorities %d and %d",
-			gm.Identity, gm.Quality.Class, gm.Quality.Accuracy, gm.Priority1, gm.Priority2)
-		row("parent", "%v, %d steps removed", i.Parent.Port, cur.StepsRemoved)
-		row("offset from master", "%v", cur.OffsetFromMaster)
-		row("mean path delay", "%v", cur.MeanDelay)
-		row("servo", "%s %s, %+.0f ppb", i.Servo.Kind, i.Servo.State, i.Servo.Freq+0) // not -0
-		for n := range i.Ports {
-			p, fault := &i.Ports[n], ""
-			if p.Fault != "" {
-				fault = ", last fault: " + p.Fault
-			}
-			row(fmt.Sprintf("port %d", p.Port), "%s, delay mechanism %s, link delay %v, %d foreign masters%s",
-				p.StateName, cmp.Or(mechanisms[p.Mechanism], "none"), p.LinkDelay, p.Foreign, fault)
-			counters(p.Counters)
-		}
-		row("management", "")
-		counters(s.Management)
+	if s.Instance != nil {
+		rows = append(rows, s.instanceRows()...)
+	}
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintf(tw, "%s\t%s\n", r.name, r.text)
 	}
 	return tw.Flush()
+}
+
+// row is a line of a list for people.
+type row struct{ name, text string }
+
+func rowf(name, format string, args ...any) row { return row{name, fmt.Sprintf(format, args...)} }
+
+func (s *Status) instanceRows() []row {
+	i := s.Instance
+	gm, cur := &i.Parent.Grandmaster, &i.Current
+	rows := []row{
+		rowf("instance", "%s over %s, clock %v, domain %d, priorities %d and %d",
+			i.Profile, s.Transport, i.ClockIdentity, i.Domain, i.Default.Priority1, i.Default.Priority2),
+		rowf("grandmaster", "%v, class %d, accuracy %#x, priorities %d and %d",
+			gm.Identity, gm.Quality.Class, gm.Quality.Accuracy, gm.Priority1, gm.Priority2),
+		rowf("parent", "%v, %d steps removed", i.Parent.Port, cur.StepsRemoved),
+		rowf("offset from master", "%v", cur.OffsetFromMaster),
+		rowf("mean path delay", "%v", cur.MeanDelay),
+		rowf("servo", "%s %s, %+.0f ppb", i.Servo.Kind, i.Servo.State, i.Servo.Freq+0), // not -0
+	}
+	for _, p := range i.Ports {
+		fault := ""
+		if p.Fault != "" {
+			fault = ", last fault: " + p.Fault
+		}
+		rows = append(rows, rowf(fmt.Sprintf("port %d", p.Port),
+			"%s, delay mechanism %s, link delay %v, %d foreign masters%s",
+			p.StateName, cmp.Or(mechanisms[p.Mechanism], "none"), p.LinkDelay, p.Foreign, fault))
+		rows = append(rows, counters(p.Counters)...)
+	}
+	return append(append(rows, row{name: "management"}), counters(s.Management)...)
+}
+
+// counters are those that are not zero.
+func counters(list []ptp.Counter) (rows []row) {
+	for _, c := range list {
+		if c.Value != 0 {
+			rows = append(rows, rowf("  "+c.Name, "%d", c.Value))
+		}
+	}
+	return rows
 }

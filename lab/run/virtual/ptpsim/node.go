@@ -268,12 +268,6 @@ func (n *Node) State() msg.PortState {
 // Drops are the frames that a port did not let through to the instance.
 func (n *Node) Drops(port int) Drops { return n.ports[port].drops }
 
-// TimeError is by how much the clock is ahead of the reference, in ns.
-func (n *Node) TimeError() float64 {
-	now := n.s.world.Now()
-	return n.Clock.Exact(now).Sub(n.s.reference.Clock.Exact(now))
-}
-
 // observer receives the events of a node's instance.
 type observer Node
 

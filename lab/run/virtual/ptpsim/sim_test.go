@@ -224,3 +224,9 @@ func TestCounters(t *testing.T) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
+
+// TimeError is by how much the clock is ahead of the reference, in ns.
+func (n *Node) TimeError() float64 {
+	now := n.s.world.Now()
+	return n.Clock.Exact(now).Sub(n.s.reference.Clock.Exact(now))
+}

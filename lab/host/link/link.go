@@ -113,22 +113,23 @@ func (n *Net) Down(name string) error { return n.with("set down", name, n.h.Link
 // Delete removes a link.
 func (n *Net) Delete(name string) error { return n.with("delete", name, n.h.LinkDel) }
 
-// IsUp tells whether a link is administratively up.
-func (n *Net) IsUp(name string) (up bool, err error) {
+// look reads something of a link.
+func look[T any](n *Net, name string, what func(*netlink.LinkAttrs) T) (v T, err error) {
 	err = n.with("look at", name, func(l netlink.Link) error {
-		up = l.Attrs().Flags&net.FlagUp != 0
+		v = what(l.Attrs())
 		return nil
 	})
-	return up, err
+	return v, err
+}
+
+// IsUp tells whether a link is administratively up.
+func (n *Net) IsUp(name string) (bool, error) {
+	return look(n, name, func(a *netlink.LinkAttrs) bool { return a.Flags&net.FlagUp != 0 })
 }
 
 // MTU returns a link's MTU in octets.
-func (n *Net) MTU(name string) (mtu int, err error) {
-	err = n.with("look at", name, func(l netlink.Link) error {
-		mtu = l.Attrs().MTU
-		return nil
-	})
-	return mtu, err
+func (n *Net) MTU(name string) (int, error) {
+	return look(n, name, func(a *netlink.LinkAttrs) int { return a.MTU })
 }
 
 // SetMTU sets a link's MTU in octets.
@@ -137,12 +138,8 @@ func (n *Net) SetMTU(name string, mtu int) error {
 }
 
 // MAC returns a link's hardware address.
-func (n *Net) MAC(name string) (mac net.HardwareAddr, err error) {
-	err = n.with("look at", name, func(l netlink.Link) error {
-		mac = l.Attrs().HardwareAddr
-		return nil
-	})
-	return mac, err
+func (n *Net) MAC(name string) (net.HardwareAddr, error) {
+	return look(n, name, func(a *netlink.LinkAttrs) net.HardwareAddr { return a.HardwareAddr })
 }
 
 // SetMAC sets a link's hardware address.
@@ -185,18 +182,9 @@ func ipNet(p netip.Prefix) *net.IPNet {
 }
 
 // Addrs lists a link's addresses.
-func (n *Net) Addrs(name string) (list []netip.Prefix, err error) {
-	err = n.with("look at", name, func(l netlink.Link) error {
-		addrs, err := n.addrList(l)
-		for _, a := range addrs {
-			ones, _ := a.Mask.Size()
-			if ip, ok := netip.AddrFromSlice(a.IP); ok {
-				list = append(list, netip.PrefixFrom(ip.Unmap(), ones))
-			}
-		}
-		return err
-	})
-	return list, err
+func (n *Net) Addrs(name string) ([]netip.Prefix, error) {
+	i, err := n.Get(name)
+	return i.Addrs, err
 }
 
 // Names lists the links of the namespace.

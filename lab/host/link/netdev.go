@@ -23,20 +23,13 @@ type Netdev struct {
 	Gone  bool // the interface has been removed
 }
 
-func netdev(l netlink.Link) Netdev {
-	a := l.Attrs()
+func netdev(a *netlink.LinkAttrs) Netdev {
 	return Netdev{Index: a.Index, Name: a.Name, MAC: slices.Clone(a.HardwareAddr), MTU: a.MTU,
 		Up: a.Flags&net.FlagUp != 0}
 }
 
 // Netdev describes the link called name.
-func (n *Net) Netdev(name string) (d Netdev, err error) {
-	err = n.with("look at", name, func(l netlink.Link) error {
-		d = netdev(l)
-		return nil
-	})
-	return d, err
-}
+func (n *Net) Netdev(name string) (Netdev, error) { return look(n, name, netdev) }
 
 // NetdevAt describes the link of that index.
 func (n *Net) NetdevAt(index int) (Netdev, error) {
@@ -44,7 +37,7 @@ func (n *Net) NetdevAt(index int) (Netdev, error) {
 	if err != nil {
 		return Netdev{}, wrap("look at", fmt.Sprint("link ", index), err)
 	}
-	return netdev(l), nil
+	return netdev(l.Attrs()), nil
 }
 
 // Netdevs describes all links of the namespace, by index.
@@ -55,7 +48,7 @@ func (n *Net) Netdevs() (map[int]Netdev, error) {
 	}
 	all := make(map[int]Netdev, len(links))
 	for _, l := range links {
-		all[l.Attrs().Index] = netdev(l)
+		all[l.Attrs().Index] = netdev(l.Attrs())
 	}
 	return all, nil
 }
@@ -66,7 +59,7 @@ func (n *Net) Netdevs() (map[int]Netdev, error) {
 func (n *Net) Follow(change func(Netdev)) (stop func(), err error) {
 	f := follower[netlink.LinkUpdate]{open: openLinks}
 	f.change = func(u netlink.LinkUpdate) {
-		d := netdev(u.Link)
+		d := netdev(u.Attrs())
 		d.Gone = u.Header.Type == unix.RTM_DELLINK
 		change(d)
 	}
@@ -155,12 +148,8 @@ func (n *Net) SetDormant(name string, dormant bool) error {
 
 // Operstate is a link's operational state as RFC 2863 names it: up, down,
 // dormant, lower-layer-down, unknown.
-func (n *Net) Operstate(name string) (state string, err error) {
-	err = n.with("look at", name, func(l netlink.Link) error {
-		state = l.Attrs().OperState.String()
-		return nil
-	})
-	return state, err
+func (n *Net) Operstate(name string) (string, error) {
+	return look(n, name, func(a *netlink.LinkAttrs) string { return a.OperState.String() })
 }
 
 // SetLearning says whether a bridge learns addresses from its port name.
@@ -188,12 +177,8 @@ func (n *Net) SetAlias(name, text string) error {
 }
 
 // Alias is a link's text for people.
-func (n *Net) Alias(name string) (text string, err error) {
-	err = n.with("look at", name, func(l netlink.Link) error {
-		text = l.Attrs().Alias
-		return nil
-	})
-	return text, err
+func (n *Net) Alias(name string) (string, error) {
+	return look(n, name, func(a *netlink.LinkAttrs) string { return a.Alias })
 }
 
 // Leave takes a link out of its bridge.

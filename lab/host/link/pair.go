@@ -27,43 +27,34 @@ const (
 // carry frames. With vnet its TAPs have virtio-net headers.
 func NewPair(mtu int, vnet bool) (p *Pair, err error) {
 	p = &Pair{}
-	defer func() {
-		if err != nil {
-			p.Close()
-			p = nil
-		}
-	}()
+	if err = p.build(mtu, vnet); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pair) build(mtu int, vnet bool) (err error) {
 	if p.A, err = NewSpace(Quiet); err != nil {
-		return p, err
+		return err
 	}
 	if p.B, err = NewSpace(Quiet); err != nil {
-		return p, err
+		return err
 	}
 	// B's own links come before the veth pair, A's behind it: its ends then
 	// differ in index, without which the kernel holds back the news of their
 	// carrier for up to a second, and the bridges drop what is sent meanwhile.
-	if err := p.B.addPairLinks(vnet); err != nil {
-		return p, err
-	}
-	if err := p.A.Net.AddVeth(pairVeth, p.B.Net, pairVeth); err != nil {
-		return p, err
-	}
-	if err := p.A.addPairLinks(vnet); err != nil {
-		return p, err
+	a, b := p.A.Net, p.B.Net
+	if err := errors.Join(b.AddTAP(PairTAP, vnet), b.AddBridge(pairBridge), a.AddVeth(pairVeth, b, pairVeth),
+		a.AddTAP(PairTAP, vnet), a.AddBridge(pairBridge)); err != nil {
+		return err
 	}
 	for _, s := range []*Space{p.A, p.B} {
 		if err := errors.Join(s.AddPort(PairTAP, pairBridge, mtu), s.AddPort(pairVeth, pairBridge, mtu)); err != nil {
-			return p, err
+			return err
 		}
 	}
-	return p, p.awaitVeth()
-}
-
-func (s *Space) addPairLinks(vnet bool) error {
-	if err := s.Net.AddTAP(PairTAP, vnet); err != nil {
-		return err
-	}
-	return s.Net.AddBridge(pairBridge)
+	return p.awaitVeth()
 }
 
 // vethWithin is longer than the kernel ever holds a carrier back.

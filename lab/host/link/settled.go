@@ -14,12 +14,9 @@ func (n *Net) Settled(name string) (list []netip.Prefix, err error) {
 	err = n.with("look at", name, func(l netlink.Link) error {
 		addrs, err := n.addrList(l)
 		for _, a := range addrs {
-			ip, ok := netip.AddrFromSlice(a.IP)
-			if !ok || a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 && a.Flags&unix.IFA_F_OPTIMISTIC == 0 {
-				continue
+			if a.Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) == 0 || a.Flags&unix.IFA_F_OPTIMISTIC != 0 {
+				list = append(list, prefixOf(a))
 			}
-			ones, _ := a.Mask.Size()
-			list = append(list, netip.PrefixFrom(ip.Unmap(), ones))
 		}
 		return err
 	})

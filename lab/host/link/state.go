@@ -59,12 +59,16 @@ func (n *Net) describe(l netlink.Link) (Info, error) {
 		return i, wrap("list addresses of", a.Name, err)
 	}
 	for _, a := range addrs {
-		ones, _ := a.Mask.Size()
-		if ip, ok := netip.AddrFromSlice(a.IP); ok {
-			i.Addrs = append(i.Addrs, netip.PrefixFrom(ip.Unmap(), ones))
-		}
+		i.Addrs = append(i.Addrs, prefixOf(a))
 	}
 	return i, nil
+}
+
+// prefixOf is an address as the rest of this program has it.
+func prefixOf(a netlink.Addr) netip.Prefix {
+	ones, _ := a.Mask.Size()
+	ip, _ := netip.AddrFromSlice(a.IP) // the kernel's are of 4 or 16 octets
+	return netip.PrefixFrom(ip.Unmap(), ones)
 }
 
 func live(l netlink.Link) bool { return l.Attrs().RawFlags&unix.IFF_RUNNING != 0 }

@@ -12,7 +12,6 @@ import (
 
 	"tapir/nic/buf"
 	"tapir/nic/tap"
-	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -88,104 +87,6 @@ func TestWireInMemoryBounds(t *testing.T) {
 	must(t, b.Close(), b.Close(), a.Write(f))
 	if err := b.Read(f); err != tap.ErrGone {
 		t.Errorf("a closed end gives %v", err)
-	}
-}
-
-// arrive drains one end up to time now.
-func arrive(p *Pipe, end int, now frame.Time) (all []string) {
-	p.Advance(now)
-	for _, f := range p.End(end).Arrived(nil) {
-		all = append(all, string(f.Bytes()))
-		f.Release()
-	}
-	return all
-}
-
-func TestPipeDelivers(t *testing.T) {
-	pool := buf.NewPool(16, 0)
-	p := NewPipe(PipeConfig{Delay: 5, Queue: 3}, pool)
-	if p.Next() != frame.Never {
-		t.Error("an empty pipe has a deadline")
-	}
-	for i, s := range []string{"one", "two", "three"} {
-		p.Advance(frame.Time(i))
-		p.End(0).Transmit(text(pool, s))
-	}
-	if p.End(0).Room() != 0 || p.End(1).Room() != 3 || p.Next() != 5 {
-		t.Errorf("room %d and %d, next %d", p.End(0).Room(), p.End(1).Room(), p.Next())
-	}
-	p.End(0).Transmit(text(pool, "too much"))
-	if got := arrive(p, 1, 6); !slices.Equal(got, []string{"one", "two"}) {
-		t.Errorf("at 6: %q", got)
-	}
-	if got := arrive(p, 1, 7); !slices.Equal(got, []string{"three"}) {
-		t.Errorf("at 7: %q", got)
-	}
-	if d := p.End(0).Drops(); d[drop.TxQueue] != 1 {
-		t.Errorf("drops %v", d)
-	}
-	p.End(1).Transmit(text(pool, "left over"))
-	p.Close()
-	if pool.Lent() != 0 {
-		t.Errorf("%d frames lost", pool.Lent())
-	}
-}
-
-// faulty sends n numbered frames and returns what arrives.
-func faulty(seed uint64, n int, f Faults) (got []string, drops frame.Drops) {
-	pool := buf.NewPool(4*n, 0)
-	p := NewPipe(PipeConfig{Queue: 2 * n, Seed: seed, Faults: [2]Faults{f, {}}}, pool)
-	for i := range n {
-		p.Advance(frame.Time(i) * 1000)
-		p.End(0).Transmit(text(pool, "ethernet header"+string(rune('0'+i))))
-	}
-	got = arrive(p, 1, frame.Time(time.Second))
-	return got, p.End(0).Drops()
-}
-
-func TestPipeFaults(t *testing.T) {
-	const n = 1000
-	tests := []struct {
-		name  string
-		f     Faults
-		check func(got, clean []string, d frame.Drops) bool
-	}{
-		{"none", Faults{}, func(got, clean []string, _ frame.Drops) bool { return slices.Equal(got, clean) }},
-		{"loss", Faults{Loss: 200_000}, func(got, _ []string, d frame.Drops) bool {
-			return len(got) > 700 && len(got) < 900 && int(d[drop.Fault]) == n-len(got)
-		}},
-		{"all lost", Faults{Loss: 1_000_000}, func(got, _ []string, d frame.Drops) bool { return len(got) == 0 && d.Total() == n }},
-		{"duplicate", Faults{Duplicate: 200_000}, func(got, clean []string, _ frame.Drops) bool {
-			return len(got) > 1100 && len(got) < 1300 && slices.Equal(slices.Compact(slices.Clone(got)), clean)
-		}},
-		{"reorder", Faults{Reorder: 100_000, Late: 10 * time.Microsecond}, func(got, clean []string, _ frame.Drops) bool {
-			sorted := slices.Sorted(slices.Values(got))
-			return len(got) == n && !slices.Equal(got, clean) && slices.Equal(sorted, slices.Sorted(slices.Values(clean)))
-		}},
-		{"corrupt", Faults{Corrupt: 1_000_000}, func(got, clean []string, _ frame.Drops) bool {
-			for i := range got {
-				if got[i] == clean[i] || got[i][:14] != clean[i][:14] {
-					return false
-				}
-			}
-			return len(got) == n
-		}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			clean, _ := faulty(1, n, Faults{})
-			got, d := faulty(1, n, tt.f)
-			if !tt.check(got, clean, d) {
-				t.Errorf("%d frames, drops %v", len(got), d)
-			}
-			again, _ := faulty(1, n, tt.f)
-			if !slices.Equal(got, again) {
-				t.Error("the same seed gives other frames")
-			}
-			if other, _ := faulty(2, n, tt.f); tt.f.Loss > 0 && tt.f.Loss < 1_000_000 && slices.Equal(got, other) {
-				t.Error("another seed gives the same frames")
-			}
-		})
 	}
 }
 

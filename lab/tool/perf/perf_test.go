@@ -7,68 +7,34 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/check/testenv/vpair"
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/host/link"
 	"tapir/nic"
-	"tapir/nic/buf"
-	"tapir/nic/fastlinq"
 	"tapir/wire/frame"
 )
 
-// world is two NICs on a pipe in virtual time.
+// world is two NICs in virtual time.
 type world struct {
-	t    *testing.T
-	now  frame.Time
-	pipe *link.Pipe
-	nics [2]*nic.Device
+	*vpair.Pair
+	t *testing.T
 }
 
 var serverAddr = netip.MustParseAddr("10.0.0.1")
 
-func newWorld(t *testing.T, frames nic.FrameMode, faults link.Faults) *world {
+func newWorld(t *testing.T, frames nic.FrameMode, faults link.Impairment) *world {
 	t.Helper()
-	pool := buf.NewPool(8192, 0)
-	w := &world{t: t, pipe: link.NewPipe(link.PipeConfig{Delay: 20 * time.Microsecond, Seed: 1, Faults: [2]link.Faults{faults, faults}}, pool)}
+	var cfg [2]nic.Config
 	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
-		d, err := nic.New(nic.Config{
-			Hardware: &fastlinq.Config{},
-			Name:     "nic" + string('0'+rune(i)), Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, Frames: frames, Seed: 7,
-		}, nic.Env{Pool: pool, Wire: w.pipe.End(i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.LinkUp(0)
-		w.nics[i] = d
+		cfg[i] = nic.Config{Name: "nic" + string('0'+rune(i)), Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, Frames: frames, Seed: 7}
 	}
-	return w
+	return &world{vpair.New(t, cfg, faults), t}
 }
 
 // until runs the world until stop says so.
 func (w *world) until(stop func() bool) {
 	w.t.Helper()
-	var batch []*frame.Frame
-	for range 20_000_000 {
-		next := frame.Never
-		w.pipe.Advance(w.now)
-		for i, d := range w.nics {
-			if batch = w.pipe.End(i).Arrived(batch[:0]); len(batch) > 0 {
-				d.Receive(frame.Wire, batch, w.now)
-			}
-			more := d.Dispatch(w.now)
-			next = min(next, d.Poll(w.now))
-			if more || d.Verbs.Pending() {
-				next = w.now
-			}
-		}
-		if stop() {
-			return
-		}
-		if next = min(next, w.pipe.Next()); next == frame.Never {
-			w.t.Fatal("nothing will ever happen any more")
-		}
-		w.now = max(next, w.now+1)
-	}
-	w.t.Fatalf("not done at %v", time.Duration(w.now))
+	w.Until(w.t, stop)
 }
 
 type outcome struct {
@@ -80,7 +46,7 @@ type outcome struct {
 func (w *world) start(i int, job perfconf.Job) *outcome {
 	w.t.Helper()
 	o := &outcome{}
-	_, err := Start(w.nics[i], job, w.now, func(r Report, err error) { o.rep, o.err, o.done = r, err, true }, nil)
+	_, err := Start(w.NICs[i], job, w.Now, func(r Report, err error) { o.rep, o.err, o.done = r, err, true }, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -94,7 +60,7 @@ func (w *world) run(job perfconf.Job) (server, client *outcome) {
 	job.Remote = serverAddr
 	client = w.start(1, job)
 	w.until(func() bool { return server.done && client.done })
-	for i, d := range w.nics {
+	for i, d := range w.NICs {
 		if n := len(d.ShowQP()) + len(d.ShowCQ()) + len(d.ShowMR()); n != 0 {
 			w.t.Errorf("NIC %d: %d objects are left", i, n)
 		}
@@ -120,7 +86,7 @@ func TestEveryWorkload(t *testing.T) {
 		{perfconf.Job{Op: perfconf.SendLat, Iters: 300}, nic.GSO, 300},
 	} {
 		t.Run(string(c.job.Op)+"/"+c.frames.String(), func(t *testing.T) {
-			server, client := newWorld(t, c.frames, link.Faults{}).run(c.job)
+			server, client := newWorld(t, c.frames, link.Impairment{}).run(c.job)
 			if server.err != nil || client.err != nil {
 				t.Fatalf("server: %v, client: %v", server.err, client.err)
 			}
@@ -145,10 +111,10 @@ func TestEveryWorkload(t *testing.T) {
 func TestRping(t *testing.T) {
 	for _, size := range []int{0, 16, 1, 3000, 65535} {
 		var said []string
-		w := newWorld(t, nic.Wire, link.Faults{})
+		w := newWorld(t, nic.Wire, link.Impairment{})
 		server := w.start(0, perfconf.Job{Op: perfconf.Rping})
 		client := &outcome{}
-		_, err := Start(w.nics[1], perfconf.Job{Op: perfconf.Rping, Remote: serverAddr, Size: size, Iters: 7}, w.now,
+		_, err := Start(w.NICs[1], perfconf.Job{Op: perfconf.Rping, Remote: serverAddr, Size: size, Iters: 7}, w.Now,
 			func(r Report, err error) { client.rep, client.err, client.done = r, err, true },
 			func(p Progress) { said = append(said, p.Data) })
 		if err != nil {
@@ -165,7 +131,7 @@ func TestRping(t *testing.T) {
 }
 
 func TestTimedRun(t *testing.T) {
-	_, client := newWorld(t, nic.Wire, link.Faults{}).run(perfconf.Job{Op: perfconf.WriteBW, Size: 4096, Duration: 10 * time.Millisecond})
+	_, client := newWorld(t, nic.Wire, link.Impairment{}).run(perfconf.Job{Op: perfconf.WriteBW, Size: 4096, Duration: 10 * time.Millisecond})
 	if client.err != nil {
 		t.Fatal(client.err)
 	}
@@ -175,7 +141,7 @@ func TestTimedRun(t *testing.T) {
 }
 
 func TestVerifySurvivesFaults(t *testing.T) {
-	for name, f := range map[string]link.Faults{
+	for name, f := range map[string]link.Impairment{
 		"clean":  {},
 		"faulty": {Loss: 10_000, Duplicate: 5_000, Corrupt: 5_000, Reorder: 20_000},
 	} {
@@ -198,15 +164,15 @@ func TestVerifySurvivesFaults(t *testing.T) {
 
 // The checker must be able to say no.
 func TestVerifyNoticesWrongMemory(t *testing.T) {
-	w := newWorld(t, nic.Wire, link.Faults{})
+	w := newWorld(t, nic.Wire, link.Impairment{})
 	var run *Run
 	server := &outcome{}
-	run, err := Start(w.nics[0], perfconf.Job{Op: perfconf.Verify}, 0, func(r Report, err error) { server.rep, server.done = r, true }, nil)
+	run, err := Start(w.NICs[0], perfconf.Job{Op: perfconf.Verify}, 0, func(r Report, err error) { server.rep, server.done = r, true }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Spoil the target between placement and hash, each time.
-	w.nics[0].AddPoller(func(frame.Time) {
+	w.NICs[0].AddPoller(func(frame.Time) {
 		if len(run.buf) > 0 {
 			run.target()[0] ^= 0xff
 		}
@@ -226,7 +192,7 @@ func TestVerifyNoticesWrongMemory(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	t.Run("other test", func(t *testing.T) {
-		w := newWorld(t, nic.Wire, link.Faults{})
+		w := newWorld(t, nic.Wire, link.Impairment{})
 		server := w.start(0, perfconf.Job{Op: perfconf.ReadBW})
 		client := w.start(1, perfconf.Job{Op: perfconf.WriteBW, Remote: serverAddr})
 		w.until(func() bool { return client.done })
@@ -238,7 +204,7 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	t.Run("nobody listens", func(t *testing.T) {
-		w := newWorld(t, nic.Wire, link.Faults{})
+		w := newWorld(t, nic.Wire, link.Impairment{})
 		client := w.start(1, perfconf.Job{Op: perfconf.WriteBW, Remote: serverAddr})
 		w.until(func() bool { return client.done })
 		if client.err == nil || !strings.Contains(client.err.Error(), "refused") {
@@ -246,7 +212,7 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	t.Run("nobody there", func(t *testing.T) {
-		w := newWorld(t, nic.Wire, link.Faults{})
+		w := newWorld(t, nic.Wire, link.Impairment{})
 		client := w.start(1, perfconf.Job{Op: perfconf.WriteBW, Remote: netip.MustParseAddr("10.0.0.77")})
 		w.until(func() bool { return client.done })
 		if client.err == nil || !strings.Contains(client.err.Error(), "10.0.0.77:18515") {
@@ -259,7 +225,7 @@ func TestRefusals(t *testing.T) {
 func (w *world) underWay(op perfconf.Op) (server, client *outcome, run *Run) {
 	w.t.Helper()
 	server, client = w.start(0, perfconf.Job{Op: op}), &outcome{}
-	run, err := Start(w.nics[1], perfconf.Job{Op: op, Remote: serverAddr, Duration: time.Hour}, w.now,
+	run, err := Start(w.NICs[1], perfconf.Job{Op: op, Remote: serverAddr, Duration: time.Hour}, w.Now,
 		func(r Report, err error) { client.rep, client.err, client.done = r, err, true }, nil)
 	if err != nil {
 		w.t.Fatal(err)
@@ -269,9 +235,9 @@ func (w *world) underWay(op perfconf.Op) (server, client *outcome, run *Run) {
 }
 
 func TestCancelTellsTheOtherSide(t *testing.T) {
-	w := newWorld(t, nic.Wire, link.Faults{})
+	w := newWorld(t, nic.Wire, link.Impairment{})
 	server, client, run := w.underWay(perfconf.WriteBW)
-	run.Cancel(w.now)
+	run.Cancel(w.Now)
 	w.until(func() bool { return server.done && client.done })
 	if client.err == nil || server.err == nil {
 		t.Errorf("client: %v, server: %v", client.err, server.err)
@@ -283,9 +249,9 @@ func TestCancelTellsTheOtherSide(t *testing.T) {
 func TestNICIsStopped(t *testing.T) {
 	for _, op := range []perfconf.Op{perfconf.WriteBW, perfconf.ReadBW, perfconf.SendBW, perfconf.SendLat} {
 		t.Run(string(op), func(t *testing.T) {
-			w := newWorld(t, nic.Wire, link.Faults{})
+			w := newWorld(t, nic.Wire, link.Impairment{})
 			server, client, _ := w.underWay(op)
-			w.nics[0].Shutdown(w.now)
+			w.NICs[0].Shutdown(w.Now)
 			w.until(func() bool { return server.done && client.done })
 			if want := string(op) + ": the NIC was stopped during the test"; server.err == nil || server.err.Error() != want {
 				t.Errorf("server: %v", server.err)
@@ -300,11 +266,11 @@ func TestNICIsStopped(t *testing.T) {
 // A connection may be gone although its last event is still on its way: a run
 // that ends meanwhile has nothing to disconnect, and nothing has failed.
 func TestEndMeetsAClosedConnection(t *testing.T) {
-	w := newWorld(t, nic.Wire, link.Faults{})
+	w := newWorld(t, nic.Wire, link.Impairment{})
 	server, client, run := w.underWay(perfconf.ReadBW)
 	run.conns[0].id.Finish(nil)
-	run.finish(nil, w.now)
-	w.nics[0].Fail(errors.New("unplugged"), w.now)
+	run.finish(nil, w.Now)
+	w.NICs[0].Fail(errors.New("unplugged"), w.Now)
 	w.until(func() bool { return server.done && client.done })
 	if client.err != nil {
 		t.Errorf("client: %v", client.err)
@@ -313,14 +279,14 @@ func TestEndMeetsAClosedConnection(t *testing.T) {
 
 // A NIC that is unplugged ends its job, which leaves nothing behind.
 func TestNICIsRemoved(t *testing.T) {
-	w := newWorld(t, nic.Wire, link.Faults{})
+	w := newWorld(t, nic.Wire, link.Impairment{})
 	server, _, _ := w.underWay(perfconf.WriteBW)
-	w.nics[0].Fail(errors.New("unplugged"), w.now)
+	w.NICs[0].Fail(errors.New("unplugged"), w.Now)
 	w.until(func() bool { return server.done })
 	if server.err == nil || server.err.Error() != "write-bw: the NIC was removed during the test" {
 		t.Errorf("server: %v", server.err)
 	}
-	if left := w.nics[0].Verbs.Objects(); len(left) != 0 {
+	if left := w.NICs[0].Verbs.Objects(); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
 }
@@ -328,11 +294,11 @@ func TestNICIsRemoved(t *testing.T) {
 // A NIC that has waited long enough resets what is still open, so that the
 // peer is not left without a word.
 func TestNICIsAborted(t *testing.T) {
-	w := newWorld(t, nic.Wire, link.Faults{})
+	w := newWorld(t, nic.Wire, link.Impairment{})
 	server, client, _ := w.underWay(perfconf.WriteBW)
-	w.nics[0].Shutdown(w.now)
-	w.nics[0].Abort(w.now)
-	w.until(func() bool { return server.done && client.done && w.nics[0].Idle() })
+	w.NICs[0].Shutdown(w.Now)
+	w.NICs[0].Abort(w.Now)
+	w.until(func() bool { return server.done && client.done && w.NICs[0].Idle() })
 	if client.err == nil || !strings.Contains(client.err.Error(), "reset by peer") {
 		t.Errorf("client: %v", client.err)
 	}

@@ -6,65 +6,31 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/check/testenv/vpair"
 	"tapir/lab/host/link"
 	"tapir/nic"
-	"tapir/nic/buf"
-	"tapir/nic/fastlinq"
-	"tapir/wire/frame"
 )
 
-// world is two NICs on a pipe in virtual time.
+// world is two NICs in virtual time.
 type world struct {
-	t    *testing.T
-	now  frame.Time
-	pipe *link.Pipe
-	nics [2]*nic.Device
+	*vpair.Pair
+	t *testing.T
 }
 
 var serverAddr = netip.MustParseAddr("10.0.0.1")
 
 func newWorld(t *testing.T, cfg nic.Config) *world {
 	t.Helper()
-	pool := buf.NewPool(8192, 0)
-	w := &world{t: t, pipe: link.NewPipe(link.PipeConfig{Delay: 20 * time.Microsecond, Seed: 1}, pool)}
+	both := [2]nic.Config{cfg, cfg}
 	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
-		cfg.Hardware = &fastlinq.Config{}
-		cfg.Name, cfg.Addrs = "nic"+string('0'+rune(i)), []netip.Prefix{netip.MustParsePrefix(addr)}
-		d, err := nic.New(cfg, nic.Env{Pool: pool, Wire: w.pipe.End(i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.LinkUp(0)
-		w.nics[i] = d
+		both[i].Name, both[i].Addrs = "nic"+string('0'+rune(i)), []netip.Prefix{netip.MustParsePrefix(addr)}
 	}
-	return w
+	return &world{vpair.New(t, both, link.Impairment{}), t}
 }
 
 func (w *world) until(stop func() bool) {
 	w.t.Helper()
-	var batch []*frame.Frame
-	for range 20_000_000 {
-		next := frame.Never
-		w.pipe.Advance(w.now)
-		for i, d := range w.nics {
-			if batch = w.pipe.End(i).Arrived(batch[:0]); len(batch) > 0 {
-				d.Receive(frame.Wire, batch, w.now)
-			}
-			more := d.Dispatch(w.now)
-			next = min(next, d.Poll(w.now))
-			if more || d.Verbs.Pending() {
-				next = w.now
-			}
-		}
-		if stop() {
-			return
-		}
-		if next = min(next, w.pipe.Next()); next == frame.Never {
-			w.t.Fatal("nothing will ever happen any more")
-		}
-		w.now = max(next, w.now+1)
-	}
-	w.t.Fatalf("not done at %v", time.Duration(w.now))
+	w.Until(w.t, stop)
 }
 
 type outcome struct {
@@ -78,7 +44,7 @@ func (w *world) start(i int, job Job) *outcome {
 	w.t.Helper()
 	o := &outcome{}
 	var err error
-	o.run, err = Start(w.nics[i], job, w.now, func(r Report, err error) { o.rep, o.err, o.done = r, err, true })
+	o.run, err = Start(w.NICs[i], job, w.Now, func(r Report, err error) { o.rep, o.err, o.done = r, err, true })
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -95,7 +61,7 @@ func (w *world) run(server, job Job) (s, c *outcome) {
 	job.Remote = serverAddr
 	c = w.start(1, job)
 	w.until(func() bool { return s.done && c.done })
-	for i, d := range w.nics {
+	for i, d := range w.NICs {
 		if n := len(d.ShowQP()) + len(d.ShowCQ()) + len(d.ShowMR()); n != 0 {
 			w.t.Errorf("NIC %d: %d objects are left", i, n)
 		}
@@ -176,7 +142,7 @@ func TestCancel(t *testing.T) {
 	s := w.start(0, Job{})
 	c := w.start(1, Job{Remote: serverAddr, Steps: []string{"write:10", "sleep:100000"}})
 	w.until(func() bool { return len(c.run.conns[0].report.Steps) == 1 })
-	s.run.Cancel(w.now)
+	s.run.Cancel(w.Now)
 	w.until(func() bool { return s.done && c.done })
 	if s.err == nil || c.err == nil || !strings.Contains(c.err.Error(), "sleep:100000: disconnected") {
 		t.Errorf("server: %v, client: %v", s.err, c.err)
@@ -194,7 +160,7 @@ func TestBadJobs(t *testing.T) {
 		"the server has":  {Steps: []string{"write"}},
 		"ORD 5000":        {ORD: 5000},
 	} {
-		if _, err := Start(w.nics[0], job, w.now, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Start(w.NICs[0], job, w.Now, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
 		}
 	}

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/check/testenv/vpair"
 	"tapir/lab/host/link"
 	"tapir/lab/tool/capture"
 	"tapir/nic"
-	"tapir/nic/buf"
 	"tapir/nic/cm"
-	"tapir/nic/fastlinq"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -28,16 +27,13 @@ type side struct {
 	up  bool
 }
 
-func newSide(t *testing.T, addr string, wire frame.Link, pool frame.Pool) *side {
+func newSide(t *testing.T, d *nic.Device) *side {
 	t.Helper()
 	fail := func(err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	d, err := nic.New(nic.Config{Name: "nic" + addr, Hardware: &fastlinq.Config{}, Addrs: []netip.Prefix{netip.MustParsePrefix(addr + "/24")}}, nic.Env{Pool: pool, Wire: wire})
-	fail(err)
-	d.LinkUp(0)
 	s := &side{dev: d}
 	pd, err := d.Verbs.AllocPD()
 	fail(err)
@@ -65,9 +61,12 @@ func (s *side) handle(ev cm.Event, now frame.Time) {
 // is over.
 func record(t *testing.T, act func(client, server *side), done func(client, server *side) bool) (file string) {
 	t.Helper()
-	pool := buf.NewPool(256, 0)
-	pipe := link.NewPipe(link.PipeConfig{Delay: 20 * time.Microsecond}, pool)
-	client, server := newSide(t, "10.0.0.1", pipe.End(0), pool), newSide(t, "10.0.0.2", pipe.End(1), pool)
+	var cfg [2]nic.Config
+	for i, addr := range []string{"10.0.0.1", "10.0.0.2"} {
+		cfg[i] = nic.Config{Name: "nic" + addr, Addrs: []netip.Prefix{netip.MustParsePrefix(addr + "/24")}}
+	}
+	pair := vpair.New(t, cfg, link.Impairment{})
+	client, server := newSide(t, pair.NICs[0]), newSide(t, pair.NICs[1])
 	file = filepath.Join(t.TempDir(), "extensions.pcapng")
 	f, err := os.Create(file)
 	if err != nil {
@@ -79,29 +78,21 @@ func record(t *testing.T, act func(client, server *side), done func(client, serv
 	if _, err := server.dev.CM.Listen(remote, 1, server.handle, nil); err != nil {
 		t.Fatal(err)
 	}
-	now, acted := frame.Time(0), false
-	if err := client.dev.CM.NewID(client.handle, nil).Connect(remote, cm.Params{QP: client.qp}, now); err != nil {
+	acted := false
+	if err := client.dev.CM.NewID(client.handle, nil).Connect(remote, cm.Params{QP: client.qp}, 0); err != nil {
 		t.Fatal(err)
 	}
 	for range 10_000 {
-		pipe.Advance(now)
-		next := pipe.Next()
-		for i, s := range []*side{client, server} {
-			if batch := pipe.End(i).Arrived(nil); len(batch) > 0 {
-				s.dev.Receive(frame.Wire, batch, now)
-			}
-			s.dev.Dispatch(now)
-			next = min(next, s.dev.Poll(now), pipe.Next())
-		}
+		next := pair.Step()
 		if client.up && server.up && !acted {
 			acted = true
 			act(client, server)
-			next = now
+			next = pair.Now
 		}
 		if acted && done(client, server) {
 			break
 		}
-		now = max(next, now+1)
+		pair.Now = max(next, pair.Now+1)
 	}
 	if !acted || !done(client, server) {
 		t.Fatal("not done")

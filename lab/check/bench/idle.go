@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"runtime"
 	"time"
@@ -43,8 +43,9 @@ func idleChild(ctx context.Context, _ *struct{}) error {
 		defer nodes[i].Close()
 	}
 	result.Ready()
-	each, err := idleMemory(nodes[0], nodes[1])
-	if err := errors.Join(err, node.CloseAll(nodes[:])); err != nil {
+	client, server := &idler{n: nodes[0]}, &idler{n: nodes[1]}
+	each := client.memory(server)
+	if err := errors.Join(client.err, server.err, node.CloseAll(nodes[:])); err != nil {
 		return err
 	}
 	return result.Result{Memory: each, Messages: 2 * idlePairs}.Print()
@@ -59,118 +60,117 @@ type idler struct {
 	mr   *verbs.MR
 	ids  []*cm.ID
 	up   int
-	done int // requests completed
-	err  error
+	done int   // requests completed
+	err  error // the first
 }
 
-func newIdler(n *nicnode.Node) (*idler, error) {
-	x := &idler{n: n}
-	err := n.DoWait(func(frame.Time) {
-		x.pd, x.err = n.Device.Verbs.AllocPD()
+// do runs a step on the NIC's thread unless an earlier one has failed, and tells
+// whether none has.
+func (x *idler) do(step func(now frame.Time) error) (ok bool) {
+	err := x.n.DoWait(func(now frame.Time) {
 		if x.err == nil {
-			x.cq, x.err = n.Device.Verbs.CreateCQ(4*idlePairs, nil)
+			x.err = step(now)
 		}
-		if x.err == nil {
-			x.mr, x.err = x.pd.RegMR(make([]byte, idleWrite), verbs.LocalWrite|verbs.RemoteWrite)
-		}
+		ok = x.err == nil
 	})
-	return x, errors.Join(err, x.err)
+	if err != nil { // the thread has ended
+		x.err = cmp.Or(x.err, err)
+	}
+	return ok
 }
 
-func (x *idler) qp() *verbs.QP {
-	qp, err := x.pd.CreateQP(verbs.QPConfig{SendCQ: x.cq, RecvCQ: x.cq})
-	if err == nil {
-		err = qp.Modify(verbs.Init)
+// open makes what all queue pairs share.
+func (x *idler) open(frame.Time) (err error) {
+	if x.pd, err = x.n.Device.Verbs.AllocPD(); err != nil {
+		return err
 	}
-	x.err = errors.Join(x.err, err)
-	return qp
+	if x.cq, err = x.n.Device.Verbs.CreateCQ(4*idlePairs, nil); err != nil {
+		return err
+	}
+	x.mr, err = x.pd.RegMR(make([]byte, idleWrite), verbs.LocalWrite|verbs.RemoteWrite)
+	return err
+}
+
+func (x *idler) qp() (*verbs.QP, error) {
+	qp, err := x.pd.CreateQP(verbs.QPConfig{SendCQ: x.cq, RecvCQ: x.cq})
+	if err != nil {
+		return nil, err
+	}
+	return qp, qp.Modify(verbs.Init)
 }
 
 // event follows connections of both roles.
 func (x *idler) event(ev cm.Event, now frame.Time) {
+	err := ev.Err
 	switch ev.Type {
 	case cm.ConnectRequest:
 		x.ids = append(x.ids, ev.ID)
-		x.err = errors.Join(x.err, ev.ID.Accept(cm.Params{QP: x.qp()}, now))
+		var qp *verbs.QP
+		if qp, err = x.qp(); err == nil {
+			err = ev.ID.Accept(cm.Params{QP: qp}, now)
+		}
 	case cm.ActiveComplete, cm.PassiveComplete:
 		x.up++
-	default:
-		x.err = errors.Join(x.err, ev.Err)
 	}
+	x.err = cmp.Or(x.err, err)
 }
 
-// idleMemory connects, writes once each way of every pair, waits until all is
+// memory connects to the server, writes once over every pair, waits until all is
 // quiet, and returns the octets per queue pair.
-func idleMemory(a, b *nicnode.Node) (each int64, err error) {
-	client, err := newIdler(a)
-	if err != nil {
-		return 0, err
-	}
-	server, err := newIdler(b)
-	if err != nil {
-		return 0, err
-	}
-	to := netip.AddrPortFrom(b.Config().IP[0].Addr(), idlePort)
-	var failed error
-	err = b.DoWait(func(frame.Time) { _, failed = b.Device.CM.Listen(to, idlePairs, server.event, nil) })
-	if err := errors.Join(err, failed); err != nil {
-		return 0, err
-	}
+func (x *idler) memory(server *idler) (each int64) {
+	to := netip.AddrPortFrom(server.n.Config().IP[0].Addr(), idlePort)
+	x.do(x.open)
+	server.do(server.open)
+	server.do(func(frame.Time) error {
+		_, err := server.n.Device.CM.Listen(to, idlePairs, server.event, nil)
+		return err
+	})
 	before := heap()
 	for range idlePairs {
-		if err := a.DoWait(func(now frame.Time) {
-			id := a.Device.CM.NewID(client.event, nil)
-			client.ids = append(client.ids, id)
-			client.err = errors.Join(client.err, id.Connect(to, cm.Params{QP: client.qp()}, now))
-		}); err != nil {
-			return 0, err
-		}
+		x.do(func(now frame.Time) error {
+			qp, err := x.qp()
+			if err != nil {
+				return err
+			}
+			id := x.n.Device.CM.NewID(x.event, nil)
+			x.ids = append(x.ids, id)
+			return id.Connect(to, cm.Params{QP: qp}, now)
+		})
 	}
-	if err := client.await(func() bool { return client.up == idlePairs }); err != nil {
-		return 0, fmt.Errorf("connections: %w", err)
-	}
-	if err := client.write(server.mr); err != nil {
-		return 0, err
-	}
-	each = (heap() - before) / (2 * idlePairs)
-	runtime.KeepAlive(server)
-	return each, nil
-}
-
-// write moves data over every connection.
-func (x *idler) write(to *verbs.MR) error {
-	err := x.n.DoWait(func(frame.Time) {
-		for _, id := range x.ids {
-			_, err := id.QP().PostSend(verbs.SendWR{
-				Opcode: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: to.Addr(), RKey: to.RKey(),
-				SGEs: []verbs.SGE{{Addr: x.mr.Addr(), Length: idleWrite, LKey: x.mr.LKey()}},
-			})
-			x.err = errors.Join(x.err, err)
-		}
-	})
-	if err != nil {
-		return err
-	}
+	x.await(func() bool { return x.up == idlePairs })
+	x.do(func(frame.Time) error { return x.write(server.mr) })
 	var wcs [64]verbs.WC
-	return x.await(func() bool {
+	x.await(func() bool {
 		x.done += x.cq.Poll(wcs[:])
 		return x.done >= idlePairs
 	})
+	each = (heap() - before) / (2 * idlePairs)
+	runtime.KeepAlive(server)
+	return each
+}
+
+// write moves data over every connection.
+func (x *idler) write(to *verbs.MR) (err error) {
+	for _, id := range x.ids {
+		_, failed := id.QP().PostSend(verbs.SendWR{
+			Opcode: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: to.Addr(), RKey: to.RKey(),
+			SGEs: []verbs.SGE{{Addr: x.mr.Addr(), Length: idleWrite, LKey: x.mr.LKey()}},
+		})
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // await looks on the NIC's thread until ok.
-func (x *idler) await(ok func() bool) error {
-	for deadline := time.Now().Add(endWithin); ; time.Sleep(5 * time.Millisecond) {
-		is := false
-		err := x.n.DoWait(func(frame.Time) { is = ok() })
-		switch {
-		case errors.Join(err, x.err) != nil:
-			return errors.Join(err, x.err)
-		case is:
-			return nil
-		case time.Now().After(deadline):
+func (x *idler) await(ok func() bool) {
+	is, deadline := false, time.Now().Add(endWithin)
+	for !is && x.do(func(frame.Time) error {
+		if is = ok(); !is && time.Now().After(deadline) {
 			return errors.New("they do not come")
 		}
+		return nil
+	}) {
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

@@ -84,28 +84,22 @@ func newWriter(name string) (w *writer, err error) {
 		return nil, err
 	}
 	pd, err := w.nic.AllocPD()
-	if err != nil {
+	memory, err2 := w.nic.Alloc(4096)
+	channel, err3 := w.nic.CreateCompChannel()
+	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err
 	}
-	memory, err := w.nic.Alloc(4096)
-	if err != nil {
-		return nil, err
-	}
-	if w.mr, err = pd.RegMR(memory, verbs.LocalWrite|verbs.RemoteWrite); err != nil {
-		return nil, err
-	}
-	channel, err := w.nic.CreateCompChannel()
-	if err != nil {
-		return nil, err
-	}
-	if w.recvs, err = w.nic.CreateCQ(2*umodeRing, channel); err != nil {
-		return nil, err
-	}
-	if w.sends, err = w.nic.CreateCQ(2*umodeRing, nil); err != nil {
+	w.mr, err = pd.RegMR(memory, verbs.LocalWrite|verbs.RemoteWrite)
+	w.recvs, err2 = w.nic.CreateCQ(2*umodeRing, channel)
+	w.sends, err3 = w.nic.CreateCQ(2*umodeRing, nil)
+	if err := errors.Join(err, err2, err3); err != nil {
 		return nil, err
 	}
 	w.qp, err = pd.CreateQP(umode.QPConfig{SendCQ: w.sends, RecvCQ: w.recvs, MaxSend: 2 * umodeRing, MaxRecv: umodeRing,
 		MaxInline: umodeSize})
+	if err != nil {
+		return nil, err
+	}
 	for range umodeRing {
 		err = errors.Join(err, w.receive())
 	}

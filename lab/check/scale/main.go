@@ -99,8 +99,8 @@ func advantage(all []cost) (speed, heap float64) {
 // cheaper fails if ideal hardware saves too little.
 func cheaper(all []cost) error {
 	if speed, heap := advantage(all); speed < leastSpeed || heap > mostHeap {
-		return fmt.Errorf("ideal hardware has %.2f times as many NICs per second of CPU, at least %.1f wanted, with %.2f "+
-			"of the memory per idle NIC, at most %.1f wanted", speed, leastSpeed, heap, mostHeap)
+		return fmt.Errorf("ideal hardware has %.2f times as many NICs per second of CPU, at least %.1f wanted, with "+
+			"%.2f of the memory per idle NIC, at most %.1f wanted", speed, leastSpeed, heap, mostHeap)
 	}
 	return nil
 }
@@ -111,8 +111,8 @@ func document(all []cost, loads string) []byte {
 	fmt.Fprintf(&b, "Measured %s with `make bench-virtual`. Machine: %s.\n\n", time.Now().UTC().Format(time.DateOnly),
 		figures.Machine())
 	fmt.Fprintf(&b, "Load average (1, 5, 15 minutes) before: %s; after: %s.\n\n", loads, figures.Load())
-	b.WriteString("| NICs | hardware | connections | messages | events | CPU time, s | events per second of one core | " +
-		"CPU time per NIC, ms | heap per idle NIC, octets | most heap per NIC, octets |\n" +
+	b.WriteString("| NICs | hardware | connections | messages | events | CPU time, s | events per second of one core " +
+		"| CPU time per NIC, ms | heap per idle NIC, octets | most heap per NIC, octets |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, c := range all {
 		fmt.Fprintf(&b, "| %d | %s | %d | %d | %d | %.2f | %.0f | %.2f | %d | %d |\n", c.nics, c.hardware, c.nics*c.qps,

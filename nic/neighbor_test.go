@@ -91,6 +91,38 @@ func TestNeighborMoves(t *testing.T) {
 	}
 }
 
+// Of several answers the first counts, for a second; unasked answers make no
+// entry; each try of another station is counted.
+func TestNeighborIsNotOverwritten(t *testing.T) {
+	w, n, s := pair(t, Config{})
+	s.ping(n.dev, peer4, nic4, 8, 1500)
+	w.run(time.Millisecond)
+	s.take()
+	owner := s.mac
+	s.mac = ether.Addr{2, 0, 0, 0, 0, 0x55}
+	for _, op := range []uint16{arp.Reply, arp.Request} {
+		s.arp(op, peer4, n.dev.cfg.MAC, nic4)
+		w.run(time.Millisecond)
+		if n.dev.IP.Station(peer4) != owner {
+			t.Fatalf("operation %d has moved a fresh entry", op)
+		}
+	}
+	if n.counter("neighbor_conflicts") != 2 {
+		t.Errorf("%d conflicts", n.counter("neighbor_conflicts"))
+	}
+	stranger := netip.MustParseAddr("10.0.0.77")
+	s.arp(arp.Reply, stranger, n.dev.cfg.MAC, nic4)
+	w.run(ip.LockTime)
+	if !n.dev.IP.Station(stranger).IsZero() {
+		t.Error("an unasked answer has made an entry")
+	}
+	s.arp(arp.Reply, peer4, n.dev.cfg.MAC, nic4)
+	w.run(time.Millisecond)
+	if n.dev.IP.Station(peer4) != s.mac || n.counter("neighbor_conflicts") != 3 {
+		t.Error("a station that has moved is not believed after a second")
+	}
+}
+
 func TestNeighborCacheIsBounded(t *testing.T) {
 	w, n, s := pair(t, Config{Addrs: prefixes("10.0.0.1/16")})
 	a := netip.MustParseAddr("10.0.1.0")

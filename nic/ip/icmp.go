@@ -194,7 +194,7 @@ func (l *Layer) solicited(p *Packet, n *icmp.Neighbor) Verdict {
 		mac = p.Ether.Src
 	}
 	if !probe {
-		l.learn(p.IP.Src, mac, forUs, p.Now)
+		l.learn(p.IP.Src, mac, forUs, 0, p.Now)
 	}
 	switch {
 	case p.shared:
@@ -228,7 +228,7 @@ func (l *Layer) advertised(p *Packet, n *icmp.Neighbor) Verdict {
 	case n.Solicited:
 		l.confirm(n.Target, mac, p.Now)
 	default:
-		l.learn(n.Target, mac, false, p.Now)
+		l.learn(n.Target, mac, false, 0, p.Now)
 	}
 	return p.keep()
 }

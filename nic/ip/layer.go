@@ -210,6 +210,7 @@ func (l *Layer) Counters() []port.Counter {
 	return []port.Counter{
 		{Name: "icmp_in", Value: l.icmpIn}, {Name: "icmp_out", Value: l.icmpOut},
 		{Name: "neighbors", Value: uint64(len(l.neighbors.list))}, {Name: "neighbors_lost", Value: l.neighborsLost},
+		{Name: "neighbor_conflicts", Value: l.neighbors.moves},
 		{Name: "address_conflicts", Value: l.conflicts}, {Name: "loopback_packets", Value: l.looped.Passed},
 	}
 }

@@ -23,6 +23,11 @@ const (
 	ReachableTime   = 30 * time.Second
 	DelayFirstProbe = 5 * time.Second
 
+	// LockTime is how long an address that was told stays what it is, unless its
+	// station answers a question or announces itself, as with Linux (locktime of
+	// arp(7)): of several answers the first counts.
+	LockTime = time.Second
+
 	MaxNeighbors = 1024
 	MaxPending   = 64 // frames that wait for one neighbor: a datagram of 64 KiB
 )
@@ -43,6 +48,7 @@ type neighbor struct {
 	mac      ether.Addr
 	state    neighborState
 	deadline frame.Time // of the state
+	told     frame.Time // when mac was told last
 	tries    int
 	used     frame.Time
 	pending  []port.Out // IP packets
@@ -54,6 +60,8 @@ type neighbors struct {
 	list []*neighbor // in order of creation
 	last *neighbor   // the one used last: nearly always the next one too
 	next frame.Time  // no timer is due before
+
+	moves uint64 // addresses that another station claimed unasked
 }
 
 func (c *neighbors) find(a netip.Addr) *neighbor {
@@ -158,8 +166,9 @@ func (l *Layer) solicit(n *neighbor, now frame.Time) {
 }
 
 // learn takes note of a station's address, heard in a message that did not
-// answer us. create says whether the station is known to want to talk to us.
-func (l *Layer) learn(a netip.Addr, mac ether.Addr, create bool, now frame.Time) {
+// answer us. create says whether the station is known to want to talk to us, lock
+// how old an address must be that another one replaces.
+func (l *Layer) learn(a netip.Addr, mac ether.Addr, create bool, lock time.Duration, now frame.Time) {
 	n := l.neighbors.find(a)
 	if n == nil {
 		if !create || mac.IsMulticast() || mac.IsZero() || l.IsLocal(a) || !covers(l.addrs, a) {
@@ -167,22 +176,33 @@ func (l *Layer) learn(a netip.Addr, mac ether.Addr, create bool, now frame.Time)
 		}
 		n = l.newNeighbor(a, now)
 	}
-	if n.state != incomplete && n.mac == mac {
-		return
+	if n.state != incomplete {
+		if n.mac == mac {
+			return
+		}
+		if l.neighbors.moves++; now.Sub(n.told) < lock {
+			return
+		}
 	}
 	l.resolved(n, mac, now, now)
 }
 
 // confirm takes note of a station's answer to a solicitation of ours.
 func (l *Layer) confirm(a netip.Addr, mac ether.Addr, now frame.Time) {
-	if n := l.neighbors.find(a); n != nil && !mac.IsMulticast() {
-		l.resolved(n, mac, now.Add(ReachableTime), now)
+	n := l.neighbors.find(a)
+	if n == nil || mac.IsMulticast() {
+		return
 	}
+	if n.tries == 0 && n.mac != mac { // nobody has asked
+		l.learn(a, mac, false, LockTime, now)
+		return
+	}
+	l.resolved(n, mac, now.Add(ReachableTime), now)
 }
 
 // resolved makes n reachable until the time given and sends what waited.
 func (l *Layer) resolved(n *neighbor, mac ether.Addr, until, now frame.Time) {
-	n.mac, n.state, n.tries, n.deadline = mac, reachable, 0, until
+	n.mac, n.state, n.tries, n.deadline, n.told = mac, reachable, 0, until, now
 	for _, o := range n.pending {
 		l.toStation(o, mac, now)
 	}

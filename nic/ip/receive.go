@@ -172,8 +172,10 @@ func (l *Layer) arpIn(p *Packet, b []byte) Verdict {
 		l.conflict(m.SenderIP, m.SenderMAC)
 	case m.Op == arp.Reply && forUs:
 		l.confirm(m.SenderIP, m.SenderMAC, p.Now)
+	case m.SenderIP == m.TargetIP: // it announces itself
+		l.learn(m.SenderIP, m.SenderMAC, false, 0, p.Now)
 	default:
-		l.learn(m.SenderIP, m.SenderMAC, forUs, p.Now)
+		l.learn(m.SenderIP, m.SenderMAC, forUs, LockTime, p.Now)
 	}
 	if !p.shared && m.Op == arp.Request && forUs {
 		l.sendARP(arp.Packet{Op: arp.Reply, SenderMAC: l.MAC, SenderIP: m.TargetIP,

@@ -22,7 +22,7 @@ const (
 // What can be wrong with a segment. Parse returns one of these unwrapped.
 var (
 	ErrTruncated = errors.New("tcp: segment ends inside the header")
-	ErrMalformed = errors.New("tcp: impossible header field or option")
+	ErrMalformed = errors.New("tcp: impossible header field")
 )
 
 // Seq is a sequence number: octets modulo 2^32. Comparisons hold for numbers
@@ -114,7 +114,9 @@ const (
 const maxOptions = MaxHeaderLen - HeaderLen
 
 // Parse reads the header of segment b and returns the payload, borrowed. It
-// does not verify the checksum, which needs the pseudo-header.
+// does not verify the checksum, which needs the pseudo-header. Options of another
+// length than theirs are passed over; one of an impossible length ends the options
+// (RFC 9293 MUST-7).
 func Parse(b []byte) (h Header, payload []byte, err error) {
 	if len(b) < HeaderLen {
 		return h, nil, ErrTruncated
@@ -134,74 +136,53 @@ func Parse(b []byte) (h Header, payload []byte, err error) {
 	h.Checksum = binary.BigEndian.Uint16(b[16:])
 	h.Urgent = binary.BigEndian.Uint16(b[18:])
 	if hl > HeaderLen {
-		if err := h.Opts.parse(b[HeaderLen:hl]); err != nil {
-			return h, nil, err
-		}
+		h.Opts.parse(b[HeaderLen:hl])
 	}
 	return h, b[hl:], nil
 }
 
-func (o *Options) parse(b []byte) error {
+func (o *Options) parse(b []byte) {
 	// The layout that nearly every data segment has: NOP, NOP, timestamps.
 	if len(b) == 12 && binary.BigEndian.Uint32(b) == 0x0101080a {
 		o.HasTS = true
 		o.TSVal, o.TSEcr = binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint32(b[8:])
-		return nil
+		return
 	}
 	for len(b) > 0 {
 		switch b[0] {
 		case optEnd:
-			return nil
+			return
 		case optNop:
 			b = b[1:]
 			continue
 		}
 		if len(b) < 2 || b[1] < 2 || int(b[1]) > len(b) {
-			return ErrMalformed
+			return
 		}
-		if !o.set(b[0], b[2:b[1]]) {
-			return ErrMalformed
-		}
+		o.set(b[0], b[2:b[1]])
 		b = b[b[1]:]
 	}
-	return nil
 }
 
-// set stores one option's data and reports whether its length is right.
-func (o *Options) set(kind uint8, d []byte) bool {
-	switch kind {
-	case optMSS:
-		if len(d) != 2 {
-			return false
-		}
+// set stores one option's data if its length is right.
+func (o *Options) set(kind uint8, d []byte) {
+	switch {
+	case kind == optMSS && len(d) == 2:
 		o.MSS = binary.BigEndian.Uint16(d)
-	case optWS:
-		if len(d) != 1 {
-			return false
-		}
+	case kind == optWS && len(d) == 1:
 		// RFC 7323 section 2.3: a larger shift is taken as 14.
 		o.HasWS, o.WS = true, min(d[0], 14)
-	case optSACKPermitted:
-		if len(d) != 0 {
-			return false
-		}
+	case kind == optSACKPermitted && len(d) == 0:
 		o.SACKPermitted = true
-	case optTS:
-		if len(d) != 8 {
-			return false
-		}
+	case kind == optTS && len(d) == 8:
 		o.HasTS = true
 		o.TSVal, o.TSEcr = binary.BigEndian.Uint32(d), binary.BigEndian.Uint32(d[4:])
-	case optSACK:
-		if len(d) == 0 || len(d)%8 != 0 || len(d) > 32 {
-			return false
-		}
+	case kind == optSACK && len(d) > 0 && len(d)%8 == 0 && len(d) <= 32:
 		o.NSACK = len(d) / 8
 		for i := range o.NSACK {
 			o.SACK[i] = SACKBlock{Seq(binary.BigEndian.Uint32(d[8*i:])), Seq(binary.BigEndian.Uint32(d[8*i+4:]))}
 		}
 	}
-	return true
 }
 
 // lenBeforeSACK is the padded length of all options but SACK.

@@ -24,7 +24,7 @@ func TestUnaskedChecks(t *testing.T) {
 		{name: "checksum", broken: "checksum", n: 100, after: func(b []byte) { b[36] ^= 1 }},
 		{name: "IP checksum", broken: "ip: header checksum wrong", n: 100, after: func(b []byte) { b[10] ^= 1 }},
 		{name: "partial checksum", broken: "checksum", n: 100, spoil: func(_ *ip.Header, _ []byte, off *frame.Offload) { off.NeedsCsum = true }},
-		{name: "options", broken: "tcp: impossible header field or option", n: 100, spoil: func(_ *ip.Header, seg []byte, _ *frame.Offload) { seg[12] = 1 << 4 }},
+		{name: "options", broken: "tcp: impossible header field", n: 100, spoil: func(_ *ip.Header, seg []byte, _ *frame.Offload) { seg[12] = 1 << 4 }},
 		{name: "length", broken: "packet: longer than the MTU", n: 1461},
 		{name: "super-frame of one", broken: "super-frame: it holds only one segment", n: 100, spoil: func(_ *ip.Header, _ []byte, off *frame.Offload) {
 			off.GSO, off.GSOSize = frame.GSOTCPv4, 100

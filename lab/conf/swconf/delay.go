@@ -1,6 +1,7 @@
 package swconf
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
@@ -32,17 +33,19 @@ type Delay struct {
 // with "gauss:" (the deviation).
 func ParseDelay(s string) (d Delay, err error) {
 	bad := fmt.Errorf("%q is no queueing delay", s)
+	parse := func(low, high string) error {
+		var err1, err2 error
+		d.Min, err1 = time.ParseDuration(low)
+		d.Max, err2 = time.ParseDuration(high)
+		return errors.Join(err1, err2)
+	}
 	if kind, mean, ok := strings.Cut(s, ":"); ok {
-		if d.Dist = tailed[kind]; d.Dist == NoDelay {
-			return Delay{}, bad
+		low, extra, least := strings.Cut(mean, "+")
+		if !least {
+			low, extra = "0", mean
 		}
-		if low, extra, ok := strings.Cut(mean, "+"); ok {
-			if d.Min, err = time.ParseDuration(low); err != nil {
-				return Delay{}, bad
-			}
-			mean = extra
-		}
-		if d.Max, err = time.ParseDuration(mean); err != nil || d.Min < 0 || d.Max <= 0 {
+		d.Dist = tailed[kind]
+		if parse(low, extra) != nil || d.Dist == NoDelay || d.Min < 0 || d.Max <= 0 {
 			return Delay{}, bad
 		}
 		d.Max += d.Min
@@ -52,10 +55,7 @@ func ParseDelay(s string) (d Delay, err error) {
 	if !ranged {
 		low, high = "0", s
 	}
-	if d.Max, err = time.ParseDuration(high); err != nil {
-		return Delay{}, bad
-	}
-	if d.Min, err = time.ParseDuration(low); err != nil || d.Min < 0 || d.Max < d.Min {
+	if parse(low, high) != nil || d.Min < 0 || d.Max < d.Min {
 		return Delay{}, bad
 	}
 	switch {

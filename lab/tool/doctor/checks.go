@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,15 @@ import (
 )
 
 func ok(name, found string) Check { return Check{Name: name, State: OK, Found: found} }
+
+// when is c if something is so, else none. cmp.Or of several is the first that
+// applies.
+func when(is bool, c Check) Check {
+	if !is {
+		return Check{}
+	}
+	return c
+}
 
 // Kernel releases: TAPs and user namespaces work as needed from 4.0 on; a
 // supervisor of system calls needs SECCOMP_IOCTL_NOTIF_ADDFD of 5.9.
@@ -25,34 +35,26 @@ func (m *machine) kernel() Check {
 	if _, err := fmt.Sscanf(m.release, "%d.%d", &major, &minor); err != nil {
 		return Check{"kernel", Warn, fmt.Sprintf("release %q is not understood", m.release), m.newKernel()}
 	}
-	c := Check{Name: "kernel", Found: m.release}
-	switch {
-	case major < oldestMajor:
-		c.State, c.Found, c.Remedy = Fail, m.release+": older than 4.0", m.newKernel()
-	case major < notifyMajor || major == notifyMajor && minor < notifyMinor:
-		c.State, c.Found, c.Remedy = Warn, m.release+": NICs work; tapir run needs 5.9", m.newKernel()
-	default:
-		c.State = OK
-	}
-	return c
+	return cmp.Or(
+		when(major < oldestMajor, Check{"kernel", Fail, m.release + ": older than 4.0", m.newKernel()}),
+		when(major < notifyMajor || major == notifyMajor && minor < notifyMinor,
+			Check{"kernel", Warn, m.release + ": NICs work; tapir run needs 5.9", m.newKernel()}),
+		ok("kernel", m.release))
 }
 
 func (m *machine) tun() Check {
 	const name, node = "tun", "/dev/net/tun"
 	err := m.tunErr
-	switch {
-	case err == nil:
-		return ok(name, node+" opens")
-	case is(err, syscall.ENOENT, syscall.ENOTDIR):
-		return Check{name, Fail, node + " does not exist", m.makeTUN()}
-	case is(err, syscall.ENXIO, syscall.ENODEV):
-		return Check{name, Fail, node + " is there but its driver is not", m.loadTUN()}
-	case is(err, syscall.EACCES):
-		return Check{name, Fail, node + m.mode("dev/net/tun") + " may not be opened by this user", m.openToAll()}
-	case is(err, syscall.EPERM):
-		return Check{name, Fail, node + " is kept from this process by a device rule", m.ruleTUN()}
-	}
-	return Check{name, Fail, fmt.Sprintf("%s: %v", node, err), m.loadTUN()}
+	return cmp.Or(
+		when(err == nil, ok(name, node+" opens")),
+		when(is(err, syscall.ENOENT, syscall.ENOTDIR), Check{name, Fail, node + " does not exist", m.makeTUN()}),
+		when(is(err, syscall.ENXIO, syscall.ENODEV),
+			Check{name, Fail, node + " is there but its driver is not", m.loadTUN()}),
+		when(is(err, syscall.EACCES),
+			Check{name, Fail, node + m.mode("dev/net/tun") + " may not be opened by this user", m.openToAll()}),
+		when(is(err, syscall.EPERM),
+			Check{name, Fail, node + " is kept from this process by a device rule", m.ruleTUN()}),
+		Check{name, Fail, fmt.Sprintf("%s: %v", node, err), m.loadTUN()})
 }
 
 // mode describes the permission bits of a node, if they can be seen.
@@ -71,26 +73,20 @@ func (m *machine) tap() Check {
 	}
 	if m.can(capNetAdmin) {
 		err := m.TryHere()
-		if err == nil {
-			return ok(name, "made and removed one here (CAP_NET_ADMIN)")
-		}
-		return Check{name, Fail, fmt.Sprintf("with CAP_NET_ADMIN, but: %v", err), m.ownTAP()}
+		return cmp.Or(when(err == nil, ok(name, "made and removed one here (CAP_NET_ADMIN)")),
+			Check{name, Fail, fmt.Sprintf("with CAP_NET_ADMIN, but: %v", err), m.ownTAP()})
 	}
-	switch t := m.trial; {
-	case t.Start != nil || t.Net != nil:
-		return Check{name, Fail, "no CAP_NET_ADMIN here, and no user namespace to have it in", m.ownTAP()}
-	case t.TAP != nil:
-		return Check{name, Fail, fmt.Sprintf("in a user namespace: %v", t.TAP), m.ownTAP()}
-	}
-	return ok(name, "made and removed one in a user namespace")
+	t := m.trial
+	return cmp.Or(
+		when(t.Start != nil || t.Net != nil,
+			Check{name, Fail, "no CAP_NET_ADMIN here, and no user namespace to have it in", m.ownTAP()}),
+		when(t.TAP != nil, Check{name, Fail, fmt.Sprintf("in a user namespace: %v", t.TAP), m.ownTAP()}),
+		ok(name, "made and removed one in a user namespace"))
 }
 
 func (m *machine) userNamespaces() Check {
 	const name = "user namespaces"
-	err := m.trial.Start
-	if err == nil {
-		err = m.trial.Net
-	}
+	err := cmp.Or(m.trial.Start, m.trial.Net)
 	if err == nil {
 		return ok(name, "made one, with a network namespace in it")
 	}
@@ -137,24 +133,23 @@ func bare(err error) error {
 func (m *machine) seccomp() Check {
 	const name = "seccomp notify"
 	actions, found := m.read("proc/sys/kernel/seccomp/actions_avail")
-	switch {
-	case !found:
-		return Check{name, Warn,
+	if c := cmp.Or(
+		when(!found, Check{name, Warn,
 			"this kernel does not list its seccomp actions; tapir run needs user_notif, or --via preload",
-			m.newKernel()}
-	case !slices.Contains(strings.Fields(actions), "user_notif"):
-		return Check{name, Warn, "this kernel has no user_notif; tapir run needs it, or --via preload", m.newKernel()}
+			m.newKernel()}),
+		when(!slices.Contains(strings.Fields(actions), "user_notif"),
+			Check{name, Warn, "this kernel has no user_notif; tapir run needs it, or --via preload", m.newKernel()}),
+	); c != (Check{}) {
+		return c
 	}
 	err := m.TryRun()
-	switch {
-	case err == nil:
-		return ok(name, "ran a program under a supervisor")
-	case is(err, syscall.EBUSY):
-		return Check{name, Warn, "another supervisor already listens to this process tree", preload}
-	case is(err, syscall.EPERM, syscall.EACCES):
-		return Check{name, Warn, "a seccomp profile keeps this process from seccomp(2)", m.allowSeccomp()}
-	}
-	return Check{name, Warn, fmt.Sprintf("a program under a supervisor: %v", bare(err)), preload}
+	return cmp.Or(
+		when(err == nil, ok(name, "ran a program under a supervisor")),
+		when(is(err, syscall.EBUSY),
+			Check{name, Warn, "another supervisor already listens to this process tree", preload}),
+		when(is(err, syscall.EPERM, syscall.EACCES),
+			Check{name, Warn, "a seccomp profile keeps this process from seccomp(2)", m.allowSeccomp()}),
+		Check{name, Warn, fmt.Sprintf("a program under a supervisor: %v", bare(err)), preload})
 }
 
 // rdmaLibraries looks for the provider of libibverbs that unmodified RDMA
@@ -173,20 +168,15 @@ func (m *machine) yama() Check {
 	const name = "yama"
 	scope, found := m.read("proc/sys/kernel/yama/ptrace_scope")
 	what := "ptrace_scope " + scope
-	switch {
-	case !found:
-		return ok(name, "not in this kernel")
-	case scope == "0" || scope == "1":
-		return ok(name, what)
-	case scope == "3":
-		return Check{name, Warn,
+	return cmp.Or(
+		when(!found, ok(name, "not in this kernel")),
+		when(scope == "0" || scope == "1", ok(name, what)),
+		when(scope == "3", Check{name, Warn,
 			what + ": no process may read another's memory until the next boot; tapir run needs it",
-			m.onHost("sh -c 'echo kernel.yama.ptrace_scope=1 >/etc/sysctl.d/99-ptrace.conf && reboot'")}
-	case m.can(capSysPtrace):
-		return ok(name, what+", with CAP_SYS_PTRACE")
-	}
-	return Check{name, Warn, what + ": tapir run may not read its programs' memory",
-		m.onHost("sysctl -w kernel.yama.ptrace_scope=1")}
+			m.onHost("sh -c 'echo kernel.yama.ptrace_scope=1 >/etc/sysctl.d/99-ptrace.conf && reboot'")}),
+		when(m.can(capSysPtrace), ok(name, what+", with CAP_SYS_PTRACE")),
+		Check{name, Warn, what + ": tapir run may not read its programs' memory",
+			m.onHost("sysctl -w kernel.yama.ptrace_scope=1")})
 }
 
 func (m *machine) bridge() Check {
@@ -224,13 +214,10 @@ func (m *machine) tool(ctx context.Context, name, flag string) Check {
 	}
 	out, err := m.Output(ctx, path, flag)
 	v := version.FindString(out)
-	switch {
-	case strings.Contains(out, "BusyBox"):
-		return Check{name, Warn, path + " is BusyBox's and knows no tuntap", m.install(name)}
-	case err != nil:
-		return Check{name, Warn, fmt.Sprintf("%s %s: %v", path, flag, err), m.install(name)}
-	case v == "":
-		return ok(name, path)
-	}
-	return ok(name, v+" ("+path+")")
+	return cmp.Or(
+		when(strings.Contains(out, "BusyBox"),
+			Check{name, Warn, path + " is BusyBox's and knows no tuntap", m.install(name)}),
+		when(err != nil, Check{name, Warn, fmt.Sprintf("%s %s: %v", path, flag, err), m.install(name)}),
+		when(v == "", ok(name, path)),
+		ok(name, v+" ("+path+")"))
 }

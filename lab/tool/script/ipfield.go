@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"tapir/wire/frame"
@@ -26,6 +27,46 @@ type ipField struct {
 // ecnNames are the code points of RFC 3168 section 5.
 var ecnNames = []string{"noecn", "ect1", "ect0", "ce"}
 
+// ipFieldKind is a kind of field: get reads it from a packet of the NIC, nil if
+// only peers have it; set writes it into a packet of the peer.
+type ipFieldKind struct {
+	limit int64 // of the number behind the name; 0: there is none
+	get   func(got *packet) int64
+	set   func(h *ip.Header, seg []byte, off *frame.Offload, n int64)
+}
+
+var ipFieldKinds = map[string]ipFieldKind{
+	"ecn": {0, func(got *packet) int64 { return int64(got.ip.TOS & 3) },
+		func(h *ip.Header, _ []byte, _ *frame.Offload, n int64) { h.TOS = h.TOS&^3 | uint8(n) }},
+	"tos": {255, func(got *packet) int64 { return int64(got.ip.TOS) },
+		func(h *ip.Header, _ []byte, _ *frame.Offload, n int64) { h.TOS = uint8(n) }},
+	"ttl": {255, func(got *packet) int64 { return int64(got.ip.TTL) },
+		func(h *ip.Header, _ []byte, _ *frame.Offload, n int64) { h.TTL = uint8(n) }},
+	"gso": {65535, (*packet).gsoSize, setGSO},
+	"badsum": {set: func(_ *ip.Header, seg []byte, _ *frame.Offload, _ int64) {
+		seg[tcp.ChecksumOffset] ^= 0xff
+	}},
+	"trunc": {limit: 59, set: func(h *ip.Header, seg []byte, _ *frame.Offload, n int64) {
+		h.PayloadLen = min(int(n), len(seg))
+		putChecksum(seg[:max(h.PayloadLen, tcp.HeaderLen)], h.Src, h.Dst)
+	}},
+}
+
+// gsoSize is the size of the segments of a super-frame, 0 of another packet.
+func (p *packet) gsoSize() int64 {
+	if !super(p.off) {
+		return 0
+	}
+	return int64(p.off.GSOSize)
+}
+
+func setGSO(h *ip.Header, _ []byte, off *frame.Offload, n int64) {
+	*off = frame.Offload{DataValid: true, GSO: frame.GSOTCPv4, GSOSize: uint16(n)}
+	if h.Version == 6 {
+		off.GSO = frame.GSOTCPv6
+	}
+}
+
 const ipForms = "noecn, ect0, ect1, ce, tos N, ttl N, gso N or, into the NIC only, badsum, trunc N"
 
 // parseIPFields reads a list such as [ce, ttl 64].
@@ -34,18 +75,15 @@ func parseIPFields(l *line, w word, out bool) *ipFields {
 	for at := range w.items() {
 		name, arg, has := strings.Cut(at.text, " ")
 		field := ipField{name: name, word: at}
-		limit, ok := map[string]int64{"tos": 255, "ttl": 255, "gso": 65535, "trunc": 59}[name]
-		plain := name == "badsum"
-		for i, ecn := range ecnNames {
-			if name == ecn {
-				plain, field.name, field.n = true, "ecn", int64(i)
-			}
+		if ecn := slices.Index(ecnNames, name); ecn >= 0 {
+			field.name, field.n = "ecn", int64(ecn)
 		}
+		kind, ok := ipFieldKinds[field.name]
 		var err error
-		if ok {
-			field.n, err = parseInt(arg, 0, limit)
+		if kind.limit > 0 {
+			field.n, err = parseInt(arg, 0, kind.limit)
 		}
-		if err != nil || ok != has || (!ok && !plain) || out && (name == "badsum" || name == "trunc") {
+		if err != nil || !ok || name == "ecn" || has != (kind.limit > 0) || out && kind.get == nil {
 			panic(l.at(at, "%q: expected %s", at.text, ipForms))
 		}
 		f.list = append(f.list, field)
@@ -60,24 +98,7 @@ func (f *ipFields) apply(h *ip.Header, seg []byte) (off frame.Offload) {
 		return off
 	}
 	for _, field := range f.list {
-		switch field.name {
-		case "ecn":
-			h.TOS = h.TOS&^3 | uint8(field.n)
-		case "tos":
-			h.TOS = uint8(field.n)
-		case "ttl":
-			h.TTL = uint8(field.n)
-		case "badsum":
-			seg[tcp.ChecksumOffset] ^= 0xff
-		case "trunc":
-			h.PayloadLen = min(int(field.n), len(seg))
-			putChecksum(seg[:max(h.PayloadLen, tcp.HeaderLen)], h.Src, h.Dst)
-		case "gso":
-			off = frame.Offload{DataValid: true, GSO: frame.GSOTCPv4, GSOSize: uint16(field.n)}
-			if h.Version == 6 {
-				off.GSO = frame.GSOTCPv6
-			}
-		}
+		ipFieldKinds[field.name].set(h, seg, &off, field.n)
 	}
 	return off
 }
@@ -88,21 +109,8 @@ func (f *ipFields) compare(got *packet, at word) (diffs []difference) {
 	named := false
 	if f != nil {
 		for _, field := range f.list {
-			var have int64
-			switch field.name {
-			case "ecn":
-				have = int64(got.ip.TOS & 3)
-			case "tos":
-				have = int64(got.ip.TOS)
-			case "ttl":
-				have = int64(got.ip.TTL)
-			case "gso":
-				named = true
-				if super(got.off) {
-					have = int64(got.off.GSOSize)
-				}
-			}
-			if have != field.n {
+			named = named || field.name == "gso"
+			if ipFieldKinds[field.name].get(got) != field.n {
 				diffs = append(diffs, difference{field.word.text, field.word})
 			}
 		}

@@ -71,18 +71,18 @@ func (f *framing) item(words []string) bool {
 		f.pad, err = hex.DecodeString(words[1])
 		return err == nil && len(f.pad) <= 3
 	}
+	bits, known := map[string]int{"crc": 32, "length": 16, "short": 16}[words[0]]
 	n, err := parseNumber(words[1])
-	switch {
-	case err != nil:
+	if err != nil || !known || n>>bits != 0 {
 		return false
-	case words[0] == "crc" && n>>32 == 0:
+	}
+	switch words[0] {
+	case "crc":
 		f.crc = &n
-	case words[0] == "length" && n>>16 == 0:
+	case "length":
 		f.length = &n
-	case words[0] == "short" && n < 1<<16:
-		f.short = int(n)
 	default:
-		return false
+		f.short = int(n)
 	}
 	return true
 }

@@ -113,9 +113,8 @@ func (s *Script) RunLive(cable Cable, trace io.Writer) (Outcome, error) {
 	if v.dead != nil {
 		return v.out, v.dead
 	}
-	var e *Error
-	if errors.As(err, &e) {
-		v.differ(&v.out.Frames, e.Msg, e.Got)
+	if err != nil {
+		v.differ(&v.out.Frames, err.Msg, err.Got)
 	}
 	return v.out, nil
 }
@@ -322,7 +321,7 @@ func (e *endpoint) indicate() {
 }
 
 // finish judges what is left at the end of a script.
-func (v *live) finish() error {
+func (v *live) finish() *Error {
 	v.until(v.r.at+afterwards, func() bool { return false })
 	v.settle()
 	last := v.r.script.steps[len(v.r.script.steps)-1]

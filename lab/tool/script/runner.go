@@ -110,7 +110,7 @@ func (s *Script) Run(trace io.Writer) error {
 }
 
 // steps runs all steps.
-func (r *runner) steps() error {
+func (r *runner) steps() *Error {
 	steps := r.script.steps
 	for i, st := range steps {
 		batched := i+1 < len(steps) && steps[i+1].when.kind == sameBatch
@@ -137,17 +137,9 @@ func (s *Script) runner(trace io.Writer) *runner {
 		remote: s.set.remote(), first: 40000}
 }
 
-// errorOrNil avoids an interface that holds a nil pointer.
-func errorOrNil(e *Error) error {
-	if e == nil {
-		return nil
-	}
-	return e
-}
-
 // step runs one step. The NIC does not answer yet if the next step is in the
 // same batch.
-func (r *runner) step(s *step, batched bool) error {
+func (r *runner) step(s *step, batched bool) *Error {
 	if _, out := s.act.(*outbound); !out {
 		if err := r.advance(s); err != nil {
 			return err
@@ -172,17 +164,13 @@ func (r *runner) step(s *step, batched bool) error {
 
 // advance brings the time of a step that does something, during which the NIC
 // must be silent.
-func (r *runner) advance(s *step) error {
-	var at time.Duration
+func (r *runner) advance(s *step) *Error {
+	at := s.when.at
 	switch s.when.kind {
-	case sameBatch:
+	case sameBatch, anyTime:
 		return nil
-	case absolute:
-		at = s.when.at
 	case relative:
-		at = r.ref + s.when.at
-	case anyTime:
-		return nil
+		at += r.ref
 	}
 	if at < r.at && r.live != nil {
 		r.live.late(at)
@@ -196,7 +184,7 @@ func (r *runner) advance(s *step) error {
 	}
 	r.until(at, false)
 	r.ref = at
-	return errorOrNil(r.silent(s, moreBefore))
+	return r.silent(s, moreBefore)
 }
 
 const (

@@ -90,13 +90,7 @@ func (n *Node) renumbered() (flags []string) {
 	return flags
 }
 
-func list(all []netip.Prefix) string {
-	var texts []string
-	for _, p := range all {
-		texts = append(texts, p.String())
-	}
-	return strings.Join(texts, ",")
-}
+func list(all []netip.Prefix) string { return strings.Join(texts(all, netip.Prefix.String), ",") }
 
 // expand makes the links of entries with a count: one for each of their NICs.
 func (d *draft) expand() error {

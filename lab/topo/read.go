@@ -301,11 +301,7 @@ func (k *kind) withKind(n *Node) []conf.Field {
 }
 
 func kindNames() string {
-	var names []string
-	for _, k := range kinds {
-		names = append(names, string(k.kind))
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(texts(kinds, func(k kind) string { return string(k.kind) }), ", ")
 }
 
 // keep notes the settings, which have been read, as flags and for ConfigFile.
@@ -472,10 +468,7 @@ func (d *draft) referLink(name *string, n conf.Node) error {
 	}
 	*name = text
 	d.later(func() error {
-		var names []string
-		for _, l := range d.Links {
-			names = append(names, l.Name)
-		}
+		names := texts(d.Links, func(l Link) string { return l.Name })
 		return n.ErrorIf(d.Lab.Link(text) == nil, "there is no link %s; there are %s", text, strings.Join(names, ", "))
 	})
 	return nil

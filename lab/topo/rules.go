@@ -81,7 +81,7 @@ func (d *draft) readRule(n conf.Node, l *Link) (r fault.Rule, err error) {
 		return r, err
 	}
 	if len(entries) == 0 || !slices.Contains(fault.Effects, fault.Effect(entries[0].Name)) {
-		return r, n.Errorf("a rule begins with one of %s", effectNames())
+		return r, n.Errorf("a rule begins with one of %s", join(fault.Effects))
 	}
 	e := fault.Effect(entries[0].Name)
 	x := ruleDraft{d, fault.NewRule(e, ""), l.Ends}
@@ -116,20 +116,9 @@ func (d *draft) nameRule(r *fault.Rule, link string, n conf.Node) error {
 	return nil
 }
 
-func effectNames() string {
-	var names []string
-	for _, e := range fault.Effects {
-		names = append(names, string(e))
-	}
-	return strings.Join(names, ", ")
-}
-
-func whatNames() (names []string) {
+func whatNames() []string {
 	whats, _ := fault.Whats()
-	for _, w := range whats {
-		names = append(names, string(w))
-	}
-	return names
+	return texts(whats, func(w fault.What) string { return string(w) })
 }
 
 // fields are the keys of a rule with that effect.

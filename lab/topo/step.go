@@ -141,7 +141,7 @@ func finishRun(s *stepDraft, n conf.Node) error {
 
 func (s *stepDraft) perfFields() []conf.Field {
 	return []conf.Field{
-		{Name: "perf", Expect: "a workload: " + opNames(), Schema: conf.Choice(ops()...),
+		{Name: "perf", Expect: "a workload: " + join(perfconf.Ops), Schema: conf.Choice(ops()...),
 			Set: conf.Word((*string)(&s.Job.Op), ops()...)},
 		{Name: "server", Expect: "the NIC that serves", Schema: name, Node: func(n conf.Node) error {
 			return s.referAll(&s.Server, n, isNIC)
@@ -167,14 +167,7 @@ func (s *stepDraft) perfFields() []conf.Field {
 	}
 }
 
-func ops() (names []string) {
-	for _, op := range perfconf.Ops {
-		names = append(names, string(op))
-	}
-	return names
-}
-
-func opNames() string { return strings.Join(ops(), ", ") }
+func ops() []string { return texts(perfconf.Ops, func(op perfconf.Op) string { return string(op) }) }
 
 func finishPerf(s *stepDraft, n conf.Node) error {
 	if s.Job.Op != perfconf.Verify {
@@ -261,9 +254,9 @@ func (d *draft) addStep(n conf.Node) error {
 }
 
 func verbNames() string {
-	var names []string
+	var all []Verb
 	for _, v := range verbs {
-		names = append(names, string(v.verb))
+		all = append(all, v.verb)
 	}
-	return strings.Join(names, ", ")
+	return join(all)
 }

@@ -231,6 +231,20 @@ func find[T any](all []T, name func(*T) string, want string) *T {
 	return nil
 }
 
+// texts are those of a list's elements.
+func texts[T any](list []T, text func(T) string) []string {
+	var all []string
+	for _, v := range list {
+		all = append(all, text(v))
+	}
+	return all
+}
+
+// join lists words, with commas between them.
+func join[T ~string](words []T) string {
+	return strings.Join(texts(words, func(w T) string { return string(w) }), ", ")
+}
+
 // Node returns the node called name, or nil.
 func (l *Lab) Node(name string) *Node {
 	return find(l.Nodes, func(n *Node) string { return n.Name }, name)

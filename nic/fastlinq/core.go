@@ -225,67 +225,76 @@ func (d *Device) coreFree(now frame.Time) {
 
 // DeviceRows implements hardware.View: the driver core.
 func (d *Device) DeviceRows() (rows []view.DeviceRow) {
-	text := func(name, format string, args ...any) {
-		rows = append(rows, view.DeviceRow{Name: name, Value: fmt.Sprintf(format, args...)})
-	}
-	use := func(name string, used, limit, ever int) {
-		rows = append(rows, view.DeviceRow{Name: name, Used: new(used), Limit: new(limit), Ever: new(ever)})
-	}
-	of := func(name, what string, used, limit int) {
-		rows = append(rows, view.DeviceRow{Name: name, Value: what, Used: new(used), Limit: new(limit)})
-	}
-	text("core_state", "%v", d.core.dev.State())
-	text("core_health", "%s", d.core.dev.HealthState())
+	rows = []view.DeviceRow{textRow("core_state", "%v", d.core.dev.State()),
+		textRow("core_health", "%s", d.core.dev.HealthState())}
+	policy := param.Find(d.Config().Params(), "fw_load_policy").Get()
 	for _, h := range d.core.dev.Show() {
-		text("hwfn", "%s-%d: %v, function %d, MF mode %v", h.Device, h.Hwfn, h.Chip, h.PF, h.MF)
-		text("core_personality", "%v", h.Personality)
-		text("int_mode", "%v", h.IntMode)
-		text("load", "%v", h.Load)
-		text("storm_firmware", "%v as %v, fw_load_policy %s", h.Firmware, h.Form,
-			param.Find(d.Config().Params(), "fw_load_policy").Get())
-		for _, ph := range h.Phases {
-			text("phase", "%s", ph)
-		}
-		for t, on := range h.Tunnels.On {
-			if on {
-				text("tunnel", "%v", ecore.Tunnel(t))
-			}
-		}
-		for r, s := range h.Shares {
-			text("share", "%v %d", ecore.Resource(r), s.Num)
-		}
-		use("ptt", hw.Allocatable-h.PTT.Free, hw.Allocatable, int(h.PTT.Lent))
-		for _, c := range h.CIDs {
-			of("cid", c.Protocol.String(), c.Used, c.Count)
-		}
-		for c, l := range h.Lines {
-			of("ilt", cxt.Client(c).String(), l.Count, h.ILTLimit)
-		}
-		of("ilt", "lines", h.ILTUsed, h.ILTLimit)
-		of("rdma_tasks", "", h.Tasks, h.Tasks+h.TasksLess)
-		of("rt_slots", "", h.RTValid, rt.Slots)
-		use("spq", h.SPQ.InUse, spq.Elements, int(h.SPQ.Posted))
-		for _, c := range []struct {
-			name string
-			n    uint64
-		}{
-			{"spq_completed", h.SPQ.Completed}, {"spq_waited", h.SPQ.Unlimited}, {"spq_stuck", h.SPQ.Stuck},
-			{"eq_async", h.EQ.Async}, {"doorbell_recoveries", h.BellsAgain}, {"ptt_failed", h.PTT.Failed},
-		} {
-			rows = append(rows, view.DeviceRow{Name: c.name, Ever: new(int(c.n))})
-		}
-		for _, c := range h.ByCommand {
-			rows = append(rows, view.DeviceRow{Name: "ramrod", Value: RamrodName(c), Ever: new(int(c.Count))})
-		}
-		use("eq", int(h.EQ.Waiting), h.EQ.Elements, int(h.EQ.Events))
+		rows = append(rows, hwfnRows(&h, policy)...)
 	}
 	health := d.core.dev.Health()
 	for e, n := range health.Errors {
 		if n > 0 {
-			rows = append(rows, view.DeviceRow{Name: "hw_error", Value: ecore.HWError(e).String(), Ever: new(int(n))})
+			rows = append(rows, countRow("hw_error", ecore.HWError(e).String(), n))
 		}
 	}
 	return rows
+}
+
+func textRow(name, format string, args ...any) view.DeviceRow {
+	return view.DeviceRow{Name: name, Value: fmt.Sprintf(format, args...)}
+}
+
+func useRow(name string, used, limit, ever int) view.DeviceRow {
+	return view.DeviceRow{Name: name, Used: new(used), Limit: new(limit), Ever: new(ever)}
+}
+
+func partRow(name, what string, used, limit int) view.DeviceRow {
+	return view.DeviceRow{Name: name, Value: what, Used: new(used), Limit: new(limit)}
+}
+
+func countRow(name, what string, n uint64) view.DeviceRow {
+	return view.DeviceRow{Name: name, Value: what, Ever: new(int(n))}
+}
+
+// hwfnRows describes a hwfn, which takes its firmware by a policy.
+func hwfnRows(h *ecore.HwfnInfo, policy string) []view.DeviceRow {
+	rows := []view.DeviceRow{
+		textRow("hwfn", "%s-%d: %v, function %d, MF mode %v", h.Device, h.Hwfn, h.Chip, h.PF, h.MF),
+		textRow("core_personality", "%v", h.Personality),
+		textRow("int_mode", "%v", h.IntMode),
+		textRow("load", "%v", h.Load),
+		textRow("storm_firmware", "%v as %v, fw_load_policy %s", h.Firmware, h.Form, policy),
+	}
+	for _, ph := range h.Phases {
+		rows = append(rows, textRow("phase", "%s", ph))
+	}
+	for t, on := range h.Tunnels.On {
+		if on {
+			rows = append(rows, textRow("tunnel", "%v", ecore.Tunnel(t)))
+		}
+	}
+	for r, s := range h.Shares {
+		rows = append(rows, textRow("share", "%v %d", ecore.Resource(r), s.Num))
+	}
+	rows = append(rows, useRow("ptt", hw.Allocatable-h.PTT.Free, hw.Allocatable, int(h.PTT.Lent)))
+	for _, c := range h.CIDs {
+		rows = append(rows, partRow("cid", c.Protocol.String(), c.Used, c.Count))
+	}
+	for c, l := range h.Lines {
+		rows = append(rows, partRow("ilt", cxt.Client(c).String(), l.Count, h.ILTLimit))
+	}
+	rows = append(rows,
+		partRow("ilt", "lines", h.ILTUsed, h.ILTLimit),
+		partRow("rdma_tasks", "", h.Tasks, h.Tasks+h.TasksLess),
+		partRow("rt_slots", "", h.RTValid, rt.Slots),
+		useRow("spq", h.SPQ.InUse, spq.Elements, int(h.SPQ.Posted)),
+		countRow("spq_completed", "", h.SPQ.Completed), countRow("spq_waited", "", h.SPQ.Unlimited),
+		countRow("spq_stuck", "", h.SPQ.Stuck), countRow("eq_async", "", h.EQ.Async),
+		countRow("doorbell_recoveries", "", h.BellsAgain), countRow("ptt_failed", "", h.PTT.Failed))
+	for _, c := range h.ByCommand {
+		rows = append(rows, countRow("ramrod", RamrodName(c), c.Count))
+	}
+	return append(rows, useRow("eq", int(h.EQ.Waiting), h.EQ.Elements, int(h.EQ.Events)))
 }
 
 // coreLost is the end of a function whose firmware is gone: nothing is asked of

@@ -65,25 +65,9 @@ func (d *Device) noInitHW() error {
 	return status.NoEnt.Errorf("the flash has no storm firmware: write it with: tapir ethtool -f %s FILE", d.cfg.Name)
 }
 
-// region is what of the flash a file may be written into.
-type region struct {
-	kind  uint32 // of NVM_PUT_FILE_BEGIN
-	check func(file []byte) error
-}
-
-// regions by the type of their image.
-var regions = map[nvm.Type]region{
-	nvm.TypeMFW:    {mfw.PutMFW, checkMFW},
-	nvm.TypeMBI:    {mfw.PutMBI, func([]byte) error { return nil }},
-	nvm.TypeInitHW: {mfw.PutInitHW, checkStorm},
-}
-
-func checkMFW(file []byte) error {
-	if v, ok := nvm.MFWVersion(file); !ok || v == 0 || v == 0xffffffff {
-		return status.Inval.Errorf("offset 0: no version of a management firmware")
-	}
-	return nil
-}
+// regions are the kinds of NVM_PUT_FILE_BEGIN for the images that files replace.
+var regions = map[nvm.Type]uint32{nvm.TypeMFW: mfw.PutMFW, nvm.TypeMBI: mfw.PutMBI, nvm.TypeInitHW: mfw.PutInitHW,
+	nvm.Whole: mfw.PutWhole}
 
 // checkStorm is whether a file is firmware that the chip can run.
 func checkStorm(file []byte) error {
@@ -94,36 +78,31 @@ func checkStorm(file []byte) error {
 	return im.Check(fw.AH)
 }
 
-func checkWhole(file []byte) error {
-	im, err := nvm.Parse(file)
-	if err != nil {
-		return err
-	}
-	return im.Check()
-}
-
 // FlashAll is the region of a file that says itself what it is: storm firmware,
 // or the image of a whole flash.
-const FlashAll nvm.Type = 0
+const FlashAll = nvm.Whole
 
-// regionOf finds what to do with a file for a region.
-func regionOf(t nvm.Type, file []byte) (r region, err error) {
-	if t == FlashAll {
-		if nvm.Is(file) {
-			return region{mfw.PutWhole, checkWhole}, nil
-		}
+// verifyFile tells why a file cannot replace an image of the flash, or all of it.
+func verifyFile(t nvm.Type, file []byte) error {
+	if t == nvm.TypeInitHW {
+		return checkStorm(file)
+	}
+	return nvm.Verify(t, file)
+}
+
+// regionOf is the image that a file for a region replaces.
+func regionOf(t nvm.Type, file []byte) (nvm.Type, error) {
+	if t == FlashAll && !nvm.Is(file) {
 		if _, err := fw.FormOf(file); err != nil {
-			return r,
-				status.Inval.Errorf("neither storm firmware nor the image of a flash: name the region it is for: %v",
-					err)
+			return t, status.Inval.Errorf("neither storm firmware nor the image of a flash: "+
+				"name the region it is for: %v", err)
 		}
 		t = nvm.TypeInitHW
 	}
-	r, ok := regions[t]
-	if !ok {
-		return r, status.Inval.Errorf("region %v is not written by files: use MFW (1), MBI (3) or INIT_HW (25)", t)
+	if _, ok := regions[t]; !ok {
+		return t, status.Inval.Errorf("region %v is not written by files: use MFW (1), MBI (3) or INIT_HW (25)", t)
 	}
-	return r, nil
+	return t, verifyFile(t, file)
 }
 
 // Flash begins to write a file into the flash, as ethtool -f does; done is told
@@ -136,15 +115,12 @@ func (d *Device) Flash(t nvm.Type, file []byte, done func(error)) error {
 	if m.flashing {
 		return status.Busy.Errorf("%s: a file is being written into the flash", d.cfg.Name)
 	}
-	r, err := regionOf(t, file)
-	if err == nil {
-		err = r.check(file)
-	}
+	t, err := regionOf(t, file)
 	if err != nil {
 		return err
 	}
 	m.flashing = true
-	m.mcp.NVMFlash(r.kind, file, d.now(), func(err error) {
+	m.mcp.NVMFlash(regions[t], file, d.now(), func(err error) {
 		m.flashing = false
 		done(err)
 	})
@@ -152,23 +128,13 @@ func (d *Device) Flash(t nvm.Type, file []byte, done func(error)) error {
 	return nil
 }
 
-// verifyFlash is the management firmware's own look at what is to go into its
-// flash.
-func verifyFlash(t nvm.Type, file []byte) error {
-	if t == nvm.TypeInitHW {
-		return checkStorm(file)
-	}
-	return nil
-}
-
 // bootVersion is that of the boot code in the flash; empty: there is none.
 func (d *Device) bootVersion() string {
 	text, _, _ := bytes.Cut(d.stored(nvm.TypeMBI), []byte{0xff})
-	v, ok := strings.CutPrefix(string(text), "MBI ")
-	if !ok {
-		return ""
+	if v, ok := strings.CutPrefix(string(text), "MBI "); ok {
+		return v
 	}
-	return v
+	return ""
 }
 
 // firmwareVersion is what qede tells as such: of the boot code, and of the

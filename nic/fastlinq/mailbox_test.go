@@ -66,7 +66,7 @@ func (b *coreBoard) wait(call func(done ecore.Done)) (err error) {
 	call(func(_ frame.Time, e error) { err, ended = e, true })
 	for range 5000 {
 		next := b.poll()
-		if ended && (b.fw.Faults().Stuck || !slices.ContainsFunc(b.mcps, func(m *mcp.MCP) bool { return m.Pending() > 0 })) {
+		if ended && (b.fw.Faults().Hang || !slices.ContainsFunc(b.mcps, func(m *mcp.MCP) bool { return m.Pending() > 0 })) {
 			return err
 		}
 		if next == frame.Never {
@@ -93,7 +93,7 @@ func (b *coreBoard) pollOnce() frame.Time {
 		}
 	}
 	for _, m := range b.mcps {
-		if m.Pending() > 0 && !b.fw.Faults().Stuck {
+		if m.Pending() > 0 && !b.fw.Faults().Hang {
 			return b.now
 		}
 	}
@@ -210,7 +210,7 @@ func TestCoreStuckMFW(t *testing.T) {
 	if err := b.up(0, ecore.InitParams{}); err != nil {
 		t.Fatal(err)
 	}
-	b.fw.SetFaults(mfw.Faults{Stuck: true})
+	b.fw.SetFaults(mfw.Faults{Hang: true})
 	start := b.now
 	if err := b.wait(func(done ecore.Done) { b.devs[0].HWStop(b.now, done) }); status.Of(err) != status.UnknownError || !strings.Contains(err.Error(), "TIMEOUT") {
 		t.Errorf("%v", err)

@@ -48,13 +48,13 @@ func (d *Device) composeMFW(light func(on bool)) error {
 	m.fw = mfw.New(mfw.Config{
 		Engines: d.cfg.Engines, Ports: d.cfg.MFWPorts(), Funcs: d.cfg.MFWFuncs(),
 		Attention: func(fn int) { m.attention[fn] = true },
-		Light: func(port int, on bool) {
+		Laser: func(port int, on bool) {
 			if port == 0 && light != nil && !m.closed {
 				light(on)
 			}
 		},
 		Wake:   func(int) { d.cfg.Board.Unloaded = false },
-		Verify: verifyFlash, Registers: d.testRegisters,
+		Verify: verifyFile, Registers: d.testRegisters,
 		InitHW: func() []byte { return fw.Builtin().Encode(fw.ZippedBinary) },
 	})
 	m.mcp = mcp.New(m.fw.Shared(), 0, 0, mcp.Hooks{
@@ -281,7 +281,7 @@ func (d *Device) unload(now frame.Time) {
 func (d *Device) hang(stuck bool, now frame.Time) {
 	m := &d.management
 	if stuck {
-		m.fw.SetFaults(mfw.Faults{Stuck: true})
+		m.fw.SetFaults(mfw.Faults{Hang: true})
 		return
 	}
 	m.fw.Reset()

@@ -1,7 +1,10 @@
 package fastlinq
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/mcp"
@@ -12,83 +15,78 @@ import (
 	"tapir/wire/frame"
 )
 
-// attributes collects rows.
-type attributes []view.AttributeRow
+// attribute is a row.
+func attribute(name, format string, args ...any) view.AttributeRow {
+	return view.AttributeRow{Name: name, Value: fmt.Sprintf(format, args...)}
+}
 
-func (a *attributes) add(name, format string, args ...any) {
-	*a = append(*a, view.AttributeRow{Name: name, Value: fmt.Sprintf(format, args...)})
+// word is one of two words.
+func word(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
 }
 
 // onOff is a bool as ethtool writes it.
-func onOff(b bool) string {
-	if b {
-		return "on"
-	}
-	return "off"
-}
+func onOff(b bool) string { return word(b, "on", "off") }
 
 // ShowLink describes the port's link as the driver sees it, and why it is so.
 func (d *Device) ShowLink() []view.AttributeRow {
 	m := &d.management
 	s, caps := m.mcp.LinkState(), m.mcp.Caps()
-	var a attributes
-	a.add("link", "%s", map[bool]string{true: "up", false: "down"}[s.LinkUp])
-	a.add("media", "%v", m.mcp.Media())
 	module, _ := m.mcp.Transceiver()
-	a.add("transceiver", "%v", module)
-	a.add("speed_caps", "%v", caps.SpeedCaps)
-	a.add("line_speed", "%d", s.LineSpeed)
-	a.add("speed", "%d", s.Speed)
-	a.add("min_pf_rate", "%d", s.MinPFRate)
-	a.add("duplex", "%s", map[bool]string{true: "full", false: "unknown"}[s.FullDuplex])
-	a.add("autoneg", "%s", onOff(s.AN))
-	a.add("autoneg_complete", "%s", onOff(s.ANComplete))
-	a.add("parallel_detection", "%s", onOff(s.ParallelDetection))
-	a.add("advertised", "%v", m.mcp.LinkParams().AdvertisedSpeeds)
-	a.add("partner_speeds", "%v", s.PartnerAdvSpeed)
-	a.add("partner_pause", "%s", [...]string{"none", "symmetric", "asymmetric", "both"}[s.PartnerAdvPause])
-	a.add("pause_rx", "%s", onOff(s.RxFlowControl))
-	a.add("pause_tx", "%s", onOff(s.TxFlowControl))
-	a.add("loopback", "%v", m.mcp.LinkParams().Loopback)
-	d.showEEE(&a, s, caps)
-	a.add("sfp_tx_fault", "%s", onOff(s.SFPTxFault))
-	a.add("transmitter", "%s", onOff(m.fw.Light(0)))
-	a.add("link_change_count", "%d", m.mcp.LinkChangeCount())
-	a.add("link_events", "%d", m.events.links)
-	a.add("lfa_status", "%s", lfaReasons(m.mcp.LFA()))
-	return a
+	return slices.Concat([]view.AttributeRow{
+		attribute("link", "%s", word(s.LinkUp, "up", "down")),
+		attribute("media", "%v", m.mcp.Media()),
+		attribute("transceiver", "%v", module),
+		attribute("speed_caps", "%v", caps.SpeedCaps),
+		attribute("line_speed", "%d", s.LineSpeed),
+		attribute("speed", "%d", s.Speed),
+		attribute("min_pf_rate", "%d", s.MinPFRate),
+		attribute("duplex", "%s", word(s.FullDuplex, "full", "unknown")),
+		attribute("autoneg", "%s", onOff(s.AN)),
+		attribute("autoneg_complete", "%s", onOff(s.ANComplete)),
+		attribute("parallel_detection", "%s", onOff(s.ParallelDetection)),
+		attribute("advertised", "%v", m.mcp.LinkParams().AdvertisedSpeeds),
+		attribute("partner_speeds", "%v", s.PartnerAdvSpeed),
+		attribute("partner_pause", "%s", [...]string{"none", "symmetric", "asymmetric", "both"}[s.PartnerAdvPause]),
+		attribute("pause_rx", "%s", onOff(s.RxFlowControl)),
+		attribute("pause_tx", "%s", onOff(s.TxFlowControl)),
+		attribute("loopback", "%v", m.mcp.LinkParams().Loopback),
+	}, d.showEEE(s, caps), []view.AttributeRow{
+		attribute("sfp_tx_fault", "%s", onOff(s.SFPTxFault)),
+		attribute("transmitter", "%s", onOff(m.fw.Laser(0))),
+		attribute("link_change_count", "%d", m.mcp.LinkChangeCount()),
+		attribute("link_events", "%d", m.events.links),
+		attribute("lfa_status", "%s", lfaReasons(m.mcp.LFA())),
+	})
 }
 
-func (d *Device) showEEE(a *attributes, s mcp.LinkState, caps mcp.LinkCaps) {
+func (d *Device) showEEE(s mcp.LinkState, caps mcp.LinkCaps) []view.AttributeRow {
 	if caps.EEESpeedCaps == 0 {
-		a.add("eee", "not supported")
-		return
+		return []view.AttributeRow{attribute("eee", "not supported")}
 	}
 	e := d.management.mcp.LinkParams().EEE
-	active := "inactive"
-	if s.EEEActive {
-		active = "active"
+	return []view.AttributeRow{
+		attribute("eee", "%s, %s", word(e.Enable, "enabled", "disabled"), word(s.EEEActive, "active", "inactive")),
+		attribute("eee_tx_lpi", "%s, %d us", onOff(e.TxLPIEnable), e.TxLPITimer),
+		attribute("eee_advertised", "%v", s.EEEAdvCaps),
+		attribute("eee_partner", "%v", s.EEELPAdvCaps),
 	}
-	a.add("eee", "%s, %s", map[bool]string{true: "enabled", false: "disabled"}[e.Enable], active)
-	a.add("eee_tx_lpi", "%s, %d us", onOff(e.TxLPIEnable), e.TxLPITimer)
-	a.add("eee_advertised", "%v", s.EEEAdvCaps)
-	a.add("eee_partner", "%v", s.EEELPAdvCaps)
 }
 
 // lfaReasons names why the link had to flap.
 func lfaReasons(w uint32) string {
 	names := [...]string{"LINK_DOWN", "FORCE_INIT", "LOOPBACK_MISMATCH", "SPEED_MISMATCH", "FLOW_CTRL_MISMATCH",
 		"ADV_SPEED_MISMATCH", "EEE_MISMATCH", "LINK_MODES_MISMATCH"}
-	s := ""
+	var list []string
 	for i, n := range names {
 		if w>>i&1 != 0 {
-			s += "," + n
+			list = append(list, n)
 		}
 	}
-	if s == "" {
-		return "none"
-	}
-	return s[1:]
+	return cmp.Or(strings.Join(list, ","), "none")
 }
 
 // version writes a.b.c.d.
@@ -100,48 +98,50 @@ func version(v uint32) string {
 // pushed, and the board that it looks after.
 func (d *Device) ShowMFW(now frame.Time) []view.AttributeRow {
 	m := &d.management
-	var a attributes
-	p, st, fw := m.fw.Pushed(0), m.mcp.Stats(), m.fw.Stats()
-	a.add("version", "%s", version(m.mcp.Version()))
-	a.add("mailbox", "%s", m.mailbox())
-	a.add("driver_role", "%v", m.fw.Loaded(0))
-	a.add("driver_state", "%v", p.State)
-	a.add("driver", "%s, storm firmware %s", p.Driver, version(p.StormFW))
-	a.add("mac", "%v", ether.Addr(p.MAC))
-	a.add("mtu", "%d", p.MTU)
-	a.add("wol", "%v", p.WoL)
-	a.add("eswitch", "%v", p.ESwitch)
-	a.add("led", "%v", m.fw.LED(0))
+	p, st, fw, mailbox := m.fw.Pushed(0), m.mcp.Stats(), m.fw.Stats(), m.mailbox()
+	var sensors []mfw.Sensor
 	m.mcp.Temperatures(now, func(list []mfw.Sensor, err error) {
-		if m.note(err); err != nil {
-			return
-		}
-		for _, s := range list {
-			a.add(fmt.Sprintf("temperature[%d]", s.ID), "%d C, high %d, critical %d", s.Current, s.ThresholdHigh,
-				s.CritHigh)
-		}
+		m.note(err)
+		sensors = list
 	})
 	d.Manage(now)
+	rows := []view.AttributeRow{
+		attribute("version", "%s", version(m.mcp.Version())),
+		attribute("mailbox", "%s", mailbox),
+		attribute("driver_role", "%v", m.fw.Loaded(0)),
+		attribute("driver_state", "%v", p.State),
+		attribute("driver", "%s, storm firmware %s", p.Driver, version(p.StormFW)),
+		attribute("mac", "%v", ether.Addr(p.MAC)),
+		attribute("mtu", "%d", p.MTU),
+		attribute("wol", "%v", p.WoL),
+		attribute("eswitch", "%v", p.ESwitch),
+		attribute("led", "%v", m.fw.LED(0)),
+	}
+	for _, s := range sensors {
+		rows = append(rows, attribute(fmt.Sprintf("temperature[%d]", s.ID), "%d C, high %d, critical %d", s.Current,
+			s.ThresholdHigh, s.CritHigh))
+	}
 	i := m.mcp.Info()
-	a.add("bandwidth", "%d%% to %d%%", i.BandwidthMin, i.BandwidthMax)
-	a.add("commands", "%d", st.Commands)
-	a.add("timeouts", "%d", st.Timeouts)
-	a.add("aborted", "%d", st.Aborted)
-	a.add("messages", "%d", st.Messages)
-	a.add("spurious_attentions", "%d", st.Spurious)
-	a.add("mcp_resets", "%d", fw.Resets)
-	a.add("wakes", "%d", fw.Wakes)
-	a.add("transceiver_events", "%d", m.events.transceivers)
-	a.add("process_kills", "%d", m.mcp.ProcessKillCounter(0))
+	rows = append(rows,
+		attribute("bandwidth", "%d%% to %d%%", i.BandwidthMin, i.BandwidthMax),
+		attribute("commands", "%d", st.Commands),
+		attribute("timeouts", "%d", st.Timeouts),
+		attribute("aborted", "%d", st.Aborted),
+		attribute("messages", "%d", st.Messages),
+		attribute("spurious_attentions", "%d", st.Spurious),
+		attribute("mcp_resets", "%d", fw.Resets),
+		attribute("wakes", "%d", fw.Wakes),
+		attribute("transceiver_events", "%d", m.events.transceivers),
+		attribute("process_kills", "%d", m.mcp.ProcessKillCounter(0)))
 	for kind, n := range m.hwErrors {
 		if n > 0 {
-			a.add("hw_error "+mcp.HWError(kind).String(), "%d", n)
+			rows = append(rows, attribute("hw_error "+mcp.HWError(kind).String(), "%d", n))
 		}
 	}
 	if m.lastErr != nil {
-		a.add("last_error", "%v", m.lastErr)
+		rows = append(rows, attribute("last_error", "%v", m.lastErr))
 	}
-	return a
+	return rows
 }
 
 func (m *management) mailbox() string {
@@ -165,12 +165,8 @@ func (d *Device) ShowNVM() []view.NVMRow {
 	}
 	list := make([]view.NVMRow, 0, len(im.Entries()))
 	for _, e := range im.Entries() {
-		r := view.NVMRow{Image: e.Type.String(), Offset: e.Offset, Length: e.Len, CRC: fmt.Sprintf("%08x", e.CRC),
-			State: "good"}
-		if nvm.Sum(im.Bytes(e)) != e.CRC {
-			r.State = "damaged"
-		}
-		list = append(list, r)
+		list = append(list, view.NVMRow{Image: e.Type.String(), Offset: e.Offset, Length: e.Len,
+			CRC: fmt.Sprintf("%08x", e.CRC), State: word(nvm.Sum(im.Bytes(e)) == e.CRC, "good", "damaged")})
 	}
 	return list
 }

@@ -1,7 +1,5 @@
 package mfw
 
-import "encoding/binary"
-
 // NumGPIO is how many pins there are.
 const NumGPIO = 32
 
@@ -39,14 +37,18 @@ func (f *Firmware) SetTemperature(sensor int, celsius int32) {
 	}
 }
 
-// temperatures writes temperature_status: a count, then a word per sensor of
-// id, threshold, critical and current, an octet each from the lowest.
-func (f *Firmware) temperatures(data []byte) Response {
-	binary.LittleEndian.PutUint32(data, uint32(len(f.board.sensors)))
+// temperatureStatus is temperature_status: a count, then a word for each sensor.
+type temperatureStatus struct {
+	Count   uint32
+	Sensors [MaxSensors]struct{ ID, High, Critical, Current uint8 }
+}
+
+func (f *Firmware) temperatures(r *request) Response {
+	t := temperatureStatus{Count: uint32(len(f.board.sensors))}
 	for i, s := range f.board.sensors {
-		w := data[4+4*i:]
-		w[0], w[1], w[2], w[3] = s.ID, s.ThresholdHigh, s.CritHigh, uint8(s.Current)
+		t.Sensors[i] = struct{ ID, High, Critical, Current uint8 }{s.ID, s.ThresholdHigh, s.CritHigh, uint8(s.Current)}
 	}
+	encode(r.data, t)
 	return OK
 }
 
@@ -55,18 +57,18 @@ const MaxSensors = 7
 
 // DecodeTemperatures reads a temperature_status.
 func DecodeTemperatures(data []byte) (list []Sensor) {
-	for i := range min(binary.LittleEndian.Uint32(data), MaxSensors) {
-		w := data[4+4*i:]
-		list = append(list, Sensor{ID: w[0], ThresholdHigh: w[1], CritHigh: w[2], Current: int32(int8(w[3]))})
+	t := decode[temperatureStatus](data)
+	for _, s := range t.Sensors[:min(t.Count, MaxSensors)] {
+		list = append(list, Sensor{s.ID, s.High, s.Critical, int32(int8(s.Current))})
 	}
 	return list
 }
 
-func (f *Firmware) setLED(fn int, param uint32) Response {
-	if param > uint32(LEDOff) {
+func (f *Firmware) setLED(r *request) Response {
+	if r.param > uint32(LEDOff) {
 		return Error
 	}
-	f.board.leds[f.cfg.Funcs[fn].Port] = LED(param)
+	f.board.leds[f.cfg.Funcs[r.fn].Port] = LED(r.param)
 	return OK
 }
 
@@ -75,23 +77,22 @@ func (f *Firmware) LED(n int) LED { return f.board.leds[n] }
 
 // gpio reads, writes and describes a pin: its number in the lower half of the
 // parameter, the value in the upper.
-func (f *Firmware) gpio(c Command, param uint32) (Response, uint32) {
-	pin, value := param&0xffff, param>>16
-	if pin >= NumGPIO || value > 1 {
-		return Error, 0
-	}
+func (f *Firmware) gpio(r *request) Response {
+	pin, value := r.param&0xffff, r.param>>16
 	b := &f.board
-	switch c {
-	case CmdGPIOInfo:
-		return OK, b.outputs >> pin & 1 // direction: 1 for out
-	case CmdGPIORead:
-		return OK, b.pins >> pin & 1
+	switch {
+	case pin >= NumGPIO || value > 1:
+		return Error
+	case r.cmd == CmdGPIOInfo:
+		r.value = b.outputs >> pin & 1 // direction: 1 for out
+	case r.cmd == CmdGPIORead:
+		r.value = b.pins >> pin & 1
+	case b.outputs>>pin&1 == 0:
+		return Error
+	default:
+		b.pins = b.pins&^(1<<pin) | value<<pin
 	}
-	if b.outputs>>pin&1 == 0 {
-		return Error, 0
-	}
-	b.pins = b.pins&^(1<<pin) | value<<pin
-	return OK, 0
+	return OK
 }
 
 // Kinds of statistics that the firmware asks drivers for, by the parameter of
@@ -110,33 +111,38 @@ type ProtocolStats struct {
 	FCSErrors, LoginFailures uint32
 }
 
+// packetStats are the statistics of LAN and FCoE in the mailbox, pduStats those of
+// iSCSI and RDMA.
+type (
+	packetStats struct {
+		Rx, Tx                   uint64
+		FCSErrors, LoginFailures uint32
+	}
+	pduStats struct{ Rx, Tx, RxBytes, TxBytes uint64 }
+)
+
+func countsPackets(kind uint32) bool { return kind == StatsLAN || kind == StatsFCoE }
+
 // Encode writes the statistics of a kind, 24 or 32 octets.
 func (s *ProtocolStats) Encode(kind int, b []byte) {
-	binary.LittleEndian.PutUint64(b, s.Rx)
-	binary.LittleEndian.PutUint64(b[8:], s.Tx)
-	if kind == StatsLAN || kind == StatsFCoE {
-		binary.LittleEndian.PutUint32(b[16:], s.FCSErrors)
-		binary.LittleEndian.PutUint32(b[20:], s.LoginFailures)
-		return
+	if countsPackets(uint32(kind)) {
+		encode(b, packetStats{s.Rx, s.Tx, s.FCSErrors, s.LoginFailures})
+	} else {
+		encode(b, pduStats{s.Rx, s.Tx, s.RxBytes, s.TxBytes})
 	}
-	binary.LittleEndian.PutUint64(b[16:], s.RxBytes)
-	binary.LittleEndian.PutUint64(b[24:], s.TxBytes)
 }
 
-func (f *Firmware) takeStats(fn int, kind uint32, data []byte) Response {
-	if kind < StatsLAN || kind > StatsRDMA {
+func (f *Firmware) takeStats(r *request) Response {
+	if r.param < StatsLAN || r.param > StatsRDMA {
 		return Error
 	}
-	me := &f.funcs[fn]
-	if me.stats == nil {
-		me.stats = make([]ProtocolStats, StatsRDMA+1)
-	}
-	s := &me.stats[kind]
-	*s = ProtocolStats{Rx: binary.LittleEndian.Uint64(data), Tx: binary.LittleEndian.Uint64(data[8:])}
-	if kind == StatsLAN || kind == StatsFCoE {
-		s.FCSErrors, s.LoginFailures = binary.LittleEndian.Uint32(data[16:]), binary.LittleEndian.Uint32(data[20:])
+	s := &f.funcs[r.fn].stats[r.param]
+	if countsPackets(r.param) {
+		p := decode[packetStats](r.data)
+		*s = ProtocolStats{Rx: p.Rx, Tx: p.Tx, FCSErrors: p.FCSErrors, LoginFailures: p.LoginFailures}
 	} else {
-		s.RxBytes, s.TxBytes = binary.LittleEndian.Uint64(data[16:]), binary.LittleEndian.Uint64(data[24:])
+		p := decode[pduStats](r.data)
+		*s = ProtocolStats{Rx: p.Rx, Tx: p.Tx, RxBytes: p.RxBytes, TxBytes: p.TxBytes}
 	}
 	return OK
 }
@@ -145,12 +151,7 @@ func (f *Firmware) takeStats(fn int, kind uint32, data []byte) Response {
 func (f *Firmware) AskStats(fn, kind int) { f.post(fn, MsgGetLANStats+Message(kind-StatsLAN)) }
 
 // ProtocolStats are the statistics of a kind that the driver has told last.
-func (f *Firmware) ProtocolStats(fn, kind int) (s ProtocolStats) {
-	if list := f.funcs[fn].stats; kind < len(list) {
-		s = list[kind]
-	}
-	return s
-}
+func (f *Firmware) ProtocolStats(fn, kind int) ProtocolStats { return f.funcs[fn].stats[kind] }
 
 // BandwidthAcks counts the changes of its share that a function's driver has
 // acknowledged.

@@ -2,7 +2,7 @@ package mfw
 
 // Faults are the firmware's faults, set by SetFaults.
 type Faults struct {
-	Stuck        bool     // it does not answer any more
+	Hang         bool     // it does not answer any more
 	HSI1         bool     // it knows LOAD_REQ of version 1 alone
 	Refuse       Response // with which every LOAD_REQ is refused; 0: none
 	BIST         uint32   // of these selftests, 1 << number, it says that they failed
@@ -15,11 +15,11 @@ func (f *Firmware) Faults() Faults { return f.fault }
 // SetFaults sets the faults.
 func (f *Firmware) SetFaults(to Faults) { f.fault = to }
 
-// Reset restarts the firmware, which mends a stuck one: mailboxes and their
-// sequences begin anew, and the history counter tells drivers. Books and links
-// stay.
+// Reset restarts the firmware, also one that hangs. Mailboxes and their sequences
+// start again, and the history counter tells the drivers so. What the firmware
+// knows about functions and links stays.
 func (f *Firmware) Reset() {
-	f.fault.Stuck = false
+	f.fault.Hang = false
 	f.stats.Resets++
 	f.shm.History++
 	for fn := range f.funcs {
@@ -28,11 +28,10 @@ func (f *Firmware) Reset() {
 	}
 }
 
-// FailFan lets the fan fail: the drivers must take the device down before it
-// melts.
+// FailFan makes the fan fail. The drivers must stop the device before it overheats.
 func (f *Firmware) FailFan() { f.postAll(MsgFailureDetected) }
 
-// CriticalError says that the firmware has found its own undoing.
+// CriticalError reports that the firmware has found an error it cannot survive.
 func (f *Firmware) CriticalError() {
 	f.dumpReason(dumpCritical)
 	f.postAll(MsgCriticalError)

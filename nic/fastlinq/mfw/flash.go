@@ -18,9 +18,8 @@ type flash struct {
 
 // putFile is a file on its way into the flash.
 type putFile struct {
-	kind  nvm.Type
-	whole bool // the flash
-	data  []byte
+	kind nvm.Type
+	data []byte
 }
 
 // maxFile bounds a file that is flashed.
@@ -40,10 +39,12 @@ func (f *Firmware) factory() []byte {
 	if f.cfg.InitHW == nil {
 		return b
 	}
-	if im, err := nvm.Parse(b); err == nil {
-		if with, err := im.Put(nvm.TypeInitHW, f.cfg.InitHW()); err == nil {
-			return with
-		}
+	im, err := nvm.Parse(b)
+	if err == nil {
+		b, err = im.Put(nvm.TypeInitHW, f.cfg.InitHW())
+	}
+	if err != nil {
+		panic("mfw: " + err.Error()) // the firmware that is built in fits the factory's flash
 	}
 	return b
 }
@@ -69,120 +70,93 @@ const (
 	PutWhole  = 5 // all of the flash
 )
 
-// nvmCmd reads and writes the flash: offset in the lower 24 bits of the
-// parameter, length above.
-func (f *Firmware) nvmCmd(c Command, param uint32, data []byte) (Response, uint32) {
-	offset, length := param&0xffffff, param>>24
-	switch c {
-	case CmdNVMGetFileAtt:
-		return f.fileAtt(nvm.Type(param), data), 0
-	case CmdNVMPutFileBegin:
-		return f.putBegin(param&0xff, data), 0
+// putTypes are the images that files of these kinds become.
+var putTypes = map[uint32]nvm.Type{PutMFW: nvm.TypeMFW, PutImage: nvm.TypeConfig, PutMBI: nvm.TypeMBI,
+	PutInitHW: nvm.TypeInitHW, PutWhole: nvm.Whole}
+
+// nvmChunk reads or writes a part of the flash, or takes one of a file: offset in
+// the lower 24 bits of the parameter, length above.
+func (f *Firmware) nvmChunk(r *request) Response {
+	offset, length, b := r.param&0xffffff, r.param>>24, f.content()
+	switch {
+	case length == 0 || length > NVMChunk:
+		return NVMBadOffset
+	case r.cmd == CmdNVMPutFileData:
+		return f.putData(r, offset, r.data[:length])
+	case int64(offset)+int64(length) > int64(len(b)):
+		return NVMBadOffset
+	case r.cmd == CmdNVMWrite:
+		copy(b[offset:], r.data[:length])
+	default:
+		copy(r.data, b[offset:offset+length])
 	}
-	if length == 0 || length > NVMChunk {
-		return NVMBadOffset, 0
-	}
-	if c == CmdNVMPutFileData {
-		return f.putData(offset, data[:length])
-	}
-	b := f.content()
-	if int64(offset)+int64(length) > int64(len(b)) {
-		return NVMBadOffset, 0
-	}
-	if c == CmdNVMWrite {
-		copy(b[offset:], data[:length])
-	} else {
-		copy(data, b[offset:offset+length])
-	}
-	return NVMOK, length
+	r.value = length
+	return NVMOK
 }
 
-func (f *Firmware) fileAtt(t nvm.Type, data []byte) Response {
+func (f *Firmware) fileAtt(r *request) Response {
 	im, err := f.NVM()
 	if err != nil {
 		return NVMInvalidDir
 	}
-	e, ok := im.Find(t)
+	e, ok := im.Find(nvm.Type(r.param))
 	if !ok {
 		return NVMFileNotFound
 	}
-	putWords(data, e.Offset, e.Len)
+	encode(r.data, [2]uint32{e.Offset, e.Len})
 	return NVMOK
 }
 
 // putBegin starts a file: its length goes with it.
-func (f *Firmware) putBegin(kind uint32, data []byte) Response {
-	size := binary.LittleEndian.Uint32(data)
+func (f *Firmware) putBegin(r *request) Response {
+	size := binary.LittleEndian.Uint32(r.data)
 	if size == 0 || size > maxFile {
 		return NVMBadOffset
 	}
-	p := &putFile{data: make([]byte, 0, size)}
-	switch kind {
-	case PutMFW:
-		p.kind = nvm.TypeMFW
-	case PutImage:
-		p.kind = nvm.TypeConfig
-	case PutMBI:
-		p.kind = nvm.TypeMBI
-	case PutInitHW:
-		p.kind = nvm.TypeInitHW
-	case PutWhole:
-		p.whole = true
-	default:
+	kind, ok := putTypes[r.param&0xff]
+	if !ok {
 		return NVMFileNotFound
 	}
-	f.flash.put = p
+	f.flash.put = &putFile{kind, make([]byte, 0, size)}
 	return NVMOK
 }
 
 // putData takes the next octets; with the last, the file is written.
-func (f *Firmware) putData(offset uint32, b []byte) (Response, uint32) {
+func (f *Firmware) putData(r *request, offset uint32, b []byte) Response {
 	p := f.flash.put
-	switch {
-	case p == nil || int(offset) != len(p.data):
-		return NVMBadOffset, 0
-	case len(p.data)+len(b) > cap(p.data):
-		return NVMBadOffset, 0
+	if p == nil || int(offset) != len(p.data) || len(p.data)+len(b) > cap(p.data) {
+		return NVMBadOffset
 	}
 	p.data = append(p.data, b...)
+	r.value = uint32(len(p.data))
 	if len(p.data) < cap(p.data) {
-		return NVMOK, uint32(len(p.data))
+		return NVMOK
 	}
 	f.flash.put = nil
-	return f.putFinish(p), uint32(len(p.data))
+	return f.putFinish(p)
 }
 
-// putFinish writes a file that is there in whole, if it is what it should be.
+// putFinish writes a complete file, if it is what it should be.
 func (f *Firmware) putFinish(p *putFile) Response {
-	if p.whole {
-		im, err := nvm.Parse(p.data)
-		if err != nil || im.Check() != nil {
-			return NVMBadSignature
-		}
-		f.flash.b = p.data
-		return NVMPutFileFinishOK
-	}
 	im, err := f.NVM()
-	if err != nil {
+	switch {
+	case err != nil && p.kind != nvm.Whole:
 		return NVMInvalidDir
-	}
-	if p.kind == nvm.TypeMFW {
-		if v, ok := nvm.MFWVersion(p.data); !ok || v == 0 || v == 0xffffffff {
-			return NVMBadSignature
-		}
-	}
-	if f.cfg.Verify != nil && f.cfg.Verify(p.kind, p.data) != nil {
+	case f.cfg.Verify(p.kind, p.data) != nil:
 		return NVMBadSignature
 	}
-	if p.kind == nvm.TypeInitHW {
-		b, err := im.Put(p.kind, p.data)
-		if err != nil {
-			return NVMOperationFailed
-		}
-		f.flash.b = b
-	} else if im.Replace(p.kind, p.data) != nil {
+	b := p.data
+	switch p.kind {
+	case nvm.Whole:
+	case nvm.TypeInitHW:
+		b, err = im.Put(p.kind, p.data)
+	default:
+		b, err = im.Raw(), im.Replace(p.kind, p.data)
+	}
+	if err != nil && p.kind != nvm.Whole {
 		return NVMOperationFailed
 	}
+	f.flash.b = b
 	return NVMPutFileFinishOK
 }
 
@@ -200,35 +174,30 @@ const (
 
 // bist does a selftest: its number in the lowest octet of the parameter, that
 // of an image above. Image attributes are an outcome, type, offset and length.
-func (f *Firmware) bist(param uint32, data []byte) (Response, uint32) {
-	switch param & 0xff {
-	case BISTRegister, BISTClock:
-		if param&0xff == BISTRegister {
-			if f.bistErr = f.bistRegisters(); f.bistErr != nil {
-				return OK, BISTFailed
-			}
-		}
-		if f.fault.BIST>>(param&0xff)&1 != 0 {
-			return OK, BISTFailed
-		}
-		return OK, BISTPassed
-	case BISTNumImages:
-		im, err := f.NVM()
-		if err != nil {
-			return OK, 0
-		}
-		return OK, uint32(len(im.Entries()))
-	case BISTImage:
-		im, err := f.NVM()
-		index := int(param >> 8 & 0xff)
-		if err != nil || index >= len(im.Entries()) {
-			return OK, BISTBadTest
-		}
-		e := im.Entries()[index]
-		putWords(data, BISTPassed, uint32(e.Type), e.Offset, e.Len)
-		return OK, BISTPassed
+func (f *Firmware) bist(r *request) {
+	test := r.param & 0xff
+	im, err := f.NVM()
+	if err != nil {
+		im = &nvm.Image{}
 	}
-	return OK, BISTBadTest
+	switch index := int(r.param >> 8 & 0xff); {
+	case test == BISTRegister || test == BISTClock:
+		if test == BISTRegister {
+			f.bistErr = f.bistRegisters()
+		}
+		r.value = BISTPassed
+		if test == BISTRegister && f.bistErr != nil || f.fault.BIST>>test&1 != 0 {
+			r.value = BISTFailed
+		}
+	case test == BISTNumImages:
+		r.value = uint32(len(im.Entries()))
+	case test == BISTImage && index < len(im.Entries()):
+		e := im.Entries()[index]
+		encode(r.data, [4]uint32{BISTPassed, uint32(e.Type), e.Offset, e.Len})
+		r.value = BISTPassed
+	default:
+		r.value = BISTBadTest
+	}
 }
 
 // OptionWoL is the option of a function whose value of one octet, 1, lets a
@@ -250,6 +219,7 @@ func OptionParam(id uint16, entity uint8, flags uint32) uint32 {
 	return uint32(id) | uint32(entity&0xf)<<entityShift | flags
 }
 
+// options are those in the flash, none if it is damaged.
 func (f *Firmware) options() []nvm.Option {
 	b := f.flash.b
 	if b == nil { // as delivered, for which storm firmware need not be packed
@@ -259,30 +229,29 @@ func (f *Firmware) options() []nvm.Option {
 	if err != nil {
 		return nil
 	}
-	list, err := im.Options(nvm.TypeConfig)
-	if err != nil {
-		return nil
-	}
+	list, _ := im.Options(nvm.TypeConfig)
 	return list
 }
 
-func (f *Firmware) getOption(param uint32, data []byte) (Response, uint32) {
+func (f *Firmware) getOption(r *request) Response {
 	for _, o := range f.options() {
-		if o.ID == uint16(param) && o.Entity == uint8(param>>entityShift&0xf) {
-			return OK, uint32(copy(data, o.Value))
+		if o.ID == uint16(r.param) && o.Entity == uint8(r.param>>entityShift&0xf) {
+			r.value = uint32(copy(r.data, o.Value))
+			return OK
 		}
 	}
-	return NVMFileNotFound, 0
+	return NVMFileNotFound
 }
 
 // setOption changes an option: in the flash with OptionCommit, until then only
 // in the firmware's memory.
-func (f *Firmware) setOption(param uint32, data []byte) Response {
-	l := &f.flash
+func (f *Firmware) setOption(r *request) Response {
+	param, data, l := r.param, r.data, &f.flash
 	if param&OptionInit != 0 || l.opt == nil {
 		l.opt = nil
 		for _, o := range f.options() {
-			l.opt = append(l.opt, nvm.Option{ID: o.ID, Entity: o.Entity, Value: bytes.Clone(o.Value)})
+			o.Value = bytes.Clone(o.Value)
+			l.opt = append(l.opt, o)
 		}
 	}
 	id, entity, n := uint16(param), uint8(param>>entityShift&0xf), int(data[0])

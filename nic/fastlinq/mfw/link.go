@@ -1,14 +1,16 @@
 package mfw
 
+import "cmp"
+
 // port is a port's PHY.
 type port struct {
 	media    Media
 	module   Module
-	unplug   bool // the module lies on the table
+	unplug   bool // the module is pulled out
 	phy      PHYConfig
 	wanted   bool // a driver has asked for link
-	light    bool // our transmitter
-	signal   bool // light of the partner
+	laser    bool // the transmitter is on
+	signal   bool // of the partner
 	partner  Partner
 	status   LinkStatus
 	eee      EEEStatus
@@ -22,17 +24,11 @@ var factory = PHYConfig{Pause: PauseAutoneg | PauseRx | PauseTx,
 
 func (f *Firmware) bootPort(i int) {
 	c, p := &f.cfg.Ports[i], &f.ports[i]
-	f.ports[i] = port{media: c.Media, module: moduleOf(c.Media), phy: c.Default, light: true, signal: !c.Dark,
+	f.ports[i] = port{media: c.Media, module: moduleOf(c.Media), laser: true, signal: !c.NoSignal,
 		partner: c.Partner, boardEEE: !c.NoEEE}
-	if p.phy == (PHYConfig{}) {
-		p.phy = factory
-	}
-	if c.Speeds == 0 {
-		c.Speeds = AllSpeeds
-	}
-	if p.phy.Advertise == 0 {
-		p.phy.Advertise = c.Speeds
-	}
+	p.phy = cmp.Or(c.Default, factory)
+	c.Speeds = cmp.Or(c.Speeds, AllSpeeds)
+	p.phy.Advertise = cmp.Or(p.phy.Advertise, c.Speeds)
 	if !f.canEEE(i) {
 		p.phy.EEE = 0
 	}
@@ -46,97 +42,81 @@ func (f *Firmware) bootPort(i int) {
 func (f *Firmware) canEEE(i int) bool { return f.ports[i].media == MediaBaseT && f.ports[i].boardEEE }
 
 func (f *Firmware) features(fn int) Features {
-	have := FeatureLoadTimeout
-	if f.canEEE(f.cfg.Funcs[fn].Port) {
-		have |= FeatureEEE
-	}
-	return have
+	return FeatureLoadTimeout | FeatureEEE*Features(b2u(f.canEEE(f.cfg.Funcs[fn].Port)))
 }
 
 // initPHY configures the port and asks for link. Link flap avoidance: the link
 // goes down only if what it has is not what is wanted.
-func (f *Firmware) initPHY(fn int, param uint32, data []byte) Response {
-	n := f.cfg.Funcs[fn].Port
-	p, want := &f.ports[n], DecodePHYConfig(data)
+func (f *Firmware) initPHY(r *request) Response {
+	n := f.cfg.Funcs[r.fn].Port
+	p, want := &f.ports[n], DecodePHYConfig(r.data)
 	if want.Loopback >= endLoopback || want.Speed != 0 && SpeedOf(want.Speed) == 0 || want.Advertise&^AllSpeeds != 0 ||
 		want.EEE.adv() != 0 && !f.canEEE(n) {
 		return InitPHYInvalidArgs
 	}
-	f.funcs[fn].wants = true
+	f.funcs[r.fn].wants = true
 	s := &f.shm.Port[n]
-	s.LFAStatus = p.mismatch(want)
-	if param&initPHYForce != 0 {
-		s.LFAStatus |= LFAForceInit
-	}
+	s.LFAStatus = p.mismatch(want) | r.param&initPHYForce*LFAForceInit
 	p.phy, p.wanted = want, true
 	if s.LFAStatus == 0 {
 		return InitPHYDone
 	}
-	f.goDark(n)
+	f.linkDown(n)
 	f.refresh(n)
 	return InitPHYDone
 }
 
 // mismatch tells why the link cannot stay as it is.
-func (p *port) mismatch(want PHYConfig) (lfa uint32) {
+func (p *port) mismatch(want PHYConfig) uint32 {
 	have := p.phy
-	for _, r := range [...]struct {
-		is  bool
-		why uint32
-	}{
-		{!p.status.Up, LFALinkDown},
-		{want.Loopback != have.Loopback, LFALoopback},
-		{want.Speed != have.Speed, LFASpeed},
-		{want.Pause != have.Pause, LFAFlowControl},
-		{want.Speed == 0 && want.Advertise != have.Advertise, LFAAdvertisedSpeed},
-		{want.EEE != have.EEE, LFAEEE},
-	} {
-		if r.is {
-			lfa |= r.why
-		}
-	}
-	return lfa
+	return b2u(!p.status.Up)*LFALinkDown |
+		b2u(want.Loopback != have.Loopback)*LFALoopback |
+		b2u(want.Speed != have.Speed)*LFASpeed |
+		b2u(want.Pause != have.Pause)*LFAFlowControl |
+		b2u(want.Speed == 0 && want.Advertise != have.Advertise)*LFAAdvertisedSpeed |
+		b2u(want.EEE != have.EEE)*LFAEEE
 }
 
-// linkReset is that a driver no longer wants link. Whether the port loses it
-// is for the firmware to say.
-func (f *Firmware) linkReset(fn int) {
-	f.funcs[fn].wants = false
-	f.refresh(f.cfg.Funcs[fn].Port)
+// linkReset notes that a driver no longer wants link. Whether the port loses it is
+// up to the firmware.
+func (f *Firmware) linkReset(r *request) Response {
+	f.funcs[r.fn].wants = false
+	f.refresh(f.cfg.Funcs[r.fn].Port)
+	return LinkResetDone
 }
 
-// kept tells whether somebody needs the port's link: a driver, a sleeper that
-// a magic packet wakes, or nobody has ever had a say.
-func (f *Firmware) kept(n int) bool {
+// linkHeld tells whether somebody needs the port's link: a driver, or an unloaded
+// function that a magic packet wakes. It also holds until a driver first asks.
+func (f *Firmware) linkHeld(n int) bool {
 	if !f.ports[n].wanted {
 		return true
 	}
 	for fn := range f.funcs {
 		me := &f.funcs[fn]
-		sleeper := me.armed || me.phase != idle && me.wol == WoLEnabled
-		if f.cfg.Funcs[fn].Port == n && (me.wants || sleeper) {
+		waits := me.armed || me.phase != idle && me.wol == WoLEnabled
+		if f.cfg.Funcs[fn].Port == n && (me.wants || waits) {
 			return true
 		}
 	}
 	return false
 }
 
-// goDark takes the link down, if it is up.
-func (f *Firmware) goDark(n int) {
+// linkDown takes the link down, if it is up.
+func (f *Firmware) linkDown(n int) {
 	p := &f.ports[n]
 	if p.status.Up {
 		p.status, p.eee = LinkStatus{}, EEEStatus{}
 		f.publish(n)
-		f.setLight(n, false)
+		f.setLaser(n, false)
 	}
 }
 
-func (f *Firmware) setLight(n int, on bool) {
+func (f *Firmware) setLaser(n int, on bool) {
 	p := &f.ports[n]
-	if p.light != on {
-		p.light = on
-		if f.cfg.Light != nil {
-			f.cfg.Light(n, on)
+	if p.laser != on {
+		p.laser = on
+		if f.cfg.Laser != nil {
+			f.cfg.Laser(n, on)
 		}
 	}
 }
@@ -145,7 +125,7 @@ func (f *Firmware) setLight(n int, on bool) {
 func (f *Firmware) refresh(n int) {
 	p := &f.ports[n]
 	before, eee := p.status, p.eee
-	f.setLight(n, f.kept(n) && !p.gone() && p.phy.Loopback == LoopbackNone)
+	f.setLaser(n, f.linkHeld(n) && !p.gone() && p.phy.Loopback == LoopbackNone)
 	f.resolve(n)
 	if p.status != before {
 		f.publish(n)
@@ -171,7 +151,7 @@ func (f *Firmware) resolve(n int) {
 	p.status, p.eee = LinkStatus{SFPFault: p.txFault}, EEEStatus{}
 	have := f.cfg.Ports[n].Speeds
 	switch {
-	case !f.kept(n):
+	case !f.linkHeld(n):
 	case p.phy.Loopback != LoopbackNone && p.phy.Loopback != LoopbackExternal:
 		p.status.Up, p.status.Speed = true, p.speedAlone(have)
 	case p.gone() || p.txFault:
@@ -195,19 +175,13 @@ func (f *Firmware) resolve(n int) {
 
 // speedAlone is the speed of a port that talks to itself.
 func (p *port) speedAlone(have Speeds) uint32 {
-	if p.phy.Speed != 0 {
-		return p.phy.Speed
-	}
-	return (p.phy.Advertise & have).Mbps()
+	return cmp.Or(p.phy.Speed, (p.phy.Advertise & have).Mbps())
 }
 
 // train finds the speed and the pause that both ends have.
 func (f *Firmware) train(n int, have Speeds) {
 	p := &f.ports[n]
-	s, theirs := &p.status, p.partner.Speeds
-	if theirs == 0 {
-		theirs = AllSpeeds
-	}
+	s, theirs := &p.status, cmp.Or(p.partner.Speeds, AllSpeeds)
 	mine := p.phy.Advertise & have
 	if p.phy.Speed != 0 {
 		mine = SpeedOf(p.phy.Speed) & have
@@ -232,15 +206,7 @@ func (f *Firmware) train(n int, have Speeds) {
 }
 
 // pause is the partner's advertisement as the link status has it.
-func (p *Partner) pause() (field uint8) {
-	if !p.NoSymmetric {
-		field |= 1
-	}
-	if p.Asymmetric {
-		field |= 2
-	}
-	return field
-}
+func (p *Partner) pause() uint8 { return uint8(b2u(!p.NoSymmetric) | b2u(p.Asymmetric)<<1) }
 
 // flowControl is the outcome of pause negotiation (IEEE 802.3 table 28B-3), or
 // what the driver forces.
@@ -252,21 +218,15 @@ func (p *port) flowControl(negotiated bool) (rx, tx bool) {
 	if !negotiated {
 		return false, false
 	}
-	symmetric, asymmetric := rx, rx != tx
 	theirs, theirAsymmetric := !p.partner.NoSymmetric, p.partner.Asymmetric
-	switch {
-	case symmetric && theirs:
+	if rx && theirs {
 		return true, true
-	case !symmetric && asymmetric && theirs && theirAsymmetric:
-		return false, true
-	case symmetric && asymmetric && !theirs && theirAsymmetric:
-		return true, false
 	}
-	return false, false
+	mixed := rx != tx && theirAsymmetric // one direction at most
+	return mixed && rx && !theirs, mixed && !rx && theirs
 }
 
-// SetSignal says whether light of the partner comes in: the carrier of the
-// cable.
+// SetSignal says whether the partner's signal comes in: the carrier of the cable.
 func (f *Firmware) SetSignal(n int, on bool) {
 	if f.ports[n].signal != on {
 		f.ports[n].signal = on
@@ -282,8 +242,8 @@ func (f *Firmware) SetPartner(n int, to Partner) {
 	}
 }
 
-// Light tells whether a port's transmitter is on.
-func (f *Firmware) Light(n int) bool { return f.ports[n].light }
+// Laser tells whether a port's transmitter is on.
+func (f *Firmware) Laser(n int) bool { return f.ports[n].laser }
 
 // LPI tells when a port that has nothing to send goes to sleep: the LPI timer
 // in us, and whether EEE is active and sleeping is on.

@@ -1,7 +1,6 @@
 package mfw
 
 import (
-	"encoding/binary"
 	"time"
 
 	"tapir/wire/frame"
@@ -29,9 +28,10 @@ type function struct {
 	features Features  // of the driver
 	wants    bool      // asked for link
 	pushed   Pushed
+	mac      uint64 // that was pushed, as the mailbox has it
 	state    DriverState
-	stats    []ProtocolStats // by kind, nil until there are any
-	acks     uint64          // of changes of bandwidth
+	stats    [StatsRDMA + 1]ProtocolStats // by kind
+	acks     uint64                       // of changes of bandwidth
 	tlv      tlvAnswer
 }
 
@@ -58,50 +58,36 @@ type LoadRequest struct {
 	DriverExists bool
 }
 
+// loadWords is LOAD_REQ or its answer in the mailbox.
+type loadWords struct {
+	Versions [3]uint32
+	Role     Role
+	Timeout  uint8 // of an answer, the version of LOAD_REQ
+	Flags    uint8 // Force, and in bit 4 AvoidReset; of an answer, whether there is a driver
+	_        uint8
+}
+
 // Encode writes a request.
 func (l *LoadRequest) Encode(b []byte) {
-	for i, v := range l.Versions {
-		binary.LittleEndian.PutUint32(b[4*i:], v)
-	}
-	misc := uint32(l.Role) | uint32(l.LockTimeout)<<8 | uint32(l.Force)<<16
-	if l.AvoidReset {
-		misc |= 1 << 20
-	}
-	binary.LittleEndian.PutUint32(b[12:], misc)
+	encode(b, loadWords{Versions: l.Versions, Role: l.Role, Timeout: l.LockTimeout,
+		Flags: uint8(l.Force) | uint8(b2u(l.AvoidReset))<<4})
 }
 
 // DecodeLoadRequest reads a request.
 func DecodeLoadRequest(b []byte) LoadRequest {
-	l := decodeLoad(b)
-	misc := binary.LittleEndian.Uint32(b[12:])
-	l.LockTimeout, l.Force, l.AvoidReset = uint8(misc>>8), Force(misc>>16&0xf), misc>>20&1 != 0
-	return l
+	w := decode[loadWords](b)
+	return LoadRequest{Versions: w.Versions, Role: w.Role, LockTimeout: w.Timeout, Force: Force(w.Flags & 0xf),
+		AvoidReset: w.Flags>>4&1 != 0}
 }
 
 // DecodeLoadAnswer reads an answer.
 func DecodeLoadAnswer(b []byte) LoadRequest {
-	l := decodeLoad(b)
-	l.DriverExists = binary.LittleEndian.Uint32(b[12:])>>16&1 != 0
-	return l
-}
-
-func decodeLoad(b []byte) (l LoadRequest) {
-	for i := range l.Versions {
-		l.Versions[i] = binary.LittleEndian.Uint32(b[4*i:])
-	}
-	l.Role = Role(b[12])
-	return l
+	w := decode[loadWords](b)
+	return LoadRequest{Versions: w.Versions, Role: w.Role, DriverExists: w.Flags&1 != 0}
 }
 
 func (fn *function) encodeAnswer(b []byte, exists bool) {
-	for i, v := range fn.versions {
-		binary.LittleEndian.PutUint32(b[4*i:], v)
-	}
-	misc := uint32(fn.role) | LoadReqHSI<<8
-	if exists {
-		misc |= 1 << 16
-	}
-	binary.LittleEndian.PutUint32(b[12:], misc)
+	encode(b, loadWords{Versions: fn.versions, Role: fn.role, Timeout: LoadReqHSI, Flags: uint8(b2u(exists))})
 }
 
 // engine is the engine of a function.
@@ -132,9 +118,9 @@ func (f *Firmware) locked(fn int) bool {
 	return false
 }
 
-func (f *Firmware) loadReq(fn int, param uint32, data []byte) Response {
-	me := &f.funcs[fn]
-	hsi := param >> hsiShift & driverHSI
+func (f *Firmware) loadReq(r *request) Response {
+	fn, me := r.fn, &f.funcs[r.fn]
+	hsi := r.param >> hsiShift & driverHSI
 	switch {
 	case f.fault.Refuse != 0:
 		return f.fault.Refuse
@@ -143,31 +129,37 @@ func (f *Firmware) loadReq(fn int, param uint32, data []byte) Response {
 	}
 	req := LoadRequest{Role: RoleOS}
 	if hsi != 1 {
-		req = DecodeLoadRequest(data)
+		req = DecodeLoadRequest(r.data)
 	}
 	if me.phase != idle && req.Force == ForceNone {
-		me.encodeAnswer(data, true)
+		me.encodeAnswer(r.data, true)
 		return RefusedRequiresForce
 	}
 	f.pushAside(fn, req.Force)
 	if f.locked(fn) {
 		return RefusedReject
 	}
-	onEngine, onPort := f.others(fn)
 	me.phase, me.role, me.versions = loading, req.Role, req.Versions
 	me.until = f.now.Add(lockTime(req.LockTimeout))
 	if req.LockTimeout == LockNone {
 		me.until = frame.Never
 	}
 	me.armed, me.state = false, DriverLoading
-	me.encodeAnswer(data, f.fault.DriverExists)
+	me.encodeAnswer(r.data, f.fault.DriverExists)
+	return f.first(fn, LoadEngine, LoadPort, LoadFunction)
+}
+
+// first is the answer to a function that is the only one with a driver on its
+// engine, on its port, or neither.
+func (f *Firmware) first(fn int, engine, port, function Response) Response {
+	onEngine, onPort := f.others(fn)
 	switch {
 	case onEngine == 0:
-		return LoadEngine
+		return engine
 	case onPort == 0:
-		return LoadPort
+		return port
 	}
-	return LoadFunction
+	return function
 }
 
 func lockTime(seconds uint8) time.Duration {
@@ -194,8 +186,8 @@ func (f *Firmware) forget(fn int) {
 	f.releaseLocks(fn)
 }
 
-func (f *Firmware) loadDone(fn int) Response {
-	me := &f.funcs[fn]
+func (f *Firmware) loadDone(r *request) Response {
+	me := &f.funcs[r.fn]
 	if me.phase != loading {
 		return Error
 	}
@@ -203,47 +195,40 @@ func (f *Firmware) loadDone(fn int) Response {
 	return LoadDone
 }
 
-func (f *Firmware) cancelLoad(fn int) Response {
-	if f.funcs[fn].phase == loading {
-		f.forget(fn)
+func (f *Firmware) cancelLoad(r *request) Response {
+	if f.funcs[r.fn].phase == loading {
+		f.forget(r.fn)
 	}
 	return OK
 }
 
-func (f *Firmware) unloadReq(fn int, param uint32) Response {
-	me := &f.funcs[fn]
+func (f *Firmware) unloadReq(r *request) Response {
+	me := &f.funcs[r.fn]
 	if me.phase != loaded && me.phase != loading {
 		return Error
 	}
 	me.phase, me.until = unloading, f.now.Add(defaultLock)
-	switch w := WoL(param & 3); w {
+	switch w := WoL(r.param & 3); w {
 	case WoLEnabled, WoLDisabled:
 		me.armed = w == WoLEnabled
 	case WoLMCP:
-		me.armed = f.nvmWoL(fn)
+		me.armed = f.nvmWoL(r.fn)
 	default:
 		me.armed = me.wol == WoLEnabled
 	}
-	onEngine, onPort := f.others(fn)
-	switch {
-	case onEngine == 0:
-		return UnloadEngine
-	case onPort == 0:
-		return UnloadPort
-	}
-	return UnloadFunction
+	return f.first(r.fn, UnloadEngine, UnloadPort, UnloadFunction)
 }
 
-func (f *Firmware) unloadDone(fn int) Response {
-	if f.funcs[fn].phase != unloading {
+func (f *Firmware) unloadDone(r *request) Response {
+	if f.funcs[r.fn].phase != unloading {
 		return Error
 	}
-	f.forget(fn)
-	f.refresh(f.cfg.Funcs[fn].Port) // what kept its link may be gone
+	f.flr(r.fn)
 	return UnloadDone
 }
 
-// flr is a reset of the function: its driver is no more.
+// flr is a reset of the function: it has no driver any more, and nobody may need
+// the port's link.
 func (f *Firmware) flr(fn int) {
 	f.forget(fn)
 	f.refresh(f.cfg.Funcs[fn].Port)

@@ -37,10 +37,7 @@ type MdumpConfig struct {
 }
 
 // DecodeMdumpConfig reads five words.
-func DecodeMdumpConfig(b []byte) MdumpConfig {
-	u := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
-	return MdumpConfig{u(0), u(1), u(2), u(3), u(4)}
-}
+func DecodeMdumpConfig(b []byte) MdumpConfig { return decode[MdumpConfig](b) }
 
 // MdumpRetain is what outlived the last dump.
 type MdumpRetain struct {
@@ -48,26 +45,31 @@ type MdumpRetain struct {
 }
 
 // DecodeMdumpRetain reads four words.
-func DecodeMdumpRetain(b []byte) MdumpRetain {
-	u := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
-	return MdumpRetain{u(0), u(1), u(2), u(3)}
-}
+func DecodeMdumpRetain(b []byte) MdumpRetain { return decode[MdumpRetain](b) }
 
-func putWords(b []byte, words ...uint32) {
-	for i, w := range words {
-		binary.LittleEndian.PutUint32(b[4*i:], w)
+// encode writes what the mailbox carries, little endian: numbers, or a struct of
+// them. It fits.
+func encode(b []byte, v any) {
+	if _, err := binary.Encode(b, binary.LittleEndian, v); err != nil {
+		panic("mfw: " + err.Error())
 	}
 }
 
-func (f *Firmware) mdumpCmd(param uint32, data []byte) Response {
+// decode is the reverse of encode.
+func decode[T any](b []byte) (v T) {
+	if _, err := binary.Decode(b, binary.LittleEndian, &v); err != nil {
+		panic("mfw: " + err.Error())
+	}
+	return v
+}
+
+func (f *Firmware) mdumpCmd(r *request) Response {
 	d := &f.dump
-	switch param & 0xff {
+	switch r.param & 0xff {
 	case MdumpAck:
 		f.shm.Global.MdumpReason = dumpNone
 	case MdumpSetValues:
-		for i := range d.values {
-			d.values[i] = binary.LittleEndian.Uint32(data[4*i:])
-		}
+		d.values = decode[[3]uint32](r.data)
 	case MdumpSetEnable:
 		d.enabled = true
 	case MdumpTrigger:
@@ -76,11 +78,11 @@ func (f *Firmware) mdumpCmd(param uint32, data []byte) Response {
 		}
 		f.dumpReason(dumpDriver)
 	case MdumpGetConfig:
-		putWords(data, mdumpVersion, b2u(d.enabled), d.values[0], maxLogs, d.logs)
+		encode(r.data, MdumpConfig{mdumpVersion, b2u(d.enabled), d.values[0], maxLogs, d.logs})
 	case MdumpClearLogs:
 		d.logs = 0
 	case MdumpGetRetain:
-		putWords(data, d.retain.Valid, d.retain.Epoch, d.retain.PF, d.retain.Status)
+		encode(r.data, d.retain)
 	case MdumpClearRetain:
 		d.retain = MdumpRetain{}
 	default:

@@ -9,6 +9,8 @@
 package mfw
 
 import (
+	"cmp"
+
 	"tapir/nic/fastlinq/mfw/nvm"
 	"tapir/wire/frame"
 )
@@ -22,12 +24,12 @@ type Config struct {
 	Version uint32
 	// Attention is called when a message for a function has been produced.
 	Attention func(fn int)
-	// Light is called when a port's transmitter is switched.
-	Light func(port int, on bool)
+	// Laser is called when a port's transmitter is switched.
+	Laser func(port int, on bool)
 	// Wake is called when a magic packet wakes an unloaded function.
 	Wake func(fn int)
-	// Verify looks at a file before it replaces an image of the flash; nil: the
-	// firmware knows of its own images only.
+	// Verify checks a file before it replaces an image of the flash, or all of it;
+	// nil: nvm.Verify.
 	Verify func(t nvm.Type, file []byte) error
 	// Registers are those of each engine that a selftest may write to for a
 	// moment; nil: the board has no engine.
@@ -47,8 +49,8 @@ type PortConfig struct {
 	Speeds  Speeds // 0: AllSpeeds
 	Default PHYConfig
 	NoEEE   bool // the board lacks it
-	// Dark: no light of a partner is seen yet.
-	Dark bool
+	// NoSignal: that of a partner does not come in yet.
+	NoSignal bool
 	// Partner is at the other end.
 	Partner Partner
 }
@@ -95,11 +97,9 @@ type Firmware struct {
 
 // New boots a firmware.
 func New(cfg Config) *Firmware {
-	if cfg.Engines == 0 {
-		cfg.Engines = 1
-	}
-	if cfg.Version == 0 {
-		cfg.Version = DefaultVersion
+	cfg.Engines, cfg.Version = cmp.Or(cfg.Engines, 1), cmp.Or(cfg.Version, DefaultVersion)
+	if cfg.Verify == nil {
+		cfg.Verify = nvm.Verify
 	}
 	f := &Firmware{cfg: cfg, funcs: make([]function, len(cfg.Funcs)), ports: make([]port, len(cfg.Ports))}
 	f.board.init()
@@ -117,16 +117,10 @@ func (f *Firmware) boot() {
 		InternalTemperature: f.board.sensors[0].Current}
 	for i := range f.funcs {
 		c := &f.cfg.Funcs[i]
-		f.funcs[i].wol = WoLDisabled
-		f.funcs[i].state = DriverNotLoaded
-		s.Func[i] = Func{MTU: uint32(c.MTU), WWPN: c.WWPN, WWNN: c.WWNN, OVLAN: NoOVLAN, NumMSIX: uint32(c.MSIX)}
-		if c.OVLAN != 0 {
-			s.Func[i].OVLAN = uint32(c.OVLAN)
-		}
-		s.Func[i].Config = uint32(c.Protocol) << funcProtocolShift
-		if c.PauseOnHostRing {
-			s.Func[i].Config |= funcPauseOnHostRing
-		}
+		f.funcs[i].wol, f.funcs[i].state = WoLDisabled, DriverNotLoaded
+		s.Func[i] = Func{MTU: uint32(c.MTU), WWPN: c.WWPN, WWNN: c.WWNN, OVLAN: uint32(cmp.Or(c.OVLAN, NoOVLAN)),
+			NumMSIX: uint32(c.MSIX),
+			Config:  uint32(c.Protocol)<<funcProtocolShift | b2u(c.PauseOnHostRing)*funcPauseOnHostRing}
 		s.Func[i].setBandwidth(c.BandwidthMin, c.BandwidthMax)
 		s.Func[i].setMAC(c.MAC)
 	}
@@ -146,7 +140,7 @@ func (f *Firmware) Stats() Stats { return f.stats }
 // out. It returns when it wants to be called again.
 func (f *Firmware) Poll(now frame.Time) (next frame.Time) {
 	f.now = now
-	if f.fault.Stuck {
+	if f.fault.Hang {
 		return frame.Never
 	}
 	next = min(f.expireLoads(), f.expireLocks())
@@ -160,100 +154,9 @@ func (f *Firmware) Poll(now frame.Time) (next frame.Time) {
 	return next
 }
 
-// answer does a command and writes the answer, its number last.
-func (f *Firmware) answer(fn int, mb *DrvMB, seq uint16) {
-	expected := f.funcs[fn].last + 1
-	f.funcs[fn].last = seq
-	f.stats.Commands++
-	resp, param := Error, uint32(0)
-	if seq == expected {
-		resp, param = f.handle(fn, Command(mb.DrvHeader&^sequence), mb.DrvParam, mb.Union[:])
-	} else {
-		f.stats.BadSequence++
-	}
-	if resp == Unsupported {
-		f.stats.Unsupported++
-	}
-	mb.FWParam = param
-	mb.FWHeader = uint32(resp) | uint32(seq)
-}
-
-// handle does command c of function fn. What goes with it lies in data, and so
-// does what goes with the answer.
-func (f *Firmware) handle(fn int, c Command, param uint32, data []byte) (Response, uint32) {
-	switch c {
-	case CmdLoadReq:
-		return f.loadReq(fn, param, data), 0
-	case CmdLoadDone:
-		return f.loadDone(fn), 0
-	case CmdCancelLoadReq:
-		return f.cancelLoad(fn), 0
-	case CmdUnloadReq:
-		return f.unloadReq(fn, param), 0
-	case CmdUnloadDone:
-		return f.unloadDone(fn), 0
-	case CmdInitiatePFFLR:
-		f.flr(fn)
-		return OK, 0
-	case CmdInitPHY:
-		return f.initPHY(fn, param, data), 0
-	case CmdLinkReset:
-		f.linkReset(fn)
-		return LinkResetDone, 0
-	case CmdNIGDrain:
-		return NIGDrainDone, 0
-	}
-	if resp, value, ok := f.push(fn, c, param, data); ok {
-		return resp, value
-	}
-	return f.service(fn, c, param, data)
-}
-
-// service does the commands about the board.
-func (f *Firmware) service(fn int, c Command, param uint32, data []byte) (Response, uint32) {
-	switch c {
-	case CmdFeatureSupport:
-		f.funcs[fn].features = Features(param)
-		return OK, 0
-	case CmdGetFeatureSupport:
-		return OK, uint32(f.features(fn))
-	case CmdResource:
-		return OK, f.resourceCmd(fn, param)
-	case CmdGetResourceAlloc, CmdSetResourceValue:
-		return f.resourceAlloc(fn, c, data), resourceVersion
-	case CmdGetTemperature:
-		return f.temperatures(data), 0
-	case CmdSetLEDMode:
-		return f.setLED(fn, param), 0
-	case CmdGPIORead, CmdGPIOWrite, CmdGPIOInfo:
-		return f.gpio(c, param)
-	case CmdTransceiverRead:
-		return f.transceiverRead(fn, param, data)
-	case CmdMdump:
-		return f.mdumpCmd(param, data), 0
-	case CmdNVMRead, CmdNVMWrite, CmdNVMGetFileAtt, CmdNVMPutFileBegin, CmdNVMPutFileData:
-		return f.nvmCmd(c, param, data)
-	case CmdGetNVMOption:
-		return f.getOption(param, data)
-	case CmdSetNVMOption:
-		return f.setOption(param, data), 0
-	case CmdBISTTest:
-		return f.bist(param, data)
-	case CmdGetStats:
-		return f.takeStats(fn, param, data), 0
-	case CmdGetTLVDone:
-		f.tlvDone(fn)
-		return OK, 0
-	case CmdMCPHalt:
-		f.fault.Stuck = true // it will not even answer
-		return OK, 0
-	}
-	return Unsupported, 0
-}
-
 // post produces a message for a function that has a driver.
 func (f *Firmware) post(fn int, m Message) {
-	if f.funcs[fn].phase == idle || f.fault.Stuck {
+	if f.funcs[fn].phase == idle || f.fault.Hang {
 		return
 	}
 	f.shm.MFWMB[fn].produce(m)

@@ -1,5 +1,11 @@
 package mfw
 
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+)
+
 // Module is the kind of pluggable module in a port.
 type Module uint8
 
@@ -31,15 +37,8 @@ const (
 )
 
 func (s TransceiverState) String() string {
-	switch s {
-	case TransceiverUnplugged:
-		return "unplugged"
-	case TransceiverPresent:
-		return "present"
-	case TransceiverUpdating:
-		return "updating"
-	}
-	return "unknown"
+	return cmp.Or(map[TransceiverState]string{TransceiverUnplugged: "unplugged", TransceiverPresent: "present",
+		TransceiverUpdating: "updating"}[s], "unknown")
 }
 
 // Transceiver types, the second octet of Port.TransceiverData.
@@ -60,19 +59,9 @@ func (p *port) transceiver() uint32 {
 	if p.gone() {
 		return uint32(TransceiverUnplugged)
 	}
-	kind := uint32(0)
-	switch p.media {
-	case MediaModule:
-		kind = Transceiver100GSR4
-	case MediaDAC:
-		kind = Transceiver100GCR4
-	case MediaSFPP10G, MediaXFP:
-		kind = Transceiver10GSR
-	case MediaSFP1G:
-		kind = Transceiver1GSX
-	case MediaBaseT:
-		kind = TransceiverBaseT
-	}
+	kind := map[Media]uint32{MediaModule: Transceiver100GSR4, MediaDAC: Transceiver100GCR4,
+		MediaSFPP10G: Transceiver10GSR, MediaXFP: Transceiver10GSR, MediaSFP1G: Transceiver1GSX,
+		MediaBaseT: TransceiverBaseT}[p.media]
 	return uint32(TransceiverPresent) | kind<<transceiverTypeBits
 }
 
@@ -80,7 +69,7 @@ func (p *port) transceiver() uint32 {
 func (f *Firmware) SetModule(n int, present bool) {
 	p := &f.ports[n]
 	if p.unplug == !present || p.media == MediaBaseT || p.media == MediaKR {
-		return // what is soldered cannot be pulled
+		return // these ports have no module
 	}
 	p.unplug = !present
 	s := &f.shm.Port[n]
@@ -93,7 +82,7 @@ func (f *Firmware) SetModule(n int, present bool) {
 	f.refresh(n)
 }
 
-// SetTxFault lets the module's laser fail, or mends it.
+// SetTxFault makes the module's laser fail, or work again.
 func (f *Firmware) SetTxFault(n int, on bool) {
 	f.ports[n].txFault = on
 	f.refresh(n)
@@ -110,22 +99,22 @@ const PageLen = 256
 
 // transceiverRead reads the module's memory: port in bits 0-1, length in 2-7,
 // I2C address in 8-15, offset in 16-31.
-func (f *Firmware) transceiverRead(fn int, param uint32, data []byte) (Response, uint32) {
-	n := int(param & 3)
-	length, addr, offset := int(param>>2&0x3f), param>>8&0xff, int(param>>16)
-	if n >= len(f.ports) || n != f.cfg.Funcs[fn].Port || length > NVMChunk || offset+length > PageLen {
-		return Error, 0
+func (f *Firmware) transceiverRead(r *request) Response {
+	n := f.cfg.Funcs[r.fn].Port
+	length, addr, offset := int(r.param>>2&0x3f), r.param>>8&0xff, int(r.param>>16)
+	if n != int(r.param&3) || length > NVMChunk || offset+length > PageLen {
+		return Error
 	}
 	p := &f.ports[n]
 	if p.gone() || p.module == NoModule {
-		return TransceiverNotPresent, 0
+		return TransceiverNotPresent
 	}
 	page, ok := f.page(n, addr)
 	if !ok {
-		return Error, 0
+		return Error
 	}
-	copy(data, page[offset:offset+length])
-	return OK, uint32(length)
+	r.value = uint32(copy(r.data, page[offset:offset+length]))
+	return OK
 }
 
 // Identity of the modules that are plugged in.
@@ -153,14 +142,10 @@ func (f *Firmware) page(n int, addr uint32) (b [PageLen]byte, ok bool) {
 	return b, true
 }
 
-func put16(b []byte, v uint16) { b[0], b[1] = byte(v>>8), byte(v) }
+func put16(b []byte, v uint16) { binary.BigEndian.PutUint16(b, v) }
 
 // pad writes a name, filled up with blanks.
-func pad(b []byte, s string) {
-	for i := copy(b, s); i < len(b); i++ {
-		b[i] = ' '
-	}
-}
+func pad(b []byte, s string) { copy(b, fmt.Sprintf("%-*s", len(b), s)) }
 
 // sum is the check code of a part of a page.
 func sum(b []byte) (s byte) {

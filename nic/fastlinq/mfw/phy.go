@@ -1,7 +1,5 @@
 package mfw
 
-import "encoding/binary"
-
 // PHYConfig is what a driver wants of its port (eth_phy_cfg), 20 octets,
 // little-endian.
 type PHYConfig struct {
@@ -63,51 +61,55 @@ const (
 	AllEEE         = EEE1G | EEE10G
 )
 
-// adv is what is advertised.
-func (c EEEConfig) adv() (caps EEECaps) {
-	if c&EEEEnabled == 0 {
-		return 0
-	}
-	if c&EEEAdv1G != 0 {
-		caps |= EEE1G
-	}
-	if c&EEEAdv10G != 0 {
-		caps |= EEE10G
+// eeeSpeeds are the two speeds that EEE knows, in each of its notations.
+var eeeSpeeds = [...]struct {
+	adv   EEEConfig
+	caps  EEECaps
+	speed Speeds
+}{{EEEAdv1G, EEE1G, Speed1G}, {EEEAdv10G, EEE10G, Speed10G}}
+
+// Caps are the speeds that the bits of c name, whether EEE is enabled or not.
+func (c EEEConfig) Caps() (caps EEECaps) {
+	for _, e := range eeeSpeeds {
+		if c&e.adv != 0 {
+			caps |= e.caps
+		}
 	}
 	return caps
 }
 
+// adv is what is advertised.
+func (c EEEConfig) adv() EEECaps {
+	if c&EEEEnabled == 0 {
+		return 0
+	}
+	return c.Caps()
+}
+
 // Speeds are the speeds of c.
 func (c EEECaps) Speeds() (s Speeds) {
-	if c&EEE1G != 0 {
-		s |= Speed1G
-	}
-	if c&EEE10G != 0 {
-		s |= Speed10G
+	for _, e := range eeeSpeeds {
+		if c&e.caps != 0 {
+			s |= e.speed
+		}
 	}
 	return s
 }
 
 // has tells whether EEE is among c at a speed in Mb/s.
-func (c EEECaps) has(mbps uint32) bool {
-	return c&EEE1G != 0 && mbps == 1000 || c&EEE10G != 0 && mbps == 10000
-}
+func (c EEECaps) has(mbps uint32) bool { return c.Speeds()&SpeedOf(mbps) != 0 }
+
+// String lists the speeds.
+func (c EEECaps) String() string { return c.Speeds().String() }
 
 // PHYConfigLen is the length of an encoded PHYConfig.
 const PHYConfigLen = 20
 
 // Encode writes the configuration.
-func (c *PHYConfig) Encode(b []byte) {
-	for i, v := range [...]uint32{c.Speed, uint32(c.Pause), uint32(c.Advertise), uint32(c.Loopback), uint32(c.EEE)} {
-		binary.LittleEndian.PutUint32(b[4*i:], v)
-	}
-}
+func (c *PHYConfig) Encode(b []byte) { encode(b, c) }
 
 // DecodePHYConfig reads a configuration.
-func DecodePHYConfig(b []byte) PHYConfig {
-	u := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
-	return PHYConfig{u(0), Pause(u(1)), Speeds(u(2)), Loopback(u(3)), EEEConfig(u(4))}
-}
+func DecodePHYConfig(b []byte) PHYConfig { return decode[PHYConfig](b) }
 
 // Partner is what is at the other end of a port's cable.
 type Partner struct {
@@ -139,6 +141,7 @@ const (
 	linkLocalFault     = 0x1000000
 	linkUnsupported    = 0x4000000
 	linkPartnerPauseIs = 3
+	codeHalfDuplex     = 1 // speed: 1G, half duplex
 )
 
 // LinkStatus is Port.LinkStatus taken apart.
@@ -152,18 +155,23 @@ type LinkStatus struct {
 	LocalFault, UnsupportedSpeed                     bool
 }
 
+// flags are the fields of a link status that have one bit.
+func (s *LinkStatus) flags() map[uint32]*bool {
+	return map[uint32]*bool{
+		LinkUp: &s.Up, linkAutoneg: &s.Autoneg, linkAutonegDone: &s.AutonegDone, linkParallel: &s.ParallelDetection,
+		linkPFC: &s.PFC, linkSFPFault: &s.SFPFault, linkTxPause: &s.TxPause, linkRxPause: &s.RxPause,
+		linkSignal: &s.Signal, linkLocalFault: &s.LocalFault, linkUnsupported: &s.UnsupportedSpeed,
+	}
+}
+
 // DecodeLinkStatus takes a link status apart.
 func DecodeLinkStatus(w uint32) LinkStatus {
-	s := LinkStatus{
-		Up: w&LinkUp != 0, Autoneg: w&linkAutoneg != 0, AutonegDone: w&linkAutonegDone != 0,
-		ParallelDetection: w&linkParallel != 0,
-		PFC:               w&linkPFC != 0, PartnerPause: uint8(w >> linkPartnerPause & linkPartnerPauseIs),
-		SFPFault: w&linkSFPFault != 0, TxPause: w&linkTxPause != 0, RxPause: w&linkRxPause != 0,
-		Signal:     w&linkSignal != 0,
-		LocalFault: w&linkLocalFault != 0, UnsupportedSpeed: w&linkUnsupported != 0,
+	s := LinkStatus{PartnerPause: uint8(w >> linkPartnerPause & linkPartnerPauseIs)}
+	for bit, on := range s.flags() {
+		*on = w&bit != 0
 	}
 	code := w & linkSpeedMask >> linkSpeedShift
-	if code == 1 {
+	if code == codeHalfDuplex {
 		s.Speed, s.HalfDuplex = 1000, true
 	}
 	for _, e := range speeds {
@@ -182,32 +190,15 @@ func DecodeLinkStatus(w uint32) LinkStatus {
 
 // encode is the reverse.
 func (s *LinkStatus) encode() (w uint32) {
-	for _, b := range [...]struct {
-		on  bool
-		bit uint32
-	}{
-		{s.Up, LinkUp}, {s.Autoneg, linkAutoneg}, {s.AutonegDone, linkAutonegDone}, {s.ParallelDetection, linkParallel},
-		{s.PFC, linkPFC}, {s.SFPFault, linkSFPFault}, {s.TxPause, linkTxPause}, {s.RxPause, linkRxPause},
-		{s.Signal, linkSignal},
-		{s.LocalFault, linkLocalFault}, {s.UnsupportedSpeed, linkUnsupported},
-		{s.Partner&Partner1GHalf != 0, linkPartnerHalf},
-	} {
-		if b.on {
-			w |= b.bit
-		}
+	w = uint32(s.PartnerPause)<<linkPartnerPause | b2u(s.Partner&Partner1GHalf != 0)*linkPartnerHalf
+	for bit, on := range s.flags() {
+		w |= b2u(*on) * bit
 	}
 	for _, e := range speeds {
-		if s.Up && e.mbps == s.Speed {
-			w |= e.code << linkSpeedShift
-		}
-		if s.Partner&e.partner != 0 {
-			w |= e.status
-		}
+		w |= b2u(s.Up && !s.HalfDuplex && e.mbps == s.Speed) * e.code << linkSpeedShift
+		w |= b2u(s.Partner&e.partner != 0) * e.status
 	}
-	if s.HalfDuplex {
-		w = w&^linkSpeedMask | 1<<linkSpeedShift
-	}
-	return w | uint32(s.PartnerPause)<<linkPartnerPause
+	return w | b2u(s.HalfDuplex)*codeHalfDuplex<<linkSpeedShift
 }
 
 // EEEStatus is Port.EEEStatus taken apart.
@@ -222,11 +213,7 @@ func DecodeEEEStatus(w uint32) EEEStatus {
 }
 
 func (s EEEStatus) encode() uint32 {
-	w := uint32(s.Adv)<<4 | uint32(s.Partner)<<8 | uint32(s.Caps)<<12
-	if s.Active {
-		w |= 1
-	}
-	return w
+	return b2u(s.Active) | uint32(s.Adv)<<4 | uint32(s.Partner)<<8 | uint32(s.Caps)<<12
 }
 
 // The reasons for which a link had to flap (Port.LFAStatus).
@@ -241,16 +228,3 @@ const (
 	initPHYForce        = 0x1
 	transceiverTypeBits = 8
 )
-
-// String lists the speeds.
-func (c EEECaps) String() string {
-	switch c & AllEEE {
-	case EEE1G:
-		return "1G"
-	case EEE10G:
-		return "10G"
-	case AllEEE:
-		return "1G,10G"
-	}
-	return "none"
-}

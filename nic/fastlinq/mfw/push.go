@@ -1,8 +1,8 @@
 package mfw
 
 import (
+	"bytes"
 	"encoding/binary"
-	"slices"
 )
 
 // Pushed is what a function's driver has told the firmware of its own accord.
@@ -37,85 +37,44 @@ func (f *Firmware) Pushed(fn int) Pushed {
 	return p
 }
 
-// push does the commands by which a driver tells what it does. They are always
-// taken; whether they change anything is decided here.
-func (f *Firmware) push(fn int, c Command, param uint32, data []byte) (Response, uint32, bool) {
-	me := &f.funcs[fn]
-	p := &me.pushed
-	switch c {
-	case CmdUpdateCurrentConfig:
-		p.Client = Client(param & 0xf)
-	case CmdUpdateMTU:
-		p.MTU = param
-		f.shm.Func[fn].MTU = param
-	case CmdUpdateWoL:
-		me.wol = WoL(param & 3)
-	case CmdUpdateDriverState:
-		me.state = DriverState(param & 0xf)
-	case CmdUpdateESwitch:
-		p.ESwitch = ESwitch(param & 3)
-	case CmdUpdateStormFW:
-		p.StormFW = param
-	case CmdUpdateBusNum:
-		p.BusNum = param
-	case CmdUpdateBootProgress:
-		p.BootProgress = param
-	case CmdBWUpdateAck:
-		me.acks++
-	case CmdSetVersion:
-		p.DriverNumber = binary.LittleEndian.Uint32(data)
-		p.Driver = text(data[4:32])
-		return OK, 0, true
-	case CmdSetVMAC:
-		return p.setVMAC(param>>vmacShift&3, data), 0, true
-	case CmdGetVMAC:
-		return p.getVMAC(param>>vmacShift&3, data), 0, true
-	default:
-		return 0, 0, false
-	}
-	return c.done(), 0, true
+func (f *Firmware) updateMTU(r *request) Response {
+	f.funcs[r.fn].pushed.MTU, f.shm.Func[r.fn].MTU = r.param, r.param
+	return Response(r.cmd)
 }
 
-// text is a string that ends with the first zero octet.
-func text(b []byte) string {
-	if i := slices.Index(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return string(b)
-}
-
-// setVMAC takes an address: the two words of mcp_mac, or of a world wide name.
-func (p *Pushed) setVMAC(kind uint32, data []byte) Response {
-	upper, lower := binary.LittleEndian.Uint32(data), binary.LittleEndian.Uint32(data[4:])
-	name := uint64(upper)<<32 | uint64(lower)
-	switch kind {
-	case VMACMAC:
-		binary.BigEndian.PutUint16(p.MAC[:], uint16(upper))
-		binary.BigEndian.PutUint32(p.MAC[2:], lower)
-	case VMACWWNN:
-		p.WWNN = name
-	case VMACWWPN:
-		p.WWPN = name
-	default:
-		return Error
-	}
+func (f *Firmware) setVersion(r *request) Response {
+	p := &f.funcs[r.fn].pushed
+	p.DriverNumber = binary.LittleEndian.Uint32(r.data)
+	name, _, _ := bytes.Cut(r.data[4:32], []byte{0})
+	p.Driver = string(name)
 	return OK
 }
 
-func (p *Pushed) getVMAC(kind uint32, data []byte) Response {
-	var name uint64
-	switch kind {
-	case VMACMAC:
-		name = uint64(binary.BigEndian.Uint16(p.MAC[:]))<<32 | uint64(binary.BigEndian.Uint32(p.MAC[2:]))
-	case VMACWWNN:
-		name = p.WWNN
-	case VMACWWPN:
-		name = p.WWPN
-	default:
+// vmac is the address that a SET_VMAC or GET_VMAC is about; nil: its kind is unknown.
+func (fn *function) vmac(param uint32) *uint64 {
+	return map[uint32]*uint64{VMACMAC: &fn.mac, VMACWWNN: &fn.pushed.WWNN,
+		VMACWWPN: &fn.pushed.WWPN}[param>>vmacShift&3]
+}
+
+// setVMAC takes an address: the two words of mcp_mac, or of a world wide name.
+func (f *Firmware) setVMAC(r *request) Response {
+	me := &f.funcs[r.fn]
+	to := me.vmac(r.param)
+	if to == nil {
 		return Error
 	}
-	binary.LittleEndian.PutUint32(data, uint32(name>>32))
-	binary.LittleEndian.PutUint32(data[4:], uint32(name))
+	words := decode[[2]uint32](r.data)
+	*to = uint64(words[0])<<32 | uint64(words[1])
+	me.pushed.MAC = macOf(uint32(me.mac>>32), uint32(me.mac))
+	return OK
+}
+
+func (f *Firmware) getVMAC(r *request) Response {
+	from := f.funcs[r.fn].vmac(r.param)
+	if from == nil {
+		return Error
+	}
+	encode(r.data, [2]uint32{uint32(*from >> 32), uint32(*from)})
 	return OK
 }
 
@@ -163,20 +122,6 @@ func (f *Firmware) sleeper(fn int) [6]byte {
 
 // isMagic looks for the pattern anywhere in the frame.
 func isMagic(b []byte, mac [6]byte) bool {
-	const length = 6 * (1 + magicRepeat)
-	for i := 0; i+length <= len(b); i++ {
-		if b[i] == 0xff && magicAt(b[i:i+length], mac) {
-			return true
-		}
-	}
-	return false
-}
-
-func magicAt(b []byte, mac [6]byte) bool {
-	for i, v := range b {
-		if i < 6 && v != 0xff || i >= 6 && v != mac[i%6] {
-			return false
-		}
-	}
-	return true
+	ones := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	return bytes.Contains(b, append(ones, bytes.Repeat(mac[:], magicRepeat)...))
 }

@@ -1,7 +1,6 @@
 package mfw
 
 import (
-	"encoding/binary"
 	"slices"
 	"time"
 
@@ -151,30 +150,35 @@ var perEngine = map[ResourceID]uint32{
 	ResourceCQs: 64, ResourceRSSEngines: 207, ResourceLL2Queue: 32, ResourceLLHFilter: 512,
 }
 
-// resourceAlloc tells a function its share: resource_info of six words, of
-// which the first names the resource, and size and offset are the answer.
+// resourceInfo is the beginning of resource_info.
+type resourceInfo struct {
+	ID           ResourceID
+	Size, Offset uint32
+}
+
+// resourceAlloc tells a function its share, by the size and offset of resource_info.
 // SET_RESOURCE_VALUE asks for a size: no more than the share.
-func (f *Firmware) resourceAlloc(fn int, c Command, data []byte) Response {
-	total, ok := perEngine[ResourceID(binary.LittleEndian.Uint32(data))]
+func (f *Firmware) resourceAlloc(r *request) Response {
+	r.value = resourceVersion
+	asked := decode[resourceInfo](r.data)
+	total, ok := perEngine[asked.ID]
 	if !ok {
 		return ResourceAllocUnknown
 	}
 	index, count := 0, 0
 	for i := range f.funcs {
-		if f.engine(i) == f.engine(fn) {
-			if i < fn {
+		if f.engine(i) == f.engine(r.fn) {
+			if i < r.fn {
 				index++
 			}
 			count++
 		}
 	}
 	share := total / uint32(count)
-	asked := binary.LittleEndian.Uint32(data[4:])
 	resp := ResourceAllocOK
-	if c == CmdSetResourceValue && asked > share {
+	if r.cmd == CmdSetResourceValue && asked.Size > share {
 		resp = ResourceAllocDenied
 	}
-	binary.LittleEndian.PutUint32(data[4:], share)
-	binary.LittleEndian.PutUint32(data[8:], share*uint32(index))
+	encode(r.data, resourceInfo{asked.ID, share, share * uint32(index)})
 	return resp
 }

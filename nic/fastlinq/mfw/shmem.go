@@ -1,6 +1,9 @@
 package mfw
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+)
 
 // Limits of the shared memory.
 const (
@@ -131,7 +134,8 @@ func (f *Func) Info() FuncInfo {
 		Protocol:        Protocol(f.Config >> funcProtocolShift & 0xf),
 		BandwidthMin:    uint8(f.Config >> funcMinBWShift),
 		BandwidthMax:    uint8(f.Config >> funcMaxBWShift),
-		WWPN:            f.WWPN, WWNN: f.WWNN, OVLAN: uint16(f.OVLAN), MTU: uint16(f.MTU),
+		MAC:             macOf(f.MACUpper, f.MACLower),
+		WWPN:            f.WWPN, WWNN: f.WWNN, OVLAN: uint16(f.OVLAN), MTU: cmp.Or(uint16(f.MTU), defaultMTU),
 	}
 	if i.BandwidthMin < 1 || i.BandwidthMin > 100 {
 		i.BandwidthMin = 1
@@ -139,15 +143,17 @@ func (f *Func) Info() FuncInfo {
 	if i.BandwidthMax < 1 || i.BandwidthMax > 100 {
 		i.BandwidthMax = 100
 	}
-	binary.BigEndian.PutUint16(i.MAC[:], uint16(f.MACUpper))
-	binary.BigEndian.PutUint32(i.MAC[2:], f.MACLower)
-	if i.MTU == 0 {
-		i.MTU = defaultMTU
-	}
 	return i
 }
 
 const defaultMTU = 1500
+
+// macOf is an address of which the upper word has the first two octets.
+func macOf(upper, lower uint32) (mac [6]byte) {
+	binary.BigEndian.PutUint16(mac[:], uint16(upper))
+	binary.BigEndian.PutUint32(mac[2:], lower)
+	return mac
+}
 
 func (f *Func) setMAC(mac [6]byte) {
 	f.MACUpper = uint32(binary.BigEndian.Uint16(mac[:]))

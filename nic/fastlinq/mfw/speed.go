@@ -1,6 +1,7 @@
 package mfw
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -86,10 +87,7 @@ func (s Speeds) String() string {
 			names = append(names, e.name)
 		}
 	}
-	if names == nil {
-		return "none"
-	}
-	return strings.Join(names, ",")
+	return cmp.Or(strings.Join(names, ","), "none")
 }
 
 // Media is what the port is made of.
@@ -108,27 +106,11 @@ const (
 	MediaNotPresent  Media = 0xff
 )
 
-func (m Media) String() string {
-	switch m {
-	case MediaSFPP10G:
-		return "SFPP_10G_FIBER"
-	case MediaXFP:
-		return "XFP_FIBER"
-	case MediaDAC:
-		return "DA_TWINAX"
-	case MediaBaseT:
-		return "BASE_T"
-	case MediaSFP1G:
-		return "SFP_1G_FIBER"
-	case MediaModule:
-		return "MODULE_FIBER"
-	case MediaKR:
-		return "KR"
-	case MediaNotPresent:
-		return "NOT_PRESENT"
-	}
-	return "UNSPECIFIED"
-}
+var mediaNames = map[Media]string{MediaSFPP10G: "SFPP_10G_FIBER", MediaXFP: "XFP_FIBER", MediaDAC: "DA_TWINAX",
+	MediaBaseT: "BASE_T", MediaSFP1G: "SFP_1G_FIBER", MediaModule: "MODULE_FIBER", MediaKR: "KR",
+	MediaNotPresent: "NOT_PRESENT"}
+
+func (m Media) String() string { return cmp.Or(mediaNames[m], "UNSPECIFIED") }
 
 // Loopback is where a port turns its frames back.
 type Loopback uint32

@@ -128,9 +128,6 @@ const (
 	ResourceAllocDenied   Response = 0x36000000 // DEPRECATED: the firmware's share stands
 )
 
-// done is the answer of the commands that are answered by their own code.
-func (c Command) done() Response { return Response(c) }
-
 // Message is a kind of message from the firmware to a driver: its place among
 // the producers.
 type Message uint8

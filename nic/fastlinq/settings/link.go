@@ -264,7 +264,7 @@ func (c *NIC) MFWPorts() []mfw.PortConfig {
 	list := []mfw.PortConfig{{Media: c.Link.Medium(), Speeds: PortSpeeds(c.Link.Medium()), Partner: c.Link.Partner}}
 	if c.Engines > 1 {
 		list = append(list, mfw.PortConfig{Engine: 1, Media: c.Link.Medium(), Speeds: PortSpeeds(c.Link.Medium()),
-			Dark: true})
+			NoSignal: true})
 	}
 	return list
 }

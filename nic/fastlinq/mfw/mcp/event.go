@@ -125,10 +125,7 @@ func (m *MCP) recovery(now frame.Time) {
 func (m *MCP) RecoveryProlog(now frame.Time) {
 	waiting := m.queue
 	m.recovering, m.queue = true, nil
-	for _, w := range waiting {
-		m.stats.Aborted++
-		w.finish(Answer{}, status.Aborted.Errorf("%v: a recovery is in progress", w.cmd), now)
-	}
+	m.abort(recovers, now, waiting...)
 }
 
 // Recovering tells whether there is a recovery.

@@ -75,21 +75,11 @@ func (m *MCP) initLink() {
 		Loopback: d.Loopback,
 		EEE: EEEParams{Enable: d.EEE&mfw.EEEEnabled != 0, TxLPIEnable: d.EEE&mfw.EEETxLPI != 0,
 			TxLPITimer: d.EEE.Timer(),
-			AdvCaps:    eeeCaps(d.EEE)},
+			AdvCaps:    d.EEE.Caps()},
 	}}
 	if m.Caps().EEESpeedCaps == 0 {
 		m.link.params.EEE = EEEParams{}
 	}
-}
-
-func eeeCaps(c mfw.EEEConfig) (caps mfw.EEECaps) {
-	if c&mfw.EEEAdv1G != 0 {
-		caps |= mfw.EEE1G
-	}
-	if c&mfw.EEEAdv10G != 0 {
-		caps |= mfw.EEE10G
-	}
-	return caps
 }
 
 // LinkParams are the parameters, to be edited.
@@ -130,10 +120,7 @@ func (m *MCP) LFA() uint32 { return m.shm.Port[m.port].LFAStatus }
 // cannot do what the parameters say; then nothing changes.
 func (m *MCP) SetLink(up bool, now frame.Time, done func(error)) {
 	if !up {
-		m.Cmd(mfw.CmdLinkReset, 0, nil, now, func(a Answer, err error, now frame.Time) {
-			if err == nil {
-				err = expect(mfw.CmdLinkReset, a.Response, mfw.LinkResetDone)
-			}
+		m.simple(mfw.CmdLinkReset, 0, nil, mfw.LinkResetDone, now, func(err error) {
 			m.link.requested = m.link.requested && err != nil
 			m.linkChange(now)
 			tell(done, err)
@@ -147,10 +134,7 @@ func (m *MCP) SetLink(up bool, now frame.Time, done func(error)) {
 	cfg := m.phyConfig()
 	b := make([]byte, mfw.PHYConfigLen)
 	cfg.Encode(b)
-	m.Cmd(mfw.CmdInitPHY, 0, b, now, func(a Answer, err error, now frame.Time) {
-		if err == nil {
-			err = expect(mfw.CmdInitPHY, a.Response, mfw.InitPHYDone)
-		}
+	m.simple(mfw.CmdInitPHY, 0, b, mfw.InitPHYDone, now, func(err error) {
 		m.link.requested = m.link.requested || err == nil
 		m.linkChange(now)
 		tell(done, err)
@@ -180,32 +164,25 @@ func (m *MCP) checkLink() error {
 
 func (m *MCP) phyConfig() mfw.PHYConfig {
 	p := &m.link.params
-	c := mfw.PHYConfig{Advertise: p.AdvertisedSpeeds, Loopback: p.Loopback}
+	c := mfw.PHYConfig{Advertise: p.AdvertisedSpeeds, Loopback: p.Loopback, Pause: flag(p.PauseAutoneg,
+		mfw.PauseAutoneg) | flag(p.ForcedRx, mfw.PauseRx) | flag(p.ForcedTx, mfw.PauseTx)}
 	if !p.Autoneg {
 		c.Speed = p.ForcedSpeed
 	}
-	for _, b := range [...]struct {
-		on  bool
-		bit mfw.Pause
-	}{{p.PauseAutoneg, mfw.PauseAutoneg}, {p.ForcedRx, mfw.PauseRx}, {p.ForcedTx, mfw.PauseTx}} {
-		if b.on {
-			c.Pause |= b.bit
-		}
-	}
-	if p.EEE.Enable {
-		c.EEE = mfw.EEEEnabled
-		for _, b := range [...]struct {
-			on  bool
-			bit mfw.EEEConfig
-		}{{p.EEE.TxLPIEnable, mfw.EEETxLPI}, {p.EEE.AdvCaps&mfw.EEE1G != 0, mfw.EEEAdv1G},
-			{p.EEE.AdvCaps&mfw.EEE10G != 0, mfw.EEEAdv10G}} {
-			if b.on {
-				c.EEE |= b.bit
-			}
-		}
-		c.EEE = c.EEE.WithTimer(p.EEE.TxLPITimer)
+	if e := &p.EEE; e.Enable {
+		c.EEE = mfw.EEEEnabled | flag(e.TxLPIEnable, mfw.EEETxLPI) | flag(e.AdvCaps&mfw.EEE1G != 0, mfw.EEEAdv1G) |
+			flag(e.AdvCaps&mfw.EEE10G != 0, mfw.EEEAdv10G)
+		c.EEE = c.EEE.WithTimer(e.TxLPITimer)
 	}
 	return c
+}
+
+// flag is a bit that is set or not.
+func flag[T ~uint32](on bool, bit T) T {
+	if on {
+		return bit
+	}
+	return 0
 }
 
 // linkChange reads the link's state and tells the client.

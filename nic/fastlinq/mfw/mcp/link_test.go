@@ -25,7 +25,7 @@ func TestLinkIsAskedFor(t *testing.T) {
 	r.fw.SetSignal(0, false)
 	r.fw.SetSignal(0, true)
 	r.settle()
-	if !r.fw.Light(0) || d.LinkState() != (mcp.LinkState{}) {
+	if !r.fw.Laser(0) || d.LinkState() != (mcp.LinkState{}) {
 		t.Errorf("before it was asked for: %+v", d.LinkState())
 	}
 	if c := d.Caps(); c.SpeedCaps != mfw.AllSpeeds || !c.DefaultSpeedAutoneg || c.DefaultSpeed != 0 || !c.DefaultEEE ||
@@ -51,7 +51,7 @@ func TestLinkIsAskedFor(t *testing.T) {
 		}
 	}
 	r.link(0, false)
-	if d.LinkState() != (mcp.LinkState{}) || r.fw.Light(0) {
+	if d.LinkState() != (mcp.LinkState{}) || r.fw.Laser(0) {
 		t.Errorf("after LINK_RESET: %+v", d.LinkState())
 	}
 }
@@ -193,14 +193,14 @@ func TestLinkFlapAvoidance(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.must(b.UnloadDone)
-	if len(r.light) != 0 || !r.fw.Light(0) {
+	if len(r.light) != 0 || !r.fw.Laser(0) {
 		t.Errorf("under a sleeper: light %v", r.light)
 	}
 	r.up(1)
 	r.light = nil // the other one had forced a speed
 	r.must(func(now frame.Time, done func(error)) { b.OVUpdateWoL(mfw.WoLDisabled, now, done) })
 	r.link(1, false)
-	if r.fw.Light(0) || !slices.Equal(r.light, []bool{false}) {
+	if r.fw.Laser(0) || !slices.Equal(r.light, []bool{false}) {
 		t.Errorf("the last one leaves: light %v", r.light)
 	}
 }
@@ -217,12 +217,12 @@ func TestLoopbackModes(t *testing.T) {
 		}
 		d.LinkParams().Loopback = mode
 		r.link(0, true)
-		if s := d.LinkState(); !s.LinkUp || s.Speed != 100000 || r.fw.Light(0) {
-			t.Errorf("%v: %+v, light %v", mode, s, r.fw.Light(0))
+		if s := d.LinkState(); !s.LinkUp || s.Speed != 100000 || r.fw.Laser(0) {
+			t.Errorf("%v: %+v, light %v", mode, s, r.fw.Laser(0))
 		}
 		d.LinkParams().Loopback = mfw.LoopbackNone
 		r.link(0, true)
-		if d.LinkState().LinkUp || !r.fw.Light(0) {
+		if d.LinkState().LinkUp || !r.fw.Laser(0) {
 			t.Errorf("%v is over: %+v", mode, d.LinkState())
 		}
 	}
@@ -295,7 +295,7 @@ func TestModuleIsPulled(t *testing.T) {
 	}
 	r.fw.SetModule(0, false)
 	r.settle()
-	if d.LinkState().LinkUp || d.Media() != mfw.MediaNotPresent || r.fw.Light(0) {
+	if d.LinkState().LinkUp || d.Media() != mfw.MediaNotPresent || r.fw.Laser(0) {
 		t.Errorf("pulled: %+v, %v", d.LinkState(), d.Media())
 	}
 	r.fw.SetModule(0, true)

@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"cmp"
+
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
@@ -34,13 +36,8 @@ func (p *LoadParams) role() mfw.Role {
 
 // CanForce tells whether a driver with a role may push the recorded one aside.
 func CanForce(mine, recorded mfw.Role, o Override) bool {
-	switch o {
-	case OverrideAlways:
-		return true
-	case OverrideNever:
-		return false
-	}
-	return mine == mfw.RoleOS && recorded == mfw.RolePreboot || mine == mfw.RoleKDUMP && recorded == mfw.RoleOS
+	stronger := mine == mfw.RoleOS && recorded == mfw.RolePreboot || mine == mfw.RoleKDUMP && recorded == mfw.RoleOS
+	return o == OverrideAlways || o == OverrideNone && stronger
 }
 
 // Load is what a load begins with: which phases are up to the function.
@@ -94,11 +91,11 @@ func (m *MCP) loadAnswer(p LoadParams, hsi uint32, force mfw.Force, a Answer, no
 		}
 		done(Load(1+(a.Response-mfw.LoadEngine)>>16), nil, now)
 	case mfw.RefusedHSI1:
-		if hsi == 1 {
-			done(0, refused(a.Response), now)
+		if hsi != 1 {
+			m.load(p, 1, force, now, done)
 			return
 		}
-		m.load(p, 1, force, now, done)
+		done(0, refused(a.Response), now)
 	case mfw.RefusedRequiresForce:
 		if force == mfw.ForceNone && CanForce(p.role(), was.Role, p.Override) {
 			m.load(p, hsi, mfw.ForceAll, now, done)
@@ -116,18 +113,13 @@ func (m *MCP) loadAnswer(p LoadParams, hsi uint32, force mfw.Force, a Answer, no
 
 // refused is the error of a refusal.
 func refused(r mfw.Response) error {
-	why := "the MFW answers something unknown"
-	switch r {
-	case mfw.RefusedPDA:
-		why = "a diagnostic agent owns the device (PDA)"
-	case mfw.RefusedDiag:
-		why = "a diagnosis owns the device (DIAG)"
-	case mfw.RefusedHSI, mfw.RefusedHSI1:
-		why = "the MFW speaks another version (HSI)"
-	case mfw.RefusedReject:
-		why = "another driver loads or unloads on the engine (REJECT)"
-	}
-	return status.Busy.Errorf("LOAD_REQ: %s", why)
+	return status.Busy.Errorf("LOAD_REQ: %s", cmp.Or(map[mfw.Response]string{
+		mfw.RefusedPDA:    "a diagnostic agent owns the device (PDA)",
+		mfw.RefusedDiag:   "a diagnosis owns the device (DIAG)",
+		mfw.RefusedHSI:    "the MFW speaks another version (HSI)",
+		mfw.RefusedHSI1:   "the MFW speaks another version (HSI)",
+		mfw.RefusedReject: "another driver loads or unloads on the engine (REJECT)",
+	}[r], "the MFW answers something unknown"))
 }
 
 // LoadDone ends a load, however it went.
@@ -154,7 +146,7 @@ func (m *MCP) UnloadReq(now frame.Time, done func(l Load, err error, now frame.T
 			case a.Response >= mfw.UnloadEngine && a.Response <= mfw.UnloadFunction:
 				l = Load(1 + (a.Response-mfw.UnloadEngine)>>16)
 			default:
-				err = expect(mfw.CmdUnloadReq, a.Response, mfw.UnloadFunction)
+				err = refusal(mfw.CmdUnloadReq, a.Response)
 			}
 			done(l, err, now)
 		}}, now)

@@ -126,7 +126,7 @@ func TestMailboxProperties(t *testing.T) {
 				}
 			case 5:
 				if stuckAt == frame.Never && rapid.IntRange(0, 3).Draw(rt, "stuck") == 0 {
-					r.fw.SetFaults(mfw.Faults{Stuck: true})
+					r.fw.SetFaults(mfw.Faults{Hang: true})
 					stuckAt = r.now
 				}
 			}
@@ -152,7 +152,7 @@ func TestMailboxProperties(t *testing.T) {
 // wait with it, and every later one at once, until the driver begins anew.
 func TestTimeoutBlocks(t *testing.T) {
 	r := newRig(t, board(1, 1, 1))
-	r.fw.SetFaults(mfw.Faults{Stuck: true})
+	r.fw.SetFaults(mfw.Faults{Hang: true})
 	var codes []status.Code
 	ask := func() {
 		r.drv[0].OVUpdateMTU(1400, r.now, func(err error) { codes = append(codes, status.Of(err)) })
@@ -190,7 +190,7 @@ func TestTimeoutBlocks(t *testing.T) {
 func TestUnloadAvoidsBlock(t *testing.T) {
 	r := newRig(t, board(1, 1, 1))
 	r.up(0)
-	r.fw.SetFaults(mfw.Faults{Stuck: true})
+	r.fw.SetFaults(mfw.Faults{Hang: true})
 	var unload, done error
 	r.drv[0].UnloadReq(r.now, func(_ mcp.Load, err error, _ frame.Time) { unload = err })
 	r.drv[0].UnloadDone(r.now, func(err error) { done = err })
@@ -210,7 +210,7 @@ func TestMCPReset(t *testing.T) {
 	for range 5 {
 		r.must(func(now frame.Time, done func(error)) { r.drv[0].OVUpdateMTU(1500, now, done) })
 	}
-	r.fw.SetFaults(mfw.Faults{Stuck: true})
+	r.fw.SetFaults(mfw.Faults{Hang: true})
 	var err error = status.Pending
 	r.drv[0].OVUpdateMTU(9000, r.now, func(e error) { err = e })
 	r.pass(4 * time.Second)

@@ -7,6 +7,7 @@
 package mcp
 
 import (
+	"cmp"
 	"time"
 
 	"tapir/nic/fastlinq/mfw"
@@ -155,14 +156,25 @@ func (m *MCP) submit(c *command, now frame.Time) {
 		c.finish(Answer{}, status.Inval.Errorf("%v: %d octets of data, %d are the most", c.cmd, len(c.data),
 			mfw.UnionLen), now)
 	case m.blocked:
-		m.stats.Aborted++
-		c.finish(Answer{}, status.Aborted.Errorf("%v: the MFW has failed to respond before", c.cmd), now)
+		m.abort(wasSilent, now, c)
 	case m.recovering:
-		m.stats.Aborted++
-		c.finish(Answer{}, status.Aborted.Errorf("%v: a recovery is in progress", c.cmd), now)
+		m.abort(recovers, now, c)
 	default:
 		m.queue = append(m.queue, c)
 		m.issue(now)
+	}
+}
+
+// Why commands are aborted.
+const (
+	wasSilent = "the MFW has failed to respond before"
+	recovers  = "a recovery is in progress"
+)
+
+func (m *MCP) abort(why string, now frame.Time, list ...*command) {
+	for _, c := range list {
+		m.stats.Aborted++
+		c.finish(Answer{}, status.Aborted.Errorf("%v: %s", c.cmd, why), now)
 	}
 }
 
@@ -246,40 +258,86 @@ func (m *MCP) timeout(now frame.Time) {
 		m.blocked, m.queue = true, nil
 	}
 	c.finish(Answer{}, status.Timeout.Errorf("%v: the MFW failed to respond within %v", c.cmd, Timeout), now)
-	if m.hooks.HWError != nil {
-		m.hooks.HWError(HWErrMFWRespFail, now)
-	}
+	m.hwError(HWErrMFWRespFail, now)
 	if c.avoid {
 		m.issue(now)
 		return
 	}
-	for _, w := range waiting {
-		m.stats.Aborted++
-		w.finish(Answer{}, status.Aborted.Errorf("%v: the MFW has failed to respond before", w.cmd), now)
-	}
+	m.abort(wasSilent, now, waiting...)
 }
 
 // Pending is how many commands wait, the one in the mailbox included.
 func (m *MCP) Pending() int { return len(m.queue) }
 
-// simple issues a command whose answer must be want, and which carries nothing
-// back. Unsupported is a soft failure: NOTIMPL.
-func (m *MCP) simple(cmd mfw.Command, param uint32, data []byte, want mfw.Response, now frame.Time, done func(error)) {
-	m.Cmd(cmd, param, data, now, func(a Answer, err error, _ frame.Time) {
-		if err == nil {
-			err = expect(cmd, a.Response, want)
+// except are answers that have an error of their own with a command.
+type except map[mfw.Response]error
+
+// ask issues a command whose answer must be want: then gets it, fail the error of
+// any other.
+func (m *MCP) ask(cmd mfw.Command, param uint32, data []byte, want mfw.Response, own except, now frame.Time,
+	fail func(error), then func(a Answer, now frame.Time)) {
+	m.Cmd(cmd, param, data, now, func(a Answer, err error, now frame.Time) {
+		if err == nil && a.Response != want {
+			err = cmp.Or(own[a.Response], refusal(cmd, a.Response))
 		}
-		tell(done, err)
+		if err != nil {
+			fail(err)
+			return
+		}
+		then(a, now)
 	})
 }
 
-// expect is the error of an answer that is not the wanted one.
-func expect(cmd mfw.Command, got, want mfw.Response) error {
-	switch got {
-	case want:
-		return nil
-	case mfw.Unsupported:
-		return status.NotImpl.Errorf("%v: the MFW does not support it", cmd)
+// failing is done for an error alone.
+func failing[T any](done func(T, error)) func(error) {
+	return func(err error) {
+		var none T
+		done(none, err)
+	}
+}
+
+// simple issues a command whose answer must be want, and which carries nothing
+// back. Unsupported is a soft failure: NOTIMPL.
+func (m *MCP) simple(cmd mfw.Command, param uint32, data []byte, want mfw.Response, now frame.Time, done func(error)) {
+	end := func(err error) { tell(done, err) }
+	m.ask(cmd, param, data, want, nil, now, end, func(Answer, frame.Time) { end(nil) })
+}
+
+// value issues a command whose answer is a number.
+func (m *MCP) value(c mfw.Command, param uint32, now frame.Time, done func(uint32, error)) {
+	m.ask(c, param, nil, mfw.OK, nil, now, failing(done), func(a Answer, _ frame.Time) { done(a.Param, nil) })
+}
+
+// read collects length octets, as many with each command as it carries; param is
+// the parameter for n octets from at on.
+func (m *MCP) read(c mfw.Command, length int, have []byte, want mfw.Response, param func(at, n int) (uint32, except),
+	now frame.Time, done func([]byte, error)) {
+	n := min(length-len(have), mfw.NVMChunk)
+	if n == 0 {
+		done(have, nil)
+		return
+	}
+	p, own := param(len(have), n)
+	m.ask(c, p, nil, want, own, now, failing(done), func(a Answer, now frame.Time) {
+		m.read(c, length, append(have, a.Data[:n]...), want, param, now, done)
+	})
+}
+
+// refusals are answers that mean the same with every command.
+var refusals = map[mfw.Response]struct {
+	code status.Code
+	text string
+}{
+	mfw.Unsupported:     {status.NotImpl, "the MFW does not support it"},
+	mfw.NVMInvalidDir:   {status.IO, "the directory of the NVM is damaged"},
+	mfw.NVMFileNotFound: {status.NoEnt, "there is no such image in the NVM"},
+	mfw.NVMBadSignature: {status.Inval, "the file is no firmware"},
+}
+
+// refusal is the error of an answer that is not the wanted one.
+func refusal(cmd mfw.Command, got mfw.Response) error {
+	if r, ok := refusals[got]; ok {
+		return r.code.Errorf("%v: %s", cmd, r.text)
 	}
 	return status.Inval.Errorf("%v: the MFW answers %#08x", cmd, uint32(got))
 }

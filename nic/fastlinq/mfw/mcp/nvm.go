@@ -9,86 +9,43 @@ import (
 	"tapir/wire/frame"
 )
 
-// NVMRead reads length octets of the flash from offset on, so many as a
-// command carries at a time. INVAL: they are not there.
+// NVMRead reads length octets of the flash from offset on. INVAL: they are not
+// there.
 func (m *MCP) NVMRead(offset, length uint32, now frame.Time, done func([]byte, error)) {
-	m.nvmRead(offset, int(min(length, nvm.MaxSize)), nil, now, done)
+	if uint64(offset)+uint64(length) > nvm.MaxSize {
+		done(nil, beyond(max(offset, nvm.MaxSize)))
+		return
+	}
+	m.read(mfw.CmdNVMRead, int(length), nil, mfw.NVMOK, func(at, n int) (uint32, except) {
+		return chunk(offset+uint32(at), n)
+	}, now, done)
 }
 
-func (m *MCP) nvmRead(offset uint32, length int, have []byte, now frame.Time, done func([]byte, error)) {
-	n := uint32(min(length-len(have), mfw.NVMChunk))
-	if n == 0 {
-		done(have, nil)
-		return
-	}
-	at := offset + uint32(len(have))
-	if at >= nvm.MaxSize {
-		done(nil, beyond(at))
-		return
-	}
-	m.Cmd(mfw.CmdNVMRead, at|n<<24, nil, now, func(a Answer, err error, now frame.Time) {
-		if err == nil {
-			err = nvmError(mfw.CmdNVMRead, a.Response, at)
-		}
-		if err != nil {
-			done(nil, err)
-			return
-		}
-		m.nvmRead(offset, length, append(have, a.Data[:n]...), now, done)
-	})
+// chunk is the parameter of a command about n octets of the flash, with the error
+// of a flash that is shorter.
+func chunk(at uint32, n int) (uint32, except) {
+	return at | uint32(n)<<24, except{mfw.NVMBadOffset: beyond(at)}
 }
 
 func beyond(at uint32) error { return status.Inval.Errorf("NVM offset %#x is beyond its end", at) }
 
 // NVMWrite writes octets into the flash.
 func (m *MCP) NVMWrite(offset uint32, b []byte, now frame.Time, done func(error)) {
-	if len(b) == 0 {
-		tell(done, nil)
-		return
-	}
 	n := min(len(b), mfw.NVMChunk)
-	if offset >= nvm.MaxSize {
+	switch param, own := chunk(offset, n); {
+	case n == 0:
+		tell(done, nil)
+	case offset >= nvm.MaxSize:
 		tell(done, beyond(offset))
-		return
+	default:
+		m.ask(mfw.CmdNVMWrite, param, b[:n], mfw.NVMOK, own, now, func(err error) { tell(done, err) },
+			func(_ Answer, now frame.Time) { m.NVMWrite(offset+uint32(n), b[n:], now, done) })
 	}
-	m.Cmd(mfw.CmdNVMWrite, offset|uint32(n)<<24, b[:n], now, func(a Answer, err error, now frame.Time) {
-		if err == nil {
-			err = nvmError(mfw.CmdNVMWrite, a.Response, offset)
-		}
-		if err != nil {
-			tell(done, err)
-			return
-		}
-		m.NVMWrite(offset+uint32(n), b[n:], now, done)
-	})
-}
-
-func nvmError(c mfw.Command, r mfw.Response, at uint32) error {
-	switch r {
-	case mfw.NVMOK, mfw.NVMPutFileFinishOK:
-		return nil
-	case mfw.NVMBadOffset:
-		return beyond(at)
-	case mfw.NVMInvalidDir:
-		return status.IO.Errorf("%v: the directory of the NVM is damaged", c)
-	case mfw.NVMFileNotFound:
-		return status.NoEnt.Errorf("%v: there is no such image in the NVM", c)
-	case mfw.NVMBadSignature:
-		return status.Inval.Errorf("%v: the file is no firmware", c)
-	}
-	return expect(c, r, mfw.NVMOK)
 }
 
 // NVMImage reads an image of the flash. NOENT: there is none of that type.
 func (m *MCP) NVMImage(t nvm.Type, now frame.Time, done func([]byte, error)) {
-	m.Cmd(mfw.CmdNVMGetFileAtt, uint32(t), nil, now, func(a Answer, err error, now frame.Time) {
-		if err == nil {
-			err = nvmError(mfw.CmdNVMGetFileAtt, a.Response, 0)
-		}
-		if err != nil {
-			done(nil, err)
-			return
-		}
+	m.ask(mfw.CmdNVMGetFileAtt, uint32(t), nil, mfw.NVMOK, nil, now, failing(done), func(a Answer, now frame.Time) {
 		m.NVMRead(binary.LittleEndian.Uint32(a.Data), binary.LittleEndian.Uint32(a.Data[4:]), now, done)
 	})
 }
@@ -96,63 +53,34 @@ func (m *MCP) NVMImage(t nvm.Type, now frame.Time, done func([]byte, error)) {
 // NVMFlash writes a file of a kind (mfw.PutMFW and so on) into the flash. What
 // was there stays if anything is wrong.
 func (m *MCP) NVMFlash(kind uint32, file []byte, now frame.Time, done func(error)) {
-	var b [4]byte
-	binary.LittleEndian.PutUint32(b[:], uint32(len(file)))
-	m.Cmd(mfw.CmdNVMPutFileBegin, kind, b[:], now, func(a Answer, err error, now frame.Time) {
-		if err == nil {
-			err = nvmError(mfw.CmdNVMPutFileBegin, a.Response, 0)
-		}
-		if err != nil {
-			tell(done, err)
-			return
-		}
-		m.putData(file, 0, now, done)
-	})
+	size := binary.LittleEndian.AppendUint32(nil, uint32(len(file)))
+	m.ask(mfw.CmdNVMPutFileBegin, kind, size, mfw.NVMOK, except{mfw.NVMBadOffset: beyond(0)}, now, done,
+		func(_ Answer, now frame.Time) { m.putData(file, 0, now, done) })
 }
 
 func (m *MCP) putData(file []byte, at int, now frame.Time, done func(error)) {
-	n := min(len(file)-at, mfw.NVMChunk)
-	m.Cmd(mfw.CmdNVMPutFileData, uint32(at)|uint32(n)<<24, file[at:at+n], now,
-		func(a Answer, err error, now frame.Time) {
-			if err == nil {
-				err = nvmError(mfw.CmdNVMPutFileData, a.Response, uint32(at))
-			}
-			if err != nil || at+n == len(file) {
-				tell(done, err)
-				return
-			}
-			m.putData(file, at+n, now, done)
-		})
+	end := min(len(file), at+mfw.NVMChunk)
+	want, then := mfw.NVMOK, func(_ Answer, now frame.Time) { m.putData(file, end, now, done) }
+	if end == len(file) {
+		want, then = mfw.NVMPutFileFinishOK, func(Answer, frame.Time) { done(nil) }
+	}
+	param, own := chunk(uint32(at), end-at)
+	m.ask(mfw.CmdNVMPutFileData, param, file[at:end], want, own, now, done, then)
 }
 
 // NVMGetOption reads an option of an entity. NOENT: it is not set.
 func (m *MCP) NVMGetOption(id uint16, entity uint8, now frame.Time, done func([]byte, error)) {
-	m.Cmd(mfw.CmdGetNVMOption, mfw.OptionParam(id, entity, 0), nil, now, func(a Answer, err error, _ frame.Time) {
-		switch {
-		case err == nil && a.Response == mfw.NVMFileNotFound:
-			err = status.NoEnt.Errorf("option %d of entity %d is not set", id, entity)
-		case err == nil:
-			err = expect(mfw.CmdGetNVMOption, a.Response, mfw.OK)
-		}
-		if err != nil {
-			done(nil, err)
-			return
-		}
-		done(a.Data[:a.Param], nil)
-	})
+	unset := except{mfw.NVMFileNotFound: status.NoEnt.Errorf("option %d of entity %d is not set", id, entity)}
+	m.ask(mfw.CmdGetNVMOption, mfw.OptionParam(id, entity, 0), nil, mfw.OK, unset, now, failing(done),
+		func(a Answer, _ frame.Time) { done(a.Data[:a.Param], nil) })
 }
 
 // NVMSetOption sets an option of an entity, of 1 to 32 octets; flags are
 // mfw.OptionInit and so on.
 func (m *MCP) NVMSetOption(id uint16, entity uint8, value []byte, flags uint32, now frame.Time, done func(error)) {
 	b := append([]byte{byte(len(value))}, value...)
-	m.Cmd(mfw.CmdSetNVMOption, mfw.OptionParam(id, entity, flags), b, now, func(a Answer, err error, _ frame.Time) {
-		switch {
-		case err == nil && a.Response == mfw.NVMBadOffset:
-			err = status.Inval.Errorf("option %d of %d octets: use 1 to %d", id, len(value), nvm.MaxOption)
-		case err == nil && a.Response != mfw.OK:
-			err = nvmError(mfw.CmdSetNVMOption, a.Response, 0)
-		}
-		tell(done, err)
-	})
+	own := except{mfw.NVMBadOffset: status.Inval.Errorf("option %d of %d octets: use 1 to %d", id, len(value),
+		nvm.MaxOption)}
+	m.ask(mfw.CmdSetNVMOption, mfw.OptionParam(id, entity, flags), b, mfw.OK, own, now, done,
+		func(Answer, frame.Time) { done(nil) })
 }

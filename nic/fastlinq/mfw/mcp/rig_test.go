@@ -54,7 +54,7 @@ func board(engines, ports, funcs int) mfw.Config {
 func newRig(t testing.TB, cfg mfw.Config) *rig {
 	r := &rig{t: t, now: frame.Time(time.Hour), attn: make([]bool, len(cfg.Funcs)), seen: make([]seen, len(cfg.Funcs))}
 	cfg.Attention = func(fn int) { r.attn[fn] = true }
-	cfg.Light = func(_ int, on bool) { r.light = append(r.light, on) }
+	cfg.Laser = func(_ int, on bool) { r.light = append(r.light, on) }
 	cfg.Wake = func(fn int) { r.woken = append(r.woken, fn) }
 	word := uint32(7)
 	cfg.Registers = func() [][]mfw.Register {

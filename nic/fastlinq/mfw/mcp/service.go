@@ -11,15 +11,12 @@ import (
 
 // GetCapabilities asks for the firmware's features, and tells it the driver's.
 func (m *MCP) GetCapabilities(mine mfw.Features, now frame.Time, done func(f mfw.Features, err error)) {
-	m.Cmd(mfw.CmdGetFeatureSupport, 0, nil, now, func(a Answer, err error, now frame.Time) {
-		if err == nil {
-			err = expect(mfw.CmdGetFeatureSupport, a.Response, mfw.OK)
-		}
+	m.value(mfw.CmdGetFeatureSupport, 0, now, func(theirs uint32, err error) {
 		if err != nil {
 			done(0, err)
 			return
 		}
-		m.features = mfw.Features(a.Param)
+		m.features = mfw.Features(theirs)
 		m.simple(mfw.CmdFeatureSupport, uint32(mine&m.features), nil, mfw.OK, now, func(err error) {
 			done(m.features, err)
 		})
@@ -33,25 +30,8 @@ func (m *MCP) SetLED(mode mfw.LED, now frame.Time, done func(error)) {
 
 // Temperatures asks for what the sensors measure.
 func (m *MCP) Temperatures(now frame.Time, done func([]mfw.Sensor, error)) {
-	m.Cmd(mfw.CmdGetTemperature, 0, nil, now, func(a Answer, err error, _ frame.Time) {
-		if err == nil {
-			err = expect(mfw.CmdGetTemperature, a.Response, mfw.OK)
-		}
-		if err != nil {
-			done(nil, err)
-			return
-		}
+	m.ask(mfw.CmdGetTemperature, 0, nil, mfw.OK, nil, now, failing(done), func(a Answer, _ frame.Time) {
 		done(mfw.DecodeTemperatures(a.Data), nil)
-	})
-}
-
-// value issues a command whose answer is a number.
-func (m *MCP) value(c mfw.Command, param uint32, now frame.Time, done func(uint32, error)) {
-	m.Cmd(c, param, nil, now, func(a Answer, err error, _ frame.Time) {
-		if err == nil {
-			err = expect(c, a.Response, mfw.OK)
-		}
-		done(a.Param, err)
 	})
 }
 
@@ -77,29 +57,10 @@ func (m *MCP) ReadModule(addr uint8, offset, length int, now frame.Time, done fu
 		done(nil, status.Inval.Errorf("octets %d to %d of a page of %d", offset, offset+length, mfw.PageLen))
 		return
 	}
-	m.readModule(addr, offset, length, nil, now, done)
-}
-
-func (m *MCP) readModule(addr uint8, offset, length int, have []byte, now frame.Time, done func([]byte, error)) {
-	n := min(length-len(have), mfw.NVMChunk)
-	if n == 0 {
-		done(have, nil)
-		return
-	}
-	param := uint32(m.port) | uint32(n)<<2 | uint32(addr)<<8 | uint32(offset+len(have))<<16
-	m.Cmd(mfw.CmdTransceiverRead, param, nil, now, func(a Answer, err error, now frame.Time) {
-		switch {
-		case err == nil && a.Response == mfw.TransceiverNotPresent:
-			err = status.NoDev.Errorf("there is no module in port %d", m.port)
-		case err == nil:
-			err = expect(mfw.CmdTransceiverRead, a.Response, mfw.OK)
-		}
-		if err != nil {
-			done(nil, err)
-			return
-		}
-		m.readModule(addr, offset, length, append(have, a.Data[:n]...), now, done)
-	})
+	absent := except{mfw.TransceiverNotPresent: status.NoDev.Errorf("there is no module in port %d", m.port)}
+	m.read(mfw.CmdTransceiverRead, length, nil, mfw.OK, func(at, n int) (uint32, except) {
+		return uint32(m.port) | uint32(n)<<2 | uint32(addr)<<8 | uint32(offset+at)<<16, absent
+	}, now, done)
 }
 
 // Lock locks a resource (0 to 31) for so many seconds, or mfw.LockDefault or
@@ -129,11 +90,8 @@ func (m *MCP) Unlock(resource int, force bool, now frame.Time, done func(error))
 }
 
 func (m *MCP) resource(param uint32, now frame.Time, done func(outcome, owner int, err error)) {
-	m.Cmd(mfw.CmdResource, param, nil, now, func(a Answer, err error, _ frame.Time) {
-		if err == nil {
-			err = expect(mfw.CmdResource, a.Response, mfw.OK)
-		}
-		outcome, owner := mfw.LockOutcome(a.Param)
+	m.value(mfw.CmdResource, param, now, func(answer uint32, err error) {
+		outcome, owner := mfw.LockOutcome(answer)
 		done(outcome, owner, err)
 	})
 }
@@ -158,18 +116,18 @@ func (m *MCP) share(c mfw.Command, id mfw.ResourceID, num uint32, now frame.Time
 	binary.LittleEndian.PutUint32(b[:], uint32(id))
 	binary.LittleEndian.PutUint32(b[4:], num)
 	m.Cmd(c, 2<<16, b[:], now, func(a Answer, err error, _ frame.Time) {
-		if err != nil {
-			done(Share{}, err)
-			return
+		var s Share
+		if err == nil && a.Response != mfw.ResourceAllocUnknown {
+			s = Share{Num: binary.LittleEndian.Uint32(a.Data[4:]), Start: binary.LittleEndian.Uint32(a.Data[8:])}
 		}
-		s := Share{Num: binary.LittleEndian.Uint32(a.Data[4:]), Start: binary.LittleEndian.Uint32(a.Data[8:])}
-		switch a.Response {
-		case mfw.ResourceAllocUnknown:
-			s, err = Share{}, status.NotImpl.Errorf("the MFW does not manage resource %d", id)
-		case mfw.ResourceAllocDenied:
+		switch {
+		case err != nil || a.Response == mfw.ResourceAllocOK:
+		case a.Response == mfw.ResourceAllocUnknown:
+			err = status.NotImpl.Errorf("the MFW does not manage resource %d", id)
+		case a.Response == mfw.ResourceAllocDenied:
 			err = status.NoResources.Errorf("%d of resource %d, the function's share is %d", num, id, s.Num)
 		default:
-			err = expect(c, a.Response, mfw.ResourceAllocOK)
+			err = refusal(c, a.Response)
 		}
 		done(s, err)
 	})
@@ -178,19 +136,12 @@ func (m *MCP) share(c mfw.Command, id mfw.ResourceID, num uint32, now frame.Time
 // Mdump does an operation of the crash dump (mfw.Mdump*), with words of its
 // own. NOTIMPL: the firmware does not know it.
 func (m *MCP) Mdump(op uint32, words []uint32, now frame.Time, done func(data []byte, err error)) {
-	b := make([]byte, 4*len(words))
-	for i, w := range words {
-		binary.LittleEndian.PutUint32(b[4*i:], w)
+	var b []byte
+	for _, w := range words {
+		b = binary.LittleEndian.AppendUint32(b, w)
 	}
-	m.Cmd(mfw.CmdMdump, op, b, now, func(a Answer, err error, _ frame.Time) {
-		switch {
-		case err == nil && a.Response == mfw.MdumpInvalidCmd:
-			err = status.NotImpl.Errorf("mdump operation %#x", op)
-		case err == nil:
-			err = expect(mfw.CmdMdump, a.Response, mfw.OK)
-		}
-		done(a.Data, err)
-	})
+	unknown := except{mfw.MdumpInvalidCmd: status.NotImpl.Errorf("mdump operation %#x", op)}
+	m.ask(mfw.CmdMdump, op, b, mfw.OK, unknown, now, failing(done), func(a Answer, _ frame.Time) { done(a.Data, nil) })
 }
 
 // BIST does a selftest of the firmware (mfw.BISTRegister, mfw.BISTClock). IO:
@@ -221,15 +172,14 @@ func (m *MCP) NVMNumImages(now frame.Time, done func(int, error)) {
 
 // NVMImageAtt tells about the image with a number, from 0 on.
 func (m *MCP) NVMImageAtt(index int, now frame.Time, done func(e nvm.Entry, err error)) {
-	m.Cmd(mfw.CmdBISTTest, mfw.BISTImage|uint32(index&0xff)<<8, nil, now, func(a Answer, err error, _ frame.Time) {
-		if err == nil && a.Param != mfw.BISTPassed {
-			err = status.Inval.Errorf("the NVM has no image %d", index)
-		}
-		if err != nil {
-			done(nvm.Entry{}, err)
-			return
-		}
-		u := func(i int) uint32 { return binary.LittleEndian.Uint32(a.Data[4*i:]) }
-		done(nvm.Entry{Type: nvm.Type(u(1)), Offset: u(2), Len: u(3)}, nil)
-	})
+	m.ask(mfw.CmdBISTTest, mfw.BISTImage|uint32(index&0xff)<<8, nil, mfw.OK, nil, now, failing(done),
+		func(a Answer, _ frame.Time) {
+			var w [4]uint32
+			_, _ = binary.Decode(a.Data, binary.LittleEndian, &w) // there are as many
+			if a.Param != mfw.BISTPassed {
+				done(nvm.Entry{}, status.Inval.Errorf("the NVM has no image %d", index))
+				return
+			}
+			done(nvm.Entry{Type: nvm.Type(w[1]), Offset: w[2], Len: w[3]}, nil)
+		})
 }

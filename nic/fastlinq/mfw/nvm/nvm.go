@@ -20,6 +20,7 @@ type Type uint32
 
 // The types.
 const (
+	Whole       Type = 0x00 // not an image: all of the flash
 	TypeMFW     Type = 0x01 // the management firmware's own
 	TypeMBI     Type = 0x03 // boot code
 	TypeConfig  Type = 0x1a // NVM_CFG1: the options
@@ -29,22 +30,12 @@ const (
 	TypeInitHW  Type = 0x19 // the firmware of the storms
 )
 
+var typeNames = map[Type]string{TypeMFW: "MFW", TypeMBI: "MBI", TypeConfig: "NVM_CFG1", TypeVPD: "VPD",
+	TypeDefault: "DEFAULT_CFG", TypeMdump: "MDUMP", TypeInitHW: "INIT_HW"}
+
 func (t Type) String() string {
-	switch t {
-	case TypeMFW:
-		return "MFW"
-	case TypeMBI:
-		return "MBI"
-	case TypeConfig:
-		return "NVM_CFG1"
-	case TypeVPD:
-		return "VPD"
-	case TypeDefault:
-		return "DEFAULT_CFG"
-	case TypeMdump:
-		return "MDUMP"
-	case TypeInitHW:
-		return "INIT_HW"
+	if name, ok := typeNames[t]; ok {
+		return name
 	}
 	return fmt.Sprintf("image type %#x", uint32(t))
 }
@@ -130,6 +121,23 @@ func (im *Image) Check() error {
 	for _, e := range im.entries {
 		if sum := Sum(im.Bytes(e)); sum != e.CRC {
 			return refuse(e.Offset, "%v has the checksum %#08x, not %#08x", e.Type, sum, e.CRC)
+		}
+	}
+	return nil
+}
+
+// Verify tells why a file cannot replace the image of a type, or the whole flash.
+func Verify(t Type, file []byte) error {
+	switch t {
+	case Whole:
+		im, err := Parse(file)
+		if err != nil {
+			return err
+		}
+		return im.Check()
+	case TypeMFW:
+		if v, ok := MFWVersion(file); !ok || v == 0 || v == 0xffffffff {
+			return status.Inval.Errorf("offset 0: no version of a management firmware")
 		}
 	}
 	return nil
@@ -224,16 +232,13 @@ func New(size int, parts []Part) ([]byte, error) {
 		return nil, status.NoResources.Errorf("NVM image: %d images of %d octets in all do not fit into %d", len(parts),
 			next, size)
 	}
-	for i, v := range []uint32{Signature, version, at, uint32(size)} {
-		binary.BigEndian.PutUint32(b[4*i:], v)
-	}
-	binary.BigEndian.PutUint32(b[at:], uint32(len(parts)))
+	words := []uint32{Signature, version, at, uint32(size), uint32(len(parts))}
 	for i, e := range entries {
-		line := b[at+4+uint32(i)*entryLen:]
-		for j, v := range []uint32{uint32(e.Type), e.Offset, e.Len, e.CRC} {
-			binary.BigEndian.PutUint32(line[4*j:], v)
-		}
+		words = append(words, uint32(e.Type), e.Offset, e.Len, e.CRC)
 		copy(b[e.Offset:], parts[i].Data)
+	}
+	if _, err := binary.Encode(b, binary.BigEndian, words); err != nil {
+		return nil, err
 	}
 	binary.BigEndian.PutUint32(b[end-4:], crc32.ChecksumIEEE(b[at:end-4]))
 	return b, nil

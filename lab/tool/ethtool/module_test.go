@@ -13,7 +13,7 @@ import (
 // moduleOf reads the module of a firmware's port.
 func moduleOf(t *testing.T, media mfw.Media, dark bool) (m view.ModuleEEPROM) {
 	t.Helper()
-	fw := mfw.New(mfw.Config{Ports: []mfw.PortConfig{{Media: media, Dark: dark}}, Funcs: []mfw.FuncConfig{{}}})
+	fw := mfw.New(mfw.Config{Ports: []mfw.PortConfig{{Media: media, NoSignal: dark}}, Funcs: []mfw.FuncConfig{{}}})
 	driver := mcp.New(fw.Shared(), 0, 0, mcp.Hooks{})
 	read := func(addr uint8) {
 		driver.ReadModule(addr, 0, mfw.PageLen, 0, func(b []byte, err error) {

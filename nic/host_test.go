@@ -335,12 +335,7 @@ func TestHostQueues(t *testing.T) {
 		}
 		queueOf[ports] = h.queues[i]
 	}
-	rss, _ := n.dev.RSS()
-	rss.Table = [128]uint8{}
-	for i := range rss.Table {
-		rss.Table[i] = 3
-	}
-	if err := n.dev.SetRSS(rss); err != nil {
+	if err := n.dev.Set(Setting{"rss_table", "3"}); err != nil {
 		t.Fatal(err)
 	}
 	s.flows(n.dev, flows)
@@ -348,11 +343,10 @@ func TestHostQueues(t *testing.T) {
 	if got := received(); got[3] != 2*first[3]+flows {
 		t.Errorf("of %d frames queue 3 got %d", flows, got[3]-2*first[3])
 	}
-	rss.Table[7] = 4
-	if err := n.dev.SetRSS(rss); err == nil || !strings.Contains(err.Error(), "entry 7 of the indirection table is queue 4: there are 4") {
+	if err := n.dev.Set(Setting{"rss_table", "3,3,3,3,3,3,3,4"}); err == nil || !strings.Contains(err.Error(), "entry 7 of the RSS table: queue 4 of 4") {
 		t.Errorf("a queue that there is not: %v", err)
 	}
-	if now, _ := n.dev.RSS(); now.Table[7] != 3 {
+	if now := n.dev.ShowEthtool().RSS; now.Table[7] != 3 {
 		t.Error("a table that was refused holds")
 	}
 }

@@ -69,9 +69,7 @@ func TestQueueInterrupts(t *testing.T) {
 			t.Errorf("%s: without coalescing %v, %d updates", mode, took, updates)
 		}
 		e.set("rx_usecs", "64")
-		if err := e.n.dev.SetQueueCoalesce(200, 0, 1); err != nil {
-			t.Fatal(err)
-		}
+		e.set("queue_usecs", "1:200/0")
 		for queue, want := range []int{64, 200, 64, 64} {
 			if took, updates := latency(queue, 7); took != time.Duration(want)*time.Microsecond || updates != 1 {
 				t.Errorf("%s: queue %d: %v, %d updates, want %d us and 1", mode, queue, took, updates, want)
@@ -177,16 +175,10 @@ func TestQueueVectors(t *testing.T) {
 // What is refused changes no time.
 func TestQueueUsecsRefused(t *testing.T) {
 	e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: 20}}})
-	for _, bad := range []string{"4:1/1", "0:512/0", "0:-1/0", "0:1", "1:1/1,1:2/2", "x", "00:1/1"} {
+	for _, bad := range []string{"4:1/1", "0:512/0", "1:0/512", "0:-1/0", "0:1", "1:1/1,1:2/2", "x", "00:1/1"} {
 		if err := e.n.dev.Set(Setting{"queue_usecs", bad}); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
-	}
-	if err := e.n.dev.SetQueueCoalesce(1, 0, 4); err == nil {
-		t.Error("a queue that there is not")
-	}
-	if err := e.n.dev.SetQueueCoalesce(0, 512, 1); err == nil {
-		t.Error("512 us")
 	}
 	for queue := range 4 {
 		if got := e.irqOf(queue); got.RxUsecs != 20 || got.TxUsecs != 0 {

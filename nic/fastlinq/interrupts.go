@@ -190,35 +190,6 @@ func (d *Device) checkCoalescing(c *settings.NIC) error {
 	return nil
 }
 
-// SetQueueCoalesce changes the times of a queue pair, in microseconds; 0 leaves
-// one as it is (ecore_set_queue_coalesce). The error is that of a queue that
-// there is not, or a time above 511.
-func (d *Device) SetQueueCoalesce(rx, tx, queue int) error {
-	if rx > irq.MaxCoalesce || tx > irq.MaxCoalesce {
-		return fmt.Errorf("queue %d: %d and %d microseconds: %d are the most", queue, rx, tx, irq.MaxCoalesce)
-	}
-	to := d.cfg
-	to.Config = new(*d.cfg.Config)
-	c := &to.Interrupts
-	q := settings.QueueUsecs{Queue: queue, Rx: c.RxUsecs, Tx: c.TxUsecs}
-	if i := slices.IndexFunc(c.Queues, func(o settings.QueueUsecs) bool { return o.Queue == queue }); i >= 0 {
-		q = c.Queues[i]
-		c.Queues = slices.Delete(slices.Clone(c.Queues), i, i+1)
-	}
-	if rx != 0 {
-		q.Rx = rx
-	}
-	if tx != 0 {
-		q.Tx = tx
-	}
-	c.Queues = append(slices.Clip(c.Queues), q)
-	if err := d.checkCoalescing(&to); err != nil {
-		return err
-	}
-	*d.cfg.Config = *to.Config
-	return d.setCoalescing()
-}
-
 // fired notes a completion of a queue of the host function.
 func (i *interrupts) fired(sb uint16, pi uint8) {
 	b := &i.blocks[sb]

@@ -22,13 +22,6 @@ import (
 // MaxHostMTU is the longest IP packet of a host function, in octets.
 const MaxHostMTU = l2.MaxMTU
 
-// RSS spreads what the host function receives over its queues.
-type RSS struct {
-	Table  [l2.TableLen]uint8 // indirection table: queues by the last bits of the hash
-	Key    [l2.KeyLen]byte    // of the Toeplitz hash, first octet first
-	Hashes l2.HashTypes       // kinds of packets that have a hash; others take entry 0
-}
-
 // newNetdev makes the host function. Its netdev opens when the driver has loaded.
 func (d *Device) newNetdev() error {
 	i, sp := &d.interrupts, &slowpath{d: d}
@@ -76,42 +69,6 @@ func (d *Device) setNetdev(cfg *settings.NIC) error {
 	if err := d.function.Apply(cfg.Netdev(), d.core.open); err != nil {
 		return fmt.Errorf("host function: %w", err)
 	}
-	return nil
-}
-
-// RSS is how the host function spreads what it receives; false without one.
-func (d *Device) RSS() (r RSS, ok bool) {
-	if d.function == nil {
-		return RSS{}, false
-	}
-	s := d.function.Settings()
-	r.Key, r.Hashes = s.Key, s.Hashes
-	full := d.cfg.Netdev()
-	for i, q := range full.FullTable() {
-		r.Table[i] = uint8(q)
-	}
-	return r, true
-}
-
-// SetRSS changes it. The error is that of a queue or hash that there is not.
-func (d *Device) SetRSS(r RSS) error {
-	if d.function == nil {
-		return fmt.Errorf("NIC %s has no host TAP to spread frames over", d.cfg.Name)
-	}
-	cfg := settings.NIC{Shape: d.cfg.Shape, Config: new(*d.cfg.Config)}
-	cfg.Ethernet.Key, cfg.Ethernet.Hashes = r.Key, r.Hashes
-	cfg.Ethernet.Table = make([]int, len(r.Table))
-	for i, q := range r.Table {
-		if n := d.function.Settings().Queues; int(q) >= n {
-			return fmt.Errorf("NIC %s: entry %d of the indirection table is queue %d: there are %d", d.cfg.Name, i, q,
-				n)
-		}
-		cfg.Ethernet.Table[i] = int(q)
-	}
-	if err := d.setNetdev(&cfg); err != nil {
-		return fmt.Errorf("NIC %s: %w", d.cfg.Name, err)
-	}
-	*d.cfg.Config = *cfg.Config
 	return nil
 }
 

@@ -37,15 +37,9 @@ func (d *Dev) SetPFParams(p PFParams) error {
 // RescAlloc makes the contexts, queues and tables that the parameters ask for.
 // INVAL: there are no parameters, or they do not fit the function's shares.
 func (d *Dev) RescAlloc(now frame.Time, done Done) {
-	if err := d.begin("resc_alloc", now, Prepared); err != nil {
-		done(now, err)
-		return
+	if steps, ok := d.steps("resc_alloc", Prepared, now, done, (*Hwfn).allocSteps); ok {
+		d.run(steps, now, func(now frame.Time, err error) { d.end(Allocated, now, err, done) })
 	}
-	var steps []step
-	for _, h := range d.Hwfns {
-		steps = append(steps, h.allocSteps()...)
-	}
-	d.run(steps, now, func(now frame.Time, err error) { d.end(Allocated, now, err, done) })
 }
 
 func (h *Hwfn) allocSteps() []step {
@@ -132,13 +126,11 @@ func (h *Hwfn) setup() error {
 		clear(info.Context)
 		err = a.bells.Add(hw.DoorbellAddr(cid), 4, func() uint64 { return uint64(a.spq.Prod()) })
 	}
-	if err == nil {
-		err = h.fillRT()
-	}
 	if err != nil {
 		h.unsetup()
 		return err
 	}
+	h.fillRT()
 	a.eq.Reset()
 	h.mfw.ReadShadow()
 	return nil
@@ -157,50 +149,49 @@ func (h *Hwfn) unsetup() {
 }
 
 // fillRT stores what the phases of the init tool will write.
-func (h *Hwfn) fillRT() error {
-	a, r := h.alloc, &h.alloc.rt
-	store := func(b rt.Block, values ...uint32) error { return r.StoreAll(b.Slot, values) }
-	for _, err := range []error{
-		store(rt.PGlue, uint32(h.dev.cfg.Chip.Kind), uint32(h.info.Functions)),
-		store(rt.QMCommon, uint32(h.res[PQ].Start), uint32(h.res[PQ].Num), uint32(h.res[RL].Start),
-			uint32(h.res[RL].Num)), store(rt.NIGPort, uint32(h.info.Port), uint32(h.dev.cfg.Chip.MF),
-			uint32(h.info.OVLAN)),
-		store(rt.PRSPort, uint32(h.info.MTU)),
-		store(rt.IGU, uint32(h.res[SB].Start), uint32(h.irq.SBs())),
-		store(rt.CAU, uint32(a.eqPI)),
-		store(rt.DORQ, uint32(a.spqCID)),
-		store(rt.PRS, uint32(h.info.Personality.firmware()), 1),
-		store(rt.QM, uint32(min(pfQueues, h.res[PQ].Num))),
+func (h *Hwfn) fillRT() {
+	a, chip := h.alloc, h.dev.cfg.Chip
+	for _, part := range []struct {
+		block  rt.Block
+		values []uint32
+	}{
+		{rt.PGlue, []uint32{uint32(chip.Kind), uint32(h.info.Functions)}},
+		{rt.QMCommon, []uint32{uint32(h.res[PQ].Start), uint32(h.res[PQ].Num), uint32(h.res[RL].Start),
+			uint32(h.res[RL].Num)}},
+		{rt.NIGPort, []uint32{uint32(h.info.Port), uint32(chip.MF), uint32(h.info.OVLAN)}},
+		{rt.PRSPort, []uint32{uint32(h.info.MTU)}},
+		{rt.IGU, []uint32{uint32(h.res[SB].Start), uint32(h.irq.SBs())}},
+		{rt.CAU, []uint32{uint32(a.eqPI)}},
+		{rt.DORQ, []uint32{uint32(a.spqCID)}},
+		{rt.PRS, []uint32{uint32(h.info.Personality.firmware()), 1}},
+		{rt.QM, []uint32{uint32(min(pfQueues, h.res[PQ].Num))}},
 	} {
-		if err != nil {
-			return err
-		}
+		h.store(part.block.Slot, part.values...)
 	}
-	return h.fillILT()
+	h.fillILT()
+}
+
+// store keeps values for slots that blocks have.
+func (h *Hwfn) store(slot int, values ...uint32) {
+	if err := h.alloc.rt.StoreAll(slot, values); err != nil {
+		panic("ecore: " + err.Error())
+	}
 }
 
 // fillILT stores the lines of each client: their bounds, and an address for
 // each page that is there from the beginning.
-func (h *Hwfn) fillILT() error {
-	r := &h.alloc.rt
+func (h *Hwfn) fillILT() {
 	for c := range cxt.NumClients {
 		l := h.alloc.cxt.Lines(c)
-		if err := r.StoreAll(rt.PSWRQ2.Slot+2*int(c), []uint32{uint32(l.First),
-			uint32(l.First + l.Count)}); err != nil {
-			return err
-		}
+		h.store(rt.PSWRQ2.Slot+2*int(c), uint32(l.First), uint32(l.First+l.Count))
 		from, to := h.alloc.cxt.Dynamic(c)
 		for i := range l.Count {
-			if i >= from && i < to {
-				continue
-			}
-			entry := iltEntry(l.First + i)
-			if err := r.StoreAll(rt.ILT.Slot+2*(l.First+i), entry[:]); err != nil {
-				return err
+			if i < from || i >= to {
+				entry := iltEntry(l.First + i)
+				h.store(rt.ILT.Slot+2*(l.First+i), entry[:]...)
 			}
 		}
 	}
-	return nil
 }
 
 // iltEntry is a line as the chip has it: the address of its page, and that it

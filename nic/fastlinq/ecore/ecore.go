@@ -17,6 +17,7 @@ package ecore
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"tapir/nic/fastlinq/ecore/fw"
@@ -139,13 +140,24 @@ func (d *Dev) begin(call string, now frame.Time, from ...State) error {
 	if d.call != "" {
 		return status.Busy.Errorf("%s: %s is under way", call, d.call)
 	}
-	for _, s := range from {
-		if d.state == s {
-			d.call = call
-			return nil
-		}
+	if !slices.Contains(from, d.state) {
+		return d.outOfOrder(call)
 	}
-	return d.outOfOrder(call)
+	d.call = call
+	return nil
+}
+
+// steps admits a call as begin does and collects its steps; false: the call is
+// refused, and done was told.
+func (d *Dev) steps(call string, in State, now frame.Time, done Done, of func(*Hwfn) []step) (list []step, ok bool) {
+	if err := d.begin(call, now, in); err != nil {
+		done(now, err)
+		return nil, false
+	}
+	for _, h := range d.Hwfns {
+		list = append(list, of(h)...)
+	}
+	return list, true
 }
 
 // end is the other end of begin.

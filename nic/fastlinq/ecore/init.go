@@ -1,9 +1,11 @@
 package ecore
 
 import (
+	"cmp"
 	"time"
 
 	"tapir/nic/fastlinq/ecore/cxt"
+	"tapir/nic/fastlinq/ecore/fw"
 	"tapir/nic/fastlinq/ecore/rt"
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/status"
@@ -36,24 +38,18 @@ const (
 // interrupt could not be installed; BUSY: the load is refused, or the function
 // does not start; TIMEOUT: a predecessor cannot be cleaned up.
 func (d *Dev) HWInit(p InitParams, now frame.Time, done Done) {
-	if err := d.begin("hw_init", now, Setup); err != nil {
-		done(now, err)
+	steps, ok := d.steps("hw_init", Setup, now, done, func(h *Hwfn) []step { return h.initSteps(&p) })
+	if !ok {
 		return
 	}
-	if err := d.checkInit(&p); err != nil {
-		d.end(Running, now, err, done)
-		return
-	}
-	image, err := d.firmware(&p)
+	image, err := d.checkInit(&p)
 	if err != nil {
 		d.end(Running, now, err, done)
 		return
 	}
 	d.intMode, d.image, d.inflate = p.IntMode, image, p.Inflate
-	var steps []step
 	for _, h := range d.Hwfns {
 		h.alloc.spq.SetTimeout(p.SPQTimeout)
-		steps = append(steps, h.initSteps(&p)...)
 	}
 	d.run(steps, now, func(now frame.Time, err error) {
 		if err == nil {
@@ -73,23 +69,23 @@ func (d *Dev) HWInit(p InitParams, now frame.Time, done Done) {
 func (d *Dev) refill() {
 	for _, h := range d.Hwfns {
 		h.alloc.rt.Clear()
-		if err := h.fillRT(); err != nil {
-			h.notice(msglog.HW, "%v", err)
-		}
+		h.fillRT()
 	}
 }
 
-func (d *Dev) checkInit(p *InitParams) error {
-	if p.IntMode == MSI && len(d.Hwfns) > 1 {
-		return status.Inval.Errorf("MSI with %d engines: use MSIX or INTA", len(d.Hwfns))
+// checkInit is the firmware that the parameters name, unless something is wrong with
+// them.
+func (d *Dev) checkInit(p *InitParams) (*fw.Image, error) {
+	switch {
+	case p.IntMode == MSI && len(d.Hwfns) > 1:
+		return nil, status.Inval.Errorf("MSI with %d engines: use MSIX or INTA", len(d.Hwfns))
+	case p.IntMode > Poll:
+		return nil, status.Inval.Errorf("interrupt mode %d", p.IntMode)
 	}
-	if p.IntMode > Poll {
-		return status.Inval.Errorf("interrupt mode %d", p.IntMode)
+	if err := cmp.Or(d.cfg.Chip.emulation.validate(), p.Tunnels.validate()); err != nil {
+		return nil, err
 	}
-	if err := d.cfg.Chip.emulation.validate(); err != nil {
-		return err
-	}
-	return p.Tunnels.validate()
+	return d.firmware(p)
 }
 
 func (h *Hwfn) initSteps(p *InitParams) []step {
@@ -149,14 +145,13 @@ func (h *Hwfn) loadDone(now frame.Time, done Done) {
 
 // unload takes a load back: LOAD_DONE if that is still owed, then as hw_stop.
 func (h *Hwfn) unload(now frame.Time, done func(now frame.Time)) {
-	unloadDone := func(now frame.Time) {
-		h.mfw.UnloadDone(now, func(now frame.Time, err error) {
-			h.load = NotLoaded
-			done(now)
+	unloadReq := func(now frame.Time, _ error) {
+		h.mfw.UnloadReq(now, func(_ Load, _ error, now frame.Time) {
+			h.mfw.UnloadDone(now, func(now frame.Time, _ error) {
+				h.load = NotLoaded
+				done(now)
+			})
 		})
-	}
-	unloadReq := func(now frame.Time, err error) {
-		h.mfw.UnloadReq(now, func(_ Load, err error, now frame.Time) { unloadDone(now) })
 	}
 	if h.done {
 		unloadReq(now, nil)
@@ -223,13 +218,8 @@ func (h *Hwfn) phase(ph rt.Phase, from Load) func(frame.Time, Done) {
 			done(now, nil)
 			return
 		}
-		id := h.storm.pf
-		if ph == rt.Engine {
-			id = rt.AnyID
-		} else if ph == rt.Port {
-			id = h.info.Port
-		}
-		h.runPhase(ph, id, now, done)
+		h.runPhase(ph, [...]int{rt.Engine: rt.AnyID, rt.Port: h.info.Port, rt.PF: h.storm.pf, rt.QMPF: h.storm.pf}[ph],
+			now, done)
 	}
 }
 

@@ -70,20 +70,17 @@ func (d *Dev) UpdateTunnels(t Tunnels, now frame.Time, done Done) {
 		done(now, err)
 		return
 	}
-	if err := d.begin("sp_pf_update_tunn_cfg", now, Running); err != nil {
-		done(now, err)
-		return
-	}
-	var steps []step
-	for _, h := range d.Hwfns {
+	steps, ok := d.steps("sp_pf_update_tunn_cfg", Running, now, done, func(h *Hwfn) []step {
 		was := h.storm.tunnels
-		steps = append(steps, step{h.Index, "pf_update",
+		return []step{{h.Index, "pf_update",
 			func(now frame.Time, done Done) { h.common(RamrodPFUpdate, t, now, done) },
 			func(now frame.Time, done func(frame.Time)) {
 				h.common(RamrodPFUpdate, was, now, func(now frame.Time, _ error) { done(now) })
-			}})
+			}}}
+	})
+	if ok {
+		d.run(steps, now, func(now frame.Time, err error) { d.end(Running, now, err, done) })
 	}
-	d.run(steps, now, func(now frame.Time, err error) { d.end(Running, now, err, done) })
 }
 
 // Tunnels are those that the firmware of the function recognises.

@@ -1,6 +1,7 @@
 package ecore
 
 import (
+	"cmp"
 	"time"
 
 	"tapir/nic/fastlinq/ecore/cxt"
@@ -22,18 +23,12 @@ const (
 // end; the device is stopped all the same. During a recovery the management
 // firmware is not asked.
 func (d *Dev) HWStop(now frame.Time, done Done) {
-	if err := d.begin("hw_stop", now, Running); err != nil {
-		done(now, err)
-		return
+	if steps, ok := d.steps("hw_stop", Running, now, done, (*Hwfn).stopSteps); ok {
+		d.runAll(steps, nil, now, func(now frame.Time, err error) {
+			d.state = Stopped
+			d.end(Stopped, now, err, done)
+		})
 	}
-	var steps []step
-	for _, h := range d.Hwfns {
-		steps = append(steps, h.stopSteps()...)
-	}
-	d.runAll(steps, nil, now, func(now frame.Time, err error) {
-		d.state = Stopped
-		d.end(Stopped, now, err, done)
-	})
 }
 
 // runAll does all steps, whatever becomes of them.
@@ -46,22 +41,16 @@ func (d *Dev) runAll(steps []step, first error, now frame.Time, done Done) {
 		return
 	}
 	s := &steps[0]
-	next := func(now frame.Time, err error) {
-		if err != nil {
-			d.notice(msglog.Down, "%s/%s: %v", d.call, s.name, err)
-		}
-		if first == nil {
-			first = err
-		}
-		d.runAll(steps[1:], first, now, done)
-	}
 	// A fault that is set comes after the step, so that nothing half-done
 	// remains of it.
 	s.do(now, func(now frame.Time, err error) {
 		if err == nil {
 			err = d.fault(s.hwfn, d.call+"/"+s.name)
 		}
-		next(now, err)
+		if err != nil {
+			d.notice(msglog.Down, "%s/%s: %v", d.call, s.name, err)
+		}
+		d.runAll(steps[1:], cmp.Or(first, err), now, done)
 	})
 }
 
@@ -135,15 +124,12 @@ func (h *Hwfn) timersScan(reg uint32, tries int, now frame.Time, done Done) {
 
 // HWTimersStopAll stops the timers of all hwfns of a running device.
 func (d *Dev) HWTimersStopAll(now frame.Time, done Done) {
-	if err := d.begin("hw_timers_stop_all", now, Running); err != nil {
-		done(now, err)
-		return
+	steps, ok := d.steps("hw_timers_stop_all", Running, now, done, func(h *Hwfn) []step {
+		return []step{{h.Index, "timers", h.timersStop, nil}}
+	})
+	if ok {
+		d.runAll(steps, nil, now, func(now frame.Time, err error) { d.end(Running, now, err, done) })
 	}
-	var steps []step
-	for _, h := range d.Hwfns {
-		steps = append(steps, step{h.Index, "timers", h.timersStop, nil})
-	}
-	d.runAll(steps, nil, now, func(now frame.Time, err error) { d.end(Running, now, err, done) })
 }
 
 // idle tells what keeps a queue in use.

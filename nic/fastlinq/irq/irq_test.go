@@ -375,24 +375,28 @@ func TestSetQueueCoalesce(t *testing.T) {
 	sb := block(t, d.Hwfns[0], 0)
 	sb.SetState(Rx, Enabled, 0)
 	sb.SetState(Tx, Enabled, 0)
-	rx, tx, tx1 := Queue{sb, RxPI}, Queue{sb, TxPI0}, Queue{sb, TxPI0 + 1}
 	show := func(rx, tx, tx1 int) {
 		t.Helper()
 		if r, a, b := sb.Coalesce(RxPI), sb.Coalesce(TxPI0), sb.Coalesce(TxPI0+1); r != rx || a != tx || b != tx1 {
 			t.Errorf("rx %d, tx %d and %d us; want %d, %d, %d", r, a, b, rx, tx, tx1)
 		}
 	}
-	want(t, SetQueueCoalesce(24, 48, rx, tx), status.Success)
+	set := func(pi, usecs int, code status.Code) {
+		t.Helper()
+		want(t, sb.SetCoalesce(pi, usecs), code)
+	}
+	set(RxPI, 24, status.Success)
+	set(TxPI0, 48, status.Success)
 	show(24, 48, 0)
-	want(t, SetQueueCoalesce(0, 0, rx, tx), status.Success) // as it was
+	set(RxPI, 0, status.Success) // as it was
 	show(24, 48, 0)
-	want(t, SetQueueCoalesce(0x200, 10, rx, tx), status.Inval)
-	want(t, SetQueueCoalesce(99, 0x200, rx, tx), status.Inval) // none of the two
-	want(t, SetQueueCoalesce(-1, 10, rx, tx), status.Inval)
+	set(RxPI, 0x200, status.Inval)
+	set(TxPI0, 0x200, status.Inval)
+	set(RxPI, -1, status.Inval)
+	set(TxPI0+1, 200, status.Inval) // another resolution
 	show(24, 48, 0)
-	want(t, SetQueueCoalesce(0, 200, Queue{}, tx1), status.Inval) // another band
-	show(24, 48, 0)
-	want(t, SetQueueCoalesce(300, 127, rx, tx1), status.Success) // Rx has a machine of its own
+	set(RxPI, 300, status.Success) // Rx has a machine of its own
+	set(TxPI0+1, 127, status.Success)
 	show(300, 48, 127)
 	want(t, sb.SetCoalesce(PIs, 1), status.Inval)
 }
@@ -406,7 +410,8 @@ func TestAggregation(t *testing.T) {
 	d.fired = func(int, frame.Time) { fired++ }
 	sb.SetState(Rx, Enabled, 0)
 	sb.SetState(Tx, Enabled, 0)
-	want(t, SetQueueCoalesce(100, 50, Queue{sb, RxPI}, Queue{sb, TxPI0}), status.Success)
+	want(t, sb.SetCoalesce(RxPI, 100), status.Success)
+	want(t, sb.SetCoalesce(TxPI0, 50), status.Success)
 	us := frame.Time(time.Microsecond)
 	for i := range frame.Time(70) {
 		sb.Event(RxPI, i*us)

@@ -4,6 +4,7 @@
 package fastlinq
 
 import (
+	"cmp"
 	"errors"
 
 	"tapir/nic/fastlinq/irq"
@@ -61,9 +62,7 @@ func (c *Config) Params() []*param.Row { return (*settings.Config)(c).Params() }
 
 // Validate implements hardware.Config.
 func (c *Config) Validate(s hardware.Shape) error {
-	if c.Engines == 0 {
-		c.Engines = 1
-	}
+	c.Engines = cmp.Or(c.Engines, 1)
 	return (&settings.NIC{Shape: s, Config: (*settings.Config)(c)}).Validate()
 }
 
@@ -125,13 +124,7 @@ func (d *Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 // Check implements hardware.Function.
 func (d *Device) Check(s hardware.Shape, c hardware.Config) error {
 	to := settings.NIC{Shape: s, Config: (*settings.Config)(c.(*Config))}
-	if err := d.checkNetdev(&to); err != nil {
-		return err
-	}
-	if err := d.checkFirmware(&to); err != nil {
-		return err
-	}
-	return d.checkCoalescing(&to)
+	return cmp.Or(d.checkNetdev(&to), d.checkFirmware(&to), d.checkCoalescing(&to))
 }
 
 // Apply implements hardware.Function.

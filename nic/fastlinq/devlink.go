@@ -2,6 +2,7 @@ package fastlinq
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tapir/nic/fastlinq/ecore"
@@ -12,22 +13,22 @@ import (
 
 // ShowDevlink describes the device as devlink does.
 func (d *Device) ShowDevlink() view.DevlinkInfo {
-	i := view.DevlinkInfo{Name: d.cfg.Name, Driver: "tapir", Health: d.Health(), Resources: d.DevlinkResources()}
 	board, serial := d.vpd()
-	i.Serial = serial
-	add := func(list *[]view.DevlinkVersion, name, v string) {
-		if v != "" {
-			*list = append(*list, view.DevlinkVersion{Name: name, Version: v})
+	return view.DevlinkInfo{Name: d.cfg.Name, Driver: "tapir", Serial: serial, Health: d.Health(),
+		Resources: d.DevlinkResources(),
+		Fixed:     versions("asic.id", d.core.chip.Kind.String(), "board.id", board),
+		Running:   versions("fw.app", fw.Wanted.String(), "fw.mgmt", version(d.management.mcp.Version())),
+		Stored:    versions("fw.app", d.storedStorm(), "fw.mgmt", d.storedMFW(), "fw.undi", d.bootVersion())}
+}
+
+// versions lists names, each with its version, without those that have none.
+func versions(pairs ...string) (list []view.DevlinkVersion) {
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			list = append(list, view.DevlinkVersion{Name: pair[0], Version: pair[1]})
 		}
 	}
-	add(&i.Fixed, "asic.id", d.core.chip.Kind.String())
-	add(&i.Fixed, "board.id", board)
-	add(&i.Running, "fw.app", fw.Wanted.String())
-	add(&i.Running, "fw.mgmt", version(d.management.mcp.Version()))
-	add(&i.Stored, "fw.app", d.storedStorm())
-	add(&i.Stored, "fw.mgmt", d.storedMFW())
-	add(&i.Stored, "fw.undi", d.bootVersion())
-	return i
+	return list
 }
 
 // stored is the image of a type in the flash; nil: there is none.

@@ -1,6 +1,7 @@
 package fastlinq
 
 import (
+	"cmp"
 	"fmt"
 
 	"tapir/nic/fastlinq/cmt"
@@ -232,11 +233,7 @@ func (d *Device) push(wol bool, now frame.Time) {
 // faults hands the state of the board to the firmware.
 func (d *Device) faults(fan bool) {
 	m, b, l := &d.management, &d.cfg.Board, &d.cfg.Link
-	celsius := b.Temperature
-	if celsius == 0 {
-		celsius = settings.ChipTemperature
-	}
-	m.fw.SetTemperature(0, int32(celsius))
+	m.fw.SetTemperature(0, int32(cmp.Or(b.Temperature, settings.ChipTemperature)))
 	m.fw.SetModule(0, !b.Unplugged)
 	m.fw.SetPartner(0, l.Partner)
 	m.fw.SetBandwidth(0, l.BandwidthMin, l.BandwidthMax)
@@ -331,24 +328,22 @@ func (d *Device) protocolStats(kind int, s *mfw.ProtocolStats) {
 // fillTLV fills what a NIC knows of a group.
 func (d *Device) fillTLV(g tlv.Group, v *tlv.Values) {
 	t := d.nic.Traffic()
+	var values map[tlv.Type]uint64
 	switch g {
 	case tlv.Generic:
-		v.Set(tlv.FeatureFlags, b2n(d.cfg.Superframes)*3) // checksums, and LSO
 		v.SetBytes(tlv.LocalMAC, d.cfg.MAC[:])
-		v.Set(tlv.DriverState, uint64(mfw.DriverActive))
-		v.Set(tlv.RxFrames, t.RxFrames)
-		v.Set(tlv.RxBytes, t.RxBytes)
-		v.Set(tlv.TxFrames, t.TxFrames)
-		v.Set(tlv.TxBytes, t.TxBytes)
+		values = map[tlv.Type]uint64{tlv.FeatureFlags: b2n(d.cfg.Superframes) * 3, // checksums, and LSO
+			tlv.DriverState: uint64(mfw.DriverActive), tlv.RxFrames: t.RxFrames, tlv.RxBytes: t.RxBytes,
+			tlv.TxFrames: t.TxFrames, tlv.TxBytes: t.TxBytes}
 	case tlv.Eth:
+		values = map[tlv.Type]uint64{tlv.Promiscuous: b2n(d.host), tlv.NetQueues: uint64(d.cfg.Queues),
+			tlv.OffloadedTCP4: uint64(t.Connections), tlv.IOVOffload: 0}
 		if d.cfg.Superframes {
-			v.Set(tlv.LSOMaxSize, 0xffff)
-			v.Set(tlv.LSOMinSegments, 2)
+			values[tlv.LSOMaxSize], values[tlv.LSOMinSegments] = 0xffff, 2
 		}
-		v.Set(tlv.Promiscuous, b2n(d.host))
-		v.Set(tlv.NetQueues, uint64(d.cfg.Queues))
-		v.Set(tlv.OffloadedTCP4, uint64(t.Connections))
-		v.Set(tlv.IOVOffload, 0)
+	}
+	for typ, n := range values {
+		v.Set(typ, n)
 	}
 }
 

@@ -73,61 +73,58 @@ type Slowpath struct {
 	Post func(*Ramrod) error
 }
 
-func (s Slowpath) send(c Command, do func(fn *Function) error) error {
-	return s.Post(&Ramrod{Command: c, do: do})
+// send has a command call a method with one parameter.
+func send[P any](s Slowpath, c Command, call func(*Function, P) error, p P) error {
+	return s.Post(&Ramrod{Command: c, do: func(fn *Function) error { return call(fn, p) }})
 }
 
 // VportStart is sp_vport_start.
 func (s Slowpath) VportStart(p StartParams) error {
-	return s.send(VportStart, func(fn *Function) error { return fn.VportStart(p) })
+	return send(s, VportStart, (*Function).VportStart, p)
 }
 
 // VportStop is sp_vport_stop.
-func (s Slowpath) VportStop(id int) error {
-	return s.send(VportStop, func(fn *Function) error { return fn.VportStop(id) })
-}
+func (s Slowpath) VportStop(id int) error { return send(s, VportStop, (*Function).VportStop, id) }
 
 // VportUpdate is sp_vport_update, with the RSS table in it.
 func (s Slowpath) VportUpdate(p UpdateParams) error {
-	return s.send(VportUpdate, func(fn *Function) error { return fn.VportUpdate(p) })
+	return send(s, VportUpdate, (*Function).VportUpdate, p)
 }
 
 // FilterAccept is filter_accept_cmd, an update of the vport.
 func (s Slowpath) FilterAccept(id int, p AcceptParams, anyVLAN *bool) error {
-	return s.send(VportUpdate, func(fn *Function) error { return fn.FilterAccept(id, p, anyVLAN) })
+	return s.VportUpdate(UpdateParams{Vport: id, Accept: &p, AcceptAnyVLAN: anyVLAN})
 }
 
 // FilterMcast is filter_mcast_cmd, an update of the vport's bins.
 func (s Slowpath) FilterMcast(p McastParams) error {
-	return s.send(VportUpdate, func(fn *Function) error { return fn.FilterMcast(p) })
+	return send(s, VportUpdate, (*Function).FilterMcast, p)
 }
 
 // FilterUcast is filter_ucast_cmd.
 func (s Slowpath) FilterUcast(p UcastParams) error {
-	return s.send(FiltersUpdate, func(fn *Function) error { return fn.FilterUcast(p) })
+	return send(s, FiltersUpdate, (*Function).FilterUcast, p)
 }
 
 // RxQueueStart is eth_rx_queue_start. AGAIN: it was not executed, because the
 // device recovers.
-func (s Slowpath) RxQueueStart(p QueueParams, bufSize int) (q *RxQueue, err error) {
-	err = s.Post(&Ramrod{Command: RxQueueStart, Queue: p.Queue, do: func(fn *Function) (err error) {
-		q, err = fn.RxQueueStart(p, bufSize)
-		return err
-	}})
-	if err == nil && q == nil {
-		err = status.Again.Errorf("receive queue %d: the device recovers", p.Queue)
-	}
-	return q, err
+func (s Slowpath) RxQueueStart(p QueueParams, bufSize int) (*RxQueue, error) {
+	return start(s, RxQueueStart, "receive", p, bufSize, (*Function).RxQueueStart)
 }
 
 // TxQueueStart is eth_tx_queue_start. AGAIN as with RxQueueStart.
-func (s Slowpath) TxQueueStart(p QueueParams, tc uint8) (q *TxQueue, err error) {
-	err = s.Post(&Ramrod{Command: TxQueueStart, Queue: p.Queue, do: func(fn *Function) (err error) {
-		q, err = fn.TxQueueStart(p, tc)
+func (s Slowpath) TxQueueStart(p QueueParams, tc uint8) (*TxQueue, error) {
+	return start(s, TxQueueStart, "transmit", p, tc, (*Function).TxQueueStart)
+}
+
+func start[Q, A any](s Slowpath, c Command, kind string, p QueueParams, a A,
+	call func(*Function, QueueParams, A) (*Q, error)) (q *Q, err error) {
+	err = s.Post(&Ramrod{Command: c, Queue: p.Queue, do: func(fn *Function) (err error) {
+		q, err = call(fn, p, a)
 		return err
 	}})
 	if err == nil && q == nil {
-		err = status.Again.Errorf("transmit queue %d: the device recovers", p.Queue)
+		err = status.Again.Errorf("%s queue %d: the device recovers", kind, p.Queue)
 	}
 	return q, err
 }

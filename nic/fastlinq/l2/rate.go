@@ -1,6 +1,7 @@
 package l2
 
 import (
+	"cmp"
 	"time"
 
 	"tapir/nic/fastlinq/status"
@@ -76,10 +77,7 @@ func checkRate(what string, rate int) error {
 // of vports that were configured change in proportion. INVAL, and no change:
 // rates that cannot be.
 func (fn *Function) SetPFRates(low, high int) error {
-	if err := checkRate("minimal rate", low); err != nil {
-		return err
-	}
-	if err := checkRate("rate", high); err != nil {
+	if err := cmp.Or(checkRate("minimal rate", low), checkRate("rate", high)); err != nil {
 		return err
 	}
 	if high != 0 && low > high {

@@ -134,18 +134,12 @@ func (f *Firmware) page(n int, addr uint32) (b [PageLen]byte, ok bool) {
 	case p.module == SFP && addr == PageA0:
 		p.sfp(&b)
 	case p.module == SFP && addr == PageA2:
-		put16(b[96:], celsius)
-		p.diagnostics(b[98:])
+		copy(b[96:], words(celsius, 33000, 3500, 5800, p.power()))
 	default:
 		return b, false
 	}
 	return b, true
 }
-
-func put16(b []byte, v uint16) { binary.BigEndian.PutUint16(b, v) }
-
-// pad writes a name, filled up with blanks.
-func pad(b []byte, s string) { copy(b, fmt.Sprintf("%-*s", len(b), s)) }
 
 // sum is the check code of a part of a page.
 func sum(b []byte) (s byte) {
@@ -155,68 +149,68 @@ func sum(b []byte) (s byte) {
 	return s
 }
 
+// fields are the octets of a page from some places on.
+type fields map[int][]byte
+
+func (l fields) write(b []byte) {
+	for at, octets := range l {
+		copy(b[at:], octets)
+	}
+}
+
+// text is a name of n octets, filled up with blanks.
+func text(n int, s string) []byte { return fmt.Appendf(nil, "%-*s", n, s) }
+
+// words are 16 bits each, the first octet the higher.
+func words(list ...uint16) (b []byte) {
+	for _, w := range list {
+		b = binary.BigEndian.AppendUint16(b, w)
+	}
+	return b
+}
+
 // sfp is page A0 of SFF-8472.
 func (p *port) sfp(b *[PageLen]byte) {
-	b[0], b[1], b[2] = 0x03, 0x04, 0x07 // SFP, by two-wire interface, LC
-	b[3] = 0x10                         // 10GBASE-SR
-	part := "TAPIR-SFP10G-SR"
-	b[12] = 103
+	fields{
+		0:  {0x03, 0x04, 0x07, 0x10}, // SFP, by two-wire interface, LC; 10GBASE-SR
+		11: {0x06, 103},              // 64B/66B
+		16: {8},                      // 80 m on OM2
+		20: text(16, moduleVendor), 40: text(16, "TAPIR-SFP10G-SR"), 56: text(4, "A"),
+		60: words(850), // nm
+		68: text(16, moduleSerial), 84: text(8, moduleDate),
+		92: {0x68, 0, 0x08}, // diagnostics, internally calibrated; SFF-8472 12.0
+	}.write(b[:])
 	if p.media == MediaSFP1G {
-		b[3], b[6], b[12], part = 0, 0x01, 13, "TAPIR-SFP1G-SX"
+		fields{3: {0, 0, 0, 0x01}, 12: {13}, 40: text(16, "TAPIR-SFP1G-SX")}.write(b[:])
 	}
-	b[11] = 0x06 // 64B/66B
-	b[16] = 8    // 80 m on OM2
-	pad(b[20:36], moduleVendor)
-	pad(b[40:56], part)
-	pad(b[56:60], "A")
-	put16(b[60:], 850) // nm
-	b[63] = sum(b[:63])
-	pad(b[68:84], moduleSerial)
-	pad(b[84:92], moduleDate)
-	b[92], b[94] = 0x68, 0x08 // diagnostics, internally calibrated; SFF-8472 12.0
-	b[95] = sum(b[64:95])
+	b[63], b[95] = sum(b[:63]), sum(b[64:95])
 }
 
 // qsfp is page A0 of SFF-8636.
 func (p *port) qsfp(b *[PageLen]byte, celsius uint16) {
-	b[0], b[1] = 0x11, 0x08 // QSFP28, SFF-8636 2.8
-	b[2] = 0x04             // flat memory: no further pages
-	put16(b[22:], celsius)
-	put16(b[26:], 33000) // 3.3 V in 100 uV
-	for lane := range 4 {
-		put16(b[34+2*lane:], p.power())
-		put16(b[42+2*lane:], 3500) // 7 mA in 2 uA
-		put16(b[50+2*lane:], 8000) // 0.8 mW in 0.1 uW
-	}
-	b[128] = 0x11
-	b[130], b[131], b[192] = 0x0c, 0x80, 0x02 // MPO; extended: 100GBASE-SR4
-	part := "TAPIR-QSFP28-SR4"
+	in := p.power()
+	fields{
+		0:   {0x11, 0x08, 0x04}, // QSFP28, SFF-8636 2.8; flat memory: no further pages
+		22:  words(celsius),
+		26:  words(33000),                  // 3.3 V in 100 uV
+		34:  words(in, in, in, in),         // by lane
+		42:  words(3500, 3500, 3500, 3500), // 7 mA in 2 uA
+		50:  words(8000, 8000, 8000, 8000), // 0.8 mW in 0.1 uW
+		128: {0x11, 0, 0x0c, 0x80},         // MPO; extended specification in octet 192
+		139: {0x05, 255},                   // 64B/66B; more than 25.4 Gb/s a lane: octet 222 says how much
+		148: text(16, moduleVendor), 168: text(16, "TAPIR-QSFP28-SR4"), 184: text(2, "A"),
+		186: words(850 * 20), // nm / 20
+		192: {0x02},          // 100GBASE-SR4
+		196: text(16, moduleSerial), 212: text(8, moduleDate), 222: {103},
+	}.write(b[:])
 	if p.media == MediaDAC {
-		b[130], b[192], part = 0x23, 0x0b, "TAPIR-QSFP28-CR4" // no connector; 100GBASE-CR4
-		b[146], b[147] = 1, 0xa0                              // 1 m of copper, unequalized
+		fields{
+			130: {0x23}, 192: {0x0b}, 168: text(16, "TAPIR-QSFP28-CR4"), // no connector; 100GBASE-CR4
+			146: {1, 0xa0},    // 1 m of copper, unequalized
+			186: {3, 4, 5, 8}, // dB at 2.5, 5, 7 and 12.9 GHz
+		}.write(b[:])
 	}
-	b[139] = 0x05 // 64B/66B
-	b[140] = 255  // more than 25.4 Gb/s a lane; b[222] says
-	b[222] = 103
-	pad(b[148:164], moduleVendor)
-	pad(b[168:184], part)
-	pad(b[184:186], "A")
-	put16(b[186:], 850*20) // nm / 20
-	if p.media == MediaDAC {
-		copy(b[186:190], []byte{3, 4, 5, 8}) // dB at 2.5, 5, 7 and 12.9 GHz
-	}
-	b[191] = sum(b[128:191])
-	pad(b[196:212], moduleSerial)
-	pad(b[212:220], moduleDate)
-	b[223] = sum(b[192:223])
-}
-
-// diagnostics are the values of page A2 behind the temperature.
-func (p *port) diagnostics(b []byte) {
-	put16(b, 33000)
-	put16(b[2:], 3500)
-	put16(b[4:], 5800)
-	put16(b[6:], p.power())
+	b[191], b[223] = sum(b[128:191]), sum(b[192:223])
 }
 
 // power is what comes in, in 0.1 uW: about 0.7 mW, or nothing.

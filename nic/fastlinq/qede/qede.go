@@ -10,6 +10,7 @@
 package qede
 
 import (
+	"cmp"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/status"
 	"tapir/wire/ether"
@@ -141,7 +142,7 @@ func (n *Netdev) Apply(s Settings, open bool) (err error) {
 		}
 	case before.MTU != s.MTU:
 		off := false
-		err = errorsOf(n.sp.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off}),
+		err = cmp.Or(n.sp.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off}),
 			n.sp.VportUpdate(l2.UpdateParams{MTU: &s.MTU}))
 	}
 	if err != nil {
@@ -186,16 +187,7 @@ func (n *Netdev) check(s *Settings) error {
 			return status.Inval.Errorf("entry %d of the RSS table: queue %d of %d", i, q, s.Queues)
 		}
 	}
-	return errorsOf(checkAddrs(s), checkRules(s, share.Rules), s.Tunnel.Check())
-}
-
-func errorsOf(list ...error) error {
-	for _, err := range list {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(checkAddrs(s), checkRules(s, share.Rules), s.Tunnel.Check())
 }
 
 func checkAddrs(s *Settings) error {

@@ -1,6 +1,7 @@
 package qede
 
 import (
+	"cmp"
 	"math/bits"
 
 	"tapir/nic/fastlinq/l2"
@@ -20,7 +21,7 @@ func (n *Netdev) start() error {
 		err = n.startPair(id)
 	}
 	if err != nil {
-		return errorsOf(err, n.stop())
+		return cmp.Or(err, n.stop())
 	}
 	return nil
 }
@@ -49,14 +50,14 @@ func (n *Netdev) stop() error {
 	off := false
 	err := n.sp.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off})
 	for i := len(n.txq) - 1; i >= 0; i-- {
-		err = errorsOf(err, n.sp.TxQueueStop(n.txq[i]))
+		err = cmp.Or(err, n.sp.TxQueueStop(n.txq[i]))
 	}
 	for i := len(n.rxq) - 1; i >= 0; i-- {
-		err = errorsOf(err, n.sp.RxQueueStop(n.rxq[i]))
+		err = cmp.Or(err, n.sp.RxQueueStop(n.rxq[i]))
 	}
 	n.rxq, n.txq, n.napi = n.rxq[:0], n.txq[:0], n.napi[:0]
 	n.received.Segments.Discard()
-	return errorsOf(err, n.removeRules(), n.sp.VportStop(0))
+	return cmp.Or(err, n.removeRules(), n.sp.VportStop(0))
 }
 
 // settle brings a vport that runs to the settings: the update that activates
@@ -72,7 +73,7 @@ func (n *Netdev) settle() error {
 		tpa := l2.DefaultTPA(n.s.MTU)
 		update.TPA = &tpa
 	}
-	return errorsOf(n.sp.VportUpdate(update), n.sp.SetTunnels(n.s.Tunnel), n.setRules(), n.classify(),
+	return cmp.Or(n.sp.VportUpdate(update), n.sp.SetTunnels(n.s.Tunnel), n.setRules(), n.classify(),
 		n.fn.SetVportRate(0, n.s.TxMaxRate))
 }
 
@@ -99,7 +100,7 @@ func (s *Settings) entry(i int) int {
 func (n *Netdev) setRules() error {
 	err := n.removeRules()
 	for _, r := range n.s.Rules {
-		if err = errorsOf(err, n.sp.AddRule(l2.Rule{Tuple: r.Tuple, Drop: r.Drop, Queue: r.Queue})); err == nil {
+		if err = cmp.Or(err, n.sp.AddRule(l2.Rule{Tuple: r.Tuple, Drop: r.Drop, Queue: r.Queue})); err == nil {
 			n.rules = append(n.rules, r.Tuple)
 		}
 	}
@@ -108,7 +109,7 @@ func (n *Netdev) setRules() error {
 
 func (n *Netdev) removeRules() (err error) {
 	for _, t := range n.rules {
-		err = errorsOf(err, n.sp.RemoveRule(t))
+		err = cmp.Or(err, n.sp.RemoveRule(t))
 	}
 	n.rules = n.rules[:0]
 	return err
@@ -122,7 +123,7 @@ func (n *Netdev) classify() error {
 	n.promisc = n.s.Promisc || 1+len(n.s.Ucast) > share.MACs
 	n.allMulti = n.s.AllMulti || len(n.s.Mcast) > l2.MaxMcast
 	n.anyVLAN = n.promisc || countVLANs(n.s.VLANs) > share.VLANs
-	err := errorsOf(n.addrs(), n.groups(), n.vlans())
+	err := cmp.Or(n.addrs(), n.groups(), n.vlans())
 	mode := l2.Regular
 	switch {
 	case n.promisc:
@@ -130,7 +131,7 @@ func (n *Netdev) classify() error {
 	case n.allMulti:
 		mode = l2.AllMulti
 	}
-	return errorsOf(err, n.sp.FilterAccept(0, l2.AcceptParams{UpdateRx: true, UpdateTx: true, Rx: mode, Tx: l2.Regular},
+	return cmp.Or(err, n.sp.FilterAccept(0, l2.AcceptParams{UpdateRx: true, UpdateTx: true, Rx: mode, Tx: l2.Regular},
 		&n.anyVLAN))
 }
 
@@ -151,7 +152,7 @@ func (n *Netdev) filter(op l2.Opcode, typ l2.FilterType, a ether.Addr, vlan uint
 
 // addrs sets the station's own address and, if they all fit, the others.
 func (n *Netdev) addrs() error {
-	err := errorsOf(n.filter(l2.FilterFlush, l2.FilterMAC, ether.Addr{}, 0),
+	err := cmp.Or(n.filter(l2.FilterFlush, l2.FilterMAC, ether.Addr{}, 0),
 		n.filter(l2.FilterAdd, l2.FilterMAC, n.s.MAC, 0))
 	if 1+len(n.s.Ucast) > n.fn.Share().MACs {
 		return err
@@ -160,7 +161,7 @@ func (n *Netdev) addrs() error {
 	for _, a := range n.s.Ucast {
 		if !seen[a] {
 			seen[a] = true
-			err = errorsOf(err, n.filter(l2.FilterAdd, l2.FilterMAC, a, 0))
+			err = cmp.Or(err, n.filter(l2.FilterAdd, l2.FilterMAC, a, 0))
 		}
 	}
 	return err
@@ -181,13 +182,13 @@ func (n *Netdev) vlans() error {
 	if len(n.s.VLANs) == 0 {
 		return err
 	}
-	err = errorsOf(err, n.filter(l2.FilterAdd, l2.FilterVLAN, ether.Addr{}, 0))
+	err = cmp.Or(err, n.filter(l2.FilterAdd, l2.FilterVLAN, ether.Addr{}, 0))
 	seen, left := map[uint16]bool{0: true}, n.fn.Share().VLANs
 	for _, v := range n.s.VLANs {
 		if !seen[v] && left > 0 {
 			seen[v] = true
 			left--
-			err = errorsOf(err, n.filter(l2.FilterAdd, l2.FilterVLAN, ether.Addr{}, v))
+			err = cmp.Or(err, n.filter(l2.FilterAdd, l2.FilterVLAN, ether.Addr{}, v))
 		}
 	}
 	return err

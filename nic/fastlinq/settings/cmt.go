@@ -1,7 +1,9 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,17 +77,12 @@ func parseLLHFilter(s string) (f LLHFilter, err error) {
 	if len(words) != 3 {
 		return f, param.ErrValue
 	}
-	if f.PPFID, err = parsePPFID(words[0]); err != nil {
-		return f, err
+	kind := slices.Index(llhWords[:], words[1])
+	if f.PPFID, err = parsePPFID(words[0]); err != nil || kind < 0 {
+		return f, param.ErrValue
 	}
-	err = param.ErrValue
-	for kind, word := range llhWords {
-		if word == words[1] {
-			f.Kind = cmt.FilterKind(kind)
-			err = llhValue(&f.Filter, words[2])
-		}
-	}
-	return f, err
+	f.Kind = cmt.FilterKind(kind)
+	return f, llhValue(&f.Filter, words[2])
 }
 
 func llhValue(f *cmt.Filter, v string) (err error) {
@@ -100,9 +97,7 @@ func llhValue(f *cmt.Filter, v string) (err error) {
 		err = llhNumber(&f.DstPort, v)
 	default:
 		src, dst, _ := strings.Cut(v, ":")
-		if err = llhNumber(&f.SrcPort, src); err == nil {
-			err = llhNumber(&f.DstPort, dst)
-		}
+		err = cmp.Or(llhNumber(&f.SrcPort, src), llhNumber(&f.DstPort, dst))
 	}
 	return err
 }
@@ -136,8 +131,8 @@ type EngineState uint8
 
 // CMT are the settings of a NIC with two engines.
 type CMT struct {
-	// PinIWARP pins all packets but RoCE's to the engine that RDMA is on, as a
-	// card does that is to have iWARP.
+	// PinIWARP pins all packets but RoCE's to the engine of RDMA. Cards do so when
+	// iWARP is to run on a device with two engines.
 	PinIWARP bool
 	// Affinity of PPFIDs; those that are not named have both engines. Filters say
 	// which packets are whose; the rest is PPFID 0's.
@@ -169,8 +164,7 @@ func (c *Config) validateEngines() error {
 			"iwarp_cmt, llh_affinity, llh_filters, engine0 and engine1 are about two engines: use --engines 2")
 	case c.Engines == 2 && len(c.Ethernet.Rules) > 0:
 		return fmt.Errorf("ntuple: a NIC with two engines has no n-tuple rules: use one engine")
-	}
-	if c.Engines == 2 && c.Ethernet.TxMaxRate != 0 {
+	case c.Engines == 2 && c.Ethernet.TxMaxRate != 0:
 		return fmt.Errorf("tx_maxrate: a NIC with two engines has no rates: use one engine")
 	}
 	_, err := c.LLH()
@@ -180,26 +174,17 @@ func (c *Config) validateEngines() error {
 // LLH is the classification at the port that the configuration asks for.
 func (c *Config) LLH() (*cmt.LLH, error) {
 	h, err := cmt.NewLLH(cmt.MaxPPFIDs)
-	if err != nil {
-		return nil, err
-	}
 	h.SetFunctionAsDefault()
 	for _, a := range c.CMT.Affinity {
-		if err := h.SetPPFIDAffinity(a.PPFID, a.Affinity); err != nil {
-			return nil, err
-		}
+		err = cmp.Or(err, h.SetPPFIDAffinity(a.PPFID, a.Affinity))
 	}
 	if c.CMT.PinIWARP {
-		if err := h.SetPPFIDAffinity(0, cmt.Engine0); err != nil {
-			return nil, err
-		}
+		err = cmp.Or(err, h.SetPPFIDAffinity(0, cmt.Engine0))
 	}
 	for _, f := range c.CMT.Filters {
-		if err := h.AddFilter(f.PPFID, f.Filter); err != nil {
-			return nil, err
-		}
+		err = cmp.Or(err, h.AddFilter(f.PPFID, f.Filter))
 	}
-	return h, nil
+	return h, err
 }
 
 // The states.

@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"slices"
 
 	"tapir/nic/fastlinq/selftest"
@@ -44,17 +45,6 @@ func (c *Config) Params() []*param.Row {
 // Validate says what is wrong with a configuration whose defaults are filled
 // in, and how to mend it.
 func (c *NIC) Validate() error {
-	if err := c.validateEngines(); err != nil {
-		return err
-	}
-	if err := c.Ethernet.validate(c); err != nil {
-		return err
-	}
-	if err := c.validateFeatures(); err != nil {
-		return err
-	}
-	if err := c.validateLink(); err != nil {
-		return err
-	}
-	return c.Firmware.validate()
+	return cmp.Or(c.validateEngines(), c.Ethernet.validate(c), c.validateFeatures(), c.validateLink(),
+		c.Firmware.validate())
 }

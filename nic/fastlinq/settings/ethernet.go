@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 
 	"tapir/nic/fastlinq/l2"
@@ -52,9 +53,11 @@ const ringSize = 256
 func (c *NIC) Netdev() qede.Settings {
 	e := &c.Ethernet
 	s := qede.Settings{
-		MAC: c.MAC, MTU: c.MTU, Queues: e.Channels, RxRing: e.RxRing, TxRing: e.TxRing,
+		MAC: c.MAC, MTU: c.MTU, Queues: cmp.Or(e.Channels, c.Queues),
+		RxRing: cmp.Or(e.RxRing, ringSize), TxRing: cmp.Or(e.TxRing, ringSize),
 		Promisc: e.RxMode == RxPromisc, AllMulti: e.RxMode == RxAllMulti,
-		Ucast: e.Ucast, Mcast: e.Mcast, VLANs: e.VLANs, Hashes: e.Hashes, Key: e.Key, Table: e.Table,
+		Ucast: e.Ucast, Mcast: e.Mcast, VLANs: e.VLANs, Hashes: cmp.Or(e.Hashes, l2.DefaultHash),
+		Key: cmp.Or(e.Key, KeyByChance(c.RSSKey)), Table: e.Table,
 		PVID: l2.DefaultVLAN{Enable: e.PVID != 0, VLAN: e.PVID}, DropTTL0: e.DropTTL0, TxMaxRate: e.TxMaxRate,
 		Tunnel: l2.TunnelParams{VXLANPort: e.VXLANPort, GenevePort: e.GenevePort},
 	}
@@ -64,21 +67,6 @@ func (c *NIC) Netdev() qede.Settings {
 			Tunnel: l2.TunnelType(r.Tunnel)}})
 	}
 	s.Checks.AntiSpoofing = e.SpoofCheck
-	if s.Queues == 0 {
-		s.Queues = c.Queues
-	}
-	if s.RxRing == 0 {
-		s.RxRing = ringSize
-	}
-	if s.TxRing == 0 {
-		s.TxRing = ringSize
-	}
-	if s.Hashes == 0 {
-		s.Hashes = l2.DefaultHash
-	}
-	if s.Key == ([l2.KeyLen]byte{}) {
-		s.Key = KeyByChance(c.RSSKey)
-	}
 	s.RxChecksum, s.NoTxChecksum, s.NoTSO, s.NoGRO, s.NoRSS = c.HasRxChecksum(), !c.HasTxChecksum(), !c.HasTSO(),
 		!c.HasGRO(), c.Features.NoRxHash
 	switch {

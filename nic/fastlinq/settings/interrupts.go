@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -17,12 +18,7 @@ func (c *Config) interruptRows() []*param.Row {
 			Origin: param.FastLinQ,
 			Help: "interrupts; without enough vectors msix falls back to msi, then inta. poll: none, the driver " +
 				"looks once per iteration"},
-			func() string {
-				if c.Interrupts.Mode == "" {
-					return irq.MSIX.String()
-				}
-				return c.Interrupts.Mode
-			},
+			func() string { return cmp.Or(c.Interrupts.Mode, irq.MSIX.String()) },
 			func(v string) error {
 				m, err := irq.ParseMode(v)
 				c.Interrupts.Mode = m.String()
@@ -100,16 +96,7 @@ type QueueUsecs struct{ Queue, Rx, Tx int }
 // Blocks are the interrupts of a NIC with so many users of status blocks.
 func (c *Config) Blocks(users int) (irq.Config, error) {
 	i := &c.Interrupts
-	want := irq.Config{Hwfns: c.Engines, SBs: min(users, irq.MaxSBs-1), Mode: irq.MSIX,
-		Platform: irq.Platform{Vectors: i.Vectors}}
-	if i.Mode != "" {
-		var err error
-		if want.Mode, err = irq.ParseMode(i.Mode); err != nil {
-			return want, err
-		}
-	}
-	if i.Vectors == 0 {
-		want.Platform.Vectors = irq.MaxVectors
-	}
-	return want, nil
+	mode, err := irq.ParseMode(cmp.Or(i.Mode, irq.MSIX.String()))
+	return irq.Config{Hwfns: c.Engines, SBs: min(users, irq.MaxSBs-1), Mode: mode,
+		Platform: irq.Platform{Vectors: cmp.Or(i.Vectors, irq.MaxVectors)}}, err
 }

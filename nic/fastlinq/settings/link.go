@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 
 	"tapir/nic/fastlinq/mfw"
@@ -72,12 +73,7 @@ type Board struct {
 const ChipTemperature = 52
 
 // Medium is what the port is made of.
-func (l *Link) Medium() mfw.Media {
-	if l.Media == mfw.MediaUnspecified {
-		return mfw.MediaModule
-	}
-	return l.Media
-}
+func (l *Link) Medium() mfw.Media { return cmp.Or(l.Media, mfw.MediaModule) }
 
 // soldered tells the media that cannot be unplugged.
 func (l *Link) soldered() bool { return l.Medium() == mfw.MediaBaseT || l.Medium() == mfw.MediaKR }
@@ -108,23 +104,15 @@ func (c *Config) validateLink() error {
 func (c *Config) LinkParams(p *mcp.LinkParams, caps mcp.LinkCaps) {
 	l := &c.Link
 	p.Autoneg, p.ForcedSpeed = l.Speed == 0, l.Speed.Mbps()
-	p.AdvertisedSpeeds = l.Advertise
-	if l.Advertise == 0 {
-		p.AdvertisedSpeeds = caps.SpeedCaps
-	}
+	p.AdvertisedSpeeds = cmp.Or(l.Advertise, caps.SpeedCaps)
 	p.PauseAutoneg = l.Pause < PauseNone
 	p.ForcedRx = l.Pause == PauseAuto || l.Pause == PauseAutoRx || l.Pause == PauseRx || l.Pause == PauseBoth
 	p.ForcedTx = l.Pause == PauseAuto || l.Pause == PauseAutoTx || l.Pause == PauseTx || l.Pause == PauseBoth
 	p.Loopback = l.Loopback
 	p.EEE = mcp.EEEParams{}
 	if caps.EEESpeedCaps != 0 && l.EEE.Mode != EEEOff {
-		p.EEE = mcp.EEEParams{Enable: true, TxLPIEnable: !l.EEE.NoTxLPI, TxLPITimer: l.EEE.Timer, AdvCaps: l.EEE.Caps}
-		if l.EEE.Timer == 0 {
-			p.EEE.TxLPITimer = mfw.EEETimerBalanced
-		}
-		if l.EEE.Caps == 0 {
-			p.EEE.AdvCaps = mfw.AllEEE
-		}
+		p.EEE = mcp.EEEParams{Enable: true, TxLPIEnable: !l.EEE.NoTxLPI,
+			TxLPITimer: cmp.Or(l.EEE.Timer, mfw.EEETimerBalanced), AdvCaps: cmp.Or(l.EEE.Caps, mfw.AllEEE)}
 	}
 }
 
@@ -236,27 +224,22 @@ func faulty(r param.Row, field *bool, off, on string) *param.Row {
 }
 
 func (l *Link) partnerPause() string {
-	p := &l.Partner
-	switch {
-	case p.NoSymmetric && p.Asymmetric:
-		return "asymmetric"
-	case p.NoSymmetric:
-		return "none"
-	case p.Asymmetric:
-		return "both"
-	}
-	return "symmetric"
+	return partnerPauses[[2]bool{l.Partner.NoSymmetric, l.Partner.Asymmetric}]
 }
 
 func (l *Link) setPartnerPause(v string) error {
-	p := &l.Partner
-	switch v {
-	case "symmetric", "asymmetric", "both", "none":
-		p.NoSymmetric, p.Asymmetric = v == "asymmetric" || v == "none", v == "asymmetric" || v == "both"
-		return nil
+	for bits, name := range partnerPauses {
+		if name == v {
+			l.Partner.NoSymmetric, l.Partner.Asymmetric = bits[0], bits[1]
+			return nil
+		}
 	}
 	return param.ErrValue
 }
+
+// partnerPauses are the advertisements by Partner.NoSymmetric and Partner.Asymmetric.
+var partnerPauses = map[[2]bool]string{{false, false}: "symmetric", {true, true}: "asymmetric", {true, false}: "none",
+	{false, true}: "both"}
 
 // MFWPorts are the ports of the board, of which each engine has one; only the
 // first has a cable.

@@ -151,7 +151,6 @@ var oversize = map[string]string{
 	"cmd/tapir.newCapture":     "most of it is text: help and flags",
 	"lab/check/bench.allCases": "a table",
 	"nic/fastlinq":             "what a FastLinQ device is made of, and its face",
-	"type nic/fastlinq.Device": "the face of all parts below",
 
 	"type nic/fastlinq/l2.Function":  "the driver core has a function for each operation",
 	"type ptp.port":                  "the states and messages of one port, as IEEE 1588 has them",

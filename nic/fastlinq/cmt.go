@@ -265,13 +265,13 @@ func (c *engines) setTracer(t frame.Tracer) frame.Tracer {
 }
 
 // HostTraffic implements hardware.View: what the second engine has counted.
-func (d *Device) HostTraffic() (n [4]uint64) {
+func (d display) HostTraffic() (n [4]uint64) {
 	d.cmt.look(func(e *SecondEngine) { n = [...]uint64{e.rxFrames, e.rxBytes, e.txFrames, e.txBytes} })
 	return n
 }
 
 // Drops implements hardware.View.
-func (d *Device) Drops() (sum frame.Drops) {
+func (d display) Drops() (sum frame.Drops) {
 	sum = d.drops
 	d.cmt.look(func(e *SecondEngine) {
 		add := func(more frame.Drops) {
@@ -295,7 +295,7 @@ func (c *engines) waiting() (n int) {
 
 // Counters implements hardware.View: those of two engines: frames of the operating system from the wire
 // and to it by each, and what passed between them.
-func (d *Device) Counters() (list []view.Counter) {
+func (d display) Counters() (list []view.Counter) {
 	c := d.cmt
 	if c == nil {
 		return nil

@@ -40,7 +40,7 @@ var (
 
 // composeCore makes the driver core of a function that has its board to
 // itself.
-func (d *Device) composeCore() error {
+func (d driver) composeCore() error {
 	c := &d.core
 	var err error
 	if c.chip, err = ecore.NewChip(ecore.AH, d.cfg.Engines, 1, 1, ecore.SingleFunction); err != nil {
@@ -98,7 +98,7 @@ func (d *Device) Chip() *ecore.Chip { return d.core.chip }
 
 // pfParams are the parameters of the function. What the configuration allows
 // beyond what a function can have contexts for has none.
-func (d *Device) pfParams() (p ecore.PFParams) {
+func (d driver) pfParams() (p ecore.PFParams) {
 	l := d.verbs.Limits()
 	p.Eth.Cons = 2 * d.queuePairs()
 	if d.cfg.RDMA {
@@ -109,7 +109,7 @@ func (d *Device) pfParams() (p ecore.PFParams) {
 
 func (d *Device) queuePairs() int { return max(1, d.cfg.Queues) }
 
-func (d *Device) personality() ecore.Personality {
+func (d driver) personality() ecore.Personality {
 	if d.cfg.RDMA {
 		return ecore.EthIWARP
 	}
@@ -118,7 +118,7 @@ func (d *Device) personality() ecore.Personality {
 
 // coreUp loads the function: hw_prepare to hw_init. If that fails it is as
 // before.
-func (d *Device) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
+func (d driver) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 	dev := d.core.dev
 	end := func(now frame.Time, err error) {
 		if d.core.up = err == nil; err != nil {
@@ -168,7 +168,7 @@ func (d *Device) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 
 // openQueues takes a connection id for each Ethernet queue, and each queue pair
 // of the iWARP engine.
-func (d *Device) openQueues() error {
+func (d driver) openQueues() error {
 	for e, h := range d.core.dev.Hwfns {
 		for range 2 * d.queuePairs() {
 			cid, err := h.Contexts().Acquire(cxt.Eth)
@@ -183,7 +183,7 @@ func (d *Device) openQueues() error {
 
 // coreDown unloads the function: the netdev is closed, then hw_stop to hw_remove.
 // It goes on after errors.
-func (d *Device) coreDown(now frame.Time, done ecore.Done) {
+func (d driver) coreDown(now frame.Time, done ecore.Done) {
 	c := &d.core
 	if c.dev.State() != ecore.Running {
 		done(now, nil)
@@ -206,7 +206,7 @@ func (d *Device) coreDown(now frame.Time, done ecore.Done) {
 
 // coreFree goes back from wherever the function stands, but from running, to
 // hw_remove.
-func (d *Device) coreFree(now frame.Time) {
+func (d driver) coreFree(now frame.Time) {
 	dev := d.core.dev
 	for _, call := range []struct {
 		in []ecore.State
@@ -224,7 +224,7 @@ func (d *Device) coreFree(now frame.Time) {
 }
 
 // DeviceRows implements hardware.View: the driver core.
-func (d *Device) DeviceRows() (rows []view.DeviceRow) {
+func (d display) DeviceRows() (rows []view.DeviceRow) {
 	rows = []view.DeviceRow{textRow("core_state", "%v", d.core.dev.State()),
 		textRow("core_health", "%s", d.core.dev.HealthState())}
 	policy := param.Find(d.Config().Params(), "fw_load_policy").Get()
@@ -299,7 +299,7 @@ func hwfnRows(h *ecore.HwfnInfo, policy string) []view.DeviceRow {
 
 // coreLost is the end of a function whose firmware is gone: nothing is asked of
 // it on the way down, and the next load is a recovery.
-func (d *Device) coreLost(now frame.Time) {
+func (d driver) coreLost(now frame.Time) {
 	if d.core.dev.State() == ecore.Running && !d.core.dev.Recovering() {
 		d.management.note(d.core.dev.RecoveryProlog(now))
 	}
@@ -309,7 +309,7 @@ func (d *Device) coreLost(now frame.Time) {
 
 // pollCore lets the core work; in mode POLL nobody else looks at its
 // interrupts.
-func (d *Device) pollCore(now frame.Time) frame.Time {
+func (d driver) pollCore(now frame.Time) frame.Time {
 	next := d.core.dev.Poll(now)
 	if i := d.interrupts.dev; i.Mode() == irq.Poll && i.Look(now) {
 		return now

@@ -87,7 +87,21 @@ type Device struct {
 	identify   identifying
 	function   *qede.Netdev // of the first engine; nil: there is no host TAP
 	cmt        *engines     // nil: there is one
+
+	driver
+	display
+	tools
 }
+
+// Parts of a Device, which all work on its state.
+type (
+	// driver is its life: it loads and unloads, and follows the management firmware.
+	driver struct{ *Device }
+	// display describes it.
+	display struct{ *Device }
+	// tools are what users do with it: read and write its memory, test and find it.
+	tools struct{ *Device }
+)
 
 var _ hardware.Device = (*Device)(nil)
 
@@ -103,6 +117,7 @@ func (d *Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 	if fn != 0 || !ok || d.nic != nil {
 		return nil, errors.New("fastlinq: the device has one function, which takes one fastlinq.Config")
 	}
+	d.driver, d.display, d.tools = driver{d}, display{d}, tools{d}
 	d.cfg = settings.NIC{Shape: e.Shape, Config: (*settings.Config)(cfg)}
 	d.nic, d.verbs, d.log, d.pool, d.system, d.host = e.NIC, e.Verbs, e.Log, e.Pool, e.System, e.Host != nil
 	if err := d.composeInterrupts(); err != nil {

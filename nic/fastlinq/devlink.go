@@ -12,7 +12,7 @@ import (
 )
 
 // ShowDevlink describes the device as devlink does.
-func (d *Device) ShowDevlink() view.DevlinkInfo {
+func (d display) ShowDevlink() view.DevlinkInfo {
 	board, serial := d.vpd()
 	return view.DevlinkInfo{Name: d.cfg.Name, Driver: "tapir", Serial: serial, Health: d.Health(),
 		Resources: d.DevlinkResources(),
@@ -32,7 +32,7 @@ func versions(pairs ...string) (list []view.DevlinkVersion) {
 }
 
 // stored is the image of a type in the flash; nil: there is none.
-func (d *Device) stored(t nvm.Type) []byte {
+func (d display) stored(t nvm.Type) []byte {
 	im, err := d.management.fw.NVM()
 	if err != nil {
 		return nil
@@ -46,7 +46,7 @@ func (d *Device) stored(t nvm.Type) []byte {
 
 // storedMFW is the version of the management firmware in the flash, storedStorm
 // that of the storms' firmware; empty: there is none.
-func (d *Device) storedMFW() string {
+func (d display) storedMFW() string {
 	v, ok := nvm.MFWVersion(d.stored(nvm.TypeMFW))
 	if !ok {
 		return ""
@@ -54,7 +54,7 @@ func (d *Device) storedMFW() string {
 	return version(v)
 }
 
-func (d *Device) storedStorm() string {
+func (d display) storedStorm() string {
 	im, err := fw.Decode(d.stored(nvm.TypeInitHW))
 	if err != nil {
 		return ""
@@ -70,7 +70,7 @@ const (
 
 // vpd are the part and the serial number of the board, from its vital product
 // data.
-func (d *Device) vpd() (part, serial string) {
+func (d display) vpd() (part, serial string) {
 	fields := vpdFields(d.stored(nvm.TypeVPD))
 	return fields["PN"], fields["SN"]
 }
@@ -98,7 +98,7 @@ func vpdFields(b []byte) map[string]string {
 
 // DevlinkResources are those of RDMA, then those of the driver core on each
 // engine.
-func (d *Device) DevlinkResources() (list []view.DevlinkResource) {
+func (d display) DevlinkResources() (list []view.DevlinkResource) {
 	for _, u := range d.verbs.Usage() {
 		list = append(list, view.DevlinkResource{Name: strings.ToLower(u.Name), Size: u.Limit, Occ: new(u.Used)})
 	}

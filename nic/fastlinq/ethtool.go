@@ -21,7 +21,7 @@ var tpaStats = []string{"coalesced_pkts", "coalesced_events", "coalesced_aborts_
 
 // Describe implements hardware.View. In the driver's order the counters of the host
 // function's queues come first, those of the vport among the port's.
-func (d *Device) Describe(e *view.EthtoolInfo) {
+func (d display) Describe(e *view.EthtoolInfo) {
 	e.FirmwareVersion, e.BootVersion, e.StormVersion = d.firmwareVersion(), d.bootVersion(), fw.Wanted.String()
 	e.Link, e.Pause, e.Features = d.ethtoolLink(), d.pause(), d.features()
 	if d.function == nil {
@@ -79,7 +79,7 @@ func after(list []view.Counter, name string) int {
 }
 
 // features describes what the NIC does for frames, in the kernel's order.
-func (d *Device) features() []view.EthtoolFeature {
+func (d display) features() []view.EthtoolFeature {
 	c, host, tagged, rows := &d.cfg, d.host, d.cfg.VLAN != 0, d.Config().Params()
 	fixed := func(name string, on bool) view.EthtoolFeature {
 		return view.EthtoolFeature{Name: name, On: on, Wanted: on, Fixed: true}
@@ -116,7 +116,7 @@ func (d *Device) features() []view.EthtoolFeature {
 }
 
 // pause is the flow control that the driver asks for, and what it has.
-func (d *Device) pause() view.EthtoolPause {
+func (d display) pause() view.EthtoolPause {
 	p, s := d.management.mcp.LinkParams(), d.management.mcp.LinkState()
 	return view.EthtoolPause{Autoneg: p.PauseAutoneg, Rx: p.ForcedRx, Tx: p.ForcedTx, RxNegotiated: s.RxFlowControl,
 		TxNegotiated: s.TxFlowControl}

@@ -16,7 +16,7 @@ import (
 
 // coreFirmware puts the firmware that the driver is to load into p. NOENT: the
 // flash has none; INVAL: it is none.
-func (d *Device) coreFirmware(p *ecore.InitParams, now frame.Time, done ecore.Done) {
+func (d tools) coreFirmware(p *ecore.InitParams, now frame.Time, done ecore.Done) {
 	p.Inflate = fw.Inflate
 	take := func(file []byte) (err error) {
 		p.BinFWData = file
@@ -42,7 +42,7 @@ func (d *Device) coreFirmware(p *ecore.InitParams, now frame.Time, done ecore.Do
 
 // checkFirmware refuses settings with which the driver could not load, because
 // of what lies in the flash.
-func (d *Device) checkFirmware(to *settings.NIC) error {
+func (d tools) checkFirmware(to *settings.NIC) error {
 	loads := d.cfg.Board.Unloaded && !to.Board.Unloaded
 	if to.Firmware.Policy != settings.LoadFlash || !loads && d.cfg.Firmware.Policy == settings.LoadFlash {
 		return nil
@@ -61,7 +61,7 @@ func (d *Device) checkFirmware(to *settings.NIC) error {
 	return nil
 }
 
-func (d *Device) noInitHW() error {
+func (d tools) noInitHW() error {
 	return status.NoEnt.Errorf("the flash has no storm firmware: write it with: tapir ethtool -f %s FILE", d.cfg.Name)
 }
 
@@ -110,7 +110,7 @@ func regionOf(t nvm.Type, file []byte) (nvm.Type, error) {
 // the error says which place of the file; BUSY: another file is on its way.
 // Storm firmware is loaded with the next load of the driver, if the setting
 // fw_load_policy says so.
-func (d *Device) Flash(t nvm.Type, file []byte, done func(error)) error {
+func (d tools) Flash(t nvm.Type, file []byte, done func(error)) error {
 	m := &d.management
 	if m.flashing {
 		return status.Busy.Errorf("%s: a file is being written into the flash", d.cfg.Name)
@@ -129,7 +129,7 @@ func (d *Device) Flash(t nvm.Type, file []byte, done func(error)) error {
 }
 
 // bootVersion is that of the boot code in the flash; empty: there is none.
-func (d *Device) bootVersion() string {
+func (d tools) bootVersion() string {
 	text, _, _ := bytes.Cut(d.stored(nvm.TypeMBI), []byte{0xff})
 	if v, ok := strings.CutPrefix(string(text), "MBI "); ok {
 		return v
@@ -139,7 +139,7 @@ func (d *Device) bootVersion() string {
 
 // firmwareVersion is what qede tells as such: of the boot code, and of the
 // management firmware.
-func (d *Device) firmwareVersion() string {
+func (d tools) firmwareVersion() string {
 	mfw := version(d.management.mcp.Version())
 	if v := d.bootVersion(); v != "" {
 		return "mbi " + v + " [mfw " + mfw + "]"

@@ -11,7 +11,7 @@ import (
 )
 
 // Health diagnoses the device.
-func (d *Device) Health() view.Health {
+func (d tools) Health() view.Health {
 	h := d.core.dev.Health()
 	out := view.Health{State: d.core.dev.HealthState(), Errors: h.Total(), Recoveries: h.Recoveries, Engine: h.Hwfn,
 		Dump: len(h.Dump), Leaked: h.Leaked}
@@ -26,14 +26,14 @@ func (d *Device) Health() view.Health {
 
 // HealthDump is the dump that the first error has left. Without one it is made
 // now, and kept.
-func (d *Device) HealthDump() []byte { return d.core.dev.HealthDump() }
+func (d tools) HealthDump() []byte { return d.core.dev.HealthDump() }
 
 // ClearHealthDump forgets it.
-func (d *Device) ClearHealthDump() { d.core.dev.ClearHealthDump() }
+func (d tools) ClearHealthDump() { d.core.dev.ClearHealthDump() }
 
 // report takes a hardware error that the management firmware tells of to the
 // health reporter.
-func (d *Device) report(kind mcp.HWError) {
+func (d tools) report(kind mcp.HWError) {
 	if dev := d.core.dev; len(dev.Hwfns) > 0 {
 		dev.Lead().HWError(ecore.HWError(kind), status.IO.Errorf("%v", kind))
 	}
@@ -48,7 +48,7 @@ const (
 // Recover starts a recovery: the process is killed, and the function loads
 // anew. done is told when it has. INVAL: the function does not run. IO: the
 // firmware does not answer. TIMEOUT: it does not come back.
-func (d *Device) Recover(now frame.Time, done func(error)) {
+func (d tools) Recover(now frame.Time, done func(error)) {
 	dev := d.core.dev
 	if d.cfg.Board.Stuck {
 		done(status.IO.Errorf("the management firmware does not answer: reset it with mfw=running"))

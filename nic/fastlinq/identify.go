@@ -21,7 +21,7 @@ const blinkEvery = 500 * time.Millisecond
 
 // Identify begins to blink with the port's LED, once a second. done is told
 // whether the management firmware does it. BUSY: it blinks already.
-func (d *Device) Identify(now frame.Time, done func(error)) {
+func (d tools) Identify(now frame.Time, done func(error)) {
 	i := &d.identify
 	if i.on {
 		done(status.Busy.Errorf("the LED of %s blinks already", d.cfg.Name))
@@ -41,7 +41,7 @@ func (d *Device) Identify(now frame.Time, done func(error)) {
 }
 
 // blink changes the LED.
-func (d *Device) blink(now frame.Time) {
+func (d tools) blink(now frame.Time) {
 	i := &d.identify
 	i.lit = !i.lit
 	mode := mfw.LEDOff
@@ -54,7 +54,7 @@ func (d *Device) blink(now frame.Time) {
 }
 
 // IdentifyEnd ends it: the LED is as the settings have it.
-func (d *Device) IdentifyEnd(now frame.Time) {
+func (d tools) IdentifyEnd(now frame.Time) {
 	i := &d.identify
 	if !i.on {
 		return

@@ -296,7 +296,7 @@ func (d *Device) Sent(frames int, now frame.Time) frame.Time {
 
 // ShowIRQ describes the status blocks, those of the second engine behind those of
 // the first.
-func (d *Device) ShowIRQ() []view.IRQInfo {
+func (d display) ShowIRQ() []view.IRQInfo {
 	list := d.interrupts.show(0, d.host)
 	if d.cmt == nil {
 		return list

@@ -64,7 +64,7 @@ func portNames(m mfw.Media) (port string, supported []string) {
 }
 
 // ethtoolLink describes the link as the driver sees it.
-func (d *Device) ethtoolLink() view.EthtoolLink {
+func (d display) ethtoolLink() view.EthtoolLink {
 	m := d.management.mcp
 	s, caps, p, media := m.LinkState(), m.Caps(), m.LinkParams(), m.Media()
 	l := view.EthtoolLink{Up: d.nic.Active(), Autoneg: p.Autoneg, WoL: d.cfg.Board.WoL}

@@ -44,7 +44,7 @@ type management struct {
 const driverVersion = 0x01000000
 
 // composeMFW boots the management firmware and loads the driver.
-func (d *Device) composeMFW(light func(on bool)) error {
+func (d driver) composeMFW(light func(on bool)) error {
 	m := &d.management
 	m.fw = mfw.New(mfw.Config{
 		Engines: d.cfg.Engines, Ports: d.cfg.MFWPorts(), Funcs: d.cfg.MFWFuncs(),
@@ -87,14 +87,14 @@ func (d *Device) composeMFW(light func(on bool)) error {
 
 // MFW is the NIC's management firmware, MCP the driver's end of its mailboxes.
 // After a call to either, Manage lets both work.
-func (d *Device) MFW() *mfw.Firmware { return d.management.fw }
+func (d driver) MFW() *mfw.Firmware { return d.management.fw }
 
 // MCP is the driver's end.
-func (d *Device) MCP() *mcp.MCP { return d.management.mcp }
+func (d driver) MCP() *mcp.MCP { return d.management.mcp }
 
 // Manage lets management firmware and driver work until neither has anything
 // to do, and makes the link follow the configuration.
-func (d *Device) Manage(now frame.Time) {
+func (d driver) Manage(now frame.Time) {
 	d.nic.Enter(now)
 	was := d.nic.Active()
 	d.manage(now)
@@ -104,7 +104,7 @@ func (d *Device) Manage(now frame.Time) {
 }
 
 // manage is Manage without telling the neighbors.
-func (d *Device) manage(now frame.Time) {
+func (d driver) manage(now frame.Time) {
 	m := &d.management
 	if m.cancel != nil {
 		m.cancel()
@@ -128,7 +128,7 @@ func (d *Device) manage(now frame.Time) {
 
 // pump polls both ends, and the driver core, until they are at rest. Each round
 // does a command, a message or a ramrod, of which there are finitely many.
-func (d *Device) pump(now frame.Time) (next frame.Time) {
+func (d driver) pump(now frame.Time) (next frame.Time) {
 	m := &d.management
 	for {
 		if d.core.up && !d.core.open && !m.closed {
@@ -155,7 +155,7 @@ func (d *Device) pump(now frame.Time) (next frame.Time) {
 
 // mfwAttention is the slowpath's handler of the firmware's attention to a hwfn,
 // which ends with it.
-func (d *Device) mfwAttention(hwfn int, now frame.Time) {
+func (d driver) mfwAttention(hwfn int, now frame.Time) {
 	m := &d.management
 	d.interrupts.dev.Hwfns[hwfn].AttnDeassert(irq.AttnMFW, now)
 	mailbox := []*mcp.MCP{m.mcp, m.second}[hwfn]
@@ -184,7 +184,7 @@ func (m *management) note(err error) {
 
 // applyBoard makes the board and the driver what the configuration says. What
 // is pushed comes after a load, and before an unload.
-func (d *Device) applyBoard(now frame.Time) {
+func (d driver) applyBoard(now frame.Time) {
 	m, b, was := &d.management, d.cfg.Board, d.management.applied.board
 	linkChanged := d.cfg.Link != m.applied.link || b.FanFailed != was.FanFailed
 	m.applied.board, m.applied.link = b, d.cfg.Link
@@ -208,7 +208,7 @@ func (d *Device) applyBoard(now frame.Time) {
 }
 
 // push tells the firmware what the operating system's user has changed.
-func (d *Device) push(wol bool, now frame.Time) {
+func (d driver) push(wol bool, now frame.Time) {
 	m, was := &d.management, &d.management.applied
 	mac, mtu := was.mac != d.cfg.MAC, was.mtu != d.cfg.MTU
 	was.mac, was.mtu = d.cfg.MAC, d.cfg.MTU
@@ -231,7 +231,7 @@ func (d *Device) push(wol bool, now frame.Time) {
 }
 
 // faults hands the state of the board to the firmware.
-func (d *Device) faults(fan bool) {
+func (d driver) faults(fan bool) {
 	m, b, l := &d.management, &d.cfg.Board, &d.cfg.Link
 	m.fw.SetTemperature(0, int32(cmp.Or(b.Temperature, settings.ChipTemperature)))
 	m.fw.SetModule(0, !b.Unplugged)
@@ -243,14 +243,14 @@ func (d *Device) faults(fan bool) {
 }
 
 // setLink asks for the link that the configuration wants.
-func (d *Device) setLink(now frame.Time) {
+func (d driver) setLink(now frame.Time) {
 	m := &d.management
 	d.cfg.LinkParams(m.mcp.LinkParams(), m.mcp.Caps())
 	m.mcp.SetLink(!d.cfg.Link.Down && !d.cfg.Board.FanFailed, now, m.note)
 }
 
 // load loads the driver: the driver core first, then what a driver says.
-func (d *Device) load(o ecore.Override, now frame.Time) {
+func (d driver) load(o ecore.Override, now frame.Time) {
 	m := &d.management
 	d.coreUp(ecore.LoadParams{Override: o}, now, func(now frame.Time, err error) {
 		m.note(err)
@@ -266,7 +266,7 @@ func (d *Device) load(o ecore.Override, now frame.Time) {
 
 // unload unloads it: the link is given up first, and what the firmware makes
 // of that is its own affair.
-func (d *Device) unload(now frame.Time) {
+func (d driver) unload(now frame.Time) {
 	m := &d.management
 	m.loaded = false
 	m.mcp.SetLink(false, now, m.note)
@@ -275,7 +275,7 @@ func (d *Device) unload(now frame.Time) {
 
 // hang lets the firmware hang, or resets it; a driver that has given up loads
 // again.
-func (d *Device) hang(stuck bool, now frame.Time) {
+func (d driver) hang(stuck bool, now frame.Time) {
 	m := &d.management
 	if stuck {
 		m.fw.SetFaults(mfw.Faults{Hang: true})
@@ -289,7 +289,7 @@ func (d *Device) hang(stuck bool, now frame.Time) {
 }
 
 // linkChanged makes the port what the link is.
-func (d *Device) linkChanged(frame.Time) {
+func (d driver) linkChanged(frame.Time) {
 	m := &d.management
 	m.events.links++
 	up := m.mcp.LinkState().LinkUp
@@ -298,7 +298,7 @@ func (d *Device) linkChanged(frame.Time) {
 
 // recover is a process kill: the driver unloads without the firmware, and
 // loads again.
-func (d *Device) recover(now frame.Time) {
+func (d driver) recover(now frame.Time) {
 	m := &d.management
 	m.events.recoveries++
 	m.loaded = false
@@ -309,13 +309,13 @@ func (d *Device) recover(now frame.Time) {
 
 // hwError counts a hardware error. With a fan that fails the link goes, by
 // the configuration.
-func (d *Device) hwError(kind mcp.HWError, _ frame.Time) {
+func (d driver) hwError(kind mcp.HWError, _ frame.Time) {
 	d.management.hwErrors[kind]++
 	d.report(kind)
 }
 
 // protocolStats are what the firmware asks for.
-func (d *Device) protocolStats(kind int, s *mfw.ProtocolStats) {
+func (d driver) protocolStats(kind int, s *mfw.ProtocolStats) {
 	t := d.nic.Traffic()
 	switch kind {
 	case mfw.StatsLAN:
@@ -326,7 +326,7 @@ func (d *Device) protocolStats(kind int, s *mfw.ProtocolStats) {
 }
 
 // fillTLV fills what a NIC knows of a group.
-func (d *Device) fillTLV(g tlv.Group, v *tlv.Values) {
+func (d driver) fillTLV(g tlv.Group, v *tlv.Values) {
 	t := d.nic.Traffic()
 	var values map[tlv.Type]uint64
 	switch g {

@@ -12,7 +12,7 @@ import (
 
 // ReadEEPROM reads length octets of the flash from offset on, through the
 // management firmware; length 0: all that there are. INVAL: they are not there.
-func (d *Device) ReadEEPROM(offset, length uint32, now frame.Time, done func([]byte, error)) {
+func (d tools) ReadEEPROM(offset, length uint32, now frame.Time, done func([]byte, error)) {
 	m := d.management.mcp
 	m.NVMRead(0, 16, now, func(header []byte, err error) {
 		if err != nil {
@@ -38,7 +38,7 @@ func (d *Device) ReadEEPROM(offset, length uint32, now frame.Time, done func([]b
 
 // ReadModule reads all memory of the port's module, through the management
 // firmware. NODEV: there is no module.
-func (d *Device) ReadModule(now frame.Time, done func(view.ModuleEEPROM, error)) {
+func (d tools) ReadModule(now frame.Time, done func(view.ModuleEEPROM, error)) {
 	m := d.management.mcp
 	read := func(addr uint8, then func([]byte)) {
 		m.ReadModule(addr, 0, mfw.PageLen, d.now(), func(b []byte, err error) {
@@ -77,7 +77,7 @@ const (
 // of no engine, else in bit 31 which, and then its octets; all words little
 // endian. Features are the registers of each engine (blocks as GRCDump of the
 // driver core has them, and those of the interrupts), then images of the flash.
-func (d *Device) RegisterDump() []byte {
+func (d tools) RegisterDump() []byte {
 	var out []byte
 	feature := func(id, engine uint32, b []byte) {
 		for len(b)%4 != 0 {
@@ -112,7 +112,7 @@ func (d *Device) RegisterDump() []byte {
 }
 
 // interruptDump has the registers of an engine's interrupts as one more block.
-func (d *Device) interruptDump(engine int) []byte {
+func (d tools) interruptDump(engine int) []byte {
 	const name = "IGU_CAU"
 	regs := d.interrupts.dev.Hwfns[engine].Registers()
 	out := binary.LittleEndian.AppendUint32(append([]byte{byte(len(name))}, name...), uint32(len(regs)))

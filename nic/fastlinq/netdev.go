@@ -209,7 +209,7 @@ func (d *Device) hwfnName(hwfn int) string {
 
 // ShowQueues describes the queues of the host function, none without one; those of
 // two engines in turn, as the host TAP has them.
-func (d *Device) ShowQueues() (list []view.QueueInfo) {
+func (d display) ShowQueues() (list []view.QueueInfo) {
 	var of [cmt.Engines][]view.QueueInfo
 	d.netdevs(func(e int, n *qede.Netdev) { of[e] = queueInfo(n) })
 	if d.cmt == nil {
@@ -241,7 +241,7 @@ func queueInfo(n *qede.Netdev) (list []view.QueueInfo) {
 }
 
 // ShowVport describes the vport of the host function, none without one.
-func (d *Device) ShowVport() (list []view.VportInfo) {
+func (d display) ShowVport() (list []view.VportInfo) {
 	d.netdevs(func(e int, n *qede.Netdev) {
 		v := vportInfo(n)
 		v.Hwfn = d.hwfnName(e)

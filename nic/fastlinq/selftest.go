@@ -24,7 +24,7 @@ type selftesting struct {
 // Selftest begins the selftests; done gets the report from a later Poll. With
 // offline the wire is cut off for the time of the loopback test. BUSY: a run is
 // under way.
-func (d *Device) Selftest(offline bool, done func(selftest.Report)) error {
+func (d tools) Selftest(offline bool, done func(selftest.Report)) error {
 	t := &d.selftest
 	if t.run != nil {
 		return status.Busy.Errorf("%s: a selftest runs", d.cfg.Name)
@@ -43,7 +43,7 @@ func (d *Device) Selftest(offline bool, done func(selftest.Report)) error {
 }
 
 // pollSelftest goes on with a run and returns when it wants to be called again.
-func (d *Device) pollSelftest(now frame.Time) frame.Time {
+func (d tools) pollSelftest(now frame.Time) frame.Time {
 	t := &d.selftest
 	next := frame.Never
 	for range 2 { // what the first starts may end at once
@@ -61,7 +61,7 @@ func (d *Device) pollSelftest(now frame.Time) frame.Time {
 
 // borrow takes frames from the pool: the memory that everything of a NIC
 // passes through.
-func (d *Device) borrow() (blocks [][]byte, release func()) {
+func (d tools) borrow() (blocks [][]byte, release func()) {
 	var frames []*frame.Frame
 	for range testBlocks {
 		f := d.pool.Get(testBlockLen)
@@ -79,7 +79,7 @@ func (d *Device) borrow() (blocks [][]byte, release func()) {
 }
 
 // images are those of the flash.
-func (d *Device) images() (list []selftest.Image, err error) {
+func (d tools) images() (list []selftest.Image, err error) {
 	im, err := d.management.fw.NVM()
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (e testEngine) StickRegister(on bool) {
 
 // testRegisters are those of each engine, for the management firmware; the
 // lowest bit of one that is stuck stays zero when it is written to.
-func (d *Device) testRegisters() (lists [][]mfw.Register) {
+func (d tools) testRegisters() (lists [][]mfw.Register) {
 	for _, h := range d.interrupts.dev.Hwfns {
 		var list []mfw.Register
 		for _, r := range h.Registers() {
@@ -153,7 +153,7 @@ func (d *Device) testRegisters() (lists [][]mfw.Register) {
 
 // bist has the management firmware test the registers, and asks it why it
 // failed.
-func (d *Device) bist(now frame.Time, done func(error)) {
+func (d tools) bist(now frame.Time, done func(error)) {
 	m := &d.management
 	m.mcp.BIST(mfw.BISTRegister, now, func(err error) {
 		if why := m.fw.BISTError(); status.Of(err) == status.IO && why != nil {
@@ -166,4 +166,4 @@ func (d *Device) bist(now frame.Time, done func(error)) {
 
 // StickRegister has a register of a hwfn stuck, which the firmware's test finds;
 // nil: none.
-func (d *Device) StickRegister(h *irq.Hwfn) { d.selftest.stuck = h }
+func (d tools) StickRegister(h *irq.Hwfn) { d.selftest.stuck = h }

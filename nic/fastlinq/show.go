@@ -32,7 +32,7 @@ func word(is bool, yes, no string) string {
 func onOff(b bool) string { return word(b, "on", "off") }
 
 // ShowLink describes the port's link as the driver sees it, and why it is so.
-func (d *Device) ShowLink() []view.AttributeRow {
+func (d display) ShowLink() []view.AttributeRow {
 	m := &d.management
 	s, caps := m.mcp.LinkState(), m.mcp.Caps()
 	module, _ := m.mcp.Transceiver()
@@ -63,7 +63,7 @@ func (d *Device) ShowLink() []view.AttributeRow {
 	})
 }
 
-func (d *Device) showEEE(s mcp.LinkState, caps mcp.LinkCaps) []view.AttributeRow {
+func (d display) showEEE(s mcp.LinkState, caps mcp.LinkCaps) []view.AttributeRow {
 	if caps.EEESpeedCaps == 0 {
 		return []view.AttributeRow{attribute("eee", "not supported")}
 	}
@@ -96,7 +96,7 @@ func version(v uint32) string {
 
 // ShowMFW describes the management firmware: its mailbox, what the driver has
 // pushed, and the board that it looks after.
-func (d *Device) ShowMFW(now frame.Time) []view.AttributeRow {
+func (d display) ShowMFW(now frame.Time) []view.AttributeRow {
 	m := &d.management
 	p, st, fw, mailbox := m.fw.Pushed(0), m.mcp.Stats(), m.fw.Stats(), m.mailbox()
 	var sensors []mfw.Sensor
@@ -158,7 +158,7 @@ func (m *management) mailbox() string {
 
 // ShowNVM describes the flash: the images of its directory, or the one line
 // that says what is damaged.
-func (d *Device) ShowNVM() []view.NVMRow {
+func (d display) ShowNVM() []view.NVMRow {
 	im, err := d.management.fw.NVM()
 	if err != nil {
 		return []view.NVMRow{{State: err.Error()}}
@@ -173,7 +173,7 @@ func (d *Device) ShowNVM() []view.NVMRow {
 
 // ShowTLV lets the firmware ask for all that a function can tell, and shows
 // what it was told.
-func (d *Device) ShowTLV(now frame.Time) []view.TLVRow {
+func (d display) ShowTLV(now frame.Time) []view.TLVRow {
 	m := &d.management
 	var ask []tlv.Type
 	for t := range tlv.NumTypes {

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/mcp"
 	"tapir/nic/fastlinq/mfw/nvm"
 	"tapir/nic/fastlinq/mfw/tlv"
 	"tapir/nic/view"
+	"tapir/wire/enum"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -80,13 +80,7 @@ func (d display) showEEE(s mcp.LinkState, caps mcp.LinkCaps) []view.AttributeRow
 func lfaReasons(w uint32) string {
 	names := [...]string{"LINK_DOWN", "FORCE_INIT", "LOOPBACK_MISMATCH", "SPEED_MISMATCH", "FLOW_CTRL_MISMATCH",
 		"ADV_SPEED_MISMATCH", "EEE_MISMATCH", "LINK_MODES_MISMATCH"}
-	var list []string
-	for i, n := range names {
-		if w>>i&1 != 0 {
-			list = append(list, n)
-		}
-	}
-	return cmp.Or(strings.Join(list, ","), "none")
+	return cmp.Or(enum.Bits(names[:], w), "none")
 }
 
 // version writes a.b.c.d.

@@ -1,13 +1,12 @@
 package ecore
 
 import (
-	"fmt"
-
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/hw"
 	"tapir/nic/fastlinq/ecore/rt"
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 )
 
@@ -101,16 +100,9 @@ func (e *Engine) Handler(p Protocol) Ramrods { return e.ramrods[p] }
 
 // modes are the chip's, for the init tool.
 func (c *Chip) modes() rt.Modes {
-	m := rt.Modes(0).With([...]rt.Mode{BB: rt.BB, AH: rt.K2}[c.Kind]).With(c.mode())
-	m = m.With([...]rt.Mode{1: rt.Ports1, 2: rt.Ports2, 4: rt.Ports4}[c.Ports])
-	switch c.MF {
-	case SingleFunction:
-		m = m.With(rt.SF)
-	case OVLAN, UFP:
-		m = m.With(rt.MFSD)
-	case NPAR:
-		m = m.With(rt.MFSI)
-	}
+	m := rt.Modes(0).With([...]rt.Mode{BB: rt.BB, AH: rt.K2}[c.Kind]).With(c.mode()).
+		With([...]rt.Mode{1: rt.Ports1, 2: rt.Ports2, 4: rt.Ports4}[c.Ports]).
+		With([...]rt.Mode{SingleFunction: rt.SF, OVLAN: rt.MFSD, NPAR: rt.MFSI, UFP: rt.MFSD}[c.MF])
 	if len(c.Engines) > 1 {
 		m = m.With(rt.CMT)
 	}
@@ -198,10 +190,11 @@ var commonNames = [...]string{RamrodPFStart: "PF_START", RamrodPFStop: "PF_STOP"
 
 // String names the command: "COMMON PF_START".
 func (c RamrodCount) String() string {
-	if c.Protocol == cxt.Common && int(c.Cmd) < len(commonNames) && commonNames[c.Cmd] != "" {
-		return fmt.Sprintf("%v %s", c.Protocol, commonNames[c.Cmd])
+	names := commonNames[:]
+	if c.Protocol != cxt.Common {
+		names = nil
 	}
-	return fmt.Sprintf("%v %d", c.Protocol, c.Cmd)
+	return c.Protocol.String() + " " + enum.Name(names, c.Cmd, "%d")
 }
 
 // next is when it wants to run: at once if there is something.

@@ -15,9 +15,8 @@
 package l2
 
 import (
-	"fmt"
-
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -198,8 +197,5 @@ const (
 )
 
 func (m TPAMode) String() string {
-	if m > TPAGRO {
-		return fmt.Sprintf("TPAMode(%d)", uint8(m))
-	}
-	return [...]string{"none", "RSC", "GRO"}[m]
+	return enum.Name([]string{"none", "RSC", "GRO"}, m, "TPAMode(%d)")
 }

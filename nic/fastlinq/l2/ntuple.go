@@ -1,11 +1,11 @@
 package l2
 
 import (
-	"fmt"
 	"net/netip"
 
 	"tapir/nic/fastlinq/status"
 	"tapir/nic/nicdrop"
+	"tapir/wire/enum"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 )
@@ -26,10 +26,7 @@ const (
 
 func (p Profile) String() string {
 	names := [...]string{"none", "5-tuple", "L4 port", "IP destination", "IP source", "tunnel type"}
-	if int(p) < len(names) {
-		return names[p]
-	}
-	return fmt.Sprintf("Profile(%d)", uint8(p))
+	return enum.Name(names[:], p, "Profile(%d)")
 }
 
 // Tuple is what a rule compares: the zero value of a field means any.

@@ -3,7 +3,6 @@ package mfw
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"tapir/wire/enum"
 )
@@ -29,18 +28,17 @@ const (
 var speeds = [...]struct {
 	bit     Speeds
 	mbps    uint32
-	name    string
 	code    uint32
 	status  uint32
 	partner PartnerSpeeds
 }{
-	{Speed1G, 1000, "1G", 2, 0x200, Partner1GFull},
-	{Speed10G, 10000, "10G", 3, 0x800, Partner10G},
-	{Speed20G, 20000, "20G", 4, 0x1000, Partner20G},
-	{Speed25G, 25000, "25G", 8, 0x10000, Partner25G},
-	{Speed40G, 40000, "40G", 5, 0x2000, Partner40G},
-	{Speed50G, 50000, "50G", 6, 0x4000, Partner50G},
-	{Speed100G, 100000, "100G", 7, 0x8000, Partner100G},
+	{Speed1G, 1000, 2, 0x200, Partner1GFull},
+	{Speed10G, 10000, 3, 0x800, Partner10G},
+	{Speed20G, 20000, 4, 0x1000, Partner20G},
+	{Speed25G, 25000, 8, 0x10000, Partner25G},
+	{Speed40G, 40000, 5, 0x2000, Partner40G},
+	{Speed50G, 50000, 6, 0x4000, Partner50G},
+	{Speed100G, 100000, 7, 0x8000, Partner100G},
 }
 
 // PartnerSpeeds is the set of speeds that the link partner advertises, as the
@@ -81,13 +79,7 @@ func SpeedOf(mbps uint32) Speeds {
 
 // String lists the speeds: "1G,25G".
 func (s Speeds) String() string {
-	var names []string
-	for _, e := range speeds {
-		if s&e.bit != 0 {
-			names = append(names, e.name)
-		}
-	}
-	return cmp.Or(strings.Join(names, ","), "none")
+	return cmp.Or(enum.Bits([]string{"1G", "10G", "20G", "25G", "40G", "50G", "100G"}, s), "none")
 }
 
 // Media is what the port is made of.

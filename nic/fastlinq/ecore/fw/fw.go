@@ -107,13 +107,7 @@ const (
 
 // String names them.
 func (c Chips) String() string {
-	var names []string
-	for i, name := range []string{"BB", "AH"} {
-		if c>>i&1 != 0 {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, ", ")
+	return strings.ReplaceAll(enum.Bits([]string{"BB", "AH"}, c), ",", ", ")
 }
 
 // IRO says where in the memory of a storm something lies: the element of

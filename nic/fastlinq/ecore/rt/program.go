@@ -67,18 +67,7 @@ func (s Modes) With(m Mode) Modes { return s | 1<<m }
 func (s Modes) Has(m Mode) bool { return s>>m&1 != 0 }
 
 // String lists the modes.
-func (s Modes) String() string {
-	text := ""
-	for m := range NumModes {
-		if s.Has(m) {
-			if text != "" {
-				text += ","
-			}
-			text += modeNames[m]
-		}
-	}
-	return text
-}
+func (s Modes) String() string { return enum.Bits(modeNames[:], s) }
 
 // Operations of a program: bits 3-0 of an operation's first word.
 const (

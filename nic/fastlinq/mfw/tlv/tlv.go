@@ -5,11 +5,12 @@
 package tlv
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
-	"strings"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/enum"
 )
 
 // Type numbers a TLV.
@@ -41,16 +42,7 @@ const (
 var Groups = [...]Group{Generic, Eth, FCoE, ISCSI}
 
 func (g Group) String() string {
-	var names []string
-	for i, n := range [...]string{"GENERIC", "ETH", "FCOE", "ISCSI"} {
-		if g>>i&1 != 0 {
-			names = append(names, n)
-		}
-	}
-	if names == nil {
-		return "none"
-	}
-	return strings.Join(names, ",")
+	return cmp.Or(enum.Bits([]string{"GENERIC", "ETH", "FCOE", "ISCSI"}, g), "none")
 }
 
 // Group is the group of a type, 0 if nobody fills it.

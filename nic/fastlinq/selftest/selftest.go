@@ -53,7 +53,7 @@ type Engine interface {
 	StickRegister(on bool)
 }
 
-// Device is what is tested. A test whose part is nil fails.
+// Device is what is tested. It has all of these parts.
 type Device struct {
 	Engines []Engine
 	// BIST has the management firmware test the registers of all engines.
@@ -174,6 +174,3 @@ func (r *Run) end(err error, now frame.Time) {
 		r.done(r.report, now)
 	}
 }
-
-// absent is the error of a test that has nothing to test.
-func absent(what string) error { return status.NoDev.Errorf("the device has no %s", what) }

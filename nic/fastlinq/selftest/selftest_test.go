@@ -162,24 +162,19 @@ func TestBrokenModels(t *testing.T) {
 		{"a completion comes twice", func(r *rig) { r.engines[0].pending = nil; double(r) }, Interrupt, status.IO},
 		{"the slowpath refuses", func(r *rig) { r.engines[1].busy = status.Busy }, Interrupt, status.Busy},
 		{"the second engine says nothing", func(r *rig) { r.Engines[1] = &mute{engine: *r.engines[1]} }, Interrupt, status.Timeout},
-		{"no engine", func(r *rig) { r.Engines = nil }, Interrupt, status.NoDev},
 		{"two blocks are one", func(r *rig) { r.blocks[3] = r.blocks[2] }, Memory, status.IO},
 		{"two blocks overlap", func(r *rig) { b := make([]byte, 300); r.blocks[0], r.blocks[1] = b[:256], b[40:] }, Memory, status.IO},
 		{"no memory", func(r *rig) { r.blocks = nil }, Memory, status.NoMem},
 		{"a register is broken", func(r *rig) { r.engines[0].stuck = true }, Registers, status.IO},
 		{"the firmware says nothing", func(r *rig) { r.BIST = func(frame.Time, func(error)) {} }, Registers, status.Timeout},
-		{"no firmware", func(r *rig) { r.BIST = nil }, Registers, status.NoDev},
-		{"no engines", func(r *rig) { r.Engines = nil }, Registers, status.NoDev},
 		{"the clock is 2000 ppm fast", func(r *rig) { r.rate = 2_000_000 }, Clock, status.IO},
 		{"the clock stands", func(r *rig) { r.rate = -1_000_000_000 }, Clock, status.IO},
 		{"an image is damaged", func(r *rig) { r.images[0].Data = []byte("Firmware") }, NVM, status.IO},
 		{"no images", func(r *rig) { r.images = nil }, NVM, status.NoEnt},
-		{"no NVM", func(r *rig) { r.Images = nil }, NVM, status.NoDev},
 		{"the wire eats the frame", func(r *rig) { r.Send = func([]byte, func([]byte), frame.Time) {} }, Loopback, status.Timeout},
 		{"the frame is cut", func(r *rig) {
 			r.Send = func(b []byte, heard func([]byte), _ frame.Time) { heard(b[:len(b)-1]) }
 		}, Loopback, status.IO},
-		{"no port", func(r *rig) { r.Send = nil }, Loopback, status.NoDev},
 	} {
 		r := newRig()
 		c.make(r)

@@ -12,9 +12,6 @@ import (
 
 // interrupt posts an empty element on every engine.
 func (r *Run) interrupt(now frame.Time) error {
-	if len(r.dev.Engines) == 0 {
-		return absent("engine")
-	}
 	answers := 0
 	if r.fault.Has(Interrupt) {
 		r.dev.Engines[0].MaskSlowpath(true, now)
@@ -38,9 +35,6 @@ func (r *Run) interrupt(now frame.Time) error {
 // memory fills all blocks with what tells each word from any other, looks
 // whether it is there, and does the same with its complement.
 func (r *Run) memory(frame.Time) error {
-	if r.dev.Borrow == nil {
-		return absent("memory of contexts")
-	}
 	blocks, release := r.dev.Borrow()
 	defer release()
 	if len(blocks) == 0 {
@@ -71,12 +65,6 @@ func canary(block, at int) uint32 { return uint32(block+1)*0x85ebca6b ^ uint32(a
 
 // registers has the management firmware test the registers of every engine.
 func (r *Run) registers(now frame.Time) error {
-	if len(r.dev.Engines) == 0 {
-		return absent("engine")
-	}
-	if r.dev.BIST == nil {
-		return absent("management firmware")
-	}
 	if last := r.dev.Engines[len(r.dev.Engines)-1]; r.fault.Has(Registers) {
 		last.StickRegister(true)
 		r.leave = func(frame.Time) { last.StickRegister(false) }
@@ -94,9 +82,6 @@ const clockPart = 1000
 
 // clock compares the hardware clock with the time for a while.
 func (r *Run) clock(now frame.Time) error {
-	if r.dev.Counter == nil {
-		return absent("hardware clock")
-	}
 	start, from := now, r.counter(now)
 	_, ppb := r.dev.Counter(now)
 	r.until = now.Add(clockWait)
@@ -129,9 +114,6 @@ func (r *Run) counter(now frame.Time) int64 {
 
 // nvm checks the images of the flash.
 func (r *Run) nvm(frame.Time) error {
-	if r.dev.Images == nil {
-		return absent("NVM")
-	}
 	list, err := r.dev.Images()
 	if err != nil {
 		return err
@@ -166,9 +148,6 @@ var testFrame = func() []byte {
 
 // loopback sends a frame to the NIC itself.
 func (r *Run) loopback(now frame.Time) error {
-	if r.dev.Send == nil || r.dev.SetLoopback == nil {
-		return absent("port")
-	}
 	r.dev.SetLoopback(true, now)
 	r.leave = func(now frame.Time) { r.dev.SetLoopback(false, now) }
 	var heard, failed = false, error(nil)

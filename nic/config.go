@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -122,21 +123,10 @@ func (c Config) withDefaults() Config {
 			c.MTU = 9000
 		}
 	}
-	if c.Queues == 0 {
-		c.Queues = 1
-	}
-	if c.RDMA.MaxIRD == 0 {
-		c.RDMA.MaxIRD = settings.MaxReads
-	}
-	if c.RDMA.MaxORD == 0 {
-		c.RDMA.MaxORD = settings.MaxReads
-	}
-	if c.IWARP.Nudge == 0 {
-		c.IWARP.Nudge = settings.DefaultNudge
-	}
-	if c.IWARP.SendFirst == 0 {
-		c.IWARP.SendFirst = settings.DefaultSendFirst
-	}
+	c.Queues = cmp.Or(c.Queues, 1)
+	c.RDMA.MaxIRD, c.RDMA.MaxORD = cmp.Or(c.RDMA.MaxIRD, settings.MaxReads), cmp.Or(c.RDMA.MaxORD, settings.MaxReads)
+	c.IWARP.Nudge = cmp.Or(c.IWARP.Nudge, settings.DefaultNudge)
+	c.IWARP.SendFirst = cmp.Or(c.IWARP.SendFirst, settings.DefaultSendFirst)
 	if c.MAC.IsZero() {
 		c.MAC = ip.DeriveMAC(c.seed())
 	}

@@ -121,8 +121,8 @@ func document(all []cost, loads string) []byte {
 			c.idle/c.nics, c.most/c.nics)
 	}
 	speed, heap := advantage(all)
-	fmt.Fprintf(&b, "\nIn the last lab, whose NICs send one message each, a second of CPU time is enough for %.2f times "+
-		"as many NICs of ideal hardware, and an idle one takes %.2f of the memory.\n", speed, heap)
+	fmt.Fprintf(&b, "\nIn the last lab, whose NICs send one message each, a second of CPU time is enough for %.2f "+
+		"times as many NICs of ideal hardware, and an idle one takes %.2f of the memory.\n", speed, heap)
 	fmt.Fprintf(&b, "\n![CPU time over the number of NICs](%s)\n", drawing)
 	return b.Bytes()
 }

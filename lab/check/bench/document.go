@@ -50,7 +50,8 @@ func (b *bench) line(r *row) string {
 	}
 	ratio := figures.Median(ratios)
 	return fmt.Sprintf("| %s | %s | %s | **%.2f** | %.2f–%.2f | %.3g : %.3g %s | %s |\n",
-		r.what, r.mark(r.must), r.mark(r.aim), ratio, slices.Min(ratios), slices.Max(ratios), figures.Median(v), figures.Median(w),
+		r.what, r.mark(r.must), r.mark(r.aim), ratio, slices.Min(ratios), slices.Max(ratios),
+		figures.Median(v), figures.Median(w),
 		r.unit, r.verdict(ratio))
 }
 

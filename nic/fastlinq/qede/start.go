@@ -73,8 +73,18 @@ func (n *Netdev) settle() error {
 		tpa := l2.DefaultTPA(n.s.MTU)
 		update.TPA = &tpa
 	}
-	return cmp.Or(n.sp.VportUpdate(update), n.sp.SetTunnels(n.s.Tunnel), n.setRules(), n.classify(),
-		n.fn.SetVportRate(0, n.s.TxMaxRate))
+	for _, step := range []func() error{
+		func() error { return n.sp.VportUpdate(update) },
+		func() error { return n.sp.SetTunnels(n.s.Tunnel) },
+		n.setRules,
+		n.classify,
+		func() error { return n.fn.SetVportRate(0, n.s.TxMaxRate) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rss is the RSS table over the queues in use; one queue needs none.

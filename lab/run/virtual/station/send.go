@@ -1,7 +1,6 @@
 package station
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -37,8 +36,11 @@ type neighbor struct {
 
 // neighbor is the entry for an address, a new one if need be.
 func (i *Iface) neighbor(a netip.Addr) *neighbor {
-	n := cmp.Or(i.neighbors[a], &neighbor{addr: a})
-	i.neighbors[a] = n
+	n := i.neighbors[a]
+	if n == nil {
+		n = &neighbor{addr: a}
+		i.neighbors[a] = n
+	}
 	return n
 }
 

@@ -24,8 +24,8 @@ const (
 	DelayFirstProbe = 5 * time.Second
 
 	// LockTime is how long an address that was told stays what it is, unless its
-	// station answers a question or announces itself, as with Linux (locktime of
-	// arp(7)): of several answers the first counts.
+	// station answers a question or announces itself (locktime of arp(7)). To one
+	// question of ours several may answer; the last counts.
 	LockTime = time.Second
 
 	MaxNeighbors = 1024
@@ -49,6 +49,7 @@ type neighbor struct {
 	state    neighborState
 	deadline frame.Time // of the state
 	told     frame.Time // when mac was told last
+	asked    frame.Time // when we asked last
 	tries    int
 	used     frame.Time
 	pending  []port.Out // IP packets
@@ -142,7 +143,7 @@ func (l *Layer) toNeighbor(o port.Out, hop netip.Addr, now frame.Time) {
 // solicit asks for n's link-layer address and arms the next try. A NIC that has
 // lost its own addresses of that family stays silent.
 func (l *Layer) solicit(n *neighbor, now frame.Time) {
-	n.tries++
+	n.tries, n.asked = n.tries+1, now
 	l.neighbors.arm(n, now.Add(RetransTime))
 	src := l.Source(n.ip)
 	if !src.IsValid() {
@@ -193,7 +194,7 @@ func (l *Layer) confirm(a netip.Addr, mac ether.Addr, now frame.Time) {
 	if n == nil || mac.IsMulticast() {
 		return
 	}
-	if n.tries == 0 && n.mac != mac { // nobody has asked
+	if n.mac != mac && now.Sub(n.asked) > RetransTime { // nobody has asked
 		l.learn(a, mac, false, LockTime, now)
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -331,8 +332,11 @@ func (c *Cell) check(nic nicEnd, guest guestEnd) error {
 // and ends the program with an error.
 func lateThread(code int, said string) bool {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
-	return code == 255 && lines[len(lines)-1] == "rdma_get_cm_event: Bad file descriptor" && len(lines) > 1 &&
-		strings.HasSuffix(lines[len(lines)-2], "DISCONNECT EVENT...")
+	last := len(lines) - 1
+	return code == 255 && lines[last] == "rdma_get_cm_event: Bad file descriptor" &&
+		slices.ContainsFunc(lines[max(0, last-2):last], func(line string) bool { // the main thread may have a word, too
+			return strings.HasSuffix(line, "DISCONNECT EVENT...")
+		})
 }
 
 // checkReads looks at the depths of each connection.

@@ -55,8 +55,8 @@ func newRun() *cobra.Command {
 		flag{&o.ProcMem, "proc-mem", "",
 			"reach the program's memory by /proc/PID/mem alone, " +
 				"as is done anyway where process_vm_readv(2) is forbidden"},
-		flag{&o.KillAfterPosts, "kill-after-posts", "", "kill the RDMA program between its `n`th post to a send " +
-			"queue and whatever it would do next, to see what its peer makes of it"},
+		flag{&o.KillAfterPosts, "kill-after-posts", "", "kill the RDMA program right after its `n`th post to a send " +
+			"queue, to test how its peer reacts"},
 		flag{&via, "via", "",
 			"`how` the program's system calls are served: seccomp, or preload where the kernel or another\n" +
 				"supervisor refuses that: dynamic programs alone, by a library that a C compiler makes once"},

@@ -22,7 +22,7 @@ func (s *stepDraft) killFields() []conf.Field {
 
 func (s *stepDraft) startFields() []conf.Field {
 	return []conf.Field{
-		{Name: "start", Expect: "a NIC that was killed: it begins anew", Schema: name, Node: s.readNIC},
+		{Name: "start", Expect: "a killed NIC, which is restarted", Schema: name, Node: s.readNIC},
 		s.afterField(), s.timeoutField(),
 	}
 }

@@ -326,8 +326,8 @@ func (g *Guest) over() bool {
 // Ended is closed when the guest is gone.
 func (g *Guest) Ended() <-chan struct{} { return g.ended }
 
-// LoadSiw loads the siw driver anew if other parameters are in force; see
-// Config.Siw.
+// LoadSiw reloads the siw driver with other parameters, unless they are in force
+// already; see Config.Siw.
 func (g *Guest) LoadSiw(ctx context.Context, parameters ...string) error {
 	if slices.Equal(g.cfg.Siw, parameters) {
 		return nil

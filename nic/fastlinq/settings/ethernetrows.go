@@ -100,7 +100,7 @@ func parseVLAN(s string) (uint16, error) {
 func (c *Config) rssKey() *param.Row {
 	return param.Text(param.Row{Name: "rss_key", Type: "choice",
 		Expect: "40 octets in hexadecimal with colons, or random",
-		Help:   "key of the Toeplitz hash; random: drawn anew by each NIC"},
+		Help:   "key of the Toeplitz hash; random: a new key at each start"},
 		func() string {
 			if c.Ethernet.Key == ([l2.KeyLen]byte{}) {
 				return "random"

@@ -2,6 +2,7 @@ package nic
 
 import (
 	"net/netip"
+	nicip "tapir/nic/ip"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestUnknownHeaders(t *testing.T) {
 		{"unknown protocol", ip.Header{Proto: 253, Src: peer4, Dst: nic4}, 2, 0},
 		{"odd fragment", ip.Header{Proto: ip.ProtoICMPv6, Src: peer6, Dst: nic6, Fragment: true, MF: true, FragID: 1,
 			ExtFirst: ip.ProtoFragment, Ext: []byte{ip.ProtoICMPv6, 0, 0, 1, 0, 0, 0, 1}}, 0, 4},
-		{"fragment beyond 64 KiB", v6(ip.ProtoFragment, ip.ProtoICMPv6, 0, 0xff, 0xf8, 0, 0, 0, 1), 0, 42},
+		{"fragment beyond 64 KiB", v6(ip.ProtoFragment, ip.ProtoUDP, 0, 0xff, 0xf8, 0, 0, 0, 1), 0, 42},
 		{"first fragment without the rest of the chain", v6(ip.ProtoFragment, ip.ProtoDestOpts, 0, 0, 1, 0, 0, 0, 1), 3, 0},
 	} {
 		w, n, s := pair(t, Config{})
@@ -97,6 +98,33 @@ func TestUnknownHeaders(t *testing.T) {
 		}
 		if w.pool.Lent() != 0 {
 			t.Errorf("%s: %d frames leaked", c.name, w.pool.Lent())
+		}
+	}
+}
+
+// No ICMP error answers an ICMP error or a redirect (RFC 4443 section 2.4 e, RFC
+// 1122 section 3.2.2): two stations would go on for ever.
+func TestErrorsAreNotAnswered(t *testing.T) {
+	bad := []byte{ip.ProtoICMPv6, 0, 0x80, 4, 0, 0, 0, 0} // an option that asks for a report
+	for typ, answers := range map[uint8]int{icmp.Echo6: 1, icmp.Unreachable6: 0, icmp.PacketTooBig6: 0, icmp.ParamProblem6: 0,
+		100: 0, icmp.Redirect6: 0, icmp.NeighborSolicitation: 1} {
+		w, n, s := pair(t, Config{})
+		body := icmpBytes(icmp.Message{Type: typ, Body: make([]byte, 48)}, peer6, nic6)
+		b := packet(ip.Header{Proto: ip.ProtoICMPv6, Src: peer6, Dst: nic6, ExtFirst: ip.ProtoDestOpts, Ext: bad}, body)
+		s.transmit(n.dev.cfg.MAC, etherTypeOf(b), b)
+		w.run(time.Millisecond)
+		if got := len(s.take()); got != answers {
+			t.Errorf("type %d: %d answers, want %d", typ, got, answers)
+		}
+	}
+	for typ, answers := range map[uint8]int{icmp.Echo4: 1, icmp.Unreachable4: 0, icmp.TimeExceeded4: 0} {
+		w, n, s := pair(t, Config{})
+		part := ip.Header{Proto: ip.ProtoICMP, Src: peer4, Dst: nic4, ID: 9, MF: true}
+		b := packet(part, icmpBytes(icmp.Message{Type: typ, Body: make([]byte, 48)}, peer4, nic4))
+		s.transmit(n.dev.cfg.MAC, etherTypeOf(b), b)
+		w.run(nicip.ReassembleFor + time.Second)
+		if got := len(s.take()); got != answers {
+			t.Errorf("a fragment of type %d that stays alone: %d answers, want %d", typ, got, answers)
 		}
 	}
 }

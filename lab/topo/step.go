@@ -76,8 +76,8 @@ func (s *stepDraft) runFields() []conf.Field {
 				return s.refer(&s.On, n, hasPrograms)
 			}},
 		truthField("rdma", "true: an unmodified RDMA program, which finds the node's NIC under `tapir run`", &s.rdma),
-		{Name: "kill_after_posts", Expect: "kill the RDMA program between that post to a send queue, from 1, and " +
-			"whatever it would do next; its exit code is 137 then", Set: conf.Int(&s.KillAfter, 1, math.MaxInt32)},
+		{Name: "kill_after_posts", Expect: "kill the RDMA program right after that post to a send queue, " +
+			"counted from 1; its exit code is then 137", Set: conf.Int(&s.KillAfter, 1, math.MaxInt32)},
 		{Name: "name",
 			Expect: "what other steps call it (default the node and the program, as in a/rping, with -2 and " +
 				"so on for the next)", Set: conf.Name(&s.Name)},

@@ -205,12 +205,12 @@ func (l *station) release(g *datagram, host bool, now frame.Time) {
 func (r *reassembler) expire(l *Layer, now frame.Time) {
 	for len(r.list) > 0 && r.list[0].deadline <= now {
 		g := r.list[0]
-		if !l.shared() && g.pieces[0].off == 0 {
+		if first := &g.pieces[0]; !l.shared() && first.off == 0 && !isReport(&g.head, first.body) {
 			typ := icmp.TimeExceeded4
 			if g.head.Version == 6 {
 				typ = icmp.TimeExceeded6
 			}
-			l.sendErrorAbout(&g.head, g.pieces[0].packet, icmp.Message{Type: typ, Code: 1}, now)
+			l.sendErrorAbout(&g.head, first.packet, icmp.Message{Type: typ, Code: 1}, now)
 		}
 		l.abandon(g, now)
 	}

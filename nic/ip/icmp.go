@@ -236,7 +236,7 @@ func (l *Layer) advertised(p *Packet, n *icmp.Neighbor) Verdict {
 // sendError answers the packet in hand with an ICMP error that quotes it. It
 // stays silent where RFC 1122 section 3.2.2 and RFC 4443 section 2.4 say so.
 func (l *Layer) sendError(p *Packet, m icmp.Message) {
-	if p.Ether.Dst.IsMulticast() && !p.IP.Dst.IsMulticast() {
+	if p.Ether.Dst.IsMulticast() && !p.IP.Dst.IsMulticast() || isReport(&p.IP, p.Body) {
 		return
 	}
 	packet := p.packet
@@ -244,6 +244,21 @@ func (l *Layer) sendError(p *Packet, m icmp.Message) {
 		packet = p.whole.pieces[0].packet
 	}
 	l.sendErrorAbout(&p.IP, packet, m, p.Now)
+}
+
+// isReport reports whether a packet is an ICMP error or a redirect, which no ICMP
+// error answers. Of an ICMP fragment that is not the first nobody knows.
+func isReport(h *ip.Header, body []byte) bool {
+	if h.Proto != ip.ProtoICMP && h.Proto != ip.ProtoICMPv6 {
+		return false
+	}
+	if len(body) == 0 || h.FragOffset != 0 {
+		return true
+	}
+	if h.Version == 6 {
+		return body[0] < icmp.Echo6 || body[0] == icmp.Redirect6 // RFC 4443 section 2.1
+	}
+	return body[0] != icmp.Echo4 && body[0] != icmp.EchoReply4
 }
 
 // sendErrorAbout answers packet, with header h, with the ICMP error m. That of an

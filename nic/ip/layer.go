@@ -21,8 +21,8 @@ import (
 type Env struct {
 	Wire *port.Port
 	Pool frame.Pool
-	// IDs are the packets' identifiers: of IPv4 the first, of IPv6 each (RFC 7739
-	// section 5.3).
+	// IDs are random packet identifiers: IPv4 begins with one, each fragmented IPv6
+	// packet takes one (RFC 7739).
 	IDs secret.Source
 	// Host takes a frame that is the operating system's, which shares the
 	// addresses; nil: they are the NIC's alone.

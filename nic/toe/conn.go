@@ -63,8 +63,8 @@ type connCounters struct {
 // init sets what does not depend on the role.
 func (c *Conn) init(now frame.Time) {
 	c.sender.c = c
-	c.snd.ISS = c.e.secret.Number(c.local, c.remote, now)
-	c.tsOff = c.e.secret.Hash(c.local, c.remote, "ts")
+	c.snd.ISS = c.e.cfg.Secret.Number(c.local, c.remote, now)
+	c.tsOff = c.e.cfg.Secret.Hash(c.local, c.remote, "ts")
 	c.snd.Rings = &c.e.rings
 	c.ipID = uint16(c.snd.ISS >> 16)
 	c.par = &c.e.cfg.Params

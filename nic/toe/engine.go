@@ -4,7 +4,6 @@ import (
 	"net/netip"
 
 	"tapir/nic/toe/admission"
-	"tapir/nic/toe/isn"
 	"tapir/nic/toe/packet"
 	"tapir/nic/toe/pmtu"
 	"tapir/nic/toe/ports"
@@ -26,7 +25,6 @@ type Engine struct {
 	out     Output
 	notes   *frame.Notes
 
-	secret    isn.Secret
 	conns     map[tuple]*Conn
 	last      *Conn // the connection of the segment before: saves the map
 	head      *Conn // all connections by creation
@@ -55,7 +53,7 @@ type tuple struct{ local, remote netip.AddrPort }
 func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 	e := &Engine{
 		cfg: cfg.withDefaults(), out: out, notes: notes,
-		conns: make(map[tuple]*Conn), secret: cfg.Secret,
+		conns: make(map[tuple]*Conn),
 	}
 	e.maxSegs = e.cfg.MaxSegs
 	e.ports = ports.Allocator{First: e.cfg.FirstPort, Last: e.cfg.LastPort, Take: e.cfg.Reserve}
@@ -101,7 +99,7 @@ func (e *Engine) takePort(local, remote netip.AddrPort, now frame.Time) (netip.A
 		}
 		return local, r, nil
 	}
-	picked, r, ok, err := e.ports.Pick(local.Addr(), e.secret.Hash(local, remote, "port"),
+	picked, r, ok, err := e.ports.Pick(local.Addr(), e.cfg.Secret.Hash(local, remote, "port"),
 		func(local netip.AddrPort, waiting bool) bool {
 			t := tuple{local, remote}
 			return e.conns[t] == nil && e.listener(local) == nil && (waiting || e.waits.Find(local, remote) == nil) &&

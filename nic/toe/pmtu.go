@@ -88,6 +88,7 @@ func (s *sender) reduceMTU(mtu int, begin, now frame.Time) {
 		return
 	}
 	s.c.e.paths.Learn(s.c.remote.Addr(), mtu, now)
+	s.hole = noHole // a router has told
 	s.cutTo(mtu, begin)
 }
 

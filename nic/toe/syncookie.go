@@ -15,7 +15,7 @@ func (l *Listener) sendCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 	l.cookieAt = now
 	e.stats.CookiesSent++
 	ans := tcp.Header{
-		Seq: e.secret.Cookie(local, remote, h, now), Ack: h.Seq.Add(1), Flags: tcp.SYN | tcp.ACK,
+		Seq: e.cfg.Secret.Cookie(local, remote, h, now), Ack: h.Seq.Add(1), Flags: tcp.SYN | tcp.ACK,
 		Window: uint16(min(e.cfg.RcvWnd, 0xffff)),
 	}
 	ans.Opts.MSS = e.announcedMSS(local.Addr())
@@ -28,7 +28,7 @@ func (l *Listener) sendCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 		if granted {
 			ans.Flags |= tcp.ECE
 		}
-		ts := isn.CookieTimestamp(h, granted, tsClock(now)+e.secret.Hash(local, remote, "ts"))
+		ts := isn.CookieTimestamp(h, granted, tsClock(now)+e.cfg.Secret.Hash(local, remote, "ts"))
 		ans.Opts.HasTS, ans.Opts.TSVal, ans.Opts.TSEcr = true, ts, o.TSVal
 	}
 	e.answers.Add(local, remote, ans)
@@ -42,7 +42,7 @@ func (l *Listener) takeCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 	if l.cookieAt == 0 || now.Sub(l.cookieAt) > isn.CookieLife || h.Flags&(tcp.SYN|tcp.RST|tcp.ACK) != tcp.ACK {
 		return nil, false
 	}
-	syn, ok := e.secret.TakeCookie(local, remote, h, now)
+	syn, ok := e.cfg.Secret.TakeCookie(local, remote, h, now)
 	switch {
 	case !ok || e.passive.Crowded(&l.backlog, remote.Addr(), len(e.conns)):
 		return nil, false

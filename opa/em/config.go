@@ -93,39 +93,62 @@ func expect(ok bool, path, format string, args ...any) error {
 	if ok {
 		return nil
 	}
+	return wrong(path, format, args...)
+}
+
+func wrong(path, format string, args ...any) error {
 	return &ConfigError{path, fmt.Sprintf(format, args...)}
 }
 
 // Validate returns a *ConfigError for the first mistake.
 func (c *Config) Validate() error {
-	err := c.validateNodes()
-	for i := range c.VESWs {
-		v, path := &c.VESWs[i], fmt.Sprintf("vesws[%d]", i)
-		err = cmp.Or(err, v.validate(path))
-		for _, other := range c.VESWs[:i] {
-			err = cmp.Or(err,
-				expect(v.ID != other.ID, path+".id", "%d: vESW %s has it too", v.ID, other.Name),
-				expect(v.Name != other.Name, path+".name", "%s: another vESW has it too", v.Name))
+	for i := range c.Nodes {
+		if err := c.validateNode(i); err != nil {
+			return err
 		}
-		err = cmp.Or(err, c.aliases(path, v))
 	}
-	return err
+	for i := range c.VESWs {
+		if err := c.validateVESW(i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (c *Config) validateNodes() (err error) {
-	for i, n := range c.Nodes {
-		path := fmt.Sprintf("nodes[%d]", i)
-		err = cmp.Or(err,
-			expect(n.GUID != 0 || n.Name != "", path, "expected a name or a guid"),
-			expect(n.LID <= MaxLID, path+".lid", "%#x: expected 1 to 0xbfff", uint32(n.LID)))
-		for _, o := range c.Nodes[:i] {
-			err = cmp.Or(err,
-				expect(n.GUID == 0 || n.GUID != o.GUID, path+".guid", "%v: another node has it too", GUID(n.GUID)),
-				expect(n.Name == "" || n.Name != o.Name, path+".name", "%s: another node has it too", n.Name),
-				expect(n.LID == 0 || n.LID != o.LID, path+".lid", "%#x: another node has it too", uint32(n.LID)))
+func (c *Config) validateNode(i int) error {
+	n, path := &c.Nodes[i], fmt.Sprintf("nodes[%d]", i)
+	if err := cmp.Or(
+		expect(n.GUID != 0 || n.Name != "", path, "expected a name or a guid"),
+		expect(n.LID <= MaxLID, path+".lid", "%#x: expected 1 to 0xbfff", uint32(n.LID))); err != nil {
+		return err
+	}
+	for k := range i {
+		switch o := &c.Nodes[k]; {
+		case n.GUID != 0 && n.GUID == o.GUID:
+			return wrong(path+".guid", "%v: another node has it too", GUID(n.GUID))
+		case n.Name != "" && n.Name == o.Name:
+			return wrong(path+".name", "%s: another node has it too", n.Name)
+		case n.LID != 0 && n.LID == o.LID:
+			return wrong(path+".lid", "%#x: another node has it too", uint32(n.LID))
 		}
 	}
-	return err
+	return nil
+}
+
+func (c *Config) validateVESW(i int) error {
+	v, path := &c.VESWs[i], fmt.Sprintf("vesws[%d]", i)
+	if err := v.validate(path); err != nil {
+		return err
+	}
+	for k := range i {
+		switch o := &c.VESWs[k]; {
+		case v.ID == o.ID:
+			return wrong(path+".id", "%d: vESW %s has it too", v.ID, o.Name)
+		case v.Name == o.Name:
+			return wrong(path+".name", "%s: another vESW has it too", v.Name)
+		}
+	}
+	return c.aliases(path, v)
 }
 
 func (v *VESW) validate(path string) error {
@@ -142,12 +165,14 @@ func (v *VESW) validate(path string) error {
 		v.validateMembers(path))
 }
 
-func (v *VESW) validateMembers(path string) (err error) {
+func (v *VESW) validateMembers(path string) error {
 	for i, m := range v.Members {
-		at := fmt.Sprintf("%s.members[%d]", path, i)
-		twice := slices.ContainsFunc(v.Members[:i], func(o Member) bool { return o.Node == m.Node })
-		err = cmp.Or(err, expect(m.Node != (Node{}), at, "expected a node's name or guid"),
-			expect(!twice, at, "%v is a member twice", m.Node))
+		switch at := fmt.Sprintf("%s.members[%d]", path, i); {
+		case m.Node == (Node{}):
+			return wrong(at, "expected a node's name or guid")
+		case slices.ContainsFunc(v.Members[:i], func(o Member) bool { return o.Node == m.Node }):
+			return wrong(at, "%v is a member twice", m.Node)
+		}
 	}
 	seen := 0
 	for _, l := range []struct {
@@ -158,31 +183,38 @@ func (v *VESW) validateMembers(path string) (err error) {
 			seen++
 			at := fmt.Sprintf("%s.%s[%d]", path, l.key, i)
 			member := slices.ContainsFunc(v.Members, func(m Member) bool { return m.Node == n })
-			err = cmp.Or(err, expect(member, at, "%v is not a member of %s", n, v.Name),
+			if err := cmp.Or(expect(member, at, "%v is not a member of %s", n, v.Name),
 				expect(!slices.Contains(l.list[:i], n), at, "%v is listed twice", n),
-				expect(seen <= len(defPorts{}), at, "expected at most 16 default ports and gateways"))
+				expect(seen <= len(defPorts{}), at, "expected at most 16 default ports and gateways")); err != nil {
+				return err
+			}
 		}
 	}
-	return err
+	return nil
 }
 
 // aliases refuses a port that is a member by name and by GUID.
-func (c *Config) aliases(path string, v *VESW) (err error) {
+func (c *Config) aliases(path string, v *VESW) error {
+	seen := map[uint64]Node{}
 	for i, m := range v.Members {
-		at, g := fmt.Sprintf("%s.members[%d]", path, i), c.guid(m.Node)
-		for _, o := range v.Members[:i] {
-			err = cmp.Or(err, expect(g == 0 || g != c.guid(o.Node), at, "%v and %v are the same node", m.Node, o.Node))
+		g := c.guid(m.Node)
+		if o, ok := seen[g]; g != 0 && ok {
+			return wrong(fmt.Sprintf("%s.members[%d]", path, i), "%v and %v are the same node", m.Node, o)
 		}
+		seen[g] = m.Node
 	}
-	return err
+	return nil
 }
 
 // guid is the GUID of a node as far as the configuration tells it, else 0.
 func (c *Config) guid(n Node) uint64 {
-	if i := slices.IndexFunc(c.Nodes, func(e NodeEntry) bool { return e.Name == n.Name }); n.GUID == 0 && i >= 0 {
+	if n.GUID != 0 {
+		return n.GUID
+	}
+	if i := slices.IndexFunc(c.Nodes, func(e NodeEntry) bool { return e.Name == n.Name }); i >= 0 {
 		return c.Nodes[i].GUID
 	}
-	return n.GUID
+	return 0
 }
 
 type defPorts = [16]opa.LID

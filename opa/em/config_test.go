@@ -2,11 +2,39 @@ package em
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
 	"tapir/opa"
 )
+
+// Validate stops at the first mistake, and comparing what is right allocates nothing.
+func TestValidateCost(t *testing.T) {
+	const many = 1000
+	good := Config{VESWs: []VESW{twoVESWs().VESWs[0]}}
+	for i := range many {
+		good.Nodes = append(good.Nodes, NodeEntry{GUID: guidBase + uint64(i), Name: fmt.Sprint("node", i)})
+	}
+	broken := good.VESWs[0]
+	broken.Members = make([]Member, many)
+	foreign := good.VESWs[0]
+	foreign.DefaultPorts = make([]Node, many)
+	for name, tt := range map[string]struct {
+		c    Config
+		most float64 // allocations
+	}{
+		"nodes":         {Config{Nodes: make([]NodeEntry, many)}, 30},
+		"vesws":         {Config{VESWs: make([]VESW, many)}, 100},
+		"members":       {Config{VESWs: []VESW{broken}}, 100},
+		"default ports": {Config{VESWs: []VESW{foreign}}, 100},
+		"none":          {good, 20 * many},
+	} {
+		if n := testing.AllocsPerRun(1, func() { _ = tt.c.Validate() }); n > tt.most {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
 
 func TestValidate(t *testing.T) {
 	if c := twoVESWs(); c.Validate() != nil {

@@ -98,15 +98,11 @@ func (l *Loop) letRing() {
 		b.skip--
 		return
 	}
-	before := l.clock.now()
-	if before < l.polite {
+	now := l.clock.now()
+	if now < l.policy.spinAgain {
 		return
 	}
-	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	now := l.clock.now()
-	if now.Sub(before) > longYield {
-		l.polite = now.Add(politeFor)
-	}
+	l.policy.yield(&l.clock, now)
 	if b.inVain = min(max(1, 2*b.inVain), maxSkip); b.rung() {
 		b.inVain = 0
 	}

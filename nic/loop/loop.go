@@ -62,22 +62,6 @@ const (
 // idleAfter is how long a loop rests before it gives its buffers back.
 const idleAfter = time.Second
 
-// A loop whose last sleep was shorter than lingerFor lingers before it sleeps
-// again: to be woken costs both sides more than a look. Once that was in vain
-// it sleeps at once, until a short sleep shows that lingering pays. Between
-// two looks it yields, which is for two that take turns, and not for a chain of
-// processes: with sources it does not linger. Who does not get the processor
-// back within longYield shares it with strangers and sleeps at once for as long
-// as politeFor, as sleepers are preferred.
-const (
-	lingerFor = 30 * time.Microsecond
-	longYield = 500 * time.Microsecond
-	politeFor = 10 * time.Millisecond
-)
-
-// atOnce is shorter than any sleep.
-const atOnce = time.Microsecond
-
 // bufferWait is how long a port rests when the pool had no buffer for it.
 const bufferWait = time.Millisecond
 
@@ -104,14 +88,12 @@ type Loop struct {
 	realtime realtime
 	ports    []*Port
 	sources  []*Source
+	policy   waitPolicy
 	waiter   // the mailbox's event descriptor, then one per port, then one per source
 	bells    bells
 	done     []sent // frames sent or lost, not yet reported
 	atEnd    []func()
-	rested   bool       // buffers are given back
-	eager    bool       // lingering pays
-	brisk    bool       // so do naps
-	polite   frame.Time // until then the loop does not linger
+	rested   bool // buffers are given back
 
 	thread  atomic.Int64 // that Run occupies
 	event   int          // eventfd that wakes the loop
@@ -306,12 +288,12 @@ func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
 		if ready.Revents&unix.POLLOUT != 0 {
 			p.flush()
 		}
-		if ready.Revents&(unix.POLLIN|unix.POLLERR|unix.POLLHUP) != 0 || p.behind {
+		if ready.Revents&(unix.POLLIN|unix.POLLERR|unix.POLLHUP) != 0 || p.more {
 			if p.err = p.receive(); p.err != nil {
 				broken = true
 			}
 			frames = true
-			more = more || p.behind
+			more = more || p.more
 		}
 	}
 	if broken {
@@ -415,8 +397,8 @@ func (l *Loop) sleep(deadline frame.Time) error {
 	for i := range l.fds {
 		l.fds[i].Revents = 0
 	}
-	if l.eager && deadline > now && now >= l.polite && len(l.sources) == 0 && !l.held() {
-		if l.linger(now, min(deadline.Sub(now), lingerFor)) {
+	if deadline > now && l.policy.spins(now) && len(l.sources) == 0 && !l.held() {
+		if l.spin(now, min(deadline, now.Add(spinFor))) {
 			l.rested = false
 			return nil
 		}
@@ -446,8 +428,8 @@ func (l *Loop) sleep(deadline frame.Time) error {
 	if deadline > now {
 		l.bells.slept()
 	}
-	l.eager, l.brisk = n > 0 && slept < lingerFor, n > 0 && slept < napBelow
-	if slept < atOnce {
+	l.policy.slept(slept, n > 0)
+	if slept < noSleep {
 		l.mayBeMore()
 	}
 	if n > 0 {
@@ -459,12 +441,12 @@ func (l *Loop) sleep(deadline frame.Time) error {
 	return nil
 }
 
-// mayBeMore is for a sleep that was none: frames of which one was read may have
-// been there already.
+// mayBeMore is called after a sleep that ended at once: more frames may have been
+// there when one was read.
 func (l *Loop) mayBeMore() {
 	for i, p := range l.ports {
 		if l.fds[i+1].Revents&unix.POLLIN != 0 {
-			p.sparse = false
+			p.single = false
 		}
 	}
 }
@@ -474,14 +456,11 @@ func (l *Loop) held() bool {
 	return slices.ContainsFunc(l.ports, func(p *Port) bool { return p.n > 0 || p.unbuffered })
 }
 
-// linger looks for work until wait is over, and lets others have the
-// processor between two looks. To try to read costs less than to ask first.
-func (l *Loop) linger(now frame.Time, wait time.Duration) (found bool) {
-	for begin := now; now.Sub(begin) < wait; {
-		before := now
-		unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-		if now = l.clock.now(); now.Sub(before) > longYield {
-			l.polite = now.Add(politeFor)
+// spin looks for work until the time end and yields between two looks. To try to
+// read costs less than to ask first.
+func (l *Loop) spin(now, end frame.Time) (found bool) {
+	for long := false; now < end; {
+		if now, long = l.policy.yield(&l.clock, now); long {
 			return false
 		}
 		for _, p := range l.ports {

@@ -30,8 +30,8 @@ type Port struct {
 	waiting    [backlog]*frame.Frame // a ring: accepted, but the queue was not ready
 	first, n   int
 	ahead      *frame.Frame // read by look, first of the next batch
-	behind     bool         // the last batch did not empty the queue
-	sparse     bool         // frames come one at a time
+	more       bool         // the last batch did not empty the queue
+	single     bool         // the last batch was one frame: they come one at a time
 	unbuffered bool         // the pool had nothing to read into
 	err        error
 	lost       func(error) // may be nil
@@ -165,20 +165,19 @@ func (p *Port) discard() {
 func (p *Port) Drops() frame.Drops { return p.drops }
 
 // receive reads one batch and hands it to the engine, in parts that stay in
-// the cache. If it ends before the queue is empty, the port is behind. Where
-// frames come one at a time it reads one: a look for the next costs more than
-// to be told of it.
+// the cache, and notes in p.more whether the queue holds more. Where frames come
+// one at a time it reads one: a look for the next costs more than to be told of it.
 func (p *Port) receive() error {
 	n, part, octets := 0, 0, 0
 	if p.ahead != nil {
 		p.batch[0], p.ahead = p.ahead, nil
 		n, part = 1, p.batch[0].Len()
 	}
-	p.behind = true
+	p.more = true
 	total := n
 	for tries := n; tries < rxFrames && octets+part < rxOctets; tries++ {
-		if p.sparse && total == 1 {
-			p.behind = false
+		if p.single && total == 1 {
+			p.more = false
 			break
 		}
 		if part >= rxPart {
@@ -187,7 +186,7 @@ func (p *Port) receive() error {
 		}
 		f, err := p.read()
 		if err == tap.ErrAgain {
-			p.behind = false
+			p.more = false
 			break
 		}
 		if err != nil {
@@ -201,7 +200,7 @@ func (p *Port) receive() error {
 			total++
 		}
 	}
-	p.sparse = total == 1 && !p.behind
+	p.single = total == 1 && !p.more
 	p.deliver(n)
 	return nil
 }
@@ -218,9 +217,9 @@ func (p *Port) deliver(n int) {
 // frame, or an error to find.
 func (p *Port) look() bool {
 	f, err := p.read()
-	p.ahead, p.sparse = f, false
-	p.behind = f != nil || err != nil && err != tap.ErrAgain
-	return p.behind
+	p.ahead, p.single = f, false
+	p.more = f != nil || err != nil && err != tap.ErrAgain
+	return p.more
 }
 
 func (p *Port) release(n int) {

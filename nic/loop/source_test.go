@@ -118,17 +118,17 @@ func TestNap(t *testing.T) {
 	w.AddSource(r, func(frame.Time, bool) {}, func() {})
 	_, err := unix.Write(in, []byte("x"))
 	must(t, err)
-	w.brisk = true
+	w.policy.nap = true
 	must(t, w.sleep(w.clock.now().Add(time.Hour)))
 	if w.fds[w.firstSource()].Revents&unix.POLLIN == 0 {
 		t.Error("the nap ended without the source")
 	}
 	unix.Read(r, make([]byte, 1))
-	w.brisk = true
+	w.policy.nap = true
 	deadline := w.clock.now().Add(2 * napFor)
 	must(t, w.sleep(deadline))
-	if now := w.clock.now(); now < deadline || w.brisk || w.fds[w.firstSource()].Revents != 0 {
-		t.Errorf("%v after the deadline: brisk %v", now.Sub(deadline), w.brisk)
+	if now := w.clock.now(); now < deadline || w.policy.nap || w.fds[w.firstSource()].Revents != 0 {
+		t.Errorf("%v after the deadline: nap %v", now.Sub(deadline), w.policy.nap)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestTimerStaysSet(t *testing.T) {
 	for range 3 {
 		_, err := unix.Write(in, []byte("x"))
 		must(t, err)
-		w.rested, w.brisk = true, false
+		w.rested, w.policy.nap = true, false
 		must(t, w.sleep(hour))
 		if w.alarm != hour {
 			t.Fatalf("the timer goes off at %v, not at %v", w.alarm, hour)

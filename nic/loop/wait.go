@@ -11,21 +11,12 @@ import (
 	"tapir/wire/frame"
 )
 
-// A loop whose last sleep was shorter than napBelow begins the next without
-// telling the Go runtime: its monitor would wake up to give the processor to
-// another goroutine, and again to take it back, and each time take it from the
-// process that the loop waits for. A nap lasts at most napFor.
-const (
-	napBelow = time.Millisecond
-	napFor   = 5 * time.Millisecond
-)
-
 // waiter is where a loop sleeps: one epoll(7) descriptor, so that a sleep costs
 // the same however many descriptors there are. A sleep has no bound of its own,
 // as the kernel sets its timer for that and takes it back, which costs more than
 // the sleep in a virtual machine where no earlier timer is due. A timer that
 // stays set ends those that last too long; it may go off early, and is then set
-// anew.
+// again.
 type waiter struct {
 	epoll int
 	timer int        // timerfd
@@ -147,7 +138,7 @@ func (l *Loop) await(now, deadline frame.Time) (n int, slept time.Duration, err 
 		return n, 0, err
 	}
 	begin := now
-	for interrupted := !l.brisk; n == 0 && err == nil && now < deadline; now = l.clock.now() {
+	for interrupted := !l.policy.nap; n == 0 && err == nil && now < deadline; now = l.clock.now() {
 		if until := begin.Add(napFor); !interrupted && now < until {
 			l.alarmAt(now, min(deadline, until))
 			n, interrupted, err = l.wait(nap)

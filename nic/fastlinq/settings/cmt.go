@@ -16,7 +16,7 @@ import (
 func (c *Config) engineRows() []*param.Row {
 	all := []*param.Row{
 		param.Bool(param.Row{Name: "iwarp_cmt", Origin: param.FastLinQ,
-			Help: "pin all packets but RoCE's to the engine of RDMA, as a card does that is to have iWARP on two"},
+			Help: "pin all packets but RoCE's to the engine of RDMA: needed for iWARP on a card with two engines"},
 			&c.CMT.PinIWARP, false),
 		param.List(param.Row{Name: "llh_affinity", Origin: param.FastLinQ,
 			Expect: "PPFIDs with an engine, such as 1:engine1 or 0:both, with commas, or none",

@@ -24,9 +24,10 @@ const (
 	// None as IRD or ORD of a job stands for no Reads.
 	None = -1
 
-	maxConns   = 64
-	maxPrivate = 512
-	maxCount   = 500
+	maxConns    = 64
+	maxMessages = 4096 // that a report lists of a connection
+	maxPrivate  = 512
+	maxCount    = 500
 )
 
 // Job describes one side.
@@ -147,7 +148,9 @@ func parseStep(s string) (step, error) {
 type Report struct {
 	Role  string       `json:"role"` // client or server
 	Conns []ConnReport `json:"connections"`
-	Error string       `json:"error,omitempty"` // what failed first
+	// Omitted is how many earlier connections a server had: the last 64 are listed.
+	Omitted int    `json:"omitted,omitempty"`
+	Error   string `json:"error,omitempty"` // what failed first
 }
 
 // ConnReport is what became of one connection.
@@ -160,6 +163,8 @@ type ConnReport struct {
 	Rejected   string         `json:"rejected,omitempty"`
 	Steps      []StepReport   `json:"steps,omitempty"`    // client
 	Received   []Message      `json:"received,omitempty"` // server
+	// Omitted is how many further Sends a server has received: the first 4096 are listed.
+	Omitted int `json:"omitted,omitempty"`
 	// End is why the connection ended or did not come about; empty: in order.
 	End string `json:"end,omitempty"`
 }

@@ -55,8 +55,8 @@ func Start(d *nic.Device, job Job, now frame.Time, done func(Report, error)) (*R
 		return r, err
 	}
 	if err := r.connect(now); err != nil {
-		for _, c := range r.conns {
-			err = errors.Join(err, c.free())
+		for _, c := range slices.Clone(r.conns) {
+			err = errors.Join(err, r.free(c))
 		}
 		return nil, err
 	}
@@ -92,6 +92,9 @@ func depth(n int) uint16 {
 func (r *Run) Finished() (n int) {
 	for _, c := range r.conns {
 		n += len(c.report.Steps)
+	}
+	for i := range r.report.Conns {
+		n += len(r.report.Conns[i].Steps)
 	}
 	return n
 }
@@ -172,9 +175,24 @@ func (r *Run) closed(c *conn, now frame.Time) {
 	if c.dead {
 		return
 	}
-	r.err = cmp.Or(r.err, c.free())
-	r.report.Conns = append(r.report.Conns, c.report)
+	r.err = cmp.Or(r.err, r.free(c))
+	r.reported(&c.report)
 	r.gone(c.client != nil, now)
+}
+
+// reported books a connection that has ended. Of many the last ones stay.
+func (r *Run) reported(c *ConnReport) {
+	if len(r.report.Conns) == maxConns {
+		r.report.Conns = append(r.report.Conns[:0], r.report.Conns[1:]...)
+		r.report.Omitted++
+	}
+	r.report.Conns = append(r.report.Conns, *c)
+}
+
+// free frees a connection, and the run forgets it.
+func (r *Run) free(c *conn) error {
+	r.conns = slices.DeleteFunc(r.conns, func(o *conn) bool { return o == c })
+	return c.free()
 }
 
 // end closes what is open; conclude follows when all has gone.
@@ -193,7 +211,7 @@ func (r *Run) end(now frame.Time) {
 
 func (r *Run) disconnect(abortive bool, now frame.Time) {
 	for _, c := range r.conns {
-		if !c.dead && c.id != nil {
+		if c.id != nil {
 			_ = c.id.Disconnect(abortive, now) // one that has just ended needs none
 		}
 	}
@@ -201,8 +219,7 @@ func (r *Run) disconnect(abortive bool, now frame.Time) {
 
 // conclude hands the report over, once, when no connection is left.
 func (r *Run) conclude() {
-	alive := slices.ContainsFunc(r.conns, func(c *conn) bool { return !c.dead })
-	if alive || r.done == nil || r.job.Serves() && !r.ending {
+	if len(r.conns) > 0 || r.done == nil || r.job.Serves() && !r.ending {
 		return
 	}
 	done := r.done

@@ -18,7 +18,7 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 		_ = ev.ID.Reject([]byte(why), now) // whoever has gone in the meantime needs no answer
 	}
 	if a.Flags&flagReject != 0 {
-		r.report.Conns = append(r.report.Conns, ConnReport{
+		r.reported(&ConnReport{
 			Remote: ev.ID.Remote(), Private: len(ev.PrivateData), PrivateSum: sum(ev.PrivateData),
 			Rejected: text([]byte(rejection)),
 		})
@@ -27,7 +27,7 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 	}
 	c, err := r.newConn(int(a.Receives), a.octets(), a.Flags&flagSRQ != 0)
 	if err != nil {
-		r.dev.Verbs.Defer(func(frame.Time) { _ = c.free() })
+		r.dev.Verbs.Defer(func(frame.Time) { _ = r.free(c) })
 		refuse("siwt: " + err.Error())
 		return
 	}
@@ -61,7 +61,11 @@ func (c *conn) received(wc *verbs.WC) {
 	if wc.WithInv {
 		m.Invalidated = wc.Invalidated
 	}
-	c.report.Received = append(c.report.Received, m)
+	if len(c.report.Received) < maxMessages {
+		c.report.Received = append(c.report.Received, m)
+	} else {
+		c.report.Omitted++
+	}
 	if bytes.HasPrefix(data, echoMark) {
 		_, _ = c.qp.PostSend(verbs.SendWR{
 			ID: echoID + uint64(i), Flags: verbs.Signaled, SGEs: []verbs.SGE{c.slotSGE(i, len(data))},

@@ -11,6 +11,9 @@ import (
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	if r.Omitted > 0 {
+		fmt.Fprintf(tw, "%d earlier connections are not listed\t\n", r.Omitted)
+	}
 	for _, c := range r.Conns {
 		fmt.Fprintf(tw, "%v\tird %d\tord %d\tprivate data %d\t\n", c.Remote, c.IRD, c.ORD, c.Private)
 		if c.Rejected != "" {
@@ -21,6 +24,9 @@ func (r *Report) WriteText(w io.Writer) error {
 		}
 		for _, m := range c.Received {
 			fmt.Fprintf(tw, "\treceived %d\tsum %08x\t\t\n", m.Octets, m.Sum)
+		}
+		if c.Omitted > 0 {
+			fmt.Fprintf(tw, "\treceived %d more\t\n", c.Omitted)
 		}
 		if c.End != "" {
 			fmt.Fprintf(tw, "\tended: %s\t\n", c.End)

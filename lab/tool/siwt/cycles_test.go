@@ -20,7 +20,7 @@ func TestServerStaysFlat(t *testing.T) {
 		{Reject: true},
 		{Steps: []string{"sendinv:64"}, SRQ: true, Conns: 2},
 	}
-	cycles.Flat(t, 90, func(i int) {
+	cycles.Flat(t, 210, func(i int) {
 		job := jobs[i%len(jobs)]
 		job.Remote = serverAddr
 		c := w.start(1, job)

@@ -105,9 +105,9 @@ type Env struct {
 	// Now is the time within a call, for one-step messages of PTP; nil: time
 	// stands still meanwhile, as in virtual time.
 	Now func() frame.Time
-	// Light is called when the port's transmitter is switched: without it the
+	// Laser is called when the port's transmitter is switched: without it the
 	// other end of the wire loses its carrier; nil: it does not notice.
-	Light func(on bool)
+	Laser func(on bool)
 }
 
 // engineClock shows the engine's time.

@@ -19,7 +19,7 @@ func (d *Device) attach(env *Env) (err error) {
 	}
 	d.Hardware, err = device.Attach(env.Function, hardware.Env{
 		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs, Log: &d.Common.Log,
-		Pool: d.pool, System: d.Common.System, Host: env.Host, Second: env.Second, Light: env.Light,
+		Pool: d.pool, System: d.Common.System, Host: env.Host, Second: env.Second, Laser: env.Laser,
 	})
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func TestLinkFollowsWireAndDriver(t *testing.T) {
 	w := newWorld(t)
 	var light []bool
 	n := &node{w: w, room: 64}
-	w.attach(n, Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24")}, Env{Pool: w.pool, Wire: n, Light: func(on bool) { light = append(light, on) }})
+	w.attach(n, Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24")}, Env{Pool: w.pool, Wire: n, Laser: func(on bool) { light = append(light, on) }})
 	n.dev.LinkUp(w.now)
 	w.run(time.Second)
 	if n.link("link") != "up" || n.link("speed") != "100000" || !n.passes() || len(light) != 0 {

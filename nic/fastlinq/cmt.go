@@ -244,8 +244,8 @@ func (d *Device) setStates(cfg *settings.NIC) error {
 	return nil
 }
 
-// look runs fn where it may read the second engine; not at all without one.
-func (c *engines) look(fn func(e *SecondEngine)) {
+// withSecond runs fn where it may read the second engine; not at all without one.
+func (c *engines) withSecond(fn func(e *SecondEngine)) {
 	if c != nil && c.second != nil {
 		c.call(func() { fn(c.second) })
 	}
@@ -260,20 +260,20 @@ func (c *engines) setTracer(t frame.Tracer) frame.Tracer {
 	if t != nil && c.guard != nil {
 		t = c.guard(t)
 	}
-	c.look(func(e *SecondEngine) { e.tracer = t })
+	c.withSecond(func(e *SecondEngine) { e.tracer = t })
 	return t
 }
 
 // HostTraffic implements hardware.View: what the second engine has counted.
 func (d display) HostTraffic() (n [4]uint64) {
-	d.cmt.look(func(e *SecondEngine) { n = [...]uint64{e.rxFrames, e.rxBytes, e.txFrames, e.txBytes} })
+	d.cmt.withSecond(func(e *SecondEngine) { n = [...]uint64{e.rxFrames, e.rxBytes, e.txFrames, e.txBytes} })
 	return n
 }
 
 // Drops implements hardware.View.
 func (d display) Drops() (sum frame.Drops) {
 	sum = d.drops
-	d.cmt.look(func(e *SecondEngine) {
+	d.cmt.withSecond(func(e *SecondEngine) {
 		add := func(more frame.Drops) {
 			for r, n := range more {
 				sum[r] += n
@@ -289,7 +289,7 @@ func (d display) Drops() (sum frame.Drops) {
 
 // waiting is the number of frames on their way through the second engine.
 func (c *engines) waiting() (n int) {
-	c.look(func(e *SecondEngine) { n = e.netdev.Waiting() + e.in.Len() + e.out.Len() })
+	c.withSecond(func(e *SecondEngine) { n = e.netdev.Waiting() + e.in.Len() + e.out.Len() })
 	return n
 }
 

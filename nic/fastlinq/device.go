@@ -133,7 +133,7 @@ func (d *Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 			return nil, err
 		}
 	}
-	return d, d.composeMFW(e.Light)
+	return d, d.composeMFW(e.Laser)
 }
 
 // Check implements hardware.Function.
@@ -210,7 +210,7 @@ func (d *Device) Close(now frame.Time) (err error) {
 	d.coreDown(now, func(_ frame.Time, e error) { err = e })
 	d.pump(now)
 	err = errors.Join(err, d.interrupts.release(0))
-	d.cmt.look(func(e *SecondEngine) { err = errors.Join(err, e.irq.release(1)) })
+	d.cmt.withSecond(func(e *SecondEngine) { err = errors.Join(err, e.irq.release(1)) })
 	return err
 }
 

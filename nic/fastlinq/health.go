@@ -64,17 +64,17 @@ func (d tools) Recover(now frame.Time, done func(error)) {
 		return
 	}
 	until := now.Add(recoverTimeout)
-	var look func(now frame.Time)
-	look = func(now frame.Time) {
+	var poll func(now frame.Time)
+	poll = func(now frame.Time) {
 		switch {
 		case dev.State() == ecore.Running && dev.Health().Recoveries > before:
 			done(nil)
 		case now >= until:
 			done(status.Timeout.Errorf("recovery: the function is in state %v", dev.State()))
 		default:
-			d.nic.Schedule(now.Add(recoverLook), look)
+			d.nic.Schedule(now.Add(recoverLook), poll)
 		}
 	}
 	d.Manage(now)
-	look(now)
+	poll(now)
 }

@@ -56,8 +56,8 @@ func (d *Device) composeInterrupts() error {
 	return d.setCoalescing()
 }
 
-// init makes the interrupts with the status blocks of a hwfn for so many queues
-// and CNQs.
+// init makes the interrupts, with the status blocks of a hwfn for its queues and
+// CNQs.
 func (i *interrupts) init(want irq.Config, hwfn, queues, cnqs int) error {
 	dev, err := irq.New(want)
 	if err != nil {
@@ -144,7 +144,7 @@ func (d *Device) setCoalescing() error {
 		return err
 	}
 	err := i.setTimes(c, d.now())
-	d.cmt.look(func(e *SecondEngine) {
+	d.cmt.withSecond(func(e *SecondEngine) {
 		if err == nil {
 			err = e.irq.setTimes(c, e.now)
 		}
@@ -305,7 +305,7 @@ func (d display) ShowIRQ() []view.IRQInfo {
 		list[n].Hwfn = d.hwfnName(0)
 	}
 	second := []view.IRQInfo{d.interrupts.row(d.interrupts.dev.Hwfns[1].SP(), 1, "sp", "slowpath", 0)}
-	d.cmt.look(func(e *SecondEngine) { second = append(second, e.irq.show(1, d.host)[1:]...) })
+	d.cmt.withSecond(func(e *SecondEngine) { second = append(second, e.irq.show(1, d.host)[1:]...) })
 	for n := range second {
 		second[n].Hwfn = d.hwfnName(1)
 	}

@@ -196,7 +196,7 @@ func (d *Device) netdevs(fn func(hwfn int, n *qede.Netdev)) {
 		return
 	}
 	fn(0, d.function)
-	d.cmt.look(func(e *SecondEngine) { fn(1, e.netdev) })
+	d.cmt.withSecond(func(e *SecondEngine) { fn(1, e.netdev) })
 }
 
 // hwfnName is the name of an engine's half of the device, empty if there is one.

@@ -151,7 +151,7 @@ func (d *Device) onVport(engine int, fn func(*l2.Function)) {
 	case engine == 0:
 		fn(d.function.Function())
 	default:
-		d.cmt.look(func(e *SecondEngine) { fn(e.netdev.Function()) })
+		d.cmt.withSecond(func(e *SecondEngine) { fn(e.netdev.Function()) })
 	}
 }
 

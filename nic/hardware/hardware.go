@@ -49,11 +49,11 @@ type Function interface {
 	// that does, and gives it back by NIC.Received.
 	Holds() bool
 	Hold(f *frame.Frame, now frame.Time) bool
-	// Batch ends a batch of frames, of which so many came to the NIC's own Ethernet
-	// queue.
+	// Batch ends a batch of frames; received is how many of them came to the NIC's
+	// own Ethernet queue.
 	Batch(received int, now frame.Time)
-	// Sent tells that so many frames of that queue have left, and returns when the
-	// device wants to be polled again.
+	// Sent reports that frames of that queue have left, and returns when the device
+	// wants to be polled again.
 	Sent(frames int, now frame.Time) frame.Time
 	// Closed shows the device a frame that a closed port drops.
 	Closed(b []byte, now frame.Time)
@@ -171,8 +171,8 @@ type Env struct {
 	System frame.Clock
 	Host   frame.Link // the host TAP; nil: none
 	Second *Second
-	// Light is called when the port's transmitter is switched; nil: nobody notices.
-	Light func(on bool)
+	// Laser is called when the port's transmitter is switched; nil: nobody notices.
+	Laser func(on bool)
 }
 
 // Second is the world of the second engine if it has a thread of its own.

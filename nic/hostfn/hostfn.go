@@ -31,10 +31,10 @@ type Function interface {
 
 // NIC is what a function sees of its NIC.
 type NIC interface {
-	// ToWire takes a frame for the wire, which has room for so many more.
+	// ToWire takes a frame for the wire, which has room for WireRoom more.
 	ToWire(f *frame.Frame)
 	WireRoom() int
-	// ToHost takes a frame for the host TAP, which has room for so many more.
+	// ToHost takes a frame for the host TAP, which has room for HostRoom more.
 	ToHost(f *frame.Frame)
 	HostRoom() int
 	// Drop takes a frame that cannot leave by a port; Dropped tells of one that

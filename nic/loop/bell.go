@@ -28,7 +28,7 @@ const quietFor = 64
 // iterations, and twice as many each time, up to maxSkip.
 const maxSkip = 64
 
-// bells are those of a loop at which it looks by itself: that were rung of late.
+// bells holds the bells that the loop polls, because they rang recently.
 type bells struct {
 	near   []*nearBell
 	skip   int // iterations without yielding

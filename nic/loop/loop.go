@@ -464,7 +464,7 @@ func (l *Loop) spin(now, end frame.Time) (found bool) {
 			return false
 		}
 		for _, p := range l.ports {
-			found = p.look() || found
+			found = p.peek() || found
 		}
 		if found || l.called() {
 			return true

@@ -65,7 +65,7 @@ type realtime struct {
 // resolution is what either clock may be cut by, in nanoseconds.
 const resolution = 1
 
-// look narrows the interval, or starts anew after a step.
+// look narrows the interval, or starts again after a step.
 func (r *realtime) look(before frame.Time, wall int64, after frame.Time) {
 	low, high := wall-int64(after)-resolution, wall-int64(before)+resolution
 	if r.known && max(low, r.low) <= min(high, r.high) {

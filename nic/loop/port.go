@@ -29,7 +29,7 @@ type Port struct {
 	budget     int                   // frames the engine may still send in this iteration
 	waiting    [backlog]*frame.Frame // a ring: accepted, but the queue was not ready
 	first, n   int
-	ahead      *frame.Frame // read by look, first of the next batch
+	ahead      *frame.Frame // read by peek, first of the next batch
 	more       bool         // the last batch did not empty the queue
 	single     bool         // the last batch was one frame: they come one at a time
 	unbuffered bool         // the pool had nothing to read into
@@ -99,7 +99,7 @@ func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 		if p.observer != nil && tap.EventHeader(f.Bytes()) != nil {
 			at = p.seen(p.observer.Sent(f.Bytes()))
 		}
-		p.settle(f, at)
+		p.finish(f, at)
 	case tap.ErrRefused:
 		p.drop(f, drop.Link)
 	default:
@@ -111,12 +111,12 @@ func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 // drop loses a frame that was to be sent.
 func (p *Port) drop(f *frame.Frame, why frame.DropReason) {
 	p.drops.Count(why)
-	p.settle(f, frame.Never)
+	p.finish(f, frame.Never)
 }
 
-// settle releases a frame that left at a time, Never if that is not known or
+// finish releases a frame that left at a time, Never if that is not known or
 // it was lost, and has the engine told.
-func (p *Port) settle(f *frame.Frame, at frame.Time) {
+func (p *Port) finish(f *frame.Frame, at frame.Time) {
 	if p.reports && f.ID != 0 {
 		p.loop.done = append(p.loop.done, sent{f.ID, at})
 	}
@@ -213,9 +213,9 @@ func (p *Port) deliver(n int) {
 	}
 }
 
-// look tries to read a frame ahead and tells whether receive has work: that
+// peek tries to read a frame ahead and tells whether receive has work: that
 // frame, or an error to find.
-func (p *Port) look() bool {
+func (p *Port) peek() bool {
 	f, err := p.read()
 	p.ahead, p.single = f, false
 	p.more = f != nil || err != nil && err != tap.ErrAgain

@@ -12,11 +12,10 @@ import (
 )
 
 // waiter is where a loop sleeps: one epoll(7) descriptor, so that a sleep costs
-// the same however many descriptors there are. A sleep has no bound of its own,
-// as the kernel sets its timer for that and takes it back, which costs more than
-// the sleep in a virtual machine where no earlier timer is due. A timer that
-// stays set ends those that last too long; it may go off early, and is then set
-// again.
+// the same however many descriptors there are. A timerfd bounds the sleep, not the
+// timeout of epoll: the kernel sets and clears a timer for each timeout, which in a
+// virtual machine costs more than the sleep itself. The timerfd stays set across
+// sleeps. It may go off early and is then set again.
 type waiter struct {
 	epoll int
 	timer int        // timerfd

@@ -40,10 +40,10 @@ func (p *Port) Owner() string {
 // Faults are lost, late and repeated stamps of sent packets. Each counts
 // packets of its own; 0 means never.
 type Faults struct {
-	LoseEvery      uint64 // of so many, one stamp never comes
-	DelayEvery     uint64 // of so many, one comes late by Delay
+	LoseEvery      uint64 // one in LoseEvery stamps never comes; 0: none
+	DelayEvery     uint64 // one in DelayEvery comes late by Delay
 	Delay          time.Duration
-	DuplicateEvery uint64 // of so many, one comes twice
+	DuplicateEvery uint64 // one in DuplicateEvery comes twice
 }
 
 // Fault is what befalls one stamp.

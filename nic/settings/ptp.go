@@ -23,8 +23,8 @@ type PHC struct {
 	Exact bool
 }
 
-// PTP holds the choices of the NIC's PTP unit: faults of Tx stamps, each of one
-// packet in so many, 0 of none.
+// PTP holds the settings of the NIC's PTP unit: faults of Tx stamps, each of which
+// strikes one packet in N, 0 none.
 type PTP struct {
 	TxLose, TxDelay, TxDuplicate int
 	TxDelayBy                    time.Duration // 0: 20 ms

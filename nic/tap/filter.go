@@ -17,7 +17,7 @@ func load(mode uint16, at uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | mode, K: at}
 }
 
-// jump tests A and skips so many instructions.
+// jump tests the accumulator and skips yes or no instructions.
 func jump(test uint16, k uint32, yes, no uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, K: k, Jt: yes, Jf: no}
 }

@@ -17,9 +17,9 @@ type Config struct {
 	servo.Config
 	DelayFilter       servo.FilterKind
 	DelayFilterLength int
-	// Lucky uses only the least delayed of so many Syncs; 0 and 1 use all.
+	// Lucky uses only the least delayed of every Lucky Syncs; 0 and 1 use all.
 	Lucky int
-	// SanityFreqLimit starts the servo anew when the clock runs by more than
+	// SanityFreqLimit restarts the servo when the clock runs by more than
 	// this many ppb off, against engine time; 0 never.
 	SanityFreqLimit float64
 }
@@ -38,7 +38,7 @@ type Discipline struct {
 	state   servo.State
 	lucky   *servo.Lucky
 	freq    float64
-	hold    float64 // the mean of freq of late while the offset was small
+	hold    float64 // the recent mean of freq while the offset was small
 	settled int     // samples in it, at most holdSamples; -1: one more has to confirm
 
 	checked bool // lastRx and lastNow are valid

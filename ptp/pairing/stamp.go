@@ -16,7 +16,7 @@ type waiting[E any] struct {
 	e        E
 }
 
-// NewStamps returns an empty table for at most so many messages.
+// NewStamps returns an empty table for up to most messages.
 func NewStamps[E any](most int) Stamps[E] { return Stamps[E]{list: make([]waiting[E], 0, most)} }
 
 // Full tells that there is no room for another.

@@ -8,7 +8,7 @@ import (
 
 // The linear regression servo fits a line through the offsets that the clock
 // would have had without corrections. Windows of 4 to 64 samples compete:
-// the one that predicted best of late is used.
+// the one with the best recent predictions is used.
 const (
 	regressMin, regressMax = 2, 6 // powers of two
 	errorSmoothing         = 0.02

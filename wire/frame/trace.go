@@ -32,8 +32,7 @@ func (r *Record) Text() string {
 	return string(b)
 }
 
-// Note is a line that is said about a frame, or about so many segments of it
-// that follow one another.
+// Note is a line of text about a frame, or about consecutive segments of it.
 type Note struct {
 	Text  []byte
 	Times int
@@ -104,7 +103,7 @@ func (n *Notes) close() {
 	n.added++
 }
 
-// Repeat says the note with number id so many times more if it is the frame's
+// Repeat adds times repetitions to the note with number id if it is the frame's
 // last one so far, and reports whether it was.
 func (n *Notes) Repeat(id uint64, times int) bool {
 	if id != n.added || len(n.lines) == 0 {

@@ -148,7 +148,7 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 	n.wire = t.Queues[0]
 	port := n.attach(frame.Wire, n.wire, max(mtu, n.cfg.MTU))
 	env.Wire = port
-	env.Light = func(on bool) {
+	env.Laser = func(on bool) {
 		_ = t.SetCarrier(on) // a kernel that cannot: the other end does not notice
 	}
 	if !n.Env().LoopStamps {

@@ -119,7 +119,7 @@ type LLH struct {
 	byDefault bool
 }
 
-// NewLLH is that of a port with so many PPFIDs. All go to both engines, RoCE
+// NewLLH returns the filters of a port with n PPFIDs. All go to both engines, RoCE
 // packets to engine 0, and there is no default function. INVAL: not 1 to
 // MaxPPFIDs.
 func NewLLH(ppfids int) (*LLH, error) {

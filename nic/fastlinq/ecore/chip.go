@@ -67,8 +67,8 @@ type Engine struct {
 	ramrods [cxt.NumProtocols]Ramrods
 }
 
-// NewChip returns a chip with so many engines, and functions on each. INVAL: it
-// cannot have them.
+// NewChip returns a chip with engines, ports and, on each engine, functions. INVAL:
+// the kind of chip cannot have them.
 func NewChip(kind Kind, engines, ports, functions int, mf MFMode) (*Chip, error) {
 	l := &kindLimits[kind]
 	switch {

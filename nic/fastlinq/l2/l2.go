@@ -152,15 +152,15 @@ func (fn *Function) assert(format string, args ...any) error {
 // vport is the vport with a relative id, or why there is none. Its firmware asserts
 // on ids of vports that are not started.
 func (fn *Function) vport(id int) (*vport, error) {
-	v, err := fn.look(id)
+	v, err := fn.peekVport(id)
 	if err != nil && id >= 0 && id < len(fn.vports) {
 		return nil, fn.assert("vport %d is not started", id)
 	}
 	return v, err
 }
 
-// look is vport for those who only read, which does not concern the firmware.
-func (fn *Function) look(id int) (*vport, error) {
+// peekVport is vport for those who only read: the firmware does not assert.
+func (fn *Function) peekVport(id int) (*vport, error) {
 	switch {
 	case id < 0 || id >= len(fn.vports):
 		return nil, status.Inval.Errorf("vport %d: the function has %d", id, len(fn.vports))

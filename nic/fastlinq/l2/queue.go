@@ -105,8 +105,8 @@ func (fn *Function) RxQueueStart(p QueueParams, bufSize int) (*RxQueue, error) {
 }
 
 // TxQueueStart starts a transmit queue of traffic class tc. Up to MaxPerZone
-// may have the same id; they share its coalescing time. The errors are those of RxQueueStart;
-// NORESOURCES if there are so many already.
+// may have the same id; they share its coalescing time. Errors: those of RxQueueStart,
+// and NORESOURCES if the id has MaxPerZone queues.
 func (fn *Function) TxQueueStart(p QueueParams, tc uint8) (*TxQueue, error) {
 	id, err := fn.identify(p)
 	if err != nil {
@@ -189,7 +189,7 @@ func (fn *Function) TxQueueStop(q *TxQueue) error {
 	return nil
 }
 
-// Post gives the device n buffers more. INVAL if the queue has not so many.
+// Post gives the device n buffers more. INVAL: the queue has fewer places left.
 func (q *RxQueue) Post(n int) error {
 	if q.fn == nil || n < 0 || q.posted+q.held+n > q.size {
 		return status.Inval.Errorf("receive queue %d: %d buffers more than its %d", q.ID, n, q.size)

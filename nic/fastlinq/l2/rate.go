@@ -15,7 +15,7 @@ const MaxRate = 100_000
 // Limits of the weighted fair queueing (WFQ) of vports.
 const (
 	maxWFQVports = 100
-	wfqUnit      = 100 // a vport has at least one of so many parts
+	wfqUnit      = 100 // parts of the bandwidth; a vport has at least one
 )
 
 // bucket is for how long a limiter that is not used collects what may be sent at

@@ -28,7 +28,7 @@ func (fn *Function) Filters() (macs, vlans int) { return fn.macs, fn.vlans }
 
 // Stats are the statistics of a vport since ResetStats.
 func (fn *Function) Stats(id int) (Statistics, error) {
-	v, err := fn.look(id)
+	v, err := fn.peekVport(id)
 	if err != nil {
 		return Statistics{}, err
 	}
@@ -37,7 +37,7 @@ func (fn *Function) Stats(id int) (Statistics, error) {
 
 // ResetStats takes what a vport has counted so far as its zero.
 func (fn *Function) ResetStats(id int) error {
-	v, err := fn.look(id)
+	v, err := fn.peekVport(id)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (s *VportStats) sent(dst ether.Addr, n int) {
 // VportDrops counts the frames that a vport accepted and then dropped, or did not
 // send, by reason.
 func (fn *Function) VportDrops(id int) (in, out frame.Drops, err error) {
-	v, err := fn.look(id)
+	v, err := fn.peekVport(id)
 	if err != nil {
 		return in, out, err
 	}

@@ -148,7 +148,7 @@ func (n *Netdev) Apply(s Settings, open bool) (err error) {
 	if err != nil {
 		return err
 	}
-	return n.settle()
+	return n.configure()
 }
 
 // open tells whether the queues are started.

@@ -60,9 +60,9 @@ func (n *Netdev) stop() error {
 	return cmp.Or(err, n.removeRules(), n.sp.VportStop(0))
 }
 
-// settle brings a vport that runs to the settings: the update that activates
+// configure brings a vport that runs to the settings: the update that activates
 // it first, then what it receives.
-func (n *Netdev) settle() error {
+func (n *Netdev) configure() error {
 	on := true
 	update := l2.UpdateParams{
 		RxActive: &on, TxActive: &on, RSS: n.rss(), DefaultVLAN: &n.s.PVID, RxChecksum: &n.s.RxChecksum,

@@ -93,7 +93,8 @@ type Interrupts struct {
 // QueueUsecs are the times of one queue pair, in microseconds; 0: not at all.
 type QueueUsecs struct{ Queue, Rx, Tx int }
 
-// Blocks are the interrupts of a NIC with so many users of status blocks.
+// Blocks is the interrupt configuration of a NIC whose status blocks have that
+// number of users.
 func (c *Config) Blocks(users int) (irq.Config, error) {
 	i := &c.Interrupts
 	mode, err := irq.ParseMode(cmp.Or(i.Mode, irq.MSIX.String()))

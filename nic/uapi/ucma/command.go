@@ -168,8 +168,8 @@ func (c *command) u16(at int) uint16 { return order.Uint16(c.body[at:]) }
 func (c *command) u32(at int) uint32 { return order.Uint32(c.body[at:]) }
 func (c *command) u64(at int) uint64 { return order.Uint64(c.body[at:]) }
 
-// on executes do on n's thread, then finishes c with what then makes of its
-// error on the home's.
+// on executes do on n's thread. Then, on the thread of the file's home NIC, it
+// finishes c with the error that then returns for do's.
 func (c *command) on(n *Device, do func(now frame.Time) error, then func(err error) error) error {
 	home := c.f.home
 	n.run(home, func(now frame.Time) {

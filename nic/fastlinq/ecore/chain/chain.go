@@ -97,7 +97,7 @@ func Unusable(size int, mode Mode) int {
 // Usable is the number of elements of a page that hold data.
 func Usable(size int, mode Mode) int { return PageSize/size - Unusable(size, mode) }
 
-// Pages is the number of pages for so many usable elements.
+// Pages is the number of pages that elems usable elements need.
 func Pages(elems uint64, size int, mode Mode) uint64 {
 	if mode == Single {
 		return 1
@@ -239,7 +239,7 @@ func (c *Chain) leave() {
 }
 
 // Peek is the i-th of the elements that are produced and not consumed, 0 the
-// oldest; nil if there are not so many.
+// oldest; nil if there are fewer.
 func (c *Chain) Peek(i uint64) []byte {
 	if i >= c.used {
 		return nil

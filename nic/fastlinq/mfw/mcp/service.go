@@ -63,8 +63,8 @@ func (m *MCP) ReadModule(addr uint8, offset, length int, now frame.Time, done fu
 	}, now, done)
 }
 
-// Lock locks a resource (0 to 31) for so many seconds, or mfw.LockDefault or
-// mfw.LockNone. BUSY names who has it: try again after 10 ms, ten times.
+// Lock locks a resource (0 to 31) for seconds (or mfw.LockDefault or
+// mfw.LockNone). BUSY names its owner: try again after 10 ms, ten times.
 func (m *MCP) Lock(resource int, seconds uint8, now frame.Time, done func(error)) {
 	m.resource(mfw.LockRequest(resource, seconds), now, func(outcome, owner int, err error) {
 		switch {

@@ -7,7 +7,6 @@ GO        ?= go
 PREFIX    ?= /usr/local
 DESTDIR   ?=
 BIN       ?= bin
-FUZZTIME  ?= $(if $(filter true,$(CI)),20s,0)
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The version comes from git by way of VERSION; the toolchain's own stamping
@@ -31,8 +30,9 @@ modules   = lab/check/oracle
 # Linters live in a module of their own for the same reason.
 lint      = $(GO) tool -modfile=.ci/lint/go.mod staticcheck ./...
 dead      = $(GO) run ./.ci/dead
+fuzz      = $(GO) run ./.ci/gotest -only-fuzz -targets '$(TARGETS)'
 
-.PHONY: all build demo test interop newer fuzz bench bench-ptp bench-virtual bench-compare count profile soak ledger mutate microbench cross install uninstall check clean help
+.PHONY: all build demo test interop newer race fuzz bench bench-ptp bench-virtual bench-compare count profile soak ledger mutate microbench cross install uninstall check clean help
 
 all: build
 
@@ -44,7 +44,7 @@ demo: build
 
 test: build
 	@sh .ci/tools
-	TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) run ./.ci/gotest -checks '$(lint);$(dead)' -skips .ci/skips -nested $(modules) -fuzz $(FUZZTIME) $(packages)
+	TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) run ./.ci/gotest -checks '$(lint);$(dead)' -skips .ci/skips -nested $(modules) $(if $(filter true,$(CI)),-fuzz 20s) $(packages)
 
 interop: build
 	@sh .ci/tools
@@ -56,8 +56,12 @@ interop: build
 newer:
 	@sh .ci/newer
 
+race:
+	@sh .ci/tools
+	$(GO) run ./.ci/gotest -skips .ci/skips -race $(packages)
+
 fuzz:
-	$(GO) run ./.ci/gotest -skips .ci/skips -fuzz $(if $(filter 0,$(FUZZTIME)),20s,$(FUZZTIME)) -fuzz-budget 24h -only-fuzz $(packages)
+	$(fuzz) -fuzz $(or $(CPU),20s) -fuzz-budget 24h $(packages)
 
 bench:
 	$(GO) build -trimpath -pgo=cmd/tapir/default.pgo -o $(BIN)/bench ./lab/check/bench
@@ -93,7 +97,8 @@ microbench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 soak:
-	@sh .ci/soak
+	$(fuzz) -fuzz $(or $(CPU),10m) -table docs/fuzz.md -slow .ci/fuzz-slow $(packages)
+	$(if $(TARGETS),,@sh .ci/soak)
 
 ledger:
 	$(GO) run ./lab/check/ledger
@@ -135,8 +140,11 @@ help:
 	@echo '                         and VLAN interfaces of a guest through a host TAP'
 	@echo 'make interop CELLS=smoke only the cells whose name has this, printed'
 	@echo 'make newer SUITE=trixie  RDMA programs of another Debian release against those here'
-	@echo 'make fuzz FUZZTIME=1m    every fuzz target for that long'
-	@echo 'make soak                TCP against Linux and gVisor for hours; writes docs/soak.md'
+	@echo 'make race                the race detector, wherever goroutines meet'
+	@echo 'make fuzz CPU=1m         every fuzz target for that long'
+	@echo 'make soak                every fuzz target for ten CPU minutes, into docs/fuzz.md; then TCP'
+	@echo '                         against Linux and gVisor for hours; writes docs/soak.md'
+	@echo 'make soak TARGETS=^tapir/wire CPU=1m  only these fuzz targets, for that long'
 	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/performance.md'
 	@echo 'make bench BENCH=gso,ucx only these parts, printed (bin/bench -help lists all)'
 	@echo 'make bench-ptp           clocks, simulated and against ptp4l, into docs/ptp-performance.md'

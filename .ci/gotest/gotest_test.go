@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,27 +76,14 @@ func TestChecksCount(t *testing.T) {
 	}
 }
 
-func TestParseSkips(t *testing.T) {
-	got, err := parseSkips(strings.NewReader("# all of them\n\nm/a TestX # needs a guest\n"))
+func TestParseList(t *testing.T) {
+	got, err := parseList(strings.NewReader("# all of them\n\nm/a TestX # needs a guest\n"))
 	if err != nil || len(got) != 1 || !got["m/a TestX"] {
 		t.Fatalf("%v, %v", got, err)
 	}
 	for _, bad := range []string{"m/a\n", "m/a TestX\n", "m/a TestX TestY # why\n"} {
-		if _, err := parseSkips(strings.NewReader(bad)); err == nil {
+		if _, err := parseList(strings.NewReader(bad)); err == nil {
 			t.Errorf("%q was accepted", bad)
-		}
-	}
-}
-
-func TestParseList(t *testing.T) {
-	got := parseList("FuzzA\nFuzzB\nok  \tm/a\t0.01s\nok  \tm/b\t0.01s\n?   \tm/c\t[no test files]\nFuzzC\nok  \tm/d\t0.01s\n")
-	want := []target{{"m/a", "FuzzA"}, {"m/a", "FuzzB"}, {"m/d", "FuzzC"}}
-	if len(got) != len(want) {
-		t.Fatalf("%v", got)
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("%v, want %v", got[i], want[i])
 		}
 	}
 }
@@ -157,7 +145,7 @@ func TestModuleInAFolder(t *testing.T) {
 	}
 	var b strings.Builder
 	rep := newReport(&b, nil)
-	run(rep, dir, []string{"./..."}, time.Minute)
+	test(rep, dir, []string{"./..."}, []string{"-timeout", "1m"})
 	if rep.finish() || !strings.Contains(b.String(), "ok    go vet "+dir) || !strings.Contains(b.String(), "2 passed, 1 failed, 0 skipped") {
 		t.Fatal(b.String())
 	}
@@ -182,5 +170,139 @@ func TestOnlyTimeUp(t *testing.T) {
 		if got := onlyTimeUp(c.out); got != c.want {
 			t.Errorf("onlyTimeUp(%q) = %v", c.out, got)
 		}
+	}
+}
+
+// TestUnits reads a module whose goroutines start in one package, in what
+// imports it and in the tests of a third.
+func TestUnits(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":           "module m\n\ngo 1.26\n",
+		"a/a.go":           "package a\n\nfunc A() { go func() {}() }\n",
+		"a/a_test.go":      "package a\n",
+		"quiet/a.go":       "package quiet\n\nfunc A() {}\n",
+		"quiet/a_test.go":  "package quiet\n\nimport \"testing\"\n\nfunc FuzzX(f *testing.F) {}\n\ntype T struct{}\n\nfunc (T) FuzzY() {}\n",
+		"user/a.go":        "package user\n\nimport \"m/a\"\n\nfunc U() { a.A() }\n",
+		"user/a_test.go":   "package user\n",
+		"untested/a.go":    "package untested\n\nimport _ \"m/a\"\n",
+		"intest/a.go":      "package intest\n",
+		"intest/a_test.go": "package intest_test\n\nimport _ \"m/user\"\n",
+		"par/a.go":         "package par\n",
+		"par/a_test.go":    "package par\n\nimport \"testing\"\n\nfunc TestP(t *testing.T) { t.Parallel() }\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	all, err := load([]string{"./..."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(concurrent(all, all), " "); got != "m/a m/intest m/par m/user" {
+		t.Error(got)
+	}
+	list, err := targets([]string{"./...", "./quiet"}, "")
+	if err != nil || len(list) != 1 || list[0].pkg != "m/quiet" || list[0].name != "FuzzX" {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+func TestRaceLogs(t *testing.T) {
+	dir := t.TempDir()
+	if err := raceLogs(filepath.Join(dir, "log.*")); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "log.7"), []byte("DATA RACE\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := raceLogs(filepath.Join(dir, "log.*")); err == nil || !strings.Contains(err.Error(), "DATA RACE") {
+		t.Error(err)
+	}
+}
+
+// TestKeep has inputs in the cache of which two run statements that the seed
+// does not run; a longer one that runs the same is left out.
+func TestKeep(t *testing.T) {
+	dir := t.TempDir()
+	input := func(s string) string { return "go test fuzz v1\n[]byte(\"" + s + "\")\n" }
+	for name, text := range map[string]string{
+		"go.mod": "module m\n\ngo 1.26\n",
+		"a.go": "package m\n\nfunc A(b []byte) {\n\tswitch string(b[:1]) {\n\tcase \"k\":\n\t\tb[0]++\n\tcase \"l\":\n" +
+			"\t\tb[0]--\n\t}\n}\n",
+		"a_test.go": "package m\n\nimport \"testing\"\n\n" +
+			"func FuzzX(f *testing.F) {\n\tf.Add([]byte{7})\n\tf.Fuzz(func(t *testing.T, b []byte) { A(b) })\n}\n",
+		"testdata/fuzz/FuzzX/1234": input("x"),
+		"cache/m/FuzzX/1":          input("kk"),
+		"cache/m/FuzzX/2":          input("y"),
+		"cache/m/FuzzX/3":          input("k"),
+		"cache/m/FuzzX/4":          input("llll"),
+		"cache/m/FuzzX/5":          input("l" + strings.Repeat("l", maxInputSize)),
+	} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	c := campaign{cache: filepath.Join(dir, "cache")}
+	x := target{pkg: "m", dir: dir, name: "FuzzX"}
+	for range 2 {
+		if err := c.keep(x); err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob("testdata/fuzz/FuzzX/*")
+		for i := range files {
+			files[i] = filepath.Base(files[i])
+		}
+		if got := strings.Join(files, " "); err != nil || got != "1234 corpus-3 corpus-4" {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+	if h, err := x.held(); err != nil || h.inputs != 2 || h.crashers != 1 || h.octets != len(input("k")+input("llll")) {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+func TestSoakTable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "fuzz.md")
+	x, gone := target{pkg: "m", name: "FuzzX"}, target{pkg: "m", name: "FuzzGone"}
+	const out = "fuzz: elapsed: 3s, execs: 9 (3/sec), new interesting: 2 (total: 7)\n" +
+		"fuzz: elapsed: 6s, execs: 90000 (3/sec), new interesting: 4 (total: 9)\nPASS\n"
+	o := readOutcome(out)
+	o.cpu = time.Minute
+	if o.execs != 90000 || o.found != 4 || o.perSecond() != 1500 {
+		t.Errorf("%+v", o)
+	}
+	for n, all := range [][]target{{x, gone}, {x, {pkg: "m", name: "FuzzNew"}}} {
+		s, err := newSoak(file, map[string]bool{"m FuzzX": true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.day = "2026-01-0" + strconv.Itoa(n+1)
+		s.add(x, o)
+		if n == 0 {
+			s.add(gone, o)
+		}
+		lazy := outcome{execs: 999, cpu: time.Second}
+		if s.tooSlow(gone, o) != nil || s.tooSlow(x, lazy) != nil || s.tooSlow(gone, lazy) == nil {
+			t.Error("the floor is somewhere else")
+		}
+		if err := s.write(all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil || strings.Contains(string(got), "Gone") || !strings.Contains(string(got), "\n| `m FuzzX` | 2 | 2.0 | 180000 | 1500 | 0 | 0 | 2026-01-02 |\n") ||
+		!strings.Contains(string(got), "\n| `m FuzzNew` | 0 | 0.0 | 0 | 0 | 0 | 0 | - |\n") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if _, err := newSoak(file, map[string]bool{"a": true, "b": true, "c": true, "d": true}); err == nil {
+		t.Error("four targets may be slow")
+	}
+	if _, err := parseRows("| `m FuzzX` | 2 |\n"); err == nil {
+		t.Error("half a row is a row")
 	}
 }

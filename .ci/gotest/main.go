@@ -13,7 +13,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,10 +26,15 @@ func main() {
 	each := flag.Duration("fuzz", 0, "time for each fuzz target; 0 = do not fuzz")
 	budget := flag.Duration("fuzz-budget", 4*time.Minute, "time for all fuzz targets together")
 	onlyFuzz := flag.Bool("only-fuzz", false, "leave out the checks and tests")
+	pattern := flag.String("targets", "", "regular expression: fuzz only targets whose 'package Name' matches")
+	table := flag.String("table", "",
+		"file with a table of fuzz runs: -fuzz is CPU time without a budget, targets must be fast, inputs are kept")
+	slow := flag.String("slow", "", "file of fuzz targets that may be slow, one 'package Name # why' per line")
 	checks := flag.String("checks", "",
 		"commands that check the sources while the tests are built, separated by semicolons")
 	nested := flag.String("nested", "", "folders of modules inside this one whose tests run too, separated by commas")
 	timeout := flag.Duration("timeout", 15*time.Minute, "time for the tests of one package")
+	detect := flag.Bool("race", false, "run the race detector over packages in which goroutines meet, and nothing else")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: gotest [flags] packages...")
 		flag.PrintDefaults()
@@ -37,28 +44,46 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	allowed, err := readSkips(*skips)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "gotest:", err)
-		os.Exit(2)
+	allowed, err := readList(*skips)
+	usage(err)
+	chosen, err := regexp.Compile(*pattern)
+	usage(err)
+	var long *soak
+	if *table != "" {
+		may, err := readList(*slow)
+		usage(err)
+		long, err = newSoak(*table, may)
+		usage(err)
 	}
+	limit := []string{"-timeout", timeout.String()}
 	rep := newReport(os.Stdout, allowed)
-	if !*onlyFuzz {
+	switch {
+	case *detect:
+		race(rep, flag.Args(), limit...)
+	case !*onlyFuzz:
 		rep.check("gofmt", gofmt())
 		done := inParallel(rep, *checks)
-		run(rep, "", flag.Args(), *timeout)
+		test(rep, "", flag.Args(), limit)
 		for dir := range strings.SplitSeq(*nested, ",") {
 			if dir != "" {
-				run(rep, dir, []string{"./..."}, *timeout)
+				test(rep, dir, []string{"./..."}, limit)
 			}
 		}
 		<-done
 	}
 	if *each > 0 {
-		fuzz(rep, flag.Args(), *each, *budget)
+		fuzz(rep, flag.Args(), chosen, *each, *budget, long)
 	}
 	if !rep.finish() {
 		os.Exit(1)
+	}
+}
+
+// usage ends the program if err says that it was called wrongly.
+func usage(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gotest:", err)
+		os.Exit(2)
 	}
 }
 
@@ -66,12 +91,15 @@ func main() {
 // a time. Half of their time they wait for programs and timers.
 var atOnce = strconv.Itoa(2 * runtime.NumCPU())
 
-// run checks the sources of the module in dir and runs their tests.
-func run(rep *report, dir string, pkgs []string, timeout time.Duration) {
+// test checks the sources of the module in dir and runs their tests.
+func test(rep *report, dir string, pkgs, flags []string) {
 	rep.check(strings.TrimSpace("go vet "+dir), command(dir, "go", append([]string{"vet"}, pkgs...)...))
-	// What vet finds has been said.
-	args := append([]string{"test", "-json", "-vet", "off", "-timeout", timeout.String(), "-p", atOnce, "-parallel",
-		atOnce}, pkgs...)
+	run(rep, dir, pkgs, flags)
+}
+
+// run runs tests of the module in dir. What vet finds is said elsewhere.
+func run(rep *report, dir string, pkgs, flags []string) {
+	args := slices.Concat([]string{"test", "-json", "-vet", "off", "-p", atOnce, "-parallel", atOnce}, flags, pkgs)
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
@@ -129,8 +157,8 @@ func command(dir, name string, args ...string) error {
 	return nil
 }
 
-// readSkips reads the allowed skips; no file allows none.
-func readSkips(path string) (map[string]bool, error) {
+// readList reads tests with a reason; no file has none.
+func readList(path string) (map[string]bool, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -138,10 +166,10 @@ func readSkips(path string) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseSkips(bytes.NewReader(b))
+	return parseList(bytes.NewReader(b))
 }
 
-func parseSkips(r io.Reader) (map[string]bool, error) {
+func parseList(r io.Reader) (map[string]bool, error) {
 	b, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
@@ -154,7 +182,7 @@ func parseSkips(r io.Reader) (map[string]bool, error) {
 			continue
 		}
 		if len(f) != 2 || strings.TrimSpace(why) == "" {
-			return nil, fmt.Errorf("skips, line %d: want 'package Test # why it may be skipped'", i+1)
+			return nil, fmt.Errorf("line %d: want 'package Test # why it is listed'", i+1)
 		}
 		allowed[f[0]+" "+f[1]] = true
 	}

@@ -9,7 +9,7 @@ import (
 
 	"tapir/nic"
 	"tapir/nic/buf"
-	"tapir/nic/fastlinq"
+	"tapir/nic/ideal"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -51,7 +51,7 @@ func newWorld(t testing.TB, rng *rand.Rand) *world {
 // nic adds a NIC with these addresses to s.
 func (w *world) nic(s *Server, name string, addrs ...string) *node {
 	n := &node{w: w}
-	cfg := nic.Config{Name: name, Hardware: &fastlinq.Config{}}
+	cfg := nic.Config{Name: name, Hardware: &ideal.Config{}}
 	for _, a := range addrs {
 		cfg.Addrs = append(cfg.Addrs, netip.MustParsePrefix(a))
 	}

@@ -12,7 +12,7 @@ import (
 	"tapir/nic/al"
 	"tapir/nic/buf"
 	"tapir/nic/cm"
-	"tapir/nic/fastlinq"
+	"tapir/nic/ideal"
 	"tapir/nic/ring"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
@@ -61,7 +61,7 @@ func newCable(t testing.TB) *cable {
 	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
 		s := &station{cable: c}
 		var err error
-		s.nic, err = nic.New(nic.Config{Name: addr, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, Hardware: &fastlinq.Config{}},
+		s.nic, err = nic.New(nic.Config{Name: addr, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, Hardware: &ideal.Config{}},
 			nic.Env{Pool: c.pool, Wire: s, Now: func() frame.Time { return c.now }})
 		ok(t, err)
 		s.nic.LinkUp(c.now)

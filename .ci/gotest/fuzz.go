@@ -70,6 +70,9 @@ func fuzz(rep *report, pkgs []string, pattern *regexp.Regexp, each, budget time.
 			chosen = append(chosen, t)
 		}
 	}
+	if soak != nil {
+		soak.targets = all
+	}
 	c := campaign{rep: rep, cache: filepath.Join(strings.TrimSpace(string(cache)), "fuzz"), each: each, soak: soak}
 	workers := runtime.NumCPU()
 	if soak == nil {
@@ -90,9 +93,6 @@ func fuzz(rep *report, pkgs []string, pattern *regexp.Regexp, each, budget time.
 	}
 	close(work)
 	wg.Wait()
-	if soak != nil {
-		rep.check("write "+soak.file, soak.write(all))
-	}
 }
 
 // targets are those of pkgs, whose binaries go to dir when they are first asked
@@ -131,10 +131,7 @@ func (c *campaign) run(t target) {
 	if err == nil {
 		err = c.soak.tooSlow(t, o)
 	}
-	if err2 := c.keep(t); err == nil {
-		err = err2
-	}
-	c.soak.add(t, o)
+	err = errors.Join(err, c.keep(t), c.soak.add(t, o))
 	c.rep.check(fmt.Sprintf("%s  %d/s, %d new inputs", name, o.perSecond(), o.found), err)
 }
 

@@ -24,6 +24,8 @@ type soak struct {
 	file string
 	slow map[string]bool // "package Name" of the targets that may be below the floor
 	day  string          // of this campaign
+	// targets are all that there are.
+	targets []target
 
 	mu   sync.Mutex
 	rows map[string]*row
@@ -57,7 +59,9 @@ func (s *soak) tooSlow(t target, o outcome) error {
 	return fmt.Errorf("%d executions in a second of CPU time: at least %d", o.perSecond(), floor)
 }
 
-func (s *soak) add(t target, o outcome) {
+// add writes a table with what the target did, so that a campaign may be
+// interrupted.
+func (s *soak) add(t target, o outcome) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.rows[t.pkg+" "+t.name]
@@ -69,6 +73,7 @@ func (s *soak) add(t target, o outcome) {
 	r.execs += o.execs
 	r.minutes += o.cpu.Minutes()
 	r.speed, r.last = o.perSecond(), s.day
+	return s.write()
 }
 
 const soakHead = `# Fuzzing
@@ -89,10 +94,10 @@ the column *corpus*. Speed is that of the last run, per second of CPU time.
 `
 
 // write replaces the table by one of all targets, without those that are gone.
-func (s *soak) write(all []target) error {
+func (s *soak) write() error {
 	b := []byte(soakHead)
 	var sum row
-	slices.SortFunc(all, func(a, b target) int { return strings.Compare(a.pkg+" "+a.name, b.pkg+" "+b.name) })
+	all := slices.SortedFunc(slices.Values(s.targets), func(a, b target) int { return strings.Compare(a.pkg+" "+a.name, b.pkg+" "+b.name) })
 	for _, t := range all {
 		h, err := t.held()
 		if err != nil {

@@ -18,10 +18,10 @@ func FuzzReceive(f *testing.F) {
 	b := make([]byte, 400)
 	for _, attr := range []uint16{1, 2, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x20} {
 		mad.PutVEMA(b, mad.MethodGetResp, 1, attr, 1)
-		f.Add(uint8(attr), slices.Clone(b), true)
+		f.Add(uint8(attr)|1, slices.Clone(b), true)
 		s := smp(mad.MethodGetResp, 1, attr, 0, 7)
 		s.Put(b)
-		f.Add(uint8(attr*16), slices.Clone(b), true)
+		f.Add(uint8(attr*16)|1, slices.Clone(b), true)
 	}
 	mad.PutVEMA(b, mad.MethodTrap, 1, mad.AttrNotice, 1)
 	f.Add(uint8(48), slices.Clone(b), false)

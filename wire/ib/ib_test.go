@@ -1,6 +1,7 @@
 package ib
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"strings"
@@ -79,4 +80,33 @@ func TestTables(t *testing.T) {
 			t.Errorf("MTU %d: code %d, want %d", octets, got, code)
 		}
 	}
+}
+
+func FuzzParse(f *testing.F) {
+	h := Header{BaseVersion: 1, Class: ClassSubnDirected, ClassVersion: 1, Method: MethodGet, Attr: AttrPortInfo}
+	f.Add(h.Append(nil, []byte{1, 2, 3}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, data, err := Parse(b)
+		if err != nil {
+			return
+		}
+		if again, _, err := Parse(h.Append(nil, data)); err != nil || again != h {
+			t.Fatalf("%+v became %+v, %v", h, again, err)
+		}
+		node, port, guids, keys := ParseNodeInfo(data), ParsePortInfo(data), ParseGUIDs(data), ParsePKeys(data)
+		for _, again := range [][]byte{AppendGUIDs(nil, guids), AppendPKeys(nil, keys)} {
+			if !bytes.Equal(again, data) {
+				t.Fatalf("re-encoded % x, was % x", again, data)
+			}
+		}
+		if got := ParseNodeInfo(node.Append(nil)); got != node {
+			t.Fatalf("%+v became %+v", node, got)
+		}
+		if got := ParsePortInfo(port.Append(nil)); got != port {
+			t.Fatalf("%+v became %+v", port, got)
+		}
+		if answer := Response(nil, b, StatusBadField, data); len(answer) != MADLen {
+			t.Fatalf("an answer of %d octets", len(answer))
+		}
+	})
 }

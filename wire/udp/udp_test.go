@@ -28,3 +28,18 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte{0xc0, 0x5a, 0x17, 0xc1, 0, 11, 0x12, 0x34, 1, 2, 3, 0xee})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, payload, err := Parse(b)
+		if err != nil {
+			return
+		}
+		again := make([]byte, HeaderLen)
+		h.Put(again, len(payload))
+		if again = append(again, payload...); !bytes.Equal(again, b[:len(again)]) {
+			t.Fatalf("re-encoded % x, was % x", again, b)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package swconf
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -94,4 +95,20 @@ func TestFileErrors(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(example))
+	f.Add([]byte("switches: [{mode: e2e-tc, ports: [{tap_fd: 3}, tap1], delay: normal:5us+-1us}]"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		all, err := Parse("f.yaml", in)
+		if e := (*conf.Error)(nil); err != nil && !errors.As(err, &e) {
+			t.Fatalf("a mistake without a place: %v", err)
+		}
+		for _, c := range all {
+			if err := c.Validate(); err != nil {
+				t.Fatalf("accepted an invalid switch: %v", err)
+			}
+		}
+	})
 }

@@ -62,7 +62,7 @@ func device(t *testing.T) (*Device, *inline, frame.Pool) {
 }
 
 // deviceOf is one of a kind of hardware.
-func deviceOf(t *testing.T, kind hardware.Config) (*Device, *inline, frame.Pool) {
+func deviceOf(t testing.TB, kind hardware.Config) (*Device, *inline, frame.Pool) {
 	t.Helper()
 	pool := buf.NewPool(64, 2048)
 	dev, err := nic.New(nic.Config{Name: "nic0", Hardware: kind, Addrs: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}}, nic.Env{Pool: pool, Wire: sink{}})

@@ -102,3 +102,17 @@ func TestReportJSON(t *testing.T) {
 		}
 	}
 }
+
+// FuzzHello: a peer asks for any job.
+func FuzzHello(f *testing.F) {
+	f.Add(encode(hello{Version: helloVersion, Op: perfconf.WriteBW, Size: 8, Iters: 1, QPs: 2, QP: 1, Depth: 1}))
+	f.Add(make([]byte, 16))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if h, err := decodeHello(b); err == nil {
+			j := h.job()
+			if err := j.Validate(); err != nil || h.QP < 0 || h.QP >= h.QPs {
+				t.Fatalf("accepted %s: %v", b, err)
+			}
+		}
+	})
+}

@@ -287,16 +287,12 @@ func FuzzHostileProgram(f *testing.F) {
 		for len(h.in) > 0 {
 			h.act()
 		}
-		for range 100 {
-			c.step()
-		}
+		c.settle()
 		h.file.Close()
 		if left := h.nic.Verbs.Objects(); len(left) != 0 {
 			t.Fatalf("left behind: %v", left)
 		}
-		for range 100 {
-			c.step()
-		}
+		c.settle()
 		honest.file.Close()
 		if left := honest.nic.Verbs.Objects(); len(left) != 0 {
 			t.Fatalf("the peer left: %v", left)

@@ -117,6 +117,17 @@ func (c *cable) step() {
 	}
 }
 
+// settle takes a hundred steps, or fewer if nothing happens in three seconds.
+func (c *cable) settle() {
+	active := c.now
+	for n := 0; n < 100 && c.now.Sub(active) < 3*time.Second; n++ {
+		before := c.now
+		if c.step(); len(c.fly) > 0 || c.now.Sub(before) < time.Second {
+			active = c.now
+		}
+	}
+}
+
 func (c *cable) until(what string, done func() bool) {
 	c.t.Helper()
 	for range 100_000 {

@@ -183,3 +183,14 @@ func names(keys []conf.Field) (all []string) {
 	}
 	return all
 }
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(everything))
+	f.Add([]byte("nodes: [{name: a}, {name: b}]\nlinks: [a-b]\nevents: [{at: 1s, kill: a}]"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		_, err := Parse("f.yaml", in)
+		if e := (*conf.Error)(nil); err != nil && !errors.As(err, &e) {
+			t.Fatalf("a mistake without a place: %v", err)
+		}
+	})
+}

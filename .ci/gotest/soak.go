@@ -97,7 +97,9 @@ the column *corpus*. Speed is that of the last run, per second of CPU time.
 func (s *soak) write() error {
 	b := []byte(soakHead)
 	var sum row
-	all := slices.SortedFunc(slices.Values(s.targets), func(a, b target) int { return strings.Compare(a.pkg+" "+a.name, b.pkg+" "+b.name) })
+	all := slices.SortedFunc(slices.Values(s.targets), func(a, b target) int {
+		return strings.Compare(a.pkg+" "+a.name, b.pkg+" "+b.name)
+	})
 	for _, t := range all {
 		h, err := t.held()
 		if err != nil {
@@ -107,12 +109,13 @@ func (s *soak) write() error {
 		if r == nil {
 			r = &row{last: "-"}
 		}
-		b = fmt.Appendf(b, "| `%s %s` | %d | %.1f | %d | %d | %v | %d | %s |\n", t.pkg, t.name, r.runs, r.minutes, r.execs,
-			r.speed, h, h.crashers, r.last)
+		b = fmt.Appendf(b, "| `%s %s` | %d | %.1f | %d | %d | %v | %d | %s |\n", t.pkg, t.name, r.runs, r.minutes,
+			r.execs, r.speed, h, h.crashers, r.last)
 		sum.minutes += r.minutes
 		sum.execs += r.execs
 	}
-	b = fmt.Appendf(b, "\nIn all: %d targets, %.1f hours of CPU time, %d executions.\n", len(all), sum.minutes/60, sum.execs)
+	b = fmt.Appendf(b, "\nIn all: %d targets, %.1f hours of CPU time, %d executions.\n", len(all),
+		sum.minutes/60, sum.execs)
 	return os.WriteFile(s.file, b, 0o644)
 }
 

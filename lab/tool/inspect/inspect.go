@@ -229,7 +229,7 @@ func (i *Inspector) violate(r *Rule, packet int, f *Flow, format string, args ..
 		return
 	}
 	x := Finding{Packet: packet, Clause: r.Clause, Says: r.Says, Detail: detail,
-		Siw: r.Siw, Note: r.Siw && i.opt.QuirksSiw}
+		Siw: r.Siw, Note: r.Should || r.Siw && i.opt.QuirksSiw}
 	if f != nil {
 		x.Flow = f.Number
 		f.first().judged(x.Note)

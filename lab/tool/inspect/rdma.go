@@ -24,6 +24,8 @@ type rdmaState struct {
 	begun  bool   // the first message has come
 	most   int    // longest payload of a segment that was not the last
 	sent   []sent // the latest segments, for Terminates that quote them
+	older  bool   // there were more
+	ops    uint16 // of all segments, a bit for each opcode
 }
 
 // message is the one under way, or the place of the next.
@@ -98,6 +100,14 @@ func (h *half) segment(u []byte, packet int) {
 		return
 	}
 	s := &seg{hdr, rdmap.ParseControl(hdr.ULP), payload, packet}
+	h.remember(s, len(u))
+	if h.mute {
+		if s.c.Opcode == rdmap.TerminateOp {
+			h.stat.message(s.c.Opcode.String(), 0)
+			h.event(packet, h.stream.now, s.c.Opcode.String(), h.terminate(s))
+		}
+		return
+	}
 	for _, r := range headerRules {
 		if r.broken(s) {
 			h.violate(r.rule, packet, "%s", s.text())
@@ -108,14 +118,12 @@ func (h *half) segment(u []byte, packet int) {
 	}
 	if h.c.terminated[h.side] {
 		h.violate(termAfter, packet, "%v", s.c.Opcode)
-		h.stream.state = streamDead
 		return
 	}
 	if !h.rdma.begun {
 		h.rdma.begun = true
 		h.firstMessage(s)
 	}
-	h.remember(s, len(u))
 	if s.Tagged {
 		h.taggedSegment(s)
 	} else {
@@ -131,23 +139,31 @@ func (s *seg) text() string {
 	return fmt.Sprintf("%v, QN %d, MSN %d, MO %d", s.c.Opcode, s.QN, s.MSN, s.MO)
 }
 
+// readText is a Read Request in a line.
+func readText(r *rdmap.ReadRequest) string {
+	return fmt.Sprintf("%d octets of STag %#x, TO %#x to STag %#x, TO %#x", r.Size, r.SourceSTag, r.SourceTO,
+		r.SinkSTag, r.SinkTO)
+}
+
 // remember keeps the segment for a Terminate that quotes it.
 func (h *half) remember(s *seg, length int) {
 	x := sent{h: s.Header, length: length}
 	if s.c.Opcode == rdmap.ReadRequestOp {
 		x.read, _ = rdmap.ParseReadRequest(s.payload)
 	}
+	h.rdma.ops |= 1 << s.c.Opcode
 	if len(h.rdma.sent) >= 2*mostSent {
+		h.rdma.older = true
 		h.rdma.sent = append(h.rdma.sent[:0], h.rdma.sent[mostSent:]...)
 	}
 	h.rdma.sent = append(h.rdma.sent, x)
 }
 
 // firstMessage: in the peer-to-peer model the initiator begins with an
-// indication that both sides know.
+// indication that both sides know, or with a Terminate.
 func (h *half) firstMessage(s *seg) {
 	e, ok := words(h.c.reply)
-	if !ok || !e.P2P || h.side != h.c.initiator {
+	if !ok || !e.P2P || h.side != h.c.initiator || s.c.Opcode == rdmap.TerminateOp {
 		return
 	}
 	kinds := map[rdmap.Opcode]bool{rdmap.Send: e.RTRSend, rdmap.Write: e.RTRWrite, rdmap.ReadRequestOp: e.RTRRead}
@@ -224,8 +240,10 @@ func (h *half) readResponse(s *seg) {
 		h.interleaved(m, s)
 		return
 	}
-	if h.c.blind && !answers(*reads, s) {
-		h.took(m, s) // a Read of before the capture's gap
+	if !h.c.asked(1-h.side, func(r *readRequest) bool {
+		return !r.atomic && (s.STag == r.SinkSTag && s.TO == r.SinkTO+r.have || r.Size == 0 && len(s.payload) == 0)
+	}) {
+		h.took(m, s)
 		return
 	}
 	if len(*reads) == 0 || (*reads)[0].atomic {
@@ -256,9 +274,21 @@ func (h *half) readResponse(s *seg) {
 	}
 }
 
-// answers tells whether s continues the answer to the oldest Read.
-func answers(reads []readRequest, s *seg) bool {
-	return len(reads) > 0 && !reads[0].atomic && s.STag == reads[0].SinkSTag && s.TO == reads[0].SinkTO+reads[0].have
+// asked goes on to the request of a side that is answered, if the capture lacks
+// some of them or their answers, and reports false if that one is unknown.
+func (c *conn) asked(side int, answered func(*readRequest) bool) bool {
+	if c.half[side].followed() {
+		return true
+	}
+	c.blind = true
+	reads := &c.reads[side]
+	for k := range *reads {
+		if answered(&(*reads)[k]) {
+			*reads = (*reads)[k:]
+			return true
+		}
+	}
+	return false
 }
 
 func (h *half) untaggedSegment(s *seg) {
@@ -333,32 +363,30 @@ func (h *half) readRequest(s *seg) string {
 	r, err := rdmap.ParseReadRequest(s.payload)
 	if err != nil || len(s.payload) != rdmap.ReadRequestLen {
 		h.violate(readLength, s.packet, "%d", len(s.payload))
-		h.stream.state = streamDead
 		return ""
 	}
 	h.ask(s, readRequest{ReadRequest: r})
-	return fmt.Sprintf("%d octets of STag %#x, TO %#x to STag %#x, TO %#x", r.Size, r.SourceSTag, r.SourceTO,
-		r.SinkSTag, r.SinkTO)
+	return readText(&r)
 }
 
 // ask counts an outstanding Read or atomic operation.
 func (h *half) ask(s *seg, r readRequest) {
 	reads := &h.c.reads[h.side]
 	*reads = append(*reads, r)
-	if depth, ok := h.depth(); ok && len(*reads) > depth {
+	if depth, ok := h.c.depth(h.side); ok && len(*reads) > depth && h.peer().followed() {
 		h.violate(readDepth, s.packet, "%d; the peer's IRD is %d", len(*reads), depth)
 	}
 }
 
-// depth is the peer's IRD as negotiated: RFC 6581 section 9.1. One Read is
-// always possible in the peer-to-peer model that begins with it.
-func (h *half) depth() (int, bool) {
-	q, ok1 := words(h.c.req)
-	r, ok2 := words(h.c.reply)
+// depth is the IRD of a side's peer as negotiated: RFC 6581 section 9.1. One Read
+// is always possible in the peer-to-peer model that begins with it.
+func (c *conn) depth(side int) (int, bool) {
+	q, ok1 := words(c.req)
+	r, ok2 := words(c.reply)
 	if !ok1 || !ok2 {
 		return 0, false
 	}
-	if h.side == h.c.initiator {
+	if side == c.initiator {
 		n := int(r.IRD)
 		if r.RTRRead {
 			n = max(n, 1)
@@ -372,7 +400,6 @@ func (h *half) atomicRequest(s *seg) string {
 	a, err := rdmap.ParseAtomicRequest(s.payload)
 	if err != nil || len(s.payload) != rdmap.AtomicRequestLen {
 		h.violate(atomicLength, s.packet, "%d", len(s.payload))
-		h.stream.state = streamDead
 		return ""
 	}
 	if a.Op > rdmap.CmpSwap {
@@ -385,7 +412,7 @@ func (h *half) atomicRequest(s *seg) string {
 func (h *half) atomicResponse(s *seg) {
 	reads := &h.c.reads[1-h.side]
 	a, err := rdmap.ParseAtomicResponse(s.payload)
-	if h.c.blind && (len(*reads) == 0 || (*reads)[0].id != a.ID) {
+	if !h.c.asked(1-h.side, func(r *readRequest) bool { return r.atomic && r.id == a.ID }) {
 		return
 	}
 	if err != nil || len(*reads) == 0 || !(*reads)[0].atomic {

@@ -5,37 +5,30 @@ type Rule struct {
 	Clause string // of the standard that demands it
 	Says   string // what is wrong with a packet that breaks it
 	Siw    bool   // Linux siw is known to break it
-	last   bool   // what the same side sends behind it cannot be judged
+	Should bool   // the standard says SHOULD: what breaks it is a note
+	last   bool   // what the same side sends behind it is not judged
+	lost   bool   // nor can it be told where its messages begin
 }
+
+// trait is how a rule differs from others.
+type trait func(*Rule)
+
+func siw(r *Rule)    { r.Siw = true }
+func should(r *Rule) { r.Should = true }
+func last(r *Rule)   { r.last = true }
+func lost(r *Rule)   { r.last, r.lost = true, true }
 
 var rules []*Rule
 
 // Rules lists all rules in the order of the layers.
 func Rules() []*Rule { return rules }
 
-func rule(clause, says string) *Rule {
+func rule(clause, says string, traits ...trait) *Rule {
 	r := &Rule{Clause: clause, Says: says}
+	for _, t := range traits {
+		t(r)
+	}
 	rules = append(rules, r)
-	return r
-}
-
-// final is a rule behind which the direction cannot be followed.
-func final(clause, says string) *Rule {
-	r := rule(clause, says)
-	r.last = true
-	return r
-}
-
-// quirk is a rule that siw is known to break.
-func quirk(clause, says string) *Rule {
-	r := rule(clause, says)
-	r.Siw = true
-	return r
-}
-
-func finalQuirk(clause, says string) *Rule {
-	r := quirk(clause, says)
-	r.last = true
 	return r
 }
 
@@ -49,10 +42,10 @@ var (
 	tcpChecksum   = rule("RFC 9293 section 3.1", "the TCP checksum is wrong")
 	tcpAck        = rule("RFC 9293 section 3.10.7.4", "acknowledges octets that were never sent")
 	tcpWindow     = rule("RFC 9293 section 3.8.6", "octets beyond the window that the receiver offered")
-	tcpChanged    = final("RFC 9293 section 3.8.1", "a retransmission has other octets than the segment before")
-	tcpBehindFIN  = final("RFC 9293 section 3.6", "octets behind the sender's FIN")
-	streamInFrame = final("RFC 5044 section 7.1.1", "the stream ends inside an MPA start-up frame")
-	streamInFPDU  = final("RFC 5044 section 4.1", "the stream ends inside an FPDU")
+	tcpChanged    = rule("RFC 9293 section 3.8.1", "a retransmission has other octets than the segment before", lost)
+	tcpBehindFIN  = rule("RFC 9293 section 3.6", "octets behind the sender's FIN", lost)
+	streamInFrame = rule("RFC 5044 section 7.1.1", "the stream ends inside an MPA start-up frame", lost)
+	streamInFPDU  = rule("RFC 5044 section 4.1", "the stream ends inside an FPDU", lost)
 )
 
 // udpChecksum is broken by carriers of PTP and of fabric packets.
@@ -60,88 +53,90 @@ var udpChecksum = rule("RFC 768", "the UDP checksum is wrong")
 
 // MPA start-up.
 var (
-	mpaKey       = final("RFC 5044 section 7.1.1", "the key of the MPA frame is wrong")
-	mpaBoth      = final("RFC 5044 section 7.1.2", "both sides act as MPA initiator")
-	mpaPDTooLong = final("RFC 5044 section 7.1.1", "PD_Length exceeds 512")
-	mpaPDLength  = final("RFC 5044 section 7.1.1", "PD_Length is not the length of the private data")
-	mpaPDWraps   = finalQuirk("RFC 5044 section 7.1.1", "PD_Length is 256 less than the length of the private data")
-	mpaReserved  = rule("RFC 5044 section 7.1.1", "reserved bits of the MPA frame are not zero")
-	mpaGSO       = quirk("RFC 5044 section 7.1.1",
-		"siw's bit for FPDUs over several segments lies in the reserved field")
+	mpaKey       = rule("RFC 5044 section 7.1.1", "the key of the MPA frame is wrong", lost)
+	mpaBoth      = rule("RFC 5044 section 7.1.2", "both sides act as MPA initiator", lost)
+	mpaPDTooLong = rule("RFC 5044 section 7.1.1", "PD_Length exceeds 512", lost)
+	mpaPDLength  = rule("RFC 5044 section 7.1.1", "PD_Length is not the length of the private data", lost)
+	mpaPDWraps   = rule("RFC 5044 section 7.1.1",
+		"PD_Length is 256 less than the length of the private data", siw, lost)
+	mpaReserved = rule("RFC 5044 section 7.1.1", "reserved bits of the MPA frame are not zero")
+	mpaGSO      = rule("RFC 5044 section 7.1.1",
+		"siw's bit for FPDUs over several segments lies in the reserved field", siw)
 	mpaRejectReq = rule("RFC 5044 section 7.1.1", "R is set in a request")
 	mpaRevision  = rule("RFC 5044 section 7.1.1", "an unknown MPA revision")
-	mpaOtherRev  = rule("RFC 6581 section 6", "the reply has another revision than the request")
 	mpaSWithout  = rule("RFC 6581 section 6", "S is set below revision 2")
-	mpaSReply    = rule("RFC 6581 section 6", "S of the reply is not that of the request")
+	mpaSReply    = rule("RFC 6581 section 10", "S of the reply is not that of the request")
 	mpaNoWords   = rule("RFC 6581 section 6", "S is set without the words for IRD and ORD")
 	mpaORD       = rule("RFC 6581 section 9.1", "the responder's ORD exceeds the initiator's IRD")
-	mpaLeft      = quirk("RFC 6581 section 9.1",
-		"a depth that the initiator left to the application is answered with a number")
+	mpaLeft      = rule("RFC 6581 section 9.1",
+		"a depth that the initiator left to the application is answered with a number", siw)
 	mpaFlagA       = rule("RFC 6581 section 9.2", "A of the reply is not that of the request")
 	mpaBCD         = rule("RFC 6581 section 9.2", "B, C or D is set without A")
-	mpaNoRTR       = rule("RFC 6581 section 9.2", "A is set without an indication in B, C and D")
+	mpaNoRTR       = rule("RFC 6581 section 9.2", "A of a reply is set without an indication in B, C and D")
 	mpaEarly       = rule("RFC 5044 section 7.1.2", "the initiator sends an FPDU before the reply")
-	mpaRespFirst   = quirk("RFC 5044 section 7.1.2", "the responder sends an FPDU before it has received one")
-	mpaAfterReject = final("RFC 5044 section 7.1.2", "an FPDU on a connection that was rejected")
+	mpaRespFirst   = rule("RFC 5044 section 7.1.2", "the responder sends an FPDU before it has received one", siw)
+	mpaAfterReject = rule("RFC 5044 section 7.1.2", "an FPDU on a connection that was rejected", last)
 	mpaWrongRTR    = rule("RFC 6581 section 9.2", "the first message is none of the indications that were agreed on")
 )
 
 // FPDUs.
 var (
-	fpduLength   = final("RFC 5044 section 4.1", "ULPDU_Length leads to where no FPDU begins")
-	fpduTooLong  = final("RFC 5044 section 4.5", "ULPDU_Length exceeds 64768")
-	fpduCRC      = final("RFC 5044 section 4.4", "the CRC is wrong")
-	fpduPad      = quirk("RFC 5044 section 4.1", "pad octets are not zero")
+	fpduLength   = rule("RFC 5044 section 4.1", "ULPDU_Length leads to where no FPDU begins", lost)
+	fpduTooLong  = rule("RFC 5044 section 4.5", "ULPDU_Length exceeds 64768", lost)
+	fpduCRC      = rule("RFC 5044 section 4.4", "the CRC is wrong", lost)
+	fpduPad      = rule("RFC 5044 section 4.1", "pad octets are not zero", siw)
 	markerPtr    = rule("RFC 5044 section 4.3", "FPDUPTR is not the distance to the FPDU's start")
 	markerLow    = rule("RFC 5044 section 4.2", "the low bits of FPDUPTR are not zero")
 	markerResvd  = rule("RFC 5044 section 4.2", "the reserved field of a marker is not zero")
-	ddpTruncated = final("RFC 5041 section 4.4", "a ULPDU shorter than its DDP header")
+	ddpTruncated = rule("RFC 5041 section 4.4", "a ULPDU shorter than its DDP header", last)
 )
 
 // DDP and RDMAP.
 var (
-	ddpVersion    = final("RFC 5041 section 4.1", "a DDP version other than 1")
+	ddpVersion    = rule("RFC 5041 section 4.1", "a DDP version other than 1", last)
 	ddpReserved   = rule("RFC 5041 section 4.1", "reserved bits of the DDP control field are not zero")
-	rdmapVersion  = final("RFC 5040 section 4.1", "an RDMAP version other than 1")
+	rdmapVersion  = rule("RFC 5040 section 4.1", "an RDMAP version other than 1", last)
 	rdmapReserved = rule("RFC 5040 section 4.1", "reserved bits of the RDMAP control field are not zero")
-	rdmapOpcode   = final("RFC 5040 section 4.1", "a reserved opcode")
-	rdmapTagged   = final("RFC 5040 section 4.1", "the T bit does not suit the opcode")
-	rdmapQueue    = final("RFC 5040 section 4.1", "the queue number does not suit the opcode")
+	rdmapOpcode   = rule("RFC 5040 section 4.1", "a reserved opcode", last)
+	rdmapTagged   = rule("RFC 5040 section 4.1", "the T bit does not suit the opcode", last)
+	rdmapQueue    = rule("RFC 5040 section 4.1", "the queue number does not suit the opcode", last)
 	rdmapInvSTag  = rule("RFC 5040 section 4.1", "an Invalidate STag in a message that invalidates nothing")
-	ddpMSN        = final("RFC 5041 section 4.3", "the MSN is not the next of its queue")
-	ddpMO         = final("RFC 5041 section 5.2", "the MO is not the offset in the message")
-	ddpTO         = final("RFC 5041 section 5.2", "the TO does not continue the message")
-	ddpSTag       = final("RFC 5041 section 5.2", "the STag changes inside a message")
-	ddpLast       = final("RFC 5041 section 4.1", "the L bit is not on the last segment of the message")
-	ddpInterleave = final("RFC 5041 section 5.3", "a message begins inside another one")
-	ddpWrap       = quirk("RFC 5041 section 7.1", "TO and length wrap around")
-	sendChanged   = final("RFC 5041 section 5.2", "the opcode or Invalidate STag changes inside a message")
+	ddpMSN        = rule("RFC 5041 section 4.3", "the MSN is not the next of its queue", last)
+	ddpMO         = rule("RFC 5041 section 5.2", "the MO is not the offset in the message", last)
+	ddpTO         = rule("RFC 5041 section 5.2", "the TO does not continue the message", last)
+	ddpSTag       = rule("RFC 5041 section 5.2", "the STag changes inside a message", last)
+	ddpLast       = rule("RFC 5041 section 4.1", "the L bit is not on the last segment of the message", last)
+	ddpInterleave = rule("RFC 5041 section 5.3", "a message begins inside another one", last)
+	ddpWrap       = rule("RFC 5041 section 7.1", "TO and length wrap around", siw)
+	sendChanged   = rule("RFC 5041 section 5.2", "the opcode or Invalidate STag changes inside a message", last)
 	readLast      = rule("RFC 5040 section 5.2.1", "a request of one segment without the L bit")
-	readLength    = rule("RFC 5040 section 4.4", "a Read Request of another length than 28")
+	readLength    = rule("RFC 5040 section 4.4", "a Read Request of another length than 28", last)
 	readDepth     = rule("RFC 5040 section 6.1", "more outstanding Reads than were negotiated")
-	respUnasked   = final("RFC 5040 section 5.2.2", "a Read Response without a Read Request")
-	respSTag      = final("RFC 5040 section 4.4", "the STag of a Read Response is not the one that was asked for")
-	respTO        = final("RFC 5040 section 4.4", "the TO of a Read Response is not the one that was asked for")
-	respSize      = final("RFC 5040 section 4.4", "a Read Response of another length than was asked for")
+	respUnasked   = rule("RFC 5040 section 5.2.2", "a Read Response without a Read Request", last)
+	respSTag      = rule("RFC 5040 section 4.4", "the STag of a Read Response is not the one that was asked for", last)
+	respTO        = rule("RFC 5040 section 4.4", "the TO of a Read Response is not the one that was asked for", last)
+	respSize      = rule("RFC 5040 section 4.4", "a Read Response of another length than was asked for", last)
 	immLength     = rule("RFC 7306 section 6.2", "Immediate Data of another length than 8")
-	atomicLength  = rule("RFC 7306 section 5.2.1", "an Atomic Request of another length than 52")
+	atomicLength  = rule("RFC 7306 section 5.2.1", "an Atomic Request of another length than 52", last)
 	atomicOp      = rule("RFC 7306 section 5.2.1", "a reserved atomic operation")
-	atomicAnswer  = final("RFC 7306 section 5.2.2", "an Atomic Response that answers no request")
+	atomicAnswer  = rule("RFC 7306 section 5.2.2", "an Atomic Response that answers no request", last)
 	atomicID      = rule("RFC 7306 section 5.2.2", "the identifier of an Atomic Response is not that of the request")
 )
 
 // Terminates.
 var (
-	termAfter   = rule("RFC 5040 section 5.4", "a message behind the sender's Terminate")
-	termLayout  = quirk("RFC 5040 section 4.8", "layer and type have changed places, M, D and R are the lowest bits")
-	termLength  = quirk("RFC 5040 section 4.8", "the DDP Segment Length counts the payload alone")
-	termMSN     = quirk("RFC 5040 section 4.8", "the quoted Read Request has the size in place of the MSN")
-	termTooLong = quirk("RFC 5041 section 7.2",
-		"no buffer is reported for a message of which a segment was accepted: it is too long")
-	termWrap     = quirk("RFC 5041 section 7.2", "a TO that wraps is reported as a local catastrophic error")
+	termAfter   = rule("RFC 5040 section 5.4", "a message behind the sender's Terminate", last)
+	termSwapped = rule("RFC 5040 section 4.8", "layer and type have changed places")
+	termLayout  = rule("RFC 5040 section 4.8",
+		"layer and type have changed places, M, D and R are the lowest bits", siw)
+	termLength  = rule("RFC 5040 section 4.8", "the DDP Segment Length counts the payload alone", siw)
+	termMSN     = rule("RFC 5040 section 4.8", "the quoted Read Request has the size in place of the MSN", siw)
+	termTooLong = rule("RFC 5041 section 7.2",
+		"no buffer is reported for a message of which a segment was accepted: it is too long", siw)
+	termWrap     = rule("RFC 5041 section 7.2", "a TO that wraps is reported as a local catastrophic error", siw)
 	termReserved = rule("RFC 5040 section 4.8", "the reserved bits of the Terminate are not zero")
 	termUnknown  = rule("RFC 5040 section 4.8", "layer, type and code name no error")
-	termHeaders  = rule("RFC 5040 section 4.8", "M, D and R do not suit the error")
+	termHeaders  = rule("RFC 5040 section 4.8", "M, D and R do not suit the error", should)
 	termSegment  = rule("RFC 5040 section 4.8", "the DDP Segment Length is not that of the quoted segment")
 	termQuote    = rule("RFC 5040 section 4.8", "the quoted header is of no segment that was sent")
 	termRead     = rule("RFC 5040 section 4.8", "the quoted Read Request is not the one that was sent")

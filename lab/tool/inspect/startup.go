@@ -27,7 +27,7 @@ var frameRules = []struct {
 	{mpaGSO, func(f *mpa.Frame) bool { return f.Reserved == siwGSO }},
 	{mpaReserved, func(f *mpa.Frame) bool { return f.Reserved != 0 && f.Reserved != siwGSO }},
 	{mpaRejectReq, func(f *mpa.Frame) bool { return f.Kind == mpa.Request && f.Reject }},
-	{mpaRevision, func(f *mpa.Frame) bool { return f.Rev < 1 || f.Rev > 2 }},
+	{mpaRevision, func(f *mpa.Frame) bool { return f.Rev > 2 }},
 	{mpaSWithout, func(f *mpa.Frame) bool { return f.Enhanced && f.Rev == 1 }},
 	{mpaBCD, func(f *mpa.Frame) bool {
 		e, ok := words(f)
@@ -35,7 +35,7 @@ var frameRules = []struct {
 	}},
 	{mpaNoRTR, func(f *mpa.Frame) bool {
 		e, ok := words(f)
-		return ok && e.P2P && e.RTR() == 0 && !f.Reject
+		return ok && e.P2P && e.RTR() == 0 && f.Kind == mpa.Reply && !f.Reject
 	}},
 }
 
@@ -44,8 +44,7 @@ var replyRules = []struct {
 	rule   *Rule
 	broken func(q, r *mpa.Frame) bool
 }{
-	{mpaOtherRev, func(q, r *mpa.Frame) bool { return r.Rev != q.Rev && !r.Reject }},
-	{mpaSReply, func(q, r *mpa.Frame) bool { return q.Rev >= 2 && r.Rev == q.Rev && r.Enhanced != q.Enhanced }},
+	{mpaSReply, func(q, r *mpa.Frame) bool { return (q.Enhanced && q.Rev >= 2) != (r.Enhanced && r.Rev >= 2) }},
 	{mpaORD, func(q, r *mpa.Frame) bool {
 		a, b, ok := bothWords(q, r)
 		return ok && a.IRD != mpa.NotNegotiated && b.ORD != mpa.NotNegotiated && b.ORD > a.IRD && !(a.P2P && b.ORD == 1)

@@ -212,6 +212,12 @@ func (h *half) frame(b []byte, kind mpa.Kind) {
 		return
 	}
 	h.event(at, s.now, "MPA "+f.Kind.String(), frameText(&f))
+	if f.Rev == 0 { // RFC 5044 appendix C
+		for _, x := range c.half {
+			x.lacks(at, "MPA revision 0, of the RDMA Consortium")
+			x.stream.state = streamDead
+		}
+	}
 	if s.state != streamDead {
 		s.state = streamFull
 	}
@@ -331,9 +337,6 @@ func (h *half) fpdu() bool {
 	if s.state != streamFull || len(b) < x.size {
 		return false
 	}
-	if s.prior.size == 0 && !s.resumed {
-		h.firstFPDU(x.packet)
-	}
 	layout, whole := s.layout, !s.unknown(x.at, x.at+uint64(x.size))
 	if !whole {
 		if layout.Markers || s.unknown(x.at, x.at+uint64(mpa.LengthLen+headerLen(b[mpa.LengthLen:x.size], n))) {
@@ -352,6 +355,9 @@ func (h *half) fpdu() bool {
 	if !layout.CRC && !plausible(u) && h.blamePrior() {
 		return false
 	}
+	if s.prior.size == 0 && !s.resumed {
+		h.firstFPDU(u, x.packet)
+	}
 	h.stat.FPDUs++
 	if whole {
 		h.trailer(&x, b[:x.size], pos)
@@ -364,17 +370,28 @@ func (h *half) fpdu() bool {
 	return s.state == streamFull
 }
 
-// firstFPDU: RFC 5044 section 7.1.2, rule 4, and what a rejection leaves.
-func (h *half) firstFPDU(packet int) {
-	c := h.c
-	if c.reply.Reject {
+// firstFPDU: RFC 5044 section 7.1.2, rule 4, and what a rejection leaves. By RFC
+// 6581 sections 9.1 and 9.3 a Terminate may tell why start-up failed.
+func (h *half) firstFPDU(u []byte, packet int) {
+	c, o := h.c, h.peer()
+	switch {
+	case c.req.Enhanced && len(u) > 1 && rdmap.ParseControl(u[1]).Opcode == rdmap.TerminateOp:
+	case c.reply.Reject:
 		h.violate(mpaAfterReject, packet, "")
-	}
-	if h.side == c.initiator {
-		c.served = true
-	} else if !c.served {
+	case h.side != c.initiator && o.stream.prior.size == 0 && !o.stream.resumed && o.followed():
 		h.violate(mpaRespFirst, packet, "")
 	}
+}
+
+// followed tells whether everything that the side has sent so far was seen and judged.
+func (h *half) followed() bool { return h.recorded() && !h.mute && !h.c.blind }
+
+// recorded tells whether all its segments were seen: no octets are missing in
+// front of others, or of those that the peer acknowledges.
+func (h *half) recorded() bool {
+	late := h.peer().unsent
+	return h.stream.state == streamFull && h.cut == 0 && len(h.order.Gap) == 0 && !h.stream.resumed &&
+		(len(late) == 0 || late[len(late)-1].end.LessEq(h.most))
 }
 
 // trailer looks at pad and markers of a good FPDU.

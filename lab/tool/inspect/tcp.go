@@ -32,7 +32,6 @@ type conn struct {
 	initiator  int // side that sent the request
 	over       bool
 	done       bool
-	served     bool // the initiator's first FPDU has been seen
 	blind      bool // what was asked for is not known in full
 	terminated [2]bool
 }
@@ -68,6 +67,7 @@ type half struct {
 
 	stream fpduStream
 	rdma   rdmaState
+	mute   bool // a violation is behind which no more messages are judged
 }
 
 // origin is where a segment comes from, and how many octets of it are known: the
@@ -105,8 +105,8 @@ func (i *Inspector) tcp(p *Packet, h *ip.Header, b []byte, cut bool) {
 	}
 	length := h.PayloadLen - (len(b) - len(payload))
 	s.control(p, &t)
-	s.data(p, &t, payload, length)
 	s.ack(p, &t)
+	s.data(p, &t, payload, length)
 }
 
 // checksum verifies the TCP checksum. A sum over the pseudo-header alone is
@@ -339,7 +339,7 @@ func (h *half) resume() {
 	h.peer().hasEdge = false
 	h.stream.done, h.stream.since = h.stream.end(), h.stream.end()
 	h.stream.prior = fpdu{}
-	h.stream.resumed, h.c.served, h.c.blind = true, true, true
+	h.stream.resumed, h.c.blind = true, true
 	h.c.reads = [2][]readRequest{}
 	h.rdma.resume()
 }
@@ -392,11 +392,14 @@ func (c *conn) part(why string) {
 	}
 }
 
-// violate reports that a packet of the direction breaks r, and ends its replay
-// if r says so.
+// violate reports that a packet of the direction breaks r, if the direction is
+// still judged, and ends its judgement or its replay if r says so.
 func (h *half) violate(r *Rule, packet int, format string, args ...any) {
-	h.c.in.violate(r, packet, h.c.flow, format, args...)
-	if r.last {
+	if !h.mute {
+		h.c.in.violate(r, packet, h.c.flow, format, args...)
+	}
+	h.mute = h.mute || r.last
+	if r.lost {
 		h.stream.state = streamDead
 	}
 }
@@ -452,12 +455,13 @@ func (h *half) suspects() {
 	o := h.peer()
 	for _, s := range h.beyond {
 		if gap := h.gap(); o.acked.Less(s.end) && (gap == 0 || gap == s.length) {
-			h.violate(tcpWindow, s.packet, "the window ends %d octets before the segment does", s.end.Sub(o.edge))
+			h.c.in.violate(tcpWindow, s.packet, h.c.flow,
+				"the window ends %d octets before the segment does", s.end.Sub(o.edge))
 		}
 	}
 	for _, s := range h.unsent {
 		if o.most.Less(s.end) && o.gap() == 0 && len(o.beyond) == 0 {
-			h.violate(tcpAck, s.packet, "by %d octets", s.end.Sub(o.most))
+			h.c.in.violate(tcpAck, s.packet, h.c.flow, "by %d octets", s.end.Sub(o.most))
 		}
 	}
 }

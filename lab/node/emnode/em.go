@@ -63,7 +63,7 @@ func Start(ctx context.Context, path string, cfg hficonf.EMConfig, env node.Env)
 	}
 	agents := []mad.Agent{m.mgr, m.guests}
 	if cfg.FE != "" {
-		if m.fe, err = listenFE(cfg.FE); err != nil {
+		if m.fe, err = listenFE(cfg.FE, m.warn); err != nil {
 			return nil, errors.Join(err, m.audit.close())
 		}
 		agents = append(agents, m.fe)
@@ -76,6 +76,8 @@ func Start(ctx context.Context, path string, cfg hficonf.EMConfig, env node.Env)
 	m.fe.serve(m.Node)
 	return m, nil
 }
+
+func (m *EM) warn(format string, args ...any) { m.audit.warn(fmt.Sprintf(format, args...)) }
 
 // NewManager returns the manager that cfg describes, an agent of the HFI of
 // cfg.Port. note is told what it does.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tapir/lab/node/hfinode"
+	"tapir/nic/uapi/listen"
 	"tapir/opa"
 	"tapir/opa/mad"
 	"tapir/wire/frame"
@@ -35,7 +36,7 @@ type frontEnd struct {
 }
 
 type feClient struct {
-	conn net.Conn
+	conn *listen.Conn
 	out  chan []byte
 }
 
@@ -55,13 +56,16 @@ const (
 	feTIDs    = uint64(0x4645) << 48 // the transactions of clients: "FE" above
 	feTimeout = 5 * time.Second      // for an answer
 	feQueue   = 256                  // messages that wait for a slow client, beyond which it is cut off
+	feClients = 32                   // at once; one address has half
+	feWhole   = 10 * time.Second     // for the rest of a request that has begun to come
 )
 
-func listenFE(addr string) (*frontEnd, error) {
+func listenFE(addr string, logf func(format string, args ...any)) (*frontEnd, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("front end: %w", err)
 	}
+	l = listen.New(l, listen.Options{Name: "the front end", Total: feClients, PerPeer: feClients / 2, Logf: logf})
 	return &frontEnd{l: l, clients: map[*feClient]bool{}, waiting: map[uint64]feWaiting{}}, nil
 }
 
@@ -80,7 +84,7 @@ func (f *frontEnd) serve(n *hfinode.Node) {
 			if err != nil {
 				return // closed
 			}
-			c := &feClient{conn: conn, out: make(chan []byte, feQueue)}
+			c := &feClient{conn: conn.(*listen.Conn), out: make(chan []byte, feQueue)}
 			f.mu.Lock()
 			if f.closed {
 				f.mu.Unlock()
@@ -128,10 +132,16 @@ func (f *frontEnd) read(c *feClient) {
 			if used == 0 {
 				break
 			}
+			c.conn.SetBusy(true) // from now on, though it may only wait for traps
 			r := feRequest{c, append([]byte(nil), b...)}
 			f.node.Do(func(frame.Time) { f.requests = append(f.requests, r) })
 			buf = buf[:copy(buf, buf[used:])]
 		}
+		var whole time.Time // a client may be silent, but not in the middle
+		if len(buf) > 0 {
+			whole = time.Now().Add(feWhole)
+		}
+		_ = c.conn.SetReadDeadline(whole) // fails if it is closed
 	}
 }
 

@@ -147,9 +147,7 @@ func handshake(conn net.Conn) (h Hello, err error) {
 	if err != nil {
 		return h, err
 	}
-	if err := req.Write(conn); err != nil {
-		return h, err
-	}
+	_ = req.Write(conn) // who refused us at once does not read it, but has said why
 	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
 	if err != nil {
 		return h, &Error{What: fmt.Sprintf("the NIC behind %s does not answer: %v", conn.RemoteAddr(), err),

@@ -1,13 +1,12 @@
 package ctl
 
 import (
-	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // MetricsServer serves the metrics of NICs over TCP, for those who cannot reach
@@ -40,7 +39,8 @@ func MetricsAddr(addr string) (string, error) {
 
 // ListenMetrics serves GET /metrics of all nics at addr, as MetricsAddr has it;
 // port 0 is any free one. The metrics tell NICs apart by their labels.
-func ListenMetrics(addr string, nics ...Metered) (*MetricsServer, error) {
+// log is told what the user should know.
+func ListenMetrics(addr string, log io.Writer, nics ...Metered) (*MetricsServer, error) {
 	at, err := MetricsAddr(addr)
 	if err != nil {
 		return nil, err
@@ -51,13 +51,10 @@ func ListenMetrics(addr string, nics ...Metered) (*MetricsServer, error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+metricsPath, metricsOf(nics...))
-	s := &MetricsServer{listener: l, http: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second},
-		done: make(chan struct{})}
+	s := &MetricsServer{listener: l, http: newHTTP(mux), done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			l.Close() // whoever asks is refused
-		}
+		_ = s.http.Serve(bounded(l, "the metrics", log)) // ends with ErrServerClosed
 	}()
 	return s, nil
 }

@@ -18,7 +18,7 @@ func (c counted) Metrics() ([]Metric, error) {
 // unless another is named.
 func TestListenMetrics(t *testing.T) {
 	for _, addr := range []string{"0", ":0", "127.0.0.1:0"} {
-		s, err := ListenMetrics(addr, counted("nic0"), counted("nic1"))
+		s, err := ListenMetrics(addr, nil, counted("nic0"), counted("nic1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,14 +48,14 @@ func TestListenMetrics(t *testing.T) {
 			t.Error("it answers after its end")
 		}
 	}
-	s, err := ListenMetrics("0", counted("nic0"))
+	s, err := ListenMetrics("0", nil, counted("nic0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	taken := strings.TrimSuffix(strings.TrimPrefix(s.URL(), "http://"), metricsPath)
 	for _, addr := range []string{taken, "1:2:3", "none:such:0", "host"} {
-		if x, err := ListenMetrics(addr); err == nil {
+		if x, err := ListenMetrics(addr, nil); err == nil {
 			x.Close()
 			t.Errorf("%q is accepted", addr)
 		} else if !strings.HasPrefix(err.Error(), "metrics: ") {

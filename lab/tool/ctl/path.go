@@ -56,9 +56,9 @@ func checkDir(dir string) error {
 	return nil
 }
 
-// listen makes the socket of the NIC called name. A socket whose process is
+// listenAs makes the socket of the NIC called name. A socket whose process is
 // gone is replaced, one that answers is refused.
-func listen(name string) (*socket, error) {
+func listenAs(name string) (*socket, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -14,6 +15,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"tapir/nic/uapi/listen"
 )
 
 // maxBody bounds what a request may carry, in octets.
@@ -24,6 +27,9 @@ type Server struct {
 	name    string
 	version string // of the binary
 	dir     string
+	// Log is told what the user should know, such as clients that are refused;
+	// nil: nobody is. It is set before Serve.
+	Log     io.Writer
 	l       *socket
 	http    *http.Server
 	served  chan struct{} // closed when http has ended; nil before Serve
@@ -38,7 +44,7 @@ type Server struct {
 // names is found before anything else is made. version is what the binary
 // calls itself.
 func Listen(name, version string) (*Server, error) {
-	l, err := listen(name)
+	l, err := listenAs(name)
 	if err != nil {
 		return nil, err
 	}
@@ -53,16 +59,14 @@ func (s *Server) Path() string { return s.l.path }
 func (s *Server) Serve(nic NIC) {
 	s.nic = nic
 	s.served = make(chan struct{})
-	s.http = &http.Server{
-		Handler:           s.guard(s.routes()),
-		ReadHeaderTimeout: 5 * time.Second,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{}, &conn{allowed: mayUse(c)})
-		},
+	s.http = newHTTP(s.guard(s.routes()))
+	s.http.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, &conn{allowed: mayUse(c.(*listen.Conn).Conn)})
 	}
+	l := bounded(s.l, "the control socket of "+s.name, s.Log)
 	go func() {
 		defer close(s.served)
-		_ = s.http.Serve(s.l) // ends with ErrServerClosed
+		_ = s.http.Serve(l) // ends with ErrServerClosed
 	}()
 }
 
@@ -138,6 +142,7 @@ func (a answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
+	boundWrite(w)
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(b, '\n')) // a client that left misses nothing
 }
@@ -156,7 +161,17 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				Remedy: fmt.Sprintf("ask for /v1/version?control=%d first on the same connection", Version)})
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		rc := http.NewResponseController(w)
+		b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			fail(w, &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("the request cannot be read: %v", err)})
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(b))
+		// What takes its time, such as a job or a capture, has it, as long as the
+		// client stays. The end of the answer is bounded again.
+		_, _ = rc.SetReadDeadline(time.Time{}), rc.SetWriteDeadline(time.Time{})
+		defer func() { _ = rc.SetWriteDeadline(time.Now().Add(answerTimeout)) }()
 		next.ServeHTTP(w, r)
 	})
 }
@@ -219,6 +234,7 @@ func (s *Server) command(r *http.Request) (any, error) {
 func fail(w http.ResponseWriter, err error) {
 	e := asError(err)
 	b, _ := json.Marshal(e) // two strings
+	boundWrite(w)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(cmp.Or(e.Status, http.StatusUnprocessableEntity))
 	_, _ = w.Write(append(b, '\n'))

@@ -113,6 +113,7 @@ func StartNIC(ctx context.Context, o *Options, cfg nicconf.Config, env node.Env,
 		return nil, err
 	}
 	programs.Add(n)
+	r.Log = o.Log
 	r.Serve(programs.Devices)
 	return &NIC{Node: n, o: o, programs: r}, nil
 }

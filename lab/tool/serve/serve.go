@@ -61,6 +61,7 @@ func Run[C any, N Node](ctx context.Context, o Options, all []C, name func(*C) s
 		if err != nil {
 			return err
 		}
+		s.Log = o.Log
 		n, err := start(ctx, cfg)
 		if err != nil {
 			s.Close()
@@ -75,7 +76,7 @@ func Run[C any, N Node](ctx context.Context, o Options, all []C, name func(*C) s
 		fmt.Fprintln(o.Out, n.Ready())
 	}
 	if o.Metrics != "" {
-		m, err := ctl.ListenMetrics(o.Metrics, metered...)
+		m, err := ctl.ListenMetrics(o.Metrics, o.Log, metered...)
 		if err != nil {
 			return err
 		}

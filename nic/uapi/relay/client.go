@@ -73,9 +73,8 @@ func Greet(path string, a Ask) (conn *net.UnixConn, h Hello, err error) {
 		return nil, h, err
 	}
 	a.Version = Version
-	if err = say(conn, a); err == nil {
-		err = hear(conn, &h)
-	}
+	_ = say(conn, a) // who refused us at once does not read it, but has said why
+	err = hear(conn, &h)
 	if err == nil { // else there is no answer
 		if refused := cmp.Or(h.Refused, checkVersion(h.Version, Version)); refused != nil {
 			err = refused

@@ -70,7 +70,7 @@ func (e *Refused) Error() string { return e.What + ": " + e.Remedy }
 // maxGreeting is the longest Ask or Hello in octets.
 const maxGreeting = 64 << 10
 
-func say(c *net.UnixConn, v any) error {
+func say(c net.Conn, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func say(c *net.UnixConn, v any) error {
 	return err
 }
 
-func hear(c *net.UnixConn, v any) error {
+func hear(c net.Conn, v any) error {
 	b := make([]byte, maxGreeting)
 	n, err := c.Read(b)
 	if err != nil {

@@ -2,13 +2,16 @@ package relay
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/ipc"
+	"tapir/nic/uapi/listen"
 	"tapir/nic/umode/proxy"
 )
 
@@ -38,6 +41,9 @@ type Devices func(a Ask) (map[string]Device, error)
 
 // Server serves the supervisors of programs in the process that has the NICs.
 type Server struct {
+	// Log is told what the user should know, such as programs that are refused;
+	// nil: nobody is. It is set before Serve.
+	Log     io.Writer
 	l       *net.UnixListener
 	served  chan struct{} // closed when nobody is accepted any more; nil before Serve
 	mu      sync.Mutex
@@ -65,14 +71,22 @@ func Listen(path string) (*Server, error) {
 // at most once.
 func (s *Server) Serve(devices Devices) {
 	s.served = make(chan struct{})
+	total := listen.Share()
+	l := listen.New(s.l, listen.Options{Name: "the socket of tapir run", Total: total, PerPeer: max(total/4, 2),
+		Refuse: refuse,
+		Logf: func(format string, args ...any) {
+			if s.Log != nil {
+				fmt.Fprintf(s.Log, format+"\n", args...)
+			}
+		}})
 	go func() {
 		defer close(s.served)
 		for {
-			c, err := s.l.AcceptUnix()
+			c, err := l.Accept()
 			if err != nil {
 				return // closed
 			}
-			s.wait.Go(func() { s.serve(c, devices) })
+			s.wait.Go(func() { s.serve(c.(*listen.Conn), devices) })
 		}
 	}()
 }
@@ -92,16 +106,28 @@ func (s *Server) Close() {
 	s.wait.Wait()
 }
 
-func (s *Server) serve(c *net.UnixConn, devices Devices) {
-	defer c.Close()
+// refuse answers a supervisor that is about to ask.
+func refuse(c net.Conn, why *listen.Refusal) {
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // there is room for it
+	_ = say(c, Hello{Version: Version, Refused: &Refused{What: why.What, Remedy: why.Remedy}})
+}
+
+// greetTimeout bounds how long a supervisor takes to ask, and to hear the answer.
+const greetTimeout = 5 * time.Second
+
+func (s *Server) serve(counted *listen.Conn, devices Devices) {
+	defer counted.Close()
+	c := counted.Conn.(*net.UnixConn)
 	if !s.enter(c, func() { c.Close() }) { // who never asks must not keep us from ending
 		return
 	}
 	defer s.leave(c)
+	_ = c.SetDeadline(time.Now().Add(greetTimeout)) // fails if it is closed
 	var a Ask
 	if err := hear(c, &a); err != nil {
 		return
 	}
+	counted.SetBusy(true)
 	pid, found, err := admit(c, a, devices)
 	h := Hello{Version: Version}
 	var below depth
@@ -115,7 +141,7 @@ func (s *Server) serve(c *net.UnixConn, devices Devices) {
 		h.Devices = append(h.Devices, name)
 	}
 	slices.Sort(h.Devices)
-	if say(c, h) != nil || err != nil {
+	if say(c, h) != nil || err != nil || c.SetDeadline(time.Time{}) != nil {
 		return
 	}
 	if a.Messages {

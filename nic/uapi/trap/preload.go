@@ -3,7 +3,6 @@ package trap
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/ipc"
+	"tapir/nic/uapi/listen"
 	"tapir/nic/uapi/trap/library"
 )
 
@@ -78,7 +78,7 @@ func encodeRules(rules []Rule) ([]byte, error) {
 // preload is the supervisor's side of the library.
 type preload struct {
 	dir      string // of this run alone
-	listener *net.UnixListener
+	listener *listen.Listener
 	library  string // its file
 	rules    []byte
 }
@@ -101,7 +101,8 @@ func newPreload(s *Supervisor, path string) (*preload, error) {
 		os.RemoveAll(dir)
 		return nil, err
 	}
-	p := &preload{dir: dir, listener: l, rules: rules}
+	p := &preload{dir: dir, rules: rules,
+		listener: listen.New(l, listen.Options{Name: "the calls of the preloaded library", Logf: s.logf})}
 	if p.library, err = library.Compiled(dir, libc); err != nil {
 		p.close()
 		return nil, err
@@ -115,17 +116,17 @@ func (p *preload) close() {
 	os.RemoveAll(p.dir)
 }
 
-// loop takes the connections of the program's threads.
+// loop takes the connections of the program's threads until close.
 func (p *preload) loop(s *Supervisor) error {
 	for {
-		c, err := p.listener.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
-			return nil
-		}
+		c, err := p.listener.Accept()
 		if err != nil {
-			return fmt.Errorf("wait for system calls: %w", err)
+			return nil // closed
 		}
-		go p.serve(s, &connection{c: c})
+		go func() {
+			defer c.Close()
+			p.serve(s, &connection{c: c.(*listen.Conn).Conn.(*net.UnixConn)})
+		}()
 	}
 }
 
@@ -137,7 +138,6 @@ type connection struct {
 }
 
 func (p *preload) serve(s *Supervisor, conn *connection) {
-	defer conn.c.Close()
 	defer conn.waitFor(0)
 	cred, err := ipc.Peer(conn.c)
 	if err != nil {

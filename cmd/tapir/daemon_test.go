@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// daemon is a process of tapir that runs in the foreground.
+type daemon struct {
+	t   *testing.T
+	env []string
+	cmd *exec.Cmd
+
+	mu   sync.Mutex
+	text bytes.Buffer // standard output and error
+	over bool
+}
+
+// Write implements io.Writer.
+func (d *daemon) Write(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.text.Write(p)
+}
+
+// gone tells whether the process has ended.
+func (d *daemon) gone() bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.cmd.Process.Pid))
+	return err != nil || bytes.Contains(b, []byte(") Z "))
+}
+
+func (d *daemon) said() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.text.String()
+}
+
+// await returns the first match of a pattern in what the process says.
+func (d *daemon) await(pattern string) string {
+	d.t.Helper()
+	want := regexp.MustCompile(pattern)
+	for range 1200 {
+		if d.gone() {
+			break
+		}
+		if found := want.FindStringSubmatch(d.said()); found != nil {
+			return found[len(found)-1]
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	d.t.Fatalf("%v does not say %q:\n%s", d.cmd.Args, pattern, d.said())
+	return ""
+}
+
+// world has a runtime directory and the binary of a test.
+func world(t *testing.T) (env []string, bin string) {
+	t.Helper()
+	if !canTAP() {
+		t.Skip("needs the right to make TAPs and a network namespace: run as root")
+	}
+	dir, err := os.MkdirTemp("", "tapir-daemon") // t.TempDir may be longer than a socket path can be
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin = filepath.Join(dir, "bin", "tapir")
+	if err := os.Mkdir(filepath.Dir(bin), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(exe, bin); err != nil {
+		t.Fatal(err)
+	}
+	return append(os.Environ(), "XDG_RUNTIME_DIR="+dir, "TMPDIR="+dir), bin
+}
+
+// start runs a line of sh, in which $tapir is the binary, as one process.
+func start(t *testing.T, line string) *daemon {
+	t.Helper()
+	env, bin := world(t)
+	return startIn(t, append(env, "tapir="+bin), line)
+}
+
+func startIn(t *testing.T, env []string, line string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, env: env, cmd: exec.Command("sh", "-c", line)}
+	d.cmd.Env, d.cmd.Stdout, d.cmd.Stderr = env, d, d
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = d.cmd.Process.Signal(syscall.SIGCONT)
+		d.end(syscall.SIGINT)
+	})
+	return d
+}
+
+// end sends a signal and returns the exit code.
+func (d *daemon) end(sig syscall.Signal) int {
+	if !d.over {
+		_ = d.cmd.Process.Signal(sig)
+	}
+	return d.wait()
+}
+
+// wait returns the exit code.
+func (d *daemon) wait() int {
+	d.t.Helper()
+	if d.over {
+		return d.cmd.ProcessState.ExitCode()
+	}
+	late := time.AfterFunc(time.Minute, func() { _ = d.cmd.Process.Kill() })
+	_ = d.cmd.Wait() // its exit code says it
+	d.over = true
+	if !late.Stop() {
+		d.t.Errorf("%v did not end in a minute:\n%s", d.cmd.Args, d.said())
+	}
+	return d.cmd.ProcessState.ExitCode()
+}
+
+// run runs another line of sh to its end.
+func (d *daemon) run(line string) (text string, code int) {
+	d.t.Helper()
+	r := startIn(d.t, d.env, line)
+	code = r.wait()
+	return r.said(), code
+}
+
+// ok is run of a line that must succeed.
+func (d *daemon) ok(line string) string {
+	d.t.Helper()
+	text, code := d.run(line)
+	if code != 0 {
+		d.t.Errorf("%s: exit code %d\n%s", line, code, text)
+	}
+	return text
+}
+
+func (d *daemon) socket(name string) string {
+	for _, v := range d.env {
+		if dir, ok := strings.CutPrefix(v, "XDG_RUNTIME_DIR="); ok {
+			return filepath.Join(dir, "tapir", name) // the last one counts, and is ours
+		}
+	}
+	return ""
+}
+
+// Clients that connect and say nothing are closed after a time, and keep nobody
+// else out meanwhile, though there are few descriptors.
+func TestSilentClients(t *testing.T) {
+	d := start(t, "ip link set lo up; ulimit -n 64; exec $tapir nic --tap quiet0 --ip 10.0.0.1/24 --metrics 0")
+	url := d.await(`metrics (http\S+)`)
+	var silent []net.Conn
+	connect := func(network, address string) {
+		for range 100 {
+			c, err := net.Dial(network, address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			silent = append(silent, c)
+		}
+	}
+	connect("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/metrics"))
+	connect("unix", d.socket("nic0.sock"))
+	connect("unixpacket", d.socket("nic0.run"))
+	d.ok("$tapir show nic0")
+	if text := d.ok("$tapir run -- sh -c 'test -e /sys/class/infiniband/rxe0 && echo served'"); !strings.Contains(text, "served") {
+		t.Errorf("the program is not served: %s", text)
+	}
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), "tapir_") {
+		t.Errorf("metrics: %s, %v", resp.Status, err)
+	}
+	for _, c := range silent {
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := io.Copy(io.Discard, c); os.IsTimeout(err) {
+			t.Fatal("a silent connection is not closed")
+		}
+		c.Close()
+	}
+}
+
+// A NIC that has run out of descriptors says so, and serves clients again when
+// there are some.
+func TestOutOfDescriptors(t *testing.T) {
+	d := start(t, "ip link set lo up; exec $tapir nic --tap full0 --ip 10.0.0.1/24 --metrics 0")
+	url := d.await(`metrics (http\S+)`)
+	d.ok("$tapir run -- true")
+	pid := d.cmd.Process.Pid
+	var old unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old); err != nil {
+		t.Fatal(err)
+	}
+	full := unix.Rlimit{Max: old.Max}
+	for { // up to the first number that is free
+		if _, err := os.Lstat(fmt.Sprintf("/proc/%d/fd/%d", pid, full.Cur)); err != nil {
+			break
+		}
+		full.Cur++
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &full, nil); err != nil {
+		t.Fatal(err)
+	}
+	for network, address := range map[string]string{"unix": d.socket("nic0.sock"), "unixpacket": d.socket("nic0.run"),
+		"tcp": strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/metrics")} {
+		c, err := net.Dial(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	for _, name := range []string{"the control socket of nic0", "the socket of tapir run", "the metrics"} {
+		d.await(name + ": (cannot accept: )?too many open files: raise ulimit -n")
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &old, nil); err != nil {
+		t.Fatal(err)
+	}
+	d.ok("$tapir show nic0")
+	d.ok("$tapir run -- true")
+	if resp, err := http.Get(url); err != nil {
+		t.Error(err)
+	} else {
+		resp.Body.Close()
+	}
+}

@@ -56,6 +56,7 @@ type vportState struct {
 	state  netdevState
 	oper   operState
 	maxMTU int
+	lost   bool // its host TAP
 }
 
 func stateOf(d *vnic.Netdev) vportState {

@@ -43,7 +43,11 @@ func (h *hosts) merge() {
 	var want []vportState
 	if h.n.DoWait(func(frame.Time) {
 		for _, d := range h.n.engine.vports.Netdevs() {
-			want = append(want, stateOf(d))
+			v := stateOf(d)
+			if x := h.of(d); x != nil {
+				v.lost = x.lost
+			}
+			want = append(want, v)
 		}
 	}) != nil {
 		return // the node ends
@@ -61,7 +65,7 @@ func (h *hosts) merge() {
 	}
 	for _, v := range want {
 		x := h.of(v.dev)
-		if x == nil || x.lost {
+		if x == nil || v.lost {
 			continue
 		}
 		d, ok := kernel[x.index]

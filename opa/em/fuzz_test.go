@@ -2,6 +2,7 @@ package em
 
 import (
 	"container/heap"
+	"hash/crc32"
 	"slices"
 	"testing"
 	"time"
@@ -18,14 +19,15 @@ func FuzzReceive(f *testing.F) {
 	b := make([]byte, 400)
 	for _, attr := range []uint16{1, 2, 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x20} {
 		mad.PutVEMA(b, mad.MethodGetResp, 1, attr, 1)
-		f.Add(uint8(attr)|1, slices.Clone(b), true)
+		f.Add(uint8(attr), slices.Clone(b), true)
 		s := smp(mad.MethodGetResp, 1, attr, 0, 7)
 		s.Put(b)
-		f.Add(uint8(attr*16)|1, slices.Clone(b), true)
+		f.Add(uint8(attr*16), slices.Clone(b), true)
 	}
 	mad.PutVEMA(b, mad.MethodTrap, 1, mad.AttrNotice, 1)
-	f.Add(uint8(48), slices.Clone(b), false)
-	f.Add(uint8(0x10), []byte(nil), true) // every port is called nothing
+	sum := func(octets []byte) uint8 { return uint8(crc32.ChecksumIEEE(octets) % 32) }
+	f.Add(32+sum(b), slices.Clone(b), false)
+	f.Add(sum(nil), []byte(nil), true) // every port is called nothing
 	f.Fuzz(func(t *testing.T, steps uint8, octets []byte, fits bool) {
 		w := fabric(21, 2)
 		cfg := twoVESWs()
@@ -42,7 +44,7 @@ func FuzzReceive(f *testing.F) {
 			return true
 		}
 		w.run(2 * time.Second)
-		if w.watch = nil; steps%16 != 0 {
+		if w.watch = nil; steps%32 != sum(octets) {
 			return
 		}
 		if !w.runUntil(w.now.Add(10*time.Minute), func() bool { return m.InSync() && w.check(&cfg) == nil }) {

@@ -268,7 +268,7 @@ func FuzzHostileProgram(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, shared bool, in []byte) {
 		c := newCable(t)
-		h := &hostile{station: c.ends[0], in: in[:min(len(in), 4096)], made: map[uint32]int{}}
+		h := &hostile{station: c.ends[0], in: in[:min(len(in), 1024)], made: map[uint32]int{}}
 		honest := c.ends[1]
 		h.setup(shared)
 		honest.setup(false)

@@ -172,6 +172,17 @@ func TestParseEM(t *testing.T) {
 	}
 }
 
+func FuzzParseEM(f *testing.F) {
+	f.Add([]byte(goodManager))
+	f.Add([]byte(goodVESWs))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		_, err := ParseEM("f.yaml", in)
+		if e := (*conf.Error)(nil); err != nil && !errors.As(err, &e) {
+			t.Fatalf("a mistake without a place: %v", err)
+		}
+	})
+}
+
 // The examples are what they say.
 func TestExamples(t *testing.T) {
 	for _, file := range []string{"fabric.yaml", "managed.yaml"} {

@@ -58,7 +58,7 @@ newer:
 
 race:
 	@sh .ci/tools
-	$(GO) run ./.ci/gotest -skips .ci/skips -race $(packages)
+	$(GO) run ./.ci/gotest -skips .ci/skips -race $(or $(PACKAGES),$(packages))
 
 fuzz:
 	$(fuzz) -fuzz $(or $(CPU),20s) -fuzz-budget 24h $(packages)
@@ -140,7 +140,7 @@ help:
 	@echo '                         and VLAN interfaces of a guest through a host TAP'
 	@echo 'make interop CELLS=smoke only the cells whose name has this, printed'
 	@echo 'make newer SUITE=trixie  RDMA programs of another Debian release against those here'
-	@echo 'make race                the race detector, wherever goroutines meet'
+	@echo 'make race                the race detector, wherever goroutines meet; PACKAGES=./nic/... there'
 	@echo 'make fuzz CPU=1m         every fuzz target for that long'
 	@echo 'make soak                every fuzz target for ten CPU minutes, into docs/fuzz.md; then TCP'
 	@echo '                         against Linux and gVisor for hours; writes docs/soak.md'

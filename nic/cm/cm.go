@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"tapir/nic/verbs"
-	"tapir/nic/verbs/roster"
 	"tapir/wire/enum"
 	"tapir/wire/frame"
+	"tapir/wire/roster"
 )
 
 // State is the state of an ID.

@@ -73,6 +73,7 @@ func (c *conn) toError(err error) {
 	c.because(err)
 	c.phase = closing
 	c.err = err
+	c.retain.ahead.n = 0
 	c.retainUnacked(nil)
 	if c.qp != nil {
 		c.qp.Transition(verbs.Err)

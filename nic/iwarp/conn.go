@@ -37,7 +37,7 @@ type conn struct {
 	num      uint32
 	tcp      *toe.Conn
 	acceptor *acceptor // passive
-	queued   bool      // counted in acceptor.waiting
+	queued   bool      // in acceptor.queue
 	id       *cm.ID
 	qp       *verbs.QP
 	phase    phase

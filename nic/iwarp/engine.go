@@ -34,8 +34,8 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
-	"tapir/nic/verbs/roster"
 	"tapir/wire/frame"
+	"tapir/wire/roster"
 	"tapir/wire/timer"
 )
 

@@ -230,3 +230,50 @@ func TestForeignMemoryAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A window that is bound anew under the same STag while a Read is answered from
+// it opens the other memory from then on: nothing comes from what was read ahead
+// of the old one.
+func TestReboundWindowOpensOtherMemory(t *testing.T) {
+	x := connect(t, toe.Config{}, Config{Markers: true}, 1<<20)
+	var regions [2]*verbs.MR
+	for i := range regions {
+		mem := &foreign{Bytes: bytes.Repeat([]byte{byte(i + 1)}, long)}
+		mr, err := x.s.pd.RegMemory(mem, 1<<40, verbs.RemoteRead|verbs.MWBind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		regions[i] = mr
+	}
+	first, again := regions[0], regions[1]
+	w, err := x.s.pd.AllocMW(verbs.MWType2A)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bind := func(mr *verbs.MR) verbs.SendWR {
+		return verbs.SendWR{Opcode: verbs.OpBindMW, Bind: &verbs.Bind{MW: w, Key: 7, MR: mr, Addr: mr.Addr(), Length: long,
+			Access: verbs.RemoteRead | verbs.ZeroBased}}
+	}
+	x.s.post(t, bind(first))
+	x.must("bound", func() bool { return w.Bound() == first })
+	stag := w.RKey()
+	wr := longWR(x, verbs.OpRead)
+	wr.RKey, wr.RemoteAddr = stag, 0
+	x.c.post(t, wr)
+	c := x.b.e.conns.All()[0]
+	x.must("payload read ahead", func() bool { return c.retain.ahead.n > 1500 })
+	sent := int(c.log.end)
+	if err := x.s.qp.InvalidateRemote(stag); err != verbs.FaultNone {
+		t.Fatal(err)
+	}
+	x.s.post(t, bind(again))
+	x.s.qp.NextSend() // the binding's turn
+	if w.Bound() != again || w.RKey() != stag {
+		t.Fatal("not bound again")
+	}
+	x.must("completion", func() bool { return len(x.c.poll()) == 1 })
+	if at := bytes.IndexByte(x.c.mem[:long], 2); x.c.wcs[0].Status != verbs.StatusSuccess || at < 0 || at > sent ||
+		slices.Contains(x.c.mem[at:long], 1) {
+		t.Errorf("%s: the other memory from %d on, %d octets of the stream were cut before", wcString(x.c.wcs), at, sent)
+	}
+}

@@ -107,9 +107,9 @@ type ahead struct {
 
 // place says where payload comes from.
 type place struct {
-	id     uint64 // position in the send queue, or STag
-	memory bool   // it is an STag
-	off    uint64
+	id   uint64 // position in the send queue, or STag
+	turn uint64 // of the STag; 0: it is none
+	off  uint64
 }
 
 // fetcher reads payload: a verbs.SendWQE or Region.
@@ -215,7 +215,6 @@ func (k *retainer) release() {
 // retainUnacked copies what would have to be read again from mr, or from any
 // region if mr is nil.
 func (o *outbound) retainUnacked(mr *verbs.MR) {
-	o.retain.ahead.n = 0
 	if o.c.qp == nil {
 		return
 	}
@@ -232,5 +231,6 @@ func (o *outbound) retainUnacked(mr *verbs.MR) {
 			o.c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerRDMA, Type: rdmap.TypeCatastrophic})
 		}
 		r.kind = copied
+		w.EndLoan()
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
+	"tapir/wire/roster"
 )
 
 // transport is the engine as verbs sees it.
@@ -22,15 +23,6 @@ func (t *transport) Opcodes() verbs.OpSet {
 // NewEndpoint implements verbs.Transport.
 func (t *transport) NewEndpoint(qp *verbs.QP) verbs.Endpoint {
 	return &endpoint{e: (*Engine)(t), qp: qp}
-}
-
-// Deregister implements verbs.Transport.
-func (t *transport) Deregister(mr *verbs.MR) {
-	e := (*Engine)(t)
-	e.flushWrites()
-	for _, c := range e.conns.All() {
-		c.retainUnacked(mr)
-	}
 }
 
 // endpoint is the transport's side of a queue pair.
@@ -72,6 +64,13 @@ func (p *endpoint) Destroyed() {
 	}
 }
 
+// Reclaim implements verbs.Endpoint.
+func (p *endpoint) Reclaim(mr *verbs.MR) {
+	if p.conn != nil {
+		p.conn.retainUnacked(mr)
+	}
+}
+
 // manager is the engine as the connection manager sees it.
 type manager Engine
 
@@ -86,14 +85,14 @@ func (t *manager) Listen(l *cm.Listener) (cm.Acceptor, error) {
 	a.tcp, err = e.tcp.Listen(l.Local(), l.Backlog(), func(tc *toe.Conn, now frame.Time) toe.Handler {
 		c := e.newConn()
 		c.tcp, c.acceptor, c.queued = tc, a, true
-		a.waiting++
+		a.queue.Add(c.num, c)
 		c.awaitRequest(now)
 		return c
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.tcp.SetQueue(func() int { return a.waiting })
+	a.tcp.SetQueue(a.queue.Len)
 	return a, nil
 }
 
@@ -112,16 +111,16 @@ func (t *manager) Connect(id *cm.ID, now frame.Time) error {
 
 // acceptor is the transport's side of a listener.
 type acceptor struct {
-	e       *Engine
-	l       *cm.Listener
-	tcp     *toe.Listener
-	waiting int // connections that wait for their MPA request or the application's answer
+	e     *Engine
+	l     *cm.Listener
+	tcp   *toe.Listener
+	queue roster.Roster[conn] // those that wait for their MPA request or the application's answer
 }
 
 // leaveQueue ends the waiting of c.
 func (c *conn) leaveQueue() {
 	if c.queued {
-		c.acceptor.waiting--
+		c.acceptor.queue.Remove(c.num)
 		c.queued = false
 	}
 }
@@ -129,8 +128,8 @@ func (c *conn) leaveQueue() {
 // Close implements cm.Acceptor.
 func (a *acceptor) Close() {
 	a.tcp.Close()
-	for _, c := range a.e.conns.All() {
-		if c.acceptor == a && c.phase == waitRequest {
+	for _, c := range a.queue.All() {
+		if c.phase == waitRequest {
 			c.err = cm.ErrClosing
 			c.tcp.Abort()
 		}

@@ -194,7 +194,7 @@ func (o *outbound) payload(r *record) (await, ok bool) {
 			return false, false
 		}
 		left := o.left(s, m.Addressable())
-		if o.retain.fetch(r, m, place{uint64(s.STag), true, s.TO}, s.Len, left) != nil {
+		if o.retain.fetch(r, m, place{uint64(s.STag), m.Turn(), s.TO}, s.Len, left) != nil {
 			return false, o.localFault(r)
 		}
 	case rdmap.FromWork:
@@ -204,11 +204,12 @@ func (o *outbound) payload(r *record) (await, ok bool) {
 			return false, o.localFault(r)
 		}
 		if o.lends(w) {
+			o.c.qp.Lend(w)
 			r.kind = lent
 			return true, true
 		}
 		left := o.left(s, w.Addressable() || w.Flags&verbs.Inline != 0)
-		if o.retain.fetch(r, w, place{s.Ref, false, s.Off}, s.Len, left) != nil {
+		if o.retain.fetch(r, w, place{s.Ref, 0, s.Off}, s.Len, left) != nil {
 			o.c.qp.FinishSend(s.Ref, verbs.StatusLocalProtection)
 			return false, o.localFault(r)
 		}

@@ -16,7 +16,7 @@ func (t *transport) Opcodes() verbs.OpSet {
 	return ^verbs.OpSet(0)
 }
 func (t *transport) NewEndpoint(*verbs.QP) verbs.Endpoint { return t }
-func (t *transport) Deregister(*verbs.MR)                 {}
+func (t *transport) Reclaim(*verbs.MR)                    {}
 func (t *transport) Posted()                              { t.posted++ }
 func (t *transport) Modified(verbs.State)                 {}
 func (t *transport) Destroyed()                           {}

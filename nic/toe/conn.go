@@ -35,7 +35,7 @@ type Conn struct {
 	wantSyn   bool // a SYN or SYN-ACK is due
 	wantProbe bool // a window or keep-alive probe is due
 	passive   bool
-	half      bool // passive and not established yet
+	half      bool // passive and not established yet: in Listener.pending
 
 	sender
 	rcv   receive.Stream
@@ -67,7 +67,7 @@ func (c *Conn) init(now frame.Time) {
 	c.tsOff = c.e.cfg.Secret.Hash(c.local, c.remote, "ts")
 	c.snd.Rings = &c.e.rings
 	c.ipID = uint16(c.snd.ISS >> 16)
-	c.par = &c.e.cfg.Params
+	c.par = c.e.par
 	c.usePath(now)
 	c.peerMSS = defaultMSS(c.local.Addr())
 	c.updateMSS()

@@ -29,8 +29,9 @@ type Engine struct {
 	last      *Conn // the connection of the segment before: saves the map
 	head      *Conn // all connections by creation
 	tail      *Conn
+	par       *Params // of the connections that begin from now on
 	nextID    uint64
-	listeners []*Listener
+	listeners map[netip.AddrPort]*Listener
 	timers    timer.Heap[*Conn]
 	ready     schedule.Ready[*Conn]
 	waits     timewait.List // connections in TIME-WAIT
@@ -53,8 +54,9 @@ type tuple struct{ local, remote netip.AddrPort }
 func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 	e := &Engine{
 		cfg: cfg.withDefaults(), out: out, notes: notes,
-		conns: make(map[tuple]*Conn),
+		conns: make(map[tuple]*Conn), listeners: make(map[netip.AddrPort]*Listener),
 	}
+	e.SetParams(e.cfg.Params)
 	e.maxSegs = e.cfg.MaxSegs
 	e.ports = ports.Allocator{First: e.cfg.FirstPort, Last: e.cfg.LastPort, Take: e.cfg.Reserve}
 	e.passive = admission.NewLimiter(admission.Limits{

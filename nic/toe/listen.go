@@ -1,11 +1,13 @@
 package toe
 
 import (
+	"cmp"
 	"net/netip"
 
 	"tapir/nic/toe/admission"
 	"tapir/nic/toe/ports"
 	"tapir/wire/frame"
+	"tapir/wire/roster"
 )
 
 // AcceptFunc decides on a connection whose handshake has just been completed.
@@ -20,7 +22,8 @@ type Listener struct {
 	cookieAt frame.Time // when the last SYN cookie was sent; 0: never
 	accept   AcceptFunc
 	port     *ports.Reservation
-	par      *Params
+	par      *Params             // nil: the engine's
+	pending  roster.Roster[Conn] // handshakes not completed
 }
 
 // Listen opens local for passive opens; an unspecified address means every
@@ -33,18 +36,16 @@ func (e *Engine) Listen(local netip.AddrPort, backlog int, accept AcceptFunc) (*
 	if !local.IsValid() || local.Port() == 0 || local.Addr().IsMulticast() {
 		return nil, &Error{Kind: BadAddr, Local: local}
 	}
-	for _, l := range e.listeners {
-		if l.local == local {
-			return nil, &Error{Kind: AddrInUse, Local: local}
-		}
+	if e.listeners[local] != nil {
+		return nil, &Error{Kind: AddrInUse, Local: local}
 	}
 	port, err := e.ports.Reserve(local)
 	if err != nil {
 		return nil, &Error{Kind: AddrInUse, Local: local, Err: err}
 	}
-	l := &Listener{e: e, local: local, accept: accept, port: port, par: &e.cfg.Params}
+	l := &Listener{e: e, local: local, accept: accept, port: port}
 	l.backlog = admission.Backlog{Port: local.Port(), Backlog: max(backlog, 1)}
-	e.listeners = append(e.listeners, l)
+	e.listeners[local] = l
 	return l, nil
 }
 
@@ -69,46 +70,40 @@ func (l *Listener) Pause(on bool) { l.backlog.Paused = on }
 // Close ends listening. Handshakes that are still pending are reset at the
 // next Poll; established connections stay. A second Close does nothing.
 func (l *Listener) Close() {
-	for i, o := range l.e.listeners {
-		if o == l {
-			l.e.listeners = append(l.e.listeners[:i:i], l.e.listeners[i+1:]...)
-			l.port.Drop()
-			break
-		}
+	if l.e.listeners[l.local] == l {
+		delete(l.e.listeners, l.local)
+		l.port.Drop()
 	}
-	for c := l.e.head; c != nil; c = c.next {
-		if c.listener == l && c.half {
-			c.Abort()
-		}
+	for _, c := range l.pending.All() {
+		c.Abort()
 	}
 }
 
 // listener returns who listens on local: the exact address before a wildcard.
-func (e *Engine) listener(local netip.AddrPort) (best *Listener) {
-	for _, l := range e.listeners {
-		if l.local.Port() != local.Port() {
-			continue
-		}
-		switch a := l.local.Addr(); {
-		case a == local.Addr():
-			return l
-		case !a.IsUnspecified(), a.Is4() && !local.Addr().Is4():
-		case best == nil || a.Is4() == local.Addr().Is4():
-			best = l
-		}
+func (e *Engine) listener(local netip.AddrPort) *Listener {
+	l := e.listeners[local]
+	if l == nil && local.Addr().Is4() {
+		l = e.listeners[netip.AddrPortFrom(netip.IPv4Unspecified(), local.Port())]
 	}
-	return best
+	if l == nil {
+		l = e.listeners[netip.AddrPortFrom(netip.IPv6Unspecified(), local.Port())]
+	}
+	return l
 }
+
+// params are those of the connections that l accepts from now on.
+func (l *Listener) params() *Params { return cmp.Or(l.par, l.e.par) }
 
 // halfOpen makes c one of l's connections, not established yet.
 func (c *Conn) halfOpen(l *Listener) {
-	c.listener, c.passive, c.half, c.port, c.par = l, true, true, l.port.Share(), l.par
+	c.listener, c.passive, c.half, c.port, c.par = l, true, true, l.port.Share(), l.params()
+	l.pending.Add(uint32(c.place.Deadline.ID), c)
 	c.e.passive.HalfOpen(&l.backlog, c.remote.Addr())
 }
 
 // opened counts c as established.
 func (c *Conn) opened() {
-	c.half = false
+	c.notPending()
 	c.e.passive.Opened(&c.listener.backlog, c.remote.Addr())
 }
 
@@ -116,6 +111,15 @@ func (c *Conn) opened() {
 func (c *Conn) left() {
 	if l := c.listener; l != nil {
 		c.e.passive.Left(&l.backlog, c.remote.Addr(), c.half)
+		c.notPending()
 		c.listener = nil
+	}
+}
+
+// notPending ends the handshake of c, one way or the other.
+func (c *Conn) notPending() {
+	if c.half {
+		c.half = false
+		c.listener.pending.Remove(uint32(c.place.Deadline.ID))
 	}
 }

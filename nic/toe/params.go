@@ -73,13 +73,8 @@ func (e *Engine) Config() Config { return e.cfg }
 // SetParams changes the parameters of the connections that begin from now on,
 // except those of listeners that have their own.
 func (e *Engine) SetParams(p Params) {
-	old := e.cfg.Params
-	for c := e.head; c != nil; c = c.next {
-		if c.par == &e.cfg.Params {
-			c.par = &old
-		}
-	}
-	e.cfg.Params = p.withDefaults(e.cfg.Retries)
+	p = p.withDefaults(e.cfg.Retries)
+	e.cfg.Params, e.par = p, &p
 }
 
 // Params returns the connection's parameters.

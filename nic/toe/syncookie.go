@@ -24,7 +24,7 @@ func (l *Listener) sendCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 			ans.Opts.HasWS, ans.Opts.WS = true, wndScale(e.cfg.RcvWnd)
 		}
 		ans.Opts.SACKPermitted = o.SACKPermitted
-		granted := ecn.Granted(l.par.ECN, h.Flags)
+		granted := ecn.Granted(l.params().ECN, h.Flags)
 		if granted {
 			ans.Flags |= tcp.ECE
 		}

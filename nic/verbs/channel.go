@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"fmt"
+	"slices"
 
 	"tapir/wire/frame"
 )
@@ -13,9 +14,10 @@ import (
 type CompChannel struct {
 	dev  *Device
 	wake func(now frame.Time)
-	// ready holds the queues whose notifications have not been fetched, once
-	// for each notification.
+	// ready holds, from head on, the queues whose notifications have not been
+	// fetched, once for each notification.
 	ready []*CQ
+	head  int
 	refs  int
 	dead  bool
 }
@@ -30,17 +32,27 @@ func (d *Device) CreateCompChannel(wake func(now frame.Time)) *CompChannel {
 // when there is none. As after every notification, the queue has to be armed
 // again with ReqNotify, then polled until it is empty.
 func (ch *CompChannel) Get() *CQ {
-	if len(ch.ready) == 0 {
+	if ch.Len() == 0 {
 		return nil
 	}
-	c := ch.ready[0]
-	ch.ready = append(ch.ready[:0], ch.ready[1:]...)
+	c := ch.ready[ch.head]
+	ch.ready[ch.head] = nil
+	if ch.head++; ch.head > len(ch.ready)/2 {
+		ch.closeUp()
+	}
+	c.waiting--
 	c.unacked++
 	return c
 }
 
 // Len is the number of notifications to fetch.
-func (ch *CompChannel) Len() int { return len(ch.ready) }
+func (ch *CompChannel) Len() int { return len(ch.ready) - ch.head }
+
+// closeUp moves what waits to the front.
+func (ch *CompChannel) closeUp() {
+	ch.ready = slices.Delete(ch.ready, 0, ch.head)
+	ch.head = 0
+}
 
 // Destroy frees the channel; ErrBusy while a CQ uses it.
 func (ch *CompChannel) Destroy() error {
@@ -53,6 +65,7 @@ func (ch *CompChannel) Destroy() error {
 
 // notified queues a notification of c.
 func (ch *CompChannel) notified(c *CQ, now frame.Time) {
+	c.waiting++
 	ch.ready = append(ch.ready, c)
 	if ch.wake != nil {
 		ch.wake(now)
@@ -61,14 +74,11 @@ func (ch *CompChannel) notified(c *CQ, now frame.Time) {
 
 // forget drops the notifications of c that nobody has fetched.
 func (ch *CompChannel) forget(c *CQ) {
-	kept := ch.ready[:0]
-	for _, have := range ch.ready {
-		if have != c {
-			kept = append(kept, have)
-		}
+	if c.waiting > 0 {
+		c.waiting = 0
+		ch.closeUp()
+		ch.ready = slices.DeleteFunc(ch.ready, func(have *CQ) bool { return have == c })
 	}
-	clear(ch.ready[len(kept):])
-	ch.ready = kept
 }
 
 // SetChannel sends the notifications of the queue to ch, or, with nil, to its

@@ -30,6 +30,7 @@ type CQ struct {
 	handler  func(*CQ, frame.Time)
 	total    uint64
 	channel  *CompChannel // nil: handler
+	waiting  int          // notifications in it
 	unacked  int          // notifications fetched from it
 
 	// Context is the owner's; nothing here looks at it.

@@ -5,8 +5,8 @@ import (
 
 	"tapir/nic/msglog"
 	"tapir/nic/secret"
-	"tapir/nic/verbs/roster"
 	"tapir/wire/frame"
+	"tapir/wire/roster"
 )
 
 // Limits bounds what a device gives out. Zero fields take the value of
@@ -73,6 +73,7 @@ type Device struct {
 	lookedUp *Region            // the one last: mostly the next one, too
 	stags    secret.Source
 	nextAddr uint64
+	turns    uint64 // registrations and bindings
 
 	identity Identity
 	state    deviceState

@@ -1,6 +1,10 @@
 package verbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"tapir/wire/list"
+)
 
 const (
 	pageShift = 12
@@ -10,10 +14,11 @@ const (
 type MR struct {
 	Region
 	object
-	maxPages int         // of a fast registration; 0 = registered by verb
-	pages    *pageMemory // of a fast registration
-	via      *QP         // whose send queue fast-registered it
-	shared   bool        // its memory has several STags
+	maxPages int           // of a fast registration; 0 = registered by verb
+	pages    *pageMemory   // of a fast registration
+	via      *QP           // whose send queue fast-registered it
+	shared   bool          // its memory has several STags
+	loans    list.List[QP] // by those whose requests are lent to the transport
 }
 
 // LKey returns the STag, for local use; RKey is the same.
@@ -113,7 +118,7 @@ func (p *PD) newMR() (*MR, error) {
 func (m *MR) set(mem Memory, iova uint64, access Access) {
 	m.mem, m.addr, m.length, m.access = mem, iova, mem.Len(), access
 	m.valid = true
-	m.turn++
+	m.turn = m.dev.nextTurn()
 	m.logRegion("register")
 }
 
@@ -175,7 +180,8 @@ func (m *MR) revoke() {
 	if !m.valid {
 		return
 	}
-	m.pd.dev.transport.Deregister(m)
+	m.dev.writes.settle()
+	m.reclaim()
 	m.valid = false
 	m.logRegion("invalidate")
 }
@@ -202,9 +208,15 @@ func (m *MR) Dereg() error {
 	m.dev.mrs.Remove(m.num)
 	m.gone()
 	if m.dev.objects[kindMR] == 0 {
-		m.dev.writes = writeBatch{}
+		m.dev.writes = writeBatch{err: m.dev.writes.err}
 	}
 	return nil
+}
+
+// nextTurn numbers registrations and bindings.
+func (d *Device) nextTurn() uint64 {
+	d.turns++
+	return d.turns
 }
 
 // allocSTag draws an STag whose index is free (RFC 5040 section 8.1.1).

@@ -1,6 +1,10 @@
 package verbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"tapir/wire/list"
+)
 
 // MWKind is the type of a memory window.
 type MWKind uint8
@@ -28,6 +32,8 @@ type MW struct {
 	object
 	kind MWKind
 	next uint8 // key of the next binding, type 1
+
+	node list.Node[MW] // in QP.windows
 }
 
 // AllocMW makes an unbound window.
@@ -41,7 +47,7 @@ func (p *PD) AllocMW(kind MWKind) (*MW, error) {
 		return nil, err
 	}
 	w := &MW{object: o, kind: kind}
-	w.pd, w.window, w.stag = p, w, d.allocSTag()
+	w.pd, w.window, w.stag, w.node.Owner = p, w, d.allocSTag(), w
 	w.next = uint8(w.stag)
 	d.regions[w.stag>>8] = &w.Region
 	d.mws.Add(w.num, w)
@@ -76,9 +82,7 @@ func (w *MW) unbind() {
 	}
 	w.logWindow("unbind")
 	w.mr.refs--
-	if w.qp != nil {
-		w.qp.windows--
-	}
+	w.node.Remove()
 	w.mr, w.qp, w.mem, w.valid = nil, nil, nil, false
 }
 
@@ -91,14 +95,14 @@ func (w *MW) bind(q *QP, b *Bind, stag uint32) {
 	}
 	m := b.MR
 	w.mr, w.mem, w.base = m, m.mem, m.base+(b.Addr-m.addr)
-	w.addr, w.length, w.access, w.valid = b.Addr, b.Length, b.Access, true
+	w.addr, w.length, w.access, w.valid, w.turn = b.Addr, b.Length, b.Access, true, w.dev.nextTurn()
 	if b.Access&ZeroBased != 0 {
 		w.addr = 0
 	}
 	m.refs++
 	if w.kind != MWType1 {
 		w.qp = q
-		q.windows++
+		q.windows.Add(&w.node)
 	}
 	w.logWindow("bind")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tapir/wire/frame"
+	"tapir/wire/list"
 )
 
 // State is the InfiniBand state of a queue pair. iWARP's own states map to
@@ -80,9 +81,9 @@ type QP struct {
 	state    State
 	sq       sendQueue
 	rq       recvQueue
-	errFlush bool   // in Device.errFlush
-	access   Access // what the peer may at most do
-	windows  int    // type 2 windows bound through the queue pair
+	errFlush bool          // in Device.errFlush
+	access   Access        // what the peer may at most do
+	windows  list.List[MW] // of type 2, bound through the queue pair
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
@@ -240,19 +241,6 @@ func (q *QP) failHalted(frame.Time) {
 	}
 }
 
-// unbindWindows closes the type 2 windows that were bound through the queue
-// pair.
-func (q *QP) unbindWindows() {
-	for _, w := range q.dev.mws.All() {
-		if q.windows == 0 {
-			return
-		}
-		if w.qp == q {
-			w.unbind()
-		}
-	}
-}
-
 // move changes the state, tells the transport, then flushes.
 func (q *QP) move(to State) {
 	old := q.state
@@ -286,10 +274,15 @@ func (q *QP) Destroy() error {
 		return err
 	}
 	q.endpoint.Destroyed()
+	for seq := q.sq.head; seq != q.sq.tail; seq++ {
+		q.sq.at(seq).EndLoan()
+	}
 	q.state = Reset
 	q.cfg.SendCQ.purge(q)
 	q.cfg.RecvCQ.purge(q)
-	q.unbindWindows()
+	for w := range q.windows.All {
+		w.unbind()
+	}
 	q.pd.qps--
 	q.cfg.SendCQ.refs--
 	q.cfg.RecvCQ.refs--

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"tapir/nic/msglog"
+	"tapir/wire/list"
 )
 
 // Region is what an STag names: a memory region, or the part of one that a
@@ -21,7 +22,7 @@ type Region struct {
 	length uint64
 	access Access
 	valid  bool
-	turn   uint32 // registrations so far: tells an old use from a new one
+	turn   uint64 // number of the registration or binding: tells an old use from a new one
 	window *MW    // set: no use for local elements
 	mr     *MR    // the region itself, or the one a window is bound to
 }
@@ -43,6 +44,10 @@ func (r *Region) Access() Access { return r.access }
 
 // Valid tells whether the STag may be used.
 func (r *Region) Valid() bool { return r.valid }
+
+// Turn is the number of the registration or binding, which no other of the
+// device has: after a new one the STag may stand for other memory.
+func (r *Region) Turn() uint64 { return r.turn }
 
 // Fault says why an access to memory is refused.
 type Fault uint8
@@ -162,7 +167,8 @@ type span struct {
 	r    *Region
 	off  uint64 // within the region's memory
 	n    uint64
-	turn uint32
+	turn uint64
+	loan list.Node[QP] // in MR.loans, of the queue pair that lends
 }
 
 // SGE is one scatter/gather element.
@@ -183,7 +189,7 @@ func (d *Device) resolve(dst []span, pd *PD, sges []SGE, need Access) ([]span, F
 		if f != FaultNone {
 			return dst, f
 		}
-		dst = append(dst, span{r, s.Addr - r.addr, uint64(s.Length), r.turn})
+		dst = append(dst, span{r: r, off: s.Addr - r.addr, n: uint64(s.Length), turn: r.turn})
 	}
 	return dst, FaultNone
 }

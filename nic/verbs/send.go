@@ -411,6 +411,7 @@ func (q *QP) FinishSend(seq uint64, status Status) {
 // transport had finished early.
 func (q *QP) retire(w *SendWQE) {
 	q.sq.head++
+	w.EndLoan()
 	if w.Status != StatusSuccess {
 		q.sq.failed = true
 	} else if q.sq.failed {

@@ -9,9 +9,6 @@ type Transport interface {
 	Opcodes() OpSet
 	// NewEndpoint makes the transport's side of a queue pair that is created.
 	NewEndpoint(qp *QP) Endpoint
-	// Deregister is called before mr's memory is given back or its STag
-	// invalidated: bytes that may have to be sent again must be copied now.
-	Deregister(mr *MR)
 }
 
 // Endpoint is the transport's side of one queue pair, connected or not.
@@ -24,6 +21,10 @@ type Endpoint interface {
 	Modified(old State)
 	// Destroyed ends the connection, if any, and forgets the queue pair.
 	Destroyed()
+	// Reclaim is called before mr's memory is given back or its STag
+	// invalidated, if a request that was lent (QP.Lend) uses it: octets that may
+	// have to be sent again must be copied now.
+	Reclaim(mr *MR)
 }
 
 // SetTransport binds the transport, before the first queue pair is created.
@@ -38,7 +39,7 @@ type noTransport struct{}
 
 func (noTransport) Opcodes() OpSet           { return 0 }
 func (noTransport) NewEndpoint(*QP) Endpoint { return noTransport{} }
-func (noTransport) Deregister(*MR)           {}
 func (noTransport) Posted()                  {}
 func (noTransport) Modified(State)           {}
 func (noTransport) Destroyed()               {}
+func (noTransport) Reclaim(*MR)              {}

@@ -30,9 +30,6 @@ func (m *memory) NewEndpoint(qp *verbs.QP) verbs.Endpoint {
 	return e
 }
 
-// Deregister implements verbs.Transport: nothing is ever sent again.
-func (m *memory) Deregister(*verbs.MR) {}
-
 // end is the transport's side of a queue pair.
 type end struct {
 	m     *memory
@@ -64,6 +61,9 @@ func (e *end) Modified(verbs.State) {
 
 // Destroyed implements verbs.Endpoint.
 func (e *end) Destroyed() { e.cut() }
+
+// Reclaim implements verbs.Endpoint: nothing is ever sent again.
+func (e *end) Reclaim(*verbs.MR) {}
 
 // cut ends the connection; the peer's queue pair fails.
 func (e *end) cut() {

@@ -58,10 +58,15 @@ func (b *writeBatch) place(r *Region, p []byte, off uint64) error {
 
 // fetch reads from r's memory, in which nothing waits then.
 func (b *writeBatch) fetch(r *Region, p []byte, off uint64) error {
+	b.settle()
+	return r.mem.ReadAt(p, off)
+}
+
+// settle places what waits; the next FlushWrites reports an error.
+func (b *writeBatch) settle() {
 	if err := b.flush(); err != nil {
 		b.err = err
 	}
-	return r.mem.ReadAt(p, off)
 }
 
 func (b *writeBatch) flush() error {

@@ -23,7 +23,7 @@ func (n *null) Opcodes() verbs.OpSet {
 	return verbs.LocalOps | verbs.Ops(verbs.OpSend, verbs.OpSendInv, verbs.OpWrite, verbs.OpRead, verbs.OpCompSwap, verbs.OpFetchAdd)
 }
 func (n *null) NewEndpoint(*verbs.QP) verbs.Endpoint { return n }
-func (n *null) Deregister(*verbs.MR)                 {}
+func (n *null) Reclaim(*verbs.MR)                    {}
 func (n *null) Posted()                              { n.posted++ }
 func (n *null) Modified(verbs.State)                 {}
 func (n *null) Destroyed()                           {}

@@ -3,14 +3,15 @@ package roster
 import "testing"
 
 func TestRosterKeepsOrder(t *testing.T) {
+	const first = 1<<32 - 500 // numbers wrap
 	var r Roster[int]
 	want := []int{}
 	for i := range 1000 {
-		r.Add(uint32(i+1), &i)
+		r.Add(uint32(first+i), &i)
 		want = append(want, i)
 		if i%3 != 0 {
 			at := (i * 7) % len(want)
-			r.Remove(uint32(want[at]) + 1)
+			r.Remove(uint32(first + want[at]))
 			want = append(want[:at], want[at+1:]...)
 		}
 	}

@@ -10,7 +10,7 @@ const keptSlots = 64
 // same however many there are: a removed object leaves a hole, and holes go
 // when objects are added.
 type Roster[T any] struct {
-	nums  []uint32 // rising
+	nums  []uint32 // rising, modulo 2^32
 	list  []*T     // nil where removed
 	holes int
 }
@@ -25,7 +25,7 @@ func (r *Roster[T]) Add(num uint32, v *T) {
 
 // Remove takes out the object with number num, which must be in r.
 func (r *Roster[T]) Remove(num uint32) {
-	i := sort.Search(len(r.nums), func(i int) bool { return r.nums[i] >= num })
+	i := sort.Search(len(r.nums), func(i int) bool { return r.nums[i]-r.nums[0] >= num-r.nums[0] })
 	r.list[i] = nil
 	r.holes++
 	if r.holes < len(r.list) {

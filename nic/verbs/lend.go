@@ -1,0 +1,32 @@
+package verbs
+
+// A request whose octets may have to be sent again from its memory is lent to
+// the transport. Its elements are then on the lists of their regions: a region
+// that goes finds the queue pairs that need it, however many others there are.
+
+// Lend says that the transport will read w, a request of q that it has resolved
+// and begun, again until w completes or EndLoan is called: when a region of w
+// goes before that, Endpoint.Reclaim is called.
+func (q *QP) Lend(w *SendWQE) {
+	for i := range w.spans {
+		if s := &w.spans[i]; !s.loan.Listed() {
+			s.loan.Owner = q
+			s.r.mr.loans.Add(&s.loan)
+		}
+	}
+}
+
+// EndLoan ends what Lend began.
+func (w *SendWQE) EndLoan() {
+	for i := range w.spans {
+		w.spans[i].loan.Remove()
+	}
+}
+
+// reclaim has the transports of m's loans copy what they would read again.
+func (m *MR) reclaim() {
+	for n := m.loans.First(); n != nil; n = m.loans.First() {
+		n.Remove()
+		n.Owner.endpoint.Reclaim(m)
+	}
+}

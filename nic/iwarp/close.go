@@ -148,24 +148,18 @@ func (c *conn) abort() {
 	c.e.armAfter(c, abortTimeout)
 }
 
-// PeerClosed implements toe.Handler. iWARP knows no half-closed connection:
-// work that is not finished is flushed, then this side closes too. Only if it
-// is closing already, and needs no answers to do so, it first sends what is
-// queued.
+// PeerClosed implements toe.Handler. What came before the FIN is answered first,
+// then this side closes, too (RFC 5041 section 6.2.1): Reads are served, what
+// handlers post now is sent, and the application still decides on a request.
 func (c *conn) PeerClosed(_ *toe.Conn, now frame.Time) {
+	c.peerClosed = true
 	switch c.phase {
+	case offered:
+		c.e.arm(c, now.Add(c.e.cfg.RequestTimeout))
+		return
 	case full:
-		if c.draining && !c.finished && c.rx.Partial() == 0 && !c.qp.ReadsPending() {
-			return
-		}
-		var err error
-		if c.rx.Partial() > 0 {
-			err = &rdmap.Error{Layer: rdmap.LayerLLP, Code: 1}
-		}
-		c.toError(err)
-		// No Terminate: the peer reads no more.
-		c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerLLP, Code: 1, Remote: true})
 	case closing:
+		c.tcp.Close()
 	default:
 		c.mute = c.phase == waitReply && c.err == nil
 		if c.err == nil {
@@ -174,8 +168,26 @@ func (c *conn) PeerClosed(_ *toe.Conn, now frame.Time) {
 		c.tcp.Abort()
 		return
 	}
-	c.tcp.Close()
 	c.e.arm(c, now.Add(c.e.cfg.CloseTimeout))
+}
+
+// answerFIN closes behind the peer's FIN once nothing more can be sent. What
+// waits for the peer's answer is flushed; what it has yet to acknowledge is
+// waited for.
+func (c *conn) answerFIN() {
+	partial := c.rx.Partial() > 0
+	if c.finished || !c.gated && !partial && c.qp.SendsPending() > 0 && !c.qp.ReadsPending() {
+		return
+	}
+	var err error
+	if partial {
+		err = &rdmap.Error{Layer: rdmap.LayerLLP, Code: 1}
+	}
+	c.toError(err)
+	// No Terminate: the peer has closed.
+	c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerLLP, Code: 1, Remote: true})
+	c.tcp.Close()
+	c.e.arm(c, c.e.now.Add(c.e.cfg.CloseTimeout))
 }
 
 // Closed implements toe.Handler: the last call.
@@ -187,8 +199,8 @@ func (c *conn) Closed(_ *toe.Conn, err error, now frame.Time) {
 	if c.err != nil {
 		cause = c.err
 	}
-	if err == nil && c.err == nil {
-		cause = nil
+	if c.err == nil && (err == nil || c.peerClosed && c.phase == full && errors.Is(cause, cm.ErrReset)) {
+		cause = nil // a peer that has closed may take nothing more
 	}
 	c.because(cause)
 	if c.phase == full && errors.Is(cause, cm.ErrTimedOut) {

@@ -57,6 +57,8 @@ type conn struct {
 	revision uint8
 	mute     bool // the peer closed instead of answering the MPA request
 
+	peerClosed bool // its FIN has come
+
 	draining bool  // close gracefully once the send queue is empty
 	finished bool  // that has come: FIN follows what is unsent
 	aborting bool  // reset the connection once the Terminate is out
@@ -220,6 +222,8 @@ func (c *conn) expired(now frame.Time) {
 		c.id.Fail(cm.TimedOut, c.err, nil)
 	case waitRequest:
 		c.err = cm.ErrTimedOut
+	case offered: // the peer has closed meanwhile
+		c.err = cm.ErrClosing
 	case full: // a graceful close turns abortive
 		c.err = cm.ErrTimedOut
 	}

@@ -204,9 +204,8 @@ func TestNothingIsTakenBehindTheFIN(t *testing.T) {
 	}
 }
 
-// Section 6.2.1 of RFC 5041 (5041-6.2.1-4): iWARP has no
-// half-closed state: the peer's FIN flushes what waits, and is answered by a
-// FIN of this side.
+// Section 6.2.1 of RFC 5041 (5041-6.2.1-4): the peer's FIN is answered by a FIN
+// of this side; receives that wait are flushed.
 func TestPeersFINIsAnsweredInOrder(t *testing.T) {
 	w, p, s := served(t, Config{}, func(s *end) { s.recv(t, verbs.RecvWR{ID: 1, SGEs: s.sge(0, 8)}) })
 	p.write(write(s, 0, "go"))

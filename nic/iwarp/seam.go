@@ -59,7 +59,9 @@ func (p *endpoint) Modified(verbs.State) {
 func (p *endpoint) Destroyed() {
 	p.e.flushWrites()
 	if c := p.conn; c != nil {
-		c.abort()
+		if c.phase != closing { // else TCP has what is left to send
+			c.abort()
+		}
 		c.qp, p.conn = nil, nil
 	}
 }

@@ -30,6 +30,9 @@ func (o *outbound) Next(off uint64, limit int) int {
 	if off < o.log.end {
 		return o.again(off, limit)
 	}
+	if o.c.peerClosed && o.c.phase == full {
+		o.c.qp.Transition(verbs.SQD) // what has been posted by now still goes
+	}
 	total := 0
 	for total < limit {
 		n := o.cut(limit-total, total == 0)
@@ -62,6 +65,9 @@ func (c *conn) nothingLeft() {
 		c.tcp.Abort()
 	}
 	c.drained()
+	if c.peerClosed && c.phase == full {
+		c.answerFIN()
+	}
 }
 
 // again returns what Next returned before, for a retransmission: records are

@@ -184,11 +184,25 @@ func (e *endpoint) push(m *framing) {
 	}
 }
 
+// finish ends the peer's stream: FIN, in the segment of what was built and not
+// sent.
+func (e *endpoint) finish() {
+	e.finSent = true
+	if e.sent == len(e.out) {
+		e.segment(tcp.FIN|tcp.ACK, e.sent, 0, nil)
+		return
+	}
+	e.push(&framing{})
+}
+
 // carry sends octets [from, to) of the stream in one segment.
 func (e *endpoint) carry(from, to int) {
 	flags := tcp.ACK
 	if to == len(e.out) {
 		flags |= tcp.PSH
+		if e.finSent {
+			flags |= tcp.FIN
+		}
 	}
 	if e.w.r.live != nil { // a Linux has no endless window at first
 		e.w.r.soon(func() bool { return to <= e.taken+e.room || e.rst })

@@ -417,9 +417,7 @@ func (s *stream) send(r *runner, p *peer) (string, *difference) {
 		}
 		return "", nil
 	case "fin":
-		e.push(&framing{})
-		e.segment(tcp.FIN|tcp.ACK, e.sent, 0, nil)
-		e.finSent = true
+		e.finish()
 	default:
 		e.segment(tcp.RST|tcp.ACK, e.sent, 0, nil)
 	}

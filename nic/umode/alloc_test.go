@@ -9,6 +9,7 @@ import (
 	"tapir/lab/check/testenv"
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi/abitest"
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/umode/proxy"
 	"tapir/nic/verbs"
 )
@@ -21,15 +22,14 @@ func quiet(t testing.TB) (q *QP, cq *CQ, device *ring.SendQueue, completions *ri
 	t.Cleanup(arena.Close)
 	fd := must[int](t)(arena.Program())
 	c := &Context{session: newSession(ours), qps: map[uint32]*QP{}}
-	memory := must[int](t)(unix.MemfdCreate("bells", unix.MFD_CLOEXEC))
-	if err := unix.Ftruncate(memory, 4096); err != nil {
+	_, memory, err := ipc.NewMemory("bells", 4096)
+	if err != nil {
 		t.Fatal(err)
 	}
 	c.session.bells = must[*proxy.Bells](t)(proxy.OpenBells(memory, must[int](t)(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))))
 	_ = unix.Close(memory)
 	c.dev = &file{session: c.session, number: 1}
 	c.session.fds[0] = fd
-	var err error
 	if c.dev.os, err = c.session.take(0, "rings"); err != nil {
 		t.Fatal(err)
 	}

@@ -52,17 +52,20 @@ func Close(fds ...int) {
 	}
 }
 
-// NewMemory makes memory of a size that nobody can change, and the descriptor by
-// which another process can map it.
+// NewMemory makes memory of a size that nobody can change, all of it there and
+// charged to this process, and the descriptor by which another one can map it.
 func NewMemory(name string, size int) (mem []byte, fd int, err error) {
 	if fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
 		return nil, -1, err
 	}
 	if err = unix.Ftruncate(fd, int64(size)); err == nil {
+		err = unix.Fallocate(fd, 0, 0, int64(size))
+	}
+	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	}
 	if err == nil {
-		mem, err = Map(fd, size)
+		mem, err = mapShared(fd, size)
 	}
 	if err != nil {
 		_ = unix.Close(fd)
@@ -71,8 +74,35 @@ func NewMemory(name string, size int) (mem []byte, fd int, err error) {
 	return mem, fd, nil
 }
 
-// Map maps size octets of a file, whose descriptor stays the caller's.
+// Map maps size octets of memory that another process has made with NewMemory or
+// by itself, and whose descriptor stays the caller's. Memory that could vanish,
+// so that an access kills this process, and that which is not there yet, so that
+// this process would have to pay for it, is refused. Errors: EPERM, EINVAL if it is
+// shorter, those of mmap(2).
 func Map(fd, size int) ([]byte, error) {
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+		return nil, unix.EPERM
+	}
+	// Reserved huge pages count against nobody and may be missing.
+	if unix.Fstatfs(fd, &fs) != nil || fs.Type != unix.TMPFS_MAGIC || unix.Fstat(fd, &st) != nil {
+		return nil, unix.EPERM
+	}
+	switch {
+	case size <= 0 || int64(size) > st.Size:
+		return nil, unix.EINVAL
+	case st.Blocks*blockSize < st.Size:
+		return nil, unix.EPERM
+	}
+	return mapShared(fd, size)
+}
+
+// blockSize is the unit of st_blocks, stat(2).
+const blockSize = 512
+
+func mapShared(fd, size int) ([]byte, error) {
 	return unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 

@@ -141,6 +141,28 @@ func TestBellsThatTheNICLooksAt(t *testing.T) {
 	}
 }
 
+// The eventfd is the client's as well: one that makes it block, and takes its
+// count away, does not have the NIC wait.
+func TestBellsOfABlockingClient(t *testing.T) {
+	b, memory, err := newBells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(memory)
+	if err := unix.SetNonblock(b.fd, false); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 1000 {
+			b.drain(func(int) {})
+		}
+	}()
+	testenv.Await(t, done, "a thousand looks")
+	b.close()
+}
+
 func TestRefusedBells(t *testing.T) {
 	b := newBed(t)
 	if errno, _ := b.bell(MaxBells, "bx"); errno != uint32(syscall.EINVAL) {

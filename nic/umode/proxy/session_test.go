@@ -316,7 +316,7 @@ func memfd(t *testing.T, size int64, seals int) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.Ftruncate(fd, size); err != nil {
+	if err := errors.Join(unix.Ftruncate(fd, size), unix.Fallocate(fd, 0, 0, size)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
@@ -328,7 +328,10 @@ func memfd(t *testing.T, size int64, seals int) int {
 // Memory is shared without a copy, and only what cannot vanish.
 func TestSharedMemory(t *testing.T) {
 	b := newBed(t)
-	good := memfd(t, 8192, unix.F_SEAL_SHRINK)
+	good, holed := memfd(t, 8192, unix.F_SEAL_SHRINK), memfd(t, 8192, unix.F_SEAL_SHRINK)
+	if err := unix.Fallocate(holed, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 4096, 4096); err != nil {
+		t.Fatal(err)
+	}
 	file, err := os.CreateTemp(t.TempDir(), "memory")
 	if err != nil {
 		t.Fatal(err)
@@ -341,6 +344,7 @@ func TestSharedMemory(t *testing.T) {
 		want       syscall.Errno
 	}{
 		{"memory that can shrink", addr, 4096, memfd(t, 8192, 0), syscall.EPERM},
+		{"pages that are not there", addr, 4096, holed, syscall.EPERM},
 		{"a file", addr, 4096, int(file.Fd()), syscall.EPERM},
 		{"more than there is", addr, 8193, good, syscall.EINVAL},
 		{"nothing", addr, 0, good, syscall.EINVAL},

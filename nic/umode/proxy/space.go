@@ -7,11 +7,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/verbs"
 )
 
-// maxBlocks is how many pieces of memory a client may share.
-const maxBlocks = 1024
+// maxBlocks is how many pieces of memory a client may share, maxShared how many
+// octets. A client has paid for each page before it shares it; one that punches
+// holes has the NIC's process pay for what is then placed there, up to this.
+const (
+	maxBlocks = 1024
+	maxShared = 64 << 30
+)
 
 // block is a piece of memory that a client shares: a mapping, which lasts as
 // long as something refers to the block.
@@ -23,23 +29,17 @@ type block struct {
 // space is what a client shares, by address.
 type space struct{ blocks []*block }
 
-// share maps the file fd, which stays the caller's, as [addr, addr+size).
-// Memory that could vanish is refused with EPERM: an access to it would kill
-// this process.
+// share maps the file fd, which stays the caller's, as [addr, addr+size). Errors:
+// those of ipc.Map, EINVAL, ENOMEM, EEXIST.
 func (s *space) share(fd int, addr, size uint64) error {
-	var st unix.Stat_t
-	var fs unix.Statfs_t
-	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
-		return syscall.EPERM
-	}
-	if unix.Fstatfs(fd, &fs) != nil || fs.Type != unix.TMPFS_MAGIC || unix.Fstat(fd, &st) != nil {
-		return syscall.EPERM
+	left := uint64(maxShared)
+	for _, b := range s.blocks {
+		left -= uint64(len(b.mem))
 	}
 	switch {
-	case size == 0, size > uint64(st.Size), addr < Base+MaxMemory, addr+size < addr:
+	case size == 0, addr < Base+MaxMemory, addr+size < addr:
 		return syscall.EINVAL
-	case len(s.blocks) == maxBlocks:
+	case len(s.blocks) == maxBlocks, size > left:
 		return syscall.ENOMEM
 	}
 	for _, b := range s.blocks {
@@ -47,7 +47,7 @@ func (s *space) share(fd int, addr, size uint64) error {
 			return syscall.EEXIST
 		}
 	}
-	mem, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := ipc.Map(fd, int(size))
 	if err != nil {
 		return err
 	}

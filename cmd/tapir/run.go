@@ -53,7 +53,7 @@ func newRun() *cobra.Command {
 			"give the clocks an external time stamp input, with a pulse at each second of the system's clock"},
 		flag{&o.KeepSystemClock, "system-clock", "", "let the program set the machine's clock if it has the right"},
 		flag{&o.ProcMem, "proc-mem", "",
-			"reach the program's memory by /proc/PID/mem alone, " +
+			"read the arguments of system calls by /proc/PID/mem alone, " +
 				"as is done anyway where process_vm_readv(2) is forbidden"},
 		flag{&o.KillAfterPosts, "kill-after-posts", "", "kill the RDMA program right after its `n`th post to a send " +
 			"queue, to test how its peer reacts"},

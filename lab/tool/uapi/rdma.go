@@ -78,7 +78,7 @@ func node(number uint64) trap.Stat {
 
 // dialNICs reaches the process of the NICs.
 func dialNICs(nics []*device, o Options) (*relay.Client, error) {
-	ask := relay.Ask{ProcMem: o.ProcMem, KillAfterPosts: o.KillAfterPosts}
+	ask := relay.Ask{KillAfterPosts: o.KillAfterPosts}
 	for _, d := range nics {
 		ask.NICs = append(ask.NICs, d.name)
 	}

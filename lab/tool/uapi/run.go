@@ -36,7 +36,7 @@ type Options struct {
 	// KeepSystemClock leaves the program the right to set the machine's clock.
 	KeepSystemClock bool
 	Via             trap.Via
-	// ProcMem reaches the program's memory by /proc/PID/mem alone.
+	// ProcMem reads the arguments of system calls by /proc/PID/mem alone.
 	ProcMem bool
 	// KillAfterPosts has the RDMA program killed (SIGKILL) when it has posted so
 	// often to send queues, before it learns of that; 0: it is not.

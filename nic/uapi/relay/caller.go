@@ -20,8 +20,11 @@ type caller struct {
 	s       *session
 	file    *file // nil: it opens one
 	thread  int
-	fd      int // that the command was written to
-	process int // 0: not yet looked up
+	fd      int    // that the command was written to
+	process int    // 0: not yet looked up
+	space   *space // of the process; nil: not yet looked up
+	opens   bool   // its space is being opened, and the command then served again
+	opened  bool   // it has been
 
 	id   uint64     // the supervisor's number of the call
 	made *trap.Call // own; nil: it is the supervisor's
@@ -75,14 +78,19 @@ func procField(name, key string) string {
 }
 
 // Read implements abi.Caller.
-func (c *caller) Read(addr uint64, p []byte) error { return c.move(addr, p, false) }
+func (c *caller) Read(addr uint64, p []byte) error {
+	if c.move(addr, p, false) != nil {
+		return unix.EFAULT
+	}
+	return nil
+}
 
 // Write implements abi.Caller.
 func (c *caller) Write(addr uint64, p []byte) error {
-	if !c.still() {
+	if !c.still() || c.move(addr, p, true) != nil {
 		return unix.EFAULT
 	}
-	return c.move(addr, p, true)
+	return nil
 }
 
 // still tells whether the thread's id is that of the call, as far as can be
@@ -93,29 +101,37 @@ func (c *caller) still() bool { return c.made == nil || c.made.Present() }
 // again, or its thread is gone.
 func (c *caller) begin() bool { return c.made == nil || c.made.Valid() && c.made.Begin() }
 
+// move copies from or to the program. Errors: EFAULT, errLeft.
 func (c *caller) move(addr uint64, p []byte, write bool) error {
-	if len(p) == 0 {
-		return nil
-	}
-	if !c.s.ask.ProcMem {
-		if err := ipc.Move(c.thread, addr, p, write); err != ipc.ErrElsewhere {
-			return err
+	if c.space == nil {
+		if c.space = c.s.space(c.Process()); c.space == nil {
+			return errLeft
 		}
 	}
-	s, err := c.s.space(c.Process())
-	if err != nil {
-		return unix.EFAULT
-	}
-	return s.transfer(addr, p, write)
+	return c.space.move(addr, p, write)
 }
 
-// Region implements abi.Caller.
+// openSpace has the supervisor open the memory of the process, for which no
+// thread of a NIC waits, and the command served again.
+func (c *caller) openSpace(addr, n uint64) {
+	c.opens = true
+	pid, old := c.Process(), c.space
+	go func() {
+		err := c.s.openSpace(pid, old)
+		c.file.home.Do(func(frame.Time) {
+			c.opens, c.opened, c.space = false, true, nil
+			if err != nil {
+				c.finish(unix.EFAULT)
+				return
+			}
+			c.file.serve(c, addr, n)
+		})
+	}()
+}
+
+// Region implements abi.Caller. The command has been read.
 func (c *caller) Region(addr, n uint64, write bool) (verbs.Memory, error) {
-	s, err := c.s.space(c.Process())
-	if err != nil {
-		return nil, unix.EFAULT
-	}
-	return s.region(addr, n, write)
+	return c.space.region(addr, n, write)
 }
 
 // Install implements abi.Caller.

@@ -101,17 +101,10 @@ func (c *Client) Add(path, name string, stat trap.Stat) {
 }
 
 // Rules implements trap.Handler.
-func (c *Client) Rules() []trap.Rule {
-	return append(c.files.Rules(), trap.Always(unix.SYS_EXECVE, unix.SYS_EXECVEAT)...)
-}
+func (c *Client) Rules() []trap.Rule { return c.files.Rules() }
 
 // Serve implements trap.Handler.
-func (c *Client) Serve(call *trap.Call) trap.Answer {
-	if nr := call.Nr(); nr == unix.SYS_EXECVE || nr == unix.SYS_EXECVEAT {
-		return c.execute(call)
-	}
-	return c.files.Serve(call)
-}
+func (c *Client) Serve(call *trap.Call) trap.Answer { return c.files.Serve(call) }
 
 // Attach implements trap.Attached.
 func (c *Client) Attach(s *trap.Supervisor) { c.supervisor = s }
@@ -192,8 +185,6 @@ func (c *Client) take(m *message, tail string, fd int) {
 // end answers a call.
 func (made *call) end(errno uint32) {
 	switch {
-	case made.opens == nil && made.file == nil:
-		made.Finish(trap.Pass()) // it executes a program, which is the kernel's
 	case errno != 0:
 		made.Finish(trap.Fail(syscall.Errno(errno)))
 	default:

@@ -131,23 +131,6 @@ func (c *Client) command(w *call) bool {
 	return true
 }
 
-// execute tells of a program that is about to be executed, if its process can
-// have memory registered.
-func (c *Client) execute(made *trap.Call) trap.Answer {
-	c.mu.Lock()
-	none := len(c.open) == 0
-	c.mu.Unlock()
-	if none {
-		return trap.Pass()
-	}
-	id, ok := c.begin(&call{Call: made})
-	if !ok {
-		return trap.Pass()
-	}
-	c.link.send(&message{Kind: execs, ID: id, Thread: int32(made.Thread())}, "", -1)
-	return trap.Later()
-}
-
 // repeat reports a write again: the other side has asked whether its thread
 // waits, and has not heard.
 func (c *Client) repeat(w *call) {

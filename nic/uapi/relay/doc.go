@@ -17,8 +17,10 @@
 // back to the supervisor what is not for one of its files. With the preloaded
 // library, each call is a message.
 //
-// Before a process executes another program, the regions that it has registered
-// are tied to the memory that it leaves.
+// The program's memory is reached by files of /proc that its supervisor has
+// opened and passed on: the NIC lends nobody its own rights. A thread of a NIC
+// touches no page for which it would have to wait: those of files that another
+// process or machine serves, or of a userfaultfd(2), fail the access.
 //
 // A file ends when its last descriptor and its last mapping are gone in every
 // process. If the NIC's process ends, the program's calls on its files fail
@@ -32,15 +34,12 @@ import (
 )
 
 // Version of what is spoken on the socket. Both sides must have the same.
-const Version = 5
+const Version = 6
 
 // Ask is what a supervisor says first.
 type Ask struct {
 	Version int      `json:"version"`
 	NICs    []string `json:"nics"` // whose devices its program is to see, in this order
-	// ProcMem reaches the program's memory by /proc/PID/mem alone, which the
-	// supervisor opens.
-	ProcMem bool `json:"proc_mem,omitempty"`
 	// KillAfterPosts has the program killed as soon as the NICs have taken that
 	// many of its posts to send queues; 0: it is not.
 	KillAfterPosts int `json:"kill_after_posts,omitempty"`

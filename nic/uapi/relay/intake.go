@@ -3,6 +3,8 @@ package relay
 import (
 	"encoding/binary"
 	"encoding/json"
+	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -55,11 +57,17 @@ const seenFor = 10 * time.Millisecond
 // elsewhere until that thread receives: a hop to it costs more than a command.
 const moveAfter = 64
 
+// listenerLink is what /proc says of a listener of seccomp.
+const listenerLink = "anon_inode:seccomp notify"
+
 // newIntake takes the descriptors of a listener and a ledger.
 func newIntake(s *session, fd, paper int, terms string) (*intake, error) {
 	var t trap.Terms
 	if err := json.Unmarshal([]byte(terms), &t); err != nil {
 		return nil, err
+	}
+	if link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil || link != listenerLink {
+		return nil, unix.EINVAL // it could be one that a read waits for
 	}
 	l, err := openLedger(paper)
 	if err != nil {
@@ -151,7 +159,7 @@ func (in *intake) serve(now frame.Time, hungUp bool) {
 	c.atEnd = false
 	known.process = c.process
 	in.next = nil
-	if !c.parked {
+	if !c.parked && !c.opens {
 		in.due = c
 		in.home.AtEnd(in.last)
 	}
@@ -165,7 +173,7 @@ func (in *intake) answer() {
 	}
 	in.due = nil
 	c.end(c.answer)
-	c.answered, c.process = false, 0
+	c.answered, c.opened, c.process, c.space = false, false, 0, nil
 	in.next = c
 }
 

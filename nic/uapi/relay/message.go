@@ -23,7 +23,6 @@ const (
 	reply                   // to the question ID: Value, or Errno; may carry a descriptor
 	paper                   // the memory of a ledger comes along
 	take                    // the listener comes along; Tail is its trap.Terms
-	execs                   // Thread is about to execute another program
 
 	// From the NIC's process.
 	opened    // call ID: File, with its descriptor, or Errno

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"os"
+	"path"
 	"strconv"
 	"unsafe"
 
@@ -33,4 +35,17 @@ func (p *procPath) fileID(thread, fd int) (trap.FileID, bool) {
 func (p *procPath) isTask(process, thread int) bool {
 	_, ok := p.stat(process, "task", thread)
 	return ok
+}
+
+// isProcFile tells whether fd is open on the file of that name and mode of a
+// process in /proc: what a supervisor passes must be nothing that can be waited
+// for.
+func isProcFile(fd int, name string, mode uint32) bool {
+	var fs unix.Statfs_t
+	var st unix.Stat_t
+	if unix.Fstatfs(fd, &fs) != nil || fs.Type != unix.PROC_SUPER_MAGIC || unix.Fstat(fd, &st) != nil {
+		return false
+	}
+	link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	return err == nil && path.Base(link) == name && st.Mode == unix.S_IFREG|mode
 }

@@ -1,45 +1,43 @@
 package relay
 
 import (
-	"errors"
-	"io"
-	"math"
 	"os"
+	"runtime"
+	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"tapir/nic/uapi/ipc"
 )
 
-// memFile is the memory that a process had when its supervisor opened it:
-// /proc/PID/mem and /proc/PID/maps. The kernel lets the first pass over the
-// protection of pages, as a debugger needs it, so the second is asked before.
-type memFile struct{ mem, maps *os.File }
+// memFile is the memory that a process had when its supervisor opened it, with
+// the supervisor's rights: /proc/PID/mem and /proc/PID/maps. The kernel lets the
+// first pass over the protection of pages, as a debugger needs it, so the second
+// is asked before each access. It also tells where an access could wait for
+// somebody: pages of a file that another process or machine serves. No such
+// page is touched. On pages that a userfaultfd(2) has not filled in, the kernel
+// itself fails an access by /proc/PID/mem instead of waiting.
+type memFile struct {
+	mem, maps *os.File
+	devices   *filesystems
 
-// openMem has the supervisor open the memory of a process.
-func (s *space) openMem() (*memFile, error) {
-	mem, err := s.ask(memory, s.pid)
-	if err != nil {
-		return nil, err
-	}
-	list, err := s.ask(maps, s.pid)
-	if err != nil {
-		mem.Close()
-		return nil, err
-	}
-	return &memFile{mem, list}, nil
+	mu     sync.Mutex // of what follows, for older kernels
+	list   []extent
+	listed time.Time
 }
 
-// move copies from or to address addr. Errors: EFAULT, ipc.ErrElsewhere.
+// errLeft says that the process has another memory now.
+var errLeft = unix.ESRCH
+
+// move copies from or to address addr. Errors: EFAULT, errLeft.
 func (f *memFile) move(addr uint64, p []byte, write bool) error {
-	if f.allows(addr, uint64(len(p)), write) {
-		return f.copy(addr, p, write)
+	if len(p) == 0 {
+		return nil
 	}
-	if f.copy(addr, make([]byte, 1), false) == ipc.ErrElsewhere {
-		return ipc.ErrElsewhere // where this may be allowed
+	if err := f.check(addr, uint64(len(p)), write); err != nil {
+		return err
 	}
-	return unix.EFAULT
+	return f.copy(addr, p, write)
 }
 
 // procmapQuery is struct procmap_query of linux/fs.h, since Linux 6.11.
@@ -56,9 +54,9 @@ const (
 	procmapWritable   = 2
 )
 
-// allows tells whether [addr, addr+n) is mapped readable, and writable if write
-// is set.
-func (f *memFile) allows(addr, n uint64, write bool) bool {
+// check checks that [addr, addr+n) is mapped readable, and writable if write is
+// set, with pages that the kernel has by itself. Errors: EFAULT, errLeft.
+func (f *memFile) check(addr, n uint64, write bool) error {
 	flags := uint64(procmapReadable)
 	if write {
 		flags |= procmapWritable
@@ -68,38 +66,70 @@ func (f *memFile) allows(addr, n uint64, write bool) bool {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.maps.Fd(), procmapQueryIoctl, uintptr(unsafe.Pointer(&q)))
 		switch {
 		case errno == unix.ENOTTY: // an older kernel
-			return covered(io.NewSectionReader(f.maps, 0, math.MaxInt64), addr, addr+n, write)
-		case errno != 0:
-			return false
+			return f.checkList(addr, n, write)
+		case errno == unix.ESRCH:
+			return errLeft
+		case errno != 0 || !f.devices.local(unix.Mkdev(q.devMajor, q.devMinor)):
+			return unix.EFAULT
 		}
 		at = q.vmaEnd
 	}
-	return true
+	return nil
 }
 
-// copy copies by mem, the end of what is written last.
+// listFor is how long the list of a process's mappings is believed, which takes
+// longer to read than most accesses.
+const listFor = 10 * time.Millisecond
+
+// checkList is check by the list of mappings.
+func (f *memFile) checkList(addr, n uint64, write bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.listed) < listFor && covered(f.list, addr, addr+n, write, f.devices) {
+		return nil
+	}
+	f.list, f.listed = mappings(f.maps), time.Now()
+	switch {
+	case f.list == nil:
+		return errLeft
+	case !covered(f.list, addr, addr+n, write, f.devices):
+		return unix.EFAULT
+	}
+	return nil
+}
+
+// watched is how many octets at the end of what is written a program may watch
+// to learn that all is there.
+const watched = 64
+
+// beforeEnd is how many of n octets are written to a program before the end of
+// them is.
+func beforeEnd(n int) int { return max(0, n-watched) }
+
+// copy copies by mem, the end of what is written last. Errors: EFAULT, errLeft.
 func (f *memFile) copy(addr uint64, p []byte, write bool) error {
+	defer runtime.KeepAlive(f)
+	fd := int(f.mem.Fd())
 	var n int
 	var err error
 	if write {
-		k := ipc.BeforeEnd(len(p))
+		k := beforeEnd(len(p))
 		if k > 0 {
-			n, err = f.mem.WriteAt(p[:k], int64(addr))
+			n, err = unix.Pwrite(fd, p[:k], int64(addr))
 		}
 		if n == k {
 			var end int
-			end, err = f.mem.WriteAt(p[k:], int64(addr)+int64(k))
-			n += end
+			end, err = unix.Pwrite(fd, p[k:], int64(addr)+int64(k))
+			n += max(0, end)
 		}
 	} else {
-		n, err = f.mem.ReadAt(p, int64(addr))
+		n, err = unix.Pread(fd, p, int64(addr))
 	}
 	switch {
 	case n == len(p):
 		return nil
-	case n == 0 && (err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrShortWrite)):
-		// it has another memory now
-		return ipc.ErrElsewhere
+	case n == 0 && err == nil:
+		return errLeft
 	}
 	return unix.EFAULT
 }

@@ -130,12 +130,10 @@ func (s *Server) serve(counted *listen.Conn, devices Devices) {
 	counted.SetBusy(true)
 	pid, found, err := admit(c, a, devices)
 	h := Hello{Version: Version}
-	var below depth
 	if err != nil {
 		h.Refused = err
 	} else {
-		below = depthOf(pid)
-		h.Below = below > 0
+		h.Below = depthOf(pid) > 0
 	}
 	for name := range found {
 		h.Devices = append(h.Devices, name)
@@ -148,7 +146,7 @@ func (s *Server) serve(counted *listen.Conn, devices Devices) {
 		s.serveMessages(c, pid, found)
 		return
 	}
-	newSession(newLink(c), a, found, below).run()
+	newSession(newLink(c), a, found, pid).run()
 }
 
 // enter notes who is served, and what ends that. False: nobody is any more.

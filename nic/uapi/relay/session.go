@@ -30,6 +30,7 @@ type session struct {
 	ask     Ask
 	devices map[string]Device
 	below   depth // the supervisor
+	mounts  *filesystems
 
 	mu        sync.Mutex
 	gone      bool // the supervisor
@@ -68,8 +69,9 @@ type file struct {
 	closed  bool
 }
 
-func newSession(l *link, a Ask, devices map[string]Device, below depth) *session {
-	return &session{link: l, ask: a, devices: devices, below: below, files: map[uint64]*file{},
+func newSession(l *link, a Ask, devices map[string]Device, pid int) *session {
+	return &session{link: l, ask: a, devices: devices, below: depthOf(pid), mounts: newFilesystems(pid),
+		files: map[uint64]*file{},
 		byID:  map[trap.FileID]*file{},
 		calls: map[uint64]*caller{}, spaces: map[int]*space{}, questions: map[uint64]chan answer{}, ledger: -1}
 }
@@ -148,8 +150,6 @@ func (s *session) take(m message, tail string, fd int) {
 		}
 		c := newCaller(s, f, &m)
 		f.home.Do(func(frame.Time) { f.serve(c, m.Addr, m.Len) })
-	case execs:
-		go s.execute(&m) // which asks
 	case cancel:
 		s.mu.Lock()
 		c := s.calls[m.ID]
@@ -159,18 +159,6 @@ func (s *session) take(m message, tail string, fd int) {
 		}
 	}
 	ipc.Close(fd)
-}
-
-// execute lets a thread execute another program, once what its process has
-// registered does not lie there.
-func (s *session) execute(m *message) {
-	s.mu.Lock()
-	sp := s.spaces[processOf(int(m.Thread))]
-	s.mu.Unlock()
-	if sp != nil {
-		sp.leave()
-	}
-	s.link.send(&message{Kind: done, ID: m.ID}, "", -1)
 }
 
 // receive takes the listener over, which the thread of the next device that is
@@ -246,8 +234,12 @@ func (f *file) serve(c *caller, addr, n uint64) {
 		f.buf = make([]byte, n)
 	}
 	b := f.buf[:n]
-	if err := c.Read(addr, b); err != nil {
-		c.finish(err)
+	switch err := c.move(addr, b, false); {
+	case err == errLeft && !c.opened:
+		c.openSpace(addr, n)
+		return
+	case err != nil:
+		c.finish(unix.EFAULT)
 		return
 	}
 	if !c.begin() { // what was read may be another program's
@@ -329,28 +321,39 @@ func (s *session) question(m *message, fd int) (answer, error) {
 	return answer{}, unix.ETIMEDOUT
 }
 
-// procFile asks for a file of /proc/PID.
+// procFile asks for a file of /proc/PID. It waits, and so must no NIC's thread
+// call it.
 func (s *session) procFile(k kind, pid int) (*os.File, error) {
 	a, err := s.question(&message{Kind: k, Thread: int32(s.below.inner(pid))}, -1)
 	if err != nil {
 		return nil, err
 	}
-	if a.fd < 0 {
+	name, mode := "mem", uint32(0o600)
+	if k == maps {
+		name, mode = "maps", 0o444
+	}
+	if !isProcFile(a.fd, name, mode) {
+		ipc.Close(a.fd)
 		return nil, unix.EFAULT
 	}
-	return os.NewFile(uintptr(a.fd), "memory"), nil
+	return os.NewFile(uintptr(a.fd), name), nil
 }
 
-// space is the memory of process pid.
-func (s *session) space(pid int) (*space, error) {
+// space is the memory of process pid, nil if it has not been opened.
+func (s *session) space(pid int) *space {
 	s.mu.Lock()
-	have := s.spaces[pid]
-	s.mu.Unlock()
-	if have != nil {
-		return have, nil
+	defer s.mu.Unlock()
+	return s.spaces[pid]
+}
+
+// openSpace opens the memory of process pid, unless somebody else has done so
+// since old was all there was.
+func (s *session) openSpace(pid int, old *space) error {
+	if now := s.space(pid); now != nil && now != old {
+		return nil
 	}
 	var made *space
-	made, err := newSpace(pid, s.ask.ProcMem, s.procFile, func() {
+	made, err := newSpace(pid, s.mounts, s.procFile, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.spaces[pid] == made {
@@ -358,13 +361,10 @@ func (s *session) space(pid int) (*space, error) {
 		}
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if have := s.spaces[pid]; have != nil { // two threads made one
-		return have, nil
-	}
-	s.spaces[pid] = made
-	return made, nil
+	s.spaces[pid] = made // what it replaces ends with its last region
+	return nil
 }

@@ -43,7 +43,7 @@ type addFd struct {
 // Terms are what a process must know of a listener that it did not make.
 type Terms struct {
 	Reserved Range // the numbers that files with served writes have
-	ProcMem  bool  // the program's memory is reached by /proc/PID/mem alone
+	ProcMem  bool  // arguments of calls are reached by /proc/PID/mem alone
 	// Before Linux 5.19 a signal interrupts a call that is being served, and the
 	// kernel makes it again. Its answer is found then, unless the signal came in
 	// the very moment of the answer.

@@ -22,7 +22,7 @@ type foreign struct{ procMem bool }
 // EFAULT.
 func (f foreign) move(pid int, addr uint64, p []byte, write bool) error {
 	if !f.procMem {
-		if err := ipc.Move(pid, addr, p, write); err != ipc.ErrElsewhere {
+		if err := ipc.Move(pid, addr, p, write); err != ipc.ErrDenied {
 			return err
 		}
 	}

@@ -52,7 +52,7 @@ type Options struct {
 	// KeepSystemClock leaves the program the right to set the machine's clock
 	// (CAP_SYS_TIME), which it otherwise loses.
 	KeepSystemClock bool
-	// ProcMem reaches the program's memory by /proc/PID/mem alone.
+	// ProcMem reads and writes arguments of system calls by /proc/PID/mem alone.
 	ProcMem bool
 	// Repeats has signals interrupt trapped calls, as kernels before Linux 5.19
 	// do (Terms.Repeats).

@@ -3,7 +3,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,7 +14,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -382,6 +388,92 @@ static int mallocs(void) {
 	return 0;
 }
 
+// unfilled makes memory whose pages nobody brings.
+static void unfilled(char *mem, size_t len) {
+	struct uffdio_api api = {.api = UFFD_API};
+	struct uffdio_register all = {.range = {(uint64_t)mem, len}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	madvise(mem, len, MADV_DONTNEED);
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &all)) exit(2);
+}
+
+// serve_fuse answers what opening a file takes, and no read.
+static void serve_fuse(int fd) {
+	static char in[1 << 17];
+	while (read(fd, in, sizeof in) > 0) {
+		struct fuse_in_header *ask = (void *)in;
+		struct {
+			struct fuse_out_header head;
+			union {
+				struct fuse_init_out init;
+				struct fuse_entry_out entry;
+				struct fuse_attr_out attr;
+				struct fuse_open_out open;
+			};
+		} out = {.head = {.unique = ask->unique}};
+		size_t n = 0;
+		struct fuse_attr file = {.ino = 2, .size = 8 * 4096, .mode = S_IFREG | 0600, .nlink = 1};
+		struct fuse_attr root = {.ino = 1, .mode = S_IFDIR | 0700, .nlink = 2};
+		switch (ask->opcode) {
+		case FUSE_INIT:
+			out.init = (struct fuse_init_out){.major = FUSE_KERNEL_VERSION, .minor = 31, .max_write = 4096};
+			n = sizeof out.init;
+			break;
+		case FUSE_LOOKUP: out.entry = (struct fuse_entry_out){.nodeid = 2, .attr = file}, n = sizeof out.entry; break;
+		case FUSE_GETATTR: out.attr.attr = ask->nodeid == 1 ? root : file, n = sizeof out.attr; break;
+		case FUSE_OPEN: n = sizeof out.open; break;
+		case FUSE_READ: continue;
+		case FUSE_FLUSH: case FUSE_RELEASE: break;
+		default: out.head.error = -ENOSYS;
+		}
+		out.head.len = sizeof out.head + n;
+		if (write(fd, &out, out.head.len) < 0) break;
+	}
+}
+
+// unread puts a file in the place of mem that a child serves and never reads.
+static void unread(char *mem, size_t len) {
+	char dir[] = "/tmp/tapir-toy-XXXXXX", name[64], how[64];
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	snprintf(how, sizeof how, "fd=%d,rootmode=40000,user_id=0,group_id=0", fd);
+	if (fd < 0 || unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) || !mkdtemp(dir)) exit(2);
+	if (mount("toy", dir, "fuse", 0, how)) exit(2);
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(1);
+		close(2);
+		serve_fuse(fd);
+		_exit(0);
+	}
+	snprintf(name, sizeof name, "%s/file", dir);
+	int file = open(name, O_RDWR);
+	if (mmap(mem, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) exit(2);
+	umount2(dir, MNT_DETACH);
+	rmdir(dir);
+}
+
+// stalls registers memory whose pages then do not come. The NIC does not wait for
+// them, nor another program for the NIC.
+static int stalls(void (*spoil)(char *, size_t)) {
+	int fd = toy("toy0", 0), other = toy("toy0", 0), commands;
+	char *mem = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	alarm(30);
+	int err = ask(fd, REGION, (uint64_t)mem), filled = ask(fd, FILL, 0);
+	printf("region %s, filled %s %d\n", word(err), word(filled), (int)answer);
+	spoil(mem, 8 * 4096);
+	for (commands = 0; commands < 100; commands++) {
+		if (ask(fd, FILL, 0) || answer != 0 || ask(fd, SUM, 0) != EFAULT || ask(other, ECHO, 1) || answer != 2) break;
+	}
+	printf("%d commands of another file between accesses that fail\n", commands);
+	uint64_t *command = (uint64_t *)mem;
+	printf("answer: ");
+	uint64_t to[3] = {ECHO, 1, (uint64_t)mem};
+	printf("%s\n", word(write(fd, to, sizeof to) < 0 ? errno : 0));
+	printf("command: %s\n", word(write(fd, command, 24) < 0 ? errno : 0));
+	printf("region: %s\n", word(ask(fd, REGION, (uint64_t)mem)));
+	return 0;
+}
+
 int main(int argc, char **argv) {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	char *what = argc > 1 ? argv[1] : "";
@@ -392,6 +484,8 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "exits")) return heir();
 	if (!strcmp(what, "forks")) return forks();
 	if (!strcmp(what, "executes")) return executes();
+	if (!strcmp(what, "unfilled")) return stalls(unfilled);
+	if (!strcmp(what, "unread")) return stalls(unread);
 	if (!strcmp(what, "image")) return image(atoi(argv[2]));
 	if (!strcmp(what, "hold")) return hold();
 	if (!strcmp(what, "unpark")) return unpark();

@@ -32,7 +32,7 @@ lint      = $(GO) tool -modfile=.ci/lint/go.mod staticcheck ./...
 dead      = $(GO) run ./.ci/dead
 fuzz      = $(GO) run ./.ci/gotest -only-fuzz -targets '$(TARGETS)'
 
-.PHONY: all build demo test interop newer race fuzz bench bench-ptp bench-virtual bench-compare count profile soak ledger mutate microbench cross install uninstall check clean help
+.PHONY: all build demo test interop newer race fuzz bench bench-ptp bench-virtual bench-compare count profile soak attack ledger mutate microbench cross install uninstall check clean help
 
 all: build
 
@@ -100,6 +100,11 @@ soak:
 	$(fuzz) -fuzz $(or $(CPU),10m) -table docs/fuzz.md -slow .ci/fuzz-slow $(packages)
 	$(if $(TARGETS),,@sh .ci/soak)
 
+attack: build
+	@sh .ci/tools
+	$(GO) build -trimpath -o $(BIN)/attack ./lab/check/attack
+	$(BIN)/attack -tapir $(BIN)/tapir $(if $(ATTACKTIME),-time $(ATTACKTIME)) $(if $(ROWS),-rows $(ROWS),-o docs/attack.md)
+
 ledger:
 	$(GO) run ./lab/check/ledger
 
@@ -145,6 +150,9 @@ help:
 	@echo 'make soak                every fuzz target for ten CPU minutes, into docs/fuzz.md; then TCP'
 	@echo '                         against Linux and gVisor for hours; writes docs/soak.md'
 	@echo 'make soak TARGETS=^tapir/wire CPU=1m  only these fuzz targets, for that long'
+	@echo 'make attack              hostile peers, programs and files; writes docs/attack.md'
+	@echo 'make attack ROWS=syn,live only these rows, printed'
+	@echo 'make attack ATTACKTIME=1h all rows for so long, about (default 10m)'
 	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/performance.md'
 	@echo 'make bench BENCH=gso,ucx only these parts, printed (bin/bench -help lists all)'
 	@echo 'make bench-ptp           clocks, simulated and against ptp4l, into docs/ptp-performance.md'

@@ -105,7 +105,7 @@ var (
 	systemCalls = []string{"nic/tap", "nic/loop", "nic/ring", "nic/uapi", "lab/host/netns", "lab/host/link", "lab/host/peer"}
 	// reserved names the packages that may import a library directly.
 	reserved = map[string][]string{
-		"golang.org/x/sys/unix":          append([]string{"nic/sched", "nic/umode"}, systemCalls...),
+		"golang.org/x/sys/unix":          append([]string{"nic/sched", "nic/umode", "lab/check/attack"}, systemCalls...),
 		"github.com/vishvananda/netlink": systemCalls,
 		"github.com/songgao/water":       systemCalls,
 		"github.com/google/gopacket":     {"lab/tool/capture", "lab/tool/inspect"},

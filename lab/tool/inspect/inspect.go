@@ -65,7 +65,6 @@ type Inspector struct {
 	other  map[otherKey]*Flow
 	fabric map[fabricKey]*Flow
 	ptp    map[ptpKey]*ptpDomain
-	series []*ptpSeries    // of all domains
 	noted  map[string]bool // notes that are made once
 	start  int64           // time of the first packet
 	hand   *Packet         // that is judged
@@ -242,7 +241,6 @@ func (i *Inspector) Finish() *Report {
 	for _, c := range i.order {
 		c.finish()
 	}
-	i.finishPTP()
 	r := &i.report
 	slices.SortStableFunc(r.Flows, func(a, b *Flow) int { return cmp.Compare(a.First, b.First) })
 	numbers := map[int]int{}

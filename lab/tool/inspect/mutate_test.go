@@ -5,10 +5,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"tapir/ddp"
 	"tapir/mpa"
+	"tapir/nic"
 	"tapir/opa"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
@@ -16,6 +19,7 @@ import (
 	"tapir/wire/crc"
 	"tapir/wire/ether"
 	"tapir/wire/ip"
+	"tapir/wire/tcp"
 )
 
 // A mutant is a capture without a new fault but for one field of one packet.
@@ -30,7 +34,8 @@ type place struct {
 	at, n           int
 	crc             bool
 	header          ddp.Header
-	payload         int  // octets of the segment
+	payload         int // octets of the segment
+	seq             tcp.Seq
 	first           bool // segment of its message
 	follows         bool // another segment of the same model and queue follows
 }
@@ -93,11 +98,12 @@ func isOp(o rdmap.Opcode) func(*place, []byte) bool {
 	return func(c *place, _ []byte) bool { return op(c) == o && c.payload > 0 }
 }
 func laterWrite(c *place, _ []byte) bool { return op(c) == rdmap.Write && !c.first && c.payload > 0 }
+func quotes(_ *place, b []byte) bool     { return len(b) >= 4+2+ddp.UntaggedLen }
 func withCRC(c *place, _ []byte) bool    { return c.crc }
 func isReply(_ *place, b []byte) bool    { return b[9] == 'p' }
 func isRequest(_ *place, b []byte) bool  { return b[9] == 'q' }
 func padded(c *place, b []byte) bool     { return (2+int(binary.BigEndian.Uint16(b)))&3 != 0 }
-func enhanced(_ *place, b []byte) bool   { return b[16]&0x10 != 0 && len(b) >= 24 && b[20]&0x80 == 0 }
+func enhanced(_ *place, b []byte) bool   { return b[16]&0x30 == 0x10 && len(b) >= 24 && b[20]&0x80 == 0 }
 func isType(types ...msg.Type) func(*place, []byte) bool {
 	return func(_ *place, b []byte) bool {
 		for _, t := range types {
@@ -118,13 +124,13 @@ var fields = []field{
 	{"TCP checksum", onTCP, tcpChecksum, nil, xor(16, 0xff), asIs},
 	{"TCP data offset", onTCP, tcpHeader, nil, func(b []byte, r *rand.Rand) { b[12] = byte(r.IntN(5)) << 4 }, nil},
 	{"TCP reserved", onTCP, tcpReserved, nil, xor(12, 0x0e), nil},
-	{"TCP ack", onTCP, tcpAck, func(_ *place, b []byte) bool { return b[13]&0x16 == 0x10 }, func(b []byte, r *rand.Rand) { b[8] += byte(1 + r.IntN(100)) }, nil},
+	{"TCP ack", onTCP, tcpAck, func(c *place, b []byte) bool { return b[13]&0x16 == 0x10 && c.follows }, func(b []byte, r *rand.Rand) { b[8] += byte(1 + r.IntN(100)) }, nil},
 	{"TCP sequence", onTCP, tcpWindow, func(c *place, b []byte) bool { return b[13]&0x17 == 0x10 && len(b) > 80 }, func(b []byte, r *rand.Rand) { b[4] += byte(1 + r.IntN(100)) }, nil},
 
 	{"key", onStart, mpaKey, nil, func(b []byte, r *rand.Rand) { xor(r.IntN(9), 0x1f)(b, r) }, nil},
 	{"PD_Length above 512", onStart, mpaPDTooLong, nil, func(b []byte, r *rand.Rand) { b[18] = byte(3 + r.IntN(200)) }, nil},
 	{"PD_Length more", onStart, mpaPDLength, nil, add16(18, 200), nil},
-	{"PD_Length less", onStart, mpaPDLength, func(_ *place, b []byte) bool { return len(b) > 30 }, func(b []byte, r *rand.Rand) { b[19] -= byte(1 + r.IntN(3)) }, nil},
+	{"PD_Length less", onStart, mpaPDLength, func(_ *place, b []byte) bool { return len(b) > 30 && len(b) == 20+int(b[18])<<8+int(b[19]) }, func(b []byte, r *rand.Rand) { b[19] -= byte(1 + r.IntN(3)) }, nil},
 	{"MPA reserved", onStart, mpaReserved, nil, xor(16, 7), nil},
 	{"R of a request", onStart, mpaRejectReq, isRequest, xor(16, 0x20), nil},
 	{"MPA revision", onStart, mpaRevision, nil, func(b []byte, r *rand.Rand) { b[17] = byte(3 + r.IntN(250)) }, nil},
@@ -165,10 +171,10 @@ var fields = []field{
 	{"marker reserved", onMarker, markerResvd, nil, func(b []byte, r *rand.Rand) { xor(r.IntN(2), 0xff)(b, r) }, nil},
 
 	{"Terminate reserved", onTerminate, termReserved, nil, xor(3, 0xff), nil},
-	{"Terminate code", onTerminate, termUnknown, nil, func(b []byte, r *rand.Rand) { b[1] = byte(0x40 + r.IntN(0x80)) }, nil},
+	{"Terminate code", onTerminate, termUnknown, func(_ *place, b []byte) bool { return b[0] != 0 }, func(b []byte, r *rand.Rand) { b[1] = byte(0x40 + r.IntN(0x80)) }, nil},
 	{"Terminate layer", onTerminate, termUnknown, nil, func(b []byte, r *rand.Rand) { b[0] |= 8 }, nil},
-	{"DDP Segment Length", onTerminate, termSegment, nil, xor(4, 0x7f), nil},
-	{"quoted header", onTerminate, termQuote, nil, func(b []byte, r *rand.Rand) { xor(8+r.IntN(10), 0x7f)(b, r) }, nil},
+	{"DDP Segment Length", onTerminate, termSegment, quotes, xor(4, 0x7f), nil},
+	{"quoted header", onTerminate, termQuote, quotes, func(b []byte, r *rand.Rand) { xor(8+r.IntN(10), 0x7f)(b, r) }, nil},
 	{"quoted Read Request", onTerminate, termRead, func(_ *place, b []byte) bool { return len(b) >= 4+2+18+28 }, func(b []byte, r *rand.Rand) { xor(24+r.IntN(28), 0xff)(b, r) }, nil},
 
 	{"16B L2", on16B, opaL2, nil, xor(7, 0x60), nil},
@@ -197,7 +203,7 @@ var fields = []field{
 	{"nanoseconds", onPTP, ptpNanos, isType(msg.FollowUp, msg.DelayResp), put(40, 0xf0), nil},
 	{"stepsRemoved", onPTP, ptpSteps, isType(msg.Announce), xor(61, 0xff), nil},
 	{"sequenceId", onPTP, ptpSequence, func(c *place, b []byte) bool { return c.follows }, func(b []byte, r *rand.Rand) { xor(30, 0xff)(b, r) }, nil},
-	{"sequenceId of a Delay_Resp", onPTP, ptpDelayResp, isType(msg.DelayResp), xor(30, 0xff), nil},
+	{"sequenceId of a Delay_Resp", onPTP, ptpDelayResp, func(c *place, b []byte) bool { return msg.Type(b[0]&15) == msg.DelayResp && c.first }, xor(30, 0xff), nil},
 	{"twoStepFlag", onPTP, ptpTwoStep, func(c *place, b []byte) bool { return msg.Type(b[0]&15) == msg.Sync && c.first }, xor(6, 2), nil},
 }
 
@@ -266,6 +272,8 @@ func places(capture int, list []Packet, withCRC bool) (all []place) {
 		if h.Version == 4 {
 			add(onIP, n, h.HeaderLen())
 		}
+		t, octets, _ := tcp.Parse(s)
+		p.seq, p.payload = t.Seq, len(octets)
 		add(onTCP, len(b)-len(s), len(s))
 		if at := len(b) - len(s) + int(s[12]>>4)*4; at < len(b) {
 			all = append(all, payloadPlaces(p, b, at)...)
@@ -306,6 +314,11 @@ func follow(all []place, list []Packet) {
 	for k := range all {
 		a := &all[k]
 		switch a.layer {
+		case onTCP: // its sender sends something new
+			for j := k + 1; j < len(all) && !a.follows; j++ {
+				o := &all[j]
+				a.follows = o.layer == onTCP && source(o) == source(a) && o.payload > 0 && a.seq.Add(a.payload).LessEq(o.seq)
+			}
 		case onFPDU:
 			a.first = true
 			for j := k - 1; j >= 0; j-- {
@@ -342,6 +355,15 @@ func ptpFollow(all []place, k int, list []Packet) {
 			after++
 		}
 	}
+	if msg.Type(b[0]&15) == msg.DelayResp { // its asker asked before, and goes on
+		asks := func(p *place) bool {
+			x := body(p)
+			return p.layer == onPTP && msg.Type(x[0]&15) == msg.DelayReq && bytes.Equal(x[20:30], b[44:54])
+		}
+		a.first = slices.ContainsFunc(all[:k], func(p place) bool { return asks(&p) }) &&
+			slices.ContainsFunc(all[k:], func(p place) bool { return asks(&p) })
+		return
+	}
 	// Of unicast there is a sequence for each receiver.
 	group := b[6]&4 == 0
 	a.follows = numbered(msg.Type(b[0]&15)) && before > 1 && after > 0 && group
@@ -362,15 +384,15 @@ func mutate(f *field, c *place, list []Packet, r *rand.Rand) []Packet {
 	return m
 }
 
-// fresh is the first finding that the unaltered capture does not have.
-func fresh(r *Report, had map[string]bool) *Finding {
+// fresh are the findings that the unaltered capture does not have.
+func fresh(r *Report, had map[string]bool) (list []*Finding) {
 	for k := range r.Findings {
 		f := &r.Findings[k]
 		if !f.Note && !had[fmt.Sprint(f.Packet, f.Clause, f.Says)] {
-			return f
+			list = append(list, f)
 		}
 	}
-	return nil
+	return list
 }
 
 // specimen is a capture to be altered.
@@ -406,6 +428,22 @@ func specimens(t *testing.T) (all []specimen, by [layers][]place) {
 		list[k].OrigLen = len(list[k].Data)
 	}
 	add("16B", list, false)
+	for seed, n := uint64(0), 0; n < 40; seed++ {
+		p, r := planOf(seed)
+		gso := p.side[0].IWARP.GSO || p.side[1].IWARP.GSO // FPDUs of several segments
+		if p.cable != (cable{}) || p.posts < 4 || gso || p.side[0].Frames != nic.Wire || p.side[1].Frames != nic.Wire {
+			continue
+		}
+		list, err := p.play(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := judge(list).Flows[0]
+		if a := f.Agreed; a != "" && f.Sides[0].Retransmissions+f.Sides[1].Retransmissions == 0 && !strings.Contains(a, "responder on") && !strings.Contains(a, "initiator on") {
+			add(fmt.Sprint("engine ", seed), list, strings.Contains(a, "CRC on"))
+			n++
+		}
+	}
 	marked, markers := withMarkers()
 	for _, m := range markers {
 		m.capture = len(all)
@@ -429,12 +467,20 @@ func TestMutants(t *testing.T) {
 			t.Fatalf("nowhere to alter %s", f.name)
 		}
 		s := &all[c.capture]
-		got := fresh(judge(mutate(f, c, s.list, r)), s.had)
-		if got == nil || got.Packet != c.packet+1 {
-			t.Errorf("%s of packet %d of %s: %v", f.name, c.packet+1, s.name, got)
+		mutant := mutate(f, c, s.list, r)
+		found := fresh(judge(mutant), s.had)
+		if len(found) == 0 || found[0].Packet != c.packet+1 {
+			t.Errorf("%s of packet %d of %s: %v", f.name, c.packet+1, s.name, found)
 			continue
 		}
 		packets++
+		got := found[0]
+		for _, x := range found {
+			// What the altered segment was answered with quotes it as it was.
+			if quoted := f.on == onFPDU && x.Says == termQuote.Says; x.Packet != got.Packet && !quoted {
+				t.Errorf("%s of packet %d of %s: %v, and %v", f.name, c.packet+1, s.name, got, x)
+			}
+		}
 		if got.Clause == f.rule.Clause {
 			clauses++
 		} else {

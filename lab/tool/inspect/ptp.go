@@ -33,10 +33,9 @@ type seriesKey struct {
 // ptpSeries is a run of sequenceIds. A message out of the run is at fault only
 // if the one behind it goes on with the run; else messages are missing.
 type ptpSeries struct {
-	flow   *Flow
-	last   uint16
-	length int
-	odd    *oddSequence
+	flow *Flow
+	last uint16
+	odd  *oddSequence
 }
 
 type oddSequence struct {
@@ -47,10 +46,23 @@ type oddSequence struct {
 
 // ptpSource is what one port has sent and is owed.
 type ptpSource struct {
-	sync     *ptpEvent
-	early    *ptpEvent // a Follow_Up that overtook its Sync
-	requests map[requestKey]bool
-	asked    map[msg.Type]bool // it has sent requests of that type
+	sync  *ptpEvent
+	early *ptpEvent // a Follow_Up that overtook its Sync
+	bare  int       // Syncs without the Follow_Up that they announce; below 0: there have been some
+	asked map[msg.Type]*ptpAsked
+}
+
+// ptpAsked is what a port has asked for, and the answers that fit none of it.
+type ptpAsked struct {
+	last uint16
+	odd  []ptpOdd
+}
+
+type ptpOdd struct {
+	packet   int
+	sequence uint16
+	port     msg.PortIdentity
+	rule     *Rule
 }
 
 type ptpEvent struct {
@@ -58,11 +70,7 @@ type ptpEvent struct {
 	packet   int
 	twoStep  bool
 	followed bool
-}
-
-type requestKey struct {
-	kind     msg.Type
-	sequence uint16
+	odd      bool // its sequenceId may be wrong
 }
 
 // parseErrors are the rules behind what package msg refuses.
@@ -139,8 +147,7 @@ func (i *Inspector) ptpMessage(p *Packet, x *transport.Packet) {
 			}
 		}
 	}
-	i.ptpSequence(p, d, &m, x)
-	i.ptpExchange(p, d, &m)
+	i.ptpExchange(p, d, &m, i.ptpSequence(p, d, &m, x))
 }
 
 // spoil forgets what a message of the clock that cannot be read may have
@@ -290,116 +297,126 @@ func numbered(t msg.Type) bool {
 	return false
 }
 
-func (i *Inspector) ptpSequence(p *Packet, d *ptpDomain, m *msg.Message, x *transport.Packet) {
+// ptpSequence tells whether the sequenceId of m is not the next.
+func (i *Inspector) ptpSequence(p *Packet, d *ptpDomain, m *msg.Message, x *transport.Packet) (odd bool) {
 	if !numbered(m.Type) {
-		return
+		return false
 	}
 	k := seriesKey{m.Source, m.Type, x.Dst}
 	s := d.series[k]
 	if s == nil {
-		d.series[k] = &ptpSeries{flow: d.flow, last: m.Sequence, length: 1}
-		i.series = append(i.series, d.series[k])
-		return
+		d.series[k] = &ptpSeries{flow: d.flow, last: m.Sequence}
+		return false
 	}
 	switch n := m.Sequence; {
 	case s.odd != nil && n == s.odd.expected+1:
-		i.oddSequence(s)
-		s.length++
+		if !near(s.odd.got, n) { // not one that is late
+			i.violate(ptpSequence, s.odd.packet, s.flow, "%d instead of %d", s.odd.got, s.odd.expected)
+		}
 	case s.odd != nil:
 		// The run did not go on: messages are missing, or the clock began anew.
 		i.note(s.odd.packet, "sequenceIds are missing from the capture")
-		s.length = 2
 	case n != s.last+1:
 		s.odd = &oddSequence{p.Number, n, s.last + 1}
 		s.last = n
-		return
-	default:
-		s.length++
+		return true
 	}
 	s.odd, s.last = nil, m.Sequence
-}
-
-func (i *Inspector) oddSequence(s *ptpSeries) {
-	i.violate(ptpSequence, s.odd.packet, s.flow, "%d instead of %d", s.odd.got, s.odd.expected)
-}
-
-// finishPTP judges the sequences that end with an odd one.
-func (i *Inspector) finishPTP() {
-	for _, s := range i.series {
-		if s.odd != nil && s.length > 2 {
-			i.oddSequence(s)
-		}
-	}
+	return false
 }
 
 // source is what is known of a port.
 func (d *ptpDomain) source(id msg.PortIdentity) *ptpSource {
 	s := d.ports[id]
 	if s == nil {
-		s = &ptpSource{requests: map[requestKey]bool{}, asked: map[msg.Type]bool{}}
+		s = &ptpSource{asked: map[msg.Type]*ptpAsked{}}
 		d.ports[id] = s
 	}
 	return s
 }
 
 // ptpExchange holds messages against those that they belong to.
-func (i *Inspector) ptpExchange(p *Packet, d *ptpDomain, m *msg.Message) {
+func (i *Inspector) ptpExchange(p *Packet, d *ptpDomain, m *msg.Message, odd bool) {
 	own := d.source(m.Source)
 	switch m.Type {
 	case msg.Sync:
-		i.ptpSync(p, d, own, m)
+		i.ptpSync(p, d, own, m, odd)
 	case msg.FollowUp:
 		i.ptpFollowUp(p, d, own, m)
 	case msg.DelayReq, msg.PdelayReq:
-		own.ask(m.Type, m.Sequence)
+		i.ask(d, own, m.Type, m.Sequence)
 	case msg.DelayResp:
-		i.answered(p, d, m, d.source(m.Port), msg.DelayReq, ptpDelayResp)
+		answered(p, m, d.source(m.Port), msg.DelayReq, ptpDelayResp)
 	case msg.PdelayResp:
-		i.answered(p, d, m, d.source(m.Port), msg.PdelayReq, ptpPdelay)
-		own.ask(msg.PdelayResp, m.Sequence)
+		answered(p, m, d.source(m.Port), msg.PdelayReq, ptpPdelay)
+		i.ask(d, own, msg.PdelayResp, m.Sequence)
 	case msg.PdelayRespFollowUp:
-		i.answered(p, d, m, own, msg.PdelayResp, ptpPdelayFU)
+		answered(p, m, own, msg.PdelayResp, ptpPdelayFU)
 	}
 }
 
-// ask remembers what will be answered. Eight bits of sequenceIds are kept.
-func (s *ptpSource) ask(t msg.Type, n uint16) {
-	s.asked[t] = true
-	s.requests[requestKey{t, n}] = true
-	delete(s.requests, requestKey{t, n - 256})
+// ask remembers what will be answered. Eight bits of sequenceIds are kept. If they
+// have gone on, answers that named others belonged to no request that was lost.
+func (i *Inspector) ask(d *ptpDomain, s *ptpSource, t msg.Type, n uint16) {
+	a := s.asked[t]
+	if a == nil {
+		a = &ptpAsked{}
+		s.asked[t] = a
+	}
+	for _, x := range a.odd {
+		if near(n, a.last) && !near(x.sequence, n) && !near(x.sequence, a.last) {
+			i.violate(x.rule, x.packet, d.flow, "sequenceId %d of %v", x.sequence, x.port)
+		}
+	}
+	a.last, a.odd = n, nil
 }
+
+// near tells whether sequenceIds may belong together though messages between them
+// are lost or late.
+func near(a, b uint16) bool { return a-b+mostLost <= 2*mostLost }
+
+const mostLost = 127
 
 // answered checks that m answers a message of type t of the port. Ports of
 // which the capture shows no such message are on another link.
-func (i *Inspector) answered(p *Packet, d *ptpDomain, m *msg.Message, by *ptpSource, t msg.Type, r *Rule) {
-	if by.asked[t] && !by.requests[requestKey{t, m.Sequence}] {
-		i.violate(r, p.Number, d.flow, "sequenceId %d of %v", m.Sequence, m.Port)
+func answered(p *Packet, m *msg.Message, by *ptpSource, t msg.Type, r *Rule) {
+	if a := by.asked[t]; a != nil && !near(m.Sequence, a.last) && len(a.odd) < mostLost {
+		a.odd = append(a.odd, ptpOdd{p.Number, m.Sequence, m.Port, r})
 	}
 }
 
-func (i *Inspector) ptpSync(p *Packet, d *ptpDomain, s *ptpSource, m *msg.Message) {
-	if o := s.sync; o != nil && o.twoStep && !o.followed {
-		i.violate(ptpTwoStep, o.packet, d.flow, "sequenceId %d has no Follow_Up", o.sequence)
-	}
-	s.sync = &ptpEvent{m.Sequence, p.Number, m.Flags.Has(msg.FlagTwoStep), false}
-	if e := s.early; e != nil {
-		s.early = nil
-		if e.sequence == m.Sequence {
-			s.sync.followed = true
-			return
+func (i *Inspector) ptpSync(p *Packet, d *ptpDomain, s *ptpSource, m *msg.Message, odd bool) {
+	o := s.sync
+	if o != nil && o.twoStep && !o.followed {
+		// One may be lost; a port that never sends any is at fault.
+		if s.bare++; s.bare == manyBare {
+			i.violate(ptpTwoStep, o.packet, d.flow, "sequenceId %d and those before have no Follow_Up", o.sequence)
 		}
+	}
+	e := s.early
+	s.sync, s.early = &ptpEvent{m.Sequence, p.Number, m.Flags.Has(msg.FlagTwoStep), false, odd}, nil
+	switch {
+	case e == nil:
+	case e.sequence == m.Sequence:
+		s.sync.followed = true
+	case o != nil && near(m.Sequence, o.sequence) && !near(e.sequence, m.Sequence) && !o.odd && !odd:
 		i.violate(ptpFollowUp, e.packet, d.flow, "sequenceId %d", e.sequence)
 	}
 }
 
+// manyBare is how many Syncs in a row want a Follow_Up before its absence is no
+// accident.
+const manyBare = 4
+
 func (i *Inspector) ptpFollowUp(p *Packet, d *ptpDomain, s *ptpSource, m *msg.Message) {
+	s.bare = -1 << 30
 	switch o := s.sync; {
 	case o == nil: // the capture began between the two
-	case o.sequence != m.Sequence:
+	case o.sequence != m.Sequence && !o.odd:
 		s.early = &ptpEvent{sequence: m.Sequence, packet: p.Number}
 	default:
 		o.followed = true
-		if !o.twoStep {
+		if !o.twoStep && o.sequence == m.Sequence {
 			i.violate(ptpTwoStep, o.packet, d.flow, "sequenceId %d has a Follow_Up", o.sequence)
 		}
 	}

@@ -163,7 +163,8 @@ func (h *half) remember(s *seg, length int) {
 // indication that both sides know, or with a Terminate.
 func (h *half) firstMessage(s *seg) {
 	e, ok := words(h.c.reply)
-	if !ok || !e.P2P || h.side != h.c.initiator || s.c.Opcode == rdmap.TerminateOp {
+	q, _ := words(h.c.req)
+	if !ok || !e.P2P || !q.P2P || h.side != h.c.initiator || s.c.Opcode == rdmap.TerminateOp {
 		return
 	}
 	kinds := map[rdmap.Opcode]bool{rdmap.Send: e.RTRSend, rdmap.Write: e.RTRWrite, rdmap.ReadRequestOp: e.RTRRead}
@@ -277,11 +278,11 @@ func (h *half) readResponse(s *seg) {
 // asked goes on to the request of a side that is answered, if the capture lacks
 // some of them or their answers, and reports false if that one is unknown.
 func (c *conn) asked(side int, answered func(*readRequest) bool) bool {
-	if c.half[side].followed() {
+	reads := &c.reads[side]
+	if len(*reads) > 0 && answered(&(*reads)[0]) || c.half[side].followed() {
 		return true
 	}
 	c.blind = true
-	reads := &c.reads[side]
 	for k := range *reads {
 		if answered(&(*reads)[k]) {
 			*reads = (*reads)[k:]
@@ -310,7 +311,7 @@ func (h *half) untaggedSegment(s *seg) {
 	case mo:
 		h.violate(ddpMO, s.packet, "%d instead of %d", s.MO, q.mo)
 		return
-	case q.open && (s.c.Opcode != q.op || s.ULPWord != q.stag):
+	case q.open && (s.c.Opcode != q.op || s.ULPWord != q.stag && q.op.Invalidates()):
 		h.violate(sendChanged, s.packet, "%v instead of %v", s.c.Opcode, q.op)
 		return
 	}

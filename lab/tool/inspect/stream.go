@@ -156,6 +156,10 @@ func (h *half) startup() {
 	switch n := alike(b, want); {
 	case n == have && have < len(keys[want]):
 		return
+	case c.req == nil && bytes.HasPrefix(b, []byte(keys[mpa.Reply])) &&
+		(h.peer().missing() || h.peer().stream.state == streamOther):
+		s.guess = true // the capture may yet show the request
+		return
 	case n == have:
 	case c.req != nil && bytes.HasPrefix(b, []byte(keys[other])):
 		h.violate(mpaBoth, s.packet(s.done), "")
@@ -203,7 +207,7 @@ func (h *half) frame(b []byte, kind mpa.Kind) {
 	s.first = s.done
 	h.judgeFrame(&f, at)
 	if kind == mpa.Request {
-		c.req, c.initiator = &f, h.side
+		c.req, c.initiator, h.peer().stream.guess = &f, h.side, false
 	} else {
 		c.reply = &f
 	}
@@ -220,6 +224,9 @@ func (h *half) frame(b []byte, kind mpa.Kind) {
 	}
 	if s.state != streamDead {
 		s.state = streamFull
+	}
+	if o := h.peer(); kind == mpa.Request && o.stream.state == streamStart && len(o.stream.rest()) > 0 {
+		o.arrived()
 	}
 	if kind == mpa.Reply {
 		h.agree()
@@ -276,7 +283,7 @@ func (h *half) fpdus() {
 		return
 	}
 	if c.reply == nil {
-		if h.stream.prior.packet == 0 {
+		if o := h.peer(); h.stream.prior.packet == 0 && o.stream.state == streamStart && !o.missing() {
 			h.stream.prior.packet = s.packet(s.done)
 			h.early()
 		}
@@ -335,6 +342,9 @@ func (h *half) fpdu() bool {
 		h.violate(fpduTooLong, x.packet, "%d", n)
 	}
 	if s.state != streamFull || len(b) < x.size {
+		if s.layout == (mpa.Layout{}) && len(b) > mpa.LengthLen+1 && !looksLikeFPDU(b) {
+			h.blamePrior()
+		}
 		return false
 	}
 	layout, whole := s.layout, !s.unknown(x.at, x.at+uint64(x.size))
@@ -378,26 +388,35 @@ func (h *half) firstFPDU(u []byte, packet int) {
 	case c.req.Enhanced && len(u) > 1 && rdmap.ParseControl(u[1]).Opcode == rdmap.TerminateOp:
 	case c.reply.Reject:
 		h.violate(mpaAfterReject, packet, "")
-	case h.side != c.initiator && o.stream.prior.size == 0 && !o.stream.resumed && o.followed():
+	case h.side != c.initiator && o.stream.prior.size == 0 && o.followed():
 		h.violate(mpaRespFirst, packet, "")
 	}
 }
 
-// followed tells whether everything that the side has sent so far was seen and judged.
+// missing tells whether the capture lacks octets in front of others, or of those
+// that the peer acknowledges, or their beginnings.
+func (h *half) missing() bool {
+	late := h.peer().unsent
+	return !h.begun || h.cut != 0 || h.stream.resumed || len(h.order.Gap) > 0 || h.order.Next.Less(h.most) ||
+		len(late) > 0 && h.most.Less(late[len(late)-1].end)
+}
+
+// followed tells whether everything that the side has sent so far was seen and
+// judged.
 func (h *half) followed() bool { return h.recorded() && !h.mute && !h.c.blind }
 
-// recorded tells whether all its segments were seen: no octets are missing in
-// front of others, or of those that the peer acknowledges.
+// recorded tells whether all its segments were seen. An FPDU of which a part has
+// come may have a wrong length.
 func (h *half) recorded() bool {
-	late := h.peer().unsent
-	return h.stream.state == streamFull && h.cut == 0 && len(h.order.Gap) == 0 && !h.stream.resumed &&
-		(len(late) == 0 || late[len(late)-1].end.LessEq(h.most))
+	return h.stream.state == streamFull && !h.missing() && len(h.stream.rest()) == 0
 }
 
 // trailer looks at pad and markers of a good FPDU.
 func (h *half) trailer(x *fpdu, b []byte, pos uint64) {
 	s := &h.stream
-	if s.layout.Trailer(b, pos).Pad != [3]byte{} {
+	end := x.at + uint64(x.size)
+	sure := s.layout.CRC || s.begins(end) || end == s.end() || looksLikeFPDU(s.at(end)) // of where it ends
+	if sure && s.layout.Trailer(b, pos).Pad != [3]byte{} {
 		h.violate(fpduPad, s.packet(x.at+uint64(x.size)-5), "")
 	}
 	h.markers(x, b, pos, func(at uint64, m []byte, _ uint16) {
@@ -508,6 +527,7 @@ func (h *half) ended(packet int) {
 	n := len(s.rest())
 	switch {
 	case n == 0:
+	case s.state == streamStart && (h.c.flow.Protocol != "iWARP" || s.guess || h.peer().missing()):
 	case s.state == streamStart:
 		h.violate(streamInFrame, s.packet(s.done), "%d octets of it", n)
 	case s.state == streamFull && h.c.reply != nil:

@@ -17,6 +17,8 @@ import (
 type talk struct {
 	list   []Packet
 	seq    [2]tcp.Seq
+	isn    tcp.Seq // of another conversation on the same ports
+	change func(*tcp.Header)
 	layout mpa.Layout
 	pos    [2]uint64 // in the full operation stream
 	msn    [2][rdmap.NumQueues]uint32
@@ -29,7 +31,15 @@ var ends = [2]netip.AddrPort{netip.MustParseAddrPort("10.9.0.1:50000"), netip.Mu
 
 // segment adds a TCP segment of a side.
 func (k *talk) segment(side int, flags tcp.Flags, payload []byte) {
+	k.segmentAs(side, flags, payload, k.change)
+}
+
+// segmentAs is segment with an altered header.
+func (k *talk) segmentAs(side int, flags tcp.Flags, payload []byte, change func(*tcp.Header)) {
 	t := tcp.Header{SrcPort: ends[side].Port(), DstPort: ends[1-side].Port(), Seq: k.seq[side], Ack: k.seq[1-side], Flags: flags, Window: 0xffff}
+	if change != nil {
+		change(&t)
+	}
 	h := ip.Header{Version: 4, TTL: 64, Proto: ip.ProtoTCP, Src: ends[side].Addr(), Dst: ends[1-side].Addr(), PayloadLen: t.Len() + len(payload)}
 	b := ether.Header{Dst: ether.Addr{2, 0, 0, 0, 0, byte(2 - side)}, Src: ether.Addr{2, 0, 0, 0, 0, byte(1 + side)}, Type: ether.TypeIPv4}.AppendTo(nil)
 	n := len(b)
@@ -48,7 +58,7 @@ func (k *talk) segment(side int, flags tcp.Flags, payload []byte) {
 
 // start opens the connection.
 func (k *talk) start(q, r mpa.Frame) {
-	k.seq = [2]tcp.Seq{0xfffffe00, 77}
+	k.seq = [2]tcp.Seq{0xfffffe00 + k.isn, 77 + k.isn}
 	for side := range 2 {
 		for n := range k.msn[side] {
 			k.msn[side][n] = 1

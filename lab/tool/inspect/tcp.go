@@ -29,6 +29,9 @@ type conn struct {
 	req   *mpa.Frame
 	rtt   RTT
 
+	again   Packet     // with a SYN that may open another connection
+	opening tcp.Header // of that SYN
+
 	initiator  int // side that sent the request
 	over       bool
 	done       bool
@@ -44,11 +47,15 @@ type half struct {
 	stat *Side
 
 	begun   bool // the SYN was seen, or its sequence number is known
+	opened  bool // the SYN was seen, with its options
 	isn     tcp.Seq
 	most    tcp.Seq // behind everything seen
 	edge    tcp.Seq // of the window that this side offers
 	acked   tcp.Seq // highest that this side acknowledges
 	hasEdge bool
+	shrank  bool // it has moved back
+	shut    bool // the window was 0 lately
+	spoke   int  // packet of the latest acknowledgement
 	scales  bool
 	scale   uint8
 	mss     int
@@ -76,10 +83,14 @@ type origin struct{ packet, known int }
 
 type segment = stream.Segment[origin]
 
+// suspect is a segment that may be at fault. Sure tells, of an acknowledgement,
+// that its sender has acknowledged less later on.
 type suspect struct {
 	packet int
+	seq    tcp.Seq
 	end    tcp.Seq
 	length int
+	sure   bool
 }
 
 // tcp takes a segment of a packet.
@@ -105,7 +116,7 @@ func (i *Inspector) tcp(p *Packet, h *ip.Header, b []byte, cut bool) {
 	}
 	length := h.PayloadLen - (len(b) - len(payload))
 	s.control(p, &t)
-	s.ack(p, &t)
+	s.ack(p, &t, length)
 	s.data(p, &t, payload, length)
 }
 
@@ -129,9 +140,21 @@ func (i *Inspector) conn(p *Packet, t *tcp.Header, src, dst netip.AddrPort) (*co
 	k := connKey{p.Interface, stream.EndsOf(src, dst)}
 	c := i.conns[k]
 	opens := t.Flags.Has(tcp.SYN) && !t.Flags.Has(tcp.ACK)
-	if c != nil && opens && c.half[0].begun && (c.half[0].addr != src || c.half[0].isn != t.Seq) && c.over {
+	switch {
+	case c == nil:
+	case opens && c.half[0].begun && (c.half[0].addr != src || c.half[0].isn != t.Seq) && c.over:
 		c.finish()
 		c = nil // the ports are used again
+	case opens:
+		if h := c.half[c.side(src)]; h.begun && h.isn != t.Seq {
+			c.again, c.opening = Packet{Number: p.Number, Time: p.Time, End: p.End}, *t
+		}
+	case t.Flags.Has(tcp.SYN) && c.again.Number > 0 && t.Ack == c.opening.Seq+1: // so they are, without an end
+		c.finish()
+		again, opening := c.again, c.opening
+		c = i.newConn(&again, dst, src)
+		i.conns[k] = c
+		c.half[0].control(&again, &opening)
 	}
 	if c == nil {
 		if t.Flags.Has(tcp.SYN) && !opens {
@@ -140,10 +163,15 @@ func (i *Inspector) conn(p *Packet, t *tcp.Header, src, dst netip.AddrPort) (*co
 		c = i.newConn(p, src, dst)
 		i.conns[k] = c
 	}
+	return c, c.side(src)
+}
+
+// side is that of an address.
+func (c *conn) side(src netip.AddrPort) int {
 	if c.half[0].addr == src {
-		return c, 0
+		return 0
 	}
-	return c, 1
+	return 1
 }
 
 func (i *Inspector) newConn(p *Packet, a, b netip.AddrPort) *conn {
@@ -163,8 +191,10 @@ func (h *half) peer() *half { return h.c.half[1-h.side] }
 
 // control takes SYN, RST and the options.
 func (h *half) control(p *Packet, t *tcp.Header) {
-	if t.Flags.Has(tcp.SYN) && !h.begun {
-		h.begin(t.Seq)
+	if t.Flags.Has(tcp.SYN) && (!h.begun || !h.opened && h.isn == t.Seq) {
+		if h.opened = true; !h.begun {
+			h.begin(t.Seq)
+		}
 		h.mss = int(t.Opts.MSS)
 		h.scales, h.scale = t.Opts.HasWS, t.Opts.WS
 		if t.Flags.Has(tcp.ACK) && !h.peer().begun {
@@ -192,20 +222,29 @@ func (h *half) window(t *tcp.Header) uint32 {
 	return uint32(t.Window) << h.scale
 }
 
-// ack takes the acknowledgement and the window.
-func (h *half) ack(p *Packet, t *tcp.Header) {
-	if !t.Flags.Has(tcp.ACK) || t.Flags.Has(tcp.RST) {
+// ack takes the acknowledgement and the window of a segment with length octets.
+func (h *half) ack(p *Packet, t *tcp.Header, length int) {
+	if !t.Flags.Has(tcp.ACK) || t.Flags.Has(tcp.RST) || t.Flags.Has(tcp.SYN) && t.Seq != h.isn {
 		return
 	}
 	o := h.peer()
-	if e := t.Ack.Add(int(h.window(t))); !h.hasEdge || h.edge.Less(e) {
+	h.spoke, h.shut = p.Number, t.Window == 0
+	if e := t.Ack.Add(int(h.window(t))); h.opened && o.opened && (!h.hasEdge || h.edge.Less(e)) {
 		h.edge, h.hasEdge = e, true
+	} else {
+		h.shrank = h.shrank || e.Less(h.edge) && h.acked.LessEq(t.Ack)
 	}
 	if !o.begun {
 		return
 	}
+	if n := len(h.unsent); n > 0 && !t.Flags.Has(tcp.SYN) {
+		// Who sends more has sent it later: acknowledgements do not go back.
+		l := &h.unsent[n-1]
+		behind := l.seq.Add(l.length)
+		l.sure = l.sure || t.Ack.Less(l.end) && (behind.Less(t.Seq) || behind == t.Seq && length > 0)
+	}
 	if o.most.Less(t.Ack) {
-		h.unsent = append(h.unsent, suspect{p.Number, t.Ack, 0})
+		h.unsent = append(h.unsent, suspect{packet: p.Number, seq: t.Seq, end: t.Ack, length: length})
 		return
 	}
 	if h.acked == 0 || h.acked.Less(t.Ack) {
@@ -233,8 +272,10 @@ func (h *half) data(p *Packet, t *tcp.Header, b []byte, length int) {
 		h.stat.SuperFrames++
 	}
 	switch {
-	case o.hasEdge && o.edge.Add(1).Less(end):
-		h.beyond = append(h.beyond, suspect{p.Number, end, length})
+	case length == 1 && end == h.most && !fin:
+		return // a keep-alive probe, whose octet may be any: RFC 9293 section 3.8.4
+	case o.hasEdge && !o.shut && o.edge.Add(1).Less(end):
+		h.beyond = append(h.beyond, suspect{packet: p.Number, end: end, length: length})
 	case h.fin && h.finAt.Less(end):
 		h.violate(tcpBehindFIN, p.Number, "")
 		return
@@ -448,19 +489,21 @@ func (h *half) gap() int {
 	return 0
 }
 
-// suspects judges what may be a capture's gap as well as a fault: a segment
-// beyond the window is at fault if no more than that segment is missing, an
-// acknowledgement if nothing is.
+// suspects judges what may be a capture's gap as well as a fault. A segment is
+// beyond the window if no more than that segment is missing, and its receiver
+// went on to say that it has no room for it; an acknowledgement is wrong if
+// nothing is missing, and its sender took it back.
 func (h *half) suspects() {
 	o := h.peer()
 	for _, s := range h.beyond {
-		if gap := h.gap(); o.acked.Less(s.end) && (gap == 0 || gap == s.length) {
+		if gap := h.gap(); o.acked.Less(s.end) && (gap == 0 || gap == s.length) &&
+			o.spoke > s.packet && !o.shrank && o.edge.Add(1).Less(s.end) {
 			h.c.in.violate(tcpWindow, s.packet, h.c.flow,
 				"the window ends %d octets before the segment does", s.end.Sub(o.edge))
 		}
 	}
 	for _, s := range h.unsent {
-		if o.most.Less(s.end) && o.gap() == 0 && len(o.beyond) == 0 {
+		if s.sure && o.most.Less(s.end) && o.gap() == 0 && len(o.beyond) == 0 {
 			h.c.in.violate(tcpAck, s.packet, h.c.flow, "by %d octets", s.end.Sub(o.most))
 		}
 	}

@@ -18,7 +18,7 @@ func (h *half) terminate(s *seg) string {
 	var swapped *Rule
 	if t.Order == rdmap.OrderSiw {
 		swapped = termLayout
-	} else if x := turned(t); !h.suits(&t) && h.suits(&x) {
+	} else if x := turned(t); !suits(h, &t) && suits(h, &x) {
 		if t, swapped = x, termSwapped; !t.HasLength && !t.HasDDP && !t.HasRead {
 			swapped = termLayout // siw's three bits would not show
 		}
@@ -67,9 +67,9 @@ func headersSuit(t *rdmap.Terminate) bool {
 	return (may || !t.HasDDP) && (t.HasDDP || !must) && t.HasDDP == t.HasLength && (read || !t.HasRead)
 }
 
-// suits tells whether t can be what its sender means: an error with a name, with
+// suits tells whether t can be what its sender h means: an error with a name, with
 // the headers that belong to it, that something could cause which was sent.
-func (h *half) suits(t *rdmap.Terminate) bool {
+func suits(h *half, t *rdmap.Terminate) bool {
 	if rdmap.Name(t.Layer, t.Type, t.Code) == "" || !headersSuit(t) {
 		return false
 	}
@@ -97,7 +97,7 @@ func (h *half) quoted(s *seg, t *rdmap.Terminate) {
 	sent, swapped := h.c.find(t, 1-h.side)
 	q := seg{Header: t.DDP, c: rdmap.ParseControl(t.DDP.ULP)}
 	switch o := h.peer(); {
-	case sent == nil && (!o.recorded() || o.rdma.older):
+	case !o.recorded() || sent == nil && o.rdma.older:
 		return
 	case sent == nil:
 		h.violate(termQuote, s.packet, "%s", q.text())
@@ -166,7 +166,7 @@ func (r *rdmaState) find(t *rdmap.Terminate) (x *sent, swapped bool) {
 	for k := len(list) - 1; x == nil && k >= 0 && t.HasRead; k-- {
 		want := list[k].h
 		want.MSN = list[k].read.Size
-		if want == t.DDP {
+		if want == t.DDP && underWay(&t.Read, &list[k].read) {
 			x, swapped = &list[k], true
 		}
 	}

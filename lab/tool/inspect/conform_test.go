@@ -1,0 +1,79 @@
+package inspect
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"tapir/mpa"
+	"tapir/rdmap"
+	"tapir/wire/tcp"
+)
+
+// part adds a TCP segment out of order: with another sequence number, window or
+// options than those that come next.
+func (k *talk) part(side int, flags tcp.Flags, payload []byte, change func(*tcp.Header)) {
+	seq := k.seq[side]
+	k.segmentAs(side, flags, payload, change)
+	k.seq[side] = seq
+}
+
+// What TCP allows is no fault of its sender.
+func TestTCPThatConforms(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]func(k *talk){
+		"a keep-alive probe with an octet": func(k *talk) {
+			k.untagged(0, rdmap.Send, []byte("words"))
+			k.part(0, tcp.ACK, []byte{0xa5}, func(h *tcp.Header) { h.Seq-- })
+		},
+		"a keep-alive probe with an octet behind the FIN": func(k *talk) {
+			k.untagged(0, rdmap.Send, []byte("words"))
+			k.segment(0, tcp.ACK|tcp.FIN, nil)
+			k.segment(1, tcp.ACK, nil)
+			k.part(0, tcp.ACK, []byte{0}, func(h *tcp.Header) { h.Seq-- })
+		},
+		"octets into a window that is shut": func(k *talk) {
+			k.untagged(0, rdmap.Send, []byte("words"))
+			k.part(1, tcp.ACK, nil, func(h *tcp.Header) { h.Window = 0 })
+			k.untagged(0, rdmap.Send, bytes.Repeat([]byte("more"), 50))
+			k.part(1, tcp.ACK, nil, func(h *tcp.Header) { h.Ack, h.Window = h.Ack-230, 0 })
+		},
+	} {
+		k := begun()
+		f(k)
+		only(t, name, judge(k.list))
+	}
+}
+
+// A window is scaled as both SYNs say; of a capture that lacks one it is not known.
+func TestWindowOfMissingSYN(t *testing.T) {
+	t.Parallel()
+	k := &talk{change: func(h *tcp.Header) {
+		if h.Window = 1; h.Flags.Has(tcp.SYN) {
+			h.Opts.HasWS, h.Opts.WS, h.Window = true, 14, 100
+		}
+	}}
+	k.start(startup(mpa.Enhanced{IRD: 4, ORD: 4}, mpa.Enhanced{IRD: 4, ORD: 4}))
+	k.untagged(0, rdmap.Send, bytes.Repeat([]byte("more"), 300))
+	k.segment(1, tcp.ACK, nil)
+	only(t, "whole", judge(k.list))
+	k.untagged(0, rdmap.Send, bytes.Repeat([]byte("more"), 300)) // that nobody acknowledges
+	k.part(1, tcp.ACK, nil, func(h *tcp.Header) { h.Ack -= 1000 })
+	only(t, "without the SYN", judge(renumbered(slices.Clone(k.list[1:])...)))
+}
+
+// A host that has lost its connection takes the same ports for another.
+func TestPortsUsedAgainWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	k := begun()
+	k.untagged(0, rdmap.Send, []byte("words"))
+	first := k.list
+	k = &talk{list: first, isn: 1 << 30}
+	k.start(startup(mpa.Enhanced{IRD: 4, ORD: 4}, mpa.Enhanced{IRD: 4, ORD: 4}))
+	k.untagged(0, rdmap.Send, []byte("others"))
+	r := judge(k.finish())
+	only(t, "again", r)
+	if len(r.Flows) != 2 || r.Flows[1].Sides[0].Messages["Send"] != 1 {
+		t.Errorf("%d flows", len(r.Flows))
+	}
+}

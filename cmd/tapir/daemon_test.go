@@ -246,3 +246,68 @@ func TestOutOfDescriptors(t *testing.T) {
 		resp.Body.Close()
 	}
 }
+
+// connects waits until the process has a socket.
+func (d *daemon) connects() {
+	d.t.Helper()
+	for range 1200 {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", d.cmd.Process.Pid))
+		for _, f := range files {
+			if to, _ := os.Readlink(f); strings.HasPrefix(to, "socket:") {
+				return
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	d.t.Fatalf("%v has no socket", d.cmd.Args)
+}
+
+// While a NIC is stopped, tapir run and its program end at a signal, in every
+// phase, and say what the matter is.
+func TestStoppedNIC(t *testing.T) {
+	d := start(t, "exec $tapir nic --tap stop0 --ip 10.0.0.1/24")
+	d.await("ready")
+	pid := d.cmd.Process.Pid
+	why := fmt.Sprintf("NIC nic0 does not answer: its process %d is stopped: continue it with: kill -CONT %[1]d", pid)
+	signal := func(sig syscall.Signal) {
+		t.Helper()
+		if err := d.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(what string, ready func(r *daemon), code int, said string) {
+		t.Helper()
+		r := startIn(t, d.env, "exec $tapir run "+what)
+		ready(r)
+		if !strings.HasPrefix(what, "-- true") {
+			signal(syscall.SIGSTOP)
+		}
+		if got := r.end(syscall.SIGTERM); got != code || !strings.Contains(r.said(), said) {
+			t.Errorf("tapir run %s: exit code %d, want %d and %q:\n%s", what, got, code, said, r.said())
+		}
+		signal(syscall.SIGCONT)
+	}
+	listens := func(*daemon) {
+		for range 600 {
+			if text, _ := d.run("$tapir show nic0 cep"); strings.Contains(text, "listening") {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Fatal("rping does not listen")
+	}
+	run("-- rping -s", listens, 128+15, "")
+	run("--via preload -- rping -s", listens, 128+15, "")
+	// The shell handles the signal when its call has failed.
+	opens := `-- sh -c 'trap "echo caught; exit 7" TERM; while :; do { true </dev/infiniband/rdma_cm; } 2>/dev/null && echo open || sleep 0.1; done'`
+	run(opens, func(r *daemon) { r.await("open") }, 7, "caught")
+	run("--via preload "+opens, func(r *daemon) { r.await("open") }, 7,
+		"NIC nic0 does not answer: the program's calls fail from now on\ncaught")
+
+	signal(syscall.SIGSTOP)
+	if text, code := d.run("$tapir run -- true"); code != 1 || !strings.Contains(text, why) {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	run("-- true", func(r *daemon) { r.connects() }, 1, "interrupted before the program was started")
+	d.ok("$tapir run -- true")
+}

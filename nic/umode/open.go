@@ -1,6 +1,7 @@
 package umode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,7 +43,7 @@ func Open(name string, options Options) (*Context, error) {
 	if options.Dir != "" {
 		path = filepath.Join(options.Dir, filepath.Base(path))
 	}
-	conn, hello, err := relay.Greet(path, relay.Ask{NICs: []string{name}, Messages: true})
+	conn, hello, err := relay.Greet(context.Background(), path, relay.Ask{NICs: []string{name}, Messages: true})
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("open NIC %s: %w (no socket %s); start it with: tapir nic --name %s", name,

@@ -24,6 +24,7 @@ import (
 	"tapir/lab/tool/files"
 	"tapir/lab/tool/usage"
 	"tapir/nic/msglog"
+	"tapir/nic/uapi/ipc"
 )
 
 // StartHint is the command that starts a NIC, for messages.
@@ -75,10 +76,15 @@ func Managers(ctx context.Context) (found []string, err error) {
 
 // Dial connects to the NIC called name; an empty name means the only one that
 // runs.
-func Dial(name string) (*Client, error) { return DialIn(Dir(), name) }
+func Dial(name string) (*Client, error) { return dialIn(context.Background(), Dir(), name) }
+
+// DialContext is Dial that ends with ctx.
+func DialContext(ctx context.Context, name string) (*Client, error) { return dialIn(ctx, Dir(), name) }
 
 // DialIn is Dial of a NIC whose control socket lies in dir.
-func DialIn(dir, name string) (*Client, error) {
+func DialIn(dir, name string) (*Client, error) { return dialIn(context.Background(), dir, name) }
+
+func dialIn(ctx context.Context, dir, name string) (*Client, error) {
 	running := listIn(dir)
 	if name == "" {
 		switch len(running) {
@@ -109,10 +115,19 @@ func DialIn(dir, name string) (*Client, error) {
 			Remedy: "run the command as the user who started it, or as root"}
 	}
 	defer conn.Close()
-	if c.Hello, err = handshake(conn); err != nil {
+	if c.Hello, err = handshake(ctx, conn); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// Ping greets the NIC once more. Error: as of Dial.
+func (c *Client) Ping(ctx context.Context) error {
+	conn, err := c.dial(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 func notRunning(dir, name string, running []string) error {
@@ -131,7 +146,7 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := handshake(conn); err != nil {
+	if _, err := handshake(ctx, conn); err != nil {
 		conn.Close()
 		return nil, err
 	}
@@ -139,16 +154,24 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // handshake says our version on a fresh connection.
-func handshake(conn net.Conn) (h Hello, err error) {
+func handshake(ctx context.Context, conn net.Conn) (h Hello, err error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return h, err
 	}
+	interrupted := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	req, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://nic/v1/version?control=%d", Version), nil)
 	if err != nil {
 		return h, err
 	}
 	_ = req.Write(conn) // who refused us at once does not read it, but has said why
 	resp, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if !interrupted() && ctx.Err() == context.Canceled {
+		return h, ctx.Err()
+	}
+	if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
+		what, remedy := ipc.NoAnswer(conn)
+		return h, &Error{What: what, Remedy: remedy}
+	}
 	if err != nil {
 		return h, &Error{What: fmt.Sprintf("the NIC behind %s does not answer: %v", conn.RemoteAddr(), err),
 			Remedy: "end its process and start it again"}

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -123,7 +124,7 @@ func (s *socket) Close() error {
 }
 
 func alreadyRunning(c net.Conn, name, path string) error {
-	hello, err := handshake(c)
+	hello, err := handshake(context.Background(), c)
 	if err != nil {
 		return &Error{What: fmt.Sprintf("NIC %s is already running (%s)", name, path), Remedy: "choose another --name"}
 	}

@@ -9,14 +9,20 @@ import (
 	"tapir/nic/uapi/phc"
 )
 
-// patience bounds a question to the NIC.
-const patience = 10 * time.Second
+// patience bounds a question to the NIC; shortly, one after another that was
+// not answered.
+const patience, shortly = 5 * time.Second, 200 * time.Millisecond
 
 // ask asks the NIC.
 func ask[T any](d *device, question func(ctx context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	limit := patience
+	if d.silent.Load() {
+		limit = shortly
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	answer, err := question(ctx)
+	d.silent.Store(ctx.Err() != nil)
 	return answer, d.errno(err)
 }
 

@@ -32,12 +32,15 @@ const (
 // which the NICs' process serves, and of the files by which programs find them.
 // If the process does not serve them, there are no devices, and the user is
 // told when the program looks for one.
-func serveRDMA(nics []*device, o Options) (handlers []trap.Handler, done func(), err error) {
+func serveRDMA(ctx context.Context, nics []*device, o Options) (handlers []trap.Handler, done func(), err error) {
+	files, why := dialNICs(ctx, nics, o)
+	if why != nil && ctx.Err() != nil {
+		return nil, nil, why
+	}
 	tree, err := sysfs.New()
 	if err != nil {
 		return nil, nil, err
 	}
-	files, why := dialNICs(nics, o)
 	if why != nil {
 		logf := nics[0].logf
 		tree.First = func() { logf("no RDMA devices are shown: %v", why) }
@@ -57,6 +60,7 @@ func serveRDMA(nics []*device, o Options) (handlers []trap.Handler, done func(),
 	}
 	if files != nil {
 		handlers = append(handlers, files)
+		nics[0].disconnect = files.Disconnect
 	}
 	done = func() {
 		if files != nil {
@@ -77,12 +81,12 @@ func node(number uint64) trap.Stat {
 }
 
 // dialNICs reaches the process of the NICs.
-func dialNICs(nics []*device, o Options) (*relay.Client, error) {
+func dialNICs(ctx context.Context, nics []*device, o Options) (*relay.Client, error) {
 	ask := relay.Ask{KillAfterPosts: o.KillAfterPosts}
 	for _, d := range nics {
 		ask.NICs = append(ask.NICs, d.name)
 	}
-	c, err := relay.Dial(ctl.RunPath(nics[0].name), ask)
+	c, err := relay.Dial(ctx, ctl.RunPath(nics[0].name), ask)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		err = fmt.Errorf("NIC %s was started by another tapir, which serves no programs: start it again with this one",
 			nics[0].name)

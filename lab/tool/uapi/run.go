@@ -15,7 +15,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
@@ -47,13 +49,15 @@ type Options struct {
 	Log            io.Writer // what the user should know; nil: nowhere
 }
 
-// Run runs the program to its end and returns its exit code. Signals that end
-// programs are passed on to it. Errors: of package ctl about the NICs,
-// *trap.NotFoundError, why the program cannot be supervised.
+// Run runs the program to its end and returns its exit code: 128 and the signal's
+// number if one killed it. Signals that end programs are passed on to it; if a
+// NIC does not answer then, its calls fail. Before the program has started the
+// end of ctx ends Run. Errors: of package ctl about the NICs, *trap.NotFoundError,
+// why the program cannot be supervised.
 func Run(ctx context.Context, o Options) (code int, err error) {
 	devices, err := open(ctx, o)
 	if err != nil {
-		return 0, err
+		return 0, cmp.Or(interrupted(ctx), err)
 	}
 	defer func() {
 		for _, d := range devices {
@@ -70,34 +74,99 @@ func Run(ctx context.Context, o Options) (code int, err error) {
 	for _, d := range devices {
 		d.logf = logf
 	}
-	handlers, done, err := serve(devices, o)
+	handlers, done, err := serve(ctx, devices, o)
 	if err != nil {
-		return 0, err
+		return 0, cmp.Or(interrupted(ctx), err)
 	}
 	defer done()
+	if err := interrupted(ctx); err != nil { // later signals are the program's
+		return 0, err
+	}
 	p, err := trap.Start(trap.Options{Argv: o.Argv, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
 		Handlers: handlers, KeepSystemClock: o.KeepSystemClock, Via: o.Via, ProcMem: o.ProcMem, Logf: logf})
 	if err != nil {
 		return 0, err
 	}
 	ended := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case s := <-signals:
-				pass(p, s.(syscall.Signal))
-			case <-ended:
-				return
-			}
-		}
-	}()
+	var wg sync.WaitGroup
+	wg.Go(func() { attend(p, devices, signals, ended, logf) })
+	defer wg.Wait()
 	defer close(ended)
 	return p.Wait()
 }
 
+// interrupted is why a program is not started when ctx has ended.
+func interrupted(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return errors.New("interrupted before the program was started")
+}
+
+// checkEvery is how often the NICs are asked for a sign of life.
+const checkEvery = 5 * time.Second
+
+// attend passes signals on and tells when a NIC ceases to answer, until ended. A
+// program that has a signal to handle does not wait for such a NIC any more.
+func attend(p *trap.Program, devices []*device, signals <-chan os.Signal, ended <-chan struct{},
+	logf func(string, ...any)) {
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for {
+		select {
+		case s := <-signals:
+			pass(p, s.(syscall.Signal))
+			for _, d := range devices {
+				go d.release(ctx, logf)
+			}
+		case <-tick.C:
+			for _, d := range devices {
+				go d.check(ctx, logf)
+			}
+		case <-ended:
+			return
+		}
+	}
+}
+
+// check tells once when the NIC ceases to answer, and when it answers again.
+func (d *device) check(ctx context.Context, logf func(string, ...any)) {
+	if !d.checking.CompareAndSwap(false, true) {
+		return
+	}
+	defer d.checking.Store(false)
+	err := d.client.Ping(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !d.missed.Swap(true):
+		logf("%v", err)
+	case err == nil && d.missed.Swap(false):
+		logf("NIC %s answers again", d.name)
+	}
+}
+
+// releaseAfter is how long a NIC may take for a sign of life when the program has
+// a signal to handle.
+const releaseAfter = time.Second
+
+// release has the program's calls fail if the NIC does not answer.
+func (d *device) release(ctx context.Context, logf func(string, ...any)) {
+	short, cancel := context.WithTimeout(ctx, releaseAfter)
+	defer cancel()
+	if d.client.Ping(short) == nil || ctx.Err() != nil || d.disconnect == nil {
+		return
+	}
+	d.released.Do(func() {
+		logf("NIC %s does not answer: the program's calls fail from now on", d.name)
+		d.disconnect()
+	})
+}
+
 // serve makes the handlers for what the NICs have. done lets go of them when
 // the program has ended.
-func serve(devices []*device, o Options) (handlers []trap.Handler, done func(), err error) {
+func serve(ctx context.Context, devices []*device, o Options) (handlers []trap.Handler, done func(), err error) {
 	var clocks []phc.Device
 	var rdma []*device
 	for _, d := range devices {
@@ -110,7 +179,7 @@ func serve(devices []*device, o Options) (handlers []trap.Handler, done func(), 
 	}
 	done = func() {}
 	if len(rdma) > 0 {
-		if handlers, done, err = serveRDMA(rdma, o); err != nil {
+		if handlers, done, err = serveRDMA(ctx, rdma, o); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -134,6 +203,12 @@ type device struct {
 	rdma   bool
 	logf   func(string, ...any)
 	broken sync.Once
+
+	silent     atomic.Bool // the last question was not answered in time
+	checking   atomic.Bool
+	missed     atomic.Bool // it has not given the last sign of life
+	disconnect func()      // has the calls on its device files fail; nil: it has none
+	released   sync.Once
 }
 
 func (d *device) close() { d.client.Close() }
@@ -157,13 +232,13 @@ func open(ctx context.Context, o Options) (list []*device, err error) {
 		if slices.Contains(names[:i], name) {
 			return list, usage.Errorf("NIC %s is named twice", name)
 		}
-		c, err := ctl.Dial(name)
+		c, err := ctl.DialContext(ctx, name)
 		if err != nil {
 			return list, err
 		}
 		d := &device{name: c.Hello.Name, client: c, logf: func(string, ...any) {}}
 		list = append(list, d)
-		if err := d.probe(ctx, o.PPS); err != nil {
+		if err := d.probeInTime(ctx, o.PPS); err != nil {
 			return list, err
 		}
 		if d.Clock != nil {
@@ -173,6 +248,17 @@ func open(ctx context.Context, o Options) (list []*device, err error) {
 		}
 	}
 	return list, addNetdevs(list, o.Netdevs)
+}
+
+// probeInTime is probe of a NIC that may not answer.
+func (d *device) probeInTime(ctx context.Context, pps bool) error {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := d.probe(limited, pps)
+	if limited.Err() == context.DeadlineExceeded {
+		return cmp.Or(d.client.Ping(ctx), err) // which says more
+	}
+	return err
 }
 
 // probe asks what the NIC has.

@@ -3,7 +3,12 @@
 package ipc
 
 import (
+	"bytes"
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -119,4 +124,27 @@ func Peer(c *net.UnixConn) (cred *unix.Ucred, err error) {
 		return nil, failed
 	}
 	return cred, err
+}
+
+// NoAnswer says that the NIC at the other end of a connection lets its clients
+// wait, why if that can be found out, and what to do. The socket has its name.
+func NoAnswer(c net.Conn) (what, remedy string) {
+	name := filepath.Base(c.RemoteAddr().String())
+	what = fmt.Sprintf("NIC %s does not answer", strings.TrimSuffix(name, filepath.Ext(name)))
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return what, "try again"
+	}
+	cred, err := Peer(u) // which made the socket
+	if err != nil || cred.Pid == 0 {
+		return what, "end its process and start it again"
+	}
+	state, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cred.Pid)) // of one that is gone nothing is known
+	_, state, _ = bytes.Cut(state, []byte(") "))
+	if len(state) > 0 && (state[0] == 'T' || state[0] == 't') {
+		return fmt.Sprintf("%s: its process %d is stopped", what, cred.Pid),
+			fmt.Sprintf("continue it with: kill -CONT %d, or end it with: kill -KILL %[1]d", cred.Pid)
+	}
+	return fmt.Sprintf("%s: its process %d is busy", what, cred.Pid),
+		fmt.Sprintf("try again, or end it with: kill -KILL %d", cred.Pid)
 }

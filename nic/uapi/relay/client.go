@@ -2,9 +2,13 @@ package relay
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"net"
+	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +19,7 @@ import (
 // Client is the supervisor's end: a trap.Handler for device files that another
 // process has.
 //
-//	c, err := relay.Dial(ctl.RunPath("nic0"), relay.Ask{NICs: []string{"nic0"}})
+//	c, err := relay.Dial(ctx, ctl.RunPath("nic0"), relay.Ask{NICs: []string{"nic0"}})
 //	c.Add("/dev/infiniband/uverbs0", relay.Uverbs("nic0"), trap.Stat{Mode: ..., Rdev: ...})
 //	c.Add("/dev/infiniband/rdma_cm", relay.UCMA, trap.Stat{Mode: ..., Rdev: ...})
 //	p, err := trap.Start(trap.Options{Handlers: []trap.Handler{c, ...}, ...})
@@ -51,10 +55,10 @@ type call struct {
 	wait  *trap.Parked // if it writes
 }
 
-// Dial connects to the socket at path. Errors: *Refused, or why the NIC's
-// process cannot be reached.
-func Dial(path string, a Ask) (*Client, error) {
-	conn, hello, err := Greet(path, a)
+// Dial connects to the socket at path, unless ctx ends before. Errors: *Refused,
+// or why the NIC's process cannot be reached.
+func Dial(ctx context.Context, path string, a Ask) (*Client, error) {
+	conn, hello, err := Greet(ctx, path, a)
 	if err != nil {
 		return nil, err
 	}
@@ -68,13 +72,21 @@ func Dial(path string, a Ask) (*Client, error) {
 
 // Greet connects to the socket at path and asks, no more. Errors are those of
 // Dial.
-func Greet(path string, a Ask) (conn *net.UnixConn, h Hello, err error) {
+func Greet(ctx context.Context, path string, a Ask) (conn *net.UnixConn, h Hello, err error) {
 	if conn, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Net: "unixpacket", Name: path}); err != nil {
 		return nil, h, err
 	}
+	_ = conn.SetDeadline(time.Now().Add(greetTimeout)) // it is open
+	interrupted := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
 	a.Version = Version
 	_ = say(conn, a) // who refused us at once does not read it, but has said why
 	err = hear(conn, &h)
+	if !interrupted() {
+		err = ctx.Err()
+	} else if errors.Is(err, os.ErrDeadlineExceeded) {
+		what, remedy := ipc.NoAnswer(conn)
+		err = &Refused{What: what, Remedy: remedy}
+	}
 	if err == nil { // else there is no answer
 		if refused := cmp.Or(h.Refused, checkVersion(h.Version, Version)); refused != nil {
 			err = refused
@@ -84,8 +96,12 @@ func Greet(path string, a Ask) (conn *net.UnixConn, h Hello, err error) {
 		conn.Close()
 		return nil, h, err
 	}
-	return conn, h, nil
+	return conn, h, conn.SetDeadline(time.Time{})
 }
+
+// Disconnect ends the connection before Close does: the calls that wait fail, and
+// so does each from now on.
+func (c *Client) Disconnect() { c.link.c.Close() }
 
 // Close ends the connection; the files that the program still has are closed.
 func (c *Client) Close() {

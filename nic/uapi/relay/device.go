@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,12 +32,14 @@ func (d *device) ServeOpen(made *trap.Call, how int) trap.Answer {
 	if !slices.Contains(d.c.Hello.Devices, d.name) {
 		return trap.Fail(unix.ENODEV) // such as that of a NIC that has gone
 	}
-	id, ok := d.c.begin(&call{Call: made, opens: d})
+	w := &call{Call: made, opens: d}
+	id, ok := d.c.begin(w)
 	if !ok {
 		return trap.Fail(unix.ENODEV)
 	}
 	d.c.handOver()
 	d.c.tell(made, &message{Kind: open, ID: id, Flags: int64(how)}, d.name)
+	d.c.recallIfWoken(id, w)
 	return trap.Later()
 }
 
@@ -142,14 +145,26 @@ func (c *Client) repeat(w *call) {
 	}
 }
 
-// recallIfWoken has a command taken back if its thread has a signal to handle or is
-// gone.
+// recallPatience is how long the NIC's process may take to give a call back.
+const recallPatience = 2 * time.Second
+
+// recallIfWoken has a call taken back if its thread has a signal to handle or is
+// gone. If the NIC's process does not do so in time, as one that is stopped, the
+// call fails.
 func (c *Client) recallIfWoken(id uint64, w *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.calls[id] == w { // else it is answered
-		w.wait = trap.Park(w.Call, func() { c.link.send(&message{Kind: cancel, ID: id}, "", -1) })
+	if c.calls[id] != w { // it is answered
+		return
 	}
+	w.wait = trap.Park(w.Call, func() {
+		c.link.send(&message{Kind: cancel, ID: id}, "", -1)
+		time.AfterFunc(recallPatience, func() {
+			if late := c.forget(id); late != nil {
+				late.Finish(trap.Fail(unix.EIO))
+			}
+		})
+	})
 }
 
 // answer answers a question of the NIC's process; fd is taken.

@@ -204,7 +204,9 @@ func (in *intake) foreign(made *trap.Call) {
 	n := made.Notification()
 	n.PID = uint32(in.s.below.inner(int(n.PID)))
 	b, _ := binary.Append(nil, binary.NativeEndian, n) // it is of fixed size
-	in.s.link.send(&message{Kind: foreign}, string(b), -1)
+	if !in.s.link.send(&message{Kind: foreign}, string(b), -1) {
+		made.Finish(trap.Pass()) // nobody else answers it
+	}
 }
 
 // notification is what came with a foreign call.

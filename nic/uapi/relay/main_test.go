@@ -441,7 +441,7 @@ func (n *nodeProcess) start(t testing.TB, w way, args ...string) *run {
 }
 
 func dial(path string, w way) (*Client, error) {
-	c, err := Dial(path, Ask{})
+	c, err := Dial(context.Background(), path, Ask{})
 	if err != nil {
 		return nil, err
 	}

@@ -73,22 +73,22 @@ func newLink(c *net.UnixConn) *link {
 }
 
 // send sends m, tail and the file that fd is open on, -1 for none. It never
-// blocks. What cannot be sent needs not be: the reader finds the end.
-func (l *link) send(m *message, tail string, fd int) {
+// blocks. False: the other side is gone, which the reader finds, too.
+func (l *link) send(m *message, tail string, fd int) (ok bool) {
 	b, _ := binary.Append(make([]byte, 0, messageLen+len(tail)), binary.NativeEndian, m) // it is of fixed size
 	b = append(b, tail...)
-	full := false
-	_ = l.raw.Control(func(sock uintptr) {
-		full = errors.Is(unix.Sendmsg(int(sock), b, ipc.Rights(fd), nil, unix.MSG_DONTWAIT), unix.EAGAIN)
+	var err error
+	closed := l.raw.Control(func(sock uintptr) {
+		err = unix.Sendmsg(int(sock), b, ipc.Rights(fd), nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	})
-	if !full {
-		return
+	if closed != nil || !errors.Is(err, unix.EAGAIN) {
+		return closed == nil && err == nil
 	}
 	if fd >= 0 {
 		kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			_ = l.c.Close()
-			return
+			return false
 		}
 		fd = kept
 	}
@@ -96,6 +96,7 @@ func (l *link) send(m *message, tail string, fd int) {
 		_, _, _ = l.c.WriteMsgUnix(b, ipc.Rights(fd), nil)
 		ipc.Close(fd)
 	}()
+	return true
 }
 
 // receive waits for a message. The descriptor that comes along, -1 for none,

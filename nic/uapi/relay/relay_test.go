@@ -235,7 +235,7 @@ func TestNodeEnds(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	n := startNode(t)
-	_, err := Dial(n.path, Ask{NICs: []string{"strange"}})
+	_, err := Dial(t.Context(), n.path, Ask{NICs: []string{"strange"}})
 	if r := (*Refused)(nil); !errors.As(err, &r) || r.Error() != "strange is not here: start it here" {
 		t.Error(err)
 	}
@@ -248,7 +248,7 @@ func TestRefused(t *testing.T) {
 	if h.Refused == nil || h.Version != Version || len(h.Devices) != 0 {
 		t.Errorf("a supervisor of another version hears %+v", h)
 	}
-	if _, err := Dial(n.path+".none", Ask{}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Dial(t.Context(), n.path+".none", Ask{}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }

@@ -34,7 +34,7 @@ type passes struct {
 
 func passing(t *testing.T, n *nodeProcess, files map[kind]string) *passes {
 	t.Helper()
-	conn, _, err := Greet(n.path, Ask{})
+	conn, _, err := Greet(t.Context(), n.path, Ask{})
 	must(t, err)
 	p := &passes{t: t, l: newLink(conn), fds: files}
 	t.Cleanup(func() { conn.Close() })

@@ -54,7 +54,7 @@ func FuzzSession(f *testing.F) {
 		}
 		theirs.Close()
 		open := func(abi.Caller, int) (abi.File, int, error) { return nil, -1, unix.ENODEV }
-		newSession(newLink(ours), Ask{}, map[string]Device{"toy": {open, still{}}}, 0).run()
+		newSession(newLink(ours), Ask{}, map[string]Device{"toy": {open, still{}}}, 0, func(int) {}).run()
 		ours.Close()
 	})
 }

@@ -76,6 +76,8 @@ const (
 	opHere               // answers 1 if the device's loop has received the command
 	opMallocs            // answers how often the process has allocated memory
 	opCount              // answers how often it was made, on this file
+	opTell               // writes an octet to the pipe of opListen
+	opListen             // answers the number of a new descriptor, a pipe
 	opWaiting            // answers how many commands wait, on the same device
 )
 
@@ -97,6 +99,7 @@ type toyFile struct {
 	waits  []abi.Caller
 	count  uint64
 	region verbs.Memory
+	pipe   int
 }
 
 func (d *toy) open(_ abi.Caller, flags int) (abi.File, int, error) {
@@ -178,6 +181,18 @@ func (f *toyFile) serve(c abi.Caller, cmd toyCommand) (uint64, error) {
 		unix.Close(p[1])
 		n, err := c.Install(p[0], int(cmd.Arg))
 		return uint64(n), err
+	case opListen:
+		var p [2]int
+		if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+			return 0, err
+		}
+		f.pipe = p[1]
+		_ = unix.SetNonblock(p[0], false)
+		n, err := c.Install(p[0], 0)
+		return uint64(n), err
+	case opTell:
+		_, err := unix.Write(f.pipe, []byte("x"))
+		return 0, err
 	case opRegion:
 		m, err := c.Region(cmd.Arg, regionLen, true)
 		if err == nil {
@@ -326,6 +341,7 @@ func beNode(path string) int {
 	if err != nil {
 		panic(err)
 	}
+	s.Log = os.Stdout
 	s.Serve(func(a Ask) (map[string]Device, error) {
 		if len(a.NICs) > 0 && a.NICs[0] == "strange" {
 			return nil, &Refused{What: "strange is not here", Remedy: "start it here"}

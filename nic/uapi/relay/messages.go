@@ -2,6 +2,9 @@ package relay
 
 import (
 	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/abi"
 	"tapir/nic/umode/proxy"
@@ -27,6 +30,11 @@ func (s *Server) serveMessages(c *net.UnixConn, pid int, found map[string]Device
 	}
 	c.Close()
 	gone := make(chan struct{})
+	if pidfd, err := unix.PidfdOpen(pid, 0); err == nil { // else it has gone
+		client := []suspect{{pid: pid, process: os.NewFile(uintptr(pidfd), "process")}}
+		go (&watchdog{func() []Thread { return []Thread{home} }, func() []suspect { return client },
+			s.stalled}).watch(gone)
+	}
 	hangUp := proxy.Serve(home, conn, pid, devices, func() { close(gone) })
 	if !s.enter(gone, hangUp) {
 		hangUp()

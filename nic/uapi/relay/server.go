@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tapir/nic/uapi/abi"
@@ -50,6 +51,7 @@ type Server struct {
 	open    map[any]func() // who is served, and what ends that
 	closing bool
 	wait    sync.WaitGroup
+	stalls  atomic.Uint64 // programs killed because they made a NIC wait
 }
 
 // Listen makes the socket at path, which nothing else uses: what lies there is
@@ -74,11 +76,7 @@ func (s *Server) Serve(devices Devices) {
 	total := listen.Share()
 	l := listen.New(s.l, listen.Options{Name: "the socket of tapir run", Total: total, PerPeer: max(total/4, 2),
 		Refuse: refuse,
-		Logf: func(format string, args ...any) {
-			if s.Log != nil {
-				fmt.Fprintf(s.Log, format+"\n", args...)
-			}
-		}})
+		Logf:   s.logf})
 	go func() {
 		defer close(s.served)
 		for {
@@ -89,6 +87,18 @@ func (s *Server) Serve(devices Devices) {
 			s.wait.Go(func() { s.serve(c.(*listen.Conn), devices) })
 		}
 	}()
+}
+
+func (s *Server) logf(format string, args ...any) {
+	if s.Log != nil {
+		fmt.Fprintf(s.Log, format+"\n", args...)
+	}
+}
+
+// stalled reports a program that was killed.
+func (s *Server) stalled(pid int) {
+	s.logf("killed process %d, which held up the NIC for more than %v by a lock on its memory or a pipe (%d since "+
+		"the start)", pid, stallLook, s.stalls.Add(1))
 }
 
 // Close ends all sessions, with their programs' files, and removes the socket.
@@ -146,7 +156,7 @@ func (s *Server) serve(counted *listen.Conn, devices Devices) {
 		s.serveMessages(c, pid, found)
 		return
 	}
-	newSession(newLink(c), a, found, pid).run()
+	newSession(newLink(c), a, found, pid, s.stalled).run()
 }
 
 // enter notes who is served, and what ends that. False: nobody is any more.

@@ -31,6 +31,7 @@ type session struct {
 	devices map[string]Device
 	below   depth // the supervisor
 	mounts  *filesystems
+	stalled func(pid int) // a process was killed because it made the NIC wait
 
 	mu        sync.Mutex
 	gone      bool // the supervisor
@@ -69,15 +70,41 @@ type file struct {
 	closed  bool
 }
 
-func newSession(l *link, a Ask, devices map[string]Device, pid int) *session {
-	return &session{link: l, ask: a, devices: devices, below: depthOf(pid), mounts: newFilesystems(pid),
-		files: map[uint64]*file{},
-		byID:  map[trap.FileID]*file{},
-		calls: map[uint64]*caller{}, spaces: map[int]*space{}, questions: map[uint64]chan answer{}, ledger: -1}
+func newSession(l *link, a Ask, devices map[string]Device, pid int, stalled func(pid int)) *session {
+	return &session{link: l, stalled: stalled, ask: a, devices: devices, below: depthOf(pid),
+		mounts: newFilesystems(pid),
+		files:  map[uint64]*file{},
+		byID:   map[trap.FileID]*file{},
+		calls:  map[uint64]*caller{}, spaces: map[int]*space{}, questions: map[uint64]chan answer{}, ledger: -1}
+}
+
+// homes are the threads that have files of the program.
+func (s *session) homes() (all []Thread) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		if !slices.Contains(all, f.home) {
+			all = append(all, f.home)
+		}
+	}
+	return all
+}
+
+// suspects are the program's processes.
+func (s *session) suspects() (all []suspect) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for pid, sp := range s.spaces {
+		all = append(all, suspect{pid, sp.process, []int{int(sp.mem.Fd()), int(sp.maps.Fd())}})
+	}
+	return all
 }
 
 // run serves until the supervisor is gone, and then closes all files.
 func (s *session) run() {
+	ended := make(chan struct{})
+	defer close(ended)
+	go (&watchdog{s.homes, s.suspects, s.stalled}).watch(ended)
 	for {
 		m, tail, fd, err := s.link.receive()
 		if err != nil {

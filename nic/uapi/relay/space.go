@@ -15,7 +15,8 @@ import (
 // execve(2) gives it another.
 type space struct {
 	*memFile
-	gone atomic.Bool // the process
+	process *os.File    // pidfd
+	gone    atomic.Bool // the process
 }
 
 // newSpace is the memory of process pid; ended is called when that is gone. ask
@@ -39,8 +40,8 @@ func newSpace(pid int, devices *filesystems, ask func(k kind, pid int) (*os.File
 		return nil, err
 	}
 	s := &space{memFile: &memFile{mem: mem, maps: list, devices: devices}}
+	s.process = process
 	go func() {
-		defer process.Close()
 		awaitExit(process)
 		s.gone.Store(true)
 		ended()

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -20,6 +21,26 @@ func TestStalledMemory(t *testing.T) {
 			t.Parallel()
 			startNode(t).start(t, ways[0], what).want(t, "region ok, filled ok 1\n"+
 				"100 commands of another file between accesses that fail\nanswer: EFAULT\ncommand: EFAULT\nregion: EFAULT")
+		})
+	}
+}
+
+// A program that has the kernel lock its mappings or a pipe for good, so that the
+// NIC has to wait, is killed. Others are served on.
+func TestHeldUp(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("userfaultfd(2) for accesses by the kernel, and FUSE, need root")
+	}
+	for what, want := range map[string]string{"jams": "region ok", "clogs": "pipe ok"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			n := startNode(t)
+			if out, code := n.start(t, ways[0], what).end(t); out != want || code != 128+9 {
+				t.Errorf("exit code %d, output %s", code, out)
+			}
+			for !strings.HasPrefix(n.next(t), "killed process ") { // among others
+			}
+			n.start(t, ways[0], "move").want(t, "failed 0")
 		})
 	}
 }

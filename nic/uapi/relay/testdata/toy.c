@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, END, HERE, MALLOCS, COUNT, WAITING };
+enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, END, HERE, MALLOCS, COUNT, TELL, LISTEN, WAITING };
 #define REGION_LEN (3 * 4096 + 17)
 
 static __thread uint64_t answer;
@@ -445,11 +445,64 @@ static void unread(char *mem, size_t len) {
 		serve_fuse(fd);
 		_exit(0);
 	}
+	close(fd); // with the child, the file ends
 	snprintf(name, sizeof name, "%s/file", dir);
 	int file = open(name, O_RDWR);
 	if (mmap(mem, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) exit(2);
 	umount2(dir, MNT_DETACH);
 	rmdir(dir);
+}
+
+static char *jammed;
+
+static void *look(void *arg) {
+	char octet;
+	int fd = open("/proc/self/mem", O_RDONLY);
+	pread(fd, &octet, 1, (off_t)jammed);
+	return NULL;
+}
+
+static void *change(void *arg) {
+	for (;;) {
+		void *p = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (p != MAP_FAILED) munmap(p, 4096);
+	}
+}
+
+// jams has the kernel hold the lock of its mappings, by a thread that waits for a
+// page and others that want to change them. The NIC ends that by ending the program.
+static int jams(void) {
+	int fd = toy("toy0", 0), err;
+	char *mem = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t t;
+	jammed = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	alarm(30);
+	unread(jammed, 8 * 4096);
+	err = ask(fd, REGION, (uint64_t)mem);
+	printf("region %s\n", word(err));
+	fflush(stdout);
+	pthread_create(&t, NULL, look, NULL);
+	pthread_create(&t, NULL, change, NULL);
+	for (;;) ask(fd, FILL, 0);
+}
+
+static void *take(void *fd) {
+	char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unfilled(page, 4096);
+	read((int)(long)fd, page, 1);
+	return NULL;
+}
+
+// clogs reads a pipe of the NIC's to a page that does not come: the kernel locks
+// the pipe meanwhile.
+static int clogs(void) {
+	int fd = toy("toy0", 0), err = ask(fd, LISTEN, 0);
+	pthread_t t;
+	alarm(30);
+	printf("pipe %s\n", word(err));
+	fflush(stdout);
+	pthread_create(&t, NULL, take, (void *)(long)answer);
+	for (;;) ask(fd, TELL, 0);
 }
 
 // stalls registers memory whose pages then do not come. The NIC does not wait for
@@ -486,6 +539,8 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "executes")) return executes();
 	if (!strcmp(what, "unfilled")) return stalls(unfilled);
 	if (!strcmp(what, "unread")) return stalls(unread);
+	if (!strcmp(what, "jams")) return jams();
+	if (!strcmp(what, "clogs")) return clogs();
 	if (!strcmp(what, "image")) return image(atoi(argv[2]));
 	if (!strcmp(what, "hold")) return hold();
 	if (!strcmp(what, "unpark")) return unpark();

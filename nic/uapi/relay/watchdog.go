@@ -1,0 +1,126 @@
+package relay
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/trap"
+	"tapir/wire/frame"
+)
+
+// stallLook is how often a thread of a NIC is asked for a sign of life. One that
+// has given none for two looks may be held up by a program.
+const stallLook = 100 * time.Millisecond
+
+// A watchdog ends programs that hold up a thread of a NIC. Nothing that such a
+// thread does waits for a program in the ordinary course of things; but a program
+// can have the kernel hold a lock that the NIC needs, of its mappings or of a
+// pipe, for as long as it likes.
+type watchdog struct {
+	homes    func() []Thread  // whose threads are watched
+	suspects func() []suspect // who may hold them up
+	killed   func(pid int)
+}
+
+// suspect is a process of a program.
+type suspect struct {
+	pid     int
+	process *os.File // pidfd
+	own     []int    // descriptors of ours that are its alone
+}
+
+// watch looks after the threads until ended.
+func (d *watchdog) watch(ended <-chan struct{}) {
+	ticks := time.NewTicker(stallLook)
+	defer ticks.Stop()
+	type sign struct {
+		given atomic.Bool
+		looks int
+	}
+	signs := map[Thread]*sign{}
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ticks.C:
+		}
+		late := false
+		for _, home := range d.homes() {
+			if s := signs[home]; s != nil && !s.given.Load() {
+				s.looks++
+				late = late || s.looks >= 2
+				continue
+			}
+			s := new(sign)
+			signs[home] = s
+			home.Do(func(frame.Time) { s.given.Store(true) })
+		}
+		if late {
+			d.end()
+		}
+	}
+}
+
+// end kills the suspects that a thread of this process waits for.
+func (d *watchdog) end() {
+	for _, fd := range sleepers() {
+		for _, s := range d.suspects() {
+			if s.has(fd) && unix.PidfdSendSignal(int(s.process.Fd()), unix.SIGKILL, nil, 0) == nil {
+				d.killed(s.pid)
+			}
+		}
+	}
+}
+
+// has tells whether the file that our descriptor fd is open on is one of the
+// process's.
+func (s *suspect) has(fd int) bool {
+	for _, own := range s.own {
+		if own == fd {
+			return true
+		}
+	}
+	var st unix.Stat_t
+	link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil || strings.HasPrefix(link, "anon_inode:") || unix.Fstat(fd, &st) != nil { // these share an inode
+		return false
+	}
+	theirs, _ := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.pid)) // none if it is gone
+	var proc procPath
+	for _, e := range theirs {
+		n, _ := strconv.Atoi(e.Name()) // the kernel writes numbers
+		if id, ok := proc.fileID(s.pid, n); ok && id == (trap.FileID{Dev: st.Dev, Ino: st.Ino}) {
+			return true
+		}
+	}
+	return false
+}
+
+// sleepers are the descriptors of the system calls in which threads of this
+// process sleep, as far as they move or change data. A thread that is not running
+// because others are does not sleep.
+func sleepers() (fds []int) {
+	names, _ := filepath.Glob("/proc/self/task/*/syscall") // the pattern is well-formed
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		var nr, fd int
+		if n, _ := fmt.Sscanf(string(b), "%d 0x%x", &nr, &fd); n != 2 {
+			continue // it runs
+		}
+		switch nr {
+		case unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_IOCTL, unix.SYS_FALLOCATE:
+			fds = append(fds, fd)
+		}
+	}
+	return fds
+}

@@ -38,6 +38,10 @@ func Decode(n Node, what string, fields []Field) error {
 	if err != nil {
 		return err
 	}
+	oneOf := "one of "
+	if len(fields) == 1 {
+		oneOf = ""
+	}
 	for _, first := range [...]bool{true, false} {
 		for _, e := range entries {
 			i := slices.IndexFunc(fields, func(f Field) bool { return f.Name == e.Name })
@@ -45,7 +49,7 @@ func Decode(n Node, what string, fields []Field) error {
 				continue
 			}
 			if i < 0 {
-				return e.Key.Errorf("%s: unknown key; expected one of %s", e.Name, names(fields))
+				return e.Key.Errorf("%s: unknown key; expected %s%s", e.Name, oneOf, names(fields))
 			}
 			if err := fields[i].Take(e.Value); err != nil {
 				return err

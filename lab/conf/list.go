@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 )
 
 // Load reads the file at path by parse.
@@ -30,9 +31,20 @@ type List[T any] struct {
 	Key, One, Many string // such as nics, NIC, NICs
 	// Decode reads element i. An error that is no *Error is placed at the element.
 	Decode func(n Node, i int) (T, error)
-	// Exclude says why two cannot run side by side; empty: they can.
-	Exclude func(a, b *T) string
+	// Claims returns a thing's name and what else only one of the list can have.
+	Claims func(v *T) (name string, claims []Claim)
 }
+
+// Claim is what only one thing of a list can have. A zero Value claims nothing.
+type Claim struct {
+	Key, Verb string // such as mac, have
+	Value     any    // comparable; messages show it by %v
+}
+
+// Has is the claim to have a value for itself, Uses the claim to use an interface
+// or address.
+func Has(key string, v any) Claim  { return Claim{key, "have", v} }
+func Uses(key string, v any) Claim { return Claim{key, "use", v} }
 
 // Parse reads a file; path is for messages only.
 func (l *List[T]) Parse(path string, data []byte) ([]T, error) {
@@ -42,7 +54,11 @@ func (l *List[T]) Parse(path string, data []byte) ([]T, error) {
 		return nil, err
 	}
 	var all []T
-	var lines []int
+	type owner struct {
+		name string
+		line int
+	}
+	owners := map[Claim]owner{}
 	err = Decode(body, what, []Field{{Name: l.Key, Node: func(n Node) error {
 		expected := fmt.Sprintf("%s: expected a list with at least one %s", l.Key, l.One)
 		return n.Each(1, expected, func(n Node, i int) error {
@@ -50,12 +66,24 @@ func (l *List[T]) Parse(path string, data []byte) ([]T, error) {
 			if err != nil {
 				return n.Place(err)
 			}
-			for k := range all {
-				if why := l.Exclude(&all[k], &v); why != "" {
-					return n.Errorf("%s (the other one is at line %d)", why, lines[k])
+			name, claims := l.Claims(&v)
+			me := owner{name, n.Line()}
+			for _, c := range append([]Claim{{"name", "are called", name}}, claims...) {
+				if reflect.ValueOf(c.Value).IsZero() {
+					continue
+				}
+				o, taken := owners[c]
+				switch {
+				case !taken:
+					owners[c] = me
+				case o != me && c.Key == "name":
+					return n.Errorf("name: two %s are called %s (the other one is at line %d)", l.Many, name, o.line)
+				case o != me:
+					return n.Errorf("%s: %s and %s both %s %v (the other one is at line %d)", c.Key, o.name, name, c.Verb,
+						c.Value, o.line)
 				}
 			}
-			all, lines = append(all, v), append(lines, n.Line())
+			all = append(all, v)
 			return nil
 		})
 	}}})

@@ -143,7 +143,11 @@ func (v *VNIC) VPort(num uint8) vnic.Config {
 // Validate finds settings that do not go together. The error is one line.
 func (c Config) Validate() error {
 	full := c.WithDefaults()
-	if problem := cmp.Or(c.conflict(), full.vnicConflict()); problem != "" {
+	problem := c.conflict()
+	if problem == "" { // there are not too many VNICs
+		problem = full.vnicConflict()
+	}
+	if problem != "" {
 		return fmt.Errorf("%s: %s", full.Name, problem)
 	}
 	return nil
@@ -169,44 +173,36 @@ func (c *Config) conflict() string {
 }
 
 // vnicConflict looks at VNICs whose defaults are filled in.
-func (c *Config) vnicConflict() (problem string) {
+func (c *Config) vnicConflict() string {
 	for i, v := range c.VNICs {
 		bad := tap.CheckName(v.TAP)
-		problem = cmp.Or(problem,
+		if problem := cmp.Or(
 			conf.Problem(v.VESW == 0, "a vnic without vesw: give the vESW's id, from 1 to 4095"),
 			conf.Problem(bad != nil, "vesw %d: %v", v.VESW, bad),
 			conf.Problem(v.MTU > c.MTU, "vesw %d: mtu %d is more than the %d of the fabric", v.VESW, v.MTU, c.MTU),
 			conf.Problem(v.TAP == c.TAP, "vesw %d: tap and fabric_tap are both %s: they need two interfaces", v.VESW,
-				v.TAP))
+				v.TAP)); problem != "" {
+			return problem
+		}
 		for _, w := range c.VNICs[:i] {
-			problem = cmp.Or(problem,
-				conf.Problem(v.VESW == w.VESW, "two vnics have vesw %d: a port has one vport in each", v.VESW),
-				conf.Problem(v.TAP == w.TAP, "vesw %d and vesw %d both use %s", w.VESW, v.VESW, v.TAP))
+			switch {
+			case v.VESW == w.VESW:
+				return fmt.Sprintf("two vnics have vesw %d: a port has one vport in each", v.VESW)
+			case v.TAP == w.TAP:
+				return fmt.Sprintf("vesw %d and vesw %d both use %s", w.VESW, v.VESW, v.TAP)
+			}
 		}
 	}
-	return problem
+	return ""
 }
 
-// exclude says why two HFIs cannot run in one process and namespace.
-func exclude(a, b *Config) string {
-	taps := func(c *Config) (names []string) {
-		if c.TAP != "" {
-			names = append(names, c.TAP)
-		}
-		for _, v := range c.WithDefaults().VNICs {
-			names = append(names, path.Join(c.Netns, v.TAP))
-		}
-		return names
+// claims are what two HFIs cannot share in one process and namespace.
+func claims(c *Config) (name string, all []conf.Claim) {
+	all = []conf.Claim{conf.Has("guid", GUIDText(c.GUID)), conf.Has("lid", c.LID), conf.Uses("tap", c.TAP)}
+	for _, v := range c.WithDefaults().VNICs {
+		all = append(all, conf.Uses("tap", path.Join(c.Netns, v.TAP)))
 	}
-	problem := cmp.Or(
-		conf.Problem(a.Name == b.Name, "name: two HFIs are called %s", a.Name),
-		conf.Problem(a.GUID == b.GUID, "guid: %s and %s both have %#016x", a.Name, b.Name, a.GUID),
-		conf.Problem(a.LID == b.LID && a.LID != 0, "lid: %s and %s both have %v", a.Name, b.Name, a.LID))
-	for _, s := range taps(a) {
-		problem = cmp.Or(problem,
-			conf.Problem(slices.Contains(taps(b), s), "tap: %s and %s both use %s", a.Name, b.Name, s))
-	}
-	return problem
+	return c.Name, all
 }
 
 // Ready is the line that says that the HFI runs on that fabric TAP.

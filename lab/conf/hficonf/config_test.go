@@ -67,7 +67,7 @@ func TestMistakesHaveAPlace(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"", "h.yaml:1:1: the file is empty"},
 		{"hfis: 3", "h.yaml:1:7: hfis: expected a list with at least one HFI"},
-		{"nics: []", "h.yaml:1:1: nics: unknown key; expected one of hfis"},
+		{"nics: []", "h.yaml:1:1: nics: unknown key; expected hfis"},
 		{hfi("vesw: 2"), "h.yaml:4:5: vesw: unknown key; expected one of name, fabric_tap,"},
 		{hfi("vnics:\n      - {vesw: 4096}"), "h.yaml:5:16: vesw: expected a vESW id from 1 to 4095"},
 		{hfi("vnics:\n      - {tap: x}"), "vesw: expected the id"},

@@ -259,7 +259,7 @@ func Load(path string) ([]Config, error) { return conf.Load(path, Parse) }
 
 // Parse is Load of a file already read; path is for messages only.
 func Parse(path string, data []byte) ([]Config, error) {
-	list := conf.List[Config]{Key: "hfis", One: "HFI", Many: "HFIs", Exclude: exclude,
+	list := conf.List[Config]{Key: "hfis", One: "HFI", Many: "HFIs", Claims: claims,
 		Decode: func(n conf.Node, i int) (Config, error) {
 			var c Config
 			if err := conf.Decode(n, "the settings of an HFI", c.Fields()); err != nil {

@@ -240,14 +240,15 @@ func (c *Config) Validate() error {
 }
 
 func (c *Config) conflict() string {
+	own := c.Addrs()
 	problem := cmp.Or(
 		conf.Problem(c.HostTAP == "" && (c.IPFromHost || c.Queues > 1 || c.HostFrames != ""),
 			"ip_from_host, queues and host_frames are about the host TAP: give host_tap, such as eth1"),
-		conf.Problem(c.IPFromHost && len(c.Addrs()) > 0,
+		conf.Problem(c.IPFromHost && len(own) > 0,
 			"ip_from_host excludes ip and ip6: give the addresses to the host TAP, with `ip addr add`"),
 		conf.Problem(c.IPFromHost && c.VLAN != 0,
 			"ip_from_host and vlan exclude each other: the host TAP's own addresses are untagged"),
-		conf.Problem(len(c.Addrs()) == 0 && !c.IPFromHost, "no address: give ip, such as 10.0.0.1/24, or ip6"),
+		conf.Problem(len(own) == 0 && !c.IPFromHost, "no address: give ip, such as 10.0.0.1/24, or ip6"),
 		conf.Problem(c.ideal() && c.HostTAP != "" && c.HostFrames != "" && c.HostVnet() != c.Vnet(), "hardware ideal "+
 			"does not segment frames between host TAP and wire: remove host_frames, or use hardware fastlinq"),
 		conf.Problem(c.HostTAP != "" && len(c.TAPIP) > 0, "host_tap and tap_ip exclude each other: "+
@@ -258,10 +259,10 @@ func (c *Config) conflict() string {
 			"an interface of that VLAN, made with `ip link add link TAP type vlan`"),
 	)
 	for _, t := range c.TAPIP {
-		for _, p := range c.Addrs() {
-			problem = cmp.Or(problem, conf.Problem(t.Addr() == p.Addr(),
-				"tap_ip %v is the NIC's own address: the kernel's side needs another one of %v, such as %v", t.Addr(),
-				p.Masked(), Neighbour(p)))
+		i := slices.IndexFunc(own, func(p netip.Prefix) bool { return p.Addr() == t.Addr() })
+		if i >= 0 && problem == "" {
+			problem = fmt.Sprintf("tap_ip %v is the NIC's own address: the kernel's side needs another one of %v, such as %v",
+				t.Addr(), own[i].Masked(), Neighbour(own[i]))
 		}
 	}
 	return problem

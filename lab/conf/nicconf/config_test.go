@@ -59,7 +59,7 @@ func TestParseErrors(t *testing.T) {
 		{"empty", "", "n.yaml:1:1: the file is empty"},
 		{"only a comment", "# none\n", "n.yaml:1:1: the file is empty"},
 		{"not a mapping", "- a\n", "n.yaml:1:1: expected `nics:`"},
-		{"unknown top key", "nic:\n  - ip: 10.0.0.1/24\n", "n.yaml:1:1: nic: unknown key; expected one of nics"},
+		{"unknown top key", "nic:\n  - ip: 10.0.0.1/24\n", "n.yaml:1:1: nic: unknown key; expected nics"},
 		{"no list", "nics: 3\n", "n.yaml:1:7: nics: expected a list"},
 		{"empty list", "nics: []\n", "n.yaml:1:7: nics: expected a list"},
 		{"unknown key", "nics:\n  - ip: 10.0.0.1/24\n    mut: 9000\n", "n.yaml:3:5: mut: unknown key; expected one of name, tap,"},

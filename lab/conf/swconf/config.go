@@ -130,8 +130,8 @@ func (c Config) Validate() error {
 		conf.Problem(ofPTP < 1 || ofPTP > ports, "ptp: %d ports of %d are configured", ofPTP, ports),
 	)
 	for i, p := range c.Ports {
-		for _, other := range c.Ports[:i] {
-			problem = cmp.Or(conf.Problem(other.Name == p.Name, "two ports are called %s", other.Name), problem)
+		if slices.ContainsFunc(c.Ports[:i], func(o PortConfig) bool { return o.Name == p.Name }) {
+			problem = fmt.Sprintf("two ports are called %s", p.Name)
 		}
 		if err := tap.CheckName(p.TAP); err != nil {
 			problem = err.Error()

@@ -3,6 +3,7 @@ package swconf
 import (
 	"fmt"
 	"net/netip"
+	"path"
 	"strings"
 	"time"
 
@@ -169,7 +170,7 @@ func Load(path string) ([]Config, error) { return conf.Load(path, Parse) }
 
 // Parse is Load of a file already read; path is for messages only.
 func Parse(path string, data []byte) ([]Config, error) {
-	list := conf.List[Config]{Key: "switches", One: "switch", Many: "switches", Exclude: exclude,
+	list := conf.List[Config]{Key: "switches", One: "switch", Many: "switches", Claims: claims,
 		Decode: func(n conf.Node, i int) (Config, error) {
 			d := Draft{Config: Config{Name: fmt.Sprint("sw", i)}}
 			if err := conf.Decode(n, "the settings of a switch", d.Fields()); err != nil {
@@ -180,17 +181,12 @@ func Parse(path string, data []byte) ([]Config, error) {
 	return list.Parse(path, data)
 }
 
-// exclude says why two switches cannot run side by side.
-func exclude(a, b *Config) string {
-	if a.Name == b.Name {
-		return fmt.Sprintf("name: two switches are called %s", a.Name)
-	}
-	for _, p := range a.Ports {
-		for _, q := range b.Ports {
-			if p.TAP != "" && p.TAP == q.TAP && p.Netns == q.Netns {
-				return fmt.Sprintf("ports: %s and %s both use %s", a.Name, b.Name, p.TAP)
-			}
+// claims are what two switches cannot share.
+func claims(c *Config) (name string, all []conf.Claim) {
+	for _, p := range c.Ports {
+		if p.TAP != "" {
+			all = append(all, conf.Uses("ports", path.Join(p.Netns, p.TAP)))
 		}
 	}
-	return ""
+	return c.Name, all
 }

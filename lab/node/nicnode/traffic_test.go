@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"tapir/lab/check/testenv"
-	"tapir/lab/conf/nicconf"
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
@@ -89,11 +88,6 @@ func TestRDMAInMemory(t *testing.T) {
 func startAll(ctx context.Context, all []Config, env node.Env) ([]*Node, error) {
 	var nodes []*Node
 	for i := range all {
-		for k := range i {
-			if why := nicconf.Exclude(&all[k], &all[i]); why != "" {
-				return nil, errors.Join(errors.New(why), node.CloseAll(nodes))
-			}
-		}
 		n, err := Start(ctx, all[i], env)
 		if err != nil {
 			return nil, errors.Join(err, node.CloseAll(nodes))

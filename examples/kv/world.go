@@ -13,10 +13,12 @@ import (
 	"tapir/nic/tap"
 )
 
-// Names and addresses of the two NICs.
+// Names and addresses of the two NICs, and the bridge between their TAPs.
 const (
 	serverNIC = "store"
 	clientNIC = "user"
+	bridge    = "br0"
+	mtu       = 1500 // octets
 )
 
 var (
@@ -46,7 +48,7 @@ var _ tap.Queue = socket{}
 func NewWorld(ctx context.Context, taps bool) (w *World, err error) {
 	w = &World{Layer: node.NewLayer(), nics: map[string]*nicnode.Node{}, ends: map[string]*link.WireEnd{}}
 	if taps {
-		err = w.bridge()
+		w.space, err = link.NewBridge(bridge, mtu)
 	} else {
 		w.ends[serverNIC], w.ends[clientNIC], err = link.NewWire(serverNIC, clientNIC, false)
 	}
@@ -62,16 +64,6 @@ func NewWorld(ctx context.Context, taps bool) (w *World, err error) {
 	return w, nil
 }
 
-func (w *World) bridge() (err error) {
-	if w.space, err = link.NewSpace(nil); err != nil {
-		return err
-	}
-	if err = w.space.Net.AddBridge("br0"); err != nil {
-		return err
-	}
-	return w.space.Net.Up("br0")
-}
-
 // Plug starts a NIC: again, if it was there before.
 func (w *World) Plug(ctx context.Context, name string) error {
 	cfg := nicconf.Config{Name: name, IP: []netip.Prefix{serverAddr}}
@@ -83,7 +75,7 @@ func (w *World) Plug(ctx context.Context, name string) error {
 		env.Wire = socket{w.ends[name]}
 	} else {
 		cfg.TAP, env.NS = name, w.space.NS
-		if err := errors.Join(w.space.Net.AddTAP(name, false), w.space.Net.Join(name, "br0")); err != nil {
+		if err := w.space.AddTAP(name, bridge, false, mtu); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -82,25 +81,13 @@ type Base struct {
 	ending sync.Once
 }
 
+// Undo is what has to be undone when a node ends.
+type Undo = link.Undo
+
 // Space is a network namespace that a node works in.
 type Space struct {
 	NS    *netns.NS
 	Links *link.Net
-}
-
-// Undo is what has to be undone when a node ends.
-type Undo struct{ list []func() }
-
-// Add adds a function to run at the end, before those added earlier.
-func (u *Undo) Add(fn func()) { u.list = append(u.list, fn) }
-
-// Run undoes everything, latest first.
-func (u *Undo) Run() {
-	list := u.list
-	u.list = nil
-	for _, fn := range slices.Backward(list) {
-		fn()
-	}
 }
 
 // Open makes the loop of the node called name. Unless the wire lies in memory,

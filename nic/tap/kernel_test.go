@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/nic/buf"
@@ -28,28 +29,16 @@ import (
 	"tapir/wire/virtio"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
+var must = testenv.Must
 
 // room is a namespace for one test, without the kernel's own IPv6 traffic.
 func room(t testing.TB) (*netns.NS, *link.Net) {
 	t.Helper()
-	ns, err := netns.New()
-	must(t, err)
-	must(t, link.Quiet(ns))
-	n, err := link.In(ns)
-	must(t, err)
-	t.Cleanup(func() { n.Close(); ns.Close() })
-	return ns, n
+	s := testenv.Space(t, link.Quiet)
+	return s.NS, s.Net
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func openTAP(t testing.TB, n *link.Net, cfg tap.Config) *tap.TAP {
 	t.Helper()
@@ -200,9 +189,7 @@ func send(t *testing.T, ns *netns.NS, to string, n int) {
 func TestSuperFrameCrossesThePair(t *testing.T) {
 	const payload, size = 20 * 1448, 1448
 	each(t, func(t *testing.T, vnet bool) {
-		p, err := link.NewPair(1500, true)
-		must(t, err)
-		defer p.Close()
+		p := testenv.Pair(t, 1500, true)
 		a := openTAP(t, p.A.Net, tap.Config{Name: link.PairTAP, Vnet: true})
 		b := openTAP(t, p.B.Net, tap.Config{Name: link.PairTAP, Vnet: vnet})
 		if a.Created() || b.Created() {
@@ -291,9 +278,7 @@ func forwarded(t *testing.T, pool frame.Pool, a, b tap.Queue) {
 
 // A plain queue does the segmentation that the sender left undone.
 func TestPlainQueueSplits(t *testing.T) {
-	p, err := link.NewPair(1500, false)
-	must(t, err)
-	defer p.Close()
+	p := testenv.Pair(t, 1500, false)
 	a := openTAP(t, p.A.Net, tap.Config{Name: link.PairTAP})
 	b := openTAP(t, p.B.Net, tap.Config{Name: link.PairTAP})
 	pool := buf.NewPool(64, 0)
@@ -461,9 +446,7 @@ func superFrameOf(pool frame.Pool, v6 bool, payload, size int) *frame.Frame {
 // What the kernel makes of a super-frame for a TAP without offload is, octet
 // for octet, what virtio.Split makes of it.
 func TestSplitEqualsTheKernel(t *testing.T) {
-	p, err := link.NewPair(1500, true)
-	must(t, err)
-	defer p.Close()
+	p := testenv.Pair(t, 1500, true)
 	a := openTAP(t, p.A.Net, tap.Config{Name: link.PairTAP, Vnet: true})
 	b := openTAP(t, p.B.Net, tap.Config{Name: link.PairTAP})
 	pool := buf.NewPool(64, 0)

@@ -60,17 +60,14 @@ func (b *bench) bed(k bedKind) (*bed, error) {
 }
 
 func (b *bed) build(lossy bool) (err error) {
-	if b.middle, err = link.NewSpace(link.Quiet); err != nil {
+	if b.middle, err = link.NewBridge(bridge, b.mtu); err != nil {
 		return err
 	}
 	n := b.middle.Net
-	if err := n.AddBridge(bridge); err != nil {
-		return err
-	}
 	for i := range 2 {
 		for kind, vnet := range map[string]bool{"gso": true, "wire": false} {
 			name := fmt.Sprint(kind, i)
-			if err := errors.Join(n.AddTAP(name, vnet), b.middle.AddPort(name, bridge, b.mtu)); err != nil {
+			if err := b.middle.AddTAP(name, bridge, vnet, b.mtu); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
@@ -46,11 +47,7 @@ var (
 
 func newShared(t *testing.T) *shared {
 	t.Helper()
-	p, err := link.NewPair(1500, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
+	p := testenv.Pair(t, 1500, false)
 	if err := p.B.Net.AddAddr("br0", sharedPeer); err != nil {
 		t.Fatal(err)
 	}

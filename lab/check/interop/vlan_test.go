@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
@@ -52,12 +53,9 @@ func TestTaggedStreams(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			p, err := link.NewPair(1500, frames == "gso")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Close()
+			p := testenv.Pair(t, 1500, frames == "gso")
 			var nodes [2]*nicnode.Node
+			var err error
 			count := &tags{}
 			for i, side := range []*link.Space{p.A, p.B} {
 				nodes[i], err = nicnode.Start(ctx, nicconf.Config{Name: fmt.Sprint("nic", i), TAP: link.PairTAP, Frames: frames, VLAN: vlan,

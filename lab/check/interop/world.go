@@ -51,7 +51,6 @@ type World struct {
 	NIC   *nicnode.Node
 	Cable *link.Impaired
 	Peer  Peer
-	undo  []func()
 }
 
 // NewWorld makes the world of a cell; seed decides its faults, cfg is for the
@@ -69,7 +68,6 @@ func (w *World) build(ctx context.Context, seed uint64, cfg toe.Config, attach A
 	if w.Space, err = link.NewSpace(quiet); err != nil {
 		return err
 	}
-	w.later(w.Space.Close)
 	t, err := w.Net.OpenTAP(tap.Config{Name: TAP, Vnet: w.Cell.GSO})
 	if err != nil {
 		return err
@@ -85,7 +83,7 @@ func (w *World) build(ctx context.Context, seed uint64, cfg toe.Config, attach A
 		w.Cable.Close()
 		return err
 	}
-	w.later(w.Peer.Close)
+	w.Undo.Add(w.Peer.Close)
 	return w.startNIC(ctx, seed, cfg)
 }
 
@@ -116,18 +114,8 @@ func (w *World) startNIC(ctx context.Context, seed uint64, tcp toe.Config) (err 
 	if w.NIC, err = nicnode.Start(ctx, cfg, node.Env{Wire: w.Cable}); err != nil {
 		return err
 	}
-	w.later(func() { w.NIC.Close() })
+	w.Undo.Add(func() { w.NIC.Close() })
 	return nil
-}
-
-func (w *World) later(fn func()) { w.undo = append(w.undo, fn) }
-
-// Close ends everything.
-func (w *World) Close() {
-	for i := len(w.undo) - 1; i >= 0; i-- {
-		w.undo[i]()
-	}
-	w.undo = nil
 }
 
 // NICAddr and PeerAddr are the two sides' addresses of the cell's family.

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"sync"
 
+	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/host/process"
 )
@@ -25,9 +26,9 @@ import (
 // sockets are in a directory of the host's, which Close removes. Its methods
 // may be called from any goroutine.
 type Host struct {
-	ns  *netns.NS
-	own bool // ns is ours to close
-	dir string
+	ns    *netns.NS
+	space *link.Space // of NewIsolated, whose namespace ns is
+	dir   string
 
 	mu       sync.Mutex
 	programs []*process.Process
@@ -44,25 +45,43 @@ func NewHost(ns *netns.NS) (*Host, error) {
 }
 
 // NewIsolated makes a host in a namespace of its own.
-func NewIsolated() (*Host, error) {
-	ns, err := netns.New()
+func NewIsolated() (*Host, error) { return isolated(nil) }
+
+func isolated(prepare func(*netns.NS) error) (*Host, error) {
+	s, err := link.NewSpace(prepare)
 	if err != nil {
 		return nil, err
 	}
-	h, err := NewHost(ns)
+	h, err := NewHost(s.NS)
 	if err != nil {
-		return nil, errors.Join(err, ns.Close())
+		s.Close()
+		return nil, err
 	}
-	h.own = true
+	h.space = s
 	return h, nil
+}
+
+// NewPair makes two isolated hosts, joined by a veth pair that is eth0 in each.
+// prepare, such as link.Quiet, sets the namespaces up first; it may be nil.
+func NewPair(prepare func(*netns.NS) error) (pair [2]*Host, err error) {
+	for i := range pair {
+		if pair[i], err = isolated(prepare); err != nil {
+			return pair, err
+		}
+	}
+	a, b := pair[0].space.Net, pair[1].space.Net
+	return pair, errors.Join(a.AddVeth("eth0", b, "eth0"), a.Up("eth0"), b.Up("eth0"))
 }
 
 // NS is the namespace of the host.
 func (h *Host) NS() *netns.NS { return h.ns }
 
 // Close stops all programs and removes the host's directory, and the namespace
-// that NewIsolated made.
+// that NewIsolated made. A nil host is closed already.
 func (h *Host) Close() error {
+	if h == nil {
+		return nil
+	}
 	h.mu.Lock()
 	programs := h.programs
 	h.programs = nil
@@ -71,9 +90,7 @@ func (h *Host) Close() error {
 		p.Stop()
 	}
 	err := os.RemoveAll(h.dir)
-	if h.own {
-		err = errors.Join(err, h.ns.Close())
-	}
+	h.space.Close()
 	return err
 }
 

@@ -31,31 +31,12 @@ func host(t *testing.T, ns *netns.NS) *Host {
 }
 
 // veth makes two namespaces with a veth pair, eth0 in each.
-func veth(t *testing.T) (hosts [2]*Host) {
+func veth(t *testing.T) [2]*Host {
 	t.Helper()
-	var nets [2]*link.Net
-	for i := range nets {
-		ns, err := netns.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { ns.Close() })
-		if err := link.Quiet(ns); err != nil {
-			t.Fatal(err)
-		}
-		if nets[i], err = link.In(ns); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nets[i].Close)
-		hosts[i] = host(t, ns)
-	}
-	if err := nets[0].AddVeth("eth0", nets[1], "eth0"); err != nil {
+	hosts, err := NewPair(link.Quiet)
+	t.Cleanup(func() { hosts[0].Close(); hosts[1].Close() })
+	if err != nil {
 		t.Fatal(err)
-	}
-	for _, n := range nets {
-		if err := n.Up("eth0"); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return hosts
 }

@@ -3,16 +3,11 @@
 package opabed
 
 import (
-	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,42 +15,22 @@ import (
 	"tapir/lab/check/testenv"
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/host/link"
-	"tapir/lab/host/netns"
 	"tapir/lab/node"
 	"tapir/lab/node/hfinode"
 	"tapir/opa"
 )
 
-// Must fails the test at the first error.
-func Must(t testing.TB, errs ...error) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// Await tries until ok: kernel and fabric take their time.
-func Await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
 // Bed is a fabric: a namespace whose bridge joins the fabric TAPs.
 type Bed struct {
+	*link.Space
 	T   testing.TB
-	NS  *netns.NS
-	Net *link.Net
 	Log io.Writer // of the HFIs; nil: the test's
 }
 
 // Bridge is the name of the fabric's bridge.
 const Bridge = "fabric"
+
+const fabricMTU = 10300 // octets
 
 // Space is a namespace with what the test made in it.
 type Space struct{ *link.Space }
@@ -64,16 +39,17 @@ type Space struct{ *link.Space }
 func NewSpace(t testing.TB) Space {
 	t.Helper()
 	s := testenv.Space(t, link.Quiet)
-	Must(t, s.Net.Up("lo"))
+	testenv.Must(t, s.Net.Up("lo"))
 	return Space{s}
 }
 
 // New returns a fabric without HFIs.
 func New(t testing.TB) *Bed {
 	t.Helper()
-	s := NewSpace(t)
-	Must(t, s.Net.AddBridge(Bridge))
-	return &Bed{T: t, NS: s.NS, Net: s.Net}
+	s, err := link.NewBridge(Bridge, fabricMTU)
+	testenv.Must(t, err)
+	t.Cleanup(s.Close)
+	return &Bed{Space: s, T: t}
 }
 
 // Station is an HFI with the namespace of its hosts.
@@ -92,20 +68,19 @@ func (b *Bed) Start(c hficonf.Config) *Station {
 func (b *Bed) StartIn(s Space, c hficonf.Config) *Station {
 	b.T.Helper()
 	n, err := b.Launch(s, c)
-	Must(b.T, err)
-	b.T.Cleanup(func() { Must(b.T, n.Close()) })
+	testenv.Must(b.T, err)
+	b.T.Cleanup(func() { testenv.Must(b.T, n.Close()) })
 	return &Station{s, n}
 }
 
 // Launch makes the fabric TAP a port of the bridge and starts the HFI.
 func (b *Bed) Launch(s Space, c hficonf.Config) (*hfinode.Node, error) {
 	c.TAP = "fab" + c.Name
+	add := b.AddPort
 	if !b.Net.Exists(c.TAP) {
-		if err := b.Net.AddTAP(c.TAP, false); err != nil {
-			return nil, err
-		}
+		add = func(name, bridge string, mtu int) error { return b.AddTAP(name, bridge, false, mtu) }
 	}
-	if err := errors.Join(b.Net.SetMTU(c.TAP, 10300), b.Net.Join(c.TAP, Bridge)); err != nil {
+	if err := add(c.TAP, Bridge, fabricMTU); err != nil {
 		return nil, err
 	}
 	env := node.Env{NS: b.NS, HostNS: s.NS, Log: b.Log, Version: "test"}
@@ -120,19 +95,10 @@ func Number(i int, vnics ...hficonf.VNIC) hficonf.Config {
 	return hficonf.Config{Name: fmt.Sprint(i), GUID: 0x0011750101000000 + uint64(i), LID: opa.LID(i), VNICs: vnics}
 }
 
-// Run runs a program in the station's host namespace.
+// Run runs a program in the namespace.
 func (s Space) Run(t testing.TB, argv ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := s.NS.Start(cmd); err != nil {
-		return "", err
-	}
-	err := cmd.Wait()
-	return out.String(), err
+	return testenv.Run(t, s.NS, argv...)
 }
 
 // Ping waits for three echo replies, of however many requests: those that come
@@ -159,7 +125,7 @@ func (s Space) Deaf(t testing.TB, to string) {
 func (s *Station) Counter(t testing.TB, tap, name string) uint64 {
 	t.Helper()
 	list, err := s.Node.Served(nil).Show("ethtool")
-	Must(t, err)
+	testenv.Must(t, err)
 	for _, e := range list.([]hfinode.EthtoolInfo) {
 		for _, c := range e.Stats {
 			if e.Netdev == tap && c.Name == name {
@@ -171,28 +137,17 @@ func (s *Station) Counter(t testing.TB, tap, name string) uint64 {
 	return 0
 }
 
-// Prefix reads an address with its prefix length.
-func Prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
-
-// IPs reads several addresses.
-func IPs(list ...string) (all []netip.Prefix) {
-	for _, s := range list {
-		all = append(all, Prefix(s))
-	}
-	return all
-}
-
 // Stream sends numbered datagrams from one station to another until stop,
 // which returns how many were sent, how many arrived, and the numbers of those
 // after which some are missing.
 func Stream(t *testing.T, from, to *Station, addr string) (stop func() (sent, arrived int, gaps []string)) {
 	t.Helper()
 	var in, out *net.UDPConn
-	Must(t, to.NS.Do(func() (err error) {
+	testenv.Must(t, to.NS.Do(func() (err error) {
 		in, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(addr)})
 		return err
 	}))
-	Must(t, from.NS.Do(func() (err error) {
+	testenv.Must(t, from.NS.Do(func() (err error) {
 		out, err = net.DialUDP("udp4", nil, in.LocalAddr().(*net.UDPAddr))
 		return err
 	}))
@@ -246,9 +201,9 @@ func Stream(t *testing.T, from, to *Station, addr string) (stop func() (sent, ar
 func (s *Station) Counted(t *testing.T) (all string) {
 	for _, kind := range []string{"nic", "vport", "counters", "ethtool"} {
 		v, err := s.Node.Served(nil).Show(kind)
-		Must(t, err)
+		testenv.Must(t, err)
 		b, err := json.Marshal(v)
-		Must(t, err)
+		testenv.Must(t, err)
 		all += kind + string(b)
 	}
 	return all

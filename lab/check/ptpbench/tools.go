@@ -18,7 +18,6 @@ import (
 
 	"tapir/lab/check/linuxptp"
 	"tapir/lab/check/linuxptp/interop"
-	"tapir/lab/host/link"
 	"tapir/lab/host/process"
 	"tapir/lab/run/result"
 	"tapir/lab/tool/ctl"
@@ -56,19 +55,10 @@ func (b *bench) start(ctx context.Context, flags ...string) (o *nicProcess, err 
 			o.close()
 		}
 	}()
-	var nets [2]*link.Net
-	for i, host := range []**linuxptp.Host{&o.here, &o.there} {
-		if *host, err = linuxptp.NewIsolated(); err != nil {
-			return o, err
-		}
-		o.undo = append(o.undo, func() { (*host).Close() })
-		if nets[i], err = link.In((*host).NS()); err != nil {
-			return o, err
-		}
-		o.undo = append(o.undo, nets[i].Close)
-	}
-	if err := errors.Join(nets[0].AddVeth("eth0", nets[1], "eth0"), nets[0].Up("eth0"),
-		nets[1].Up("eth0")); err != nil {
+	pair, err := linuxptp.NewPair(nil)
+	o.here, o.there = pair[0], pair[1]
+	o.undo = append(o.undo, func() { o.here.Close() }, func() { o.there.Close() })
+	if err != nil {
 		return o, err
 	}
 	p, err := o.here.Start(ctx, linuxptp.Command{Name: b.tapir,

@@ -64,10 +64,7 @@ func (w *World) build(ctx context.Context) (err error) {
 	if w.dir, err = os.MkdirTemp("", "tapir-siw"); err != nil {
 		return err
 	}
-	if w.Space, err = link.NewSpace(link.Quiet); err != nil {
-		return err
-	}
-	if err = errors.Join(w.Net.AddBridge(bridge), w.Net.SetMTU(bridge, most)); err != nil {
+	if w.Space, err = link.NewBridge(bridge, most); err != nil {
 		return err
 	}
 	return w.boot(ctx)

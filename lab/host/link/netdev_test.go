@@ -6,20 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"tapir/lab/host/netns"
 	"tapir/nic/tap"
 )
 
 // oneTAP is a namespace with one open TAP.
 func oneTAP(t *testing.T) (*Net, *tap.TAP) {
 	t.Helper()
-	ns, err := netns.New()
-	must(t, err)
-	n, err := In(ns)
-	must(t, err)
+	n := newNet(t)
 	q, err := n.OpenTAP(tap.Config{Name: "opa0"})
 	must(t, err)
-	t.Cleanup(func() { q.Close(); n.Close(); ns.Close() })
+	t.Cleanup(func() { q.Close() })
 	return n, q
 }
 

@@ -38,21 +38,17 @@ func (p *Pair) build(mtu int, vnet bool) (err error) {
 	if p.A, err = NewSpace(Quiet); err != nil {
 		return err
 	}
-	if p.B, err = NewSpace(Quiet); err != nil {
+	if p.B, err = NewBridge(pairBridge, mtu); err != nil {
 		return err
 	}
 	// B's own links come before the veth pair, A's behind it: its ends then
 	// differ in index, without which the kernel holds back the news of their
 	// carrier for up to a second, and the bridges drop what is sent meanwhile.
-	a, b := p.A.Net, p.B.Net
-	if err := errors.Join(b.AddTAP(PairTAP, vnet), b.AddBridge(pairBridge), a.AddVeth(pairVeth, b, pairVeth),
-		a.AddTAP(PairTAP, vnet), a.AddBridge(pairBridge)); err != nil {
+	a, b := p.A, p.B
+	if err := errors.Join(b.AddTAP(PairTAP, pairBridge, vnet, mtu), a.Net.AddVeth(pairVeth, b.Net, pairVeth),
+		a.Net.AddBridge(pairBridge), a.Net.SetMTU(pairBridge, mtu), a.AddTAP(PairTAP, pairBridge, vnet, mtu),
+		a.AddPort(pairVeth, pairBridge, mtu), b.AddPort(pairVeth, pairBridge, mtu)); err != nil {
 		return err
-	}
-	for _, s := range []*Space{p.A, p.B} {
-		if err := errors.Join(s.AddPort(PairTAP, pairBridge, mtu), s.AddPort(pairVeth, pairBridge, mtu)); err != nil {
-			return err
-		}
 	}
 	return p.awaitVeth()
 }

@@ -4,17 +4,34 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"tapir/lab/host/netns"
 )
 
-// Space is a network namespace with the links in it: what every lab, demo and
-// test bed is built of.
+// Undo is what has to be undone at the end.
+type Undo struct{ list []func() }
+
+// Add adds a function to run at the end, before those added earlier.
+func (u *Undo) Add(fn func()) { u.list = append(u.list, fn) }
+
+// Run undoes everything, latest first.
+func (u *Undo) Run() {
+	list := u.list
+	u.list = nil
+	for _, fn := range slices.Backward(list) {
+		fn()
+	}
+}
+
+// Space is the bed of every lab, demo, test and benchmark: a network namespace
+// with the links in it, and what Close ends before they go.
 type Space struct {
-	NS  *netns.NS
-	Net *Net
+	NS   *netns.NS
+	Net  *Net
+	Undo Undo
 }
 
 // NewSpace makes a namespace without links but the loopback device, which is
@@ -37,13 +54,36 @@ func NewSpace(prepare func(*netns.NS) error) (s *Space, err error) {
 	return s, nil
 }
 
-// Close removes the namespace and everything in it, once no process runs there
-// any more. A nil Space is closed already.
+// NewBridge is NewSpace with a bridge that is up. It and what AddPort joins to it
+// have an MTU in octets.
+func NewBridge(bridge string, mtu int) (*Space, error) {
+	s, err := NewSpace(Quiet)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(s.Net.AddBridge(bridge), s.Net.SetMTU(bridge, mtu)); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close runs Undo, then removes the namespace and everything in it, once no
+// process runs there any more. A nil Space is closed already.
 func (s *Space) Close() {
 	if s != nil {
+		s.Undo.Run()
 		s.Net.Close()
 		s.NS.Close()
 	}
+}
+
+// AddTAP makes a TAP, with virtio-net headers if vnet, that is AddPort's.
+func (s *Space) AddTAP(name, bridge string, vnet bool, mtu int) error {
+	if err := s.Net.AddTAP(name, vnet); err != nil {
+		return err
+	}
+	return s.AddPort(name, bridge, mtu)
 }
 
 // AddPort makes a link a port of a bridge, with an MTU in octets, and brings

@@ -133,7 +133,7 @@ func TestOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	want := "privileged outside: false\nprivileged inside: true\nlo tap0 br0 veth0\n"
+	want := "privileged outside: false\nprivileged inside: true\nlo br0 tap0 veth0\n"
 	if string(out) != want {
 		t.Errorf("got\n%swant\n%s", out, want)
 	}

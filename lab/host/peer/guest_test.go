@@ -17,12 +17,7 @@ import (
 	"tapir/lab/host/peer"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testenv.Must
 
 // bridge makes a namespace with a bridge.
 func bridge(t *testing.T) (*netns.NS, *link.Net) {

@@ -5,13 +5,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/check/opabed"
+	"tapir/lab/check/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	must  = opabed.Must
-	await = opabed.Await
-	ips   = opabed.IPs
+	must  = testenv.Must
+	await = testenv.Until
+	ips   = testenv.Prefixes
 )

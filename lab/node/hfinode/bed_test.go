@@ -1,18 +1,19 @@
 package hfinode_test
 
 import (
+	"net/netip"
 	"testing"
 
 	"go.uber.org/goleak"
 
-	"tapir/lab/check/opabed"
+	"tapir/lab/check/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	must   = opabed.Must
-	await  = opabed.Await
-	prefix = opabed.Prefix
-	ips    = opabed.IPs
+	must   = testenv.Must
+	await  = testenv.Until
+	prefix = netip.MustParsePrefix
+	ips    = testenv.Prefixes
 )

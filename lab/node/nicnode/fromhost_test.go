@@ -13,21 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/nic"
 	"tapir/wire/frame"
 )
-
-// await returns once cond holds.
-func await(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !cond(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
 
 // deviceConfig is the NIC's present configuration.
 func deviceConfig(t *testing.T, n *Node) (c nic.Config) {
@@ -57,9 +48,7 @@ func (n *notes) String() string {
 // A NIC with --ip-from-host is what the operating system makes of the host TAP,
 // at the start and later on.
 func TestFromHost(t *testing.T) {
-	p, err := link.NewPair(1500, false)
-	must(t, err)
-	t.Cleanup(p.Close)
+	p := testenv.Pair(t, 1500, false)
 	links := p.A.Net
 	mac := net.HardwareAddr{2, 0, 0, 0, 0x77, 1}
 	must(t, links.AddTAP("host0", false), links.SetMAC("host0", mac), links.SetMTU("host0", 1400),
@@ -153,9 +142,7 @@ func watchLinks(t *testing.T, s *link.Space) *monitor {
 
 // The cable's state is the interface's, and the interface's the cable's.
 func TestCarrierFollows(t *testing.T) {
-	p, err := link.NewPair(1500, false)
-	must(t, err)
-	t.Cleanup(p.Close)
+	p := testenv.Pair(t, 1500, false)
 	links := p.A.Net
 	start(t, Config{Name: "a", TAP: link.PairTAP, HostTAP: "host0", IP: prefixes("10.0.0.1/24")}, node.Env{NS: p.A.NS})
 	live := func(name string) bool {
@@ -179,9 +166,7 @@ func TestCarrierFollows(t *testing.T) {
 
 // A NIC that ends while its host TAP changes has nothing to complain of.
 func TestEndsInSilence(t *testing.T) {
-	p, err := link.NewPair(1500, false)
-	must(t, err)
-	t.Cleanup(p.Close)
+	p := testenv.Pair(t, 1500, false)
 	for i := range 30 {
 		log := &notes{}
 		n, err := Start(t.Context(), Config{Name: "a", TAP: "wire", HostTAP: "host0", IPFromHost: true}, node.Env{NS: p.A.NS, Log: log})

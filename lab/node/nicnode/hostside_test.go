@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
@@ -46,9 +47,7 @@ func newHostWorld(t *testing.T, cfg Config) *hostWorld { return newHostWorldOf(t
 // newHostWorldOf has so many queues.
 func newHostWorldOf(t *testing.T, queues int, cfg Config) *hostWorld {
 	vnet := cfg.Vnet()
-	p, err := link.NewPair(1500, vnet)
-	must(t, err)
-	t.Cleanup(p.Close)
+	p := testenv.Pair(t, 1500, vnet)
 	cfg.Name, cfg.TAP, cfg.HostTAP, cfg.Queues, cfg.IPFromHost = "a", link.PairTAP, "host0", queues, true
 	w := &hostWorld{t: t, pair: p}
 	w.a = start(t, cfg, node.Env{NS: p.A.NS})

@@ -2,13 +2,11 @@ package nicnode
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -23,6 +21,13 @@ import (
 	"tapir/nic/tap"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
+)
+
+var (
+	must     = testenv.Must
+	in       = testenv.Run
+	prefixes = testenv.Prefixes
+	await    = testenv.Until
 )
 
 // With this variable set the test binary is a program that runs one NIC on
@@ -67,15 +72,6 @@ func room(t *testing.T) (*netns.NS, *link.Net) {
 	return s.NS, s.Net
 }
 
-func must(t *testing.T, errs ...error) {
-	t.Helper()
-	for _, err := range errs {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func start(t *testing.T, cfg Config, env node.Env) *Node {
 	t.Helper()
 	n, err := Start(t.Context(), cfg, env)
@@ -88,30 +84,12 @@ func start(t *testing.T, cfg Config, env node.Env) *Node {
 	return n
 }
 
-// in runs a program in the namespace and returns what it prints.
-func in(t *testing.T, ns *netns.NS, argv ...string) (string, error) {
-	t.Helper()
-	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	must(t, ns.Start(cmd))
-	err := cmd.Wait()
-	return out.String(), err
-}
-
 func names(t *testing.T, n *link.Net) []string {
 	t.Helper()
 	list, err := n.Names()
 	must(t, err)
 	slices.Sort(list)
 	return list
-}
-
-var prefixes = func(list ...string) (all []netip.Prefix) {
-	for _, s := range list {
-		all = append(all, netip.MustParsePrefix(s))
-	}
-	return all
 }
 
 func TestPing(t *testing.T) {

@@ -52,9 +52,7 @@ func TestRDMABetweenTAPs(t *testing.T) {
 	for _, frames := range []string{"wire", "gso", "jumbo"} {
 		t.Run(frames, func(t *testing.T) {
 			mtu := map[string]int{"jumbo": 9000}[frames]
-			p, err := link.NewPair(max(mtu, 1500), frames != "wire")
-			must(t, err)
-			t.Cleanup(p.Close)
+			p := testenv.Pair(t, max(mtu, 1500), frames != "wire")
 			a := start(t, Config{Name: "a", TAP: link.PairTAP, Frames: frames, IP: prefixes("10.0.0.1/24")}, node.Env{NS: p.A.NS})
 			b := start(t, Config{Name: "b", TAP: link.PairTAP, Frames: frames, IP: prefixes("10.0.0.2/24")}, node.Env{NS: p.B.NS})
 			if a.Hints() != nil {
@@ -163,9 +161,7 @@ func tcpExchange(ns *netns.NS, to string) error {
 func TestHostTAP(t *testing.T) {
 	for _, frames := range []string{"wire", "gso"} {
 		t.Run(frames, func(t *testing.T) {
-			p, err := link.NewPair(1500, frames != "wire")
-			must(t, err)
-			t.Cleanup(p.Close)
+			p := testenv.Pair(t, 1500, frames != "wire")
 			a := start(t, Config{Name: "a", TAP: link.PairTAP, HostTAP: "host0", Frames: frames, IP: prefixes("10.0.0.1/24")}, node.Env{NS: p.A.NS})
 			b := start(t, Config{Name: "b", TAP: link.PairTAP, Frames: frames, IP: prefixes("10.0.0.2/24")}, node.Env{NS: p.B.NS})
 			mac, err := p.A.Net.MAC("host0")
@@ -200,9 +196,7 @@ func TestHostTAP(t *testing.T) {
 // The port of a listener of the NIC is taken from the kernel, and the other
 // way round.
 func TestHostPortsAreReserved(t *testing.T) {
-	p, err := link.NewPair(1500, false)
-	must(t, err)
-	t.Cleanup(p.Close)
+	p := testenv.Pair(t, 1500, false)
 	a := start(t, Config{Name: "a", TAP: link.PairTAP, HostTAP: "host0", IP: prefixes("10.0.0.1/24")}, node.Env{NS: p.A.NS})
 	serve := func(port uint16) error {
 		var err error

@@ -55,21 +55,17 @@ func (n *node) wire() string {
 
 // addNode makes a node's namespace.
 func (b *bed) addNode(t *topo.Node) (*node, error) {
-	ns, err := netns.New()
+	s, err := link.NewSpace(nil)
 	if err != nil {
 		return nil, err
 	}
-	b.undo.Add(func() { ns.Close() })
-	n := &node{Node: t, ns: ns}
-	if n.net, err = link.In(ns); err != nil {
-		return nil, err
-	}
-	b.undo.Add(n.net.Close)
+	b.undo.Add(s.Close)
+	n := &node{Node: t, ns: s.NS, net: s.Net}
 	if err := n.net.Up("lo"); err != nil {
 		return nil, err
 	}
 	if t.Kind != topo.Host {
-		return n, errors.Join(link.Quiet(ns), n.sysctls(ownARP, kernelPorts))
+		return n, errors.Join(link.Quiet(n.ns), n.sysctls(ownARP, kernelPorts))
 	}
 	return n, n.configureIP()
 }

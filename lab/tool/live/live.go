@@ -6,7 +6,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -82,12 +81,10 @@ func NewWorld(ctx context.Context, image peer.Image, lanes int, life time.Durati
 }
 
 func (w *World) build(ctx context.Context, image peer.Image, lanes int, life time.Duration) (err error) {
-	if w.space, err = link.NewSpace(link.Quiet); err != nil {
+	if w.space, err = link.NewBridge(bridge, most); err != nil {
 		return err
 	}
-	err = errors.Join(w.space.Net.AddBridge(bridge), w.space.Net.SetMTU(bridge, most),
-		w.space.Net.AddAddr(bridge, host), w.space.Net.Up(bridge))
-	if err != nil {
+	if err = w.space.Net.AddAddr(bridge, host); err != nil {
 		return err
 	}
 	ips := []netip.Prefix{control}

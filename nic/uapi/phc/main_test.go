@@ -117,12 +117,7 @@ func newWorld(t testing.TB, ppb float64, offset time.Duration) *world {
 	t.Helper()
 	w := &world{clock: newLocal(t, ppb, offset)}
 	for _, ns := range []**netns.NS{&w.sys, &w.dut} {
-		n, err := netns.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { n.Close() })
-		*ns = n
+		*ns = testenv.Space(t, nil).NS
 	}
 	w.ip(t, w.sys, "link add sys0 type veth peer name %s netns /proc/%d/fd/%d", dutNetdev, os.Getpid(), w.dut.Fd())
 	for i, ns := range []*netns.NS{w.sys, w.dut} {

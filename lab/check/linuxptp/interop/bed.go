@@ -9,7 +9,7 @@ import (
 
 	"tapir/lab/check/linuxptp"
 	"tapir/lab/conf/nicconf"
-	"tapir/lab/host/netns"
+	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
 	"tapir/ptp"
@@ -25,9 +25,9 @@ const tapName = "tap0"
 // Bed is one NIC on a TAP in a namespace of its own, and a host for programs
 // at the kernel's side of it.
 type Bed struct {
-	Host *linuxptp.Host
-	NIC  *nicnode.Node
-	ns   *netns.NS
+	Host  *linuxptp.Host
+	NIC   *nicnode.Node
+	space *link.Space
 }
 
 // NewBed makes a bed. change may be nil.
@@ -39,10 +39,10 @@ func NewBed(ctx context.Context, change func(*nicconf.Config, *node.Env)) (b *Be
 			b = nil
 		}
 	}()
-	if b.ns, err = netns.New(); err != nil {
+	if b.space, err = link.NewSpace(nil); err != nil {
 		return b, err
 	}
-	if b.Host, err = linuxptp.NewHost(b.ns); err != nil {
+	if b.Host, err = linuxptp.NewHost(b.space.NS); err != nil {
 		return b, err
 	}
 	cfg := nicconf.Config{
@@ -52,7 +52,7 @@ func NewBed(ctx context.Context, change func(*nicconf.Config, *node.Env)) (b *Be
 		TAPIP: []netip.Prefix{netip.MustParsePrefix("10.0.0.254/24"), netip.MustParsePrefix("fd00::fe/64"),
 			netip.MustParsePrefix("fe80::fe/64")},
 	}
-	env := node.Env{NS: b.ns}
+	env := node.Env{NS: b.space.NS}
 	if change != nil {
 		change(&cfg, &env)
 	}
@@ -62,17 +62,12 @@ func NewBed(ctx context.Context, change func(*nicconf.Config, *node.Env)) (b *Be
 
 // Close ends everything.
 func (b *Bed) Close() error {
-	var errs []error
-	if b.Host != nil {
-		errs = append(errs, b.Host.Close())
-	}
+	err := b.Host.Close()
 	if b.NIC != nil {
-		errs = append(errs, b.NIC.Close())
+		err = errors.Join(err, b.NIC.Close())
 	}
-	if b.ns != nil {
-		errs = append(errs, b.ns.Close())
-	}
-	return errors.Join(errs...)
+	b.space.Close()
+	return err
 }
 
 // sections are the interface of a ptp4l on the TAP.

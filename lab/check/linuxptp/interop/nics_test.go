@@ -18,6 +18,8 @@ import (
 	"tapir/ptp/msg"
 )
 
+var must = testenv.Must
+
 // Two NICs on two TAPs synchronize across a Linux bridge. Their clocks are
 // compared directly; half of the comparisons have to be within what a wrong
 // sign or unit would exceed.
@@ -78,9 +80,3 @@ func TestNICsAcrossABridge(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

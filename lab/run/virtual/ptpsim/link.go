@@ -49,7 +49,13 @@ func expect(ok bool, format string, args ...any) error {
 	return fmt.Errorf(format, args...)
 }
 
-// wire is a link of a world.
+// wire is a link of a world. It shares the event queue (package vtime) with the
+// cables of labs in virtual time, but not their model (link.Virtual), which takes
+// other decisions: it strikes TCP segments alone, with probabilities in ppm, lets a
+// frame be overtaken by a number of others and copies what enters. Here every PTP
+// message counts: probabilities are exact to 2^-53, delays have distributions and an
+// asymmetry, a frame is late by a time, and its buffer goes through uncopied. What
+// is left in common is a queue, and the world has that.
 type wire struct {
 	cfg  LinkConfig
 	ends [2]*end

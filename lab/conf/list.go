@@ -79,8 +79,8 @@ func (l *List[T]) Parse(path string, data []byte) ([]T, error) {
 				case o != me && c.Key == "name":
 					return n.Errorf("name: two %s are called %s (the other one is at line %d)", l.Many, name, o.line)
 				case o != me:
-					return n.Errorf("%s: %s and %s both %s %v (the other one is at line %d)", c.Key, o.name, name, c.Verb,
-						c.Value, o.line)
+					return n.Errorf("%s: %s and %s both %s %v (the other one is at line %d)", c.Key, o.name, name,
+						c.Verb, c.Value, o.line)
 				}
 			}
 			all = append(all, v)

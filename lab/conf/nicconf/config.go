@@ -261,8 +261,8 @@ func (c *Config) conflict() string {
 	for _, t := range c.TAPIP {
 		i := slices.IndexFunc(own, func(p netip.Prefix) bool { return p.Addr() == t.Addr() })
 		if i >= 0 && problem == "" {
-			problem = fmt.Sprintf("tap_ip %v is the NIC's own address: the kernel's side needs another one of %v, such as %v",
-				t.Addr(), own[i].Masked(), Neighbour(own[i]))
+			problem = fmt.Sprintf("tap_ip %v is the NIC's own address: the kernel's side needs another one of %v, "+
+				"such as %v", t.Addr(), own[i].Masked(), Neighbour(own[i]))
 		}
 	}
 	return problem

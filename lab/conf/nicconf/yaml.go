@@ -35,7 +35,8 @@ func Parse(path string, data []byte) ([]Config, error) {
 
 // claims are what two NICs cannot share in one process and namespace.
 func claims(c *Config) (name string, all []conf.Claim) {
-	all = []conf.Claim{conf.Has("mac", c.MAC), conf.Has("tap_fd", c.TAPFD), conf.Uses("tap", c.TAP), conf.Uses("tap", c.HostTAP)}
+	all = []conf.Claim{conf.Has("mac", c.MAC), conf.Has("tap_fd", c.TAPFD), conf.Uses("tap", c.TAP),
+		conf.Uses("tap", c.HostTAP)}
 	for _, p := range append(c.Addrs(), c.TAPIP...) {
 		all = append(all, conf.Uses("ip", p.Addr()))
 	}

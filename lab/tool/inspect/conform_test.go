@@ -77,3 +77,63 @@ func TestPortsUsedAgainWithoutAnEnd(t *testing.T) {
 		t.Errorf("%d flows", len(r.Flows))
 	}
 }
+
+// What the standards of RDMA allow is no fault, however rare it is.
+func TestRDMAThatConforms(t *testing.T) {
+	t.Parallel()
+	four := mpa.Enhanced{IRD: 4, ORD: 4}
+	read := rdmap.ReadRequest{SinkSTag: 9, SinkTO: 64, Size: 3000, SourceSTag: 5, SourceTO: 128}
+	request := rdmap.UntaggedHeader(rdmap.ReadRequestOp, true, 0, 1, 0)
+	write := rdmap.TaggedHeader(rdmap.Write, true, 7, 0)
+	for name, f := range map[string]func(k *talk){
+		"RFC 5044 appendix C: a reply of another revision": func(k *talk) {
+			q, r := startup(four, four)
+			q.Enhanced, r.Enhanced, r.Rev = false, false, 1
+			k.start(q, r)
+		},
+		"RFC 5044 appendix C: the RDMA Consortium's protocols": func(k *talk) {
+			q, r := startup(four, four)
+			q.Enhanced, r.Enhanced, q.Rev, r.Rev = false, false, 0, 0
+			k.start(q, r)
+			h := write
+			h.Version, h.ULP = 0, 0
+			k.fpdu(0, h, []byte("words"))
+		},
+		"RFC 6581 section 9.2: an initiator without an indication": func(k *talk) {
+			k.start(startup(mpa.Enhanced{IRD: 4, ORD: 4, P2P: true}, mpa.Enhanced{IRD: 4, ORD: 4, P2P: true, RTRSend: true}))
+			k.terminated(0, rdmap.Terminate{Layer: rdmap.LayerLLP, Code: uint8(mpa.NoRTR)})
+		},
+		"RFC 5040 section 4.8: what is left of a Read Request": func(k *talk) {
+			k.start(startup(four, four))
+			k.untagged(0, rdmap.ReadRequestOp, read.AppendTo(nil))
+			k.fpdu(1, rdmap.TaggedHeader(rdmap.ReadResponse, false, 9, 64), make([]byte, 1000))
+			left := read
+			left.SinkTO, left.SourceTO, left.Size = 1064, 1128, 2000
+			k.terminated(1, rdmap.Terminate{Type: rdmap.TypeProtection}.
+				WithSegment(request, request.Len()+rdmap.ReadRequestLen).WithRead(left))
+		},
+		"RFC 5040 section 4.8: no header, if none is possible": func(k *talk) {
+			k.start(startup(four, four))
+			k.untagged(0, rdmap.ReadRequestOp, read.AppendTo(nil))
+			k.terminated(1, rdmap.Terminate{Type: rdmap.TypeProtection, Code: rdmap.AccessRights})
+		},
+		"RFC 5040 section 4.8: one of several Writes to one place": func(k *talk) {
+			k.start(startup(four, four))
+			for n := range 4 {
+				k.fpdu(0, write, make([]byte, 40+n))
+			}
+			k.terminated(1, rdmap.Terminate{Layer: rdmap.LayerDDP, Type: 1}.WithSegment(write, write.Len()+41))
+		},
+		"RFC 5040 section 4.8: a segment of long ago": func(k *talk) {
+			k.start(startup(four, four))
+			for n := range uint64(2*mostSent + 10) {
+				k.fpdu(0, rdmap.TaggedHeader(rdmap.Write, true, 7, n), nil)
+			}
+			k.terminated(1, rdmap.Terminate{Layer: rdmap.LayerDDP, Type: 1}.WithSegment(write, write.Len()))
+		},
+	} {
+		k := &talk{}
+		f(k)
+		only(t, name, judge(k.finish()))
+	}
+}

@@ -1,30 +1,44 @@
 package inspect
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"tapir/mpa"
+	"tapir/nic"
 )
 
-// corpusSeeds is how many traces TestEngineTracesAreNotAccused makes by itself;
-// with TAPIR_SOAK set it makes all.
+// corpusAll are the seeds whose variants of start-up differ; of them a test plays
+// corpusSeeds, others each day, or the first SOAK_SEEDS.
 const (
-	corpusSeeds = 60
 	corpusAll   = 1000
+	corpusSeeds = 60
 )
+
+// seeds are the first seed and how many follow.
+func seeds(t *testing.T) (first, n uint64) {
+	if v := os.Getenv("SOAK_SEEDS"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return 0, n
+	}
+	return uint64(time.Now().YearDay()) * corpusSeeds % corpusAll, corpusSeeds
+}
 
 // TestEngineTracesAreNotAccused: whatever the engine says to itself, in every way
 // to start up and to end, over good cables and bad, breaks no rule.
 func TestEngineTracesAreNotAccused(t *testing.T) {
 	t.Parallel()
-	n, first := uint64(corpusSeeds), uint64(time.Now().YearDay())*corpusSeeds%corpusAll
-	if os.Getenv("TAPIR_SOAK") != "" {
-		n, first = corpusAll, 0
-	}
+	first, n := seeds(t)
 	var mu sync.Mutex
 	seen := map[string]int{}
 	const parts = 4
@@ -38,10 +52,9 @@ func TestEngineTracesAreNotAccused(t *testing.T) {
 					if err != nil {
 						t.Fatalf("seed %d: %v", seed, err)
 					}
-					gso := p.side[0].IWARP.GSO || p.side[1].IWARP.GSO
-					report := check(t, fmt.Sprint("seed ", seed), list, gso)
+					report := check(t, fmt.Sprint("seed ", seed), list, p.breaks()...)
 					for name, worse := range degraded(r, list) {
-						check(t, fmt.Sprintf("seed %d, %s", seed, name), worse, gso)
+						check(t, fmt.Sprintf("seed %d, %s", seed, name), worse, p.breaks()...)
 					}
 					mu.Lock()
 					count(seen, report)
@@ -53,16 +66,32 @@ func TestEngineTracesAreNotAccused(t *testing.T) {
 	t.Logf("%d traces: %v", n, seen)
 }
 
-// check judges a conversation of peers that break no rule, but for siw's bit.
-func check(t *testing.T, name string, list []Packet, gso bool) *Report {
-	t.Helper()
+// drawn is the report on a capture, with its steps.
+func drawn(list []Packet) *Report {
 	in := New(Options{Ladder: 1000})
 	for k := range list {
 		in.Packet(&list[k])
 	}
-	r := in.Finish()
+	return in.Finish()
+}
+
+// breaks are the rules that the plan has its NICs break.
+func (p *plan) breaks() (list []*Rule) {
+	if p.side[0].IWARP.GSO || p.side[1].IWARP.GSO {
+		list = append(list, mpaGSO)
+	}
+	if p.fault == wraps {
+		list = append(list, ddpWrap)
+	}
+	return list
+}
+
+// check judges a conversation of peers that break no rules but those.
+func check(t *testing.T, name string, list []Packet, but ...*Rule) *Report {
+	t.Helper()
+	r := drawn(list)
 	for _, f := range r.Findings {
-		if !f.Note && !(gso && f.Says == mpaGSO.Says) {
+		if !f.Note && !slices.ContainsFunc(but, func(r *Rule) bool { return r.Clause == f.Clause && r.Says == f.Says }) {
 			t.Errorf("%s: %v", name, f)
 		}
 	}
@@ -117,5 +146,75 @@ func count(seen map[string]int, r *Report) {
 		if f.Note {
 			seen["note: "+f.Detail]++
 		}
+	}
+}
+
+// live are the fields that are altered in what a NIC sends to another.
+func live() (list []*field) {
+	for k := range fields {
+		switch f := &fields[k]; f.name {
+		case "key", "PD_Length above 512", "MPA reserved", "R of a request", "MPA revision", "CRC", "payload", "DDP version",
+			"DDP reserved", "T", "L of a Read Request", "RDMAP version", "RDMAP reserved", "opcode", "Invalidate STag",
+			"queue number", "MSN", "MO":
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// TestLiveMutants: a NIC that sends one field wrong is accused of that, and the
+// other, which answers with a Terminate or not at all, of nothing.
+func TestLiveMutants(t *testing.T) {
+	t.Parallel()
+	list := live()
+	first, n := seeds(t)
+	seen, altered, clauses := map[string]int{}, 0, 0
+	for seed := first; seed < first+n; seed++ {
+		p, r := planOf(seed)
+		p.cable, p.fault, p.reject, p.posts = cable{}, 0, false, p.posts+4
+		for k := range p.side {
+			c := &p.side[k]
+			c.Frames, c.IWARP.Markers, c.IWARP.GSO, c.TCP.Params.Nagle = nic.Wire, false, false, false
+		}
+		crc := p.side[0].IWARP.CRC == mpa.CRCRequired || p.side[1].IWARP.CRC == mpa.CRCRequired
+		f, skip := list[seed%uint64(len(list))], r.IntN(3)
+		var wrong []byte
+		capture, err := p.play(r, func(b []byte) []byte {
+			for _, c := range places(0, []Packet{{Data: b}}, crc) {
+				if wrong != nil || c.layer != f.on || f.where != nil && !f.where(&c, b[c.at:c.at+c.n]) {
+					continue
+				}
+				if skip--; skip < 0 || f.on == onStart {
+					b = mutate(f, &c, []Packet{{Data: b}}, r)[0].Data
+					wrong = b
+				}
+			}
+			return b
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wrong == nil {
+			continue
+		}
+		altered++
+		report := drawn(capture)
+		count(seen, report)
+		packet := 1 + slices.IndexFunc(capture, func(p Packet) bool { return bytes.Equal(p.Data, wrong) })
+		found := fresh(report, nil)
+		for k, x := range found {
+			if x.Packet != packet {
+				t.Errorf("seed %d, %s in packet %d: %v", seed, f.name, packet, x)
+			} else if k == 0 && x.Says == f.rule.Says {
+				clauses++
+			}
+		}
+		if len(found) == 0 {
+			t.Errorf("seed %d, %s in packet %d: nothing found", seed, f.name, packet)
+		}
+	}
+	t.Logf("%d conversations, %d with the clause of the field: %v", altered, clauses, seen)
+	if altered == 0 || clauses < altered*9/10 {
+		t.Errorf("%d of %d with the clause of the field", clauses, altered)
 	}
 }

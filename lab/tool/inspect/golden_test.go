@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -114,6 +115,16 @@ func TestGoldenCapturesShowSiwsDeviationsAndNothingElse(t *testing.T) {
 			}
 		}
 		checkQuirks(t, name, file)
+		list := load(t, file)
+		for seed := range uint64(3) {
+			for worse, list := range degraded(rand.New(rand.NewPCG(seed, 6581)), list) {
+				for _, f := range judge(list).Findings {
+					if !f.Siw && !f.Note {
+						t.Errorf("%s, %s, seed %d: %v", name, worse, seed, f)
+					}
+				}
+			}
+		}
 	}
 	if seen != len(deviations) {
 		t.Errorf("%d of %d captures with deviations were there", seen, len(deviations))
@@ -137,6 +148,17 @@ func checkQuirks(t *testing.T, name, file string) {
 	for _, f := range r.Flows {
 		if f.State != Replayed && (f.State != NotRDMA || name != "siw-refused" && name != "siw-fi_pingpong") {
 			t.Errorf("%s: flow %d is %s", name, f.Number, f.State)
+		}
+	}
+}
+
+// LLDP with DCBX and FCoE's initialization are nothing to judge.
+func TestOtherProtocols(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"dcbx-lldpad", "fip-vn2vn"} {
+		r := inspectFile(t, "testdata/"+name+".pcap", Options{})
+		if r.Verdict() != NothingSeen || len(r.Findings) > 0 || r.Other != r.Packets {
+			t.Errorf("%s: %s %v", name, r.Verdict(), r.Findings)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -285,6 +286,14 @@ func TestPTP4LCapturesAreClean(t *testing.T) {
 		r := inspectFile(t, file, Options{})
 		if r.Verdict() != Clean || r.Flows[0].Protocol != "PTP" || len(r.Flows[0].Sides[0].Messages) == 0 {
 			t.Errorf("%s: %s %v", file, r.Verdict(), r.Findings)
+		}
+		list := load(t, file)
+		for seed := range uint64(10) {
+			for worse, list := range degraded(rand.New(rand.NewPCG(seed, 1588)), list) {
+				if f := judge(list).First(); f != nil {
+					t.Errorf("%s, %s, seed %d: %v", file, worse, seed, f)
+				}
+			}
 		}
 	}
 }

@@ -39,6 +39,9 @@ func (s *station) sge(off, n int) []verbs.SGE {
 // faulty are requests that the peer answers with a Terminate, or none of which
 // anything is left but the end of the connection.
 var faulty = []func(b *bench, s, o *station) verbs.SendWR{
+	func(_ *bench, _, o *station) verbs.SendWR { // wraps
+		return verbs.SendWR{Opcode: verbs.OpWrite, RKey: o.mr.RKey(), RemoteAddr: ^uint64(0) - 7}
+	},
 	func(_ *bench, _, o *station) verbs.SendWR {
 		return verbs.SendWR{Opcode: verbs.OpWrite, RKey: o.mr.RKey() ^ 0x100, RemoteAddr: o.mr.Addr()}
 	},
@@ -84,6 +87,9 @@ var faulty = []func(b *bench, s, o *station) verbs.SendWR{
 }
 
 var faults = len(faulty)
+
+// wraps is the fault that breaks a rule on the wire.
+const wraps = 1
 
 // foreign aims at a region of another protection domain.
 func (s *station) foreign(op verbs.Opcode) verbs.SendWR {

@@ -431,7 +431,7 @@ func specimens(t *testing.T) (all []specimen, by [layers][]place) {
 	for seed, n := uint64(0), 0; n < 40; seed++ {
 		p, r := planOf(seed)
 		gso := p.side[0].IWARP.GSO || p.side[1].IWARP.GSO // FPDUs of several segments
-		if p.cable != (cable{}) || p.posts < 4 || gso || p.side[0].Frames != nic.Wire || p.side[1].Frames != nic.Wire {
+		if p.cable != (cable{}) || p.posts < 4 || p.reject || p.end == 1 || p.end > 2 || gso || p.side[0].Frames != nic.Wire || p.side[1].Frames != nic.Wire {
 			continue
 		}
 		list, err := p.play(r, nil)

@@ -242,7 +242,9 @@ func (h *half) readResponse(s *seg) {
 		return
 	}
 	if !h.c.asked(1-h.side, func(r *readRequest) bool {
-		return !r.atomic && (s.STag == r.SinkSTag && s.TO == r.SinkTO+r.have || r.Size == 0 && len(s.payload) == 0)
+		end := r.have + uint64(len(s.payload))
+		return !r.atomic && (end == 0 || s.STag == r.SinkSTag && s.TO == r.SinkTO+r.have) &&
+			end <= uint64(r.Size) && s.Last == (end == uint64(r.Size))
 	}) {
 		h.took(m, s)
 		return

@@ -125,6 +125,8 @@ func (c Config) withDefaults() Config {
 	}
 	c.Queues = cmp.Or(c.Queues, 1)
 	c.RDMA.MaxIRD, c.RDMA.MaxORD = cmp.Or(c.RDMA.MaxIRD, settings.MaxReads), cmp.Or(c.RDMA.MaxORD, settings.MaxReads)
+	c.TCP.KeepAlive = cmp.Or(c.TCP.KeepAlive, settings.DefaultKeepAlive)
+	c.TCP.KeepAliveInterval = cmp.Or(c.TCP.KeepAliveInterval, settings.DefaultKeepAliveInterval)
 	c.IWARP.Nudge = cmp.Or(c.IWARP.Nudge, settings.DefaultNudge)
 	c.IWARP.SendFirst = cmp.Or(c.IWARP.SendFirst, settings.DefaultSendFirst)
 	if c.MAC.IsZero() {

@@ -71,6 +71,8 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"max_ird":                 {"7", limits(verbs.Limits{MaxIRD: 7})},
 		"max_ord":                 {"7", limits(verbs.Limits{MaxORD: 7})},
 		"mpa_request_timeout":     {"2s", iw(iwarp.Config{RequestTimeout: 2 * time.Second})},
+		"mpa_silent_share":        {"20", iw(iwarp.Config{SilentShare: 20})},
+		"ka_interval":             {"5s", tcp(toe.Params{KeepAliveInterval: 5 * time.Second})},
 		"mpa_reply_timeout":       {"2s", iw(iwarp.Config{ReplyTimeout: 2 * time.Second})},
 		"close_timeout":           {"2s", iw(iwarp.Config{CloseTimeout: 2 * time.Second})},
 		"dprint":                  {"eh,wr", Config{Msglvl: msglog.Msglvl(msglog.Errors | msglog.WR)}},

@@ -41,6 +41,10 @@ type Config struct {
 	// zcopy_tx=0.
 	NoZeroCopy bool
 
+	// SilentShare is the percentage of a listener's backlog that connections of
+	// one host may hold without an MPA request when others need room (50).
+	SilentShare uint8
+
 	RequestTimeout time.Duration // responder: until the request is whole (5 s)
 	ReplyTimeout   time.Duration // initiator: until the reply is whole (10 s)
 	CloseTimeout   time.Duration // without progress, until a graceful close turns abortive (5 s)
@@ -106,6 +110,7 @@ func (c Config) withDefaults() Config {
 	c.RTR = cmp.Or(c.RTR, mpa.RTRAny)
 	c.IRD = cmp.Or(c.IRD, defaultReads)
 	c.ORD = cmp.Or(c.ORD, defaultReads)
+	c.SilentShare = cmp.Or(c.SilentShare, 50)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
 	c.ReplyTimeout = cmp.Or(c.ReplyTimeout, 10*time.Second)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)

@@ -36,8 +36,10 @@ type conn struct {
 	e        *Engine
 	num      uint32
 	tcp      *toe.Conn
-	acceptor *acceptor // passive
-	queued   bool      // in acceptor.queue
+	acceptor *acceptor  // passive
+	queued   bool       // in acceptor.queue
+	silent   bool       // in acceptor.silent
+	since    frame.Time // passive: when TCP was established
 	id       *cm.ID
 	qp       *verbs.QP
 	phase    phase

@@ -69,9 +69,7 @@ func (c *carrier) segment(data []byte, from, to int, fin bool) {
 
 // later lets the NIC do what it has to.
 func (c *carrier) later() {
-	until := c.w.now.Add(2 * time.Millisecond)
-	c.w.a.out.packets = append(c.w.a.out.packets, packet{c.w.pool.Get(1), until}) // so that time stops there
-	c.w.run(func() bool { return c.w.now >= until })
+	c.w.quiet(2 * time.Millisecond)
 }
 
 // ways of data and FIN, cut at k.

@@ -18,6 +18,7 @@ type Counters struct {
 	CRCErrors  uint64 `json:"crc_errors"`
 	Nudges     uint64 `json:"nudges"`     // sent to silent responders
 	Terminates uint64 `json:"terminates"` // sent or received
+	Evicted    uint64 `json:"evicted"`    // connections reset without an MPA request, for room in a backlog
 	// OOOPlaced counts octets placed before everything in front of them had
 	// come, OOOHeld those held back at the ends of such segments, and
 	// OOORefused the segments left to TCP, by reason as in RefusalNames.
@@ -37,6 +38,7 @@ func (a *Counters) add(b *Counters) {
 	a.CRCErrors += b.CRCErrors
 	a.Nudges += b.Nudges
 	a.Terminates += b.Terminates
+	a.Evicted += b.Evicted
 	a.OOOPlaced += b.OOOPlaced
 	a.OOOHeld += b.OOOHeld
 	for i := range a.OOORefused {

@@ -20,7 +20,8 @@ import (
 // quiet runs for d.
 func (w *world) quiet(d time.Duration) {
 	limit := w.now.Add(d)
-	w.run(func() bool { return w.now > limit })
+	w.a.out.packets = append(w.a.out.packets, packet{w.pool.Get(1), limit}) // so that time stops there
+	w.run(func() bool { return w.now >= limit })
 }
 
 // Sections 7.1.1 and 7.1.2 (5044-7.1.1-2, 5044-7.1.1-16, 5044-7.1.1-18,

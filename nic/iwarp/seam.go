@@ -7,7 +7,6 @@ import (
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
-	"tapir/wire/roster"
 )
 
 // transport is the engine as verbs sees it.
@@ -86,15 +85,15 @@ func (t *manager) Listen(l *cm.Listener) (cm.Acceptor, error) {
 	var err error
 	a.tcp, err = e.tcp.Listen(l.Local(), l.Backlog(), func(tc *toe.Conn, now frame.Time) toe.Handler {
 		c := e.newConn()
-		c.tcp, c.acceptor, c.queued = tc, a, true
-		a.queue.Add(c.num, c)
+		c.tcp = tc
+		a.enter(c, now)
 		c.awaitRequest(now)
 		return c
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.tcp.SetQueue(a.queue.Len)
+	a.tcp.SetQueue(toe.Queue{Len: a.queue.Len, Silent: a.silent.Len, MakeRoom: a.makeRoom})
 	return a, nil
 }
 
@@ -110,36 +109,6 @@ func (t *manager) Connect(id *cm.ID, now frame.Time) error {
 	}
 	return e.dial(id, local, e.cfg.Revision, now)
 }
-
-// acceptor is the transport's side of a listener.
-type acceptor struct {
-	e     *Engine
-	l     *cm.Listener
-	tcp   *toe.Listener
-	queue roster.Roster[conn] // those that wait for their MPA request or the application's answer
-}
-
-// leaveQueue ends the waiting of c.
-func (c *conn) leaveQueue() {
-	if c.queued {
-		c.acceptor.queue.Remove(c.num)
-		c.queued = false
-	}
-}
-
-// Close implements cm.Acceptor.
-func (a *acceptor) Close() {
-	a.tcp.Close()
-	for _, c := range a.queue.All() {
-		if c.phase == waitRequest {
-			c.err = cm.ErrClosing
-			c.tcp.Abort()
-		}
-	}
-}
-
-// Pause implements cm.Acceptor.
-func (a *acceptor) Pause(on bool) { a.tcp.Pause(on) }
 
 // Accept implements cm.Conn.
 func (c *conn) Accept(now frame.Time) error {

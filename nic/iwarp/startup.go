@@ -58,6 +58,7 @@ func (c *conn) request(data []byte, now frame.Time) {
 		c.tcp.Abort()
 	case done:
 		c.phase = offered
+		c.spoke()
 		c.e.arm(c, frame.Never)
 		r := c.responder.Request()
 		c.logAgreed("MPA request", &r)

@@ -165,6 +165,11 @@ func (c *Bound) cmRows() []*param.Row {
 		param.Duration(param.Row{Name: "mpa_request_timeout", Origin: param.Tapir, Runtime: true,
 			Help: "how long a peer may take for its MPA request"},
 			&c.IWARP.RequestTimeout, 5*second, time.Hour, false),
+		param.Number(param.Row{Name: "mpa_silent_share", Origin: param.Tapir, Runtime: true,
+			Expect: "a percentage from 1 to 100",
+			Help: "percentage of a listener's backlog that one IPv4 address, or IPv6 /64, may hold with connections " +
+				"that send no MPA request, when others need room"},
+			&c.IWARP.SilentShare, 50, 1, 100),
 		param.Duration(param.Row{Name: "mpa_reply_timeout", Origin: param.Tapir, Runtime: true,
 			Help: "how long a peer, and the application behind it, may take for the MPA reply"},
 			&c.IWARP.ReplyTimeout, 10*second, time.Hour, false),
@@ -244,6 +249,13 @@ const DefaultNudge = 5 * time.Millisecond
 // connection on which more is there by then.
 const DefaultSendFirst = 200 * time.Millisecond
 
+// DefaultKeepAlive is that of the FastLinQ driver's iWARP; with nine probes
+// DefaultKeepAliveInterval bears a peer that is paused for a minute.
+const (
+	DefaultKeepAlive         = 20 * time.Minute
+	DefaultKeepAliveInterval = 10 * time.Second
+)
+
 // orNever makes the setting of a time of which 0, not the default, says never.
 func orNever(r param.Row, field *time.Duration, def, high time.Duration) *param.Row {
 	r.Origin, r.Runtime = param.Tapir, true
@@ -278,9 +290,11 @@ func (c *Bound) tcpRows() []*param.Row {
 		param.Duration(param.Row{Name: "user_timeout", Origin: param.Tapir, Runtime: true,
 			Help: "time without progress that ends a TCP connection; without it retransmissions count"},
 			&c.TCP.UserTimeout, 0, day, true),
-		param.Duration(param.Row{Name: "keepalive", Origin: param.Tapir, Runtime: true,
-			Help: "idle time before TCP keep-alive probes"},
-			&c.TCP.KeepAlive, 0, day, true),
+		orNever(param.Row{Name: "keepalive", Help: "silence of the peer on a connection before TCP keep-alive probes"},
+			&c.TCP.KeepAlive, DefaultKeepAlive, day),
+		param.Duration(param.Row{Name: "ka_interval", Origin: param.FastLinQ, Runtime: true,
+			Help: "time between keep-alive probes"},
+			&c.TCP.KeepAliveInterval, DefaultKeepAliveInterval, time.Hour, false),
 		param.Number(param.Row{Name: "ka_max_probe_cnt", Origin: param.FastLinQ, Runtime: true,
 			Expect: "a number of probes from 1 to 255",
 			Help:   "unanswered keep-alive probes that end a connection"},

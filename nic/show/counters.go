@@ -72,6 +72,7 @@ func (v *View) Counters() []view.Counter {
 		view.Count("tcp_frames_in", t.FramesIn), view.Count("tcp_frames_out", t.FramesOut),
 		view.Count("tcp_bytes_in", t.BytesIn), view.Count("tcp_bytes_out", t.BytesOut),
 		view.Count("tcp_retransmits", t.Retransmits), view.Count("tcp_timeouts", t.Timeouts),
+		view.Count("tcp_keepalive_probes", t.KeepAliveProbes), view.Count("tcp_keepalive_ends", t.KeepAliveEnds),
 		view.Count("tcp_tail_probes", t.TailProbes), view.Count("tcp_fast_recoveries", t.FastRecoveries),
 		view.Count("tcp_recoveries_undone", t.Undone), view.Count("tcp_out_of_order", t.OutOfOrder),
 		view.Count("tcp_bytes_held", t.BytesHeld),
@@ -85,7 +86,7 @@ func (v *View) Counters() []view.Counter {
 		view.Count("rdma_fpdus_in", r.RxFPDUs), view.Count("rdma_fpdus_out", r.TxFPDUs),
 		view.Count("rdma_bytes_in", r.RxBytes), view.Count("rdma_bytes_out", r.TxBytes),
 		view.Count("rdma_crc_errors", r.CRCErrors), view.Count("rdma_terminates", r.Terminates),
-		view.Count("rdma_nudges", r.Nudges))
+		view.Count("rdma_nudges", r.Nudges), view.Count("rdma_silent_evicted", r.Evicted))
 	list = append(list, view.Count("rdma_early_placed", r.OOOPlaced), view.Count("rdma_early_held", r.OOOHeld))
 	for i, name := range iwarp.RefusalNames {
 		list = append(list, view.Count("rdma_early_refused_"+name, r.OOORefused[i]))

@@ -131,7 +131,7 @@ func (c *Conn) handshakeDone(h *tcp.Header, ack int64, now frame.Time) bool {
 		return false
 	}
 	if l := c.listener; l != nil {
-		if l.backlog.Full() { // the peer sends again, or answers our next SYN-ACK
+		if l.full(c.remote, now) { // the peer sends again, or answers our next SYN-ACK
 			c.e.drop(drop.Backlog)
 			return false
 		}

@@ -78,6 +78,8 @@ type Stats struct {
 	FastRecoveries      uint64
 	Undone              uint64 // recoveries taken back because nothing was lost
 	TailProbes          uint64
+	KeepAliveProbes     uint64
+	KeepAliveEnds       uint64 // connections of which no peer answered these
 	BlackHoles          uint64 // MTUs reduced because full segments vanished
 	OutOfOrder          uint64 // segments that arrived before others in front of them
 	BytesHeld           uint64 // octets copied aside until their turn

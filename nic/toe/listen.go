@@ -21,6 +21,7 @@ type Listener struct {
 	backlog  admission.Backlog
 	cookieAt frame.Time // when the last SYN cookie was sent; 0: never
 	accept   AcceptFunc
+	makeRoom func(from netip.Addr, now frame.Time) bool
 	port     *ports.Reservation
 	par      *Params             // nil: the engine's
 	pending  roster.Roster[Conn] // handshakes not completed
@@ -57,11 +58,32 @@ func (l *Listener) Local() netip.AddrPort { return l.local }
 // bound.
 func (l *Listener) SetMaxConns(n int) { l.backlog.Max = n }
 
+// Queue is the upper layer's part of a listener: connections that are
+// established and that the application has not accepted.
+type Queue struct {
+	Len func() int // all of them
+	// Silent is how many of them might make room for another one, MakeRoom has
+	// one do so for a connection from that host, which may fail.
+	Silent   func() int
+	MakeRoom func(from netip.Addr, now frame.Time) bool
+}
+
 // SetQueue makes established connections that the application has not accepted
-// count against the backlog, too: queued tells how many there are. While the
-// backlog is full of them, SYNs and the ACKs of SYN cookies are dropped, which
-// peers send again.
-func (l *Listener) SetQueue(queued func() int) { l.backlog.Queued = queued }
+// count against the backlog, too. While the backlog is full of them, and none makes room, SYNs and the
+// ACKs that end a handshake are dropped, which peers send again.
+func (l *Listener) SetQueue(q Queue) {
+	l.backlog.Queued, l.backlog.Movable, l.makeRoom = q.Len, q.Silent, q.MakeRoom
+}
+
+// full reports whether there is no room for one more established connection
+// from remote.
+func (l *Listener) full(remote netip.AddrPort, now frame.Time) bool {
+	return l.backlog.Full() && !(l.makeRoom != nil && l.makeRoom(admission.Host(remote.Addr()), now))
+}
+
+// Host is who c counts for where connections are limited by address: the peer's
+// IPv4 address, or the 64-bit prefix that one IPv6 host can use as a whole.
+func (c *Conn) Host() netip.Addr { return admission.Host(c.remote.Addr()) }
 
 // Pause makes the listener drop new SYNs, which peers send again, until it is
 // called with false. Handshakes that have begun go on.

@@ -113,6 +113,9 @@ func (c *Conn) outputSyn(now frame.Time) (more bool) {
 // sendAck sends the acknowledgements that no data has carried, and probes.
 func (c *Conn) sendAck(t *turn, now frame.Time) (more bool) {
 	if c.wantProbe {
+		if c.probes > 0 && c.e.notes != nil && c.e.notes.On {
+			c.e.notes.Addf("TCP keep-alive probe %d of %d", c.probes, c.par.KeepAliveProbes)
+		}
 		if c.e.out.Room() <= 0 || !c.transmit(c.snd.Seq(c.snd.Una())-1, tcp.ACK, 0, 0, 0, now) {
 			return true
 		}

@@ -28,8 +28,9 @@ type Params struct {
 	// 3.8.3). It replaces Retries, SynRetries and FinRetries; default 0: they
 	// decide.
 	UserTimeout time.Duration
-	// KeepAlive is the idle time before keep-alive probes; default 0: none are
-	// sent. KeepAliveInterval is the time between probes; default KeepAlive/8.
+	// KeepAlive is the idle time before keep-alive probes (RFC 9293 section
+	// 3.8.4); default 0, and below: none are sent. KeepAliveInterval is the time
+	// between probes; default KeepAlive/8.
 	KeepAlive, KeepAliveInterval time.Duration
 	// KeepAliveProbes is how many unanswered probes end the connection with
 	// Timeout (ka_max_probe_cnt); default 9.

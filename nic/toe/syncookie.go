@@ -46,7 +46,7 @@ func (l *Listener) takeCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 	switch {
 	case !ok || e.passive.Crowded(&l.backlog, remote.Addr(), len(e.conns)):
 		return nil, false
-	case l.backlog.Full():
+	case l.full(remote, now):
 		return nil, true
 	}
 	c = e.newConn(local, remote, StateSynReceived, now)

@@ -55,7 +55,7 @@ func (c *Conn) onStateTimer(now frame.Time) {
 // (RFC 9293 section 3.8.4).
 func (c *Conn) keepAlive(now frame.Time) {
 	idle := c.par.KeepAlive
-	if idle == 0 {
+	if idle <= 0 {
 		return
 	}
 	if c.snd.Segs() > 0 { // the retransmission timer watches the peer
@@ -67,10 +67,12 @@ func (c *Conn) keepAlive(now frame.Time) {
 		return
 	}
 	if c.probes >= c.par.KeepAliveProbes {
+		c.e.stats.KeepAliveEnds++
 		c.finish(Timeout, now)
 		return
 	}
 	c.probes++
+	c.e.stats.KeepAliveProbes++
 	c.wantProbe = true
 	c.stateAt = now.Add(max(c.par.KeepAliveInterval, c.e.cfg.MinRTO))
 	c.Kick()

@@ -1,7 +1,8 @@
 package siwt
 
 import (
-	"bytes"
+	"cmp"
+	"fmt"
 	"time"
 
 	"tapir/nic/verbs"
@@ -49,8 +50,8 @@ func (k *client) cancel() { k.timer() }
 func (k *client) begin(private []byte, now frame.Time) {
 	var ok bool
 	if k.peer, ok = parse[offer](private); !ok || k.peer.Magic != magic {
-		k.c.report.End = "the server is no siwt: it answers with private data of another program"
-		k.quit(now)
+		k.finish(fmt.Sprintf("the server is no siwt: its private data %s are not the %d octets of an offer, "+
+			"which begin with %x", octets(private), offerLen, render(uint32(magic))), now)
 		return
 	}
 	k.after(k.c.run.job.Settle, k.next, now)
@@ -148,18 +149,59 @@ func (k *client) complete(wc *verbs.WC, now frame.Time) {
 func (k *client) answer(wc *verbs.WC, now frame.Time) {
 	i := int(wc.ID - recvID)
 	got, sent := k.c.slot(i)[:wc.ByteLen], k.c.buf[:k.step.size]
-	good := bytes.Equal(got, sent)
-	if k.proof == answered {
-		a, _ := parse[answer](got)
-		good = len(got) == answerLen && a.Magic == magic && int(a.Length) == len(sent) && a.Sum == sum(sent)
+	wrong := differs(got, sent)
+	switch {
+	case k.answers == 0:
+		wrong = fmt.Sprintf("the server sends %s unasked", octets(got))
+	case k.proof == answered:
+		wrong = wrongAnswer(got, sent)
 	}
 	_ = k.c.postRecv(i) // fails only when the connection has ended
-	if !good {
-		k.finish("the answer differs", now)
+	if wrong != "" {
+		k.finish(wrong, now)
 		return
 	}
 	k.answers--
 	k.settle(now)
+}
+
+// wrongAnswer says how got differs from the answer to a Send of sent.
+func wrongAnswer(got, sent []byte) string {
+	a, _ := parse[answer](got)
+	switch {
+	case len(got) != answerLen || a.Magic != magic:
+		return fmt.Sprintf("the answer, %s, is none of siwt: want %d octets that begin with %x", octets(got), answerLen,
+			render(uint32(magic)))
+	case int(a.Length) != len(sent):
+		return fmt.Sprintf("the server has received %d octets instead of %d", a.Length, len(sent))
+	case a.Sum != sum(sent):
+		return fmt.Sprintf("the server has received other octets: FNV-1a sum %08x instead of %08x", a.Sum, sum(sent))
+	}
+	return ""
+}
+
+// differs says where got is not want.
+func differs(got, want []byte) string {
+	if len(got) != len(want) {
+		return fmt.Sprintf("%d octets came back instead of %d", len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			return fmt.Sprintf("octet %d came back as %#02x instead of %#02x", i, got[i], want[i])
+		}
+	}
+	return ""
+}
+
+// octets is a short form of b.
+func octets(b []byte) string {
+	switch {
+	case len(b) == 0:
+		return "(none)"
+	case len(b) > 8:
+		return fmt.Sprintf("(%d octets: %x...)", len(b), b[:8])
+	}
+	return fmt.Sprintf("(%d octets: %x)", len(b), b)
 }
 
 // settle ends the step when nothing is outstanding.
@@ -172,11 +214,11 @@ func (k *client) settle(now frame.Time) {
 		(k.wr.RKey == k.peer.RW || k.wr.RKey == k.peer.WO) {
 		copy(k.model, k.c.buf[:n])
 	}
-	if k.proof == compared && !bytes.Equal(k.c.buf[half:half+n], k.model[:n]) {
-		k.finish("the data differs", now)
-		return
+	wrong := ""
+	if k.proof == compared {
+		wrong = differs(k.c.buf[half:half+n], k.model[:n])
 	}
-	k.finish("", now)
+	k.finish(wrong, now)
 }
 
 // finish books the step; the next follows, or after a failure the end.
@@ -186,6 +228,11 @@ func (k *client) finish(failure string, now frame.Time) {
 	}
 	k.timer()
 	r := &k.c.report
+	if k.step.name == "" { // none has begun
+		r.End = failure
+		k.quit(now)
+		return
+	}
 	r.Steps = append(r.Steps, StepReport{Step: k.step.String(), Elapsed: now.Sub(k.started), Error: failure})
 	k.at++
 	if failure != "" {
@@ -203,7 +250,7 @@ func (k *client) gone(now frame.Time) {
 	case k.step.name == "gone":
 		k.finish("", now)
 	case k.at < len(k.c.run.steps):
-		k.finish("disconnected", now)
+		k.finish(cmp.Or(k.c.report.End, "disconnected"), now)
 	}
 }
 

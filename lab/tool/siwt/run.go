@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"tapir/mpa"
 	"tapir/nic"
 	"tapir/nic/cm"
 	"tapir/wire/frame"
@@ -71,6 +72,7 @@ func (r *Run) connect(now frame.Time) error {
 		}
 		c.client = newClient(c)
 		c.id = r.dev.CM.NewID(r.event, c)
+		c.report.Remote = netip.AddrPortFrom(r.job.Remote, r.job.Port)
 		p := cm.Params{QP: c.qp, PrivateData: private(r.job.ask(), r.job.Private), IRD: depth(r.job.IRD),
 			ORD: depth(r.job.ORD)}
 		if err := c.id.Connect(netip.AddrPortFrom(r.job.Remote, r.job.Port), p, now); err != nil {
@@ -135,7 +137,7 @@ func (r *Run) event(ev cm.Event, now frame.Time) {
 		c.report.IRD, c.report.ORD = ev.IRD, ev.ORD
 	case cm.Rejected:
 		c.established(ev)
-		c.report.Rejected = cmp.Or(text(ev.PrivateData), "no reason given")
+		c.report.Rejected = cmp.Or(text(ev.PrivateData), "no reason given; "+r.asked())
 	case cm.Disconnected:
 		c.ended(ev.Err)
 		if c.client != nil {
@@ -146,6 +148,22 @@ func (r *Run) event(ev cm.Event, now frame.Time) {
 	default:
 		c.ended(ev.Err)
 	}
+}
+
+// asked is what this side's MPA request demands, which a peer may reject.
+func (r *Run) asked() string {
+	cfg := r.dev.Config().IWARP
+	crc, markers := "on if the peer wants it", "none"
+	switch {
+	case cfg.CRC == mpa.CRCRequired:
+		crc = "required"
+	case cfg.CRC == mpa.CRCRefused:
+		crc = "refused"
+	}
+	if cfg.Markers {
+		markers = "demanded"
+	}
+	return fmt.Sprintf("asked for: MPA revision %d, CRC %s, markers %s", cmp.Or(cfg.Revision, 2), crc, markers)
 }
 
 // ended notes why the connection has ended, if not in order.

@@ -21,7 +21,11 @@ var serverAddr = netip.MustParseAddr("10.0.0.1")
 
 func newWorld(t *testing.T, cfg nic.Config) *world {
 	t.Helper()
-	both := [2]nic.Config{cfg, cfg}
+	return newWorldOf(t, [2]nic.Config{cfg, cfg})
+}
+
+func newWorldOf(t *testing.T, both [2]nic.Config) *world {
+	t.Helper()
 	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
 		both[i].Name, both[i].Addrs = "nic"+string('0'+rune(i)), []netip.Prefix{netip.MustParsePrefix(addr)}
 	}

@@ -37,6 +37,9 @@ type Backlog struct {
 	// Queued, if set, tells how many open ones the application has not accepted, which
 	// then count against the backlog, too.
 	Queued func() int
+	// Movable, if set, tells how many of these could make room for others: a SYN
+	// is still answered when the backlog is full of them.
+	Movable func() int
 
 	Half, Open int // counted by a Limiter
 }
@@ -53,10 +56,10 @@ const (
 // Admit decides on a SYN from remote to d, while conns connections exist.
 func (b *Limiter) Admit(d *Backlog, remote netip.Addr, conns int) Verdict {
 	switch {
-	case d.Paused || b.Crowded(d, remote, conns) || d.Full():
+	case d.Paused || b.Crowded(d, remote, conns) || d.full(-d.movable()):
 		return Refuse
 	case d.Half >= d.Backlog || b.ports[d.Port].half >= b.HalfPerPort ||
-		b.hosts[host(remote)].half >= b.HalfPerHost || d.full(d.Half):
+		b.hosts[Host(remote)].half >= b.HalfPerHost || d.full(d.Half):
 		return Cookie
 	}
 	return Keep
@@ -65,7 +68,7 @@ func (b *Limiter) Admit(d *Backlog, remote netip.Addr, conns int) Verdict {
 // Crowded reports whether d may not have one more connection from remote,
 // whatever its state, while conns exist.
 func (b *Limiter) Crowded(d *Backlog, remote netip.Addr, conns int) bool {
-	p, h := b.ports[d.Port], b.hosts[host(remote)]
+	p, h := b.ports[d.Port], b.hosts[Host(remote)]
 	return conns >= b.Conns || d.Max > 0 && d.Half+d.Open >= d.Max ||
 		p.half+p.open >= b.PerPort || h.half+h.open >= b.PerHost
 }
@@ -73,6 +76,13 @@ func (b *Limiter) Crowded(d *Backlog, remote netip.Addr, conns int) bool {
 // Full reports whether the backlog is full of connections that nobody has
 // accepted.
 func (d *Backlog) Full() bool { return d.full(0) }
+
+func (d *Backlog) movable() int {
+	if d.Movable == nil {
+		return 0
+	}
+	return d.Movable()
+}
 
 func (d *Backlog) full(more int) bool { return d.Queued != nil && d.Queued()+more >= d.Backlog }
 
@@ -93,7 +103,7 @@ func (b *Limiter) Left(d *Backlog, remote netip.Addr, half bool) {
 
 func (b *Limiter) count(d *Backlog, remote netip.Addr, half, open int) {
 	d.Half, d.Open = d.Half+half, d.Open+open
-	from := host(remote)
+	from := Host(remote)
 	p, h := b.ports[d.Port], b.hosts[from]
 	p.half, p.open, h.half, h.open = p.half+half, p.open+open, h.half+half, h.open+open
 	if b.ports[d.Port] = p; p == (load{}) {
@@ -104,9 +114,9 @@ func (b *Limiter) count(d *Backlog, remote netip.Addr, half, open int) {
 	}
 }
 
-// host is who is limited by address: an IPv4 address, or the 64-bit prefix
+// Host is who is limited by address: an IPv4 address, or the 64-bit prefix
 // that one IPv6 host can use as a whole.
-func host(a netip.Addr) netip.Addr {
+func Host(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return a
 	}

@@ -17,6 +17,8 @@ type Pair struct {
 	NICs  [2]*nic.Device
 	Now   frame.Time
 	cable *link.Virtual
+	// Killed NICs take and send nothing any more.
+	Killed [2]bool
 }
 
 // New makes NICs of fastlinq hardware on a cable 20 microseconds long.
@@ -58,8 +60,15 @@ func (p *Pair) Step() frame.Time {
 	next := frame.Never
 	for i, d := range p.NICs {
 		for f := p.cable.Due(1-i, p.Now); f != nil; f = p.cable.Due(1-i, p.Now) {
+			if p.Killed[i] {
+				f.Release()
+				continue
+			}
 			f.ID = 0
 			d.Receive(frame.Wire, []*frame.Frame{f}, p.Now)
+		}
+		if p.Killed[i] {
+			continue
 		}
 		more := d.Dispatch(p.Now)
 		next = min(next, d.Poll(p.Now))

@@ -97,8 +97,8 @@ microbench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 soak:
-	$(fuzz) -fuzz $(or $(CPU),10m) -table docs/fuzz.md -slow .ci/fuzz-slow $(packages)
-	$(if $(TARGETS),,@sh .ci/soak)
+	status=0; $(fuzz) -fuzz $(or $(CPU),10m) -table docs/fuzz.md -slow .ci/fuzz-slow $(packages) || status=1; \
+	$(if $(TARGETS),,sh .ci/soak || status=1;) exit $$status
 
 attack: build
 	@sh .ci/tools

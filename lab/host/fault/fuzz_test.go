@@ -56,6 +56,7 @@ func FuzzJudge(f *testing.F) {
 		talk := newTalk(t, e, 4000)
 		talk.layout[0].Markers = len(raw)%2 == 0
 		talk.start()
+		stream = stream[:min(len(stream), 4096)]
 		for n := 1; len(stream) > 0; n = n*2 + 1 {
 			cut := min(n, len(stream), 1400)
 			for range 2 { // once more

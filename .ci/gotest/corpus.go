@@ -18,6 +18,7 @@ const (
 	maxKeptSize  = 64 << 10 // octets of all
 	maxInputSize = 4 << 10  // octets of one
 	keptPrefix   = "corpus-"
+	trialPrefix  = "trial-" // of one that is being looked at
 )
 
 // held counts what testdata/fuzz has of a target.
@@ -31,12 +32,13 @@ func (t target) corpus() string { return filepath.Join(t.dir, "testdata", "fuzz"
 func (t target) held() (h held, err error) {
 	files, err := readFiles(t.corpus())
 	for _, f := range files {
-		if !strings.HasPrefix(f.name, keptPrefix) {
+		switch {
+		case strings.HasPrefix(f.name, keptPrefix):
+			h.inputs++
+			h.octets += len(f.text)
+		case !strings.HasPrefix(f.name, trialPrefix):
 			h.crashers++
-			continue
 		}
-		h.inputs++
-		h.octets += len(f.text)
 	}
 	return h, err
 }
@@ -46,7 +48,8 @@ type input struct {
 	text []byte
 }
 
-// readFiles reads a directory that need not be there, the shortest files first.
+// readFiles reads a directory that need not be there, the shortest files first;
+// files may vanish meanwhile.
 func readFiles(dir string) (all []input, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,6 +57,9 @@ func readFiles(dir string) (all []input, err error) {
 	}
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -97,15 +103,17 @@ func (c *campaign) keep(t target) error {
 		if err == nil || len(f.text) > maxInputSize || have.inputs == maxKept || have.octets+len(f.text) > maxKeptSize {
 			continue
 		}
-		if err := os.WriteFile(file, f.text, 0o644); err != nil {
+		trial := filepath.Join(t.corpus(), trialPrefix+f.name)
+		if err := os.WriteFile(trial, f.text, 0o644); err != nil {
 			return err
 		}
-		more, err := cover("/^"+filepath.Base(file)+"$", covered)
-		if err != nil || !more {
-			err = errors.Join(err, os.Remove(file))
-		} else {
+		more, err := cover("/^"+filepath.Base(trial)+"$", covered)
+		if err == nil && more {
+			err = os.Rename(trial, file)
 			have.inputs++
 			have.octets += len(f.text)
+		} else {
+			err = errors.Join(err, os.Remove(trial))
 		}
 		if err != nil {
 			return err

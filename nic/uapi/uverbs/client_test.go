@@ -40,6 +40,7 @@ type world struct {
 
 // client is a program with an open file and room for a command's answer.
 type client struct {
+	maps [][]byte // of its rings
 	tb   testing.TB
 	prog *abitest.Program
 	file abi.File
@@ -78,6 +79,9 @@ func (w *world) open(pid int) *client {
 	ok(w.TB, err)
 	c.addr, c.mem = c.prog.Map(8192)
 	w.Cleanup(func() {
+		for _, mem := range c.maps {
+			_ = unix.Munmap(mem)
+		}
 		c.prog.CloseFiles()
 		_ = unix.Close(c.fd)
 	})

@@ -160,7 +160,7 @@ func (s *station) setup(shared bool) {
 	}
 	s.qph, s.v = qpAnswer.u32(0), s.server.QP(s.prog.PID, qpAnswer.u32(4))
 	s.must(26, toState(s.qph, verbs.Init), 0)
-	s.bufAt, s.buf = s.prog.Map(65536)
+	s.bufAt, s.buf = s.prog.Map(32768)
 	mrAnswer := s.must(9, fields(s.bufAt, uint64(len(s.buf)), s.bufAt, s.pdh, 0x1f), 12)
 	s.mrh, s.key = mrAnswer.u32(0), mrAnswer.u32(4)
 	var err error
@@ -177,9 +177,7 @@ func (s *station) setup(shared bool) {
 func (s *station) mmap(mi body) []byte {
 	mem, err := unix.Mmap(s.fd, int64(mi.u64(0)), int(mi.u32(8)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	ok(s.cable.t, err)
-	if t, isTest := s.cable.t.(*testing.T); isTest {
-		t.Cleanup(func() { _ = unix.Munmap(mem) })
-	}
+	s.maps = append(s.maps, mem)
 	return mem
 }
 

@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"testing"
 	"time"
-
-	"tapir/lab/host/netns"
 )
 
 // A watch that could not keep up with the kernel knows in the end how things
@@ -44,12 +42,7 @@ func TestWatchThatFellBehind(t *testing.T) {
 
 // Links and addresses are listed while others come and go.
 func TestListsWhileLinksChange(t *testing.T) {
-	ns, err := netns.New()
-	must(t, err)
-	defer ns.Close()
-	n, err := In(ns)
-	must(t, err)
-	defer n.Close()
+	n := newNet(t)
 	const links = 60 // more than one message of the kernel holds
 	for i := range links {
 		must(t, n.AddBridge(fmt.Sprint("b", i)))
@@ -58,7 +51,7 @@ func TestListsWhileLinksChange(t *testing.T) {
 	over, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		defer close(ended)
-		other, err := In(ns)
+		other, err := In(n.ns)
 		if err != nil {
 			ended <- err
 			return

@@ -1,7 +1,6 @@
 package hfinode_test
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"fmt"
@@ -10,13 +9,13 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"tapir/lab/check/opabed"
 	"tapir/lab/conf/hficonf"
+	"tapir/lab/host/process"
 	"tapir/lab/tool/tshark"
 	"tapir/lab/tool/wireshark"
 	"tapir/opa"
@@ -32,21 +31,10 @@ func dump(b *opabed.Bed, tap string) (end func() string) {
 		b.T.Skip("tcpdump: not installed: apt-get install tcpdump")
 	}
 	file := filepath.Join(b.T.TempDir(), tap+".pcap")
-	cmd := exec.Command("tcpdump", "-i", tap, "-n", "-U", "-B", "65536", "-w", file)
-	says, err := cmd.StderrPipe()
-	must(b.T, err, b.NS.Start(cmd))
-	lines := bufio.NewScanner(says)
-	for lines.Scan() && !strings.Contains(lines.Text(), "listening on") {
-	}
+	d, err := process.Tcpdump(b.T.Context(), b.NS, tap, file, "-U", "-B", "65536")
+	must(b.T, err)
 	return func() string {
-		time.Sleep(50 * time.Millisecond) // for what is on its way
-		must(b.T, cmd.Process.Signal(syscall.SIGINT))
-		for lines.Scan() {
-			if n, what, _ := strings.Cut(lines.Text(), " "); strings.HasPrefix(what, "packets dropped by kernel") && n != "0" {
-				b.T.Errorf("tcpdump on %s: %s", tap, lines.Text())
-			}
-		}
-		must(b.T, cmd.Wait())
+		must(b.T, d.Stop())
 		return file
 	}
 }

@@ -154,7 +154,9 @@ func (j *Job) Validate() error {
 		return fmt.Errorf("tx depth %d: want 1 to %d", j.Depth, MaxDepth)
 	case j.Op == Rping && j.Size > RpingMaxSize:
 		return fmt.Errorf("ping size %d: want at most %d bytes", j.Size, RpingMaxSize)
-	case j.Op.IsLatency() && j.QPs != 1:
+	case j.Op == Verify && len(j.Sizes) == 0:
+		return fmt.Errorf("%s without message sizes", j.Op)
+	case (j.Op.IsLatency() || j.Op == Verify) && j.QPs != 1:
 		return fmt.Errorf("%s runs on one queue pair, not %d", j.Op, j.QPs)
 	}
 	for _, size := range append([]int{j.Size}, j.Sizes...) {

@@ -21,6 +21,7 @@ func TestJobValidate(t *testing.T) {
 		{"huge", Job{Op: WriteBW, Size: MaxSize + 1}, "message size"},
 		{"qps", Job{Op: WriteBW, QPs: MaxQPs + 1}, "queue pairs"},
 		{"lat qps", Job{Op: WriteLat, QPs: 2}, "one queue pair"},
+		{"verify qps", Job{Op: Verify, QPs: 2}, "one queue pair"},
 		{"depth", Job{Op: WriteBW, Depth: -3}, "tx depth"},
 		{"iters", Job{Op: WriteBW, Iters: -1}, "iterations"},
 		{"verify size", Job{Op: Verify, Sizes: []int{8, 0}}, "message size 0"},

@@ -29,6 +29,8 @@ func TestDecodeHelloRefuses(t *testing.T) {
 		"op":      func(h *hello) { h.Op = "x" },
 		"qp":      func(h *hello) { h.QP = 2 },
 		"size":    func(h *hello) { h.Size = 0 },
+		"sizes":   func(h *hello) { h.Op, h.QPs, h.QP = perfconf.Verify, 1, 0 },
+		"qps":     func(h *hello) { h.Op, h.Sizes = perfconf.Verify, []int{8} },
 	} {
 		h := good
 		spoil(&h)

@@ -2,11 +2,15 @@ package siwt
 
 import (
 	"bytes"
+	"fmt"
 
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
+
+// mostReceived is how many octets of receives a client may ask for.
+const mostReceived = 256 << 20
 
 var echoMark = []byte("ECHO")
 
@@ -23,6 +27,10 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 			Rejected: text([]byte(rejection)),
 		})
 		refuse(rejection)
+		return
+	}
+	if n := int(a.Receives) * a.octets(); n > mostReceived {
+		refuse(fmt.Sprintf("siwt: receives of %d octets in all: at most %d", n, mostReceived))
 		return
 	}
 	c, err := r.newConn(int(a.Receives), a.octets(), a.Flags&flagSRQ != 0)

@@ -141,6 +141,18 @@ func TestRejectAndRefuse(t *testing.T) {
 	}
 }
 
+// A client cannot have a server allocate without bound.
+func TestGreedyClient(t *testing.T) {
+	w := newWorld(t, nic.Config{})
+	s, c := w.start(0, Job{}), w.start(1, Job{Remote: serverAddr, Steps: []string{"write"}, Receives: 255, RecvKiB: 4096})
+	w.until(func() bool { return c.done })
+	if len(s.run.conns) != 0 || len(c.rep.Conns) == 0 || !strings.Contains(c.rep.Conns[0].Rejected, "at most 268435456") {
+		t.Errorf("server: %d connections, client: %v, %+v", len(s.run.conns), c.err, c.rep)
+	}
+	s.run.Cancel(w.Now)
+	w.until(func() bool { return s.done })
+}
+
 func TestCancel(t *testing.T) {
 	w := newWorld(t, nic.Config{})
 	s := w.start(0, Job{})

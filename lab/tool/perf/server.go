@@ -89,8 +89,8 @@ func (r *Run) welcome(c *conn, ev cm.Event, now frame.Time) {
 	}
 	var w welcome
 	if err := json.Unmarshal(ev.PrivateData, &w); err != nil {
-		r.finish(fmt.Errorf("%s: %s is another program: it answered with %d octets of private data, no welcome of this test", r.job.Op,
-			ev.ID.Remote(), len(ev.PrivateData)), now)
+		r.finish(fmt.Errorf("%s: %s is another program: it answered with %d octets of private data, no welcome of "+
+			"this test", r.job.Op, ev.ID.Remote(), len(ev.PrivateData)), now)
 		return
 	}
 	if int(w.Region.Len) < len(r.target()) {

@@ -67,12 +67,12 @@ func (o *jobFlags) flags(port *uint16) []flag {
 	}
 }
 
-// run runs a workload to its end. what names it if it is interrupted; begin is
-// called before it starts.
-func (o *jobFlags) run(cmd *cobra.Command, what string, job any, begin func(*ctl.Client),
+// run runs a workload to its end. what names it if it is interrupted; begun, with
+// the NIC's name, is called when it has begun.
+func (o *jobFlags) run(cmd *cobra.Command, what string, job any, begun func(nic string),
 	progress func(json.RawMessage), report any) error {
 	err := withNIC(o.nic, "--nic NAME", func(c *ctl.Client) error {
-		begin(c)
+		c.Begun = func() { begun(c.Hello.Name) }
 		return c.Perf(cmd.Context(), job, progress, report)
 	})
 	if errors.Is(err, context.Canceled) {
@@ -81,7 +81,7 @@ func (o *jobFlags) run(cmd *cobra.Command, what string, job any, begin func(*ctl
 	return err
 }
 
-func quietly(*ctl.Client) {}
+func quietly(string) {}
 
 // print prints a report as the flags say.
 func (o *jobFlags) print(cmd *cobra.Command, report interface{ WriteText(io.Writer) error }) error {
@@ -142,9 +142,9 @@ func (o *perfFlags) test(cmd *cobra.Command) error {
 	errOut := cmd.ErrOrStderr()
 	line := perf.ProgressLine{W: errOut, Terminal: files.Terminal(errOut)}
 	var report perf.Report
-	err := o.run(cmd, string(o.job.Op), o.job, func(c *ctl.Client) {
+	err := o.run(cmd, string(o.job.Op), o.job, func(nic string) {
 		if o.job.Serves() {
-			fmt.Fprintf(errOut, "%s serves %s on port %d; end with Ctrl-C\n", c.Hello.Name, o.job.Op, o.job.Port)
+			fmt.Fprintf(errOut, "%s serves %s on port %d; end with Ctrl-C\n", nic, o.job.Op, o.job.Port)
 		}
 	}, line.Show, &report)
 	line.End()

@@ -39,8 +39,12 @@ const handshakeTimeout = 5 * time.Second
 // Client talks to one running NIC.
 type Client struct {
 	Hello Hello // the server's answer to the handshake
-	path  string
-	http  *http.Client
+	// Begun, if not nil, is called when the NIC has begun a job of Perf: a server
+	// then listens.
+	Begun func()
+
+	path string
+	http *http.Client
 }
 
 // List returns the names of the running NICs that this user may control, in
@@ -247,6 +251,9 @@ func (c *Client) follow(ctx context.Context, method, path string, in any, progre
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return decode(resp, nil)
+	}
+	if path == perfPath && c.Begun != nil {
+		c.Begun()
 	}
 	return readEvents(resp.Body, progress, report)
 }

@@ -208,9 +208,11 @@ func TestPerfReportsProgressAndResult(t *testing.T) {
 	}()
 	var progress []string
 	var report struct{ GBPS int }
+	begun := 0
+	c.Begun = func() { begun++ }
 	err := c.Perf(t.Context(), map[string]string{"op": "write-bw"}, func(p json.RawMessage) { progress = append(progress, string(p)) }, &report)
-	if err != nil || report.GBPS != 7 || len(progress) != 1 || progress[0] != `{"percent":50}` {
-		t.Fatalf("%v, report %+v, progress %q", err, report, progress)
+	if err != nil || report.GBPS != 7 || len(progress) != 1 || progress[0] != `{"percent":50}` || begun != 1 {
+		t.Fatalf("%v, report %+v, progress %q, begun %d", err, report, progress, begun)
 	}
 }
 
@@ -219,7 +221,9 @@ func TestPerfErrors(t *testing.T) {
 	f := newFake()
 	s := serve(t, "nic0", f)
 	c := dial(t, "nic0")
+	c.Begun = func() { t.Error("a job that was refused has begun") }
 	wantError(t, c.Perf(t.Context(), "bad", nil, nil), "unknown operation")
+	c.Begun = nil
 	go func() {
 		<-f.started
 		f.done(nil, &Error{What: "10.0.0.2 refused the connection", Remedy: "start the server there"})

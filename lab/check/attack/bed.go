@@ -102,13 +102,17 @@ func (b *bed) packetSocket(name string) (fd int, err error) {
 	return fd, err
 }
 
+// goLimit has Go's runtime collect garbage and give memory back where it needs more:
+// what is used beyond is in use.
+const goLimit = "GOMEMLIMIT=64MiB"
+
 // start starts tapir in the bed's namespace.
 func (b *bed) start(ctx context.Context, args ...string) (*process.Process, error) {
 	return b.exec(ctx, append([]string{b.t.tapir}, args...)...)
 }
 
 func (b *bed) exec(ctx context.Context, argv ...string) (*process.Process, error) {
-	p, err := process.Start(ctx, b.NS, process.Options{Argv: argv})
+	p, err := process.Start(ctx, b.NS, process.Options{Argv: argv, Env: []string{goLimit}})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Base(argv[0]), err)
 	}

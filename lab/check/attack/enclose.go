@@ -36,13 +36,13 @@ func enclose(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(dir) // a mount point that is empty outside of the namespace
+	defer removeSoon(dir) // a mount point that is empty outside of the namespace
 	cmd := exec.CommandContext(ctx, self, append([]string{"init", dir}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), insideEnv+"=1")
 	if group := makeGroup(filepath.Base(dir)); group != "" {
 		cmd.Env = append(cmd.Env, cgroupEnv+"="+group)
-		defer removeGroup(group)
+		defer removeSoon(group)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true,
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
@@ -89,10 +89,10 @@ func groupFile(group string) string {
 	return filepath.Join(group, "memory.max")
 }
 
-// removeGroup removes a control group whose processes have been killed but may not
-// be gone yet.
-func removeGroup(group string) {
-	for i := 0; i < 100 && os.Remove(group) != nil; i++ {
+// removeSoon removes an empty directory, or a control group, which processes that
+// were killed may still use.
+func removeSoon(dir string) {
+	for deadline := time.Now().Add(settles); os.Remove(dir) != nil && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -93,7 +93,8 @@ func killNIC(ctx context.Context, t *trial) error {
 		}
 		_, err = b.job(ctx, 2, "verify", "-s", "4096")
 		return err
-	})
+		// By default what the dead held stays for 20 minutes.
+	}, "--keepalive", "1s", "--ka-interval", "1s", "--ka-max-probe-cnt", "3")
 }
 
 func killRun(ctx context.Context, t *trial) error {

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"tapir/lab/check/attack/hostile"
 	"tapir/lab/check/figures"
 	"tapir/nic/uapi/runtimedir"
 )
@@ -54,7 +55,7 @@ type row struct {
 
 // allRows are the attacks in the order of the table.
 func allRows() []row {
-	return slices.Concat(floodRows(), fabricRows(), programRows(), fileRows(), resourceRows(), killRows())
+	return slices.Concat(floodRows(), fabricRows(), programRows(), holdRows(), fileRows(), resourceRows(), killRows())
 }
 
 // trial is one run of a row.
@@ -71,6 +72,7 @@ type trial struct {
 	unit          string // what is counted
 	before, after int    // KiB of the attacked process; 0: there is none that lasts
 	note          string
+	base          time.Duration // the latency before the attack
 }
 
 func main() {
@@ -95,7 +97,7 @@ var errExit = errors.New("a row failed")
 // roles are what processes that this command starts do, by name.
 var roles = map[string]func(args []string) error{
 	"init": initRole,
-	"fuzz": fuzzRole, "steal": stealRole,
+	"fuzz": hostile.Fuzz, "steal": hostile.Steal,
 }
 
 func play(role string, args []string) int {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/lab/check/attack/hostile"
 	"tapir/lab/host/process"
 	"tapir/lab/tool/ctl"
 	"tapir/nic/uapi/runtimedir"
@@ -95,7 +96,7 @@ func stopRun(ctx context.Context, t *trial) error {
 			return err
 		}
 		defer p.Kill()
-		if err := p.Await(ctx, fuzzing); err != nil {
+		if err := p.Await(ctx, hostile.Ready); err != nil {
 			return err
 		}
 		var pids []int

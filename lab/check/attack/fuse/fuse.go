@@ -31,7 +31,6 @@ const (
 	fuseOpen    = 14
 	fuseRead    = 15
 	fuseRelease = 18
-	fuseFlush   = 25
 	fuseInit    = 26
 )
 
@@ -63,7 +62,15 @@ func Mount(dir string) (*FS, error) {
 		return nil, fmt.Errorf("mount a FUSE file system: %w", err)
 	}
 	go f.serve()
-	return f, nil
+	// The first close is told that there is no flush, so that no other one waits: not
+	// that of this process's end, which nobody would answer.
+	file, err := unix.Open(dir+"/memory", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		f.Leave()
+		f.Unmount()
+		return nil, err
+	}
+	return f, unix.Close(file)
 }
 
 // Descriptor is that of /dev/fuse.
@@ -145,7 +152,7 @@ func (f *FS) answer(request []byte) {
 		return
 	case fuseForget:
 		return
-	case fuseRelease, fuseFlush:
+	case fuseRelease:
 	default:
 		failed = unix.ENOSYS
 	}

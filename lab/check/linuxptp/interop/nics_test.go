@@ -79,4 +79,3 @@ func TestNICsAcrossABridge(t *testing.T) {
 		t.Logf("the clocks are %d ns apart", median)
 	}
 }
-

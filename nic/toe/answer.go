@@ -25,7 +25,7 @@ func (e *Engine) sendAnswers(now frame.Time) {
 	for ; sent < e.answers.Len() && e.out.Room() > 0; sent++ {
 		a := e.answers.At(sent)
 		src, dst := a.Local.Addr(), a.Remote.Addr()
-		f := e.packets.New(src, dst, &a.H, 0, 0, e.cfg.TOS)
+		f := e.packets.New(src, dst, &a.H, 0, 0, e.par.TOS)
 		if f == nil {
 			e.starve()
 			break

@@ -69,7 +69,7 @@ func TestCongestionIsPerConnection(t *testing.T) {
 	p.listen(a).SetParams(Params{TOS: 46 << 2})
 	p.in(tcp.SYN, 0, 0, "")
 	p.expect("SYN,ACK 0 ack 1")
-	if p.lastTOS != 46<<2 || p.e.cfg.Congestion != Reno || p.e.head.Params().Congestion != Cubic {
+	if p.lastTOS != 46<<2 || p.e.par.Congestion != Reno || p.e.head.Params().Congestion != Cubic {
 		t.Fatalf("TOS %#x, %+v", p.lastTOS, p.e.head.Params())
 	}
 	p.in(tcp.ACK, 1, 1, "")

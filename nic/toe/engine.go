@@ -31,7 +31,7 @@ type Engine struct {
 	tail      *Conn
 	par       *Params // of the connections that begin from now on
 	nextID    uint64
-	listeners map[netip.AddrPort]*Listener
+	listeners []*Listener // by port
 	timers    timer.Heap[*Conn]
 	ready     schedule.Ready[*Conn]
 	waits     timewait.List // connections in TIME-WAIT
@@ -54,9 +54,9 @@ type tuple struct{ local, remote netip.AddrPort }
 func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 	e := &Engine{
 		cfg: cfg.withDefaults(), out: out, notes: notes,
-		conns: make(map[tuple]*Conn), listeners: make(map[netip.AddrPort]*Listener),
+		conns: make(map[tuple]*Conn),
 	}
-	e.SetParams(e.cfg.Params)
+	e.par = &e.cfg.Params
 	e.maxSegs = e.cfg.MaxSegs
 	e.ports = ports.Allocator{First: e.cfg.FirstPort, Last: e.cfg.LastPort, Take: e.cfg.Reserve}
 	e.passive = admission.NewLimiter(admission.Limits{

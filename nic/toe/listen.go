@@ -3,6 +3,7 @@ package toe
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 
 	"tapir/nic/toe/admission"
 	"tapir/nic/toe/ports"
@@ -37,8 +38,10 @@ func (e *Engine) Listen(local netip.AddrPort, backlog int, accept AcceptFunc) (*
 	if !local.IsValid() || local.Port() == 0 || local.Addr().IsMulticast() {
 		return nil, &Error{Kind: BadAddr, Local: local}
 	}
-	if e.listeners[local] != nil {
-		return nil, &Error{Kind: AddrInUse, Local: local}
+	for _, l := range e.listening(local.Port()) {
+		if l.local == local {
+			return nil, &Error{Kind: AddrInUse, Local: local}
+		}
 	}
 	port, err := e.ports.Reserve(local)
 	if err != nil {
@@ -46,7 +49,8 @@ func (e *Engine) Listen(local netip.AddrPort, backlog int, accept AcceptFunc) (*
 	}
 	l := &Listener{e: e, local: local, accept: accept, port: port}
 	l.backlog = admission.Backlog{Port: local.Port(), Backlog: max(backlog, 1)}
-	e.listeners[local] = l
+	at, _ := e.portAt(local.Port())
+	e.listeners = slices.Insert(e.listeners, at, l)
 	return l, nil
 }
 
@@ -92,8 +96,9 @@ func (l *Listener) Pause(on bool) { l.backlog.Paused = on }
 // Close ends listening. Handshakes that are still pending are reset at the
 // next Poll; established connections stay. A second Close does nothing.
 func (l *Listener) Close() {
-	if l.e.listeners[l.local] == l {
-		delete(l.e.listeners, l.local)
+	at, _ := l.e.portAt(l.local.Port())
+	if i := slices.Index(l.e.listening(l.local.Port()), l); i >= 0 {
+		l.e.listeners = slices.Delete(l.e.listeners, at+i, at+i+1)
 		l.port.Drop()
 	}
 	for _, c := range l.pending.All() {
@@ -102,15 +107,34 @@ func (l *Listener) Close() {
 }
 
 // listener returns who listens on local: the exact address before a wildcard.
-func (e *Engine) listener(local netip.AddrPort) *Listener {
-	l := e.listeners[local]
-	if l == nil && local.Addr().Is4() {
-		l = e.listeners[netip.AddrPortFrom(netip.IPv4Unspecified(), local.Port())]
+func (e *Engine) listener(local netip.AddrPort) (best *Listener) {
+	for _, l := range e.listening(local.Port()) {
+		switch a := l.local.Addr(); {
+		case a == local.Addr():
+			return l
+		case !a.IsUnspecified(), a.Is4() && !local.Addr().Is4():
+		case best == nil || a.Is4() == local.Addr().Is4():
+			best = l
+		}
 	}
-	if l == nil {
-		l = e.listeners[netip.AddrPortFrom(netip.IPv6Unspecified(), local.Port())]
+	return best
+}
+
+// portAt is where the listeners of a port begin in the list, or would.
+func (e *Engine) portAt(port uint16) (int, bool) {
+	return slices.BinarySearchFunc(e.listeners, port, func(l *Listener, port uint16) int {
+		return cmp.Compare(l.local.Port(), port)
+	})
+}
+
+// listening are the listeners of a port, one for each address.
+func (e *Engine) listening(port uint16) []*Listener {
+	at, _ := e.portAt(port)
+	end := at
+	for end < len(e.listeners) && e.listeners[end].local.Port() == port {
+		end++
 	}
-	return l
+	return e.listeners[at:end]
 }
 
 // params are those of the connections that l accepts from now on.

@@ -69,13 +69,17 @@ func (p Params) withDefaults(retries int) Params {
 }
 
 // Config returns the engine's settings, defaults filled in.
-func (e *Engine) Config() Config { return e.cfg }
+func (e *Engine) Config() Config {
+	cfg := e.cfg
+	cfg.Params = *e.par
+	return cfg
+}
 
 // SetParams changes the parameters of the connections that begin from now on,
 // except those of listeners that have their own.
 func (e *Engine) SetParams(p Params) {
 	p = p.withDefaults(e.cfg.Retries)
-	e.cfg.Params, e.par = p, &p
+	e.par = &p
 }
 
 // Params returns the connection's parameters.

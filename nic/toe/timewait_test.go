@@ -59,8 +59,8 @@ func TestTimeWaitReuse(t *testing.T) {
 func TestTimeWaitReuseByConnect(t *testing.T) {
 	p := timeWaitPeer(t, Config{FirstPort: 4420, LastPort: 4420})
 	local := netip.AddrPortFrom(p.local.Addr(), 0)
-	for _, l := range p.e.listeners {
-		l.Close()
+	for len(p.e.listeners) > 0 {
+		p.e.listeners[0].Close()
 	}
 	if _, err := p.e.Connect(local, p.remote, quietApp(0), p.now); err == nil {
 		t.Fatal("reused at once")

@@ -8,6 +8,7 @@ import (
 
 	"tapir/nic"
 	"tapir/nic/fastlinq"
+	"tapir/nic/settings"
 )
 
 // TestParameters compares parameters.md with the parameters that there are:
@@ -28,6 +29,16 @@ func TestParameters(t *testing.T) {
 		row, _, _ = strings.Cut(row, "\n")
 		if !found || !testName.MatchString(row) {
 			t.Errorf("no row %q with a test, but %q", head, row)
+		}
+	}
+	_, aliases, _ := strings.Cut(text, "\n### Aliases\n")
+	aliases, _, _ = strings.Cut(aliases, "\n\nConstants")
+	if n := strings.Count(aliases, "\n| `"); n != len(settings.Aliases) {
+		t.Errorf("%d rows for %d aliases", n, len(settings.Aliases))
+	}
+	for _, a := range settings.Aliases {
+		if !strings.Contains(aliases, "\n| `"+a.Name+"` | ") {
+			t.Errorf("%s is not among the aliases", a.Name)
 		}
 	}
 	if n := strings.Count(text, "\n| `"); n != len(rows) {

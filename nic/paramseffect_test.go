@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +21,15 @@ import (
 	"tapir/nic/hostfn"
 	"tapir/nic/iwarp"
 	"tapir/nic/msglog"
+	"tapir/nic/param"
+	nicsettings "tapir/nic/settings"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
 )
 
-// Each parameter sets its own field and no other.
+// Each parameter sets its own field and no other, and shows as no other does but
+// for an alias.
 func TestParametersReachTheirFields(t *testing.T) {
 	tcp := func(p toe.Params) Config { return Config{TCP: toe.Config{Params: p}} }
 	iw := func(c iwarp.Config) Config { return Config{IWARP: c} }
@@ -171,6 +175,42 @@ func TestParametersReachTheirFields(t *testing.T) {
 		fastlinqOf(&w.cfg)
 		if err := got.Param(p.Name).Set(w.value); !ok || err != nil || !reflect.DeepEqual(got, w.cfg) {
 			t.Errorf("%s=%s: %v, %+v", p.Name, w.value, err, got)
+		}
+		for _, other := range allParams() {
+			if got.Param(other.Name).Get() != other.Get() && !together(p.Name, other.Name) {
+				t.Errorf("%s=%s changes %s, and neither is an alias", p.Name, w.value, other.Name)
+			}
+		}
+	}
+}
+
+// together tells whether two parameters are one, or parts of one.
+func together(names ...string) bool {
+	slices.Sort(names)
+	switch strings.Join(slices.Compact(names), " ") {
+	case names[0], "mpa_crc_required mpa_crc_strict", "dprint msglvl":
+		return true
+	}
+	return slices.ContainsFunc(nicsettings.Aliases[:], func(a param.Alias) bool {
+		return slices.Contains(names, a.Name) && slices.Contains(names, a.Of)
+	})
+}
+
+// An alias sets and shows what its parameter does.
+func TestAliases(t *testing.T) {
+	for _, a := range nicsettings.Aliases {
+		for _, v := range []string{"0", "1"} {
+			var cfg Config
+			alias, of, want := cfg.Param(a.Name), cfg.Param(a.Of), v
+			if a.Inverse {
+				want = param.Bit(v == "0")
+			}
+			if err := alias.Set(v); err != nil || alias.Get() != v || of.Get() != want {
+				t.Errorf("%s=%s: %v, %s is %s", a.Name, v, err, a.Of, of.Get())
+			}
+			if alias.Runtime != of.Runtime || alias.Type != of.Type || alias.Set("maybe") == nil || of.Get() != want {
+				t.Errorf("%s and %s differ: %+v, %+v", a.Name, a.Of, alias, of)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ package param
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -58,6 +59,31 @@ func Find(rows []*Row, name string) *Row {
 		return rows[i]
 	}
 	return nil
+}
+
+// Alias is another name of a setting, under which it is set and shown too.
+type Alias struct {
+	Name, Of string
+	Origin   string // where the name is known from
+	Inverse  bool   // of a bool: 1 stands for 0
+}
+
+// Row is the setting under its other name.
+func (a *Alias) Row(rows []*Row) *Row {
+	r := *Find(rows, a.Of)
+	r.Name, r.Origin, r.Help = a.Name, a.Origin, "same as "+a.Of
+	if !a.Inverse {
+		return &r
+	}
+	r.Help = "inverse of " + a.Of
+	return r.Wrap(func(of func() string) string { return Bit(of() == Bit(false)) },
+		func(v string, of func(string) error) error {
+			on, err := strconv.ParseBool(v)
+			if err != nil {
+				return err
+			}
+			return of(Bit(!on))
+		})
 }
 
 // Names lists the names of all settings, for messages.

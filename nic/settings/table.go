@@ -31,7 +31,18 @@ type Bound struct {
 
 // Rows are their settings, in the order of the documents.
 func (c *Bound) Rows() []*param.Row {
-	return slices.Concat(c.siwRows(), c.fixedRows(), c.cmRows(), c.tcpRows(), c.ptpRows(), c.rdmaRows())
+	rows := slices.Concat(c.siwRows(), c.fixedRows())
+	for i := range Aliases {
+		rows = append(rows, Aliases[i].Row(rows))
+	}
+	return slices.Concat(rows, c.cmRows(), c.tcpRows(), c.ptpRows(), c.rdmaRows())
+}
+
+// Aliases are second names of settings. Those that share a field without being
+// aliases: mpa_crc_required and mpa_crc_strict, two halves of one policy, and
+// dprint and msglvl, the topics of a word and the word.
+var Aliases = [...]param.Alias{
+	{Name: "siw_tcp_nagle", Of: "tcp_nodelay", Origin: param.SiwBuild, Inverse: true},
 }
 
 func (c *Bound) siwRows() []*param.Row {
@@ -134,9 +145,6 @@ func (c *Bound) fixedRows() []*param.Row {
 		param.Bool(param.Row{Name: "try_gso", Origin: param.SiwBuild, Runtime: true,
 			Help: "FPDUs of several segments if the peer offers them too (a bit that RFC 5044 reserves)"},
 			&c.IWARP.GSO, false),
-		param.Bool(param.Row{Name: "siw_tcp_nagle", Origin: param.SiwBuild, Runtime: true,
-			Help: "the contrary of tcp_nodelay"},
-			&c.TCP.Nagle, false),
 	}
 }
 

@@ -40,10 +40,8 @@ func (d *Device) compose(seed uint64, env *Env) error {
 	}
 	d.CM = cm.New(d.Verbs)
 	d.Common.Log.SetMsglvl(d.cfg.Msglvl)
-	d.Common.Log.Now = func() frame.Time { return d.Common.Now }
 	d.cfg.IWARP.Log = &d.Common.Log
 	d.Verbs.SetLog(&d.Common.Log)
-	d.CM.SetClock(d.Common.Log.Now)
 	d.CM.Watch(d.LogEvent)
 	d.CM.SetVLAN(d.cfg.VLAN)
 	d.Verbs.Watch(d.NoteAsync)

@@ -42,6 +42,8 @@ type Device struct {
 	received int             // frames of the NIC's own Ethernet queue in a batch
 
 	stopped bool // Shutdown was called
+	// called is when the call in progress began, for upcalls of the hardware.
+	called frame.Time
 
 	errFlush verbs.ErrFlush
 }
@@ -89,7 +91,11 @@ func New(cfg Config, env Env) (*Device, error) {
 func (d *Device) Config() Config { return d.cfg }
 
 // begin notes the time of a call.
-func (d *Device) begin(now frame.Time) { d.Common.Now = now }
+func (d *Device) begin(now frame.Time) {
+	d.called = now
+	d.Common.Log.Begin(now)
+	d.CM.Begin(now)
+}
 
 // Poll does all output that is due and returns the time at which it wants to
 // be called again, frame.Never if only a frame can change anything. While a
@@ -124,8 +130,8 @@ func (d *Device) Dispatch(now frame.Time) bool {
 
 // TxDone reports when the wire frame with number id left, frame.Never if that
 // is lost. True asks for another Poll: a stamp has changed what there is to do.
-func (d *Device) TxDone(id uint64, at frame.Time) (again bool) {
-	again = d.PTP.TxDone(id, at)
+func (d *Device) TxDone(id uint64, at, now frame.Time) (again bool) {
+	again = d.PTP.TxDone(id, at, now)
 	if at != frame.Never {
 		d.Wire.Stamped++
 		d.Wire.LastSent = at

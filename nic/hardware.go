@@ -41,7 +41,7 @@ func (c *Config) shape() hardware.Shape {
 type below struct{ d *Device }
 
 // Now implements hardware.NIC.
-func (b below) Now() frame.Time { return b.d.Common.Now }
+func (b below) Now() frame.Time { return b.d.called }
 
 // Enter implements hardware.NIC.
 func (b below) Enter(now frame.Time) { b.d.begin(now) }

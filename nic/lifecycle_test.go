@@ -20,7 +20,7 @@ import (
 func watch(t *testing.T, n *node) (ctx *al.Context, events *[]string) {
 	t.Helper()
 	l := al.New(nil)
-	ca, err := l.RegisterCI(n.dev.CI(nil))
+	ca, err := l.RegisterCI(n.dev.CI(nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

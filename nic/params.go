@@ -52,7 +52,7 @@ func (d *Device) Set(list ...Setting) error {
 	d.TCPEngine.SetMaxSegs(cfg.maxSegs())
 	d.Common.Log.SetMsglvl(cfg.Msglvl)
 	d.PTP.SetFaults(cfg.PTP.Faults())
-	err := d.Hardware.Apply(cfg.shape(), cfg.Hardware, d.Common.Now)
+	err := d.Hardware.Apply(cfg.shape(), cfg.Hardware, d.called)
 	d.holds = d.Hardware.Holds()
 	return err
 }

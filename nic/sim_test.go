@@ -81,7 +81,7 @@ func newWorld(t *testing.T) *world {
 // Transmit implements frame.Link.
 func (n *node) Transmit(f *frame.Frame) {
 	w := n.w
-	if w.now != n.dev.Common.Now || !n.dev.Common.Polling {
+	if w.now != n.dev.called || !n.dev.Common.Polling {
 		w.t.Error("a frame left outside of Poll")
 	}
 	data := bytes.Clone(f.Bytes())
@@ -89,7 +89,7 @@ func (n *node) Transmit(f *frame.Frame) {
 	id := f.ID
 	f.Release()
 	w.send(n, data, off)
-	n.dev.TxDone(id, w.now)
+	n.dev.TxDone(id, w.now, w.now)
 }
 
 // Room implements frame.Link.

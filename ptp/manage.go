@@ -48,7 +48,7 @@ func (i *Instance) flushMail() {
 	for k := range i.outbox {
 		m := &i.outbox[k]
 		i.ports[m.port].stats.Tx[msg.Management]++
-		i.lower.Send(m.port, Outgoing{Body: m.body, Dst: m.dst})
+		i.lower.Send(m.port, Outgoing{Body: m.body, Dst: m.dst, Now: i.now})
 		m.body = nil
 	}
 	i.outbox = i.outbox[:0]

@@ -50,6 +50,7 @@ type Outgoing struct {
 	// added to the correctionField.
 	OneStep bool
 	Since   frame.Stamp
+	Now     frame.Time
 }
 
 // Meta is what the lower half knows about a received message.

@@ -50,7 +50,7 @@ func (p *port) transmit(m *msg.Message, out Outgoing) {
 		m.Flags |= msg.FlagUnicast
 	}
 	p.buf = m.Append(p.buf[:0])
-	out.Body, out.Event = p.buf, m.Type.Event()
+	out.Body, out.Event, out.Now = p.buf, m.Type.Event(), p.now
 	p.stats.Tx[m.Type&15]++
 	p.lower.Send(p.index, out)
 }

@@ -40,6 +40,8 @@ type CI struct {
 	// the calls, and never from within a callback of the device. nil stands
 	// for a world with one thread.
 	Do func(fn func(now frame.Time))
+	// Now is the time on the device's thread; nil stands for a world without.
+	Now func() frame.Time
 	// Schedule runs fn on the device's thread at a time, unless cancel is
 	// called before; it may be nil.
 	Schedule func(at frame.Time, fn func(now frame.Time)) (cancel func())

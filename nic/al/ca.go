@@ -58,8 +58,16 @@ func (ca *CA) do(fn func(now frame.Time)) {
 	case ca.ci.Verbs.InCallback():
 		ca.ci.Verbs.Defer(fn)
 	default:
-		fn(ca.ci.Verbs.Now())
+		fn(ca.Now())
 	}
+}
+
+// Now is the time on the device's thread.
+func (ca *CA) Now() frame.Time {
+	if ca.ci.Now == nil {
+		return 0
+	}
+	return ca.ci.Now()
 }
 
 // load is what the access layer does with a new device before its clients
@@ -277,7 +285,7 @@ func (c *Context) Close() error {
 	if err := c.Context.Close(); err != nil {
 		return err
 	}
-	c.closed(c.ca.ci.Verbs.Now())
+	c.closed(c.ca.Now())
 	return nil
 }
 

@@ -180,9 +180,9 @@ type Manager struct {
 	vlan      uint16
 	log       Log
 	counted   [NumDeviceEvents]uint64
-	opened    uint32 // listeners
-	ups       uint64 // connections
-	now       func() frame.Time
+	opened    uint32     // listeners
+	ups       uint64     // connections
+	begun     frame.Time // see Begin
 	watch     func(*Entry)
 }
 

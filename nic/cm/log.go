@@ -74,9 +74,9 @@ func (m *Manager) Counted(ev DeviceEvent) uint64 { return m.counted[ev] }
 // Log returns the manager's log.
 func (m *Manager) Log() *Log { return &m.log }
 
-// SetClock gives the manager the time for its log; without it entries carry
-// none.
-func (m *Manager) SetClock(now func() frame.Time) { m.now = now }
+// Begin says when the call began of which the following entries of the log tell:
+// their time.
+func (m *Manager) Begin(now frame.Time) { m.begun = now }
 
 // Watch has fn called with every entry as it is logged.
 func (m *Manager) Watch(fn func(*Entry)) { m.watch = fn }
@@ -107,10 +107,7 @@ func (e Entry) of(qp *verbs.QP) Entry {
 }
 
 func (m *Manager) note(e Entry) {
-	if m.now != nil {
-		e.At = m.now()
-	}
-	e.Seq = m.log.Next()
+	e.Seq, e.At = m.log.Next(), m.begun
 	m.counted[e.Event]++
 	m.log.Add(e, logEntries)
 	if m.watch != nil {

@@ -13,13 +13,14 @@ import (
 func TestLogKeepsTheLatest(t *testing.T) {
 	f := newFixture(t)
 	now := frame.Time(0)
-	f.m.SetClock(func() frame.Time { now++; return now })
 	watched := uint64(0)
 	f.m.Watch(func(e *Entry) { watched = e.Seq })
 	if got := f.m.Log().Since(0); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
 	for range 3*logEntries + 7 {
+		now++
+		f.m.Begin(now)
 		f.m.Note(EvRQEmpty, nil, f.qp, RQEmpty, nil)
 	}
 	all := f.m.Log().Since(0)

@@ -99,7 +99,7 @@ func (e *SecondEngine) queue(f *frame.Frame) {
 func (e *SecondEngine) Dispatch(frame.Time) bool { return false }
 
 // TxDone is of no interest.
-func (e *SecondEngine) TxDone(uint64, frame.Time) bool { return false }
+func (e *SecondEngine) TxDone(_ uint64, _, _ frame.Time) bool { return false }
 
 // Poll lets the engine work: what has come by the ring goes to the host TAP, what
 // waits in the transmit queues into the other ring. It returns when it wants to be

@@ -29,7 +29,7 @@ func (c *conn) fail(err *rdmap.Error) {
 	c.e.dev.Async(verbs.AsyncEvent{Type: asyncType(err), QP: c.qp, Err: err})
 	c.toError(err)
 	c.tcp.Close()
-	c.e.arm(c, c.e.now.Add(c.e.cfg.CloseTimeout))
+	c.e.armAfter(c, c.e.cfg.CloseTimeout)
 }
 
 // failWork completes the Read that the peer found fault with. Other requests
@@ -187,7 +187,7 @@ func (c *conn) answerFIN() {
 	// No Terminate: the peer has closed.
 	c.stream.Fail(&rdmap.Error{Layer: rdmap.LayerLLP, Code: 1, Remote: true})
 	c.tcp.Close()
-	c.e.arm(c, c.e.now.Add(c.e.cfg.CloseTimeout))
+	c.e.armAfter(c, c.e.cfg.CloseTimeout)
 }
 
 // Closed implements toe.Handler: the last call.

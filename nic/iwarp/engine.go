@@ -51,7 +51,6 @@ type Engine struct {
 	noted  noteKey
 	noteID uint64
 
-	now     frame.Time
 	conns   roster.Roster[conn]
 	made    uint32 // connections
 	timers  timer.Heap[*conn]
@@ -78,7 +77,6 @@ func New(cfg Config, dev *verbs.Device, m *cm.Manager, t *toe.Engine, notes *fra
 // before the TCP engine's Poll, which does the sending and may bring the
 // deadline forward: ask Deadline after it.
 func (e *Engine) Poll(now frame.Time) frame.Time {
-	e.now = now
 	e.flushWrites()
 	due := e.due[:0]
 	for c, ok := e.timers.Pop(now); ok; c, ok = e.timers.Pop(now) {

@@ -28,7 +28,9 @@ type nudger struct {
 	at   frame.Time // when to look, frame.Never if not at all
 	wait time.Duration
 	left uint8
-	sent uint64 // end of the stream when the wait began
+	// begins: the first FPDU has been cut since the last poll.
+	begins bool
+	sent   uint64 // end of the stream when the wait began
 }
 
 // startNudger readies the nudger of an initiator that enters full operation.
@@ -42,7 +44,7 @@ func (c *conn) startNudger() {
 func (c *conn) sentFPDU() {
 	n := &c.nudger
 	if n.left > 0 && n.at == frame.Never {
-		n.at, n.sent = c.e.now.Add(n.wait), c.log.end
+		n.at, n.begins, n.sent = 0, true, c.log.end // it counts from the next poll on
 		c.e.rearm(c)
 	}
 }
@@ -57,6 +59,10 @@ func (c *conn) stopNudger() {
 // nudge runs when the wait is over.
 func (c *conn) nudge(now frame.Time) {
 	n := &c.nudger
+	if n.begins {
+		n.at, n.begins = now.Add(n.wait), false
+		return
+	}
 	n.at = frame.Never
 	switch {
 	case c.phase != full || c.finished || n.left == 0:

@@ -104,8 +104,7 @@ var RefusalNames = [countedRefusals]string{
 }
 
 // ReceiveOOO implements toe.OOOReceiver.
-func (in *inbound) ReceiveOOO(_ *toe.Conn, off uint64, data []byte, now frame.Time) (taken int) {
-	in.c.e.now = now
+func (in *inbound) ReceiveOOO(_ *toe.Conn, off uint64, data []byte, _ frame.Time) (taken int) {
 	in.placeNow()
 	for taken < len(data) {
 		n, why := in.takeOOO(off+uint64(taken), data[taken:])
@@ -320,8 +319,7 @@ func (x *oooQueue) insert(i int) *arrival {
 }
 
 // Skip implements toe.OOOReceiver: the turn of arrivals has come.
-func (in *inbound) Skip(_ *toe.Conn, n int, now frame.Time) {
-	in.c.e.now = now
+func (in *inbound) Skip(_ *toe.Conn, n int, _ frame.Time) {
 	in.placeNow()
 	end := in.rxOff + uint64(n)
 	for in.rxOff < end && in.c.phase == full {

@@ -25,7 +25,6 @@ type inbound struct {
 
 // Receive implements toe.Handler.
 func (c *conn) Receive(_ *toe.Conn, data []byte, now frame.Time) {
-	c.e.now = now
 	c.rxOff += uint64(len(data))
 	switch c.phase {
 	case waitRequest:

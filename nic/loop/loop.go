@@ -46,7 +46,7 @@ type Engine interface {
 	// carried id left: the time of the write, or of the sighting on a port that
 	// is observed; Never if that was missed or the frame was lost. True asks for
 	// another Poll.
-	TxDone(id uint64, at frame.Time) (again bool)
+	TxDone(id uint64, at, now frame.Time) (again bool)
 }
 
 // Bounds of one iteration.
@@ -365,8 +365,9 @@ func (l *Loop) starved() bool {
 }
 
 func (l *Loop) report() (again bool) {
+	now := l.clock.now()
 	for _, s := range l.done {
-		again = l.engine.TxDone(s.id, s.at) || again
+		again = l.engine.TxDone(s.id, s.at, now) || again
 	}
 	l.done = l.done[:0]
 	return again

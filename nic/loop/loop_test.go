@@ -137,7 +137,7 @@ func (e *echo) Poll(now frame.Time) frame.Time {
 	return frame.Never
 }
 
-func (e *echo) TxDone(id uint64, at frame.Time) bool {
+func (e *echo) TxDone(id uint64, at, _ frame.Time) bool {
 	e.reported = append(e.reported, sent{id, at})
 	return false
 }

@@ -37,7 +37,7 @@ func (c *crossing) Poll(frame.Time) frame.Time {
 	return frame.Never
 }
 
-func (c *crossing) TxDone(uint64, frame.Time) bool { return false }
+func (c *crossing) TxDone(_ uint64, _, _ frame.Time) bool { return false }
 
 // Queues come and go while the loop runs; one whose loss was foreseen may
 // fail without ending it.

@@ -153,10 +153,10 @@ const logLines = 1024
 // first, so that arguments are not evaluated without need.
 type Log struct {
 	Mask  Topic
-	Level Level             // of other topics too, lines of this level and of higher ones are kept
-	Now   func() frame.Time // the time of a line; nil: none
+	Level Level // of other topics too, lines of this level and of higher ones are kept
 	Latest[Line]
-	buf []byte
+	begun frame.Time // see Begin
+	buf   []byte
 	// heard are the topics of which tell is told.
 	heard Topic
 	tell  func(t Topic, at frame.Time, text []byte)
@@ -167,6 +167,9 @@ func (l *Log) SetMsglvl(m Msglvl) { l.Mask, l.Level = m.Topics(), m.Level() }
 
 // On reports whether lines about t are wanted. A nil Log wants none.
 func (l *Log) On(t Topic) bool { return l != nil && (l.Mask|l.heard)&t != 0 }
+
+// Begin says when the call began of which the following lines tell: their stamp.
+func (l *Log) Begin(now frame.Time) { l.begun = now }
 
 // Listen has tell, which borrows the text, told of every line about topics as it
 // comes, whatever Mask says; no topics end that.
@@ -197,15 +200,11 @@ func (l *Log) Append(t Topic, write func(b []byte) []byte) {
 }
 
 func (l *Log) add(level Level, t Topic) {
-	at := frame.Time(0)
-	if l.Now != nil {
-		at = l.Now()
-	}
 	if l.heard&t != 0 {
-		l.tell(t, at, l.buf)
+		l.tell(t, l.begun, l.buf)
 	}
 	if level == Verbose && l.Mask&t == 0 || level < l.Level {
 		return
 	}
-	l.Add(Line{Seq: l.Next(), At: at, Level: level, Topic: t, Text: string(l.buf)}, logLines)
+	l.Add(Line{Seq: l.Next(), At: l.begun, Level: level, Topic: t, Text: string(l.buf)}, logLines)
 }

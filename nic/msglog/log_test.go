@@ -10,7 +10,8 @@ import (
 
 func TestLog(t *testing.T) {
 	var off *Log
-	l := &Log{Now: func() frame.Time { return 7 }}
+	l := &Log{}
+	l.Begin(7)
 	if off.On(CM) || l.On(All) {
 		t.Error("a log that nobody switched on wants lines")
 	}
@@ -123,7 +124,8 @@ func TestParseTopics(t *testing.T) {
 
 // Who listens hears of its topics; only the others' lines are kept.
 func TestListen(t *testing.T) {
-	l := &Log{Mask: CM, Now: func() frame.Time { return 3 }}
+	l := &Log{Mask: CM}
+	l.Begin(3)
 	var heard []string
 	l.Listen(WR|CM, func(topic Topic, at frame.Time, text []byte) {
 		heard = append(heard, fmt.Sprint(topic, " ", int64(at), " ", string(text)))

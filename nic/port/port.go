@@ -24,8 +24,6 @@ type Common struct {
 	Drops  frame.Drops
 	Notes  frame.Notes // about the frame in hand, for the capture
 	Log    msglog.Log
-	// Now is the time of the call in progress, for callbacks that carry none.
-	Now frame.Time
 	// Polling: the NIC is inside Poll, and frames may leave at once.
 	Polling bool
 	tracer  frame.Tracer

@@ -221,10 +221,10 @@ func (i *Instance) Send(_ int, m ptp.Outgoing) {
 	}
 	if m.Dst.IP.IsValid() && !m.Dst.IP.IsMulticast() {
 		f.TrimFront(len(b) - i.ipLen(m.Body)) // the way to a neighbor begins with the IP packet
-		s.env.IP.Output(o, m.Dst.IP, s.env.Wire.Now)
+		s.env.IP.Output(o, m.Dst.IP, m.Now)
 		return
 	}
-	s.env.Wire.Send(o, s.env.Wire.Now)
+	s.env.Wire.Send(o, m.Now)
 }
 
 // ipLen is the length of the IP packet that carries body.

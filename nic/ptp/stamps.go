@@ -232,7 +232,7 @@ func (s *Service) trace(e *sentEvent, at frame.Time) {
 
 // TxDone hands the time at which the wire frame with number id left, Never if
 // that is lost, to those who wait for it. False means that nobody did.
-func (s *Service) TxDone(id uint64, at frame.Time) bool {
+func (s *Service) TxDone(id uint64, at, now frame.Time) bool {
 	for i := range s.sent {
 		if e := &s.sent[i]; e.frame == id {
 			if at == frame.Never {
@@ -243,7 +243,7 @@ func (s *Service) TxDone(id uint64, at frame.Time) bool {
 			if e.message == 0 {
 				s.host.Sent(e.packet, at)
 			} else if s.instance != nil {
-				s.instance.sent(e.message, at, s.env.Wire.Now)
+				s.instance.sent(e.message, at, now)
 			}
 			s.again = s.env.Wire.Polling
 			return true

@@ -52,7 +52,7 @@ func newFar(t *testing.T, layer *node.Layer, wire *link.WireEnd, ip string) *far
 	f.run(t, func(frame.Time) {
 		f.cm = ucma.NewServer().Attach(ucma.NIC{
 			Verbs: n.Device.Verbs, CM: n.Device.CM, Network: n.Device.IP, QP: f.verbs.QP, Now: n.Now,
-			Schedule: n.Device.CI(f.do).Schedule, Do: f.do,
+			Schedule: n.Device.CI(f.do, nil).Schedule, Do: f.do,
 		})
 	})
 	t.Cleanup(func() {

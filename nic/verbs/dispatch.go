@@ -10,7 +10,6 @@ type dispatcher struct {
 	pending, running []queued
 	deferred         []func(frame.Time)
 	callbacks        int // handlers under way
-	now              frame.Time
 }
 
 // queued is a handler, or a completion queue whose handler is to be called: a
@@ -28,9 +27,6 @@ func (d *dispatcher) Enqueue(r Runner) { d.pending = append(d.pending, queued{ru
 // that it may destroy objects.
 func (d *dispatcher) Defer(fn func(now frame.Time)) { d.deferred = append(d.deferred, fn) }
 
-// Now is the time of the last Dispatch.
-func (d *dispatcher) Now() frame.Time { return d.now }
-
 // InCallback tells whether a handler is running.
 func (d *dispatcher) InCallback() bool { return d.callbacks > 0 }
 
@@ -41,7 +37,6 @@ func (d *dispatcher) Pending() bool { return len(d.pending)+len(d.deferred) > 0 
 // functions. What these queue in turn waits for the next call. It reports
 // whether anything ran.
 func (d *dispatcher) Dispatch(now frame.Time) bool {
-	d.now = now
 	if d.callbacks > 0 || !d.Pending() {
 		return false
 	}

@@ -214,7 +214,7 @@ func (b *bare) Poll(frame.Time) frame.Time {
 	return frame.Never
 }
 
-func (b *bare) TxDone(uint64, frame.Time) bool { return false }
+func (b *bare) TxDone(_ uint64, _, _ frame.Time) bool { return false }
 
 func (b *bare) sent() (n tally, err error) {
 	err = b.loop.DoWait(func(frame.Time) { n = tallied(b.count) })

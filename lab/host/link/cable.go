@@ -156,4 +156,4 @@ func (s *splice) Poll(frame.Time) frame.Time {
 }
 
 // TxDone has nobody to tell.
-func (s *splice) TxDone(uint64, frame.Time) bool { return false }
+func (s *splice) TxDone(_ uint64, _, _ frame.Time) bool { return false }

@@ -21,7 +21,7 @@ func (n *Node) enter() (err error) {
 		close(n.left)
 		return nil
 	}
-	n.ca, err = n.layer.Register(n.Device.CI(n.thread.do))
+	n.ca, err = n.layer.Register(n.Device.CI(n.thread.do, n.Now))
 	return err
 }
 

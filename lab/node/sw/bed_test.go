@@ -39,7 +39,7 @@ func (w *wire) Transmit(f *frame.Frame) {
 	w.got = append(w.got, left{w.bed.now, string(f.Bytes())})
 	id := f.ID
 	f.Release()
-	w.bed.s.TxDone(id, w.bed.now)
+	w.bed.s.TxDone(id, w.bed.now, w.bed.now)
 }
 
 // take empties a wire.

@@ -107,7 +107,7 @@ func (b *boundary) Send(port int, m ptp.Outgoing) {
 	}
 	f.Append(b.buf)
 	if m.OneStep {
-		transport.OneStep(f.Bytes(), b.s.env.Clock.At(b.now), m.Since)
+		transport.OneStep(f.Bytes(), b.s.env.Clock.At(m.Now), m.Since)
 	}
 	if m.ID != 0 {
 		f.ID = m.ID<<swconf.PortBits | uint64(port)

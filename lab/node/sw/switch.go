@@ -264,7 +264,7 @@ func (s *Switch) transmit(out int, f *frame.Frame) {
 		c.TxDrops.Count(drop.TxQueue)
 		id := f.ID
 		f.Release()
-		s.TxDone(id, frame.Never)
+		s.departed(id, frame.Never)
 		return
 	}
 	c.TxFrames++
@@ -274,7 +274,9 @@ func (s *Switch) transmit(out int, f *frame.Frame) {
 
 // TxDone takes in when the frame with that ID left its port: Never if nobody
 // knows. True asks for another Poll.
-func (s *Switch) TxDone(id uint64, at frame.Time) (again bool) {
+func (s *Switch) TxDone(id uint64, at, _ frame.Time) (again bool) { return s.departed(id, at) }
+
+func (s *Switch) departed(id uint64, at frame.Time) (again bool) {
 	return s.clock != nil && id != 0 && s.clock.sent(id, at)
 }
 

@@ -100,7 +100,7 @@ func (h *hfi) Poll(now frame.Time) frame.Time {
 }
 
 // TxDone is of no interest.
-func (h *hfi) TxDone(uint64, frame.Time) bool { return false }
+func (h *hfi) TxDone(_ uint64, _, _ frame.Time) bool { return false }
 
 // vnicIface is a VNIC as an interface of the host.
 type vnicIface struct {

@@ -35,7 +35,7 @@ func (h *hostEngine) Receive(port frame.Port, frames []*frame.Frame, now frame.T
 func (h *hostEngine) Dispatch(frame.Time) bool { return false }
 
 // TxDone is of no interest.
-func (h *hostEngine) TxDone(uint64, frame.Time) bool { return false }
+func (h *hostEngine) TxDone(_ uint64, _, _ frame.Time) bool { return false }
 
 // hostDrops are the packets that came to nothing in the node's operating
 // system, by reason.

@@ -160,7 +160,7 @@ func (e *end) Transmit(f *frame.Frame) {
 	now, id := e.link.lab.world.Now(), f.ID
 	e.send(f)
 	f.Release()
-	if id != 0 && e.node.TxDone(id, now) {
+	if id != 0 && e.node.TxDone(id, now, now) {
 		e.node.again = true
 	}
 }

@@ -44,7 +44,7 @@ type engine interface {
 	Receive(port frame.Port, frames []*frame.Frame, now frame.Time)
 	Dispatch(now frame.Time) bool
 	Poll(now frame.Time) frame.Time
-	TxDone(id uint64, at frame.Time) bool
+	TxDone(id uint64, at, now frame.Time) bool
 }
 
 // vnet tells whether the node's port takes super-frames.

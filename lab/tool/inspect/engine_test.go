@@ -237,7 +237,7 @@ func (s *station) Transmit(f *frame.Frame) {
 	} else {
 		b.enter(far.side, data, off)
 	}
-	s.dev.TxDone(id, b.now)
+	s.dev.TxDone(id, b.now, b.now)
 }
 
 // Room implements frame.Link.

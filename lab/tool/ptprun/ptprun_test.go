@@ -28,7 +28,7 @@ func (l *lonely) Transmit(f *frame.Frame) {
 	l.sent++
 	id := f.ID
 	f.Release()
-	l.TxDone(id, l.now)
+	l.TxDone(id, l.now, l.now)
 }
 func (l *lonely) Room() int { return 64 }
 

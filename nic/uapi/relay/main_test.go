@@ -319,7 +319,7 @@ type idle struct{}
 func (idle) Receive(frame.Port, []*frame.Frame, frame.Time) {}
 func (idle) Dispatch(frame.Time) bool                       { return false }
 func (idle) Poll(frame.Time) frame.Time                     { return frame.Never }
-func (idle) TxDone(uint64, frame.Time) bool                 { return false }
+func (idle) TxDone(_ uint64, _, _ frame.Time) bool          { return false }
 
 // beNode serves two toys, each on a loop of its own, until its standard input
 // ends.

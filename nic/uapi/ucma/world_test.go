@@ -89,7 +89,7 @@ func (n *node) Transmit(f *frame.Frame) {
 	if n.w.mute == nil || !n.w.mute(n) {
 		n.w.flying = append(n.w.flying, flying{n.w.now.Add(delay), n, data})
 	}
-	n.dev.TxDone(id, n.w.now)
+	n.dev.TxDone(id, n.w.now, n.w.now)
 }
 
 // Room implements frame.Link.

@@ -86,7 +86,7 @@ func (f *File) Close() {
 		return
 	}
 	f.closed = true
-	f.reclaim(f.server.ca.Verbs().Now())
+	f.reclaim(f.server.ca.Now())
 	f.async.close()
 	for _, ch := range f.channels {
 		ch.pipe.close()

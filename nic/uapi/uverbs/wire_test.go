@@ -91,7 +91,7 @@ func (s *station) Transmit(f *frame.Frame) {
 	data, id := bytes.Clone(f.Bytes()), f.ID
 	f.Release()
 	s.cable.fly = append(s.cable.fly, flying{s.cable.now.Add(10 * time.Microsecond), s.peer, data})
-	s.nic.TxDone(id, s.cable.now)
+	s.nic.TxDone(id, s.cable.now, s.cable.now)
 }
 
 // Room implements frame.Link.

@@ -119,7 +119,7 @@ type idle struct{}
 func (idle) Receive(frame.Port, []*frame.Frame, frame.Time) {}
 func (idle) Dispatch(frame.Time) bool                       { return false }
 func (idle) Poll(frame.Time) frame.Time                     { return frame.Never }
-func (idle) TxDone(uint64, frame.Time) bool                 { return false }
+func (idle) TxDone(_ uint64, _, _ frame.Time) bool          { return false }
 
 // bed is a session with a toy behind it, and the client's end.
 type bed struct {

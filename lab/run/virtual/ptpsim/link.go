@@ -142,7 +142,7 @@ func (e *end) Transmit(f *frame.Frame) {
 	} else {
 		e.carry(f, now)
 	}
-	if id != 0 && e.node.TxDone(id, now) {
+	if id != 0 && e.node.TxDone(id, now, now) {
 		e.w.Touch(e.node.place)
 	}
 }

@@ -209,8 +209,8 @@ func (n *Node) Poll(now frame.Time) frame.Time {
 }
 
 // TxDone implements engine. An instance's stamps are reported by Send.
-func (n *Node) TxDone(id uint64, at frame.Time) bool {
-	return n.Switch != nil && n.Switch.TxDone(id, at)
+func (n *Node) TxDone(id uint64, at, now frame.Time) bool {
+	return n.Switch != nil && n.Switch.TxDone(id, at, now)
 }
 
 // Send implements ptp.Lower.

@@ -311,3 +311,108 @@ func TestStoppedNIC(t *testing.T) {
 	run("-- true", func(r *daemon) { r.connects() }, 1, "interrupted before the program was started")
 	d.ok("$tapir run -- true")
 }
+
+// At SIGHUP NICs follow their file: what can change while they run is set, the
+// rest is named, and a mistake changes nothing. Without a file they end in order.
+func TestHangup(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "nics.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte("nics:\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("  - {name: a, tap: hup0, ip: 10.0.0.1/24}\n  - {name: b, tap: hup1, ip: 10.0.1.1/24}\n")
+	d := start(t, "exec $tapir nic -c "+file)
+	d.await("ready b")
+	d.ok("$tapir set a tcp_nodelay=0")
+	times := 0
+	hangup := func(want ...string) {
+		t.Helper()
+		if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		times++
+		d.await(fmt.Sprintf(`(?s)(nics.yaml: (not )?reloaded.*?){%d}`, times))
+		for _, w := range want {
+			if !strings.Contains(d.said(), w) {
+				t.Errorf("%q is missing:\n%s", w, d.said())
+			}
+		}
+	}
+	value := func(nic, name string) string {
+		t.Helper()
+		found := regexp.MustCompile(`(?m)^` + name + `\s+(\S+)\s`).FindStringSubmatch(d.ok("$tapir show " + nic + " params"))
+		if found == nil {
+			return ""
+		}
+		return found[1]
+	}
+	was := value("a", "ird")
+	write("  - {name: a, tap: hup0, ip: 10.0.0.1/24, ird: 7, ord: oops}\n")
+	hangup(file+":2:", "ord", "not reloaded")
+	if got := value("a", "ird"); got != was {
+		t.Errorf("a mistake in the file has set ird to %s", got)
+	}
+	write("  - {name: a, tap: hup0, ip: 10.0.0.2/24, mtu: 1400, ird: 7}\n  - {name: c, tap: hup2, ip: 10.0.2.1/24}\n")
+	hangup("a: ip, mtu needs a restart", "c is new: it needs a restart", "b is not there any more")
+	if got, kept := value("a", "ird"), value("a", "tcp_nodelay"); got != "7" || kept != "0" {
+		t.Errorf("ird %s, tcp_nodelay %s", got, kept)
+	}
+	d.ok("$tapir show b")
+	if code := d.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+
+	plain := start(t, "exec $tapir nic --tap hup3 --ip 10.0.0.1/24")
+	plain.await("ready")
+	if code := plain.end(syscall.SIGHUP); code != 0 {
+		t.Errorf("without a file: exit code %d: %s", code, plain.said())
+	}
+	if _, err := os.Lstat(plain.socket("nic0.sock")); err == nil {
+		t.Error("without a file: the control socket is left")
+	}
+	ignoring := startIn(t, plain.env, "exec nohup $tapir nic --tap hup4 --ip 10.0.0.1/24")
+	ignoring.await("ready")
+	if err := ignoring.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	ignoring.ok("$tapir show nic0")
+}
+
+// A TAP that is renamed has its new name everywhere, and its link state counts.
+func TestRenamedTAP(t *testing.T) {
+	d := start(t, "exec $tapir nic --tap before0 --host-tap hostbefore0 --ip 10.0.0.1/24")
+	d.await("ready")
+	d.ok("ip link set before0 down && ip link set before0 name after0 && ip link set after0 up")
+	d.ok("ip link set hostbefore0 down && ip link set hostbefore0 name hostafter0 && ip link set hostafter0 up")
+	for _, c := range []struct{ line, want string }{
+		{"$tapir show nic0", `\bafter0\b(?s:.*)hostafter0`}, {"$tapir ethtool -i nic0", `\bafter0\b`}, {"$tapir devlink port show nic0", `\bhostafter0\b`},
+	} {
+		text, want := "", regexp.MustCompile(c.want)
+		for range 600 {
+			if text, _ = d.run(c.line); want.MatchString(text) {
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if !want.MatchString(text) || strings.Contains(text, "before0") {
+			t.Errorf("%s:\n%s", c.line, text)
+		}
+	}
+	link := func(state string) {
+		t.Helper()
+		for range 600 {
+			if text, _ := d.run("$tapir ethtool nic0"); strings.Contains(text, "Link detected: "+state) {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Errorf("the link is not %q", state)
+	}
+	link("yes")
+	d.ok("ip link set after0 down")
+	link("no")
+	d.ok("ip link set after0 up")
+	link("yes")
+}

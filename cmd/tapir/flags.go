@@ -117,7 +117,9 @@ func foreground[C any](cmd *cobra.Command, file string, load func(string) ([]C, 
 	if err != nil {
 		return err
 	}
-	return run(cmd.Context(), serving(cmd), all)
+	o := serving(cmd)
+	o.File = file
+	return run(cmd.Context(), o, all)
 }
 
 // loaded makes a mistake in a file a usage error.

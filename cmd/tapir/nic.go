@@ -79,6 +79,7 @@ func newNIC() *cobra.Command {
 				return err
 			}
 			o := serving(cmd)
+			o.File = file
 			log, err := serve.NewLogPrinter(o.Log, format)
 			if err != nil {
 				return err

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -78,7 +80,13 @@ func newRoot() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			ran := true
-			cmd.SetContext(context.WithValue(cmd.Context(), ranKey{}, &ran))
+			ctx := context.WithValue(cmd.Context(), ranKey{}, &ran)
+			// A hangup ends the command in order; nodes of a file read it again.
+			if c := cmd.Flags().Lookup("config"); (c == nil || !c.Changed || cmd.Parent().Name() == "ptp") &&
+				!signal.Ignored(syscall.SIGHUP) {
+				ctx, _ = signal.NotifyContext(ctx, syscall.SIGHUP)
+			}
+			cmd.SetContext(ctx)
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -175,7 +175,7 @@ func (b *Base) Run() {
 
 // Watch follows the link state of a TAP, on the loop's thread. A TAP in another
 // namespace and a wire in memory count as up.
-func (b *Base) Watch(name string, carrier func(up bool, now frame.Time)) error {
+func (b *Base) Watch(wire tap.Queue, carrier func(up bool, now frame.Time)) error {
 	tell := func(up bool) {
 		b.Loop.Do(func(now frame.Time) {
 			carrier(up, now)
@@ -188,11 +188,16 @@ func (b *Base) Watch(name string, carrier func(up bool, now frame.Time)) error {
 		tell(true)
 		return nil
 	}
-	if _, err := b.Space.Links.Get(name); err != nil {
+	if _, err := b.Space.Links.Get(wire.Name()); err != nil {
 		tell(true)
 		return nil
 	}
-	stop, err := b.Space.Links.Watch(name, tell)
+	renamed := func(name string) {
+		if t, ok := wire.(*tap.TAP); ok {
+			t.Rename(name)
+		}
+	}
+	stop, err := b.Space.Links.Watch(wire.Name(), tell, renamed)
 	if err == nil {
 		b.Undo.Add(stop)
 	}

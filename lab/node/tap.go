@@ -45,7 +45,7 @@ func (t *TAP) Close() {
 	}
 }
 
-// Name is the name of the interface as it was opened.
+// Name is the name of the interface.
 func (t *TAP) Name() string { return t.Queues[0].Name() }
 
 // Created tells whether the interface was made, and not found.
@@ -70,7 +70,7 @@ func (t *TAP) AddAddress(p netip.Prefix) error {
 	err := t.Links.AddAddr(name, p)
 	switch {
 	case err == nil:
-		t.Undo.Add(func() { t.Links.DelAddr(name, p) }) // gone already with a TAP that we made
+		t.Undo.Add(func() { t.Links.DelAddr(t.Name(), p) }) // gone already with a TAP that we made
 	case errors.Is(err, fs.ErrExist):
 		return nil
 	case errors.Is(err, fs.ErrPermission):
@@ -94,10 +94,9 @@ func (t *TAP) BringUp(isUp bool) error {
 	if isUp {
 		return nil
 	}
-	name := t.Name()
-	err := t.Links.Up(name)
+	err := t.Links.Up(t.Name())
 	if err == nil && !t.Created() {
-		t.Undo.Add(func() { t.Links.Down(name) })
+		t.Undo.Add(func() { t.Links.Down(t.Name()) })
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/songgao/water"
 	"golang.org/x/sys/unix"
@@ -70,6 +71,7 @@ type Config struct {
 type TAP struct {
 	fd      int
 	name    string
+	renamed atomic.Pointer[string]
 	vnet    bool
 	multi   bool // multi_queue
 	created bool
@@ -106,7 +108,7 @@ func (t *TAP) AddQueue() (*TAP, error) {
 		return nil, fmt.Errorf("TAP %s was made with one queue: delete it or make it with `ip tuntap add dev %s "+
 			"mode tap multi_queue`", t.name, t.name)
 	}
-	q, err := open(Config{Name: t.name, Vnet: t.vnet}, !t.created, true)
+	q, err := open(Config{Name: t.Name(), Vnet: t.vnet}, !t.created, true)
 	if err != nil {
 		return nil, explain(t.name, err)
 	}
@@ -262,8 +264,16 @@ func adopt(cfg Config) (*TAP, error) {
 // Fd is the descriptor to poll.
 func (t *TAP) Fd() int { return t.fd }
 
-// Name is the interface's name.
-func (t *TAP) Name() string { return t.name }
+// Name is the interface's name, as far as Rename was told.
+func (t *TAP) Name() string {
+	if name := t.renamed.Load(); name != nil {
+		return *name
+	}
+	return t.name
+}
+
+// Rename notes that somebody has given the interface another name.
+func (t *TAP) Rename(name string) { t.renamed.Store(&name) }
 
 // Vnet reports whether frames may carry an offload.
 func (t *TAP) Vnet() bool { return t.vnet }

@@ -13,7 +13,7 @@ func TestWatchThatFellBehind(t *testing.T) {
 	n, _ := oneTAP(t)
 	must(t, n.Up("opa0"))
 	news := make(chan bool)
-	stop, err := n.Watch("opa0", func(live bool) { news <- live })
+	stop, err := n.Watch("opa0", func(live bool) { news <- live }, nil)
 	must(t, err)
 	next := func(want bool) {
 		t.Helper()

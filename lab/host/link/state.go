@@ -127,28 +127,46 @@ func (n *Net) EphemeralPorts() (low, high uint16, err error) {
 }
 
 // Watch calls change, from a goroutine of its own, with whether the link is
-// alive (brought up, with a carrier), and again each time that changes. stop
-// ends the watch and waits for its goroutine.
-func (n *Net) Watch(name string, change func(live bool)) (stop func(), err error) {
+// alive (brought up, with a carrier), and again each time that changes. The link
+// may be renamed: renamed, unless nil, is told. stop ends the watch and waits for
+// its goroutine.
+func (n *Net) Watch(name string, change func(live bool), renamed func(name string)) (stop func(), err error) {
 	existing, err := n.Get(name)
 	if err != nil {
 		return nil, err
 	}
-	was := existing.Live
+	d, err := n.Netdev(name)
+	if err != nil {
+		return nil, err
+	}
+	was, called := existing.Live, name
 	is := func(now bool) {
 		if now != was {
 			change(now)
 		}
 		was = now
 	}
+	call := func(name string) {
+		if name != called && renamed != nil {
+			renamed(name)
+		}
+		called = name
+	}
 	look := func() {
-		now, err := n.Get(name)
-		is(err == nil && now.Live)
+		now, err := n.NetdevAt(d.Index)
+		if err != nil {
+			is(false)
+			return
+		}
+		call(now.Name)
+		state, err := n.Get(called)
+		is(err == nil && state.Live)
 	}
 	f := follower[netlink.LinkUpdate]{open: openLinks, missed: look}
 	f.begin = func() { change(was); look() }
 	f.change = func(u netlink.LinkUpdate) {
-		if u.Attrs().Name == name {
+		if u.Attrs().Index == d.Index {
+			call(u.Attrs().Name)
 			is(live(u.Link) && u.Header.Type != unix.RTM_DELLINK)
 		}
 	}

@@ -124,7 +124,7 @@ func TestWatch(t *testing.T) {
 	n := newNet(t)
 	must(t, n.AddTAP("tap0", false), n.Up("tap0"))
 	changes := make(chan bool, 16)
-	stop, err := n.Watch("tap0", func(live bool) { changes <- live })
+	stop, err := n.Watch("tap0", func(live bool) { changes <- live }, nil)
 	must(t, err)
 	defer stop()
 	next := func(want bool) {

@@ -142,7 +142,7 @@ func (n *Node) run(ctx context.Context) error {
 		return err
 	}
 	n.Undo.Add(stop)
-	if err := n.Watch(n.TAP(), n.carrier); err != nil {
+	if err := n.Watch(n.wire.Queues[0], n.carrier); err != nil {
 		return err
 	}
 	n.AwaitCarrier(ctx)

@@ -46,6 +46,7 @@ func (n *Node) follow() error {
 	f := &follower{n: n, index: d.Index, up: true, base: hostState{cfg.MAC, cfg.MTU, cfg.Addrs}}
 	stop, err := links.Follow(func(d link.Netdev) {
 		if d.Index == f.index {
+			n.host.tap.Queues[0].Rename(d.Name)
 			n.Poke()
 		}
 	})

@@ -180,7 +180,7 @@ func (n *Node) run(ctx context.Context) error {
 		n.second.run()
 	}
 	n.Run()
-	if err := n.Watch(n.wire.Name(), n.carrier); err != nil {
+	if err := n.Watch(n.wire, n.carrier); err != nil {
 		return err
 	}
 	if n.host != nil {
@@ -212,6 +212,14 @@ func (n *Node) Config() Config { return n.cfg }
 
 // TAP is the name of the interface, or of the end of a wire in memory.
 func (n *Node) TAP() string { return n.wire.Name() }
+
+// HostTAP is the name of the host TAP; empty: there is none.
+func (n *Node) HostTAP() string {
+	if n.host == nil {
+		return ""
+	}
+	return n.host.tap.Name()
+}
 
 // WireKind is "tap", or "mem" on a wire in memory.
 func (n *Node) WireKind() string {

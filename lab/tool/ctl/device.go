@@ -52,11 +52,20 @@ type Device struct {
 	Device  *nic.Device
 	Thread  Thread
 	Version string // of the binary
-	TAP     string // the wire TAP's name
-	HostTAP string // empty: none
-	OnStop  func() // begins the orderly end; must not wait for it
+	// TAP and HostTAP are the names of the TAPs, which may be renamed. Nil, or
+	// empty: there is none.
+	TAP, HostTAP func() string
+	OnStop       func() // begins the orderly end; must not wait for it
 
 	tee capture.Tee // belongs to the thread
+}
+
+// name is what a name is now; without one, empty.
+func name(of func() string) string {
+	if of == nil {
+		return ""
+	}
+	return of()
 }
 
 // nicRow is what Show tells of the NIC itself.
@@ -73,7 +82,7 @@ type table func(d *served, now frame.Time) (any, error)
 
 var tables = map[string]table{
 	"nic": func(d *served, _ frame.Time) (any, error) {
-		return nicRow{d.Device.ShowNIC(), d.TAP, d.HostTAP, os.Getpid(), d.Version}, nil
+		return nicRow{d.Device.ShowNIC(), name(d.TAP), name(d.HostTAP), os.Getpid(), d.Version}, nil
 	},
 	"device":   one((*nic.Device).ShowDevice),
 	"qp":       list((*nic.Device).ShowQP),
@@ -88,7 +97,7 @@ var tables = map[string]table{
 	"log":      one(func(d *nic.Device) []view.LineInfo { return d.ShowLog(0) }),
 	"ethtool": func(d *served, _ frame.Time) (any, error) {
 		e := d.Device.ShowEthtool()
-		e.Version, e.BusInfo = d.Version, d.TAP
+		e.Version, e.BusInfo = d.Version, name(d.TAP)
 		return e, nil
 	},
 	"irq": ofFastLinQ("irq", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowIRQ() }),
@@ -343,7 +352,7 @@ func (d *served) CaptureInfo() capture.Info {
 	return capture.Info{
 		Application: "tapir " + d.Version, OS: osName(), Hardware: runtime.GOARCH,
 		Name: cfg.Name, MAC: cfg.MAC, MTU: cfg.MTU, Speed: port.Speed * 1_000_000,
-		Wire: d.TAP, Host: d.HostTAP, Frames: cfg.Frames.String(),
+		Wire: name(d.TAP), Host: name(d.HostTAP), Frames: cfg.Frames.String(),
 	}
 }
 

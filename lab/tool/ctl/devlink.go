@@ -20,7 +20,7 @@ type Devlink struct {
 }
 
 func devlink(d *served, h *fastlinq.Device, _ nothing, _ frame.Time, done func(Devlink, error)) {
-	done(Devlink{DevlinkInfo: h.ShowDevlink(), Netdev: cmp.Or(d.HostTAP, d.TAP)}, nil)
+	done(Devlink{DevlinkInfo: h.ShowDevlink(), Netdev: cmp.Or(name(d.HostTAP), name(d.TAP))}, nil)
 }
 
 // Devlink describes the device.

@@ -2,12 +2,8 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/hficonf"
@@ -19,8 +15,6 @@ import (
 	"tapir/lab/node/nicnode"
 	"tapir/lab/node/swnode"
 	"tapir/lab/tool/ctl"
-	"tapir/lab/tool/usage"
-	"tapir/nic/loop"
 	"tapir/nic/uapi/relay"
 )
 
@@ -32,6 +26,10 @@ func HFIs(ctx context.Context, o Options, all []hficonf.Config) error {
 	return Run(ctx, o, all, (*hficonf.Config).ControlName,
 		func(ctx context.Context, cfg hficonf.Config) (*hfinode.Node, error) {
 			return hfinode.Start(ctx, cfg, o.Env())
+		}, func([]*hfinode.Node) error {
+			f, err := reread(&o, all, hficonf.Load, (*hficonf.Config).ControlName)
+			f.report(&o, func(i int) []string { return differing(&f.old[i], &f.now[i]) })
+			return err
 		})
 }
 
@@ -40,36 +38,20 @@ func Switches(ctx context.Context, o Options, all []swconf.Config) error {
 	return Run(ctx, o, all, (*swconf.Config).ControlName,
 		func(_ context.Context, cfg swconf.Config) (*swnode.Node, error) {
 			return swnode.Start(cfg, node.Env{Version: o.Version})
+		}, func([]*swnode.Node) error {
+			f, err := reread(&o, all, swconf.Load, (*swconf.Config).ControlName)
+			f.report(&o, func(i int) []string { return differing(&f.old[i], &f.now[i]) })
+			return err
 		})
 }
 
 // Manager runs an Ethernet Manager. It reads its file again at SIGHUP.
 func Manager(ctx context.Context, o Options, file string, cfg hficonf.EMConfig) error {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
+	o.File = file
 	return Run(ctx, o, []hficonf.EMConfig{cfg}, func(c *hficonf.EMConfig) string { return c.Port.ControlName() },
 		func(ctx context.Context, cfg hficonf.EMConfig) (*emnode.EM, error) {
-			m, err := emnode.Start(ctx, file, cfg, o.Env())
-			if err == nil {
-				go reload(ctx, o, m, hangups)
-			}
-			return m, err
-		})
-}
-
-// reload has m read its file again at each hangup, until ctx ends.
-func reload(ctx context.Context, o Options, m *emnode.EM, hangups <-chan os.Signal) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hangups:
-			if err := m.Reload(); err != nil && !errors.Is(err, loop.ErrClosed) {
-				fmt.Fprintf(o.Log, "%s: not reloaded: %s\n", m.Name(), usage.OneLine(err))
-			}
-		}
-	}
+			return emnode.Start(ctx, file, cfg, o.Env())
+		}, func(m []*emnode.EM) error { return m[0].Reload() })
 }
 
 // NIC is a NIC with the socket of tapir run.
@@ -97,7 +79,7 @@ func NICs(ctx context.Context, o Options, all []nicconf.Config, log *LogPrinter)
 				fmt.Fprintln(o.Log, hint)
 			}
 			return n, nil
-		})
+		}, func(nodes []*NIC) error { return reloadNICs(&o, all, nodes) })
 }
 
 // StartNIC starts a NIC that programs can use.
@@ -120,7 +102,7 @@ func StartNIC(ctx context.Context, o *Options, cfg nicconf.Config, env node.Env,
 
 // Served returns the NIC as its control server wants it.
 func (n *NIC) Served(stop func()) ctl.NIC {
-	d := ctl.Device{Device: n.Device, Thread: n.Node, Version: n.o.Version, TAP: n.TAP(), HostTAP: n.Config().HostTAP,
+	d := ctl.Device{Device: n.Device, Thread: n.Node, Version: n.o.Version, TAP: n.TAP, HostTAP: n.HostTAP,
 		OnStop: stop}
 	return d.Served()
 }

@@ -7,9 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/usage"
 )
 
 // Node is a node that has been started.
@@ -33,6 +37,7 @@ type Options struct {
 	Out     io.Writer // gets a line for each node that is ready
 	Log     io.Writer // what goes wrong
 	Metrics string    // address for Prometheus, see ctl.MetricsAddr; empty: not served
+	File    string    // that the configurations are from, read again at SIGHUP; empty: none
 }
 
 // errStopped is the reason of an end that a client asked for.
@@ -49,13 +54,20 @@ type member struct {
 // Run starts a node for each configuration, with a control socket of that name,
 // and runs them until ctx ends, a client stops one, or one fails. The control
 // socket comes first, so that a name in use is found before a TAP is made.
+// At SIGHUP reload has those from a file follow it.
 func Run[C any, N Node](ctx context.Context, o Options, all []C, name func(*C) string,
-	start func(context.Context, C) (N, error)) error {
+	start func(context.Context, C) (N, error), reload func(nodes []N) error) error {
+	hangups := make(chan os.Signal, 1)
+	if o.File != "" {
+		signal.Notify(hangups, syscall.SIGHUP)
+		defer signal.Stop(hangups)
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var running group
 	defer func() { running.close() }()
 	var metered []ctl.Metered
+	var nodes []N
 	for _, cfg := range all {
 		s, err := ctl.Listen(name(&cfg), o.Version)
 		if err != nil {
@@ -67,7 +79,7 @@ func Run[C any, N Node](ctx context.Context, o Options, all []C, name func(*C) s
 			s.Close()
 			return err
 		}
-		running = append(running, member{n, s})
+		running, nodes = append(running, member{n, s}), append(nodes, n)
 		served := n.Served(func() { stop(errStopped) })
 		s.Serve(served)
 		if m, ok := served.(ctl.Metered); ok {
@@ -83,7 +95,28 @@ func Run[C any, N Node](ctx context.Context, o Options, all []C, name func(*C) s
 		defer m.Close()
 		fmt.Fprintln(o.Out, "metrics", m.URL())
 	}
+	go o.followFile(ctx, hangups, func() error { return reload(nodes) })
 	return running.await(ctx, stop)
+}
+
+// followFile calls reload at each hangup, until ctx ends, and tells of its errors
+// line by line.
+func (o *Options) followFile(ctx context.Context, hangups <-chan os.Signal, reload func() error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hangups:
+		}
+		err := reload()
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			fmt.Fprintf(o.Log, "%s: not reloaded: %s\n", o.File, usage.OneLine(err))
+		default:
+			fmt.Fprintf(o.Log, "%s: reloaded\n", o.File)
+		}
+	}
 }
 
 // await returns when the nodes have to end: with nil if someone wanted it.

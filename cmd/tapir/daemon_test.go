@@ -416,3 +416,29 @@ func TestRenamedTAP(t *testing.T) {
 	d.ok("ip link set after0 up")
 	link("yes")
 }
+
+// What tapir run leaves behind when it is killed goes with the next one.
+func TestKilledRun(t *testing.T) {
+	d := start(t, "exec $tapir nic --tap kill0 --ip 10.0.0.1/24")
+	d.await("ready")
+	left := func() (found []string) {
+		dirs, err := filepath.Glob(filepath.Join(filepath.Dir(d.socket("")), "tapir-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dirs
+	}
+	r := startIn(t, d.env, "exec $tapir run --via preload -- sh -c 'echo up; exec sleep 1000'")
+	r.await("up")
+	if len(left()) == 0 {
+		t.Fatal("a run has no directory")
+	}
+	if err := syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL); err != nil { // with its launcher
+		t.Fatal(err)
+	}
+	r.wait()
+	d.ok("$tapir run --via preload -- true")
+	if dirs := left(); len(dirs) > 0 {
+		t.Errorf("left: %q", dirs)
+	}
+}

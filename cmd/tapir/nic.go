@@ -60,7 +60,8 @@ func newNIC() *cobra.Command {
 		Short: "Run NICs in the foreground",
 		Long: "Nic runs one NIC on a TAP that it makes or finds, or with -c all NICs of a file, and\n" +
 			"prints one \"ready\" line for each. Ctrl-C closes their connections in order and\n" +
-			"removes what was made, and nothing else.\n\n" +
+			"removes what was made, and nothing else. SIGHUP reads the file again: what can change\n" +
+			"while a NIC runs is set, the rest is listed. Without a file SIGHUP is as Ctrl-C.\n\n" +
 			"Without --tap-ip the kernel's side of the TAP gets no address; the line to give it\n" +
 			"one is printed. With --host-tap the NIC gives the operating system an interface of\n" +
 			"its own, as a card does: what is not the NIC's passes between it and --tap.",

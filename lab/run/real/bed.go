@@ -21,13 +21,13 @@ import (
 	"time"
 
 	"tapir/lab/host/process"
-	"tapir/lab/host/rundir"
 	lifecycle "tapir/lab/node"
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/topo"
+	"tapir/nic/uapi/rundir"
 )
 
 // prefix begins the names of the directories of labs that are up.

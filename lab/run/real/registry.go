@@ -17,7 +17,7 @@ import (
 
 	"tapir/lab/host/netns"
 	"tapir/lab/host/process"
-	"tapir/lab/host/rundir"
+	"tapir/nic/uapi/rundir"
 )
 
 // marker is the environment variable by which a lab's programs are known.

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"tapir/lab/check/testenv"
-	"tapir/lab/host/rundir"
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/capture"
 	"tapir/lab/topo"
+	"tapir/nic/uapi/rundir"
 )
 
 // tapir is the program under test, built once.

@@ -13,13 +13,13 @@ import (
 	"slices"
 	"time"
 
-	"tapir/lab/host/rundir"
 	lifecycle "tapir/lab/node"
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/tool/capture"
 	"tapir/lab/topo"
+	"tapir/nic/uapi/rundir"
 	"tapir/wire/frame"
 )
 

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"tapir/lab/conf/perfconf"
-	"tapir/lab/host/rundir"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/perf"
+	"tapir/nic/uapi/rundir"
 	"tapir/nic/view"
 )
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"tapir/nic/uapi/rundir"
 	"tapir/ptp/mgmt"
 	"tapir/ptp/msg"
 	"tapir/wire/frame"
@@ -21,29 +22,29 @@ import (
 // goroutine.
 type Client struct {
 	mgmt.Client
-	conn  *net.UnixConn
-	dir   string
-	begun time.Time
-	buf   []byte
+	conn   *net.UnixConn
+	remove func()
+	begun  time.Time
+	buf    []byte
 }
 
 // Dial opens a client of the socket at path.
 func Dial(path string) (*Client, error) {
-	dir, err := os.MkdirTemp("", "tapir-pmc")
+	dir, remove, err := rundir.Make("tapir-pmc-")
 	if err != nil {
 		return nil, err
 	}
 	conn, err := net.DialUnix("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "pmc"), Net: "unixgram"},
 		&net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
-		_ = os.RemoveAll(dir)
+		remove()
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 			return nil, fmt.Errorf("no PTP instance listens at %s", path)
 		}
 		return nil, fmt.Errorf("PTP management socket: %w", err)
 	}
-	c := &Client{conn: conn, dir: dir, begun: time.Now(), buf: make([]byte, msg.MaxLen)}
+	c := &Client{conn: conn, remove: remove, begun: time.Now(), buf: make([]byte, msg.MaxLen)}
 	c.Identity.Port = uint16(os.Getpid())
 	return c, nil
 }
@@ -172,5 +173,6 @@ func (c *Client) read(ctx context.Context, deadline func() frame.Time, each func
 
 // Close closes the client.
 func (c *Client) Close() error {
-	return errors.Join(c.conn.Close(), os.RemoveAll(c.dir))
+	defer c.remove()
+	return c.conn.Close()
 }

@@ -13,13 +13,12 @@
 package sysfs
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/rundir"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/trap/mirror"
 )
@@ -27,89 +26,31 @@ import (
 // Tree is a Handler that serves the files.
 type Tree struct {
 	*mirror.Mirror
-	lock *os.File // of the directory, held while we live
+	remove func() // the directory
 }
 
-const dirPattern = "tapir-sysfs-"
-
-// places are where the directory may be, the memory of /dev/shm first.
-func places() []string { return []string{"/dev/shm", os.TempDir()} }
+const dirPrefix = "tapir-sysfs-"
 
 // New makes an empty tree: no path is shown yet. Close removes it; that of a
 // process that was killed is removed by the next one's New.
 func New() (*Tree, error) {
-	removeStale()
-	for {
-		dir, err := makeDir()
-		if err != nil {
-			return nil, err
-		}
-		lock, held, err := lockDir(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // another process took it for a stale one
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !held { // is taking it
-			lock.Close()
-			continue
-		}
-		m, err := mirror.New(dir)
-		if err != nil {
-			return nil, err
-		}
-		return &Tree{m, lock}, nil
+	dir, remove, err := rundir.Make(dirPrefix, "/dev/shm", os.TempDir()) // memory first
+	if err != nil {
+		return nil, err
 	}
-}
-
-func makeDir() (dir string, err error) {
-	for _, place := range places() {
-		if place, err = filepath.EvalSymlinks(place); err != nil {
-			continue
-		}
-		if dir, err = os.MkdirTemp(place, dirPattern+"*"); err == nil {
-			return dir, nil
-		}
+	m, err := mirror.New(dir)
+	if err != nil {
+		remove()
+		return nil, err
 	}
-	return "", err
-}
-
-// lockDir takes a directory's lock, unless another process holds it or has
-// removed the directory.
-func lockDir(dir string) (lock *os.File, held bool, err error) {
-	if lock, err = os.Open(dir); err != nil {
-		return nil, false, err
-	}
-	if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return lock, false, nil
-	}
-	mine, err1 := lock.Stat()
-	there, err2 := os.Lstat(dir)
-	return lock, err1 == nil && err2 == nil && os.SameFile(mine, there), nil
-}
-
-// removeStale removes the trees of this user's processes that were killed.
-func removeStale() {
-	for _, place := range places() {
-		dirs, _ := filepath.Glob(filepath.Join(place, dirPattern+"*")) // the pattern is good
-		for _, dir := range dirs {
-			lock, held, err := lockDir(dir)
-			if err != nil {
-				continue // another user's
-			}
-			if held {
-				_ = os.RemoveAll(dir)
-			}
-			lock.Close()
-		}
-	}
+	return &Tree{m, remove}, nil
 }
 
 // Close removes the tree.
 func (t *Tree) Close() error {
-	err := errors.Join(t.Mirror.Close(), os.RemoveAll(t.Root()))
-	return errors.Join(err, t.lock.Close())
+	err := t.Mirror.Close()
+	t.remove()
+	return err
 }
 
 // Dir makes a directory and those above it.

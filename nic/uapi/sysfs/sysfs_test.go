@@ -360,7 +360,7 @@ func TestNetlink(t *testing.T) {
 func TestStaleTrees(t *testing.T) {
 	w := newWorld(t)
 	t.Setenv("TMPDIR", t.TempDir()) // processes of other tests, which remove it too, look elsewhere
-	stale, err := os.MkdirTemp(os.TempDir(), dirPattern+"*")
+	stale, err := os.MkdirTemp(os.TempDir(), dirPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/listen"
+	"tapir/nic/uapi/rundir"
 	"tapir/nic/uapi/trap/library"
 )
 
@@ -77,7 +78,7 @@ func encodeRules(rules []Rule) ([]byte, error) {
 
 // preload is the supervisor's side of the library.
 type preload struct {
-	dir      string // of this run alone
+	remove   func() // the directory of this run alone
 	listener *listen.Listener
 	library  string // its file
 	rules    []byte
@@ -92,16 +93,16 @@ func newPreload(s *Supervisor, path string) (*preload, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "tapir-run-") // mode 0700: only this user's programs call
+	dir, remove, err := rundir.Make("tapir-run-") // mode 0700: only this user's programs call
 	if err != nil {
 		return nil, err
 	}
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: filepath.Join(dir, "calls")})
 	if err != nil {
-		os.RemoveAll(dir)
+		remove()
 		return nil, err
 	}
-	p := &preload{dir: dir, rules: rules,
+	p := &preload{remove: remove, rules: rules,
 		listener: listen.New(l, listen.Options{Name: "the calls of the preloaded library", Logf: s.logf})}
 	if p.library, err = library.Compiled(dir, libc); err != nil {
 		p.close()
@@ -113,7 +114,7 @@ func newPreload(s *Supervisor, path string) (*preload, error) {
 // close ends the service when no process is left.
 func (p *preload) close() {
 	p.listener.Close()
-	os.RemoveAll(p.dir)
+	p.remove()
 }
 
 // loop takes the connections of the program's threads until close.

@@ -7,11 +7,14 @@ import (
 
 const (
 	chunkSize = 16 << 10
+	// longChunk is for messages that have so much left in another process's memory.
+	longChunk = 64 << 10
 	// copyLimit is the message size up to which Sends and Writes are copied
 	// when cut, so that they complete without waiting for the peer.
 	copyLimit = 4 << 10
 	// spareChunks bounds the idle memory of an engine: 4 MiB.
 	spareChunks = 256
+	spareLong   = 16 // 1 MiB
 	numClasses  = 33
 	spareRings  = 8
 	spareFPDUs  = 16
@@ -28,27 +31,32 @@ type chunk struct {
 // use.
 type memory struct {
 	chunks    []*chunk
+	long      []*chunk
 	rings     [numClasses][][]record
 	fpdus     [][]byte
 	oooQueues []*oooQueue
 }
 
 func (m *memory) getChunk(n int) *chunk {
+	spare, size := &m.chunks, max(n, chunkSize)
 	if n > chunkSize {
-		return &chunk{buf: make([]byte, n)}
+		spare = &m.long
 	}
-	if k := len(m.chunks); k > 0 {
-		c := m.chunks[k-1]
-		m.chunks = m.chunks[:k-1]
+	if k := len(*spare); k > 0 && size <= len((*spare)[k-1].buf) {
+		c := (*spare)[k-1]
+		*spare = (*spare)[:k-1]
 		c.used = 0
 		return c
 	}
-	return &chunk{buf: make([]byte, chunkSize)}
+	return &chunk{buf: make([]byte, size)}
 }
 
 func (m *memory) putChunk(c *chunk) {
-	if len(m.chunks) < spareChunks && len(c.buf) == chunkSize {
+	switch {
+	case len(c.buf) == chunkSize && len(m.chunks) < spareChunks:
 		m.chunks = append(m.chunks, c)
+	case len(c.buf) == longChunk && len(m.long) < spareLong:
+		m.long = append(m.long, c)
 	}
 }
 
@@ -160,7 +168,7 @@ func (k *retainer) fetch(r *record, src fetcher, from place, n int, left uint64)
 	a := &k.ahead
 	if a.from != from || a.n < n {
 		a.n = 0
-		p := k.room(n)
+		p := k.room(max(n, int(min(left, longChunk))&^(longChunk-1)))
 		p = p[:min(left, uint64(len(p)))]
 		if err := src.Fetch(p, from.off); err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 type memFile struct {
 	mem, maps *os.File
 	devices   *filesystems
+	bulk      *bulk // nil: not to be used
 
 	mu     sync.Mutex // of what follows, for older kernels
 	list   []extent
@@ -32,6 +33,9 @@ var errLeft = unix.ESRCH
 // move copies from or to address addr. Errors: EFAULT, errLeft.
 func (f *memFile) move(addr uint64, p []byte, write bool) error {
 	if len(p) == 0 {
+		return nil
+	}
+	if f.bulk.move(addr, p, write) {
 		return nil
 	}
 	if err := f.check(addr, uint64(len(p)), write); err != nil {

@@ -31,6 +31,7 @@ type session struct {
 	devices map[string]Device
 	below   depth // the supervisor
 	mounts  *filesystems
+	equal   bool          // the supervisor has all rights that this process has
 	stalled func(pid int) // a process was killed because it made the NIC wait
 
 	mu        sync.Mutex
@@ -72,10 +73,10 @@ type file struct {
 
 func newSession(l *link, a Ask, devices map[string]Device, pid int, stalled func(pid int)) *session {
 	return &session{link: l, stalled: stalled, ask: a, devices: devices, below: depthOf(pid),
-		mounts: newFilesystems(pid),
-		files:  map[uint64]*file{},
-		byID:   map[trap.FileID]*file{},
-		calls:  map[uint64]*caller{}, spaces: map[int]*space{}, questions: map[uint64]chan answer{}, ledger: -1}
+		mounts: newFilesystems(pid), equal: hasOurRights(pid),
+		files: map[uint64]*file{},
+		byID:  map[trap.FileID]*file{},
+		calls: map[uint64]*caller{}, spaces: map[int]*space{}, questions: map[uint64]chan answer{}, ledger: -1}
 }
 
 // homes are the threads that have files of the program.
@@ -379,8 +380,12 @@ func (s *session) openSpace(pid int, old *space) error {
 	if now := s.space(pid); now != nil && now != old {
 		return nil
 	}
+	var b *bulk
+	if s.equal {
+		b = newBulk(pid)
+	}
 	var made *space
-	made, err := newSpace(pid, s.mounts, s.procFile, func() {
+	made, err := newSpace(pid, s.mounts, b, s.procFile, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.spaces[pid] == made {

@@ -21,7 +21,7 @@ type space struct {
 
 // newSpace is the memory of process pid; ended is called when that is gone. ask
 // asks the supervisor for a file of /proc/PID, and waits.
-func newSpace(pid int, devices *filesystems, ask func(k kind, pid int) (*os.File, error),
+func newSpace(pid int, devices *filesystems, b *bulk, ask func(k kind, pid int) (*os.File, error),
 	ended func()) (*space, error) {
 	pidfd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -39,7 +39,7 @@ func newSpace(pid int, devices *filesystems, ask func(k kind, pid int) (*os.File
 		mem.Close()
 		return nil, err
 	}
-	s := &space{memFile: &memFile{mem: mem, maps: list, devices: devices}}
+	s := &space{memFile: &memFile{mem: mem, maps: list, devices: devices, bulk: b}}
 	s.process = process
 	go func() {
 		awaitExit(process)

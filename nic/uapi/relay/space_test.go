@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -95,7 +97,8 @@ func TestMove(t *testing.T) {
 		}
 		return own.copy(addr, p, write)
 	}
-	ways := map[string]func(uint64, []byte, bool) error{"list": byList, "query": own.move}
+	long := &memFile{mem: own.mem, maps: own.maps, devices: own.devices, bulk: newBulk(os.Getpid())}
+	ways := map[string]func(uint64, []byte, bool) error{"list": byList, "query": own.move, "bulk": long.move}
 	for name, move := range ways {
 		for _, n := range []int{1, watchedOctets, watchedOctets + 1, 2 * page, 3*page + 7} {
 			want, got := bytes.Repeat([]byte{byte(n), 3, 5}, n)[:n], make([]byte, n)
@@ -136,6 +139,27 @@ func TestMove(t *testing.T) {
 		if k := beforeEnd(n); k != before {
 			t.Errorf("%d of %d octets before the end", k, n)
 		}
+	}
+}
+
+// Only a supervisor that has all rights of the NIC's process has that use its own.
+func TestRights(t *testing.T) {
+	start := func(as *syscall.SysProcAttr) int {
+		cmd := exec.Command("sleep", "60")
+		cmd.SysProcAttr = as
+		must(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }) // it was killed
+		return cmd.Process.Pid
+	}
+	if !hasOurRights(start(nil)) {
+		t.Error("a child has fewer")
+	}
+	if os.Getuid() == 0 && hasOurRights(start(&syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})) {
+		t.Error("another user has them")
+	}
+	if hasOurRights(start(&syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}})) {
+		t.Error("one in another user namespace has them")
 	}
 }
 

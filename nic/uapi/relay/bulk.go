@@ -1,0 +1,110 @@
+package relay
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/trap"
+)
+
+// bulkFrom is the number of octets from which process_vm_readv(2) and its
+// counterpart are used. /proc/PID/mem copies them twice, page by page.
+const bulkFrom = 12 << 10
+
+// bulk copies long pieces of a process's memory by process_vm_readv(2), with this
+// process's own rights. So it is made only for a supervisor that has them all.
+type bulk struct {
+	pid     int
+	pagemap *os.File
+}
+
+// newBulk returns nil where it cannot be used.
+func newBulk(pid int) *bulk {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", pid))
+	if err != nil {
+		return nil
+	}
+	return &bulk{pid, f}
+}
+
+// pageScan is struct pm_scan_arg of linux/fs.h, since Linux 6.7; pageRegion struct
+// page_region.
+type pageScan struct {
+	size, flags, start, end, walkEnd uint64
+	vec                              *pageRegion
+	vecLen, maxPages                 uint64
+	inverted, mask, anyOf, returned  uint64
+}
+
+type pageRegion struct{ start, end, categories uint64 }
+
+const (
+	pageScanIoctl = 0xc0606610 // _IOWR('f', 16, struct pm_scan_arg)
+	pageWritten   = 1 << 1     // userfaultfd(2) does not protect it from writes
+	pageFile      = 1 << 2
+	pagePresent   = 1 << 3
+)
+
+// present tells whether all pages of [addr, addr+n) are there, so that an access
+// waits for nobody; writing to one of a file may, even so.
+func (b *bulk) present(addr, n uint64, write bool) bool {
+	page := uint64(os.Getpagesize())
+	var found pageRegion
+	scan := pageScan{start: addr &^ (page - 1), end: (addr + n + page - 1) &^ (page - 1), vec: &found, vecLen: 1,
+		mask: pagePresent, returned: pagePresent}
+	scan.size = uint64(unsafe.Sizeof(scan))
+	if write {
+		scan.mask, scan.inverted = pagePresent|pageWritten|pageFile, pageFile
+	}
+	regions, _, errno := unix.Syscall(unix.SYS_IOCTL, b.pagemap.Fd(), pageScanIoctl, uintptr(unsafe.Pointer(&scan)))
+	return errno == 0 && regions == 1 && found.start == scan.start && found.end == scan.end
+}
+
+// move copies if it can do so at once, and has done it if so. The kernel copies one
+// element behind the other: the end of what is written is one of its own.
+func (b *bulk) move(addr uint64, p []byte, write bool) (done bool) {
+	if b == nil || len(p) < bulkFrom || addr+uint64(len(p)) < addr || !b.present(addr, uint64(len(p)), write) {
+		return false
+	}
+	k := beforeEnd(len(p))
+	local := [1]unix.Iovec{{Base: &p[0], Len: uint64(len(p))}}
+	remote := [2]unix.RemoteIovec{{Base: uintptr(addr), Len: k}, {Base: uintptr(addr) + uintptr(k), Len: len(p) - k}}
+	move := unix.ProcessVMReadv
+	if write {
+		move = unix.ProcessVMWritev
+	}
+	n, err := move(b.pid, local[:], remote[:], 0)
+	return err == nil && n == len(p)
+}
+
+// hasOurRights tells whether process pid has every right that this one has, as far
+// as access to other processes goes: the same user and groups, no less capabilities,
+// in the same user namespace, no more filters for system calls, the same label.
+func hasOurRights(pid int) bool {
+	our, _ := trap.ProcFields("/proc/self/status")
+	their, _ := trap.ProcFields(fmt.Sprintf("/proc/%d/status", pid)) // empty if it is gone
+	for _, key := range []string{"Uid", "Gid", "Groups", "Seccomp_filters"} {
+		if our[key] != their[key] {
+			return false
+		}
+	}
+	ours, err := strconv.ParseUint(our["CapEff"], 16, 64)
+	theirs, failed := strconv.ParseUint(their["CapEff"], 16, 64)
+	if err != nil || failed != nil || ours&^theirs != 0 {
+		return false
+	}
+	for _, name := range []string{"ns/user", "ns/pid"} {
+		link, err := os.Readlink("/proc/self/" + name)
+		if other, failed := os.Readlink(fmt.Sprintf("/proc/%d/%s", pid, name)); err != nil || failed != nil ||
+			other != link {
+			return false
+		}
+	}
+	label, _ := os.ReadFile("/proc/self/attr/current") // none without a security module
+	other, _ := os.ReadFile(fmt.Sprintf("/proc/%d/attr/current", pid))
+	return string(label) == string(other)
+}

@@ -124,6 +124,31 @@ func TestRDMAThatConforms(t *testing.T) {
 			}
 			k.terminated(1, rdmap.Terminate{Layer: rdmap.LayerDDP, Type: 1}.WithSegment(write, write.Len()+41))
 		},
+		"RFC 5041 section 5.3: the segments of messages in another order": func(k *talk) {
+			k.start(startup(four, four))
+			piece := func(side int, o rdmap.Opcode, to uint64, last bool) {
+				k.fpdu(side, rdmap.TaggedHeader(o, last, 9, to), make([]byte, 100))
+			}
+			for _, at := range []uint64{300, 100, 500, 200, 400} {
+				piece(0, rdmap.Write, at, at == 400)
+			}
+			for _, at := range []uint32{200, 0, 300, 100, 400} {
+				k.fpdu(0, rdmap.UntaggedHeader(rdmap.Send, at == 400, 0, 1, at), make([]byte, 100))
+			}
+			small := read
+			small.Size = 300
+			for n, at := range []uint64{264, 64, 164} {
+				if n == 0 {
+					k.untagged(0, rdmap.ReadRequestOp, small.AppendTo(nil))
+				}
+				piece(1, rdmap.ReadResponse, at, n == 2)
+			}
+		},
+		"RFC 5044 section 4.5: segments that get shorter": func(k *talk) {
+			k.start(startup(four, four))
+			k.tagged(0, rdmap.Write, 7, 0, make([]byte, 1000), make([]byte, 1000))
+			k.tagged(0, rdmap.Write, 7, 0, make([]byte, 500), make([]byte, 500))
+		},
 		"RFC 5040 section 4.8: a segment of long ago": func(k *talk) {
 			k.start(startup(four, four))
 			for n := range uint64(2*mostSent + 10) {

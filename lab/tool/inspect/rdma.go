@@ -1,7 +1,9 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tapir/ddp"
@@ -41,6 +43,49 @@ type message struct {
 	prior  int  // packet of its latest segment
 	n      int  // payload of its latest segment
 	adopt  bool // the next segment tells where the queue is
+	odd    *doubt
+	spans  []span // that the segments cover, behind the doubt
+}
+
+// doubt is a segment that is not where the ones before it end. RFC 5041 section
+// 5.3 only recommends that order: it is wrong if there is a gap at the message's
+// end, or an overlap.
+type doubt struct {
+	rule   *Rule
+	packet int
+	detail string
+}
+
+type span struct{ from, to uint64 }
+
+// scatter places a segment that d is about, or one behind such, in a message that
+// begins at from and reports false if d was right.
+func (m *message) scatter(from, at uint64, s *seg, d doubt) bool {
+	if m.odd == nil {
+		m.odd, m.spans = &d, []span{{from, from + m.length}}
+	}
+	end := at + uint64(len(s.payload))
+	for _, x := range m.spans {
+		if at < x.to && x.from < end {
+			return false
+		}
+	}
+	if at < end {
+		m.spans = append(m.spans, span{at, end})
+	}
+	slices.SortFunc(m.spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	list := m.spans[:1]
+	for _, x := range m.spans[1:] {
+		if l := &list[len(list)-1]; l.to == x.from {
+			l.to = x.to
+		} else if l.to > l.from {
+			list = append(list, x)
+		} else {
+			*l = x
+		}
+	}
+	m.spans = list
+	return !s.Last || len(list) == 1 && (s.Tagged || list[0].from == from)
 }
 
 // sent is a segment as a Terminate may quote it.
@@ -181,6 +226,9 @@ func (h *half) taggedSegment(s *seg) {
 	}
 	m := &h.rdma.tagged
 	if m.open && !h.continues(s) {
+		if d := m.odd; d != nil {
+			h.violate(d.rule, d.packet, "%s", d.detail)
+		}
 		return
 	}
 	if !m.open {
@@ -203,7 +251,7 @@ func (h *half) took(m *message, s *seg) {
 	}
 }
 
-// continues checks that s continues the Write under way.
+// continues tells whether s continues the Write under way.
 func (h *half) continues(s *seg) bool {
 	m := &h.rdma.tagged
 	switch {
@@ -211,14 +259,17 @@ func (h *half) continues(s *seg) bool {
 		h.interleaved(m, s)
 	case len(s.payload) == 0 && s.Last:
 		return true
-	case m.n < h.rdma.most || s.STag != m.stag && s.TO != m.to+m.length:
+	case s.STag != m.stag && (m.n < h.rdma.most || s.TO != m.to+m.length):
 		h.violate(ddpLast, m.prior, "%v, but a new message follows in packet %d", m.op, s.packet)
 	case s.STag != m.stag:
 		h.violate(ddpSTag, s.packet, "%#x instead of %#x", s.STag, m.stag)
-	case s.TO != m.to+m.length:
-		h.violate(ddpTO, s.packet, "%#x instead of %#x", s.TO, m.to+m.length)
-	default:
+	case s.TO == m.to+m.length && m.odd == nil:
 		return true
+	case m.n < h.rdma.most:
+		return m.scatter(m.to, s.TO, s, doubt{ddpLast, m.prior,
+			fmt.Sprintf("%v, but a new message follows in packet %d", m.op, s.packet)})
+	default:
+		return m.scatter(m.to, s.TO, s, doubt{ddpTO, s.packet, fmt.Sprintf("%#x instead of %#x", s.TO, m.to+m.length)})
 	}
 	return false
 }
@@ -254,19 +305,19 @@ func (h *half) readResponse(s *seg) {
 		return
 	}
 	r, n := &(*reads)[0], uint64(len(s.payload))
+	if !m.open {
+		*m = message{open: true, op: s.c.Opcode, stag: s.STag, to: s.TO, first: s.packet}
+	}
 	switch {
 	case n > 0 && s.STag != r.SinkSTag:
 		h.violate(respSTag, s.packet, "%#x instead of %#x", s.STag, r.SinkSTag)
-	case n > 0 && s.TO != r.SinkTO+r.have:
-		h.violate(respTO, s.packet, "%#x instead of %#x", s.TO, r.SinkTO+r.have)
+	case n > 0 && (s.TO != r.SinkTO+r.have || m.odd != nil) && !m.answers(s, r):
+		h.violate(respTO, m.odd.packet, "%s", m.odd.detail)
 	case r.have+n > uint64(r.Size):
 		h.violate(respSize, s.packet, "%d of %d octets", r.have+n, r.Size)
 	case s.Last != (r.have+n == uint64(r.Size)):
 		h.violate(ddpLast, s.packet, "%d of %d octets of a Read Response", r.have+n, r.Size)
 	default:
-		if !m.open {
-			*m = message{open: true, op: s.c.Opcode, stag: s.STag, to: s.TO, first: s.packet}
-		}
 		h.took(m, s)
 		r.have += n
 		if s.Last {
@@ -275,6 +326,18 @@ func (h *half) readResponse(s *seg) {
 			*reads = (*reads)[1:]
 		}
 	}
+}
+
+// answers tells whether s, which is not the next of the answer, may be another
+// part of what r asks for.
+func (m *message) answers(s *seg, r *readRequest) bool {
+	at, size := s.TO-r.SinkTO, uint64(r.Size)
+	d := doubt{respTO, s.packet, fmt.Sprintf("%#x instead of %#x", s.TO, r.SinkTO+r.have)}
+	if at > size || at+uint64(len(s.payload)) > size {
+		m.odd = cmp.Or(m.odd, &d)
+		return false
+	}
+	return m.scatter(0, at, s, d)
 }
 
 // asked goes on to the request of a side that is answered, if the capture lacks
@@ -310,9 +373,6 @@ func (h *half) untaggedSegment(s *seg) {
 	case msn:
 		h.violate(ddpMSN, s.packet, "%d instead of %d in queue %d", s.MSN, q.msn, s.QN)
 		return
-	case mo:
-		h.violate(ddpMO, s.packet, "%d instead of %d", s.MO, q.mo)
-		return
 	case q.open && (s.c.Opcode != q.op || s.ULPWord != q.stag && q.op.Invalidates()):
 		h.violate(sendChanged, s.packet, "%v instead of %v", s.c.Opcode, q.op)
 		return
@@ -320,11 +380,18 @@ func (h *half) untaggedSegment(s *seg) {
 	if !q.open {
 		*q = message{open: true, op: s.c.Opcode, msn: q.msn, stag: s.ULPWord, first: s.packet}
 	}
+	if mo || q.odd != nil {
+		d := doubt{ddpMO, s.packet, fmt.Sprintf("%d instead of %d", s.MO, q.mo)}
+		if !q.scatter(0, uint64(s.MO), s, d) {
+			h.violate(ddpMO, q.odd.packet, "%s", q.odd.detail)
+			return
+		}
+	}
 	h.took(q, s)
 	q.mo += uint32(len(s.payload))
 	h.untagged(s, q)
 	if s.Last || s.QN != rdmap.QueueSend {
-		q.open, q.mo = false, 0
+		q.open, q.mo, q.odd = false, 0, nil
 		q.msn++
 	}
 }

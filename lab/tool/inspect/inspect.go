@@ -62,6 +62,7 @@ type Inspector struct {
 	report Report
 	conns  map[connKey]*conn
 	order  []*conn
+	over   []*conn // those that have ended lately, by time
 	other  map[otherKey]*Flow
 	fabric map[fabricKey]*Flow
 	ptp    map[ptpKey]*ptpDomain

@@ -34,6 +34,7 @@ type conn struct {
 
 	initiator  int // side that sent the request
 	over       bool
+	ended      int64 // time of the first packet behind its end
 	done       bool
 	blind      bool // what was asked for is not known in full
 	terminated [2]bool
@@ -108,6 +109,14 @@ func (i *Inspector) tcp(p *Packet, h *ip.Header, b []byte, cut bool) {
 	c.flow.Last = p.Number
 	s := c.half[side]
 	s.stat.Packets++
+	i.leave(p.Time)
+	if c.done {
+		return
+	}
+	if c.over && c.ended == 0 {
+		c.ended = p.Time
+		i.over = append(i.over, c)
+	}
 	if !cut && !i.checksum(p, h, &t, b, c) {
 		return // nobody takes such a segment
 	}
@@ -442,6 +451,24 @@ func (h *half) violate(r *Rule, packet int, format string, args ...any) {
 	h.mute = h.mute || r.last
 	if r.lost {
 		h.stream.state = streamDead
+	}
+}
+
+// lingers is how long a connection that is over is still judged, in nanoseconds:
+// TIME-WAIT of RFC 9293 section 3.4.2 is twice 2 minutes.
+const lingers = int64(4 * time.Minute)
+
+// leave ends the judging of connections that have been over for long, so that an
+// endless capture takes no more memory for them than a flow of the report does.
+func (i *Inspector) leave(now int64) {
+	for len(i.over) > 0 && now-i.over[0].ended > lingers {
+		c := i.over[0]
+		i.over = i.over[1:]
+		c.finish()
+		for _, h := range c.half {
+			*h = half{c: c, side: h.side, addr: h.addr, stat: h.stat, begun: h.begun, isn: h.isn}
+		}
+		c.reads = [2][]readRequest{}
 	}
 }
 

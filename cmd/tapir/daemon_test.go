@@ -275,7 +275,7 @@ func TestStoppedNIC(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run := func(what string, ready func(r *daemon), code int, said string) {
+	run := func(what string, ready func(r *daemon), code int, said string) string {
 		t.Helper()
 		r := startIn(t, d.env, "exec $tapir run "+what)
 		ready(r)
@@ -286,6 +286,7 @@ func TestStoppedNIC(t *testing.T) {
 			t.Errorf("tapir run %s: exit code %d, want %d and %q:\n%s", what, got, code, said, r.said())
 		}
 		signal(syscall.SIGCONT)
+		return r.said()
 	}
 	listens := func(*daemon) {
 		for range 600 {
@@ -301,8 +302,12 @@ func TestStoppedNIC(t *testing.T) {
 	// The shell handles the signal when its call has failed.
 	opens := `-- sh -c 'trap "echo caught; exit 7" TERM; while :; do { true </dev/infiniband/rdma_cm; } 2>/dev/null && echo open || sleep 0.1; done'`
 	run(opens, func(r *daemon) { r.await("open") }, 7, "caught")
-	run("--via preload "+opens, func(r *daemon) { r.await("open") }, 7,
-		"NIC nic0 does not answer: the program's calls fail from now on\ncaught")
+	const failed = "NIC nic0 does not answer: the program's calls fail from now on\ncaught"
+	for n := 0; !strings.Contains(run("--via preload "+opens, func(r *daemon) { r.await("open") }, 7, "caught"), failed); n++ {
+		if n == 100 { // the signal came while the shell slept
+			t.Fatalf("never said: %q", failed)
+		}
+	}
 
 	signal(syscall.SIGSTOP)
 	if text, code := d.run("$tapir run -- true"); code != 1 || !strings.Contains(text, why) {

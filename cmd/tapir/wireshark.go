@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +13,8 @@ import (
 )
 
 func newWireshark() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "wireshark install|uninstall|print",
+	return group(&cobra.Command{
+		Use:   "wireshark COMMAND",
 		Short: "Teach Wireshark Omni-Path packets, and show it the running NICs",
 		Long: "Wireshark lacks a dissector for Omni-Path 16B packets. Install puts one, written in Lua,\n" +
 			"among this user's plugins: every field is a filter (opa16b.*), the ICRC is verified, the\n" +
@@ -24,18 +23,7 @@ func newWireshark() *cobra.Command {
 		Example: "  tapir wireshark install\n" +
 			"  tshark -r f.pcapng -Y 'opa16b.vesw == 2 && arp'\n" +
 			"  tshark -i tapir-nic0",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage.Errorf("%q: expected install, uninstall or print: see: tapir wireshark --help", args[0])
-			}
-			return nil
-		},
-		RunE: func(*cobra.Command, []string) error {
-			return usage.Errorf("what to do is missing: tapir wireshark install, uninstall or print")
-		},
-	}
-	cmd.AddCommand(newWiresharkInstall(), newWiresharkUninstall(), newWiresharkPrint(), newExtcap())
-	return cmd
+	}, "command", newWiresharkInstall(), newWiresharkUninstall(), newWiresharkPrint(), newExtcap())
 }
 
 // withDirs makes cmd one that does something in Wireshark's directories, which
@@ -62,9 +50,6 @@ func newWiresharkInstall() *cobra.Command {
 	}, func(cmd *cobra.Command, d wireshark.Dirs) error {
 		self, err := os.Executable()
 		if err != nil {
-			return err
-		}
-		if self, err = filepath.Abs(self); err != nil {
 			return err
 		}
 		files, err := wireshark.Install(d, self)

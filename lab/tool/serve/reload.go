@@ -19,7 +19,8 @@ type reading[C any] struct {
 }
 
 // reread reads the file of nodes that run, which were started as all says.
-func reread[C any](o *Options, all []C, load func(string) ([]C, error), name func(*C) string) (f reading[C], err error) {
+func reread[C any](o *Options, all []C, load func(string) ([]C, error),
+	name func(*C) string) (f reading[C], err error) {
 	list, err := load(o.File)
 	if err != nil {
 		return f, err

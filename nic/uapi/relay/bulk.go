@@ -40,7 +40,7 @@ type pageScan struct {
 	inverted, mask, anyOf, returned  uint64
 }
 
-type pageRegion struct{ start, end, categories uint64 }
+type pageRegion struct{ start, end, _ uint64 }
 
 const (
 	pageScanIoctl = 0xc0606610 // _IOWR('f', 16, struct pm_scan_arg)

@@ -69,7 +69,8 @@ func Flat(t testing.TB, n int, cycle func(i int)) {
 		cycle(i)
 	}
 	late := measure(t)
-	for tries := 0; tries < 1000 && (late.goroutines > early.goroutines || late.descriptors > early.descriptors); tries++ {
+	more := func() bool { return late.goroutines > early.goroutines || late.descriptors > early.descriptors }
+	for tries := 0; tries < 1000 && more(); tries++ {
 		time.Sleep(10 * time.Millisecond) // what has been told to end does so by and by
 		late = measure(t)
 	}
@@ -77,7 +78,7 @@ func Flat(t testing.TB, n int, cycle func(i int)) {
 	if late.heap > early.heap+early.heap/20+64<<10 {
 		t.Errorf("the live heap grew by %d octets a cycle", (late.heap-early.heap)/uint64(n-n/3))
 	}
-	if late.goroutines > early.goroutines || late.descriptors > early.descriptors {
+	if more() {
 		t.Error("goroutines or descriptors were left behind")
 	}
 }
